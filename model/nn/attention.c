@@ -50,7 +50,7 @@ static mr_var_t *attention_joined(mr_nn_t *s, mr_var_t *const v[3], int dimensio
 mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t heads,
                           bool first_only) {
   static const char *const part[] = {"query", "key", "value"};
-  if (!x) return NULL;
+  if (!x || !mr_nn_fits(s, "attention", x, 3, 3, heads, "(B,T,E) and heads >= 1")) return NULL;
   int64_t E = x->aval.dim[2], D = E / heads;
   mr_init_t lecun = {MR_INIT_LECUN_NORMAL, (float)E}, zeros = {MR_INIT_ZEROS, 0};
   mr_var_t *w[3], *b[3];
@@ -82,7 +82,7 @@ mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hea
 
 mr_var_t *mr_nn_attention_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t heads,
                                bool first_only) {
-  if (!x) return NULL;
+  if (!x || !mr_nn_fits(s, "attention", x, 3, 3, heads, "(B,T,E) and heads >= 1")) return NULL;
   int64_t E = x->aval.dim[2];
   size_t mark = mr_nn_enter(s, name);
   mr_var_t *qkv =

@@ -6,7 +6,7 @@
 #include "model/nn/nn.h"
 
 mr_var_t *mr_nn_linear(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out) {
-  if (!x) return NULL;
+  if (!x || !mr_nn_fits(s, "linear", x, 1, MR_MAX_NDIM, 1, "(...,in)")) return NULL;
   size_t mark = mr_nn_enter(s, name);
   int64_t in = x->aval.dim[x->aval.ndim - 1];
   mr_var_t *w =
@@ -19,7 +19,7 @@ mr_var_t *mr_nn_linear(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out) {
 }
 
 static mr_var_t *linear_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out, bool bias) {
-  if (!x) return NULL;
+  if (!x || !mr_nn_fits(s, "linear", x, 1, MR_MAX_NDIM, 1, "(...,in)")) return NULL;
   size_t mark = mr_nn_enter(s, name);
   int64_t in = x->aval.dim[x->aval.ndim - 1];
   mr_var_t *w = mr_nn_param_of(s, "weight", ((mr_init_t){MR_INIT_TRUNC_NORMAL, .02f}), out, in);
@@ -43,7 +43,7 @@ mr_var_t *mr_nn_linear_timm_no_bias(mr_nn_t *s, const char *name, mr_var_t *x, i
 /* flax computes the variance in one pass over a row ("fast variance"), PyTorch in two. */
 static mr_var_t *norm(mr_nn_t *s, const char *name, const char *scale_name, mr_var_t *x, float eps,
                       bool two_pass) {
-  if (!x) return NULL;
+  if (!x || !mr_nn_fits(s, "layer_norm", x, 1, MR_MAX_NDIM, 1, "(...,C)")) return NULL;
   size_t mark = mr_nn_enter(s, name);
   int64_t c = x->aval.dim[x->aval.ndim - 1];
   mr_var_t *scale = mr_nn_param_of(s, scale_name, ((mr_init_t){MR_INIT_ONES, 0}), c);
@@ -65,14 +65,14 @@ mr_var_t *mr_nn_layer_norm_timm(mr_nn_t *s, const char *name, mr_var_t *x, float
 /* ---- the MLP of a transformer block: flax's with tanh-GELU, timm's with erf-GELU ---- */
 
 mr_var_t *mr_nn_mlp(mr_nn_t *s, mr_var_t *x, int64_t hidden) {
-  if (!x) return NULL;
+  if (!x || !mr_nn_fits(s, "mlp", x, 1, MR_MAX_NDIM, 1, "(...,E)")) return NULL;
   int64_t out = x->aval.dim[x->aval.ndim - 1];
   x = mr_lax_gelu(s->f, mr_nn_linear(s, "linear1", x, hidden), MR_GELU_TANH);
   return mr_nn_dropout(s, mr_nn_linear(s, "linear2", mr_nn_dropout(s, x), out));
 }
 
 mr_var_t *mr_nn_mlp_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hidden) {
-  if (!x) return NULL;
+  if (!x || !mr_nn_fits(s, "mlp", x, 1, MR_MAX_NDIM, 1, "(...,E)")) return NULL;
   int64_t out = x->aval.dim[x->aval.ndim - 1];
   size_t mark = mr_nn_enter(s, name);
   mr_var_t *y = mr_lax_gelu(s->f, mr_nn_linear_timm(s, "fc1", x, hidden), MR_GELU_ERF);

@@ -44,6 +44,16 @@ mr_var_t *mr_nn_param(mr_nn_t *s, const char *name, mr_init_t init, int ndim, co
   return mr_fn_input(s->f, aval);
 }
 
+bool mr_nn_fits(mr_nn_t *s, const char *layer, const mr_var_t *x, int least, int most,
+                int64_t number, const char *want) {
+  char text[MR_AVAL_TEXT];
+  const char *scope = s->f->scope;
+  if (x->aval.ndim >= least && x->aval.ndim <= most && number > 0) return true;
+  mr_fail(&s->f->diag, MR_ERR_SHAPE, "%s%s%s %s: want x %s", scope, *scope ? ": " : "", layer,
+          mr_aval_text(&x->aval, text), want);
+  return false;
+}
+
 void mr_nn_applied(mr_nn_t *s, const char *type, const mr_aval_t *in, const mr_var_t *x,
                    const mr_aval_t *out, const mr_var_t *y) {
   char name[sizeof s->prefix];

@@ -64,6 +64,12 @@ void mr_nn_applied(mr_nn_t *s, const char *type, const mr_aval_t *in, const mr_v
 /* The same for two vars; does nothing if one of them is NULL. */
 void mr_nn_applied_to(mr_nn_t *s, const char *type, const mr_var_t *x, const mr_var_t *y);
 
+/* Whether x has least to most dimensions and the layer's number (heads, a patch's side; else 1) is
+   above 0; if not, fails with MR_ERR_SHAPE, which names scope, layer and shape, in s->f->diag.
+   want: the shape that fits, "(...,in)". */
+bool mr_nn_fits(mr_nn_t *s, const char *layer, const mr_var_t *x, int least, int most,
+                int64_t number, const char *want);
+
 /* ---- layers ----
    Each function below appends a layer to s->f and returns its result, which belongs to s->f.  It
    returns NULL with the sentence in s->f->diag: MR_ERR_SHAPE names op, scope and shapes if x does

@@ -5,7 +5,7 @@
 #include "model/nn/nn.h"
 
 mr_var_t *mr_nn_patches(mr_nn_t *s, mr_var_t *x, int64_t P, bool channel_first) {
-  if (!x) return NULL;
+  if (!x || !mr_nn_fits(s, "patches", x, 4, 4, P, "(B,H,W,C) and P >= 1")) return NULL;
   static const int rows_first[] = {0, 1, 3, 2, 4, 5}, channels_first[] = {0, 1, 3, 5, 2, 4};
   int64_t B = x->aval.dim[0], R = x->aval.dim[1] / P, Q = x->aval.dim[2] / P, C = x->aval.dim[3];
   x = mr_lax_reshape_to(s->f, x, B, R, P, Q, P, C);
@@ -33,7 +33,7 @@ static void applied(mr_nn_t *s, const char *type, const mr_var_t *x, const mr_va
 
 /* flax's convolution: kernel [P,P,C,E]. */
 mr_var_t *mr_nn_patch_embed(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P, int64_t E) {
-  if (!x) return NULL;
+  if (!x || !mr_nn_fits(s, "patch_embed", x, 4, 4, P, "(B,H,W,C) and P >= 1")) return NULL;
   int64_t C = x->aval.dim[3];
   size_t mark = mr_nn_enter(s, name);
   mr_init_t lecun = {MR_INIT_LECUN_NORMAL, (float)(P * P * C)};
@@ -49,7 +49,7 @@ mr_var_t *mr_nn_patch_embed(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P
 
 /* PyTorch's convolution: weight [E,C,P,P], drawn uniformly within 1/sqrt(fan_in). */
 mr_var_t *mr_nn_patch_embed_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P, int64_t E) {
-  if (!x) return NULL;
+  if (!x || !mr_nn_fits(s, "patch_embed", x, 4, 4, P, "(B,H,W,C) and P >= 1")) return NULL;
   int64_t C = x->aval.dim[3];
   size_t mark = mr_nn_enter(s, name);
   mr_init_t uniform = {MR_INIT_UNIFORM, 1.0f / sqrtf((float)(P * P * C))};

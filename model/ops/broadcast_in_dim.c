@@ -18,6 +18,8 @@ static mr_err_t broadcast_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *di
   const mr_aval_t *x = &e->in[0]->aval;
   const mr_attr_t *at = mr_attr_get(e, "broadcast_dimensions"), *to = mr_attr_get(e, "shape");
   *out = mr_aval(x->dtype, to->n, to->i);
+  if (at->n != x->ndim)
+    return mr_shape_fail(e, diag, "want one of broadcast_dimensions for each dimension");
   for (int i = 0; i < x->ndim; i++) {
     if (at->i[i] < 0 || at->i[i] >= to->n || (i && at->i[i] <= at->i[i - 1]))
       return mr_shape_fail(e, diag, "broadcast_dimensions must ascend within the shape");

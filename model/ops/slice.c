@@ -13,8 +13,10 @@ mr_var_t *mr_lax_slice(mr_fn_t *f, mr_var_t *x, const int64_t *start, const int6
 
 static mr_err_t slice_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_aval_t *x = &e->in[0]->aval;
-  const int64_t *start = mr_attr_get(e, "start_indices")->i;
-  const int64_t *limit = mr_attr_get(e, "limit_indices")->i;
+  const mr_attr_t *from = mr_attr_get(e, "start_indices"), *to = mr_attr_get(e, "limit_indices");
+  const int64_t *start = from->i, *limit = to->i;
+  if (from->n != x->ndim || to->n != x->ndim)
+    return mr_shape_fail(e, diag, "want a start and a limit for each dimension");
   *out = *x;
   for (int i = 0; i < x->ndim; i++) {
     if (start[i] < 0 || start[i] > limit[i] || limit[i] > x->dim[i])
@@ -72,8 +74,11 @@ mr_var_t *mr_lax_pad(mr_fn_t *f, mr_var_t *x, const int64_t *low, const int64_t 
 }
 
 static mr_err_t pad_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
-  const int64_t *low = mr_attr_get(e, "low")->i, *high = mr_attr_get(e, "high")->i;
+  const mr_attr_t *before = mr_attr_get(e, "low"), *after = mr_attr_get(e, "high");
+  const int64_t *low = before->i, *high = after->i;
   *out = e->in[0]->aval;
+  if (before->n != out->ndim || after->n != out->ndim)
+    return mr_shape_fail(e, diag, "want two counts for each dimension");
   for (int i = 0; i < out->ndim; i++) {
     if (low[i] < 0 || high[i] < 0) return mr_shape_fail(e, diag, "want counts >= 0");
     if (__builtin_add_overflow(out->dim[i], low[i], &out->dim[i]) ||

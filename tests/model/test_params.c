@@ -97,11 +97,52 @@ static void the_schedule_warms_up_and_follows_half_a_cosine(void **state) {
   assert_true(mr_schedule_at(&constant, 0) == 1e-3f && mr_schedule_at(&constant, 77) == 1e-3f);
 }
 
+static mr_var_t *dense(mr_nn_t *s, mr_var_t *x) { return mr_nn_linear(s, "p", x, 4); }
+static mr_var_t *dense_timm(mr_nn_t *s, mr_var_t *x) { return mr_nn_linear_timm(s, "p", x, 4); }
+static mr_var_t *norm(mr_nn_t *s, mr_var_t *x) { return mr_nn_layer_norm(s, "p", x, 1e-6f); }
+static mr_var_t *mlp(mr_nn_t *s, mr_var_t *x) { return mr_nn_mlp(s, x, 4); }
+static mr_var_t *mlp_timm(mr_nn_t *s, mr_var_t *x) { return mr_nn_mlp_timm(s, "p", x, 4); }
+static mr_var_t *attend(mr_nn_t *s, mr_var_t *x) { return mr_nn_attention(s, "p", x, 2, false); }
+static mr_var_t *headless(mr_nn_t *s, mr_var_t *x) { return mr_nn_attention(s, "p", x, 0, false); }
+static mr_var_t *embed(mr_nn_t *s, mr_var_t *x) { return mr_nn_patch_embed(s, "p", x, 2, 4); }
+static mr_var_t *unsided(mr_nn_t *s, mr_var_t *x) { return mr_nn_patch_embed(s, "p", x, 0, 4); }
+
+static void a_layer_refuses_values_of_too_few_dimensions(void **state) {
+  static const struct {
+    mr_var_t *(*layer)(mr_nn_t *s, mr_var_t *x);
+    int ndim;
+    const char *want;
+  } cases[] = {
+      {dense, 0, "enc: linear f32[]: want x (...,in)"},
+      {dense_timm, 0, "enc: linear f32[]: want x (...,in)"},
+      {norm, 0, "enc: layer_norm f32[]: want x (...,C)"},
+      {mlp, 0, "enc: mlp f32[]: want x (...,E)"},
+      {mlp_timm, 0, "enc: mlp f32[]: want x (...,E)"},
+      {attend, 2, "enc: attention f32[4,4]: want x (B,T,E) and heads >= 1"},
+      {headless, 3, "enc: attention f32[4,4,4]: want x (B,T,E) and heads >= 1"},
+      {embed, 3, "enc: patch_embed f32[4,4,4]: want x (B,H,W,C) and P >= 1"},
+      {unsided, 4, "enc: patch_embed f32[4,4,4,4]: want x (B,H,W,C) and P >= 1"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    mr_params_t params = {0};
+    mr_fn_t *f = mr_fn_create();
+    mr_nn_t s = {.f = f, .params = &params};
+    mr_nn_enter(&s, "enc");
+    mr_var_t *x = mr_fn_input(f, mr_aval(MR_F32, cases[i].ndim, (int64_t[]){4, 4, 4, 4}));
+    assert_null(cases[i].layer(&s, x));
+    assert_int_equal(f->diag.code, MR_ERR_SHAPE);
+    assert_string_equal(f->diag.text, cases[i].want);
+    mr_fn_destroy(f);
+    mr_params_fini(&params);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_recipe_has_flax_s_tensors_and_modules),
       cmocka_unit_test(initial_values_follow_the_seed_and_the_initialisers),
       cmocka_unit_test(the_schedule_warms_up_and_follows_half_a_cosine),
+      cmocka_unit_test(a_layer_refuses_values_of_too_few_dimensions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

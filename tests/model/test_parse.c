@@ -250,6 +250,34 @@ static void many_operands_and_deep_calls_are_read(void **state) {
   mr_fn_destroy(inner);
 }
 
+/* A rule that trusted the length would read numbers that the text does not have. */
+static void lists_of_another_length_than_the_operand_has_are_refused(void **state) {
+  static const struct {
+    const char *op, *gives, *want;
+  } cases[] = {
+      {"slice[limit_indices=(1,) start_indices=(0,) strides=None]", "1,0", "a start and a limit"},
+      {"slice[limit_indices=(1, 2, 3) start_indices=(0, 0) strides=None]", "1,2",
+       "a start and a limit"},
+      {"slice[limit_indices=(1, 2) start_indices=(0, 0, 0) strides=None]", "1,2",
+       "a start and a limit"},
+      {"pad[high=(1,) low=(0, 0)]", "3,3", "two counts"},
+      {"pad[high=(1, 0) low=(0,)]", "3,3", "two counts"},
+      {"pad[high=(1, 0, 0) low=(0, 0, 0)]", "3,3", "two counts"},
+      {"broadcast_in_dim[broadcast_dimensions=(0, 1, 1)]", "2,3", "one of broadcast_dimensions"},
+      {"broadcast_in_dim[broadcast_dimensions=(0,)]", "2,3", "one of broadcast_dimensions"},
+      {"transpose[permutation=(0,)]", "2,3", "another length"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[256];
+    mr_fn_t *f = NULL;
+    mr_diag_t diag = {0};
+    snprintf(text, sizeof text, "{ lambda ; a:f32[2,3]. let b:f32[%s] = %s a in (b,) }",
+             cases[i].gives, cases[i].op);
+    assert_int_equal(mr_fn_parse(text, &f, &diag), MR_ERR_DATA);
+    if (!strstr(diag.text, cases[i].want)) fail_msg("%s: %s", text, diag.text);
+  }
+}
+
 static void texts_that_would_grow_without_bound_are_refused(void **state) {
   size_t at = 0, size = 1 << 20;
   char *text = malloc(size);
@@ -354,6 +382,7 @@ int main(void) {
       cmocka_unit_test(constants_keep_every_digit),
       cmocka_unit_test(equal_wide_constants_alone_are_merged),
       cmocka_unit_test(many_operands_and_deep_calls_are_read),
+      cmocka_unit_test(lists_of_another_length_than_the_operand_has_are_refused),
       cmocka_unit_test(texts_that_would_grow_without_bound_are_refused),
       cmocka_unit_test(calls_whose_rule_is_not_in_the_text_have_no_derivatives),
       cmocka_unit_test(dot_has_a_box_an_equation_and_an_edge_an_operand),
