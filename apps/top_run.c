@@ -75,6 +75,7 @@ static void take_step(mr_top_t *t, const cJSON *j) {
   t->grad_norm = top_run_number(j, "grad_norm", t->grad_norm);
   t->param_norm = top_run_number(j, "param_norm", t->param_norm);
   t->loss_scale = top_run_number(j, "loss_scale", t->loss_scale);
+  t->skipped = top_run_number(j, "skipped_steps", t->skipped);
   keep_loss(t, t->loss);
 }
 
@@ -109,7 +110,7 @@ void mr_top_forget(mr_top_t *t) {
   t->loss = t->rate = t->p50 = t->p90 = t->p99 = NAN;
   t->lr = t->grad_norm = t->param_norm = t->loss_scale = NAN;
   t->cpu = t->rss = t->disk = t->read = t->written = t->lost = NAN;
-  t->dropped = 0;
+  t->dropped = t->skipped = 0;
   t->gpu = t->gpu_memory = t->gpu_watts = t->gpu_celsius = NAN;
 }
 
@@ -138,6 +139,8 @@ int mr_top_head_text(const mr_top_t *t, char text[MR_TOP_HEAD_LINES][256]) {
   snprintf(text[n++], sizeof *text,
            "learning rate %.3g  gradient norm %.4g  parameter norm %.4g  loss scale %g", t->lr,
            t->grad_norm, t->param_norm, t->loss_scale);
+  if (t->skipped > 0)
+    snprintf(text[n++], sizeof *text, "steps skipped as not finite: %.0f", t->skipped);
   snprintf(text[n++], sizeof *text,
            "CPU %.2f cores  memory %.0f MB  disk free %.1f GB, read %.1f MB, written %.1f MB  "
            "lost records %.0f",

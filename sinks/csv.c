@@ -184,6 +184,7 @@ static char *csv_head_of(const csv_t *c, const mr_metrics_t *r) {
   if (!out) return NULL;
   fputs(of_run, out);
   for (int i = 0; i < n; i++) fprintf(out, ",%s", judged[i].name);
+  if (mr_metrics_get(r, "skipped_steps", -1) >= 0) fputs(",skipped_steps", out);
   fprintf(out, "%s%s", behind_judged, c->of_stages);
   return mr_text_out_close(&text, out, NULL);
 }

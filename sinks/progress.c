@@ -128,6 +128,15 @@ static void judged_text(const mr_metrics_t *r, bool line, char *text, size_t n) 
   }
 }
 
+/* Appends how many updates have been skipped as not finite, if any: ", skipped steps: 3". */
+static void skipped_text(const mr_metrics_t *r, bool line, char *text, size_t n) {
+  double skipped = mr_metrics_get(r, "skipped_steps", 0);
+  size_t at = strlen(text);
+  if (skipped > 0)
+    mr_snprintf(text + at, n - at, line ? ", Skipped steps: %.0f" : ", skipped steps %.0f",
+                skipped);
+}
+
 static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
   progress_t *p = s->state;
   bool line = r->step % p->every == 0 && !was_told(p, r);
@@ -137,9 +146,10 @@ static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
     return;
   }
   progress_measure(p, r);
-  char pace[160], text[480], judged[160];
+  char pace[160], text[480], judged[192];
   pace_text(s, r, pace, sizeof pace);
   judged_text(r, line, judged, sizeof judged);
+  skipped_text(r, line, judged, sizeof judged);
   double loss = mr_metrics_get(r, "loss", 0);
   clear_live();
   if (mr_metrics_get(r, "skipped", 0) != 0) {

@@ -40,6 +40,8 @@ static void tally_count(evaluation_t *v, const flight_t *f, const mr_eval_rows_t
     for (int k = 0; k < t->loss->n_metrics; k++) t->metric[k] += (double)r->metric[k][i];
     if (!t->n_classes || !truth) continue;
     int guess = (int)r->guess[i];
+    if (truth[i] < 0 || truth[i] >= t->n_classes || guess < 0 || guess >= t->n_classes)
+      continue; /* a loss of one's own may count records without a label, or guess no class */
     t->confusion[truth[i] * t->n_classes + guess]++;
     if (guess != truth[i] && t->wrong) t->wrong(v->s, t, v->port, f->b, i, guess);
   }

@@ -258,6 +258,15 @@ static void a_model_is_shown_by_what_it_is_judged_by(void **state) {
   assert_non_null(strstr(p.out, "step 9/9  epoch 1  loss 0.5000  mean error 0.1250"));
 }
 
+static void skipped_steps_are_shown_once_there_are_any(void **state) {
+  add_line("{\"kind\":\"step\",\"step\":8,\"epoch\":1,\"loss\":0.5,\"skipped_steps\":0}\n");
+  RUN(&p, "top", dir, "--once");
+  assert_null(strstr(p.out, "skipped"));
+  add_line("{\"kind\":\"step\",\"step\":9,\"epoch\":1,\"loss\":0.5,\"skipped_steps\":3}\n");
+  RUN(&p, "top", dir, "--once");
+  assert_non_null(strstr(p.out, "\nsteps skipped as not finite: 3\n"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(it_follows_a_run_and_leaves_on_q, setup, teardown),
@@ -268,6 +277,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_token_on_the_command_line_is_hidden, setup, teardown),
       cmocka_unit_test_setup_teardown(without_a_terminal_it_says_what_to_do, setup, teardown),
       cmocka_unit_test_setup_teardown(a_model_is_shown_by_what_it_is_judged_by, setup, teardown),
+      cmocka_unit_test_setup_teardown(skipped_steps_are_shown_once_there_are_any, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

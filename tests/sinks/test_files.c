@@ -177,6 +177,32 @@ static void csv_has_columns_for_what_the_model_is_judged_by(void **state) {
   free(got), free(again);
 }
 
+static void count_skipped(mr_metrics_t *r) {
+  if (r->kind == MR_METRICS_STEP) mr_metrics_add(r, "skipped_steps", r->step > 2 ? 1 : 0);
+}
+
+static void csv_has_a_column_of_skipped_steps_where_steps_can_be_skipped(void **state) {
+  char text[192], field[64];
+  mr_diag_t diag;
+  snprintf(text, sizeof text, "talk last=2 ! csv path=%s/none", dir);
+  assert_int_equal(run(text, &diag), MR_OK);
+  char *got = read_text("none");
+  assert_int_equal(column_of(got, "skipped_steps"), -1);
+  free(got);
+  talk_before = count_skipped;
+  snprintf(text, sizeof text, "talk last=2 ! csv path=%s/some", dir);
+  assert_int_equal(run(text, &diag), MR_OK);
+  snprintf(text, sizeof text, "talk first=3 last=4 ! csv path=%s/some resume-step=2", dir);
+  assert_int_equal(run(text, &diag), MR_OK);
+  talk_before = NULL;
+  got = read_text("some");
+  for (int step = 1; step <= 4; step++) {
+    field_of(got, step, column_of(got, "skipped_steps"), field, sizeof field);
+    assert_string_equal(field, step > 2 ? "1" : "0");
+  }
+  free(got);
+}
+
 static void a_head_that_a_kill_cut_is_written_again(void **state) {
   char text[192], path[96];
   mr_diag_t diag;
@@ -372,6 +398,7 @@ int main(void) {
       CASE(resumed_csv_has_every_step_once),
       CASE(a_resumed_csv_keeps_its_columns_when_stages_come_or_go),
       CASE(csv_has_columns_for_what_the_model_is_judged_by),
+      CASE(csv_has_a_column_of_skipped_steps_where_steps_can_be_skipped),
       CASE(a_head_that_a_kill_cut_is_written_again),
       CASE(a_table_with_other_columns_is_not_gone_on_with),
       CASE(the_check_sum_is_crc_32c),

@@ -72,6 +72,20 @@ static void progress_says_the_lines_that_scripts_read(void **state) {
   free(said);
 }
 
+static void count_skipped(mr_metrics_t *r) {
+  if (r->kind == MR_METRICS_STEP) mr_metrics_add(r, "skipped_steps", r->step > 30 ? 2 : 0);
+}
+
+static void progress_counts_steps_that_were_skipped(void **state) {
+  talk_before = count_skipped;
+  char *said = run_said("talk last=45 ! progress");
+  talk_before = NULL;
+  assert_non_null(strstr(said, "\nStep 20, Loss: 0.1250, Accuracy: 0.2500, 20.0 images/s"));
+  assert_non_null(
+      strstr(said, "\nStep 40, Loss: 0.0625, Accuracy: 0.2500, Skipped steps: 2, 20.0 images/s"));
+  free(said);
+}
+
 static void steps_that_were_told_before_a_kill_are_not_told_again(void **state) {
   char *said = run_said("talk first=31 last=60 ! progress 5 resume-told=45");
   assert_non_null(strstr(said,
@@ -294,6 +308,7 @@ int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
       CASE(progress_says_the_lines_that_scripts_read),
+      CASE(progress_counts_steps_that_were_skipped),
       CASE(steps_that_were_told_before_a_kill_are_not_told_again),
       CASE(jsonl_writes_one_object_a_record),
       CASE(resumed_jsonl_is_as_one_that_never_stopped),
