@@ -90,11 +90,10 @@ static mr_err_t save_npz(const char *file, const mr_spec_t *spec, const mr_buf_t
     *a = (mr_npz_array_t){.dtype = MR_I64, .ndim = 1, .dim = {b->n + 1}, .data = v->offset};
     snprintf(a->name, sizeof a->name, "%s.offsets", field->name);
     if (mr_spec_find(spec, a->name) >= 0)
-      return mr_fail(
-          diag, MR_ERR_USAGE,
-          "batch: --out: the offsets of %s would be called as field %s is; put \"rename\" "
-          "before the batch stage",
-          field->name, a->name);
+      return mr_fail(diag, MR_ERR_USAGE,
+                     "batch: --out: the offsets of %s would have the name of field %s; put "
+                     "\"rename\" before the batch stage",
+                     field->name, a->name);
   }
   return mr_npz_save(file, array, n, diag);
 }

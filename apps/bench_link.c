@@ -207,7 +207,7 @@ static mr_err_t batches_run(way_t *w, result_t *r, mr_diag_t *diag) {
   int64_t begin = 0, first = 0, got = 0;
   pid_t p = start_peer();
   if (p == 0) batches_peer(w);
-  mr_err_t e = p < 0 ? mr_fail(diag, MR_ERR_IO, "bench link: no process") : MR_OK;
+  mr_err_t e = p < 0 ? mr_fail(diag, MR_ERR_IO, "bench link: cannot start a process") : MR_OK;
   while (e >= 0 && !mr_link_over(l)) {
     e = mr_link_pump(l, diag);
     size_t k = mr_link_take(l, b, 64);
@@ -299,7 +299,8 @@ static mr_err_t echo_run(way_t *w, result_t *r, mr_diag_t *diag) {
 static mr_err_t make_keys(char *folder, mr_diag_t *diag) {
   char name[128];
   strcpy(folder, "/tmp/millrace-bench-XXXXXX");
-  if (!mkdtemp(folder)) return mr_fail(diag, MR_ERR_IO, "bench link: no folder for keys in /tmp");
+  if (!mkdtemp(folder))
+    return mr_fail(diag, MR_ERR_IO, "bench link: cannot make a folder for keys in /tmp");
   snprintf(name, sizeof name, "%s/here", folder);
   MR_TRY(mr_curve_key_make(name, diag));
   snprintf(name, sizeof name, "%s/there", folder);

@@ -79,7 +79,8 @@ static mr_err_t bench_stream_choose_data(const mr_args_t *a, stream_case_t *p, m
   const char *dir = given ? given : "data/cifar-10-batches-bin";
   struct stat st;
   if (strlen(dir) > 900 || strpbrk(dir, "\"$"))
-    return mr_fail(diag, MR_ERR_USAGE, "bench: --data: a folder's name without quotes and dollars");
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "bench: --data: want a folder whose name has no quotes and no dollar signs");
   if (given || stat(dir, &st) == 0) {
     snprintf(p->source, sizeof p->source, "cifar10 path=\"%s\" split=train", dir);
     p->data = "cifar10";

@@ -42,7 +42,7 @@ static int data_run(const mr_args_t *a, mr_diag_t *diag) {
   MR_TRY(mr_make_folder(dir, diag));
   char folder[MR_PATH_MAX], archive[MR_PATH_MAX];
   if (strlen(dir) > sizeof folder - 64)
-    return mr_fail(diag, MR_ERR_USAGE, "--dir: too long a path");
+    return mr_fail(diag, MR_ERR_USAGE, "--dir: the path is too long");
   snprintf(folder, sizeof folder, "%s/cifar-10-batches-bin", dir);
   snprintf(archive, sizeof archive, "%s/cifar-10-binary.tar.gz", dir);
   struct stat st;

@@ -42,7 +42,7 @@ static mr_err_t hand_data(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
     if (!strncmp(a->word[i], "data=", 5)) return MR_OK;
   if (!folder) return MR_OK;
   if (snprintf(text, sizeof text, "data=%s", folder) >= (int)sizeof text)
-    return mr_fail(diag, MR_ERR_USAGE, "doctor: --data: too long a path");
+    return mr_fail(diag, MR_ERR_USAGE, "doctor: --data: the path is too long");
   if (mr_graph_override(g, text, &none) >= 0) return MR_OK;
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);

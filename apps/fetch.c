@@ -87,7 +87,7 @@ static void fetch_set_options(CURL *c, fetch_t *f, char *reason) {
 static mr_err_t start_over(fetch_t *f) {
   f->have = 0;
   if (ftruncate(f->fd, 0) < 0 || lseek(f->fd, 0, SEEK_SET) < 0)
-    return mr_fail(f->diag, MR_ERR_IO, "%s: cannot empty: %s", f->part, strerror(errno));
+    return mr_fail(f->diag, MR_ERR_IO, "%s: cannot be emptied: %s", f->part, strerror(errno));
   return MR_OK;
 }
 
@@ -159,10 +159,10 @@ mr_err_t mr_fetch_file(const char *url, const char *path, const char *md5, int64
                        mr_diag_t *diag) {
   fetch_t f = {.url = url, .fd = -1, .max = max, .diag = diag, .terminal = isatty(STDERR_FILENO)};
   if (strlen(path) > sizeof f.part - 8)
-    return mr_fail(diag, MR_ERR_IO, "%s: too long a path", path);
+    return mr_fail(diag, MR_ERR_IO, "%s: the path is too long", path);
   snprintf(f.part, sizeof f.part, "%s.part", path);
   if (curl_global_init(CURL_GLOBAL_DEFAULT))
-    return mr_fail(diag, MR_ERR_UNAVAILABLE, "libcurl does not start");
+    return mr_fail(diag, MR_ERR_UNAVAILABLE, "cannot start libcurl");
   mr_err_t e = open_part(&f);
   if (e >= 0) e = fetch_complete(&f, md5);
   if (e >= 0 && rename(f.part, path) < 0)
@@ -177,7 +177,7 @@ static mr_err_t digest_file(FILE *in, const char *path, EVP_MD_CTX *ctx, mr_diag
   unsigned char bytes[chunk];
   size_t n;
   if (!EVP_DigestInit_ex(ctx, EVP_md5(), NULL))
-    return mr_fail(diag, MR_ERR_UNAVAILABLE, "libcrypto has no md5 here");
+    return mr_fail(diag, MR_ERR_UNAVAILABLE, "this libcrypto has no MD5");
   while ((n = fread(bytes, 1, chunk, in)) > 0) EVP_DigestUpdate(ctx, bytes, n);
   return ferror(in) ? mr_fail(diag, MR_ERR_IO, "%s: cannot read", path) : MR_OK;
 }

@@ -50,8 +50,7 @@ static mr_err_t from_state_check_version(const char *path, const cJSON *o, mr_di
   if (!cJSON_GetObjectItemCaseSensitive(o, "version")) return MR_OK;
   if (from_state_whole(o, "version", &version) && version >= 1 && version <= VERSION) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA,
-                 "--from: %s: a state of another version, want at most %d; a newer millrace reads "
-                 "it",
+                 "--from: %s: a state of another version, want at most %d; use a newer millrace",
                  path, VERSION);
 }
 
@@ -60,7 +59,8 @@ static mr_err_t parse_state(const char *path, const cJSON *o, state_t *st, mr_di
   bool good = o && from_state_whole(o, "step", &st->at.number) &&
               from_state_whole(o, "position", &st->at.position) && parse_ledger(o, st) &&
               from_state_parse_words(cJSON_GetObjectItemCaseSensitive(o, "words"), st);
-  return good ? MR_OK : mr_fail(diag, MR_ERR_DATA, "--from: %s: is no state of a stream", path);
+  return good ? MR_OK
+              : mr_fail(diag, MR_ERR_DATA, "--from: %s: is not the state of a stream", path);
 }
 
 static mr_err_t read_state(const char *path, state_t *st, mr_diag_t *diag) {

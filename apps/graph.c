@@ -28,10 +28,11 @@ static mr_err_t call_dot(const char *dot, const char *svg, int svg_fd, mr_diag_t
   if (e == ENOENT)
     return mr_fail(
         diag, MR_ERR_UNAVAILABLE,
-        "--svg: the program dot is not here; install Graphviz (apt-get install graphviz)");
+        "--svg: the program dot is missing; install Graphviz (apt-get install graphviz)");
   if (e) return mr_fail(diag, MR_ERR_UNAVAILABLE, "--svg: cannot start dot: %s", strerror(e));
   while (waitpid(pid, &status, 0) < 0)
-    if (errno != EINTR) return mr_fail(diag, MR_ERR_IO, "--svg: lost dot: %s", strerror(errno));
+    if (errno != EINTR)
+      return mr_fail(diag, MR_ERR_IO, "--svg: cannot wait for dot: %s", strerror(errno));
   if (status != 0) return mr_fail(diag, MR_ERR_IO, "%s: dot failed, status %d", svg, status);
   return MR_OK;
 }
@@ -39,7 +40,8 @@ static mr_err_t call_dot(const char *dot, const char *svg, int svg_fd, mr_diag_t
 static mr_err_t write_svg(const char *text, size_t n, const char *svg, mr_diag_t *diag) {
   char dot[MR_PATH_MAX];
   mr_newfile_t f;
-  if (strlen(svg) > sizeof dot - 64) return mr_fail(diag, MR_ERR_USAGE, "--svg: too long a name");
+  if (strlen(svg) > sizeof dot - 64)
+    return mr_fail(diag, MR_ERR_USAGE, "--svg: the name is too long");
   snprintf(dot, sizeof dot, "%s.dot-%ld", svg, (long)getpid());
   MR_TRY(mr_write_file(dot, text, n, diag));
   mr_err_t e = mr_newfile_open(&f, svg, diag);

@@ -27,11 +27,10 @@ void mr_note_step_ahead(const mr_args_t *a, int at, int64_t step) {
   if (!graph_arg_is_run(a->word[at]) || mr_run_dir_steps(a->word[at], &done, NULL) < 0 ||
       step <= done)
     return;
-  fprintf(
-      stderr,
-      "millrace: %s has done %lld step%s: step %lld has not been made, these are the records that "
-      "it would have\n",
-      a->word[at], (long long)done, done == 1 ? "" : "s", (long long)step);
+  fprintf(stderr,
+          "millrace: %s has done %lld step%s: step %lld has not run yet; these are the records "
+          "that it would have\n",
+          a->word[at], (long long)done, done == 1 ? "" : "s", (long long)step);
 }
 
 static mr_err_t from_run(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *diag) {

@@ -53,7 +53,7 @@ mr_err_t mr_graph_text(const char *arg, char **text, const char **origin, mr_dia
   bool there = stat(arg, &st) == 0;
   if (there && S_ISDIR(st.st_mode))
     return mr_fail(diag, MR_ERR_USAGE,
-                   "%s: it is a folder and no run, want a graph or a file that holds one", arg);
+                   "%s: it is a folder that holds no run, want a graph, its file or a run", arg);
   if (looks_like_file(arg) || (there && S_ISREG(st.st_mode))) {
     void *bytes;
     size_t n;

@@ -171,7 +171,7 @@ static mr_err_t inspect_folder(const char *path, mr_diag_t *diag) {
   snprintf(latest, sizeof latest, "%s/checkpoints/latest", path);
   if (access(latest, F_OK) == 0)
     return mr_fail(diag, MR_ERR_DATA, "%s is a run; its newest checkpoint is %s", path, latest);
-  return mr_fail(diag, MR_ERR_DATA, "%s: no data file that millrace knows lies here", path);
+  return mr_fail(diag, MR_ERR_DATA, "%s: holds no data file of a kind that millrace knows", path);
 }
 
 mr_err_t mr_inspect_data(const char *path, mr_diag_t *diag) {

@@ -156,7 +156,8 @@ mr_err_t mr_run_interruptible(mr_graph_t *g, const mr_look_t *look, bool *stoppe
   int failed = start_listening(g, &listener);
   *stopped = false;
   if (failed)
-    return mr_fail(diag, MR_ERR_IO, "no thread that waits for signals: %s", strerror(failed));
+    return mr_fail(diag, MR_ERR_IO, "cannot start the thread that waits for signals: %s",
+                   strerror(failed));
   mr_writes_fail();
   mr_err_t e = interrupt_run(g, look ? look : &nothing, diag);
   stop_listening(listener);

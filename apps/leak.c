@@ -174,13 +174,13 @@ static bool leak_is_small(void *ctx, const mr_graph_t *g) {
   if (t->stores)
     fprintf(stderr,
             "millrace: leak-check: input %s has %" PRId64
-            " records, more than the %d that are held in memory: it is not looked at; "
-            "leak-check=off says that this is meant\n",
+            " records, more than the %d that leak-check holds in memory, so this input is not "
+            "checked; leak-check=off silences this\n",
             input, t->most / 2, RECORDS_MAX / 2);
   else
     fprintf(stderr,
             "millrace: leak-check: looks through %" PRId64
-            " records of input %s before the run; leak-check=off leaves that out\n",
+            " records of input %s before the run; leak-check=off skips this\n",
             t->most / 2, input);
   return !t->stores;
 }
@@ -220,7 +220,10 @@ static mr_err_t leak_refuse(const leak_t *t, const char *stage, mr_diag_t *diag)
                             port_name(t, t->port), port_name(t, p), t->shared[p], t->first[p],
                             t->shared[p] > FIRST ? ", ..." : "");
   if (!n) return MR_OK;
-  return mr_fail(diag, MR_ERR_CONFIG, "%s: leak-check: %s; leak-check=off lets them", stage, text);
+  return mr_fail(
+      diag, MR_ERR_CONFIG,
+      "%s: leak-check: %s; remove them from one of the inputs, or permit them with leak-check=off",
+      stage, text);
 }
 
 /* Checks the inputs from the last to the first.  The first one is usually the largest by far, so

@@ -169,7 +169,7 @@ mr_err_t mr_named_fn(const mr_args_t *a, const char *word, mr_fn_t **out, mr_dia
   if (strcmp(word, "loss") && strcmp(word, "grad") && strcmp(word, "step"))
     return named_fn_unknown(command, word, diag);
   if (grad)
-    return mr_fail(diag, MR_ERR_USAGE, "%s: --grad is for examples and files; take `%s grad`",
+    return mr_fail(diag, MR_ERR_USAGE, "%s: --grad is for examples and files; use `%s grad`",
                    command, command);
   mr_model_job_t job;
   mr_params_t params = {0};

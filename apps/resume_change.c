@@ -185,7 +185,8 @@ static mr_err_t read_allowed(changes_t *c, const char *allow, mr_diag_t *diag) {
     while (i < KINDS && (strlen(kind_name[i]) != n || strncmp(kind_name[i], at, n))) i++;
     if (i == KINDS)
       return mr_fail(diag, MR_ERR_USAGE,
-                     "--allow-change: \"%.*s\": want some of data, seed, batch, model, with commas",
+                     "--allow-change: \"%.*s\": want one or more of data, seed, batch, model, "
+                     "separated by commas",
                      (int)(n < 40 ? n : 40), at);
     c->allowed[i] = true;
     at += n + (at[n] == ',');
@@ -201,7 +202,7 @@ static mr_err_t verdict(const changes_t *c, mr_diag_t *diag) {
   if (!c->text[0]) return MR_OK;
   return mr_fail(diag, MR_ERR_USAGE,
                  "--resume: this would not be the same run any more: %s; --allow-change=%s resumes "
-                 "all the same",
+                 "it nevertheless",
                  c->text, words);
 }
 

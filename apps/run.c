@@ -95,7 +95,7 @@ static int run_processes(const mr_args_t *a, mr_diag_t *diag) {
   unsigned char random[6];
   mr_graph_t *g;
   if (getrandom(random, sizeof random, 0) != sizeof random)
-    return mr_fail(diag, MR_ERR_IO, "run: no random numbers: %s", strerror(errno));
+    return mr_fail(diag, MR_ERR_IO, "run: cannot draw random numbers: %s", strerror(errno));
   for (size_t i = 0; i < sizeof random; i++) snprintf(run + 2 * i, 3, "%02x", random[i]);
   if (!given) given = run;
   MR_TRY(mr_process_cut(a, given, &g, diag));

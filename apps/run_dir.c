@@ -150,7 +150,7 @@ static mr_err_t check_is_run(const mr_run_dir_t *r, mr_diag_t *diag) {
   file_in(r, "graph.mr", path);
   if (access(path, F_OK) == 0 || errno != ENOENT) return MR_OK;
   return mr_fail(diag, MR_ERR_IO,
-                 "%s: holds no graph.mr, so it is no run; `millrace runs` lists those there are",
+                 "%s: holds no graph.mr, so it is not a run; `millrace runs` lists the runs",
                  r->path);
 }
 

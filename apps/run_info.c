@@ -113,7 +113,7 @@ static mr_err_t read_metrics(mr_run_info_t *r, mr_diag_t *diag) {
   bool fits = true;
   snprintf(file, sizeof file, "%s/metrics.jsonl", r->path);
   if (stat(file, &st) < 0 || !(f = mr_open_regular(file)))
-    return mr_fail(diag, MR_ERR_IO, "%s: holds no metrics.jsonl, so it is no run", r->path);
+    return mr_fail(diag, MR_ERR_IO, "%s: holds no metrics.jsonl, so it is not a run", r->path);
   for (ssize_t n; fits && (n = getline(&line, &cap, f)) > 0;)
     fits = run_info_take_line(r, line, (size_t)n);
   int reason = fits && !feof(f) ? errno : 0;
@@ -128,7 +128,7 @@ static mr_err_t read_metrics(mr_run_info_t *r, mr_diag_t *diag) {
 mr_err_t mr_run_info_read(const char *path, mr_run_info_t *out, mr_diag_t *diag) {
   *out = (mr_run_info_t){.loss = NAN, .valid = NAN, .test = NAN, .rate = NAN};
   if (snprintf(out->path, sizeof out->path, "%s", path) >= (int)sizeof out->path)
-    return mr_fail(diag, MR_ERR_USAGE, "%.60s...: too long a name", path);
+    return mr_fail(diag, MR_ERR_USAGE, "%.60s...: the name is too long", path);
   MR_TRY(read_metrics(out, diag));
   out->loss = mr_run_info_loss(out, out->step);
   return MR_OK;

@@ -130,8 +130,8 @@ static mr_err_t held(const char *folder, const owner_t *o, mr_diag_t *diag) {
 
 static mr_err_t held_elsewhere(const char *folder, const owner_t *o, mr_diag_t *diag) {
   return mr_fail(diag, MR_ERR_CONFIG,
-                 "%s: process %d on host %s has locked this run folder, and from here it cannot be "
-                 "seen whether it still runs; when it has ended, remove %s/lock",
+                 "%s: process %d on host %s has locked this run folder, and whether it still runs "
+                 "cannot be determined from this host; when it has ended, remove %s/lock",
                  folder, o->pid, o->host, folder);
 }
 

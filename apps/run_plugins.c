@@ -70,11 +70,10 @@ static mr_err_t run_plugins_load(const mr_run_dir_t *r, const char *file, mr_dia
                    "--plugin FILE loads a plug-in",
                    r->path, file);
   if (lies_in(file, r->path))
-    return mr_fail(
-        diag, MR_ERR_UNAVAILABLE,
-        "%s: its settings name the plug-in %s, which lies in the run's own folder: a run "
-        "brings no code along; --plugin %s loads it if you trust it",
-        r->path, file, file);
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "%s: its settings name the plug-in %s, which lies in the run's own folder: code "
+                   "from there is not loaded; --plugin %s loads it if you trust it",
+                   r->path, file, file);
   mr_err_t e = mr_load_plugin(file, &why);
   if (e >= 0) return MR_OK;
   return mr_fail(diag, e,

@@ -165,7 +165,8 @@ static int serve_run(const mr_args_t *a, mr_diag_t *diag) {
   for (int i = 0; i < shards; i++) {
     pid[i] = fork();
     if (pid[i] == 0) _exit(in_child(a, i, (int)shards, above));
-    if (pid[i] < 0) return mr_fail(diag, MR_ERR_IO, "serve: no process: %s", strerror(errno));
+    if (pid[i] < 0)
+      return mr_fail(diag, MR_ERR_IO, "serve: cannot start a process: %s", strerror(errno));
   }
   sigaction(SIGINT, &act, NULL);
   sigaction(SIGTERM, &act, NULL);

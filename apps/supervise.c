@@ -104,7 +104,7 @@ static void supervise_become(const crew_t *c, pid_t above, char **argv) {
 static mr_err_t supervise_start(crew_t *c, child_t *k, bool again, mr_diag_t *diag) {
   char *argv[ARGS], text[TEXT];
   if (!write_args(c, k, again, argv, text))
-    return mr_fail(diag, MR_ERR_USAGE, "run: too long flags");
+    return mr_fail(diag, MR_ERR_USAGE, "run: the flags are too long");
   pid_t above = getpid();
   fflush(NULL);
   k->ended = k->told = k->told_alone = false;

@@ -49,7 +49,8 @@ static void hide_token(const char *word) {
 static int top_run(const mr_args_t *a, mr_diag_t *diag) {
   bool once = mr_args_text(a, "--once") != NULL;
   if (!once && (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)))
-    return mr_fail(diag, MR_ERR_USAGE, "top: this is no terminal; --once prints the numbers");
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "top: standard output is not a terminal; --once prints the numbers");
   mr_top_t *t = calloc(1, sizeof *t);
   if (!t) return mr_no_memory(diag, "top");
   mr_err_t e = mr_top_feed_open(a->word[0], &t->feed, diag);

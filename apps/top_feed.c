@@ -74,7 +74,7 @@ mr_err_t mr_top_feed_open(const char *where, mr_top_feed_t **out, mr_diag_t *dia
   mr_top_feed_t *f = calloc(1, sizeof *f);
   *out = NULL;
   if (!f) return mr_no_memory(diag, "a watch on %s", where);
-  mr_err_t e = strlen(where) > 4000 ? mr_fail(diag, MR_ERR_USAGE, "too long a name")
+  mr_err_t e = strlen(where) > 4000 ? mr_fail(diag, MR_ERR_USAGE, "the name is too long")
                : is_address(where)  ? mr_top_page_open(where, &f->page, diag)
                : read_address(where, address, sizeof address)
                    ? mr_top_page_open(address, &f->page, diag)

@@ -86,7 +86,7 @@ static mr_err_t train_settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *d
         return mr_fail(diag, MR_ERR_USAGE, "train: %s is given twice, as %s and as %s=", name,
                        known[i], name);
     if (snprintf(text, sizeof text, "%s=%s", name, value) >= (int)sizeof text)
-      return mr_fail(diag, MR_ERR_USAGE, "%s: too long a value", known[i]);
+      return mr_fail(diag, MR_ERR_USAGE, "%s: the value is too long", known[i]);
     MR_TRY(mr_run_dir_set(r, text, diag));
   }
   for (int i = 0; i < a->n_words; i++) MR_TRY(mr_run_dir_set(r, a->word[i], diag));

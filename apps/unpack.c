@@ -63,8 +63,9 @@ static mr_err_t copy_data(unpack_t *u, int fd, int64_t size, const char *name) {
     MR_TRY(mr_write_all(fd, bytes, (size_t)k, name, u->diag));
   }
   if (got != size)
-    return mr_fail(u->diag, MR_ERR_DATA, "%s: %s is not the %" PRId64 " bytes it says", u->path,
-                   name, size);
+    return mr_fail(u->diag, MR_ERR_DATA,
+                   "%s: %s is not the %" PRId64 " bytes that the archive announces", u->path, name,
+                   size);
   if (fsync(fd) < 0)
     return mr_fail(u->diag, MR_ERR_IO, "%s: cannot write: %s", name, strerror(errno));
   return MR_OK;
@@ -138,7 +139,7 @@ static void remove_tmp(const unpack_t *u) {
 mr_err_t mr_unpack_cifar10(const char *archive, const char *folder, mr_diag_t *diag) {
   unpack_t u = {.path = archive, .diag = diag};
   if (strlen(folder) > sizeof u.tmp - 32)
-    return mr_fail(diag, MR_ERR_IO, "%s: too long a path", folder);
+    return mr_fail(diag, MR_ERR_IO, "%s: the path is too long", folder);
   snprintf(u.tmp, sizeof u.tmp, "%s.part-XXXXXX", folder);
   if (!mkdtemp(u.tmp))
     return mr_fail(diag, MR_ERR_IO, "%s: cannot make: %s", u.tmp, strerror(errno));

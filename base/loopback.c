@@ -54,11 +54,12 @@ mr_err_t mr_address_make_free(const char *address, mr_diag_t *diag) {
   if (strncmp(address, "ipc://", 6) || *file == '@' || lstat(file, &st) < 0) return MR_OK;
   if (!S_ISSOCK(st.st_mode))
     return mr_fail(diag, MR_ERR_IO,
-                   "cannot bind %s: there is a file that is no socket; choose another name",
+                   "cannot bind %s: a file of that name is not a socket; choose another name",
                    address);
   if (is_listened_at(file))
     return mr_fail(diag, MR_ERR_IO, "cannot bind %s: another process listens there", address);
   if (unlink(file) == 0 || errno == ENOENT) return MR_OK;
-  return mr_fail(diag, MR_ERR_IO, "cannot bind %s: the socket of an earlier process: %s", address,
+  return mr_fail(diag, MR_ERR_IO,
+                 "cannot bind %s: cannot remove the socket of an earlier process: %s", address,
                  strerror(errno));
 }

@@ -93,11 +93,10 @@ static mr_err_t parse_header(const char *path, const char *header, mr_npy_t *out
                    "%s: is in Fortran order, want C order; numpy.ascontiguousarray makes it", path);
   if (!parse_shape(shape, out) ||
       __builtin_mul_overflow(out->count, mr_dtype_size(out->dtype), &bytes))
-    return mr_fail(
-        diag, MR_ERR_DATA,
-        "%s: its shape is none: want at most %d dimensions that are not negative and fit "
-        "in memory",
-        path, MR_MAX_NDIM);
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: its shape is not valid: want at most %d dimensions that are not negative "
+                   "and fit in memory",
+                   path, MR_MAX_NDIM);
   return MR_OK;
 }
 

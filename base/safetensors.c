@@ -181,7 +181,7 @@ static mr_err_t read_tensor(const mr_safetensors_t *f, const char *path, const c
   }
   size_t bytes = tensor_bytes(t, &bad);
   if (!good || bad)
-    return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s has a shape that is none", path, t->name);
+    return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s has a shape that is not valid", path, t->name);
   const cJSON *off = cJSON_GetObjectItemCaseSensitive(j, "data_offsets");
   uint64_t from, to;
   if (!cJSON_IsArray(off) || cJSON_GetArraySize(off) != 2 ||

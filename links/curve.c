@@ -33,9 +33,9 @@ static mr_err_t read_peers(const char *files, mr__zap_t *z, char first[MR_CURVE_
     zmq_z85_decode(z->key[z->n++], text);
   }
   if (z->n) return MR_OK;
-  return mr_fail(diag, MR_ERR_CONFIG,
-                 "key is given without peers: say whose public keys (PEER.pub, comma between) are "
-                 "let in");
+  return mr_fail(
+      diag, MR_ERR_CONFIG,
+      "key is given without peers: name the public keys of the accepted peers, peers=A.pub,B.pub");
 }
 
 static bool is_known(const mr__zap_t *z, const unsigned char *key, int n) {
@@ -142,7 +142,8 @@ static mr_err_t curve_set_all(mr__socket_t *k, mr__zap_t *z, const char *pub, co
 mr_err_t mr__socket_curve(mr__socket_t *k, const mr_link_cfg_t *cfg, mr_diag_t *diag) {
   char pub[MR_CURVE_KEY_TEXT], sec[MR_CURVE_KEY_TEXT], peer[MR_CURVE_KEY_TEXT];
   if (!cfg->key && !cfg->peers) return MR_OK;
-  if (!cfg->key) return mr_fail(diag, MR_ERR_CONFIG, "peers is given without key=NAME.key");
+  if (!cfg->key)
+    return mr_fail(diag, MR_ERR_CONFIG, "peers is given without a key: add key=NAME.key");
   MR_TRY(mr_curve_key_read_secret(cfg->key, pub, sec, diag));
   mr__zap_t *z = calloc(1, sizeof *z);
   mr_err_t e = z ? read_peers(cfg->peers, z, peer, diag) : mr_no_memory(diag, "a link");

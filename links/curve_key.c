@@ -32,7 +32,9 @@ static mr_err_t write_new(const char *file, int mode, const char *text, mr_diag_
 
 mr_err_t mr_curve_key_make(const char *name, mr_diag_t *diag) {
   char pub[MR_CURVE_KEY_TEXT], sec[MR_CURVE_KEY_TEXT], file[4096], text[FILE_MAX];
-  if (strlen(name) > 4000) return mr_fail(diag, MR_ERR_USAGE, "a name of keys is shorter");
+  if (strlen(name) > 4000)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "keys: the name is longer than 4000 bytes; choose a shorter one");
   snprintf(file, sizeof file, "%s.pub", name);
   if (access(file, F_OK) == 0)
     return mr_fail(diag, MR_ERR_IO,

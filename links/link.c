@@ -69,7 +69,8 @@ static mr_err_t link_keep_spec(mr_link_t *l, const mr_spec_t *spec, mr_diag_t *d
   size_t n = mr__link_spec_write(spec, wire, sizeof wire);
   if (spec->flow != MR_FLOW_BATCHES && spec->flow != MR_FLOW_BYTES)
     return mr_fail(diag, MR_ERR_SHAPE,
-                   "a link carries batches and bytes, not %s: those hold addresses of one process",
+                   "a link carries batches and bytes, not %s, which hold addresses that only one "
+                   "process can use",
                    text);
   if (!n || !mr__link_spec_read(wire, n, &l->spec, &l->names))
     return mr_fail(

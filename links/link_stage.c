@@ -24,7 +24,7 @@ void mr_link_tell_refusals(const mr_stage_t *s, const mr_link_t *link, int64_t *
   if (now.refused == *told) return;
   if (*told < MOST)
     mr_notice("%s: refused a peer: %s%s", s->name, mr_link_refusal(link),
-              now.refused >= MOST ? "; further ones are not reported" : "");
+              now.refused >= MOST ? "; later refusals are not reported" : "");
   *told = now.refused;
 }
 

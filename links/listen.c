@@ -78,7 +78,9 @@ mr_listen_t *mr_listen_open(const mr_link_cfg_t *cfg, const mr_spec_t *want, int
   snprintf(l->name, sizeof l->name, "%s", cfg->name);
   l->came = calloc((size_t)l->window, sizeof(mr_buf_t *));
   bool good = l->came && want_spec(l, want);
-  if (!good) mr_fail(diag, MR_ERR_SHAPE, "broadcast %s: cannot be of such buffers", cfg->name);
+  if (!good)
+    mr_fail(diag, MR_ERR_SHAPE,
+            "broadcast %s: want batches or bytes of a size that a link can carry", cfg->name);
   if (good && mr__socket_open(&l->k, &comes, (int64_t)bytes + SHORT, diag) >= 0) return l;
   mr_listen_close(l);
   return NULL;

@@ -38,7 +38,7 @@ static bool learn_spec(mr_link_t *l, const void *body, size_t n) {
   if (!mr__link_spec_read(body, n, &got, &names)) {
     mr__link_malformed(l);
     mr__link_refuse_peer(l, MR_ERR_DATA,
-                         "the peer describes buffers that cannot be, or larger than 8 GiB");
+                         "the peer describes buffers that are impossible or larger than 8 GiB");
     return false;
   }
   if (!l->have_spec) {

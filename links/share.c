@@ -77,13 +77,15 @@ mr_err_t mr__share_open(mr_link_t *l, mr_diag_t *diag) {
   s->slot = mr__slot_of(&l->spec);
   s->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (s->listener < 0 || getrandom(random, sizeof random, 0) != sizeof random)
-    return mr_fail(diag, MR_ERR_IO, "no socket to share buffers: %s", strerror(errno));
+    return mr_fail(diag, MR_ERR_IO, "cannot create the socket that shares buffers: %s",
+                   strerror(errno));
   memcpy(s->token, random, MR__LINK_SECRET);
   snprintf(s->token + NAME_AT, NAME_MAX_BYTES, "millrace-%d-%016llx", (int)getpid(),
            (unsigned long long)random[2]);
   socklen_t n = abstract(&a, s->token);
   if (bind(s->listener, (struct sockaddr *)&a, n) < 0 || listen(s->listener, 8) < 0)
-    return mr_fail(diag, MR_ERR_IO, "no socket to share buffers: %s", strerror(errno));
+    return mr_fail(diag, MR_ERR_IO, "cannot create the socket that shares buffers: %s",
+                   strerror(errno));
   return MR_OK;
 }
 

@@ -68,10 +68,11 @@ static mr_err_t refuse_address(const mr_link_cfg_t *cfg, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_CONFIG,
                    "address = %s: want tcp://HOST:PORT, ipc://@NAME or ipc://FILE", a);
   if (cfg->bind && !mr_address_stays_here(a) && !cfg->key)
-    return mr_fail(diag, MR_ERR_CONFIG,
-                   "bind = %s: beyond this machine only with CURVE: make keys with `millrace keys "
-                   "NAME` and give key=NAME.key peers=PEER.pub, or bind to tcp://127.0.0.1:PORT",
-                   a);
+    return mr_fail(
+        diag, MR_ERR_CONFIG,
+        "bind = %s: an address beyond this machine needs CURVE: make keys with `millrace keys "
+        "NAME` and give key=NAME.key peers=PEER.pub, or bind to tcp://127.0.0.1:PORT",
+        a);
   return MR_OK;
 }
 

@@ -78,8 +78,8 @@ static mr_err_t source_ask(mr_stage_t *s, mr_link_t *link) {
     if (mr_now_ns() > until)
       return mr_stage_fail(s, MR_ERR_IO, "link = %s: no answer; start millrace serve%s",
                            t->in.set.address,
-                           t->in.set.key ? ", and see that each end has the other's public key"
-                                         : " (one that has a key answers to keys alone)");
+                           t->in.set.key ? ", and check that each end has the other's public key"
+                                         : " (an end with a key refuses peers without one)");
     if (!mr_link_spec(link)) mr_link_wait(link, 50);
   }
   s->out_spec[0] = *mr_link_spec(link);

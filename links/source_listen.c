@@ -26,7 +26,7 @@ static mr_err_t source_listen_ask(mr_stage_t *s, mr_listen_t *listen) {
           "link = %s: no broadcast called \"%s\" answers there; start the run with "
           "the stage broadcast first%s",
           t->in.set.address, t->subscribe,
-          t->in.set.key ? ", and see that each end has the other's public key" : "");
+          t->in.set.key ? ", and check that each end has the other's public key" : "");
     mr_listen_fds(listen, &fd, &ms);
     if (!mr_listen_spec(listen) && !mr_listen_pending(listen)) poll(&fd, 1, ms < 50 ? ms : 50);
   }

@@ -59,12 +59,11 @@ static mr_err_t check_some(const mr_cifar_t *t, const paths_t *paths, mr_diag_t 
                      t->folder, packed[i], packed[i]);
   for (size_t i = 0; i < sizeof python / sizeof *python; i++)
     if (is_there(t->folder, python[i]))
-      return mr_fail(
-          diag, MR_ERR_IO,
-          "path=%s: %s is CIFAR's Python version, want the binary version (%s); `millrace "
-          "data fetch` brings CIFAR-10's",
-          t->folder, python[i], name);
-  return mr_fail(diag, MR_ERR_IO, "path=%s: holds no %s; `millrace data fetch` brings CIFAR-10",
+      return mr_fail(diag, MR_ERR_IO,
+                     "path=%s: %s is CIFAR's Python version, want the binary version (%s); "
+                     "`millrace data fetch` downloads CIFAR-10's",
+                     t->folder, python[i], name);
+  return mr_fail(diag, MR_ERR_IO, "path=%s: holds no %s; `millrace data fetch` downloads CIFAR-10",
                  t->folder, name);
 }
 

@@ -37,7 +37,8 @@ mr_err_t mr__class_names_read(mr_class_names_t *names, const char *folder, const
                               mr_diag_t *diag) {
   char path[4200];
   int len = snprintf(path, sizeof path, "%s%s%s", folder ? folder : "", folder ? "/" : "", file);
-  if (len >= (int)sizeof path) return mr_fail(diag, MR_ERR_CONFIG, "%s: too long a path", file);
+  if (len >= (int)sizeof path)
+    return mr_fail(diag, MR_ERR_CONFIG, "%s: the path is too long", file);
   FILE *f = mr_open_regular(path);
   if (!f && errno == ENOENT && folder) return MR_OK;
   if (!f) return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", path, mr_open_reason(errno));

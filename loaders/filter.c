@@ -79,10 +79,10 @@ static mr_err_t filter_plan(mr_stage_t *s) {
   MR_TRY(parse_values(s));
   s->out_spec[0] = s->in_spec[0];
   if (!t->n_values && t->field_name)
-    return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting field = %s: want the values that stay beside it, as in filter "
-                         "1,2 field=%s",
-                         t->field_name, t->field_name);
+    return mr_stage_fail(
+        s, MR_ERR_CONFIG,
+        "setting field = %s: want the values to keep as well, as in filter 1,2 field=%s",
+        t->field_name, t->field_name);
   if (!t->n_values) return MR_OK;
   /* Without field= a label is preferred to other numbers. */
   int f = t->field_name ? -1 : mr_spec_label(&s->in_spec[0]);

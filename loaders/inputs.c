@@ -38,16 +38,16 @@ mr_err_t mr_inputs_alike(mr_stage_t *s, int n) {
     if (a->n_fields != b->n_fields)
       return mr_stage_fail(s, MR_ERR_SHAPE,
                            "records of input a have %d fields and those of input %s %d, want the "
-                           "same; select= keeps some",
+                           "same number; select= keeps some of them",
                            a->n_fields, name, b->n_fields);
     for (int f = 0; f < a->n_fields; f++) {
       const mr_field_t *x = &a->field[f], *y = &b->field[f];
       if (!strcmp(x->name, y->name) && mr_field_alike(x, y)) continue;
       mr_field_text(x, 0, one, sizeof one), mr_field_text(y, 0, other, sizeof other);
-      return mr_stage_fail(s, MR_ERR_SHAPE,
-                           "records of inputs a and %s do not look alike: field %d is %s in a and "
-                           "%s in %s",
-                           name, f, one, other, name);
+      return mr_stage_fail(
+          s, MR_ERR_SHAPE,
+          "records of inputs a and %s have different fields: field %d is %s in a and %s in %s",
+          name, f, one, other, name);
     }
   }
   return MR_OK;

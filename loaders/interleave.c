@@ -54,7 +54,8 @@ static mr_err_t interleave_next(mr_stage_t *s, mr_walk_t *w) {
   int64_t *word = mr_walk_words(w);
   if (!d.n) return MR_END; /* fewer streams than workers */
   if (!sane(d, word))
-    return mr_stage_fail(s, MR_ERR_CONFIG, "cannot resume from an impossible state");
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "cannot resume: a number of the saved state is out of range");
   for (;;) {
     int64_t *slot = &word[SLOT + word[TURN]];
     if (!*slot && word[OPENED] < d.n) *slot = ++word[OPENED];

@@ -22,7 +22,7 @@ static mr_err_t bad_weights(mr_stage_t *s) {
   const mix_t *t = s->state;
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "setting weights = \"%.200s\": want %d numbers A,B,.. above 0, one for each "
-                       "input, of which none is a million times another",
+                       "input, the largest less than a million times the smallest",
                        t->weights, t->n);
 }
 

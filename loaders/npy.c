@@ -50,8 +50,8 @@ static mr_err_t npy_check_names(mr_stage_t *s) {
     for (int k = 0; k < i; k++) twice |= !strcmp(name, t->column[k].name);
     if (twice)
       return mr_stage_fail(s, MR_ERR_CONFIG,
-                           "two fields would be called %s: images= is called image, labels= label, "
-                           "and fields= and ragged= name the others",
+                           "two fields would be named %s: images= makes the field image, labels= "
+                           "the field label, fields= and ragged= those they name",
                            name);
   }
   return MR_OK;
@@ -75,10 +75,10 @@ static mr_err_t plan_columns(mr_stage_t *s) {
   for (int i = 0; i < t->n_columns; i++) t->column[i].split = &t->split;
   if (labels || (!t->names_file && !mr_setting_given(s, offsetof(npy_t, classes))))
     return npy_check_names(s);
-  return mr_stage_fail(s, MR_ERR_CONFIG,
-                       "setting %s: is of labels, and these records have none: want labels=FILE "
-                       "beside fields=",
-                       t->names_file ? "names" : "classes");
+  return mr_stage_fail(
+      s, MR_ERR_CONFIG,
+      "setting %s: applies to labels, and these records have none: want labels=FILE beside fields=",
+      t->names_file ? "names" : "classes");
 }
 
 /* The field number of column i. */

@@ -18,8 +18,8 @@ static mr_err_t cut_one(mr_stage_t *s, const char *setting, char *word, bool rag
   if (good && ragged) *offsets++ = 0;
   if (!good || !mr_field_name_ok(word))
     return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting %s: \"%.200s\": want %s, and more behind commas, where NAME has "
-                         "at most %d letters, digits, \"_\", \"-\" and \".\", a letter first",
+                         "setting %s: \"%.200s\": want %s, several separated by commas, where NAME "
+                         "has at most %d letters, digits, \"_\", \"-\" and \".\", a letter first",
                          setting, word, ragged ? "NAME:VALUES.npy:OFFSETS.npy" : "NAME:FILE.npy",
                          MR_FIELD_NAME - 1);
   *c = (mr_npy_column_t){.name = word, .path = path, .offsets = offsets};

@@ -49,7 +49,7 @@ mr_err_t mr__order_at(mr_stage_t *s, int64_t position, mr_at_t *at) {
   const mr_order_t *o = s->state;
   const mr_sampler_conf_t *c = &o->sampler.conf;
   if (!mr_sampler_reaches(&o->sampler, position))
-    return mr_stage_fail(s, MR_ERR_CONFIG, "position %lld of shard=%s lies behind 2^61 records",
+    return mr_stage_fail(s, MR_ERR_CONFIG, "position %lld of shard=%s lies beyond 2^61 records",
                          (long long)position, o->shard);
   int64_t index = mr_sampler_index(&o->sampler, position);
   mr_sampler_at(&o->sampler, index, &at->index, &at->key[0]);

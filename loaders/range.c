@@ -17,7 +17,8 @@ enum { VALUE, LABEL }; /* fields */
 static mr_err_t range_plan(mr_stage_t *s) {
   range_t *t = s->state;
   if (!mr_setting_given(s, offsetof(range_t, stop))) t->stop = t->start, t->start = 0;
-  if (!t->step) return mr_stage_fail(s, MR_ERR_CONFIG, "setting step = 0: want another");
+  if (!t->step)
+    return mr_stage_fail(s, MR_ERR_CONFIG, "setting step = 0: want a number other than 0");
   int64_t span = t->step > 0 ? t->stop - t->start : t->start - t->stop;
   int64_t step = t->step > 0 ? t->step : -t->step;
   int64_t n = span > 0 ? (span - 1) / step + 1 : 0;
@@ -28,7 +29,7 @@ static mr_err_t range_plan(mr_stage_t *s) {
   if (t->epochs && n > (INT64_C(1) << 62) / t->epochs)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting epochs = %" PRId64 ": %" PRId64
-                         " numbers so often are more than 2^62",
+                         " numbers repeated that often are more than 2^62",
                          t->epochs, n);
   s->out_spec[0] = (mr_spec_t){.flow = MR_FLOW_RECORDS,
                                .n_fields = 2,

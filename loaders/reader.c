@@ -165,8 +165,9 @@ static mr_err_t reader_check(const mr_reader_t *r, const mr_read_t *read, size_t
     if (read[i].file < 0 || read[i].file >= r->n_files || read[i].offset < 0 ||
         read[i].len > (size_t)(INT64_MAX - read[i].offset))
       return mr_fail(diag, MR_ERR_CONFIG,
-                     "reader: %zu bytes of file %d at byte %" PRId64 " are none", read[i].len,
-                     read[i].file, read[i].offset);
+                     "reader: a read of %zu bytes of file %d at byte %" PRId64
+                     ": want a file in [0,%d) and bytes from 0",
+                     read[i].len, read[i].file, read[i].offset, r->n_files);
   return MR_OK;
 }
 

@@ -23,7 +23,8 @@ static mr_err_t repeat_plan(mr_stage_t *s) {
   int64_t most = LENGTH_MAX / out->n_records / (out->n_epochs ? out->n_epochs : 1);
   if (t->n > most)
     return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting n = %" PRId64 ": %" PRId64 " records so often are more than 2^62",
+                         "setting n = %" PRId64 ": %" PRId64
+                         " records repeated that often are more than 2^62",
                          t->n, out->n_records);
   out->n_records *= t->n ? t->n : most;
   if (!t->n) out->n_epochs = 1;

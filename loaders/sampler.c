@@ -27,7 +27,9 @@ mr_err_t mr_sampler_init(mr_sampler_t *s, const mr_sampler_conf_t *c, mr_diag_t 
   if (c->n_records < 1)
     return mr_fail(diag, MR_ERR_CONFIG, "%" PRId64 " records, want at least 1", c->n_records);
   if (c->n_epochs < 0 || (c->n_epochs && c->n_records > LENGTH_MAX / c->n_epochs))
-    return mr_fail(diag, MR_ERR_CONFIG, "epochs=%" PRId64 " of %" PRId64 " records, want [0,2^62]",
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "epochs=%" PRId64 " of %" PRId64
+                   " records, want at least 0 and at most 2^62 records in all",
                    c->n_epochs, c->n_records);
   if (c->n_shards < 1 || c->shard < 0 || c->shard >= c->n_shards)
     return mr_fail(diag, MR_ERR_CONFIG, "shard %" PRId64 "/%" PRId64 ", want I/N with 0 <= I < N",
@@ -40,7 +42,7 @@ mr_err_t mr_sampler_init(mr_sampler_t *s, const mr_sampler_conf_t *c, mr_diag_t 
   if (c->whole_shards) s->local_len = s->size * c->n_epochs;
   if (s->size < 1 || (s->len && !s->local_len))
     return mr_fail(diag, MR_ERR_CONFIG,
-                   "shard %" PRId64 "/%" PRId64 " of %" PRId64 " records has none", c->shard,
+                   "shard %" PRId64 "/%" PRId64 " of %" PRId64 " records has no records", c->shard,
                    c->n_shards, c->n_records);
   return MR_OK;
 }

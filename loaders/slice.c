@@ -59,7 +59,8 @@ static mr_err_t slice_plan(mr_stage_t *s) {
   s->out_spec[0].n_records = span > 0 ? (span - 1) / step + 1 : 0;
   if (span > 0) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
-                       "setting range = \"%.100s\": nothing of %" PRId64 " records", t->text, n);
+                       "setting range = \"%.100s\": selects none of %" PRId64 " records", t->text,
+                       n);
 }
 
 static mr_err_t slice_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
@@ -69,7 +70,7 @@ static mr_err_t slice_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
   if (__builtin_mul_overflow(position / n, t->parent, &epoch) ||
       __builtin_add_overflow(at->index, epoch, &at->index))
     return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "position %" PRId64 " of the slice lies behind position 2^63 of its input",
+                         "position %" PRId64 " of the slice lies beyond position 2^63 of its input",
                          position);
   return MR_OK;
 }

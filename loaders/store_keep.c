@@ -70,7 +70,8 @@ static mr_err_t read_piece(work_t *w, mr_reader_t *r, int64_t number, mr_diag_t 
   int64_t at = number % pieces_a_file(st) * PIECE, left = mr_reader_size(r, file) - at;
   int64_t whole = w->st->conf.head + w->st->conf.per_file * (int64_t)w->st->conf.record;
   if (w->st->conf.lenient && mr_reader_size(r, file) != whole)
-    return mr_fail(diag, MR_ERR_DATA, "%s: a wrong size", mr_reader_path(r, file));
+    return mr_fail(diag, MR_ERR_DATA, "%s: %lld bytes, want %lld", mr_reader_path(r, file),
+                   (long long)mr_reader_size(r, file), (long long)whole);
   if (left <= 0) return MR_OK;
   assert(file < st->conf.n_files && at < st->stride);
   return mr_reader_read_big(r, file, at, (size_t)(left < PIECE ? left : PIECE),

@@ -24,7 +24,7 @@ static mr_err_t check_lengths(mr_stage_t *s) {
     if (a->sequential || b->sequential || a->n_records == b->n_records) continue;
     return mr_stage_fail(s, MR_ERR_SHAPE,
                          "input a has %" PRId64 " records and input %s %" PRId64
-                         ", want as many; slice the longer one",
+                         ", want equally many; slice the longer one",
                          a->n_records, s->def->in[i].name, b->n_records);
   }
   return MR_OK;

@@ -52,7 +52,8 @@ static mr_err_t find_other(mr_stage_t *s, struct mr__care *t, int lane, int64_t 
     mr_err_t e = fetch(s, lane, other, 1, &rec, &why);
     if (!is_bad(e)) return mr_diag_relay(s->diag, e, &why);
   }
-  return mr_stage_fail(s, MR_ERR_DATA, "record %lld is bad, and %d records in its place too",
+  return mr_stage_fail(s, MR_ERR_DATA,
+                       "record %lld is bad, and so are %d records drawn to replace it",
                        (long long)index, TRIES);
 }
 

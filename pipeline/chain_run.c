@@ -65,7 +65,9 @@ mr_err_t mr__locate(mr_chain_t *c, int branch, int64_t position, mr__prog_t *p, 
     case MR__ORDER: return locate_order(c, branch, position, p, hole);
     case MR__KEEP: return locate_kept(c, branch, position, p, hole);
     case MR__JOIN: return locate_join(c, branch, position, p, hole);
-    case MR__NEXT: return mr_stage_fail(&b->s, MR_ERR_USAGE, "gives a stream without positions");
+    case MR__NEXT:
+      return mr_stage_fail(&b->s, MR_ERR_USAGE,
+                           "gives a sequential stream, which cannot be read by position");
     case MR__MAP:
       MR_TRY(mr__locate(c, b->in[0], position, p, hole));
       if (*hole) return MR_OK;
@@ -358,8 +360,10 @@ static mr_err_t locate_burst(mr_stage_t *s, mr_chain_t *c, int64_t pos, mr__prog
     bool hole;
     MR_TRY(mr__locate(c, c->n_branches - 1, pos + i, p, &hole));
     if (hole)
-      return mr_stage_fail(s, MR_ERR_DATA, "a filter left nothing at position %lld",
-                           (long long)(pos + i));
+      return mr_stage_fail(
+          s, MR_ERR_DATA,
+          "a filter dropped the record at position %lld, and this stage reads records by position",
+          (long long)(pos + i));
     at[i + 1] = p->n;
   }
   return MR_OK;

@@ -61,7 +61,8 @@ mr_err_t mr__graph_plugin(mr_graph_t *g, const char *file, mr_diag_t *diag) {
   g->plugin[g->n_plugins++] = copy;
   if (!g->load_plugin)
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
-                   "plugin %s: no plug-ins are loaded for text from here; the program names them",
+                   "plugin %s: this program loads no plug-ins that graph text names; name it on "
+                   "the command line with --plugin",
                    file);
   return g->load_plugin(g->plugin_ctx, g->origin, file, diag);
 }

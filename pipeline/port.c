@@ -340,7 +340,7 @@ mr_err_t mr_wait_fds(mr_stage_t *s, uint64_t seen, const struct pollfd *fd, int 
   begin_wait(c, kind, since);
   bool could = mr_wait_poll(&s->rt->wait, news_changed, &w, fd, n, ms);
   end_wait(c, kind == MR__STARVED ? &c->starved_ns : &c->blocked_ns, since);
-  return could ? MR_OK : mr_stage_fail(s, MR_ERR_IO, "no descriptor left to wait with");
+  return could ? MR_OK : mr_stage_fail(s, MR_ERR_IO, "no file descriptor is left to wait with");
 }
 
 static bool can_pull(void *arg) {

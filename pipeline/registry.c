@@ -43,8 +43,8 @@ static mr_err_t registry_check_name(const mr_stage_def_t *def, mr_diag_t *diag) 
                    def->name);
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strcmp(def->name, words[i]))
-      return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": graph text has that word for itself",
-                     def->name);
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "stage \"%s\": the name is a word of graph text; choose another", def->name);
   if (!def->help || !*def->help)
     return mr_fail(diag, MR_ERR_CONFIG, "stage \"%.60s\": has no help", def->name);
   for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++)

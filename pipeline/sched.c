@@ -107,7 +107,9 @@ static mr_err_t sched_start_threads(mr_graph_t *g, mr_diag_t *diag) {
       mr_runtime_t *rt = &g->node[i]->rt[w];
       int err = pthread_create(&rt->thread, NULL, worker_main, rt);
       rt->running = !err;
-      if (err) e = mr_fail(diag, MR_ERR_IO, "%s: no thread: %s", g->node[i]->name, strerror(err));
+      if (err)
+        e = mr_fail(diag, MR_ERR_IO, "%s: cannot start a thread: %s", g->node[i]->name,
+                    strerror(err));
     }
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -118,7 +118,7 @@ static mr_err_t cycle(const mr_graph_t *g, const int *waits, mr_diag_t *diag) {
     size_t n = strlen(list);
     snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", g->node[i]->name);
   }
-  return mr_fail(diag, MR_ERR_USAGE, "%sthe graph runs in a circle through %s", at, list);
+  return mr_fail(diag, MR_ERR_USAGE, "%sthe graph has a cycle through %s", at, list);
 }
 
 /* Kahn's algorithm; ready stages keep the order of the text. */

@@ -100,8 +100,8 @@ static mr_err_t check_kind(const mr_stage_def_t *d, const kind_t *kind, int n, m
     const kind_t *k = &kind[i];
     if (!k->is) continue;
     if (!k->complete)
-      return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": .%s is without .%s; set it", d->name,
-                     k->name, k->function);
+      return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": .%s needs .%s; set it", d->name, k->name,
+                     k->function);
     if (first && !(first == &kind[ORDER] && k == &kind[WALK]))
       return mr_fail(diag, MR_ERR_CONFIG,
                      "stage \"%s\": sets .%s and .%s, want one kind (only .order and .walk go "

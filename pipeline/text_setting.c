@@ -32,7 +32,7 @@ static mr_err_t add_var(mr__text_parser_t *p, const char *name, size_t n, const 
                         mr__pos_t pos) {
   mr_graph_t *g = p->g;
   if (mr__graph_var(g, name, n) >= 0)
-    return mr__text_wrong(p, MR_ERR_USAGE, pos, "the variable \"%.*s\" is already there", (int)n,
+    return mr__text_wrong(p, MR_ERR_USAGE, pos, "the variable \"%.*s\" is defined twice", (int)n,
                           name);
   MR_TRY(check_vars(p, value, pos));
   mr__var_t *more = realloc(g->var, (size_t)(g->n_vars + 1) * sizeof *more);

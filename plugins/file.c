@@ -36,7 +36,7 @@ static mr_err_t distrust(const char *file, const char *path, const struct stat *
 static mr_err_t check_folder(const char *file, const char *folder, mr_diag_t *diag) {
   struct stat st;
   if (lstat(folder, &st) < 0)
-    return mr_fail(diag, MR_ERR_IO, "%s: cannot look at %s: %s", file, folder, strerror(errno));
+    return mr_fail(diag, MR_ERR_IO, "%s: cannot inspect %s: %s", file, folder, strerror(errno));
   bool safe = S_ISDIR(st.st_mode) && is_ours(&st) && (!others_write(&st) || st.st_mode & S_ISVTX);
   return safe ? MR_OK : distrust(file, folder, &st, diag);
 }

@@ -112,7 +112,7 @@ static mr_err_t check_whole(const char *file, int fd, int64_t size, mr_diag_t *d
   }
   return elf ? MR_OK
              : mr_fail(diag, MR_ERR_UNAVAILABLE,
-                       "%s: no plug-in of millrace: it is no shared object", file);
+                       "%s: not a millrace plug-in: it is not a shared object", file);
 }
 
 /* From the open file, so that it is the one that was checked.  NULL on failure. */
@@ -128,7 +128,7 @@ static mr_err_t find_plugin(const char *file, void *so, const mr_plugin_t **p, m
   *p = dlsym(so, "mr_plugin");
   if (!*p)
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
-                   "%s: no plug-in of millrace: it has no constant mr_plugin", file);
+                   "%s: not a millrace plug-in: it has no constant mr_plugin", file);
   MR_TRY(check_built_for(file, *p, diag));
   MR_TRY(check_has_no_library(file, so, diag));
   return load_check_name(file, *p, diag);

@@ -100,7 +100,7 @@ static void say_once(mr_appender_t *f, const mr_stage_t *s, bool failed) {
         "held until there is room",
         s->name, f->path, strerror(errno), MR_APPENDER_HELD);
   else
-    mr_notice("%s: %s: writes again", s->name, f->path);
+    mr_notice("%s: %s: can be written again", s->name, f->path);
   f->failing = failed;
 }
 

@@ -150,11 +150,10 @@ static void await_metrics(mr_stage_t *s, const mr_state_t *st) {
   checkpoint_t *c = s->state;
   const char *behind = mr_durable_wait(s, st->of, st->mark, METRICS_MS);
   if (behind && !c->ahead)
-    mr_notice(
-        "%s: the metrics of %s up to step %" PRId64
-        " are not on the disk; the checkpoint of this step is written all the same, and a run "
-        "resumed from it may lack them",
-        s->name, behind, st->step);
+    mr_notice("%s: the metrics of %s up to step %" PRId64
+              " are not on the disk; the checkpoint of this step is written nevertheless, and a "
+              "run resumed from it may lack them",
+              s->name, behind, st->step);
   c->ahead = behind != NULL;
 }
 

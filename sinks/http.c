@@ -312,7 +312,8 @@ static mr_err_t listen_somewhere(mr_http_t *h, mr_stage_t *s, const mr_http_sett
 /* Takes token and port of the server before, or draws a new token. */
 static mr_err_t take_address(mr_http_t *h, mr_stage_t *s, const char *file, int *last_port) {
   if (file && mr_http_address_read(file, h->token, last_port)) return MR_OK;
-  return draw_token(h->token) ? MR_OK : mr_stage_fail(s, MR_ERR_IO, "no random bytes for a token");
+  return draw_token(h->token) ? MR_OK
+                              : mr_stage_fail(s, MR_ERR_IO, "cannot draw random bytes for a token");
 }
 
 static void keep_address(const mr_http_t *h, const mr_stage_t *s, const char *file) {
@@ -337,7 +338,7 @@ mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set
   MR_TRY(take_address(h, s, keeps ? path : NULL, &last_port));
   MR_TRY(read_tls(h, s, set));
   if (!mr_http_slow_open(&h->slow, IDLE_S))
-    return mr_stage_fail(s, MR_ERR_NOMEM, "no thread that ends slow connections");
+    return mr_stage_fail(s, MR_ERR_NOMEM, "cannot start the thread that ends slow connections");
   mr_err_t e = listen_somewhere(h, s, set, last_port);
   if (e < 0) {
     mr_http_close(h);

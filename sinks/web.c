@@ -161,7 +161,8 @@ static mr_err_t web_open(mr_stage_t *s) {
   w->run_json = mr_web_run_json(s, w->run);
   if (!w->run_json || !mr_web_live_init(&w->live, s) || !mr_web_pictures_init(&w->pictures))
     return mr_stage_no_memory(s, "the page");
-  if (!mr_web_stream_open(&w->stream)) return mr_stage_fail(s, MR_ERR_IO, "no thread for the page");
+  if (!mr_web_stream_open(&w->stream))
+    return mr_stage_fail(s, MR_ERR_IO, "cannot start the thread of the page");
   const char *folder = mr_setting_given(s, offsetof(web_t, run)) ? w->run : NULL;
   MR_TRY(mr_http_open(&w->http, s, &w->set, true, folder, web_answer, w));
   mr_http_url(&w->http, url, sizeof url);

@@ -105,7 +105,7 @@ static mr_err_t join_epochs(mr_stage_t *s, int64_t size, mr_spec_t *out) {
       out->n_records > POSITION_MAX)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting size = %lld: batches across epochs of %lld records would repeat "
-                         "after more than 2^62; leave across-epochs out or take a smaller size",
+                         "after more than 2^62; remove across-epochs or take a smaller size",
                          (long long)size, (long long)n);
   if (out->n_epochs) out->n_epochs = 1;
   return MR_OK;
@@ -180,7 +180,7 @@ static mr_err_t check_first(mr_stage_t *s) {
       (!__builtin_mul_overflow(b->first / spec->n_batches + 1, spec->n_records, &at) &&
        at <= POSITION_MAX))
     return MR_OK;
-  return mr_stage_fail(s, MR_ERR_CONFIG, "batch %lld lies behind position 2^62",
+  return mr_stage_fail(s, MR_ERR_CONFIG, "batch %lld lies beyond position 2^62",
                        (long long)b->first);
 }
 

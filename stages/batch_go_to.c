@@ -58,7 +58,7 @@ static mr_err_t pass_epochs(mr_stage_t *s, mr_batch_walk_t *t, int64_t *n) {
   int64_t batches = records / size + (records % size != 0), epochs = batches ? *n / batches : 0;
   if (in->n_epochs && epochs > in->n_epochs) epochs = in->n_epochs;
   if (__builtin_mul_overflow(epochs, in->n_records, &at) || !mr_walk_load(t->walk[0], &at))
-    return mr_stage_fail(s, MR_ERR_CONFIG, "batch %lld lies behind position 2^62", (long long)*n);
+    return mr_stage_fail(s, MR_ERR_CONFIG, "batch %lld lies beyond position 2^62", (long long)*n);
   mr__batch_note(t, 0);
   t->records = epochs * records;
   note_passed(t, batch_go_to_layout_of(t, records), epochs * batches);
@@ -88,7 +88,7 @@ static mr_err_t pass(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
   MR_TRY(in_epochs(s, t) ? pass_epochs(s, t, &n) : pass_most(s, t, &n));
   for (int some = 1024; n && !t->ahead.over; n--) {
     if (n > INT64_C(1) << 40 && !some--)
-      return mr_stage_fail(s, MR_ERR_CONFIG, "batch %lld lies behind position 2^62",
+      return mr_stage_fail(s, MR_ERR_CONFIG, "batch %lld lies beyond position 2^62",
                            (long long)number);
     mr_err_t e = mr__batch_find(s, t, &t->ahead);
     if (e != MR_OK) return e;

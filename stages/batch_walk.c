@@ -34,7 +34,7 @@ mr_err_t mr__batch_load(mr_stage_t *s, mr_batch_walk_t *t, const int64_t *word) 
     mr__batch_note(t, i);
   }
   if (fits) return MR_OK;
-  return mr_stage_fail(s, MR_ERR_CONFIG, "the state to resume from has an impossible number");
+  return mr_stage_fail(s, MR_ERR_CONFIG, "a number of the state to resume from is out of range");
 }
 
 /* ---- finding the next batch ---- */
@@ -59,7 +59,7 @@ static mr_err_t check_short(mr_stage_t *s, const mr_batch_walk_t *t, int64_t end
   if (ends < 3 || (!endless && ends < EMPTY_EPOCHS_MOST)) return MR_OK;
   return mr_stage_fail(s, MR_ERR_DATA,
                        "setting size = %lld: an epoch has only %lld records, and drop-remainder "
-                       "leaves them out; want a smaller batch or more records",
+                       "drops them; want a smaller batch or more records",
                        (long long)t->conf.size, (long long)t->short_of);
 }
 

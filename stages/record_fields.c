@@ -103,7 +103,8 @@ static mr_err_t drop_plan(mr_stage_t *s) {
   for (int f = 0; f < in->n_fields; f++)
     if (!goes[f]) field_pass(s, f);
   if (out->n_fields) return MR_OK;
-  return mr_stage_fail(s, MR_ERR_CONFIG, "setting fields: a record needs one field, and all go");
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "setting fields: a record needs a field, and this drops them all");
 }
 
 static const mr_opt_t drop_opts[] = {{.name = "fields",

@@ -138,7 +138,8 @@ static mr_err_t recall(mr_stage_t *s) {
   MR_TRY(mr_train_model_for(s, 0, v->recalled.def, v->recalled.state, &v->model));
   mr_model_text(&v->model, brings);
   if (!strcmp(holds, brings)) return MR_OK;
-  return mr_stage_fail(s, MR_ERR_DATA, "%s: its model is \"%s\", of these batches it were \"%s\"",
+  return mr_stage_fail(s, MR_ERR_DATA,
+                       "%s: its model is \"%s\", for these batches it would be \"%s\"",
                        v->checkpoint, holds, brings);
 }
 

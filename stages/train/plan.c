@@ -107,7 +107,7 @@ mr_err_t mr__train_stage_plan(mr_stage_t *s) {
   MR_TRY(mr_train_model_for(s, IN_TRAIN, def, mr__train_model_state(s), &v->model));
   if (v->remat && !def->remat)
     return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting remat = %s: model %s has no parts to compute again, want none",
+                         "setting remat = %s: model %s has no parts to recompute, want none",
                          mr_nn_remat_name((mr_nn_remat_t)v->remat), def->name);
   v->eval_batch = 0;
   MR_TRY(plan_evaluation(s));

@@ -321,13 +321,13 @@ static mr_err_t read_told(mr_replay_t *r, mr_diag_t *diag) {
   MR_TRY(replay_word(r, "made_with", t->made_with, sizeof t->made_with, diag));
   if ((mr_key_layout_t)keys != mr_key_layout())
     return mr_fail(diag, MR_ERR_CONFIG,
-                   "%s: its run laid random keys out otherwise; set "
-                   "MILLRACE_THREEFRY_PARTITIONABLE as that run had it",
+                   "%s: its run used another layout of random keys; set "
+                   "MILLRACE_THREEFRY_PARTITIONABLE as that run did",
                    r->path);
   if ((mr_precision_t)precision != mr_matmul_precision())
     return mr_fail(diag, MR_ERR_CONFIG,
                    "%s: its run computed products in another precision; set "
-                   "MILLRACE_MATMUL_PRECISION as that run had it",
+                   "MILLRACE_MATMUL_PRECISION as that run did",
                    r->path);
   return read_scale(r, diag);
 }

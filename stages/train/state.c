@@ -192,7 +192,7 @@ static mr_err_t load_streams(const mr_safetensors_t *f, const char *path, int64_
     bool good = t->dtype == MR_I64 && t->ndim == 1 && t->dim[0] <= MR_STREAM_AT_NUMBERS;
     if (good) memcpy(number, t->data, (size_t)t->dim[0] * sizeof *number);
     if (!good || !mr_stream_at_unpack(&p->stream[i], number, t->dim[0]))
-      return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s is no state of a stream", path, name);
+      return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s is not the state of a stream", path, name);
     p->stream_known[i] = true;
   }
   return MR_OK;

@@ -163,7 +163,7 @@ static void the_quarantine_file_names_file_offset_and_reason(void **state) {
 static void when_everything_is_bad_the_run_fails(void **state) {
   write_files();
   for (int f = 0; f < FILES; f++) cut_file(f, 0, 0);
-  refused("on-bad=skip-replace", 1, "in its place too");
+  refused("on-bad=skip-replace", 1, "records drawn to replace it");
 }
 
 /* ---- skipped records ---- */

@@ -274,7 +274,7 @@ static void a_spoilt_state_is_refused(void **state) {
     assert_int_equal(mr_write_file(path, bad[i], strlen(bad[i]), NULL), MR_OK);
     RUN(&p, "run", "synthetic n=90 ! shuffle ! batch 10 ! null", "--from", path);
     assert_int_equal(p.status, 1);
-    assert_non_null(strstr(p.err, "is no state of a stream"));
+    assert_non_null(strstr(p.err, "is not the state of a stream"));
   }
   RUN(&p, "run", "synthetic n=90 ! shuffle ! batch 10 ! null", "--from", "/none/there");
   assert_int_equal(p.status, 1);

@@ -151,7 +151,7 @@ static void inspect_reads_data_files(void **state) {
   char dir[] = "/tmp/mr-inspect-XXXXXX", path[64];
   assert_non_null(mkdtemp(dir));
   RUN(&p, "inspect", dir);
-  refuses(1, "no data file that millrace knows");
+  refuses(1, "no data file of a kind that millrace knows");
   snprintf(path, sizeof path, "%s/train.bin", dir);
   FILE *f = fopen(path, "wb");
   for (int i = 0; i < 200 * 3074; i++) fputc(i % 3074 == 0 ? i / 3074 % 20 : i / 3074 % 101, f);

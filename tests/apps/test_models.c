@@ -63,7 +63,7 @@ static void a_setting_of_another_model_is_refused_by_name(void **state) {
   expect_failure("unknown setting \"hidden\"");
   RUN(&p, "run",
       "synthetic n=8 ! shuffle ! normalize ! batch 4 ! train-step model=mlp remat=full ! null");
-  expect_failure("model mlp has no parts to compute again");
+  expect_failure("model mlp has no parts to recompute");
 }
 
 static void inspect_lists_what_a_model_can_be_told(void **state) {

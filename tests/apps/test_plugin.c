@@ -116,7 +116,7 @@ static void what_is_no_regular_file_is_refused_without_being_opened(void **state
 
 static void what_is_no_plugin_is_refused(void **state) {
   write_text(in_dir("text.so"), "no shared object");
-  refuses(in_dir("text.so"), 1, "text.so: no plug-in of millrace: it is no shared object");
+  refuses(in_dir("text.so"), 1, "text.so: not a millrace plug-in: it is not a shared object");
   refuses(copy("not_a_plugin", "c.so"), 1, "it has no constant mr_plugin");
   void *bytes;
   size_t n;
@@ -362,7 +362,7 @@ static void a_run_folder_brings_no_code_along(void **state) {
   write_text(path, "steps=2\nplugin=whole %s/whole.so\n", run);
   RUN(&p, "who", run, "--step", "1");
   assert_int_equal(p.status, 1);
-  assert_non_null(strstr(p.err, "a run brings no code along"));
+  assert_non_null(strstr(p.err, "code from there is not loaded"));
   write_text(path, "steps=2\nplugin=whole whole.so\n");
   RUN(&p, "who", run, "--step", "1");
   assert_int_equal(p.status, 2);

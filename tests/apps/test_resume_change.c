@@ -113,7 +113,9 @@ static void what_changes_the_ledgers_meaning_is_refused_and_said(void **state) {
   RESUME("--steps", "5", "batch=4", "seed=13", "--allow-change=seed");
   expect(2, "batch.size 8 -> 4; --allow-change=seed,batch resumes");
   RESUME("--steps", "5", "batch=4", "--allow-change=batches");
-  expect(2, "--allow-change: \"batches\": want some of data, seed, batch, model, with commas");
+  expect(2,
+         "--allow-change: \"batches\": want one or more of data, seed, batch, model, separated by "
+         "commas");
   char *after = all_of_the_run();
   assert_string_equal(after, before);
   free(before), free(after);

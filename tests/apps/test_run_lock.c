@@ -199,8 +199,8 @@ static void another_hosts_lock_is_told_apart(void **state) {
   write_lock("pid 17 start 5 host another-host.example\n");
   run_to_its_end(false, resume_words);
   expect(2,
-         "process 17 on host another-host.example has locked this run folder, and from here it "
-         "cannot be seen whether it still runs; when it has ended, remove ");
+         "process 17 on host another-host.example has locked this run folder, and whether it still "
+         "runs cannot be determined from this host; when it has ended, remove ");
   assert_non_null(strstr(p.err, lock));
   assert_int_equal(unlink(lock), 0);
   resume_and_stop(false);

@@ -146,7 +146,7 @@ static void bad_input_gets_one_sentence(void **state) {
   RUN(&p, "train", "--graph", file, "--run-dir", b, "dropout=2");
   expect(2, "dropout");
   RUN(&p, "train", "--resume", "--run-dir", "/nowhere/run");
-  expect(1, "/nowhere/run: holds no graph.mr, so it is no run");
+  expect(1, "/nowhere/run: holds no graph.mr, so it is not a run");
 }
 
 /* More classes than a confusion matrix is drawn for. */

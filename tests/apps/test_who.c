@@ -154,7 +154,7 @@ static void a_step_that_a_run_has_not_made_is_shown_as_such(void **state) {
   char run[96], note[256];
   snprintf(run, sizeof run, "%s/run", dir);
   snprintf(note, sizeof note,
-           "millrace: %s has done 3 steps: step 4 has not been made, these are the records that it "
+           "millrace: %s has done 3 steps: step 4 has not run yet; these are the records that it "
            "would have\n",
            run);
   for (int i = 0; i < 2; i++) {

@@ -115,7 +115,7 @@ static void a_shard_without_records_is_refused(void **state) {
   mr_sampler_t s;
   mr_diag_t d = {0};
   assert_int_equal(mr_sampler_init(&s, &k, &d), MR_ERR_CONFIG);
-  assert_string_equal(d.text, "shard 4/5 of 3 records has none");
+  assert_string_equal(d.text, "shard 4/5 of 3 records has no records");
 }
 
 static void a_shuffle_without_a_seed_and_bad_shards_are_refused(void **state) {

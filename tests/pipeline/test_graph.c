@@ -197,7 +197,7 @@ static void a_graph_that_does_not_fit_is_refused_when_it_settles(void **state) {
       {"sink", "1:1: sink: the input \"in\" is not connected"},
       {"source ! sink name=s\nsource ! s.",
        "2:10: s.in has two connections, from source and source2"},
-      {"pass name=a ! pass name=b ! a.", "1:1: the graph runs in a circle through a, b"},
+      {"pass name=a ! pass name=b ! a.", "1:1: the graph has a cycle through a, b"},
       {"source ! meter", "1:10: source gives bytes host, but meter takes metrics"},
       {"source name=s ! pass ! sink\n pass.log ! meter",
        "2:13: pass: its plan leaves the records of output \"log\" without a size; set out_spec[1] "
@@ -257,9 +257,8 @@ static void two_overrides_of_one_setting_are_refused(void **state) {
                                          {"a=1", "a=2"}};
   static const char *const once[][2] = {{"source.n=1", "pass.n=2"}, {"a=1", "fast=yes"}};
   for (size_t i = 0; i < sizeof twice / sizeof *twice; i++) {
-    mr_registry_t reg;
     mr_diag_t diag = {0};
-    mr_graph_t *g = create(&reg);
+    mr_graph_t *g = mr_graph_create(&reg);
     char want[160];
     snprintf(want, sizeof want, "%s and %s set the same %s: it is given twice, want one of them",
              twice[i][0], twice[i][1], i == 3 ? "variable" : "setting");

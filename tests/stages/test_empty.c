@@ -54,7 +54,7 @@ static void an_endless_stream_without_records_fails(void **state) {
 
 static void an_epoch_too_short_for_a_batch_fails_where_it_comes_for_ever(void **state) {
   expect_failure("range 30 epochs=0 ! filter key=0:2 ! batch 4 drop-remainder", MR_ERR_DATA,
-                 "an epoch has only 3 records, and drop-remainder leaves them out");
+                 "an epoch has only 3 records, and drop-remainder drops them");
   expect_failure("range 3 epochs=0 ! batch 4 drop-remainder", MR_ERR_CONFIG, "only 3 records");
 }
 

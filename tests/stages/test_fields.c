@@ -171,7 +171,7 @@ static void fields_that_do_not_fit_are_refused_by_name(void **state) {
   static const char *const row[][2] = {
       {"five ! select a,d ! batch 4 ! check", "no field \"d\"; the records have a, b, c, tokens"},
       {"five ! select a,a ! batch 4 ! check", "a is named twice"},
-      {"five ! drop a,b,c,tokens,label ! batch 4 ! check", "a record needs one field"},
+      {"five ! drop a,b,c,tokens,label ! batch 4 ! check", "a record needs a field"},
       {"five ! rename a:b ! batch 4 ! check", "two fields would be called b"},
       {"five ! rename a:9 ! batch 4 ! check", "want OLD:NEW"},
       {"five ! mix.a five ! drop c ! mix.b mix name=mix ! batch 4 ! check",

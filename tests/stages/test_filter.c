@@ -93,7 +93,7 @@ static void fields_that_cannot_decide_are_refused(void **state) {
       {"kinds ! filter 1 field=f32",
        "setting field = f32: it is f32[], want whole numbers, one a record"},
       {"kinds ! filter 1 field=pair", "it is i32[2], want whole numbers"},
-      {"kinds ! filter field=b", "setting field = b: want the values that stay beside it"},
+      {"kinds ! filter field=b", "setting field = b: want the values to keep as well"},
       {"kinds ! filter 1", "fields id and b could both be whole numbers, one a record: set field="},
       {"kinds ! select f32,pair ! filter 1",
        "takes whole numbers, one a record; the records have f32, pair"},

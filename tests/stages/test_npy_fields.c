@@ -297,7 +297,8 @@ static void words_that_name_no_field_are_refused(void **state) {
       {"ragged=t:@rows.npy", "want NAME:VALUES.npy:OFFSETS.npy"},
       {"ragged=t:@rows.npy:", "want NAME:VALUES.npy:OFFSETS.npy"},
       {"ragged=t::@at.npy", "want NAME:VALUES.npy:OFFSETS.npy"},
-      {"fields=x:@x.npy classes=4", "setting classes: is of labels, and these records have none"},
+      {"fields=x:@x.npy classes=4",
+       "setting classes: applies to labels, and these records have none"},
       {"fields=x:@x.npy names=@n", "setting names: is of labels"},
       {"fields=a:@y.npy,b:@y.npy,c:@y.npy,d:@y.npy,e:@y.npy,f:@y.npy,g:@y.npy,h:@y.npy,i:@y.npy,"
        "j:@y.npy,k:@y.npy,l:@y.npy,m:@y.npy,n:@y.npy,o:@y.npy,p:@y.npy,q:@y.npy",

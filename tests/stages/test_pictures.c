@@ -296,7 +296,7 @@ static void normalize_gives_both_layouts_and_all_types(void **state) {
 
 static void settings_that_do_not_fit_the_channels_are_refused(void **state) {
   static const char *const text[][2] = {
-      {"normalize preset=cifar10", "preset = cifar10: is of 3 channels, and the pictures have 1"},
+      {"normalize preset=cifar10", "preset = cifar10: has 3 channels, and the pictures have 1"},
       {"normalize mean=0.1,0.2,0.3",
        "mean: 3 numbers for pictures of 1 channel, want one for each"},
       {"normalize std=0", "std of channel 0 is 0"}};
