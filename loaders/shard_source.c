@@ -142,7 +142,7 @@ mr_err_t mr__shard_source_open(mr_stage_t *s) {
   mr_err_t e = mr_shard_reads_open(&t->reads, t->shards, &why);
   if (e >= 0 && t->names_file && t->classes)
     e = mr__class_names_read(&t->names, NULL, t->names_file, &why);
-  return e < 0 ? mr_stage_relay(s, e, &why) : MR_OK;
+  return mr_stage_relay(s, e, &why);
 }
 
 void mr__shard_source_close(mr_stage_t *s) {
@@ -219,7 +219,7 @@ static mr_err_t shard_source_fetch(mr_stage_t *s, int worker, const int64_t *ind
   int k = list_parts(t, index, n, number, want);
   mr_err_t e = mr_shard_reads_fetch(t->reads, worker, want, k, &why);
   for (int i = 0; i < n && e >= 0; i++) e = unpack_record(t, number[i], &next, &out[i], &why);
-  return e < 0 ? mr_stage_relay(s, e, &why) : MR_OK;
+  return mr_stage_relay(s, e, &why);
 }
 
 static bool shard_source_ahead(mr_stage_t *s, int worker, const int64_t *index, int n) {

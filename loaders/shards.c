@@ -127,7 +127,7 @@ static mr_err_t open_all(mr_shards_t *s, const mr_shards_conf_t *conf, mr_diag_t
   for (int i = 0; i < n; i++) pthread_join(thread[i], NULL);
   pthread_mutex_destroy(&w.lock);
   if (w.told && w.e >= 0) mr_notice("found the records of %d files", s->n);
-  return w.e < 0 ? mr_diag_relay(diag, w.e, &w.diag) : MR_OK;
+  return mr_diag_relay(diag, w.e, &w.diag);
 }
 
 /* ---- columns ---- */

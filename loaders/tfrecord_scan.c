@@ -44,7 +44,7 @@ static mr_err_t scan_make_room(tfrecord_scan_t *t, size_t n) {
   t->data = malloc(t->cap);
   if (t->data) return MR_OK;
   t->cap = 0;
-  return mr_fail(t->diag, MR_ERR_NOMEM, "%s: no memory for a record of %zu bytes", t->path, n);
+  return mr_no_memory(t->diag, "a record of %zu bytes of %s", n, t->path);
 }
 
 /* Counts a feature; one whose name cannot be a column's is no field, and left out. */
@@ -59,7 +59,7 @@ static mr_err_t count_feature(tfrecord_scan_t *t, const mr_example_feature_t *f)
   if (f->kind == MR_FEATURE_BYTES && f->n != 1) as = MR_TFRECORD_LIST;
   mr_err_t e = mr_shard_draft_column(t->draft, f->name, f->name_n, as, &column, NULL);
   if (e == MR_ERR_DATA) return MR_OK;
-  if (e < 0) return mr_fail(t->diag, e, "%s: no memory for an index", t->path);
+  if (e < 0) return mr_no_memory(t->diag, "an index of %s", t->path);
   mr_shard_draft_count(t->draft, column, as == MR_TFRECORD_BYTES ? (int64_t)bytes : f->n);
   return MR_OK;
 }

@@ -49,7 +49,7 @@ static mr_err_t add_document(documents_t *d, int64_t at, mr_diag_t *diag) {
   if (d->n == d->cap) {
     size_t cap = d->cap ? 2 * d->cap : 1024;
     void *more = realloc(d->at, cap * sizeof *d->at);
-    if (!more) return mr_fail(diag, MR_ERR_NOMEM, "no memory for %zu documents", cap);
+    if (!more) return mr_no_memory(diag, "%zu documents", cap);
     d->at = more, d->cap = cap;
   }
   d->at[d->n++] = at;
@@ -89,7 +89,7 @@ static mr_err_t find_eos(const mr_shard_t *s, int fd, const mr_token_file_t *f, 
   int width = mr_token_size(f->type);
   uint8_t *raw = malloc((size_t)CHUNK * 8);
   int32_t *token = (int32_t *)(raw + (size_t)CHUNK * 4);
-  mr_err_t e = raw ? MR_OK : mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for a scan", s->path);
+  mr_err_t e = raw ? MR_OK : mr_no_memory(diag, "the scan of %s", s->path);
   for (int64_t at = 0; at < f->n && e >= 0;) {
     int64_t n = f->n - at < CHUNK ? f->n - at : CHUNK;
     ssize_t got = pread(fd, raw, (size_t)(n * width), f->head + at * width);
@@ -239,7 +239,7 @@ static mr_err_t open_token_files(mr_token_files_t *t, const mr_token_files_conf_
   mr_shards_conf_t conf = {.files = c->names};
   MR_TRY(mr_shards_open(&t->shards, &conf, diag));
   t->file = calloc((size_t)t->shards->n, sizeof *t->file);
-  if (!t->file) return mr_fail(diag, MR_ERR_NOMEM, "no memory for %d files", t->shards->n);
+  if (!t->file) return mr_no_memory(diag, "%d files", t->shards->n);
   mr_err_t e = MR_OK;
   for (int i = 0; i < t->shards->n && e >= 0; i++)
     e = open_token_file(t, i, c, c->documents ? &d : NULL, diag);
@@ -252,7 +252,7 @@ static mr_err_t open_token_files(mr_token_files_t *t, const mr_token_files_conf_
 mr_err_t mr_token_files_open(mr_token_files_t **out, const mr_token_files_conf_t *conf,
                              mr_diag_t *diag) {
   mr_token_files_t *t = *out = calloc(1, sizeof *t);
-  if (!t) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the files");
+  if (!t) return mr_no_memory(diag, "the files");
   mr_err_t e = open_token_files(t, conf, diag);
   if (e >= 0) return MR_OK;
   mr_token_files_close(t);
@@ -276,7 +276,7 @@ mr_err_t mr_token_files_keep(mr_token_files_t *t, mr_diag_t *diag) {
     mr_reader_t *r;
     if (f->kept || !bytes) continue;
     f->kept = aligned_alloc(64, bytes / 64 * 64 + 64);
-    if (!f->kept) return mr_fail(diag, MR_ERR_NOMEM, "%s: no memory for %zu bytes", path, bytes);
+    if (!f->kept) return mr_no_memory(diag, "%s, %zu bytes", path, bytes);
     mr_err_t e = mr_reader_open(&r, &conf, diag);
     if (e >= 0) e = mr_reader_read_big(r, 0, f->head, bytes, f->kept, diag);
     mr_reader_close(r);

@@ -75,8 +75,7 @@ static mr_err_t plan_whole(mr_stage_t *s) {
   pack_whole(t);
   t->start = malloc(((size_t)t->n_ranges + 1) * sizeof *t->start);
   t->count = malloc(((size_t)t->n_ranges + 1) * sizeof *t->count);
-  if (!t->start || !t->count)
-    return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for %" PRId64 " windows", t->n_ranges);
+  if (!t->start || !t->count) return mr_stage_no_memory(s, "%" PRId64 " windows", t->n_ranges);
   pack_whole(t);
   return MR_OK;
 }
@@ -109,7 +108,7 @@ static mr_err_t open_row(mr_stage_t *s) {
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting stride: is of windows, and pack=whole has none");
   mr_err_t e = mr_token_files_open(&t->row, &conf, &why);
-  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+  return mr_stage_relay(s, e, &why);
 }
 
 static int64_t tokens_budget(const tokens_t *t) {
@@ -170,9 +169,9 @@ static mr_err_t tokens_open(mr_stage_t *s) {
     mr_diag_t unread = {0};
     mr_err_t kept = mr_token_files_keep(t->row, &unread);
     if (kept < 0 && (kept == MR_ERR_NOMEM || !t->care.lenient))
-      e = mr_fail(&why, kept, "%s", unread.text);
+      e = mr_diag_relay(&why, kept, &unread);
   }
-  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+  return mr_stage_relay(s, e, &why);
 }
 
 static void tokens_close(mr_stage_t *s) {
