@@ -259,10 +259,12 @@ static void a_model_is_shown_by_what_it_is_judged_by(void **state) {
 }
 
 static void skipped_steps_are_shown_once_there_are_any(void **state) {
-  add_line("{\"kind\":\"step\",\"step\":8,\"epoch\":1,\"loss\":0.5,\"skipped_steps\":0}\n");
+  add_line(
+      "{\"kind\":\"step\",\"step\":8,\"epoch\":1,\"loss\":0.5,\"lr\":1,\"skipped_steps\":0}\n");
   RUN(&p, "top", dir, "--once");
   assert_null(strstr(p.out, "skipped"));
-  add_line("{\"kind\":\"step\",\"step\":9,\"epoch\":1,\"loss\":0.5,\"skipped_steps\":3}\n");
+  add_line(
+      "{\"kind\":\"step\",\"step\":9,\"epoch\":1,\"loss\":0.5,\"lr\":1,\"skipped_steps\":3}\n");
   RUN(&p, "top", dir, "--once");
   assert_non_null(strstr(p.out, "\nsteps skipped as not finite: 3\n"));
 }
