@@ -306,9 +306,7 @@ mr_err_t mr_token_files_widen(mr_token_files_t *t, mr_diag_t *diag) {
   size_t bytes = (size_t)t->n * sizeof *t->wide;
   uint8_t *piece = malloc((size_t)CHUNK * 4);
   if (!t->wide) t->wide = aligned_alloc(64, bytes / 64 * 64 + 64);
-  mr_err_t e = t->wide && piece
-                   ? MR_OK
-                   : mr_fail(diag, MR_ERR_NOMEM, "no memory for %zu bytes of tokens", bytes);
+  mr_err_t e = t->wide && piece ? MR_OK : mr_no_memory(diag, "%zu bytes of tokens", bytes);
   for (int i = 0; i < t->shards->n && e >= 0; i++) {
     const char *path = t->shards->shard[i].path;
     mr_reader_conf_t conf = {.path = &path, .n_files = 1, .once = true};

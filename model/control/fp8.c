@@ -170,7 +170,7 @@ static mr_err_t fp8_rewrite(mr_fn_t *g, const mr_fn_t *f, int n, mr_var_t **map)
 }
 
 mr_err_t mr_fp8_products(const mr_fn_t *f, mr_fn_t **out, int *n, mr_diag_t *diag) {
-  if (f->diag.code < 0) return mr_fail(diag, f->diag.code, "%s", f->diag.text);
+  if (f->diag.code < 0) return mr_diag_relay(diag, f->diag.code, &f->diag);
   int count = 0;
   for (int i = 0; i < f->n_eqn; i++) count += fp8_takes(f->eqn[i]);
   if (!count)
