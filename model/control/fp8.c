@@ -125,7 +125,7 @@ static mr_err_t fp8_emit(mr_fn_t *g, const mr_eqn_t *e, mr_var_t *const *in, mr_
     g->scope = mr_mem_text(&g->mem, e->scope);
     err = mr_lax_custom_vjp(g, body, fwd, bwd, (mr_var_t *[]){in[0], in[1], scale}, &y);
   } else {
-    mr_fail(&g->diag, err, "fp8: no memory for a product");
+    mr_no_memory(&g->diag, "a product of fp8");
   }
   mr_fn_destroy(body), mr_fn_destroy(fwd), mr_fn_destroy(bwd);
   MR_TRY(err);
@@ -181,7 +181,7 @@ mr_err_t mr_fp8_products(const mr_fn_t *f, mr_fn_t **out, int *n, mr_diag_t *dia
   mr_var_t **map = calloc((size_t)f->n_var + 1, sizeof(mr_var_t *));
   if (!g || !map) {
     mr_fn_destroy(g), free(map);
-    return mr_fail(diag, MR_ERR_NOMEM, "fp8: no memory for its graph");
+    return mr_no_memory(diag, "the graph of fp8");
   }
   mr_var_t **y = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof(mr_var_t *));
   if (fp8_rewrite(g, f, count, map) >= 0)
