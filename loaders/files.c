@@ -91,7 +91,7 @@ static mr_err_t slot_tell(const mr_files_t *f, const slot_t *s, mr_diag_t *diag)
   const char *folder = f->conf.folder, *path = f->conf.path(f->conf.ctx, s->index);
   switch (s->code) {
     case MR_OK: return MR_OK;
-    case MR_ERR_NOMEM: return mr_fail(diag, MR_ERR_NOMEM, "%s/%s: no memory for it", folder, path);
+    case MR_ERR_NOMEM: return mr_no_memory(diag, "%s/%s", folder, path);
     case MR_ERR_IO:
       return mr_fail(diag, MR_ERR_IO, "%s/%s: cannot be read: %s", folder, path,
                      strerror((int)s->reason));
@@ -132,7 +132,7 @@ static void burst_wait(mr_files_t *f, files_burst_t *b) {
 
 mr_err_t mr_files_open(mr_files_t **out, const mr_files_conf_t *conf, mr_diag_t *diag) {
   mr_files_t *f = *out = calloc(1, sizeof *f);
-  if (!f) return mr_fail(diag, MR_ERR_NOMEM, "no memory to read files");
+  if (!f) return mr_no_memory(diag, "reading files");
   f->conf = *conf, f->last = &f->first;
   pthread_mutex_init(&f->lock, NULL);
   pthread_cond_init(&f->work, NULL), pthread_cond_init(&f->read, NULL);
@@ -204,7 +204,7 @@ bool mr_files_ahead(mr_files_t *f, int worker, const int64_t *index, int n) {
 mr_err_t mr_files_fetch(mr_files_t *f, int worker, const int64_t *index, int n, uint8_t **data,
                         size_t *size, mr_diag_t *diag) {
   files_lane_t *l = files_lane_of(f, worker);
-  if (!l) return mr_fail(diag, MR_ERR_NOMEM, "no memory to read files");
+  if (!l) return mr_no_memory(diag, "reading files");
   files_burst_t *b = &l->burst[!l->now];
   if (l->announced) burst_wait(f, b);
   bool known = l->announced && burst_is(b, index, n);

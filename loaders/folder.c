@@ -57,7 +57,7 @@ static mr_err_t folder_plan(mr_stage_t *s) {
                          "\"-\" and \".\", a letter first, other than label",
                          t->field_name, MR_FIELD_NAME - 1);
   mr_err_t e = folder_list(t, &why);
-  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  if (e < 0) return mr_stage_relay(s, e, &why);
   if (t->split.kind == MR_SPLIT_TEST) t->split.holdout = 0; /* the folder is the whole test set */
   t->split.training = t->split.test = t->list.n;
   MR_TRY(mr__split_plan(s, &t->split));
@@ -85,7 +85,7 @@ static mr_err_t folder_open(mr_stage_t *s) {
   mr_diag_t why = {0};
   mr_files_conf_t conf = {t->path, folder_path, t, t->max_bytes, (int)t->threads};
   mr_err_t e = mr_files_open(&t->files, &conf, &why);
-  return e < 0 ? mr_stage_fail(s, e, "%s", why.text) : MR_OK;
+  return mr_stage_relay(s, e, &why);
 }
 
 static void folder_close(mr_stage_t *s) {
@@ -120,7 +120,7 @@ static mr_err_t folder_fetch(mr_stage_t *s, int worker, const int64_t *index, in
   mr_diag_t why = {0};
   for (int i = 0; i < n; i++) number[i] = mr__split_at(&t->split, index[i]);
   mr_err_t e = mr_files_fetch(t->files, worker, number, n, data, size, &why);
-  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  if (e < 0) return mr_stage_relay(s, e, &why);
   for (int i = 0; i < n; i++) {
     out[i].field[MR_IMAGE] = (mr_value_t){.data = data[i], .rows = (int64_t)size[i]};
     *(int32_t *)out[i].field[MR_LABEL].data = t->list.file[number[i]].label;

@@ -35,11 +35,11 @@ mr_err_t mr__folder_add(mr_folder_list_t *l, const char *path, size_t n, int32_t
   if (l->n == l->cap) {
     int64_t cap = l->cap ? 2 * l->cap : 1024;
     mr_folder_file_t *more = realloc(l->file, (size_t)cap * sizeof *more);
-    if (!more) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a list of %" PRId64 " files", cap);
+    if (!more) return mr_no_memory(diag, "a list of %" PRId64 " files", cap);
     l->file = more, l->cap = cap;
   }
   if (!folder_text(l, path, n, &f.at))
-    return mr_fail(diag, MR_ERR_NOMEM, "no memory for the names of %" PRId64 " files", l->n);
+    return mr_no_memory(diag, "the names of %" PRId64 " files", l->n);
   l->file[l->n++] = f;
   return MR_OK;
 }
@@ -86,7 +86,7 @@ mr_err_t mr__folder_classes(mr_folder_list_t *l, char *const *name, int n, mr_di
   l->name = calloc((size_t)n + 1, sizeof *l->name);
   bool good = l->name;
   for (int i = 0; i < n && good; i++) good = folder_text(l, name[i], strlen(name[i]), &at);
-  if (!good) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the names of %d classes", n);
+  if (!good) return mr_no_memory(diag, "the names of %d classes", n);
   char *text = l->text + first; /* which no longer moves */
   for (int i = 0; i < n; i++, text += strlen(text) + 1) {
     l->name[i] = text;

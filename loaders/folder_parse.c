@@ -46,12 +46,12 @@ static mr_err_t add_row(parse_t *p, const char *file, const char *label) {
   if (p->list->n == p->cap) {
     int64_t cap = p->cap ? 2 * p->cap : 1024;
     label_t *more = realloc(p->label, (size_t)cap * sizeof *more);
-    if (!more) return mr_fail(p->diag, MR_ERR_NOMEM, "%s: no memory for its labels", p->path);
+    if (!more) return mr_no_memory(p->diag, "the labels of %s", p->path);
     p->label = more, p->cap = cap;
   }
   label_t *own = &p->label[p->list->n];
   *own = (label_t){strdup(label), p->list->n};
-  if (!own->text) return mr_fail(p->diag, MR_ERR_NOMEM, "%s: no memory for its labels", p->path);
+  if (!own->text) return mr_no_memory(p->diag, "the labels of %s", p->path);
   mr_err_t e = mr__folder_add(p->list, file, strlen(file), 0, p->diag);
   if (e < 0) free(own->text); /* no row of the list: nothing else frees it */
   return e;
@@ -189,7 +189,7 @@ static mr_err_t number_labels(parse_t *p) {
     return mr_fail(p->diag, MR_ERR_DATA, "%s: label %d, want labels in [0,%d]", p->path, most,
                    MR_FOLDER_CLASSES_MAX - 1);
   char **name = calloc((size_t)most + 1, sizeof *name + 12), *text = (char *)(name + most + 1);
-  if (!name) return mr_fail(p->diag, MR_ERR_NOMEM, "%s: no memory for its classes", p->path);
+  if (!name) return mr_no_memory(p->diag, "the classes of %s", p->path);
   for (int i = 0; i <= most; i++, text += 12) snprintf(name[i] = text, 12, "%d", i);
   mr_err_t e = mr__folder_classes(l, name, most + 1, p->diag);
   free(name);
@@ -200,7 +200,7 @@ static mr_err_t name_labels(parse_t *p) {
   mr_folder_list_t *l = p->list;
   char **name = calloc((size_t)l->n, sizeof *name);
   int n = 0;
-  if (!name) return mr_fail(p->diag, MR_ERR_NOMEM, "%s: no memory for its classes", p->path);
+  if (!name) return mr_no_memory(p->diag, "the classes of %s", p->path);
   qsort(p->label, (size_t)l->n, sizeof *p->label, by_label);
   for (int64_t i = 0; i < l->n; i++) {
     if (!n || strcmp(name[n - 1], p->label[i].text)) name[n++] = p->label[i].text;

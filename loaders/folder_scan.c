@@ -142,8 +142,7 @@ static mr_err_t scan_classes(scan_t *s, DIR *dir, walk_names_t *classes) {
   for (const struct dirent *at; (errno = 0, at = readdir(dir));) {
     if (!strcmp(at->d_name, ".") || !strcmp(at->d_name, "..") || !is_folder(dirfd(dir), at))
       continue;
-    if (!names_add(classes, at->d_name))
-      return mr_fail(s->diag, MR_ERR_NOMEM, "no memory for the names of classes");
+    if (!names_add(classes, at->d_name)) return mr_no_memory(s->diag, "the names of classes");
     if (classes->n > MR_FOLDER_CLASSES_MAX) break;
   }
   if (errno) return scan_failed(s, "the folder cannot be read");

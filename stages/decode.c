@@ -70,7 +70,7 @@ static mr_err_t decode_part(const mr_picture_t *p, mr_box_t box, mr_part_t *out)
     if (e >= 0) mr_turn(out->data, out->stride, from.h, from.w, head.turned, w->upright.at);
     *out = (mr_part_t){w->upright.at, 3 * (size_t)box.w};
   }
-  return e < 0 ? mr_stage_fail(w->s, e, "%s", why.text) : MR_OK;
+  return mr_stage_relay(w->s, e, &why);
 }
 
 /* A record that skip-records= excludes may be unreadable, so it is never decoded. */
@@ -100,9 +100,9 @@ static mr_err_t decode_begin(mr_stage_t *s, const uint8_t *bytes, size_t n) {
   MR_TRY(decode_which(s, bytes, n, &w->which));
   const mr_decoder_def_t *d = decoders[w->which];
   if (!w->decoder[w->which]) w->decoder[w->which] = d->create();
-  if (!w->decoder[w->which]) return mr_stage_fail(s, MR_ERR_NOMEM, "no memory for a decoder");
+  if (!w->decoder[w->which]) return mr_stage_no_memory(s, "a decoder");
   mr_err_t e = d->begin(w->decoder[w->which], bytes, n, t->orient, &w->head, &why);
-  if (e < 0) return mr_stage_fail(s, e, "%s", why.text);
+  if (e < 0) return mr_stage_relay(s, e, &why);
   int64_t pixels = (int64_t)w->head.h * w->head.w;
   if (pixels <= t->max_pixels) return MR_OK;
   return mr_stage_fail(s, MR_ERR_DATA,

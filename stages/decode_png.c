@@ -76,7 +76,7 @@ static mr_err_t png_begin(void *decoder, const uint8_t *bytes, size_t n, bool or
   d->bytes = bytes, d->n = n, d->at = 0, d->done = false;
   d->p = png_create_read_struct(PNG_LIBPNG_VER_STRING, d, png_throw, png_ignore);
   if (d->p) d->info = png_create_info_struct(d->p);
-  if (!d->p || !d->info) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a PNG decoder");
+  if (!d->p || !d->info) return mr_no_memory(diag, "a PNG decoder");
   if (setjmp(png_jmpbuf(d->p))) return png_failed(d, diag);
   png_set_read_fn(d->p, d, png_take);
   png_set_user_limits(d->p, SIDE_MAX, SIDE_MAX);
@@ -127,7 +127,7 @@ static mr_err_t png_rows(png_t *d, uint8_t *to, size_t stride, mr_diag_t *diag) 
     free(d->row);
     d->row = malloc((size_t)d->h * sizeof *d->row);
     d->n_rows = d->row ? (size_t)d->h : 0;
-    if (!d->row) return mr_fail(diag, MR_ERR_NOMEM, "no memory for the rows of a picture");
+    if (!d->row) return mr_no_memory(diag, "the rows of a picture");
   }
   for (int y = 0; y < d->h; y++) d->row[y] = to + (size_t)y * stride;
   return MR_OK;

@@ -35,7 +35,7 @@ static mr_err_t webp_begin(void *decoder, const uint8_t *bytes, size_t n, bool o
   webp_t *d = decoder;
   WebPBitstreamFeatures f;
   VP8StatusCode code = WebPGetFeatures(bytes, n, &f);
-  if (code == VP8_STATUS_OUT_OF_MEMORY) return mr_fail(diag, MR_ERR_NOMEM, "no memory for a WebP");
+  if (code == VP8_STATUS_OUT_OF_MEMORY) return mr_no_memory(diag, "a WebP");
   if (code != VP8_STATUS_OK || f.width < 1 || f.height < 1)
     return mr_fail(diag, MR_ERR_DATA, "WebP: the header is %s",
                    code == VP8_STATUS_NOT_ENOUGH_DATA ? "cut short" : "damaged");

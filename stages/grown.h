@@ -21,7 +21,7 @@ static inline mr_err_t mr_grow(mr_grown_t *g, size_t n, mr_diag_t *diag) {
   *g = (mr_grown_t){.at = aligned_alloc(64, cap + MR_PART_SLACK), .cap = cap};
   if (g->at) return MR_OK;
   g->cap = 0;
-  return mr_fail(diag, MR_ERR_NOMEM, "no memory for a picture of %zu bytes", n);
+  return mr_no_memory(diag, "a picture of %zu bytes", n);
 }
 
 static inline void mr_grown_free(mr_grown_t *g) {
