@@ -56,7 +56,7 @@ static mr_err_t normalize_plan(mr_stage_t *s) {
   if (t->preset) t->mean = presets[t->preset].mean, t->std = presets[t->preset].std;
   if (t->preset && t->in.C != 3)
     return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting preset = %s: is of 3 channels, and the pictures have %d; "
+                         "setting preset = %s: has 3 channels, and the pictures have %d; "
                          "set mean= and std=",
                          presets[t->preset].name, t->in.C);
   MR_TRY(normalize_spread(s, "mean", &t->mean));
