@@ -78,7 +78,7 @@ static void a_binding_replaces_no_file_but_the_socket_of_a_dead_process(void **s
   assert_non_null(f);
   fclose(f);
   assert_int_equal(mr_address_make_free(address, &diag), MR_ERR_IO);
-  assert_non_null(strstr(diag.text, "no socket"));
+  assert_non_null(strstr(diag.text, "not a socket"));
   assert_int_equal(access(file, F_OK), 0);
   unlink(file);
   int fd = socket(AF_UNIX, SOCK_STREAM, 0);

@@ -349,7 +349,7 @@ static void beyond_this_machine_only_with_keys(void **state) {
   mr_spec_t spec = ends_spec(ENDS_WIDTH);
   mr_link_cfg_t cfg = {.name = "edge", .address = "tcp://0.0.0.0:*"};
   assert_null(mr_cast_open(&cfg, &spec, &diag));
-  assert_non_null(strstr(diag.text, "only with CURVE"));
+  assert_non_null(strstr(diag.text, "needs CURVE"));
   spec.flow = MR_FLOW_METRICS, diag = (mr_diag_t){0};
   cfg.address = "tcp://127.0.0.1:*";
   assert_null(mr_cast_open(&cfg, &spec, &diag));

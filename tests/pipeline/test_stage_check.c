@@ -81,17 +81,17 @@ static void only_one_kind_or_order_and_walk_pass(void **state) {
 
 static void a_kind_without_its_function_is_refused(void **state) {
   mr_stage_def_t d = of_kinds(SOURCE);
-  d.source = &(const mr_source_def_t){.care = 8}, refused(&d, ".source is without .fetch");
+  d.source = &(const mr_source_def_t){.care = 8}, refused(&d, ".source needs .fetch");
   d = of_kinds(ORDER), d.order = &(const mr_order_def_t){.sparse = true};
-  refused(&d, ".order is without .at");
-  d = of_kinds(MAP), d.map = &(const mr_map_def_t){0}, refused(&d, ".map is without .run");
+  refused(&d, ".order needs .at");
+  d = of_kinds(MAP), d.map = &(const mr_map_def_t){0}, refused(&d, ".map needs .run");
   d = of_kinds(FILTER), d.filter = &(const mr_filter_def_t){.of_record = true};
-  refused(&d, ".filter is without .keep");
-  d = of_kinds(JOIN), d.join = &(const mr_join_def_t){0}, refused(&d, ".join is without .run");
+  refused(&d, ".filter needs .keep");
+  d = of_kinds(JOIN), d.join = &(const mr_join_def_t){0}, refused(&d, ".join needs .run");
   d = of_kinds(ORDER | WALK), d.walk = &(const mr_walk_def_t){.n_words = 2};
-  refused(&d, ".walk is without .next");
+  refused(&d, ".walk needs .next");
   d = of_kinds(STEP), d.step = &(const mr_step_def_t){.parallel = true};
-  refused(&d, ".step is without .run");
+  refused(&d, ".step needs .run");
 }
 
 static void ports_fit_the_kind(void **state) {

@@ -271,7 +271,7 @@ typedef struct {
 } tally_t;
 
 static void sort_out(tally_t *t, const mr_diag_t *why, const char *text) {
-  if (strstr(why->text, "circle"))
+  if (strstr(why->text, "has a cycle"))
     t->circles++;
   else if (strstr(why->text, "not connected"))
     t->unconnected++;
