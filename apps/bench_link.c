@@ -345,7 +345,7 @@ static double ratio(const double *a, const double *b, int n) {
   return mr_bench_median(v, n);
 }
 
-static void bench_link_tell(column_t *c, int n, mr_bench_t *out) {
+static void bench_link_report(column_t *c, int n, mr_bench_t *out) {
   mr_bench_add(out, "tcp_ratio", ratio(c[TCP].per_s, c[RAW].per_s, n));
   mr_bench_add(out, "tcp_ratio_window_16", ratio(c[TCP_WIDE].per_s, c[RAW_WIDE].per_s, n));
   mr_bench_add(out, "curve_ratio", ratio(c[CURVE].per_s, c[TCP].per_s, n));
@@ -385,7 +385,7 @@ mr_err_t mr_bench_link(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
     c[LINK_TURN] = (column_t){.run = echo_run, .way = {.n = TURNS, .round_trip = true}};
     e = bench_link_measure(c, rounds, diag);
   }
-  if (e >= 0) bench_link_tell(c, rounds, out);
+  if (e >= 0) bench_link_report(c, rounds, out);
   if (c) drop_keys(keys);
   free(c);
   return e;

@@ -92,7 +92,7 @@ static mr_err_t process_run_build(const mr_args_t *a, const outs_t *outs, mr_gra
   MR_TRY(mr_process_cut(a, run ? run : "run", g, diag));
   mr_err_t e = MR_OK;
   if (mr_args_text(a, "--resume")) e = process_run_set_resume(*g, process, since, diag);
-  if (e >= 0 && mr_args_text(a, "--resume")) e = mr_resume_told(*g, since, diag);
+  if (e >= 0 && mr_args_text(a, "--resume")) e = mr_resume_reported(*g, since, diag);
   if (e >= 0) e = set_outs(*g, process, outs, diag);
   if (e >= 0) e = mr_graph_settle(*g, diag);
   if (e >= 0) e = mr_graph_keep_process(*g, process, diag);
@@ -170,7 +170,7 @@ static mr_err_t run_once(const mr_args_t *a, outs_t *outs, bool *stopped, bool *
   *moved = asked || (e < 0 && !sent && !*stopped && blame_peers(outs, why.text));
   if (*moved) e = MR_OK;
   if (asked && outs->n > 1) e = ask_all(g, process, outs, diag);
-  if (e >= 0 && !*moved) mr_run_tell(g);
+  if (e >= 0 && !*moved) mr_run_report(g);
   if (e < 0) mr_diag_relay(diag, e, &why);
   mr_graph_destroy(g);
   return e;

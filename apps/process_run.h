@@ -20,7 +20,7 @@ int mr_process_run(const mr_args_t *a, mr_diag_t *diag);
 /* In run.c: applies the flags of `run` to a graph that is not settled.  MR_ERR_USAGE, or failures
    of the settings. */
 mr_err_t mr_run_set_flags(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag);
-void mr_run_tell(const mr_graph_t *g); /* in run.c: prints the stages' reports and statistics */
+void mr_run_report(const mr_graph_t *g); /* in run.c: prints the stages' reports and statistics */
 
 /* Runs every process of a graph with process { } blocks, each as `millrace run ... --process NAME`,
    and blocks until all have ended.  g must be cut and settled, so that its mistakes have been

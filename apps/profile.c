@@ -163,7 +163,7 @@ static mr_err_t check_files(const mr_args_t *a, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static mr_err_t profile_tell(const mr_args_t *a, const watch_t *w, mr_diag_t *diag) {
+static mr_err_t profile_report(const mr_args_t *a, const watch_t *w, mr_diag_t *diag) {
   const mr_profile_t *p = &w->p;
   if (w->diag.code < 0) return mr_diag_relay(diag, w->diag.code, &w->diag);
   if (!p->runs)
@@ -189,7 +189,7 @@ static int profile_run(const mr_args_t *a, mr_diag_t *diag) {
   int e = profile_build(a, &w, diag);
   if (e >= 0) measure_limits(&w.p.limit);
   if (e >= 0) e = mr_run_interruptible(w.g, NULL, &stopped, diag);
-  if (e >= 0) e = profile_tell(a, &w, diag);
+  if (e >= 0) e = profile_report(a, &w, diag);
   mr_graph_destroy(w.g);
   free(w.call), free(w.p.call), free(w.p.at), free(w.p.ns);
   return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;

@@ -36,7 +36,7 @@ static void replay_print(const char *what, float loss, float norm) {
   puts("");
 }
 
-static void replay_print_told(const mr_replay_told_t *t) {
+static void replay_print_reported(const mr_replay_report_t *t) {
   mr_printf("step %" PRId64 " of %s: model %s, batch %" PRId64 ", seed %" PRIu64 ", lr %.9g\n",
             t->step, t->stage, t->model, t->batch, t->seed, (double)t->lr);
   printf("made with %s, %s, %" PRId64 " threads\n", t->made_with, t->isa, t->threads);
@@ -46,7 +46,7 @@ static void replay_print_told(const mr_replay_told_t *t) {
 }
 
 /* Kernels of another instruction set round otherwise, and so may another version. */
-static bool replay_is_alike(const mr_replay_told_t *t) {
+static bool replay_is_alike(const mr_replay_report_t *t) {
   const char *isa = mr_isa_name(mr_isa()), *versions = mr_versions_line();
   bool same = !strcmp(isa, t->isa);
   if (!same)
@@ -60,10 +60,10 @@ static bool replay_is_alike(const mr_replay_told_t *t) {
 }
 
 static int replay_step(mr_replay_t *r, int threads, bool list, mr_diag_t *diag) {
-  const mr_replay_told_t *t = mr_replay_told(r);
+  const mr_replay_report_t *t = mr_replay_report(r);
   mr_train_out_t out;
   mr_traced_t found;
-  replay_print_told(t);
+  replay_print_reported(t);
   bool alike = replay_is_alike(t);
   MR_TRY(mr_replay_run(r, threads, &out, diag));
   replay_print("recorded", t->loss, t->grad_norm);

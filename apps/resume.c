@@ -69,16 +69,16 @@ static int64_t last_step(const char *path, int64_t since) {
   return last;
 }
 
-mr_err_t mr_resume_told(mr_graph_t *g, int64_t since, mr_diag_t *diag) {
-  int64_t told = -1;
+mr_err_t mr_resume_reported(mr_graph_t *g, int64_t since, mr_diag_t *diag) {
+  int64_t reported = -1;
   char text[32];
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
     const char *path = mr_graph_setting(g, s->name, "path");
     int64_t last = path && !strcmp(s->def->name, "jsonl") ? last_step(path, since) : -1;
-    if (last > told) told = last;
+    if (last > reported) reported = last;
   }
-  snprintf(text, sizeof text, "%" PRId64, told);
+  snprintf(text, sizeof text, "%" PRId64, reported);
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
     if (mr_stage_def_opt(s->def, "resume-told"))

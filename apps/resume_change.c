@@ -78,8 +78,8 @@ static kind_t resume_change_kind_of(const mr_graph_t *g, const mr_stage_t *s, co
 
 /* ---- reporting ---- */
 
-static void resume_change_tell(changes_t *c, kind_t kind, const char *what, const char *was,
-                               const char *now) {
+static void resume_change_report(changes_t *c, kind_t kind, const char *what, const char *was,
+                                 const char *now) {
   if (kind == UNSEEN) return;
   if (kind < FREE && !c->allowed[kind]) {
     size_t n = strlen(c->text);
@@ -126,13 +126,13 @@ static bool compare_settings(changes_t *c, const mr_stage_t *s) {
     bool secret = o->type == MR_OPT_SECRET;
     same &= kind == FREE || kind == UNSEEN;
     snprintf(name, sizeof name, "%.64s.%.64s", s->name, o->name);
-    resume_change_tell(c, kind, name,
-                       !was     ? "none"
-                       : secret ? "(hidden)"
-                                : was,
-                       !now     ? "none"
-                       : secret ? "(hidden)"
-                                : now);
+    resume_change_report(c, kind, name,
+                         !was     ? "none"
+                         : secret ? "(hidden)"
+                                  : was,
+                         !now     ? "none"
+                         : secret ? "(hidden)"
+                                  : now);
   }
   return same;
 }
@@ -155,9 +155,9 @@ static void compare_data(changes_t *c, const mr_stage_t *s, const char *facts) {
   snprintf(what, sizeof what, "data of stage %.64s", s->name);
   if (!mr_data_facts_of(facts, s->name, now, sizeof now)) return;
   if (!mr_data_facts_of(c->r->data, s->name, was, sizeof was)) {
-    if (moved) resume_change_tell(c, kind, what, place_was, place_now);
+    if (moved) resume_change_report(c, kind, what, place_was, place_now);
   } else if (strcmp(was, now)) {
-    resume_change_tell(c, kind, what, was, now);
+    resume_change_report(c, kind, what, was, now);
   } else if (moved) {
     size_t n = strlen(c->news->said);
     snprintf(c->news->said + n, sizeof c->news->said - n,
@@ -174,7 +174,7 @@ static void compare_stage(changes_t *c, const mr_stage_t *s, const char *facts) 
     return;
   }
   snprintf(name, sizeof name, "stage %.64s", s->name);
-  resume_change_tell(c, trains_on(c->now, s) ? DATA : FREE, name, was->def->name, s->def->name);
+  resume_change_report(c, trains_on(c->now, s) ? DATA : FREE, name, was->def->name, s->def->name);
 }
 
 /* ---- allowed changes ---- */

@@ -63,7 +63,7 @@ static mr_err_t run_build_again(void *args, mr_graph_t *g, mr_diag_t *diag) {
   return mr_graph_again(args, 0, g, diag);
 }
 
-void mr_run_tell(const mr_graph_t *g) {
+void mr_run_report(const mr_graph_t *g) {
   const char *process = mr_graph_n_processes(g) && mr_graph_n_stages(g)
                             ? mr_graph_process_of(g, mr_graph_stage_at(g, 0)->name)
                             : NULL;
@@ -124,7 +124,7 @@ static int run_run(const mr_args_t *a, mr_diag_t *diag) {
   }
   look.says = false; /* after the statistics */
   if (e >= 0) e = mr_run_interruptible(g, &look, &stopped, diag);
-  if (e >= 0) mr_run_tell(g);
+  if (e >= 0) mr_run_report(g);
   mr_graph_destroy(g);
   return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
 }

@@ -154,7 +154,7 @@ static mr_err_t train_set_replay(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t
 static mr_err_t train_build(const mr_run_dir_t *r, const mr_resume_point_t *resume, mr_graph_t *g,
                             mr_diag_t *diag) {
   MR_TRY(mr_run_dir_graph(r, g, diag));
-  if (resume) MR_TRY(mr_resume_told(g, 0, diag));
+  if (resume) MR_TRY(mr_resume_reported(g, 0, diag));
   if (resume && resume->path[0]) MR_TRY(train_set_resume(g, resume, diag));
   MR_TRY(train_set_replay(r, g, diag));
   return mr_graph_settle(g, diag);
@@ -178,7 +178,7 @@ static mr_err_t look_at_end(const mr_run_dir_t *r, const resume_t *was, const mr
   const mr_resume_point_t *at = &was->at;
   int64_t total = mr_train_stage_total(mr_train_stage(g)), step = at->at.step;
   mr_diag_t unsaid = {0};
-  mr_run_info_t told;
+  mr_run_info_t reported;
   if (!at->path[0]) return MR_OK;
   if (total && step > total)
     return mr_fail(diag, MR_ERR_USAGE,
@@ -188,9 +188,9 @@ static mr_err_t look_at_end(const mr_run_dir_t *r, const resume_t *was, const mr
                    r->path, step, total);
   bool more = step != total && r->n_settings > was->n_kept; /* they may make the stream longer */
   if (at->at.unvalidated || more) return MR_OK;
-  *done = mr_run_info_read(r->path, &told, &unsaid) >= 0 && !strcmp(told.state, "finished") &&
-          told.step == step;
-  mr_run_info_free(&told);
+  *done = mr_run_info_read(r->path, &reported, &unsaid) >= 0 &&
+          !strcmp(reported.state, "finished") && reported.step == step;
+  mr_run_info_free(&reported);
   if (*done)
     printf("run folder: %s\nnothing to do: the run has finished, at step %" PRId64
            ", ledger %016" PRIx64 "; --steps or --epochs makes it longer\n",

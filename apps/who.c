@@ -155,8 +155,8 @@ static mr_err_t who_print_row(int slot, const row_t *row, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static mr_err_t tell_step(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
-                          mr_diag_t *diag) {
+static mr_err_t report_step(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
+                            mr_diag_t *diag) {
   const who_t *w = ctx;
   char field[160];
   if (!w->json) {
@@ -178,7 +178,7 @@ static mr_err_t tell_step(void *ctx, const mr_spec_t *spec, int64_t step, const 
 static int who_step(const mr_args_t *a, mr_graph_t *g, int64_t step, mr_diag_t *diag) {
   who_t w = {.json = mr_args_text(a, "--json") != NULL};
   mr_batches_t want = {
-      .stage = mr_args_text(a, "--stage"), .first = step, .n = 1, .take = tell_step, .ctx = &w};
+      .stage = mr_args_text(a, "--stage"), .first = step, .n = 1, .take = report_step, .ctx = &w};
   mr_graph_lineage(g, note_record, &w, false);
   mr_err_t e = mr_take_batches(g, &want, diag);
   while (w.rows) free_oldest(&w);

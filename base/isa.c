@@ -14,7 +14,7 @@ static const char *const names[MR_ISA_COUNT] = {"plain", "avx2", "avx512", "avx5
 static struct {
   pthread_once_t once;
   mr_isa_t isa;
-  mr_diag_t told; /* what is wrong with MILLRACE_ISA */
+  mr_diag_t reported; /* what is wrong with MILLRACE_ISA */
 } chosen = {.once = PTHREAD_ONCE_INIT};
 
 #if defined(__x86_64__)
@@ -52,10 +52,10 @@ static void isa_choose(void) {
   if (!want || !*want) return;
   while (i < MR_ISA_COUNT && strcmp(want, names[i])) i++;
   if (i == MR_ISA_COUNT)
-    mr_fail(&chosen.told, MR_ERR_CONFIG,
+    mr_fail(&chosen.reported, MR_ERR_CONFIG,
             "MILLRACE_ISA is \"%.40s\"; expected plain, avx2, avx512 or avx512-bf16", want);
   else if (!mr_isa_available(i))
-    mr_fail(&chosen.told, MR_ERR_UNAVAILABLE,
+    mr_fail(&chosen.reported, MR_ERR_UNAVAILABLE,
             "MILLRACE_ISA is %s, which this machine lacks; its best is %s", names[i],
             names[chosen.isa]);
   else
@@ -69,7 +69,7 @@ mr_isa_t mr_isa(void) {
 
 mr_err_t mr_isa_check(mr_diag_t *diag) {
   pthread_once(&chosen.once, isa_choose);
-  return mr_diag_relay(diag, chosen.told.code, &chosen.told);
+  return mr_diag_relay(diag, chosen.reported.code, &chosen.reported);
 }
 
 const char *mr_isa_name(mr_isa_t isa) { return names[isa]; }

@@ -16,7 +16,7 @@ enum { END_MS = 2000 };
 typedef struct broadcast {
   mr_link_settings_t set;
   mr_cast_t *cast;
-  mr_cast_stats_t told;
+  mr_cast_stats_t reported;
   int64_t lost;     /* dropped before this stage */
   int64_t next;     /* number after the last buffer */
   int64_t until_ns; /* deadline for subscribers to learn of the end; 0: not ended */
@@ -100,8 +100,8 @@ static mr_err_t broadcast_step(mr_stage_t *s) {
   uint64_t seen = mr_news(s);
   mr_cast_pump(t->cast);
   size_t n = broadcast_publish(s, t);
-  mr_cast_stats(t->cast, &t->told);
-  mr_set_dropped(s, t->told.dropped);
+  mr_cast_stats(t->cast, &t->reported);
+  mr_set_dropped(s, t->reported.dropped);
   if (!n && mr_idle(s) == MR_END) return say_end(t, mr_stopping(s));
   if (n || mr_cast_pending(t->cast)) return MR_OK;
   int fds = mr_cast_fds(t->cast, fd, &ms);
@@ -111,7 +111,7 @@ static mr_err_t broadcast_step(mr_stage_t *s) {
 static void broadcast_close(mr_stage_t *s) {
   broadcast_t *t = s->state;
   t->lost = mr_lost(s, 0);
-  if (t->cast) mr_cast_stats(t->cast, &t->told);
+  if (t->cast) mr_cast_stats(t->cast, &t->reported);
   mr_cast_close(t->cast);
   t->cast = NULL;
 }
@@ -121,7 +121,8 @@ static void broadcast_report(mr_stage_t *s, char *text, size_t n) {
   snprintf(text, n,
            "%" PRId64 " buffers published, %" PRId64 " sent to %" PRId64 " subscribers, %" PRId64
            " dropped that came too late for them, %" PRId64 " before they were published",
-           t->told.published, t->told.sent, t->told.subscribers, t->told.dropped, t->lost);
+           t->reported.published, t->reported.sent, t->reported.subscribers, t->reported.dropped,
+           t->lost);
 }
 
 const mr_stage_def_t mr_stage_broadcast = {

@@ -110,8 +110,8 @@ static bool send_to(mr_cast_t *c, const subscriber_t *s, zmq_msg_t *part, int n)
 }
 
 /* Sends a message of one frame. */
-static void cast_tell(mr_cast_t *c, const subscriber_t *s, uint64_t session, mr__link_kind_t kind,
-                      int64_t number, const void *body, size_t n) {
+static void cast_report(mr_cast_t *c, const subscriber_t *s, uint64_t session, mr__link_kind_t kind,
+                        int64_t number, const void *body, size_t n) {
   zmq_msg_t m;
   mr__link_head_t head;
   mr__link_head(&head, kind, session, number, n, 0);
@@ -143,7 +143,7 @@ static void send_kept(mr_cast_t *c, subscriber_t *s, kept_t *t) {
 static void send_end(mr_cast_t *c, subscriber_t *s) {
   zmq_msg_t part;
   if (s->whole)
-    cast_tell(c, s, 0, MR__LINK_END, c->end, NULL, 0);
+    cast_report(c, s, 0, MR__LINK_END, c->end, NULL, 0);
   else if (mr__plain_end(c->end, &part))
     send_to(c, s, &part, 1);
   s->waits = false, s->knows_end = true;
@@ -187,7 +187,7 @@ static subscriber_t speaker(const mr_cast_t *c) { /* the last sender, for an ans
 
 static void introduce(mr_cast_t *c) {
   subscriber_t s = speaker(c);
-  cast_tell(c, &s, 0, MR__LINK_WELCOME, 0, c->welcome, c->n_welcome);
+  cast_report(c, &s, 0, MR__LINK_WELCOME, 0, c->welcome, c->n_welcome);
 }
 
 /* Tells a peer that takes this for a server of batches what it is. */
@@ -204,7 +204,7 @@ static void stranger(mr_cast_t *c, const void *frame, size_t n) {
   if (kind != MR__LINK_HELLO) return;
   subscriber_t s = speaker(c);
   int k = snprintf(text, sizeof text, "a broadcast answers there; say subscribe=%s", c->name);
-  cast_tell(c, &s, head.session, MR__LINK_REFUSE, 0, text, (size_t)k);
+  cast_report(c, &s, head.session, MR__LINK_REFUSE, 0, text, (size_t)k);
 }
 
 static void cast_hear(mr_cast_t *c, mr__message_t *m, int64_t now) {

@@ -85,7 +85,7 @@ mr_err_t mr_link_in_step(mr_stage_t *s) {
   uint64_t seen = mr_news(s);
   link_in_commit(s, t->link);
   if (mr_link_pump(t->link, &why) < 0) return mr_stage_relay(s, why.code, &why);
-  mr_link_tell_refusals(s, t->link, &t->refused);
+  mr_link_report_refusals(s, t->link, &t->refused);
   say_numbers(s, t->link);
   if (mr_stopping(s) || mr_idle(s) == MR_END) {
     mr_link_leave(t->link);
@@ -102,7 +102,7 @@ void mr_link_in_close(mr_stage_t *s) {
   if (t->link) {
     link_in_commit(s, t->link);
     mr_link_pump(t->link, NULL); /* counts buffers released since the last step */
-    mr_link_stats(t->link, &t->told);
+    mr_link_stats(t->link, &t->reported);
   }
   if (t->link && mr_link_over(t->link)) mr_link_leave(t->link);
   mr_link_close(t->link);
@@ -114,8 +114,8 @@ void mr_link_in_report(mr_stage_t *s, char *text, size_t n) {
   snprintf(text, n,
            "%" PRId64 " buffers received (%" PRId64 " came again and were dropped), %" PRId64
            " connections; released up to %" PRId64 ", committed up to %" PRId64,
-           t->told.received, t->told.repeated, t->told.connections, t->told.released,
-           t->told.committed);
+           t->reported.received, t->reported.repeated, t->reported.connections,
+           t->reported.released, t->reported.committed);
 }
 
 const mr_stage_def_t mr_stage_link_in = {

@@ -17,7 +17,7 @@
 typedef struct out {
   mr_link_settings_t set;
   mr_link_t *link;
-  mr_link_stats_t told; /* of the closed link */
+  mr_link_stats_t reported; /* of the closed link */
   bool moved, ended;
   int64_t connections, refused; /* those reported so far */
   mr_stream_at_t at;
@@ -114,7 +114,7 @@ static mr_err_t out_step(mr_stage_t *s) {
   size_t n = mr_link_room(o->link) ? link_out_pass_on(s, o->link) : 0;
   if (!n && !o->ended && mr_idle(s) == MR_END) mr_link_end(o->link), o->ended = true;
   if (mr_link_pump(o->link, &why) < 0) return mr_stage_relay(s, why.code, &why);
-  mr_link_tell_refusals(s, o->link, &o->refused);
+  mr_link_report_refusals(s, o->link, &o->refused);
   MR_TRY(hear_peer(s));
   if (mr_link_left(o->link) || is_alone())
     return MR_END; /* the peer has finished, or wants no more */
@@ -123,7 +123,7 @@ static mr_err_t out_step(mr_stage_t *s) {
 
 static void out_close(mr_stage_t *s) {
   out_t *o = s->state;
-  if (o->link) mr_link_stats(o->link, &o->told);
+  if (o->link) mr_link_stats(o->link, &o->reported);
   mr_link_close(o->link);
   o->link = NULL;
 }
@@ -133,8 +133,8 @@ static void out_report(mr_stage_t *s, char *text, size_t n) {
   mr_snprintf(text, n,
               "%" PRId64 " buffers sent (%" PRId64 " again, %" PRId64 " by reference), %" PRId64
               " connections; released up to %" PRId64 ", committed up to %" PRId64,
-              o->told.sent, o->told.resent, o->told.by_reference, o->told.connections,
-              o->told.released, o->told.committed);
+              o->reported.sent, o->reported.resent, o->reported.by_reference,
+              o->reported.connections, o->reported.released, o->reported.committed);
 }
 
 bool mr_link_out_moved(const mr_stage_t *s, mr_stream_at_t *at) {
@@ -153,7 +153,7 @@ void mr_link_out_refuse(const mr_stage_t *s, const mr_stream_at_t *at, const cha
 
 int64_t mr_link_out_sent(const mr_stage_t *s) {
   const out_t *o = s->state;
-  return o ? o->told.sent : 0; /* it never settled */
+  return o ? o->reported.sent : 0; /* it never settled */
 }
 
 mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag) {

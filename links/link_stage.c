@@ -17,15 +17,15 @@ mr_link_cfg_t mr_link_cfg(const mr_link_settings_t *t) {
                          .linger_ms = (int)t->linger};
 }
 
-void mr_link_tell_refusals(const mr_stage_t *s, const mr_link_t *link, int64_t *told) {
+void mr_link_report_refusals(const mr_stage_t *s, const mr_link_t *link, int64_t *reported) {
   enum { MOST = 8 };
   mr_link_stats_t now;
   mr_link_stats(link, &now);
-  if (now.refused == *told) return;
-  if (*told < MOST)
+  if (now.refused == *reported) return;
+  if (*reported < MOST)
     mr_notice("%s: refused a peer: %s%s", s->name, mr_link_refusal(link),
               now.refused >= MOST ? "; later refusals are not reported" : "");
-  *told = now.refused;
+  *reported = now.refused;
 }
 
 mr_err_t mr_link_settings_check(mr_stage_t *s, const mr_link_settings_t *t, const char *setting) {

@@ -55,7 +55,7 @@ typedef struct mr_link_settings {
 typedef struct mr_link_in {
   mr_link_settings_t set;
   mr_link_t *link;
-  mr_link_stats_t told;
+  mr_link_stats_t reported;
   int64_t opened_ns; /* 0: a peer has come, or its absence was reported */
   int64_t refused;   /* refusals reported so far */
 } mr_link_in_t;
@@ -69,9 +69,9 @@ void mr_link_in_report(mr_stage_t *s, char *text, size_t n);
 /* The link's configuration from the settings.  Cannot fail; its strings are those of *t. */
 mr_link_cfg_t mr_link_cfg(const mr_link_settings_t *t);
 
-/* Reports on standard error that a peer was refused, and why; *told: refusals already reported.
+/* Reports on standard error that a peer was refused, and why; *reported: refusals already reported.
    Only the first few of a run are reported: a stranger could fill a disk with them. */
-void mr_link_tell_refusals(const mr_stage_t *s, const mr_link_t *link, int64_t *told);
+void mr_link_report_refusals(const mr_stage_t *s, const mr_link_t *link, int64_t *reported);
 
 /* Checks link and address: MR_OK, or MR_ERR_CONFIG with a sentence.  setting: the name of the
    address setting there. */

@@ -87,7 +87,7 @@ static void slot_fill(const mr_files_t *f, slot_t *s) {
   close(fd);
 }
 
-static mr_err_t slot_tell(const mr_files_t *f, const slot_t *s, mr_diag_t *diag) {
+static mr_err_t slot_report(const mr_files_t *f, const slot_t *s, mr_diag_t *diag) {
   const char *folder = f->conf.folder, *path = f->conf.path(f->conf.ctx, s->index);
   switch (s->code) {
     case MR_OK: return MR_OK;
@@ -212,7 +212,7 @@ mr_err_t mr_files_fetch(mr_files_t *f, int worker, const int64_t *index, int n, 
   if (!known) burst_set(b, index, n);
   for (int i = 0; i < n && !known; i++) slot_fill(f, &b->slot[i]);
   for (int i = 0; i < n; i++) {
-    MR_TRY(slot_tell(f, &b->slot[i], diag));
+    MR_TRY(slot_report(f, &b->slot[i], diag));
     data[i] = b->slot[i].data, size[i] = b->slot[i].size;
   }
   return MR_OK;

@@ -24,8 +24,8 @@ typedef struct work {
   mr_shards_t *s;
   pthread_mutex_t lock;
   int next, made; /* the first file not taken yet; files whose index is done */
-  int64_t told_ns;
-  bool told, unkept; /* a notice of progress, or of an index that is not kept, has been sent */
+  int64_t reported_ns;
+  bool reported, unkept; /* a notice of progress, or of an index that is not kept, has been sent */
   mr_err_t e;
   mr_diag_t diag;
 } work_t;
@@ -90,10 +90,10 @@ static mr_err_t open_shard(work_t *w, mr_shard_t *shard, mr_diag_t *diag) {
 /* ---- all files ---- */
 
 /* Sends a notice every few seconds.  Called with the lock held. */
-static void tell_progress(work_t *w) {
+static void report_progress(work_t *w) {
   int64_t now = mr_now_ns();
-  if (now - w->told_ns < (int64_t)QUIET_S * 1000000000) return;
-  w->told_ns = now, w->told = true;
+  if (now - w->reported_ns < (int64_t)QUIET_S * 1000000000) return;
+  w->reported_ns = now, w->reported = true;
   mr_notice("finding the records of %d files: %d done, %d %%", w->s->n, w->made,
             (int)(100LL * w->made / w->s->n));
 }
@@ -109,14 +109,14 @@ static void *index_main(void *arg) {
     pthread_mutex_lock(&w->lock);
     if (e < 0 && w->e >= 0) w->e = e, w->diag = diag;
     w->made++;
-    tell_progress(w);
+    report_progress(w);
   }
   pthread_mutex_unlock(&w->lock);
   return NULL;
 }
 
 static mr_err_t open_all(mr_shards_t *s, const mr_shards_conf_t *conf, mr_diag_t *diag) {
-  work_t w = {.conf = conf, .s = s, .told_ns = mr_now_ns()};
+  work_t w = {.conf = conf, .s = s, .reported_ns = mr_now_ns()};
   pthread_t thread[THREADS];
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   int n = 0, most = cores < THREADS ? (int)cores : THREADS;
@@ -126,7 +126,7 @@ static mr_err_t open_all(mr_shards_t *s, const mr_shards_conf_t *conf, mr_diag_t
   index_main(&w);
   for (int i = 0; i < n; i++) pthread_join(thread[i], NULL);
   pthread_mutex_destroy(&w.lock);
-  if (w.told && w.e >= 0) mr_notice("found the records of %d files", s->n);
+  if (w.reported && w.e >= 0) mr_notice("found the records of %d files", s->n);
   return mr_diag_relay(diag, w.e, &w.diag);
 }
 

@@ -1,6 +1,6 @@
 /* Compiled steps of training and evaluation.  The graph of a training step is the update of
-   mr_optim_step_fn with its first results replaced by one vector of numbers (told); runs write that
-   vector into a ring, from which mr_train_step_read takes it. */
+   mr_optim_step_fn with its first results replaced by one vector of numbers (`reported`); runs
+   write that vector into a ring, from which mr_train_step_read takes it. */
 #include "model/train.h"
 
 #include <assert.h>
@@ -36,9 +36,9 @@ typedef struct step {
   mr_loss_t loss;
   mr_params_t list; /* names and places only: no arenas */
   int64_t batch;
-  int n_told; /* numbers that a run writes */
+  int n_reported; /* numbers that a run writes */
   int64_t begun, read;
-  float *told; /* [MR_TRAIN_RING][n_told], each 64-aligned */
+  float *reported; /* [MR_TRAIN_RING][n_reported], each 64-aligned */
   size_t stride;
   const void **in;
   void **out;
@@ -75,22 +75,22 @@ static void step_fini(step_t *s) {
   mr_params_fini(&s->list);
   free(s->in);
   free(s->out);
-  free(s->told);
+  free(s->reported);
 }
 
-static mr_err_t step_alloc(step_t *s, int n_told, mr_diag_t *diag) {
+static mr_err_t step_alloc(step_t *s, int n_reported, mr_diag_t *diag) {
   const mr_fn_t *f = mr_exec_fn(s->exec);
-  s->n_told = n_told;
-  s->stride = ((size_t)n_told + 15) / 16 * 16;
+  s->n_reported = n_reported;
+  s->stride = ((size_t)n_reported + 15) / 16 * 16;
   s->in = calloc((size_t)f->n_in, sizeof *s->in);
   s->out = calloc((size_t)f->n_out, sizeof *s->out);
-  s->told = aligned_alloc(64, (MR_TRAIN_RING * s->stride + 16) * sizeof *s->told);
-  if (!s->in || !s->out || !s->told) return mr_no_memory(diag, "the outputs of a step");
+  s->reported = aligned_alloc(64, (MR_TRAIN_RING * s->stride + 16) * sizeof *s->reported);
+  if (!s->in || !s->out || !s->reported) return mr_no_memory(diag, "the outputs of a step");
   return MR_OK;
 }
 
-static float *told_of(const step_t *s, int64_t run) {
-  return s->told + (size_t)(run % MR_TRAIN_RING) * s->stride;
+static float *reported_of(const step_t *s, int64_t run) {
+  return s->reported + (size_t)(run % MR_TRAIN_RING) * s->stride;
 }
 
 /* A checkpoint or the caller may pass the parameters of another model. */
@@ -178,14 +178,15 @@ static mr_var_t *vector_of(mr_fn_t *f, int n, mr_var_t **scalar) {
   return mr_lax_concatenate(f, n, scalar, 0);
 }
 
-/* Traces the metrics from the fields and the loss's outputs.  On success told->counts is set. */
+/* Traces the metrics from the fields and the loss's outputs.  On success reported->counts is set.
+ */
 static mr_err_t trace_metrics(mr_fn_t *f, const mr_loss_t *l, int64_t batch, mr_var_t *const *field,
-                              mr_var_t *const *out, mr_loss_told_t *told) {
-  MR_TRY(l->metrics(l->of, f, field, out, told));
+                              mr_var_t *const *out, mr_loss_report_t *reported) {
+  MR_TRY(l->metrics(l->of, f, field, out, reported));
   const mr_aval_t rows = mr_aval_of(MR_F32, batch);
-  if (!told->counts) told->counts = mr_lax_full(f, &rows, 1);
+  if (!reported->counts) reported->counts = mr_lax_full(f, &rows, 1);
   for (int i = 0; i < l->n_metrics; i++)
-    if (f->diag.code >= 0 && !told->metric[i])
+    if (f->diag.code >= 0 && !reported->metric[i])
       return mr_fail(&f->diag, MR_ERR_CONFIG, "the loss has no %s", l->metric[i]);
   return f->diag.code < 0 ? f->diag.code : MR_OK;
 }
@@ -203,22 +204,22 @@ static layout_t train_layout_of(const mr_fn_t *u, const mr_train_config_t *t,
   return y;
 }
 
-/* Traces the vector told of a step from u, the results of update_fn. */
-static mr_var_t *train_tell(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const layout_t *y,
-                            int n_params, mr_var_t **u) {
-  mr_var_t *told[MR_TOLD_METRICS + MR_LOSS_METRICS], *out[MR_LOSS_OUTS] = {NULL};
+/* Traces the vector that a step reports from u, the results of update_fn. */
+static mr_var_t *train_report(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const layout_t *y,
+                              int n_params, mr_var_t **u) {
+  mr_var_t *reported[MR_REPORT_METRICS + MR_LOSS_METRICS], *out[MR_LOSS_OUTS] = {NULL};
   mr_var_t *const *p = u + y->outs + 3 + y->n_scale;
-  mr_loss_told_t each = {0};
+  mr_loss_report_t each = {0};
   for (int i = 0; i < y->outs; i++) out[i] = u[1 + i];
   if (trace_metrics(f, l, batch, f->in, out, &each) < 0) return NULL;
   mr_var_t *counted = sum_of(f, each.counts);
-  told[MR_TOLD_LOSS] = mean_of_counted(f, u[0], counted, batch);
-  told[MR_TOLD_GRAD_NORM] = u[y->outs + 2];
-  told[MR_TOLD_PARAM_NORM] = mr_lax_sqrt(f, mr_lax_sum_squares(f, n_params, p));
-  told[MR_TOLD_COUNTED] = counted;
+  reported[MR_REPORT_LOSS] = mean_of_counted(f, u[0], counted, batch);
+  reported[MR_REPORT_GRAD_NORM] = u[y->outs + 2];
+  reported[MR_REPORT_PARAM_NORM] = mr_lax_sqrt(f, mr_lax_sum_squares(f, n_params, p));
+  reported[MR_REPORT_COUNTED] = counted;
   for (int i = 0; i < l->n_metrics; i++)
-    told[MR_TOLD_METRICS + i] = sum_of(f, mr_lax_mul(f, each.metric[i], each.counts));
-  return vector_of(f, MR_TOLD_METRICS + l->n_metrics, told);
+    reported[MR_REPORT_METRICS + i] = sum_of(f, mr_lax_mul(f, each.metric[i], each.counts));
+  return vector_of(f, MR_REPORT_METRICS + l->n_metrics, reported);
 }
 
 /* x, of set k, in dtype t; the conversion names the setting that keeps the set narrow. draw: NULL,
@@ -235,7 +236,7 @@ static mr_var_t *train_kept(mr_fn_t *f, mr_var_t *x, mr_dtype_t t, int k, int n_
 }
 
 /* Equations in the order of a run: conversions of what is kept narrow are next to what reads or
-   writes them.  At the two ends of the graph, where tell_fn writes them, they would keep a wide
+   writes them.  At the two ends of the graph, where report_fn writes them, they would keep a wide
    copy of every slot from the first equation to the last. */
 typedef struct train_order {
   mr_eqn_t **eqn;    /* [n] placed */
@@ -277,9 +278,9 @@ static mr_err_t train_order_kept(mr_fn_t *f, int first, int last) {
   return MR_OK;
 }
 
-/* Traces update_fn with its first results replaced by the vector told. */
-static mr_err_t tell_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_t *t,
-                        const mr_params_t *list, const mr_fn_t *update) {
+/* Traces update_fn with its first results replaced by the vector that a step reports. */
+static mr_err_t report_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_t *t,
+                          const mr_params_t *list, const mr_fn_t *update) {
   layout_t y = train_layout_of(update, t, list);
   mr_var_t **u = mr_mem_take(&f->mem, (size_t)update->n_out * sizeof *u);
   mr_var_t **in = mr_mem_take(&f->mem, (size_t)update->n_in * sizeof *in);
@@ -298,15 +299,15 @@ static mr_err_t tell_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_t 
   mr_var_t **result = u + y.outs + 2; /* the place of the norm */
   mr_var_t *const *draw = t->compute.stochastic ? f->in + mr_loss_n_data(l) - 2 : NULL;
   const char *outer = mr_scope_enter(f, "told");
-  *result = train_tell(f, l, t->batch, &y, list->n, u);
+  *result = train_report(f, l, t->batch, &y, list->n, u);
   mr_scope_leave(f, outer);
-  int n_told = f->n_eqn;
+  int n_reported = f->n_eqn;
   for (int i = 0; i < y.n_sets && f->diag.code >= 0; i++) {
     mr_var_t **to = &result[1 + y.n_scale + i];
     int k = i / list->n;
     *to = train_kept(f, *to, kept_in(&t->compute, k, n_slots), k, n_slots, draw, i);
   }
-  MR_TRY(train_order_kept(f, n_read, n_told));
+  MR_TRY(train_order_kept(f, n_read, n_reported));
   return mr_fn_return(f, 1 + y.n_scale + y.n_sets, result);
 }
 
@@ -324,7 +325,7 @@ mr_err_t mr_train_step_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
   MR_TRY(update_fn(l, t, list, &update, diag));
   mr_fn_t *f = mr_fn_create();
   mr_err_t e = f ? MR_OK : mr_no_memory(diag, "a step");
-  if (f && (e = tell_fn(f, l, t, list, update)) < 0) mr_diag_relay(diag, e, &f->diag);
+  if (f && (e = report_fn(f, l, t, list, update)) < 0) mr_diag_relay(diag, e, &f->diag);
   mr_fn_destroy(update);
   if (e >= 0)
     *out = f;
@@ -362,7 +363,7 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
   t->scale[0] = mr_scale_state_start(
       config->optim.dynamic.patience > 0 ? config->optim.dynamic.start : fixed);
   mr_err_t err = build_train(&t->s, l, config, false, &own);
-  if (err >= 0) err = step_alloc(&t->s, MR_TOLD_METRICS + l->n_metrics, &own);
+  if (err >= 0) err = step_alloc(&t->s, MR_REPORT_METRICS + l->n_metrics, &own);
   if (err < 0) {
     mr_train_step_destroy(t);
     return mr_diag_relay(diag, err, &own);
@@ -438,7 +439,7 @@ mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *
   *now = (scalars_t){given->seed, (uint32_t)given->step, given->lr, (float)given->step};
   s->in[in++] = &now->lr;
   s->in[in++] = &now->t;
-  s->out[out++] = told_of(s, s->begun);
+  s->out[out++] = reported_of(s, s->begun);
   if (counts_steps(t)) train_set_scale(t, in, out), in += MR_SCALE_VARS, out += MR_SCALE_VARS;
   MR_TRY(set_params(t, params, in, out, diag));
   t->waited = MR_OK;
@@ -451,20 +452,21 @@ mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *
 mr_err_t mr_train_step_read(mr_train_step_t *t, bool wait, mr_train_out_t *out) {
   step_t *s = &t->s;
   if (s->read == s->begun) return MR_END;
-  const float *told = told_of(s, s->read); /* a run on the CPU has ended when its call returns */
+  const float *reported =
+      reported_of(s, s->read); /* a run on the CPU has ended when its call returns */
   const mr_scale_state_t *was = scale_of(t, s->read), *next = scale_of(t, s->read + 1);
   float fixed = t->optim.loss_scale > 0 ? t->optim.loss_scale : 1;
   *out = (mr_train_out_t){.step = t->scalars[s->read % MR_TRAIN_RING].step,
-                          .loss = told[MR_TOLD_LOSS],
-                          .grad_norm = told[MR_TOLD_GRAD_NORM],
-                          .param_norm = told[MR_TOLD_PARAM_NORM],
+                          .loss = reported[MR_REPORT_LOSS],
+                          .grad_norm = reported[MR_REPORT_GRAD_NORM],
+                          .param_norm = reported[MR_REPORT_PARAM_NORM],
                           .loss_scale = t->optim.dynamic.patience > 0 ? was->scale : fixed,
                           .applied = !counts_steps(t) || next->skipped == was->skipped,
                           .bad = counts_steps(t) ? next->bad : 0,
                           .skipped = counts_steps(t) ? next->skipped : 0,
-                          .counted = (double)told[MR_TOLD_COUNTED]};
+                          .counted = (double)reported[MR_REPORT_COUNTED]};
   for (int i = 0; i < s->loss.n_metrics && out->counted > 0; i++)
-    out->metric[i] = (double)told[MR_TOLD_METRICS + i] / out->counted;
+    out->metric[i] = (double)reported[MR_REPORT_METRICS + i] / out->counted;
   s->read++;
   return MR_OK;
 }
@@ -474,10 +476,10 @@ void mr_train_step_retake(mr_train_step_t *t) {
   t->s.begun = --t->s.read;
 }
 
-/* told begins with the loss: concatenate of it and other scalars. */
+/* The vector that a step reports begins with the loss: concatenate of it and other scalars. */
 const mr_var_t *mr_train_loss_of(const mr_fn_t *f) {
-  const mr_eqn_t *told = f->n_out ? f->out[0]->def : NULL;
-  return told && told->n_in ? told->in[0] : NULL;
+  const mr_eqn_t *reported = f->n_out ? f->out[0]->def : NULL;
+  return reported && reported->n_in ? reported->in[0] : NULL;
 }
 
 static bool *train_forward(const mr_fn_t *f) {
@@ -532,7 +534,7 @@ void mr_train_step_destroy(mr_train_step_t *s) {
 static mr_err_t rows_fn(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const mr_fn_t *loss,
                         mr_dtype_t kept) {
   mr_var_t *out[MR_LOSS_OUTS] = {NULL}, *row[3 + MR_LOSS_METRICS];
-  mr_loss_told_t told = {0};
+  mr_loss_report_t reported = {0};
   int n = 0;
   mr_var_t **u = mr_mem_take(&f->mem, (size_t)loss->n_out * sizeof *u);
   mr_var_t **in = mr_mem_take(&f->mem, (size_t)loss->n_in * sizeof *in);
@@ -546,11 +548,11 @@ static mr_err_t rows_fn(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const mr_
     in[i] = i < mr_loss_n_data(l) ? f->in[i] : mr_lax_convert(f, f->in[i], MR_F32);
   MR_TRY(mr_inline(f, loss, in, u));
   for (int i = 0; i + 2 < loss->n_out; i++) out[i] = u[1 + i];
-  MR_TRY(trace_metrics(f, l, batch, f->in, out, &told));
+  MR_TRY(trace_metrics(f, l, batch, f->in, out, &reported));
   row[n++] = u[loss->n_out - 1];
-  row[n++] = told.counts;
-  if (l->classes) row[n++] = told.guess;
-  for (int i = 0; i < l->n_metrics; i++) row[n++] = told.metric[i];
+  row[n++] = reported.counts;
+  if (l->classes) row[n++] = reported.guess;
+  for (int i = 0; i < l->n_metrics; i++) row[n++] = reported.metric[i];
   mr_var_t *all = mr_lax_concatenate(f, n, row, 0);
   return mr_fn_return(f, 1, &all);
 }
@@ -598,7 +600,7 @@ mr_err_t mr_eval_step_run(mr_eval_step_t *e, const mr_params_t *params, const vo
   MR_TRY(set_data(s, params, field, &e->unused, diag));
   for (int i = 0; i < params->n; i++)
     s->in[mr_loss_n_data(&s->loss) + i] = mr_params_at(params, judged, i);
-  s->out[0] = told_of(s, s->begun);
+  s->out[0] = reported_of(s, s->begun);
   mr_exec_run(s->exec, s->in, s->out);
   s->begun++;
   return MR_OK;
@@ -607,7 +609,7 @@ mr_err_t mr_eval_step_run(mr_eval_step_t *e, const mr_params_t *params, const vo
 mr_err_t mr_eval_step_read(mr_eval_step_t *e, bool wait, mr_eval_rows_t *out) {
   step_t *s = &e->s;
   if (s->read == s->begun) return MR_END;
-  const float *row = told_of(s, s->read++);
+  const float *row = reported_of(s, s->read++);
   *out = (mr_eval_rows_t){.losses = row, .counts = row + s->batch};
   row += 2 * s->batch;
   if (s->loss.classes) out->guess = row, row += s->batch;

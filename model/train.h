@@ -29,17 +29,24 @@ typedef struct mr_train_config {
 mr_train_config_t mr_train_default(int64_t batch);
 
 /* The graph of a step: (the data of mr_loss_fn, lr f32[], t f32[], scale..., p..., slots...,
-   average...) -> (told f32 (MR_TOLD_METRICS + n_metrics), scale..., p..., slots..., average...), as
-   mr_optim_step_fn has them, p and slots in the dtypes that compute keeps them in.  list, zeroed
-   before, receives the parameters' names and places.  On success the caller destroys *out; it calls
-   mr_params_fini on list in any case.  MR_OK; MR_ERR_CONFIG names the setting of the model or of
-   the optimizer, or accumulate; MR_ERR_NOMEM; or an error of the loss's own functions. */
+   average...) -> (reported f32 (MR_REPORT_METRICS + n_metrics), scale..., p..., slots...,
+   average...), as mr_optim_step_fn has them, p and slots in the dtypes that compute keeps them in.
+   list, zeroed before, receives the parameters' names and places.  On success the caller destroys
+   *out; it calls mr_params_fini on list in any case.  MR_OK; MR_ERR_CONFIG names the setting of the
+   model or of the optimizer, or accumulate; MR_ERR_NOMEM; or an error of the loss's own functions.
+ */
 mr_err_t mr_train_step_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_params_t *list,
                           mr_fn_t **out, mr_diag_t *diag);
-/* The elements of told: the mean loss of the records that count, the global norm of the gradients
-   before clipping, the norm of the parameters after the step, the number of records that count, and
-   for each metric the sum over those records. */
-enum { MR_TOLD_LOSS, MR_TOLD_GRAD_NORM, MR_TOLD_PARAM_NORM, MR_TOLD_COUNTED, MR_TOLD_METRICS };
+/* The elements of the vector that a step reports: the mean loss of the records that count, the
+   global norm of the gradients before clipping, the norm of the parameters after the step, the
+   number of records that count, and for each metric the sum over those records. */
+enum {
+  MR_REPORT_LOSS,
+  MR_REPORT_GRAD_NORM,
+  MR_REPORT_PARAM_NORM,
+  MR_REPORT_COUNTED,
+  MR_REPORT_METRICS
+};
 /* Returns how many of the last inputs of mr_train_step_fn's graph become its last outputs in place:
    the tensors of all of its sets.  Cannot fail. */
 int mr_train_step_in_place(const mr_train_config_t *t, const mr_params_t *list);

@@ -81,7 +81,8 @@ mr_err_t mr__care_add(mr_stage_t *s, struct mr__care *t, bad_t row) {
 
 /* ---- the quarantine file ---- */
 
-mr_err_t mr__care_tell(mr_stage_t *s, const struct mr__care *t, bad_t row, const char *reason) {
+mr_err_t mr__care_report_row(mr_stage_t *s, const struct mr__care *t, bad_t row,
+                             const char *reason) {
   char path[MR_WHERE_MAX];
   mr_where_t where = {.file = path, .offset = -1};
   if (t->fd < 0) return MR_OK;

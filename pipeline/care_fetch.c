@@ -67,7 +67,7 @@ static mr_err_t note_bad(mr_stage_t *s, struct mr__care *t, int lane, int64_t in
     return mr_stage_fail(s, MR_ERR_DATA, "more than %lld bad record%s (on-bad): %s",
                          (long long)t->most, t->most == 1 ? "" : "s", sentence);
   MR_TRY(find_other(s, t, lane, index, &row.other));
-  MR_TRY(mr__care_tell(s, t, row, sentence));
+  MR_TRY(mr__care_report_row(s, t, row, sentence));
   return mr__care_add(s, t, row);
 }
 
@@ -186,7 +186,7 @@ static mr_err_t replace_again(mr_stage_t *s, struct mr__care *t, int lane, int64
   bad_t next = {.index = asked};
   MR_TRY(find_other(s, t, lane, asked, &next.other));
   snprintf(why, sizeof why, "its replacement %lld is bad too", (long long)used);
-  MR_TRY(mr__care_tell(s, t, next, why));
+  MR_TRY(mr__care_report_row(s, t, next, why));
   return mr__care_add(s, t, next);
 }
 

@@ -82,6 +82,7 @@ mr_err_t mr__care_add(mr_stage_t *s, struct mr__care *t, bad_t row);
 
 /* Appends a line to the quarantine file, if there is one.  MR_ERR_NOMEM, MR_ERR_IO with a
    sentence. */
-mr_err_t mr__care_tell(mr_stage_t *s, const struct mr__care *t, bad_t row, const char *reason);
+mr_err_t mr__care_report_row(mr_stage_t *s, const struct mr__care *t, bad_t row,
+                             const char *reason);
 
 #endif

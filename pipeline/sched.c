@@ -33,11 +33,12 @@ void mr_graph_cancel(mr_graph_t *g) {
 
 /* Keeps the first failure, then cancels the graph. */
 static void fail_graph(mr_graph_t *g, mr_stage_t *s, mr_err_t code) {
-  mr_err_t told = s->diag->code;
+  mr_err_t reported = s->diag->code;
   assert(code < 0);
-  if (code == MR_ERR_CANCEL && told >= 0 && atomic_load_explicit(&g->cancel, memory_order_seq_cst))
+  if (code == MR_ERR_CANCEL && reported >= 0 &&
+      atomic_load_explicit(&g->cancel, memory_order_seq_cst))
     return; /* another stage's failure ended it */
-  if (told >= 0) mr_stage_fail(s, code, "%s", mr_err_text(code));
+  if (reported >= 0) mr_stage_fail(s, code, "%s", mr_err_text(code));
   pthread_mutex_lock(&g->lock);
   if (g->failure.code >= 0) g->failure = *s->diag;
   pthread_mutex_unlock(&g->lock);

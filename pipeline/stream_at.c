@@ -1,6 +1,6 @@
 /* The state of a stream of batches, and where streams begin that do not begin at their start.
 
-   A position, a number or a state is set on the stage that gives the stream; tell_back translates
+   A position, a number or a state is set on the stage that gives the stream; report_back translates
    it for every stage upstream to the one that makes batches of records. */
 #include "pipeline/stream_at.h"
 
@@ -81,8 +81,8 @@ static mr_err_t set_start(mr_graph_t *g, int at, mr_stream_at_t *here, const int
 }
 
 /* Goes upstream along the first inputs; a stage with several has slices of one stream at each. */
-static mr_err_t tell_back(mr_graph_t *g, int at, mr_stream_at_t *here, const int64_t *word,
-                          int depth, mr_diag_t *diag) {
+static mr_err_t report_back(mr_graph_t *g, int at, mr_stream_at_t *here, const int64_t *word,
+                            int depth, mr_diag_t *diag) {
   for (const mr__edge_t *before; depth <= g->n_nodes; depth++, at = before->from) {
     mr_err_t e = set_start(g, at, here, &word, diag);
     before = mr__edge_into(g, at, 0);
@@ -90,7 +90,7 @@ static mr_err_t tell_back(mr_graph_t *g, int at, mr_stream_at_t *here, const int
     for (int in = 1; in < MR_MAX_PORTS; in++) {
       const mr__edge_t *beside = mr__edge_into(g, at, in);
       mr_stream_at_t same = *here;
-      if (beside) MR_TRY(tell_back(g, beside->from, &same, word, depth + 1, diag));
+      if (beside) MR_TRY(report_back(g, beside->from, &same, word, depth + 1, diag));
     }
   }
   return MR_OK;
@@ -115,7 +115,7 @@ mr_err_t mr_graph_resume(mr_graph_t *g, const char *stage, const mr_stream_at_t 
   int node;
   MR_TRY(find_resumed(g, stage, at->position, "position", &node, diag));
   MR_TRY(find_resumed(g, stage, at->number, "number", &node, diag));
-  return tell_back(g, node, &here, at->word, 0, diag);
+  return report_back(g, node, &here, at->word, 0, diag);
 }
 
 /* The stage that makes batches, and the record it begins with, 0: its number decides. */
@@ -157,7 +157,7 @@ mr_err_t mr_graph_seek(mr_graph_t *g, const char *stage, int64_t number, bool *f
   MR_TRY(find_resumed(g, stage, number, "number", &node, diag));
   *found = state_before(g, node, number, &st, &begin);
   if (!*found) return MR_OK;
-  MR_TRY(tell_back(g, node, &st, st.word, 0, diag));
+  MR_TRY(report_back(g, node, &st, st.word, 0, diag));
   g->node[begin.node]->start_record = begin.record;
   return MR_OK;
 }
@@ -179,7 +179,7 @@ mr_err_t mr_graph_start_words(mr_graph_t *g, const char *stage, int64_t position
   MR_TRY(find_resumed(g, stage, 0, "", &node, diag));
   mr_stream_at_t at = {.position = position, .number = g->node[node]->start_number, .n_words = n};
   if (n) memcpy(at.word, word, (size_t)n * sizeof *word);
-  return tell_back(g, node, &at, at.word, 0, diag);
+  return report_back(g, node, &at, at.word, 0, diag);
 }
 
 mr_err_t mr_graph_start_number(mr_graph_t *g, const char *stage, int64_t number, mr_diag_t *diag) {

@@ -32,8 +32,8 @@ typedef struct alert {
   int64_t steps, best_step;
   double mean, best;      /* loss, smoothed; its lowest */
   double rate, best_rate; /* images/s, likewise */
-  bool told[KINDS];
-  int n_told;
+  bool reported[KINDS];
+  int n_reported;
   char first[256];
 } alert_t;
 
@@ -127,11 +127,11 @@ static void run_command(const alert_t *a, const char *kind, int64_t step, const 
   free(env);
 }
 
-static void alert_tell(alert_t *a, int kind, int64_t step, const char *text) {
-  if (a->told[kind]) return;
-  a->told[kind] = true;
+static void alert_send(alert_t *a, int kind, int64_t step, const char *text) {
+  if (a->reported[kind]) return;
+  a->reported[kind] = true;
   mr_notice("alert: %s at step %" PRId64 ": %s", kind_name[kind], step, text);
-  if (!a->n_told++)
+  if (!a->n_reported++)
     snprintf(a->first, sizeof a->first, "%s at step %" PRId64 ": %s", kind_name[kind], step, text);
   if (a->command[0]) run_command(a, kind_name[kind], step, text);
   mr_diag_t why = {0};
@@ -151,7 +151,7 @@ static void look_at_loss(alert_t *a, const mr_metrics_t *r) {
   double loss = mr_metrics_get(r, "loss", 0);
   if (!isfinite(loss)) {
     mr_snprintf(text, sizeof text, "the loss is %g", loss);
-    if (a->nan) alert_tell(a, NAN_LOSS, r->step, text);
+    if (a->nan) alert_send(a, NAN_LOSS, r->step, text);
     return;
   }
   a->mean = smooth(a->mean, loss, a->steps);
@@ -160,7 +160,7 @@ static void look_at_loss(alert_t *a, const mr_metrics_t *r) {
   mr_snprintf(text, sizeof text,
               "the loss, smoothed %.4g, has been no lower than %.4g since step %" PRId64, a->mean,
               a->best, a->best_step);
-  if (a->plateau && r->step - a->best_step >= a->plateau) alert_tell(a, PLATEAU, r->step, text);
+  if (a->plateau && r->step - a->best_step >= a->plateau) alert_send(a, PLATEAU, r->step, text);
 }
 
 static void look_at_rate(alert_t *a, const mr_metrics_t *r) {
@@ -169,7 +169,7 @@ static void look_at_rate(alert_t *a, const mr_metrics_t *r) {
   if (a->steps < SETTLE) return;
   if (a->rate > a->best_rate) a->best_rate = a->rate;
   mr_snprintf(text, sizeof text, "%.4g images/s, the best was %.4g", a->rate, a->best_rate);
-  if (a->slow > 0 && a->rate < a->slow * a->best_rate) alert_tell(a, SLOW, r->step, text);
+  if (a->slow > 0 && a->rate < a->slow * a->best_rate) alert_send(a, SLOW, r->step, text);
 }
 
 static void look_at_measured(alert_t *a, const mr_metrics_t *r) {
@@ -180,10 +180,10 @@ static void look_at_measured(alert_t *a, const mr_metrics_t *r) {
     if (!st->trains || st->starved < a->stall) continue;
     mr_snprintf(text, sizeof text, "%s waits for data for %.0f %% of its time", st->name,
                 100 * st->starved);
-    alert_tell(a, STALL, r->step, text);
+    alert_send(a, STALL, r->step, text);
   }
   mr_snprintf(text, sizeof text, "%.3g bytes are free", free_bytes);
-  if (a->disk > 0 && free_bytes >= 0 && free_bytes < a->disk) alert_tell(a, DISK, r->step, text);
+  if (a->disk > 0 && free_bytes >= 0 && free_bytes < a->disk) alert_send(a, DISK, r->step, text);
 }
 
 static mr_err_t alert_step(mr_stage_t *s) {
@@ -199,7 +199,7 @@ static mr_err_t alert_step(mr_stage_t *s) {
   }
   double bad = mr_metrics_get(r, "bad_step", 0);
   if (r->kind == MR_METRICS_FINAL && bad > 0 && a->nan)
-    alert_tell(a, NAN_LOSS, (int64_t)bad, r->note);
+    alert_send(a, NAN_LOSS, (int64_t)bad, r->note);
   if (mr_metrics_is_numbers(r) && r->n_stages) look_at_measured(a, r);
   mr_buf_unref(b);
   return MR_OK;
@@ -207,7 +207,7 @@ static mr_err_t alert_step(mr_stage_t *s) {
 
 static mr_err_t alert_verdict(mr_stage_t *s) {
   const alert_t *a = s->state;
-  return a->fail && a->n_told ? mr_stage_fail(s, MR_ERR_DATA, "%s", a->first) : MR_OK;
+  return a->fail && a->n_reported ? mr_stage_fail(s, MR_ERR_DATA, "%s", a->first) : MR_OK;
 }
 
 static mr_err_t alert_plan(mr_stage_t *s) {
@@ -221,7 +221,7 @@ static mr_err_t alert_plan(mr_stage_t *s) {
 
 static void alert_report(mr_stage_t *s, char *text, size_t n) {
   const alert_t *a = s->state;
-  if (a->n_told) snprintf(text, n, "%d, first: %s", a->n_told, a->first);
+  if (a->n_reported) snprintf(text, n, "%d, first: %s", a->n_reported, a->first);
 }
 
 const mr_stage_def_t mr_stage_alert = {

@@ -67,14 +67,14 @@ static char *of_stages(const mr_stage_t *s) {
   mr_text_out_t text;
   FILE *out = mr_text_out_open(&text);
   if (!out) return NULL;
-  for (int i = 0, told = 0; i < mr_watch_n_stages(s) && told < MR_METRICS_STAGES; i++) {
+  for (int i = 0, reported = 0; i < mr_watch_n_stages(s) && reported < MR_METRICS_STAGES; i++) {
     mr_stats_t so_far;
     const char *name = mr_watch_stage(s, i, &so_far);
     if (!mr_watch_n_workers(s, i)) continue;
     fprintf(out, ",%s.busy,%s.starved,%s.blocked,%s.queue,%s.items", name, name, name, name, name);
     const mr_step_def_t *step = mr_watch_def(s, i)->step;
     if (step && step->outside) fprintf(out, ",%s.released,%s.committed", name, name);
-    told++;
+    reported++;
   }
   fputc('\n', out);
   return mr_text_out_close(&text, out, NULL);

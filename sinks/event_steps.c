@@ -28,16 +28,16 @@ static bool starts_session(const Tb__Event *e) {
 }
 
 /* MR_END if the record is no event: readers stop there too. */
-static mr_err_t note_event(const uint8_t *record, size_t n, mr_told_steps_t *steps) {
+static mr_err_t note_event(const uint8_t *record, size_t n, mr_reported_steps_t *steps) {
   Tb__Event *e = tb__event__unpack(NULL, n, record);
   mr_err_t result = e ? MR_OK : MR_END;
-  if (e && starts_session(e)) mr_told_steps_forget(steps, e->step);
-  if (e && has_training_number(e) && !mr_told_steps_add(steps, e->step)) result = MR_ERR_NOMEM;
+  if (e && starts_session(e)) mr_reported_steps_forget(steps, e->step);
+  if (e && has_training_number(e) && !mr_reported_steps_add(steps, e->step)) result = MR_ERR_NOMEM;
   if (e) tb__event__free_unpacked(e, NULL);
   return result;
 }
 
-static mr_err_t read_events(const char *path, mr_told_steps_t *steps, mr_diag_t *diag) {
+static mr_err_t read_events(const char *path, mr_reported_steps_t *steps, mr_diag_t *diag) {
   mr_tfrecords_t r;
   const uint8_t *record;
   size_t n;
@@ -56,7 +56,7 @@ static int event_steps_by_name(const struct dirent **a, const struct dirent **b)
   return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-mr_err_t mr_event_steps(const char *dir, mr_told_steps_t *steps, mr_diag_t *diag) {
+mr_err_t mr_event_steps(const char *dir, mr_reported_steps_t *steps, mr_diag_t *diag) {
   struct dirent **file;
   mr_err_t e = MR_OK;
   int n = scandir(dir, &file, is_event_file, event_steps_by_name);

@@ -13,7 +13,7 @@
 #include "sinks/resume.h"
 
 typedef struct progress {
-  int64_t every, told;
+  int64_t every, reported;
   bool terminal;
   bool begun;
   double line_s, shown_s; /* elapsed_s at the last plain line and the last live one */
@@ -30,7 +30,7 @@ static const mr_opt_t progress_opts[] = {{.name = "every",
                                           .hi = 1e9,
                                           .help = "Steps between plain lines.",
                                           .positional = 1},
-                                         MR_RESUME_TOLD_OPT(offsetof(progress_t, told)),
+                                         MR_RESUME_REPORTED_OPT(offsetof(progress_t, reported)),
                                          {0}};
 
 /* The stage that has the live line, which ends without a newline; NULL: none.  There is one
@@ -108,8 +108,8 @@ static void pace_text(mr_stage_t *s, const mr_metrics_t *r, char *text, size_t n
               limiting[0] ? ", waiting for: " : "", limiting);
 }
 
-static bool was_told(const progress_t *p, const mr_metrics_t *r) {
-  return mr_resume_was_told(p->told, mr_metrics_kind_text(r->kind), r->step);
+static bool was_reported(const progress_t *p, const mr_metrics_t *r) {
+  return mr_resume_was_reported(p->reported, mr_metrics_kind_text(r->kind), r->step);
 }
 
 /* Writes the numbers that the model is judged by: ", Accuracy: 0.4100" for a plain line, ",
@@ -139,7 +139,7 @@ static void skipped_text(const mr_metrics_t *r, bool line, char *text, size_t n)
 
 static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
   progress_t *p = s->state;
-  bool line = r->step % p->every == 0 && !was_told(p, r);
+  bool line = r->step % p->every == 0 && !was_reported(p, r);
   bool mine = p->terminal && (!live || live == p); /* one stage has the live line */
   if (!line && !(mine && (!p->begun || r->elapsed_s - p->shown_s > 0.1))) {
     if (!p->begun) progress_mark(p, r);
@@ -240,14 +240,14 @@ static void progress_say(mr_stage_t *s, const mr_metrics_t *r) {
     say_line(
         "*** SYNTHETIC DATA: generated pictures, not CIFAR-10.  `millrace data fetch` downloads "
         "the real ones, --data DIR uses a copy. ***");
-  if (!p->begun && r->kind == MR_METRICS_STEP && was_told(p, r))
+  if (!p->begun && r->kind == MR_METRICS_STEP && was_reported(p, r))
     say_line("Steps %" PRId64 " to %" PRId64 " are repeated; they were reported before.", r->step,
-             p->told);
+             p->reported);
   if (r->kind == MR_METRICS_STEP) {
     say_step(s, r);
   } else {
     clear_live();
-    if (r->kind == MR_METRICS_VALID && !was_told(p, r)) say_valid(r);
+    if (r->kind == MR_METRICS_VALID && !was_reported(p, r)) say_valid(r);
     if (r->kind == MR_METRICS_TEST) say_test(r);
     if (r->kind == MR_METRICS_FINAL) say_final(r);
     progress_mark(p, r); /* the time of an evaluation does not count as training */

@@ -15,7 +15,7 @@
 typedef struct prometheus {
   mr_http_settings_t set;
   mr_http_t http;
-  int64_t told;                             /* last step that was reported before a resume */
+  int64_t reported;                         /* last step that was reported before a resume */
   pthread_mutex_t lock;                     /* guards the fields below */
   bool ready;                               /* the lock is initialised */
   mr_metrics_t step, measured, valid, test; /* newest of each; all zero before the first */
@@ -25,7 +25,7 @@ typedef struct prometheus {
 } prometheus_t;
 
 static const mr_opt_t prometheus_opts[] = {MR_HTTP_OPTS(offsetof(prometheus_t, set), "9464"),
-                                           MR_RESUME_TOLD_OPT(offsetof(prometheus_t, told)),
+                                           MR_RESUME_REPORTED_OPT(offsetof(prometheus_t, reported)),
                                            {0}};
 
 /* ---- the text ---- */
@@ -256,7 +256,7 @@ static mr_err_t prometheus_open(mr_stage_t *s) {
 
 static void prometheus_keep(prometheus_t *t, const mr_metrics_t *r) {
   if (r->kind == MR_METRICS_STEP) {
-    if (!mr_resume_was_told(t->told, "step", r->step)) t->step = *r;
+    if (!mr_resume_was_reported(t->reported, "step", r->step)) t->step = *r;
     t->n_steps++, t->steps_s += mr_metrics_get(r, "step_s", 0);
   }
   if (r->kind == MR_METRICS_VALID) t->valid = *r;

@@ -21,7 +21,7 @@ typedef struct publish {
   mr_guests_t *guests;
   mr_guests_stats_t count; /* as of the last step */
   char at[256];            /* the address it is bound to */
-  int64_t told;
+  int64_t reported;
   double linger; /* s */
 } publish_t;
 
@@ -41,7 +41,7 @@ static const mr_opt_t publish_opts[] = {
      .lo = 0,
      .hi = 86400,
      .help = "How long the end of a run waits for subscribers to receive its last records."},
-    MR_RESUME_TOLD_OPT(offsetof(publish_t, told)),
+    MR_RESUME_REPORTED_OPT(offsetof(publish_t, reported)),
     {0}};
 
 static mr_err_t publish_plan(mr_stage_t *s) {
@@ -93,7 +93,7 @@ static void send_record(publish_t *p, const mr_metrics_t *r) {
 
 static bool is_news(const publish_t *p, const mr_metrics_t *r) {
   return mr_metrics_is_numbers(r) &&
-         !mr_resume_was_told(p->told, mr_metrics_kind_text(r->kind), r->step);
+         !mr_resume_was_reported(p->reported, mr_metrics_kind_text(r->kind), r->step);
 }
 
 static mr_err_t publish_step(mr_stage_t *s) {

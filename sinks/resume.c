@@ -15,20 +15,20 @@
 
 /* ---- the steps of an earlier run ---- */
 
-static bool told_steps_grow(mr_told_steps_t *t) {
+static bool reported_steps_grow(mr_reported_steps_t *t) {
   if (t->n < t->room) return true;
   size_t room = t->room ? 2 * t->room : 8;
-  mr_told_range_t *range = realloc(t->range, room * sizeof *range);
+  mr_reported_range_t *range = realloc(t->range, room * sizeof *range);
   if (!range) return false;
   t->range = range, t->room = room;
   return true;
 }
 
-bool mr_told_steps_add(mr_told_steps_t *t, int64_t step) {
+bool mr_reported_steps_add(mr_reported_steps_t *t, int64_t step) {
   size_t at = t->n; /* the first range that lies wholly after step */
   while (at && t->range[at - 1].first > step) at--;
-  mr_told_range_t *before = at ? &t->range[at - 1] : NULL;
-  mr_told_range_t *after = at < t->n ? &t->range[at] : NULL;
+  mr_reported_range_t *before = at ? &t->range[at - 1] : NULL;
+  mr_reported_range_t *after = at < t->n ? &t->range[at] : NULL;
   if (before && step <= before->last) return true;
   bool joins_before = before && before->last + 1 == step;
   bool joins_after = after && after->first - 1 == step;
@@ -41,15 +41,15 @@ bool mr_told_steps_add(mr_told_steps_t *t, int64_t step) {
   } else if (joins_after) {
     after->first = step;
   } else {
-    if (!told_steps_grow(t)) return false;
+    if (!reported_steps_grow(t)) return false;
     memmove(t->range + at + 1, t->range + at, (t->n - at) * sizeof *t->range);
-    t->range[at] = (mr_told_range_t){step, step};
+    t->range[at] = (mr_reported_range_t){step, step};
     t->n++;
   }
   return true;
 }
 
-void mr_told_steps_forget(mr_told_steps_t *t, int64_t first) {
+void mr_reported_steps_forget(mr_reported_steps_t *t, int64_t first) {
   while (t->n && t->range[t->n - 1].first >= first) t->n--;
   if (t->n && t->range[t->n - 1].last >= first) t->range[t->n - 1].last = first - 1;
 }
@@ -78,12 +78,12 @@ static void add_hole(holes_t *h, int64_t first, int64_t last) {
     snprintf(h->text + at, room, "%s%" PRId64 " to %" PRId64, comma, first, last);
 }
 
-void mr_told_steps_say_missing(const mr_told_steps_t *t, const mr_stage_t *s, const char *where,
-                               int64_t last) {
+void mr_reported_steps_say_missing(const mr_reported_steps_t *t, const mr_stage_t *s,
+                                   const char *where, int64_t last) {
   holes_t h = {0};
   int64_t next = 1;
   for (size_t i = 0; i < t->n && next <= last; i++) {
-    const mr_told_range_t *r = &t->range[i];
+    const mr_reported_range_t *r = &t->range[i];
     if (r->last < next) continue;
     if (r->first > next) add_hole(&h, next, r->first <= last ? r->first - 1 : last);
     next = r->last < last ? r->last + 1 : last + 1;
@@ -94,9 +94,9 @@ void mr_told_steps_say_missing(const mr_told_steps_t *t, const mr_stage_t *s, co
               h.n, h.n == 1 ? "" : "s", h.text);
 }
 
-void mr_told_steps_fini(mr_told_steps_t *t) {
+void mr_reported_steps_fini(mr_reported_steps_t *t) {
   free(t->range);
-  *t = (mr_told_steps_t){0};
+  *t = (mr_reported_steps_t){0};
 }
 
 /* ---- lines of an earlier run ---- */
@@ -106,8 +106,8 @@ bool mr_resume_keeps(const mr_resume_t *r, const char *kind, double step) {
   return r->valid || step != (double)r->step || strcmp(kind, "valid") != 0;
 }
 
-bool mr_resume_was_told(int64_t told, const char *kind, int64_t step) {
-  return strcmp(kind, "step") ? step < told && !strcmp(kind, "valid") : step <= told;
+bool mr_resume_was_reported(int64_t reported, const char *kind, int64_t step) {
+  return strcmp(kind, "step") ? step < reported && !strcmp(kind, "valid") : step <= reported;
 }
 
 bool mr_resume_is_file(const char *path) {
@@ -118,7 +118,7 @@ bool mr_resume_is_file(const char *path) {
 /* Moves the lines to keep to the front of text[0,*n), sets *n to their bytes and adds their steps
    to steps.  False without memory. */
 static bool keep_lines(char *text, size_t *n, const mr_resume_t *r, mr_resume_read_fn *read,
-                       const void *arg, mr_told_steps_t *steps) {
+                       const void *arg, mr_reported_steps_t *steps) {
   size_t kept = 0;
   for (size_t at = 0, len; at < *n; at += len) {
     char *end = memchr(text + at, '\n', *n - at);
@@ -127,7 +127,7 @@ static bool keep_lines(char *text, size_t *n, const mr_resume_t *r, mr_resume_re
     len = (size_t)(end - text) + 1 - at;
     if (!read(arg, text + at, len, &line)) continue;
     if (!line.head && !mr_resume_keeps(r, line.kind, (double)line.step)) continue;
-    if (!line.head && !strcmp(line.kind, "step") && !mr_told_steps_add(steps, line.step))
+    if (!line.head && !strcmp(line.kind, "step") && !mr_reported_steps_add(steps, line.step))
       return false;
     memmove(text + kept, text + at, len);
     kept += len;
@@ -140,7 +140,7 @@ mr_err_t mr_resume_cut(const mr_stage_t *s, const char *path, const mr_resume_t 
                        mr_resume_read_fn *read, const void *arg, mr_diag_t *diag) {
   void *text = NULL;
   size_t n = 0;
-  mr_told_steps_t steps = {0};
+  mr_reported_steps_t steps = {0};
   mr_err_t e = MR_OK;
   if (access(path, F_OK) == 0 && !mr_resume_is_file(path)) return MR_OK;
   if (access(path, F_OK) == 0) MR_TRY(mr_read_file(path, (size_t)1 << 32, &text, &n, diag));
@@ -149,7 +149,7 @@ mr_err_t mr_resume_cut(const mr_stage_t *s, const char *path, const mr_resume_t 
     e = mr_no_memory(diag, "the steps in %s", path);
   if (e >= 0 && kept < n) e = mr_write_file(path, text, kept, diag);
   free(text);
-  if (e >= 0) mr_told_steps_say_missing(&steps, s, path, r->step);
-  mr_told_steps_fini(&steps);
+  if (e >= 0) mr_reported_steps_say_missing(&steps, s, path, r->step);
+  mr_reported_steps_fini(&steps);
   return e;
 }

@@ -33,7 +33,7 @@ typedef struct mr_resume {
 
 /* The setting of a sink that cannot take back what it has shown: it reports nothing up to this
    step. */
-#define MR_RESUME_TOLD_OPT(at)                                                               \
+#define MR_RESUME_REPORTED_OPT(at)                                                           \
   {                                                                                          \
     .name = "resume-told", .type = MR_OPT_INT, .offset = (at), .unit = "steps", .def = "-1", \
     .lo = -1, .hi = 1e15,                                                                    \
@@ -42,10 +42,10 @@ typedef struct mr_resume {
         "reported again."                                                                    \
   }
 
-/* Returns whether the earlier run reported a record: a step up to told, or a validation before it.
-   The validation of step told itself may have been cut off by the kill, so it counts as not
-   reported. */
-bool mr_resume_was_told(int64_t told, const char *kind, int64_t step);
+/* Returns whether the earlier run reported a record: a step up to `reported`, or a validation
+   before it. The validation of step `reported` itself may have been cut off by the kill, so it
+   counts as not reported. */
+bool mr_resume_was_reported(int64_t reported, const char *kind, int64_t step);
 
 /* Returns whether a record of the earlier run remains valid: false beyond the step, for a test or
    final record, and for a validation that will be repeated.  kind: as mr_metrics_kind_text. */
@@ -75,29 +75,29 @@ mr_err_t mr_resume_cut(const mr_stage_t *s, const char *path, const mr_resume_t 
 /* The set of steps that an earlier run's file has records of, as ascending ranges, because nearly
    all of a run's steps are in it.  One thread at a time.  first and last are included; at least one
    missing step lies between two ranges. */
-typedef struct mr_told_range {
+typedef struct mr_reported_range {
   int64_t first, last;
-} mr_told_range_t;
+} mr_reported_range_t;
 
 /* All zeros is the empty set. */
-typedef struct mr_told_steps {
+typedef struct mr_reported_steps {
   size_t n, room;
-  mr_told_range_t *range;
-} mr_told_steps_t;
+  mr_reported_range_t *range;
+} mr_reported_steps_t;
 
 /* Adds a step; one that is in the set already is fine.  Returns false without memory, with the set
    unchanged. */
-bool mr_told_steps_add(mr_told_steps_t *t, int64_t step);
+bool mr_reported_steps_add(mr_reported_steps_t *t, int64_t step);
 
 /* Removes the steps from first on. */
-void mr_told_steps_forget(mr_told_steps_t *t, int64_t first);
+void mr_reported_steps_forget(mr_reported_steps_t *t, int64_t first);
 
 /* Sends a notice, with the stage's name, that names the steps in [1,last] missing from the set;
    none if no step is missing.  where: the file or folder that lacks them. */
-void mr_told_steps_say_missing(const mr_told_steps_t *t, const mr_stage_t *s, const char *where,
-                               int64_t last);
+void mr_reported_steps_say_missing(const mr_reported_steps_t *t, const mr_stage_t *s,
+                                   const char *where, int64_t last);
 
-void mr_told_steps_fini(mr_told_steps_t *t); /* frees the ranges */
+void mr_reported_steps_fini(mr_reported_steps_t *t); /* frees the ranges */
 
 /* Adds the steps for which TensorBoard finds a training number (a tag train/NAME) in the event
    files of a folder, by the rules of TensorBoard's reader: it reads files whose name contains
@@ -105,6 +105,6 @@ void mr_told_steps_fini(mr_told_steps_t *t); /* frees the ranges */
    checksum; the start of a session removes the steps from its own on.  MR_OK also if the folder
    does not exist; MR_ERR_IO if the folder or a file cannot be read; MR_ERR_NOMEM.  After a failure
    steps may have some of them. */
-mr_err_t mr_event_steps(const char *dir, mr_told_steps_t *steps, mr_diag_t *diag);
+mr_err_t mr_event_steps(const char *dir, mr_reported_steps_t *steps, mr_diag_t *diag);
 
 #endif

@@ -35,7 +35,7 @@ static mr_err_t mixer_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_CONFIG, "patch = %d does not divide %d x %d pixels", (int)m->patch,
                    (int)image->aval.dim[0], (int)image->aval.dim[1]);
   p->loss.classes = m->classes = label->classes;
-  mr_model_tells(p, "accuracy");
+  mr_model_reports(p, "accuracy");
   return MR_OK;
 }
 
@@ -88,8 +88,8 @@ static mr_err_t mixer_loss(const void *state, mr_nn_t *s, mr_var_t *const *field
 }
 
 static mr_err_t mixer_metrics(const void *state, mr_fn_t *f, mr_var_t *const *field,
-                              mr_var_t *const *out, mr_loss_told_t *told) {
-  return mr_loss_tell_classes(f, out[0], field[1], told);
+                              mr_var_t *const *out, mr_loss_report_t *reported) {
+  return mr_loss_report_classes(f, out[0], field[1], reported);
 }
 
 static const mr_model_def_t mixer = {

@@ -200,13 +200,13 @@ static mr_var_t *first_largest(mr_fn_t *f, mr_var_t *logits) {
   return mr_lax_select_n(f, none, first, mr_lax_full(f, &row, 0));
 }
 
-mr_err_t mr_loss_tell_classes(mr_fn_t *f, mr_var_t *logits, mr_var_t *labels,
-                              mr_loss_told_t *told) {
+mr_err_t mr_loss_report_classes(mr_fn_t *f, mr_var_t *logits, mr_var_t *labels,
+                                mr_loss_report_t *reported) {
   if (!logits || !labels) return f->diag.code;
   mr_var_t *none = mr_lax_full(f, &labels->aval, MR_LABEL_NONE);
   mr_var_t *want = mr_lax_convert(f, labels, MR_F32);
-  told->counts = mr_lax_convert(f, mr_lax_ne(f, labels, none), MR_F32);
-  told->guess = first_largest(f, logits);
-  told->metric[0] = mr_lax_convert(f, mr_lax_eq(f, told->guess, want), MR_F32);
+  reported->counts = mr_lax_convert(f, mr_lax_ne(f, labels, none), MR_F32);
+  reported->guess = first_largest(f, logits);
+  reported->metric[0] = mr_lax_convert(f, mr_lax_eq(f, reported->guess, want), MR_F32);
   return f->diag.code < 0 ? f->diag.code : MR_OK;
 }

@@ -32,11 +32,11 @@ typedef struct mr_loss_out {
 
 /* The values that metrics trace: one number for each record, f32 (B), finite also for a record
    that does not count. */
-typedef struct mr_loss_told {
+typedef struct mr_loss_report {
   mr_var_t *counts; /* 1, or 0 for a record that does not count; NULL: every record counts */
   mr_var_t *guess;  /* the predicted class; NULL: the loss predicts no class */
   mr_var_t *metric[MR_LOSS_METRICS]; /* in the order of mr_loss_t.metric */
-} mr_loss_told_t;
+} mr_loss_report_t;
 
 typedef struct mr_loss {
   const void *of; /* passed to the two functions */
@@ -46,7 +46,7 @@ typedef struct mr_loss {
   mr_err_t (*trace)(const void *of, mr_nn_t *s, mr_var_t *const *field, mr_loss_out_t *out);
   /* Traces the metrics into f, from the same fields and mr_loss_out_t.out.  Returns as trace. */
   mr_err_t (*metrics)(const void *of, mr_fn_t *f, mr_var_t *const *field, mr_var_t *const *out,
-                      mr_loss_told_t *told);
+                      mr_loss_report_t *reported);
   int n_fields;
   mr_model_field_t field[MR_LOSS_FIELDS];
   bool masked;     /* a mask says which records count; without it, a field shows that */
@@ -111,7 +111,8 @@ mr_err_t mr_loss_params(const mr_loss_t *l, uint64_t seed, mr_params_t *params, 
 /* Metrics for losses of classes: labels i32 (B), logits f32 (B,C).  Fills counts, guess and
    metric[0], which is 1 if the guess is right: its mean is the accuracy.  MR_OK, or the failure
    in f->diag: MR_ERR_SHAPE as the ops. */
-mr_err_t mr_loss_tell_classes(mr_fn_t *f, mr_var_t *logits, mr_var_t *labels, mr_loss_told_t *told);
+mr_err_t mr_loss_report_classes(mr_fn_t *f, mr_var_t *logits, mr_var_t *labels,
+                                mr_loss_report_t *reported);
 
 MR_END_DECLS
 

@@ -75,8 +75,8 @@ mr_err_t mr_vit_trace(const void *config, mr_nn_t *s, mr_var_t *const *field, mr
 }
 
 mr_err_t mr_vit_metrics(const void *of, mr_fn_t *f, mr_var_t *const *field, mr_var_t *const *out,
-                        mr_loss_told_t *told) {
-  return mr_loss_tell_classes(f, out[0], field[1], told);
+                        mr_loss_report_t *reported) {
+  return mr_loss_report_classes(f, out[0], field[1], reported);
 }
 
 mr_loss_t mr_vit_loss(const mr_vit_config_t *c) {

@@ -49,7 +49,7 @@ mr_var_t *mr_vit_timm_head(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *featu
 mr_err_t mr_vit_trace(const void *config, mr_nn_t *s, mr_var_t *const *field, mr_loss_out_t *out);
 /* metrics: accuracy.  of is not read.  Returns MR_OK, or the failure in f->diag. */
 mr_err_t mr_vit_metrics(const void *of, mr_fn_t *f, mr_var_t *const *field, mr_var_t *const *out,
-                        mr_loss_told_t *told);
+                        mr_loss_report_t *reported);
 /* Returns the loss of c, which it points at: c must stay valid as long as the loss is used. */
 mr_loss_t mr_vit_loss(const mr_vit_config_t *c);
 

@@ -46,7 +46,7 @@ static mr_err_t mlp_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_SHAPE, "want y of f32, or a label with classes");
   p->loss.classes = y->classes;
   m->outs = p->loss.masked ? mr_aval_elems(&y->aval) : y->classes;
-  mr_model_tells(p, p->loss.masked ? "mean_error" : "accuracy");
+  mr_model_reports(p, p->loss.masked ? "mean_error" : "accuracy");
   return MR_OK;
 }
 
@@ -85,10 +85,10 @@ static mr_err_t mlp_loss(const void *state, mr_nn_t *s, mr_var_t *const *field,
 }
 
 static mr_err_t mlp_metrics(const void *state, mr_fn_t *f, mr_var_t *const *field,
-                            mr_var_t *const *out, mr_loss_told_t *told) {
-  if (field[1]->aval.dtype == MR_I32) return mr_loss_tell_classes(f, out[0], field[1], told);
-  told->counts = field[2];
-  told->metric[0] = differences(f, out[0], field[1], false);
+                            mr_var_t *const *out, mr_loss_report_t *reported) {
+  if (field[1]->aval.dtype == MR_I32) return mr_loss_report_classes(f, out[0], field[1], reported);
+  reported->counts = field[2];
+  reported->metric[0] = differences(f, out[0], field[1], false);
   return f->diag.code;
 }
 

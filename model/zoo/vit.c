@@ -124,7 +124,7 @@ static mr_err_t vit_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
                                 .no_qkv_bias = !v->qkv_bias,
                                 .label_smoothing = (float)v->label_smoothing};
   p->loss.classes = label->classes;
-  mr_model_tells(p, "accuracy");
+  mr_model_reports(p, "accuracy");
   return mr_vit_check(&v->config, diag);
 }
 

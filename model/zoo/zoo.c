@@ -121,7 +121,7 @@ const mr_model_field_t *mr_model_take(mr_model_plan_t *p, const char *name, mr_d
   return NULL;
 }
 
-void mr_model_tells(mr_model_plan_t *p, const char *metric) {
+void mr_model_reports(mr_model_plan_t *p, const char *metric) {
   assert(p->loss.n_metrics < MR_LOSS_METRICS);
   p->loss.metric[p->loss.n_metrics++] = metric;
 }

@@ -41,7 +41,7 @@ typedef struct mr_model_def {
      graph's diag. */
   mr_err_t (*loss)(const void *state, mr_nn_t *s, mr_var_t *const *field, mr_loss_out_t *out);
   mr_err_t (*metrics)(const void *state, mr_fn_t *f, mr_var_t *const *field, mr_var_t *const *out,
-                      mr_loss_told_t *told);
+                      mr_loss_report_t *reported);
   /* Writes the text by which a checkpoint identifies the model to text[0,n); called after plan.
      NULL: name, taken fields, classes and the settings of shapes, "mlp image=f32[32,32,3]
      classes=10 hidden=512". */
@@ -60,7 +60,7 @@ const mr_model_field_t *mr_model_may_take(mr_model_plan_t *p, const char *name);
 /* Appends the name of a metric, [a-z][a-z0-9_]* of at most MR_LOSS_METRIC_NAME characters
    (mr_model_plan refuses others).  It is not copied and must live as long as the program.
    Asserts that there are at most MR_LOSS_METRICS. */
-void mr_model_tells(mr_model_plan_t *p, const char *metric);
+void mr_model_reports(mr_model_plan_t *p, const char *metric);
 
 /* ---- the table ---- */
 enum { MR_MODELS_ADDED_MAX = 64 };

@@ -65,7 +65,7 @@ static void amp_note_unfit(void *arg, const mr_amp_row_t *row, const mr_eqn_t *e
   if (!strstr(u->ops, word)) snprintf(u->ops + n, sizeof u->ops - n, "%s", word);
 }
 
-void mr_train_amp_tell(const mr_stage_t *s, const mr_train_amp_t *a, const mr_loss_t *l) {
+void mr_train_amp_report(const mr_stage_t *s, const mr_train_amp_t *a, const mr_loss_t *l) {
   const mr_compute_t wide = {.dtype = MR_F32};
   const mr_loss_use_t use = {.batch = 1, .train = true};
   mr_params_t params = {0};

@@ -20,7 +20,7 @@ void mr_train_amp_set(const mr_train_amp_t *a, mr_compute_t *c);
 
 /* Says, as a notice, which ops compute in f32 although amp-rule asks compute of the part of the
    model that they are in.  Without memory it says nothing. */
-void mr_train_amp_tell(const mr_stage_t *s, const mr_train_amp_t *a, const mr_loss_t *l);
+void mr_train_amp_report(const mr_stage_t *s, const mr_train_amp_t *a, const mr_loss_t *l);
 
 /* clang-format would give each value of these rows a line of its own. */
 /* clang-format off */

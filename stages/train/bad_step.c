@@ -94,8 +94,8 @@ static const char *bad_step_help(const train_t *v, const mr_train_out_t *r) {
 }
 
 /* The sentence that the run ends with.  The step has been taken back. */
-static void bad_step_tell(mr_stage_t *s, const mr__train_flight_t *f, const mr_train_out_t *r,
-                          const char *what) {
+static void bad_step_report(mr_stage_t *s, const mr__train_flight_t *f, const mr_train_out_t *r,
+                            const char *what) {
   train_t *v = s->state;
   char row[96] = "", origin[768] = "";
   if (r->bad > 1)
@@ -138,7 +138,7 @@ mr_err_t mr__train_look_at(mr_stage_t *s, const mr__train_flight_t *f, const mr_
     return MR_OK;
   }
   mr_train_step_retake(v->step);
-  bad_step_tell(s, f, r, what);
+  bad_step_report(s, f, r, what);
   return MR_END;
 }
 

@@ -166,7 +166,7 @@ static mr_err_t eval_step_open(mr_stage_t *s) {
   eval_step_t *v = s->state;
   mr_diag_t why = {0};
   v->t0 = mr_now_s();
-  mr_train_team_tell(s, &v->team);
+  mr_train_team_report(s, &v->team);
   MR_TRY(recall(s));
   mr_err_t e = eval_step_load(v, s->in_spec[0].batch, &why);
   mr_backends_leave(); /* batches are evaluated in the stage's own thread */

@@ -62,7 +62,7 @@ static mr_err_t open_fit(train_t *v, mr_train_config_t *t, mr_diag_t *diag) {
 }
 
 /* Says what the precision asked for loses. */
-static void open_tell_precision(const mr_stage_t *s, const mr_train_config_t *t) {
+static void open_report_precision(const mr_stage_t *s, const mr_train_config_t *t) {
   const train_t *v = s->state;
   if (t->compute.values != MR_F32 && !t->compute.stochastic)
     mr_notice(
@@ -74,7 +74,7 @@ static void open_tell_precision(const mr_stage_t *s, const mr_train_config_t *t)
         "%s: dtype=f16 with loss-scale=%s: scaled gradients below 6e-8 are 0, and those above "
         "65504 are not finite; loss-scale=dynamic keeps them between",
         s->name, v->loss_scale);
-  mr_train_amp_tell(s, &v->amp, &v->model.plan.loss);
+  mr_train_amp_report(s, &v->amp, &v->model.plan.loss);
 }
 
 /* Compiles both functions; the stage's name comes before the model's sentences. */
@@ -85,7 +85,7 @@ static mr_err_t open_compile(mr_stage_t *s) {
   mr_diag_t why = {0};
   mr_err_t e = open_fit(v, &train, &why);
   mr_train_want_sets(&train.compute, &v->params);
-  open_tell_precision(s, &train);
+  open_report_precision(s, &train);
   v->used = train;
   if (v->ema > 0) mr_params_want(&v->params, MR_SET_AVERAGE, 0, MR_F32);
   if (e >= 0) e = mr_loss_params(loss, (uint64_t)v->seed, &v->params, &why);
@@ -143,7 +143,7 @@ static void open_scale(train_t *v, int64_t batch) {
 
 mr_err_t mr__train_stage_open(mr_stage_t *s) {
   train_t *v = s->state;
-  mr_train_team_tell(s, &v->team);
+  mr_train_team_report(s, &v->team);
   mr_err_t e = open_compile(s);
   mr_backends_leave(); /* steps run in the stage's own thread, with its own team */
   if (e < 0) return e;

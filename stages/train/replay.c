@@ -237,7 +237,7 @@ struct mr_replay {
   void *field[MR_LOSS_FIELDS + 1]; /* 64-aligned copies; the mask behind the fields */
   uint64_t *record;
   mr__traced_step_t step;
-  mr_replay_told_t told;
+  mr_replay_report_t reported;
 };
 
 static const char *replay_text(const mr_replay_t *r, const char *word, mr_diag_t *diag) {
@@ -291,8 +291,8 @@ static mr_err_t read_scale(mr_replay_t *r, mr_diag_t *diag) {
                  text);
 }
 
-static mr_err_t read_told(mr_replay_t *r, mr_diag_t *diag) {
-  mr_replay_told_t *t = &r->told;
+static mr_err_t read_reported(mr_replay_t *r, mr_diag_t *diag) {
+  mr_replay_report_t *t = &r->reported;
   uint64_t version, step, threads, keys, precision;
   if (!mr_safetensors_meta(r->file, "millrace.replay"))
     return mr_fail(
@@ -338,11 +338,12 @@ static mr_err_t choose_def(mr_replay_t *r, mr_diag_t *diag) {
   const char *at = strncmp(r->words, "model=", 6) ? strstr(r->words, "\nmodel=") : r->words;
   if (at) at += *at == '\n';
   size_t n = at ? strcspn(at + 6, "\n") : 0;
-  if (at && n < sizeof r->told.model) memcpy(r->told.model, at + 6, n);
-  if (*r->told.model) r->stage.def = mr_stage_train_step.choose(r->told.model, hint, sizeof hint);
+  if (at && n < sizeof r->reported.model) memcpy(r->reported.model, at + 6, n);
+  if (*r->reported.model)
+    r->stage.def = mr_stage_train_step.choose(r->reported.model, hint, sizeof hint);
   if (r->stage.def) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA, "%s: a step of model \"%s\", which is unknown here%s", r->path,
-                 r->told.model, hint);
+                 r->reported.model, hint);
 }
 
 static const mr_opt_t *replay_opt(const mr_stage_def_t *def, const char *name) {
@@ -455,7 +456,7 @@ static mr_err_t read_batch(mr_replay_t *r, mr_diag_t *diag) {
   const mr_st_tensor_t *t = mr_safetensors_find(r->file, "records");
   if (!t || t->dtype != MR_U64 || t->ndim != 1 || t->dim[0] > r->step.config.batch)
     return bad_tensor(r, "records", diag);
-  r->told.n_records = (int)t->dim[0];
+  r->reported.n_records = (int)t->dim[0];
   if (!(r->record = calloc((size_t)t->dim[0] + 1, sizeof *r->record)))
     return mr_no_memory(diag, "the batch of %s", r->path);
   memcpy(r->record, t->data, (size_t)t->dim[0] * sizeof *r->record);
@@ -500,12 +501,12 @@ static mr_err_t read_params(mr_replay_t *r, mr_diag_t *diag) {
 
 static mr_err_t replay_read(mr_replay_t *r, mr_diag_t *diag) {
   MR_TRY(mr_safetensors_open(r->path, &r->file, diag));
-  MR_TRY(read_told(r, diag));
+  MR_TRY(read_reported(r, diag));
   MR_TRY(read_settings(r, diag));
   MR_TRY(plan_model(r, diag));
   MR_TRY(mr_train_amp_plan(&r->stage, &((train_t *)r->stage.state)->amp));
   int64_t B = r->step.config.batch;
-  r->told.batch = B;
+  r->reported.batch = B;
   r->step.config = mr__train_config(r->stage.state, B);
   const mr_train_config_t *c = &r->step.config;
   if (c->accumulate < 1 || B % c->accumulate)
@@ -522,13 +523,14 @@ mr_err_t mr_replay_open(const char *path, mr_replay_t **out, mr_diag_t *diag) {
   r->path = path;
   mr_err_t e = replay_read(r, diag);
   mr_safetensors_close(r->file);
-  r->file = NULL, r->path = NULL, r->stage.name = r->told.stage, r->stage.diag = NULL;
+  r->file = NULL, r->path = NULL, r->stage.name = r->reported.stage, r->stage.diag = NULL;
   if (e < 0) return mr_replay_close(r), e;
-  r->told.record = r->record;
+  r->reported.record = r->record;
   r->step.loss = &r->model.plan.loss, r->step.params = &r->params;
   r->step.field = (const void *const *)r->field;
-  r->step.in = (mr_train_in_t){.step = r->told.step, .seed = r->told.seed, .lr = r->told.lr};
-  r->step.record = r->record, r->step.n_records = r->told.n_records;
+  r->step.in =
+      (mr_train_in_t){.step = r->reported.step, .seed = r->reported.seed, .lr = r->reported.lr};
+  r->step.record = r->record, r->step.n_records = r->reported.n_records;
   *out = r;
   return MR_OK;
 }
@@ -543,11 +545,11 @@ void mr_replay_close(mr_replay_t *r) {
   free(r);
 }
 
-const mr_replay_told_t *mr_replay_told(const mr_replay_t *r) { return &r->told; }
+const mr_replay_report_t *mr_replay_report(const mr_replay_t *r) { return &r->reported; }
 
 static mr__traced_step_t replay_traced_step(const mr_replay_t *r, int threads) {
   mr__traced_step_t t = r->step;
-  t.config.compute.threads = threads ? threads : (int)r->told.threads;
+  t.config.compute.threads = threads ? threads : (int)r->reported.threads;
   return t;
 }
 

@@ -23,7 +23,7 @@ typedef struct mr_replay mr_replay_t;
 enum { MR_REPLAY_WORD = 64, MR_REPLAY_TEXT = 256 };
 
 /* What a file says of its step. */
-typedef struct mr_replay_told {
+typedef struct mr_replay_report {
   char stage[MR_REPLAY_WORD]; /* its name in the run's graph */
   char model[MR_REPLAY_WORD];
   int64_t step, batch;
@@ -34,7 +34,7 @@ typedef struct mr_replay_told {
   char made_with[MR_REPLAY_TEXT];
   int n_records;
   const uint64_t *record; /* [n_records] ids, as `millrace who` names them */
-} mr_replay_told_t;
+} mr_replay_report_t;
 
 /* Names the versions that files written by this process were made with; text lives as long as the
    process.  Call it before a graph runs. */
@@ -44,8 +44,8 @@ void mr_replay_made_with(const char *text);
    MR_ERR_IO; MR_ERR_DATA with the path and what does not fit; MR_ERR_NOMEM.  The caller closes
    *out. */
 mr_err_t mr_replay_open(const char *path, mr_replay_t **out, mr_diag_t *diag);
-void mr_replay_close(mr_replay_t *r);                         /* NULL is fine */
-const mr_replay_told_t *mr_replay_told(const mr_replay_t *r); /* lives as long as r */
+void mr_replay_close(mr_replay_t *r);                             /* NULL is fine */
+const mr_replay_report_t *mr_replay_report(const mr_replay_t *r); /* lives as long as r */
 
 /* Runs the step on that many threads, 0: as the run did.  Parameters stay as they are, so that it
    can be called again.  Fails as mr_train_step_create and mr_train_step_run. */

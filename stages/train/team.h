@@ -12,7 +12,7 @@ typedef struct mr_train_team {
 } mr_train_team_t;
 
 /* Sends a notice (mr_notice) if pin cannot give each thread a processor of its own. */
-void mr_train_team_tell(const mr_stage_t *s, const mr_train_team_t *t);
+void mr_train_team_report(const mr_stage_t *s, const mr_train_team_t *t);
 
 /* clang-format would give each value of these rows a line of its own. */
 /* clang-format off */

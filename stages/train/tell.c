@@ -27,8 +27,8 @@ mr_err_t mr__train_metrics_give(mr_stage_t *s, mr_buf_t *b) {
   return b ? mr_push(s, OUT_METRICS, b) : MR_OK;
 }
 
-mr_err_t mr__train_tell_step(mr_stage_t *s, const mr_train_out_t *r, const mr_buf_t *batch,
-                             double lr) {
+mr_err_t mr__train_report_step(mr_stage_t *s, const mr_train_out_t *r, const mr_buf_t *batch,
+                               double lr) {
   train_t *v = s->state;
   double took = mr_now_s() - v->step_t0;
   v->step_t0 += took;
@@ -55,7 +55,7 @@ bool mr__train_watched(const mr_stage_t *s, int64_t step) {
   return s->out_linked[OUT_METRICS] && v->watch_every && (step - 1) % v->watch_every == 0;
 }
 
-mr_err_t mr__train_tell_watched(mr_stage_t *s, const mr_buf_t *batch) {
+mr_err_t mr__train_report_watched(mr_stage_t *s, const mr_buf_t *batch) {
   train_t *v = s->state;
   mr_buf_t *b;
   const mr_spec_t *spec = &s->in_spec[IN_TRAIN];
@@ -74,8 +74,8 @@ mr_err_t mr__train_tell_watched(mr_stage_t *s, const mr_buf_t *batch) {
   return MR_OK;
 }
 
-void mr__train_tell_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, const mr_buf_t *batch,
-                          int i, int guess) {
+void mr__train_report_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, const mr_buf_t *batch,
+                            int i, int guess) {
   mr_buf_t *b;
   mr_train_sight_t sight;
   if (!mr_train_sight(&s->in_spec[port], tally->loss, &sight)) return;
@@ -86,7 +86,7 @@ void mr__train_tell_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, cons
   (void)mr__train_metrics_give(s, b); /* a failure here is the graph's, and ends the step anyway */
 }
 
-void mr_train_team_tell(const mr_stage_t *s, const mr_train_team_t *t) {
+void mr_train_team_report(const mr_stage_t *s, const mr_train_team_t *t) {
   int n = mr_backend_default()->processors();
   if (!t->pin || !n || t->threads <= n) return;
   mr_notice(

@@ -156,8 +156,8 @@ static void describe(const mr__traced_step_t *t, const listing_t *l, const mr_fa
 
 /* ---- the trace ---- */
 
-static mr_err_t trace_tell(const mr__traced_step_t *t, mr_train_step_t *step, const mr_finite_t *w,
-                           FILE *list, mr_traced_t *out, mr_diag_t *diag) {
+static mr_err_t trace_report(const mr__traced_step_t *t, mr_train_step_t *step,
+                             const mr_finite_t *w, FILE *list, mr_traced_t *out, mr_diag_t *diag) {
   mr_fault_t f = {0};
   const mr_fn_t *g = mr_exec_fn(mr_train_step_exec(step));
   out->found = mr_finite_origin(w, 0, &f);
@@ -184,7 +184,7 @@ mr_err_t mr__trace_step(const mr__traced_step_t *t, FILE *list, mr_traced_t *out
   if (e < 0) e = mr__traced_compile(t, false, &step, diag);
   if (e >= 0) e = mr_finite_create(mr_train_step_profiled(step), &w, diag);
   if (e >= 0) e = mr__traced_run(t, step, &out->out, diag);
-  if (e >= 0) e = trace_tell(t, step, w, list, out, diag);
+  if (e >= 0) e = trace_report(t, step, w, list, out, diag);
   mr_finite_destroy(w);
   mr_train_step_destroy(step);
   return e;

@@ -49,7 +49,7 @@ static mr_err_t train_step_save(mr_stage_t *s, bool last) {
 static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_metrics_kind_t kind) {
   train_t *v = s->state;
   if (!s->in_linked[port]) return MR_OK;
-  mr_tally_t tally = {.loss = &v->model.plan.loss, .wrong = mr__train_tell_wrong};
+  mr_tally_t tally = {.loss = &v->model.plan.loss, .wrong = mr__train_report_wrong};
   if (port < MR_TRAIN_STREAMS) tally.at = v->at.stream[port];
   mr_err_t e = mr_train_evaluate(s, port, v->eval, &v->params, &tally);
   v->step_t0 = mr_now_s();
@@ -131,8 +131,8 @@ static mr_err_t train_step_count_step(mr_stage_t *s, const mr__train_flight_t *f
   v->at.images += batch->n;
   mr_stream_at_pass(&v->at.stream[IN_TRAIN], &s->in_spec[IN_TRAIN], batch);
   v->at.ledger = mr_ledger_step(v->at.ledger, v->at.step, batch->key, batch->draw, batch->n, bits);
-  MR_TRY(mr__train_tell_step(s, r, batch, (double)f->lr));
-  if (f->watch && r->applied) MR_TRY(mr__train_tell_watched(s, batch));
+  MR_TRY(mr__train_report_step(s, r, batch, (double)f->lr));
+  if (f->watch && r->applied) MR_TRY(mr__train_report_watched(s, batch));
   if (batch->flags & MR_BUF_EPOCH_END) v->at.epoch = batch->epoch + 1, v->at.unvalidated = true;
   return MR_OK;
 }

@@ -100,13 +100,13 @@ mr_err_t mr__train_verdict(mr_stage_t *s); /* that sentence as a failure of the 
    takes NULL. */
 mr_err_t mr__train_metrics_fresh(mr_stage_t *s, mr_metrics_kind_t kind, mr_buf_t **out);
 mr_err_t mr__train_metrics_give(mr_stage_t *s, mr_buf_t *b);
-mr_err_t mr__train_tell_step(mr_stage_t *s, const mr_train_out_t *r, const mr_buf_t *batch,
-                             double lr);
+mr_err_t mr__train_report_step(mr_stage_t *s, const mr_train_out_t *r, const mr_buf_t *batch,
+                               double lr);
 /* True if histograms and samples follow the step of this number. */
 bool mr__train_watched(const mr_stage_t *s, int64_t step);
-mr_err_t mr__train_tell_watched(mr_stage_t *s, const mr_buf_t *batch);
+mr_err_t mr__train_report_watched(mr_stage_t *s, const mr_buf_t *batch);
 /* Reports a few pictures of each cell of the confusion matrix (mr_tally_t.wrong). */
-void mr__train_tell_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, const mr_buf_t *batch,
-                          int i, int guess);
+void mr__train_report_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, const mr_buf_t *batch,
+                            int i, int guess);
 
 #endif

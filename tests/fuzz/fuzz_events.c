@@ -21,7 +21,7 @@ static size_t frame_all(const uint8_t *data, size_t n) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-  mr_told_steps_t steps = {0};
+  mr_reported_steps_t steps = {0};
   mr_diag_t diag = {0};
   bool raw = !n || data[0] % 2 == 0;
   size_t size = raw ? 0 : frame_all(data + 1, n - 1);
@@ -29,6 +29,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   fuzz_need(mr_event_steps(fuzz_folder(), &steps, &diag) >= 0, diag.text);
   for (size_t i = 0; i < steps.n; i++)
     fuzz_need(steps.range[i].first <= steps.range[i].last, "a range");
-  mr_told_steps_fini(&steps);
+  mr_reported_steps_fini(&steps);
   return 0;
 }

@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     fuzz_need(diag.code < 0 && diag.text[0], "a refusal without a sentence");
     return 0;
   }
-  const mr_replay_told_t *t = mr_replay_told(r);
+  const mr_replay_report_t *t = mr_replay_report(r);
   fuzz_need(t->batch >= 1 && t->n_records <= t->batch && t->step >= 0, "numbers out of range");
   mr_replay_close(r);
   return 0;

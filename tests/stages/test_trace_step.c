@@ -47,7 +47,7 @@ static mr_err_t made_trace(const void *of, mr_nn_t *s, mr_var_t *const *field, m
 }
 
 static mr_err_t made_metrics(const void *of, mr_fn_t *f, mr_var_t *const *field,
-                             mr_var_t *const *out, mr_loss_told_t *told) {
+                             mr_var_t *const *out, mr_loss_report_t *told) {
   return MR_OK;
 }
 

@@ -119,7 +119,7 @@ static mr_err_t no_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) { retu
 static const char *told_name;
 static mr_err_t telling_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
   if (!mr_model_take(p, "x", diag)) return MR_ERR_SHAPE;
-  mr_model_tells(p, told_name);
+  mr_model_reports(p, told_name);
   return MR_OK;
 }
 

@@ -252,7 +252,8 @@ typedef struct run {
   atomic_int failed; /* relaxed: it is read after the barrier at the team's end */
 } run_t;
 
-static dnnl_status_t run_tile(const run_t *r, int64_t at, mr__lane_t lane[2][2], void *work) {
+static dnnl_status_t run_tile(const run_t *r, int64_t at, mr__tile_frame_t frame[2][2],
+                              void *work) {
   const mr_matmul_t *p = r->p;
   const mr_matmul_spec_t *s = &p->s;
   int64_t i = at % p->m.count, j = at / p->m.count % p->n.count, z = at / p->m.count / p->n.count;
@@ -261,7 +262,7 @@ static dnnl_status_t run_tile(const run_t *r, int64_t at, mr__lane_t lane[2][2],
   const char *b =
       p->pack[r->part == SHORT].run ? r->packed : r->b + (z * s->b_batch + col * s->b_col) * size;
   return mr__tile_run(
-      &p->tile[r->part][short_i][short_j], &lane[short_i][short_j],
+      &p->tile[r->part][short_i][short_j], &frame[short_i][short_j],
       r->a + (z * s->a_batch + row * r->a_row) * size, b,
       s->bias ? r->bias + col * (int64_t)mr_dtype_size(s->bias_dtype) : NULL,
       r->out + (z * s->out_batch + row * s->out_row + col) * (int64_t)mr_dtype_size(s->out), work);
@@ -270,13 +271,13 @@ static dnnl_status_t run_tile(const run_t *r, int64_t at, mr__lane_t lane[2][2],
 static void run_tiles(run_t *r, int team, int64_t tiles) {
 #pragma omp parallel num_threads(team)
   {
-    mr__lane_t lane[2][2] = {0};
+    mr__tile_frame_t frame[2][2] = {0};
     char *work = r->work + (size_t)omp_get_thread_num() * r->p->scratch_bytes;
 #pragma omp for schedule(dynamic) nowait
     for (int64_t at = 0; at < tiles; at++)
-      if (run_tile(r, at, lane, work) != dnnl_success)
+      if (run_tile(r, at, frame, work) != dnnl_success)
         atomic_store_explicit(&r->failed, 1, memory_order_relaxed);
-    for (int i = 0; i < 4; i++) mr__lane_close(&lane[i / 2][i % 2]);
+    for (int i = 0; i < 4; i++) mr__tile_close(&frame[i / 2][i % 2]);
   }
 }
 

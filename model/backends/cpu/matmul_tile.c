@@ -189,35 +189,35 @@ dnnl_status_t mr__pack_run(const mr__pack_t *p, const void *b, void *packed) {
   return status;
 }
 
-static dnnl_status_t lane_open(const mr__tile_t *t, mr__lane_t *lane, void *work) {
-  MR_DNN(dnnl_stream_create(&lane->stream, mr__dnn_engine(), dnnl_stream_default_flags));
-  MR_DNN(handle(&t->a, DNNL_MEMORY_NONE, &lane->a));
-  MR_DNN(handle(&t->b, DNNL_MEMORY_NONE, &lane->b));
-  MR_DNN(handle(&t->out, DNNL_MEMORY_NONE, &lane->out));
-  if (t->with_bias) MR_DNN(handle(&t->bias, DNNL_MEMORY_NONE, &lane->bias));
-  return handle(&t->scratch, work, &lane->scratch);
+static dnnl_status_t tile_frame_open(const mr__tile_t *t, mr__tile_frame_t *frame, void *work) {
+  MR_DNN(dnnl_stream_create(&frame->stream, mr__dnn_engine(), dnnl_stream_default_flags));
+  MR_DNN(handle(&t->a, DNNL_MEMORY_NONE, &frame->a));
+  MR_DNN(handle(&t->b, DNNL_MEMORY_NONE, &frame->b));
+  MR_DNN(handle(&t->out, DNNL_MEMORY_NONE, &frame->out));
+  if (t->with_bias) MR_DNN(handle(&t->bias, DNNL_MEMORY_NONE, &frame->bias));
+  return handle(&t->scratch, work, &frame->scratch);
 }
 
-dnnl_status_t mr__tile_run(const mr__tile_t *t, mr__lane_t *lane, const void *a, const void *b,
-                           const void *bias, void *out, void *work) {
-  if (!lane->stream) MR_DNN(lane_open(t, lane, work));
-  MR_DNN(dnnl_memory_set_data_handle(lane->a, (void *)a));
-  MR_DNN(dnnl_memory_set_data_handle(lane->b, (void *)b));
-  MR_DNN(dnnl_memory_set_data_handle(lane->out, out));
-  if (t->with_bias) MR_DNN(dnnl_memory_set_data_handle(lane->bias, (void *)bias));
-  dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, lane->a},
-                            {DNNL_ARG_WEIGHTS, lane->b},
-                            {DNNL_ARG_DST, lane->out},
-                            {DNNL_ARG_SCRATCHPAD, lane->scratch},
-                            {DNNL_ARG_BIAS, lane->bias}};
-  MR_DNN(dnnl_primitive_execute(t->run, lane->stream, t->with_bias ? 5 : 4, args));
-  return dnnl_stream_wait(lane->stream);
+dnnl_status_t mr__tile_run(const mr__tile_t *t, mr__tile_frame_t *frame, const void *a,
+                           const void *b, const void *bias, void *out, void *work) {
+  if (!frame->stream) MR_DNN(tile_frame_open(t, frame, work));
+  MR_DNN(dnnl_memory_set_data_handle(frame->a, (void *)a));
+  MR_DNN(dnnl_memory_set_data_handle(frame->b, (void *)b));
+  MR_DNN(dnnl_memory_set_data_handle(frame->out, out));
+  if (t->with_bias) MR_DNN(dnnl_memory_set_data_handle(frame->bias, (void *)bias));
+  dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, frame->a},
+                            {DNNL_ARG_WEIGHTS, frame->b},
+                            {DNNL_ARG_DST, frame->out},
+                            {DNNL_ARG_SCRATCHPAD, frame->scratch},
+                            {DNNL_ARG_BIAS, frame->bias}};
+  MR_DNN(dnnl_primitive_execute(t->run, frame->stream, t->with_bias ? 5 : 4, args));
+  return dnnl_stream_wait(frame->stream);
 }
 
-void mr__lane_close(mr__lane_t *lane) {
-  dnnl_memory_t all[] = {lane->a, lane->b, lane->bias, lane->out, lane->scratch};
+void mr__tile_close(mr__tile_frame_t *frame) {
+  dnnl_memory_t all[] = {frame->a, frame->b, frame->bias, frame->out, frame->scratch};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (all[i]) dnnl_memory_destroy(all[i]);
-  if (lane->stream) dnnl_stream_destroy(lane->stream);
-  *lane = (mr__lane_t){0};
+  if (frame->stream) dnnl_stream_destroy(frame->stream);
+  *frame = (mr__tile_frame_t){0};
 }

@@ -50,16 +50,16 @@ dnnl_status_t mr__tile_init(mr__tile_t *t, const mr_matmul_spec_t *s, bool add,
 void mr__tile_fini(mr__tile_t *t);
 
 /* The oneDNN objects with which one thread executes tiles of one kind. */
-typedef struct mr__lane {
+typedef struct mr__tile_frame {
   dnnl_stream_t stream;
   dnnl_memory_t a, b, bias, out, scratch;
-} mr__lane_t;
+} mr__tile_frame_t;
 
 /* Executes a tile on the calling thread and returns when it is done: dnnl_success, or the error.
-   Opens the lane, zeroed before, at its first use.  work: scratch_bytes of the caller,
-   64-aligned, the same in each call with that lane. */
-dnnl_status_t mr__tile_run(const mr__tile_t *t, mr__lane_t *lane, const void *a, const void *b,
-                           const void *bias, void *out, void *work);
-void mr__lane_close(mr__lane_t *lane); /* zeroed or open */
+   Opens the frame, zeroed before, at its first use.  work: scratch_bytes of the caller,
+   64-aligned, the same in each call with that frame. */
+dnnl_status_t mr__tile_run(const mr__tile_t *t, mr__tile_frame_t *frame, const void *a,
+                           const void *b, const void *bias, void *out, void *work);
+void mr__tile_close(mr__tile_frame_t *frame); /* zeroed or open */
 
 #endif

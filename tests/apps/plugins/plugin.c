@@ -113,7 +113,7 @@ typedef struct flat {
 
 static mr_err_t flat_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
   if (!mr_model_take(p, "image", diag)) return MR_ERR_SHAPE;
-  mr_model_tells(p, "mean_error");
+  mr_model_reports(p, "mean_error");
   return MR_OK;
 }
 
@@ -123,7 +123,7 @@ static mr_err_t flat_loss(const void *state, mr_nn_t *s, mr_var_t *const *field,
 }
 
 static mr_err_t flat_metrics(const void *state, mr_fn_t *f, mr_var_t *const *field,
-                             mr_var_t *const *out, mr_loss_told_t *told) {
+                             mr_var_t *const *out, mr_loss_report_t *told) {
   return mr_fail(&f->diag, MR_ERR_UNAVAILABLE, "no test traces this model");
 }
 
