@@ -25,9 +25,8 @@ static const row_t stages[] = {
     {"map lambda apply compose transform transforms sequential",
      "each transform is a stage, joined by \"!\": flip ! resized-crop ! normalize; a new one is a "
      "file in C (README.md, Adding a stage)"},
-    {"resize videoscale centercrop scale",
-     "stage \"resized-crop\" resizes; of a square picture all of it with scale=1:1 ratio=1:1, to "
-     "size=32"},
+    {"videoscale scale", "stage \"resize\" does that: resize 256, or resize 224x224"},
+    {"centercrop", "stage \"center-crop\" does that: center-crop 224"},
     {"crop randomcrop randomresizedcrop videocrop rrc",
      "stage \"resized-crop\" does that: resized-crop size=32 scale=0.9:1.0 ratio=0.9:1.1"},
     {"randomhorizontalflip horizontalflip hflip fliplr randomflip randomflipleftright mirror "

@@ -154,11 +154,11 @@ static void run_to_the_end(const char *name, const char *text) {
   end_well(&r);
 }
 
-#define FIVE                                                                                   \
-  "fields n=3000 ! shuffle seed=1 ! mix.a\n"                                                   \
-  "fields n=2400 base=5000 ! filter modulo=3 remainder=1:2 ! shuffle seed=2 ! mix.b\n"         \
-  "mix name=mix ! filter 0,1,3 ! stir tokens ! stir box ! stir tokens ! rename image:picture " \
-  "! select tokens,label,picture,weight,box ! batch 16 name=batches workers=%d\n"
+#define FIVE                                                                                 \
+  "fields n=3000 ! shuffle seed=1 ! mix.a\n"                                                 \
+  "fields n=2400 base=5000 ! filter modulo=3 remainder=1:2 ! shuffle seed=2 ! mix.b\n"       \
+  "mix name=mix ! filter 0,1,3 ! stir words ! stir box ! stir words ! rename image:picture " \
+  "! select words,label,picture,weight,box ! batch 16 name=batches workers=%d\n"
 #define KEPT "dump $out.d name=dump ! ledger path=$out.txt state=$out.json every=5 name=lines\n"
 
 static const char many[] = "process reader restart=100 {\n" FIVE
@@ -296,10 +296,10 @@ static void an_npz_holds_every_field_of_a_batch(void **state) {
   assert_int_not_equal(p.status, 0);
   assert_non_null(strstr(p.err, "holds one field"));
   assert_non_null(strstr(p.err, ".npz"));
-  RUN(&p, "batch", "--plugin", plugin, "fields ! rename box:tokens.offsets ! batch 4 ! null",
+  RUN(&p, "batch", "--plugin", plugin, "fields ! rename box:words.offsets ! batch 4 ! null",
       "--step", "1", "--out", as_text(out, "%s/clash.npz", dir));
   assert_int_not_equal(p.status, 0);
-  assert_non_null(strstr(p.err, "offsets of tokens"));
+  assert_non_null(strstr(p.err, "offsets of words"));
   assert_int_not_equal(access(out, F_OK), 0);
 }
 
@@ -310,12 +310,12 @@ static void who_tells_of_fields_that_are_no_pictures(void **state) {
   if (p.status) fail_msg("%s", p.err);
   assert_non_null(strstr(p.out,
                          "4 records of image u8[9,8,3] HWC, weight f32[], box f16[2,2], "
-                         "tokens u32[<=7,2], label i32[]"));
+                         "words u32[<=7,2], label i32[]"));
   assert_non_null(strstr(p.out, " rows\n"));
-  RUN(&p, "who", "--plugin", plugin, "fields ! select tokens ! batch 4 ! null", "--step", "1",
+  RUN(&p, "who", "--plugin", plugin, "fields ! select words ! batch 4 ! null", "--step", "1",
       "--json");
   if (p.status) fail_msg("%s", p.err);
-  assert_non_null(strstr(p.out, "\"fields\":[{\"name\":\"tokens\",\"dtype\":\"u32\",\"shape\":["));
+  assert_non_null(strstr(p.out, "\"fields\":[{\"name\":\"words\",\"dtype\":\"u32\",\"shape\":["));
   assert_null(strstr(p.out, "\"label\""));
 }
 

@@ -120,8 +120,8 @@ static const struct {
      "graph:1:34: resized-crop: setting scale = \"0.9,1.0\": want LOW:HIGH, two numbers in order "
      "in [1e-06,1] of area; write 0.9:1"},
     {{"run", "synthetic ! resized-crop scale=(0.9, 1.0) ! batch 4 ! null"},
-     "graph:1:38: unexpected \"1.0)\" after resized-crop: neither a stage nor a yes-or-no setting "
-     "of it; a value has neither blanks nor brackets"},
+     "graph:1:26: resized-crop: setting scale = \"(0.9,\": want LOW:HIGH, two numbers in order in "
+     "[1e-06,1] of area; blanks separate settings, not \",\" or \";\""},
     {{"run", "synthetic ! normalize mean=0.5,0.5 std=0.5 ! batch 4 ! null"},
      "graph:1:13: normalize: setting mean: 2 numbers for pictures of 3 channels, want one for "
      "each, "
@@ -161,9 +161,11 @@ static const struct {
      "graph:1:13: unknown stage \"prefetch\"; no stage is needed: every stage that takes batches "
      "has its own thread and queues; batch workers=2 reads with two threads, --depth 8 sets the "
      "length of the queues"},
-    {{"run", "synthetic ! resize 32 ! batch 4 ! null"},
-     "graph:1:13: unknown stage \"resize\"; stage \"resized-crop\" resizes; of a square picture "
-     "all of it with scale=1:1 ratio=1:1, to size=32"},
+    {{"run", "synthetic ! videoscale 32 ! batch 4 ! null"},
+     "graph:1:13: unknown stage \"videoscale\"; stage \"resize\" does that: resize 256, or resize "
+     "224x224"},
+    {{"run", "synthetic ! CenterCrop 32 ! batch 4 ! null"},
+     "graph:1:13: unknown stage \"CenterCrop\"; stage \"center-crop\" does that: center-crop 224"},
     {{"run", "synthetic ! crop 32 ! batch 4 ! null"},
      "graph:1:13: unknown stage \"crop\"; stage \"resized-crop\" does that: resized-crop size=32 "
      "scale=0.9:1.0 ratio=0.9:1.1"},
@@ -348,9 +350,9 @@ static const struct {
     {{"eval", "x", "--split", "val"},
      "eval: --split: \"val\", expected train, valid or test; write valid"},
     {{"inspect", "no.npy"}, "inspect: no.npy: there is no such file or folder"},
-    {{"inspect", "resize"},
-     "inspect: unknown stage \"resize\"; stage \"resized-crop\" resizes; of a square picture all "
-     "of it with scale=1:1 ratio=1:1, to size=32"},
+    {{"inspect", "videoscale"},
+     "inspect: unknown stage \"videoscale\"; stage \"resize\" does that: resize 256, or resize "
+     "224x224"},
     {{"inspect", "Batch"}, "inspect: unknown stage \"Batch\"; did you mean \"batch\"?"},
     {{"inspect", "file"}, "file: want a name that ends in .npy or .safetensors, or one of CIFAR's"},
     {{"graph", "synthetic ! bacth 4 ! null"},

@@ -29,7 +29,7 @@ static inline mr_spec_t fields_of(uint64_t set) {
           {.name = "image", .dtype = MR_U8, .layout = MR_LAYOUT_HWC, .ndim = 3, .dim = {9, 8, 3}},
           {.name = "weight", .dtype = MR_F32},
           {.name = "box", .dtype = MR_F16, .ndim = 2, .dim = {2, 2}},
-          {.name = "tokens", .dtype = MR_U32, .ndim = 2, .dim = {7, 2}, .ragged = true},
+          {.name = "words", .dtype = MR_U32, .ndim = 2, .dim = {7, 2}, .ragged = true},
           mr_field_of_label(FIELDS_CLASSES)}};
   if (!set) return spec;
   spec.n_fields = 1 + (int)(fields_hash(set, 0, 0, 0) % 6);
