@@ -127,6 +127,14 @@ const char *mr_open_reason(int error) {
   return error == EINVAL ? "not a regular file" : strerror(error);
 }
 
+bool mr_is_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
+
+mr_err_t mr_open_short(const char *path, int error, mr_diag_t *diag) {
+  const char *advice =
+      error == ENOMEM ? "" : ": want fewer open files or a higher limit (ulimit -n)";
+  return mr_fail(diag, MR_ERR_NOMEM, "%s: cannot be opened: %s%s", path, strerror(error), advice);
+}
+
 mr_err_t mr_make_folder(const char *path, mr_diag_t *diag) {
   char part[MR_PATH_MAX];
   size_t n = strlen(path);

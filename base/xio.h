@@ -34,6 +34,12 @@ int mr_open_regular_fd(const char *path);
 FILE *mr_open_regular(const char *path);
 const char *mr_open_reason(int error);
 
+/* Whether a call failed with this errno for want of descriptors or memory, so that it says nothing
+   about the file.  mr_open_short fails for such an open: MR_ERR_NOMEM, always, with the path, the
+   reason and what to do. */
+bool mr_is_shortage(int error);
+mr_err_t mr_open_short(const char *path, int error, mr_diag_t *diag);
+
 /* Makes a folder and its missing parents and syncs each into the folder above.  An existing folder
    is fine; MR_ERR_IO if path is something else or a folder cannot be made. */
 mr_err_t mr_make_folder(const char *path, mr_diag_t *diag);

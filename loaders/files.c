@@ -7,10 +7,13 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/xio.h"
 
 enum { THREADS_MAX = 64 };
 
@@ -18,7 +21,8 @@ typedef struct slot {
   int64_t index;
   uint8_t *data; /* [cap] grows, with one byte more than the largest file so far */
   size_t cap, size;
-  mr_err_t code; /* MR_ERR_IO: reason is an errno; MR_ERR_DATA: 0, or the size of a large file */
+  mr_err_t code; /* MR_ERR_IO: reason is an errno; MR_ERR_DATA: 0, or the size of a large file;
+                    MR_ERR_NOMEM: 0, or the errno of open */
   int64_t reason;
 } slot_t;
 
@@ -78,20 +82,30 @@ static mr_err_t slot_read(const mr_files_t *f, slot_t *s, int fd) {
 static void slot_fill(const mr_files_t *f, slot_t *s) {
   const char *path = f->conf.path(f->conf.ctx, s->index);
   s->code = MR_OK, s->size = 0;
-  int fd = openat(f->folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  int fd;
+  do {
+    fd = openat(f->folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  } while (fd < 0 && errno == EINTR);
   if (fd < 0) {
-    slot_fail(s, MR_ERR_IO, errno);
+    slot_fail(s, mr_is_shortage(errno) ? MR_ERR_NOMEM : MR_ERR_IO, errno);
     return;
   }
   slot_read(f, s, fd);
   close(fd);
 }
 
+static mr_err_t slot_short(const slot_t *s, const char *folder, const char *path, mr_diag_t *diag) {
+  char whole[MR_PATH_MAX];
+  if (!s->reason) return mr_no_memory(diag, "%s/%s", folder, path);
+  snprintf(whole, sizeof whole, "%s/%s", folder, path);
+  return mr_open_short(whole, (int)s->reason, diag);
+}
+
 static mr_err_t slot_report(const mr_files_t *f, const slot_t *s, mr_diag_t *diag) {
   const char *folder = f->conf.folder, *path = f->conf.path(f->conf.ctx, s->index);
   switch (s->code) {
     case MR_OK: return MR_OK;
-    case MR_ERR_NOMEM: return mr_no_memory(diag, "%s/%s", folder, path);
+    case MR_ERR_NOMEM: return slot_short(s, folder, path, diag);
     case MR_ERR_IO:
       return mr_fail(diag, MR_ERR_IO, "%s/%s: cannot be read: %s", folder, path,
                      strerror((int)s->reason));
@@ -212,6 +226,7 @@ mr_err_t mr_files_fetch(mr_files_t *f, int worker, const int64_t *index, int n, 
   if (!known) burst_set(b, index, n);
   for (int i = 0; i < n && !known; i++) slot_fill(f, &b->slot[i]);
   for (int i = 0; i < n; i++) {
+    if (known && b->slot[i].code == MR_ERR_NOMEM) slot_fill(f, &b->slot[i]); /* now it may do */
     MR_TRY(slot_report(f, &b->slot[i], diag));
     data[i] = b->slot[i].data, size[i] = b->slot[i].size;
   }

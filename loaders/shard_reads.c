@@ -13,9 +13,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/xio.h"
 #include "pipeline/stage.h"
 
-enum { OPEN_MOST = 512, ALIGN = 64 };
+enum { OPEN_MOST = 512, ALIGN = 64, WANTS_MAX = MR_BURST * MR_FIELDS_MAX };
 
 typedef struct open_file {
   int fd;   /* -1: closed */
@@ -64,15 +65,36 @@ void mr_shard_reads_close(mr_shard_reads_t *r) {
 
 /* ---- open files ---- */
 
-/* Closes files that nothing reads until there is room for one more.  Called with the lock held. */
-static void make_room_for_one(mr_shard_reads_t *r) {
-  for (int seen = 0; r->n_open >= r->most && seen < r->shards->n; seen++) {
+/* Closes a file that nothing reads; false if all are in use.  Called with the lock held. */
+static bool close_idle_file(mr_shard_reads_t *r) {
+  for (int seen = 0; seen < r->shards->n; seen++) {
     open_file_t *f = &r->file[r->hand];
     r->hand = (r->hand + 1) % r->shards->n;
     if (f->fd < 0 || f->uses) continue;
     close(f->fd);
     f->fd = -1, r->n_open--;
+    return true;
   }
+  return false;
+}
+
+/* Idle files give way when there are too many, or the process or the system has no descriptor left.
+   Called with the lock held. */
+static int open_in_room(mr_shard_reads_t *r, const char *path) {
+  while (r->n_open >= r->most && close_idle_file(r)) continue;
+  for (;;) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int error = errno;
+    if (fd >= 0 || (error != EINTR && !(mr_is_shortage(error) && close_idle_file(r)))) {
+      errno = error;
+      return fd;
+    }
+  }
+}
+
+static mr_err_t open_failed(const char *path, int error, mr_diag_t *diag) {
+  if (mr_is_shortage(error)) return mr_open_short(path, error, diag);
+  return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", path, strerror(error));
 }
 
 static mr_err_t check_unchanged(const mr_shard_t *shard, int fd, mr_diag_t *diag) {
@@ -88,12 +110,8 @@ static mr_err_t take_file(mr_shard_reads_t *r, const mr_shard_t *shard, int *fd,
   mr_err_t e = MR_OK;
   pthread_mutex_lock(&r->lock);
   if (f->fd < 0) {
-    make_room_for_one(r);
-    int opened = open(shard->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (opened < 0)
-      e = mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", shard->path, strerror(errno));
-    else
-      e = check_unchanged(shard, opened, diag);
+    int opened = open_in_room(r, shard->path);
+    e = opened < 0 ? open_failed(shard->path, errno, diag) : check_unchanged(shard, opened, diag);
     if (e < 0 && opened >= 0) close(opened);
     if (e >= 0) {
       f->fd = opened, r->n_open++;
@@ -164,23 +182,36 @@ static mr_err_t read_rest(int fd, const mr_shard_want_t *w, int64_t have, mr_dia
   return MR_OK;
 }
 
-mr_err_t mr_shard_reads_fetch(mr_shard_reads_t *r, int worker, mr_shard_want_t *want, int n,
-                              mr_diag_t *diag) {
-  enum { MOST = MR_BURST * MR_FIELDS_MAX };
-  int fd[MOST], taken = 0;
-  int64_t have[MOST];
-  assert(worker >= 0 && worker < MR_MAX_LANES && n <= MOST);
-  mr_err_t e = lay_out(&r->lane[worker], want, n, diag);
-  for (; taken < n && e >= 0; taken++) {
-    e = take_file(r, want[taken].shard, &fd[taken], diag);
+/* Reads the first of want[0,n), as many as it can have open at once, at least one; *count is how
+   many. */
+static mr_err_t fetch_together(mr_shard_reads_t *r, const mr_shard_want_t *want, int n, int *count,
+                               mr_diag_t *diag) {
+  int fd[WANTS_MAX], taken = 0;
+  int64_t have[WANTS_MAX];
+  mr_diag_t why = {0};
+  mr_err_t e = MR_OK;
+  for (; taken < n; taken++) {
+    const mr_shard_want_t *w = &want[taken];
+    e = take_file(r, w->shard, &fd[taken], &why);
     if (e < 0) break;
-    mr_shard_want_t *w = &want[taken];
     have[taken] = read_cached_part(fd[taken], w);
     if (have[taken] < w->size)
       posix_fadvise(fd[taken], w->at + have[taken], w->size - have[taken], POSIX_FADV_WILLNEED);
   }
+  if (e == MR_ERR_NOMEM && taken) e = MR_OK; /* these give their descriptors to the others */
+  if (e < 0) mr_diag_relay(diag, e, &why);
   for (int i = 0; i < taken && e >= 0; i++) e = read_rest(fd[i], &want[i], have[i], diag);
   for (int i = 0; i < taken; i++) let_go(r, want[i].shard);
+  *count = taken;
+  return e;
+}
+
+mr_err_t mr_shard_reads_fetch(mr_shard_reads_t *r, int worker, mr_shard_want_t *want, int n,
+                              mr_diag_t *diag) {
+  assert(worker >= 0 && worker < MR_MAX_LANES && n <= WANTS_MAX);
+  mr_err_t e = lay_out(&r->lane[worker], want, n, diag);
+  for (int at = 0, taken; at < n && e >= 0; at += taken)
+    e = fetch_together(r, want + at, n - at, &taken, diag);
   return e;
 }
 
