@@ -36,7 +36,8 @@ typedef struct mr_folder_list {
 mr_err_t mr_folder_list_scan(mr_folder_list_t *l, const char *folder, int64_t most,
                              bool allow_empty, mr_diag_t *diag);
 
-/* Lists the files that text[0,n), of a list at `path`, names: CSV with a header, or JSON lines.
+/* Lists the files that text[0,n), of a list at `path`, names: CSV with a header, or JSON lines,
+   in UTF-8, with a byte order mark or without.
    Columns are file_name (or path), relative to the folder and inside it, and label: numbers from 0,
    or names, which are numbered in their order as strings.  MR_ERR_DATA with the line otherwise. */
 mr_err_t mr_folder_list_parse(mr_folder_list_t *l, const char *path, const char *text, size_t n,

@@ -218,6 +218,7 @@ mr_err_t mr_folder_list_parse(mr_folder_list_t *l, const char *path, const char 
   bool numbers = true;
   size_t start = 0;
   *l = (mr_folder_list_t){.most = most};
+  if (n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) text += 3, n -= 3; /* a byte order mark */
   while (start < n && strchr(" \t\r\n", text[start]) && text[start]) start++;
   mr_err_t e =
       start < n && text[start] == '{' ? parse_json_lines(&p, text, n) : parse_csv(&p, text, n);

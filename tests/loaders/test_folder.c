@@ -2,6 +2,7 @@
    JSON lines, and reading whole files. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -123,11 +124,15 @@ static void lists_name_files_and_labels(void **state) {
       "id,label,path\r\n7,2,a/1.jpg\r\n8,0,\"b \"\"x\"\",2.jpg\"",
       "{\"file_name\": \"a/1.jpg\", \"label\": 2}\n\n{\"label\": 0, \"path\": \"b "
       "\\\"x\\\",2.jpg\"}",
+      "\xEF\xBB\xBF"
+      "file_name,label\na/1.jpg,2\n\"b \"\"x\"\",2.jpg\",0\n",
+      "\xEF\xBB\xBF{\"path\": \"a/1.jpg\", \"label\": 2}\n{\"label\": 0, \"path\": \"b "
+      "\\\"x\\\",2.jpg\"}",
   };
   mr_folder_list_t l;
   mr_diag_t diag;
-  for (int i = 0; i < 3; i++) {
-    if (parsed(&l, same[i], &diag) < 0) fail_msg("%d: %s", i, diag.text);
+  for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+    if (parsed(&l, same[i], &diag) < 0) fail_msg("%d: %s", (int)i, diag.text);
     assert_int_equal(l.n, 2);
     assert_string_equal(mr_folder_path(&l, 0), "a/1.jpg");
     assert_string_equal(mr_folder_path(&l, 1), "b \"x\",2.jpg");
@@ -153,6 +158,10 @@ static void bad_lists_are_refused_by_line(void **state) {
     const char *text, *why;
   } bad[] = {
       {"", "line 1: want a header"},
+      {"\xEF\xBB\xBF", "line 1: want a header"},
+      {"\xEF\xBB\xBF\xEF\xBB\xBF"
+       "path,label\n1,2",
+       "line 1: want a header"},
       {"file,label\n", "line 1: want a header with the columns"},
       {"path,label\n", "names no file"},
       {"path,label\na.jpg\n", "line 2: want a file_name (or path) and a label"},
@@ -268,6 +277,30 @@ static void pipes_and_large_files_are_refused_at_once(void **state) {
   mr_files_close(f);
 }
 
+/* A lack of descriptors says nothing about a file: no record is bad for it. */
+static void a_lack_of_descriptors_is_no_fault_of_a_file(void **state) {
+  char folder[64];
+  uint8_t *data;
+  size_t size;
+  int64_t index = 7;
+  mr_diag_t diag = {0};
+  mr_files_t *f;
+  snprintf(folder, sizeof folder, "%s/few", top);
+  make_entry(top, "dir", "few", ""), make_entry(folder, "file", "f7", "");
+  mr_files_conf_t conf = {folder, number_path, NULL, 100, 2};
+  assert_int_equal(mr_files_open(&f, &conf, NULL), MR_OK);
+  struct rlimit was, none;
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+  none = was, none.rlim_cur = 0;
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+  fails_to_read(f, index, MR_ERR_NOMEM, "f7: cannot be opened: Too many open files: want fewer");
+  assert_true(mr_files_ahead(f, 0, &index, 1)); /* fails, if it is done before the limit ends */
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+  if (mr_files_fetch(f, 0, &index, 1, &data, &size, &diag) < 0) fail_msg("%s", diag.text);
+  assert_int_equal(size, 0);
+  mr_files_close(f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(folders_are_listed_as_by_torchvision),
@@ -276,6 +309,7 @@ int main(void) {
       cmocka_unit_test(bad_lists_are_refused_by_line),
       cmocka_unit_test(announced_or_not_files_have_their_bytes),
       cmocka_unit_test(pipes_and_large_files_are_refused_at_once),
+      cmocka_unit_test(a_lack_of_descriptors_is_no_fault_of_a_file),
   };
   return cmocka_run_group_tests(tests, make_top, remove_top);
 }
