@@ -1,4 +1,5 @@
-/* The block of an index: how it is laid out, and the checks that make a mapped one safe to use.
+/* The block of an index: how it is laid out, and the checks that make one from a file safe to use.
+   They are made on a copy in memory, which no other process can change afterwards.
    Files are little-endian, as every machine that millrace supports is. */
 #include "loaders/shard_index.h"
 
@@ -7,14 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "base/xio.h"
 
-enum { END_BYTES = 4096, KIND_MAX = 16 };
+enum { END_BYTES = 4096, KIND_MAX = 16, TEXT_MORE = 1 << 20 /* names of columns, the fault */ };
 static const char MAGIC[8] = "MRSHARD1";
 
 typedef struct head {
@@ -86,15 +86,15 @@ mr_err_t mr_shard_draft_record(mr_shard_draft_t *d, const char *key, size_t n, m
 
 mr_err_t mr_shard_draft_column(mr_shard_draft_t *d, const char *name, size_t n, uint32_t kind,
                                uint32_t *column, mr_diag_t *diag) {
+  if (n >= MR_SHARD_NAME_MAX || memchr(name, 0, n))
+    return mr_fail(diag, MR_ERR_DATA, "a name of %zu bytes, want at most %d and no NUL", n,
+                   MR_SHARD_NAME_MAX - 1);
   for (uint32_t c = 0; c < d->n_columns; c++) {
     const char *has = d->text + d->column[c].name;
     if (d->column[c].kind != kind || strncmp(has, name, n) || has[n]) continue;
     *column = c;
     return MR_OK;
   }
-  if (n >= MR_SHARD_NAME_MAX || memchr(name, 0, n))
-    return mr_fail(diag, MR_ERR_DATA, "a name of %zu bytes, want at most %d and no NUL", n,
-                   MR_SHARD_NAME_MAX - 1);
   if (d->n_columns == MR_SHARD_COLUMNS_MAX)
     return mr_fail(diag, MR_ERR_DATA, "more than %d different names of parts",
                    MR_SHARD_COLUMNS_MAX);
@@ -182,13 +182,16 @@ mr_err_t mr_shard_index_make(const mr_shard_draft_t *d, const char *kind, const 
   return MR_OK;
 }
 
-/* Whether the counts of the head are those of a block of this size. */
+/* Whether the counts of the head are those of a block of this size, of a file as large as it says:
+   each record, each part and each byte of a key takes at least one byte there. */
 static bool has_true_size(const head_t *h, size_t bytes) {
   uint64_t limit =
       bytes / sizeof(mr_shard_record_t); /* no count can be larger: nothing overflows */
   if (h->n_records >= limit || h->n_parts > limit || h->n_columns > MR_SHARD_COLUMNS_MAX ||
       h->n_text > bytes || h->n_text < 1)
     return false;
+  uint64_t size = h->id.size < 0 ? 0 : (uint64_t)h->id.size;
+  if (h->n_records > size || h->n_parts > size || h->n_text > 2 * size + TEXT_MORE) return false;
   return bytes == sizeof *h + (h->n_records + 1) * sizeof(mr_shard_record_t) +
                       h->n_parts * sizeof(mr_shard_part_t) +
                       h->n_columns * sizeof(mr_shard_column_t) + h->n_text;
@@ -215,35 +218,58 @@ static bool has_good_rows(const mr_shard_index_t *x) {
   for (uint64_t c = 0; c < h->n_columns; c++) {
     const mr_shard_column_t *k = &x->column[c];
     if (k->name >= h->n_text || strlen(x->text + k->name) >= MR_SHARD_NAME_MAX || k->have < 0 ||
-        k->least < 0 || k->most < k->least)
+        k->have > h->id.size || k->least < 0 || k->most < k->least || k->most > h->id.size)
       return false;
   }
   return true;
 }
 
-static const char *wrong_with(const mr_shard_index_t *x, const char *kind,
-                              const mr_shard_id_t *id) {
-  const head_t *h = x->block;
-  if (x->bytes < sizeof *h || memcmp(h->magic, MAGIC, sizeof h->magic)) return "is no index";
+/* NULL if a head fits a block of this size, of this kind and state of the shard. */
+static const char *wrong_with_head(const head_t *h, size_t bytes, const char *kind,
+                                   const mr_shard_id_t *id) {
+  if (bytes < sizeof *h || memcmp(h->magic, MAGIC, sizeof h->magic)) return "is no index";
   if (strncmp(h->kind, kind, sizeof h->kind)) return "is an index of another kind";
   if (memcmp(&h->id, id, sizeof *id)) return "is of another state of the file";
-  if (!has_true_size(h, x->bytes) || h->digest != digest_of(h, x->bytes)) return "is damaged";
-  return NULL;
+  return has_true_size(h, bytes) ? NULL : "is damaged";
 }
 
 /* ---- files ---- */
 
-static mr_err_t shard_index_map(int fd, const char *path, mr_shard_index_t *out, mr_diag_t *diag) {
+static mr_err_t read_index_bytes(int fd, const char *path, void *to, size_t n, mr_diag_t *diag) {
+  for (size_t have = 0; have < n;) {
+    ssize_t got = pread(fd, (char *)to + have, n - have, (off_t)have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (got == 0) return mr_fail(diag, MR_ERR_DATA, "%s: has become shorter", path);
+    have += (size_t)got;
+  }
+  return MR_OK;
+}
+
+/* Allocates no more than the head accounts for.  The head is checked again in the block, because
+   the file may have changed between the two reads. */
+static mr_err_t read_index(int fd, const char *path, const char *kind, const mr_shard_id_t *id,
+                           mr_shard_index_t *out, mr_diag_t *diag) {
   struct stat st;
+  head_t head = {0};
   if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
     return mr_fail(diag, MR_ERR_IO, "%s: is no regular file", path);
-  if (st.st_size < (off_t)sizeof(head_t))
-    return mr_fail(diag, MR_ERR_DATA, "%s: is no index", path);
-  void *at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (at == MAP_FAILED)
-    return mr_fail(diag, MR_ERR_IO, "%s: cannot be mapped: %s", path, strerror(errno));
-  *out = (mr_shard_index_t){.block = at, .bytes = (size_t)st.st_size, .mapped = true};
-  return MR_OK;
+  size_t bytes = (size_t)st.st_size;
+  MR_TRY(read_index_bytes(fd, path, &head, bytes < sizeof head ? bytes : sizeof head, diag));
+  const char *wrong = wrong_with_head(&head, bytes, kind, id);
+  if (wrong) return mr_fail(diag, MR_ERR_DATA, "%s: %s", path, wrong);
+  out->block = malloc(bytes);
+  if (!out->block) return mr_no_memory(diag, "%s, an index of %zu bytes", path, bytes);
+  out->bytes = bytes;
+  MR_TRY(read_index_bytes(fd, path, out->block, bytes, diag));
+  wrong = wrong_with_head(out->block, bytes, kind, id);
+  if (!wrong && ((head_t *)out->block)->digest != digest_of(out->block, bytes))
+    wrong = "is damaged";
+  if (!wrong) {
+    point_into(out);
+    if (!has_good_rows(out)) wrong = "is damaged";
+  }
+  return wrong ? mr_fail(diag, MR_ERR_DATA, "%s: %s", path, wrong) : MR_OK;
 }
 
 mr_err_t mr_shard_index_load(const char *path, const char *kind, const mr_shard_id_t *id,
@@ -251,17 +277,10 @@ mr_err_t mr_shard_index_load(const char *path, const char *kind, const mr_shard_
   *out = (mr_shard_index_t){0};
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-  mr_err_t e = shard_index_map(fd, path, out, diag);
+  mr_err_t e = read_index(fd, path, kind, id, out, diag);
   close(fd);
-  MR_TRY(e);
-  const char *wrong = wrong_with(out, kind, id);
-  if (!wrong) {
-    point_into(out);
-    if (!has_good_rows(out)) wrong = "is damaged";
-  }
-  if (!wrong) return MR_OK;
-  mr_shard_index_close(out);
-  return mr_fail(diag, MR_ERR_DATA, "%s: %s", path, wrong);
+  if (e < 0) mr_shard_index_close(out);
+  return e;
 }
 
 mr_err_t mr_shard_index_save(const mr_shard_index_t *x, const char *path, mr_diag_t *diag) {
@@ -269,10 +288,7 @@ mr_err_t mr_shard_index_save(const mr_shard_index_t *x, const char *path, mr_dia
 }
 
 void mr_shard_index_close(mr_shard_index_t *x) {
-  if (x->mapped)
-    munmap(x->block, x->bytes);
-  else
-    free(x->block);
+  free(x->block);
   *x = (mr_shard_index_t){0};
 }
 

@@ -1,11 +1,11 @@
 /* The index of one shard, a file of records: where each record's parts lie.  It makes records of
    any container a function of their number.
 
-   One format serves all containers, as one block of bytes that is mapped and never parsed: a head
-   (which file, of which size, time and digest), records, parts, columns, text.  A scan of the shard
-   writes a draft; the draft becomes the block, which is written to a file whole or not at all.
-   A column is what parts have in common: the extension of a tar member, a feature of an Example.
-   Any thread; one thread at a time on a draft. */
+   One format serves all containers, as one block of bytes that is read whole and never parsed: a
+   head (which file, of which size, time and digest), records, parts, columns, text.  A scan of the
+   shard writes a draft; the draft becomes the block, which is written to a file whole or not at
+   all. A column is what parts have in common: the extension of a tar member, a feature of an
+   Example. Any thread; one thread at a time on a draft. */
 #ifndef MR_LOADERS_SHARD_INDEX_H
 #define MR_LOADERS_SHARD_INDEX_H
 
@@ -53,9 +53,8 @@ typedef struct mr_shard_index {
   const mr_shard_column_t *column; /* [n_columns] */
   const char *text;
   const char *fault; /* why the file could not be read to its end; NULL: it could */
-  void *block;
+  void *block;       /* heap */
   size_t bytes;
-  bool mapped; /* block is a mapping, else heap */
 } mr_shard_index_t;
 
 /* ---- making one ---- */
@@ -96,9 +95,9 @@ mr_err_t mr_shard_index_make(const mr_shard_draft_t *d, const char *kind, const 
 /* Fills *id from an open regular file.  MR_ERR_IO with the path in the sentence. */
 mr_err_t mr_shard_id_of(int fd, const char *path, mr_shard_id_t *id, mr_diag_t *diag);
 
-/* Maps the index file at path and checks every row.  The caller ends *out with
-   mr_shard_index_close.  MR_ERR_IO, or MR_ERR_DATA if it is no index, damaged, or that of another
-   kind or state of the shard; *out is zeroed then. */
+/* Reads the index file at path into memory and checks every row there.  The caller ends *out with
+   mr_shard_index_close.  MR_ERR_IO, MR_ERR_DATA if it is no index, damaged, or that of another
+   kind or state of the shard, or MR_ERR_NOMEM; *out is zeroed then. */
 mr_err_t mr_shard_index_load(const char *path, const char *kind, const mr_shard_id_t *id,
                              mr_shard_index_t *out, mr_diag_t *diag);
 

@@ -48,8 +48,8 @@ typedef struct mr_shards {
   mr_shards_column_t *column; /* [n_columns] */
 } mr_shards_t;
 
-/* Finds or makes the index of every file; keeps no file open, and each index mapped.  Blocks while
-   it makes some, with a notice every few seconds.  The caller ends *out with mr_shards_close.
+/* Finds or makes the index of every file; keeps no file open, and each index in memory.  Blocks
+   while it makes some, with a notice every few seconds.  The caller ends *out with mr_shards_close.
    MR_ERR_CONFIG for wrong names; MR_ERR_IO for a file that cannot be read; MR_ERR_DATA with the
    file and the place for a fault in it, unless lenient, and for files without any record;
    MR_ERR_NOMEM.  An index file that cannot be written is a notice, not a failure.  *out is NULL on

@@ -64,6 +64,12 @@ static mr_err_t settle_npy(mr_stage_t *s, const mr_shard_source_t *t, int column
     shard = mr_shards_find(t->shards, i);
     p = mr_shards_part(shard, i, column);
   }
+  if (!p)
+    return mr_stage_fail(
+        s, MR_ERR_DATA,
+        "no sample of %s has its member .%.100s: an index of these files is wrong, "
+        "remove it",
+        t->files, t->shards->column[column].name);
   mr_shard_want_t want = {.shard = shard, .at = p->at, .size = p->size};
   mr_err_t e = mr_shard_reads_open(&reads, t->shards, &why);
   if (e >= 0) e = mr_shard_reads_fetch(reads, 0, &want, 1, &why);

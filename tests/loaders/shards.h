@@ -4,10 +4,13 @@
 #define MR_TESTS_LOADERS_SHARDS_H
 
 #include <dirent.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/err.h"
+#include "loaders/shard_index.h"
 #include "tests/random.h"
 #include "tests/stage.h"
 
@@ -44,6 +47,29 @@ static inline void write_file(const char *name, const void *data, size_t n) {
   assert_non_null(o);
   assert_int_equal(fwrite(data, 1, n, o), n);
   assert_int_equal(fclose(o), 0);
+}
+
+/* Sets the digest of an index whose rows a test has changed, as another program could. */
+static inline void seal_index(mr_shard_index_t *x) {
+  uint64_t *digest = (uint64_t *)((char *)x->block + 88);
+  *digest = 0;
+  *digest = XXH3_64bits(x->block, x->bytes);
+}
+
+/* Lets the process open `more` files; returns the limit, for end_shortage. */
+static inline struct rlimit begin_shortage(int more) {
+  struct rlimit was, now;
+  int fd[8];
+  for (int i = 0; i <= more; i++) assert_true((fd[i] = dup(0)) >= 0);
+  for (int i = 0; i <= more; i++) close(fd[i]);
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+  now = was, now.rlim_cur = (rlim_t)fd[more];
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
+  return was;
+}
+
+static inline void end_shortage(struct rlimit was) {
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
 }
 
 /* A growing file in memory. */

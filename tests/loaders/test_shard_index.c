@@ -202,6 +202,84 @@ static void two_files_of_one_name_have_two_indexes(void **state) {
   assert_string_equal(a, b);
 }
 
+/* ---- indexes by another hand ---- */
+
+static void names_with_a_nul_are_no_columns(void **state) {
+  char name[200] = "odd";
+  uint32_t column;
+  mr_shard_draft_t *d = mr_shard_draft_new();
+  assert_non_null(d);
+  assert_int_equal(mr_shard_draft_column(d, "odd", 3, 7, &column, NULL), MR_OK);
+  assert_int_equal(mr_shard_draft_column(d, name, sizeof name, 7, &column, NULL), MR_ERR_DATA);
+  assert_int_equal(mr_shard_draft_column(d, name, 4, 7, &column, NULL), MR_ERR_DATA);
+  assert_int_equal(mr_shard_draft_column(d, "odd", 3, 7, &column, NULL), MR_OK);
+  mr_shard_draft_free(d);
+}
+
+enum { SHARD_BYTES = 4000 };
+static const mr_shard_id_t forged_id = {SHARD_BYTES, 1, 2};
+
+/* An index of random records of a file of SHARD_BYTES. */
+static void make_forged(round_t *r, mr_shard_index_t *x) {
+  mr_shard_draft_t *d = mr_shard_draft_new();
+  assert_non_null(d);
+  for (int64_t at = 0, n; at < SHARD_BYTES; at += n) {
+    uint32_t column;
+    n = 1 + draw(r, 200);
+    if (n > SHARD_BYTES - at) n = SHARD_BYTES - at;
+    assert_int_equal(mr_shard_draft_record(d, "key", 3, NULL), MR_OK);
+    assert_int_equal(
+        mr_shard_draft_column(d, n % 2 ? "odd" : "even", n % 2 ? 3 : 4, 7, &column, NULL), MR_OK);
+    assert_int_equal(mr_shard_draft_part(d, column, at, n, NULL), MR_OK);
+  }
+  assert_int_equal(mr_shard_index_make(d, "counts/1", &forged_id, NULL, x, NULL), MR_OK);
+  mr_shard_draft_free(d);
+}
+
+/* The digest is right, so that the rows alone can tell. */
+static void forged_counts_and_sizes_are_refused(void **state) {
+  round_t r = round_first(300);
+  while (round_next(&r)) {
+    mr_shard_index_t x, y;
+    make_forged(&r, &x);
+    mr_shard_column_t *c = (mr_shard_column_t *)&x.column[draw(&r, (int)x.n_columns)], was = *c;
+    int64_t value = (int64_t)(round_bits(&r) >> draw(&r, 64));
+    int member = draw(&r, 3);
+    *(member == 0 ? &c->have : member == 1 ? &c->least : &c->most) = value;
+    bool good = member == 0   ? value >= 0 && value <= SHARD_BYTES
+                : member == 1 ? value >= 0 && value <= was.least
+                              : value >= was.most && value <= SHARD_BYTES;
+    seal_index(&x);
+    assert_int_equal(mr_shard_index_save(&x, in_folder("forged"), NULL), MR_OK);
+    mr_err_t e = mr_shard_index_load(in_folder("forged"), "counts/1", &forged_id, &y, NULL);
+    round_check(&r, e == (good ? MR_OK : MR_ERR_DATA), "%d: member %d is %lld", e, member,
+                (long long)value);
+    mr_shard_index_close(&x), mr_shard_index_close(&y);
+  }
+}
+
+static void an_index_stays_as_it_was_checked(void **state) {
+  round_t r = round_first(40);
+  while (round_next(&r)) {
+    mr_shard_index_t x, y;
+    make_forged(&r, &x);
+    assert_int_equal(mr_shard_index_save(&x, in_folder("changed"), NULL), MR_OK);
+    assert_int_equal(mr_shard_index_load(in_folder("changed"), "counts/1", &forged_id, &y, NULL),
+                     MR_OK);
+    int fd = open(in_folder("changed"), O_RDWR);
+    uint64_t noise = round_bits(&r);
+    off_t at = (off_t)(round_bits(&r) % (x.bytes - sizeof noise));
+    if (one_in(&r, 2))
+      round_check(&r, ftruncate(fd, at) == 0, "truncate");
+    else
+      round_check(&r, pwrite(fd, &noise, sizeof noise, at) == sizeof noise, "write");
+    close(fd);
+    round_check(&r, y.bytes == x.bytes && !memcmp(y.block, x.block, x.bytes), "byte %d changed",
+                (int)at);
+    mr_shard_index_close(&x), mr_shard_index_close(&y);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(damaged_index_files_are_made_again),
@@ -210,6 +288,9 @@ int main(void) {
       cmocka_unit_test(two_processes_make_one_index_at_once),
       cmocka_unit_test(a_killed_process_leaves_whole_indexes_or_none),
       cmocka_unit_test(two_files_of_one_name_have_two_indexes),
+      cmocka_unit_test(names_with_a_nul_are_no_columns),
+      cmocka_unit_test(forged_counts_and_sizes_are_refused),
+      cmocka_unit_test(an_index_stays_as_it_was_checked),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -384,6 +384,71 @@ static void wrong_settings_are_refused(void **state) {
   WRONG("is compressed by gzip", files);
 }
 
+/* An index that names a member whose parts it gives to another. */
+static void an_index_with_a_member_of_no_sample_is_refused(void **state) {
+  image_t o = {0};
+  char files[120];
+  mr_shard_index_t x;
+  mr_shard_id_t id;
+  snprintf(files, sizeof files, "files=%s", in_folder("forged.tar"));
+  add_header(&o, "a.npy", NULL, '0', 1, false), add_body(&o, "1", 1);
+  add_header(&o, "a.cls", NULL, '0', 1, false), add_body(&o, "2", 1);
+  write_file("forged.tar", o.at, o.n);
+  free(o.at);
+  want_refused(&mr_stage_tar, HAND_SETTINGS(files, "index=beside"), ""); /* it makes the index */
+  FILE *f = fopen(in_folder("forged.tar"), "rb");
+  assert_int_equal(mr_shard_id_of(fileno(f), "forged.tar", &id, NULL), MR_OK);
+  fclose(f);
+  assert_int_equal(mr_shard_index_load(in_folder("forged.tar.mrindex"), "tar/1", &id, &x, NULL),
+                   MR_OK);
+  for (uint32_t c = 0; c < x.n_columns; c++)
+    if (!strcmp(x.text + x.column[c].name, "cls"))
+      for (int i = 0; i < 2; i++) ((mr_shard_part_t *)x.part)[i].column = c;
+  seal_index(&x);
+  assert_int_equal(mr_shard_index_save(&x, in_folder("forged.tar.mrindex"), NULL), MR_OK);
+  mr_shard_index_close(&x);
+  want_refused(&mr_stage_tar, HAND_SETTINGS(files, "index=beside"), "has its member .npy");
+}
+
+/* ---- few descriptors ---- */
+
+/* A lack of descriptors says nothing about a record: it is read all the same, or the fetch fails
+   with a code that never means a bad record. */
+static void records_are_read_as_long_as_one_file_can_be_opened(void **state) {
+  round_t r = round_first(60);
+  while (round_next(&r)) {
+    char files[200];
+    hand_t h;
+    int shards = write_archives(&r), more = draw(&r, 3);
+    snprintf(files, sizeof files, "files=%s/s-%s.tar", folder,
+             shards == 1   ? "0"
+             : shards == 2 ? "{0..1}"
+                           : "{0..2}");
+    round_check(&r,
+                hand_open(&h, &mr_stage_tar, NULL,
+                          HAND_SETTINGS(files, "fields=jpg:image,cls:label,__key__:name",
+                                        "id-base=5", "classes=7")) >= 0,
+                "%s", h.diag.text);
+    burst_t *b = burst_new(&h.s);
+    int64_t index[MR_BURST];
+    struct rlimit was = begin_shortage(more);
+    for (int k = 0; k < 10; k++) {
+      int n = 1 + draw(&r, MR_BURST);
+      for (int i = 0; i < n; i++) index[i] = draw(&r, n_samples);
+      if (one_in(&r, 2)) mr_stage_tar.source->ahead(&h.s, 0, index, n);
+      mr_err_t e = burst_fetch(&h, draw(&r, 3), index, n, b);
+      round_check(&r, e == (more ? MR_OK : MR_ERR_NOMEM), "%d files: %d %s", more, e, h.diag.text);
+      round_check(&r, more || strstr(h.diag.text, "ulimit -n"), "%s", h.diag.text);
+      for (int i = 0; i < n && more; i++) check_record(&r, &b->rec[i], index[i]);
+    }
+    end_shortage(was);
+    round_check(&r, burst_fetch(&h, 0, index, 1, b) >= 0, "%s", h.diag.text);
+    check_record(&r, &b->rec[0], index[0]);
+    burst_free(b);
+    shards_close(&h);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(random_archives_are_read_as_written),
@@ -391,6 +456,8 @@ int main(void) {
       cmocka_unit_test(records_before_the_damage_are_used_if_bad_ones_may_be),
       cmocka_unit_test(samples_that_lack_a_member_or_hold_no_number_fail_their_fetch),
       cmocka_unit_test(wrong_settings_are_refused),
+      cmocka_unit_test(an_index_with_a_member_of_no_sample_is_refused),
+      cmocka_unit_test(records_are_read_as_long_as_one_file_can_be_opened),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -270,6 +270,32 @@ static void fill_two_strings(round_t *r, image_t *list) {
   add_delimited(list, 1, "a", 1), add_delimited(list, 1, "b", 1);
 }
 
+/* A name that begins as another's does, with a NUL behind it, is another name, and no field. */
+static void names_with_a_nul_are_left_out(void **state) {
+  round_t r = {.x = 3};
+  image_t map = {0}, list = {0}, feature = {0}, entry = {0}, example = {0}, o = {0};
+  size_t long_name = 1 << 20;
+  char *name = calloc(1, long_name);
+  hand_t h;
+  assert_non_null(name);
+  name[0] = 'n';
+  add_ints(&r, &list, (int64_t[]){3}, 1);
+  add_feature(&r, &map, "n", 3, &list);
+  add_delimited(&feature, 3, "", 0);
+  add_delimited(&entry, 1, name, long_name), add_delimited(&entry, 2, feature.at, feature.n);
+  add_delimited(&map, 1, entry.at, entry.n);
+  add_delimited(&example, 1, map.at, map.n);
+  add_framed(&o, example.at, example.n);
+  write_file("r.tfrecord", o.at, o.n);
+  if (hand_open(&h, &mr_stage_tfrecord, NULL, HAND_SETTINGS(files_setting(), "holdout=0")) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_int_equal(h.s.out_spec[0].n_fields, 1);
+  assert_int_equal(h.s.out_spec[0].field[0].dtype, MR_I64);
+  assert_int_equal(h.s.out_spec[0].field[0].ndim, 0);
+  shards_close(&h);
+  free(name), free(map.at), free(feature.at), free(entry.at), free(example.at), free(o.at);
+}
+
 static void settings_that_do_not_fit_are_refused(void **state) {
 #define WRONG(piece, ...) \
   want_refused(&mr_stage_tfrecord, HAND_SETTINGS(files_setting(), __VA_ARGS__), piece)
@@ -307,6 +333,7 @@ int main(void) {
       cmocka_unit_test(random_examples_are_read_as_written),
       cmocka_unit_test(a_changed_byte_is_found),
       cmocka_unit_test(a_cut_file_gives_the_records_before_the_cut),
+      cmocka_unit_test(names_with_a_nul_are_left_out),
       cmocka_unit_test(settings_that_do_not_fit_are_refused),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
