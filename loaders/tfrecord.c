@@ -114,9 +114,11 @@ static int commonest_column(const mr_shards_t *shards, const char *name) {
 static mr_err_t tfrecord_no_feature(mr_stage_t *s, const mr_shard_source_t *t, const char *name) {
   char list[400] = "";
   size_t at = 0;
-  for (int c = 0; c < t->shards->n_columns && at + 50 < sizeof list; c++)
+  for (int c = 0; c < t->shards->n_columns && at + 50 < sizeof list; c++) {
+    if (t->shards->column[c].kind == MR_TFRECORD_EXAMPLE) continue;
     at += (size_t)snprintf(list + at, sizeof list - at, "%s%.40s", at ? ", " : "",
                            t->shards->column[c].name);
+  }
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "setting fields: no record has a feature %.100s; the records of %s have %s",
                        name, t->files, list);
@@ -173,13 +175,21 @@ static mr_err_t tfrecord_settle_field(mr_stage_t *s, int column, const char *nam
   return MR_OK;
 }
 
-/* Without fields=: the features that every record has, with values of one kind. */
+/* The records that have features; the others are bad ones. */
+static int64_t count_examples(const mr_shards_t *shards) {
+  for (int c = 0; c < shards->n_columns; c++)
+    if (shards->column[c].kind == MR_TFRECORD_EXAMPLE) return shards->column[c].have;
+  return 0;
+}
+
+/* Without fields=: the features that every Example has, with values of one kind. */
 static mr_err_t tfrecord_settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out) {
+  int64_t examples = count_examples(t->shards);
   for (int c = 0; c < t->shards->n_columns && t->n_fields < MR_FIELDS_MAX; c++) {
     const mr_shards_column_t *k = &t->shards->column[c];
     const char *name = tfrecord_usual_name(k->name);
     if (k->kind == MR_TFRECORD_RECORD || k->kind == MR_TFRECORD_LIST ||
-        k->have != t->shards->n_records || !mr_field_name_ok(name))
+        k->kind == MR_TFRECORD_EXAMPLE || k->have != examples || !mr_field_name_ok(name))
       continue;
     MR_TRY(tfrecord_settle_field(s, c, name, NULL, out));
   }
@@ -287,16 +297,17 @@ static mr_err_t tfrecord_unpack(const mr_shard_source_t *t, const mr_shard_bytes
   return examples ? unpack_example(t, part->data, n, rec, diag) : MR_OK;
 }
 
-static const mr_shard_kind_t tfrecord_kind = {"tfrecord", "tfrecord/1", mr_tfrecord_scan,
+static const mr_shard_kind_t tfrecord_kind = {"tfrecord", "tfrecord/2", mr_tfrecord_scan,
                                               tfrecord_settle, tfrecord_unpack};
 
 static mr_err_t tfrecord_plan(mr_stage_t *s) { return mr__shard_source_plan(s, &tfrecord_kind); }
 
 static const mr_opt_t tfrecord_opts[] = {
-    MR_SHARD_OPTS("Files, as in train-{00000..00127}-of-00128; several names are joined by \"::\".",
-                  "Features, the fields they become and how: image/encoded:image,id:id:i32; AS is "
-                  "bytes, label, or a type, with a shape (f32[2x3]) or without; __record__:record "
-                  "is the whole record.  By default every feature that all records have."),
+    MR_SHARD_OPTS(
+        "Files, as in train-{00000..00127}-of-00128; several names are joined by \"::\".",
+        "Features, the fields they become and how: image/encoded:image,id:id:i32; AS is "
+        "bytes, label, or a type, with a shape (f32[2x3]) or without; __record__:record "
+        "is the whole record.  By default every feature that all undamaged records have."),
     {0}};
 
 const mr_stage_def_t mr_stage_tfrecord = {

@@ -22,7 +22,7 @@ typedef struct tfrecord_scan {
   mr_diag_t *fault, *diag;
   uint8_t *data; /* [cap] of a record */
   size_t cap;
-  uint32_t record_column;
+  uint32_t record_column, example_column;
 } tfrecord_scan_t;
 
 static mr_err_t scan_fault(tfrecord_scan_t *t, const char *what) {
@@ -71,8 +71,10 @@ static mr_err_t count_features(tfrecord_scan_t *t, size_t n) {
   mr_err_t e;
   memcpy(&sum, t->data + n, sizeof sum);
   if (sum != mr_crc32c_masked(mr_crc32c(t->data, n))) return MR_OK;
-  while ((e = mr_example_next(&w, &f, NULL)) == MR_OK) continue;
-  if (e < 0) return MR_OK;
+  bool some = false;
+  while ((e = mr_example_next(&w, &f, NULL)) == MR_OK) some = true;
+  if (e < 0 || !some) return MR_OK;
+  mr_shard_draft_count(t->draft, t->example_column, 0);
   while (mr_example_next(&whole, &f, NULL) == MR_OK) MR_TRY(count_feature(t, &f));
   return MR_OK;
 }
@@ -121,6 +123,7 @@ mr_err_t mr_tfrecord_scan(int fd, int64_t size, const char *path, mr_shard_draft
   rewind(t.in);
   mr_err_t e =
       mr_shard_draft_column(draft, "__record__", 10, MR_TFRECORD_RECORD, &t.record_column, diag);
+  if (e >= 0) e = mr_shard_draft_column(draft, "", 0, MR_TFRECORD_EXAMPLE, &t.example_column, diag);
   while (e == MR_OK) e = scan_step(&t);
   fclose(t.in);
   free(t.data);

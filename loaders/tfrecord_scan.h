@@ -13,7 +13,8 @@ enum {
   MR_TFRECORD_BYTES,  /* a feature of one byte string: its length */
   MR_TFRECORD_FLOAT,  /* numbers: how many */
   MR_TFRECORD_INT64,
-  MR_TFRECORD_LIST, /* a feature of no or several byte strings: how many */
+  MR_TFRECORD_LIST,    /* a feature of no or several byte strings: how many */
+  MR_TFRECORD_EXAMPLE, /* name "", no feature: the records that have features */
 };
 
 enum { MR_TFRECORD_SUM = 4 /* bytes of a checksum behind the data */ };

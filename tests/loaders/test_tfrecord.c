@@ -270,6 +270,49 @@ static void fill_two_strings(round_t *r, image_t *list) {
   add_delimited(list, 1, "a", 1), add_delimited(list, 1, "b", 1);
 }
 
+static void fill_an_int(round_t *r, image_t *list) { add_ints(r, list, (int64_t[]){3}, 1); }
+
+/* A few bad records do not hide the features that all others have. */
+static void bad_records_do_not_count_for_the_fields(void **state) {
+  round_t r = round_first(60);
+  while (round_next(&r)) {
+    bool bad[RECORDS];
+    int n = 2 + draw(&r, RECORDS - 2), good = draw(&r, n);
+    image_t o = {0};
+    hand_t h;
+    for (int i = 0; i < n; i++) {
+      image_t map = {0}, list = {0}, example = {0};
+      bad[i] = i != good && one_in(&r, 3);
+      fill_an_int(&r, &list), add_feature(&r, &map, "all", 3, &list);
+      fill_an_int(&r, &list);
+      if (i != good && one_in(&r, 2))
+        free(list.at);
+      else
+        add_feature(&r, &map, "some", 3, &list);
+      add_delimited(&example, 1, map.at, map.n);
+      int how = draw(&r, 3); /* empty, cut short, or with a wrong checksum */
+      size_t at = add_framed(&o, example.at, bad[i] && how < 2 ? how * (example.n - 1) : example.n);
+      if (bad[i] && how == 2) o.at[at] ^= 1;
+      free(map.at), free(example.at);
+    }
+    write_file("r.tfrecord", o.at, o.n);
+    free(o.at);
+    round_check(
+        &r,
+        hand_open(&h, &mr_stage_tfrecord, NULL, HAND_SETTINGS(files_setting(), "holdout=0")) >= 0,
+        "%s", h.diag.text);
+    round_check(&r, !strcmp(h.s.out_spec[0].field[0].name, "all"), "a field is missing");
+    burst_t *b = burst_new(&h.s);
+    for (int64_t i = 0; i < n; i++) {
+      mr_err_t e = burst_fetch(&h, 0, &i, 1, b);
+      round_check(&r, e == (bad[i] ? MR_ERR_DATA : MR_OK), "record %d of %d: %s", (int)i, n,
+                  h.diag.text);
+    }
+    burst_free(b);
+    shards_close(&h);
+  }
+}
+
 /* A name that begins as another's does, with a NUL behind it, is another name, and no field. */
 static void names_with_a_nul_are_left_out(void **state) {
   round_t r = {.x = 3};
@@ -333,6 +376,7 @@ int main(void) {
       cmocka_unit_test(random_examples_are_read_as_written),
       cmocka_unit_test(a_changed_byte_is_found),
       cmocka_unit_test(a_cut_file_gives_the_records_before_the_cut),
+      cmocka_unit_test(bad_records_do_not_count_for_the_fields),
       cmocka_unit_test(names_with_a_nul_are_left_out),
       cmocka_unit_test(settings_that_do_not_fit_are_refused),
   };
