@@ -63,6 +63,11 @@ static mr_err_t png_failed(const png_t *d, mr_diag_t *diag) {
 
 /* ---- the header ---- */
 
+/* Chunks that do not change pixels and that libpng would decompress and keep: a file of a few
+   kilobytes could take gigabytes. */
+enum { N_NOT_READ = 4, CHUNKS = 16 };
+static const png_byte not_read[] = "tEXt\0zTXt\0iTXt\0iCCP";
+
 static int png_orientation(const png_t *d) {
   png_bytep exif;
   png_uint_32 n;
@@ -81,6 +86,8 @@ static mr_err_t png_begin(void *decoder, const uint8_t *bytes, size_t n, bool or
   png_set_read_fn(d->p, d, png_take);
   png_set_user_limits(d->p, SIDE_MAX, SIDE_MAX);
   png_set_chunk_malloc_max(d->p, CHUNK_MAX);
+  png_set_chunk_cache_max(d->p, CHUNKS);
+  png_set_keep_unknown_chunks(d->p, PNG_HANDLE_CHUNK_NEVER, not_read, N_NOT_READ);
   png_set_crc_action(d->p, PNG_CRC_ERROR_QUIT, PNG_CRC_WARN_DISCARD);
   png_read_info(d->p, d->info);
   d->h = (int)png_get_image_height(d->p, d->info), d->w = (int)png_get_image_width(d->p, d->info);

@@ -7,6 +7,8 @@
 
 #include "stages/decoder.h"
 
+enum { SIDE_MAX = 65535 };
+
 typedef struct webp {
   const uint8_t *bytes;
   size_t n;
@@ -39,6 +41,9 @@ static mr_err_t webp_begin(void *decoder, const uint8_t *bytes, size_t n, bool o
   if (code != VP8_STATUS_OK || f.width < 1 || f.height < 1)
     return mr_fail(diag, MR_ERR_DATA, "WebP: the header is %s",
                    code == VP8_STATUS_NOT_ENOUGH_DATA ? "cut short" : "damaged");
+  if (f.width > SIDE_MAX || f.height > SIDE_MAX) /* of an animation's canvas */
+    return mr_fail(diag, MR_ERR_DATA, "WebP: %d x %d pixels, want at most %d on a side", f.width,
+                   f.height, SIDE_MAX);
   *d = (webp_t){bytes, n, f.height, f.width, f.has_animation, false};
   *head = (mr_head_t){d->h, d->w, orient ? webp_orientation(d) : 1};
   return MR_OK;

@@ -183,12 +183,27 @@ static void cut_files_are_bad(void **state) {
   free(to.at);
 }
 
+/* An animation's canvas alone: a file of 30 bytes that says how many pixels memory is taken for. */
+static void a_canvas_of_too_many_pixels_on_a_side_is_bad(void **state) {
+  static const uint8_t bytes[30] = {'R', 'I', 'F', 'F', 22,  0,   0,   0, 'W', 'E',
+                                    'B', 'P', 'V', 'P', '8', 'X', 10,  0, 0,   0,
+                                    2,   0,   0,   0,   255, 255, 255, 4, 0,   0};
+  mr_diag_t diag = {0};
+  mr_head_t head;
+  void *d = mr_decoder_webp.create();
+  assert_non_null(d);
+  assert_int_equal(mr_decoder_webp.begin(d, bytes, sizeof bytes, false, &head, &diag), MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, "16777216 x 5 pixels, want at most 65535"));
+  mr_decoder_webp.destroy(d);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(files_have_pillows_pixels),
       cmocka_unit_test(boxes_equal_the_whole_picture),
       cmocka_unit_test(damaged_files_fail_for_every_box_or_for_none),
       cmocka_unit_test(cut_files_are_bad),
+      cmocka_unit_test(a_canvas_of_too_many_pixels_on_a_side_is_bad),
   };
   return cmocka_run_group_tests(tests, read_rows, NULL);
 }
