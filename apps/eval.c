@@ -91,10 +91,10 @@ static bool data_of_run(judged_t *d) {
    run's settings, those that do not go with --dtype are left out. */
 static mr_err_t eval_set_precision(const mr_args_t *a, const mr_graph_t *run, mr_graph_t *g,
                                    mr_diag_t *diag) {
-  static const char *const name[] = {"dtype", "amp", "amp-rule", "param-dtype"};
+  static const char *const name[] = {"dtype", "amp", "amp-rule", "param-dtype", "matmul-precision"};
   const mr_stage_t *s = run ? mr_train_stage(run) : NULL;
   const char *dtype = mr_args_text(a, "--dtype");
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 5; i++) {
     char flag[32];
     snprintf(flag, sizeof flag, "--%s", name[i]);
     const char *text = mr_args_text(a, flag);

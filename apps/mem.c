@@ -252,6 +252,7 @@ static mr_err_t mem_fit(const mr_args_t *a, const char *word, mr_model_job_t *m,
   MR_TRY(mr_fit(&m->model.plan.loss, m->model.def->remat, &m->train, limit, &choice, diag));
   m->train.compute.remat = choice.remat;
   m->train.accumulate = choice.accumulate;
+  if (mr_args_text(a, "--json")) return MR_OK;
   printf("fits %-8s  remat=%s accumulate=%" PRId64 "\n", text, mr_nn_remat_name(choice.remat),
          choice.accumulate);
   return MR_OK;

@@ -15,6 +15,7 @@ enum { MR_STATE_STREAMS = 4 };
 typedef struct mr_state {
   int64_t step; /* steps done */
   bool last;    /* the last state of the run (finished or stopped) */
+  bool resumed; /* the run continues a checkpoint */
   int n_tensors, n_meta;
   mr_st_tensor_t *tensor;          /* [n_tensors] */
   mr_st_meta_t *meta;              /* [n_meta] */

@@ -100,7 +100,8 @@ static void remove_file(const checkpoint_t *c, int64_t step) {
   unlink(path);
 }
 
-/* Removes an earlier file beyond `keep`, which a kill or a larger `keep` before has left. */
+/* Removes an earlier file beyond `keep`, which a kill or a larger `keep` before has left.  Only a
+   run that was resumed does this: the files of another run in the folder are not its own. */
 static void remove_surplus(checkpoint_t *c, int64_t step) {
   if (step < c->last && c->n_written == c->keep && step < c->written[0]) remove_file(c, step);
 }
@@ -134,11 +135,11 @@ static mr_err_t point_latest(const checkpoint_t *c, int64_t step, mr_diag_t *dia
 
 /* Adds a step and removes the oldest file beyond `keep`.  A step that is written again, over an
    earlier run's file, becomes the newest. */
-static void checkpoint_remember(checkpoint_t *c, int64_t step) {
+static void checkpoint_remember(checkpoint_t *c, int64_t step, bool resumed) {
   bool first = c->last < 0;
   c->last = step;
   if (c->keep == 0) return;
-  if (first) each_checkpoint(c, remove_surplus);
+  if (first && resumed) each_checkpoint(c, remove_surplus);
   for (int i = 0; i < c->n_written; i++)
     if (c->written[i] == step) checkpoint_forget(c, i--);
   if (c->n_written == c->keep) remove_file(c, c->written[0]), checkpoint_forget(c, 0);
@@ -165,7 +166,7 @@ static mr_err_t checkpoint_publish(mr_stage_t *s, const mr_state_t *st, mr_newfi
   mr_err_t e = mr_newfile_commit(f, &diag);
   if (e >= 0) e = point_latest(c, st->step, &diag);
   if (e < 0) return mr_stage_relay(s, e, &diag);
-  checkpoint_remember(c, st->step);
+  checkpoint_remember(c, st->step, st->resumed);
   for (int i = 0; st->of && i < MR_STATE_STREAMS; i++) mr_commit(s, st->of, i, st->taken[i]);
   return MR_OK;
 }

@@ -123,6 +123,7 @@ static mr_err_t fp8_emit(mr_fn_t *g, const mr_eqn_t *e, mr_var_t *const *in, mr_
   if (body && fwd && bwd) {
     mr_stand_at(g, e, "fp8");
     g->scope = mr_mem_text(&g->mem, e->scope);
+    if (e->row) g->row = mr_mem_text(&g->mem, e->row);
     err = mr_lax_custom_vjp(g, body, fwd, bwd, (mr_var_t *[]){in[0], in[1], scale}, &y);
   } else {
     mr_no_memory(&g->diag, "a product of fp8");

@@ -86,6 +86,7 @@ typedef struct eval_step {
   const char *checkpoint, *records;
   mr_train_amp_t amp;
   bool ema;
+  int precision;
   mr_train_team_t team;
 
   recalled_t recalled;
@@ -114,6 +115,12 @@ static const mr_opt_t eval_step_opts[] = {
      .def = "true",
      .help = "Evaluates the average of the weights if the checkpoint holds one (train-step ema=), "
              "not the weights of its last step."},
+    {.name = "matmul-precision",
+     .type = MR_OPT_ENUM,
+     .offset = offsetof(eval_step_t, precision),
+     .def = "none",
+     .choices = "none|default|high|highest",
+     .help = "Precision of products of f32, as train-step's."},
     MR_TRAIN_TEAM_OPTS(offsetof(eval_step_t, team)),
     {0},
 };
@@ -147,12 +154,15 @@ static mr_err_t eval_step_load(eval_step_t *v, int64_t batch, mr_diag_t *diag) {
   const mr_loss_t *loss = &v->model.plan.loss;
   mr_compute_t compute = {.threads = (int)v->team.threads, .pin = v->team.pin};
   mr_train_amp_set(&v->amp, &compute);
+  compute.precision = (mr_precision_t)v->precision;
   char model[MR_MODEL_TEXT];
   bool averaged;
   mr_model_text(&v->model, model);
   MR_TRY(mr_train_state_averaged(v->checkpoint, &averaged, diag));
   MR_TRY(mr_train_state_kept(v->checkpoint, &compute, diag));
   mr_train_want_sets(&compute, &v->params);
+  if (averaged && v->ema && compute.values && compute.values != MR_F32)
+    compute.reads = 0; /* a run without a master copy reads its average unrounded */
   if (averaged && v->ema) compute.values = MR_F32;
   if (averaged && v->ema) mr_params_want(&v->params, MR_SET_AVERAGE, 0, MR_F32);
   MR_TRY(mr_loss_params_list(loss, &v->params, diag));

@@ -136,7 +136,7 @@ const mr_opt_t mr__train_stage_opts[] = {
      .offset = AT(redo_on_nan),
      .unit = "times",
      .def = "0",
-     .hi = 1000,
+     .hi = 30, /* a step that is never finite divides the scale each time */
      .help = "With a dynamic scale, a step whose gradients overflow is run again with the next "
              "scale, on the same batch and with the same draws, at most this often; then it is "
              "skipped."},

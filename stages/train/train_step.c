@@ -39,7 +39,8 @@ static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   char model[MR_MODEL_TEXT];
   mr_model_text(&v->model, model);
   b->size = mr_train_state_pack(&v->params, model, &v->at, s->name, last, b->data);
-  ((mr_state_t *)b->data)->mark = mark;
+  mr_state_t *state = b->data;
+  state->mark = mark, state->resumed = v->resume != NULL;
   v->saved_step = v->at.step;
   return mr_push(s, OUT_STATE, b);
 }
@@ -59,7 +60,8 @@ static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_metrics_kind_t k
   mr_buf_t *b;
   MR_TRY(mr__train_metrics_fresh(s, kind, &b));
   if (b) mr_tally_metrics(&tally, b->data);
-  return mr__train_metrics_give(s, b);
+  mr_err_t given = mr__train_metrics_give(s, b);
+  return given < 0 ? given : MR_OK; /* consumers that have left are no stop */
 }
 
 static mr_err_t validate(mr_stage_t *s) {

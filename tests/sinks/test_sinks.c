@@ -32,14 +32,16 @@ static float weight[4] = {1, 2, 3, 4};
 static mr_st_tensor_t weight_tensor = {
     .name = "w", .dtype = MR_F32, .ndim = 1, .dim = {4}, .data = weight};
 
+static bool resumed_run; /* what the states of `save` say */
+
 static mr_err_t save_step(mr_stage_t *s) {
   save_t *t = s->state;
   mr_buf_t *b;
   if (t->next == 5) return MR_END;
   mr_err_t e = mr_fresh(s, 0, &b);
   if (e != MR_OK) return e;
-  *(mr_state_t *)b->data =
-      (mr_state_t){.step = 10 * ++t->next, .n_tensors = 1, .tensor = &weight_tensor};
+  *(mr_state_t *)b->data = (mr_state_t){
+      .step = 10 * ++t->next, .resumed = resumed_run, .n_tensors = 1, .tensor = &weight_tensor};
   return mr_push(s, 0, b);
 }
 
@@ -249,8 +251,16 @@ static void surplus_checkpoints_from_before_a_resume_are_removed(void **state) {
   }
   snprintf(path, sizeof path, "%s/s/step-000099.safetensors", dir);
   fclose(fopen(path, "w")); /* newer than what this run writes */
-  snprintf(text, sizeof text, "save ! checkpoint dir=%s/s keep=6", dir);
+  snprintf(text, sizeof text, "save ! checkpoint dir=%s/s keep=20", dir);
   assert_int_equal(run(text, &diag), MR_OK); /* 10, 20, .., 50 */
+  snprintf(text, sizeof text, "save ! checkpoint dir=%s/s keep=6", dir);
+  assert_int_equal(run(text, &diag),
+                   MR_OK); /* another run's files stay, but one for each written */
+  snprintf(path, sizeof path, "%s/s/step-000001.safetensors", dir);
+  assert_int_equal(access(path, F_OK), 0);
+  resumed_run = true;
+  assert_int_equal(run(text, &diag), MR_OK);
+  resumed_run = false;
   for (int step = 1; step <= 9; step++) {
     snprintf(path, sizeof path, "%s/s/step-%06d.safetensors", dir, step);
     assert_int_equal(access(path, F_OK), -1);
