@@ -188,7 +188,7 @@ static bool has_true_size(const head_t *h, size_t bytes) {
   uint64_t limit =
       bytes / sizeof(mr_shard_record_t); /* no count can be larger: nothing overflows */
   if (h->n_records >= limit || h->n_parts > limit || h->n_columns > MR_SHARD_COLUMNS_MAX ||
-      h->n_text > bytes || h->n_text < 1)
+      h->n_text > bytes || h->n_text < 1 || h->fault >= h->n_text)
     return false;
   uint64_t size = h->id.size < 0 ? 0 : (uint64_t)h->id.size;
   if (h->n_records > size || h->n_parts > size || h->n_text > 2 * size + TEXT_MORE) return false;
@@ -200,7 +200,7 @@ static bool has_true_size(const head_t *h, size_t bytes) {
 /* Whether every place and number in the rows lies where it must, so that users need no checks. */
 static bool has_good_rows(const mr_shard_index_t *x) {
   const head_t *h = x->block;
-  if (x->text[h->n_text - 1] || x->text[0] || h->fault >= h->n_text) return false;
+  if (x->text[h->n_text - 1] || x->text[0]) return false;
   for (uint64_t i = 0; i <= h->n_records; i++) {
     uint64_t before = i ? x->record[i - 1].part : 0;
     if (x->record[i].part < before || x->record[i].part > h->n_parts ||
