@@ -56,7 +56,7 @@ trap 'kill -INT $bf16 $f16 2>/dev/null || true' INT TERM
 wait $bf16
 wait $f16
 
-python3 - "$work" $steps <<'PY'
+python3 - "$work" "$steps" <<'PY'
 import json, os, sys
 work, steps = sys.argv[1], [int(s) for s in sys.argv[2:]]
 def rows_of(dtype):
