@@ -14,7 +14,7 @@ for module in libcjson libxxhash; do
   cp "$(pkg-config --variable=pcfiledir $module)/$module.pc" "$work/pc"
 done
 export PKG_CONFIG_LIBDIR="$work/pc"
-every="liburing libcurl libarchive ncurses libpng protobuf-c libmicrohttpd ZeroMQ"
+every="liburing libcurl libarchive ncurses libpng libjpeg-turbo libwebp protobuf-c libmicrohttpd ZeroMQ"
 
 # Left to itself the build takes what is there; a library that is asked for and not there stops it.
 cmake -S . -B "$work/auto" -DMILLRACE_TESTS=OFF >"$work/said"
