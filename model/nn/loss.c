@@ -74,7 +74,7 @@ static void loss_amp(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_params_
 static const mr_amp_row_t *unmatched(const mr_amp_policy_t *policy, const mr_fn_t *f, bool train) {
   for (int i = 0; i < policy->n_rows; i++) {
     mr_amp_policy_t one = {.n_rows = 1, .row = {policy->row[i]}};
-    if (mr_amp_unmatched(&one, f) && (train || !mr_op_find(policy->row[i].key)))
+    if (mr_amp_unmatched(&one, f) && (train || !mr_op_find(policy->row[i].name)))
       return &policy->row[i];
   }
   return NULL;
@@ -83,7 +83,7 @@ static const mr_amp_row_t *unmatched(const mr_amp_policy_t *policy, const mr_fn_
 /* Of a policy's rows that name an op which does not take the compute dtype, the first. */
 static void loss_note_unfit(void *arg, const mr_amp_row_t *row, const mr_eqn_t *e) {
   const mr_amp_row_t **first = arg;
-  if (!*first && !strcmp(row->key, e->op->name)) *first = row;
+  if (!*first && !strcmp(row->name, e->op->name)) *first = row;
 }
 
 /* Refuses rows that would do nothing. */
@@ -94,12 +94,12 @@ static mr_err_t loss_check_rows(const mr_amp_policy_t *policy, const mr_fn_t *f,
     return mr_fail(
         diag, MR_ERR_CONFIG,
         "amp-rule: no op and no part of the model is called \"%s\"; `millrace explain` lists them",
-        row->key);
+        row->name);
   mr_amp_each_unfit(policy, f, loss_note_unfit, (void *)&row);
   if (row)
     return mr_fail(diag, MR_ERR_CONFIG,
                    "amp-rule: %s=compute: %s does not take %s, want f32, original or class",
-                   row->key, row->key, mr_dtype_name(policy->compute));
+                   row->name, row->name, mr_dtype_name(policy->compute));
   return MR_OK;
 }
 

@@ -37,10 +37,10 @@ static int amp_slot(mr_dtype_t t) { return t == MR_F32 ? 0 : t == MR_BF16 ? 1 : 
 
 static bool amp_ends_component(char c) { return !c || c == '/' || c == '.'; }
 
-/* Returns the place in scope where key begins as whole components; NULL if it does not occur. */
-static const char *amp_in_scope(const char *scope, const char *key) {
-  size_t n = strlen(key);
-  for (const char *at = strstr(scope, key); at; at = strstr(at + 1, key))
+/* Returns the place in scope where name begins as whole components; NULL if it does not occur. */
+static const char *amp_in_scope(const char *scope, const char *name) {
+  size_t n = strlen(name);
+  for (const char *at = strstr(scope, name); at; at = strstr(at + 1, name))
     if ((at == scope || amp_ends_component(at[-1])) && amp_ends_component(at[n])) return at;
   return NULL;
 }
@@ -48,7 +48,7 @@ static const char *amp_in_scope(const char *scope, const char *key) {
 static bool amp_matches(const mr_amp_row_t *r, const mr_fn_t *f) {
   for (int i = 0; i < f->n_eqn; i++) {
     const mr_eqn_t *e = f->eqn[i];
-    if (!strcmp(r->key, e->op->name) || amp_in_scope(e->scope, r->key)) return true;
+    if (!strcmp(r->name, e->op->name) || amp_in_scope(e->scope, r->name)) return true;
   }
   for (int i = 0; i < f->n_child; i++)
     if (amp_matches(r, f->child[i])) return true;
@@ -67,10 +67,10 @@ static const mr_amp_row_t *amp_row_of(const mr_amp_policy_t *p, const mr_eqn_t *
   const char *outermost = NULL;
   for (int i = 0; i < p->n_rows; i++) {
     const mr_amp_row_t *r = &p->row[i];
-    if (!strcmp(r->key, e->op->name)) by_op = r;
-    const char *at = amp_in_scope(e->scope, r->key);
+    if (!strcmp(r->name, e->op->name)) by_op = r;
+    const char *at = amp_in_scope(e->scope, r->name);
     bool wins = at && (!by_scope || at < outermost ||
-                       (at == outermost && strlen(r->key) >= strlen(by_scope->key)));
+                       (at == outermost && strlen(r->name) >= strlen(by_scope->name)));
     if (wins) by_scope = r, outermost = at;
   }
   return by_scope ? by_scope : by_op;
@@ -109,9 +109,9 @@ const char *mr_amp_row_text(const mr_amp_policy_t *p, const mr_eqn_t *e, char *t
   else if (!r)
     snprintf(text, size, "amp=%s, others=%s", name, mr_amp_rule_name(p->others));
   else if (r->asked)
-    snprintf(text, size, "amp-rule %s=%s", r->key, mr_amp_rule_name(r->rule));
+    snprintf(text, size, "amp-rule %s=%s", r->name, mr_amp_rule_name(r->rule));
   else
-    snprintf(text, size, "amp=%s, %s=%s", name, r->key, mr_amp_rule_name(r->rule));
+    snprintf(text, size, "amp=%s, %s=%s", name, r->name, mr_amp_rule_name(r->rule));
   return text;
 }
 
@@ -192,7 +192,7 @@ static mr_var_t *amp_convert(const amp_t *a, const mr_eqn_t *e, mr_var_t *v, mr_
   mr_fn_t *g = a->g;
   mr_standing_t before = mr_standing(g);
   if (e) {
-    char row[MR_AMP_KEY + 64];
+    char row[MR_AMP_NAME + 64];
     mr_stand_at(g, e, by);
     g->scope = mr_mem_text(&g->mem, e->scope);
     g->row = mr_mem_text(&g->mem, mr_amp_row_text(a->policy, e, row, sizeof row));

@@ -31,18 +31,18 @@ typedef enum mr_amp_rule {
 const char *mr_amp_rule_name(mr_amp_rule_t r);
 
 #define MR_AMP_ROWS 48
-#define MR_AMP_KEY 96
+#define MR_AMP_NAME 96
 
-/* key: the name of an op ("exp"), or a part of a scope: one component or several that follow each
+/* name: the name of an op ("exp"), or a part of a scope: one component or several that follow each
    other ("attn", "encoder_blocks.0").  Components are separated by "/" or ".". */
 typedef struct mr_amp_row {
-  char key[MR_AMP_KEY];
+  char name[MR_AMP_NAME];
   mr_amp_rule_t rule;
   bool asked; /* by mr_amp_add_text: mr_amp_unmatched looks for it */
 } mr_amp_row_t;
 
 /* A plain value; nothing in it is owned.  Of several rows that match an equation's scope the
-   outermost part wins, then the longer key, then the later row; a row that names a scope outranks
+   outermost part wins, then the longer name, then the later row; a row that names a scope outranks
    one that names an op. */
 typedef struct mr_amp_policy {
   const char *name;     /* static, "usual": said by mr_amp_row_text; NULL: "own" */
@@ -67,9 +67,9 @@ mr_amp_policy_t mr_amp_usual(mr_dtype_t compute);
 mr_amp_policy_t mr_amp_jaxamp(mr_dtype_t compute);
 /* No rows, everything as is: a start for a policy of one's own.  Cannot fail. */
 mr_amp_policy_t mr_amp_empty(mr_dtype_t compute);
-/* Appends the row key = rule.  MR_ERR_CONFIG with the sentence in diag for an empty or too long
-   key and beyond MR_AMP_ROWS rows. */
-mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *key, mr_amp_rule_t rule, mr_diag_t *diag);
+/* Appends the row name = rule.  MR_ERR_CONFIG with the sentence in diag for an empty or too long
+   name and beyond MR_AMP_ROWS rows. */
+mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *name, mr_amp_rule_t rule, mr_diag_t *diag);
 /* Appends the rows of a text, "head=f32, attn=compute, exp=original".  MR_ERR_CONFIG as
    mr_amp_add, and for what is not NAME=RULE; p then holds the rows before it. */
 mr_err_t mr_amp_add_text(mr_amp_policy_t *p, const char *text, mr_diag_t *diag);
@@ -81,7 +81,7 @@ mr_err_t mr_amp_add_text(mr_amp_policy_t *p, const char *text, mr_diag_t *diag);
 const char *mr_amp_row_text(const mr_amp_policy_t *p, const mr_eqn_t *e, char *text, size_t size);
 
 /* Returns the first row of p from mr_amp_add_text that matches no equation of f or of the functions
-   that it calls: its key is likely misspelled.  The row belongs to p.  NULL if every row
+   that it calls: its name is likely misspelled.  The row belongs to p.  NULL if every row
    matches. */
 const mr_amp_row_t *mr_amp_unmatched(const mr_amp_policy_t *p, const mr_fn_t *f);
 

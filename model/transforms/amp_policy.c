@@ -10,18 +10,18 @@ const char *mr_amp_rule_name(mr_amp_rule_t r) {
   return r < MR_AMP_RULES ? names[r] : "no rule";
 }
 
-mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *key, mr_amp_rule_t rule, mr_diag_t *diag) {
-  size_t n = strlen(key);
-  if (!n || n >= MR_AMP_KEY)
+mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *name, mr_amp_rule_t rule, mr_diag_t *diag) {
+  size_t n = strlen(name);
+  if (!n || n >= MR_AMP_NAME)
     return mr_fail(
         diag, MR_ERR_CONFIG,
-        "amp: key \"%.40s\" has %zu characters, want the name of an op or scope with [1,%d]", key,
-        n, MR_AMP_KEY - 1);
+        "amp: name \"%.40s\" has %zu characters, want the name of an op or scope with [1,%d]", name,
+        n, MR_AMP_NAME - 1);
   if (p->n_rows == MR_AMP_ROWS)
-    return mr_fail(diag, MR_ERR_CONFIG, "amp: no room for %s=%s, a policy has at most %d rows", key,
-                   mr_amp_rule_name(rule), MR_AMP_ROWS);
+    return mr_fail(diag, MR_ERR_CONFIG, "amp: no room for %s=%s, a policy has at most %d rows",
+                   name, mr_amp_rule_name(rule), MR_AMP_ROWS);
   mr_amp_row_t *row = &p->row[p->n_rows++];
-  memcpy(row->key, key, n + 1);
+  memcpy(row->name, name, n + 1);
   row->rule = rule;
   return MR_OK;
 }
@@ -29,19 +29,19 @@ mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *key, mr_amp_rule_t rule, mr_
 /* One "NAME=RULE" of n characters, spaces around it allowed. */
 static mr_err_t amp_policy_add_piece(mr_amp_policy_t *p, const char *text, size_t n,
                                      mr_diag_t *diag) {
-  char key[MR_AMP_KEY], rule[16];
+  char name[MR_AMP_NAME], rule[16];
   while (n && *text == ' ') text++, n--;
   while (n && text[n - 1] == ' ') n--;
   const char *is = memchr(text, '=', n);
   size_t nk = is ? (size_t)(is - text) : 0, nr = is ? n - nk - 1 : 0;
   while (nk && text[nk - 1] == ' ') nk--;
   while (nr && text[n - nr] == ' ') nr--;
-  if (nk && nk < sizeof key && nr && nr < sizeof rule) {
-    memcpy(key, text, nk), key[nk] = 0;
+  if (nk && nk < sizeof name && nr && nr < sizeof rule) {
+    memcpy(name, text, nk), name[nk] = 0;
     memcpy(rule, text + n - nr, nr), rule[nr] = 0;
     for (int r = 0; r < MR_AMP_RULES; r++)
       if (!strcmp(rule, mr_amp_rule_name((mr_amp_rule_t)r))) {
-        MR_TRY(mr_amp_add(p, key, (mr_amp_rule_t)r, diag));
+        MR_TRY(mr_amp_add(p, name, (mr_amp_rule_t)r, diag));
         p->row[p->n_rows - 1].asked = true;
         return MR_OK;
       }
@@ -62,9 +62,9 @@ mr_err_t mr_amp_add_text(mr_amp_policy_t *p, const char *text, mr_diag_t *diag) 
   return MR_OK;
 }
 
-static void amp_policy_rows(mr_amp_policy_t *p, mr_amp_rule_t rule, const char *const *key) {
+static void amp_policy_rows(mr_amp_policy_t *p, mr_amp_rule_t rule, const char *const *name) {
   mr_diag_t none = {0};
-  for (; *key; key++) mr_amp_add(p, *key, rule, &none); /* they are short and few */
+  for (; *name; name++) mr_amp_add(p, *name, rule, &none); /* they are short and few */
 }
 
 mr_amp_policy_t mr_amp_empty(mr_dtype_t compute) {

@@ -60,7 +60,7 @@ static void amp_note_unfit(void *arg, const mr_amp_row_t *row, const mr_eqn_t *e
   unfit_t *u = arg;
   char word[80];
   size_t n = strlen(u->ops);
-  if (row != u->row || !strcmp(row->key, e->op->name)) return; /* such a row is refused */
+  if (row != u->row || !strcmp(row->name, e->op->name)) return; /* such a row is refused */
   snprintf(word, sizeof word, " %s,", e->op->name);
   if (!strstr(u->ops, word)) snprintf(u->ops + n, sizeof u->ops - n, "%s", word);
 }
@@ -80,7 +80,7 @@ void mr_train_amp_report(const mr_stage_t *s, const mr_train_amp_t *a, const mr_
     if (!u.ops[0]) continue;
     u.ops[strlen(u.ops) - 1] = 0;
     mr_notice("%s: amp-rule %s=compute: these ops do not take %s and compute in f32:%s", s->name,
-              u.row->key, mr_dtype_name(a->policy.compute), u.ops);
+              u.row->name, mr_dtype_name(a->policy.compute), u.ops);
   }
   mr_fn_destroy(f);
   mr_params_fini(&params);

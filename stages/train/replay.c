@@ -86,7 +86,7 @@ static mr_err_t settings_text(const mr_stage_t *s, char *text, mr_diag_t *diag) 
   const train_t *v = s->state;
   size_t at = 0;
   for (const mr_opt_t *o = s->def->opts; o->type != MR_OPT_END; o++) {
-    char value[MR_AMP_ROWS * (MR_AMP_KEY + 16)]; /* amp-rule is the longest */
+    char value[MR_AMP_ROWS * (MR_AMP_NAME + 16)]; /* amp-rule is the longest */
     if (replay_leaves_out(o->name)) continue;
     bool good = setting_text(o, s->state, value, sizeof value);
     if (o->type == MR_OPT_STR && !*value) continue;
@@ -112,25 +112,25 @@ typedef struct writer {
   int n_meta;
 } writer_t;
 
-static void write_text(writer_t *w, const char *key, const char *value) {
-  w->meta[w->n_meta++] = (mr_st_meta_t){key, value};
+static void write_text(writer_t *w, const char *word, const char *value) {
+  w->meta[w->n_meta++] = (mr_st_meta_t){word, value};
 }
 
-static void write_word(writer_t *w, const char *key, const char *format, ...)
+static void write_word(writer_t *w, const char *word, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-static void write_word(writer_t *w, const char *key, const char *format, ...) {
+static void write_word(writer_t *w, const char *word, const char *format, ...) {
   char *to = w->number[w->n_meta];
   va_list ap;
   va_start(ap, format);
   mr_vsnprintf(to, MR_REPLAY_TEXT, format, ap);
   va_end(ap);
-  write_text(w, key, to);
+  write_text(w, word, to);
 }
 
-static void write_bits(writer_t *w, const char *key, float v) {
+static void write_bits(writer_t *w, const char *word, float v) {
   uint32_t bits;
   memcpy(&bits, &v, sizeof bits);
-  write_word(w, key, "%08" PRIx32, bits);
+  write_word(w, word, "%08" PRIx32, bits);
 }
 
 static mr_st_tensor_t *write_tensor(writer_t *w, const char *group, const char *name,
@@ -241,10 +241,10 @@ struct mr_replay {
 };
 
 static const char *replay_text(const mr_replay_t *r, const char *word, mr_diag_t *diag) {
-  char key[64];
-  snprintf(key, sizeof key, "millrace.%s", word);
-  const char *text = mr_safetensors_meta(r->file, key);
-  if (!text) mr_fail(diag, MR_ERR_DATA, "%s: metadata %s is missing", r->path, key);
+  char name[64];
+  snprintf(name, sizeof name, "millrace.%s", word);
+  const char *text = mr_safetensors_meta(r->file, name);
+  if (!text) mr_fail(diag, MR_ERR_DATA, "%s: metadata %s is missing", r->path, name);
   return text;
 }
 

@@ -250,7 +250,7 @@ static void rows_come_from_a_text_or_are_refused(void **state) {
   int before = p.n_rows;
   assert_int_equal(mr_amp_add_text(&p, " head = f32,attn=compute , exp=original,", &diag), MR_OK);
   assert_int_equal(p.n_rows, before + 3);
-  assert_string_equal(p.row[before].key, "head");
+  assert_string_equal(p.row[before].name, "head");
   assert_int_equal(p.row[before + 1].rule, MR_AMP_COMPUTE);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     mr_amp_policy_t q = mr_amp_usual(MR_BF16);
@@ -259,8 +259,8 @@ static void rows_come_from_a_text_or_are_refused(void **state) {
     assert_non_null(strstr(diag.text, "NAME=RULE"));
   }
   diag = (mr_diag_t){0};
-  char key[MR_AMP_KEY + 1];
-  memset(key, 'k', MR_AMP_KEY), key[MR_AMP_KEY] = 0;
+  char key[MR_AMP_NAME + 1];
+  memset(key, 'k', MR_AMP_NAME), key[MR_AMP_NAME] = 0;
   assert_int_equal(mr_amp_add(&p, key, MR_AMP_F32, &diag), MR_ERR_CONFIG);
   while (p.n_rows < MR_AMP_ROWS) assert_int_equal(mr_amp_add(&p, "x", MR_AMP_F32, &diag), MR_OK);
   assert_int_equal(mr_amp_add(&p, "x", MR_AMP_F32, &diag), MR_ERR_CONFIG);
@@ -416,7 +416,7 @@ static void a_row_that_names_nothing_is_found(void **state) {
   assert_int_equal(mr_amp_add_text(&p, "head=f32, gelu=f32, encoder_blocks=f32", &diag), MR_OK);
   assert_null(mr_amp_unmatched(&p, f));
   assert_int_equal(mr_amp_add_text(&p, "encoder_block=f32", &diag), MR_OK);
-  assert_string_equal(mr_amp_unmatched(&p, f)->key, "encoder_block");
+  assert_string_equal(mr_amp_unmatched(&p, f)->name, "encoder_block");
   mr_fn_destroy(f);
 }
 
@@ -431,7 +431,7 @@ static void note_unfit(void *arg, const mr_amp_row_t *row, const mr_eqn_t *e) {
   unfit_t *u = arg;
   size_t n = strlen(u->text);
   u->n++;
-  snprintf(u->text + n, sizeof u->text - n, "%s:%s ", row->key, e->op->name);
+  snprintf(u->text + n, sizeof u->text - n, "%s:%s ", row->name, e->op->name);
 }
 
 /* (x f32[2,3], labels i32[2]) -> sum of the cross entropies, in scope "head/loss". */
