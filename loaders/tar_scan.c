@@ -57,7 +57,7 @@ static mr_err_t tar_read(tar_t *t, int64_t at, void *to, size_t n) {
   return MR_OK;
 }
 
-/* A number in octal digits, or in base 256 if the first bit is set; -1 if it is none. */
+/* A number in octal digits, or in base 256 if the first bit is set; -1 if it is neither. */
 static int64_t tar_number(const char *field, int n) {
   const uint8_t *f = (const uint8_t *)field;
   int64_t v = 0;

@@ -176,7 +176,7 @@ static void eval_step_reads_parameters_as_the_run_did(void **state) {
   assert_string_not_equal(run, other);
 }
 
-/* `millrace eval` computes as the run did, unless it is told otherwise. */
+/* `millrace eval` computes as the run did, unless its flags say otherwise. */
 static void eval_computes_as_the_run_did(void **state) {
   static const char *const words[][3] = {
       {"train.dtype=f32", "param-dtype=bf16", "lr=1e-2"},
@@ -211,7 +211,7 @@ static void eval_computes_as_the_run_did(void **state) {
   assert_string_not_equal(run, other);
 }
 
-/* A resume in another precision goes on, and says so; parameters kept otherwise are refused. */
+/* A resume in another precision says so; parameters that are kept in another dtype are refused. */
 static void a_resume_in_another_precision_says_so(void **state) {
   SUCCEEDS("change", 2, false, "schedule=constant");
   SUCCEEDS("change", 3, true, "train.dtype=f16", "amp-rule=head=f32", "schedule=constant");

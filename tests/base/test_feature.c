@@ -76,7 +76,7 @@ static bool folder_holds(const char *without, const char *line) {
   return holds;
 }
 
-/* A stage or command of a without.c has the name and help of the one that it stands in for. */
+/* A stage or command in a without.c has the name and help of the real one that it replaces. */
 static void both_forms_of_a_part_have_one_help(void **state) {
   glob_t found;
   int n = 0;

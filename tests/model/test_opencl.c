@@ -275,7 +275,8 @@ static int refused(void) {
 
 int main(int argc, char **argv) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  printf("skipped: a driver's own compiler and threads are not built for a sanitizer\n");
+  printf("[  SKIPPED ] opencl_under_a_sanitizer\n");
+  printf("a driver's own compiler and threads are not built for a sanitizer\n");
   return 77;
 #endif
   device = mr_backend_find("opencl");
@@ -283,7 +284,7 @@ int main(int argc, char **argv) {
   if (argc > 1) return refused();
   mr_diag_t diag = {0};
   if (device->check(&diag) < 0) {
-    printf("%s\n", diag.text);
+    printf("%s\n[  SKIPPED ] opencl_without_a_device\n", diag.text);
     return 77; /* no device: ctest says that the test was left out */
   }
   const struct CMUnitTest tests[] = {

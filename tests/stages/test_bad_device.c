@@ -1,5 +1,5 @@
-/* A device that fails under one record, or once: with on-bad= the run continues, and what stands in
-   for the record is what stands in for one whose bytes are bad. */
+/* A device that fails under one record, or once: with on-bad= the run continues, and the record
+   gets the replacement that it would get if its bytes were bad. */
 #include <liburing.h>
 #include <sys/stat.h>
 #include <sys/uio.h>

@@ -7,7 +7,7 @@
    `items` work-items.  Every kernel of an equation takes the same arguments in the same order: the
    operands, the results and, if it has scratch, the scratch.
 
-   Source of none: the formulas are those of the CPU's plain kernels (base/threefry.c, base/erf.c,
+   The formulas are those of the CPU's plain kernels (base/threefry.c, base/erf.c,
    model/ops). */
 #ifndef MR_MODEL_BACKENDS_KERNELS_KERNEL_H
 #define MR_MODEL_BACKENDS_KERNELS_KERNEL_H
