@@ -273,6 +273,19 @@ static int refused(void) {
   return 0;
 }
 
+/* Asked in a process of its own: a driver may abort where it finds no memory or no /sys. */
+static bool has_device(void) {
+  int status = 1;
+  pid_t child = fork();
+  if (child == 0) {
+    mr_diag_t diag = {0};
+    mr_err_t e = device->check(&diag);
+    if (e < 0) fprintf(stderr, "%s\n", diag.text);
+    _exit(e < 0);
+  }
+  return waitpid(child, &status, 0) == child && status == 0;
+}
+
 int main(int argc, char **argv) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   printf("[  SKIPPED ] opencl_under_a_sanitizer\n");
@@ -282,9 +295,8 @@ int main(int argc, char **argv) {
   device = mr_backend_find("opencl");
   if (!device) return 1;
   if (argc > 1) return refused();
-  mr_diag_t diag = {0};
-  if (device->check(&diag) < 0) {
-    printf("%s\n[  SKIPPED ] opencl_without_a_device\n", diag.text);
+  if (!has_device()) {
+    printf("[  SKIPPED ] opencl_without_a_device\n");
     return 77; /* no device: ctest says that the test was left out */
   }
   const struct CMUnitTest tests[] = {
