@@ -136,10 +136,18 @@ static void *json_malloc(size_t n) {
   return p;
 }
 
+/* Prints what a stage announces, such as the address of its page, for users and scripts that wait
+   for the line. */
+static void print_announcement(void *arg, const char *text) {
+  printf("%s\n", text);
+  fflush(stdout);
+}
+
 /* Runs a command; a holds the plug-ins given before it.  Returns the exit status. */
 static int main_run(const mr_command_t *c, mr_args_t *a, int argc, char **argv) {
   mr_diag_t diag = {0};
   cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = json_malloc, .free_fn = free});
+  mr_announce_to(print_announcement, NULL);
   mr_replay_made_with(mr_versions_line());
   int e = mr_isa_check(&diag);
   if (e >= 0 && !mr_built_in(c->needs)) e = mr_without(&diag, c->name, c->needs);

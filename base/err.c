@@ -1,5 +1,8 @@
-/* Errors: texts of the codes, and the calls that fill a diag.  Notices: one receiver for the whole
-   process; without one they go to standard error. */
+/* Errors: texts of the codes, and the calls that fill a diag.  Notices and announcements: a
+   receiver each for the whole process; without one they go to standard error.
+
+   Whatever is written here becomes one line: names in it may come from files and peers, and a
+   newline in one could pass for a message of its own. */
 #include "base/err.h"
 
 #include <stdarg.h>
@@ -10,8 +13,7 @@
 
 enum { NOTICE_MAX = 1024 };
 
-/* Cuts what is too long.  Names in a sentence may come from files and peers, so it is made
-   printable. */
+/* Cuts what is too long. */
 static void write_failure(mr_diag_t *d, mr_err_t code, const char *before, const char *fmt,
                           va_list ap, const char *after) {
   char text[sizeof d->text] = "";
@@ -74,20 +76,38 @@ int mr_err_exit(mr_err_t code) {
   return code == MR_ERR_USAGE || code == MR_ERR_CONFIG || code == MR_ERR_SHAPE ? 2 : 1;
 }
 
-static mr_notice_fn *receiver; /* NULL: standard error */
-static void *receiver_arg;
+/* Where notices, or announcements, go. */
+typedef struct receiver {
+  mr_notice_fn *fn; /* NULL: the default */
+  void *arg;
+} receiver_t;
 
-void mr_notice_to(mr_notice_fn *fn, void *arg) { receiver = fn, receiver_arg = arg; }
+static receiver_t of_notices, of_announcements;
 
-void mr_notice(const char *format, ...) {
+void mr_notice_to(mr_notice_fn *fn, void *arg) { of_notices = (receiver_t){fn, arg}; }
+
+void mr_announce_to(mr_notice_fn *fn, void *arg) { of_announcements = (receiver_t){fn, arg}; }
+
+static void send_line(const receiver_t *to, const char *format, va_list ap) {
   char text[NOTICE_MAX], shown[NOTICE_MAX];
-  va_list ap;
-  va_start(ap, format);
   mr_vsnprintf(text, sizeof text, format, ap);
-  va_end(ap);
   mr_printable(text, shown, sizeof shown); /* it may contain names from files and peers */
-  if (receiver)
-    receiver(receiver_arg, shown);
+  if (to->fn)
+    to->fn(to->arg, shown);
   else
     fprintf(stderr, "millrace: %s\n", shown);
+}
+
+void mr_notice(const char *format, ...) {
+  va_list ap;
+  va_start(ap, format);
+  send_line(&of_notices, format, ap);
+  va_end(ap);
+}
+
+void mr_announce(const char *format, ...) {
+  va_list ap;
+  va_start(ap, format);
+  send_line(of_announcements.fn ? &of_announcements : &of_notices, format, ap);
+  va_end(ap);
 }

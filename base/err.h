@@ -2,8 +2,9 @@
 
    News is >= 0, failure is < 0.  A function that can fail takes a mr_diag_t (or an object that
    holds one) and writes the sentence for the user there: it names the stage, setting or file, the
-   value, and what was expected.  A library function never exits and never prints; a message that is
-   no failure is a notice (mr_notice). */
+   value, and what was expected.  A library function never exits and never prints: a message that is
+   no failure is a notice (mr_notice) or an announcement (mr_announce), and the program decides
+   where it goes. */
 #ifndef MR_BASE_ERR_H
 #define MR_BASE_ERR_H
 
@@ -77,8 +78,7 @@ int mr_err_exit(mr_err_t code);
   } while (0)
 
 /* Notices: sentences for the user that report no failure but are worth knowing, such as a disk that
-   is full for a while.  Libraries never print; they call mr_notice, and the program decides where
-   the sentence goes.
+   is full for a while.  scripts/check-words.py refuses libraries that print or exit.
 
    A receiver takes one sentence without a newline, valid until it returns.  Any thread may call it,
    several at once too; the thread that sends the notice waits for it. */
@@ -91,6 +91,15 @@ void mr_notice_to(mr_notice_fn *fn, void *arg);
 /* Sends a notice of at most 1023 bytes; a longer one is cut.  Numbers are printed as in the C
    locale, and control characters are escaped (text.h). */
 void mr_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Announcements: what a user needs in order to use something that a stage has started, such as
+   "web: http://127.0.0.1:8080/": programs may read these lines, so they have a receiver of their
+   own.  They are written and received as notices are. */
+void mr_announce(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Sends announcements to fn, with arg; with NULL, as without this call, they are notices.  arg must
+   live until the next call.  Call it while no graph runs. */
+void mr_announce_to(mr_notice_fn *fn, void *arg);
 
 MR_END_DECLS
 

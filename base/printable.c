@@ -1,4 +1,7 @@
-/* Decodes UTF-8 and escapes each character that a terminal would act on. */
+/* Text made safe to show: decodes UTF-8 and escapes each character that a terminal would act on.
+   Names of files, classes and peers go through it, since one with an escape sequence could clear
+   the screen and one with a newline could pass for a message of its own.  It is no quoting: what it
+   writes is for people, and not meant to be read back. */
 #include "base/text.h"
 
 #include <stdbool.h>
@@ -25,13 +28,13 @@ static bool is_obeyed(uint32_t c) {
          (c >= 0x2066 && c <= 0x2069) || c == 0x2028 || c == 0x2029 || c == UINT32_MAX;
 }
 
-static char *printable_copy(const char *text, bool cell, size_t most, char *to, size_t size) {
+char *mr_printable_cell(const char *text, size_t most, char *to, size_t size) {
   static const char hex[] = "0123456789abcdef";
   size_t at = 0, len;
   uint32_t c;
   for (const unsigned char *s = (const unsigned char *)text; *s && most; s += len, most--) {
     len = character(s, &c);
-    bool plain = !is_obeyed(c) || (!cell && (c == '\n' || c == '\t'));
+    bool plain = !is_obeyed(c);
     size_t need = plain ? len : 4 * len;
     if (at + need >= size) break;
     for (size_t i = 0; i < len; i++) {
@@ -48,9 +51,5 @@ static char *printable_copy(const char *text, bool cell, size_t most, char *to, 
 }
 
 char *mr_printable(const char *text, char *to, size_t size) {
-  return printable_copy(text, false, (size_t)-1, to, size);
-}
-
-char *mr_printable_cell(const char *text, size_t most, char *to, size_t size) {
-  return printable_copy(text, true, most, to, size);
+  return mr_printable_cell(text, SIZE_MAX, to, size);
 }

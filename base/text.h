@@ -25,14 +25,14 @@ int mr_fprintf(FILE *to, const char *fmt, ...) __attribute__((format(printf, 2, 
 int mr_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int mr_sscanf(const char *text, const char *fmt, ...) __attribute__((format(scanf, 2, 3)));
 
-/* Makes text from files and peers safe to show on a terminal; cannot fail.  Copies text into the
-   caller's to[size], size >= 1, and returns to, which always ends with a 0. Bytes that a terminal
-   would obey or cannot show are written as "\x1b": control characters (C0 except newline and tab,
-   DEL, C1), marks that change the direction of writing, and bytes that are not UTF-8.  Text that
-   does not fit is cut between characters. */
+/* Makes text from files and peers safe to show as part of a line on a terminal; cannot fail. Copies
+   text into the caller's to[size], size >= 1, and returns to, which always ends with a 0.  Bytes
+   that a terminal would obey or cannot show are written as "\x1b": control characters (C0, newline
+   and tab among them, DEL, C1), marks that change the direction of writing, and bytes that are not
+   UTF-8.  Text that does not fit is cut between characters. */
 char *mr_printable(const char *text, char *to, size_t size);
-/* The same for a table's cell: newline and tab are escaped too, and at most `most` characters of
-   text are copied.  Returns to, the caller's memory. */
+/* The same for a table's cell: at most `most` characters of text are copied.  Returns to, the
+   caller's memory. */
 char *mr_printable_cell(const char *text, size_t most, char *to, size_t size);
 
 /* Parses a size of memory as people write it, "2GiB", "1.5GB", "800MiB", "64k" or "1048576" into

@@ -64,8 +64,7 @@ static mr_err_t broadcast_open(mr_stage_t *s) {
   t->until_ns = 0, t->next = s->start_number;
   t->cast = mr_cast_open(&cfg, &s->in_spec[0], &why);
   if (!t->cast) return mr_stage_relay(s, why.code, &why);
-  printf("%s: %s\n", s->name, mr_cast_address(t->cast));
-  fflush(stdout);
+  mr_announce("%s: %s", s->name, mr_cast_address(t->cast));
   return MR_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/feature.h"
+#include "base/text.h"
 #include "pipeline/care.h"
 #include "pipeline/registry.h"
 #include "pipeline/stage_filter.h"
@@ -23,7 +24,7 @@ mr_err_t mr_stage_fail(mr_stage_t *s, mr_err_t code, const char *fmt, ...) {
   char text[900];
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
+  mr_vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
   return mr_fail(s->diag, code, "%s: %s", s->name, text);
 }
@@ -37,7 +38,7 @@ mr_err_t mr_stage_no_memory(mr_stage_t *s, const char *what, ...) {
   mr_diag_t why = {0};
   va_list ap;
   va_start(ap, what);
-  vsnprintf(text, sizeof text, what, ap);
+  mr_vsnprintf(text, sizeof text, what, ap);
   va_end(ap);
   return mr_stage_relay(s, mr_no_memory(&why, "%s", text), &why);
 }

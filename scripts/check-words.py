@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # usage: scripts/check-words.py
-# Fails if two headers define different types of one name or declare one function twice, if a text that users
-# read (a document, --help, an error sentence) uses a phrase for which docs/glossary.md or the field has a word, and
-# if a contract explains MR_AGAIN as anything but "nothing yet", or a sentence is relayed or missing memory reported
-# in another way than base/err.h has for it.
-# Prints how often comments still do.
+# Fails if two headers define different types of one name or declare one function twice; if a document, --help, an error
+# sentence or a comment uses a phrase for which docs/glossary.md or the field has a word; if a contract explains MR_AGAIN
+# as anything but "nothing yet"; if a sentence is relayed or missing memory reported in another way than base/err.h has
+# for it; and if a library prints to standard output or error, or ends the process.
 import os
 import re
 import subprocess
@@ -34,6 +33,16 @@ MISUSED = [
     (r'\bmr_key_(?:make|read_\w+)\b', 'mr_curve_key_: key alone is the id of a record'),
     (r'\b(?:tracer|mr_graph_trace)\b', 'lineage: to trace is to build a graph of ops'),
 ]
+LIBRARIES = ('base/', 'pipeline/', 'metrics/', 'loaders/', 'stages/', 'links/', 'sinks/', 'model/', 'plugins/')
+ENDS_OR_PRINTS = re.compile(r'(?<!\w)(?:(?:mr_|v)?printf|puts|putchar|perror|psignal|warnx?|errx?|abort|_?_?exit|_Exit|quick_exit|raise)\('
+                            r'|(?<!\w)std(?:out|err)\b|(?<!\w)STD(?:OUT|ERR)_FILENO\b')
+# Files that print by contract.
+MAY_PRINT = {
+    'base/err.c',          # notices without a receiver
+    'base/number.c',       # mr_printf, for programs
+    'base/text.h',
+    'sinks/progress.c',    # the stage whose output is standard output
+}
 LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 COMMENT = re.compile(r'/\*.*?\*/', re.S)
 
@@ -122,6 +131,13 @@ def other_ways(name):
             yield f'{name}:{text.count(chr(10), 0, match.start()) + 1}: use {instead} (base/err.h)'
 
 
+def prints_or_exits(name):
+    """Calls that print to standard output or error, or that end the process, in a library's file."""
+    text = LITERAL.sub('""', COMMENT.sub(blank, read(name)))
+    for match in ENDS_OR_PRINTS.finditer(text):
+        yield f'{name}:{text.count(chr(10), 0, match.start()) + 1}: "{match[0].strip()}": libraries use mr_fail, mr_notice or mr_announce (base/err.h)'
+
+
 def main():
     rooms = [name for name in listed('*.h') if not name.startswith(('tests/', 'examples/'))]
     sources = [name for name in listed('*.c', '*.h', '*.inc') if not name.startswith(('tests/', 'examples/'))]
@@ -135,6 +151,8 @@ def main():
         wrong += misused(name)
         wrong += other_meanings(name)
         wrong += other_ways(name)
+        if name.startswith(LIBRARIES) and name not in MAY_PRINT:
+            wrong += prints_or_exits(name)
     for line in wrong:
         print(line)
     print(f'words: {len(rooms)} headers, {len(documents)} documents, {len(sources)} sources: {len(wrong)} to mend')

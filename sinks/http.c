@@ -304,8 +304,8 @@ static mr_err_t listen_somewhere(mr_http_t *h, mr_stage_t *s, const mr_http_sett
     return mr_stage_fail(s, MR_ERR_IO, "ports %" PRId64 " to %" PRId64 ": cannot listen at %s: %s",
                          set->port, port, set->bind, strerror(error));
   if (port != set->port)
-    printf("%s: port %" PRId64 " is in use, port %" PRId64 " is taken instead\n", s->name,
-           set->port, port);
+    mr_announce("%s: port %" PRId64 " is in use, port %" PRId64 " is taken instead", s->name,
+                set->port, port);
   return MR_OK;
 }
 

@@ -248,9 +248,8 @@ static mr_err_t prometheus_open(mr_stage_t *s) {
   MR_TRY(mr_http_open(&t->http, s, &t->set, beyond, NULL, prometheus_answer, t));
   mr_http_url(&t->http, url, sizeof url);
   char *query = strchr(url, '?');
-  printf("%s: %.*smetrics%s\n", s->name, (int)(query ? query - url : (long)strlen(url)), url,
-         query ? query : "");
-  fflush(stdout);
+  mr_announce("%s: %.*smetrics%s", s->name, (int)(query ? query - url : (long)strlen(url)), url,
+              query ? query : "");
   return MR_OK;
 }
 

@@ -59,8 +59,7 @@ static mr_err_t publish_open(mr_stage_t *s) {
   p->guests = mr_guests_open(p->bind, &why);
   if (!p->guests) return mr_diag_prefix(s->diag, why.code, &why, "%s: bind", s->name);
   snprintf(p->at, sizeof p->at, "%s", mr_guests_address(p->guests));
-  printf("%s: %s\n", s->name, p->at);
-  fflush(stdout);
+  mr_announce("%s: %s", s->name, p->at);
   return MR_OK;
 }
 

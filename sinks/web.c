@@ -166,9 +166,8 @@ static mr_err_t web_open(mr_stage_t *s) {
   const char *folder = mr_setting_given(s, offsetof(web_t, run)) ? w->run : NULL;
   MR_TRY(mr_http_open(&w->http, s, &w->set, true, folder, web_answer, w));
   mr_http_url(&w->http, url, sizeof url);
-  printf("%s: %s\n", s->name, url);
-  if (!mr_built_in("PNG")) printf("%s: no pictures: this build is without libpng\n", s->name);
-  fflush(stdout);
+  mr_announce("%s: %s", s->name, url);
+  if (!mr_built_in("PNG")) mr_announce("%s: no pictures: this build is without libpng", s->name);
   return MR_OK;
 }
 

@@ -27,7 +27,7 @@ static int teardown(void **state) {
   return talk_teardown();
 }
 
-/* ---- a graph that runs in another thread, and the address it prints ---- */
+/* ---- a graph that runs in another thread, and the address it announces ---- */
 
 static pthread_t runner;
 static char graph_text[256], token[40];
@@ -40,7 +40,17 @@ static void *run_graph(void *arg) {
   return NULL;
 }
 
-/* The address that a stage has printed to a file; false: not yet. */
+/* Appends an announcement to the file "said" by one write. */
+static void keep_announcement(void *arg, const char *text) {
+  char path[96];
+  snprintf(path, sizeof path, "%s/said", dir);
+  FILE *f = fopen(path, "a");
+  assert_non_null(f);
+  fprintf(f, "%s\n", text);
+  fclose(f);
+}
+
+/* The address that a stage has announced, in a file; false: not yet. */
 static bool find_address(const char *path, const char *stage, int *at, char *with) {
   char line[512], want[96];
   bool there = false;
@@ -52,14 +62,13 @@ static bool find_address(const char *path, const char *stage, int *at, char *wit
   return there;
 }
 
-/* Starts with standard output in a file until the address of `last` stands there, the stage that
-   opens last; that is then port and token. */
+/* Starts the graph and waits until `last`, the stage that opens last, has announced its address,
+   which is then port and token. */
 static void start_until(const char *text, const char *last) {
   char path[96];
   snprintf(path, sizeof path, "%s/said", dir);
-  fflush(stdout);
-  int kept = dup(STDOUT_FILENO), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  dup2(fd, STDOUT_FILENO), close(fd);
+  unlink(path);
+  mr_announce_to(keep_announcement, NULL);
   snprintf(graph_text, sizeof graph_text, "%s", text);
   assert_int_equal(pthread_create(&runner, NULL, run_graph, NULL), 0);
   bool there = false;
@@ -67,7 +76,6 @@ static void start_until(const char *text, const char *last) {
     usleep(1000);
     there = find_address(path, last, &port, token);
   }
-  dup2(kept, STDOUT_FILENO), close(kept);
   assert_true(there);
 }
 
