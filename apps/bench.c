@@ -1,4 +1,6 @@
-/* millrace bench: measures this machine and prints a table or JSON lines. */
+/* millrace bench: measures this machine and prints a table or JSON lines.  This file finds the
+   measurement by its name and prints what it reports; each measurement is in a bench_NAME.c of its
+   own and returns rows of names and numbers. */
 #include "apps/bench.h"
 
 #include <cjson/cJSON.h>

@@ -1,4 +1,6 @@
-/* The sections of millrace doctor about the machine and its libraries. */
+/* The sections of millrace doctor about the machine and its libraries, as JSON objects that
+   doctor.c prints.  They only read what the kernel and the libraries report; nothing is measured
+   and nothing is changed. */
 #include <dnnl.h>
 #include <errno.h>
 #include <fcntl.h>

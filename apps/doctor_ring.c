@@ -1,4 +1,5 @@
-/* The abilities of io_uring on this machine, tried with a small ring. */
+/* The abilities of io_uring on this machine, tried with a small ring instead of being derived from
+   the kernel's version: containers and security policies forbid it on kernels that have it. */
 #include <liburing.h>
 
 #include "apps/doctor.h"

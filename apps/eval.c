@@ -1,4 +1,6 @@
-/* millrace eval: evaluates a checkpoint on one split of the data. */
+/* millrace eval: evaluates a checkpoint on one split of the data.  It reads the data's place and
+   its split from the folder of the run that wrote the checkpoint, so that the validation records
+   are those which training did not see; then it runs a small graph that ends in eval-step. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* Diagnoses a running graph from snapshots of its counters, so that the graph never waits. */
+/* Diagnoses a running graph every three seconds, and once more at its end, for --explain.  A thread
+   of its own compares snapshots of the workers' counters, so that the graph never waits for the
+   observer. */
 #include "apps/explain.h"
 
 #include <pthread.h>

@@ -1,4 +1,6 @@
-/* millrace explain: reports what the compiler added to a graph, why, and at what cost. */
+/* millrace explain: reports what the compiler added to a graph, why, and at what cost.  What was
+   executed is read from the compiled graph; the effect of each pass is found by running the passes
+   once more, one by one, on copies. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,6 @@
-/* The report of `millrace explain` as JSON: one object per move, product, composite and pass. */
+/* The report of `millrace explain` as JSON: one object for each move, product, composite and pass,
+   all of them and in the order of the graph.  Nothing is merged or cut here; that is what the
+   tables do. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 

@@ -1,4 +1,6 @@
-/* The report of `millrace explain` as tables: rows of equal text are merged, sorted by cost. */
+/* The report of `millrace explain` as tables for people.  Layers repeat, so rows whose text is
+   equal once the layer's number is a star are merged, and the most expensive come first; --all
+   prints each of them. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,4 +1,6 @@
-/* Flags such as --web become lines of the run's graph text. */
+/* Flags such as --web become lines of the run's graph text, which the run folder keeps.  A resumed
+   run therefore has the same pages without the flags, and a graph that already has the stage is
+   left as it is. */
 #include "apps/run_dir.h"
 
 #include <stdio.h>

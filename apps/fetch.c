@@ -1,4 +1,6 @@
-/* Downloads with libcurl into a locked part file, and MD5 with libcrypto. */
+/* Downloads with libcurl into a part file, and checks MD5 with libcrypto.  The part file is locked
+   against a second download, an interrupted one resumes at its end, and more bytes than the caller
+   allows end the transfer, whatever length the server has announced. */
 #include "apps/fetch.h"
 
 #include <curl/curl.h>

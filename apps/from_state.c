@@ -1,4 +1,6 @@
-/* Reads the ledger's state files (JSON) and sets a graph to resume there. */
+/* Reads the ledger's state files (JSON) and sets a graph to resume there.  Of several files, one
+   for each host, the earliest counts: hosts stop at different steps, and only up to that one do all
+   have everything. */
 #include "apps/resume.h"
 
 #include <cjson/cJSON.h>

@@ -1,4 +1,5 @@
-/* millrace graph: prints the settled graph as DOT, or draws it with Graphviz. */
+/* millrace graph: prints the settled graph as DOT, or has Graphviz's dot draw it.  The picture is
+   written into a new file that replaces the old one only if dot succeeds. */
 #include <errno.h>
 #include <spawn.h>
 #include <stdio.h>

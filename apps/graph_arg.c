@@ -1,4 +1,6 @@
-/* Chooses between a run's folder and a graph text, and applies the settings among the words. */
+/* The graph that a command's first word names: a run's folder, a file or the text itself.  The
+   words after it are settings; in a run's folder they join the run's own settings, in a text they
+   override what is written there. */
 #include "apps/graphs.h"
 
 #include <stdio.h>

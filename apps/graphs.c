@@ -1,4 +1,6 @@
-/* The program's stages, its plug-ins, and the text of a graph argument. */
+/* The program's stages, its plug-ins, and the text of a graph argument.  The registry lives as long
+   as the process: the definitions that a plug-in adds are used until the end, and no plug-in is
+   ever unloaded. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* millrace index: prints the order in which a sampler requests records. */
+/* millrace index: prints the order in which a sampler requests records.  The order is arithmetic on
+   positions, so threads print blocks of lines side by side; numbers are printed without printf,
+   which would take most of the time. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

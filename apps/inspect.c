@@ -1,4 +1,6 @@
-/* millrace inspect: lists the stages, the settings of one, or the contents of data files. */
+/* millrace inspect: lists the stages, the settings of one, or the contents of data files.
+   Everything about a stage comes from its definition, the same rows by which graph texts are
+   parsed, so that the help cannot fall behind the code. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,6 @@
-/* Tells the format of a data file by its name and prints its shape or records. */
+/* The contents of data files for millrace inspect.  The name decides the format (.npy,
+   .safetensors, CIFAR's .bin); what is printed is the shape and a summary, counts of labels for
+   instance, and names from a file are made printable first. */
 #include "apps/inspect_data.h"
 
 #include <dirent.h>

@@ -1,4 +1,6 @@
-/* Signal handlers that only post a semaphore, and a listener thread that acts on it. */
+/* What Ctrl-C and the supervisor's signals do to a running graph.  The handlers only post a
+   semaphore, since almost nothing is allowed in one; a listener thread stops the graph in order,
+   and a second signal some seconds later ends the process at once. */
 #include "apps/interrupt.h"
 
 #include <errno.h>

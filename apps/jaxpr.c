@@ -1,4 +1,6 @@
-/* millrace jaxpr: prints a function of the model, or an example, in JAX's notation. */
+/* millrace jaxpr: prints a function of the model, or an example, in JAX's notation, as it was
+   traced or, with --compiled, as the compiler's passes leave it.  Nothing is computed, so a
+   function of any size can be looked at on any machine. */
 #include <stdio.h>
 
 #include "apps/model_arg.h"

@@ -1,4 +1,6 @@
-/* millrace keys: generates a pair of CURVE keys for a link between hosts. */
+/* millrace keys: generates a pair of CURVE keys for a link between hosts, as two files, one secret
+   and one public.  Existing files are never overwritten: a lost key would lock out every peer that
+   knows it. */
 #include <stdio.h>
 
 #include "apps/cli.h"

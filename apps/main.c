@@ -1,4 +1,6 @@
-/* The program: finds the command, parses its words, runs it, and reports its failure. */
+/* The program: finds the command, parses its words, runs it, and reports its failure.  It is the
+   one place that prints a failure and chooses an exit status, and it receives what the libraries
+   announce; commands and libraries only return codes and fill the diag. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdatomic.h>

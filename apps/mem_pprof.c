@@ -1,4 +1,6 @@
-/* Converts a memory report to pprof's protobuf format. */
+/* Converts a memory report to pprof's protobuf format, so that `pprof -top` and its flame graphs
+   show memory by layer.  The parts of a scope's path become the frames of a stack, and the value's
+   equation is its leaf. */
 #include "apps/mem_pprof.h"
 
 #include <errno.h>

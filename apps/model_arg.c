@@ -1,4 +1,6 @@
-/* Sets a model up as a training stage would: defaults, flags, words, then its plan. */
+/* Sets a model up from a command's flags and words, without a stage: defaults, flags, NAME=VALUE
+   words, then its plan.  It goes through the same rows and the same plan as train-step does, so
+   that summary, jaxpr and mem show the model that would be trained. */
 #include "apps/model_arg.h"
 
 #include <stdio.h>

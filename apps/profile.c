@@ -1,4 +1,6 @@
-/* millrace profile: runs some training steps of a graph and reports where their time goes. */
+/* millrace profile: runs some training steps of a graph and reports where their time goes.  The
+   whole graph runs, loaders included, and the training stage's thread copies the executable's times
+   after each measured step; profile_*.c compare them with the machine's limits and print them. */
 #include "apps/profile.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* The profile as files for other programs: a Chrome trace, and JSON. */
+/* The profile as files for other programs: a Chrome trace with every call of every run, and JSON
+   with the sums.  The report for people is profile's own; these two leave out nothing. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>

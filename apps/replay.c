@@ -1,4 +1,6 @@
-/* millrace replay: repeats one training step from a replay file, alone, and compares its result. */
+/* millrace replay: repeats one training step from a replay file, alone, and compares its result.
+   The file holds all inputs of the step, so on the same versions and instruction set loss and norm
+   must agree to the bit; where they need not, a notice says so first. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,6 @@
-/* millrace run: runs any graph, from text or a file, in one process or several. */
+/* millrace run: runs any graph, from text or a file, in one process or several.  This file applies
+   the flags and reports at the end; a graph of several processes goes to the supervisor
+   (supervise.c), which starts this command again for each of them. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,6 @@
-/* Takes the kernel's lock on RUN/lock and falls back to the owner named in its text. */
+/* Takes the kernel's lock on RUN/lock, and falls back to the owner named in its text where locks do
+   not reach: on file systems without them, or shared by hosts.  An owner is a host, a process id
+   and that process's start, because process ids come round again. */
 #include "apps/run_lock.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
-/* Keeps the plug-ins of a run among its settings and loads them again. */
+/* Keeps the plug-ins of a run among its settings, as plugin=NAME FILE, and loads them again when
+   the run is resumed.  A file inside the run's own folder is refused: a run that someone hands over
+   must not bring code along. */
 #include "apps/run_dir.h"
 
 #include <limits.h>

@@ -1,4 +1,6 @@
-/* millrace runs: lists the runs of a folder, or compares some side by side. */
+/* millrace runs: lists the runs of a folder, or compares some side by side.  All it knows comes
+   from the files of each run (run_info.c); a folder that cannot be read as a run is left out of a
+   list, but an error when it is named. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <math.h>

@@ -1,4 +1,7 @@
-/* millrace serve: serves batches to trainers in other processes or on other hosts. */
+/* millrace serve: serves batches to trainers in other processes or on other hosts, one shard of
+   each batch to each.  Each shard is a process with a graph of its own that ends in a link.  When a
+   trainer asks for another point of the stream than the link still keeps, the graph is built anew
+   from there. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>

@@ -1,4 +1,6 @@
-/* millrace summary: prints the parameter table of a model. */
+/* millrace summary: prints the parameter table of a model, with flax's columns.  The model is
+   traced but never compiled or filled: counts and shapes come from the graph alone, so a model that
+   does not fit this machine has a table too. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

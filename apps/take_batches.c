@@ -1,4 +1,6 @@
-/* Appends a private stage to the graph that passes its batches to a function. */
+/* Appends a private stage to a graph that passes its batches to a function, for the commands that
+   look at batches (batch, who, leak-check).  It seeks the first batch wanted; only where batches do
+   not follow from their number are the earlier ones produced and dropped. */
 #include "apps/graphs.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
-/* millrace top: shows a live run in a terminal. */
+/* millrace top: shows a live run in a terminal, or once, as plain lines.  It reads the same records
+   as any other subscriber, from the run's folder or its page, and never touches the run itself; an
+   observer cannot slow it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,6 @@
-/* Follows a growing metrics.jsonl, or delegates to a live page. */
+/* Where top's records come from: a metrics.jsonl that grows, or a live page (top_page.c).  A file
+   is followed by its inode, since a resumed run may have replaced it, and the last line counts only
+   once its newline is there. */
 #include "apps/top_feed.h"
 
 #include <stdio.h>

@@ -1,4 +1,6 @@
-/* Reads a page's server-sent events with libcurl in a thread, and takes the records out of them. */
+/* Reads a page's server-sent events with libcurl in a thread, and takes the records out of them.
+   The thread is there because a transfer blocks; it only appends bytes to a bounded block, and all
+   parsing is done by the thread that draws. */
 #include "apps/top_page.h"
 
 #include <curl/curl.h>

@@ -1,4 +1,6 @@
-/* Parses records into the state of top, and formats that state as lines of text. */
+/* What top knows of a run, and how it reads as lines of text.  Records are parsed into one fixed
+   state, where a long history of losses is thinned to every second one when it is full; nothing
+   here draws, so that tests read the lines. */
 #include "apps/top_run.h"
 
 #include <cjson/cJSON.h>

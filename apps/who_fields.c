@@ -1,4 +1,6 @@
-/* Formats scalar fields of every dtype as text and JSON. */
+/* Formats scalar fields of every dtype as text and JSON, for who's lines.  Arrays are named with
+   their shape alone: who says which records there were, and `millrace batch` writes their values.
+   */
 #include "apps/who_fields.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
-/* Writes trace events one after another, each as one JSON object on its own line. */
+/* Trace events in Chrome's JSON format, which Perfetto and chrome://tracing open.  Each event is
+   one JSON object on its own line and is printed as it comes, so that a long trace needs no tree in
+   memory.  Times count from the origin that the caller gave; the format wants microseconds. */
 #include "base/chrome_trace.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
-/* Wraps text by counting the first bytes of UTF-8 characters as columns. */
+/* Lines for a terminal: its width, and text wrapped at spaces to fit.  A column is counted for each
+   UTF-8 character, by its first byte.  Characters of double width and combining marks are not known
+   here; a line with them is a little too long or too short. */
 #include "base/text.h"
 
 #include <stdbool.h>

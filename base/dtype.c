@@ -1,4 +1,6 @@
-/* Sizes and names of element types in one table, written by MR_DTYPE_MAP. */
+/* Sizes and names of element types, from MR_DTYPE_MAP, and the one conversion that needs more than
+   a line: f64 to f16 by way of f32 would round twice, so the first step keeps in its last bit
+   whether anything was cut off (rounding to odd). */
 #include "base/dtype.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
-/* erf by one rational function, erfinv by one of two polynomials in log(1 - x^2). */
+/* erf by one rational function, erfinv by one of two polynomials in log(1 - x^2).  The constants
+   and the order of operations are those that XLA compiles, because draws computed here must equal
+   JAX's to the bit; a more accurate erf would not do. */
 #include "base/erf.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
-/* Optional libraries: walks the words of a `needs` list against the table that CMake generates. */
+/* Optional libraries.  A `needs` list such as "CURL ARCHIVE" is walked word by word against the
+   table that CMake generates; what the table lacks becomes a sentence that names the library, its
+   Debian packages and the option to build with. */
 #include "base/feature.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
-/* index_shuffle_body.inc compiled for AVX2 registers. */
+/* index_shuffle_body.inc compiled for AVX2: three vectors of eight 32-bit indices are shuffled
+   together, so that the rounds of one overlap with those of the others.  Elsewhere the symbol
+   exists but is never called. */
 #if defined(__x86_64__)
 #define WIDTH 32
 #define VECTORS 3

@@ -1,4 +1,6 @@
-/* Chooses the instruction set once: from MILLRACE_ISA, else the best that the processor reports. */
+/* Chooses the instruction set once for all kernels: the one that MILLRACE_ISA names, else the best
+   that the processor reports.  A bad MILLRACE_ISA does not fail here, in the middle of a kernel's
+   choice; mr_isa_check reports it when a program starts. */
 #include "base/isa.h"
 
 #include <pthread.h>

@@ -1,9 +1,9 @@
-/* The ledger's hash: a chain of 64-bit mixes over steps, keys, draws and losses. */
+/* The ledger's hash: a chain of 64-bit mixes over the steps, keys, draws and losses of a run.  A
+   mix is the finaliser of MurmurHash3 (A.  Appleby, public domain) over a combination of both
+   words: each input bit affects every output bit, and the order of calls matters.  It guards
+   against mistakes, not against forgery. */
 #include "base/ledger.h"
 
-/* The ledger is a chain of mixes.  A mix is the finaliser of MurmurHash3 (A. Appleby, public
-   domain) over a combination of both words: each input bit affects every output bit, and the order
-   of calls matters. */
 uint64_t mr_hash_mix(uint64_t h, uint64_t x) {
   h = (h ^ x) + 0x9E3779B97F4A7C15u + (h << 6) + (h >> 2);
   h ^= h >> 33;

@@ -1,4 +1,7 @@
-/* Parses ZeroMQ addresses; tells a stale ipc socket from a live one by connecting to it. */
+/* Addresses of sockets: whether text is one, whether it stays on this machine, and freeing an ipc
+   name that a killed process has left.  Connecting to a socket file shows whether it is stale,
+   since the file itself looks the same as a live one; only a refused connection allows its removal.
+   */
 #include "base/loopback.h"
 
 #include <arpa/inet.h>

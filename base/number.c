@@ -1,4 +1,6 @@
-/* Each function switches its thread to the C locale around one libc call. */
+/* Numbers in the C locale whatever locale the host program has set.  Each function switches its own
+   thread to the C locale around one libc call: setlocale would change the host's other threads, and
+   parsers or printers of our own would have to repeat libc's exact rounding. */
 #include "base/text.h"
 
 #include <locale.h>

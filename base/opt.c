@@ -1,4 +1,6 @@
-/* Sizes of settings' values, to check a table of settings against its state. */
+/* Checks a table of settings against the state that its rows point into.  A row whose value would
+   end outside the state is a mistake of a stage's or model's author, a plug-in's perhaps;
+   registration refuses it before a setting is written there. */
 #include "base/opt.h"
 
 #include <stdint.h>

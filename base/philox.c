@@ -1,4 +1,6 @@
-/* Philox4x64-10 with NumPy's conventions for 32-bit halves, doubles and bounded integers. */
+/* Philox4x64-10 with NumPy's conventions for 32-bit halves, doubles and bounded integers.  Which
+   word a draw takes, and which half it leaves for the next one, is part of the result: grain's
+   pipelines draw from this generator, and a record must get the draws that it gets there. */
 #include "base/philox.h"
 
 /* Philox4x64-10: ten rounds of multiplications turn a counter and a key into four words.  NumPy

@@ -1,4 +1,6 @@
-/* jax.random's draws, each computed element by element from mr_random_word. */
+/* jax.random's draws, each computed element by element from mr_random_word.  Element i depends on
+   the key, i and, in the original layout, the length alone, so that kernels may compute any part of
+   an array, on any thread, and get the same bits. */
 #include "base/random.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
-/* A list becomes sorted, disjoint rows, so that a membership test is one binary search. */
+/* Lists of numbers and ranges, such as the records to exclude.  A list, or the file that "@FILE"
+   names, becomes sorted, disjoint rows, so that a membership test is one binary search whatever the
+   order and overlaps in the text. */
 #include "base/ranges.h"
 
 #include <assert.h>

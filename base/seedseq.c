@@ -1,4 +1,6 @@
-/* Both seed expanders follow their specifications line by line; their letters are kept. */
+/* Two expanders of seeds: C++'s std::seed_seq, by which grain's index shuffle expands its seed, and
+   NumPy's SeedSequence, by which its pipelines and NumPy's generators do.  Both follow their
+   specifications line by line and keep the letters used there. */
 #include "base/seedseq.h"
 
 static uint32_t seed_seq_t(uint32_t x) { return x ^ (x >> 27); }

@@ -1,4 +1,6 @@
-/* Suggestions for misspelt words and for paths that cannot be opened. */
+/* Suggestions for misspelt words and for paths that cannot be opened.  A word is near if few
+   letters are missing, added, changed or swapped for its length; a path is explained by what is
+   there instead: a folder, or a packed file. */
 #include "base/suggest.h"
 
 #include <ctype.h>

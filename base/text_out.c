@@ -1,4 +1,6 @@
-/* A stream whose writes append to a growing block (fopencookie). */
+/* Text printed into memory through a stream whose writes append to a growing block (fopencookie).
+   It exists because open_memstream drops text silently when memory runs out; this stream then has
+   its error flag set, and close returns NULL. */
 #include "base/text.h"
 
 #include <assert.h>

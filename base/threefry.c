@@ -1,4 +1,6 @@
-/* Threefry2x32 and the conversions from its bits to draws, in the operations that XLA compiles. */
+/* Threefry2x32, JAX's counter-based generator, and the conversions from its bits to draws.  They
+   use the operations that XLA compiles them to, fused multiply-adds and products with reciprocals
+   included, since plain arithmetic would differ in the last bit. */
 #include "base/threefry.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
-/* Makes and reads the files of CURVE keys. */
+/* The files of CURVE keys: makes a pair, and reads secret keys and lists of public ones.  A secret
+   is created readable by its owner alone, one that others can read is refused, and no existing file
+   is ever overwritten. */
 #include "links/curve_key.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
-/* The table of the stages in list.def. */
+/* The table of this room's stages. list.def names each in one line, and the two expansions here
+   turn a line into a declaration and a row, so that a new link stage needs no other change. */
 #include "links/links.h"
 
-/* list.def is read twice: for declarations and for rows. */
 #define MR_STAGE(name) extern const mr_stage_def_t mr_stage_##name;
 #include "links/list.def"
 #undef MR_STAGE

@@ -1,4 +1,6 @@
-/* Reads plain requests and writes their answers: a head as JSON, then the frames of a batch. */
+/* What programs without millrace exchange with a link: requests as a word and a number, answers as
+   a JSON head and the frames of a batch, with numpy's names of types.  A client takes ten lines of
+   Python; the protocol between two ends of millrace is in wire.c. */
 #include "links/plain.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
-/* CIFAR-100's binary files as records: a coarse and a fine label byte, then a picture. */
+/* cifar100: CIFAR-100's binary files as records, a coarse and a fine label byte and then a picture.
+   Here is only what differs from CIFAR-10: one file for each split, two labels of which a setting
+   chooses one, and the names of both kinds of classes. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,4 +1,6 @@
-/* Class names point into the text of their file, which is cut into lines in place. */
+/* Names of classes, from a file beside the data or from a table in the code.  The text of the file
+   is kept and cut into lines in place, and the names point into it.  They end up on terminals and
+   pages, so control characters and long names are refused. */
 #include "loaders/class_names.h"
 
 #include <errno.h>

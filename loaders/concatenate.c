@@ -1,4 +1,6 @@
-/* One stream after another: grain's MapDataset.concatenate. */
+/* concatenate: one stream after another, grain's MapDataset.concatenate.  Over streams that are
+   functions of a position it is one too, by subtraction of lengths; over walks it is a walk that
+   remembers which part it is in. */
 #include <inttypes.h>
 
 #include "loaders/inputs.h"

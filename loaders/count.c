@@ -1,4 +1,6 @@
-/* Produces n buffers that hold their own number, for tests and measurements. */
+/* count: produces n buffers that hold their own number.  It reads no data and makes no records; it
+   is the source for measuring rings, links and schedulers, and for tests that must know which
+   buffer they got. */
 #include <string.h>
 
 #include "pipeline/stage_step.h"

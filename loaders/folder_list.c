@@ -1,4 +1,6 @@
-/* A list of files: its memory, its order, and the names of its classes. */
+/* The list of a folder's files: one block of text for all names, so that a million files cost no
+   million allocations; their order; and the names of their classes.  Names are sorted by code
+   points, not bytes or locale, as Python sorts them, so that labels agree with torchvision's. */
 #include "loaders/folder_list.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
-/* A list of files with labels: CSV (RFC 4180) with a header, or one JSON object a line. */
+/* A list of files with labels: CSV (RFC 4180) with a header, or one JSON object a line, as Hugging
+   Face's imagefolder has them.  The list comes from outside: paths that leave the folder are
+   refused, and lines and fields have limits. */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>

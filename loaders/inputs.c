@@ -1,4 +1,6 @@
-/* Specs of several record streams: which are connected, and whether their fields agree. */
+/* Specs of stages with several record streams (concatenate, mix, interleave): which inputs are
+   connected, and whether their fields agree.  The result has the least that all inputs promise: the
+   fewest epochs, a seed only if each has one. */
 #include "loaders/inputs.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* The first records of a stream: grain's LimitIterDataset. */
+/* limit: the first records of a stream, grain's LimitIterDataset.  It is a walk with one number of
+   state, how many it has passed; to skip is to add to it and to let the input skip. */
 #include "pipeline/stage_walk.h"
 
 typedef struct limit {

@@ -1,7 +1,7 @@
-/* The table of this room's stages, generated from list.def. */
+/* The table of this room's stages. list.def names each in one line, and the two expansions here
+   turn a line into a declaration and a row, so that a new source or order needs no other change. */
 #include "loaders/loaders.h"
 
-/* Each line of list.def is expanded twice: as a declaration and as a row of the table. */
 #define MR_STAGE(name) extern const mr_stage_def_t mr_stage_##name;
 #include "loaders/list.def"
 #undef MR_STAGE

@@ -1,4 +1,6 @@
-/* The two io_uring ways in a build without liburing: open refuses with MR_ERR_UNAVAILABLE. */
+/* The two io_uring ways in a build without liburing: open refuses with MR_ERR_UNAVAILABLE.
+   reader_choose.c learns from mr_uring_refused that they are missing, and chooses between the other
+   two. */
 #include "loaders/reader_private.h"
 
 int mr_uring_refused(void) { return MR_URING_NOT_BUILT_IN; }

@@ -1,4 +1,6 @@
-/* grain's samplers as arithmetic: position to global index, global index to epoch and record. */
+/* grain's samplers as arithmetic: position to global index, global index to epoch and record.
+   Nothing is stored: any position is found at once, by any thread, and the order of a resumed run
+   is the same by construction.  Sharding follows grain's even_split, before any shuffle. */
 #include "loaders/sampler.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
-/* Passes the records in their own order, as grain's SequentialSampler does. */
+/* sequential: passes the records in their own order, as grain's SequentialSampler does.  It gives
+   them generators if it has a seed, for the stages that draw; its shards are strided, as grain's
+   are here, and unlike those of shuffle. */
 #include "loaders/order.h"
 
 static mr_err_t sequential_plan(mr_stage_t *s) { return mr__order_plan(s, true, false); }

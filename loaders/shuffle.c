@@ -1,4 +1,6 @@
-/* Shuffles the records anew in each epoch, as grain's IndexSampler does. */
+/* shuffle: passes the records in an order that is drawn anew for each epoch, as grain's
+   IndexSampler does.  There is no buffer of records to mix: the order is a permutation computed for
+   each position (index_shuffle), so a seek costs nothing and records far apart meet in a batch. */
 #include "loaders/order.h"
 
 static mr_err_t shuffle_plan(mr_stage_t *s) {

@@ -1,4 +1,6 @@
-/* Keeps the positions of a Python slice: grain's MapDataset.slice. */
+/* slice: keeps the positions of a Python slice, grain's MapDataset.slice.  START:STOP:STEP means
+   what it means in Python, negative numbers and clipping included, and is arithmetic on positions;
+   no record outside the slice is read. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

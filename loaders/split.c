@@ -1,4 +1,7 @@
-/* Splits by a fixed permutation of the training records (index_shuffle, bijective). */
+/* Which records are for training, which for validation: a fixed permutation of the training records
+   (index_shuffle, bijective) whose last `holdout` are validation's.  It depends on split-seed and
+   the number of records, never on the seed of the run, so that every run of a data set holds the
+   same records back. */
 #include "loaders/split.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
-/* Samples of WebDataset's archives as records: members by their extension, in any order. */
+/* tar: samples of WebDataset's archives as records, members by their extension, in any order.  An
+   index of each archive (tar_scan.c) makes a member an offset and a length, so that records are
+   read at random, which WebDataset itself cannot; how members become fields is decided here. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

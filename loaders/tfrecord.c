@@ -1,4 +1,6 @@
-/* Examples of TFRecord files as records: features by their name, in any order. */
+/* tfrecord: Examples of TFRecord files as records, features by their name, in any order.  The
+   framing has no index, so one is made by reading each file once (tfrecord_scan.c); which features
+   become fields, and with which dtypes and shapes, is decided here when the graph settles. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,7 @@
-/* Reads a file once from front to back. */
+/* Makes the index of a TFRecord file by reading it once from front to back: where each record
+   begins, and which features its Example has.  Where the checksum of a length is wrong the next
+   record cannot be found: the index then ends at the records before it, and the reason is kept for
+   a notice. */
 #include "loaders/tfrecord_scan.h"
 
 #include <errno.h>

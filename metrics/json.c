@@ -1,4 +1,6 @@
-/* Prints a record in one pass: building a tree of cJSON items would cost more than the record. */
+/* A metrics record as one line of JSON, the format of metrics.jsonl, the page and top.  It is
+   printed in one pass: building a tree of cJSON items would cost more than the record.  Numbers
+   have the fewest digits that read back as the same double. */
 #include "metrics/metrics.h"
 
 #include <inttypes.h>

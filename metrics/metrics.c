@@ -1,4 +1,6 @@
-/* A record is a flat list of named numbers; lookups go through it by name. */
+/* A metrics record: a flat list of named numbers beside a few facts about its step.  Lookups go by
+   name, since a model brings metrics of its own and a record has a dozen at most; those between
+   loss and the usual numbers is the model's. */
 #include "metrics/metrics.h"
 
 #include <stdio.h>

@@ -1,4 +1,6 @@
-/* A settled graph as Graphviz text. */
+/* A settled graph as Graphviz text: a node for each stage with its settings, an edge with its spec.
+   Record stages have no thread of their own, so those that run as one loop with their batch stage
+   share a cluster, and edges between processes are drawn as the links they become. */
 #include <string.h>
 
 #include "pipeline/graph_private.h"

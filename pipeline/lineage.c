@@ -1,4 +1,7 @@
-/* Notes the draws of each record, and passes its lineage to the function that asked for it. */
+/* Notes the draws of each record, and passes its lineage to the function that asked for it.  A
+   graph that runs for its lineage only does not open its sources: who and leak-check need
+   positions, indices and keys, and none of the bytes.  A filter needs the bytes, and then sources
+   are opened. */
 #include "pipeline/lineage.h"
 
 #include <inttypes.h>

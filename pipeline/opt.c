@@ -1,4 +1,6 @@
-/* Parses the text of a setting by its type, checks the range, and describes what was expected. */
+/* Parses the text of a setting by its type, checks the range, and describes what was expected.
+   Each type has one parser, for graph text, flags and checkpoints alike, and a value that is
+   refused leaves the state as it was. */
 #include "pipeline/opt.h"
 
 #include <errno.h>

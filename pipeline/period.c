@@ -1,4 +1,6 @@
-/* The period of a stream: after how many positions it holds the same records again. */
+/* The period of a stream: after how many positions it holds the same records again.  A walk that
+   seeks a distant batch skips whole periods by it instead of counting records one by one.  A filter
+   has a period only if it decides by the record alone, not by its draws. */
 #include <assert.h>
 
 #include "pipeline/chain_private.h"

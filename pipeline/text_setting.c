@@ -1,4 +1,7 @@
-/* Values in graph text: variables, and the settings after the name of a stage or a process. */
+/* Values in graph text: the variables of `let`, and the settings after the name of a stage or a
+   process.  A word NAME=VALUE is a setting of that name; a word alone is the next positional one or
+   a choice or switch that it names.  Text stays text here: opt.c parses it when the graph settles.
+   */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,6 @@
-/* The words of graph text: separated by blanks and comments, with quotes. */
+/* The words of graph text: separated by blanks and comments, with quotes as in a shell, and each
+   with its line and column.  The parser reads one word ahead and knows of it only its text, whether
+   it was quoted, and whether it begins a line or is a "!". */
 #include <stdarg.h>
 #include <string.h>
 

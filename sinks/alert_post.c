@@ -1,4 +1,6 @@
-/* One alert as one request of libcurl's easy interface; the response body is ignored. */
+/* One alert as one POST request of libcurl's easy interface.  It blocks for at most its time limit,
+   in the thread of stage alert, which reads a lossy port, so training never waits for it.  The
+   answer's body is ignored: a server that accepted the alert has nothing more to say. */
 #include "sinks/alert_post.h"
 
 #include <cjson/cJSON.h>

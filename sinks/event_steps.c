@@ -1,4 +1,6 @@
-/* Reads event files as TensorBoard does, but keeps only the steps of training numbers. */
+/* Which steps event files already have, so that a resumed run writes no step twice and names those
+   that are missing.  It reads the files as TensorBoard does, in order of their names and up to the
+   first damaged record, but keeps only the steps of training numbers. */
 #include "sinks/resume.h"
 
 #include <dirent.h>

@@ -1,4 +1,6 @@
-/* Calls NVML through dlopen and dlsym, so that neither headers nor a driver are needed to build. */
+/* Reads load, memory, power and temperature of the first GPU through NVML.  The library is opened
+   by dlopen and its calls are declared here, so that neither its headers nor a driver are needed to
+   build, and a machine without them has no such numbers. */
 #include "sinks/usage.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,6 @@
-/* Relays bytes between a subscriber's connection and its socket; it checks only the first few. */
+/* One direction of a subscriber's connection: bytes are relayed between it and the subscriber's own
+   socket, with back-pressure and a limit on each turn.  It knows nothing of messages; only the
+   greeting is checked before libzmq sees it. */
 #include <errno.h>
 #include <unistd.h>
 

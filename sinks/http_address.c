@@ -1,4 +1,6 @@
-/* The file holds the page's URL; port and token are parsed out of it. */
+/* The address that a page keeps from one life of its run to the next, in a file that holds its URL;
+   port and token are parsed out of it.  The token is a password: a file that others can read, or
+   that is a link, is not used. */
 #include "sinks/http.h"
 
 #include <fcntl.h>

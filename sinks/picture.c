@@ -1,4 +1,6 @@
-/* Paints confusion matrices and sheets of mistakes as RGB; picture_png.c encodes them. */
+/* Confusion matrices and sheets of mistakes painted as RGB, for the page and for event files;
+   picture_png.c encodes them.  They have no text and no library of graphics: a matrix is squares of
+   a shade, a sheet is the pictures themselves beside each other. */
 #include "sinks/picture.h"
 
 #include <stdlib.h>

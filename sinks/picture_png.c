@@ -1,4 +1,6 @@
-/* PNG by libpng's simplified interface. */
+/* PNG by libpng's simplified interface, in one call from RGB to a block of bytes.  It is a file of
+   its own because libpng may be left out of a build; without it, the page and event files have
+   numbers only. */
 #include <png.h>
 #include <stdlib.h>
 

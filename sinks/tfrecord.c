@@ -1,4 +1,6 @@
-/* Writes and reads TFRecords.  A reader trusts no length that exceeds the rest of the file. */
+/* TFRecords as event files use them: a length, its checksum, the bytes, their checksum.  Reading
+   ends at the first record that is damaged or cut off, as TensorBoard's reader does, and trusts no
+   length that exceeds the rest of the file.  Data sets are read by loaders/tfrecord.c. */
 #include "sinks/tfrecord.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
-/* The structure is built once as a cJSON tree; the live part is printed ten times a second. */
+/* The graph as the page's JSON.  Its structure never changes while it runs and is built once, as a
+   cJSON tree; the live part, counters and queues of each stage, is needed ten times a second and
+   printed directly.  Secrets are hidden by mr_watch_setting. */
 #include "sinks/web_private.h"
 
 #include <cjson/cJSON.h>

@@ -1,4 +1,6 @@
-/* A growing array of reference-counted messages that is thinned when it is full. */
+/* The messages that a page opened later is sent first.  The array grows to a limit and is then
+   thinned: every second step of its older half goes, and everything else stays.  Messages are
+   counted by reference, because slow pages still send from them after they have left the log. */
 #include "sinks/web_private.h"
 
 #include <stdio.h>

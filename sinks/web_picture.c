@@ -1,4 +1,6 @@
-/* A ring of pictures; a picture is copied under the lock and encoded outside it. */
+/* The newest pictures for the page, in a ring and by number.  One is copied under the lock and
+   encoded outside it, so that the training side never waits for PNG; a number that the ring has
+   overwritten is simply missing. */
 #include "sinks/web_private.h"
 
 #include <ctype.h>

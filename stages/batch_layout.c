@@ -1,4 +1,6 @@
-/* Arithmetic on batches: a host's slice of each, and records of a stream with skipped steps. */
+/* Arithmetic on batches: which part of each batch a host makes, and which records remain when steps
+   are skipped.  Both are pure functions of numbers, so hosts agree without talking to each other
+   and a resumed run finds the same records. */
 #include "stages/batch_layout.h"
 
 #include <inttypes.h>

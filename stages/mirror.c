@@ -1,4 +1,6 @@
-/* Mirrors rows of pixels: a loop specialised for common channel counts, and AVX2 for planes. */
+/* Mirrors rows of pixels from left to right.  The plain loop is specialised for common numbers of
+   channels by inlining; planes at least 32 bytes wide have an AVX2 path, in which a shuffle
+   reverses 32 bytes at a time. */
 #include "stages/mirror.h"
 
 /* C is a constant where this is inlined. */

@@ -1,4 +1,6 @@
-/* normalize: turns pictures of bytes into floats, (x/255 - mean) / std for each channel. */
+/* normalize: turns pictures of bytes into floats, (x/255 - mean) / std for each channel.  A byte
+   has 256 values, so the results are tables that norm.c and norm_any.c look up or compute; here are
+   the settings, the presets, and which of the two ways fits the input. */
 #include "pipeline/stage_map.h"
 #include "stages/norm.h"
 #include "stages/pixels.h"

@@ -1,4 +1,6 @@
-/* Weights and indices of a pass in the form that the fast paths for any size need. */
+/* Weights and indices of a pass in the form that the fast paths for any size need: in blocks of 16
+   pixels, taps in pairs, each weight split into a high and a low half so that 16-bit products lose
+   nothing.  Made once for each size; the plain path's table stays the reference. */
 #include <stdlib.h>
 
 #include "stages/pil_resize.h"

@@ -1,4 +1,6 @@
-/* Passes of any size and number of taps with AVX2, in half blocks of 8 pixels and pairs of taps. */
+/* Passes of any size and number of taps with AVX2, in half blocks of 8 pixels and pairs of taps.
+   Sums are exact integers, so the pixels are those of the plain path, bit for bit.  Where a block's
+   bytes lie too far apart for one shuffle, each pixel gathers its own. */
 #include <assert.h>
 #include <string.h>
 

@@ -1,4 +1,6 @@
-/* The plain path of Pillow's resampling, and the choice of a faster one. */
+/* The plain path of Pillow's resampling of one plane, and the choice of a faster one.  It is
+   Pillow's arithmetic as written, two passes over fixed-point weights; every fast path is tested
+   against it and must give the same bytes. */
 #include "stages/pil_resize.h"
 
 #include <string.h>

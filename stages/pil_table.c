@@ -1,4 +1,6 @@
-/* Makes the weights of Pillow's bilinear passes as fixed-point numbers. */
+/* The weights of Pillow's bilinear passes as fixed-point numbers, made once for each pair of sizes.
+   The formula, its order of operations and its rounding are Pillow's, since a weight that differs
+   in its last bit would change pixels. */
 #include <math.h>
 #include <stdlib.h>
 

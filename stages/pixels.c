@@ -1,4 +1,6 @@
-/* Finds the pictures of a stage's input, and converts between pixels and planes. */
+/* What picture stages share: finding the field with the pictures in a spec, reading its size,
+   channels and layout, and converting between interleaved pixels and planes.  A stage that needs
+   pictures of one size refuses varying ones here, with the stages that would help. */
 #include "stages/pixels.h"
 
 #include <stdio.h>

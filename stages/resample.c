@@ -1,4 +1,7 @@
-/* Resampling: weights, the plain passes, and their order. */
+/* Resampling with any of Pillow's filters to any size: the weights, the plain passes, and their
+   order.  Only the wanted box of the result is computed, and the part of the source that it needs
+   is known before, so that a decoder need not decode the rest.  The small pictures of resized-crop
+   have faster code (pil_*.c). */
 #include "stages/resample.h"
 
 #include <math.h>

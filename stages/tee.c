@@ -1,7 +1,8 @@
-/* tee and identity: pass buffers on unchanged, in bursts. */
+/* tee and identity: pass buffers on unchanged, in bursts. tee gives each buffer to several outputs
+   by taking a reference for each, without a copy; identity has one output and measures the cost of
+   a hop. */
 #include "pipeline/stage_step.h"
 
-/* identity measures the cost of a hop. */
 static mr_err_t identity_plan(mr_stage_t *s) {
   s->out_spec[0] = s->in_spec[0];
   return MR_OK;

@@ -1,4 +1,6 @@
-/* eval-step: evaluates a checkpoint: its loss and metrics over a stream of batches. */
+/* eval-step: evaluates a checkpoint: its loss and metrics over a stream of batches.  The model and
+   its settings are read from the checkpoint itself, never from the graph, so that it cannot be
+   evaluated as another model than was trained; what differs from the stream is an error. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,6 @@
-/* The settings of train-step without those of its model. */
+/* The settings of train-step without those of its model: rows of name, default, range and help.
+   They are in a table of their own because def.c puts the chosen model's rows between them, and the
+   stage has a definition for each model. */
 #include "stages/train/train_step_private.h"
 
 #define AT(field) offsetof(train_t, field)

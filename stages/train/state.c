@@ -1,4 +1,6 @@
-/* Packs a state for a checkpoint, and reads and checks checkpoint files. */
+/* The state of training as a checkpoint: packs parameters, slots, average and positions of the
+   streams for the sink, and reads and checks such files.  Packing copies no tensor; it points at
+   the parameters themselves, which stay unchanged until the buffer comes back. */
 #include "stages/train/state.h"
 
 #include <inttypes.h>

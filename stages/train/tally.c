@@ -1,4 +1,6 @@
-/* Evaluates batches with several runs in flight, and counts their results in order. */
+/* Sums of an evaluation: losses, metrics and the confusion matrix over the records of a stream.
+   Several runs are in flight so that a device never waits for the host; results are counted in the
+   order of the batches, so the sums do not depend on timing. */
 #include "stages/train/tally.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
-/* Histograms of weights and gradients, and pictures as bytes. */
+/* What train-step shows of itself: histograms of weights and gradients, and sample pictures as
+   bytes.  Gradients are not kept by the step; they are computed back from the optimizer's first
+   slot before and after the update, which costs nothing in steps without a histogram. */
 #include "stages/train/watch.h"
 
 #include <math.h>
