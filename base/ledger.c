@@ -1,7 +1,7 @@
 /* The ledger's hash: a chain of 64-bit mixes over the steps, keys, draws and losses of a run.  A
-   mix is the finaliser of MurmurHash3 (A.  Appleby, public domain) over a combination of both
-   words: each input bit affects every output bit, and the order of calls matters.  It guards
-   against mistakes, not against forgery. */
+   mix is the finaliser of MurmurHash3 (A. Appleby, public domain) over a combination of both words:
+   each input bit affects every output bit, and the order of calls matters.  It guards against
+   mistakes, not against forgery. */
 #include "base/ledger.h"
 
 uint64_t mr_hash_mix(uint64_t h, uint64_t x) {

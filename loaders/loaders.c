@@ -1,4 +1,4 @@
-/* The table of this room's stages. list.def names each in one line, and the two expansions here
+/* The table of this room's stages.  list.def names each in one line, and the two expansions here
    turn a line into a declaration and a row, so that a new source or order needs no other change. */
 #include "loaders/loaders.h"
 

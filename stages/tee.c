@@ -1,4 +1,4 @@
-/* tee and identity: pass buffers on unchanged, in bursts. tee gives each buffer to several outputs
+/* tee and identity: pass buffers on unchanged, in bursts.  tee gives each buffer to several outputs
    by taking a reference for each, without a copy; identity has one output and measures the cost of
    a hop. */
 #include "pipeline/stage_step.h"

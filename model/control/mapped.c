@@ -1,4 +1,6 @@
-/* Maps a called function over examples, and decides which of its outputs become mapped. */
+/* Maps a called function over examples, for the batch rules of loops, branches and calls.  Which
+   outputs become mapped follows from which inputs are; a loop asks again with its carried values
+   mapped until the answer no longer changes. */
 #include "model/control/flow.h"
 
 #include "model/ops/call.h"

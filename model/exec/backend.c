@@ -1,4 +1,5 @@
-/* The table of backends, made from backends.def. */
+/* The table of backends, made from backends.def; the first is the default.  Nothing else in exec
+   names a backend. */
 #include "model/exec/backend.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
-/* Lowering: asks the op's own rule for the backend, else the backend, to fill each call. */
+/* Lowering: fills one call for each equation by asking the op's own rule for the backend, if it
+   brings one (an op of a plug-in may), else the backend.  Small equations are marked to run on one
+   thread, where waking a team would cost more than the work. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,6 @@
-/* Blocks of the memory plan as rows, and a measurement of the arena that a run really writes to. */
+/* Blocks of the memory plan as rows, with the peak and the blocks alive there, and a measurement:
+   the arena is painted before a run, and the last byte that changed shows how much of it the run
+   really wrote. */
 #include "model/exec/mem_report.h"
 
 #include <stdlib.h>

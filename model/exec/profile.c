@@ -1,4 +1,6 @@
-/* Reads the times that a profiled run has written to its executable. */
+/* The times of a profiled run, read from its executable.  The run writes them beside its calls, and
+   only if profiling was switched on; here they are joined with the op and the cost of each
+   equation. */
 #include "model/exec/exec.h"
 
 #include <string.h>

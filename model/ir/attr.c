@@ -1,4 +1,6 @@
-/* Attributes: their constructors, and how each kind is printed in a jaxpr. */
+/* Attributes of equations: their constructors, and how each kind is printed in a jaxpr.  The text
+   is JAX's own, down to the comma of a tuple of one, because the printed graphs are compared with
+   JAX's and read back by parse/. */
 #include "model/ir/attr.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
-/* Abstract values: sizes, validity and text. */
+/* Abstract values: sizes, validity and text.  Sizes come from plug-ins, files and jaxprs as well,
+   so products of dimensions are computed without undefined overflow, and mr_aval_wrong is asked
+   before a value is made. */
 #include "model/ir/aval.h"
 
 #include <stdio.h>

@@ -1,4 +1,6 @@
-/* The process's defaults for graphs: each is the environment's until it is set. */
+/* The process's defaults for graphs, precision of products and layout of PRNG keys: each is the
+   environment's until a call sets it.  A bad value of the environment cannot fail here; compiling
+   reports it. */
 #include "model/ir/defaults.h"
 
 #include <stdatomic.h>

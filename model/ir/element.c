@@ -1,4 +1,6 @@
-/* Elements by dtype. */
+/* Reads and writes single elements of any dtype, as f32, f64 or integers.  These switches are for
+   constants, tests and the plain paths of kernels; a fast kernel knows its dtype and does not come
+   here. */
 #include "model/ir/element.h"
 
 #include <math.h>

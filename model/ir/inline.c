@@ -1,4 +1,6 @@
-/* Copies equations between graphs by a map from var ids of the one to vars of the other. */
+/* Copies equations between graphs by a map from the var ids of one to the vars of the other: a copy
+   of a graph, a call replaced by the body of its function, a part of a graph that a transform
+   keeps.  Literals are made anew in the new graph; equations keep their scopes. */
 #include "model/ir/fn.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* Chunks that double in size, and the reserve that allocators share when malloc fails. */
+/* The memory of a graph: chunks that double in size and are freed together.  When malloc fails, an
+   allocator continues in a reserve that all share and notes the failure, so that the hundreds of
+   small allocations of a transform need no check of their own; the graph fails as a whole. */
 #include "model/ir/mem.h"
 
 #include <pthread.h>

@@ -1,4 +1,6 @@
-/* The sentence of a shape rule that refuses an equation. */
+/* The sentence of a shape rule that refuses an equation: scope, op, the avals of the operands, the
+   reason, and the attributes with numbers.  All rules write it through this one function, so a user
+   reads the same form from every op. */
 #include "model/ir/op.h"
 
 /* Writes " (axes=(1,))": sizes, axes and dimension numbers, which the operands' avals do not

@@ -1,4 +1,6 @@
-/* Traces losses to graphs, makes their parameters, and has the metrics of classifiers. */
+/* Traces losses to graphs, makes their parameters, and has the metrics of classifiers.  A loss is a
+   function of fields that traces itself; this file adds what all need around it: inputs for the
+   fields, weights of records that count, seed and step, and precision. */
 #include "model/nn/loss.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* Scopes, parameters and dropout: what all layers share. */
+/* What all layers share while a model is traced: scopes, parameters and dropout sites.  Entering a
+   part extends the prefix of parameters' names and the scope of equations together, so that a row
+   of `millrace profile` and a tensor of a checkpoint are called alike. */
 #include "model/nn/nn.h"
 
 #include <stdio.h>

@@ -1,4 +1,6 @@
-/* Counts parameters into a row for each prefix of their names that ends at a dot. */
+/* Counts parameters into a row for each module, as flax's table does.  There is no tree of modules:
+   names have dots, a prefix that ends at one is a module, and a number behind a dot is an element
+   of a list. */
 #include "model/nn/params.h"
 
 #include <ctype.h>

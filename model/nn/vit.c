@@ -1,4 +1,6 @@
-/* The configuration of a Vision Transformer, and its loss. */
+/* The configuration of a Vision Transformer, its check, and its loss.  The two variants, flax's and
+   timm's, are functions of their own (vit_flax.c, vit_timm.c), since they differ in every detail
+   that names, layouts and random draws depend on. */
 #include "model/nn/vit.h"
 
 mr_vit_config_t mr_vit_default(void) {

@@ -1,4 +1,6 @@
-/* flax's Vision Transformer, with the parameter names of the recipe. */
+/* flax's Vision Transformer, with the parameter names of the recipe.  Layers, order of parameters
+   and draws are those of the recipe's code, so that its parameters load here and dropout-free
+   results agree; the last block computes token 0 alone after its attention. */
 #include <stdio.h>
 
 #include "model/nn/vit.h"

@@ -1,4 +1,6 @@
-/* timm's Vision Transformer: joined qkv, stochastic depth, PyTorch's layouts and names. */
+/* timm's Vision Transformer: joined qkv, stochastic depth, PyTorch's layouts and names, so that a
+   state_dict of timm loads without conversion.  Only what differs from flax's is written here; both
+   use the same layers of nn/. */
 #include <stdio.h>
 
 #include "model/nn/vit.h"

@@ -1,4 +1,6 @@
-/* Batch rules: move the mapped dimensions of the operands to one place, then emit the op once. */
+/* Batch rules that ops share: move the mapped dimensions of the operands to one place, then emit
+   the op once on the larger tensors.  An op that needs more than that has a rule of its own beside
+   its other rules. */
 #include "model/ops/batch.h"
 
 #include <string.h>

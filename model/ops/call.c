@@ -1,4 +1,6 @@
-/* Calls of functions: checks for their builders, and the rules that they share. */
+/* Calls of functions: checks for the builders of loops, branches and calls, and the rules that they
+   share.  A called function is a graph in an attribute; here its inputs and outputs are compared
+   with the equation's, and the sentence names the one that differs. */
 #include "model/ops/call.h"
 
 #include <stdarg.h>

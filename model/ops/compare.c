@@ -1,4 +1,6 @@
-/* Comparisons of two values, element by element: bool, and constant almost everywhere. */
+/* Comparisons of two values, element by element.  The result is bool and constant almost
+   everywhere, so derivatives are zero.  Each has its functions for f32, f64 and integers written
+   out; integers without sign need their own where the order differs. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 

@@ -1,4 +1,6 @@
-/* Conversion between dtypes.  Between floats it is linear; to or from others it is constant. */
+/* Conversion between dtypes.  Between floats it is linear, and its derivative is the conversion
+   back; to or from others it is constant.  A literal is converted while the graph is built, so amp
+   leaves no conversions of constants behind. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 

@@ -1,4 +1,6 @@
-/* The cost of an equation: operations by its op's fields, bytes by its avals. */
+/* The cost of an equation: operations by its op's fields, bytes by its avals, both from shapes
+   alone.  It is what the work needs at least, each operand read and each result written once, and
+   not a measurement; profile compares the two. */
 #include "model/ops/operands.h"
 
 #include "model/ir/op.h"

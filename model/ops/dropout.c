@@ -1,4 +1,6 @@
-/* Dropout by seed and step, with one kernel that draws and applies the mask, and by key. */
+/* Dropout, twice: by seed and step, with one kernel that draws and applies the mask and draws it
+   again in the backward pass instead of keeping it; and by PRNG key, as flax's does, from bernoulli
+   and select. */
 #include <string.h>
 
 #include "model/ops/lax.h"

@@ -1,4 +1,6 @@
-/* GELU: x Phi(x), with Phi by tanh or by erf, and its backward pass. */
+/* GELU: x Phi(x), with Phi by tanh or by erf, and its backward pass.  It is an op with kernels of
+   its own, on runs of elements in fused loops; its open form writes the same formula in primitives,
+   for all other transforms. */
 #include <string.h>
 
 #include "model/ops/lax.h"

@@ -1,4 +1,6 @@
-/* Counting along one dimension, and the identity matrix, which compares two counters. */
+/* Counting along one dimension, and the identity matrix, which compares two counters.  It has no
+   operands: nothing is stored, fused loops compute the number from the index, and a slice that
+   begins at zero is a smaller counter. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 

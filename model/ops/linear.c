@@ -1,4 +1,5 @@
-/* x w + b in one op: backends add the bias inside the product. */
+/* x w + b in one op, since backends add the bias inside the product, where the tile is still in
+   registers.  As primitives it is dot_general and add; w may be transposed, as PyTorch keeps it. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 

@@ -1,4 +1,5 @@
-/* The same elements in the same row-major order with other dimensions; no bytes move. */
+/* The same elements in the same row-major order with other dimensions.  No bytes move: the result
+   is an alias of its operand, and only shapes are computed, derivatives and batching included. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 

@@ -1,4 +1,6 @@
-/* Rules that ops share, and those that refuse by name. */
+/* Rules that ops share: shapes of elementwise ops, derivatives of linear and symmetric ones, and
+   the rules that refuse by name.  An op without a rule says so with one of those; a forgotten rule,
+   NULL, is an error that a test finds. */
 #include "model/ops/rules.h"
 
 #include "model/ops/lax.h"

@@ -1,4 +1,6 @@
-/* Sample inputs, and the samples of elementwise ops. */
+/* Sample inputs, and the samples of elementwise ops.  An op brings examples of itself, with ranges
+   in which its derivative is smooth, and tests run every transform on them; so this file is part of
+   the library and not of a test. */
 #include "model/ops/sample.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
-/* which ? b : a, element by element: jax.lax.select_n with two cases. */
+/* which ? b : a, element by element: jax.lax.select_n with two cases.  Both cases are computed; the
+   derivative passes to the chosen one and is zero for the other, and `which`, a bool, has none. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 

@@ -1,4 +1,6 @@
-/* The sum of the squares of all elements of several tensors: a gradient's squared norm. */
+/* The sum of the squares of all elements of several tensors: a gradient's squared norm, for
+   clipping.  One op reads all of them in one pass, in an order that follows from sizes; as
+   primitives it would be two passes for each tensor and a chain of sums. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 

@@ -1,4 +1,6 @@
-/* The same elements in another order: dimensions permuted, or reversed. */
+/* The same elements in another order: dimensions permuted (transpose), or one or more reversed
+   (rev).  A transposition that a product or another transposition can absorb is removed by the pass
+   sink; what remains is a strided copy. */
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 

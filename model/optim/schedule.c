@@ -1,4 +1,6 @@
-/* The three learning-rate schedules. */
+/* The three learning-rate schedules: cosine, linear and inverse square root, each behind a linear
+   warm-up.  The rate of a step follows from its number alone, so a resumed run needs no state for
+   it. */
 #include "model/optim/schedule.h"
 
 #include <math.h>

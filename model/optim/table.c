@@ -1,4 +1,6 @@
-/* The table of optimizers, made from list.def, and the check of their settings. */
+/* The table of optimizers, made from list.def, and the check of their settings.  An optimizer is a
+   constant with a traced update; what all have in common, clipping, loss scale and average, is
+   checked here and computed around the update. */
 #include <string.h>
 
 #include "model/optim/optim.h"

@@ -1,4 +1,6 @@
-/* Attributes of equations, "name=value".  The first characters of a value decide its kind. */
+/* Attributes of equations, "name=value", as JAX prints them.  The name alone does not give a
+   value's kind, so its first characters decide: a bracket, a digit, a quote, a word.  Nesting has a
+   limit, since the text may come from anywhere. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,6 @@
-/* Words, numbers, dtypes, avals and constants of a jaxpr. */
+/* Words, numbers, dtypes, avals and constants of a jaxpr.  There is no list of tokens: the parser
+   asks for what may come next, and a failure says what was expected, in which line and before which
+   text. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

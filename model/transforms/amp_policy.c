@@ -1,4 +1,6 @@
-/* Policies of mixed precision: rows of keys and rules, and those that people use. */
+/* Policies of mixed precision: rows of names and rules, and the two that people use.  A row names
+   an op or a scope; rows of a setting are appended and marked, so that one that matches nothing can
+   be reported.  Which row wins, and what it does to a graph, is amp.c's. */
 #include <stdio.h>
 #include <string.h>
 

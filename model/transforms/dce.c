@@ -1,4 +1,5 @@
-/* Dead code: a backward walk marks the operands of live equations; the others are dropped. */
+/* Dead code: a backward walk marks the operands of live equations; the others are dropped.  One
+   pass is enough, because operands come before the equations that use them. */
 #include "model/transforms/transforms.h"
 
 static bool dce_wanted(const mr_eqn_t *e) {

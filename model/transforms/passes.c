@@ -1,4 +1,6 @@
-/* The table of passes, and running them but for those to skip. */
+/* The table of the compiler's passes, in the order in which they run, and running them but for
+   those to skip.  Each is a file of its own and changes cost, never results; a flag of the table
+   says which also run before differentiation. */
 #include "model/transforms/passes.h"
 
 #include <stdio.h>

@@ -1,4 +1,6 @@
-/* Which vars may have a tangent, by walking the equations, functions that they call included. */
+/* Which vars may have a tangent: found by walking the equations, functions that they call included,
+   before anything is differentiated.  Loops repeat the walk until no further carried value is
+   reached.  Gradients of what is not reached are never built. */
 #include "model/transforms/build.h"
 
 #include "model/ops/rules.h"

@@ -1,4 +1,6 @@
-/* The Vision Transformer of the recipe, over the fields image and label. */
+/* The model vit: the Vision Transformer of the recipe as a constant of settings, plan and loss,
+   over the fields image and label.  Sizes of pictures and the number of classes come from the
+   fields, everything else from settings; the network itself is nn/vit*.c. */
 #include <stdio.h>
 #include <string.h>
 

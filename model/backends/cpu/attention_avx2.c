@@ -1,4 +1,6 @@
-/* attention_body.inc compiled for AVX2. */
+/* attention_body.inc compiled for AVX2, in a file of its own because the compiler's options for an
+   instruction set hold for a whole file. attention.c chooses it at run time, only where the
+   processor has the instructions. */
 #if defined(__x86_64__)
 #define ATTENTION mr__attention_avx2
 #include "model/backends/cpu/attention_body.inc"

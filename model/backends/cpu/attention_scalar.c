@@ -1,4 +1,6 @@
-/* Attention in scalar C, without memory for scores: each is computed again at each use. */
+/* Attention in scalar C, without memory for scores: each is computed again at each use.  A run
+   cannot fail, so a thread that gets no memory for its tiles computes its heads here.  It is slow,
+   and for that case alone. */
 #include <math.h>
 
 #include "model/backends/cpu/attention_private.h"

@@ -1,4 +1,6 @@
-/* The CPU as a backend: the table of functions that the executor uses. */
+/* The CPU as a backend: the table of functions that the executor uses.  Most of it is thin, since
+   the host's memory is the device's; what it adds is the team of threads that the kernels of a run
+   share: its size, its pinning, and its end. */
 #include <omp.h>
 #include <pthread.h>
 #include <sched.h>

@@ -1,4 +1,6 @@
-/* Chooses the table of elementwise kernels for an instruction set. */
+/* Chooses the table of elementwise kernels for an instruction set, and is lanes_body.inc compiled
+   for plain C.  Every table has the same lanes in the same order, so a fused program runs with any
+   of them. */
 #include "model/backends/cpu/lanes.h"
 
 #include <stddef.h>

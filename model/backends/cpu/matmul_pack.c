@@ -1,4 +1,6 @@
-/* Rearranging bf16 operands for oneDNN's products: transposing a, and packing b. */
+/* Rearranging bf16 operands for oneDNN's products: a is transposed, b is packed.  Both go through
+   registers in whole cache lines, shared by all threads, and depend on sizes alone.  Transposing
+   needs AVX-512; mr__turn_works says whether the machine has it. */
 #include <string.h>
 
 #include "base/isa.h"

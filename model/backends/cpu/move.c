@@ -1,4 +1,6 @@
-/* Strided copies: dimensions are merged where possible, then rows are copied in parallel. */
+/* Strided copies: what transpose, slice, concatenate and broadcast have in common.  Neighbouring
+   dimensions that lie alike on both sides are merged first, so that the inner loop is long; then
+   rows are copied in parallel. */
 #include "model/backends/cpu/kernels.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
-/* Collectives: devices that are threads of this process (exec/comm.h) exchange values. */
+/* Collectives on the CPU: devices are threads of this process (exec/comm.h), which meet and read
+   each other's operands in place.  Each computes the whole result itself in the order of ranks, so
+   all have the same bits and nothing is sent back. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,6 @@
-/* Random draws from keys, and new keys from old ones. */
+/* Random draws from keys, and new keys from old ones, as kernels over base/random.h.  Since element
+   i depends on the key and i alone, chunks of an array are drawn by any threads in any order; a
+   mapped key gives a draw for each example. */
 #include "model/backends/cpu/rules.h"
 #include "model/ops/lax.h"
 #include "model/ops/operands.h"

@@ -1,4 +1,6 @@
-/* Composites with a kernel of their own for rows or heads, and the optimizer's update. */
+/* How the CPU lowers composites that have a kernel of their own for rows or heads (layer norm,
+   softmax, attention, losses), and the optimizer's update.  The rules read attributes once, when a
+   graph is compiled, and a run only passes them on to the kernels. */
 #include <math.h>
 #include <string.h>
 

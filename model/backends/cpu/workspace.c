@@ -1,4 +1,6 @@
-/* The pool of blocks: a list of idle blocks, the last returned first, under a mutex. */
+/* The pool of scratch memory that kernels of different runs share: a list of idle blocks under a
+   mutex.  Blocks stay between runs, because returning pages to the system and faulting them in
+   again costs more than small kernels; the last user frees them. */
 #include "model/backends/cpu/kernels.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* Opens libOpenCL once, and names the errors that users meet. */
+/* Opens libOpenCL once, at run time, so that a program needs neither it nor a driver to start; each
+   call is found by its name.  Codes of errors become names as far as users meet them. */
 #include "model/backends/opencl/api.h"
 
 #include <dlfcn.h>

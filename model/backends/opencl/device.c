@@ -1,4 +1,6 @@
-/* Finds and opens the device, once a process. */
+/* Finds and opens the device, once a process: all devices of all platforms are numbered in one
+   list, and MILLRACE_OPENCL names one.  A command that fails later, during a run that cannot report
+   it, is remembered here and sent as a notice, once. */
 #include "model/backends/opencl/device.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
-/* Blocks of the device's memory behind addresses that the host cannot touch, and copies. */
+/* Blocks of the device's memory behind addresses, and copies.  The executor computes with pointers,
+   and OpenCL 1.2 has none: each buffer gets a range of the address space without access, so that a
+   pointer into it finds its buffer and offset, and a host that reads it faults at once. */
 #include <assert.h>
 #include <pthread.h>
 #include <stdint.h>

@@ -1,4 +1,6 @@
-/* Compiles texts and keeps the programs, by a hash of the text, until the process ends. */
+/* Compiles texts of kernels and keeps the programs, by a hash of the text, until the process ends:
+   the same layer, or the next graph with the same shapes, compiles nothing.  The dialect's words
+   for OpenCL C are defined here, before the text. */
 #include "model/backends/opencl/program.h"
 
 #include <pthread.h>
