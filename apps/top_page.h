@@ -1,5 +1,5 @@
 /* A live page as a source of records for millrace top; a thread reads the page's events.  One
-   thread at a time calls. */
+   thread at a time calls.  Implemented in top_page.c, or without.c in a build without libcurl. */
 #ifndef MR_APPS_TOP_PAGE_H
 #define MR_APPS_TOP_PAGE_H
 

@@ -1,5 +1,6 @@
 /* The state that millrace top keeps of a run, its newest records, and the lines of text that both
-   the screen and --once show.  One thread.  mr_top_watch is in top_screen.c or without.c. */
+   the screen and --once show.  One thread.  Implemented in top_run.c; mr_top_watch in top_screen.c,
+   or without.c in a build without ncurses. */
 #ifndef MR_APPS_TOP_RUN_H
 #define MR_APPS_TOP_RUN_H
 

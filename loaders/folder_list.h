@@ -1,5 +1,8 @@
 /* The files of a folder with one folder for each class, in the order and with the class numbers of
-   torchvision's ImageFolder; or the files that a list names. */
+   torchvision's ImageFolder; or the files that a list names.
+
+   Implemented in folder_list.c (the list itself), folder_scan.c (from a folder) and folder_parse.c
+   (from a file). */
 #ifndef MR_LOADERS_FOLDER_LIST_H
 #define MR_LOADERS_FOLDER_LIST_H
 

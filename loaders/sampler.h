@@ -1,7 +1,8 @@
 /* Maps positions of a run to records: grain 0.2.18's IndexSampler and SequentialSampler, as
    functions of the position alone.
 
-   A sampler is immutable after init, so threads may share it.  It owns no memory. */
+   A sampler is immutable after init, so threads may share it.  It owns no memory.  Implemented in
+   sampler.c; mr_permute, which caches permutations, in permute.c. */
 #ifndef MR_LOADERS_SAMPLER_H
 #define MR_LOADERS_SAMPLER_H
 
@@ -52,10 +53,9 @@ void mr_sampler_at(const mr_sampler_t *s, int64_t index, int64_t *record, uint64
 bool mr_sampler_parse_shard(const char *text, int64_t *shard, int64_t *n_shards);
 
 /* Returns the image of i in [0,max_index] under grain's index_shuffle with this seed (permute.c): a
-   pure function; any thread.  bijective: a
-   true permutation also where max_index is 4^k; grain's maps two indices to one there
-   (base/index_shuffle.h).  Each thread caches the keys of its last few seeds and lengths, and whole
-   permutations of short lengths. */
+   pure function; any thread.  bijective: a true permutation also where max_index is 4^k; grain's
+   maps two indices to one there (base/index_shuffle.h).  Each thread caches the keys of its last
+   few seeds and lengths, and whole permutations of short lengths. */
 uint64_t mr_permute(uint64_t i, uint64_t max_index, uint32_t seed, bool bijective);
 
 /* Returns whether mr_permute on [0,n), n >= 1, is a permutation for every seed. */

@@ -1,6 +1,6 @@
 /* One record of the metrics stream, written by a training step, an evaluation or the end of the
    run.  Any thread may call; mr_metrics_json (json.c) alone allocates, and nothing else
-   fails. */
+   fails; all else is in metrics.c. */
 #ifndef MR_METRICS_METRICS_H
 #define MR_METRICS_METRICS_H
 

@@ -5,8 +5,8 @@
    locate (from a position) or by a walk, and run when the record is made.  This separates finding
    records from making them: finding follows one order, making can be done by many workers.
 
-   Implemented in chain.c (building the tree), chain_run.c (running programs), period.c and
-   lineage.c. */
+   Implemented in chain.c (building the tree), chain_run.c (running programs), period.c,
+   lineage.c and chain_bad.c (records that a map finds bad). */
 #ifndef MR_PIPELINE_CHAIN_PRIVATE_H
 #define MR_PIPELINE_CHAIN_PRIVATE_H
 

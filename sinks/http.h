@@ -2,7 +2,9 @@
 
    It answers GET alone and refuses a foreign Host (DNS rebinding), a foreign Origin (another site's
    page) and a missing or wrong token.  Connections, header bytes and the time to a complete request
-   are limited.  It has its own thread; the graph never waits for it. */
+   are limited.  It has its own thread; the graph never waits for it.
+
+   Implemented in http.c; the file that keeps an address in http_address.c. */
 #ifndef MR_SINKS_HTTP_H
 #define MR_SINKS_HTTP_H
 

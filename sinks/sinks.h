@@ -1,4 +1,5 @@
-/* The table of this room's stages, for mr_registry_add. */
+/* The table of this room's stages, for mr_registry_add (sinks.c), and what a program may ask of one
+   of them (checkpoint.c). */
 #ifndef MR_SINKS_SINKS_H
 #define MR_SINKS_SINKS_H
 

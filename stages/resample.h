@@ -5,7 +5,9 @@
    goes down the columns first where the height shrinks by more than twice what the width does;
    Pillow 12 and before always go across first.  A pass whose size does not change is left out.
 
-   Weights are made for each picture.  For pictures of one small size pil_resize.h keeps tables. */
+   Weights are made for each picture.  For pictures of one small size pil_resize.h keeps tables.
+
+   Implemented in resample.c, and resample_avx2.c for the fast passes. */
 #ifndef MR_STAGES_RESAMPLE_H
 #define MR_STAGES_RESAMPLE_H
 

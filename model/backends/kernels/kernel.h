@@ -8,7 +8,10 @@
    operands, the results and, if it has scratch, the scratch.
 
    The formulas are those of the CPU's plain kernels (base/threefry.c, base/erf.c,
-   model/ops). */
+   model/ops).
+
+   Implemented in kernels.c (which kernels an equation has) and prelude.c (the functions that all
+   texts share). */
 #ifndef MR_MODEL_BACKENDS_KERNELS_KERNEL_H
 #define MR_MODEL_BACKENDS_KERNELS_KERNEL_H
 

@@ -2,7 +2,9 @@
 
    The environment's MILLRACE_OPENCL chooses it: a number in the order in which the platforms list
    their devices, 0 without it.  It is opened at the first use and stays open.  Commands run in the
-   order in which they were given (one queue); all calls may come from any thread. */
+   order in which they were given (one queue); all calls may come from any thread.
+
+   Implemented in device.c and memory.c (memory and copies). */
 #ifndef MR_MODEL_BACKENDS_OPENCL_DEVICE_H
 #define MR_MODEL_BACKENDS_OPENCL_DEVICE_H
 
