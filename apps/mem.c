@@ -34,7 +34,7 @@ typedef struct held {
   size_t bytes;
 } held_t;
 
-enum { HELD_MAX = 2 + MR_PARAM_SETS };
+enum { HELD_MAX = 3 + MR_PARAM_SETS };
 
 typedef struct job {
   mr_fn_t *f;
@@ -140,12 +140,17 @@ static const char *mem_input_dtype(const job_t *j, int input) {
   return mr_dtype_name(j->f->in[input]->aval.dtype);
 }
 
-/* Names the inputs: data first, then the sets of parameters, as mr_train_step_fn orders them. */
+/* Names the inputs: data first, then the state of fp8 and the sets of parameters, as
+   mr_train_step_fn orders them; scales are the last input of other functions. */
 static void name_held(job_t *j, const mr_model_job_t *m, int n_params, bool step) {
   const mr_optim_t *o = &m->train.optim;
-  int sets = step ? mr_optim_sets(o) : 1, at = j->f->n_in - sets * n_params;
+  bool fp8 = m->train.compute.fp8.history > 0;
+  int sets = step ? mr_optim_sets(o) : 1;
+  int at = j->f->n_in - sets * n_params - (fp8 && !step), data = at - (fp8 && step ? 2 : 0);
   char name[48];
-  mem_add_held(j, "inputs: batch and scalars", "", 0, at);
+  mem_add_held(j, "inputs: batch and scalars", "", 0, data);
+  if (fp8)
+    mem_add_held(j, "scales and history of fp8", "", step ? data : j->f->n_in - 1, step ? 2 : 1);
   for (int k = 0; k < sets && n_params; k++, at += n_params) {
     bool slot = k && k <= o->def->n_slots;
     if (slot)

@@ -139,6 +139,21 @@ static mr_err_t kept_flags(const mr_args_t *a, mr_compute_t *c, mr_diag_t *diag)
   return MR_OK;
 }
 
+/* --fp8 and --fp8-history, as the settings of train-step. */
+static mr_err_t fp8_flags(const mr_args_t *a, mr_compute_t *c, mr_diag_t *diag) {
+  const char *format = mr_args_text(a, "--fp8");
+  int64_t history = mr_fp8_usual().history;
+  MR_TRY(mr_args_int(a, "--fp8-history", 1, 65536, &history, diag));
+  if (!format || !strcmp(format, "none")) return MR_OK;
+  if (strcmp(format, "hybrid") && strcmp(format, "e4m3"))
+    return mr_fail(diag, MR_ERR_USAGE, "%s: --fp8: \"%s\", expected none, hybrid or e4m3",
+                   a->command->name, format);
+  c->fp8 = mr_fp8_usual();
+  c->fp8.format = strcmp(format, "e4m3") ? MR_FP8_HYBRID : MR_FP8_E4M3;
+  c->fp8.history = (int)history;
+  return MR_OK;
+}
+
 /* --optimizer and --ema. */
 static mr_err_t optim_flags(const mr_args_t *a, mr_optim_t *o, mr_diag_t *diag) {
   const char *name = mr_args_text(a, "--optimizer"), *ema = mr_args_text(a, "--ema");
@@ -165,6 +180,7 @@ static mr_err_t step_flags(const mr_args_t *a, mr_train_config_t *t, mr_diag_t *
   if (takes(a, "--remat")) MR_TRY(remat_flag(a, &t->compute.remat, diag));
   if (precision) MR_TRY(mr_precision_parse("--precision", precision, &t->compute.precision, diag));
   if (takes(a, "--param-dtype")) MR_TRY(kept_flags(a, &t->compute, diag));
+  if (takes(a, "--fp8")) MR_TRY(fp8_flags(a, &t->compute, diag));
   if (takes(a, "--optimizer")) MR_TRY(optim_flags(a, &t->optim, diag));
   return dtype_flag(a, "--dtype", dtype, &t->compute.dtype, diag);
 }
@@ -245,7 +261,8 @@ mr_fn_t *mr_model_fn(const char *word, const mr_model_job_t *job, mr_params_t *p
   return f;
 }
 
-/* A step's first output is its metrics; the others take the place of its last inputs. */
+/* A step's first output is its metrics; the others, the state of fp8 among them, take the place of
+   its last inputs. */
 mr_err_t mr_model_jit(const mr_fn_t *f, const char *word, bool plan_only, mr_exec_t **out,
                       mr_diag_t *diag) {
   mr_compile_options_t o = {.in_place = strcmp(word, "step") ? 0 : f->n_out - 1,

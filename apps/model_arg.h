@@ -28,6 +28,8 @@
       {"--param-dtype", "f32|bf16|f16", "Type of the parameters that the model reads."},      \
       {"--master", "f32|none", "Whether narrow parameters have a copy in f32; default f32."}, \
       {"--slot-dtype", "f32|bf16", "Type in which a step keeps the optimizer's moments."},    \
+      {"--fp8", "none|hybrid|e4m3", "Computes products of bf16 in f8; default none."},        \
+      {"--fp8-history", "N", "Steps that its scales follow; default 1024."},                  \
       {"--optimizer", "NAME", "Optimizer of a step; default adamw."},                         \
       {"--ema", "D", "A step keeps an average of the weights with this decay."}, {            \
     "--precision", "P",                                                                       \

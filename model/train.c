@@ -9,6 +9,7 @@
 
 #include "base/dataset.h"
 #include "model/ops/operands.h"
+#include "model/train_fp8.h"
 #include "model/transforms/transforms.h"
 
 mr_train_config_t mr_train_default(int64_t batch) {
@@ -57,6 +58,7 @@ struct mr_train_step {
   mr_compute_t compute;
   scalars_t scalars[MR_TRAIN_RING];
   mr_scale_state_t scale[MR_TRAIN_RING + 1]; /* run k reads element k and writes the next */
+  mr__fp8_ring_t fp8;
   mr_err_t (*wait)(void *arg);
   void *wait_arg;
   bool
@@ -154,7 +156,7 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
   if (!part) return mr_no_memory(diag, "a step");
   mr_err_t err = trace_parts(list, l, t, part, diag);
   mr_optim_loss_t loss = {mr_loss_n_data(l), (int)t->accumulate, (const mr_fn_t *const *)part,
-                          split};
+                          split, t->compute.fp8.history ? &t->compute.fp8 : NULL};
   if (err >= 0) err = mr_optim_step_fn(&loss, &t->optim, out, diag);
   for (int k = 0; k < t->accumulate; k++) mr_fn_destroy(part[k]);
   free(part);
@@ -193,14 +195,16 @@ static mr_err_t trace_metrics(mr_fn_t *f, const mr_loss_t *l, int64_t batch, mr_
 
 /* The layout of the results of update_fn. */
 typedef struct layout {
-  int outs, n_scale, n_sets; /* outputs of the loss for metrics; scalars; tensors of all sets */
+  int outs, n_sets; /* outputs of the loss for metrics; tensors of all sets */
+  int n_state;      /* what else passes from step to step: the loss scale's scalars, and fp8's */
 } layout_t;
 
 static layout_t train_layout_of(const mr_fn_t *u, const mr_train_config_t *t,
                                 const mr_params_t *list) {
-  layout_t y = {.n_scale = mr_optim_counts(&t->optim) ? MR_SCALE_VARS : 0,
+  layout_t y = {.n_state = (mr_optim_counts(&t->optim) ? MR_SCALE_VARS : 0) +
+                           (t->compute.fp8.history ? 2 : 0),
                 .n_sets = mr_train_step_in_place(t, list)};
-  y.outs = u->n_out - y.n_scale - y.n_sets - 3; /* loss, losses and norm */
+  y.outs = u->n_out - y.n_state - y.n_sets - 3; /* loss, losses and norm */
   return y;
 }
 
@@ -208,7 +212,7 @@ static layout_t train_layout_of(const mr_fn_t *u, const mr_train_config_t *t,
 static mr_var_t *train_report(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const layout_t *y,
                               int n_params, mr_var_t **u) {
   mr_var_t *reported[MR_REPORT_METRICS + MR_LOSS_METRICS], *out[MR_LOSS_OUTS] = {NULL};
-  mr_var_t *const *p = u + y->outs + 3 + y->n_scale;
+  mr_var_t *const *p = u + y->outs + 3 + y->n_state;
   mr_loss_report_t each = {0};
   for (int i = 0; i < y->outs; i++) out[i] = u[1 + i];
   if (trace_metrics(f, l, batch, f->in, out, &each) < 0) return NULL;
@@ -303,12 +307,12 @@ static mr_err_t report_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_
   mr_scope_leave(f, outer);
   int n_reported = f->n_eqn;
   for (int i = 0; i < y.n_sets && f->diag.code >= 0; i++) {
-    mr_var_t **to = &result[1 + y.n_scale + i];
+    mr_var_t **to = &result[1 + y.n_state + i];
     int k = i / list->n;
     *to = train_kept(f, *to, kept_in(&t->compute, k, n_slots), k, n_slots, draw, i);
   }
   MR_TRY(train_order_kept(f, n_read, n_reported));
-  return mr_fn_return(f, 1 + y.n_scale + y.n_sets, result);
+  return mr_fn_return(f, 1 + y.n_state + y.n_sets, result);
 }
 
 int mr_train_step_in_place(const mr_train_config_t *t, const mr_params_t *list) {
@@ -349,6 +353,13 @@ static mr_err_t build_train(step_t *s, const mr_loss_t *l, const mr_train_config
   return e;
 }
 
+static bool counts_steps(const mr_train_step_t *t) { return mr_optim_counts(&t->optim); }
+
+/* The input with the scales of fp8: behind the data, lr, t and the loss scale's scalars. */
+static int train_first_fp8(const mr_train_step_t *t) {
+  return mr_loss_n_data(&t->s.loss) + 2 + (counts_steps(t) ? MR_SCALE_VARS : 0);
+}
+
 mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *config,
                               mr_train_step_t **out, mr_diag_t *diag) {
   mr_diag_t own = {0};
@@ -364,6 +375,8 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
       config->optim.dynamic.patience > 0 ? config->optim.dynamic.start : fixed);
   mr_err_t err = build_train(&t->s, l, config, false, &own);
   if (err >= 0) err = step_alloc(&t->s, MR_REPORT_METRICS + l->n_metrics, &own);
+  if (err >= 0 && t->compute.fp8.history)
+    err = mr__fp8_ring_init(&t->fp8, mr_exec_fn(t->s.exec), train_first_fp8(t), &own);
   if (err < 0) {
     mr_train_step_destroy(t);
     return mr_diag_relay(diag, err, &own);
@@ -392,13 +405,15 @@ mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
   return mr_diag_relay(diag, err, &own);
 }
 
-static bool counts_steps(const mr_train_step_t *t) { return mr_optim_counts(&t->optim); }
-
 static mr_scale_state_t *scale_of(mr_train_step_t *t, int64_t run) {
   return &t->scale[run % (MR_TRAIN_RING + 1)];
 }
 
 mr_scale_state_t *mr_train_step_scale(mr_train_step_t *t) { return scale_of(t, t->s.begun); }
+
+mr_train_fp8_t mr_train_step_fp8(const mr_train_step_t *t) {
+  return mr__fp8_ring_at(&t->fp8, t->s.begun);
+}
 
 /* Points the run's inputs at the scale's state and its outputs at the next state. */
 static void train_set_scale(mr_train_step_t *t, int in, int out) {
@@ -441,6 +456,10 @@ mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *
   s->in[in++] = &now->t;
   s->out[out++] = reported_of(s, s->begun);
   if (counts_steps(t)) train_set_scale(t, in, out), in += MR_SCALE_VARS, out += MR_SCALE_VARS;
+  if (t->fp8.n) {
+    mr__fp8_ring_bind(&t->fp8, s->begun, s->in + in, s->out + out);
+    in += 2, out += 2;
+  }
   MR_TRY(set_params(t, params, in, out, diag));
   t->waited = MR_OK;
   mr_exec_run(s->exec, s->in, s->out);
@@ -525,6 +544,7 @@ mr_exec_t *mr_train_step_profiled(mr_train_step_t *s) { return s->s.exec; }
 void mr_train_step_destroy(mr_train_step_t *s) {
   if (!s) return;
   step_fini(&s->s);
+  mr__fp8_ring_fini(&s->fp8);
   free(s->forward);
   free(s);
 }

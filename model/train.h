@@ -28,12 +28,13 @@ typedef struct mr_train_config {
 /* Returns AdamW with its default settings, products in bf16, and the batch in one part. */
 mr_train_config_t mr_train_default(int64_t batch);
 
-/* The graph of a step: (the data of mr_loss_fn, lr f32[], t f32[], scale..., p..., slots...,
-   average...) -> (reported f32 (MR_REPORT_METRICS + n_metrics), scale..., p..., slots...,
-   average...), as mr_optim_step_fn has them, p and slots in the dtypes that compute keeps them in.
-   list, zeroed before, receives the parameters' names and places.  On success the caller destroys
-   *out; it calls mr_params_fini on list in any case.  MR_OK; MR_ERR_CONFIG names the setting of the
-   model or of the optimizer, or accumulate; MR_ERR_NOMEM; or an error of the loss's own functions.
+/* The graph of a step: (the data of mr_loss_fn, lr f32[], t f32[], scale..., fp8..., p...,
+   slots..., average...) -> (reported f32 (MR_REPORT_METRICS + n_metrics), scale..., fp8..., p...,
+   slots..., average...), as mr_optim_step_fn has them, p and slots in the dtypes that compute keeps
+   them in. list, zeroed before, receives the parameters' names and places.  On success the caller
+   destroys *out; it calls mr_params_fini on list in any case.  MR_OK; MR_ERR_CONFIG names the
+   setting of the model or of the optimizer, or accumulate; MR_ERR_NOMEM; or an error of the loss's
+   own functions.
  */
 mr_err_t mr_train_step_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_params_t *list,
                           mr_fn_t **out, mr_diag_t *diag);
@@ -107,7 +108,8 @@ mr_err_t mr_train_step_run(mr_train_step_t *s, mr_params_t *params, const void *
    run has not ended yet (never on the CPU).  MR_END: all runs have been read.  Cannot fail. */
 mr_err_t mr_train_step_read(mr_train_step_t *s, bool wait, mr_train_out_t *out);
 /* Undoes the run that was read last and all that have begun since; none of them may have been
-   applied.  The next run begins with the loss scale's state that the first of them began with. */
+   applied.  The next run begins with the loss scale's and fp8's state that the first of them began
+   with. */
 void mr_train_step_retake(mr_train_step_t *s);
 /* Lets other threads read params during the forward and backward pass of a run.  Each run calls
    wait(arg) once, on its own thread, before its first write to params; wait returns when no thread
@@ -119,6 +121,15 @@ void mr_train_step_before_update(mr_train_step_t *s, mr_err_t (*wait)(void *arg)
    overwrites it before the first run.  The state belongs to the step; the pointer is valid until
    the next run.  Call it while no run is unread. */
 mr_scale_state_t *mr_train_step_scale(mr_train_step_t *s);
+/* The state of fp8 (mr_fp8_next) between two steps. */
+typedef struct mr_train_fp8 {
+  int n, history; /* products; steps that are remembered */
+  float *scale;   /* [n][MR_FP8_TENSORS], 64-aligned */
+  float *amax;    /* [history][n][MR_FP8_TENSORS], 64-aligned: what earlier steps have met */
+} mr_train_fp8_t;
+/* Returns the state of fp8 that the next run reads, for which all that mr_train_step_scale says
+   holds: scales begin at 1, amax at 0.  n is 0 without compute.fp8. */
+mr_train_fp8_t mr_train_step_fp8(const mr_train_step_t *s);
 /* Both return the step's executable, never NULL; it belongs to s and lives as long as it.  The
    first is for its graph and peak, the second for mr_exec_profile. */
 /* Which part of a step an equation of its compiled graph belongs to: forward, if the loss depends

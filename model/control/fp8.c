@@ -13,12 +13,20 @@
 
 enum { A, B, DOUT };
 
-/* The largest numbers of f8_e4m3fn and f8_e5m2. */
-static const double fp8_most[MR_FP8_TENSORS] = {448, 448, 57344};
+static mr_dtype_t fp8_dtype(mr_fp8_format_t format, int which) {
+  return which == DOUT && format == MR_FP8_HYBRID ? MR_F8_E5M2 : MR_F8_E4M3FN;
+}
+
+/* The largest number of that dtype. */
+static double fp8_most(mr_fp8_format_t format, int which) {
+  return fp8_dtype(format, which) == MR_F8_E5M2 ? 57344 : 448;
+}
 
 mr_fp8_t mr_fp8_usual(void) { return (mr_fp8_t){.history = 1024}; }
 
 mr_err_t mr_fp8_check(const mr_fp8_t *c, mr_diag_t *diag) {
+  if (c->format != MR_FP8_HYBRID && c->format != MR_FP8_E4M3)
+    return mr_fail(diag, MR_ERR_CONFIG, "fp8: format %d, want hybrid or e4m3", (int)c->format);
   if (c->history < 1 || c->history > 65536)
     return mr_fail(diag, MR_ERR_CONFIG, "fp8: history is %d, want [1,65536]", c->history);
   if (c->margin < -64 || c->margin > 64)
@@ -35,12 +43,13 @@ static mr_var_t *fp8_element(mr_fn_t *g, mr_var_t *v, int i) {
 }
 
 /* The codes of x times its scale. */
-static mr_var_t *fp8_codes(mr_fn_t *g, mr_var_t *x, mr_var_t *scale, int which) {
-  mr_dtype_t t = which == DOUT ? MR_F8_E5M2 : MR_F8_E4M3FN;
+static mr_var_t *fp8_codes(mr_fn_t *g, mr_fp8_format_t format, mr_var_t *x, mr_var_t *scale,
+                           int which) {
+  double most = fp8_most(format, which);
   mr_var_t *v = mr_lax_mul(g, mr_lax_convert(g, x, MR_F32), scale);
-  mr_var_t *most = mr_literal(g, MR_F32, fp8_most[which]);
-  v = mr_lax_min(g, mr_lax_max(g, v, mr_literal(g, MR_F32, -fp8_most[which])), most);
-  return mr_lax_convert(g, v, t);
+  v = mr_lax_max(g, v, mr_literal(g, MR_F32, -most));
+  v = mr_lax_min(g, v, mr_literal(g, MR_F32, most));
+  return mr_lax_convert(g, v, fp8_dtype(format, which));
 }
 
 /* f32[1]: the largest magnitude in x. */
@@ -78,8 +87,8 @@ static mr_fn_t *fp8_forward(const mr_eqn_t *e, bool fwd) {
   if (!g) return NULL;
   mr_var_t *a = mr_fn_input(g, e->in[0]->aval), *b = mr_fn_input(g, e->in[1]->aval);
   mr_var_t *scale = mr_fn_input(g, mr_aval_of(MR_F32, MR_FP8_TENSORS));
-  mr_var_t *qa = fp8_codes(g, a, fp8_element(g, scale, A), A);
-  mr_var_t *qb = fp8_codes(g, b, fp8_element(g, scale, B), B);
+  mr_var_t *qa = fp8_codes(g, MR_FP8_HYBRID, a, fp8_element(g, scale, A), A);
+  mr_var_t *qb = fp8_codes(g, MR_FP8_HYBRID, b, fp8_element(g, scale, B), B);
   mr_var_t *y = fp8_product(g, e, fp8_bf16(g, qa), fp8_bf16(g, qb));
   mr_var_t *both[] = {fp8_amax(g, a), fp8_amax(g, b)};
   mr_var_t *out[] = {fp8_unscale(g, y, scale, A, B), qa, qb, scale,
@@ -90,13 +99,13 @@ static mr_fn_t *fp8_forward(const mr_eqn_t *e, bool fwd) {
 }
 
 /* bwd: (codes of a, of b, scale, amax f32[2], dout f32) -> (da, db, amax f32[3]). */
-static mr_fn_t *fp8_backward(const mr_eqn_t *e, const mr_fn_t *fwd) {
+static mr_fn_t *fp8_backward(const mr_eqn_t *e, mr_fp8_format_t format, const mr_fn_t *fwd) {
   mr_fn_t *g = mr_fn_create();
   if (!g || fwd->diag.code < 0) return g;
   for (int i = 1; i < fwd->n_out; i++) mr_fn_input(g, fwd->out[i]->aval);
   mr_var_t *scale = g->in[2], *amax = g->in[3], *dout = mr_fn_input(g, fwd->out[0]->aval);
   mr_var_t *in[] = {fp8_bf16(g, g->in[0]), fp8_bf16(g, g->in[1])}, *d[2] = {NULL, NULL};
-  mr_var_t *q = fp8_codes(g, dout, fp8_element(g, scale, DOUT), DOUT);
+  mr_var_t *q = fp8_codes(g, format, dout, fp8_element(g, scale, DOUT), DOUT);
   int from = g->n_eqn;
   /* The rule multiplies what it is given: codes, not values. */
   mr_var_t *y = fp8_product(g, e, in[0], in[1]);
@@ -114,10 +123,10 @@ static mr_fn_t *fp8_backward(const mr_eqn_t *e, const mr_fn_t *fwd) {
 }
 
 /* e, an equation of another graph, on in[]: its product in f8, then bias and dtype as e gives. */
-static mr_err_t fp8_emit(mr_fn_t *g, const mr_eqn_t *e, mr_var_t *const *in, mr_var_t *scale,
-                         mr_var_t **out) {
+static mr_err_t fp8_emit(mr_fn_t *g, const mr_eqn_t *e, mr_fp8_format_t format, mr_var_t *const *in,
+                         mr_var_t *scale, mr_var_t **out) {
   mr_fn_t *body = fp8_forward(e, false), *fwd = fp8_forward(e, true),
-          *bwd = fwd ? fp8_backward(e, fwd) : NULL;
+          *bwd = fwd ? fp8_backward(e, format, fwd) : NULL;
   mr_err_t err = MR_ERR_NOMEM;
   mr_var_t *y = NULL;
   if (body && fwd && bwd) {
@@ -152,7 +161,8 @@ static mr_var_t *fp8_row(mr_fn_t *g, mr_var_t *scale, int i) {
   return mr_lax_reshape_to(g, mr_lax_slice(g, scale, from, to), MR_FP8_TENSORS);
 }
 
-static mr_err_t fp8_rewrite(mr_fn_t *g, const mr_fn_t *f, int n, mr_var_t **map) {
+static mr_err_t fp8_rewrite(mr_fn_t *g, const mr_fn_t *f, mr_fp8_format_t format, int n,
+                            mr_var_t **map) {
   mr_var_t *in[3];
   for (int i = 0; i < f->n_in; i++) map[f->in[i]->id] = mr_fn_input(g, f->in[i]->aval);
   mr_var_t *scale = mr_fn_input(g, mr_aval_of(MR_F32, n, MR_FP8_TENSORS));
@@ -164,13 +174,14 @@ static mr_err_t fp8_rewrite(mr_fn_t *g, const mr_fn_t *f, int n, mr_var_t **map)
       continue;
     }
     for (int k = 0; k < e->n_in; k++) in[k] = mr__mapped(g, map, e->in[k]);
-    MR_TRY(fp8_emit(g, e, in, fp8_row(g, scale, at++), &map[e->out[0]->id]));
+    MR_TRY(fp8_emit(g, e, format, in, fp8_row(g, scale, at++), &map[e->out[0]->id]));
     mr_stand(g, before);
   }
   return mr_rule_done(g);
 }
 
-mr_err_t mr_fp8_products(const mr_fn_t *f, mr_fn_t **out, int *n, mr_diag_t *diag) {
+mr_err_t mr_fp8_products(const mr_fn_t *f, mr_fp8_format_t format, mr_fn_t **out, int *n,
+                         mr_diag_t *diag) {
   if (f->diag.code < 0) return mr_diag_relay(diag, f->diag.code, &f->diag);
   int count = 0;
   for (int i = 0; i < f->n_eqn; i++) count += fp8_takes(f->eqn[i]);
@@ -185,7 +196,7 @@ mr_err_t mr_fp8_products(const mr_fn_t *f, mr_fn_t **out, int *n, mr_diag_t *dia
     return mr_no_memory(diag, "the graph of fp8");
   }
   mr_var_t **y = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof(mr_var_t *));
-  if (fp8_rewrite(g, f, count, map) >= 0)
+  if (fp8_rewrite(g, f, format, count, map) >= 0)
     for (int k = 0; k < f->n_out; k++) y[k] = mr__mapped(g, map, f->out[k]);
   free(map);
   MR_TRY(mr__finish(g, f->n_out, y, out, diag));
@@ -201,10 +212,10 @@ static mr_var_t *fp8_finite(mr_fn_t *g, mr_var_t *x) {
 }
 
 /* f32[n,3], the largest code of each tensor. */
-static mr_var_t *fp8_largest(mr_fn_t *g, const mr_aval_t *like) {
+static mr_var_t *fp8_largest(mr_fn_t *g, mr_fp8_format_t format, const mr_aval_t *like) {
   mr_var_t *each[MR_FP8_TENSORS];
   mr_aval_t one = mr_aval_of(MR_F32, 1);
-  for (int i = 0; i < MR_FP8_TENSORS; i++) each[i] = mr_lax_full(g, &one, fp8_most[i]);
+  for (int i = 0; i < MR_FP8_TENSORS; i++) each[i] = mr_lax_full(g, &one, fp8_most(format, i));
   mr_var_t *row = mr_lax_concatenate(g, MR_FP8_TENSORS, each, 0);
   return mr_lax_broadcast_in_dim(g, row, 2, like->dim, (int[]){1});
 }
@@ -238,7 +249,7 @@ mr_err_t mr_fp8_next(mr_fn_t *g, const mr_fp8_t *c, mr_var_t *amax, mr_var_t *sc
   mr_var_t *now = mr_lax_reshape_to(g, amax, 1, s->dim[0], s->dim[1]);
   mr_var_t *most =
       c->most_recent ? amax : mr_lax_max(g, amax, mr_lax_reduce_max(g, history, 1, (int[]){0}));
-  mr_var_t *next = mr_lax_div(g, fp8_largest(g, s), most);
+  mr_var_t *next = mr_lax_div(g, fp8_largest(g, c->format, s), most);
   next = mr_lax_div(g, next, mr_literal(g, MR_F32, ldexp(1, c->margin)));
   next = mr_lax_min(g, next, mr_lax_full(g, s, FLT_MAX));
   mr_var_t *some = mr_lax_gt(g, most, mr_lax_full(g, s, 0));

@@ -22,7 +22,16 @@ mr_err_t mr_compute_check(const mr_compute_t *c, mr_diag_t *diag) {
     if (kept[i] && kept[i] != MR_F32 && kept[i] != MR_BF16 && kept[i] != MR_F16)
       return mr_fail(diag, MR_ERR_CONFIG, "dtype of %s: %s, want f32, bf16 or f16",
                      i == 1 ? "slots" : "parameters", mr_dtype_name(kept[i]));
-  return MR_OK;
+  if (!c->fp8.history) return MR_OK;
+  if (c->dtype != MR_BF16)
+    return mr_fail(diag, MR_ERR_CONFIG, "fp8: the model computes in %s, want bf16 beside it",
+                   mr_dtype_name(c->dtype));
+  if (c->remat != MR_NN_REMAT_NONE)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "fp8: remat is %s, want none: scales do not reach the products of recomputed "
+                   "blocks",
+                   mr_nn_remat_name(c->remat));
+  return mr_fp8_check(&c->fp8, diag);
 }
 
 static mr_aval_t batched(const mr_aval_t *record, int64_t B) {
@@ -148,6 +157,15 @@ static mr_fn_t *loss_of_rounded(mr_fn_t *f, int n_data, mr_dtype_t t, mr_diag_t 
   return NULL;
 }
 
+/* f, taken over, with its products in f8. */
+static mr_fn_t *loss_in_f8(mr_fn_t *f, const mr_fp8_t *c, mr_diag_t *diag) {
+  mr_fn_t *g = NULL;
+  int n;
+  mr_fp8_products(f, c->format, &g, &n, diag); /* fails with diag set and g NULL */
+  mr_fn_destroy(f);
+  return g;
+}
+
 mr_fn_t *mr_loss_fn(const mr_loss_t *l, const mr_compute_t *c, const mr_loss_use_t *use,
                     mr_params_t *params, mr_diag_t *diag) {
   if (mr_compute_check(c, diag) < 0) return NULL;
@@ -168,7 +186,8 @@ mr_fn_t *mr_loss_fn(const mr_loss_t *l, const mr_compute_t *c, const mr_loss_use
     return NULL;
   }
   f = loss_in_dtype(f, c, use->train, params, diag);
-  return f && c->reads ? loss_of_rounded(f, mr_loss_n_data(l), c->reads, diag) : f;
+  if (f && c->reads) f = loss_of_rounded(f, mr_loss_n_data(l), c->reads, diag);
+  return f && c->fp8.history && use->train ? loss_in_f8(f, &c->fp8, diag) : f;
 }
 
 mr_err_t mr_loss_params_list(const mr_loss_t *l, mr_params_t *params, mr_diag_t *diag) {

@@ -7,6 +7,7 @@
 #define MR_MODEL_NN_LOSS_H
 
 #include "base/decls.h"
+#include "model/control/fp8.h"
 #include "model/nn/nn.h"
 #include "model/transforms/amp.h"
 
@@ -71,13 +72,17 @@ typedef struct mr_compute {
   /* MR_BF16 or MR_F16: the model reads parameters rounded to it, of which `values` is then the
      master copy, whose gradients are not rounded; 0: it reads them as they are kept. */
   mr_dtype_t reads;
+  /* With a history, products of bf16 operands are in f8 while training (model/control/fp8.h); dtype
+     is then MR_BF16 and remat none.  history 0: they are not.  Evaluation computes in dtype. */
+  mr_fp8_t fp8;
   mr_precision_t precision; /* of f32 products; NONE: the process's default */
   mr_nn_remat_t remat;      /* which values the backward pass recomputes */
   int threads;              /* of a step, [1,1024]; 0: as many as the caller's team has */
   bool pin;                 /* pins each thread to a processor of its own */
 } mr_compute_t;
 
-/* MR_OK, or MR_ERR_CONFIG with the setting, its value and its range: for threads and the dtypes. */
+/* MR_OK, or MR_ERR_CONFIG with the setting, its value and its range: for threads, the dtypes, and
+   fp8 with what it does not go with. */
 mr_err_t mr_compute_check(const mr_compute_t *c, mr_diag_t *diag);
 
 /* The variant of a loss's graph. */
@@ -92,10 +97,11 @@ typedef struct mr_loss_use {
 int mr_loss_n_data(const mr_loss_t *l);
 
 /* Traces the graph (fields..., mask f32 (B) if masked, seed u64[], step u32[], parameters f32...)
-   -> (loss, out..., losses), and fills the list of params, zeroed before.  The caller destroys
-   the graph, and calls mr_params_fini in any case.  NULL on failure, with the sentence in diag:
-   the error of trace, MR_ERR_CONFIG for a batch or a setting of c out of range, or
-   MR_ERR_NOMEM. */
+   -> (loss, out..., losses), and fills the list of params, zeroed before.  With c->fp8 and
+   use->train a last input has the scales, f32[n,MR_FP8_TENSORS] for n products.  The caller
+   destroys the graph, and calls mr_params_fini in any case.  NULL on failure, with the sentence in
+   diag: the error of trace, MR_ERR_CONFIG for a batch or a setting of c out of range or for fp8
+   without a product to apply to, or MR_ERR_NOMEM. */
 mr_fn_t *mr_loss_fn(const mr_loss_t *l, const mr_compute_t *c, const mr_loss_use_t *use,
                     mr_params_t *params, mr_diag_t *diag);
 

@@ -8,6 +8,7 @@
 #define MR_MODEL_OPTIM_H
 
 #include "base/decls.h"
+#include "model/control/fp8.h"
 #include "model/ops/lax.h"
 #include "model/optim/loss_scale.h"
 
@@ -74,6 +75,9 @@ typedef struct mr_optim_loss {
   int n_data, parts;
   const mr_fn_t *const *part; /* [parts] (data[n_data], parameters...) -> (mean loss, aux...) */
   const bool *split;          /* [n_data] */
+  /* mr_fp8_products was applied to the parts: their last input, behind the parameters, has the
+     scales.  NULL: it was not. */
+  const mr_fp8_t *fp8;
 } mr_optim_loss_t;
 
 /* Whether a step keeps MR_SCALE_VARS scalars: for a dynamic scale, or to count skipped steps. */
@@ -82,10 +86,13 @@ bool mr_optim_counts(const mr_optim_t *o);
    average if o->ema.  o->def must be set. */
 int mr_optim_sets(const mr_optim_t *o);
 
-/* *out: (data[n_data], lr f32[], t f32[], scale..., p..., slot 0..., slot 1..., average...) ->
-         (mean loss, aux..., global gradient norm f32[] before clipping, scale..., p..., slot 0...,
-         slot 1..., average...)
+/* *out: (data[n_data], lr f32[], t f32[], scale..., fp8..., p..., slot 0..., slot 1...,
+         average...) -> (mean loss, aux..., global gradient norm f32[] before clipping, scale...,
+         fp8..., p..., slot 0..., slot 1..., average...)
    average: mr_optim_ema of the new p, only with o->ema.
+   fp8: scales f32[n,MR_FP8_TENSORS] and history f32[history,n,MR_FP8_TENSORS] of mr_fp8_next, only
+   with loss->fp8.  The magnitudes of a step are the largest of its parts; one that is not finite
+   becomes the norm, since codes are clamped and would hide it.  A skipped step leaves both.
 
    scale: MR_SCALE_VARS scalars, only if mr_optim_counts(o).  Gradients count as finite if their
    norm is finite; with o->only_finite the loss must be finite too.  A skipped step returns p, slots
@@ -98,7 +105,8 @@ int mr_optim_sets(const mr_optim_t *o);
    dimension 0.
 
    MR_OK: the caller destroys *out.  Errors: those of mr_optim_check; MR_ERR_CONFIG for no parts or
-   no parameters; MR_ERR_SHAPE if parts differ, the loss is not a scalar, or the loss or a parameter
+   no parameters, and those of mr_fp8_check; MR_ERR_SHAPE if parts differ, the last input is not
+   scales with fp8, the loss is not a scalar, or the loss or a parameter
    is not f32, bf16, f16 or f64; MR_ERR_NORULE as mr_value_and_grad; MR_ERR_NOMEM.  Source:
    optax.chain of clip_by_global_norm and the optimizer, and optax.MultiSteps for parts. */
 mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_fn_t **out,

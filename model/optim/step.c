@@ -8,9 +8,11 @@ typedef struct step {
   mr_fn_t *g;
   const mr_optim_loss_t *loss;
   const mr_optim_t *o;
-  int n, n_out; /* parameters; outputs of the loss */
-  int n_scale;  /* scalars that count steps (mr_optim_counts) */
-  mr_var_t **data, *lr, *t, **scale, **p, **slot[MR_OPTIM_SLOTS], **average;
+  int n, n_out;   /* parameters; outputs of the loss */
+  int n_scale;    /* scalars that count steps (mr_optim_counts) */
+  int n_fp8;      /* scales and history, or 0 */
+  mr_var_t *amax; /* the largest magnitudes of the parts' products so far; NULL without fp8 */
+  mr_var_t **data, *lr, *t, **scale, **fp8, **p, **slot[MR_OPTIM_SLOTS], **average;
   mr_var_t **out;  /* [n_out] of the loss, over all parts */
   mr_var_t **grad; /* [n] */
 } step_t;
@@ -28,13 +30,19 @@ static void make_inputs(step_t *s) {
   mr_fn_input(s->g, mr_aval_scalar(MR_F32));
   mr_fn_input(s->g, mr_aval_scalar(MR_F32));
   for (int i = 0; i < s->n_scale; i++) mr_fn_input(s->g, mr_aval_scalar(i ? MR_I32 : MR_F32));
+  if (s->n_fp8) {
+    mr_aval_t scales = f->in[f->n_in - 1]->aval;
+    mr_fn_input(s->g, scales);
+    mr_fn_input(s->g, mr_aval_of(MR_F32, s->loss->fp8->history, scales.dim[0], scales.dim[1]));
+  }
   for (int set = 0; set < sets; set++)
     for (int i = 0; i < s->n; i++) mr_fn_input(s->g, f->in[n_data + i]->aval);
   s->data = s->g->in; /* the array has its final place now */
   s->lr = s->data[n_data];
   s->t = s->data[n_data + 1];
   s->scale = s->data + n_data + 2;
-  s->p = s->scale + s->n_scale;
+  s->fp8 = s->scale + s->n_scale;
+  s->p = s->fp8 + s->n_fp8;
   for (int k = 0; k < n_slots; k++) s->slot[k] = s->p + (k + 1) * s->n;
   s->average = s->p + (n_slots + 1) * s->n;
 }
@@ -71,14 +79,20 @@ static mr_var_t *seed(step_t *s) {
   return mr_literal(s->g, t, (s->o->loss_scale > 0 ? (double)s->o->loss_scale : 1) / parts);
 }
 
-/* Loss and gradients of one part: out[n_out], grad[n]. */
+/* Loss and gradients of one part: out[n_out], grad[n].  The cotangent of the scales of fp8 is what
+   its products have met. */
 static mr_err_t step_run_part(step_t *s, int k, mr_var_t **out, mr_var_t **grad) {
   const mr_fn_t *f = s->loss->part[k];
+  int n_data = s->loss->n_data, n = s->n + (s->n_fp8 > 0);
   mr_var_t **in = mr_mem_take(&s->g->mem, (size_t)f->n_in * sizeof *in);
-  for (int i = 0; i < f->n_in; i++)
-    in[i] = i < s->loss->n_data ? piece(s, i, k) : s->p[i - s->loss->n_data];
+  mr_var_t **d = mr_mem_take(&s->g->mem, (size_t)n * sizeof *d);
+  for (int i = 0; i < n_data; i++) in[i] = piece(s, i, k);
+  for (int i = 0; i < n; i++) in[n_data + i] = i < s->n ? s->p[i] : s->fp8[0];
   MR_TRY(run_loss(s, k, in, out));
-  return mr_backward(s->g, out[0], seed(s), s->n, s->p, grad);
+  MR_TRY(mr_backward(s->g, out[0], seed(s), n, in + n_data, d));
+  for (int i = 0; i < s->n; i++) grad[i] = d[i];
+  if (s->n_fp8) s->amax = s->amax ? mr_lax_max(s->g, s->amax, d[s->n]) : d[s->n];
+  return s->g->diag.code;
 }
 
 /* Output i of the loss over all parts, whose outputs lie n_out apart in all. */
@@ -186,21 +200,38 @@ static mr_err_t update_one(step_t *s, int i, mr_var_t *scale, mr_var_t *apply, m
   return s->g->diag.code;
 }
 
+/* The norm, or the largest magnitude that a product of fp8 has met if that is not finite. */
+static mr_var_t *step_norm_of_all(step_t *s, mr_var_t *norm) {
+  if (!s->n_fp8) return norm;
+  mr_var_t *most = mr_lax_reduce_max(s->g, s->amax, 2, (int[]){0, 1});
+  return mr_lax_select_n(s->g, mr_optim_finite(s->g, 1, &most), most, norm);
+}
+
+/* Writes the next state of fp8 to next[n_fp8]. */
+static mr_err_t step_fp8(step_t *s, mr_var_t *apply, mr_var_t **next) {
+  if (!s->n_fp8) return MR_OK;
+  MR_TRY(mr_fp8_next(s->g, s->loss->fp8, s->amax, s->fp8[0], s->fp8[1], &next[0], &next[1]));
+  for (int i = 0; i < s->n_fp8; i++) next[i] = if_applied(s, apply, s->fp8[i], next[i]);
+  return s->g->diag.code;
+}
+
 static mr_err_t step_update(step_t *s, mr_var_t **next) {
   mr_var_t *apply;
   unscale_each(s);
   mr_var_t *norm = mr_lax_sqrt(s->g, mr_lax_sum_squares(s->g, s->n, s->grad));
-  norm = unscale(s, mr_lax_convert(s->g, norm, MR_F32));
+  norm = step_norm_of_all(s, unscale(s, mr_lax_convert(s->g, norm, MR_F32)));
   mr_var_t *scale = unscale(s, clip_scale(s->g, norm, s->o->clip_norm));
   *next++ = norm;
   MR_TRY(step_scale(s, norm, next, &apply));
   next += s->n_scale;
+  MR_TRY(step_fp8(s, apply, next));
+  next += s->n_fp8;
   for (int i = 0; i < s->n; i++) MR_TRY(update_one(s, i, scale, apply, next + i));
   return s->g->diag.code;
 }
 
 static mr_err_t step_build(step_t *s) {
-  int n = s->n_out + 1 + s->n_scale + mr_optim_sets(s->o) * s->n;
+  int n = s->n_out + 1 + s->n_scale + s->n_fp8 + mr_optim_sets(s->o) * s->n;
   s->grad = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof *s->grad);
   s->out = mr_mem_take(&s->g->mem, (size_t)n * sizeof *s->out);
   make_inputs(s);
@@ -220,8 +251,12 @@ static mr_err_t check_part(const mr_optim_loss_t *l, int k, mr_diag_t *diag) {
   if (f->diag.code < 0)
     return mr_diag_prefix(diag, f->diag.code, &f->diag, "part %d of the loss failed", k);
   if (f->n_out < 1) return mr_fail(diag, MR_ERR_SHAPE, "part %d of the loss gives no value", k);
-  if (l->n_data < 0 || f->n_in <= l->n_data)
+  if (l->n_data < 0 || f->n_in <= l->n_data + (l->fp8 != NULL))
     return mr_fail(diag, MR_ERR_CONFIG, "a loss without parameters");
+  const mr_aval_t *last = &f->in[f->n_in - 1]->aval;
+  if (l->fp8 && (last->dtype != MR_F32 || last->ndim != 2 || last->dim[1] != MR_FP8_TENSORS))
+    return mr_fail(diag, MR_ERR_SHAPE, "the last input is %s, want the scales of fp8, f32[n,%d]",
+                   mr_aval_text(last, text), MR_FP8_TENSORS);
   for (int i = l->n_data; i < f->n_in; i++)
     if (!computes(f->in[i]->aval.dtype))
       return mr_fail(diag, MR_ERR_SHAPE,
@@ -237,6 +272,7 @@ static mr_err_t check_part(const mr_optim_loss_t *l, int k, mr_diag_t *diag) {
 static mr_err_t step_check(const mr_optim_loss_t *l, mr_diag_t *diag) {
   if (l->parts < 1)
     return mr_fail(diag, MR_ERR_CONFIG, "a step of %d parts, want 1 or more", l->parts);
+  if (l->fp8) MR_TRY(mr_fp8_check(l->fp8, diag));
   for (int k = 0; k < l->parts; k++) {
     const mr_fn_t *f = l->part[k], *first = l->part[0];
     MR_TRY(check_part(l, k, diag));
@@ -258,7 +294,8 @@ mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_f
   const mr_fn_t *first = loss->part[0];
   step_t s = {.g = mr_fn_create(), .loss = loss, .o = o};
   if (!s.g) return mr_no_memory(diag, "the graph of a step of %s", o->def->name);
-  s.n = first->n_in - loss->n_data, s.n_out = first->n_out;
+  s.n_fp8 = loss->fp8 ? 2 : 0;
+  s.n = first->n_in - loss->n_data - (loss->fp8 != NULL), s.n_out = first->n_out;
   s.n_scale = mr_optim_counts(o) ? MR_SCALE_VARS : 0;
   mr_err_t err = step_build(&s);
   if (err < 0) {

@@ -14,6 +14,11 @@ enum { USUAL, JAXAMP, NONE }; /* setting amp */
 
 static const mr_dtype_t amp_dtype[] = {MR_F32, MR_BF16, MR_F16}; /* settings of a dtype */
 
+static const char *amp_fp8_name(const mr_train_amp_t *a) {
+  static const char *const name[] = {"none", "hybrid", "e4m3"};
+  return name[a->fp8];
+}
+
 mr_err_t mr_train_amp_plan(mr_stage_t *s, mr_train_amp_t *a) {
   mr_dtype_t t = amp_dtype[a->dtype];
   bool rules = a->rules && a->rules[0];
@@ -37,6 +42,10 @@ mr_err_t mr_train_amp_plan(mr_stage_t *s, mr_train_amp_t *a) {
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting rounding = stochastic: parameters and moments are kept in f32, "
                          "want master=none or slot-dtype=bf16 beside it");
+  if (a->fp8 && t != MR_BF16)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting fp8 = %s: the model computes in %s, want dtype=bf16 beside it",
+                         amp_fp8_name(a), mr_dtype_name(t));
   a->policy = a->amp == JAXAMP ? mr_amp_jaxamp(t) : mr_amp_usual(t);
   if (rules && mr_amp_add_text(&a->policy, a->rules, &why) < 0)
     return mr_diag_prefix(s->diag, MR_ERR_CONFIG, &why, "%s: setting amp-rule", s->name);
@@ -51,6 +60,11 @@ void mr_train_amp_set(const mr_train_amp_t *a, mr_compute_t *c) {
   c->reads = narrow && master ? amp_dtype[a->values] : (mr_dtype_t)0;
   c->slots = amp_dtype[a->slots];
   c->stochastic = a->rounding;
+  if (!a->fp8) return;
+  c->fp8 = (mr_fp8_t){.format = (mr_fp8_format_t)(a->fp8 - 1), /* same order */
+                      .history = (int)a->fp8_history,
+                      .margin = (int)a->fp8_margin,
+                      .most_recent = a->fp8_amax};
 }
 
 /* The ops that do not fit, "head: softmax_cross_entropy, ...", each once. */

@@ -6,13 +6,14 @@
 #include "pipeline/stage.h"
 
 typedef struct mr_train_amp {
-  int dtype, amp, values, slots, master, rounding; /* numbers of their choices */
+  int dtype, amp, values, slots, master, rounding, fp8, fp8_amax; /* numbers of their choices */
+  int64_t fp8_history, fp8_margin;
   const char *rules;
   mr_amp_policy_t policy; /* of mr_train_amp_plan */
 } mr_train_amp_t;
 
 /* Settles a->policy.  MR_OK, or MR_ERR_CONFIG on the stage, naming the setting: amp=none with a
-   narrow dtype, rules that cannot be read, rules where nothing is narrow. */
+   narrow dtype, rules that cannot be read, rules where nothing is narrow, fp8 without bf16. */
 mr_err_t mr_train_amp_plan(mr_stage_t *s, mr_train_amp_t *a);
 /* Sets the dtypes and the policy of c; a, which c then points into, must live as long.  Cannot
  * fail. */
@@ -59,6 +60,25 @@ void mr_train_amp_report(const mr_stage_t *s, const mr_train_amp_t *a, const mr_
    .help = "How updates are rounded to parameters and moments that are kept narrow: to nearest, " \
            "which loses what is less than half of the distance to the next number, or up or "     \
            "down at random, so that small updates count on average; drawn by seed and step."}
+
+/* Beside it, for a stage that trains. */
+#define MR_TRAIN_FP8_OPTS(base)                                                                   \
+  {.name = "fp8", .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, fp8),          \
+   .def = "none", .choices = "none|hybrid|e4m3",                                                  \
+   .help = "Computes products of bf16 operands in f8 with delayed scaling: operands in e4m3, "    \
+           "gradients of results in e5m2 (hybrid) or e4m3.  A CPU multiplies the codes as bf16. " \
+           "Evaluation computes in dtype."},                                                      \
+  {.name = "fp8-history", .type = MR_OPT_INT,                                                     \
+   .offset = (base) + offsetof(mr_train_amp_t, fp8_history), .unit = "steps", .def = "1024",      \
+   .lo = 1, .hi = 65536,                                                                          \
+   .help = "Steps whose largest magnitudes the scales of fp8 follow."},                           \
+  {.name = "fp8-margin", .type = MR_OPT_INT,                                                      \
+   .offset = (base) + offsetof(mr_train_amp_t, fp8_margin), .def = "0", .lo = -64, .hi = 64,      \
+   .help = "Divides the scales of fp8 by this power of two."},                                    \
+  {.name = "fp8-amax", .type = MR_OPT_ENUM,                                                       \
+   .offset = (base) + offsetof(mr_train_amp_t, fp8_amax), .def = "max",                           \
+   .choices = "max|most-recent",                                                                  \
+   .help = "Which magnitude of the history sets a scale of fp8."}
 /* clang-format on */
 
 #endif

@@ -63,6 +63,7 @@ static void bad_step_trace(mr_stage_t *s, const mr__train_flight_t *f, const mr_
                          .field = f->fields.field,
                          .in = {.step = r->step, .seed = v->at.seed, .lr = f->lr},
                          .scale = *mr_train_step_scale(v->step),
+                         .fp8 = mr_train_step_fp8(v->step),
                          .n_records = f->batch->n,
                          .record = f->batch->key};
   if (s->out_linked[OUT_STATE] && mr_all_back(s, OUT_STATE) < 0) return;

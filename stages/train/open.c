@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "model/fit.h"
 #include "pipeline/stage_step.h"
+#include "stages/train/computes.h"
 #include "stages/train/train_step_private.h"
 
 static void set_unless_usual(float *to, double v) {
@@ -74,6 +75,11 @@ static void open_report_precision(const mr_stage_t *s, const mr_train_config_t *
         "%s: dtype=f16 with loss-scale=%s: scaled gradients below 6e-8 are 0, and those above "
         "65504 are not finite; loss-scale=dynamic keeps them between",
         s->name, v->loss_scale);
+  if (t->compute.fp8.history)
+    mr_notice(
+        "%s: fp8: this CPU has no products of f8: their codes are multiplied as bf16, so that "
+        "the results are those of f8 and no step is faster",
+        s->name);
   mr_train_amp_report(s, &v->amp, &v->model.plan.loss);
 }
 
@@ -125,6 +131,7 @@ static mr_err_t resume(mr_stage_t *s) {
                          "setting optimizer = %s: the checkpoint %s was made by %s, whose moments "
                          "mean something else; resume with that one",
                          name, v->resume, v->at.optimizer);
+  MR_TRY(mr__computes_resume(s));
   v->saved_step = v->at.step;
   v->epoch = newest_epoch(&v->at, &s->in_spec[IN_TRAIN]);
   return MR_OK;
@@ -152,6 +159,7 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
   v->saved_step = -1;
   MR_TRY(resume(s));
   v->at.ema = (float)v->ema;
+  mr__computes_text(&v->used.compute, v->at.computes);
   open_scale(v, s->in_spec[IN_TRAIN].batch);
   for (int i = 0; i < MR_TRAIN_STREAMS; i++) v->at.stream_known[i] = s->in_linked[i];
   const mr_dataset_t *dataset = s->in_spec[IN_TRAIN].dataset;

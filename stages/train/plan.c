@@ -96,6 +96,22 @@ mr_err_t mr__train_plan_scale(mr_stage_t *s) {
                        v->loss_scale);
 }
 
+/* Scales of fp8 do not reach products inside functions that the graph calls. */
+static mr_err_t plan_fp8(mr_stage_t *s) {
+  const train_t *v = s->state;
+  if (v->amp.fp8 && v->remat)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting remat = %s: with fp8 blocks cannot be recomputed, want "
+                         "remat=none, and accumulate= to need less memory",
+                         mr_nn_remat_name((mr_nn_remat_t)v->remat));
+  if (v->amp.fp8 && v->fit)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting fit = %s: it chooses remat, which does not go with fp8, want "
+                         "accumulate= instead",
+                         v->fit);
+  return MR_OK;
+}
+
 mr_err_t mr__train_stage_plan(mr_stage_t *s) {
   train_t *v = s->state;
   if (v->device)
@@ -109,6 +125,7 @@ mr_err_t mr__train_stage_plan(mr_stage_t *s) {
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting remat = %s: model %s has no parts to recompute, want none",
                          mr_nn_remat_name((mr_nn_remat_t)v->remat), def->name);
+  MR_TRY(plan_fp8(s));
   v->eval_batch = 0;
   MR_TRY(plan_evaluation(s));
   v->total = total_steps(v, &s->in_spec[IN_TRAIN]);

@@ -13,6 +13,7 @@
 #include "base/safetensors.h"
 #include "base/text.h"
 #include "pipeline/opt.h"
+#include "stages/train/computes.h"
 #include "stages/train/trace_step.h"
 #include "stages/train/train_step_private.h"
 
@@ -190,6 +191,7 @@ static mr_err_t replay_write_all(writer_t *w, const mr_stage_t *s, const char *p
   MR_TRY(settings_text(s, settings, diag));
   write_batch(w, t, fields);
   write_sets(w, t->params);
+  w->n += mr__computes_pack(&t->fp8, &w->tensor[w->n]);
   write_word(w, "millrace.replay", "%d", VERSION);
   write_text(w, "millrace.settings", settings);
   write_text(w, "millrace.fields", fields);
@@ -212,7 +214,7 @@ static mr_err_t replay_write_all(writer_t *w, const mr_stage_t *s, const char *p
 
 mr_err_t mr__replay_save(const mr_stage_t *s, const char *path, const mr__traced_step_t *t,
                          const mr_train_out_t *r, mr_diag_t *diag) {
-  size_t most = (size_t)(t->loss->n_fields + 2 + N_SETS * t->params->n);
+  size_t most = (size_t)(t->loss->n_fields + 2 + N_SETS * t->params->n) + MR__COMPUTES_TENSORS;
   writer_t *w = calloc(1, sizeof *w);
   mr_err_t e = MR_ERR_NOMEM;
   if (w) w->tensor = calloc(most, sizeof *w->tensor), w->name = calloc(most, sizeof *w->name);
@@ -499,6 +501,13 @@ static mr_err_t read_params(mr_replay_t *r, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* The state of fp8, if the step has one. */
+static mr_err_t read_fp8(mr_replay_t *r, mr_diag_t *diag) {
+  int history = r->step.config.compute.fp8.history;
+  if (!history) return MR_OK;
+  return mr__computes_load_fp8(r->file, r->path, history, &r->step.fp8, diag);
+}
+
 static mr_err_t replay_read(mr_replay_t *r, mr_diag_t *diag) {
   MR_TRY(mr_safetensors_open(r->path, &r->file, diag));
   MR_TRY(read_reported(r, diag));
@@ -514,6 +523,7 @@ static mr_err_t replay_read(mr_replay_t *r, mr_diag_t *diag) {
                    "%s: accumulate=%" PRId64 " does not divide a batch of %" PRId64, r->path,
                    c->accumulate, B);
   MR_TRY(read_batch(r, diag));
+  MR_TRY(read_fp8(r, diag));
   return read_params(r, diag);
 }
 
@@ -538,7 +548,7 @@ mr_err_t mr_replay_open(const char *path, mr_replay_t **out, mr_diag_t *diag) {
 void mr_replay_close(mr_replay_t *r) {
   if (!r) return;
   for (int i = 0; i < MR_LOSS_FIELDS + 1; i++) free(r->field[i]);
-  free(r->record);
+  free(r->record), free(r->step.fp8.scale);
   mr_params_fini(&r->params);
   free(r->stage.state);
   free(r->words), free(r->field_words);

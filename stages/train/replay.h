@@ -3,11 +3,11 @@
 
    A safetensors file (base/safetensors.h: digest, lengths and dtypes are checked).  Tensors:
    "field/NAME" (B, ...) of the batch as the loss takes it, "counts" f32 (B) if the loss is masked,
-   "records" u64 (n), the record ids, "params/NAME", "slot.0/NAME", "slot.1/NAME" and
-   "average/NAME". Text, each as "millrace.WORD": replay (the version of this form), settings
-   (NAME=VALUE lines of the stage and its model), fields (a line of name, classes and layout each),
-   stage, step, seed, lr, loss and grad_norm (bits, in hex), scale, isa, threads, keys, precision,
-   skip, made_with. */
+   "records" u64 (n), the record ids, "params/NAME", "slot.0/NAME", "slot.1/NAME",
+   "average/NAME", and with fp8 "fp8/scale" and "fp8/amax" (computes.h). Text, each as
+   "millrace.WORD": replay (the version of this form), settings (NAME=VALUE lines of the stage and
+   its model), fields (a line of name, classes and layout each), stage, step, seed, lr, loss and
+   grad_norm (bits, in hex), scale, isa, threads, keys, precision, skip, made_with. */
 #ifndef MR_STAGES_TRAIN_REPLAY_H
 #define MR_STAGES_TRAIN_REPLAY_H
 

@@ -26,6 +26,7 @@ const mr_opt_t mr__train_stage_opts[] = {
              "f32 (highest); none: MILLRACE_MATMUL_PRECISION, else f32."},
     MR_TRAIN_AMP_OPTS(AT(amp)),
     MR_TRAIN_KEPT_OPTS(AT(amp)),
+    MR_TRAIN_FP8_OPTS(AT(amp)),
     {.name = "seed",
      .type = MR_OPT_INT,
      .offset = AT(seed),

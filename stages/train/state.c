@@ -9,8 +9,9 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "stages/train/computes.h"
 
-enum { N_META = 13, TEXT = 192, N_GROUPS = 4, NAME = 256, VERSION = 2 };
+enum { N_META = 14, TEXT = 192, N_GROUPS = 4, NAME = 256, VERSION = 2 };
 
 const char *const mr_train_stream_name[MR_TRAIN_STREAMS] = {"in", "valid"};
 static const char *const group[N_GROUPS] = {"params", "adam.m", "adam.v", "ema"};
@@ -32,7 +33,8 @@ static int state_groups(const mr_params_t *params) {
 static size_t state_align64(size_t n) { return (n + 63) / 64 * 64; }
 
 size_t mr_train_state_bytes(const mr_params_t *params, bool averaged) {
-  size_t tensors = (size_t)(params->n * (N_GROUPS - !averaged)) + MR_TRAIN_STREAMS;
+  size_t tensors =
+      (size_t)(params->n * (N_GROUPS - !averaged)) + MR_TRAIN_STREAMS + MR__COMPUTES_TENSORS;
   return state_align64(sizeof(mr_state_t)) + state_align64(N_META * sizeof(mr_st_meta_t)) +
          N_META * TEXT + MR_MODEL_TEXT + state_align64(tensors * sizeof(mr_st_tensor_t)) +
          tensors * NAME + state_align64(MR_TRAIN_STREAMS * MR_STREAM_AT_NUMBERS * sizeof(int64_t));
@@ -80,6 +82,8 @@ static void pack_meta(const char *model, const mr_train_progress_t *p, mr_state_
   if (p->ema > 0) s->meta[n++] = (mr_st_meta_t){"millrace.ema", text + 4 * TEXT};
   scale_text(&p->scale, text + 5 * TEXT);
   if (p->scale.scale > 0) s->meta[n++] = (mr_st_meta_t){"millrace.loss_scale", text + 5 * TEXT};
+  snprintf(text + 6 * TEXT, TEXT, "%s", p->computes);
+  if (*p->computes) s->meta[n++] = (mr_st_meta_t){"millrace.computes", text + 6 * TEXT};
   s->n_meta = n;
 }
 
@@ -100,7 +104,7 @@ static int pack_streams(const mr_train_progress_t *p, mr_st_tensor_t *t, char *n
 static void pack_tensors(const mr_params_t *params, const mr_train_progress_t *p, mr_state_t *s,
                          cursor_t *cur) {
   s->n_tensors = params->n * state_groups(params);
-  size_t most = (size_t)s->n_tensors + MR_TRAIN_STREAMS;
+  size_t most = (size_t)s->n_tensors + MR_TRAIN_STREAMS + MR__COMPUTES_TENSORS;
   s->tensor = state_take(cur, most * sizeof *s->tensor);
   char *name = state_take(cur, most * NAME);
   mr_st_tensor_t *t = s->tensor;
@@ -115,7 +119,8 @@ static void pack_tensors(const mr_params_t *params, const mr_train_progress_t *p
       memcpy(t->dim, q->aval.dim, sizeof t->dim);
     }
   }
-  s->n_tensors += pack_streams(p, t, name, cur);
+  int n = pack_streams(p, t, name, cur);
+  s->n_tensors += n + mr__computes_pack(&p->fp8, t + n);
 }
 
 size_t mr_train_state_pack(const mr_params_t *params, const char *model,
@@ -234,6 +239,8 @@ static mr_err_t load_progress(const mr_safetensors_t *f, const char *path, mr_tr
   snprintf(p->origin, sizeof p->origin, "%s", origin ? origin : "");
   const char *optimizer = mr_safetensors_meta(f, "millrace.optimizer");
   snprintf(p->optimizer, sizeof p->optimizer, "%s", optimizer ? optimizer : "adamw");
+  const char *computes = mr_safetensors_meta(f, "millrace.computes");
+  snprintf(p->computes, sizeof p->computes, "%s", computes ? computes : "");
   return MR_OK;
 }
 

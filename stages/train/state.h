@@ -2,13 +2,13 @@
    back.
 
    Tensors: "params/NAME", "adam.m/NAME", "adam.v/NAME" for every parameter, f32, and "ema/NAME" if
-   an average of the weights is kept; "stream/PORT", i64, for each linked input in
-   mr_train_stream_name: where its stream resumes (pipeline/stream_at.h), which takes as long after
-   a million steps as after one.  Text: millrace.model (mr_model_text: every setting that shapes the
-   model), step, images, position, epoch, ledger, seed, unvalidated, the data's origin, the
-   optimizer, a dynamic loss scale's state (loss_scale: its five numbers) and the version of all
-   this, each as "millrace.WORD". Version 1 had no version and no streams but the training stream's
-   position.
+   an average of the weights is kept; "fp8/scale" and "fp8/amax" (computes.h); "stream/PORT", i64,
+   for each linked input in mr_train_stream_name: where its stream resumes (pipeline/stream_at.h),
+   which takes as long after a million steps as after one.  Text: millrace.model (mr_model_text:
+   every setting that shapes the model), step, images, position, epoch, ledger, seed, unvalidated,
+   the data's origin, the optimizer, a dynamic loss scale's state (loss_scale: its five numbers),
+   computes (mr__computes_text) and the version of all this, each as "millrace.WORD". Version 1 had
+   no version and no streams but the training stream's position.
 
    The calls on a file return MR_OK, or fail with a sentence in diag: MR_ERR_IO, MR_ERR_DATA or
    MR_ERR_NOMEM. */
@@ -23,7 +23,7 @@
 
 /* Inputs whose streams resume.  The test stream is read once, at the end of the run, and again if
    the run is extended after its end: always from the start. */
-enum { MR_TRAIN_STREAMS = 2 };
+enum { MR_TRAIN_STREAMS = 2, MR_TRAIN_COMPUTES = 96 };
 
 extern const char *const mr_train_stream_name[MR_TRAIN_STREAMS]; /* "in", "valid" */
 
@@ -39,6 +39,8 @@ typedef struct mr_train_progress {
   float ema;                               /* decay of the average of weights, 0: none */
   mr_scale_state_t scale;                  /* of a dynamic loss scale; scale 0: none */
   char optimizer[16];                      /* the optimizer whose moments adam.m and adam.v are */
+  char computes[MR_TRAIN_COMPUTES];        /* mr__computes_text; "": an older checkpoint */
+  mr_train_fp8_t fp8;                      /* belongs to the step; not read from files */
   mr_stream_at_t stream[MR_TRAIN_STREAMS]; /* between two steps, or validations */
   bool stream_known[MR_TRAIN_STREAMS];
 } mr_train_progress_t;
@@ -48,9 +50,9 @@ typedef struct mr_train_progress {
 size_t mr_train_state_bytes(const mr_params_t *params, bool averaged);
 
 /* Writes names and progress into mem (64-aligned, mr_train_state_bytes) as the mr_state_t at its
-   start.  Its tensors point at the arenas of params, which must not change while a consumer reads
-   it.  model: mr_model_text, copied; of: the name of the stage, not copied.  Returns the bytes
-   used, which never exceed mr_train_state_bytes; cannot fail. */
+   start.  Its tensors point at the arenas of params and at p->fp8, which must not change while a
+   consumer reads it.  model: mr_model_text, copied; of: the name of the stage, not copied.  Returns
+   the bytes used, which never exceed mr_train_state_bytes; cannot fail. */
 size_t mr_train_state_pack(const mr_params_t *params, const char *model,
                            const mr_train_progress_t *p, const char *of, bool last, void *mem);
 

@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "model/exec/finite.h"
+#include "stages/train/computes.h"
 
 mr_err_t mr__traced_compile(const mr__traced_step_t *t, bool apart, mr_train_step_t **out,
                             mr_diag_t *diag) {
@@ -25,7 +26,9 @@ mr_err_t mr__traced_compile(const mr__traced_step_t *t, bool apart, mr_train_ste
   mr_scale_state_t *scale = mr_train_step_scale(*out);
   *scale = t->scale;
   scale->bad = INT32_MAX - 1; /* more than any limit: nothing is applied */
-  return MR_OK;
+  mr_err_t e = mr__computes_set_fp8("the step", &t->fp8, *out, diag);
+  if (e < 0) mr_train_step_destroy(*out), *out = NULL;
+  return e;
 }
 
 mr_err_t mr__traced_run(const mr__traced_step_t *t, mr_train_step_t *step, mr_train_out_t *out,
@@ -82,7 +85,7 @@ static void element_text(const mr__traced_step_t *t, const mr_aval_t *a, const m
 /* An input of the step's graph: "field x", "parameter head.kernel". */
 static void input_text(const mr__traced_step_t *t, int i, char *text, size_t n) {
   const mr_loss_t *l = t->loss;
-  int first = mr_loss_n_data(l) + 2 + MR_SCALE_VARS, k = i - first;
+  int first = mr_loss_n_data(l) + 2 + MR_SCALE_VARS + (t->fp8.n ? 2 : 0), k = i - first;
   if (i < l->n_fields)
     snprintf(text, n, "field %s of the batch", l->field[i].name);
   else if (k < 0)

@@ -16,6 +16,7 @@ typedef struct mr__traced_step {
   const void *const *field;
   mr_train_in_t in;
   mr_scale_state_t scale; /* before it */
+  mr_train_fp8_t fp8;     /* before it; n 0: none */
   int n_records;
   const uint64_t *record; /* [n_records] ids of the batch */
 } mr__traced_step_t;

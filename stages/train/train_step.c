@@ -36,6 +36,7 @@ static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   if (!b) return MR_OK;
   const mr_scale_state_t *scale = mr_train_step_scale(v->step);
   if (!v->fixed_scale || scale->skipped) v->at.scale = *scale;
+  v->at.fp8 = mr_train_step_fp8(v->step);
   char model[MR_MODEL_TEXT];
   mr_model_text(&v->model, model);
   b->size = mr_train_state_pack(&v->params, model, &v->at, s->name, last, b->data);

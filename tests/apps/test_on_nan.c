@@ -287,6 +287,54 @@ static void a_long_rule_travels_in_the_file(void **state) {
   expect_in(p.out, "the bits are the same");
 }
 
+/* The same metadata and tensors, but for one text, or without one tensor. */
+static void rewrite(const char *from, const char *to, const char *key, const char *value,
+                    const char *without) {
+  static const char *const word[] = {
+      "replay",    "settings", "fields", "stage",   "step", "seed",      "lr",   "loss",
+      "grad_norm", "scale",    "isa",    "threads", "keys", "precision", "skip", "made_with"};
+  enum { WORDS = sizeof word / sizeof *word };
+  mr_safetensors_t *f = NULL;
+  mr_diag_t diag = {0};
+  mr_st_meta_t meta[WORDS];
+  mr_st_tensor_t tensor[64];
+  char name[WORDS][40];
+  int n = 0;
+  if (mr_safetensors_open(from, &f, &diag) < 0) fail_msg("%s", diag.text);
+  for (int i = 0; i < WORDS; i++) {
+    snprintf(name[i], sizeof name[i], "millrace.%s", word[i]);
+    meta[i] = (mr_st_meta_t){name[i], mr_safetensors_meta(f, name[i])};
+    if (!strcmp(word[i], key)) meta[i].value = value;
+    assert_non_null(meta[i].value);
+  }
+  assert_true(mr_safetensors_count(f) < 64);
+  for (int i = 0; i < mr_safetensors_count(f); i++)
+    if (strcmp(mr_safetensors_at(f, i)->name, without)) tensor[n++] = *mr_safetensors_at(f, i);
+  if (mr_safetensors_write(to, tensor, n, meta, WORDS, &diag) < 0) fail_msg("%s", diag.text);
+  mr_safetensors_close(f);
+}
+
+/* The scales of fp8 before the step travel in the file; without them the step would be another. */
+static void a_step_in_f8_is_repeated_with_its_scales(void **state) {
+  static const char *const lost[] = {"fp8/scale", "fp8/amax"};
+  const char *run = run_of("fp8");
+  char from[256], to[256];
+  TRAIN(run, "on-nan=trace", "train.dtype=bf16", "train.fp8=hybrid", "train.fp8-history=3");
+  assert_int_equal(p.status, 1);
+  expect_in(p.err, "field x of the batch holds inf at [1,2] (slot 1, record 21)");
+  snprintf(from, sizeof from, "%s/nan-000005.safetensors", run);
+  snprintf(to, sizeof to, "%s/bad", dir);
+  RUN(&p, "replay", from);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  expect_in(p.out, "the bits are the same");
+  for (int i = 0; i < 2; i++) {
+    rewrite(from, to, "", "", lost[i]);
+    RUN(&p, "replay", to);
+    assert_int_equal(p.status, 1);
+    expect_in(p.err, "tensors fp8/scale and fp8/amax are missing or not f32 of (n,3) and (3,n,3)");
+  }
+}
+
 static void a_rate_that_is_too_high_is_traced_to_the_op_that_overflows(void **state) {
   const char *run = run_of("high");
   TRAIN(run, "on-nan=trace", "lr=100", "optimizer=sgd", "layers=1");
@@ -338,33 +386,6 @@ static void a_resumed_run_writes_the_same_file(void **state) {
   assert_int_equal(n, m);
   assert_memory_equal(a, b, n);
   free(a), free(b);
-}
-
-/* The same metadata and tensors, but for one text, or without one tensor. */
-static void rewrite(const char *from, const char *to, const char *key, const char *value,
-                    const char *without) {
-  static const char *const word[] = {
-      "replay",    "settings", "fields", "stage",   "step", "seed",      "lr",   "loss",
-      "grad_norm", "scale",    "isa",    "threads", "keys", "precision", "skip", "made_with"};
-  enum { WORDS = sizeof word / sizeof *word };
-  mr_safetensors_t *f = NULL;
-  mr_diag_t diag = {0};
-  mr_st_meta_t meta[WORDS];
-  mr_st_tensor_t tensor[64];
-  char name[WORDS][40];
-  int n = 0;
-  if (mr_safetensors_open(from, &f, &diag) < 0) fail_msg("%s", diag.text);
-  for (int i = 0; i < WORDS; i++) {
-    snprintf(name[i], sizeof name[i], "millrace.%s", word[i]);
-    meta[i] = (mr_st_meta_t){name[i], mr_safetensors_meta(f, name[i])};
-    if (!strcmp(word[i], key)) meta[i].value = value;
-    assert_non_null(meta[i].value);
-  }
-  assert_true(mr_safetensors_count(f) < 64);
-  for (int i = 0; i < mr_safetensors_count(f); i++)
-    if (strcmp(mr_safetensors_at(f, i)->name, without)) tensor[n++] = *mr_safetensors_at(f, i);
-  if (mr_safetensors_write(to, tensor, n, meta, WORDS, &diag) < 0) fail_msg("%s", diag.text);
-  mr_safetensors_close(f);
 }
 
 static void files_that_are_not_whole_or_do_not_fit_are_refused(void **state) {
@@ -423,6 +444,7 @@ int main(void) {
       cmocka_unit_test(replay_repeats_the_step_anywhere_to_the_bit),
       cmocka_unit_test(another_instruction_set_is_told),
       cmocka_unit_test(a_long_rule_travels_in_the_file),
+      cmocka_unit_test(a_step_in_f8_is_repeated_with_its_scales),
       cmocka_unit_test(a_rate_that_is_too_high_is_traced_to_the_op_that_overflows),
       cmocka_unit_test(a_resumed_run_writes_the_same_file),
       cmocka_unit_test(files_that_are_not_whole_or_do_not_fit_are_refused),

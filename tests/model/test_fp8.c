@@ -104,7 +104,7 @@ static mr_exec_t *linear_of(bool transposed, bool bias) {
   mr_var_t *all[] = {
       mr_lax_reduce_sum(f, mr_lax_mul(f, mr_lax_convert(f, y, MR_F32), dout), 2, (int[]){0, 1}), y};
   assert_int_equal(mr_fn_return(f, 2, all), MR_OK);
-  if (mr_fp8_products(f, &g, &n, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_fp8_products(f, MR_FP8_HYBRID, &g, &n, &diag) < 0) fail_msg("%s", diag.text);
   assert_int_equal(n, 1);
   if (mr_value_and_grad(g, 4, (int[]){0, 1, 2, 4}, &v, &diag) < 0) fail_msg("%s", diag.text);
   mr_fn_destroy(f), mr_fn_destroy(g);
@@ -219,7 +219,8 @@ static double descend(bool plain, int steps, float trail[][6]) {
   mr_fp8_t c = {.history = 16};
   int n = 0;
   if (mr_amp(f, &policy, &narrow, &diag) < 0) fail_msg("%s", diag.text);
-  if (!plain && mr_fp8_products(narrow, &g, &n, &diag) < 0) fail_msg("%s", diag.text);
+  if (!plain && mr_fp8_products(narrow, MR_FP8_HYBRID, &g, &n, &diag) < 0)
+    fail_msg("%s", diag.text);
   if (mr_value_and_grad(plain ? narrow : g, plain ? 3 : 4, (int[]){0, 1, 2, 5}, &v, &diag) < 0)
     fail_msg("%s", diag.text);
   mr_exec_t *x = compiled(v), *next = next_of(&c, 2);
@@ -271,7 +272,7 @@ static double descend_vit(bool plain, int steps) {
   mr_fn_t *f = vit_loss(&c, N, true, &list, &diag), *g = NULL, *v = NULL;
   if (!f || vit_params(&c, 3, &p, &diag) < 0) fail_msg("%s", diag.text);
   int n = 0, wrt[MOST * 4], n_wrt = p.n + !plain, n_aux = f->n_out;
-  if (!plain && mr_fp8_products(f, &g, &n, &diag) < 0) fail_msg("%s", diag.text);
+  if (!plain && mr_fp8_products(f, MR_FP8_HYBRID, &g, &n, &diag) < 0) fail_msg("%s", diag.text);
   for (int i = 0; i < n_wrt; i++) wrt[i] = VIT_DATA + i;
   if (mr_value_and_grad(plain ? f : g, n_wrt, wrt, &v, &diag) < 0) fail_msg("%s", diag.text);
   mr_fp8_t recipe = {.history = 4};
@@ -325,7 +326,7 @@ static void what_does_not_fit_is_named(void **state) {
   mr_fn_t *f = mlp_fn(), *g = NULL;
   mr_diag_t diag = {0};
   int n = -1;
-  assert_int_equal(mr_fp8_products(f, &g, &n, &diag), MR_ERR_CONFIG);
+  assert_int_equal(mr_fp8_products(f, MR_FP8_HYBRID, &g, &n, &diag), MR_ERR_CONFIG);
   assert_non_null(strstr(diag.text, "no product of bf16 operands"));
   assert_int_equal(n, -1);
   mr_fn_destroy(f);

@@ -133,7 +133,7 @@ static mr_exec_t *step_of(const mr_optim_t *o) {
   mr_var_t *y = mr_lax_mul(loss, g, mr_fn_input(loss, mr_aval_scalar(MR_F32)));
   assert_int_equal(mr_fn_return(loss, 1, &y), MR_OK);
   const mr_fn_t *part[] = {loss};
-  if (mr_optim_step_fn(&(mr_optim_loss_t){1, 1, part, NULL}, o, &f, &diag) < 0)
+  if (mr_optim_step_fn(&(mr_optim_loss_t){.n_data = 1, .parts = 1, .part = part}, o, &f, &diag) < 0)
     fail_msg("%s", diag.text);
   mr_fn_destroy(loss);
   return compiled(f, &(mr_compile_options_t){.in_place = mr_optim_sets(o)});

@@ -41,7 +41,8 @@ static mr_exec_t *compile(const mr_optim_t *o, mr_dtype_t t, bool in_place) {
   mr_diag_t diag = {0};
   const mr_fn_t *part[] = {loss};
   int in = in_place ? 2 * mr_optim_sets(o) : 0;
-  if (mr_optim_step_fn(&(mr_optim_loss_t){2, 1, part, NULL}, o, &f, &diag) < 0 ||
+  if (mr_optim_step_fn(&(mr_optim_loss_t){.n_data = 2, .parts = 1, .part = part}, o, &f, &diag) <
+          0 ||
       mr_compile(f, &(mr_compile_options_t){.in_place = in}, &x, &diag) < 0)
     fail_msg("%s: %s", o->def->name, diag.text);
   mr_fn_destroy(loss);

@@ -45,7 +45,7 @@ static mr_exec_t *compiled(bool keep, mr_params_t *p) {
   mr_params_t list = {0};
   mr_fn_t *loss = vit_loss(&c, B, true, &list, &diag), *f = NULL;
   const mr_fn_t *parts[] = {loss};
-  mr_optim_loss_t whole = {VIT_DATA, 1, parts, NULL};
+  mr_optim_loss_t whole = {.n_data = VIT_DATA, .parts = 1, .part = parts};
   if (!loss || mr_optim_step_fn(&whole, &adamw.optim, &f, &diag) < 0) fail_msg("%s", diag.text);
   mr_exec_t *x;
   if (mr_compile(f, &(mr_compile_options_t){.skip = keep ? "remat" : ""}, &x, &diag) < 0)
