@@ -306,3 +306,9 @@ mr_err_t mr_shard_id_of(int fd, const char *path, mr_shard_id_t *id, mr_diag_t *
                         .digest = XXH3_64bits(ends, (size_t)(a + b))};
   return MR_OK;
 }
+
+void mr_shard_id_of_object(const mr_object_t *object, mr_shard_id_t *id) {
+  *id = (mr_shard_id_t){.size = object->size,
+                        .mtime_ns = object->mtime_ns,
+                        .digest = XXH3_64bits(object->etag, strlen(object->etag))};
+}

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "loaders/remote.h"
 
 enum {
   MR_SHARD_COLUMNS_MAX = 1024,
@@ -23,7 +24,7 @@ enum {
 /* Which state of a file the index describes. */
 typedef struct mr_shard_id {
   int64_t size, mtime_ns;
-  uint64_t digest; /* XXH3-64 of the first and the last 4 KiB */
+  uint64_t digest; /* XXH3-64 of the first and the last 4 KiB; of an object: of its ETag */
 } mr_shard_id_t;
 
 /* The rows of the block. */
@@ -94,6 +95,9 @@ mr_err_t mr_shard_index_make(const mr_shard_draft_t *d, const char *kind, const 
 
 /* Fills *id from an open regular file.  MR_ERR_IO with the path in the sentence. */
 mr_err_t mr_shard_id_of(int fd, const char *path, mr_shard_id_t *id, mr_diag_t *diag);
+
+/* The same of a remote object. */
+void mr_shard_id_of_object(const mr_object_t *object, mr_shard_id_t *id);
 
 /* Reads the index file at path into memory and checks every row there.  The caller ends *out with
    mr_shard_index_close.  MR_ERR_IO, MR_ERR_DATA if it is no index, damaged, or that of another

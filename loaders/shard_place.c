@@ -9,6 +9,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "loaders/remote.h"
+
 #define ENDING ".mrindex"
 
 static bool is_auto(const char *where) { return !where || !strcmp(where, "auto"); }
@@ -28,7 +30,7 @@ static bool place_beside(const char *path, char *out) {
 }
 
 static bool place_in_folder(const char *folder, const char *path, char *out) {
-  char *whole = realpath(path, NULL);
+  char *whole = mr_remote_is(path) ? strdup(path) : realpath(path, NULL);
   const char *name = strrchr(path, '/');
   name = name ? name + 1 : path;
   uint64_t hash = whole ? XXH3_64bits(whole, strlen(whole)) : 0;
@@ -39,6 +41,11 @@ static bool place_in_folder(const char *folder, const char *path, char *out) {
 
 bool mr_shard_place(const char *path, const char *where, int i, char out[MR_SHARD_PLACE_MAX]) {
   char folder[MR_PATH_MAX];
+  if (mr_remote_is(path)) { /* nothing lies beside an object */
+    if (i > 0 || is_beside(where)) return false;
+    i = 1;
+    if (!is_auto(where)) return place_in_folder(where, path, out);
+  }
   if (is_auto(where) && i == 1) return cache_folder(folder) && place_in_folder(folder, path, out);
   if (i > 0) return false;
   return is_auto(where) || is_beside(where) ? place_beside(path, out)
@@ -48,6 +55,8 @@ bool mr_shard_place(const char *path, const char *where, int i, char out[MR_SHAR
 mr_err_t mr_shard_place_new(const char *path, const char *where, char out[MR_SHARD_PLACE_MAX],
                             mr_diag_t *diag) {
   char folder[MR_PATH_MAX];
+  if (is_beside(where) && mr_remote_is(path))
+    return mr_fail(diag, MR_ERR_CONFIG, "%s: an index cannot be kept beside a URL", path);
   if (is_beside(where)) {
     if (place_beside(path, out)) return MR_OK;
     return mr_fail(diag, MR_ERR_CONFIG, "%s: the name is too long", path);

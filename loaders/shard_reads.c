@@ -206,10 +206,29 @@ static mr_err_t fetch_together(mr_shard_reads_t *r, const mr_shard_want_t *want,
   return e;
 }
 
+/* Reads local parts, and then all parts of objects at once. */
+static mr_err_t fetch_mixed(mr_shard_reads_t *r, const mr_shard_want_t *want, int n,
+                            mr_diag_t *diag) {
+  mr_shard_want_t local[WANTS_MAX];
+  mr_remote_want_t remote[WANTS_MAX];
+  int n_local = 0, n_remote = 0;
+  for (int i = 0; i < n; i++) {
+    const mr_object_t *o = want[i].shard->object;
+    if (o)
+      remote[n_remote++] = (mr_remote_want_t){o, want[i].at, want[i].size, want[i].data};
+    else
+      local[n_local++] = want[i];
+  }
+  for (int at = 0, taken; at < n_local; at += taken)
+    MR_TRY(fetch_together(r, local + at, n_local - at, &taken, diag));
+  return mr_remote_read(r->shards->remote, remote, n_remote, diag);
+}
+
 mr_err_t mr_shard_reads_fetch(mr_shard_reads_t *r, int worker, mr_shard_want_t *want, int n,
                               mr_diag_t *diag) {
   assert(worker >= 0 && worker < MR_MAX_LANES && n <= WANTS_MAX);
   mr_err_t e = lay_out(&r->lane[worker], want, n, diag);
+  if (r->shards->remote) return e < 0 ? e : fetch_mixed(r, want, n, diag);
   for (int at = 0, taken; at < n && e >= 0; at += taken)
     e = fetch_together(r, want + at, n - at, &taken, diag);
   return e;
@@ -218,7 +237,8 @@ mr_err_t mr_shard_reads_fetch(mr_shard_reads_t *r, int worker, mr_shard_want_t *
 void mr_shard_reads_ahead(mr_shard_reads_t *r, const mr_shard_want_t *want, int n) {
   for (int i = 0; i < n; i++) {
     int fd;
-    if (!want[i].size || take_file(r, want[i].shard, &fd, NULL) < 0) continue;
+    if (want[i].shard->object || !want[i].size || take_file(r, want[i].shard, &fd, NULL) < 0)
+      continue;
     posix_fadvise(fd, want[i].at, want[i].size, POSIX_FADV_WILLNEED);
     let_go(r, want[i].shard);
   }

@@ -93,7 +93,8 @@ static mr_err_t open_shards(mr_stage_t *s) {
                            .kind = t->kind->index,
                            .scan = t->kind->scan,
                            .index = t->index,
-                           .lenient = t->care.lenient};
+                           .lenient = t->care.lenient,
+                           .remote = &t->remote};
   if (!t->files)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting files must be given: the names of the files, "

@@ -55,6 +55,7 @@ struct mr_shard_source {
   const char *files, *index, *fields, *names_file;
   int64_t classes, id_base;
   bool ahead;
+  mr_remote_conf_t remote;
   mr_split_t split;
   mr_care_t care;
   const mr_shard_kind_t *kind;
@@ -112,6 +113,7 @@ mr_err_t mr__shard_check_label(const mr_shard_source_t *t, int64_t label, mr_dia
    .help = "Id of the first record; give data sets that are used in one graph different ids."},   \
   {.name = "read-ahead", .type = MR_OPT_BOOL, .offset = offsetof(mr_shard_source_t, ahead),       \
    .def = "true", .help = "Reads records while earlier ones are transformed."},                   \
+  MR_REMOTE_OPTS(mr_shard_source_t, remote),                                                      \
   MR_SPLIT_OPTS(mr_shard_source_t, split, "all", "0"), MR_CARE_OPTS(mr_shard_source_t, care)
 
 #define MR_SHARD_HOOKS                                                                            \

@@ -32,11 +32,18 @@ typedef struct work {
 
 /* ---- one file ---- */
 
-static mr_err_t make_index(const mr_shards_conf_t *c, mr_shard_t *shard, int fd, mr_diag_t *diag) {
+static mr_err_t make_index(const work_t *w, mr_shard_t *shard, int fd, mr_diag_t *diag) {
+  const mr_shards_conf_t *c = w->conf;
   mr_diag_t fault = {0};
+  mr_shard_file_t file = {.path = shard->path,
+                          .size = shard->id.size,
+                          .fd = fd,
+                          .remote = w->s->remote,
+                          .object = shard->object};
   mr_shard_draft_t *d = mr_shard_draft_new();
   if (!d) return mr_no_memory(diag, "an index of %s", shard->path);
-  mr_err_t e = c->scan(fd, shard->id.size, shard->path, d, &fault, diag);
+  mr_err_t e = c->scan(&file, d, &fault, diag);
+  mr_shard_file_fini(&file);
   if (e >= 0)
     e = mr_shard_index_make(d, c->kind, &shard->id, fault.code < 0 ? fault.text : NULL,
                             &shard->index, diag);
@@ -66,19 +73,30 @@ static bool find_index(const mr_shards_conf_t *c, mr_shard_t *shard) {
   return false;
 }
 
-static mr_err_t open_shard(work_t *w, mr_shard_t *shard, mr_diag_t *diag) {
-  int fd = open(shard->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0)
-    return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", shard->path, strerror(errno));
-  mr_err_t e = mr_shard_id_of(fd, shard->path, &shard->id, diag);
-  if (!w->conf->scan) {
-    close(fd);
-    return e;
+/* Opens a shard and identifies it; *fd is -1 for an object. */
+static mr_err_t open_file(const work_t *w, mr_shard_t *shard, int *fd, mr_diag_t *diag) {
+  *fd = -1;
+  if (shard->url) {
+    MR_TRY(mr_remote_object(w->s->remote, shard->url, &shard->object, diag));
+    mr_shard_id_of_object(shard->object, &shard->id);
+    return MR_OK;
   }
-  bool found = e >= 0 && find_index(w->conf, shard);
-  if (e >= 0 && !found) e = make_index(w->conf, shard, fd, diag);
-  close(fd);
-  MR_TRY(e);
+  *fd = open(shard->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (*fd < 0)
+    return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", shard->path, strerror(errno));
+  return mr_shard_id_of(*fd, shard->path, &shard->id, diag);
+}
+
+static mr_err_t open_shard(work_t *w, mr_shard_t *shard, mr_diag_t *diag) {
+  int fd;
+  bool found = false;
+  mr_err_t e = open_file(w, shard, &fd, diag);
+  if (w->conf->scan) {
+    found = e >= 0 && find_index(w->conf, shard);
+    if (e >= 0 && !found) e = make_index(w, shard, fd, diag);
+  }
+  if (fd >= 0) close(fd);
+  if (e < 0 || !w->conf->scan) return e;
   if (!found) keep_index(w, shard);
   if (!shard->index.fault) return MR_OK;
   if (!w->conf->lenient) return mr_fail(diag, MR_ERR_DATA, "%s", shard->index.fault);
@@ -119,7 +137,7 @@ static mr_err_t open_all(mr_shards_t *s, const mr_shards_conf_t *conf, mr_diag_t
   work_t w = {.conf = conf, .s = s, .reported_ns = mr_now_ns()};
   pthread_t thread[THREADS];
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  int n = 0, most = cores < THREADS ? (int)cores : THREADS;
+  int n = 0, most = cores < THREADS && !s->remote ? (int)cores : THREADS; /* or wait together */
   pthread_mutex_init(&w.lock, NULL);
   for (; n + 1 < most && n + 1 < s->n; n++)
     if (pthread_create(&thread[n], NULL, index_main, &w) != 0) break;
@@ -177,14 +195,28 @@ static mr_err_t join_shards(mr_shards_t *s, bool indexed, mr_diag_t *diag) {
 
 /* ---- the whole ---- */
 
+/* Names the next shard and takes the name over; the first URL opens what reads them. */
+static mr_err_t name_shard(mr_shards_t *s, char **name, const mr_shards_conf_t *conf,
+                           mr_diag_t *diag) {
+  mr_shard_t *shard = &s->shard[s->n];
+  bool remote = mr_remote_is(*name);
+  shard->path = mr_remote_shown(*name);
+  if (!shard->path) return mr_no_memory(diag, "the name of a file");
+  if (!remote) return MR_OK;
+  shard->url = *name, *name = NULL;
+  if (s->remote) return MR_OK;
+  if (!conf->remote)
+    return mr_fail(diag, MR_ERR_CONFIG, "%s: want a local file, not a URL", shard->path);
+  return mr_remote_open(&s->remote, conf->remote, diag);
+}
+
 static mr_err_t shards_make(mr_shards_t **out, const mr_shards_conf_t *conf, mr_diag_t *diag) {
   mr_shard_names_t names;
   mr_err_t e = mr_shard_names_expand(conf->files, &names, diag);
   mr_shards_t *s = *out = e < 0 ? NULL : calloc(1, sizeof *s);
   if (s) s->shard = calloc((size_t)names.n, sizeof *s->shard);
   if (e >= 0 && (!s || !s->shard)) e = mr_no_memory(diag, "the files");
-  for (; e >= 0 && s->n < names.n; s->n++) s->shard[s->n].path = names.at[s->n];
-  if (e >= 0) names.n = 0; /* the names belong to the shards now */
+  for (; e >= 0 && s->n < names.n; s->n++) e = name_shard(s, &names.at[s->n], conf, diag);
   mr_shard_names_fini(&names);
   return e;
 }
@@ -202,10 +234,11 @@ mr_err_t mr_shards_open(mr_shards_t **out, const mr_shards_conf_t *conf, mr_diag
 
 void mr_shards_close(mr_shards_t *s) {
   if (!s) return;
-  for (int k = 0; k < s->n; k++) {
+  for (int k = 0; s->shard && k < s->n; k++) {
     mr_shard_index_close(&s->shard[k].index);
-    free(s->shard[k].column), free(s->shard[k].path);
+    free(s->shard[k].column), free(s->shard[k].path), free(s->shard[k].url);
   }
+  mr_remote_close(s->remote);
   free(s->shard), free(s->column), free(s);
 }
 

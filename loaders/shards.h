@@ -7,13 +7,14 @@
 #ifndef MR_LOADERS_SHARDS_H
 #define MR_LOADERS_SHARDS_H
 
+#include "loaders/shard_file.h"
 #include "loaders/shard_index.h"
 
-/* Reads the file behind fd, of `size` bytes, and writes its records into the draft.  A fault of the
+/* Reads the file by mr_shard_file_read and writes its records into the draft.  A fault of the
    file's contents goes to `fault` (MR_ERR_DATA): what the draft has got by then stays usable.  Any
-   thread.  MR_ERR_IO and MR_ERR_NOMEM go to diag.  path: for sentences. */
-typedef mr_err_t mr_shard_scan_fn(int fd, int64_t size, const char *path, mr_shard_draft_t *draft,
-                                  mr_diag_t *fault, mr_diag_t *diag);
+   thread.  Failures of reading, and MR_ERR_NOMEM, go to diag. */
+typedef mr_err_t mr_shard_scan_fn(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,
+                                  mr_diag_t *diag);
 
 typedef struct mr_shards_conf {
   const char *files;      /* names as mr_shard_names_expand takes them */
@@ -22,11 +23,14 @@ typedef struct mr_shards_conf {
   const char *index;      /* where index files are kept: "auto" (beside a file if one lies there,
                              else in $XDG_CACHE_HOME/millrace), "beside", or a folder */
   bool lenient;           /* a file with a fault gives the records before it */
+  const mr_remote_conf_t *remote; /* for names that are URLs; copied.  NULL: URLs are refused */
 } mr_shards_conf_t;
 
 typedef struct mr_shard {
-  char *path;
-  int64_t first; /* number of its first record */
+  char *path;                /* a URL without user, password and query */
+  char *url;                 /* a URL as it was given; NULL: a local file */
+  const mr_object_t *object; /* NULL: a local file */
+  int64_t first;             /* number of its first record */
   mr_shard_id_t id;
   mr_shard_index_t index;
   uint32_t *column; /* [index.n_columns] numbers in mr_shards_t.column */
@@ -46,10 +50,12 @@ typedef struct mr_shards {
   int64_t n_records, bytes;
   int n_columns;
   mr_shards_column_t *column; /* [n_columns] */
+  mr_remote_t *remote;        /* NULL: all files are local */
 } mr_shards_t;
 
 /* Finds or makes the index of every file; keeps no file open, and each index in memory.  Blocks
    while it makes some, with a notice every few seconds.  The caller ends *out with mr_shards_close.
+   Names may be URLs (loaders/remote.h), whose failures are passed on.
    MR_ERR_CONFIG for wrong names; MR_ERR_IO for a file that cannot be read; MR_ERR_DATA with the
    file and the place for a fault in it, unless lenient, and for files without any record;
    MR_ERR_NOMEM.  An index file that cannot be written is a notice, not a failure.  *out is NULL on

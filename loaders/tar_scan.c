@@ -4,12 +4,10 @@
 #include "loaders/tar_scan.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { BLOCK = 512, NAME_MAX_BYTES = 4096, EXTRA_MAX = 1 << 20 /* bytes of a pax header */ };
 
@@ -28,7 +26,7 @@ typedef struct extra {
 } extra_t;
 
 typedef struct tar {
-  int fd;
+  mr_shard_file_t *file;
   int64_t size, at; /* of the file; of the next header */
   const char *path;
   mr_shard_draft_t *draft;
@@ -45,16 +43,8 @@ typedef struct tar {
 
 /* MR_END if the file is too short or a fault is noted; MR_ERR_IO. */
 static mr_err_t tar_read(tar_t *t, int64_t at, void *to, size_t n) {
-  for (size_t have = 0; have < n;) {
-    ssize_t got = pread(t->fd, (char *)to + have, n - have, at + (int64_t)have);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0)
-      return mr_fail(t->diag, MR_ERR_IO, "%s: cannot be read at byte %" PRId64 ": %s", t->path, at,
-                     strerror(errno));
-    if (got == 0) return TAR_FAULT(t, "%s: ends within a header at byte %" PRId64, t->path, at);
-    have += (size_t)got;
-  }
-  return MR_OK;
+  mr_err_t e = mr_shard_file_read(t->file, at, to, n, t->diag);
+  return e == MR_END ? TAR_FAULT(t, "%s: ends within a header at byte %" PRId64, t->path, at) : e;
 }
 
 /* A number in octal digits, or in base 256 if the first bit is set; -1 if it is neither. */
@@ -285,11 +275,11 @@ static mr_err_t tar_step(tar_t *t) {
   return e;
 }
 
-mr_err_t mr_tar_scan(int fd, int64_t size, const char *path, mr_shard_draft_t *draft,
-                     mr_diag_t *fault, mr_diag_t *diag) {
+mr_err_t mr_tar_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,
+                     mr_diag_t *diag) {
   tar_t *t = calloc(1, sizeof *t);
-  if (!t) return mr_no_memory(diag, "the scan of %s", path);
-  t->fd = fd, t->size = size, t->path = path;
+  if (!t) return mr_no_memory(diag, "the scan of %s", file->path);
+  t->file = file, t->size = file->size, t->path = file->path;
   t->draft = draft, t->fault = fault, t->diag = diag;
   mr_err_t e = mr_shard_draft_column(draft, "__key__", 7, MR_TAR_KEY, &t->key_column, diag);
   while (e == MR_OK) e = tar_step(t);

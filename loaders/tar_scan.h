@@ -15,7 +15,7 @@ enum {
 };
 
 /* An mr_shard_scan_fn for ustar, pax and GNU archives without compression. */
-mr_err_t mr_tar_scan(int fd, int64_t size, const char *path, mr_shard_draft_t *draft,
-                     mr_diag_t *fault, mr_diag_t *diag);
+mr_err_t mr_tar_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,
+                     mr_diag_t *diag);
 
 #endif

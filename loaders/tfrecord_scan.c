@@ -4,21 +4,19 @@
    a notice. */
 #include "loaders/tfrecord_scan.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/crc32c.h"
 #include "loaders/example.h"
 #include "loaders/shard_reads.h"
 
-enum { HEAD = 12, BUFFER = 1 << 20 };
+enum { HEAD = 12 };
 
 typedef struct tfrecord_scan {
-  FILE *in;
+  mr_shard_file_t *file;
   int64_t size, at; /* of the file; of the next record's head */
   const char *path;
   mr_shard_draft_t *draft;
@@ -33,11 +31,9 @@ static mr_err_t scan_fault(tfrecord_scan_t *t, const char *what) {
   return MR_END;
 }
 
-static mr_err_t scan_read(tfrecord_scan_t *t, void *to, size_t n) {
-  if (fread(to, 1, n, t->in) == n) return MR_OK;
-  return ferror(t->in) ? mr_fail(t->diag, MR_ERR_IO, "%s: cannot be read at byte %" PRId64 ": %s",
-                                 t->path, t->at, strerror(errno))
-                       : scan_fault(t, "ends within a record");
+static mr_err_t scan_read(tfrecord_scan_t *t, int64_t at, void *to, size_t n) {
+  mr_err_t e = mr_shard_file_read(t->file, at, to, n, t->diag);
+  return e == MR_END ? scan_fault(t, "ends within a record") : e;
 }
 
 static mr_err_t scan_make_room(tfrecord_scan_t *t, size_t n) {
@@ -87,7 +83,7 @@ static mr_err_t scan_step(tfrecord_scan_t *t) {
   uint64_t n;
   uint32_t sum;
   if (t->at == t->size) return MR_END;
-  mr_err_t e = scan_read(t, head, HEAD);
+  mr_err_t e = scan_read(t, t->at, head, HEAD);
   if (e != MR_OK) return e;
   memcpy(&n, head, 8), memcpy(&sum, head + 8, 4);
   if (sum != mr_crc32c_masked(mr_crc32c(head, 8)))
@@ -100,35 +96,27 @@ static mr_err_t scan_step(tfrecord_scan_t *t) {
   MR_TRY(mr_shard_draft_record(t->draft, NULL, 0, t->diag));
   MR_TRY(mr_shard_draft_part(t->draft, t->record_column, t->at + HEAD, (int64_t)n + MR_TFRECORD_SUM,
                              t->diag));
-  if (n + MR_TFRECORD_SUM > MR_SHARD_PART_MAX) {
-    if (fseeko(t->in, (off_t)n + MR_TFRECORD_SUM, SEEK_CUR) < 0)
-      return mr_fail(t->diag, MR_ERR_IO, "%s: cannot seek: %s", t->path, strerror(errno));
-  } else {
+  if (n + MR_TFRECORD_SUM <= MR_SHARD_PART_MAX) {
     MR_TRY(scan_make_room(t, (size_t)n + MR_TFRECORD_SUM));
-    e = scan_read(t, t->data, (size_t)n + MR_TFRECORD_SUM);
+    e = scan_read(t, t->at + HEAD, t->data, (size_t)n + MR_TFRECORD_SUM);
     if (e == MR_OK) e = count_features(t, (size_t)n);
   }
   t->at += HEAD + (int64_t)n + MR_TFRECORD_SUM;
   return e;
 }
 
-mr_err_t mr_tfrecord_scan(int fd, int64_t size, const char *path, mr_shard_draft_t *draft,
-                          mr_diag_t *fault, mr_diag_t *diag) {
-  tfrecord_scan_t t = {.size = size, .path = path, .draft = draft, .fault = fault, .diag = diag};
-  int own = dup(fd);
-  t.in = own < 0 ? NULL : fdopen(own, "rb");
-  if (!t.in) {
-    mr_err_t e = mr_fail(diag, MR_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
-    if (own >= 0) close(own);
-    return e;
-  }
-  setvbuf(t.in, NULL, _IOFBF, BUFFER);
-  rewind(t.in);
+mr_err_t mr_tfrecord_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,
+                          mr_diag_t *diag) {
+  tfrecord_scan_t t = {.file = file,
+                       .size = file->size,
+                       .path = file->path,
+                       .draft = draft,
+                       .fault = fault,
+                       .diag = diag};
   mr_err_t e =
       mr_shard_draft_column(draft, "__record__", 10, MR_TFRECORD_RECORD, &t.record_column, diag);
   if (e >= 0) e = mr_shard_draft_column(draft, "", 0, MR_TFRECORD_EXAMPLE, &t.example_column, diag);
   while (e == MR_OK) e = scan_step(&t);
-  fclose(t.in);
   free(t.data);
   return e < 0 ? e : MR_OK;
 }

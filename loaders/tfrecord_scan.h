@@ -21,7 +21,7 @@ enum { MR_TFRECORD_SUM = 4 /* bytes of a checksum behind the data */ };
 
 /* An mr_shard_scan_fn.  A record whose checksum is wrong, or that is no Example, is a record
    without features here, and a bad record when it is read. */
-mr_err_t mr_tfrecord_scan(int fd, int64_t size, const char *path, mr_shard_draft_t *draft,
-                          mr_diag_t *fault, mr_diag_t *diag);
+mr_err_t mr_tfrecord_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,
+                          mr_diag_t *diag);
 
 #endif

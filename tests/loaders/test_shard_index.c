@@ -10,14 +10,16 @@
 
 /* A container for the tests: a file of bytes; each byte n above 0 begins a record of n bytes, which
    it counts itself, and 0 is a fault. */
-static mr_err_t scan_counts(int fd, int64_t size, const char *path, mr_shard_draft_t *draft,
-                            mr_diag_t *fault, mr_diag_t *diag) {
+static mr_err_t scan_counts(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,
+                            mr_diag_t *diag) {
   char key[32];
-  for (int64_t at = 0; at < size;) {
+  const char *path = file->path;
+  for (int64_t at = 0; at < file->size;) {
     uint8_t n;
     uint32_t column;
-    if (pread(fd, &n, 1, at) != 1) return mr_fail(diag, MR_ERR_IO, "%s", path);
-    if (n == 0 || at + n > size) return mr_fail(fault, MR_ERR_DATA, "%s: bad", path), MR_OK;
+    if (mr_shard_file_read(file, at, &n, 1, diag) != MR_OK)
+      return mr_fail(diag, MR_ERR_IO, "%s", path);
+    if (n == 0 || at + n > file->size) return mr_fail(fault, MR_ERR_DATA, "%s: bad", path), MR_OK;
     int len = snprintf(key, sizeof key, "at %lld", (long long)at);
     MR_TRY(mr_shard_draft_record(draft, n % 3 ? key : NULL, (size_t)len, diag));
     MR_TRY(mr_shard_draft_column(draft, n % 2 ? "odd" : "even", n % 2 ? 3 : 4, 7, &column, diag));
@@ -111,10 +113,10 @@ static void damaged_index_files_are_made_again(void **state) {
 }
 
 static int n_scans;
-static mr_err_t scan_counted(int fd, int64_t size, const char *path, mr_shard_draft_t *draft,
-                             mr_diag_t *fault, mr_diag_t *diag) {
+static mr_err_t scan_counted(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,
+                             mr_diag_t *diag) {
   __atomic_fetch_add(&n_scans, 1, __ATOMIC_RELAXED);
-  return scan_counts(fd, size, path, draft, fault, diag);
+  return scan_counts(file, draft, fault, diag);
 }
 
 static void only_files_that_have_changed_are_scanned_again(void **state) {

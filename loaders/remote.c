@@ -1,0 +1,155 @@
+/* Objects and blocking reads of their ranges.  A long range is read by several requests at once. */
+#include "loaders/remote.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loaders/remote_private.h"
+
+enum { PIECE = 8 << 20 /* most bytes of one request */ };
+
+typedef struct object_row {
+  mr_object_t object;
+  struct object_row *next;
+} object_row_t;
+
+struct mr_remote {
+  mr_remote_conf_t conf;
+  char region[64];
+  const char *endpoint; /* NULL: Amazon's */
+  mr__engine_t *engine;
+  pthread_mutex_t lock; /* guards objects */
+  object_row_t *objects;
+};
+
+static const char *endpoint_of(const mr_remote_conf_t *conf) {
+  const char *of_s3 = getenv("AWS_ENDPOINT_URL_S3"), *of_all = getenv("AWS_ENDPOINT_URL");
+  if (conf->endpoint) return conf->endpoint;
+  return of_s3 && *of_s3 ? of_s3 : of_all && *of_all ? of_all : NULL;
+}
+
+mr_err_t mr_remote_open(mr_remote_t **out, const mr_remote_conf_t *conf, mr_diag_t *diag) {
+  mr_remote_t *r = *out = calloc(1, sizeof *r);
+  if (!r) return mr_no_memory(diag, "remote objects");
+  r->conf = *conf, r->endpoint = endpoint_of(conf);
+  if (conf->region)
+    snprintf(r->region, sizeof r->region, "%s", conf->region);
+  else
+    mr__remote_region(r->region, sizeof r->region);
+  pthread_mutex_init(&r->lock, NULL);
+  mr_err_t e = mr__engine_open(&r->engine, conf, r->region, diag);
+  if (e < 0) mr_remote_close(r), *out = NULL;
+  return e;
+}
+
+void mr_remote_close(mr_remote_t *r) {
+  if (!r) return;
+  mr__engine_close(r->engine);
+  for (object_row_t *o = r->objects, *next; o; o = next) {
+    next = o->next;
+    free(o->object.name), free(o->object.url), free(o);
+  }
+  pthread_mutex_destroy(&r->lock);
+  free(r);
+}
+
+void mr_remote_count(mr_remote_t *r, mr_remote_counts_t *out) { mr__engine_count(r->engine, out); }
+
+/* ---- waiting for requests ---- */
+
+typedef struct wait {
+  pthread_mutex_t lock;
+  pthread_cond_t over;
+  int left;
+} wait_t;
+
+static void note_done(mr__request_t *q, void *arg) {
+  wait_t *w = arg;
+  pthread_mutex_lock(&w->lock);
+  if (!--w->left) pthread_cond_signal(&w->over);
+  pthread_mutex_unlock(&w->lock);
+}
+
+/* Sends q[0,n) and waits for all; the first failure in their order. */
+static mr_err_t send_all(mr_remote_t *r, mr__request_t *q, int n, mr_diag_t *diag) {
+  wait_t w = {.left = n};
+  pthread_mutex_init(&w.lock, NULL);
+  pthread_cond_init(&w.over, NULL);
+  for (int i = 0; i < n; i++) {
+    q[i].done = note_done, q[i].arg = &w;
+    mr__engine_submit(r->engine, &q[i]);
+  }
+  pthread_mutex_lock(&w.lock);
+  while (w.left) pthread_cond_wait(&w.over, &w.lock);
+  pthread_mutex_unlock(&w.lock);
+  pthread_cond_destroy(&w.over), pthread_mutex_destroy(&w.lock);
+  for (int i = 0; i < n; i++)
+    if (q[i].code < 0) return mr_diag_relay(diag, q[i].code, &q[i].diag);
+  return MR_OK;
+}
+
+/* ---- objects ---- */
+
+static mr_err_t name_object(const mr_remote_t *r, const char *url, mr_object_t *o,
+                            mr_diag_t *diag) {
+  char at[MR_PATH_MAX];
+  o->s3 = (url[0] == 's' || url[0] == 'S') && url[1] == '3';
+  if (o->s3) {
+    mr_diag_t why = {0};
+    mr_err_t e = mr__remote_s3_url(url, r->endpoint, r->region, at, &why);
+    if (e < 0) return mr_diag_relay(diag, e, &why);
+  }
+  o->name = mr_remote_shown(url);
+  o->url = strdup(o->s3 ? at : url);
+  return o->name && o->url ? MR_OK : mr_no_memory(diag, "the name of an object");
+}
+
+static mr_err_t identify(mr_remote_t *r, mr_object_t *o, mr_diag_t *diag) {
+  mr__request_t q = {.object = o, .at = 0, .size = 1};
+  o->size = -1;
+  MR_TRY(send_all(r, &q, 1, diag));
+  o->size = q.total, o->mtime_ns = q.mtime_ns;
+  memcpy(o->etag, q.etag, sizeof o->etag);
+  return MR_OK;
+}
+
+mr_err_t mr_remote_object(mr_remote_t *r, const char *url, const mr_object_t **out,
+                          mr_diag_t *diag) {
+  object_row_t *row = calloc(1, sizeof *row);
+  *out = NULL;
+  if (!row) return mr_no_memory(diag, "an object");
+  mr_err_t e = name_object(r, url, &row->object, diag);
+  if (e >= 0) e = identify(r, &row->object, diag);
+  if (e < 0) {
+    free(row->object.name), free(row->object.url), free(row);
+    return e;
+  }
+  pthread_mutex_lock(&r->lock);
+  row->next = r->objects, r->objects = row;
+  pthread_mutex_unlock(&r->lock);
+  *out = &row->object;
+  return MR_OK;
+}
+
+/* ---- reading ---- */
+
+static int pieces_of(const mr_remote_want_t *w) { return (int)((w->size + PIECE - 1) / PIECE); }
+
+mr_err_t mr_remote_read(mr_remote_t *r, const mr_remote_want_t *want, int n, mr_diag_t *diag) {
+  int all = 0, k = 0;
+  for (int i = 0; i < n; i++) all += pieces_of(&want[i]);
+  if (!all) return MR_OK;
+  mr__request_t *q = calloc((size_t)all, sizeof *q);
+  if (!q) return mr_no_memory(diag, "%d requests", all);
+  for (int i = 0; i < n; i++)
+    for (int64_t at = 0; at < want[i].size; at += PIECE, k++) {
+      int64_t left = want[i].size - at;
+      q[k].object = want[i].object, q[k].at = want[i].at + at;
+      q[k].size = left < PIECE ? left : PIECE, q[k].to = (uint8_t *)want[i].to + at;
+    }
+  mr_err_t e = send_all(r, q, all, diag);
+  free(q);
+  return e;
+}

@@ -1,0 +1,110 @@
+/* Remote objects, http(s):// and s3://BUCKET/KEY, read by ranges.
+
+   One mr_remote_t serves a source: it opens connections only when the first object is opened, keeps
+   them alive, and has up to `connections` requests in flight.  An object has an identity (size,
+   ETag, time); every later request asks for that identity, so that bytes of two states of an object
+   are never mixed.  Requests that fail for a passing reason (cut, timeout, 408, 429, 5xx, a wrong
+   checksum) are sent again after a random pause; requests that take much longer than others are
+   sent a second time, and the first complete answer is used.
+
+   A source that may be given URLs has an mr_remote_conf_t in its state, the rows MR_REMOTE_OPTS
+   among its settings, and asks mr_remote_is about each name.  Sources of shards need no more than
+   mr_shards_conf_t.remote. */
+#ifndef MR_LOADERS_REMOTE_H
+#define MR_LOADERS_REMOTE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* The settings; texts live as long as the state that holds them. */
+typedef struct mr_remote_conf {
+  const char *endpoint, *region; /* s3; NULL: from the environment and the profile */
+  bool anonymous;                /* s3: requests are not signed */
+  int64_t connections, retries;
+  double backoff, timeout; /* s */
+  double hedge;            /* times the usual time of a request; 0: never */
+} mr_remote_conf_t;
+
+typedef struct mr_remote mr_remote_t;
+
+/* One object; immutable, owned by its mr_remote_t. */
+typedef struct mr_object {
+  char *name; /* the URL without user, password and query, for sentences and as the object's name */
+  char *url;  /* as it is requested */
+  bool s3;
+  int64_t size, mtime_ns; /* mtime_ns: 0 if the server gives no Last-Modified */
+  char etag[256];         /* "" if the server gives none */
+} mr_object_t;
+
+/* Returns whether name begins with http://, https:// or s3://.  Any thread. */
+bool mr_remote_is(const char *name);
+
+/* Returns a new string (heap, the caller frees it), NULL without memory: a local name as it is, the
+   path of a file:// URL, a URL without user, password and query.  Any thread. */
+char *mr_remote_shown(const char *name);
+
+/* Prepares requests, and sends none.  conf is copied; its texts must live until close.  The caller
+   ends *out with mr_remote_close.  MR_ERR_NOMEM, MR_ERR_UNAVAILABLE in a build without libcurl;
+   *out is NULL then. */
+mr_err_t mr_remote_open(mr_remote_t **out, const mr_remote_conf_t *conf, mr_diag_t *diag);
+void mr_remote_close(mr_remote_t *r); /* NULL is fine; ends all requests */
+
+/* Finds an object's size and identity by one request, which also proves that the server gives
+   ranges.  *out belongs to r and lives until close.  Any thread; blocks.  MR_ERR_CONFIG for a URL
+   that is none, or no credentials; MR_ERR_IO with the server's answer or the last of several
+   failures; MR_ERR_DATA if the server ignores ranges or answers falsely; MR_ERR_NOMEM. */
+mr_err_t mr_remote_object(mr_remote_t *r, const char *url, const mr_object_t **out,
+                          mr_diag_t *diag);
+
+/* One range to read, inside the object. */
+typedef struct mr_remote_want {
+  const mr_object_t *object;
+  int64_t at, size;
+  void *to; /* [size] */
+} mr_remote_want_t;
+
+/* Reads want[0,n), all at once.  Any thread, several at once; blocks until no request for them is
+   in flight.  Fails as mr_remote_object does, and by MR_ERR_DATA if the object has changed; what
+   `to` holds is unspecified then. */
+mr_err_t mr_remote_read(mr_remote_t *r, const mr_remote_want_t *want, int n, mr_diag_t *diag);
+
+/* Counts since open.  Any thread. */
+typedef struct mr_remote_counts {
+  int64_t requests, retries, hedges, bytes; /* bytes: received, used or not */
+} mr_remote_counts_t;
+void mr_remote_count(mr_remote_t *r, mr_remote_counts_t *out);
+
+/* Rows of a table: clang-format would put each value on its own line. */
+/* clang-format off */
+#define MR_REMOTE_OPTS(state, member)                                                             \
+  {.name = "connections", .type = MR_OPT_INT, .offset = offsetof(state, member.connections),      \
+   .unit = "requests", .def = "32", .lo = 1, .hi = 1024,                                          \
+   .help = "URLs: most requests in flight."},                                                     \
+  {.name = "retries", .type = MR_OPT_INT, .offset = offsetof(state, member.retries),              \
+   .unit = "times", .def = "8", .hi = 100,                                                        \
+   .help = "URLs: times that a request is sent again after a cut, a timeout, 429 or 5xx."},       \
+  {.name = "backoff", .type = MR_OPT_F64, .offset = offsetof(state, member.backoff),              \
+   .unit = "s", .def = "0.1", .lo = 0, .hi = 60,                                                  \
+   .help = "URLs: longest pause before the first retry; it doubles each time, up to 20 s, and "   \
+           "the pause is drawn from 0 to that."},                                                 \
+  {.name = "timeout", .type = MR_OPT_F64, .offset = offsetof(state, member.timeout),              \
+   .unit = "s", .def = "30", .lo = 0.05, .hi = 3600,                                              \
+   .help = "URLs: a request that gets no byte for this time has failed."},                        \
+  {.name = "hedge", .type = MR_OPT_F64, .offset = offsetof(state, member.hedge),                  \
+   .unit = "times", .def = "4", .lo = 0, .hi = 1000,                                              \
+   .help = "URLs: a request that takes this many times as long as usual is sent a second time; "  \
+           "0: never."},                                                                          \
+  {.name = "endpoint", .type = MR_OPT_STR, .offset = offsetof(state, member.endpoint),            \
+   .unit = "URL", .help = "s3://: server of the buckets, https://HOST:PORT; by default "          \
+           "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, or Amazon's."},                                \
+  {.name = "region", .type = MR_OPT_STR, .offset = offsetof(state, member.region),                \
+   .help = "s3://: region of the buckets; by default that of AWS_REGION or the profile, else "    \
+           "us-east-1."},                                                                         \
+  {.name = "anonymous", .type = MR_OPT_BOOL, .offset = offsetof(state, member.anonymous),         \
+   .def = "false", .help = "s3://: reads public buckets without credentials."}
+/* clang-format on */
+
+#endif

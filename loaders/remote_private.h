@@ -1,0 +1,122 @@
+/* The inside of remote objects.
+
+   remote.c opens objects and reads ranges; remote_url.c turns names into URLs; remote_answer.c
+   parses what servers say; remote_sign.c finds credentials; remote_engine.c, the only user of
+   libcurl, sends requests on a thread of its own. */
+#ifndef MR_LOADERS_REMOTE_PRIVATE_H
+#define MR_LOADERS_REMOTE_PRIVATE_H
+
+#include "base/xio.h"
+#include "loaders/remote.h"
+
+/* ---- remote_url.c ---- */
+
+/* Writes the URL at which the object s3://BUCKET/KEY is requested: below the endpoint if there is
+   one (path style), else https://BUCKET.s3.REGION.amazonaws.com/KEY, or in path style for a bucket
+   whose name has a dot.  Every byte of the key but letters, digits and "-._~/" is encoded.
+   MR_ERR_CONFIG for a name without bucket or key, a wrong bucket, or a URL that is too long. */
+mr_err_t mr__remote_s3_url(const char *name, const char *endpoint, const char *region,
+                           char out[MR_PATH_MAX], mr_diag_t *diag);
+
+/* ---- remote_answer.c ---- */
+
+/* Which bytes an answer holds: "bytes FIRST-LAST/TOTAL", or "bytes * /TOTAL" with first -1. */
+typedef struct mr_remote_span {
+  int64_t first, last, total; /* total: -1 if the server does not say */
+} mr_remote_span_t;
+
+/* Parses the value of Content-Range, n bytes without its line's end.  False if it is malformed. */
+bool mr__remote_span(const char *text, size_t n, mr_remote_span_t *out);
+
+typedef enum mr_sum_kind {
+  MR_SUM_NONE,
+  MR_SUM_MD5,
+  MR_SUM_SHA1,
+  MR_SUM_SHA256,
+  MR_SUM_SHA512,
+  MR_SUM_CRC32C,
+} mr_sum_kind_t;
+enum { MR_SUM_MAX = 64 };
+
+typedef struct mr_remote_sum {
+  mr_sum_kind_t kind;
+  bool whole; /* of the object, not of the answer's bytes */
+  uint8_t value[MR_SUM_MAX];
+} mr_remote_sum_t;
+
+int mr__remote_sum_bytes(mr_sum_kind_t kind); /* returns the bytes of a sum's value */
+
+/* Takes a checksum out of a header line (Content-MD5, Content-Digest, x-amz-checksum-*), if it
+   holds one; *out keeps a stronger one it has.  Lines that hold none, or a malformed one, change
+   nothing. */
+void mr__remote_sum_line(const char *line, size_t n, mr_remote_sum_t *out);
+
+/* Returns the value of a header line (n bytes) called name, in any case, and its length without
+   white space around it in *len; NULL if the line is another one. */
+const char *mr__remote_value(const char *line, size_t n, const char *name, size_t *len);
+
+/* ---- remote_sign.c ---- */
+
+enum { MR_SECRET_MAX = 256, MR_TOKEN_MAX = 4096 };
+
+typedef struct mr_credentials {
+  char key[MR_SECRET_MAX], secret[MR_SECRET_MAX], token[MR_TOKEN_MAX]; /* token: "" without one */
+  int64_t until_s; /* seconds since 1970 at which they end; 0: they do not */
+} mr_credentials_t;
+
+/* Sends one small request, for instance metadata.  headers: lines joined by \n, or NULL.  Fills
+   text[0,n) with the body, NUL-terminated.  MR_ERR_IO with a sentence. */
+typedef mr_err_t mr_plain_request_fn(const char *method, const char *url, const char *headers,
+                                     char *text, size_t n, mr_diag_t *diag);
+
+/* Finds credentials as Amazon's tools do: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the profile
+   AWS_PROFILE in AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE, instance metadata (IMDSv2).
+   MR_ERR_CONFIG with a sentence that names these places if none has them; no sentence holds a
+   secret. */
+mr_err_t mr__remote_credentials(mr_credentials_t *out, mr_plain_request_fn *plain, mr_diag_t *diag);
+
+/* Writes the region of the environment or the profile into out[0,n), else "us-east-1". */
+void mr__remote_region(char *out, size_t n);
+
+/* Finds `key` in section [section] of a file of settings in memory, text[0,size); copies its value
+   to out[0,n).  False without it, or if it does not fit. */
+bool mr__remote_ini(const char *text, size_t size, const char *section, const char *key, char *out,
+                    size_t n);
+
+/* Parses the answer of instance metadata into *out.  False if it is malformed. */
+bool mr__remote_parse_metadata(const char *text, mr_credentials_t *out);
+
+/* ---- remote_engine.c, or remote_engine_without.c ---- */
+
+typedef struct mr__engine mr__engine_t;
+
+/* One range request; the caller's, untouched by it from submit until done is called. */
+typedef struct mr__request {
+  const mr_object_t *object; /* its size is -1 while it is unknown */
+  int64_t at, size;
+  uint8_t *to;                                    /* [size]; NULL if the bytes do not matter */
+  void (*done)(struct mr__request *q, void *arg); /* on the engine's thread; must not block */
+  void *arg;
+
+  /* The outcome. */
+  mr_err_t code;
+  mr_diag_t diag;
+  int64_t total, mtime_ns;
+  char etag[256];
+
+  /* The engine's. */
+  struct mr__request *next;
+  struct mr__attempt *attempt[2]; /* in flight; the second is a hedge */
+  int tries;
+  int64_t due_ns, begun_ns;
+} mr__request_t;
+
+/* Starts the thread.  MR_ERR_NOMEM, MR_ERR_UNAVAILABLE. */
+mr_err_t mr__engine_open(mr__engine_t **out, const mr_remote_conf_t *conf, const char *region,
+                         mr_diag_t *diag);
+void mr__engine_close(mr__engine_t *e); /* NULL is fine; requests in flight end by MR_ERR_CANCEL */
+void mr__engine_submit(mr__engine_t *e, mr__request_t *q); /* any thread; does not block */
+void mr__engine_count(mr__engine_t *e, mr_remote_counts_t *out);
+mr_plain_request_fn mr__engine_plain;
+
+#endif

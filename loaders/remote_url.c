@@ -1,0 +1,98 @@
+/* Names of remote objects: which names are URLs, what of them may be shown, and where an object of
+   a bucket is requested. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "loaders/remote_private.h"
+
+enum { BUCKET_LEAST = 3, BUCKET_MOST = 63 };
+
+static bool begins_with(const char *name, const char *scheme) {
+  return !strncasecmp(name, scheme, strlen(scheme));
+}
+
+bool mr_remote_is(const char *name) {
+  return begins_with(name, "http://") || begins_with(name, "https://") ||
+         begins_with(name, "s3://");
+}
+
+static int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  c = (char)tolower((unsigned char)c);
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* file:///a%20b and file://localhost/a%20b as /a b.  A path with %00 ends there, as any path. */
+static char *decode_file_url(const char *url) {
+  const char *from = strchr(url + strlen("file://"), '/');
+  char *path = from ? malloc(strlen(from) + 1) : strdup(url), *to = path;
+  if (!path || !from) return path;
+  while (*from) {
+    int high = *from == '%' ? hex_digit(from[1]) : -1, low = high < 0 ? -1 : hex_digit(from[2]);
+    *to++ = low < 0 ? *from : (char)(high << 4 | low);
+    from += low < 0 ? 1 : 3;
+  }
+  *to = 0;
+  return path;
+}
+
+char *mr_remote_shown(const char *name) {
+  if (begins_with(name, "file://")) return decode_file_url(name);
+  if (!mr_remote_is(name) || begins_with(name, "s3://")) return strdup(name);
+  const char *host = strstr(name, "://") + 3, *end = host + strcspn(host, "/?#");
+  for (const char *c = host; c < end; c++)
+    if (*c == '@') host = c + 1;
+  char *shown = malloc(strlen(name) + 1);
+  if (!shown) return NULL;
+  size_t scheme = (size_t)(strstr(name, "://") + 3 - name), rest = strcspn(host, "?#");
+  memcpy(shown, name, scheme);
+  memcpy(shown + scheme, host, rest);
+  shown[scheme + rest] = 0;
+  return shown;
+}
+
+/* ---- s3 ---- */
+
+static bool is_bucket(const char *s, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (!islower((unsigned char)s[i]) && !isdigit((unsigned char)s[i]) && !strchr(".-_", s[i]))
+      return false;
+  return n >= BUCKET_LEAST && n <= BUCKET_MOST && isalnum((unsigned char)s[0]);
+}
+
+/* Appends the key with every byte encoded that a signature would encode, so that the path that is
+   sent is the path that is signed.  False if it does not fit. */
+static bool append_key(char *out, size_t at, const char *key) {
+  for (; *key; key++) {
+    unsigned char c = (unsigned char)*key;
+    bool plain = (c < 128 && isalnum(c)) || strchr("-._~/", c);
+    if (at + 4 > MR_PATH_MAX) return false;
+    at += (size_t)snprintf(out + at, MR_PATH_MAX - at, plain ? "%c" : "%%%02X", c);
+  }
+  return true;
+}
+
+mr_err_t mr__remote_s3_url(const char *name, const char *endpoint, const char *region,
+                           char out[MR_PATH_MAX], mr_diag_t *diag) {
+  const char *bucket = name + strlen("s3://"), *slash = strchr(bucket, '/');
+  if (!slash || !slash[1] || !is_bucket(bucket, (size_t)(slash - bucket)))
+    return mr_fail(diag, MR_ERR_CONFIG, "%.300s: want s3://BUCKET/KEY", name);
+  int b = (int)(slash - bucket), n;
+  if (endpoint && *endpoint) {
+    size_t end = strlen(endpoint);
+    if (!mr_remote_is(endpoint) || begins_with(endpoint, "s3://") || strpbrk(endpoint, "?#@"))
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "setting endpoint: want https://HOST:PORT, without user and query");
+    while (end && endpoint[end - 1] == '/') end--;
+    n = snprintf(out, MR_PATH_MAX, "%.*s/%.*s/", (int)end, endpoint, b, bucket);
+  } else if (memchr(bucket, '.', (size_t)b)) { /* no certificate covers a name with more dots */
+    n = snprintf(out, MR_PATH_MAX, "https://s3.%s.amazonaws.com/%.*s/", region, b, bucket);
+  } else {
+    n = snprintf(out, MR_PATH_MAX, "https://%.*s.s3.%s.amazonaws.com/", b, bucket, region);
+  }
+  if (n < MR_PATH_MAX && append_key(out, (size_t)n, slash + 1)) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG, "%.300s: the name is too long", name);
+}

@@ -1,0 +1,161 @@
+/* A server of objects for tests: answers ranges from memory, and misbehaves in ways drawn from a
+   seed.  It takes a free port of its own. */
+#ifndef MR_TESTS_LOADERS_ORIGIN_H
+#define MR_TESTS_LOADERS_ORIGIN_H
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <openssl/evp.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/random.h"
+
+/* Ways to answer.  The first are passing troubles, after which the same request is answered. */
+typedef enum origin_way {
+  ORIGIN_BUSY,    /* 503 with Retry-After */
+  ORIGIN_CUT,     /* the connection ends within the body */
+  ORIGIN_SILENT,  /* nothing more comes after the head */
+  ORIGIN_CORRUPT, /* a changed byte, and the digest of the right ones */
+  ORIGIN_DROP,    /* no answer at all */
+  ORIGIN_TROUBLES,
+  ORIGIN_WELL = ORIGIN_TROUBLES,
+  ORIGIN_WHOLE,   /* ignores the range */
+  ORIGIN_OTHER,   /* other bytes than asked for */
+  ORIGIN_SHORT,   /* fewer bytes than the range says */
+  ORIGIN_LONG,    /* more */
+  ORIGIN_PACKED,  /* says that it compresses */
+  ORIGIN_MISSING, /* 404 */
+  ORIGIN_CHANGED, /* another ETag, if the request wants none */
+} origin_way_t;
+
+typedef struct origin {
+  int fd, port;
+  const uint8_t *data;
+  size_t n;
+  pthread_t thread;
+  atomic_int trouble; /* percent of requests that meet a trouble */
+  atomic_int way;     /* what all others meet */
+  atomic_int etag;    /* the object's state */
+  atomic_int requests;
+  atomic_llong sent;    /* bytes of bodies */
+  pthread_mutex_t lock; /* guards random */
+  round_t random;
+} origin_t;
+
+typedef struct origin_guest {
+  origin_t *o;
+  int fd;
+} origin_guest_t;
+
+static inline bool origin_send(int fd, const void *data, size_t n) {
+  for (size_t at = 0; at < n;) {
+    ssize_t k = send(fd, (const char *)data + at, n - at, MSG_NOSIGNAL);
+    if (k <= 0) return false;
+    at += (size_t)k;
+  }
+  return true;
+}
+
+static inline bool origin_head(int fd, int status, const char *more) {
+  char head[600];
+  int n = snprintf(head, sizeof head, "HTTP/1.1 %d x\r\n%s\r\n", status, more);
+  return origin_send(fd, head, (size_t)n);
+}
+
+/* Answers one request; false: the connection is to be ended. */
+static inline bool origin_answer(origin_t *o, int fd, const char *text) {
+  char more[500], digest[100];
+  unsigned char sum[32];
+  long long first = 0, last = (long long)o->n - 1;
+  const char *range = strcasestr(text, "\r\nrange: bytes=");
+  if (range) sscanf(range + 15, "%lld-%lld", &first, &last);
+  if (last >= (long long)o->n) last = (long long)o->n - 1;
+  pthread_mutex_lock(&o->lock);
+  bool trouble = (int)draw(&o->random, 100) < o->trouble;
+  int way = trouble ? (int)draw(&o->random, ORIGIN_TROUBLES) : o->way;
+  pthread_mutex_unlock(&o->lock);
+  o->requests++;
+  char etag[32];
+  snprintf(etag, sizeof etag, "\"e%d\"", o->etag + (way == ORIGIN_CHANGED));
+  const char *match = strcasestr(text, "\r\nif-match: ");
+  if (match && strncmp(match + 12, etag, strlen(etag)))
+    return origin_head(fd, 412, "Content-Length: 0\r\n");
+  if (way == ORIGIN_DROP) return false;
+  if (way == ORIGIN_BUSY) return origin_head(fd, 503, "Retry-After: 0\r\nContent-Length: 0\r\n");
+  if (way == ORIGIN_MISSING) return origin_head(fd, 404, "Content-Length: 0\r\n");
+  size_t n = (size_t)(last - first + 1), length = n;
+  if (way == ORIGIN_WHOLE) first = 0, n = length = o->n;
+  if (way == ORIGIN_SHORT) length = --n;
+  if (way == ORIGIN_LONG) length = n + 5;
+  uint8_t *body = calloc(1, length + 1);
+  memcpy(body, o->data + first, n);
+  EVP_Digest(body, length, sum, NULL, EVP_sha256(), NULL);
+  EVP_EncodeBlock((unsigned char *)digest, sum, 32);
+  snprintf(more, sizeof more,
+           "Content-Range: bytes %lld-%lld/%zu\r\nContent-Length: %zu\r\nETag: %s\r\n"
+           "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Digest: sha-256=:%s:\r\n%s",
+           first + (way == ORIGIN_OTHER), last + (way == ORIGIN_OTHER), o->n + 1 - 1, length, etag,
+           digest, way == ORIGIN_PACKED ? "Content-Encoding: gzip\r\n" : "");
+  bool well = origin_head(fd, way == ORIGIN_WHOLE ? 200 : 206, more);
+  if (way == ORIGIN_CORRUPT) body[length / 2] ^= 1;
+  size_t upto = way == ORIGIN_CUT || way == ORIGIN_SILENT ? length / 2 : length;
+  well = well && origin_send(fd, body, upto);
+  o->sent += (long long)upto;
+  free(body);
+  if (way == ORIGIN_SILENT) recv(fd, digest, 1, 0); /* until the client gives up */
+  return well && upto == length;
+}
+
+static inline void *origin_serve(void *arg) {
+  origin_guest_t g = *(origin_guest_t *)arg;
+  char text[8192];
+  size_t n = 0;
+  free(arg);
+  for (;;) {
+    ssize_t k = recv(g.fd, text + n, sizeof text - 1 - n, 0);
+    if (k <= 0) break;
+    n += (size_t)k, text[n] = 0;
+    if (!strstr(text, "\r\n\r\n")) continue;
+    n = 0;
+    if (!origin_answer(g.o, g.fd, text)) break;
+  }
+  close(g.fd);
+  return NULL;
+}
+
+static inline void *origin_listen(void *arg) {
+  origin_t *o = arg;
+  for (int fd; (fd = accept(o->fd, NULL, NULL)) >= 0;) {
+    pthread_t thread;
+    origin_guest_t *g = malloc(sizeof *g);
+    *g = (origin_guest_t){o, fd};
+    if (pthread_create(&thread, NULL, origin_serve, g) != 0) abort();
+    pthread_detach(thread);
+  }
+  return NULL;
+}
+
+/* Serves data[0,n), which must stay, under any path. */
+static inline void origin_open(origin_t *o, const void *data, size_t n, uint64_t seed) {
+  struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t len = sizeof a;
+  *o = (origin_t){.data = data, .n = n, .random = {.x = seed}, .way = ORIGIN_WELL};
+  pthread_mutex_init(&o->lock, NULL);
+  o->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (bind(o->fd, (struct sockaddr *)&a, sizeof a) || listen(o->fd, 64)) abort();
+  getsockname(o->fd, (struct sockaddr *)&a, &len);
+  o->port = ntohs(a.sin_port);
+  if (pthread_create(&o->thread, NULL, origin_listen, o) != 0) abort();
+}
+
+static inline void origin_close(origin_t *o) {
+  shutdown(o->fd, SHUT_RDWR), close(o->fd);
+  pthread_join(o->thread, NULL);
+}
+
+#endif

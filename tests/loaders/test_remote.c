@@ -1,0 +1,301 @@
+/* Remote objects from a server that misbehaves: the bytes are right, or there is one clear error;
+   names of objects; what servers say. */
+#include "loaders/remote_private.h"
+#include "tests/loaders/origin.h"
+#include "tests/loaders/shards.h"
+
+enum { BYTES = 300000 };
+
+static uint8_t content[BYTES];
+static origin_t origin;
+
+static int start(void **state) {
+  round_t r = {.x = 5};
+  for (int i = 0; i < BYTES; i++) content[i] = (uint8_t)draw(&r, 256);
+  origin_open(&origin, content, BYTES, 77);
+  unsetenv("http_proxy"), unsetenv("HTTP_PROXY"), unsetenv("all_proxy"), unsetenv("ALL_PROXY");
+  return 0;
+}
+
+static int stop(void **state) {
+  origin_close(&origin);
+  return 0;
+}
+
+static void behave(int trouble, origin_way_t way) {
+  origin.trouble = trouble;
+  origin.way = (int)way;
+}
+
+static const mr_remote_conf_t usual = {
+    .connections = 8, .retries = 40, .backoff = 0.001, .timeout = 0.15, .hedge = 4};
+
+static const char *url_of(const char *path) {
+  static char url[256];
+  snprintf(url, sizeof url, "http://127.0.0.1:%d/%s", origin.port, path);
+  return url;
+}
+
+static mr_remote_t *open_remote(const mr_remote_conf_t *conf) {
+  mr_remote_t *r;
+  assert_int_equal(mr_remote_open(&r, conf, NULL), MR_OK);
+  return r;
+}
+
+/* ---- reading ---- */
+
+static void troubles_that_pass_change_no_byte(void **state) {
+  for (round_t r = round_first(12); round_next(&r);) {
+    mr_remote_t *remote = open_remote(&usual);
+    const mr_object_t *o;
+    mr_diag_t diag = {0};
+    behave(40, ORIGIN_WELL);
+    mr_err_t e = mr_remote_object(remote, url_of("x"), &o, &diag);
+    round_check(&r, e >= 0, "%s", diag.text);
+    round_check(
+        &r, o->size == BYTES && !strcmp(o->etag, "\"e0\"") && o->mtime_ns / 1000000000 == 784111777,
+        "%lld bytes, %s", (long long)o->size, o->etag);
+    mr_remote_want_t want[20];
+    int n = 1 + (int)draw(&r, 20);
+    for (int i = 0; i < n; i++) {
+      int64_t at = (int64_t)draw(&r, BYTES), size = (int64_t)draw(&r, (uint64_t)(BYTES - at) + 1);
+      want[i] = (mr_remote_want_t){o, at, size, malloc((size_t)size + 1)};
+    }
+    e = mr_remote_read(remote, want, n, &diag);
+    round_check(&r, e >= 0, "%s", diag.text);
+    for (int i = 0; i < n; i++) {
+      round_check(&r, !memcmp(want[i].to, content + want[i].at, (size_t)want[i].size),
+                  "range %d is wrong", i);
+      free(want[i].to);
+    }
+    mr_remote_close(remote);
+  }
+}
+
+/* What the first request after opening meets, and the words of its sentence. */
+static void want_fault(origin_way_t way, mr_err_t code, const char *piece) {
+  mr_remote_t *remote = open_remote(&usual);
+  const mr_object_t *o;
+  mr_diag_t diag = {0};
+  uint8_t to[1000];
+  behave(0, ORIGIN_WELL);
+  assert_int_equal(mr_remote_object(remote, url_of("x?secret=1"), &o, &diag), MR_OK);
+  mr_remote_want_t want = {o, 100, sizeof to, to};
+  behave(0, way);
+  int before = origin.requests;
+  mr_err_t e = mr_remote_read(remote, &want, 1, &diag);
+  if (e != code || !strstr(diag.text, piece) || strstr(diag.text, "secret"))
+    fail_msg("want %d '%s', got %d '%s'", code, piece, e, diag.text);
+  assert_int_equal(origin.requests, before + 1); /* it does not pass: no second try */
+  mr_remote_close(remote);
+  behave(0, ORIGIN_WELL);
+}
+
+static void a_server_that_lies_is_one_clear_error(void **state) {
+  want_fault(ORIGIN_WHOLE, MR_ERR_DATA, "ignores ranges");
+  want_fault(ORIGIN_OTHER, MR_ERR_DATA, "Content-Range");
+  want_fault(ORIGIN_SHORT, MR_ERR_DATA, "fewer bytes");
+  want_fault(ORIGIN_LONG, MR_ERR_DATA, "more bytes");
+  want_fault(ORIGIN_PACKED, MR_ERR_DATA, "compresses");
+  want_fault(ORIGIN_MISSING, MR_ERR_IO, "404");
+  want_fault(ORIGIN_CHANGED, MR_ERR_DATA, "has changed");
+}
+
+static void a_changed_object_is_refused(void **state) {
+  mr_remote_t *remote = open_remote(&usual);
+  const mr_object_t *o;
+  mr_diag_t diag = {0};
+  uint8_t to[10];
+  behave(0, ORIGIN_WELL);
+  assert_int_equal(mr_remote_object(remote, url_of("x"), &o, &diag), MR_OK);
+  origin.etag++;
+  mr_remote_want_t want = {o, 0, sizeof to, to};
+  assert_int_equal(mr_remote_read(remote, &want, 1, &diag), MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, "has changed since it was opened"));
+  origin.etag--;
+  mr_remote_close(remote);
+}
+
+static void tries_end(void **state) {
+  mr_remote_conf_t few = usual;
+  few.retries = 3;
+  mr_remote_t *remote = open_remote(&few);
+  const mr_object_t *o;
+  mr_diag_t diag = {0};
+  behave(0, ORIGIN_BUSY);
+  int before = origin.requests;
+  assert_int_equal(mr_remote_object(remote, url_of("x"), &o, &diag), MR_ERR_IO);
+  assert_int_equal(origin.requests - before, 4);
+  assert_non_null(strstr(diag.text, "503"));
+  assert_non_null(strstr(diag.text, "3 tries more"));
+  mr_remote_close(remote);
+  behave(0, ORIGIN_WELL);
+}
+
+/* Bytes that are wrong each time are never given out. */
+static void corrupt_bytes_are_noticed(void **state) {
+  mr_remote_conf_t few = usual;
+  few.retries = 2;
+  mr_remote_t *remote = open_remote(&few);
+  const mr_object_t *o;
+  mr_diag_t diag = {0};
+  uint8_t to[100];
+  behave(0, ORIGIN_WELL);
+  assert_int_equal(mr_remote_object(remote, url_of("x"), &o, &diag), MR_OK);
+  behave(0, ORIGIN_CORRUPT);
+  mr_remote_want_t want = {o, 50, sizeof to, to};
+  assert_int_equal(mr_remote_read(remote, &want, 1, &diag), MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, "checksum"));
+  mr_remote_close(remote);
+  behave(0, ORIGIN_WELL);
+}
+
+static void a_straggler_is_sent_twice(void **state) {
+  mr_remote_conf_t patient = usual;
+  patient.timeout = 20; /* without a second request the test would take this long */
+  mr_remote_t *remote = open_remote(&patient);
+  const mr_object_t *o;
+  mr_diag_t diag = {0};
+  mr_remote_counts_t counts;
+  uint8_t to[1000];
+  behave(0, ORIGIN_WELL);
+  assert_int_equal(mr_remote_object(remote, url_of("x"), &o, &diag), MR_OK);
+  mr_remote_want_t want = {o, 100, sizeof to, to};
+  for (int i = 0; i < 40; i++) assert_int_equal(mr_remote_read(remote, &want, 1, &diag), MR_OK);
+  pthread_mutex_lock(&origin.lock); /* the next request is silent, and the one after it is not */
+  origin.random.x = 0;
+  do {
+    origin.random.x++;
+    round_t try = origin.random;
+    bool silent = draw(&try, 100) < 50 && draw(&try, ORIGIN_TROUBLES) == ORIGIN_SILENT;
+    if (silent && draw(&try, 100) >= 50) break;
+  } while (true);
+  pthread_mutex_unlock(&origin.lock);
+  behave(50, ORIGIN_WELL);
+  memset(to, 0, sizeof to);
+  assert_int_equal(mr_remote_read(remote, &want, 1, &diag), MR_OK);
+  assert_memory_equal(to, content + 100, sizeof to);
+  mr_remote_count(remote, &counts);
+  assert_true(counts.hedges >= 1);
+  behave(0, ORIGIN_WELL);
+  mr_remote_close(remote);
+}
+
+static void closing_ends_what_is_in_flight(void **state) {
+  mr_remote_t *remote = open_remote(&usual);
+  const mr_object_t *o;
+  behave(0, ORIGIN_WELL);
+  assert_int_equal(mr_remote_object(remote, url_of("x"), &o, NULL), MR_OK);
+  mr_remote_close(remote);
+  mr_remote_close(NULL);
+}
+
+/* ---- names ---- */
+
+static void names_show_no_secret(void **state) {
+  static const char *const row[][2] = {
+      {"http://u:p@h/a", "http://h/a"},
+      {"https://h:1/a?X-Amz-Signature=s", "https://h:1/a"},
+      {"https://u:p@w@h/a@b#f", "https://h/a@b"},
+      {"http://h?x", "http://h"},
+      {"s3://b/k?x", "s3://b/k?x"},
+      {"file:///a%20b", "/a b"},
+      {"file://localhost/c", "/c"},
+      {"a@b?c", "a@b?c"},
+  };
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    char *shown = mr_remote_shown(row[i][0]);
+    assert_string_equal(shown, row[i][1]);
+    free(shown);
+  }
+}
+
+static void names_of_buckets_become_urls(void **state) {
+  static const struct {
+    const char *name, *endpoint, *url;
+  } row[] = {
+      {"s3://bucket/a b/c+d.tar", NULL, "https://bucket.s3.eu-x.amazonaws.com/a%20b/c%2Bd.tar"},
+      {"s3://my.bucket/k", NULL, "https://s3.eu-x.amazonaws.com/my.bucket/k"},
+      {"s3://bucket/../x//y", "http://h:9/", "http://h:9/bucket/../x//y"},
+      {"s3://bucket/\xc3\xa9?#%", "http://h/base", "http://h/base/bucket/%C3%A9%3F%23%25"},
+      {"s3://bucket", NULL, NULL},
+      {"s3://bucket/", NULL, NULL},
+      {"s3://b@evil/x", NULL, NULL},
+      {"s3://ab/x", NULL, NULL},
+      {"s3://bucket/x", "http://u:p@h", NULL},
+      {"s3://bucket/x", "ftp://h", NULL},
+  };
+  char url[MR_PATH_MAX];
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    mr_diag_t diag = {0};
+    mr_err_t e = mr__remote_s3_url(row[i].name, row[i].endpoint, "eu-x", url, &diag);
+    assert_int_equal(e, row[i].url ? MR_OK : MR_ERR_CONFIG);
+    if (row[i].url) assert_string_equal(url, row[i].url);
+    assert_null(strstr(diag.text, "u:p"));
+  }
+}
+
+/* ---- answers ---- */
+
+static void spans_are_parsed(void **state) {
+  static const struct {
+    const char *text;
+    bool good;
+    mr_remote_span_t span;
+  } row[] = {
+      {"bytes 0-0/1", true, {0, 0, 1}},
+      {"bytes 5-9/*", true, {5, 9, -1}},
+      {"bytes */77", true, {-1, -1, 77}},
+      {"BYTES 5-9/10", true, {5, 9, 10}},
+      {"bytes 5-9/9", false, {0}},
+      {"bytes 9-5/10", false, {0}},
+      {"bytes */*", false, {0}},
+      {"bytes 5-9", false, {0}},
+      {"bytes 5-9/10x", false, {0}},
+      {"bytes -5-9/10", false, {0}},
+      {"bytes 9999999999999999999-9/10", false, {0}},
+      {"", false, {0}},
+  };
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    mr_remote_span_t s;
+    bool good = mr__remote_span(row[i].text, strlen(row[i].text), &s);
+    if (good != row[i].good) fail_msg("%s", row[i].text);
+    if (good)
+      assert_true(s.first == row[i].span.first && s.last == row[i].span.last &&
+                  s.total == row[i].span.total);
+  }
+}
+
+static void profiles_are_parsed(void **state) {
+  static const char text[] =
+      "# aws_secret = no\n[default]\naws_access_key_id = A\r\n aws_secret_access_key = nested\n"
+      "aws_secret_access_key=S=/+ \n[profile x]\nregion = eu-y\n[ other ]\nregion=z";
+  char out[16];
+  assert_true(mr__remote_ini(text, sizeof text - 1, "default", "aws_access_key_id", out, 16));
+  assert_string_equal(out, "A");
+  assert_true(mr__remote_ini(text, sizeof text - 1, "default", "aws_secret_access_key", out, 16));
+  assert_string_equal(out, "S=/+");
+  assert_true(mr__remote_ini(text, sizeof text - 1, "profile x", "region", out, 16));
+  assert_string_equal(out, "eu-y");
+  assert_true(mr__remote_ini(text, sizeof text - 1, "other", "region", out, 16));
+  assert_string_equal(out, "z");
+  assert_false(mr__remote_ini(text, sizeof text - 1, "default", "region", out, 16));
+  assert_false(mr__remote_ini(text, sizeof text - 1, "profile x", "region", out, 4));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(troubles_that_pass_change_no_byte),
+      cmocka_unit_test(a_server_that_lies_is_one_clear_error),
+      cmocka_unit_test(a_changed_object_is_refused),
+      cmocka_unit_test(tries_end),
+      cmocka_unit_test(corrupt_bytes_are_noticed),
+      cmocka_unit_test(a_straggler_is_sent_twice),
+      cmocka_unit_test(closing_ends_what_is_in_flight),
+      cmocka_unit_test(names_show_no_secret),
+      cmocka_unit_test(names_of_buckets_become_urls),
+      cmocka_unit_test(spans_are_parsed),
+      cmocka_unit_test(profiles_are_parsed),
+  };
+  return cmocka_run_group_tests(tests, start, stop);
+}
