@@ -9,6 +9,7 @@
 #include "model/exec/exec_private.h"
 #include "model/exec/mem_report.h"
 #include "model/ops/lax.h"
+#include "model/ops/operands.h"
 
 const char *mr_mem_cause_name(mr_mem_cause_t c) {
   static const char *const names[] = {"constants",
@@ -75,11 +76,35 @@ static void find_values(const finder_t *s, int peak) {
     }
 }
 
+static bool is_result(const mr_fn_t *f, const mr_var_t *v) {
+  for (int i = 0; i < f->n_out; i++)
+    if (f->out[i] == v) return true;
+  return false;
+}
+
+/* Whether v is a value in memory in another dtype: the result of a conversion, or of a fused loop
+   that only converts (and reshapes) an operand or another result of its own. */
+static bool is_cast(const mr_var_t *v) {
+  const mr_eqn_t *e = v->def;
+  if (e->op == &mr_op_convert_element_type) return true;
+  if (e->op != &mr_op_fused) return false;
+  const mr_fn_t *body = mr_attr_called(e, "jaxpr");
+  int k = 0;
+  while (e->out[k] != v) k++;
+  for (const mr_var_t *from = body->out[k];; from = from->def->in[0]) {
+    bool in_memory = !from->def || is_result(body, from);
+    if (in_memory && from->aval.dtype != v->aval.dtype) return true;
+    if (!from->def) return false;
+    bool converts = from->def->op == &mr_op_convert_element_type;
+    if (!converts && from->def->op->kind != MR_OP_ALIAS) return false;
+  }
+}
+
 static mr_mem_cause_t cause_in(const finder_t *s, int block) {
   const mr_var_t *v = s->in_block[block];
   if (s->x->plan.block[block].pinned) return MR_MEM_CONSTANTS;
   if (!v) return MR_MEM_WORKSPACE;
-  if (v->def->op == &mr_op_convert_element_type) return MR_MEM_CASTS;
+  if (is_cast(v)) return MR_MEM_CASTS;
   if (of_update(s, v->def)) return MR_MEM_UPDATE;
   if (of_forward(s, v->def)) return s->to_back[v->id] ? MR_MEM_ACTIVATIONS : MR_MEM_FORWARD;
   return s->to_end[v->id] ? MR_MEM_GRADIENTS : MR_MEM_BACKWARD;

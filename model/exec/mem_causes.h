@@ -10,7 +10,7 @@
 typedef enum mr_mem_cause {
   MR_MEM_CONSTANTS,   /* literals */
   MR_MEM_WORKSPACE,   /* scratch of kernels: packed operands of products, graphs of loops */
-  MR_MEM_CASTS,       /* results of conversions, in whatever part of the step */
+  MR_MEM_CASTS,       /* results of conversions, fused or not, in whatever part of the step */
   MR_MEM_ACTIVATIONS, /* values of the forward pass that the backward pass reads again */
   MR_MEM_FORWARD,     /* values of the forward pass that it alone reads */
   MR_MEM_UPDATE,      /* values of the optimizer */

@@ -38,6 +38,34 @@ static int last_read(const mr_fn_t *f, const mr_var_t *v) {
   return last;
 }
 
+/* Whether v, of a fused loop's body, is `from` or what conversions and reshapes make of it; any of
+   them if it is NULL. */
+static bool only_converts(const mr_fn_t *body, const mr_var_t *v, const mr_var_t *from) {
+  if (v == from) return true;
+  if (!v->def) return false;
+  bool convert = !strcmp(v->def->op->name, "convert_element_type");
+  return (convert || v->def->op->kind == MR_OP_ALIAS) && only_converts(body, v->def->in[0], from);
+}
+
+/* Whether v has, in another dtype, the elements of an operand of its loop or of another result. */
+static bool is_a_cast(const mr_var_t *v) {
+  const mr_eqn_t *e = v->def;
+  if (!strcmp(e->op->name, "convert_element_type")) return true;
+  if (strcmp(e->op->name, "fused") != 0) return false;
+  const mr_fn_t *body = mr_attr_called(e, "jaxpr");
+  for (int k = 0; k < e->n_out; k++) {
+    if (e->out[k] != v) continue;
+    const mr_var_t *to = body->out[k];
+    for (int i = 0; i < body->n_in; i++)
+      if (body->in[i]->aval.dtype != to->aval.dtype && only_converts(body, to, body->in[i]))
+        return true;
+    for (int i = 0; i < body->n_out; i++)
+      if (body->out[i]->aval.dtype != to->aval.dtype && only_converts(body, to, body->out[i]))
+        return true;
+  }
+  return false;
+}
+
 /* Adds up what is alive at equation `at`; a value written over its operand counts instead of it. */
 static void expect(const mr_exec_t *x, int at, size_t *values, size_t *casts, size_t *scratch) {
   const mr_fn_t *f = x->fn;
@@ -54,8 +82,7 @@ static void expect(const mr_exec_t *x, int at, size_t *values, size_t *casts, si
     }
   for (size_t b = 0; b + 1 < n; b++) {
     if (!in[b]) continue;
-    bool cast = !strcmp(in[b]->def->op->name, "convert_element_type");
-    *(cast ? casts : values) += mr_aval_bytes(&in[b]->aval);
+    *(is_a_cast(in[b]) ? casts : values) += mr_aval_bytes(&in[b]->aval);
   }
   free(in);
 }
@@ -165,10 +192,36 @@ static void what_the_backward_pass_reads_again_is_an_activation(void **state) {
   mr_fn_destroy(f), mr_fn_destroy(g);
 }
 
+/* A loop gives s = sin(x) and s in bf16; the products read one each, and both are alive there. */
+static void a_fused_conversion_of_what_stays_is_a_cast(void **state) {
+  enum { N = 64 };
+  for (int keep = 0; keep < 2; keep++) {
+    mr_fn_t *f = mr_fn_create();
+    mr_diag_t diag = {0};
+    mr_mem_causes_t c;
+    mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, N, N));
+    mr_var_t *s = mr_lax_sin(f, x), *b = mr_lax_convert(f, s, MR_BF16);
+    mr_var_t *y = mr_lax_convert(f, mr_lax_dot(f, b, b), MR_F32);
+    if (keep) y = mr_lax_dot(f, y, s);
+    assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+    mr_exec_t *e = compiled("sin", f, 0);
+    const mr_eqn_t *loop = mr_exec_fn(e)->eqn[0];
+    assert_string_equal(loop->op->name, "fused");
+    assert_int_equal(loop->n_out, 1 + keep);
+    assert_int_equal(mr_mem_causes_find(&c, e, NULL, &diag), MR_OK);
+    if (keep) assert_true(c.bytes[MR_MEM_CASTS] >= N * N * 2);
+    if (!keep) assert_true(c.bytes[MR_MEM_FORWARD] >= N * N * 2);
+    assert_int_equal(sum_of(&c), mr_exec_peak_bytes(e));
+    mr_exec_destroy(e);
+    mr_fn_destroy(f);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(random_programs_and_their_gradients_add_up),
       cmocka_unit_test(steps_of_every_dtype_add_up),
+      cmocka_unit_test(a_fused_conversion_of_what_stays_is_a_cast),
       cmocka_unit_test(what_the_backward_pass_reads_again_is_an_activation),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
