@@ -24,6 +24,10 @@ static cJSON *move_of(const mr_explanation_t *x, const mr_move_row_t *r) {
   cJSON_AddNumberToObject(o, "times", (double)r->times);
   if (r->when) cJSON_AddStringToObject(o, "when", r->when);
   cJSON_AddNumberToObject(o, "share", x->made.bytes > 0 ? (double)r->bytes / x->made.bytes : 0);
+  if (r->ns >= 0 && x->made.ns > 0) {
+    cJSON_AddNumberToObject(o, "ns", r->ns);
+    cJSON_AddNumberToObject(o, "time_share", r->ns / x->made.ns);
+  }
   explain_graph_json_add_eqn(o, "op", "scope", r->eqn);
   if (r->eqn) cJSON_AddStringToObject(o, "by", r->eqn->by);
   if (r->eqn && r->eqn->of) cJSON_AddStringToObject(o, "of", r->eqn->of->name);
@@ -81,6 +85,7 @@ mr_err_t mr_explanation_json(const mr_explanation_t *x, FILE *to, mr_diag_t *dia
   for (int i = 0; i < x->n_pass; i++) cJSON_AddItemToArray(passes, pass_of(&x->pass[i]));
   cJSON_AddNumberToObject(all, "bytes", m->bytes);
   cJSON_AddNumberToObject(all, "flop", m->flop);
+  if (m->ns > 0) cJSON_AddNumberToObject(all, "ns", m->ns);
   cJSON_AddNumberToObject(all, "equations", m->n_eqn);
   char *text = cJSON_Print(all);
   cJSON_Delete(all);

@@ -20,6 +20,7 @@ typedef struct sum {
   int number; /* position in order of appearance */
   int64_t calls;
   double amount;
+  double ns; /* of the rows that have a time; -1: none has */
 } sum_t;
 
 typedef struct sums {
@@ -27,15 +28,17 @@ typedef struct sums {
   int n;
 } sums_t;
 
-static void explain_graph_table_add(sums_t *s, const char *text, double amount, int64_t times) {
+static void explain_graph_table_add(sums_t *s, const char *text, double amount, int64_t times,
+                                    double ns) {
   int i = 0;
   while (i < s->n && strcmp(s->row[i].text, text)) i++;
   if (i == s->n) {
-    s->row[s->n++] = (sum_t){.number = i};
+    s->row[s->n++] = (sum_t){.number = i, .ns = -1};
     snprintf(s->row[i].text, LINE, "%s", text);
   }
   s->row[i].calls += times;
   s->row[i].amount += amount;
+  if (ns >= 0) s->row[i].ns = ns + (s->row[i].ns >= 0 ? s->row[i].ns : 0);
 }
 
 static int by_amount(const void *a, const void *b) {
@@ -145,29 +148,38 @@ static void print_line(FILE *to, const char *format, ...) {
   mr_put_wrapped(to, line, columns, columns > 60 ? 28 : 4);
 }
 
-static void print_sum(int64_t calls, double amount, double share, const char *text, FILE *to) {
-  print_line(to, "%6" PRId64 " %11.3f %5.1f%%  %s", calls, amount, share, text);
+/* run_ns: the time of a run, of which ns is a part; 0: the table has no times. */
+static void print_sum(int64_t calls, double amount, double share, double ns, double run_ns,
+                      const char *text, FILE *to) {
+  char time[16] = "";
+  if (run_ns > 0 && ns >= 0)
+    snprintf(time, sizeof time, " %5.1f%%", 100 * ns / run_ns);
+  else if (run_ns > 0)
+    snprintf(time, sizeof time, " %6s", "-");
+  print_line(to, "%6" PRId64 " %11.3f %5.1f%%%s  %s", calls, amount, share, time, text);
 }
 
-static void print_header(FILE *to, const char *amount, const char *what) {
-  print_line(to, "%6s %11s %6s  %s", "calls", amount, "share", what);
+static void print_header(FILE *to, const char *amount, double run_ns, const char *what) {
+  print_line(to, "%6s %11s %6s%s  %s", "calls", amount, "share", run_ns > 0 ? "   time" : "", what);
 }
 
-static void print_sums(sums_t *s, int top, double unit, double total, FILE *to) {
+static void print_sums(sums_t *s, int top, double unit, double total, double run_ns, FILE *to) {
   qsort(s->row, (size_t)s->n, sizeof *s->row, by_amount);
-  double rest = 0;
+  double rest = 0, rest_ns = -1;
   int64_t calls = 0;
   for (int i = 0; i < s->n; i++) {
     const sum_t *r = &s->row[i];
     if (i < top)
-      print_sum(r->calls, r->amount / unit, total > 0 ? 100 * r->amount / total : 0, r->text, to);
+      print_sum(r->calls, r->amount / unit, total > 0 ? 100 * r->amount / total : 0, r->ns, run_ns,
+                r->text, to);
     else
       rest += r->amount, calls += r->calls;
+    if (i >= top && r->ns >= 0) rest_ns = r->ns + (rest_ns >= 0 ? rest_ns : 0);
   }
   if (s->n > top) {
     char text[64];
     snprintf(text, sizeof text, "%d more rows; --top N shows them", s->n - top);
-    print_sum(calls, rest / unit, total > 0 ? 100 * rest / total : 0, text, to);
+    print_sum(calls, rest / unit, total > 0 ? 100 * rest / total : 0, rest_ns, run_ns, text, to);
   }
   s->n = 0;
 }
@@ -177,21 +189,27 @@ static void print_summary(const mr_explained_t *m, sums_t *s, FILE *to) {
   char text[LINE];
   for (int i = 0; i < m->n_move; i++)
     explain_graph_table_add(s, "casts, copies and transposes in all", (double)m->move[i].bytes,
-                            m->move[i].times);
+                            m->move[i].times, m->move[i].ns);
   fprintf(to, "A run reads and writes %.3f MB.\n", m->bytes / 1e6);
-  print_header(to, "MB", "of it moved");
-  print_sums(s, 1, 1e6, m->bytes, to);
+  if (m->ns > 0)
+    print_line(to,
+               "It takes %.3f ms; time is the measured share of an equation of its own, share that "
+               "of planned bytes.",
+               m->ns / 1e6);
+  print_header(to, "MB", m->ns, "of it moved");
+  print_sums(s, 1, 1e6, m->bytes, m->ns, to);
   for (int i = 0; i < m->n_move; i++) {
     snprintf(text, sizeof text, "  %s%s", mr_move_kind_name(m->move[i].kind),
              m->move[i].loop ? " within fused loops" : "");
-    explain_graph_table_add(s, text, (double)m->move[i].bytes, m->move[i].times);
+    explain_graph_table_add(s, text, (double)m->move[i].bytes, m->move[i].times, m->move[i].ns);
   }
-  print_sums(s, s->n, 1e6, m->bytes, to);
+  print_sums(s, s->n, 1e6, m->bytes, m->ns, to);
   fputc('\n', to);
-  print_header(to, "MB", "by what asked for them");
+  print_header(to, "MB", m->ns, "by what asked for them");
   for (int i = 0; i < m->n_move; i++)
-    explain_graph_table_add(s, asked_by(&m->move[i]), (double)m->move[i].bytes, m->move[i].times);
-  print_sums(s, s->n, 1e6, m->bytes, to);
+    explain_graph_table_add(s, asked_by(&m->move[i]), (double)m->move[i].bytes, m->move[i].times,
+                            m->move[i].ns);
+  print_sums(s, s->n, 1e6, m->bytes, m->ns, to);
 }
 
 static void print_moves(const mr_explanation_t *x, sums_t *s, bool all, int top, FILE *to) {
@@ -204,11 +222,11 @@ static void print_moves(const mr_explanation_t *x, sums_t *s, bool all, int top,
     if (all) mr_move_equation(&m->move[i], equation, sizeof equation);
     snprintf(text, sizeof text, "%-9s %.160s: %.300s%s%s", mr_move_kind_name(m->move[i].kind), what,
              cause, *equation ? "; " : "", equation);
-    explain_graph_table_add(s, text, (double)m->move[i].bytes, m->move[i].times);
+    explain_graph_table_add(s, text, (double)m->move[i].bytes, m->move[i].times, m->move[i].ns);
   }
   fputc('\n', to);
-  print_header(to, "MB", "casts, copies and transposes: cause");
-  print_sums(s, top, 1e6, m->bytes, to);
+  print_header(to, "MB", m->ns, "casts, copies and transposes: cause");
+  print_sums(s, top, 1e6, m->bytes, m->ns, to);
 }
 
 static void print_products(const mr_explanation_t *x, sums_t *s, bool all, FILE *to) {
@@ -224,11 +242,11 @@ static void print_products(const mr_explanation_t *x, sums_t *s, bool all, FILE 
                mr_aval_text(&p->eqn->out[0]->aval, of), at);
     size_t end = strlen(text);
     if (p->when) snprintf(text + end, sizeof text - end, "; %s", p->when);
-    explain_graph_table_add(s, text, p->flop, p->times);
+    explain_graph_table_add(s, text, p->flop, p->times, -1);
   }
   fputc('\n', to);
-  print_header(to, "GFLOP", "products as executed");
-  print_sums(s, all ? m->n_product : 20, 1e9, m->flop, to);
+  print_header(to, "GFLOP", 0, "products as executed");
+  print_sums(s, all ? m->n_product : 20, 1e9, m->flop, 0, to);
 }
 
 void mr_fused_text(const mr_fn_t *body, const char *name, char *text, size_t size) {
@@ -261,11 +279,11 @@ static void print_composites(const mr_explanation_t *x, sums_t *s, FILE *to) {
     mr_composite_text(r, text, sizeof text);
     size_t end = strlen(text);
     if (r->when) snprintf(text + end, sizeof text - end, "; %s", r->when);
-    explain_graph_table_add(s, text, 1, r->times);
+    explain_graph_table_add(s, text, 1, r->times, -1);
   }
   fputc('\n', to);
-  print_header(to, "equations", "composites");
-  print_sums(s, 40, 1, m->n_eqn, to);
+  print_header(to, "equations", 0, "composites");
+  print_sums(s, 40, 1, m->n_eqn, 0, to);
 }
 
 static void print_passes(const mr_explanation_t *x, FILE *to) {

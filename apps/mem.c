@@ -9,6 +9,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "apps/fn_arrays.h"
 #include "apps/mem_pprof.h"
 #include "apps/model_arg.h"
 #include "base/text.h"
@@ -43,36 +44,13 @@ typedef struct job {
   int n_held;
   held_t held[HELD_MAX];
   mr_mem_causes_t causes;
-  size_t measured;  /* 0: not run */
-  void **in, **out; /* heap; out repeats donated inputs */
+  size_t measured; /* 0: not run */
+  mr_fn_arrays_t arrays;
   mr_mem_report_t report;
 } job_t;
 
-static void *zeros(const mr_aval_t *a) {
-  size_t n = (mr_aval_bytes(a) + 127) & ~(size_t)63;
-  void *x = aligned_alloc(64, n);
-  return x ? memset(x, 0, n) : NULL;
-}
-
-/* Allocates inputs and outputs as zeros; values do not affect memory. */
-static mr_err_t take_arrays(job_t *j, mr_diag_t *diag) {
-  j->in = calloc((size_t)j->f->n_in + 1, sizeof *j->in);
-  j->out = calloc((size_t)j->f->n_out + 1, sizeof *j->out);
-  bool ok = j->in && j->out;
-  for (int i = 0; ok && i < j->f->n_in; i++) ok = (j->in[i] = zeros(&j->f->in[i]->aval));
-  for (int i = 0; ok && i < j->f->n_out; i++) {
-    int k = mr_exec_output_in(j->x, i);
-    ok = (j->out[i] = k >= 0 ? j->in[k] : zeros(&j->f->out[i]->aval));
-  }
-  return ok ? MR_OK : mr_no_memory(diag, "inputs and outputs");
-}
-
 static void job_fini(job_t *j) {
-  for (int i = 0; j->out && i < j->f->n_out; i++)
-    if (mr_exec_output_in(j->x, i) < 0) free(j->out[i]);
-  for (int i = 0; j->in && i < j->f->n_in; i++) free(j->in[i]);
-  free(j->in);
-  free(j->out);
+  mr_fn_arrays_fini(&j->arrays);
   mr_mem_report_fini(&j->report);
   mr_exec_destroy(j->x);
   mr_fn_destroy(j->f);
@@ -219,8 +197,8 @@ static mr_err_t print_causes_json(const job_t *j, mr_diag_t *diag) {
 
 static mr_err_t measure(job_t *j, mr_diag_t *diag) {
   size_t planned = mr_exec_peak_bytes(j->x);
-  MR_TRY(take_arrays(j, diag));
-  j->measured = mr_exec_touched(j->x, (const void *const *)j->in, j->out);
+  MR_TRY(mr_fn_arrays_init(&j->arrays, j->x, diag));
+  j->measured = mr_exec_touched(j->x, (const void *const *)j->arrays.in, j->arrays.out);
   if (j->measured == planned) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA, "mem: a run touches %zu bytes where %zu were planned",
                  j->measured, planned);

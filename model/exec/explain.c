@@ -35,8 +35,10 @@ static mr_move_kind_t explain_kind_of(const mr_eqn_t *e) {
   return e->op == &mr_op_transpose ? MR_MOVE_TRANSPOSE : MR_MOVE_COPY;
 }
 
-static void add_move(mr_explained_t *r, mr_move_row_t row) {
+/* ns: of an equation that moves and does nothing else; -1 else. */
+static void add_move(mr_explained_t *r, mr_move_row_t row, double ns) {
   row.bytes *= (size_t)row.times;
+  row.ns = ns;
   r->move[r->n_move++] = row;
 }
 
@@ -52,49 +54,57 @@ static void explain_add_fused(mr_explained_t *r, const mr_eqn_t *loop, pace_t p)
   const mr_fn_t *f = mr_attr_called(loop, "jaxpr");
   for (int i = 0; i < f->n_eqn; i++)
     if (f->eqn[i]->op == &mr_op_convert_element_type)
-      add_move(r, (mr_move_row_t){.kind = MR_MOVE_CAST,
-                                  .eqn = f->eqn[i],
-                                  .user = loop,
-                                  .n_user = 1,
-                                  .fn = f,
-                                  .loop = loop,
-                                  .times = p.times,
-                                  .when = p.when,
-                                  .out = -1});
+      add_move(r,
+               (mr_move_row_t){.kind = MR_MOVE_CAST,
+                               .eqn = f->eqn[i],
+                               .user = loop,
+                               .n_user = 1,
+                               .fn = f,
+                               .loop = loop,
+                               .times = p.times,
+                               .when = p.when,
+                               .out = -1},
+               -1);
 }
 
 /* What the kernel of c moves before it computes, and what a loop copies after its last step. */
 static void explain_add_notes(mr_explained_t *r, const mr_fn_t *f, const mr_call_t *c, pace_t p) {
   for (int k = 0; k < MR_CALL_NOTES && c->note[k].what; k++) {
-    add_move(r, (mr_move_row_t){.kind = c->n_inner ? MR_MOVE_COPY : MR_MOVE_OPERAND,
-                                .eqn = c->eqn,
-                                .user = c->eqn,
-                                .n_user = 1,
-                                .fn = f,
-                                .note = c->note[k].what,
-                                .bytes = c->note[k].bytes,
-                                .times = p.times,
-                                .when = p.when,
-                                .out = -1});
+    add_move(r,
+             (mr_move_row_t){.kind = c->n_inner ? MR_MOVE_COPY : MR_MOVE_OPERAND,
+                             .eqn = c->eqn,
+                             .user = c->eqn,
+                             .n_user = 1,
+                             .fn = f,
+                             .note = c->note[k].what,
+                             .bytes = c->note[k].bytes,
+                             .times = p.times,
+                             .when = p.when,
+                             .out = -1},
+             -1);
     r->bytes += (double)c->note[k].bytes * (double)p.times;
   }
 }
 
-static void explain_add_eqn(mr_explained_t *r, const mr_fn_t *f, const mr_call_t *c,
+static void explain_add_eqn(mr_explained_t *r, const mr_exec_t *x, const mr_call_t *c,
                             const users_t *u, pace_t p) {
+  const mr_fn_t *f = x->fn;
   const mr_eqn_t *e = c->eqn;
+  double ns = x->runs ? (double)x->ns[c - x->call] / (double)x->runs : -1;
   mr_cost_t cost = mr_cost_of(e);
   int id = e->n_out ? e->out[0]->id : 0;
   if (e->op->moves && e->n_in && e->n_out)
-    add_move(r, (mr_move_row_t){.kind = explain_kind_of(e),
-                                .eqn = e,
-                                .fn = f,
-                                .user = u->first[id],
-                                .n_user = u->count[id],
-                                .bytes = (size_t)cost.bytes,
-                                .times = p.times,
-                                .when = p.when,
-                                .out = -1});
+    add_move(r,
+             (mr_move_row_t){.kind = explain_kind_of(e),
+                             .eqn = e,
+                             .fn = f,
+                             .user = u->first[id],
+                             .n_user = u->count[id],
+                             .bytes = (size_t)cost.bytes,
+                             .times = p.times,
+                             .when = p.when,
+                             .out = -1},
+             ns);
   explain_add_fused(r, e, p);
   if (c->how)
     r->product[r->n_product++] = (mr_product_row_t){
@@ -111,7 +121,7 @@ static void explain_add_outputs(mr_explained_t *r, const mr_exec_t *x) {
     if (b->place == MR_BLOCK_IN && !b->pinned) continue; /* a donated input: in place */
     if (b->place == MR_BLOCK_OUT && b->index == i) continue;
     size_t bytes = 2 * mr_aval_bytes(&f->out[i]->aval);
-    add_move(r, (mr_move_row_t){.kind = MR_MOVE_COPY, .bytes = bytes, .times = 1, .out = i});
+    add_move(r, (mr_move_row_t){.kind = MR_MOVE_COPY, .bytes = bytes, .times = 1, .out = i}, -1);
     r->bytes += (double)bytes;
   }
 }
@@ -150,7 +160,7 @@ static mr_err_t explain_collect(mr_explained_t *r, const mr_exec_t *x, pace_t p,
     add_composite(r, c->eqn, p);
     for (int k = 0; k < c->n_inner && e >= 0; k++)
       e = explain_collect(r, c->inner[k].exec, pace_of(r, c, k, p), diag);
-    if (c->run && !c->n_inner) explain_add_eqn(r, f, c, &u, p);
+    if (c->run && !c->n_inner) explain_add_eqn(r, x, c, &u, p);
     explain_add_notes(r, f, c, p);
   }
   free(u.first);
@@ -177,6 +187,7 @@ mr_err_t mr_explained_init(mr_explained_t *r, const mr_exec_t *x, mr_diag_t *dia
       .composite = calloc(n + 1, sizeof *r->composite)};
   if (!r->move || !r->product || !r->composite)
     return mr_no_memory(diag, "the explanation of a graph");
+  if (x->runs) r->ns = (double)x->wall_ns / (double)x->runs;
   MR_TRY(explain_collect(r, x, (pace_t){1, NULL}, diag));
   explain_add_outputs(r, x);
   return MR_OK;

@@ -26,6 +26,8 @@ typedef struct mr_move_row {
                            so it moves 0 bytes; else NULL */
   const char *note;     /* set for MR_MOVE_OPERAND and for what a loop copies: what is moved */
   size_t bytes;         /* read and written in a run of the graph, all repetitions together */
+  double ns;            /* measured time in a run; -1: not measured, or a part of a kernel, of a
+                           fused loop or of a graph inside a loop, whose time is not divided */
   int64_t times;        /* repetitions in a run: more than one within a loop */
   const char *when;     /* what times and bytes refer to, "each step of while"; NULL: a run */
   int out;
@@ -56,6 +58,7 @@ typedef struct mr_explained {
   /* Sums over all equations that run, moves included; a while counts one step, a cond all of its
      branches. */
   double bytes, flop;
+  double ns;          /* time of a run; 0: none was profiled (mr_exec_profile) */
   int n_eqn, n_alias; /* all equations; those without a call, as they share their operand's bytes */
   mr_mem_t mem;       /* holds the texts */
 } mr_explained_t;

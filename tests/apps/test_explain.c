@@ -207,6 +207,38 @@ static void sums_come_first_and_name_the_row(void **state) {
   assert_true(sum_of_table(": cause") > all - .2 && sum_of_table(": cause") < all + .2);
 }
 
+/* Times are of equations that do nothing but move; parts of kernels and loops have none. */
+static void measured_times_are_parts_of_the_runs(void **state) {
+  RUN(&p, "explain", "step", TINY, "--json", "--runs", "3");
+  cJSON *all = explained();
+  const cJSON *o, *run = cJSON_GetObjectItem(all, "ns");
+  double sum = 0, shares = 0;
+  int timed = 0, not_timed = 0;
+  assert_true(run && run->valuedouble > 0);
+  cJSON_ArrayForEach(o, cJSON_GetObjectItem(all, "moves")) {
+    const cJSON *ns = cJSON_GetObjectItem(o, "ns");
+    bool part = cJSON_GetObjectItem(o, "in_loop") || !strcmp(text_of(o, "kind"), "operand");
+    if (!ns != part) fail_msg("%s: %s", ns ? "a time" : "no time", text_of(o, "what"));
+    ns ? timed++ : not_timed++;
+    sum += ns ? ns->valuedouble : 0;
+    shares += ns ? cJSON_GetObjectItem(o, "time_share")->valuedouble : 0;
+  }
+  assert_true(timed > 10 && not_timed > 10 && sum > 0 && sum < run->valuedouble);
+  assert_true(shares > 0.999 * sum / run->valuedouble && shares < 1.001 * sum / run->valuedouble);
+  cJSON_Delete(all);
+  RUN(&p, "explain", "step", TINY, "--json");
+  all = explained();
+  assert_null(cJSON_GetObjectItem(all, "ns"));
+  cJSON_ArrayForEach(o, cJSON_GetObjectItem(all, "moves"))
+      assert_null(cJSON_GetObjectItem(o, "time_share"));
+  cJSON_Delete(all);
+  RUN(&p, "explain", "step", TINY, "--runs", "1");
+  assert_non_null(strstr(p.out, "calls          MB  share   time  casts, copies and transposes"));
+  assert_non_null(strstr(p.out, "share that of planned bytes"));
+  RUN(&p, "explain", "step", TINY, "--runs", "many");
+  assert_true(p.status != 0 && strstr(p.err, "--runs"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(products_are_computed_as_asked),
@@ -217,6 +249,7 @@ int main(void) {
       cmocka_unit_test(moves_within_loops_say_how_often_they_run),
       cmocka_unit_test(every_cast_of_the_compiled_graph_is_told),
       cmocka_unit_test(sums_come_first_and_name_the_row),
+      cmocka_unit_test(measured_times_are_parts_of_the_runs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
