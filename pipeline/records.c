@@ -55,11 +55,10 @@ mr_err_t mr__default_seed(mr_graph_t *g, int node, mr_stage_t *s) {
 
 mr_err_t mr_needs_generator(mr_stage_t *s, const char *otherwise) {
   if (s->in_spec[0].seeded) return MR_OK;
-  return mr_stage_fail(
-      s, MR_ERR_CONFIG,
-      "the records have no generator to draw from: put \"shuffle seed=N\", "
-      "\"sequential seed=N\" or \"random-map seed=N\" before this stage, or set %s",
-      otherwise);
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "the records have no generator to draw from: put \"shuffle seed=N\", "
+                       "\"sequential seed=N\" or \"random-map seed=N\" before this stage%s%s",
+                       otherwise ? ", or set " : "", otherwise ? otherwise : "");
 }
 
 /* ---- kinds of streams ---- */

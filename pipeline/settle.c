@@ -163,7 +163,8 @@ static mr_err_t settle_edge(mr_graph_t *g, const mr__edge_t *e, mr_diag_t *diag)
     if (spec->field[f].varies)
       return mr_fail(diag, MR_ERR_SHAPE,
                      "%s%s: field %s holds pictures of different sizes, and %s takes records of "
-                     "one size; resized-crop SIZE, center-crop SIZE or resize HxW before it makes "
+                     "one size; resized-crop SIZE, center-crop SIZE, pad-crop SIZE or resize HxW "
+                     "before it makes "
                      "them so",
                      mr__pos_text(e->pos, at, sizeof at), to->name, spec->field[f].name, to->name);
   if (want == spec->flow || (want == MR_FLOW_NONE && !records)) return MR_OK;

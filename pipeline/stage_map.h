@@ -36,7 +36,8 @@ struct mr_map_def {
 void mr_draw_note(mr_rec_t *r, uint64_t what);
 
 /* In plan of a stage that draws random numbers: MR_OK, or MR_ERR_CONFIG with a sentence if the
-   records of input 0 have no generator.  otherwise: the settings that need none, "p=0 or p=1". */
+   records of input 0 have no generator.  otherwise: the settings that need none, "p=0 or p=1";
+   NULL: the stage always draws. */
 mr_err_t mr_needs_generator(mr_stage_t *s, const char *otherwise);
 
 MR_END_DECLS

@@ -13,3 +13,5 @@ if [ -z "$python" ]; then
   "$python" -m pip -q install --disable-pip-version-check numpy torchvision 'pillow>=13'
 fi
 "$python" "$root/scripts/check-pictures.py" "$root/build/release/millrace" "$root/tests/golden" "$work" "$@"
+folder=${1:-$work/pictures}
+"$python" "$root/scripts/check-augment.py" "$root/build/release/millrace" "$work" "$folder"

@@ -22,15 +22,16 @@ static mr_err_t refuse_varying(mr_stage_t *s, const char *field) {
   const mr_spec_t *in = &s->in_spec[0];
   for (int f = 0; f < in->n_fields; f++)
     if (in->field[f].varies && (!field || !strcmp(field, in->field[f].name)))
-      return mr_stage_fail(s, MR_ERR_SHAPE,
-                           "takes pictures of one size, and those of field %s differ; put "
-                           "resized-crop SIZE, center-crop SIZE or resize HxW before it",
-                           in->field[f].name);
+      return mr_stage_fail(
+          s, MR_ERR_SHAPE,
+          "takes pictures of one size, and those of field %s differ; put "
+          "resized-crop SIZE, center-crop SIZE, pad-crop SIZE or resize HxW before it",
+          in->field[f].name);
   return MR_OK;
 }
 
-static mr_err_t plan_field(mr_stage_t *s, int at, int channels_max, int side_max,
-                           mr_pixels_t *out) {
+mr_err_t mr_pixels_plan_field(mr_stage_t *s, int at, int channels_max, int side_max,
+                              mr_pixels_t *out) {
   const mr_field_t *in = &s->in_spec[0].field[at];
   bool grey = is_grey(in), hwc = in->layout == MR_LAYOUT_HWC;
   int64_t C = grey ? 1 : in->dim[hwc ? 2 : 0];
@@ -56,13 +57,13 @@ mr_err_t mr_pixels_plan(mr_stage_t *s, const char *field, int channels_max, int 
                         mr_pixels_t *out) {
   MR_TRY(refuse_varying(s, field));
   int at = mr_field_choose(s, field, could_be, wanted);
-  return at < 0 ? (mr_err_t)at : plan_field(s, at, channels_max, side_max, out);
+  return at < 0 ? (mr_err_t)at : mr_pixels_plan_field(s, at, channels_max, side_max, out);
 }
 
 mr_err_t mr_pixels_plan_any(mr_stage_t *s, const char *field, int channels_max, int side_max,
                             mr_pixels_t *out) {
   int at = mr_field_choose(s, field, could_vary, wanted);
-  return at < 0 ? (mr_err_t)at : plan_field(s, at, channels_max, side_max, out);
+  return at < 0 ? (mr_err_t)at : mr_pixels_plan_field(s, at, channels_max, side_max, out);
 }
 
 void mr_pixels_size(const mr_pixels_t *px, const mr_value_t *v, int *h, int *w) {

@@ -33,6 +33,11 @@ mr_err_t mr_pixels_plan(mr_stage_t *s, const char *field, int channels_max, int 
 mr_err_t mr_pixels_plan_any(mr_stage_t *s, const char *field, int channels_max, int side_max,
                             mr_pixels_t *out);
 
+/* The same for field number `at` of input 0, which the stage has chosen: pictures of any dtype,
+   (H,W) or of three dimensions with a layout. */
+mr_err_t mr_pixels_plan_field(mr_stage_t *s, int at, int channels_max, int side_max,
+                              mr_pixels_t *out);
+
 /* Planes of pixels that a value holds, and channels of each: 1 and C, or C and 1 for CHW. */
 static inline int mr_pixels_planes(const mr_pixels_t *px) { return px->hwc ? 1 : px->C; }
 static inline int mr_pixels_each(const mr_pixels_t *px) { return px->hwc ? px->C : 1; }
