@@ -77,14 +77,17 @@ mr_err_t mr_npy_column_peek(mr_npy_column_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* The layout of pictures (N,...): as set, else by a dimension that looks like channels.  A last or
-   first dimension of 1 or 3 is preferred to one of 4. */
+mr_layout_t mr_npy_layout(const int64_t dim[3]) {
+  if (dim[2] == 1 || dim[2] == 3) return MR_LAYOUT_HWC;
+  if (dim[0] == 1 || dim[0] == 3) return MR_LAYOUT_CHW;
+  return dim[2] == 4 ? MR_LAYOUT_HWC : dim[0] == 4 ? MR_LAYOUT_CHW : MR_LAYOUT_NONE;
+}
+
+/* The layout of pictures (N,...): as set, else by a dimension that looks like channels. */
 static mr_layout_t npy_column_layout_of(const mr_npy_t *a, int layout) {
   if (a->ndim != 4 || layout == MR_NPY_NONE) return MR_LAYOUT_NONE;
   if (layout != MR_NPY_AUTO) return layout == MR_NPY_HWC ? MR_LAYOUT_HWC : MR_LAYOUT_CHW;
-  if (a->dim[3] == 1 || a->dim[3] == 3) return MR_LAYOUT_HWC;
-  if (a->dim[1] == 1 || a->dim[1] == 3) return MR_LAYOUT_CHW;
-  return a->dim[3] == 4 ? MR_LAYOUT_HWC : a->dim[1] == 4 ? MR_LAYOUT_CHW : MR_LAYOUT_NONE;
+  return mr_npy_layout(a->dim + 1);
 }
 
 mr_field_t mr_npy_column_field(const mr_npy_column_t *c, int layout) {

@@ -68,6 +68,11 @@ mr_err_t mr_npy_column_explain(const mr_npy_column_t *c, const mr_npy_reading_t 
 mr_err_t mr_npy_column_fetch(mr_npy_column_t *c, int worker, const int64_t *index, int k, int f,
                              int64_t *number, mr_rec_t *out, mr_diag_t *diag);
 
+/* Returns the layout that pictures of these three dimensions have: the side with one, three or four
+   channels is last (HWC) or first (CHW); a last or first dimension of 1 or 3 is preferred to one of
+   4.  MR_LAYOUT_NONE without such a side. */
+mr_layout_t mr_npy_layout(const int64_t dim[3]);
+
 /* Writes "f64[10,8,8]" into the caller's text[0,n), cut if it does not fit; returns text. */
 const char *mr_npy_text(const mr_npy_t *a, char *text, size_t n);
 

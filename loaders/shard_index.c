@@ -36,6 +36,7 @@ struct mr_shard_draft {
   size_t n_records, n_parts, n_text;
   size_t cap_records, cap_parts, cap_text;
   uint32_t n_columns;
+  int64_t even; /* records that the one record stands for; 0: it is one of many */
   mr_shard_column_t column[MR_SHARD_COLUMNS_MAX];
 };
 
@@ -119,6 +120,11 @@ mr_err_t mr_shard_draft_part(mr_shard_draft_t *d, uint32_t column, int64_t at, i
   return MR_OK;
 }
 
+void mr_shard_draft_even(mr_shard_draft_t *d, int64_t n) {
+  d->even = n;
+  for (uint32_t c = 0; c < d->n_columns; c++) d->column[c].have = n;
+}
+
 int64_t mr_shard_draft_parts(const mr_shard_draft_t *d) {
   return d->n_records ? (int64_t)(d->n_parts - d->record[d->n_records - 1].part) : 0;
 }
@@ -179,6 +185,8 @@ mr_err_t mr_shard_index_make(const mr_shard_draft_t *d, const char *kind, const 
   memcpy((void *)out->text, d->text, d->n_text);
   if (fault) memcpy((char *)out->text + d->n_text, fault, n_fault);
   block->digest = digest_of(block, bytes);
+  out->even = d->even > 0;
+  if (out->even) out->n_records = d->even;
   return MR_OK;
 }
 

@@ -49,7 +49,9 @@ typedef struct mr_shard_column {
 typedef struct mr_shard_index {
   int64_t n_records;
   uint32_t n_columns;
-  const mr_shard_record_t *record; /* [n_records + 1] */
+  bool even; /* record has the row of record 0 alone: a part of record i is i times its size further
+                on.  Such an index is made anew each time and not kept */
+  const mr_shard_record_t *record; /* [n_records + 1]; even: [2] */
   const mr_shard_part_t *part;
   const mr_shard_column_t *column; /* [n_columns] */
   const char *text;
@@ -81,6 +83,10 @@ void mr_shard_draft_count(mr_shard_draft_t *d, uint32_t column, int64_t size);
 mr_err_t mr_shard_draft_part(mr_shard_draft_t *d, uint32_t column, int64_t at, int64_t size,
                              mr_diag_t *diag);
 
+/* Says that the file holds n >= 1 records whose parts follow each other, column by column; the
+   draft's only record is the first of them. */
+void mr_shard_draft_even(mr_shard_draft_t *d, int64_t n);
+
 /* Returns the last record's parts so far, and the column of part i of them. */
 int64_t mr_shard_draft_parts(const mr_shard_draft_t *d);
 uint32_t mr_shard_draft_column_of(const mr_shard_draft_t *d, int64_t i);
@@ -98,6 +104,11 @@ mr_err_t mr_shard_id_of(int fd, const char *path, mr_shard_id_t *id, mr_diag_t *
 
 /* The same of a remote object. */
 void mr_shard_id_of_object(const mr_object_t *object, mr_shard_id_t *id);
+
+/* Returns the row of record i of an index; the row behind it says where its parts end. */
+static inline const mr_shard_record_t *mr_shard_index_row(const mr_shard_index_t *x, int64_t i) {
+  return &x->record[x->even ? 0 : i];
+}
 
 /* Reads the index file at path into memory and checks every row there.  The caller ends *out with
    mr_shard_index_close.  MR_ERR_IO, MR_ERR_DATA if it is no index, damaged, or that of another

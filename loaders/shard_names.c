@@ -20,18 +20,16 @@ typedef struct expansion {
   mr_diag_t *diag;
 } expansion_t;
 
-static mr_err_t append_name(expansion_t *x, const char *name) {
-  mr_shard_names_t *o = x->out;
+mr_err_t mr_shard_names_add(mr_shard_names_t *o, const char *name, mr_diag_t *diag) {
   if (o->n == MR_SHARDS_MAX)
-    return mr_fail(x->diag, MR_ERR_CONFIG, "\"%.200s\": more than %d files", x->whole,
-                   MR_SHARDS_MAX);
+    return mr_fail(diag, MR_ERR_CONFIG, "\"%.200s\": more than %d files", name, MR_SHARDS_MAX);
   if (!(o->n & (o->n - 1))) { /* grows at powers of two */
     void *more = realloc(o->at, (size_t)(o->n ? 2 * o->n : 1) * sizeof *o->at);
-    if (!more) return mr_no_memory(x->diag, "the names of files");
+    if (!more) return mr_no_memory(diag, "the names of files");
     o->at = more;
   }
   o->at[o->n] = strdup(name);
-  if (!o->at[o->n]) return mr_no_memory(x->diag, "the names of files");
+  if (!o->at[o->n]) return mr_no_memory(diag, "the names of files");
   o->n++;
   return MR_OK;
 }
@@ -82,7 +80,7 @@ static mr_err_t expand_range(expansion_t *x, const char *name, size_t head, cons
 
 static mr_err_t expand_braces(expansion_t *x, const char *name, int depth) {
   const char *open = strpbrk(name, "{}");
-  if (!open) return append_name(x, name);
+  if (!open) return mr_shard_names_add(x->out, name, x->diag);
   const char *close = strpbrk(open + 1, "{}");
   if (*open == '}' || !close || *close == '{' || depth >= BRACES_MAX) return bad_brace(x);
   const char *word = open + 1, *dots = strstr(word, "..");

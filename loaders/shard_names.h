@@ -17,6 +17,9 @@ typedef struct mr_shard_names {
    an empty name, a brace that is not closed or holds neither a range nor a list, or more than
    MR_SHARDS_MAX names; MR_ERR_NOMEM.  Any thread; opens no file. */
 mr_err_t mr_shard_names_expand(const char *text, mr_shard_names_t *out, mr_diag_t *diag);
+
+/* Appends a copy of one name.  MR_ERR_CONFIG for one more than MR_SHARDS_MAX; MR_ERR_NOMEM. */
+mr_err_t mr_shard_names_add(mr_shard_names_t *names, const char *name, mr_diag_t *diag);
 void mr_shard_names_fini(mr_shard_names_t *names); /* frees the names; zeroed is fine */
 
 #endif

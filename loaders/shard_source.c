@@ -94,12 +94,19 @@ static mr_err_t open_shards(mr_stage_t *s) {
                            .scan = t->kind->scan,
                            .index = t->index,
                            .lenient = t->care.lenient,
-                           .remote = &t->remote};
+                           .remote = &t->remote,
+                           .prepare = t->kind->prepare,
+                           .verify = t->kind->verify,
+                           .ctx = t};
   if (!t->files)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting files must be given: the names of the files, "
                          "as in shard-{000..012}");
-  mr_err_t e = mr_shards_open(&t->shards, &conf, &why);
+  mr_shard_names_t list = {0};
+  mr_err_t e = t->kind->list ? t->kind->list(t, &list, &why) : MR_OK;
+  conf.names = (const char *const *)list.at, conf.n_names = list.n;
+  if (e >= 0) e = mr_shards_open(&t->shards, &conf, &why);
+  mr_shard_names_fini(&list);
   if (e >= 0) return MR_OK;
   bool faulty = e == MR_ERR_DATA && !t->care.lenient;
   return mr_stage_fail(s, e, "%s%s", why.text, faulty ? MR_ON_BAD_ADVICE : "");
@@ -152,24 +159,22 @@ void mr__shard_source_close(mr_stage_t *s) {
   t->reads = NULL;
 }
 
-/* The first part of a record that is read, or of any record of fields that are keys alone. */
-static const mr_shard_part_t *first_part(const mr_shard_source_t *t, const mr_shard_t *shard,
-                                         int64_t number) {
-  for (int i = 0; i < t->n_wants; i++) {
-    const mr_shard_part_t *p = mr_shards_part(shard, number, t->want[i]);
-    if (p) return p;
-  }
-  const mr_shard_record_t *r = &shard->index.record[number - shard->first];
-  return r[1].part > r[0].part ? &shard->index.part[r[0].part] : NULL;
+/* Where the first part of a record lies that is read, or any part of one whose fields are keys
+   alone. */
+static int64_t first_byte(const mr_shard_source_t *t, const mr_shard_t *shard, int64_t number) {
+  mr_shard_part_t p;
+  for (int i = 0; i < t->n_wants; i++)
+    if (mr_shards_part(shard, number, t->want[i], &p)) return p.at;
+  const mr_shard_record_t *r = mr_shard_index_row(&shard->index, number - shard->first);
+  return r[1].part > r[0].part ? shard->index.part[r[0].part].at : 0;
 }
 
 static void shard_source_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
   const mr_shard_source_t *t = s->state;
   int64_t number = mr__split_at(&t->split, index);
   const mr_shard_t *shard = mr_shards_find(t->shards, number);
-  const mr_shard_part_t *p = first_part(t, shard, number);
   snprintf(out->file, MR_WHERE_MAX, "%s", shard->path);
-  out->offset = p ? p->at : 0;
+  out->offset = first_byte(t, shard, number);
   out->key = (uint64_t)(number + t->id_base);
 }
 
@@ -182,8 +187,9 @@ static int list_parts(const mr_shard_source_t *t, const int64_t *index, int n, i
     number[i] = mr__split_at(&t->split, index[i]);
     const mr_shard_t *shard = mr_shards_find(t->shards, number[i]);
     for (int w = 0; w < t->n_wants; w++) {
-      const mr_shard_part_t *p = mr_shards_part(shard, number[i], t->want[w]);
-      if (p) want[k++] = (mr_shard_want_t){.shard = shard, .at = p->at, .size = p->size};
+      mr_shard_part_t p;
+      if (mr_shards_part(shard, number[i], t->want[w], &p))
+        want[k++] = (mr_shard_want_t){.shard = shard, .at = p.at, .size = p.size};
     }
   }
   return k;
@@ -196,7 +202,8 @@ static mr_err_t unpack_record(const mr_shard_source_t *t, int64_t number,
   mr_shard_bytes_t part[MR_FIELDS_MAX];
   mr_diag_t why = {0};
   for (int w = 0; w < t->n_wants; w++) {
-    bool has = mr_shards_part(shard, number, t->want[w]) != NULL;
+    mr_shard_part_t p;
+    bool has = mr_shards_part(shard, number, t->want[w], &p);
     part[w] = has ? (mr_shard_bytes_t){(*want)->data, (*want)->size} : (mr_shard_bytes_t){0};
     *want += has;
   }
@@ -205,9 +212,9 @@ static mr_err_t unpack_record(const mr_shard_source_t *t, int64_t number,
   rec->key = (uint64_t)(number + t->id_base);
   mr_err_t e = t->kind->unpack(t, part, rec, &why);
   if (e >= 0) return MR_OK;
-  const mr_shard_part_t *p = first_part(t, shard, number);
   return mr_fail(diag, e, "%s: record %" PRId64 "%s%.200s, at byte %" PRId64 ": %s", shard->path,
-                 number - shard->first, *key ? ", " : "", key, p ? p->at : 0, why.text);
+                 number - shard->first, *key ? ", " : "", key, first_byte(t, shard, number),
+                 why.text);
 }
 
 static mr_err_t shard_source_fetch(mr_stage_t *s, int worker, const int64_t *index, int n,

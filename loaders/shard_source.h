@@ -5,6 +5,7 @@
 #define MR_LOADERS_SHARD_SOURCE_H
 
 #include "loaders/class_names.h"
+#include "loaders/shard_names.h"
 #include "loaders/shard_reads.h"
 #include "loaders/split.h"
 #include "pipeline/care.h"
@@ -34,7 +35,7 @@ typedef struct mr_shard_bytes {
 
 typedef struct mr_shard_kind {
   const char *name;  /* of the stage */
-  const char *index; /* kind of its index files */
+  const char *index; /* kind of its index files; NULL: indexes are cheap and not kept */
   mr_shard_scan_fn *scan;
 
   /* Settles the fields from t->shards and word[0,n) (n == 0: fields= is not given): fills t->field,
@@ -47,6 +48,15 @@ typedef struct mr_shard_kind {
      invalid record; the sentence need not name the file. */
   mr_err_t (*unpack)(const mr_shard_source_t *t, const mr_shard_bytes_t *part, mr_rec_t *rec,
                      mr_diag_t *diag);
+
+  /* Names the files of the data set by t->files, into the empty *out, and notes what prepare needs;
+     what it notes lives in the state.  NULL: files= names them.  MR_ERR_CONFIG, MR_ERR_IO,
+     MR_ERR_DATA, MR_ERR_NOMEM. */
+  mr_err_t (*list)(mr_shard_source_t *t, mr_shard_names_t *out, mr_diag_t *diag);
+
+  /* As in mr_shards_conf_t, with the state as ctx; may be NULL. */
+  mr_err_t (*prepare)(const void *ctx, int i, const char *path, char **other, mr_diag_t *diag);
+  mr_err_t (*verify)(const void *ctx, int i, int fd, const char *path, mr_diag_t *diag);
 } mr_shard_kind_t;
 
 /* The state of such a source, or its first member.  MR_SHARD_OPTS fills the settings, plan the

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/xio.h"
 #include "loaders/shard_names.h"
 #include "loaders/shard_place.h"
 
@@ -42,11 +43,17 @@ static mr_err_t make_index(const work_t *w, mr_shard_t *shard, int fd, mr_diag_t
                           .object = shard->object};
   mr_shard_draft_t *d = mr_shard_draft_new();
   if (!d) return mr_no_memory(diag, "an index of %s", shard->path);
-  mr_err_t e = c->scan(&file, d, &fault, diag);
-  mr_shard_file_fini(&file);
+  mr_err_t e = c->verify && fd >= 0
+                   ? c->verify(c->ctx, (int)(shard - w->s->shard), fd, shard->path, &fault)
+                   : MR_OK;
   if (e >= 0)
-    e = mr_shard_index_make(d, c->kind, &shard->id, fault.code < 0 ? fault.text : NULL,
-                            &shard->index, diag);
+    e = c->scan(&file, d, &fault, diag);
+  else
+    e = e == MR_ERR_DATA ? MR_OK : mr_diag_relay(diag, e, &fault);
+  if (e >= 0)
+    e = mr_shard_index_make(d, c->kind ? c->kind : "", &shard->id,
+                            fault.code < 0 ? fault.text : NULL, &shard->index, diag);
+  mr_shard_file_fini(&file);
   mr_shard_draft_free(d);
   return e;
 }
@@ -68,9 +75,22 @@ static void keep_index(work_t *w, const mr_shard_t *shard) {
 
 static bool find_index(const mr_shards_conf_t *c, mr_shard_t *shard) {
   char path[MR_SHARD_PLACE_MAX];
+  if (!c->kind) return false;
   for (int i = 0; mr_shard_place(shard->path, c->index, i, path); i++)
     if (mr_shard_index_load(path, c->kind, &shard->id, &shard->index, NULL) >= 0) return true;
   return false;
+}
+
+/* Lets the container check the file, or replace it by an uncompressed one. */
+static mr_err_t prepare_shard(const mr_shards_conf_t *c, mr_shards_t *s, mr_shard_t *shard,
+                              mr_diag_t *diag) {
+  char *other = NULL;
+  if (!c->prepare) return MR_OK;
+  MR_TRY(c->prepare(c->ctx, (int)(shard - s->shard), shard->path, &other, diag));
+  if (!other) return MR_OK;
+  free(shard->path);
+  shard->path = other;
+  return MR_OK;
 }
 
 /* Opens a shard and identifies it; *fd is -1 for an object. */
@@ -81,7 +101,9 @@ static mr_err_t open_file(const work_t *w, mr_shard_t *shard, int *fd, mr_diag_t
     mr_shard_id_of_object(shard->object, &shard->id);
     return MR_OK;
   }
+  MR_TRY(prepare_shard(w->conf, w->s, shard, diag));
   *fd = open(shard->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (*fd < 0 && mr_is_shortage(errno)) return mr_open_short(shard->path, errno, diag);
   if (*fd < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", shard->path, strerror(errno));
   return mr_shard_id_of(*fd, shard->path, &shard->id, diag);
@@ -97,7 +119,7 @@ static mr_err_t open_shard(work_t *w, mr_shard_t *shard, mr_diag_t *diag) {
   }
   if (fd >= 0) close(fd);
   if (e < 0 || !w->conf->scan) return e;
-  if (!found) keep_index(w, shard);
+  if (!found && w->conf->kind) keep_index(w, shard);
   if (!shard->index.fault) return MR_OK;
   if (!w->conf->lenient) return mr_fail(diag, MR_ERR_DATA, "%s", shard->index.fault);
   mr_notice("%s; the %" PRId64 " records before it are used", shard->index.fault,
@@ -210,9 +232,17 @@ static mr_err_t name_shard(mr_shards_t *s, char **name, const mr_shards_conf_t *
   return mr_remote_open(&s->remote, conf->remote, diag);
 }
 
+static mr_err_t shards_names(const mr_shards_conf_t *conf, mr_shard_names_t *names,
+                             mr_diag_t *diag) {
+  *names = (mr_shard_names_t){0};
+  if (!conf->n_names) return mr_shard_names_expand(conf->files, names, diag);
+  for (int i = 0; i < conf->n_names; i++) MR_TRY(mr_shard_names_add(names, conf->names[i], diag));
+  return MR_OK;
+}
+
 static mr_err_t shards_make(mr_shards_t **out, const mr_shards_conf_t *conf, mr_diag_t *diag) {
   mr_shard_names_t names;
-  mr_err_t e = mr_shard_names_expand(conf->files, &names, diag);
+  mr_err_t e = shards_names(conf, &names, diag);
   mr_shards_t *s = *out = e < 0 ? NULL : calloc(1, sizeof *s);
   if (s) s->shard = calloc((size_t)names.n, sizeof *s->shard);
   if (e >= 0 && (!s || !s->shard)) e = mr_no_memory(diag, "the files");
@@ -254,16 +284,20 @@ const mr_shard_t *mr_shards_find(const mr_shards_t *s, int64_t number) {
   return &s->shard[low];
 }
 
-const mr_shard_part_t *mr_shards_part(const mr_shard_t *shard, int64_t number, int column) {
-  const mr_shard_record_t *r = &shard->index.record[number - shard->first];
-  for (uint64_t p = r[0].part; p < r[1].part; p++)
-    if (shard->column[shard->index.part[p].column] == (uint32_t)column)
-      return &shard->index.part[p];
-  return NULL;
+bool mr_shards_part(const mr_shard_t *shard, int64_t number, int column, mr_shard_part_t *part) {
+  const mr_shard_index_t *x = &shard->index;
+  const mr_shard_record_t *r = mr_shard_index_row(x, number - shard->first);
+  for (uint64_t p = r[0].part; p < r[1].part; p++) {
+    if (shard->column[x->part[p].column] != (uint32_t)column) continue;
+    *part = x->part[p];
+    if (x->even) part->at += (number - shard->first) * part->size;
+    return true;
+  }
+  return false;
 }
 
 const char *mr_shards_key(const mr_shard_t *shard, int64_t number) {
-  return shard->index.text + shard->index.record[number - shard->first].key;
+  return shard->index.text + mr_shard_index_row(&shard->index, number - shard->first)->key;
 }
 
 int mr_shards_column(const mr_shards_t *s, const char *name, bool *twice) {

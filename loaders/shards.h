@@ -17,13 +17,25 @@ typedef mr_err_t mr_shard_scan_fn(mr_shard_file_t *file, mr_shard_draft_t *draft
                                   mr_diag_t *diag);
 
 typedef struct mr_shards_conf {
-  const char *files;      /* names as mr_shard_names_expand takes them */
-  const char *kind;       /* of the index files, "tar/1" */
+  const char *files;        /* names as mr_shard_names_expand takes them */
+  const char *const *names; /* [n_names] instead of files, if n_names > 0 */
+  int n_names;
+  const char *kind;       /* of the index files, "tar/1"; NULL: indexes are cheap and not kept */
   mr_shard_scan_fn *scan; /* NULL: files without an index, of which no records are known */
   const char *index;      /* where index files are kept: "auto" (beside a file if one lies there,
                              else in $XDG_CACHE_HOME/millrace), "beside", or a folder */
   bool lenient;           /* a file with a fault gives the records before it */
   const mr_remote_conf_t *remote; /* for names that are URLs; copied.  NULL: URLs are refused */
+
+  /* Checks file i, at path, before it is opened, and may set *other (heap; the shard's path from
+     then on) to a file that holds the same bytes uncompressed.  Several threads call it.  NULL:
+     files are read as they are.  Fails with a sentence that names the file. */
+  mr_err_t (*prepare)(const void *ctx, int i, const char *path, char **other, mr_diag_t *diag);
+
+  /* Checks the contents of file i before its index is made, thus once.  MR_ERR_DATA is a fault of
+     the file.  NULL: nothing is checked. */
+  mr_err_t (*verify)(const void *ctx, int i, int fd, const char *path, mr_diag_t *diag);
+  const void *ctx;
 } mr_shards_conf_t;
 
 typedef struct mr_shard {
@@ -66,9 +78,9 @@ void mr_shards_close(mr_shards_t *s); /* NULL is fine */
 /* Returns the shard that holds record number, in [0,n_records). */
 const mr_shard_t *mr_shards_find(const mr_shards_t *s, int64_t number);
 
-/* Returns the part of record number, in this shard, that belongs to a column of mr_shards_t.column,
-   or NULL if it has none. */
-const mr_shard_part_t *mr_shards_part(const mr_shard_t *shard, int64_t number, int column);
+/* Sets *part to the part of record number, in this shard, that belongs to a column of
+   mr_shards_t.column.  False, with *part unchanged, if it has none. */
+bool mr_shards_part(const mr_shard_t *shard, int64_t number, int column, mr_shard_part_t *part);
 
 /* Returns the key of a record, "" without one; it lives until close. */
 const char *mr_shards_key(const mr_shard_t *shard, int64_t number);

@@ -61,18 +61,19 @@ static mr_err_t settle_npy(mr_stage_t *s, const mr_shard_source_t *t, int column
   mr_npy_t head;
   size_t offset;
   const mr_shard_t *shard = t->shards->shard;
-  const mr_shard_part_t *p = NULL;
-  for (int64_t i = 0; i < t->shards->n_records && !p; i++) {
+  mr_shard_part_t p;
+  bool found = false;
+  for (int64_t i = 0; i < t->shards->n_records && !found; i++) {
     shard = mr_shards_find(t->shards, i);
-    p = mr_shards_part(shard, i, column);
+    found = mr_shards_part(shard, i, column, &p);
   }
-  if (!p)
+  if (!found)
     return mr_stage_fail(
         s, MR_ERR_DATA,
         "no sample of %s has its member .%.100s: an index of these files is wrong, "
         "remove it",
         t->files, t->shards->column[column].name);
-  mr_shard_want_t want = {.shard = shard, .at = p->at, .size = p->size};
+  mr_shard_want_t want = {.shard = shard, .at = p.at, .size = p.size};
   mr_err_t e = mr_shard_reads_open(&reads, t->shards, &why);
   if (e >= 0) e = mr_shard_reads_fetch(reads, 0, &want, 1, &why);
   if (e >= 0) e = mr_npy_header(shard->path, want.data, (size_t)want.size, &head, &offset, &why);
@@ -84,7 +85,7 @@ static mr_err_t settle_npy(mr_stage_t *s, const mr_shard_source_t *t, int column
                          "%s: the array at byte %" PRId64
                          " has %d dimensions and %zu elements, "
                          "want at most %d dimensions and 1 to 256 MiB",
-                         shard->path, p->at, head.ndim, head.count, MR_MAX_NDIM - 1);
+                         shard->path, p.at, head.ndim, head.count, MR_MAX_NDIM - 1);
   f->dtype = head.dtype, f->ndim = head.ndim;
   memcpy(f->dim, head.dim, sizeof f->dim);
   return MR_OK;
@@ -229,7 +230,11 @@ static mr_err_t tar_unpack(const mr_shard_source_t *t, const mr_shard_bytes_t *p
   return MR_OK;
 }
 
-static const mr_shard_kind_t kind = {"tar", "tar/1", mr_tar_scan, tar_settle, tar_unpack};
+static const mr_shard_kind_t kind = {.name = "tar",
+                                     .index = "tar/1",
+                                     .scan = mr_tar_scan,
+                                     .settle = tar_settle,
+                                     .unpack = tar_unpack};
 
 static mr_err_t tar_plan(mr_stage_t *s) { return mr__shard_source_plan(s, &kind); }
 

@@ -9,6 +9,7 @@
 #include "base/crc32c.h"
 #include "loaders/example.h"
 #include "loaders/shard_source.h"
+#include "loaders/shard_typed.h"
 #include "loaders/tfrecord_scan.h"
 
 /* How a field is made. */
@@ -27,28 +28,6 @@ typedef struct tfrecord {
 
 /* ---- fields ---- */
 
-/* A type with a shape, "f32[2x3]", or without, "f32" (ndim -1). */
-static bool tfrecord_parse_shape(const char *as, mr_field_t *f, int64_t *count) {
-  const char *open = strchr(as, '[');
-  size_t n = open ? (size_t)(open - as) : strlen(as);
-  int dtype = 0;
-  while (dtype < MR_DTYPE_COUNT &&
-         (strncmp(mr_dtype_name(dtype), as, n) || mr_dtype_name(dtype)[n]))
-    dtype++;
-  if (dtype == MR_DTYPE_COUNT) return false;
-  f->dtype = (mr_dtype_t)dtype, f->ndim = open ? 0 : -1, *count = 1;
-  while (open && *open != ']') {
-    char *end;
-    long long d = open[1] >= '1' && open[1] <= '9' ? strtoll(open + 1, &end, 10) : 0;
-    if (d < 1 || d > MR_SHARD_PART_MAX || f->ndim == MR_MAX_NDIM - 1 ||
-        (*end != 'x' && *end != ']') || (*count *= d) > MR_SHARD_PART_MAX)
-      return false;
-    f->dim[f->ndim++] = d;
-    open = end;
-  }
-  return !open || !open[1];
-}
-
 static mr_err_t wrong_as(mr_stage_t *s, const char *member, const char *as, const char *has,
                          const char *want) {
   return mr_stage_fail(s, MR_ERR_CONFIG,
@@ -66,7 +45,7 @@ static mr_err_t settle_bytes(mr_stage_t *s, const char *member, const char *as, 
     *f = mr__shard_bytes_field(f->name, most);
     return MR_OK;
   }
-  if (!tfrecord_parse_shape(as, &raw, &count) || raw.ndim < 0)
+  if (!mr_typed_parse(as, &raw, &count) || raw.ndim < 0)
     return wrong_as(s, member, as, "bytes",
                     "bytes, or the type and shape of an array in them, as in u8[32x32x3]");
   memcpy(raw.name, f->name, sizeof raw.name);
@@ -90,7 +69,7 @@ static mr_err_t settle_numbers(mr_stage_t *s, const char *member, const char *as
     return MR_OK;
   }
   mr_field_t g = {.dtype = whole ? MR_I64 : MR_F32, .ndim = -1};
-  bool good = !as || tfrecord_parse_shape(as, &g, &count);
+  bool good = !as || mr_typed_parse(as, &g, &count);
   good = good && (whole ? g.dtype == MR_I64 || g.dtype == MR_I32 : g.dtype == MR_F32);
   if (!good || (g.ndim >= 0 && (!even || count != c->most)))
     return wrong_as(s, member, as, has,
@@ -299,8 +278,11 @@ static mr_err_t tfrecord_unpack(const mr_shard_source_t *t, const mr_shard_bytes
   return examples ? unpack_example(t, part->data, n, rec, diag) : MR_OK;
 }
 
-static const mr_shard_kind_t tfrecord_kind = {"tfrecord", "tfrecord/2", mr_tfrecord_scan,
-                                              tfrecord_settle, tfrecord_unpack};
+static const mr_shard_kind_t tfrecord_kind = {.name = "tfrecord",
+                                              .index = "tfrecord/2",
+                                              .scan = mr_tfrecord_scan,
+                                              .settle = tfrecord_settle,
+                                              .unpack = tfrecord_unpack};
 
 static mr_err_t tfrecord_plan(mr_stage_t *s) { return mr__shard_source_plan(s, &tfrecord_kind); }
 

@@ -60,19 +60,21 @@ static const row_t stages[] = {
      "stage \"batch\" gathers records into batches of one size, and \"rebatch\" changes the size"},
     {"dataloader loader mapandbatch torchdataloader dataset",
      "a loader is a chain of stages: cifar10 ! shuffle seed=1 ! normalize ! batch 128 workers=2"},
-    {"imagefolder datasetfolder imagefolderdataset tfrecord tfrecorddataset webdataset filesrc "
-     "uridecodebin "
-     "decodebin mnist fashionmnist imagenet svhn stl10 parquet csvdataset",
-     "the sources are cifar10, cifar100, npy, synthetic and range; save other data as .npy files: "
-     "npy "
-     "images=FILE labels=FILE"},
-    {"decode decodeimage decodejpeg decodepng imread jpegdec pngdec",
-     "the sources give pictures that are decoded already; decode other files once, and save them "
-     "as "
-     ".npy files: npy images=FILE labels=FILE"},
+    {"imagefolder datasetfolder imagefolderdataset imagenet",
+     "stage \"folder\" reads pictures, one folder a class: folder DIR ! decode"},
+    {"tfrecorddataset", "stage \"tfrecord\" does that: tfrecord FILE"},
+    {"webdataset wds", "stage \"tar\" does that: tar shard-{000..012}.tar"},
+    {"streamingdataset mosaicml streaming litdata",
+     "stage \"mds\" reads MosaicML's shards: mds DIR"},
+    {"filesrc uridecodebin decodebin mnist fashionmnist svhn stl10 parquet csvdataset",
+     "the sources are folder, tar, tfrecord, mds, npy, npz, safetensors, tokens, cifar10, "
+     "cifar100, "
+     "synthetic and range; save other data as .npy files: npy images=FILE labels=FILE"},
+    {"decodeimage decodejpeg decodepng imread jpegdec pngdec",
+     "stage \"decode\" does that: folder DIR ! decode"},
     {"cifar cifar10dataset torchvision", "the sources are \"cifar10\" and \"cifar100\""},
-    {"numpy fromnumpy fromtensorslices fromtensors tensordataset arraydatasource npz",
-     "stage \"npy\" does that: npy images=FILE labels=FILE"},
+    {"numpy fromnumpy fromtensorslices fromtensors tensordataset arraydatasource",
+     "stages \"npy\" and \"npz\" do that: npy images=FILE labels=FILE, npz FILE"},
     {"videotestsrc audiotestsrc fakesrc fakedata random dummy",
      "stage \"synthetic\" makes pictures from a seed"},
     {"fakesink sink devnull appsink autovideosink", "stage \"null\" takes everything"},

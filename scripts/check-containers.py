@@ -1,10 +1,14 @@
 """Writes data sets with the libraries of their formats, and compares what millrace reads, in shuffled order, with what
 those libraries read.  usage: check-containers.py MILLRACE FOLDER (an empty one)"""
 
+import importlib.machinery
+import json
 import os
+import pathlib
 import random
 import subprocess
 import sys
+import types
 
 import numpy
 
@@ -84,6 +88,97 @@ def check_tfrecord(generator):
     compare('tfrecord', f'tfrecord {folder}/r-{{0..2}}.tfrecord fields=id,data,box:box:f32[2x2],many:many:i32', expected, 'id')
 
 
+def rows_of(shard, generator):
+    """The arrays of one file of 100 records."""
+    return {'x': generator.standard_normal((100, 3, 4)).astype('f4'), 'id': numpy.arange(100) + 100 * shard,
+            'class': generator.integers(0, 7, 100).astype('u1'), 'flag': generator.integers(0, 2, 100).astype('?'),
+            'scale': numpy.float32(0.5), 'names': numpy.arange(7)}
+
+
+def check_npz():
+    generator, expected = numpy.random.default_rng(4), {}
+    for shard in range(3):
+        path = os.path.join(folder, f'n-{shard}.npz')
+        numpy.savez(path, **rows_of(shard, generator))
+        with numpy.load(path) as arrays:
+            for i in range(100):
+                expected[arrays['id'][i].tobytes()] = {
+                    'id': arrays['id'][i], 'x': arrays['x'][i], 'flag': arrays['flag'][i], 'label': arrays['class'][i].astype('i4')}
+    compare('npz', f'npz {folder}/n-{{0..2}}.npz', expected, 'id')
+
+
+def check_safetensors():
+    import safetensors.numpy
+
+    generator, expected = numpy.random.default_rng(5), {}
+    for shard in range(3):
+        path = os.path.join(folder, f's-{shard}.safetensors')
+        safetensors.numpy.save_file({k: numpy.asarray(v) for k, v in rows_of(shard, generator).items()}, path)
+        arrays = safetensors.numpy.load_file(path)
+        for i in range(100):
+            expected[arrays['id'][i].tobytes()] = {'id': arrays['id'][i], 'x': arrays['x'][i], 'label': arrays['class'][i].astype('i4')}
+    compare('safetensors', f'safetensors {folder}/s-{{0..2}}.safetensors fields=id,x,class:label', expected, 'id')
+
+
+class Absent(types.ModuleType):
+    """PyTorch, for imports that no reader or writer of shards uses."""
+
+    __path__ = []
+
+    def __getattr__(self, name):
+        if name.startswith('__'):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+def import_mds():
+    for name in ('torch', 'torch.distributed', 'torch.utils', 'torch.utils.data'):
+        sys.modules[name] = Absent(name)
+        sys.modules[name].__spec__ = importlib.machinery.ModuleSpec(name, None)
+    site = pathlib.Path(numpy.__file__).parent.parent
+    for name in ('streaming', 'streaming.base'):  # without their __init__, which imports the data loader
+        package = types.ModuleType(name)
+        package.__path__ = [str(site / name.replace('.', '/'))]
+        sys.modules[name] = package
+    from streaming.base.format.mds import MDSReader, MDSWriter
+    return MDSWriter, MDSReader
+
+
+def check_mds(generator):
+    writer, reader = import_mds()
+    columns = {'jpeg': 'bytes', 'class': 'int', 'x': 'ndarray:float32:3,4', 'any': 'ndarray', 'name': 'str', 'small': 'uint16',
+               'number': 'str_int', 'meta': 'json', 'row': 'ndarray:int16', 'half': 'float16', 'ratio': 'str_float', 'odd': 'pkl'}
+    for name, how in {'mds': {}, 'mds zstd': {'compression': 'zstd:7', 'hashes': ['sha1', 'xxh64']},
+                      'mds gz': {'compression': 'gz:1', 'hashes': ['xxh3_64']}, 'mds hashes': {'hashes': ['xxh128']}}.items():
+        path = os.path.join(folder, name.replace(' ', '-'))
+        with writer(out=path, columns=columns, size_limit=1 << 15, keep_local=True, **how) as shards:
+            for i in range(RECORDS):
+                shards.write({'jpeg': generator.randbytes(generator.randrange(500)), 'class': i % 7, 'x': numpy.full((3, 4), i / 3, 'f4'),
+                              'any': numpy.full((2, 5), i, 'i4'), 'name': f'\u00e9 {i}', 'small': numpy.uint16(i * 200),
+                              'number': i * 10**12 - 5, 'meta': {'i': i}, 'row': numpy.full(4, -i, 'i2'), 'half': numpy.float16(i),
+                              'ratio': i / 7, 'odd': {i}})
+        expected = {}
+        index = json.load(open(os.path.join(path, 'index.json')))
+        for shard in index['shards']:
+            one = reader.from_json(path, None, shard)
+            raw = os.path.join(path, shard['raw_data']['basename'])
+            if shard['zip_data']:
+                from streaming.base.compression import decompress
+                packed = open(os.path.join(path, shard['zip_data']['basename']), 'rb').read()
+                with open(raw, 'wb') as f:
+                    f.write(decompress(shard['compression'], packed))
+            for i in range(shard['samples']):
+                row = one[i]
+                expected[row['name'].encode()] = {
+                    'name': row['name'].encode(), 'image': row['jpeg'], 'label': numpy.int32(row['class']), 'x': row['x'],
+                    'any': row['any'], 'small': numpy.int32(row['small']), 'number': numpy.int64(row['number']),
+                    'meta': json.dumps(row['meta']).encode(), 'row': row['row'].astype('i4'), 'half': row['half'],
+                    'ratio': numpy.float64(row['ratio'])}
+            if shard['zip_data']:
+                os.remove(raw)
+        compare(name, f'mds {path}', expected, 'name')
+
+
 def check_tokens(generator):
     ids = numpy.random.default_rng(1).integers(0, 50257, RECORDS * 64 + 1).astype('u2')
     ids.tofile(os.path.join(folder, 'flat.bin'))
@@ -96,3 +191,6 @@ def check_tokens(generator):
 check_tar(random.Random(1))
 check_tfrecord(random.Random(2))
 check_tokens(random.Random(3))
+check_npz()
+check_safetensors()
+check_mds(random.Random(6))

@@ -6,6 +6,7 @@
 # a command that no document has any more.  The data is made up, in CIFAR-10's layout and in .npy files; models are small.
 import concurrent.futures
 import io
+import json
 import os
 import random
 import re
@@ -18,6 +19,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import zipfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LIMIT_S = 150  # no command takes a tenth of it; a hang is told instead of waited for
@@ -179,6 +181,25 @@ def make_shards(folder, generator):
                                          feature('image/class/label', delimited(3, bytes([8, i % 10]))))))
         with open(f'{folder}/text-{k}.bin', 'wb') as f:
             f.write(struct.pack('<10000H', *(generator.randrange(50) for _ in range(10000))))
+        save_npy(f'{folder}/x.npy', 'f4', (100, 4), [generator.random() for _ in range(400)])
+        save_npy(f'{folder}/id.npy', 'i8', (100,), range(100 * k, 100 * k + 100))
+        with zipfile.ZipFile(f'{folder}/rows-{k}.npz', 'w') as z:
+            z.write(f'{folder}/x.npy', 'x.npy'), z.write(f'{folder}/id.npy', 'id.npy')
+    make_mds(f'{folder}/mds', generator)
+
+
+def make_mds(folder, generator):
+    """100 samples of four floats and a class."""
+    os.makedirs(folder)
+    config = json.dumps({'column_names': ['class', 'x'], 'column_encodings': ['int', 'ndarray:float32:4'], 'column_sizes': [8, 16]}).encode()
+    samples = b''.join(struct.pack('<q4f', i % 10, *(generator.random() for _ in range(4))) for i in range(100))
+    first = 4 + 4 * 101 + len(config)
+    data = struct.pack('<102I', 100, *range(first, first + 24 * 101, 24)) + config + samples
+    with open(f'{folder}/shard.00000.mds', 'wb') as f:
+        f.write(data)
+    with open(f'{folder}/index.json', 'w') as f:
+        json.dump({'version': 2, 'shards': [{'format': 'mds', 'compression': None, 'zip_data': None, 'samples': 100,
+                                             'raw_data': {'basename': 'shard.00000.mds', 'bytes': len(data), 'hashes': {}}}]}, f)
 
 
 def delimited(number, data):

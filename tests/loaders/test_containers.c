@@ -3,15 +3,24 @@
 #include "base/crc32c.h"
 #include "base/ledger.h"
 #include "base/npy.h"
+#include "base/npz.h"
+#include "base/safetensors.h"
 #include "loaders/loaders.h"
 #include "pipeline/graph.h"
 #include "pipeline/stage_step.h"
 #include "stages/stages.h"
-#include "tests/loaders/shards.h"
+#include "tests/loaders/mds.h"
 
 #include <xxhash.h>
 
-enum { RECORDS = 230, SHARDS = 3, A = 12 /* bytes of field a */, BATCH = 16, BATCHES = 64 };
+enum {
+  CONTAINERS = 6,
+  RECORDS = 230,
+  SHARDS = 3,
+  A = 12 /* bytes of field a */,
+  BATCH = 16,
+  BATCHES = 64
+};
 
 static uint8_t a[RECORDS][A];
 static int64_t id[RECORDS];
@@ -101,6 +110,41 @@ static void write_tfrecord_files(void) {
   }
 }
 
+static void write_row_files(void) {
+  mr_diag_t d = {0};
+  char name[40];
+  for (int k = 0; k < SHARDS; k++) {
+    int64_t n = first_of(k + 1) - first_of(k);
+    mr_npz_array_t z[] = {
+        {.name = "a", .dtype = MR_U8, .ndim = 2, .dim = {n, A}, .data = a[first_of(k)]},
+        {.name = "id", .dtype = MR_I64, .ndim = 1, .dim = {n}, .data = id + first_of(k)}};
+    mr_st_tensor_t t[] = {
+        {.name = "a", .dtype = MR_U8, .ndim = 2, .dim = {n, A}, .data = a[first_of(k)]},
+        {.name = "id", .dtype = MR_I64, .ndim = 1, .dim = {n}, .data = id + first_of(k)}};
+    snprintf(name, sizeof name, "s-%d.npz", k);
+    mr_err_t e = mr_npz_save(in_folder(name), z, 2, &d);
+    snprintf(name, sizeof name, "s-%d.safetensors", k);
+    if (e >= 0) e = mr_safetensors_write(in_folder(name), t, 2, NULL, 0, &d);
+    if (e < 0) fail_msg("%s", d.text);
+  }
+}
+
+static void write_mds_files(void) {
+  char text[2000] = "", name[32];
+  for (int k = 0; k < SHARDS; k++) {
+    mds_shard_t o = {.columns =
+                         "\"column_names\": [\"a\", \"id\"], \"column_encodings\": "
+                         "[\"ndarray:uint8:12\", \"int\"], \"column_sizes\": [12, 8]"};
+    for (int i = first_of(k); i < first_of(k + 1); i++)
+      mds_sample(&o, a[i], A, &id[i], 8); /* no column varies */
+    image_t file = mds_file(&o);
+    snprintf(name, sizeof name, "shard.%05d.mds", k), write_file(name, file.at, file.n);
+    mds_index_add(text, sizeof text, name, file.n, "", "null", "null");
+    mds_free(&o), free(file.at);
+  }
+  mds_index_write(text, sizeof text);
+}
+
 /* ---- reading ---- */
 
 static struct {
@@ -151,21 +195,25 @@ static void run_from(const char *source, int first, int workers) {
 }
 
 static void one_ledger_from_every_container(void **state) {
-  char source[3][300];
+  char source[CONTAINERS][300];
   round_t r = {.x = 5};
   for (int i = 0; i < RECORDS; i++) {
     for (int k = 0; k < A; k++) a[i][k] = (uint8_t)round_bits(&r);
     id[i] = 1 + (int64_t)(round_bits(&r) >> 8);
   }
   write_npy_files(), write_tar_files(), write_tfrecord_files();
+  write_row_files(), write_mds_files();
   snprintf(source[0], 300, "npy fields=a:%s/a.npy,id:%s/id.npy", folder, folder);
   snprintf(source[1], 300, "tar %s/s-{0..%d}.tar fields=a.npy:a:npy,id", folder, SHARDS - 1);
   snprintf(source[2], 300, "tfrecord %s/s-{0..%d}.tfrecord fields=a:a:u8[12],id", folder,
            SHARDS - 1);
+  snprintf(source[3], 300, "npz %s/s-{0..%d}.npz", folder, SHARDS - 1);
+  snprintf(source[4], 300, "safetensors %s/s-{0..%d}.safetensors fields=a,id", folder, SHARDS - 1);
+  snprintf(source[5], 300, "mds %s", folder);
   run_from(source[0], 0, 1);
   __typeof__(saw) want = saw;
   assert_int_equal(want.n, 2 * ((RECORDS - 30 + BATCH - 1) / BATCH));
-  for (int k = 1; k < 3; k++)
+  for (int k = 1; k < CONTAINERS; k++)
     for (int workers = 1; workers < 4; workers++) {
       run_from(source[k], 0, workers);
       assert_int_equal(saw.n, want.n);
@@ -173,7 +221,7 @@ static void one_ledger_from_every_container(void **state) {
       assert_memory_equal(saw.bytes, want.bytes, (size_t)want.n * 8);
     }
   for (int first = 1; first < want.n; first += 5)
-    for (int k = 1; k < 3; k++) {
+    for (int k = 1; k < CONTAINERS; k++) {
       run_from(source[k], first, 2);
       assert_int_equal(saw.n, want.n - first);
       assert_memory_equal(saw.bytes, want.bytes + first, (size_t)saw.n * 8);

@@ -75,11 +75,12 @@ static const char *wrong_with(const char *index) {
     const mr_shard_t *shard = mr_shards_find(s, i);
     char key[32];
     int64_t at = place[i] % BYTES;
-    const mr_shard_part_t *p = mr_shards_part(shard, i, mr_shards_column(s, "odd", NULL));
-    if (!p) p = mr_shards_part(shard, i, mr_shards_column(s, "even", NULL));
-    if (shard - s->shard != place[i] / BYTES || !p || p->at != at) wrong = "the place of a record";
+    mr_shard_part_t p = {0};
+    bool has = mr_shards_part(shard, i, mr_shards_column(s, "odd", NULL), &p) ||
+               mr_shards_part(shard, i, mr_shards_column(s, "even", NULL), &p);
+    if (shard - s->shard != place[i] / BYTES || !has || p.at != at) wrong = "the place of a record";
     snprintf(key, sizeof key, "at %lld", (long long)at);
-    if (!wrong && strcmp(mr_shards_key(shard, i), p->size % 3 ? key : "")) wrong = "a key";
+    if (!wrong && strcmp(mr_shards_key(shard, i), p.size % 3 ? key : "")) wrong = "a key";
   }
   mr_shards_close(s);
   return wrong;

@@ -1,0 +1,173 @@
+/* Reads a compressed file in chunks and writes what comes out into a new file, which gets its name
+   when its size and digests are right.  No more than the announced size is ever written. */
+#include "loaders/decompress.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "base/xio.h"
+#include "loaders/file_digest.h"
+#include "loaders/shard_index.h"
+#include "loaders/shard_place.h"
+
+enum { CHUNK = 1 << 18, ZSTD_LOG_MAX = 27 /* a window of 128 MiB, what zstd itself accepts */ };
+
+typedef struct decompress {
+  const mr_compressed_t *want;
+  const char *path;
+  int in;
+  mr_newfile_t out;
+  int64_t written, taken;
+  mr_file_hash_t packed, unpacked;
+  uint8_t *from, *to; /* [CHUNK] */
+  mr_diag_t *diag;
+} decompress_t;
+
+static mr_err_t decompress_fault(decompress_t *d, const char *what) {
+  return mr_fail(d->diag, MR_ERR_DATA, "%s: %s", d->path, what);
+}
+
+static mr_err_t take_chunk(decompress_t *d, size_t *n) {
+  ssize_t got;
+  do got = read(d->in, d->from, CHUNK);
+  while (got < 0 && errno == EINTR);
+  if (got < 0)
+    return mr_fail(d->diag, MR_ERR_IO, "%s: cannot be read: %s", d->path, strerror(errno));
+  *n = (size_t)got, d->taken += got;
+  mr_file_hash_add(&d->packed, d->from, *n);
+  return MR_OK;
+}
+
+static mr_err_t give_chunk(decompress_t *d, size_t n) {
+  if ((int64_t)n > d->want->unpacked - d->written)
+    return mr_fail(d->diag, MR_ERR_DATA, "%s: holds more than the %" PRId64 " bytes announced",
+                   d->path, d->want->unpacked);
+  d->written += (int64_t)n;
+  mr_file_hash_add(&d->unpacked, d->to, n);
+  return mr_write_all(d->out.fd, d->to, n, d->out.path, d->diag);
+}
+
+static mr_err_t decompress_zstd(decompress_t *d) {
+  ZSTD_DCtx *z = ZSTD_createDCtx();
+  mr_err_t e = z ? MR_OK : mr_no_memory(d->diag, "uncompressing %s", d->path);
+  size_t left = 0; /* 0: a frame has ended */
+  if (z) ZSTD_DCtx_setParameter(z, ZSTD_d_windowLogMax, ZSTD_LOG_MAX);
+  while (e >= 0) {
+    size_t n = 0;
+    e = take_chunk(d, &n);
+    if (e < 0 || !n) break;
+    ZSTD_inBuffer in = {d->from, n, 0};
+    bool full = true;
+    while (e >= 0 && (in.pos < in.size || full)) {
+      ZSTD_outBuffer out = {d->to, CHUNK, 0};
+      left = ZSTD_decompressStream(z, &out, &in);
+      if (ZSTD_isError(left)) e = decompress_fault(d, "is no whole zstd stream");
+      if (e >= 0) e = give_chunk(d, out.pos);
+      full = out.pos == out.size;
+    }
+  }
+  ZSTD_freeDCtx(z);
+  return e >= 0 && left ? decompress_fault(d, "ends within a zstd stream") : e;
+}
+
+static mr_err_t decompress_gz(decompress_t *d) {
+  z_stream z = {0};
+  if (inflateInit2(&z, 15 + 16) != Z_OK) return mr_no_memory(d->diag, "uncompressing %s", d->path);
+  mr_err_t e = MR_OK;
+  int state = Z_OK;
+  while (e >= 0) {
+    size_t n = 0;
+    e = take_chunk(d, &n);
+    if (e < 0 || !n) break;
+    z.next_in = d->from, z.avail_in = (uInt)n;
+    bool full = true;
+    while (e >= 0 && (z.avail_in || full)) {
+      if (state == Z_STREAM_END && !z.avail_in) break;
+      if (state == Z_STREAM_END) inflateReset(&z); /* several members */
+      z.next_out = d->to, z.avail_out = CHUNK;
+      state = inflate(&z, Z_NO_FLUSH);
+      if (state != Z_OK && state != Z_STREAM_END && state != Z_BUF_ERROR)
+        e = decompress_fault(d, "is no whole gzip stream");
+      full = z.avail_out == 0;
+      if (e >= 0) e = give_chunk(d, CHUNK - z.avail_out);
+    }
+  }
+  inflateEnd(&z);
+  return e >= 0 && state != Z_STREAM_END ? decompress_fault(d, "ends within a gzip stream") : e;
+}
+
+static mr_err_t decompress_all(decompress_t *d) {
+  const mr_compressed_t *c = d->want;
+  d->from = malloc(CHUNK), d->to = malloc(CHUNK);
+  mr_err_t e = d->from && d->to ? MR_OK : mr_no_memory(d->diag, "uncompressing %s", d->path);
+  if (e >= 0) e = mr_file_hash_begin(&d->packed, &c->packed_digest, d->diag);
+  mr_err_t also = mr_file_hash_begin(&d->unpacked, &c->unpacked_digest, d->diag);
+  if (e >= 0) e = also;
+  if (e >= 0) e = !strcmp(c->codec, "gz") ? decompress_gz(d) : decompress_zstd(d);
+  bool packed = mr_file_hash_end(&d->packed, &c->packed_digest);
+  bool unpacked = mr_file_hash_end(&d->unpacked, &c->unpacked_digest);
+  if (e >= 0 && d->taken != c->packed)
+    e = mr_fail(d->diag, MR_ERR_DATA, "%s: has %" PRId64 " bytes, want %" PRId64, d->path, d->taken,
+                c->packed);
+  if (e >= 0 && (!packed || !unpacked)) e = decompress_fault(d, "is damaged: its digest is wrong");
+  if (e >= 0 && d->written != c->unpacked)
+    e = mr_fail(d->diag, MR_ERR_DATA, "%s: holds %" PRId64 " bytes, want %" PRId64, d->path,
+                d->written, c->unpacked);
+  free(d->from), free(d->to);
+  return e;
+}
+
+/* The name says which state of which file it holds, so that it never needs to be replaced. */
+static mr_err_t decompressed_path(int fd, const char *path, const char *where,
+                                  char out[MR_SHARD_PLACE_MAX + 32], mr_diag_t *diag) {
+  mr_shard_id_t id;
+  char place[MR_SHARD_PLACE_MAX];
+  MR_TRY(mr_shard_id_of(fd, path, &id, diag));
+  MR_TRY(mr_shard_place_new(path, where, place, diag));
+  place[strlen(place) - strlen(".mrindex")] = 0;
+  snprintf(out, MR_SHARD_PLACE_MAX + 32, "%s.%016" PRIx64 ".raw", place,
+           (uint64_t)XXH3_64bits(&id, sizeof id));
+  return MR_OK;
+}
+
+static bool is_there(const char *path, int64_t bytes) {
+  struct stat st;
+  return stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == bytes;
+}
+
+mr_err_t mr_decompress(const char *path, const char *where, const mr_compressed_t *c, char **out,
+                       mr_diag_t *diag) {
+  char to[MR_SHARD_PLACE_MAX + 32];
+  decompress_t d = {.want = c, .path = path, .diag = diag};
+  *out = NULL;
+  if (strcmp(c->codec, "zstd") && strcmp(c->codec, "gz"))
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "%s: is compressed by %.40s, want zstd or gz, or uncompressed shards", path,
+                   c->codec);
+  d.in = mr_open_regular_fd(path);
+  if (d.in < 0 && mr_is_shortage(errno)) return mr_open_short(path, errno, diag);
+  if (d.in < 0)
+    return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", path, mr_open_reason(errno));
+  mr_err_t e = decompressed_path(d.in, path, where, to, diag);
+  if (e >= 0 && !is_there(to, c->unpacked)) {
+    e = mr_newfile_open(&d.out, to, diag);
+    if (e >= 0) {
+      e = decompress_all(&d);
+      if (e >= 0)
+        e = mr_newfile_commit(&d.out, diag);
+      else
+        mr_newfile_drop(&d.out);
+    }
+  }
+  close(d.in);
+  if (e >= 0 && !(*out = strdup(to))) e = mr_no_memory(diag, "a name");
+  return e;
+}

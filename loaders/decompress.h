@@ -1,0 +1,43 @@
+/* Files that are compressed as a whole, uncompressed into a cache, so that their records can be
+   read at random.  Needs libzstd and zlib; without them decompress_without.c refuses. */
+#ifndef MR_LOADERS_DECOMPRESS_H
+#define MR_LOADERS_DECOMPRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum { MR_DIGEST_TEXT = 40 };
+
+/* A digest as text, as xxhash's hexdigest writes it. */
+typedef struct mr_file_digest {
+  char name[12];             /* "xxh64"; "": none is known, or none that can be checked here */
+  char text[MR_DIGEST_TEXT]; /* in lower case */
+} mr_file_digest_t;
+
+/* True if mr_file_digest_t can have this name: xxh32, xxh64, xxh3_64, xxh128, xxh3_128. */
+bool mr_file_digest_known(const char *name);
+
+/* Reads the file behind fd and compares.  MR_ERR_DATA with a sentence that begins with path if the
+   digest is another one; MR_ERR_IO, MR_ERR_NOMEM.  MR_OK for a digest without name.  Any thread. */
+mr_err_t mr_file_digest_check(int fd, const char *path, const mr_file_digest_t *want,
+                              mr_diag_t *diag);
+
+/* What the file at path must be, and what it must become. */
+typedef struct mr_compressed {
+  const char *codec;        /* "zstd" or "gz" */
+  int64_t packed, unpacked; /* bytes; unpacked is a limit too */
+  mr_file_digest_t packed_digest, unpacked_digest;
+} mr_compressed_t;
+
+/* Uncompresses the file into a file beside its index (where: as in mr_shards_conf_t.index), unless
+   it is there already, and sets *out (heap, the caller's) to that file's path.  The new file
+   appears whole or not at all.  Blocks; any thread; two that uncompress the same file do the work
+   twice. MR_ERR_DATA if the file is not what c says; MR_ERR_IO, MR_ERR_NOMEM; MR_ERR_CONFIG for
+   another codec, or where no folder for a cache is known; MR_ERR_UNAVAILABLE if it is not built in.
+ */
+mr_err_t mr_decompress(const char *path, const char *where, const mr_compressed_t *c, char **out,
+                       mr_diag_t *diag);
+
+#endif

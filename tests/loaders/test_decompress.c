@@ -1,0 +1,143 @@
+/* Compressed files: random bytes in frames and members of any number come out as they went in;
+   damaged, cut, foreign and overlong ones are refused and leave nothing behind. */
+#include <zlib.h>
+#include <zstd.h>
+
+#include "base/xio.h"
+#include "loaders/decompress.h"
+#include "tests/loaders/shards.h"
+
+enum { MOST = 1 << 20 };
+
+static void add_gz(image_t *o, const void *data, size_t n) {
+  z_stream z = {.next_in = (void *)data, .avail_in = (uInt)n};
+  assert_int_equal(deflateInit2(&z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  size_t most = deflateBound(&z, n), at = o->n;
+  z.next_out = image_add(o, NULL, most), z.avail_out = (uInt)most;
+  assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+  o->n = at + most - z.avail_out;
+  deflateEnd(&z);
+}
+
+static void add_zstd(image_t *o, const void *data, size_t n) {
+  size_t most = ZSTD_compressBound(n), at = o->n;
+  void *to = image_add(o, NULL, most);
+  size_t got = ZSTD_compress(to, most, data, n, 1);
+  assert_false(ZSTD_isError(got));
+  o->n = at + got;
+}
+
+static uint8_t *draw_bytes(round_t *r, size_t n) {
+  uint8_t *data = malloc(n + 1);
+  assert_non_null(data);
+  uint64_t run = round_bits(r);
+  for (size_t i = 0; i < n; i++) {
+    if (!(i & 63)) run = round_bits(r);
+    data[i] = (uint8_t)(run >> (i & 7) * 8);
+  }
+  return data;
+}
+
+static int files_in_cache(void) {
+  int n = 0;
+  DIR *d = opendir(in_folder("cache"));
+  for (struct dirent *e; d && (e = readdir(d));) n += *e->d_name != '.';
+  if (d) closedir(d);
+  return n;
+}
+
+/* Packs data in a few pieces. */
+static image_t pack(round_t *r, bool gz, const uint8_t *data, size_t n) {
+  image_t o = {0};
+  for (size_t at = 0; at < n || !o.n;) {
+    size_t some = one_in(r, 2) ? n - at : (size_t)draw(r, (int)(n - at) + 1);
+    if (gz)
+      add_gz(&o, data + at, some);
+    else
+      add_zstd(&o, data + at, some);
+    at += some;
+  }
+  return o;
+}
+
+static void what_was_packed_comes_out(void **state) {
+  round_t r = round_first(60);
+  while (round_next(&r)) {
+    bool gz = one_in(&r, 2);
+    size_t n = (size_t)draw(&r, MOST), got;
+    uint8_t *data = draw_bytes(&r, n);
+    image_t o = pack(&r, gz, data, n);
+    mr_compressed_t c = {
+        .codec = gz ? "gz" : "zstd", .packed = (int64_t)o.n, .unpacked = (int64_t)n};
+    char *out, *again;
+    void *back;
+    mr_diag_t d = {0};
+    strcpy(c.unpacked_digest.name, "xxh64");
+    snprintf(c.unpacked_digest.text, MR_DIGEST_TEXT, "%016llx",
+             (unsigned long long)XXH64(data, n, 0));
+    write_file("p", o.at, o.n);
+    mr_err_t e = mr_decompress(in_folder("p"), in_folder("cache"), &c, &out, &d);
+    round_check(&r, e >= 0, "%s", d.text);
+    assert_int_equal(mr_read_file(out, MOST, &back, &got, &d), MR_OK);
+    round_check(&r, got == n && !memcmp(back, data, n), "other bytes");
+    assert_int_equal(mr_decompress(in_folder("p"), in_folder("cache"), &c, &again, &d), MR_OK);
+    assert_string_equal(again, out);
+    unlink(out);
+    free(out), free(again), free(back), free(data), free(o.at);
+  }
+}
+
+static void damaged_files_leave_nothing(void **state) {
+  round_t r = round_first(200);
+  int before = files_in_cache();
+  while (round_next(&r)) {
+    bool gz = one_in(&r, 2);
+    size_t n = 1 + (size_t)draw(&r, 9000);
+    uint8_t *data = draw_bytes(&r, n);
+    image_t o = pack(&r, gz, data, n);
+    mr_compressed_t c = {
+        .codec = gz ? "gz" : "zstd", .packed = (int64_t)o.n, .unpacked = (int64_t)n};
+    char *out;
+    mr_diag_t d = {0};
+    strcpy(c.packed_digest.name, "xxh32");
+    snprintf(c.packed_digest.text, MR_DIGEST_TEXT, "%08x", XXH32(o.at, o.n, 0));
+    switch (draw(&r, 4)) {
+      case 0: o.at[draw(&r, (int)o.n)] ^= (uint8_t)(1 + draw(&r, 255)); break;
+      case 1: o.n = (size_t)draw(&r, (int)o.n); break;
+      case 2: c.unpacked--; break;
+      default: c.unpacked++;
+    }
+    write_file("p", o.at, o.n);
+    mr_err_t e = mr_decompress(in_folder("p"), in_folder("cache"), &c, &out, &d);
+    round_check(&r, e == MR_ERR_DATA && !out && strstr(d.text, "/p: "), "%d %s", e, d.text);
+    free(data), free(o.at);
+  }
+  assert_int_equal(files_in_cache(), before);
+}
+
+/* A gigabyte of zeros in a few kilobytes is not written beyond the size announced. */
+static void bombs_are_cut(void **state) {
+  enum { ZEROS = 1 << 26 };
+  uint8_t *zero = calloc(1, ZEROS);
+  image_t o = {0};
+  char *out;
+  mr_diag_t d = {0};
+  assert_non_null(zero);
+  for (int i = 0; i < 16; i++) add_zstd(&o, zero, ZEROS);
+  assert_true(o.n < 1 << 18);
+  write_file("bomb", o.at, o.n);
+  mr_compressed_t c = {.codec = "zstd", .packed = (int64_t)o.n, .unpacked = 1000};
+  assert_int_equal(mr_decompress(in_folder("bomb"), in_folder("cache"), &c, &out, &d), MR_ERR_DATA);
+  assert_non_null(strstr(d.text, "holds more than the 1000 bytes announced"));
+  c.codec = "br";
+  assert_int_equal(mr_decompress(in_folder("bomb"), in_folder("cache"), &c, &out, &d),
+                   MR_ERR_CONFIG);
+  free(zero), free(o.at);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_packed_comes_out),
+                                     cmocka_unit_test(damaged_files_leave_nothing),
+                                     cmocka_unit_test(bombs_are_cut)};
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,142 @@
+/* The stages npz and safetensors: rows of random arrays in several files against what was written;
+   damaged bytes; files that hold no rows. */
+#include "base/npz.h"
+#include "base/safetensors.h"
+#include "base/xio.h"
+#include "tests/loaders/shards.h"
+
+extern const mr_stage_def_t mr_stage_npz, mr_stage_safetensors;
+static const mr_stage_def_t *const stage[] = {&mr_stage_npz, &mr_stage_safetensors};
+static const char *const ending[] = {"npz", "safetensors"};
+
+enum { FILES = 3, ROWS_MAX = 40, ALL = FILES * ROWS_MAX };
+
+static float x[ALL][2][3];
+static int64_t id[ALL];
+static uint8_t class[ALL];
+static int first[FILES + 1];
+
+static void draw_rows(round_t *r) {
+  for (int k = 0; k < FILES; k++) first[k + 1] = first[k] + 3 + draw(r, ROWS_MAX - 3);
+  for (int i = 0; i < first[FILES]; i++) {
+    for (int k = 0; k < 6; k++) x[i][k / 3][k % 3] = (float)draw(r, 999);
+    id[i] = (int64_t)round_bits(r), class[i] = (uint8_t)draw(r, 9);
+  }
+}
+
+/* File k of a stage: three arrays of its rows, and two that are none. */
+static void write_rows(int s, int k) {
+  char path[200];
+  float scale[2] = {1, 2};
+  int64_t n = first[k + 1] - first[k];
+  mr_diag_t d = {0};
+  snprintf(path, sizeof path, "%s/p%d.%s", folder, k, ending[s]);
+  mr_npz_array_t z[] = {
+      {.name = "x", .dtype = MR_F32, .ndim = 3, .dim = {n, 2, 3}, .data = x[first[k]]},
+      {.name = "scale", .dtype = MR_F32, .ndim = 1, .dim = {2}, .data = scale},
+      {.name = "id", .dtype = MR_I64, .ndim = 1, .dim = {n}, .data = id + first[k]},
+      {.name = "one", .dtype = MR_F32, .ndim = 0, .data = scale},
+      {.name = "class", .dtype = MR_U8, .ndim = 1, .dim = {n}, .data = class + first[k]}};
+  mr_st_tensor_t t[5];
+  for (int i = 0; i < 5; i++) {
+    t[i] = (mr_st_tensor_t){
+        .name = z[i].name, .dtype = z[i].dtype, .ndim = z[i].ndim, .data = z[i].data};
+    memcpy(t[i].dim, z[i].dim, sizeof t[i].dim);
+  }
+  if ((s ? mr_safetensors_write(path, t, 5, NULL, 0, &d) : mr_npz_save(path, z, 5, &d)) < 0)
+    fail_msg("%s", d.text);
+}
+
+static const char *const *row_settings(int s) {
+  static char files[120];
+  static const char *all[] = {files, "fields=x,id,class:label", NULL};
+  snprintf(files, sizeof files, "files=%s/p{0..%d}.%s", folder, FILES - 1, ending[s]);
+  return all;
+}
+
+static void rows_are_what_was_written(void **state) {
+  round_t r = round_first(40);
+  while (round_next(&r)) {
+    int s = draw(&r, 2);
+    hand_t h;
+    draw_rows(&r);
+    for (int k = 0; k < FILES; k++) write_rows(s, k);
+    if (shards_plan(&h, stage[s], row_settings(s)) < 0 || h.s.def->open(&h.s) < 0)
+      fail_msg("%s", h.diag.text);
+    assert_int_equal(h.s.out_spec[0].n_records, first[FILES]);
+    burst_t *b = burst_new(&h.s);
+    for (int n = 0; n < 20; n++) {
+      int64_t i = draw(&r, first[FILES]);
+      mr_where_t where = {.file = (char[MR_WHERE_MAX]){0}};
+      char want[30];
+      if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
+      assert_memory_equal(b->rec[0].field[0].data, x[i], sizeof x[i]);
+      assert_int_equal(*(int64_t *)b->rec[0].field[1].data, id[i]);
+      assert_int_equal(*(int32_t *)b->rec[0].field[2].data, class[i]);
+      int k = i < first[1] ? 0 : i < first[2] ? 1 : 2;
+      h.s.def->source->where(&h.s, i, &where);
+      snprintf(want, sizeof want, "/p%d.%s", k, ending[s]);
+      assert_non_null(strstr(where.file, want));
+    }
+    burst_free(b), shards_close(&h);
+  }
+}
+
+static void damaged_bytes_never_lead_out_of_the_file(void **state) {
+  round_t r = round_first(300);
+  while (round_next(&r)) {
+    int s = draw(&r, 2);
+    hand_t h;
+    char name[40];
+    void *data;
+    size_t n;
+    mr_diag_t d = {0};
+    draw_rows(&r);
+    for (int k = 0; k < FILES; k++) write_rows(s, k);
+    snprintf(name, sizeof name, "p1.%s", ending[s]);
+    assert_int_equal(mr_read_file(in_folder(name), 1 << 20, &data, &n, &d), MR_OK);
+    if (one_in(&r, 4)) n = (size_t)draw(&r, (int)n);
+    for (int k = draw(&r, 4); k > 0 && n; k--) {
+      size_t near =
+          one_in(&r, 2) && n > 400 ? n - 1 - (size_t)draw(&r, 400) : (size_t)draw(&r, (int)n);
+      ((uint8_t *)data)[near] = (uint8_t)round_bits(&r);
+    }
+    write_file(name, data, n);
+    mr_err_t e = shards_plan(&h, stage[s], row_settings(s));
+    if (e >= 0) e = h.s.def->open(&h.s);
+    burst_t *b = e >= 0 ? burst_new(&h.s) : NULL;
+    for (int64_t i = 0; e >= 0 && i < h.s.out_spec[0].n_records; i++)
+      if (burst_fetch(&h, 0, &i, 1, b) < 0)
+        round_check(&r, strstr(h.diag.text, name) != NULL, "%s", h.diag.text);
+    if (e < 0)
+      round_check(&r, strstr(h.diag.text, name) || strstr(h.diag.text, "column"), "%s",
+                  h.diag.text);
+    if (b) burst_free(b);
+    shards_close(&h), free(data);
+  }
+}
+
+static void files_without_rows_are_refused(void **state) {
+  char files[2][100];
+  float one = 1;
+  mr_diag_t d = {0};
+  mr_npz_array_t z = {.name = "one", .dtype = MR_F32, .data = &one};
+  mr_st_tensor_t t = {.name = "one", .dtype = MR_F32, .data = &one};
+  assert_int_equal(mr_npz_save(in_folder("none.npz"), &z, 1, &d), MR_OK);
+  assert_int_equal(mr_safetensors_write(in_folder("none.safetensors"), &t, 1, NULL, 0, &d), MR_OK);
+  for (int s = 0; s < 2; s++) {
+    snprintf(files[s], sizeof files[s], "files=%s/none.%s", folder, ending[s]);
+    want_refused(stage[s], (const char *const[]){files[s], NULL}, "holds no array with rows");
+  }
+  write_file("text", "no zip, and no tensors", 22);
+  snprintf(files[0], sizeof files[0], "files=%s/text", folder);
+  want_refused(stage[0], (const char *const[]){files[0], NULL}, "is no .npz");
+  want_refused(stage[1], (const char *const[]){files[0], NULL}, "text: ");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_what_was_written),
+                                     cmocka_unit_test(damaged_bytes_never_lead_out_of_the_file),
+                                     cmocka_unit_test(files_without_rows_are_refused)};
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
