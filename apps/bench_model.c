@@ -188,14 +188,14 @@ static mr_err_t run_train(setup_t *s, int64_t t, mr_diag_t *diag) {
   const void *const field[] = {s->images, s->labels};
   mr_train_out_t out;
   MR_TRY(mr_train_step_run(s->train, &s->params, field, &(mr_train_in_t){t, 12, 1e-3f}, diag));
-  return mr_train_step_read(s->train, true, &out);
+  return mr_train_step_read(s->train, true, &out, diag);
 }
 
 static mr_err_t run_eval(setup_t *s, int64_t t, mr_diag_t *diag) {
   const void *const field[] = {s->images, s->labels};
   mr_eval_rows_t rows;
   MR_TRY(mr_eval_step_run(s->eval, &s->params, field, diag));
-  return mr_eval_step_read(s->eval, true, &rows);
+  return mr_eval_step_read(s->eval, true, &rows, diag);
 }
 
 /* Times runs; the warm-up runs, which fault memory in, do not count. */

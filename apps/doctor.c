@@ -99,6 +99,7 @@ static int doctor_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_doctor_memory(report);
   mr_doctor_io(report, folder);
   mr_doctor_gpu(report);
+  mr_doctor_devices(report);
   mr_doctor_libraries(report);
   mr_err_t e = a->n_words ? add_sources(a, report, diag) : MR_OK;
   if (e >= 0) e = doctor_print(a, report, diag);

@@ -14,6 +14,7 @@ void mr_doctor_memory(cJSON *report);
 void mr_doctor_io(cJSON *report, const char *folder); /* io_uring, and O_DIRECT in folder */
 void mr_doctor_ring(cJSON *section); /* io_uring's abilities, if it is not refused */
 void mr_doctor_gpu(cJSON *report);
+void mr_doctor_devices(cJSON *report); /* of backends but the CPU's; asks their drivers */
 void mr_doctor_libraries(cJSON *report);
 
 /* Adds "name": text, formatted as by printf and cut at 511 bytes. */

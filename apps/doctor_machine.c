@@ -21,6 +21,7 @@
 #include "base/feature.h"
 #include "base/isa.h"
 #include "loaders/reader_choose.h"
+#include "model/exec/backend.h"
 
 void mr_doctor_say(cJSON *section, const char *name, const char *fmt, ...) {
   char text[512];
@@ -150,6 +151,31 @@ void mr_doctor_gpu(cJSON *report) {
   file_value("/proc/driver/nvidia/version", "NVRM version", version, sizeof version);
   mr_doctor_say(s, "nvidia", "%s", access("/dev/nvidia0", R_OK) == 0 ? "yes" : "driver, no device");
   mr_doctor_say(s, "driver", "%s", version);
+}
+
+/* A line "opencl:0: NAME" becomes a row of that name; one without a colon keeps the backend's. */
+typedef struct devices {
+  cJSON *section;
+  const char *backend;
+} devices_t;
+
+static void doctor_device(void *arg, const char *line) {
+  const devices_t *d = arg;
+  char name[40];
+  const char *colon = strstr(line, ": ");
+  size_t n = colon ? (size_t)(colon - line) : 0;
+  bool named = n && n < sizeof name && !memchr(line, ' ', n);
+  snprintf(name, sizeof name, "%.*s", named ? (int)n : (int)strlen(d->backend),
+           named ? line : d->backend);
+  mr_doctor_say(d->section, name, "%s", named ? colon + 2 : line);
+}
+
+void mr_doctor_devices(cJSON *report) {
+  devices_t d = {cJSON_AddObjectToObject(report, "devices"), NULL};
+  for (int i = 0; mr_backends[i]; i++) {
+    d.backend = mr_backends[i]->name;
+    if (!mr_backends[i]->host) mr_backends[i]->describe(doctor_device, &d);
+  }
 }
 
 void mr_doctor_libraries(cJSON *report) {

@@ -25,6 +25,7 @@ static const mr_flag_t eval_flags[] = {
     {"--amp-rule", "RULES", "Exceptions to it, as train-step's amp-rule=."},
     {"--param-dtype", "f32|bf16|f16", "Type of the parameters that the model reads."},
     {"--threads", "N", "Number of compute threads; default one per processor."},
+    {"--device", "cpu|opencl[:N]", "Where the model computes; default cpu."},
     {"--pin", NULL, "Binds each of these threads to a processor of its own."},
     {"--jsonl", "FILE", "Also writes the result as JSON."},
     {0}};
@@ -148,7 +149,7 @@ static mr_err_t check_is_file(const char *path, mr_diag_t *diag) {
 
 static mr_err_t eval_build(const mr_args_t *a, judged_t *d, mr_graph_t *g, mr_diag_t *diag) {
   const char *split = mr_args_text(a, "--split"), *jsonl = mr_args_text(a, "--jsonl"),
-             *threads = mr_args_text(a, "--threads");
+             *threads = mr_args_text(a, "--threads"), *device = mr_args_text(a, "--device");
   MR_TRY(check_is_file(a->word[0], diag));
   d->run = graph_of_run(a->word[0]);
   MR_TRY(eval_choose_data(a, d, diag));
@@ -170,6 +171,7 @@ static mr_err_t eval_build(const mr_args_t *a, judged_t *d, mr_graph_t *g, mr_di
                         strcmp(split, "train") ? "Held-back records" : "Training records", diag));
   MR_TRY(eval_set_precision(a, d->run, g, diag));
   if (threads) MR_TRY(mr_graph_set(g, "eval", "threads", threads, diag));
+  if (device) MR_TRY(mr_graph_set(g, "eval", "device", device, diag));
   if (mr_args_text(a, "--pin")) MR_TRY(mr_graph_set(g, "eval", "pin", "true", diag));
   if (!jsonl) return MR_OK;
   MR_TRY(mr_graph_add(g, "jsonl", "jsonl", NULL, diag));

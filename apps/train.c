@@ -24,7 +24,7 @@ static const mr_flag_t train_flags[] = {
     {"--resume", NULL, "Resumes the run of --run-dir, or the newest one."},
     {"--allow-change", "WORDS",
      "With --resume: what may differ from before, of data,seed,batch,model."},
-    {"--device", "cpu|cuda", "Where the step runs; default cpu."},
+    {"--device", "cpu|opencl[:N]", "Where the step runs; default cpu (docs/devices.md)."},
     {"--threads", "N",
      "Number of compute threads; default one per processor (pin=true binds them)."},
     {"--fit", "SIZE", "Limits the memory for the values of a step, for example to 2GiB."},

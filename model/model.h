@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "model/control/control.h"
 #include "model/control/table.h"
+#include "model/exec/device.h"
 #include "model/exec/exec.h"
 #include "model/ir/fn.h"
 #include "model/jit.h"

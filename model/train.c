@@ -9,6 +9,8 @@
 
 #include "base/dataset.h"
 #include "model/ops/operands.h"
+#include "model/placed.h"
+#include "model/staged.h"
 #include "model/train_fp8.h"
 #include "model/transforms/transforms.h"
 
@@ -31,6 +33,11 @@ void mr_train_want_sets(const mr_compute_t *c, mr_params_t *params) {
     mr_params_want(params, MR_SET_SLOT, i, c->slots);
 }
 
+/* The device that a step computes on, or NULL if it computes in the host's memory. */
+static const mr_backend_t *device_of(const mr_compute_t *c) {
+  return c->device && !c->device->host ? c->device : NULL;
+}
+
 /* The common part of both kinds of step. in and out hold the pointers of a run. */
 typedef struct step {
   mr_exec_t *exec;
@@ -43,6 +50,8 @@ typedef struct step {
   size_t stride;
   const void **in;
   void **out;
+  mr__staged_t staged; /* on a device: the arrays of a run there */
+  mr__placed_t placed; /* and the parameters */
 } step_t;
 
 /* The scalars of a run, at addresses that the graph reads. */
@@ -68,16 +77,28 @@ struct mr_train_step {
 
 struct mr_eval_step {
   step_t s;
-  scalars_t unused; /* masks are not drawn */
-  mr_dtype_t kept;  /* of the parameters it reads */
+  scalars_t unused;        /* masks are not drawn */
+  mr_dtype_t kept;         /* of the parameters it reads */
+  mr_train_step_t *lender; /* its parameters on a device are evaluated; NULL: none */
 };
 
 static void step_fini(step_t *s) {
+  mr__staged_fini(&s->staged);
+  mr__placed_fini(&s->placed);
   mr_exec_destroy(s->exec);
   mr_params_fini(&s->list);
   free(s->in);
   free(s->out);
   free(s->reported);
+}
+
+static mr_err_t step_stage(step_t *s, const mr_backend_t *device, mr_diag_t *diag) {
+  const mr_fn_t *f = mr_exec_fn(s->exec);
+  size_t bytes[MR__STAGED_FIELDS];
+  int n = s->loss.n_fields + s->loss.masked;
+  if (!device) return MR_OK;
+  for (int i = 0; i < n; i++) bytes[i] = mr_aval_bytes(&f->in[i]->aval);
+  return mr__staged_init(&s->staged, device, n, bytes, s->stride * sizeof(float), diag);
 }
 
 static mr_err_t step_alloc(step_t *s, int n_reported, mr_diag_t *diag) {
@@ -91,7 +112,15 @@ static mr_err_t step_alloc(step_t *s, int n_reported, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* The host's numbers of a run that has ended. */
+static const float *step_results(const step_t *s, int64_t run) {
+  if (s->staged.backend) return mr__staged_result(&s->staged, run, 0);
+  return s->reported + (size_t)(run % MR_TRAIN_RING) * s->stride;
+}
+
+/* Where a run writes its numbers. */
 static float *reported_of(const step_t *s, int64_t run) {
+  if (s->staged.backend) return mr__staged_out(&s->staged, run, 0);
   return s->reported + (size_t)(run % MR_TRAIN_RING) * s->stride;
 }
 
@@ -113,6 +142,20 @@ static mr_err_t check_classes(const step_t *s, const mr_model_field_t *f, const 
   return MR_OK;
 }
 
+/* The same inputs on a device. */
+static mr_err_t step_stage_data(step_t *s, const void *const *field, const scalars_t *scalars,
+                                mr_diag_t *diag) {
+  int n = s->loss.n_fields + s->loss.masked;
+  MR_TRY(s->staged.backend->check(diag));
+  mr__staged_fields(&s->staged, s->begun, field, s->in);
+  memcpy(mr__staged_scalar(&s->staged, s->begun, 0), &scalars->seed, sizeof scalars->seed);
+  memcpy(mr__staged_scalar(&s->staged, s->begun, 1), &scalars->step, sizeof scalars->step);
+  memcpy(mr__staged_scalar(&s->staged, s->begun, 2), &scalars->lr, sizeof scalars->lr);
+  memcpy(mr__staged_scalar(&s->staged, s->begun, 3), &scalars->t, sizeof scalars->t);
+  for (int i = 0; i < 2; i++) s->in[n + i] = mr__staged_in(&s->staged, s->begun, i);
+  return MR_OK;
+}
+
 /* The checks that both kinds of run begin with, and the fields of a batch as its first inputs. */
 static mr_err_t set_data(step_t *s, const mr_params_t *params, const void *const *field,
                          const scalars_t *scalars, mr_diag_t *diag) {
@@ -127,7 +170,18 @@ static mr_err_t set_data(step_t *s, const mr_params_t *params, const void *const
   for (int i = 0; i < n; i++) s->in[i] = field[i];
   s->in[n] = &scalars->seed;
   s->in[n + 1] = &scalars->step;
-  return MR_OK;
+  return s->staged.backend ? step_stage_data(s, field, scalars, diag) : MR_OK;
+}
+
+static void step_start(step_t *s) {
+  mr_exec_start(s->exec, s->in, s->out);
+  if (s->staged.backend) mr__staged_end(&s->staged, s->begun);
+}
+
+/* Waits for the oldest unread run; MR_END: all are read. */
+static mr_err_t step_await(step_t *s, bool wait, mr_diag_t *diag) {
+  if (s->read == s->begun) return MR_END;
+  return s->staged.backend ? mr__staged_read(&s->staged, s->read, wait, diag) : MR_OK;
 }
 
 /* ---- training: the graph ---- */
@@ -345,6 +399,7 @@ static mr_err_t build_train(step_t *s, const mr_loss_t *l, const mr_train_config
   MR_TRY(mr_train_step_fn(l, t, &s->list, &f, diag));
   mr_compile_options_t options = {.skip = t->skip,
                                   .in_place = mr_train_step_in_place(t, &s->list),
+                                  .backend = t->compute.device,
                                   .threads = t->compute.threads,
                                   .pin = t->compute.pin,
                                   .plan_only = plan_only};
@@ -373,10 +428,18 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
   float fixed = config->optim.loss_scale > 0 ? config->optim.loss_scale : 1;
   t->scale[0] = mr_scale_state_start(
       config->optim.dynamic.patience > 0 ? config->optim.dynamic.start : fixed);
-  mr_err_t err = build_train(&t->s, l, config, false, &own);
+  if (device_of(&config->compute) && config->compute.fp8.history)
+    mr_fail(&own, MR_ERR_NORULE, "fp8: device %s has no kernels of f8, want device=cpu beside it",
+            config->compute.device->name);
+  mr_err_t err = own.code < 0 ? own.code : build_train(&t->s, l, config, false, &own);
+  t->s.placed = (mr__placed_t){.backend = device_of(&config->compute),
+                               .n_slots = config->optim.def->n_slots,
+                               .average = config->optim.ema > 0,
+                               .moments = true};
   if (err >= 0) err = step_alloc(&t->s, MR_REPORT_METRICS + l->n_metrics, &own);
   if (err >= 0 && t->compute.fp8.history)
     err = mr__fp8_ring_init(&t->fp8, mr_exec_fn(t->s.exec), train_first_fp8(t), &own);
+  if (err >= 0) err = step_stage(&t->s, t->s.placed.backend, &own);
   if (err < 0) {
     mr_train_step_destroy(t);
     return mr_diag_relay(diag, err, &own);
@@ -415,9 +478,29 @@ mr_train_fp8_t mr_train_step_fp8(const mr_train_step_t *t) {
   return mr__fp8_ring_at(&t->fp8, t->s.begun);
 }
 
+/* The same on a device: while runs are unread, the newest state is there alone. */
+static void train_stage_scale(mr_train_step_t *t, int in, int out) {
+  step_t *s = &t->s;
+  const mr_scale_state_t *now = scale_of(t, s->begun);
+  const void *from[MR_SCALE_VARS] = {&now->scale, &now->good, &now->bad, &now->resets,
+                                     &now->skipped};
+  bool here = s->begun == s->read;
+  for (int i = 0; i < MR_SCALE_VARS; i++) {
+    int k = MR__STAGED_SCALARS + i;
+    if (here) memcpy(mr__staged_scalar(&s->staged, s->begun, k), from[i], sizeof(int32_t));
+    s->in[in + i] = here ? mr__staged_in(&s->staged, s->begun, k)
+                         : mr__staged_out(&s->staged, s->begun - 1, 1 + i);
+    s->out[out + i] = mr__staged_out(&s->staged, s->begun, 1 + i);
+  }
+}
+
 /* Points the run's inputs at the scale's state and its outputs at the next state. */
 static void train_set_scale(mr_train_step_t *t, int in, int out) {
   mr_scale_state_t *now = scale_of(t, t->s.begun), *next = scale_of(t, t->s.begun + 1);
+  if (t->s.staged.backend) {
+    train_stage_scale(t, in, out);
+    return;
+  }
   const void *from[MR_SCALE_VARS] = {&now->scale, &now->good, &now->bad, &now->resets,
                                      &now->skipped};
   void *to[MR_SCALE_VARS] = {&next->scale, &next->good, &next->bad, &next->resets, &next->skipped};
@@ -431,9 +514,9 @@ static mr_err_t set_params(mr_train_step_t *t, const mr_params_t *params, int in
                            mr_diag_t *diag) {
   int slots = t->optim.def->n_slots, sets = mr_optim_sets(&t->optim);
   for (int k = 0; k < sets; k++) {
-    const mr_param_set_t *set = !k           ? mr_params_set(params, MR_SET_VALUES, 0)
-                                : k <= slots ? mr_params_set(params, MR_SET_SLOT, k - 1)
-                                             : mr_params_set(params, MR_SET_AVERAGE, 0);
+    mr_set_kind_t kind = !k ? MR_SET_VALUES : k <= slots ? MR_SET_SLOT : MR_SET_AVERAGE;
+    const mr_param_set_t *set =
+        mr__placed_set(&t->s.placed, params, kind, kind == MR_SET_SLOT ? k - 1 : 0);
     if (!set && k > slots)
       return mr_fail(diag, MR_ERR_CONFIG, "ema: the parameters have no room for their average");
     if (set->dtype != kept_in(&t->compute, k, slots))
@@ -450,10 +533,14 @@ mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *
   step_t *s = &t->s;
   scalars_t *now = &t->scalars[s->begun % MR_TRAIN_RING];
   int in = mr_loss_n_data(&s->loss), out = 0;
-  MR_TRY(set_data(s, params, field, now, diag));
+  bool device = s->staged.backend != NULL;
+  if (device && s->placed.of != params) MR_TRY(mr_train_step_put(t, params, diag));
+  const scalars_t was = *now;
   *now = (scalars_t){given->seed, (uint32_t)given->step, given->lr, (float)given->step};
-  s->in[in++] = &now->lr;
-  s->in[in++] = &now->t;
+  mr_err_t e = set_data(s, params, field, now, diag);
+  if (e < 0) return *now = was, e;
+  s->in[in++] = device ? mr__staged_in(&s->staged, s->begun, 2) : (void *)&now->lr;
+  s->in[in++] = device ? mr__staged_in(&s->staged, s->begun, 3) : (void *)&now->t;
   s->out[out++] = reported_of(s, s->begun);
   if (counts_steps(t)) train_set_scale(t, in, out), in += MR_SCALE_VARS, out += MR_SCALE_VARS;
   if (t->fp8.n) {
@@ -461,18 +548,41 @@ mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *
     in += 2, out += 2;
   }
   MR_TRY(set_params(t, params, in, out, diag));
+  if (device) mr__staged_scalars(&s->staged, s->begun);
   t->waited = MR_OK;
-  mr_exec_run(s->exec, s->in, s->out);
+  step_start(s);
   if (t->waited < 0) return t->waited;
+  s->placed.newer = true;
   s->begun++;
   return MR_OK;
 }
 
-mr_err_t mr_train_step_read(mr_train_step_t *t, bool wait, mr_train_out_t *out) {
+mr_err_t mr_train_step_put(mr_train_step_t *t, const mr_params_t *params, mr_diag_t *diag) {
+  MR_TRY(same_params(&t->s, params, diag));
+  return mr__placed_put(&t->s.placed, params, diag);
+}
+
+mr_err_t mr_train_step_fetch(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
+  if (!t->s.placed.backend || !t->s.placed.newer) return MR_OK;
+  if (t->wait) MR_TRY(t->wait(t->wait_arg));
+  return mr__placed_fetch(&t->s.placed, params, diag);
+}
+
+/* Copies the state that a run on a device has left to where the host keeps states. */
+static void train_read_scale(mr_train_step_t *t) {
   step_t *s = &t->s;
-  if (s->read == s->begun) return MR_END;
-  const float *reported =
-      reported_of(s, s->read); /* a run on the CPU has ended when its call returns */
+  mr_scale_state_t *next = scale_of(t, s->read + 1);
+  void *to[MR_SCALE_VARS] = {&next->scale, &next->good, &next->bad, &next->resets, &next->skipped};
+  for (int i = 0; i < MR_SCALE_VARS; i++)
+    memcpy(to[i], mr__staged_result(&s->staged, s->read, 1 + i), sizeof(int32_t));
+}
+
+mr_err_t mr_train_step_read(mr_train_step_t *t, bool wait, mr_train_out_t *out, mr_diag_t *diag) {
+  step_t *s = &t->s;
+  mr_err_t e = step_await(s, wait, diag);
+  if (e != MR_OK) return e;
+  if (s->staged.backend && counts_steps(t)) train_read_scale(t);
+  const float *reported = step_results(s, s->read);
   const mr_scale_state_t *was = scale_of(t, s->read), *next = scale_of(t, s->read + 1);
   float fixed = t->optim.loss_scale > 0 ? t->optim.loss_scale : 1;
   *out = (mr_train_out_t){.step = t->scalars[s->read % MR_TRAIN_RING].step,
@@ -534,7 +644,8 @@ static bool may_update(void *arg) {
 void mr_train_step_before_update(mr_train_step_t *s, mr_err_t (*wait)(void *arg), void *arg) {
   s->wait = wait;
   s->wait_arg = arg;
-  mr_exec_gate(s->s.exec, wait ? may_update : NULL, s);
+  bool in_place = !s->s.placed.backend; /* a device's runs write to no array of the host */
+  mr_exec_gate(s->s.exec, wait && in_place ? may_update : NULL, s);
 }
 
 const mr_exec_t *mr_train_step_exec(const mr_train_step_t *s) { return s->s.exec; }
@@ -581,8 +692,10 @@ static mr_err_t build_eval(step_t *s, const mr_compute_t *c, const mr_train_step
                            mr_diag_t *diag) {
   mr_loss_use_t use = {.batch = s->batch};
   mr_fn_t *loss = mr_loss_fn(&s->loss, c, &use, &s->list, diag), *f = loss ? mr_fn_create() : NULL;
-  mr_compile_options_t options = {
-      .lender = lender ? lender->s.exec : NULL, .threads = c->threads, .pin = c->pin};
+  mr_compile_options_t options = {.backend = c->device,
+                                  .lender = lender ? lender->s.exec : NULL,
+                                  .threads = c->threads,
+                                  .pin = c->pin};
   mr_err_t e = f ? rows_fn(f, &s->loss, s->batch, loss, kept_in(c, 0, 0)) : MR_ERR_NOMEM;
   if (f && e < 0) mr_diag_relay(diag, e, &f->diag);
   if (e >= 0) e = mr_compile(f, &options, &s->exec, diag);
@@ -592,16 +705,19 @@ static mr_err_t build_eval(step_t *s, const mr_compute_t *c, const mr_train_step
 }
 
 mr_err_t mr_eval_step_create(const mr_loss_t *l, const mr_compute_t *c, int64_t batch,
-                             const mr_train_step_t *lender, mr_eval_step_t **out, mr_diag_t *diag) {
+                             mr_train_step_t *lender, mr_eval_step_t **out, mr_diag_t *diag) {
   mr_diag_t own = {0};
   mr_eval_step_t *e = calloc(1, sizeof *e);
   if (!e) return mr_no_memory(diag, "a compiled step");
   e->s.batch = batch;
   e->s.loss = *l;
   e->kept = kept_in(c, 0, 0);
+  e->s.placed = (mr__placed_t){.backend = device_of(c)};
+  e->lender = lender;
   mr_err_t err = build_eval(&e->s, c, lender, &own);
   int rows = 2 + (l->classes > 0) + l->n_metrics;
   if (err >= 0) err = step_alloc(&e->s, rows * (int)batch, &own);
+  if (err >= 0) err = step_stage(&e->s, e->s.placed.backend, &own);
   if (err < 0) {
     mr_eval_step_destroy(e);
     return mr_diag_relay(diag, err, &own);
@@ -610,10 +726,28 @@ mr_err_t mr_eval_step_create(const mr_loss_t *l, const mr_compute_t *c, int64_t 
   return MR_OK;
 }
 
+/* Points *out at the set that is evaluated: the host's, the training step's on the device, or a
+   copy of its own there. */
+static mr_err_t eval_judged(mr_eval_step_t *e, const mr_params_t *params,
+                            const mr_param_set_t **out, mr_diag_t *diag) {
+  const mr_param_set_t *judged = mr_params_judged(params);
+  const mr_backend_t *device = e->s.placed.backend;
+  bool lent = e->lender && e->lender->s.placed.backend == device;
+  mr__placed_t *p = lent ? &e->lender->s.placed : &e->s.placed;
+  if (device && p->of != params) {
+    MR_TRY(same_params(&e->s, params, diag));
+    if (!lent) p->average = judged->kind == MR_SET_AVERAGE;
+    MR_TRY(mr__placed_put(p, params, diag));
+  }
+  *out = mr__placed_set(p, params, judged->kind, judged->number);
+  return MR_OK;
+}
+
 mr_err_t mr_eval_step_run(mr_eval_step_t *e, const mr_params_t *params, const void *const *field,
                           mr_diag_t *diag) {
   step_t *s = &e->s;
-  const mr_param_set_t *judged = mr_params_judged(params);
+  const mr_param_set_t *judged;
+  MR_TRY(eval_judged(e, params, &judged, diag));
   if (judged->dtype != e->kept)
     return mr_fail(diag, MR_ERR_SHAPE, "parameters are kept in %s, the evaluation wants %s",
                    mr_dtype_name(judged->dtype), mr_dtype_name(e->kept));
@@ -621,15 +755,17 @@ mr_err_t mr_eval_step_run(mr_eval_step_t *e, const mr_params_t *params, const vo
   for (int i = 0; i < params->n; i++)
     s->in[mr_loss_n_data(&s->loss) + i] = mr_params_at(params, judged, i);
   s->out[0] = reported_of(s, s->begun);
-  mr_exec_run(s->exec, s->in, s->out);
+  if (s->staged.backend) mr__staged_scalars(&s->staged, s->begun);
+  step_start(s);
   s->begun++;
   return MR_OK;
 }
 
-mr_err_t mr_eval_step_read(mr_eval_step_t *e, bool wait, mr_eval_rows_t *out) {
+mr_err_t mr_eval_step_read(mr_eval_step_t *e, bool wait, mr_eval_rows_t *out, mr_diag_t *diag) {
   step_t *s = &e->s;
-  if (s->read == s->begun) return MR_END;
-  const float *row = reported_of(s, s->read++);
+  mr_err_t err = step_await(s, wait, diag);
+  if (err != MR_OK) return err;
+  const float *row = step_results(s, s->read++);
   *out = (mr_eval_rows_t){.losses = row, .counts = row + s->batch};
   row += 2 * s->batch;
   if (s->loss.classes) out->guess = row, row += s->batch;

@@ -1,8 +1,10 @@
 /* Compiled steps: a loss compiled for training, and for evaluation.
 
    A call of run begins a step, and a call of read fetches its numbers (loss, norms, metrics) from a
-   ring of MR_TRAIN_RING runs, in order.  On the CPU a run has ended when its call returns.  Scalars
-   are passed by value.  Steps do not share state, so each may be used by a thread of its own; calls
+   ring of MR_TRAIN_RING runs, in order.  On the CPU a run has ended when its call returns.  On a
+   device (mr_compute_t.device) it is then under way, and the parameters that it updates lie there:
+   mr_params_t on the host is a copy, which mr_train_step_fetch brings up to date.  Scalars are
+   passed by value.  Steps do not share state, so each may be used by a thread of its own; calls
    on one step must not overlap.  The caller destroys each step it creates.  B: records of a batch.
    Implemented in train.c. */
 #ifndef MR_MODEL_TRAIN_H
@@ -96,25 +98,37 @@ mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
    optim.ema the average, which params must have. field[i] is the batch of the loss's field i,
    64-aligned; a masked loss's mask f32 (B) follows them.  The fields and params must stay valid
    until the run is read.  A record that does not count has no weight; the weight of the others in
-   the gradient stays 1/B.
+   the gradient stays 1/B.  On a device, the first run calls mr_train_step_put unless the caller
+   has.
 
    MR_OK.  Every failure leaves params unchanged and nothing to read: MR_ERR_SHAPE for parameters of
    another model, MR_ERR_DATA for a label outside the classes, MR_ERR_CONFIG if the average is
-   missing or MR_TRAIN_RING runs are unread, or, without a sentence in diag, the failure that wait
-   (mr_train_step_before_update) returned. */
+   missing or MR_TRAIN_RING runs are unread, MR_ERR_UNAVAILABLE if the device has failed, or,
+   without a sentence in diag, the failure that wait (mr_train_step_before_update) returned. */
 mr_err_t mr_train_step_run(mr_train_step_t *s, mr_params_t *params, const void *const *field,
                            const mr_train_in_t *in, mr_diag_t *diag);
 /* Reads the numbers of the oldest unread run into *out: MR_OK.  MR_AGAIN, only without wait: that
-   run has not ended yet (never on the CPU).  MR_END: all runs have been read.  Cannot fail. */
-mr_err_t mr_train_step_read(mr_train_step_t *s, bool wait, mr_train_out_t *out);
+   run has not ended yet (never on the CPU).  MR_END: all runs have been read.  MR_ERR_UNAVAILABLE,
+   never on the CPU: the device has failed; neither this run nor a later one counts. */
+mr_err_t mr_train_step_read(mr_train_step_t *s, bool wait, mr_train_out_t *out, mr_diag_t *diag);
+/* Copies params to the step's device, where runs read and update them: before the first run, and
+   when the host has changed them, while no run is unread.  Nothing on the CPU.  MR_OK; MR_ERR_NOMEM
+   names the bytes; MR_ERR_SHAPE for another model's; MR_ERR_UNAVAILABLE if the device has failed.
+ */
+mr_err_t mr_train_step_put(mr_train_step_t *s, const mr_params_t *params, mr_diag_t *diag);
+/* Makes the sets of the host's params, those that runs update, what the last run has left; waits
+   for the runs that have begun, and before it writes, for the readers of
+   mr_train_step_before_update.  Nothing on the CPU.  MR_OK; MR_ERR_UNAVAILABLE if the device has
+   failed, or wait's failure: params are unchanged after either. */
+mr_err_t mr_train_step_fetch(mr_train_step_t *s, mr_params_t *params, mr_diag_t *diag);
 /* Undoes the run that was read last and all that have begun since; none of them may have been
    applied.  The next run begins with the loss scale's and fp8's state that the first of them began
    with. */
 void mr_train_step_retake(mr_train_step_t *s);
-/* Lets other threads read params during the forward and backward pass of a run.  Each run calls
-   wait(arg) once, on its own thread, before its first write to params; wait returns when no thread
-   reads them.  A failure of wait ends the run with that error, and params stay unchanged.  NULL, as
-   at first: there are no readers. */
+/* Lets other threads read params during the forward and backward pass of a run.  Each run, or on a
+   device each mr_train_step_fetch, calls wait(arg) once, on its own thread, before its first write
+   to params; wait returns when no thread reads them.  A failure of wait ends the run with that
+   error, and params stay unchanged.  NULL, as at first: there are no readers. */
 void mr_train_step_before_update(mr_train_step_t *s, mr_err_t (*wait)(void *arg), void *arg);
 /* Returns the loss scale's state, which each run reads and advances if mr_optim_counts; never NULL.
    It starts as mr_scale_state_start of optim.dynamic.start or of the fixed scale; a resume
@@ -157,16 +171,17 @@ typedef struct mr_eval_rows {
 /* Compiles the forward pass for evaluation, without dropout and the like, of parameters kept in
    c->values (of an average: f32). lender: a training step
    that never runs at the same time and is destroyed later; evaluation uses its arena if that is
-   large enough.  NULL: none.  Errors as mr_train_step_create. */
+   large enough, and on a device the parameters that it holds there.  NULL: none.  Errors as
+   mr_train_step_create. */
 mr_err_t mr_eval_step_create(const mr_loss_t *l, const mr_compute_t *c, int64_t batch,
-                             const mr_train_step_t *lender, mr_eval_step_t **out, mr_diag_t *diag);
+                             mr_train_step_t *lender, mr_eval_step_t **out, mr_diag_t *diag);
 /* Evaluates a batch with the set of mr_params_judged.  The caller pads a partial batch with records
    that do not count.  Fields must stay valid until the run is read.  MR_OK, or MR_ERR_SHAPE,
    MR_ERR_DATA, MR_ERR_CONFIG as in mr_train_step_run. */
 mr_err_t mr_eval_step_run(mr_eval_step_t *s, const mr_params_t *params, const void *const *field,
                           mr_diag_t *diag);
 /* Returns as mr_train_step_read does. */
-mr_err_t mr_eval_step_read(mr_eval_step_t *s, bool wait, mr_eval_rows_t *out);
+mr_err_t mr_eval_step_read(mr_eval_step_t *s, bool wait, mr_eval_rows_t *out, mr_diag_t *diag);
 void mr_eval_step_destroy(mr_eval_step_t *s); /* NULL is fine */
 
 MR_END_DECLS

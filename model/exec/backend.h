@@ -24,23 +24,46 @@ struct mr_backend {
   size_t align;     /* of arrays, and of blocks in an arena: a power of two, at least 64 */
   bool host;        /* the host can read and write its memory in place */
 
+  /* Opens device `number` of this backend, "0" or "1", for this process, or the usual one with
+     NULL; opening it again is fine.  MR_OK; MR_ERR_CONFIG for a number that it does not have, or if
+     the process already uses another one; MR_ERR_UNAVAILABLE without driver or device.  Any thread;
+     blocks while a driver starts. */
+  mr_err_t (*open)(const char *number, mr_diag_t *diag);
   /* Asked before each compilation.  MR_OK, or MR_ERR_CONFIG if the environment asks for something
      that this machine cannot do. */
   mr_err_t (*check)(mr_diag_t *diag);
+  /* Tells what drivers and devices this machine has, in lines for people: say(arg, line), each
+     valid during the call. */
+  void (*describe)(void (*say)(void *arg, const char *line), void *arg);
 
   /* ---- memory ---- */
   /* At least bytes, aligned, contents undefined; NULL without memory.  Any thread. */
   void *(*take)(size_t bytes);
   void (*give)(void *data, size_t bytes); /* frees what take returned for bytes; NULL is fine */
   size_t (*room)(void);                   /* the most bytes that this process may have in all */
-  /* Copies before it returns. from and to do not overlap. */
+  /* Copies before it returns, MR_COPY_WITHIN before any later command. from and to do not overlap.
+   */
   void (*copy)(void *to, const void *from, size_t bytes, mr_copy_way_t way);
+
+  /* ---- commands that are done later; all NULL if a run has ended when mr_exec_start returns ----
+     Commands run in the order in which they were given, copies included. */
+  /* Gives a copy to or from the host, whose bytes must stay as they are until it is done. */
+  void (*copy_later)(void *to, const void *from, size_t bytes, mr_copy_way_t way);
+  /* Marks the end of the commands given so far; NULL without memory. */
+  void *(*mark)(void);
+  /* Whether the commands before mark are done, for which wait blocks: MR_OK, or the failure of one
+     of them, and mark is freed; MR_AGAIN, only without wait: not yet.  NULL: all commands. */
+  mr_err_t (*reached)(void *mark, bool wait, mr_diag_t *diag);
 
   /* ---- compiling ---- */
   /* Fills c->run and what it needs for c->eqn, of any kind but ALIAS and CALL.  MR_OK,
      MR_ERR_NORULE if the backend cannot compute it, or MR_ERR_NOMEM.  The executor calls c->fini on
      c->state, also after a failure. */
   mr_err_t (*lower)(mr_call_t *c, mr_diag_t *diag);
+  /* Compiles what lower has written for call[0,n), all calls of a graph that will run.  MR_OK,
+     MR_ERR_UNAVAILABLE if the device's compiler refuses it, or MR_ERR_NOMEM.  NULL: lower has done
+     everything. */
+  mr_err_t (*build)(const mr_call_t *call, int n, mr_diag_t *diag);
   /* What the passes need to know (transforms/passes.h). */
   const struct mr_target *target;
 

@@ -106,7 +106,7 @@ static void scan_run(const mr_call_t *c) {
     control_move(c, c->out[k], c->in[first + k], l->size[c->eqn->n_in + k], MR_COPY_WITHIN);
   for (int64_t step = 0; step < l->s.length; step++) {
     control_aim(c, step);
-    mr_exec_run(l->body, l->in, l->out);
+    mr_exec_start(l->body, l->in, l->out);
   }
 }
 
@@ -168,7 +168,7 @@ static bool holds(const mr_call_t *c) {
   loop_t *l = c->state;
   char *verdict = (char *)c->scratch + l->verdict;
   uint8_t yes = 0;
-  mr_exec_run(l->cond, l->to_cond, (void *[]){verdict});
+  mr_exec_start(l->cond, l->to_cond, (void *[]){verdict});
   control_move(c, &yes, verdict, sizeof yes, MR_COPY_OUT);
   return yes;
 }
@@ -185,7 +185,7 @@ static void while_run(const mr_call_t *c) {
       l->out[k] = now[k] == c->out[k] ? at : c->out[k];
       at += call_aligned(c, carry_bytes(c, k));
     }
-    mr_exec_run(l->body, l->to_body, l->out);
+    mr_exec_start(l->body, l->to_body, l->out);
     for (int k = 0; k < l->n_carry; k++) now[k] = now_cond[k] = l->out[k];
   }
   for (int k = 0; k < l->n_carry; k++)
@@ -243,7 +243,7 @@ static void cond_run(const mr_call_t *c) {
   int32_t index;
   control_move(c, &index, c->in[0], sizeof index, MR_COPY_OUT);
   int j = index < 0 ? 0 : index < s->n ? index : s->n - 1;
-  mr_exec_run(s->inner[j].exec, (const void *const *)(uintptr_t)(c->in + 1), c->out);
+  mr_exec_start(s->inner[j].exec, (const void *const *)(uintptr_t)(c->in + 1), c->out);
 }
 
 mr_err_t mr__cond_lower(mr_call_t *c, mr_diag_t *diag) {

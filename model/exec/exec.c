@@ -99,9 +99,10 @@ static mr_err_t take_arena(mr_exec_t *x, const mr_exec_t *lender, mr_diag_t *dia
   if (fits) x->arena = x->lent ? lender->arena : b->take(x->plan.bytes);
   if (x->arena) return MR_OK;
   return mr_fail(diag, MR_ERR_NOMEM,
-                 "out of memory: the planned peak is %zu bytes, this process may have %zu; take a "
-                 "smaller batch, or let fit= choose to work through it in parts",
-                 x->plan.bytes, room == SIZE_MAX ? b->room() : room);
+                 "out of memory: %s%sthe planned peak is %zu bytes, this process may have %zu; "
+                 "take a smaller batch, or let fit= choose to work through it in parts",
+                 b->host ? "" : b->name, b->host ? "" : ": ", x->plan.bytes,
+                 room == SIZE_MAX ? b->room() : room);
 }
 
 mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_t *o, bool apart,
@@ -117,7 +118,9 @@ mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_
   MR_TRY(
       mr_memory_plan_init(&x->plan, x->fn, o->donate, o->in_place, x->call, b->align, apart, diag));
   MR_TRY(mr_memory_plan_check(&x->plan, x->fn, diag));
-  if (o->plan_only || !x->plan.constants) return MR_OK;
+  if (o->plan_only) return MR_OK;
+  if (b->build) MR_TRY(b->build(x->call, x->fn->n_eqn, diag));
+  if (!x->plan.constants) return MR_OK;
   x->constants = b->take(x->plan.constants);
   return x->constants ? MR_OK : mr_no_memory(diag, "a graph's literals");
 }
@@ -172,6 +175,12 @@ void mr_exec_destroy(mr_exec_t *x) {
   free(x);
 }
 
+/* Waits for a device that computes after a call has returned.  A failure stays with the device,
+   which refuses the next compilation or tells it at a mark. */
+static void exec_settle(const mr_exec_t *x) {
+  if (x->backend->reached) (void)x->backend->reached(NULL, true, NULL);
+}
+
 /* Makes the calls in order. false: the gate forbade the first write, or a call gave a NaN. */
 static bool run_calls(mr_exec_t *x) {
   bool serial = false;
@@ -187,6 +196,7 @@ static bool run_calls(mr_exec_t *x) {
     if (c->serial != serial) x->backend->spread(c->serial ? 1 : x->threads);
     serial = c->serial;
     c->run(c);
+    if (x->profile) exec_settle(x);
     if (x->finite) mr__finite_call(x->finite, i);
     if (x->check_nans && mr__gives_nan(c)) {
       x->nan = c->eqn;
@@ -224,10 +234,15 @@ static void exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
   }
 }
 
-void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
+void mr_exec_start(mr_exec_t *x, const void *const *in, void *const *out) {
   int64_t from = x->profile ? mr_now_ns() : 0;
   exec_run(x, in, out);
   if (x->profile) x->wall_ns += mr_now_ns() - from;
+}
+
+void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
+  mr_exec_start(x, in, out);
+  exec_settle(x);
 }
 
 void mr_exec_gate(mr_exec_t *x, bool (*may_write)(void *arg), void *arg) {

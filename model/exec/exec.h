@@ -55,6 +55,9 @@ void mr_exec_destroy(mr_exec_t *x); /* NULL is fine */
    an input or another output.  One run at a time.  Cannot fail, but a gate or a NaN may end it
    early. */
 void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out);
+/* As mr_exec_run, but may return before the outputs hold their values: on a backend with marks, a
+   copy that is given later finds them, and mr_backend_t.reached waits. */
+void mr_exec_start(mr_exec_t *x, const void *const *in, void *const *out);
 
 /* Sets a gate: each run calls may_write(arg) once, on its own thread, before the first kernel that
    writes over a donated input; until then other threads may read those arrays.  If it returns false

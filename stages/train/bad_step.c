@@ -67,6 +67,10 @@ static void bad_step_trace(mr_stage_t *s, const mr__train_flight_t *f, const mr_
                          .n_records = f->batch->n,
                          .record = f->batch->key};
   if (s->out_linked[OUT_STATE] && mr_all_back(s, OUT_STATE) < 0) return;
+  if (mr_train_step_fetch(v->step, &v->params, &why) < 0) {
+    mr_notice("%s: step %" PRId64 " could not be traced: %s", s->name, r->step, why.text);
+    return;
+  }
   records_text(f->batch, records, sizeof records);
   snprintf(path, sizeof path, "%s%snan-%06" PRId64 ".safetensors",
            v->replay_dir ? v->replay_dir : "", v->replay_dir ? "/" : "", r->step);
@@ -123,7 +127,7 @@ mr_err_t mr__train_redo(mr_stage_t *s, const mr__train_flight_t *f, mr_train_out
     mr_scale_state_t *now = mr_train_step_scale(v->step);
     now->bad--, now->skipped--;
     MR_TRY(mr_train_step_run(v->step, &v->params, f->fields.field, &in, s->diag));
-    mr_train_step_read(v->step, true, r);
+    MR_TRY(mr_train_step_read(v->step, true, r, s->diag));
   }
   return MR_OK;
 }

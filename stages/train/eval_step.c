@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "model/exec/device.h"
 #include "model/zoo/zoo.h"
 #include "pipeline/foreign.h"
 #include "pipeline/opt.h"
@@ -85,7 +86,7 @@ static void recalled_fini(recalled_t *r) {
 /* ---- the stage ---- */
 
 typedef struct eval_step {
-  const char *checkpoint, *records;
+  const char *checkpoint, *records, *device;
   mr_train_amp_t amp;
   bool ema;
   int precision;
@@ -124,6 +125,11 @@ static const mr_opt_t eval_step_opts[] = {
      .choices = "none|default|high|highest",
      .help = "Precision of products of f32, as train-step's."},
     MR_TRAIN_TEAM_OPTS(offsetof(eval_step_t, team)),
+    {.name = "device",
+     .type = MR_OPT_STR,
+     .offset = offsetof(eval_step_t, device),
+     .def = "cpu",
+     .help = MR_TRAIN_DEVICE_HELP},
     {0},
 };
 
@@ -131,6 +137,8 @@ static mr_err_t eval_step_plan(mr_stage_t *s) {
   eval_step_t *v = s->state;
   if (!v->checkpoint || !v->checkpoint[0])
     return mr_stage_fail(s, MR_ERR_CONFIG, "setting checkpoint: want the name of a file");
+  mr_diag_t why = {0};
+  if (mr_device_check(v->device, &why) < 0) return mr_stage_relay(s, why.code, &why);
   MR_TRY(mr_train_amp_plan(s, &v->amp));
   s->out_spec[0] = mr_metrics_spec(s->in_spec[0].dataset);
   return MR_OK;
@@ -156,6 +164,7 @@ static mr_err_t eval_step_load(eval_step_t *v, int64_t batch, mr_diag_t *diag) {
   const mr_loss_t *loss = &v->model.plan.loss;
   mr_compute_t compute = {.threads = (int)v->team.threads, .pin = v->team.pin};
   mr_train_amp_set(&v->amp, &compute);
+  MR_TRY(mr_device_open(v->device, &compute.device, diag));
   compute.precision = (mr_precision_t)v->precision;
   char model[MR_MODEL_TEXT];
   bool averaged;

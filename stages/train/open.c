@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/text.h"
+#include "model/exec/device.h"
 #include "model/fit.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/computes.h"
@@ -32,7 +33,8 @@ mr_train_config_t mr__train_config(const train_t *v, int64_t batch) {
                          .compute = {.precision = (mr_precision_t)v->precision, /* same order */
                                      .remat = (mr_nn_remat_t)v->remat,
                                      .threads = (int)v->team.threads,
-                                     .pin = v->team.pin},
+                                     .pin = v->team.pin,
+                                     .device = v->backend},
                          .batch = batch,
                          .accumulate = v->accumulate};
   mr_train_amp_set(&v->amp, &t.compute);
@@ -150,14 +152,18 @@ static void open_scale(train_t *v, int64_t batch) {
 
 mr_err_t mr__train_stage_open(mr_stage_t *s) {
   train_t *v = s->state;
+  mr_diag_t why = {0};
   mr_train_team_report(s, &v->team);
-  mr_err_t e = open_compile(s);
+  mr_err_t e = mr_device_open(v->device, &v->backend, &why);
+  if (e < 0) return mr_stage_relay(s, e, &why);
+  e = open_compile(s);
   mr_backends_leave(); /* steps run in the stage's own thread, with its own team */
   if (e < 0) return e;
   mr_train_step_before_update(v->step, s->out_linked[OUT_STATE] ? wait_for_checkpoint : NULL, s);
   v->at = (mr_train_progress_t){.seed = (uint64_t)v->seed};
   v->saved_step = -1;
   MR_TRY(resume(s));
+  if (mr_train_step_put(v->step, &v->params, &why) < 0) return mr_stage_relay(s, why.code, &why);
   v->at.ema = (float)v->ema;
   mr__computes_text(&v->used.compute, v->at.computes);
   open_scale(v, s->in_spec[IN_TRAIN].batch);

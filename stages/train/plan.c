@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "model/exec/device.h"
 #include "stages/train/train_step_private.h"
 
 enum { CONSTANT, COSINE, LINEAR, RSQRT }; /* setting schedule */
@@ -114,9 +115,8 @@ static mr_err_t plan_fp8(mr_stage_t *s) {
 
 mr_err_t mr__train_stage_plan(mr_stage_t *s) {
   train_t *v = s->state;
-  if (v->device)
-    return mr_stage_fail(s, MR_ERR_UNAVAILABLE,
-                         "setting device = cuda: this build has no CUDA backend, want cpu");
+  mr_diag_t why = {0};
+  if (mr_device_check(v->device, &why) < 0) return mr_stage_relay(s, why.code, &why);
   MR_TRY(mr__train_plan_scale(s));
   MR_TRY(mr_train_amp_plan(s, &v->amp));
   const mr_model_def_t *def = mr__train_model_of(s);

@@ -213,10 +213,9 @@ const mr_opt_t mr__train_stage_opts[] = {
      .help = "Refuses inputs that share records, compared by their position in the files, by their "
              "bytes, or not at all."},
     {.name = "device",
-     .type = MR_OPT_ENUM,
+     .type = MR_OPT_STR,
      .offset = AT(device),
      .def = "cpu",
-     .choices = "cpu|cuda",
-     .help = "Where the step runs."},
+     .help = MR_TRAIN_DEVICE_HELP},
     {0},
 };

@@ -49,15 +49,22 @@ static void tally_count(evaluation_t *v, const flight_t *f, const mr_eval_rows_t
   }
 }
 
-/* Counts finished runs; waits while more than `most` are in flight. */
-static void read_rows(evaluation_t *v, int64_t most) {
+static void tally_release(evaluation_t *v) {
+  flight_t *f = &v->flight[v->read++ % MR_TRAIN_RING];
+  mr_train_batch_fini(&f->fields);
+  mr_buf_unref(f->b);
+}
+
+/* Counts finished runs; waits while more than `most` are in flight.  MR_OK, or the failure of the
+   device. */
+static mr_err_t read_rows(evaluation_t *v, int64_t most) {
   mr_eval_rows_t rows;
-  while (mr_eval_step_read(v->step, v->begun - v->read > most, &rows) == MR_OK) {
-    flight_t *f = &v->flight[v->read++ % MR_TRAIN_RING];
-    tally_count(v, f, &rows);
-    mr_train_batch_fini(&f->fields);
-    mr_buf_unref(f->b);
+  mr_err_t e;
+  while ((e = mr_eval_step_read(v->step, v->begun - v->read > most, &rows, v->s->diag)) == MR_OK) {
+    tally_count(v, &v->flight[v->read % MR_TRAIN_RING], &rows);
+    tally_release(v);
   }
+  return e < 0 ? e : MR_OK;
 }
 
 /* Evaluates a batch; takes over b. */
@@ -68,8 +75,7 @@ static mr_err_t evaluate_batch(evaluation_t *v, mr_buf_t *b) {
   if (e >= 0 && b->n) e = mr_eval_step_run(v->step, v->params, f->fields.field, v->s->diag);
   if (e >= 0 && b->n) {
     f->b = b, v->begun++;
-    read_rows(v, MR_TRAIN_RING - 1);
-    return MR_OK;
+    return read_rows(v, MR_TRAIN_RING - 1);
   }
   mr_train_batch_fini(&f->fields);
   mr_buf_unref(b);
@@ -83,7 +89,7 @@ static mr_err_t tally_evaluate(evaluation_t *v) {
     mr_err_t e = mr_stopping(s) ? MR_END : mr_pull(s, v->port, &b);
     v->tally->stopped = e == MR_END && mr_stopping(s);
     if (v->tally->stopped) return MR_END;
-    if (e == MR_END) read_rows(v, 0);
+    if (e == MR_END) MR_TRY(read_rows(v, 0));
     if (e == MR_END && v->tally->records) return MR_OK;
     if (e != MR_OK) return e;
     last = b->flags & MR_BUF_EPOCH_END;
@@ -100,8 +106,10 @@ mr_err_t mr_train_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const 
   tally->n_classes =
       classes <= MR_METRICS_CLASSES ? (int)classes : 0; /* larger matrices are unreadable */
   mr_err_t e = tally_evaluate(&v);
-  read_rows(&v, 0);
-  return e;
+  mr_err_t read = e < 0 ? e : read_rows(&v, 0);
+  if (e < 0) (void)read_rows(&v, 0); /* e is the failure to tell */
+  while (v.read < v.begun) tally_release(&v);
+  return read < 0 ? read : e;
 }
 
 void mr_tally_metrics(const mr_tally_t *tally, mr_metrics_t *r) {

@@ -34,7 +34,7 @@ mr_err_t mr__traced_compile(const mr__traced_step_t *t, bool apart, mr_train_ste
 mr_err_t mr__traced_run(const mr__traced_step_t *t, mr_train_step_t *step, mr_train_out_t *out,
                         mr_diag_t *diag) {
   MR_TRY(mr_train_step_run(step, t->params, t->field, &t->in, diag));
-  mr_train_step_read(step, true, out);
+  MR_TRY(mr_train_step_read(step, true, out, diag));
   mr_train_step_retake(step);
   return MR_OK;
 }

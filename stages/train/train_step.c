@@ -30,8 +30,8 @@ static mr_err_t train_step_save(mr_stage_t *s, bool last) {
     return MR_OK;
   mr_buf_t *b = NULL;
   int64_t mark;
-  mr_err_t e = give_mark(s, &mark);
-  if (e < 0) return e;
+  MR_TRY(mr_train_step_fetch(v->step, &v->params, s->diag)); /* waits until all states are back */
+  MR_TRY(give_mark(s, &mark));
   MR_TRY(mr_fresh(s, OUT_STATE, &b));
   if (!b) return MR_OK;
   const mr_scale_state_t *scale = mr_train_step_scale(v->step);
@@ -135,7 +135,10 @@ static mr_err_t train_step_count_step(mr_stage_t *s, const mr__train_flight_t *f
   mr_stream_at_pass(&v->at.stream[IN_TRAIN], &s->in_spec[IN_TRAIN], batch);
   v->at.ledger = mr_ledger_step(v->at.ledger, v->at.step, batch->key, batch->draw, batch->n, bits);
   MR_TRY(mr__train_report_step(s, r, batch, (double)f->lr));
-  if (f->watch && r->applied) MR_TRY(mr__train_report_watched(s, batch));
+  if (f->watch && r->applied) {
+    MR_TRY(mr_train_step_fetch(v->step, &v->params, s->diag));
+    MR_TRY(mr__train_report_watched(s, batch));
+  }
   if (batch->flags & MR_BUF_EPOCH_END) v->at.epoch = batch->epoch + 1, v->at.unvalidated = true;
   return MR_OK;
 }
@@ -146,7 +149,10 @@ static mr_err_t count_steps(mr_stage_t *s, int64_t most) {
   train_t *v = s->state;
   mr_train_out_t r;
   mr_err_t e = MR_OK;
-  while (e == MR_OK && mr_train_step_read(v->step, v->begun - v->read > most, &r) == MR_OK) {
+  while (e == MR_OK) {
+    e = mr_train_step_read(v->step, v->begun - v->read > most, &r, s->diag);
+    if (e == MR_END || e == MR_AGAIN) return MR_OK;
+    if (e < 0) return e;
     mr__train_flight_t *f = &v->flight[v->read++ % MR_TRAIN_RING];
     e = mr__train_redo(s, f, &r);
     if (e == MR_OK) e = mr__train_look_at(s, f, &r);
@@ -170,6 +176,8 @@ static mr_err_t begin_step(mr_stage_t *s, mr_buf_t *batch, int64_t step) {
                             .lr = mr_schedule_at(&v->rate, step - 1),
                             .watch = mr__train_watched(s, step)};
   if (f->watch) {
+    mr_err_t fetched = mr_train_step_fetch(v->step, &v->params, s->diag);
+    if (fetched < 0) return mr__train_flight_fini(f), fetched;
     mr_optim_t optim = mr__train_config(v, batch->n).optim;
     if (!mr_train_watch_before(&v->watch, &optim, f->lr, &v->params)) {
       mr__train_flight_fini(f);

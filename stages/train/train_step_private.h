@@ -33,11 +33,12 @@ typedef struct train {
   double lr, b1, b2, eps, weight_decay, clip_norm, ema, scale_start;
   int64_t warmup, steps, seed, checkpoint_every, watch_every, accumulate, scale_patience,
       max_skipped, redo_on_nan;
-  int optimizer, schedule, device, leak_check, remat, on_nan;
+  int optimizer, schedule, leak_check, remat, on_nan;
   bool nesterov;
-  const char *resume, *fit, *loss_scale, *replay_dir;
+  const char *resume, *fit, *loss_scale, *replay_dir, *device;
 
-  double fixed_scale; /* of the loss; 0: a dynamic one */
+  const mr_backend_t *backend; /* that device, from open on */
+  double fixed_scale;          /* of the loss; 0: a dynamic one */
   mr_model_t model;
   mr_train_config_t used; /* of the compiled step: the settings, and what fit= has chosen */
   mr_schedule_t rate;

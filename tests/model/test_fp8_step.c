@@ -74,7 +74,7 @@ static void begin(trainer_t *t, int64_t step, const float *x) {
 static mr_train_out_t step_once(trainer_t *t, int64_t step, const float *x) {
   mr_train_out_t out;
   begin(t, step, x);
-  assert_int_equal(mr_train_step_read(t->step, true, &out), MR_OK);
+  assert_int_equal(mr_train_step_read(t->step, true, &out, NULL), MR_OK);
   return out;
 }
 
@@ -194,7 +194,7 @@ static void steps_in_flight_are_those_read_one_by_one(void **state) {
     for (int i = k; i < k + MR_TRAIN_RING; i++) begin(&many, i + 1, x[i]);
     for (int i = k; i < k + MR_TRAIN_RING; i++) {
       a = step_once(&one, i + 1, x[i]);
-      assert_int_equal(mr_train_step_read(many.step, true, &b), MR_OK);
+      assert_int_equal(mr_train_step_read(many.step, true, &b, NULL), MR_OK);
       assert_true(a.loss == b.loss && a.grad_norm == b.grad_norm);
     }
   }

@@ -34,7 +34,7 @@ static inline mr_err_t vit_step(const vit_t *v, mr_train_config_t t, mr_train_st
   return mr_train_step_create(&l, &t, out, diag);
 }
 
-static inline mr_err_t vit_eval(const vit_t *v, int64_t batch, const mr_train_step_t *lender,
+static inline mr_err_t vit_eval(const vit_t *v, int64_t batch, mr_train_step_t *lender,
                                 mr_eval_step_t **out, mr_diag_t *diag) {
   mr_loss_t l = mr_vit_loss(&v->model);
   return mr_eval_step_create(&l, &v->how, batch, lender, out, diag);
@@ -45,13 +45,13 @@ static inline mr_err_t vit_run(mr_train_step_t *s, mr_params_t *p, const float *
                                mr_train_out_t *out, mr_diag_t *diag) {
   mr_err_t e = mr_train_step_run(s, p, (const void *[]){images, labels},
                                  &(mr_train_in_t){step, seed, lr}, diag);
-  return e < 0 ? e : mr_train_step_read(s, true, out);
+  return e < 0 ? e : mr_train_step_read(s, true, out, diag);
 }
 
 static inline mr_err_t vit_judge(mr_eval_step_t *s, const mr_params_t *p, const float *images,
                                  const int32_t *labels, mr_eval_rows_t *out, mr_diag_t *diag) {
   mr_err_t e = mr_eval_step_run(s, p, (const void *[]){images, labels}, diag);
-  return e < 0 ? e : mr_eval_step_read(s, true, out);
+  return e < 0 ? e : mr_eval_step_read(s, true, out, diag);
 }
 
 /* Arenas of f32. */

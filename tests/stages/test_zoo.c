@@ -239,8 +239,8 @@ static mr_train_out_t run(job_t *j, mr_train_step_t *s, int64_t step) {
   mr_diag_t diag = {0};
   if (mr_train_step_run(s, &j->params, j->data, &(mr_train_in_t){step, 7, 1e-2f}, &diag) < 0)
     fail_msg("%s", diag.text);
-  assert_int_equal(mr_train_step_read(s, true, &out), MR_OK);
-  assert_int_equal(mr_train_step_read(s, true, &out), MR_END);
+  assert_int_equal(mr_train_step_read(s, true, &out, &diag), MR_OK);
+  assert_int_equal(mr_train_step_read(s, true, &out, &diag), MR_END);
   assert_int_equal(out.step, step);
   return out;
 }
@@ -317,11 +317,11 @@ static void only_so_many_runs_may_be_unread(void **state) {
                    MR_ERR_CONFIG);
   float last = INFINITY;
   for (int64_t t = 1; t <= MR_TRAIN_RING; t++) {
-    assert_int_equal(mr_train_step_read(s, false, &out), MR_OK);
+    assert_int_equal(mr_train_step_read(s, false, &out, &diag), MR_OK);
     assert_true(out.step == t && out.loss < last);
     last = out.loss;
   }
-  assert_int_equal(mr_train_step_read(s, true, &out), MR_END);
+  assert_int_equal(mr_train_step_read(s, true, &out, &diag), MR_END);
   mr_train_step_destroy(s);
   fini(j);
   free(j);

@@ -108,10 +108,24 @@ static const mr_target_t target = {.loop_eqns = MR_PROGRAM_EQNS,
                                    .element = mr__cpu_element,
                                    .opens = backend_opens};
 
+static mr_err_t backend_open(const char *number, mr_diag_t *diag) {
+  if (!number) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "device = cpu:%.40s: the processors are one device, want cpu; threads= says how "
+                 "many compute",
+                 number);
+}
+
+static void backend_describe(void (*say)(void *arg, const char *line), void *arg) {
+  say(arg, "cpu: the processors, always");
+}
+
 const mr_backend_t mr_backend_cpu = {.name = "cpu",
                                      .align = 64,
                                      .host = true,
+                                     .open = backend_open,
                                      .check = mr_isa_check,
+                                     .describe = backend_describe,
                                      .take = mr_pages_alloc,
                                      .give = backend_give,
                                      .room = mr_machine_memory,

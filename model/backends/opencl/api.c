@@ -3,8 +3,10 @@
 #include "model/backends/opencl/api.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct {
@@ -39,6 +41,18 @@ mr_err_t mr__opencl_api(const mr_opencl_api_t **api, mr_diag_t *diag) {
         "a driver (pocl-opencl-icd computes on the CPU)");
   return mr_fail(diag, MR_ERR_UNAVAILABLE,
                  "device opencl: libOpenCL.so.1 lacks %s, want OpenCL 1.2", library.missing);
+}
+
+bool mr__opencl_loader(char *path, size_t n) {
+  const mr_opencl_api_t *cl;
+  Dl_info found;
+  char real[PATH_MAX];
+  void *at;
+  if (mr__opencl_api(&cl, NULL) < 0) return false;
+  memcpy(&at, &cl->clGetPlatformIDs, sizeof at);
+  if (!dladdr(at, &found) || !realpath(found.dli_fname, real)) return false;
+  snprintf(path, n, "%s", real);
+  return true;
 }
 
 const char *mr__opencl_error(cl_int code, char text[40]) {

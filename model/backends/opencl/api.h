@@ -5,29 +5,35 @@
 
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
+#include <stdbool.h>
 
 #include "base/err.h"
 
-#define MR_OPENCL_CALLS(X)     \
-  X(clGetPlatformIDs)          \
-  X(clGetDeviceIDs)            \
-  X(clGetDeviceInfo)           \
-  X(clGetPlatformInfo)         \
-  X(clCreateContext)           \
-  X(clCreateCommandQueue)      \
-  X(clCreateBuffer)            \
-  X(clReleaseMemObject)        \
-  X(clCreateProgramWithSource) \
-  X(clBuildProgram)            \
-  X(clGetProgramBuildInfo)     \
-  X(clReleaseProgram)          \
-  X(clCreateKernel)            \
-  X(clReleaseKernel)           \
-  X(clSetKernelArg)            \
-  X(clEnqueueNDRangeKernel)    \
-  X(clEnqueueReadBuffer)       \
-  X(clEnqueueWriteBuffer)      \
-  X(clEnqueueCopyBuffer)       \
+#define MR_OPENCL_CALLS(X)       \
+  X(clGetPlatformIDs)            \
+  X(clGetDeviceIDs)              \
+  X(clGetDeviceInfo)             \
+  X(clGetPlatformInfo)           \
+  X(clCreateContext)             \
+  X(clCreateCommandQueue)        \
+  X(clCreateBuffer)              \
+  X(clReleaseMemObject)          \
+  X(clCreateProgramWithSource)   \
+  X(clBuildProgram)              \
+  X(clGetProgramBuildInfo)       \
+  X(clReleaseProgram)            \
+  X(clCreateKernel)              \
+  X(clReleaseKernel)             \
+  X(clSetKernelArg)              \
+  X(clEnqueueNDRangeKernel)      \
+  X(clEnqueueReadBuffer)         \
+  X(clEnqueueWriteBuffer)        \
+  X(clEnqueueCopyBuffer)         \
+  X(clEnqueueMarkerWithWaitList) \
+  X(clWaitForEvents)             \
+  X(clGetEventInfo)              \
+  X(clReleaseEvent)              \
+  X(clFlush)                     \
   X(clFinish)
 
 typedef struct mr_opencl_api {
@@ -39,6 +45,10 @@ typedef struct mr_opencl_api {
 /* Points *api at the table, which is static.  MR_OK; MR_ERR_UNAVAILABLE if there is no library, or
    one that lacks a call: the sentence names it.  Any thread; the first call loads the library. */
 mr_err_t mr__opencl_api(const mr_opencl_api_t **api, mr_diag_t *diag);
+
+/* Writes the file of the loaded library to path[0,n), with its links followed: its name ends in its
+   version.  False without a library. */
+bool mr__opencl_loader(char *path, size_t n);
 
 /* "CL_OUT_OF_RESOURCES (-5)", written to text. */
 const char *mr__opencl_error(cl_int code, char text[40]);

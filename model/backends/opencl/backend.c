@@ -1,7 +1,7 @@
 /* OpenCL 1.2 as a backend: any device with a driver, PoCL's CPU among them.  Kernels are written
    from equations (kernels/kernel.h); composites are opened into primitives, loops and branches run
    on the host. */
-#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,15 +14,19 @@
 
 typedef struct compiled {
   int n;
-  cl_kernel kernel[MR_KERNELS_MAX];
+  cl_kernel kernel[MR_KERNELS_MAX]; /* NULL until built */
+  char *text[MR_KERNELS_MAX];
   size_t items[MR_KERNELS_MAX];
 } compiled_t;
 
 static void compiled_fini(void *state) {
   const mr_opencl_device_t *d;
   compiled_t *s = state;
-  if (mr__opencl_device(&d, NULL) == MR_OK)
-    for (int i = 0; i < s->n; i++) d->cl->clReleaseKernel(s->kernel[i]);
+  bool open = mr__opencl_device(&d, NULL) == MR_OK;
+  for (int i = 0; i < s->n; i++) {
+    if (open && s->kernel[i]) d->cl->clReleaseKernel(s->kernel[i]);
+    free(s->text[i]);
+  }
   free(s);
 }
 
@@ -68,14 +72,14 @@ static bool computes_f64(const mr_eqn_t *e) {
   return wide;
 }
 
-static mr_err_t lower_kernels(mr_call_t *c, const mr_opencl_device_t *d, const mr_kernels_t *k,
-                              mr_diag_t *diag) {
+/* Keeps the texts of k, which are built with those of the whole graph. */
+static mr_err_t lower_kernels(mr_call_t *c, mr_kernels_t *k, mr_diag_t *diag) {
   if (!k->n) return MR_OK;
   compiled_t *s = calloc(1, sizeof *s);
   if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
   c->state = s, c->fini = compiled_fini;
   for (; s->n < k->n; s->n++) {
-    MR_TRY(mr__opencl_kernel(d, k->kernel[s->n].text, &s->kernel[s->n], diag));
+    s->text[s->n] = k->kernel[s->n].text, k->kernel[s->n].text = NULL;
     s->items[s->n] = (size_t)k->kernel[s->n].items;
   }
   c->scratch_bytes = k->scratch_bytes;
@@ -95,9 +99,27 @@ static mr_err_t opencl_lower(mr_call_t *c, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_NORULE, "%s: device opencl: %s does not compute in f64", op->name,
                    d->name);
   MR_TRY(mr_kernels_write(c->eqn, &k, diag));
-  mr_err_t err = lower_kernels(c, d, &k, diag);
+  mr_err_t err = lower_kernels(c, &k, diag);
   mr_kernels_fini(&k);
   return err;
+}
+
+static mr_err_t opencl_build(const mr_call_t *call, int n, mr_diag_t *diag) {
+  const mr_opencl_device_t *d;
+  size_t texts = 0, at = 0;
+  MR_TRY(mr__opencl_device(&d, diag));
+  for (int i = 0; i < n; i++)
+    if (call[i].run == compiled_run) texts += (size_t)((const compiled_t *)call[i].state)->n;
+  mr_opencl_wanted_t *want = calloc(texts + 1, sizeof *want);
+  if (!want) return mr_no_memory(diag, "the kernels of a graph");
+  for (int i = 0; i < n; i++) {
+    compiled_t *s = call[i].run == compiled_run ? call[i].state : NULL;
+    for (int k = 0; s && k < s->n; k++)
+      want[at++] = (mr_opencl_wanted_t){s->text[k], &s->kernel[k]};
+  }
+  mr_err_t e = mr__opencl_kernels(d, want, texts, diag);
+  free(want);
+  return e;
 }
 
 /* Every op without a kernel that has an open form. */
@@ -107,22 +129,37 @@ static float opencl_element(const mr_op_def_t *op, float a, float b) {
   return op->at.f1 ? op->at.f1(a) : op->at.f2(a, b);
 }
 
+/* A block is one buffer, which may be smaller than what is free. */
 static size_t opencl_room(void) {
   const mr_opencl_device_t *d;
-  return mr__opencl_device(&d, NULL) < 0 ? 0 : d->memory;
+  if (mr__opencl_device(&d, NULL) < 0) return 0;
+  size_t taken = mr__opencl_taken(), left = d->memory > taken ? d->memory - taken : 0;
+  return left < d->largest ? left : d->largest;
+}
+
+static void opencl_describe(void (*say)(void *arg, const char *line), void *arg) {
+  char text[4096], path[512], loader[600];
+  mr_diag_t why = {0};
+  if (mr__opencl_probe(text, sizeof text, &why) < 0) {
+    say(arg, why.text);
+    return;
+  }
+  if (mr__opencl_loader(path, sizeof path)) {
+    snprintf(loader, sizeof loader, "opencl-loader: %s", path);
+    say(arg, loader);
+  }
+  if (!*text) say(arg, "no platform has a device; pocl-opencl-icd computes on the CPU");
+  char *rest = NULL;
+  for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+    say(arg, line);
 }
 
 static int one_thread(void) { return 1; }
 static int no_processors(void) { return 0; }
 static int opencl_begin(int threads, bool pin) { return threads; }
 
-/* Results are there when a run has ended. */
-static void opencl_end(int before) {
-  const mr_opencl_device_t *d;
-  if (mr__opencl_device(&d, NULL) < 0) return;
-  cl_int code = d->cl->clFinish(d->queue);
-  if (code != CL_SUCCESS) mr__opencl_failed(code, "a run");
-}
+/* Commands are under way when a run has been given; marks tell when they are done. */
+static void opencl_end(int before) {}
 
 static void opencl_spread(int threads) {}
 static void opencl_leave(void) {}
@@ -135,12 +172,18 @@ static const mr_target_t opencl_target = {
 
 const mr_backend_t mr_backend_opencl = {.name = "opencl",
                                         .align = 256,
+                                        .open = mr__opencl_open,
                                         .check = mr__opencl_usable,
+                                        .describe = opencl_describe,
                                         .take = mr__opencl_take,
                                         .give = mr__opencl_give,
                                         .room = opencl_room,
                                         .copy = mr__opencl_copy,
+                                        .copy_later = mr__opencl_copy_later,
+                                        .mark = mr__opencl_mark,
+                                        .reached = mr__opencl_reached,
                                         .lower = opencl_lower,
+                                        .build = opencl_build,
                                         .target = &opencl_target,
                                         .threads = one_thread,
                                         .processors = no_processors,

@@ -6,6 +6,12 @@
 static mr_err_t without_check(mr_diag_t *diag) {
   return mr_without(diag, "device opencl", "OPENCL");
 }
+static mr_err_t without_open(const char *number, mr_diag_t *diag) { return without_check(diag); }
+static void without_describe(void (*say)(void *arg, const char *line), void *arg) {
+  mr_diag_t why = {0};
+  without_check(&why);
+  say(arg, why.text);
+}
 static void *without_take(size_t bytes) { return NULL; }
 static void without_give(void *data, size_t bytes) {}
 static size_t without_room(void) { return 0; }
@@ -16,7 +22,9 @@ static void without_leave(void) {}
 /* check refuses before anything else is called, except what is called for all backends. */
 const mr_backend_t mr_backend_opencl = {.name = "opencl",
                                         .align = 256,
+                                        .open = without_open,
                                         .check = without_check,
+                                        .describe = without_describe,
                                         .take = without_take,
                                         .give = without_give,
                                         .room = without_room,

@@ -3,25 +3,25 @@
    it, is remembered here and sent as a notice, once. */
 #include "model/backends/opencl/device.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 
-enum { PLATFORMS = 8, DEVICES = 32 };
+enum { PLATFORMS = 8 };
 
 static struct {
-  pthread_once_t once;
+  pthread_mutex_t lock;
+  bool opened; /* device or diag is settled */
   mr_opencl_device_t device;
   mr_diag_t diag;     /* why the device is missing */
   _Atomic int failed; /* relaxed: 1 after the first failed command, with its notice sent */
-} state = {.once = PTHREAD_ONCE_INIT};
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* All devices of all platforms, up to n. */
-static cl_uint devices_list(const mr_opencl_api_t *cl, cl_device_id *id, cl_uint n) {
+cl_uint mr__opencl_devices(const mr_opencl_api_t *cl, cl_device_id *id, cl_uint n) {
   cl_platform_id platform[PLATFORMS];
   cl_uint platforms = 0, all = 0;
   if (cl->clGetPlatformIDs(PLATFORMS, platform, &platforms) != CL_SUCCESS) return 0;
@@ -34,62 +34,120 @@ static cl_uint devices_list(const mr_opencl_api_t *cl, cl_device_id *id, cl_uint
   return all;
 }
 
-static mr_err_t device_choose(const mr_opencl_api_t *cl, cl_device_id *out, mr_diag_t *diag) {
-  cl_device_id id[DEVICES];
-  cl_uint n = devices_list(cl, id, DEVICES);
-  const char *wish = getenv("MILLRACE_OPENCL");
-  char *end = NULL;
-  errno = 0;
-  unsigned long at = wish && *wish ? strtoul(wish, &end, 10) : 0;
-  if (wish && *wish && (*end || errno || *wish == '-' || *wish == '+'))
-    return mr_fail(diag, MR_ERR_CONFIG, "MILLRACE_OPENCL = %s: want the number of a device, from 0",
-                   wish);
+/* Where a number comes from: "device = opencl:7" or "MILLRACE_OPENCL = 7". */
+static const char *wish_text(const char *number, const char *wish, char text[80]) {
+  snprintf(text, 80, "%s%.40s", number ? "device = opencl:" : "MILLRACE_OPENCL = ", wish);
+  return text;
+}
+
+/* The number that is asked for. */
+static mr_err_t device_number(const char *number, unsigned *at, mr_diag_t *diag) {
+  const char *wish = number ? number : getenv("MILLRACE_OPENCL");
+  char text[80];
+  size_t n = wish ? strlen(wish) : 0;
+  *at = 0;
+  if (!number && !n) return MR_OK;
+  if (!n || n > 4 || strspn(wish, "0123456789") != n)
+    return mr_fail(diag, MR_ERR_CONFIG, "%s: want the number of a device, from 0",
+                   wish_text(number, wish, text));
+  *at = (unsigned)strtoul(wish, NULL, 10);
+  return MR_OK;
+}
+
+static mr_err_t device_choose(mr_opencl_device_t *d, const char *number, mr_diag_t *diag) {
+  cl_device_id id[MR_OPENCL_DEVICES];
+  char text[80];
+  cl_uint n = mr__opencl_devices(d->cl, id, MR_OPENCL_DEVICES);
   if (!n)
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
                    "device opencl: no platform has a device; install a driver (pocl-opencl-icd "
                    "computes on the CPU)");
-  if (at >= n)
-    return mr_fail(diag, MR_ERR_CONFIG,
-                   "MILLRACE_OPENCL = %s: this machine has %u device%s, want 0 to %u", wish, n,
+  if (d->number >= n)
+    return mr_fail(diag, MR_ERR_CONFIG, "%s: this machine has %u device%s, want 0 to %u",
+                   wish_text(number, number ? number : getenv("MILLRACE_OPENCL"), text), n,
                    n == 1 ? "" : "s", n - 1);
-  *out = id[at];
+  d->id = id[d->number];
   return MR_OK;
 }
 
 static void device_ask(mr_opencl_device_t *d) {
-  cl_ulong memory = 0;
+  cl_ulong memory = 0, largest = 0;
   cl_device_fp_config wide = 0, single = 0;
   d->cl->clGetDeviceInfo(d->id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof memory, &memory, NULL);
+  d->cl->clGetDeviceInfo(d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof largest, &largest, NULL);
   d->cl->clGetDeviceInfo(d->id, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof wide, &wide, NULL);
   d->cl->clGetDeviceInfo(d->id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof single, &single, NULL);
   d->cl->clGetDeviceInfo(d->id, CL_DEVICE_NAME, sizeof d->name - 1, d->name, NULL);
   d->memory = (size_t)memory;
+  d->largest = (size_t)largest;
   d->f64 = wide != 0;
   d->rounds = (single & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
 }
 
-static mr_err_t device_start(mr_opencl_device_t *d, mr_diag_t *diag) {
+/* Refuses a device that cannot run the kernels. */
+static mr_err_t device_fits(const mr_opencl_device_t *d, mr_diag_t *diag) {
+  char version[256] = "";
+  cl_bool ready = CL_TRUE, compiles = CL_TRUE, little = CL_TRUE;
+  const char *lacks = NULL;
+  d->cl->clGetDeviceInfo(d->id, CL_DEVICE_VERSION, sizeof version - 1, version, NULL);
+  d->cl->clGetDeviceInfo(d->id, CL_DEVICE_AVAILABLE, sizeof ready, &ready, NULL);
+  d->cl->clGetDeviceInfo(d->id, CL_DEVICE_COMPILER_AVAILABLE, sizeof compiles, &compiles, NULL);
+  d->cl->clGetDeviceInfo(d->id, CL_DEVICE_ENDIAN_LITTLE, sizeof little, &little, NULL);
+  if (!strncmp(version, "OpenCL 1.0", 10) || !strncmp(version, "OpenCL 1.1", 10))
+    lacks = "OpenCL 1.2";
+  if (!little) lacks = "memory in little-endian order";
+  if (!compiles) lacks = "a compiler";
+  if (!ready) lacks = "readiness: its driver says that it is not available";
+  if (!lacks) return MR_OK;
+  return mr_fail(diag, MR_ERR_UNAVAILABLE, "device opencl:%u: %s (%s) lacks %s", d->number, d->name,
+                 version, lacks);
+}
+
+static mr_err_t device_start(mr_opencl_device_t *d, const char *number, mr_diag_t *diag) {
   cl_int code;
-  char text[40];
+  char text[40], unread[2];
+  MR_TRY(device_number(number, &d->number, diag));
   MR_TRY(mr__opencl_api(&d->cl, diag));
-  MR_TRY(device_choose(d->cl, &d->id, diag));
+  MR_TRY(mr__opencl_probe(unread, sizeof unread, diag));
+  MR_TRY(device_choose(d, number, diag));
   device_ask(d);
+  MR_TRY(device_fits(d, diag));
   d->context = d->cl->clCreateContext(NULL, 1, &d->id, NULL, NULL, &code);
   if (code == CL_SUCCESS) d->queue = d->cl->clCreateCommandQueue(d->context, d->id, 0, &code);
   if (code == CL_SUCCESS) return MR_OK;
-  return mr_fail(diag, MR_ERR_UNAVAILABLE, "device opencl: %s cannot be opened: %s", d->name,
-                 mr__opencl_error(code, text));
+  return mr_fail(diag, MR_ERR_UNAVAILABLE, "device opencl:%u: %s cannot be opened: %s", d->number,
+                 d->name, mr__opencl_error(code, text));
 }
 
-static void device_open(void) {
-  if (device_start(&state.device, &state.diag) < 0) state.device.queue = NULL;
+/* Opens the device with the lock held, once: the answer stays. */
+static void device_open(const char *number) {
+  if (state.opened) return;
+  if (device_start(&state.device, number, &state.diag) < 0) state.device.queue = NULL;
+  state.opened = true;
 }
 
 mr_err_t mr__opencl_device(const mr_opencl_device_t **d, mr_diag_t *diag) {
-  pthread_once(&state.once, device_open);
+  pthread_mutex_lock(&state.lock);
+  device_open(NULL);
+  pthread_mutex_unlock(&state.lock);
   *d = &state.device;
   if (state.device.queue) return MR_OK;
   return mr_diag_relay(diag, state.diag.code, &state.diag);
+}
+
+mr_err_t mr__opencl_open(const char *number, mr_diag_t *diag) {
+  const mr_opencl_device_t *d;
+  unsigned at;
+  MR_TRY(device_number(number, &at, diag));
+  pthread_mutex_lock(&state.lock);
+  device_open(number);
+  pthread_mutex_unlock(&state.lock);
+  MR_TRY(mr__opencl_device(&d, diag));
+  if (!number || at == d->number) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "device = opencl:%s: this process computes on opencl:%u, and a process has one "
+                 "OpenCL device",
+                 number, d->number);
 }
 
 void mr__opencl_failed(cl_int code, const char *what) {

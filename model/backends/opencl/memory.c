@@ -21,6 +21,7 @@ static struct {
   pthread_mutex_t lock;
   region_t *region;
   size_t n, cap;
+  size_t taken; /* bytes of all regions */
 } heap = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The number of regions that begin at `at` or before it. */
@@ -47,6 +48,7 @@ static bool heap_add(region_t r) {
   memmove(heap.region + at + 1, heap.region + at, (heap.n - at) * sizeof r);
   heap.region[at] = r;
   heap.n++;
+  heap.taken += r.bytes;
   return true;
 }
 
@@ -78,6 +80,7 @@ void mr__opencl_give(void *data, size_t bytes) {
   region_t r = heap.region[at - 1];
   memmove(heap.region + at - 1, heap.region + at, (heap.n - at) * sizeof r);
   heap.n--;
+  heap.taken -= r.bytes;
   pthread_mutex_unlock(&heap.lock);
   munmap(r.base, r.bytes);
   d->cl->clReleaseMemObject(r.buffer); /* commands that were given still hold it */
@@ -96,20 +99,40 @@ cl_mem mr__opencl_find(const void *at, size_t *offset) {
   return buffer;
 }
 
-void mr__opencl_copy(void *to, const void *from, size_t bytes, mr_copy_way_t way) {
-  const mr_opencl_device_t *d;
-  if (!bytes || mr__opencl_device(&d, NULL) < 0) return;
+static cl_int copy_enqueue(const mr_opencl_device_t *d, void *to, const void *from, size_t bytes,
+                           mr_copy_way_t way, cl_bool waits) {
   size_t at_to = 0, at_from = 0;
   cl_mem dest = way == MR_COPY_OUT ? NULL : mr__opencl_find(to, &at_to);
   cl_mem source = way == MR_COPY_IN ? NULL : mr__opencl_find(from, &at_from);
-  cl_int code =
-      way == MR_COPY_IN
-          ? d->cl->clEnqueueWriteBuffer(d->queue, dest, CL_TRUE, at_to, bytes, from, 0, NULL, NULL)
-      : way == MR_COPY_OUT
-          ? d->cl->clEnqueueReadBuffer(d->queue, source, CL_TRUE, at_from, bytes, to, 0, NULL, NULL)
-          : d->cl->clEnqueueCopyBuffer(d->queue, source, dest, at_from, at_to, bytes, 0, NULL,
-                                       NULL);
-  if (code == CL_SUCCESS && way == MR_COPY_WITHIN) code = d->cl->clFinish(d->queue);
+  switch (way) {
+    case MR_COPY_IN:
+      return d->cl->clEnqueueWriteBuffer(d->queue, dest, waits, at_to, bytes, from, 0, NULL, NULL);
+    case MR_COPY_OUT:
+      return d->cl->clEnqueueReadBuffer(d->queue, source, waits, at_from, bytes, to, 0, NULL, NULL);
+    case MR_COPY_WITHIN: break;
+  }
+  return d->cl->clEnqueueCopyBuffer(d->queue, source, dest, at_from, at_to, bytes, 0, NULL, NULL);
+}
+
+static void copy_give(void *to, const void *from, size_t bytes, mr_copy_way_t way, cl_bool waits) {
+  const mr_opencl_device_t *d;
+  if (!bytes || mr__opencl_device(&d, NULL) < 0) return;
+  cl_int code = copy_enqueue(d, to, from, bytes, way, waits);
   if (code != CL_SUCCESS) mr__opencl_failed(code, "a copy");
   if (way == MR_COPY_OUT && mr__opencl_usable(NULL) < 0) memset(to, 0xFF, bytes);
+}
+
+void mr__opencl_copy(void *to, const void *from, size_t bytes, mr_copy_way_t way) {
+  copy_give(to, from, bytes, way, CL_TRUE);
+}
+
+void mr__opencl_copy_later(void *to, const void *from, size_t bytes, mr_copy_way_t way) {
+  copy_give(to, from, bytes, way, CL_FALSE);
+}
+
+size_t mr__opencl_taken(void) {
+  pthread_mutex_lock(&heap.lock);
+  size_t taken = heap.taken;
+  pthread_mutex_unlock(&heap.lock);
+  return taken;
 }

@@ -3,8 +3,10 @@
    for OpenCL C are defined here, before the text. */
 #include "model/backends/opencl/program.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -32,32 +34,56 @@ static const char wide[] = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n#defi
 typedef struct kept {
   uint64_t hash;
   char *text;
-  cl_program program;
+  cl_program program; /* NULL: not built yet */
+  unsigned number;    /* its function there is k<number> */
 } kept_t;
 
+/* The texts in the order in which they came; `slot` finds them by hash: index + 1, 0: free. */
 static struct {
   pthread_mutex_t lock;
   kept_t *kept;
   size_t n, cap;
+  uint32_t *slot; /* [slots], a power of two, at most half of them used */
+  size_t slots;
 } programs = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static cl_program kept_program_find(uint64_t hash, const char *text) {
-  for (size_t i = 0; i < programs.n; i++)
-    if (programs.kept[i].hash == hash && !strcmp(programs.kept[i].text, text))
-      return programs.kept[i].program;
-  return NULL;
+static uint32_t *programs_slot(uint64_t hash, const char *text) {
+  size_t at = hash & (programs.slots - 1);
+  while (programs.slot[at]) {
+    const kept_t *k = &programs.kept[programs.slot[at] - 1];
+    if (k->hash == hash && !strcmp(k->text, text)) break;
+    at = (at + 1) & (programs.slots - 1);
+  }
+  return &programs.slot[at];
 }
 
-static bool kept_program_keep(uint64_t hash, const char *text, cl_program p) {
-  if (programs.n == programs.cap) {
-    size_t cap = programs.cap ? 2 * programs.cap : 64;
-    kept_t *more = realloc(programs.kept, cap * sizeof *more);
-    if (!more) return false;
-    programs.kept = more, programs.cap = cap;
+/* Makes room for one text more. */
+static bool programs_grow(void) {
+  if (programs.n < programs.cap) return true;
+  size_t cap = programs.cap ? 2 * programs.cap : 256;
+  kept_t *more = realloc(programs.kept, cap * sizeof *more);
+  if (more) programs.kept = more;
+  uint32_t *slot = calloc(2 * cap, sizeof *slot);
+  if (!more || !slot) return free(slot), false;
+  free(programs.slot);
+  programs.cap = cap, programs.slot = slot, programs.slots = 2 * cap;
+  for (size_t i = 0; i < programs.n; i++)
+    *programs_slot(more[i].hash, more[i].text) = (uint32_t)i + 1;
+  return true;
+}
+
+/* The place of a text, new or known; false without memory. */
+static bool programs_add(const char *text, size_t *index) {
+  uint64_t hash = XXH3_64bits(text, strlen(text));
+  if (!programs_grow()) return false;
+  uint32_t *slot = programs_slot(hash, text);
+  if (!*slot) {
+    char *own = strdup(text);
+    if (!own) return false;
+    programs.kept[programs.n] = (kept_t){hash, own, NULL, (unsigned)programs.n};
+    *slot = (uint32_t)++programs.n;
   }
-  char *own = strdup(text);
-  if (!own) return false;
-  programs.kept[programs.n++] = (kept_t){hash, own, p};
+  *index = *slot - 1;
   return true;
 }
 
@@ -70,8 +96,8 @@ static mr_err_t compiler_refuses(const mr_opencl_device_t *d, cl_program p, cl_i
                  d->name, mr__opencl_error(code, text), log);
 }
 
-static mr_err_t kept_program_build(const mr_opencl_device_t *d, const char *text, cl_program *out,
-                                   mr_diag_t *diag) {
+static mr_err_t program_compile(const mr_opencl_device_t *d, const char *text, cl_program *out,
+                                mr_diag_t *diag) {
   const char *part[] = {d->f64 ? wide : "", dialect, mr_kernel_prelude(), text};
   cl_int code;
   cl_program p = d->cl->clCreateProgramWithSource(d->context, 4, part, NULL, &code);
@@ -85,26 +111,68 @@ static mr_err_t kept_program_build(const mr_opencl_device_t *d, const char *text
   return err;
 }
 
-/* The program of text, compiled now if it is new. */
-static mr_err_t kept_program_of(const mr_opencl_device_t *d, const char *text, cl_program *out,
-                                mr_diag_t *diag) {
-  uint64_t hash = XXH3_64bits(text, strlen(text));
-  *out = kept_program_find(hash, text);
-  if (*out) return MR_OK;
-  MR_TRY(kept_program_build(d, text, out, diag));
-  if (kept_program_keep(hash, text, *out)) return MR_OK;
-  d->cl->clReleaseProgram(*out);
-  return mr_no_memory(diag, "a kernel of device opencl");
+static const char kernel_head[] = "KERNEL k(";
+
+/* The texts [from,n) that are not built, each with a function name of its own. */
+static char *programs_join(size_t from, bool *any) {
+  char *all = NULL;
+  size_t size = 0, head = sizeof kernel_head - 1;
+  FILE *f = open_memstream(&all, &size);
+  *any = false;
+  if (!f) return NULL;
+  for (size_t i = from; i < programs.n; i++) {
+    const kept_t *k = &programs.kept[i];
+    if (k->program) continue;
+    assert(!strncmp(k->text, kernel_head, head));
+    fprintf(f, "KERNEL k%u(%s", k->number, k->text + head);
+    *any = true;
+  }
+  if (!fclose(f)) return all;
+  free(all);
+  return NULL;
 }
 
-mr_err_t mr__opencl_kernel(const mr_opencl_device_t *d, const char *text, cl_kernel *out,
-                           mr_diag_t *diag) {
-  cl_program p;
-  cl_int code;
+/* Builds what is new since text `from` came.  After a failure the texts stay without a program, and
+   the next call that wants one tries again. */
+static mr_err_t programs_build(const mr_opencl_device_t *d, size_t from, mr_diag_t *diag) {
+  bool any;
+  cl_program p = NULL;
+  char *all = programs_join(from, &any);
+  if (!all) return mr_no_memory(diag, "the kernels of a graph");
+  mr_err_t e = any ? program_compile(d, all, &p, diag) : MR_OK;
+  free(all);
+  for (size_t i = from; i < programs.n && e >= 0; i++)
+    if (!programs.kept[i].program) programs.kept[i].program = p;
+  return e;
+}
+
+static mr_err_t kernels_get(const mr_opencl_device_t *d, const mr_opencl_wanted_t *want, size_t n,
+                            size_t *index, mr_diag_t *diag) {
+  size_t from = programs.n;
+  for (size_t i = 0; i < n; i++) {
+    if (!programs_add(want[i].text, &index[i])) return mr_no_memory(diag, "a kernel's text");
+    if (!programs.kept[index[i]].program && index[i] < from) from = index[i];
+  }
+  MR_TRY(programs_build(d, from, diag));
+  for (size_t i = 0; i < n; i++) {
+    const kept_t *k = &programs.kept[index[i]];
+    char name[16];
+    cl_int code;
+    snprintf(name, sizeof name, "k%u", k->number);
+    cl_kernel made = d->cl->clCreateKernel(k->program, name, &code);
+    if (code != CL_SUCCESS) return mr_no_memory(diag, "a kernel of device opencl");
+    *want[i].out = made;
+  }
+  return MR_OK;
+}
+
+mr_err_t mr__opencl_kernels(const mr_opencl_device_t *d, const mr_opencl_wanted_t *want, size_t n,
+                            mr_diag_t *diag) {
+  size_t *index = calloc(n + 1, sizeof *index);
+  if (!index) return mr_no_memory(diag, "the kernels of a graph");
   pthread_mutex_lock(&programs.lock);
-  mr_err_t err = kept_program_of(d, text, &p, diag);
+  mr_err_t e = kernels_get(d, want, n, index, diag);
   pthread_mutex_unlock(&programs.lock);
-  if (err < 0) return err;
-  *out = d->cl->clCreateKernel(p, "k", &code);
-  return code == CL_SUCCESS ? MR_OK : mr_no_memory(diag, "a kernel of device opencl");
+  free(index);
+  return e;
 }

@@ -1,0 +1,36 @@
+/* Marks: an event behind all commands given so far, by which the host learns that they are done, or
+   that one of them failed. */
+#include <stdlib.h>
+
+#include "model/backends/opencl/device.h"
+
+/* What the device says about a failure that was met at any time before. */
+static mr_err_t mark_verdict(cl_int code, mr_diag_t *diag) {
+  if (code != CL_SUCCESS) mr__opencl_failed(code, "a run");
+  return mr__opencl_usable(diag);
+}
+
+void *mr__opencl_mark(void) {
+  const mr_opencl_device_t *d;
+  cl_event event = NULL;
+  if (mr__opencl_device(&d, NULL) < 0) return NULL;
+  cl_int code = d->cl->clEnqueueMarkerWithWaitList(d->queue, 0, NULL, &event);
+  if (code == CL_SUCCESS) code = d->cl->clFlush(d->queue);
+  if (code != CL_SUCCESS) mr__opencl_failed(code, "a mark");
+  return event;
+}
+
+mr_err_t mr__opencl_reached(void *mark, bool wait, mr_diag_t *diag) {
+  const mr_opencl_device_t *d;
+  cl_event event = mark;
+  cl_int code, status = CL_COMPLETE;
+  MR_TRY(mr__opencl_device(&d, diag));
+  if (!event) return mark_verdict(d->cl->clFinish(d->queue), diag);
+  code = wait ? d->cl->clWaitForEvents(1, &event) : CL_SUCCESS;
+  if (code == CL_SUCCESS)
+    code = d->cl->clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status,
+                                 NULL);
+  if (code == CL_SUCCESS && status > CL_COMPLETE) return MR_AGAIN;
+  d->cl->clReleaseEvent(event);
+  return mark_verdict(code != CL_SUCCESS ? code : status, diag);
+}

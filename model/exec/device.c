@@ -1,0 +1,52 @@
+/* Reads a device's name, and opens the backend that it names. */
+#include "model/exec/device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* "cpu, opencl[:N]": what this build can be asked for. */
+static const char *devices_known(char *text, size_t n) {
+  size_t at = 0;
+  text[0] = 0;
+  for (int i = 0; mr_backends[i] && at < n; i++)
+    at += (size_t)snprintf(text + at, n - at, "%s%s%s", i ? " or " : "", mr_backends[i]->name,
+                           mr_backends[i]->host ? "" : "[:N]");
+  return text;
+}
+
+/* Splits name into a backend and a number, which is NULL without a colon. */
+static mr_err_t device_parse(const char *name, const mr_backend_t **out, const char **number,
+                             mr_diag_t *diag) {
+  char word[32], known[128];
+  size_t n = strcspn(name, ":");
+  *number = name[n] ? name + n + 1 : NULL;
+  snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), name);
+  if ((*out = mr_backend_find(word))) return MR_OK;
+  if (!strcmp(word, "cuda"))
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device = %.60s: this build has no CUDA backend, want %s", name,
+                   devices_known(known, sizeof known));
+  return mr_fail(diag, MR_ERR_CONFIG, "device = %.60s: this build has no such backend, want %s",
+                 name, devices_known(known, sizeof known));
+}
+
+mr_err_t mr_device_check(const char *name, mr_diag_t *diag) {
+  const mr_backend_t *b;
+  const char *number;
+  MR_TRY(device_parse(name, &b, &number, diag));
+  if (number && b->host) return b->open(number, diag);
+  size_t n = number ? strlen(number) : 1;
+  if (n && n <= 4 && (!number || strspn(number, "0123456789") == n)) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "device = %.60s: want %s:N, with the number of a device from 0", name, b->name);
+}
+
+mr_err_t mr_device_open(const char *name, const mr_backend_t **out, mr_diag_t *diag) {
+  const mr_backend_t *b;
+  const char *number;
+  MR_TRY(mr_device_check(name, diag));
+  MR_TRY(device_parse(name, &b, &number, diag));
+  MR_TRY(b->open(number, diag));
+  *out = b;
+  return MR_OK;
+}

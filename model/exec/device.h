@@ -1,0 +1,23 @@
+/* Devices by name, as users write them: "cpu", "opencl", "opencl:1". */
+#ifndef MR_MODEL_EXEC_DEVICE_H
+#define MR_MODEL_EXEC_DEVICE_H
+
+#include "model/exec/backend.h"
+
+MR_BEGIN_DECLS
+
+/* Checks the form of a name, NAME or NAME:NUMBER, and that this build knows NAME.  Opens nothing.
+   MR_OK, or MR_ERR_CONFIG, for cuda MR_ERR_UNAVAILABLE, with a sentence that begins "device = ". */
+mr_err_t mr_device_check(const char *name, mr_diag_t *diag);
+
+/* Opens the device of that name for this process, and points *out at it: arrays are made there by
+   mr_array_on and mr_array_to, functions compiled by mr_jitted_options_t.device,
+   mr_compile_options_t.backend and mr_compute_t.device.  It is static and needs no closing; opening
+   it again is fine.  MR_OK; the errors of mr_device_check and of mr_backend_t.open: a missing
+   driver, a device that is not there, a process that already uses another device of that kind.
+   *out is unchanged on failure.  Any thread; blocks while a driver starts. */
+mr_err_t mr_device_open(const char *name, const mr_backend_t **out, mr_diag_t *diag);
+
+MR_END_DECLS
+
+#endif

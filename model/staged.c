@@ -1,0 +1,106 @@
+/* Rings of arrays on both sides, and the copies between them.  A copy is given with the run that
+   needs it, and the device makes all of them in order, so one mark a run tells that its batch may
+   be released and its numbers read. */
+#include "model/staged.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void strip_add(mr__strip_t *s, const mr_backend_t *b, size_t bytes) {
+  s->at[s->n++] = s->bytes;
+  s->bytes += (bytes + b->align - 1) / b->align * b->align;
+}
+
+static mr_err_t strip_take(mr__strip_t *s, const mr_backend_t *b, bool host, mr_diag_t *diag) {
+  size_t bytes = s->bytes * MR_TRAIN_RING;
+  if (host && !(s->here = aligned_alloc(64, (bytes + 127) / 64 * 64)))
+    return mr_no_memory(diag, "the scalars of a step");
+  if (host) memset(s->here, 0, bytes);
+  if ((s->there = b->take(bytes))) return MR_OK;
+  return mr_fail(diag, MR_ERR_NOMEM,
+                 "out of memory: device %s: %zu bytes for %d batches in flight, %zu are free; "
+                 "take a smaller batch",
+                 b->name, bytes, MR_TRAIN_RING, b->room());
+}
+
+static void strip_fini(mr__strip_t *s, const mr_backend_t *b) {
+  b->give(s->there, s->bytes * MR_TRAIN_RING);
+  free(s->here);
+  *s = (mr__strip_t){0};
+}
+
+static size_t strip_place(const mr__strip_t *s, int64_t run, int i) {
+  assert(i < s->n);
+  return (size_t)(run % MR_TRAIN_RING) * s->bytes + s->at[i];
+}
+
+mr_err_t mr__staged_init(mr__staged_t *s, const mr_backend_t *b, int n, const size_t *field_bytes,
+                         size_t report, mr_diag_t *diag) {
+  assert(n <= MR__STAGED_FIELDS);
+  s->backend = b;
+  for (int i = 0; i < n; i++) {
+    s->field_bytes[i] = field_bytes[i];
+    strip_add(&s->field, b, field_bytes[i]);
+  }
+  for (int i = 0; i < MR__STAGED_IN; i++) strip_add(&s->in, b, sizeof(uint64_t));
+  for (int i = 0; i < MR__STAGED_OUT; i++) strip_add(&s->out, b, i ? sizeof(uint64_t) : report);
+  MR_TRY(strip_take(&s->field, b, false, diag));
+  MR_TRY(strip_take(&s->in, b, true, diag));
+  return strip_take(&s->out, b, true, diag);
+}
+
+void mr__staged_fini(mr__staged_t *s) {
+  if (!s->backend) return;
+  (void)s->backend->reached(NULL, true, NULL); /* copies into the host's arrays may be under way */
+  for (int i = 0; i < MR_TRAIN_RING; i++)
+    if (s->mark[i]) (void)s->backend->reached(s->mark[i], true, NULL);
+  strip_fini(&s->field, s->backend);
+  strip_fini(&s->in, s->backend);
+  strip_fini(&s->out, s->backend);
+  *s = (mr__staged_t){0};
+}
+
+void mr__staged_fields(mr__staged_t *s, int64_t run, const void *const *field, const void **in) {
+  for (int i = 0; i < s->field.n; i++) {
+    char *to = s->field.there + strip_place(&s->field, run, i);
+    s->backend->copy_later(to, field[i], s->field_bytes[i], MR_COPY_IN);
+    in[i] = to;
+  }
+}
+
+void *mr__staged_scalar(const mr__staged_t *s, int64_t run, int i) {
+  return s->in.here + strip_place(&s->in, run, i);
+}
+
+void mr__staged_scalars(const mr__staged_t *s, int64_t run) {
+  size_t at = strip_place(&s->in, run, 0);
+  s->backend->copy_later(s->in.there + at, s->in.here + at, s->in.bytes, MR_COPY_IN);
+}
+
+void *mr__staged_in(const mr__staged_t *s, int64_t run, int i) {
+  return s->in.there + strip_place(&s->in, run, i);
+}
+
+void *mr__staged_out(const mr__staged_t *s, int64_t run, int i) {
+  return s->out.there + strip_place(&s->out, run, i);
+}
+
+void mr__staged_end(mr__staged_t *s, int64_t run) {
+  size_t at = strip_place(&s->out, run, 0);
+  void **mark = &s->mark[run % MR_TRAIN_RING];
+  if (*mark) (void)s->backend->reached(*mark, true, NULL); /* a run that was undone, never read */
+  s->backend->copy_later(s->out.here + at, s->out.there + at, s->out.bytes, MR_COPY_OUT);
+  *mark = s->backend->mark();
+}
+
+mr_err_t mr__staged_read(mr__staged_t *s, int64_t run, bool wait, mr_diag_t *diag) {
+  void **mark = &s->mark[run % MR_TRAIN_RING];
+  mr_err_t e = s->backend->reached(*mark, wait, diag);
+  if (e != MR_AGAIN) *mark = NULL;
+  return e;
+}
+
+const void *mr__staged_result(const mr__staged_t *s, int64_t run, int i) {
+  return s->out.here + strip_place(&s->out, run, i);
+}

@@ -1,0 +1,258 @@
+/* Training and evaluation steps on an OpenCL device, beside the same on the CPU: losses of 50 steps
+   from one start, loss scales, averages, parts; resuming to the bit; what the host may read when.
+ */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/philox.h"
+#include "model/exec/device.h"
+#include "tests/model/vit_step.h"
+
+enum { B = 4, STEPS = 50, SIDE = 8, CLASSES = 5, PIXELS = SIDE * SIDE * 3 };
+
+static const mr_backend_t *device;
+
+/* A batch for each step, the same on both sides. */
+static _Alignas(64) float images[STEPS][B * PIXELS];
+static _Alignas(64) int32_t labels[STEPS][64];
+
+typedef struct side {
+  mr_train_config_t t;
+  vit_t v;
+  mr_params_t params;
+  mr_train_step_t *step;
+  mr_eval_step_t *eval;
+  mr_train_out_t out[STEPS];
+} side_t;
+
+static vit_t small_vit(mr_dtype_t dtype, const mr_backend_t *b) {
+  vit_t v = vit_default();
+  v.model.image = SIDE, v.model.classes = CLASSES, v.model.layers = 1;
+  v.model.embed = 16, v.model.mlp = 32, v.model.heads = 2;
+  v.how = (mr_compute_t){.dtype = dtype, .device = b};
+  return v;
+}
+
+static void side_open(side_t *s, const mr_train_config_t *t, const mr_backend_t *b) {
+  mr_diag_t diag = {0};
+  *s = (side_t){.t = *t, .v = small_vit(t->compute.dtype, b)};
+  if (t->optim.ema > 0) mr_params_want(&s->params, MR_SET_AVERAGE, 0, MR_F32);
+  if (vit_params(&s->v, 12, &s->params, &diag) < 0 || vit_step(&s->v, s->t, &s->step, &diag) < 0 ||
+      vit_eval(&s->v, B, s->step, &s->eval, &diag) < 0)
+    fail_msg("%s", diag.text);
+}
+
+static void side_close(side_t *s) {
+  mr_eval_step_destroy(s->eval);
+  mr_train_step_destroy(s->step);
+  mr_params_fini(&s->params);
+}
+
+/* Steps from..to, with up to MR_TRAIN_RING of them unread. */
+static void side_run(side_t *s, int from, int to) {
+  mr_diag_t diag = {0};
+  for (int i = from, read = from; read < to;) {
+    if (i < to && i - read < MR_TRAIN_RING) {
+      const mr_train_in_t in = {.step = i + 1, .seed = 7, .lr = 1e-3f};
+      if (mr_train_step_run(s->step, &s->params, (const void *[]){images[i], labels[i]}, &in,
+                            &diag) < 0)
+        fail_msg("step %d: %s", i + 1, diag.text);
+      i++;
+      continue;
+    }
+    mr_err_t e = mr_train_step_read(s->step, true, &s->out[read], &diag);
+    if (e != MR_OK) fail_msg("reading step %d: %d %s", read + 1, (int)e, diag.text);
+    assert_int_equal(s->out[read].step, read + 1);
+    read++;
+  }
+}
+
+static void side_fetch(side_t *s) {
+  mr_diag_t diag = {0};
+  if (mr_train_step_fetch(s->step, &s->params, &diag) < 0) fail_msg("%s", diag.text);
+}
+
+static void near_to(const char *what, const char *of, int i, double got, double want, double tol) {
+  if ((isnan(got) && isnan(want)) || got == want) return; /* steps that overflow are alike */
+  if (!(fabs(got - want) <= tol * (1 + fabs(want))))
+    fail_msg("%s: %s of %d is %.9g on the device, %.9g on the CPU", what, of, i, got, want);
+}
+
+/* Returns how many steps were skipped. */
+static int both_sides(const char *what, const mr_train_config_t *t, double tol) {
+  side_t cpu, there;
+  mr_eval_rows_t a, b;
+  mr_diag_t diag = {0};
+  side_open(&cpu, t, NULL);
+  side_open(&there, t, device);
+  side_run(&cpu, 0, STEPS);
+  side_run(&there, 0, STEPS);
+  for (int i = 0; i < STEPS; i++) {
+    const mr_train_out_t *x = &there.out[i], *y = &cpu.out[i];
+    near_to(what, "the loss", i + 1, x->loss, y->loss, tol);
+    near_to(what, "the gradient's norm", i + 1, x->grad_norm, y->grad_norm, 10 * tol);
+    near_to(what, "the parameters' norm", i + 1, x->param_norm, y->param_norm, tol);
+    assert_true(x->loss_scale == y->loss_scale && x->applied == y->applied);
+    assert_int_equal(x->skipped, y->skipped);
+    assert_int_equal(x->bad, y->bad);
+  }
+  assert_true(cpu.out[STEPS - 1].param_norm != cpu.out[0].param_norm);
+  if (vit_judge(cpu.eval, &cpu.params, images[0], labels[0], &a, &diag) < 0 ||
+      vit_judge(there.eval, &there.params, images[0], labels[0], &b, &diag) < 0)
+    fail_msg("%s", diag.text);
+  for (int i = 0; i < B; i++)
+    near_to(what, "an evaluated loss", i, b.losses[i], a.losses[i], 10 * tol);
+  side_close(&cpu);
+  side_close(&there);
+  return cpu.out[STEPS - 1].skipped;
+}
+
+static void losses_of_50_steps_are_the_cpus_in_f32(void **state) {
+  mr_train_config_t t = mr_train_default(B);
+  t.compute.dtype = MR_F32;
+  both_sides("f32", &t, 1e-3);
+}
+
+static void losses_in_bf16_are_near_the_cpus(void **state) {
+  mr_train_config_t t = mr_train_default(B);
+  both_sides("bf16", &t, 1e-2);
+}
+
+static void parts_averages_and_clipping_are_the_cpus(void **state) {
+  mr_train_config_t t = mr_train_default(B);
+  t.compute.dtype = MR_F32;
+  t.accumulate = 2;
+  t.optim.ema = 0.9f;
+  t.optim.clip_norm = 0.5f;
+  both_sides("accumulate=2 ema=0.9", &t, 1e-3);
+}
+
+/* A scale that overflows at first and is halved until it does not, with steps unread: the state is
+   handed on within the device. */
+static void a_dynamic_scale_takes_the_cpus_course(void **state) {
+  mr_train_config_t t = mr_train_default(B);
+  t.compute.dtype = MR_F16;
+  t.optim.only_finite = true;
+  t.optim.dynamic = mr_loss_scale_usual();
+  t.optim.dynamic.start = 0x1p36f; /* gradients of f16 overflow far below it */
+  t.optim.dynamic.max_bad = 100;
+  int skipped = both_sides("f16, loss-scale=dynamic", &t, 1e-2);
+  assert_true(skipped > 0 && skipped < STEPS);
+}
+
+static void same_sets(const side_t *a, const side_t *b) {
+  for (int i = 0; i < a->params.n_sets; i++) {
+    const mr_param_set_t *x = &a->params.set[i], *y = &b->params.set[i];
+    assert_memory_equal(x->data, y->data, a->params.arena_size * mr_dtype_size(x->dtype));
+  }
+}
+
+/* From the host's copy, which is what a checkpoint holds. */
+static void a_run_that_resumes_is_the_same_to_the_bit(void **state) {
+  mr_train_config_t t = mr_train_default(B);
+  side_t whole, first, second;
+  t.optim.ema = 0.9f;
+  side_open(&whole, &t, device);
+  side_open(&first, &t, device);
+  side_open(&second, &t, device);
+  side_run(&whole, 0, 20);
+  side_run(&first, 0, 11);
+  side_fetch(&first);
+  for (int i = 0; i < first.params.n_sets; i++)
+    memcpy(second.params.set[i].data, first.params.set[i].data,
+           first.params.arena_size * sizeof(float));
+  side_run(&second, 11, 20);
+  side_fetch(&whole);
+  side_fetch(&second);
+  same_sets(&whole, &second);
+  assert_memory_equal(&whole.out[11], &second.out[11], 9 * sizeof *whole.out);
+  side_close(&whole), side_close(&first), side_close(&second);
+}
+
+/* The host's copy changes by mr_train_step_fetch alone, which first waits for its readers. */
+static int waits;
+static mr_err_t wait_counted(void *arg) { return waits++, *(mr_err_t *)arg; }
+
+static void the_hosts_copy_is_written_by_fetch_alone(void **state) {
+  mr_train_config_t t = mr_train_default(B);
+  mr_err_t answer = MR_ERR_CANCEL;
+  mr_diag_t diag = {0};
+  side_t s;
+  side_open(&s, &t, device);
+  size_t bytes = s.params.arena_size * sizeof(float);
+  float *was = malloc(bytes);
+  memcpy(was, values_of(&s.params), bytes);
+  mr_train_step_before_update(s.step, wait_counted, &answer);
+  side_run(&s, 0, 3);
+  assert_int_equal(waits, 0);
+  assert_memory_equal(was, values_of(&s.params), bytes);
+  assert_int_equal(mr_train_step_fetch(s.step, &s.params, &diag), MR_ERR_CANCEL);
+  assert_int_equal(waits, 1);
+  assert_memory_equal(was, values_of(&s.params), bytes);
+  answer = MR_OK;
+  side_fetch(&s);
+  assert_int_equal(waits, 2);
+  assert_true(memcmp(was, values_of(&s.params), bytes) != 0);
+  side_fetch(&s); /* nothing is newer */
+  assert_int_equal(waits, 2);
+  free(was);
+  side_close(&s);
+}
+
+static void unread_runs_may_be_left_behind(void **state) {
+  mr_train_config_t t = mr_train_default(B);
+  mr_diag_t diag = {0};
+  side_t s;
+  side_open(&s, &t, device);
+  for (int i = 0; i < MR_TRAIN_RING; i++) {
+    const mr_train_in_t in = {.step = i + 1, .seed = 7, .lr = 1e-3f};
+    const void *field[] = {images[i], labels[i]};
+    assert_int_equal(mr_train_step_run(s.step, &s.params, field, &in, &diag), MR_OK);
+  }
+  side_close(&s);
+}
+
+static void make_batches(void) {
+  mr_philox_t g;
+  mr_philox_init(&g, 5, 0);
+  for (int s = 0; s < STEPS; s++) {
+    for (int i = 0; i < B * PIXELS; i++) images[s][i] = (float)mr_philox_uniform(&g, -2, 2);
+    for (int i = 0; i < B; i++) labels[s][i] = (s + i) % CLASSES;
+  }
+}
+
+int main(void) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  printf("[  SKIPPED ] train_device_under_a_sanitizer\n");
+  printf("a driver's own compiler and threads are not built for a sanitizer\n");
+  return 77;
+#endif
+  mr_diag_t diag = {0};
+  if (mr_device_open("opencl", &device, &diag) < 0) {
+    printf("%s\n[  SKIPPED ] train_device_without_a_device\n", diag.text);
+    return 77; /* no device: ctest says that the test was left out */
+  }
+  make_batches();
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(losses_of_50_steps_are_the_cpus_in_f32),
+      cmocka_unit_test(losses_in_bf16_are_near_the_cpus),
+      cmocka_unit_test(parts_averages_and_clipping_are_the_cpus),
+      cmocka_unit_test(a_dynamic_scale_takes_the_cpus_course),
+      cmocka_unit_test(a_run_that_resumes_is_the_same_to_the_bit),
+      cmocka_unit_test(the_hosts_copy_is_written_by_fetch_alone),
+      cmocka_unit_test(unread_runs_may_be_left_behind),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
