@@ -34,13 +34,18 @@ def settings(stage):
     return dict(w.split("=") for w in stage.split()[1:] if "=" in w)
 
 
+def single(text):
+    """the float that was printed with nine digits"""
+    return float(np.float32(text))
+
+
 def numbers(text):
     return [int(n) for n in re.findall(r"\d+", text)]
 
 
 def color_jitter(im, word, how):
     name, factor = word.split()
-    return getattr(F, "adjust_" + name)(im, float(factor))
+    return getattr(F, "adjust_" + name)(im, single(factor))
 
 
 def grayscale(im, word, how):
@@ -58,7 +63,7 @@ def pad_crop(im, word, how):
 
 def gaussian_blur(im, word, how):
     kernel = (numbers(how["kernel"]) * 2)[:2]
-    sigma = float(word.split()[1])
+    sigma = single(word.split()[1])
     return F.gaussian_blur(im, kernel[::-1], [sigma, sigma])
 
 
@@ -75,7 +80,7 @@ def policy(im, word, how):
     name, magnitude = (word.split() + ["0"])[:2]
     fill = [int(v) for v in how["fill"].split(",")] if "fill" in how else None
     one = v2.RandAugment(interpolation=MODE[how.get("filter", "nearest")], fill=fill)
-    return one._apply_image_or_video_transform(im, name, float(magnitude), one.interpolation, one._fill)
+    return one._apply_image_or_video_transform(im, name, single(magnitude), one.interpolation, one._fill)
 
 
 def check(source, stage, exact=True):
@@ -119,6 +124,13 @@ STAGES = (
     "pad-crop size=33x40 padding=12 mode=edge",
     "pad-crop size=48 padding=20 fill=7",
     "random-erasing p=0.8 value=9",
+    "rand-augment",
+    "rand-augment ops=5 magnitude=24 filter=bilinear fill=77",
+    "auto-augment policy=imagenet",
+    "auto-augment policy=cifar10 filter=bilinear",
+    "auto-augment policy=svhn fill=128",
+    "trivial-augment",
+    "trivial-augment bins=7 filter=bilinear fill=200",
 )
 checked = 0
 for source in (pictures, small, grey):
@@ -131,4 +143,21 @@ for source in (pictures, small, grey):
         if most > 1 or differ > total * 2e-4:
             sys.exit("check-augment: want at most 1 byte of 5,000, by 1")
         checked += 1
+# The magnitudes themselves: torch's own, where its kernels are those for AVX2.
+space = {"rand-augment": (v2.RandAugment, 31), "auto-augment": (v2.AutoAugment, 10), "trivial-augment": (v2.TrivialAugmentWide, 31)}
+for name, (kind, bins) in space.items():
+    seen = set()
+    for bin in range(bins) if name == "rand-augment" else (0,):
+        stage = name + (" magnitude=%d" % bin if name == "rand-augment" else " policy=cifar10" if name == "auto-augment" else "")
+        for step in (1, 2):
+            for words in draws(small + " ! " + stage, step):
+                for stage_name, word in words:
+                    op, magnitude = (word.split() + [None])[:2]
+                    table = kind._AUGMENTATION_SPACE[op][0](bins, 32, 32)
+                    if (table is None) != (magnitude is None) or (magnitude and abs(single(magnitude)) not in [float(v) for v in table]):
+                        sys.exit("check-augment: %s: %s is no magnitude of torchvision's" % (stage, word))
+                    if name == "rand-augment" and magnitude and abs(single(magnitude)) != float(table[bin]):
+                        sys.exit("check-augment: %s: %s is not bin %d" % (stage, word, bin))
+                    seen.add((op, magnitude))
+    print("check-augment: %s: %d magnitudes are torch's" % (name, len(seen)))
 print("check-augment: %d stages on %d pictures each as torchvision and Pillow %s make them" % (checked, 2 * BATCH, Image.__version__))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes augment.txt: CRC-32 of what torchvision v2's functions make of PIL pictures that a formula gives.
+"""Writes augment.txt, augment_magnitudes.txt and augment_policies.txt: CRC-32 of what torchvision v2's functions make of PIL pictures that a formula gives.
 
 usage: augment.py OUT     (torchvision 0.29, Pillow 13 and NumPy; the committed file is of 0.29.2 and 13.0.0)
 
@@ -64,3 +64,22 @@ with open(os.path.join(sys.argv[1], "augment.txt"), "w") as out:
             fill = r.choice(([0, 0, 0], [128] * 3, [r.randint(0, 255) for _ in range(3)]))
             im = op(Image.fromarray(source(h, w, c, flat)), v, (Mode.NEAREST, Mode.BILINEAR)[bilinear], fill if c == 3 else fill[0])
             print(name, h, w, c, flat, float(v).hex(), bilinear, *fill, "%08x" % zlib.crc32(np.asarray(im).tobytes()), file=out)
+
+# The magnitudes: for each kind and operation all bins, for pictures of 224 rows and 321 columns.
+from torchvision.transforms import v2
+assert torch.backends.cpu.get_cpu_capability() != "DEFAULT", "torch's kernels for machines without AVX2 round otherwise"
+with open(os.path.join(sys.argv[1], "augment_magnitudes.txt"), "w") as out:
+    print("# augment.py, torch %s: space bins operation signed magnitudes" % torch.__version__, file=out)
+    for space, kind in (("usual", v2.RandAugment), ("wide", v2.TrivialAugmentWide)):
+        for bins in (2, 7, 10, 31):
+            for op, (name, (make, signed)) in enumerate(kind._AUGMENTATION_SPACE.items()):
+                table = make(bins, 224, 321)
+                print(space, bins, op, int(signed), *(("%s" % float(v).hex()) for v in ([] if table is None else table)), file=out)
+
+# The policies of auto-augment: pair, then operation, probability and bin twice.
+with open(os.path.join(sys.argv[1], "augment_policies.txt"), "w") as out:
+    names = list(v2.AutoAugment._AUGMENTATION_SPACE)
+    print("# augment.py: policy, and twice: operation of %s, probability, bin" % ",".join(names), file=out)
+    for policy in ("IMAGENET", "CIFAR10", "SVHN"):
+        for pair in v2.AutoAugment(getattr(v2.AutoAugmentPolicy, policy))._policies:
+            print(policy.lower(), *("%d %g %d" % (names.index(n), p, b or 0) for n, p, b in pair), file=out)
