@@ -81,8 +81,8 @@ mr_err_t mr_resume_reported(mr_graph_t *g, int64_t since, mr_diag_t *diag) {
   snprintf(text, sizeof text, "%" PRId64, reported);
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
-    if (mr_stage_def_opt(s->def, "resume-told"))
-      MR_TRY(mr_graph_set(g, s->name, "resume-told", text, diag));
+    if (mr_stage_def_opt(s->def, "resume-reported"))
+      MR_TRY(mr_graph_set(g, s->name, "resume-reported", text, diag));
   }
   return MR_OK;
 }

@@ -26,9 +26,9 @@ bool mr_resume_is_newer(const char *path, int64_t since);
    last report, so a resume repeats some steps.  Files are cut back to the checkpoint, but reports
    to a terminal, a scraper or a subscriber cannot be taken back.
 
-   Sets resume-told of every stage that has it to the last step in the files of the graph's jsonl
-   stages, or -1 without one.  Files not written since (ns of the Unix clock) are ignored.  g must
-   not be settled, and the files not yet cut back.  Fails as mr_graph_set. */
+   Sets resume-reported of every stage that has it to the last step in the files of the graph's
+   jsonl stages, or -1 without one.  Files not written since (ns of the Unix clock) are ignored.  g
+   must not be settled, and the files not yet cut back.  Fails as mr_graph_set. */
 mr_err_t mr_resume_reported(mr_graph_t *g, int64_t since, mr_diag_t *diag);
 
 /* The changes that a resume makes to its run. */

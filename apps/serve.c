@@ -140,7 +140,7 @@ static void serve_on_signal(int signo) { asked = 1; }
 
 static int serve_watch(pid_t *pid, int n, mr_diag_t *diag) {
   int left = n, status, failed = 0;
-  bool told = false;
+  bool stopping = false;
   while (left) {
     pid_t gone = wait(&status);
     /* Ctrl-C reaches the shards too, even one that has no handler yet. */
@@ -151,9 +151,9 @@ static int serve_watch(pid_t *pid, int n, mr_diag_t *diag) {
     if (early) asked = 1;
     for (int i = 0; i < n; i++) {
       if (pid[i] == gone) pid[i] = 0;
-      if (pid[i] > 0 && (asked || failed) && !told) mr_interrupt_process(pid[i], false);
+      if (pid[i] > 0 && (asked || failed) && !stopping) mr_interrupt_process(pid[i], false);
     }
-    told |= asked || failed;
+    stopping |= asked || failed;
     if (gone < 0 && errno != EINTR) break;
   }
   return failed ? mr_fail(diag, MR_ERR_IO, "serve: a shard has failed") : MR_EXIT_STOPPED;

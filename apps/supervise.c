@@ -27,11 +27,11 @@ enum {
 
 typedef struct child {
   mr_process_t set;
-  pid_t pid;       /* 0: does not run */
-  bool ended;      /* by itself, without a failure */
-  bool told_alone; /* has been told that no peer will connect to its links any more */
-  bool told;       /* has been told to stop */
-  bool again;      /* was restarted */
+  pid_t pid;        /* 0: does not run */
+  bool ended;       /* by itself, without a failure */
+  bool knows_alone; /* knows that no peer will connect to its links any more */
+  bool stopping;    /* was asked to stop */
+  bool again;       /* was restarted */
   int64_t deaths, start_ms, end_ms;
 } child_t;
 
@@ -107,7 +107,7 @@ static mr_err_t supervise_start(crew_t *c, child_t *k, bool again, mr_diag_t *di
     return mr_fail(diag, MR_ERR_USAGE, "run: the flags are too long");
   pid_t above = getpid();
   fflush(NULL);
-  k->ended = k->told = k->told_alone = false;
+  k->ended = k->stopping = k->knows_alone = false;
   k->again = again;
   k->start_ms = supervise_now_ms();
   k->pid = fork();
@@ -137,8 +137,8 @@ static bool feeds_a_running_one(const crew_t *c, int i) {
 static void stop_last_ones(crew_t *c) {
   for (int i = 0; i < c->n; i++) {
     child_t *k = &c->child[i];
-    if (!k->pid || k->told || feeds_a_running_one(c, i)) continue;
-    k->told = true;
+    if (!k->pid || k->stopping || feeds_a_running_one(c, i)) continue;
+    k->stopping = true;
     mr_interrupt_process(k->pid, false);
   }
 }
@@ -242,7 +242,7 @@ static bool is_missed(const crew_t *c, int i) {
 static bool is_left_alone(const crew_t *c, int i) {
   const child_t *k = &c->child[i];
   int fed = 0;
-  if (!k->pid || k->told_alone || supervise_now_ms() - k->start_ms < ALONE_MS) return false;
+  if (!k->pid || k->knows_alone || supervise_now_ms() - k->start_ms < ALONE_MS) return false;
   for (int x = 0; x < c->n; x++) {
     const child_t *other = &c->child[x];
     if (!mr_graph_process_feeds(c->g, i, x)) continue;
@@ -256,7 +256,7 @@ static mr_err_t tick(crew_t *c, mr_diag_t *diag) {
   for (int i = 0; i < c->n && !c->stopping; i++) {
     if (is_missed(c, i)) MR_TRY(supervise_start(c, &c->child[i], true, diag));
     if (!is_left_alone(c, i)) continue;
-    c->child[i].told_alone = true;
+    c->child[i].knows_alone = true;
     kill(c->child[i].pid, SIGUSR1);
   }
   return MR_OK;

@@ -36,13 +36,13 @@ static void number_text(mr_dtype_t t, const void *data, char text[32]) {
 }
 
 void mr_who_print_fields(FILE *out, const mr_spec_t *spec, const mr_rec_t *rec) {
-  int label = mr_spec_label(spec), told = 0;
+  int label = mr_spec_label(spec), n = 0;
   for (int f = 0; f < spec->n_fields; f++) {
     const mr_field_t *field = &spec->field[f];
     const mr_value_t *v = &rec->field[f];
     char text[32];
     if (f == label || (field->ndim && !field->ragged)) continue;
-    fprintf(out, "%s%s ", told++ ? ", " : "  ", field->name);
+    fprintf(out, "%s%s ", n++ ? ", " : "  ", field->name);
     if (field->ragged) {
       fprintf(out, "%" PRId64 " row%s", v->rows, v->rows == 1 ? "" : "s");
     } else {

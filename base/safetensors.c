@@ -17,9 +17,9 @@
 
 #include "base/xio.h"
 
-#define DIGEST_KEY "millrace.xxh3"
-#define DIGEST_PREFIX "\"" DIGEST_KEY "\":\"" /* unescaped quotes cannot occur inside a string */
-#define FORMAT_KEY "millrace.format"
+#define DIGEST_NAME "millrace.xxh3"
+#define DIGEST_PREFIX "\"" DIGEST_NAME "\":\"" /* unescaped quotes cannot occur inside a string */
+#define FORMAT_NAME "millrace.format"
 static const size_t header_max = 100 << 20; /* as in the format's reference reader */
 
 struct mr_safetensors {
@@ -44,10 +44,10 @@ static size_t tensor_bytes(const mr_st_tensor_t *t, int *bad) {
 
 static int add_metadata(cJSON *root, const mr_st_meta_t *meta, int n_meta) {
   cJSON *m = cJSON_AddObjectToObject(root, "__metadata__");
-  if (!m || !cJSON_AddStringToObject(m, DIGEST_KEY, "0000000000000000")) return 0;
-  if (!cJSON_AddStringToObject(m, FORMAT_KEY, "1")) return 0;
+  if (!m || !cJSON_AddStringToObject(m, DIGEST_NAME, "0000000000000000")) return 0;
+  if (!cJSON_AddStringToObject(m, FORMAT_NAME, "1")) return 0;
   for (int i = 0; i < n_meta; i++)
-    if (!cJSON_AddStringToObject(m, meta[i].key, meta[i].value)) return 0;
+    if (!cJSON_AddStringToObject(m, meta[i].name, meta[i].value)) return 0;
   return 1;
 }
 
@@ -273,15 +273,15 @@ static mr_err_t read_metadata(const mr_safetensors_t *f, const char *path, int *
   return MR_OK;
 }
 
-/* A file with any key "millrace.*" must carry the digest; otherwise one changed byte in the
-   digest's own key would disable the check. */
+/* A file with any metadata "millrace.*" must carry the digest; otherwise one changed byte in the
+   digest's own name would disable the check. */
 static mr_err_t check_digest(const mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
-  const char *said = mr_safetensors_meta(f, DIGEST_KEY);
+  const char *said = mr_safetensors_meta(f, DIGEST_NAME);
   unsigned char *at = memmem(f->map, f->body, DIGEST_PREFIX, strlen(DIGEST_PREFIX));
   if (!said || !at || strlen(said) != 16)
     return mr_fail(diag, MR_ERR_DATA, "%s: its digest is missing or damaged", path);
   at += strlen(DIGEST_PREFIX);
-  /* JSON has other spellings of the key, so the bytes found may belong to another string. */
+  /* JSON has other spellings of the name, so the bytes found may belong to another string. */
   if (f->map + f->body - at < 16 || memcmp(at, said, 16) != 0)
     return mr_fail(diag, MR_ERR_DATA, "%s: its digest is not written as millrace writes it", path);
   XXH3_state_t *h = XXH3_createState();

@@ -3,9 +3,10 @@
 
    A file: u64 little-endian header length, a JSON header {"name": {"dtype","shape",
    "data_offsets"}, "__metadata__": {text: text}}, then the tensors' bytes.  Millrace adds the
-   metadata key "millrace.xxh3" (16 hex digits): XXH3-64 of the whole file with those digits as
-   zeros, so that a changed byte anywhere is noticed; and "millrace.format".  A file with any key
-   "millrace.*" must carry the digest.  A tensor's data need not be aligned for its dtype. */
+   metadata "millrace.xxh3" (16 hex digits): XXH3-64 of the whole file with those digits as
+   zeros, so that a changed byte anywhere is noticed; and "millrace.format".  A file with any
+   metadata "millrace.*" must carry the digest.  A tensor's data need not be aligned for its dtype.
+ */
 #ifndef MR_BASE_SAFETENSORS_H
 #define MR_BASE_SAFETENSORS_H
 
@@ -25,7 +26,7 @@ typedef struct mr_st_tensor {
 } mr_st_tensor_t;
 
 typedef struct mr_st_meta {
-  const char *key, *value; /* UTF-8 */
+  const char *name, *value; /* UTF-8 */
 } mr_st_meta_t;
 
 /* Writes and syncs the file under a temporary name beside path, as *f; then mr_newfile_commit gives
@@ -44,7 +45,7 @@ mr_err_t mr_safetensors_write(const char *path, const mr_st_tensor_t *t, int n_t
 typedef struct mr_safetensors mr_safetensors_t;
 
 /* Maps a file into memory and checks lengths, offsets, JSON, dtypes, shapes against byte counts,
-   and the digest if the file has a key "millrace.*".  The caller ends *out with
+   and the digest if the file has metadata "millrace.*".  The caller ends *out with
    mr_safetensors_close. MR_ERR_IO, MR_ERR_DATA or MR_ERR_NOMEM with the path in the sentence; *out
    is NULL then. */
 mr_err_t mr_safetensors_open(const char *path, mr_safetensors_t **out, mr_diag_t *diag);
@@ -52,9 +53,8 @@ void mr_safetensors_close(mr_safetensors_t *f);      /* NULL is fine */
 int mr_safetensors_count(const mr_safetensors_t *f); /* the number of tensors; cannot fail */
 
 /* Tensor i in the order of the data in the file; the tensor of this name; the metadata text of this
-   key.  Each returns a pointer into the open file that lives until mr_safetensors_close, or NULL if
-   i is outside [0,count) or the file has no such name or key.  A tensor's data is mapped
-   read-only. */
+   name.  Each returns a pointer into the open file that lives until mr_safetensors_close, or NULL
+   if i is outside [0,count) or the file has no such name.  A tensor's data is mapped read-only. */
 const mr_st_tensor_t *mr_safetensors_at(const mr_safetensors_t *f, int i);
 const mr_st_tensor_t *mr_safetensors_find(const mr_safetensors_t *f, const char *name);
 const char *mr_safetensors_meta(const mr_safetensors_t *f, const char *name);

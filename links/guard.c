@@ -82,7 +82,7 @@ int mr__guard_wait_ms(const mr__guard_t *g) { return g->n ? SWEEP_MS : -1; }
 
 /* ---- connections ---- */
 
-static bool stands(const connection_t *c) {
+static bool is_connected(const connection_t *c) {
   struct stat st;
   return fstat(c->fd, &st) == 0 && st.st_ino == c->inode && S_ISSOCK(st.st_mode);
 }
@@ -97,7 +97,7 @@ static uint64_t guard_bytes_of(const connection_t *c) {
 static void guard_forget(mr__guard_t *g, int i) { g->at[i] = g->at[--g->n]; }
 
 static void guard_cut(mr__guard_t *g, int i) {
-  if (stands(&g->at[i])) shutdown(g->at[i].fd, SHUT_RDWR);
+  if (is_connected(&g->at[i])) shutdown(g->at[i].fd, SHUT_RDWR);
   guard_forget(g, i);
 }
 
@@ -118,7 +118,7 @@ static void accepted(mr__guard_t *g, int fd, int64_t now) {
   connection_t c = {.fd = fd, .since_ms = now};
   struct stat st;
   for (int i = g->n - 1; i >= 0; i--)
-    if (g->at[i].fd == fd || !stands(&g->at[i])) guard_forget(g, i);
+    if (g->at[i].fd == fd || !is_connected(&g->at[i])) guard_forget(g, i);
   if (fstat(fd, &st) < 0 || !S_ISSOCK(st.st_mode)) return; /* gone already */
   c.inode = st.st_ino;
   if (g->n == g->most) {
@@ -158,7 +158,7 @@ void mr__guard_tend(mr__guard_t *g) {
   if (now - g->swept_ms < SWEEP_MS) return;
   g->swept_ms = now;
   for (int i = g->n - 1; i >= 0; i--) {
-    if (!stands(&g->at[i]))
+    if (!is_connected(&g->at[i]))
       guard_forget(g, i);
     else if (guard_goes_too_far(g, &g->at[i], now))
       guard_cut(g, i);

@@ -32,16 +32,16 @@ typedef struct files_burst {
   struct files_burst *next; /* in the list of announced bursts with slots to take */
 } files_burst_t;
 
-typedef struct files_lane {
+typedef struct files_worker {
   files_burst_t burst[2];
   int now;        /* the burst that was given last; the other one may be announced */
   bool announced; /* used by this worker alone */
-} files_lane_t;
+} files_worker_t;
 
 struct mr_files {
   mr_files_conf_t conf;
   int folder;
-  files_lane_t *lane[MR_MAX_LANES]; /* made by its worker */
+  files_worker_t *of_worker[MR_MAX_READERS]; /* made by its worker */
   pthread_t thread[THREADS_MAX];
   int n_threads;
   pthread_mutex_t lock; /* guards the members below and begun, done and next of announced bursts */
@@ -162,7 +162,7 @@ mr_err_t mr_files_open(mr_files_t **out, const mr_files_conf_t *conf, mr_diag_t 
   return e;
 }
 
-static void lane_free(files_lane_t *l) {
+static void files_worker_free(files_worker_t *l) {
   for (int i = 0; l && i < 2 * MR_BURST; i++) free(l->burst[i / MR_BURST].slot[i % MR_BURST].data);
   free(l);
 }
@@ -174,7 +174,7 @@ void mr_files_close(mr_files_t *f) {
   pthread_cond_broadcast(&f->work);
   pthread_mutex_unlock(&f->lock);
   for (int i = 0; i < f->n_threads; i++) pthread_join(f->thread[i], NULL);
-  for (int w = 0; w < MR_MAX_LANES; w++) lane_free(f->lane[w]);
+  for (int w = 0; w < MR_MAX_READERS; w++) files_worker_free(f->of_worker[w]);
   if (f->folder >= 0) close(f->folder);
   pthread_cond_destroy(&f->work), pthread_cond_destroy(&f->read);
   pthread_mutex_destroy(&f->lock);
@@ -183,10 +183,10 @@ void mr_files_close(mr_files_t *f) {
 
 /* ---- bursts ---- */
 
-static files_lane_t *files_lane_of(mr_files_t *f, int worker) {
-  assert(worker >= 0 && worker < MR_MAX_LANES);
-  if (!f->lane[worker]) f->lane[worker] = calloc(1, sizeof *f->lane[worker]);
-  return f->lane[worker];
+static files_worker_t *files_worker(mr_files_t *f, int worker) {
+  assert(worker >= 0 && worker < MR_MAX_READERS);
+  if (!f->of_worker[worker]) f->of_worker[worker] = calloc(1, sizeof *f->of_worker[worker]);
+  return f->of_worker[worker];
 }
 
 static void burst_set(files_burst_t *b, const int64_t *index, int n) {
@@ -202,7 +202,7 @@ static bool burst_is(const files_burst_t *b, const int64_t *index, int n) {
 }
 
 bool mr_files_ahead(mr_files_t *f, int worker, const int64_t *index, int n) {
-  files_lane_t *l = f->n_threads ? files_lane_of(f, worker) : NULL;
+  files_worker_t *l = f->n_threads ? files_worker(f, worker) : NULL;
   if (!l || !n) return l;
   files_burst_t *b = &l->burst[!l->now];
   if (l->announced) burst_wait(f, b);
@@ -217,7 +217,7 @@ bool mr_files_ahead(mr_files_t *f, int worker, const int64_t *index, int n) {
 
 mr_err_t mr_files_fetch(mr_files_t *f, int worker, const int64_t *index, int n, uint8_t **data,
                         size_t *size, mr_diag_t *diag) {
-  files_lane_t *l = files_lane_of(f, worker);
+  files_worker_t *l = files_worker(f, worker);
   if (!l) return mr_no_memory(diag, "reading files");
   files_burst_t *b = &l->burst[!l->now];
   if (l->announced) burst_wait(f, b);

@@ -23,7 +23,7 @@ mr_err_t mr_files_open(mr_files_t **out, const mr_files_conf_t *conf, mr_diag_t 
 void mr_files_close(mr_files_t *f); /* NULL is fine; joins the threads */
 
 /* Reads files index[0,n), n <= MR_BURST: data[i] with size[i] bytes, which belong to f and live
-   until the next fetch of this worker, in [0,MR_MAX_LANES).  Several workers may call at once.
+   until the next fetch of this worker, in [0,MR_MAX_READERS).  Several workers may call at once.
    Blocks while it reads, but never for a pipe.  MR_ERR_IO for a file that cannot be read,
    MR_ERR_DATA for one that is none or too large, MR_ERR_NOMEM for want of memory or descriptors. */
 mr_err_t mr_files_fetch(mr_files_t *f, int worker, const int64_t *index, int n, uint8_t **data,

@@ -26,7 +26,7 @@ struct mr_npy_rows {
   mr_npy_rows_conf_t conf;
   int64_t *offset; /* [n + 1] checked */
   char *kept;      /* all values; NULL: they are read when fetched */
-  npy_worker_t of_worker[MR_MAX_LANES];
+  npy_worker_t of_worker[MR_MAX_READERS];
 };
 
 mr_err_t mr_npy_check_bools(const char *path, const void *bools, size_t n, mr_diag_t *diag) {
@@ -208,7 +208,7 @@ mr_err_t mr_npy_rows_open(mr_npy_rows_t **out, const mr_npy_rows_conf_t *conf, m
 
 void mr_npy_rows_close(mr_npy_rows_t *r) {
   if (!r) return;
-  for (int w = 0; w < MR_MAX_LANES; w++) {
+  for (int w = 0; w < MR_MAX_READERS; w++) {
     mr_reader_close(r->of_worker[w].reader);
     free(r->of_worker[w].room);
   }
@@ -259,7 +259,7 @@ static mr_err_t npy_rows_read_due(mr_npy_rows_t *r, npy_worker_t *l, const int64
 
 mr_err_t mr_npy_rows_fetch(mr_npy_rows_t *r, int worker, const int64_t *number, int n, int f,
                            mr_rec_t *out, mr_diag_t *diag) {
-  assert(worker >= 0 && worker < MR_MAX_LANES && n <= MR_BURST);
+  assert(worker >= 0 && worker < MR_MAX_READERS && n <= MR_BURST);
   for (int i = 0; i < n; i++) {
     const int64_t *offset = r->offset + number[i];
     out[i].field[f].rows = offset[1] - offset[0];

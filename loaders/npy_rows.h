@@ -39,7 +39,7 @@ void mr_npy_rows_close(mr_npy_rows_t *r); /* NULL is fine */
 
 /* Sets field f of out[i] to the rows of record number[i], in [0,files.n), for n <= MR_BURST
    records.  The data belongs to r and lives until the next fetch of this worker, in
-   [0,MR_MAX_LANES).  Several workers may call at once.  Blocks while it reads; fails as open
+   [0,MR_MAX_READERS).  Several workers may call at once.  Blocks while it reads; fails as open
    does. */
 mr_err_t mr_npy_rows_fetch(mr_npy_rows_t *r, int worker, const int64_t *number, int n, int f,
                            mr_rec_t *out, mr_diag_t *diag);

@@ -24,17 +24,17 @@ typedef struct open_file {
 } open_file_t;
 
 /* Memory of one worker; used by that worker alone. */
-typedef struct shard_lane {
+typedef struct shard_worker {
   uint8_t *room;
   size_t cap;
-} shard_lane_t;
+} shard_worker_t;
 
 struct mr_shard_reads {
   const mr_shards_t *shards;
   pthread_mutex_t lock; /* guards file, n_open and hand */
   open_file_t *file;    /* [shards->n] */
   int n_open, most, hand;
-  shard_lane_t lane[MR_MAX_LANES];
+  shard_worker_t of_worker[MR_MAX_READERS];
 };
 
 mr_err_t mr_shard_reads_open(mr_shard_reads_t **out, const mr_shards_t *shards, mr_diag_t *diag) {
@@ -58,7 +58,7 @@ void mr_shard_reads_close(mr_shard_reads_t *r) {
   if (!r) return;
   for (int i = 0; i < r->shards->n; i++)
     if (r->file[i].fd >= 0) close(r->file[i].fd);
-  for (int w = 0; w < MR_MAX_LANES; w++) free(r->lane[w].room);
+  for (int w = 0; w < MR_MAX_READERS; w++) free(r->of_worker[w].room);
   pthread_mutex_destroy(&r->lock);
   free(r->file), free(r);
 }
@@ -135,7 +135,7 @@ static size_t room_of(int64_t size) {
   return ((size_t)size + 2 * ALIGN - 1) / ALIGN * ALIGN; /* and at least 64 zeros behind it */
 }
 
-static mr_err_t lay_out(shard_lane_t *l, mr_shard_want_t *want, int n, mr_diag_t *diag) {
+static mr_err_t lay_out(shard_worker_t *l, mr_shard_want_t *want, int n, mr_diag_t *diag) {
   size_t bytes = 0;
   for (int i = 0; i < n; i++) {
     if (want[i].size > MR_SHARD_PART_MAX)
@@ -226,8 +226,8 @@ static mr_err_t fetch_mixed(mr_shard_reads_t *r, const mr_shard_want_t *want, in
 
 mr_err_t mr_shard_reads_fetch(mr_shard_reads_t *r, int worker, mr_shard_want_t *want, int n,
                               mr_diag_t *diag) {
-  assert(worker >= 0 && worker < MR_MAX_LANES && n <= WANTS_MAX);
-  mr_err_t e = lay_out(&r->lane[worker], want, n, diag);
+  assert(worker >= 0 && worker < MR_MAX_READERS && n <= WANTS_MAX);
+  mr_err_t e = lay_out(&r->of_worker[worker], want, n, diag);
   if (r->shards->remote) return e < 0 ? e : fetch_mixed(r, want, n, diag);
   for (int at = 0, taken; at < n && e >= 0; at += taken)
     e = fetch_together(r, want + at, n - at, &taken, diag);

@@ -25,9 +25,10 @@ mr_err_t mr_shard_reads_open(mr_shard_reads_t **out, const mr_shards_t *shards, 
 void mr_shard_reads_close(mr_shard_reads_t *r); /* NULL is fine */
 
 /* Reads want[0,n) and sets their data, which belongs to r and lives until the next fetch of this
-   worker, in [0,MR_MAX_LANES).  Several workers may call at once.  Blocks.  MR_ERR_IO, MR_ERR_DATA
-   if a file has changed since its index was made, has become shorter, or a part is longer than
-   MR_SHARD_PART_MAX; MR_ERR_NOMEM, also if no file can be opened for want of descriptors. */
+   worker, in [0,MR_MAX_READERS).  Several workers may call at once.  Blocks.  MR_ERR_IO,
+   MR_ERR_DATA if a file has changed since its index was made, has become shorter, or a part is
+   longer than MR_SHARD_PART_MAX; MR_ERR_NOMEM, also if no file can be opened for want of
+   descriptors. */
 mr_err_t mr_shard_reads_fetch(mr_shard_reads_t *r, int worker, mr_shard_want_t *want, int n,
                               mr_diag_t *diag);
 

@@ -113,12 +113,13 @@ static mr_err_t bad_pax(tar_t *t) {
 }
 
 /* One "LENGTH NAME=VALUE\n". */
-static mr_err_t take_pax_row(tar_t *t, const char *key, size_t n_key, const char *value, size_t n) {
-  if (n_key == 4 && !memcmp(key, "path", 4)) return take_name(t, value, n);
-  if (n_key >= 10 && !memcmp(key, "GNU.sparse", 10))
+static mr_err_t take_pax_row(tar_t *t, const char *name, size_t n_name, const char *value,
+                             size_t n) {
+  if (n_name == 4 && !memcmp(name, "path", 4)) return take_name(t, value, n);
+  if (n_name >= 10 && !memcmp(name, "GNU.sparse", 10))
     return TAR_FAULT(t, "%s: holds a sparse member at byte %" PRId64 ", want archives without",
                      t->path, t->at);
-  if (n_key != 4 || memcmp(key, "size", 4)) return MR_OK;
+  if (n_name != 4 || memcmp(name, "size", 4)) return MR_OK;
   if (n < 1 || n > 18 || strspn(value, "0123456789") != n) return bad_pax(t);
   t->extra.size = strtoll(value, NULL, 10);
   t->extra.has_size = true;
@@ -130,14 +131,14 @@ static mr_err_t take_pax(tar_t *t, const char *text, size_t size) {
     char *end;
     if (text[at] < '0' || text[at] > '9') return bad_pax(t);
     unsigned long long n = strtoull(text + at, &end, 10);
-    const char *key = end + 1;
-    if (*end != ' ' || n > size - at || n < (size_t)(key - (text + at)) + 2 ||
+    const char *name = end + 1;
+    if (*end != ' ' || n > size - at || n < (size_t)(name - (text + at)) + 2 ||
         text[at + n - 1] != '\n')
       return bad_pax(t);
-    const char *stop = text + at + n - 1, *equals = memchr(key, '=', (size_t)(stop - key));
+    const char *stop = text + at + n - 1, *equals = memchr(name, '=', (size_t)(stop - name));
     if (!equals) return bad_pax(t);
     mr_err_t e =
-        take_pax_row(t, key, (size_t)(equals - key), equals + 1, (size_t)(stop - equals - 1));
+        take_pax_row(t, name, (size_t)(equals - name), equals + 1, (size_t)(stop - equals - 1));
     if (e != MR_OK) return e;
     at += n;
   }

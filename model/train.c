@@ -284,12 +284,12 @@ static mr_var_t *train_report(mr_fn_t *f, const mr_loss_t *l, int64_t batch, con
    or seed and step of a rounding at random, tensor number `site`. */
 static mr_var_t *train_kept(mr_fn_t *f, mr_var_t *x, mr_dtype_t t, int k, int n_slots,
                             mr_var_t *const *draw, int site) {
-  mr_standing_t before = mr_standing(f);
+  mr_origin_t before = mr_origin(f);
   f->by = k && k <= n_slots ? "slot-dtype" : "param-dtype";
   mr_var_t *y = draw && t != MR_F32
                     ? mr_lax_stochastic_round(f, x, t, (uint32_t)site, draw[0], draw[1])
                     : mr_lax_convert(f, x, t);
-  mr_stand(f, before);
+  mr_origin_set(f, before);
   return y;
 }
 
@@ -356,7 +356,7 @@ static mr_err_t report_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_
   MR_TRY(mr_inline(f, update, in, u));
   mr_var_t **result = u + y.outs + 2; /* the place of the norm */
   mr_var_t *const *draw = t->compute.stochastic ? f->in + mr_loss_n_data(l) - 2 : NULL;
-  const char *outer = mr_scope_enter(f, "told");
+  const char *outer = mr_scope_enter(f, "reported");
   *result = train_report(f, l, t->batch, &y, list->n, u);
   mr_scope_leave(f, outer);
   int n_reported = f->n_eqn;

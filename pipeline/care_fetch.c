@@ -13,12 +13,12 @@ enum { TRIES = 64 };
 static bool is_bad(mr_err_t e) { return e == MR_ERR_DATA || e == MR_ERR_IO; }
 
 /* A fetch whose failure goes to why. */
-static mr_err_t fetch(mr_stage_t *s, int lane, const int64_t *index, int n, mr_rec_t *rec,
+static mr_err_t fetch(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *rec,
                       mr_diag_t *why) {
   mr_diag_t *diag = s->diag;
   *why = (mr_diag_t){0};
   s->diag = why;
-  mr_err_t e = s->def->source->fetch(s, lane, index, n, rec);
+  mr_err_t e = s->def->source->fetch(s, worker, index, n, rec);
   s->diag = diag;
   return e;
 }
@@ -39,7 +39,7 @@ static bool is_skipped(const mr_stage_t *s, const struct mr__care *t, int64_t in
 
 /* Finds a replacement: the first good record of a sequence that the seed and the bad record's index
    determine. */
-static mr_err_t find_other(mr_stage_t *s, struct mr__care *t, int lane, int64_t index,
+static mr_err_t find_other(mr_stage_t *s, struct mr__care *t, int worker, int64_t index,
                            int64_t *other) {
   uint64_t n = (uint64_t)s->out_spec[0].n_records;
   uint64_t h = mr_hash_mix((uint64_t)mr__care_of(s)->seed, (uint64_t)index);
@@ -49,7 +49,7 @@ static mr_err_t find_other(mr_stage_t *s, struct mr__care *t, int lane, int64_t 
     h = mr_hash_mix(h, (uint64_t)k);
     *other = (int64_t)(h % n);
     if (*other == index || mr__care_bad(t, *other) || is_skipped(s, t, *other)) continue;
-    mr_err_t e = fetch(s, lane, other, 1, &rec, &why);
+    mr_err_t e = fetch(s, worker, other, 1, &rec, &why);
     if (!is_bad(e)) return mr_diag_relay(s->diag, e, &why);
   }
   return mr_stage_fail(s, MR_ERR_DATA,
@@ -57,7 +57,7 @@ static mr_err_t find_other(mr_stage_t *s, struct mr__care *t, int lane, int64_t 
                        (long long)index, TRIES);
 }
 
-static mr_err_t note_bad(mr_stage_t *s, struct mr__care *t, int lane, int64_t index,
+static mr_err_t note_bad(mr_stage_t *s, struct mr__care *t, int worker, int64_t index,
                          const mr_diag_t *reason) {
   bad_t row = {.index = index};
   const char *sentence = reason->text;
@@ -66,23 +66,24 @@ static mr_err_t note_bad(mr_stage_t *s, struct mr__care *t, int lane, int64_t in
   if (t->most >= 0 && mr__care_n_bad(t) >= t->most)
     return mr_stage_fail(s, MR_ERR_DATA, "more than %lld bad record%s (on-bad): %s",
                          (long long)t->most, t->most == 1 ? "" : "s", sentence);
-  MR_TRY(find_other(s, t, lane, index, &row.other));
+  MR_TRY(find_other(s, t, worker, index, &row.other));
   MR_TRY(mr__care_report_row(s, t, row, sentence));
   return mr__care_add(s, t, row);
 }
 
 /* Finds the bad records among index[0,n), fetching each by itself.  Under the lock, because another
    worker may be about to find the same ones. */
-static mr_err_t find_bad(mr_stage_t *s, struct mr__care *t, int lane, const int64_t *index, int n) {
+static mr_err_t find_bad(mr_stage_t *s, struct mr__care *t, int worker, const int64_t *index,
+                         int n) {
   mr_rec_t rec = {.field = t->value};
   mr_diag_t why;
   mr_err_t e = MR_OK;
   pthread_mutex_lock(&t->lock);
   for (int i = 0; i < n && e >= 0; i++) {
     if (mr__care_bad(t, index[i]) || is_skipped(s, t, index[i])) continue;
-    e = fetch(s, lane, &index[i], 1, &rec, &why);
+    e = fetch(s, worker, &index[i], 1, &rec, &why);
     if (is_bad(e))
-      e = note_bad(s, t, lane, index[i], &why);
+      e = note_bad(s, t, worker, index[i], &why);
     else if (e < 0)
       mr_diag_relay(s->diag, e, &why);
   }
@@ -121,7 +122,7 @@ static void set_zeros(const mr_stage_t *s, const struct mr__care *t, mr_rec_t *r
 
 /* Excluded records need not be readable: this fetches the others alone and fills the excluded ones
    with zeros. */
-static mr_err_t fetch_singly(mr_stage_t *s, struct mr__care *t, int lane, const int64_t *index,
+static mr_err_t fetch_singly(mr_stage_t *s, struct mr__care *t, int worker, const int64_t *index,
                              int n, mr_rec_t *rec, mr_diag_t *why) {
   int64_t good[MR_BURST];
   int at[MR_BURST], k = 0;
@@ -138,7 +139,7 @@ static mr_err_t fetch_singly(mr_stage_t *s, struct mr__care *t, int lane, const 
       good[k] = index[i], at[k++] = i;
     }
   }
-  mr_err_t e = k ? fetch(s, lane, good, k, found, why) : MR_OK;
+  mr_err_t e = k ? fetch(s, worker, good, k, found, why) : MR_OK;
   for (int i = 0; i < k && e >= 0; i++) rec[at[i]] = found[i];
   return e;
 }
@@ -153,19 +154,20 @@ static int64_t mark_skipped(const struct mr__care *t, int n, mr_rec_t *rec) {
 }
 
 /* the ledger covers the replacement */
-mr_err_t mr__care_fetch(mr_stage_t *s, int lane, int64_t *index, int n, mr_rec_t *rec, bool made) {
+mr_err_t mr__care_fetch(mr_stage_t *s, int worker, int64_t *index, int n, mr_rec_t *rec,
+                        bool made) {
   mr_care_t *c = mr__care_of(s);
   struct mr__care *t = c ? c->rt : NULL;
-  if (!t || (!t->skip.n && !t->replaces)) return s->def->source->fetch(s, lane, index, n, rec);
+  if (!t || (!t->skip.n && !t->replaces)) return s->def->source->fetch(s, worker, index, n, rec);
   int64_t real[MR_BURST];
   mr_diag_t why;
   int put = put_others(t, index, n, real);
-  mr_err_t e = fetch(s, lane, real, n, rec, &why);
+  mr_err_t e = fetch(s, worker, real, n, rec, &why);
   if (is_bad(e) && t->replaces) {
-    MR_TRY(find_bad(s, t, lane, real, n));
+    MR_TRY(find_bad(s, t, worker, real, n));
     put = put_others(t, index, n, real);
   }
-  if (is_bad(e)) e = fetch_singly(s, t, lane, real, n, rec, &why);
+  if (is_bad(e)) e = fetch_singly(s, t, worker, real, n, rec, &why);
   bool fails = is_bad(e) && !t->replaces;
   if (e < 0) return mr_fail(s->diag, e, "%s%s", why.text, fails ? MR_ON_BAD_ADVICE : "");
   for (int i = 0; i < n && put; i++)
@@ -178,19 +180,19 @@ mr_err_t mr__care_fetch(mr_stage_t *s, int lane, int64_t *index, int n, mr_rec_t
 }
 
 /* Another replacement for a record whose first one is bad too.  Under the lock. */
-static mr_err_t replace_again(mr_stage_t *s, struct mr__care *t, int lane, int64_t asked,
+static mr_err_t replace_again(mr_stage_t *s, struct mr__care *t, int worker, int64_t asked,
                               int64_t used) {
   char why[64];
   const bad_t *row = mr__care_bad(t, asked);
   if (!row || row->other != used) return MR_OK; /* another worker was first */
   bad_t next = {.index = asked};
-  MR_TRY(find_other(s, t, lane, asked, &next.other));
+  MR_TRY(find_other(s, t, worker, asked, &next.other));
   snprintf(why, sizeof why, "its replacement %lld is bad too", (long long)used);
   MR_TRY(mr__care_report_row(s, t, next, why));
   return mr__care_add(s, t, next);
 }
 
-mr_err_t mr__care_reject(mr_stage_t *s, int lane, int64_t asked, int64_t used, const char *why,
+mr_err_t mr__care_reject(mr_stage_t *s, int worker, int64_t asked, int64_t used, const char *why,
                          bool made) {
   mr_care_t *c = mr__care_of(s);
   struct mr__care *t = c ? c->rt : NULL;
@@ -205,17 +207,17 @@ mr_err_t mr__care_reject(mr_stage_t *s, int lane, int64_t asked, int64_t used, c
   }
   snprintf(reason.text, sizeof reason.text, "%s", why);
   pthread_mutex_lock(&t->lock);
-  mr_err_t e = mr__care_bad(t, used) ? MR_OK : note_bad(s, t, lane, used, &reason);
-  if (e >= 0 && asked != used) e = replace_again(s, t, lane, asked, used);
+  mr_err_t e = mr__care_bad(t, used) ? MR_OK : note_bad(s, t, worker, used, &reason);
+  if (e >= 0 && asked != used) e = replace_again(s, t, worker, asked, used);
   pthread_mutex_unlock(&t->lock);
   if (made && asked == used) atomic_fetch_add_explicit(&t->n_replaced, 1, memory_order_relaxed);
   return e;
 }
 
-void mr__care_ahead(mr_stage_t *s, int lane, const int64_t *index, int n) {
+void mr__care_ahead(mr_stage_t *s, int worker, const int64_t *index, int n) {
   mr_care_t *c = mr__care_of(s);
   struct mr__care *t = c ? c->rt : NULL;
   int64_t real[MR_BURST];
   if (t && t->replaces) put_others(t, index, n, real), index = real;
-  s->def->source->ahead(s, lane, index, n);
+  s->def->source->ahead(s, worker, index, n);
 }

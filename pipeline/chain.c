@@ -140,7 +140,7 @@ static int chain_grow(mr_graph_t *g, mr_chain_t *c, const mr__edge_t *from, mr_d
   assert(*depth >= 1 && b.n_in <= MR_MAX_PORTS && (b.kind == MR__SOURCE) == !b.n_in);
   chain_plan_fields(&b);
   count_made(c, &b);
-  if (b.kind == MR__SOURCE) b.lane = node->n_chains++;
+  if (b.kind == MR__SOURCE) b.worker = node->n_chains++;
   size_t own = chain_align64(b.s.scratch_bytes);
   if ((b.kind == MR__SOURCE && !make_rooms(&b)) || (own && !(b.s.scratch = aligned_alloc(64, own))))
     return free_branch(&b), -1;

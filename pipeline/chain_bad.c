@@ -46,6 +46,6 @@ mr_err_t mr__chain_reject(mr_chain_t *c, const mr__op_t *op, size_t n, mr_err_t 
   mr__branch_t *source = &c->branch[leaf->node];
   mr_diag_t why = *b->s.diag;
   *b->s.diag = (mr_diag_t){0}; /* the run continues, or mr__care_reject writes it again */
-  return mr__care_reject(&source->s, source->lane, leaf->index, source->index[leaf->key[0]],
+  return mr__care_reject(&source->s, source->worker, leaf->index, source->index[leaf->key[0]],
                          why.text, made);
 }

@@ -51,7 +51,7 @@ typedef struct mr__branch {
   mr__kind_t kind;
   mr__tally_t tally;          /* time of its own calls, without those of the stages before it */
   int in[MR_MAX_PORTS], n_in; /* branches below, by input port */
-  int lane;                   /* SOURCE: its reader's number, in [0,workers) */
+  int worker;                 /* SOURCE: its reader's number, in [0,workers) */
   int64_t *index;             /* SOURCE: [MR_BURST] */
   mr_rec_t *rec;              /* SOURCE: [MR_BURST] */
   mr_value_t *value;          /* SOURCE: [MR_BURST][n_fields], the values of rec */

@@ -110,7 +110,7 @@ mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n, bool made) {
     mr__branch_t *b = &c->branch[i];
     if (!b->n) continue;
     int64_t since = mr__tally_begin(&b->tally);
-    MR_TRY(mr__care_fetch(&b->s, b->lane, b->index, b->n, b->rec, made));
+    MR_TRY(mr__care_fetch(&b->s, b->worker, b->index, b->n, b->rec, made));
     mr__tally_end(&b->tally, since);
   }
   return MR_OK;
@@ -124,7 +124,7 @@ bool mr__wants_ahead(const mr_chain_t *c) {
     const mr__branch_t *b = &c->branch[i];
     if (b->kind == MR__KEEP) return false;
     if (b->kind != MR__SOURCE || !b->s.def->source->ahead) continue;
-    wants |= b->s.def->source->ahead((mr_stage_t *)&b->s, b->lane, NULL, 0);
+    wants |= b->s.def->source->ahead((mr_stage_t *)&b->s, b->worker, NULL, 0);
   }
   return wants;
 }
@@ -138,7 +138,7 @@ static void read_ahead(mr_chain_t *c, const mr__op_t *op, size_t n) {
     if (b->kind != MR__SOURCE || !b->s.def->source->ahead) continue;
     for (size_t k = 0; k < n; k++)
       if (op[k].code == MR__OP_LEAF && op[k].node == i) index[found++] = op[k].index;
-    if (found) mr__care_ahead(&b->s, b->lane, index, found);
+    if (found) mr__care_ahead(&b->s, b->worker, index, found);
   }
 }
 

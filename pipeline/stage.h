@@ -35,7 +35,7 @@
 
 MR_BEGIN_DECLS
 
-enum { MR_BURST = 32, MR_MAX_PORTS = 8, MR_MAX_LANES = 256 /* readers of one source */ };
+enum { MR_BURST = 32, MR_MAX_PORTS = 8, MR_MAX_READERS = 256 /* readers of one source */ };
 
 typedef struct mr_stage mr_stage_t;
 

@@ -24,6 +24,10 @@ PHRASES = [
     (r'\bmade again\b', 'repeated, produced again'),
     (r'\bwhoever\b', 'name the peer'),
     (r'\bif need be\b', 'if it is missing'),
+    (r'\btold\b', 'reported, known'),
+    (r'\bturnstiles?\b', 'rate limit'),
+    (r'\bguests?\b', 'subscriber, peer'),
+    (r'(?<!and )\bforth\b', 'forward'),
 ]
 # Words of docs/glossary.md in the code: a pattern that gives one another meaning, and what to write instead.
 MISUSED = [
@@ -32,6 +36,9 @@ MISUSED = [
     (r'\bcJSON_GetObjectItem\w*\(\w+, key\)', 'name: a member of a JSON object has a name, a record has a key'),
     (r'\bmr_key_(?:make|read_\w+)\b', 'mr_curve_key_: key alone is the id of a record'),
     (r'\b(?:tracer|mr_graph_trace)\b', 'lineage: to trace is to build a graph of ops'),
+    (r'\bmr_(?:stand|standing)\w*', 'mr_origin: what wrote an equation'),
+    (r'\bmr_turnstile\w*', 'mr_rate_limit'),
+    (r'\bMR_MAX_LANES\b', 'MR_MAX_READERS: a lane is an elementwise function, or a part of a vector register'),
 ]
 LIBRARIES = ('base/', 'pipeline/', 'metrics/', 'loaders/', 'stages/', 'links/', 'sinks/', 'model/', 'plugins/')
 ENDS_OR_PRINTS = re.compile(r'(?<!\w)(?:(?:mr_|v)?printf|puts|putchar|perror|psignal|warnx?|errx?|abort|_?_?exit|_Exit|quick_exit|raise)\('

@@ -108,9 +108,9 @@ static bool token_given(const mr_http_t *h, struct MHD_Connection *c) {
          (bearer && !strncmp(bearer, "Bearer ", 7) && same_token(h, bearer + 7));
 }
 
-static enum MHD_Result count_host(void *arg, enum MHD_ValueKind kind, const char *key,
+static enum MHD_Result count_host(void *arg, enum MHD_ValueKind kind, const char *name,
                                   const char *value) {
-  *(int *)arg += !strcasecmp(key, MHD_HTTP_HEADER_HOST);
+  *(int *)arg += !strcasecmp(name, MHD_HTTP_HEADER_HOST);
   return MHD_YES;
 }
 
@@ -206,10 +206,10 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 /* Delays the server's only thread by the rate limit: open pages get their events that much later,
    and new connections wait in the kernel. */
 static void http_let_in(mr_http_t *h) {
-  int64_t ns = mr_turnstile_wait_ns(&h->turnstile, mr_now_ns());
+  int64_t ns = mr_rate_limit_wait_ns(&h->rate, mr_now_ns());
   struct timespec t = {.tv_nsec = ns};
   if (ns) nanosleep(&t, NULL);
-  mr_turnstile_pass(&h->turnstile);
+  mr_rate_limit_pass(&h->rate);
 }
 
 static void on_connection(void *arg, struct MHD_Connection *c, void **state,
@@ -331,7 +331,7 @@ mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set
   *h = (mr_http_t){.answer = answer,
                    .arg = arg,
                    .need_token = need_token,
-                   .turnstile = mr_turnstile(BURST, EACH_NS),
+                   .rate = mr_rate_limit(BURST, EACH_NS),
                    .bind = set->bind,
                    .allow_host = set->allow_host};
   bool keeps = folder && snprintf(path, sizeof path, "%s/%s.url", folder, s->name) < MR_PATH_MAX;

@@ -73,7 +73,7 @@ typedef struct mr_http {
   const char *allow_host, *bind;
   char *cert, *key; /* heap: the files' text */
   mr_http_slow_t slow;
-  mr_turnstile_t turnstile; /* used by the server's thread alone */
+  mr_rate_limit_t rate; /* used by the server's thread alone */
   atomic_int port; /* the port it listens at; 0 until known, when every Host is refused.  Relaxed:
                       it orders nothing else */
 } mr_http_t;

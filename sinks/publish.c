@@ -1,7 +1,7 @@
 /* Publishes metrics over ZeroMQ.  Each number has its own topic ("train/loss", "valid/accuracy",
    "stages/train/busy"), and each whole record the topic "record".  A subscription to "train" or
    "train/" receives all topics below, one to "train/loss" that topic alone.  A slow subscriber
-   loses messages, which are counted, and delays nothing (sinks/guests.h). */
+   loses messages, which are counted, and delays nothing (sinks/subscribers.h). */
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>
@@ -13,14 +13,14 @@
 #include "base/text.h"
 #include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
-#include "sinks/guests.h"
 #include "sinks/resume.h"
+#include "sinks/subscribers.h"
 
 typedef struct publish {
   const char *bind;
-  mr_guests_t *guests;
-  mr_guests_stats_t count; /* as of the last step */
-  char at[256];            /* the address it is bound to */
+  mr_subscribers_t *subscribers;
+  mr_subscribers_stats_t count; /* as of the last step */
+  char at[256];                 /* the address it is bound to */
   int64_t reported;
   double linger; /* s */
 } publish_t;
@@ -56,20 +56,20 @@ static mr_err_t publish_plan(mr_stage_t *s) {
 static mr_err_t publish_open(mr_stage_t *s) {
   publish_t *p = s->state;
   mr_diag_t why = {0};
-  p->guests = mr_guests_open(p->bind, &why);
-  if (!p->guests) return mr_diag_prefix(s->diag, why.code, &why, "%s: bind", s->name);
-  snprintf(p->at, sizeof p->at, "%s", mr_guests_address(p->guests));
+  p->subscribers = mr_subscribers_open(p->bind, &why);
+  if (!p->subscribers) return mr_diag_prefix(s->diag, why.code, &why, "%s: bind", s->name);
+  snprintf(p->at, sizeof p->at, "%s", mr_subscribers_address(p->subscribers));
   mr_announce("%s: %s", s->name, p->at);
   return MR_OK;
 }
 
 static void send_number(publish_t *p, const mr_metrics_t *r, const char *topic, double v) {
   char text[160], value[32] = "null"; /* JSON has no NaN */
-  if (!mr_guests_topic(p->guests, topic)) return;
+  if (!mr_subscribers_topic(p->subscribers, topic)) return;
   if (isfinite(v)) mr_snprintf(value, sizeof value, "%.17g", v);
   mr_snprintf(text, sizeof text, "{\"step\":%" PRId64 ",\"value\":%s,\"elapsed_s\":%.6f}", r->step,
               value, r->elapsed_s);
-  mr_guests_text(p->guests, text);
+  mr_subscribers_text(p->subscribers, text);
 }
 
 static void send_record(publish_t *p, const mr_metrics_t *r) {
@@ -84,9 +84,9 @@ static void send_record(publish_t *p, const mr_metrics_t *r) {
     snprintf(topic, sizeof topic, "stages/%s/busy", st->name);
     send_number(p, r, topic, st->busy);
   }
-  if (!mr_guests_topic(p->guests, "record")) return;
+  if (!mr_subscribers_topic(p->subscribers, "record")) return;
   char *text = mr_metrics_json(r);
-  mr_guests_text(p->guests, text ? text : "null"); /* without memory */
+  mr_subscribers_text(p->subscribers, text ? text : "null"); /* without memory */
   free(text);
 }
 
@@ -99,24 +99,25 @@ static mr_err_t publish_step(mr_stage_t *s) {
   publish_t *p = s->state;
   mr_buf_t *b[MR_BURST];
   uint64_t seen = mr_news(s);
-  bool more = mr_guests_pump(p->guests);
+  bool more = mr_subscribers_pump(p->subscribers);
   size_t k = mr_take(s, 0, b, MR_BURST);
   for (size_t i = 0; i < k; i++) {
     if (is_news(p, b[i]->data)) send_record(p, b[i]->data);
     mr_buf_unref(b[i]);
   }
-  mr_guests_stats(p->guests, &p->count);
+  mr_subscribers_stats(p->subscribers, &p->count);
   mr_set_dropped(s, p->count.dropped);
   mr_err_t e = k ? MR_OK : mr_idle(s);
-  const struct pollfd fd = {.fd = mr_guests_fd(p->guests), .events = POLLIN};
-  return k || more || e != MR_AGAIN ? e
-                                    : mr_wait_fds(s, seen, &fd, 1, mr_guests_wait_ms(p->guests));
+  const struct pollfd fd = {.fd = mr_subscribers_fd(p->subscribers), .events = POLLIN};
+  return k || more || e != MR_AGAIN
+             ? e
+             : mr_wait_fds(s, seen, &fd, 1, mr_subscribers_wait_ms(p->subscribers));
 }
 
 static void publish_close(mr_stage_t *s) {
   publish_t *p = s->state;
-  mr_guests_close(p->guests, (int)(p->linger * 1000));
-  p->guests = NULL;
+  mr_subscribers_close(p->subscribers, (int)(p->linger * 1000));
+  p->subscribers = NULL;
 }
 
 static void publish_report(mr_stage_t *s, char *text, size_t n) {

@@ -33,13 +33,13 @@ typedef struct mr_resume {
 
 /* The setting of a sink that cannot take back what it has shown: it reports nothing up to this
    step. */
-#define MR_RESUME_REPORTED_OPT(at)                                                           \
-  {                                                                                          \
-    .name = "resume-told", .type = MR_OPT_INT, .offset = (at), .unit = "steps", .def = "-1", \
-    .lo = -1, .hi = 1e15,                                                                    \
-    .help =                                                                                  \
-        "Last step that the run reported before it was killed; steps up to it are not "      \
-        "reported again."                                                                    \
+#define MR_RESUME_REPORTED_OPT(at)                                                               \
+  {                                                                                              \
+    .name = "resume-reported", .type = MR_OPT_INT, .offset = (at), .unit = "steps", .def = "-1", \
+    .lo = -1, .hi = 1e15,                                                                        \
+    .help =                                                                                      \
+        "Last step that the run reported before it was killed; steps up to it are not "          \
+        "reported again."                                                                        \
   }
 
 /* Returns whether the earlier run reported a record: a step up to `reported`, or a validation

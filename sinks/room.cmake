@@ -1,7 +1,7 @@
 mr_needs(mr_sinks CURL sinks/alert_post.c)
 mr_needs(mr_sinks MICROHTTPD sinks/http.c sinks/http_address.c sinks/prometheus.c sinks/web.c sinks/web_graph.c
   sinks/web_log.c sinks/web_picture.c sinks/web_stream.c)
-mr_needs(mr_sinks ZMQ sinks/guests.c sinks/guests_door.c sinks/guests_way.c sinks/publish.c)
+mr_needs(mr_sinks ZMQ sinks/subscribers.c sinks/subscribers_listener.c sinks/subscribers_relay.c sinks/publish.c)
 mr_needs(mr_sinks PNG sinks/picture_png.c)
 mr_needs(mr_sinks PROTOBUF sinks/event_steps.c sinks/tensorboard.c)
 

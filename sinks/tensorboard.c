@@ -229,16 +229,16 @@ typedef struct hparams {
   size_t n;
   Tb__HparamEntry entry[256], *list[256];
   Tb__HparamValue value[256];
-  char key[256][64];
+  char name[256][64];
 } hparams_t;
 
 static void add_setting(hparams_t *h, const char *stage, const mr_opt_t *o, const char *text) {
   if (!text || h->n == sizeof h->list / sizeof *h->list) return;
   Tb__HparamEntry *e = h->list[h->n] = &h->entry[h->n];
   Tb__HparamValue *v = &h->value[h->n];
-  snprintf(h->key[h->n], sizeof h->key[h->n], "%s.%s", stage, o->name);
+  snprintf(h->name[h->n], sizeof h->name[h->n], "%s.%s", stage, o->name);
   tb__hparam_entry__init(e), tb__hparam_value__init(v);
-  e->key = h->key[h->n++], e->value = v;
+  e->key = h->name[h->n++], e->value = v;
   if (o->type == MR_OPT_INT || o->type == MR_OPT_F64)
     v->kind_case = TB__HPARAM_VALUE__KIND_NUMBER_VALUE, v->number_value = mr_strtod(text, NULL);
   else if (o->type == MR_OPT_BOOL)

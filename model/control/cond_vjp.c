@@ -16,9 +16,9 @@
 
 typedef struct branch {
   mr_fn_t *j;               /* the branch, forward and backward */
-  int n_forth;              /* the number of forward equations in j */
+  int n_forward;            /* the number of forward equations in j */
   mr_var_t **y, **ct, **dx; /* results; cotangents of results and operands, NULL if zero */
-  bool *forth, *varies;     /* by var: in the forward part; and depends on an operand */
+  bool *forward, *varies;   /* by var: in the forward part; and depends on an operand */
   bool *live;               /* by var: the backward part needs it */
   mr_var_t **kept; /* [n_place] the value in each place; NULL: this branch does not use it */
 } branch_t;
@@ -42,7 +42,7 @@ static mr_err_t cond_vjp_differentiate(const reverse_t *r, branch_t *b, const mr
   b->ct = b->y + r->n_out, b->dx = b->ct + r->n_out;
   for (int i = 0; i < r->n_in; i++) mr_fn_input(j, f->in[i]->aval);
   MR_TRY(mr_inline(j, f, j->in, b->y));
-  b->n_forth = j->n_eqn;
+  b->n_forward = j->n_eqn;
   for (int k = 0; k < r->n_out; k++)
     if (dout[k] && r->out[k]) b->ct[k] = mr_fn_input(j, b->y[k]->aval);
   for (int i = 0; i < r->n_in; i++)
@@ -66,7 +66,7 @@ static void take_place(reverse_t *r, branch_t *b, mr_var_t *v) {
 static void cond_vjp_keep(reverse_t *r, branch_t *b, mr_var_t *v) {
   if (v->literal || b->live[v->id]) return;
   b->live[v->id] = true;
-  if (!b->forth[v->id] || !v->def) return;
+  if (!b->forward[v->id] || !v->def) return;
   if (b->varies[v->id]) {
     take_place(r, b, v);
     return;
@@ -76,19 +76,19 @@ static void cond_vjp_keep(reverse_t *r, branch_t *b, mr_var_t *v) {
 
 static void cond_vjp_find_kept(reverse_t *r, branch_t *b) {
   const mr_fn_t *j = b->j;
-  for (int i = 0; i < r->n_in; i++) b->forth[j->in[i]->id] = b->varies[j->in[i]->id] = true;
-  for (int i = 0; i < b->n_forth; i++) {
+  for (int i = 0; i < r->n_in; i++) b->forward[j->in[i]->id] = b->varies[j->in[i]->id] = true;
+  for (int i = 0; i < b->n_forward; i++) {
     const mr_eqn_t *e = j->eqn[i];
     bool any = false;
     for (int k = 0; k < e->n_in; k++) any |= b->varies[e->in[k]->id];
     for (int k = 0; k < e->n_out; k++) {
-      b->forth[e->out[k]->id] = true;
+      b->forward[e->out[k]->id] = true;
       b->varies[e->out[k]->id] = any;
     }
   }
   for (int i = 0; i < r->n_in; i++)
     if (b->dx[i]) cond_vjp_keep(r, b, b->dx[i]);
-  for (int i = j->n_eqn - 1; i >= b->n_forth; i--) {
+  for (int i = j->n_eqn - 1; i >= b->n_forward; i--) {
     const mr_eqn_t *e = j->eqn[i];
     bool wanted = false;
     for (int k = 0; k < e->n_out; k++) wanted |= b->live[e->out[k]->id];
@@ -99,14 +99,14 @@ static void cond_vjp_find_kept(reverse_t *r, branch_t *b) {
 /* ---- the two functions of a branch ---- */
 
 /* *out: the forward part, (operands) -> (results, places). */
-static mr_err_t way_forth(const reverse_t *r, const branch_t *b, mr_var_t **map, mr_fn_t **out,
-                          mr_diag_t *diag) {
+static mr_err_t way_forward(const reverse_t *r, const branch_t *b, mr_var_t **map, mr_fn_t **out,
+                            mr_diag_t *diag) {
   mr_fn_t *g = mr_fn_create();
   if (!g) return mr_no_memory(diag, "the vjp of cond");
   int n = r->n_out + r->n_place;
   mr_var_t **all = mr_mem_take(&g->mem, (size_t)(n + 1) * sizeof(mr_var_t *));
   for (int i = 0; i < r->n_in; i++) map[b->j->in[i]->id] = mr_fn_input(g, b->j->in[i]->aval);
-  for (int i = 0; i < b->n_forth && g->diag.code >= 0; i++) mr__copy_eqn(g, b->j->eqn[i], map);
+  for (int i = 0; i < b->n_forward && g->diag.code >= 0; i++) mr__copy_eqn(g, b->j->eqn[i], map);
   for (int k = 0; k < n && g->diag.code >= 0; k++) {
     mr_var_t *v = k < r->n_out ? b->y[k] : b->kept[k - r->n_out];
     all[k] = v ? mr__mapped(g, map, v) : mr_lax_full(g, &r->place[k - r->n_out], 0);
@@ -118,7 +118,7 @@ static mr_err_t way_forth(const reverse_t *r, const branch_t *b, mr_var_t **map,
 static bool cond_vjp_goes_back(const branch_t *b, int i) {
   const mr_eqn_t *e = b->j->eqn[i];
   for (int k = 0; k < e->n_out; k++)
-    if (b->live[e->out[k]->id] && (i >= b->n_forth || !b->varies[e->out[k]->id])) return true;
+    if (b->live[e->out[k]->id] && (i >= b->n_forward || !b->varies[e->out[k]->id])) return true;
   return false;
 }
 
@@ -169,22 +169,22 @@ static mr_err_t study(reverse_t *r, mr_fn_t *f, const mr_fn_t *const *fns, mr_va
   for (int i = 0; i < r->n; i++) {
     branch_t *b = &r->branch[i];
     size_t n = (size_t)b->j->n_var + 1;
-    b->forth = mr_mem_take(&f->mem, 3 * n);
-    b->varies = b->forth + n, b->live = b->varies + n;
+    b->forward = mr_mem_take(&f->mem, 3 * n);
+    b->varies = b->forward + n, b->live = b->varies + n;
     b->kept = mr_mem_take(&f->mem, (size_t)(r->cap + 1) * sizeof(mr_var_t *));
     cond_vjp_find_kept(r, b);
   }
   return MR_OK;
 }
 
-static mr_err_t write_ways(const reverse_t *r, mr_fn_t **forth, mr_fn_t **back, mr_diag_t *why) {
+static mr_err_t write_ways(const reverse_t *r, mr_fn_t **forward, mr_fn_t **back, mr_diag_t *why) {
   mr_err_t err = MR_OK;
   for (int i = 0; i < r->n && err >= 0; i++) {
     const branch_t *b = &r->branch[i];
     size_t n = (size_t)b->j->n_var + 1;
     mr_var_t **map = calloc(2 * n, sizeof *map);
     if (!map) return mr_no_memory(why, "the vjp of cond");
-    err = way_forth(r, b, map, &forth[i], why);
+    err = way_forward(r, b, map, &forward[i], why);
     if (err >= 0) err = way_back(r, b, map + n, &back[i], why);
     free(map);
   }
@@ -192,10 +192,10 @@ static mr_err_t write_ways(const reverse_t *r, mr_fn_t **forth, mr_fn_t **back, 
 }
 
 /* Widens the first cond by the kept values, and appends the second one, which takes them. */
-static mr_err_t cond_vjp_run_back(const reverse_t *r, mr_fn_t *f, mr_fn_t **forth, mr_fn_t **back,
+static mr_err_t cond_vjp_run_back(const reverse_t *r, mr_fn_t *f, mr_fn_t **forward, mr_fn_t **back,
                                   mr_var_t *const *dout, mr_var_t **din) {
   mr_eqn_t *own = r->e->out[0]->def, *c;
-  const mr_fn_t *const *fns = (const mr_fn_t *const *)(uintptr_t)forth;
+  const mr_fn_t *const *fns = (const mr_fn_t *const *)(uintptr_t)forward;
   MR_TRY(mr_eqn_widen(f, own, mr_attr_fns("branches", r->n, fns), r->n_place, r->place));
   mr_var_t **in =
       mr_mem_take(&f->mem, (size_t)(r->n_in + r->n_place + r->n_out + 1) * sizeof(mr_var_t *));
@@ -221,13 +221,13 @@ mr_err_t mr__cond_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_v
     r.in[i] = mr_is_float(e->in[i + 1]->aval.dtype) && mr__wants(f, e->in[i + 1]);
   for (int k = 0; k < e->n_out; k++) r.out[k] = mr_is_float(e->out[k]->aval.dtype);
   r.branch = mr_mem_take(&f->mem, n * sizeof *r.branch);
-  mr_fn_t **forth = mr_mem_take(&f->mem, 2 * n * sizeof(mr_fn_t *)), **back = forth + n;
+  mr_fn_t **forward = mr_mem_take(&f->mem, 2 * n * sizeof(mr_fn_t *)), **back = forward + n;
   mr_err_t err = study(&r, f, fns, dout, &why);
-  if (err >= 0) err = write_ways(&r, forth, back, &why);
-  if (err >= 0) err = cond_vjp_run_back(&r, f, forth, back, dout, din);
+  if (err >= 0) err = write_ways(&r, forward, back, &why);
+  if (err >= 0) err = cond_vjp_run_back(&r, f, forward, back, dout, din);
   if (why.code < 0) err = mr__call_failed(f, &why);
   for (int i = 0; i < r.n; i++) {
-    mr_fn_destroy(forth[i]), mr_fn_destroy(back[i]);
+    mr_fn_destroy(forward[i]), mr_fn_destroy(back[i]);
     mr_fn_destroy(r.branch[i].j);
   }
   return err < 0 ? err : mr_rule_done(f);

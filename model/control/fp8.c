@@ -130,7 +130,7 @@ static mr_err_t fp8_emit(mr_fn_t *g, const mr_eqn_t *e, mr_fp8_format_t format, 
   mr_err_t err = MR_ERR_NOMEM;
   mr_var_t *y = NULL;
   if (body && fwd && bwd) {
-    mr_stand_at(g, e, "fp8");
+    mr_origin_from(g, e, "fp8");
     g->scope = mr_mem_text(&g->mem, e->scope);
     if (e->row) g->row = mr_mem_text(&g->mem, e->row);
     err = mr_lax_custom_vjp(g, body, fwd, bwd, (mr_var_t *[]){in[0], in[1], scale}, &y);
@@ -166,7 +166,7 @@ static mr_err_t fp8_rewrite(mr_fn_t *g, const mr_fn_t *f, mr_fp8_format_t format
   mr_var_t *in[3];
   for (int i = 0; i < f->n_in; i++) map[f->in[i]->id] = mr_fn_input(g, f->in[i]->aval);
   mr_var_t *scale = mr_fn_input(g, mr_aval_of(MR_F32, n, MR_FP8_TENSORS));
-  mr_standing_t before = mr_standing(g);
+  mr_origin_t before = mr_origin(g);
   for (int i = 0, at = 0; i < f->n_eqn && g->diag.code >= 0; i++) {
     const mr_eqn_t *e = f->eqn[i];
     if (!fp8_takes(e)) {
@@ -175,7 +175,7 @@ static mr_err_t fp8_rewrite(mr_fn_t *g, const mr_fn_t *f, mr_fp8_format_t format
     }
     for (int k = 0; k < e->n_in; k++) in[k] = mr__mapped(g, map, e->in[k]);
     MR_TRY(fp8_emit(g, e, format, in, fp8_row(g, scale, at++), &map[e->out[0]->id]));
-    mr_stand(g, before);
+    mr_origin_set(g, before);
   }
   return mr_rule_done(g);
 }

@@ -14,13 +14,13 @@
 typedef struct reverse {
   const mr_eqn_t *e;
   mr_scan_parts_t p;
-  mr_fn_t *j;  /* the step, forward and backward */
-  int n_forth; /* the number of forward equations in j */
+  mr_fn_t *j;    /* the step, forward and backward */
+  int n_forward; /* the number of forward equations in j */
   int n_in, n_out;
   mr_var_t **ct;   /* [n_out] cotangents of the step's results, NULL without one */
   mr_var_t **grad; /* [n_in] cotangents of its operands, NULL if zero */
   bool *in, *out;  /* the operands and results of the step that have cotangents */
-  bool *forth;     /* by var of j: it belongs to the forward part */
+  bool *forward;   /* by var of j: it belongs to the forward part */
   bool *varies;    /* by var of j, in the forward part: it depends on a carry or a row */
   bool *live;      /* by var of j: the backward part needs it */
   mr_var_t **kept; /* [n_kept] values to be stacked */
@@ -45,7 +45,7 @@ static mr_err_t scan_vjp_differentiate(reverse_t *r, mr_var_t *const *dout) {
   int n = 0;
   for (int i = 0; i < r->n_in; i++) mr_fn_input(j, body->in[i]->aval);
   MR_TRY(mr_inline(j, body, j->in, y));
-  r->n_forth = j->n_eqn;
+  r->n_forward = j->n_eqn;
   for (int k = 0; k < r->n_out; k++)
     if (r->out[k] && (k < r->p.s.n_carry || dout[k])) r->ct[k] = mr_fn_input(j, y[k]->aval);
   for (int i = 0; i < r->n_in; i++)
@@ -63,7 +63,7 @@ static mr_err_t scan_vjp_differentiate(reverse_t *r, mr_var_t *const *dout) {
 static void scan_vjp_keep(reverse_t *r, mr_var_t *v) {
   if (v->literal || r->live[v->id]) return;
   r->live[v->id] = true;
-  if (!r->forth[v->id]) return;
+  if (!r->forward[v->id]) return;
   bool row = !v->def && v->id >= r->p.s.n_consts + r->p.s.n_carry; /* inputs come first */
   if (r->varies[v->id]) {
     if (!row) r->kept[r->n_kept++] = v;
@@ -75,21 +75,21 @@ static void scan_vjp_keep(reverse_t *r, mr_var_t *v) {
 static void scan_vjp_find_kept(reverse_t *r) {
   const mr_fn_t *j = r->j;
   for (int i = 0; i < r->n_in; i++) {
-    r->forth[j->in[i]->id] = true;
+    r->forward[j->in[i]->id] = true;
     r->varies[j->in[i]->id] = i >= r->p.s.n_consts;
   }
-  for (int i = 0; i < r->n_forth; i++) {
+  for (int i = 0; i < r->n_forward; i++) {
     const mr_eqn_t *e = j->eqn[i];
     bool any = false;
     for (int k = 0; k < e->n_in; k++) any |= r->varies[e->in[k]->id];
     for (int k = 0; k < e->n_out; k++) {
-      r->forth[e->out[k]->id] = true;
+      r->forward[e->out[k]->id] = true;
       r->varies[e->out[k]->id] = any;
     }
   }
   for (int i = 0; i < r->n_in; i++)
     if (r->grad[i]) scan_vjp_keep(r, r->grad[i]);
-  for (int i = j->n_eqn - 1; i >= r->n_forth; i--) {
+  for (int i = j->n_eqn - 1; i >= r->n_forward; i--) {
     const mr_eqn_t *e = j->eqn[i];
     bool wanted = false;
     for (int k = 0; k < e->n_out; k++) wanted |= r->live[e->out[k]->id];
@@ -107,7 +107,7 @@ static mr_err_t scan_vjp_widen(reverse_t *r, mr_fn_t *f, mr_var_t **map, mr_diag
   mr_var_t **all = mr_mem_take(&b->mem, (size_t)(n + 1) * sizeof(mr_var_t *));
   mr_aval_t *more = mr_mem_take(&b->mem, (size_t)(r->n_kept + 1) * sizeof *more);
   for (int i = 0; i < r->n_in; i++) map[j->in[i]->id] = mr_fn_input(b, j->in[i]->aval);
-  for (int i = 0; i < r->n_forth && b->diag.code >= 0; i++) mr__copy_eqn(b, j->eqn[i], map);
+  for (int i = 0; i < r->n_forward && b->diag.code >= 0; i++) mr__copy_eqn(b, j->eqn[i], map);
   for (int k = 0; k < n && b->diag.code >= 0; k++)
     all[k] = mr__mapped(b, map, k < r->n_out ? j->out[k] : r->kept[k - r->n_out]);
   mr_err_t err = MR_OK;
@@ -143,7 +143,7 @@ static void back_inputs(reverse_t *r, mr_fn_t *b, mr_var_t **map, mr_var_t **sum
 static bool scan_vjp_goes_back(const reverse_t *r, int i) {
   const mr_eqn_t *e = r->j->eqn[i];
   for (int k = 0; k < e->n_out; k++)
-    if (r->live[e->out[k]->id] && (i >= r->n_forth || !r->varies[e->out[k]->id])) return true;
+    if (r->live[e->out[k]->id] && (i >= r->n_forward || !r->varies[e->out[k]->id])) return true;
   return false;
 }
 
@@ -191,8 +191,8 @@ static mr_err_t reverse(reverse_t *r, mr_fn_t *f, mr_var_t *const *dout, mr_var_
                         mr_diag_t *why) {
   if (scan_vjp_differentiate(r, dout) < 0) return mr_diag_relay(why, r->j->diag.code, &r->j->diag);
   size_t n = (size_t)r->j->n_var + 1;
-  r->forth = mr_mem_take(&f->mem, 3 * n);
-  r->varies = r->forth + n;
+  r->forward = mr_mem_take(&f->mem, 3 * n);
+  r->varies = r->forward + n;
   r->live = r->varies + n;
   mr_var_t **map = mr_mem_take(&f->mem, 3 * n * sizeof(mr_var_t *));
   r->kept = map + 2 * n;

@@ -48,10 +48,10 @@ typedef struct mr_memory_plan {
 mr_err_t mr_memory_plan_init(mr_memory_plan_t *p, const mr_fn_t *f, const bool *donate,
                              int in_place, const mr_call_t *call, size_t align, bool apart,
                              mr_diag_t *diag);
-/* Verifies a plan: walks f in the order of a run and checks that each equation, and the caller at
-   the end, reads values that no other value has overwritten.  MR_OK; MR_ERR_DATA names the reader
-   and the writer, and is a defect of the planner, never of f; MR_ERR_NOMEM. mr_compile checks every
-   plan. */
+/* Verifies a plan: goes through f in the order of a run and checks that each equation, and the
+   caller at the end, reads values that no other value has overwritten.  MR_OK; MR_ERR_DATA names
+   the reader and the writer, and is a defect of the planner, never of f; MR_ERR_NOMEM. mr_compile
+   checks every plan. */
 mr_err_t mr_memory_plan_check(const mr_memory_plan_t *p, const mr_fn_t *f, mr_diag_t *diag);
 void mr_memory_plan_fini(mr_memory_plan_t *p);
 

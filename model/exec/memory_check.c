@@ -6,23 +6,23 @@
 #include "model/ir/op.h"
 
 /* The present value of each block, and the equation that wrote it. */
-typedef struct walk {
+typedef struct plan_check {
   const mr_memory_plan_t *p;
   const mr_fn_t *f;
   int *value;              /* by var id: the var whose value it has, through reshapes */
-  int *stands;             /* by block: the var whose value is there; -1: none yet */
+  int *holds;              /* by block: the var whose value is there; -1: none yet */
   const mr_eqn_t **writer; /* by block; NULL: an input or a literal */
-} walk_t;
+} plan_check_t;
 
-static void memory_check_put(walk_t *w, const mr_var_t *v, const mr_eqn_t *e) {
+static void memory_check_put(plan_check_t *w, const mr_var_t *v, const mr_eqn_t *e) {
   int b = w->p->of_var[v->id];
   w->value[v->id] = v->id;
   if (b < 0) return;
-  w->stands[b] = v->id;
+  w->holds[b] = v->id;
   w->writer[b] = e;
 }
 
-static mr_err_t lost(const walk_t *w, const mr_var_t *v, const mr_eqn_t *e, mr_diag_t *diag) {
+static mr_err_t lost(const plan_check_t *w, const mr_var_t *v, const mr_eqn_t *e, mr_diag_t *diag) {
   const mr_eqn_t *by = w->writer[w->p->of_var[v->id]];
   char text[MR_AVAL_TEXT];
   return mr_fail(diag, MR_ERR_DATA,
@@ -34,14 +34,14 @@ static mr_err_t lost(const walk_t *w, const mr_var_t *v, const mr_eqn_t *e, mr_d
 }
 
 /* e NULL: the caller reads an output. */
-static mr_err_t read_var(walk_t *w, const mr_var_t *v, const mr_eqn_t *e, mr_diag_t *diag) {
+static mr_err_t read_var(plan_check_t *w, const mr_var_t *v, const mr_eqn_t *e, mr_diag_t *diag) {
   int b = w->p->of_var[v->id];
-  if (v->literal && b >= 0 && w->stands[b] < 0) memory_check_put(w, v, NULL);
-  if (b >= 0 && w->stands[b] == w->value[v->id]) return MR_OK;
+  if (v->literal && b >= 0 && w->holds[b] < 0) memory_check_put(w, v, NULL);
+  if (b >= 0 && w->holds[b] == w->value[v->id]) return MR_OK;
   return lost(w, v, e, diag);
 }
 
-static mr_err_t walk(walk_t *w, mr_diag_t *diag) {
+static mr_err_t check_reads(plan_check_t *w, mr_diag_t *diag) {
   const mr_fn_t *f = w->f;
   for (int i = 0; i < f->n_in; i++) memory_check_put(w, f->in[i], NULL);
   for (int i = 0; i < f->n_eqn; i++) {
@@ -57,21 +57,21 @@ static mr_err_t walk(walk_t *w, mr_diag_t *diag) {
 }
 
 mr_err_t mr_memory_plan_check(const mr_memory_plan_t *p, const mr_fn_t *f, mr_diag_t *diag) {
-  walk_t w = {.p = p,
-              .f = f,
-              .value = calloc((size_t)f->n_var + 1, sizeof *w.value),
-              .stands = calloc((size_t)p->n_block + 1, sizeof *w.stands),
-              .writer = calloc((size_t)p->n_block + 1, sizeof *w.writer)};
+  plan_check_t w = {.p = p,
+                    .f = f,
+                    .value = calloc((size_t)f->n_var + 1, sizeof *w.value),
+                    .holds = calloc((size_t)p->n_block + 1, sizeof *w.holds),
+                    .writer = calloc((size_t)p->n_block + 1, sizeof *w.writer)};
   mr_err_t e = MR_ERR_NOMEM;
-  if (w.value && w.stands && w.writer) {
-    for (int i = 0; i < p->n_block; i++) w.stands[i] = -1;
+  if (w.value && w.holds && w.writer) {
+    for (int i = 0; i < p->n_block; i++) w.holds[i] = -1;
     for (int i = 0; i < f->n_var; i++) w.value[i] = i;
-    e = walk(&w, diag);
+    e = check_reads(&w, diag);
   } else {
     mr_no_memory(diag, "the check of a memory plan");
   }
   free(w.value);
-  free(w.stands);
+  free(w.holds);
   free(w.writer);
   return e;
 }

@@ -256,14 +256,14 @@ static mr_attr_t *own_attrs(mr_fn_t *g, const mr_eqn_t *e) {
 }
 
 mr_eqn_t *mr_emit_like(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *in) {
-  mr_standing_t outer = mr_standing(f);
+  mr_origin_t outer = mr_origin(f);
   const char *scope = mr_mem_text(&f->mem, e->scope);
   const char *row = e->row ? mr_mem_text(&f->mem, e->row) : NULL;
   if (f->mem.failed) return NULL;
-  mr_stand(f, (mr_standing_t){scope, e->by, MR_PRECISION_NONE, e->of,
-                              row}); /* e's own precision is among its attributes */
+  mr_origin_set(f, (mr_origin_t){scope, e->by, MR_PRECISION_NONE, e->of,
+                                 row}); /* e's own precision is among its attributes */
   mr_eqn_t *c = mr_emit(f, e->op, e->n_in, in, e->n_attr, own_attrs(f, e), e->n_out);
-  mr_stand(f, outer);
+  mr_origin_set(f, outer);
   return c;
 }
 
@@ -300,16 +300,16 @@ mr_precision_t mr_precision_of(const mr_eqn_t *e) {
   return a && a->kind == MR_ATTR_PRECISION ? (mr_precision_t)a->i[0] : MR_PRECISION_NONE;
 }
 
-mr_standing_t mr_standing(const mr_fn_t *f) {
-  return (mr_standing_t){f->scope, f->by, f->precision, f->of, f->row};
+mr_origin_t mr_origin(const mr_fn_t *f) {
+  return (mr_origin_t){f->scope, f->by, f->precision, f->of, f->row};
 }
 
-void mr_stand(mr_fn_t *f, mr_standing_t s) {
+void mr_origin_set(mr_fn_t *f, mr_origin_t s) {
   f->scope = s.scope, f->by = s.by, f->precision = s.precision, f->of = s.of, f->row = s.row;
 }
 
-void mr_stand_at(mr_fn_t *f, const mr_eqn_t *e, const char *by) {
-  mr_stand(f, (mr_standing_t){e->scope, by, mr_precision_of(e), e->op, e->row});
+void mr_origin_from(mr_fn_t *f, const mr_eqn_t *e, const char *by) {
+  mr_origin_set(f, (mr_origin_t){e->scope, by, mr_precision_of(e), e->op, e->row});
 }
 
 const mr_attr_t *mr_attr_find(const mr_eqn_t *e, const char *name) {

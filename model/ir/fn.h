@@ -131,18 +131,18 @@ mr_key_layout_t mr_key_layout_enter(mr_fn_t *f, mr_key_layout_t layout);
 void mr_key_layout_leave(mr_fn_t *f, mr_key_layout_t outer);
 
 /* The fields of f that appended equations take over. */
-typedef struct mr_standing {
+typedef struct mr_origin {
   const char *scope, *by;
   mr_precision_t precision;
   const mr_op_def_t *of;
   const char *row;
-} mr_standing_t;
-/* Returns those fields, whose texts f or the program keeps; mr_stand sets them again. */
-mr_standing_t mr_standing(const mr_fn_t *f);
-void mr_stand(mr_fn_t *f, mr_standing_t s);
+} mr_origin_t;
+/* Returns those fields, whose texts f or the program keeps; mr_origin_set sets them again. */
+mr_origin_t mr_origin(const mr_fn_t *f);
+void mr_origin_set(mr_fn_t *f, mr_origin_t s);
 /* Marks what follows as written for e by the transform or pass `by`, a static text: equations take
    e's scope and row, texts that must live as long as f, and products take e's precision. */
-void mr_stand_at(mr_fn_t *f, const mr_eqn_t *e, const char *by);
+void mr_origin_from(mr_fn_t *f, const mr_eqn_t *e, const char *by);
 
 /* Returns e's attribute of that name, which belongs to e and stays valid until an attribute is
    added to e (mr_attr_set).  find: NULL if e has none.  get: e must have it (asserted). */

@@ -18,7 +18,7 @@ static void remat_trace(mr_nn_t *s, mr_fn_t *g, mr_nn_body_fn *body, const void 
                         const mr_aval_t *x) {
   mr_nn_t outer = *s;
   mr_var_t **draw[3];
-  mr_stand(g, mr_standing(s->f));
+  mr_origin_set(g, mr_origin(s->f));
   s->f = g, s->called = true;
   mr_var_t *in = mr_fn_input(g, *x);
   int n = find_draws(s, draw);

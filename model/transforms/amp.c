@@ -190,17 +190,17 @@ static mr_var_t *amp_convert(const amp_t *a, const mr_eqn_t *e, mr_var_t *v, mr_
       v->aval.dtype == MR_F32)
     return from->in[0];
   mr_fn_t *g = a->g;
-  mr_standing_t before = mr_standing(g);
+  mr_origin_t before = mr_origin(g);
   if (e) {
     char row[MR_AMP_NAME + 64];
-    mr_stand_at(g, e, by);
+    mr_origin_from(g, e, by);
     g->scope = mr_mem_text(&g->mem, e->scope);
     g->row = mr_mem_text(&g->mem, mr_amp_row_text(a->policy, e, row, sizeof row));
   } else {
     g->by = by;
   }
   mr_var_t *c = mr_lax_convert(g, v, t);
-  mr_stand(g, before);
+  mr_origin_set(g, before);
   return c;
 }
 

@@ -244,11 +244,11 @@ static bool fuse_worth_it(const group_t *x, const body_t *b) {
 
 /* The fused equation assigns the vars that its members assigned; readers stay as they are. */
 static mr_eqn_t *fuse_emit(fuser_t *s, int g, const body_t *b) {
-  mr_standing_t before = mr_standing(s->f);
-  mr_stand_at(s->f, s->eqn[s->group[g].last], "fuse");
+  mr_origin_t before = mr_origin(s->f);
+  mr_origin_from(s->f, s->eqn[s->group[g].last], "fuse");
   mr_eqn_t *e = mr_emit(s->f, &mr_op_fused, b->n_in, (mr_var_t **)b->in, 1,
                         (mr_attr_t[]){mr_attr_fn("jaxpr", b->fn)}, b->n_out);
-  mr_stand(s->f, before);
+  mr_origin_set(s->f, before);
   for (int k = 0; e && k < b->n_out; k++) {
     e->out[k] = b->out[k];
     b->out[k]->def = e;

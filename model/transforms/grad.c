@@ -37,7 +37,7 @@ static mr_err_t back_one(sweep_t *s, const mr_eqn_t *e) {
   if (!want) return MR_OK;
   if (!any) return e->n_out && e->op->spend ? e->op->spend(g, e->out[0]->def) : MR_OK;
   mr_var_t **din = mr_mem_take(&g->mem, (size_t)e->n_in * sizeof *din);
-  mr_stand_at(g, e, "grad");
+  mr_origin_from(g, e, "grad");
   mr_err_t err = e->op->vjp(g, e, dout, din);
   MR_TRY(err == MR_OPEN ? mr_backward_open(g, e, dout, din) : err);
   for (int k = 0; k < e->n_in; k++) MR_TRY(add_cotangent(s, e->in[k], din[k]));
@@ -51,7 +51,7 @@ static mr_err_t run_sweep(sweep_t *s, int from, int n_y, mr_var_t *const *y, mr_
   mr_fn_t *g = s->g;
   int n_eqn = g->n_eqn, n_outer = g->n_wanted;
   const bool *outer = g->wanted;
-  mr_standing_t before = mr_standing(g);
+  mr_origin_t before = mr_origin(g);
   for (int i = 0; i < n; i++)
     s->active[wrt[i]->id] |= mr_is_float(wrt[i]->aval.dtype) && mr__wants(g, wrt[i]);
   mr__eqn_moves(n_eqn - from, g->eqn + from, s->active);
@@ -59,7 +59,7 @@ static mr_err_t run_sweep(sweep_t *s, int from, int n_y, mr_var_t *const *y, mr_
   mr_err_t err = MR_OK;
   for (int i = 0; i < n_y && err >= 0; i++) err = add_cotangent(s, y[i], dy[i]);
   for (int i = n_eqn - 1; i >= from && err >= 0; i--) err = back_one(s, g->eqn[i]);
-  mr_stand(g, before);
+  mr_origin_set(g, before);
   g->wanted = outer, g->n_wanted = n_outer;
   for (int i = 0; i < n && err >= 0; i++) grad[i] = s->ct[wrt[i]->id];
   return err < 0 ? err : g->diag.code;

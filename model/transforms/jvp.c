@@ -21,7 +21,7 @@ static mr_err_t forward_one(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **tangent) {
   bool any = false;
   for (int k = 0; k < e->n_in; k++) any |= (din[k] = tangent[e->in[k]->id]) != NULL;
   if (!any) return MR_OK;
-  mr_stand_at(g, e, "jvp");
+  mr_origin_from(g, e, "jvp");
   mr_err_t err = e->op->jvp(g, e, din, dout);
   MR_TRY(err == MR_OPEN ? forward_open(g, e, din, dout) : err);
   for (int k = 0; k < e->n_out; k++) tangent[e->out[k]->id] = dout[k];
@@ -32,7 +32,7 @@ mr_err_t mr_forward_range(mr_fn_t *g, int from, int n_in, mr_var_t *const *in, m
                           int n_out, mr_var_t *const *out, mr_var_t **dout) {
   if (g->diag.code < 0) return g->diag.code;
   int to = g->n_eqn;
-  mr_standing_t before = mr_standing(g);
+  mr_origin_t before = mr_origin(g);
   mr_var_t **tangent = calloc((size_t)g->n_var + 1, sizeof *tangent);
   if (!tangent) return mr_no_memory(&g->diag, "the tangents of jvp");
   mr_err_t err = MR_OK;
@@ -40,7 +40,7 @@ mr_err_t mr_forward_range(mr_fn_t *g, int from, int n_in, mr_var_t *const *in, m
     if (!in[i]->literal) tangent[in[i]->id] = din[i];
   for (int i = from; i < to && err >= 0; i++) err = forward_one(g, g->eqn[i], tangent);
   for (int i = 0; i < n_out && err >= 0; i++) dout[i] = tangent[out[i]->id];
-  mr_stand(g, before);
+  mr_origin_set(g, before);
   free(tangent);
   return err < 0 ? err : MR_OK;
 }

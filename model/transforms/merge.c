@@ -248,8 +248,8 @@ static mr_err_t merge_merge(merger_t *m, const group_t *g) {
   mr_fn_t *f = m->f;
   const mr_eqn_t *e = m->eqn[g->first];
   mr_var_t *in[3] = {e->in[0]};
-  mr_standing_t before = mr_standing(f);
-  mr_stand_at(f, e, "merge-products");
+  mr_origin_t before = mr_origin(f);
+  mr_origin_from(f, e, "merge-products");
   MR_TRY(place(m, in[0]));
   in[1] = merge_joined(m, g, 1, merge_is_transposed(e) ? 0 : 1);
   if (e->n_in == 3) in[2] = merge_joined(m, g, 2, 0);
@@ -259,7 +259,7 @@ static mr_err_t merge_merge(merger_t *m, const group_t *g) {
                  : g->attention >= 0 ? merge_attend(m, g, all->out[0])
                                      : merge_cut(m, g, all->out[0]);
   for (int k = 0; k < g->n; k++) m->done[g->member[k]] = true;
-  mr_stand(f, before);
+  mr_origin_set(f, before);
   return err;
 }
 

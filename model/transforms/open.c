@@ -130,7 +130,7 @@ mr_fn_t *mr_open_eqn(const mr_eqn_t *e, mr_diag_t *diag) {
   mr_var_t **out = mr_mem_take(&t->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
   for (int i = 0; i < e->n_in; i++) in[i] = mr_fn_input(t, e->in[i]->aval);
   mr_eqn_t *c = mr_emit_like(t, e, in);
-  if (c) mr_stand_at(t, c, "open");
+  if (c) mr_origin_from(t, c, "open");
   if (c && e->op->open(t, c, out) >= 0) mr_fn_return(t, e->n_out, out);
   if (t->diag.code >= 0) {
     mr_dce(t);

@@ -76,24 +76,24 @@ static mr_err_t passes_check(const char *skip, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* Marks the equations that pass p writes with its name; returns f's standing before. */
-static mr_standing_t stand_for(const mr_pass_t *p, mr_fn_t *f) {
-  mr_standing_t before = mr_standing(f);
-  mr_stand(f, (mr_standing_t){f->scope, p->name, MR_PRECISION_NONE, NULL, NULL});
+/* Marks the equations that pass p writes with its name; returns f's origin before. */
+static mr_origin_t pass_origin(const mr_pass_t *p, mr_fn_t *f) {
+  mr_origin_t before = mr_origin(f);
+  mr_origin_set(f, (mr_origin_t){f->scope, p->name, MR_PRECISION_NONE, NULL, NULL});
   return before;
 }
 
 mr_err_t mr_pass_run(const mr_pass_t *p, mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag) {
-  mr_standing_t before = stand_for(p, f);
+  mr_origin_t before = pass_origin(p, f);
   mr_err_t e = p->run ? p->run(f, diag) : p->run_for(f, t, diag);
-  mr_stand(f, before);
+  mr_origin_set(f, before);
   return e;
 }
 
 static mr_err_t run_before_grad(const mr_pass_t *p, mr_fn_t *f, mr_diag_t *diag) {
-  mr_standing_t before = stand_for(p, f);
+  mr_origin_t before = pass_origin(p, f);
   mr_err_t e = p->before_grad(f, diag);
-  mr_stand(f, before);
+  mr_origin_set(f, before);
   return e;
 }
 

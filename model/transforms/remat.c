@@ -73,10 +73,10 @@ static mr_err_t remat_again(remat_t *r, mr_var_t *v, int at) {
     if (!x->literal && is_cheap(r, x) && is_far(r, x, at)) err = remat_again(r, x, at);
     in[k] = current(r, x);
   }
-  mr_standing_t before = mr_standing(r->f);
-  mr_stand_at(r->f, e, "remat");
+  mr_origin_t before = mr_origin(r->f);
+  mr_origin_from(r->f, e, "remat");
   mr_eqn_t *copy = err < 0 ? NULL : mr_emit(r->f, e->op, e->n_in, in, e->n_attr, e->attr, e->n_out);
-  mr_stand(r->f, before);
+  mr_origin_set(r->f, before);
   for (int k = 0; copy && k < e->n_out; k++) r->now[e->out[k]->id] = copy->out[k];
   free(in);
   return err < 0 ? err : r->f->diag.code;

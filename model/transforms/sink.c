@@ -117,11 +117,11 @@ static mr_var_t *viewed(sinker_t *s, mr_var_t *x, const mr_view_t *v, int depth)
     int j = sink_seen_before(d, in, k);
     operand[k] = j < 0 ? viewed(s, d->in[k], &in[k], depth + 1) : operand[j];
   }
-  mr_standing_t before = mr_standing(f);
-  mr_stand_at(f, d, "sink");
+  mr_origin_t before = mr_origin(f);
+  mr_origin_from(f, d, "sink");
   mr_eqn_t *e = d->op->viewed ? NULL : mr_emit_like(f, d, operand);
   mr_var_t *y = d->op->viewed ? d->op->viewed(f, d, v, operand) : e ? e->out[0] : NULL;
-  mr_stand(f, before);
+  mr_origin_set(f, before);
   s->moved = true;
   return y;
 }

@@ -30,7 +30,7 @@ static mr_err_t map_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_batched_t *map) {
   mr_batched_t *out = mr_mem_take(&g->mem, (size_t)(e->n_out + 1) * sizeof *out);
   bool any = false;
   for (int k = 0; k < e->n_in; k++) any |= (in[k] = vmap_mapped(g, map, e->in[k])).axis >= 0;
-  mr_stand_at(g, e, "vmap");
+  mr_origin_from(g, e, "vmap");
   g->scope = mr_mem_text(&g->mem, e->scope);
   if (e->row) g->row = mr_mem_text(&g->mem, e->row);
   if (any || mr_axis_bound(g, e)) {
@@ -51,12 +51,12 @@ mr_err_t mr_inline_mapped(mr_fn_t *g, const mr_fn_t *f, const mr_batched_t *in, 
   if (f->diag.code < 0) return mr_diag_relay(&g->diag, f->diag.code, &f->diag);
   mr_batched_t *map = calloc((size_t)f->n_var + 1, sizeof *map);
   if (!map) return mr_no_memory(&g->diag, "vmap");
-  mr_standing_t before = mr_standing(g);
+  mr_origin_t before = mr_origin(g);
   mr_err_t err = MR_OK;
   for (int i = 0; i < f->n_in; i++) map[f->in[i]->id] = in[i];
   for (int i = 0; i < f->n_eqn && err >= 0; i++) err = map_eqn(g, f->eqn[i], map);
   for (int i = 0; i < f->n_out && err >= 0; i++) out[i] = vmap_mapped(g, map, f->out[i]);
-  mr_stand(g, before);
+  mr_origin_set(g, before);
   free(map);
   return err;
 }

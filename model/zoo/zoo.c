@@ -146,7 +146,7 @@ mr_err_t mr_model_plan(mr_model_t *m, const mr_model_def_t *def, void *state, in
   for (int i = 0; i < m->plan.loss.n_metrics; i++)
     if (!is_metric_name(m->plan.loss.metric[i]))
       return mr_fail(diag, MR_ERR_CONFIG,
-                     "model %s: it tells a metric \"%.40s\"; want [a-z][a-z0-9_]*, %d characters "
+                     "model %s: it reports a metric \"%.40s\"; want [a-z][a-z0-9_]*, %d characters "
                      "at most",
                      def->name, m->plan.loss.metric[i], MR_LOSS_METRIC_NAME);
   return MR_OK;

@@ -34,11 +34,11 @@ static mr_err_t set_defaults(recalled_t *r, mr_diag_t *diag) {
 /* The setting that a word belongs to: NAME=VALUE, or one of a setting's choices alone; NULL: none.
  *value is its value. */
 static const mr_opt_t *setting_of(const mr_model_def_t *def, const char *word, const char **value) {
-  size_t key = strcspn(word, "=");
-  *value = word[key] ? word + key + 1 : word;
+  size_t n = strcspn(word, "=");
+  *value = word[n] ? word + n + 1 : word;
   for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++) {
-    if (!word[key] && o->type == MR_OPT_ENUM && mr_is_choice(o->choices, word)) return o;
-    if (word[key] && strlen(o->name) == key && !strncmp(o->name, word, key)) return o;
+    if (!word[n] && o->type == MR_OPT_ENUM && mr_is_choice(o->choices, word)) return o;
+    if (word[n] && strlen(o->name) == n && !strncmp(o->name, word, n)) return o;
   }
   return NULL;
 }

@@ -59,7 +59,7 @@ static void scale_text(const mr_scale_state_t *c, char text[TEXT]) {
 static void pack_meta(const char *model, const mr_train_progress_t *p, mr_state_t *s, char *text,
                       char *model_text) {
   const struct {
-    const char *key;
+    const char *name;
     int64_t value;
   } number[] = {{"millrace.step", p->step},          {"millrace.images", p->images},
                 {"millrace.epoch", p->epoch},        {"millrace.position", p->stream[0].position},
@@ -68,7 +68,7 @@ static void pack_meta(const char *model, const mr_train_progress_t *p, mr_state_
   int n = 0;
   for (; n < (int)(sizeof number / sizeof *number); n++, text += TEXT) {
     snprintf(text, TEXT, "%" PRId64, number[n].value);
-    s->meta[n] = (mr_st_meta_t){number[n].key, text};
+    s->meta[n] = (mr_st_meta_t){number[n].name, text};
   }
   snprintf(text, TEXT, "%016" PRIx64, p->ledger);
   s->meta[n++] = (mr_st_meta_t){"millrace.ledger", text};
@@ -164,12 +164,12 @@ static mr_err_t load_tensor(const mr_safetensors_t *f, const char *path, const c
 /* Reads a whole number of the metadata, in [0,2^62) if decimal. */
 static mr_err_t load_number(const mr_safetensors_t *f, const char *path, const char *word, int base,
                             uint64_t *out, mr_diag_t *diag) {
-  char key[64], *end = NULL;
-  snprintf(key, sizeof key, "millrace.%s", word);
-  const char *text = mr_safetensors_meta(f, key);
+  char name[64], *end = NULL;
+  snprintf(name, sizeof name, "millrace.%s", word);
+  const char *text = mr_safetensors_meta(f, name);
   *out = text ? strtoull(text, &end, base) : 0;
   if (!text || end == text || *end || text[0] == '-' || (base == 10 && *out >> 62))
-    return mr_fail(diag, MR_ERR_DATA, "%s: metadata %s is %s, want a whole number", path, key,
+    return mr_fail(diag, MR_ERR_DATA, "%s: metadata %s is %s, want a whole number", path, name,
                    text ? text : "missing");
   return MR_OK;
 }

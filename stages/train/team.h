@@ -1,4 +1,4 @@
-/* Compute threads: settings that train-step and eval-step share.  Implemented in tell.c. */
+/* Compute threads: settings that train-step and eval-step share.  Implemented in report.c. */
 #ifndef MR_STAGES_TRAIN_TEAM_H
 #define MR_STAGES_TRAIN_TEAM_H
 

@@ -96,9 +96,9 @@ mr_err_t mr__train_look_at(mr_stage_t *s, const mr__train_flight_t *f, const mr_
 mr_err_t mr__train_redo(mr_stage_t *s, const mr__train_flight_t *f, mr_train_out_t *r);
 mr_err_t mr__train_verdict(mr_stage_t *s); /* that sentence as a failure of the run */
 
-/* tell.c: what the stage reports, on OUT_METRICS, nothing if that is not linked.  metrics_fresh: a
-   buffer with the members that every record has; *out is NULL without a consumer, and metrics_give
-   takes NULL. */
+/* report.c: what the stage reports, on OUT_METRICS, nothing if that is not linked.  metrics_fresh:
+   a buffer with the members that every record has; *out is NULL without a consumer, and
+   metrics_give takes NULL. */
 mr_err_t mr__train_metrics_fresh(mr_stage_t *s, mr_metrics_kind_t kind, mr_buf_t **out);
 mr_err_t mr__train_metrics_give(mr_stage_t *s, mr_buf_t *b);
 mr_err_t mr__train_report_step(mr_stage_t *s, const mr_train_out_t *r, const mr_buf_t *batch,

@@ -78,7 +78,7 @@ static mr_err_t same_plan(mr_stage_t *s) {
 }
 
 /* src: n records, k epochs. */
-static uint64_t src_data[24][MR_MAX_LANES][MR_BURST]; /* by source, lane and slot */
+static uint64_t src_data[24][MR_MAX_READERS][MR_BURST]; /* by source, reader and slot */
 static mr_err_t src_plan(mr_stage_t *s) {
   return s->out_spec[0] = spec_of_numbers(n_of(s), k_of(s)), MR_OK;
 }

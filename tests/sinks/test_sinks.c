@@ -89,7 +89,7 @@ static void progress_counts_steps_that_were_skipped(void **state) {
 }
 
 static void steps_that_were_told_before_a_kill_are_not_told_again(void **state) {
-  char *said = run_said("talk first=31 last=60 ! progress 5 resume-told=45");
+  char *said = run_said("talk first=31 last=60 ! progress 5 resume-reported=45");
   assert_non_null(strstr(said,
                          "\n"
                          "Steps 31 to 45 are repeated; they were reported before.\n"));
@@ -99,7 +99,8 @@ static void steps_that_were_told_before_a_kill_are_not_told_again(void **state) 
   assert_non_null(strstr(said, "\nStep 60, "));
   assert_non_null(strstr(said, "\nTest, Loss: "));
   free(said);
-  said = run_said("talk first=31 last=60 ! progress 5 resume-told=30"); /* stopped, not killed */
+  said =
+      run_said("talk first=31 last=60 ! progress 5 resume-reported=30"); /* stopped, not killed */
   assert_null(strstr(said, "are repeated"));
   assert_non_null(strstr(said, "\nStep 35, "));
   free(said);

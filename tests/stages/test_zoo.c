@@ -134,7 +134,7 @@ static void a_metric_that_a_table_cannot_name_is_refused(void **state) {
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     told_name = bad[i], diag = (mr_diag_t){0};
     assert_int_equal(mr_model_plan(&m, &def, NULL, 1, &x, &diag), MR_ERR_CONFIG);
-    assert_non_null(strstr(diag.text, "model mlp: it tells a metric \""));
+    assert_non_null(strstr(diag.text, "model mlp: it reports a metric \""));
   }
   told_name = "a2345678901234567890_23";
   assert_int_equal(mr_model_plan(&m, &def, NULL, 1, &x, &diag), MR_OK);

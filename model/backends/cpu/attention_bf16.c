@@ -59,13 +59,13 @@ static float attention_bf16_softmax_row(float *x, int64_t T, float scale, mr_bf1
   for (int64_t j = 0; j < T; j += 16) {
     __m512 v = _mm512_mul_ps(_mm512_load_ps(x + j), by);
     _mm512_store_ps(x + j, v);
-    top = _mm512_mask_max_ps(top, mr__lanes(T - j), top, v);
+    top = _mm512_mask_max_ps(top, mr__first_lanes(T - j), top, v);
   }
   float most = _mm512_reduce_max_ps(top);
   top = _mm512_set1_ps(most);
   for (int64_t j = 0; j < T; j += 16) {
     __m512 e = exp16(_mm512_sub_ps(_mm512_load_ps(x + j), top));
-    e = _mm512_maskz_mov_ps(mr__lanes(T - j), e);
+    e = _mm512_maskz_mov_ps(mr__first_lanes(T - j), e);
     _mm512_store_ps(x + j, e);
     sum = _mm512_add_ps(sum, e);
   }
@@ -82,7 +82,7 @@ static void gradient_row(float *x, float *dx, int64_t T, float scale, float lse)
   __m512 by = _mm512_set1_ps(scale), less = _mm512_set1_ps(lse), sum = _mm512_setzero_ps();
   for (int64_t j = 0; j < T; j += 16) {
     __m512 p = exp16(_mm512_fmsub_ps(_mm512_load_ps(x + j), by, less));
-    p = _mm512_maskz_mov_ps(mr__lanes(T - j), p);
+    p = _mm512_maskz_mov_ps(mr__first_lanes(T - j), p);
     _mm512_store_ps(x + j, p);
     sum = _mm512_fmadd_ps(p, _mm512_load_ps(dx + j), sum);
   }

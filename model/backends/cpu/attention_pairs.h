@@ -25,7 +25,7 @@ MR_INLINE void mr__pairs_turned(const mr_bf16_t *x, int64_t stride, int64_t rows
     for (int64_t c = 0; c < cols / 2; c += 16) {
       __m512 r[16];
       for (int64_t k = 0; k < 16; k++) {
-        __mmask16 m = i + k < rows ? mr__lanes(cols / 2 - c) : 0;
+        __mmask16 m = i + k < rows ? mr__first_lanes(cols / 2 - c) : 0;
         r[k] = _mm512_castsi512_ps(_mm512_maskz_loadu_epi32(m, x + (i + k) * stride + 2 * c));
       }
       mr__transpose16(r);
@@ -45,7 +45,7 @@ MR_INLINE void mr__pairs_woven(const mr_bf16_t *x, int64_t stride, int64_t rows,
                                uint32_t *out, int64_t ld) {
   for (int64_t i = 0; i < rows; i += 2, out += ld)
     for (int64_t c = 0; c < ld; c += 16) {
-      __mmask16 m = mr__lanes(cols - c);
+      __mmask16 m = mr__first_lanes(cols - c);
       const mr_bf16_t *at = x + i * stride + c;
       __m256i first = _mm256_maskz_loadu_epi16(m, at);
       __m256i second = _mm256_maskz_loadu_epi16(i + 1 < rows ? m : 0, at + stride);
@@ -58,7 +58,7 @@ MR_INLINE void mr__rows_out(const float *tile, int64_t ld, int64_t rows, int64_t
                             int64_t stride) {
   for (int64_t i = 0; i < rows; i++)
     for (int64_t c = 0; c < cols; c += 16)
-      _mm256_mask_storeu_epi16(x + i * stride + c, mr__lanes(cols - c),
+      _mm256_mask_storeu_epi16(x + i * stride + c, mr__first_lanes(cols - c),
                                (__m256i)_mm512_cvtneps_pbh(_mm512_load_ps(tile + i * ld + c)));
 }
 

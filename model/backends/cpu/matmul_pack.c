@@ -28,7 +28,7 @@ enum { PATCH_ROWS = 256, PATCH_COLS = 32 };
 MR_AVX512 static void turn_block(const mr_bf16_t *x, int64_t stride, int64_t rows, int64_t cols,
                                  mr_bf16_t *out, int64_t ld) {
   __m512 r[16];
-  __mmask16 m = mr__lanes(cols);
+  __mmask16 m = mr__first_lanes(cols);
   for (int i = 0; i < 16; i++) {
     __m512i even = row_of(x, stride, 2 * i, rows, m), odd = row_of(x, stride, 2 * i + 1, rows, m);
     r[i] = _mm512_castsi512_ps(_mm512_or_si512(even, _mm512_slli_epi32(odd, 16)));

@@ -20,16 +20,16 @@ typedef struct fold {
 } fold_t;
 
 /* The dimensions of x in the order (kept..., reduced...). */
-typedef struct walk {
+typedef struct reduction {
   fold_t fold;
   int kept, ndim;
   int64_t dim[MR_MAX_NDIM], stride[MR_MAX_NDIM];
-} walk_t;
+} reduction_t;
 
-static walk_t reduce_walk(const mr_eqn_t *e, const fold_t *fold) {
+static reduction_t order_reduction(const mr_eqn_t *e, const fold_t *fold) {
   const mr_aval_t *x = &e->in[0]->aval;
   unsigned mask = mr__reduce_mask(e);
-  walk_t w = {.fold = *fold};
+  reduction_t w = {.fold = *fold};
   int64_t s[MR_MAX_NDIM];
   mr__strides(x, s);
   for (unsigned pass = 0; pass < 2; pass++) {
@@ -56,7 +56,7 @@ static int64_t offset_of(int64_t index, int from, int to, const int64_t *dim,
 #define FOLD(name, type, get, set)                                                                 \
   static void name(const mr_call_t *c, type start, type (*fold)(type, type)) {                     \
     const mr_aval_t *x = &c->eqn->in[0]->aval, *y = &c->eqn->out[0]->aval;                         \
-    const walk_t *w = c->state;                                                                    \
+    const reduction_t *w = c->state;                                                               \
     int64_t n = mr_aval_elems(y), inner = 1;                                                       \
     for (int i = w->kept; i < w->ndim; i++) inner *= w->dim[i];                                    \
     _Pragma("omp parallel for schedule(static) if (n * inner > 65536)") for (int64_t o = 0; o < n; \
@@ -79,8 +79,8 @@ static int64_t lowest(mr_dtype_t t) {
   return t == MR_I64 ? INT64_MIN : t == MR_I32 ? INT32_MIN : 0;
 }
 
-static void walk_run(const mr_call_t *c) {
-  const fold_t *fold = &((const walk_t *)c->state)->fold;
+static void reduction_run(const mr_call_t *c) {
+  const fold_t *fold = &((const reduction_t *)c->state)->fold;
   mr_dtype_t t = c->eqn->in[0]->aval.dtype;
   if (mr_is_narrow(t))
     fold_f32(c, (float)fold->start, fold->f32);
@@ -133,8 +133,8 @@ static mr_err_t lower_reduce(mr_call_t *c, mr_cpu_unit_fn *how, const fold_t *fo
     how(&u);
     return lower_middle(c, &u, first, end, diag);
   }
-  walk_t w = reduce_walk(c->eqn, fold);
-  c->run = walk_run;
+  reduction_t w = order_reduction(c->eqn, fold);
+  c->run = reduction_run;
   return mr__call_state(c, &w, sizeof w, diag);
 }
 

@@ -11,7 +11,7 @@
 #define MR_AVX512_INLINE static inline __attribute__((always_inline, unused)) MR_AVX512
 
 /* The first n of 16 lanes; all for n >= 16, none for n <= 0. */
-MR_AVX512_INLINE __mmask16 mr__lanes(int64_t n) {
+MR_AVX512_INLINE __mmask16 mr__first_lanes(int64_t n) {
   return n >= 16 ? 0xFFFF : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
 }
 

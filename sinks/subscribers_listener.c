@@ -10,7 +10,7 @@
 
 #include "base/loopback.h"
 #include "base/xio.h"
-#include "sinks/guests_private.h"
+#include "sinks/subscribers_private.h"
 
 enum { WAITING = 16 /* connections in the kernel's accept queue */ };
 
@@ -18,7 +18,8 @@ static mr_err_t fails(const char *address, const char *what, mr_diag_t *diag) {
   return mr_fail(diag, MR_ERR_IO, "cannot bind %s: %s: %s", address, what, strerror(errno));
 }
 
-mr_err_t mr__door_local(const char *name, struct sockaddr_un *at, socklen_t *n, mr_diag_t *diag) {
+mr_err_t mr__listener_local(const char *name, struct sockaddr_un *at, socklen_t *n,
+                            mr_diag_t *diag) {
   size_t len = strlen(name);
   *at = (struct sockaddr_un){.sun_family = AF_UNIX};
   if (len < 1 || len >= sizeof at->sun_path)
@@ -30,11 +31,11 @@ mr_err_t mr__door_local(const char *name, struct sockaddr_un *at, socklen_t *n, 
   return MR_OK;
 }
 
-static mr_err_t listen_local(mr__door_t *d, const char *address, mr_diag_t *diag) {
+static mr_err_t listen_local(mr__listener_t *d, const char *address, mr_diag_t *diag) {
   const char *name = address + 6; /* after "ipc://" */
   struct sockaddr_un at;
   socklen_t n = 0;
-  MR_TRY(mr__door_local(name, &at, &n, diag));
+  MR_TRY(mr__listener_local(name, &at, &n, diag));
   MR_TRY(mr_address_make_free(address, diag));
   d->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (d->fd < 0 || bind(d->fd, (void *)&at, n) < 0) return fails(name, "socket", diag);
@@ -44,7 +45,7 @@ static mr_err_t listen_local(mr__door_t *d, const char *address, mr_diag_t *diag
 }
 
 /* Splits "HOST:PORT" or "[HOST]:PORT" into host and port; port * becomes 0. */
-static bool guests_door_split(const char *text, char *host, size_t n, const char **port) {
+static bool listener_split(const char *text, char *host, size_t n, const char **port) {
   const char *colon = strrchr(text, ':'), *end = colon;
   if (!colon) return false;
   if (text[0] == '[' && end[-1] == ']') text++, end--;
@@ -55,7 +56,7 @@ static bool guests_door_split(const char *text, char *host, size_t n, const char
   return **port && strspn(*port, "0123456789") == strlen(*port) && strtol(*port, NULL, 10) < 65536;
 }
 
-static mr_err_t bound_to(mr__door_t *d, const char *host, mr_diag_t *diag) {
+static mr_err_t bound_to(mr__listener_t *d, const char *host, mr_diag_t *diag) {
   struct sockaddr_storage at;
   socklen_t n = sizeof at;
   if (getsockname(d->fd, (void *)&at, &n) < 0) return fails(host, "address", diag);
@@ -67,13 +68,13 @@ static mr_err_t bound_to(mr__door_t *d, const char *host, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static mr_err_t listen_tcp(mr__door_t *d, const char *where, mr_diag_t *diag) {
+static mr_err_t listen_tcp(mr__listener_t *d, const char *where, mr_diag_t *diag) {
   const struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
   struct addrinfo *at = NULL;
   const char *port;
   char host[200];
   int on = 1;
-  if (!guests_door_split(where, host, sizeof host, &port) || getaddrinfo(host, port, &want, &at))
+  if (!listener_split(where, host, sizeof host, &port) || getaddrinfo(host, port, &want, &at))
     return mr_fail(diag, MR_ERR_CONFIG,
                    "tcp://%s: want tcp://HOST:PORT with a PORT up to 65535, or * for a free one",
                    where);
@@ -84,10 +85,10 @@ static mr_err_t listen_tcp(mr__door_t *d, const char *where, mr_diag_t *diag) {
   return good ? bound_to(d, host, diag) : fails(where, "socket", diag);
 }
 
-mr_err_t mr__door_open(mr__door_t *d, const char *address, mr_diag_t *diag) {
+mr_err_t mr__listener_open(mr__listener_t *d, const char *address, mr_diag_t *diag) {
   bool tcp = !strncmp(address, "tcp://", 6);
-  *d = (mr__door_t){.fd = -1,
-                    .turnstile = mr_turnstile(MR__DOOR_BURST, MR__DOOR_EACH_MS * INT64_C(1000000))};
+  *d = (mr__listener_t){
+      .fd = -1, .rate = mr_rate_limit(MR__LISTENER_BURST, MR__LISTENER_EACH_MS * INT64_C(1000000))};
   if (!tcp && strncmp(address, "ipc://", 6))
     return mr_fail(diag, MR_ERR_CONFIG, "%s: want tcp://HOST:PORT, ipc://@NAME or ipc://FILE",
                    address);
@@ -97,23 +98,23 @@ mr_err_t mr__door_open(mr__door_t *d, const char *address, mr_diag_t *diag) {
 }
 
 /* The rate limit is here because each connection costs a ZeroMQ socket. */
-int mr__door_accept(mr__door_t *d, int64_t now_ns) {
-  if (mr_turnstile_wait_ns(&d->turnstile, now_ns)) return -1;
+int mr__listener_accept(mr__listener_t *d, int64_t now_ns) {
+  if (mr_rate_limit_wait_ns(&d->rate, now_ns)) return -1;
   int fd = accept4(d->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  if (fd >= 0) mr_turnstile_pass(&d->turnstile);
+  if (fd >= 0) mr_rate_limit_pass(&d->rate);
   return fd;
 }
 
-int mr__door_wait_ms(mr__door_t *d) {
-  int64_t ns = mr_turnstile_wait_ns(&d->turnstile, d->turnstile.at_ns);
+int mr__listener_wait_ms(mr__listener_t *d) {
+  int64_t ns = mr_rate_limit_wait_ns(&d->rate, d->rate.at_ns);
   return d->fd < 0 || !ns ? -1 : (int)(ns / 1000000) + 1;
 }
 
-void mr__door_close(mr__door_t *d) {
+void mr__listener_close(mr__listener_t *d) {
   if (d->fd >= 0) close(d->fd);
   d->fd = -1;
 }
 
-void mr__door_remove(const mr__door_t *d) {
+void mr__listener_remove(const mr__listener_t *d) {
   if (d->file[0]) unlink(d->file);
 }

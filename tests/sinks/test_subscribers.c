@@ -18,27 +18,27 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "sinks/guests.h"
-#include "sinks/guests_private.h"
+#include "sinks/subscribers.h"
+#include "sinks/subscribers_private.h"
 
 enum {
   MANY = 6000, /* more than all buffers on the way hold, at LONG bytes each */
   LONG = 4096,
   MARK = 1000000, /* numbers above it end what was sent before them */
   PATIENCE_MS = 600000,
-  STRANGERS = MR__DOOR_BURST - 1, /* who are let in at once, and one more */
-  LAST = 400,                     /* messages just before a publisher is closed */
+  STRANGERS = MR__LISTENER_BURST - 1, /* who are let in at once, and one more */
+  LAST = 400,                         /* messages just before a publisher is closed */
 };
 
 static void *context;
 
-static void *subscriber(const mr_guests_t *g, const char *topic, int room) {
+static void *subscriber(const mr_subscribers_t *g, const char *topic, int room) {
   void *s = zmq_socket(context, ZMQ_SUB);
   int none = 0;
   zmq_setsockopt(s, ZMQ_RCVHWM, &room, sizeof room);
   zmq_setsockopt(s, ZMQ_LINGER, &none, sizeof none);
   zmq_setsockopt(s, ZMQ_SUBSCRIBE, topic, strlen(topic));
-  assert_int_equal(zmq_connect(s, mr_guests_address(g)), 0);
+  assert_int_equal(zmq_connect(s, mr_subscribers_address(g)), 0);
   return s;
 }
 
@@ -59,149 +59,149 @@ static long next(void *s, int ms, char *topic) {
    it: messages come in order, so nothing is on its way then.  A mark may be lost like any message;
    then another one goes out.  Returns how many messages came; *numbers: those with one; *marks:
    sent. */
-static long take_all(mr_guests_t *g, void *s, long *numbers, long *marks) {
+static long take_all(mr_subscribers_t *g, void *s, long *numbers, long *marks) {
   static long mark = MARK;
   char topic[32], text[32];
   long n = 0, v = -1;
   *numbers = *marks = 0;
   while (!*marks || v != mark) {
-    mr_guests_pump(g);
+    mr_subscribers_pump(g);
     v = next(s, 10, topic);
     n += v >= 0, *numbers += v > 0 && v < MARK;
     if (v >= 0) continue;
     snprintf(text, sizeof text, "%ld", ++mark);
-    mr_guests_send(g, "number", text);
+    mr_subscribers_send(g, "number", text);
     ++*marks;
   }
   return n;
 }
 
 /* Sends until the subscriber has heard of it, then until nothing is on its way any more. */
-static void meet(mr_guests_t *g, void *s) {
+static void meet(mr_subscribers_t *g, void *s) {
   char topic[32];
   long numbers, marks;
   do {
-    mr_guests_pump(g);
-    mr_guests_send(g, "hello", "");
-    mr_guests_pump(g);
+    mr_subscribers_pump(g);
+    mr_subscribers_send(g, "hello", "");
+    mr_subscribers_pump(g);
   } while (next(s, 1, topic) < 0);
   take_all(g, s, &numbers, &marks);
 }
 
-static mr_guests_t *open_at(const char *address) {
+static mr_subscribers_t *open_at(const char *address) {
   mr_diag_t diag = {0};
-  mr_guests_t *g = mr_guests_open(address, &diag);
+  mr_subscribers_t *g = mr_subscribers_open(address, &diag);
   if (!g) fail_msg("%s", diag.text);
   return g;
 }
 
 static void what_a_slow_subscriber_loses_is_counted_and_costs_no_other_anything(void **state) {
-  mr_guests_t *g = open_at(*state);
+  mr_subscribers_t *g = open_at(*state);
   void *deaf = subscriber(g, "", 10), *well = subscriber(g, "number", 2000);
-  mr_guests_stats_t st, before;
+  mr_subscribers_stats_t st, before;
   char topic[32], text[32], ballast[LONG];
   long heard = 0, numbers, marks;
   memset(ballast, '.', sizeof ballast - 1);
   ballast[sizeof ballast - 1] = 0;
   meet(g, deaf);
-  mr_guests_send(g, "number", "0");
-  while (next(well, 1, topic) < 0) mr_guests_pump(g), mr_guests_send(g, "number", "0");
+  mr_subscribers_send(g, "number", "0");
+  while (next(well, 1, topic) < 0) mr_subscribers_pump(g), mr_subscribers_send(g, "number", "0");
   take_all(g, well, &numbers, &marks), take_all(g, deaf, &numbers, &marks);
-  mr_guests_stats(g, &before);
+  mr_subscribers_stats(g, &before);
   for (long i = 1; i <= MANY; i++) {
     snprintf(text, sizeof text, "%ld", i);
-    mr_guests_send(g, "number", text);
-    mr_guests_send(g, "other", ballast); /* nobody but the deaf one has asked for it */
-    while (heard < i) {                  /* in step with the one that reads */
+    mr_subscribers_send(g, "number", text);
+    mr_subscribers_send(g, "other", ballast); /* nobody but the deaf one has asked for it */
+    while (heard < i) {                       /* in step with the one that reads */
       zmq_pollitem_t either[] = {{.socket = well, .events = ZMQ_POLLIN},
-                                 {.fd = mr_guests_fd(g), .events = ZMQ_POLLIN}};
-      if (!mr_guests_pump(g)) zmq_poll(either, 2, -1);
+                                 {.fd = mr_subscribers_fd(g), .events = ZMQ_POLLIN}};
+      if (!mr_subscribers_pump(g)) zmq_poll(either, 2, -1);
       long v = next(well, 0, topic);
       if (v > 0 && v < MARK) assert_int_equal(v, ++heard);
     }
   }
-  mr_guests_stats(g, &st);
+  mr_subscribers_stats(g, &st);
   assert_int_equal(heard, MANY);
   assert_int_equal(st.present, 2);
   assert_true(st.dropped > MANY / 2);
   /* Each message either waits for it or is counted; every second one has no number. */
   long got = take_all(g, deaf, &numbers, &marks);
-  mr_guests_stats(g, &st);
+  mr_subscribers_stats(g, &st);
   assert_true(numbers > 0);
   assert_int_equal(got + st.dropped - before.dropped, 2 * MANY + marks);
-  mr_guests_send(g, "number", "1"); /* it gets what comes now */
+  mr_subscribers_send(g, "number", "1"); /* it gets what comes now */
   take_all(g, deaf, &numbers, &marks);
   assert_int_equal(numbers, 1);
   zmq_close(deaf), zmq_close(well);
-  mr_guests_close(g, 0);
+  mr_subscribers_close(g, 0);
 }
 
 static void what_was_sent_last_arrives_before_the_publisher_is_closed(void **state) {
-  mr_guests_t *g = open_at(*state);
+  mr_subscribers_t *g = open_at(*state);
   void *s = subscriber(g, "", 5000);
   char topic[32], text[16];
-  mr_guests_stats_t st;
+  mr_subscribers_stats_t st;
   meet(g, s);
   /* ZeroMQ gives back room for 500 messages at once: so many of the 1000 may still be taken. */
   for (int i = 1; i <= LAST; i++) {
     snprintf(text, sizeof text, "%d", i);
-    mr_guests_send(g, "number", text);
+    mr_subscribers_send(g, "number", text);
   }
-  mr_guests_stats(g, &st);
+  mr_subscribers_stats(g, &st);
   assert_int_equal(st.dropped, 0);
-  mr_guests_close(g, PATIENCE_MS);
+  mr_subscribers_close(g, PATIENCE_MS);
   for (int i = 1; i <= LAST; i++) assert_int_equal(next(s, PATIENCE_MS, topic), i);
   zmq_close(s);
 }
 
 static void subscribers_come_and_go(void **state) {
-  mr_guests_t *g = open_at(*state);
-  mr_guests_stats_t st;
+  mr_subscribers_t *g = open_at(*state);
+  mr_subscribers_stats_t st;
   for (int i = 0; i < 10; i++) {
     void *s = subscriber(g, "", 100);
     meet(g, s);
     zmq_close(s);
-    do mr_guests_pump(g), mr_guests_stats(g, &st);
+    do mr_subscribers_pump(g), mr_subscribers_stats(g, &st);
     while (st.present);
   }
   assert_int_equal(st.dropped, 0);
-  mr_guests_close(g, 0);
+  mr_subscribers_close(g, 0);
 }
 
 static void a_text_that_nobody_takes_need_not_be_made(void **state) {
-  mr_guests_t *g = open_at(*state);
-  mr_guests_stats_t st;
+  mr_subscribers_t *g = open_at(*state);
+  mr_subscribers_stats_t st;
   static char text[LONG];
   memset(text, 'x', sizeof text - 1);
-  assert_false(mr_guests_topic(g, "nobody is there"));
+  assert_false(mr_subscribers_topic(g, "nobody is there"));
   void *s = subscriber(g, "", 1);
   meet(g, s);
-  mr_guests_stats(g, &st);
+  mr_subscribers_stats(g, &st);
   int64_t before = st.dropped;
   long made = 0;
-  for (; mr_guests_topic(g, "it does not read"); made++) {
-    mr_guests_text(g, text);
-    mr_guests_pump(g);
+  for (; mr_subscribers_topic(g, "it does not read"); made++) {
+    mr_subscribers_text(g, text);
+    mr_subscribers_pump(g);
   }
-  mr_guests_stats(g, &st);
+  mr_subscribers_stats(g, &st);
   assert_true(made > 0);
   assert_int_equal(st.dropped, before + 1); /* the one whose text was not made */
   zmq_close(s);
-  do mr_guests_pump(g), mr_guests_stats(g, &st);
+  do mr_subscribers_pump(g), mr_subscribers_stats(g, &st);
   while (st.present);
-  assert_false(mr_guests_topic(g, "nobody is there any more"));
-  mr_guests_close(g, 0);
+  assert_false(mr_subscribers_topic(g, "nobody is there any more"));
+  mr_subscribers_close(g, 0);
 }
 
 /* Knocks until nobody is let in any more; how many were. */
-static int let_in_at(mr__door_t *d, int64_t now_ns) {
+static int let_in_at(mr__listener_t *d, int64_t now_ns) {
   struct sockaddr_un at;
   socklen_t n;
-  assert_int_equal(mr__door_local(d->address + 6, &at, &n, NULL), MR_OK);
+  assert_int_equal(mr__listener_local(d->address + 6, &at, &n, NULL), MR_OK);
   for (int k = 0;; k++) {
     int knocks = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(connect(knocks, (void *)&at, n), 0);
-    int fd = mr__door_accept(d, now_ns);
+    int fd = mr__listener_accept(d, now_ns);
     close(knocks);
     if (fd < 0) return k;
     close(fd);
@@ -209,19 +209,20 @@ static int let_in_at(mr__door_t *d, int64_t now_ns) {
 }
 
 static void newcomers_are_let_in_at_a_limited_rate(void **state) {
-  const int64_t start = 5000000000, each = MR__DOOR_EACH_MS * INT64_C(1000000);
-  mr__door_t d;
-  assert_int_equal(mr__door_open(&d, "ipc://@millrace-test-door", NULL), MR_OK);
-  assert_int_equal(mr__door_wait_ms(&d), -1);
-  assert_int_equal(let_in_at(&d, start), MR__DOOR_BURST);
-  assert_int_equal(mr__door_wait_ms(&d), MR__DOOR_EACH_MS + 1);
-  assert_int_equal(mr__door_accept(&d, start + each - 1), -1); /* the one that stands outside */
-  int fd = mr__door_accept(&d, start + each);
+  const int64_t start = 5000000000, each = MR__LISTENER_EACH_MS * INT64_C(1000000);
+  mr__listener_t d;
+  assert_int_equal(mr__listener_open(&d, "ipc://@millrace-test-listener", NULL), MR_OK);
+  assert_int_equal(mr__listener_wait_ms(&d), -1);
+  assert_int_equal(let_in_at(&d, start), MR__LISTENER_BURST);
+  assert_int_equal(mr__listener_wait_ms(&d), MR__LISTENER_EACH_MS + 1);
+  assert_int_equal(mr__listener_accept(&d, start + each - 1), -1); /* the one that stands outside */
+  int fd = mr__listener_accept(&d, start + each);
   assert_true(fd >= 0);
   close(fd);
   assert_int_equal(let_in_at(&d, start + 4 * each), 3);
-  assert_int_equal(let_in_at(&d, start + 1000 * each), MR__DOOR_BURST); /* rest is not saved up */
-  mr__door_close(&d);
+  assert_int_equal(let_in_at(&d, start + 1000 * each),
+                   MR__LISTENER_BURST); /* rest is not saved up */
+  mr__listener_close(&d);
 }
 
 /* What libzmq itself would end the process for (a peer of long ago that is gone at once) and what
@@ -231,8 +232,8 @@ static void strangers_get_nothing_and_do_no_harm(void **state) {
   static const unsigned char web[] = "GET / HTTP/1.1\r\n\r\n";
   char address[64], *name = address + strlen("ipc://@");
   snprintf(address, sizeof address, "ipc://@mr-strangers-%ld", (long)getpid());
-  mr_guests_t *g = open_at(address);
-  mr_guests_stats_t st;
+  mr_subscribers_t *g = open_at(address);
+  mr_subscribers_stats_t st;
   struct sockaddr_un at = {.sun_family = AF_UNIX};
   memcpy(at.sun_path + 1, name, strlen(name));
   for (int i = 0; i < STRANGERS; i++) {
@@ -241,16 +242,16 @@ static void strangers_get_nothing_and_do_no_harm(void **state) {
     assert_int_equal(connect(fd, (void *)&at, n), 0);
     if (i % 3 == 0) assert_true(send(fd, old, sizeof old, MSG_NOSIGNAL) > 0);
     if (i % 3 == 1) assert_true(send(fd, web, sizeof web, MSG_NOSIGNAL) > 0);
-    mr_guests_pump(g);
+    mr_subscribers_pump(g);
     close(fd);
-    mr_guests_pump(g);
+    mr_subscribers_pump(g);
   }
-  do mr_guests_pump(g), mr_guests_stats(g, &st);
+  do mr_subscribers_pump(g), mr_subscribers_stats(g, &st);
   while (st.present);
   void *s = subscriber(g, "", 100);
   meet(g, s);
   zmq_close(s);
-  mr_guests_close(g, 0);
+  mr_subscribers_close(g, 0);
 }
 
 static void a_subscription_names_whole_parts_of_a_path(void **state) {
@@ -270,43 +271,43 @@ static void a_subscription_names_whole_parts_of_a_path(void **state) {
                {"rec", "record", false}};
   char topic[32];
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    mr_guests_t *g = open_at(*state);
+    mr_subscribers_t *g = open_at(*state);
     void *s = subscriber(g, cases[i].sub, 100);
     zmq_setsockopt(s, ZMQ_SUBSCRIBE, "hello", 5);
     zmq_setsockopt(s, ZMQ_SUBSCRIBE, "number", 6);
     meet(g, s);
-    mr_guests_send(g, cases[i].topic, "text");
-    mr_guests_send(g, "number", "1");
+    mr_subscribers_send(g, cases[i].topic, "text");
+    mr_subscribers_send(g, "number", "1");
     long first;
-    do mr_guests_pump(g);
+    do mr_subscribers_pump(g);
     while ((first = next(s, 10, topic)) < 0);
     if ((first == 0) != cases[i].gets || (!first && strcmp(topic, cases[i].topic)))
       fail_msg("a subscriber to \"%s\" is sent \"%s\" on \"%s\"", cases[i].sub, topic,
                cases[i].topic);
     zmq_close(s);
-    mr_guests_close(g, 0);
+    mr_subscribers_close(g, 0);
   }
 }
 
 static void what_is_no_longer_subscribed_to_does_not_come(void **state) {
-  mr_guests_t *g = open_at(*state);
-  mr_guests_stats_t st;
+  mr_subscribers_t *g = open_at(*state);
+  mr_subscribers_stats_t st;
   char topic[32];
   void *s = subscriber(g, "", 100);
   zmq_setsockopt(s, ZMQ_SUBSCRIBE, "hello", 5);
   meet(g, s);
   zmq_setsockopt(s, ZMQ_UNSUBSCRIBE, "", 0);
-  while (mr_guests_topic(g, "other")) {
-    mr_guests_text(g, "");
-    mr_guests_pump(g);
+  while (mr_subscribers_topic(g, "other")) {
+    mr_subscribers_text(g, "");
+    mr_subscribers_pump(g);
     next(s, 1, topic); /* one that does not read would be sent nothing either */
   }
-  assert_true(mr_guests_topic(g, "hello"));
-  mr_guests_text(g, "");
-  mr_guests_stats(g, &st);
+  assert_true(mr_subscribers_topic(g, "hello"));
+  mr_subscribers_text(g, "");
+  mr_subscribers_stats(g, &st);
   assert_int_equal(st.dropped, 0);
   zmq_close(s);
-  mr_guests_close(g, 0);
+  mr_subscribers_close(g, 0);
 }
 
 /* ---- strangers ---- */
@@ -325,19 +326,19 @@ static void silent_connections_do_not_keep_a_subscriber_out(void **state) {
   char address[64], *name = address + strlen("ipc://@");
   int fd[PLACES];
   snprintf(address, sizeof address, "ipc://@mr-silent-%ld", (long)getpid());
-  mr_guests_t *g = open_at(address);
-  mr_guests_stats_t st = {0};
+  mr_subscribers_t *g = open_at(address);
+  mr_subscribers_stats_t st = {0};
   for (int i = 0; i < PLACES; i++) {
     fd[i] = connect_to(name);
-    mr_guests_pump(g);
+    mr_subscribers_pump(g);
   }
   void *s = subscriber(g, "", 100);
   meet(g, s);
-  mr_guests_stats(g, &st);
+  mr_subscribers_stats(g, &st);
   assert_true(st.present > 0 && st.present <= PLACES);
   for (int i = 0; i < PLACES; i++) close(fd[i]);
   zmq_close(s);
-  mr_guests_close(g, 0);
+  mr_subscribers_close(g, 0);
 }
 
 /* A SUB of ZeroMQ by hand whose messages have no end, or are subscriptions without end. */
@@ -349,12 +350,12 @@ static void one_that_says_too_much_is_sent_away(void **state) {
     char address[64], *name = address + strlen("ipc://@");
     unsigned char block[1000];
     snprintf(address, sizeof address, "ipc://@mr-much-%ld-%d", (long)getpid(), kind);
-    mr_guests_t *g = open_at(address);
-    mr_guests_stats_t st;
+    mr_subscribers_t *g = open_at(address);
+    mr_subscribers_stats_t st;
     int fd = connect_to(name);
     assert_int_equal(send(fd, greeting, sizeof greeting, MSG_NOSIGNAL), sizeof greeting);
     assert_int_equal(send(fd, ready, sizeof ready - 1, MSG_NOSIGNAL), sizeof ready - 1);
-    do mr_guests_pump(g), mr_guests_stats(g, &st);
+    do mr_subscribers_pump(g), mr_subscribers_stats(g, &st);
     while (!st.present);
     for (unsigned turn = 0; st.present; turn++) {
       memset(block, kind ? (int)(turn % 251) : 0, sizeof block);
@@ -363,14 +364,14 @@ static void one_that_says_too_much_is_sent_away(void **state) {
         memcpy(block + at + 3, &turn, sizeof turn);
       }
       if (send(fd, block, sizeof block, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EPIPE) break;
-      mr_guests_pump(g);
-      mr_guests_stats(g, &st);
+      mr_subscribers_pump(g);
+      mr_subscribers_stats(g, &st);
       if (turn > 10000000) fail_msg("it may say what it likes");
     }
-    do mr_guests_pump(g), mr_guests_stats(g, &st);
+    do mr_subscribers_pump(g), mr_subscribers_stats(g, &st);
     while (st.present);
     close(fd);
-    mr_guests_close(g, 0);
+    mr_subscribers_close(g, 0);
   }
 }
 
@@ -379,14 +380,14 @@ static void addresses_that_cannot_be_are_told(void **state) {
                                     "ipc://", "ipc:///no/such/folder/x"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     mr_diag_t diag = {0};
-    assert_null(mr_guests_open(bad[i], &diag));
+    assert_null(mr_subscribers_open(bad[i], &diag));
     assert_true(diag.code < 0 && strlen(diag.text) > 10);
   }
 }
 
 int main(void) {
   static char tcp[] = "tcp://127.0.0.1:*", file[64];
-  snprintf(file, sizeof file, "ipc:///tmp/mr-guests-%ld", (long)getpid());
+  snprintf(file, sizeof file, "ipc:///tmp/mr-subscribers-%ld", (long)getpid());
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_prestate(what_a_slow_subscriber_loses_is_counted_and_costs_no_other_anything,
                                 tcp),
