@@ -4,12 +4,14 @@
 #include <string.h>
 
 #include "model/ir/op.h"
+#include "model/ops/lax.h"
 #include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
 
 /* A use is far if it is more than FAR equations after the value was computed or last read; only
-   values of LARGE bytes or more are computed again. */
-enum { FAR = 24, LARGE = 1 << 16 };
+   values of LARGE bytes or more are computed again.  An operand may be kept longer for that if it
+   is SMALL times smaller: a bias, which only the forward pass reads. */
+enum { FAR = 24, LARGE = 1 << 16, SMALL = 32 };
 
 typedef struct remat {
   mr_fn_t *f;
@@ -36,25 +38,35 @@ static bool is_far(const remat_t *r, const mr_var_t *v, int at) {
   return r->place[v->id] >= 0 && at - r->fresh[v->id] > FAR;
 }
 
-static bool is_cheap(const remat_t *r, const mr_var_t *v) {
-  return r->place[v->id] >= 0 && r->old[r->place[v->id]]->op->cheap;
+/* Values of f8 are kept instead of what they are widened to, which takes more. */
+static bool widens_storage(const mr_eqn_t *e) {
+  return e->op == &mr_op_convert_element_type && mr_is_storage(e->in[0]->aval.dtype);
 }
 
-/* Whether v can be read at equation `at` without keeping a value longer than now: v is an input, is
-   read there or later anyway, or can itself be computed again from such values by a cheap op. */
-static bool reachable(const remat_t *r, const mr_var_t *v, int at) {
+static bool is_cheap(const remat_t *r, const mr_var_t *v) {
+  if (r->place[v->id] < 0) return false;
+  const mr_eqn_t *e = r->old[r->place[v->id]];
+  return e->op->cheap || widens_storage(e);
+}
+
+/* Whether v can be read at equation `at` without keeping a value of more than `small` bytes longer
+   than now: v is an input, is read there or later anyway, is small, or can itself be computed again
+   from such values by a cheap op. */
+static bool reachable(const remat_t *r, const mr_var_t *v, int at, size_t small) {
   if (v->literal || r->place[v->id] < 0) return true;
   bool cheap_and_far = is_cheap(r, v) && is_far(r, v, at);
-  if (!cheap_and_far) return r->last[v->id] >= at;
+  if (!cheap_and_far) return r->last[v->id] >= at || mr_aval_bytes(&v->aval) <= small;
   const mr_eqn_t *e = r->old[r->place[v->id]];
+  if (widens_storage(e)) return true;
   for (int k = 0; k < e->n_in; k++)
-    if (!reachable(r, e->in[k], at)) return false;
+    if (!reachable(r, e->in[k], at, small)) return false;
   return true;
 }
 
 static bool remat_wanted(const remat_t *r, const mr_var_t *v, int at) {
-  return !v->literal && is_cheap(r, v) && is_far(r, v, at) && mr_aval_bytes(&v->aval) >= LARGE &&
-         reachable(r, v, at);
+  size_t bytes = mr_aval_bytes(&v->aval);
+  return !v->literal && is_cheap(r, v) && is_far(r, v, at) && bytes >= LARGE &&
+         reachable(r, v, at, bytes / SMALL);
 }
 
 static mr_var_t *current(const remat_t *r, mr_var_t *v) {

@@ -109,6 +109,59 @@ static void computing_twice_changes_no_bit_and_needs_less(void **state) {
   free(kept.logits), free(twice.logits);
 }
 
+/* Three steps of a model with these precisions; returns the planned peak. */
+static size_t steps_of(mr_dtype_t dtype, mr_dtype_t reads, const mr_fp8_t *fp8, const char *skip,
+                       float loss[3]) {
+  vit_t c = small_model();
+  mr_train_config_t t = mr_train_default(B);
+  mr_params_t p = {0};
+  mr_diag_t diag = {0};
+  mr_train_step_t *step;
+  int32_t labels[B];
+  float *images = pictures();
+  c.how.dtype = dtype, c.how.reads = reads, t.skip = skip;
+  if (fp8) c.how.fp8 = *fp8;
+  for (int i = 0; i < B; i++) labels[i] = i % 10;
+  if (vit_params(&c, 3, &p, &diag) < 0 || vit_step(&c, t, &step, &diag) < 0)
+    fail_msg("%s", diag.text);
+  for (int k = 0; k < 3; k++) {
+    mr_train_out_t out;
+    assert_int_equal(vit_run(step, &p, images, labels, 1e-3f, k + 1, 1, &out, &diag), MR_OK);
+    loss[k] = out.loss;
+  }
+  size_t peak = mr_exec_peak_bytes(mr_train_step_exec(step));
+  mr_train_step_destroy(step);
+  mr_params_fini(&p);
+  free(images);
+  return peak;
+}
+
+/* Rounded parameters are values of the graph, biases among them, which only the forward pass of a
+   norm reads. */
+static void a_norm_of_rounded_parameters_is_computed_twice_as_any(void **state) {
+  const mr_dtype_t dtype[] = {MR_F32, MR_BF16};
+  for (int i = 0; i < 2; i++) {
+    float loss[3], kept[3];
+    size_t plain = steps_of(dtype[i], (mr_dtype_t)0, NULL, "", loss);
+    size_t twice = steps_of(dtype[i], MR_BF16, NULL, "", loss);
+    size_t once = steps_of(dtype[i], MR_BF16, NULL, "remat", kept);
+    assert_memory_equal(loss, kept, sizeof kept);
+    if (!(twice < once && twice < plain + plain / 12))
+      fail_msg("%s: %zu bytes, %zu without remat, %zu without rounding", mr_dtype_name(dtype[i]),
+               twice, once, plain);
+  }
+}
+
+/* Codes of f8 are kept, and not what they are widened to. */
+static void codes_are_kept_as_codes(void **state) {
+  mr_fp8_t usual = mr_fp8_usual();
+  float loss[3], kept[3];
+  size_t twice = steps_of(MR_BF16, (mr_dtype_t)0, &usual, "", loss);
+  size_t once = steps_of(MR_BF16, (mr_dtype_t)0, &usual, "remat", kept);
+  assert_memory_equal(loss, kept, sizeof kept);
+  if (!(twice < once - once / 8)) fail_msg("%zu bytes, %zu without remat", twice, once);
+}
+
 static void evaluation_in_lent_memory_says_the_same(void **state) {
   vit_t c = small_model();
   mr_train_config_t adamw = mr_train_default(B);
@@ -139,6 +192,8 @@ static void evaluation_in_lent_memory_says_the_same(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(computing_twice_changes_no_bit_and_needs_less),
+      cmocka_unit_test(a_norm_of_rounded_parameters_is_computed_twice_as_any),
+      cmocka_unit_test(codes_are_kept_as_codes),
       cmocka_unit_test(evaluation_in_lent_memory_says_the_same),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
