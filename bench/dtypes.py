@@ -2,17 +2,20 @@
 """The table of dtypes: parameters x computation x optimizer slots x master copy, each cell trained or refused.
 
 usage: bench/dtypes.py DATA OUT.jsonl [--cells REGEX] [--steps 100] [--threads N] [--model "KEY=VALUE..."] [--plan]
+       bench/dtypes.py OUT.jsonl --memory BATCH [--cells REGEX]
        bench/dtypes.py --table OUT.jsonl
 
 DATA: CIFAR-10's folder.  A cell is one line of OUT.jsonl; cells that are there already are not run again, so the same
 command continues a table that was interrupted.  Of each cell:
 - params: bytes of the parameters as they are kept between steps, a master copy among them; slots: bytes of AdamW's;
 - planned and touched: the arena of a step of the recipe's model at batch 128, planned, and as a run over painted memory
-  touches it (`millrace mem`); planned at batch 4096, which is not run;
+  touches it (`millrace mem`); the same at batch 4096, of which --memory 4096 runs two steps where there is room;
 - loss: of a smaller model after STEPS steps of the recipe at batch 128: the mean of the last 20; s a step: its median, with
   the machine's load where others used it too;
 - or the sentence with which `millrace train` refuses it, and the number of steps until then.
 --plan writes the planned bytes of cells that have not been trained, in seconds; a later call trains them.
+--memory BATCH, 128 or 4096, plans the cells of OUT.jsonl anew and runs two steps of each at that batch over painted memory,
+unless that takes more than this machine has left: at 4096 about half a minute a step of bf16 on 2 processors, in 15 GB.
 --table prints the cells as Markdown."""
 import argparse, itertools, json, os, re, statistics, subprocess, tempfile, time
 
@@ -54,8 +57,11 @@ def memory(cell, batch, measured, row):
     o = json.loads(p.stdout)
     held = o['held']
     row[f'planned_{batch}'] = o['planned_peak_bytes']
+    row.pop(f'no_room_{batch}', None)
     if measured:
         row[f'touched_{batch}'] = o['measured_peak_bytes']
+    elif row.get(f'touched_{batch}') != row[f'planned_{batch}']:
+        row.pop(f'touched_{batch}', None)  # of another plan
     row['params'] = sum(v for k, v in held.items() if 'parameters' in k)
     row['slots_bytes'] = sum(v for k, v in held.items() if 'slot.' in k)
 
@@ -117,11 +123,38 @@ def fill(a):
         said = row.get('refused') or (f"loss {row['loss']:.4f}, {row['step_s']:.3f} s a step" if 'loss' in row else 'planned')
         print(name(cell), said, f"({row['took_s']} s)", flush=True)
 
+def memory_total(field):
+    with open('/proc/meminfo') as f:
+        return 1024 * int(re.search(field + r':\s*(\d+)', f.read()).group(1))
+
+def remember(a):
+    """Appends a line with new memory columns for each cell that has one; the last line of a cell counts."""
+    rows = {name(r): r for r in rows_of(a.out)}
+    for key, old in rows.items():
+        if 'planned_128' not in old or not re.search(a.cells, key):
+            continue
+        row = dict(old)
+        for batch in (128, 4096):
+            memory(row, batch, False, row)
+        need = row[f'planned_{a.memory}'] + (1 << 30) + a.memory * 3072 * 4  # beside the arena: parameters, a batch
+        if need > memory_total('MemAvailable'):
+            row[f'no_room_{a.memory}'] = memory_total('MemTotal')
+        else:
+            memory(row, a.memory, True, row)
+        with open(a.out, 'a') as f:
+            f.write(json.dumps(row) + '\n')
+        print(key, row[f'planned_{a.memory}'], row.get(f'touched_{a.memory}', 'not run: no room'), flush=True)
+
 def table(path):
     mb = lambda r, k: f'{r[k] / 1e6:,.1f}' if k in r else ''
     rows = {name(r): r for r in rows_of(path)}
-    print('| parameters | computes | slots | master | params MB | slots MB | planned, touched MB at 128 | planned MB at 4096 '
-          '| loss | s a step |')
+    def peaks(r, batch):
+        touched = r.get(f'touched_{batch}')
+        what = ('the same' if touched == r[f'planned_{batch}'] else mb(r, f'touched_{batch}') if touched else
+                f"no room in {r[f'no_room_{batch}'] / 1e9:.0f} GB" if f'no_room_{batch}' in r else 'not run')
+        return f"{mb(r, f'planned_{batch}')}, {what}"
+    print('| parameters | computes | slots | master | params MB | slots MB | planned, touched MB at 128 '
+          '| planned, touched MB at 4096 | loss | s a step |')
     print('| ' + ' | '.join(['---'] * 10) + ' |')
     reasons, missing = [], 0
     for cell in cells():
@@ -136,14 +169,12 @@ def table(path):
             when = 'before step 0' if not r['steps'] else f"after step {r['steps']}"
             print(head + ' | '.join([f'refused {when} ({reasons.index(reason) + 1})'] + [''] * 5) + ' |')
         else:
-            same = r['planned_128'] == r.get('touched_128')
-            touched = 'the same' if same else mb(r, 'touched_128') or 'not run'
             busy = f" (load {r['load']:.0f})" if r['load'] > r['cores'] + 1 else ''
             loss = f"{r['loss']:.4f}" + (f" ({r['skipped']} skipped)" if r['skipped'] else '') if 'loss' in r else 'not run'
             took = f"{r['step_s']:.3f}{busy}" if 'loss' in r else ''
             missing += 'loss' not in r
-            print(head + ' | '.join([mb(r, 'params'), mb(r, 'slots_bytes'), f"{mb(r, 'planned_128')}, {touched}",
-                                     mb(r, 'planned_4096'), loss, took]) + ' |')
+            print(head + ' | '.join([mb(r, 'params'), mb(r, 'slots_bytes'), peaks(r, 128), peaks(r, 4096),
+                                     loss, took]) + ' |')
     for i, reason in enumerate(reasons):
         print(f'\n({i + 1}) {reason}')
     if missing:
@@ -154,6 +185,7 @@ p.add_argument('data', nargs='?')
 p.add_argument('out')
 p.add_argument('--table', action='store_true')
 p.add_argument('--plan', action='store_true')
+p.add_argument('--memory', type=int, choices=(128, 4096))
 p.add_argument('--cells', default='')
 p.add_argument('--steps', type=int, default=100)
 p.add_argument('--threads', type=int, default=0)
@@ -161,6 +193,8 @@ p.add_argument('--model', default=SMALL)
 a = p.parse_args()
 if a.table:
     table(a.out)
+elif a.memory:
+    remember(a)
 elif not a.data:
     p.error('DATA and OUT.jsonl')
 else:

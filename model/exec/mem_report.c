@@ -64,34 +64,66 @@ void mr_mem_report_fini(mr_mem_report_t *r) {
   *r = (mr_mem_report_t){0};
 }
 
-/* Two copies of the arena on the host: as it was at first, and before or after the present run. */
+/* What painting needs on the host: an arena may take most of a machine's memory. */
+enum { CHUNK = 1 << 20 };
 typedef struct painting {
-  unsigned char *before, *now; /* [plan.bytes] */
+  unsigned char *chunk;    /* [CHUNK] */
+  unsigned char *literals; /* which a run expects in place, one after the other */
 } painting_t;
 
-/* Fills the arena with color, except for the literals, which a run expects in place. */
-static void mem_report_paint(mr_exec_t *x, unsigned char color, const painting_t *p) {
-  memset(p->now, color, x->plan.bytes);
+/* Copies the literals between the arena and p->literals; to the arena if `back`. */
+static void mem_report_literals(mr_exec_t *x, const painting_t *p, bool back) {
+  char *arena = x->arena;
+  unsigned char *at = p->literals;
   for (int i = 0; i < x->plan.n_block; i++) {
     const mr_block_t *b = &x->plan.block[i];
-    if (b->place == MR_BLOCK_ARENA && b->pinned)
-      memcpy(p->now + b->offset, p->before + b->offset, b->bytes);
+    if (b->place != MR_BLOCK_ARENA || !b->pinned) continue;
+    if (back)
+      x->backend->copy(arena + b->offset, at, b->bytes, MR_COPY_IN);
+    else
+      x->backend->copy(at, arena + b->offset, b->bytes, MR_COPY_OUT);
+    at += b->bytes;
   }
-  x->backend->copy(x->arena, p->now, x->plan.bytes, MR_COPY_IN);
 }
 
+static size_t mem_report_literal_bytes(const mr_exec_t *x) {
+  size_t n = 0;
+  for (int i = 0; i < x->plan.n_block; i++) {
+    const mr_block_t *b = &x->plan.block[i];
+    if (b->place == MR_BLOCK_ARENA && b->pinned) n += b->bytes;
+  }
+  return n;
+}
+
+/* Fills the arena with color, except for the literals. */
+static void mem_report_paint(mr_exec_t *x, unsigned char color, const painting_t *p) {
+  char *arena = x->arena;
+  memset(p->chunk, color, CHUNK);
+  for (size_t at = 0; at < x->plan.bytes; at += CHUNK) {
+    size_t n = x->plan.bytes - at < CHUNK ? x->plan.bytes - at : CHUNK;
+    x->backend->copy(arena + at, p->chunk, n, MR_COPY_IN);
+  }
+  mem_report_literals(x, p, true);
+}
+
+/* The bytes up to the last one that is not of that color. */
 static size_t touched_after(const mr_exec_t *x, unsigned char color, const painting_t *p) {
-  size_t end = x->plan.bytes;
-  x->backend->copy(p->now, x->arena, end, MR_COPY_OUT);
-  while (end && p->now[end - 1] == color) end--;
-  return end;
+  const char *arena = x->arena;
+  for (size_t end = x->plan.bytes; end;) {
+    size_t from = (end - 1) / CHUNK * CHUNK, n = end - from;
+    x->backend->copy(p->chunk, arena + from, n, MR_COPY_OUT);
+    while (n && p->chunk[n - 1] == color) n--;
+    if (n) return from + n;
+    end = from;
+  }
+  return 0;
 }
 
 size_t mr_exec_touched(mr_exec_t *x, const void *const *in, void *const *out) {
-  painting_t p = {.before = malloc(x->plan.bytes + 1), .now = malloc(x->plan.bytes + 1)};
+  painting_t p = {malloc(CHUNK), malloc(mem_report_literal_bytes(x) + 1)};
   size_t most = 0;
-  if (p.before && p.now) {
-    x->backend->copy(p.before, x->arena, x->plan.bytes, MR_COPY_OUT);
+  if (p.chunk && p.literals) {
+    mem_report_literals(x, &p, false);
     for (int i = 0; i < 2; i++) {
       unsigned char color = i ? 0x5A : 0xA5;
       mem_report_paint(x, color, &p);
@@ -100,7 +132,7 @@ size_t mr_exec_touched(mr_exec_t *x, const void *const *in, void *const *out) {
       if (end > most) most = end;
     }
   }
-  free(p.before);
-  free(p.now);
+  free(p.chunk);
+  free(p.literals);
   return most;
 }

@@ -26,7 +26,7 @@ void mr_mem_report_fini(mr_mem_report_t *r);
 
 /* Measures the peak: runs x twice (arguments as for mr_exec_run), over an arena filled with one
    pattern and then with another, and returns the offset behind the last byte that changed.  Returns
-   0 without memory for two copies of the arena; nothing is run then. */
+   0 without memory for a copy of its literals; nothing is run then. */
 size_t mr_exec_touched(mr_exec_t *x, const void *const *in, void *const *out);
 
 #endif
