@@ -138,7 +138,7 @@ static mr_err_t decompressed_path(int fd, const char *path, const char *where,
   return MR_OK;
 }
 
-static bool is_there(const char *path, int64_t bytes) {
+static bool is_decompressed(const char *path, int64_t bytes) {
   struct stat st;
   return stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == bytes;
 }
@@ -157,7 +157,7 @@ mr_err_t mr_decompress(const char *path, const char *where, const mr_compressed_
   if (d.in < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", path, mr_open_reason(errno));
   mr_err_t e = decompressed_path(d.in, path, where, to, diag);
-  if (e >= 0 && !is_there(to, c->unpacked)) {
+  if (e >= 0 && !is_decompressed(to, c->unpacked)) {
     e = mr_newfile_open(&d.out, to, diag);
     if (e >= 0) {
       e = decompress_all(&d);

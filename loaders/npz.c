@@ -136,7 +136,7 @@ static mr_err_t read_array(npz_t *z, int64_t local, int64_t size, mr_row_array_t
   return MR_OK;
 }
 
-static mr_err_t read_entry(npz_t *z, int64_t *at) {
+static mr_err_t npz_entry(npz_t *z, int64_t *at) {
   const uint8_t *p = z->directory + *at;
   if (z->n_directory - *at < CENTRAL_BYTES || get32(p) != CENTRAL)
     return npz_fault(z, "has a damaged directory");
@@ -164,7 +164,7 @@ static mr_err_t npz_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag
   npz_t z = {.file = file, .size = file->size, .path = file->path, .fault = fault, .diag = diag};
   int64_t at = 0;
   mr_err_t e = read_directory(&z);
-  for (int64_t i = 0; i < z.n_entries && e == MR_OK; i++) e = read_entry(&z, &at);
+  for (int64_t i = 0; i < z.n_entries && e == MR_OK; i++) e = npz_entry(&z, &at);
   if (e == MR_OK) e = mr_row_columns(z.array, z.n, z.path, draft, fault, diag);
   free(z.directory), free(z.array);
   return e < 0 ? e : MR_OK;

@@ -16,7 +16,7 @@ static int64_t header_whole(const cJSON *j) {
 }
 
 /* A tensor whose data lie in the file's last `body` bytes. */
-static bool read_tensor(const cJSON *j, int64_t head, int64_t body, mr_row_array_t *a) {
+static bool read_tensor_head(const cJSON *j, int64_t head, int64_t body, mr_row_array_t *a) {
   const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(j, "dtype"), *d;
   const cJSON *shape = cJSON_GetObjectItemCaseSensitive(j, "shape");
   const cJSON *place = cJSON_GetObjectItemCaseSensitive(j, "data_offsets");
@@ -46,7 +46,7 @@ static mr_err_t add_tensors(const cJSON *json, int64_t head, const mr_shard_file
   const cJSON *j;
   cJSON_ArrayForEach(j, json) {
     if (e < 0 || fault->code || !strcmp(j->string, "__metadata__")) continue;
-    if (!read_tensor(j, head, file->size - head, &array[n++]))
+    if (!read_tensor_head(j, head, file->size - head, &array[n++]))
       mr_fail(fault, MR_ERR_DATA, "%s: tensor %.200s is malformed, or lies outside the file",
               file->path, j->string);
   }

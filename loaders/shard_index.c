@@ -112,6 +112,12 @@ void mr_shard_draft_count(mr_shard_draft_t *d, uint32_t column, int64_t size) {
   c->have++;
 }
 
+void mr_shard_draft_total(mr_shard_draft_t *d, uint32_t column, int64_t have, int64_t least,
+                          int64_t most) {
+  mr_shard_column_t *c = &d->column[column];
+  c->have = have, c->least = least, c->most = most;
+}
+
 mr_err_t mr_shard_draft_part(mr_shard_draft_t *d, uint32_t column, int64_t at, int64_t size,
                              mr_diag_t *diag) {
   MR_TRY(draft_grow((void **)&d->part, &d->cap_parts, d->n_parts + 1, sizeof *d->part, diag));

@@ -79,6 +79,10 @@ mr_err_t mr_shard_draft_column(mr_shard_draft_t *d, const char *name, size_t n, 
 /* Counts a value of this size for the last record's column. */
 void mr_shard_draft_count(mr_shard_draft_t *d, uint32_t column, int64_t size);
 
+/* Sets the counts of a column: records that have it, their smallest and largest size. */
+void mr_shard_draft_total(mr_shard_draft_t *d, uint32_t column, int64_t have, int64_t least,
+                          int64_t most);
+
 /* Adds a part to the last record.  MR_ERR_NOMEM. */
 mr_err_t mr_shard_draft_part(mr_shard_draft_t *d, uint32_t column, int64_t at, int64_t size,
                              mr_diag_t *diag);

@@ -39,7 +39,7 @@ static bool is_called(const mr_shards_column_t *c, const char *name) {
   return !strncmp(c->name, name, n) && c->name[n] == '\t' && c->kind != MR_TYPED_WORD;
 }
 
-static const char *type_of(const mr_shards_column_t *c) { return strchr(c->name, '\t') + 1; }
+static const char *typed_text(const mr_shards_column_t *c) { return strchr(c->name, '\t') + 1; }
 
 static void copy_name(const mr_shards_column_t *c, char out[MR_SHARD_NAME_MAX]) {
   snprintf(out, MR_SHARD_NAME_MAX, "%.*s", (int)strcspn(c->name, "\t"), c->name);
@@ -90,7 +90,7 @@ static bool typed_field_of(const mr_shards_column_t *c, mr_field_t *f) {
     case MR_TYPED_I8:
     case MR_TYPED_I16:
     case MR_TYPED_U16:
-      if (!mr_typed_parse(type_of(c), f, &count) || f->ndim < 0) return false;
+      if (!mr_typed_parse(typed_text(c), f, &count) || f->ndim < 0) return false;
       if (f->ndim == 3 && (f->dtype == MR_U8 || f->dtype == MR_F32))
         f->layout = mr_npy_layout(f->dim);
       return true;
@@ -117,7 +117,7 @@ static mr_err_t typed_settle_field(mr_stage_t *s, mr_shard_source_t *t, int colu
   snprintf(f.name, sizeof f.name, "%s", name);
   if (!typed_field_of(c, &f))
     return mr_stage_fail(s, MR_ERR_DATA, "column %.100s cannot be a field: %.120s", called,
-                         type_of(c));
+                         typed_text(c));
   bool label = has_classes(c, &f), narrow = c->kind >= MR_TYPED_I8 && c->kind <= MR_TYPED_U16;
   bool text = c->kind == MR_TYPED_TEXT_INT || c->kind == MR_TYPED_TEXT_FLOAT;
   if (as && !strcmp(as, "bytes") && (text || c->kind == MR_TYPED_TEXT_CLASS || f.ragged)) {
@@ -130,7 +130,7 @@ static mr_err_t typed_settle_field(mr_stage_t *s, mr_shard_source_t *t, int colu
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting fields: %.100s as %.60s: the column holds %s, want %s or no word "
                          "behind the second colon",
-                         called, as, f.ragged ? "bytes" : type_of(c), label ? "label" : "bytes");
+                         called, as, f.ragged ? "bytes" : typed_text(c), label ? "label" : "bytes");
   }
   if (mr_field_bytes(&f) > MR_SHARD_PART_MAX)
     return mr_stage_fail(s, MR_ERR_DATA, "column %.100s: %zu bytes in a record, want at most %d",
@@ -203,7 +203,8 @@ mr_err_t mr__typed_settle(mr_shard_source_t *t, mr_stage_t *s, const mr_shard_fi
 /* ---- values ---- */
 
 /* The class of a word: how many of the column's words come before it.  -1 if it is none. */
-static int64_t class_of(const mr_shards_t *shards, const char *column, const mr_shard_bytes_t *p) {
+static int64_t typed_class(const mr_shards_t *shards, const char *column,
+                           const mr_shard_bytes_t *p) {
   size_t n = strcspn(column, "\t") + 1;
   int64_t before = 0;
   bool found = false;
@@ -263,7 +264,7 @@ static mr_err_t unpack_typed(const mr_shards_t *shards, const mr_shards_column_t
   if (c->kind == MR_TYPED_BYTES || (c->kind == MR_TYPED_TEXT_CLASS && !whole))
     return *v = (mr_value_t){(void *)p->data, p->size}, MR_OK;
   if (c->kind == MR_TYPED_TEXT_CLASS) {
-    *whole = class_of(shards, c->name, p);
+    *whole = typed_class(shards, c->name, p);
     if (*whole >= 0) return MR_OK;
     return mr_fail(diag, MR_ERR_DATA, "holds \"%.40s\", which no record held before",
                    (const char *)p->data);

@@ -120,6 +120,25 @@ def check_safetensors():
     compare('safetensors', f'safetensors {folder}/s-{{0..2}}.safetensors fields=id,x,class:label', expected, 'id')
 
 
+def check_table(generator):
+    import pandas
+
+    expected, letters = {}, 'ab,;"\n \u00e9'
+    for shard in range(3):
+        path = os.path.join(folder, f't-{shard}.csv')
+        frame = pandas.DataFrame({
+            'id': [i * 10**12 - 7 for i in range(shard * 100, shard * 100 + 100)],
+            'text': [''.join(generator.choice(letters) for _ in range(generator.randrange(9))) for _ in range(100)],
+            'ratio': [generator.choice([i / 7, None, -1e-9]) for i in range(100)],
+            'kind': [generator.choice(['ant', 'bee', 'c,at', 'd"g']) for _ in range(100)]})
+        frame.to_csv(path, index=False)
+        for row in pandas.read_csv(path, keep_default_na=False, dtype={'text': str, 'ratio': str}).itertuples():
+            expected[numpy.int64(row.id).tobytes()] = {
+                'id': numpy.int64(row.id), 'text': row.text.encode(), 'ratio': numpy.float64(row.ratio or 'nan'),
+                'label': numpy.int32(['ant', 'bee', 'c,at', 'd"g'].index(row.kind))}
+    compare('table', f'table {folder}/t-{{0..2}}.csv fields=id,text,ratio:ratio:f64,kind:label:class', expected, 'id')
+
+
 class Absent(types.ModuleType):
     """PyTorch, for imports that no reader or writer of shards uses."""
 
@@ -193,4 +212,5 @@ check_tfrecord(random.Random(2))
 check_tokens(random.Random(3))
 check_npz()
 check_safetensors()
+check_table(random.Random(7))
 check_mds(random.Random(6))

@@ -5,7 +5,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/venv"
-"$work/venv/bin/pip" -q install --disable-pip-version-check numpy webdataset tfrecord safetensors
+"$work/venv/bin/pip" -q install --disable-pip-version-check numpy webdataset tfrecord safetensors pandas
 # MDS: its own writer and reader, and what these import; its data loader, which needs PyTorch, is not used.
 "$work/venv/bin/pip" -q install --disable-pip-version-check --no-deps mosaicml-streaming
 "$work/venv/bin/pip" -q install --disable-pip-version-check brotli filelock pillow python-snappy requests tqdm typing_extensions xxhash zstd

@@ -181,6 +181,8 @@ def make_shards(folder, generator):
                                          feature('image/class/label', delimited(3, bytes([8, i % 10]))))))
         with open(f'{folder}/text-{k}.bin', 'wb') as f:
             f.write(struct.pack('<10000H', *(generator.randrange(50) for _ in range(10000))))
+        with open(f'{folder}/rows-{k}.csv', 'w') as f:
+            f.write('size,price,kind\n' + ''.join(f'{i},{generator.random()},{generator.choice("abc")}\n' for i in range(100)))
         save_npy(f'{folder}/x.npy', 'f4', (100, 4), [generator.random() for _ in range(400)])
         save_npy(f'{folder}/id.npy', 'i8', (100,), range(100 * k, 100 * k + 100))
         with zipfile.ZipFile(f'{folder}/rows-{k}.npz', 'w') as z:

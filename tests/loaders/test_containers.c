@@ -14,7 +14,7 @@
 #include <xxhash.h>
 
 enum {
-  CONTAINERS = 6,
+  CONTAINERS = 7,
   RECORDS = 230,
   SHARDS = 3,
   A = 12 /* bytes of field a */,
@@ -145,6 +145,22 @@ static void write_mds_files(void) {
   mds_index_write(text, sizeof text);
 }
 
+/* A cell of bytes in quotes, where those that are quotes are doubled. */
+static void write_table_files(void) {
+  char name[32], text[32];
+  for (int k = 0; k < SHARDS; k++) {
+    image_t o = {0};
+    image_add(&o, "id,a\n", 5);
+    for (int i = first_of(k); i < first_of(k + 1); i++) {
+      image_add(&o, text, (size_t)snprintf(text, sizeof text, "%lld,\"", (long long)id[i]));
+      for (int c = 0; c < A; c++) image_add(&o, (uint8_t[]){a[i][c], '"'}, a[i][c] == '"' ? 2 : 1);
+      image_add(&o, "\"\n", 2);
+    }
+    snprintf(name, sizeof name, "s-%d.csv", k), write_file(name, o.at, o.n);
+    free(o.at);
+  }
+}
+
 /* ---- reading ---- */
 
 static struct {
@@ -199,10 +215,10 @@ static void one_ledger_from_every_container(void **state) {
   round_t r = {.x = 5};
   for (int i = 0; i < RECORDS; i++) {
     for (int k = 0; k < A; k++) a[i][k] = (uint8_t)round_bits(&r);
-    id[i] = 1 + (int64_t)(round_bits(&r) >> 8);
+    id[i] = 1 + (int64_t)(round_bits(&r) >> 8); /* at most 17 digits */
   }
   write_npy_files(), write_tar_files(), write_tfrecord_files();
-  write_row_files(), write_mds_files();
+  write_row_files(), write_mds_files(), write_table_files();
   snprintf(source[0], 300, "npy fields=a:%s/a.npy,id:%s/id.npy", folder, folder);
   snprintf(source[1], 300, "tar %s/s-{0..%d}.tar fields=a.npy:a:npy,id", folder, SHARDS - 1);
   snprintf(source[2], 300, "tfrecord %s/s-{0..%d}.tfrecord fields=a:a:u8[12],id", folder,
@@ -210,6 +226,7 @@ static void one_ledger_from_every_container(void **state) {
   snprintf(source[3], 300, "npz %s/s-{0..%d}.npz", folder, SHARDS - 1);
   snprintf(source[4], 300, "safetensors %s/s-{0..%d}.safetensors fields=a,id", folder, SHARDS - 1);
   snprintf(source[5], 300, "mds %s", folder);
+  snprintf(source[6], 300, "table %s/s-{0..%d}.csv fields=a,id", folder, SHARDS - 1);
   run_from(source[0], 0, 1);
   __typeof__(saw) want = saw;
   assert_int_equal(want.n, 2 * ((RECORDS - 30 + BATCH - 1) / BATCH));

@@ -1,0 +1,341 @@
+/* Rows of CSV files as records: the columns' names choose fields, their cells make the values. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "loaders/shard_source.h"
+#include "loaders/table_scan.h"
+
+/* How a cell becomes a value. */
+enum { AS_BYTES, AS_LABEL, AS_CLASS, AS_I32, AS_I64, AS_F32, AS_F64, AS_COUNT };
+static const char *const as_word[AS_COUNT] = {"bytes", "label", "class", "i32",
+                                              "i64",   "f32",   "f64"};
+
+enum { NUMBER_MAX = 63 };
+
+typedef struct table {
+  mr_shard_source_t source;
+  char separator;
+  int n_columns;                    /* cells of a row */
+  int cell[MR_FIELDS_MAX];          /* of each field */
+  int words_of;                     /* the field whose words are classes; -1: none */
+  const char *word[MR_CLASSES_MAX]; /* [n_words] its words, sorted; in the indexes */
+  int n_words;
+} table_t;
+
+/* ---- columns over all files ---- */
+
+/* What all cells of a column are: the widest kind that a file has noted.  -1 without such a
+   column.  most: bytes of the longest cell. */
+static int table_kind(const mr_shards_t *s, const char *name, int64_t *most) {
+  int kind = -1;
+  *most = 0;
+  for (int c = 0; c < s->n_columns; c++) {
+    const mr_shards_column_t *k = &s->column[c];
+    if (k->kind < MR_TABLE_INT || k->kind > MR_TABLE_MANY || strcmp(k->name, name)) continue;
+    if ((int)k->kind > kind) kind = (int)k->kind;
+    if (k->most > *most) *most = k->most;
+  }
+  return kind;
+}
+
+static int table_find(const mr_shards_t *s, const char *name) {
+  int at = 0;
+  for (int c = 0; c < s->n_columns; c++) {
+    if (s->column[c].kind != MR_TABLE_NAME) continue;
+    if (!strcmp(s->column[c].name, name)) return at;
+    at++;
+  }
+  return -1;
+}
+
+/* Rows of all files are cut in the same way, so that their first rows must agree. */
+static mr_err_t check_first_rows(mr_stage_t *s, const mr_shards_t *shards) {
+  const mr_shard_t *first = NULL;
+  for (int k = 0; k < shards->n; k++) {
+    const mr_shard_t *shard = &shards->shard[k];
+    uint32_t heads = 0, other = 0;
+    if (!shard->index.n_records) continue;
+    if (!first) first = shard;
+    for (; heads < shard->index.n_columns && shard->index.column[heads].kind <= MR_TABLE_NAME;)
+      heads++;
+    for (; other < first->index.n_columns && first->index.column[other].kind <= MR_TABLE_NAME;)
+      other++;
+    bool same = heads == other;
+    for (uint32_t i = 0; same && i < heads; i++) same = shard->column[i] == first->column[i];
+    if (!same)
+      return mr_stage_fail(
+          s, MR_ERR_DATA,
+          "%s: its first row names other columns than that of %s, want the same in "
+          "all files",
+          shard->path, first->path);
+  }
+  return MR_OK;
+}
+
+static int table_by_text(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Collects the words of a column, from all files. */
+static mr_err_t collect_words(mr_stage_t *s, table_t *t, const char *name) {
+  const mr_shards_t *shards = t->source.shards;
+  size_t n = strlen(name);
+  t->n_words = 0;
+  for (int c = 0; c < shards->n_columns; c++) {
+    const mr_shards_column_t *k = &shards->column[c];
+    if (k->kind != MR_TABLE_WORD || strncmp(k->name, name, n) || k->name[n] != '\t') continue;
+    if (t->n_words == MR_CLASSES_MAX)
+      return mr_stage_fail(s, MR_ERR_DATA, "column %.100s: more than %d different words", name,
+                           MR_CLASSES_MAX);
+    t->word[t->n_words++] = k->name + n + 1;
+  }
+  qsort(t->word, (size_t)t->n_words, sizeof *t->word, table_by_text);
+  return MR_OK;
+}
+
+/* ---- fields ---- */
+
+static int table_find_as(const char *word) {
+  for (int as = 0; as < AS_COUNT; as++)
+    if (!strcmp(word, as_word[as])) return as;
+  return -1;
+}
+
+static const char *table_usual_name(const char *column) {
+  return !strcmp(column, "class") || !strcmp(column, "cls") ? "label" : column;
+}
+
+static int table_usual_as(int kind, const char *name) {
+  if (!strcmp(name, "label") && kind == MR_TABLE_INT) return AS_LABEL;
+  if (!strcmp(name, "label") && kind == MR_TABLE_TEXT) return AS_CLASS;
+  return kind == MR_TABLE_INT ? AS_I64 : kind == MR_TABLE_FLOAT ? AS_F32 : AS_BYTES;
+}
+
+/* Whether cells of a kind can become such values. */
+static bool table_fits(int kind, int as) {
+  switch (as) {
+    case AS_BYTES: return true;
+    case AS_CLASS: return kind == MR_TABLE_TEXT;
+    case AS_F32:
+    case AS_F64: return kind <= MR_TABLE_FLOAT;
+    default: return kind == MR_TABLE_INT;
+  }
+}
+
+static mr_err_t settle_words(mr_stage_t *s, table_t *t, const char *column, int field) {
+  mr_shard_source_t *base = &t->source;
+  if (t->words_of >= 0)
+    return mr_stage_fail(s, MR_ERR_CONFIG, "setting fields: want at most one field as class");
+  MR_TRY(collect_words(s, t, column));
+  if (!base->classes) base->classes = t->n_words;
+  t->words_of = field;
+  mr__class_names_usual(&base->names, t->word, t->n_words);
+  base->dataset = (mr_dataset_t){"table", (int)base->classes, base->names.name};
+  return MR_OK;
+}
+
+static mr_err_t table_settle_field(mr_stage_t *s, const char *column, const char *name,
+                                   const char *word, mr_spec_t *out) {
+  static const char *const holds[] = {"whole numbers", "numbers", "text",
+                                      "text, of too many different words to be classes"};
+  static const mr_dtype_t dtype[AS_COUNT] = {
+      [AS_I32] = MR_I32, [AS_I64] = MR_I64, [AS_F32] = MR_F32, [AS_F64] = MR_F64};
+  table_t *t = s->state;
+  mr_shard_source_t *base = &t->source;
+  int64_t most;
+  int kind = table_kind(base->shards, column, &most), at = base->n_fields;
+  int as = word ? table_find_as(word) : table_usual_as(kind, name);
+  mr_field_t f = {0};
+  if (as < 0 || !table_fits(kind, as))
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting fields: %.100s as %.40s: the column holds %s, want %s", column,
+                         word, holds[kind - MR_TABLE_INT],
+                         kind == MR_TABLE_INT     ? "bytes, label, i32, i64, f32 or f64"
+                         : kind == MR_TABLE_FLOAT ? "bytes, f32 or f64"
+                         : kind == MR_TABLE_TEXT  ? "bytes or class"
+                                                  : "bytes");
+  if (as == AS_CLASS) MR_TRY(settle_words(s, t, column, at));
+  if (as == AS_BYTES)
+    f = mr__shard_bytes_field(name, most);
+  else if (as == AS_LABEL || as == AS_CLASS)
+    f = mr_field_of_label((int)base->classes);
+  else
+    f.dtype = dtype[as];
+  snprintf(f.name, sizeof f.name, "%s", name);
+  if (as != AS_BYTES) s->writes |= (uint16_t)(1u << at);
+  base->field[at] = (mr_shard_field_t){.want = 0, .as = as, .member = column};
+  t->cell[at] = table_find(base->shards, column);
+  out->field[at] = f;
+  base->n_fields++;
+  return MR_OK;
+}
+
+static mr_err_t table_no_column(mr_stage_t *s, const mr_shard_source_t *t, const char *name) {
+  char list[400] = "";
+  size_t at = 0;
+  for (int c = 0; c < t->shards->n_columns && at + 50 < sizeof list; c++)
+    if (t->shards->column[c].kind == MR_TABLE_NAME)
+      at += (size_t)snprintf(list + at, sizeof list - at, "%s%.40s", at ? ", " : "",
+                             t->shards->column[c].name);
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "setting fields: there is no column %.100s; the first row of %s names %s",
+                       name, t->files, list);
+}
+
+static mr_err_t table_settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out) {
+  for (int c = 0; c < t->shards->n_columns && t->n_fields < MR_FIELDS_MAX; c++) {
+    const mr_shards_column_t *k = &t->shards->column[c];
+    const char *name = table_usual_name(k->name);
+    if (k->kind == MR_TABLE_NAME && mr_field_name_ok(name))
+      MR_TRY(table_settle_field(s, k->name, name, NULL, out));
+  }
+  if (t->n_fields) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "no column of %s has a name that can be a field's: want "
+                       "fields=COLUMN:FIELD,..",
+                       t->files);
+}
+
+static mr_err_t table_settle(mr_shard_source_t *base, mr_stage_t *s,
+                             const mr_shard_field_word_t *word, int n, mr_spec_t *out) {
+  table_t *t = s->state;
+  MR_TRY(check_first_rows(s, base->shards));
+  t->words_of = -1, t->n_columns = 0;
+  for (int c = 0; c < base->shards->n_columns; c++) {
+    const mr_shards_column_t *k = &base->shards->column[c];
+    if (k->kind == MR_TABLE_SEPARATOR) t->separator = *k->name;
+    if (k->kind == MR_TABLE_ROW) mr__shard_source_want(base, c);
+    t->n_columns += k->kind == MR_TABLE_NAME;
+  }
+  for (int i = 0; i < n; i++) {
+    const mr_shard_field_word_t *w = &word[i];
+    const char *name = w->field ? w->field : table_usual_name(w->member);
+    if (table_find(base->shards, w->member) < 0) return table_no_column(s, base, w->member);
+    if (!mr_field_name_ok(name))
+      return mr_stage_fail(s, MR_ERR_CONFIG,
+                           "setting fields: \"%.100s\" is no name of a field: want %.100s:FIELD",
+                           name, w->member);
+    MR_TRY(table_settle_field(s, w->member, name, w->as, out));
+  }
+  return n ? MR_OK : table_settle_usual(s, base, out);
+}
+
+/* ---- records ---- */
+
+/* The number of a word among the sorted ones; -1 if it is none. */
+static int64_t class_of_word(const table_t *t, const char *cell, size_t n) {
+  int low = 0, high = t->n_words;
+  while (low < high) {
+    int middle = (low + high) / 2;
+    size_t length = strlen(t->word[middle]);
+    int order = memcmp(t->word[middle], cell, length < n ? length : n);
+    if (!order) order = (length > n) - (length < n);
+    if (!order) return middle;
+    if (order < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return -1;
+}
+
+static mr_err_t parse_cell(const char *cell, size_t n, bool whole, int64_t *i, double *d,
+                           mr_diag_t *diag) {
+  char text[NUMBER_MAX + 1], *end = text;
+  size_t k = n < NUMBER_MAX ? n : NUMBER_MAX;
+  memcpy(text, cell, k), text[k] = 0;
+  errno = 0;
+  if (whole)
+    *i = strtoll(text, &end, 10);
+  else
+    *d = n ? mr_strtod(text, &end) : __builtin_nan("");
+  if (n <= NUMBER_MAX && end == text + n && (n || !whole) && !(whole && errno)) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA, "holds \"%.40s\", want a%s number", text,
+                 whole ? " whole" : "");
+}
+
+static mr_err_t unpack_cell(const table_t *t, int field, char *cell, size_t n, mr_value_t *v,
+                            mr_diag_t *diag) {
+  const mr_shard_source_t *base = &t->source;
+  int as = base->field[field].as;
+  int64_t whole = 0;
+  double number = 0;
+  if (as == AS_BYTES) {
+    if ((int64_t)n > base->spec[field].dim[0]) /* the file was another when its index was made */
+      return mr_fail(diag, MR_ERR_DATA, "has %zu bytes, want at most %" PRId64, n,
+                     base->spec[field].dim[0]);
+    *v = (mr_value_t){cell, (int64_t)n};
+    return MR_OK;
+  }
+  if (as == AS_CLASS) {
+    whole = class_of_word(t, cell, n);
+    if (whole < 0)
+      return mr_fail(diag, MR_ERR_DATA, "holds a word that is no class: \"%.*s\"",
+                     (int)(n < 40 ? n : 40), cell);
+  } else {
+    MR_TRY(parse_cell(cell, n, as != AS_F32 && as != AS_F64, &whole, &number, diag));
+  }
+  if (as == AS_LABEL || as == AS_CLASS) MR_TRY(mr__shard_check_label(base, whole, diag));
+  if (as == AS_I32 && (whole < INT32_MIN || whole > INT32_MAX))
+    return mr_fail(diag, MR_ERR_DATA, "has a value that is no i32, want it as i64");
+  switch (as) {
+    case AS_I64: *(int64_t *)v->data = whole; break;
+    case AS_F32: *(float *)v->data = (float)number; break;
+    case AS_F64: *(double *)v->data = number; break;
+    default: *(int32_t *)v->data = (int32_t)whole;
+  }
+  return MR_OK;
+}
+
+/* Cuts the row in place: its bytes are the worker's own. */
+static mr_err_t table_unpack(const mr_shard_source_t *base, const mr_shard_bytes_t *part,
+                             mr_rec_t *rec, mr_diag_t *diag) {
+  const table_t *t = (const table_t *)base;
+  char *at = (char *)part->data, *end = at + part->size, *cell[MR_TABLE_COLUMNS_MAX];
+  size_t n[MR_TABLE_COLUMNS_MAX];
+  int cells = 0;
+  mr_diag_t why = {0};
+  for (; at && cells <= t->n_columns; cells++) {
+    char *one;
+    size_t bytes;
+    if (!mr_table_cell(&at, end, t->separator, &one, &bytes))
+      return mr_fail(diag, MR_ERR_DATA, "cell %d has a quote that is not closed", cells + 1);
+    if (cells < t->n_columns) cell[cells] = one, n[cells] = bytes;
+  }
+  if (cells != t->n_columns)
+    return mr_fail(diag, MR_ERR_DATA, "has %s than the %d cells of the first row",
+                   cells < t->n_columns ? "fewer" : "more", t->n_columns);
+  for (int f = 0; f < base->n_fields; f++) {
+    mr_err_t e = unpack_cell(t, f, cell[t->cell[f]], n[t->cell[f]], &rec->field[f], &why);
+    if (e < 0) return mr_fail(diag, e, "column %.200s %s", base->field[f].member, why.text);
+  }
+  return MR_OK;
+}
+
+static const mr_shard_kind_t table_kind_def = {.name = "table",
+                                               .index = "table/1",
+                                               .scan = mr_table_scan,
+                                               .settle = table_settle,
+                                               .unpack = table_unpack};
+
+static mr_err_t table_plan(mr_stage_t *s) { return mr__shard_source_plan(s, &table_kind_def); }
+
+static const mr_opt_t table_opts[] = {
+    MR_SHARD_OPTS("Files, as in part-{0..7}.csv; several names are joined by \"::\".",
+                  "Columns, and the fields they become: price:x:f32,kind:label:class; AS is bytes, "
+                  "i32, i64, f32, f64, label (a whole number) or class (a word, by its place among "
+                  "the column's words, sorted).  By default every column."),
+    {0}};
+
+const mr_stage_def_t mr_stage_table = {
+    .name = "table",
+    .help = "Reads the rows of CSV files whose first row names the columns, in any order.",
+    .opts = table_opts,
+    .state_sz = sizeof(table_t),
+    .plan = table_plan,
+    MR_SHARD_HOOKS,
+};

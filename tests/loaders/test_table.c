@@ -1,0 +1,182 @@
+/* The stage table: random tables, quoted in every way, against what was written; damaged bytes; and
+   tables that do not fit each other or their settings. */
+#include "pipeline/care.h"
+#include "tests/loaders/shards.h"
+
+extern const mr_stage_def_t mr_stage_table;
+
+enum { ROWS = 60, TEXT = 20, WORDS = 5 };
+
+static const char *const words[WORDS] = {"ant", "bee", "bee,r", "cat", "d\"g"}; /* sorted */
+
+static struct {
+  int64_t id;
+  double price;
+  char text[TEXT];
+  int n, kind;
+} wrote[ROWS];
+
+static const char *const *table_settings(const char *fields) {
+  static char files[120], index[100], all_fields[200];
+  static const char *all[] = {files, index, all_fields, NULL};
+  snprintf(files, sizeof files, "files=%s/t{0..1}.csv", folder);
+  snprintf(index, sizeof index, "index=%s/cache", folder);
+  snprintf(all_fields, sizeof all_fields, "fields=%s", fields);
+  return all;
+}
+
+/* A cell, in quotes if it must be or by chance. */
+static void add_cell(round_t *r, image_t *o, const char *text, size_t n, char separator) {
+  bool quote = one_in(r, 4);
+  for (size_t i = 0; i < n; i++) quote |= text[i] == '"' || text[i] == separator || text[i] < ' ';
+  if (quote) image_add(o, "\"", 1);
+  for (size_t i = 0; i < n; i++) {
+    image_add(o, &text[i], 1);
+    if (quote && text[i] == '"') image_add(o, "\"", 1);
+  }
+  if (quote) image_add(o, "\"", 1);
+}
+
+static image_t make_table(round_t *r, int first, int end, char separator) {
+  static const char *const name[] = {"id", "price, EUR", "text", "kind"};
+  image_t o = {0};
+  char number[40];
+  const char *line = one_in(r, 2) ? "\n" : "\r\n";
+  if (one_in(r, 4)) image_add(&o, "\xEF\xBB\xBF", 3);
+  for (int c = 0; c < 4; c++) {
+    add_cell(r, &o, name[c], strlen(name[c]), separator);
+    image_add(&o, c < 3 ? &separator : line, c < 3 ? 1 : strlen(line));
+  }
+  for (int i = first; i < end; i++) {
+    snprintf(number, sizeof number, "%lld", (long long)wrote[i].id);
+    add_cell(r, &o, number, strlen(number), separator), image_add(&o, &separator, 1);
+    snprintf(number, sizeof number, "%.17g", wrote[i].price);
+    add_cell(r, &o, number, strlen(number), separator), image_add(&o, &separator, 1);
+    add_cell(r, &o, wrote[i].text, (size_t)wrote[i].n, separator), image_add(&o, &separator, 1);
+    add_cell(r, &o, words[wrote[i].kind], strlen(words[wrote[i].kind]), separator);
+    if (i + 1 < end || one_in(r, 2)) image_add(&o, line, strlen(line));
+    if (one_in(r, 9) && i + 1 < end) image_add(&o, line, strlen(line)); /* an empty line */
+  }
+  return o;
+}
+
+static void draw_table(round_t *r) {
+  static const char letter[] = "abc,;\t\"\n\r x\xC3\xA9";
+  for (int i = 0; i < ROWS; i++) {
+    wrote[i].id = (int64_t)(round_bits(r) >> 8) - (1LL << 54);
+    wrote[i].price = (double)draw(r, 1 << 30) / 1024;
+    wrote[i].n = draw(r, TEXT), wrote[i].kind = i < WORDS ? i : draw(r, WORDS);
+    for (int k = 0; k < wrote[i].n; k++) wrote[i].text[k] = letter[draw(r, (int)sizeof letter - 1)];
+  }
+}
+
+static void write_tables(round_t *r) {
+  char separator = ",;\t"[draw(r, 3)];
+  for (int k = 0; k < 2; k++) {
+    image_t o = make_table(r, k * ROWS / 2, (k + 1) * ROWS / 2, separator);
+    write_file(k ? "t1.csv" : "t0.csv", o.at, o.n);
+    free(o.at);
+  }
+}
+
+static void rows_are_what_was_written(void **state) {
+  round_t r = round_first(60);
+  while (round_next(&r)) {
+    hand_t h;
+    draw_table(&r), write_tables(&r);
+    if (shards_plan(&h, &mr_stage_table, table_settings("id,text,kind:kind:class")) < 0 ||
+        h.s.def->open(&h.s) < 0)
+      fail_msg("seed %llu: %s", (unsigned long long)r.seed, h.diag.text);
+    round_check(&r, h.s.out_spec[0].n_records == ROWS, "%lld records",
+                (long long)h.s.out_spec[0].n_records);
+    assert_int_equal(h.s.out_spec[0].dataset->n_classes, WORDS);
+    burst_t *b = burst_new(&h.s);
+    for (int n = 0; n < 40; n++) {
+      int64_t i = draw(&r, ROWS);
+      if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
+      const mr_value_t *v = b->rec[0].field;
+      assert_int_equal(*(int64_t *)v[0].data, wrote[i].id);
+      round_check(&r,
+                  v[1].rows == wrote[i].n && !memcmp(v[1].data, wrote[i].text, (size_t)wrote[i].n),
+                  "row %lld: another text", (long long)i);
+      assert_int_equal(*(int32_t *)v[2].data, wrote[i].kind);
+    }
+    burst_free(b), shards_close(&h);
+  }
+}
+
+static void kinds_of_columns_follow_from_all_cells(void **state) {
+  static const char one[] = "a,b,c,label\n1,2,x,7\n-3,4.5,,8\n,5,z,9\n";
+  static const char two[] = "a,b,c,label\n5,6,7,3\n";
+  hand_t h;
+  write_file("t0.csv", one, strlen(one)), write_file("t1.csv", two, strlen(two));
+  if (shards_plan(&h, &mr_stage_table, table_settings("a,b,c,label,b:wide:f64")) < 0 ||
+      h.s.def->open(&h.s) < 0)
+    fail_msg("%s", h.diag.text);
+  const mr_field_t *f = h.s.out_spec[0].field;
+  assert_int_equal(f[0].dtype, MR_F32); /* a missing number makes floats of whole ones */
+  assert_int_equal(f[1].dtype, MR_F32);
+  assert_true(f[2].ragged && f[2].dim[0] == 1);
+  assert_int_equal(f[3].dtype, MR_I32);
+  burst_t *b = burst_new(&h.s);
+  assert_int_equal(burst_fetch(&h, 0, (int64_t[]){2, 3, 1}, 3, b), MR_OK);
+  float missing = *(float *)b->rec[0].field[0].data;
+  assert_true(missing != missing && *(float *)b->rec[1].field[0].data == 5);
+  assert_true(*(double *)b->rec[2].field[4].data == 4.5);
+  assert_int_equal(*(int32_t *)b->rec[1].field[3].data, 3);
+  burst_free(b), shards_close(&h);
+}
+
+static void damaged_bytes_give_bad_records_or_a_sentence(void **state) {
+  round_t r = round_first(200);
+  while (round_next(&r)) {
+    hand_t h;
+    draw_table(&r), write_tables(&r);
+    image_t o = make_table(&r, 0, ROWS / 2, ',');
+    for (int k = draw(&r, 4); k > 0; k--) o.at[draw(&r, (int)o.n)] = (uint8_t)round_bits(&r);
+    if (one_in(&r, 3)) o.n = (size_t)draw(&r, (int)o.n);
+    write_file("t0.csv", o.at, o.n), write_file("t1.csv", o.at, o.n);
+    mr_err_t e = shards_plan(&h, &mr_stage_table, table_settings("id,text,kind"));
+    if (e >= 0) e = h.s.def->open(&h.s);
+    burst_t *b = e >= 0 ? burst_new(&h.s) : NULL;
+    for (int64_t i = 0; e >= 0 && i < h.s.out_spec[0].n_records; i++) {
+      mr_err_t got = burst_fetch(&h, 0, &i, 1, b);
+      round_check(&r, got >= 0 || (got == MR_ERR_DATA && strstr(h.diag.text, ".csv: record")), "%s",
+                  h.diag.text);
+    }
+    if (e < 0)
+      round_check(&r, strstr(h.diag.text, ".csv") || strstr(h.diag.text, "column"), "%s",
+                  h.diag.text);
+    if (b) burst_free(b);
+    shards_close(&h), free(o.at);
+  }
+}
+
+static void tables_that_do_not_fit_are_refused(void **state) {
+  static const struct {
+    const char *first, *second, *fields, *piece;
+  } t[] = {{"a,b\n1,2\n", "b,a\n1,2\n", "a", "its first row names other columns"},
+           {"a,b\n1,2\n", "a;b\n1;2\n", "a", "its first row names other columns"},
+           {"a,a\n1,2\n", "a,a\n1,2\n", "a", "two columns are called a"},
+           {"a,,b\n1,2,3\n", "a\n1\n", "a", "column 2 has a name of 0 bytes"},
+           {"", "a\n1\n", "a", "has no first row"},
+           {"a,b\n1,\"2\n", "a,b\n1,2\n", "a", "ends within quotes, in the row at byte 4"},
+           {"a,b\n1,x\n", "a,b\n1,2\n", "c", "there is no column c; the first row"},
+           {"a,b\n1,x\n", "a,b\n1,2\n", "b:b:i64", "the column holds text, want bytes or class"},
+           {"a,b\n", "a,b\n", "a", "no records"}};
+  for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+    write_file("t0.csv", t[i].first, strlen(t[i].first));
+    write_file("t1.csv", t[i].second, strlen(t[i].second));
+    want_refused(&mr_stage_table, table_settings(t[i].fields), t[i].piece);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(rows_are_what_was_written),
+      cmocka_unit_test(kinds_of_columns_follow_from_all_cells),
+      cmocka_unit_test(damaged_bytes_give_bad_records_or_a_sentence),
+      cmocka_unit_test(tables_that_do_not_fit_are_refused),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
