@@ -1,4 +1,5 @@
-/* The build lacks libzstd or zlib: compressed files are refused by name, all others work. */
+/* Compressed files in a build without libzstd or zlib: they are refused with the libraries to build
+   with, and all others work. */
 #include "base/feature.h"
 #include "loaders/decompress.h"
 

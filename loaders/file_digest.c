@@ -1,4 +1,6 @@
-/* Digests of the xxHash family, which MDS and others write into their index files. */
+/* Digests of the xxHash family, which MDS and others write into their index files.  A file is read
+   in chunks, so that its size does not matter; a digest of an unknown name cannot be checked here
+   and passes. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>

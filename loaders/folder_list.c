@@ -33,15 +33,16 @@ mr_err_t mr__folder_add(mr_folder_list_t *l, const char *path, size_t n, int32_t
   const char *end = memrchr(path, '/', n);
   f.root = end ? (uint32_t)(end - path) : 0;
   if (l->n == l->most)
-    return mr_fail(diag, MR_ERR_DATA, "more than max-files=%" PRId64 " files", l->most);
+    return mr_fail(diag, MR_ERR_DATA, "%s: more than max-files=%" PRId64 " files; raise max-files",
+                   l->from, l->most);
   if (l->n == l->cap) {
     int64_t cap = l->cap ? 2 * l->cap : 1024;
     mr_folder_file_t *more = realloc(l->file, (size_t)cap * sizeof *more);
-    if (!more) return mr_no_memory(diag, "a list of %" PRId64 " files", cap);
+    if (!more) return mr_no_memory(diag, "a list of %" PRId64 " files of %s", cap, l->from);
     l->file = more, l->cap = cap;
   }
   if (!folder_text(l, path, n, &f.at))
-    return mr_no_memory(diag, "the names of %" PRId64 " files", l->n);
+    return mr_no_memory(diag, "the names of %" PRId64 " files of %s", l->n, l->from);
   l->file[l->n++] = f;
   return MR_OK;
 }
@@ -84,11 +85,12 @@ mr_err_t mr__folder_classes(mr_folder_list_t *l, char *const *name, int n, mr_di
   uint64_t at;
   size_t first = l->n_text;
   if (n > MR_FOLDER_CLASSES_MAX)
-    return mr_fail(diag, MR_ERR_DATA, "%d classes, want at most %d", n, MR_FOLDER_CLASSES_MAX);
+    return mr_fail(diag, MR_ERR_DATA, "%s: %d classes, want at most %d", l->from, n,
+                   MR_FOLDER_CLASSES_MAX);
   l->name = calloc((size_t)n + 1, sizeof *l->name);
   bool good = l->name;
   for (int i = 0; i < n && good; i++) good = folder_text(l, name[i], strlen(name[i]), &at);
-  if (!good) return mr_no_memory(diag, "the names of %d classes", n);
+  if (!good) return mr_no_memory(diag, "the names of %d classes of %s", n, l->from);
   char *text = l->text + first; /* which no longer moves */
   for (int i = 0; i < n; i++, text += strlen(text) + 1) {
     l->name[i] = text;

@@ -26,7 +26,8 @@ typedef struct mr_folder_list {
   size_t n_text, text_cap;
   mr_folder_file_t *file; /* [n] */
   int64_t n, cap, most;   /* most: files allowed */
-  const char **name;      /* [n_classes] of the classes, printable */
+  const char *from;  /* the folder or list, for sentences; the caller's, used until listing ends */
+  const char **name; /* [n_classes] of the classes, printable */
   int n_classes;
 } mr_folder_list_t;
 

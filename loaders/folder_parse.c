@@ -219,7 +219,7 @@ mr_err_t mr_folder_list_parse(mr_folder_list_t *l, const char *path, const char 
   parse_t p = {.list = l, .path = path, .diag = diag};
   bool numbers = true;
   size_t start = 0;
-  *l = (mr_folder_list_t){.most = most};
+  *l = (mr_folder_list_t){.most = most, .from = path};
   if (n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) text += 3, n -= 3; /* a byte order mark */
   while (start < n && strchr(" \t\r\n", text[start]) && text[start]) start++;
   mr_err_t e =

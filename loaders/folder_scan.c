@@ -187,7 +187,7 @@ mr_err_t mr_folder_list_scan(mr_folder_list_t *l, const char *folder, int64_t mo
   scan_t s = {.list = l, .folder = folder, .diag = diag};
   walk_names_t classes = {0};
   char hint[1200];
-  *l = (mr_folder_list_t){.most = most};
+  *l = (mr_folder_list_t){.most = most, .from = folder};
   DIR *dir = opendir(folder);
   if (!dir) {
     int reason = errno;

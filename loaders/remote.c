@@ -1,4 +1,7 @@
-/* Objects and blocking reads of their ranges.  A long range is read by several requests at once. */
+/* Objects of servers and blocking reads of their ranges, over the engine's requests in flight
+   (remote_engine.c).  A long range is read by several requests at once, since one connection rarely
+   has the whole speed of a link; every request asks for the identity that the object had when it
+   was opened. */
 #include "loaders/remote.h"
 
 #include <pthread.h>

@@ -9,7 +9,9 @@
 
    A source that may be given URLs has an mr_remote_conf_t in its state, the rows MR_REMOTE_OPTS
    among its settings, and asks mr_remote_is about each name.  Sources of shards need no more than
-   mr_shards_conf_t.remote. */
+   mr_shards_conf_t.remote.
+
+   Implemented in remote.c, and remote_url.c for names. */
 #ifndef MR_LOADERS_REMOTE_H
 #define MR_LOADERS_REMOTE_H
 

@@ -70,7 +70,7 @@ static void reset_answer(attempt_t *a) {
   a->has_span = a->encoded = a->refused = false, a->etag[0] = a->region[0] = 0, a->mtime_s = 0;
 }
 
-static void copy_value(char *out, size_t room, const char *from, size_t n) {
+static void copy_header_value(char *out, size_t room, const char *from, size_t n) {
   if (n >= room) n = 0; /* too long to be compared: as if there were none */
   memcpy(out, from, n), out[n] = 0;
 }
@@ -89,14 +89,14 @@ static size_t on_header(char *line, size_t one, size_t n, void *arg) {
   if ((v = mr__remote_value(line, n, "content-range", &k)))
     a->has_span = mr__remote_span(v, k, &a->span);
   else if ((v = mr__remote_value(line, n, "etag", &k)))
-    copy_value(a->etag, sizeof a->etag, v, k);
+    copy_header_value(a->etag, sizeof a->etag, v, k);
   else if ((v = mr__remote_value(line, n, "x-amz-bucket-region", &k)))
-    copy_value(a->region, sizeof a->region, v, k);
+    copy_header_value(a->region, sizeof a->region, v, k);
   else if ((v = mr__remote_value(line, n, "content-encoding", &k)))
     a->encoded = !(k == 8 && !strncasecmp(v, "identity", k));
   else if ((v = mr__remote_value(line, n, "last-modified", &k))) {
     char date[64];
-    copy_value(date, sizeof date, v, k);
+    copy_header_value(date, sizeof date, v, k);
     time_t t = curl_getdate(date, NULL);
     a->mtime_s = t > 0 ? (int64_t)t : 0;
   } else {

@@ -1,4 +1,5 @@
-/* Remote objects in a build without libcurl: open refuses, so the other calls are never made. */
+/* Remote objects in a build without libcurl.  Opening the engine refuses with the libraries to
+   build with, so the other calls, which the linker needs, are never made. */
 #include <assert.h>
 
 #include "base/feature.h"

@@ -22,7 +22,7 @@ static bool put_word(char *out, size_t n, const char *from) {
 
 /* ---- files of profiles ---- */
 
-static const char *skip_blanks(const char *at, const char *end) {
+static const char *skip_ini_blanks(const char *at, const char *end) {
   while (at < end && (*at == ' ' || *at == '\t' || *at == '\r')) at++;
   return at;
 }
@@ -43,17 +43,17 @@ bool mr__remote_ini(const char *text, size_t size, const char *section, const ch
     const char *stop = memchr(at, '\n', (size_t)(end - at));
     next = stop ? stop + 1 : end, stop = stop ? stop : end;
     bool nested = *at == ' ' || *at == '\t'; /* a setting of a setting, as below "s3 =" */
-    at = skip_blanks(at, stop);
+    at = skip_ini_blanks(at, stop);
     if (at == stop || *at == '#' || *at == ';') continue;
     if (*at == '[') {
       const char *close = memchr(at, ']', (size_t)(stop - at));
-      const char *name = skip_blanks(at + 1, close ? close : stop);
+      const char *name = skip_ini_blanks(at + 1, close ? close : stop);
       inside = close && is_word(name, trimmed(name, close), section);
       continue;
     }
     const char *equals = memchr(at, '=', (size_t)(stop - at));
     if (!inside || nested || !equals || !is_word(at, trimmed(at, equals), key)) continue;
-    const char *value = skip_blanks(equals + 1, stop);
+    const char *value = skip_ini_blanks(equals + 1, stop);
     size_t len = trimmed(value, stop);
     if (len >= n) return false;
     memcpy(out, value, len), out[len] = 0;

@@ -1,4 +1,6 @@
-/* Checksums of answers: CRC-32C is our own, the others are libcrypto's. */
+/* Checksums of answers: CRC-32C is our own, which has the processor's instruction; the others are
+   libcrypto's.  An algorithm that libcrypto refuses to compute, as some do in FIPS mode, is passed
+   over, not counted as damage. */
 #include "loaders/remote_sum.h"
 
 #include <openssl/evp.h>

@@ -1,4 +1,6 @@
-/* An even draft: one record, whose parts are the first rows of the arrays. */
+/* The index of a file whose arrays hold one record a row, such as .npz and safetensors.  Rows have
+   even sizes, so nothing is listed: the draft has one record, whose parts are the first rows of the
+   arrays, and the distance to the next.  Arrays with another number of rows are no fields. */
 #include "loaders/row_columns.h"
 
 #include <string.h>

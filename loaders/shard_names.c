@@ -99,13 +99,17 @@ static mr_err_t expand_braces(expansion_t *x, const char *name, int depth) {
 
 mr_err_t mr_shard_names_expand(const char *text, mr_shard_names_t *out, mr_diag_t *diag) {
   char name[MR_PATH_MAX];
+  const char *whole = text;
   *out = (mr_shard_names_t){0};
   for (;;) {
     const char *end = strstr(text, "::");
     size_t n = end ? (size_t)(end - text) : strlen(text);
-    if (!n) return mr_fail(diag, MR_ERR_CONFIG, "the name of a file is empty");
+    if (!n)
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "\"%.200s\": the name of a file is empty, want names joined by \"::\"", whole);
     if (n >= sizeof name)
-      return mr_fail(diag, MR_ERR_CONFIG, "the name of a file has %zu bytes, want at most %d", n,
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "\"%.200s\": the name of a file has %zu bytes, want at most %d", whole, n,
                      MR_PATH_MAX - 1);
     memcpy(name, text, n), name[n] = 0;
     MR_TRY(expand_braces(&(expansion_t){out, name, diag}, name, 0));

@@ -1,4 +1,7 @@
-/* Rows of CSV files as records: the columns' names choose fields, their cells make the values. */
+/* table: rows of CSV files as records.  Columns are chosen by the names in the first row, and cells
+   become numbers, classes or bytes when a record is due.  Where rows begin and what kind of value a
+   column holds is known from the index of each file (table_scan.c), so rows are read in any order.
+   */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

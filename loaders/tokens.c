@@ -106,7 +106,8 @@ static mr_err_t open_row(mr_stage_t *s) {
   if (!t->stride) t->stride = t->length;
   if (t->pack == WHOLE && t->stride != t->length)
     return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting stride: is of windows, and pack=whole has none");
+                         "setting stride = %" PRId64 ": pack=whole has no windows, leave it out",
+                         t->stride);
   mr_err_t e = mr_token_files_open(&t->row, &conf, &why);
   return mr_stage_relay(s, e, &why);
 }
@@ -306,7 +307,10 @@ static mr_err_t tokens_fetch(mr_stage_t *s, int worker, const int64_t *index, in
     mr_diag_t why = {0};
     int64_t number = mr__split_at(&t->split, index[i]);
     mr_err_t e = fetch_range(t, worker, number, &out[i], &why);
-    if (e < 0) return mr_stage_fail(s, e, "window %" PRId64 ": %s", number, why.text);
+    if (e >= 0) continue;
+    int file = mr_token_files_find(t->row, range_start(t, number));
+    return mr_stage_fail(s, e, "%s: window %" PRId64 ": %s", t->row->shards->shard[file].path,
+                         number, why.text);
   }
   return MR_OK;
 }
@@ -338,8 +342,9 @@ static const mr_opt_t tokens_opts[] = {
     {.name = "files",
      .type = MR_OPT_STR,
      .offset = offsetof(tokens_t, files),
-     .help = "Files of token ids, as in train-{000..012}.bin; several names are joined by \"::\".  "
-             "NAME.bin with NAME.idx beside it is Megatron-LM's.",
+     .help =
+         "Files of token ids, such as train-{000..012}.bin; several names are joined by \"::\".  "
+         "NAME.bin with NAME.idx beside it is Megatron-LM's.",
      .positional = 1},
     {.name = "length",
      .type = MR_OPT_INT,
@@ -348,14 +353,14 @@ static const mr_opt_t tokens_opts[] = {
      .def = "1024",
      .lo = 1,
      .hi = LENGTH_MAX,
-     .help = "Tokens of a record; the targets are those behind them."},
+     .help = "Tokens of a record; its targets are the same tokens shifted by one."},
     {.name = "stride",
      .type = MR_OPT_INT,
      .offset = offsetof(tokens_t, stride),
      .unit = "tokens",
      .def = "0",
      .hi = 1e12,
-     .help = "Tokens from the beginning of a window to that of the next; 0: length, so that each "
+     .help = "Distance from the beginning of a window to that of the next; 0: length, so that each "
              "token is a target once."},
     {.name = "pack",
      .type = MR_OPT_ENUM,
@@ -391,7 +396,8 @@ static const mr_opt_t tokens_opts[] = {
      .unit = "tokens",
      .def = "0",
      .hi = 2147483647.0,
-     .help = "Tokens are in [0,vocab), others make a bad record; 0: unknown."},
+     .help =
+         "Number of different tokens; a record with a token outside [0,vocab) is bad; 0: unknown."},
     {.name = "id-base",
      .type = MR_OPT_INT,
      .offset = offsetof(tokens_t, id_base),
@@ -405,8 +411,8 @@ static const mr_opt_t tokens_opts[] = {
      .def = "-1",
      .lo = -1,
      .hi = 1e15,
-     .help = "Tokens of up to this size together are kept in memory, as i32 if they fit, "
-             "others are read as windows are needed; -1: half of the free memory."},
+     .help = "Tokens are kept in memory if all of them fit into this size, as i32 if these fit; "
+             "otherwise windows are read as they are due; -1: half of the free memory."},
     {.name = "read-ahead",
      .type = MR_OPT_BOOL,
      .offset = offsetof(tokens_t, ahead),

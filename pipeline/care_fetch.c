@@ -37,6 +37,14 @@ static bool is_skipped(const mr_stage_t *s, const struct mr__care *t, int64_t in
   return mr_ranges_has(&t->skip, where.key);
 }
 
+/* Writes the file of a record, "" if its source does not say, and returns path. */
+static const char *file_of_record(mr_stage_t *s, int64_t index, char path[MR_WHERE_MAX]) {
+  mr_where_t where = {.file = path};
+  *path = 0;
+  if (s->def->source->where) s->def->source->where(s, index, &where);
+  return path;
+}
+
 /* Finds a replacement: the first good record of a sequence that the seed and the bad record's index
    determine. */
 static mr_err_t find_other(mr_stage_t *s, struct mr__care *t, int worker, int64_t index,
@@ -52,9 +60,10 @@ static mr_err_t find_other(mr_stage_t *s, struct mr__care *t, int worker, int64_
     mr_err_t e = fetch(s, worker, other, 1, &rec, &why);
     if (!is_bad(e)) return mr_diag_relay(s->diag, e, &why);
   }
-  return mr_stage_fail(s, MR_ERR_DATA,
-                       "record %lld is bad, and so are %d records drawn to replace it",
-                       (long long)index, TRIES);
+  char path[MR_WHERE_MAX];
+  return mr_stage_fail(
+      s, MR_ERR_DATA, "record %lld%s%.400s is bad, and so are %d records drawn to replace it",
+      (long long)index, *file_of_record(s, index, path) ? " of " : "", path, TRIES);
 }
 
 static mr_err_t note_bad(mr_stage_t *s, struct mr__care *t, int worker, int64_t index,
@@ -199,11 +208,9 @@ mr_err_t mr__care_reject(mr_stage_t *s, int worker, int64_t asked, int64_t used,
   mr_diag_t reason = {.code = MR_ERR_DATA};
   if (!t) return mr_fail(s->diag, MR_ERR_DATA, "%s", why);
   if (!t->replaces) {
-    char path[MR_WHERE_MAX] = "";
-    mr_where_t where = {.file = path};
-    if (s->def->source->where) s->def->source->where(s, used, &where);
+    char path[MR_WHERE_MAX];
     return mr_fail(s->diag, MR_ERR_DATA, "%s (record %lld of %s%s%.400s)%s", why, (long long)used,
-                   s->name, *path ? ", " : "", path, MR_ON_BAD_ADVICE);
+                   s->name, *file_of_record(s, used, path) ? ", " : "", path, MR_ON_BAD_ADVICE);
   }
   snprintf(reason.text, sizeof reason.text, "%s", why);
   pthread_mutex_lock(&t->lock);

@@ -3,7 +3,8 @@
 # Fails if two headers define different types of one name or declare one function twice; if a document, --help, an error
 # sentence or a comment uses a phrase for which docs/glossary.md or the field has a word; if a contract explains MR_AGAIN
 # as anything but "nothing yet"; if a sentence is relayed or missing memory reported in another way than base/err.h has
-# for it; and if a library prints to standard output or error, or ends the process.
+# for it; if a library prints to standard output or error, or ends the process; if two files name a static function
+# alike; and if a .c file does not open with its idea, in two lines or more.
 import os
 import re
 import subprocess
@@ -146,6 +147,25 @@ def prints_or_exits(name):
         yield f'{name}:{text.count(chr(10), 0, match.start()) + 1}: "{match[0].strip()}": libraries use mr_fail, mr_notice or mr_announce (base/err.h)'
 
 
+def statics_named_alike(sources):
+    """Static functions that two .c files define: a reader who greps for one finds both."""
+    found, wrong = {}, []
+    for name in sources:
+        text = COMMENT.sub(blank, read(name))
+        for match in re.finditer(r'^(?:\w+\s+)*static (?!inline|const\b[^(]*=)[^;={}()]*?\b(\w+)\((?=[^;]*?\{$)', text, re.M):
+            first = found.setdefault(match[1], name)
+            if first != name:
+                wrong.append(f'{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[1]}: is a static function of {first} too')
+    return wrong
+
+
+def opening(name):
+    """A .c file whose first comment has fewer than two lines, or that has none."""
+    match = re.match(r'/\*.*?\*/', read(name), re.S)
+    if not match or match[0].count('\n') < 1:
+        yield f'{name}:1: open with what the file does and why it is so, in two to five lines'
+
+
 def main():
     rooms = [name for name in listed('*.h') if not name.startswith(('tests/', 'examples/'))]
     sources = [name for name in listed('*.c', '*.h', '*.inc') if not name.startswith(('tests/', 'examples/'))]
@@ -161,6 +181,10 @@ def main():
         wrong += other_ways(name)
         if name.startswith(LIBRARIES) and name not in MAY_PRINT:
             wrong += prints_or_exits(name)
+    compiled = [name for name in sources if name.endswith('.c') and not name.startswith('bench/')]
+    wrong += statics_named_alike(compiled)
+    for name in compiled:
+        wrong += opening(name)
     for line in wrong:
         print(line)
     print(f'words: {len(rooms)} headers, {len(documents)} documents, {len(sources)} sources: {len(wrong)} to mend')

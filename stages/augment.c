@@ -1,4 +1,6 @@
-/* The operations of torchvision's AutoAugment family and their magnitudes. */
+/* What torchvision's AutoAugment family shares: the operations, their magnitudes by bin, and the
+   check of their settings.  The formulas keep torchvision's steps, f32 where it has f32, since a
+   magnitude that differs in its last bit changes pixels. */
 #include "stages/augment.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
-/* Reads a device's name, and opens the backend that it names. */
+/* Reads the name of a device, "cpu" or "opencl:1", and opens the backend that it names.  The name
+   is checked when a graph is planned, without touching the device; a build or machine that lacks it
+   answers with what it has. */
 #include "model/exec/device.h"
 
 #include <stdio.h>

@@ -256,7 +256,7 @@ static void files_and_settings_that_do_not_fit_are_refused(void **state) {
   write_file("w.bin", "0123456789", 10);
   WRONG("want more than length=5 for one window", "length=5");
   WRONG("10 bytes, want a multiple of 4", "length=1", "dtype=u32");
-  WRONG("pack=whole has none", "length=2", "stride=1", "pack=whole");
+  WRONG("setting stride = 1: pack=whole has no windows", "length=2", "stride=1", "pack=whole");
   WRONG("holdout=5 records", "length=1", "holdout=5");
   write_idx("MMIDIDX\1", 1, 8, 2, 3, good, at, begin);
   WRONG("is no index of Megatron-LM", "length=2");
