@@ -15,7 +15,7 @@ command continues a table that was interrupted.  Of each cell:
 - or the sentence with which `millrace train` refuses it, and the number of steps until then.
 --plan writes the planned bytes of cells that have not been trained, in seconds; a later call trains them.
 --memory BATCH, 128 or 4096, plans the cells of OUT.jsonl anew and runs two steps of each at that batch over painted memory,
-unless that takes more than this machine has left: at 4096 about half a minute a step of bf16 on 2 processors, in 15 GB.
+unless that takes more than this machine has left: at 4096 15 GB and several minutes a cell of bf16, on 2 processors.
 --table prints the cells as Markdown."""
 import argparse, itertools, json, os, re, statistics, subprocess, tempfile, time
 

@@ -373,6 +373,45 @@ static void another_instruction_set_is_told(void **state) {
   if (p.status) expect_in(p.err, "does not repeat to the bit, on another machine");
 }
 
+/* The files of a run's TensorBoard as one text, without zeros; the caller frees it. */
+static char *events_of(const char *run, size_t *n) {
+  char command[400];
+  snprintf(command, sizeof command, "cat %s/events/* > %s/all-events", run, run);
+  assert_int_equal(system(command), 0);
+  char *bytes = bytes_of(run, "all-events", n);
+  for (size_t i = 0; i < *n; i++) bytes[i] = bytes[i] ? bytes[i] : 1;
+  bytes[*n - 1] = 0;
+  return bytes;
+}
+
+/* Every step is watched, the bad one too: histograms are of the four steps that were applied, and
+   neither the file nor the checkpoint differ from those of a run that watches nothing. */
+static void histograms_do_not_disturb_the_trace(void **state) {
+  const char *run = run_of("watched");
+  char watched[96], sink[] = "train.metrics ! tensorboard dir=$run/events\n";
+  size_t n, m;
+  RUN(&p, "inspect", "tensorboard");
+  if (p.status) skip(); /* a build without it */
+  snprintf(watched, sizeof watched, "%s/watched.mr", dir);
+  char text[sizeof graph + sizeof sink];
+  snprintf(text, sizeof text, "%s%s", graph, sink);
+  assert_int_equal(mr_write_file(watched, text, strlen(text), NULL), MR_OK);
+  RUN(&p, "train", "--graph", watched, "--run-dir", run, bad_x, bad_y, "on-nan=trace",
+      "train.watch-every=1");
+  assert_int_equal(p.status, 1);
+  expect_in(p.err, "field x of the batch holds inf at [1,2] (slot 1, record 21)");
+  void *a = bytes_of(run, "nan-000005.safetensors", &n);
+  void *b = bytes_of(run_of("trace"), "nan-000005.safetensors", &m);
+  assert_int_equal(n, m);
+  assert_memory_equal(a, b, n);
+  free(a), free(b);
+  expect_same_file(run, run_of("stopped"), 4);
+  char *events = events_of(run, &n);
+  assert_int_equal(count_of(events, "weights/head.kernel"), BAD_STEP - 1);
+  assert_int_equal(count_of(events, "gradients/head.kernel"), BAD_STEP - 1);
+  free(events);
+}
+
 /* A kill between two steps and a resume change no byte of the file. */
 static void a_resumed_run_writes_the_same_file(void **state) {
   const char *run = run_of("resumed");
@@ -446,6 +485,7 @@ int main(void) {
       cmocka_unit_test(a_long_rule_travels_in_the_file),
       cmocka_unit_test(a_step_in_f8_is_repeated_with_its_scales),
       cmocka_unit_test(a_rate_that_is_too_high_is_traced_to_the_op_that_overflows),
+      cmocka_unit_test(histograms_do_not_disturb_the_trace),
       cmocka_unit_test(a_resumed_run_writes_the_same_file),
       cmocka_unit_test(files_that_are_not_whole_or_do_not_fit_are_refused),
   };

@@ -5,7 +5,7 @@
 #include <xxhash.h>
 
 #include "pipeline/graph.h"
-#include "stages/train/state.h"
+#include "stages/train/computes.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { DIGITS = 16 };
@@ -29,6 +29,19 @@ static void look(const mr_safetensors_t *f) {
     const volatile uint8_t *data = t->data;
     if (bytes) (void)(data[0] ^ data[bytes - 1]);
     fuzz_need(mr_safetensors_find(f, t->name) != NULL, "a tensor is not found by its name");
+  }
+}
+
+/* Scales of fp8 are copied out of any file that has them, or refused. */
+static void look_for_scales(const mr_safetensors_t *f) {
+  for (int history = 1; history <= 3; history++) {
+    mr_train_fp8_t state = {0};
+    mr_diag_t diag = {0};
+    if (mr__computes_load_fp8(f, "file", history, &state, &diag) < 0)
+      fuzz_need(diag.text[0] != 0, "a refusal has no sentence");
+    else
+      fuzz_need(state.n > 0 && state.history == history && state.scale[0] > 0, "impossible scales");
+    free(state.scale);
   }
 }
 
@@ -56,6 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   mr_safetensors_t *f;
   if (mr_safetensors_open(path, &f, &diag) >= 0) {
     look(f);
+    look_for_scales(f);
     mr_safetensors_close(f);
   }
   char model[MR_MODEL_TEXT];
