@@ -102,6 +102,17 @@ def rows_of(path):
     with open(path) as f:
         return [json.loads(line) for line in f]
 
+def last_rows(path):
+    """The last line of each cell, with what earlier ones measured of the same plans."""
+    rows = {}
+    for r in rows_of(path):
+        old, kept = rows.get(name(r), {}), {}
+        for batch in (128, 4096):
+            if old.get(f'planned_{batch}') == r.get(f'planned_{batch}'):
+                kept.update((k, old[k]) for k in (f'touched_{batch}', f'no_room_{batch}') if k in old)
+        rows[name(r)] = {**kept, **r}
+    return rows
+
 def fill(a):
     done = {name(r) for r in rows_of(a.out) if a.plan or 'loss' in r or 'refused' in r}
     for cell in cells():
@@ -129,8 +140,7 @@ def memory_total(field):
 
 def remember(a):
     """Appends a line with new memory columns for each cell that has one; the last line of a cell counts."""
-    rows = {name(r): r for r in rows_of(a.out)}
-    for key, old in rows.items():
+    for key, old in last_rows(a.out).items():
         if 'planned_128' not in old or not re.search(a.cells, key):
             continue
         row = dict(old)
@@ -140,6 +150,7 @@ def remember(a):
         if need > memory_total('MemAvailable'):
             row[f'no_room_{a.memory}'] = memory_total('MemTotal')
         else:
+            row.pop(f'no_room_{a.memory}', None)
             memory(row, a.memory, True, row)
         with open(a.out, 'a') as f:
             f.write(json.dumps(row) + '\n')
@@ -147,7 +158,7 @@ def remember(a):
 
 def table(path):
     mb = lambda r, k: f'{r[k] / 1e6:,.1f}' if k in r else ''
-    rows = {name(r): r for r in rows_of(path)}
+    rows = last_rows(path)
     def peaks(r, batch):
         touched = r.get(f'touched_{batch}')
         what = ('the same' if touched == r[f'planned_{batch}'] else mb(r, f'touched_{batch}') if touched else
