@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "loaders/remote_private.h"
+#include "loaders/remote_window.h"
 
 enum { PIECE = 8 << 20 /* most bytes of one request */ };
 
@@ -23,6 +25,8 @@ struct mr_remote {
   char region[64];
   const char *endpoint; /* NULL: Amazon's */
   mr__engine_t *engine;
+  mr__cache_t *cache;   /* NULL: none */
+  mr__window_t *window; /* NULL: not started */
   pthread_mutex_t lock; /* guards objects */
   object_row_t *objects;
 };
@@ -50,6 +54,8 @@ mr_err_t mr_remote_open(mr_remote_t **out, const mr_remote_conf_t *conf, mr_diag
 void mr_remote_close(mr_remote_t *r) {
   if (!r) return;
   mr__engine_close(r->engine);
+  mr__window_destroy(r->window);
+  mr__cache_close(r->cache);
   for (object_row_t *o = r->objects, *next; o; o = next) {
     next = o->next;
     free(o->object.name), free(o->object.url), free(o);
@@ -58,7 +64,61 @@ void mr_remote_close(mr_remote_t *r) {
   free(r);
 }
 
-void mr_remote_count(mr_remote_t *r, mr_remote_counts_t *out) { mr__engine_count(r->engine, out); }
+void mr_remote_count(mr_remote_t *r, mr_remote_counts_t *out) {
+  mr__window_counts_t window;
+  mr__engine_count(r->engine, out);
+  if (!r->cache || !r->window) return;
+  mr__window_count(r->window, &window);
+  out->uses = window.uses, out->hits = window.hits, out->lost = window.lost;
+}
+
+/* ---- what comes next ---- */
+
+/* Opens the cache; *blocks is how many this run may keep. */
+static mr_err_t open_cache(mr_remote_t *r, const mr_object_t *const *object, int n,
+                           uint32_t *blocks, mr_diag_t *diag) {
+  size_t limit;
+  MR_TRY(mr_bytes_parse("setting cache-size", r->conf.cache_size, &limit, diag));
+  MR_TRY(mr__cache_open(&r->cache, r->conf.cache, (int64_t)limit, r->conf.ahead,
+                        r->conf.cache_block, diag));
+  int64_t most = mr__cache_share(r->cache, object, n) / r->conf.cache_block;
+  *blocks = most > INT32_MAX ? INT32_MAX : (uint32_t)most;
+  return MR_OK;
+}
+
+static mr_err_t start_window(mr_remote_t *r, const mr_object_t *const *object, int n,
+                             mr_diag_t *diag) {
+  uint32_t blocks = 0;
+  int64_t whole = 0;
+  if (r->conf.cache) MR_TRY(open_cache(r, object, n, &blocks, diag));
+  for (int i = 0; i < n; i++) whole += object[i]->size / r->conf.cache_block + 1;
+  mr__window_conf_t conf = {.engine = r->engine,
+                            .ahead = r->conf.ahead,
+                            .cache = r->cache,
+                            .block = r->conf.cache_block,
+                            .capacity = blocks < whole ? blocks : (uint32_t)whole};
+  r->window = mr__window_create(&conf);
+  if (!r->window) return mr_no_memory(diag, "remote objects");
+  for (int i = 0; i < n; i++) mr__window_find_cached(r->window, object[i]);
+  return MR_OK;
+}
+
+mr_err_t mr_remote_start(mr_remote_t *r, mr_diag_t *diag) {
+  int n = 0;
+  if (r->window) return MR_OK;
+  for (object_row_t *o = r->objects; o; o = o->next) n++;
+  const mr_object_t **object = malloc(((size_t)n + 1) * sizeof *object);
+  if (!object) return mr_no_memory(diag, "%d objects", n);
+  n = 0;
+  for (object_row_t *o = r->objects; o; o = o->next) object[n++] = &o->object;
+  mr_err_t e = start_window(r, object, n, diag);
+  free(object);
+  return e;
+}
+
+int64_t mr_remote_tell(mr_remote_t *r, const mr_remote_want_t *want, int n) {
+  return r->window ? mr__window_tell(r->window, want, n) : 0;
+}
 
 /* ---- waiting for requests ---- */
 
@@ -140,7 +200,7 @@ mr_err_t mr_remote_object(mr_remote_t *r, const char *url, const mr_object_t **o
 
 static int pieces_of(const mr_remote_want_t *w) { return (int)((w->size + PIECE - 1) / PIECE); }
 
-mr_err_t mr_remote_read(mr_remote_t *r, const mr_remote_want_t *want, int n, mr_diag_t *diag) {
+static mr_err_t read_now(mr_remote_t *r, const mr_remote_want_t *want, int n, mr_diag_t *diag) {
   int all = 0, k = 0;
   for (int i = 0; i < n; i++) all += pieces_of(&want[i]);
   if (!all) return MR_OK;
@@ -154,5 +214,22 @@ mr_err_t mr_remote_read(mr_remote_t *r, const mr_remote_want_t *want, int n, mr_
     }
   mr_err_t e = send_all(r, q, all, diag);
   free(q);
+  return e;
+}
+
+/* Takes what was fetched ahead, and asks the server for the rest. */
+mr_err_t mr_remote_read(mr_remote_t *r, const mr_remote_want_t *want, int n, mr_diag_t *diag) {
+  if (!r->window || !n) return read_now(r, want, n, diag);
+  mr_remote_want_t *rest = malloc((size_t)n * sizeof *rest);
+  if (!rest) return mr_no_memory(diag, "%d parts", n);
+  mr_err_t e = MR_OK;
+  int n_rest = 0;
+  mr__window_begin(r->window);
+  for (int i = 0; i < n && e >= 0; i++) {
+    e = mr__window_take(r->window, &want[i], diag);
+    if (e == MR_END) rest[n_rest++] = want[i];
+  }
+  if (e >= 0) e = read_now(r, rest, n_rest, diag);
+  free(rest);
   return e;
 }

@@ -26,8 +26,11 @@ typedef struct mr_remote_conf {
   const char *endpoint, *region; /* s3; NULL: from the environment and the profile */
   bool anonymous;                /* s3: requests are not signed */
   int64_t connections, retries;
-  double backoff, timeout; /* s */
-  double hedge;            /* times the usual time of a request; 0: never */
+  double backoff, timeout;        /* s */
+  double hedge;                   /* times the usual time of a request; 0: never */
+  int64_t ahead;                  /* bytes in memory that are fetched before they are due */
+  const char *cache, *cache_size; /* folder, NULL: none; its limit */
+  int64_t cache_block;            /* bytes */
 } mr_remote_conf_t;
 
 typedef struct mr_remote mr_remote_t;
@@ -73,9 +76,21 @@ typedef struct mr_remote_want {
    `to` holds is unspecified then. */
 mr_err_t mr_remote_read(mr_remote_t *r, const mr_remote_want_t *want, int n, mr_diag_t *diag);
 
+/* Before records are read, after the last object has been opened: opens the cache, and from then on
+   mr_remote_read serves what mr_remote_tell has announced from what was fetched ahead.
+   MR_ERR_CONFIG for a wrong cache-size=, MR_ERR_IO for a folder that cannot be used,
+   MR_ERR_NOMEM. */
+mr_err_t mr_remote_start(mr_remote_t *r, mr_diag_t *diag);
+
+/* Announces that want[0,n) will be read in this order, after what was announced before; `to` is not
+   used.  What is announced and not read is given up in time.  Returns how many more parts are worth
+   announcing now; 0 before mr_remote_start.  Any thread; does not block. */
+int64_t mr_remote_tell(mr_remote_t *r, const mr_remote_want_t *want, int n);
+
 /* Counts since open.  Any thread. */
 typedef struct mr_remote_counts {
   int64_t requests, retries, hedges, bytes; /* bytes: received, used or not */
+  int64_t uses, hits, lost; /* of blocks, with a cache; lost: hits whose file was gone or damaged */
 } mr_remote_counts_t;
 void mr_remote_count(mr_remote_t *r, mr_remote_counts_t *out);
 
@@ -99,6 +114,18 @@ void mr_remote_count(mr_remote_t *r, mr_remote_counts_t *out);
    .unit = "times", .def = "4", .lo = 0, .hi = 1000,                                              \
    .help = "URLs: a request that takes this many times as long as usual is sent a second time; "  \
            "0: never."},                                                                          \
+  {.name = "ahead", .type = MR_OPT_INT, .offset = offsetof(state, member.ahead),                  \
+   .unit = "bytes", .def = "134217728", .lo = 1048576, .hi = 1e12,                                \
+   .help = "URLs: bytes in memory that are fetched before they are due."},                        \
+  {.name = "cache", .type = MR_OPT_STR, .offset = offsetof(state, member.cache),                  \
+   .unit = "folder", .help = "URLs: folder in which blocks of objects are kept; several runs may "\
+           "share it.  By default none."},                                                        \
+  {.name = "cache-size", .type = MR_OPT_STR, .offset = offsetof(state, member.cache_size),        \
+   .def = "10GiB", .help = "URLs: limit of the cache, as in 500GB; what is used furthest in the " \
+           "future is dropped."},                                                                 \
+  {.name = "cache-block", .type = MR_OPT_INT, .offset = offsetof(state, member.cache_block),      \
+   .unit = "bytes", .def = "1048576", .lo = 4096, .hi = 67108864,                                 \
+   .help = "URLs: bytes of a block of the cache."},                                               \
   {.name = "endpoint", .type = MR_OPT_STR, .offset = offsetof(state, member.endpoint),            \
    .unit = "URL", .help = "s3://: server of the buckets, https://HOST:PORT; by default "          \
            "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, or Amazon's."},                                \

@@ -148,6 +148,7 @@ mr_err_t mr__shard_source_open(mr_stage_t *s) {
   mr_shard_source_t *t = s->state;
   mr_diag_t why = {0};
   mr_err_t e = mr_shard_reads_open(&t->reads, t->shards, &why);
+  if (e >= 0 && t->shards->remote) e = mr_remote_start(t->shards->remote, &why);
   if (e >= 0 && t->names_file && t->classes)
     e = mr__class_names_read(&t->names, NULL, t->names_file, &why);
   return mr_stage_relay(s, e, &why);
@@ -155,6 +156,7 @@ mr_err_t mr__shard_source_open(mr_stage_t *s) {
 
 void mr__shard_source_close(mr_stage_t *s) {
   mr_shard_source_t *t = s->state;
+  if (t->shards && t->shards->remote) mr_remote_count(t->shards->remote, &t->counts);
   mr_shard_reads_close(t->reads);
   t->reads = NULL;
 }
@@ -230,11 +232,48 @@ static mr_err_t shard_source_fetch(mr_stage_t *s, int worker, const int64_t *ind
   return mr_stage_relay(s, e, &why);
 }
 
+void mr__shard_source_report(mr_stage_t *s, char *text, size_t n) {
+  const mr_shard_source_t *t = s->state;
+  const mr_remote_counts_t *c = &t->counts;
+  char bytes[24];
+  *text = 0;
+  if (!c->requests) return;
+  int len =
+      snprintf(text, n, "%s in %" PRId64 " requests, %" PRId64 " retries, %" PRId64 " sent twice",
+               mr_bytes_text((size_t)c->bytes, bytes), c->requests, c->retries, c->hedges);
+  if (c->uses && len > 0 && len < (int)n)
+    mr_snprintf(text + len, n - (size_t)len,
+                "; the cache had %" PRId64 " of %" PRId64 " blocks that were used, %.1f %%",
+                c->hits, c->uses, 100.0 * (double)c->hits / (double)c->uses);
+}
+
+/* Announces the parts of records index[0,n) of objects. */
+static int64_t tell_parts(mr_shard_source_t *t, const int64_t *index, int n) {
+  mr_shard_want_t want[MR_BURST * MR_FIELDS_MAX];
+  mr_remote_want_t remote[MR_BURST * MR_FIELDS_MAX];
+  int64_t number[MR_BURST];
+  int k = list_parts(t, index, n, number, want), found = 0;
+  for (int i = 0; i < k; i++)
+    if (want[i].shard->object)
+      remote[found++] = (mr_remote_want_t){want[i].shard->object, want[i].at, want[i].size, NULL};
+  int64_t more = mr_remote_tell(t->shards->remote, remote, found);
+  return t->n_wants ? more / t->n_wants : 0;
+}
+
+static int64_t shard_source_foresee(mr_stage_t *s, const int64_t *index, int n) {
+  mr_shard_source_t *t = s->state;
+  if (!t->shards->remote) return -1;
+  if (n) atomic_store_explicit(&t->foreseen, true, memory_order_relaxed); /* no bytes go with it */
+  return tell_parts(t, index, n);
+}
+
 static bool shard_source_ahead(mr_stage_t *s, int worker, const int64_t *index, int n) {
   mr_shard_source_t *t = s->state;
   mr_shard_want_t want[MR_BURST * MR_FIELDS_MAX];
   int64_t number[MR_BURST];
   if (!t->ahead || !n) return t->ahead;
+  if (t->shards->remote && !atomic_load_explicit(&t->foreseen, memory_order_relaxed))
+    tell_parts(t, index, n);
   mr_shard_reads_ahead(t->reads, want, list_parts(t, index, n, number, want));
   return true;
 }
@@ -251,6 +290,7 @@ static mr_err_t shard_source_explain(mr_stage_t *s, char *text, size_t n) {
 const mr_source_def_t mr__shard_source = {
     .fetch = shard_source_fetch,
     .ahead = shard_source_ahead,
+    .foresee = shard_source_foresee,
     .where = shard_source_where,
     .care = offsetof(mr_shard_source_t, care),
     .explain = shard_source_explain,

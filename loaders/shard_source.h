@@ -4,6 +4,8 @@
 #ifndef MR_LOADERS_SHARD_SOURCE_H
 #define MR_LOADERS_SHARD_SOURCE_H
 
+#include <stdatomic.h>
+
 #include "loaders/class_names.h"
 #include "loaders/shard_names.h"
 #include "loaders/shard_reads.h"
@@ -80,7 +82,9 @@ struct mr_shard_source {
   char number[MR_CLASSES_MAX][12]; /* names of classes without a file of names */
   const char *number_at[MR_CLASSES_MAX];
   mr_dataset_t dataset;
-  mr_shard_reads_t *reads; /* from open to close */
+  mr_shard_reads_t *reads;   /* from open to close */
+  atomic_bool foreseen;      /* the future is announced by foresee, not by ahead */
+  mr_remote_counts_t counts; /* set by close, for the report */
 };
 
 /* Opens the shards and settles the output spec.  MR_ERR_CONFIG for wrong settings; fails as
@@ -91,6 +95,7 @@ mr_err_t mr__shard_source_plan(mr_stage_t *s, const mr_shard_kind_t *kind);
 void mr__shard_source_forget(mr_stage_t *s);
 mr_err_t mr__shard_source_open(mr_stage_t *s);
 void mr__shard_source_close(mr_stage_t *s);
+void mr__shard_source_report(mr_stage_t *s, char *text, size_t n);
 extern const mr_source_def_t mr__shard_source;
 
 /* For settle: returns the number in t->want of a column, which it adds if it is new. */
@@ -129,6 +134,7 @@ mr_err_t mr__shard_check_label(const mr_shard_source_t *t, int64_t label, mr_dia
 #define MR_SHARD_HOOKS                                                                            \
   .open = mr__shard_source_open, .close = mr__shard_source_close,                                 \
   .forget = mr__shard_source_forget, .source = &mr__shard_source,                                 \
+  .report = mr__shard_source_report,                                                              \
   .out = {{"out", MR_FLOW_RECORDS, false}}
 /* clang-format on */
 

@@ -58,11 +58,17 @@ static mr_err_t make_index(const work_t *w, mr_shard_t *shard, int fd, mr_diag_t
   return e;
 }
 
+/* index=auto keeps the index of an object in the cache of objects, if there is one. */
+static const char *index_place(const mr_shards_conf_t *c, const mr_shard_t *shard) {
+  bool named = c->index && strcmp(c->index, "auto");
+  return !named && shard->object && c->remote->cache ? c->remote->cache : c->index;
+}
+
 /* An index that cannot be kept serves this process alone. */
 static void keep_index(work_t *w, const mr_shard_t *shard) {
   char path[MR_SHARD_PLACE_MAX];
   mr_diag_t why = {0};
-  mr_err_t e = mr_shard_place_new(shard->path, w->conf->index, path, &why);
+  mr_err_t e = mr_shard_place_new(shard->path, index_place(w->conf, shard), path, &why);
   if (e >= 0) e = mr_shard_index_save(&shard->index, path, &why);
   if (e >= 0) return;
   pthread_mutex_lock(&w->lock);
@@ -76,7 +82,7 @@ static void keep_index(work_t *w, const mr_shard_t *shard) {
 static bool find_index(const mr_shards_conf_t *c, mr_shard_t *shard) {
   char path[MR_SHARD_PLACE_MAX];
   if (!c->kind) return false;
-  for (int i = 0; mr_shard_place(shard->path, c->index, i, path); i++)
+  for (int i = 0; mr_shard_place(shard->path, index_place(c, shard), i, path); i++)
     if (mr_shard_index_load(path, c->kind, &shard->id, &shard->index, NULL) >= 0) return true;
   return false;
 }

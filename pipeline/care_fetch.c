@@ -221,6 +221,14 @@ mr_err_t mr__care_reject(mr_stage_t *s, int worker, int64_t asked, int64_t used,
   return e;
 }
 
+int64_t mr__care_foresee(mr_stage_t *s, const int64_t *index, int n) {
+  mr_care_t *c = mr__care_of(s);
+  struct mr__care *t = c ? c->rt : NULL;
+  int64_t real[MR_BURST];
+  if (t && t->replaces) put_others(t, index, n, real), index = real;
+  return s->def->source->foresee(s, index, n);
+}
+
 void mr__care_ahead(mr_stage_t *s, int worker, const int64_t *index, int n) {
   mr_care_t *c = mr__care_of(s);
   struct mr__care *t = c ? c->rt : NULL;

@@ -38,6 +38,7 @@ mr_err_t mr__care_reject(mr_stage_t *s, int worker, int64_t asked, int64_t used,
 
 /* The source's ahead, for the records that such a fetch would read. */
 void mr__care_ahead(mr_stage_t *s, int worker, const int64_t *index, int n);
+int64_t mr__care_foresee(mr_stage_t *s, const int64_t *index, int n);
 
 /* The report on excluded and replaced records into text[0,n); "" without any.  After close. */
 void mr__care_report(const mr_stage_t *s, char *text, size_t n);

@@ -25,6 +25,15 @@ mr_err_t mr_chain_fill(mr_stage_t *s, mr_chain_t *c, int64_t pos, int n, mr_buf_
    begin early.  A hint: it changes no result. */
 void mr_chain_then(mr_chain_t *c, int64_t pos, int n);
 
+/* Whether a source of the chain wants to know the future. */
+bool mr_chain_foresees(mr_chain_t *c);
+/* Returns how many more records of the future the chain's sources want to know of; 0 for most. */
+int64_t mr_chain_wants(mr_chain_t *c);
+/* Announces to them that positions [pos,pos+n) will be filled after all that was announced before,
+   by whichever worker.  A hint: it changes no result.  One thread at a time for all chains before
+   one port. */
+void mr_chain_foresee(mr_chain_t *c, int64_t pos, int64_t n);
+
 /* ---- walking a chain: its records in order, without holes ----
 
    A walk finds records and appends them to a list of picks; mr_picks_fill then makes them, in any

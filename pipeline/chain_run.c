@@ -369,6 +369,53 @@ static mr_err_t locate_burst(mr_stage_t *s, mr_chain_t *c, int64_t pos, mr__prog
   return MR_OK;
 }
 
+bool mr_chain_foresees(mr_chain_t *c) {
+  bool some = false;
+  for (int i = 0; i < c->n_branches && !some; i++) {
+    mr__branch_t *b = &c->branch[i];
+    some = b->kind == MR__SOURCE && b->s.def->source->foresee &&
+           b->s.def->source->foresee(&b->s, NULL, 0) >= 0;
+  }
+  return some && mr__wants_ahead(c);
+}
+
+int64_t mr_chain_wants(mr_chain_t *c) {
+  int64_t most = 0;
+  for (int i = 0; i < c->n_branches; i++) {
+    mr__branch_t *b = &c->branch[i];
+    if (b->kind != MR__SOURCE || !b->s.def->source->foresee) continue;
+    int64_t more = b->s.def->source->foresee(&b->s, NULL, 0);
+    if (more > most) most = more;
+  }
+  return most;
+}
+
+/* Announces the leaves of programs, source by source. */
+static void announce_leaves(mr_chain_t *c, const mr__prog_t *p) {
+  int64_t index[MR_BURST];
+  for (int i = 0; i < c->n_branches; i++) {
+    mr__branch_t *b = &c->branch[i];
+    int n = 0;
+    if (b->kind != MR__SOURCE || !b->s.def->source->foresee) continue;
+    for (size_t k = 0; k < p->n; k++) {
+      if (p->op[k].code == MR__OP_LEAF && p->op[k].node == i) index[n++] = p->op[k].index;
+      if (n == MR_BURST || (n && k + 1 == p->n)) mr__care_foresee(&b->s, index, n), n = 0;
+    }
+  }
+}
+
+void mr_chain_foresee(mr_chain_t *c, int64_t pos, int64_t n) {
+  mr_diag_t *diag = c->branch[c->n_branches - 1].s.diag, kept = *diag;
+  mr__prog_t *p = &c->prog[0]; /* no fill is in progress */
+  for (int64_t i = 0; i < n; i++) {
+    bool hole;
+    p->n = 0;
+    if (mr__locate(c, c->n_branches - 1, pos + i, p, &hole) < 0) break;
+    announce_leaves(c, p);
+  }
+  *diag = kept; /* a failure is reported when that position is filled */
+}
+
 void mr_chain_then(mr_chain_t *c, int64_t pos, int n) { c->then = pos, c->then_n = n; }
 
 /* As locate_burst for the fill that c->then announces; returns how many of its n positions can be

@@ -30,6 +30,13 @@ struct mr_source_def {
      whether reading ahead is worth while now.  NULL: it never is. */
   bool (*ahead)(mr_stage_t *s, int worker, const int64_t *index, int n);
 
+  /* Announces that the stream will fetch index[0,n), n <= MR_BURST, in this order, after what was
+     announced before; workers may fetch in a slightly different order.  Most of it is announced
+     long before it is due.  Returns how many more records the source wants to know of now, or -1 if
+     it never wants any, as for files on this machine.  n == 0 asks. Any thread, one at a time; it
+     must not block.  NULL: a source that needs no more than ahead. */
+  int64_t (*foresee)(mr_stage_t *s, const int64_t *index, int n);
+
   /* Where record index comes from, into *out; out->file must point at MR_WHERE_MAX bytes.  After
      plan; a pure function that opens no file.  NULL: only fetch knows. */
   void (*where)(mr_stage_t *s, int64_t index, mr_where_t *out);

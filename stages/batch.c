@@ -8,6 +8,7 @@
    If a stream has holes or no positions, the number does not say where a batch begins, and a walk
    finds the batches in order (batch_walk.c). */
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "pipeline/chain.h"
@@ -31,9 +32,12 @@ typedef struct batch {
   int64_t first;    /* the first batch given, */
   int cut;          /* and how many of its records it omits */
   mr_batch_walk_t *walk;
+  pthread_mutex_t lock; /* guards foreseen, and announcing */
+  int64_t foreseen;     /* the first batch that has not been announced to the sources */
 } batch_t;
 
 enum { ORDER_STREAM, ORDER_GRAIN_WORKERS };
+enum { FORESEEN_MAX = 1 << 16 /* records announced at a time: some milliseconds */ };
 
 static const mr_opt_t batch_opts[] = {
     {.name = "size",
@@ -225,6 +229,7 @@ static int64_t batch_seek(const mr_stage_t *s, int64_t number, int64_t *own, int
 static mr_err_t batch_open(mr_stage_t *s) {
   batch_t *b = s->state;
   mr_diag_t why = {0};
+  pthread_mutex_init(&b->lock, NULL);
   if (mr_ranges_parse(&b->skip, b->skip_steps, &why) < 0)
     return mr_diag_prefix(s->diag, why.code, &why, "%s: setting skip-steps", s->name);
   if (is_walked(s)) {
@@ -234,6 +239,7 @@ static mr_err_t batch_open(mr_stage_t *s) {
         &b->walk);
   }
   MR_TRY(first_batch(s));
+  b->foreseen = b->first;
   b->cursor = aligned_alloc(64, (size_t)s->n_workers * sizeof *b->cursor);
   if (!b->cursor) return mr_stage_no_memory(s, "the positions of its workers");
   for (int w = 0; w < s->n_workers; w++) b->cursor[w] = (cursor_t){.next = b->first + w};
@@ -244,6 +250,7 @@ static void batch_close(mr_stage_t *s) {
   batch_t *b = s->state;
   free(b->cursor);
   mr_batch_walk_close(b->walk);
+  pthread_mutex_destroy(&b->lock);
   mr_ranges_fini(&b->skip);
   b->cursor = NULL, b->walk = NULL;
 }
@@ -274,6 +281,21 @@ static bool is_over(const mr_stage_t *s, int64_t number) {
   return spec->n_epochs && number >= spec->n_epochs * spec->n_batches;
 }
 
+/* Announces the records of this batch and of later ones, in order, to sources that fetch far
+   ahead. */
+static void foresee_batches(mr_stage_t *s, mr_chain_t *c, int64_t number) {
+  batch_t *b = s->state;
+  if (!mr_chain_foresees(c)) return;
+  pthread_mutex_lock(&b->lock);
+  for (int64_t left = FORESEEN_MAX; !is_over(s, b->foreseen); b->foreseen++) {
+    span_t at = span_of(s, b->foreseen);
+    if (b->foreseen > number && (left <= 0 || mr_chain_wants(c) <= 0)) break;
+    mr_chain_foresee(c, at.pos, at.n);
+    left -= at.n + 1;
+  }
+  pthread_mutex_unlock(&b->lock);
+}
+
 static mr_err_t batch_fill(mr_stage_t *s, int64_t number, mr_buf_t *buf) {
   const mr_spec_t *spec = &s->out_spec[0];
   mr_chain_t *c = mr_in_chain(s, 0);
@@ -287,6 +309,7 @@ static mr_err_t batch_fill(mr_stage_t *s, int64_t number, mr_buf_t *buf) {
   buf->position = passed ? (epoch + 1) * spec->n_records : epoch * spec->n_records + at.end;
   buf->n = at.n, buf->first = at.first;
   if (!at.n) return MR_OK;
+  foresee_batches(s, c, number);
   if (!is_over(s, next)) then = span_of(s, next);
   mr_chain_then(c, then.pos, then.n);
   MR_TRY(mr_chain_fill(s, c, at.pos, at.n, buf));

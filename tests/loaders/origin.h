@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/evp.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -132,6 +133,8 @@ static inline void *origin_listen(void *arg) {
   origin_t *o = arg;
   for (int fd; (fd = accept(o->fd, NULL, NULL)) >= 0;) {
     pthread_t thread;
+    int now = 1; /* a head must not wait until the head before it is acknowledged */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now);
     origin_guest_t *g = malloc(sizeof *g);
     *g = (origin_guest_t){o, fd};
     if (pthread_create(&thread, NULL, origin_serve, g) != 0) abort();

@@ -1,0 +1,47 @@
+/* What the next steps need of remote objects: fetched ahead of time in the order of its use, kept
+   in memory until it is used, and in the cache as long as Belady's rule says.
+
+   A unit is what is fetched and cached as one: with a cache a block of an object, without one
+   exactly a part that is used.  Neighbours that are fetched one after the other are one request. */
+#ifndef MR_LOADERS_REMOTE_WINDOW_H
+#define MR_LOADERS_REMOTE_WINDOW_H
+
+#include "loaders/remote_cache.h"
+#include "loaders/remote_private.h"
+
+typedef struct mr__window mr__window_t;
+
+typedef struct mr__window_conf {
+  mr__engine_t *engine;
+  int64_t ahead;      /* bytes in memory, used or not; a little more for what is due at once */
+  mr__cache_t *cache; /* NULL: none; the caller's until destroy */
+  int64_t block;      /* bytes of its blocks */
+  uint32_t capacity;  /* blocks that this run may keep */
+} mr__window_conf_t;
+
+/* NULL without memory. */
+mr__window_t *mr__window_create(const mr__window_conf_t *conf);
+void mr__window_destroy(mr__window_t *w); /* NULL is fine; the engine must be closed before */
+
+/* Finds the blocks of an object that the cache holds already. */
+void mr__window_find_cached(mr__window_t *w, const mr_object_t *o);
+
+/* Appends the parts want[0,n) to what is known of the future.  Returns how many more are worth
+   knowing now.  Any thread; does not block. */
+int64_t mr__window_tell(mr__window_t *w, const mr_remote_want_t *want, int n);
+
+/* Begins to fetch what is due soon, as far as memory allows.  Any thread; does not block. */
+void mr__window_begin(mr__window_t *w);
+
+/* Copies a part to its place, in the order announced, nearly: several threads may be a few thousand
+   uses apart.  MR_OK.  MR_END if it was not announced, or is lost: the caller asks the server.  A
+   failure of the request for it. Any thread; blocks. */
+mr_err_t mr__window_take(mr__window_t *w, const mr_remote_want_t *want, mr_diag_t *diag);
+
+typedef struct mr__window_counts {
+  int64_t uses, hits, lost; /* of units; lost: hits whose file was gone or damaged */
+  int64_t kept, capacity;   /* blocks in the cache now, and at most */
+} mr__window_counts_t;
+void mr__window_count(mr__window_t *w, mr__window_counts_t *out);
+
+#endif
