@@ -96,6 +96,8 @@ static mr_err_t report_back(mr_graph_t *g, int at, mr_stream_at_t *here, const i
   return MR_OK;
 }
 
+/* A walk keeps its state in a few numbers; a stream with fewer of them than were saved is another
+   stream, in which they would mean something else. */
 mr_err_t mr__resume_check(const mr_graph_t *g, mr_diag_t *diag) {
   for (int i = 0; i < g->n_nodes; i++) {
     const mr__node_t *node = g->node[i];
@@ -103,7 +105,8 @@ mr_err_t mr__resume_check(const mr_graph_t *g, mr_diag_t *diag) {
     int want = node->worker[0].out_spec[0].n_words;
     if (node->n_start_words > want)
       return mr_fail(diag, MR_ERR_CONFIG,
-                     "%s: the stream was left with a state of %d numbers, this one has %d",
+                     "%s: the stream was left with a state of %d numbers, this one has %d; resume "
+                     "with the graph that wrote the state",
                      node->name, node->n_start_words, want);
   }
   return MR_OK;

@@ -74,6 +74,8 @@ typedef struct values {
   char tag[VALUES][TAG];
 } values_t;
 
+/* Appends a value, whose tag the caller has written into v->tag[v->n], and returns it in v; the
+   caller has checked that there is room. */
 static Tb__SummaryValue *tensorboard_add_value(values_t *v) {
   Tb__SummaryValue *x = &v->value[v->n];
   tb__summary_value__init(x);

@@ -37,9 +37,13 @@ mr_err_t mr_pixels_plan_field(mr_stage_t *s, int at, int channels_max, int side_
   int64_t C = grey ? 1 : in->dim[hwc ? 2 : 0];
   int h_at = grey || hwc ? 0 : 1;
   bool large = !in->varies && (in->dim[h_at] > side_max || in->dim[h_at + 1] > side_max);
-  if (C > channels_max || large)
-    return mr_stage_fail(s, MR_ERR_SHAPE, "takes pictures of at most %d channels and %d x %d",
-                         channels_max, side_max, side_max);
+  if (C > channels_max)
+    return mr_stage_fail(s, MR_ERR_SHAPE, "field %s: pictures of %lld channels, want at most %d",
+                         in->name, (long long)C, channels_max);
+  if (large)
+    return mr_stage_fail(s, MR_ERR_SHAPE, "field %s: pictures of %lld x %lld, want sides up to %d",
+                         in->name, (long long)in->dim[h_at], (long long)in->dim[h_at + 1],
+                         side_max);
   *out = (mr_pixels_t){.field = at,
                        .C = (int)C,
                        .H = in->varies ? 0 : (int)in->dim[h_at],

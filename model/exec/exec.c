@@ -125,6 +125,8 @@ mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_
   return x->constants ? MR_OK : mr_no_memory(diag, "a graph's literals");
 }
 
+/* Everything about x that does not change from run to run: the plan, the arena it needs (its own or
+   the lender's), and the addresses in the calls.  plan_only stops before any memory is taken. */
 static mr_err_t exec_compile(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_t *o,
                              mr_diag_t *diag) {
   MR_TRY(mr__exec_plan(x, f, o, o->lender != NULL, diag));

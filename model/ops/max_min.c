@@ -24,6 +24,7 @@ static mr_err_t tie_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr
   return mr_rule_done(f);
 }
 
+/* Where the operands are equal, each passes on half of its tangent, as in JAX. */
 static mr_err_t tie_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
   mr_var_t *share[2];
   shares(f, e, share);

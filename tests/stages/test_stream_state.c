@@ -73,7 +73,8 @@ static void a_state_of_another_graph_is_refused(void **state) {
   assert_int_equal(mr_graph_start_words(g, "batch", 3, word, 3, &d), MR_OK);
   assert_int_equal(mr_graph_run(g, &d), MR_ERR_CONFIG);
   assert_string_equal(d.text,
-                      "batch: the stream was left with a state of 3 numbers, this one has 2");
+                      "batch: the stream was left with a state of 3 numbers, this one has 2; "
+                      "resume with the graph that wrote the state");
   mr_graph_destroy(g);
   stream_free(&t);
 }

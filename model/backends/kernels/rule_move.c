@@ -5,7 +5,8 @@
 #include "model/backends/kernels/text.h"
 #include "model/ops/operands.h"
 
-/* Element i of the result is element `first` + its coordinates by `stride` of operand 0. */
+/* Writes a kernel that copies: element i of the result is the element of operand 0 at first + the
+   sum of c[d] stride[d], where c are the coordinates of i. */
 static mr_err_t write_gather(mr_kernel_text_t *t, const int64_t *stride, int64_t first,
                              mr_diag_t *diag) {
   const mr_aval_t *y = &t->e->out[0]->aval;
