@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "apps/bench.h"
+#include "apps/model_arg.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "model/exec/backend.h"
@@ -145,6 +146,7 @@ static mr_err_t read_flags(const mr_args_t *a, setup_t *s, mr_diag_t *diag) {
   s->loss = mr_vit_loss(&s->vit);
   s->compute.threads = (int)threads;
   s->compute.pin = mr_args_text(a, "--pin") != NULL;
+  MR_TRY(mr_device_arg(a, &s->compute.device, diag));
   for (int i = 0; dtype && i < 3; i++)
     if (!strcmp(dtype, mr_dtype_name(some[i]))) {
       s->compute.dtype = some[i];

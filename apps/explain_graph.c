@@ -31,7 +31,7 @@ static void explain_graph_count(mr_explanation_t *x, int row, const char *name, 
 /* Repeats the compiler's passes one by one on copies of f and of the functions of its loops and
    branches, and counts their equations. */
 static mr_err_t count_passes(mr_explanation_t *x, const mr_fn_t *f, mr_diag_t *diag) {
-  const mr_backend_t *b = mr_backend_default();
+  const mr_backend_t *b = mr_exec_backend(x->exec);
   mr_fn_t *g = NULL;
   MR_TRY(mr_open_calls(f, b->target, &g, diag));
   mr_err_t e = MR_OK;
@@ -90,7 +90,7 @@ static int explain_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_fn_t *f = NULL;
   mr_exec_t *exec = NULL;
   mr_err_t e = mr_named_fn(a, word, &f, diag);
-  if (e >= 0) e = mr_model_jit(f, word, false, &exec, diag);
+  if (e >= 0) e = mr_model_jit(a, f, word, false, &exec, diag);
   if (e >= 0) e = explain_graph_explain(a, f, exec, diag);
   mr_exec_destroy(exec);
   mr_fn_destroy(f);

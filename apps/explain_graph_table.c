@@ -9,6 +9,7 @@
 
 #include "apps/explain_graph.h"
 #include "base/text.h"
+#include "model/exec/backend.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
@@ -294,6 +295,9 @@ static void print_passes(const mr_explanation_t *x, FILE *to) {
                x->pass[i].help);
   print_line(to, "%6d equations run, %d more share their operand's bytes and cost nothing",
              x->made.n_eqn - x->made.n_alias, x->made.n_alias);
+  if (x->made.kernels > 0)
+    print_line(to, "%6.0f kernels start on %s in a run", x->made.kernels,
+               mr_exec_backend(x->exec)->name);
 }
 
 mr_err_t mr_explanation_table(const mr_explanation_t *x, bool all, int top, FILE *to,

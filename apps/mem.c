@@ -251,7 +251,7 @@ static int mem_run(const mr_args_t *a, mr_diag_t *diag) {
   if (e >= 0) e = mem_fit(a, word, &m, diag);
   if (e >= 0) j.f = mr_model_fn(word, &m, &params, diag);
   bool plans = mr_args_text(a, "--no-run") != NULL; /* also what there is no memory for */
-  if (e >= 0) e = j.f ? mr_model_jit(j.f, word, plans, &j.x, diag) : diag->code;
+  if (e >= 0) e = j.f ? mr_model_jit(a, j.f, word, plans, &j.x, diag) : diag->code;
   if (e >= 0) name_held(&j, &m, params.n, !strcmp(word, "step"));
   if (e >= 0) e = report(&j, a, diag);
   job_fini(&j);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/suggest.h"
+#include "model/exec/device.h"
 #include "model/transforms/transforms.h"
 #include "pipeline/opt.h"
 
@@ -174,6 +175,7 @@ static mr_err_t step_flags(const mr_args_t *a, mr_train_config_t *t, mr_diag_t *
   const char *precision = takes(a, "--precision") ? mr_args_text(a, "--precision") : NULL;
   const char *dtype = takes(a, "--dtype") ? mr_args_text(a, "--dtype") : NULL;
   *t = mr_train_default(128);
+  MR_TRY(mr_device_arg(a, &t->compute.device, diag));
   if (takes(a, "--batch")) MR_TRY(mr_args_int(a, "--batch", 1, 65536, &t->batch, diag));
   if (takes(a, "--accumulate"))
     MR_TRY(mr_args_int(a, "--accumulate", 1, 65536, &t->accumulate, diag));
@@ -263,9 +265,19 @@ mr_fn_t *mr_model_fn(const char *word, const mr_model_job_t *job, mr_params_t *p
 
 /* A step's first output is its metrics; the others, the state of fp8 among them, take the place of
    its last inputs. */
-mr_err_t mr_model_jit(const mr_fn_t *f, const char *word, bool plan_only, mr_exec_t **out,
-                      mr_diag_t *diag) {
+mr_err_t mr_device_arg(const mr_args_t *a, const mr_backend_t **out, mr_diag_t *diag) {
+  const char *name = takes(a, "--device") ? mr_args_text(a, "--device") : NULL;
+  mr_diag_t why = {0};
+  *out = NULL;
+  if (!name || mr_device_open(name, out, &why) >= 0) return MR_OK;
+  return mr_diag_prefix(diag, why.code == MR_ERR_CONFIG ? MR_ERR_USAGE : why.code, &why,
+                        "%s: --device", a->command->name);
+}
+
+mr_err_t mr_model_jit(const mr_args_t *a, const mr_fn_t *f, const char *word, bool plan_only,
+                      mr_exec_t **out, mr_diag_t *diag) {
   mr_compile_options_t o = {.in_place = strcmp(word, "step") ? 0 : f->n_out - 1,
                             .plan_only = plan_only};
+  MR_TRY(mr_device_arg(a, &o.backend, diag));
   return mr_compile(f, &o, out, diag);
 }

@@ -20,6 +20,7 @@
   }
 #define MR_MODEL_RUN_FLAGS                                                                    \
   {"--batch", "N", "Records in a batch; default 128."},                                       \
+      {"--device", "cpu|opencl[:N]", "Where the function computes; default cpu."},            \
       {"--remat", "W", "What the backward pass of a block recomputes: none, dots or full."},  \
       {"--accumulate", "N", "Parts into which a step splits its batch; default 1."},          \
       {"--dtype", "f32|bf16|f16", "Type that the model computes in; default bf16."},          \
@@ -63,10 +64,14 @@ mr_fn_t *mr_model_fn(const char *word, const mr_model_job_t *job, mr_params_t *p
 
 /* Compiles f, which mr_model_fn returned for that word, into *out, which the caller destroys with
    mr_exec_destroy.  A step is compiled in place, as in training: its last inputs, parameters and
-   optimizer slots, are donated.  plan_only: it takes no arena and cannot run.  Fails as mr_compile.
+   optimizer slots, are donated.  It computes on a's --device.  plan_only: it takes no arena and
+   cannot run.  Fails as mr_compile.
  */
-mr_err_t mr_model_jit(const mr_fn_t *f, const char *word, bool plan_only, mr_exec_t **out,
-                      mr_diag_t *diag);
+mr_err_t mr_model_jit(const mr_args_t *a, const mr_fn_t *f, const char *word, bool plan_only,
+                      mr_exec_t **out, mr_diag_t *diag);
+/* Opens the device of --device for *out; NULL without the flag.  Fails as mr_device_open, the flag
+   before the sentence. */
+mr_err_t mr_device_arg(const mr_args_t *a, const struct mr_backend **out, mr_diag_t *diag);
 
 /* Rows for the flags of a command that takes a function by name. */
 #define MR_NAMED_FN_FLAGS                                                                       \

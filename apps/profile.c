@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/xio.h"
 #include "model/ir/op.h"
+#include "model/exec/backend.h"
 #include "model/ops/lax.h"
 #include "stages/train/train_stage.h"
 
@@ -21,6 +22,7 @@ enum { WARM_UP = 2, STEPS_MAX = 1000 };
 
 static const mr_flag_t profile_flags[] = {
     {"--steps", "N", "Measured steps, after 2 unmeasured ones; default 5."},
+    {"--device", "cpu|opencl[:N]", "Where the step runs; default as the graph says, or cpu."},
     {"--trace", "FILE", "Also writes every kernel call as a Chrome trace (Perfetto opens it)."},
     {"--flame", "FILE", "Also writes a flame graph by scope as SVG."},
     {"--json", "FILE", "Also writes limits, ops and totals as JSON."},
@@ -38,6 +40,13 @@ typedef struct watch {
   mr_diag_t diag;
 } watch_t;
 
+static void measure_limits(const mr_backend_t *b, mr_profile_limits_t *l) {
+  l->threads = b->threads();
+  l->f32 = b->fma(MR_F32, l->threads), l->f32_one = b->fma(MR_F32, 1);
+  l->bf16 = b->fma(MR_BF16, l->threads), l->bf16_one = b->fma(MR_BF16, 1);
+  l->copy = b->bandwidth(l->threads), l->copy_one = b->bandwidth(1);
+}
+
 static mr_err_t profile_begin(watch_t *w, mr_exec_t *x) {
   mr_profile_t *p = &w->p;
   size_t n = (size_t)mr_exec_fn(x)->n_eqn, runs = (size_t)p->max_runs;
@@ -47,6 +56,7 @@ static mr_err_t profile_begin(watch_t *w, mr_exec_t *x) {
   p->ns = calloc(n * runs + 1, sizeof *p->ns);
   if (!w->call || !p->call || !p->at || !p->ns)
     return mr_no_memory(&w->diag, "the profile of %zu steps", runs);
+  measure_limits(mr_exec_backend(x), &p->limit);
   mr_exec_profile(x, true);
   w->before_ns = mr_now_ns();
   return MR_OK;
@@ -100,14 +110,6 @@ static void after_step(void *arg, mr_exec_t *x, int64_t step) {
   if (w->p.runs == w->p.max_runs) mr_graph_stop(w->g);
 }
 
-static void measure_limits(mr_profile_limits_t *l) {
-  const mr_backend_t *b = mr_backend_default();
-  l->threads = b->threads();
-  l->f32 = b->fma(MR_F32, l->threads), l->f32_one = b->fma(MR_F32, 1);
-  l->bf16 = b->fma(MR_BF16, l->threads), l->bf16_one = b->fma(MR_BF16, 1);
-  l->copy = b->bandwidth(l->threads), l->copy_one = b->bandwidth(1);
-}
-
 static bool is_graph(const char *word) {
   return !strchr(word, '=') || strpbrk(word, "! \n") || !access(word, F_OK);
 }
@@ -140,6 +142,8 @@ static mr_err_t profile_build(const mr_args_t *a, watch_t *w, mr_diag_t *diag) {
     MR_TRY(own_graph(a, &w->g, diag));
   if (!mr_train_stage(w->g))
     return mr_fail(diag, MR_ERR_USAGE, "profile: the graph has no train-step (or vit-step)");
+  const char *device = mr_args_text(a, "--device");
+  if (device) MR_TRY(mr_graph_set(w->g, mr_train_stage(w->g)->name, "device", device, diag));
   MR_TRY(silence(w->g, diag));
   MR_TRY(mr_graph_settle(w->g, diag));
   mr_train_stage_profile(mr_train_stage(w->g), (mr_train_profile_t){after_step, w});
@@ -189,7 +193,6 @@ static int profile_run(const mr_args_t *a, mr_diag_t *diag) {
   MR_TRY(check_files(a, diag));
   w.p.max_runs = (int)steps;
   int e = profile_build(a, &w, diag);
-  if (e >= 0) measure_limits(&w.p.limit);
   if (e >= 0) e = mr_run_interruptible(w.g, NULL, &stopped, diag);
   if (e >= 0) e = profile_report(a, &w, diag);
   mr_graph_destroy(w.g);

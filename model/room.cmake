@@ -14,5 +14,5 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
 endif()
 
 set(cl model/backends/opencl)
-mr_needs(mr_model_backends_opencl OPENCL ${cl}/api.c ${cl}/backend.c ${cl}/device.c ${cl}/mark.c
+mr_needs(mr_model_backends_opencl OPENCL ${cl}/api.c ${cl}/backend.c ${cl}/device.c ${cl}/limits.c ${cl}/mark.c
   ${cl}/memory.c ${cl}/probe.c ${cl}/program.c)

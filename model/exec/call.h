@@ -46,6 +46,7 @@ struct mr_call {
   mr_call_note_t note[MR_CALL_NOTES]; /* up to the first without a text */
   const mr_call_inner_t *inner;       /* [n_inner], of state */
   int n_inner;
+  int kernels; /* how many a run starts, on a device; the CPU leaves 0 */
   bool serial; /* too small for several threads; set before lowering, and a rule may change it */
   const struct mr_compile_options *options; /* of the compilation; NULL after lowering */
 };

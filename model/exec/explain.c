@@ -157,6 +157,7 @@ static mr_err_t explain_collect(mr_explained_t *r, const mr_exec_t *x, pace_t p,
   for (int i = 0; i < f->n_eqn && e >= 0; i++) {
     const mr_call_t *c = &x->call[i];
     r->n_alias += !c->run;
+    r->kernels += c->kernels * (double)p.times;
     add_composite(r, c->eqn, p);
     for (int k = 0; k < c->n_inner && e >= 0; k++)
       e = explain_collect(r, c->inner[k].exec, pace_of(r, c, k, p), diag);

@@ -59,6 +59,7 @@ typedef struct mr_explained {
      branches. */
   double bytes, flop;
   double ns;          /* time of a run; 0: none was profiled (mr_exec_profile) */
+  double kernels;     /* that a run starts on a device, repetitions included; 0 on the CPU */
   int n_eqn, n_alias; /* all equations; those without a call, as they share their operand's bytes */
   mr_mem_t mem;       /* holds the texts */
 } mr_explained_t;

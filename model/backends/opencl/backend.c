@@ -83,6 +83,8 @@ static mr_err_t lower_kernels(mr_call_t *c, mr_kernels_t *k, mr_diag_t *diag) {
     s->items[s->n] = (size_t)k->kernel[s->n].items;
   }
   c->scratch_bytes = k->scratch_bytes;
+  c->kernels = k->n;
+  if (c->eqn->op->product) c->how = "a kernel of one loop for each element";
   c->run = compiled_run;
   return MR_OK;
 }
@@ -163,8 +165,6 @@ static void opencl_end(int before) {}
 
 static void opencl_spread(int threads) {}
 static void opencl_leave(void) {}
-static double not_measured(mr_dtype_t dtype, int threads) { return 0; }
-static double bandwidth_not_measured(int threads) { return 0; }
 
 /* No loops are fused yet: every equation is a kernel. */
 static const mr_target_t opencl_target = {
@@ -191,5 +191,5 @@ const mr_backend_t mr_backend_opencl = {.name = "opencl",
                                         .end = opencl_end,
                                         .spread = opencl_spread,
                                         .leave = opencl_leave,
-                                        .fma = not_measured,
-                                        .bandwidth = bandwidth_not_measured};
+                                        .fma = mr__opencl_fma,
+                                        .bandwidth = mr__opencl_bandwidth};

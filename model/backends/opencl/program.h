@@ -19,4 +19,9 @@ typedef struct mr_opencl_wanted {
 mr_err_t mr__opencl_kernels(const mr_opencl_device_t *d, const mr_opencl_wanted_t *want, size_t n,
                             mr_diag_t *diag);
 
+/* ---- limits of the device, measured (limits.c), as mr_backend_t.fma and bandwidth: all of it, so
+   threads is not read; 0 if it cannot be measured ---- */
+double mr__opencl_fma(mr_dtype_t dtype, int threads);
+double mr__opencl_bandwidth(int threads);
+
 #endif
