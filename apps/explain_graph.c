@@ -90,7 +90,7 @@ static int explain_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_fn_t *f = NULL;
   mr_exec_t *exec = NULL;
   mr_err_t e = mr_named_fn(a, word, &f, diag);
-  if (e >= 0) e = mr_model_jit(a, f, word, false, &exec, diag);
+  if (e >= 0) e = mr_model_jit(a, f, word, !mr_args_text(a, "--runs"), &exec, diag);
   if (e >= 0) e = explain_graph_explain(a, f, exec, diag);
   mr_exec_destroy(exec);
   mr_fn_destroy(f);

@@ -13,8 +13,8 @@
 #include "apps/interrupt.h"
 #include "base/clock.h"
 #include "base/xio.h"
-#include "model/ir/op.h"
 #include "model/exec/backend.h"
+#include "model/ir/op.h"
 #include "model/ops/lax.h"
 #include "stages/train/train_stage.h"
 

@@ -27,8 +27,9 @@ static void *there(const void *host, size_t bytes) {
 
 /* f on the device, from host bytes in[] to host bytes out[], which hold 0xAA before: what a kernel
    forgets to write is seen. */
-static void run_there(const char *what, const mr_fn_t *f, void *const *in, void **out) {
-  mr_compile_options_t o = {.backend = device};
+static void run_there(const char *what, const mr_fn_t *f, const char *skip, void *const *in,
+                      void **out) {
+  mr_compile_options_t o = {.backend = device, .skip = skip};
   mr_diag_t diag = {0};
   mr_exec_t *x = NULL;
   void *a[GRID_MAX], *y[GRID_MAX];
@@ -86,7 +87,7 @@ static void same_as_here(const char *what, const mr_fn_t *f, double *const *in, 
                          bool narrow) {
   void *bytes[GRID_MAX], *got[GRID_MAX], *want[GRID_MAX];
   for (int i = 0; i < f->n_in; i++) bytes[i] = bytes_of(&f->in[i]->aval, in[i]);
-  run_there(what, f, bytes, got);
+  run_there(what, f, NULL, bytes, got);
   run_here(f, bytes, want);
   compare(what, f, got, want, near, narrow);
   for (int i = 0; i < f->n_out; i++) free(got[i]), free(want[i]);
@@ -217,6 +218,64 @@ static void long_sums_are_exact_enough(void **state) {
     }
 }
 
+/* f on the device with and without the pass `fuse`. */
+static void same_fused_or_not(const char *what, const mr_fn_t *f, double *const *in) {
+  void *bytes[GRID_MAX], *got[GRID_MAX], *want[GRID_MAX];
+  for (int i = 0; i < f->n_in; i++) bytes[i] = bytes_of(&f->in[i]->aval, in[i]);
+  run_there(what, f, NULL, bytes, got);
+  run_there(what, f, "fuse", bytes, want);
+  compare(what, f, got, want, 0, false);
+  for (int i = 0; i < f->n_out; i++) {
+    size_t n = mr_aval_bytes(&f->out[i]->aval);
+    if (memcmp(got[i], want[i], n)) fail_msg("%s: output %d differs in its bits", what, i);
+    free(got[i]), free(want[i]);
+  }
+  for (int i = 0; i < f->n_in; i++) free(bytes[i]);
+}
+
+/* Rows and columns, few and long ones, which are folded in parts. */
+static mr_fn_t *loop_over(mr_dtype_t t, int64_t rows, int64_t columns, bool leading) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(t, rows, columns)), *y = mr_fn_input(f, x->aval);
+  mr_var_t *row = mr_fn_input(f, mr_aval_of(t, columns));
+  mr_var_t *z = mr_lax_mul(f, mr_lax_sin(f, x), y);
+  z = mr_lax_add(f, z, mr_lax_broadcast_in_dim(f, row, 2, x->aval.dim, (int[]){1}));
+  z = mr_lax_select_n(f, mr_lax_gt(f, z, x), mr_lax_neg(f, z), mr_lax_integer_pow(f, z, 3));
+  mr_var_t *wide = mr_lax_convert(f, z, MR_F32);
+  int axes[] = {leading ? 0 : 1};
+  mr_var_t *out[] = {z, mr_lax_reduce_sum(f, wide, 1, axes), mr_lax_reduce_max(f, z, 1, axes)};
+  mr_fn_return(f, 3, out);
+  return f;
+}
+
+static void fused_loops_have_the_bits_of_their_ops(void **state) {
+  static const int64_t shape[][2] = {{1, 10007}, {3, 4099},  {1500, 37},
+                                     {4099, 3},  {10007, 1}, {2100, 1030}};
+  static const mr_dtype_t some[] = {MR_F32, MR_BF16, MR_F16};
+  for (int i = 0; i < 6; i++)
+    for (int k = 0; k < 6; k++) {
+      char name[96];
+      mr_fn_t *f = loop_over(some[k / 2], shape[i][0], shape[i][1], k % 2);
+      double *in[3];
+      for (int j = 0; j < 3; j++) {
+        in[j] = doubles(elems(f->in[j]));
+        for (int64_t e = 0; e < elems(f->in[j]); e++) in[j][e] = random_in(-2, 2);
+      }
+      snprintf(name, sizeof name, "loop of %s over %lld x %lld, axis %d",
+               mr_dtype_name(some[k / 2]), (long long)shape[i][0], (long long)shape[i][1], k % 2);
+      if (f->diag.code < 0) fail_msg("%s: %s", name, f->diag.text);
+      same_fused_or_not(name, f, in);
+      for (int j = 0; j < 3; j++) free(in[j]);
+      mr_fn_destroy(f);
+    }
+  for (unsigned seed = 40; seed < 43; seed++) {
+    bool narrow;
+    func_t q = random_program(seed, false, &narrow);
+    same_fused_or_not(q.name, q.f, q.in);
+    func_fini(&q);
+  }
+}
+
 static void arrays_travel_and_functions_run_where_they_lie(void **state) {
   mr_diag_t diag = {0};
   float x[1000], y[1000];
@@ -305,6 +364,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(conversions_of_edge_values_are_the_cpus),
       cmocka_unit_test(draws_of_many_elements_are_the_cpus),
       cmocka_unit_test(long_sums_are_exact_enough),
+      cmocka_unit_test(fused_loops_have_the_bits_of_their_ops),
       cmocka_unit_test(arrays_travel_and_functions_run_where_they_lie),
       cmocka_unit_test(the_host_cannot_touch_the_devices_memory),
       cmocka_unit_test(a_device_that_is_not_there_is_refused),

@@ -17,9 +17,10 @@ typedef struct row {
   { &mr_op_##name, mr__kernel_##name }
 
 static const row_t kernel_rows[] = {
-    ROW(select_n),
-    ROW(convert_element_type),
-    ROW(integer_pow),
+    {&mr_op_select_n, mr__kernel_pointwise},
+    {&mr_op_convert_element_type, mr__kernel_pointwise},
+    {&mr_op_integer_pow, mr__kernel_pointwise},
+    ROW(fused),
     ROW(dropout),
     ROW(stochastic_round),
     ROW(iota),

@@ -3,6 +3,7 @@
 
    Narrow floats compute in f32, f64 in f64, integers in 64 bits and are wrapped when they are
    stored. */
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "model/backends/kernels/text.h"
 #include "model/ir/element.h"
 #include "model/ir/op.h"
+#include "model/ops/lax.h"
 #include "model/ops/operands.h"
 
 typedef struct formula {
@@ -60,17 +62,6 @@ static const char *formula_of(const mr_op_def_t *op, const char *type) {
   return NULL;
 }
 
-/* Declares `name` as element i of operand k, or as its only element. */
-static void load_operand(mr_kernel_text_t *t, const char *name, int k) {
-  const mr_aval_t *a = &t->e->in[k]->aval;
-  char pointer[16];
-  bool one = mr_aval_elems(a) == 1;
-  snprintf(pointer, sizeof pointer, "x%d", k);
-  fprintf(t->f, "  %s %s = ", mr__kernel_type(a->dtype), name);
-  mr__kernel_load(t->f, a->dtype, pointer, one ? "0" : "i");
-  fputs(";\n", t->f);
-}
-
 /* The type that two operands compute in: that of the wider one. */
 static const char *common_type(const mr_eqn_t *e) {
   const char *type = mr__kernel_type(e->in[0]->aval.dtype);
@@ -78,84 +69,117 @@ static const char *common_type(const mr_eqn_t *e) {
   return type;
 }
 
-mr_err_t mr__kernel_pointwise(mr_kernel_text_t *t, mr_diag_t *diag) {
-  const mr_eqn_t *e = t->e;
-  const mr_aval_t *y = &e->out[0]->aval;
+/* ---- values, from variables that hold the operands ---- */
+
+static mr_err_t value_of_formula(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNEL_NAME],
+                                 const char *out, mr_diag_t *diag) {
   const char *type = common_type(e), *formula = formula_of(e->op, type);
   if (!formula) return mr__kernel_refuse(e, e->in[0]->aval.dtype, diag);
-  MR_TRY(mr__kernel_begin(t, mr_aval_elems(y), diag));
-  fprintf(t->f, "  typedef %s T;\n", type);
-  load_operand(t, "p", 0);
-  if (e->n_in > 1) load_operand(t, "q", 1);
-  fprintf(t->f, "  T a = p;\n%s", e->n_in > 1 ? "  T b = q;\n" : "");
-  mr__kernel_store(t->f, y->dtype, "y0", "i", formula);
-  return mr__kernel_end(t, diag);
+  fprintf(f, "  { typedef %s T; T a = %s; ", type, in[0]);
+  if (e->n_in > 1) fprintf(f, "T b = %s; ", in[1]);
+  fprintf(f, "%s = ", out);
+  mr__kernel_round(f, e->out[0]->aval.dtype, formula);
+  fputs("; }\n", f);
+  return MR_OK;
 }
 
-/* Chooses bytes, so any dtype passes. */
-mr_err_t mr__kernel_select_n(mr_kernel_text_t *t, mr_diag_t *diag) {
-  const mr_eqn_t *e = t->e;
-  bool one = mr_aval_elems(&e->in[0]->aval) == 1;
-  MR_TRY(mr__kernel_begin(t, mr_aval_elems(&e->out[0]->aval), diag));
-  fprintf(t->f, "  y0[i] = x0[%s] ? x2[i] : x1[i];\n", one ? "0" : "i");
-  return mr__kernel_end(t, diag);
-}
-
-/* "i32", "u32", "u8", "i64" or "u64". */
-static const char *whole_name(mr_dtype_t t) { return mr__kernel_held(t); }
-
-mr_err_t mr__kernel_convert_element_type(mr_kernel_text_t *t, mr_diag_t *diag) {
-  mr_dtype_t from = t->e->in[0]->aval.dtype, to = t->e->out[0]->aval.dtype;
-  char value[64] = "v";
+static mr_err_t value_of_convert(FILE *f, const mr_eqn_t *e, const char *in, const char *out,
+                                 mr_diag_t *diag) {
+  mr_dtype_t from = e->in[0]->aval.dtype, to = e->out[0]->aval.dtype;
+  char value[2 * MR_KERNEL_NAME + 32];
   if (mr_is_storage(from) != mr_is_storage(to) || (mr_is_storage(from) && from != to))
-    return mr__kernel_refuse(t->e, mr_is_storage(from) ? from : to, diag);
-  MR_TRY(mr__kernel_begin(t, mr_aval_elems(&t->e->out[0]->aval), diag));
-  if (from == to) {
-    fputs("  y0[i] = x0[i];\n", t->f);
-    return mr__kernel_end(t, diag);
-  }
-  fprintf(t->f, "  %s v = ", mr__kernel_type(from));
-  mr__kernel_load(t->f, from, "x0", "i");
-  fputs(";\n", t->f);
+    return mr__kernel_refuse(e, mr_is_storage(from) ? from : to, diag);
   if (mr_is_float(from) && !mr_is_float(to) && to != MR_BOOL)
-    snprintf(value, sizeof value, "%s_of_%s(v)", whole_name(to), mr__kernel_type(from));
+    snprintf(value, sizeof value, "%s_of_%s(%s)", mr__kernel_held(to), mr__kernel_type(from), in);
   else if (mr_is_float(to))
-    snprintf(value, sizeof value, "(%s)v", mr__kernel_type(to));
-  mr__kernel_store(t->f, to, "y0", "i", value);
-  return mr__kernel_end(t, diag);
+    snprintf(value, sizeof value, "(%s)%s", mr__kernel_type(to), in);
+  else
+    snprintf(value, sizeof value, "%s", in);
+  fprintf(f, "  %s = ", out);
+  mr__kernel_round(f, to, value);
+  fputs(";\n", f);
+  return MR_OK;
 }
 
-mr_err_t mr__kernel_integer_pow(mr_kernel_text_t *t, mr_diag_t *diag) {
-  mr_dtype_t type = t->e->out[0]->aval.dtype;
-  int64_t y = mr_attr_get(t->e, "y")->i[0];
+static mr_err_t value_of_power(FILE *f, const mr_eqn_t *e, const char *in, const char *out,
+                               mr_diag_t *diag) {
+  mr_dtype_t type = e->out[0]->aval.dtype;
+  int64_t y = mr_attr_get(e, "y")->i[0];
   const char *power = type == MR_F64 ? "power_f64" : mr_is_float(type) ? "power_f32" : "power_u64";
-  char value[64];
-  if (mr_is_storage(type)) return mr__kernel_refuse(t->e, type, diag);
-  MR_TRY(mr__kernel_begin(t, mr_aval_elems(&t->e->out[0]->aval), diag));
-  load_operand(t, "v", 0);
-  snprintf(value, sizeof value, "%s%s(v, %" PRIu64 ")", y < 0 ? "1 / " : "", power,
+  char value[MR_KERNEL_NAME + 64];
+  if (mr_is_storage(type)) return mr__kernel_refuse(e, type, diag);
+  snprintf(value, sizeof value, "%s%s(%s, %" PRIu64 ")", y < 0 ? "1 / " : "", power, in,
            y < 0 ? 0 - (uint64_t)y : (uint64_t)y);
-  mr__kernel_store(t->f, type, "y0", "i", value);
-  return mr__kernel_end(t, diag);
+  fprintf(f, "  %s = ", out);
+  mr__kernel_round(f, type, value);
+  fputs(";\n", f);
+  return MR_OK;
 }
 
+static void value_of_dropout(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNEL_NAME],
+                             const char *out, const char *number) {
+  float rate = (float)mr_attr_get(e, "rate")->f;
+  mr_dtype_t t = e->out[0]->aval.dtype;
+  char value[MR_KERNEL_NAME + 96];
+  fprintf(f, "  { int keep = dropout_of(%s, %s, %uu, %s) >= %ldu; %s = ", number, in[1],
+          (unsigned)mr_attr_get(e, "site")->i[0], in[2], lrintf(rate * 65536), out);
+  if (t == MR_F64)
+    snprintf(value, sizeof value, "keep ? %s / %a : 0", in[0], 1 - (double)rate);
+  else
+    snprintf(value, sizeof value, "keep ? %s * %af : 0.0f", in[0], (double)(1 / (1 - rate)));
+  mr__kernel_round(f, t, value);
+  fputs("; }\n", f);
+}
+
+mr_err_t mr__kernel_value(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNEL_NAME], const char *out,
+                          const char *number, mr_diag_t *diag) {
+  if (e->op == &mr_op_select_n)
+    return fprintf(f, "  %s = %s ? %s : %s;\n", out, in[0], in[2], in[1]), MR_OK;
+  if (e->op == &mr_op_convert_element_type) return value_of_convert(f, e, in[0], out, diag);
+  if (e->op == &mr_op_integer_pow) return value_of_power(f, e, in[0], out, diag);
+  if (e->op == &mr_op_dropout) return value_of_dropout(f, e, in, out, number), MR_OK;
+  return value_of_formula(f, e, in, out, diag);
+}
+
+/* ---- one op as a kernel ---- */
+
+/* A kernel of one op for n elements.  An operand of fewer elements serves several: element `low`.
+ */
+static mr_err_t write_each(mr_kernel_text_t *t, const char *low, const char *number,
+                           mr_diag_t *diag) {
+  const mr_eqn_t *e = t->e;
+  const mr_aval_t *y = &e->out[0]->aval;
+  int64_t n = mr_aval_elems(y);
+  char in[3][MR_KERNEL_NAME], pointer[MR_KERNEL_NAME];
+  assert(e->n_in <= 3);
+  MR_TRY(mr__kernel_begin(t, n, diag));
+  for (int k = 0; k < e->n_in; k++) {
+    const mr_aval_t *a = &e->in[k]->aval;
+    snprintf(in[k], sizeof in[k], "v%d", k);
+    snprintf(pointer, sizeof pointer, "x%d", k);
+    fprintf(t->f, "  %s %s = ", mr__kernel_type(a->dtype), in[k]);
+    mr__kernel_load(t->f, a->dtype, pointer, mr_aval_elems(a) == n ? "i" : low);
+    fputs(";\n", t->f);
+  }
+  fprintf(t->f, "  %s r;\n", mr__kernel_type(y->dtype));
+  mr_err_t err = mr__kernel_value(t->f, e, in, "r", number, diag);
+  mr__kernel_store(t->f, y->dtype, "y0", "i", "r");
+  mr_err_t end = mr__kernel_end(t, diag);
+  return err < 0 ? err : end;
+}
+
+mr_err_t mr__kernel_pointwise(mr_kernel_text_t *t, mr_diag_t *diag) {
+  return write_each(t, "0", "i", diag);
+}
+
+/* A draw serves the elements of its first dimensions. */
 mr_err_t mr__kernel_dropout(mr_kernel_text_t *t, mr_diag_t *diag) {
   const mr_eqn_t *e = t->e;
-  const mr_aval_t *x = &e->in[0]->aval;
-  int64_t draws = mr_aval_elems(&e->in[1]->aval), each = mr_aval_elems(x) / draws;
-  float rate = (float)mr_attr_get(e, "rate")->f;
-  char value[96];
-  MR_TRY(mr__kernel_begin(t, mr_aval_elems(x), diag));
-  load_operand(t, "v", 0);
-  fprintf(t->f, "  u64 d = i / %" PRId64 ";\n", each);
-  fprintf(t->f, "  int keep = dropout_of(i %% %" PRId64 ", x1[d], %uu, x2[d]) >= %ldu;\n", each,
-          (unsigned)mr_attr_get(e, "site")->i[0], lrintf(rate * 65536));
-  if (x->dtype == MR_F64)
-    snprintf(value, sizeof value, "keep ? v / %a : 0", 1 - (double)rate);
-  else
-    snprintf(value, sizeof value, "keep ? v * %af : 0.0f", (double)(1 / (1 - rate)));
-  mr__kernel_store(t->f, x->dtype, "y0", "i", value);
-  return mr__kernel_end(t, diag);
+  int64_t each = mr_aval_elems(&e->in[0]->aval) / mr_aval_elems(&e->in[1]->aval);
+  char low[48], number[48];
+  snprintf(low, sizeof low, "i / %" PRId64, each);
+  snprintf(number, sizeof number, "i %% %" PRId64, each);
+  return write_each(t, low, number, diag);
 }
 
 mr_err_t mr__kernel_stochastic_round(mr_kernel_text_t *t, mr_diag_t *diag) {

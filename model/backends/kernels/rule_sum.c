@@ -34,25 +34,19 @@ static reduction_t reduction_of(const mr_eqn_t *e) {
   return r;
 }
 
-/* How two values are folded: the statement that adds v to r, and what r begins with. */
-typedef struct fold {
-  const char *start, *step;
-} fold_t;
-
-static fold_t sum_fold(mr_dtype_t t) { return (fold_t){"0", "r += v;"}; }
-
-static fold_t max_fold(mr_dtype_t t) {
+mr_kernel_fold_t mr__kernel_fold(const mr_op_def_t *op, mr_dtype_t t) {
+  if (op == &mr_op_reduce_sum) return (mr_kernel_fold_t){"0", "r += v;"};
   const char *step = mr_is_float(t) ? "r = r > v || r != r ? r : v;" : "r = r > v ? r : v;";
-  return (fold_t){mr_is_float(t) ? "-INFINITY"
-                  : t == MR_I64  ? "(-0x7FFFFFFFFFFFFFFF - 1)"
-                  : t == MR_I32  ? "(-2147483647 - 1)"
-                                 : "0",
-                  step};
+  return (mr_kernel_fold_t){mr_is_float(t) ? "-INFINITY"
+                            : t == MR_I64  ? "(-0x7FFFFFFFFFFFFFFF - 1)"
+                            : t == MR_I32  ? "(-2147483647 - 1)"
+                                           : "0",
+                            step};
 }
 
 /* Folds terms [from,to) of what `load` names as element `k` into a new variable r, in blocks. */
-static void write_fold(FILE *f, const char *type, fold_t how, const char *from, const char *to,
-                       const char *load) {
+static void write_fold(FILE *f, const char *type, mr_kernel_fold_t how, const char *from,
+                       const char *to, const char *load) {
   fprintf(f,
           "  %s all = %s;\n  for (i64 b = %s; b < %s; b += 128) {\n"
           "    i64 end = b + 128 < %s ? b + 128 : %s;\n    %s r = %s;\n"
@@ -74,18 +68,17 @@ static char *reading(const reduction_t *r, mr_dtype_t t) {
   return fclose(f) ? NULL : text;
 }
 
-enum { FEW = 1024, LONG = 2048, PARTS = 256 };
-
-static mr_err_t write_reduction_parts(mr_kernel_text_t *t, const reduction_t *r, fold_t how,
-                                      const char *load, mr_diag_t *diag) {
+static mr_err_t write_reduction_parts(mr_kernel_text_t *t, const reduction_t *r,
+                                      mr_kernel_fold_t how, const char *load, mr_diag_t *diag) {
   mr_dtype_t x = t->e->in[0]->aval.dtype, y = t->e->out[0]->aval.dtype;
   const char *type = mr__kernel_type(x);
-  int64_t each = (r->terms + PARTS - 1) / PARTS;
+  int64_t each = (r->terms + MR_KERNEL_PARTS - 1) / MR_KERNEL_PARTS;
   char to[64];
   t->scratch_t = x == MR_F64 ? MR_F64 : mr_is_float(x) ? MR_F32 : x == MR_U64 ? MR_U64 : MR_I64;
-  t->out->scratch_bytes = (size_t)(r->outputs * PARTS) * mr_dtype_size(t->scratch_t);
-  MR_TRY(mr__kernel_begin(t, r->outputs * PARTS, diag));
-  fprintf(t->f, "  u64 o = i / %d; i64 from = (i64)(i %% %d) * %" PRId64 ";\n", PARTS, PARTS, each);
+  t->out->scratch_bytes = (size_t)(r->outputs * MR_KERNEL_PARTS) * mr_dtype_size(t->scratch_t);
+  MR_TRY(mr__kernel_begin(t, r->outputs * MR_KERNEL_PARTS, diag));
+  fprintf(t->f, "  u64 o = i / %d; i64 from = (i64)(i %% %d) * %" PRId64 ";\n", MR_KERNEL_PARTS,
+          MR_KERNEL_PARTS, each);
   fprintf(t->f, "  i64 to = from + %" PRId64 " < %" PRId64 " ? from + %" PRId64 " : %" PRId64 ";\n",
           each, r->terms, each, r->terms);
   mr__kernel_place(t->f, "base", "o", r->kept, r->kept_dim, r->kept_stride, 0);
@@ -93,15 +86,15 @@ static mr_err_t write_reduction_parts(mr_kernel_text_t *t, const reduction_t *r,
   fputs("  s[i] = all;\n", t->f);
   MR_TRY(mr__kernel_end(t, diag));
   MR_TRY(mr__kernel_begin(t, r->outputs, diag));
-  snprintf(to, sizeof to, "%s v = s[i * %d + k];", type, PARTS);
+  snprintf(to, sizeof to, "%s v = s[i * %d + k];", type, MR_KERNEL_PARTS);
   char last[16];
-  snprintf(last, sizeof last, "%d", PARTS);
+  snprintf(last, sizeof last, "%d", MR_KERNEL_PARTS);
   write_fold(t->f, type, how, "0", last, to);
   mr__kernel_store(t->f, y, "y0", "i", "all");
   return mr__kernel_end(t, diag);
 }
 
-static mr_err_t write_reduction(mr_kernel_text_t *t, fold_t how, mr_diag_t *diag) {
+static mr_err_t write_reduction(mr_kernel_text_t *t, mr_kernel_fold_t how, mr_diag_t *diag) {
   mr_dtype_t x = t->e->in[0]->aval.dtype, y = t->e->out[0]->aval.dtype;
   reduction_t r = reduction_of(t->e);
   char terms[32];
@@ -109,7 +102,7 @@ static mr_err_t write_reduction(mr_kernel_text_t *t, fold_t how, mr_diag_t *diag
   char *load = reading(&r, x);
   if (!load) return mr_no_memory(diag, "the kernel of %s", t->e->op->name);
   mr_err_t err;
-  if (r.outputs < FEW && r.terms >= LONG) {
+  if (r.outputs < MR_KERNEL_FEW && r.terms >= MR_KERNEL_LONG) {
     err = write_reduction_parts(t, &r, how, load, diag);
   } else if ((err = mr__kernel_begin(t, r.outputs, diag)) == MR_OK) {
     snprintf(terms, sizeof terms, "%" PRId64, r.terms);
@@ -123,11 +116,11 @@ static mr_err_t write_reduction(mr_kernel_text_t *t, fold_t how, mr_diag_t *diag
 }
 
 mr_err_t mr__kernel_reduce_sum(mr_kernel_text_t *t, mr_diag_t *diag) {
-  return write_reduction(t, sum_fold(t->e->in[0]->aval.dtype), diag);
+  return write_reduction(t, mr__kernel_fold(t->e->op, t->e->in[0]->aval.dtype), diag);
 }
 
 mr_err_t mr__kernel_reduce_max(mr_kernel_text_t *t, mr_diag_t *diag) {
-  return write_reduction(t, max_fold(t->e->in[0]->aval.dtype), diag);
+  return write_reduction(t, mr__kernel_fold(t->e->op, t->e->in[0]->aval.dtype), diag);
 }
 
 mr_err_t mr__kernel_cumsum(mr_kernel_text_t *t, mr_diag_t *diag) {
@@ -228,7 +221,7 @@ mr_err_t mr__kernel_dot_general(mr_kernel_text_t *t, mr_diag_t *diag) {
     write_product_group(t->f, "qc", "col", w, r.free, r.n_free);
     fputs("  i64 p = pz + pr, q = qz + qc;\n", t->f);
     snprintf(terms, sizeof terms, "%" PRId64, product_group_size(x, l.contract, l.n_contract));
-    write_fold(t->f, "T", (fold_t){"0", "r += v;"}, "0", terms, load);
+    write_fold(t->f, "T", (mr_kernel_fold_t){"0", "r += v;"}, "0", terms, load);
     mr__kernel_store(t->f, y->dtype, "y0", "i", "all");
     err = mr__kernel_end(t, diag);
   }

@@ -59,6 +59,19 @@ void mr__kernel_store(FILE *f, mr_dtype_t t, const char *name, const char *at, c
     fprintf(f, "  %s[%s] = (%s)(%s);\n", name, at, mr__kernel_held(t), value);
 }
 
+void mr__kernel_round(FILE *f, mr_dtype_t t, const char *value) {
+  switch (t) {
+    case MR_BF16: fprintf(f, "bf16_to(bf16_of(%s))", value); break;
+    case MR_F16: fprintf(f, "F16_TO_F32(F32_TO_F16(%s))", value); break;
+    case MR_BOOL: fprintf(f, "((%s) != 0)", value); break;
+    default:
+      if (mr_is_float(t))
+        fprintf(f, "(%s)", value);
+      else
+        fprintf(f, "(%s)(%s)(%s)", mr__kernel_type(t), mr__kernel_held(t), value);
+  }
+}
+
 void mr__kernel_place(FILE *f, const char *place, const char *index, int n, const int64_t *dim,
                       const int64_t *stride, int64_t first) {
   fprintf(f, "  i64 %s = %" PRId64 "; { u64 r = %s;", place, first, index);

@@ -44,6 +44,28 @@ void mr__kernel_place(FILE *f, const char *place, const char *index, int n, cons
 /* Sets stride[a->ndim] to the row-major strides of a, in elements. */
 void mr__kernel_strides(const mr_aval_t *a, int64_t *stride);
 
+/* Writes an expression: `value` of mr__kernel_type(t), rounded to what an array of t holds. */
+void mr__kernel_round(FILE *f, mr_dtype_t t, const char *value);
+
+enum { MR_KERNEL_NAME = 48 }; /* bytes of a variable's name, or of a constant */
+
+/* Writes statements that assign to the variable `out` what e computes for one element, as an array
+   would hold it, from in[e->n_in], variables of mr__kernel_type or constants.  number: an
+   expression, the element's number in its draw.  For elementwise ops, select_n, conversions, powers
+   and dropout. MR_OK; MR_ERR_NORULE for dtypes without a kernel. */
+mr_err_t mr__kernel_value(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNEL_NAME], const char *out,
+                          const char *number, mr_diag_t *diag);
+
+/* How two values are folded: the statement that adds v to r, and what r begins with. */
+typedef struct mr_kernel_fold {
+  const char *start, *step;
+} mr_kernel_fold_t;
+/* The fold of reduce_sum and reduce_max over values of t; static texts. */
+mr_kernel_fold_t mr__kernel_fold(const mr_op_def_t *op, mr_dtype_t t);
+
+/* Reductions to fewer outputs than FEW of at least LONG terms are made in PARTS parts. */
+enum { MR_KERNEL_FEW = 1024, MR_KERNEL_LONG = 2048, MR_KERNEL_PARTS = 256 };
+
 /* MR_ERR_NORULE: "no kernel for bf16 here". */
 mr_err_t mr__kernel_refuse(const mr_eqn_t *e, mr_dtype_t t, mr_diag_t *diag);
 
@@ -51,12 +73,11 @@ mr_err_t mr__kernel_refuse(const mr_eqn_t *e, mr_dtype_t t, mr_diag_t *diag);
 #define MR_KERNEL_RULE(name) mr_kernel_rule_fn mr__kernel_##name
 /* rule_each.c */
 MR_KERNEL_RULE(pointwise);
-MR_KERNEL_RULE(select_n);
-MR_KERNEL_RULE(convert_element_type);
-MR_KERNEL_RULE(integer_pow);
 MR_KERNEL_RULE(dropout);
 MR_KERNEL_RULE(stochastic_round);
 MR_KERNEL_RULE(iota);
+/* rule_fused.c */
+MR_KERNEL_RULE(fused);
 /* rule_move.c */
 MR_KERNEL_RULE(transpose);
 MR_KERNEL_RULE(broadcast_in_dim);

@@ -166,9 +166,10 @@ static void opencl_end(int before) {}
 static void opencl_spread(int threads) {}
 static void opencl_leave(void) {}
 
-/* No loops are fused yet: every equation is a kernel. */
+/* A kernel has two arguments of 8 bytes for each operand and result, of 1024 bytes that every
+   device takes. */
 static const mr_target_t opencl_target = {
-    .loop_eqns = 0, .loop_ends = 1, .element = opencl_element, .opens = opencl_opens};
+    .loop_eqns = 96, .loop_ends = 16, .element = opencl_element, .opens = opencl_opens};
 
 const mr_backend_t mr_backend_opencl = {.name = "opencl",
                                         .align = 256,
