@@ -217,7 +217,7 @@ static mr_err_t write_whole_rows(const fused_loop_t *l, mr_diag_t *diag) {
 }
 
 /* Neighbours work on neighbouring outputs: part i / outputs of output i % outputs. */
-static mr_err_t write_parts(const fused_loop_t *l, mr_diag_t *diag) {
+static mr_err_t write_fused_parts(const fused_loop_t *l, mr_diag_t *diag) {
   int64_t items = l->outputs * MR_KERNEL_PARTS;
   int64_t each = (l->terms + MR_KERNEL_PARTS - 1) / MR_KERNEL_PARTS;
   MR_TRY(mr__kernel_begin(l->t, items, diag));
@@ -234,7 +234,7 @@ static mr_err_t write_parts(const fused_loop_t *l, mr_diag_t *diag) {
   return err < 0 ? err : end;
 }
 
-static mr_err_t write_parts_folded(const fused_loop_t *l, mr_diag_t *diag) {
+static mr_err_t write_folded_parts(const fused_loop_t *l, mr_diag_t *diag) {
   int64_t items = l->outputs * MR_KERNEL_PARTS;
   MR_TRY(mr__kernel_begin(l->t, l->outputs, diag));
   FILE *f = l->t->f;
@@ -267,6 +267,6 @@ mr_err_t mr__kernel_fused(mr_kernel_text_t *t, mr_diag_t *diag) {
   if (l.outputs >= MR_KERNEL_FEW || l.terms < MR_KERNEL_LONG) return write_whole_rows(&l, diag);
   t->scratch_t = MR_F32;
   t->out->scratch_bytes = (size_t)(l.outputs * MR_KERNEL_PARTS * l.n_fold) * sizeof(float);
-  MR_TRY(write_parts(&l, diag));
-  return write_parts_folded(&l, diag);
+  MR_TRY(write_fused_parts(&l, diag));
+  return write_folded_parts(&l, diag);
 }
