@@ -29,6 +29,7 @@ typedef struct mr_batches {
   int64_t first, n;  /* steps first to first + n - 1, from 1; n 0: to the end */
   mr_take_fn take;
   void *ctx;
+  int workers; /* of the batch stage; 0: one, which makes no batches that are not taken */
   bool (*ready)(void *ctx, const mr_graph_t *g); /* called with the settled graph; false ends the
                                                     call with MR_OK; NULL: true */
 } mr_batches_t;

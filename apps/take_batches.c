@@ -4,6 +4,7 @@
 #include "apps/graphs.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "pipeline/stage_step.h"
 
@@ -51,16 +52,18 @@ static mr_err_t start_at(mr_graph_t *g, const char *batch, const char *name,
   return !found && same ? mr_graph_start_number(g, batch, step - 1, diag) : MR_OK;
 }
 
-static mr_err_t take_batches_build(mr_graph_t *g, const char *stage, const char **name,
+static mr_err_t take_batches_build(mr_graph_t *g, const mr_batches_t *want, const char **name,
                                    const char **batch, mr_diag_t *diag) {
-  const char *last;
+  const char *last, *stage = want->stage;
+  char workers[12];
   if (!mr_graph_batches(g, &last))
     return mr_fail(diag, MR_ERR_USAGE, "the graph makes no batches: it has no batch stage");
   MR_TRY(mr_graph_only(g, stage ? stage : last, diag));
   *batch = mr_graph_batches(g, &last);
   if (!*batch)
     return mr_fail(diag, MR_ERR_USAGE, "%s: there is no batch stage at or before it", stage);
-  MR_TRY(mr_graph_set(g, *batch, "workers", "1", diag)); /* more would produce unused batches */
+  snprintf(workers, sizeof workers, "%d", want->workers ? want->workers : 1);
+  MR_TRY(mr_graph_set(g, *batch, "workers", workers, diag));
   MR_TRY(mr_graph_set_depth(g, 2, diag));
   MR_TRY(mr_graph_add_def(g, &taker, NULL, name, diag));
   return mr_graph_link(g, stage ? stage : last, NULL, *name, NULL, diag);
@@ -69,7 +72,7 @@ static mr_err_t take_batches_build(mr_graph_t *g, const char *stage, const char 
 mr_err_t mr_take_batches(mr_graph_t *g, const mr_batches_t *want, mr_diag_t *diag) {
   const char *name = NULL, *batch = NULL;
   int64_t drop = 0;
-  MR_TRY(take_batches_build(g, want->stage, &name, &batch, diag));
+  MR_TRY(take_batches_build(g, want, &name, &batch, diag));
   MR_TRY(mr_graph_settle(g, diag));
   if (want->ready && !want->ready(want->ctx, g)) return MR_OK;
   MR_TRY(start_at(g, batch, name, want, &drop, diag));

@@ -151,7 +151,8 @@ class Absent(types.ModuleType):
 
 
 def import_mds():
-    for name in ('torch', 'torch.distributed', 'torch.utils', 'torch.utils.data'):
+    absent = 'torch', 'torch.distributed', 'torch.utils', 'torch.utils.data'
+    for name in absent:
         sys.modules[name] = Absent(name)
         sys.modules[name].__spec__ = importlib.machinery.ModuleSpec(name, None)
     site = pathlib.Path(numpy.__file__).parent.parent
@@ -160,6 +161,8 @@ def import_mds():
         package.__path__ = [str(site / name.replace('.', '/'))]
         sys.modules[name] = package
     from streaming.base.format.mds import MDSReader, MDSWriter
+    for name in absent:  # webdataset looks for PyTorch too
+        del sys.modules[name]
     return MDSWriter, MDSReader
 
 
@@ -196,6 +199,41 @@ def check_mds(generator):
             if shard['zip_data']:
                 os.remove(raw)
         compare(name, f'mds {path}', expected, 'name')
+    return reader
+
+
+def check_pack(readers):
+    """What `millrace pack` writes, as the libraries of its formats read it."""
+    import tfrecord
+    import webdataset
+
+    path = os.path.join(folder, 'n-{0..2}.npz')
+    expected = {}
+    for shard in range(3):
+        with numpy.load(os.path.join(folder, f'n-{shard}.npz')) as arrays:
+            for i in range(100):
+                expected[int(arrays['id'][i])] = (arrays['x'][i], int(arrays['class'][i]))
+    out = {kind: os.path.join(folder, f'pack-{kind}') for kind in ('tar', 'tfrecord', 'mds')}
+    for kind, target in out.items():
+        subprocess.run([program, 'pack', f'npz {path} fields=x,id,class:label ! shuffle seed=3', '-o', target, '--format', kind,
+                        '--records', '70'], check=True, stdout=subprocess.DEVNULL)
+    rows = {kind: {} for kind in out}
+    for sample in webdataset.WebDataset(os.path.join(out['tar'], 'shard-{00000..00004}.tar'), shardshuffle=False).decode():
+        rows['tar'][int(sample['id.npy'])] = (sample['x.npy'], int(sample['cls']))
+    for shard in range(5):
+        for row in tfrecord.tfrecord_loader(os.path.join(out['tfrecord'], f'shard-{shard:05}.tfrecord'), None,
+                                            {'id': 'int', 'x': 'float', 'label': 'int'}):
+            rows['tfrecord'][int(row['id'][0])] = (row['x'].astype('f4').reshape(3, 4), int(row['label'][0]))
+    for shard in json.load(open(os.path.join(out['mds'], 'index.json')))['shards']:
+        one = readers.from_json(out['mds'], None, shard)
+        for i in range(shard['samples']):
+            rows['mds'][int(one[i]['id'])] = (one[i]['x'], int(one[i]['label']))
+    for kind, got in rows.items():
+        same = got.keys() == expected.keys() and all(
+            numpy.array_equal(got[k][0], x) and got[k][0].dtype == x.dtype and got[k][1] == label for k, (x, label) in expected.items())
+        if not same:
+            sys.exit(f'pack --format {kind}: its library reads other records')
+        print(f'pack --format {kind}: {len(got)} records alike')
 
 
 def check_tokens(generator):
@@ -213,4 +251,4 @@ check_tokens(random.Random(3))
 check_npz()
 check_safetensors()
 check_table(random.Random(7))
-check_mds(random.Random(6))
+check_pack(check_mds(random.Random(6)))

@@ -1,0 +1,337 @@
+/* millrace pack: writes the records of any stream as shards of a format that other libraries read.
+
+   A shard holds the batches of a fixed number of steps, and appears whole or not at all.  Since a
+   stream is a function of its step, a call after a kill begins at the last shard that is there, and
+   the shards are byte for byte those of a call that was never interrupted. */
+#include <cjson/cJSON.h>
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "apps/graphs.h"
+#include "apps/pack.h"
+#include "base/clock.h"
+#include "base/xio.h"
+
+enum { BATCH_MAX = 256, QUIET_S = 2, SHARDS_MAX = 65536, NAME_MAX_BYTES = MR_PATH_MAX + 64 };
+
+static const mr_pack_format_t *const pack_format[] = {&mr_pack_tar, &mr_pack_tfrecord, &mr_pack_mds,
+                                                      NULL};
+
+static const mr_flag_t pack_flags[] = {
+    {"--out", "DIR", "Folder of the shards; required.  A call after a kill continues there."},
+    {"-o", "DIR", "The same as --out."},
+    {"--format", "tar|tfrecord|mds", "Format of the shards; default: tar."},
+    {"--records", "N", "Most records of a shard; default: 1024."},
+    {"--workers", "N", "Threads that make records; default: 2."},
+    {0}};
+
+typedef struct pack {
+  const mr_pack_format_t *format;
+  const char *folder;
+  int64_t records, steps; /* of a shard */
+  int batch;
+  mr_spec_t spec; /* of the batches, once ready */
+  mr_pack_bytes_t bytes, ends;
+  int64_t shard;          /* the one being made */
+  int64_t in_shard, done; /* batches of it; records written by this call */
+  int64_t written, told_ns;
+  mr_err_t e;
+  mr_diag_t diag; /* of ready, which can return no failure */
+} pack_t;
+
+/* ---- files ---- */
+
+static void shard_path(const pack_t *p, int64_t shard, char out[NAME_MAX_BYTES]) {
+  snprintf(out, NAME_MAX_BYTES, "%s/shard%c%05" PRId64 "%s", p->folder,
+           p->format->by_folder ? '.' : '-', shard, p->format->ending);
+}
+
+static void other_path(const pack_t *p, const char *name, char out[NAME_MAX_BYTES]) {
+  snprintf(out, NAME_MAX_BYTES, "%s/%s", p->folder, name);
+}
+
+/* Removes what a kill has left of shards. */
+static void remove_parts(const pack_t *p) {
+  DIR *d = opendir(p->folder);
+  char path[NAME_MAX_BYTES + 256];
+  for (struct dirent *e; d && (e = readdir(d));) {
+    if (strncmp(e->d_name, "shard", 5) || !strstr(e->d_name, ".part-")) continue;
+    snprintf(path, sizeof path, "%s/%s", p->folder, e->d_name);
+    unlink(path);
+  }
+  if (d) closedir(d);
+}
+
+static int64_t count_shards(const pack_t *p) {
+  char path[NAME_MAX_BYTES];
+  int64_t n = 0;
+  for (;; n++) {
+    shard_path(p, n, path);
+    if (n == SHARDS_MAX || access(path, F_OK) != 0) return n;
+  }
+}
+
+/* The text of pack.json, by which a later call knows whether these are its own shards; heap. */
+static char *manifest_text(const pack_t *p, const mr_args_t *a, const char *graph, bool whole) {
+  cJSON *json = cJSON_CreateObject(), *settings = cJSON_AddArrayToObject(json, "settings");
+  cJSON_AddStringToObject(json, "graph", graph);
+  for (int i = 1; i < a->n_words; i++)
+    cJSON_AddItemToArray(settings, cJSON_CreateString(a->word[i]));
+  cJSON_AddStringToObject(json, "format", p->format->name);
+  cJSON_AddNumberToObject(json, "records", (double)p->records);
+  cJSON_AddBoolToObject(json, "whole", whole);
+  char *text = json ? cJSON_Print(json) : NULL;
+  cJSON_Delete(json);
+  return text;
+}
+
+/* MR_END if the shards are all there. */
+static mr_err_t check_manifest(const pack_t *p, const mr_args_t *a, const char *graph,
+                               mr_diag_t *diag) {
+  char path[NAME_MAX_BYTES];
+  void *has = NULL;
+  size_t n = 0;
+  char *part = manifest_text(p, a, graph, false), *whole = manifest_text(p, a, graph, true);
+  mr_err_t e = part && whole ? MR_OK : mr_no_memory(diag, "pack.json");
+  other_path(p, "pack.json", path);
+  bool first = access(path, F_OK) != 0;
+  if (e >= 0 && first && count_shards(p) > 0)
+    e = mr_fail(diag, MR_ERR_CONFIG,
+                "pack: %s holds shards that pack did not write: want another folder", p->folder);
+  else if (e >= 0 && first)
+    e = mr_write_file(path, part, strlen(part), diag);
+  else if (e >= 0)
+    e = mr_read_file(path, 1 << 20, &has, &n, diag);
+  if (has && !strcmp(has, whole)) e = MR_END;
+  if (has && e != MR_END && strcmp(has, part))
+    e = mr_fail(diag, MR_ERR_CONFIG,
+                "pack: %s holds shards of another graph, format or number of records (%s): want "
+                "another folder, or remove it",
+                p->folder, path);
+  cJSON_free(part), cJSON_free(whole), free(has);
+  return e;
+}
+
+/* ---- shards ---- */
+
+static mr_err_t flush_shard(pack_t *p, mr_diag_t *diag) {
+  char path[NAME_MAX_BYTES];
+  MR_TRY(p->format->end(&p->spec, &p->bytes, &p->ends, diag));
+  if (p->bytes.short_of || p->ends.short_of)
+    return mr_no_memory(diag, "a shard of %zu bytes; a smaller --records needs less", p->bytes.n);
+  if (p->shard >= SHARDS_MAX)
+    return mr_fail(diag, MR_ERR_CONFIG, "pack: more than %d shards: want a larger --records",
+                   SHARDS_MAX);
+  shard_path(p, p->shard++, path);
+  MR_TRY(mr_write_file(path, p->bytes.at ? p->bytes.at : (uint8_t *)"", p->bytes.n, diag));
+  p->written += (int64_t)p->bytes.n;
+  p->bytes.n = p->ends.n = 0, p->in_shard = 0;
+  if (mr_now_ns() - p->told_ns < (int64_t)QUIET_S * 1000000000) return MR_OK;
+  p->told_ns = mr_now_ns();
+  int64_t all = p->spec.n_batches * p->spec.n_epochs;
+  if (all)
+    fprintf(stderr, "millrace: pack: %" PRId64 " of %" PRId64 " shards, %.1f MB\n", p->shard,
+            (all + p->steps - 1) / p->steps, (double)p->written / 1e6);
+  else
+    fprintf(stderr, "millrace: pack: %" PRId64 " shards, %.1f MB\n", p->shard,
+            (double)p->written / 1e6);
+  return MR_OK;
+}
+
+static mr_err_t pack_take(void *ctx, const mr_spec_t *spec, int64_t step, const mr_buf_t *b,
+                          mr_diag_t *diag) {
+  pack_t *p = ctx;
+  for (int i = 0; i < b->n; i++) {
+    if (b->excluded[i]) continue;
+    p->format->add(spec, b, i, (step - 1) * p->batch + i, &p->bytes, &p->ends);
+    p->done++;
+  }
+  return ++p->in_shard == p->steps ? flush_shard(p, diag) : MR_OK;
+}
+
+static bool pack_ready(void *ctx, const mr_graph_t *g) {
+  pack_t *p = ctx;
+  const char *last;
+  if (!mr_graph_batches(g, &last)) return false;
+  p->spec = mr_graph_stage(g, last)->out_spec[0];
+  p->e = p->format->check(&p->spec, &p->diag);
+  if (p->e >= 0 && !p->spec.n_epochs)
+    p->e = mr_fail(&p->diag, MR_ERR_CONFIG,
+                   "pack: the stream is endless: want epochs=1 of its source or shuffle");
+  return p->e >= 0;
+}
+
+/* ---- the end ---- */
+
+/* Writes the index.json of an MDS data set, from the shards as they are. */
+static mr_err_t write_index_json(const pack_t *p, mr_diag_t *diag) {
+  char path[NAME_MAX_BYTES], name[32];
+  mr_err_t e = MR_OK;
+  cJSON *json = cJSON_CreateObject(), *shards = cJSON_AddArrayToObject(json, "shards");
+  cJSON_AddNumberToObject(json, "version", 2);
+  for (int64_t k = 0; k < p->shard && e >= 0; k++) {
+    uint32_t head[2];
+    struct stat st;
+    shard_path(p, k, path);
+    FILE *f = mr_open_regular(path);
+    if (!f || fread(head, sizeof head, 1, f) != 1 || fstat(fileno(f), &st) < 0 ||
+        st.st_size < (off_t)head[1])
+      e = mr_fail(diag, MR_ERR_IO, "%s: cannot be read again", path);
+    size_t n = e >= 0 ? head[1] - 4 - 4 * ((size_t)head[0] + 1) : 0;
+    char *config = calloc(1, n + 1);
+    if (e >= 0 &&
+        (!config || fseeko(f, (off_t)(head[1] - n), SEEK_SET) < 0 || fread(config, 1, n, f) != n))
+      e = mr_fail(diag, MR_ERR_IO, "%s: cannot be read again", path);
+    cJSON *shard = e >= 0 ? cJSON_Parse(config) : NULL,
+          *raw = cJSON_AddObjectToObject(shard, "raw_data");
+    snprintf(name, sizeof name, "shard.%05" PRId64 ".mds", k);
+    cJSON_AddStringToObject(raw, "basename", name);
+    cJSON_AddNumberToObject(raw, "bytes", e >= 0 ? (double)st.st_size : 0);
+    cJSON_AddObjectToObject(raw, "hashes");
+    cJSON_AddNumberToObject(shard, "samples", e >= 0 ? head[0] : 0);
+    cJSON_AddNullToObject(shard, "zip_data");
+    cJSON_AddItemToArray(shards, shard);
+    free(config);
+    if (f) fclose(f);
+  }
+  char *text = e >= 0 ? cJSON_PrintUnformatted(json) : NULL;
+  cJSON_Delete(json);
+  other_path(p, "index.json", path);
+  if (e >= 0)
+    e = text ? mr_write_file(path, text, strlen(text), diag) : mr_no_memory(diag, "index.json");
+  cJSON_free(text);
+  return e;
+}
+
+/* The graph text that reads the shards back. */
+static void reading_text(const pack_t *p, char text[2 * NAME_MAX_BYTES + MR_PACK_MAX]) {
+  char fields[MR_PACK_MAX] = "", files[NAME_MAX_BYTES];
+  p->format->fields(&p->spec, fields);
+  if (p->format->by_folder)
+    snprintf(files, sizeof files, "%s", p->folder);
+  else
+    snprintf(files, sizeof files, "%s/shard-{00000..%05" PRId64 "}%s", p->folder, p->shard - 1,
+             p->format->ending);
+  snprintf(text, 2 * NAME_MAX_BYTES + MR_PACK_MAX, "%s %s fields=%s", p->format->name, files,
+           fields);
+}
+
+/* Makes the indexes beside the shards, by planning the graph that reads them, and counts what it
+   finds. */
+static mr_err_t index_shards(const pack_t *p, const char *reading, mr_diag_t *diag) {
+  static char text[2 * NAME_MAX_BYTES + MR_PACK_MAX + 64];
+  snprintf(text, sizeof text, "%s index=beside ! batch 1 ! null", reading);
+  mr_graph_t *g = mr_graph_create(mr_all_stages());
+  if (!g) return mr_no_memory(diag, "a graph");
+  mr_err_t e = mr_graph_parse(g, text, NULL, 0, diag);
+  if (e >= 0) e = mr_graph_settle(g, diag);
+  mr_graph_destroy(g);
+  return e;
+}
+
+static mr_err_t pack_finish(pack_t *p, const mr_args_t *a, const char *graph, mr_diag_t *diag) {
+  static char reading[2 * NAME_MAX_BYTES + MR_PACK_MAX];
+  char path[NAME_MAX_BYTES];
+  if (p->in_shard) MR_TRY(flush_shard(p, diag));
+  if (p->format->by_folder) MR_TRY(write_index_json(p, diag));
+  reading_text(p, reading);
+  MR_TRY(index_shards(p, reading, diag));
+  char *text = manifest_text(p, a, graph, true);
+  if (!text) return mr_no_memory(diag, "pack.json");
+  other_path(p, "pack.json", path);
+  mr_err_t e = mr_write_file(path, text, strlen(text), diag);
+  cJSON_free(text);
+  if (e >= 0)
+    printf("%" PRId64 " shards in %s; read them by\n  %s\n", p->shard, p->folder, reading);
+  return e;
+}
+
+/* ---- the command ---- */
+
+static const mr_pack_format_t *find_format(const char *name) {
+  for (int i = 0; name && pack_format[i]; i++)
+    if (!strcmp(pack_format[i]->name, name)) return pack_format[i];
+  return name ? NULL : pack_format[0];
+}
+
+/* Parses the graph with a batch stage behind its last stage.  Heap text in *whole. */
+static mr_err_t pack_parse(pack_t *p, const mr_args_t *a, const char *text, int64_t workers,
+                           mr_graph_t **g, mr_diag_t *diag) {
+  size_t n = strlen(text);
+  while (n && (text[n - 1] == ' ' || text[n - 1] == '\n' || text[n - 1] == '\t')) n--;
+  char *whole = malloc(n + 100);
+  if (!whole) return mr_no_memory(diag, "the graph");
+  snprintf(whole, n + 100, "%.*s ! batch %d workers=%" PRId64 "\n", (int)n, text, p->batch,
+           workers);
+  mr_args_t with = *a;
+  with.word[0] = whole;
+  mr_err_t e = mr_graph_from_args(&with, 0, g, diag);
+  free(whole);
+  return e;
+}
+
+static mr_err_t pack_stream(pack_t *p, const mr_args_t *a, const char *text, int64_t workers,
+                            mr_diag_t *diag) {
+  mr_graph_t *g;
+  int64_t there = count_shards(p);
+  MR_TRY(pack_parse(p, a, text, workers, &g, diag));
+  p->shard = there > 0 ? there - 1 : 0; /* the last one again, as it may be the end of the stream */
+  mr_batches_t want = {.first = p->shard * p->steps + 1,
+                       .take = pack_take,
+                       .ctx = p,
+                       .ready = pack_ready,
+                       .workers = (int)workers};
+  mr_err_t e = mr_take_batches(g, &want, diag);
+  mr_graph_destroy(g);
+  if (p->e < 0) return mr_diag_relay(diag, p->e, &p->diag);
+  return e < 0 ? e : pack_finish(p, a, text, diag);
+}
+
+static int pack_run(const mr_args_t *a, mr_diag_t *diag) {
+  pack_t p = {.format = find_format(mr_args_text(a, "--format")),
+              .folder = mr_args_text(a, mr_args_text(a, "-o") ? "-o" : "--out"),
+              .records = 1024,
+              .told_ns = mr_now_ns()};
+  int64_t workers = 2;
+  char *text;
+  const char *origin;
+  if (!p.folder || !*p.folder || strlen(p.folder) > MR_PATH_MAX / 2 || !p.format)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "pack: want --out DIR, and --format tar, tfrecord or mds if one is given");
+  MR_TRY(mr_args_int(a, "--records", 1, 1 << 24, &p.records, diag));
+  MR_TRY(mr_args_int(a, "--workers", 1, 64, &workers, diag));
+  p.batch = p.records < BATCH_MAX ? (int)p.records : BATCH_MAX;
+  while (p.records % p.batch) p.batch--;
+  p.steps = p.records / p.batch;
+  MR_TRY(mr_graph_text(a->word[0], &text, &origin, diag));
+  mr_err_t e = mr_make_folder(p.folder, diag);
+  if (e >= 0) e = check_manifest(&p, a, text, diag);
+  bool whole = e == MR_END;
+  if (whole) printf("%s holds all shards of this graph already\n", p.folder);
+  if (e == MR_OK) {
+    remove_parts(&p);
+    e = pack_stream(&p, a, text, workers, diag);
+  }
+  free(p.bytes.at), free(p.ends.at), free(text);
+  return e < 0 ? e : 0;
+}
+
+const mr_command_t mr_command_pack = {
+    .name = "pack",
+    .words = "GRAPH|FILE [NAME=VALUE...]",
+    .help = "Writes the records of a stream as shards: tar, tfrecord or MDS.",
+    .more =
+        "GRAPH ends with records: a source, and stages behind it, without a batch stage.  The\n"
+        "records are written in the order of the stream, with an index beside each shard.  After "
+        "a\n"
+        "kill the same call continues, and the shards are those of an uninterrupted call.\n",
+    .flags = pack_flags,
+    .min_words = 1,
+    .max_words = MR_WORDS_MAX,
+    .run = pack_run,
+};

@@ -1,0 +1,189 @@
+/* The command pack: shards of every format hold the stream that was packed, record for record; a
+   call that is killed again and again leaves the files of one that was not; what cannot be packed
+   is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <sys/stat.h>
+
+#include "base/npy.h"
+#include "base/xio.h"
+#include "tests/apps/program.h"
+#include "tests/random.h"
+
+enum { RECORDS = 1000, FORMATS = 3 };
+
+static const char *const format[FORMATS] = {"tar", "tfrecord", "mds"};
+static const char *const ending[FORMATS] = {"-%05d.tar", "-%05d.tfrecord", ".%05d.mds"};
+static program_t p;
+static char dir[64], source[600];
+
+static void save(const char *name, mr_dtype_t dtype, int ndim, int64_t rows, int64_t each,
+                 const void *data) {
+  char path[128];
+  mr_diag_t d = {0};
+  snprintf(path, sizeof path, "%s/%s.npy", dir, name);
+  if (mr_npy_save(path, dtype, ndim, (int64_t[]){rows, each}, data, &d) < 0) fail_msg("%s", d.text);
+}
+
+static int make(void **state) {
+  static float x[RECORDS][3];
+  static double y[RECORDS];
+  static int64_t id[RECORDS], at[RECORDS + 1];
+  static int32_t label[RECORDS];
+  static uint8_t text[RECORDS * 20];
+  char cache[96];
+  round_t r = {.x = 11};
+  strcpy(dir, "/tmp/mr-pack-XXXXXX");
+  if (!mkdtemp(dir)) return -1;
+  snprintf(cache, sizeof cache, "%s/cache", dir);
+  setenv("XDG_CACHE_HOME", cache, 1);
+  for (int i = 0; i < RECORDS; i++) {
+    for (int k = 0; k < 3; k++) x[i][k] = (float)draw(&r, 1000) / 8;
+    y[i] = (double)draw(&r, 1 << 30) / 3, id[i] = (int64_t)round_bits(&r), label[i] = draw(&r, 10);
+    at[i + 1] = at[i] + draw(&r, 20);
+  }
+  for (int i = 0; i < at[RECORDS]; i++) text[i] = (uint8_t)round_bits(&r);
+  save("x", MR_F32, 2, RECORDS, 3, x), save("y", MR_F64, 1, RECORDS, 0, y);
+  save("id", MR_I64, 1, RECORDS, 0, id), save("at", MR_I64, 1, RECORDS + 1, 0, at);
+  save("text", MR_U8, 1, at[RECORDS], 0, text), save("labels", MR_I32, 1, RECORDS, 0, label);
+  snprintf(source, sizeof source,
+           "npy fields=x:%s/x.npy,y:%s/y.npy,id:%s/id.npy ragged=text:%s/text.npy:%s/at.npy "
+           "labels=%s/labels.npy ! select x,label,y,id,text",
+           dir, dir, dir, dir, dir, dir);
+  return 0;
+}
+
+static int forget(void **state) { return program_forget(dir); }
+
+/* The lines of a graph's ledger, which hold a hash of each record; heap. */
+static char *ledger_of(const char *stream) {
+  char graph[1500], path[128];
+  void *text;
+  size_t n;
+  mr_diag_t d = {0};
+  snprintf(path, sizeof path, "%s/ledger", dir);
+  snprintf(graph, sizeof graph, "%s ! shuffle seed=5 ! batch 64 ! ledger %s", stream, path);
+  RUN(&p, "run", graph);
+  if (p.status) fail_msg("%s: %s%s", graph, p.out, p.err);
+  assert_int_equal(mr_read_file(path, 1 << 24, &text, &n, &d), MR_OK);
+  return text;
+}
+
+/* Packs the source; reading gets the graph text that the command prints. */
+static void pack_to(int f, const char *name, const char *records, char folder[128],
+                    char reading[600]) {
+  snprintf(folder, 128, "%s/%s-%s", dir, name, format[f]);
+  RUN(&p, "pack", source, "-o", folder, "--format", format[f], "--records", records);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  const char *at = strstr(p.out, "read them by\n  ");
+  if (!at) return;
+  snprintf(reading, 600, "%s", at + strlen("read them by\n  "));
+  reading[strcspn(reading, "\n")] = 0;
+}
+
+static void every_format_gives_the_ledger_of_the_source(void **state) {
+  char *want = ledger_of(source), folder[128], reading[600];
+  for (int f = 0; f < FORMATS; f++) {
+    pack_to(f, "one", f ? "300" : "256", folder, reading);
+    char *got = ledger_of(reading);
+    assert_string_equal(got, want);
+    free(got);
+  }
+  free(want);
+}
+
+static bool same_file(const char *a, const char *b) {
+  void *x = NULL, *y = NULL;
+  size_t n = 0, m = 1;
+  mr_read_file(a, 1 << 24, &x, &n, NULL), mr_read_file(b, 1 << 24, &y, &m, NULL);
+  bool same = x && y && n == m && !memcmp(x, y, n);
+  free(x), free(y);
+  return same;
+}
+
+static int files_in(const char *folder, const char *piece) {
+  char command[300];
+  snprintf(command, sizeof command, "ls '%s' | grep -c -e '%s'", folder, piece);
+  FILE *f = popen(command, "r");
+  int n = -1;
+  assert_int_equal(fscanf(f, "%d", &n), 1);
+  pclose(f);
+  return n;
+}
+
+/* Starts the command and kills it once it has written another shard, until it finishes first. */
+static void a_killed_pack_continues_to_the_same_bytes(void **state) {
+  round_t r = round_first(3);
+  char whole[128], killed[128], name[64], a[256], b[256], reading[600];
+  while (round_next(&r)) {
+    int f = draw(&r, FORMATS), kills = 0;
+    char tag[16];
+    snprintf(tag, sizeof tag, "whole%d", (int)r.seed), pack_to(f, tag, "40", whole, reading);
+    snprintf(killed, sizeof killed, "%s/killed%d", dir, (int)r.seed);
+    for (int k = 0;; k += 1 + draw(&r, 6)) {
+      FILE *out = tmpfile(), *err = tmpfile();
+      siginfo_t ended = {0};
+      const char *words[] = {"pack",    source,      "-o", killed, "--format",
+                             format[f], "--records", "40", NULL};
+      pid_t pid = program_start(words, out, err);
+      int n = snprintf(name, sizeof name, "shard");
+      snprintf(name + n, sizeof name - (size_t)n, ending[f], k);
+      snprintf(a, sizeof a, "%s/%s", killed, name);
+      while (access(a, F_OK) < 0 && !ended.si_pid)
+        waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT);
+      kill(pid, SIGKILL);
+      int status = program_wait(pid);
+      program_read(err, p.err, sizeof p.err), fclose(out);
+      if (status == 0) break;
+      round_check(&r, status == 128 + SIGKILL, "%d: %s", status, p.err);
+      kills++;
+    }
+    round_check(&r, kills > 0, "no call was killed");
+    for (int k = 0; k < RECORDS / 40; k++) {
+      int n = snprintf(name, sizeof name, "shard");
+      snprintf(name + n, sizeof name - (size_t)n, ending[f], k);
+      snprintf(a, sizeof a, "%s/%s", whole, name), snprintf(b, sizeof b, "%s/%s", killed, name);
+      round_check(&r, same_file(a, b), "%s differs", b);
+    }
+    round_check(&r, files_in(killed, ".part-") == 0, "parts are left");
+    round_check(&r, files_in(killed, "^shard.*mrindex$") == RECORDS / 40, "indexes are missing");
+  }
+}
+
+static void want_failure(const char *graph, const char *folder, const char *kind,
+                         const char *piece) {
+  RUN(&p, "pack", graph, "-o", folder, "--format", kind);
+  if (!p.status || !strstr(p.err, piece))
+    fail_msg("%s: want '%s', got %d %s", graph, piece, p.status, p.err);
+}
+
+static void what_cannot_be_packed_is_refused(void **state) {
+  char folder[128], reading[600], other[128], path[160];
+  pack_to(0, "two", "100", folder, reading);
+  want_failure("synthetic n=20", folder, "tar", "holds shards of another graph");
+  pack_to(0, "two", "100", folder, reading);
+  assert_non_null(strstr(p.out, "holds all shards of this graph already"));
+  snprintf(other, sizeof other, "%s/other", dir);
+  want_failure("synthetic n=20 ! shuffle epochs=0", other, "tar", "the stream is endless");
+  snprintf(other, sizeof other, "%s/cast", dir);
+  want_failure("synthetic n=20 ! normalize dtype=bf16", other, "mds",
+               "field image: an MDS shard holds");
+  snprintf(other, sizeof other, "%s/foreign", dir);
+  mkdir(other, 0755);
+  snprintf(path, sizeof path, "%s/shard-00000.tar", other);
+  assert_int_equal(mr_write_file(path, "x", 1, NULL), MR_OK);
+  want_failure("synthetic n=20", other, "tar", "shards that pack did not write");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_format_gives_the_ledger_of_the_source),
+      cmocka_unit_test(a_killed_pack_continues_to_the_same_bytes),
+      cmocka_unit_test(what_cannot_be_packed_is_refused),
+  };
+  return cmocka_run_group_tests(tests, make, forget);
+}
