@@ -199,8 +199,11 @@ static const struct {
      "graph:1:13: unknown stage \"shard\"; shuffle shard=0/4 reads one of four parts; batch "
      "host=0/4 makes one of four slices of each batch"},
     {{"run", "ImageFolder path=x ! batch 4 ! null"},
-     "graph:1:1: unknown stage \"ImageFolder\"; the sources are cifar10, cifar100, npy, synthetic "
-     "and range; save other data as .npy files: npy images=FILE labels=FILE"},
+     "graph:1:1: unknown stage \"ImageFolder\"; stage \"folder\" reads pictures, one folder a "
+     "class: "
+     "folder DIR ! decode"},
+    {{"run", "WebDataset urls=x ! batch 4 ! null"},
+     "graph:1:1: unknown stage \"WebDataset\"; stage \"tar\" does that: tar shard-{000..012}.tar"},
     {{"run", "synthetic ! batch 4 ! tee name=t t. ! queue ! null"},
      "graph:1:39: unknown stage \"queue\"; no stage is needed: every stage that takes batches has "
      "its own thread and queues; batch workers=2 reads with two threads, --depth 8 sets the length "
