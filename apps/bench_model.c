@@ -1,5 +1,5 @@
 /* Measurements of the model alone, on pictures of noise without loading: a training step, a forward
-   pass, and the compilation and calls of a training step. */
+   pass, and the compilation and calls of a training step, mixed precision apart. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +13,12 @@
 #include "model/jit.h"
 #include "model/nn/vit.h"
 #include "model/train.h"
+#include "model/transforms/amp.h"
 #include "model/transforms/transforms.h"
 
 /* ---- calls of a jitted step ---- */
 
-enum { CALLS = 4 };
+enum { CALLS = 4, STEPS_MAX = 1000 };
 
 typedef struct cached {
   const mr_loss_t *loss;
@@ -107,9 +108,33 @@ static mr_err_t bench_cached(const mr_loss_t *l, const mr_train_config_t *t, mr_
   return e;
 }
 
-/* ---- steps and compilation ---- */
+/* ---- mixed precision ---- */
 
-enum { STEPS_MAX = 1000 };
+/* Adds amp_ms, the median of n transforms of the traced loss by mr_amp; nothing for f32. */
+static mr_err_t bench_amp(const mr_loss_t *l, const mr_train_config_t *t, int n, mr_bench_t *out,
+                          mr_diag_t *diag) {
+  const mr_amp_policy_t policy = mr_amp_usual(t->compute.dtype);
+  const mr_compute_t wide = {.dtype = MR_F32};
+  const mr_loss_use_t use = {.batch = t->batch, .train = true};
+  double ms[STEPS_MAX];
+  mr_params_t list = {0};
+  mr_err_t e = MR_OK;
+  if (t->compute.dtype == MR_F32) return MR_OK;
+  mr_fn_t *f = mr_loss_fn(l, &wide, &use, &list, diag);
+  for (int i = 0; f && e >= 0 && i < n; i++) {
+    mr_fn_t *narrow = NULL;
+    double from = mr_now_s();
+    e = mr_amp(f, &policy, &narrow, diag);
+    ms[i] = 1e3 * (mr_now_s() - from);
+    mr_fn_destroy(narrow);
+  }
+  if (f && e >= 0) mr_bench_add(out, "amp_ms", mr_bench_median(ms, n));
+  mr_fn_destroy(f);
+  mr_params_fini(&list);
+  return f ? e : diag->code;
+}
+
+/* ---- steps and compilation ---- */
 
 typedef struct setup {
   mr_vit_config_t vit;
@@ -283,7 +308,8 @@ mr_err_t mr_bench_compile(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) 
     mr_bench_add(out, "compile_ms", mr_bench_median(ms, (int)s.steps));
     mr_train_config_t train = mr_train_default(s.batch);
     train.compute = s.compute;
-    e = bench_cached(&s.loss, &train, out, diag);
+    e = bench_amp(&s.loss, &train, (int)s.steps, out, diag);
+    if (e >= 0) e = bench_cached(&s.loss, &train, out, diag);
   }
   if (e >= 0) bench_model_describe(&s, out);
   setup_fini(&s);
