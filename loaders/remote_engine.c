@@ -145,6 +145,13 @@ static mr_err_t engine_sign(mr__engine_t *e, attempt_t *a, mr_diag_t *diag) {
 
 /* ---- one attempt ---- */
 
+/* Debian's libcurl names its own file of certificates to OpenSSL, which then reads no variable. */
+static void set_certificates(CURL *c) {
+  const char *file = getenv("SSL_CERT_FILE"), *folder = getenv("SSL_CERT_DIR");
+  if (file && *file) curl_easy_setopt(c, CURLOPT_CAINFO, file);
+  if (folder && *folder) curl_easy_setopt(c, CURLOPT_CAPATH, folder);
+}
+
 static void set_options(mr__engine_t *e, attempt_t *a) {
   const mr__request_t *q = a->q;
   CURL *c = a->easy;
@@ -167,6 +174,7 @@ static void set_options(mr__engine_t *e, attempt_t *a) {
   curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
   curl_easy_setopt(c, CURLOPT_WRITEDATA, a);
   curl_easy_setopt(c, CURLOPT_PRIVATE, a);
+  set_certificates(c);
 }
 
 static void free_attempt(attempt_t *a) {

@@ -1,0 +1,337 @@
+"""Compares the ledgers of remote shards with that of the local files.  usage: check-stores.py MILLRACE FOLDER (an empty one)"""
+
+import base64
+import hashlib
+import http.client
+import http.server
+import io
+import json
+import logging
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+
+import boto3
+import botocore.auth
+import botocore.awsrequest
+import botocore.credentials
+from moto.server import ThreadedMotoServer
+
+program, folder = sys.argv[1:]
+seed = int(os.environ.get('MILLRACE_SEED', '1'))
+print(f'seed {seed}')
+KEY, SECRET, TOKEN, REGION = 'AKEXAMPLE', 'Secret/Key+Value', 'Token/Value==', 'eu-west-1'
+SHARDS, RECORDS = 3, 150
+os.chdir(folder)
+logging.getLogger('werkzeug').setLevel(logging.ERROR)
+
+failures = []
+
+
+def check(good, what):
+    print('ok  ' if good else 'BAD ', what, flush=True)
+    if not good:
+        failures.append(what)
+
+
+# ---- data ----
+
+def make_data():
+    draw = random.Random(seed)
+    os.mkdir('www')
+    for shard in range(SHARDS):
+        with tarfile.open(f'www/p-{shard:03d}.tar', 'w') as tar:
+            for i in range(RECORDS):
+                for ext, data in (('jpg', draw.randbytes(draw.randint(500, 20000))), ('cls', str(i % 10).encode())):
+                    member = tarfile.TarInfo(f'{shard}_{i:05d}.{ext}')
+                    member.size = len(data)
+                    tar.addfile(member, io.BytesIO(data))
+
+
+# ---- servers ----
+
+class Proxy(http.server.BaseHTTPRequestHandler):
+    """Passes requests on.  `trouble` percent of them meet one of the troubles drawn from the seed; `lie` all of them."""
+    protocol_version = 'HTTP/1.1'
+    upstream = None
+    trouble, lie, signed, requests, wrong_signatures = 0, None, False, 0, 0
+    credentials = botocore.credentials.Credentials(KEY, SECRET)
+    draw, lock = random.Random(seed), threading.Lock()
+
+    def log_message(self, *words):
+        pass
+
+    def is_signed(self):
+        """Whether botocore signs this request in the same way."""
+        auth = self.headers.get('Authorization', '')
+        if 'SignedHeaders=' not in auth:
+            return False
+        names = auth.split('SignedHeaders=')[1].split(',')[0].split(';')
+        request = botocore.awsrequest.AWSRequest(
+            'GET', f'http://{self.headers["Host"]}{self.path}',
+            headers={k: v for k, v in self.headers.items() if k.lower() in names and k.lower() != 'host'})
+        request.context['timestamp'] = self.headers['X-Amz-Date']
+        signer = botocore.auth.S3SigV4Auth(self.credentials, 's3', REGION)
+        text = signer.string_to_sign(request, signer.canonical_request(request))
+        return f'Signature={signer.signature(text, request)}' in auth
+
+    def fetch(self):
+        connection = http.client.HTTPConnection(*self.upstream)
+        connection.putrequest('GET', self.path, skip_host=True, skip_accept_encoding=True)
+        for name, value in self.headers.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        body = answer.read()
+        connection.close()
+        drop = ('transfer-encoding', 'connection', 'date', 'server', 'content-length')
+        return answer.status, [h for h in answer.getheaders() if h[0].lower() not in drop], body
+
+    def answer(self, status, headers, body, length=None):
+        self.send_response_only(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header('Content-Length', str(len(body) if length is None else length))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        with Proxy.lock:
+            Proxy.requests += 1
+            trouble = self.draw.choice(('delay', 'cut', 'corrupt', 'busy', 'limit', 'silent')) if self.draw.random() * 100 < self.trouble else None
+            where = self.draw.random()
+        if self.signed and not self.is_signed():
+            with Proxy.lock:
+                Proxy.wrong_signatures += 1
+        status, headers, body = self.fetch()
+        if status == 206 and self.trouble:
+            headers.append(('Content-Digest', f'sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode()}:'))
+        if trouble == 'busy':
+            return self.answer(503, [('Retry-After', '0')], b'')
+        if trouble == 'limit':
+            return self.answer(429, [], b'slow down')
+        if trouble == 'delay':
+            time.sleep(where * 0.1)
+        if trouble == 'corrupt' and body:
+            at = int(where * len(body))
+            body = body[:at] + bytes([body[at] ^ 1]) + body[at + 1:]
+        if trouble in ('cut', 'silent'):
+            self.answer(status, headers, body[:int(where * len(body))], len(body))
+            if trouble == 'silent':
+                time.sleep(0.6)
+            self.close_connection = True
+            return None
+        if self.lie == 'short':
+            body = body[:-1]
+        if self.lie == 'whole':
+            status, headers, body = 200, [], body * 3
+        if self.lie == 'range':
+            headers = [(n, v.replace('bytes ', 'bytes 1') if n.lower() == 'content-range' else v) for n, v in headers]
+        if self.lie == 'size':
+            headers = [(n, v + '0' if n.lower() == 'content-range' else v) for n, v in headers]
+        return self.answer(status, headers, body)
+
+
+class Metadata(http.server.BaseHTTPRequestHandler):
+    """Credentials as IMDSv2 gives them; without a session's token there are none."""
+    def log_message(self, *words):
+        pass
+
+    def say(self, status, text):
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def do_PUT(self):
+        good = self.path == '/latest/api/token' and self.headers.get('X-aws-ec2-metadata-token-ttl-seconds')
+        self.say(200 if good else 400, 'session')
+
+    def do_GET(self):
+        base = '/latest/meta-data/iam/security-credentials/'
+        if self.headers.get('X-aws-ec2-metadata-token') != 'session':
+            self.say(401, '')
+        elif self.path == base:
+            self.say(200, 'role')
+        elif self.path == base + 'role':
+            self.say(200, json.dumps({'AccessKeyId': KEY, 'SecretAccessKey': SECRET, 'Token': TOKEN,
+                                      'Expiration': '2099-01-01T00:00:00Z'}))
+        else:
+            self.say(404, '')
+
+
+def serve(handler):
+    class Server(http.server.ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 128
+
+        def handle_error(self, request, client):  # clients that give up are part of the check
+            pass
+    server = Server(('127.0.0.1', 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_port
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+def start_nginx():
+    """Returns the ports of http and of https with HTTP/2; another port is tried if one was taken meanwhile."""
+    subprocess.run(['openssl', 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-keyout', 'key.pem', '-out', 'cert.pem',
+                    '-days', '2', '-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost,IP:127.0.0.1'],
+                   check=True, capture_output=True)
+    for _ in range(20):
+        plain, tls = free_port(), free_port()
+        with open('nginx.conf', 'w') as conf:
+            conf.write(f'''daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
+events {{}}
+http {{ access_log off; client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
+uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
+server {{ listen 127.0.0.1:{plain}; listen 127.0.0.1:{tls} ssl http2; ssl_certificate {folder}/cert.pem;
+ssl_certificate_key {folder}/key.pem; root {folder}/www; location /plain/ {{ alias {folder}/www/; max_ranges 0; }} }} }}''')
+        server = subprocess.Popen(['nginx', '-c', f'{folder}/nginx.conf', '-e', f'{folder}/nginx.log'], stderr=subprocess.DEVNULL)
+        for _ in range(100):
+            if server.poll() is not None:
+                break
+            try:
+                socket.create_connection(('127.0.0.1', plain), 1).close()
+                return server, plain, tls
+            except OSError:
+                time.sleep(0.05)
+    sys.exit('stores: nginx does not start')
+
+
+# ---- runs ----
+
+def run(files, settings='', variables=None, epochs=2, start=False):
+    """Runs a shuffled graph to its end; returns its ledger, or None, and what it said."""
+    run.n += 1
+    ledger = f'ledger-{run.n}'
+    graph = (f'tar files="{files}" fields=jpg:image,cls:label index=index-{run.n % 3} retries=40 backoff=0.01 timeout=0.3 {settings} '
+             f'! shuffle seed=3 epochs={epochs} ! batch 16 workers=3 ! ledger {ledger}')
+    env = {k: v for k, v in os.environ.items() if not k.startswith('AWS_') and not k.lower().endswith('_proxy')}
+    env |= {'HOME': folder, 'AWS_EC2_METADATA_DISABLED': 'true'} | (variables or {})
+    process = subprocess.Popen([program, 'run', graph], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if start:
+        return process, ledger
+    text, _ = process.communicate(timeout=300)
+    for secret in (SECRET, TOKEN):
+        if secret in text:
+            check(False, f'a secret is shown: {graph}')
+    return (open(ledger).read() if process.returncode == 0 else None), text
+
+
+run.n = 0
+
+
+def same(name, expected, outcome):
+    ledger, text = outcome
+    check(ledger == expected, name + ('' if ledger == expected else f': {text[-700:]}'))
+
+
+def fails(name, piece, outcome):
+    ledger, text = outcome
+    lines = [line for line in text.splitlines() if piece in line]
+    check(ledger is None and len(lines) == 1, name + ('' if ledger is None and lines else f': want "{piece}", got {text[-700:]}'))
+
+
+def behave(trouble=0, lie=None, upstream=None, signed=False):
+    Proxy.trouble, Proxy.lie, Proxy.signed = trouble, lie, signed
+    if upstream:
+        Proxy.upstream = upstream
+
+
+make_data()
+names = 'p-{000..%03d}.tar' % (SHARDS - 1)
+nginx, plain, tls = start_nginx()
+try:
+    local = run(f'www/{names}')[0]
+    assert local, run(f'www/{names}')[1]
+    proxy = serve(Proxy)
+    through = f'http://127.0.0.1:{proxy}'
+
+    same('nginx', local, run(f'http://127.0.0.1:{plain}/{names}'))
+    same('nginx, https with HTTP/2', local, run(f'https://localhost:{tls}/{names}', '', {'SSL_CERT_FILE': f'{folder}/cert.pem'}))
+    fails('a certificate that nobody signed', 'certificate', run(f'https://localhost:{tls}/{names}'))
+    same('no_proxy', local, run(f'http://127.0.0.1:{plain}/{names}', '', {'no_proxy': '*', 'http_proxy': 'http://127.0.0.1:1'}))
+    same('file://', local, run(f'file://{folder}/www/{names}'))
+    fails('a missing object', '404', run(f'http://127.0.0.1:{plain}/none.tar'))
+    fails('a server without ranges', 'ignores ranges', run(f'http://127.0.0.1:{plain}/plain/{names}'))
+
+    # Troubles that pass.
+    behave(upstream=('127.0.0.1', plain))
+    for trouble, settings in ((10, ''), (25, 'ahead=1048576 connections=4'), (10, 'cache=cache-a cache-size=2MB cache-block=65536')):
+        behave(trouble)
+        same(f'{trouble} % troubles {settings}', local, run(f'{through}/{names}', settings))
+    # Lies.
+    for lie, piece in (('short', 'fewer bytes'), ('whole', 'ignores ranges'), ('range', 'Content-Range')):
+        behave(0, lie)
+        fails(f'a server that lies: {lie}', piece, run(f'{through}/{names}'))
+    behave(0, 'size')
+    ledger, text = run(f'{through}/{names}')
+    check(ledger is None and sum('p-00' in line for line in text.splitlines()) == 1, 'a server that lies: size')
+    behave()
+
+    # The cache: whole, killed, shared.
+    cache = 'cache=cache-b cache-size=1GB cache-block=65536'
+    process, _ = run(f'{through}/{names}', cache, start=True)
+    while Proxy.requests and not any(f.endswith('.block') for _, _, fs in os.walk('cache-b') for f in fs) and process.poll() is None:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    two = [run(f'{through}/{names}', cache, start=True) for _ in range(2)]
+    for process, ledger in two:
+        process.communicate(timeout=300)
+        check(process.returncode == 0 and open(ledger).read() == local, 'two runs at once, behind a killed one')
+    before = Proxy.requests
+    same('a cache that holds all', local, run(f'{through}/{names}', cache))
+    check(Proxy.requests - before == SHARDS, f'only identities are asked for: {Proxy.requests - before} requests')
+    with open(f'www/p-001.tar', 'ab') as shard:
+        shard.write(bytes(10240))
+    os.utime('www/p-001.tar', (1, 1))
+    same('a changed object is another object', local, run(f'{through}/{names}', cache))
+
+    # A bucket.
+    moto = ThreadedMotoServer(ip_address='127.0.0.1', port=0)
+    moto.start()
+    upstream = moto.get_host_and_port()
+    client = boto3.client('s3', endpoint_url='http://%s:%d' % upstream, region_name=REGION, aws_access_key_id=KEY,
+                          aws_secret_access_key=SECRET)
+    client.create_bucket(Bucket='photos', CreateBucketConfiguration={'LocationConstraint': REGION})
+    prefix = 'a b/ü+p=&?#%20'
+    for shard in range(SHARDS):
+        client.upload_file(f'www/p-{shard:03d}.tar', 'photos', f'{prefix}/../p-{shard:03d}.tar',
+                           ExtraArgs={'ACL': 'public-read'})
+    bucket, ends = f's3://photos/{prefix}/../{names}', {'AWS_ENDPOINT_URL': through, 'AWS_REGION': REGION}
+    keys = {'AWS_ACCESS_KEY_ID': KEY, 'AWS_SECRET_ACCESS_KEY': SECRET}
+    behave(10, upstream=upstream, signed=True)
+    same('s3, credentials of the environment', local, run(bucket, '', ends | keys))
+    same('s3, a session token', local, run(bucket, '', ends | keys | {'AWS_SESSION_TOKEN': TOKEN}))
+    with open('credentials', 'w') as f:
+        f.write(f'[default]\naws_access_key_id = no\naws_secret_access_key = no\n[work]\naws_access_key_id = {KEY}\n'
+                f'aws_secret_access_key = {SECRET}\n')
+    with open('config', 'w') as f:
+        f.write(f'[profile work]\nregion = {REGION}\n')
+    profile = {'AWS_SHARED_CREDENTIALS_FILE': 'credentials', 'AWS_CONFIG_FILE': 'config', 'AWS_PROFILE': 'work'}
+    same('s3, a profile, and its region', local, run(bucket, f'endpoint={through}', profile))
+    metadata = {'AWS_EC2_METADATA_DISABLED': 'false', 'AWS_EC2_METADATA_SERVICE_ENDPOINT': f'http://127.0.0.1:{serve(Metadata)}'}
+    same("s3, the machine's metadata", local, run(bucket, '', ends | metadata))
+    check(Proxy.wrong_signatures == 0, f'{Proxy.wrong_signatures} requests are signed as botocore does not')
+    fails('s3 without credentials', 'no credentials', run(bucket, '', ends))
+    before = Proxy.wrong_signatures
+    same('s3, anonymous', local, run(bucket, 'anonymous', ends))
+    check(Proxy.wrong_signatures > before, 'anonymous requests are not signed')
+    same('s3, a cache', local, run(bucket, 'cache=cache-c cache-size=1MB cache-block=65536', ends | keys))
+    moto.stop()
+finally:
+    nginx.kill()
+print(f'{len(failures)} failures')
+sys.exit(bool(failures))
