@@ -14,6 +14,7 @@
 #include <jpeglib.h>
 
 #include "stages/decoder.h"
+#include "stages/jpeg_scan.h"
 
 enum { SCANS_MAX = 500, ROWS = 16, SOF0 = 0xC0 };
 
@@ -30,6 +31,7 @@ typedef struct jpeg {
   const uint8_t *bytes;
   size_t n;
   mr_grown_t row; /* CMYK pixels of a row */
+  mr_jpeg_scan_t *scan;
 } jpeg_t;
 
 /* ---- callbacks ---- */
@@ -71,7 +73,7 @@ static void jpeg_count_scans(j_common_ptr c) {
 
 static void *jpeg_create(void) {
   jpeg_t *d = calloc(1, sizeof *d);
-  if (!d) return NULL;
+  if (!d || !(d->scan = mr_jpeg_scan_create())) return free(d), NULL;
   d->c.err = jpeg_std_error(&d->errors);
   d->errors.error_exit = jpeg_throw;
   d->errors.emit_message = jpeg_count_warning;
@@ -90,6 +92,7 @@ static void jpeg_destroy_decoder(void *decoder) {
   if (!d) return;
   jpeg_destroy_decompress(&d->c);
   mr_grown_free(&d->row);
+  mr_jpeg_scan_free(d->scan);
   free(d);
 }
 
@@ -206,10 +209,15 @@ static mr_err_t jpeg_read(void *decoder, mr_box_t b, mr_grown_t *to, mr_part_t *
   jpeg_t *d = decoder;
   if (setjmp(d->back)) return jpeg_failed(d, diag);
   if (!d->ready) jpeg_rewind(d, false);
-  d->ready = false;
   if (!d->whole && !jpeg_scan_ends(d->source.next_input_byte, d->source.bytes_in_buffer))
     return mr_fail(diag, MR_ERR_DATA, "JPEG: is cut short");
   d->whole = true;
+  bool done;
+  MR_TRY(mr_jpeg_scan_read(d->scan, &d->c, d->source.next_input_byte, d->source.bytes_in_buffer, b,
+                           to, &done, diag));
+  *out = (mr_part_t){to->at, 3 * (size_t)b.w};
+  if (done) return MR_OK;
+  d->ready = false;
   int top = b.i, first = jpeg_start(d, &b);
   size_t width = d->c.output_width;
   MR_TRY(mr_grow(to, 3 * width * (size_t)b.h, diag));
