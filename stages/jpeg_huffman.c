@@ -73,7 +73,7 @@ bool mr_jpeg_huff_build(mr_jpeg_huff_t *h, const uint8_t count[17], const uint8_
   return h->built = true;
 }
 
-/* The step of a code longer than MR_JPEG_LOOK; 0 if there is none. */
+/* The step of a code longer than MR_JPEG_LOOK; 0 for no code. */
 static uint32_t huff_long(const mr_jpeg_huff_t *h, uint64_t bits) {
   for (int length = MR_JPEG_LOOK + 1; length <= LENGTH_MAX; length++) {
     int code = (int)(bits >> (64 - length));
@@ -86,7 +86,7 @@ static uint32_t huff_long(const mr_jpeg_huff_t *h, uint64_t bits) {
 /* ---- blocks ---- */
 
 /* Where the coefficients of a scan's order are in a block, by row and column.  What lies behind the
-   last, ends of blocks among them, goes to a place that nobody reads. */
+   last, ends of blocks among them, goes to a place that is never read. */
 enum { NOWHERE = 64, SCAN = 64 + MR_JPEG_END };
 static const uint8_t zigzag[SCAN + 16] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18,

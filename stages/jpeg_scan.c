@@ -170,7 +170,8 @@ static bool scan_mcus(mr_jpeg_scan_t *s, const scan_window_t *w, int interval) {
       if (!mr_jpeg_mcu(&in, s->part, s->n, row - w->top, column - w->left, keep, s->block))
         return false;
       if (in.at - in.count / 8 > limit) return false;
-      if (left == 1 && limit - (in.at - in.count / 8) > 0) return false; /* bytes nobody needs */
+      if (left == 1 && limit - (in.at - in.count / 8) > 0)
+        return false; /* bytes that are left over */
     }
   return true;
 }
