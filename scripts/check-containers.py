@@ -120,6 +120,45 @@ def check_safetensors():
     compare('safetensors', f'safetensors {folder}/s-{{0..2}}.safetensors fields=id,x,class:label', expected, 'id')
 
 
+def check_beton(generator):
+    """FFCV needs OpenCV and a compiler to install, so that this file is written here, with NumPy's types, as ffcv/types.py has them."""
+    header = numpy.dtype([('version', '<u2'), ('fields', '<u2'), ('page', '<u4'), ('samples', '<u8'), ('table', '<u8')], align=True)
+    field = numpy.dtype([('type', '<u1'), ('name', '<u1', 16), ('arguments', '<u1', 1024)], align=True)
+    array = numpy.dtype([('shape', '<u8', 32), ('length', '<u8')])
+    rgb = numpy.dtype([('mode', '<u1'), ('width', '<u2'), ('height', '<u2'), ('at', '<u8')])
+    blob = numpy.dtype([('at', '<u8'), ('size', '<u8')])
+    kinds = [('image', 2, rgb), ('id', 1, '<i8'), ('text', 3, blob), ('box', 4, '<u8'), ('ratio', 0, '<f8'), ('raw', 2, rgb), ('meta', 5, blob)]
+    row = numpy.dtype([(name, kind) for name, _, kind in kinds], align=True)
+    fields, rows, data, table = numpy.zeros(len(kinds), field), numpy.zeros(RECORDS, row), b'', []
+    for i, (name, kind, _) in enumerate(kinds):
+        fields[i]['type'], fields[i]['name'][:len(name)] = kind, list(name.encode())
+    descr = json.dumps(numpy.dtype('<f4').descr).encode()
+    arguments = numpy.zeros(1, array)
+    arguments['shape'][0][:2], arguments['length'] = (2, 2), len(descr)
+    fields[3]['arguments'][:264 + len(descr)] = list(arguments.tobytes() + descr)
+    first, expected = header.itemsize + fields.nbytes + rows.nbytes, {}
+
+    def put(i, value):
+        nonlocal data
+        table.append((i, first + len(data), len(value)))
+        data += value + bytes(-len(value) % 64)
+        return table[-1][1]
+
+    for i in range(RECORDS):
+        image, text = generator.randbytes(1 + generator.randrange(900)), generator.randbytes(generator.randrange(40))
+        box, raw, meta = numpy.full((2, 2), i / 3, '<f4'), generator.randbytes(4 * 5 * 3), json.dumps({'i': i}).encode()
+        rows[i]['image'] = 0, 5, 4, put(i, image)
+        rows[i]['id'], rows[i]['text'], rows[i]['box'] = i, (put(i, text), len(text)), put(i, box.tobytes())
+        rows[i]['ratio'], rows[i]['raw'], rows[i]['meta'] = i / 7, (1, 5, 4, put(i, raw)), (put(i, meta + b'\0'), len(meta) + 1)
+        expected[numpy.int64(i).tobytes()] = {'id': numpy.int64(i), 'image': image, 'text': text, 'box': box, 'ratio': numpy.float64(i / 7),
+                                              'raw': raw, 'meta': meta}
+    head = numpy.zeros(1, header)
+    head['version'], head['fields'], head['page'], head['samples'], head['table'] = 2, len(kinds), 1 << 21, RECORDS, first + len(data)
+    with open(os.path.join(folder, 'f.beton'), 'wb') as f:
+        f.write(head.tobytes() + fields.tobytes() + rows.tobytes() + data + numpy.array(table, '<u8').tobytes())
+    compare('beton', f'beton {folder}/f.beton', expected, 'id')
+
+
 def check_table(generator):
     import pandas
 
@@ -251,4 +290,5 @@ check_tokens(random.Random(3))
 check_npz()
 check_safetensors()
 check_table(random.Random(7))
+check_beton(random.Random(8))
 check_pack(check_mds(random.Random(6)))

@@ -9,12 +9,13 @@
 #include "pipeline/graph.h"
 #include "pipeline/stage_step.h"
 #include "stages/stages.h"
+#include "tests/loaders/beton.h"
 #include "tests/loaders/mds.h"
 
 #include <xxhash.h>
 
 enum {
-  CONTAINERS = 7,
+  CONTAINERS = 8,
   RECORDS = 230,
   SHARDS = 3,
   A = 12 /* bytes of field a */,
@@ -161,6 +162,23 @@ static void write_table_files(void) {
   }
 }
 
+/* A row: the number, and the place of the array. */
+static void write_beton_files(void) {
+  char name[32];
+  for (int k = 0; k < SHARDS; k++) {
+    beton_out_t o = {.row = 16, .place = {8}, .n_places = 1};
+    beton_field(&o, 1, "id", NULL, 0, NULL);
+    beton_field(&o, 4, "a", (uint64_t[]){A}, 1, "[[\"\", \"|u1\"]]");
+    for (int i = first_of(k); i < first_of(k + 1); i++, o.n++) {
+      uint64_t at = beton_value(&o, a[i], A);
+      image_add(&o.rows, &id[i], 8), image_add(&o.rows, &at, 8);
+    }
+    image_t file = beton_file(&o);
+    snprintf(name, sizeof name, "s-%d.beton", k), write_file(name, file.at, file.n);
+    beton_free(&o), free(file.at);
+  }
+}
+
 /* ---- reading ---- */
 
 static struct {
@@ -219,6 +237,7 @@ static void one_ledger_from_every_container(void **state) {
   }
   write_npy_files(), write_tar_files(), write_tfrecord_files();
   write_row_files(), write_mds_files(), write_table_files();
+  write_beton_files();
   snprintf(source[0], 300, "npy fields=a:%s/a.npy,id:%s/id.npy", folder, folder);
   snprintf(source[1], 300, "tar %s/s-{0..%d}.tar fields=a.npy:a:npy,id", folder, SHARDS - 1);
   snprintf(source[2], 300, "tfrecord %s/s-{0..%d}.tfrecord fields=a:a:u8[12],id", folder,
@@ -226,6 +245,7 @@ static void one_ledger_from_every_container(void **state) {
   snprintf(source[3], 300, "npz %s/s-{0..%d}.npz", folder, SHARDS - 1);
   snprintf(source[4], 300, "safetensors %s/s-{0..%d}.safetensors fields=a,id", folder, SHARDS - 1);
   snprintf(source[5], 300, "mds %s", folder);
+  snprintf(source[7], 300, "beton %s/s-{0..%d}.beton fields=a,id", folder, SHARDS - 1);
   snprintf(source[6], 300, "table %s/s-{0..%d}.csv fields=a,id", folder, SHARDS - 1);
   run_from(source[0], 0, 1);
   __typeof__(saw) want = saw;
