@@ -73,7 +73,10 @@ static void execute(const run_t *r, mr_diag_t *why) {
   for (int i = 0; i < e->n_out; i++) r->at[e->n_in + i] = r->out_bytes[i]->data;
   mr_exec_run(e->exec, (const void *const *)r->at, r->at + e->n_in);
   const mr_eqn_t *bad = mr_exec_nan(e->exec);
-  if (bad)
+  mr_diag_t device = {0};
+  if (!mr_exec_backend(e->exec)->host && mr_exec_backend(e->exec)->check(&device) < 0)
+    mr_diag_prefix(why, device.code, &device, "run of %s", r->name);
+  else if (bad)
     mr_fail(why, MR_ERR_DATA, "run of %s: %s%s%s gives NaN", r->name, bad->op->name,
             *bad->scope ? " in " : "", bad->scope);
 }
