@@ -1,5 +1,5 @@
 /* Files that are compressed as a whole, uncompressed into a cache, so that their records can be
-   read at random.  Needs libzstd and zlib; without them decompress_without.c refuses.
+   read at random.  Needs libzstd and zlib; without them without.c refuses.
 
    Implemented in decompress.c; digests of whole files in file_digest.c. */
 #ifndef MR_LOADERS_DECOMPRESS_H

@@ -1,5 +1,5 @@
 /* The interface between reader.c and the four ways of reading: reader_mmap.c, reader_pread.c, and
-   the two of reader_uring.c (reader_uring_without.c in a build without liburing), over the merging
+   the two of reader_uring.c (without.c in a build without liburing), over the merging
    of neighbouring reads in reader_join.c. */
 #ifndef MR_LOADERS_READER_PRIVATE_H
 #define MR_LOADERS_READER_PRIVATE_H

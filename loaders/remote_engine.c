@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/feature.h"
 #include "loaders/remote_private.h"
-#include "loaders/remote_sum.h"
 
 enum {
   RECENT = 64,       /* requests from which the usual time is known */

@@ -119,4 +119,10 @@ void mr__engine_submit(mr__engine_t *e, mr__request_t *q); /* any thread; does n
 void mr__engine_count(mr__engine_t *e, mr_remote_counts_t *out);
 mr_plain_request_fn mr__engine_plain;
 
+/* ---- remote_sum.c ---- */
+
+/* Returns whether data[0,n) has this checksum; true for MR_SUM_NONE and for a kind that this
+   libcrypto refuses (MD5 under FIPS).  Any thread. */
+bool mr__remote_sum_ok(const mr_remote_sum_t *sum, const void *data, size_t n);
+
 #endif

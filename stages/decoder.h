@@ -1,5 +1,5 @@
 /* Decoders of encoded pictures: one constant a format, each in the file of its name (decode_jpeg.c,
-   or decode_jpeg_without.c in a build without its library); decoder.c has what
+   without.c in a build without its library); decoder.c has what
    they share.
 
    Pixels are those of Pillow's Image.open(..).convert("RGB"): grey is repeated, CMYK is read as

@@ -4,7 +4,6 @@
 
 #include "base/isa.h"
 #include "pipeline/stage_map.h"
-#include "stages/mirror.h"
 #include "stages/pixels.h"
 
 typedef struct flip {

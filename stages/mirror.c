@@ -1,7 +1,7 @@
 /* Mirrors rows of pixels from left to right.  The plain loop is specialised for common numbers of
    channels by inlining; planes at least 32 bytes wide have an AVX2 path, in which a shuffle
    reverses 32 bytes at a time. */
-#include "stages/mirror.h"
+#include "stages/pixels.h"
 
 /* C is a constant where this is inlined. */
 static inline __attribute__((always_inline)) void mirror(const uint8_t *src, uint8_t *dst, int rows,

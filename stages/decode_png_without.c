@@ -1,5 +1,0 @@
-/* PNG in a build without libpng.  Files of it are still recognised, so that a folder of them fails
-   with a sentence that names the library and how to build with it, not as damaged pictures. */
-#include "stages/decoder.h"
-
-const mr_decoder_def_t mr_decoder_png = {.name = "PNG", .needs = "PNG", .is = mr_is_png};
