@@ -24,6 +24,13 @@ typedef struct tfrecord_scan {
   uint8_t *data; /* [cap] of a record */
   size_t cap;
   uint32_t record_column, example_column;
+  /* The features of the record being counted: of two with one name the last counts, as it does when
+     the record is read. */
+  int64_t record; /* its number, from 1 */
+  int64_t seen[MR_SHARD_COLUMNS_MAX],
+      value[MR_SHARD_COLUMNS_MAX];       /* by column: last record, size */
+  uint32_t column[MR_SHARD_COLUMNS_MAX]; /* [n_columns] of the record */
+  int n_columns;
 } tfrecord_scan_t;
 
 static mr_err_t scan_fault(tfrecord_scan_t *t, const char *what) {
@@ -46,8 +53,8 @@ static mr_err_t scan_make_room(tfrecord_scan_t *t, size_t n) {
   return mr_no_memory(t->diag, "a record of %zu bytes of %s", n, t->path);
 }
 
-/* Counts a feature; one whose name cannot be a column's is no field, and left out. */
-static mr_err_t count_feature(tfrecord_scan_t *t, const mr_example_feature_t *f) {
+/* Notes a feature; one whose name cannot be a column's is no field, and left out. */
+static mr_err_t note_feature(tfrecord_scan_t *t, const mr_example_feature_t *f) {
   static const uint32_t kind[] = {[MR_FEATURE_BYTES] = MR_TFRECORD_BYTES,
                                   [MR_FEATURE_FLOAT] = MR_TFRECORD_FLOAT,
                                   [MR_FEATURE_INT64] = MR_TFRECORD_INT64};
@@ -59,7 +66,9 @@ static mr_err_t count_feature(tfrecord_scan_t *t, const mr_example_feature_t *f)
   mr_err_t e = mr_shard_draft_column(t->draft, f->name, f->name_n, as, &column, NULL);
   if (e == MR_ERR_DATA) return MR_OK;
   if (e < 0) return mr_no_memory(t->diag, "an index of %s", t->path);
-  mr_shard_draft_count(t->draft, column, as == MR_TFRECORD_BYTES ? (int64_t)bytes : f->n);
+  if (t->seen[column] != t->record) t->column[t->n_columns++] = column;
+  t->seen[column] = t->record;
+  t->value[column] = as == MR_TFRECORD_BYTES ? (int64_t)bytes : f->n;
   return MR_OK;
 }
 
@@ -74,7 +83,10 @@ static mr_err_t count_features(tfrecord_scan_t *t, size_t n) {
   while ((e = mr_example_next(&w, &f, NULL)) == MR_OK) some = true;
   if (e < 0 || !some) return MR_OK;
   mr_shard_draft_count(t->draft, t->example_column, 0);
-  while (mr_example_next(&whole, &f, NULL) == MR_OK) MR_TRY(count_feature(t, &f));
+  t->record++, t->n_columns = 0;
+  while (mr_example_next(&whole, &f, NULL) == MR_OK) MR_TRY(note_feature(t, &f));
+  for (int i = 0; i < t->n_columns; i++)
+    mr_shard_draft_count(t->draft, t->column[i], t->value[t->column[i]]);
   return MR_OK;
 }
 

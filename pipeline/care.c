@@ -108,6 +108,28 @@ mr_err_t mr__care_report_row(mr_stage_t *s, const struct mr__care *t, bad_t row,
   return mr_stage_relay(s, e, &why);
 }
 
+static const char *name_without_folder(const char *path) {
+  const char *slash = path ? strrchr(path, '/') : NULL;
+  return slash ? slash + 1 : path;
+}
+
+/* Whether a line is of a record of this data set, and not of another one that a stage of the same
+   name has read: it has the id, the place and the name of the file that the record has now.  The
+   folder may be another one, because data sets are moved. */
+static bool is_line_of(mr_stage_t *s, const cJSON *line, int64_t index) {
+  char path[MR_WHERE_MAX] = "";
+  mr_where_t where = {.file = path, .offset = -1};
+  if (!s->def->source->where) return true;
+  s->def->source->where(s, index, &where);
+  const cJSON *id = cJSON_GetObjectItemCaseSensitive(line, "id");
+  const cJSON *offset = cJSON_GetObjectItemCaseSensitive(line, "offset");
+  const char *file = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(line, "file"));
+  if (cJSON_IsNumber(id) && id->valuedouble != (double)where.key) return false;
+  if (where.offset < 0 || !file || !cJSON_IsNumber(offset)) return where.offset < 0 && !file;
+  return offset->valuedouble == (double)where.offset &&
+         !strcmp(name_without_folder(file), name_without_folder(path));
+}
+
 /* Records that an earlier start of this run quarantined stay replaced by the same others, so that
    the order of the resumed stream is the same. */
 static mr_err_t remember_line(mr_stage_t *s, struct mr__care *t, const char *line, size_t n) {
@@ -119,7 +141,7 @@ static mr_err_t remember_line(mr_stage_t *s, struct mr__care *t, const char *lin
   mr_err_t e = MR_OK;
   if (source && !strcmp(source, s->name) && cJSON_IsNumber(index) && cJSON_IsNumber(other) &&
       index->valuedouble >= 0 && index->valuedouble < most && other->valuedouble >= 0 &&
-      other->valuedouble < most)
+      other->valuedouble < most && is_line_of(s, o, (int64_t)index->valuedouble))
     e = mr__care_add(s, t, (bad_t){(int64_t)index->valuedouble, (int64_t)other->valuedouble});
   cJSON_Delete(o);
   return e;

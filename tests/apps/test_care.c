@@ -134,6 +134,29 @@ static void good_files_give_the_same_order_under_any_policy(void **state) {
   assert_string_equal(ledger_of("on-bad=skip-replace memory=0", "workers=2"), first);
 }
 
+/* Lines of another data set, which a stage of the same name has read, replace nothing here. */
+static void lines_of_another_data_set_are_passed_over(void **state) {
+  static const char *const line[] = {
+      "{\"source\":\"cifar10\",\"index\":3,\"id\":3,\"file\":\"/x/train.bin\",\"offset\":9219,"
+      "\"reason\":\"\",\"replacement\":50}\n",
+      "{\"source\":\"cifar10\",\"index\":3,\"id\":3,\"file\":\"/x/data_batch_1.bin\","
+      "\"offset\":9218,\"reason\":\"\",\"replacement\":50}\n",
+      "{\"source\":\"cifar10\",\"index\":3,\"id\":4,\"file\":\"/x/data_batch_1.bin\","
+      "\"offset\":9219,\"reason\":\"\",\"replacement\":50}\n",
+      "{\"source\":\"cifar10\",\"index\":3,\"id\":3,\"file\":\"/x/data_batch_1.bin\","
+      "\"offset\":9219,\"reason\":\"\",\"replacement\":50}\n"};
+  char more[160], plain[17];
+  write_files();
+  strcpy(plain, ledger_of("", ""));
+  snprintf(more, sizeof more, "on-bad=quarantine:3 quarantine=%s", quarantine);
+  for (int i = 0; i < 4; i++) {
+    assert_int_equal(mr_write_file(quarantine, line[i], strlen(line[i]), NULL), MR_OK);
+    bool same = !strcmp(ledger_of(more, ""), plain);
+    assert_int_equal(same, i < 3); /* the last one is of this data set, in another folder */
+  }
+  unlink(quarantine);
+}
+
 static void the_quarantine_file_names_file_offset_and_reason(void **state) {
   char more[160], again[17];
   void *text;
@@ -342,6 +365,7 @@ int main(void) {
       cmocka_unit_test(one_record_is_told_as_one),
       cmocka_unit_test(replacements_do_not_depend_on_workers_memory_or_backend),
       cmocka_unit_test(good_files_give_the_same_order_under_any_policy),
+      cmocka_unit_test(lines_of_another_data_set_are_passed_over),
       cmocka_unit_test(the_quarantine_file_names_file_offset_and_reason),
       cmocka_unit_test(when_everything_is_bad_the_run_fails),
       cmocka_unit_test(skipped_records_keep_their_place_and_move_nothing),

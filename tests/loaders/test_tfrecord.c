@@ -339,6 +339,30 @@ static void names_with_a_nul_are_left_out(void **state) {
   free(name), free(map.at), free(feature.at), free(entry.at), free(example.at), free(o.at);
 }
 
+/* In the first record "n" has two numbers and then one, as in the second. */
+static void a_feature_held_twice_counts_once(void **state) {
+  round_t r = {.x = 6};
+  image_t o = {0};
+  hand_t h;
+  for (int i = 0; i < 2; i++) {
+    image_t map = {0}, list = {0}, example = {0};
+    if (!i) fill_two_ints(&r, &list), add_feature(&r, &map, "n", 3, &list);
+    fill_an_int(&r, &list), add_feature(&r, &map, "n", 3, &list);
+    add_delimited(&example, 1, map.at, map.n);
+    add_framed(&o, example.at, example.n);
+    free(map.at), free(example.at);
+  }
+  write_file("r.tfrecord", o.at, o.n);
+  if (hand_open(&h, &mr_stage_tfrecord, NULL, HAND_SETTINGS(files_setting(), "holdout=0")) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_int_equal(h.s.out_spec[0].n_fields, 1);
+  assert_int_equal(h.s.out_spec[0].field[0].ndim, 0); /* one number in every record */
+  burst_t *b = burst_new(&h.s);
+  assert_int_equal(burst_fetch(&h, 0, (int64_t[]){0, 1}, 2, b), MR_OK);
+  assert_int_equal(*(int64_t *)b->rec[0].field[0].data, 3);
+  burst_free(b), shards_close(&h), free(o.at);
+}
+
 static void settings_that_do_not_fit_are_refused(void **state) {
 #define WRONG(piece, ...) \
   want_refused(&mr_stage_tfrecord, HAND_SETTINGS(files_setting(), __VA_ARGS__), piece)
@@ -378,6 +402,7 @@ int main(void) {
       cmocka_unit_test(a_cut_file_gives_the_records_before_the_cut),
       cmocka_unit_test(bad_records_do_not_count_for_the_fields),
       cmocka_unit_test(names_with_a_nul_are_left_out),
+      cmocka_unit_test(a_feature_held_twice_counts_once),
       cmocka_unit_test(settings_that_do_not_fit_are_refused),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
