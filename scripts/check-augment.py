@@ -143,6 +143,47 @@ for source in (pictures, small, grey):
         if most > 1 or differ > total * 2e-4:
             sys.exit("check-augment: want at most 1 byte of 5,000, by 1")
         checked += 1
+
+
+def whole(graph, step):
+    text = millrace("batch", graph, "--step", str(step), "--out", os.path.join(work, "a.npz"))
+    b = np.load(os.path.join(work, "a.npz"))
+    words = [int(re.search(r"epoch (\d+)", text).group(1)) - 1] + numbers(re.search(r"^keys (.*)$", text, re.M).group(1))
+    return torch.from_numpy(b["image"]), torch.from_numpy(b["label"]), words
+
+
+def mixing(kind, tag, words, alpha, x):
+    """torchvision's draws, from numpy's generator as mixup and cutmix use it"""
+    h = 0xCBF29CE484222325
+    for word in words:
+        h = (h ^ word) * 0x100000001B3 % 2**64
+    g = np.random.Generator(np.random.Philox(key=np.array([5 + (tag << 32), h], np.uint64)))
+    lam = float(np.float32(g.beta(alpha, alpha)))
+    if kind is v2.MixUp:
+        return dict(lam=lam)
+    h, w = x.shape[-2:]
+    at_x, at_y = int(g.integers(0, w)), int(g.integers(0, h))
+    half = [int(0.5 * (1 - lam) ** 0.5 * side) for side in (w, h)]
+    x1, x2 = (min(max(at_x + s * half[0], 0), w) for s in (-1, 1))
+    y1, y2 = (min(max(at_y + s * half[1], 0), h) for s in (-1, 1))
+    return dict(box=(x1, y1, x2, y2), lam_adjusted=1 - (x2 - x1) * (y2 - y1) / (w * h))
+
+
+for kind, tag in ((v2.MixUp, 1), (v2.CutMix, 2)):
+    for alpha in (0.2, 1.0):
+        for step in (1, 2, 4, 7):  # 7 records in the last one of an epoch
+            name = kind.__name__.lower()
+            graph = "synthetic n=71 ! shuffle seed=4 epochs=3 ! normalize layout=chw ! batch 32"
+            x, label, words = whole(graph + " ! null", step)
+            got = whole("%s ! %s alpha=%g seed=5 ! null" % (graph, name, alpha), step)
+            theirs = kind(alpha=alpha, num_classes=10)
+            label = label.long()
+            params = dict(mixing(kind, tag, words, alpha, x), labels=label, batch_size=len(label))
+            want = [theirs.transform(v, params) for v in (x, label)]
+            if not (torch.equal(got[0], want[0]) and torch.equal(got[1], want[1])):
+                sys.exit("check-augment: %s alpha=%g, step %d differs" % (name, alpha, step))
+    print("check-augment: %s gives torchvision's floats" % name)
+
 # The magnitudes themselves: torch's own, where its kernels are those for AVX2.
 space = {"rand-augment": (v2.RandAugment, 31), "auto-augment": (v2.AutoAugment, 10), "trivial-augment": (v2.TrivialAugmentWide, 31)}
 for name, (kind, bins) in space.items():

@@ -231,3 +231,29 @@ mr_err_t mr_loss_report_classes(mr_fn_t *f, mr_var_t *logits, mr_var_t *labels,
   reported->metric[0] = mr_lax_convert(f, mr_lax_eq(f, reported->guess, want), MR_F32);
   return f->diag.code < 0 ? f->diag.code : MR_OK;
 }
+
+mr_err_t mr_loss_report_targets(mr_fn_t *f, mr_var_t *logits, mr_var_t *targets, mr_var_t *mask,
+                                mr_loss_report_t *reported) {
+  if (!logits || !targets) return f->diag.code;
+  mr_var_t *guess = first_largest(f, logits), *want = first_largest(f, targets);
+  reported->counts = mask;
+  reported->metric[0] = mr_lax_convert(f, mr_lax_eq(f, guess, want), MR_F32);
+  return f->diag.code < 0 ? f->diag.code : MR_OK;
+}
+
+mr_var_t *mr_loss_of_targets(mr_fn_t *f, mr_var_t *logits, mr_var_t *targets, mr_var_t *mask,
+                             double smoothing) {
+  if (!logits || !targets) return NULL;
+  const int last[] = {1};
+  const mr_aval_t *a = &logits->aval;
+  if (smoothing > 0) {
+    mr_var_t *even = mr_lax_full(f, &targets->aval, smoothing / (double)a->dim[1]);
+    targets = mr_lax_add(f, mr_lax_scale(f, 1 - smoothing, targets), even);
+  }
+  mr_var_t *top = mr_lax_stop_gradient(f, mr_lax_reduce_max(f, logits, 1, last));
+  mr_var_t *x = mr_lax_sub(f, logits, mr_lax_broadcast_in_dim(f, top, 2, a->dim, (int[]){0}));
+  mr_var_t *lse = mr_lax_log(f, mr_lax_reduce_sum(f, mr_lax_exp(f, x), 1, last));
+  x = mr_lax_sub(f, x, mr_lax_broadcast_in_dim(f, lse, 2, a->dim, (int[]){0}));
+  mr_var_t *loss = mr_lax_reduce_sum(f, mr_lax_mul(f, targets, x), 1, last);
+  return mr_lax_mul(f, mr_lax_neg(f, loss), mask);
+}

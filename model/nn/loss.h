@@ -123,6 +123,17 @@ mr_err_t mr_loss_params(const mr_loss_t *l, uint64_t seed, mr_params_t *params, 
 mr_err_t mr_loss_report_classes(mr_fn_t *f, mr_var_t *logits, mr_var_t *labels,
                                 mr_loss_report_t *reported);
 
+/* The same for losses of targets: targets f32 (B,C), a share for each class; mask f32 (B).  A guess
+   is right if it is the class with the largest share. */
+mr_err_t mr_loss_report_targets(mr_fn_t *f, mr_var_t *logits, mr_var_t *targets, mr_var_t *mask,
+                                mr_loss_report_t *reported);
+
+/* The cross-entropy of each record with its targets, of which a share `smoothing` in [0,1) is
+   spread evenly over all classes: f32 (B), 0 where the mask is 0; as torch's cross_entropy of
+   probabilities.  NULL with the failure in f->diag: MR_ERR_SHAPE as the ops. */
+mr_var_t *mr_loss_of_targets(mr_fn_t *f, mr_var_t *logits, mr_var_t *targets, mr_var_t *mask,
+                             double smoothing);
+
 MR_END_DECLS
 
 #endif

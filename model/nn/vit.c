@@ -66,8 +66,10 @@ mr_err_t mr_vit_trace(const void *config, mr_nn_t *s, mr_var_t *const *field, mr
   s->no_qkv_bias = c->no_qkv_bias;
   mr_var_t *logits =
       c->variant == MR_VIT_FLAX ? mr_vit_flax(s, c, images) : mr_vit_timm(s, c, images);
-  mr_var_t *losses =
-      mr_lax_softmax_cross_entropy(f, logits, labels, s->train ? c->label_smoothing : 0);
+  float smoothing = s->train ? c->label_smoothing : 0;
+  bool targets = labels->aval.dtype == MR_F32; /* rows of one-hot or mixup, and then the mask */
+  mr_var_t *losses = targets ? mr_loss_of_targets(f, logits, labels, field[2], (double)smoothing)
+                             : mr_lax_softmax_cross_entropy(f, logits, labels, smoothing);
   if (!losses) return f->diag.code;
   double batch = (double)losses->aval.dim[0];
   mr_var_t *loss = mr_lax_reduce_sum(f, losses, 1, (int[]){0});
@@ -78,6 +80,8 @@ mr_err_t mr_vit_trace(const void *config, mr_nn_t *s, mr_var_t *const *field, mr
 
 mr_err_t mr_vit_metrics(const void *of, mr_fn_t *f, mr_var_t *const *field, mr_var_t *const *out,
                         mr_loss_report_t *reported) {
+  if (field[1]->aval.dtype == MR_F32)
+    return mr_loss_report_targets(f, out[0], field[1], field[2], reported);
   return mr_loss_report_classes(f, out[0], field[1], reported);
 }
 

@@ -1,5 +1,5 @@
 /* A multilayer perceptron.  It predicts the numbers of the field y if batches have one, else the
-   class in the field label. */
+   class in the field label, or the shares of classes in it. */
 #include <stdio.h>
 
 #include "model/zoo/zoo.h"
@@ -8,6 +8,7 @@ typedef struct mlp {
   int64_t hidden, layers;
   double dropout;
   int64_t outs; /* classes, or numbers of y */
+  bool targets; /* the label is a row of one-hot or mixup */
 } mlp_t;
 
 static const mr_opt_t mlp_opts[] = {
@@ -42,11 +43,14 @@ static mr_err_t mlp_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
   const mr_model_field_t *y = mr_model_may_take(p, "y");
   p->loss.masked = y != NULL;
   if (!y && !(y = mr_model_take(p, "label", diag))) return MR_ERR_SHAPE;
-  if (p->loss.masked ? y->aval.dtype != MR_F32 : y->classes < 1)
-    return mr_fail(diag, MR_ERR_SHAPE, "want y of f32, or a label with classes");
-  p->loss.classes = y->classes;
+  bool floats = y->aval.dtype == MR_F32, numbers = p->loss.masked;
+  m->targets = !numbers && floats && y->aval.ndim == 1 && y->aval.dim[0] > 0;
+  if (numbers ? !floats : y->classes < 1 && !m->targets)
+    return mr_fail(diag, MR_ERR_SHAPE,
+                   "want y of f32, or a label with classes, or labels of one-hot");
+  p->loss.classes = y->classes, p->loss.masked = numbers || m->targets;
   m->outs = p->loss.masked ? mr_aval_elems(&y->aval) : y->classes;
-  mr_model_reports(p, p->loss.masked ? "mean_error" : "accuracy");
+  mr_model_reports(p, numbers ? "mean_error" : "accuracy");
   return MR_OK;
 }
 
@@ -77,8 +81,12 @@ static mr_err_t mlp_loss(const void *state, mr_nn_t *s, mr_var_t *const *field,
   x = mr_nn_linear(s, "head", x, m->outs);
   if (!x) return f->diag.code;
   out->out[0] = x;
-  out->losses = classes ? mr_lax_softmax_cross_entropy(f, x, y, 0)
-                        : mr_lax_mul(f, differences(f, x, y, true), field[2]);
+  if (classes)
+    out->losses = mr_lax_softmax_cross_entropy(f, x, y, 0);
+  else if (m->targets)
+    out->losses = mr_loss_of_targets(f, x, y, field[2], 0);
+  else
+    out->losses = mr_lax_mul(f, differences(f, x, y, true), field[2]);
   out->loss =
       mr_lax_scale(f, 1 / (double)x->aval.dim[0], mr_lax_reduce_sum(f, out->losses, 1, (int[]){0}));
   return f->diag.code;
@@ -86,7 +94,9 @@ static mr_err_t mlp_loss(const void *state, mr_nn_t *s, mr_var_t *const *field,
 
 static mr_err_t mlp_metrics(const void *state, mr_fn_t *f, mr_var_t *const *field,
                             mr_var_t *const *out, mr_loss_report_t *reported) {
+  const mlp_t *m = state;
   if (field[1]->aval.dtype == MR_I32) return mr_loss_report_classes(f, out[0], field[1], reported);
+  if (m->targets) return mr_loss_report_targets(f, out[0], field[1], field[2], reported);
   reported->counts = field[2];
   reported->metric[0] = differences(f, out[0], field[1], false);
   return f->diag.code;

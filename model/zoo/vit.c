@@ -109,7 +109,11 @@ static mr_err_t vit_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
                    "want batches of f32 pictures laid out HWC; put `normalize layout=hwc` before "
                    "batch");
   if (a->dim[0] != a->dim[1]) return mr_fail(diag, MR_ERR_SHAPE, "want square pictures");
-  if (label->classes < 1) return mr_fail(diag, MR_ERR_SHAPE, "want a dataset with classes");
+  const mr_aval_t *l = &label->aval;
+  bool targets = l->dtype == MR_F32 && l->ndim == 1 && l->dim[0] > 0;
+  if (label->classes < 1 && !targets)
+    return mr_fail(diag, MR_ERR_SHAPE, "want a dataset with classes, or labels of one-hot");
+  int64_t classes = targets ? l->dim[0] : label->classes;
   v->config = (mr_vit_config_t){.variant = v->style ? MR_VIT_TIMM : MR_VIT_FLAX,
                                 .image = (int)a->dim[0],
                                 .patch = (int)v->patch,
@@ -118,14 +122,14 @@ static mr_err_t vit_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
                                 .mlp = (int)v->mlp,
                                 .heads = (int)v->heads,
                                 .layers = (int)v->layers,
-                                .classes = (int)label->classes,
+                                .classes = (int)classes,
                                 .dropout = (float)v->dropout,
                                 .attn_drop = (float)v->attn_drop,
                                 .proj_drop = (float)v->proj_drop,
                                 .drop_path = (float)v->drop_path,
                                 .no_qkv_bias = !v->qkv_bias,
                                 .label_smoothing = (float)v->label_smoothing};
-  p->loss.classes = label->classes;
+  p->loss.classes = label->classes, p->loss.masked = targets;
   mr_model_reports(p, "accuracy");
   return mr_vit_check(&v->config, diag);
 }
