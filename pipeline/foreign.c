@@ -27,17 +27,26 @@ static const row_t stages[] = {
      "file in C (README.md, Adding a stage)"},
     {"videoscale scale", "stage \"resize\" does that: resize 256, or resize 224x224"},
     {"centercrop", "stage \"center-crop\" does that: center-crop 224"},
-    {"crop randomcrop randomresizedcrop videocrop rrc",
+    {"randomcrop", "stage \"pad-crop\" does that: pad-crop 32 padding=4"},
+    {"crop randomresizedcrop videocrop rrc",
      "stage \"resized-crop\" does that: resized-crop size=32 scale=0.9:1.0 ratio=0.9:1.1"},
     {"randomhorizontalflip horizontalflip hflip fliplr randomflip randomflipleftright mirror "
      "videoflip",
      "stage \"flip\" does that: flip p=0.5"},
-    {"randomverticalflip verticalflip vflip flipud rotate randomrotation colorjitter randaugment "
-     "autoaugment trivialaugmentwide randomerasing mixup cutmix grayscale gaussianblur pad "
-     "randompad",
-     "there is no such stage; flip and resized-crop augment, and a new one is a file in C "
-     "(README.md, "
-     "Adding a stage)"},
+    {"randomverticalflip verticalflip vflip flipud rotate randomrotation randomaffine "
+     "randomperspective elastictransform augmix",
+     "there is no such stage; rand-augment and trivial-augment turn and shear pictures, and a new "
+     "one is a file in C (README.md, Adding a stage)"},
+    {"colorjitter brightness contrast saturation hue",
+     "stage \"color-jitter\" does that: color-jitter brightness=0.4 contrast=0.4 hue=0.1"},
+    {"randomgrayscale gray grey togray", "stage \"grayscale\" does that: grayscale 0.1"},
+    {"pad randompad", "stage \"pad-crop\" pads and crops: pad-crop 32 padding=4"},
+    {"blur gaussblur", "stage \"gaussian-blur\" does that: gaussian-blur 23 sigma=0.1:2"},
+    {"cutout coarsedropout", "stage \"random-erasing\" does that: random-erasing 0.5"},
+    {"randaug", "stage \"rand-augment\" does that: rand-augment magnitude=9"},
+    {"autoaug", "stage \"auto-augment\" does that: auto-augment imagenet"},
+    {"trivialaugmentwide", "stage \"trivial-augment\" does that"},
+    {"labelsmoothing onehotencode", "stage \"one-hot\" does that: one-hot smoothing=0.1"},
     {"totensor pilotensor totensorv2 toimage todtype convertimagedtype rescaling cast astype float "
      "videoconvert",
      "stage \"normalize\" makes floats: normalize preset=cifar10 layout=chw"},

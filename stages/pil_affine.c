@@ -55,7 +55,8 @@ static inline int clip_to(int v, int n) { return v < 0 ? 0 : v < n ? v : n - 1; 
 
 static void mix_four(const mr_canvas_t *c, double x_in, double y_in, uint8_t *to) {
   x_in -= 0.5, y_in -= 0.5;
-  int x = (int)floor(x_in), y = (int)floor(y_in), C = c->C;
+  /* floor: both are at least -0.5 */
+  int x = (int)x_in - (x_in < 0), y = (int)y_in - (y_in < 0), C = c->C;
   double dx = x_in - x, dy = y_in - y;
   const uint8_t *up = c->at + (size_t)clip_to(y, c->h) * (size_t)(c->w * C);
   const uint8_t *down = c->at + (size_t)clip_to(y + 1, c->h) * (size_t)(c->w * C);

@@ -183,11 +183,15 @@ static const struct {
      "graph:1:13: unknown stage \"DataLoader\"; a loader is a chain of stages: cifar10 ! shuffle "
      "seed=1 ! normalize ! batch 128 workers=2"},
     {{"run", "synthetic ! RandomCrop 32 ! batch 4 ! null"},
-     "graph:1:13: unknown stage \"RandomCrop\"; stage \"resized-crop\" does that: resized-crop "
-     "size=32 scale=0.9:1.0 ratio=0.9:1.1"},
+     "graph:1:13: unknown stage \"RandomCrop\"; stage \"pad-crop\" does that: pad-crop 32 "
+     "padding=4"},
     {{"run", "synthetic ! ColorJitter ! batch 4 ! null"},
-     "graph:1:13: unknown stage \"ColorJitter\"; there is no such stage; flip and resized-crop "
-     "augment, and a new one is a file in C (README.md, Adding a stage)"},
+     "graph:1:13: unknown stage \"ColorJitter\"; stage \"color-jitter\" does that: color-jitter "
+     "brightness=0.4 contrast=0.4 hue=0.1"},
+    {{"run", "synthetic ! RandomVerticalFlip ! batch 4 ! null"},
+     "graph:1:13: unknown stage \"RandomVerticalFlip\"; there is no such stage; rand-augment and "
+     "trivial-augment turn and shear pictures, and a new one is a file in C (README.md, Adding a "
+     "stage)"},
     {{"run", "synthetic ! filesink ! batch 4 ! null"},
      "graph:1:13: unknown stage \"filesink\"; stage \"ledger\" writes what every batch holds, and "
      "\"jsonl\" and \"csv\" write metrics"},

@@ -191,8 +191,9 @@ static void auto_augment_draws_a_pair_of_its_policy(void **state) {
   int rows = 0;
   FILE *f = own_vectors("augment_policies.txt");
   while (vectors_line(f, line, sizeof line)) {
-    pair_t *p = &pair[0][rows++];
-    assert_true(rows <= 3 * PAIRS);
+    assert_true(rows < 3 * PAIRS);
+    pair_t *p = &pair[rows / PAIRS][rows % PAIRS];
+    rows++;
     assert_int_equal(sscanf(line, "%31s %d %lf %d %d %lf %d", name, &p->op[0], &p->p[0], &p->bin[0],
                             &p->op[1], &p->p[1], &p->bin[1]),
                      7);
