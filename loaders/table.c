@@ -203,6 +203,7 @@ static mr_err_t table_settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_
                        t->files);
 }
 
+/* The fields that fields= names or, without it, the usual ones; and how rows are cut. */
 static mr_err_t table_settle(mr_shard_source_t *base, mr_stage_t *s,
                              const mr_shard_field_word_t *word, int n, mr_spec_t *out) {
   table_t *t = s->state;

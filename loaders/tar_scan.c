@@ -63,8 +63,9 @@ static int64_t tar_number(const char *field, int n) {
   while (i < n && f[i] == ' ') i++;
   int first = i;
   for (; i < n && f[i] >= '0' && f[i] <= '7'; i++) v = v << 3 | (f[i] - '0');
-  bool ended = i == n || f[i] == 0 || f[i] == ' ';
-  return i > first && ended ? v : i == n || f[i] == 0 ? (i == first ? 0 : -1) : -1;
+  bool over = i == n || f[i] == 0;
+  if (i == first) return over ? 0 : -1; /* an empty field is 0 */
+  return over || f[i] == ' ' ? v : -1;
 }
 
 /* The sum counts its own field as blanks; some old programs summed signed bytes. */

@@ -103,6 +103,7 @@ static void augment_canvas(mr_canvas_t *c, mr_augment_op_t op, double v,
   }
 }
 
+/* The sign of a magnitude is drawn, and noted with it: the ledger covers what was done. */
 void mr_augment_apply(mr_stage_t *s, const mr_augment_t *a, mr_augment_op_t op, float magnitude,
                       mr_philox_t *g, mr_rec_t *out) {
   uint32_t bits;
