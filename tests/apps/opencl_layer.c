@@ -3,6 +3,7 @@
    overwrites what has not been copied; and it can refuse a kernel.
 
    LAYER_SEED=S: holds back one of four commands.  LAYER_FAIL=N: the N-th kernel is refused.
+   LAYER_ABORT=1: ends the process that asks for devices, as drivers do that find no memory.
    LAYER_COUNT=FILE: at the end, writes how many commands were held back, and how many kernels
    started. */
 #define CL_TARGET_OPENCL_VERSION 300
@@ -117,6 +118,10 @@ CL_API_ENTRY cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t size, 
 CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint n, const struct _cl_icd_dispatch *target,
                                             cl_uint *n_ret, const struct _cl_icd_dispatch **layer) {
   const char *seed = getenv("LAYER_SEED"), *fail = getenv("LAYER_FAIL");
+  if (getenv("LAYER_ABORT")) {
+    fputs("layer: Not enough memory\n", stderr);
+    abort();
+  }
   if (n < sizeof mine / sizeof(void *)) return CL_INVALID_VALUE;
   next = target;
   mine = *target;

@@ -134,6 +134,28 @@ static void devices_that_cannot_be_used_are_refused_by_a_sentence(void **state) 
   unsetenv("OCL_ICD_VENDORS");
 }
 
+static void a_driver_that_aborts_is_a_sentence(void **state) {
+  setenv("OPENCL_LAYERS", MR_OPENCL_LAYER, 1);
+  setenv("LAYER_ABORT", "1", 1);
+  RUN(&p, "doctor");
+  bool layers = strstr(p.out, "ends the process that asks") != NULL;
+  int status = p.status;
+  if (layers) refused("opencl", 1, "(Aborted) and says: layer: Not enough memory");
+  unsetenv("OPENCL_LAYERS"), unsetenv("LAYER_ABORT");
+  assert_int_equal(status, 0);
+  if (!layers) skip(); /* a loader without layers */
+}
+
+/* Within the default graph, whose batches may have 10,000 records. */
+static void too_large_a_step_names_its_peak_and_what_is_free(void **state) {
+  RUN(&p, "train", "--data", "synthetic", "--run-dir", other, "--device", "opencl", "batch=9000",
+      "--steps", "1");
+  if (p.status == 0) skip(); /* a device with that much memory */
+  assert_non_null(strstr(p.err, "out of memory"));
+  assert_non_null(strstr(p.err, "opencl"));
+  assert_non_null(strstr(p.err, "fit="));
+}
+
 static void a_limit_is_kept_by_the_devices_plan(void **state) {
   RUN(&p, "train", "--graph", file, "--run-dir", other, "--fit", "10KiB");
   assert_true(p.status != 0 && strstr(p.err, "fit"));
@@ -167,6 +189,8 @@ int main(void) {
       cmocka_unit_test_teardown(a_device_that_fails_ends_the_run_and_spares_the_checkpoint,
                                 forget_other),
       cmocka_unit_test(devices_that_cannot_be_used_are_refused_by_a_sentence),
+      cmocka_unit_test(a_driver_that_aborts_is_a_sentence),
+      cmocka_unit_test_teardown(too_large_a_step_names_its_peak_and_what_is_free, forget_other),
       cmocka_unit_test_teardown(a_limit_is_kept_by_the_devices_plan, forget_other),
   };
   return cmocka_run_group_tests(tests, group_setup, small_run_forget);

@@ -74,9 +74,15 @@ void mr__kernel_round(FILE *f, mr_dtype_t t, const char *value) {
 
 void mr__kernel_place(FILE *f, const char *place, const char *index, int n, const int64_t *dim,
                       const int64_t *stride, int64_t first) {
+  int outer = 0; /* its coordinate is what is left of the index */
+  while (outer < n && dim[outer] == 1) outer++;
   fprintf(f, "  i64 %s = %" PRId64 "; { u64 r = %s;", place, first, index);
-  for (int d = n - 1; d >= 0; d--) {
+  for (int d = n - 1; d >= outer; d--) {
     if (dim[d] == 1) continue;
+    if (d == outer) {
+      fprintf(f, " %s += (i64)r * %" PRId64 ";", place, stride[d]);
+      break;
+    }
     if (stride[d])
       fprintf(f, " %s += (i64)(r %% %" PRId64 ") * %" PRId64 ";", place, dim[d], stride[d]);
     fprintf(f, " r /= %" PRId64 ";", dim[d]);

@@ -142,13 +142,13 @@ static size_t opencl_room(void) {
 static void opencl_describe(void (*say)(void *arg, const char *line), void *arg) {
   char text[4096], path[512], loader[600];
   mr_diag_t why = {0};
-  if (mr__opencl_probe(text, sizeof text, &why) < 0) {
-    say(arg, why.text);
-    return;
-  }
   if (mr__opencl_loader(path, sizeof path)) {
     snprintf(loader, sizeof loader, "opencl-loader: %s", path);
     say(arg, loader);
+  }
+  if (mr__opencl_probe(text, sizeof text, &why) < 0) {
+    say(arg, why.text);
+    return;
   }
   if (!*text) say(arg, "no platform has a device; pocl-opencl-icd computes on the CPU");
   char *rest = NULL;
