@@ -152,7 +152,8 @@ def statics_named_alike(sources):
     found, wrong = {}, []
     for name in sources:
         text = COMMENT.sub(blank, read(name))
-        for match in re.finditer(r'^(?:\w+\s+)*static (?!inline|const\b[^(]*=)[^;={}()]*?\b(\w+)\((?=[^;]*?\{$)', text, re.M):
+        for match in re.finditer(r'^(?:\w+\s+)*static (?!const\b[^(]*=)[^;={}()]*?\b(\w+)\((?=[^;{]*\{)',
+                                 re.sub(r'__attribute__\(\(.*?\)\)\)? ?', '', text), re.M):
             first = found.setdefault(match[1], name)
             if first != name:
                 wrong.append(f'{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[1]}: is a static function of {first} too')
