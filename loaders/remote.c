@@ -169,22 +169,24 @@ static mr_err_t name_object(const mr_remote_t *r, const char *url, mr_object_t *
   return o->name && o->url ? MR_OK : mr_no_memory(diag, "the name of an object");
 }
 
-static mr_err_t identify(mr_remote_t *r, mr_object_t *o, mr_diag_t *diag) {
+static mr_err_t identify(mr_remote_t *r, mr_object_t *o, long *status, mr_diag_t *diag) {
   mr__request_t q = {.object = o, .at = 0, .size = 1};
   o->size = -1;
-  MR_TRY(send_all(r, &q, 1, diag));
+  mr_err_t e = send_all(r, &q, 1, diag);
+  *status = q.status;
+  if (e < 0) return e;
   o->size = q.total, o->mtime_ns = q.mtime_ns;
   memcpy(o->etag, q.etag, sizeof o->etag);
   return MR_OK;
 }
 
-mr_err_t mr_remote_object(mr_remote_t *r, const char *url, const mr_object_t **out,
-                          mr_diag_t *diag) {
+static mr_err_t open_object(mr_remote_t *r, const char *url, const mr_object_t **out, long *status,
+                            mr_diag_t *diag) {
   object_row_t *row = calloc(1, sizeof *row);
   *out = NULL;
   if (!row) return mr_no_memory(diag, "an object");
   mr_err_t e = name_object(r, url, &row->object, diag);
-  if (e >= 0) e = identify(r, &row->object, diag);
+  if (e >= 0) e = identify(r, &row->object, status, diag);
   if (e < 0) {
     free(row->object.name), free(row->object.url), free(row);
     return e;
@@ -194,6 +196,21 @@ mr_err_t mr_remote_object(mr_remote_t *r, const char *url, const mr_object_t **o
   pthread_mutex_unlock(&r->lock);
   *out = &row->object;
   return MR_OK;
+}
+
+mr_err_t mr_remote_object(mr_remote_t *r, const char *url, const mr_object_t **out,
+                          mr_diag_t *diag) {
+  long status = 0;
+  return open_object(r, url, out, &status, diag);
+}
+
+mr_err_t mr_remote_find(mr_remote_t *r, const char *url, const mr_object_t **out, mr_diag_t *diag) {
+  long status = 0;
+  mr_diag_t why = {0};
+  bool s3 = url[0] == 's' || url[0] == 'S';
+  mr_err_t e = open_object(r, url, out, &status, &why);
+  if (e == MR_ERR_IO && (status == 404 || (s3 && status == 403))) return MR_OK;
+  return mr_diag_relay(diag, e, &why);
 }
 
 /* ---- reading ---- */

@@ -64,6 +64,10 @@ void mr_remote_close(mr_remote_t *r); /* NULL is fine; ends all requests */
 mr_err_t mr_remote_object(mr_remote_t *r, const char *url, const mr_object_t **out,
                           mr_diag_t *diag);
 
+/* The same for an object that need not exist: *out is NULL if the server answers 404, or, of a
+   bucket, 403, which is what it says to those who may not list it. */
+mr_err_t mr_remote_find(mr_remote_t *r, const char *url, const mr_object_t **out, mr_diag_t *diag);
+
 /* One range to read, inside the object. */
 typedef struct mr_remote_want {
   const mr_object_t *object;

@@ -403,6 +403,7 @@ static void end_attempt(mr__engine_t *e, attempt_t *a, CURLcode code) {
   mr_diag_t why = {0};
   curl_off_t after = 0;
   curl_easy_getinfo(a->easy, CURLINFO_RETRY_AFTER, &after);
+  q->status = a->status;
   verdict_t v = is_empty_object(a, code) ? USE : judge(a, code, &why);
   land(e, a);
   if (v == USE) use_answer(e, a);

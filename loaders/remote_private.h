@@ -101,6 +101,7 @@ typedef struct mr__request {
   /* The outcome. */
   mr_err_t code;
   mr_diag_t diag;
+  long status; /* of the last answer; 0: none came */
   int64_t total, mtime_ns;
   char etag[256];
 

@@ -61,6 +61,12 @@ static mr_err_t add_document(documents_t *d, int64_t at, mr_diag_t *diag) {
 
 /* ---- flat files ---- */
 
+/* The end of a file lies behind what is read, unless it has become shorter. */
+static mr_err_t read_all(mr_shard_file_t *in, int64_t at, void *to, size_t n, mr_diag_t *diag) {
+  mr_err_t e = mr_shard_file_read(in, at, to, n, diag);
+  return e == MR_END ? mr_fail(diag, MR_ERR_DATA, "%s: ends early", in->path) : e;
+}
+
 static mr_err_t read_llmc_head(const mr_shard_t *s, const int32_t *head, mr_token_file_t *f,
                                mr_diag_t *diag) {
   f->type = head[0] == 20240520 ? MR_TOKEN_U16 : MR_TOKEN_U32;
@@ -72,12 +78,12 @@ static mr_err_t read_llmc_head(const mr_shard_t *s, const int32_t *head, mr_toke
                  s->path, head[1], head[2], f->type == MR_TOKEN_U16 ? 1 : 7, n);
 }
 
-static mr_err_t read_flat_head(const mr_shard_t *s, int fd, const mr_token_files_conf_t *c,
-                               mr_token_file_t *f, mr_diag_t *diag) {
+static mr_err_t read_flat_head(const mr_shard_t *s, mr_shard_file_t *in,
+                               const mr_token_files_conf_t *c, mr_token_file_t *f,
+                               mr_diag_t *diag) {
   int32_t head[3] = {0};
   f->type = c->type;
-  if (s->id.size >= LLMC_HEAD && pread(fd, head, sizeof head, 0) != sizeof head)
-    return mr_fail(diag, MR_ERR_IO, "%s: cannot be read: %s", s->path, strerror(errno));
+  if (s->id.size >= LLMC_HEAD) MR_TRY(read_all(in, 0, head, sizeof head, diag));
   if (head[0] == 20240520 || head[0] == 20240801) MR_TRY(read_llmc_head(s, head, f, diag));
   int64_t bytes = s->id.size - f->head;
   f->n = bytes / mr_token_size(f->type);
@@ -87,21 +93,16 @@ static mr_err_t read_flat_head(const mr_shard_t *s, int fd, const mr_token_files
 }
 
 /* Documents end behind each eos. */
-static mr_err_t find_eos(const mr_shard_t *s, int fd, const mr_token_file_t *f, int64_t eos,
-                         documents_t *d, mr_diag_t *diag) {
+static mr_err_t find_eos(mr_shard_file_t *in, const mr_token_file_t *f, int64_t eos, documents_t *d,
+                         mr_diag_t *diag) {
   int width = mr_token_size(f->type);
   uint8_t *raw = malloc((size_t)CHUNK * 8);
   int32_t *token = (int32_t *)(raw + (size_t)CHUNK * 4);
-  mr_err_t e = raw ? MR_OK : mr_no_memory(diag, "the scan of %s", s->path);
+  mr_err_t e = raw ? MR_OK : mr_no_memory(diag, "the scan of %s", in->path);
   for (int64_t at = 0; at < f->n && e >= 0;) {
     int64_t n = f->n - at < CHUNK ? f->n - at : CHUNK;
-    ssize_t got = pread(fd, raw, (size_t)(n * width), f->head + at * width);
-    if (got < width) {
-      e = mr_fail(diag, got < 0 ? MR_ERR_IO : MR_ERR_DATA, "%s: cannot be read: %s", s->path,
-                  got < 0 ? strerror(errno) : "ends early");
-      break;
-    }
-    n = got / width;
+    e = read_all(in, f->head + at * width, raw, (size_t)(n * width), diag);
+    if (e < 0) break;
     mr_token_widen(f->type, raw, n, token);
     for (int64_t i = 0; i < n && e >= 0; i++)
       if (token[i] == eos && at + i + 1 < f->n) e = add_document(d, f->first + at + i + 1, diag);
@@ -113,12 +114,29 @@ static mr_err_t find_eos(const mr_shard_t *s, int fd, const mr_token_file_t *f, 
 
 /* ---- Megatron's index ---- */
 
-static bool idx_path(const char *bin, char out[MR_PATH_MAX]) {
+static bool idx_name(const char *bin, char out[MR_PATH_MAX]) {
   size_t n = strlen(bin);
   if (n < 4 || n >= MR_PATH_MAX || strcmp(bin + n - 4, ".bin") != 0) return false;
   memcpy(out, bin, n + 1);
   memcpy(out + n - 4, ".idx", 4);
-  return access(out, F_OK) == 0;
+  return true;
+}
+
+/* Reads the index beside a file into *data (heap, the caller frees it); NULL: there is none. */
+static mr_err_t read_idx_bytes(const mr_token_files_t *t, const mr_shard_t *s, void **data,
+                               size_t *size, char path[MR_PATH_MAX], mr_diag_t *diag) {
+  const mr_object_t *o;
+  *data = NULL;
+  if (!idx_name(s->url ? s->url : s->path, path)) return MR_OK;
+  if (!s->url)
+    return access(path, F_OK) ? MR_OK : mr_read_file(path, (size_t)1 << 40, data, size, diag);
+  MR_TRY(mr_remote_find(t->shards->remote, path, &o, diag));
+  if (!o) return MR_OK;
+  *size = (size_t)o->size, *data = malloc(*size + 1);
+  if (!*data) return mr_no_memory(diag, "%s, %zu bytes", o->name, *size);
+  snprintf(path, MR_PATH_MAX, "%s", o->name);
+  mr_remote_want_t want = {o, 0, o->size, *data};
+  return mr_remote_read(t->shards->remote, &want, 1, diag);
 }
 
 static bool idx_type(uint8_t code, mr_token_type_t *type) {
@@ -200,36 +218,56 @@ static mr_err_t take_idx(const idx_t *x, const mr_shard_t *s, mr_token_file_t *f
                  s->id.size, x->path, tokens * width);
 }
 
-static mr_err_t read_idx(const char *path, const mr_shard_t *s, mr_token_file_t *f, documents_t *d,
-                         mr_diag_t *diag) {
+/* Takes what the index beside a file says; *found: there is one. */
+static mr_err_t read_idx(const mr_token_files_t *t, const mr_shard_t *s, mr_token_file_t *f,
+                         documents_t *d, bool *found, mr_diag_t *diag) {
   void *data;
-  size_t size;
+  size_t size = 0;
+  char path[MR_PATH_MAX];
   idx_t x = {.path = path};
-  MR_TRY(mr_read_file(path, (size_t)1 << 40, &data, &size, diag));
-  mr_err_t e = parse_idx(data, size, &x, f, diag);
-  if (e >= 0) e = take_idx(&x, s, f, d, diag);
+  mr_err_t e = read_idx_bytes(t, s, &data, &size, path, diag);
+  *found = data;
+  if (e >= 0 && data) e = parse_idx(data, size, &x, f, diag);
+  if (e >= 0 && data) e = take_idx(&x, s, f, d, diag);
   free(data);
   return e;
 }
 
 /* ---- opening ---- */
 
+/* What reads a file from front to back; end_stream ends it. */
+static mr_err_t begin_stream(const mr_token_files_t *t, const mr_shard_t *s, mr_shard_file_t *out,
+                             mr_diag_t *diag) {
+  *out = (mr_shard_file_t){.path = s->path,
+                           .size = s->id.size,
+                           .fd = -1,
+                           .remote = t->shards->remote,
+                           .object = s->object};
+  if (s->object) return MR_OK;
+  out->fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (out->fd >= 0) return MR_OK;
+  return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", s->path, strerror(errno));
+}
+
+static void end_stream(mr_shard_file_t *in) {
+  mr_shard_file_fini(in);
+  if (in->fd >= 0) close(in->fd);
+}
+
 static mr_err_t open_token_file(mr_token_files_t *t, int i, const mr_token_files_conf_t *c,
                                 documents_t *d, mr_diag_t *diag) {
   const mr_shard_t *s = &t->shards->shard[i];
   mr_token_file_t *f = &t->file[i];
-  char idx[MR_PATH_MAX];
+  bool found;
   f->first = t->n;
   if (d) MR_TRY(add_document(d, t->n, diag)); /* a file begins a document */
-  if (idx_path(s->path, idx)) {
-    MR_TRY(read_idx(idx, s, f, d, diag));
-  } else {
-    int fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-      return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", s->path, strerror(errno));
-    mr_err_t e = read_flat_head(s, fd, c, f, diag);
-    if (e >= 0 && d && c->eos >= 0) e = find_eos(s, fd, f, c->eos, d, diag);
-    close(fd);
+  MR_TRY(read_idx(t, s, f, d, &found, diag));
+  if (!found) {
+    mr_shard_file_t in;
+    MR_TRY(begin_stream(t, s, &in, diag));
+    mr_err_t e = read_flat_head(s, &in, c, f, diag);
+    if (e >= 0 && d && c->eos >= 0) e = find_eos(&in, f, c->eos, d, diag);
+    end_stream(&in);
     MR_TRY(e);
   }
   t->n += f->n;
@@ -239,7 +277,7 @@ static mr_err_t open_token_file(mr_token_files_t *t, int i, const mr_token_files
 static mr_err_t open_token_files(mr_token_files_t *t, const mr_token_files_conf_t *c,
                                  mr_diag_t *diag) {
   documents_t d = {0};
-  mr_shards_conf_t conf = {.files = c->names};
+  mr_shards_conf_t conf = {.files = c->names, .remote = c->remote};
   MR_TRY(mr_shards_open(&t->shards, &conf, diag));
   t->file = calloc((size_t)t->shards->n, sizeof *t->file);
   if (!t->file) return mr_no_memory(diag, "%d files", t->shards->n);
@@ -270,19 +308,28 @@ void mr_token_files_close(mr_token_files_t *t) {
   free(t->file), free(t->document), free(t->wide), free(t);
 }
 
+/* Reads n bytes of a file in large requests. */
+static mr_err_t read_kept(const mr_token_files_t *t, const mr_shard_t *s, int64_t at, size_t n,
+                          uint8_t *to, mr_diag_t *diag) {
+  mr_reader_conf_t conf = {.path = (const char *const *)&s->path, .n_files = 1, .once = true};
+  mr_remote_want_t want = {s->object, at, (int64_t)n, to};
+  mr_reader_t *r;
+  if (s->object) return mr_remote_read(t->shards->remote, &want, 1, diag);
+  mr_err_t e = mr_reader_open(&r, &conf, diag);
+  if (e >= 0) e = mr_reader_read_big(r, 0, at, n, to, diag);
+  mr_reader_close(r);
+  return e;
+}
+
 mr_err_t mr_token_files_keep(mr_token_files_t *t, mr_diag_t *diag) {
   for (int i = 0; i < t->shards->n; i++) {
     mr_token_file_t *f = &t->file[i];
-    const char *path = t->shards->shard[i].path;
+    const mr_shard_t *s = &t->shards->shard[i];
     size_t bytes = (size_t)(f->n * mr_token_size(f->type));
-    mr_reader_conf_t conf = {.path = &path, .n_files = 1, .once = true};
-    mr_reader_t *r;
     if (f->kept || !bytes) continue;
     f->kept = aligned_alloc(64, bytes / 64 * 64 + 64);
-    if (!f->kept) return mr_no_memory(diag, "%s, %zu bytes", path, bytes);
-    mr_err_t e = mr_reader_open(&r, &conf, diag);
-    if (e >= 0) e = mr_reader_read_big(r, 0, f->head, bytes, f->kept, diag);
-    mr_reader_close(r);
+    if (!f->kept) return mr_no_memory(diag, "%s, %zu bytes", s->path, bytes);
+    mr_err_t e = read_kept(t, s, f->head, bytes, f->kept, diag);
     if (e < 0) free(f->kept), f->kept = NULL;
     MR_TRY(e);
   }
@@ -290,14 +337,16 @@ mr_err_t mr_token_files_keep(mr_token_files_t *t, mr_diag_t *diag) {
 }
 
 /* Reads a file by pieces, which stay in the second-level cache until they are widened. */
-static mr_err_t widen_file(mr_token_files_t *t, int i, mr_reader_t *r, uint8_t *piece,
-                           mr_diag_t *diag) {
+static mr_err_t widen_file(mr_token_files_t *t, int i, mr_reader_t *r, mr_shard_file_t *in,
+                           uint8_t *piece, mr_diag_t *diag) {
   const mr_token_file_t *f = &t->file[i];
   int width = mr_token_size(f->type);
   for (int64_t at = 0; at < f->n;) {
     int64_t n = f->n - at < CHUNK ? f->n - at : CHUNK;
     int32_t *to = t->wide + f->first + at;
-    MR_TRY(mr_reader_read_big(r, 0, f->head + at * width, (size_t)(n * width), piece, diag));
+    int64_t from = f->head + at * width;
+    MR_TRY(r ? mr_reader_read_big(r, 0, from, (size_t)(n * width), piece, diag)
+             : read_all(in, from, piece, (size_t)(n * width), diag));
     t->wide_bits |= mr_token_widen(f->type, piece, n, to);
     for (int64_t k = 0; k < n; k++) t->wide_most = to[k] > t->wide_most ? to[k] : t->wide_most;
     at += n;
@@ -311,12 +360,14 @@ mr_err_t mr_token_files_widen(mr_token_files_t *t, mr_diag_t *diag) {
   if (!t->wide) t->wide = aligned_alloc(64, bytes / 64 * 64 + 64);
   mr_err_t e = t->wide && piece ? MR_OK : mr_no_memory(diag, "%zu bytes of tokens", bytes);
   for (int i = 0; i < t->shards->n && e >= 0; i++) {
-    const char *path = t->shards->shard[i].path;
-    mr_reader_conf_t conf = {.path = &path, .n_files = 1, .once = true};
+    const mr_shard_t *s = &t->shards->shard[i];
+    mr_reader_conf_t conf = {.path = (const char *const *)&s->path, .n_files = 1, .once = true};
     mr_reader_t *r = NULL;
-    e = mr_reader_open(&r, &conf, diag);
-    if (e >= 0) e = widen_file(t, i, r, piece, diag);
+    mr_shard_file_t in = {.fd = -1};
+    e = s->object ? begin_stream(t, s, &in, diag) : mr_reader_open(&r, &conf, diag);
+    if (e >= 0) e = widen_file(t, i, r, &in, piece, diag);
     mr_reader_close(r);
+    mr_shard_file_fini(&in);
   }
   free(piece);
   return e;

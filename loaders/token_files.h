@@ -36,10 +36,11 @@ typedef struct mr_token_files {
 } mr_token_files_t;
 
 typedef struct mr_token_files_conf {
-  const char *names;    /* as mr_shard_names_expand takes them */
-  mr_token_type_t type; /* of flat files without a header */
-  bool documents;       /* find documents: by the .idx, else by eos */
-  int64_t eos;          /* the token that ends a document of a flat file; -1: a file is one */
+  const char *names;              /* as mr_shard_names_expand takes them */
+  mr_token_type_t type;           /* of flat files without a header */
+  bool documents;                 /* find documents: by the .idx, else by eos */
+  const mr_remote_conf_t *remote; /* for names that are URLs; copied */
+  int64_t eos; /* the token that ends a document of a flat file; -1: a file is one */
 } mr_token_files_conf_t;
 
 /* Opens the files and keeps none open.  A file NAME.bin with NAME.idx beside it is Megatron's.

@@ -30,6 +30,7 @@ typedef struct tokens {
   int dtype, pack;
   int64_t length, stride, eos, pad, vocab, id_base, memory;
   bool ahead;
+  mr_remote_conf_t remote;
   mr_split_t split;
   mr_care_t care;
   mr_token_files_t *row; /* from plan to forget */
@@ -98,6 +99,7 @@ static mr_err_t open_row(mr_stage_t *s) {
   mr_token_files_conf_t conf = {.names = t->files,
                                 .type = (mr_token_type_t)t->dtype,
                                 .documents = t->pack != STREAM,
+                                .remote = &t->remote,
                                 .eos = t->eos};
   if (!t->files)
     return mr_stage_fail(s, MR_ERR_CONFIG,
@@ -165,6 +167,8 @@ static mr_err_t tokens_open(mr_stage_t *s) {
   tokens_t *t = s->state;
   mr_diag_t why = {0};
   mr_err_t e = mr_shard_reads_open(&t->reads, t->row->shards, &why);
+  mr_remote_t *remote = t->row->shards->remote;
+  if (e >= 0 && remote && t->way == DUE) e = mr_remote_start(remote, &why);
   if (e >= 0 && t->way == WIDE) e = mr_token_files_widen(t->row, &why);
   if (e >= 0 && t->way == KEPT) {
     mr_diag_t unread = {0};
@@ -327,6 +331,24 @@ static bool tokens_ahead(mr_stage_t *s, int worker, const int64_t *index, int n)
   return true;
 }
 
+/* Windows of files that are kept in memory ask for nothing. */
+static int64_t tokens_foresee(mr_stage_t *s, const int64_t *index, int n) {
+  tokens_t *t = s->state;
+  mr_shard_want_t want[PIECES_MAX];
+  mr_remote_t *remote = t->row->shards->remote;
+  if (!remote || t->way != DUE) return -1;
+  int64_t more = n ? 0 : mr_remote_tell(remote, NULL, 0);
+  for (int i = 0; i < n; i++) {
+    int64_t number = mr__split_at(&t->split, index[i]);
+    int k = list_pieces(t, range_start(t, number), range_count(t, number), want);
+    for (int p = 0; p < k; p++) {
+      mr_remote_want_t part = {want[p].shard->object, want[p].at, want[p].size, NULL};
+      if (part.object) more = mr_remote_tell(remote, &part, 1);
+    }
+  }
+  return more;
+}
+
 static mr_err_t tokens_explain(mr_stage_t *s, char *text, size_t n) {
   const tokens_t *t = s->state;
   mr_snprintf(text, n, "%s (%.1f MB, budget %.1f MB)",
@@ -418,6 +440,7 @@ static const mr_opt_t tokens_opts[] = {
      .offset = offsetof(tokens_t, ahead),
      .def = "true",
      .help = "Reads windows that are not in memory while earlier ones are transformed."},
+    MR_REMOTE_OPTS(tokens_t, remote),
     MR_SPLIT_OPTS(tokens_t, split, "all", "0"),
     MR_CARE_OPTS(tokens_t, care),
     {0}};
@@ -425,6 +448,7 @@ static const mr_opt_t tokens_opts[] = {
 static const mr_source_def_t tokens_source = {
     .fetch = tokens_fetch,
     .ahead = tokens_ahead,
+    .foresee = tokens_foresee,
     .where = tokens_where,
     .care = offsetof(tokens_t, care),
     .explain = tokens_explain,

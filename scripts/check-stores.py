@@ -11,11 +11,13 @@ import os
 import random
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tarfile
 import threading
 import time
+import zipfile
 
 import boto3
 import botocore.auth
@@ -52,6 +54,16 @@ def make_data():
                     member = tarfile.TarInfo(f'{shard}_{i:05d}.{ext}')
                     member.size = len(data)
                     tar.addfile(member, io.BytesIO(data))
+    for name in ('a', 'b'):
+        with open(f'www/{name}.bin', 'wb') as flat:
+            flat.write(draw.randbytes(2 * 20000))
+    documents = [draw.randint(1, 900) for _ in range(60)]  # Megatron-LM's pair
+    with open('www/m.bin', 'wb') as tokens, open('www/m.idx', 'wb') as index:
+        tokens.write(draw.randbytes(2 * sum(documents)))
+        begins = [2 * sum(documents[:i]) for i in range(len(documents))]
+        index.write(b'MMIDIDX\0\0' + struct.pack('<QBQQ', 1, 8, len(documents), len(documents) + 1) +
+                    struct.pack(f'<{len(documents)}i', *documents) + struct.pack(f'<{len(begins)}q', *begins) +
+                    struct.pack(f'<{len(begins) + 1}q', *range(len(begins) + 1)))
 
 
 # ---- servers ----
@@ -211,12 +223,13 @@ ssl_certificate_key {folder}/key.pem; root {folder}/www; location /plain/ {{ ali
 
 # ---- runs ----
 
-def run(files, settings='', variables=None, epochs=2, start=False):
+def run(files, settings='', variables=None, start=False, source='tar', fields='fields=jpg:image,cls:label', index=True):
     """Runs a shuffled graph to its end; returns its ledger, or None, and what it said."""
     run.n += 1
     ledger = f'ledger-{run.n}'
-    graph = (f'tar files="{files}" fields=jpg:image,cls:label index=index-{run.n % 3} retries=40 backoff=0.01 timeout=0.3 {settings} '
-             f'! shuffle seed=3 epochs={epochs} ! batch 16 workers=3 ! ledger {ledger}')
+    kept = f'index=index-{run.n % 3}' if index else ''
+    graph = (f'{source} files="{files}" {fields} {kept} retries=40 backoff=0.01 timeout=0.3 {settings} '
+             f'! shuffle seed=3 epochs=2 ! batch 16 workers=3 ! ledger {ledger}')
     env = {k: v for k, v in os.environ.items() if not k.startswith('AWS_') and not k.lower().endswith('_proxy')}
     env |= {'HOME': folder, 'AWS_EC2_METADATA_DISABLED': 'true'} | (variables or {})
     process = subprocess.Popen([program, 'run', graph], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -232,9 +245,21 @@ def run(files, settings='', variables=None, epochs=2, start=False):
 run.n = 0
 
 
+def contents(files, settings='', variables=None):
+    """The bytes of all records of one epoch, which a ledger does not hold."""
+    out = b''
+    for step in (1, 2):
+        graph = f'tar files="{files}" fields=jpg:image,cls:label index=index-0 retries=40 backoff=0.01 timeout=0.3 {settings} ! shuffle seed=3 ! batch 225'
+        subprocess.run([program, 'batch', graph, '--step', str(step), '--out', 'batch.npz'], check=True, stdout=subprocess.DEVNULL,
+                       env=dict(os.environ) | {'AWS_EC2_METADATA_DISABLED': 'true'} | (variables or {}))
+        with zipfile.ZipFile('batch.npz') as arrays:
+            out += b''.join(arrays.read(name) for name in sorted(arrays.namelist()))
+    return out
+
+
 def same(name, expected, outcome):
     ledger, text = outcome
-    check(ledger == expected, name + ('' if ledger == expected else f': {text[-700:]}'))
+    check(expected and ledger == expected, name + ('' if ledger == expected else f': {text[-700:]}'))
 
 
 def fails(name, piece, outcome):
@@ -255,6 +280,8 @@ nginx, plain, tls = start_nginx()
 try:
     local = run(f'www/{names}')[0]
     assert local, run(f'www/{names}')[1]
+    whole = contents(f'www/{names}')
+    assert len(whole) > 1000000
     proxy = serve(Proxy)
     through = f'http://127.0.0.1:{proxy}'
 
@@ -271,6 +298,13 @@ try:
     for trouble, settings in ((10, ''), (25, 'ahead=1048576 connections=4'), (10, 'cache=cache-a cache-size=2MB cache-block=65536')):
         behave(trouble)
         same(f'{trouble} % troubles {settings}', local, run(f'{through}/{names}', settings))
+        check(contents(f'{through}/{names}', settings) == whole, f'{trouble} % troubles {settings}: the bytes')
+    for name, settings in (('{a,b}.bin', 'pack=reset eos=7'), ('m.bin', 'pack=whole'), ('m.bin::a.bin', 'pack=stream')):
+        for memory in ('', 'memory=0', 'memory=0 cache=cache-t cache-size=40kB cache-block=4096'):
+            way = {'source': 'tokens', 'fields': f'length=33 {settings}', 'index': False}
+            expected = run('::'.join(f'www/{n}' for n in name.split('::')), memory.split(' cache')[0], **way)[0]
+            same(f'tokens {name} {settings} {memory}', expected,
+                 run('::'.join(f'{through}/{n}' for n in name.split('::')), memory, **way))
     # Lies.
     for lie, piece in (('short', 'fewer bytes'), ('whole', 'ignores ranges'), ('range', 'Content-Range')):
         behave(0, lie)
@@ -291,6 +325,7 @@ try:
     for process, ledger in two:
         process.communicate(timeout=300)
         check(process.returncode == 0 and open(ledger).read() == local, 'two runs at once, behind a killed one')
+    check(contents(f'{through}/{names}', cache) == whole, 'the bytes of a cache that two runs have filled')
     before = Proxy.requests
     same('a cache that holds all', local, run(f'{through}/{names}', cache))
     check(Proxy.requests - before == SHARDS, f'only identities are asked for: {Proxy.requests - before} requests')
@@ -314,6 +349,7 @@ try:
     keys = {'AWS_ACCESS_KEY_ID': KEY, 'AWS_SECRET_ACCESS_KEY': SECRET}
     behave(10, upstream=upstream, signed=True)
     same('s3, credentials of the environment', local, run(bucket, '', ends | keys))
+    check(contents(bucket, '', ends | keys) == whole, 's3: the bytes')
     same('s3, a session token', local, run(bucket, '', ends | keys | {'AWS_SESSION_TOKEN': TOKEN}))
     with open('credentials', 'w') as f:
         f.write(f'[default]\naws_access_key_id = no\naws_secret_access_key = no\n[work]\naws_access_key_id = {KEY}\n'
