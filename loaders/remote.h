@@ -102,7 +102,7 @@ void mr_remote_count(mr_remote_t *r, mr_remote_counts_t *out);
 /* clang-format off */
 #define MR_REMOTE_OPTS(state, member)                                                             \
   {.name = "connections", .type = MR_OPT_INT, .offset = offsetof(state, member.connections),      \
-   .unit = "requests", .def = "32", .lo = 1, .hi = 1024,                                          \
+   .unit = "requests", .def = "64", .lo = 1, .hi = 1024,                                          \
    .help = "URLs: most requests in flight."},                                                     \
   {.name = "retries", .type = MR_OPT_INT, .offset = offsetof(state, member.retries),              \
    .unit = "times", .def = "8", .hi = 100,                                                        \
@@ -128,7 +128,7 @@ void mr_remote_count(mr_remote_t *r, mr_remote_counts_t *out);
    .def = "10GiB", .help = "URLs: limit of the cache, as in 500GB; what is used furthest in the " \
            "future is dropped."},                                                                 \
   {.name = "cache-block", .type = MR_OPT_INT, .offset = offsetof(state, member.cache_block),      \
-   .unit = "bytes", .def = "1048576", .lo = 4096, .hi = 67108864,                                 \
+   .unit = "bytes", .def = "65536", .lo = 4096, .hi = 67108864,                                 \
    .help = "URLs: bytes of a block of the cache."},                                               \
   {.name = "endpoint", .type = MR_OPT_STR, .offset = offsetof(state, member.endpoint),            \
    .unit = "URL", .help = "s3://: server of the buckets, https://HOST:PORT; by default "          \

@@ -14,6 +14,7 @@
 #include "loaders/belady.h"
 
 enum {
+  GAP_MAX = 8 << 10,    /* bytes between neighbours: what a request costs otherwise */
   JOINED_MAX = 8 << 20, /* bytes of one request */
   KNOWN_MAX = 1 << 22,  /* uses known with a cache */
   KNOWN_LEAST = 4096,   /* uses known without one: fetched when the memory allows */
@@ -26,7 +27,8 @@ typedef struct chunk {
   mr__request_t request;
   mr__window_t *window;
   uint8_t *data;
-  int refs; /* units that hold it */
+  int refs;      /* units that hold it */
+  int32_t first; /* of its units, in use until it is done */
   bool done;
 } chunk_t;
 
@@ -38,6 +40,7 @@ typedef struct unit {
   int32_t taken;   /* uses taken that still lie in the list of issued ones */
   int32_t pins;    /* threads that copy it */
   int64_t number;  /* of the last use issued */
+  int32_t sibling; /* the next unit of its chunk */
   int32_t next;    /* in its bucket, or in the list of free ones */
   bool on_disk, verified;
   bool writes, goes; /* waits to be written; is to be removed when idle */
@@ -161,24 +164,14 @@ static void queue_write(mr__window_t *w, int32_t i) {
   pthread_cond_signal(&w->work);
 }
 
-/* The units of a chunk follow each other. */
 static void settle_chunk(mr__window_t *w, chunk_t *c) {
-  const mr_object_t *o = c->request.object;
-  int64_t at = c->request.at, end = at + c->request.size;
   c->refs++; /* it stays while its units are settled */
-  while (at < end) {
-    int64_t size = end - at;
-    if (w->conf.cache && size > w->conf.block) size = w->conf.block;
-    int32_t i = w->bucket[hash_of(w, o, at)];
-    for (; i != NO_UNIT; i = w->unit[i].next)
-      if (w->unit[i].object == o && w->unit[i].at == at && w->unit[i].chunk == c) break;
-    assert(i != NO_UNIT);
+  for (int32_t i = c->first, next; i != NO_UNIT; i = next) {
     unit_t *u = &w->unit[i];
-    size = u->size;
+    next = u->sibling;
     if (c->request.code < 0) mr_belady_drop(w->order, (uint32_t)i);
     if (mr_belady_holds(w->order, (uint32_t)i) && !u->on_disk && !u->writes) queue_write(w, i);
     settle_unit(w, i);
-    at += size;
   }
   drop_chunk(w, c);
 }
@@ -212,10 +205,13 @@ static void send_open(mr__window_t *w) {
   pthread_cond_broadcast(&w->arrived);
 }
 
+/* Whether the unit lies so close behind the open request that a few bytes between are fetched too.
+ */
 static bool continues_open(const mr__window_t *w, const unit_t *u) {
   const chunk_t *c = w->open;
-  return c && c->request.object == u->object && c->request.at + c->request.size == u->at &&
-         c->request.size + u->size <= JOINED_MAX;
+  int64_t end = c ? c->request.at + c->request.size : 0;
+  return c && c->request.object == u->object && u->at >= end && u->at - end <= GAP_MAX &&
+         u->at + u->size - c->request.at <= JOINED_MAX;
 }
 
 /* Makes the unit part of a request.  False without memory: who takes it asks the server. */
@@ -225,12 +221,14 @@ static bool fetch_unit(mr__window_t *w, int32_t i) {
     send_open(w);
     chunk_t *c = calloc(1, sizeof *c);
     if (!c) return false;
-    c->window = w, c->request.object = u->object, c->request.at = u->at;
+    c->window = w, c->request.object = u->object, c->request.at = u->at, c->first = NO_UNIT;
     w->open = c;
   }
-  w->open->request.size += u->size, w->held += u->size;
-  w->open->refs++;
-  u->chunk = w->open;
+  chunk_t *c = w->open;
+  int64_t size = u->at + u->size - c->request.at;
+  w->held += size - c->request.size;
+  c->request.size = size, c->refs++;
+  u->chunk = c, u->sibling = c->first, c->first = i;
   return true;
 }
 

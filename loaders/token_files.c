@@ -62,7 +62,7 @@ static mr_err_t add_document(documents_t *d, int64_t at, mr_diag_t *diag) {
 /* ---- flat files ---- */
 
 /* The end of a file lies behind what is read, unless it has become shorter. */
-static mr_err_t read_all(mr_shard_file_t *in, int64_t at, void *to, size_t n, mr_diag_t *diag) {
+static mr_err_t read_span(mr_shard_file_t *in, int64_t at, void *to, size_t n, mr_diag_t *diag) {
   mr_err_t e = mr_shard_file_read(in, at, to, n, diag);
   return e == MR_END ? mr_fail(diag, MR_ERR_DATA, "%s: ends early", in->path) : e;
 }
@@ -83,7 +83,7 @@ static mr_err_t read_flat_head(const mr_shard_t *s, mr_shard_file_t *in,
                                mr_diag_t *diag) {
   int32_t head[3] = {0};
   f->type = c->type;
-  if (s->id.size >= LLMC_HEAD) MR_TRY(read_all(in, 0, head, sizeof head, diag));
+  if (s->id.size >= LLMC_HEAD) MR_TRY(read_span(in, 0, head, sizeof head, diag));
   if (head[0] == 20240520 || head[0] == 20240801) MR_TRY(read_llmc_head(s, head, f, diag));
   int64_t bytes = s->id.size - f->head;
   f->n = bytes / mr_token_size(f->type);
@@ -101,7 +101,7 @@ static mr_err_t find_eos(mr_shard_file_t *in, const mr_token_file_t *f, int64_t 
   mr_err_t e = raw ? MR_OK : mr_no_memory(diag, "the scan of %s", in->path);
   for (int64_t at = 0; at < f->n && e >= 0;) {
     int64_t n = f->n - at < CHUNK ? f->n - at : CHUNK;
-    e = read_all(in, f->head + at * width, raw, (size_t)(n * width), diag);
+    e = read_span(in, f->head + at * width, raw, (size_t)(n * width), diag);
     if (e < 0) break;
     mr_token_widen(f->type, raw, n, token);
     for (int64_t i = 0; i < n && e >= 0; i++)
@@ -122,7 +122,7 @@ static bool idx_name(const char *bin, char out[MR_PATH_MAX]) {
   return true;
 }
 
-/* Reads the index beside a file into *data (heap, the caller frees it); NULL: there is none. */
+/* Reads the index beside a file into *data (heap, the caller frees it); NULL if it is missing. */
 static mr_err_t read_idx_bytes(const mr_token_files_t *t, const mr_shard_t *s, void **data,
                                size_t *size, char path[MR_PATH_MAX], mr_diag_t *diag) {
   const mr_object_t *o;
@@ -346,7 +346,7 @@ static mr_err_t widen_file(mr_token_files_t *t, int i, mr_reader_t *r, mr_shard_
     int32_t *to = t->wide + f->first + at;
     int64_t from = f->head + at * width;
     MR_TRY(r ? mr_reader_read_big(r, 0, from, (size_t)(n * width), piece, diag)
-             : read_all(in, from, piece, (size_t)(n * width), diag));
+             : read_span(in, from, piece, (size_t)(n * width), diag));
     t->wide_bits |= mr_token_widen(f->type, piece, n, to);
     for (int64_t k = 0; k < n; k++) t->wide_most = to[k] > t->wide_most ? to[k] : t->wide_most;
     at += n;
