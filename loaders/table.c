@@ -22,10 +22,11 @@ enum { NUMBER_MAX = 63 };
 typedef struct table {
   mr_shard_source_t source;
   char separator;
-  int n_columns;                    /* cells of a row */
-  int cell[MR_FIELDS_MAX];          /* of each field */
-  int words_of;                     /* the field whose words are classes; -1: none */
-  const char *word[MR_CLASSES_MAX]; /* [n_words] its words, sorted; in the indexes */
+  int n_columns;                          /* cells of a row */
+  const char *name[MR_TABLE_COLUMNS_MAX]; /* [n_columns], in the indexes */
+  int cell[MR_FIELDS_MAX];                /* of each field */
+  int words_of;                           /* the field whose words are classes; -1: none */
+  const char *word[MR_CLASSES_MAX];       /* [n_words] its words, sorted; in the indexes */
   int n_words;
 } table_t;
 
@@ -45,38 +46,60 @@ static int table_kind(const mr_shards_t *s, const char *name, int64_t *most) {
   return kind;
 }
 
-static int table_find(const mr_shards_t *s, const char *name) {
-  int at = 0;
-  for (int c = 0; c < s->n_columns; c++) {
-    if (s->column[c].kind != MR_TABLE_NAME) continue;
-    if (!strcmp(s->column[c].name, name)) return at;
-    at++;
-  }
+/* The cell of a row in which a column lies; -1 without such a column. */
+static int table_find(const table_t *t, const char *name) {
+  for (int c = 0; c < t->n_columns; c++)
+    if (!strcmp(t->name[c], name)) return c;
   return -1;
 }
 
-/* Rows of all files are cut in the same way, so that their first rows must agree. */
-static mr_err_t check_first_rows(mr_stage_t *s, const mr_shards_t *shards) {
-  const mr_shard_t *first = NULL;
+/* The columns that a file's index notes first: the row, the separator and the names, in the order
+   of its first row. */
+static uint32_t count_heads(const mr_shard_t *shard) {
+  uint32_t n = 0;
+  while (n < shard->index.n_columns && shard->index.column[n].kind <= MR_TABLE_NAME) n++;
+  return n;
+}
+
+/* Rows of all files are cut in the same way, so that their first rows must agree.  A file without
+   rows may have another first row; *first is one with rows. */
+static mr_err_t check_first_rows(mr_stage_t *s, const mr_shards_t *shards,
+                                 const mr_shard_t **first) {
+  *first = NULL;
   for (int k = 0; k < shards->n; k++) {
     const mr_shard_t *shard = &shards->shard[k];
-    uint32_t heads = 0, other = 0;
     if (!shard->index.n_records) continue;
-    if (!first) first = shard;
-    for (; heads < shard->index.n_columns && shard->index.column[heads].kind <= MR_TABLE_NAME;)
-      heads++;
-    for (; other < first->index.n_columns && first->index.column[other].kind <= MR_TABLE_NAME;)
-      other++;
-    bool same = heads == other;
-    for (uint32_t i = 0; same && i < heads; i++) same = shard->column[i] == first->column[i];
+    if (!*first) *first = shard;
+    uint32_t heads = count_heads(shard);
+    bool same = heads == count_heads(*first);
+    for (uint32_t i = 0; same && i < heads; i++) same = shard->column[i] == (*first)->column[i];
     if (!same)
       return mr_stage_fail(
           s, MR_ERR_DATA,
           "%s: its first row names other columns than that of %s, want the same in "
           "all files",
-          shard->path, first->path);
+          shard->path, (*first)->path);
   }
   return MR_OK;
+}
+
+/* Takes the separator and the names from the first row of a file.  False if its index is none of a
+   table: a foreign one may hold anything. */
+static bool take_first_row(table_t *t, const mr_shard_t *first) {
+  mr_shard_source_t *base = &t->source;
+  uint32_t heads = count_heads(first);
+  bool row = false;
+  t->n_columns = 0;
+  for (uint32_t i = 0; i < heads; i++) {
+    int c = (int)first->column[i];
+    const mr_shards_column_t *k = &base->shards->column[c];
+    if (k->kind == MR_TABLE_ROW && !row) row = true, mr__shard_source_want(base, c);
+    if (k->kind == MR_TABLE_SEPARATOR) t->separator = *k->name;
+    if (k->kind != MR_TABLE_NAME) continue;
+    if (t->n_columns == MR_TABLE_COLUMNS_MAX) return false;
+    t->name[t->n_columns++] = k->name;
+  }
+  return row && t->n_columns;
 }
 
 static int table_by_text(const void *a, const void *b) {
@@ -151,6 +174,9 @@ static mr_err_t table_settle_field(mr_stage_t *s, const char *column, const char
   mr_shard_source_t *base = &t->source;
   int64_t most;
   int kind = table_kind(base->shards, column, &most), at = base->n_fields;
+  if (kind < 0)
+    return mr_stage_fail(
+        s, MR_ERR_DATA, "column %.100s: the indexes do not say what it holds: remove them", column);
   int as = word ? table_find_as(word) : table_usual_as(kind, name);
   mr_field_t f = {0};
   if (as < 0 || !table_fits(kind, as))
@@ -171,61 +197,58 @@ static mr_err_t table_settle_field(mr_stage_t *s, const char *column, const char
   snprintf(f.name, sizeof f.name, "%s", name);
   if (as != AS_BYTES) s->writes |= (uint16_t)(1u << at);
   base->field[at] = (mr_shard_field_t){.want = 0, .as = as, .member = column};
-  t->cell[at] = table_find(base->shards, column);
+  t->cell[at] = table_find(t, column);
   out->field[at] = f;
   base->n_fields++;
   return MR_OK;
 }
 
-static mr_err_t table_no_column(mr_stage_t *s, const mr_shard_source_t *t, const char *name) {
+static mr_err_t table_no_column(mr_stage_t *s, const table_t *t, const mr_shard_t *first,
+                                const char *name) {
   char list[400] = "";
   size_t at = 0;
-  for (int c = 0; c < t->shards->n_columns && at + 50 < sizeof list; c++)
-    if (t->shards->column[c].kind == MR_TABLE_NAME)
-      at += (size_t)snprintf(list + at, sizeof list - at, "%s%.40s", at ? ", " : "",
-                             t->shards->column[c].name);
+  for (int c = 0; c < t->n_columns && at + 50 < sizeof list; c++)
+    at += (size_t)snprintf(list + at, sizeof list - at, "%s%.40s", at ? ", " : "", t->name[c]);
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "setting fields: there is no column %.100s; the first row of %s names %s",
-                       name, t->files, list);
+                       name, first->path, list);
 }
 
-static mr_err_t table_settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out) {
-  for (int c = 0; c < t->shards->n_columns && t->n_fields < MR_FIELDS_MAX; c++) {
-    const mr_shards_column_t *k = &t->shards->column[c];
-    const char *name = table_usual_name(k->name);
-    if (k->kind == MR_TABLE_NAME && mr_field_name_ok(name))
-      MR_TRY(table_settle_field(s, k->name, name, NULL, out));
+static mr_err_t table_settle_usual(mr_stage_t *s, table_t *t, const mr_shard_t *first,
+                                   mr_spec_t *out) {
+  for (int c = 0; c < t->n_columns && t->source.n_fields < MR_FIELDS_MAX; c++) {
+    const char *name = table_usual_name(t->name[c]);
+    if (mr_field_name_ok(name)) MR_TRY(table_settle_field(s, t->name[c], name, NULL, out));
   }
-  if (t->n_fields) return MR_OK;
+  if (t->source.n_fields) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "no column of %s has a name that can be a field's: want "
                        "fields=COLUMN:FIELD,..",
-                       t->files);
+                       first->path);
 }
 
 /* The fields that fields= names or, without it, the usual ones; and how rows are cut. */
 static mr_err_t table_settle(mr_shard_source_t *base, mr_stage_t *s,
                              const mr_shard_field_word_t *word, int n, mr_spec_t *out) {
   table_t *t = s->state;
-  MR_TRY(check_first_rows(s, base->shards));
-  t->words_of = -1, t->n_columns = 0;
-  for (int c = 0; c < base->shards->n_columns; c++) {
-    const mr_shards_column_t *k = &base->shards->column[c];
-    if (k->kind == MR_TABLE_SEPARATOR) t->separator = *k->name;
-    if (k->kind == MR_TABLE_ROW) mr__shard_source_want(base, c);
-    t->n_columns += k->kind == MR_TABLE_NAME;
-  }
+  const mr_shard_t *first;
+  MR_TRY(check_first_rows(s, base->shards, &first));
+  t->words_of = -1;
+  if (!take_first_row(t, first))
+    return mr_stage_fail(s, MR_ERR_DATA,
+                         "%s: its index is damaged: remove it, or set index=FOLDER for a new one",
+                         first->path);
   for (int i = 0; i < n; i++) {
     const mr_shard_field_word_t *w = &word[i];
     const char *name = w->field ? w->field : table_usual_name(w->member);
-    if (table_find(base->shards, w->member) < 0) return table_no_column(s, base, w->member);
+    if (table_find(t, w->member) < 0) return table_no_column(s, t, first, w->member);
     if (!mr_field_name_ok(name))
       return mr_stage_fail(s, MR_ERR_CONFIG,
                            "setting fields: \"%.100s\" is no name of a field: want %.100s:FIELD",
                            name, w->member);
     MR_TRY(table_settle_field(s, w->member, name, w->as, out));
   }
-  return n ? MR_OK : table_settle_usual(s, base, out);
+  return n ? MR_OK : table_settle_usual(s, t, first, out);
 }
 
 /* ---- records ---- */
@@ -321,7 +344,7 @@ static mr_err_t table_unpack(const mr_shard_source_t *base, const mr_shard_bytes
 }
 
 static const mr_shard_kind_t table_kind_def = {.name = "table",
-                                               .index = "table/1",
+                                               .index = "table/2",
                                                .scan = mr_table_scan,
                                                .settle = table_settle,
                                                .unpack = table_unpack};

@@ -61,11 +61,17 @@ bool mr_table_cell(char **at, char *end, char separator, char **cell, size_t *n)
   return true;
 }
 
+/* Whether the text is a whole number of 64 bits. */
 static bool is_whole_text(const char *s, int64_t n) {
-  int64_t i = n > 1 && (*s == '-' || *s == '+');
-  if (n - i < 1 || n - i > 18) return false;
-  for (; i < n; i++)
-    if (s[i] < '0' || s[i] > '9') return false;
+  int64_t i = n > 1 && (*s == '-' || *s == '+'), value = 0;
+  bool negative = *s == '-';
+  if (n - i < 1 || n >= CELL_MAX) return false;
+  for (; i < n; i++) {
+    int64_t digit = s[i] - '0';
+    if (digit < 0 || digit > 9 || __builtin_mul_overflow(value, 10, &value) ||
+        __builtin_add_overflow(value, negative ? -digit : digit, &value))
+      return false;
+  }
   return true;
 }
 

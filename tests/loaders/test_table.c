@@ -127,6 +127,42 @@ static void kinds_of_columns_follow_from_all_cells(void **state) {
   burst_free(b), shards_close(&h);
 }
 
+static void a_file_without_rows_changes_nothing(void **state) {
+  static const char *const empty[] = {"b,a\n", "b;a;c\n", "a,b", "x\n"};
+  static const char rows[] = "a,b\n1,2\n3,4\n";
+  for (size_t i = 0; i < 2 * sizeof empty / sizeof *empty; i++) {
+    hand_t h;
+    write_file(i % 2 ? "t1.csv" : "t0.csv", empty[i / 2], strlen(empty[i / 2]));
+    write_file(i % 2 ? "t0.csv" : "t1.csv", rows, strlen(rows));
+    if (shards_plan(&h, &mr_stage_table, table_settings("a,b")) < 0 || h.s.def->open(&h.s) < 0)
+      fail_msg("beside \"%s\": %s", empty[i / 2], h.diag.text);
+    burst_t *b = burst_new(&h.s);
+    if (burst_fetch(&h, 0, (int64_t[]){0, 1}, 2, b) < 0) fail_msg("%s", h.diag.text);
+    for (int k = 0; k < 2; k++) {
+      assert_int_equal(*(int64_t *)b->rec[k].field[0].data, 2 * k + 1);
+      assert_int_equal(*(int64_t *)b->rec[k].field[1].data, 2 * k + 2);
+    }
+    burst_free(b), shards_close(&h);
+  }
+}
+
+static void whole_numbers_of_64_bits_keep_every_digit(void **state) {
+  static const char most[] =
+      "id,far\n9223372036854775807,9223372036854775808\n"
+      "-9223372036854775808,1\n";
+  hand_t h;
+  write_file("t0.csv", most, strlen(most)), write_file("t1.csv", "id,far\n", 7);
+  if (shards_plan(&h, &mr_stage_table, table_settings("id,far")) < 0 || h.s.def->open(&h.s) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_int_equal(h.s.out_spec[0].field[0].dtype, MR_I64);
+  assert_int_equal(h.s.out_spec[0].field[1].dtype, MR_F32); /* it has one too large */
+  burst_t *b = burst_new(&h.s);
+  if (burst_fetch(&h, 0, (int64_t[]){0, 1}, 2, b) < 0) fail_msg("%s", h.diag.text);
+  assert_true(*(int64_t *)b->rec[0].field[0].data == INT64_MAX);
+  assert_true(*(int64_t *)b->rec[1].field[0].data == INT64_MIN);
+  burst_free(b), shards_close(&h);
+}
+
 static void damaged_bytes_give_bad_records_or_a_sentence(void **state) {
   round_t r = round_first(200);
   while (round_next(&r)) {
@@ -175,6 +211,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_are_what_was_written),
       cmocka_unit_test(kinds_of_columns_follow_from_all_cells),
+      cmocka_unit_test(a_file_without_rows_changes_nothing),
+      cmocka_unit_test(whole_numbers_of_64_bits_keep_every_digit),
       cmocka_unit_test(damaged_bytes_give_bad_records_or_a_sentence),
       cmocka_unit_test(tables_that_do_not_fit_are_refused),
   };
