@@ -9,7 +9,7 @@ enum { MR_WORD_MAX = 4096 };
 
 typedef struct mr__word {
   char text[MR_WORD_MAX]; /* quotes removed */
-  size_t name_n;          /* length before the first unquoted '=', 0: not NAME=VALUE */
+  size_t name_n;          /* length before the first unquoted '=', 0: not NAME=VALUE, or a URL */
   bool quoted, bang, end, line_start;
   mr__pos_t pos;
 } mr__word_t;

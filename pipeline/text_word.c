@@ -63,7 +63,8 @@ mr_err_t mr__text_word(mr__text_parser_t *p, mr__word_t *w) {
       MR_TRY(read_quoted(p, w, &n));
       continue;
     }
-    if (*p->at == '=' && !w->name_n && n && !w->quoted) w->name_n = n;
+    if (*p->at == '=' && !w->name_n && n && !w->quoted && !memmem(w->text, n, "://", 3))
+      w->name_n = n; /* that of a URL's query names no setting */
     if (n + 1 >= MR_WORD_MAX)
       return mr__text_wrong(p, MR_ERR_USAGE, w->pos, "a word has more than %d", MR_WORD_MAX);
     w->text[n++] = *p->at++;

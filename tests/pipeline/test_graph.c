@@ -147,6 +147,13 @@ static void text_and_calls_give_the_same_graph(void **state) {
   mr_graph_destroy(g), mr_graph_destroy(h);
 }
 
+static void a_url_with_a_query_is_a_value(void **state) {
+  mr_graph_t *g = parsed("source http://h/x?k=1&l=2 ! sink n=s3://b/k=1", NULL, 0);
+  assert_string_equal(mr_graph_setting(g, "source", "n"), "http://h/x?k=1&l=2");
+  assert_string_equal(mr_graph_setting(g, "sink", "n"), "s3://b/k=1");
+  mr_graph_destroy(g);
+}
+
 static void wrong_text_is_told_with_its_place(void **state) {
   static const char *const bad[][2] = {
       {"", "the graph has no stages"},
@@ -371,6 +378,7 @@ static void settings_reach_the_state(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(text_and_calls_give_the_same_graph),
+      cmocka_unit_test(a_url_with_a_query_is_a_value),
       cmocka_unit_test(wrong_text_is_told_with_its_place),
       cmocka_unit_test(a_graph_that_does_not_fit_is_refused_when_it_settles),
       cmocka_unit_test(overrides_reach_variables_and_settings),
