@@ -39,7 +39,11 @@ static bool is_called(const mr_shards_column_t *c, const char *name) {
   return !strncmp(c->name, name, n) && c->name[n] == '\t' && c->kind != MR_TYPED_WORD;
 }
 
-static const char *typed_text(const mr_shards_column_t *c) { return strchr(c->name, '\t') + 1; }
+/* "" without a tab, which no index of ours lacks. */
+static const char *typed_text(const mr_shards_column_t *c) {
+  const char *tab = strchr(c->name, '\t');
+  return tab ? tab + 1 : "";
+}
 
 static void copy_name(const mr_shards_column_t *c, char out[MR_SHARD_NAME_MAX]) {
   snprintf(out, MR_SHARD_NAME_MAX, "%.*s", (int)strcspn(c->name, "\t"), c->name);
@@ -163,7 +167,7 @@ static mr_err_t typed_no_column(mr_stage_t *s, const mr_shard_source_t *t, const
   }
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "setting fields: there is no column %.100s; the records of %s have %s", name,
-                       t->files, list);
+                       t->shards->shard->path, list);
 }
 
 /* Without fields=: the columns that every record has with one type. */
@@ -181,7 +185,7 @@ static mr_err_t typed_settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "no column of %s is in every record with one type and a name that can be a "
                        "field's: want fields=COLUMN:FIELD,..",
-                       t->files);
+                       t->shards->shard->path);
 }
 
 mr_err_t mr__typed_settle(mr_shard_source_t *t, mr_stage_t *s, const mr_shard_field_word_t *word,

@@ -51,7 +51,7 @@ static mr_err_t no_member(mr_stage_t *s, const mr_shard_source_t *t, const char 
                            t->shards->column[c].name);
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "setting fields: no member is called .%.100s; the members of %s are %s",
-                       member, t->files, list);
+                       member, t->shards->shard->path, list);
 }
 
 /* The shape of an array is that of the first record. */
@@ -72,7 +72,7 @@ static mr_err_t settle_npy(mr_stage_t *s, const mr_shard_source_t *t, int column
         s, MR_ERR_DATA,
         "no sample of %s has its member .%.100s: an index of these files is wrong, "
         "remove it",
-        t->files, t->shards->column[column].name);
+        t->shards->shard->path, t->shards->column[column].name);
   mr_shard_want_t want = {.shard = shard, .at = p.at, .size = p.size};
   mr_err_t e = mr_shard_reads_open(&reads, t->shards, &why);
   if (e >= 0) e = mr_shard_reads_fetch(reads, 0, &want, 1, &why);
@@ -145,7 +145,8 @@ static mr_err_t settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out
   }
   if (t->n_fields) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
-                       "no member is in every sample of %s: want fields=EXT:FIELD,..", t->files);
+                       "no member is in every sample of %s: want fields=EXT:FIELD,..",
+                       t->shards->shard->path);
 }
 
 static mr_err_t tar_settle(mr_shard_source_t *t, mr_stage_t *s, const mr_shard_field_word_t *word,
