@@ -51,6 +51,10 @@ bool mr_remote_is(const char *name);
    path of a file:// URL, a URL without user, password and query.  Any thread. */
 char *mr_remote_shown(const char *name);
 
+/* Returns a hash of the parameters in a URL's query, without those of signatures, which differ each
+   time; 0 without any.  With the shown name it tells one object from another.  Any thread. */
+uint64_t mr_remote_query(const char *url);
+
 /* Prepares requests, and sends none.  conf is copied; its texts must live until close.  The caller
    ends *out with mr_remote_close.  MR_ERR_NOMEM, MR_ERR_UNAVAILABLE in a build without libcurl;
    *out is NULL then. */

@@ -47,7 +47,8 @@ static XXH128_hash_t hash_state(const mr_object_t *o) {
   char text[2 * MR_PATH_MAX];
   int n = snprintf(text, sizeof text, "%s\n%s\n%" PRId64 "\n%" PRId64, o->s3 ? o->url : o->name,
                    o->etag, o->size, o->mtime_ns);
-  return XXH3_128bits(text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+  return XXH3_128bits_withSeed(text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1,
+                               mr_remote_query(o->url));
 }
 
 static void block_path(const mr__cache_t *c, const mr_object_t *o, int64_t at,

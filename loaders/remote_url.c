@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <xxhash.h>
 
 #include "loaders/remote_private.h"
 
@@ -52,6 +53,44 @@ char *mr_remote_shown(const char *name) {
   memcpy(shown + scheme, host, rest);
   shown[scheme + rest] = 0;
   return shown;
+}
+
+/* ---- queries ---- */
+
+static bool is_parameter(const char *at, size_t n, const char *name) {
+  size_t k = strlen(name);
+  return n >= k && !strncasecmp(at, name, k) && (n == k || at[k] == '=');
+}
+
+/* Whether a parameter is part of a signature: Amazon's, Google's, CloudFront's or, beside "sig",
+   one of Azure's. */
+static bool signs_url(const char *at, size_t n, bool azure) {
+  static const char *const usual[] = {"AWSAccessKeyId", "GoogleAccessId", "Signature",
+                                      "Expires",        "Policy",         "Key-Pair-Id"};
+  static const char *const of_azure[] = {"sig", "sv",    "se",    "st",  "sr",  "sp",  "spr",
+                                         "sip", "skoid", "sktid", "skt", "ske", "sks", "skv"};
+  if (n > 7 && (!strncasecmp(at, "X-Amz-", 6) || !strncasecmp(at, "X-Goog-", 7))) return true;
+  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+    if (is_parameter(at, n, usual[i])) return true;
+  for (size_t i = 0; azure && i < sizeof of_azure / sizeof *of_azure; i++)
+    if (is_parameter(at, n, of_azure[i])) return true;
+  return false;
+}
+
+uint64_t mr_remote_query(const char *url) {
+  const char *query = strchr(url, '?'), *end = query ? query + strcspn(query, "#") : NULL;
+  bool azure = false;
+  uint64_t hash = 0;
+  for (int pass = 0; pass < 2 && query; pass++)
+    for (const char *at = query + 1; at < end;) {
+      size_t n = strcspn(at, "&#");
+      if (!pass)
+        azure |= is_parameter(at, n, "sig");
+      else if (n && !signs_url(at, n, azure))
+        hash = XXH3_64bits_withSeed(at, n, hash);
+      at += n + 1;
+    }
+  return hash;
 }
 
 /* ---- s3 ---- */

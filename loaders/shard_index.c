@@ -324,5 +324,6 @@ mr_err_t mr_shard_id_of(int fd, const char *path, mr_shard_id_t *id, mr_diag_t *
 void mr_shard_id_of_object(const mr_object_t *object, mr_shard_id_t *id) {
   *id = (mr_shard_id_t){.size = object->size,
                         .mtime_ns = object->mtime_ns,
-                        .digest = XXH3_64bits(object->etag, strlen(object->etag))};
+                        .digest = XXH3_64bits_withSeed(object->etag, strlen(object->etag),
+                                                       mr_remote_query(object->url))};
 }

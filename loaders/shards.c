@@ -64,11 +64,20 @@ static const char *index_place(const mr_shards_conf_t *c, const mr_shard_t *shar
   return !named && shard->object && c->remote->cache ? c->remote->cache : c->index;
 }
 
+/* The name under which a shard's index is kept: objects that only their queries tell apart have an
+   index each. */
+static const char *index_name(const mr_shard_t *shard, char text[MR_SHARD_PLACE_MAX]) {
+  uint64_t query = shard->url ? mr_remote_query(shard->url) : 0;
+  if (!query) return shard->path;
+  snprintf(text, MR_SHARD_PLACE_MAX, "%s?%016" PRIx64, shard->path, query);
+  return text;
+}
+
 /* An index that cannot be kept serves this process alone. */
 static void keep_index(work_t *w, const mr_shard_t *shard) {
-  char path[MR_SHARD_PLACE_MAX];
+  char path[MR_SHARD_PLACE_MAX], name[MR_SHARD_PLACE_MAX];
   mr_diag_t why = {0};
-  mr_err_t e = mr_shard_place_new(shard->path, index_place(w->conf, shard), path, &why);
+  mr_err_t e = mr_shard_place_new(index_name(shard, name), index_place(w->conf, shard), path, &why);
   if (e >= 0) e = mr_shard_index_save(&shard->index, path, &why);
   if (e >= 0) return;
   pthread_mutex_lock(&w->lock);
@@ -80,9 +89,9 @@ static void keep_index(work_t *w, const mr_shard_t *shard) {
 }
 
 static bool find_index(const mr_shards_conf_t *c, mr_shard_t *shard) {
-  char path[MR_SHARD_PLACE_MAX];
+  char path[MR_SHARD_PLACE_MAX], name[MR_SHARD_PLACE_MAX];
   if (!c->kind) return false;
-  for (int i = 0; mr_shard_place(shard->path, index_place(c, shard), i, path); i++)
+  for (int i = 0; mr_shard_place(index_name(shard, name), index_place(c, shard), i, path); i++)
     if (mr_shard_index_load(path, c->kind, &shard->id, &shard->index, NULL) >= 0) return true;
   return false;
 }

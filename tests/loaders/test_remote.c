@@ -210,6 +210,32 @@ static void names_show_no_secret(void **state) {
   }
 }
 
+static void queries_tell_objects_apart_and_signatures_do_not(void **state) {
+  static const struct {
+    const char *one, *other;
+    bool same;
+  } row[] = {
+      {"http://h/get?f=1", "http://h/get?f=2", false},
+      {"http://h/get?f=1", "http://h/get", false},
+      {"http://h/get?f=1&g=2", "http://h/get?f=1&g=3", false},
+      {"http://h/get?", "http://h/get", true},
+      {"http://h/get?f=1#a", "http://h/get?f=1#b", true},
+      {"http://u:p@h/get?f=1", "http://w@h/get?f=1", true},
+      {"http://h/x?X-Amz-Date=1&x-amz-signature=a", "http://h/x?X-Amz-Date=2&X-Amz-Signature=b",
+       true},
+      {"http://h/x?versionId=1&X-Amz-Date=1", "http://h/x?versionId=2&X-Amz-Date=1", false},
+      {"http://h/x?Expires=1&Signature=a&Key-Pair-Id=k", "http://h/x", true},
+      {"http://h/x?sv=1&se=2&sr=b&sig=a", "http://h/x?sv=2&se=3&sr=b&sig=b", true},
+      {"http://h/x?se=2", "http://h/x?se=3", false},
+      {"http://h/x?signatures=2", "http://h/x?signatures=3", false},
+  };
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    bool same = mr_remote_query(row[i].one) == mr_remote_query(row[i].other);
+    if (same != row[i].same) fail_msg("%s and %s", row[i].one, row[i].other);
+  }
+  assert_int_equal(mr_remote_query("s3://b/k"), 0);
+}
+
 static void names_of_buckets_become_urls(void **state) {
   static const struct {
     const char *name, *endpoint, *url;
@@ -293,6 +319,7 @@ int main(void) {
       cmocka_unit_test(a_straggler_is_sent_twice),
       cmocka_unit_test(closing_ends_what_is_in_flight),
       cmocka_unit_test(names_show_no_secret),
+      cmocka_unit_test(queries_tell_objects_apart_and_signatures_do_not),
       cmocka_unit_test(names_of_buckets_become_urls),
       cmocka_unit_test(spans_are_parsed),
       cmocka_unit_test(profiles_are_parsed),

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 
 #include "loaders/belady.h"
+#include "loaders/remote_cache.h"
 #include "loaders/remote_private.h"
+#include "loaders/shard_index.h"
 #include "tests/loaders/origin.h"
 #include "tests/loaders/shards.h"
 
@@ -277,12 +279,32 @@ static void wrong_settings_are_refused(void **state) {
   mr_remote_close(remote);
 }
 
+static void objects_of_one_path_and_other_queries_share_no_block(void **state) {
+  static const uint8_t block[100];
+  mr_object_t o = {.name = "http://h/get", .url = "http://h/get?f=1", .size = 100, .mtime_ns = 5};
+  mr_object_t other = o;
+  mr_shard_id_t id, other_id;
+  char at[300];
+  mr__cache_t *c;
+  mr_diag_t diag = {0};
+  other.url = "http://h/get?f=2";
+  snprintf(at, sizeof at, "%s/queries", folder);
+  if (mr__cache_open(&c, at, 1 << 20, 0, BLOCK, &diag) < 0) fail_msg("%s", diag.text);
+  assert_int_equal(mr__cache_write(c, &o, 0, block, sizeof block, &diag), MR_OK);
+  assert_true(mr__cache_has(c, &o, 0));
+  assert_false(mr__cache_has(c, &other, 0));
+  mr__cache_close(c);
+  mr_shard_id_of_object(&o, &id), mr_shard_id_of_object(&other, &other_id);
+  assert_memory_not_equal(&id, &other_id, sizeof id);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_cache_hits_as_often_as_can_be),
       cmocka_unit_test(any_order_and_view_gives_the_right_bytes),
       cmocka_unit_test(a_damaged_folder_costs_time_and_no_byte),
       cmocka_unit_test(another_state_of_an_object_is_another_object),
+      cmocka_unit_test(objects_of_one_path_and_other_queries_share_no_block),
       cmocka_unit_test(the_limit_holds_for_all_runs_together),
       cmocka_unit_test(wrong_settings_are_refused),
   };
