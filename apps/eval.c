@@ -10,6 +10,7 @@
 
 #include "apps/cli.h"
 #include "apps/interrupt.h"
+#include "apps/model_arg.h"
 #include "apps/run_dir.h"
 #include "stages/train/state.h"
 #include "stages/train/train_stage.h"
@@ -150,6 +151,7 @@ static mr_err_t check_is_file(const char *path, mr_diag_t *diag) {
 static mr_err_t eval_build(const mr_args_t *a, judged_t *d, mr_graph_t *g, mr_diag_t *diag) {
   const char *split = mr_args_text(a, "--split"), *jsonl = mr_args_text(a, "--jsonl"),
              *threads = mr_args_text(a, "--threads"), *device = mr_args_text(a, "--device");
+  MR_TRY(mr_device_named(a, diag));
   MR_TRY(check_is_file(a->word[0], diag));
   d->run = graph_of_run(a->word[0]);
   MR_TRY(eval_choose_data(a, d, diag));

@@ -263,8 +263,15 @@ mr_fn_t *mr_model_fn(const char *word, const mr_model_job_t *job, mr_params_t *p
   return f;
 }
 
-/* A step's first output is its metrics; the others, the state of fp8 among them, take the place of
-   its last inputs. */
+mr_err_t mr_device_named(const mr_args_t *a, mr_diag_t *diag) {
+  const char *name = mr_args_text(a, "--device");
+  mr_diag_t why = {0};
+  mr_err_t e = name ? mr_device_check(name, &why) : MR_OK;
+  if (e >= 0) return MR_OK;
+  return mr_diag_prefix(diag, e == MR_ERR_CONFIG ? MR_ERR_USAGE : e, &why, "%s: --device",
+                        a->command->name);
+}
+
 mr_err_t mr_device_arg(const mr_args_t *a, const mr_backend_t **out, mr_diag_t *diag) {
   const char *name = takes(a, "--device") ? mr_args_text(a, "--device") : NULL;
   mr_diag_t why = {0};
@@ -274,6 +281,8 @@ mr_err_t mr_device_arg(const mr_args_t *a, const mr_backend_t **out, mr_diag_t *
                         "%s: --device", a->command->name);
 }
 
+/* A step's first output is its metrics; the others, the state of fp8 among them, take the place of
+   its last inputs. */
 mr_err_t mr_model_jit(const mr_args_t *a, const mr_fn_t *f, const char *word, bool plan_only,
                       mr_exec_t **out, mr_diag_t *diag) {
   mr_compile_options_t o = {.in_place = strcmp(word, "step") ? 0 : f->n_out - 1,

@@ -69,6 +69,9 @@ mr_fn_t *mr_model_fn(const char *word, const mr_model_job_t *job, mr_params_t *p
  */
 mr_err_t mr_model_jit(const mr_args_t *a, const mr_fn_t *f, const char *word, bool plan_only,
                       mr_exec_t **out, mr_diag_t *diag);
+/* Checks the form of --device and that this build knows it; opens nothing.  MR_OK, also without the
+   flag; fails as mr_device_check, the flag before the sentence. */
+mr_err_t mr_device_named(const mr_args_t *a, mr_diag_t *diag);
 /* Opens the device of --device for *out; NULL without the flag.  Fails as mr_device_open, the flag
    before the sentence. */
 mr_err_t mr_device_arg(const mr_args_t *a, const struct mr_backend **out, mr_diag_t *diag);

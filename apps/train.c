@@ -11,6 +11,7 @@
 #include "apps/doctor.h"
 #include "apps/graphs.h"
 #include "apps/interrupt.h"
+#include "apps/model_arg.h"
 #include "apps/resume.h"
 #include "apps/run_dir.h"
 #include "apps/run_info.h"
@@ -76,6 +77,7 @@ static mr_err_t train_check_words(const mr_args_t *a, mr_diag_t *diag) {
 static mr_err_t train_settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
   static const char *const known[] = {"--data",   "--steps", "--epochs",
                                       "--device", "--fit",   "--threads"};
+  MR_TRY(mr_device_named(a, diag));
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     const char *value = mr_args_text(a, known[i]), *name = known[i] + 2;
     char text[MR_RUN_PATH];
