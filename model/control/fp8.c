@@ -252,6 +252,7 @@ mr_err_t mr_fp8_next(mr_fn_t *g, const mr_fp8_t *c, mr_var_t *amax, mr_var_t *sc
   mr_var_t *next = mr_lax_div(g, fp8_largest(g, c->format, s), most);
   next = mr_lax_div(g, next, mr_literal(g, MR_F32, ldexp(1, c->margin)));
   next = mr_lax_min(g, next, mr_lax_full(g, s, FLT_MAX));
+  next = mr_lax_max(g, next, mr_lax_full(g, s, FLT_MIN)); /* 0 would make each later product NaN */
   mr_var_t *some = mr_lax_gt(g, most, mr_lax_full(g, s, 0));
   next = mr_lax_select_n(g, some, scale, next);
   *next_scale = mr_lax_select_n(g, fp8_finite(g, most), scale, next);

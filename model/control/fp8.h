@@ -55,7 +55,8 @@ mr_err_t mr_fp8_products(const mr_fn_t *f, mr_fp8_format_t format, mr_fn_t **out
 /* Appends the update of the scales after a call to g: from amax, f32[n,MR_FP8_TENSORS], what the
    call has met, scale of that shape and history f32[c->history,n,MR_FP8_TENSORS] it makes the next
    two.  A run begins with scales of 1 and a history of 0.  A tensor whose magnitude is 0 or not
-   finite keeps its scale.  MR_OK, or the failure in g->diag: mr_fp8_check's, MR_ERR_SHAPE. */
+   finite keeps its scale; scales lie in [FLT_MIN,FLT_MAX].  MR_OK, or the failure in g->diag:
+   mr_fp8_check's, MR_ERR_SHAPE. */
 mr_err_t mr_fp8_next(mr_fn_t *g, const mr_fp8_t *c, mr_var_t *amax, mr_var_t *scale,
                      mr_var_t *history, mr_var_t **next_scale, mr_var_t **next_history);
 

@@ -52,6 +52,7 @@ static void oracle_next(const mr_fp8_t *c, int n, const float *amax, float *scal
     history[i] = 0;
     float next = ldexpf(most[i % 3] / counts, -c->margin);
     if (isinf(next)) next = FLT_MAX;
+    if (next < FLT_MIN) next = FLT_MIN; /* there it divides by 0 */
     if (counts > 0 && isfinite(counts)) scale[i] = next;
   }
 }
@@ -61,6 +62,7 @@ static void scales_move_as_transformer_engines_do(void **state) {
     enum { MOST = 8 };
     mr_fp8_t c = {
         .history = 1 + draw(&r, MOST), .margin = draw(&r, 5) - 2, .most_recent = one_in(&r, 2)};
+    if (one_in(&r, 4)) c.margin = one_in(&r, 2) ? 64 : -64;
     int n = 1 + draw(&r, 3), row = 3 * n;
     float scale[9], history[MOST * 9] = {0}, want[9], past[MOST * 9] = {0}, amax[9];
     for (int i = 0; i < row; i++) scale[i] = want[i] = 1;
@@ -71,6 +73,7 @@ static void scales_move_as_transformer_engines_do(void **state) {
         amax[i] = ldexpf((float)(1 + draw(&r, 1000)), draw(&r, 60) - 40);
         if (one_in(&r, 10)) amax[i] = 0;
         if (one_in(&r, 20)) amax[i] = 1e-38f;
+        if (one_in(&r, 20)) amax[i] = 3e38f;
         if (one_in(&r, 20)) amax[i] = INFINITY;
       }
       mr_exec_run(x, (const void *[]){amax, scale, history}, (void *[]){s, h});
