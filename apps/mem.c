@@ -231,6 +231,10 @@ static mr_err_t mem_fit(const mr_args_t *a, const char *word, mr_model_job_t *m,
   if (!text) return MR_OK;
   if (strcmp(word, "step"))
     return mr_fail(diag, MR_ERR_USAGE, "mem: --fit is for `mem step`, not for %s", word);
+  if (m->train.compute.fp8.history)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "mem: --fit: it chooses remat, which does not go with --fp8, expected "
+                   "--accumulate instead");
   MR_TRY(mr_bytes_parse("--fit", text, &limit, diag));
   MR_TRY(mr_fit(&m->model.plan.loss, m->model.def->remat, &m->train, limit, &choice, diag));
   m->train.compute.remat = choice.remat;

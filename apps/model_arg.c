@@ -183,6 +183,10 @@ static mr_err_t step_flags(const mr_args_t *a, mr_train_config_t *t, mr_diag_t *
   if (precision) MR_TRY(mr_precision_parse("--precision", precision, &t->compute.precision, diag));
   if (takes(a, "--param-dtype")) MR_TRY(kept_flags(a, &t->compute, diag));
   if (takes(a, "--fp8")) MR_TRY(fp8_flags(a, &t->compute, diag));
+  if (t->compute.fp8.history && t->compute.device && !t->compute.device->host)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "%s: --fp8: device %s has no kernels of f8, expected --device cpu beside it",
+                   a->command->name, t->compute.device->name);
   if (takes(a, "--optimizer")) MR_TRY(optim_flags(a, &t->optim, diag));
   return dtype_flag(a, "--dtype", dtype, &t->compute.dtype, diag);
 }

@@ -97,7 +97,8 @@ mr_err_t mr__train_plan_scale(mr_stage_t *s) {
                        v->loss_scale);
 }
 
-/* Scales of fp8 do not reach products inside functions that the graph calls. */
+/* Scales of fp8 do not reach products inside functions that the graph calls, and the kernels of a
+   device have no codes of f8. */
 static mr_err_t plan_fp8(mr_stage_t *s) {
   const train_t *v = s->state;
   if (v->amp.fp8 && v->remat)
@@ -110,6 +111,11 @@ static mr_err_t plan_fp8(mr_stage_t *s) {
                          "setting fit = %s: it chooses remat, which does not go with fp8, want "
                          "accumulate= instead",
                          v->fit);
+  if (v->amp.fp8 && strncmp(v->device, "cpu", 3))
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting device = %s: it has no kernels of f8, want device=cpu beside "
+                         "fp8, or fp8=none",
+                         v->device);
   return MR_OK;
 }
 

@@ -209,6 +209,8 @@ static mr_err_t replay_write_all(writer_t *w, const mr_stage_t *s, const char *p
   write_word(w, "millrace.precision", "%d", (int)mr_matmul_precision());
   write_word(w, "millrace.skip", "%.200s", skip ? skip : "");
   write_word(w, "millrace.made_with", "%.250s", made_with);
+  if (t->config.compute.device && !t->config.compute.device->host)
+    write_word(w, "millrace.device", "%s", t->config.compute.device->name);
   return mr_safetensors_write(path, w->tensor, w->n, w->meta, w->n_meta, diag);
 }
 
@@ -321,6 +323,9 @@ static mr_err_t read_reported(mr_replay_t *r, mr_diag_t *diag) {
   MR_TRY(replay_word(r, "stage", t->stage, sizeof t->stage, diag));
   MR_TRY(replay_word(r, "isa", t->isa, sizeof t->isa, diag));
   MR_TRY(replay_word(r, "made_with", t->made_with, sizeof t->made_with, diag));
+  strcpy(t->device, "cpu");
+  if (mr_safetensors_meta(r->file, "millrace.device"))
+    MR_TRY(replay_word(r, "device", t->device, sizeof t->device, diag));
   if ((mr_key_layout_t)keys != mr_key_layout())
     return mr_fail(diag, MR_ERR_CONFIG,
                    "%s: its run used another layout of random keys; set "
@@ -556,6 +561,10 @@ void mr_replay_close(mr_replay_t *r) {
 }
 
 const mr_replay_report_t *mr_replay_report(const mr_replay_t *r) { return &r->reported; }
+
+void mr_replay_set_device(mr_replay_t *r, const mr_backend_t *device) {
+  r->step.config.compute.device = device;
+}
 
 static mr__traced_step_t replay_traced_step(const mr_replay_t *r, int threads) {
   mr__traced_step_t t = r->step;

@@ -7,13 +7,15 @@
    "average/NAME", and with fp8 "fp8/scale" and "fp8/amax" (computes.h). Text, each as
    "millrace.WORD": replay (the version of this form), settings (NAME=VALUE lines of the stage and
    its model), fields (a line of name, classes and layout each), stage, step, seed, lr, loss and
-   grad_norm (bits, in hex), scale, isa, threads, keys, precision, skip, made_with. */
+   grad_norm (bits, in hex), scale, isa, threads, keys, precision, skip, made_with, and device if
+   the run did not compute on the CPU. */
 #ifndef MR_STAGES_TRAIN_REPLAY_H
 #define MR_STAGES_TRAIN_REPLAY_H
 
 #include <stdio.h>
 
 #include "base/decls.h"
+#include "model/exec/device.h"
 #include "model/train.h"
 
 MR_BEGIN_DECLS
@@ -32,6 +34,7 @@ typedef struct mr_replay_report {
   char isa[MR_REPLAY_WORD];  /* as MILLRACE_ISA names it */
   int64_t threads;           /* of the run; no result depends on them */
   char made_with[MR_REPLAY_TEXT];
+  char device[MR_REPLAY_WORD]; /* its name without a number, "cpu" or "opencl" */
   int n_records;
   const uint64_t *record; /* [n_records] ids, as `millrace who` names them */
 } mr_replay_report_t;
@@ -46,6 +49,10 @@ void mr_replay_made_with(const char *text);
 mr_err_t mr_replay_open(const char *path, mr_replay_t **out, mr_diag_t *diag);
 void mr_replay_close(mr_replay_t *r);                             /* NULL is fine */
 const mr_replay_report_t *mr_replay_report(const mr_replay_t *r); /* lives as long as r */
+
+/* Computes on that device (mr_device_open) in later calls; NULL, as at first: on the CPU.  Cannot
+   fail. */
+void mr_replay_set_device(mr_replay_t *r, const mr_backend_t *device);
 
 /* Runs the step on that many threads, 0: as the run did.  Parameters stay as they are, so that it
    can be called again.  Fails as mr_train_step_create and mr_train_step_run. */

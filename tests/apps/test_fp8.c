@@ -194,6 +194,7 @@ static void what_does_not_go_with_it_is_refused_before_the_first_step(void **sta
       {"train.dtype=f16", "setting fp8 = hybrid: the model computes in f16, want dtype=bf16"},
       {"train.amp-rule=linear=f32", "fp8: no product of bf16 operands"},
       {"train.fp8-history=0", "fp8-history"},
+      {"train.device=opencl:1", "setting device = opencl:1: it has no kernels of f8"},
       {"train.fp8=e5m2", "fp8"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     remove_other();
@@ -201,6 +202,8 @@ static void what_does_not_go_with_it_is_refused_before_the_first_step(void **sta
     assert_int_not_equal(p.status, 0);
     expect_in(p.err, bad[i][1]);
   }
+  RUN(&p, "mem", "step", "--layers", "1", "--fp8", "hybrid", "--fit", "1GiB");
+  expect_in(p.err, "mem: --fit: it chooses remat, which does not go with --fp8");
 }
 
 /* Evaluation computes in bf16 and reads the parameters alone. */

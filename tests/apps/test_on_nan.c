@@ -266,6 +266,26 @@ static void replay_repeats_the_step_anywhere_to_the_bit(void **state) {
   assert_int_equal(p.status, 0);
 }
 
+static void a_step_of_a_device_is_repeated_there(void **state) {
+  char from[256];
+  const char *run = run_of("device");
+  TRAIN(run, "on-nan=trace", "train.device=opencl");
+  if (strstr(p.err, "device opencl: ")) skip(); /* no driver, or a build without OpenCL */
+  assert_int_equal(p.status, 1);
+  snprintf(from, sizeof from, "%s/nan-000005.safetensors", run);
+  RUN(&p, "replay", from, "--device", "opencl");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  expect_in(p.out, "threads, device opencl\n");
+  expect_in(p.out, "the bits are the same");
+  assert_string_equal(p.err, "");
+  RUN(&p, "replay", from);
+  expect_in(p.out, "field x of the batch holds inf at [1,2] (slot 1, record 21)");
+  expect_in(p.err, "the run computed on device opencl, this is cpu: bits may differ");
+  snprintf(from, sizeof from, "%s/nan-000005.safetensors", run_of("trace"));
+  RUN(&p, "replay", from, "--device", "opencl");
+  expect_in(p.err, "the run computed on device cpu, this is opencl: bits may differ");
+}
+
 /* amp-rule at its longest: a file holds every setting that the step follows from. */
 static void a_long_rule_travels_in_the_file(void **state) {
   char rules[4096];
@@ -481,6 +501,7 @@ int main(void) {
       cmocka_unit_test(a_dynamic_scale_does_not_hide_a_loss_that_is_not_finite),
       cmocka_unit_test(trace_names_the_record_that_holds_an_infinity),
       cmocka_unit_test(replay_repeats_the_step_anywhere_to_the_bit),
+      cmocka_unit_test(a_step_of_a_device_is_repeated_there),
       cmocka_unit_test(another_instruction_set_is_told),
       cmocka_unit_test(a_long_rule_travels_in_the_file),
       cmocka_unit_test(a_step_in_f8_is_repeated_with_its_scales),
