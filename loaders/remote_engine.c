@@ -304,6 +304,14 @@ static verdict_t judge_status(const attempt_t *a, mr_diag_t *diag) {
   return FAIL;
 }
 
+/* Whether the answer is of the state that the object had when it was opened: of its size and ETag
+   or, without one, its time. */
+static bool is_same_state(const attempt_t *a) {
+  const mr_object_t *o = a->q->object;
+  if (a->span.total != o->size || strcmp(a->etag, o->etag)) return false;
+  return *o->etag || a->mtime_s * 1000000000 == o->mtime_ns;
+}
+
 /* Whether the answer is of the bytes and the object that were asked for. */
 static verdict_t judge_answer(const attempt_t *a, mr_diag_t *diag) {
   const mr__request_t *q = a->q;
@@ -316,7 +324,7 @@ static verdict_t judge_answer(const attempt_t *a, mr_diag_t *diag) {
     return say_no(diag, a, MR_ERR_DATA, "the server's Content-Range is of other bytes");
   if (a->span.total < 0)
     return say_no(diag, a, MR_ERR_DATA, "the server does not say how large the object is");
-  if (o->size >= 0 && (a->span.total != o->size || strcmp(a->etag, o->etag)))
+  if (o->size >= 0 && !is_same_state(a))
     return say_no(diag, a, MR_ERR_DATA, "has changed since it was opened");
   if (a->span.last != q->at + q->size - 1)
     return say_no(diag, a, MR_ERR_DATA, "the server's Content-Range is of other bytes");
