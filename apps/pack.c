@@ -217,8 +217,9 @@ static void reading_text(const pack_t *p, char text[2 * NAME_MAX_BYTES + MR_PACK
   else
     snprintf(files, sizeof files, "%s/shard-{00000..%05" PRId64 "}%s", p->folder, p->shard - 1,
              p->format->ending);
-  snprintf(text, 2 * NAME_MAX_BYTES + MR_PACK_MAX, "%s %s fields=%s", p->format->name, files,
-           fields);
+  const char *quote = strpbrk(files, " \t#!=") ? "'" : "";
+  snprintf(text, 2 * NAME_MAX_BYTES + MR_PACK_MAX, "%s %s%s%s fields=%s", p->format->name, quote,
+           files, quote, fields);
 }
 
 /* Makes the indexes beside the shards, by planning the graph that reads them, and counts what it
@@ -266,7 +267,8 @@ static mr_err_t pack_parse(pack_t *p, const mr_args_t *a, const char *text, int6
   while (n && (text[n - 1] == ' ' || text[n - 1] == '\n' || text[n - 1] == '\t')) n--;
   char *whole = malloc(n + 100);
   if (!whole) return mr_no_memory(diag, "the graph");
-  snprintf(whole, n + 100, "%.*s ! batch %d workers=%" PRId64 "\n", (int)n, text, p->batch,
+  /* On a line of its own: the text may end with a comment. */
+  snprintf(whole, n + 100, "%.*s\n! batch %d workers=%" PRId64 "\n", (int)n, text, p->batch,
            workers);
   mr_args_t with = *a;
   with.word[0] = whole;
@@ -303,6 +305,12 @@ static int pack_run(const mr_args_t *a, mr_diag_t *diag) {
   if (!p.folder || !*p.folder || strlen(p.folder) > MR_PATH_MAX / 2 || !p.format)
     return mr_fail(diag, MR_ERR_USAGE,
                    "pack: want --out DIR, and --format tar, tfrecord or mds if one is given");
+  if (strpbrk(p.folder, "{}$'\"\n") || strstr(p.folder, "::"))
+    return mr_fail(
+        diag, MR_ERR_USAGE,
+        "pack: --out %s: a name with braces, quotes, \"$\" or \"::\" cannot be read back "
+        "by a graph: want another folder",
+        p.folder);
   MR_TRY(mr_args_int(a, "--records", 1, 1 << 24, &p.records, diag));
   MR_TRY(mr_args_int(a, "--workers", 1, 64, &workers, diag));
   p.batch = p.records < BATCH_MAX ? (int)p.records : BATCH_MAX;

@@ -96,6 +96,21 @@ static void every_format_gives_the_ledger_of_the_source(void **state) {
   free(want);
 }
 
+/* A folder's name that is no word of a graph, and a graph that ends with a comment. */
+static void names_with_blanks_and_comments_are_read_back(void **state) {
+  char kept[sizeof source], *want = ledger_of(source), folder[128], reading[600];
+  memcpy(kept, source, sizeof kept);
+  strncat(source, " # the end", sizeof source - strlen(source) - 1);
+  for (int f = 0; f < FORMATS; f++) {
+    pack_to(f, "a b=c #d", "500", folder, reading);
+    char *got = ledger_of(reading);
+    assert_string_equal(got, want);
+    free(got);
+  }
+  memcpy(source, kept, sizeof kept);
+  free(want);
+}
+
 static bool same_file(const char *a, const char *b) {
   void *x = NULL, *y = NULL;
   size_t n = 0, m = 1;
@@ -172,6 +187,9 @@ static void what_cannot_be_packed_is_refused(void **state) {
   snprintf(other, sizeof other, "%s/cast", dir);
   want_failure("synthetic n=20 ! normalize dtype=bf16", other, "mds",
                "field image: an MDS shard holds");
+  snprintf(other, sizeof other, "%s/a::b", dir);
+  want_failure("synthetic n=20", other, "tar", "want another folder");
+  assert_int_not_equal(access(other, F_OK), 0); /* before anything is written */
   snprintf(other, sizeof other, "%s/foreign", dir);
   mkdir(other, 0755);
   snprintf(path, sizeof path, "%s/shard-00000.tar", other);
@@ -182,6 +200,7 @@ static void what_cannot_be_packed_is_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_format_gives_the_ledger_of_the_source),
+      cmocka_unit_test(names_with_blanks_and_comments_are_read_back),
       cmocka_unit_test(a_killed_pack_continues_to_the_same_bytes),
       cmocka_unit_test(what_cannot_be_packed_is_refused),
   };
