@@ -115,6 +115,7 @@ static mr_err_t read_array(npz_t *z, int64_t local, int64_t size, mr_row_array_t
   if (e != MR_OK) return e;
   if (get32(head) != LOCAL) return npz_fault(z, "has a damaged directory");
   a->at = local + LOCAL_BYTES + get16(head + 26) + get16(head + 28);
+  if (a->at > z->size || size > z->size - a->at) return npz_fault(z, "has a damaged directory");
   int64_t n = size < HEADER_MAX ? size : HEADER_MAX;
   uint8_t *text = malloc((size_t)n + 1);
   if (!text) return mr_no_memory(z->diag, "a header of %s", z->path);
