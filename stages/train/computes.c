@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/ledger.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/train_step_private.h"
 
@@ -21,6 +22,13 @@ void mr__computes_text(const mr_compute_t *c, char text[MR_TRAIN_COMPUTES]) {
              " fp8=%s fp8-history=%d fp8-margin=%d fp8-amax=%s",
              c->fp8.format == MR_FP8_E4M3 ? "e4m3" : "hybrid", c->fp8.history, c->fp8.margin,
              c->fp8.most_recent ? "most-recent" : "max");
+}
+
+uint64_t mr__computes_rules(const mr_train_amp_t *a) {
+  uint64_t h = mr_hash_mix(0, (uint64_t)a->amp);
+  for (const char *c = a->rules ? a->rules : ""; *c; c++)
+    if (*c != ' ') h = mr_hash_mix(h, (unsigned char)*c);
+  return h ? h : 1;
 }
 
 /* ---- the state ---- */
@@ -143,5 +151,12 @@ mr_err_t mr__computes_resume(mr_stage_t *s) {
                          "settings%s: the checkpoint %s was made with%s, and its scales fit no "
                          "others; want these, or fp8=none, which drops them",
                          now_fp8, v->resume, was_fp8);
-  return mr_stage_relay(s, computes_load(v, &why), &why);
+  mr_err_t e = computes_load(v, &why);
+  if (e < 0) return mr_stage_relay(s, e, &why);
+  if (!v->at.fp8_rules || v->at.fp8_rules == mr__computes_rules(&v->amp)) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "settings amp, amp-rule: the checkpoint %s was made with others, and its "
+                       "scales of fp8 are those of other products; want the former ones, or "
+                       "fp8=none, which drops the scales",
+                       v->resume);
 }

@@ -5,6 +5,7 @@
 #define MR_STAGES_TRAIN_COMPUTES_H
 
 #include "base/safetensors.h"
+#include "stages/train/amp.h"
 #include "stages/train/state.h"
 
 enum { MR__COMPUTES_TENSORS = 2 };
@@ -12,6 +13,9 @@ enum { MR__COMPUTES_TENSORS = 2 };
 /* Writes the settings, "dtype=bf16 fp8=hybrid fp8-history=1024 fp8-margin=0 fp8-amax=max"; without
    fp8 the dtype alone.  Cannot fail. */
 void mr__computes_text(const mr_compute_t *c, char text[MR_TRAIN_COMPUTES]);
+
+/* A hash of amp= and amp-rule=, which settle the products that scales of fp8 belong to; never 0. */
+uint64_t mr__computes_rules(const mr_train_amp_t *a);
 
 /* Writes the tensors of a state to t[MR__COMPUTES_TENSORS], which then point at it, and returns
    their number, 0 for a state of n 0.  Cannot fail. */
@@ -30,8 +34,8 @@ mr_err_t mr__computes_set_fp8(const char *where, const mr_train_fp8_t *from, mr_
 
 /* For the stage train-step, whose step is compiled and whose progress is that of the checkpoint it
    resumes from: compares the settings, and restores the state of fp8.  A change that a run may
-   make is a notice.  MR_OK; MR_ERR_CONFIG for settings of fp8 that do not fit its state; or
-   MR_ERR_IO, MR_ERR_DATA, MR_ERR_NOMEM. */
+   make is a notice.  MR_OK; MR_ERR_CONFIG for settings of fp8, amp= or amp-rule= that do not fit
+   its state; or MR_ERR_IO, MR_ERR_DATA, MR_ERR_NOMEM. */
 mr_err_t mr__computes_resume(mr_stage_t *s);
 
 #endif

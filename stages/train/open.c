@@ -166,6 +166,7 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
   if (mr_train_step_put(v->step, &v->params, &why) < 0) return mr_stage_relay(s, why.code, &why);
   v->at.ema = (float)v->ema;
   mr__computes_text(&v->used.compute, v->at.computes);
+  v->at.fp8_rules = mr__computes_rules(&v->amp);
   open_scale(v, s->in_spec[IN_TRAIN].batch);
   for (int i = 0; i < MR_TRAIN_STREAMS; i++) v->at.stream_known[i] = s->in_linked[i];
   const mr_dataset_t *dataset = s->in_spec[IN_TRAIN].dataset;

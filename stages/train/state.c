@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "stages/train/computes.h"
 
-enum { N_META = 14, TEXT = 192, N_GROUPS = 4, NAME = 256, VERSION = 2 };
+enum { N_META = 15, TEXT = 192, N_GROUPS = 4, NAME = 256, VERSION = 2 };
 
 const char *const mr_train_stream_name[MR_TRAIN_STREAMS] = {"in", "valid"};
 static const char *const group[N_GROUPS] = {"params", "adam.m", "adam.v", "ema"};
@@ -84,6 +84,9 @@ static void pack_meta(const char *model, const mr_train_progress_t *p, mr_state_
   if (p->scale.scale > 0) s->meta[n++] = (mr_st_meta_t){"millrace.loss_scale", text + 5 * TEXT};
   snprintf(text + 6 * TEXT, TEXT, "%s", p->computes);
   if (*p->computes) s->meta[n++] = (mr_st_meta_t){"millrace.computes", text + 6 * TEXT};
+  snprintf(text + 7 * TEXT, TEXT, "%016" PRIx64, p->fp8_rules);
+  if (p->fp8.n && p->fp8_rules)
+    s->meta[n++] = (mr_st_meta_t){"millrace.fp8_rules", text + 7 * TEXT};
   s->n_meta = n;
 }
 
@@ -241,6 +244,8 @@ static mr_err_t load_progress(const mr_safetensors_t *f, const char *path, mr_tr
   snprintf(p->optimizer, sizeof p->optimizer, "%s", optimizer ? optimizer : "adamw");
   const char *computes = mr_safetensors_meta(f, "millrace.computes");
   snprintf(p->computes, sizeof p->computes, "%s", computes ? computes : "");
+  const char *rules = mr_safetensors_meta(f, "millrace.fp8_rules");
+  p->fp8_rules = rules ? strtoull(rules, NULL, 16) : 0;
   return MR_OK;
 }
 

@@ -7,8 +7,8 @@
    which takes as long after a million steps as after one.  Text: millrace.model (mr_model_text:
    every setting that shapes the model), step, images, position, epoch, ledger, seed, unvalidated,
    the data's origin, the optimizer, a dynamic loss scale's state (loss_scale: its five numbers),
-   computes (mr__computes_text) and the version of all this, each as "millrace.WORD". Version 1 had
-   no version and no streams but the training stream's position.
+   computes (mr__computes_text), fp8_rules (mr__computes_rules) and the version of all this, each as
+   "millrace.WORD". Version 1 had no version and no streams but the training stream's position.
 
    The calls on a file return MR_OK, or fail with a sentence in diag: MR_ERR_IO, MR_ERR_DATA or
    MR_ERR_NOMEM. */
@@ -41,6 +41,7 @@ typedef struct mr_train_progress {
   char optimizer[16];                      /* the optimizer whose moments adam.m and adam.v are */
   char computes[MR_TRAIN_COMPUTES];        /* mr__computes_text; "": an older checkpoint */
   mr_train_fp8_t fp8;                      /* belongs to the step; not read from files */
+  uint64_t fp8_rules;                      /* mr__computes_rules; 0: an older checkpoint */
   mr_stream_at_t stream[MR_TRAIN_STREAMS]; /* between two steps, or validations */
   bool stream_known[MR_TRAIN_STREAMS];
 } mr_train_progress_t;

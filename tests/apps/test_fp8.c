@@ -187,6 +187,19 @@ static void another_precision_at_a_resume_is_refused_or_said(void **state) {
   expect_in(p.err, "has no scales of fp8; they begin at 1");
 }
 
+/* Two parts of the model with one product each: the number of scales does not tell them apart. */
+static void scales_of_other_products_are_refused(void **state) {
+  remove_other();
+  TRAIN("train.steps=3", "train.amp-rule=head=f32");
+  assert_int_equal(p.status, 0);
+  RUN(&p, "train", "--run-dir", other, "--resume", "train.steps=4",
+      "train.amp-rule=patch_embed=f32");
+  assert_int_equal(p.status, 2);
+  expect_in(p.err, "train: settings amp, amp-rule: the checkpoint");
+  RUN(&p, "train", "--run-dir", other, "--resume", "train.steps=4", "train.amp-rule=head = f32");
+  if (p.status) fail_msg("%s", p.err);
+}
+
 static void what_does_not_go_with_it_is_refused_before_the_first_step(void **state) {
   static const char *const bad[][2] = {
       {"train.remat=full", "setting remat = full: with fp8 blocks cannot be recomputed"},
@@ -220,6 +233,7 @@ int main(void) {
       cmocka_unit_test(losses_are_near_those_of_bf16),
       cmocka_unit_test(a_state_that_no_run_writes_is_refused),
       cmocka_unit_test(another_precision_at_a_resume_is_refused_or_said),
+      cmocka_unit_test(scales_of_other_products_are_refused),
       cmocka_unit_test(what_does_not_go_with_it_is_refused_before_the_first_step),
       cmocka_unit_test(a_checkpoint_in_f8_is_evaluated),
   };
