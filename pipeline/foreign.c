@@ -278,8 +278,9 @@ static void choice_hint(const mr_opt_t *o, const char *value, char *text, size_t
 }
 
 /* Writes `least` to `most` numbers separated by sep, whatever brackets and separators the value
-   has.  A single one of three counts for all three. */
-static void list_hint(const char *value, int least, int most, char sep, char *text, size_t n) {
+   has, unless the setting would refuse one of them.  A single one of three counts for all three. */
+static void list_hint(const mr_opt_t *o, const char *value, int least, int most, char sep,
+                      char *text, size_t n) {
   double v[MR_VEC_MAX];
   int got = 0;
   for (const char *at = value; *at && got <= most;) {
@@ -287,7 +288,8 @@ static void list_hint(const char *value, int least, int most, char sep, char *te
     at += strspn(at, "()[]{}\"' ,:;x");
     if (!*at) break;
     double x = mr_strtod(at, &end);
-    if (end == at || got == most) return;
+    if (end == at || got == most || !isfinite(x)) return;
+    if (o->lo != o->hi && (x < o->lo || x > o->hi)) return;
     v[got++] = x, at = end + (*end == '-');
   }
   if (got == 1 && least == 3) v[1] = v[2] = v[0], got = 3;
@@ -331,11 +333,11 @@ const char *mr_value_hint(const mr_opt_t *o, const char *value, char *text, size
   } else if (o->type == MR_OPT_ENUM) {
     choice_hint(o, value, text, n);
   } else if (o->type == MR_OPT_RANGE) {
-    list_hint(value, 2, 2, ':', text, n);
+    list_hint(o, value, 2, 2, ':', text, n);
   } else if (o->type == MR_OPT_VEC3) {
-    list_hint(value, 3, 3, ',', text, n);
+    list_hint(o, value, 3, 3, ',', text, n);
   } else if (o->type == MR_OPT_VEC) {
-    list_hint(value, 1, MR_VEC_MAX, ',', text, n);
+    list_hint(o, value, 1, MR_VEC_MAX, ',', text, n);
   } else if (o->type == MR_OPT_BOOL) {
     bool_hint(value, text, n);
   }

@@ -120,6 +120,9 @@ static const struct {
     {{"run", "synthetic ! resized-crop size=32 scale=0.9,1.0 ! batch 4 ! null"},
      "graph:1:34: resized-crop: setting scale = \"0.9,1.0\": want LOW:HIGH, two numbers in order "
      "in [1e-06,1] of area; write 0.9:1"},
+    {{"run", "synthetic ! resized-crop size=32 scale=0:2 ! batch 4 ! null"},
+     "graph:1:34: resized-crop: setting scale = \"0:2\": want LOW:HIGH, two numbers in order "
+     "in [1e-06,1] of area"},
     {{"run", "synthetic ! resized-crop scale=(0.9, 1.0) ! batch 4 ! null"},
      "graph:1:26: resized-crop: setting scale = \"(0.9,\": want LOW:HIGH, two numbers in order in "
      "[1e-06,1] of area; blanks separate settings, not \",\" or \";\""},
@@ -130,6 +133,9 @@ static const struct {
     {{"run", "synthetic ! normalize mean=[0.5,0.5,0.5] ! batch 4 ! null"},
      "graph:1:23: normalize: setting mean = \"[0.5,0.5,0.5]\": want one to four numbers A,B,.. in "
      "[-1000000,1000000]; write 0.5,0.5,0.5"},
+    {{"run", "synthetic ! normalize mean=nan ! batch 4 ! null"},
+     "graph:1:23: normalize: setting mean = \"nan\": want one to four numbers A,B,.. in "
+     "[-1000000,1000000]"},
     {{"run", "synthetic ! normalize layout=NCHW ! batch 4 ! null"},
      "graph:1:23: normalize: setting layout = \"NCHW\": want one of hwc|chw; write chw"},
     {{"run", "synthetic ! normalize dtype=bfloat16 ! batch 4 ! null"},
