@@ -1,6 +1,8 @@
 /* What Ctrl-C and the supervisor's signals do to a running graph.  The handlers only post a
    semaphore, since almost nothing is allowed in one; a listener thread stops the graph in order,
-   and a second signal some seconds later ends the process at once. */
+   and a second signal some seconds later ends the process at once.  So does the first one while the
+   graph is planned: no record has been made then, and indexes and downloads are written whole or
+   not at all. */
 #include "apps/interrupt.h"
 
 #include <errno.h>
@@ -41,6 +43,7 @@ static struct {
   atomic_int end_by;        /* the signal that ends the process at once; 0: none */
   atomic_bool asked_above;  /* the request came from the supervisor, not from a user */
   atomic_bool listening;    /* a graph runs, and a thread waits for news */
+  atomic_bool planning;     /* a later graph is planned, which looks at no request */
   bool ready;               /* news is initialised and the handlers are set */
 } heard;
 
@@ -64,6 +67,10 @@ static void interrupt_on_signal(int signo, siginfo_t *info, void *context) {
     atomic_store_explicit(&heard.asked_above, true, memory_order_seq_cst);
   if (order == AT_ONCE || (!order && second))
     atomic_store_explicit(&heard.end_by, signo, memory_order_seq_cst);
+  if (atomic_load_explicit(&heard.planning, memory_order_seq_cst)) {
+    if (order) _exit(MR_EXIT_STOPPED);
+    end_by(signo);
+  }
   if (atomic_load_explicit(&heard.end_by, memory_order_seq_cst) &&
       !atomic_load_explicit(&heard.listening, memory_order_seq_cst))
     end_by(signo);
@@ -96,11 +103,18 @@ static void *listen(void *graph) {
   }
 }
 
+static void set_handlers(void) {
+  static const int signals[] = {SIGINT, SIGTERM, ORDER};
+  struct sigaction act = {.sa_sigaction = interrupt_on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
+  if (heard.ready) return;
+  sigfillset(&act.sa_mask);
+  for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) sigaction(signals[i], &act, NULL);
+  heard.ready = true;
+}
+
 /* Starts the listener, with all signals blocked in it, and on the first call sets the handlers.
    Returns 0 or errno. */
 static int start_listening(mr_graph_t *g, pthread_t *t) {
-  static const int signals[] = {SIGINT, SIGTERM, ORDER};
-  struct sigaction act = {.sa_sigaction = interrupt_on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
   sigset_t all, before;
   if (!heard.ready) sem_init(&heard.news, 0, 0);
   atomic_store_explicit(&heard.listening, true, memory_order_seq_cst);
@@ -108,11 +122,7 @@ static int start_listening(mr_graph_t *g, pthread_t *t) {
   pthread_sigmask(SIG_BLOCK, &all, &before);
   int e = pthread_create(t, NULL, listen, g);
   if (e) atomic_store_explicit(&heard.listening, false, memory_order_seq_cst);
-  for (size_t i = 0; !e && !heard.ready && i < sizeof signals / sizeof *signals; i++) {
-    sigfillset(&act.sa_mask);
-    sigaction(signals[i], &act, NULL);
-  }
-  heard.ready = true;
+  if (!e) set_handlers();
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (!e) sem_post(&heard.news); /* for a signal that came before this graph */
   return e;
@@ -151,16 +161,24 @@ void mr_writes_fail(void) {
   signal(SIGXFSZ, SIG_IGN);
 }
 
+static mr_err_t interrupt_plan(mr_graph_t *g, mr_diag_t *diag) {
+  atomic_store_explicit(&heard.planning, true, memory_order_seq_cst);
+  mr_err_t e = mr_graph_settle(g, diag);
+  atomic_store_explicit(&heard.planning, false, memory_order_seq_cst);
+  return e;
+}
+
 mr_err_t mr_run_interruptible(mr_graph_t *g, const mr_look_t *look, bool *stopped,
                               mr_diag_t *diag) {
   static const mr_look_t nothing;
   pthread_t listener;
-  int failed = start_listening(g, &listener);
   *stopped = false;
+  mr_writes_fail();
+  MR_TRY(interrupt_plan(g, diag)); /* before the handlers: signals end it by default */
+  int failed = start_listening(g, &listener);
   if (failed)
     return mr_fail(diag, MR_ERR_IO, "cannot start the thread that waits for signals: %s",
                    strerror(failed));
-  mr_writes_fail();
   mr_err_t e = interrupt_run(g, look ? look : &nothing, diag);
   stop_listening(listener);
   *stopped = atomic_load_explicit(&heard.first_ns, memory_order_seq_cst) != 0;

@@ -11,12 +11,13 @@
    containers send each signal both to the process and to its group. */
 enum { MR_INTERRUPT_GRACE_MS = 2000 };
 
-/* Starts g and blocks until its end.  The first SIGINT or SIGTERM requests an orderly end, which is
-   reported on standard error; the next one after the grace time ends the process as by default,
-   after finishing a checkpoint in progress.  A signal between two calls counts for the later call.
-   Sets *stopped to whether a signal came.  look: what to observe, NULL: nothing.  One graph at a
-   time; handlers stay installed after the first call.  Returns the graph's failure, or MR_ERR_IO if
-   no thread for signals can start. */
+/* Plans and starts g, and blocks until its end.  While it is planned, which may mean to wait for a
+   server or to make an index, SIGINT and SIGTERM end the process.  Later the first one requests an
+   orderly end, which is reported on standard error; the next one after the grace time ends the
+   process as by default, after finishing a checkpoint in progress.  A signal between two calls
+   counts for the later call. Sets *stopped to whether a signal came.  look: what to observe, NULL:
+   nothing.  One graph at a time; handlers stay installed after the first call.  Returns the graph's
+   failure, or MR_ERR_IO if no thread for signals can start. */
 mr_err_t mr_run_interruptible(mr_graph_t *g, const mr_look_t *look, bool *stopped, mr_diag_t *diag);
 
 /* Requests an orderly end of a process that this one has started and that runs graphs as above, or,

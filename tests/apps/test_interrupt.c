@@ -7,14 +7,18 @@
 
 #include <cmocka.h>
 
+#include <arpa/inet.h>
 #include <dirent.h>
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/xio.h"
 #include "tests/apps/program.h"
+#include "tests/needs.h"
 
 enum { FEW_BYTES = 3000 };
 
@@ -197,6 +201,40 @@ static void sigterm_ends_it_as_ctrl_c_does(void **state) {
   assert_int_equal(p.status, 130);
 }
 
+/* A server that takes connections and never answers; returns its socket. */
+static int silent_server(int *port) {
+  struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t n = sizeof at;
+  int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_int_equal(bind(s, (struct sockaddr *)&at, n), 0);
+  assert_int_equal(listen(s, 8), 0);
+  assert_int_equal(getsockname(s, (struct sockaddr *)&at, &n), 0);
+  *port = ntohs(at.sin_port);
+  return s;
+}
+
+/* Planning may wait for a server for minutes, or make indexes; one signal ends it. */
+static void one_signal_ends_planning(void **state) {
+  NEEDS("CURL");
+  static const char *const form[] = {
+      "table http://127.0.0.1:%d/x.csv ! batch 2 ! null",
+      "process one { table http://127.0.0.1:%d/x.csv ! batch 2 ! null }"};
+  for (int i = 0; i < 4; i++) {
+    int port, server = silent_server(&port), way;
+    FILE *out = tmpfile(), *err = tmpfile();
+    char graph[128];
+    snprintf(graph, sizeof graph, form[i / 2], port);
+    pid_t pid = program_start((const char *const[]){"run", graph, NULL}, out, err);
+    assert_true((way = accept(server, NULL, NULL)) >= 0);
+    int64_t begun = mr_now_ns();
+    kill(pid, i % 2 ? SIGTERM : SIGINT);
+    take_words(out, err, pid);
+    assert_int_equal(p.status, 128 + (i % 2 ? SIGTERM : SIGINT));
+    assert_true(mr_now_ns() - begun < INT64_C(25000000000)); /* the server has 30 s */
+    close(way), close(server);
+  }
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -208,6 +246,7 @@ int main(void) {
       CASE(a_checkpoint_under_way_is_finished),
       CASE(a_trace_that_cannot_be_written_is_told_before_the_run),
       CASE(sigterm_ends_it_as_ctrl_c_does),
+      CASE(one_signal_ends_planning),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
