@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "apps/graphs.h"
 #include "apps/pack.h"
@@ -76,12 +77,17 @@ static int64_t count_shards(const pack_t *p) {
   }
 }
 
-/* The text of pack.json, by which a later call knows whether these are its own shards; heap. */
+/* The text of pack.json, by which a later call knows whether these are its own shards; heap.  The
+   graph is a digest: its URLs may hold secrets, and shards are passed on with what is beside them.
+ */
 static char *manifest_text(const pack_t *p, const mr_args_t *a, const char *graph, bool whole) {
-  cJSON *json = cJSON_CreateObject(), *settings = cJSON_AddArrayToObject(json, "settings");
-  cJSON_AddStringToObject(json, "graph", graph);
+  cJSON *json = cJSON_CreateObject();
+  char of[17];
+  uint64_t digest = XXH3_64bits(graph, strlen(graph));
   for (int i = 1; i < a->n_words; i++)
-    cJSON_AddItemToArray(settings, cJSON_CreateString(a->word[i]));
+    digest = XXH3_64bits_withSeed(a->word[i], strlen(a->word[i]), digest);
+  snprintf(of, sizeof of, "%016" PRIx64, digest);
+  cJSON_AddStringToObject(json, "graph", of);
   cJSON_AddStringToObject(json, "format", p->format->name);
   cJSON_AddNumberToObject(json, "records", (double)p->records);
   cJSON_AddBoolToObject(json, "whole", whole);

@@ -102,7 +102,7 @@ static mr_err_t tfrecord_no_feature(mr_stage_t *s, const mr_shard_source_t *t, c
   }
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "setting fields: no record has a feature %.100s; the records of %s have %s",
-                       name, t->files, list);
+                       name, t->shards->shard->path, list);
 }
 
 /* The part behind the last slash, and the names that others give to pictures and classes. */
@@ -178,7 +178,7 @@ static mr_err_t tfrecord_settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_sp
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "no feature is in every record of %s: want fields=FEATURE:FIELD,.., or "
                        "fields=__record__:record for records that are no tf.train.Example",
-                       t->files);
+                       t->shards->shard->path);
 }
 
 static mr_err_t tfrecord_settle(mr_shard_source_t *t, mr_stage_t *s,

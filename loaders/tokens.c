@@ -88,7 +88,7 @@ static mr_err_t plan_windows(mr_stage_t *s) {
   if (t->n_ranges) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "%s: %" PRId64 " tokens, want more than length=%" PRId64 " for one window",
-                       t->files, t->row->n, t->length);
+                       t->row->shards->shard->path, t->row->n, t->length);
 }
 
 /* ---- plan ---- */
