@@ -24,11 +24,12 @@ static const mr_pack_format_t *const pack_format[] = {&mr_pack_tar, &mr_pack_tfr
                                                       NULL};
 
 static const mr_flag_t pack_flags[] = {
-    {"--out", "DIR", "Folder of the shards; required.  A call after a kill continues there."},
+    {"--out", "DIR",
+     "Folder of the shards; required.  After a kill the same command continues there."},
     {"-o", "DIR", "The same as --out."},
     {"--format", "tar|tfrecord|mds", "Format of the shards; default: tar."},
-    {"--records", "N", "Most records of a shard; default: 1024."},
-    {"--workers", "N", "Threads that make records; default: 2."},
+    {"--records", "N", "Highest number of records in a shard; default: 1024."},
+    {"--workers", "N", "Threads that produce records; default: 2."},
     {0}};
 
 typedef struct pack {
@@ -107,18 +108,21 @@ static mr_err_t check_manifest(const pack_t *p, const mr_args_t *a, const char *
   other_path(p, "pack.json", path);
   bool first = access(path, F_OK) != 0;
   if (e >= 0 && first && count_shards(p) > 0)
-    e = mr_fail(diag, MR_ERR_CONFIG,
-                "pack: %s holds shards that pack did not write: want another folder", p->folder);
+    e = mr_fail(
+        diag, MR_ERR_CONFIG,
+        "pack: --out %s: the folder holds shards that pack did not write: want another folder",
+        p->folder);
   else if (e >= 0 && first)
     e = mr_write_file(path, part, strlen(part), diag);
   else if (e >= 0)
     e = mr_read_file(path, 1 << 20, &has, &n, diag);
   if (has && !strcmp(has, whole)) e = MR_END;
   if (has && e != MR_END && strcmp(has, part))
-    e = mr_fail(diag, MR_ERR_CONFIG,
-                "pack: %s holds shards of another graph, format or number of records (%s): want "
-                "another folder, or remove it",
-                p->folder, path);
+    e = mr_fail(
+        diag, MR_ERR_CONFIG,
+        "pack: --out %s: the folder holds shards of another graph, format or number of records "
+        "(%s): want another folder, or remove this one",
+        p->folder, path);
   cJSON_free(part), cJSON_free(whole), free(has);
   return e;
 }
@@ -131,8 +135,8 @@ static mr_err_t flush_shard(pack_t *p, mr_diag_t *diag) {
   if (p->bytes.short_of || p->ends.short_of)
     return mr_no_memory(diag, "a shard of %zu bytes; a smaller --records needs less", p->bytes.n);
   if (p->shard >= SHARDS_MAX)
-    return mr_fail(diag, MR_ERR_CONFIG, "pack: more than %d shards: want a larger --records",
-                   SHARDS_MAX);
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "pack: --records makes more than %d shards: want a larger number", SHARDS_MAX);
   shard_path(p, p->shard++, path);
   MR_TRY(mr_write_file(path, p->bytes.at ? p->bytes.at : (uint8_t *)"", p->bytes.n, diag));
   p->written += (int64_t)p->bytes.n;

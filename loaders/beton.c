@@ -62,7 +62,7 @@ static uint64_t beton_u64(const uint8_t *p) {
 
 static mr_err_t beton_read(beton_t *t, uint64_t at, void *to, size_t n) {
   if (n > (uint64_t)t->file->size || at > (uint64_t)t->file->size - n)
-    return BETON_FAULT(t, "%s: is no .beton file, or ends early", t->file->path);
+    return BETON_FAULT(t, "%s: is not a .beton file, or ends early", t->file->path);
   mr_err_t e = mr_shard_file_read(t->file, (int64_t)at, to, n, t->diag);
   return e == MR_END ? BETON_FAULT(t, "%s: has become shorter", t->file->path) : e;
 }
@@ -164,8 +164,8 @@ static mr_err_t beton_read_head(beton_t *t) {
   int version = beton_u16(head), n = beton_u16(head + 2);
   t->samples = beton_u64(head + 8), t->table = beton_u64(head + 16);
   if (version != VERSION || n < 1 || n > FIELDS_MAX)
-    return BETON_FAULT(t, "%s: is no .beton file of version %d and 1 to %d fields", t->file->path,
-                       VERSION, FIELDS_MAX);
+    return BETON_FAULT(t, "%s: is not a .beton file of version %d with 1 to %d fields",
+                       t->file->path, VERSION, FIELDS_MAX);
   e = beton_read_fields(t, n);
   if (e != MR_OK) return e;
   if (t->samples > (uint64_t)t->file->size / t->row)

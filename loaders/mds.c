@@ -66,7 +66,7 @@ static void read_digest(mds_list_t *l, const cJSON *data, mr_file_digest_t *out)
   }
   if (*out->name || !cJSON_GetArraySize(hashes) || l->t->noted) return;
   l->t->noted = true;
-  mr_notice("%s: its digests (%.40s) are not checked: xxh32, xxh64, xxh3_64 and xxh128 are",
+  mr_notice("%s: its digests (%.40s) are not checked; only xxh32, xxh64, xxh3_64 and xxh128 are",
             l->index, hashes->child->string ? hashes->child->string : "without a name");
 }
 
@@ -119,7 +119,7 @@ static mr_err_t list_index(mds_list_t *l, const cJSON *json) {
   const cJSON *shards = cJSON_GetObjectItemCaseSensitive(json, "shards"), *shard;
   int n = cJSON_GetArraySize(shards), number = 0;
   if (!cJSON_IsArray(shards) || !n)
-    return mr_fail(l->diag, MR_ERR_DATA, "%s: is no index.json of MDS: it has no \"shards\"",
+    return mr_fail(l->diag, MR_ERR_DATA, "%s: is not an MDS index.json: it has no \"shards\"",
                    l->index);
   mds_file_t *more = realloc(t->file, ((size_t)t->n_files + (size_t)n) * sizeof *more);
   if (!more) return mr_no_memory(l->diag, "%d shards", n);
@@ -172,7 +172,7 @@ static mr_err_t list_folder(mds_t *t, const char *name, mr_shard_names_t *out, m
   cJSON *json = cJSON_ParseWithLength(text, n);
   free(text);
   mr_err_t e = json ? list_index(&l, json)
-                    : mr_fail(diag, MR_ERR_DATA, "%s: is no JSON, or is cut short", index);
+                    : mr_fail(diag, MR_ERR_DATA, "%s: is not JSON, or is cut short", index);
   cJSON_Delete(json);
   return e;
 }

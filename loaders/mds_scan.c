@@ -153,7 +153,7 @@ static mr_err_t mds_read_columns(mds_scan_t *t, int64_t at, int64_t n) {
   int columns = cJSON_GetArraySize(name);
   if (!cJSON_IsArray(name) || columns < 1 || columns > COLUMNS_MAX ||
       cJSON_GetArraySize(encoding) != columns || cJSON_GetArraySize(size) != columns)
-    return MDS_FAULT(t, "%s: is no MDS shard, or one of more than %d columns", t->path,
+    return MDS_FAULT(t, "%s: is not an MDS shard, or one of more than %d columns", t->path,
                      COLUMNS_MAX);
   name = name->child, encoding = encoding->child, size = size->child;
   for (; name && encoding && size && e == MR_OK;
@@ -165,13 +165,13 @@ static mr_err_t mds_read_columns(mds_scan_t *t, int64_t at, int64_t n) {
 static mr_err_t mds_read_head(mds_scan_t *t) {
   uint8_t four[4];
   if (t->size < 12)
-    return MDS_FAULT(t, "%s: is no MDS shard: it has %" PRId64 " bytes", t->path, t->size);
+    return MDS_FAULT(t, "%s: is not an MDS shard: it has %" PRId64 " bytes", t->path, t->size);
   mr_err_t e = mds_read(t, 0, four, 4);
   if (e != MR_OK) return e;
   t->n = u32_at(four);
   int64_t rows = 4 * ((int64_t)t->n + 1), config = 4 + rows;
   if (config > t->size)
-    return MDS_FAULT(t, "%s: is no MDS shard, or ends early: it would have %u samples", t->path,
+    return MDS_FAULT(t, "%s: is not an MDS shard, or ends early: it would have %u samples", t->path,
                      t->n);
   t->offset = malloc((size_t)rows);
   if (!t->offset) return mr_no_memory(t->diag, "the offsets of %s", t->path);
@@ -179,7 +179,7 @@ static mr_err_t mds_read_head(mds_scan_t *t) {
   if (e != MR_OK) return e;
   int64_t n = (int64_t)t->offset[0] - config;
   if (n < 2 || n > CONFIG_MAX || t->offset[0] > t->size)
-    return MDS_FAULT(t, "%s: is no MDS shard: its first sample would begin at byte %u", t->path,
+    return MDS_FAULT(t, "%s: is not an MDS shard: its first sample would begin at byte %u", t->path,
                      t->offset[0]);
   return mds_read_columns(t, config, n);
 }

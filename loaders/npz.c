@@ -47,7 +47,8 @@ static mr_err_t npz_fault(npz_t *z, const char *what) {
 }
 
 static mr_err_t npz_read(npz_t *z, int64_t at, void *to, int64_t n) {
-  if (at < 0 || n > z->size || at > z->size - n) return npz_fault(z, "ends early, or is no .npz");
+  if (at < 0 || n > z->size || at > z->size - n)
+    return npz_fault(z, "ends early, or is not an .npz file");
   mr_err_t e = mr_shard_file_read(z->file, at, to, (size_t)n, z->diag);
   return e == MR_END ? npz_fault(z, "has become shorter") : e;
 }
@@ -62,7 +63,8 @@ static mr_err_t find_directory(npz_t *z, int64_t *at) {
   while (e == MR_OK && end >= 0 &&
          (get32(tail + end) != END || end + END_BYTES + get16(tail + end + 20) != n))
     end--;
-  if (e == MR_OK && end < 0) e = npz_fault(z, "is no .npz, or ends early: it has no directory");
+  if (e == MR_OK && end < 0)
+    e = npz_fault(z, "is not an .npz file, or ends early: it has no directory");
   if (e == MR_OK) {
     z->n_entries = get16(tail + end + 10), z->n_directory = get32(tail + end + 12);
     *at = get32(tail + end + 16);

@@ -107,17 +107,17 @@ void mr_remote_count(mr_remote_t *r, mr_remote_counts_t *out);
 #define MR_REMOTE_OPTS(state, member)                                                             \
   {.name = "connections", .type = MR_OPT_INT, .offset = offsetof(state, member.connections),      \
    .unit = "requests", .def = "64", .lo = 1, .hi = 1024,                                          \
-   .help = "URLs: most requests in flight."},                                                     \
+   .help = "URLs: highest number of requests in flight."},                                        \
   {.name = "retries", .type = MR_OPT_INT, .offset = offsetof(state, member.retries),              \
    .unit = "times", .def = "8", .hi = 100,                                                        \
-   .help = "URLs: times that a request is sent again after a cut, a timeout, 429 or 5xx."},       \
+   .help = "URLs: retries of a request after a lost connection, a timeout, 408, 429 or 5xx."},    \
   {.name = "backoff", .type = MR_OPT_F64, .offset = offsetof(state, member.backoff),              \
    .unit = "s", .def = "0.1", .lo = 0, .hi = 60,                                                  \
    .help = "URLs: longest pause before the first retry; it doubles each time, up to 20 s, and "   \
            "the pause is drawn from 0 to that."},                                                 \
   {.name = "timeout", .type = MR_OPT_F64, .offset = offsetof(state, member.timeout),              \
    .unit = "s", .def = "30", .lo = 0.05, .hi = 3600,                                              \
-   .help = "URLs: a request that gets no byte for this time has failed."},                        \
+   .help = "URLs: time without a byte after which a request has failed."},                        \
   {.name = "hedge", .type = MR_OPT_F64, .offset = offsetof(state, member.hedge),                  \
    .unit = "times", .def = "4", .lo = 0, .hi = 1000,                                              \
    .help = "URLs: a request that takes this many times as long as usual is sent a second time; "  \
@@ -129,11 +129,11 @@ void mr_remote_count(mr_remote_t *r, mr_remote_counts_t *out);
    .unit = "folder", .help = "URLs: folder in which blocks of objects are kept; several runs may "\
            "share it.  By default none."},                                                        \
   {.name = "cache-size", .type = MR_OPT_STR, .offset = offsetof(state, member.cache_size),        \
-   .def = "10GiB", .help = "URLs: limit of the cache, as in 500GB; what is used furthest in the " \
-           "future is dropped."},                                                                 \
+   .def = "10GiB", .help = "URLs: limit of the cache, as in 500GB; the block whose next use is "  \
+           "furthest in the future is dropped."},                                                 \
   {.name = "cache-block", .type = MR_OPT_INT, .offset = offsetof(state, member.cache_block),      \
    .unit = "bytes", .def = "65536", .lo = 4096, .hi = 67108864,                                 \
-   .help = "URLs: bytes of a block of the cache."},                                               \
+   .help = "URLs: size of a block of the cache."},                                                \
   {.name = "endpoint", .type = MR_OPT_STR, .offset = offsetof(state, member.endpoint),            \
    .unit = "URL", .help = "s3://: server of the buckets, https://HOST:PORT; by default "          \
            "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, or Amazon's."},                                \

@@ -290,11 +290,13 @@ mr_err_t mr__cache_open(mr__cache_t **out, const char *folder, int64_t limit, in
   c->fd = -1, c->limit = limit, c->slack = slack, c->block = block;
   mr_err_t e = snprintf(c->folder, sizeof c->folder, "%s", folder) < (int)sizeof c->folder
                    ? mr_make_folder(folder, diag)
-                   : mr_fail(diag, MR_ERR_CONFIG, "setting cache: the path is too long");
+                   : mr_fail(diag, MR_ERR_CONFIG,
+                             "setting cache = %.100s...: want a path of less than %zu bytes",
+                             folder, sizeof c->folder);
   for (unsigned k = 0; k < FOLDERS && e >= 0; k++) {
     snprintf(path, sizeof path, "%s/%02x", folder, k);
     if (mkdir(path, 0755) < 0 && errno != EEXIST)
-      e = mr_fail(diag, MR_ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
+      e = mr_fail(diag, MR_ERR_IO, "%s: cannot be created: %s", path, strerror(errno));
   }
   if (e >= 0) e = open_used(c, diag);
   if (e >= 0) mr__cache_share(c, NULL, 0);

@@ -286,21 +286,23 @@ static verdict_t judge_status(const attempt_t *a, mr_diag_t *diag) {
   const char *name = a->q->object->name;
   char more[200] = "";
   if (a->status == 408 || a->status == 429 || a->status >= 500) {
-    mr_fail(diag, MR_ERR_IO, "%s: the server answers %ld", name, a->status);
+    mr_fail(diag, MR_ERR_IO, "%s: the server answers with status %ld", name, a->status);
     return AGAIN;
   }
   if (a->status == 412) return say_no(diag, a, MR_ERR_DATA, "has changed since it was opened");
   if (a->status == 200)
     return say_no(diag, a, MR_ERR_DATA,
-                  "the server ignores ranges and sends the whole object: want one that gives them");
+                  "the server ignores ranges and sends the whole object; want a server that "
+                  "supports range requests");
   if (a->status == 416)
     return say_no(diag, a, MR_ERR_DATA, "the server says that the object ends before these bytes");
   if (*a->region)
-    snprintf(more, sizeof more, "; the bucket lies in region %s: set region=%s", a->region,
+    snprintf(more, sizeof more, "; the bucket is in region %s: set region=%s", a->region,
              a->region);
   else if (a->status == 403)
-    snprintf(more, sizeof more, "; these credentials may not read it, or it does not exist");
-  mr_fail(diag, MR_ERR_IO, "%s: the server answers %ld%s", name, a->status, more);
+    snprintf(more, sizeof more,
+             "; it does not exist, or these credentials do not permit reading it");
+  mr_fail(diag, MR_ERR_IO, "%s: the server answers with status %ld%s", name, a->status, more);
   return FAIL;
 }
 
@@ -319,11 +321,14 @@ static verdict_t judge_answer(const attempt_t *a, mr_diag_t *diag) {
   if (a->too_long)
     return say_no(diag, a, MR_ERR_DATA, "the server sends more bytes than were asked for");
   if (a->encoded)
-    return say_no(diag, a, MR_ERR_DATA, "the server compresses what it sends, which breaks ranges");
+    return say_no(
+        diag, a, MR_ERR_DATA,
+        "the server compresses what it sends; want a server that sends objects as they are");
   if (!a->has_span || a->span.first != q->at)
     return say_no(diag, a, MR_ERR_DATA, "the server's Content-Range is of other bytes");
   if (a->span.total < 0)
-    return say_no(diag, a, MR_ERR_DATA, "the server does not say how large the object is");
+    return say_no(diag, a, MR_ERR_DATA,
+                  "the server does not send the size of the object in Content-Range");
   if (o->size >= 0 && !is_same_state(a))
     return say_no(diag, a, MR_ERR_DATA, "has changed since it was opened");
   if (a->span.last != q->at + q->size - 1)
@@ -333,7 +338,7 @@ static verdict_t judge_answer(const attempt_t *a, mr_diag_t *diag) {
   bool whole = q->at == 0 && q->size == a->span.total;
   if (!a->to || (a->sum.whole && !whole) || mr__remote_sum_ok(&a->sum, a->to, (size_t)q->size))
     return USE;
-  say_no(diag, a, MR_ERR_DATA, "the bytes do not have the checksum that the server gives");
+  say_no(diag, a, MR_ERR_DATA, "the bytes do not match the checksum that the server sends");
   return AGAIN;
 }
 
@@ -425,7 +430,8 @@ static void end_attempt(mr__engine_t *e, attempt_t *a, CURLcode code) {
     return; /* the other one may still succeed */
   } else if (q->tries++ >= e->conf.retries) {
     q->diag = (mr_diag_t){0};
-    mr_fail(&q->diag, why.code, "%s, and so do %d tries more (retries=)", why.text, q->tries - 1);
+    mr_fail(&q->diag, why.code, "%s; %d retries failed too (setting retries)", why.text,
+            q->tries - 1);
     finish_request(e, q, q->diag.code);
   } else {
     q->diag = (mr_diag_t){0};

@@ -179,9 +179,9 @@ mr_err_t mr__remote_credentials(mr_credentials_t *out, mr_plain_request_fn *plai
     mr_fail(&why, MR_ERR_IO, "AWS_EC2_METADATA_DISABLED is true");
   else if (of_metadata(out, plain, &why) >= 0)
     return MR_OK;
-  return mr_fail(diag, MR_ERR_CONFIG,
-                 "no credentials for s3://: neither AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-                 "nor profile %s, nor the machine's metadata (%s) have any; anonymous reads public "
-                 "buckets",
-                 profile_name(), why.text);
+  return mr_fail(
+      diag, MR_ERR_CONFIG,
+      "s3://: found no credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in profile %s "
+      "or in the machine's metadata (%s); set them, or set anonymous to read a public bucket",
+      profile_name(), why.text);
 }

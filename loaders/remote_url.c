@@ -124,7 +124,7 @@ mr_err_t mr__remote_s3_url(const char *name, const char *endpoint, const char *r
     size_t end = strlen(endpoint);
     if (!mr_remote_is(endpoint) || begins_with(endpoint, "s3://") || strpbrk(endpoint, "?#@"))
       return mr_fail(diag, MR_ERR_CONFIG,
-                     "setting endpoint: want https://HOST:PORT, without user and query");
+                     "setting endpoint: want https://HOST:PORT, without user, query and fragment");
     while (end && endpoint[end - 1] == '/') end--;
     n = snprintf(out, MR_PATH_MAX, "%.*s/%.*s/", (int)end, endpoint, b, bucket);
   } else if (memchr(bucket, '.', (size_t)b)) { /* no certificate covers a name with more dots */

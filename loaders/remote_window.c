@@ -318,7 +318,7 @@ static void write_unit(mr__window_t *w, int32_t i) {
   if (e != MR_OK) mr_belady_drop(w->order, (uint32_t)i);
   if (e < 0 && !w->said_full) {
     w->said_full = true;
-    mr_notice("%s: what comes next is not kept in the cache", why.text);
+    mr_notice("%s: blocks fetched from now on are not kept in the cache", why.text);
   }
   settle_unit(w, i);
 }

@@ -61,7 +61,7 @@ static mr_err_t safetensors_scan(mr_shard_file_t *file, mr_shard_draft_t *draft,
   mr_err_t e = mr_shard_file_read(file, 0, &n, sizeof n, diag);
   if (e < 0) return e;
   if (e == MR_END || n < 2 || n > HEADER_MAX || (int64_t)n > file->size - 8) {
-    mr_fail(fault, MR_ERR_DATA, "%s: is no safetensors file, or ends early", file->path);
+    mr_fail(fault, MR_ERR_DATA, "%s: is not a safetensors file, or ends early", file->path);
     return MR_OK;
   }
   char *text = malloc(n);
@@ -70,7 +70,7 @@ static mr_err_t safetensors_scan(mr_shard_file_t *file, mr_shard_draft_t *draft,
   cJSON *json = e == MR_OK ? cJSON_ParseWithLength(text, n) : NULL;
   free(text);
   if (e >= 0 && !cJSON_IsObject(json))
-    mr_fail(fault, MR_ERR_DATA, "%s: is no safetensors file: its header is no JSON object",
+    mr_fail(fault, MR_ERR_DATA, "%s: is not a safetensors file: its header is not a JSON object",
             file->path);
   else if (e >= 0)
     e = add_tensors(json, 8 + (int64_t)n, file, draft, fault, diag);

@@ -116,8 +116,8 @@ mr_err_t mr__shard_check_label(const mr_shard_source_t *t, int64_t label, mr_dia
    .unit = "MEMBER:FIELD:AS,..", .help = fields_help},                                            \
   {.name = "index", .type = MR_OPT_STR, .offset = offsetof(mr_shard_source_t, index),             \
    .def = "auto",                                                                                 \
-   .help = "Where the indexes of the files are kept, which are made at first use: auto (beside "  \
-           "a file if one lies there, else in the user's cache), beside, or a folder."},          \
+   .help = "Where index files, which are made at first use, are kept: auto (beside the file if "  \
+           "one is there, else in the user's cache), beside, or a folder."},                      \
   {.name = "classes", .type = MR_OPT_INT, .offset = offsetof(mr_shard_source_t, classes),         \
    .unit = "classes", .def = "0", .hi = MR_CLASSES_MAX,                                           \
    .help = "Labels are in [0,classes); 0: unknown."},                                             \

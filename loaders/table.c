@@ -115,8 +115,10 @@ static mr_err_t collect_words(mr_stage_t *s, table_t *t, const char *name) {
     const mr_shards_column_t *k = &shards->column[c];
     if (k->kind != MR_TABLE_WORD || strncmp(k->name, name, n) || k->name[n] != '\t') continue;
     if (t->n_words == MR_CLASSES_MAX)
-      return mr_stage_fail(s, MR_ERR_DATA, "column %.100s: more than %d different words", name,
-                           MR_CLASSES_MAX);
+      return mr_stage_fail(
+          s, MR_ERR_DATA,
+          "setting fields: column %.100s has more than %d different words, want it as bytes", name,
+          MR_CLASSES_MAX);
     t->word[t->n_words++] = k->name + n + 1;
   }
   qsort(t->word, (size_t)t->n_words, sizeof *t->word, table_by_text);
@@ -155,7 +157,9 @@ static bool table_fits(int kind, int as) {
 static mr_err_t settle_words(mr_stage_t *s, table_t *t, const char *column, int field) {
   mr_shard_source_t *base = &t->source;
   if (t->words_of >= 0)
-    return mr_stage_fail(s, MR_ERR_CONFIG, "setting fields: want at most one field as class");
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting fields: %.100s is a second field as class, want at most one",
+                         column);
   MR_TRY(collect_words(s, t, column));
   if (!base->classes) base->classes = t->n_words;
   t->words_of = field;
@@ -176,7 +180,8 @@ static mr_err_t table_settle_field(mr_stage_t *s, const char *column, const char
   int kind = table_kind(base->shards, column, &most), at = base->n_fields;
   if (kind < 0)
     return mr_stage_fail(
-        s, MR_ERR_DATA, "column %.100s: the indexes do not say what it holds: remove them", column);
+        s, MR_ERR_DATA,
+        "column %.100s: the index files do not say what it holds: remove them (.mrindex)", column);
   int as = word ? table_find_as(word) : table_usual_as(kind, name);
   mr_field_t f = {0};
   if (as < 0 || !table_fits(kind, as))
@@ -243,9 +248,10 @@ static mr_err_t table_settle(mr_shard_source_t *base, mr_stage_t *s,
     const char *name = w->field ? w->field : table_usual_name(w->member);
     if (table_find(t, w->member) < 0) return table_no_column(s, t, first, w->member);
     if (!mr_field_name_ok(name))
-      return mr_stage_fail(s, MR_ERR_CONFIG,
-                           "setting fields: \"%.100s\" is no name of a field: want %.100s:FIELD",
-                           name, w->member);
+      return mr_stage_fail(
+          s, MR_ERR_CONFIG,
+          "setting fields: \"%.100s\" is not a valid name of a field, want %.100s:FIELD", name,
+          w->member);
     MR_TRY(table_settle_field(s, w->member, name, w->as, out));
   }
   return n ? MR_OK : table_settle_usual(s, t, first, out);
@@ -301,14 +307,16 @@ static mr_err_t unpack_cell(const table_t *t, int field, char *cell, size_t n, m
   if (as == AS_CLASS) {
     whole = class_of_word(t, cell, n);
     if (whole < 0)
-      return mr_fail(diag, MR_ERR_DATA, "holds a word that is no class: \"%.*s\"",
+      return mr_fail(diag, MR_ERR_DATA,
+                     "holds \"%.*s\", which is not among the words that were indexed as classes",
                      (int)(n < 40 ? n : 40), cell);
   } else {
     MR_TRY(parse_cell(cell, n, as != AS_F32 && as != AS_F64, &whole, &number, diag));
   }
   if (as == AS_LABEL || as == AS_CLASS) MR_TRY(mr__shard_check_label(base, whole, diag));
   if (as == AS_I32 && (whole < INT32_MIN || whole > INT32_MAX))
-    return mr_fail(diag, MR_ERR_DATA, "has a value that is no i32, want it as i64");
+    return mr_fail(diag, MR_ERR_DATA, "holds %" PRId64 ", which does not fit i32, want it as i64",
+                   whole);
   switch (as) {
     case AS_I64: *(int64_t *)v->data = whole; break;
     case AS_F32: *(float *)v->data = (float)number; break;
@@ -352,10 +360,11 @@ static const mr_shard_kind_t table_kind_def = {.name = "table",
 static mr_err_t table_plan(mr_stage_t *s) { return mr__shard_source_plan(s, &table_kind_def); }
 
 static const mr_opt_t table_opts[] = {
-    MR_SHARD_OPTS("Files, as in part-{0..7}.csv; several names are joined by \"::\".",
-                  "Columns, and the fields they become: price:x:f32,kind:label:class; AS is bytes, "
-                  "i32, i64, f32, f64, label (a whole number) or class (a word, by its place among "
-                  "the column's words, sorted).  By default every column."),
+    MR_SHARD_OPTS(
+        "Files, as in part-{0..7}.csv; several names are joined by \"::\".",
+        "Columns, and the fields they become: price:x:f32,kind:label:class; AS is bytes, "
+        "i32, i64, f32, f64, label (a whole number) or class (a word, as its index in the "
+        "sorted words of the column).  By default every column."),
     {0}};
 
 const mr_stage_def_t mr_stage_table = {

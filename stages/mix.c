@@ -53,9 +53,10 @@ mr_err_t mr_mix_plan(mr_stage_t *s, bool floats) {
   mr_mix_t *t = s->state;
   const mr_spec_t *in = &s->in_spec[0];
   if (in->part)
-    return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "the input is one host's slices of batches, whose records another number "
-                         "of hosts would mix with others; put gather before this stage");
+    return mr_stage_fail(
+        s, MR_ERR_CONFIG,
+        "the input is one host's slices of batches, so the mix would depend on the "
+        "number of hosts; put gather before this stage");
   if (!(t->alpha > 0))
     return mr_stage_fail(s, MR_ERR_CONFIG, "setting alpha = %g: want more than 0", t->alpha);
   t->picture = mr_field_choose(
@@ -205,20 +206,20 @@ const mr_opt_t mr_mix_opts[] = {
      .lo = 0,
      .hi = 1000,
      .positional = 1,
-     .help = "Both parameters of the beta distribution of a record's own share, above 0."},
+     .help = "Both parameters of the beta distribution from which a record's own share is drawn."},
     {.name = "p",
      .type = MR_OPT_F64,
      .offset = offsetof(mr_mix_t, p),
      .def = "1",
      .hi = 1,
-     .help = "Probability that a batch is mixed; labels become rows in any case."},
+     .help = "Probability that a batch is mixed; labels always become rows."},
     {.name = "classes",
      .type = MR_OPT_INT,
      .offset = offsetof(mr_mix_t, classes),
      .def = "0",
      .lo = 0,
      .hi = CLASSES_MAX,
-     .help = "Number of classes; 0: as the stream says."},
+     .help = "Number of classes; 0: that of the input."},
     {.name = "seed",
      .type = MR_OPT_INT,
      .offset = offsetof(mr_mix_t, seed),

@@ -164,8 +164,8 @@ static const mr_opt_t pad_crop_opts[] = {
      .offset = offsetof(pad_crop_t, mode),
      .def = "constant",
      .choices = "constant|edge|reflect|symmetric",
-     .help = "What is added: the fill, the outermost pixel, or the picture mirrored, without "
-             "(reflect) or with its outermost pixel."},
+     .help = "What is added: the fill (constant), the outermost pixel (edge), or the mirrored "
+             "picture without (reflect) or with (symmetric) its outermost pixel."},
     {.name = "fill",
      .type = MR_OPT_VEC,
      .offset = offsetof(pad_crop_t, fill),
@@ -177,7 +177,7 @@ static const mr_opt_t pad_crop_opts[] = {
      .type = MR_OPT_BOOL,
      .offset = offsetof(pad_crop_t, if_needed),
      .def = "false",
-     .help = "Pads smaller pictures further, on each side by what they lack."},
+     .help = "Pads smaller pictures further, on each side by the missing height or width."},
     MR_PIXELS_OPT(pad_crop_t, field),
     {0}};
 

@@ -49,14 +49,14 @@ static const mr_opt_t rand_augment_opts[] = {
      .def = "9",
      .lo = 0,
      .hi = 999,
-     .help = "Magnitude of all operations, below bins."},
+     .help = "Magnitude of all operations, less than bins."},
     {.name = "bins",
      .type = MR_OPT_INT,
      .offset = offsetof(rand_augment_t, bins),
      .def = "31",
      .lo = 2,
      .hi = 1000,
-     .help = "Number of magnitudes."},
+     .help = "Number of magnitudes to choose from."},
     MR_AUGMENT_OPTS(rand_augment_t, a),
     {0}};
 

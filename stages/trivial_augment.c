@@ -34,7 +34,7 @@ static const mr_opt_t trivial_augment_opts[] = {{.name = "bins",
                                                  .lo = 2,
                                                  .hi = 1000,
                                                  .positional = 1,
-                                                 .help = "Number of magnitudes."},
+                                                 .help = "Number of magnitudes to choose from."},
                                                 MR_AUGMENT_OPTS(trivial_augment_t, a),
                                                 {0}};
 

@@ -1,6 +1,6 @@
 /* Reads the name of a device, "cpu" or "opencl:1", and opens the backend that it names.  The name
-   is checked when a graph is planned, without touching the device; a build or machine that lacks it
-   answers with what it has. */
+   is checked when a graph is planned, without touching the device; the error for an unknown name
+   lists the backends of this build. */
 #include "model/exec/device.h"
 
 #include <stdio.h>
@@ -40,7 +40,8 @@ mr_err_t mr_device_check(const char *name, mr_diag_t *diag) {
   size_t n = number ? strlen(number) : 1;
   if (n && n <= 4 && (!number || strspn(number, "0123456789") == n)) return MR_OK;
   return mr_fail(diag, MR_ERR_CONFIG,
-                 "device = %.60s: want %s:N, with the number of a device from 0", name, b->name);
+                 "device = %.60s: want %s:N, where N is the number of a device, from 0", name,
+                 b->name);
 }
 
 mr_err_t mr_device_open(const char *name, const mr_backend_t **out, mr_diag_t *diag) {

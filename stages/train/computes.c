@@ -96,7 +96,7 @@ mr_err_t mr__computes_set_fp8(const char *where, const mr_train_fp8_t *from, mr_
   if (to.n != from->n || to.history != from->history)
     return mr_fail(
         diag, MR_ERR_DATA,
-        "%s: it has scales of fp8 for %d products and %d steps, these settings make %d "
+        "%s: has scales of fp8 for %d products and %d steps, but these settings make %d "
         "products and %d steps; want the amp=, amp-rule= and fp8-history= that they were "
         "made with",
         where, from->n, from->history, to.n, to.history);
@@ -149,14 +149,14 @@ mr_err_t mr__computes_resume(mr_stage_t *s) {
   if (strcmp(was_fp8, now_fp8))
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "settings%s: the checkpoint %s was made with%s, and its scales fit no "
-                         "others; want these, or fp8=none, which drops them",
+                         "others; want those settings, or fp8=none, which drops the scales",
                          now_fp8, v->resume, was_fp8);
   mr_err_t e = computes_load(v, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
   if (!v->at.fp8_rules || v->at.fp8_rules == mr__computes_rules(&v->amp)) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "settings amp, amp-rule: the checkpoint %s was made with others, and its "
-                       "scales of fp8 are those of other products; want the former ones, or "
+                       "scales of fp8 are those of other products; want the former settings, or "
                        "fp8=none, which drops the scales",
                        v->resume);
 }

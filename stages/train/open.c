@@ -79,8 +79,8 @@ static void open_report_precision(const mr_stage_t *s, const mr_train_config_t *
         s->name, v->loss_scale);
   if (t->compute.fp8.history)
     mr_notice(
-        "%s: fp8: this CPU has no products of f8: their codes are multiplied as bf16, so that "
-        "the results are those of f8 and no step is faster",
+        "%s: fp8: this CPU cannot multiply f8: values are multiplied as bf16, so results are "
+        "those of f8, but no step is faster",
         s->name);
   mr_train_amp_report(s, &v->amp, &v->model.plan.loss);
 }

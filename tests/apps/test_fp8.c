@@ -164,7 +164,8 @@ static void another_precision_at_a_resume_is_refused_or_said(void **state) {
     const char *says;
   } change[] = {
       {"train.fp8=e4m3", "train.lr=1e-2", true, "was made with fp8=hybrid fp8-history=4"},
-      {"train.fp8-history=5", "train.lr=1e-2", true, "its scales fit no others; want these"},
+      {"train.fp8-history=5", "train.lr=1e-2", true,
+       "its scales fit no others; want those settings"},
       {"train.fp8-margin=1", "train.lr=1e-2", true, "settings fp8=hybrid fp8-history=4"},
       {"train.fp8-amax=most-recent", "train.lr=1e-2", true, "fp8-amax=most-recent: the checkpoint"},
       {"train.amp-rule=head=f32", "train.lr=1e-2", true, "these settings make 5 products"},

@@ -124,10 +124,10 @@ static void files_that_are_none_are_refused(void **state) {
   draw_samples(&r);
   image_t file = make_file();
   write_file("n.beton", "no", 2);
-  want_refused(&mr_stage_beton, beton_settings("n.beton"), "is no .beton file, or ends early");
+  want_refused(&mr_stage_beton, beton_settings("n.beton"), "is not a .beton file, or ends early");
   file.at[0] = 1;
   write_file("n.beton", file.at, file.n);
-  want_refused(&mr_stage_beton, beton_settings("n.beton"), "is no .beton file of version 2");
+  want_refused(&mr_stage_beton, beton_settings("n.beton"), "is not a .beton file of version 2");
   file.at[0] = 2, memset(file.at + 8, 0xFF, 8);
   write_file("n.beton", file.at, file.n);
   want_refused(&mr_stage_beton, beton_settings("n.beton"), "ends early: it would have");

@@ -142,7 +142,7 @@ static void damaged_bytes_give_bad_records_or_a_sentence(void **state) {
 static void index_files_that_lie_are_refused(void **state) {
   static const char *const text[][2] = {
       {"{\"version\": 2, \"shards\": []}", "has no \"shards\""},
-      {"[1, 2", "is no JSON"},
+      {"[1, 2", "is not JSON"},
       {"{\"shards\": [{\"format\": \"csv\"}]}", "\"format\": \"mds\""},
       {"{\"shards\": [{\"format\": \"mds\", \"raw_data\": {\"basename\": \"../x\", \"bytes\": "
        "1}}]}",

@@ -137,7 +137,7 @@ static void tries_end(void **state) {
   assert_int_equal(mr_remote_object(remote, url_of("x"), &o, &diag), MR_ERR_IO);
   assert_int_equal(origin.requests - before, 4);
   assert_non_null(strstr(diag.text, "503"));
-  assert_non_null(strstr(diag.text, "3 tries more"));
+  assert_non_null(strstr(diag.text, "3 retries failed too"));
   mr_remote_close(remote);
   behave(0, ORIGIN_WELL);
 }

@@ -130,7 +130,7 @@ static void files_without_rows_are_refused(void **state) {
   }
   write_file("text", "no zip, and no tensors", 22);
   snprintf(files[0], sizeof files[0], "files=%s/text", folder);
-  want_refused(stage[0], (const char *const[]){files[0], NULL}, "is no .npz");
+  want_refused(stage[0], (const char *const[]){files[0], NULL}, "is not an .npz file");
   want_refused(stage[1], (const char *const[]){files[0], NULL}, "text: ");
 }
 
