@@ -25,10 +25,10 @@ static const mr_pack_format_t *const pack_format[] = {&mr_pack_tar, &mr_pack_tfr
 
 static const mr_flag_t pack_flags[] = {
     {"--out", "DIR",
-     "Folder of the shards; required.  After a kill the same command continues there."},
+     "Folder of the shard files; required.  After a kill the same command continues there."},
     {"-o", "DIR", "The same as --out."},
-    {"--format", "tar|tfrecord|mds", "Format of the shards; default: tar."},
-    {"--records", "N", "Highest number of records in a shard; default: 1024."},
+    {"--format", "tar|tfrecord|mds", "Format of the shard files; default: tar."},
+    {"--records", "N", "Highest number of records in a shard file; default: 1024."},
     {"--workers", "N", "Threads that produce records; default: 2."},
     {0}};
 
@@ -342,12 +342,12 @@ static int pack_run(const mr_args_t *a, mr_diag_t *diag) {
 const mr_command_t mr_command_pack = {
     .name = "pack",
     .words = "GRAPH|FILE [NAME=VALUE...]",
-    .help = "Writes the records of a stream as shards: tar, tfrecord or MDS.",
+    .help = "Writes the records of a stream as shard files: tar, tfrecord or MDS.",
     .more =
         "GRAPH ends with records: a source, and stages behind it, without a batch stage.  The\n"
-        "records are written in the order of the stream, with an index beside each shard.  After "
-        "a\n"
-        "kill the same call continues, and the shards are those of an uninterrupted call.\n",
+        "records are written in the order of the stream, with an index beside each shard file.\n"
+        "After a kill the same command continues and writes the files that an uninterrupted one\n"
+        "would have written.\n",
     .flags = pack_flags,
     .min_words = 1,
     .max_words = MR_WORDS_MAX,

@@ -1,5 +1,5 @@
-/* Data sets of MosaicML Streaming: the folder's index.json names the shards, their sizes and
-   digests; shards that are compressed are uncompressed into the cache at first use. */
+/* Data sets of MosaicML Streaming: the folder's index.json names the shard files, their sizes
+   and digests; compressed shard files are decompressed beside their index file at first use. */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Rows of the arrays of .npz files as records.  numpy.savez stores its arrays uncompressed, so that
-   a row lies where its number says; the directory at the end of the zip names them.
+   the offset of a row follows from its index; the directory at the end of the zip names the arrays.
 
    Source of the format: PKWARE, "APPNOTE - .ZIP File Format Specification". */
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* Objects of servers and blocking reads of their ranges, over the engine's requests in flight
    (remote_engine.c).  A long range is read by several requests at once, since one connection rarely
-   has the whole speed of a link; every request asks for the identity that the object had when it
-   was opened. */
+   uses the full bandwidth; every request asks for the version of the object that was opened. */
 #include "loaders/remote.h"
 
 #include <pthread.h>

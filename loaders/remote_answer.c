@@ -1,6 +1,6 @@
-/* Parses what servers say of the bytes they send: the range, and checksums in base64.  Nothing of
-   it is believed further than it is used: a range that is not the one asked for, or a checksum that
-   does not fit, makes the request fail and be sent again. */
+/* Parses what servers say of the bytes they send: the range, and checksums in base64.  Nothing is
+   trusted: an answer with another range than the requested one fails, and one whose checksum does
+   not match is requested again. */
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>

@@ -1,7 +1,7 @@
 /* The folder of blocks: 256 folders of files named by a hash of the object's name and state, and
-   the block's number.  Beside them lie `used`, the bytes of all blocks, which runs count in
-   together by a shared mapping, and on which each run holds a shared lock; a run that gets the lock
-   for itself counts anew, which mends what killed runs left wrong. */
+   the block's number.  The file `used` beside them holds the number of bytes of all
+   blocks.  Runs update it through a shared mapping, and each holds a shared lock on it; a run that
+   gets an exclusive lock counts again, which corrects what killed runs left wrong. */
 #include "loaders/remote_cache.h"
 
 #include <dirent.h>

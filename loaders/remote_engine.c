@@ -1,5 +1,5 @@
-/* Requests by libcurl's multi interface, on one thread: starts what is due, sends stragglers a
-   second time, and decides of each answer whether it is used, asked for again, or a failure. */
+/* Requests by libcurl's multi interface, on one thread: starts what is due, sends slow requests a
+   second time, and decides for each answer whether to use it, to retry or to fail. */
 #include <assert.h>
 #include <curl/curl.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* Checksums of answers: CRC-32C is our own, which has the processor's instruction; the others are
-   libcrypto's.  An algorithm that libcrypto refuses to compute, as some do in FIPS mode, is passed
-   over, not counted as damage. */
+   libcrypto's.  An algorithm that libcrypto refuses to compute, as some do in FIPS mode, is
+   skipped, not counted as damage. */
 #include "loaders/remote_private.h"
 
 #include <openssl/evp.h>

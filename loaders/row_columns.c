@@ -1,6 +1,7 @@
 /* The index of a file whose arrays hold one record a row, such as .npz and safetensors.  Rows have
    even sizes, so nothing is listed: the draft has one record, whose parts are the first rows of the
-   arrays, and the distance to the next.  Arrays with another number of rows are no fields. */
+   arrays, and the distance to the next.  Arrays with another number of rows do not become
+   fields. */
 #include "loaders/row_columns.h"
 
 #include <string.h>

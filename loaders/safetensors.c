@@ -1,4 +1,5 @@
-/* Rows of safetensors files as records: record i has row i of every tensor of as many rows.
+/* Rows of safetensors files as records: record i has row i of every tensor that has a row
+   for each record.
    Headers are read once, at plan; no index is kept. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>

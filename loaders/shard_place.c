@@ -1,5 +1,5 @@
 /* Beside a shard its index is called NAME.mrindex.  In a folder for all data sets the name begins
-   with a hash of the shard's absolute path, so that equal names do not meet. */
+   with a hash of the shard's absolute path, so that equal names do not collide. */
 #include "loaders/shard_place.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* The table of open files, and the fetch of a burst.  A file is closed when too many are open and
-   no read of it is in progress; which one, a hand that moves over the table decides. */
+   no read of it is in progress; a clock hand that moves over the table chooses it. */
 #include "loaders/shard_reads.h"
 
 #include <assert.h>

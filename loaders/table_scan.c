@@ -1,5 +1,6 @@
-/* One pass over the file, byte by byte, with a small state: within quotes or not.  Of each cell the
-   first bytes are kept, by which its column is known to hold whole numbers, numbers or words. */
+/* One pass over the file, byte by byte, with a small state: within quotes or not.  The first
+   bytes of each cell are kept; they show whether its column holds whole numbers, numbers or words.
+ */
 #include "loaders/table_scan.h"
 
 #include <inttypes.h>

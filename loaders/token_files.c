@@ -1,7 +1,7 @@
 /* Files of tokens as one long row: what their heads say, where documents begin, and copies in
    memory.  Flat files, llm.c's with a head of 1 KiB and Megatron-LM's pairs of .bin and .idx differ
-   in the head and the size of a token alone.  Nothing a file says is used before it is compared
-   with the file's size. */
+   only in the head and the size of a token.  Nothing that a file states is used before it is
+   compared with the file's size. */
 #include "loaders/token_files.h"
 
 #include <errno.h>

@@ -38,7 +38,7 @@ bool mr_care_leaves_out(const struct mr_stage *s, uint64_t key);
 #define MR_CARE_OPTS(state, member)                                                               \
   {.name = "skip-records", .type = MR_OPT_STR, .offset = offsetof(state, member.skip),            \
    .unit = "ids",                                                                                 \
-   .help = "Records to exclude, 3,10-20 or @FILE: they keep their place in the batch with "       \
+   .help = "Records to exclude, 3,10-20 or @FILE: they keep their slot in the batch with "        \
            "zero weight."},                                                                       \
   {.name = "on-bad", .type = MR_OPT_STR, .offset = offsetof(state, member.on_bad),                \
    .def = "fail",                                                                                 \

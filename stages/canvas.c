@@ -1,11 +1,11 @@
-/* A picture on its way through operations.  Where pixels are already together it lies in the room
-   of the output, so that an operation in place costs no second copy; planes are joined into the
-   worker's memory and split again at the end. */
+/* The picture that a sequence of operations changes.  If its pixels are interleaved already, it is
+   kept in the memory of the output, so that an operation in place costs no second copy; planes are
+   interleaved in the worker's memory and split again at the end. */
 #include "stages/canvas.h"
 
 #include <string.h>
 
-enum { SIDE_MAX = 8192 }; /* so that places in a picture have 16 bits before and after the point */
+enum { SIDE_MAX = 8192 }; /* so that coordinates fit fixed point with 16 bits after the point */
 
 mr_err_t mr_canvas_plan(mr_stage_t *s, const char *field, mr_pixels_t *px) {
   MR_TRY(mr_pixels_plan(s, field, 3, SIDE_MAX, px));

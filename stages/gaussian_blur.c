@@ -1,8 +1,8 @@
 /* gaussian-blur: blurs each picture with a Gaussian kernel of random width: torchvision's
    GaussianBlur, with the picture mirrored at its border.
 
-   torchvision adds up a kernel of two dimensions in floats; here rows are blurred down and then
-   across, which rounds otherwise: about one byte in 100,000 differs, by 1. */
+   torchvision sums over a two-dimensional kernel in floats; here pictures are blurred down and then
+   across, which rounds differently: about one byte in 100,000 differs, by 1. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

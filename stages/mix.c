@@ -1,6 +1,6 @@
 /* Mixing the records of a batch.  What a batch draws is a function of the seed, the epoch and the
-   ids of its records, so that it does not depend on where a run was resumed: the generator is
-   numpy's Philox(key=[seed + tag * 2^32, h]), where h is FNV-1a over the epoch and the ids, a word
+   keys of its records, so that it does not depend on where a run was resumed: the generator is
+   numpy's Philox(key=[seed + tag * 2^32, h]), where h is FNV-1a over the epoch and the keys, a word
    at a time.
 
    The record before one is the nearest that counts, so that a hole or an excluded record is neither

@@ -1,7 +1,8 @@
 /* pad-crop: pads each picture and cuts a box of one size out of it at a random place: torchvision's
    RandomCrop, as in recipes for CIFAR.
 
-   Nothing is padded in memory: each pixel of the box is looked up where the padding has it from. */
+   Nothing is padded in memory: each pixel of the box is read from the pixel that padding
+   would copy. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

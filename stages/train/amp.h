@@ -50,7 +50,7 @@ void mr_train_amp_report(const mr_stage_t *s, const mr_train_amp_t *a, const mr_
   {.name = "master", .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, master),    \
    .def = "f32", .choices = "f32|none",                                                           \
    .help = "With a narrow param-dtype: f32 keeps a copy in f32, to which updates are added; "     \
-           "none keeps the narrow ones alone: rounding= says what small updates do then."},       \
+           "none keeps only the narrow ones: rounding= decides what becomes of small updates."},  \
   {.name = "slot-dtype", .type = MR_OPT_ENUM,                                                     \
    .offset = (base) + offsetof(mr_train_amp_t, slots), .def = "f32", .choices = "f32|bf16",       \
    .help = "Type in which the optimizer keeps its moments between steps."},                       \
@@ -66,7 +66,7 @@ void mr_train_amp_report(const mr_stage_t *s, const mr_train_amp_t *a, const mr_
   {.name = "fp8", .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, fp8),          \
    .def = "none", .choices = "none|hybrid|e4m3",                                                  \
    .help = "Computes products of bf16 operands in f8 with delayed scaling: operands in e4m3, "    \
-           "gradients of results in e5m2 (hybrid) or e4m3.  A CPU multiplies the codes as bf16. " \
+           "gradients of results in e5m2 (hybrid) or e4m3.  A CPU multiplies f8 values as bf16.  "\
            "Evaluation computes in dtype."},                                                      \
   {.name = "fp8-history", .type = MR_OPT_INT,                                                     \
    .offset = (base) + offsetof(mr_train_amp_t, fp8_history), .unit = "steps", .def = "1024",      \

@@ -210,7 +210,7 @@ const mr_opt_t mr__train_stage_opts[] = {
      .offset = AT(leak_check),
      .def = "ids",
      .choices = "ids|content|off",
-     .help = "Refuses inputs that share records, compared by their position in the files, by their "
+     .help = "Refuses inputs that share records, compared by their location in the files, by their "
              "bytes, or not at all."},
     {.name = "device",
      .type = MR_OPT_STR,
