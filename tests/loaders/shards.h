@@ -79,8 +79,8 @@ typedef struct image {
 } image_t;
 
 static inline void *image_add(image_t *o, const void *data, size_t n) {
-  if (o->n + n > o->cap) {
-    o->cap = 2 * (o->n + n);
+  if (!o->at || o->n + n > o->cap) {
+    o->cap = 2 * (o->n + n) + 1;
     o->at = realloc(o->at, o->cap);
     assert_non_null(o->at);
   }
