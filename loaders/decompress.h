@@ -1,5 +1,5 @@
-/* Files that are compressed as a whole, uncompressed into a cache, so that their records can be
-   read at random.  Needs libzstd and zlib; without them without.c refuses.
+/* Decompresses files that are compressed as a whole, so that their records can be read at random.
+   Needs libzstd and zlib; a build without them refuses in without.c.
 
    Implemented in decompress.c; digests of whole files in file_digest.c. */
 #ifndef MR_LOADERS_DECOMPRESS_H
@@ -33,9 +33,9 @@ typedef struct mr_compressed {
   mr_file_digest_t packed_digest, unpacked_digest;
 } mr_compressed_t;
 
-/* Uncompresses the file into a file beside its index (where: as in mr_shards_conf_t.index), unless
-   it is there already, and sets *out (heap, the caller's) to that file's path.  The new file
-   appears whole or not at all.  Blocks; any thread; two that uncompress the same file do the work
+/* Decompresses the file into a file beside its index file (where: as in mr_shards_conf_t.index),
+   unless it is there already, and sets *out (heap, the caller's) to that file's path.  The new file
+   appears whole or not at all.  Blocks; any thread; two that decompress the same file do the work
    twice. MR_ERR_DATA if the file is not what c says; MR_ERR_IO, MR_ERR_NOMEM; MR_ERR_CONFIG for
    another codec, or where no folder for a cache is known; MR_ERR_UNAVAILABLE if it is not built in.
  */

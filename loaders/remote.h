@@ -2,10 +2,10 @@
 
    One mr_remote_t serves a source: it opens connections only when the first object is opened, keeps
    them alive, and has up to `connections` requests in flight.  An object has an identity (size,
-   ETag, time); every later request asks for that identity, so that bytes of two states of an object
-   are never mixed.  Requests that fail for a passing reason (cut, timeout, 408, 429, 5xx, a wrong
-   checksum) are sent again after a random pause; requests that take much longer than others are
-   sent a second time, and the first complete answer is used.
+   ETag, time); every later request asks for that identity, so that bytes of two versions of an
+   object are never mixed.  Requests that fail for a transient reason (lost connection, timeout,
+   408, 429, 5xx, a wrong checksum) are sent again after a random pause; requests that take much
+   longer than others are sent a second time, and the first complete answer is used.
 
    A source that may be given URLs has an mr_remote_conf_t in its state, the rows MR_REMOTE_OPTS
    among its settings, and asks mr_remote_is about each name.  Sources of shards need no more than
@@ -52,7 +52,7 @@ bool mr_remote_is(const char *name);
 char *mr_remote_shown(const char *name);
 
 /* Returns a hash of the parameters in a URL's query, without those of signatures, which differ each
-   time; 0 without any.  With the shown name it tells one object from another.  Any thread. */
+   time; 0 without any.  With the shown name it identifies an object.  Any thread. */
 uint64_t mr_remote_query(const char *url);
 
 /* Prepares requests, and sends none.  conf is copied; its texts must live until close.  The caller
@@ -61,15 +61,16 @@ uint64_t mr_remote_query(const char *url);
 mr_err_t mr_remote_open(mr_remote_t **out, const mr_remote_conf_t *conf, mr_diag_t *diag);
 void mr_remote_close(mr_remote_t *r); /* NULL is fine; ends all requests */
 
-/* Finds an object's size and identity by one request, which also proves that the server gives
-   ranges.  *out belongs to r and lives until close.  Any thread; blocks.  MR_ERR_CONFIG for a URL
-   that is none, or no credentials; MR_ERR_IO with the server's answer or the last of several
-   failures; MR_ERR_DATA if the server ignores ranges or answers falsely; MR_ERR_NOMEM. */
+/* Finds an object's size and identity by one request, which also proves that the server
+   supports ranges.  *out belongs to r and lives until close.  Any thread; blocks.  MR_ERR_CONFIG
+   for a malformed URL or missing credentials; MR_ERR_IO with the server's answer, or with the last
+   of several failures; MR_ERR_DATA if the server ignores ranges or sends a wrong answer;
+   MR_ERR_NOMEM. */
 mr_err_t mr_remote_object(mr_remote_t *r, const char *url, const mr_object_t **out,
                           mr_diag_t *diag);
 
-/* The same for an object that need not exist: *out is NULL if the server answers 404, or, of a
-   bucket, 403, which is what it says to those who may not list it. */
+/* The same for an object that need not exist: *out is NULL if the server answers 404 or, for a
+   bucket, 403, which S3 answers to a client that may not list the bucket. */
 mr_err_t mr_remote_find(mr_remote_t *r, const char *url, const mr_object_t **out, mr_diag_t *diag);
 
 /* One range to read, inside the object. */
@@ -91,7 +92,7 @@ mr_err_t mr_remote_read(mr_remote_t *r, const mr_remote_want_t *want, int n, mr_
 mr_err_t mr_remote_start(mr_remote_t *r, mr_diag_t *diag);
 
 /* Announces that want[0,n) will be read in this order, after what was announced before; `to` is not
-   used.  What is announced and not read is given up in time.  Returns how many more parts are worth
+   used.  What is announced and never read is dropped later.  Returns how many more parts are worth
    announcing now; 0 before mr_remote_start.  Any thread; does not block. */
 int64_t mr_remote_tell(mr_remote_t *r, const mr_remote_want_t *want, int n);
 

@@ -18,10 +18,11 @@ mr_err_t mr__cache_open(mr__cache_t **out, const char *folder, int64_t limit, in
                         int64_t block, mr_diag_t *diag);
 void mr__cache_close(mr__cache_t *c); /* NULL is fine; the blocks stay */
 
-/* Whether blocks of an object differ from those of its other states. */
+/* True if the name of an object's block differs from version to version, so that it can be cached.
+ */
 bool mr__cache_takes(const mr_object_t *o);
 
-/* Whether there is a file for the block at byte `at` of o; whether it is good is found by a read.
+/* Whether there is a file for the block at byte `at` of o; only a read shows whether it is intact.
    Any thread, as all calls below. */
 bool mr__cache_has(const mr__cache_t *c, const mr_object_t *o, int64_t at);
 
@@ -31,8 +32,8 @@ bool mr__cache_has(const mr__cache_t *c, const mr_object_t *o, int64_t at);
 bool mr__cache_read(mr__cache_t *c, const mr_object_t *o, int64_t at, int64_t from, int64_t n,
                     void *to, bool *verified);
 
-/* Writes a block.  MR_END if the folder is full, which other runs may have done; MR_ERR_IO with a
-   sentence. */
+/* Writes a block.  MR_END if the folder is full, perhaps with blocks of other runs; MR_ERR_IO with
+   a sentence. */
 mr_err_t mr__cache_write(mr__cache_t *c, const mr_object_t *o, int64_t at, const void *data,
                          int64_t n, mr_diag_t *diag);
 

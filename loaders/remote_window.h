@@ -1,8 +1,9 @@
-/* What the next steps need of remote objects: fetched ahead of time in the order of its use, kept
-   in memory until it is used, and in the cache as long as Belady's rule says.
+/* Fetches what the next steps need of remote objects, in the order of its use.  It stays in memory
+   until it is used, and in the cache as long as Belady's rule says.
 
-   A unit is what is fetched and cached as one: with a cache a block of an object, without one
-   exactly a part that is used.  Neighbours that are fetched one after the other are one request. */
+   A unit is fetched and cached as a whole: with a cache it is a block of an object, without one
+   exactly a part that is used.  Neighbouring units that are fetched one after the other share a
+   request. */
 #ifndef MR_LOADERS_REMOTE_WINDOW_H
 #define MR_LOADERS_REMOTE_WINDOW_H
 
@@ -33,9 +34,9 @@ int64_t mr__window_tell(mr__window_t *w, const mr_remote_want_t *want, int n);
 /* Begins to fetch what is due soon, as far as memory allows.  Any thread; does not block. */
 void mr__window_begin(mr__window_t *w);
 
-/* Copies a part to its place, in the order announced, nearly: several threads may be a few thousand
-   uses apart.  MR_OK.  MR_END if it was not announced, or is lost: the caller asks the server.  A
-   failure of the request for it. Any thread; blocks. */
+/* Copies a part to want->to.  Calls follow the announced order roughly: several threads may be a
+   few thousand uses apart.  MR_OK.  MR_END if the part was not announced or is lost: the caller
+   then asks the server.  Otherwise the failure of its request.  Any thread; blocks. */
 mr_err_t mr__window_take(mr__window_t *w, const mr_remote_want_t *want, mr_diag_t *diag);
 
 typedef struct mr__window_counts {

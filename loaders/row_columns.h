@@ -18,9 +18,9 @@ typedef struct mr_row_array {
 /* Returns the bytes of an array whose product of dimensions has been checked; cannot fail. */
 int64_t mr_row_array_bytes(const mr_row_array_t *a);
 
-/* Makes a draft of the records.  Their number is the commonest first dimension, the larger one of
-   two as common; arrays without it are no columns.  No array with rows is a fault (MR_OK, with
-   MR_ERR_DATA in *fault).  MR_ERR_NOMEM. */
+/* Makes a draft of the records.  Their number is the most frequent first dimension, the larger one
+   if two are equally frequent; other arrays do not become columns.  No array with rows is a fault
+   (MR_OK, with MR_ERR_DATA in *fault).  MR_ERR_NOMEM. */
 mr_err_t mr_row_columns(const mr_row_array_t *array, int n, const char *path,
                         mr_shard_draft_t *draft, mr_diag_t *fault, mr_diag_t *diag);
 

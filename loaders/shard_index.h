@@ -1,5 +1,5 @@
-/* The index of one shard, a file of records: where each record's parts lie.  It makes records of
-   any container a function of their number.
+/* The index of one shard file: where each record's parts are.  It makes a record of any container
+   a function of its index in the file.
 
    One format serves all containers, as one block of bytes that is read whole and never parsed: a
    head (which file, of which size, time and digest), records, parts, columns, text.  A scan of the

@@ -1,8 +1,8 @@
 /* Reads parts of many files at random, in parallel.
 
    Open files are shared by all workers, and only as many are kept open as the process can afford.
-   Parts in the page cache are copied at once.  For the others the kernel first learns of all of
-   them (POSIX_FADV_WILLNEED), so that their reads are in flight together, and then each is read. */
+   Parts in the page cache are copied at once.  All others are first announced to the
+   kernel (POSIX_FADV_WILLNEED), so that their reads are in flight together; then each is read. */
 #ifndef MR_LOADERS_SHARD_READS_H
 #define MR_LOADERS_SHARD_READS_H
 
@@ -27,8 +27,8 @@ void mr_shard_reads_close(mr_shard_reads_t *r); /* NULL is fine */
 /* Reads want[0,n) and sets their data, which belongs to r and lives until the next fetch of this
    worker, in [0,MR_MAX_READERS).  Several workers may call at once.  Blocks.  MR_ERR_IO,
    MR_ERR_DATA if a file has changed since its index was made, has become shorter, or a part is
-   longer than MR_SHARD_PART_MAX; MR_ERR_NOMEM, also if no file can be opened for want of
-   descriptors. */
+   longer than MR_SHARD_PART_MAX; MR_ERR_NOMEM, also if no file can be opened because
+   descriptors are missing. */
 mr_err_t mr_shard_reads_fetch(mr_shard_reads_t *r, int worker, mr_shard_want_t *want, int n,
                               mr_diag_t *diag);
 

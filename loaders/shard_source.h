@@ -1,6 +1,6 @@
-/* Shared by the sources of sharded containers (tar, tfrecord): the settings, the index, and records
-   by number.  A container says how a file is scanned, which fields its records have, and how a
-   field's value is made of a part's bytes. */
+/* Shared by the sources of shard files (tar, tfrecord, mds and others): the settings, the index
+   files, and records by their index.  A container says how a file is scanned, which fields its
+   records have, and how a field's value is made of a part's bytes. */
 #ifndef MR_LOADERS_SHARD_SOURCE_H
 #define MR_LOADERS_SHARD_SOURCE_H
 

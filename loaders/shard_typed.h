@@ -17,7 +17,7 @@ typedef enum mr_typed {
   MR_TYPED_U16,
   MR_TYPED_TEXT_INT, /* a number as text: i64, f64 */
   MR_TYPED_TEXT_FLOAT,
-  MR_TYPED_TEXT_CLASS, /* text; its class is its place among the column's words, sorted */
+  MR_TYPED_TEXT_CLASS, /* text; its class is its index in the sorted words of the column */
   MR_TYPED_WORD,       /* a word of such a column, "NAME\tWORD": no column of its own */
   MR_TYPED_REFUSED,    /* a column that cannot be a field; TYPE says why */
 } mr_typed_t;
@@ -31,8 +31,8 @@ mr_err_t mr_typed_column(mr_shard_draft_t *d, const char *name, size_t n, mr_typ
                          mr_diag_t *diag);
 
 /* Parses a type with a shape, "f32[2x3]" or "f32[]", or without, "f32" (f->ndim is -1 then), into
-   dtype and dimensions of *f, and its elements into *count.  False if text is none, or a value
-   would have more than MR_SHARD_PART_MAX elements. */
+   dtype and dimensions of *f, and its elements into *count.  False if text is not a type, or a
+   value would have more than MR_SHARD_PART_MAX elements. */
 bool mr_typed_parse(const char *text, mr_field_t *f, int64_t *count);
 
 /* Hooks settle and unpack of an mr_shard_kind_t. */

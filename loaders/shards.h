@@ -1,4 +1,4 @@
-/* The files of a sharded data set with their indexes: records by number, over all files.
+/* The shard files of a data set with their indexes: finds a record by its index over all files.
 
    An index is made the first time a file is used and kept in a file of its own, so that later runs,
    other processes and other lists of the same files find it.  Several threads make the indexes of

@@ -72,7 +72,7 @@ int64_t mr_token_files_document(const mr_token_files_t *t, int64_t at);
 int mr_token_size(mr_token_type_t type);
 
 /* Widens n tokens of a type to i32 and returns their bits joined by or, so that a negative result
-   tells of a value that is no i32.  from need not be aligned. */
+   means that a value does not fit i32.  from need not be aligned. */
 int32_t mr_token_widen(mr_token_type_t type, const void *from, int64_t n, int32_t *to);
 
 #endif

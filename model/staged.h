@@ -18,7 +18,7 @@ enum {
 /* Arrays of every run, one after the other, in a block of the device and in one of the host. */
 typedef struct mr__strip {
   int n;
-  size_t at[MR__STAGED_IN], bytes; /* places in one run's part, and its size */
+  size_t at[MR__STAGED_IN], bytes; /* offsets in one run's part, and its size */
   char *here, *there;
 } mr__strip_t;
 
@@ -35,7 +35,7 @@ mr_err_t mr__staged_init(mr__staged_t *s, const mr_backend_t *b, int n, const si
                          size_t report, mr_diag_t *diag);
 void mr__staged_fini(mr__staged_t *s); /* waits for the device; zeroed is fine */
 
-/* Sets in[0,n) to the device's arrays for a run's fields, and gives the copies to them; field[i]
+/* Sets in[0,n) to the device's arrays for a run's fields, and queues the copies to them; field[i]
    must stay until the run is read. */
 void mr__staged_fields(mr__staged_t *s, int64_t run, const void *const *field, const void **in);
 /* The host's bytes of scalar i of a run, to be filled before mr__staged_scalars copies all. */
@@ -44,7 +44,7 @@ void mr__staged_scalars(const mr__staged_t *s, int64_t run);
 /* The device's addresses of scalar i, and of output i. */
 void *mr__staged_in(const mr__staged_t *s, int64_t run, int i);
 void *mr__staged_out(const mr__staged_t *s, int64_t run, int i);
-/* After the run's commands: gives the copy of its outputs to the host. */
+/* After the run's commands: queues the copy of its outputs to the host. */
 void mr__staged_end(mr__staged_t *s, int64_t run);
 /* Waits for them, as mr_backend_t.reached: MR_OK; MR_AGAIN, only without wait: nothing yet; or the
    device's failure. */

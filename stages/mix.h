@@ -24,7 +24,7 @@ typedef struct mr_mix_draw {
 
 /* A kind of mixing. */
 typedef struct mr_mix_kind {
-  uint32_t tag; /* tells the generators of kinds apart */
+  uint32_t tag; /* distinguishes the generators of kinds */
   /* Draws from g; own may differ from lam. */
   void (*draw)(const mr_mix_t *t, double lam, mr_philox_t *g, mr_mix_draw_t *d);
   /* Makes one picture; all have the size of a record's. */
@@ -35,12 +35,12 @@ typedef struct mr_mix_kind {
 /* The rows of its settings, in a state that is an mr_mix_t. */
 extern const mr_opt_t mr_mix_opts[];
 
-/* The plan of such a stage; floats: it takes f32 and bf16 pictures alone.  MR_OK, or MR_ERR_SHAPE
+/* The plan of such a stage; floats: it takes only f32 and bf16 pictures.  MR_OK, or MR_ERR_SHAPE
    or MR_ERR_CONFIG with a sentence. */
 mr_err_t mr_mix_plan(mr_stage_t *s, bool floats);
 
 /* The step of such a stage: one batch.  As a step; MR_ERR_DATA with a sentence for a label that is
-   no class. */
+   not a class. */
 mr_err_t mr_mix_step(mr_stage_t *s, const mr_mix_kind_t *kind);
 
 /* A number of the beta distribution with both parameters alpha > 0, in [0,1]; up to alpha 1 it is

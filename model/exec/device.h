@@ -10,8 +10,8 @@ MR_BEGIN_DECLS
    MR_OK, or MR_ERR_CONFIG, for cuda MR_ERR_UNAVAILABLE, with a sentence that begins "device = ". */
 mr_err_t mr_device_check(const char *name, mr_diag_t *diag);
 
-/* Opens the device of that name for this process, and points *out at it: arrays are made there by
-   mr_array_on and mr_array_to, functions compiled by mr_jitted_options_t.device,
+/* Opens the device of that name for this process, and points *out at it: arrays are created there
+   by mr_array_on and mr_array_to, functions compiled by mr_jitted_options_t.device,
    mr_compile_options_t.backend and mr_compute_t.device.  It is static and needs no closing; opening
    it again is fine.  MR_OK; the errors of mr_device_check and of mr_backend_t.open: a missing
    driver, a device that is not there, a process that already uses another device of that kind.

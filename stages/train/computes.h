@@ -22,8 +22,8 @@ uint64_t mr__computes_rules(const mr_train_amp_t *a);
 int mr__computes_pack(const mr_train_fp8_t *fp8, mr_st_tensor_t *t);
 
 /* Copies the state of fp8 out of a file; the caller frees out->scale, which out->amax is a part of.
-   MR_ERR_DATA with path and tensor if one is missing, is not of that history, or holds what no run
-   makes; MR_ERR_NOMEM; *out is then not set. */
+   MR_ERR_DATA with path and tensor if one is missing, is not of that history, or holds values that
+   no run produces; MR_ERR_NOMEM; *out is then not set. */
 mr_err_t mr__computes_load_fp8(const mr_safetensors_t *f, const char *path, int history,
                                mr_train_fp8_t *out, mr_diag_t *diag);
 
