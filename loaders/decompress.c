@@ -69,7 +69,7 @@ static mr_err_t decompress_zstd(decompress_t *d) {
     while (e >= 0 && (in.pos < in.size || full)) {
       ZSTD_outBuffer out = {d->to, CHUNK, 0};
       left = ZSTD_decompressStream(z, &out, &in);
-      if (ZSTD_isError(left)) e = decompress_fault(d, "is no whole zstd stream");
+      if (ZSTD_isError(left)) e = decompress_fault(d, "is not a complete zstd stream");
       if (e >= 0) e = give_chunk(d, out.pos);
       full = out.pos == out.size;
     }
@@ -95,7 +95,7 @@ static mr_err_t decompress_gz(decompress_t *d) {
       z.next_out = d->to, z.avail_out = CHUNK;
       state = inflate(&z, Z_NO_FLUSH);
       if (state != Z_OK && state != Z_STREAM_END && state != Z_BUF_ERROR)
-        e = decompress_fault(d, "is no whole gzip stream");
+        e = decompress_fault(d, "is not a complete gzip stream");
       full = z.avail_out == 0;
       if (e >= 0) e = give_chunk(d, CHUNK - z.avail_out);
     }

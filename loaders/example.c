@@ -169,5 +169,5 @@ mr_err_t mr_example_next(mr_example_walk_t *w, mr_example_feature_t *out, mr_dia
     }
     w->map_at = f.data, w->map_end = f.data + f.n;
   }
-  return mr_fail(diag, MR_ERR_DATA, "is no tf.train.Example, or a malformed one");
+  return mr_fail(diag, MR_ERR_DATA, "is not a tf.train.Example, or is malformed");
 }

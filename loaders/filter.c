@@ -142,8 +142,8 @@ static const mr_opt_t filter_opts[] = {
     {.name = "field",
      .type = MR_OPT_STR,
      .offset = offsetof(filter_t, field_name),
-     .help = "Field that label= is compared with, one whole number a record; needed where there "
-             "is no label, and several fields are such numbers."},
+     .help = "Field that label= is compared with, one whole number a record; needed if records "
+             "have no label and several such fields."},
     {.name = "key",
      .type = MR_OPT_RANGE,
      .offset = offsetof(filter_t, key),

@@ -241,7 +241,7 @@ static bool has_good_rows(const mr_shard_index_t *x) {
 /* NULL if a head fits a block of this size, of this kind and state of the shard. */
 static const char *wrong_with_head(const head_t *h, size_t bytes, const char *kind,
                                    const mr_shard_id_t *id) {
-  if (bytes < sizeof *h || memcmp(h->magic, MAGIC, sizeof h->magic)) return "is no index";
+  if (bytes < sizeof *h || memcmp(h->magic, MAGIC, sizeof h->magic)) return "is not an index file";
   if (strncmp(h->kind, kind, sizeof h->kind)) return "is an index of another kind";
   if (memcmp(&h->id, id, sizeof *id)) return "is of another state of the file";
   return has_true_size(h, bytes) ? NULL : "is damaged";
@@ -267,7 +267,7 @@ static mr_err_t read_index(int fd, const char *path, const char *kind, const mr_
   struct stat st;
   head_t head = {0};
   if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-    return mr_fail(diag, MR_ERR_IO, "%s: is no regular file", path);
+    return mr_fail(diag, MR_ERR_IO, "%s: is not a regular file", path);
   size_t bytes = (size_t)st.st_size;
   MR_TRY(read_index_bytes(fd, path, &head, bytes < sizeof head ? bytes : sizeof head, diag));
   const char *wrong = wrong_with_head(&head, bytes, kind, id);
@@ -310,7 +310,7 @@ mr_err_t mr_shard_id_of(int fd, const char *path, mr_shard_id_t *id, mr_diag_t *
   uint8_t ends[2 * END_BYTES];
   struct stat st;
   if (fstat(fd, &st) < 0) return mr_fail(diag, MR_ERR_IO, "%s: %s", path, strerror(errno));
-  if (!S_ISREG(st.st_mode)) return mr_fail(diag, MR_ERR_IO, "%s: is no regular file", path);
+  if (!S_ISREG(st.st_mode)) return mr_fail(diag, MR_ERR_IO, "%s: is not a regular file", path);
   off_t last = st.st_size > END_BYTES ? st.st_size - END_BYTES : 0;
   ssize_t a = pread(fd, ends, END_BYTES, 0);
   ssize_t b = a < 0 ? -1 : pread(fd, ends + a, END_BYTES, last);

@@ -115,7 +115,7 @@ static inline const mr_shard_record_t *mr_shard_index_row(const mr_shard_index_t
 }
 
 /* Reads the index file at path into memory and checks every row there.  The caller ends *out with
-   mr_shard_index_close.  MR_ERR_IO, MR_ERR_DATA if it is no index, damaged, or that of another
+   mr_shard_index_close.  MR_ERR_IO, MR_ERR_DATA if it is not an index, damaged, or that of another
    kind or state of the shard, or MR_ERR_NOMEM; *out is zeroed then. */
 mr_err_t mr_shard_index_load(const char *path, const char *kind, const mr_shard_id_t *id,
                              mr_shard_index_t *out, mr_diag_t *diag);

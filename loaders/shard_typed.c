@@ -196,9 +196,10 @@ mr_err_t mr__typed_settle(mr_shard_source_t *t, mr_stage_t *s, const mr_shard_fi
     const char *name = w->field ? w->field : typed_usual_name(w->member);
     if (column < 0) return typed_no_column(s, t, w->member);
     if (!mr_field_name_ok(name))
-      return mr_stage_fail(s, MR_ERR_CONFIG,
-                           "setting fields: \"%.100s\" is no name of a field: want %.100s:FIELD",
-                           name, w->member);
+      return mr_stage_fail(
+          s, MR_ERR_CONFIG,
+          "setting fields: \"%.100s\" is not a valid name of a field, want %.100s:FIELD", name,
+          w->member);
     MR_TRY(typed_settle_field(s, t, column, name, w->as, out));
   }
   return n ? MR_OK : typed_settle_usual(s, t, out);

@@ -127,9 +127,10 @@ static mr_err_t settle_word(mr_stage_t *s, mr_shard_source_t *t, const mr_shard_
     return mr_stage_fail(s, MR_ERR_CONFIG, "setting fields: %.100s as %.40s: want %s", w->member,
                          w->as, key ? "bytes" : "bytes, label, int, float or npy");
   if (!mr_field_name_ok(name))
-    return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting fields: \"%.100s\" is no name of a field: want %.100s:FIELD",
-                         name, w->member);
+    return mr_stage_fail(
+        s, MR_ERR_CONFIG,
+        "setting fields: \"%.100s\" is not a valid name of a field, want %.100s:FIELD", name,
+        w->member);
   return settle_field(s, t, column, name, as, out);
 }
 

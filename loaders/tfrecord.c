@@ -177,7 +177,7 @@ static mr_err_t tfrecord_settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_sp
   if (t->n_fields) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "no feature is in every record of %s: want fields=FEATURE:FIELD,.., or "
-                       "fields=__record__:record for records that are no tf.train.Example",
+                       "fields=__record__:record for records that are not a tf.train.Example",
                        t->shards->shard->path);
 }
 
@@ -190,9 +190,10 @@ static mr_err_t tfrecord_settle(mr_shard_source_t *t, mr_stage_t *s,
     const char *name = w->field ? w->field : tfrecord_usual_name(w->member);
     if (column < 0) return tfrecord_no_feature(s, t, w->member);
     if (!mr_field_name_ok(name))
-      return mr_stage_fail(s, MR_ERR_CONFIG,
-                           "setting fields: \"%.100s\" is no name of a field: want %.100s:FIELD",
-                           name, w->member);
+      return mr_stage_fail(
+          s, MR_ERR_CONFIG,
+          "setting fields: \"%.100s\" is not a valid name of a field, want %.100s:FIELD", name,
+          w->member);
     MR_TRY(tfrecord_settle_field(s, column, name, w->as, out));
   }
   return n ? MR_OK : tfrecord_settle_usual(s, t, out);
@@ -234,7 +235,7 @@ static mr_err_t unpack_feature(const mr_shard_source_t *base, int at, const mr_e
   if (f->kind == MR_FEATURE_FLOAT)
     mr_example_floats(f, v->data);
   else if (!mr_example_ints(f, field->dtype == MR_I32, v->data))
-    return mr_fail(diag, MR_ERR_DATA, "has a value that is no i32, want it as i64");
+    return mr_fail(diag, MR_ERR_DATA, "has a value that does not fit i32, want it as i64");
   return MR_OK;
 }
 

@@ -171,7 +171,7 @@ static mr_err_t parse_idx(const uint8_t *data, size_t size, idx_t *x, mr_token_f
                           mr_diag_t *diag) {
   uint64_t version;
   if (size < IDX_HEAD || memcmp(data, "MMIDIDX\0\0", 9) != 0)
-    return mr_fail(diag, MR_ERR_DATA, "%s: is no index of Megatron-LM", x->path);
+    return mr_fail(diag, MR_ERR_DATA, "%s: is not an index of Megatron-LM", x->path);
   memcpy(&version, data + 9, 8), memcpy(&x->n, data + 18, 8), memcpy(&x->m, data + 26, 8);
   if (version != 1 || !idx_type(data[17], &f->type))
     return mr_fail(diag, MR_ERR_DATA,

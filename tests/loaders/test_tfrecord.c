@@ -383,7 +383,7 @@ static void settings_that_do_not_fit_are_refused(void **state) {
   burst_t *b = burst_new(&h.s);
   int64_t zero = 0;
   assert_int_equal(burst_fetch(&h, 0, &zero, 1, b), MR_ERR_DATA);
-  assert_non_null(strstr(h.diag.text, "feature n has a value that is no i32"));
+  assert_non_null(strstr(h.diag.text, "feature n has a value that does not fit i32"));
   burst_free(b);
   shards_close(&h);
   write_one("s", 1, fill_two_strings);

@@ -259,7 +259,7 @@ static void files_and_settings_that_do_not_fit_are_refused(void **state) {
   WRONG("setting stride = 1: pack=whole has no windows", "length=2", "stride=1", "pack=whole");
   WRONG("holdout=5 records", "length=1", "holdout=5");
   write_idx("MMIDIDX\1", 1, 8, 2, 3, good, at, begin);
-  WRONG("is no index of Megatron-LM", "length=2");
+  WRONG("is not an index of Megatron-LM", "length=2");
   write_idx(magic, 2, 8, 2, 3, good, at, begin);
   WRONG("version 2, tokens of type 8", "length=2");
   write_idx(magic, 1, 7, 2, 3, good, at, begin);
