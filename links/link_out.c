@@ -93,7 +93,7 @@ static mr_err_t hear_peer(mr_stage_t *s) {
   mr_commit(s, s->name, 0, now.committed);
   mr_set_link(s, now.released, now.committed);
   if (mr_link_asked(o->link, &asked) == MR_END) {
-    say_return(s, asked.number, &now, "made");
+    say_return(s, asked.number, &now, "produced");
     to_stream_at(&asked, &o->at);
     o->moved = true;
     return mr_stage_fail(s, MR_ERR_CANCEL, "the peer continues at buffer %" PRId64, asked.number);

@@ -124,9 +124,10 @@ static void resumes_from_what_was_committed(const char *err, const char *stage) 
   snprintf(begin, sizeof begin, "%s: the peer continues", stage);
   const char *at = strstr(err, begin);
   if (!at) fail_msg("%s says nothing: %s", stage, err);
-  int n = sscanf(at + strlen(begin),
-                 " at buffer %lld; %lld were released and %lld committed, and %lld are made again",
-                 &from, &released, &committed, &made);
+  int n =
+      sscanf(at + strlen(begin),
+             " at buffer %lld; %lld were released and %lld committed, and %lld are produced again",
+             &from, &released, &committed, &made);
   if (n != 4) fail_msg("%s", at);
   assert_int_equal(committed, 40);
   assert_int_equal(from, committed);

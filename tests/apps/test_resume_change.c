@@ -198,7 +198,7 @@ static void a_finished_run_says_that_there_is_nothing_to_do(void **state) {
   assert_non_null(strstr(p.out, "Done: 12 steps"));
 }
 
-/* Killed between its last checkpoint and its last words: the end is made again. */
+/* Killed between its last checkpoint and its last words: the end is produced again. */
 static void a_run_without_its_last_record_is_not_finished(void **state) {
   char command[200];
   RESUME("--steps", "0");
