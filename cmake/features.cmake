@@ -11,8 +11,8 @@ set(MR_FEATURES_IN "")
 set(MR_FEATURES_OUT "")
 
 # mr_feature(NAME LIBRARY text PACKAGES Debian's... MODULES pkg-config's... [PROGRAM name] [FILE path] GIVES text)
-# Sets MR_HAS_<NAME>, MR_<NAME> to what a target links, and MR_<NAME>_MODULE to the first of the modules; where the
-# library is left out both are empty.
+# Sets MR_HAS_<NAME>, MR_<NAME> to what a target links, and MR_<NAME>_MODULES to the modules; where the library is left
+# out both are empty.
 function(mr_feature name)
   cmake_parse_arguments(A "" "LIBRARY;GIVES;PROGRAM;FILE" "PACKAGES;MODULES" ${ARGN})
   list(JOIN A_PACKAGES " " packages)
@@ -41,11 +41,10 @@ function(mr_feature name)
 
   set(version NULL)
   set(MR_${name} "" PARENT_SCOPE)
-  set(MR_${name}_MODULE "" PARENT_SCOPE)
+  set(MR_${name}_MODULES "" PARENT_SCOPE)
   if(has)
-    list(GET A_MODULES 0 module)
     set(MR_${name} PkgConfig::${name} PARENT_SCOPE)
-    set(MR_${name}_MODULE ${module} PARENT_SCOPE)
+    set(MR_${name}_MODULES ${A_MODULES} PARENT_SCOPE)
     set(version "")
     foreach(module ${A_MODULES})
       list(APPEND version "${${name}_VERSION}${${name}_${module}_VERSION}") # the first with one module, else the second

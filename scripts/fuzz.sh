@@ -1,13 +1,18 @@
 #!/usr/bin/env bash
 # usage: scripts/fuzz.sh [SECONDS] [TARGET...]
-# Runs the libFuzzer targets (all, or those named: graph cifar npy safetensors state replay metrics settings events http link link_state
-# jaxpr keys ranges names picture list tar tfrecord tokens index mds rows table beton) for SECONDS each (default 600), as many at a time as there are processors, over tests/fuzz/corpus and
-# what earlier calls have found in build/fuzz-corpus.  A crash leaves its input in build/fuzz-found and fails.  Needs clang.
+# Runs the libFuzzer targets (all of tests/fuzz, or those named: cifar for fuzz_cifar) for SECONDS each (default 600), as
+# many at a time as there are processors, over tests/fuzz/corpus and what earlier calls have found in build/fuzz-corpus.
+# A crash leaves its input in build/fuzz-found and fails.  Needs clang.
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:-600}
 shift || true
-[ $# -gt 0 ] || set -- graph cifar npy safetensors state replay metrics settings events http link link_state jaxpr keys ranges names picture list tar tfrecord tokens index mds rows table beton
+if [ $# = 0 ]; then
+  for file in tests/fuzz/fuzz_*.c; do
+    file=${file##*/fuzz_}
+    set -- "$@" "${file%.c}"
+  done
+fi
 cmake --preset fuzz >build/fuzz-cmake.log 2>&1 || { cat build/fuzz-cmake.log; exit 1; }
 cmake --build build/fuzz -- --quiet
 mkdir -p build/fuzz-found
