@@ -2,7 +2,10 @@
 #ifndef MR_STAGES_JPEG_SCAN_H
 #define MR_STAGES_JPEG_SCAN_H
 
-/* after stdio.h and stddef.h */
+#include <stdbool.h>
+#include <stdio.h>
+
+/* after stdio.h */
 #include <jpeglib.h>
 
 #include "stages/grown.h"
