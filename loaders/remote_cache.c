@@ -60,7 +60,9 @@ static void block_path(const mr__cache_t *c, const mr_object_t *o, int64_t at,
            c->block, number);
 }
 
-bool mr__cache_takes(const mr_object_t *o) { return *o->etag || o->mtime_ns; }
+bool mr__cache_takes(const mr_object_t *o) {
+  return (*o->etag || o->mtime_ns) && o->size <= MR__CACHE_OBJECT_MAX;
+}
 
 bool mr__cache_has(const mr__cache_t *c, const mr_object_t *o, int64_t at) {
   char path[2 * MR_PATH_MAX];

@@ -18,8 +18,12 @@ mr_err_t mr__cache_open(mr__cache_t **out, const char *folder, int64_t limit, in
                         int64_t block, mr_diag_t *diag);
 void mr__cache_close(mr__cache_t *c); /* NULL is fine; the blocks stay */
 
-/* True if the name of an object's block differs from version to version, so that it can be cached.
- */
+/* Larger objects are not cached: each block is looked for when an object is opened, and a server
+   may say any size. */
+#define MR__CACHE_OBJECT_MAX ((int64_t)1 << 40)
+
+/* True if an object can be cached: the names of its blocks differ from version to version, and it
+   has at most MR__CACHE_OBJECT_MAX bytes. */
 bool mr__cache_takes(const mr_object_t *o);
 
 /* Whether there is a file for the block at byte `at` of o; only a read shows whether it is intact.

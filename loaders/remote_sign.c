@@ -143,7 +143,7 @@ bool mr__remote_parse_metadata(const char *text, mr_credentials_t *out) {
   return good;
 }
 
-/* IMDSv2: a token for this session, the name of the role, the role's credentials. */
+/* IMDSv2 (the instance metadata service): a token, the role's name, the role's credentials. */
 static mr_err_t of_metadata(mr_credentials_t *out, mr_plain_request_fn *plain, mr_diag_t *diag) {
   const char *given = env_of("AWS_EC2_METADATA_SERVICE_ENDPOINT");
   const char *base = given ? given : "http://169.254.169.254";

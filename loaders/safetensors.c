@@ -10,7 +10,7 @@
 
 enum { HEADER_MAX = 100 << 20 /* bytes, as in the format's reference reader */ };
 
-/* A number of the header as a whole one in [0,2^53]; -1 if it is none. */
+/* A number of the header as an integer in [0,2^53]; -1 if it is not one. */
 static int64_t header_whole(const cJSON *j) {
   bool good = cJSON_IsNumber(j) && j->valuedouble >= 0 && j->valuedouble <= 9007199254740992.0;
   return good && (double)(int64_t)j->valuedouble == j->valuedouble ? (int64_t)j->valuedouble : -1;

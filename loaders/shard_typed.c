@@ -207,7 +207,8 @@ mr_err_t mr__typed_settle(mr_shard_source_t *t, mr_stage_t *s, const mr_shard_fi
 
 /* ---- values ---- */
 
-/* The class of a word: how many of the column's words come before it.  -1 if it is none. */
+/* The class of a word: how many of the column's words come before it.  -1 if it is not among them.
+ */
 static int64_t typed_class(const mr_shards_t *shards, const char *column,
                            const mr_shard_bytes_t *p) {
   size_t n = strcspn(column, "\t") + 1;

@@ -83,7 +83,7 @@ static mr_err_t check_first_rows(mr_stage_t *s, const mr_shards_t *shards,
   return MR_OK;
 }
 
-/* Takes the separator and the names from the first row of a file.  False if its index is none of a
+/* Takes the separator and the names from the first row of a file.  False if its index is not one of a
    table: a foreign one may hold anything. */
 static bool take_first_row(table_t *t, const mr_shard_t *first) {
   mr_shard_source_t *base = &t->source;
@@ -259,7 +259,7 @@ static mr_err_t table_settle(mr_shard_source_t *base, mr_stage_t *s,
 
 /* ---- records ---- */
 
-/* The number of a word among the sorted ones; -1 if it is none. */
+/* The index of a word among the sorted ones; -1 if it is not there. */
 static int64_t class_of_word(const table_t *t, const char *cell, size_t n) {
   int low = 0, high = t->n_words;
   while (low < high) {

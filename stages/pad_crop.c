@@ -70,7 +70,7 @@ static mr_err_t pad_crop_plan(mr_stage_t *s) {
 
 static void pad_crop_leave(mr_stage_t *s) { mr_grown_free(s->scratch); }
 
-/* The pixel in [0,n) that stands at place k of a side with padding; -1: the fill. */
+/* Which of a side's n pixels is shown at index k of the padded side; -1: the fill. */
 static int pad_crop_source(int k, int n, pad_mode_t mode) {
   if (k >= 0 && k < n) return k;
   if (mode == PAD_CONSTANT) return -1;

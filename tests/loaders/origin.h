@@ -42,7 +42,7 @@ typedef struct origin {
   atomic_int trouble; /* percent of requests that meet a trouble */
   atomic_int way;     /* what all others meet */
   atomic_int etag;    /* the object's state */
-  atomic_bool dated;  /* the state is told by the time alone */
+  atomic_bool dated;  /* only the time shows that the object has changed */
   atomic_int requests;
   atomic_llong sent;    /* bytes of bodies */
   pthread_mutex_t lock; /* guards random */

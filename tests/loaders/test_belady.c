@@ -11,7 +11,7 @@
 
 enum { UNITS_MOST = 40, USES_MOST = 600 };
 
-/* The next use of a unit behind i, n if there is none. */
+/* The next use of a unit after i; n if it is not used again. */
 static int next_use(const int *use, int n, int i, int unit) {
   for (i++; i < n && use[i] != unit; i++) continue;
   return i;

@@ -24,7 +24,7 @@ static void draw_rows(round_t *r) {
   }
 }
 
-/* File k of a stage: three arrays of its rows, and two that are none. */
+/* File k of a stage: three arrays with a row a record, and two without. */
 static void write_rows(int s, int k) {
   char path[200];
   float scale[2] = {1, 2};

@@ -111,8 +111,9 @@ static void what_a_slow_subscriber_loses_is_counted_and_costs_no_other_anything(
   for (long i = 1; i <= MANY; i++) {
     snprintf(text, sizeof text, "%ld", i);
     mr_subscribers_send(g, "number", text);
-    mr_subscribers_send(g, "other", ballast); /* nobody but the deaf one has asked for it */
-    while (heard < i) {                       /* in step with the one that reads */
+    mr_subscribers_send(g, "other",
+                        ballast); /* only the subscriber that does not read has asked for it */
+    while (heard < i) {           /* in step with the one that reads */
       zmq_pollitem_t either[] = {{.socket = well, .events = ZMQ_POLLIN},
                                  {.fd = mr_subscribers_fd(g), .events = ZMQ_POLLIN}};
       if (!mr_subscribers_pump(g)) zmq_poll(either, 2, -1);
