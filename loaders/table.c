@@ -83,8 +83,8 @@ static mr_err_t check_first_rows(mr_stage_t *s, const mr_shards_t *shards,
   return MR_OK;
 }
 
-/* Takes the separator and the names from the first row of a file.  False if its index is not one of a
-   table: a foreign one may hold anything. */
+/* Takes the separator and the names from the first row of a file.  False if its index is not one of
+   a table: a foreign one may hold anything. */
 static bool take_first_row(table_t *t, const mr_shard_t *first) {
   mr_shard_source_t *base = &t->source;
   uint32_t heads = count_heads(first);
