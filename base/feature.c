@@ -63,7 +63,7 @@ mr_err_t mr_without(mr_diag_t *diag, const char *what, const char *needs) {
     if (p < sizeof packages)
       p += (size_t)snprintf(packages + p, sizeof packages - p, " %s", f->packages);
     if (o < sizeof options)
-      o += (size_t)snprintf(options + o, sizeof options - o, " -DMILLRACE_WITH_%s=ON", f->name);
+      o += (size_t)snprintf(options + o, sizeof options - o, " -D%s=ON", f->option);
   }
   return mr_fail(diag, MR_ERR_UNAVAILABLE,
                  "%s: this millrace was built without %s; install%s and build with%s", what,

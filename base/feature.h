@@ -15,11 +15,13 @@
 MR_BEGIN_DECLS
 
 typedef struct mr_feature {
-  const char *name;     /* "CURL": MILLRACE_WITH_CURL is the build's option */
-  const char *library;  /* "libcurl" */
-  const char *packages; /* Debian's packages to build with it: "libcurl4-openssl-dev" */
-  const char *gives;    /* what the program can do only with it */
-  const char *version;  /* the version built in; NULL: not built in */
+  const char *name;    /* "CURL" */
+  const char *option;  /* of the build, set to AUTO, ON or OFF: "MILLRACE_WITH_CURL" */
+  const char *library; /* "libcurl" */
+  const char
+      *packages;       /* Debian's packages to build with it, "libcurl4-openssl-dev", or NVIDIA's */
+  const char *gives;   /* what the program can do only with it */
+  const char *version; /* the version built in; NULL: not built in */
 } mr_feature_t;
 
 extern const mr_feature_t mr_features[]; /* static; ends at a NULL name */

@@ -11,7 +11,7 @@
 #include "base/suggest.h"
 #include "base/xio.h"
 
-enum { HEADER_MAX = 65536 };
+enum { HEADER_MAX = MR_NPY_HEADER_MAX - 12 };
 
 static const struct {
   const char *descr;
@@ -136,7 +136,7 @@ mr_err_t mr_npy_header(const char *path, const void *file, size_t n, mr_npy_t *o
   return e;
 }
 
-static mr_err_t check_size(const char *path, const mr_npy_t *a, size_t bytes, mr_diag_t *diag) {
+mr_err_t mr_npy_check_size(const char *path, const mr_npy_t *a, size_t bytes, mr_diag_t *diag) {
   if (bytes == a->count * mr_dtype_size(a->dtype)) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA, "%s: holds %zu data bytes, its shape wants %zu", path, bytes,
                  a->count * mr_dtype_size(a->dtype));
@@ -162,14 +162,15 @@ mr_err_t mr_npy_peek(const char *path, mr_npy_t *out, size_t *offset, mr_diag_t 
     e = mr_npy_header(path, head, n, out, offset, diag);
   fclose(f);
   free(head);
-  return e < 0 ? e : check_size(path, out, (size_t)st.st_size - *offset, diag);
+  return e < 0 ? e : mr_npy_check_size(path, out, (size_t)st.st_size - *offset, diag);
 }
 
-static mr_err_t npy_parse(const char *path, const unsigned char *file, size_t n, mr_npy_t *a,
-                          mr_diag_t *diag) {
+mr_err_t mr_npy_parse(const char *path, const void *bytes, size_t n, mr_npy_t *a, mr_diag_t *diag) {
+  const unsigned char *file = bytes;
+  *a = (mr_npy_t){0};
   size_t at;
   MR_TRY(mr_npy_header(path, file, n, a, &at, diag));
-  MR_TRY(check_size(path, a, n - at, diag));
+  MR_TRY(mr_npy_check_size(path, a, n - at, diag));
   a->data = aligned_alloc(64, (n - at + 64) / 64 * 64);
   if (!a->data) return mr_no_memory(diag, "%s, %zu bytes", path, n - at);
   memcpy(a->data, file + at, n - at);
@@ -181,7 +182,7 @@ mr_err_t mr_npy_load(const char *path, mr_npy_t *out, mr_diag_t *diag) {
   void *file;
   size_t n;
   MR_TRY(mr_read_file(path, (size_t)1 << 34, &file, &n, diag));
-  mr_err_t e = npy_parse(path, file, n, out, diag);
+  mr_err_t e = mr_npy_parse(path, file, n, out, diag);
   free(file);
   if (e < 0) *out = (mr_npy_t){0};
   return e;

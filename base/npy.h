@@ -29,14 +29,22 @@ typedef struct mr_npy {
 mr_err_t mr_npy_header(const char *path, const void *file, size_t n, mr_npy_t *out, size_t *offset,
                        mr_diag_t *diag);
 
-/* The same for the file at path; its size must be that of its shape, else MR_ERR_DATA.  Reads the
-   header alone.  MR_ERR_IO if the file cannot be opened or read, or is not a regular file. */
+enum { MR_NPY_HEADER_MAX = 65536 + 12 }; /* bytes of a file that hold its header */
+
+/* Checks that the bytes behind the header are those of the shape, else MR_ERR_DATA. */
+mr_err_t mr_npy_check_size(const char *path, const mr_npy_t *a, size_t bytes, mr_diag_t *diag);
+
+/* The same as mr_npy_header for the file at path; its size must be that of its shape, else
+   MR_ERR_DATA.  Reads the header alone.  MR_ERR_IO if the file cannot be opened or read, or is not
+   a regular file. */
 mr_err_t mr_npy_peek(const char *path, mr_npy_t *out, size_t *offset, mr_diag_t *diag);
 
 /* Loads a whole file of at most 16 GiB into *out, which the caller frees with mr_npy_free.
    MR_ERR_IO, MR_ERR_DATA or MR_ERR_NOMEM with the path in the sentence; *out is then zeroed and
    owns nothing. Types: b1 u1 i4 u4 i8 u8 f2 f4 f8. */
 mr_err_t mr_npy_load(const char *path, mr_npy_t *out, mr_diag_t *diag);
+/* The same for a whole file in memory, file[0,n); fails without MR_ERR_IO. */
+mr_err_t mr_npy_parse(const char *path, const void *file, size_t n, mr_npy_t *out, mr_diag_t *diag);
 void mr_npy_free(mr_npy_t *a); /* zeroed or NULL is fine */
 
 /* Writes the header of a file of such an array, as format 1.0, into out.  Returns its length, a

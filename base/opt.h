@@ -40,6 +40,7 @@ typedef struct mr_opt {
   const char *choices; /* ENUM */
   const char *help;    /* one sentence, ends with a period */
   int positional;      /* 1: a bare value, as in `batch 128`, sets this one */
+  bool together;       /* NAME=VALUE without a stage sets it in all stages that have it */
 } mr_opt_t;
 
 /* Returns whether the row's value lies inside a state of state_sz bytes; false for an unknown

@@ -56,7 +56,7 @@ function(mr_feature name)
     set(MR_FEATURES_OUT "${MR_FEATURES_OUT};${A_LIBRARY} (${A_GIVES})" PARENT_SCOPE)
   endif()
   set(MR_HAS_${name} ${has} PARENT_SCOPE)
-  set(MR_FEATURE_ROWS "${MR_FEATURE_ROWS}    {\"${name}\", \"${A_LIBRARY}\", \"${packages}\",
+  set(MR_FEATURE_ROWS "${MR_FEATURE_ROWS}    {\"${name}\", \"MILLRACE_WITH_${name}\", \"${A_LIBRARY}\", \"${packages}\",
      \"${A_GIVES}\", ${version}},\n" PARENT_SCOPE)
 endfunction()
 

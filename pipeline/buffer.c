@@ -35,8 +35,10 @@ static size_t buffer_align64(size_t n) { return (n + 63) / 64 * 64; }
 static size_t place_fields(const mr_spec_t *spec, mr__slot_t *t) {
   size_t at = 0;
   t->n_fields = spec->n_fields, t->label = mr_spec_label(spec);
+  t->device = spec->device != NULL;
   for (int f = 0; f < t->n_fields; f++) {
-    t->field[f].data = at;
+    t->field[f].data = at, t->field[f].label = spec->field[f].label;
+    if (t->device && !t->field[f].label) continue;
     at += buffer_align64(t->records * mr_field_bytes(&spec->field[f]));
   }
   for (int f = 0; f < t->n_fields; f++) {
@@ -51,7 +53,8 @@ static size_t place_fields(const mr_spec_t *spec, mr__slot_t *t) {
 mr__slot_t mr__slot_of(const mr_spec_t *spec) {
   size_t records = spec->flow == MR_FLOW_BATCHES ? (size_t)spec->batch : 0;
   size_t words = records ? (size_t)spec->n_words : 0;
-  mr__slot_t t = {.cap = mr_spec_bytes(spec), .records = records, .words = words};
+  size_t cap = spec->device ? 0 : mr_spec_bytes(spec);
+  mr__slot_t t = {.cap = cap, .records = records, .words = words};
   t.key = records ? place_fields(spec, &t) : buffer_align64(t.cap);
   t.draw = t.key + buffer_align64(records * 8);
   t.excluded = t.draw + buffer_align64(records * 8);
@@ -62,12 +65,13 @@ mr__slot_t mr__slot_of(const mr_spec_t *spec) {
 }
 
 void mr__slot_set(mr_buf_t *b, const mr__slot_t *t, char *at) {
-  b->data = at, b->cap = t->cap;
+  b->data = t->device ? NULL : at, b->cap = t->cap;
   for (int f = 0; f < t->n_fields; f++) {
-    b->field[f].data = at + t->field[f].data;
+    b->field[f].data = t->device ? NULL : at + t->field[f].data;
+    b->field[f].label = t->device && t->field[f].label ? (int32_t *)(at + t->field[f].data) : NULL;
     b->field[f].offset = t->field[f].offset ? (int64_t *)(at + t->field[f].offset) : NULL;
   }
-  b->label = t->records && t->label >= 0 ? b->field[t->label].data : NULL;
+  b->label = t->records && t->label >= 0 ? (int32_t *)(at + t->field[t->label].data) : NULL;
   b->key = t->records ? (uint64_t *)(at + t->key) : NULL;
   b->draw = t->records ? (uint64_t *)(at + t->draw) : NULL;
   b->excluded = t->records ? (uint8_t *)(at + t->excluded) : NULL;

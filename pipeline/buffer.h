@@ -17,14 +17,17 @@ typedef struct mr_pool mr_pool_t;
 /* What a batch holds of one field. */
 typedef struct mr_buf_field {
   void *data;      /* the records' values in order, value i of an even field at i * mr_field_bytes;
-                      64-aligned, 8-aligned in a buffer from a link */
+                      64-aligned, 8-aligned in a buffer from a link.  On a device (mr_spec_t.device)
+                      an address there, set by the stage that gives the buffer */
+  int32_t *label;  /* on a device, of a label field: its values in the host's memory too, [B]; else
+                      NULL */
   int64_t *offset; /* ragged: [B+1], record i has the rows [offset[i],offset[i+1]), offset[0] is 0;
                       NULL: even */
 } mr_buf_field_t;
 
 typedef struct mr_buf {
   void *data;  /* 64-aligned, 8-aligned in a buffer from a link; BATCHES: field[0].data */
-  size_t cap;  /* bytes from data on; BATCHES: in all fields */
+  size_t cap;  /* bytes from data on; BATCHES: in all fields, 0 on a device */
   size_t size; /* bytes in use; BATCHES: of all fields' values */
   mr_buf_field_t field[MR_FIELDS_MAX]; /* BATCHES: [n_fields of the spec]; the rest is NULL */
   int64_t seq;       /* number on its edge, from 0 (from the resumed batch after a resume) */
@@ -55,7 +58,8 @@ size_t mr_buf_bytes(const mr_spec_t *spec, const mr_buf_t *b, int n);
    (mr_field_alike), and `to` has room: neither is checked. */
 void mr_buf_append(const mr_spec_t *spec, const mr_buf_t *from, int at, int n, mr_buf_t *to);
 
-/* A pool of n buffers for an edge with this spec.  The caller destroys it with mr_pool_destroy,
+/* A pool of n buffers for an edge with this spec; where values lie on a device, without memory for
+   them.  The caller destroys it with mr_pool_destroy,
    unless it hands it to a graph (mr_use_pool).  Memory is mapped lazily: a buffer never used costs
    no resident memory.  NULL without memory, or for more bytes than an address space has. */
 mr_pool_t *mr_pool_create(const mr_spec_t *spec, size_t n);

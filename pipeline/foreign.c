@@ -73,12 +73,14 @@ static const row_t stages[] = {
      "stage \"folder\" reads pictures, one folder a class: folder DIR ! decode"},
     {"tfrecorddataset", "stage \"tfrecord\" does that: tfrecord FILE"},
     {"csvdataset readcsv pandas", "stage \"table\" does that: table FILE.csv"},
+    {"grainarrayrecord arrayrecorddatasource", "stage \"arrayrecord\" does that: arrayrecord FILE"},
     {"ffcv", "stage \"beton\" does that: beton FILE.beton"},
     {"webdataset wds", "stage \"tar\" does that: tar shard-{000..012}.tar"},
-    {"streamingdataset mosaicml streaming litdata",
-     "stage \"mds\" reads MosaicML's shards: mds DIR"},
+    {"lightningdata optimizeddataset", "stage \"litdata\" does that: litdata DIR"},
+    {"streamingdataset mosaicml streaming", "stage \"mds\" reads MosaicML's shards: mds DIR"},
     {"filesrc uridecodebin decodebin mnist fashionmnist svhn stl10 parquet",
-     "the sources are folder, tar, tfrecord, mds, beton, table, npy, npz, safetensors, tokens, "
+     "the sources are folder, tar, tfrecord, arrayrecord, mds, litdata, beton, table, npy, npz, "
+     "safetensors, tokens, "
      "cifar10, "
      "cifar100, "
      "synthetic and range; save other data as .npy files: npy images=FILE labels=FILE"},

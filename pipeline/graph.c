@@ -314,6 +314,19 @@ mr_err_t mr_graph_link(mr_graph_t *g, const char *from, const char *out_port, co
       g, (mr__edge_t){mr__graph_find(g, from), out, mr__graph_find(g, to), in, {0}, NULL}, diag);
 }
 
+mr_err_t mr_graph_insert(mr_graph_t *g, const char *def, const char *stage, int in_port,
+                         const char **given, mr_diag_t *diag) {
+  int to = mr__graph_find(g, stage), at = 0;
+  while (at < g->n_edges && (g->edge[at].to != to || g->edge[at].in != in_port)) at++;
+  if (to < 0 || at == g->n_edges)
+    return mr_fail(diag, MR_ERR_USAGE, "%.60s: no stage leads into its input %d", stage, in_port);
+  MR_TRY(mr_graph_add(g, def, NULL, given, diag));
+  int i = mr__graph_find(g, *given);
+  g->node[i]->process = g->node[to]->process;
+  g->edge[at].to = i, g->edge[at].in = 0;
+  return mr__graph_new_edge(g, (mr__edge_t){i, 0, to, in_port, g->edge[at].pos, NULL}, diag);
+}
+
 mr_err_t mr_graph_set_depth(mr_graph_t *g, int depth, mr_diag_t *diag) {
   MR_TRY(unsettled(g, diag));
   if (depth < 2 || depth > 1024 || (depth & (depth - 1)))

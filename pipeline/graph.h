@@ -100,6 +100,12 @@ mr_err_t mr_graph_override(mr_graph_t *g, const char *name_value, mr_diag_t *dia
 mr_err_t mr_graph_overrides_once(const mr_graph_t *g, const char *const *name_value, int n,
                                  mr_diag_t *diag);
 
+/* Puts a new stage of this def on the link into an input port of a stage, in the process of that
+   stage.  given gets its name, owned by the graph.  MR_ERR_USAGE: no such stage, def or link;
+   MR_ERR_UNAVAILABLE as mr_graph_add. */
+mr_err_t mr_graph_insert(mr_graph_t *g, const char *def, const char *stage, int in_port,
+                         const char **given, mr_diag_t *diag);
+
 /* Replaces every stage of def `from` by one of def `to`; links stay, and so do the settings that
    both know.  MR_OK also when the graph has no such stage; a stage with its own name= keeps it.
    MR_ERR_USAGE: `to` is unknown. */
@@ -207,6 +213,10 @@ const char *mr_graph_shares(const mr_graph_t *g);
 /* The name of the stage linked to an input port; NULL without one, or without such a stage.  The
    graph owns it.  Before settle too. */
 const char *mr_graph_before(const mr_graph_t *g, const char *stage, int in_port);
+
+/* The name of a stage whose batches lie in the host's memory: this one, or, if its own lie on a
+   device, the one before it; NULL without such a stage.  The graph owns it.  Before settle too. */
+const char *mr_graph_on_host(const mr_graph_t *g, const char *stage);
 
 /* What a stage has done: always counted, without a clock on the hot path.
 

@@ -51,8 +51,9 @@ mr_err_t mr_graph_only(mr_graph_t *g, const char *stage, mr_diag_t *diag) {
 
 /* ---- the line of batches ---- */
 
+/* In the host's memory: the line ends before a stage that moves batches to a device. */
 static bool gives_batches(const mr_stage_def_t *def) {
-  return def->step && def->out[0].name &&
+  return def->step && def->out[0].name && !def->out[0].device &&
          (def->out[0].flow == MR_FLOW_BATCHES || def->out[0].flow == MR_FLOW_NONE);
 }
 
@@ -84,6 +85,12 @@ const char *mr_graph_shares(const mr_graph_t *g) {
     at = mr_graph_before(g, at, 0);
   }
   return NULL;
+}
+
+const char *mr_graph_on_host(const mr_graph_t *g, const char *stage) {
+  int i = mr__graph_find(g, stage);
+  if (i < 0) return NULL;
+  return g->node[i]->def->out[0].device ? mr_graph_before(g, stage, 0) : g->node[i]->name;
 }
 
 const char *mr_graph_before(const mr_graph_t *g, const char *stage, int in_port) {

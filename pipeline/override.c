@@ -165,7 +165,16 @@ static mr_err_t refuse_override(const mr_graph_t *g, const char *name, mr_diag_t
                  override_hint(g, name, hint, sizeof hint));
 }
 
-/* Sets a setting that only one stage has; fails with a list if several do. */
+/* Whether the stages that have this setting are set together. */
+static bool override_together(const mr_graph_t *g, const char *name) {
+  for (int i = 0; i < g->n_nodes; i++) {
+    const mr_opt_t *o = mr_stage_def_opt(g->node[i]->def, name);
+    if (stage_knows(g->node[i], name) && (!o || !o->together)) return false;
+  }
+  return true;
+}
+
+/* Sets a setting that only one stage has, or stages have together; fails with a list of others. */
 static mr_err_t override_bare(mr_graph_t *g, const char *name, const char *value, const char *given,
                               mr_diag_t *diag) {
   int found = 0, which = -1;
@@ -177,6 +186,12 @@ static mr_err_t override_bare(mr_graph_t *g, const char *name, const char *value
     which = i, found++;
   }
   if (!found) return refuse_override(g, name, diag);
+  if (found > 1 && override_together(g, name)) {
+    for (int i = 0; i < g->n_nodes; i++)
+      if (stage_knows(g->node[i], name))
+        MR_TRY(mr__graph_set_given(g, g->node[i]->name, name, value, given, diag));
+    return MR_OK;
+  }
   if (found > 1)
     return mr_fail(diag, MR_ERR_CONFIG, "%.60s=: several stages have it; use one of %s", name,
                    list);

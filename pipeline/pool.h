@@ -9,8 +9,10 @@
 typedef struct mr__slot {
   size_t cap, records, words; /* bytes of data; B; n_words */
   int n_fields, label;        /* BATCHES; mr_spec_label */
+  bool device; /* the values lie elsewhere: data is where labels are kept on the host */
   struct {
     size_t data, offset; /* byte offsets in the slot; offset 0: an even field */
+    bool label;
   } field[MR_FIELDS_MAX];
   size_t key, draw, excluded, word, bytes; /* byte offsets of the arrays; bytes: of the whole
                                               slot */

@@ -6,6 +6,7 @@
 
 #include "pipeline/care_private.h"
 #include "pipeline/graph_private.h"
+#include "pipeline/stage_step.h"
 
 /* ---- settings ---- */
 
@@ -146,6 +147,30 @@ static const char *flow_name(mr_flow_t f) {
   return name[f];
 }
 
+/* Whether the stage behind an edge can read batches where they lie. */
+static mr_err_t settle_memory(const mr_graph_t *g, const mr__edge_t *e, const mr_spec_t *spec,
+                              mr_diag_t *diag) {
+  const mr__node_t *from = g->node[e->from], *to = g->node[e->to];
+  char text[32];
+  if (!spec->device || to->def->in[e->in].device) return MR_OK;
+  const char *at = mr__pos_text(e->pos, text, sizeof text);
+  if (to->def->out[0].device)
+    return mr_fail(diag, MR_ERR_SHAPE,
+                   "%s%s: the batches of %s lie on device %s already; leave one of the two out", at,
+                   to->name, from->name, spec->device);
+  if (to->def->step && to->def->step->outside)
+    return mr_fail(diag, MR_ERR_SHAPE,
+                   "%s%s: a link sends batches from the host's memory, and those of %s lie on "
+                   "device %s; put %s behind the link, directly before the input \"in\" of a "
+                   "train-step",
+                   at, to->name, from->name, spec->device, from->name);
+  return mr_fail(
+      diag, MR_ERR_SHAPE,
+      "%s%s: its input \"%s\" reads batches in the host's memory, and those of %s lie on "
+      "device %s; put %s directly before the input \"in\" of a train-step",
+      at, to->name, to->def->in[e->in].name, from->name, spec->device, from->name);
+}
+
 static mr_err_t settle_edge(mr_graph_t *g, const mr__edge_t *e, mr_diag_t *diag) {
   mr__node_t *from = g->node[e->from], *to = g->node[e->to];
   const mr_spec_t *spec = &from->worker->out_spec[e->out];
@@ -167,7 +192,8 @@ static mr_err_t settle_edge(mr_graph_t *g, const mr__edge_t *e, mr_diag_t *diag)
                      "before it makes "
                      "them so",
                      mr__pos_text(e->pos, at, sizeof at), to->name, spec->field[f].name, to->name);
-  if (want == spec->flow || (want == MR_FLOW_NONE && !records)) return MR_OK;
+  if (want == spec->flow || (want == MR_FLOW_NONE && !records))
+    return settle_memory(g, e, spec, diag);
   mr_spec_text(spec, text, sizeof text);
   return mr_fail(diag, MR_ERR_SHAPE, "%s%s gives %s, but %s takes %s%s",
                  mr__pos_text(e->pos, at, sizeof at), from->name, text, to->name,

@@ -89,7 +89,7 @@ void mr_spec_text(const mr_spec_t *spec, char *text, size_t n) {
     spec_put(&o, ",");
   }
   if (!fields && spec->n_fields) spec_put(&o, " u8[%lld]", (long long)spec->field->dim[0]);
-  spec_put(&o, " host");
+  spec_put(&o, " %s", spec->device ? spec->device : "host");
 }
 
 const char *mr_spec_names(const mr_spec_t *spec, char *text, size_t n) {

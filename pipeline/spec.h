@@ -44,7 +44,8 @@ typedef struct mr_field {
   bool label;    /* i32, no dimensions: a class, or MR_LABEL_NONE (base/dataset.h) if the record has
                     none or is excluded */
   int n_classes; /* label: classes are in [0,n_classes); 0: unknown */
-  float mean[3], std[3]; /* f32 pictures: a byte was 255 * (value * std + mean); std 0: unknown */
+  float mean[3], std[3]; /* pictures of floats: a byte was 255 * (value * std + mean); of bytes: a
+                            step normalises them so; std 0: unknown */
 } mr_field_t;
 
 typedef struct mr_spec {
@@ -69,6 +70,8 @@ typedef struct mr_spec {
                       declares */
   int n_words;     /* RECORDS: numbers in a walk's state; BATCHES: in mr_buf_t.word */
   const mr_dataset_t *dataset; /* NULL: unknown */
+  const char *device; /* BATCHES: the device in whose memory the fields' values lie, as users name
+                         it; lives as long as the graph.  NULL: the host's memory */
 } mr_spec_t;
 
 /* Elements of one record's field, 1 for a field without dimensions, and their bytes; for a ragged
@@ -108,11 +111,11 @@ mr_field_t mr_field_of_label(int n_classes);
 mr_spec_t mr_spec_of_bytes(mr_flow_t flow, int64_t bytes);
 
 /* Bytes of one item on the edge: all fields of a record, ragged ones at their longest; for batches
-   those of B records.  0 if the flow has no fields. */
+   those of B records, wherever they lie.  0 if the flow has no fields. */
 size_t mr_spec_bytes(const mr_spec_t *spec);
 
-/* "batches image f32[128,32,32,3] HWC, label i32[128], host" into text[0,n); always
-   NUL-terminated. */
+/* "batches image f32[128,32,32,3] HWC, label i32[128], host" into text[0,n), with the device's name
+   in place of "host" where the values lie on one; always NUL-terminated. */
 void mr_spec_text(const mr_spec_t *spec, char *text, size_t n);
 
 MR_END_DECLS

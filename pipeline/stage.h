@@ -63,6 +63,8 @@ typedef struct mr_port_def {
                      upstream never waits for this one.  For observers */
   bool leaves;    /* input: buffers go to other processes, so they are best made in memory that
                      those can map */
+  bool device; /* input: may take batches whose values lie on a device (mr_spec_t.device); output:
+                  gives such */
 } mr_port_def_t;
 
 /* The members of each kind: pipeline/stage_KIND.h. */

@@ -16,6 +16,27 @@ typedef struct mr_where {
   int64_t offset; /* of its first byte in the file; -1: made in memory */
 } mr_where_t;
 
+/* What a source has asked of servers since it was opened. */
+typedef struct mr_asked {
+  int64_t requests, again; /* again: of these, retries and requests that were sent a second time */
+  int64_t bytes;           /* received, used or not */
+  int64_t uses, hits;      /* parts looked for in the local cache, and found; 0 uses: no cache */
+} mr_asked_t;
+
+/* How fast a server gives what a source reads (millrace doctor). */
+enum { MR_SERVED_MAX = 8 };
+typedef struct mr_served {
+  int64_t records, bytes, record_bytes; /* of the source; record_bytes: what a mean record reads */
+  int64_t connections;                  /* that it would use */
+  bool cached;                          /* it has a cache on disk */
+  double latency_s;                     /* of a request for one byte, median */
+  int n;
+  struct {
+    int connections;
+    double bytes_per_s; /* in requests of a mean record at random places */
+  } at[MR_SERVED_MAX];  /* [n], with more and more connections; the last has all */
+} mr_served_t;
+
 struct mr_source_def {
   /* Sets fields and key of out[i] for index[i] in [0,n_records), n in [1,MR_BURST].  For a bit of
      s->writes it writes the value to out[i].field[f].data, which has room for the longest one and
@@ -41,6 +62,15 @@ struct mr_source_def {
      plan; a pure function that opens no file.  NULL: only fetch knows. */
   void (*where)(mr_stage_t *s, int64_t index, mr_where_t *out);
   size_t care; /* offset of an mr_care_t in the state (pipeline/care.h), 0: none */
+
+  /* Adds what it has asked of servers to *out; false if all of its files are on this machine.  Any
+     thread, from open to close.  NULL: they always are. */
+  bool (*asked)(mr_stage_t *s, mr_asked_t *out);
+
+  /* Asks its servers for random records for about `seconds` with each number of connections.  After
+     plan, without open; blocks.  MR_END: all of its files are on this machine.  NULL: they always
+     are. */
+  mr_err_t (*measure)(mr_stage_t *s, double seconds, mr_served_t *out);
 
   /* Describes in one line how its records would be read here and why, into text[0,n).  After plan,
      without open: it inspects the files and keeps none open.  MR_OK, or a failure by mr_stage_fail.

@@ -110,6 +110,17 @@ const char *mr_watch_setting(const mr_stage_t *s, int i, const char *setting) {
   return o && o->type == MR_OPT_SECRET && text && *text ? "(hidden)" : text;
 }
 
+bool mr_watch_asked(const mr_stage_t *s, mr_asked_t *out) {
+  bool any = false;
+  *out = (mr_asked_t){0};
+  for (int i = 0; i < mr_watch_n_stages(s); i++) {
+    const mr__node_t *node = s->rt->g->node[i];
+    const mr_source_def_t *source = node->def->source;
+    if (source && source->asked && node->opened) any |= source->asked(node->worker, out);
+  }
+  return any;
+}
+
 int mr_watch_n_edges(const mr_stage_t *s) { return s->rt ? s->rt->g->n_edges : 0; }
 
 /* The indices are above the lowest bit, which says that a side is done. */

@@ -5,6 +5,7 @@
 
 #include "pipeline/graph.h"
 #include "pipeline/stage.h"
+#include "pipeline/stage_source.h"
 
 /* The number of stages, numbered as in the text; 0 if the stage's graph has not started. */
 int mr_watch_n_stages(const mr_stage_t *s);
@@ -35,6 +36,10 @@ typedef struct mr_watch_edge {
 /* The number of edges, 0 if the graph has not started; and edge i as it is now. */
 int mr_watch_n_edges(const mr_stage_t *s);
 void mr_watch_edge(const mr_stage_t *s, int i, mr_watch_edge_t *out);
+
+/* What all sources of the graph together have asked of servers so far; false if none reads from
+   one, or the graph has not started. */
+bool mr_watch_asked(const mr_stage_t *s, mr_asked_t *out);
 
 /* The stage that limits the graph lately (pipeline/diagnose.h), or the link that waits for another
    process, into text[0,n); "" if unknown. */

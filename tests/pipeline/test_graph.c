@@ -103,8 +103,28 @@ static const mr_stage_def_t regroup = {.name = "regroup",
                                        .in = IN,
                                        .out = {{"out", MR_FLOW_BATCHES, true}},
                                        .step = &(const mr_step_def_t){.run = no_step}};
-static const mr_stage_def_t *const table[] = {&source, &records, &pass,    &picky, &sink,
-                                              &meter,  &maker,   &regroup, NULL};
+static const mr_opt_t place_knobs[] = {
+    {.name = "place", .type = MR_OPT_STR, .offset = offsetof(knobs_t, path), .together = true},
+    {0}};
+static mr_err_t away_plan(mr_stage_t *s) {
+  s->out_spec[0] = s->in_spec[0];
+  s->out_spec[0].device = "moon";
+  return MR_OK;
+}
+static const mr_stage_def_t away = {.name = "away",
+                                    .in = {{"in", MR_FLOW_BATCHES}},
+                                    .out = {{"out", MR_FLOW_BATCHES, .device = true}},
+                                    .opts = place_knobs,
+                                    .state_sz = sizeof(knobs_t),
+                                    .plan = away_plan,
+                                    .step = &(const mr_step_def_t){.run = no_step}};
+static const mr_stage_def_t there = {.name = "there",
+                                     .in = {{"in", MR_FLOW_BATCHES, .device = true}},
+                                     .opts = place_knobs,
+                                     .state_sz = sizeof(knobs_t),
+                                     .step = &(const mr_step_def_t){.run = no_step}};
+static const mr_stage_def_t *const table[] = {&source, &records, &pass, &picky, &sink, &meter,
+                                              &maker,  &regroup, &away, &there, NULL};
 
 static mr_registry_t reg;
 static int setup(void **state) { return mr_registry_add(&reg, table), 0; }
@@ -355,6 +375,60 @@ static void the_line_of_batches_is_found_and_has_an_end_in_a_circle_too(void **s
   mr_graph_destroy(g);
 }
 
+static void batches_on_a_device_go_where_they_can_be_read(void **state) {
+  static const char *const text = "records n=1 ! maker ! regroup ! away ! ";
+  char graph[128];
+  const char *last;
+  for (int i = 0; i < 3; i++) {
+    mr_diag_t diag = {0};
+    snprintf(graph, sizeof graph, "%s%s", text,
+             i == 0   ? "there"
+             : i == 1 ? "sink"
+                      : "away ! there");
+    mr_graph_t *g = parsed(graph, NULL, 0);
+    assert_string_equal(mr_graph_batches(g, &last), "maker");
+    assert_string_equal(last, "regroup"); /* away is not on the host's line */
+    assert_string_equal(mr_graph_on_host(g, "away"), "regroup");
+    assert_string_equal(mr_graph_on_host(g, "maker"), "maker");
+    assert_null(mr_graph_on_host(g, "nowhere"));
+    mr_err_t e = mr_graph_settle(g, &diag);
+    if (i == 0) assert_int_equal(e, MR_OK);
+    if (i) assert_int_equal(e, MR_ERR_SHAPE);
+    if (i == 1)
+      assert_non_null(strstr(diag.text,
+                             "reads batches in the host's memory, and those of away"
+                             " lie on device moon"));
+    if (i == 2)
+      assert_non_null(strstr(diag.text, "away2: the batches of away lie on device moon already"));
+    mr_graph_destroy(g);
+  }
+}
+
+static void a_setting_that_stages_have_together_is_set_in_all(void **state) {
+  const char *over[] = {"place=x", "there.place=y"};
+  mr_graph_t *g = parsed("records n=1 ! maker ! regroup ! away ! there", over, 2);
+  assert_string_equal(mr_graph_setting(g, "away", "place"), "x");
+  assert_string_equal(mr_graph_setting(g, "there", "place"), "y");
+  mr_graph_destroy(g);
+}
+
+static void a_stage_is_put_on_a_link(void **state) {
+  mr_diag_t diag = {0};
+  const char *name;
+  mr_graph_t *g = parsed("records n=1 ! maker ! regroup ! there", NULL, 0);
+  assert_int_equal(mr_graph_insert(g, "away", "there", 0, &name, &diag), MR_OK);
+  assert_string_equal(name, "away");
+  assert_string_equal(mr_graph_before(g, "there", 0), "away");
+  assert_string_equal(mr_graph_before(g, "away", 0), "regroup");
+  assert_int_equal(mr_graph_settle(g, &diag), MR_OK);
+  mr_graph_destroy(g);
+  g = parsed("records n=1 ! maker ! regroup ! there", NULL, 0);
+  assert_int_equal(mr_graph_insert(g, "away", "records", 0, &name, &diag), MR_ERR_USAGE);
+  assert_int_equal(mr_graph_insert(g, "away", "nowhere", 0, &name, &diag), MR_ERR_USAGE);
+  assert_int_equal(mr_graph_insert(g, "awya", "there", 0, &name, &diag), MR_ERR_USAGE);
+  mr_graph_destroy(g);
+}
+
 static void a_settled_graph_takes_no_override(void **state) {
   mr_diag_t diag = {0};
   mr_graph_t *g = parsed("let two = 2\nsource $two ! sink", NULL, 0);
@@ -387,6 +461,9 @@ int main(void) {
       cmocka_unit_test(a_dump_reads_back_as_the_same_graph),
       cmocka_unit_test(variables_that_grow_without_bound_are_refused),
       cmocka_unit_test(the_line_of_batches_is_found_and_has_an_end_in_a_circle_too),
+      cmocka_unit_test(batches_on_a_device_go_where_they_can_be_read),
+      cmocka_unit_test(a_setting_that_stages_have_together_is_set_in_all),
+      cmocka_unit_test(a_stage_is_put_on_a_link),
       cmocka_unit_test(a_settled_graph_takes_no_override),
       cmocka_unit_test(settings_reach_the_state),
   };

@@ -36,6 +36,28 @@ static void a_batch_has_aligned_data_and_room_for_its_records(void **state) {
   mr_pool_destroy(NULL);
 }
 
+static void a_batch_on_a_device_has_labels_on_the_host_alone(void **state) {
+  mr_spec_t spec = {.flow = MR_FLOW_BATCHES,
+                    .n_fields = 3,
+                    .field = {{.name = "x", .dtype = MR_F32, .ndim = 1, .dim = {1 << 30}},
+                              mr_field_of_label(0),
+                              {.name = "y", .dtype = MR_I32}},
+                    .batch = 1 << 20,
+                    .device = "moon"};
+  mr_pool_t *p = mr_pool_create(&spec, 2);
+  mr_buf_t *b = mr_pool_get(p);
+  assert_null(b->data);
+  assert_int_equal(b->cap, 0);
+  for (int f = 0; f < 3; f++) assert_null(b->field[f].data);
+  assert_null(b->field[0].label);
+  assert_null(b->field[2].label);
+  assert_ptr_equal(b->field[1].label, b->label);
+  for (int i = 0; i < 1 << 20; i++) b->label[i] = i, b->key[i] = 7;
+  assert_int_equal(b->label[1000], 1000);
+  mr_buf_unref(b);
+  mr_pool_destroy(p);
+}
+
 static void a_buffer_comes_back_reset(void **state) {
   mr_spec_t spec = mr_spec_of_bytes(MR_FLOW_METRICS, 1000);
   mr_pool_t *p = mr_pool_create(&spec, 1);
@@ -85,6 +107,7 @@ static void threads_never_hold_the_same_buffer(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_batch_has_aligned_data_and_room_for_its_records),
+      cmocka_unit_test(a_batch_on_a_device_has_labels_on_the_host_alone),
       cmocka_unit_test(a_buffer_comes_back_reset),
       cmocka_unit_test(too_large_a_pool_is_refused),
       cmocka_unit_test(threads_never_hold_the_same_buffer),
