@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/xio.h"
+#include "loaders/remote_attempt.h"
 
 enum { TRIES = 5, BAR = 30 };
 
@@ -84,6 +85,7 @@ static void fetch_set_options(CURL *c, fetch_t *f, char *reason) {
   curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, fetch_on_progress);
   curl_easy_setopt(c, CURLOPT_XFERINFODATA, f);
+  mr__remote_certificates(c);
 }
 
 static mr_err_t start_over(fetch_t *f) {

@@ -16,6 +16,7 @@ typedef struct known_use {
 typedef struct seen_unit {
   int64_t next, last; /* numbers of its next and last known use; next NEVER: none */
   int32_t heap;       /* place in the heap, or NOT_CACHED */
+  bool barred;        /* it never gets into the heap */
 } seen_unit_t;
 
 struct mr_belady {
@@ -143,9 +144,9 @@ bool mr_belady_take(mr_belady_t *b, mr_belady_use_t *out) {
   *out = (mr_belady_use_t){.unit = k->unit, .hit = u->heap >= 0, .lost = MR_BELADY_NONE};
   if (out->hit) {
     heap_mend(b, (uint32_t)u->heap);
-  } else if (b->n_heap < b->capacity) {
+  } else if (b->n_heap < b->capacity && !u->barred) {
     heap_insert(b, k->unit);
-  } else if (b->n_heap && next_of(b, 0) > u->next) {
+  } else if (b->n_heap && !u->barred && next_of(b, 0) > u->next) {
     out->lost = b->heap[0];
     heap_remove(b, 0);
     heap_insert(b, k->unit);
@@ -160,9 +161,15 @@ int64_t mr_belady_distance(const mr_belady_t *b, uint32_t unit) {
 }
 
 bool mr_belady_hold(mr_belady_t *b, uint32_t unit) {
-  if (!know_unit(b, unit) || b->n_heap == b->capacity) return false;
+  if (!know_unit(b, unit) || b->n_heap == b->capacity || b->unit[unit].barred) return false;
   if (b->unit[unit].heap < 0) heap_insert(b, unit);
   return true;
+}
+
+bool mr_belady_bar(mr_belady_t *b, uint32_t unit) {
+  if (!know_unit(b, unit)) return false;
+  assert(b->unit[unit].heap < 0);
+  return b->unit[unit].barred = true;
 }
 
 void mr_belady_drop(mr_belady_t *b, uint32_t unit) {

@@ -2,8 +2,6 @@
    when its size and digests are right.  No more than the announced size is ever written. */
 #include "loaders/decompress.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +13,6 @@
 
 #include "base/xio.h"
 #include "loaders/file_digest.h"
-#include "loaders/shard_index.h"
 #include "loaders/shard_place.h"
 
 enum { CHUNK = 1 << 18, ZSTD_LOG_MAX = 27 /* a window of 128 MiB, what zstd itself accepts */ };
@@ -23,9 +20,9 @@ enum { CHUNK = 1 << 18, ZSTD_LOG_MAX = 27 /* a window of 128 MiB, what zstd itse
 typedef struct decompress {
   const mr_compressed_t *want;
   const char *path;
-  int in;
+  mr_shard_file_t *in;
   mr_newfile_t out;
-  int64_t written, taken;
+  int64_t written, taken, most;
   mr_file_hash_t packed, unpacked;
   uint8_t *from, *to; /* [CHUNK] */
   mr_diag_t *diag;
@@ -36,20 +33,20 @@ static mr_err_t decompress_fault(decompress_t *d, const char *what) {
 }
 
 static mr_err_t take_chunk(decompress_t *d, size_t *n) {
-  ssize_t got;
-  do got = read(d->in, d->from, CHUNK);
-  while (got < 0 && errno == EINTR);
-  if (got < 0)
-    return mr_fail(d->diag, MR_ERR_IO, "%s: cannot be read: %s", d->path, strerror(errno));
-  *n = (size_t)got, d->taken += got;
+  int64_t left = d->in->size - d->taken;
+  *n = left < CHUNK ? (size_t)left : CHUNK;
+  mr_err_t e = *n ? mr_shard_file_read(d->in, d->taken, d->from, *n, d->diag) : MR_OK;
+  if (e == MR_END) return decompress_fault(d, "has become shorter");
+  MR_TRY(e);
+  d->taken += (int64_t)*n;
   mr_file_hash_add(&d->packed, d->from, *n);
   return MR_OK;
 }
 
 static mr_err_t give_chunk(decompress_t *d, size_t n) {
-  if ((int64_t)n > d->want->unpacked - d->written)
-    return mr_fail(d->diag, MR_ERR_DATA, "%s: holds more than the %" PRId64 " bytes announced",
-                   d->path, d->want->unpacked);
+  if ((int64_t)n > d->most - d->written)
+    return mr_fail(d->diag, MR_ERR_DATA, "%s: holds more than the %" PRId64 " bytes %s", d->path,
+                   d->most, d->want->unpacked < 0 ? "that are possible" : "announced");
   d->written += (int64_t)n;
   mr_file_hash_add(&d->unpacked, d->to, n);
   return mr_write_all(d->out.fd, d->to, n, d->out.path, d->diag);
@@ -114,11 +111,11 @@ static mr_err_t decompress_all(decompress_t *d) {
   if (e >= 0) e = !strcmp(c->codec, "gz") ? decompress_gz(d) : decompress_zstd(d);
   bool packed = mr_file_hash_end(&d->packed, &c->packed_digest);
   bool unpacked = mr_file_hash_end(&d->unpacked, &c->unpacked_digest);
-  if (e >= 0 && d->taken != c->packed)
+  if (e >= 0 && c->packed >= 0 && d->taken != c->packed)
     e = mr_fail(d->diag, MR_ERR_DATA, "%s: has %" PRId64 " bytes, want %" PRId64, d->path, d->taken,
                 c->packed);
   if (e >= 0 && (!packed || !unpacked)) e = decompress_fault(d, "is damaged: its digest is wrong");
-  if (e >= 0 && d->written != c->unpacked)
+  if (e >= 0 && c->unpacked >= 0 && d->written != c->unpacked)
     e = mr_fail(d->diag, MR_ERR_DATA, "%s: holds %" PRId64 " bytes, want %" PRId64, d->path,
                 d->written, c->unpacked);
   free(d->from), free(d->to);
@@ -126,48 +123,42 @@ static mr_err_t decompress_all(decompress_t *d) {
 }
 
 /* The name says which state of which file it holds, so that it never needs to be replaced. */
-static mr_err_t decompressed_path(int fd, const char *path, const char *where,
+static mr_err_t decompressed_path(const char *path, const mr_shard_id_t *id, const char *where,
                                   char out[MR_SHARD_PLACE_MAX + 32], mr_diag_t *diag) {
-  mr_shard_id_t id;
   char place[MR_SHARD_PLACE_MAX];
-  MR_TRY(mr_shard_id_of(fd, path, &id, diag));
   MR_TRY(mr_shard_place_new(path, where, place, diag));
   place[strlen(place) - strlen(".mrindex")] = 0;
   snprintf(out, MR_SHARD_PLACE_MAX + 32, "%s.%016" PRIx64 ".raw", place,
-           (uint64_t)XXH3_64bits(&id, sizeof id));
+           (uint64_t)XXH3_64bits(id, sizeof *id));
   return MR_OK;
 }
 
 static bool is_decompressed(const char *path, int64_t bytes) {
   struct stat st;
-  return stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == bytes;
+  return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (bytes < 0 || st.st_size == bytes);
 }
 
-mr_err_t mr_decompress(const char *path, const char *where, const mr_compressed_t *c, char **out,
-                       mr_diag_t *diag) {
+mr_err_t mr_decompress(mr_shard_file_t *file, const mr_shard_id_t *id, const char *where,
+                       const mr_compressed_t *c, char **out, mr_diag_t *diag) {
   char to[MR_SHARD_PLACE_MAX + 32];
-  decompress_t d = {.want = c, .path = path, .diag = diag};
+  decompress_t d = {.want = c,
+                    .path = file->path,
+                    .in = file,
+                    .most = c->unpacked < 0 ? c->most : c->unpacked,
+                    .diag = diag};
   *out = NULL;
   if (strcmp(c->codec, "zstd") && strcmp(c->codec, "gz"))
     return mr_fail(diag, MR_ERR_CONFIG,
-                   "%s: is compressed by %.40s, want zstd or gz, or uncompressed shards", path,
-                   c->codec);
-  d.in = mr_open_regular_fd(path);
-  if (d.in < 0 && mr_is_shortage(errno)) return mr_open_short(path, errno, diag);
-  if (d.in < 0)
-    return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", path, mr_open_reason(errno));
-  mr_err_t e = decompressed_path(d.in, path, where, to, diag);
-  if (e >= 0 && !is_decompressed(to, c->unpacked)) {
-    e = mr_newfile_open(&d.out, to, diag);
-    if (e >= 0) {
-      e = decompress_all(&d);
-      if (e >= 0)
-        e = mr_newfile_commit(&d.out, diag);
-      else
-        mr_newfile_drop(&d.out);
-    }
+                   "%s: is compressed by %.40s, want zstd or gz, or uncompressed shards",
+                   file->path, c->codec);
+  MR_TRY(decompressed_path(file->path, id, where, to, diag));
+  if (!is_decompressed(to, c->unpacked)) {
+    MR_TRY(mr_newfile_open(&d.out, to, diag));
+    mr_err_t e = decompress_all(&d);
+    if (e < 0) mr_newfile_drop(&d.out);
+    if (e < 0) return e;
+    MR_TRY(mr_newfile_commit(&d.out, diag));
   }
-  close(d.in);
-  if (e >= 0 && !(*out = strdup(to))) e = mr_no_memory(diag, "a name");
-  return e;
+  *out = strdup(to);
+  return *out ? MR_OK : mr_no_memory(diag, "a name");
 }

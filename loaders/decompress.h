@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "loaders/shard_file.h"
+#include "loaders/shard_index.h"
 
 enum { MR_DIGEST_TEXT = 40 };
 
@@ -26,20 +28,22 @@ bool mr_file_digest_known(const char *name);
 mr_err_t mr_file_digest_check(int fd, const char *path, const mr_file_digest_t *want,
                               mr_diag_t *diag);
 
-/* What the file at path must be, and what it must become. */
+/* What a file must be, and what it must become. */
 typedef struct mr_compressed {
-  const char *codec;        /* "zstd" or "gz" */
-  int64_t packed, unpacked; /* bytes; unpacked is a limit too */
+  const char *codec; /* "zstd" or "gz" */
+  int64_t packed;    /* bytes; -1: any number */
+  int64_t unpacked;  /* the same, and never more than `most`; -1: any number up to it */
+  int64_t most;
   mr_file_digest_t packed_digest, unpacked_digest;
 } mr_compressed_t;
 
-/* Decompresses the file into a file beside its index file (where: as in mr_shards_conf_t.index),
-   unless it is there already, and sets *out (heap, the caller's) to that file's path.  The new file
-   appears whole or not at all.  Blocks; any thread; two that decompress the same file do the work
-   twice. MR_ERR_DATA if the file is not what c says; MR_ERR_IO, MR_ERR_NOMEM; MR_ERR_CONFIG for
-   another codec, or where no folder for a cache is known; MR_ERR_UNAVAILABLE if it is not built in.
- */
-mr_err_t mr_decompress(const char *path, const char *where, const mr_compressed_t *c, char **out,
-                       mr_diag_t *diag);
+/* Decompresses a file, here or remote, into a local file beside its index file (where: as in
+   mr_shards_conf_t.index), unless it is there already, and sets *out (heap, the caller's) to the
+   new file's path.  id: of the file, which names the new one.  The new file appears whole or not at
+   all. Blocks; any thread; two that decompress the same file do the work twice.  MR_ERR_DATA if the
+   file is not what c says; MR_ERR_IO, MR_ERR_NOMEM; MR_ERR_CONFIG for another codec, or where no
+   folder for a cache is known; MR_ERR_UNAVAILABLE if it is not built in. */
+mr_err_t mr_decompress(mr_shard_file_t *file, const mr_shard_id_t *id, const char *where,
+                       const mr_compressed_t *c, char **out, mr_diag_t *diag);
 
 #endif

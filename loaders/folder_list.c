@@ -6,14 +6,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 void mr_folder_list_free(mr_folder_list_t *l) {
   free(l->text), free(l->file), free(l->name);
   *l = (mr_folder_list_t){0};
 }
 
-/* Appends n bytes and a NUL to the text; *at is where they begin. */
-static bool folder_text(mr_folder_list_t *l, const char *bytes, size_t n, uint64_t *at) {
+bool mr__folder_text(mr_folder_list_t *l, const char *bytes, size_t n, uint64_t *at) {
   if (l->text_cap - l->n_text < n + 1) {
     size_t cap = 2 * l->text_cap + n + 4096;
     char *more = realloc(l->text, cap);
@@ -41,7 +41,7 @@ mr_err_t mr__folder_add(mr_folder_list_t *l, const char *path, size_t n, int32_t
     if (!more) return mr_no_memory(diag, "a list of %" PRId64 " files of %s", cap, l->from);
     l->file = more, l->cap = cap;
   }
-  if (!folder_text(l, path, n, &f.at))
+  if (!mr__folder_text(l, path, n, &f.at))
     return mr_no_memory(diag, "the names of %" PRId64 " files of %s", l->n, l->from);
   l->file[l->n++] = f;
   return MR_OK;
@@ -79,6 +79,32 @@ int mr__folder_compare(const char *a, size_t n, const char *b, size_t m) {
   return (s < s_end) - (t < t_end);
 }
 
+/* Files are sorted by folder and then by name, as sorted(os.walk()) gives them. */
+static int by_path(const void *a, const void *b, void *arg) {
+  const mr_folder_file_t *x = a, *y = b;
+  const char *text = arg, *p = text + x->at, *q = text + y->at;
+  int order = mr__folder_compare(p, x->root, q, y->root);
+  if (order) return order;
+  p += x->root + 1, q += y->root + 1; /* each has a class's folder before it */
+  return mr__folder_compare(p, strlen(p), q, strlen(q));
+}
+
+void mr__folder_sort(mr_folder_list_t *l, int64_t from) {
+  if (l->n == from) return; /* an empty list has no memory to name */
+  qsort_r(l->file + from, (size_t)(l->n - from), sizeof *l->file, by_path, l->text);
+}
+
+bool mr__folder_is_picture(const char *name) {
+  static const char *const ends[] = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
+                                     ".pgm", ".tif",  ".tiff", ".webp"};
+  size_t n = strlen(name);
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+    size_t m = strlen(ends[i]);
+    if (n >= m && !strcasecmp(name + n - m, ends[i])) return true;
+  }
+  return false;
+}
+
 /* ---- classes ---- */
 
 mr_err_t mr__folder_classes(mr_folder_list_t *l, char *const *name, int n, mr_diag_t *diag) {
@@ -89,7 +115,7 @@ mr_err_t mr__folder_classes(mr_folder_list_t *l, char *const *name, int n, mr_di
                    MR_FOLDER_CLASSES_MAX);
   l->name = calloc((size_t)n + 1, sizeof *l->name);
   bool good = l->name;
-  for (int i = 0; i < n && good; i++) good = folder_text(l, name[i], strlen(name[i]), &at);
+  for (int i = 0; i < n && good; i++) good = mr__folder_text(l, name[i], strlen(name[i]), &at);
   if (!good) return mr_no_memory(diag, "the names of %d classes of %s", n, l->from);
   char *text = l->text + first; /* which no longer moves */
   for (int i = 0; i < n; i++, text += strlen(text) + 1) {

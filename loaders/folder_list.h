@@ -1,8 +1,8 @@
 /* The files of a folder with one folder for each class, in the order and with the class numbers of
    torchvision's ImageFolder; or the files that a list names.
 
-   Implemented in folder_list.c (the list itself), folder_scan.c (from a folder) and folder_parse.c
-   (from a file). */
+   Implemented in folder_list.c (the list itself), folder_scan.c (from a folder), folder_parse.c
+   (from a file) and folder_keys.c (from the keys of a bucket). */
 #ifndef MR_LOADERS_FOLDER_LIST_H
 #define MR_LOADERS_FOLDER_LIST_H
 
@@ -49,6 +49,32 @@ mr_err_t mr_folder_list_parse(mr_folder_list_t *l, const char *path, const char 
 
 void mr_folder_list_free(mr_folder_list_t *l);
 
+/* ---- keys ---- */
+
+/* What a list of keys is made of: files and folders come in any order. */
+typedef struct mr_folder_keys {
+  mr_folder_list_t *list;
+  char **name; /* [n] heap, as each of them: classes so far, sorted and each once in [0,sorted) */
+  int n, cap, sorted;
+} mr_folder_keys_t;
+
+/* Begins a list.  The caller ends k with mr_folder_keys_end. */
+void mr_folder_keys_begin(mr_folder_keys_t *k, mr_folder_list_t *l, const char *from, int64_t most);
+
+/* Adds a key, a path below the folder; one with a final "/" is a folder.  *is_file: it is a picture
+   in a class, as the list has it now.  Pictures outside of classes, and files that are no pictures,
+   are left out; their folders count.  `state`, n bytes, follows the path in the list's text.
+   MR_ERR_DATA for a path that no folder has (an empty part, "." or ".."), or for too many;
+   MR_ERR_NOMEM.
+ */
+mr_err_t mr_folder_keys_add(mr_folder_keys_t *k, const char *path, const void *state, size_t n,
+                            bool *is_file, mr_diag_t *diag);
+
+/* Ends the list: sorts it, and numbers the classes, as mr_folder_list_scan does.  With e < 0, or a
+   failure, it empties the list, and returns that.  MR_ERR_DATA as mr_folder_list_scan, and for a
+   path that was added twice. */
+mr_err_t mr_folder_keys_end(mr_folder_keys_t *k, bool allow_empty, mr_err_t e, mr_diag_t *diag);
+
 static inline const char *mr_folder_path(const mr_folder_list_t *l, int64_t i) {
   return l->text + l->file[i].at;
 }
@@ -62,6 +88,15 @@ int mr__folder_compare(const char *a, size_t n, const char *b, size_t m);
 /* Appends a file.  MR_ERR_DATA beyond l->most, MR_ERR_NOMEM. */
 mr_err_t mr__folder_add(mr_folder_list_t *l, const char *path, size_t n, int32_t label,
                         mr_diag_t *diag);
+
+/* Appends n bytes and a NUL to the text; *at is where they begin.  False without memory. */
+bool mr__folder_text(mr_folder_list_t *l, const char *bytes, size_t n, uint64_t *at);
+
+/* Sorts the files of one class, from number `from` to the last. */
+void mr__folder_sort(mr_folder_list_t *l, int64_t from);
+
+/* True if the name ends as a picture's does. */
+bool mr__folder_is_picture(const char *name);
 
 /* Sets the names of the classes to printable copies of name[n].  MR_ERR_NOMEM, MR_ERR_DATA. */
 mr_err_t mr__folder_classes(mr_folder_list_t *l, char *const *name, int n, mr_diag_t *diag);

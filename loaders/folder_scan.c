@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,17 +37,6 @@ typedef struct scan {
   int32_t label;
   mr_diag_t *diag;
 } scan_t;
-
-static bool is_picture_name(const char *name) {
-  static const char *const ends[] = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
-                                     ".pgm", ".tif",  ".tiff", ".webp"};
-  size_t n = strlen(name);
-  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-    size_t m = strlen(ends[i]);
-    if (n >= m && !strcasecmp(name + n - m, ends[i])) return true;
-  }
-  return false;
-}
 
 static bool is_folder(int at, const struct dirent *e) {
   struct stat st;
@@ -116,7 +104,7 @@ static mr_err_t scan_folder(scan_t *s, size_t n, int fd, const char *name, const
   for (const struct dirent *at; e >= 0 && (errno = 0, at = readdir(dir)); s->path[n] = 0) {
     if (!strcmp(at->d_name, ".") || !strcmp(at->d_name, "..")) continue;
     bool folder = is_folder(dirfd(dir), at);
-    if (!folder && !is_picture_name(at->d_name)) continue;
+    if (!folder && !mr__folder_is_picture(at->d_name)) continue;
     size_t m = path_join(s, n, at->d_name);
     if (!m)
       e = mr_fail(s->diag, MR_ERR_IO, "%s/%s: a path of more than %d bytes", s->folder, s->path,
@@ -153,15 +141,6 @@ static mr_err_t scan_classes(scan_t *s, DIR *dir, walk_names_t *classes) {
   return MR_OK;
 }
 
-static int by_path(const void *a, const void *b, void *arg) {
-  const mr_folder_file_t *x = a, *y = b;
-  const char *text = arg, *p = text + x->at, *q = text + y->at;
-  int order = mr__folder_compare(p, x->root, q, y->root);
-  if (order) return order;
-  p += x->root + 1, q += y->root + 1; /* each has a class's folder before it */
-  return mr__folder_compare(p, strlen(p), q, strlen(q));
-}
-
 static mr_err_t scan_all(scan_t *s, DIR *dir, const walk_names_t *classes, bool allow_empty) {
   mr_folder_list_t *l = s->list;
   for (int c = 0; c < classes->n; c++) {
@@ -175,7 +154,7 @@ static mr_err_t scan_all(scan_t *s, DIR *dir, const walk_names_t *classes, bool 
           "%s/%s: holds no picture (*.jpg, *.png, *.webp, ..), want one in each class, or "
           "allow-empty=true",
           s->folder, s->path);
-    qsort_r(l->file + from, (size_t)(l->n - from), sizeof *l->file, by_path, l->text);
+    mr__folder_sort(l, from);
     s->path[0] = 0;
   }
   if (!l->n) return mr_fail(s->diag, MR_ERR_DATA, "%s: holds no picture", s->folder);

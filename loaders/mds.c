@@ -1,19 +1,19 @@
 /* Data sets of MosaicML Streaming: the folder's index.json names the shard files, their sizes
-   and digests; compressed shard files are decompressed beside their index file at first use. */
+   and digests; compressed shard files are decompressed at first use, beside their index file. */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/xio.h"
 #include "loaders/decompress.h"
+#include "loaders/index_json.h"
 #include "loaders/mds_scan.h"
 #include "loaders/shard_typed.h"
 
-enum { INDEX_MAX = 256 << 20 /* bytes of index.json */, CODEC_MAX = 16 };
+enum { CODEC_MAX = 16 };
 
 /* What index.json says of one shard. */
 typedef struct mds_file {
@@ -37,14 +37,12 @@ typedef struct mds {
 typedef struct mds_list {
   mds_t *t;
   mr_shard_names_t *out;
-  const char *index; /* its path, for sentences */
-  char folder[MR_PATH_MAX];
-  bool remote;
+  mr_index_json_t index;
   mr_diag_t *diag;
 } mds_list_t;
 
 static mr_err_t bad_index(const mds_list_t *l, int shard, const char *what) {
-  return mr_fail(l->diag, MR_ERR_DATA, "%s: shard %d: %s", l->index, shard, what);
+  return mr_fail(l->diag, MR_ERR_DATA, "%s: shard %d: %s", l->index.path, shard, what);
 }
 
 static bool read_bytes(const cJSON *data, int64_t *bytes) {
@@ -67,18 +65,11 @@ static void read_digest(mds_list_t *l, const cJSON *data, mr_file_digest_t *out)
   if (*out->name || !cJSON_GetArraySize(hashes) || l->t->noted) return;
   l->t->noted = true;
   mr_notice("%s: its digests (%.40s) are not checked; only xxh32, xxh64, xxh3_64 and xxh128 are",
-            l->index, hashes->child->string ? hashes->child->string : "without a name");
+            l->index.path, hashes->child->string ? hashes->child->string : "without a name");
 }
 
-/* The path of a file that index.json names: it must lie in the folder. */
 static bool file_path(const mds_list_t *l, const cJSON *data, char out[MR_PATH_MAX]) {
-  const cJSON *base = cJSON_GetObjectItemCaseSensitive(data, "basename");
-  if (!cJSON_IsString(base) || !*base->valuestring || *base->valuestring == '/') return false;
-  for (const char *p = base->valuestring; p; p = strchr(p, '/')) {
-    if (*p == '/') p++;
-    if (!strncmp(p, "..", 2) && (!p[2] || p[2] == '/')) return false;
-  }
-  return snprintf(out, MR_PATH_MAX, "%s%s", l->folder, base->valuestring) < MR_PATH_MAX;
+  return mr_index_json_path(&l->index, cJSON_GetObjectItemCaseSensitive(data, "basename"), out);
 }
 
 static mr_err_t list_shard(mds_list_t *l, const cJSON *shard, int number) {
@@ -95,11 +86,7 @@ static mr_err_t list_shard(mds_list_t *l, const cJSON *shard, int number) {
     return bad_index(l, number,
                      "want \"raw_data\" with \"bytes\" and a \"basename\" in the same folder");
   read_digest(l, raw_data, &f->digest);
-  if (cJSON_IsObject(zip_data) && (l->remote || access(raw, F_OK) != 0)) {
-    if (l->remote)
-      return bad_index(l, number,
-                       "is compressed, so that parts of it cannot be read from a URL: copy the "
-                       "folder, or write its shards uncompressed");
+  if (cJSON_IsObject(zip_data) && (l->index.remote || access(raw, F_OK) != 0)) {
     if (!read_bytes(zip_data, &f->compressed.packed) || !file_path(l, zip_data, packed) ||
         !cJSON_IsString(codec))
       return bad_index(l, number, "want \"compression\" and \"zip_data\" of a compressed shard");
@@ -118,9 +105,12 @@ static mr_err_t list_index(mds_list_t *l, const cJSON *json) {
   mds_t *t = l->t;
   const cJSON *shards = cJSON_GetObjectItemCaseSensitive(json, "shards"), *shard;
   int n = cJSON_GetArraySize(shards), number = 0;
+  if (cJSON_GetObjectItemCaseSensitive(json, "chunks"))
+    return mr_fail(l->diag, MR_ERR_DATA, "%s: is an index of litdata: want stage litdata",
+                   l->index.path);
   if (!cJSON_IsArray(shards) || !n)
     return mr_fail(l->diag, MR_ERR_DATA, "%s: is not an MDS index.json: it has no \"shards\"",
-                   l->index);
+                   l->index.path);
   mds_file_t *more = realloc(t->file, ((size_t)t->n_files + (size_t)n) * sizeof *more);
   if (!more) return mr_no_memory(l->diag, "%d shards", n);
   t->file = more;
@@ -129,51 +119,11 @@ static mr_err_t list_index(mds_list_t *l, const cJSON *json) {
   return MR_OK;
 }
 
-/* Reads a remote index.json into *text (heap, the caller frees it). */
-static mr_err_t read_remote(const mds_t *t, const char *url, void **text, size_t *n,
-                            mr_diag_t *diag) {
-  mr_remote_t *remote;
-  const mr_object_t *object;
-  MR_TRY(mr_remote_open(&remote, &t->source.remote, diag));
-  mr_err_t e = mr_remote_object(remote, url, &object, diag);
-  if (e >= 0 && object->size > INDEX_MAX)
-    e = mr_fail(diag, MR_ERR_DATA, "%s: has %" PRId64 " bytes, want at most %d", object->name,
-                object->size, INDEX_MAX);
-  *text = e >= 0 ? malloc((size_t)object->size + 1) : NULL;
-  if (e >= 0 && !*text) e = mr_no_memory(diag, "%s", object->name);
-  if (e >= 0) {
-    mr_remote_want_t want = {.object = object, .size = object->size, .to = *text};
-    *n = (size_t)object->size;
-    e = mr_remote_read(remote, &want, 1, diag);
-    if (e < 0) free(*text);
-  }
-  mr_remote_close(remote);
-  return e;
-}
-
-/* A name is a folder with an index.json, or the index.json; local, or a URL. */
 static mr_err_t list_folder(mds_t *t, const char *name, mr_shard_names_t *out, mr_diag_t *diag) {
-  char index[MR_PATH_MAX];
-  void *text;
-  size_t n, length = strlen(name);
-  mds_list_t l = {.t = t, .out = out, .index = index, .remote = mr_remote_is(name), .diag = diag};
-  bool is_file = length > 5 && !strcmp(name + length - 5, ".json");
-  const char *slash = is_file ? strrchr(name, '/') : NULL;
-  const char *join = is_file || (length && name[length - 1] == '/') ? "" : "/";
-  if (snprintf(index, sizeof index, "%s%s%s", name, join, is_file ? "" : "index.json") >=
-      (int)sizeof index)
-    return mr_fail(diag, MR_ERR_CONFIG, "%.200s: the name is too long", name);
-  size_t folder = !is_file ? strlen(index) - strlen("index.json")
-                  : slash  ? (size_t)(slash + 1 - name)
-                           : 0;
-  memcpy(l.folder, index, folder);
-  MR_TRY(l.remote ? read_remote(t, index, &text, &n, diag)
-                  : mr_read_file(index, INDEX_MAX, &text, &n, diag));
-  cJSON *json = cJSON_ParseWithLength(text, n);
-  free(text);
-  mr_err_t e = json ? list_index(&l, json)
-                    : mr_fail(diag, MR_ERR_DATA, "%s: is not JSON, or is cut short", index);
-  cJSON_Delete(json);
+  mds_list_t l = {.t = t, .out = out, .diag = diag};
+  mr_err_t e = mr_index_json_read(&l.index, name, &t->source.remote, diag);
+  if (e >= 0) e = list_index(&l, l.index.json);
+  mr_index_json_fini(&l.index);
   return e;
 }
 
@@ -188,16 +138,15 @@ static mr_err_t mds_list_files(mr_shard_source_t *s, mr_shard_names_t *out, mr_d
 
 /* ---- shards ---- */
 
-static mr_err_t mds_prepare(const void *ctx, int i, const char *path, char **other,
-                            mr_diag_t *diag) {
+static mr_err_t mds_prepare(const void *ctx, int i, mr_shard_file_t *file, const mr_shard_id_t *id,
+                            char **other, mr_diag_t *diag) {
   const mds_t *t = ctx;
   mds_file_t *f = &t->file[i];
-  struct stat st;
   f->compressed.codec = f->codec;
-  if (f->packed) return mr_decompress(path, t->source.index, &f->compressed, other, diag);
-  if (stat(path, &st) < 0 || st.st_size == f->bytes) return MR_OK; /* opening it says why */
-  return mr_fail(diag, MR_ERR_DATA, "%s: has %" PRId64 " bytes, but index.json says %" PRId64, path,
-                 (int64_t)st.st_size, f->bytes);
+  if (f->packed) return mr_decompress(file, id, t->source.index, &f->compressed, other, diag);
+  if (file->size == f->bytes) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA, "%s: has %" PRId64 " bytes, but index.json says %" PRId64,
+                 file->path, file->size, f->bytes);
 }
 
 static mr_err_t mds_verify(const void *ctx, int i, int fd, const char *path, mr_diag_t *diag) {

@@ -60,22 +60,7 @@ static uint32_t u32_at(const uint8_t *p) {
 
 /* Sets kind and dtype by NumPy's name of a type. */
 static bool mds_type(const char *name, size_t n, mds_column_t *c) {
-  static const struct {
-    const char *name;
-    mr_typed_t kind;
-    mr_dtype_t dtype;
-  } type[] = {{"uint8", MR_TYPED_PLAIN, MR_U8},    {"uint16", MR_TYPED_U16, MR_I32},
-              {"uint32", MR_TYPED_PLAIN, MR_U32},  {"uint64", MR_TYPED_PLAIN, MR_U64},
-              {"int8", MR_TYPED_I8, MR_I32},       {"int16", MR_TYPED_I16, MR_I32},
-              {"int32", MR_TYPED_PLAIN, MR_I32},   {"int64", MR_TYPED_PLAIN, MR_I64},
-              {"int", MR_TYPED_PLAIN, MR_I64},     {"float16", MR_TYPED_PLAIN, MR_F16},
-              {"float32", MR_TYPED_PLAIN, MR_F32}, {"float64", MR_TYPED_PLAIN, MR_F64}};
-  for (size_t i = 0; i < sizeof type / sizeof *type; i++)
-    if (strlen(type[i].name) == n && !memcmp(type[i].name, name, n)) {
-      c->kind = type[i].kind, c->type.dtype = type[i].dtype;
-      return true;
-    }
-  return false;
+  return mr_typed_numpy(name, n, &c->kind, &c->type.dtype);
 }
 
 /* "ndarray", "ndarray:uint8", "ndarray:uint8:32,32,3" */

@@ -1,6 +1,7 @@
 /* Records of .npy files: pictures (N, ...) with a label for each, and fields of any other names.
    Each field but the label is a column (npy_column.h); labels are loaded whole at open. */
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,8 +19,9 @@ typedef struct npy {
   mr_split_t split;
   char list[2][LIST_MAX]; /* fields and ragged, cut into words */
   mr_npy_column_t column[MR_FIELDS_MAX];
-  int n_columns;       /* even ones first */
-  int label_field;     /* after image, or the last; -1: no labels */
+  int n_columns;   /* even ones first */
+  int label_field; /* after image, or the last; -1: no labels */
+  mr_npy_file_t label_file;
   mr_npy_t label_head; /* type and shape; no data */
   mr_npy_t label;
   char number[MR_CLASSES_MAX][12]; /* names of classes without a file of names */
@@ -27,6 +29,10 @@ typedef struct npy {
   mr_class_names_t names;
   mr_dataset_t dataset;
   mr_care_t care;
+  mr_remote_conf_t url;
+  mr_remote_t *remote;       /* of files at URLs, from plan to forget; NULL: none */
+  mr_remote_counts_t counts; /* set by close, for the report */
+  atomic_bool foreseen;      /* the future is announced by foresee, not by ahead */
 } npy_t;
 
 /* ---- which files ---- */
@@ -65,7 +71,8 @@ static mr_err_t plan_columns(mr_stage_t *s) {
   bool images = !named || mr_setting_given(s, offsetof(npy_t, images));
   bool labels = !named || mr_setting_given(s, offsetof(npy_t, labels));
   t->n_columns = 0;
-  if (images) t->column[t->n_columns++] = (mr_npy_column_t){.name = "image", .path = t->images};
+  if (images)
+    t->column[t->n_columns++] = (mr_npy_column_t){.name = "image", .file.path = t->images};
   MR_TRY(cut_list(s, "fields", t->fields, false));
   MR_TRY(cut_list(s, "ragged", t->ragged, true));
   t->label_field = !labels ? -1 : images ? 1 : t->n_columns;
@@ -91,18 +98,21 @@ static int npy_field_of(const npy_t *t, int i) {
 static mr_err_t peek_column(npy_t *t, int i, mr_diag_t *diag) {
   mr_npy_column_t *c = &t->column[i];
   char text[128];
+  bool pictures = c->file.path == t->images;
+  MR_TRY(mr_npy_column_find(c, &t->remote, &t->url, diag));
   MR_TRY(mr_npy_column_peek(c, diag));
-  bool pictures = c->path == t->images, bytes = c->head.dtype == MR_U8 || c->head.dtype == MR_F32;
+  bool bytes = c->head.dtype == MR_U8 || c->head.dtype == MR_F32;
   if (pictures && (!bytes || c->head.ndim < 2))
     return mr_fail(
         diag, MR_ERR_DATA,
         "%s: holds %s, want an array (N, ...) of u1 or f4 with records in it (u8 and f32 "
         "here; a.astype(\"f4\") in NumPy makes f32 of others; fields=NAME:FILE takes any)",
-        c->path, mr_npy_text(&c->head, text, sizeof text));
+        c->file.path, mr_npy_text(&c->head, text, sizeof text));
   if (c->n == t->column[0].n) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA,
                  "%s: is of %" PRId64 " records, want %" PRId64 ", one for each record of %s",
-                 c->offsets ? c->offsets : c->path, c->n, t->column[0].n, t->column[0].path);
+                 c->offsets.path ? c->offsets.path : c->file.path, c->n, t->column[0].n,
+                 t->column[0].file.path);
 }
 
 static bool is_label_type(mr_dtype_t t) {
@@ -113,11 +123,14 @@ static mr_err_t peek_labels(npy_t *t, mr_diag_t *diag) {
   size_t offset;
   mr_npy_t *a = &t->label_head;
   char text[128];
-  MR_TRY(mr_npy_peek(t->labels, a, &offset, diag));
+  t->label_file = (mr_npy_file_t){.path = t->labels};
+  MR_TRY(mr_npy_file_find(&t->label_file, &t->remote, &t->url, diag));
+  MR_TRY(mr_npy_file_peek(&t->label_file, a, &offset, diag));
   if (!is_label_type(a->dtype) || a->ndim != 1 || a->dim[0] != t->column[0].n)
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: holds %s, want whole numbers [%" PRId64 "], one for each record of %s",
-                   t->labels, mr_npy_text(a, text, sizeof text), t->column[0].n, t->column[0].path);
+                   t->label_file.path, mr_npy_text(a, text, sizeof text), t->column[0].n,
+                   t->column[0].file.path);
   return MR_OK;
 }
 
@@ -187,14 +200,16 @@ static mr_err_t check_label(const npy_t *t, int64_t number, mr_diag_t *diag) {
   return mr_fail(diag, MR_ERR_DATA,
                  "%s: the label of record %" PRId64 " is not in [0,%" PRId64
                  "], want classes=N with N above every label%s",
-                 t->labels, number, t->classes - 1, t->care.lenient ? "" : MR_ON_BAD_ADVICE);
+                 t->label_file.path, number, t->classes - 1,
+                 t->care.lenient ? "" : MR_ON_BAD_ADVICE);
 }
 
 static mr_err_t load_labels(npy_t *t, mr_diag_t *diag) {
   const mr_npy_t *head = &t->label_head, *now = &t->label;
-  MR_TRY(mr_npy_load(t->labels, &t->label, diag));
+  MR_TRY(mr_npy_file_load(&t->label_file, &t->label, diag));
   if (now->dtype != head->dtype || now->count != head->count)
-    return mr_fail(diag, MR_ERR_DATA, "%s: has changed since the graph was planned", t->labels);
+    return mr_fail(diag, MR_ERR_DATA, "%s: has changed since the graph was planned",
+                   t->label_file.path);
   for (int64_t i = 0; i < (int64_t)now->count && !t->care.lenient; i++)
     MR_TRY(check_label(t, i, diag));
   return t->names_file ? mr__class_names_read(&t->names, NULL, t->names_file, diag) : MR_OK;
@@ -213,7 +228,17 @@ static mr_err_t npy_open_files(npy_t *t, mr_diag_t *diag) {
   mr_npy_reading_t how = reading_of(t);
   if (t->label_field >= 0) MR_TRY(load_labels(t, diag));
   for (int i = 0; i < t->n_columns; i++) MR_TRY(mr_npy_column_open(&t->column[i], &how, diag));
-  return MR_OK;
+  bool due = false;
+  for (int i = 0; i < t->n_columns; i++) due |= mr_npy_column_due(&t->column[i]);
+  return due ? mr_remote_start(t->remote, diag) : MR_OK;
+}
+
+static void npy_forget(mr_stage_t *s) {
+  npy_t *t = s->state;
+  for (int i = 0; i < t->n_columns; i++) mr_npy_column_forget(&t->column[i]);
+  mr_npy_file_forget(&t->label_file);
+  mr_remote_close(t->remote);
+  t->remote = NULL;
 }
 
 static mr_err_t npy_open(mr_stage_t *s) {
@@ -242,6 +267,7 @@ static mr_err_t npy_explain(mr_stage_t *s, char *text, size_t n) {
 
 static void npy_close(mr_stage_t *s) {
   npy_t *t = s->state;
+  if (t->remote) mr_remote_count(t->remote, &t->counts);
   for (int i = 0; i < t->n_columns; i++) mr_npy_column_close(&t->column[i]);
   mr_npy_free(&t->label);
 }
@@ -257,7 +283,7 @@ static void npy_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
 
 static mr_err_t fetch_columns(npy_t *t, int worker, const int64_t *index, int n, int64_t *number,
                               mr_rec_t *out, mr_diag_t *diag) {
-  for (int i = 0; i < n && t->column[0].offsets; i++) number[i] = npy_locate(t, index[i]);
+  for (int i = 0; i < n && t->column[0].offsets.path; i++) number[i] = npy_locate(t, index[i]);
   for (int i = 0; i < t->n_columns; i++)
     MR_TRY(mr_npy_column_fetch(&t->column[i], worker, index, n, npy_field_of(t, i), number, out,
                                diag));
@@ -279,9 +305,52 @@ static mr_err_t npy_fetch(mr_stage_t *s, int worker, const int64_t *index, int n
   return MR_OK;
 }
 
+/* ---- files at URLs ---- */
+
+/* Announces records index[0,n) of the columns that are read as they are due; -1 without any. */
+static int64_t tell_columns(npy_t *t, const int64_t *index, int n) {
+  mr_remote_want_t want[MR_BURST];
+  int64_t more = -1;
+  int due = 0;
+  for (int c = 0; c < t->n_columns; c++) {
+    if (!mr_npy_column_due(&t->column[c])) continue;
+    for (int i = 0; i < n; i++)
+      mr_npy_column_part(&t->column[c], npy_locate(t, index[i]), &want[i]);
+    more = mr_remote_tell(t->remote, want, n);
+    due++;
+  }
+  return due ? more / due : -1;
+}
+
+static int64_t npy_foresee(mr_stage_t *s, const int64_t *index, int n) {
+  npy_t *t = s->state;
+  if (n) atomic_store_explicit(&t->foreseen, true, memory_order_relaxed); /* no bytes go with it */
+  return t->remote ? tell_columns(t, index, n) : -1;
+}
+
+static bool npy_asked(mr_stage_t *s, mr_asked_t *out) {
+  return mr_remote_asked(((npy_t *)s->state)->remote, out);
+}
+
+static void npy_report(mr_stage_t *s, char *text, size_t n) {
+  mr_remote_report(&((npy_t *)s->state)->counts, text, n);
+}
+
+static mr_err_t npy_measure(mr_stage_t *s, double seconds, mr_served_t *out) {
+  const npy_t *t = s->state;
+  mr_diag_t why = {0};
+  out->records = t->column[0].n;
+  for (int i = 0; i < t->n_columns; i++)
+    if (t->column[i].file.object) out->bytes += t->column[i].file.object->size;
+  mr_err_t e = mr_remote_measure(t->remote, out->bytes / out->records, seconds, out, &why);
+  return mr_stage_relay(s, e, &why);
+}
+
 static bool npy_ahead(mr_stage_t *s, int worker, const int64_t *index, int n) {
   npy_t *t = s->state;
   bool begun = false;
+  if (t->ahead && t->remote && !atomic_load_explicit(&t->foreseen, memory_order_relaxed))
+    begun = tell_columns(t, index, n) >= 0;
   for (int i = 0; i < t->n_columns; i++)
     if (t->column[i].store) begun |= mr_store_ahead(t->column[i].store, worker, index, n);
   return begun;
@@ -292,13 +361,13 @@ static const mr_opt_t npy_opts[] = {
      .type = MR_OPT_STR,
      .offset = offsetof(npy_t, images),
      .def = "images.npy",
-     .help = "File of the images, (N, ...) of u1 or f4, C-ordered.",
+     .help = "File or URL of the images, (N, ...) of u1 or f4, C-ordered.",
      .positional = 1},
     {.name = "labels",
      .type = MR_OPT_STR,
      .offset = offsetof(npy_t, labels),
      .def = "labels.npy",
-     .help = "File of the labels, (N,) of u1, i4, u4, i8 or u8."},
+     .help = "File or URL of the labels, (N,) of u1, i4, u4, i8 or u8."},
     {.name = "fields",
      .type = MR_OPT_STR,
      .offset = offsetof(npy_t, fields),
@@ -338,14 +407,18 @@ static const mr_opt_t npy_opts[] = {
      .help = "Id of the first record; give data sets that are used in one graph different ids."},
     MR_SPLIT_OPTS(npy_t, split, "all", "0"),
     MR_READ_OPTS(npy_t),
+    MR_REMOTE_OPTS(npy_t, url),
     MR_CARE_OPTS(npy_t, care),
     {0}};
 
 static const mr_source_def_t npy_source = {
     .fetch = npy_fetch,
     .ahead = npy_ahead,
+    .foresee = npy_foresee,
     .where = npy_where,
     .care = offsetof(npy_t, care),
+    .asked = npy_asked,
+    .measure = npy_measure,
     .explain = npy_explain,
 };
 
@@ -358,5 +431,7 @@ const mr_stage_def_t mr_stage_npy = {
     .plan = npy_plan,
     .open = npy_open,
     .close = npy_close,
+    .forget = npy_forget,
+    .report = npy_report,
     .source = &npy_source,
 };

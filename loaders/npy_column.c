@@ -5,14 +5,23 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum { RECORD_MAX = 1 << 28 };
 
 /* ---- settings ---- */
 
+/* Where VALUES ends in "VALUES:OFFSETS"; the colons of a URL's scheme and port are its own. */
+static char *values_end(char *text) {
+  bool url = mr_remote_is(text) || !strncasecmp(text, "file://", 7);
+  char *host = url ? strstr(text, "://") + 3 : text;
+  return strchr(url ? host + strcspn(host, "/") : text, ':');
+}
+
 static mr_err_t cut_one(mr_stage_t *s, const char *setting, char *word, bool ragged,
                         mr_npy_column_t *c) {
-  char *path = strchr(word, ':'), *offsets = path && ragged ? strchr(path + 1, ':') : NULL;
+  char *path = strchr(word, ':'),
+       *offsets = path && ragged && path[1] ? values_end(path + 1) : NULL;
   bool good = path && path[1] && (!ragged || (offsets && offsets > path + 1 && offsets[1]));
   if (good) *path++ = 0;
   if (good && ragged) *offsets++ = 0;
@@ -22,7 +31,7 @@ static mr_err_t cut_one(mr_stage_t *s, const char *setting, char *word, bool rag
                          "has at most %d letters, digits, \"_\", \"-\" and \".\", a letter first",
                          setting, word, ragged ? "NAME:VALUES.npy:OFFSETS.npy" : "NAME:FILE.npy",
                          MR_FIELD_NAME - 1);
-  *c = (mr_npy_column_t){.name = word, .path = path, .offsets = offsets};
+  *c = (mr_npy_column_t){.name = word, .file.path = path, .offsets.path = offsets};
   return MR_OK;
 }
 
@@ -50,29 +59,39 @@ const char *mr_npy_text(const mr_npy_t *a, char *text, size_t n) {
   return text;
 }
 
+mr_err_t mr_npy_column_find(mr_npy_column_t *c, mr_remote_t **remote, const mr_remote_conf_t *conf,
+                            mr_diag_t *diag) {
+  MR_TRY(mr_npy_file_find(&c->file, remote, conf, diag));
+  return c->offsets.path ? mr_npy_file_find(&c->offsets, remote, conf, diag) : MR_OK;
+}
+
+void mr_npy_column_forget(mr_npy_column_t *c) {
+  mr_npy_file_forget(&c->file), mr_npy_file_forget(&c->offsets);
+}
+
 static mr_err_t peek_even(mr_npy_column_t *c, mr_diag_t *diag) {
   mr_npy_t *a = &c->head;
   char text[128];
-  MR_TRY(mr_npy_peek(c->path, a, &c->at, diag));
+  MR_TRY(mr_npy_file_peek(&c->file, a, &c->at, diag));
   size_t each = mr_dtype_size(a->dtype);
   if (a->ndim < 1 || a->count == 0)
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: holds %s, want an array (N, ...) with records in it, one for each number "
                    "along the first dimension",
-                   c->path, mr_npy_text(a, text, sizeof text));
+                   c->file.path, mr_npy_text(a, text, sizeof text));
   if (c->at % each)
     return mr_fail(diag, MR_ERR_DATA, "%s: its data begin at byte %zu, want a multiple of %zu",
-                   c->path, c->at, each);
+                   c->file.path, c->at, each);
   c->n = a->dim[0];
   c->record = a->count / (size_t)c->n * each;
   if (c->record <= RECORD_MAX) return MR_OK;
-  return mr_fail(diag, MR_ERR_DATA, "%s: records of %zu bytes, want at most %d", c->path, c->record,
-                 RECORD_MAX);
+  return mr_fail(diag, MR_ERR_DATA, "%s: records of %zu bytes, want at most %d", c->file.path,
+                 c->record, RECORD_MAX);
 }
 
 mr_err_t mr_npy_column_peek(mr_npy_column_t *c, mr_diag_t *diag) {
-  if (!c->offsets) return peek_even(c, diag);
-  MR_TRY(mr_npy_rows_peek(&c->files, c->path, c->offsets, diag));
+  if (!c->offsets.path) return peek_even(c, diag);
+  MR_TRY(mr_npy_rows_peek(&c->files, &c->file, &c->offsets, diag));
   c->n = c->files.n;
   return MR_OK;
 }
@@ -91,10 +110,10 @@ static mr_layout_t npy_column_layout_of(const mr_npy_t *a, int layout) {
 }
 
 mr_field_t mr_npy_column_field(const mr_npy_column_t *c, int layout) {
-  const mr_npy_t *a = c->offsets ? &c->files.head : &c->head;
+  const mr_npy_t *a = c->offsets.path ? &c->files.head : &c->head;
   mr_field_t f = {.dtype = a->dtype};
   snprintf(f.name, sizeof f.name, "%s", c->name);
-  if (c->offsets) {
+  if (c->offsets.path) {
     f.ragged = true, f.ndim = a->ndim;
     memcpy(f.dim, a->dim, (size_t)a->ndim * sizeof *f.dim);
     f.dim[0] = c->files.longest;
@@ -106,9 +125,9 @@ mr_field_t mr_npy_column_field(const mr_npy_column_t *c, int layout) {
 }
 
 void mr_npy_column_where(const mr_npy_column_t *c, int64_t number, mr_where_t *out) {
-  snprintf(out->file, MR_WHERE_MAX, "%s", c->offsets ? c->offsets : c->path);
-  out->offset = c->offsets ? (int64_t)c->files.offsets_at + number * (int64_t)sizeof(int64_t)
-                           : (int64_t)c->at + number * (int64_t)c->record;
+  snprintf(out->file, MR_WHERE_MAX, "%s", c->offsets.path ? c->offsets.path : c->file.path);
+  out->offset = c->offsets.path ? (int64_t)c->files.offsets_at + number * (int64_t)sizeof(int64_t)
+                                : (int64_t)c->at + number * (int64_t)c->record;
 }
 
 /* ---- reading ---- */
@@ -124,8 +143,10 @@ static mr_err_t check_bools(const void *ctx, const char *path, int64_t at, const
 
 static mr_store_conf_t npy_column_store_conf(const mr_npy_column_t *c,
                                              const mr_npy_reading_t *how) {
-  return (mr_store_conf_t){.path = &c->path,
+  return (mr_store_conf_t){.path = &c->file.path,
                            .n_files = 1,
+                           .remote = c->file.remote,
+                           .object = c->file.object ? &c->file.object : NULL,
                            .head = (int64_t)c->at,
                            .record = c->record,
                            .per_file = c->n,
@@ -147,8 +168,8 @@ static mr_npy_rows_conf_t rows_conf(const mr_npy_column_t *c, const mr_npy_readi
 mr_err_t mr_npy_column_open(mr_npy_column_t *c, const mr_npy_reading_t *how, mr_diag_t *diag) {
   mr_store_conf_t even = npy_column_store_conf(c, how);
   mr_npy_rows_conf_t ragged = rows_conf(c, how);
-  return c->offsets ? mr_npy_rows_open(&c->rows, &ragged, diag)
-                    : mr_store_open(&c->store, &even, diag);
+  return c->offsets.path ? mr_npy_rows_open(&c->rows, &ragged, diag)
+                         : mr_store_open(&c->store, &even, diag);
 }
 
 void mr_npy_column_close(mr_npy_column_t *c) {
@@ -161,7 +182,7 @@ mr_err_t mr_npy_column_explain(const mr_npy_column_t *c, const mr_npy_reading_t 
                                size_t n, mr_diag_t *diag) {
   mr_store_conf_t even = npy_column_store_conf(c, how);
   mr_npy_rows_conf_t ragged = rows_conf(c, how);
-  if (!c->offsets) return mr_store_explain(&even, text, n, diag);
+  if (!c->offsets.path) return mr_store_explain(&even, text, n, diag);
   mr_npy_rows_explain(&ragged, text, n);
   return MR_OK;
 }
@@ -169,8 +190,20 @@ mr_err_t mr_npy_column_explain(const mr_npy_column_t *c, const mr_npy_reading_t 
 mr_err_t mr_npy_column_fetch(mr_npy_column_t *c, int worker, const int64_t *index, int k, int f,
                              int64_t *number, mr_rec_t *out, mr_diag_t *diag) {
   uint8_t *record[MR_BURST];
-  if (c->offsets) return mr_npy_rows_fetch(c->rows, worker, number, k, f, out, diag);
+  if (c->offsets.path) return mr_npy_rows_fetch(c->rows, worker, number, k, f, out, diag);
   MR_TRY(mr_store_fetch(c->store, worker, index, k, number, record, diag));
   for (int i = 0; i < k; i++) out[i].field[f].data = record[i];
   return MR_OK;
+}
+
+bool mr_npy_column_due(const mr_npy_column_t *c) {
+  if (!c->file.object) return false;
+  return c->offsets.path ? !mr_npy_rows_kept(c->rows) : !mr_store_kept(c->store);
+}
+
+void mr_npy_column_part(const mr_npy_column_t *c, int64_t number, mr_remote_want_t *want) {
+  *want = (mr_remote_want_t){.object = c->file.object,
+                             .at = (int64_t)(c->at + (size_t)number * c->record),
+                             .size = (int64_t)c->record};
+  if (c->offsets.path) mr_npy_rows_place(c->rows, number, &want->at, &want->size);
 }

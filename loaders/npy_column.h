@@ -12,10 +12,10 @@ enum { MR_NPY_AUTO, MR_NPY_HWC, MR_NPY_CHW, MR_NPY_NONE }; /* values of the sett
 #define MR_NPY_LAYOUTS "auto|hwc|chw|none"
 
 typedef struct mr_npy_column {
-  const char *name, *path; /* of the field, of its array or values; the caller's, outlive this */
-  const char *offsets;     /* ragged: path of the offsets; NULL: even */
-  const mr_split_t *split; /* maps index i of the split to a record of the files */
-  int64_t n;               /* records in the files, at least 1 */
+  const char *name;            /* of the field; the caller's, as the paths of the files */
+  mr_npy_file_t file, offsets; /* its array or values; ragged: the offsets.  Without a path: even */
+  const mr_split_t *split;     /* maps index i of the split to a record of the files */
+  int64_t n;                   /* records in the files, at least 1 */
 
   mr_npy_t head; /* even: type and shape; no data */
   size_t at;     /* even: bytes before the first record */
@@ -40,9 +40,14 @@ typedef struct mr_npy_reading {
 mr_err_t mr_npy_columns_cut(mr_stage_t *s, const char *setting, char *text, bool ragged,
                             mr_npy_column_t *column, int *n);
 
-/* Reads the header, and for a ragged column all offsets, of a column whose paths are set, and fills
-   n, head, at, record or files.  Keeps no file open.  MR_ERR_IO, MR_ERR_DATA or MR_ERR_NOMEM; also
-   MR_ERR_DATA for an array without records or a record of more than 256 MiB. */
+/* Finds the files of a column whose paths are set (mr_npy_file_find); forget ends that. */
+mr_err_t mr_npy_column_find(mr_npy_column_t *c, mr_remote_t **remote, const mr_remote_conf_t *conf,
+                            mr_diag_t *diag);
+void mr_npy_column_forget(mr_npy_column_t *c);
+
+/* Reads the header, and for a ragged column all offsets, of a column whose files are found, and
+   fills n, head, at, record or files.  Keeps no file open.  MR_ERR_IO, MR_ERR_DATA or MR_ERR_NOMEM;
+   also MR_ERR_DATA for an array without records or a record of more than 256 MiB. */
 mr_err_t mr_npy_column_peek(mr_npy_column_t *c, mr_diag_t *diag);
 
 /* Returns the field of a peeked column by value; layout: MR_NPY_*.  Cannot fail. */
@@ -67,6 +72,12 @@ mr_err_t mr_npy_column_explain(const mr_npy_column_t *c, const mr_npy_reading_t 
    data lives until the next fetch of this worker.  Fails as mr_store_fetch or mr_npy_rows_fetch. */
 mr_err_t mr_npy_column_fetch(mr_npy_column_t *c, int worker, const int64_t *index, int k, int f,
                              int64_t *number, mr_rec_t *out, mr_diag_t *diag);
+
+/* True if the open column is at a URL and not in memory.  Any thread. */
+bool mr_npy_column_due(const mr_npy_column_t *c);
+
+/* Sets *want to the part of record `number` of a column that is due; want->to is not set. */
+void mr_npy_column_part(const mr_npy_column_t *c, int64_t number, mr_remote_want_t *want);
 
 /* Returns the layout that pictures of these three dimensions have: the side with one, three or four
    channels is last (HWC) or first (CHW); a last or first dimension of 1 or 3 is preferred to one of

@@ -3,9 +3,7 @@
 #include "loaders/npy_rows.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +11,7 @@
 #include "base/xio.h"
 #include "loaders/reader_choose.h"
 
-enum { CHUNK = 8192 /* offsets read together */, RECORD_MAX = 1 << 28 /* bytes */ };
+enum { CHUNK = 1 << 17 /* offsets read together, 1 MiB */, RECORD_MAX = 1 << 28 /* bytes */ };
 
 /* Reader and memory of one worker; used by that worker alone. */
 typedef struct npy_worker {
@@ -52,8 +50,8 @@ static mr_err_t bad_offset(const pass_t *p, int64_t value, mr_diag_t *diag) {
                  "and end at %" PRId64
                  ", the rows of %s: numpy.concatenate([[0], "
                  "numpy.cumsum(lengths)])",
-                 p->files->offsets, p->at, value, p->at == p->files->n ? ", the last one" : "",
-                 p->files->head.dim[0], p->files->values);
+                 p->files->offsets.path, p->at, value, p->at == p->files->n ? ", the last one" : "",
+                 p->files->head.dim[0], p->files->values.path);
 }
 
 static mr_err_t pass_over(pass_t *p, const int64_t *offset, int64_t n, mr_diag_t *diag) {
@@ -69,49 +67,48 @@ static mr_err_t pass_over(pass_t *p, const int64_t *offset, int64_t n, mr_diag_t
   return MR_OK;
 }
 
-static mr_err_t pass_over_file(pass_t *p, FILE *f, mr_diag_t *diag) {
-  int64_t offset[CHUNK], left = p->files->n + 1;
-  if (fseeko(f, (off_t)p->files->offsets_at, SEEK_SET) < 0)
-    return mr_fail(diag, MR_ERR_IO, "%s: cannot seek: %s", p->files->offsets, strerror(errno));
-  while (left) {
-    size_t want = left < CHUNK ? (size_t)left : CHUNK;
-    if (fread(offset, sizeof *offset, want, f) != want)
-      return mr_fail(diag, ferror(f) ? MR_ERR_IO : MR_ERR_DATA, "%s: cannot read: %s",
-                     p->files->offsets, ferror(f) ? strerror(errno) : "ends early");
-    MR_TRY(pass_over(p, offset, (int64_t)want, diag));
-    left -= (int64_t)want;
+static mr_err_t pass_over_file(pass_t *p, mr_reader_t *in, mr_diag_t *diag) {
+  int64_t left = p->files->n + 1, at = (int64_t)p->files->offsets_at;
+  int64_t *offset = malloc(CHUNK * sizeof *offset);
+  mr_err_t e = offset ? MR_OK : mr_no_memory(diag, "offsets");
+  while (left && e >= 0) {
+    int64_t want = left < CHUNK ? left : CHUNK;
+    size_t bytes = (size_t)want * sizeof *offset;
+    e = mr_reader_read_big(in, 0, at, bytes, offset, diag);
+    if (e >= 0) e = pass_over(p, offset, want, diag);
+    left -= want, at += (int64_t)bytes;
   }
-  return MR_OK;
+  free(offset);
+  return e;
 }
 
 static mr_err_t peek_longest(mr_npy_rows_files_t *f, mr_diag_t *diag) {
   pass_t p = {.files = f, .longest = 1};
-  FILE *in = mr_open_regular(f->offsets);
-  if (!in)
-    return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", f->offsets, mr_open_reason(errno));
+  mr_reader_t *in;
+  MR_TRY(mr_npy_file_reader(&f->offsets, MR_READ_PREAD, true, &in, diag));
   mr_err_t e = pass_over_file(&p, in, diag);
-  fclose(in);
+  mr_reader_close(in);
   f->longest = p.longest;
   return e;
 }
 
 static mr_err_t peek_offsets(mr_npy_rows_files_t *f, mr_diag_t *diag) {
   mr_npy_t a;
-  MR_TRY(mr_npy_peek(f->offsets, &a, &f->offsets_at, diag));
+  MR_TRY(mr_npy_file_peek(&f->offsets, &a, &f->offsets_at, diag));
   if (a.dtype != MR_I64 || a.ndim != 1 || a.count < 2)
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: holds %s of %d dimensions and %zu numbers, want offsets, i8 (N+1,) with N "
                    "at least 1: a.astype(\"<i8\") in NumPy makes them of others",
-                   f->offsets, mr_dtype_name(a.dtype), a.ndim, a.count);
+                   f->offsets.path, mr_dtype_name(a.dtype), a.ndim, a.count);
   f->n = a.dim[0] - 1;
   return peek_longest(f, diag);
 }
 
-mr_err_t mr_npy_rows_peek(mr_npy_rows_files_t *f, const char *values, const char *offsets,
-                          mr_diag_t *diag) {
-  *f = (mr_npy_rows_files_t){.values = values, .offsets = offsets, .row = 1};
+mr_err_t mr_npy_rows_peek(mr_npy_rows_files_t *f, const mr_npy_file_t *values,
+                          const mr_npy_file_t *offsets, mr_diag_t *diag) {
+  *f = (mr_npy_rows_files_t){.values = *values, .offsets = *offsets, .row = 1};
   mr_npy_t *a = &f->head;
-  MR_TRY(mr_npy_peek(values, a, &f->values_at, diag));
+  MR_TRY(mr_npy_file_peek(values, a, &f->values_at, diag));
   size_t each = mr_dtype_size(a->dtype), bytes;
   for (int i = 1; i < a->ndim; i++)
     if (__builtin_mul_overflow(f->row, (size_t)a->dim[i], &f->row)) f->row = 0;
@@ -120,14 +117,14 @@ mr_err_t mr_npy_rows_peek(mr_npy_rows_files_t *f, const char *values, const char
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: want values (rows, ...) of 1 to %d dimensions, rows of 1 to %d elements, "
                    "and data that begin at a multiple of %zu bytes",
-                   values, MR_MAX_NDIM - 1, RECORD_MAX, each);
+                   values->path, MR_MAX_NDIM - 1, RECORD_MAX, each);
   f->row *= each;
   MR_TRY(peek_offsets(f, diag));
   if (__builtin_mul_overflow((size_t)f->longest, f->row, &bytes) || bytes > RECORD_MAX)
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: a record of %" PRId64
                    " rows of %zu bytes, want records of at most %d bytes",
-                   values, f->longest, f->row, RECORD_MAX);
+                   values->path, f->longest, f->row, RECORD_MAX);
   return MR_OK;
 }
 
@@ -143,44 +140,27 @@ static bool keeps(const mr_npy_rows_conf_t *c) {
   return (int64_t)values_bytes(&c->files) <= budget_of(c);
 }
 
-static mr_err_t reader_of(const char *path, const mr_npy_rows_conf_t *c, bool once,
-                          mr_reader_t **out, mr_diag_t *diag) {
-  mr_reader_conf_t conf = {.path = &path, .n_files = 1, .backend = c->backend, .once = once};
-  return mr_reader_open(out, &conf, diag);
-}
-
-/* Reads `bytes` of a file from offset `at` into new memory at *out. */
-static mr_err_t npy_rows_load(const char *path, const mr_npy_rows_conf_t *c, size_t at,
-                              size_t bytes, void **out, mr_diag_t *diag) {
-  mr_reader_t *r = NULL;
-  *out = aligned_alloc(64, bytes / 64 * 64 + 64);
-  if (!*out) return mr_no_memory(diag, "%s, %zu bytes", path, bytes);
-  mr_err_t e = reader_of(path, c, true, &r, diag);
-  if (e >= 0 && bytes) e = mr_reader_read_big(r, 0, (int64_t)at, bytes, *out, diag);
-  mr_reader_close(r);
-  if (e < 0) free(*out), *out = NULL;
-  return e;
-}
-
 static mr_err_t load_offsets(mr_npy_rows_t *r, mr_diag_t *diag) {
   const mr_npy_rows_files_t *f = &r->conf.files;
   pass_t p = {.files = f, .longest = 1};
   void *offset;
-  MR_TRY(npy_rows_load(f->offsets, &r->conf, f->offsets_at, (size_t)(f->n + 1) * sizeof *r->offset,
-                       &offset, diag));
+  MR_TRY(mr_npy_file_part(&f->offsets, r->conf.backend, f->offsets_at,
+                          (size_t)(f->n + 1) * sizeof *r->offset, &offset, diag));
   r->offset = offset;
   MR_TRY(pass_over(&p, r->offset, f->n + 1, diag));
   if (p.longest > f->longest)
-    return mr_fail(diag, MR_ERR_DATA, "%s: has changed since the graph was planned", f->offsets);
+    return mr_fail(diag, MR_ERR_DATA, "%s: has changed since the graph was planned",
+                   f->offsets.path);
   return MR_OK;
 }
 
 static mr_err_t load_values(mr_npy_rows_t *r, mr_diag_t *diag) {
   const mr_npy_rows_files_t *f = &r->conf.files;
   void *kept;
-  MR_TRY(npy_rows_load(f->values, &r->conf, f->values_at, values_bytes(f), &kept, diag));
-  mr_err_t e =
-      f->head.dtype == MR_BOOL ? mr_npy_check_bools(f->values, kept, values_bytes(f), diag) : MR_OK;
+  MR_TRY(mr_npy_file_part(&f->values, r->conf.backend, f->values_at, values_bytes(f), &kept, diag));
+  mr_err_t e = f->head.dtype == MR_BOOL
+                   ? mr_npy_check_bools(f->values.path, kept, values_bytes(f), diag)
+                   : MR_OK;
   if (e < 0) return free(kept), e;
   r->kept = kept;
   return MR_OK;
@@ -197,7 +177,7 @@ static mr_err_t npy_rows_open_files(mr_npy_rows_t *r, mr_diag_t *diag) {
 
 mr_err_t mr_npy_rows_open(mr_npy_rows_t **out, const mr_npy_rows_conf_t *conf, mr_diag_t *diag) {
   mr_npy_rows_t *r = *out = calloc(1, sizeof *r);
-  if (!r) return mr_no_memory(diag, "the reader of %s", conf->files.values);
+  if (!r) return mr_no_memory(diag, "the reader of %s", conf->files.values.path);
   r->conf = *conf;
   mr_err_t e = npy_rows_open_files(r, diag);
   if (e >= 0) return MR_OK;
@@ -222,7 +202,7 @@ void mr_npy_rows_close(mr_npy_rows_t *r) {
 /* Makes room for n records one after the other, and opens the worker's reader; room only grows. */
 static mr_err_t npy_rows_make_room(const mr_npy_rows_t *r, npy_worker_t *l, const int64_t *number,
                                    int n, mr_diag_t *diag) {
-  const char *path = r->conf.files.values;
+  const mr_npy_file_t *values = &r->conf.files.values;
   size_t rows = 0;
   for (int i = 0; i < n; i++) rows += (size_t)(r->offset[number[i] + 1] - r->offset[number[i]]);
   size_t bytes = rows * r->conf.files.row;
@@ -231,9 +211,9 @@ static mr_err_t npy_rows_make_room(const mr_npy_rows_t *r, npy_worker_t *l, cons
     l->cap = (bytes + bytes / 2) / 64 * 64 + 64;
     l->room = aligned_alloc(64, l->cap);
     if (!l->room) l->cap = 0;
-    if (!l->room) return mr_no_memory(diag, "%s, %zu bytes", path, bytes);
+    if (!l->room) return mr_no_memory(diag, "%s, %zu bytes", values->path, bytes);
   }
-  return l->reader ? MR_OK : reader_of(path, &r->conf, false, &l->reader, diag);
+  return l->reader ? MR_OK : mr_npy_file_reader(values, r->conf.backend, false, &l->reader, diag);
 }
 
 static mr_err_t npy_rows_read_due(mr_npy_rows_t *r, npy_worker_t *l, const int64_t *number, int n,
@@ -253,7 +233,7 @@ static mr_err_t npy_rows_read_due(mr_npy_rows_t *r, npy_worker_t *l, const int64
     at += bytes;
   }
   if (n_reads) MR_TRY(mr_reader_read(l->reader, read, n_reads, diag));
-  return files->head.dtype == MR_BOOL ? mr_npy_check_bools(files->values, l->room, at, diag)
+  return files->head.dtype == MR_BOOL ? mr_npy_check_bools(files->values.path, l->room, at, diag)
                                       : MR_OK;
 }
 
@@ -266,6 +246,14 @@ mr_err_t mr_npy_rows_fetch(mr_npy_rows_t *r, int worker, const int64_t *number, 
     if (r->kept) out[i].field[f].data = r->kept + (size_t)offset[0] * r->conf.files.row;
   }
   return r->kept ? MR_OK : npy_rows_read_due(r, &r->of_worker[worker], number, n, f, out, diag);
+}
+
+bool mr_npy_rows_kept(const mr_npy_rows_t *r) { return r->kept; }
+
+void mr_npy_rows_place(const mr_npy_rows_t *r, int64_t number, int64_t *at, int64_t *size) {
+  const mr_npy_rows_files_t *f = &r->conf.files;
+  *at = (int64_t)(f->values_at + (size_t)r->offset[number] * f->row);
+  *size = (r->offset[number + 1] - r->offset[number]) * (int64_t)f->row;
 }
 
 void mr_npy_rows_explain(const mr_npy_rows_conf_t *c, char *text, size_t n) {

@@ -3,24 +3,24 @@
 #ifndef MR_LOADERS_NPY_ROWS_H
 #define MR_LOADERS_NPY_ROWS_H
 
-#include "base/npy.h"
-#include "loaders/reader.h"
+#include "loaders/npy_file.h"
 #include "pipeline/stage.h"
 
 /* The two files, as described by their headers and the offsets. */
 typedef struct mr_npy_rows_files {
-  const char *values, *offsets; /* paths, the caller's */
-  mr_npy_t head;                /* of values (rows, ...); no data */
-  size_t values_at, offsets_at; /* where their data begin */
-  size_t row;                   /* bytes of a row */
-  int64_t n, longest;           /* records, at least 1; rows of the longest, at least 1 */
+  mr_npy_file_t values, offsets; /* found; the caller's */
+  mr_npy_t head;                 /* of values (rows, ...); no data */
+  size_t values_at, offsets_at;  /* where their data begin */
+  size_t row;                    /* bytes of a row */
+  int64_t n, longest;            /* records, at least 1; rows of the longest, at least 1 */
 } mr_npy_rows_files_t;
 
 /* Reads the headers and all offsets, which must begin at 0, never decrease, and end at the number
-   of rows.  Keeps no file open.  values and offsets must outlive *f.  MR_ERR_IO, MR_ERR_NOMEM or
-   MR_ERR_DATA with a sentence that names the file; a record must not exceed 256 MiB. */
-mr_err_t mr_npy_rows_peek(mr_npy_rows_files_t *f, const char *values, const char *offsets,
-                          mr_diag_t *diag);
+   of rows.  Keeps no file open.  What values and offsets point at must outlive *f.  MR_ERR_IO,
+   MR_ERR_NOMEM or MR_ERR_DATA with a sentence that names the file; a record must not exceed
+   256 MiB. */
+mr_err_t mr_npy_rows_peek(mr_npy_rows_files_t *f, const mr_npy_file_t *values,
+                          const mr_npy_file_t *offsets, mr_diag_t *diag);
 
 typedef struct mr_npy_rows_conf {
   mr_npy_rows_files_t files; /* peeked; the paths live until close */
@@ -43,6 +43,12 @@ void mr_npy_rows_close(mr_npy_rows_t *r); /* NULL is fine */
    does. */
 mr_err_t mr_npy_rows_fetch(mr_npy_rows_t *r, int worker, const int64_t *number, int n, int f,
                            mr_rec_t *out, mr_diag_t *diag);
+
+/* True if the values are in memory.  Any thread. */
+bool mr_npy_rows_kept(const mr_npy_rows_t *r);
+
+/* Sets the part of the file of values that holds record `number`.  Any thread. */
+void mr_npy_rows_place(const mr_npy_rows_t *r, int64_t number, int64_t *at, int64_t *size);
 
 /* Writes one line into text[0,n): how the values would be read with the memory free now. */
 void mr_npy_rows_explain(const mr_npy_rows_conf_t *conf, char *text, size_t n);

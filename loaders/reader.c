@@ -26,8 +26,9 @@ static const struct {
     [MR_READ_DIRECT] = {"direct", &mr__reader_direct},
     [MR_READ_PREAD] = {"pread", &mr__reader_pread},
     [MR_READ_MMAP] = {"mmap", &mr__reader_mmap},
+    [MR_READ_REMOTE] = {"remote", &mr__reader_remote},
 };
-enum { N_BACKENDS = sizeof backend / sizeof backend[0] };
+enum { N_BACKENDS = MR_READ_REMOTE /* of files */ };
 
 const char *mr_read_way_name(mr_read_way_t b) { return backend[b].name; }
 
@@ -114,7 +115,19 @@ static mr_err_t open_wished(mr_reader_t *r, const mr_reader_conf_t *conf, mr_dia
   return open_way(r, MR_READ_PREAD, diag);
 }
 
+static mr_err_t open_objects(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
+  r->remote = conf->remote;
+  for (int i = 0; i < r->n_files; i++) {
+    r->path[i] = strdup(conf->path[i]);
+    if (!r->path[i]) return mr_no_memory(diag, "a name");
+    r->object[i] = conf->object[i], r->size[i] = conf->object[i]->size;
+  }
+  snprintf(r->why, sizeof r->why, "it is a URL");
+  return open_way(r, MR_READ_REMOTE, diag);
+}
+
 static mr_err_t reader_open_all(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
+  if (conf->object) return open_objects(r, conf, diag);
   for (int i = 0; i < r->n_files; i++) MR_TRY(reader_open_file(r, i, conf->path[i], diag));
   r->scratch = malloc(MR_READER_JOIN_BYTES);
   if (!r->scratch) return mr_no_memory(diag, "a reader");

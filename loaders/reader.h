@@ -1,4 +1,5 @@
-/* Batched reads of a few files, in one of four ways that give the same bytes and the same errors:
+/* Batched reads of a few files, in one of four ways that give the same bytes and the same errors,
+   or of a few objects of a server (loaders/remote.h):
 
    uring io_uring with registered files and buffers, through the page cache direct  io_uring with
    O_DIRECT: from the device into place, bypassing the page cache pread pread by 32 threads that all
@@ -15,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "loaders/remote.h"
 
 enum {
   MR_READER_FILES_MAX = 16,
@@ -29,18 +31,23 @@ typedef enum mr_read_way {
   MR_READ_DIRECT,
   MR_READ_PREAD,
   MR_READ_MMAP,
+  MR_READ_REMOTE, /* objects; no setting chooses it */
 } mr_read_way_t;
 #define MR_READ_CHOICES "auto|uring|direct|pread|mmap" /* in the order above, for a setting */
 
-const char *mr_read_way_name(mr_read_way_t b); /* returns the word of MR_READ_CHOICES; static */
+const char *mr_read_way_name(mr_read_way_t b); /* returns the word of MR_READ_CHOICES, or "remote";
+                                                  static */
 
 typedef struct mr_reader mr_reader_t;
 
 typedef struct mr_reader_conf {
-  const char *const *path; /* [n_files] copied */
-  int n_files;             /* [1,MR_READER_FILES_MAX] */
-  unsigned depth;          /* most reads in flight, [1,4096]; 0: MR_READER_DEPTH */
-  size_t window;           /* most bytes of one read; 0: MR_READER_WINDOW */
+  const char *const *path;          /* [n_files] copied */
+  int n_files;                      /* [1,MR_READER_FILES_MAX] */
+  mr_remote_t *remote;              /* of object; lives until close */
+  const mr_object_t *const *object; /* [n_files] instead of the files at path, which are their names
+                                       for sentences; backend is not used then.  NULL: files */
+  unsigned depth;                   /* most reads in flight, [1,4096]; 0: MR_READER_DEPTH */
+  size_t window;                    /* most bytes of one read; 0: MR_READER_WINDOW */
   void *buffer; /* registered with the kernel if it allows; the caller's until close; NULL: none */
   size_t buffer_len;
   mr_read_way_t backend; /* AUTO: chosen by machine and data (reader_choose.h) */

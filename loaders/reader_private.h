@@ -1,13 +1,13 @@
-/* The interface between reader.c and the four ways of reading: reader_mmap.c, reader_pread.c, and
-   the two of reader_uring.c (without.c in a build without liburing), over the merging
-   of neighbouring reads in reader_join.c. */
+/* The interface between reader.c and the ways of reading: reader_mmap.c, reader_pread.c, and the
+   two of reader_uring.c (without.c in a build without liburing), over the merging of neighbouring
+   reads in reader_join.c; and reader_remote.c for objects of a server. */
 #ifndef MR_LOADERS_READER_PRIVATE_H
 #define MR_LOADERS_READER_PRIVATE_H
 
 #include "loaders/reader.h"
 #include "loaders/reader_choose.h"
 
-/* One of the four ways. */
+/* One of the ways. */
 typedef struct mr_reader_way {
   bool merges; /* a read costs more than copying a few pages, so neighbours are worth merging */
   mr_err_t (*open)(mr_reader_t *r, mr_diag_t *diag); /* ERR_UNAVAILABLE: the machine refuses it */
@@ -20,13 +20,16 @@ typedef struct mr_reader_way {
   mr_err_t (*finish)(mr_reader_t *r, mr_diag_t *diag);
 } mr_reader_way_t;
 
-extern const mr_reader_way_t mr__reader_uring, mr__reader_direct, mr__reader_pread, mr__reader_mmap;
+extern const mr_reader_way_t mr__reader_uring, mr__reader_direct, mr__reader_pread, mr__reader_mmap,
+    mr__reader_remote;
 
 struct mr_reader {
   int n_files;
   int fd[MR_READER_FILES_MAX];
   int64_t size[MR_READER_FILES_MAX];
   char *path[MR_READER_FILES_MAX];
+  mr_remote_t *remote;
+  const mr_object_t *object[MR_READER_FILES_MAX]; /* NULL: files */
   size_t window;
   unsigned depth;
   char *buffer;

@@ -3,6 +3,7 @@
    uses the full bandwidth; every request asks for the version of the object that was opened. */
 #include "loaders/remote.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,9 @@ struct mr_remote {
   mr__engine_t *engine;
   mr__cache_t *cache;   /* NULL: none */
   mr__window_t *window; /* NULL: not started */
+  mr__peers_t *peers;   /* NULL: none */
+  mr__engine_t *peer_engine;
+  mr__serve_t *serve;
   pthread_mutex_t lock; /* guards objects */
   object_row_t *objects;
 };
@@ -52,12 +56,16 @@ mr_err_t mr_remote_open(mr_remote_t **out, const mr_remote_conf_t *conf, mr_diag
 
 void mr_remote_close(mr_remote_t *r) {
   if (!r) return;
-  mr__engine_close(r->engine);
+  if (r->window) mr__window_end_serving(r->window);
+  mr__engine_close(r->peer_engine);
+  mr__engine_close(r->engine); /* what answers to peers wait for is over now */
+  mr__serve_close(r->serve);
   mr__window_destroy(r->window);
+  mr__peers_close(r->peers);
   mr__cache_close(r->cache);
   for (object_row_t *o = r->objects, *next; o; o = next) {
     next = o->next;
-    free(o->object.name), free(o->object.url), free(o);
+    free(o);
   }
   pthread_mutex_destroy(&r->lock);
   free(r);
@@ -67,21 +75,90 @@ void mr_remote_count(mr_remote_t *r, mr_remote_counts_t *out) {
   mr__window_counts_t window;
   mr__engine_count(r->engine, out);
   if (!r->cache || !r->window) return;
+  if (r->peer_engine) {
+    mr_remote_counts_t of_peers;
+    mr__engine_count(r->peer_engine, &of_peers);
+    out->peer_bytes = of_peers.bytes;
+  }
   mr__window_count(r->window, &window);
   out->uses = window.uses, out->hits = window.hits, out->lost = window.lost;
+  out->unkept = window.unkept;
+}
+
+bool mr_remote_asked(mr_remote_t *r, mr_asked_t *out) {
+  mr_remote_counts_t c;
+  if (!r) return false;
+  mr_remote_count(r, &c);
+  out->requests += c.requests, out->again += c.retries + c.hedges, out->bytes += c.bytes;
+  out->uses += c.uses, out->hits += c.hits;
+  return true;
+}
+
+void mr_remote_report(const mr_remote_counts_t *c, char *text, size_t n) {
+  char bytes[24];
+  *text = 0;
+  if (!c->requests) return;
+  int len =
+      snprintf(text, n, "%s in %" PRId64 " requests, %" PRId64 " retries, %" PRId64 " sent twice",
+               mr_bytes_text((size_t)c->bytes, bytes), c->requests, c->retries, c->hedges);
+  if (c->peer_bytes && len > 0 && len < (int)n)
+    len += snprintf(text + len, n - (size_t)len, "; %s from peers",
+                    mr_bytes_text((size_t)c->peer_bytes, bytes));
+  if (c->uses && len > 0 && len < (int)n)
+    mr_snprintf(text + len, n - (size_t)len,
+                "; the cache had %" PRId64 " of %" PRId64 " blocks that were used, %.1f %%",
+                c->hits, c->uses, 100.0 * (double)c->hits / (double)c->uses);
 }
 
 /* ---- what comes next ---- */
 
-/* Opens the cache; *blocks is how many this run may keep. */
+/* Peers may keep their blocks in one folder: takes those that belong to other peers of this folder
+   out of own[0,*n), and returns their bytes. */
+static int64_t leave_to_peers(const mr_remote_t *r, mr__cached_t *own, size_t *n) {
+  bool here[MR_PEERS_MAX];
+  int64_t block = r->conf.cache_block, left = 0;
+  size_t k = 0;
+  for (int i = 0; i < mr__peers_count(r->peers); i++)
+    here[i] = mr__cache_knows_peer(r->cache, mr__peers_name(r->peers, i));
+  mr__cache_note_peer(r->cache, mr__peers_own(r->peers));
+  for (size_t i = 0; i < *n; i++) {
+    const mr_object_t *o = own[i].object;
+    int owner = mr__peers_owner(r->peers, o, own[i].at / block / MR_PEER_GROUP);
+    if (owner < 0 || !here[owner])
+      own[k++] = own[i];
+    else
+      left += o->size - own[i].at < block ? o->size - own[i].at : block;
+  }
+  return *n = k, left;
+}
+
+/* Opens the cache; *blocks is how many this run may keep, own[0,*n_own) what is there already. */
 static mr_err_t open_cache(mr_remote_t *r, const mr_object_t *const *object, int n,
-                           uint32_t *blocks, mr_diag_t *diag) {
+                           uint32_t *blocks, mr__cached_t **own, size_t *n_own, mr_diag_t *diag) {
   size_t limit;
   MR_TRY(mr_bytes_parse("setting cache-size", r->conf.cache_size, &limit, diag));
   MR_TRY(mr__cache_open(&r->cache, r->conf.cache, (int64_t)limit, r->conf.ahead,
                         r->conf.cache_block, diag));
-  int64_t most = mr__cache_share(r->cache, object, n) / r->conf.cache_block;
+  int64_t most = mr__cache_share(r->cache, object, n, own, n_own);
+  if (r->peers) most -= leave_to_peers(r, *own, n_own);
+  most = most > 0 ? most / r->conf.cache_block : 0;
   *blocks = most > INT32_MAX ? INT32_MAX : (uint32_t)most;
+  return MR_OK;
+}
+
+/* A request to a peer is sent once: what fails is fetched from the server. */
+static mr_err_t open_peers(mr_remote_t *r, const mr_object_t *const *object, int n,
+                           mr_diag_t *diag) {
+  mr_remote_conf_t once = r->conf;
+  once.retries = 0, once.hedge = 0;
+  MR_TRY(mr__peers_open(&r->peers, &r->conf, object, n, diag));
+  return mr__engine_open(&r->peer_engine, &once, r->region, diag);
+}
+
+static mr_err_t start_serving(mr_remote_t *r, mr_diag_t *diag) {
+  if (!r->peers) return MR_OK;
+  MR_TRY(mr__serve_open(&r->serve, r->peers, mr__window_serve, r->window, diag));
+  mr__peers_wait(r->peers, r->conf.timeout);
   return MR_OK;
 }
 
@@ -89,28 +166,57 @@ static mr_err_t start_window(mr_remote_t *r, const mr_object_t *const *object, i
                              mr_diag_t *diag) {
   uint32_t blocks = 0;
   int64_t whole = 0;
-  if (r->conf.cache) MR_TRY(open_cache(r, object, n, &blocks, diag));
+  mr__cached_t *own = NULL;
+  size_t n_own = 0;
+  if (r->conf.peers) MR_TRY(open_peers(r, object, n, diag));
+  if (r->conf.cache) MR_TRY(open_cache(r, object, n, &blocks, &own, &n_own, diag));
   for (int i = 0; i < n; i++) whole += object[i]->size / r->conf.cache_block + 1;
   mr__window_conf_t conf = {.engine = r->engine,
                             .ahead = r->conf.ahead,
                             .cache = r->cache,
                             .block = r->conf.cache_block,
+                            .peers = r->peers,
+                            .peer_engine = r->peer_engine,
                             .capacity = blocks < whole ? blocks : (uint32_t)whole};
   r->window = mr__window_create(&conf);
-  if (!r->window) return mr_no_memory(diag, "remote objects");
-  for (int i = 0; i < n; i++) mr__window_find_cached(r->window, object[i]);
-  return MR_OK;
+  if (r->window) mr__window_take_cached(r->window, own, n_own);
+  free(own);
+  return r->window ? start_serving(r, diag) : mr_no_memory(diag, "remote objects");
+}
+
+/* All objects; heap, NULL without memory. */
+static const mr_object_t **list_objects(const mr_remote_t *r, int *n) {
+  *n = 0;
+  for (object_row_t *o = r->objects; o; o = o->next) ++*n;
+  const mr_object_t **object = malloc(((size_t)*n + 1) * sizeof *object);
+  *n = 0;
+  for (object_row_t *o = r->objects; o && object; o = o->next) object[(*n)++] = &o->object;
+  return object;
 }
 
 mr_err_t mr_remote_start(mr_remote_t *r, mr_diag_t *diag) {
-  int n = 0;
+  int n;
   if (r->window) return MR_OK;
-  for (object_row_t *o = r->objects; o; o = o->next) n++;
-  const mr_object_t **object = malloc(((size_t)n + 1) * sizeof *object);
-  if (!object) return mr_no_memory(diag, "%d objects", n);
-  n = 0;
-  for (object_row_t *o = r->objects; o; o = o->next) object[n++] = &o->object;
+  const mr_object_t **object = list_objects(r, &n);
+  if (!object) return mr_no_memory(diag, "objects");
   mr_err_t e = start_window(r, object, n, diag);
+  free(object);
+  return e;
+}
+
+mr_err_t mr_remote_measure(mr_remote_t *r, int64_t record_bytes, double seconds, mr_served_t *out,
+                           mr_diag_t *diag) {
+  int n, full = 0;
+  if (!r) return MR_END;
+  const mr_object_t **object = list_objects(r, &n);
+  if (!object) return mr_no_memory(diag, "objects");
+  for (int i = 0; i < n; i++)
+    if (object[i]->size) object[full++] = object[i];
+  out->record_bytes = record_bytes, out->connections = r->conf.connections;
+  out->cached = r->conf.cache != NULL;
+  mr_err_t e =
+      full ? mr__remote_measure(&r->conf, r->region, object, full, record_bytes, seconds, out, diag)
+           : MR_END;
   free(object);
   return e;
 }
@@ -154,47 +260,84 @@ static mr_err_t send_all(mr_remote_t *r, mr__request_t *q, int n, mr_diag_t *dia
 
 /* ---- objects ---- */
 
-static mr_err_t name_object(const mr_remote_t *r, const char *url, mr_object_t *o,
-                            mr_diag_t *diag) {
-  char at[MR_PATH_MAX];
-  o->s3 = (url[0] == 's' || url[0] == 'S') && url[1] == '3';
+/* What a name says of an object, until its row is made. */
+typedef struct naming {
+  char *name; /* heap */
+  char url[MR_PATH_MAX];
+  bool s3;
+} naming_t;
+
+static bool is_s3(const char *url) { return (url[0] == 's' || url[0] == 'S') && url[1] == '3'; }
+
+static mr_err_t name_object(const mr_remote_t *r, const char *url, naming_t *o, mr_diag_t *diag) {
+  mr_diag_t why = {0};
+  o->s3 = is_s3(url), o->name = NULL;
   if (o->s3) {
-    mr_diag_t why = {0};
-    mr_err_t e = mr__remote_s3_url(url, r->endpoint, r->region, at, &why);
+    mr_err_t e = mr__remote_s3_url(url, r->endpoint, r->region, o->url, &why);
     if (e < 0) return mr_diag_relay(diag, e, &why);
+  } else if (snprintf(o->url, sizeof o->url, "%s", url) >= (int)sizeof o->url) {
+    return mr_fail(diag, MR_ERR_CONFIG, "a URL of %zu bytes: want at most %zu", strlen(url),
+                   sizeof o->url - 1);
   }
   o->name = mr_remote_shown(url);
-  o->url = strdup(o->s3 ? at : url);
-  return o->name && o->url ? MR_OK : mr_no_memory(diag, "the name of an object");
+  return o->name ? MR_OK : mr_no_memory(diag, "the name of an object");
 }
 
-static mr_err_t identify(mr_remote_t *r, mr_object_t *o, long *status, mr_diag_t *diag) {
-  mr__request_t q = {.object = o, .at = 0, .size = 1};
-  o->size = -1;
-  mr_err_t e = send_all(r, &q, 1, diag);
-  *status = q.status;
-  if (e < 0) return e;
-  o->size = q.total, o->mtime_ns = q.mtime_ns;
-  memcpy(o->etag, q.etag, sizeof o->etag);
+/* Adds the object as one block of memory, since there may be millions. */
+static mr_err_t keep_object(mr_remote_t *r, const naming_t *n, const mr_object_t *state,
+                            const mr_object_t **out, mr_diag_t *diag) {
+  size_t name = strlen(n->name) + 1, url = strlen(n->url) + 1, etag = strlen(state->etag) + 1;
+  object_row_t *row = malloc(sizeof *row + name + url + etag);
+  if (!row) return mr_no_memory(diag, "an object");
+  char *text = (char *)(row + 1);
+  mr_object_t *o = &row->object;
+  *o = *state;
+  o->s3 = n->s3, o->name = memcpy(text, n->name, name);
+  o->url = memcpy(text + name, n->url, url), o->etag = memcpy(text + name + url, state->etag, etag);
+  mr__cache_state_hash(o, o->state);
+  pthread_mutex_lock(&r->lock);
+  row->next = r->objects, r->objects = row;
+  pthread_mutex_unlock(&r->lock);
+  *out = o;
   return MR_OK;
 }
 
 static mr_err_t open_object(mr_remote_t *r, const char *url, const mr_object_t **out, long *status,
                             mr_diag_t *diag) {
-  object_row_t *row = calloc(1, sizeof *row);
+  naming_t n;
   *out = NULL;
-  if (!row) return mr_no_memory(diag, "an object");
-  mr_err_t e = name_object(r, url, &row->object, diag);
-  if (e >= 0) e = identify(r, &row->object, status, diag);
-  if (e < 0) {
-    free(row->object.name), free(row->object.url), free(row);
-    return e;
-  }
-  pthread_mutex_lock(&r->lock);
-  row->next = r->objects, r->objects = row;
-  pthread_mutex_unlock(&r->lock);
-  *out = &row->object;
-  return MR_OK;
+  MR_TRY(name_object(r, url, &n, diag));
+  mr_object_t o = {.name = n.name, .url = n.url, .s3 = n.s3, .size = -1, .etag = ""};
+  mr__request_t q = {.object = &o, .at = 0, .size = 1};
+  mr_err_t e = send_all(r, &q, 1, diag);
+  *status = q.status;
+  mr_object_t state = {.size = q.total, .mtime_ns = q.mtime_ns, .etag = q.etag};
+  if (e >= 0) e = keep_object(r, &n, &state, out, diag);
+  free(n.name);
+  return e;
+}
+
+mr_err_t mr_remote_known(mr_remote_t *r, const char *url, int64_t size, int64_t mtime_ns,
+                         const char *etag, const mr_object_t **out, mr_diag_t *diag) {
+  naming_t n;
+  mr_object_t state = {.size = size, .mtime_ns = mtime_ns, .etag = etag, .listed = true};
+  *out = NULL;
+  MR_TRY(name_object(r, url, &n, diag));
+  mr_err_t e = keep_object(r, &n, &state, out, diag);
+  free(n.name);
+  return e;
+}
+
+mr_err_t mr__remote_page(mr_remote_t *r, const char *url, const char *name, bool s3,
+                         mr__page_t *page, mr_diag_t *diag) {
+  mr_object_t o = {.name = (char *)name, .url = (char *)url, .s3 = s3, .size = -1, .etag = ""};
+  mr__request_t q = {.object = &o, .page = page};
+  return send_all(r, &q, 1, diag);
+}
+
+mr_err_t mr__remote_bucket(const mr_remote_t *r, const char *name, char out[MR_PATH_MAX],
+                           const char **prefix, mr_diag_t *diag) {
+  return mr__remote_s3_bucket(name, r->endpoint, r->region, out, prefix, diag);
 }
 
 mr_err_t mr_remote_object(mr_remote_t *r, const char *url, const mr_object_t **out,
@@ -206,7 +349,7 @@ mr_err_t mr_remote_object(mr_remote_t *r, const char *url, const mr_object_t **o
 mr_err_t mr_remote_find(mr_remote_t *r, const char *url, const mr_object_t **out, mr_diag_t *diag) {
   long status = 0;
   mr_diag_t why = {0};
-  bool s3 = url[0] == 's' || url[0] == 'S';
+  bool s3 = is_s3(url);
   mr_err_t e = open_object(r, url, out, &status, &why);
   if (e == MR_ERR_IO && (status == 404 || (s3 && status == 403))) return MR_OK;
   return mr_diag_relay(diag, e, &why);
@@ -214,7 +357,9 @@ mr_err_t mr_remote_find(mr_remote_t *r, const char *url, const mr_object_t **out
 
 /* ---- reading ---- */
 
-static int pieces_of(const mr_remote_want_t *w) { return (int)((w->size + PIECE - 1) / PIECE); }
+static int pieces_of(const mr_remote_want_t *w) {
+  return w->to ? (int)((w->size + PIECE - 1) / PIECE) : 0;
+}
 
 static mr_err_t read_now(mr_remote_t *r, const mr_remote_want_t *want, int n, mr_diag_t *diag) {
   int all = 0, k = 0;
@@ -223,7 +368,7 @@ static mr_err_t read_now(mr_remote_t *r, const mr_remote_want_t *want, int n, mr
   mr__request_t *q = calloc((size_t)all, sizeof *q);
   if (!q) return mr_no_memory(diag, "%d requests", all);
   for (int i = 0; i < n; i++)
-    for (int64_t at = 0; at < want[i].size; at += PIECE, k++) {
+    for (int64_t at = 0; want[i].to && at < want[i].size; at += PIECE, k++) {
       int64_t left = want[i].size - at;
       q[k].object = want[i].object, q[k].at = want[i].at + at;
       q[k].size = left < PIECE ? left : PIECE, q[k].to = (uint8_t *)want[i].to + at;

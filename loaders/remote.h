@@ -11,7 +11,7 @@
    among its settings, and asks mr_remote_is about each name.  Sources of shards need no more than
    mr_shards_conf_t.remote.
 
-   Implemented in remote.c, and remote_url.c for names. */
+   Implemented in remote.c, remote_url.c for names and remote_list.c for listings. */
 #ifndef MR_LOADERS_REMOTE_H
 #define MR_LOADERS_REMOTE_H
 
@@ -20,17 +20,19 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "pipeline/stage_source.h"
 
 /* The settings; texts live as long as the state that holds them. */
 typedef struct mr_remote_conf {
   const char *endpoint, *region; /* s3; NULL: from the environment and the profile */
   bool anonymous;                /* s3: requests are not signed */
   int64_t connections, retries;
-  double backoff, timeout;        /* s */
-  double hedge;                   /* times the usual time of a request; 0: never */
-  int64_t ahead;                  /* bytes in memory that are fetched before they are due */
-  const char *cache, *cache_size; /* folder, NULL: none; its limit */
-  int64_t cache_block;            /* bytes */
+  double backoff, timeout;               /* s */
+  double hedge;                          /* times the usual time of a request; 0: never */
+  int64_t ahead;                         /* bytes in memory that are fetched before they are due */
+  const char *cache, *cache_size;        /* folder, NULL: none; its limit */
+  int64_t cache_block;                   /* bytes */
+  const char *peers, *peer, *peer_token; /* NULL: the cache is not shared with other processes */
 } mr_remote_conf_t;
 
 typedef struct mr_remote mr_remote_t;
@@ -40,8 +42,11 @@ typedef struct mr_object {
   char *name; /* the URL without user, password and query, for sentences and as the object's name */
   char *url;  /* as it is requested */
   bool s3;
+  bool listed;            /* its state was found by an earlier listing, which may be out of date */
+  const char *bearer;     /* NULL: none; a peer's object: the token that it wants */
   int64_t size, mtime_ns; /* mtime_ns: 0 if the server gives no Last-Modified */
-  char etag[256];         /* "" if the server gives none */
+  const char *etag;       /* "" if the server gives none */
+  uint64_t state[2];      /* a hash of all that; 0: not computed yet */
 } mr_object_t;
 
 /* Returns whether name begins with http://, https:// or s3://.  Any thread. */
@@ -73,11 +78,31 @@ mr_err_t mr_remote_object(mr_remote_t *r, const char *url, const mr_object_t **o
    bucket, 403, which S3 answers to a client that may not list the bucket. */
 mr_err_t mr_remote_find(mr_remote_t *r, const char *url, const mr_object_t **out, mr_diag_t *diag);
 
+/* Opens an object whose state is known from a listing, without a request.  MR_ERR_CONFIG for a
+   malformed URL; MR_ERR_NOMEM. */
+mr_err_t mr_remote_known(mr_remote_t *r, const char *url, int64_t size, int64_t mtime_ns,
+                         const char *etag, const mr_object_t **out, mr_diag_t *diag);
+
+/* One object of a listing.  Belongs to the listing, until the call returns. */
+typedef struct mr_listed {
+  const char *path; /* below the folder, not empty; any bytes but NUL */
+  int64_t size, mtime_ns;
+  const char *etag; /* "" if the server gives none */
+} mr_listed_t;
+typedef mr_err_t mr_remote_listed_fn(void *ctx, const mr_listed_t *file, mr_diag_t *diag);
+
+/* Lists the objects below folder, s3://BUCKET or s3://BUCKET/PREFIX, page by page, in the server's
+   order, and calls fn for each.  Blocks, with a notice every few seconds.  Fails as
+   mr_remote_object does, by MR_ERR_DATA for a page that is no listing, is cut off or is not
+   followed by the page it announces, and as fn does.  Implemented in remote_list.c. */
+mr_err_t mr_remote_list(mr_remote_t *r, const char *folder, mr_remote_listed_fn *fn, void *ctx,
+                        mr_diag_t *diag);
+
 /* One range to read, inside the object. */
 typedef struct mr_remote_want {
   const mr_object_t *object;
   int64_t at, size;
-  void *to; /* [size] */
+  void *to; /* [size]; NULL: the caller has the bytes already, and what was announced is over */
 } mr_remote_want_t;
 
 /* Reads want[0,n), all at once.  Any thread, several at once; blocks until no request for them is
@@ -96,12 +121,26 @@ mr_err_t mr_remote_start(mr_remote_t *r, mr_diag_t *diag);
    announcing now; 0 before mr_remote_start.  Any thread; does not block. */
 int64_t mr_remote_tell(mr_remote_t *r, const mr_remote_want_t *want, int n);
 
+/* Measures the servers of all objects that are open, which must not be empty, as a source would use
+   them that reads record_bytes for each record: sets all of *out but records and bytes.  Blocks for
+   `seconds` for each number of connections.  MR_END without objects; fails as mr_remote_read. */
+mr_err_t mr_remote_measure(mr_remote_t *r, int64_t record_bytes, double seconds, mr_served_t *out,
+                           mr_diag_t *diag);
+
 /* Counts since open.  Any thread. */
 typedef struct mr_remote_counts {
   int64_t requests, retries, hedges, bytes; /* bytes: received, used or not */
   int64_t uses, hits, lost; /* of blocks, with a cache; lost: hits whose file was gone or damaged */
+  int64_t unkept;           /* blocks that the cache's disk was too slow for */
+  int64_t peer_bytes;       /* received from peers */
 } mr_remote_counts_t;
 void mr_remote_count(mr_remote_t *r, mr_remote_counts_t *out);
+
+/* Adds the counts to what a source reports while it runs; false if r is NULL.  Any thread. */
+bool mr_remote_asked(mr_remote_t *r, mr_asked_t *out);
+
+/* Describes counts in one line, into text[0,n); "" if nothing was requested. */
+void mr_remote_report(const mr_remote_counts_t *c, char *text, size_t n);
 
 /* Rows of a table: clang-format would put each value on its own line. */
 /* clang-format off */
@@ -135,6 +174,13 @@ void mr_remote_count(mr_remote_t *r, mr_remote_counts_t *out);
   {.name = "cache-block", .type = MR_OPT_INT, .offset = offsetof(state, member.cache_block),      \
    .unit = "bytes", .def = "65536", .lo = 4096, .hi = 67108864,                                 \
    .help = "URLs: size of a block of the cache."},                                                \
+  {.name = "peers", .type = MR_OPT_STR, .offset = offsetof(state, member.peers),                  \
+   .unit = "HOST:PORT,...", .help = "URLs: processes that share their caches, this one included: "\
+           "each block is fetched from the server by one of them."},                              \
+  {.name = "peer", .type = MR_OPT_STR, .offset = offsetof(state, member.peer),                    \
+   .unit = "HOST:PORT", .help = "URLs: which of peers= this process is; it answers there."},      \
+  {.name = "peer-token", .type = MR_OPT_SECRET, .offset = offsetof(state, member.peer_token),     \
+   .help = "URLs: what peers must send, the same for all; by default MILLRACE_PEER_TOKEN."},      \
   {.name = "endpoint", .type = MR_OPT_STR, .offset = offsetof(state, member.endpoint),            \
    .unit = "URL", .help = "s3://: server of the buckets, https://HOST:PORT; by default "          \
            "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, or Amazon's."},                                \

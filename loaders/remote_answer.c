@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "loaders/remote_private.h"
+#include "loaders/remote_peers.h"
 
 const char *mr__remote_value(const char *line, size_t n, const char *name, size_t *len) {
   size_t k = strlen(name);
@@ -38,6 +38,16 @@ bool mr__remote_span(const char *text, size_t n, mr_remote_span_t *out) {
   if (at == end || *at++ != '/') return false;
   if (end - at == 1 && *at == '*') return out->first >= 0;
   return take_number(&at, end, &out->total) && at == end && out->last < out->total;
+}
+
+bool mr__serve_range(const char *text, int64_t size, int64_t *first, int64_t *n) {
+  const char *at = text + 6, *end = text + strlen(text);
+  int64_t last;
+  if (strncmp(text, "bytes=", 6) || !take_number(&at, end, first) || at == end || *at++ != '-' ||
+      !take_number(&at, end, &last) || at != end || last < *first || last >= size)
+    return false;
+  *n = last - *first + 1;
+  return *n <= MR_SERVE_MOST;
 }
 
 int mr__remote_sum_bytes(mr_sum_kind_t kind) {

@@ -1,8 +1,6 @@
 /* Requests by libcurl's multi interface, on one thread: starts what is due, sends slow requests a
-   second time, and decides for each answer whether to use it, to retry or to fail. */
-#include <assert.h>
+   second time, and uses each answer, retries or fails as remote_judge.c decides. */
 #include <curl/curl.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +8,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/feature.h"
-#include "loaders/remote_private.h"
+#include "loaders/remote_attempt.h"
 
 enum {
   RECENT = 64,       /* requests from which the usual time is known */
@@ -21,24 +18,8 @@ enum {
   AFTER_MAX_S = 60,  /* a longer Retry-After is not obeyed */
   CLASSES = 40,      /* of sizes, by powers of two */
   RENEW_S = 300,     /* credentials are renewed this long before they end */
+  WATCH_NS = 2000000 /* between two looks at what is in flight */
 };
-
-/* One transfer of a request. */
-typedef struct mr__attempt {
-  mr__request_t *q;
-  CURL *easy;
-  struct curl_slist *headers;
-  uint8_t *to;  /* where its bytes go: q->to, or its own room */
-  uint8_t *own; /* heap; NULL: none */
-  int64_t got, begun_ns, last_ns;
-  long status;
-  mr_remote_span_t span;
-  mr_remote_sum_t sum;
-  bool has_span, encoded, too_long, refused; /* refused: the body is not wanted */
-  char etag[256], region[64], reason[CURL_ERROR_SIZE];
-  int64_t mtime_s;
-  struct mr__attempt *next; /* in the list of those in flight */
-} attempt_t;
 
 struct mr__engine {
   mr_remote_conf_t conf;
@@ -51,78 +32,21 @@ struct mr__engine {
   mr_remote_counts_t counts;
   /* The thread's own. */
   mr__request_t *first, **last; /* to be started, when they are due */
-  attempt_t *flying;
+  mr__attempt_t *flying;
   int n_flying;
   int64_t n_done, n_hedged;
   int64_t recent[CLASSES][RECENT]; /* ns of the last requests of a class of sizes */
   int n_recent[CLASSES];
+  int64_t usual_ns[CLASSES]; /* 0: unknown */
+  int64_t watched_ns;
   uint64_t random;
   bool has_credentials;
   mr_credentials_t credentials;
 };
 
-/* ---- what the server says ---- */
-
-static void reset_answer(attempt_t *a) {
-  a->span = (mr_remote_span_t){-1, -1, -1};
-  a->sum = (mr_remote_sum_t){0};
-  a->has_span = a->encoded = a->refused = false, a->etag[0] = a->region[0] = 0, a->mtime_s = 0;
-}
-
-static void copy_header_value(char *out, size_t room, const char *from, size_t n) {
-  if (n >= room) n = 0; /* too long to be compared: as if there were none */
-  memcpy(out, from, n), out[n] = 0;
-}
-
-static size_t on_header(char *line, size_t one, size_t n, void *arg) {
-  attempt_t *a = arg;
-  const char *v;
-  size_t k;
-  a->last_ns = mr_now_ns();
-  if (n > 5 && !strncmp(line, "HTTP/", 5)) { /* after a redirect another answer begins */
-    const char *space = memchr(line, ' ', n);
-    reset_answer(a);
-    a->status = space ? strtol(space, NULL, 10) : 0;
-    return n;
-  }
-  if ((v = mr__remote_value(line, n, "content-range", &k)))
-    a->has_span = mr__remote_span(v, k, &a->span);
-  else if ((v = mr__remote_value(line, n, "etag", &k)))
-    copy_header_value(a->etag, sizeof a->etag, v, k);
-  else if ((v = mr__remote_value(line, n, "x-amz-bucket-region", &k)))
-    copy_header_value(a->region, sizeof a->region, v, k);
-  else if ((v = mr__remote_value(line, n, "content-encoding", &k)))
-    a->encoded = !(k == 8 && !strncasecmp(v, "identity", k));
-  else if ((v = mr__remote_value(line, n, "last-modified", &k))) {
-    char date[64];
-    copy_header_value(date, sizeof date, v, k);
-    time_t t = curl_getdate(date, NULL);
-    a->mtime_s = t > 0 ? (int64_t)t : 0;
-  } else {
-    mr__remote_sum_line(line, n, &a->sum);
-  }
-  return n;
-}
-
-static size_t on_body(char *data, size_t one, size_t n, void *arg) {
-  attempt_t *a = arg;
-  a->last_ns = mr_now_ns();
-  if (a->status != 206) { /* an error's text: passed over, or cut if it is a whole object */
-    a->refused = a->status == 200;
-    return a->refused ? 0 : n;
-  }
-  if ((int64_t)n > a->q->size - a->got) {
-    a->too_long = true;
-    return 0;
-  }
-  if (a->to) memcpy(a->to + a->got, data, n);
-  a->got += (int64_t)n;
-  return n;
-}
-
 /* ---- credentials ---- */
 
-static mr_err_t engine_sign(mr__engine_t *e, attempt_t *a, mr_diag_t *diag) {
+static mr_err_t engine_sign(mr__engine_t *e, mr__attempt_t *a, mr_diag_t *diag) {
   char text[MR_TOKEN_MAX + 64];
   bool stale = e->credentials.until_s && e->credentials.until_s - RENEW_S < (int64_t)time(NULL);
   if (!e->has_credentials || stale) {
@@ -144,57 +68,11 @@ static mr_err_t engine_sign(mr__engine_t *e, attempt_t *a, mr_diag_t *diag) {
 
 /* ---- one attempt ---- */
 
-/* Debian's libcurl names its own file of certificates to OpenSSL, which then reads no variable. */
-static void set_certificates(CURL *c) {
-  const char *file = getenv("SSL_CERT_FILE"), *folder = getenv("SSL_CERT_DIR");
-  if (file && *file) curl_easy_setopt(c, CURLOPT_CAINFO, file);
-  if (folder && *folder) curl_easy_setopt(c, CURLOPT_CAPATH, folder);
-}
-
-static void set_options(mr__engine_t *e, attempt_t *a) {
-  const mr__request_t *q = a->q;
-  CURL *c = a->easy;
-  char range[64];
-  snprintf(range, sizeof range, "%" PRId64 "-%" PRId64, q->at, q->at + q->size - 1);
-  curl_easy_setopt(c, CURLOPT_URL, q->object->url);
-  curl_easy_setopt(c, CURLOPT_PATH_AS_IS, 1L); /* keys may hold ".." and "//" */
-  curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, q->object->s3 ? 0L : 1L);
-  curl_easy_setopt(c, CURLOPT_MAXREDIRS, 5L);
-  curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(e->conf.timeout * 1000));
-  curl_easy_setopt(c, CURLOPT_BUFFERSIZE, 256L * 1024);
-  curl_easy_setopt(c, CURLOPT_USERAGENT, "millrace");
-  curl_easy_setopt(c, CURLOPT_ERRORBUFFER, a->reason);
-  curl_easy_setopt(c, CURLOPT_RANGE, range);
-  curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
-  curl_easy_setopt(c, CURLOPT_HEADERDATA, a);
-  curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
-  curl_easy_setopt(c, CURLOPT_WRITEDATA, a);
-  curl_easy_setopt(c, CURLOPT_PRIVATE, a);
-  set_certificates(c);
-}
-
-static void free_attempt(attempt_t *a) {
-  curl_slist_free_all(a->headers);
-  curl_easy_cleanup(a->easy);
-  free(a->own), free(a);
-}
-
 /* Starts attempt i of q.  A hedge has its own room, since both write at once. */
 static mr_err_t start_attempt(mr__engine_t *e, mr__request_t *q, int i) {
   char text[300];
-  attempt_t *a = calloc(1, sizeof *a);
-  if (a) a->easy = curl_easy_init();
-  if (a && a->easy && i && q->to) a->own = malloc((size_t)q->size);
-  if (!a || !a->easy || (i && q->to && !a->own)) {
-    if (a) free_attempt(a);
-    return mr_no_memory(&q->diag, "a request");
-  }
-  a->q = q, a->to = i ? a->own : q->to;
-  reset_answer(a);
-  set_options(e, a);
+  mr__attempt_t *a = mr__attempt_new(q, i > 0, e->conf.timeout);
+  if (!a) return mr_no_memory(&q->diag, "a request");
   if (*q->object->etag && strncmp(q->object->etag, "W/", 2)) {
     snprintf(text, sizeof text, "If-Match: %s", q->object->etag);
     a->headers = curl_slist_append(a->headers, text);
@@ -207,7 +85,7 @@ static mr_err_t start_attempt(mr__engine_t *e, mr__request_t *q, int i) {
   curl_easy_setopt(a->easy, CURLOPT_HTTPHEADER, a->headers);
   if (err >= 0 && curl_multi_add_handle(e->multi, a->easy) != CURLM_OK)
     err = mr_no_memory(&q->diag, "a request");
-  if (err < 0) return free_attempt(a), err;
+  if (err < 0) return mr__attempt_free(a), err;
   a->begun_ns = a->last_ns = mr_now_ns();
   if (!i) q->begun_ns = a->begun_ns;
   q->attempt[i] = a;
@@ -219,8 +97,8 @@ static mr_err_t start_attempt(mr__engine_t *e, mr__request_t *q, int i) {
 }
 
 /* Takes an attempt out of the flight and its request; the caller frees it. */
-static void land(mr__engine_t *e, attempt_t *a) {
-  attempt_t **at = &e->flying;
+static void land(mr__engine_t *e, mr__attempt_t *a) {
+  mr__attempt_t **at = &e->flying;
   while (*at != a) at = &(*at)->next;
   *at = a->next, e->n_flying--;
   a->q->attempt[a->q->attempt[1] == a] = NULL;
@@ -232,8 +110,8 @@ static void land(mr__engine_t *e, attempt_t *a) {
 
 static void drop_attempts(mr__engine_t *e, mr__request_t *q) {
   for (int i = 0; i < 2; i++) {
-    attempt_t *a = q->attempt[i];
-    if (a) land(e, a), free_attempt(a);
+    mr__attempt_t *a = q->attempt[i];
+    if (a) land(e, a), mr__attempt_free(a);
   }
 }
 
@@ -252,144 +130,39 @@ static int class_of(int64_t size) {
   return c < CLASSES ? c : CLASSES - 1;
 }
 
-static void note_time(mr__engine_t *e, const mr__request_t *q) {
-  int c = class_of(q->size);
-  e->recent[c][e->n_recent[c]++ % RECENT] = mr_now_ns() - q->begun_ns;
-}
-
 static int compare_times(const void *a, const void *b) {
   int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
   return (x > y) - (x < y);
 }
 
-/* The median of the last requests of about this size; 0 while too few are known. */
-static int64_t usual_ns(const mr__engine_t *e, int64_t size) {
+/* Notes how long a request took, and what is usual now for its size: the median of the last ones; 0
+   while too few are known. */
+static void note_time(mr__engine_t *e, const mr__request_t *q) {
   int64_t sorted[RECENT];
-  int c = class_of(size), n = e->n_recent[c] < RECENT ? e->n_recent[c] : RECENT;
-  if (n < RECENT_LEAST) return 0;
+  int c = class_of(q->size);
+  e->recent[c][e->n_recent[c]++ % RECENT] = mr_now_ns() - q->begun_ns;
+  int n = e->n_recent[c] < RECENT ? e->n_recent[c] : RECENT;
+  if (n < RECENT_LEAST) return;
   memcpy(sorted, e->recent[c], (size_t)n * sizeof *sorted);
   qsort(sorted, (size_t)n, sizeof *sorted, compare_times);
-  return sorted[n / 2];
+  e->usual_ns[c] = sorted[n / 2];
 }
 
 /* ---- answers ---- */
 
-typedef enum verdict { USE, AGAIN, FAIL } verdict_t;
-
-static verdict_t say_no(mr_diag_t *diag, const attempt_t *a, mr_err_t code, const char *what) {
-  mr_fail(diag, code, "%s: %s (bytes %" PRId64 " to %" PRId64 ")", a->q->object->name, what,
-          a->q->at, a->q->at + a->q->size - 1);
-  return FAIL;
-}
-
-static verdict_t judge_status(const attempt_t *a, mr_diag_t *diag) {
-  const char *name = a->q->object->name;
-  char more[200] = "";
-  if (a->status == 408 || a->status == 429 || a->status >= 500) {
-    mr_fail(diag, MR_ERR_IO, "%s: the server answers with status %ld", name, a->status);
-    return AGAIN;
-  }
-  if (a->status == 412) return say_no(diag, a, MR_ERR_DATA, "has changed since it was opened");
-  if (a->status == 200)
-    return say_no(diag, a, MR_ERR_DATA,
-                  "the server ignores ranges and sends the whole object; want a server that "
-                  "supports range requests");
-  if (a->status == 416)
-    return say_no(diag, a, MR_ERR_DATA, "the server says that the object ends before these bytes");
-  if (*a->region)
-    snprintf(more, sizeof more, "; the bucket is in region %s: set region=%s", a->region,
-             a->region);
-  else if (a->status == 403)
-    snprintf(more, sizeof more,
-             "; it does not exist, or these credentials do not permit reading it");
-  mr_fail(diag, MR_ERR_IO, "%s: the server answers with status %ld%s", name, a->status, more);
-  return FAIL;
-}
-
-/* Whether the answer is of the state that the object had when it was opened: of its size and ETag
-   or, without one, its time. */
-static bool is_same_state(const attempt_t *a) {
-  const mr_object_t *o = a->q->object;
-  if (a->span.total != o->size || strcmp(a->etag, o->etag)) return false;
-  return *o->etag || a->mtime_s * 1000000000 == o->mtime_ns;
-}
-
-/* Whether the answer is of the bytes and the object that were asked for. */
-static verdict_t judge_answer(const attempt_t *a, mr_diag_t *diag) {
-  const mr__request_t *q = a->q;
-  const mr_object_t *o = q->object;
-  if (a->too_long)
-    return say_no(diag, a, MR_ERR_DATA, "the server sends more bytes than were asked for");
-  if (a->encoded)
-    return say_no(
-        diag, a, MR_ERR_DATA,
-        "the server compresses what it sends; want a server that sends objects as they are");
-  if (!a->has_span || a->span.first != q->at)
-    return say_no(diag, a, MR_ERR_DATA, "the server's Content-Range is of other bytes");
-  if (a->span.total < 0)
-    return say_no(diag, a, MR_ERR_DATA,
-                  "the server does not send the size of the object in Content-Range");
-  if (o->size >= 0 && !is_same_state(a))
-    return say_no(diag, a, MR_ERR_DATA, "has changed since it was opened");
-  if (a->span.last != q->at + q->size - 1)
-    return say_no(diag, a, MR_ERR_DATA, "the server's Content-Range is of other bytes");
-  if (a->got != q->size)
-    return say_no(diag, a, MR_ERR_DATA, "the server sends fewer bytes than its Content-Range says");
-  bool whole = q->at == 0 && q->size == a->span.total;
-  if (!a->to || (a->sum.whole && !whole) || mr__remote_sum_ok(&a->sum, a->to, (size_t)q->size))
-    return USE;
-  say_no(diag, a, MR_ERR_DATA, "the bytes do not match the checksum that the server sends");
-  return AGAIN;
-}
-
-static bool passes_by(CURLcode code) {
-  switch (code) {
-    case CURLE_COULDNT_CONNECT:
-    case CURLE_COULDNT_RESOLVE_HOST:
-    case CURLE_COULDNT_RESOLVE_PROXY:
-    case CURLE_PARTIAL_FILE:
-    case CURLE_RECV_ERROR:
-    case CURLE_SEND_ERROR:
-    case CURLE_GOT_NOTHING:
-    case CURLE_OPERATION_TIMEDOUT:
-    case CURLE_HTTP2:
-    case CURLE_HTTP2_STREAM:
-    case CURLE_WEIRD_SERVER_REPLY:
-    case CURLE_SSL_CONNECT_ERROR: return true;
-    default: return false;
-  }
-}
-
-static verdict_t judge(const attempt_t *a, CURLcode code, mr_diag_t *diag) {
-  bool over = code == CURLE_OK || a->too_long || a->refused;
-  if (over && a->status == 206) return judge_answer(a, diag);
-  if (over) return judge_status(a, diag);
-  mr_fail(diag, MR_ERR_IO, "%s: %s", a->q->object->name,
-          *a->reason ? a->reason : curl_easy_strerror(code));
-  return passes_by(code) ? AGAIN : FAIL;
-}
-
-/* An answer of an empty object has no range. */
-static bool is_empty_object(attempt_t *a, CURLcode code) {
-  bool none = a->status == 416 && a->has_span && a->span.first < 0 && a->span.total == 0;
-  bool all = a->status == 200 && code == CURLE_OK && !a->got && !a->refused;
-  if (a->q->object->size >= 0 || !(none || all)) return false;
-  return a->span.total = 0, true;
-}
-
-static void use_answer(mr__engine_t *e, attempt_t *a) {
+static void use_answer(mr__engine_t *e, mr__attempt_t *a) {
   mr__request_t *q = a->q;
   if (a->own && q->to) {
     if (q->attempt[0]) { /* it writes to the same place: ended first */
-      attempt_t *slow = q->attempt[0];
-      land(e, slow), free_attempt(slow);
+      mr__attempt_t *slow = q->attempt[0];
+      land(e, slow), mr__attempt_free(slow);
     }
     memcpy(q->to, a->own, (size_t)q->size);
   }
-  q->total = a->span.total, q->mtime_ns = a->mtime_s * 1000000000;
+  q->total = a->span.total, q->mtime_ns = a->mtime_ns;
   memcpy(q->etag, a->etag, sizeof q->etag);
   q->diag = (mr_diag_t){0};
-  note_time(e, q);
+  if (!q->page) note_time(e, q);
 }
 
 static double draw_unit(mr__engine_t *e) { /* xorshift64*, [0,1) */
@@ -411,19 +184,19 @@ static void start_later(mr__engine_t *e, mr__request_t *q, int64_t after_s) {
   pthread_mutex_unlock(&e->lock);
 }
 
-static void end_attempt(mr__engine_t *e, attempt_t *a, CURLcode code) {
+static void end_attempt(mr__engine_t *e, mr__attempt_t *a, CURLcode code) {
   mr__request_t *q = a->q;
   mr_diag_t why = {0};
   curl_off_t after = 0;
   curl_easy_getinfo(a->easy, CURLINFO_RETRY_AFTER, &after);
   q->status = a->status;
-  verdict_t v = is_empty_object(a, code) ? USE : judge(a, code, &why);
+  mr__verdict_t v = mr__attempt_judge(a, code, &why);
   land(e, a);
-  if (v == USE) use_answer(e, a);
-  free_attempt(a);
-  if (v == USE) {
+  if (v == MR__USE) use_answer(e, a);
+  mr__attempt_free(a);
+  if (v == MR__USE) {
     finish_request(e, q, MR_OK);
-  } else if (v == FAIL) {
+  } else if (v == MR__FAIL) {
     q->diag = why;
     finish_request(e, q, why.code);
   } else if (q->attempt[0] || q->attempt[1]) {
@@ -463,16 +236,29 @@ static int64_t start_due(mr__engine_t *e) {
       continue;
     }
     if (!(*at = q->next)) e->last = at;
-    mr_err_t err = start_attempt(e, q, 0);
+    mr_err_t err = q->wanted && !q->wanted(q, q->arg)
+                       ? mr_fail(&q->diag, MR_ERR_IO, "%s: was not asked for", q->object->name)
+                       : start_attempt(e, q, 0);
     if (err < 0) finish_request(e, q, err);
   }
   return next;
 }
 
+/* Whether a request takes much longer than others of its size, and not only because all share a
+   link that is full: it has been silent for long, or has got little. */
+static bool straggles(const mr__engine_t *e, const mr__attempt_t *a, int64_t now) {
+  int64_t usual = e->usual_ns[class_of(a->q->size)];
+  if (!usual || e->conf.hedge <= 0 || a->q->page) return false;
+  return (double)(now - a->q->begun_ns) > e->conf.hedge * (double)usual &&
+         (now - a->last_ns > usual / 2 || a->got < a->q->size / 2);
+}
+
 /* Ends what is silent, and hedges what is slow. */
 static void watch_flight(mr__engine_t *e) {
   int64_t now = mr_now_ns();
-  for (attempt_t *a = e->flying, *next; a; a = next) {
+  if (now - e->watched_ns < WATCH_NS) return;
+  e->watched_ns = now;
+  for (mr__attempt_t *a = e->flying, *next; a; a = next) {
     next = a->next;
     mr__request_t *q = a->q;
     if ((double)(now - a->last_ns) > e->conf.timeout * 1e9) {
@@ -481,25 +267,25 @@ static void watch_flight(mr__engine_t *e) {
       next = e->flying; /* the list may have lost any of its members */
       continue;
     }
-    int64_t usual = usual_ns(e, q->size);
-    bool slow =
-        usual && e->conf.hedge > 0 && (double)(now - q->begun_ns) > e->conf.hedge * (double)usual;
-    if (!slow || q->attempt[1] || !q->attempt[0] || e->n_flying >= e->conf.connections ||
-        e->n_hedged * HEDGE_SHARE > e->n_done)
+    if (q->attempt[1] || !q->attempt[0] || e->n_flying >= e->conf.connections ||
+        e->n_hedged * HEDGE_SHARE > e->n_done || !straggles(e, a, now))
       continue;
     if (start_attempt(e, q, 1) >= 0) e->n_hedged++;
   }
 }
 
-static void take_answers(mr__engine_t *e) {
-  int left;
+/* Returns how many have ended. */
+static int take_answers(mr__engine_t *e) {
+  int left, n = 0;
   for (CURLMsg *m; (m = curl_multi_info_read(e->multi, &left));) {
-    attempt_t *a = NULL;
+    mr__attempt_t *a = NULL;
     if (m->msg != CURLMSG_DONE) continue;
     CURLcode code = m->data.result;
     curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&a);
     end_attempt(e, a, code);
+    n++;
   }
+  return n;
 }
 
 static void cancel_all(mr__engine_t *e) {
@@ -523,8 +309,9 @@ static void *engine_main(void *arg) {
     int wait_ms = e->flying ? 20 : 60000;
     if (due != INT64_MAX && (due - now) / 1000000 < wait_ms) wait_ms = (int)((due - now) / 1000000);
     curl_multi_perform(e->multi, &running);
-    take_answers(e);
+    bool room = take_answers(e) > 0;
     watch_flight(e);
+    if (room && e->first) continue; /* what waits for a connection has one now */
     if (running || !e->first || due != INT64_MAX)
       curl_multi_poll(e->multi, NULL, 0, wait_ms < 0 ? 0 : wait_ms, NULL);
   }
@@ -592,44 +379,4 @@ void mr__engine_count(mr__engine_t *e, mr_remote_counts_t *out) {
   pthread_mutex_lock(&e->lock);
   *out = e->counts;
   pthread_mutex_unlock(&e->lock);
-}
-
-/* ---- small requests ---- */
-
-typedef struct plain_body {
-  char *text;
-  size_t n, room;
-} plain_body_t;
-
-static size_t on_plain(char *data, size_t one, size_t n, void *arg) {
-  plain_body_t *b = arg;
-  if (n >= b->room - b->n) return 0;
-  memcpy(b->text + b->n, data, n);
-  b->n += n, b->text[b->n] = 0;
-  return n;
-}
-
-mr_err_t mr__engine_plain(const char *method, const char *url, const char *headers, char *text,
-                          size_t n, mr_diag_t *diag) {
-  CURL *c = curl_easy_init();
-  plain_body_t body = {text, 0, n};
-  struct curl_slist *lines = headers ? curl_slist_append(NULL, headers) : NULL;
-  long status = 0;
-  if (!c) return mr_no_memory(diag, "a request");
-  text[0] = 0;
-  curl_easy_setopt(c, CURLOPT_URL, url);
-  curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, method);
-  curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http");
-  curl_easy_setopt(c, CURLOPT_NOPROXY, "*"); /* metadata are this machine's own */
-  curl_easy_setopt(c, CURLOPT_HTTPHEADER, lines);
-  curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, 2000L);
-  curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_plain);
-  curl_easy_setopt(c, CURLOPT_WRITEDATA, &body);
-  CURLcode code = curl_easy_perform(c);
-  curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
-  curl_slist_free_all(lines);
-  curl_easy_cleanup(c);
-  if (code != CURLE_OK) return mr_fail(diag, MR_ERR_IO, "%s", curl_easy_strerror(code));
-  return status == 200 ? MR_OK : mr_fail(diag, MR_ERR_IO, "answer %ld", status);
 }

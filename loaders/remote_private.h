@@ -1,13 +1,22 @@
 /* The inside of remote objects.
 
    remote.c opens objects and reads ranges; remote_url.c turns names into URLs; remote_answer.c
-   parses what servers say; remote_sign.c finds credentials; remote_engine.c, the only user of
-   libcurl, sends requests on a thread of its own. */
+   parses what servers say; remote_sign.c finds credentials; remote_engine.c sends requests on a
+   thread of its own, each by a transfer of libcurl (remote_attempt.h) or two. */
 #ifndef MR_LOADERS_REMOTE_PRIVATE_H
 #define MR_LOADERS_REMOTE_PRIVATE_H
 
+#include <time.h>
+
 #include "base/xio.h"
 #include "loaders/remote.h"
+
+/* A time that a server states, in nanoseconds since 1970; 0, not said, for one outside 1970 to
+   2262, which an int64_t cannot hold. */
+static inline int64_t mr__time_ns(time_t seconds) {
+  bool fits = seconds > 0 && seconds <= INT64_MAX / 1000000000;
+  return fits ? (int64_t)seconds * 1000000000 : 0;
+}
 
 /* ---- remote_url.c ---- */
 
@@ -17,6 +26,29 @@
    MR_ERR_CONFIG for a name without bucket or key, a wrong bucket, or a URL that is too long. */
 mr_err_t mr__remote_s3_url(const char *name, const char *endpoint, const char *region,
                            char out[MR_PATH_MAX], mr_diag_t *diag);
+
+/* Writes the URL of the bucket of s3://BUCKET/PREFIX in the same way, with a final slash, and sets
+ *prefix to what follows the bucket in name, "" without anything.  Fails as mr__remote_s3_url. */
+mr_err_t mr__remote_s3_bucket(const char *name, const char *endpoint, const char *region,
+                              char out[MR_PATH_MAX], const char **prefix, mr_diag_t *diag);
+
+/* Appends text to out[0,room) at *at, with every byte but letters, digits, "-._~" and, with
+   slashes, "/" encoded, and a final NUL.  False if it does not fit. */
+bool mr__remote_encode(char *out, size_t room, size_t *at, const char *text, bool slashes);
+
+/* ---- remote_page.c ---- */
+
+typedef struct mr__paged {
+  bool more;         /* another page follows */
+  const char *token; /* for which this asks; in the page, NULL without one */
+  const char *wrong; /* NULL, or why the page is refused, as in "ends early" */
+} mr__paged_t;
+
+/* Parses one answer of ListObjectsV2, text[0,n) with a NUL behind it, which it changes, and calls
+   fn for each object in it with its whole key as path.  MR_ERR_DATA with out->wrong, and nothing in
+   diag, for anything else than a whole answer; fails as fn. */
+mr_err_t mr__page_parse(char *text, size_t n, mr_remote_listed_fn *fn, void *ctx, mr__paged_t *out,
+                        mr_diag_t *diag);
 
 /* ---- remote_answer.c ---- */
 
@@ -86,16 +118,25 @@ bool mr__remote_ini(const char *text, size_t size, const char *section, const ch
 /* Parses the answer of instance metadata into *out.  False if it is malformed. */
 bool mr__remote_parse_metadata(const char *text, mr_credentials_t *out);
 
-/* ---- remote_engine.c, or remote_engine_without.c ---- */
+/* ---- remote_engine.c, or without.c ---- */
 
 typedef struct mr__engine mr__engine_t;
+
+/* The whole answer of a request without a range, for listings. */
+typedef struct mr__page {
+  char *data; /* [n] heap, the caller's; a NUL follows */
+  size_t n, cap, most;
+} mr__page_t;
 
 /* One range request; the caller's, untouched by it from submit until done is called. */
 typedef struct mr__request {
   const mr_object_t *object; /* its size is -1 while it is unknown */
   int64_t at, size;
-  uint8_t *to;                                    /* [size]; NULL if the bytes do not matter */
+  uint8_t *to;      /* [size]; NULL if the bytes do not matter */
+  mr__page_t *page; /* NULL: a range; else the whole answer goes there, and at and size are 0 */
   void (*done)(struct mr__request *q, void *arg); /* on the engine's thread; must not block */
+  /* NULL, or asked before it is sent, as done is: false ends it by MR_ERR_IO. */
+  bool (*wanted)(const struct mr__request *q, void *arg);
   void *arg;
 
   /* The outcome. */
@@ -118,7 +159,31 @@ mr_err_t mr__engine_open(mr__engine_t **out, const mr_remote_conf_t *conf, const
 void mr__engine_close(mr__engine_t *e); /* NULL is fine; requests in flight end by MR_ERR_CANCEL */
 void mr__engine_submit(mr__engine_t *e, mr__request_t *q); /* any thread; does not block */
 void mr__engine_count(mr__engine_t *e, mr_remote_counts_t *out);
+
+/* ---- remote.c ---- */
+
+/* Requests url (heap or not, the caller's), called name in sentences, whole, into *page, whose
+   `most` is set; the caller frees page->data, also after a failure.  Blocks; fails as
+   mr_remote_object, without MR_ERR_DATA for ranges. */
+mr_err_t mr__remote_page(mr_remote_t *r, const char *url, const char *name, bool s3,
+                         mr__page_t *page, mr_diag_t *diag);
+
+/* Writes the URL of the bucket as mr__remote_s3_bucket does, with r's endpoint and region. */
+mr_err_t mr__remote_bucket(const mr_remote_t *r, const char *name, char out[MR_PATH_MAX],
+                           const char **prefix, mr_diag_t *diag);
+
+/* ---- remote_plain.c, or without.c ---- */
+
 mr_plain_request_fn mr__engine_plain;
+
+/* ---- remote_measure.c ---- */
+
+/* Measures the latency, and the rate of requests of `size` bytes with 1, 4, 16, ... connections up
+   to conf's, `seconds` each; sets latency_s, n and at of *out.  Fails as the first request that
+   does. Blocks. */
+mr_err_t mr__remote_measure(const mr_remote_conf_t *conf, const char *region,
+                            const mr_object_t *const *object, int n, int64_t size, double seconds,
+                            mr_served_t *out, mr_diag_t *diag);
 
 /* ---- remote_sum.c ---- */
 

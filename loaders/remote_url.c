@@ -40,12 +40,21 @@ static char *decode_file_url(const char *url) {
   return path;
 }
 
+/* Where the host begins.  A password may hold an unencoded "/", "?" or "#": what is before them is
+   no host then, since its port is no number, and all up to the last "@" is hidden. */
+static const char *host_of(const char *from) {
+  const char *end = from + strcspn(from, "/?#"), *host = from, *at = strrchr(from, '@');
+  for (const char *c = from; c < end; c++)
+    if (*c == '@') host = c + 1;
+  const char *port = *host == '[' ? NULL : memchr(host, ':', (size_t)(end - host));
+  bool number = !port || strspn(port + 1, "0123456789") == (size_t)(end - port - 1);
+  return number || !at || at < end ? host : at + 1;
+}
+
 char *mr_remote_shown(const char *name) {
   if (begins_with(name, "file://")) return decode_file_url(name);
   if (!mr_remote_is(name) || begins_with(name, "s3://")) return strdup(name);
-  const char *host = strstr(name, "://") + 3, *end = host + strcspn(host, "/?#");
-  for (const char *c = host; c < end; c++)
-    if (*c == '@') host = c + 1;
+  const char *host = host_of(strstr(name, "://") + 3);
   char *shown = malloc(strlen(name) + 1);
   if (!shown) return NULL;
   size_t scheme = (size_t)(strstr(name, "://") + 3 - name), rest = strcspn(host, "?#");
@@ -102,24 +111,24 @@ static bool is_bucket(const char *s, size_t n) {
   return n >= BUCKET_LEAST && n <= BUCKET_MOST && isalnum((unsigned char)s[0]);
 }
 
-/* Appends the key with every byte encoded that a signature would encode, so that the path that is
-   sent is the path that is signed.  False if it does not fit. */
-static bool append_key(char *out, size_t at, const char *key) {
-  for (; *key; key++) {
-    unsigned char c = (unsigned char)*key;
-    bool plain = (c < 128 && isalnum(c)) || strchr("-._~/", c);
-    if (at + 4 > MR_PATH_MAX) return false;
-    at += (size_t)snprintf(out + at, MR_PATH_MAX - at, plain ? "%c" : "%%%02X", c);
+/* So the path that is sent is the path that is signed. */
+bool mr__remote_encode(char *out, size_t room, size_t *at, const char *text, bool slashes) {
+  for (; *text; text++) {
+    unsigned char c = (unsigned char)*text;
+    bool plain = (c < 128 && isalnum(c)) || strchr("-._~", c) || (slashes && c == '/');
+    if (*at + 4 > room) return false;
+    *at += (size_t)snprintf(out + *at, room - *at, plain ? "%c" : "%%%02X", c);
   }
   return true;
 }
 
-mr_err_t mr__remote_s3_url(const char *name, const char *endpoint, const char *region,
-                           char out[MR_PATH_MAX], mr_diag_t *diag) {
-  const char *bucket = name + strlen("s3://"), *slash = strchr(bucket, '/');
-  if (!slash || !slash[1] || !is_bucket(bucket, (size_t)(slash - bucket)))
+mr_err_t mr__remote_s3_bucket(const char *name, const char *endpoint, const char *region,
+                              char out[MR_PATH_MAX], const char **prefix, mr_diag_t *diag) {
+  const char *bucket = name + strlen("s3://");
+  int b = (int)strcspn(bucket, "/"), n;
+  if (!is_bucket(bucket, (size_t)b))
     return mr_fail(diag, MR_ERR_CONFIG, "%.300s: want s3://BUCKET/KEY", name);
-  int b = (int)(slash - bucket), n;
+  *prefix = bucket + b + (bucket[b] == '/');
   if (endpoint && *endpoint) {
     size_t end = strlen(endpoint);
     if (!mr_remote_is(endpoint) || begins_with(endpoint, "s3://") || strpbrk(endpoint, "?#@"))
@@ -132,6 +141,16 @@ mr_err_t mr__remote_s3_url(const char *name, const char *endpoint, const char *r
   } else {
     n = snprintf(out, MR_PATH_MAX, "https://%.*s.s3.%s.amazonaws.com/", b, bucket, region);
   }
-  if (n < MR_PATH_MAX && append_key(out, (size_t)n, slash + 1)) return MR_OK;
+  if (n < MR_PATH_MAX) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG, "%.300s: the name is too long", name);
+}
+
+mr_err_t mr__remote_s3_url(const char *name, const char *endpoint, const char *region,
+                           char out[MR_PATH_MAX], mr_diag_t *diag) {
+  const char *key;
+  MR_TRY(mr__remote_s3_bucket(name, endpoint, region, out, &key, diag));
+  size_t n = strlen(out);
+  if (!*key) return mr_fail(diag, MR_ERR_CONFIG, "%.300s: want s3://BUCKET/KEY", name);
+  if (mr__remote_encode(out, MR_PATH_MAX, &n, key, true)) return MR_OK;
   return mr_fail(diag, MR_ERR_CONFIG, "%.300s: the name is too long", name);
 }

@@ -20,6 +20,7 @@ enum {
   KNOWN_LEAST = 4096,   /* uses known without one: fetched when the memory allows */
   SLACK = 1 << 15,      /* uses by which threads may be apart */
   NO_UNIT = -1,
+  WRITES_LEAST = 32 << 20, /* bytes that may wait to be written, whatever `ahead` is */
 };
 
 /* One request, for one unit or neighbours. */
@@ -27,6 +28,9 @@ typedef struct chunk {
   mr__request_t request;
   mr__window_t *window;
   uint8_t *data;
+  const mr_object_t *object; /* request.object is the peer's, if a peer is asked */
+  int owner;                 /* the peer that keeps its units; -1: this process */
+  bool asks_peer;
   int refs;      /* units that hold it */
   int32_t first; /* of its units, in use until it is done */
   bool done;
@@ -39,11 +43,12 @@ typedef struct unit {
   int32_t waiting; /* uses issued and not taken */
   int32_t taken;   /* uses taken that still lie in the list of issued ones */
   int32_t pins;    /* threads that copy it */
+  int32_t owner;   /* the peer that keeps it; -1: this process */
   int64_t number;  /* of the last use issued */
   int32_t sibling; /* the next unit of its chunk */
   int32_t next;    /* in its bucket, or in the list of free ones */
   bool on_disk, verified;
-  bool writes, goes; /* waits to be written; is to be removed when idle */
+  bool writes, goes; /* waits to be written; is to be evicted when idle */
 } unit_t;
 
 struct mr__window {
@@ -59,16 +64,17 @@ struct mr__window {
   size_t issued_cap;
   int64_t tail, head, newest; /* uses issued: oldest kept, next; the furthest use taken */
   int64_t held;               /* bytes of chunks */
+  int64_t going;              /* bytes of units on the disk that are to be evicted when idle */
   chunk_t *open;              /* a request that grows while neighbours follow */
   mr__window_counts_t counts;
   bool starved; /* memory for the future ran out: nothing more is announced */
   /* Writing. */
   int32_t *to_write; /* ring, [write_cap] */
   size_t write_cap;
-  int64_t write_tail, write_head;
+  int64_t write_tail, write_head, writing; /* writing: bytes that wait to be written */
   pthread_cond_t work;
   pthread_t keeper;
-  bool keeps, ends, said_full;
+  bool keeps, ends, said_full, said_slow, closing;
 };
 
 /* ---- units ---- */
@@ -115,8 +121,11 @@ static int32_t add_unit(mr__window_t *w, const mr_object_t *o, int64_t at, int64
   else
     w->free_units = w->unit[i].next;
   uint32_t h = hash_of(w, o, at);
-  w->unit[i] = (unit_t){.object = o, .at = at, .size = size, .next = w->bucket[h]};
+  w->unit[i] = (unit_t){.object = o, .at = at, .size = size, .next = w->bucket[h], .owner = -1};
   w->bucket[h] = i;
+  if (w->conf.peers && mr__cache_takes(o))
+    w->unit[i].owner = mr__peers_owner(w->conf.peers, o, at / w->conf.block / MR_PEER_GROUP);
+  if (w->unit[i].owner >= 0) mr_belady_bar(w->order, (uint32_t)i); /* its owner keeps it */
   return i;
 }
 
@@ -140,6 +149,19 @@ static void drop_chunk(mr__window_t *w, chunk_t *c) {
   free(c->data), free(c);
 }
 
+/* Whether a unit is to be evicted, and has a file. */
+static void place_unit(mr__window_t *w, unit_t *u, bool goes, bool on_disk) {
+  if (u->goes && u->on_disk) w->going -= u->size;
+  u->goes = goes, u->on_disk = on_disk;
+  if (u->goes && u->on_disk) w->going += u->size;
+}
+
+static void evict_unit(mr__window_t *w, unit_t *u) {
+  if (u->on_disk) mr__cache_evict(w->conf.cache, u->object, u->at);
+  place_unit(w, u, false, false);
+  u->verified = false;
+}
+
 /* Gives back the bytes of a unit that needs them no more. */
 static void settle_unit(mr__window_t *w, int32_t i) {
   unit_t *u = &w->unit[i];
@@ -148,18 +170,30 @@ static void settle_unit(mr__window_t *w, int32_t i) {
   if (c && !c->done) return; /* on_arrival settles it */
   u->chunk = NULL;
   drop_chunk(w, c);
-  if (u->goes && u->on_disk) mr__cache_remove(w->conf.cache, u->object, u->at);
-  if (u->goes) u->goes = u->on_disk = u->verified = false;
+  if (u->goes) evict_unit(w, u);
   forget_unit(w, i);
 }
 
+/* Whether the disk is so slow that what waits to be written would take the memory of what is to be
+   fetched. */
+static bool is_behind(const mr__window_t *w) {
+  int64_t most = w->conf.ahead / 2 > WRITES_LEAST ? w->conf.ahead / 2 : WRITES_LEAST;
+  return w->writing > most || (size_t)(w->write_head - w->write_tail) == w->write_cap;
+}
+
 static void queue_write(mr__window_t *w, int32_t i) {
-  if (!w->keeps || !mr__cache_takes(w->unit[i].object) ||
-      (size_t)(w->write_head - w->write_tail) == w->write_cap) {
+  bool behind = is_behind(w);
+  if (!w->keeps || !mr__cache_takes(w->unit[i].object) || behind) {
+    w->counts.unkept += behind;
     mr_belady_drop(w->order, (uint32_t)i);
+    if (behind && !w->said_slow)
+      mr_notice(
+          "setting cache: its disk is slower than the network: blocks that it has no time for "
+          "are not kept");
+    w->said_slow |= behind;
     return;
   }
-  w->unit[i].writes = true;
+  w->unit[i].writes = true, w->writing += w->unit[i].size;
   w->to_write[(size_t)w->write_head++ & (w->write_cap - 1)] = i;
   pthread_cond_signal(&w->work);
 }
@@ -180,10 +214,26 @@ static void on_arrival(mr__request_t *q, void *arg) {
   chunk_t *c = arg;
   mr__window_t *w = c->window;
   pthread_mutex_lock(&w->lock);
+  if (c->asks_peer && q->code < 0 && q->code != MR_ERR_CANCEL && !w->closing) {
+    mr__peers_failed(w->conf.peers, c->owner, q->diag.text);
+    c->asks_peer = false;
+    q->object = c->object, q->wanted = NULL, q->code = MR_OK, q->diag = (mr_diag_t){0};
+    mr__engine_submit(w->conf.engine, q);
+    pthread_mutex_unlock(&w->lock);
+    return;
+  }
+  if (c->asks_peer && q->code >= 0) mr__peers_answered(w->conf.peers, c->owner);
   c->done = true;
   settle_chunk(w, c);
   pthread_cond_broadcast(&w->arrived);
   pthread_mutex_unlock(&w->lock);
+}
+
+/* A peer may stop answering while many requests wait for a connection to it: each of them would
+   take the whole time-out. */
+static bool is_wanted(const mr__request_t *q, void *arg) {
+  const chunk_t *c = arg;
+  return !mr__peers_rests(c->window->conf.peers, c->owner);
 }
 
 /* Sends the request that has been growing. */
@@ -194,8 +244,13 @@ static void send_open(mr__window_t *w) {
   c->data = malloc((size_t)c->request.size);
   c->request.to = c->data;
   c->request.done = on_arrival, c->request.arg = c;
+  const mr_object_t *peers =
+      c->owner >= 0 && c->data ? mr__peers_object(w->conf.peers, c->owner, c->object) : NULL;
+  c->asks_peer = peers != NULL;
+  c->request.wanted = peers ? is_wanted : NULL;
+  c->request.object = peers ? peers : c->object;
   if (c->data) {
-    mr__engine_submit(w->conf.engine, &c->request);
+    mr__engine_submit(peers ? w->conf.peer_engine : w->conf.engine, &c->request);
     return;
   }
   c->request.code =
@@ -207,21 +262,23 @@ static void send_open(mr__window_t *w) {
 
 /* Whether the unit lies so close behind the open request that a few bytes between are fetched too.
  */
-static bool continues_open(const mr__window_t *w, const unit_t *u) {
+static bool continues_open(const mr__window_t *w, const unit_t *u, int owner) {
   const chunk_t *c = w->open;
   int64_t end = c ? c->request.at + c->request.size : 0;
-  return c && c->request.object == u->object && u->at >= end && u->at - end <= GAP_MAX &&
-         u->at + u->size - c->request.at <= JOINED_MAX;
+  return c && c->object == u->object && c->owner == owner && u->at >= end &&
+         u->at - end <= GAP_MAX && u->at + u->size - c->request.at <= JOINED_MAX;
 }
 
-/* Makes the unit part of a request.  False without memory: who takes it asks the server. */
-static bool fetch_unit(mr__window_t *w, int32_t i) {
+/* Makes the unit part of a request, to a peer or, with owner -1, the server.  False without memory:
+   who takes it asks the server. */
+static bool fetch_unit(mr__window_t *w, int32_t i, int owner) {
   unit_t *u = &w->unit[i];
-  if (!continues_open(w, u)) {
+  if (!continues_open(w, u, owner)) {
     send_open(w);
     chunk_t *c = calloc(1, sizeof *c);
     if (!c) return false;
-    c->window = w, c->request.object = u->object, c->request.at = u->at, c->first = NO_UNIT;
+    c->window = w, c->object = u->object, c->owner = owner;
+    c->request.at = u->at, c->first = NO_UNIT;
     w->open = c;
   }
   chunk_t *c = w->open;
@@ -236,7 +293,7 @@ static bool fetch_unit(mr__window_t *w, int32_t i) {
 
 static void lose_unit(mr__window_t *w, uint32_t lost) {
   if (lost == MR_BELADY_NONE) return;
-  w->unit[lost].goes = true;
+  place_unit(w, &w->unit[lost], true, w->unit[lost].on_disk);
   settle_unit(w, (int32_t)lost);
 }
 
@@ -255,17 +312,26 @@ static bool note_issued(mr__window_t *w, int32_t i) {
   return true;
 }
 
-static bool issue_next(mr__window_t *w) {
+/* Whether another run has a unit in the folder, or a peer, or this run has forgotten it there while
+   others used the folder. */
+static bool find_on_disk(const mr__window_t *w, const unit_t *u) {
+  return w->conf.cache && !u->chunk && !u->on_disk && mr__cache_takes(u->object) &&
+         mr__cache_has(w->conf.cache, u->object, u->at);
+}
+
+/* Issues the next use; without `fetch`, its bytes are not needed. */
+static bool issue_use(mr__window_t *w, bool fetch) {
   mr_belady_use_t use;
   if (!mr_belady_take(w->order, &use)) return false;
   int32_t i = (int32_t)use.unit;
   unit_t *u = &w->unit[i];
-  w->counts.uses++, w->counts.hits += use.hit;
-  if (use.kept) u->goes = false;
-  if (use.kept && !use.hit && !u->chunk && !u->on_disk && mr__cache_takes(u->object))
-    u->on_disk = mr__cache_has(w->conf.cache, u->object, u->at); /* from another run */
+  bool found = !use.hit && find_on_disk(w, u);
+  w->counts.uses++, w->counts.hits += use.hit || found;
+  if (use.kept) place_unit(w, u, false, u->on_disk);
+  if (found) place_unit(w, u, !use.kept && u->owner < 0, true); /* a peer's stays */
   u->waiting += note_issued(w, i);
-  if (!u->chunk && !u->on_disk) fetch_unit(w, i);
+  if (!u->chunk && !u->on_disk && fetch) fetch_unit(w, i, u->owner);
+  if (!u->chunk && !u->on_disk && use.kept) mr_belady_drop(w->order, use.unit);
   /* A block in memory, fetched for a use before this one, that is to be kept from now on. */
   if (u->chunk && u->chunk->done && use.kept && !u->on_disk && !u->writes &&
       u->chunk->request.code >= 0)
@@ -274,6 +340,8 @@ static bool issue_next(mr__window_t *w) {
   settle_unit(w, i);
   return true;
 }
+
+static bool issue_next(mr__window_t *w) { return issue_use(w, true); }
 
 /* Begins what is due soon.  Memory is filled in large steps, so that neighbours can join. */
 static void issue_ahead(mr__window_t *w) {
@@ -307,14 +375,17 @@ static void write_unit(mr__window_t *w, int32_t i) {
   int64_t at = u->at, size = u->size;
   mr_diag_t why = {0};
   mr_err_t e = MR_END;
+  bool own = false;
   if (!u->goes) {
+    int64_t going = w->going;
     pthread_mutex_unlock(&w->lock);
-    e = mr__cache_write(w->conf.cache, o, at, c->data + (at - c->request.at), size, &why);
+    e = mr__cache_write(w->conf.cache, o, at, c->data + (at - c->request.at), size, going, &own,
+                        &why);
     pthread_mutex_lock(&w->lock);
     u = &w->unit[i];
   }
-  u->writes = false;
-  u->on_disk = u->verified = e == MR_OK;
+  u->writes = false, w->writing -= size;
+  place_unit(w, u, u->goes, e == MR_OK), u->verified = own;
   if (e != MR_OK) mr_belady_drop(w->order, (uint32_t)i);
   if (e < 0 && !w->said_full) {
     w->said_full = true;
@@ -335,18 +406,17 @@ static void *keeper_run(void *arg) {
   return NULL;
 }
 
-void mr__window_find_cached(mr__window_t *w, const mr_object_t *o) {
-  if (!w->conf.cache || !mr__cache_takes(o)) return;
+void mr__window_take_cached(mr__window_t *w, const mr__cached_t *block, size_t n) {
   pthread_mutex_lock(&w->lock);
-  for (int64_t at = 0; at < o->size; at += w->conf.block) {
-    int64_t size = o->size - at < w->conf.block ? o->size - at : w->conf.block;
-    if (!mr__cache_has(w->conf.cache, o, at)) continue;
-    int32_t i = add_unit(w, o, at, size);
+  for (size_t k = 0; k < n; k++) {
+    const mr_object_t *o = block[k].object;
+    int64_t at = block[k].at, left = o->size - at;
+    int32_t i = add_unit(w, o, at, left < w->conf.block ? left : w->conf.block);
     if (i == NO_UNIT) break;
     if (mr_belady_hold(w->order, (uint32_t)i))
       w->unit[i].on_disk = true;
     else
-      mr__cache_remove(w->conf.cache, o, at);
+      mr__cache_evict(w->conf.cache, o, at);
   }
   pthread_mutex_unlock(&w->lock);
 }
@@ -371,13 +441,21 @@ mr__window_t *mr__window_create(const mr__window_conf_t *conf) {
   return NULL;
 }
 
+/* Evicts what is to go, though uses of it were announced that have not been taken. */
+static void evict_rest(mr__window_t *w) {
+  for (int32_t i = 0; i < w->n_units && w->going; i++)
+    if (w->unit[i].goes && w->unit[i].on_disk) evict_unit(w, &w->unit[i]);
+}
+
 void mr__window_destroy(mr__window_t *w) {
   if (!w) return;
   pthread_mutex_lock(&w->lock);
+  evict_rest(w); /* what is still to be written has their room */
   w->ends = true;
   pthread_cond_signal(&w->work);
   pthread_mutex_unlock(&w->lock);
   if (w->keeps) pthread_join(w->keeper, NULL);
+  evict_rest(w);
   for (int32_t i = 0; i < w->n_units; i++)
     if (w->unit[i].object) drop_chunk(w, w->unit[i].chunk);
   mr_belady_free(w->order);
@@ -389,7 +467,6 @@ void mr__window_destroy(mr__window_t *w) {
 void mr__window_count(mr__window_t *w, mr__window_counts_t *out) {
   pthread_mutex_lock(&w->lock);
   *out = w->counts;
-  out->capacity = w->conf.cache ? w->conf.capacity : 0;
   pthread_mutex_unlock(&w->lock);
 }
 
@@ -432,12 +509,14 @@ void mr__window_begin(mr__window_t *w) {
 
 /* ---- taking ---- */
 
-/* Issues until a use of the unit is due; false if none is known, or too far away. */
-static bool make_due(mr__window_t *w, int32_t i) {
+/* Issues until a use of the unit is due; false if none is known, or too far away.  Without `fetch`,
+   the unit's bytes are not needed. */
+static bool make_due(mr__window_t *w, int32_t i, bool fetch) {
   if (w->unit[i].waiting > 0) return true;
   int64_t far = mr_belady_distance(w->order, (uint32_t)i);
   if (far < 0 || far > SLACK) return false;
-  while (far-- >= 0 && issue_next(w)) continue;
+  while (far-- > 0 && issue_next(w)) continue;
+  issue_use(w, fetch);
   send_open(w);
   return w->unit[i].waiting > 0;
 }
@@ -467,22 +546,28 @@ static mr_err_t copy_unit(mr__window_t *w, int32_t i, const mr_remote_want_t *wa
   u = &w->unit[i];
   u->verified = verified;
   if (good) return MR_OK;
-  u->on_disk = u->verified = false; /* it will be fetched when it is due again */
+  place_unit(w, u, u->goes, false); /* it will be fetched when it is due again */
+  u->verified = false;
   mr_belady_drop(w->order, (uint32_t)i);
   w->counts.lost++;
   return MR_END;
 }
 
+/* Ends a use of the unit; false if none is due. */
+static bool end_use(mr__window_t *w, int32_t i, bool fetch) {
+  if (!make_due(w, i, fetch)) return false;
+  unit_t *u = &w->unit[i];
+  if (u->waiting == 1 && u->number > w->newest) w->newest = u->number;
+  u->waiting--, u->taken++;
+  return true;
+}
+
 static mr_err_t take_unit(mr__window_t *w, int32_t i, const mr_remote_want_t *want, int64_t from,
                           int64_t n, mr_diag_t *diag) {
+  bool due = end_use(w, i, want->to != NULL);
   unit_t *u = &w->unit[i];
-  bool due = make_due(w, i);
-  u = &w->unit[i];
+  if (!want->to) return settle_unit(w, i), MR_OK;
   if (!due && !u->on_disk && !u->chunk) return MR_END;
-  if (due) {
-    if (u->waiting == 1 && u->number > w->newest) w->newest = u->number;
-    u->waiting--, u->taken++;
-  }
   u->pins++;
   mr_err_t e = copy_unit(w, i, want, from, n, diag);
   w->unit[i].pins--;
@@ -496,11 +581,73 @@ mr_err_t mr__window_take(mr__window_t *w, const mr_remote_want_t *want, mr_diag_
   for (int64_t from = want->at, end = want->at + want->size; from < end && e == MR_OK;) {
     int64_t size, at = unit_at(w, want, from, &size), stop = at + size < end ? at + size : end;
     int32_t i = find_unit(w, want->object, at, size);
-    e = i == NO_UNIT ? MR_END : take_unit(w, i, want, from, stop - from, diag);
+    e = i != NO_UNIT ? take_unit(w, i, want, from, stop - from, diag) : want->to ? MR_END : MR_OK;
     from = stop;
   }
   give_up_old(w);
   issue_ahead(w);
   pthread_mutex_unlock(&w->lock);
   return e;
+}
+
+/* ---- peers ---- */
+
+/* Begins to fetch what a peer asks for and is not here.  False without memory. */
+static bool begin_serving(mr__window_t *w, int32_t i) {
+  unit_t *u = &w->unit[i];
+  if (u->chunk || u->on_disk) return true;
+  if (!mr_belady_holds(w->order, (uint32_t)i)) mr_belady_hold(w->order, (uint32_t)i);
+  if (mr_belady_holds(w->order, (uint32_t)i))
+    place_unit(w, u, false, mr__cache_has(w->conf.cache, u->object, u->at));
+  return u->on_disk || fetch_unit(w, i, -1);
+}
+
+/* The part of [at,at+n) that lies in the block of byte `from`. */
+static mr_err_t serve_unit(mr__window_t *w, const mr_remote_want_t *want, int64_t from, int64_t n,
+                           int32_t i) {
+  mr_err_t e = MR_END;
+  for (int tries = 0; tries < 2 && e == MR_END; tries++) { /* the file of a block may be lost */
+    if (w->closing) return MR_ERR_CANCEL;
+    if (!begin_serving(w, i)) return MR_ERR_NOMEM;
+    send_open(w);
+    e = copy_unit(w, i, want, from, n, NULL);
+  }
+  return e;
+}
+
+mr_err_t mr__window_serve(void *arg, const mr_object_t *o, int64_t at, int64_t n, uint8_t *to) {
+  mr__window_t *w = arg;
+  mr_remote_want_t want = {o, at, n, to};
+  int64_t block = w->conf.block, first = at / block * block, end = at + n;
+  int32_t *unit = malloc((size_t)((end - first) / block + 1) * sizeof *unit), k = 0;
+  mr_err_t e = unit && mr__cache_takes(o) ? MR_OK : MR_ERR_NOMEM;
+  pthread_mutex_lock(&w->lock);
+  if (w->closing) e = MR_ERR_CANCEL;
+  for (int64_t from = first; from < end && e >= 0; from += block) { /* all are asked for at once */
+    int64_t size = o->size - from < block ? o->size - from : block;
+    int32_t i = find_unit(w, o, from, size);
+    if (i == NO_UNIT) i = add_unit(w, o, from, size);
+    if (i == NO_UNIT || !begin_serving(w, i)) {
+      e = MR_ERR_NOMEM;
+      break;
+    }
+    w->unit[i].pins++, unit[k++] = i;
+  }
+  send_open(w);
+  for (int32_t p = 0; p < k; p++) {
+    int64_t from = first + p * block, stop = from + block < end ? from + block : end;
+    if (from < at) from = at;
+    if (e >= 0) e = serve_unit(w, &want, from, stop - from, unit[p]);
+    w->unit[unit[p]].pins--;
+    settle_unit(w, unit[p]);
+  }
+  pthread_mutex_unlock(&w->lock);
+  free(unit);
+  return e;
+}
+
+void mr__window_end_serving(mr__window_t *w) {
+  pthread_mutex_lock(&w->lock);
+  w->closing = true;
+  pthread_mutex_unlock(&w->lock);
 }

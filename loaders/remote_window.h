@@ -8,7 +8,7 @@
 #define MR_LOADERS_REMOTE_WINDOW_H
 
 #include "loaders/remote_cache.h"
-#include "loaders/remote_private.h"
+#include "loaders/remote_peers.h"
 
 typedef struct mr__window mr__window_t;
 
@@ -18,14 +18,17 @@ typedef struct mr__window_conf {
   mr__cache_t *cache; /* NULL: none; the caller's until destroy */
   int64_t block;      /* bytes of its blocks */
   uint32_t capacity;  /* blocks that this run may keep */
+  mr__peers_t *peers; /* NULL: none; needs a cache */
+  mr__engine_t *peer_engine; /* for requests to peers, without retries */
 } mr__window_conf_t;
 
 /* NULL without memory. */
 mr__window_t *mr__window_create(const mr__window_conf_t *conf);
 void mr__window_destroy(mr__window_t *w); /* NULL is fine; the engine must be closed before */
 
-/* Finds the blocks of an object that the cache holds already. */
-void mr__window_find_cached(mr__window_t *w, const mr_object_t *o);
+/* Takes over the blocks that the cache holds already; those for which there is no room are removed.
+ */
+void mr__window_take_cached(mr__window_t *w, const mr__cached_t *block, size_t n);
 
 /* Appends the parts want[0,n) to what is known of the future.  Returns how many more are worth
    knowing now.  Any thread; does not block. */
@@ -34,14 +37,23 @@ int64_t mr__window_tell(mr__window_t *w, const mr_remote_want_t *want, int n);
 /* Begins to fetch what is due soon, as far as memory allows.  Any thread; does not block. */
 void mr__window_begin(mr__window_t *w);
 
-/* Copies a part to want->to.  Calls follow the announced order roughly: several threads may be a
-   few thousand uses apart.  MR_OK.  MR_END if the part was not announced or is lost: the caller
-   then asks the server.  Otherwise the failure of its request.  Any thread; blocks. */
+/* Copies a part to want->to; if that is NULL, only ends its use and returns MR_OK.  Calls follow
+   the announced order roughly: several threads may be a few thousand uses apart.  MR_OK.  MR_END if
+   the part was not announced or is lost: the caller then asks the server.  Otherwise the failure of
+   its request.  Any thread; blocks. */
 mr_err_t mr__window_take(mr__window_t *w, const mr_remote_want_t *want, mr_diag_t *diag);
+
+/* Copies bytes [at,at+n) of an object to `to`, for a peer: from memory, the cache or the server,
+   which is asked once however many ask for a block at a time.  The blocks stay in the cache while
+   there is room.  w is an mr__window_t.  Any thread; blocks. */
+mr__serve_fn mr__window_serve;
+
+/* From now on mr__window_serve fails, and failed requests to peers are not sent to the server. */
+void mr__window_end_serving(mr__window_t *w);
 
 typedef struct mr__window_counts {
   int64_t uses, hits, lost; /* of units; lost: hits whose file was gone or damaged */
-  int64_t kept, capacity;   /* blocks in the cache now, and at most */
+  int64_t unkept;           /* blocks that were not written since the disk was too slow */
 } mr__window_counts_t;
 void mr__window_count(mr__window_t *w, mr__window_counts_t *out);
 

@@ -15,6 +15,7 @@ typedef struct mr_shard_file {
   size_t cap, window_n;
   int64_t window_at, next; /* next: behind the last read */
   int streak;              /* reads that followed each other */
+  const void *ctx;         /* of who scans it, as in mr_shards_conf_t */
 } mr_shard_file_t;
 
 /* Reads [at,at+n) into `to`.  MR_OK; MR_END if the file ends before that, and `to` is unspecified

@@ -12,9 +12,16 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/spill.h"
 #include "base/xio.h"
 
-enum { END_BYTES = 4096, KIND_MAX = 16, TEXT_MORE = 1 << 20 /* names of columns, the fault */ };
+enum {
+  FIRST_ROWS = 256,
+  END_BYTES = 4096,
+  KIND_MAX = 16,
+  TEXT_MORE = 1 << 20,    /* names of columns, the fault */
+  UNPACKED_MAX = 1 << 28, /* bytes of a value that the file holds compressed */
+};
 static const char MAGIC[8] = "MRSHARD1";
 
 typedef struct head {
@@ -30,11 +37,8 @@ _Static_assert(sizeof(head_t) == 96 && sizeof(mr_shard_part_t) == 24 &&
                "the rows of the file have no padding");
 
 struct mr_shard_draft {
-  mr_shard_record_t *record;
-  mr_shard_part_t *part;
-  char *text;
+  mr_spill_t record, part, text; /* rows as in mr_shard_index_t */
   size_t n_records, n_parts, n_text;
-  size_t cap_records, cap_parts, cap_text;
   uint32_t n_columns;
   int64_t even; /* records that the one record stands for; 0: it is one of many */
   mr_shard_column_t column[MR_SHARD_COLUMNS_MAX];
@@ -42,46 +46,45 @@ struct mr_shard_draft {
 
 /* ---- drafts ---- */
 
-static mr_err_t draft_grow(void **array, size_t *cap, size_t want, size_t each, mr_diag_t *diag) {
-  if (want <= *cap) return MR_OK;
-  size_t more = *cap ? *cap : 256;
-  while (more < want) more *= 2;
-  void *p = realloc(*array, more * each);
-  if (!p) return mr_no_memory(diag, "an index of %zu rows", more);
-  *array = p, *cap = more;
-  return MR_OK;
+static mr_shard_record_t *draft_records(const mr_shard_draft_t *d) { return d->record.at; }
+static mr_shard_part_t *draft_parts(const mr_shard_draft_t *d) { return d->part.at; }
+static char *draft_text(const mr_shard_draft_t *d) { return d->text.at; }
+
+/* Makes room for `want` rows, and at first for some more. */
+static mr_err_t draft_grow(mr_spill_t *rows, size_t want, size_t each, mr_diag_t *diag) {
+  return mr_spill_grow(rows, (want > FIRST_ROWS ? want : FIRST_ROWS) * each, "an index", diag);
 }
 
 mr_shard_draft_t *mr_shard_draft_new(void) {
   mr_shard_draft_t *d = calloc(1, sizeof *d);
   if (!d) return NULL;
-  d->text = calloc(1, 256);
-  if (!d->text) return free(d), NULL;
-  d->cap_text = 256, d->n_text = 1; /* place 0 means none */
+  d->record = d->part = d->text = MR_SPILL_NONE;
+  if (draft_grow(&d->text, 1, 1, NULL) < 0) return free(d), NULL;
+  draft_text(d)[d->n_text++] = 0; /* place 0 means none */
   return d;
 }
 
 void mr_shard_draft_free(mr_shard_draft_t *d) {
   if (!d) return;
-  free(d->record), free(d->part), free(d->text), free(d);
+  mr_spill_free(&d->record), mr_spill_free(&d->part), mr_spill_free(&d->text);
+  free(d);
 }
 
 static mr_err_t draft_add_text(mr_shard_draft_t *d, const char *text, size_t n, uint64_t *place,
                                mr_diag_t *diag) {
-  MR_TRY(draft_grow((void **)&d->text, &d->cap_text, d->n_text + n + 1, 1, diag));
+  MR_TRY(draft_grow(&d->text, d->n_text + n + 1, 1, diag));
   *place = d->n_text;
-  memcpy(d->text + d->n_text, text, n);
-  d->text[d->n_text + n] = 0;
+  memcpy(draft_text(d) + d->n_text, text, n);
+  draft_text(d)[d->n_text + n] = 0;
   d->n_text += n + 1;
   return MR_OK;
 }
 
 mr_err_t mr_shard_draft_record(mr_shard_draft_t *d, const char *key, size_t n, mr_diag_t *diag) {
-  MR_TRY(
-      draft_grow((void **)&d->record, &d->cap_records, d->n_records + 1, sizeof *d->record, diag));
+  MR_TRY(draft_grow(&d->record, d->n_records + 1, sizeof(mr_shard_record_t), diag));
   mr_shard_record_t r = {.part = d->n_parts};
   if (key) MR_TRY(draft_add_text(d, key, n, &r.key, diag));
-  d->record[d->n_records++] = r;
+  draft_records(d)[d->n_records++] = r;
   return MR_OK;
 }
 
@@ -91,7 +94,7 @@ mr_err_t mr_shard_draft_column(mr_shard_draft_t *d, const char *name, size_t n, 
     return mr_fail(diag, MR_ERR_DATA, "a name of %zu bytes, want at most %d and no NUL", n,
                    MR_SHARD_NAME_MAX - 1);
   for (uint32_t c = 0; c < d->n_columns; c++) {
-    const char *has = d->text + d->column[c].name;
+    const char *has = draft_text(d) + d->column[c].name;
     if (d->column[c].kind != kind || strncmp(has, name, n) || has[n]) continue;
     *column = c;
     return MR_OK;
@@ -118,12 +121,18 @@ void mr_shard_draft_total(mr_shard_draft_t *d, uint32_t column, int64_t have, in
   c->have = have, c->least = least, c->most = most;
 }
 
-mr_err_t mr_shard_draft_part(mr_shard_draft_t *d, uint32_t column, int64_t at, int64_t size,
-                             mr_diag_t *diag) {
-  MR_TRY(draft_grow((void **)&d->part, &d->cap_parts, d->n_parts + 1, sizeof *d->part, diag));
-  d->part[d->n_parts++] = (mr_shard_part_t){.at = at, .size = size, .column = column};
+mr_err_t mr_shard_draft_item(mr_shard_draft_t *d, uint32_t column, int64_t at, int64_t size,
+                             uint32_t item, mr_diag_t *diag) {
+  MR_TRY(draft_grow(&d->part, d->n_parts + 1, sizeof(mr_shard_part_t), diag));
+  draft_parts(d)[d->n_parts++] =
+      (mr_shard_part_t){.at = at, .size = size, .column = column, .item = item};
   mr_shard_draft_count(d, column, size);
   return MR_OK;
+}
+
+mr_err_t mr_shard_draft_part(mr_shard_draft_t *d, uint32_t column, int64_t at, int64_t size,
+                             mr_diag_t *diag) {
+  return mr_shard_draft_item(d, column, at, size, 0, diag);
 }
 
 void mr_shard_draft_even(mr_shard_draft_t *d, int64_t n) {
@@ -132,11 +141,11 @@ void mr_shard_draft_even(mr_shard_draft_t *d, int64_t n) {
 }
 
 int64_t mr_shard_draft_parts(const mr_shard_draft_t *d) {
-  return d->n_records ? (int64_t)(d->n_parts - d->record[d->n_records - 1].part) : 0;
+  return d->n_records ? (int64_t)(d->n_parts - draft_records(d)[d->n_records - 1].part) : 0;
 }
 
 uint32_t mr_shard_draft_column_of(const mr_shard_draft_t *d, int64_t i) {
-  return d->part[d->record[d->n_records - 1].part + (uint64_t)i].column;
+  return draft_parts(d)[draft_records(d)[d->n_records - 1].part + (uint64_t)i].column;
 }
 
 /* ---- the block ---- */
@@ -165,6 +174,15 @@ static void point_into(mr_shard_index_t *x) {
   x->fault = h->fault ? x->text + h->fault : NULL;
 }
 
+/* Takes the memory of a block. */
+static mr_err_t take_block(mr_shard_index_t *x, size_t bytes, mr_diag_t *diag) {
+  mr_spill_t memory = MR_SPILL_NONE;
+  MR_TRY(mr_spill_grow(&memory, bytes, "an index", diag));
+  mr_spill_settle(&memory);
+  *x = (mr_shard_index_t){.block = memory.at, .bytes = bytes, .memory = memory};
+  return MR_OK;
+}
+
 mr_err_t mr_shard_index_make(const mr_shard_draft_t *d, const char *kind, const mr_shard_id_t *id,
                              const char *fault, mr_shard_index_t *out, mr_diag_t *diag) {
   *out = (mr_shard_index_t){0};
@@ -177,18 +195,18 @@ mr_err_t mr_shard_index_make(const mr_shard_draft_t *d, const char *kind, const 
               .fault = fault ? d->n_text : 0};
   memcpy(h.magic, MAGIC, sizeof h.magic);
   snprintf(h.kind, sizeof h.kind, "%s", kind);
-  size_t bytes = sizeof h + (d->n_records + 1) * sizeof *d->record + d->n_parts * sizeof *d->part +
-                 d->n_columns * sizeof *d->column + h.n_text;
-  head_t *block = out->block = malloc(bytes);
-  if (!block) return mr_no_memory(diag, "an index of %zu bytes", bytes);
+  size_t bytes = sizeof h + (d->n_records + 1) * sizeof(mr_shard_record_t) +
+                 d->n_parts * sizeof(mr_shard_part_t) + d->n_columns * sizeof *d->column + h.n_text;
+  MR_TRY(take_block(out, bytes, diag));
+  head_t *block = out->block;
   *block = h;
-  out->bytes = bytes;
   point_into(out);
-  if (d->n_records) memcpy((void *)out->record, d->record, d->n_records * sizeof *d->record);
+  if (d->n_records)
+    memcpy((void *)out->record, d->record.at, d->n_records * sizeof(mr_shard_record_t));
   ((mr_shard_record_t *)out->record)[d->n_records] = (mr_shard_record_t){.part = d->n_parts};
-  if (d->n_parts) memcpy((void *)out->part, d->part, d->n_parts * sizeof *d->part);
+  if (d->n_parts) memcpy((void *)out->part, d->part.at, d->n_parts * sizeof(mr_shard_part_t));
   memcpy((void *)out->column, d->column, d->n_columns * sizeof *d->column);
-  memcpy((void *)out->text, d->text, d->n_text);
+  memcpy((void *)out->text, d->text.at, d->n_text);
   if (fault) memcpy((char *)out->text + d->n_text, fault, n_fault);
   block->digest = digest_of(block, bytes);
   out->even = d->even > 0;
@@ -214,6 +232,7 @@ static bool has_true_size(const head_t *h, size_t bytes) {
 /* Whether every place and number in the rows lies where it must, so that users need no checks. */
 static bool has_good_rows(const mr_shard_index_t *x) {
   const head_t *h = x->block;
+  bool in_file[MR_SHARD_COLUMNS_MAX] = {0}; /* the column has parts, whose sizes it counts */
   if (x->text[h->n_text - 1] || x->text[0]) return false;
   for (uint64_t i = 0; i <= h->n_records; i++) {
     uint64_t before = i ? x->record[i - 1].part : 0;
@@ -228,11 +247,13 @@ static bool has_good_rows(const mr_shard_index_t *x) {
         p->column >= h->n_columns || p->size > x->column[p->column].most ||
         p->size < x->column[p->column].least)
       return false;
+    in_file[p->column] = true;
   }
   for (uint64_t c = 0; c < h->n_columns; c++) {
     const mr_shard_column_t *k = &x->column[c];
+    int64_t most = in_file[c] || h->id.size > UNPACKED_MAX ? h->id.size : UNPACKED_MAX;
     if (k->name >= h->n_text || strlen(x->text + k->name) >= MR_SHARD_NAME_MAX || k->have < 0 ||
-        k->have > h->id.size || k->least < 0 || k->most < k->least || k->most > h->id.size)
+        k->have > h->id.size || k->least < 0 || k->most < k->least || k->most > most)
       return false;
   }
   return true;
@@ -272,9 +293,7 @@ static mr_err_t read_index(int fd, const char *path, const char *kind, const mr_
   MR_TRY(read_index_bytes(fd, path, &head, bytes < sizeof head ? bytes : sizeof head, diag));
   const char *wrong = wrong_with_head(&head, bytes, kind, id);
   if (wrong) return mr_fail(diag, MR_ERR_DATA, "%s: %s", path, wrong);
-  out->block = malloc(bytes);
-  if (!out->block) return mr_no_memory(diag, "%s, an index of %zu bytes", path, bytes);
-  out->bytes = bytes;
+  MR_TRY(take_block(out, bytes, diag));
   MR_TRY(read_index_bytes(fd, path, out->block, bytes, diag));
   wrong = wrong_with_head(out->block, bytes, kind, id);
   if (!wrong && ((head_t *)out->block)->digest != digest_of(out->block, bytes))
@@ -302,7 +321,7 @@ mr_err_t mr_shard_index_save(const mr_shard_index_t *x, const char *path, mr_dia
 }
 
 void mr_shard_index_close(mr_shard_index_t *x) {
-  free(x->block);
+  if (x->block) mr_spill_free(&x->memory);
   *x = (mr_shard_index_t){0};
 }
 

@@ -5,7 +5,8 @@
    head (which file, of which size, time and digest), records, parts, columns, text.  A scan of the
    shard writes a draft; the draft becomes the block, which is written to a file whole or not at
    all. A column is what parts have in common: the extension of a tar member, a feature of an
-   Example. Any thread; one thread at a time on a draft. */
+   Example. Drafts and blocks that are large lie in unlinked files (base/spill.h), so that the
+   number of records is not limited by memory.  Any thread; one thread at a time on a draft. */
 #ifndef MR_LOADERS_SHARD_INDEX_H
 #define MR_LOADERS_SHARD_INDEX_H
 
@@ -14,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/spill.h"
 #include "loaders/remote.h"
 
 enum {
@@ -35,7 +37,8 @@ typedef struct mr_shard_record {
 
 typedef struct mr_shard_part {
   int64_t at, size; /* bytes of the file */
-  uint32_t column, unused;
+  uint32_t column;
+  uint32_t item; /* of a part that holds the values of several records: which of them */
 } mr_shard_part_t;
 
 typedef struct mr_shard_column {
@@ -56,8 +59,9 @@ typedef struct mr_shard_index {
   const mr_shard_column_t *column; /* [n_columns] */
   const char *text;
   const char *fault; /* why the file could not be read to its end; NULL: it could */
-  void *block;       /* heap */
+  void *block;       /* all of it, `bytes` of `memory` */
   size_t bytes;
+  mr_spill_t memory;
 } mr_shard_index_t;
 
 /* ---- making one ---- */
@@ -86,6 +90,11 @@ void mr_shard_draft_total(mr_shard_draft_t *d, uint32_t column, int64_t have, in
 /* Adds a part to the last record.  MR_ERR_NOMEM. */
 mr_err_t mr_shard_draft_part(mr_shard_draft_t *d, uint32_t column, int64_t at, int64_t size,
                              mr_diag_t *diag);
+
+/* The same for item number `item` of a part that holds several; the column counts the size of the
+ * part. */
+mr_err_t mr_shard_draft_item(mr_shard_draft_t *d, uint32_t column, int64_t at, int64_t size,
+                             uint32_t item, mr_diag_t *diag);
 
 /* Says that the file holds n >= 1 records whose parts follow each other, column by column; the
    draft's only record is the first of them. */

@@ -138,6 +138,7 @@ static size_t room_of(int64_t size) {
 static mr_err_t lay_out(shard_worker_t *l, mr_shard_want_t *want, int n, mr_diag_t *diag) {
   size_t bytes = 0;
   for (int i = 0; i < n; i++) {
+    if (want[i].pass) continue;
     if (want[i].size > MR_SHARD_PART_MAX)
       return mr_fail(diag, MR_ERR_DATA,
                      "%s: %" PRId64 " bytes at byte %" PRId64 ", want at most %d",
@@ -153,6 +154,8 @@ static mr_err_t lay_out(shard_worker_t *l, mr_shard_want_t *want, int n, mr_diag
   }
   uint8_t *at = l->room;
   for (int i = 0; i < n; i++) {
+    want[i].data = NULL;
+    if (want[i].pass) continue;
     want[i].data = at;
     at += room_of(want[i].size) + ALIGN;
     memset(want[i].data + want[i].size, 0, ALIGN);
@@ -192,6 +195,7 @@ static mr_err_t fetch_together(mr_shard_reads_t *r, const mr_shard_want_t *want,
   mr_err_t e = MR_OK;
   for (; taken < n; taken++) {
     const mr_shard_want_t *w = &want[taken];
+    if (w->pass) continue;
     e = take_file(r, w->shard, &fd[taken], &why);
     if (e < 0) break;
     have[taken] = read_cached_part(fd[taken], w);
@@ -200,8 +204,10 @@ static mr_err_t fetch_together(mr_shard_reads_t *r, const mr_shard_want_t *want,
   }
   if (e == MR_ERR_NOMEM && taken) e = MR_OK; /* these give their descriptors to the others */
   if (e < 0) mr_diag_relay(diag, e, &why);
-  for (int i = 0; i < taken && e >= 0; i++) e = read_rest(fd[i], &want[i], have[i], diag);
-  for (int i = 0; i < taken; i++) let_go(r, want[i].shard);
+  for (int i = 0; i < taken && e >= 0; i++)
+    if (!want[i].pass) e = read_rest(fd[i], &want[i], have[i], diag);
+  for (int i = 0; i < taken; i++)
+    if (!want[i].pass) let_go(r, want[i].shard);
   *count = taken;
   return e;
 }
@@ -234,9 +240,14 @@ mr_err_t mr_shard_reads_fetch(mr_shard_reads_t *r, int worker, mr_shard_want_t *
   return e;
 }
 
+static bool is_same_part(const mr_shard_want_t *a, const mr_shard_want_t *b) {
+  return a->shard == b->shard && a->at == b->at && a->size == b->size;
+}
+
 void mr_shard_reads_ahead(mr_shard_reads_t *r, const mr_shard_want_t *want, int n) {
   for (int i = 0; i < n; i++) {
     int fd;
+    if (i && is_same_part(&want[i], &want[i - 1])) continue; /* records of one group */
     if (want[i].shard->object || !want[i].size || take_file(r, want[i].shard, &fd, NULL) < 0)
       continue;
     posix_fadvise(fd, want[i].at, want[i].size, POSIX_FADV_WILLNEED);

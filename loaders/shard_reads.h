@@ -16,7 +16,10 @@ typedef struct mr_shard_reads mr_shard_reads_t;
 typedef struct mr_shard_want {
   const mr_shard_t *shard;
   int64_t at, size;
-  uint8_t *data; /* set by mr_shard_reads_fetch: 64-aligned, and 64 zeros follow the part */
+  uint32_t item; /* as in mr_shard_part_t */
+  bool pass;     /* announced, and not read: the caller has its bytes already */
+  uint8_t *data; /* set by mr_shard_reads_fetch: 64-aligned, and 64 zeros follow the part; NULL: it
+                    was passed */
 } mr_shard_want_t;
 
 /* The caller ends *out with mr_shard_reads_close.  Opens no file yet.  shards must live until then.

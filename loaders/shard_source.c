@@ -104,11 +104,12 @@ static mr_err_t open_shards(mr_stage_t *s) {
                          "as in shard-{000..012}");
   mr_shard_names_t list = {0};
   mr_err_t e = t->kind->list ? t->kind->list(t, &list, &why) : MR_OK;
+  bool listed = e >= 0; /* no other record replaces an index.json */
   conf.names = (const char *const *)list.at, conf.n_names = list.n;
   if (e >= 0) e = mr_shards_open(&t->shards, &conf, &why);
   mr_shard_names_fini(&list);
   if (e >= 0) return MR_OK;
-  bool faulty = e == MR_ERR_DATA && !t->care.lenient;
+  bool faulty = listed && e == MR_ERR_DATA && !t->care.lenient;
   return mr_stage_fail(s, e, "%s%s", why.text, faulty ? MR_ON_BAD_ADVICE : "");
 }
 
@@ -144,11 +145,38 @@ void mr__shard_source_forget(mr_stage_t *s) {
 
 /* ---- reading ---- */
 
+/* What the parts of a mean record have together, of some that are spread evenly over all. */
+static int64_t mean_record(const mr_shard_source_t *t) {
+  enum { LOOKED_AT = 4096 };
+  int64_t n = t->shards->n_records < LOOKED_AT ? t->shards->n_records : LOOKED_AT, sum = 0;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t number = (int64_t)((double)i / (double)n * (double)t->shards->n_records);
+    const mr_shard_t *shard = mr_shards_find(t->shards, number);
+    mr_shard_part_t p;
+    for (int w = 0; w < t->n_wants; w++)
+      if (mr_shards_part(shard, number, t->want[w], &p)) sum += p.size;
+  }
+  return n ? sum / n : 0;
+}
+
+/* Blocks that are much larger than records are fetched whole for one record at a time. */
+static void weigh_blocks(const mr_shard_source_t *t) {
+  const mr_remote_conf_t *c = &t->remote;
+  int64_t mean = t->shards->remote && c->cache ? mean_record(t) : 0, fits = 4096;
+  if (mean <= 0 || 2 * mean >= c->cache_block || c->cache_block <= fits) return;
+  while (2 * fits <= mean) fits *= 2;
+  mr_notice("%s: records have %" PRId64 " bytes, and blocks of the cache %" PRId64
+            ": in a shuffled order cache-block=%" PRId64 " fetches less",
+            t->shards->shard[0].path, mean, c->cache_block, fits);
+}
+
 mr_err_t mr__shard_source_open(mr_stage_t *s) {
   mr_shard_source_t *t = s->state;
   mr_diag_t why = {0};
   mr_err_t e = mr_shard_reads_open(&t->reads, t->shards, &why);
+  if (e >= 0 && t->kind->group) e = mr_shard_groups_open(&t->groups, t->kind->group, &why);
   if (e >= 0 && t->shards->remote) e = mr_remote_start(t->shards->remote, &why);
+  if (e >= 0) weigh_blocks(t);
   if (e >= 0 && t->names_file && t->classes)
     e = mr__class_names_read(&t->names, NULL, t->names_file, &why);
   return mr_stage_relay(s, e, &why);
@@ -158,7 +186,8 @@ void mr__shard_source_close(mr_stage_t *s) {
   mr_shard_source_t *t = s->state;
   if (t->shards && t->shards->remote) mr_remote_count(t->shards->remote, &t->counts);
   mr_shard_reads_close(t->reads);
-  t->reads = NULL;
+  mr_shard_groups_close(t->groups);
+  t->reads = NULL, t->groups = NULL;
 }
 
 /* Where the first part of a record lies that is read, or any part of one whose fields are keys
@@ -191,7 +220,7 @@ static int list_parts(const mr_shard_source_t *t, const int64_t *index, int n, i
     for (int w = 0; w < t->n_wants; w++) {
       mr_shard_part_t p;
       if (mr_shards_part(shard, number[i], t->want[w], &p))
-        want[k++] = (mr_shard_want_t){.shard = shard, .at = p.at, .size = p.size};
+        want[k++] = (mr_shard_want_t){.shard = shard, .at = p.at, .size = p.size, .item = p.item};
     }
   }
   return k;
@@ -227,24 +256,20 @@ static mr_err_t shard_source_fetch(mr_stage_t *s, int worker, const int64_t *ind
   int64_t number[MR_BURST];
   mr_diag_t why = {0};
   int k = list_parts(t, index, n, number, want);
-  mr_err_t e = mr_shard_reads_fetch(t->reads, worker, want, k, &why);
+  mr_err_t e = t->groups ? mr_shard_groups_fetch(t->groups, t->reads, worker, want, k, &why)
+                         : mr_shard_reads_fetch(t->reads, worker, want, k, &why);
   for (int i = 0; i < n && e >= 0; i++) e = unpack_record(t, number[i], &next, &out[i], &why);
   return mr_stage_relay(s, e, &why);
 }
 
 void mr__shard_source_report(mr_stage_t *s, char *text, size_t n) {
   const mr_shard_source_t *t = s->state;
-  const mr_remote_counts_t *c = &t->counts;
-  char bytes[24];
-  *text = 0;
-  if (!c->requests) return;
-  int len =
-      snprintf(text, n, "%s in %" PRId64 " requests, %" PRId64 " retries, %" PRId64 " sent twice",
-               mr_bytes_text((size_t)c->bytes, bytes), c->requests, c->retries, c->hedges);
-  if (c->uses && len > 0 && len < (int)n)
-    mr_snprintf(text + len, n - (size_t)len,
-                "; the cache had %" PRId64 " of %" PRId64 " blocks that were used, %.1f %%",
-                c->hits, c->uses, 100.0 * (double)c->hits / (double)c->uses);
+  mr_remote_report(&t->counts, text, n);
+}
+
+static bool shard_source_asked(mr_stage_t *s, mr_asked_t *out) {
+  const mr_shard_source_t *t = s->state;
+  return mr_remote_asked(t->shards->remote, out);
 }
 
 /* Announces the parts of records index[0,n) of objects. */
@@ -278,6 +303,14 @@ static bool shard_source_ahead(mr_stage_t *s, int worker, const int64_t *index, 
   return true;
 }
 
+static mr_err_t shard_source_measure(mr_stage_t *s, double seconds, mr_served_t *out) {
+  const mr_shard_source_t *t = s->state;
+  mr_diag_t why = {0};
+  out->records = t->shards->n_records, out->bytes = t->shards->bytes;
+  mr_err_t e = mr_remote_measure(t->shards->remote, mean_record(t), seconds, out, &why);
+  return mr_stage_relay(s, e, &why);
+}
+
 static mr_err_t shard_source_explain(mr_stage_t *s, char *text, size_t n) {
   const mr_shard_source_t *t = s->state;
   char bytes[24];
@@ -293,5 +326,7 @@ const mr_source_def_t mr__shard_source = {
     .foresee = shard_source_foresee,
     .where = shard_source_where,
     .care = offsetof(mr_shard_source_t, care),
+    .asked = shard_source_asked,
+    .measure = shard_source_measure,
     .explain = shard_source_explain,
 };

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "loaders/class_names.h"
+#include "loaders/shard_groups.h"
 #include "loaders/shard_names.h"
 #include "loaders/shard_reads.h"
 #include "loaders/split.h"
@@ -39,6 +40,7 @@ typedef struct mr_shard_kind {
   const char *name;  /* of the stage */
   const char *index; /* kind of its index files; NULL: indexes are cheap and not kept */
   mr_shard_scan_fn *scan;
+  mr_shard_group_fn *group; /* for containers that keep several records in one part; else NULL */
 
   /* Settles the fields from t->shards and word[0,n) (n == 0: fields= is not given): fills t->field,
      t->want and out->field, and sets bits of s->writes for fields that unpack writes into given
@@ -57,7 +59,8 @@ typedef struct mr_shard_kind {
   mr_err_t (*list)(mr_shard_source_t *t, mr_shard_names_t *out, mr_diag_t *diag);
 
   /* As in mr_shards_conf_t, with the state as ctx; may be NULL. */
-  mr_err_t (*prepare)(const void *ctx, int i, const char *path, char **other, mr_diag_t *diag);
+  mr_err_t (*prepare)(const void *ctx, int i, mr_shard_file_t *file, const mr_shard_id_t *id,
+                      char **other, mr_diag_t *diag);
   mr_err_t (*verify)(const void *ctx, int i, int fd, const char *path, mr_diag_t *diag);
 } mr_shard_kind_t;
 
@@ -83,6 +86,7 @@ struct mr_shard_source {
   const char *number_at[MR_CLASSES_MAX];
   mr_dataset_t dataset;
   mr_shard_reads_t *reads;   /* from open to close */
+  mr_shard_groups_t *groups; /* as long; NULL: each part is of one record */
   atomic_bool foreseen;      /* the future is announced by foresee, not by ahead */
   mr_remote_counts_t counts; /* set by close, for the report */
 };

@@ -49,6 +49,26 @@ static void copy_name(const mr_shards_column_t *c, char out[MR_SHARD_NAME_MAX]) 
   snprintf(out, MR_SHARD_NAME_MAX, "%.*s", (int)strcspn(c->name, "\t"), c->name);
 }
 
+bool mr_typed_numpy(const char *name, size_t n, mr_typed_t *kind, mr_dtype_t *dtype) {
+  static const struct {
+    const char *name;
+    mr_typed_t kind;
+    mr_dtype_t dtype;
+  } type[] = {{"uint8", MR_TYPED_PLAIN, MR_U8},      {"uint16", MR_TYPED_U16, MR_I32},
+              {"uint32", MR_TYPED_PLAIN, MR_U32},    {"uint64", MR_TYPED_PLAIN, MR_U64},
+              {"int8", MR_TYPED_I8, MR_I32},         {"int16", MR_TYPED_I16, MR_I32},
+              {"int32", MR_TYPED_PLAIN, MR_I32},     {"int64", MR_TYPED_PLAIN, MR_I64},
+              {"int", MR_TYPED_PLAIN, MR_I64},       {"float16", MR_TYPED_PLAIN, MR_F16},
+              {"float32", MR_TYPED_PLAIN, MR_F32},   {"float64", MR_TYPED_PLAIN, MR_F64},
+              {"bfloat16", MR_TYPED_PLAIN, MR_BF16}, {"bool", MR_TYPED_PLAIN, MR_BOOL}};
+  for (size_t i = 0; i < sizeof type / sizeof *type; i++)
+    if (strlen(type[i].name) == n && !memcmp(type[i].name, name, n)) {
+      *kind = type[i].kind, *dtype = type[i].dtype;
+      return true;
+    }
+  return false;
+}
+
 bool mr_typed_parse(const char *text, mr_field_t *f, int64_t *count) {
   const char *open = strchr(text, '[');
   size_t n = open ? (size_t)(open - text) : strlen(text);

@@ -30,6 +30,10 @@ mr_err_t mr_typed_column(mr_shard_draft_t *d, const char *name, size_t n, mr_typ
                          const mr_field_t *type, const char *why, uint32_t *column,
                          mr_diag_t *diag);
 
+/* Sets kind and dtype by NumPy's name of a type, name[0,n); "int" is int64.  False, and nothing
+   set, for another name. */
+bool mr_typed_numpy(const char *name, size_t n, mr_typed_t *kind, mr_dtype_t *dtype);
+
 /* Parses a type with a shape, "f32[2x3]" or "f32[]", or without, "f32" (f->ndim is -1 then), into
    dtype and dimensions of *f, and its elements into *count.  False if text is not a type, or a
    value would have more than MR_SHARD_PART_MAX elements. */

@@ -18,6 +18,7 @@
 #include "loaders/shard_place.h"
 
 enum { THREADS = 8, QUIET_S = 3 /* between notices of progress */ };
+enum { IDENTIFY = 64 /* threads that wait for the sizes of objects; they need little memory */ };
 
 /* What the threads share; the lock guards the members below it. */
 typedef struct work {
@@ -33,14 +34,19 @@ typedef struct work {
 
 /* ---- one file ---- */
 
+static mr_shard_file_t scanned_file(const work_t *w, const mr_shard_t *shard, int fd) {
+  return (mr_shard_file_t){.path = shard->path,
+                           .size = shard->id.size,
+                           .fd = fd,
+                           .remote = w->s->remote,
+                           .object = shard->object,
+                           .ctx = w->conf->ctx};
+}
+
 static mr_err_t make_index(const work_t *w, mr_shard_t *shard, int fd, mr_diag_t *diag) {
   const mr_shards_conf_t *c = w->conf;
   mr_diag_t fault = {0};
-  mr_shard_file_t file = {.path = shard->path,
-                          .size = shard->id.size,
-                          .fd = fd,
-                          .remote = w->s->remote,
-                          .object = shard->object};
+  mr_shard_file_t file = scanned_file(w, shard, fd);
   mr_shard_draft_t *d = mr_shard_draft_new();
   if (!d) return mr_no_memory(diag, "an index of %s", shard->path);
   mr_err_t e = c->verify && fd >= 0
@@ -96,32 +102,35 @@ static bool find_index(const mr_shards_conf_t *c, mr_shard_t *shard) {
   return false;
 }
 
-/* Lets the container check the file, or replace it by an uncompressed one. */
-static mr_err_t prepare_shard(const mr_shards_conf_t *c, mr_shards_t *s, mr_shard_t *shard,
-                              mr_diag_t *diag) {
-  char *other = NULL;
-  if (!c->prepare) return MR_OK;
-  MR_TRY(c->prepare(c->ctx, (int)(shard - s->shard), shard->path, &other, diag));
-  if (!other) return MR_OK;
-  free(shard->path);
-  shard->path = other;
-  return MR_OK;
-}
-
-/* Opens a shard and identifies it; *fd is -1 for an object. */
-static mr_err_t open_file(const work_t *w, mr_shard_t *shard, int *fd, mr_diag_t *diag) {
+/* Opens what a shard's name says and identifies it; *fd is -1 for an object. */
+static mr_err_t open_named(const work_t *w, mr_shard_t *shard, int *fd, mr_diag_t *diag) {
   *fd = -1;
   if (shard->url) {
-    MR_TRY(mr_remote_object(w->s->remote, shard->url, &shard->object, diag));
+    if (!shard->object) MR_TRY(mr_remote_object(w->s->remote, shard->url, &shard->object, diag));
     mr_shard_id_of_object(shard->object, &shard->id);
     return MR_OK;
   }
-  MR_TRY(prepare_shard(w->conf, w->s, shard, diag));
   *fd = open(shard->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (*fd < 0 && mr_is_shortage(errno)) return mr_open_short(shard->path, errno, diag);
   if (*fd < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", shard->path, strerror(errno));
   return mr_shard_id_of(*fd, shard->path, &shard->id, diag);
+}
+
+/* Lets the container check the file; an uncompressed one that it gives is opened instead. */
+static mr_err_t open_file(const work_t *w, mr_shard_t *shard, int *fd, mr_diag_t *diag) {
+  const mr_shards_conf_t *c = w->conf;
+  char *other = NULL;
+  mr_err_t e = open_named(w, shard, fd, diag);
+  if (e < 0 || !c->prepare) return e;
+  mr_shard_file_t file = scanned_file(w, shard, *fd);
+  e = c->prepare(c->ctx, (int)(shard - w->s->shard), &file, &shard->id, &other, diag);
+  mr_shard_file_fini(&file);
+  if (e < 0 || !other) return e;
+  if (*fd >= 0) close(*fd);
+  free(shard->path), free(shard->url);
+  shard->path = other, shard->url = NULL, shard->object = NULL;
+  return open_named(w, shard, fd, diag);
 }
 
 static mr_err_t open_shard(work_t *w, mr_shard_t *shard, mr_diag_t *diag) {
@@ -170,12 +179,40 @@ static void *index_main(void *arg) {
   return NULL;
 }
 
+/* Asks for the identities of objects. */
+static void *identify_main(void *arg) {
+  work_t *w = arg;
+  pthread_mutex_lock(&w->lock);
+  while (w->next < w->s->n && w->e >= 0) {
+    mr_shard_t *shard = &w->s->shard[w->next++];
+    pthread_mutex_unlock(&w->lock);
+    mr_diag_t diag = {0};
+    mr_err_t e =
+        shard->url ? mr_remote_object(w->s->remote, shard->url, &shard->object, &diag) : MR_OK;
+    pthread_mutex_lock(&w->lock);
+    if (e < 0 && w->e >= 0) w->e = e, w->diag = diag;
+  }
+  pthread_mutex_unlock(&w->lock);
+  return NULL;
+}
+
+/* The round trips of many objects take place at the same time. */
+static void identify_all(work_t *w) {
+  pthread_t thread[IDENTIFY];
+  int n = 0;
+  for (; n < IDENTIFY && n < w->s->n; n++)
+    if (pthread_create(&thread[n], NULL, identify_main, w) != 0) break;
+  for (int i = 0; i < n; i++) pthread_join(thread[i], NULL);
+  w->next = 0;
+}
+
 static mr_err_t open_all(mr_shards_t *s, const mr_shards_conf_t *conf, mr_diag_t *diag) {
   work_t w = {.conf = conf, .s = s, .reported_ns = mr_now_ns()};
   pthread_t thread[THREADS];
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   int n = 0, most = cores < THREADS && !s->remote ? (int)cores : THREADS; /* or wait together */
   pthread_mutex_init(&w.lock, NULL);
+  if (s->remote && s->n > THREADS) identify_all(&w);
   for (; n + 1 < most && n + 1 < s->n; n++)
     if (pthread_create(&thread[n], NULL, index_main, &w) != 0) break;
   index_main(&w);

@@ -27,10 +27,12 @@ typedef struct mr_shards_conf {
   bool lenient;           /* a file with a fault gives the records before it */
   const mr_remote_conf_t *remote; /* for names that are URLs; copied.  NULL: URLs are refused */
 
-  /* Checks file i, at path, before it is opened, and may set *other (heap; the shard's path from
-     then on) to a file that holds the same bytes uncompressed.  Several threads call it.  NULL:
-     files are read as they are.  Fails with a sentence that names the file. */
-  mr_err_t (*prepare)(const void *ctx, int i, const char *path, char **other, mr_diag_t *diag);
+  /* Checks file i, which is open, before its index is looked for, and may set *other (heap; the
+     shard's path from then on) to a local file that holds the same bytes uncompressed.  Several
+     threads call it.  NULL: files are read as they are.  Fails with a sentence that names the
+     file. */
+  mr_err_t (*prepare)(const void *ctx, int i, mr_shard_file_t *file, const mr_shard_id_t *id,
+                      char **other, mr_diag_t *diag);
 
   /* Checks the contents of file i before its index is made, thus once.  MR_ERR_DATA is a fault of
      the file.  NULL: nothing is checked. */

@@ -41,6 +41,8 @@ mr_err_t mr__store_reader(const mr_store_t *st, bool once, void *buffer, size_t 
                           mr_reader_t **out, mr_diag_t *diag) {
   mr_reader_conf_t conf = {.path = st->conf.path,
                            .n_files = st->conf.n_files,
+                           .remote = st->conf.remote,
+                           .object = st->conf.object,
                            .backend = st->conf.backend,
                            .once = once,
                            .chosen = once ? MR_READ_AUTO : st->chosen,
@@ -68,10 +70,11 @@ typedef struct decision {
   int64_t bytes, budget;
 } decision_t;
 
-/* Files are kept whole if the source uses at least half of their records. */
+/* Files are kept whole if the source uses at least half of their records, and objects always, since
+   requests for single records take longer. */
 static decision_t decide(const mr_store_t *st) {
   const mr_store_conf_t *c = &st->conf;
-  decision_t d = {.whole = c->n >= c->per_file * c->n_files / 2};
+  decision_t d = {.whole = c->object || c->n >= c->per_file * c->n_files / 2};
   d.bytes = d.whole ? st->stride * c->n_files : c->n * (int64_t)c->record;
   d.budget = c->memory >= 0 ? c->memory : mr_memory_available() / 2;
   d.kept = d.bytes <= d.budget;

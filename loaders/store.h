@@ -20,8 +20,10 @@ typedef struct mr_store mr_store_t;
 typedef struct mr_store_conf {
   const char *const *path; /* [n_files] copied */
   int n_files;
-  int64_t head;     /* bytes of a file before its first record */
-  size_t record;    /* bytes of one, at least 1 */
+  mr_remote_t *remote;              /* of object; lives until close */
+  const mr_object_t *const *object; /* [n_files] as in mr_reader_conf_t; lives until close */
+  int64_t head;                     /* bytes of a file before its first record */
+  size_t record;                    /* bytes of one, at least 1 */
   int64_t per_file; /* records of each file; its size must be exactly these and the head */
   int64_t n;        /* records of the source, in [1, n_files * per_file] */
   int64_t memory;   /* most bytes to keep; -1: half of the memory available */

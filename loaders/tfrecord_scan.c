@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "loaders/example.h"
+#include "loaders/shard_example.h"
 #include "loaders/shard_reads.h"
 
 enum { HEAD = 12 };
@@ -23,14 +23,8 @@ typedef struct tfrecord_scan {
   mr_diag_t *fault, *diag;
   uint8_t *data; /* [cap] of a record */
   size_t cap;
-  uint32_t record_column, example_column;
-  /* The features of the record being counted: of two with one name the last counts, as it does when
-     the record is read. */
-  int64_t record; /* its number, from 1 */
-  int64_t seen[MR_SHARD_COLUMNS_MAX],
-      value[MR_SHARD_COLUMNS_MAX];       /* by column: last record, size */
-  uint32_t column[MR_SHARD_COLUMNS_MAX]; /* [n_columns] of the record */
-  int n_columns;
+  uint32_t record_column;
+  mr_example_count_t *count;
 } tfrecord_scan_t;
 
 static mr_err_t scan_fault(tfrecord_scan_t *t, const char *what) {
@@ -53,41 +47,11 @@ static mr_err_t scan_make_room(tfrecord_scan_t *t, size_t n) {
   return mr_no_memory(t->diag, "a record of %zu bytes of %s", n, t->path);
 }
 
-/* Notes a feature; one whose name cannot be a column's is no field, and left out. */
-static mr_err_t note_feature(tfrecord_scan_t *t, const mr_example_feature_t *f) {
-  static const uint32_t kind[] = {[MR_FEATURE_BYTES] = MR_TFRECORD_BYTES,
-                                  [MR_FEATURE_FLOAT] = MR_TFRECORD_FLOAT,
-                                  [MR_FEATURE_INT64] = MR_TFRECORD_INT64};
-  uint32_t column, as = kind[f->kind];
-  size_t bytes = 0;
-  if (f->kind == MR_FEATURE_NONE || !f->name_n) return MR_OK;
-  if (f->kind == MR_FEATURE_BYTES && f->n == 1) mr_example_bytes(f, &bytes);
-  if (f->kind == MR_FEATURE_BYTES && f->n != 1) as = MR_TFRECORD_LIST;
-  mr_err_t e = mr_shard_draft_column(t->draft, f->name, f->name_n, as, &column, NULL);
-  if (e == MR_ERR_DATA) return MR_OK;
-  if (e < 0) return mr_no_memory(t->diag, "an index of %s", t->path);
-  if (t->seen[column] != t->record) t->column[t->n_columns++] = column;
-  t->seen[column] = t->record;
-  t->value[column] = as == MR_TFRECORD_BYTES ? (int64_t)bytes : f->n;
-  return MR_OK;
-}
-
 static mr_err_t count_features(tfrecord_scan_t *t, size_t n) {
   uint32_t sum;
-  mr_example_walk_t whole = {.at = t->data, .end = t->data + n}, w = whole;
-  mr_example_feature_t f;
-  mr_err_t e;
   memcpy(&sum, t->data + n, sizeof sum);
   if (sum != mr_crc32c_masked(mr_crc32c(t->data, n))) return MR_OK;
-  bool some = false;
-  while ((e = mr_example_next(&w, &f, NULL)) == MR_OK) some = true;
-  if (e < 0 || !some) return MR_OK;
-  mr_shard_draft_count(t->draft, t->example_column, 0);
-  t->record++, t->n_columns = 0;
-  while (mr_example_next(&whole, &f, NULL) == MR_OK) MR_TRY(note_feature(t, &f));
-  for (int i = 0; i < t->n_columns; i++)
-    mr_shard_draft_count(t->draft, t->column[i], t->value[t->column[i]]);
-  return MR_OK;
+  return mr_example_count(t->count, t->data, n, t->diag);
 }
 
 static mr_err_t scan_step(tfrecord_scan_t *t) {
@@ -126,9 +90,11 @@ mr_err_t mr_tfrecord_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_dia
                        .fault = fault,
                        .diag = diag};
   mr_err_t e =
-      mr_shard_draft_column(draft, "__record__", 10, MR_TFRECORD_RECORD, &t.record_column, diag);
-  if (e >= 0) e = mr_shard_draft_column(draft, "", 0, MR_TFRECORD_EXAMPLE, &t.example_column, diag);
+      mr_shard_draft_column(draft, "__record__", 10, MR_COLUMN_RECORD, &t.record_column, diag);
+  t.count = mr_example_count_new(draft);
+  if (e >= 0 && !t.count) e = mr_no_memory(diag, "an index of %s", file->path);
   while (e == MR_OK) e = scan_step(&t);
+  mr_example_count_free(t.count);
   free(t.data);
   return e < 0 ? e : MR_OK;
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/machine.h"
 #include "base/xio.h"
 #include "loaders/reader.h"
 
@@ -327,7 +328,7 @@ mr_err_t mr_token_files_keep(mr_token_files_t *t, mr_diag_t *diag) {
     const mr_shard_t *s = &t->shards->shard[i];
     size_t bytes = (size_t)(f->n * mr_token_size(f->type));
     if (f->kept || !bytes) continue;
-    f->kept = aligned_alloc(64, bytes / 64 * 64 + 64);
+    f->kept = mr_pages_alloc(bytes);
     if (!f->kept) return mr_no_memory(diag, "%s, %zu bytes", s->path, bytes);
     mr_err_t e = read_kept(t, s, f->head, bytes, f->kept, diag);
     if (e < 0) free(f->kept), f->kept = NULL;
@@ -357,7 +358,7 @@ static mr_err_t widen_file(mr_token_files_t *t, int i, mr_reader_t *r, mr_shard_
 mr_err_t mr_token_files_widen(mr_token_files_t *t, mr_diag_t *diag) {
   size_t bytes = (size_t)t->n * sizeof *t->wide;
   uint8_t *piece = malloc((size_t)CHUNK * 4);
-  if (!t->wide) t->wide = aligned_alloc(64, bytes / 64 * 64 + 64);
+  if (!t->wide) t->wide = mr_pages_alloc(bytes);
   mr_err_t e = t->wide && piece ? MR_OK : mr_no_memory(diag, "%zu bytes of tokens", bytes);
   for (int i = 0; i < t->shards->n && e >= 0; i++) {
     const mr_shard_t *s = &t->shards->shard[i];

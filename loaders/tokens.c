@@ -24,6 +24,7 @@ enum { STREAM, RESET, WHOLE }; /* values of pack */
 enum { DUE, KEPT, WIDE };      /* ways: read as due, in memory as in the files, as i32 */
 enum { TOKENS, TARGETS, POSITIONS, SEGMENTS, MASK, N_FIELDS };
 enum { LENGTH_MAX = 1 << 24, PIECES_MAX = MR_BURST * MR_FIELDS_MAX };
+enum { TOUCHED = 256 /* bytes; 1 KiB and 4 KiB measured slower */ };
 
 typedef struct tokens {
   const char *files;
@@ -31,6 +32,7 @@ typedef struct tokens {
   int64_t length, stride, eos, pad, vocab, id_base, memory;
   bool ahead;
   mr_remote_conf_t remote;
+  mr_remote_counts_t counts; /* set by close, for the report */
   mr_split_t split;
   mr_care_t care;
   mr_token_files_t *row; /* from plan to forget */
@@ -181,6 +183,7 @@ static mr_err_t tokens_open(mr_stage_t *s) {
 
 static void tokens_close(mr_stage_t *s) {
   tokens_t *t = s->state;
+  if (t->row && t->row->shards->remote) mr_remote_count(t->row->shards->remote, &t->counts);
   mr_shard_reads_close(t->reads);
   t->reads = NULL;
 }
@@ -304,9 +307,19 @@ static void tokens_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
   out->key = (uint64_t)(number + t->id_base);
 }
 
+/* Windows in random order miss every cache.  The first lines of all windows of a burst are
+   requested before one is copied; the processor's own prefetcher follows from there. */
+static void touch_range(const tokens_t *t, int64_t start) {
+  const char *at = (const char *)(t->row->wide + start);
+  int64_t bytes = (t->length + 1) * (int64_t)sizeof(int32_t);
+  for (int64_t k = 0; k < bytes && k < TOUCHED; k += 64) __builtin_prefetch(at + k, 0, 2);
+}
+
 static mr_err_t tokens_fetch(mr_stage_t *s, int worker, const int64_t *index, int n,
                              mr_rec_t *out) {
   tokens_t *t = s->state;
+  for (int i = 0; t->way == WIDE && i < n; i++)
+    touch_range(t, range_start(t, mr__split_at(&t->split, index[i])));
   for (int i = 0; i < n; i++) {
     mr_diag_t why = {0};
     int64_t number = mr__split_at(&t->split, index[i]);
@@ -347,6 +360,25 @@ static int64_t tokens_foresee(mr_stage_t *s, const int64_t *index, int n) {
     }
   }
   return more;
+}
+
+static bool tokens_asked(mr_stage_t *s, mr_asked_t *out) {
+  const tokens_t *t = s->state;
+  return mr_remote_asked(t->row->shards->remote, out);
+}
+
+static void tokens_report(mr_stage_t *s, char *text, size_t n) {
+  const tokens_t *t = s->state;
+  mr_remote_report(&t->counts, text, n);
+}
+
+static mr_err_t tokens_measure(mr_stage_t *s, double seconds, mr_served_t *out) {
+  const tokens_t *t = s->state;
+  mr_diag_t why = {0};
+  out->records = t->n_ranges, out->bytes = mr_token_files_bytes(t->row);
+  int64_t mean = out->records ? out->bytes / out->records : 0;
+  mr_err_t e = mr_remote_measure(t->row->shards->remote, mean, seconds, out, &why);
+  return mr_stage_relay(s, e, &why);
 }
 
 static mr_err_t tokens_explain(mr_stage_t *s, char *text, size_t n) {
@@ -451,6 +483,8 @@ static const mr_source_def_t tokens_source = {
     .foresee = tokens_foresee,
     .where = tokens_where,
     .care = offsetof(tokens_t, care),
+    .asked = tokens_asked,
+    .measure = tokens_measure,
     .explain = tokens_explain,
 };
 
@@ -464,5 +498,6 @@ const mr_stage_def_t mr_stage_tokens = {
     .open = tokens_open,
     .close = tokens_close,
     .forget = tokens_forget,
+    .report = tokens_report,
     .source = &tokens_source,
 };

@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "base/feature.h"
+#include "loaders/codec.h"
 #include "loaders/decompress.h"
 #include "loaders/reader_private.h"
 #include "loaders/remote_private.h"
@@ -44,9 +45,22 @@ mr_err_t mr__engine_plain(const char *method, const char *url, const char *heade
 #endif
 
 #if defined(MR_WITHOUT_ZSTD)
-mr_err_t mr_decompress(const char *path, const char *where, const mr_compressed_t *c, char **out,
-                       mr_diag_t *diag) {
+mr_err_t mr_decompress(mr_shard_file_t *file, const mr_shard_id_t *id, const char *where,
+                       const mr_compressed_t *c, char **out, mr_diag_t *diag) {
   *out = NULL;
-  return mr_without(diag, path, "ZSTD");
+  return mr_without(diag, file->path, "ZSTD");
+}
+
+void mr_codec_free(void *codec) { assert(!codec); }
+
+mr_err_t mr_codec_zstd(void **codec, const uint8_t *from, size_t n, uint8_t *to, size_t size,
+                       mr_diag_t *diag) {
+  return mr_without(diag, "records compressed by zstd", "ZSTD");
+}
+#endif
+
+#if defined(MR_WITHOUT_BROTLI)
+mr_err_t mr_codec_brotli(const uint8_t *from, size_t n, uint8_t *to, size_t size, mr_diag_t *diag) {
+  return mr_without(diag, "records compressed by brotli", "BROTLI");
 }
 #endif

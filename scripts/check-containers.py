@@ -88,6 +88,32 @@ def check_tfrecord(generator):
     compare('tfrecord', f'tfrecord {folder}/r-{{0..2}}.tfrecord fields=id,data,box:box:f32[2x2],many:many:i32', expected, 'id')
 
 
+def check_arrayrecord(generator):
+    import tfrecord
+    from array_record.python import array_record_module
+
+    options = ('group_size:1', 'group_size:1,uncompressed', 'group_size:1,brotli', 'group_size:7,zstd:9', 'group_size:64,uncompressed',
+               'group_size:16,brotli:3', 'group_size:9,snappy', 'group_size:5,pad_to_block_boundary:true', '')
+    for number, option in enumerate(options):
+        path = os.path.join(folder, f'a-{number}.array_record')
+        writer = array_record_module.ArrayRecordWriter(path, option)
+        for i in range(RECORDS):
+            writer.write(b'%d ' % i + generator.randbytes(generator.choice([0, 30, 3000, 70000])))
+        writer.close()
+        reader = array_record_module.ArrayRecordReader(path)
+        expected = {record: {'r': record} for record in reader.read(0, RECORDS)}
+        compare(f'arrayrecord {option}', f'arrayrecord {path} fields=__record__:r', expected, 'r')
+    expected = {}
+    for shard in range(3):
+        writer = array_record_module.ArrayRecordWriter(os.path.join(folder, f'e-{shard}.array_record'), f'group_size:{shard * 3 + 1}')
+        for i in range(shard * 100, shard * 100 + 100):
+            data, box = generator.randbytes(generator.randrange(3000)), [i / 3, -1.5, 2.5, i]
+            writer.write(tfrecord.TFRecordWriter.serialize_tf_example({'id': (i * 10**12 - 7, 'int'), 'data': (data, 'byte'), 'box': (box, 'float')}))
+            expected[numpy.int64(i * 10**12 - 7).tobytes()] = {'id': numpy.int64(i * 10**12 - 7), 'data': data, 'box': numpy.array(box, 'f4')}
+        writer.close()
+    compare('arrayrecord of Examples', f'arrayrecord {folder}/e-{{0..2}}.array_record fields=id,data,box:box:f32[2x2]', expected, 'id')
+
+
 def rows_of(shard, generator):
     """The arrays of one file of 100 records."""
     return {'x': generator.standard_normal((100, 3, 4)).astype('f4'), 'id': numpy.arange(100) + 100 * shard,
@@ -189,20 +215,130 @@ class Absent(types.ModuleType):
         return type(name, (), {})
 
 
+class WithoutTorch:
+    """Imports parts of packages without their __init__, which imports data loaders, and without PyTorch."""
+
+    ABSENT = 'torch', 'torch.distributed', 'torch.utils', 'torch.utils.data', 'torch.utils.data.dataloader', 'torch.utils.data.dataset', \
+        'torch.utils.data.sampler'
+
+    def __init__(self, *packages):
+        self.packages = packages
+
+    def __enter__(self):
+        for name in self.ABSENT:
+            sys.modules[name] = Absent(name)
+            sys.modules[name].__spec__ = importlib.machinery.ModuleSpec(name, None)
+        sys.modules['torch'].distributed = types.SimpleNamespace(is_available=lambda: False)
+        sys.modules['torch.utils.data'].get_worker_info = lambda: None
+        site = pathlib.Path(numpy.__file__).parent.parent
+        for name in self.packages:
+            package = types.ModuleType(name)
+            package.__path__ = [str(site / name.replace('.', '/'))]
+            sys.modules[name] = package
+
+    def __exit__(self, *_):
+        for name in self.ABSENT:  # webdataset looks for PyTorch too
+            del sys.modules[name]
+
+
 def import_mds():
-    absent = 'torch', 'torch.distributed', 'torch.utils', 'torch.utils.data'
-    for name in absent:
-        sys.modules[name] = Absent(name)
-        sys.modules[name].__spec__ = importlib.machinery.ModuleSpec(name, None)
-    site = pathlib.Path(numpy.__file__).parent.parent
-    for name in ('streaming', 'streaming.base'):  # without their __init__, which imports the data loader
-        package = types.ModuleType(name)
-        package.__path__ = [str(site / name.replace('.', '/'))]
-        sys.modules[name] = package
-    from streaming.base.format.mds import MDSReader, MDSWriter
-    for name in absent:  # webdataset looks for PyTorch too
-        del sys.modules[name]
+    with WithoutTorch('streaming', 'streaming.base'):
+        from streaming.base.format.mds import MDSReader, MDSWriter
     return MDSWriter, MDSReader
+
+
+def import_litdata():
+    with WithoutTorch('litdata', 'litdata.streaming'):
+        from litdata.streaming import cache  # first, as the two import each other
+        from litdata.streaming.writer import BinaryWriter
+        from litdata.streaming.serializers import _SERIALIZERS
+    return BinaryWriter, _SERIALIZERS
+
+
+def check_litdata(generator):
+    """litdata's writer; its reader needs PyTorch, so that leaves are read back by its serializers from the bytes of the chunks."""
+    writer, serializers = import_litdata()
+    for name, how in {'litdata': {}, 'litdata zstd': {'compression': 'zstd:3', 'compression_level': 'chunk'}}.items():
+        path, expected = os.path.join(folder, name.replace(' ', '-')), {}
+        shards = writer(path, chunk_size=70, **how)
+        for i in range(RECORDS):
+            row = {'id': i * 10**12 - 7, 'class': i % 7, 'jpeg': generator.randbytes(generator.randrange(900)), 'text': f'\u00e9 {i}', 'ratio': i / 7,
+                   'flag': bool(i % 2), 'x': numpy.full((2, 3), i / 3, 'f4'), 'v': numpy.full(5, -i, 'i2'), 'odd': {'a': i, 'b': (i, f's{i}')}}
+            shards.add_item(i, row)
+            back = {k: serializers[s].deserialize(serializers[s].serialize(row[k])[0]) for k, s in
+                    (('text', 'str'), ('jpeg', 'bytes'), ('x', 'numpy'), ('id', 'int'), ('ratio', 'float'), ('flag', 'bool'))}
+            expected[back['text'].encode()] = {
+                'text': back['text'].encode(), 'image': back['jpeg'], 'x': back['x'], 'id': numpy.int64(back['id']), 'label': numpy.int32(i % 7),
+                'ratio': numpy.float64(back['ratio']), 'flag': numpy.bool_(back['flag']), 'v': row['v'].astype('i4'),
+                'odd.a': numpy.int64(i), 'odd.b.0': numpy.int64(i), 'odd.b.1': f's{i}'.encode()}
+        shards.done()
+        shards.merge()
+        compare(name, f'litdata {path} fields=text,jpeg:image,x,id,class:label,ratio,flag,v,odd.a,odd.b.0,odd.b.1', expected, 'text')
+
+
+def ledger_of(source):
+    """The ledger of two shuffled epochs: a line for each record, with its key and a hash of its bytes."""
+    path = os.path.join(folder, 'one.ledger')
+    if os.path.exists(path):
+        os.remove(path)
+    ran = subprocess.run([program, 'run', f'{source} ! shuffle seed=11 epochs=2 ! batch 32 workers=2 ! ledger {path}'], capture_output=True, text=True)
+    if ran.returncode:
+        sys.exit(ran.stderr)
+    with open(path) as f:
+        return f.read()
+
+
+def check_one_ledger():
+    """The same records, written by the libraries' own writers, give one ledger and the same bytes.  FFCV's needs OpenCV and a compiler."""
+    import pandas
+    import PIL.Image
+    import safetensors.numpy
+    import tfrecord
+    import webdataset
+    from array_record.python import array_record_module
+
+    generator, here = numpy.random.default_rng(12), os.path.join(folder, 'one')
+    a = generator.integers(97, 123, (RECORDS, 12)).astype('u1')  # letters, so that a table can hold them too
+    ids = generator.integers(1, 1 << 60, RECORDS)
+    mds, (litdata, _) = import_mds()[0], import_litdata()
+    os.makedirs(f'{here}/tree/class')
+    numpy.save(f'{here}/a.npy', a)
+    numpy.save(f'{here}/id.npy', ids)
+    lit = litdata(f'{here}/lit', chunk_size=100)
+    with mds(out=f'{here}/mds', columns={'a': 'ndarray:uint8:12', 'id': 'int'}, size_limit=1 << 11) as shards:
+        for i in range(RECORDS):
+            shards.write({'a': a[i], 'id': int(ids[i])})
+            lit.add_item(i, {'a': a[i], 'id': int(ids[i])})
+            PIL.Image.fromarray(a[i].reshape(2, 2, 3)).save(f'{here}/tree/class/{i:03}.png')
+    lit.done()
+    lit.merge()
+    for k in range(3):
+        part = slice(k * 100, k * 100 + 100)
+        numpy.savez(f'{here}/{k}.npz', a=a[part], id=ids[part])
+        safetensors.numpy.save_file({'a': a[part].copy(), 'id': ids[part].copy()}, f'{here}/{k}.safetensors')
+        pandas.DataFrame({'a': [bytes(row).decode() for row in a[part]], 'id': ids[part]}).to_csv(f'{here}/{k}.csv', index=False)
+        frames, groups = tfrecord.TFRecordWriter(f'{here}/{k}.tfrecord'), array_record_module.ArrayRecordWriter(f'{here}/{k}.array_record', 'group_size:9')
+        with webdataset.TarWriter(f'{here}/{k}.tar') as tar:
+            for i in range(k * 100, k * 100 + 100):
+                example = {'a': (bytes(a[i]), 'byte'), 'id': (int(ids[i]), 'int')}
+                tar.write({'__key__': f'{i:03}', 'a.npy': a[i], 'id': int(ids[i])})
+                frames.write(example)
+                groups.write(tfrecord.TFRecordWriter.serialize_tf_example(example))
+        frames.close()
+        groups.close()
+    sources = {
+        'numpy.save': f'npy fields=a:{here}/a.npy,id:{here}/id.npy', 'numpy.savez': f'npz {here}/{{0..2}}.npz fields=a,id',
+        'safetensors': f'safetensors {here}/{{0..2}}.safetensors fields=a,id', 'pandas': f'table {here}/{{0..2}}.csv fields=a,id',
+        'webdataset': f'tar {here}/{{0..2}}.tar fields=a.npy:a:npy,id', 'tfrecord': f'tfrecord {here}/{{0..2}}.tfrecord fields=a,id',
+        'array_record': f'arrayrecord {here}/{{0..2}}.array_record fields=a,id', 'mosaicml-streaming': f'mds {here}/mds fields=a,id',
+        'litdata': f'litdata {here}/lit fields=a,id', 'Pillow, in a folder': f'folder {here}/tree ! decode ! center-crop 2 ! rename image:a'}
+    expected = {bytes(a[i]): {'a': a[i], 'id': ids[i]} for i in range(RECORDS)}
+    ledger, of_a = (ledger_of(sources['numpy.save'] + more) for more in ('', ' ! select a'))
+    for name, source in sources.items():  # a picture has no id
+        if ledger_of(f'{source} ! select a') != of_a or ('folder' not in name and ledger_of(source) != ledger):
+            sys.exit(f'{name}: another ledger than numpy.save')
+        compare(f'one ledger: {name}', f'{source} ! select {"a" if "folder" in name else "a,id"}', expected, 'a')
+    print(f'one ledger of {len(sources)} containers, written by nine libraries')
 
 
 def check_mds(generator):
@@ -286,9 +422,12 @@ def check_tokens(generator):
 
 check_tar(random.Random(1))
 check_tfrecord(random.Random(2))
+check_arrayrecord(random.Random(9))
 check_tokens(random.Random(3))
 check_npz()
 check_safetensors()
 check_table(random.Random(7))
 check_beton(random.Random(8))
+check_litdata(random.Random(10))
+check_one_ledger()
 check_pack(check_mds(random.Random(6)))

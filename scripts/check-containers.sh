@@ -5,9 +5,9 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/venv"
-"$work/venv/bin/pip" -q install --disable-pip-version-check numpy webdataset tfrecord safetensors pandas
-# MDS: its own writer and reader, and what these import; its data loader, which needs PyTorch, is not used.
-"$work/venv/bin/pip" -q install --disable-pip-version-check --no-deps mosaicml-streaming
-"$work/venv/bin/pip" -q install --disable-pip-version-check brotli filelock pillow python-snappy requests tqdm typing_extensions xxhash zstd
+"$work/venv/bin/pip" -q install --disable-pip-version-check numpy webdataset tfrecord safetensors pandas array-record
+# MDS and litdata: their own writers and readers, and what these import; their data loaders, which need PyTorch, are not used.
+"$work/venv/bin/pip" -q install --disable-pip-version-check --no-deps mosaicml-streaming litdata
+"$work/venv/bin/pip" -q install --disable-pip-version-check boto3 brotli filelock lightning-utilities obstore pillow python-snappy requests tqdm typing_extensions tifffile xxhash zstd
 mkdir "$work/data"
 "$work/venv/bin/python" "$root/scripts/check-containers.py" "$root/build/release/millrace" "$work/data"

@@ -14,7 +14,7 @@ for module in libcjson libxxhash; do
   cp "$(pkg-config --variable=pcfiledir $module)/$module.pc" "$work/pc"
 done
 export PKG_CONFIG_LIBDIR="$work/pc"
-every="liburing libcurl libarchive ncurses libpng libjpeg-turbo libwebp libzstd protobuf-c libmicrohttpd ZeroMQ"
+every="liburing libcurl libarchive ncurses libpng libjpeg-turbo libwebp libzstd libbrotli protobuf-c libmicrohttpd ZeroMQ"
 
 # Left to itself the build takes what is there; a library that is asked for and not there stops it.
 cmake -S . -B "$work/auto" -DMILLRACE_TESTS=OFF >"$work/said"
@@ -38,7 +38,7 @@ known=$(for test in $tests; do grep -x "$test" "$work/targets" || true; done) # 
 # shellcheck disable=SC2086 # words
 ninja -C $build --quiet millrace millrace_library $known
 
-theirs='(liburing|curl/|archive|openssl/|curses|ncurses|png|libpng|protobuf-c/|zlib|zconf|zstd|microhttpd|zmq)'
+theirs='(liburing|curl/|archive|openssl/|curses|ncurses|png|libpng|protobuf-c/|zlib|zconf|zstd|brotli/|microhttpd|zmq)'
 ninja -C $build -t deps | grep -E "^ *(/usr/(local/)?include/)([^ ]*/)?$theirs" | sort -u >"$work/leaks" || true
 [ ! -s "$work/leaks" ] || fail "headers of optional libraries are read: $(cat "$work/leaks")"
 linked=$(readelf -d $build/millrace | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |

@@ -1,22 +1,21 @@
-"""Compares the ledgers of remote shards with that of the local files.  usage: check-stores.py MILLRACE FOLDER (an empty one)"""
+"""Compares the ledgers of remote files with those of the local ones.  usage: check-stores.py MILLRACE FOLDER (an empty one)"""
 
 import base64
 import hashlib
 import http.client
 import http.server
-import io
 import json
 import logging
 import os
 import random
+import re
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import tarfile
 import threading
 import time
+import urllib.parse
 import zipfile
 
 import boto3
@@ -25,11 +24,14 @@ import botocore.awsrequest
 import botocore.credentials
 from moto.server import ThreadedMotoServer
 
+import stores_data
+
 program, folder = sys.argv[1:]
 seed = int(os.environ.get('MILLRACE_SEED', '1'))
 print(f'seed {seed}')
 KEY, SECRET, TOKEN, REGION = 'AKEXAMPLE', 'Secret/Key+Value', 'Token/Value==', 'eu-west-1'
-SHARDS, RECORDS = 3, 150
+SHARDS = stores_data.SHARDS
+os.environ['MOTO_S3_DEFAULT_MAX_KEYS'] = '7'  # listings have pages; moto reads it when it is imported
 os.chdir(folder)
 logging.getLogger('werkzeug').setLevel(logging.ERROR)
 
@@ -40,30 +42,6 @@ def check(good, what):
     print('ok  ' if good else 'BAD ', what, flush=True)
     if not good:
         failures.append(what)
-
-
-# ---- data ----
-
-def make_data():
-    draw = random.Random(seed)
-    os.mkdir('www')
-    for shard in range(SHARDS):
-        with tarfile.open(f'www/p-{shard:03d}.tar', 'w') as tar:
-            for i in range(RECORDS):
-                for ext, data in (('jpg', draw.randbytes(draw.randint(500, 20000))), ('cls', str(i % 10).encode())):
-                    member = tarfile.TarInfo(f'{shard}_{i:05d}.{ext}')
-                    member.size = len(data)
-                    tar.addfile(member, io.BytesIO(data))
-    for name in ('a', 'b'):
-        with open(f'www/{name}.bin', 'wb') as flat:
-            flat.write(draw.randbytes(2 * 20000))
-    documents = [draw.randint(1, 900) for _ in range(60)]  # Megatron-LM's pair
-    with open('www/m.bin', 'wb') as tokens, open('www/m.idx', 'wb') as index:
-        tokens.write(draw.randbytes(2 * sum(documents)))
-        begins = [2 * sum(documents[:i]) for i in range(len(documents))]
-        index.write(b'MMIDIDX\0\0' + struct.pack('<QBQQ', 1, 8, len(documents), len(documents) + 1) +
-                    struct.pack(f'<{len(documents)}i', *documents) + struct.pack(f'<{len(begins)}q', *begins) +
-                    struct.pack(f'<{len(begins) + 1}q', *range(len(begins) + 1)))
 
 
 # ---- servers ----
@@ -105,6 +83,26 @@ class Proxy(http.server.BaseHTTPRequestHandler):
         drop = ('transfer-encoding', 'connection', 'date', 'server', 'content-length')
         return answer.status, [h for h in answer.getheaders() if h[0].lower() not in drop], body
 
+    def lie_in_listing(self, body):
+        """What a server may say instead of a page of a listing."""
+        if self.lie == 'list-cut':
+            return body[:len(body) // 2]
+        if self.lie == 'list-endless':
+            return re.sub(b'<NextContinuationToken>.*?</', b'<NextContinuationToken>same</', body)
+        if self.lie == 'list-tokenless':
+            return re.sub(b'<NextContinuationToken>.*?</NextContinuationToken>', b'', body)
+        if self.lie == 'list-parent':
+            return body.replace(b'/a b/', b'/../', 1)
+        if self.lie == 'list-elsewhere':
+            return body.replace(b'<Key>tree/', b'<Key>other/', 1)
+        if self.lie == 'list-million':
+            token = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query).get('continuation-token', ['0'])[0]
+            rows = ''.join(f'<Contents><Key>tree/c{int(token) % 500:03d}/picture-{int(token) * 1000 + i:08d}.png</Key><ETag>&quot;{"e" * 32}&quot;</ETag>'
+                           f'<Size>9</Size></Contents>' for i in range(1000))
+            return (f'<ListBucketResult><IsTruncated>{"true" if int(token) < 999 else "false"}</IsTruncated>{rows}'
+                    f'<NextContinuationToken>{int(token) + 1}</NextContinuationToken></ListBucketResult>').encode()
+        return body
+
     def answer(self, status, headers, body, length=None):
         self.send_response_only(status)
         for name, value in headers:
@@ -121,7 +119,15 @@ class Proxy(http.server.BaseHTTPRequestHandler):
         if self.signed and not self.is_signed():
             with Proxy.lock:
                 Proxy.wrong_signatures += 1
+        if self.lie == 'list-million':
+            if 'list-type' in self.path:
+                return self.answer(200, [], self.lie_in_listing(b''))
+            return self.answer(206, [('Content-Range', 'bytes 0-8/9'), ('ETag', f'"{"e" * 32}"')], b'123456789')
+        if self.lie == 'list-endless':
+            self.path = re.sub('continuation-token=[^&]*&', '', self.path)
         status, headers, body = self.fetch()
+        if 'list-type' in self.path and status == 200:
+            body = self.lie_in_listing(body)
         if status == 206 and self.trouble:
             headers.append(('Content-Digest', f'sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode()}:'))
         if trouble == 'busy':
@@ -225,14 +231,18 @@ ssl_certificate_key {folder}/key.pem; root {folder}/www; location /plain/ {{ ali
 
 def run(files, settings='', variables=None, start=False, source='tar', fields='fields=jpg:image,cls:label', index=True):
     """Runs a shuffled graph to its end; returns its ledger, or None, and what it said."""
+    kept = f'index=index-{run.n % 3}' if index else ''
+    return run_source(f'{source} files="{files}" {fields} {kept} {AGAIN} {settings}', variables, start)
+
+
+def run_source(source, variables=None, start=False, more='', words=()):
+    """The same for a source with its settings; `more` are settings of the ledger, `words` of the command."""
     run.n += 1
     ledger = f'ledger-{run.n}'
-    kept = f'index=index-{run.n % 3}' if index else ''
-    graph = (f'{source} files="{files}" {fields} {kept} retries=40 backoff=0.01 timeout=0.3 {settings} '
-             f'! shuffle seed=3 epochs=2 ! batch 16 workers=3 ! ledger {ledger}')
+    graph = f'{source} ! shuffle seed=3 epochs=2 ! batch 16 workers=3 ! ledger {ledger} {more}'
     env = {k: v for k, v in os.environ.items() if not k.startswith('AWS_') and not k.lower().endswith('_proxy')}
     env |= {'HOME': folder, 'AWS_EC2_METADATA_DISABLED': 'true'} | (variables or {})
-    process = subprocess.Popen([program, 'run', graph], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen([program, 'run', graph, *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if start:
         return process, ledger
     text, _ = process.communicate(timeout=300)
@@ -243,6 +253,7 @@ def run(files, settings='', variables=None, start=False, source='tar', fields='f
 
 
 run.n = 0
+AGAIN = 'retries=40 backoff=0.01 timeout=0.3'
 
 
 def contents(files, settings='', variables=None):
@@ -255,6 +266,82 @@ def contents(files, settings='', variables=None):
         with zipfile.ZipFile('batch.npz') as arrays:
             out += b''.join(arrays.read(name) for name in sorted(arrays.namelist()))
     return out
+
+
+def bytes_of(source, variables=None):
+    """All records of one epoch."""
+    graph = f'{source} ! shuffle seed=3 ! batch 10000'
+    subprocess.run([program, 'batch', graph, '--step', '1', '--out', 'batch.npz'], check=True, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL, env=dict(os.environ) | {'AWS_EC2_METADATA_DISABLED': 'true'} | (variables or {}))
+    with zipfile.ZipFile('batch.npz') as arrays:
+        return b''.join(arrays.read(name) for name in sorted(arrays.namelist()))
+
+
+def compare(name, here, there, variables=None):
+    """There are the ledger and the bytes of here."""
+    same(name, run_source(here)[0], run_source(there, variables))
+    check(bytes_of(there, variables) == bytes_of(here), f'{name}: the bytes')
+
+
+def check_arrays(where, variables=None):
+    def at(folder):
+        return f'npy fields=x:{folder}/x.npy ragged=t:{folder}/t.npy:{folder}/at.npy labels={folder}/y.npy'
+    for settings in ('', 'memory=0', 'memory=0 read-ahead=false', 'memory=0 cache=cache-n cache-size=20kB cache-block=4096'):
+        compare(f'npy {where} {settings}', at('www/arrays'), f'{at(where)} {AGAIN} {settings}', variables)
+
+
+def kill_and_resume(name, expected, source, variables=None):
+    state = f'state-{run.n}'
+    process, ledger = run_source(source, variables, True, f'state={state}')
+    while process.poll() is None and not os.path.exists(state):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    with open(state) as f:
+        step = json.load(f)['step']
+    with open(expected) as f:
+        rest = [line for line in f if int(line.split()[0]) > step]
+    again, text = run_source(source, variables, False, '', ('--from', state))
+    check(again == ''.join(rest), f'{name}, killed after step {step} and resumed' + ('' if again else f': {text[-700:]}'))
+
+
+def check_listings(client, upstream, through, ends):
+    """A folder in a bucket: pages, liars, and files that change after they were listed."""
+    here, there = 'folder www/tree', f'folder s3://photos/tree {AGAIN} index=index-f'
+    for path, _, files in os.walk('www/tree'):
+        for name in files:
+            client.upload_file(f'{path}/{name}', 'photos', os.path.relpath(f'{path}/{name}', 'www'))
+    client.put_object(Bucket='photos', Key='tree/')  # as some tools mark a folder
+    before = Proxy.wrong_signatures
+    behave(10, upstream=upstream, signed=True)
+    compare('folder, s3, listed', here, there, ends)
+    check(Proxy.wrong_signatures == before, 'requests for listings are signed as botocore does')
+    compare('folder, s3, a list', f'{here} list=www/tree/list.csv', f'folder list=s3://photos/tree/list.csv {AGAIN} index=index-f', ends)
+    compare('folder, s3, a cache', here, f'{there} cache=cache-f cache-size=100kB cache-block=4096', ends)
+    behave()
+    run_source(here)
+    kill_and_resume('folder, s3', f'ledger-{run.n}', there, ends)
+    for lie, piece in (('cut', 'ends early'), ('endless', 'a continuation token comes again'), ('tokenless', 'no continuation token'),
+                       ('parent', 'want the path of a file below a folder'), ('elsewhere', 'which is not below it')):
+        behave(0, f'list-{lie}')
+        fails(f'a listing that lies: {lie}', piece, run_source(f'{there} relist=true', ends))
+    behave(0, 'list-million')
+    env = dict(os.environ) | {'AWS_EC2_METADATA_DISABLED': 'true'} | ends
+    graph = f'folder s3://photos/tree index=index-m {AGAIN} ! shuffle seed=3 ! batch 16'
+    process = subprocess.Popen([program, 'batch', graph, '--step', '40000', '--out', 'batch.npz'], env=env, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    check(process.returncode == 0 and usage.ru_maxrss < 500 << 10, f'a million files: {usage.ru_maxrss >> 10} MiB')
+    behave()
+    client.put_object(Bucket='photos', Key='tree/Z/1.png', Body=b'other')
+    fails('a file that changed after it was listed', 'tree/Z/1.png: has changed since it was listed', run_source(there, ends))
+    client.delete_object(Bucket='photos', Key='tree/Z/1.png')
+    fails('a file that was removed after it was listed', 'it was there when it was listed', run_source(there, ends))
+    os.rename('www/tree/Z/1.png', 'one.png')
+    compare('folder, s3, listed anew', here, f'{there} relist=true', ends)
+    os.rename('one.png', 'www/tree/Z/1.png')
+    fails('a folder without a key', 'holds no folders', run_source('folder s3://photos/nothing', ends))
+    fails('a bucket that is not there', '404', run_source('folder s3://elsewhere/tree', ends))
 
 
 def same(name, expected, outcome):
@@ -274,7 +361,7 @@ def behave(trouble=0, lie=None, upstream=None, signed=False):
         Proxy.upstream = upstream
 
 
-make_data()
+stores_data.make(seed)
 names = 'p-{000..%03d}.tar' % (SHARDS - 1)
 nginx, plain, tls = start_nginx()
 try:
@@ -305,6 +392,13 @@ try:
             expected = run('::'.join(f'www/{n}' for n in name.split('::')), memory.split(' cache')[0], **way)[0]
             same(f'tokens {name} {settings} {memory}', expected,
                  run('::'.join(f'{through}/{n}' for n in name.split('::')), memory, **way))
+    behave(10)
+    check_arrays(f'{through}/arrays')
+    for name in ('csv', 'jsonl'):
+        here = f'folder www/tree list=www/tree/list.{name}'
+        compare(f'folder, http, {name}', here, f'folder list={through}/tree/list.{name} {AGAIN} index=index-h')
+        compare(f'folder, http, {name} here', here, f'folder {through}/tree list=www/tree/list.{name} {AGAIN} index=index-h')
+    fails('a web server without a list', 'does not list its files', run_source(f'folder {through}/tree'))
     # Lies.
     for lie, piece in (('short', 'fewer bytes'), ('whole', 'ignores ranges'), ('range', 'Content-Range')):
         behave(0, lie)
@@ -312,6 +406,15 @@ try:
     behave(0, 'size')
     ledger, text = run(f'{through}/{names}')
     check(ledger is None and sum('p-00' in line for line in text.splitlines()) == 1, 'a server that lies: size')
+    behave()
+
+    # Shards that are compressed as a whole are read once, and decompressed beside their indexes.
+    mds = {'source': 'mds', 'fields': 'fields=data,id'}
+    samples = run('www/raw', **mds)[0]
+    behave(10)
+    same('mds', samples, run(f'{through}/raw', **mds))
+    same('mds, compressed', samples, run(f'{through}/packed', 'cache=cache-m', **mds))
+    same('mds, compressed, once more', samples, run(f'{through}/packed', 'cache=cache-m', **mds))
     behave()
 
     # The cache: whole, killed, shared.
@@ -366,6 +469,13 @@ try:
     same('s3, anonymous', local, run(bucket, 'anonymous', ends))
     check(Proxy.wrong_signatures > before, 'anonymous requests are not signed')
     same('s3, a cache', local, run(bucket, 'cache=cache-c cache-size=1MB cache-block=65536', ends | keys))
+    for name in sorted(os.listdir('www/packed')):
+        client.upload_file(f'www/packed/{name}', 'photos', f'packed/{name}')
+    same('s3, mds, compressed', samples, run('s3://photos/packed', '', ends | keys, **mds))
+    for name in sorted(os.listdir('www/arrays')):
+        client.upload_file(f'www/arrays/{name}', 'photos', f'arrays/{name}')
+    check_arrays('s3://photos/arrays', ends | keys)
+    check_listings(client, upstream, through, ends | keys)
     moto.stop()
 finally:
     nginx.kill()

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loaders/remote_private.h"
+#include "loaders/remote_peers.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
@@ -16,6 +16,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   if (!text || !key) abort();
   memcpy(text, data, n), text[n] = 0;
   sprintf(key, "s3://%s", text);
+  int64_t first, length;
+  if (mr__serve_range(text, 1 << 20, &first, &length))
+    fuzz_need(first >= 0 && length > 0 && first + length <= 1 << 20, "a range outside came out");
   if (mr__remote_span(bytes, n, &span))
     fuzz_need(span.total < 0 || span.last < span.total, "a span behind the end came out");
   mr__remote_sum_line(bytes, n, &sum);

@@ -30,7 +30,7 @@ typedef enum origin_way {
   ORIGIN_SHORT,   /* fewer bytes than the range says */
   ORIGIN_LONG,    /* more */
   ORIGIN_PACKED,  /* says that it compresses */
-  ORIGIN_MISSING, /* 404 */
+  ORIGIN_MISSING, /* 404, as for every index of tokens */
   ORIGIN_CHANGED, /* another ETag, if the request wants none */
 } origin_way_t;
 
@@ -45,6 +45,7 @@ typedef struct origin {
   atomic_bool dated;  /* only the time shows that the object has changed */
   atomic_int requests;
   atomic_llong sent;    /* bytes of bodies */
+  atomic_llong claims;  /* the size that it says, if not 0 */
   pthread_mutex_t lock; /* guards random */
   round_t random;
 } origin_t;
@@ -91,9 +92,11 @@ static inline bool origin_answer(origin_t *o, int fd, const char *text) {
   const char *match = strcasestr(text, "\r\nif-match: ");
   if (match && strncmp(match + 12, etag, strlen(etag)))
     return origin_head(fd, 412, "Content-Length: 0\r\n");
+  if (!strncmp(text, "GET / ", 6)) return origin_head(fd, 200, "Content-Length: 0\r\n");
   if (way == ORIGIN_DROP) return false;
   if (way == ORIGIN_BUSY) return origin_head(fd, 503, "Retry-After: 0\r\nContent-Length: 0\r\n");
-  if (way == ORIGIN_MISSING) return origin_head(fd, 404, "Content-Length: 0\r\n");
+  if (way == ORIGIN_MISSING || strstr(text, ".idx HTTP/"))
+    return origin_head(fd, 404, "Content-Length: 0\r\n");
   size_t n = (size_t)(last - first + 1), length = n;
   if (way == ORIGIN_WHOLE) first = 0, n = length = o->n;
   if (way == ORIGIN_SHORT) length = --n;
@@ -105,8 +108,9 @@ static inline bool origin_answer(origin_t *o, int fd, const char *text) {
   snprintf(more, sizeof more,
            "Content-Range: bytes %lld-%lld/%zu\r\nContent-Length: %zu\r\n%s"
            "Content-Digest: sha-256=:%s:\r\n%s",
-           first + (way == ORIGIN_OTHER), last + (way == ORIGIN_OTHER), o->n + 1 - 1, length, state,
-           digest, way == ORIGIN_PACKED ? "Content-Encoding: gzip\r\n" : "");
+           first + (way == ORIGIN_OTHER), last + (way == ORIGIN_OTHER),
+           o->claims ? (size_t)o->claims : o->n, length, state, digest,
+           way == ORIGIN_PACKED ? "Content-Encoding: gzip\r\n" : "");
   bool well = origin_head(fd, way == ORIGIN_WHOLE ? 200 : 206, more);
   if (way == ORIGIN_CORRUPT) body[length / 2] ^= 1;
   size_t upto = way == ORIGIN_CUT || way == ORIGIN_SILENT ? length / 2 : length;

@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "loaders/shard_index.h"
+#include "tests/loaders/image.h"
 #include "tests/random.h"
 #include "tests/stage.h"
 
@@ -70,27 +71,6 @@ static inline struct rlimit begin_shortage(int more) {
 
 static inline void end_shortage(struct rlimit was) {
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
-}
-
-/* A growing file in memory. */
-typedef struct image {
-  uint8_t *at;
-  size_t n, cap;
-} image_t;
-
-static inline void *image_add(image_t *o, const void *data, size_t n) {
-  if (!o->at || o->n + n > o->cap) {
-    o->cap = 2 * (o->n + n) + 1;
-    o->at = realloc(o->at, o->cap);
-    assert_non_null(o->at);
-  }
-  void *to = o->at + o->n;
-  if (data)
-    memcpy(to, data, n);
-  else
-    memset(to, 0, n);
-  o->n += n;
-  return to;
 }
 
 /* A stage whose plan has run.  A failed plan leaves the sentence in h->diag. */

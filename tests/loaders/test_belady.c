@@ -119,6 +119,31 @@ static void a_short_view_is_still_a_cache(void **state) {
   }
 }
 
+/* Units that are kept out change nothing for the others. */
+static void barred_units_take_no_room(void **state) {
+  for (round_t r = round_first(100); round_next(&r);) {
+    int use[USES_MOST], rest[USES_MOST], units = 2 + (int)draw(&r, UNITS_MOST - 1), n_rest = 0,
+                                         hits = 0;
+    int n = draw_order(&r, use, units), barred = (int)draw(&r, (uint64_t)units);
+    uint32_t capacity = (uint32_t)draw(&r, (uint64_t)units + 1);
+    mr_belady_t *b = mr_belady_new(capacity);
+    for (int i = 0; i < barred; i++) assert_true(mr_belady_bar(b, (uint32_t)i));
+    for (int i = 0; i < n; i++) {
+      assert_true(mr_belady_tell(b, (uint32_t)use[i]));
+      if (use[i] >= barred) rest[n_rest++] = use[i];
+    }
+    if (barred) assert_false(mr_belady_hold(b, 0));
+    for (mr_belady_use_t u; mr_belady_take(b, &u);) {
+      round_check(&r, u.unit >= (uint32_t)barred || (!u.hit && !u.kept && u.lost == MR_BELADY_NONE),
+                  "unit %u is kept", u.unit);
+      hits += u.hit;
+    }
+    int best = best_hits(rest, n_rest, (int)capacity);
+    round_check(&r, hits == best, "%d hits, the best has %d", hits, best);
+    mr_belady_free(b);
+  }
+}
+
 /* A cache of half the data, and permutations: no record is used twice within an epoch. */
 static void half_the_data_gives_more_than_twice_the_hits_of_lru(void **state) {
   enum { UNITS = UNITS_MOST, EPOCHS = 15 };
@@ -146,6 +171,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(hits_are_those_of_the_best_cache),
       cmocka_unit_test(a_short_view_is_still_a_cache),
+      cmocka_unit_test(barred_units_take_no_room),
       cmocka_unit_test(half_the_data_gives_more_than_twice_the_hits_of_lru),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

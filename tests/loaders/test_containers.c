@@ -9,13 +9,15 @@
 #include "pipeline/graph.h"
 #include "pipeline/stage_step.h"
 #include "stages/stages.h"
+#include "tests/loaders/arrayrecord.h"
 #include "tests/loaders/beton.h"
+#include "tests/loaders/litdata.h"
 #include "tests/loaders/mds.h"
 
 #include <xxhash.h>
 
 enum {
-  CONTAINERS = 8,
+  CONTAINERS = 10,
   RECORDS = 230,
   SHARDS = 3,
   A = 12 /* bytes of field a */,
@@ -86,28 +88,58 @@ static void add_feature(image_t *map, const char *name, uint8_t kind, const imag
   free(feature.at), free(entry.at);
 }
 
+/* Record i as an Example. */
+static image_t make_example(int i) {
+  image_t bytes = {a[i], A, 0}, list = {0}, map = {0}, example = {0};
+  add_message(&list, 0x0A, &bytes), add_feature(&map, "a", 0x0A, &list);
+  list.n = 0;
+  image_add(&list, "\x08", 1);
+  for (uint64_t v = (uint64_t)id[i]; v; v >>= 7)
+    image_add(&list, &(uint8_t){(uint8_t)(v & 0x7F) | (v > 0x7F ? 0x80 : 0)}, 1);
+  add_feature(&map, "id", 0x1A, &list);
+  add_message(&example, 0x0A, &map);
+  free(list.at), free(map.at);
+  return example;
+}
+
 static void write_tfrecord_files(void) {
   for (int k = 0; k < SHARDS; k++) {
     image_t o = {0};
     char name[32];
     for (int i = first_of(k); i < first_of(k + 1); i++) {
-      image_t bytes = {a[i], A, 0}, list = {0}, map = {0}, example = {0};
-      add_message(&list, 0x0A, &bytes), add_feature(&map, "a", 0x0A, &list);
-      list.n = 0;
-      image_add(&list, "\x08", 1);
-      for (uint64_t v = (uint64_t)id[i]; v; v >>= 7)
-        image_add(&list, &(uint8_t){(uint8_t)(v & 0x7F) | (v > 0x7F ? 0x80 : 0)}, 1);
-      add_feature(&map, "id", 0x1A, &list);
-      add_message(&example, 0x0A, &map);
+      image_t example = make_example(i);
       uint64_t n = example.n;
       uint32_t sum = mr_crc32c_masked(mr_crc32c(&n, 8));
       image_add(&o, &n, 8), image_add(&o, &sum, 4), image_add(&o, example.at, example.n);
       sum = mr_crc32c_masked(mr_crc32c(example.at, example.n));
       image_add(&o, &sum, 4);
-      free(list.at), free(map.at), free(example.at);
+      free(example.at);
     }
     snprintf(name, sizeof name, "s-%d.tfrecord", k), write_file(name, o.at, o.n);
     free(o.at);
+  }
+}
+
+/* Five records in a chunk. */
+static void write_arrayrecord_files(void) {
+  char name[40];
+  for (int k = 0; k < SHARDS; k++) {
+    ar_out_t o = {0};
+    for (int i = first_of(k), n; i < first_of(k + 1); i += n) {
+      image_t values = {0};
+      size_t size[5];
+      for (n = 0; n < 5 && i + n < first_of(k + 1); n++) {
+        image_t example = make_example(i + n);
+        size[n] = example.n, image_add(&values, example.at, example.n);
+        free(example.at);
+      }
+      image_t data = ar_plain(values.at, size, n);
+      ar_records(&o, (uint64_t)n, values.n, &data);
+      free(values.at), free(data.at);
+    }
+    ar_end(&o);
+    snprintf(name, sizeof name, "s-%d.array_record", k), write_file(name, o.file.at, o.file.n);
+    ar_free(&o);
   }
 }
 
@@ -179,10 +211,37 @@ static void write_beton_files(void) {
   }
 }
 
+static void write_litdata_files(void) {
+  char text[4000] = "", name[32];
+  assert_int_equal(mkdir(in_folder("lit"), 0700), 0);
+  for (int k = 0; k < SHARDS; k++) {
+    litdata_out_t o = {0};
+    for (int i = first_of(k); i < first_of(k + 1); i++)
+      litdata_item(&o, (const void *[]){a[i], &id[i]}, (uint32_t[]){A, 8}, 2);
+    image_t file = litdata_file(&o);
+    snprintf(name, sizeof name, "lit/chunk-0-%d.bin", k), write_file(name, file.at, file.n);
+    litdata_index_add(text, sizeof text, name + 4, (uint32_t)(first_of(k + 1) - first_of(k)));
+    litdata_free(&o), free(file.at);
+  }
+  litdata_index_end(text, sizeof text, "[\"no_header_numpy:4\", \"int\"]",
+                    "[\\\\\\\"a\\\\\\\", \\\\\\\"id\\\\\\\"]", 2, "");
+  write_file("lit/index.json", text, strlen(text));
+}
+
+/* A file for each record, whose name gives its place; its class is not compared. */
+static void write_folder_files(void) {
+  char name[40];
+  assert_int_equal(mkdir(in_folder("tree"), 0700), 0);
+  assert_int_equal(mkdir(in_folder("tree/class"), 0700), 0);
+  for (int i = 0; i < RECORDS; i++)
+    snprintf(name, sizeof name, "tree/class/%03d.png", i), write_file(name, a[i], A);
+}
+
 /* ---- reading ---- */
 
 static struct {
-  uint64_t ledger[BATCHES], bytes[BATCHES]; /* after each batch; of each batch */
+  uint64_t ledger[BATCHES];            /* after each batch */
+  uint64_t bytes[BATCHES], a[BATCHES]; /* of each batch; of its first field */
   int n;
 } saw;
 
@@ -195,6 +254,7 @@ static mr_err_t watch_step(mr_stage_t *s) {
   for (int f = 0; f < s->in_spec[0].n_fields; f++)
     XXH3_64bits_update(hash, b->field[f].data,
                        (size_t)b->n * mr_field_bytes(&s->in_spec[0].field[f]));
+  saw.a[saw.n] = XXH3_64bits(b->field[0].data, (size_t)b->n * A);
   uint64_t before = saw.n ? saw.ledger[saw.n - 1] : 0;
   saw.ledger[saw.n] = mr_ledger_step(before, saw.n + 1, b->key, b->draw, b->n, 0);
   saw.bytes[saw.n++] = XXH3_64bits_digest(hash);
@@ -237,7 +297,8 @@ static void one_ledger_from_every_container(void **state) {
   }
   write_npy_files(), write_tar_files(), write_tfrecord_files();
   write_row_files(), write_mds_files(), write_table_files();
-  write_beton_files();
+  write_beton_files(), write_arrayrecord_files();
+  write_litdata_files(), write_folder_files();
   snprintf(source[0], 300, "npy fields=a:%s/a.npy,id:%s/id.npy", folder, folder);
   snprintf(source[1], 300, "tar %s/s-{0..%d}.tar fields=a.npy:a:npy,id", folder, SHARDS - 1);
   snprintf(source[2], 300, "tfrecord %s/s-{0..%d}.tfrecord fields=a:a:u8[12],id", folder,
@@ -247,6 +308,9 @@ static void one_ledger_from_every_container(void **state) {
   snprintf(source[5], 300, "mds %s", folder);
   snprintf(source[7], 300, "beton %s/s-{0..%d}.beton fields=a,id", folder, SHARDS - 1);
   snprintf(source[6], 300, "table %s/s-{0..%d}.csv fields=a,id", folder, SHARDS - 1);
+  snprintf(source[8], 300, "arrayrecord %s/s-{0..%d}.array_record fields=a:a:u8[12],id", folder,
+           SHARDS - 1);
+  snprintf(source[9], 300, "litdata %s/lit fields=a,id", folder);
   run_from(source[0], 0, 1);
   __typeof__(saw) want = saw;
   assert_int_equal(want.n, 2 * ((RECORDS - 30 + BATCH - 1) / BATCH));
@@ -257,6 +321,12 @@ static void one_ledger_from_every_container(void **state) {
       assert_memory_equal(saw.ledger, want.ledger, (size_t)want.n * 8);
       assert_memory_equal(saw.bytes, want.bytes, (size_t)want.n * 8);
     }
+  char tree[300];
+  snprintf(tree, sizeof tree, "folder %s/tree max-bytes=%d", folder, A);
+  run_from(tree, 0, 2);
+  assert_int_equal(saw.n, want.n);
+  assert_memory_equal(saw.ledger, want.ledger, (size_t)want.n * 8);
+  assert_memory_equal(saw.a, want.a, (size_t)want.n * 8);
   for (int first = 1; first < want.n; first += 5)
     for (int k = 1; k < CONTAINERS; k++) {
       run_from(source[k], first, 2);

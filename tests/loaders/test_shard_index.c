@@ -261,6 +261,40 @@ static void forged_counts_and_sizes_are_refused(void **state) {
   }
 }
 
+/* With no bytes allowed on the heap, drafts and blocks of this many records lie in files. */
+static void large_indexes_lie_in_files(void **state) {
+  enum { RECORDS = 5000 };
+  const mr_shard_id_t id = {2 * RECORDS, 1, 2};
+  size_t was = mr__spill_heap_max;
+  mr_shard_index_t x, y;
+  uint32_t column;
+  mr__spill_heap_max = 0;
+  mr_shard_draft_t *d = mr_shard_draft_new();
+  assert_non_null(d);
+  for (int k = 0; k < RECORDS; k++) {
+    char key[16];
+    int n = snprintf(key, sizeof key, "%d", k);
+    assert_int_equal(mr_shard_draft_record(d, key, (size_t)n, NULL), MR_OK);
+    assert_int_equal(mr_shard_draft_column(d, "x", 1, 7, &column, NULL), MR_OK);
+    assert_int_equal(mr_shard_draft_part(d, column, 2 * k, k % 3, NULL), MR_OK);
+  }
+  assert_int_equal(mr_shard_index_make(d, "counts/1", &id, "ends early", &x, NULL), MR_OK);
+  mr_shard_draft_free(d);
+  assert_true(x.memory.mapped);
+  assert_int_equal(mr_shard_index_save(&x, in_folder("large"), NULL), MR_OK);
+  assert_int_equal(mr_shard_index_load(in_folder("large"), "counts/1", &id, &y, NULL), MR_OK);
+  assert_true(y.memory.mapped);
+  assert_int_equal(y.n_records, RECORDS);
+  assert_string_equal(y.fault, "ends early");
+  for (int k = 0; k < RECORDS; k++) {
+    assert_int_equal(atoi(y.text + y.record[k].key), k);
+    assert_int_equal(y.part[y.record[k].part].at, 2 * k);
+    assert_int_equal(y.part[y.record[k].part].size, k % 3);
+  }
+  mr_shard_index_close(&x), mr_shard_index_close(&y);
+  mr__spill_heap_max = was;
+}
+
 static void an_index_stays_as_it_was_checked(void **state) {
   round_t r = round_first(40);
   while (round_next(&r)) {
@@ -293,6 +327,7 @@ int main(void) {
       cmocka_unit_test(two_files_of_one_name_have_two_indexes),
       cmocka_unit_test(names_with_a_nul_are_no_columns),
       cmocka_unit_test(forged_counts_and_sizes_are_refused),
+      cmocka_unit_test(large_indexes_lie_in_files),
       cmocka_unit_test(an_index_stays_as_it_was_checked),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

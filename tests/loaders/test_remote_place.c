@@ -1,0 +1,109 @@
+/* Blocks that two runs write at once, and the file that counts the folder's bytes: what another run
+   has placed is neither counted again nor trusted, and a disk without room is a sentence.
+
+   The calls that would look at the folder are replaced, so that no test depends on time. */
+#include <errno.h>
+
+#include "loaders/remote_cache.h"
+#include "tests/loaders/shards.h"
+
+enum { BLOCK = 4096 };
+
+static const mr_object_t object = {
+    .name = "http://h/x", .url = "http://h/x", .size = BLOCK, .etag = "\"1\""};
+static uint8_t block[BLOCK];
+
+/* ---- what the other run, or the disk, does ---- */
+
+static bool looks_free; /* the block's name, as if the other run placed it right after the look */
+static int no_room;     /* errno for what a file should get on the disk; 0: it gets it */
+
+int __real_access(const char *path, int mode);
+int __wrap_access(const char *path, int mode);
+int __wrap_access(const char *path, int mode) {
+  if (looks_free) return errno = ENOENT, -1;
+  return __real_access(path, mode);
+}
+
+int __real_posix_fallocate(int fd, off_t at, off_t n);
+int __wrap_posix_fallocate(int fd, off_t at, off_t n);
+int __wrap_posix_fallocate(int fd, off_t at, off_t n) {
+  return no_room ? no_room : __real_posix_fallocate(fd, at, n);
+}
+
+static mr__cache_t *open_cache(const char *name) {
+  mr__cache_t *c;
+  mr_diag_t diag = {0};
+  if (mr__cache_open(&c, in_folder(name), 10 * BLOCK, 0, BLOCK, &diag) < 0)
+    fail_msg("%s", diag.text);
+  return c;
+}
+
+/* Bytes that the folder's runs count together. */
+static int64_t bytes_counted(const char *name) {
+  int64_t n = -1;
+  char path[300];
+  snprintf(path, sizeof path, "%s/used", in_folder(name));
+  FILE *f = fopen(path, "rb");
+  assert_non_null(f);
+  assert_int_equal(fread(&n, sizeof n, 1, f), 1);
+  fclose(f);
+  return n;
+}
+
+/* ---- tests ---- */
+
+static void a_block_that_two_runs_write_is_counted_once(void **state) {
+  mr__cache_t *c[2] = {open_cache("twice"), open_cache("twice")};
+  mr_diag_t diag = {0};
+  bool own;
+  assert_int_equal(mr__cache_write(c[0], &object, 0, block, BLOCK, 0, &own, &diag), MR_OK);
+  assert_true(own);
+  looks_free = true;
+  assert_int_equal(mr__cache_write(c[1], &object, 0, block, BLOCK, 0, &own, &diag), MR_OK);
+  looks_free = false;
+  assert_false(own);
+  assert_int_equal(bytes_counted("twice"), BLOCK);
+  mr__cache_remove(c[1], &object, 0);
+  assert_int_equal(bytes_counted("twice"), 0);
+  for (int i = 0; i < 2; i++) mr__cache_close(c[i]);
+}
+
+static void a_block_that_was_there_is_not_trusted(void **state) {
+  mr__cache_t *c = open_cache("there");
+  mr_diag_t diag = {0};
+  char command[400];
+  uint8_t to[BLOCK];
+  bool own, verified;
+  assert_int_equal(mr__cache_write(c, &object, 0, block, BLOCK, 0, &own, &diag), MR_OK);
+  snprintf(command, sizeof command,
+           "printf X | dd of=$(find '%s' -name '*.block') bs=1 seek=100 conv=notrunc status=none",
+           in_folder("there"));
+  assert_int_equal(system(command), 0);
+  assert_int_equal(mr__cache_write(c, &object, 0, block, BLOCK, 0, &own, &diag), MR_OK);
+  verified = own;
+  assert_false(mr__cache_read(c, &object, 0, 0, BLOCK, to, &verified));
+  assert_false(mr__cache_has(c, &object, 0));
+  mr__cache_close(c);
+}
+
+/* A hole in a mapped file has no place on a full disk when it is written, which ends a process. */
+static void a_disk_without_room_for_the_count_is_refused(void **state) {
+  mr__cache_t *c;
+  mr_diag_t diag = {0};
+  no_room = ENOSPC;
+  assert_int_equal(mr__cache_open(&c, in_folder("none"), 10 * BLOCK, 0, BLOCK, &diag), MR_ERR_IO);
+  no_room = 0;
+  assert_null(c);
+  assert_non_null(strstr(diag.text, "setting cache = "));
+  assert_non_null(strstr(diag.text, strerror(ENOSPC)));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_block_that_two_runs_write_is_counted_once),
+      cmocka_unit_test(a_block_that_was_there_is_not_trusted),
+      cmocka_unit_test(a_disk_without_room_for_the_count_is_refused),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
