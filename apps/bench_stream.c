@@ -55,6 +55,7 @@ static mr_err_t bench_first(const char *graph, double *ms, mr_diag_t *diag) {
 /* ---- rates ---- */
 
 enum { SAMPLES_MAX = 512 };
+static const double SAMPLE_S = 0.25, POLL_S = 0.0005;
 
 static double now_s(void) {
   struct timespec t;
@@ -108,35 +109,53 @@ static int64_t items_of(const mr_graph_t *g, const char *name) {
   return st.items;
 }
 
-/* Measures the buffers per second of stage "b" of an endless graph: the median over samples of a
-   quarter of a second, after a first one that does not count. */
+/* A moment at which a buffer has just come from stage b, and how many have by then. */
+typedef struct arrival {
+  double s;
+  int64_t items;
+} arrival_t;
+
+/* Waits at least `seconds` and then for the next buffer, but not beyond `end`. */
+static arrival_t next_arrival(const mr_graph_t *g, double seconds, double end) {
+  sleep_s(seconds);
+  arrival_t a = {now_s(), items_of(g, "b")};
+  for (int64_t before = a.items; a.items == before && a.s < end;) {
+    sleep_s(POLL_S);
+    a = (arrival_t){now_s(), items_of(g, "b")};
+  }
+  return a;
+}
+
+/* The median rate of samples, after a first one that does not count.  Samples begin and end with a
+   buffer: a quarter of a second holds few batches of photographs, so that counting whole ones in it
+   would round the rate. */
+static double sample_rate(const mr_graph_t *g, double seconds) {
+  double sample[SAMPLES_MAX], end = now_s() + SAMPLE_S + seconds;
+  double each = seconds > 120 ? seconds / SAMPLES_MAX : SAMPLE_S;
+  int n = 0;
+  arrival_t last = next_arrival(g, SAMPLE_S, end);
+  do {
+    arrival_t a = next_arrival(g, each, end);
+    sample[n++] = (double)(a.items - last.items) / (a.s - last.s);
+    last = a;
+  } while (last.s < end && n < SAMPLES_MAX);
+  return mr_bench_median(sample, n);
+}
+
+/* Measures the buffers per second of stage "b" of an endless graph. */
 static mr_err_t measure_rate(const char *text, double seconds, double *rate, mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_no_memory(diag, "a graph");
   mr_err_t e = mr_graph_parse(g, text, NULL, 0, diag);
   if (e >= 0) e = mr_graph_start(g, diag);
-  double sample[SAMPLES_MAX];
-  int n = 0;
   if (e >= 0) {
-    sleep_s(0.25);
-    double begin = now_s(), last = begin;
-    int64_t items = items_of(g, "b");
-    while (last - begin < seconds && n < SAMPLES_MAX) {
-      sleep_s(seconds > 120 ? seconds / SAMPLES_MAX : 0.25);
-      double t = now_s();
-      int64_t more = items_of(g, "b");
-      sample[n++] = (double)(more - items) / (t - last);
-      items = more;
-      last = t;
-    }
+    *rate = sample_rate(g, seconds);
     mr_graph_stop(g);
     e = mr_graph_join(g, diag);
   }
   mr_graph_destroy(g);
-  if (e < 0) return e;
-  mr_notice_reader();
-  *rate = mr_bench_median(sample, n);
-  return MR_OK;
+  if (e >= 0) mr_notice_reader();
+  return e;
 }
 
 static mr_err_t report_rate(const stream_case_t *p, const char *text, mr_bench_t *out,

@@ -13,18 +13,25 @@
 #include "base/xio.h"
 #include "pipeline/stage_source.h"
 
-static const mr_flag_t doctor_flags[] = {{"--json", NULL, "Prints one JSON object."},
-                                         {"--data", "DIR",
-                                          "Folder of the data, also for the sources of the graph; "
-                                          "default data if it exists, else this folder."},
-                                         {0}};
+static const mr_flag_t doctor_flags[] = {
+    {"--json", NULL, "Prints one JSON object."},
+    {"--data", "DIR",
+     "Folder of the data, also for the sources of the graph; "
+     "default data if it exists, else this folder."},
+    {"--rate", "N|RUN",
+     "Records a second that the model takes, or the folder of a "
+     "run whose last steps say it; compared with what the "
+     "servers of the graph's sources give."},
+    {0}};
 
 /* Prints each section as a block; numbers and texts as they are. */
 static void print_tree(const cJSON *report) {
   for (const cJSON *s = report->child; s; s = s->next) {
     printf("%s\n", s->string);
     for (const cJSON *row = s->child; row; row = row->next) {
-      if (cJSON_IsNumber(row))
+      if (cJSON_IsBool(row))
+        printf("  %-24s %s\n", row->string, cJSON_IsTrue(row) ? "yes" : "no");
+      else if (cJSON_IsNumber(row))
         printf("  %-24s %.10g\n", row->string, row->valuedouble);
       else
         printf("  %-24s %s\n", row->string, row->valuestring);
@@ -56,6 +63,8 @@ static mr_err_t hand_data(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
    failure is the text, and the report continues. */
 static mr_err_t add_sources(const mr_args_t *a, cJSON *report, mr_diag_t *diag) {
   mr_graph_t *g;
+  double rate;
+  MR_TRY(mr_doctor_rate(mr_args_text(a, "--rate"), &rate, diag));
   MR_TRY(mr_graph_from_args(a, 0, &g, diag));
   mr_err_t e = hand_data(a, g, diag);
   if (e >= 0) e = mr_graph_settle(g, diag);
@@ -71,6 +80,9 @@ static mr_err_t add_sources(const mr_args_t *a, cJSON *report, mr_diag_t *diag) 
     else
       mr_doctor_say(s, own.name, "%s", text);
   }
+  for (int i = 0; e >= 0 && i < mr_graph_n_stages(g); i++)
+    if (mr_graph_stage_at(g, i)->def->source)
+      mr_doctor_store(report, mr_graph_stage_at(g, i), rate);
   mr_graph_destroy(g);
   return e;
 }
@@ -113,7 +125,11 @@ const mr_command_t mr_command_doctor = {
     .help = "Reports what this machine has, and which reader and kernels would be chosen.",
     .more =
         "\n"
-        "With a graph: also how the files of each of its sources would be read, and why.",
+        "With a graph: also how the files of each of its sources would be read, and why.  Files "
+        "on\n"
+        "servers are measured, about a second for each number of connections: latency, bandwidth "
+        "and\n"
+        "records a second, and with --rate whether the model would have to wait for them.",
     .flags = doctor_flags,
     .max_words = MR_WORDS_MAX,
     .run = doctor_run,

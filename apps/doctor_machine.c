@@ -192,8 +192,7 @@ void mr_doctor_libraries(cJSON *report) {
     if (f->version)
       mr_doctor_say(s, f->library, "%s (built with)", f->version);
     else
-      mr_doctor_say(s, f->library,
-                    "not built in (%s): install %s and build with -DMILLRACE_WITH_%s=ON", f->gives,
-                    f->packages, f->name);
+      mr_doctor_say(s, f->library, "not built in (%s): install %s and build with -D%s=ON", f->gives,
+                    f->packages, f->option);
   }
 }

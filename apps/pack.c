@@ -1,8 +1,10 @@
 /* millrace pack: writes the records of any stream as shards of a format that other libraries read.
 
    A shard holds the batches of a fixed number of steps, and appears whole or not at all.  Since a
-   stream is a function of its step, a call after a kill begins at the last shard that is there, and
-   the shards are byte for byte those of a call that was never interrupted. */
+   stream is a function of its step, a call after a kill, or on a disk that was full, begins at the
+   last shard that is there, and the shards are byte for byte those of a call that was never
+   interrupted.  pack.json says whose shards they are, and whether they are all; a call that fails
+   before its first shard leaves nothing. */
 #include <cjson/cJSON.h>
 #include <dirent.h>
 #include <inttypes.h>
@@ -25,7 +27,8 @@ static const mr_pack_format_t *const pack_format[] = {&mr_pack_tar, &mr_pack_tfr
 
 static const mr_flag_t pack_flags[] = {
     {"--out", "DIR",
-     "Folder of the shard files; required.  After a kill the same command continues there."},
+     "Folder of the shard files; required.  After a kill or a failure the same command continues "
+     "there."},
     {"-o", "DIR", "The same as --out."},
     {"--format", "tar|tfrecord|mds", "Format of the shard files; default: tar."},
     {"--records", "N", "Highest number of records in a shard file; default: 1024."},
@@ -57,12 +60,14 @@ static void other_path(const pack_t *p, const char *name, char out[NAME_MAX_BYTE
   snprintf(out, NAME_MAX_BYTES, "%s/%s", p->folder, name);
 }
 
-/* Removes what a kill has left of shards. */
+/* Removes what a kill has left of files that were being written. */
 static void remove_parts(const pack_t *p) {
   DIR *d = opendir(p->folder);
   char path[NAME_MAX_BYTES + 256];
   for (struct dirent *e; d && (e = readdir(d));) {
-    if (strncmp(e->d_name, "shard", 5) || !strstr(e->d_name, ".part-")) continue;
+    bool own = !strncmp(e->d_name, "shard", 5) || !strncmp(e->d_name, "pack.json", 9) ||
+               !strncmp(e->d_name, "index.json", 10);
+    if (!own || !strstr(e->d_name, ".part-")) continue;
     snprintf(path, sizeof path, "%s/%s", p->folder, e->d_name);
     unlink(path);
   }
@@ -76,6 +81,23 @@ static int64_t count_shards(const pack_t *p) {
     shard_path(p, n, path);
     if (n == SHARDS_MAX || access(path, F_OK) != 0) return n;
   }
+}
+
+/* Says what a failed call has left; without a shard, nothing stays, so that another graph may have
+   the folder. */
+static void leave_parts(const pack_t *p, bool made_folder) {
+  char path[NAME_MAX_BYTES];
+  int64_t n = count_shards(p);
+  other_path(p, "pack.json", path);
+  if (n) {
+    mr_notice("pack: %" PRId64
+              " shard file%s in %s, not all of the stream; the same command "
+              "continues there",
+              n, n == 1 ? " is" : "s are", p->folder);
+    return;
+  }
+  unlink(path);
+  if (made_folder) rmdir(p->folder);
 }
 
 /* The text of pack.json, by which a later call knows whether these are its own shards; heap.  The
@@ -327,6 +349,7 @@ static int pack_run(const mr_args_t *a, mr_diag_t *diag) {
   while (p.records % p.batch) p.batch--;
   p.steps = p.records / p.batch;
   MR_TRY(mr_graph_text(a->word[0], &text, &origin, diag));
+  bool made_folder = access(p.folder, F_OK) != 0;
   mr_err_t e = mr_make_folder(p.folder, diag);
   if (e >= 0) e = check_manifest(&p, a, text, diag);
   bool whole = e == MR_END;
@@ -334,6 +357,7 @@ static int pack_run(const mr_args_t *a, mr_diag_t *diag) {
   if (e == MR_OK) {
     remove_parts(&p);
     e = pack_stream(&p, a, text, workers, diag);
+    if (e < 0) leave_parts(&p, made_folder);
   }
   free(p.bytes.at), free(p.ends.at), free(text);
   return e < 0 ? e : 0;
@@ -346,8 +370,11 @@ const mr_command_t mr_command_pack = {
     .more =
         "GRAPH ends with records: a source, and stages behind it, without a batch stage.  The\n"
         "records are written in the order of the stream, with an index beside each shard file.\n"
-        "After a kill the same command continues and writes the files that an uninterrupted one\n"
-        "would have written.\n",
+        "After a kill, or on a disk that was full, the same command continues and writes the "
+        "files\n"
+        "that an uninterrupted one would have written.  pack.json beside them has \"whole\": true "
+        "once\n"
+        "they are all there.\n",
     .flags = pack_flags,
     .min_words = 1,
     .max_words = MR_WORDS_MAX,

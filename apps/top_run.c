@@ -65,6 +65,7 @@ static void take_measured(mr_top_t *t, const cJSON *j) {
              {"disk_read_bytes", &t->read}, {"disk_written_bytes", &t->written},
              {"telemetry_lost", &t->lost},  {"publish_dropped", &t->dropped},
              {"gpu_busy", &t->gpu},         {"gpu_memory_bytes", &t->gpu_memory},
+             {"remote_bytes", &t->remote},  {"cache_hit_rate", &t->hits},
              {"gpu_watts", &t->gpu_watts},  {"gpu_celsius", &t->gpu_celsius}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
     *row[i].at = top_run_number(j, row[i].name, *row[i].at);
@@ -113,6 +114,7 @@ void mr_top_forget(mr_top_t *t) {
   t->lr = t->grad_norm = t->param_norm = t->loss_scale = NAN;
   t->cpu = t->rss = t->disk = t->read = t->written = t->lost = NAN;
   t->dropped = t->skipped = 0;
+  t->remote = t->hits = NAN;
   t->gpu = t->gpu_memory = t->gpu_watts = t->gpu_celsius = NAN;
 }
 
@@ -147,6 +149,12 @@ int mr_top_head_text(const mr_top_t *t, char text[MR_TOP_HEAD_LINES][256]) {
            "CPU %.2f cores  memory %.0f MB  disk free %.1f GB, read %.1f MB, written %.1f MB  "
            "lost records %.0f",
            t->cpu, t->rss / 1e6, t->disk / 1e9, t->read / 1e6, t->written / 1e6, t->lost);
+  if (!isnan(t->remote)) {
+    int at = snprintf(text[n], sizeof *text, "from servers %.1f MB", t->remote / 1e6);
+    if (!isnan(t->hits))
+      snprintf(text[n] + at, sizeof *text - (size_t)at, "  cache hits %.1f %%", 100 * t->hits);
+    n++;
+  }
   if (t->dropped > 0)
     snprintf(text[n++], sizeof *text, "missed by slow subscribers: %.0f", t->dropped);
   if (!isnan(t->gpu) || !isnan(t->gpu_memory))

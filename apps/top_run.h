@@ -11,7 +11,7 @@
 #include "apps/top_feed.h"
 #include "base/err.h"
 
-enum { MR_TOP_LOSSES = 1 << 16, MR_TOP_STAGES = 24, MR_TOP_LINES = 6, MR_TOP_HEAD_LINES = 6 };
+enum { MR_TOP_LOSSES = 1 << 16, MR_TOP_STAGES = 24, MR_TOP_LINES = 6, MR_TOP_HEAD_LINES = 7 };
 enum { MR_TOP_STAGE_COLUMNS = 76 /* width of a stage's line in words */ };
 
 typedef struct mr_top_stage {
@@ -30,6 +30,7 @@ typedef struct mr_top {
   double lr, grad_norm, param_norm, loss_scale;
   double skipped; /* updates skipped as not finite */
   double cpu, rss, disk, read, written, lost, dropped;
+  double remote, hits; /* bytes from servers, share that the cache had; NAN without any */
   double gpu, gpu_memory, gpu_watts, gpu_celsius; /* NAN without a GPU */
   double losses[MR_TOP_LOSSES];                   /* of every n_each-th step, oldest first */
   int64_t n_losses, n_each, seen;

@@ -338,8 +338,8 @@ def table_is_true(run, scraper, told):
     documented = {"kind", "ledger", "data", "elapsed_s", "stages"}
     for line in open(os.path.join(os.path.dirname(__file__), "..", "docs", "metrics.md")):
         cells = [re.findall(r"`([^`]+)`", cell) for cell in line.split("|")[1:-1]]
-        if not line.startswith("| `") or len(cells) < 4 or {"gpu_busy", "skipped_steps"} & set(cells[0]):
-            continue  # another table; of a GPU: scripts/check-nvml.sh; of steps that are skipped: tests/apps/test_on_nan.c
+        if not line.startswith("| `") or len(cells) < 4 or {"gpu_busy", "skipped_steps", "remote_bytes", "cache_hit_rate"} & set(cells[0]):
+            continue  # another table; of a GPU: scripts/check-nvml.sh; of skipped steps: tests/apps/test_on_nan.c; of servers: test_remote_run.c
         names, series = cells[0], [name.split("{")[0] for name in cells[2]]
         documented.update(names)
         if names[0] == "stages":

@@ -61,12 +61,15 @@ static mr_err_t csv_plan(mr_stage_t *s) {
                                : mr_stage_fail(s, MR_ERR_CONFIG, "path = \"\": want a file name");
 }
 
-/* The columns of the graph's stages: five for each stage with threads, two more for a link's
-   end. */
+/* The columns of what is asked of servers, if a source of the graph does so; then those of the
+   graph's stages: five for each stage with threads, two more for a link's end. */
 static char *of_stages(const mr_stage_t *s) {
   mr_text_out_t text;
   FILE *out = mr_text_out_open(&text);
   if (!out) return NULL;
+  mr_asked_t asked;
+  if (mr_watch_asked(s, &asked))
+    fputs(",remote_bytes,remote_requests,remote_retries,cache_hit_rate", out);
   for (int i = 0, reported = 0; i < mr_watch_n_stages(s) && reported < MR_METRICS_STAGES; i++) {
     mr_stats_t so_far;
     const char *name = mr_watch_stage(s, i, &so_far);

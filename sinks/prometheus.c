@@ -163,6 +163,13 @@ static void machine(const page_t *p, const mr_metrics_t *r) {
     counter(p, "disk_read_bytes", "Bytes the process has read from disks.", v);
   if (known(r, "disk_written_bytes", &v))
     counter(p, "disk_written_bytes", "Bytes the process has written to disks.", v);
+  if (known(r, "remote_bytes", &v))
+    counter(p, "remote_bytes", "Bytes that sources have received from servers.", v);
+  if (known(r, "remote_requests", &v))
+    counter(p, "remote_requests", "Requests of sources to servers.", v);
+  if (known(r, "remote_retries", &v))
+    counter(p, "remote_retries", "Requests to servers that repeat another one.", v);
+  one(p, r, "cache_hit_rate", "cache_hit_ratio", "Share of parts that the local cache had.");
   one(p, r, "gpu_busy", "gpu_busy_ratio", "Share of the time that the GPU works.");
   one(p, r, "gpu_memory_bytes", "gpu_memory_bytes", "Memory in use on the GPU.");
   one(p, r, "gpu_watts", "gpu_power_watts", "Power that the GPU draws.");

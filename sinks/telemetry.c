@@ -142,6 +142,16 @@ static void add_gpu(const telemetry_t *t, mr_metrics_t *r) {
   add_known(r, "gpu_celsius", g.celsius);
 }
 
+/* What was asked of servers so far, and the share of the parts that the local cache had. */
+static void add_asked(mr_stage_t *s, mr_metrics_t *r) {
+  mr_asked_t a;
+  if (!mr_watch_asked(s, &a)) return;
+  mr_metrics_add(r, "remote_bytes", (double)a.bytes);
+  mr_metrics_add(r, "remote_requests", (double)a.requests);
+  mr_metrics_add(r, "remote_retries", (double)a.again);
+  if (a.uses) mr_metrics_add(r, "cache_hit_rate", (double)a.hits / (double)a.uses);
+}
+
 static int64_t lost_anywhere(const mr_stage_t *s) {
   int64_t n = 0;
   for (int i = 0; i < mr_watch_n_edges(s); i++) {
@@ -176,6 +186,7 @@ static void telemetry_measure(mr_stage_t *s, mr_metrics_t *r) {
   telemetry_add_stages(s, r);
   add_usage(t, r, passed);
   add_gpu(t, r);
+  add_asked(s, r);
   mr_metrics_add(r, "telemetry_lost", (double)lost_anywhere(s));
   add_known(r, "publish_dropped", (double)dropped_anywhere(s));
 }

@@ -1,6 +1,7 @@
 /* Preloaded into the program by tests (LD_PRELOAD), told by the environment:
-   - FAULT_ALLOC=K: the K-th allocation fails, counted over those that the program itself, the C
-     library and cJSON ask for (others, such as an OpenMP runtime, end the process by design);
+   - FAULT_ALLOC=K: the K-th allocation fails, counted from main over those that the program itself,
+     the C library and cJSON ask for (others, such as an OpenMP runtime or the constructors of a
+     linked CUDA runtime, end the process by design);
    - FAULT_COUNT=FILE: the number of these allocations goes there when the process ends;
    - FAULT_SLOW=TEXT: a write to a file whose path holds TEXT takes FAULT_SLOW_MS longer. */
 #include <dlfcn.h>
@@ -48,7 +49,24 @@ __attribute__((constructor)) static void begin(void) {
   fail_at = number("FAULT_ALLOC");
   slow = getenv("FAULT_SLOW"), slow_ms = number("FAULT_SLOW_MS");
   dl_iterate_phdr(note_code, NULL);
+}
+
+typedef int main_t(int, char **, char **);
+
+static main_t *program_main;
+
+static int counted_main(int argc, char **argv, char **env) {
   ready = true;
+  return program_main(argc, argv, env);
+}
+
+/* The C library's entry before main, so that what runs before main is not counted. */
+int __libc_start_main(main_t *main, int argc, char **argv, void (*init)(void), void (*fini)(void),
+                      void (*rtld_fini)(void), void *stack_end) {
+  int (*next)(main_t *, int, char **, void (*)(void), void (*)(void), void (*)(void), void *);
+  *(void **)&next = dlsym(RTLD_NEXT, "__libc_start_main");
+  program_main = main;
+  return next(counted_main, argc, argv, init, fini, rtld_fini, stack_end);
 }
 
 __attribute__((destructor)) static void end(void) {

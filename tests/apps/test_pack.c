@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/npy.h"
@@ -169,6 +170,75 @@ static void a_killed_pack_continues_to_the_same_bytes(void **state) {
   }
 }
 
+/* ---- no space ---- */
+
+/* Files of more bytes cannot be written, as on a disk without room. */
+static void begin_full_disk(rlim_t bytes, struct rlimit *was) {
+  signal(SIGXFSZ, SIG_IGN);
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, was), 0);
+  struct rlimit small = {bytes, was->rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+}
+
+/* A failure before the first shard leaves no folder, so that another graph is packed there. */
+static void a_pack_that_fails_at_once_leaves_nothing(void **state) {
+  struct rlimit was;
+  char folder[128], path[200];
+  for (int f = 0; f < FORMATS; f++) {
+    snprintf(folder, sizeof folder, "%s/at-once-%s", dir, format[f]);
+    begin_full_disk(2000, &was);
+    RUN(&p, "pack", source, "-o", folder, "--format", format[f]);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+    if (p.status != 1 || !strstr(p.err, "cannot")) fail_msg("%d %s", p.status, p.err);
+    if (access(folder, F_OK) == 0) fail_msg("%s is left", folder);
+    assert_int_equal(mkdir(folder, 0755), 0); /* the caller's own folder stays */
+    RUN(&p, "pack", "synthetic n=20 ! shuffle epochs=0", "-o", folder, "--format", format[f]);
+    assert_int_not_equal(p.status, 0);
+    assert_int_equal(files_in(folder, "."), 0);
+    RUN(&p, "pack", source, "-o", folder, "--format", format[f]);
+    if (p.status) fail_msg("%s", p.err);
+    snprintf(path, sizeof path, "grep -q '\"whole\":.true' '%s/pack.json'", folder);
+    assert_int_equal(system(path), 0);
+  }
+}
+
+/* Two shards have room, and the third one has none. */
+static void a_pack_on_a_full_disk_is_not_whole_and_continues(void **state) {
+  static int64_t at[201];
+  static uint8_t text[100 * 8000 + 100];
+  char graph[400], folder[128], whole[128], path[200], name[64], a[256], b[256];
+  struct rlimit was;
+  for (int i = 0; i < 200; i++) at[i + 1] = at[i] + (i < 100 ? 1 : 8000);
+  save("large", MR_U8, 1, at[200], 0, text), save("large-at", MR_I64, 1, 201, 0, at);
+  snprintf(graph, sizeof graph, "npy ragged=text:%s/large.npy:%s/large-at.npy", dir, dir);
+  for (int f = 0; f < FORMATS; f++) {
+    snprintf(folder, sizeof folder, "%s/full-%s", dir, format[f]);
+    snprintf(whole, sizeof whole, "%s/roomy-%s", dir, format[f]);
+    RUN(&p, "pack", graph, "-o", whole, "--format", format[f], "--records", "50");
+    if (p.status) fail_msg("%s", p.err);
+    begin_full_disk(300000, &was);
+    RUN(&p, "pack", graph, "-o", folder, "--format", format[f], "--records", "50");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+    if (p.status != 1 || !strstr(p.err, "2 shard files are in") ||
+        !strstr(p.err, "the same command continues there"))
+      fail_msg("%d %s", p.status, p.err);
+    snprintf(path, sizeof path, "grep -q '\"whole\":.false' '%s/pack.json'", folder);
+    assert_int_equal(system(path), 0);
+    assert_int_equal(files_in(folder, "."), 3); /* with pack.json, and without an index.json */
+    snprintf(path, sizeof path, "touch '%s/pack.json.part-1'", folder);
+    assert_int_equal(system(path), 0); /* as a kill may leave it */
+    RUN(&p, "pack", graph, "-o", folder, "--format", format[f], "--records", "50");
+    if (p.status) fail_msg("%s", p.err);
+    assert_int_equal(files_in(folder, ".part-"), 0);
+    for (int k = 0; k < 4; k++) {
+      int n = snprintf(name, sizeof name, "shard");
+      snprintf(name + n, sizeof name - (size_t)n, ending[f], k);
+      snprintf(a, sizeof a, "%s/%s", whole, name), snprintf(b, sizeof b, "%s/%s", folder, name);
+      if (!same_file(a, b)) fail_msg("%s differs", b);
+    }
+  }
+}
+
 static void want_failure(const char *graph, const char *folder, const char *kind,
                          const char *piece) {
   RUN(&p, "pack", graph, "-o", folder, "--format", kind);
@@ -202,6 +272,8 @@ int main(void) {
       cmocka_unit_test(every_format_gives_the_ledger_of_the_source),
       cmocka_unit_test(names_with_blanks_and_comments_are_read_back),
       cmocka_unit_test(a_killed_pack_continues_to_the_same_bytes),
+      cmocka_unit_test(a_pack_that_fails_at_once_leaves_nothing),
+      cmocka_unit_test(a_pack_on_a_full_disk_is_not_whole_and_continues),
       cmocka_unit_test(what_cannot_be_packed_is_refused),
   };
   return cmocka_run_group_tests(tests, make, forget);

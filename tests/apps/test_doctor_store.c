@@ -1,0 +1,136 @@
+/* millrace doctor about a server: what it measures is what the server did, and the verdict follows
+   from the rate of the model, whether that is given or taken from a run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/xio.h"
+#include "tests/apps/program.h"
+#include "tests/loaders/origin.h"
+
+enum { TOKENS = 1 << 20, LENGTH = 4096 };
+
+static char dir[64], graph[400];
+static uint16_t tokens[TOKENS];
+static origin_t origin;
+static program_t p;
+
+static int setup(void **state) {
+  strcpy(dir, "/tmp/mr-doctor-XXXXXX");
+  if (!mkdtemp(dir)) return -1;
+  unsetenv("http_proxy"), unsetenv("all_proxy"), unsetenv("ALL_PROXY");
+  origin_open(&origin, tokens, sizeof tokens, 5);
+  snprintf(graph, sizeof graph,
+           "tokens http://127.0.0.1:%d/t.bin length=%d memory=0 connections=8 retries=1 "
+           "backoff=0.001 name=text ! shuffle seed=1 ! batch 4 ! null",
+           origin.port, LENGTH);
+  return 0;
+}
+
+static int teardown(void **state) {
+  origin_close(&origin);
+  return program_forget(dir);
+}
+
+/* The section about the source; the caller deletes *report. */
+static const cJSON *section_of(const char *rate, cJSON **report) {
+  if (rate)
+    RUN(&p, "doctor", graph, "--json", "--rate", rate);
+  else
+    RUN(&p, "doctor", graph, "--json");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  *report = cJSON_Parse(p.out);
+  const cJSON *s = cJSON_GetObjectItem(*report, "servers of text");
+  if (!s) fail_msg("no section in %s", p.out);
+  return s;
+}
+
+static double number(const cJSON *s, const char *name) {
+  const cJSON *v = cJSON_GetObjectItem(s, name);
+  if (!cJSON_IsNumber(v)) fail_msg("no %s in %s", name, p.out);
+  return v->valuedouble;
+}
+
+static void a_server_is_measured_by_what_it_sends(void **state) {
+  cJSON *report;
+  long long before = origin.sent;
+  const cJSON *s = section_of(NULL, &report);
+  assert_true(number(s, "latency_ms") > 0);
+  assert_true(number(s, "bytes_per_record") >= 2 * LENGTH);
+  assert_true(number(s, "mb_per_s_with_1") > 0 && number(s, "mb_per_s_with_4") > 0);
+  double most = number(s, "mb_per_s_with_8"), sent = (double)(origin.sent - before);
+  assert_true(most > 0 &&
+              most * 1e6 < sent * 2); /* three quarters of a second of all that was sent */
+  assert_true(number(s, "records_per_s") > 0);
+  assert_null(cJSON_GetObjectItem(s, "keeps_up"));
+  cJSON_Delete(report);
+}
+
+static void want_verdict(const char *rate, bool keeps_up) {
+  cJSON *report;
+  const cJSON *s = section_of(rate, &report);
+  assert_int_equal(cJSON_IsTrue(cJSON_GetObjectItem(s, "keeps_up")), keeps_up);
+  assert_int_equal(cJSON_HasObjectItem(s, "cache"), !keeps_up);
+  assert_non_null(strstr(cJSON_GetObjectItem(s, "verdict")->valuestring,
+                         keeps_up ? "keeps up; connections=" : "the server limits"));
+  cJSON_Delete(report);
+}
+
+static void the_verdict_follows_from_the_rate(void **state) {
+  want_verdict("1", true);
+  want_verdict("1e9", false);
+}
+
+static void the_rate_may_be_a_runs(void **state) {
+  static const char text[] =
+      "{\"kind\":\"step\",\"step\":1,\"images_per_s\":9e9}\n"
+      "{\"kind\":\"valid\",\"step\":1,\"images_per_s\":9e9}\n";
+  char path[100], line[128];
+  snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+  FILE *f = fopen(path, "w");
+  fputs(text, f);
+  for (int i = 0; i < 60; i++)
+    fprintf(f, "{\"kind\":\"step\",\"step\":%d,\"images_per_s\":%d}\n", i + 2,
+            i < 10 ? 1000000000 : 2);
+  fclose(f);
+  cJSON *report;
+  const cJSON *s = section_of(dir, &report);
+  assert_true(number(s, "model_records_per_s") == 2); /* of the last steps alone */
+  cJSON_Delete(report);
+  snprintf(line, sizeof line, "%s/none", dir);
+  RUN(&p, "doctor", graph, "--rate", line);
+  assert_int_equal(p.status, 2);
+  assert_non_null(strstr(p.err, "want the records a second"));
+}
+
+/* Steps before very many lines of other kinds, each of which is looked at once: a search to the end
+   of the text from each of them would take hours. */
+static void a_long_run_of_other_lines_is_read_once(void **state) {
+  char path[100];
+  snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+  FILE *f = fopen(path, "w");
+  fputs("{\"kind\":\"step\",\"step\":1,\"images_per_s\":7}\n", f);
+  for (int i = 0; i < 1000000; i++) fprintf(f, "{\"kind\":\"step\",\"step\":%d,\"loss\":1}\n", i);
+  fputs("{\"kind\":\"step\",\"step\":2,\"images_per_s\":nan}\n\n", f);
+  fputs("{\"kind\":\"step\",\"step\":2", f); /* cut off */
+  assert_int_equal(fclose(f), 0);
+  cJSON *report;
+  const cJSON *s = section_of(dir, &report);
+  assert_true(number(s, "model_records_per_s") == 7);
+  cJSON_Delete(report);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_server_is_measured_by_what_it_sends),
+      cmocka_unit_test(the_verdict_follows_from_the_rate),
+      cmocka_unit_test(the_rate_may_be_a_runs),
+      cmocka_unit_test(a_long_run_of_other_lines_is_read_once),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,190 @@
+/* Training from a server: metrics tell what was asked of it and what the cache had, and a run that
+   is killed and resumed has the ledger of one that was not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/xio.h"
+#include "tests/apps/program.h"
+#include "tests/loaders/origin.h"
+
+enum { KILLS = 3, LAST = 240 };
+
+static char dir[64];
+static origin_t origin;
+static void *shard;
+static program_t p;
+
+static const char *in_dir(const char *name) {
+  static char path[8][160];
+  static int at;
+  at = (at + 1) % 8;
+  snprintf(path[at], sizeof path[at], "%s/%s", dir, name);
+  return path[at];
+}
+
+/* Writes n numbers as numpy.save does. */
+static int write_npy(const char *path, const char *shape, const float *v, size_t n) {
+  FILE *f = fopen(path, "wb");
+  if (!f) return -1;
+  fwrite("\x93NUMPY\1\0\x76\0", 1, 10, f); /* 118 bytes of header follow */
+  char head[120];
+  int k =
+      snprintf(head, sizeof head, "{'descr': '<f4', 'fortran_order': False, 'shape': %s, }", shape);
+  fprintf(f, "%s%*s\n", head, 117 - k, "");
+  fwrite(v, sizeof *v, n, f);
+  return fclose(f);
+}
+
+enum { RECORDS = 320, WIDTH = 400 };
+
+/* Packs records of a regression as one tar file; 0 if that worked. */
+static int pack_records(void) {
+  static float x[RECORDS * WIDTH], y[RECORDS];
+  char fields[400];
+  round_t r = {.x = 3};
+  for (int i = 0; i < RECORDS * WIDTH; i++) x[i] = (float)draw(&r, 1000) / 1000;
+  for (int i = 0; i < RECORDS; i++) y[i] = x[i * WIDTH];
+  if (write_npy(in_dir("x.npy"), "(320, 400)", x, RECORDS * WIDTH) ||
+      write_npy(in_dir("y.npy"), "(320,)", y, RECORDS))
+    return -1;
+  snprintf(fields, sizeof fields, "npy fields=x:%s,y:%s", in_dir("x.npy"), in_dir("y.npy"));
+  RUN(&p, "pack", fields, "-o", in_dir("packed"), "--records", "320");
+  if (p.status) fprintf(stderr, "%s", p.err);
+  return p.status;
+}
+
+static int setup(void **state) {
+  char text[1024];
+  size_t n;
+  strcpy(dir, "/tmp/mr-remote-XXXXXX");
+  if (!mkdtemp(dir)) return -1;
+  for (const char *const *v = (const char *const[]){"http_proxy", "all_proxy", "ALL_PROXY", NULL};
+       *v; v++)
+    unsetenv(*v);
+  if (pack_records() ||
+      mr_read_file(in_dir("packed/shard-00000.tar"), (size_t)1 << 26, &shard, &n, NULL))
+    return -1;
+  origin_open(&origin, shard, n, 3);
+  int length = snprintf(
+      text, sizeof text,
+      "let run = x\n"
+      "tar http://127.0.0.1:%d/s.tar fields=x.npy:x:npy,y.npy:y:npy cache=%s/blocks "
+      "cache-size=400kB "
+      "cache-block=4096 backoff=0.001 retries=40 timeout=0.3 ! shuffle seed=1 epochs=0 "
+      "! batch 16 drop-remainder ! train-step name=train model=mlp hidden=8 threads=1 steps=%d "
+      "checkpoint-every=3\n"
+      "train.metrics ! telemetry every=0 name=t\n"
+      "t. ! jsonl path=$run/metrics.jsonl\n"
+      "t. ! csv path=$run/metrics.csv\n"
+      "train.state ! checkpoint dir=$run/checkpoints\n",
+      origin.port, dir, LAST);
+  return mr_write_file(in_dir("g.mr"), text, (size_t)length, NULL);
+}
+
+static int teardown(void **state) {
+  origin_close(&origin);
+  free(shard);
+  return program_forget(dir);
+}
+
+static char *read_text(const char *path) {
+  void *text;
+  size_t n;
+  mr_diag_t diag = {0};
+  if (mr_read_file(path, (size_t)1 << 28, &text, &n, &diag) < 0) fail_msg("%s", diag.text);
+  char *copy = strndup(text, n);
+  free(text);
+  return copy;
+}
+
+/* The number `name` of a record that begins at `record`. */
+static double number_of(const char *record, const char *name) {
+  char key[64];
+  snprintf(key, sizeof key, "\"%s\":", name);
+  const char *at = strstr(record, key), *end = strchr(record, '\n');
+  if (!at || (end && at > end)) fail_msg("no %s in %.500s", name, record);
+  return strtod(at + strlen(key), NULL);
+}
+
+static void metrics_tell_what_was_asked_of_the_server(void **state) {
+  char path[200];
+  int before = origin.requests;
+  RUN(&p, "train", "--graph", in_dir("g.mr"), "--run-dir", in_dir("whole"));
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  snprintf(path, sizeof path, "%s/metrics.jsonl", in_dir("whole"));
+  char *text = read_text(path), *last = strstr(text, "{\"kind\":\"final\"");
+  assert_non_null(last);
+  double requests = number_of(last, "remote_requests"), hits = number_of(last, "cache_hit_rate");
+  assert_true(requests > 10 && requests <= origin.requests - before);
+  assert_true(number_of(last, "remote_bytes") > 100000);
+  assert_true(number_of(last, "remote_retries") >= 0);
+  assert_true(hits > 0.2 && hits < 1);              /* room for half of the blocks, many epochs */
+  assert_true(number_of(text, "remote_bytes") > 0); /* of the first step */
+  free(text);
+  snprintf(path, sizeof path, "%s/metrics.csv", in_dir("whole"));
+  text = read_text(path);
+  assert_non_null(strstr(text, ",remote_bytes,remote_requests,remote_retries,cache_hit_rate,"));
+  free(text);
+}
+
+/* The step of the newest checkpoint of run folder `other`; 0: there is none yet. */
+static long newest(void) {
+  char link[200], name[64];
+  long step = 0;
+  snprintf(link, sizeof link, "%s/checkpoints/latest", in_dir("other"));
+  ssize_t n = readlink(link, name, sizeof name - 1);
+  if (n < 0) return 0;
+  name[n] = 0;
+  assert_int_equal(sscanf(name, "step-%ld.safetensors", &step), 1);
+  return step;
+}
+
+static bool has_ended(pid_t pid) {
+  siginfo_t ended = {0};
+  assert_int_equal(waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+  return ended.si_pid;
+}
+
+/* The ledger of a run's final record. */
+static void ledger_of(const char *run, char out[32]) {
+  char path[200];
+  snprintf(path, sizeof path, "%s/metrics.jsonl", run);
+  char *text = read_text(path), *last = strstr(text, "{\"kind\":\"final\""),
+       *at = last ? strstr(last, "\"ledger\":\"") : NULL;
+  if (!at) fail_msg("no ledger in %s", path);
+  snprintf(out, 32, "%.16s", at + 10);
+  free(text);
+}
+
+static void killed_and_resumed_the_ledger_is_the_same(void **state) {
+  const char *fresh[] = {"train", "--graph", in_dir("g.mr"), "--run-dir", in_dir("other"), NULL};
+  const char *again[] = {"train", "--run-dir", in_dir("other"), "--resume", NULL};
+  char whole[32], killed[32];
+  origin.trouble = 20;
+  for (int i = 0; i < KILLS; i++) {
+    FILE *out = tmpfile(), *err = tmpfile();
+    long until = newest() + 6;
+    pid_t pid = program_start(i ? again : fresh, out, err);
+    while (newest() < until && !has_ended(pid)) usleep(1000);
+    kill(pid, SIGKILL);
+    p.status = program_wait(pid);
+    program_read(out, p.out, sizeof p.out), program_read(err, p.err, sizeof p.err);
+    if (p.status != 128 + SIGKILL) fail_msg("status %d: %s", p.status, p.err);
+  }
+  program_run(&p, again);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  ledger_of(in_dir("whole"), whole), ledger_of(in_dir("other"), killed);
+  assert_string_equal(whole, killed);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(metrics_tell_what_was_asked_of_the_server),
+      cmocka_unit_test(killed_and_resumed_the_ledger_is_the_same),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
