@@ -4,10 +4,6 @@
 #include "stages/augment.h"
 
 #include <math.h>
-#include <string.h>
-
-#include "base/text.h"
-#include "pipeline/stage_map.h"
 
 const mr_augment_space_t mr_augment_usual = {
     .shear = 0.3, .share = 150.0 / 331.0, .degrees = 30, .colour = 0.9, .bits = 4};
@@ -106,22 +102,17 @@ static void augment_canvas(mr_canvas_t *c, mr_augment_op_t op, double v,
 /* The sign of a magnitude is drawn, and noted with it: the ledger covers what was done. */
 void mr_augment_apply(mr_stage_t *s, const mr_augment_t *a, mr_augment_op_t op, float magnitude,
                       mr_philox_t *g, mr_rec_t *out) {
-  uint32_t bits;
   if (mr_augment_is_signed(op) && mr_philox_random(g) <= 0.5) magnitude = -magnitude;
-  memcpy(&bits, &magnitude, sizeof bits);
-  mr_draw_note(out, (uint64_t)op << 32 | bits);
+  mr_draw_note_float(out, op, magnitude);
   augment_canvas(s->scratch, op, magnitude, &a->how);
 }
 
 void mr_augment_draw_text(const mr_stage_t *s, uint64_t what, char *text, size_t n) {
-  uint32_t bits = (uint32_t)what;
   mr_augment_op_t op = (mr_augment_op_t)(what >> 32);
-  float magnitude;
-  memcpy(&magnitude, &bits, sizeof magnitude);
   if (op >= MR_AUGMENT_OPS)
     mr_snprintf(text, n, "%llu", (unsigned long long)what);
   else if (mr_augment_has_magnitude(op))
-    mr_snprintf(text, n, "%s %.9g", op_name[op], (double)magnitude);
+    mr_draw_float_text(op_name[op], what, text, n);
   else
     mr_snprintf(text, n, "%s", op_name[op]);
 }

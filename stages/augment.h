@@ -1,9 +1,38 @@
-/* What rand-augment, auto-augment and trivial-augment share: operations on pictures, each with a
-   magnitude from a row of bins, as torchvision's autoaugment.py defines them for PIL pictures. */
+/* What augmentations share: floats that were drawn, as who shows them; and for rand-augment,
+   auto-augment and trivial-augment operations on pictures, each with a magnitude from a row of
+   bins, as torchvision's autoaugment.py defines them for PIL pictures. */
 #ifndef MR_STAGES_AUGMENT_H
 #define MR_STAGES_AUGMENT_H
 
+#include <string.h>
+
+#include "base/text.h"
+#include "pipeline/stage_map.h"
 #include "stages/pil_ops.h"
+
+/* ---- a drawn float ---- */
+
+/* Notes a float that was drawn for change number `which` in out. */
+static inline void mr_draw_note_float(mr_rec_t *out, uint32_t which, float v) {
+  uint32_t bits;
+  memcpy(&bits, &v, sizeof bits);
+  mr_draw_note(out, (uint64_t)which << 32 | bits);
+}
+
+/* The float that was noted so. */
+static inline float mr_draw_float(uint64_t what) {
+  uint32_t bits = (uint32_t)what;
+  float v;
+  memcpy(&v, &bits, sizeof v);
+  return v;
+}
+
+/* Writes "NAME VALUE" into text[0,n), with as many digits as tell floats apart. */
+static inline void mr_draw_float_text(const char *name, uint64_t what, char *text, size_t n) {
+  mr_snprintf(text, n, "%s %.9g", name, (double)mr_draw_float(what));
+}
+
+/* ---- operations ---- */
 
 /* In the order in which torchvision draws them; rand-augment and trivial-augment never invert. */
 typedef enum mr_augment_op {

@@ -4,9 +4,7 @@
    A factor is drawn as a float, the type in which torch draws it and Pillow takes it. */
 #include <string.h>
 
-#include "base/text.h"
-#include "pipeline/stage_map.h"
-#include "stages/pil_ops.h"
+#include "stages/augment.h"
 
 enum { BRIGHTNESS, CONTRAST, SATURATION, HUE, CHANGES };
 static const char *const change_name[] = {"brightness", "contrast", "saturation", "hue"};
@@ -74,11 +72,9 @@ static mr_err_t color_jitter_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *ou
   for (int k = 0; k < CHANGES; k++)
     if (t->on[k]) factor[k] = (float)mr_philox_uniform(in->rng, t->range[k][0], t->range[k][1]);
   for (int k = 0; k < CHANGES; k++) {
-    uint32_t bits;
     int change = order[k];
     if (!t->on[change]) continue;
-    memcpy(&bits, &factor[change], sizeof bits);
-    mr_draw_note(out, (uint64_t)change << 32 | bits);
+    mr_draw_note_float(out, (uint32_t)change, factor[change]);
     color_jitter_apply(s->scratch, change, factor[change]);
   }
   mr_canvas_close(s, &t->in, out->field[f].data);
@@ -86,10 +82,7 @@ static mr_err_t color_jitter_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *ou
 }
 
 static void color_jitter_draw_text(const mr_stage_t *s, uint64_t what, char *text, size_t n) {
-  uint32_t bits = (uint32_t)what;
-  float factor;
-  memcpy(&factor, &bits, sizeof factor);
-  mr_snprintf(text, n, "%s %.9g", change_name[what >> 32 & 3], (double)factor);
+  mr_draw_float_text(change_name[what >> 32 & 3], what, text, n);
 }
 
 static const mr_opt_t color_jitter_opts[] = {

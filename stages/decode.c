@@ -1,6 +1,8 @@
 /* decode: encoded bytes (JPEG, PNG, WebP) to pictures, each of its own height and width, with the
    pixels that Pillow's Image.open(..).convert("RGB") gives.
 
+   With mode=fast a JPEG picture is resized from its luma and chroma (jpeg_resized.c).
+
    run reads the header alone.  Pixels are decoded when the next stage asks for a box of them
    (pipeline/picture.h), so that a crop does not pay for what it cuts off. */
 #include <stdio.h>
@@ -9,7 +11,7 @@
 #include "pipeline/stage_map.h"
 #include "stages/decoder.h"
 
-enum { SIDE_MAX = 65535 };
+enum { SIDE_MAX = 65535, FAST = 1 };
 
 static const mr_decoder_def_t *const decoders[] = {&mr_decoder_jpeg, &mr_decoder_png,
                                                    &mr_decoder_webp};
@@ -19,7 +21,7 @@ typedef struct decode {
   const char *field_name;
   int64_t max_pixels;
   bool orient;
-  int field;
+  int mode, field;
 } decode_t;
 
 /* What a worker keeps: its scratch. */
@@ -73,6 +75,14 @@ static mr_err_t decode_part(const mr_picture_t *p, mr_box_t box, mr_part_t *out)
   return mr_stage_relay(w->s, e, &why);
 }
 
+/* Instead of decode_part and a resize: mode=fast. */
+static mr_err_t decode_resized(const mr_picture_t *p, const mr_scaling_t *how, uint8_t *to) {
+  decode_worker_t *w = p->maker;
+  mr_diag_t why = {0};
+  mr_err_t e = decoders[w->which]->resized(w->decoder[w->which], how, to, &why);
+  return mr_stage_relay(w->s, e, &why);
+}
+
 /* A record that skip-records= excludes may be unreadable, so it is never decoded. */
 static mr_err_t black_part(const mr_picture_t *p, mr_box_t box, mr_part_t *out) {
   static const uint8_t black[3 + MR_PART_SLACK];
@@ -115,12 +125,13 @@ static mr_err_t decode_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   decode_worker_t *w = s->scratch;
   const mr_value_t *from = &in->field[t->field];
   mr_picture_t *p = out->field[t->field].data;
-  if (in->skipped) return *p = (mr_picture_t){1, 1, 3, w, black_part}, MR_OK;
+  if (in->skipped) return *p = (mr_picture_t){1, 1, 3, w, black_part, NULL}, MR_OK;
   MR_TRY(decode_begin(s, from->data, (size_t)from->rows));
   w->s = s;
   bool lies = w->head.turned >= 5;
-  *p =
-      (mr_picture_t){lies ? w->head.w : w->head.h, lies ? w->head.h : w->head.w, 3, w, decode_part};
+  bool fast = t->mode == FAST && w->head.resizes && w->head.turned == 1;
+  *p = (mr_picture_t){lies ? w->head.w : w->head.h, lies ? w->head.h : w->head.w, 3, w, decode_part,
+                      fast ? decode_resized : NULL};
   return MR_OK;
 }
 
@@ -133,6 +144,14 @@ static const mr_opt_t decode_opts[] = {
      .lo = 1,
      .hi = 4294836225.0,
      .help = "Most pixels of a picture; one with more is a bad record and takes no memory."},
+    {.name = "mode",
+     .type = MR_OPT_ENUM,
+     .offset = offsetof(decode_t, mode),
+     .def = "exact",
+     .choices = "exact|fast",
+     .help =
+         "exact: Pillow's pixels; fast: a resize behind it reads the colours of JPEG files at "
+         "their own resolution, which is faster and changes pixels a little (docs/pictures.md)."},
     {.name = "orient",
      .type = MR_OPT_BOOL,
      .offset = offsetof(decode_t, orient),

@@ -32,6 +32,8 @@ typedef struct jpeg {
   size_t n;
   mr_grown_t row; /* CMYK pixels of a row */
   mr_jpeg_scan_t *scan;
+  mr_grown_t raw; /* samples of the whole picture, by libjpeg */
+  mr_jpeg_resizer_t resizer;
 } jpeg_t;
 
 /* ---- callbacks ---- */
@@ -92,7 +94,9 @@ static void jpeg_destroy_decoder(void *decoder) {
   if (!d) return;
   jpeg_destroy_decompress(&d->c);
   mr_grown_free(&d->row);
+  mr_grown_free(&d->raw);
   mr_jpeg_scan_free(d->scan);
+  mr_jpeg_resizer_free(&d->resizer);
   free(d);
 }
 
@@ -147,8 +151,8 @@ static mr_err_t jpeg_begin(void *decoder, const uint8_t *bytes, size_t n, bool o
     return mr_fail(diag, MR_ERR_DATA,
                    "JPEG: %d components of %d bits, want 1, 3 or 4 components of 8 bits", parts,
                    d->c.data_precision);
-  *head =
-      (mr_head_t){(int)d->c.image_height, (int)d->c.image_width, orient ? jpeg_orientation(d) : 1};
+  *head = (mr_head_t){(int)d->c.image_height, (int)d->c.image_width,
+                      orient ? jpeg_orientation(d) : 1, mr_jpeg_has_planes(&d->c)};
   return MR_OK;
 }
 
@@ -204,14 +208,20 @@ static void jpeg_rows(jpeg_t *d, int n, uint8_t *to) {
   }
 }
 
-static mr_err_t jpeg_read(void *decoder, mr_box_t b, mr_grown_t *to, mr_part_t *out,
-                          mr_diag_t *diag) {
-  jpeg_t *d = decoder;
-  if (setjmp(d->back)) return jpeg_failed(d, diag);
+/* Goes to the first scan, and checks that the file has an end. */
+static mr_err_t jpeg_go(jpeg_t *d, mr_diag_t *diag) {
   if (!d->ready) jpeg_rewind(d, false);
   if (!d->whole && !jpeg_scan_ends(d->source.next_input_byte, d->source.bytes_in_buffer))
     return mr_fail(diag, MR_ERR_DATA, "JPEG: is cut short");
   d->whole = true;
+  return MR_OK;
+}
+
+static mr_err_t jpeg_read(void *decoder, mr_box_t b, mr_grown_t *to, mr_part_t *out,
+                          mr_diag_t *diag) {
+  jpeg_t *d = decoder;
+  if (setjmp(d->back)) return jpeg_failed(d, diag);
+  MR_TRY(jpeg_go(d, diag));
   bool done;
   MR_TRY(mr_jpeg_scan_read(d->scan, &d->c, d->source.next_input_byte, d->source.bytes_in_buffer, b,
                            to, &done, diag));
@@ -228,6 +238,66 @@ static mr_err_t jpeg_read(void *decoder, mr_box_t b, mr_grown_t *to, mr_part_t *
   return MR_OK;
 }
 
+/* ---- samples ---- */
+
+/* Room for the samples of whole MCUs. */
+static mr_err_t jpeg_raw_memory(jpeg_t *d, mr_jpeg_planes_t *p, mr_diag_t *diag) {
+  const struct jpeg_decompress_struct *c = &d->c;
+  size_t bytes = 0, mcus_across = (c->image_width - 1) / (8 * (unsigned)c->max_h_samp_factor) + 1,
+         mcus_down = (c->image_height - 1) / (8 * (unsigned)c->max_v_samp_factor) + 1;
+  p->n = c->num_components;
+  for (int i = 0; i < p->n; i++) {
+    const jpeg_component_info *info = &c->comp_info[i];
+    mr_jpeg_plane_t *to = &p->plane[i];
+    *to = (mr_jpeg_plane_t){.down = c->max_v_samp_factor / info->v_samp_factor,
+                            .across = c->max_h_samp_factor / info->h_samp_factor};
+    to->h = (int)((c->image_height + (unsigned)to->down - 1) / (unsigned)to->down);
+    to->w = (int)((c->image_width + (unsigned)to->across - 1) / (unsigned)to->across);
+    to->samples.stride = mcus_across * 8 * (size_t)info->h_samp_factor;
+    bytes += to->samples.stride * mcus_down * 8 * (size_t)info->v_samp_factor;
+  }
+  MR_TRY(mr_grow(&d->raw, bytes, diag));
+  bytes = 0;
+  for (int i = 0; i < p->n; i++) {
+    p->plane[i].samples.data = d->raw.at + bytes;
+    bytes += p->plane[i].samples.stride * mcus_down * 8 * (size_t)c->comp_info[i].v_samp_factor;
+  }
+  return MR_OK;
+}
+
+/* All samples, by libjpeg. */
+static mr_err_t jpeg_raw(jpeg_t *d, mr_jpeg_planes_t *p, mr_diag_t *diag) {
+  JSAMPROW row[MR_JPEG_PLANES][MAX_SAMP_FACTOR * DCTSIZE]; /* grey may have any factor */
+  JSAMPARRAY rows[MR_JPEG_PLANES] = {row[0], row[1], row[2]};
+  d->ready = false;
+  MR_TRY(jpeg_raw_memory(d, p, diag));
+  d->c.raw_data_out = TRUE;
+  jpeg_start_decompress(&d->c);
+  int lines = DCTSIZE * d->c.max_v_samp_factor;
+  for (size_t at = 0; d->c.output_scanline < d->c.output_height; at++) {
+    for (int i = 0; i < p->n; i++) {
+      size_t n = DCTSIZE * (size_t)d->c.comp_info[i].v_samp_factor;
+      mr_part_t to = p->plane[i].samples;
+      uint8_t *first = d->raw.at + (to.data - d->raw.at); /* to.data, which may be written here */
+      for (size_t k = 0; k < n; k++) row[i][k] = first + (at * n + k) * to.stride;
+    }
+    jpeg_read_raw_data(&d->c, rows, (JDIMENSION)lines);
+  }
+  return MR_OK;
+}
+
+static mr_err_t jpeg_resized(void *decoder, const mr_scaling_t *how, uint8_t *to, mr_diag_t *diag) {
+  jpeg_t *d = decoder;
+  mr_jpeg_planes_t planes;
+  bool done;
+  if (setjmp(d->back)) return jpeg_failed(d, diag);
+  MR_TRY(jpeg_go(d, diag));
+  MR_TRY(mr_jpeg_scan_planes(d->scan, &d->c, d->source.next_input_byte, d->source.bytes_in_buffer,
+                             how->from, &planes, &done, diag));
+  if (!done) MR_TRY(jpeg_raw(d, &planes, diag));
+  return mr_jpeg_resized(&d->resizer, &planes, how, to, diag);
+}
+
 const mr_decoder_def_t mr_decoder_jpeg = {
     .name = "JPEG",
     .needs = "JPEG",
@@ -236,4 +306,5 @@ const mr_decoder_def_t mr_decoder_jpeg = {
     .destroy = jpeg_destroy_decoder,
     .begin = jpeg_begin,
     .read = jpeg_read,
+    .resized = jpeg_resized,
 };

@@ -18,7 +18,7 @@ typedef struct png {
   const uint8_t *bytes;
   size_t n, at;
   int h, w, depth, colour;
-  bool done;
+  bool done, no_memory;
   char why[160];
   mr_grown_t raw; /* rows as libpng gives them, where these are not RGB */
   png_bytep *row; /* [n_rows] */
@@ -32,6 +32,16 @@ static void png_throw(png_structp p, png_const_charp text) {
   d->why[n] = 0;
   png_longjmp(p, 1);
 }
+
+/* libpng reports missing memory as it reports damage, so what it asks for is noted here. */
+static png_voidp png_memory(png_structp p, png_alloc_size_t n) {
+  png_t *d = png_get_mem_ptr(p);
+  void *got = malloc(n);
+  if (!got) d->no_memory = true;
+  return got;
+}
+
+static void png_memory_back(png_structp p, png_voidp memory) { free(memory); }
 
 static void png_ignore(png_structp p, png_const_charp text) {}
 
@@ -58,6 +68,7 @@ static void png_destroy_decoder(void *decoder) {
 }
 
 static mr_err_t png_failed(const png_t *d, mr_diag_t *diag) {
+  if (d->no_memory) return mr_no_memory(diag, "a PNG of %d x %d pixels", d->w, d->h);
   return mr_fail(diag, MR_ERR_DATA, "PNG: %s", d->why);
 }
 
@@ -78,8 +89,10 @@ static mr_err_t png_begin(void *decoder, const uint8_t *bytes, size_t n, bool or
                           mr_head_t *head, mr_diag_t *diag) {
   png_t *d = decoder;
   png_end(d);
-  d->bytes = bytes, d->n = n, d->at = 0, d->done = false;
-  d->p = png_create_read_struct(PNG_LIBPNG_VER_STRING, d, png_throw, png_ignore);
+  d->bytes = bytes, d->n = n, d->at = 0, d->done = d->no_memory = false;
+  d->h = d->w = 0;
+  d->p = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, d, png_throw, png_ignore, d, png_memory,
+                                  png_memory_back);
   if (d->p) d->info = png_create_info_struct(d->p);
   if (!d->p || !d->info) return mr_no_memory(diag, "a PNG decoder");
   if (setjmp(png_jmpbuf(d->p))) return png_failed(d, diag);
@@ -92,7 +105,7 @@ static mr_err_t png_begin(void *decoder, const uint8_t *bytes, size_t n, bool or
   png_read_info(d->p, d->info);
   d->h = (int)png_get_image_height(d->p, d->info), d->w = (int)png_get_image_width(d->p, d->info);
   d->depth = png_get_bit_depth(d->p, d->info), d->colour = png_get_color_type(d->p, d->info);
-  *head = (mr_head_t){d->h, d->w, orient ? png_orientation(d) : 1};
+  *head = (mr_head_t){d->h, d->w, orient ? png_orientation(d) : 1, false};
   return MR_OK;
 }
 

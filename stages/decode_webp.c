@@ -45,23 +45,55 @@ static mr_err_t webp_begin(void *decoder, const uint8_t *bytes, size_t n, bool o
     return mr_fail(diag, MR_ERR_DATA, "WebP: %d x %d pixels, want at most %d on a side", f.width,
                    f.height, SIDE_MAX);
   *d = (webp_t){bytes, n, f.height, f.width, f.has_animation, false};
-  *head = (mr_head_t){d->h, d->w, orient ? webp_orientation(d) : 1};
+  *head = (mr_head_t){d->h, d->w, orient ? webp_orientation(d) : 1, false};
   return MR_OK;
 }
 
+static mr_err_t webp_failed(VP8StatusCode code, mr_diag_t *diag) {
+  if (code == VP8_STATUS_OUT_OF_MEMORY) return mr_no_memory(diag, "a WebP picture");
+  return mr_fail(diag, MR_ERR_DATA, "WebP: is damaged or cut short");
+}
+
+/* Decodes a still picture, RGB or, with to NULL, anywhere, for the status alone. */
+static VP8StatusCode webp_still(WebPData data, uint8_t *to, size_t bytes, int stride) {
+  WebPDecoderConfig how;
+  if (!WebPInitDecoderConfig(&how)) return VP8_STATUS_INVALID_PARAM;
+  how.output.colorspace = MODE_RGB;
+  how.output.is_external_memory = to != NULL;
+  how.output.u.RGBA = (WebPRGBABuffer){to, stride, to ? bytes : 0};
+  VP8StatusCode code = WebPDecode(data.bytes, data.size, &how);
+  WebPFreeDecBuffer(&how.output);
+  return code;
+}
+
+/* Why an animation has no first frame, which its decoder does not say. */
+static VP8StatusCode webp_why(WebPData data) {
+  WebPDemuxState state;
+  WebPIterator frame;
+  VP8StatusCode code = VP8_STATUS_BITSTREAM_ERROR;
+  WebPDemuxer *demux = WebPDemuxPartial(&data, &state);
+  if (!demux && state != WEBP_DEMUX_PARSE_ERROR) return VP8_STATUS_OUT_OF_MEMORY;
+  if (demux && WebPDemuxGetFrame(demux, 1, &frame)) {
+    code = webp_still(frame.fragment, NULL, 0, 0);
+    WebPDemuxReleaseIterator(&frame);
+  }
+  WebPDemuxDelete(demux);
+  return code;
+}
+
 /* The first frame, RGBA on the canvas, to RGB. */
-static bool webp_first_frame(const webp_t *d, uint8_t *rgb) {
+static VP8StatusCode webp_first_frame(const webp_t *d, uint8_t *rgb) {
   WebPData data = {d->bytes, d->n};
   WebPAnimDecoderOptions how;
   uint8_t *rgba;
   int when;
-  if (!WebPAnimDecoderOptionsInit(&how)) return false;
+  if (!WebPAnimDecoderOptionsInit(&how)) return VP8_STATUS_INVALID_PARAM;
   WebPAnimDecoder *frames = WebPAnimDecoderNew(&data, &how);
   bool good = frames && WebPAnimDecoderGetNext(frames, &rgba, &when);
   for (size_t i = 0; good && i < (size_t)d->h * (size_t)d->w; i++)
     memcpy(rgb + 3 * i, rgba + 4 * i, 3);
   WebPAnimDecoderDelete(frames);
-  return good;
+  return good ? VP8_STATUS_OK : webp_why(data);
 }
 
 static mr_err_t webp_read(void *decoder, mr_box_t b, mr_grown_t *to, mr_part_t *out,
@@ -70,9 +102,10 @@ static mr_err_t webp_read(void *decoder, mr_box_t b, mr_grown_t *to, mr_part_t *
   size_t stride = 3 * (size_t)d->w, bytes = stride * (size_t)d->h;
   if (!d->done) {
     MR_TRY(mr_grow(to, bytes, diag));
-    bool good = d->animated ? webp_first_frame(d, to->at)
-                            : WebPDecodeRGBInto(d->bytes, d->n, to->at, bytes, (int)stride) != NULL;
-    if (!good) return mr_fail(diag, MR_ERR_DATA, "WebP: is damaged or cut short");
+    VP8StatusCode code = d->animated
+                             ? webp_first_frame(d, to->at)
+                             : webp_still((WebPData){d->bytes, d->n}, to->at, bytes, (int)stride);
+    if (code != VP8_STATUS_OK) return webp_failed(code, diag);
   }
   d->done = true;
   *out = (mr_part_t){to->at + (size_t)b.i * stride + 3 * (size_t)b.j, stride};

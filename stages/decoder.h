@@ -13,8 +13,9 @@
 
 /* What the header of an encoded picture says. */
 typedef struct mr_head {
-  int h, w;   /* at least 1 */
-  int turned; /* EXIF orientation, [1,8]; 1: upright, or not asked for */
+  int h, w;     /* at least 1 */
+  int turned;   /* EXIF orientation, [1,8]; 1: upright, or not asked for */
+  bool resizes; /* `resized` takes the picture; decided by its header alone */
 } mr_head_t;
 
 typedef struct mr_decoder_def {
@@ -39,6 +40,10 @@ typedef struct mr_decoder_def {
      and the decoder, to which *out points until the next call for d.  Fails as begin does, and for
      one box if and only if for every other one. */
   mr_err_t (*read)(void *d, mr_box_t box, mr_grown_t *to, mr_part_t *out, mr_diag_t *diag);
+
+  /* mr_picture_t.resized of a picture whose head has `resizes`, before it is turned.  Fails as read
+     does.  NULL where no head has it. */
+  mr_err_t (*resized)(void *d, const mr_scaling_t *how, uint8_t *to, mr_diag_t *diag);
 } mr_decoder_def_t;
 
 extern const mr_decoder_def_t mr_decoder_jpeg, mr_decoder_png, mr_decoder_webp;

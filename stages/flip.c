@@ -11,7 +11,7 @@ typedef struct flip {
   const char *field_name;
   int field;
   int rows, W, C; /* C: bytes of a pixel, 1 if channels are planes */
-  bool avx2;      /* C == 1, rows of 32 bytes or more, and the machine has AVX2 */
+  bool avx2;      /* C == 3, or C == 1 and rows of 32 bytes or more; and the machine has AVX2 */
 } flip_t;
 
 static mr_err_t flip_plan(mr_stage_t *s) {
@@ -27,7 +27,7 @@ static mr_err_t flip_plan(mr_stage_t *s) {
 
 static mr_err_t flip_open(mr_stage_t *s) {
   flip_t *t = s->state;
-  t->avx2 = t->C == 1 && t->W >= 32 && mr_isa() >= MR_ISA_AVX2;
+  t->avx2 = (t->C == 3 || (t->C == 1 && t->W >= 32)) && mr_isa() >= MR_ISA_AVX2;
   return MR_OK;
 }
 
@@ -42,6 +42,8 @@ static mr_err_t flip_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   mr_value_t *to = &out->field[t->field];
   if (!turn) {
     *to = in->field[t->field];
+  } else if (t->avx2 && t->C == 3) {
+    mr__mirror3_avx2(from, to->data, t->rows, t->W);
   } else if (t->avx2) {
     mr__mirror_avx2(from, to->data, t->rows, t->W);
   } else {

@@ -7,9 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "pipeline/stage_map.h"
-#include "stages/canvas.h"
+#include "stages/augment.h"
 
 enum { KERNEL_MAX = 511 };
 
@@ -122,11 +121,9 @@ static mr_err_t gaussian_blur_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *o
   const gaussian_blur_t *t = s->state;
   int f = t->in.field;
   float sigma = (float)t->sigma[0];
-  uint32_t bits;
   if (t->sigma[0] < t->sigma[1]) {
     sigma = (float)mr_philox_uniform(in->rng, t->sigma[0], t->sigma[1]);
-    memcpy(&bits, &sigma, sizeof bits);
-    mr_draw_note(out, bits);
+    mr_draw_note_float(out, 0, sigma);
   }
   MR_TRY(mr_canvas_open(s, &t->in, &in->field[f], out->field[f].data));
   MR_TRY(gaussian_blur_picture(s, sigma));
@@ -135,10 +132,7 @@ static mr_err_t gaussian_blur_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *o
 }
 
 static void gaussian_blur_draw_text(const mr_stage_t *s, uint64_t what, char *text, size_t n) {
-  uint32_t bits = (uint32_t)what;
-  float sigma;
-  memcpy(&sigma, &bits, sizeof sigma);
-  mr_snprintf(text, n, "sigma %.9g", (double)sigma);
+  mr_draw_float_text("sigma", what, text, n);
 }
 
 static const mr_opt_t gaussian_blur_opts[] = {

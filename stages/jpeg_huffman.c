@@ -6,27 +6,19 @@
    whose stuffing has been taken out. */
 #include <string.h>
 
-#include "stages/jpeg.h"
+#include "stages/jpeg_bits.h"
 
 #if defined(__x86_64__)
-#define INLINE static inline __attribute__((always_inline))
-
 enum { SIZE_DC_MAX = 11, LENGTH_MAX = 16 };
 
 /* ---- tables ---- */
 
 /* The step of a symbol whose code has `length` bits. */
-static uint32_t huff_step(bool dc, int symbol, int length) {
-  int size = dc ? symbol : symbol & 15, run = symbol >> 4;
-  int advance = dc ? 0 : size || run == 15 ? run + 1 : MR_JPEG_END;
+static uint32_t huff_step(mr_jpeg_codes_t codes, int symbol, int length) {
+  int size = codes == MR_JPEG_DC ? symbol : symbol & 15, run = symbol >> 4, advance = 0;
+  if (codes != MR_JPEG_DC) advance = size || run == 15 ? run + 1 : MR_JPEG_END;
+  if (codes == MR_JPEG_RUNS && advance == MR_JPEG_END) size = run;
   return (uint32_t)(length + size) | (uint32_t)size << 6 | (uint32_t)advance << 10;
-}
-
-/* The value of `size` bits at the end of `bits`: one whose first bit is 0 is negative. */
-INLINE int huff_value(int bits, int size) {
-  int all = (1 << size) - 1, v = bits & all;
-  int low = (v - (all >> 1) - 1) >> 31; /* no branch: it would be taken at random */
-  return v - (all & low);
 }
 
 /* The entry of h->pair for these bits. */
@@ -48,71 +40,41 @@ static uint64_t huff_pair(const mr_jpeg_huff_t *h, unsigned bits) {
 }
 
 bool mr_jpeg_huff_build(mr_jpeg_huff_t *h, const uint8_t count[17], const uint8_t symbol[256],
-                        bool dc) {
-  if (h->built && !memcmp(h->count, count, sizeof h->count) &&
+                        mr_jpeg_codes_t codes) {
+  if (h->built && h->codes == codes && !memcmp(h->count, count, sizeof h->count) &&
       !memcmp(h->symbol, symbol, sizeof h->symbol))
     return true;
   memset(h->look, 0, sizeof h->look);
   memcpy(h->count, count, sizeof h->count);
   memcpy(h->symbol, symbol, sizeof h->symbol);
-  h->dc = dc, h->built = false;
+  h->codes = codes, h->built = false;
   int code = 0, at = 0;
   for (int length = 1; length <= LENGTH_MAX; length++, code <<= 1) {
     h->shift[length] = at - code;
     if (code + count[length] > 1 << length || at + count[length] > 256) return false;
     for (int i = 0; i < count[length]; i++, code++, at++) {
-      if (dc && symbol[at] > SIZE_DC_MAX) return false;
+      if (codes == MR_JPEG_DC && symbol[at] > SIZE_DC_MAX) return false;
       int rest = MR_JPEG_LOOK - length;
       for (int k = 0; rest >= 0 && k < 1 << rest; k++)
-        h->look[(code << rest) + k] = huff_step(dc, symbol[at], length);
+        h->look[(code << rest) + k] = huff_step(codes, symbol[at], length);
     }
     h->max[length] = count[length] ? code - 1 : -1;
   }
-  for (unsigned bits = 0; !dc && bits < 1 << MR_JPEG_PAIR; bits++)
+  for (unsigned bits = 0; codes == MR_JPEG_AC && bits < 1 << MR_JPEG_PAIR; bits++)
     h->pair[bits] = huff_pair(h, bits);
   return h->built = true;
 }
 
-/* The step of a code longer than MR_JPEG_LOOK; 0 for no code. */
-static uint32_t huff_long(const mr_jpeg_huff_t *h, uint64_t bits) {
+uint32_t mr__jpeg_huff_long(const mr_jpeg_huff_t *h, uint64_t bits) {
   for (int length = MR_JPEG_LOOK + 1; length <= LENGTH_MAX; length++) {
     int code = (int)(bits >> (64 - length));
     if (code <= h->max[length])
-      return huff_step(h->dc, h->symbol[(code + h->shift[length]) & 255], length);
+      return huff_step(h->codes, h->symbol[(code + h->shift[length]) & 255], length);
   }
   return 0;
 }
 
 /* ---- blocks ---- */
-
-/* Where the coefficients of a scan's order are in a block, by row and column.  What lies behind the
-   last, ends of blocks among them, goes to a place that is never read. */
-enum { NOWHERE = 64, SCAN = 64 + MR_JPEG_END };
-static const uint8_t zigzag[SCAN + 16] = {
-    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18,
-    11, 4,  5,  12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
-    13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43,
-    36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45,
-    38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63, [64 ... SCAN + 15] = NOWHERE};
-
-/* At least 56 bits count from here on. */
-INLINE void refill_bits(mr_jpeg_bits_t *in) {
-  uint64_t next;
-  memcpy(&next, in->at, sizeof next);
-  in->bits |= __builtin_bswap64(next) >> in->count;
-  in->at += (63 - in->count) >> 3;
-  in->count |= 56;
-}
-
-/* Takes a code and its value, of 31 bits at most; returns its step, 0 for no code. */
-INLINE uint32_t take_value(mr_jpeg_bits_t *in, const mr_jpeg_huff_t *h, int *value) {
-  uint32_t step = h->look[in->bits >> (64 - MR_JPEG_LOOK)];
-  if (__builtin_expect(!step, 0) && !(step = huff_long(h, in->bits))) return 0;
-  int total = step & 63, size = step >> 6 & 15;
-  *value = huff_value((int)(in->bits >> (64 - total)), size);
-  in->bits <<= total, in->count -= total;
-  return step;
-}
 
 /* Takes one code and its value, from *k on. */
 INLINE bool take_one(mr_jpeg_bits_t *in, const mr_jpeg_huff_t *ac, int16_t *coef, bool keep,
@@ -121,7 +83,7 @@ INLINE bool take_one(mr_jpeg_bits_t *in, const mr_jpeg_huff_t *ac, int16_t *coef
   refill_bits(in);
   uint32_t step = take_value(in, ac, &value);
   *k += step >> 10;
-  if (keep && step) coef[zigzag[*k - 1]] = (int16_t)value;
+  if (keep && step) coef[mr_jpeg_order[*k - 1]] = (int16_t)value;
   return step;
 }
 
@@ -135,8 +97,8 @@ INLINE bool take_some(mr_jpeg_bits_t *in, const mr_jpeg_huff_t *ac, int16_t *coe
   int total = pair & 63;
   in->bits <<= total, in->count -= total, *k = last;
   if (keep) {
-    coef[zigzag[last - 1]] = (int16_t)(pair >> 48);
-    coef[zigzag[first - 1]] = (int16_t)(pair >> 32);
+    coef[mr_jpeg_order[last - 1]] = (int16_t)(pair >> 48);
+    coef[mr_jpeg_order[first - 1]] = (int16_t)(pair >> 32);
   }
   return true;
 }
@@ -156,15 +118,6 @@ INLINE bool take_block(mr_jpeg_bits_t *in, const mr_jpeg_huff_t *ac, int16_t *co
   }
   *flat = k == MR_JPEG_END + 1;
   return k == 64 || k > MR_JPEG_END;
-}
-
-/* Writes the samples of a block whose coefficients but DC are 0.  False if that is too large. */
-INLINE bool flat_block(mr_jpeg_block_t *b) {
-  int dc = b->coef[0] * b->quant[0], v = ((dc + 4) >> 3) + 128;
-  if (dc < -MR_JPEG_SUM || dc > MR_JPEG_SUM) return false;
-  b->coef[0] = 0;
-  for (size_t r = 0; r < 8; r++) memset(b->to + r * b->stride, v < 0 ? 0 : v > 255 ? 255 : v, 8);
-  return true;
 }
 
 /* Decodes a block; sets *flat if it has nothing but DC. */

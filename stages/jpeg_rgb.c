@@ -4,11 +4,28 @@
    nearer one; at those of a box it is the one outside. */
 #include <string.h>
 
+#include "base/isa.h"
 #include "stages/jpeg.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* 1.402, 0.34414, 0.71414 and 1.772, times 2^16. */
+enum { CR_R = 91881, CB_G = 22554, CR_G = 46802, CB_B = 116130, HALF = 1 << 15 };
+
+INLINE uint8_t rgb_byte(int v) { return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v); }
+
+INLINE void rgb_pixels(const uint8_t *restrict y, const uint8_t *restrict cb,
+                       const uint8_t *restrict cr, int from, int w, uint8_t *restrict rgb) {
+  for (int k = from; k < w; k++) {
+    int b = cb[k] - 128, r = cr[k] - 128;
+    rgb[3 * k] = rgb_byte(y[k] + ((CR_R * r + HALF) >> 16));
+    rgb[3 * k + 1] = rgb_byte(y[k] + ((-CB_G * b - CR_G * r + HALF) >> 16));
+    rgb[3 * k + 2] = rgb_byte(y[k] + ((CB_B * b + HALF) >> 16));
+  }
+}
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define INLINE static inline __attribute__((always_inline))
 
 /* Scratch: a line of sums with one more at each end, and two of upsampled chroma. */
 enum { ALIGN = 64 };
@@ -62,21 +79,6 @@ INLINE const uint8_t *rgb_chroma(const mr_jpeg_part_t *part, int which, int y, i
   else
     rgb_widen(sum, n, 1, 2, 2, to);
   return to + (j & 1);
-}
-
-/* 1.402, 0.34414, 0.71414 and 1.772, times 2^16. */
-enum { CR_R = 91881, CB_G = 22554, CR_G = 46802, CB_B = 116130, HALF = 1 << 15 };
-
-INLINE uint8_t rgb_byte(int v) { return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v); }
-
-INLINE void rgb_pixels(const uint8_t *restrict y, const uint8_t *restrict cb,
-                       const uint8_t *restrict cr, int from, int w, uint8_t *restrict rgb) {
-  for (int k = from; k < w; k++) {
-    int b = cb[k] - 128, r = cr[k] - 128;
-    rgb[3 * k] = rgb_byte(y[k] + ((CR_R * r + HALF) >> 16));
-    rgb[3 * k + 1] = rgb_byte(y[k] + ((-CB_G * b - CR_G * r + HALF) >> 16));
-    rgb[3 * k + 2] = rgb_byte(y[k] + ((CB_B * b + HALF) >> 16));
-  }
 }
 
 INLINE void rgb_grey(const uint8_t *restrict y, int w, uint8_t *restrict rgb) {
@@ -167,5 +169,16 @@ AVX2 void mr_jpeg_row(const mr_jpeg_part_t *part, int n, int y, int j, int w, ui
   const uint8_t *cb = rgb_chroma(part, 1, y, j, w, rgb_sums(scratch), row);
   const uint8_t *cr = rgb_chroma(part, 2, y, j, w, rgb_sums(scratch), row + rgb_padded(w + 4));
   rgb_pixels_avx2(luma, cb, cr, w, rgb);
+}
+
+void mr_jpeg_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, int n, uint8_t *rgb) {
+  if (mr_isa() >= MR_ISA_AVX2)
+    rgb_pixels_avx2(y, cb, cr, n, rgb);
+  else
+    rgb_pixels(y, cb, cr, 0, n, rgb);
+}
+#else
+void mr_jpeg_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, int n, uint8_t *rgb) {
+  rgb_pixels(y, cb, cr, 0, n, rgb);
 }
 #endif

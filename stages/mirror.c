@@ -1,6 +1,6 @@
 /* Mirrors rows of pixels from left to right.  The plain loop is specialised for common numbers of
-   channels by inlining; planes at least 32 bytes wide have an AVX2 path, in which a shuffle
-   reverses 32 bytes at a time. */
+   channels by inlining; planes at least 32 bytes wide and pixels of three bytes have AVX2
+   paths, in which a shuffle reverses 32 bytes or five pixels at a time. */
 #include "stages/pixels.h"
 
 /* C is a constant where this is inlined. */
@@ -40,7 +40,27 @@ __attribute__((target("avx2"))) void mr__mirror_avx2(const uint8_t *src, uint8_t
   }
 }
 
+/* Reverses the order of five pixels, whose bytes begin one byte behind src.  Writes 16 bytes. */
+__attribute__((target("avx2"))) static inline void turn5(const uint8_t *src, uint8_t *dst) {
+  const __m128i back = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0);
+  _mm_storeu_si128((__m128i *)dst, _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)src), back));
+}
+
+/* At least one pixel is left behind five: its bytes take up what is read and written too much. */
+__attribute__((target("avx2"))) void mr__mirror3_avx2(const uint8_t *src, uint8_t *dst, int rows,
+                                                      int W) {
+  for (int y = 0; y < rows; y++, src += 3 * W, dst += 3 * W) {
+    int x = 0;
+    for (; x + 6 <= W; x += 5) turn5(src + 3 * (W - 5 - x) - 1, dst + 3 * x);
+    mirror(src, dst + 3 * x, 1, W - x, 3);
+  }
+}
+
 #else
+
+void mr__mirror3_avx2(const uint8_t *src, uint8_t *dst, int rows, int W) {
+  mr_mirror(src, dst, rows, W, 3);
+}
 
 void mr__mirror_avx2(const uint8_t *src, uint8_t *dst, int rows, int W) {
   mr_mirror(src, dst, rows, W, 1);

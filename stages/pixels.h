@@ -70,4 +70,7 @@ void mr_mirror(const uint8_t *src, uint8_t *dst, int rows, int W, int C);
    loop 1.1 us. */
 void mr__mirror_avx2(const uint8_t *src, uint8_t *dst, int rows, int W);
 
+/* The same with AVX2 for C = 3. */
+void mr__mirror3_avx2(const uint8_t *src, uint8_t *dst, int rows, int W);
+
 #endif

@@ -55,14 +55,17 @@ static const struct {
 
 /* ---- weights ---- */
 
-/* Pixel x of a pass from `in` to `out`: its weights into q[taps], zeros behind them; returns how
-   many there are.  Weights are computed twice, once for their sum, which saves memory for them. */
-static int resample_pixel(mr_filter_t f, int in, int out, int x, int *first, int32_t *q, int taps) {
-  double sum = 0, scale = (double)in / out, stretch = scale < 1 ? 1 : scale;
-  double support = filters[f].support * stretch, center = (x + 0.5) * scale, inverse = 1 / stretch;
+/* A pixel at `center` of inputs [least,most): its weights into q[taps], zeros behind them; returns
+   how many there are.  Weights are computed twice, once for their sum, which saves memory for
+   them. */
+static int resample_pixel(mr_filter_t f, double center, double scale, int least, int most,
+                          int *first, int32_t *q, int taps) {
+  double sum = 0, stretch = scale < 1 ? 1 : scale;
+  double support = filters[f].support * stretch, inverse = 1 / stretch;
   int lo = (int)(center - support + 0.5), hi = (int)(center + support + 0.5);
-  if (lo < 0) lo = 0;
-  if (hi > in) hi = in;
+  if (lo < least) lo = least;
+  if (hi > most) hi = most;
+  if (lo > most - 1) lo = most - 1;
   for (int k = 0; k < hi - lo; k++) sum += filters[f].at((k + lo - center + 0.5) * inverse);
   for (int k = 0; k < taps; k++) {
     double v = k < hi - lo ? filters[f].at((k + lo - center + 0.5) * inverse) : 0;
@@ -85,27 +88,51 @@ static void resample_nearest(int in, int out, int from, mr_weights_t *t) {
   }
 }
 
-static void resample_halve(mr_weights_t *t) {
+/* The weights in the forms that the fast passes take. */
+static void resample_split(mr_weights_t *t) {
   for (int i = 0; i < t->n * t->taps; i++) {
     int16_t *to = t->halves + i / 4 * 8 + i % 4;
+    int8_t *bytes = t->bytes + i / 4 * 12 + i % 4;
     to[0] = (int16_t)(t->q[i] >> 11), to[4] = (int16_t)(t->q[i] & 2047);
+    bytes[0] = (int8_t)t->q[i];
+    int32_t rest = (t->q[i] - bytes[0]) / 256;
+    bytes[4] = (int8_t)rest, bytes[8] = (int8_t)((rest - (int8_t)rest) / 256);
   }
+}
+
+/* Memory m for the weights of n pixels. */
+static mr_err_t resample_memory(mr_filter_t f, double scale, int n, mr_grown_t *m, mr_weights_t *t,
+                                mr_diag_t *diag) {
+  double stretch = scale < 1 ? 1 : scale;
+  int taps = f == MR_FILTER_NEAREST ? 1 : (int)ceil(filters[f].support * stretch) * 2 + 1;
+  t->n = n, t->taps = (taps + 3) / 4 * 4;
+  size_t all = (size_t)n * (size_t)t->taps;
+  MR_TRY(mr_grow(m, 2 * (size_t)n * sizeof(int) + 11 * all, diag));
+  t->halves = (int16_t *)m->at, t->q = (int32_t *)(t->halves + 2 * all);
+  t->first = (int *)(t->q + all), t->count = t->first + n;
+  t->bytes = (int8_t *)(t->count + n);
+  return MR_OK;
 }
 
 /* The weights of pixels [from,from+n) of a pass, in memory m. */
 static mr_err_t resample_weights(mr_filter_t f, int in, int out, int from, int n, mr_grown_t *m,
                                  mr_weights_t *t, mr_diag_t *diag) {
-  double scale = (double)in / out, stretch = scale < 1 ? 1 : scale;
-  int taps = f == MR_FILTER_NEAREST ? 1 : (int)ceil(filters[f].support * stretch) * 2 + 1;
-  t->n = n, t->taps = (taps + 3) / 4 * 4;
-  size_t all = (size_t)n * (size_t)t->taps;
-  MR_TRY(mr_grow(m, 2 * (size_t)n * sizeof(int) + 8 * all, diag));
-  t->halves = (int16_t *)m->at, t->q = (int32_t *)(t->halves + 2 * all);
-  t->first = (int *)(t->q + all), t->count = t->first + n;
+  double scale = (double)in / out;
+  MR_TRY(resample_memory(f, scale, n, m, t, diag));
   if (f == MR_FILTER_NEAREST) resample_nearest(in, out, from, t);
   for (int x = 0; x < n && f != MR_FILTER_NEAREST; x++)
-    t->count[x] = resample_pixel(f, in, out, from + x, &t->first[x], t->q + x * t->taps, t->taps);
-  resample_halve(t);
+    t->count[x] = resample_pixel(f, (from + x + 0.5) * scale, scale, 0, in, &t->first[x],
+                                 t->q + x * t->taps, t->taps);
+  resample_split(t);
+  return MR_OK;
+}
+
+mr_err_t mr__resample_span(const mr_span_t *s, mr_grown_t *m, mr_weights_t *t, mr_diag_t *diag) {
+  MR_TRY(resample_memory(MR_FILTER_BILINEAR, s->scale, s->n, m, t, diag));
+  for (int x = 0; x < s->n; x++)
+    t->count[x] = resample_pixel(MR_FILTER_BILINEAR, s->begin + (x + 0.5) * s->scale, s->scale,
+                                 s->lo, s->hi, &t->first[x], t->q + x * t->taps, t->taps);
+  resample_split(t);
   return MR_OK;
 }
 
@@ -144,7 +171,8 @@ void mr__resample_across(const mr_weights_t *t, int base, mr_part_t src, int C, 
 /* ---- order ---- */
 
 void mr_resampler_free(mr_resampler_t *r) {
-  mr_grown_free(&r->memory[0]), mr_grown_free(&r->memory[1]), mr_grown_free(&r->rows);
+  mr_grown_free(&r->memory[0]), mr_grown_free(&r->memory[1]);
+  mr_grown_free(&r->rows), mr_grown_free(&r->turned);
 }
 
 /* The input that a pass reads: *from and *n pixels. */
@@ -174,16 +202,29 @@ mr_err_t mr_resample_begin(mr_resampler_t *r, const mr_resize_t *how, mr_box_t o
   return MR_OK;
 }
 
-static void go_down(const mr_resampler_t *r, int base, mr_part_t src, size_t bytes, uint8_t *dst) {
-  if (!r->plain && mr_isa() >= MR_ISA_AVX2)
-    mr__resample_down_avx2(&r->down, base, src, bytes, dst);
+static bool resample_is_vnni(const mr_resampler_t *r) {
+  return !r->plain && !r->avx2 && mr_isa() >= MR_ISA_AVX512 && mr__resample_has_vnni();
+}
+
+void mr__resample_down_best(const mr_resampler_t *r, const mr_weights_t *t, int base, mr_part_t src,
+                            size_t bytes, uint8_t *dst) {
+  if (resample_is_vnni(r))
+    mr__resample_down_vnni(t, base, src, bytes, dst);
+  else if (!r->plain && mr_isa() >= MR_ISA_AVX2)
+    mr__resample_down_avx2(t, base, src, bytes, dst);
   else
-    mr__resample_down(&r->down, base, src, bytes, dst);
+    mr__resample_down(t, base, src, bytes, dst);
+}
+
+static void go_down(const mr_resampler_t *r, int base, mr_part_t src, size_t bytes, uint8_t *dst) {
+  mr__resample_down_best(r, &r->down, base, src, bytes, dst);
 }
 
 static void go_across(const mr_resampler_t *r, int base, mr_part_t src, int C, int h,
                       uint8_t *dst) {
-  if (!r->plain && C == 3 && mr_isa() >= MR_ISA_AVX2)
+  if (C == 3 && resample_is_vnni(r))
+    mr__resample_across_vnni(&r->across, base, src, h, dst);
+  else if (!r->plain && C == 3 && mr_isa() >= MR_ISA_AVX2)
     mr__resample_across_avx2(&r->across, base, src, h, dst);
   else
     mr__resample_across(&r->across, base, src, C, h, dst);

@@ -7,7 +7,8 @@
 
    Weights are made for each picture.  For pictures of one small size pil_resize.h keeps tables.
 
-   Implemented in resample.c, and resample_avx2.c for the fast passes. */
+   Implemented in resample.c, resample_plane.c, and resample_avx2.c and resample_vnni.c for the fast
+   passes. */
 #ifndef MR_STAGES_RESAMPLE_H
 #define MR_STAGES_RESAMPLE_H
 
@@ -41,13 +42,15 @@ typedef struct mr_weights {
   int *count;      /* [n] taps in use, at least 1 */
   int32_t *q;      /* [n][taps] weights times 2^22, zeros after count */
   int16_t *halves; /* [n][taps / 4][high, low][4]: q >> 11 and q & 2047 */
+  int8_t *bytes;   /* [n][taps / 4][3][4]: q as three signed bytes, the lowest first */
 } mr_weights_t;
 
 /* Memory of one worker; zeros at first. */
 typedef struct mr_resampler {
-  mr_grown_t memory[2], rows;
+  mr_grown_t memory[2], rows, turned;
   mr_weights_t down, across;
-  bool plain; /* never the fast path: its oracle */
+  bool plain; /* never a fast path: their oracle */
+  bool avx2;  /* no faster path than AVX2's */
 } mr_resampler_t;
 
 void mr_resampler_free(mr_resampler_t *r);
@@ -62,14 +65,39 @@ mr_err_t mr_resample_begin(mr_resampler_t *r, const mr_resize_t *how, mr_box_t o
 mr_err_t mr_resample(mr_resampler_t *r, const mr_resize_t *how, mr_box_t need, mr_part_t src,
                      uint8_t *dst, mr_diag_t *diag);
 
-/* The passes, plain and with AVX2.  down: from rows of `bytes` bytes to t->n such rows; across:
-   from h rows of pixels to rows of t->n pixels.  Inputs begin at row or pixel `base`; reads may
-   exceed the last row by MR_PART_SLACK bytes.  AVX2 goes across for C == 3 alone. */
+/* Samples along one direction of a plane: output x in [0,n) lies at begin + (x + 1/2) * scale and
+   depends on inputs in [lo,hi) alone. */
+typedef struct mr_span {
+  double begin, scale;
+  int lo, hi, n;
+} mr_span_t;
+
+/* Resizes a plane of one channel bilinearly with antialias, from any places of it: src begins at
+   row `top` and column `left`, and has MR_PART_SLACK readable bytes behind it.  dst: (down->n,
+   across->n). MR_OK or MR_ERR_NOMEM. */
+mr_err_t mr_resample_plane(mr_resampler_t *r, const mr_span_t *down, const mr_span_t *across,
+                           mr_part_t src, int top, int left, uint8_t *dst, mr_diag_t *diag);
+
+/* The weights of a span, bilinear, in memory m.  MR_OK or MR_ERR_NOMEM. */
+mr_err_t mr__resample_span(const mr_span_t *s, mr_grown_t *m, mr_weights_t *t, mr_diag_t *diag);
+
+/* The passes, plain, with AVX2 and with AVX-512 and VNNI.  down: from rows of `bytes` bytes to t->n
+   such rows; across: from h rows of pixels to rows of t->n pixels.  Inputs begin at row or pixel
+   `base`; reads may exceed the last row by MR_PART_SLACK bytes.  The fast passes go across for C ==
+   3 alone. */
 void mr__resample_down(const mr_weights_t *t, int base, mr_part_t src, size_t bytes, uint8_t *dst);
 void mr__resample_across(const mr_weights_t *t, int base, mr_part_t src, int C, int h,
                          uint8_t *dst);
 void mr__resample_down_avx2(const mr_weights_t *t, int base, mr_part_t src, size_t bytes,
                             uint8_t *dst);
 void mr__resample_across_avx2(const mr_weights_t *t, int base, mr_part_t src, int h, uint8_t *dst);
+void mr__resample_down_vnni(const mr_weights_t *t, int base, mr_part_t src, size_t bytes,
+                            uint8_t *dst);
+void mr__resample_across_vnni(const mr_weights_t *t, int base, mr_part_t src, int h, uint8_t *dst);
+bool mr__resample_has_vnni(void);
+
+/* The pass down, by the best of these that r and the machine allow. */
+void mr__resample_down_best(const mr_resampler_t *r, const mr_weights_t *t, int base, mr_part_t src,
+                            size_t bytes, uint8_t *dst);
 
 #endif

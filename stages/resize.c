@@ -59,18 +59,29 @@ static void resize_leave(mr_stage_t *s) {
   mr_grown_free(&w->copy), mr_grown_free(&w->made);
 }
 
+/* Whether the maker of a picture resizes it itself, and faster. */
+static bool resize_is_made(const mr_resize_t *how, const mr_picture_t *p) {
+  return p->resized && how->filter == MR_FILTER_BILINEAR;
+}
+
+static mr_err_t resize_made(const mr_resize_t *how, const mr_picture_t *p, mr_box_t out,
+                            uint8_t *to) {
+  mr_scaling_t all = {{.h = how->in_h, .w = how->in_w}, how->out_h, how->out_w, out};
+  return p->resized(p, &all, to);
+}
+
 static mr_err_t resize_part(const mr_picture_t *p, mr_box_t box, mr_part_t *out) {
   resize_worker_t *w = p->maker;
   size_t row = (size_t)w->how.C * (size_t)box.w;
   mr_diag_t *diag = w->s->diag;
   mr_box_t need;
   mr_part_t src;
+  MR_TRY(mr_grow(&w->made, row * (size_t)box.h, diag));
+  *out = (mr_part_t){w->made.at, row};
+  if (resize_is_made(&w->how, &w->from)) return resize_made(&w->how, &w->from, box, w->made.at);
   MR_TRY(mr_resample_begin(&w->resampler, &w->how, box, &need, diag));
   MR_TRY(mr_picture_part(&w->from, need, &src));
-  MR_TRY(mr_grow(&w->made, row * (size_t)box.h, diag));
-  MR_TRY(mr_resample(&w->resampler, &w->how, need, src, w->made.at, diag));
-  *out = (mr_part_t){w->made.at, row};
-  return MR_OK;
+  return mr_resample(&w->resampler, &w->how, need, src, w->made.at, diag);
 }
 
 /* All pixels of a picture whose new size is that of all others. */
@@ -79,6 +90,8 @@ static mr_err_t resize_whole(mr_stage_t *s, const mr_value_t *from, uint8_t *to)
   resize_worker_t *w = s->scratch;
   mr_box_t need, all = {.h = w->how.out_h, .w = w->how.out_w};
   size_t bytes = (size_t)all.h * (size_t)all.w * (size_t)w->how.C;
+  if (t->in.varies && resize_is_made(&w->how, from->data))
+    return resize_made(&w->how, from->data, all, to);
   MR_TRY(mr_resample_begin(&w->resampler, &w->how, all, &need, s->diag));
   for (int k = 0; k < mr_pixels_planes(&t->in); k++) {
     mr_part_t src;
@@ -111,7 +124,7 @@ static mr_err_t resize_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
     return resize_whole(s, from, out->field[t->in.field].data);
   w->from = *(const mr_picture_t *)from->data, w->s = s;
   *(mr_picture_t *)out->field[t->in.field].data =
-      (mr_picture_t){(int)out_h, (int)out_w, w->how.C, w, resize_part};
+      (mr_picture_t){(int)out_h, (int)out_w, w->how.C, w, resize_part, NULL};
   return MR_OK;
 }
 

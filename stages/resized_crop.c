@@ -100,6 +100,9 @@ static mr_err_t resized_crop_resample(mr_stage_t *s, const mr_value_t *from, mr_
                      .C = each,
                      .across_first = t->pillow == PILLOW_12};
   mr_box_t need;
+  const mr_picture_t *p = px->varies ? from->data : NULL;
+  if (p && p->resized && t->filter == MR_FILTER_BILINEAR)
+    return p->resized(p, &(mr_scaling_t){b, out, out, {.h = out, .w = out}}, to);
   MR_TRY(mr_resample_begin(&w->resampler, &how, (mr_box_t){.h = out, .w = out}, &need, s->diag));
   mr_box_t read = {b.i + need.i, b.j + need.j, need.h, need.w};
   for (int k = 0; k < mr_pixels_planes(px); k++, to += (size_t)out * (size_t)out * (size_t)each) {

@@ -28,6 +28,10 @@ static void compare(const mr_decoder_def_t *def, void *d, mr_head_t head, const 
     fuzz_need(!memcmp(part.data + (size_t)y * part.stride,
                       all.data + (size_t)(b.i + y) * all.stride + 3 * (size_t)b.j, 3 * (size_t)b.w),
               "the pixels of the whole");
+  static uint8_t small[64 * 64 * 3];
+  mr_scaling_t how = {.from = b, .h = 1 + (int)(n % 64), .w = 1 + (int)(n / 3 % 64)};
+  how.out = (mr_box_t){.h = how.h, .w = how.w};
+  if (head.resizes) fuzz_need(def->resized(d, &how, small, &diag) >= 0, "the same end resized");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {

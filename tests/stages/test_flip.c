@@ -50,6 +50,31 @@ static void a_flip_mirrors_every_row_or_keeps_the_picture(void **state) {
   }
 }
 
+/* Of every small width; the bytes behind the picture stay as they are. */
+static void interleaved_pixels_are_mirrored_whole(void **state) {
+  enum { H = 3, WIDTHS = 70, GUARD = 16 };
+  uint8_t src[3 * H * WIDTHS + GUARD], dst[sizeof src];
+  fill(src, sizeof src);
+  for (int C = 1; C <= 4; C++)
+    for (int W = 1; W < WIDTHS * 3 / 4; W++) {
+      hand_t h;
+      int n = H * W * C;
+      mr_spec_t in = pictures(H, W);
+      in.field[0].layout = MR_LAYOUT_HWC;
+      in.field[0].dim[0] = H, in.field[0].dim[1] = W, in.field[0].dim[2] = C;
+      assert_int_equal(hand_open(&h, &mr_stage_flip, &in, HAND_SETTINGS("p=1")), MR_OK);
+      memset(dst, 99, sizeof dst);
+      mr_rec_t a = HAND_REC(src), b = HAND_REC(dst);
+      assert_int_equal(mr_stage_flip.map->run(&h.s, &a, &b), MR_OK);
+      for (int i = 0; i < n; i++) {
+        int y = i / C / W, x = i / C % W;
+        assert_int_equal(dst[i], src[((y + 1) * W - 1 - x) * C + i % C]);
+      }
+      for (int i = n; i < n + GUARD; i++) assert_int_equal(dst[i], 99);
+      hand_close(&h);
+    }
+}
+
 static void what_draws_is_refused_where_there_is_no_generator(void **state) {
   static const mr_stage_def_t *const def[] = {&mr_stage_flip, &mr_stage_resized_crop};
   static const char *const advice[] = {"set p=0 or p=1", "set scale=1:1"};
@@ -149,6 +174,7 @@ static void normalize_settles_hwc_or_chw_floats(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_flip_mirrors_every_row_or_keeps_the_picture),
+      cmocka_unit_test(interleaved_pixels_are_mirrored_whole),
       cmocka_unit_test(what_draws_is_refused_where_there_is_no_generator),
       cmocka_unit_test(settings_that_leave_nothing_to_draw_need_no_generator),
       cmocka_unit_test(other_input_is_refused_by_each_stage),

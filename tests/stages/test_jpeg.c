@@ -1,5 +1,5 @@
-/* Our baseline JPEG decoder against libjpeg itself: random pictures of all kinds and qualities,
-   boxes of them, and the same files with damaged bytes. */
+/* Our JPEG decoder against libjpeg itself: random pictures of all kinds and qualities, progressive
+   ones with random scans, boxes of them, and the same files with damaged bytes. */
 #include <setjmp.h>
 #include <stdio.h>
 
@@ -13,11 +13,12 @@
 #include "base/isa.h"
 #include "tests/random.h"
 
-enum { SIDE = 150, FILE_MAX = 1 << 20 };
+enum { SIDE = 150, FILE_MAX = 1 << 20, SCANS_MAX = 64, BANDS = 4 };
 
 typedef struct made {
   int w, h, parts, quality, across, down, restart;
-  bool progressive, optimized, rgb;
+  bool progressive, optimized, rgb, lacks; /* lacks: scans that a complete file has */
+  jpeg_scan_info scan[SCANS_MAX];
   uint8_t pixel[SIDE * SIDE * 3];
   unsigned char *bytes; /* malloc */
   unsigned long n;
@@ -43,6 +44,47 @@ static void draw_pixels(round_t *r) {
 
 static void plain_is_silent(j_common_ptr c, int level) {}
 
+/* Coefficients of one component, or DC of all, of which scans give some more bits each time. */
+typedef struct band {
+  int part, first, last, missing; /* part -1: all; missing: bits, -1: all */
+} band_t;
+
+static int draw_bands(round_t *r, band_t *band) {
+  int n = 0;
+  bool apart = one_in(r, 2);
+  if (!apart) band[n++] = (band_t){-1, 0, 0, -1};
+  for (int i = 0; i < made.parts && apart; i++) band[n++] = (band_t){i, 0, 0, -1};
+  for (int i = 0; i < made.parts; i++)
+    for (int from = 1, cuts = draw(r, BANDS); from < 64; cuts--) {
+      int last = cuts > 0 ? from + draw(r, 64 - from) : 63;
+      band[n++] = (band_t){i, from, last, -1};
+      from = last + 1;
+    }
+  return n;
+}
+
+/* Scans in random order: any that may come next.  Returns their number. */
+static int draw_scans(round_t *r) {
+  band_t band[MAX_COMPONENTS * (BANDS + 2)];
+  int bands = draw_bands(r, band), n = 0, open = bands, dc_open = 0;
+  for (int k = 0; k < bands; k++) dc_open += !band[k].first;
+  made.lacks = one_in(r, 12);
+  while (open && n < SCANS_MAX) {
+    band_t *b = &band[draw(r, bands)];
+    if (!b->missing || (b->first && dc_open)) continue;
+    if (made.lacks && !dc_open && one_in(r, 8)) break;
+    int low = b->missing < 0 ? draw(r, 4) : b->missing - 1;
+    jpeg_scan_info *to = &made.scan[n++];
+    *to = (jpeg_scan_info){.Ss = b->first, .Se = b->last, .Ah = b->missing < 0 ? 0 : b->missing};
+    to->Al = low, to->comps_in_scan = b->part < 0 ? made.parts : 1;
+    for (int i = 0; i < to->comps_in_scan; i++) to->component_index[i] = b->part < 0 ? i : b->part;
+    if (!b->first && b->missing < 0) dc_open--;
+    if (!(b->missing = low)) open--;
+  }
+  made.lacks = open;
+  return n;
+}
+
 static void draw_file(round_t *r) {
   struct jpeg_compress_struct c;
   struct jpeg_error_mgr errors;
@@ -50,7 +92,7 @@ static void draw_file(round_t *r) {
   made.parts = one_in(r, 5) ? 1 : 3, made.quality = 1 + draw(r, 100);
   made.across = 1 + draw(r, 2), made.down = 1 + draw(r, 2);
   made.restart = one_in(r, 4) ? 1 + draw(r, 20) : 0;
-  made.progressive = one_in(r, 8), made.optimized = one_in(r, 2), made.rgb = one_in(r, 20);
+  made.progressive = one_in(r, 2), made.optimized = one_in(r, 2), made.rgb = one_in(r, 20);
   draw_pixels(r);
   c.err = jpeg_std_error(&errors);
   errors.emit_message = plain_is_silent;
@@ -64,7 +106,9 @@ static void draw_file(round_t *r) {
   jpeg_set_quality(&c, made.quality, (boolean)!one_in(r, 4));
   c.comp_info[0].h_samp_factor = made.across, c.comp_info[0].v_samp_factor = made.down;
   c.restart_interval = (unsigned)made.restart, c.optimize_coding = made.optimized;
+  made.lacks = false;
   if (made.progressive) jpeg_simple_progression(&c);
+  if (made.progressive && one_in(r, 2)) c.num_scans = draw_scans(r), c.scan_info = made.scan;
   jpeg_start_compress(&c, TRUE);
   for (int y = 0; y < made.h; y++) {
     JSAMPROW row = made.pixel + y * made.w * made.parts;
@@ -193,8 +237,8 @@ static void usual_files_are_decoded_by_our_own(void **state) {
   while (round_next(&r)) {
     draw_file(&r);
     int chroma = (made.w + made.across - 1) / made.across;
-    bool usual = !made.progressive && (made.parts == 1 || (!made.rgb && made.across >= made.down &&
-                                                           (made.across == 1 || chroma > 2)));
+    bool usual = !made.lacks && (made.parts == 1 || (!made.rgb && made.across >= made.down &&
+                                                     (made.across == 1 || chroma > 2)));
     bool ours = is_ours(&r);
     round_check(&r, usual || !ours, "a file that is libjpeg's is not taken");
     /* Black and white pixels of the worst qualities may need more than 16 bits. */

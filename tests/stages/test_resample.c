@@ -38,10 +38,10 @@ static uint8_t *resized(mr_resampler_t *r, const mr_resize_t *how, const uint8_t
   return dst;
 }
 
-static void golden(bool plain) {
+static void golden(bool plain, bool avx2) {
   char line[128], path[] = MR_SOURCE_DIR "/tests/golden/resample.txt", name[16];
   FILE *f = fopen(path, "r");
-  mr_resampler_t r = {.plain = plain};
+  mr_resampler_t r = {.plain = plain, .avx2 = avx2};
   int rows = 0;
   assert_non_null(f);
   while (vectors_line(f, line, sizeof line)) {
@@ -54,7 +54,8 @@ static void golden(bool plain) {
     uint8_t *src = made(how.in_h, how.in_w, how.C);
     uint8_t *got = resized(&r, &how, src, (mr_box_t){.h = how.out_h, .w = how.out_w});
     size_t bytes = (size_t)how.out_h * (size_t)how.out_w * (size_t)how.C;
-    if (crc32_of(0, got, bytes) != want) fail_msg("%s: %s", plain ? "plain" : "fast", line);
+    if (crc32_of(0, got, bytes) != want)
+      fail_msg("%s: %s", plain ? "plain" : avx2 ? "avx2" : "best", line);
     free(src), free(got), rows++;
   }
   fclose(f);
@@ -62,8 +63,9 @@ static void golden(bool plain) {
   assert_int_equal(rows, 360);
 }
 
-static void plain_passes_match_pillow(void **state) { golden(true); }
-static void fast_passes_match_pillow(void **state) { golden(false); }
+static void plain_passes_match_pillow(void **state) { golden(true, false); }
+static void avx2_passes_match_pillow(void **state) { golden(false, true); }
+static void fast_passes_match_pillow(void **state) { golden(false, false); }
 
 static int any_side(round_t *r) { return 1 + draw(r, one_in(r, 4) ? 400 : 70); }
 
@@ -105,6 +107,7 @@ static void boxes_of_a_result_equal_the_whole(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(plain_passes_match_pillow),
+      cmocka_unit_test(avx2_passes_match_pillow),
       cmocka_unit_test(fast_passes_match_pillow),
       cmocka_unit_test(boxes_of_a_result_equal_the_whole),
   };
