@@ -20,6 +20,7 @@ static const mr_flag_t explain_flags[] = {
      "Also runs the function N times, on zeros, and prints the share of the time of each row that "
      "is an equation of its own; default 0: shares are of planned bytes alone."},
     MR_NAMED_FN_FLAGS,
+    MR_MODEL_BATCH_FLAGS,
     {0}};
 
 static void explain_graph_count(mr_explanation_t *x, int row, const char *name, const char *help,
@@ -69,12 +70,22 @@ static mr_err_t explain_graph_measure(const mr_args_t *a, mr_exec_t *exec, mr_di
   return e;
 }
 
-static mr_err_t explain_graph_explain(const mr_args_t *a, const mr_fn_t *f, mr_exec_t *exec,
-                                      mr_diag_t *diag) {
+/* A step's batches, which its graph does not show. */
+static mr_err_t find_slots(const mr_args_t *a, mr_explanation_t *out, mr_diag_t *diag) {
+  mr_model_job_t job;
+  mr_err_t e = mr_model_arg(a, 1, &job, diag);
+  if (e >= 0) out->slots = mr_model_slots_bytes(&job), out->n_slots = (int)job.slots;
+  mr_model_job_fini(&job);
+  return e;
+}
+
+static mr_err_t explain_graph_explain(const mr_args_t *a, const char *word, const mr_fn_t *f,
+                                      mr_exec_t *exec, mr_diag_t *diag) {
   int64_t top = 20;
   MR_TRY(mr_args_int(a, "--top", 0, 1 << 20, &top, diag));
   MR_TRY(explain_graph_measure(a, exec, diag));
   mr_explanation_t x = {.exec = exec};
+  if (!strcmp(word, "step")) MR_TRY(find_slots(a, &x, diag));
   mr_err_t e = mr_explained_init(&x.made, exec, diag);
   if (e >= 0) e = count_passes(&x, f, diag);
   if (e >= 0 && mr_args_text(a, "--json"))
@@ -91,7 +102,7 @@ static int explain_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_exec_t *exec = NULL;
   mr_err_t e = mr_named_fn(a, word, &f, diag);
   if (e >= 0) e = mr_model_jit(a, f, word, !mr_args_text(a, "--runs"), &exec, diag);
-  if (e >= 0) e = explain_graph_explain(a, f, exec, diag);
+  if (e >= 0) e = explain_graph_explain(a, word, f, exec, diag);
   mr_exec_destroy(exec);
   mr_fn_destroy(f);
   return e < 0 ? e : 0;

@@ -21,6 +21,8 @@ typedef struct mr_explanation {
   mr_explained_t made;
   mr_pass_row_t pass[MR_PASS_ROWS];
   int n_pass;
+  size_t slots; /* bytes of to-device's slots, beside the graph's own memory; 0: none */
+  int n_slots;
 } mr_explanation_t;
 
 /* Each prints the report to `to`; MR_ERR_NOMEM.  The table begins with sums by cause and by kind.

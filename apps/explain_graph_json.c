@@ -88,6 +88,7 @@ mr_err_t mr_explanation_json(const mr_explanation_t *x, FILE *to, mr_diag_t *dia
   if (m->ns > 0) cJSON_AddNumberToObject(all, "ns", m->ns);
   cJSON_AddNumberToObject(all, "equations", m->n_eqn);
   if (m->kernels > 0) cJSON_AddNumberToObject(all, "kernels", m->kernels);
+  if (x->slots) cJSON_AddNumberToObject(all, "slots_bytes", (double)x->slots);
   char *text = cJSON_Print(all);
   cJSON_Delete(all);
   if (!text) return mr_no_memory(diag, "the JSON of explain");

@@ -298,6 +298,8 @@ static void print_passes(const mr_explanation_t *x, FILE *to) {
   if (x->made.kernels > 0)
     print_line(to, "%6.0f kernels start on %s in a run", x->made.kernels,
                mr_exec_backend(x->exec)->name);
+  if (x->slots)
+    print_line(to, "%6d batches lie in the slots of to-device, %zu bytes", x->n_slots, x->slots);
 }
 
 mr_err_t mr_explanation_table(const mr_explanation_t *x, bool all, int top, FILE *to,

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "apps/run_dir.h"
+#include "stages/train/train_stage.h"
 
 static mr_err_t graph_arg_parse(const mr_args_t *a, int at, const char *text, const char *origin,
                                 mr_graph_t *g, mr_diag_t *diag) {
@@ -57,7 +58,8 @@ static mr_err_t from_text(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *
 
 mr_err_t mr_graph_again(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *diag) {
   MR_TRY(graph_arg_is_run(a->word[at]) ? from_run(a, at, g, diag) : from_text(a, at, g, diag));
-  return mr_graph_overrides_once(g, a->word + at + 1, a->n_words - at - 1, diag);
+  MR_TRY(mr_graph_overrides_once(g, a->word + at + 1, a->n_words - at - 1, diag));
+  return mr_train_stage_devices(g, diag);
 }
 
 mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_t *diag) {

@@ -7,7 +7,7 @@
 #include "model/exec/exec.h"
 
 static const mr_flag_t jaxpr_flags[] = {
-    {"--compiled", NULL, "The graph as it runs on the CPU, after all passes of the compiler."},
+    {"--compiled", NULL, "The graph as it runs on --device, after all passes of the compiler."},
     MR_NAMED_FN_FLAGS,
     {0}};
 
@@ -16,9 +16,9 @@ static mr_err_t jaxpr_print(const mr_fn_t *f, mr_diag_t *diag) {
   return mr_no_memory(diag, "the text of a graph, which is incomplete");
 }
 
-static mr_err_t print_compiled(const mr_fn_t *f, mr_diag_t *diag) {
+static mr_err_t print_compiled(const mr_args_t *a, const mr_fn_t *f, mr_diag_t *diag) {
   mr_exec_t *x = NULL;
-  MR_TRY(mr_compile(f, NULL, &x, diag));
+  MR_TRY(mr_model_jit(a, f, a->word[0], true, &x, diag));
   mr_err_t e = jaxpr_print(mr_exec_fn(x), diag);
   mr_exec_destroy(x);
   return e;
@@ -28,7 +28,7 @@ static int jaxpr_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_fn_t *f = NULL;
   mr_err_t e = mr_named_fn(a, a->word[0], &f, diag);
   if (e >= 0 && mr_args_text(a, "--compiled"))
-    e = print_compiled(f, diag);
+    e = print_compiled(a, f, diag);
   else if (e >= 0)
     e = jaxpr_print(f, diag);
   mr_fn_destroy(f);

@@ -233,6 +233,7 @@ static mr_err_t check_stage(leak_t *t, const mr_graph_t *g, const char *stage, m
   int others = 0;
   for (int p = mr_stage_def_n_in(t->def) - 1; p >= 0; p--) {
     const char *before = mr_graph_before(g, stage, p);
+    if (before) before = mr_graph_on_host(g, before);
     if (!before || (p == 0 && !others)) continue;
     t->port = p, t->stores = p > 0, others++;
     MR_TRY(look_at_port(t, before, build, ctx, diag));

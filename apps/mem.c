@@ -27,6 +27,7 @@ static const mr_flag_t mem_flags[] = {
      "Chooses --remat and --accumulate so that the peak is at most SIZE, for example 2GiB."},
     MR_MODEL_FLAGS,
     MR_MODEL_RUN_FLAGS,
+    MR_MODEL_BATCH_FLAGS,
     {0}};
 
 /* What the caller holds from one run to the next: inputs, parameters and the optimizer's sets. */
@@ -35,7 +36,7 @@ typedef struct held {
   size_t bytes;
 } held_t;
 
-enum { HELD_MAX = 3 + MR_PARAM_SETS };
+enum { HELD_MAX = 4 + MR_PARAM_SETS };
 
 typedef struct job {
   mr_fn_t *f;
@@ -118,6 +119,17 @@ static const char *mem_input_dtype(const job_t *j, int input) {
   return mr_dtype_name(j->f->in[input]->aval.dtype);
 }
 
+/* The batches of a step on a device lie in the slots of to-device. */
+static void mem_add_data(job_t *j, const mr_model_job_t *m, int n, bool step) {
+  size_t slots = step ? mr_model_slots_bytes(m) : 0;
+  int fields = slots ? m->model.plan.loss.n_fields : 0;
+  mem_add_held(j, slots ? "inputs beside the batch" : "inputs: batch and scalars", "", fields,
+               n - fields);
+  if (!slots) return;
+  mem_add_held(j, "slots of to-device", "", 0, 0);
+  j->held[j->n_held - 1].bytes = slots;
+}
+
 /* Names the inputs: data first, then the state of fp8 and the sets of parameters, as
    mr_train_step_fn orders them; scales are the last input of other functions. */
 static void name_held(job_t *j, const mr_model_job_t *m, int n_params, bool step) {
@@ -126,7 +138,7 @@ static void name_held(job_t *j, const mr_model_job_t *m, int n_params, bool step
   int sets = step ? mr_optim_sets(o) : 1;
   int at = j->f->n_in - sets * n_params - (fp8 && !step), data = at - (fp8 && step ? 2 : 0);
   char name[48];
-  mem_add_held(j, "inputs: batch and scalars", "", 0, data);
+  mem_add_data(j, m, data, step);
   if (fp8)
     mem_add_held(j, "scales and history of fp8", "", step ? data : j->f->n_in - 1, step ? 2 : 1);
   for (int k = 0; k < sets && n_params; k++, at += n_params) {

@@ -9,6 +9,7 @@
 
 #include "base/suggest.h"
 #include "model/exec/device.h"
+#include "model/slots.h"
 #include "model/transforms/transforms.h"
 #include "pipeline/opt.h"
 
@@ -80,6 +81,22 @@ static mr_err_t set_flags(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *di
   return MR_OK;
 }
 
+/* --pictures and --slots.  Which mean and std bytes are normalised by changes no size. */
+static mr_err_t held_flags(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *diag) {
+  const char *held = takes(a, "--pictures") ? mr_args_text(a, "--pictures") : NULL;
+  mr_model_field_t *f = &job->field[0];
+  job->slots = MR_SLOTS_USUAL;
+  if (takes(a, "--slots"))
+    MR_TRY(mr_args_int(a, "--slots", MR_TRAIN_RING, MR_SLOTS_MAX, &job->slots, diag));
+  if (!held || !strcmp(held, "f32")) return MR_OK;
+  if (strcmp(held, "bf16") && strcmp(held, "u8"))
+    return mr_fail(diag, MR_ERR_USAGE, "%s: --pictures: \"%s\", expected f32, bf16 or u8",
+                   a->command->name, held);
+  f->held = strcmp(held, "u8") ? MR_BF16 : MR_U8, f->channel = 2;
+  for (int c = 0; c < 3; c++) f->mean[c] = 0.5f, f->std[c] = 0.25f;
+  return MR_OK;
+}
+
 static mr_err_t set_fields(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *diag) {
   int64_t side = 32, classes = 10;
   MR_TRY(mr_args_int(a, "--image", 1, 1 << 20, &side, diag));
@@ -88,7 +105,7 @@ static mr_err_t set_fields(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *d
       .name = "image", .aval = mr_aval_of(MR_F32, side, side, 3), .layout = "HWC"};
   job->field[1] = (mr_model_field_t){
       .name = "label", .aval = mr_aval_scalar(MR_I32), .layout = "", .classes = classes};
-  return MR_OK;
+  return held_flags(a, job, diag);
 }
 
 /* ---- computation ---- */
@@ -140,11 +157,15 @@ static mr_err_t kept_flags(const mr_args_t *a, mr_compute_t *c, mr_diag_t *diag)
   return MR_OK;
 }
 
-/* --fp8 and --fp8-history, as the settings of train-step. */
+/* --fp8 and what belongs to it, as the settings of train-step. */
 static mr_err_t fp8_flags(const mr_args_t *a, mr_compute_t *c, mr_diag_t *diag) {
-  const char *format = mr_args_text(a, "--fp8");
-  int64_t history = mr_fp8_usual().history;
+  const char *format = mr_args_text(a, "--fp8"), *amax = mr_args_text(a, "--fp8-amax");
+  int64_t history = mr_fp8_usual().history, margin = mr_fp8_usual().margin;
   MR_TRY(mr_args_int(a, "--fp8-history", 1, 65536, &history, diag));
+  MR_TRY(mr_args_int(a, "--fp8-margin", -64, 64, &margin, diag));
+  if (amax && strcmp(amax, "max") && strcmp(amax, "most-recent"))
+    return mr_fail(diag, MR_ERR_USAGE, "%s: --fp8-amax: \"%s\", expected max or most-recent",
+                   a->command->name, amax);
   if (!format || !strcmp(format, "none")) return MR_OK;
   if (strcmp(format, "hybrid") && strcmp(format, "e4m3"))
     return mr_fail(diag, MR_ERR_USAGE, "%s: --fp8: \"%s\", expected none, hybrid or e4m3",
@@ -152,6 +173,8 @@ static mr_err_t fp8_flags(const mr_args_t *a, mr_compute_t *c, mr_diag_t *diag) 
   c->fp8 = mr_fp8_usual();
   c->fp8.format = strcmp(format, "e4m3") ? MR_FP8_HYBRID : MR_FP8_E4M3;
   c->fp8.history = (int)history;
+  c->fp8.margin = (int)margin;
+  c->fp8.most_recent = amax && !strcmp(amax, "most-recent");
   return MR_OK;
 }
 
@@ -293,4 +316,16 @@ mr_err_t mr_model_jit(const mr_args_t *a, const mr_fn_t *f, const char *word, bo
                             .plan_only = plan_only};
   MR_TRY(mr_device_arg(a, &o.backend, diag));
   return mr_compile(f, &o, out, diag);
+}
+
+size_t mr_model_slots_bytes(const mr_model_job_t *job) {
+  enum { FIELDS = sizeof job->field / sizeof *job->field };
+  const mr_backend_t *b = job->train.compute.device;
+  size_t bytes[FIELDS];
+  if (!b || b->host) return 0;
+  for (int i = 0; i < FIELDS; i++) {
+    const mr_aval_t held = mr_loss_held(&job->field[i]);
+    bytes[i] = mr_aval_bytes(&held) * (size_t)job->train.batch;
+  }
+  return mr_slots_bytes(b, (int)job->slots, FIELDS, bytes);
 }

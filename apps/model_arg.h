@@ -18,23 +18,31 @@
       {"--image", "N", "Pixels along a picture; default 32."}, {                        \
     "--classes", "N", "Classes; default 10."                                            \
   }
-#define MR_MODEL_RUN_FLAGS                                                                    \
-  {"--batch", "N", "Records in a batch; default 128."},                                       \
-      {"--device", "cpu|opencl[:N]", "Where the function computes; default cpu."},            \
-      {"--remat", "W", "What the backward pass of a block recomputes: none, dots or full."},  \
-      {"--accumulate", "N", "Parts into which a step splits its batch; default 1."},          \
-      {"--dtype", "f32|bf16|f16", "Type that the model computes in; default bf16."},          \
-      {"--amp", "usual|jaxamp", "What computes in that type (docs/transforms.md)."},          \
-      {"--amp-rule", "RULES", "Exceptions, as \"head=f32, attn=original\"."},                 \
-      {"--param-dtype", "f32|bf16|f16", "Type of the parameters that the model reads."},      \
-      {"--master", "f32|none", "Whether narrow parameters have a copy in f32; default f32."}, \
-      {"--slot-dtype", "f32|bf16", "Type in which a step keeps the optimizer's moments."},    \
-      {"--fp8", "none|hybrid|e4m3", "Computes products of bf16 in f8; default none."},        \
-      {"--fp8-history", "N", "Steps that its scales follow; default 1024."},                  \
-      {"--optimizer", "NAME", "Optimizer of a step; default adamw."},                         \
-      {"--ema", "D", "A step keeps an average of the weights with this decay."}, {            \
-    "--precision", "P",                                                                       \
-        "Precision of the products of --dtype f32: none, default, high or highest."           \
+#define MR_MODEL_RUN_FLAGS                                                                      \
+  {"--batch", "N", "Records in a batch; default 128."},                                         \
+      {"--device", "cpu|opencl[:N]|cuda[:N]", "Where the function computes; default cpu."},     \
+      {"--remat", "W", "What the backward pass of a block recomputes: none, dots or full."},    \
+      {"--accumulate", "N", "Parts into which a step splits its batch; default 1."},            \
+      {"--dtype", "f32|bf16|f16", "Type that the model computes in; default bf16."},            \
+      {"--amp", "usual|jaxamp", "What computes in that type (docs/transforms.md)."},            \
+      {"--amp-rule", "RULES", "Exceptions, as \"head=f32, attn=original\"."},                   \
+      {"--param-dtype", "f32|bf16|f16", "Type of the parameters that the model reads."},        \
+      {"--master", "f32|none", "Whether narrow parameters have a copy in f32; default f32."},   \
+      {"--slot-dtype", "f32|bf16", "Type in which a step keeps the optimizer's moments."},      \
+      {"--fp8", "none|hybrid|e4m3", "Computes products of bf16 in f8; default none."},          \
+      {"--fp8-history", "N", "Steps that its scales follow; default 1024."},                    \
+      {"--fp8-margin", "N", "Divides the scales of --fp8 by 2^N; default 0."},                  \
+      {"--fp8-amax", "max|most-recent", "Which magnitude of the history counts; default max."}, \
+      {"--optimizer", "NAME", "Optimizer of a step; default adamw."},                           \
+      {"--ema", "D", "A step keeps an average of the weights with this decay."}, {              \
+    "--precision", "P",                                                                         \
+        "Precision of the products of --dtype f32: none, default, high or highest."             \
+  }
+/* How a step's batches lie on a device, for the commands that count them. */
+#define MR_MODEL_BATCH_FLAGS                                                              \
+  {"--slots", "N", "Batches in a device's memory, as slots= of to-device; default 5."}, { \
+    "--pictures", "f32|bf16|u8",                                                          \
+        "Type in which a batch holds the pictures, as dtype= of normalize; default f32."  \
   }
 #define MR_MODEL_WORDS_HELP                                                                    \
   "model=NAME chooses another model than vit, NAME=VALUE changes a setting of it: `millrace\n" \
@@ -44,6 +52,7 @@ typedef struct mr_model_job {
   mr_model_t model;
   void *state; /* heap */
   mr_model_field_t field[2];
+  int64_t slots; /* of to-device */
   mr_train_config_t train;
   mr_amp_policy_t policy; /* train.compute points to it */
 } mr_model_job_t;
@@ -75,6 +84,11 @@ mr_err_t mr_device_named(const mr_args_t *a, mr_diag_t *diag);
 /* Opens the device of --device for *out; NULL without the flag.  Fails as mr_device_open, the flag
    before the sentence. */
 mr_err_t mr_device_arg(const mr_args_t *a, const struct mr_backend **out, mr_diag_t *diag);
+
+/* Bytes of the slots that to-device takes on job's device, as `millrace train` puts the stage
+   before a step on job's batches: job->slots batches with all fields, as they are held, whether the
+   model reads them or not.  0 on the CPU. */
+size_t mr_model_slots_bytes(const mr_model_job_t *job);
 
 /* Rows for the flags of a command that takes a function by name. */
 #define MR_NAMED_FN_FLAGS                                                                       \

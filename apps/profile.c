@@ -22,7 +22,8 @@ enum { WARM_UP = 2, STEPS_MAX = 1000 };
 
 static const mr_flag_t profile_flags[] = {
     {"--steps", "N", "Measured steps, after 2 unmeasured ones; default 5."},
-    {"--device", "cpu|opencl[:N]", "Where the step runs; default as the graph says, or cpu."},
+    {"--device", "cpu|opencl[:N]|cuda[:N]",
+     "Where the step runs; default as the graph says, or cpu."},
     {"--trace", "FILE", "Also writes every kernel call as a Chrome trace (Perfetto opens it)."},
     {"--flame", "FILE", "Also writes a flame graph by scope as SVG."},
     {"--json", "FILE", "Also writes limits, ops and totals as JSON."},
@@ -143,7 +144,11 @@ static mr_err_t profile_build(const mr_args_t *a, watch_t *w, mr_diag_t *diag) {
   if (!mr_train_stage(w->g))
     return mr_fail(diag, MR_ERR_USAGE, "profile: the graph has no train-step (or vit-step)");
   const char *device = mr_args_text(a, "--device");
-  if (device) MR_TRY(mr_graph_set(w->g, mr_train_stage(w->g)->name, "device", device, diag));
+  char set[64];
+  if (device && snprintf(set, sizeof set, "device=%s", device) >= (int)sizeof set)
+    return mr_fail(diag, MR_ERR_USAGE, "--device: the value is too long");
+  if (device) MR_TRY(mr_graph_override(w->g, set, diag)); /* of all stages that have one */
+  MR_TRY(mr_train_stage_copies(w->g, diag));
   MR_TRY(silence(w->g, diag));
   MR_TRY(mr_graph_settle(w->g, diag));
   mr_train_stage_profile(mr_train_stage(w->g), (mr_train_profile_t){after_step, w});

@@ -49,9 +49,9 @@ static bool trains_on(const mr_graph_t *g, const mr_stage_t *s) {
 
 /* Settings of how the same numbers are computed; they are no part of a run's identity. */
 static const char *const unseen[] = {
-    "workers", "threads", "pin",    "memory", "read-ahead", "backend",    "host",
-    "us",      "asleep",  "window", "wait",   "link",       "key",        "peers",
-    "remat",   "fit",     "resume", "path",   "leak-check", "quarantine", NULL};
+    "workers", "threads", "pin",  "memory",     "read-ahead", "backend", "host",  "us",
+    "asleep",  "window",  "wait", "link",       "key",        "peers",   "slots", "remat",
+    "fit",     "resume",  "path", "leak-check", "quarantine", NULL};
 /* Settings that lengthen or shorten a stream, or exclude records and steps without shifting others;
    a resume may change them. */
 static const char *const length[] = {"epochs",     "steps",  "skip-records",
@@ -73,6 +73,7 @@ static kind_t resume_change_kind_of(const mr_graph_t *g, const mr_stage_t *s, co
   if (!stream) return is_one_of(name, unseen) ? UNSEEN : FREE;
   if (is_one_of(name, unseen)) return UNSEEN;
   if (!strcmp(d->name, "repeat") && !strcmp(name, "n")) return FREE;
+  if (d->out[0].device && !strcmp(name, "device")) return FREE;
   return d->in[0].flow == MR_FLOW_BATCHES || !strcmp(d->name, "batch") ? BATCH : DATA;
 }
 

@@ -54,8 +54,9 @@ static mr_err_t start_at(mr_graph_t *g, const char *batch, const char *name,
 
 static mr_err_t take_batches_build(mr_graph_t *g, const mr_batches_t *want, const char **name,
                                    const char **batch, mr_diag_t *diag) {
-  const char *last, *stage = want->stage;
+  const char *last, *stage = want->stage ? mr_graph_on_host(g, want->stage) : NULL;
   char workers[12];
+  if (want->stage && !stage) stage = want->stage; /* mr_graph_only says what it is not */
   if (!mr_graph_batches(g, &last))
     return mr_fail(diag, MR_ERR_USAGE, "the graph makes no batches: it has no batch stage");
   MR_TRY(mr_graph_only(g, stage ? stage : last, diag));

@@ -25,7 +25,7 @@ static const mr_flag_t train_flags[] = {
     {"--resume", NULL, "Resumes the run of --run-dir, or the newest one."},
     {"--allow-change", "WORDS",
      "With --resume: what may differ from before, of data,seed,batch,model."},
-    {"--device", "cpu|opencl[:N]", "Where the step runs; default cpu (docs/devices.md)."},
+    {"--device", "cpu|opencl[:N]|cuda[:N]", "Where the step runs; default cpu (docs/devices.md)."},
     {"--threads", "N",
      "Number of compute threads; default one per processor (pin=true binds them)."},
     {"--fit", "SIZE", "Limits the memory for the values of a step, for example to 2GiB."},
@@ -156,6 +156,7 @@ static mr_err_t train_set_replay(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t
 static mr_err_t train_build(const mr_run_dir_t *r, const mr_resume_point_t *resume, mr_graph_t *g,
                             mr_diag_t *diag) {
   MR_TRY(mr_run_dir_graph(r, g, diag));
+  MR_TRY(mr_train_stage_copies(g, diag));
   if (resume) MR_TRY(mr_resume_reported(g, 0, diag));
   if (resume && resume->path[0]) MR_TRY(train_set_resume(g, resume, diag));
   MR_TRY(train_set_replay(r, g, diag));

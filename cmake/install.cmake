@@ -11,11 +11,11 @@ if(BUILD_SHARED_LIBS)
     -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/millrace.map)
   # A program that links the shared library names none of the libraries below it.
   set(MR_PC_REQUIRES "Requires.private:")
-  set(MR_PC_LIBS "Libs: -L\${libdir} -lmillrace -lm\nLibs.private: -ldnnl -lgomp -lpthread")
+  set(MR_PC_LIBS "Libs: -L\${libdir} -lmillrace -lm\nLibs.private: -ldnnl -lgomp -lpthread${MR_CUDA_PC}")
 else()
   add_library(millrace_library STATIC ${objects})
   set(MR_PC_REQUIRES "Requires:")
-  set(MR_PC_LIBS "Libs: -L\${libdir} -lmillrace -ldnnl -lgomp -lpthread -lm")
+  set(MR_PC_LIBS "Libs: -L\${libdir} -lmillrace -ldnnl -lgomp -lpthread -lm${MR_CUDA_PC}")
 endif()
 set_target_properties(millrace_library PROPERTIES OUTPUT_NAME millrace LINKER_LANGUAGE C)
 

@@ -14,5 +14,14 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
 endif()
 
 set(cl model/backends/opencl)
-mr_needs(mr_model_backends_opencl OPENCL ${cl}/api.c ${cl}/backend.c ${cl}/device.c ${cl}/limits.c ${cl}/mark.c
+mr_needs(mr_model_backends_opencl OPENCL ${cl}/api.c ${cl}/backend.c ${cl}/compile.c ${cl}/device.c ${cl}/limits.c ${cl}/mark.c
   ${cl}/memory.c ${cl}/probe.c ${cl}/program.c)
+
+# The files of the backend that call CUDA: without a toolkit the *_without.c are compiled instead.
+file(GLOB cuda CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/model/backends/cuda/*.c)
+list(FILTER cuda EXCLUDE REGEX "(_without|/product|/tunings)\\.c$") # the last two are plain C, for any machine
+set(cu model/backends/cuda)
+set(cudnn ${cu}/attention.c ${cu}/attention_graph.c ${cu}/cudnn.c)
+list(REMOVE_ITEM cuda ${cudnn})
+mr_needs(mr_model_backends_cuda CUDA ${cuda})
+mr_needs(mr_model_backends_cuda "CUDA;CUDNN" ${cudnn})

@@ -1,6 +1,6 @@
-/* Rings of arrays on both sides, and the copies between them.  A copy is given with the run that
-   needs it, and the device makes all of them in order, so one mark a run tells that its batch may
-   be released and its numbers read. */
+/* Rings of arrays on the host, and the copies between them and the device's.  A copy is given with
+   the run that needs it, and the device makes all of them in order, so one mark a run tells that
+   its batch may be released and its numbers read. */
 #include "model/staged.h"
 
 #include <assert.h>
@@ -13,26 +13,32 @@ static void strip_add(mr__strip_t *s, const mr_backend_t *b, size_t bytes) {
 }
 
 static mr_err_t strip_take(mr__strip_t *s, const mr_backend_t *b, bool host, mr_diag_t *diag) {
-  size_t bytes = s->bytes * MR_TRAIN_RING;
-  if (host && !(s->here = aligned_alloc(64, (bytes + 127) / 64 * 64)))
+  size_t ring = s->bytes * MR_TRAIN_RING;
+  if (!s->bytes) return MR_OK;
+  if (host && !(s->here = aligned_alloc(64, (ring + 127) / 64 * 64)))
     return mr_no_memory(diag, "the scalars of a step");
-  if (host) memset(s->here, 0, bytes);
-  if ((s->there = b->take(bytes))) return MR_OK;
+  if (host) memset(s->here, 0, ring);
+  if ((s->there = b->take(s->bytes))) return MR_OK;
   return mr_fail(diag, MR_ERR_NOMEM,
-                 "out of memory: device %s: %zu bytes for %d batches in flight, %zu are free; "
-                 "take a smaller batch",
-                 b->name, bytes, MR_TRAIN_RING, b->room());
+                 "out of memory: device %s: %zu bytes for a batch, %zu are free; take a smaller "
+                 "batch",
+                 b->name, s->bytes, b->room());
 }
 
 static void strip_fini(mr__strip_t *s, const mr_backend_t *b) {
-  b->give(s->there, s->bytes * MR_TRAIN_RING);
+  b->give(s->there, s->bytes);
   free(s->here);
   *s = (mr__strip_t){0};
 }
 
-static size_t strip_place(const mr__strip_t *s, int64_t run, int i) {
+static char *strip_here(const mr__strip_t *s, int64_t run, int i) {
   assert(i < s->n);
-  return (size_t)(run % MR_TRAIN_RING) * s->bytes + s->at[i];
+  return s->here + (size_t)(run % MR_TRAIN_RING) * s->bytes + s->at[i];
+}
+
+static char *strip_there(const mr__strip_t *s, int i) {
+  assert(i < s->n);
+  return s->there + s->at[i];
 }
 
 mr_err_t mr__staged_init(mr__staged_t *s, const mr_backend_t *b, int n, const size_t *field_bytes,
@@ -61,36 +67,37 @@ void mr__staged_fini(mr__staged_t *s) {
   *s = (mr__staged_t){0};
 }
 
-void mr__staged_fields(mr__staged_t *s, int64_t run, const void *const *field, const void **in) {
+void mr__staged_fields(const mr__staged_t *s, const void *const *field, const void **in) {
   for (int i = 0; i < s->field.n; i++) {
-    char *to = s->field.there + strip_place(&s->field, run, i);
+    char *to = strip_there(&s->field, i);
     s->backend->copy_later(to, field[i], s->field_bytes[i], MR_COPY_IN);
     in[i] = to;
   }
 }
 
 void *mr__staged_scalar(const mr__staged_t *s, int64_t run, int i) {
-  return s->in.here + strip_place(&s->in, run, i);
+  return strip_here(&s->in, run, i);
 }
 
 void mr__staged_scalars(const mr__staged_t *s, int64_t run) {
-  size_t at = strip_place(&s->in, run, 0);
-  s->backend->copy_later(s->in.there + at, s->in.here + at, s->in.bytes, MR_COPY_IN);
+  s->backend->copy_later(s->in.there, strip_here(&s->in, run, 0), s->in.bytes, MR_COPY_IN);
 }
 
-void *mr__staged_in(const mr__staged_t *s, int64_t run, int i) {
-  return s->in.there + strip_place(&s->in, run, i);
+/* Both sides lie one behind the other at the same distances. */
+void mr__staged_pass_on(const mr__staged_t *s) {
+  const char *from = strip_there(&s->out, 1);
+  s->backend->copy_later(strip_there(&s->in, MR__STAGED_SCALARS), from,
+                         (size_t)(s->out.there + s->out.bytes - from), MR_COPY_WITHIN);
 }
 
-void *mr__staged_out(const mr__staged_t *s, int64_t run, int i) {
-  return s->out.there + strip_place(&s->out, run, i);
-}
+void *mr__staged_in(const mr__staged_t *s, int i) { return strip_there(&s->in, i); }
+
+void *mr__staged_out(const mr__staged_t *s, int i) { return strip_there(&s->out, i); }
 
 void mr__staged_end(mr__staged_t *s, int64_t run) {
-  size_t at = strip_place(&s->out, run, 0);
   void **mark = &s->mark[run % MR_TRAIN_RING];
   if (*mark) (void)s->backend->reached(*mark, true, NULL); /* a run that was undone, never read */
-  s->backend->copy_later(s->out.here + at, s->out.there + at, s->out.bytes, MR_COPY_OUT);
+  s->backend->copy_later(strip_here(&s->out, run, 0), s->out.there, s->out.bytes, MR_COPY_OUT);
   *mark = s->backend->mark();
 }
 
@@ -102,5 +109,5 @@ mr_err_t mr__staged_read(mr__staged_t *s, int64_t run, bool wait, mr_diag_t *dia
 }
 
 const void *mr__staged_result(const mr__staged_t *s, int64_t run, int i) {
-  return s->out.here + strip_place(&s->out, run, i);
+  return strip_here(&s->out, run, i);
 }

@@ -1,7 +1,9 @@
 /* What a step's runs exchange with a device: the fields of a batch and a few scalars go there, the
-   numbers that a run reports come back.  Each of the MR_TRAIN_RING runs that may be unread has
-   arrays of its own, so that the host fills one run's while the device computes another.  Shared by
-   train.c alone. */
+   numbers that a run reports come back.  On the host each of the MR_TRAIN_RING runs that may be
+   unread has arrays of its own, so that the host fills one run's while the device computes another.
+   On the device all runs use the same ones: copies and runs are commands in one order, and what a
+   run is given has the same addresses each time, so that a device can record it once.  For
+   train_runs.c alone. */
 #ifndef MR_MODEL_STAGED_H
 #define MR_MODEL_STAGED_H
 
@@ -15,11 +17,12 @@ enum {
   MR__STAGED_OUT = 1 + MR_SCALE_VARS,                 /* the report and the next state */
 };
 
-/* Arrays of every run, one after the other, in a block of the device and in one of the host. */
+/* Arrays of a run, in a block of the device, and of every run, one after the other, in one of the
+   host. */
 typedef struct mr__strip {
   int n;
   size_t at[MR__STAGED_IN], bytes; /* offsets in one run's part, and its size */
-  char *here, *there;
+  char *here, *there;              /* MR_TRAIN_RING parts; one */
 } mr__strip_t;
 
 typedef struct mr__staged {
@@ -29,21 +32,24 @@ typedef struct mr__staged {
   void *mark[MR_TRAIN_RING];
 } mr__staged_t;
 
-/* Takes the arrays: n fields of those sizes, and a report of that size.  MR_OK or MR_ERR_NOMEM;
-   mr__staged_fini in any case. */
+/* Takes the arrays: n >= 0 fields of those sizes, and a report of that size.  MR_OK or
+   MR_ERR_NOMEM; mr__staged_fini in any case. */
 mr_err_t mr__staged_init(mr__staged_t *s, const mr_backend_t *b, int n, const size_t *field_bytes,
                          size_t report, mr_diag_t *diag);
 void mr__staged_fini(mr__staged_t *s); /* waits for the device; zeroed is fine */
 
 /* Sets in[0,n) to the device's arrays for a run's fields, and queues the copies to them; field[i]
    must stay until the run is read. */
-void mr__staged_fields(mr__staged_t *s, int64_t run, const void *const *field, const void **in);
+void mr__staged_fields(const mr__staged_t *s, const void *const *field, const void **in);
 /* The host's bytes of scalar i of a run, to be filled before mr__staged_scalars copies all. */
 void *mr__staged_scalar(const mr__staged_t *s, int64_t run, int i);
 void mr__staged_scalars(const mr__staged_t *s, int64_t run);
-/* The device's addresses of scalar i, and of output i. */
-void *mr__staged_in(const mr__staged_t *s, int64_t run, int i);
-void *mr__staged_out(const mr__staged_t *s, int64_t run, int i);
+/* Queues the copy of the loss scale's state that the last run has left to the scalars of the next,
+   behind mr__staged_scalars. */
+void mr__staged_pass_on(const mr__staged_t *s);
+/* The device's addresses of scalar i, and of output i, of each run. */
+void *mr__staged_in(const mr__staged_t *s, int i);
+void *mr__staged_out(const mr__staged_t *s, int i);
 /* After the run's commands: queues the copy of its outputs to the host. */
 void mr__staged_end(mr__staged_t *s, int64_t run);
 /* Waits for them, as mr_backend_t.reached: MR_OK; MR_AGAIN, only without wait: nothing yet; or the

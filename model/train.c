@@ -10,8 +10,8 @@
 #include "base/dataset.h"
 #include "model/ops/operands.h"
 #include "model/placed.h"
-#include "model/staged.h"
 #include "model/train_fp8.h"
+#include "model/train_runs.h"
 #include "model/transforms/transforms.h"
 
 mr_train_config_t mr_train_default(int64_t batch) {
@@ -38,35 +38,20 @@ static const mr_backend_t *device_of(const mr_compute_t *c) {
   return c->device && !c->device->host ? c->device : NULL;
 }
 
-/* The common part of both kinds of step. in and out hold the pointers of a run. */
+/* The common part of both kinds of step. */
 typedef struct step {
   mr_exec_t *exec;
   mr_loss_t loss;
   mr_params_t list; /* names and places only: no arenas */
   int64_t batch;
-  int n_reported; /* numbers that a run writes */
-  int64_t begun, read;
-  float *reported; /* [MR_TRAIN_RING][n_reported], each 64-aligned */
-  size_t stride;
-  const void **in;
-  void **out;
-  mr__staged_t staged; /* on a device: the arrays of a run there */
-  mr__placed_t placed; /* and the parameters */
+  mr__runs_t runs;
+  mr__placed_t placed; /* the parameters on a device */
 } step_t;
-
-/* The scalars of a run, at addresses that the graph reads. */
-typedef struct scalars {
-  uint64_t seed;
-  uint32_t step;
-  float lr, t;
-} scalars_t;
 
 struct mr_train_step {
   step_t s;
   mr_optim_t optim;
   mr_compute_t compute;
-  scalars_t scalars[MR_TRAIN_RING];
-  mr_scale_state_t scale[MR_TRAIN_RING + 1]; /* run k reads element k and writes the next */
   mr__fp8_ring_t fp8;
   mr_err_t (*wait)(void *arg);
   void *wait_arg;
@@ -77,51 +62,22 @@ struct mr_train_step {
 
 struct mr_eval_step {
   step_t s;
-  scalars_t unused;        /* masks are not drawn */
   mr_dtype_t kept;         /* of the parameters it reads */
   mr_train_step_t *lender; /* its parameters on a device are evaluated; NULL: none */
 };
 
 static void step_fini(step_t *s) {
-  mr__staged_fini(&s->staged);
+  mr__runs_fini(&s->runs);
   mr__placed_fini(&s->placed);
   mr_exec_destroy(s->exec);
   mr_params_fini(&s->list);
-  free(s->in);
-  free(s->out);
-  free(s->reported);
 }
 
-static mr_err_t step_stage(step_t *s, const mr_backend_t *device, mr_diag_t *diag) {
-  const mr_fn_t *f = mr_exec_fn(s->exec);
-  size_t bytes[MR__STAGED_FIELDS];
+/* there: the fields lie on the device before a run. */
+static mr_err_t step_runs(step_t *s, bool there, int n_reported, mr_diag_t *diag) {
   int n = s->loss.n_fields + s->loss.masked;
-  if (!device) return MR_OK;
-  for (int i = 0; i < n; i++) bytes[i] = mr_aval_bytes(&f->in[i]->aval);
-  return mr__staged_init(&s->staged, device, n, bytes, s->stride * sizeof(float), diag);
-}
-
-static mr_err_t step_alloc(step_t *s, int n_reported, mr_diag_t *diag) {
-  const mr_fn_t *f = mr_exec_fn(s->exec);
-  s->n_reported = n_reported;
-  s->stride = ((size_t)n_reported + 15) / 16 * 16;
-  s->in = calloc((size_t)f->n_in, sizeof *s->in);
-  s->out = calloc((size_t)f->n_out, sizeof *s->out);
-  s->reported = aligned_alloc(64, (MR_TRAIN_RING * s->stride + 16) * sizeof *s->reported);
-  if (!s->in || !s->out || !s->reported) return mr_no_memory(diag, "the outputs of a step");
-  return MR_OK;
-}
-
-/* The host's numbers of a run that has ended. */
-static const float *step_results(const step_t *s, int64_t run) {
-  if (s->staged.backend) return mr__staged_result(&s->staged, run, 0);
-  return s->reported + (size_t)(run % MR_TRAIN_RING) * s->stride;
-}
-
-/* Where a run writes its numbers. */
-static float *reported_of(const step_t *s, int64_t run) {
-  if (s->staged.backend) return mr__staged_out(&s->staged, run, 0);
-  return s->reported + (size_t)(run % MR_TRAIN_RING) * s->stride;
+  return mr__runs_init(&s->runs, mr_exec_fn(s->exec), s->placed.backend, n,
+                       there ? s->loss.n_fields : 0, n_reported, diag);
 }
 
 /* A checkpoint or the caller may pass the parameters of another model. */
@@ -133,55 +89,30 @@ static mr_err_t same_params(const step_t *s, const mr_params_t *p, mr_diag_t *di
   return MR_OK;
 }
 
-static mr_err_t check_classes(const step_t *s, const mr_model_field_t *f, const int32_t *label,
-                              mr_diag_t *diag) {
-  for (int64_t i = 0; i < s->batch; i++)
+mr_err_t mr_train_check_classes(const mr_model_field_t *f, const int32_t *label, int64_t n,
+                                mr_diag_t *diag) {
+  for (int64_t i = 0; i < n; i++)
     if (label[i] != MR_LABEL_NONE && (label[i] < 0 || label[i] >= f->classes))
       return mr_fail(diag, MR_ERR_DATA, "record %lld of the batch has %s %d, want [0,%lld)",
                      (long long)i, f->name, label[i], (long long)f->classes);
   return MR_OK;
 }
 
-/* The same inputs on a device. */
-static mr_err_t step_stage_data(step_t *s, const void *const *field, const scalars_t *scalars,
-                                mr_diag_t *diag) {
-  int n = s->loss.n_fields + s->loss.masked;
-  MR_TRY(s->staged.backend->check(diag));
-  mr__staged_fields(&s->staged, s->begun, field, s->in);
-  memcpy(mr__staged_scalar(&s->staged, s->begun, 0), &scalars->seed, sizeof scalars->seed);
-  memcpy(mr__staged_scalar(&s->staged, s->begun, 1), &scalars->step, sizeof scalars->step);
-  memcpy(mr__staged_scalar(&s->staged, s->begun, 2), &scalars->lr, sizeof scalars->lr);
-  memcpy(mr__staged_scalar(&s->staged, s->begun, 3), &scalars->t, sizeof scalars->t);
-  for (int i = 0; i < 2; i++) s->in[n + i] = mr__staged_in(&s->staged, s->begun, i);
-  return MR_OK;
-}
-
 /* The checks that both kinds of run begin with, and the fields of a batch as its first inputs. */
-static mr_err_t set_data(step_t *s, const mr_params_t *params, const void *const *field,
-                         const scalars_t *scalars, mr_diag_t *diag) {
+static mr_err_t step_begin(step_t *s, const mr_params_t *params, const void *const *field,
+                           const mr__scalars_t *scalars, mr_diag_t *diag) {
   const mr_loss_t *l = &s->loss;
-  int n = l->n_fields + l->masked;
   MR_TRY(same_params(s, params, diag));
-  if (s->begun - s->read == MR_TRAIN_RING)
-    return mr_fail(diag, MR_ERR_CONFIG, "%d runs are not read yet, want fewer", MR_TRAIN_RING);
-  for (int i = 0; i < l->n_fields; i++)
+  for (int i = s->runs.there; i < l->n_fields; i++)
     if (l->field[i].classes && l->field[i].aval.dtype == MR_I32 && !l->field[i].aval.ndim)
-      MR_TRY(check_classes(s, &l->field[i], field[i], diag));
-  for (int i = 0; i < n; i++) s->in[i] = field[i];
-  s->in[n] = &scalars->seed;
-  s->in[n + 1] = &scalars->step;
-  return s->staged.backend ? step_stage_data(s, field, scalars, diag) : MR_OK;
+      MR_TRY(mr_train_check_classes(&l->field[i], field[i], s->batch, diag));
+  return mr__runs_begin(&s->runs, field, scalars, diag);
 }
 
 static void step_start(step_t *s) {
-  mr_exec_start(s->exec, s->in, s->out);
-  if (s->staged.backend) mr__staged_end(&s->staged, s->begun);
-}
-
-/* Waits for the oldest unread run; MR_END: all are read. */
-static mr_err_t step_await(step_t *s, bool wait, mr_diag_t *diag) {
-  if (s->read == s->begun) return MR_END;
-  return s->staged.backend ? mr__staged_read(&s->staged, s->read, wait, diag) : MR_OK;
+  mr__runs_send(&s->runs);
+  mr_exec_start(s->exec, s->runs.in, s->runs.out);
+  mr__runs_end(&s->runs);
 }
 
 /* ---- training: the graph ---- */
@@ -236,8 +167,12 @@ static mr_var_t *vector_of(mr_fn_t *f, int n, mr_var_t **scalar) {
 
 /* Traces the metrics from the fields and the loss's outputs.  On success reported->counts is set.
  */
-static mr_err_t trace_metrics(mr_fn_t *f, const mr_loss_t *l, int64_t batch, mr_var_t *const *field,
+static mr_err_t trace_metrics(mr_fn_t *f, const mr_loss_t *l, int64_t batch, mr_var_t *const *in,
                               mr_var_t *const *out, mr_loss_report_t *reported) {
+  mr_var_t *field[MR_LOSS_FIELDS + 1];
+  for (int i = 0; i < l->n_fields + l->masked; i++)
+    field[i] = i < l->n_fields ? mr_loss_values(f, &l->field[i], in[i]) : in[i];
+  MR_TRY(f->diag.code);
   MR_TRY(l->metrics(l->of, f, field, out, reported));
   const mr_aval_t rows = mr_aval_of(MR_F32, batch);
   if (!reported->counts) reported->counts = mr_lax_full(f, &rows, 1);
@@ -420,13 +355,14 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
   mr_diag_t own = {0};
   mr_train_step_t *t = calloc(1, sizeof *t);
   if (!t) return mr_no_memory(diag, "a compiled step");
+  assert(!config->there || device_of(&config->compute));
   t->s.batch = config->batch;
   t->s.loss = *l;
   t->optim = config->optim;
   t->compute = config->compute;
   t->compute.policy = NULL; /* the caller's, used while the step is built */
   float fixed = config->optim.loss_scale > 0 ? config->optim.loss_scale : 1;
-  t->scale[0] = mr_scale_state_start(
+  t->s.runs.scale[0] = mr_scale_state_start(
       config->optim.dynamic.patience > 0 ? config->optim.dynamic.start : fixed);
   if (device_of(&config->compute) && config->compute.fp8.history)
     mr_fail(&own, MR_ERR_NORULE, "fp8: device %s has no kernels of f8, want device=cpu beside it",
@@ -436,10 +372,9 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
                                .n_slots = config->optim.def->n_slots,
                                .average = config->optim.ema > 0,
                                .moments = true};
-  if (err >= 0) err = step_alloc(&t->s, MR_REPORT_METRICS + l->n_metrics, &own);
+  if (err >= 0) err = step_runs(&t->s, config->there, MR_REPORT_METRICS + l->n_metrics, &own);
   if (err >= 0 && t->compute.fp8.history)
     err = mr__fp8_ring_init(&t->fp8, mr_exec_fn(t->s.exec), train_first_fp8(t), &own);
-  if (err >= 0) err = step_stage(&t->s, t->s.placed.backend, &own);
   if (err < 0) {
     mr_train_step_destroy(t);
     return mr_diag_relay(diag, err, &own);
@@ -468,44 +403,12 @@ mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
   return mr_diag_relay(diag, err, &own);
 }
 
-static mr_scale_state_t *scale_of(mr_train_step_t *t, int64_t run) {
-  return &t->scale[run % (MR_TRAIN_RING + 1)];
+mr_scale_state_t *mr_train_step_scale(mr_train_step_t *t) {
+  return mr__runs_scale_of(&t->s.runs, t->s.runs.begun);
 }
-
-mr_scale_state_t *mr_train_step_scale(mr_train_step_t *t) { return scale_of(t, t->s.begun); }
 
 mr_train_fp8_t mr_train_step_fp8(const mr_train_step_t *t) {
-  return mr__fp8_ring_at(&t->fp8, t->s.begun);
-}
-
-/* The same on a device: while runs are unread, the newest state is there alone. */
-static void train_stage_scale(mr_train_step_t *t, int in, int out) {
-  step_t *s = &t->s;
-  const mr_scale_state_t *now = scale_of(t, s->begun);
-  const void *from[MR_SCALE_VARS] = {&now->scale, &now->good, &now->bad, &now->resets,
-                                     &now->skipped};
-  bool here = s->begun == s->read;
-  for (int i = 0; i < MR_SCALE_VARS; i++) {
-    int k = MR__STAGED_SCALARS + i;
-    if (here) memcpy(mr__staged_scalar(&s->staged, s->begun, k), from[i], sizeof(int32_t));
-    s->in[in + i] = here ? mr__staged_in(&s->staged, s->begun, k)
-                         : mr__staged_out(&s->staged, s->begun - 1, 1 + i);
-    s->out[out + i] = mr__staged_out(&s->staged, s->begun, 1 + i);
-  }
-}
-
-/* Points the run's inputs at the scale's state and its outputs at the next state. */
-static void train_set_scale(mr_train_step_t *t, int in, int out) {
-  mr_scale_state_t *now = scale_of(t, t->s.begun), *next = scale_of(t, t->s.begun + 1);
-  if (t->s.staged.backend) {
-    train_stage_scale(t, in, out);
-    return;
-  }
-  const void *from[MR_SCALE_VARS] = {&now->scale, &now->good, &now->bad, &now->resets,
-                                     &now->skipped};
-  void *to[MR_SCALE_VARS] = {&next->scale, &next->good, &next->bad, &next->resets, &next->skipped};
-  memcpy(t->s.in + in, from, sizeof from);
-  memcpy(t->s.out + out, to, sizeof to);
+  return mr__fp8_ring_at(&t->fp8, t->s.runs.begun);
 }
 
 /* Points inputs and outputs at the sets that the step updates, in its order.  MR_ERR_CONFIG if
@@ -523,7 +426,7 @@ static mr_err_t set_params(mr_train_step_t *t, const mr_params_t *params, int in
       return mr_fail(diag, MR_ERR_SHAPE, "parameters: set %d is kept in %s, the step wants %s", k,
                      mr_dtype_name(set->dtype), mr_dtype_name(kept_in(&t->compute, k, slots)));
     for (int i = 0; i < params->n; i++)
-      t->s.in[in++] = t->s.out[out++] = mr_params_at(params, set, i);
+      t->s.runs.in[in++] = t->s.runs.out[out++] = mr_params_at(params, set, i);
   }
   return MR_OK;
 }
@@ -531,29 +434,23 @@ static mr_err_t set_params(mr_train_step_t *t, const mr_params_t *params, int in
 mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *const *field,
                            const mr_train_in_t *given, mr_diag_t *diag) {
   step_t *s = &t->s;
-  scalars_t *now = &t->scalars[s->begun % MR_TRAIN_RING];
-  int in = mr_loss_n_data(&s->loss), out = 0;
-  bool device = s->staged.backend != NULL;
-  if (device && s->placed.of != params) MR_TRY(mr_train_step_put(t, params, diag));
-  const scalars_t was = *now;
-  *now = (scalars_t){given->seed, (uint32_t)given->step, given->lr, (float)given->step};
-  mr_err_t e = set_data(s, params, field, now, diag);
-  if (e < 0) return *now = was, e;
-  s->in[in++] = device ? mr__staged_in(&s->staged, s->begun, 2) : (void *)&now->lr;
-  s->in[in++] = device ? mr__staged_in(&s->staged, s->begun, 3) : (void *)&now->t;
-  s->out[out++] = reported_of(s, s->begun);
-  if (counts_steps(t)) train_set_scale(t, in, out), in += MR_SCALE_VARS, out += MR_SCALE_VARS;
+  mr__runs_t *r = &s->runs;
+  int in = mr_loss_n_data(&s->loss), out = 1;
+  if (s->placed.backend && s->placed.of != params) MR_TRY(mr_train_step_put(t, params, diag));
+  const mr__scalars_t now = {given->seed, (uint32_t)given->step, given->lr, (float)given->step};
+  MR_TRY(step_begin(s, params, field, &now, diag));
+  mr__runs_rate(r, in), in += 2;
+  if (counts_steps(t)) mr__runs_scale(r, in, out), in += MR_SCALE_VARS, out += MR_SCALE_VARS;
   if (t->fp8.n) {
-    mr__fp8_ring_bind(&t->fp8, s->begun, s->in + in, s->out + out);
+    mr__fp8_ring_bind(&t->fp8, r->begun, r->in + in, r->out + out);
     in += 2, out += 2;
   }
   MR_TRY(set_params(t, params, in, out, diag));
-  if (device) mr__staged_scalars(&s->staged, s->begun);
   t->waited = MR_OK;
   step_start(s);
   if (t->waited < 0) return t->waited;
   s->placed.newer = true;
-  s->begun++;
+  r->begun++;
   return MR_OK;
 }
 
@@ -568,24 +465,16 @@ mr_err_t mr_train_step_fetch(mr_train_step_t *t, mr_params_t *params, mr_diag_t 
   return mr__placed_fetch(&t->s.placed, params, diag);
 }
 
-/* Copies the state that a run on a device has left to where the host keeps states. */
-static void train_read_scale(mr_train_step_t *t) {
-  step_t *s = &t->s;
-  mr_scale_state_t *next = scale_of(t, s->read + 1);
-  void *to[MR_SCALE_VARS] = {&next->scale, &next->good, &next->bad, &next->resets, &next->skipped};
-  for (int i = 0; i < MR_SCALE_VARS; i++)
-    memcpy(to[i], mr__staged_result(&s->staged, s->read, 1 + i), sizeof(int32_t));
-}
-
 mr_err_t mr_train_step_read(mr_train_step_t *t, bool wait, mr_train_out_t *out, mr_diag_t *diag) {
-  step_t *s = &t->s;
-  mr_err_t e = step_await(s, wait, diag);
+  mr__runs_t *r = &t->s.runs;
+  mr_err_t e = mr__runs_await(r, wait, diag);
   if (e != MR_OK) return e;
-  if (s->staged.backend && counts_steps(t)) train_read_scale(t);
-  const float *reported = step_results(s, s->read);
-  const mr_scale_state_t *was = scale_of(t, s->read), *next = scale_of(t, s->read + 1);
+  if (counts_steps(t)) mr__runs_read_scale(r);
+  const float *reported = mr__runs_reported(r);
+  const mr_scale_state_t *was = mr__runs_scale_of(r, r->read);
+  const mr_scale_state_t *next = mr__runs_scale_of(r, r->read + 1);
   float fixed = t->optim.loss_scale > 0 ? t->optim.loss_scale : 1;
-  *out = (mr_train_out_t){.step = t->scalars[s->read % MR_TRAIN_RING].step,
+  *out = (mr_train_out_t){.step = r->scalars[r->read % MR_TRAIN_RING].step,
                           .loss = reported[MR_REPORT_LOSS],
                           .grad_norm = reported[MR_REPORT_GRAD_NORM],
                           .param_norm = reported[MR_REPORT_PARAM_NORM],
@@ -594,16 +483,13 @@ mr_err_t mr_train_step_read(mr_train_step_t *t, bool wait, mr_train_out_t *out, 
                           .bad = counts_steps(t) ? next->bad : 0,
                           .skipped = counts_steps(t) ? next->skipped : 0,
                           .counted = (double)reported[MR_REPORT_COUNTED]};
-  for (int i = 0; i < s->loss.n_metrics && out->counted > 0; i++)
+  for (int i = 0; i < t->s.loss.n_metrics && out->counted > 0; i++)
     out->metric[i] = (double)reported[MR_REPORT_METRICS + i] / out->counted;
-  s->read++;
+  r->read++;
   return MR_OK;
 }
 
-void mr_train_step_retake(mr_train_step_t *t) {
-  assert(t->s.read);
-  t->s.begun = --t->s.read;
-}
+void mr_train_step_retake(mr_train_step_t *t) { mr__runs_retake(&t->s.runs); }
 
 /* The vector that a step reports begins with the loss: concatenate of it and other scalars. */
 const mr_var_t *mr_train_loss_of(const mr_fn_t *f) {
@@ -716,8 +602,7 @@ mr_err_t mr_eval_step_create(const mr_loss_t *l, const mr_compute_t *c, int64_t 
   e->lender = lender;
   mr_err_t err = build_eval(&e->s, c, lender, &own);
   int rows = 2 + (l->classes > 0) + l->n_metrics;
-  if (err >= 0) err = step_alloc(&e->s, rows * (int)batch, &own);
-  if (err >= 0) err = step_stage(&e->s, e->s.placed.backend, &own);
+  if (err >= 0) err = step_runs(&e->s, false, rows * (int)batch, &own);
   if (err < 0) {
     mr_eval_step_destroy(e);
     return mr_diag_relay(diag, err, &own);
@@ -751,21 +636,20 @@ mr_err_t mr_eval_step_run(mr_eval_step_t *e, const mr_params_t *params, const vo
   if (judged->dtype != e->kept)
     return mr_fail(diag, MR_ERR_SHAPE, "parameters are kept in %s, the evaluation wants %s",
                    mr_dtype_name(judged->dtype), mr_dtype_name(e->kept));
-  MR_TRY(set_data(s, params, field, &e->unused, diag));
+  MR_TRY(step_begin(s, params, field, &(mr__scalars_t){0}, diag)); /* masks are not drawn */
   for (int i = 0; i < params->n; i++)
-    s->in[mr_loss_n_data(&s->loss) + i] = mr_params_at(params, judged, i);
-  s->out[0] = reported_of(s, s->begun);
-  if (s->staged.backend) mr__staged_scalars(&s->staged, s->begun);
+    s->runs.in[mr_loss_n_data(&s->loss) + i] = mr_params_at(params, judged, i);
   step_start(s);
-  s->begun++;
+  s->runs.begun++;
   return MR_OK;
 }
 
 mr_err_t mr_eval_step_read(mr_eval_step_t *e, bool wait, mr_eval_rows_t *out, mr_diag_t *diag) {
   step_t *s = &e->s;
-  mr_err_t err = step_await(s, wait, diag);
+  mr_err_t err = mr__runs_await(&s->runs, wait, diag);
   if (err != MR_OK) return err;
-  const float *row = step_results(s, s->read++);
+  const float *row = mr__runs_reported(&s->runs);
+  s->runs.read++;
   *out = (mr_eval_rows_t){.losses = row, .counts = row + s->batch};
   row += 2 * s->batch;
   if (s->loss.classes) out->guess = row, row += s->batch;

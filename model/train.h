@@ -25,6 +25,8 @@ typedef struct mr_train_config {
   mr_compute_t compute;
   int64_t batch;      /* records of one step */
   int64_t accumulate; /* parts that the batch is split into, one after the other; divides it */
+  bool there; /* when a run begins its fields lie in the memory of compute.device (model/slots.h),
+                 and their classes have been checked (mr_train_check_classes); a mask never does */
 } mr_train_config_t;
 
 /* Returns AdamW with its default settings, products in bf16, and the batch in one part. */
@@ -96,7 +98,8 @@ mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
                             mr_train_plan_t *out, mr_diag_t *diag);
 /* Begins a step.  It updates params' values in place, the slots that the optimizer uses, and with
    optim.ema the average, which params must have. field[i] is the batch of the loss's field i,
-   64-aligned; a masked loss's mask f32 (B) follows them.  The fields and params must stay valid
+   64-aligned, or with config's `there` an address of the device, aligned as its backend says; a
+   masked loss's mask f32 (B) follows them.  The fields and params must stay valid
    until the run is read.  A record that does not count has no weight; the weight of the others in
    the gradient stays 1/B.  On a device, the first run calls mr_train_step_put unless the caller
    has.
@@ -107,6 +110,10 @@ mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
    without a sentence in diag, the failure that wait (mr_train_step_before_update) returned. */
 mr_err_t mr_train_step_run(mr_train_step_t *s, mr_params_t *params, const void *const *field,
                            const mr_train_in_t *in, mr_diag_t *diag);
+/* MR_OK, or MR_ERR_DATA if one of label[0,n) is outside the classes of a loss's field f, with the
+   sentence of mr_train_step_run. */
+mr_err_t mr_train_check_classes(const mr_model_field_t *f, const int32_t *label, int64_t n,
+                                mr_diag_t *diag);
 /* Reads the numbers of the oldest unread run into *out: MR_OK.  MR_AGAIN, only without wait: that
    run has not ended yet (never on the CPU).  MR_END: all runs have been read.  MR_ERR_UNAVAILABLE,
    never on the CPU: the device has failed; neither this run nor a later one counts. */
@@ -122,8 +129,8 @@ mr_err_t mr_train_step_put(mr_train_step_t *s, const mr_params_t *params, mr_dia
    failed, or wait's failure: params are unchanged after either. */
 mr_err_t mr_train_step_fetch(mr_train_step_t *s, mr_params_t *params, mr_diag_t *diag);
 /* Undoes the run that was read last and all that have begun since; none of them may have been
-   applied.  The next run begins with the loss scale's and fp8's state that the first of them began
-   with. */
+   applied.  Waits for them on a device, so that nothing reads their fields.  The next run begins
+   with the loss scale's and fp8's state that the first of them began with. */
 void mr_train_step_retake(mr_train_step_t *s);
 /* Lets other threads read params during the forward and backward pass of a run.  Each run, or on a
    device each mr_train_step_fetch, calls wait(arg) once, on its own thread, before its first write

@@ -21,8 +21,8 @@ static bool formula_agrees(const mr_norm_t *t) {
   return true;
 }
 
-/* torch's result for a byte: each step is rounded to f32. */
-static float norm_number(int x, float mean, float std) {
+/* volatile: no step may be joined with the next. */
+float mr_norm_value(int x, float mean, float std) {
   volatile float scaled = (float)x / 255.0f;
   volatile float centred = scaled - mean;
   return centred / std;
@@ -33,7 +33,7 @@ static void fill_channel(mr_norm_t *t, int c, double mean, double std) {
   t->inv[c] = 1.0f / t->std[c];
   t->rest[c] = (float)(1.0 / (double)t->std[c] - (double)t->inv[c]);
   for (int x = 0; x < 256; x++) {
-    t->table[c][x] = norm_number(x, t->mean[c], t->std[c]);
+    t->table[c][x] = mr_norm_value(x, t->mean[c], t->std[c]);
     uint16_t h = t->table16[c][x] = mr_bf16_from_f32(t->table[c][x]);
     t->half16[c][0][x] = (uint8_t)h, t->half16[c][1][x] = (uint8_t)(h >> 8);
   }
@@ -79,24 +79,28 @@ void mr_norm(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t
 
 void mr_norm_any_init(mr_norm_any_t *t, int C, const double *mean, const double *std) {
   *t = (mr_norm_any_t){.C = C};
+  if (C == 3) mr_norm_init(&t->three, mean, std, true);
   for (int c = 0; c < C; c++)
     for (int x = 0; x < 256; x++) {
-      t->table[c][x] = norm_number(x, (float)mean[c], (float)std[c]);
+      t->table[c][x] = mr_norm_value(x, (float)mean[c], (float)std[c]);
       t->table16[c][x] = mr_bf16_from_f32(t->table[c][x]);
     }
 }
 
 /* Interleaved pixels of three channels: in one pass, since dst is larger than a cache. */
-static void norm_pixels(const mr_norm_any_t *t, const uint8_t *src, int n, float *dst) {
-  for (int k = 0; k < n; k++, src += 3, dst += 3)
-    for (int c = 0; c < 3; c++) dst[c] = t->table[c][src[c]];
+static void norm_pixels(const mr_norm_t *t, const uint8_t *src, int n, float *dst) {
+  int k = t->avx512 ? mr__norm_pixels_avx512(t, src, n, dst)
+          : t->avx2 ? mr__norm_pixels_avx2(t, src, n, dst)
+                    : 0;
+  for (; k < n; k++)
+    for (int c = 0; c < 3; c++) dst[3 * k + c] = t->table[c][src[3 * k + c]];
 }
 
 void mr_norm_any(const mr_norm_any_t *t, const uint8_t *src, int n, bool in_hwc, bool out_hwc,
                  mr_dtype_t out, void *dst) {
   int C = t->C, in_step = in_hwc ? C : 1, out_step = out_hwc ? C : 1;
   if (C == 3 && in_hwc && out_hwc && out == MR_F32) {
-    norm_pixels(t, src, n, dst);
+    norm_pixels(&t->three, src, n, dst);
     return;
   }
   for (int c = 0; c < C; c++) {

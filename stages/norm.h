@@ -20,6 +20,9 @@ typedef struct mr_norm {
                             instructions */
 } mr_norm_t;
 
+/* torch's result for byte x, each step rounded to f32: what the tables hold. */
+float mr_norm_value(int x, float mean, float std);
+
 /* Fills the tables.  mean, std: of bytes scaled to [0,1]; std not 0.  simd false: use tables
    alone. */
 void mr_norm_init(mr_norm_t *t, const double mean[3], const double std[3], bool simd);
@@ -29,9 +32,11 @@ void mr_norm_init(mr_norm_t *t, const double mean[3], const double std[3], bool 
    thread. */
 void mr_norm(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_dtype_t out, void *dst);
 
-/* The same by tables alone, for pictures of any layout with 1 to 4 channels. */
+/* The same for pictures of any layout with 1 to 4 channels: by tables, but for the usual case of
+   three interleaved channels to f32. */
 typedef struct mr_norm_any {
   int C;
+  mr_norm_t three; /* C == 3 */
   float table[4][256];
   mr_bf16_t table16[4][256];
 } mr_norm_any_t;
@@ -52,6 +57,12 @@ void mr__norm_avx2(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, mr_d
                    void *dst);
 void mr__norm_avx512(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, float *dst);
 void mr__norm_bf16_avx512(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, void *dst);
+
+/* Interleaved pixels to interleaved f32, for t->avx2 or t->avx512.  Returns how many of n it has
+   done, all but at most 15. */
+int mr__norm_pixels_avx2(const mr_norm_t *t, const uint8_t *src, int n, float *dst);
+int mr__norm_pixels_avx512(const mr_norm_t *t, const uint8_t *src, int n, float *dst);
+
 /* True if build and machine have the sets that it needs besides AVX-512. */
 bool mr__norm_has_avx512(void);
 

@@ -78,12 +78,28 @@ AVX512 void mr__norm_avx512(const mr_norm_t *t, const uint8_t *src, int n, bool 
   hwc ? hwc_floats(t, src, n, dst) : chw_floats(t, src, n, dst);
 }
 
+AVX512 int mr__norm_pixels_avx512(const mr_norm_t *t, const uint8_t *src, int n, float *dst) {
+  const lanes_t l[3] = {turning(t, 0), turning(t, 1), turning(t, 2)};
+  int k = 0;
+  for (; k + 16 <= n; k += 16, src += 48, dst += 48)
+    for (int i = 0; i < 3; i++) { /* the vector begins with channel 16 i mod 3, which is i */
+      __m128i bytes = _mm_loadu_si128((const __m128i *)(src + 16 * i));
+      _mm512_storeu_ps(dst + 16 * i, number(_mm512_cvtepu8_epi32(bytes), &l[i]));
+    }
+  return k;
+}
+
 bool mr__norm_has_avx512(void) { return __builtin_cpu_supports("avx512vbmi"); }
 
 #else
 
 void mr__norm_avx512(const mr_norm_t *t, const uint8_t *src, int n, bool hwc, float *dst) {
   assert(!"t->avx512 is false on this machine");
+}
+
+int mr__norm_pixels_avx512(const mr_norm_t *t, const uint8_t *src, int n, float *dst) {
+  assert(!"t->avx512 is false on this machine");
+  return 0;
 }
 
 bool mr__norm_has_avx512(void) { return false; }

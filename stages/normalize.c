@@ -126,7 +126,9 @@ static const mr_opt_t normalize_opts[] = {
      .offset = offsetof(normalize_t, dtype),
      .def = "f32",
      .choices = "f32|bf16|u8",
-     .help = "Output type; u8: unchanged bytes, in the chosen layout."},
+     .help =
+         "Output type; bf16: rounded; u8: the bytes, of at most three channels for a step, in the "
+         "chosen layout, which train-step and eval-step then normalise."},
     MR_PIXELS_OPT(normalize_t, field),
     {0}};
 

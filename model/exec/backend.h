@@ -55,6 +55,35 @@ struct mr_backend {
      of them, and mark is freed; MR_AGAIN, only without wait: not yet.  NULL: all commands. */
   mr_err_t (*reached)(void *mark, bool wait, mr_diag_t *diag);
 
+  /* ---- runs that are given again; both NULL: each run gives its commands one by one ---- */
+  /* Gives the commands of a run, which give(arg) gives too, to this device alone and without
+     waiting.  They are the same for the same at[0,n), the addresses that change from run to run:
+     so the backend may record them once, by calling give, and then start them as one.  *kept is
+     the backend's, NULL before the first run; one run with it at a time. */
+  void (*repeat)(void **kept, const void *const *at, int n, void (*give)(void *arg), void *arg);
+  void (*forget)(void *kept); /* frees it; its commands may be under way.  NULL is fine */
+
+  /* ---- commands that values in the device's memory decide; both NULL: the host reads these values
+     during a run, and a graph that has any is not given to repeat ----
+     While repeat records on the calling thread no value is known, and the runs of a recording may
+     find different ones: these calls then record all commands, for the device to choose from in
+     each run, and return true.  At other times they give nothing and return false: the caller
+     reads the value and gives what follows from it. */
+  /* The device runs one of n >= 1 branches: number *index, clamped to [0,n).  give(arg, j) gives
+     branch j; it is called for each j. */
+  bool (*choose)(const int32_t *index, int n, void (*give)(void *arg, int j), void *arg);
+  /* The device runs a loop, whose rounds end when *verdict is 0 before one.  give(arg, 0) gives
+     what comes before the first round and give(arg, 1) one round, each once, in this order; both
+     end with the commands that write *verdict. */
+  bool (*loop)(const uint8_t *verdict, void (*give)(void *arg, int part), void *arg);
+
+  /* ---- copies beside the commands; both NULL: copies run among them alone ---- */
+  /* Gives a copy from the host to a second queue, whose copies run in order while commands run.  No
+     command that is not done may use `to`, and no later one before a mark behind the copy is
+     reached; until then the host's bytes must stay.  Any thread. */
+  void (*copy_beside)(void *to, const void *from, size_t bytes);
+  void *(*mark_beside)(void); /* marks the end of these copies, as mark does of the commands */
+
   /* ---- compiling ---- */
   /* Fills c->run and what it needs for c->eqn, of any kind but ALIAS and CALL.  MR_OK,
      MR_ERR_NORULE if the backend cannot compute it, or MR_ERR_NOMEM.  The executor calls c->fini on

@@ -53,7 +53,8 @@ struct mr_call {
 
 /* The rules of scan, while and cond on any backend (control.c), which a backend's lower calls:
    within one call, the host loops over compiled graphs or chooses one of them, and reads the index
-   or condition through the backend's copy.  Each fills c for its equation and returns MR_OK,
+   or condition through the backend's copy, unless the run is recorded and the device decides
+   (mr_backend_t.choose and loop).  Each fills c for its equation and returns MR_OK,
    MR_ERR_NOMEM, or the error of compiling a graph inside. c->fini frees c->state, also after a
    failure. */
 mr_err_t mr__scan_lower(mr_call_t *c, mr_diag_t *diag);

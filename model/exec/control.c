@@ -139,7 +139,9 @@ mr_err_t mr__scan_lower(mr_call_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* ---- while: carries alternate between the result's memory and a second place ---- */
+/* ---- while: carries alternate between the result's memory and a second place.  In a recording the
+   addresses of a round are fixed: each round reads the carries from the result's memory, and copies
+   them back there from the second place ---- */
 typedef struct loop {
   int n_cond, n_body, n_carry; /* constants of both functions, and what is carried */
   mr_exec_t *cond, *body;
@@ -163,14 +165,41 @@ static size_t carry_bytes(const mr_call_t *c, int k) {
   return mr_aval_bytes(&c->eqn->out[k]->aval);
 }
 
-/* Runs the condition: whether another step follows. */
-static bool holds(const mr_call_t *c) {
+static uint8_t *verdict_of(const mr_call_t *c) {
+  const loop_t *l = c->state;
+  return (uint8_t *)c->scratch + l->verdict;
+}
+
+/* Runs the condition on the current carries. */
+static void while_test(const mr_call_t *c) {
   loop_t *l = c->state;
-  char *verdict = (char *)c->scratch + l->verdict;
+  mr_exec_start(l->cond, l->to_cond, (void *[]){verdict_of(c)});
+}
+
+/* Whether another step follows. */
+static bool holds(const mr_call_t *c) {
   uint8_t yes = 0;
-  mr_exec_start(l->cond, l->to_cond, (void *[]){verdict});
-  control_move(c, &yes, verdict, sizeof yes, MR_COPY_OUT);
+  while_test(c);
+  control_move(c, &yes, verdict_of(c), sizeof yes, MR_COPY_OUT);
   return yes;
+}
+
+/* For a recording: what comes before the first round (part 0), or a round. */
+static void while_give(void *arg, int part) {
+  const mr_call_t *c = arg;
+  loop_t *l = c->state;
+  const void **now_cond = l->to_cond + l->n_cond, **now = l->to_body + l->n_body;
+  char *at = (char *)c->scratch + l->second;
+  for (int k = 0; k < l->n_carry && part; k++) {
+    l->out[k] = at;
+    at += call_aligned(c, carry_bytes(c, k));
+  }
+  if (part) mr_exec_start(l->body, l->to_body, l->out);
+  for (int k = 0; k < l->n_carry; k++) {
+    control_move(c, c->out[k], part ? l->out[k] : now[k], carry_bytes(c, k), MR_COPY_WITHIN);
+    now[k] = now_cond[k] = c->out[k];
+  }
+  while_test(c);
 }
 
 static void while_run(const mr_call_t *c) {
@@ -179,6 +208,8 @@ static void while_run(const mr_call_t *c) {
   for (int i = 0; i < l->n_cond; i++) l->to_cond[i] = c->in[i];
   for (int i = 0; i < l->n_body; i++) l->to_body[i] = c->in[l->n_cond + i];
   for (int k = 0; k < l->n_carry; k++) now[k] = now_cond[k] = c->in[l->n_cond + l->n_body + k];
+  /* The cast drops const from what give gets back as const. */
+  if (c->backend->loop && c->backend->loop(verdict_of(c), while_give, (void *)(uintptr_t)c)) return;
   while (holds(c)) {
     char *at = (char *)c->scratch + l->second;
     for (int k = 0; k < l->n_carry; k++) {
@@ -214,7 +245,9 @@ mr_err_t mr__while_lower(mr_call_t *c, mr_diag_t *diag) {
       (mr_call_inner_t){.exec = l->cond, .runs = 1, .when = "each test of while", .branch = -1};
   l->inner[1] = (mr_call_inner_t){
       .exec = l->body, .at = body_at, .runs = 1, .when = "each step of while", .branch = -1};
-  c->note[0].what = "carries copied to the result, unless the number of steps is odd";
+  c->note[0].what = c->backend->loop
+                        ? "carries copied to the result, in a captured run with each step"
+                        : "carries copied to the result, unless the number of steps is odd";
   for (int k = 0; k < p.n_carry; k++) c->note[0].bytes += 2 * carry_bytes(c, k);
   if (!p.n_carry) c->note[0].what = NULL;
   c->inner = l->inner;
@@ -237,13 +270,21 @@ static void choice_fini(void *state) {
   free(s);
 }
 
+static void cond_give(void *arg, int j) {
+  const mr_call_t *c = arg;
+  const choice_t *s = c->state;
+  mr_exec_start(s->inner[j].exec, (const void *const *)(uintptr_t)(c->in + 1), c->out);
+}
+
 /* Runs the branch that the index names; an index outside is clamped, as in jax.lax.switch. */
 static void cond_run(const mr_call_t *c) {
-  choice_t *s = c->state;
+  const choice_t *s = c->state;
+  const mr_backend_t *b = c->backend;
+  void *arg = (void *)(uintptr_t)c; /* what give gets back as const */
   int32_t index;
+  if (b->choose && b->choose(c->in[0], s->n, cond_give, arg)) return;
   control_move(c, &index, c->in[0], sizeof index, MR_COPY_OUT);
-  int j = index < 0 ? 0 : index < s->n ? index : s->n - 1;
-  mr_exec_start(s->inner[j].exec, (const void *const *)(uintptr_t)(c->in + 1), c->out);
+  cond_give(arg, index < 0 ? 0 : index < s->n ? index : s->n - 1);
 }
 
 mr_err_t mr__cond_lower(mr_call_t *c, mr_diag_t *diag) {

@@ -4,6 +4,7 @@
 #include "model/exec/device.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* "cpu, opencl[:N]": what this build can be asked for. */
@@ -24,10 +25,6 @@ static mr_err_t device_parse(const char *name, const mr_backend_t **out, const c
   *number = name[n] ? name + n + 1 : NULL;
   snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), name);
   if ((*out = mr_backend_find(word))) return MR_OK;
-  if (!strcmp(word, "cuda"))
-    return mr_fail(diag, MR_ERR_UNAVAILABLE,
-                   "device = %.60s: this build has no CUDA backend, want %s", name,
-                   devices_known(known, sizeof known));
   return mr_fail(diag, MR_ERR_CONFIG, "device = %.60s: this build has no such backend, want %s",
                  name, devices_known(known, sizeof known));
 }
@@ -51,5 +48,29 @@ mr_err_t mr_device_open(const char *name, const mr_backend_t **out, mr_diag_t *d
   MR_TRY(device_parse(name, &b, &number, diag));
   MR_TRY(b->open(number, diag));
   *out = b;
+  return MR_OK;
+}
+
+const char *mr__device_wish(const char *backend, const char *variable, const char *number,
+                            char text[120]) {
+  const char *wish = number ? number : getenv(variable);
+  if (number)
+    snprintf(text, 120, "device = %s:%.40s", backend, number);
+  else
+    snprintf(text, 120, "%s = %.40s", variable, wish ? wish : "");
+  return text;
+}
+
+mr_err_t mr__device_number(const char *backend, const char *variable, const char *number,
+                           unsigned *at, mr_diag_t *diag) {
+  const char *wish = number ? number : getenv(variable);
+  char text[120];
+  size_t n = wish ? strlen(wish) : 0;
+  *at = 0;
+  if (!number && !n) return MR_OK;
+  if (!n || n > 4 || strspn(wish, "0123456789") != n)
+    return mr_fail(diag, MR_ERR_CONFIG, "%s: want the number of a device, from 0",
+                   mr__device_wish(backend, variable, number, text));
+  *at = (unsigned)strtoul(wish, NULL, 10);
   return MR_OK;
 }

@@ -1,4 +1,4 @@
-/* Devices by name, as users write them: "cpu", "opencl", "opencl:1". */
+/* Devices by name, as users write them: "cpu", "opencl", "cuda:1". */
 #ifndef MR_MODEL_EXEC_DEVICE_H
 #define MR_MODEL_EXEC_DEVICE_H
 
@@ -7,7 +7,7 @@
 MR_BEGIN_DECLS
 
 /* Checks the form of a name, NAME or NAME:NUMBER, and that this build knows NAME.  Opens nothing.
-   MR_OK, or MR_ERR_CONFIG, for cuda MR_ERR_UNAVAILABLE, with a sentence that begins "device = ". */
+   MR_OK, or MR_ERR_CONFIG with a sentence that begins "device = ". */
 mr_err_t mr_device_check(const char *name, mr_diag_t *diag);
 
 /* Opens the device of that name for this process, and points *out at it: arrays are created there
@@ -17,6 +17,15 @@ mr_err_t mr_device_check(const char *name, mr_diag_t *diag);
    driver, a device that is not there, a process that already uses another device of that kind.
    *out is unchanged on failure.  Any thread; blocks while a driver starts. */
 mr_err_t mr_device_open(const char *name, const mr_backend_t **out, mr_diag_t *diag);
+
+/* For backends: reads the number of the device that is asked for, `number`, or with NULL what the
+   environment's `variable` says, else 0.  MR_OK, or MR_ERR_CONFIG, which names where it comes
+   from. */
+mr_err_t mr__device_number(const char *backend, const char *variable, const char *number,
+                           unsigned *at, mr_diag_t *diag);
+/* Writes "device = opencl:7" or "MILLRACE_OPENCL = 7" to text and returns it. */
+const char *mr__device_wish(const char *backend, const char *variable, const char *number,
+                            char text[120]);
 
 MR_END_DECLS
 

@@ -134,7 +134,9 @@ static mr_err_t exec_compile(mr_exec_t *x, const mr_fn_t *f, const mr_compile_op
   MR_TRY(take_arena(x, o->lender, diag));
   mr__exec_bind(x);
   x->first_write = first_write(x);
-  return MR_OK;
+  if (!x->backend->repeat || !mr__exec_repeats(x)) return MR_OK;
+  x->key = calloc((size_t)(x->fn->n_in + x->fn->n_out) + 1, sizeof *x->key);
+  return x->key ? MR_OK : mr_no_memory(diag, "a compiled graph");
 }
 
 mr_err_t mr_compile(const mr_fn_t *f, const mr_compile_options_t *options, mr_exec_t **out,
@@ -164,6 +166,8 @@ mr_err_t mr_compile(const mr_fn_t *f, const mr_compile_options_t *options, mr_ex
 
 void mr_exec_destroy(mr_exec_t *x) {
   if (!x) return;
+  if (x->kept) x->backend->forget(x->kept);
+  free(x->key);
   for (int i = 0; x->call && i < x->fn->n_eqn; i++)
     if (x->call[i].fini) x->call[i].fini(x->call[i].state);
   free(x->call);
@@ -214,14 +218,18 @@ static bool run_calls(mr_exec_t *x) {
   return open;
 }
 
-static void exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
-  assert(x->arena || !x->plan.bytes); /* not one of plan_only */
-  for (int i = 0; i < x->n_patch; i++) {
-    const mr_exec_patch_t *p = &x->patch[i];
-    /* The cast drops const: only donated inputs are written to. */
-    *p->slot = p->place == MR_BLOCK_IN ? (void *)(uintptr_t)in[p->index] : out[p->index];
-  }
-  x->nan = NULL;
+/* The arrays of a run, whose addresses are in the calls. */
+typedef struct given {
+  mr_exec_t *x;
+  const void *const *in;
+  void *const *out;
+} given_t;
+
+static void exec_give(void *arg) {
+  const given_t *g = arg;
+  mr_exec_t *x = g->x;
+  const void *const *in = g->in;
+  void *const *out = g->out;
   if (x->finite) mr__finite_begin(x->finite, in, out);
   int before = x->backend->begin(x->threads, x->pin);
   bool done = run_calls(x);
@@ -234,6 +242,30 @@ static void exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
     if (bytes && out[i] != x->result[i])
       x->backend->copy(out[i], x->result[i], bytes, MR_COPY_WITHIN);
   }
+}
+
+/* What reads values or times during a run needs its calls one by one. */
+static bool is_watched(const mr_exec_t *x) {
+  return x->profile || x->finite || x->check_nans || x->may_write;
+}
+
+static void exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
+  given_t g = {x, in, out};
+  size_t n_in = (size_t)x->fn->n_in, n_out = (size_t)x->fn->n_out;
+  assert(x->arena || !x->plan.bytes); /* not one of plan_only */
+  for (int i = 0; i < x->n_patch; i++) {
+    const mr_exec_patch_t *p = &x->patch[i];
+    /* The cast drops const: only donated inputs are written to. */
+    *p->slot = p->place == MR_BLOCK_IN ? (void *)(uintptr_t)in[p->index] : out[p->index];
+  }
+  x->nan = NULL;
+  if (!x->key || is_watched(x)) {
+    exec_give(&g);
+    return;
+  }
+  for (size_t i = 0; i < n_in; i++) x->key[i] = in[i];
+  for (size_t i = 0; i < n_out; i++) x->key[n_in + i] = out[i];
+  x->backend->repeat(&x->kept, x->key, (int)(n_in + n_out), exec_give, &g);
 }
 
 void mr_exec_start(mr_exec_t *x, const void *const *in, void *const *out) {

@@ -28,6 +28,8 @@ struct mr_exec {
   void **result; /* [fn->n_out]: where the values are computed; copied if not the caller's array */
   int threads;   /* of a run */
   bool pin;
+  const void **key; /* [n_in + n_out] room for a run's arrays; NULL: runs are never repeated */
+  void *kept;       /* the backend's, for runs that it repeats */
   bool (*may_write)(void *arg);
   void *gate_arg;
   int first_write; /* the first equation that writes over a donated input; n_eqn: none does */
@@ -46,6 +48,9 @@ mr_err_t mr__lower(mr_exec_t *x, const mr_compile_options_t *o, mr_diag_t *diag)
    mr_memory_plan_init. */
 mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_t *o, bool apart,
                        mr_diag_t *diag);
+/* Whether every run of x gives the same commands, so that a device may record them (repeat.c): the
+   host need not read a value during a run, and there are not too many. */
+bool mr__exec_repeats(const mr_exec_t *x);
 /* Points all calls into x->arena, the graphs inside calls into theirs, and writes the literals. */
 void mr__exec_bind(mr_exec_t *x);
 

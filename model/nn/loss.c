@@ -3,6 +3,7 @@
    fields, weights of records that count, seed and step, and precision. */
 #include "model/nn/loss.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,40 @@
 #include "model/control/table.h"
 
 int mr_loss_n_data(const mr_loss_t *l) { return l->n_fields + l->masked + 2; }
+
+mr_aval_t mr_loss_held(const mr_model_field_t *field) {
+  mr_aval_t a = field->aval;
+  if (field->held) a.dtype = field->held;
+  return a;
+}
+
+/* v[c] for each channel, spread to x's shape. */
+static mr_var_t *spread(mr_fn_t *f, const mr_var_t *x, const float *v, int dim) {
+  int64_t n = x->aval.dim[dim];
+  mr_var_t *each[3];
+  assert(n >= 1 && n <= 3);
+  for (int c = 0; c < n; c++)
+    each[c] = mr_lax_reshape_to(f, mr_literal(f, MR_F32, (double)v[c]), 1);
+  mr_var_t *all = n == 1 ? each[0] : mr_lax_concatenate(f, (int)n, each, 0);
+  return mr_lax_broadcast_in_dim(f, all, x->aval.ndim, x->aval.dim, (int[]){dim});
+}
+
+/* The steps are those of the stage normalize, each rounded to f32, so that the bits are the same
+   wherever division is rounded correctly. */
+mr_var_t *mr_loss_values(mr_fn_t *f, const mr_model_field_t *field, mr_var_t *x) {
+  if (!field->held || !x) return x;
+  mr_origin_t before = mr_origin(f);
+  f->by = "normalize";
+  x = mr_lax_convert(f, x, MR_F32);
+  if (x && field->held == MR_U8) {
+    int dim = field->channel + 1;
+    x = mr_lax_div(f, x, mr_lax_full(f, &x->aval, 255));
+    if (x) x = mr_lax_sub(f, x, spread(f, x, field->mean, dim));
+    if (x) x = mr_lax_div(f, x, spread(f, x, field->std, dim));
+  }
+  mr_origin_set(f, before);
+  return x;
+}
 
 mr_err_t mr_compute_check(const mr_compute_t *c, mr_diag_t *diag) {
   if (c->threads < 0 || c->threads > 1024)
@@ -157,6 +192,35 @@ static mr_fn_t *loss_of_rounded(mr_fn_t *f, int n_data, mr_dtype_t t, mr_diag_t 
   return NULL;
 }
 
+/* f, taken over, of fields as batches hold them.  This is outside what mr_amp rewrites: values are
+   computed in f32, as on the host. */
+static mr_fn_t *loss_of_held(mr_fn_t *f, const mr_loss_t *l, mr_diag_t *diag) {
+  bool held = false;
+  for (int i = 0; i < l->n_fields; i++) held |= l->field[i].held != 0;
+  if (!held) return f;
+  mr_fn_t *g = mr_fn_create();
+  if (!g) {
+    mr_fn_destroy(f);
+    mr_no_memory(diag, "the model's graph");
+    return NULL;
+  }
+  mr_var_t **in = mr_mem_take(&g->mem, (size_t)(f->n_in + 1) * sizeof(mr_var_t *));
+  mr_var_t **out = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof(mr_var_t *));
+  for (int i = 0; i < f->n_in; i++) {
+    mr_aval_t a = f->in[i]->aval;
+    if (i < l->n_fields && l->field[i].held) a.dtype = l->field[i].held;
+    mr_fn_input(g, a);
+  }
+  for (int i = 0; i < f->n_in && g->diag.code >= 0; i++)
+    in[i] = i < l->n_fields ? mr_loss_values(g, &l->field[i], g->in[i]) : g->in[i];
+  if (g->diag.code >= 0 && mr_inline(g, f, in, out) >= 0) mr_fn_return(g, f->n_out, out);
+  mr_fn_destroy(f);
+  if (g->diag.code >= 0) return g;
+  mr_diag_relay(diag, g->diag.code, &g->diag);
+  mr_fn_destroy(g);
+  return NULL;
+}
+
 /* f, taken over, with its products in f8. */
 static mr_fn_t *loss_in_f8(mr_fn_t *f, const mr_fp8_t *c, mr_diag_t *diag) {
   mr_fn_t *g = NULL;
@@ -187,6 +251,7 @@ mr_fn_t *mr_loss_fn(const mr_loss_t *l, const mr_compute_t *c, const mr_loss_use
   }
   f = loss_in_dtype(f, c, use->train, params, diag);
   if (f && c->reads) f = loss_of_rounded(f, mr_loss_n_data(l), c->reads, diag);
+  if (f) f = loss_of_held(f, l, diag);
   return f && c->fp8.history && use->train ? loss_in_f8(f, &c->fp8, diag) : f;
 }
 

@@ -24,6 +24,12 @@ typedef struct mr_model_field {
   const char *layout; /* for pictures: "HWC", "CHW"; else "" */
   int64_t classes; /* > 0: whole numbers (i32) in [0,classes), or MR_LABEL_NONE (base/dataset.h) in
                       a record that does not count */
+  /* How a batch holds a field of f32, which losses see as aval says.  0: so.  MR_BF16: rounded.
+     MR_U8, of pictures of at most 3 channels, the record's dimension `channel`: as byte x of
+     channel c for the value (x / 255 - mean[c]) / std[c], each step rounded to f32. */
+  mr_dtype_t held;
+  int channel;
+  float mean[3], std[3];
 } mr_model_field_t;
 
 /* The values that a loss traces for B records. */
@@ -99,7 +105,14 @@ typedef struct mr_loss_use {
    mask if the loss is masked, seed and step. */
 int mr_loss_n_data(const mr_loss_t *l);
 
-/* Traces the graph (fields..., mask f32 (B) if masked, seed u64[], step u32[], parameters f32...)
+/* Returns a record of a field as a batch holds it.  Cannot fail. */
+mr_aval_t mr_loss_held(const mr_model_field_t *field);
+/* Traces the values of a field, (B, ...) as field->aval says, from x, a batch as it is held: x
+   itself if that is the same.  NULL on failure, with the sentence in f->diag. */
+mr_var_t *mr_loss_values(mr_fn_t *f, const mr_model_field_t *field, mr_var_t *x);
+
+/* Traces the graph (fields as held..., mask f32 (B) if masked, seed u64[], step u32[], parameters
+   f32...)
    -> (loss, out..., losses), and fills the list of params, zeroed before.  With c->fp8 and
    use->train a last input has the scales, f32[n,MR_FP8_TENSORS] for n products.  The caller
    destroys the graph, and calls mr_params_fini in any case.  NULL on failure, with the sentence in

@@ -43,8 +43,20 @@ static mr_err_t sum_squares_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *
   return mr_rule_done(f);
 }
 
+/* Of many tensors: several ops, so that a backend whose kernels have few operands computes those.
+ */
 static mr_err_t sum_squares_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
-  out[0] = sum_squares_written_out(f, e->n_in, e->in);
+  enum { FEW = 32 };
+  if (e->n_in <= FEW) {
+    out[0] = sum_squares_written_out(f, e->n_in, e->in);
+    return mr_rule_done(f);
+  }
+  out[0] = NULL;
+  for (int i = 0; i < e->n_in; i += FEW) {
+    int n = e->n_in - i < FEW ? e->n_in - i : FEW;
+    mr_var_t *sum = mr_emit1(f, &mr_op_sum_squares, n, e->in + i, 0, NULL);
+    out[0] = i ? mr_lax_add(f, out[0], sum) : sum;
+  }
   return mr_rule_done(f);
 }
 

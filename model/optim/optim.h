@@ -91,8 +91,9 @@ int mr_optim_sets(const mr_optim_t *o);
          fp8..., p..., slot 0..., slot 1..., average...)
    average: mr_optim_ema of the new p, only with o->ema.
    fp8: scales f32[n,MR_FP8_TENSORS] and history f32[history,n,MR_FP8_TENSORS] of mr_fp8_next, only
-   with loss->fp8.  The magnitudes of a step are the largest of its parts; one that is not finite
-   becomes the norm, since codes are clamped and would hide it.  A skipped step leaves both.
+   with loss->fp8.  The magnitudes of a step are the largest of its parts.  Codes are clamped, which
+   would hide one that is not finite: an operand's replaces the loss, a cotangent's the norm.  A
+   skipped step leaves both.
 
    scale: MR_SCALE_VARS scalars, only if mr_optim_counts(o).  Gradients count as finite if their
    norm is finite; with o->only_finite the loss must be finite too.  A skipped step returns p, slots

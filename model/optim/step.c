@@ -200,11 +200,24 @@ static mr_err_t update_one(step_t *s, int i, mr_var_t *scale, mr_var_t *apply, m
   return s->g->diag.code;
 }
 
-/* The norm, or the largest magnitude that a product of fp8 has met if that is not finite. */
+/* v, or the largest magnitude among tensors [from,to) of the products of fp8 if that is not
+   finite. */
+static mr_var_t *step_unless_clamped(step_t *s, int from, int to, mr_var_t *v) {
+  int64_t products = s->amax->aval.dim[0];
+  mr_var_t *met = mr_lax_slice(s->g, s->amax, (int64_t[]){0, from}, (int64_t[]){products, to});
+  mr_var_t *most = mr_lax_reduce_max(s->g, met, 2, (int[]){0, 1});
+  mr_var_t *finite = mr_optim_finite(s->g, 1, &most);
+  return mr_lax_select_n(s->g, finite, mr_lax_convert(s->g, most, v->aval.dtype), v);
+}
+
+/* A product of fp8 clamps an infinity.  One in an operand belongs to the loss, and one in a
+   cotangent, which the loss scale may have caused, to the gradients' norm. */
+static mr_var_t *step_loss_of_all(step_t *s, mr_var_t *loss) {
+  return s->n_fp8 ? step_unless_clamped(s, 0, MR_FP8_TENSORS - 1, loss) : loss;
+}
+
 static mr_var_t *step_norm_of_all(step_t *s, mr_var_t *norm) {
-  if (!s->n_fp8) return norm;
-  mr_var_t *most = mr_lax_reduce_max(s->g, s->amax, 2, (int[]){0, 1});
-  return mr_lax_select_n(s->g, mr_optim_finite(s->g, 1, &most), most, norm);
+  return s->n_fp8 ? step_unless_clamped(s, MR_FP8_TENSORS - 1, MR_FP8_TENSORS, norm) : norm;
 }
 
 /* Writes the next state of fp8 to next[n_fp8]. */
@@ -236,6 +249,7 @@ static mr_err_t step_build(step_t *s) {
   s->out = mr_mem_take(&s->g->mem, (size_t)n * sizeof *s->out);
   make_inputs(s);
   MR_TRY(run_parts(s));
+  s->out[0] = step_loss_of_all(s, s->out[0]);
   const char *outer = mr_scope_enter(s->g, s->o->def->name);
   MR_TRY(step_update(s, s->out + s->n_out));
   mr_scope_leave(s->g, outer);

@@ -1,5 +1,8 @@
 /* Chains of elementwise ops, and reductions of their results over trailing or leading dimensions,
-   become one op: a loop over blocks that stay in the first-level cache.
+   become one op: a loop over blocks that stay in the first-level cache, or a kernel of a device.
+
+   Where the target has rows (mr_target_t.rows), a chain continues past the sums of its rows.  A
+   group then holds values of two sizes: of n elements, and of one element for each row.
 
    A group grows along the list of equations and is written in the place of its last member.  That
    is correct until an equation outside reads one of its values, which closes the group.  Broadcasts
@@ -23,6 +26,8 @@ typedef struct group {
   int64_t n, inner; /* elements; elements of a row, 0 without reductions */
   bool columns;     /* reductions fold rows into one; a group has one kind of reduction */
   bool closed;
+  const mr_var_t *end[MR_LOOP_ENDS]; /* operands that no member computes; counted with rows alone */
+  int n_end;
   int into;    /* the group it was merged into, or itself */
   mr_eqn_t *e; /* the fused equation; NULL: its members stay as they are */
 } group_t;
@@ -54,21 +59,95 @@ static bool fuse_unit_of(const mr_eqn_t *e, mr_unit_t *u) {
          (!e->n_in || fuse_elems(e->in[0])) && fuse_elems(e->out[0]);
 }
 
+/* ---- rows ---- */
+/* Returns the number of rows of a group that may continue past their sums, 0 for other groups. */
+static int64_t group_rows(const fuser_t *s, int g) {
+  const group_t *x = g < 0 ? NULL : &s->group[g];
+  if (!x || !x->inner || x->columns || !s->t->rows) return 0;
+  return s->t->rows(x->n / x->inner, x->inner) ? x->n / x->inner : 0;
+}
+
+/* Returns the group whose rows v spreads: v is the broadcast, along each row, of a value that the
+   group has for each row.  Members of the group copy v's equation; -1 if v is something else. */
+static int spreads_rows_of(const fuser_t *s, const mr_var_t *v) {
+  mr_unit_t u;
+  int g = v->def && v->def->n_in ? group_of(s, s->at[v->def->in[0]->id]) : -1;
+  int64_t rows = group_rows(s, g);
+  if (!rows || !fuse_unit_of(v->def, &u) || u.kind != MR_UNIT_REPEAT) return -1;
+  return u.mid == rows && u.inner == s->group[g].inner && fuse_elems(v) == s->group[g].n ? g : -1;
+}
+
+/* The group that computes v, or whose rows it spreads. */
+static int source_of(const fuser_t *s, const mr_var_t *v) {
+  int g = spreads_rows_of(s, v);
+  return g < 0 ? group_of(s, s->at[v->id]) : g;
+}
+
+/* ---- operands ---- */
+static bool is_repeat(const mr_var_t *v) {
+  mr_unit_t u;
+  if (!v->def || !fuse_unit_of(v->def, &u)) return false;
+  return u.kind == MR_UNIT_INDEX ||
+         (u.kind == MR_UNIT_REPEAT && fuse_elems(v->def->in[0]) != fuse_elems(v));
+}
+
+/* Adds the operands of a loop that e needs to end[0,n) and returns how many there are then; more
+   than the target's limit: they do not fit.  e may be a member of groups a and b. */
+static int add_ends(const fuser_t *s, const mr_eqn_t *e, int a, int b, const mr_var_t **end,
+                    int n) {
+  for (int k = 0; k < e->n_in && n <= s->t->loop_ends; k++) {
+    const mr_var_t *v = e->in[k];
+    int g = source_of(s, v), at = 0;
+    if (g >= 0 && (g == a || g == b)) continue;
+    if (is_repeat(v)) v = v->def->n_in ? v->def->in[0] : NULL;
+    if (!v || v->literal) continue;
+    while (at < n && end[at] != v) at++;
+    if (at < n) continue;
+    if (n < s->t->loop_ends) end[n] = v;
+    n++;
+  }
+  return n;
+}
+
+/* Whether a loop of groups a and b, -1 for none, and e has few enough operands.  Only rows make
+   groups so large that the limit matters; elsewhere a loop past it is not made at all. */
+static bool ends_fit(const fuser_t *s, int a, int b, const mr_eqn_t *e) {
+  const mr_var_t *end[MR_LOOP_ENDS];
+  const int group[] = {a, b};
+  int n = 0;
+  if (!s->t->rows) return true;
+  for (int j = 0; j < 2; j++) {
+    const group_t *x = group[j] < 0 ? NULL : &s->group[group[j]];
+    for (int i = 0; x && i < x->n_end; i++) {
+      int at = 0;
+      while (at < n && end[at] != x->end[i]) at++;
+      if (at == n && n == s->t->loop_ends) return false;
+      if (at == n) end[n++] = x->end[i];
+    }
+  }
+  return add_ends(s, e, a, b, end, n) <= s->t->loop_ends;
+}
+
 /* ---- groups ---- */
 /* Returns the open group that computes operand v, if an op on n elements may join it; -1 if not. */
 static int candidate(const fuser_t *s, const mr_var_t *v, int i, int64_t n) {
-  int g = group_of(s, s->at[v->id]);
+  int g = source_of(s, v);
   if (g < 0) return -1;
   const group_t *x = &s->group[g];
-  return !x->closed && x->n == n && i - x->last <= REACH && x->n_member < MEMBERS ? g : -1;
+  bool fits = x->n == n || group_rows(s, g) == n;
+  return !x->closed && fits && i - x->last <= REACH && x->n_member < MEMBERS ? g : -1;
 }
 
 static bool same_rows(const group_t *x, int64_t inner, bool columns) {
   return !x->inner || !inner || (x->inner == inner && x->columns == columns);
 }
 
-static bool fits_together(const group_t *a, const group_t *b) {
-  return a->n_member + b->n_member < MEMBERS && same_rows(a, b->inner, b->columns);
+/* Whether group b may become part of a: a loop of the same elements, or a loop without sums over
+   what a has once for each row. */
+static bool fits_together(const fuser_t *s, int a, int b) {
+  const group_t *x = &s->group[a], *y = &s->group[b];
+  bool same = x->n == y->n && same_rows(x, y->inner, y->columns);
+  return x->n_member + y->n_member < MEMBERS && (same || (group_rows(s, a) == y->n && !y->inner));
 }
 
 static void fuse_merge(fuser_t *s, int a, int b) {
@@ -78,28 +157,38 @@ static void fuse_merge(fuser_t *s, int a, int b) {
   x->n_member += y->n_member;
   x->n_each += y->n_each;
   if (y->inner) x->inner = y->inner, x->columns = y->columns;
+  for (int i = 0; i < y->n_end; i++) {
+    int at = 0;
+    while (at < x->n_end && x->end[at] != y->end[i]) at++;
+    if (at == x->n_end && at < MR_LOOP_ENDS) x->end[x->n_end++] = y->end[i];
+  }
   y->into = a;
 }
 
-/* Whether e reads a sum of group g.  The sum is complete only when the loop ends, so e cannot be
-   part of that loop. */
-static bool reads_sum(const fuser_t *s, const mr_eqn_t *e, int g) {
+/* Whether e, an op on n elements, reads a sum of group g that is complete only when the loop ends,
+   so that e cannot be part of that loop.  A group that continues past its rows has the sum in time
+   for ops on one value a row. */
+static bool reads_sum(const fuser_t *s, const mr_eqn_t *e, int g, int64_t n) {
+  int64_t rows = group_rows(s, g);
   for (int k = 0; k < e->n_in; k++) {
     int at = s->at[e->in[k]->id];
-    if (group_of(s, at) == g && fuse_elems(e->in[k]) != s->group[g].n) return true;
+    if (group_of(s, at) != g || fuse_elems(e->in[k]) == s->group[g].n) continue;
+    if (!rows || (n != rows && rows > 1)) return true;
   }
   return false;
 }
 
-/* Returns the group that e at i may join, after merging the groups of its operands; -1: none. */
+/* Returns the group that e at i may join, after merging the groups of its operands; -1: none.
+   Groups of n rows come before groups of n elements, as they close when e joins another. */
 static int fuse_choose(fuser_t *s, const mr_eqn_t *e, int i, int64_t n) {
   int g = -1;
-  for (int k = 0; k < e->n_in; k++) {
-    int c = candidate(s, e->in[k], i, n);
-    if (c < 0 || c == g || reads_sum(s, e, c)) continue;
-    if (g < 0)
+  for (int turn = 0; turn < 2 * e->n_in; turn++) {
+    int k = turn % e->n_in, c = candidate(s, e->in[k], i, n);
+    if (c < 0 || c == g || reads_sum(s, e, c, n)) continue;
+    if (turn < e->n_in && s->group[c].n == n) continue;
+    if (g < 0 && ends_fit(s, c, -1, e))
       g = c;
-    else if (fits_together(&s->group[g], &s->group[c]))
+    else if (g >= 0 && fits_together(s, g, c) && ends_fit(s, g, c, e))
       fuse_merge(s, g, c);
   }
   return g;
@@ -114,14 +203,21 @@ static int new_group(fuser_t *s, int i, int64_t n) {
 static int fuse_place(fuser_t *s, int i) {
   const mr_eqn_t *e = s->eqn[i];
   mr_unit_t u;
-  if (!fuse_unit_of(e, &u) || u.kind == MR_UNIT_REPEAT || u.kind == MR_UNIT_INDEX) return -1;
+  if (!fuse_unit_of(e, &u) || u.kind == MR_UNIT_INDEX) return -1;
+  bool same = s->t->rows && fuse_elems(e->in[0]) == fuse_elems(e->out[0]);
+  if (u.kind == MR_UNIT_REPEAT && same) u.kind = MR_UNIT_SAME; /* adds dimensions of size 1 */
+  if (u.kind == MR_UNIT_REPEAT) return -1;
   int64_t n =
       fuse_elems(e->in[0]) > fuse_elems(e->out[0]) ? fuse_elems(e->in[0]) : fuse_elems(e->out[0]);
   int g = fuse_choose(s, e, i, n);
   if (u.kind != MR_UNIT_EACH && g < 0) return -1;
   bool columns = u.kind == MR_UNIT_COLUMNS, folds = columns || u.kind == MR_UNIT_REDUCE;
-  if (folds && !same_rows(&s->group[g], u.inner, columns)) return -1;
+  if (folds && (s->group[g].n != n || !same_rows(&s->group[g], u.inner, columns))) return -1;
   if (g < 0) g = new_group(s, i, n);
+  if (s->t->rows) {
+    int ends = add_ends(s, e, g, -1, s->group[g].end, s->group[g].n_end);
+    s->group[g].n_end = ends < s->t->loop_ends ? ends : s->t->loop_ends;
+  }
   s->group[g].last = i;
   s->group[g].n_member++;
   s->group[g].n_each += u.kind == MR_UNIT_EACH;
@@ -129,10 +225,12 @@ static int fuse_place(fuser_t *s, int i) {
   return g;
 }
 
-/* Closes the groups other than `mine` whose values e reads. */
+/* Closes the groups other than `mine` whose values e reads.  A broadcast along rows closes none
+   itself: it is written behind the group, and what reads it is found here. */
 static void close_others(fuser_t *s, const mr_eqn_t *e, int mine) {
+  if (e->n_out == 1 && spreads_rows_of(s, e->out[0]) >= 0) return;
   for (int k = 0; k < e->n_in; k++) {
-    int g = group_of(s, s->at[e->in[k]->id]);
+    int g = source_of(s, e->in[k]);
     if (g >= 0 && g != mine) s->group[g].closed = true;
   }
 }
@@ -162,13 +260,6 @@ static void add_input(fuser_t *s, body_t *b, mr_var_t *v) {
   if (b->full) return;
   s->map[v->id] = mr_fn_input(b->fn, v->aval);
   b->in[b->n_in++] = v;
-}
-
-static bool is_repeat(const mr_var_t *v) {
-  mr_unit_t u;
-  if (!v->def || !fuse_unit_of(v->def, &u)) return false;
-  return u.kind == MR_UNIT_INDEX ||
-         (u.kind == MR_UNIT_REPEAT && fuse_elems(v->def->in[0]) != fuse_elems(v));
 }
 
 /* Adds an operand that no member computes: as an input, or by copying a broadcast or counter. */
@@ -205,10 +296,23 @@ static void add_members(fuser_t *s, int g, body_t *b) {
     if (group_of(s, i) == g) add_member(s, b, s->eqn[i]);
 }
 
+static int reads_of(const mr_eqn_t *e, const mr_var_t *v) {
+  int n = 0;
+  for (int k = 0; k < e->n_in; k++) n += e->in[k] == v;
+  return n;
+}
+
+/* Reads of v by members of g, and by broadcasts that only members read. */
 static int reads_inside(const fuser_t *s, int g, const mr_var_t *v) {
   int n = 0;
-  for (int i = s->group[g].first; i <= s->group[g].last; i++)
-    for (int k = 0; group_of(s, i) == g && k < s->eqn[i]->n_in; k++) n += s->eqn[i]->in[k] == v;
+  for (int i = s->group[g].first; i <= s->group[g].last; i++) {
+    const mr_eqn_t *e = s->eqn[i];
+    int reads = reads_of(e, v);
+    if (!reads) continue;
+    bool spreads = e->n_out == 1 && spreads_rows_of(s, e->out[0]) == g;
+    if (group_of(s, i) == g || (spreads && s->uses[e->out[0]->id] == reads_inside(s, g, e->out[0])))
+      n += reads;
+  }
   return n;
 }
 
@@ -272,6 +376,19 @@ static mr_err_t form(fuser_t *s, int g) {
   return s->f->diag.code;
 }
 
+/* Whether equation i spreads rows of a fused group that is written behind i. */
+static bool waits_for(const fuser_t *s, int i, int g) {
+  const mr_eqn_t *e = s->eqn[i];
+  return e->n_out == 1 && s->of[i] < 0 && spreads_rows_of(s, e->out[0]) == g && s->group[g].e &&
+         i < s->group[g].last;
+}
+
+static void write_group(fuser_t *s, int g) {
+  s->f->eqn[s->f->n_eqn++] = s->group[g].e;
+  for (int i = s->group[g].first; i < s->group[g].last; i++)
+    if (waits_for(s, i, g)) s->f->eqn[s->f->n_eqn++] = s->eqn[i];
+}
+
 /* Forms the fused equations while all others keep their places, then rewrites the list. */
 static mr_err_t fuse_rewrite(fuser_t *s) {
   for (int g = 0; g < s->n_group; g++)
@@ -279,9 +396,10 @@ static mr_err_t fuse_rewrite(fuser_t *s) {
   s->f->n_eqn = 0;
   for (int i = 0; i < s->n_eqn; i++) {
     int g = group_of(s, i);
-    mr_eqn_t *whole = g < 0 ? NULL : s->group[g].e;
-    if (!whole) s->f->eqn[s->f->n_eqn++] = s->eqn[i];
-    if (whole && s->group[g].last == i) s->f->eqn[s->f->n_eqn++] = whole;
+    bool fused = g >= 0 && s->group[g].e;
+    int over = s->eqn[i]->n_out == 1 ? spreads_rows_of(s, s->eqn[i]->out[0]) : -1;
+    if (!fused && !(over >= 0 && waits_for(s, i, over))) s->f->eqn[s->f->n_eqn++] = s->eqn[i];
+    if (fused && s->group[g].last == i) write_group(s, g);
   }
   mr_dce(s->f); /* broadcasts that all readers have copied */
   return MR_OK;

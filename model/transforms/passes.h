@@ -20,6 +20,10 @@ typedef struct mr_target {
   /* Whether e, which has an open rule, must be written as primitives because there is no kernel for
      its operands. */
   bool (*opens)(const mr_eqn_t *e);
+  /* Whether a fused loop over n rows of `each` elements may continue past sums and maxima of its
+     rows: with ops on one value a row, and with broadcasts of such values along the row.  NULL: a
+     loop ends at its sums. */
+  bool (*rows)(int64_t n, int64_t each);
 } mr_target_t;
 
 #define MR_LOOP_ENDS 32
@@ -65,7 +69,8 @@ mr_err_t mr_sink(mr_fn_t *f, mr_diag_t *diag);
 mr_err_t mr_merge_products(mr_fn_t *f, mr_diag_t *diag);
 mr_err_t mr_merge_before_grad(mr_fn_t *f, mr_diag_t *diag);
 /* Joins chains of elementwise ops, with reductions over trailing or leading dimensions at their
-   end, into one op that runs in blocks.  MR_OK or a failure. */
+   end, into one op that runs in blocks; where the target has rows, a chain continues past the
+   reductions over trailing dimensions.  MR_OK or a failure. */
 mr_err_t mr_fuse(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
 
 #endif

@@ -71,11 +71,17 @@ static void bad_step_trace(mr_stage_t *s, const mr__train_flight_t *f, const mr_
     mr_notice("%s: step %" PRId64 " could not be traced: %s", s->name, r->step, why.text);
     return;
   }
+  mr_train_batch_t here;
+  mr__traced_step_t saved = t;
+  mr_err_t e =
+      mr_train_batch_fetch(&here, &f->fields, &s->in_spec[IN_TRAIN], t.loss, v->backend, &unsaved);
+  saved.field = here.field;
   records_text(f->batch, records, sizeof records);
   snprintf(path, sizeof path, "%s%snan-%06" PRId64 ".safetensors",
            v->replay_dir ? v->replay_dir : "", v->replay_dir ? "/" : "", r->step);
-  if (mr__replay_save(s, path, &t, r, &unsaved) < 0)
-    mr_notice("%s: no replay file: %s", s->name, unsaved.text);
+  if (e >= 0) e = mr__replay_save(s, path, &saved, r, &unsaved);
+  mr_train_batch_fini(&here);
+  if (e < 0) mr_notice("%s: no replay file: %s", s->name, unsaved.text);
   if (mr__trace_step(&t, NULL, &found, &why) < 0)
     mr_notice("%s: step %" PRId64 " could not be traced: %s", s->name, r->step, why.text);
   else if (!found.found)

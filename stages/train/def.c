@@ -139,7 +139,7 @@ static const mr_stage_def_t *choose_vit(const char *word, char *hint, size_t n) 
 static const mr_step_def_t train_step_run = {.run = mr__train_stage_step};
 
 #define TRAIN_STEP                                                                            \
-  .in = {{"in", MR_FLOW_BATCHES, false},                                                      \
+  .in = {{"in", MR_FLOW_BATCHES, .device = true},                                             \
          {"valid", MR_FLOW_BATCHES, true},                                                    \
          {"test", MR_FLOW_BATCHES, true}},                                                    \
   .out = {{"metrics", MR_FLOW_METRICS, true}, {"state", MR_FLOW_STATE, true}},                \

@@ -2,16 +2,29 @@
    the fields to display. */
 #include "stages/train/fields.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/dataset.h"
+#include "model/train.h"
+#include "stages/norm.h"
 
 /* The number of classes of a label: the dataset's, if the stream has one, else the field's. */
 static int64_t fields_classes_of(const mr_spec_t *spec, const mr_field_t *f) {
   if (!f->label) return 0;
   return spec->dataset && spec->dataset->n_classes ? spec->dataset->n_classes : f->n_classes;
+}
+
+/* True for pictures that `normalize` has left as bytes or rounded to bf16. */
+static bool fields_is_held(const mr_field_t *f) {
+  if (f->ndim != 3 || f->layout == MR_LAYOUT_NONE) return false;
+  if (f->dtype != MR_U8) return f->dtype == MR_BF16;
+  int64_t C = f->dim[f->layout == MR_LAYOUT_HWC ? 2 : 0];
+  for (int64_t c = 0; c < C && C <= 3; c++)
+    if (!(f->std[c] > 0)) return false;
+  return C >= 1 && C <= 3;
 }
 
 int mr_train_fields(const mr_spec_t *spec, mr_model_field_t *field) {
@@ -21,12 +34,27 @@ int mr_train_fields(const mr_spec_t *spec, mr_model_field_t *field) {
   for (int i = 0; i < spec->n_fields; i++) {
     const mr_field_t *f = &spec->field[i];
     if (f->ragged) continue;
-    field[n++] = (mr_model_field_t){.name = f->name,
-                                    .aval = mr_aval(f->dtype, f->ndim, f->dim),
-                                    .layout = layout[f->layout],
-                                    .classes = fields_classes_of(spec, f)};
+    bool held = fields_is_held(f);
+    field[n] = (mr_model_field_t){.name = f->name,
+                                  .aval = mr_aval(held ? MR_F32 : f->dtype, f->ndim, f->dim),
+                                  .layout = layout[f->layout],
+                                  .classes = fields_classes_of(spec, f),
+                                  .held = held ? f->dtype : (mr_dtype_t)0,
+                                  .channel = f->layout == MR_LAYOUT_HWC ? 2 : 0};
+    memcpy(field[n].mean, f->mean, sizeof f->mean);
+    memcpy(field[n++].std, f->std, sizeof f->std);
   }
   return n;
+}
+
+/* The first field of pictures in bytes with more channels than a step normalises; -1: none. */
+static int fields_wide(const mr_spec_t *spec) {
+  for (int i = 0; i < spec->n_fields; i++) {
+    const mr_field_t *f = &spec->field[i];
+    bool bytes = f->dtype == MR_U8 && f->ndim == 3 && f->layout != MR_LAYOUT_NONE && !f->ragged;
+    if (bytes && f->dim[f->layout == MR_LAYOUT_HWC ? 2 : 0] > 3) return i;
+  }
+  return -1;
 }
 
 mr_err_t mr_train_model_for(mr_stage_t *s, int port, const mr_model_def_t *def, void *state,
@@ -37,8 +65,14 @@ mr_err_t mr_train_model_for(mr_stage_t *s, int port, const mr_model_def_t *def, 
   int n = mr_train_fields(&s->in_spec[port], field);
   mr_err_t e = mr_model_plan(out, def, state, n, field, &why);
   if (e >= 0) return MR_OK;
+  int wide = fields_wide(&s->in_spec[port]);
   mr_spec_text(&s->in_spec[port], text, sizeof text);
   if (e != MR_ERR_SHAPE) return mr_stage_relay(s, e, &why);
+  if (wide >= 0)
+    return mr_stage_fail(s, e,
+                         "input %s is %s: %s are bytes of more than 3 channels, which a step does "
+                         "not normalise; want `normalize dtype=f32` or dtype=bf16 before batch",
+                         s->def->in[port].name, text, s->in_spec[port].field[wide].name);
   return mr_diag_prefix(s->diag, e, &why, "%s: input %s is %s", s->name, s->def->in[port].name,
                         text);
 }
@@ -55,8 +89,10 @@ static void *fields_copy(size_t record, size_t n, size_t B, const void *from) {
 static bool fields_take(mr_train_batch_t *t, const mr_spec_t *spec, const mr_loss_t *l,
                         const mr_buf_t *b) {
   size_t n = (size_t)b->n, B = (size_t)spec->batch;
+  assert(n == B || !spec->device); /* train-step refuses a short batch */
   for (int i = 0; i < l->n_fields; i++) {
-    size_t record = mr_aval_bytes(&l->field[i].aval);
+    const mr_aval_t held = mr_loss_held(&l->field[i]);
+    size_t record = mr_aval_bytes(&held);
     t->field[i] = b->field[mr_spec_find(spec, l->field[i].name)].data;
     if (n == B) continue;
     t->field[i] = t->own[i] = fields_copy(record, n, B, t->field[i]);
@@ -84,10 +120,79 @@ void mr_train_batch_fini(mr_train_batch_t *t) {
   *t = (mr_train_batch_t){.own = {NULL}};
 }
 
+mr_err_t mr_train_check_labels(mr_stage_t *s, const mr_spec_t *spec, const mr_loss_t *l,
+                               const mr_buf_t *b) {
+  mr_diag_t why = {0};
+  mr_err_t e = MR_OK;
+  for (int i = 0; i < l->n_fields && e >= 0; i++) {
+    const int32_t *label = b->field[mr_spec_find(spec, l->field[i].name)].label;
+    if (label && l->field[i].classes) e = mr_train_check_classes(&l->field[i], label, b->n, &why);
+  }
+  return mr_stage_relay(s, e, &why);
+}
+
+/* The values of n elements of a field, from how a batch holds them. */
+static void fields_values(const mr_model_field_t *f, const void *from, size_t n, float *to) {
+  const uint8_t *byte = from;
+  const mr_bf16_t *half = from;
+  size_t inner = f->channel ? 1 : (size_t)(f->aval.dim[1] * f->aval.dim[2]);
+  size_t C = (size_t)f->aval.dim[f->channel];
+  for (size_t i = 0; i < n; i++) {
+    size_t c = i / inner % C;
+    to[i] =
+        f->held == MR_U8 ? mr_norm_value(byte[i], f->mean[c], f->std[c]) : mr_bf16_to_f32(half[i]);
+  }
+}
+
+/* Copies field i as it is held to the host, unless it lies there; *own is then the copy. */
+static mr_err_t fields_fetch(const mr_train_batch_t *from, const mr_spec_t *spec,
+                             const mr_model_field_t *f, int i, const mr_backend_t *b, void **own,
+                             mr_diag_t *diag) {
+  const mr_aval_t held = mr_loss_held(f);
+  size_t bytes = (size_t)spec->batch * mr_aval_bytes(&held);
+  *own = NULL;
+  if (!spec->device) return MR_OK;
+  if (!(*own = aligned_alloc(64, (bytes + 63) / 64 * 64)))
+    return mr_no_memory(diag, "a copy of a batch");
+  b->copy(*own, from->field[i], bytes, MR_COPY_OUT);
+  return MR_OK;
+}
+
+mr_err_t mr_train_batch_fetch(mr_train_batch_t *to, const mr_train_batch_t *from,
+                              const mr_spec_t *spec, const mr_loss_t *l, const mr_backend_t *b,
+                              mr_diag_t *diag) {
+  *to = (mr_train_batch_t){.own = {NULL}};
+  memcpy(to->field, from->field, sizeof to->field);
+  for (int i = 0; i < l->n_fields; i++) {
+    const mr_model_field_t *f = &l->field[i];
+    size_t n = (size_t)(spec->batch * mr_aval_elems(&f->aval));
+    void *own;
+    MR_TRY(fields_fetch(from, spec, f, i, b, &own, diag));
+    to->own[i] = own;
+    if (f->held) {
+      to->own[i] = aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64);
+      if (to->own[i]) fields_values(f, own ? own : from->field[i], n, to->own[i]);
+      free(own);
+      if (!to->own[i]) return mr_no_memory(diag, "a copy of a batch");
+    }
+    if (to->own[i]) to->field[i] = to->own[i];
+  }
+  return MR_OK;
+}
+
+const void *mr_train_value(const mr_spec_t *spec, const mr_buf_t *b, int f, int i,
+                           const mr_backend_t *d, void *room) {
+  size_t bytes = mr_field_bytes(&spec->field[f]);
+  const char *at = (const char *)b->field[f].data + bytes * (size_t)i;
+  if (!spec->device) return at;
+  d->copy(room, at, bytes, MR_COPY_OUT);
+  return room;
+}
+
 /* True for pictures that `normalize` has made. */
 static bool fields_is_picture(const mr_field_t *f) {
-  return f->dtype == MR_F32 && f->ndim == 3 && f->layout == MR_LAYOUT_HWC && !f->ragged &&
-         f->dim[2] >= 1;
+  return (f->dtype == MR_F32 || fields_is_held(f)) && f->ndim == 3 && f->layout == MR_LAYOUT_HWC &&
+         !f->ragged && f->dim[2] >= 1;
 }
 
 bool mr_train_sight(const mr_spec_t *spec, const mr_loss_t *l, mr_train_sight_t *out) {

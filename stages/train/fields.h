@@ -2,6 +2,7 @@
 #ifndef MR_STAGES_TRAIN_FIELDS_H
 #define MR_STAGES_TRAIN_FIELDS_H
 
+#include "model/exec/backend.h"
 #include "model/zoo/zoo.h"
 #include "pipeline/stage.h"
 
@@ -28,9 +29,27 @@ mr_err_t mr_train_batch_init(mr_train_batch_t *t, mr_stage_t *s, const mr_spec_t
                              const mr_loss_t *l, const mr_buf_t *b);
 void mr_train_batch_fini(mr_train_batch_t *t);
 
+/* MR_OK, or MR_ERR_DATA if a label of a batch that lies on a device is outside the loss's classes;
+   steps check the labels of other batches themselves. */
+mr_err_t mr_train_check_labels(mr_stage_t *s, const mr_spec_t *spec, const mr_loss_t *l,
+                               const mr_buf_t *b);
+
+/* Points `to` at the values of a batch's fields, as their avals say, in the host's memory: copied
+   from the device b if they lie there, widened or normalised if the batch holds them otherwise.
+   `from` must outlive it.  MR_OK, or MR_ERR_NOMEM with a sentence; mr_train_batch_fini in any
+   case. */
+mr_err_t mr_train_batch_fetch(mr_train_batch_t *to, const mr_train_batch_t *from,
+                              const mr_spec_t *spec, const mr_loss_t *l, const mr_backend_t *b,
+                              mr_diag_t *diag);
+
+/* Returns the value of field f of record i in the host's memory: in the batch, or, if that lies on
+   the device d, copied to room, which has mr_field_bytes bytes. */
+const void *mr_train_value(const mr_spec_t *spec, const mr_buf_t *b, int f, int i,
+                           const mr_backend_t *d, void *room);
+
 /* The fields of a record that are displayed, by index. */
 typedef struct mr_train_sight {
-  int picture; /* the first picture that the loss takes: f32 (H,W,C) */
+  int picture; /* the first picture that the loss takes: (H,W,C), f32 or held otherwise */
   int truth;   /* the class to predict */
 } mr_train_sight_t;
 

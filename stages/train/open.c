@@ -36,7 +36,8 @@ mr_train_config_t mr__train_config(const train_t *v, int64_t batch) {
                                      .pin = v->team.pin,
                                      .device = v->backend},
                          .batch = batch,
-                         .accumulate = v->accumulate};
+                         .accumulate = v->accumulate,
+                         .there = v->there};
   mr_train_amp_set(&v->amp, &t.compute);
   set_unless_usual(&t.optim.b1, v->b1);
   set_unless_usual(&t.optim.b2, v->b2);
@@ -100,7 +101,7 @@ static mr_err_t open_compile(mr_stage_t *s) {
   if (e >= 0) e = mr_train_step_create(loss, &train, &v->step, &why);
   if (v->ema > 0) train.compute.values = MR_F32; /* evaluation reads the average */
   if (e >= 0 && v->eval_batch)
-    e = mr_eval_step_create(loss, &train.compute, v->eval_batch, v->step, &v->eval, &why);
+    e = mr_eval_step_create(&v->eval_loss, &train.compute, v->eval_batch, v->step, &v->eval, &why);
   return mr_stage_relay(s, e, &why);
 }
 
@@ -178,9 +179,9 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
 
 void mr__train_stage_close(mr_stage_t *s) {
   train_t *v = s->state;
+  mr_eval_step_destroy(v->eval);  /* uses the training step's memory */
+  mr_train_step_destroy(v->step); /* waits for runs that still read their batches */
   while (v->read < v->begun) mr__train_flight_fini(&v->flight[v->read++ % MR_TRAIN_RING]);
-  mr_eval_step_destroy(v->eval); /* uses the training step's memory */
-  mr_train_step_destroy(v->step);
   mr_train_watch_fini(&v->watch);
   mr_params_fini(&v->params);
   v->step = NULL, v->eval = NULL;

@@ -18,7 +18,7 @@ static int64_t total_steps(const train_t *v, const mr_spec_t *in) {
 
 int64_t mr_train_stage_total(const mr_stage_t *s) { return ((const train_t *)s->state)->total; }
 
-/* True if two losses take the same fields. */
+/* True if two losses take the same fields, whatever batches hold them as. */
 static bool same_fields(const mr_loss_t *a, const mr_loss_t *b) {
   bool same = a->n_fields == b->n_fields && a->masked == b->masked && a->classes == b->classes;
   for (int i = 0; same && i < a->n_fields; i++)
@@ -28,7 +28,24 @@ static bool same_fields(const mr_loss_t *a, const mr_loss_t *b) {
   return same;
 }
 
-/* Plans the model of an evaluation input, in a copy of the settings. */
+/* True if bytes are normalised alike in both, where both hold bytes. */
+static bool same_normalisation(const mr_loss_t *a, const mr_loss_t *b) {
+  for (int i = 0; i < a->n_fields; i++)
+    if (a->field[i].held == MR_U8 && b->field[i].held == MR_U8 &&
+        (memcmp(a->field[i].mean, b->field[i].mean, sizeof a->field[i].mean) ||
+         memcmp(a->field[i].std, b->field[i].std, sizeof a->field[i].std)))
+      return false;
+  return true;
+}
+
+static bool same_held(const mr_loss_t *a, const mr_loss_t *b) {
+  for (int i = 0; i < a->n_fields; i++)
+    if (a->field[i].held != b->field[i].held) return false;
+  return true;
+}
+
+/* Plans the model of an evaluation input, in a copy of the settings.  Such an input may hold its
+   pictures otherwise than input in does: the values are the same. */
 static mr_err_t plan_input(mr_stage_t *s, int port) {
   train_t *v = s->state;
   const mr_model_def_t *def = mr__train_model_of(s);
@@ -37,16 +54,25 @@ static mr_err_t plan_input(mr_stage_t *s, int port) {
   if (!state) return mr_stage_no_memory(s, "a model's settings");
   memcpy(state, mr__train_model_state(s), def->state_sz);
   mr_err_t e = mr_train_model_for(s, port, def, state, &m);
-  int64_t B = s->in_spec[port].batch;
-  if (e >= 0 &&
-      (!same_fields(&m.plan.loss, &v->model.plan.loss) || (v->eval_batch && v->eval_batch != B)))
-    e = mr_stage_fail(s, MR_ERR_SHAPE,
-                      "input %s: want the fields and classes of input in, and one batch size "
-                      "for valid and test",
-                      s->def->in[port].name);
-  v->eval_batch = B;
   free(state);
-  return e;
+  MR_TRY(e);
+  const mr_loss_t *train = &v->model.plan.loss, *l = &m.plan.loss;
+  int64_t B = s->in_spec[port].batch;
+  if (!same_fields(l, train) || !same_normalisation(l, train) ||
+      (v->eval_batch && (v->eval_batch != B || !same_held(l, &v->eval_loss))))
+    return mr_stage_fail(s, MR_ERR_SHAPE,
+                         "input %s: want the fields, classes and normalisation of input in, and "
+                         "one batch size and dtype for valid and test",
+                         s->def->in[port].name);
+  v->eval_batch = B;
+  v->eval_loss = *train;
+  for (int i = 0; i < l->n_fields; i++) {
+    mr_model_field_t *f = &v->eval_loss.field[i];
+    f->held = l->field[i].held, f->channel = l->field[i].channel;
+    memcpy(f->mean, l->field[i].mean, sizeof f->mean);
+    memcpy(f->std, l->field[i].std, sizeof f->std);
+  }
+  return MR_OK;
 }
 
 /* Plans the evaluation inputs, which share one compiled function and so a batch size. */
@@ -119,10 +145,30 @@ static mr_err_t plan_fp8(mr_stage_t *s) {
   return MR_OK;
 }
 
+/* "opencl" is whichever device of that kind the process has; opening finds out which. */
+static bool plan_same_device(const char *a, const char *b) {
+  size_t n = strcspn(a, ":");
+  if (n != strcspn(b, ":") || strncmp(a, b, n)) return false;
+  return !a[n] || !b[n] || !strcmp(a, b);
+}
+
+/* Where the training batches lie. */
+static mr_err_t plan_there(mr_stage_t *s) {
+  train_t *v = s->state;
+  const char *there = s->in_spec[IN_TRAIN].device;
+  v->there = there != NULL;
+  if (!there || plan_same_device(there, v->device)) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "setting device = %s: the batches of input in lie on device %s, want the "
+                       "same device here and in the to-device before",
+                       v->device, there);
+}
+
 mr_err_t mr__train_stage_plan(mr_stage_t *s) {
   train_t *v = s->state;
   mr_diag_t why = {0};
   if (mr_device_check(v->device, &why) < 0) return mr_stage_relay(s, why.code, &why);
+  MR_TRY(plan_there(s));
   MR_TRY(mr__train_plan_scale(s));
   MR_TRY(mr_train_amp_plan(s, &v->amp));
   const mr_model_def_t *def = mr__train_model_of(s);

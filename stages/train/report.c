@@ -1,5 +1,6 @@
 /* What train-step reports: a record for each step; histograms and pictures now and then; a notice
    about pinned threads that share a processor. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -55,17 +56,46 @@ bool mr__train_watched(const mr_stage_t *s, int64_t step) {
   return s->out_linked[OUT_METRICS] && v->watch_every && (step - 1) % v->watch_every == 0;
 }
 
+/* A batch's classes in the host's memory. */
+static const int32_t *report_truth(const mr_buf_t *batch, const mr_train_sight_t *sight) {
+  const mr_buf_field_t *f = &batch->field[sight->truth];
+  return f->label ? f->label : f->data;
+}
+
+/* Writes record i's picture; room: of mr_train_value. */
+static void report_picture(mr_stage_t *s, int port, const mr_train_sight_t *sight,
+                           const mr_buf_t *batch, int i, int guess, void *room, mr_metrics_t *out) {
+  const train_t *v = s->state;
+  const mr_spec_t *spec = &s->in_spec[port];
+  out->picture =
+      (mr_picture_t){.truth = report_truth(batch, sight)[i], .guess = guess, .key = batch->key[i]};
+  mr_train_picture(&spec->field[sight->picture],
+                   mr_train_value(spec, batch, sight->picture, i, v->backend, room), &out->picture);
+}
+
+/* Samples of a batch's pictures. */
+static mr_err_t report_samples(mr_stage_t *s, const mr_buf_t *batch) {
+  train_t *v = s->state;
+  const mr_spec_t *spec = &s->in_spec[IN_TRAIN];
+  mr_train_sight_t sight;
+  mr_buf_t *b;
+  mr_err_t e = MR_OK;
+  if (!mr_train_sight(spec, &v->model.plan.loss, &sight)) return MR_OK;
+  void *room = malloc(mr_field_bytes(&spec->field[sight.picture]) + 1);
+  if (!room) return mr_stage_no_memory(s, "a picture");
+  for (int i = 0; i < MR_TRAIN_SAMPLES && i < batch->n && e >= 0; i++) {
+    e = mr__train_metrics_fresh(s, MR_METRICS_SAMPLE, &b);
+    if (e >= 0 && b) report_picture(s, IN_TRAIN, &sight, batch, i, -1, room, b->data);
+    if (e >= 0) e = mr__train_metrics_give(s, b);
+  }
+  free(room);
+  return e;
+}
+
 mr_err_t mr__train_report_watched(mr_stage_t *s, const mr_buf_t *batch) {
   train_t *v = s->state;
   mr_buf_t *b;
-  const mr_spec_t *spec = &s->in_spec[IN_TRAIN];
-  mr_train_sight_t sight;
-  bool pictures = mr_train_sight(spec, &v->model.plan.loss, &sight);
-  for (int i = 0; pictures && i < MR_TRAIN_SAMPLES && i < batch->n; i++) {
-    MR_TRY(mr__train_metrics_fresh(s, MR_METRICS_SAMPLE, &b));
-    if (b) mr_train_picture(spec, &sight, batch, i, -1, b->data);
-    MR_TRY(mr__train_metrics_give(s, b));
-  }
+  MR_TRY(report_samples(s, batch));
   for (int first = 0; first < 2 * v->params.n; first += MR_METRICS_HISTOGRAMS_MAX) {
     MR_TRY(mr__train_metrics_fresh(s, MR_METRICS_HISTOGRAMS, &b));
     if (b) mr_train_watch_histograms(&v->watch, &v->params, first, b->data);
@@ -79,10 +109,10 @@ void mr__train_report_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, co
   mr_buf_t *b;
   mr_train_sight_t sight;
   if (!mr_train_sight(&s->in_spec[port], tally->loss, &sight)) return;
-  int32_t truth = ((const int32_t *)batch->field[sight.truth].data)[i];
+  int32_t truth = report_truth(batch, &sight)[i];
   if (tally->confusion[truth * tally->n_classes + guess] > MR_TRAIN_WRONG) return;
   if (mr__train_metrics_fresh(s, MR_METRICS_WRONG, &b) < 0 || !b) return;
-  mr_train_picture(&s->in_spec[port], &sight, batch, i, guess, b->data);
+  report_picture(s, port, &sight, batch, i, guess, NULL, b->data);
   (void)mr__train_metrics_give(s, b); /* a failure here is the graph's, and ends the step anyway */
 }
 

@@ -216,6 +216,7 @@ const mr_opt_t mr__train_stage_opts[] = {
      .type = MR_OPT_STR,
      .offset = AT(device),
      .def = "cpu",
-     .help = MR_TRAIN_DEVICE_HELP},
+     .help = MR_TRAIN_DEVICE_HELP,
+     .together = true},
     {0},
 };

@@ -51,7 +51,7 @@ static mr_err_t train_step_save(mr_stage_t *s, bool last) {
 static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_metrics_kind_t kind) {
   train_t *v = s->state;
   if (!s->in_linked[port]) return MR_OK;
-  mr_tally_t tally = {.loss = &v->model.plan.loss, .wrong = mr__train_report_wrong};
+  mr_tally_t tally = {.loss = &v->eval_loss, .wrong = mr__train_report_wrong};
   if (port < MR_TRAIN_STREAMS) tally.at = v->at.stream[port];
   mr_err_t e = mr_train_evaluate(s, port, v->eval, &v->params, &tally);
   v->step_t0 = mr_now_s();
@@ -187,6 +187,8 @@ static mr_err_t begin_step(mr_stage_t *s, mr_buf_t *batch, int64_t step) {
   const mr_train_in_t in = {.step = step, .seed = v->at.seed, .lr = f->lr};
   mr_err_t e =
       mr_train_batch_init(&f->fields, s, &s->in_spec[IN_TRAIN], &v->model.plan.loss, batch);
+  if (e >= 0 && v->there)
+    e = mr_train_check_labels(s, &s->in_spec[IN_TRAIN], &v->model.plan.loss, batch);
   if (e >= 0) e = mr_train_step_run(v->step, &v->params, f->fields.field, &in, s->diag);
   if (e < 0) return mr__train_flight_fini(f), e;
   v->begun++;

@@ -38,6 +38,7 @@ typedef struct train {
   const char *resume, *fit, *loss_scale, *replay_dir, *device;
 
   const mr_backend_t *backend; /* that device, from open on */
+  bool there;                  /* the training batches lie there (to-device) */
   double fixed_scale;          /* of the loss; 0: a dynamic one */
   mr_model_t model;
   mr_train_config_t used; /* of the compiled step: the settings, and what fit= has chosen */
@@ -50,8 +51,9 @@ typedef struct train {
   mr__train_flight_t flight[MR_TRAIN_RING];
   int64_t begun, read; /* steps begun and read; the others are in flight */
   mr_eval_step_t *eval;
+  mr_loss_t eval_loss; /* the model's, of fields as valid and test hold them; if eval_batch */
   mr_train_progress_t at;
-  int64_t eval_batch;
+  int64_t eval_batch; /* 0: neither is linked */
   int64_t saved_step; /* step of the latest state given or loaded, -1: none */
   int64_t marks;      /* states given with a mark before them */
   double t0, step_t0;

@@ -105,21 +105,22 @@ static uint8_t byte_of(const mr_field_t *f, float v, int c) {
   return x < 0 ? 0 : x > 255 ? 255 : (uint8_t)x;
 }
 
-void mr_train_picture(const mr_spec_t *spec, const mr_train_sight_t *sight, const mr_buf_t *batch,
-                      int i, int guess, mr_metrics_t *out) {
-  mr_picture_t *p = &out->picture;
-  const mr_field_t *image = &spec->field[sight->picture];
-  const int32_t *truth = batch->field[sight->truth].data;
+/* The byte that element `at` of a value was made of, of channel c. */
+static uint8_t picture_byte(const mr_field_t *f, const void *value, int64_t at, int c) {
+  if (f->dtype == MR_U8) return ((const uint8_t *)value)[at];
+  if (f->dtype == MR_BF16) return byte_of(f, mr_bf16_to_f32(((const mr_bf16_t *)value)[at]), c);
+  return byte_of(f, ((const float *)value)[at], c);
+}
+
+void mr_train_picture(const mr_field_t *image, const void *value, mr_picture_t *p) {
   int64_t H = image->dim[0], W = image->dim[1], C = image->dim[2];
-  const float *x = (const float *)batch->field[sight->picture].data + i * H * W * C;
-  *p = (mr_picture_t){.truth = truth[i], .guess = guess, .key = batch->key[i]};
   p->height = (int32_t)(H < MR_PICTURE_SIDE ? H : MR_PICTURE_SIDE);
   p->width = (int32_t)(W < MR_PICTURE_SIDE ? W : MR_PICTURE_SIDE);
   for (int64_t r = 0; r < p->height; r++)
     for (int64_t k = 0; k < p->width; k++)
       for (int64_t c = 0; c < 3; c++) {
         int64_t from = C == 3 ? c : 0; /* one channel: grey */
-        float v = x[(r * H / p->height * W + k * W / p->width) * C + from];
-        p->rgb[(r * p->width + k) * 3 + c] = byte_of(image, v, (int)from);
+        int64_t at = (r * H / p->height * W + k * W / p->width) * C + from;
+        p->rgb[(r * p->width + k) * 3 + c] = picture_byte(image, value, at, (int)from);
       }
 }

@@ -36,8 +36,8 @@ void mr_train_watch_histograms(const mr_train_watch_t *w, const mr_params_t *par
                                mr_metrics_t *out);
 void mr_train_watch_fini(mr_train_watch_t *w);
 
-/* Converts the picture of record i of a batch to bytes, at most MR_PICTURE_SIDE wide and high. */
-void mr_train_picture(const mr_spec_t *spec, const mr_train_sight_t *sight, const mr_buf_t *batch,
-                      int i, int guess, mr_metrics_t *out);
+/* Converts a picture, a value of the field `image` (mr_train_sight), to bytes, at most
+   MR_PICTURE_SIDE wide and high. */
+void mr_train_picture(const mr_field_t *image, const void *value, mr_picture_t *p);
 
 #endif

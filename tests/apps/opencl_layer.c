@@ -2,10 +2,11 @@
    for a time drawn from a seed, so that a host that does not wait reads what is not there yet or
    overwrites what has not been copied; and it can refuse a kernel.
 
-   LAYER_SEED=S: holds back one of four commands.  LAYER_FAIL=N: the N-th kernel is refused.
-   LAYER_ABORT=1: ends the process that asks for devices, as drivers do that find no memory.
-   LAYER_COUNT=FILE: at the end, writes how many commands were held back, and how many kernels
-   started. */
+   LAYER_SEED=S: holds back one of four commands.  LAYER_SLOW=NS: holds back each copy to the device
+   of 4 KiB or more for NS nanoseconds a byte, as a slow bus would.  LAYER_FAIL=N: the N-th kernel
+   is refused. LAYER_ABORT=1: ends the process that asks for devices, as drivers do that find no
+   memory. LAYER_COUNT=FILE: at the end, writes how many commands were held back, and how many
+   kernels started. */
 #define CL_TARGET_OPENCL_VERSION 300
 #if __has_include(<CL/cl_layer.h>)
 #include <CL/cl_layer.h>
@@ -22,7 +23,7 @@ static const struct _cl_icd_dispatch *next;
 static struct _cl_icd_dispatch mine;
 static atomic_long held, kernels;
 static atomic_ulong drawn;
-static long fail_at;
+static long fail_at, slow_ns;
 static bool delays;
 
 /* splitmix64: the draw of this number */
@@ -47,21 +48,26 @@ static void *open_gate(void *arg) {
   return NULL;
 }
 
-/* An event that a command has to wait for; NULL: none. */
-static cl_event gate_before(cl_command_queue q) {
-  unsigned long d = layer_draw(atomic_fetch_add(&drawn, 1));
+/* An event that a command has to wait for us microseconds; NULL without memory. */
+static cl_event gate_for(cl_command_queue q, unsigned us) {
   cl_context context;
   pthread_t thread;
-  gate_t *g = delays && d % 4 == 0 ? malloc(sizeof *g) : NULL;
+  gate_t *g = malloc(sizeof *g);
   if (!g) return NULL;
   next->clGetCommandQueueInfo(q, CL_QUEUE_CONTEXT, sizeof(context), &context, NULL);
-  *g = (gate_t){next->clCreateUserEvent(context, NULL), (unsigned)(d >> 8) % 2000};
+  *g = (gate_t){next->clCreateUserEvent(context, NULL), us};
   cl_event event = g->event;
   next->clRetainEvent(event);
   if (!event || pthread_create(&thread, NULL, open_gate, g)) abort();
   pthread_detach(thread);
   held++;
   return event;
+}
+
+/* For a time that is drawn, or none. */
+static cl_event gate_before(cl_command_queue q) {
+  unsigned long d = layer_draw(atomic_fetch_add(&drawn, 1));
+  return delays && d % 4 == 0 ? gate_for(q, (unsigned)(d >> 8) % 2000) : NULL;
 }
 
 static void gate_left(cl_event event) {
@@ -91,7 +97,8 @@ static cl_int CL_API_CALL layer_read(cl_command_queue q, cl_mem from, cl_bool wa
 static cl_int CL_API_CALL layer_write(cl_command_queue q, cl_mem to, cl_bool waits, size_t at,
                                       size_t bytes, const void *from, cl_uint n,
                                       const cl_event *wait, cl_event *event) {
-  cl_event gate = gate_before(q);
+  bool slow = slow_ns && bytes >= 4096;
+  cl_event gate = slow ? gate_for(q, (unsigned)(bytes * (size_t)slow_ns / 1000)) : gate_before(q);
   cl_int code = next->clEnqueueWriteBuffer(q, to, waits, at, bytes, from, gate ? 1 : n,
                                            gate ? &gate : wait, event);
   return gate_left(gate), code;
@@ -118,6 +125,7 @@ CL_API_ENTRY cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t size, 
 CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint n, const struct _cl_icd_dispatch *target,
                                             cl_uint *n_ret, const struct _cl_icd_dispatch **layer) {
   const char *seed = getenv("LAYER_SEED"), *fail = getenv("LAYER_FAIL");
+  const char *slow = getenv("LAYER_SLOW");
   if (getenv("LAYER_ABORT")) {
     fputs("layer: Not enough memory\n", stderr);
     abort();
@@ -131,6 +139,7 @@ CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint n, const struct _cl_icd_disp
   delays = seed != NULL;
   drawn = seed ? strtoul(seed, NULL, 10) << 32 : 0;
   fail_at = fail ? atol(fail) : 0;
+  slow_ns = slow ? atol(slow) : 0;
   atexit(layer_report);
   *n_ret = sizeof mine / sizeof(void *);
   *layer = &mine;

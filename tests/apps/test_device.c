@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "base/feature.h"
 #include "model/exec/device.h"
 #include "tests/apps/small_run.h"
 
@@ -122,13 +123,19 @@ static void refused(const char *device, int status, const char *sentence) {
   if (!access(other, F_OK)) fail_msg("--device %s leaves %s behind", device, other);
 }
 
+/* What is said of it on a machine without a driver. */
+static const char *cuda_is_missing(void) {
+  return mr_built_in("CUDA") ? "there is no NVIDIA driver" : "this build has no CUDA backend";
+}
+
 static void devices_that_cannot_be_used_are_refused_by_a_sentence(void **state) {
   refused("opencl:x", 2, "want opencl:N");
   refused("opencl:", 2, "want opencl:N");
   refused("opencl:99", 2, "this machine has");
-  refused("cuda", 1, "no CUDA backend, want cpu or opencl[:N]");
+  refused("cuda:x", 2, "want cuda:N");
+  if (access("/dev/nvidiactl", F_OK)) refused("cuda", 1, cuda_is_missing());
   refused("cpu:1", 2, "the processors are one device");
-  refused("tpu", 2, "want cpu or opencl[:N]");
+  refused("tpu", 2, "want cpu or opencl[:N] or cuda[:N]");
   setenv("OCL_ICD_VENDORS", "/nonexistent", 1); /* the loader then finds no driver */
   refused("opencl", 1, "no platform has a device");
   unsetenv("OCL_ICD_VENDORS");

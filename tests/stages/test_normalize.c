@@ -48,6 +48,29 @@ static void fast_and_plain_agree_in_every_type_and_layout(void **state) {
   }
 }
 
+/* Interleaved pixels of any number: each best path that the machine has. */
+static void interleaved_pixels_have_the_bits_of_the_tables(void **state) {
+  enum { PIXELS = 100, GUARD = 77 };
+  static float got[3 * PIXELS + 1];
+  uint8_t src[3 * PIXELS];
+  uint32_t seed = 11;
+  for (int round = 0; round < 600; round++) {
+    double mean[3], std[3];
+    int n = (int)(PIXELS * draw(&seed));
+    for (int c = 0; c < 3; c++) mean[c] = draw(&seed), std[c] = 0.001 + draw(&seed);
+    for (int k = 0; k < 3 * PIXELS; k++) src[k] = (uint8_t)(256 * draw(&seed));
+    mr_norm_any_t t;
+    mr_norm_any_init(&t, 3, mean, std);
+    if (round % 3 > 0) t.three.avx512 = false;
+    if (round % 3 > 1) t.three.avx2 = false;
+    got[3 * n] = GUARD;
+    mr_norm_any(&t, src, n, true, true, MR_F32, got);
+    for (int k = 0; k < 3 * n; k++)
+      if (memcmp(&got[k], &t.table[k % 3][src[k]], sizeof *got)) fail_msg("round %d", round);
+    assert_true(got[3 * n] == GUARD);
+  }
+}
+
 static void bf16_is_f32_rounded_and_u8_is_the_byte(void **state) {
   float f[3 * 256];
   mr_bf16_t h[3 * 256];
@@ -68,6 +91,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_byte_has_torchs_bits),
       cmocka_unit_test(fast_and_plain_agree_in_every_type_and_layout),
+      cmocka_unit_test(interleaved_pixels_have_the_bits_of_the_tables),
       cmocka_unit_test(bf16_is_f32_rounded_and_u8_is_the_byte),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,8 @@
    read.
 
    A kernel is a loop without its loop: each work-item computes one element, or one partial sum, by
-   constants that were written into the text.  The runtime of a device puts its own definitions of
+   constants that were written into the text; or a group of items computes a row, or a tile of a
+   product.  The runtime of a device puts its own definitions of
    the dialect's macros before it (mr_kernel_dialect names them), compiles the text and starts
    `items` work-items.  Every kernel of an equation takes the same arguments in the same order: the
    operands, the results and, if it has scratch, the scratch.
@@ -23,11 +24,22 @@
 
 MR_BEGIN_DECLS
 
-enum { MR_KERNELS_MAX = 8 }; /* kernels that one equation takes */
+enum {
+  MR_KERNELS_MAX = 8, /* kernels that one equation takes */
+  /* Operands and results of a kernel: with the scratch, two arguments of 8 bytes for each are less
+     than the 1024 bytes that every OpenCL device takes. */
+  MR_KERNEL_ENDS = 62
+};
+
+enum { MR_KERNEL_FORM = 64, MR_KERNEL_GROUP = 256 }; /* bytes; items of a group at most */
 
 typedef struct mr_kernel {
-  char *text;    /* what follows the dialect's macros and mr_kernel_prelude; the function is `k` */
-  int64_t items; /* work-items, >= 1; more of them do nothing */
+  char *text;    /* what follows the dialect's macros and mr_kernel_prelude; the function is `k`,
+                    written "KERNEL k(" or, with groups, "KERNEL_OF(n) k(" */
+  int64_t items; /* work-items, >= 1 */
+  int group; /* 0: items are independent, and more of them do nothing.  Else items come in groups
+                of exactly this many, at most MR_KERNEL_GROUP, and exactly `items` of them run */
+  char form[MR_KERNEL_FORM]; /* how the work is divided: "elementwise", "row of 384: 64 items" */
 } mr_kernel_t;
 
 typedef struct mr_kernels {
@@ -42,15 +54,24 @@ typedef struct mr_kernels {
 mr_err_t mr_kernels_write(const mr_eqn_t *e, mr_kernels_t *out, mr_diag_t *diag);
 void mr_kernels_fini(mr_kernels_t *k); /* frees the texts; cannot fail, empties *k */
 
-/* Whether mr_kernels_write knows e's op: every primitive but collectives and ops that run graphs.
-   Composites have no kernel and are opened. */
-bool mr_kernels_know(const mr_op_def_t *op);
+/* Whether mr_kernels_write writes e's op with as many operands: every primitive but collectives and
+   ops that run graphs.  What is not taken is opened; most composites are. */
+bool mr_kernels_take(const mr_eqn_t *e);
+
+/* Whether a kernel computes a loop that continues past sums of its n rows of `each` elements: all
+   but those of few long rows, whose sums are made in parts.  For mr_target_t.rows. */
+bool mr_kernels_rows(int64_t n, int64_t each);
 
 /* Functions that the texts call, in the dialect; static.  The dialect's macros, which the runtime
    defines before it:
    KERNEL: what stands before a kernel's name.  ARG(n): parameter n.  PTR(type, name, n): declares
    the pointer `name` to memory of parameter n.  SPACE: the address space of such memory.  DEVICE:
    what stands before a function.  ITEM: the work-item's number.  Types i32, u32, i64, u64, u8, u16.
+   For kernels with groups: KERNEL_OF(n) replaces KERNEL and sets the size of a group
+   to n.  GROUP: the group's number; LANE: the item's number in its group.  LOCAL(type, name, n):
+   declares, at the beginning of a kernel, an array of n elements that the items of a group share.
+   BARRIER: every item of the group waits until all are there, and sees what they wrote to shared
+   arrays.  At most 32 KiB are shared in one kernel.
    AS_F32(u32), AS_U32(f32): the same bits.  F16_TO_F32(u16), F32_TO_F16(f32): conversions, rounded
    to nearest, ties to even.  HAS_F64: defined if the device computes in f64. */
 const char *mr_kernel_prelude(void);

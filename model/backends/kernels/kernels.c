@@ -35,6 +35,7 @@ static const row_t kernel_rows[] = {
     ROW(reduce_sum),
     ROW(reduce_max),
     ROW(cumsum),
+    ROW(sum_squares),
     ROW(dot_general),
     ROW(random_bits),
     ROW(random_uniform),
@@ -53,7 +54,9 @@ static mr_kernel_rule_fn *kernel_rule(const mr_op_def_t *op) {
   return NULL;
 }
 
-bool mr_kernels_know(const mr_op_def_t *op) { return kernel_rule(op) != NULL; }
+bool mr_kernels_take(const mr_eqn_t *e) {
+  return kernel_rule(e->op) && e->n_in + e->n_out <= MR_KERNEL_ENDS;
+}
 
 static bool gives_elements(const mr_eqn_t *e) {
   for (int i = 0; i < e->n_out; i++)

@@ -82,11 +82,11 @@ mr_err_t mr__kernel_concatenate(mr_kernel_text_t *t, mr_diag_t *diag) {
           y->dim[d] * inner);
   for (int k = 0; k < t->e->n_in; k++) {
     int64_t n = t->e->in[k]->aval.dim[d] * inner;
-    if (n)
-      fprintf(t->f,
-              "  if (c >= %" PRId64 " && c < %" PRId64 ") y0[i] = x%d[row * %" PRId64
-              " + c - %" PRId64 "];\n",
-              from, from + n, k, n, from);
+    if (n && from)
+      fprintf(t->f, "  if (c >= %" PRId64 " && c < %" PRId64 ")", from, from + n);
+    else if (n)
+      fprintf(t->f, "  if (c < %" PRId64 ")", n);
+    if (n) fprintf(t->f, " y0[i] = x%d[row * %" PRId64 " + c - %" PRId64 "];\n", k, n, from);
     from += n;
   }
   return mr__kernel_end(t, diag);

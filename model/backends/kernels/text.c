@@ -103,15 +103,33 @@ static void write_parameters(const mr_kernel_text_t *t) {
     fprintf(t->f, "  PTR(%s, s, %d);\n", mr__kernel_held(t->scratch_t), e->n_in + e->n_out);
 }
 
-mr_err_t mr__kernel_begin(mr_kernel_text_t *t, int64_t items, mr_diag_t *diag) {
+static mr_err_t kernel_begin(mr_kernel_text_t *t, int64_t items, int group, mr_diag_t *diag) {
   mr_kernel_t *k = &t->out->kernel[t->out->n++];
   k->items = items;
+  k->group = group;
   t->f = open_memstream(&k->text, &t->size);
   if (!t->f) return mr_no_memory(diag, "the kernel of %s", t->e->op->name);
-  fputs("KERNEL k(", t->f);
+  if (group)
+    fprintf(t->f, "KERNEL_OF(%d) k(", group);
+  else
+    fputs("KERNEL k(", t->f);
   write_parameters(t);
+  return MR_OK;
+}
+
+mr_err_t mr__kernel_begin(mr_kernel_text_t *t, int64_t items, mr_diag_t *diag) {
+  MR_TRY(kernel_begin(t, items, 0, diag));
   fprintf(t->f, "  u64 i = ITEM;\n  if (i >= %" PRId64 ") return;\n", items);
   return MR_OK;
+}
+
+mr_err_t mr__kernel_begin_groups(mr_kernel_text_t *t, int64_t groups, int width, mr_diag_t *diag) {
+  return kernel_begin(t, groups * width, width, diag);
+}
+
+void mr__kernel_form(mr_kernel_text_t *t, const char *form) {
+  mr_kernel_t *k = &t->out->kernel[t->out->n - 1];
+  snprintf(k->form, sizeof k->form, "%s", form);
 }
 
 mr_err_t mr__kernel_end(mr_kernel_text_t *t, mr_diag_t *diag) {

@@ -23,6 +23,12 @@ typedef mr_err_t mr_kernel_rule_fn(mr_kernel_text_t *t, mr_diag_t *diag);
 /* Begins a kernel of `items` work-items: writes its head, up to where the body begins.  All
    parameters are declared; a work-item past the last has returned.  MR_OK, MR_ERR_NOMEM. */
 mr_err_t mr__kernel_begin(mr_kernel_text_t *t, int64_t items, mr_diag_t *diag);
+/* The same for `groups` work-groups of `width` items each, all of which run.  `i` is not declared:
+   GROUP and LANE tell the items apart. */
+mr_err_t mr__kernel_begin_groups(mr_kernel_text_t *t, int64_t groups, int width, mr_diag_t *diag);
+/* Says how the kernel under way is made (mr_kernel_t.form), if it is not the usual way of its op.
+ */
+void mr__kernel_form(mr_kernel_text_t *t, const char *form);
 /* Ends the body.  MR_OK or MR_ERR_NOMEM. */
 mr_err_t mr__kernel_end(mr_kernel_text_t *t, mr_diag_t *diag);
 
@@ -78,6 +84,8 @@ MR_KERNEL_RULE(stochastic_round);
 MR_KERNEL_RULE(iota);
 /* rule_fused.c */
 MR_KERNEL_RULE(fused);
+/* rule_squares.c */
+MR_KERNEL_RULE(sum_squares);
 /* rule_move.c */
 MR_KERNEL_RULE(transpose);
 MR_KERNEL_RULE(broadcast_in_dim);

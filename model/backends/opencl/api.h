@@ -19,6 +19,8 @@
   X(clCreateBuffer)              \
   X(clReleaseMemObject)          \
   X(clCreateProgramWithSource)   \
+  X(clCreateProgramWithBinary)   \
+  X(clGetProgramInfo)            \
   X(clBuildProgram)              \
   X(clGetProgramBuildInfo)       \
   X(clReleaseProgram)            \

@@ -16,7 +16,7 @@ typedef struct compiled {
   int n;
   cl_kernel kernel[MR_KERNELS_MAX]; /* NULL until built */
   char *text[MR_KERNELS_MAX];
-  size_t items[MR_KERNELS_MAX];
+  size_t items[MR_KERNELS_MAX], group[MR_KERNELS_MAX]; /* as in mr_kernel_t */
 } compiled_t;
 
 static void compiled_fini(void *state) {
@@ -37,8 +37,8 @@ static const void *argument(const mr_call_t *c, int k) {
   return k < e->n_in + e->n_out ? c->out[k - e->n_in] : c->scratch;
 }
 
-static cl_int start(const mr_opencl_device_t *d, const mr_call_t *c, cl_kernel kernel,
-                    size_t items) {
+static cl_int start(const mr_opencl_device_t *d, const mr_call_t *c, cl_kernel kernel, size_t items,
+                    size_t group) {
   int n = c->eqn->n_in + c->eqn->n_out + (c->scratch_bytes > 0);
   cl_int code = CL_SUCCESS;
   for (int k = 0; k < n && code == CL_SUCCESS; k++) {
@@ -49,9 +49,11 @@ static cl_int start(const mr_opencl_device_t *d, const mr_call_t *c, cl_kernel k
     if (code == CL_SUCCESS)
       code = d->cl->clSetKernelArg(kernel, (cl_uint)(2 * k + 1), sizeof at, &at);
   }
-  size_t global = (items + 63) / 64 * 64; /* groups of a good size; the rest does nothing */
+  /* Without groups of its own, groups of a good size; the rest does nothing. */
+  size_t global = group ? items : (items + 63) / 64 * 64;
   if (code == CL_SUCCESS)
-    code = d->cl->clEnqueueNDRangeKernel(d->queue, kernel, 1, NULL, &global, NULL, 0, NULL, NULL);
+    code = d->cl->clEnqueueNDRangeKernel(d->queue, kernel, 1, NULL, &global, group ? &group : NULL,
+                                         0, NULL, NULL);
   return code;
 }
 
@@ -60,7 +62,7 @@ static void compiled_run(const mr_call_t *c) {
   const compiled_t *s = c->state;
   if (mr__opencl_device(&d, NULL) < 0) return;
   for (int i = 0; i < s->n; i++) {
-    cl_int code = start(d, c, s->kernel[i], s->items[i]);
+    cl_int code = start(d, c, s->kernel[i], s->items[i], s->group[i]);
     if (code != CL_SUCCESS) mr__opencl_failed(code, c->eqn->op->name);
   }
 }
@@ -81,6 +83,7 @@ static mr_err_t lower_kernels(mr_call_t *c, mr_kernels_t *k, mr_diag_t *diag) {
   for (; s->n < k->n; s->n++) {
     s->text[s->n] = k->kernel[s->n].text, k->kernel[s->n].text = NULL;
     s->items[s->n] = (size_t)k->kernel[s->n].items;
+    s->group[s->n] = (size_t)k->kernel[s->n].group;
   }
   c->scratch_bytes = k->scratch_bytes;
   c->kernels = k->n;
@@ -125,7 +128,7 @@ static mr_err_t opencl_build(const mr_call_t *call, int n, mr_diag_t *diag) {
 }
 
 /* Every op without a kernel that has an open form. */
-static bool opencl_opens(const mr_eqn_t *e) { return !mr_kernels_know(e->op); }
+static bool opencl_opens(const mr_eqn_t *e) { return !mr_kernels_take(e); }
 
 static float opencl_element(const mr_op_def_t *op, float a, float b) {
   return op->at.f1 ? op->at.f1(a) : op->at.f2(a, b);
@@ -166,10 +169,12 @@ static void opencl_end(int before) {}
 static void opencl_spread(int threads) {}
 static void opencl_leave(void) {}
 
-/* A kernel has two arguments of 8 bytes for each operand and result, of 1024 bytes that every
-   device takes. */
-static const mr_target_t opencl_target = {
-    .loop_eqns = 96, .loop_ends = 16, .element = opencl_element, .opens = opencl_opens};
+_Static_assert(2 * 24 <= MR_KERNEL_ENDS, "a fused loop has as many ends as a kernel takes");
+static const mr_target_t opencl_target = {.loop_eqns = 96,
+                                          .loop_ends = 24,
+                                          .element = opencl_element,
+                                          .opens = opencl_opens,
+                                          .rows = mr_kernels_rows};
 
 const mr_backend_t mr_backend_opencl = {.name = "opencl",
                                         .align = 256,
@@ -183,6 +188,8 @@ const mr_backend_t mr_backend_opencl = {.name = "opencl",
                                         .copy_later = mr__opencl_copy_later,
                                         .mark = mr__opencl_mark,
                                         .reached = mr__opencl_reached,
+                                        .copy_beside = mr__opencl_copy_beside,
+                                        .mark_beside = mr__opencl_mark_beside,
                                         .lower = opencl_lower,
                                         .build = opencl_build,
                                         .target = &opencl_target,

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "model/backends/kernels/kernel.h"
+#include "model/exec/device.h"
 
 enum { PLATFORMS = 8 };
 
@@ -34,29 +36,9 @@ cl_uint mr__opencl_devices(const mr_opencl_api_t *cl, cl_device_id *id, cl_uint 
   return all;
 }
 
-/* Where a number comes from: "device = opencl:7" or "MILLRACE_OPENCL = 7". */
-static const char *wish_text(const char *number, const char *wish, char text[80]) {
-  snprintf(text, 80, "%s%.40s", number ? "device = opencl:" : "MILLRACE_OPENCL = ", wish);
-  return text;
-}
-
-/* The number that is asked for. */
-static mr_err_t device_number(const char *number, unsigned *at, mr_diag_t *diag) {
-  const char *wish = number ? number : getenv("MILLRACE_OPENCL");
-  char text[80];
-  size_t n = wish ? strlen(wish) : 0;
-  *at = 0;
-  if (!number && !n) return MR_OK;
-  if (!n || n > 4 || strspn(wish, "0123456789") != n)
-    return mr_fail(diag, MR_ERR_CONFIG, "%s: want the number of a device, from 0",
-                   wish_text(number, wish, text));
-  *at = (unsigned)strtoul(wish, NULL, 10);
-  return MR_OK;
-}
-
 static mr_err_t device_choose(mr_opencl_device_t *d, const char *number, mr_diag_t *diag) {
   cl_device_id id[MR_OPENCL_DEVICES];
-  char text[80];
+  char text[160];
   cl_uint n = mr__opencl_devices(d->cl, id, MR_OPENCL_DEVICES);
   if (!n)
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
@@ -64,8 +46,8 @@ static mr_err_t device_choose(mr_opencl_device_t *d, const char *number, mr_diag
                    "computes on the CPU)");
   if (d->number >= n)
     return mr_fail(diag, MR_ERR_CONFIG, "%s: this machine has %u device%s, want 0 to %u",
-                   wish_text(number, number ? number : getenv("MILLRACE_OPENCL"), text), n,
-                   n == 1 ? "" : "s", n - 1);
+                   mr__device_wish("opencl", "MILLRACE_OPENCL", number, text), n, n == 1 ? "" : "s",
+                   n - 1);
   d->id = id[d->number];
   return MR_OK;
 }
@@ -88,11 +70,17 @@ static void device_ask(mr_opencl_device_t *d) {
 static mr_err_t device_fits(const mr_opencl_device_t *d, mr_diag_t *diag) {
   char version[256] = "";
   cl_bool ready = CL_TRUE, compiles = CL_TRUE, little = CL_TRUE;
+  cl_ulong shared = 0;
+  size_t group = 0;
   const char *lacks = NULL;
   d->cl->clGetDeviceInfo(d->id, CL_DEVICE_VERSION, sizeof version - 1, version, NULL);
   d->cl->clGetDeviceInfo(d->id, CL_DEVICE_AVAILABLE, sizeof ready, &ready, NULL);
   d->cl->clGetDeviceInfo(d->id, CL_DEVICE_COMPILER_AVAILABLE, sizeof compiles, &compiles, NULL);
   d->cl->clGetDeviceInfo(d->id, CL_DEVICE_ENDIAN_LITTLE, sizeof little, &little, NULL);
+  d->cl->clGetDeviceInfo(d->id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof shared, &shared, NULL);
+  d->cl->clGetDeviceInfo(d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof group, &group, NULL);
+  if (group < MR_KERNEL_GROUP) lacks = "work-groups of 256 items";
+  if (shared < 32 * 1024) lacks = "32 KiB of memory that a work-group shares";
   if (!strncmp(version, "OpenCL 1.0", 10) || !strncmp(version, "OpenCL 1.1", 10))
     lacks = "OpenCL 1.2";
   if (!little) lacks = "memory in little-endian order";
@@ -106,13 +94,14 @@ static mr_err_t device_fits(const mr_opencl_device_t *d, mr_diag_t *diag) {
 static mr_err_t device_start(mr_opencl_device_t *d, const char *number, mr_diag_t *diag) {
   cl_int code;
   char text[40], unread[2];
-  MR_TRY(device_number(number, &d->number, diag));
+  MR_TRY(mr__device_number("opencl", "MILLRACE_OPENCL", number, &d->number, diag));
   MR_TRY(mr__opencl_api(&d->cl, diag));
   MR_TRY(mr__opencl_probe(unread, sizeof unread, diag));
   MR_TRY(device_choose(d, number, diag));
   device_ask(d);
   MR_TRY(device_fits(d, diag));
   d->context = d->cl->clCreateContext(NULL, 1, &d->id, NULL, NULL, &code);
+  if (code == CL_SUCCESS) d->copies = d->cl->clCreateCommandQueue(d->context, d->id, 0, &code);
   if (code == CL_SUCCESS) d->queue = d->cl->clCreateCommandQueue(d->context, d->id, 0, &code);
   if (code == CL_SUCCESS) return MR_OK;
   return mr_fail(diag, MR_ERR_UNAVAILABLE, "device opencl:%u: %s cannot be opened: %s", d->number,
@@ -138,7 +127,7 @@ mr_err_t mr__opencl_device(const mr_opencl_device_t **d, mr_diag_t *diag) {
 mr_err_t mr__opencl_open(const char *number, mr_diag_t *diag) {
   const mr_opencl_device_t *d;
   unsigned at;
-  MR_TRY(device_number(number, &at, diag));
+  MR_TRY(mr__device_number("opencl", "MILLRACE_OPENCL", number, &at, diag));
   pthread_mutex_lock(&state.lock);
   device_open(number);
   pthread_mutex_unlock(&state.lock);

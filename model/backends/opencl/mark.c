@@ -10,14 +10,22 @@ static mr_err_t mark_verdict(cl_int code, mr_diag_t *diag) {
   return mr__opencl_usable(diag);
 }
 
-void *mr__opencl_mark(void) {
-  const mr_opencl_device_t *d;
+static void *mark_behind(const mr_opencl_device_t *d, cl_command_queue q) {
   cl_event event = NULL;
-  if (mr__opencl_device(&d, NULL) < 0) return NULL;
-  cl_int code = d->cl->clEnqueueMarkerWithWaitList(d->queue, 0, NULL, &event);
-  if (code == CL_SUCCESS) code = d->cl->clFlush(d->queue);
+  cl_int code = d->cl->clEnqueueMarkerWithWaitList(q, 0, NULL, &event);
+  if (code == CL_SUCCESS) code = d->cl->clFlush(q);
   if (code != CL_SUCCESS) mr__opencl_failed(code, "a mark");
   return event;
+}
+
+void *mr__opencl_mark(void) {
+  const mr_opencl_device_t *d;
+  return mr__opencl_device(&d, NULL) < 0 ? NULL : mark_behind(d, d->queue);
+}
+
+void *mr__opencl_mark_beside(void) {
+  const mr_opencl_device_t *d;
+  return mr__opencl_device(&d, NULL) < 0 ? NULL : mark_behind(d, d->copies);
 }
 
 mr_err_t mr__opencl_reached(void *mark, bool wait, mr_diag_t *diag) {

@@ -130,6 +130,16 @@ void mr__opencl_copy_later(void *to, const void *from, size_t bytes, mr_copy_way
   copy_give(to, from, bytes, way, CL_FALSE);
 }
 
+void mr__opencl_copy_beside(void *to, const void *from, size_t bytes) {
+  const mr_opencl_device_t *d;
+  size_t at;
+  if (!bytes || mr__opencl_device(&d, NULL) < 0) return;
+  cl_mem dest = mr__opencl_find(to, &at);
+  cl_int code =
+      d->cl->clEnqueueWriteBuffer(d->copies, dest, CL_FALSE, at, bytes, from, 0, NULL, NULL);
+  if (code != CL_SUCCESS) mr__opencl_failed(code, "a copy");
+}
+
 size_t mr__opencl_taken(void) {
   pthread_mutex_lock(&heap.lock);
   size_t taken = heap.taken;

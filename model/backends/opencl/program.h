@@ -1,7 +1,7 @@
 /* Kernels compiled for the device.  A text is compiled once a process, together with the other new
    texts of its graph, since a driver's compiler takes longer to start than to compile one kernel.
    Equations with the same operands share the compiled kernel, each call has a kernel object of its
-   own. */
+   own.  The kernel cache (kernels/cache.h) keeps programs for other processes. */
 #ifndef MR_MODEL_BACKENDS_OPENCL_PROGRAM_H
 #define MR_MODEL_BACKENDS_OPENCL_PROGRAM_H
 
@@ -18,6 +18,11 @@ typedef struct mr_opencl_wanted {
    time. */
 mr_err_t mr__opencl_kernels(const mr_opencl_device_t *d, const mr_opencl_wanted_t *want, size_t n,
                             mr_diag_t *diag);
+
+/* Compiles one program of `kernels` texts, or takes it from the kernel cache; the caller owns it.
+   Errors as above.  Any thread. */
+mr_err_t mr__opencl_compile(const mr_opencl_device_t *d, const char *text, size_t kernels,
+                            cl_program *out, mr_diag_t *diag);
 
 /* ---- limits of the device, measured (limits.c), as mr_backend_t.fma and bandwidth: all of it, so
    threads is not read; 0 if it cannot be measured ---- */

@@ -1,6 +1,6 @@
-/* Training and evaluation steps on an OpenCL device, beside the same on the CPU: losses of 50 steps
-   from one start, loss scales, averages, parts; resuming to the bit; what the host may read when.
- */
+/* Training and evaluation steps on a device, beside the same on the CPU: losses of 50 steps from
+   one start, loss scales, averages, parts; resuming, and runs that the device records, to the bit;
+   what the host may read when. */
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,16 +13,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/philox.h"
-#include "model/exec/device.h"
+#include "model/slots.h"
+#include "tests/model/device_run.h"
 #include "tests/model/vit_step.h"
 
 enum { B = 4, STEPS = 50, SIDE = 8, CLASSES = 5, PIXELS = SIDE * SIDE * 3 };
-
-static const mr_backend_t *device;
 
 /* A batch for each step, the same on both sides. */
 static _Alignas(64) float images[STEPS][B * PIXELS];
@@ -181,6 +178,33 @@ static void a_run_that_resumes_is_the_same_to_the_bit(void **state) {
   side_close(&whole), side_close(&first), side_close(&second);
 }
 
+static int heard;
+static void hear(void *arg, const char *text) { heard++, printf("notice: %s\n", text); }
+
+/* A device that refuses to record a run says so. */
+static void recorded_runs_give_the_bytes_of_single_commands(void **state) {
+  mr_train_config_t t = mr_train_default(B);
+  mr_backend_t single = *device;
+  side_t a, b;
+  if (!device->repeat) {
+    print_message("%s records no runs\n", device->name);
+    skip();
+  }
+  single.repeat = NULL, single.forget = NULL;
+  side_open(&a, &t, device);
+  side_open(&b, &t, &single);
+  mr_notice_to(hear, NULL);
+  side_run(&a, 0, 20);
+  mr_notice_to(NULL, NULL);
+  assert_int_equal(heard, 0);
+  side_run(&b, 0, 20);
+  assert_memory_equal(a.out, b.out, 20 * sizeof *a.out);
+  side_fetch(&a);
+  side_fetch(&b);
+  same_sets(&a, &b);
+  side_close(&a), side_close(&b);
+}
+
 /* The host's copy changes by mr_train_step_fetch alone, which first waits for its readers. */
 static int waits;
 static mr_err_t wait_counted(void *arg) { return waits++, *(mr_err_t *)arg; }
@@ -224,6 +248,146 @@ static void unread_runs_may_be_left_behind(void **state) {
   side_close(&s);
 }
 
+/* The device, with a count of marks that nothing has waited for. */
+static int unreached;
+
+static void *mark_counted(void) { return unreached++, device->mark(); }
+
+static mr_err_t reached_counted(void *mark, bool wait, mr_diag_t *diag) {
+  mr_err_t e = device->reached(mark, wait, diag);
+  if (e == MR_OK) unreached = mark ? unreached - 1 : 0;
+  return e;
+}
+
+/* Their batches may then be released, as those behind a step that was not finite. */
+static void runs_that_are_undone_read_no_field_any_more(void **state) {
+  mr_train_config_t t = mr_train_default(B);
+  mr_backend_t counted = *device;
+  mr_diag_t diag = {0};
+  mr_train_out_t out;
+  side_t s;
+  counted.mark = mark_counted, counted.reached = reached_counted;
+  side_open(&s, &t, &counted);
+  unreached = 0;
+  for (int i = 0; i < MR_TRAIN_RING; i++) {
+    const mr_train_in_t in = {.step = i + 1, .seed = 7, .lr = 1e-3f};
+    const void *field[] = {images[i], labels[i]};
+    assert_int_equal(mr_train_step_run(s.step, &s.params, field, &in, &diag), MR_OK);
+  }
+  assert_int_equal(mr_train_step_read(s.step, true, &out, &diag), MR_OK);
+  assert_int_equal(unreached, MR_TRAIN_RING - 1);
+  mr_train_step_retake(s.step);
+  assert_int_equal(unreached, 0);
+  side_close(&s);
+}
+
+/* ---- batches that lie on the device already ---- */
+
+enum { SLOTS = 5, PAD = 64 };
+
+/* A slot's batch on the host, which is scribbled over as soon as it has been copied. */
+typedef struct slot {
+  _Alignas(64) float image[B * PIXELS];
+  _Alignas(64) int32_t label[PAD];
+  void *mark;
+} slot_t;
+
+/* Counts of batches: filled (their copies have begun), there, run, read; batch i is in slot
+   i % SLOTS. */
+typedef struct ahead {
+  int filled, there, run, read;
+  mr_slots_t *slots;
+  slot_t slot[SLOTS];
+} ahead_t;
+
+static void ahead_fill(ahead_t *a) {
+  int i = a->filled++;
+  slot_t *s = &a->slot[i % SLOTS];
+  memcpy(s->image, images[i], sizeof s->image);
+  memcpy(s->label, labels[i], sizeof labels[i]);
+  s->mark = mr_slots_fill(a->slots, i % SLOTS, (const void *[]){s->image, s->label},
+                          (const size_t[]){sizeof s->image, B * sizeof(int32_t)});
+}
+
+static void ahead_await(ahead_t *a, bool wait) {
+  slot_t *s = &a->slot[a->there % SLOTS];
+  mr_diag_t diag = {0};
+  mr_err_t e = mr_slots_filled(a->slots, s->mark, wait, &diag);
+  if (e < 0) fail_msg("%s", diag.text);
+  if (e == MR_AGAIN) return;
+  a->there++;
+  memset(s->image, 0x7F, sizeof s->image);
+  memset(s->label, 0x7F, sizeof s->label);
+}
+
+static void ahead_run(ahead_t *a, side_t *s) {
+  int i = a->run++;
+  mr_diag_t diag = {0};
+  const void *field[] = {mr_slots_at(a->slots, i % SLOTS, 0), mr_slots_at(a->slots, i % SLOTS, 1)};
+  const mr_train_in_t in = {.step = i + 1, .seed = 7, .lr = 1e-3f};
+  if (mr_train_step_run(s->step, &s->params, field, &in, &diag) < 0) fail_msg("%s", diag.text);
+}
+
+static void ahead_read(ahead_t *a, side_t *s, bool wait) {
+  mr_diag_t diag = {0};
+  mr_err_t e = mr_train_step_read(s->step, wait, &s->out[a->read], &diag);
+  if (e < 0) fail_msg("%s", diag.text);
+  if (e == MR_OK) a->read++;
+}
+
+/* One of the things that may happen next, drawn from g. */
+static void ahead_move(ahead_t *a, side_t *s, mr_philox_t *g) {
+  bool wait = mr_philox_integers(g, 0, 2);
+  switch (mr_philox_integers(g, 0, 4)) {
+    case 0:
+      if (a->filled < STEPS && a->filled - a->read < SLOTS) ahead_fill(a);
+      break;
+    case 1:
+      if (a->there < a->filled) ahead_await(a, wait);
+      break;
+    case 2:
+      if (a->run < a->there && a->run - a->read < MR_TRAIN_RING) ahead_run(a, s);
+      break;
+    default:
+      if (a->read < a->run) ahead_read(a, s, wait);
+  }
+}
+
+static void batches_copied_ahead_give_the_same_bytes(void **state) {
+  static ahead_t a;
+  static side_t here, there;
+  mr_train_config_t t = mr_train_default(B);
+  mr_diag_t diag = {0};
+  const size_t bytes[] = {sizeof images[0], B * sizeof(int32_t)};
+  side_open(&here, &t, device);
+  side_run(&here, 0, STEPS);
+  for (uint64_t seed = 1; seed <= 3; seed++) {
+    mr_philox_t g;
+    mr_philox_init(&g, seed, 0);
+    a = (ahead_t){0};
+    t.there = true;
+    side_open(&there, &t, device);
+    if (mr_slots_create(device, SLOTS, 2, bytes, &a.slots, &diag) < 0) fail_msg("%s", diag.text);
+    while (a.read < STEPS) ahead_move(&a, &there, &g);
+    for (int i = 0; i < STEPS; i++)
+      if (memcmp(&here.out[i], &there.out[i], sizeof here.out[i]))
+        fail_msg("seed %d: step %d: loss %.9g, want %.9g", (int)seed, i + 1,
+                 (double)there.out[i].loss, (double)here.out[i].loss);
+    mr_slots_destroy(a.slots);
+    side_close(&there);
+  }
+  side_close(&here);
+}
+
+static void slots_that_do_not_fit_are_refused(void **state) {
+  const size_t bytes[] = {device->room() / 2 + 4096, 64};
+  mr_slots_t *s = NULL;
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_slots_create(device, 1 << 16, 2, bytes, &s, &diag), MR_ERR_NOMEM);
+  assert_null(s);
+  assert_non_null(strstr(diag.text, "take fewer slots or a smaller batch"));
+}
+
 static void make_batches(void) {
   mr_philox_t g;
   mr_philox_init(&g, 5, 0);
@@ -233,17 +397,9 @@ static void make_batches(void) {
   }
 }
 
-int main(void) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  printf("[  SKIPPED ] train_device_under_a_sanitizer\n");
-  printf("a driver's own compiler and threads are not built for a sanitizer\n");
-  return 77;
-#endif
-  mr_diag_t diag = {0};
-  if (mr_device_open("opencl", &device, &diag) < 0) {
-    printf("%s\n[  SKIPPED ] train_device_without_a_device\n", diag.text);
-    return 77; /* no device: ctest says that the test was left out */
-  }
+int main(int argc, char **argv) {
+  int status = open_device(argc, argv);
+  if (status) return status;
   make_batches();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(losses_of_50_steps_are_the_cpus_in_f32),
@@ -251,8 +407,12 @@ int main(void) {
       cmocka_unit_test(parts_averages_and_clipping_are_the_cpus),
       cmocka_unit_test(a_dynamic_scale_takes_the_cpus_course),
       cmocka_unit_test(a_run_that_resumes_is_the_same_to_the_bit),
+      cmocka_unit_test(recorded_runs_give_the_bytes_of_single_commands),
       cmocka_unit_test(the_hosts_copy_is_written_by_fetch_alone),
       cmocka_unit_test(unread_runs_may_be_left_behind),
+      cmocka_unit_test(runs_that_are_undone_read_no_field_any_more),
+      cmocka_unit_test(batches_copied_ahead_give_the_same_bytes),
+      cmocka_unit_test(slots_that_do_not_fit_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

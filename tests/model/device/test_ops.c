@@ -1,5 +1,5 @@
-/* The OpenCL backend on a real device: every op's samples against double precision on the CPU, the
-   exact ones to the bit; random programs; conversions of edge values; memory that the host cannot
+/* A real device: every op's samples against the CPU, in their own dtypes and in double precision;
+   random programs; draws and conversions of edge values to the bit; memory that the host cannot
    touch. */
 // clang-format off
 #include <stdarg.h>
@@ -10,46 +10,9 @@
 // clang-format on
 
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "model/exec/backend.h"
+#include "tests/model/device_run.h"
 #include "tests/model/random_program.h"
-
-static const mr_backend_t *device;
-
-static void *there(const void *host, size_t bytes) {
-  void *p = device->take(bytes);
-  assert_non_null(p);
-  if (host) device->copy(p, host, bytes, MR_COPY_IN);
-  return p;
-}
-
-/* f on the device, from host bytes in[] to host bytes out[], which hold 0xAA before: what a kernel
-   forgets to write is seen. */
-static void run_there(const char *what, const mr_fn_t *f, const char *skip, void *const *in,
-                      void **out) {
-  mr_compile_options_t o = {.backend = device, .skip = skip};
-  mr_diag_t diag = {0};
-  mr_exec_t *x = NULL;
-  void *a[GRID_MAX], *y[GRID_MAX];
-  if (mr_compile(f, &o, &x, &diag) < 0) fail_msg("%s: %s\n%s", what, diag.text, mr_fn_text(f));
-  for (int i = 0; i < f->n_in; i++) a[i] = there(in[i], mr_aval_bytes(&f->in[i]->aval));
-  for (int i = 0; i < f->n_out; i++) {
-    size_t n = mr_aval_bytes(&f->out[i]->aval);
-    out[i] = grid_bytes(n);
-    memset(out[i], 0xAA, n);
-    y[i] = there(out[i], n);
-  }
-  for (int twice = 0; twice < 2; twice++) mr_exec_run(x, (const void *const *)a, y);
-  for (int i = 0; i < f->n_out; i++) {
-    size_t n = mr_aval_bytes(&f->out[i]->aval);
-    device->copy(out[i], y[i], n, MR_COPY_OUT);
-    device->give(y[i], n);
-  }
-  for (int i = 0; i < f->n_in; i++) device->give(a[i], mr_aval_bytes(&f->in[i]->aval));
-  mr_exec_destroy(x);
-}
 
 static void run_here(const mr_fn_t *f, void *const *in, void **out) {
   mr_diag_t diag = {0};
@@ -58,29 +21,6 @@ static void run_here(const mr_fn_t *f, void *const *in, void **out) {
   for (int i = 0; i < f->n_out; i++) out[i] = grid_bytes(mr_aval_bytes(&f->out[i]->aval));
   mr_exec_run(x, (const void *const *)in, out);
   mr_exec_destroy(x);
-}
-
-static void *bytes_of(const mr_aval_t *a, const double *x) {
-  void *p = grid_bytes(mr_aval_bytes(a));
-  for (int64_t k = 0; k < mr_aval_elems(a); k++) mr_set_f64(a->dtype, p, k, x[k]);
-  return p;
-}
-
-/* Integers are equal, floats near: within `near` of f32's values, 1/64 of narrower ones. */
-static void compare(const char *what, const mr_fn_t *f, void *const *got, void *const *want,
-                    double near, bool narrow) {
-  for (int i = 0; i < f->n_out; i++) {
-    const mr_aval_t *a = &f->out[i]->aval;
-    bool short_float = narrow || (mr_is_float(a->dtype) && mr_dtype_size(a->dtype) < 4);
-    double tolerance = !mr_is_float(a->dtype) ? 0 : short_float ? 1.0 / 64 : near;
-    for (int64_t k = 0; k < mr_aval_elems(a); k++) {
-      double x = mr_get_f64(a->dtype, got[i], k), y = mr_get_f64(a->dtype, want[i], k);
-      if (x == y || (isnan(x) && isnan(y))) continue;
-      if (!(fabs(x - y) <= tolerance * (1 + fabs(y))))
-        fail_msg("%s: output %d element %lld is %.12g on the device, %.12g on the CPU\n%s", what, i,
-                 (long long)k, x, y, mr_fn_text(f));
-    }
-  }
 }
 
 static void same_as_here(const char *what, const mr_fn_t *f, double *const *in, double near,
@@ -100,8 +40,8 @@ static bool is_collective(const mr_fn_t *f) {
   return false;
 }
 
-/* Samples, and their gradients where there are some. */
-static void every_op_computes_what_the_cpu_does(void **state) {
+/* Runs each sample of each op on inputs of its range through check, but collectives. */
+static void each_sample(void (*check)(const char *what, const mr_fn_t *f, double *const *in)) {
   int n = 0;
   for (int i = 0; i < mr_n_ops; i++)
     for (int k = 0;; k++) {
@@ -112,7 +52,7 @@ static void every_op_computes_what_the_cpu_does(void **state) {
         in[j] = doubles(elems(s.f->in[j]));
         for (int64_t e = 0; e < elems(s.f->in[j]); e++) in[j][e] = random_in(s.lo[j], s.hi[j]);
       }
-      if (is && !is_collective(s.f)) same_as_here(mr_ops[i]->name, s.f, in, 2e-5, false), n++;
+      if (is && !is_collective(s.f)) check(mr_ops[i]->name, s.f, in), n++;
       for (int j = 0; is && j < s.f->n_in; j++) free(in[j]);
       mr_fn_destroy(s.f);
       if (!is) break;
@@ -120,6 +60,18 @@ static void every_op_computes_what_the_cpu_does(void **state) {
   print_message("%d samples\n", n);
   assert_true(n > mr_n_ops);
 }
+
+static void sample_is_the_cpus(const char *what, const mr_fn_t *f, double *const *in) {
+  same_as_here(what, f, in, 2e-5, false);
+}
+
+static void every_op_computes_what_the_cpu_does(void **state) { each_sample(sample_is_the_cpus); }
+
+static void sample_is_that_of_f64(const char *what, const mr_fn_t *f, double *const *in) {
+  same_as_in_f64(what, f, in, 2e-5, false);
+}
+
+static void every_op_is_near_double_precision(void **state) { each_sample(sample_is_that_of_f64); }
 
 static unsigned number_of(const char *name, unsigned usual) {
   const char *text = getenv(name);
@@ -303,6 +255,7 @@ static void the_host_cannot_touch_the_devices_memory(void **state) {
 
 /* In a process of its own, as the device is chosen once. */
 static void a_device_that_is_not_there_is_refused(void **state) {
+  const char *variable = strcmp(device->name, "cuda") ? "MILLRACE_OPENCL" : "MILLRACE_CUDA";
   static const char *const wish[] = {"99", "x", "-1", "1e3"};
   for (int i = 0; i < 4; i++) {
     int status = 0, end[2];
@@ -311,8 +264,8 @@ static void a_device_that_is_not_there_is_refused(void **state) {
     pid_t child = fork();
     if (child == 0) {
       dup2(end[1], 1);
-      setenv("MILLRACE_OPENCL", wish[i], 1);
-      execl("/proc/self/exe", "test", "refused", NULL);
+      setenv(variable, wish[i], 1);
+      execl("/proc/self/exe", "test", device->name, "refused", NULL);
       _exit(99);
     }
     close(end[1]);
@@ -325,41 +278,20 @@ static void a_device_that_is_not_there_is_refused(void **state) {
   }
 }
 
-static int refused(void) {
+static int refused(const char *name) {
   mr_diag_t diag = {0};
-  if (device->check(&diag) != MR_ERR_CONFIG) return 1;
+  if (mr_backend_find(name)->check(&diag) != MR_ERR_CONFIG) return 1;
   puts(diag.text);
   return 0;
 }
 
-/* Asked in a process of its own: a driver may abort where it finds no memory or no /sys. */
-static bool has_device(void) {
-  int status = 1;
-  pid_t child = fork();
-  if (child == 0) {
-    mr_diag_t diag = {0};
-    mr_err_t e = device->check(&diag);
-    if (e < 0) fprintf(stderr, "%s\n", diag.text);
-    _exit(e < 0);
-  }
-  return waitpid(child, &status, 0) == child && status == 0;
-}
-
 int main(int argc, char **argv) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  printf("[  SKIPPED ] opencl_under_a_sanitizer\n");
-  printf("a driver's own compiler and threads are not built for a sanitizer\n");
-  return 77;
-#endif
-  device = mr_backend_find("opencl");
-  if (!device) return 1;
-  if (argc > 1) return refused();
-  if (!has_device()) {
-    printf("[  SKIPPED ] opencl_without_a_device\n");
-    return 77; /* no device: ctest says that the test was left out */
-  }
+  if (argc > 2) return refused(argv[1]);
+  int status = open_device(argc, argv);
+  if (status) return status;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_op_computes_what_the_cpu_does),
+      cmocka_unit_test(every_op_is_near_double_precision),
       cmocka_unit_test(random_programs_compute_what_the_cpu_does),
       cmocka_unit_test(conversions_of_edge_values_are_the_cpus),
       cmocka_unit_test(draws_of_many_elements_are_the_cpus),

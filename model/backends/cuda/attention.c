@@ -1,0 +1,187 @@
+/* Lowers attention to cuDNN.  Plans are kept by shape until the process ends: all blocks of a model
+   share one, and what an equation was taken for before it is opened is what it gets when it is
+   lowered. */
+#include "model/backends/cuda/attention.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/backends/cuda/attention_graph.h"
+#include "model/backends/cuda/device.h"
+#include "model/ops/lax.h"
+
+typedef struct kept_plan {
+  mr_cuda_attention_t of;
+  mr_cudnn_graph_t graph;
+  cudnnBackendDescriptor_t plan; /* of graph; NULL: refused */
+  size_t workspace;
+  struct kept_plan *next;
+} kept_plan_t;
+
+/* The lock also guards the use of the handle. */
+static struct {
+  pthread_mutex_t lock;
+  const mr_cudnn_t *of; /* the table that made the handle, and the plans */
+  cudnnHandle_t handle;
+  kept_plan_t *first;
+  bool said; /* the first refusal was sent as a notice */
+} plans = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static mr_err_t plans_handle(const mr_cudnn_t *c, mr_diag_t *diag) {
+  if (plans.of == c) return MR_OK;
+  cudnnStatus_t s = c->cudnnCreate(&plans.handle);
+  if (s != CUDNN_STATUS_SUCCESS)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device cuda: %s does not start, so that attention is computed as separate "
+                   "products, which is slow: %s",
+                   c->path, c->cudnnGetErrorString(s));
+  plans.of = c;
+  return MR_OK;
+}
+
+static bool same_attention(const mr_cuda_attention_t *a, const mr_cuda_attention_t *b) {
+  return a->B == b->B && a->T == b->T && a->H == b->H && a->D == b->D && a->dtype == b->dtype &&
+         a->packed == b->packed && a->backward == b->backward;
+}
+
+/* Plans *a.  A refusal is kept as well. */
+static mr_err_t plan_new(const mr_cudnn_t *c, const mr_cuda_attention_t *a, kept_plan_t **out,
+                         mr_diag_t *diag) {
+  kept_plan_t *p = calloc(1, sizeof *p);
+  int64_t workspace = 0;
+  if (!p) return mr_no_memory(diag, "a plan of attention");
+  p->of = *a;
+  mr_err_t e = mr__cudnn_graph(c, a, plans.handle, &p->graph, diag);
+  if (e == MR_OK) e = mr__cudnn_plan(&p->graph, plans.handle, &p->plan, &workspace, diag);
+  if (e < 0) {
+    mr__cudnn_graph_fini(&p->graph);
+    p->plan = NULL;
+  }
+  p->workspace = (size_t)workspace;
+  p->next = plans.first, plans.first = p;
+  return *out = p, MR_OK;
+}
+
+static void plans_say(const mr_diag_t *why) {
+  if (!plans.said && *why->text) mr_notice("%s", why->text);
+  plans.said |= *why->text != 0;
+}
+
+/* The kept plan of *a, made if it is new; NULL if cuDNN does not take it here. */
+static const kept_plan_t *plan_for(const mr_cuda_attention_t *a) {
+  const mr_cuda_device_t *d;
+  const mr_cudnn_t *c;
+  kept_plan_t *p = NULL;
+  mr_diag_t why = {0};
+  if (mr__cuda_device(&d, NULL) < 0) return NULL;
+  pthread_mutex_lock(&plans.lock);
+  if (mr__cudnn(&c, &why) == MR_OK && plans_handle(c, &why) == MR_OK) {
+    for (p = plans.first; p; p = p->next)
+      if (p->graph.cudnn == c && same_attention(&p->of, a)) break;
+    if (!p) plan_new(c, a, &p, &why);
+  }
+  plans_say(&why);
+  pthread_mutex_unlock(&plans.lock);
+  return p && p->plan ? p : NULL;
+}
+
+bool mr__cuda_attention_takes(const mr_eqn_t *e) {
+  mr_cuda_attention_t a;
+  return mr__cuda_attention(e, &a) && plan_for(&a);
+}
+
+/* ---- a call ---- */
+
+typedef struct attention_state {
+  const kept_plan_t *plan;
+  float scale;
+  size_t dq_at, work_at; /* in the scratch; the row sums are at 0 */
+  char how[40];
+} attention_state_t;
+
+/* The pointers of a run, by number; NULL: the graph has no such array. */
+static void attention_arrays(const mr_call_t *c, const attention_state_t *s, const float *one,
+                             void *at[MR_CUDNN_IDS]) {
+  const mr_cuda_attention_t *a = &s->plan->of;
+  size_t third = a->packed ? (size_t)(a->H * a->D) * mr_dtype_size(a->dtype) : 0;
+  int n = a->packed ? 1 : 3;
+  memset(at, 0, MR_CUDNN_IDS * sizeof *at);
+  for (int i = 0; i < 3; i++) {
+    at[MR_CUDNN_Q + i] = (char *)c->in[a->packed ? 0 : i] + (size_t)i * third;
+    if (a->backward) at[MR_CUDNN_DQ + i] = (char *)c->out[a->packed ? 0 : i] + (size_t)i * third;
+  }
+  at[MR_CUDNN_O] = a->backward ? c->in[n] : c->out[0];
+  at[MR_CUDNN_STATS] = a->backward ? c->in[n + 1] : c->out[1];
+  at[MR_CUDNN_SCALE] = (void *)(uintptr_t)&s->scale;
+  if (!a->backward) return;
+  at[MR_CUDNN_DO] = c->in[n + 2];
+  at[MR_CUDNN_DSUM] = c->scratch;
+  at[MR_CUDNN_DQ_SUM] = (char *)c->scratch + s->dq_at;
+  at[MR_CUDNN_ONE] = (void *)(uintptr_t)one;
+}
+
+static cudnnStatus_t cudnn_execute(const mr_cudnn_t *c, cudnnBackendDescriptor_t plan,
+                                   cudnnBackendDescriptor_t pack, void *const all[MR_CUDNN_IDS],
+                                   void *workspace) {
+  int64_t id[MR_CUDNN_IDS], n = 0;
+  void *at[MR_CUDNN_IDS];
+  for (int i = MR_CUDNN_Q; i < MR_CUDNN_IDS; i++)
+    if (all[i]) id[n] = i, at[n++] = all[i];
+  cudnnStatus_t s = c->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
+                                                CUDNN_TYPE_INT64, n, id);
+  if (s == CUDNN_STATUS_SUCCESS)
+    s = c->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+                                    CUDNN_TYPE_VOID_PTR, n, at);
+  if (s == CUDNN_STATUS_SUCCESS)
+    s = c->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
+                                    &workspace);
+  if (s == CUDNN_STATUS_SUCCESS) s = c->cudnnBackendFinalize(pack);
+  return s == CUDNN_STATUS_SUCCESS ? c->cudnnBackendExecute(plans.handle, plan, pack) : s;
+}
+
+static void cudnn_run(const mr_call_t *c) {
+  const attention_state_t *s = c->state;
+  const mr_cudnn_t *cudnn = s->plan->graph.cudnn;
+  const mr_cuda_device_t *d;
+  const float one = 1;
+  cudnnBackendDescriptor_t pack = NULL;
+  void *at[MR_CUDNN_IDS];
+  if (mr__cuda_device(&d, NULL) < 0) return;
+  attention_arrays(c, s, &one, at);
+  pthread_mutex_lock(&plans.lock);
+  cudnnStatus_t code = cudnn->cudnnSetStream(plans.handle, mr__cuda_stream(d));
+  if (code == CUDNN_STATUS_SUCCESS)
+    code = cudnn->cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
+  if (code == CUDNN_STATUS_SUCCESS)
+    code = cudnn_execute(cudnn, s->plan->plan, pack, at, (char *)c->scratch + s->work_at);
+  if (pack) cudnn->cudnnBackendDestroyDescriptor(pack);
+  pthread_mutex_unlock(&plans.lock);
+  if (code != CUDNN_STATUS_SUCCESS)
+    mr__cuda_failed_by(cudnn->cudnnGetErrorString(code), c->eqn->op->name);
+  else
+    mr__cuda_ran(d, c, cudaSuccess);
+}
+
+static size_t up_to_256(size_t n) { return (n + 255) & ~(size_t)255; }
+
+mr_err_t mr__cuda_attention_lower(mr_call_t *c, mr_diag_t *diag) {
+  mr_cuda_attention_t a;
+  if (!mr__cuda_attention(c->eqn, &a)) return MR_ERR_NORULE;
+  const kept_plan_t *p = plan_for(&a);
+  if (!p) return MR_ERR_NORULE;
+  attention_state_t *s = calloc(1, sizeof *s);
+  if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
+  size_t rows = (size_t)(a.B * a.H * a.T) * sizeof(float);
+  s->plan = p;
+  s->scale = (float)mr_attr_get(c->eqn, "scale")->f;
+  if (a.backward) s->dq_at = up_to_256(rows), s->work_at = s->dq_at + up_to_256(rows * (size_t)a.D);
+  snprintf(s->how, sizeof s->how, "cuDNN %zu.%zu", p->graph.cudnn->version / 10000,
+           p->graph.cudnn->version / 100 % 100);
+  c->state = s, c->fini = free, c->run = cudnn_run;
+  c->scratch_bytes = s->work_at + up_to_256(p->workspace);
+  c->how = s->how;
+  c->kernels = 1;
+  return MR_OK;
+}

@@ -1,0 +1,23 @@
+/* The place of cuDNN's attention in a build without its headers: it takes no equation, and says so
+   once. */
+#include <pthread.h>
+
+#include "model/backends/cuda/attention.h"
+#include "model/ops/lax.h"
+
+static pthread_once_t without_said = PTHREAD_ONCE_INIT;
+
+static void say_without(void) {
+  mr_notice(
+      "device cuda: this build is without cuDNN, so that attention is computed as separate "
+      "products, which is slow; install its headers (cudnn_backend.h) beside CUDA's and build "
+      "again");
+}
+
+bool mr__cuda_attention_takes(const mr_eqn_t *e) {
+  if (e->op == &mr_op_attention || e->op == &mr_op_attention_vjp)
+    pthread_once(&without_said, say_without);
+  return false;
+}
+
+mr_err_t mr__cuda_attention_lower(mr_call_t *c, mr_diag_t *diag) { return MR_ERR_NORULE; }

@@ -1,0 +1,165 @@
+/* NVIDIA's GPUs as a backend.  Kernels are written from equations (kernels/kernel.h) and compiled
+   by NVRTC; NVIDIA's libraries take what they compute better (library.h).  Composites are opened
+   into primitives; loops and branches run on the host, or in a captured run on the device. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/backends/cuda/captured.h"
+#include "model/backends/cuda/condition.h"
+#include "model/backends/cuda/library.h"
+#include "model/backends/cuda/program.h"
+#include "model/backends/kernels/kernel.h"
+#include "model/control/control.h"
+#include "model/ir/op.h"
+#include "model/transforms/passes.h"
+
+enum { ARGUMENTS = 128 }; /* of a kernel at most: loop_eqns and loop_ends below keep to it */
+
+typedef struct compiled {
+  int n;
+  cudaKernel_t kernel[MR_KERNELS_MAX]; /* NULL until built; the process keeps them */
+  char *text[MR_KERNELS_MAX];
+  int64_t items[MR_KERNELS_MAX];
+  int group[MR_KERNELS_MAX]; /* as in mr_kernel_t */
+} compiled_t;
+
+static void cuda_compiled_fini(void *state) {
+  compiled_t *s = state;
+  for (int i = 0; i < s->n; i++) free(s->text[i]);
+  free(s);
+}
+
+/* The arguments of every kernel of c: operands, results, scratch. */
+static int arguments(const mr_call_t *c, void **arg) {
+  const mr_eqn_t *e = c->eqn;
+  int n = 0;
+  for (int k = 0; k < e->n_in; k++) arg[n++] = c->in[k];
+  for (int k = 0; k < e->n_out; k++) arg[n++] = c->out[k];
+  if (c->scratch_bytes) arg[n++] = c->scratch;
+  return n;
+}
+
+static void cuda_compiled_run(const mr_call_t *c) {
+  const mr_cuda_device_t *d;
+  const compiled_t *s = c->state;
+  void *arg[ARGUMENTS];
+  if (mr__cuda_device(&d, NULL) < 0) return;
+  int n = arguments(c, arg);
+  cudaError_t code = cudaSuccess;
+  for (int i = 0; i < s->n && code == cudaSuccess; i++)
+    code = mr__cuda_launch(d, s->kernel[i], s->items[i], s->group[i], arg, n);
+  mr__cuda_ran(d, c, code);
+}
+
+/* Keeps the texts of k, which are built with those of the whole graph. */
+static mr_err_t cuda_lower_kernels(mr_call_t *c, mr_kernels_t *k, mr_diag_t *diag) {
+  if (!k->n) return MR_OK;
+  if (c->eqn->n_in + c->eqn->n_out + 1 > ARGUMENTS)
+    return mr_fail(diag, MR_ERR_NORULE, "%s: device cuda: more than %d operands and results",
+                   c->eqn->op->name, ARGUMENTS - 1);
+  compiled_t *s = calloc(1, sizeof *s);
+  if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
+  c->state = s, c->fini = cuda_compiled_fini;
+  for (; s->n < k->n; s->n++) {
+    s->text[s->n] = k->kernel[s->n].text, k->kernel[s->n].text = NULL;
+    s->items[s->n] = k->kernel[s->n].items;
+    s->group[s->n] = k->kernel[s->n].group;
+  }
+  c->scratch_bytes = k->scratch_bytes;
+  c->kernels = k->n;
+  if (c->eqn->op->product) c->how = "a kernel of one loop for each element";
+  c->run = cuda_compiled_run;
+  return MR_OK;
+}
+
+static mr_err_t cuda_lower(mr_call_t *c, mr_diag_t *diag) {
+  const mr_op_def_t *op = c->eqn->op;
+  const mr_cuda_device_t *d;
+  mr_kernels_t k = {0};
+  if (op == &mr_op_scan) return mr__scan_lower(c, diag);
+  if (op == &mr_op_while) return mr__while_lower(c, diag);
+  if (op == &mr_op_cond) return mr__cond_lower(c, diag);
+  MR_TRY(mr__cuda_device(&d, diag));
+  mr_err_t err = mr__cuda_lower_library(c, diag);
+  if (err != MR_ERR_NORULE) return err;
+  MR_TRY(mr_kernels_write(c->eqn, &k, diag));
+  err = cuda_lower_kernels(c, &k, diag);
+  mr_kernels_fini(&k);
+  return err;
+}
+
+static mr_err_t cuda_build(const mr_call_t *call, int n, mr_diag_t *diag) {
+  const mr_cuda_device_t *d;
+  size_t texts = 0, at = 0;
+  MR_TRY(mr__cuda_device(&d, diag));
+  for (int i = 0; i < n; i++)
+    if (call[i].eqn->op == &mr_op_while || call[i].eqn->op == &mr_op_cond) mr__cuda_conditions(d);
+  for (int i = 0; i < n; i++)
+    texts += call[i].run == cuda_compiled_run ? (size_t)((const compiled_t *)call[i].state)->n
+                                              : MR_CUDA_LIBRARY_KERNELS;
+  mr_cuda_wanted_t *want = calloc(texts + 1, sizeof *want);
+  if (!want) return mr_no_memory(diag, "the kernels of a graph");
+  for (int i = 0; i < n; i++) {
+    compiled_t *s = call[i].run == cuda_compiled_run ? call[i].state : NULL;
+    for (int k = 0; s && k < s->n; k++) want[at++] = (mr_cuda_wanted_t){s->text[k], &s->kernel[k]};
+    if (!s) at += (size_t)mr__cuda_library_wanted(&call[i], &want[at]);
+  }
+  mr_err_t e = mr__cuda_kernels(d, want, at, diag);
+  free(want);
+  return e;
+}
+
+/* Every op that has an open form, but neither a kernel nor a library. */
+static bool cuda_opens(const mr_eqn_t *e) {
+  return !mr_kernels_take(e) && !mr__cuda_library_takes(e);
+}
+
+static float cuda_element(const mr_op_def_t *op, float a, float b) {
+  return op->at.f1 ? op->at.f1(a) : op->at.f2(a, b);
+}
+
+static int cuda_threads(void) { return 1; }
+static int cuda_processors(void) { return 0; }
+static int cuda_begin(int threads, bool pin) { return threads; }
+
+/* Commands are under way when a run has been given; marks tell when they are done. */
+static void cuda_end(int before) {}
+
+static void cuda_spread(int threads) {}
+static void cuda_leave(void) {}
+
+/* A kernel takes up to 4 KiB of arguments, 8 bytes for each operand and result. */
+static const mr_target_t cuda_target = {.loop_eqns = 96,
+                                        .loop_ends = 24,
+                                        .element = cuda_element,
+                                        .opens = cuda_opens,
+                                        .rows = mr_kernels_rows};
+
+const mr_backend_t mr_backend_cuda = {.name = "cuda",
+                                      .align = 256,
+                                      .open = mr__cuda_open,
+                                      .check = mr__cuda_usable,
+                                      .describe = mr__cuda_describe,
+                                      .take = mr__cuda_take,
+                                      .give = mr__cuda_give,
+                                      .room = mr__cuda_room,
+                                      .copy = mr__cuda_copy,
+                                      .copy_later = mr__cuda_copy_later,
+                                      .mark = mr__cuda_mark,
+                                      .reached = mr__cuda_reached,
+                                      .repeat = mr__cuda_repeat,
+                                      .forget = mr__cuda_forget,
+                                      .choose = mr__cuda_choose,
+                                      .loop = mr__cuda_loop,
+                                      .lower = cuda_lower,
+                                      .build = cuda_build,
+                                      .target = &cuda_target,
+                                      .threads = cuda_threads,
+                                      .processors = cuda_processors,
+                                      .begin = cuda_begin,
+                                      .end = cuda_end,
+                                      .spread = cuda_spread,
+                                      .leave = cuda_leave,
+                                      .fma = mr__cuda_fma,
+                                      .bandwidth = mr__cuda_bandwidth};

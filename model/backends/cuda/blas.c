@@ -1,0 +1,135 @@
+/* Lowers products to cuBLASLt.  The scratch of a call holds the copies of
+   operands, then the workspace that the algorithm asks for, so that both lie in
+   the planned arena. */
+#include "model/backends/cuda/blas.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "model/backends/cuda/matmul.h"
+#include "model/ir/op.h"
+
+typedef struct blas_state {
+  mr_cuda_product_t plan;
+  mr_cuda_matmul_t matmul;
+  mr_cuda_algorithm_t algorithm;
+  cublasLtHandle_t handle;
+  mr_kernels_t copies;
+  cudaKernel_t kernel[2]; /* of copies; NULL until built */
+  char how[80];
+} blas_state_t;
+
+static void blas_fini(void *state) {
+  blas_state_t *s = state;
+  mr__cuda_matmul_fini(&s->matmul);
+  mr_kernels_fini(&s->copies);
+  free(s);
+}
+
+static const void *operand_at(const mr_call_t *c, const mr_cuda_operand_t *o) {
+  return o->n_parts ? (const char *)c->scratch + o->at : c->in[o->in];
+}
+
+static void blas_run(const mr_call_t *c) {
+  const blas_state_t *s = c->state;
+  const mr_cuda_product_t *p = &s->plan;
+  const mr_cuda_device_t *d;
+  void *arg[5];
+  int n = 0;
+  if (mr__cuda_device(&d, NULL) < 0) return;
+  for (int k = 0; k < c->eqn->n_in; k++) arg[n++] = c->in[k];
+  arg[n++] = c->out[0];
+  arg[n++] = c->scratch;
+  cudaError_t copied = cudaSuccess;
+  for (int i = 0; i < s->copies.n && copied == cudaSuccess; i++) {
+    const mr_kernel_t *k = &s->copies.kernel[i];
+    copied = mr__cuda_launch(d, s->kernel[i], k->items, k->group, arg, n);
+  }
+  if (copied != cudaSuccess) {
+    mr__cuda_ran(d, c, copied);
+    return;
+  }
+  cublasStatus_t code = mr__cuda_matmul_start(
+      &s->matmul, s->handle, p, &s->algorithm.algo, operand_at(c, &p->a), operand_at(c, &p->b),
+      p->bias < 0 ? NULL : c->in[p->bias], c->out[0], (char *)c->scratch + p->copies,
+      s->algorithm.workspace, mr__cuda_stream(d));
+  if (code != CUBLAS_STATUS_SUCCESS)
+    mr__cuda_failed_by(s->matmul.lt->cublasLtGetStatusName(code), c->eqn->op->name);
+  else
+    mr__cuda_ran(d, c, cudaSuccess);
+}
+
+static pthread_once_t missing_said = PTHREAD_ONCE_INIT;
+
+static void say_missing(void) {
+  const mr_cublaslt_t *lt;
+  mr_diag_t why = {0};
+  if (mr__cublaslt(&lt, &why) < 0) mr_notice("%s", why.text);
+}
+
+/* Plans e and chooses its algorithm.  MR_ERR_NORULE if cuBLASLt does not take
+   it; the caller ends s->matmul in any case. */
+static mr_err_t blas_choose(const mr_eqn_t *e, blas_state_t *s, mr_diag_t *diag) {
+  const mr_cublaslt_t *lt;
+  const mr_cuda_device_t *d;
+  mr_diag_t why = {0};
+  if (!mr__cuda_product(e, &s->plan)) return MR_ERR_NORULE;
+  if (mr__cublaslt(&lt, NULL) < 0) {
+    pthread_once(&missing_said, say_missing);
+    return MR_ERR_NORULE;
+  }
+  MR_TRY(mr__cuda_device(&d, diag));
+  if (mr__cublaslt_handle(lt, &s->handle, &why) < 0 ||
+      mr__cuda_matmul(lt, &s->plan, &s->matmul, &why) < 0)
+    return MR_ERR_NORULE;
+  return mr__cuda_algorithm(d, &s->plan, &s->matmul, &s->algorithm, diag);
+}
+
+bool mr__cuda_blas_takes(const mr_eqn_t *e) {
+  blas_state_t s = {0};
+  mr_err_t err = blas_choose(e, &s, NULL);
+  mr__cuda_matmul_fini(&s.matmul);
+  return err == MR_OK;
+}
+
+static void blas_describe(mr_call_t *c, blas_state_t *s) {
+  static const char *const copied[] = {"operand 1 copied into order", "operand 0 copied into order",
+                                       "operand 1 converted", "operand 0 converted"};
+  static const char *const how[] = {"sums in f32", "f32", "f64"};
+  const mr_cuda_operand_t *side[] = {&s->plan.a, &s->plan.b};
+  snprintf(s->how, sizeof s->how, "cuBLASLt, algorithm %d (%s), %s", s->algorithm.id,
+           s->algorithm.measured ? "measured" : "heuristic", how[s->plan.compute]);
+  c->how = s->how;
+  for (int i = 0, n = 0; i < 2; i++) {
+    if (!side[i]->n_parts) continue;
+    size_t from = mr_aval_bytes(&c->eqn->in[side[i]->in]->aval);
+    size_t to = (size_t)side[i]->copied * mr_dtype_size(side[i]->dtype);
+    bool converts = side[i]->dtype != side[i]->from;
+    c->note[n++] = (mr_call_note_t){copied[i + 2 * converts], from + to};
+  }
+}
+
+mr_err_t mr__cuda_blas_lower(mr_call_t *c, mr_diag_t *diag) {
+  blas_state_t *s = calloc(1, sizeof *s);
+  if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
+  mr_err_t err = blas_choose(c->eqn, s, diag);
+  if (err == MR_OK) err = mr__cuda_copies(c->eqn, &s->plan, &s->copies, diag);
+  if (err < 0) {
+    blas_fini(s);
+    return err;
+  }
+  c->state = s, c->fini = blas_fini, c->run = blas_run;
+  c->scratch_bytes = s->plan.copies + s->algorithm.workspace;
+  c->kernels = 1 + s->copies.n;
+  blas_describe(c, s);
+  return MR_OK;
+}
+
+int mr__cuda_blas_wanted(const mr_call_t *c, mr_cuda_wanted_t *want) {
+  if (c->run != blas_run) return 0;
+  blas_state_t *s = c->state;
+  for (int i = 0; i < s->copies.n; i++)
+    want[i] = (mr_cuda_wanted_t){s->copies.kernel[i].text, &s->kernel[i]};
+  return s->copies.n;
+}

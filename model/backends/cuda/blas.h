@@ -1,0 +1,31 @@
+/* Products by cuBLASLt: the equations that it takes, their lowering, and the
+   kernels that copy operands before. */
+#ifndef MR_MODEL_BACKENDS_CUDA_BLAS_H
+#define MR_MODEL_BACKENDS_CUDA_BLAS_H
+
+#include "model/backends/cuda/product.h"
+#include "model/backends/cuda/program.h"
+#include "model/backends/kernels/kernel.h"
+#include "model/exec/call.h"
+
+/* Whether mr__cuda_blas_lower takes e on this machine's device: there is a
+   plan, and cuBLASLt names an algorithm for it.  Without the library a notice
+   is sent, once.  Any thread. */
+bool mr__cuda_blas_takes(const mr_eqn_t *e);
+
+/* As mr_backend_t.lower: MR_OK, or MR_ERR_NORULE without a sentence if cuBLASLt
+   does not take c->eqn, or MR_ERR_NOMEM. */
+mr_err_t mr__cuda_blas_lower(mr_call_t *c, mr_diag_t *diag);
+
+/* Sets want[0,2) to the kernels that copy operands of c, to be built before it
+   runs, and returns how many; 0 for a call that mr__cuda_blas_lower has not
+   filled. */
+int mr__cuda_blas_wanted(const mr_call_t *c, mr_cuda_wanted_t *want);
+
+/* Writes the kernels that copy operands of e's plan p into *k, which the caller
+   ends: first a's, then b's; both, one or none.  Their scratch begins with the
+   copies.  MR_OK or MR_ERR_NOMEM.  Pure (product_copy.c). */
+mr_err_t mr__cuda_copies(const mr_eqn_t *e, const mr_cuda_product_t *p, mr_kernels_t *k,
+                         mr_diag_t *diag);
+
+#endif

@@ -1,0 +1,59 @@
+/* Opens cuDNN once, and refuses a version that is older than what is asked of it.  Only
+   libcudnn.so.9 is named: it opens its parts itself. */
+#include "model/backends/cuda/cudnn.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "model/backends/cuda/find.h"
+
+static struct {
+  pthread_once_t once;
+  mr_cudnn_t own;
+  const char *missing; /* a call that the library lacks; "" without a library,
+                          NULL: all is there */
+  const mr_cudnn_t *put;
+} cudnn9 = {.once = PTHREAD_ONCE_INIT};
+
+static void cudnn_open(void) {
+  static const char *const names[] = {"libcudnn.so.9", NULL};
+  mr_cudnn_t *c = &cudnn9.own;
+  void *lib = mr__cuda_find(names, c->path, sizeof c->path);
+  if (!lib) {
+    cudnn9.missing = "";
+    return;
+  }
+#define FIND(name)                    \
+  {                                   \
+    void *at = dlsym(lib, #name);     \
+    if (!at) cudnn9.missing = #name;  \
+    memcpy(&c->name, &at, sizeof at); \
+  }
+  MR_CUDNN_CALLS(FIND)
+#undef FIND
+  if (!cudnn9.missing) c->version = c->cudnnGetVersion();
+}
+
+#define OPENED "so that attention is computed as separate products, which is slow"
+
+mr_err_t mr__cudnn(const mr_cudnn_t **cudnn, mr_diag_t *diag) {
+  pthread_once(&cudnn9.once, cudnn_open);
+  const mr_cudnn_t *c = cudnn9.put ? cudnn9.put : &cudnn9.own;
+  if (!cudnn9.put && cudnn9.missing && !*cudnn9.missing)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device cuda: libcudnn.so.9 is not found, " OPENED
+                   "; install cuDNN 9 (Python's nvidia-cudnn-cu13 is enough), "
+                   "or name its folder in "
+                   "MILLRACE_CUDA_LIBRARIES");
+  if (!cudnn9.put && cudnn9.missing)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda: %s lacks %s, " OPENED "; want cuDNN 9.8",
+                   c->path, cudnn9.missing);
+  if (c->version < MR_CUDNN_LEAST)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device cuda: %s is cuDNN %zu.%zu, " OPENED "; want 9.8 or newer", c->path,
+                   c->version / 10000, c->version / 100 % 100);
+  return *cudnn = c, MR_OK;
+}
+
+void mr__cudnn_put(const mr_cudnn_t *table) { cudnn9.put = table; }

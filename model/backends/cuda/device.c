@@ -1,0 +1,192 @@
+/* Finds and opens the device, once a process.  A command that fails later, during a run that cannot
+   report it, is remembered here and sent as a notice, once. */
+#include "model/backends/cuda/device.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "model/exec/device.h"
+#include "model/ir/op.h"
+
+enum { MAJOR_LEAST = 8 }; /* of the compute capability: bf16 */
+
+static struct {
+  pthread_mutex_t lock;
+  bool opened; /* device or diag is settled */
+  mr_cuda_device_t device;
+  mr_diag_t diag;     /* why the device is missing */
+  _Atomic int failed; /* relaxed: 1 after the first failed command, with its notice sent */
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The device that is the calling thread's current one, + 1; 0: none was made so yet. */
+static _Thread_local unsigned current;
+
+/* The calling thread's; NULL: its commands are started. */
+static _Thread_local mr_cuda_recording_t *recording;
+
+/* A run-time library of CUDA 13.x works with every driver of CUDA 13. */
+static mr_err_t driver_fits(const mr_cuda_api_t *cu, mr_diag_t *diag) {
+  int driver = 0, wants = 0;
+  cu->cudaRuntimeGetVersion(&wants);
+  wants = wants / 1000 * 1000;
+  if (cu->cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+  if (driver >= wants) return MR_OK;
+  if (!driver)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device cuda: there is no NVIDIA driver (libcuda.so.1) on this machine; install "
+                   "one for CUDA %d, or use device=cpu",
+                   wants / 1000);
+  return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                 "device cuda: the driver is for CUDA %d.%d, want one for CUDA %d or newer; update "
+                 "the NVIDIA driver",
+                 driver / 1000, driver % 1000 / 10, wants / 1000);
+}
+
+static mr_err_t cuda_device_choose(const mr_cuda_device_t *d, const char *number, mr_diag_t *diag) {
+  int n = 0;
+  char text[160];
+  cudaError_t code = d->cu->cudaGetDeviceCount(&n);
+  if (code != cudaSuccess && code != cudaErrorNoDevice)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda: the driver lists no devices: %s",
+                   mr__cuda_error(code, text));
+  if (code == cudaErrorNoDevice || n <= 0)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device cuda: the driver finds no GPU (CUDA_VISIBLE_DEVICES may hide it); "
+                   "`millrace doctor` lists the devices");
+  if (d->number < (unsigned)n) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG, "%s: this machine has %d CUDA device%s, want 0 to %d",
+                 mr__device_wish("cuda", "MILLRACE_CUDA", number, text), n, n == 1 ? "" : "s",
+                 n - 1);
+}
+
+static mr_err_t cuda_device_ask(mr_cuda_device_t *d, mr_diag_t *diag) {
+  struct cudaDeviceProp p = {0};
+  char text[160];
+  cudaError_t code = d->cu->cudaGetDeviceProperties(&p, (int)d->number);
+  if (code != cudaSuccess)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda:%u: the driver does not describe it: %s",
+                   d->number, mr__cuda_error(code, text));
+  snprintf(d->name, sizeof d->name, "%s", p.name);
+  d->major = p.major, d->minor = p.minor, d->processors = p.multiProcessorCount;
+  d->memory = p.totalGlobalMem;
+  if (p.major < MAJOR_LEAST)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device cuda:%u: %s has compute capability %d.%d, want 8.0 or higher (Ampere or "
+                   "newer); use device=opencl or device=cpu",
+                   d->number, d->name, d->major, d->minor);
+  if (!p.memoryPoolsSupported)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device cuda:%u: %s lacks memory pools under this driver, which this backend "
+                   "needs",
+                   d->number, d->name);
+  return MR_OK;
+}
+
+/* The pool keeps what is given back, so that taking it again costs no call of the system. */
+static cudaError_t cuda_device_pool(mr_cuda_device_t *d) {
+  uint64_t all = UINT64_MAX;
+  cudaError_t code = d->cu->cudaDeviceGetDefaultMemPool(&d->pool, (int)d->number);
+  if (code != cudaSuccess) return code;
+  return d->cu->cudaMemPoolSetAttribute(d->pool, cudaMemPoolAttrReleaseThreshold, &all);
+}
+
+static mr_err_t cuda_device_start(mr_cuda_device_t *d, const char *number, mr_diag_t *diag) {
+  char text[160];
+  d->cu = mr__cuda_api();
+  MR_TRY(mr__device_number("cuda", "MILLRACE_CUDA", number, &d->number, diag));
+  MR_TRY(driver_fits(d->cu, diag));
+  MR_TRY(cuda_device_choose(d, number, diag));
+  MR_TRY(cuda_device_ask(d, diag));
+  cudaError_t code = d->cu->cudaSetDevice((int)d->number);
+  if (code == cudaSuccess) code = cuda_device_pool(d);
+  if (code == cudaSuccess)
+    code = d->cu->cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking);
+  if (code == cudaSuccess) return MR_OK;
+  d->stream = NULL;
+  return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda:%u: %s cannot be opened: %s", d->number,
+                 d->name, mr__cuda_error(code, text));
+}
+
+/* Opens the device, once: the answer stays. */
+static void cuda_device_open(const char *number) {
+  pthread_mutex_lock(&state.lock);
+  if (!state.opened && cuda_device_start(&state.device, number, &state.diag) < 0)
+    state.device.stream = NULL;
+  state.opened = true;
+  pthread_mutex_unlock(&state.lock);
+}
+
+mr_err_t mr__cuda_device(const mr_cuda_device_t **d, mr_diag_t *diag) {
+  cuda_device_open(NULL);
+  *d = &state.device;
+  if (!state.device.stream) return mr_diag_relay(diag, state.diag.code, &state.diag);
+  if (current != state.device.number + 1) {
+    state.device.cu->cudaSetDevice((int)state.device.number);
+    current = state.device.number + 1;
+  }
+  return MR_OK;
+}
+
+cudaStream_t mr__cuda_stream(const mr_cuda_device_t *d) {
+  return recording ? recording->stream : d->stream;
+}
+
+void mr__cuda_record(mr_cuda_recording_t *r) { recording = r; }
+
+mr_cuda_recording_t *mr__cuda_recording(void) { return recording; }
+
+mr_err_t mr__cuda_open(const char *number, mr_diag_t *diag) {
+  const mr_cuda_device_t *d;
+  unsigned at;
+  MR_TRY(mr__device_number("cuda", "MILLRACE_CUDA", number, &at, diag));
+  cuda_device_open(number);
+  MR_TRY(mr__cuda_device(&d, diag));
+  if (!number || at == d->number) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "device = cuda:%s: this process computes on cuda:%u, and a process has one CUDA "
+                 "device",
+                 number, d->number);
+}
+
+void mr__cuda_failed_by(const char *why, const char *what) {
+  if (recording) {
+    if (!*recording->why)
+      snprintf(recording->why, sizeof recording->why, "%s failed with %s", what, why);
+    return;
+  }
+  if (!atomic_exchange_explicit(&state.failed, 1, memory_order_relaxed))
+    mr_notice("device cuda: %s: %s failed with %s; its results are NaN from here on",
+              state.device.name, what, why);
+}
+
+void mr__cuda_failed(cudaError_t code, const char *what) {
+  char text[160];
+  mr__cuda_failed_by(mr__cuda_error(code, text), what);
+}
+
+bool mr__cuda_waits(void) {
+  const char *wish = getenv("MILLRACE_SYNC");
+  return wish && !strcmp(wish, "1");
+}
+
+void mr__cuda_ran(const mr_cuda_device_t *d, const mr_call_t *c, cudaError_t code) {
+  char what[200];
+  if (code == cudaSuccess && mr__cuda_waits())
+    code = d->cu->cudaStreamSynchronize(mr__cuda_stream(d));
+  if (code == cudaSuccess) return;
+  snprintf(what, sizeof what, "%s%s%s", c->eqn->op->name, *c->eqn->scope ? " in " : "",
+           c->eqn->scope);
+  mr__cuda_failed(code, what);
+}
+
+mr_err_t mr__cuda_usable(mr_diag_t *diag) {
+  const mr_cuda_device_t *d;
+  MR_TRY(mr__cuda_device(&d, diag));
+  if (!atomic_load_explicit(&state.failed, memory_order_relaxed)) return MR_OK;
+  return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda: %s has failed before in this process",
+                 d->name);
+}

@@ -1,0 +1,24 @@
+/* Equations that NVIDIA's libraries compute better than generated kernels: products by cuBLASLt,
+   attention by cuDNN. */
+#ifndef MR_MODEL_BACKENDS_CUDA_LIBRARY_H
+#define MR_MODEL_BACKENDS_CUDA_LIBRARY_H
+
+#include <stdbool.h>
+
+#include "model/backends/cuda/program.h"
+#include "model/exec/call.h"
+
+/* As mr_backend_t.lower: MR_OK if a library takes c->eqn, MR_ERR_NORULE without a sentence if a
+   kernel has to be written for it, or MR_ERR_NOMEM. */
+mr_err_t mr__cuda_lower_library(mr_call_t *c, mr_diag_t *diag);
+
+/* Whether mr__cuda_lower_library takes e, which has an open form: mr_target_t.opens keeps it then.
+   Asks the library, with the device open; without a device no equation is taken. */
+bool mr__cuda_library_takes(const mr_eqn_t *e);
+
+/* Sets want[0,MR_CUDA_LIBRARY_KERNELS) to the kernels that a call of a library starts beside it, to
+   be built before it runs, and returns how many; 0 for any other call. */
+enum { MR_CUDA_LIBRARY_KERNELS = 2 };
+int mr__cuda_library_wanted(const mr_call_t *c, mr_cuda_wanted_t *want);
+
+#endif

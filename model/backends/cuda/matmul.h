@@ -1,0 +1,57 @@
+/* cuBLASLt's descriptors of a product, and the algorithm that computes it. */
+#ifndef MR_MODEL_BACKENDS_CUDA_MATMUL_H
+#define MR_MODEL_BACKENDS_CUDA_MATMUL_H
+
+#include "model/backends/cuda/cublaslt.h"
+#include "model/backends/cuda/device.h"
+#include "model/backends/cuda/product.h"
+
+typedef struct mr_cuda_matmul {
+  const mr_cublaslt_t *lt;
+  cublasLtMatmulDesc_t desc;
+  cublasLtMatrixLayout_t a, b, d; /* NULL: not made */
+} mr_cuda_matmul_t;
+
+/* Describes p to cuBLASLt.  MR_OK; MR_ERR_UNAVAILABLE with the call that the
+   library refuses.  The caller ends *m in any case.  Needs no device
+   (matmul.c). */
+mr_err_t mr__cuda_matmul(const mr_cublaslt_t *lt, const mr_cuda_product_t *p, mr_cuda_matmul_t *m,
+                         mr_diag_t *diag);
+void mr__cuda_matmul_fini(mr_cuda_matmul_t *m); /* cannot fail, empties *m */
+
+enum { MR_CUDA_WORKSPACE = 64 << 20 }; /* bytes that an algorithm may ask for */
+
+typedef struct mr_cuda_algorithm {
+  cublasLtMatmulAlgo_t algo;
+  size_t workspace; /* bytes */
+  int id;           /* the library's number of the algorithm; -1: unknown */
+  bool measured;    /* found in the tuning file, or measured; else the heuristic's
+                       first */
+} mr_cuda_algorithm_t;
+
+/* The library's handle for the device, made at the first call and kept.  MR_OK
+   or MR_ERR_UNAVAILABLE with its reason.  Any thread (algorithm.c). */
+mr_err_t mr__cublaslt_handle(const mr_cublaslt_t *lt, cublasLtHandle_t *handle, mr_diag_t *diag);
+
+/* Chooses the algorithm of m, which describes p: the tuning file's, where it
+   has one that the library still takes; with MILLRACE_TUNE=1 the fastest of
+   those that the heuristic names, measured now and added to the file; else the
+   heuristic's first.  MR_OK; MR_ERR_NORULE without a sentence if there is no
+   algorithm; MR_ERR_UNAVAILABLE, MR_ERR_NOMEM.  Any thread (algorithm.c). */
+mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_cuda_product_t *p,
+                            const mr_cuda_matmul_t *m, mr_cuda_algorithm_t *out, mr_diag_t *diag);
+
+/* Measures found[0,n) on memory of the device and returns the index of the
+   fastest, with its time; -1 if none ran, or without memory (tune.c). */
+int mr__cuda_tune(const mr_cuda_device_t *d, cublasLtHandle_t handle, const mr_cuda_product_t *p,
+                  const mr_cuda_matmul_t *m, const cublasLtMatmulHeuristicResult_t *found, int n,
+                  uint64_t *ns);
+
+/* Gives one product to the stream: a, b, bias (NULL without one) and d lie on
+   the device, and so does the workspace of algo->workspace bytes (matmul.c). */
+cublasStatus_t mr__cuda_matmul_start(const mr_cuda_matmul_t *m, cublasLtHandle_t handle,
+                                     const mr_cuda_product_t *p, const cublasLtMatmulAlgo_t *algo,
+                                     const void *a, const void *b, const void *bias, void *d,
+                                     void *workspace, size_t bytes, cudaStream_t stream);
+
+#endif

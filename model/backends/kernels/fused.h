@@ -1,0 +1,49 @@
+/* What the kernels of a fused loop share: its body, and the text of one value of it.
+
+   A value of the body is a variable v<id>; the element's number is a variable `i`.  Implemented in
+   fused.c; rule_fused.c writes loops that end at their sums, rule_rows.c those that continue past
+   sums of rows. */
+#ifndef MR_MODEL_BACKENDS_KERNELS_FUSED_H
+#define MR_MODEL_BACKENDS_KERNELS_FUSED_H
+
+#include "model/backends/kernels/text.h"
+#include "model/ir/unit.h"
+
+enum { MR_FUSED_FOLDS = 96 }; /* at least the equations of a body (mr_target_t.loop_eqns) */
+
+typedef struct mr_fused_loop {
+  mr_kernel_text_t *t;
+  const mr_fn_t *body;
+  int64_t n;  /* elements of the loop */
+  int n_fold; /* reductions, all of rows or all of columns */
+  const mr_eqn_t *fold[MR_FUSED_FOLDS];
+  bool columns;
+  int64_t outputs, terms; /* of each reduction */
+  bool continues;         /* equations read what reductions give, which are of rows */
+} mr_fused_loop_t;
+
+/* The loop of t->e, an equation of op `fused`. */
+mr_fused_loop_t mr__fused_loop(mr_kernel_text_t *t);
+
+mr_unit_t mr__fused_unit(const mr_eqn_t *e); /* of an equation of a body; cannot fail */
+/* The number of v among the inputs of body; -1: none of them. */
+int mr__fused_input(const mr_fn_t *body, const mr_var_t *v);
+mr_kernel_fold_t mr__fused_fold(const mr_eqn_t *e); /* of a reduction */
+/* Sets text to the name of a value: its variable, or a constant. */
+void mr__fused_name(const mr_var_t *v, char text[MR_KERNEL_NAME]);
+
+/* Declares the variable of v and sets it to element `at` of operand `of`. */
+void mr__fused_load(FILE *f, const mr_fused_loop_t *l, const mr_var_t *v, int of, const char *at);
+/* Declares the variable of e's result and computes it as element `at`; nothing for a reduction.  In
+   a loop that continues, `row` and `k` are the row and the place in it.  MR_OK, or MR_ERR_NORULE.
+ */
+mr_err_t mr__fused_member(FILE *f, const mr_fused_loop_t *l, const mr_eqn_t *e, const char *at,
+                          mr_diag_t *diag);
+/* Folds what `from` names into the variable <to><j>, a float, for reduction e. */
+void mr__fused_step(FILE *f, const mr_eqn_t *e, const char *to, const char *from, int j);
+
+/* Writes the kernel of a loop that continues past sums of its rows (rule_rows.c).  MR_OK,
+   MR_ERR_NORULE or MR_ERR_NOMEM. */
+mr_err_t mr__fused_rows(const mr_fused_loop_t *l, mr_diag_t *diag);
+
+#endif

@@ -1,0 +1,20 @@
+/* Measures what a device can do at most: fused multiply-adds in registers, and copies within its
+   memory. */
+#ifndef MR_MODEL_BACKENDS_KERNELS_LIMITS_H
+#define MR_MODEL_BACKENDS_KERNELS_LIMITS_H
+
+#include "model/exec/backend.h"
+
+/* The text of a kernel (kernel.h) that keeps 16 sums in registers and stores one float an item into
+   its only operand.  Products of bf16 would be computed in f32 too: it is the limit of both. */
+extern const char mr__kernel_fma_text[];
+
+/* GFLOP/s of that kernel over `items` items, the best of a few runs: run(arg) starts it and waits
+   for its end, false if it fails.  0: a run failed. */
+double mr__kernel_fma(size_t items, bool (*run)(void *arg), void *arg);
+
+/* GB/s of copies of `bytes` bytes within the memory of the backend's open device, reads and writes;
+   0 without memory, or if the device fails.  Blocks; any thread. */
+double mr__kernel_bandwidth(const mr_backend_t *backend, size_t bytes);
+
+#endif

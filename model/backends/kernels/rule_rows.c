@@ -1,0 +1,343 @@
+/* A fused loop that continues past sums of its rows: layer normalization, softmax, cross-entropy
+   and their backward passes, each as one kernel.
+
+   The loop runs in passes over a row.  Pass p computes what depends on sums of the passes before it
+   alone, and folds what it computes for pass p + 1; the last one stores the results, so that every
+   operand has been read when a result is written over it.  Between passes, values that a row has
+   once are computed by every item of the row.
+
+   A short row is computed by one item, which folds in the order of rule_sum.c.  Else a work-group
+   computes one row: item `lane` has the elements lane, lane + width, ...; it folds its own in this
+   order, and the items' folds are then folded in blocks.  So the order depends on the length of a
+   row alone.  An element that a later pass needs again is kept by its item, if there is room, and
+   computed again if not. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "model/backends/kernels/fused.h"
+#include "model/ops/lax.h"
+
+enum {
+  SHORT = 32,      /* elements of a row that one item computes */
+  EACH_MAX = 16,   /* elements of an item of a group that are kept at most, of one value */
+  KEPT_MAX = 64,   /* elements of an item that are kept at most, of all values */
+  UNROLL_MAX = 16, /* elements of an item up to which its loop is unrolled */
+  SLOTS_MAX = 24   /* folds of one pass of a large group: 32 KiB of its memory hold them */
+};
+
+/* One group would be slower than all groups together on a few sums in parts. */
+bool mr_kernels_rows(int64_t n, int64_t each) {
+  return each < MR_KERNEL_LONG || n >= MR_KERNEL_FEW / 64;
+}
+
+typedef struct rows {
+  const mr_fused_loop_t *l;
+  int width;         /* items of a row */
+  int64_t each;      /* elements of an item, the last ones perhaps past the row's end */
+  int passes;        /* pass [0,passes) */
+  int slots;         /* folds of one pass at most */
+  int *pass;         /* by var id: the first pass that can compute it */
+  int *done;         /* by var id: the pass that has computed it, -1: none so far */
+  bool *kept, *need; /* by var id: kept by its item from pass to pass; needed in the pass at hand */
+} rows_t;
+
+static int64_t elems_of(const mr_var_t *v) { return mr_aval_elems(&v->aval); }
+
+/* Whether the loop has a value of v for each element, and not for each row. */
+static bool is_element(const rows_t *r, const mr_var_t *v) {
+  return !v->literal && elems_of(v) == r->l->n;
+}
+
+static bool folds(const mr_eqn_t *e) {
+  mr_unit_kind_t kind = mr__fused_unit(e).kind;
+  return kind == MR_UNIT_REDUCE || kind == MR_UNIT_COLUMNS;
+}
+
+/* Broadcasts, reshapes and counters are computed wherever they are read. */
+static bool is_free(const mr_var_t *v) {
+  if (!v->def) return false;
+  mr_unit_kind_t kind = mr__fused_unit(v->def).kind;
+  return kind == MR_UNIT_REPEAT || kind == MR_UNIT_INDEX || kind == MR_UNIT_SAME;
+}
+
+static void rows_find_passes(rows_t *r) {
+  const mr_fn_t *b = r->l->body;
+  for (int i = 0; i < b->n_eqn; i++) {
+    const mr_eqn_t *e = b->eqn[i];
+    int p = 0;
+    for (int k = 0; k < e->n_in; k++)
+      if (!e->in[k]->literal && r->pass[e->in[k]->id] > p) p = r->pass[e->in[k]->id];
+    r->pass[e->out[0]->id] = p + folds(e);
+    if (p + folds(e) >= r->passes) r->passes = p + folds(e) + 1;
+  }
+}
+
+/* The number of fold j among those of its pass: what a group folds in turn shares memory. */
+static int slot_of(const rows_t *r, int j) {
+  const mr_fused_loop_t *l = r->l;
+  int slot = 0;
+  for (int i = 0; i < j; i++)
+    slot += r->pass[l->fold[i]->in[0]->id] == r->pass[l->fold[j]->in[0]->id];
+  return slot;
+}
+
+/* ---- what a pass computes ---- */
+
+/* Marks v and what it is computed from, up to values that an earlier pass has computed, which are
+   kept from now on if `keep`. */
+static void rows_mark(rows_t *r, const mr_var_t *v, int pass, bool keep) {
+  if (!is_element(r, v) || r->need[v->id]) return;
+  r->need[v->id] = true;
+  if (keep && r->done[v->id] >= 0 && r->done[v->id] < pass && !is_free(v)) {
+    r->kept[v->id] = true;
+    return;
+  }
+  r->done[v->id] = pass;
+  for (int k = 0; v->def && k < v->def->n_in; k++) rows_mark(r, v->def->in[k], pass, keep);
+}
+
+/* Marks what pass p needs; returns whether that is anything. */
+static bool rows_need(rows_t *r, int p, bool keep) {
+  const mr_fused_loop_t *l = r->l;
+  bool any = false;
+  for (int i = 0; i < l->body->n_var; i++) r->need[i] = false;
+  for (int j = 0; j < l->n_fold; j++)
+    if (r->pass[l->fold[j]->in[0]->id] == p) rows_mark(r, l->fold[j]->in[0], p, keep), any = true;
+  for (int k = 0; k < l->body->n_out; k++)
+    if (p == r->passes - 1 && is_element(r, l->body->out[k]))
+      rows_mark(r, l->body->out[k], p, keep), any = true;
+  return any;
+}
+
+static void rows_forget(rows_t *r) {
+  for (int i = 0; i < r->l->body->n_var; i++) r->done[i] = -1;
+}
+
+/* Decides what is kept: all that several passes need, or nothing where that is too much. */
+static bool rows_choose_kept(rows_t *r) {
+  int64_t n = 0;
+  rows_forget(r);
+  for (int p = 0; p < r->passes; p++) rows_need(r, p, true);
+  for (int i = 0; i < r->l->body->n_var; i++) n += r->kept[i];
+  bool fits = r->each <= (r->width > 1 ? EACH_MAX : SHORT) && n * r->each <= KEPT_MAX;
+  for (int i = 0; i < r->l->body->n_var && !fits; i++) r->kept[i] = false;
+  rows_forget(r);
+  return fits;
+}
+
+/* ---- the text of one row ---- */
+
+static void write_kept_arrays(FILE *f, const rows_t *r) {
+  const mr_fn_t *b = r->l->body;
+  for (int k = 0; k < b->n_in; k++)
+    if (r->kept[b->in[k]->id])
+      fprintf(f, "  %s w%d[%" PRId64 "];\n", mr__kernel_type(b->in[k]->aval.dtype), b->in[k]->id,
+              r->each);
+  for (int i = 0; i < b->n_eqn; i++) {
+    const mr_var_t *v = b->eqn[i]->out[0];
+    if (r->kept[v->id])
+      fprintf(f, "  %s w%d[%" PRId64 "];\n", mr__kernel_type(v->aval.dtype), v->id, r->each);
+  }
+}
+
+/* Declares v as what its item has kept; or keeps it, if this pass computes it. */
+static bool write_from_kept(FILE *f, const rows_t *r, const mr_var_t *v, int p) {
+  if (!r->kept[v->id] || r->done[v->id] == p) return false;
+  fprintf(f, "  %s v%d = w%d[j];\n", mr__kernel_type(v->aval.dtype), v->id, v->id);
+  return true;
+}
+
+static void write_keep(FILE *f, const rows_t *r, const mr_var_t *v) {
+  if (r->kept[v->id]) fprintf(f, "  w%d[j] = v%d;\n", v->id, v->id);
+}
+
+static mr_err_t write_needed(FILE *f, const rows_t *r, int p, mr_diag_t *diag) {
+  const mr_fn_t *b = r->l->body;
+  for (int k = 0; k < b->n_in; k++) {
+    const mr_var_t *v = b->in[k];
+    if (!r->need[v->id] || write_from_kept(f, r, v, p)) continue;
+    mr__fused_load(f, r->l, v, k, "i");
+    write_keep(f, r, v);
+  }
+  for (int i = 0; i < b->n_eqn; i++) {
+    const mr_var_t *v = b->eqn[i]->out[0];
+    if (!r->need[v->id] || write_from_kept(f, r, v, p)) continue;
+    MR_TRY(mr__fused_member(f, r->l, b->eqn[i], "i", diag));
+    write_keep(f, r, v);
+  }
+  return MR_OK;
+}
+
+static void write_stores(FILE *f, const rows_t *r, bool whole, const char *at) {
+  const mr_fn_t *b = r->l->body;
+  char pointer[16], name[MR_KERNEL_NAME];
+  for (int k = 0; k < b->n_out; k++) {
+    if (is_element(r, b->out[k]) != whole) continue;
+    snprintf(pointer, sizeof pointer, "y%d", k);
+    mr__fused_name(b->out[k], name);
+    mr__kernel_store(f, b->out[k]->aval.dtype, pointer, at, name);
+  }
+}
+
+/* Pass p over the elements of one item. */
+static mr_err_t write_pass(FILE *f, rows_t *r, int p, bool keep, mr_diag_t *diag) {
+  const mr_fused_loop_t *l = r->l;
+  char name[MR_KERNEL_NAME];
+  if (!rows_need(r, p, keep)) return MR_OK;
+  for (int j = 0; j < l->n_fold; j++)
+    if (r->pass[l->fold[j]->in[0]->id] == p)
+      fprintf(f, "  float r%d = %s;\n", j, mr__fused_fold(l->fold[j]).start);
+  if (r->each <= UNROLL_MAX) fputs("#pragma unroll\n", f);
+  fprintf(f, "  for (int j = 0; j < %" PRId64 "; j++) {\n  i64 k = (i64)j", r->each);
+  if (r->width > 1) fprintf(f, " * %d + lane", r->width);
+  fputs(";\n", f);
+  if (r->each * r->width != l->terms) fprintf(f, "  if (k < %" PRId64 ") {\n", l->terms);
+  fprintf(f, "  u64 i = row * %" PRId64 " + (u64)k;\n", l->terms);
+  MR_TRY(write_needed(f, r, p, diag));
+  for (int j = 0; j < l->n_fold; j++) {
+    if (r->pass[l->fold[j]->in[0]->id] != p) continue;
+    mr__fused_name(l->fold[j]->in[0], name);
+    mr__fused_step(f, l->fold[j], "r", name, j);
+  }
+  if (p == r->passes - 1) write_stores(f, r, true, "i");
+  fputs(r->each * r->width != l->terms ? "  }}\n" : "  }\n", f);
+  return MR_OK;
+}
+
+/* ---- folds of the items of a group ---- */
+
+static int block_of(int width) { return width > 64 ? 16 : 8; }
+
+/* The items' folds of pass p become all<j>, the same for every item: blocks of neighbours first.
+   Memory that an earlier pass has used is free: each item has read it before the first barrier. */
+static void write_group_folds(FILE *f, const rows_t *r, int p) {
+  const mr_fused_loop_t *l = r->l;
+  int block = block_of(r->width), blocks = r->width / block;
+  for (int j = 0; j < l->n_fold; j++)
+    if (r->pass[l->fold[j]->in[0]->id] == p)
+      fprintf(f, "  part%d[lane] = r%d;\n", slot_of(r, j), j);
+  fprintf(f, "  BARRIER;\n  if (lane < %d) {\n", blocks);
+  for (int j = 0; j < l->n_fold; j++) {
+    if (r->pass[l->fold[j]->in[0]->id] != p) continue;
+    fprintf(f,
+            "  { float r = part%d[lane * %d]; for (int q = 1; q < %d; q++) { float v = part%d[lane "
+            "* %d + q]; %s } fold%d[lane] = r; }\n",
+            slot_of(r, j), block, block, slot_of(r, j), block, mr__fused_fold(l->fold[j]).step,
+            slot_of(r, j));
+  }
+  fputs("  }\n  BARRIER;\n", f);
+  for (int j = 0; j < l->n_fold; j++) {
+    if (r->pass[l->fold[j]->in[0]->id] != p) continue;
+    fprintf(f,
+            "  float all%d; { float r = fold%d[0]; for (int q = 1; q < %d; q++) { float v = "
+            "fold%d[q]; %s } all%d = r; }\n",
+            j, slot_of(r, j), blocks, slot_of(r, j), mr__fused_fold(l->fold[j]).step, j);
+  }
+}
+
+/* What the folds of pass p give, rounded as an array would hold it. */
+static void write_folded(FILE *f, const rows_t *r, int p) {
+  const mr_fused_loop_t *l = r->l;
+  if (r->width > 1) write_group_folds(f, r, p);
+  for (int j = 0; j < l->n_fold; j++) {
+    const mr_var_t *v = l->fold[j]->out[0];
+    char name[MR_KERNEL_NAME];
+    if (r->pass[l->fold[j]->in[0]->id] != p) continue;
+    snprintf(name, sizeof name, "%s%d", r->width > 1 ? "all" : "r", j);
+    fprintf(f, "  float v%d = ", v->id);
+    mr__kernel_round(f, v->aval.dtype, name);
+    fputs(";\n", f);
+  }
+}
+
+/* Values that a row has once, which depend on folds of the passes before p. */
+static mr_err_t write_row_values(FILE *f, const rows_t *r, int p, mr_diag_t *diag) {
+  const mr_fn_t *b = r->l->body;
+  for (int i = 0; i < b->n_eqn; i++) {
+    const mr_eqn_t *e = b->eqn[i];
+    if (is_element(r, e->out[0]) || folds(e) || r->pass[e->out[0]->id] != p) continue;
+    MR_TRY(mr__fused_member(f, r->l, e, "row", diag));
+  }
+  return MR_OK;
+}
+
+/* Whether v is read otherwise than by broadcasts, which read its memory. */
+static bool is_read(const mr_fn_t *b, const mr_var_t *v) {
+  for (int i = 0; i < b->n_eqn; i++)
+    for (int k = 0; k < b->eqn[i]->n_in; k++)
+      if (b->eqn[i]->in[k] == v && mr__fused_unit(b->eqn[i]).kind != MR_UNIT_REPEAT) return true;
+  return false;
+}
+
+/* Operands that a row reads once: those of one element, and those of one for each row. */
+static void write_row_operands(FILE *f, const rows_t *r) {
+  const mr_fn_t *b = r->l->body;
+  for (int k = 0; k < b->n_in; k++) {
+    int64_t n = elems_of(b->in[k]);
+    if (n == r->l->n || (n != 1 && n != r->l->outputs) || !is_read(b, b->in[k])) continue;
+    mr__fused_load(f, r->l, b->in[k], k, n == 1 ? "0" : "row");
+  }
+}
+
+static mr_err_t write_one_row(FILE *f, rows_t *r, bool keep, mr_diag_t *diag) {
+  write_kept_arrays(f, r);
+  write_row_operands(f, r);
+  for (int p = 0; p < r->passes; p++) {
+    if (p) write_folded(f, r, p - 1);
+    MR_TRY(write_row_values(f, r, p, diag));
+    MR_TRY(write_pass(f, r, p, keep, diag));
+  }
+  if (r->width > 1) fputs("  if (lane == 0) {\n", f);
+  write_stores(f, r, false, "row");
+  if (r->width > 1) fputs("  }\n", f);
+  return MR_OK;
+}
+
+/* ---- the kernel ---- */
+
+/* Items of a group for a row: few for short rows, so that few are idle in its last elements. */
+static int width_of(int64_t terms) {
+  return terms <= SHORT ? 1 : terms <= 128 ? 32 : terms <= 512 ? 64 : terms <= 1024 ? 128 : 256;
+}
+
+static mr_err_t rows_write(rows_t *r, mr_diag_t *diag) {
+  const mr_fused_loop_t *l = r->l;
+  mr_kernel_text_t *t = l->t;
+  for (int j = 0; j < l->n_fold; j++)
+    if (slot_of(r, j) >= r->slots) r->slots = slot_of(r, j) + 1;
+  if (r->slots > SLOTS_MAX && r->width > 64) r->width = 64;
+  r->each = (l->terms + r->width - 1) / r->width;
+  bool keep = rows_choose_kept(r);
+  char form[MR_KERNEL_FORM];
+  if (r->width > 1) {
+    snprintf(form, sizeof form, "row of %" PRId64 ": %d items", l->terms, r->width);
+    MR_TRY(mr__kernel_begin_groups(t, l->outputs, r->width, diag));
+    for (int j = 0; j < r->slots; j++)
+      fprintf(t->f, "  LOCAL(float, part%d, %d); LOCAL(float, fold%d, %d);\n", j, r->width, j,
+              r->width / block_of(r->width));
+    fputs("  u64 row = GROUP; int lane = LANE;\n", t->f);
+  } else {
+    snprintf(form, sizeof form, "row of %" PRId64 ": one item", l->terms);
+    MR_TRY(mr__kernel_begin(t, l->outputs, diag));
+    fputs("  u64 row = i;\n", t->f);
+  }
+  mr__kernel_form(t, form);
+  mr_err_t err = write_one_row(t->f, r, keep, diag), end = mr__kernel_end(t, diag);
+  return err < 0 ? err : end;
+}
+
+mr_err_t mr__fused_rows(const mr_fused_loop_t *l, mr_diag_t *diag) {
+  size_t n = (size_t)l->body->n_var + 1;
+  rows_t r = {.l = l, .width = width_of(l->terms), .passes = 1};
+  r.pass = calloc(2 * n, sizeof *r.pass), r.kept = calloc(2 * n, sizeof *r.kept);
+  r.done = r.pass + n, r.need = r.kept + n;
+  mr_err_t e = MR_ERR_NOMEM;
+  if (r.pass && r.kept) {
+    rows_find_passes(&r);
+    e = rows_write(&r, diag);
+  } else {
+    mr_no_memory(diag, "the kernel of %s", l->t->e->op->name);
+  }
+  free(r.pass), free(r.kept);
+  return e;
+}

@@ -1,0 +1,88 @@
+/* Slots of a device and the copies into them, beside its commands where the backend has a queue for
+   that, else among them. */
+#include "model/slots.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct mr_slots {
+  const mr_backend_t *backend;
+  int n, n_fields;
+  size_t *at;   /* [n_fields] offsets in a slot */
+  size_t bytes; /* of a slot */
+  char **block; /* [n] */
+};
+
+static size_t slots_aligned(const mr_backend_t *b, size_t bytes) {
+  return (bytes + b->align - 1) / b->align * b->align;
+}
+
+size_t mr_slots_bytes(const mr_backend_t *b, int n, int n_fields, const size_t *field_bytes) {
+  size_t bytes = 0;
+  for (int i = 0; i < n_fields; i++) bytes += slots_aligned(b, field_bytes[i]);
+  return bytes * (size_t)n;
+}
+
+static mr_err_t slots_take(mr_slots_t *s, mr_diag_t *diag) {
+  const mr_backend_t *b = s->backend;
+  for (int k = 0; k < s->n; k++) {
+    size_t room = b->room();
+    s->block[k] = s->bytes <= room ? b->take(s->bytes) : NULL;
+    if (!s->block[k])
+      return mr_fail(diag, MR_ERR_NOMEM,
+                     "out of memory: device %s: %d slots for batches of %zu bytes; %zu bytes are "
+                     "free for slot %d; take fewer slots or a smaller batch",
+                     b->name, s->n, s->bytes, room, k + 1);
+  }
+  return MR_OK;
+}
+
+mr_err_t mr_slots_create(const mr_backend_t *b, int n, int n_fields, const size_t *field_bytes,
+                         mr_slots_t **out, mr_diag_t *diag) {
+  assert(!b->host && n > 0 && n_fields > 0);
+  mr_slots_t *s = calloc(1, sizeof *s);
+  if (!s) return mr_no_memory(diag, "the slots of a device");
+  *s = (mr_slots_t){.backend = b,
+                    .n = n,
+                    .n_fields = n_fields,
+                    .at = calloc((size_t)n_fields, sizeof *s->at),
+                    .block = calloc((size_t)n, sizeof *s->block)};
+  mr_err_t e = s->at && s->block ? MR_OK : mr_no_memory(diag, "the slots of a device");
+  for (int i = 0; i < n_fields && e >= 0; i++) {
+    s->at[i] = s->bytes;
+    s->bytes += slots_aligned(b, field_bytes[i]);
+  }
+  if (e >= 0) e = slots_take(s, diag);
+  if (e < 0) return mr_slots_destroy(s), e;
+  *out = s;
+  return MR_OK;
+}
+
+void mr_slots_destroy(mr_slots_t *s) {
+  if (!s) return;
+  for (int k = 0; s->block && k < s->n; k++) s->backend->give(s->block[k], s->bytes);
+  free(s->block);
+  free(s->at);
+  free(s);
+}
+
+void *mr_slots_at(const mr_slots_t *s, int k, int i) {
+  assert(k >= 0 && k < s->n && i >= 0 && i < s->n_fields);
+  return s->block[k] + s->at[i];
+}
+
+void *mr_slots_fill(mr_slots_t *s, int k, const void *const *field, const size_t *bytes) {
+  const mr_backend_t *b = s->backend;
+  for (int i = 0; i < s->n_fields; i++) {
+    void *to = mr_slots_at(s, k, i);
+    if (b->copy_beside)
+      b->copy_beside(to, field[i], bytes[i]);
+    else
+      b->copy_later(to, field[i], bytes[i], MR_COPY_IN);
+  }
+  return b->copy_beside ? b->mark_beside() : b->mark();
+}
+
+mr_err_t mr_slots_filled(const mr_slots_t *s, void *mark, bool wait, mr_diag_t *diag) {
+  return s->backend->reached(mark, wait, diag);
+}

@@ -1,0 +1,330 @@
+#!/usr/bin/env bash
+# Checks and measures device cuda on a machine that has a GPU but neither this tree nor its libraries.
+#
+#   scripts/gpu_check.sh pack DIR      here: program, tests, vectors, peers and libraries into DIR, at most 60 MB
+#   DIR/gpu_check.sh run1|run2 [OUT]   there: checks, then figures, each in under ten minutes
+#
+# CUDA's own libraries are not packed: that machine has them, in /usr/local/cuda or as Python packages.
+# Without the device a run ends behind its first stage with a sentence that says why, and status 1.
+# Every stage has a limit and adds one line of JSON to OUT/results.jsonl (OUT: DIR/out) as it ends; a stage
+# that fails or is too slow does not keep the next one from running.  OUT/STAGE.log is its output.
+#
+# BUILD  pack: the folder of its build, default build/gpu: optimised, with the core libraries and CUDA alone
+# CUDA   pack: OFF builds without it; OPENCL=ON builds with OpenCL, so that DEVICE=opencl tries a pack without a GPU
+# DATA   CIFAR-10 in its binary layout; without it runs train on synthetic pictures, which results say
+# PYTHON the Python of the peers (torch, jax, optax), default python3
+# DEVICE what is checked, default cuda; SCALE multiplies the limits of stages, which are for a GPU
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+most=60000000 # bytes of a pack
+
+usage() {
+  sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"
+  exit 2
+}
+
+# ---- pack ----
+
+# The libraries that "$@" need and that every machine does not have: all but the C library's and CUDA's.
+libraries() {
+  ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+    grep -Ev '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*|libcuda|libcudart|libcublas|libcublasLt|libcudnn[^/]*|libnvrtc[^/]*)\.so'
+}
+
+# The programs of the tests that need a GPU: model.device_X_cuda is test_model_device_X with the argument "cuda".
+gpu_tests() { # BUILD
+  ctest --test-dir "$1" -L '^gpu$' --show-only=json-v1 |
+    python3 -c 'import json, sys
+for t in json.load(sys.stdin)["tests"]:
+    print("test_" + t["name"].replace(".", "_").removesuffix("_cuda"))' | sort -u
+}
+
+pack() { # DIR
+  local root build to=$1 size
+  local -a tests libs
+  root=$(cd "$here/.." && pwd)
+  build=${BUILD:-$root/build/gpu}
+  cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMILLRACE_WITH=OFF \
+    -DMILLRACE_WITH_OPENCL="${OPENCL:-OFF}" -DMILLRACE_CUDA="${CUDA:-ON}" >/dev/null || exit 1
+  mapfile -t tests < <(gpu_tests "$build")
+  [ ${#tests[@]} != 0 ] || [ "${CUDA:-ON}" = OFF ] || { echo "gpu_check: the build has no test with the label gpu" >&2; exit 1; }
+  ninja -C "$build" millrace ${tests[@]+"${tests[@]}"} || exit 1
+  tests=(${tests[@]+"${tests[@]/#/$build/tests/}"})
+  rm -rf "$to"
+  mkdir -p "$to/bin" "$to/tests" "$to/golden" "$to/lib" "$to/peers" || exit 1
+  cp "$build/millrace" "$to/bin/"
+  [ ${#tests[@]} = 0 ] || cp "${tests[@]}" "$to/tests/"
+  cp -r "$root/tests/golden/vit" "$to/golden/"
+  mapfile -t libs < <(libraries "$build/millrace" ${tests[@]+"${tests[@]}"})
+  cp -L "${libs[@]}" "$to/lib/"
+  strip "$to"/bin/* "$to"/tests/* 2>/dev/null
+  gzip "$to"/lib/* # most of a pack; a run unpacks them
+  cp "$root"/bench/peers/vit_step_gpu.py "$to/peers/"
+  cp "$here/gpu_check.sh" "$to/"
+  git -C "$root" rev-parse HEAD >"$to/commit" 2>/dev/null || echo unknown >"$to/commit"
+  size=$(du -sb "$to" | cut -f1)
+  echo "gpu_check: $to: ${#tests[@]} tests, ${#libs[@]} libraries, $size bytes"
+  [ "$size" -le $most ] || { echo "gpu_check: the pack has $size bytes, want at most $most" >&2; exit 1; }
+}
+
+# ---- stages ----
+
+json_text() { # TEXT: as a string of JSON
+  local t=$1
+  t=${t//\\/\\\\}
+  t=${t//\"/\\\"}
+  printf '"%s"' "$(printf '%s' "$t" | tr -d '\000-\010\013-\037' | tr '\011\012' '  ' | tr -cd '\040-\176')"
+}
+
+json_value() { # TEXT: a number as it is, anything else as a string
+  if [[ $1 =~ ^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$ ]]; then printf '%s' "$1"; else json_text "$1"; fi
+}
+
+# A stage's own figures: note NAME VALUE, into the line that it adds.
+note() { printf '%s\t%s\n' "$1" "$2" >>"$notes"; }
+
+spent=0 # seconds of all limits
+
+# stage NAME SECONDS FUNCTION [ARGUMENT...]
+stage() {
+  local name=$1 limit=$(($2 * ${SCALE:-1})) begun status result line key value
+  shift 2
+  spent=$((spent + limit))
+  notes=$out/$name.notes
+  export notes
+  : >"$notes"
+  begun=$(date +%s.%N)
+  timeout -k 5 "$limit" bash "$here/gpu_check.sh" stage "$out" "$@" >"$out/$name.log" 2>&1 </dev/null
+  status=$?
+  case $status in
+    0) result=ok ;;
+    77) result=skipped ;;
+    124 | 137) result=timeout ;;
+    *) result=failed ;;
+  esac
+  line="{\"run\": \"$run\", \"stage\": \"$name\", \"result\": \"$result\", \"status\": $status"
+  line="$line, \"seconds\": $(awk "BEGIN {printf \"%.1f\", $(date +%s.%N) - $begun}"), \"limit\": $limit"
+  line="$line, \"commit\": $(json_text "$(cat "$here/commit" 2>/dev/null)")"
+  while IFS=$'\t' read -r key value; do line="$line, $(json_text "$key"): $(json_value "$value")"; done <"$notes"
+  [ $result = ok ] || line="$line, \"last\": $(json_text "$(tail -n 3 "$out/$name.log" | cut -c1-300)")"
+  echo "$line}" | tee -a "$out/results.jsonl"
+  rm -f "$notes"
+}
+
+skip() { # REASON
+  echo "skipped: $1"
+  exit 77
+}
+
+ours() { LD_LIBRARY_PATH=$here/lib "$here/bin/millrace" "$@"; }
+device=${DEVICE:-cuda}
+
+# The value of "NAME": NUMBER in the text of a line of JSON.
+figure() { sed -nE "s/.*\"$1\": ?(-?[0-9.eE+-]+).*/\1/p" | tail -n 1; }
+
+stage_probe() {
+  note glibc "$(getconf GNU_LIBC_VERSION 2>/dev/null)"
+  note kernel "$(uname -r)"
+  note processors "$(nproc)"
+  if command -v nvidia-smi >/dev/null; then
+    note gpu "$(nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm --format=csv,noheader | head -n 1)"
+  else
+    note gpu "nvidia-smi is missing"
+  fi
+  for tool in compute-sanitizer ncu nsys "${PYTHON:-python3}"; do command -v "$tool" || echo "$tool is missing"; done
+  "${PYTHON:-python3}" -c 'import importlib.metadata as m
+for p in ("torch", "jax", "optax", "nvidia-cudnn-cu13", "nvidia-cublas"):
+    try: print(p, m.version(p))
+    except m.PackageNotFoundError: print(p, "is missing")'
+  ours --version && ours doctor
+}
+
+# What the device can do, measured: the roofs of all figures.
+stage_limits() {
+  ours profile --device "$device" --steps 1 --json "$out/profile.json" || return
+  grep -oE '"(f32_gflops|bf16_gflops|copy_gbs)":[[:space:]]*[0-9.]+' "$out/profile.json" | tr -d '"[:blank:]' |
+    while IFS=: read -r key value; do note "$key" "$value"; done
+}
+
+# The tests, all at once; what they print follows in order.
+stage_tests() {
+  local bad=0 passed=0 skipped=0 status i at t
+  local -a of=()
+  set -- "$here"/tests/*
+  [ -e "$1" ] || skip "the pack has no tests"
+  for t in "$@"; do
+    LD_LIBRARY_PATH=$here/lib MR_VECTORS=$here/golden "$t" "$device" >"$out/${t##*/}.log" 2>&1 &
+    of+=($!)
+  done
+  for i in "${!of[@]}"; do
+    wait "${of[$i]}"
+    status=$?
+    at=$((i + 1))
+    t=${!at##*/}
+    echo "== $t: status $status"
+    cat "$out/$t.log"
+    case $status in
+      0) passed=$((passed + 1)) ;;
+      77) skipped=$((skipped + 1)) ;;
+      *) bad=$((bad + 1)) && note "failed: $t" "$(grep -E '^\[  FAILED' "$out/$t.log" | sort -u | head -n 5 | cut -c1-100)" ;;
+    esac
+  done
+  note passed $passed
+  note skipped $skipped
+  note failed $bad
+  [ $bad = 0 ] && [ $passed -gt 0 ]
+}
+
+# The first step of a process that compiles its kernels, and of one that finds them in the cache.
+stage_starts() {
+  local which begun
+  export MILLRACE_KERNELS=$out/starts
+  rm -rf "$out/starts"
+  for which in cold warm; do
+    begun=$(date +%s.%N)
+    ours bench step --device "$device" --batch 128 --steps 1 --warm-up 0 || return
+    note ${which}_s "$(awk "BEGIN {printf \"%.2f\", $(date +%s.%N) - $begun}")"
+  done
+  note programs "$(find "$out/starts" -name '*.kernel' | wc -l)"
+}
+
+# 50 steps of a small model from one start, here and on the CPU: the largest difference of the losses.
+stage_parity() { # DTYPE LIMIT
+  local where
+  for where in cpu "$device"; do
+    ours train --data synthetic --steps 50 --device "$where" --run-dir "$out/parity-$1-${where%%:*}" \
+      batch=64 layers=2 train.dtype="$1" dropout=0 seed=7 >/dev/null || return
+  done
+  paste <(losses "$out/parity-$1-cpu") <(losses "$out/parity-$1-${device%%:*}") >"$out/parity-$1.txt"
+  awk -v limit="$2" '{d = $1 - $2; if (d < 0) d = -d; if (d > most) most = d; n++}
+    END {print n + 0, most + 0; exit !(n >= 50 && most <= limit)}' "$out/parity-$1.txt" >"$out/parity-$1.sum"
+  local status=$?
+  note steps "$(cut -d' ' -f1 "$out/parity-$1.sum")"
+  note largest_difference "$(cut -d' ' -f2 "$out/parity-$1.sum")"
+  return $status
+}
+
+losses() { sed -nE '/"kind":"step"/s/.*"loss":([0-9.eE+-]+).*/\1/p' "$1/metrics.jsonl"; }
+
+# Two runs of the same steps give the same checkpoint.
+stage_twice() {
+  local i
+  for i in 1 2; do
+    ours train --data synthetic --steps 20 --device "$device" --run-dir "$out/twice-$i" batch=128 seed=3 >/dev/null || return
+  done
+  cmp "$out"/twice-{1,2}/checkpoints/step-000020.safetensors
+}
+
+# One step under CUDA's own checker of memory accesses.
+stage_sanitizer() {
+  command -v compute-sanitizer >/dev/null || skip "compute-sanitizer is missing"
+  LD_LIBRARY_PATH=$here/lib compute-sanitizer --error-exitcode 9 --launch-timeout 0 \
+    "$here/bin/millrace" bench step --device "$device" --batch 4 --layers 1 --steps 1 --warm-up 1
+}
+
+# Algorithms of the products of one batch size are measured and kept.
+stage_tune() { # BATCH...
+  local batch
+  export MILLRACE_TUNE=1 MILLRACE_TUNING=$out/products.txt
+  for batch in "$@"; do
+    ours bench step --device "$device" --batch "$batch" --steps 1 --warm-up 1 || return
+  done
+  note products "$(($(wc -l <"$out/products.txt") - 1))"
+}
+
+stage_bench() { # BATCH [tuned]
+  local line
+  [ "${2:-}" != tuned ] || export MILLRACE_TUNING=$out/products.txt
+  [ -n "${MILLRACE_TUNING:-}" ] || export MILLRACE_TUNING=$out/no-products.txt
+  line=$(ours bench step --json --device "$device" --batch "$1" --steps 20 --warm-up 5) || { echo "$line"; return 1; }
+  echo "$line"
+  note images_per_s "$(printf '%s' "$line" | figure images_per_s)"
+  note step_s "$(printf '%s' "$line" | figure step_s)"
+}
+
+stage_peer() { # VARIANT BATCHES SECONDS
+  "${PYTHON:-python3}" -c 'import '"${1%%-*}" || skip "${1%%-*} is not installed"
+  "${PYTHON:-python3}" "$here/peers/vit_step_gpu.py" --variants "$1" --batches "$2" --seconds "$3" --out "$out/peers.jsonl"
+  local status=$?
+  grep "\"$1\"" "$out/peers.jsonl" | tail -n 12 | while read -r line; do
+    note "batch $(printf '%s' "$line" | figure batch) cut $(printf '%s' "$line" | figure cut)" \
+      "$(printf '%s' "$line" | figure images_per_s)"
+  done
+  return $status
+}
+
+stage_train() {
+  local data=${DATA:-synthetic}
+  note data "${DATA:-synthetic pictures}"
+  ours train --data "$data" --epochs 20 --device "$device" --run-dir "$out/train" || return
+  tail -n 3 "$out/train/metrics.jsonl"
+  note last "$(tail -n 1 "$out/train/metrics.jsonl" | cut -c1-300)"
+}
+
+stage_kernels() {
+  command -v ncu >/dev/null || skip "ncu is missing"
+  LD_LIBRARY_PATH=$here/lib ncu --clock-control none --launch-skip 400 --launch-count 400 \
+    --metrics gpu__time_duration.sum "$here/bin/millrace" bench step --device "$device" --steps 2 --warm-up 1
+}
+
+# Ends the run with doctor's sentence if the device cannot be opened: every stage would fail for the same reason.
+need_device() {
+  local list said
+  list=$(ours doctor)
+  said=$(sed -nE "s/^ +${device%%:*} +//p" <<<"$list" | head -n 1)
+  grep -qE "^ +$device(:[0-9]+)? " <<<"$list" || said=${said:-device $device: doctor lists no such device}
+  [ -z "$said" ] || { echo "gpu_check: $said" >&2; exit 1; }
+}
+
+run1() {
+  stage probe 30 probe
+  need_device
+  stage limits 40 limits
+  stage tests 110 tests
+  stage starts 40 starts
+  stage parity-f32 40 parity f32 1e-3
+  stage parity-bf16 40 parity bf16 1e-2
+  stage twice 40 twice
+  stage sanitizer 70 sanitizer
+  stage bench-128 20 bench 128
+  stage tune 70 tune 128 1024 4096
+  stage tuned-128 20 bench 128 tuned
+  stage tuned-1024 25 bench 1024 tuned
+  stage tuned-4096 35 bench 4096 tuned
+}
+
+run2() {
+  stage probe2 20 probe
+  need_device
+  stage peer-eager 60 peer torch-eager 128,1024,4096 3
+  stage peer-compile 110 peer torch-compile 128,1024,4096 3
+  stage peer-max 160 peer torch-max 128,1024 3
+  stage peer-jax 90 peer jax 128,1024,4096 3
+  stage train 90 train
+  stage kernels 50 kernels
+}
+
+case ${1:-} in
+  pack)
+    [ $# = 2 ] || usage
+    pack "$2"
+    ;;
+  run1 | run2)
+    [ $# -le 2 ] || usage
+    run=$1
+    out=${2:-$here/out}
+    mkdir -p "$out"
+    out=$(cd "$out" && pwd)
+    [ -z "$(find "$here/lib" -name '*.gz')" ] || gunzip -f "$here"/lib/*.gz || exit 1
+    export MILLRACE_KERNELS=$out/kernels # not the user's, whose programs may be there before
+    [ ! -d /usr/local/cuda/bin ] || PATH=$PATH:/usr/local/cuda/bin
+    "$run"
+    [ $spent -lt $((600 * ${SCALE:-1})) ] || { echo "gpu_check: the limits of $run add up to $spent s" >&2; exit 1; }
+    ;;
+  stage) # one stage, in a process that timeout can end
+    out=$2 check=stage_$3
+    shift 3
+    "$check" "$@"
+    ;;
+  *) usage ;;
+esac

@@ -1,0 +1,527 @@
+/* What the CUDA backend asks of cuBLASLt, recorded: descriptors, layouts, preferences and pointers
+   of products, and which algorithm is taken.  Tables of our own answer in the place of the driver
+   and of the library; nothing is computed. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "model/backends/cuda/blas.h"
+#include "model/backends/cuda/matmul.h"
+#include "model/backends/cuda/tunings.h"
+#include "model/model.h"
+
+/* ---- a driver with one device ---- */
+
+static uint32_t clock_ns; /* of the device: products advance it */
+static int events;
+
+static cudaError_t fine(void) { return cudaSuccess; }
+static cudaError_t version_13(int *v) { return *v = 13000, cudaSuccess; }
+static cudaError_t one_device(int *n) { return *n = 1, cudaSuccess; }
+static cudaError_t properties(struct cudaDeviceProp *p, int device) {
+  *p = (struct cudaDeviceProp){.major = 9, .multiProcessorCount = 132, .memoryPoolsSupported = 1};
+  snprintf(p->name, sizeof p->name, "Recorded GPU");
+  return cudaSuccess;
+}
+static cudaError_t stream(cudaStream_t *s, unsigned flags) {
+  return *s = (cudaStream_t)(uintptr_t)0x5000, cudaSuccess;
+}
+static cudaError_t event_create(cudaEvent_t *e, unsigned flags) {
+  events++;
+  *e = calloc(1, sizeof clock_ns);
+  return cudaSuccess;
+}
+static cudaError_t event_record(cudaEvent_t e, cudaStream_t s) {
+  memcpy(e, &clock_ns, sizeof clock_ns);
+  return cudaSuccess;
+}
+static cudaError_t event_elapsed(float *ms, cudaEvent_t begin, cudaEvent_t end) {
+  uint32_t a, b;
+  memcpy(&a, begin, sizeof a), memcpy(&b, end, sizeof b);
+  return *ms = (float)(b - a) * 1e-6f, cudaSuccess;
+}
+static cudaError_t event_sync(cudaEvent_t e) { return cudaSuccess; }
+static cudaError_t event_destroy(cudaEvent_t e) { return events--, free(e), cudaSuccess; }
+static size_t taken;
+static cudaError_t take(void **p, size_t n, cudaStream_t s) {
+  taken += n;
+  return *p = (void *)(uintptr_t)0x700000000000, cudaSuccess;
+}
+static cudaError_t give(void *p, cudaStream_t s) { return cudaSuccess; }
+static const char *no_name(cudaError_t e) { return "recorded"; }
+
+static cudaError_t set_device(int n) { return cudaSuccess; }
+static cudaError_t pool(cudaMemPool_t *p, int n) { return *p = NULL, cudaSuccess; }
+static cudaError_t set_pool(cudaMemPool_t p, enum cudaMemPoolAttr a, void *v) {
+  return cudaSuccess;
+}
+
+static const mr_cuda_api_t driver = {.cudaDriverGetVersion = version_13,
+                                     .cudaRuntimeGetVersion = version_13,
+                                     .cudaGetDeviceCount = one_device,
+                                     .cudaGetDeviceProperties = properties,
+                                     .cudaSetDevice = set_device,
+                                     .cudaGetErrorName = no_name,
+                                     .cudaGetErrorString = no_name,
+                                     .cudaGetLastError = fine,
+                                     .cudaDeviceGetDefaultMemPool = pool,
+                                     .cudaMemPoolSetAttribute = set_pool,
+                                     .cudaStreamCreateWithFlags = stream,
+                                     .cudaMallocAsync = take,
+                                     .cudaFreeAsync = give,
+                                     .cudaEventCreateWithFlags = event_create,
+                                     .cudaEventRecord = event_record,
+                                     .cudaEventElapsedTime = event_elapsed,
+                                     .cudaEventSynchronize = event_sync,
+                                     .cudaEventDestroy = event_destroy};
+
+/* ---- a library that records ---- */
+
+typedef struct layout {
+  cudaDataType type;
+  uint64_t rows, cols;
+  int64_t ld, stride;
+  int32_t batch;
+} layout_t;
+
+typedef struct desc {
+  cublasComputeType_t compute;
+  cudaDataType_t scale;
+  cublasOperation_t a, b;
+  cublasLtEpilogue_t epilogue;
+  int32_t bias_type;
+  const void *bias;
+} desc_t;
+
+typedef struct started {
+  desc_t desc;
+  layout_t a, b, d;
+  const void *at_a, *at_b, *at_d, *workspace;
+  size_t bytes;
+  float alpha, beta;
+  uint64_t algorithm;
+  cudaStream_t stream;
+} started_t;
+
+static started_t last; /* the last product */
+static int living, asked, found = 3, starts;
+static uint64_t most, sums; /* of the last preference */
+static unsigned aligned;    /* of a, b, c, d: 64 bytes, shifted by 0 to 3 */
+static cublasStatus_t refuses = CUBLAS_STATUS_SUCCESS;
+
+static cublasStatus_t lt_create(cublasLtHandle_t *h) {
+  return *h = (cublasLtHandle_t)(uintptr_t)0x1234, CUBLAS_STATUS_SUCCESS;
+}
+static const char *lt_status(cublasStatus_t s) { return "CUBLAS_STATUS_RECORDED"; }
+
+static cublasStatus_t desc_create(cublasLtMatmulDesc_t *d, cublasComputeType_t c,
+                                  cudaDataType_t t) {
+  desc_t *x = calloc(1, sizeof *x);
+  *x = (desc_t){c, t, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, -1, NULL};
+  return living++, *d = (void *)x, CUBLAS_STATUS_SUCCESS;
+}
+static cublasStatus_t desc_destroy(cublasLtMatmulDesc_t d) {
+  return living--, free(d), CUBLAS_STATUS_SUCCESS;
+}
+static cublasStatus_t desc_set(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name,
+                               const void *value, size_t n) {
+  desc_t *x = (desc_t *)d;
+  switch (name) {
+    case CUBLASLT_MATMUL_DESC_TRANSA: memcpy(&x->a, value, n); break;
+    case CUBLASLT_MATMUL_DESC_TRANSB: memcpy(&x->b, value, n); break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: memcpy(&x->epilogue, value, n); break;
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: memcpy(&x->bias_type, value, n); break;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: memcpy(&x->bias, value, n); break;
+    default: return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+static cublasStatus_t layout_create(cublasLtMatrixLayout_t *l, cudaDataType type, uint64_t rows,
+                                    uint64_t cols, int64_t ld) {
+  layout_t *x = calloc(1, sizeof *x);
+  *x = (layout_t){type, rows, cols, ld, 0, 1};
+  return living++, *l = (void *)x, CUBLAS_STATUS_SUCCESS;
+}
+static cublasStatus_t layout_destroy(cublasLtMatrixLayout_t l) {
+  return living--, free(l), CUBLAS_STATUS_SUCCESS;
+}
+static cublasStatus_t layout_set(cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t name,
+                                 const void *value, size_t n) {
+  layout_t *x = (layout_t *)l;
+  if (name == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT && n == sizeof x->batch)
+    memcpy(&x->batch, value, n);
+  else if (name == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET && n == sizeof x->stride)
+    memcpy(&x->stride, value, n);
+  else
+    return CUBLAS_STATUS_INVALID_VALUE;
+  return CUBLAS_STATUS_SUCCESS;
+}
+static cublasStatus_t pref_create(cublasLtMatmulPreference_t *p) {
+  return living++, *p = calloc(1, 8), CUBLAS_STATUS_SUCCESS;
+}
+static cublasStatus_t pref_destroy(cublasLtMatmulPreference_t p) {
+  return living--, free(p), CUBLAS_STATUS_SUCCESS;
+}
+static cublasStatus_t pref_set(cublasLtMatmulPreference_t p,
+                               cublasLtMatmulPreferenceAttributes_t name, const void *value,
+                               size_t n) {
+  uint32_t number = 0;
+  if (name == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) return memcpy(&most, value, n), 0;
+  assert_int_equal(n, sizeof number);
+  memcpy(&number, value, n);
+  if (name >= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES &&
+      name <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES)
+    return aligned |= number << (name - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES),
+           CUBLAS_STATUS_SUCCESS;
+  if (name != CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) return CUBLAS_STATUS_INVALID_VALUE;
+  return sums = number, CUBLAS_STATUS_SUCCESS;
+}
+
+/* Algorithms 71, 72, 73, ... with workspaces of 0, 1, 2 KiB, ...; the second asks for too much. */
+static cublasStatus_t heuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t desc,
+                                cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                cublasLtMatmulPreference_t p, int n,
+                                cublasLtMatmulHeuristicResult_t *out, int *count) {
+  asked = n;
+  *count = n < found ? n : found;
+  for (int i = 0; i < *count; i++) {
+    out[i] = (cublasLtMatmulHeuristicResult_t){.workspaceSize = (size_t)i << 10};
+    out[i].algo.data[0] = 71 + (uint64_t)i;
+    if (i == 1) out[i].workspaceSize = (size_t)1 << 40;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+static cublasStatus_t algo_check(cublasLtHandle_t h, cublasLtMatmulDesc_t desc,
+                                 cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                 cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                 const cublasLtMatmulAlgo_t *algo,
+                                 cublasLtMatmulHeuristicResult_t *r) {
+  r->workspaceSize = 4096;
+  return algo->data[0] >= 71 && algo->data[0] < 80 ? CUBLAS_STATUS_SUCCESS
+                                                   : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+static cublasStatus_t algo_get(const cublasLtMatmulAlgo_t *algo,
+                               cublasLtMatmulAlgoConfigAttributes_t name, void *value, size_t n,
+                               size_t *written) {
+  int32_t id = (int32_t)algo->data[0];
+  return memcpy(value, &id, sizeof id), *written = sizeof id, CUBLAS_STATUS_SUCCESS;
+}
+
+/* Algorithm 73 takes 2 us, the others 5. */
+static cublasStatus_t matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, const void *alpha,
+                             const void *a, cublasLtMatrixLayout_t la, const void *b,
+                             cublasLtMatrixLayout_t lb, const void *beta, const void *c,
+                             cublasLtMatrixLayout_t lc, void *d, cublasLtMatrixLayout_t ld,
+                             const cublasLtMatmulAlgo_t *algo, void *work, size_t bytes,
+                             cudaStream_t s) {
+  last = (started_t){
+      *(desc_t *)desc, *(layout_t *)la,       *(layout_t *)lb,      *(layout_t *)ld, a, b, d, work,
+      bytes,           *(const float *)alpha, *(const float *)beta, algo->data[0],   s};
+  assert_ptr_equal(c, d);
+  assert_ptr_equal(lc, ld);
+  starts++;
+  clock_ns += algo->data[0] == 73 ? 2000 : 5000;
+  return refuses;
+}
+
+static const mr_cublaslt_t lt = {.cublasLtGetStatusName = lt_status,
+                                 .cublasLtCreate = lt_create,
+                                 .cublasLtMatmulDescCreate = desc_create,
+                                 .cublasLtMatmulDescDestroy = desc_destroy,
+                                 .cublasLtMatmulDescSetAttribute = desc_set,
+                                 .cublasLtMatrixLayoutCreate = layout_create,
+                                 .cublasLtMatrixLayoutDestroy = layout_destroy,
+                                 .cublasLtMatrixLayoutSetAttribute = layout_set,
+                                 .cublasLtMatmulPreferenceCreate = pref_create,
+                                 .cublasLtMatmulPreferenceDestroy = pref_destroy,
+                                 .cublasLtMatmulPreferenceSetAttribute = pref_set,
+                                 .cublasLtMatmulAlgoGetHeuristic = heuristic,
+                                 .cublasLtMatmulAlgoCheck = algo_check,
+                                 .cublasLtMatmulAlgoConfigGetAttribute = algo_get,
+                                 .cublasLtMatmul = matmul,
+                                 .version = 130100,
+                                 .path = "recorded"};
+
+/* ---- products ---- */
+
+static mr_fn_t *linear_of(mr_dtype_t t, int64_t rows, int64_t in, int64_t out, bool transposed,
+                          bool bias) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(t, rows, in));
+  mr_var_t *w = mr_fn_input(f, transposed ? mr_aval_of(t, out, in) : mr_aval_of(t, in, out));
+  mr_var_t *b = bias ? mr_fn_input(f, mr_aval_of(t, out)) : NULL;
+  assert_non_null(mr_lax_linear(f, x, w, b, transposed));
+  return f;
+}
+
+static char memory[8][16]; /* addresses alone: operands 0 to 2, the result, the scratch */
+
+typedef struct bound {
+  mr_fn_t *f;
+  mr_call_t call;
+  void *in[3], *out[1];
+} bound_t;
+
+static mr_err_t lower(bound_t *b, mr_fn_t *f) {
+  mr_diag_t diag = {0};
+  *b = (bound_t){.f = f, .in = {memory[0], memory[1], memory[2]}, .out = {memory[3]}};
+  b->call = (mr_call_t){.eqn = f->eqn[0], .scratch = memory[4], .in = b->in, .out = b->out};
+  mr_err_t e = mr__cuda_blas_lower(&b->call, &diag);
+  if (e < 0 && e != MR_ERR_NORULE) fail_msg("%s", diag.text);
+  return e;
+}
+
+static void unbind(bound_t *b) {
+  if (b->call.fini) b->call.fini(b->call.state);
+  mr_fn_destroy(b->f);
+  assert_int_equal(living, 0);
+}
+
+/* One dense matrix. */
+static void assert_layout(const layout_t *l, cudaDataType type, uint64_t rows, uint64_t cols) {
+  assert_int_equal(l->type, type);
+  assert_int_equal(l->rows, rows);
+  assert_int_equal(l->cols, cols);
+  assert_int_equal(l->ld, rows);
+  assert_int_equal(l->batch, 1);
+}
+
+static void a_projection_is_asked_for_as_planned(void **state) {
+  bound_t b;
+  assert_int_equal(lower(&b, linear_of(MR_BF16, 8320, 384, 1152, false, true)), MR_OK);
+  assert_int_equal(asked, 1); /* the heuristic's first */
+  assert_int_equal(most, MR_CUDA_WORKSPACE);
+  assert_int_equal(sums, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+  assert_int_equal(aligned, 64 * 15);
+  assert_string_equal(b.call.how, "cuBLASLt, algorithm 71 (heuristic), sums in f32");
+  assert_int_equal(b.call.scratch_bytes, 0);
+  assert_int_equal(b.call.kernels, 1);
+  b.call.run(&b.call);
+  assert_layout(&last.a, CUDA_R_16BF, 1152, 384);
+  assert_layout(&last.b, CUDA_R_16BF, 384, 8320);
+  assert_layout(&last.d, CUDA_R_16BF, 1152, 8320);
+  assert_int_equal(last.desc.compute, CUBLAS_COMPUTE_32F);
+  assert_int_equal(last.desc.scale, CUDA_R_32F);
+  assert_int_equal(last.desc.a, CUBLAS_OP_N);
+  assert_int_equal(last.desc.b, CUBLAS_OP_N);
+  assert_int_equal(last.desc.epilogue, CUBLASLT_EPILOGUE_BIAS);
+  assert_int_equal(last.desc.bias_type, CUDA_R_16BF);
+  assert_ptr_equal(last.desc.bias, memory[2]);
+  assert_ptr_equal(last.at_a, memory[1]);
+  assert_ptr_equal(last.at_b, memory[0]);
+  assert_ptr_equal(last.at_d, memory[3]);
+  assert_null(last.workspace);
+  assert_true(last.alpha == 1 && last.beta == 0);
+  assert_int_equal((uintptr_t)last.stream, 0x5000);
+  unbind(&b);
+}
+
+static void f32_is_multiplied_as_f32_alone(void **state) {
+  bound_t b;
+  assert_int_equal(lower(&b, linear_of(MR_F32, 64, 32, 16, true, false)), MR_OK);
+  b.call.run(&b.call);
+  assert_int_equal(last.desc.compute, CUBLAS_COMPUTE_32F_PEDANTIC);
+  assert_int_equal(last.desc.a, CUBLAS_OP_T);
+  assert_int_equal(last.desc.epilogue, CUBLASLT_EPILOGUE_DEFAULT);
+  assert_int_equal(last.a.type, CUDA_R_32F);
+  unbind(&b);
+}
+
+static void a_batch_of_products_has_strides(void **state) {
+  bound_t b;
+  mr_fn_t *f = mr_fn_create();
+  mr_dot_dims_t d = {.n_batch = 1, .n_contract = 1, .lhs_contract = {2}, .rhs_contract = {2}};
+  assert_non_null(mr_lax_dot_general(f, mr_fn_input(f, mr_aval_of(MR_BF16, 5, 7, 16)),
+                                     mr_fn_input(f, mr_aval_of(MR_BF16, 5, 9, 16)), &d, MR_F32));
+  assert_int_equal(lower(&b, f), MR_OK);
+  b.call.run(&b.call);
+  assert_true(last.a.batch == 5 && last.a.stride == 9 * 16);
+  assert_true(last.b.batch == 5 && last.b.stride == 7 * 16);
+  assert_true(last.d.batch == 5 && last.d.stride == 63 && last.d.type == CUDA_R_32F);
+  unbind(&b);
+}
+
+static void copies_come_before_the_workspace(void **state) {
+  bound_t b;
+  mr_cuda_wanted_t want[2];
+  mr_fn_t *f = mr_fn_create();
+  mr_precision_enter(f, MR_PRECISION_HIGH);
+  assert_non_null(mr_lax_dot(f, mr_fn_input(f, mr_aval_of(MR_F32, 64, 32)),
+                             mr_fn_input(f, mr_aval_of(MR_F32, 32, 16))));
+  assert_int_equal(lower(&b, f), MR_OK);
+  assert_int_equal(b.call.scratch_bytes, 16 * 96 * 2 + 64 * 96 * 2);
+  assert_int_equal(b.call.kernels, 3);
+  assert_int_equal(mr__cuda_blas_wanted(&b.call, want), 2);
+  assert_non_null(strstr(want[0].text, "x1"));
+  assert_non_null(strstr(want[1].text, "x0"));
+  assert_string_equal(b.call.note[0].what, "operand 1 converted");
+  assert_int_equal(b.call.note[0].bytes, 32 * 16 * 4 + 16 * 96 * 2);
+  unbind(&b);
+}
+
+static void what_has_no_algorithm_is_left_to_a_kernel(void **state) {
+  bound_t b;
+  found = 0;
+  mr_fn_t *f = linear_of(MR_BF16, 64, 32, 16, true, false);
+  assert_false(mr__cuda_blas_takes(f->eqn[0]));
+  assert_int_equal(lower(&b, f), MR_ERR_NORULE);
+  unbind(&b);
+  found = 3;
+  f = linear_of(MR_BF16, 64, 32, 16, true, false);
+  assert_true(mr__cuda_blas_takes(f->eqn[0]));
+  mr_fn_destroy(f);
+}
+
+static char said[2000];
+static void keep_notice(void *arg, const char *text) {
+  snprintf(said + strlen(said), sizeof said - strlen(said), "%s\n", text);
+}
+
+/* The tuning file is read once a process, so that each of these is a process of its own. */
+
+static int tuned_child(const char *path) {
+  bound_t b;
+  setenv("MILLRACE_TUNING", path, 1);
+  mr_notice_to(keep_notice, NULL);
+  for (int64_t n = 16; n <= 32; n *= 2) {
+    assert_int_equal(lower(&b, linear_of(MR_BF16, 64, 32, n, true, false)), MR_OK);
+    printf("%d: %s; scratch %zu\n", (int)n, b.call.how, b.call.scratch_bytes);
+    unbind(&b);
+  }
+  printf("asked %d, started %d, events %d\n%s", asked, starts, events, said);
+  return 0;
+}
+
+/* Runs this program again with `path` as its tuning file; its output. */
+static const char *tuned(const char *path, bool tunes) {
+  static char text[3000];
+  char command[600];
+  size_t n;
+  char self[400];
+  ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+  assert_true(len > 0);
+  self[len] = 0;
+  snprintf(command, sizeof command, "MILLRACE_TUNE=%d '%s' '%s'", tunes, self, path);
+  FILE *p = popen(command, "r");
+  assert_non_null(p);
+  n = fread(text, 1, sizeof text - 1, p);
+  text[n] = 0;
+  assert_int_equal(pclose(p), 0);
+  return text;
+}
+
+static void assert_says(const char *text, const char *part) {
+  if (!strstr(text, part)) fail_msg("\"%s\" is not in\n%s", part, text);
+}
+
+static void algorithms_are_measured_once_and_kept(void **state) {
+  char folder[] = "/tmp/tuning-XXXXXX", path[100];
+  assert_non_null(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/new/products.txt", folder);
+  const char *text = tuned(path, true);
+  assert_says(text, "16: cuBLASLt, algorithm 73 (measured), sums in f32; scratch 2048");
+  assert_says(text, "32: cuBLASLt, algorithm 73 (measured)");
+  assert_says(text, "asked 32, started 72, events 0"); /* 2 products, 2 algorithms, 18 runs */
+  text = tuned(path, true); /* nothing is measured twice; the library says what it needs now */
+  assert_says(text, "16: cuBLASLt, algorithm 73 (measured), sums in f32; scratch 4096");
+  assert_says(text, "asked 0, started 0");
+  text = tuned(path, false);
+  assert_says(text, "algorithm 73 (measured)");
+  snprintf(path, sizeof path, "%s/none.txt", folder);
+  text = tuned(path, false);
+  assert_says(text, "16: cuBLASLt, algorithm 71 (heuristic), sums in f32; scratch 0");
+  assert_int_not_equal(access(path, F_OK), 0); /* written only by tuning */
+  snprintf(path, sizeof path, "rm -r %s", folder);
+  assert_int_equal(system(path), 0);
+}
+
+static void write_text(const char *path, const char *text) {
+  FILE *f = fopen(path, "w");
+  assert_non_null(f);
+  fputs(text, f);
+  assert_int_equal(fclose(f), 0);
+}
+
+static void a_damaged_tuning_file_is_left_aside_and_said_once(void **state) {
+  char path[] = "/tmp/tuning-XXXXXX", kept[100] = "";
+  int fd = mkstemp(path);
+  assert_true(fd >= 0);
+  close(fd);
+  write_text(path, "my notes\n");
+  const char *text = tuned(path, true);
+  assert_says(text, "algorithm 73 (measured)");
+  assert_says(text, "line 1: want \"millrace products 1\"; it is left as it is");
+  assert_null(strstr(strstr(text, "left as it is") + 5, "left as it is"));
+  FILE *f = fopen(path, "r");
+  assert_non_null(fgets(kept, sizeof kept, f));
+  fclose(f);
+  assert_string_equal(kept, "my notes\n");
+  unlink(path);
+}
+
+/* A row that the library refuses now is not used. */
+static void an_algorithm_that_the_library_refuses_is_not_used(void **state) {
+  char path[] = "/tmp/tuning-XXXXXX", product[MR_CUDA_PRODUCT_TEXT];
+  mr_fn_t *f = linear_of(MR_BF16, 64, 32, 16, true, false);
+  mr_cuda_tuning_t row = {.device = "Recorded GPU", .version = 130100, .algorithm = {99}};
+  mr_cuda_tunings_t t = {0};
+  mr_diag_t diag = {0};
+  mr_cuda_product_t p;
+  assert_true(mr__cuda_product(f->eqn[0], &p));
+  snprintf(row.product, sizeof row.product, "%s", mr__cuda_product_text(&p, product));
+  assert_int_equal(mr__cuda_tunings_put(&t, &row, &diag), MR_OK);
+  FILE *to = fdopen(mkstemp(path), "w");
+  assert_non_null(to);
+  mr__cuda_tunings_print(&t, to);
+  assert_int_equal(fclose(to), 0);
+  const char *text = tuned(path, false);
+  assert_says(text, "16: cuBLASLt, algorithm 71 (heuristic)");
+  mr__cuda_tunings_fini(&t);
+  mr_fn_destroy(f);
+  unlink(path);
+}
+
+/* Last: a device that has failed stays so. */
+static void a_product_that_fails_is_said(void **state) {
+  bound_t b;
+  mr_diag_t diag = {0};
+  said[0] = 0;
+  mr_notice_to(keep_notice, NULL);
+  assert_int_equal(lower(&b, linear_of(MR_BF16, 64, 32, 16, true, false)), MR_OK);
+  refuses = CUBLAS_STATUS_EXECUTION_FAILED;
+  b.call.run(&b.call);
+  assert_non_null(strstr(said, "linear failed with CUBLAS_STATUS_RECORDED"));
+  assert_int_equal(mr__cuda_usable(&diag), MR_ERR_UNAVAILABLE);
+  mr_notice_to(NULL, NULL);
+  unbind(&b);
+}
+
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_projection_is_asked_for_as_planned),
+      cmocka_unit_test(f32_is_multiplied_as_f32_alone),
+      cmocka_unit_test(a_batch_of_products_has_strides),
+      cmocka_unit_test(copies_come_before_the_workspace),
+      cmocka_unit_test(what_has_no_algorithm_is_left_to_a_kernel),
+      cmocka_unit_test(algorithms_are_measured_once_and_kept),
+      cmocka_unit_test(a_damaged_tuning_file_is_left_aside_and_said_once),
+      cmocka_unit_test(an_algorithm_that_the_library_refuses_is_not_used),
+      cmocka_unit_test(a_product_that_fails_is_said),
+  };
+  mr__cuda_api_put(&driver);
+  mr__cublaslt_put(&lt);
+  if (argc > 1) return tuned_child(argv[1]);
+  unsetenv("MILLRACE_TUNE");
+  setenv("MILLRACE_TUNING", "/nonexistent/products.txt", 1);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
