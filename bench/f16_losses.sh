@@ -58,7 +58,7 @@ wait $f16
 
 python3 - "$work" "$steps" <<'PY'
 import json, os, sys
-work, steps = sys.argv[1], [int(s) for s in sys.argv[2:]]
+work, steps = sys.argv[1], [int(s) for s in sys.argv[2].split()]
 def rows_of(dtype):
     with open(os.path.join(work, dtype, 'metrics.jsonl')) as f:
         rows = [json.loads(line) for line in f]
