@@ -260,10 +260,17 @@ void mr_fused_text(const mr_fn_t *body, const char *name, char *text, size_t siz
   }
 }
 
+static void loop_text(const mr_eqn_t *e, char *text, size_t size) {
+  const mr_attr_t *tensors = mr_attr_find(e, "tensors");
+  char name[48] = "one loop:";
+  if (tensors) snprintf(name, sizeof name, "one loop over %d tensors:", (int)tensors->i[0]);
+  mr_fused_text(mr_attr_called(e, "jaxpr"), name, text, size);
+}
+
 void mr_composite_text(const mr_composite_row_t *r, char *text, size_t size) {
   const mr_eqn_t *e = r->eqn;
   if (e->op == &mr_op_fused)
-    mr_fused_text(mr_attr_called(e, "jaxpr"), "one loop:", text, size);
+    loop_text(e, text, size);
   else if (r->opened && e->op->open != mr_no_open)
     snprintf(text, size, "%s, opened: part of it is %s", r->opened->name, e->op->name);
   else if (r->opened)

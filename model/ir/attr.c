@@ -67,6 +67,16 @@ mr_attr_t mr_attr_hide(mr_attr_t a) {
   return a;
 }
 
+static bool attr_same_text(const char *a, const char *b) {
+  return a == b || (a && b && !strcmp(a, b));
+}
+
+bool mr_attr_same(const mr_attr_t *a, const mr_attr_t *b) {
+  return !strcmp(a->name, b->name) && a->kind == b->kind && a->n == b->n &&
+         !memcmp(a->i, b->i, sizeof a->i) && !memcmp(&a->f, &b->f, sizeof a->f) &&
+         attr_same_text(a->text, b->text) && a->fn == b->fn && a->fns == b->fns;
+}
+
 mr_attr_t mr_attr_dot(const char *name, const mr_dot_dims_t *d) {
   assert(2 + 2 * (d->n_contract + d->n_batch) <= MR_ATTR_MAX);
   mr_attr_t a = {.name = name, .kind = MR_ATTR_DOT, .n = 2};

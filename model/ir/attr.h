@@ -84,6 +84,10 @@ mr_dot_dims_t mr_attr_as_dot(const mr_attr_t *a);
 /* Returns a copy of a that is not printed; cannot fail. */
 mr_attr_t mr_attr_hide(mr_attr_t a);
 
+/* Whether two attributes have one name and one value, floats compared by their bits.  Functions are
+   the same only if they are one. */
+bool mr_attr_same(const mr_attr_t *a, const mr_attr_t *b);
+
 /* Writes "name=value" as jax does.  Functions are written as "...": their text depends on the names
    of the values around them (mr_fn_print).  Write errors are left in `to`. */
 void mr_attr_print(const mr_attr_t *a, FILE *to);

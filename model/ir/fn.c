@@ -127,6 +127,11 @@ mr_var_t *mr_literal_like(mr_fn_t *f, mr_dtype_t dtype, const mr_var_t *v) {
   return same ? mr_literal_whole(f, dtype, v->whole) : mr_literal(f, dtype, v->value);
 }
 
+bool mr_literal_same(const mr_var_t *a, const mr_var_t *b) {
+  return a->literal && b->literal && mr_aval_equal(&a->aval, &b->aval) && a->whole == b->whole &&
+         !memcmp(&a->value, &b->value, sizeof a->value);
+}
+
 static int fn_by_name(const void *a, const void *b) {
   return strcmp(((const mr_attr_t *)a)->name, ((const mr_attr_t *)b)->name);
 }

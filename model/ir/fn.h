@@ -93,6 +93,8 @@ mr_err_t mr_fn_return(mr_fn_t *f, int n, mr_var_t *const *out);
 mr_var_t *mr_literal(mr_fn_t *f, mr_dtype_t dtype, double value);
 mr_var_t *mr_literal_whole(mr_fn_t *f, mr_dtype_t dtype, int64_t bits);
 mr_var_t *mr_literal_like(mr_fn_t *f, mr_dtype_t dtype, const mr_var_t *v);
+/* Whether both are literals of one dtype and number, compared by bits: -0 is not 0. */
+bool mr_literal_same(const mr_var_t *a, const mr_var_t *b);
 
 /* Appends an equation, settles its outputs by the op's shape rule and returns it; f owns it.  in
    and attr are copied, and so are functions that attributes hold; names and texts of attributes are

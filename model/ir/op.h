@@ -12,6 +12,7 @@
 MR_BEGIN_DECLS
 
 #define MR_INPLACE_OUT 4 /* outputs that may take an operand's memory */
+#define MR_INPLACE_IN 8  /* operands whose memory they may take */
 
 /* What mixed precision does with an op. */
 typedef enum mr_amp {
@@ -134,11 +135,13 @@ struct mr_op_def {
   uint8_t inplace[MR_INPLACE_OUT];
   /* Whether output o of e may take operand k's memory; NULL: inplace alone decides. */
   bool (*reuses)(const mr_eqn_t *e, int k, int o);
-  bool widens;  /* attribute preferred_element_type can make output 0 f32 */
-  bool cheap;   /* cheaper to compute twice than to keep: one pass over its operands */
-  bool mixes;   /* with that attribute, it takes bf16 or f16 beside f32 */
-  bool narrows; /* computes in f32 and rounds output 0 to the dtype its attribute says */
-  bool passes;  /* a call whose operands and results have whatever dtypes its function has */
+  bool
+      reuses_any; /* `reuses` also decides about operands and outputs that inplace has no bit for */
+  bool widens;    /* attribute preferred_element_type can make output 0 f32 */
+  bool cheap;     /* cheaper to compute twice than to keep: one pass over its operands */
+  bool mixes;     /* with that attribute, it takes bf16 or f16 beside f32 */
+  bool narrows;   /* computes in f32 and rounds output 0 to the dtype its attribute says */
+  bool passes;    /* a call whose operands and results have whatever dtypes its function has */
   /* For mr_cost_of, the first of these that is set: flop, operations of a matrix product (NULL for
      every other op); body, the attribute with the function whose ops are counted; moves, no
      arithmetic, as the op only moves elements; flop_each, operations for each element of the

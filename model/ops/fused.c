@@ -1,5 +1,9 @@
 /* A chain of elementwise ops, possibly with sums at its end, as one loop.  The compiler creates it
-   (transforms/fuse.c), after all transforms. */
+   (transforms/fuse.c), after all transforms.
+
+   With the attribute `tensors` it is that many loops which compute the same, each of tensors of its
+   own (transforms/join.c): the function holds their bodies one after the other, with as many
+   equations and as many results each. */
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
@@ -12,10 +16,24 @@ static mr_err_t fused_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   return mr__call_inline(f, e, "jaxpr", out);
 }
 
+/* Of loops over several tensors: whether v is read only by the loop that gives result o. */
+static bool only_read_for(const mr_eqn_t *e, const mr_var_t *v, int o) {
+  const mr_fn_t *body = mr_attr_called(e, "jaxpr");
+  int tensors = (int)mr_attr_get(e, "tensors")->i[0];
+  int each = body->n_eqn / tensors, own = o / (body->n_out / tensors);
+  if (mr_aval_elems(&v->aval) != mr_aval_elems(&e->out[o]->aval)) return false;
+  for (int i = 0; i < body->n_eqn; i++)
+    for (int k = 0; i / each != own && k < body->eqn[i]->n_in; k++)
+      if (body->eqn[i]->in[k] == v) return false;
+  return true;
+}
+
 /* Only if the operand has as many elements as the result and no value of the loop has more: each
    element is then read before the result's is written over it. */
 static bool fused_reuses(const mr_eqn_t *e, int k, int o) {
   const mr_fn_t *body = mr_attr_called(e, "jaxpr");
+  if (mr_attr_find(e, "tensors")) return only_read_for(e, body->in[k], o);
+  if (k >= MR_INPLACE_IN || o >= MR_INPLACE_OUT) return false;
   int64_t n = mr_aval_elems(&e->in[k]->aval);
   for (int i = 0; i < body->n_eqn; i++)
     if (mr_aval_elems(&body->eqn[i]->out[0]->aval) > n) return false;
@@ -52,5 +70,6 @@ const mr_op_def_t mr_op_fused = {
     .amp = MR_AMP_FOLLOW,
     .inplace = {0xFF, 0xFF, 0xFF, 0xFF},
     .reuses = fused_reuses,
+    .reuses_any = true,
     .body = "jaxpr",
 };

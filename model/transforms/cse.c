@@ -9,17 +9,7 @@
 #include "model/transforms/transforms.h"
 
 static bool same_var(const mr_var_t *a, const mr_var_t *b) {
-  if (a == b) return true;
-  return a->literal && b->literal && mr_aval_equal(&a->aval, &b->aval) && a->whole == b->whole &&
-         !memcmp(&a->value, &b->value, sizeof a->value); /* compared by bits: -0 differs from 0 */
-}
-
-static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
-
-static bool same_attr(const mr_attr_t *a, const mr_attr_t *b) {
-  return !strcmp(a->name, b->name) && a->kind == b->kind && a->n == b->n &&
-         !memcmp(a->i, b->i, sizeof a->i) && !memcmp(&a->f, &b->f, sizeof a->f) &&
-         same_text(a->text, b->text) && a->fn == b->fn;
+  return a == b || mr_literal_same(a, b);
 }
 
 static bool same_eqn(const mr_eqn_t *a, const mr_eqn_t *b) {
@@ -30,7 +20,7 @@ static bool same_eqn(const mr_eqn_t *a, const mr_eqn_t *b) {
   for (int k = 0; k < a->n_out; k++)
     if (!mr_aval_equal(&a->out[k]->aval, &b->out[k]->aval)) return false;
   for (int k = 0; k < a->n_attr; k++)
-    if (!same_attr(&a->attr[k], &b->attr[k])) return false;
+    if (!mr_attr_same(&a->attr[k], &b->attr[k])) return false;
   return true;
 }
 

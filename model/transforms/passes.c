@@ -41,6 +41,9 @@ const mr_pass_t mr_passes[] = {
     {.name = "fuse",
      .help = "makes chains of elementwise ops, and sums of them, one loop",
      .run_for = mr_fuse},
+    {.name = "join",
+     .help = "makes the same loop over several tensors one kernel",
+     .run_for = mr_join},
     {.name = "dead-code", .help = "drops what no result needs", .run = drop_dead},
     {0}};
 

@@ -24,9 +24,13 @@ typedef struct mr_target {
      rows: with ops on one value a row, and with broadcasts of such values along the row.  NULL: a
      loop ends at its sums. */
   bool (*rows)(int64_t n, int64_t each);
+  /* Operands and results together of a loop over several tensors (mr_join), at most
+     MR_JOINED_ENDS; 0: there are no such loops. */
+  int joined_ends;
 } mr_target_t;
 
 #define MR_LOOP_ENDS 32
+#define MR_JOINED_ENDS 512
 
 typedef struct mr_pass {
   const char *name;
@@ -72,5 +76,9 @@ mr_err_t mr_merge_before_grad(mr_fn_t *f, mr_diag_t *diag);
    end, into one op that runs in blocks; where the target has rows, a chain continues past the
    reductions over trailing dimensions.  MR_OK or a failure. */
 mr_err_t mr_fuse(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
+/* Makes loops that compute the same of several tensors, each of any size, one equation: an
+   optimizer's update is then one kernel, or a few, for all parameters.  Values stay the same to the
+   bit.  MR_OK or a failure. */
+mr_err_t mr_join(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
 
 #endif

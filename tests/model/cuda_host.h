@@ -22,7 +22,7 @@
 #include "model/backends/cuda/api.h"
 #include "model/backends/cuda/nvrtc.h"
 
-enum { HOST_ARGS = 128, HOST_BLOCKS = 1 << 14, HOST_PAGE = 4096 };
+enum { HOST_ARGS = 512, HOST_BLOCKS = 1 << 14, HOST_PAGE = 4096 };
 
 typedef struct host_block {
   char *base, *inside; /* what the host is given, without access, and the memory behind it */

@@ -14,8 +14,6 @@
 #include "model/ir/op.h"
 #include "model/transforms/passes.h"
 
-enum { ARGUMENTS = 128 }; /* of a kernel at most: loop_eqns and loop_ends below keep to it */
-
 typedef struct compiled {
   int n;
   cudaKernel_t kernel[MR_KERNELS_MAX]; /* NULL until built; the process keeps them */
@@ -43,7 +41,7 @@ static int arguments(const mr_call_t *c, void **arg) {
 static void cuda_compiled_run(const mr_call_t *c) {
   const mr_cuda_device_t *d;
   const compiled_t *s = c->state;
-  void *arg[ARGUMENTS];
+  void *arg[MR_CUDA_ARGUMENTS];
   if (mr__cuda_device(&d, NULL) < 0) return;
   int n = arguments(c, arg);
   cudaError_t code = cudaSuccess;
@@ -55,9 +53,9 @@ static void cuda_compiled_run(const mr_call_t *c) {
 /* Keeps the texts of k, which are built with those of the whole graph. */
 static mr_err_t cuda_lower_kernels(mr_call_t *c, mr_kernels_t *k, mr_diag_t *diag) {
   if (!k->n) return MR_OK;
-  if (c->eqn->n_in + c->eqn->n_out + 1 > ARGUMENTS)
+  if (c->eqn->n_in + c->eqn->n_out + 1 > MR_CUDA_ARGUMENTS)
     return mr_fail(diag, MR_ERR_NORULE, "%s: device cuda: more than %d operands and results",
-                   c->eqn->op->name, ARGUMENTS - 1);
+                   c->eqn->op->name, MR_CUDA_ARGUMENTS - 1);
   compiled_t *s = calloc(1, sizeof *s);
   if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
   c->state = s, c->fini = cuda_compiled_fini;
@@ -129,9 +127,9 @@ static void cuda_end(int before) {}
 static void cuda_spread(int threads) {}
 static void cuda_leave(void) {}
 
-/* A kernel takes up to 4 KiB of arguments, 8 bytes for each operand and result. */
 static const mr_target_t cuda_target = {.loop_eqns = 96,
                                         .loop_ends = 24,
+                                        .joined_ends = MR_CUDA_ARGUMENTS - 1,
                                         .element = cuda_element,
                                         .opens = cuda_opens,
                                         .rows = mr_kernels_rows};

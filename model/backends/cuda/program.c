@@ -201,9 +201,8 @@ mr_err_t mr__cuda_kernels(const mr_cuda_device_t *d, const mr_cuda_wanted_t *wan
 
 cudaError_t mr__cuda_launch(const mr_cuda_device_t *d, cudaKernel_t kernel, int64_t items,
                             int group, void **arg, int n) {
-  enum { ARGUMENTS = 128 };
-  void *at[ARGUMENTS];
-  assert(n <= ARGUMENTS && (!group || items % group == 0));
+  void *at[MR_CUDA_ARGUMENTS];
+  assert(n <= MR_CUDA_ARGUMENTS && (!group || items % group == 0));
   for (int k = 0; k < n; k++) at[k] = &arg[k];
   unsigned size = group ? (unsigned)group : MR_CUDA_GROUP;
   uint64_t groups = ((uint64_t)items + size - 1) / size;

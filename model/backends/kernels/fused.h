@@ -2,7 +2,7 @@
 
    A value of the body is a variable v<id>; the element's number is a variable `i`.  Implemented in
    fused.c; rule_fused.c writes loops that end at their sums, rule_rows.c those that continue past
-   sums of rows. */
+   sums of rows, rule_tensors.c those over several tensors. */
 #ifndef MR_MODEL_BACKENDS_KERNELS_FUSED_H
 #define MR_MODEL_BACKENDS_KERNELS_FUSED_H
 
@@ -45,5 +45,7 @@ void mr__fused_step(FILE *f, const mr_eqn_t *e, const char *to, const char *from
 /* Writes the kernel of a loop that continues past sums of its rows (rule_rows.c).  MR_OK,
    MR_ERR_NORULE or MR_ERR_NOMEM. */
 mr_err_t mr__fused_rows(const mr_fused_loop_t *l, mr_diag_t *diag);
+/* Writes the kernel of t->e, a loop over several tensors (rule_tensors.c).  The same failures. */
+mr_err_t mr__fused_tensors(mr_kernel_text_t *t, mr_diag_t *diag);
 
 #endif

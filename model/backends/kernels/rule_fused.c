@@ -1,5 +1,6 @@
 /* What the pass `fuse` made one op, as one kernel: its values stay in variables of a work-item.
-   Loops that continue past sums of rows are in rule_rows.c.
+   Loops that continue past sums of rows are in rule_rows.c, those over several tensors in
+   rule_tensors.c.
 
    Without reductions a work-item computes one element.  With them it walks the terms of one output,
    or of a part of it, and folds as it goes, in the order of rule_sum.c, so that the bits are the
@@ -128,6 +129,7 @@ static mr_err_t write_folded_parts(const mr_fused_loop_t *l, mr_diag_t *diag) {
 }
 
 mr_err_t mr__kernel_fused(mr_kernel_text_t *t, mr_diag_t *diag) {
+  if (mr_attr_find(t->e, "tensors")) return mr__fused_tensors(t, diag);
   mr_fused_loop_t l = mr__fused_loop(t);
   if (l.continues) return mr__fused_rows(&l, diag);
   if (!l.n_fold) {

@@ -172,6 +172,7 @@ static void opencl_leave(void) {}
 _Static_assert(2 * 24 <= MR_KERNEL_ENDS, "a fused loop has as many ends as a kernel takes");
 static const mr_target_t opencl_target = {.loop_eqns = 96,
                                           .loop_ends = 24,
+                                          .joined_ends = MR_KERNEL_ENDS,
                                           .element = opencl_element,
                                           .opens = opencl_opens,
                                           .rows = mr_kernels_rows};
