@@ -235,15 +235,23 @@ void mr_give(mr_stage_t *s, int port, mr_buf_t *const *in, size_t n) {
   mr__count(&s->rt->count.given, (int64_t)n);
 }
 
+/* Whether the consumers of all outputs have left; false for a stage without outputs. */
+static bool all_gone(const mr_runtime_t *rt) {
+  bool gone = rt->n_out > 0;
+  for (int i = 0; i < MR_MAX_PORTS; i++)
+    if (rt->out[i].n_edges && !mr__out_gone(&rt->out[i])) gone = false;
+  return gone;
+}
+
+bool mr_unwanted(const mr_stage_t *s) { return all_gone(s->rt); }
+
 mr_err_t mr_idle(mr_stage_t *s) {
   mr_runtime_t *rt = s->rt;
   if (mr__cancelled(rt)) return MR_ERR_CANCEL;
-  bool over = rt->n_in > 0, gone = rt->n_out > 0;
-  for (int i = 0; i < MR_MAX_PORTS; i++) {
+  bool over = rt->n_in > 0;
+  for (int i = 0; i < MR_MAX_PORTS; i++)
     if (rt->in[i].n && !mr__in_over(&rt->in[i], s->worker)) over = false;
-    if (rt->out[i].n_edges && !mr__out_gone(&rt->out[i])) gone = false;
-  }
-  return over || gone ? MR_END : MR_AGAIN;
+  return over || all_gone(rt) ? MR_END : MR_AGAIN;
 }
 
 /* ---- waiting ---- */
@@ -347,7 +355,8 @@ static bool can_pull(void *arg) {
   wait_for_t *w = arg;
   mr__in_t *in = &w->rt->in[w->port];
   int me = w->rt->s->worker;
-  return mr__cancelled(w->rt) || mr__in_over(in, me) || mr_ring_ready(in_ring(in, me));
+  return mr__cancelled(w->rt) || mr__in_over(in, me) || mr_ring_ready(in_ring(in, me)) ||
+         all_gone(w->rt);
 }
 
 mr_err_t mr_pull(mr_stage_t *s, int port, mr_buf_t **out) {
@@ -355,7 +364,7 @@ mr_err_t mr_pull(mr_stage_t *s, int port, mr_buf_t **out) {
   for (;;) {
     if (mr__cancelled(s->rt)) return MR_ERR_CANCEL;
     if (mr_take(s, port, out, 1)) return MR_OK;
-    if (mr__in_over(&s->rt->in[port], s->worker)) return MR_END;
+    if (mr__in_over(&s->rt->in[port], s->worker) || all_gone(s->rt)) return MR_END;
     mr__wait_counted(s->rt, MR__STARVED, can_pull, &w);
   }
 }

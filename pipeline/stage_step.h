@@ -45,6 +45,8 @@ void mr_give(mr_stage_t *s, int port, mr_buf_t *const *in, size_t n);
 /* For a step without work: MR_AGAIN; MR_END once every input is over, or every linked output is
    gone; MR_ERR_CANCEL once the graph failed or was cancelled. */
 mr_err_t mr_idle(mr_stage_t *s);
+/* Whether a stage with linked outputs is unwanted: every consumer of each of them is gone. */
+bool mr_unwanted(const mr_stage_t *s);
 
 /* What a stage waits for, if its ports do not show it. */
 typedef enum mr_waits { MR_WAITS_PORTS, MR_WAITS_INPUT, MR_WAITS_ROOM } mr_waits_t;
@@ -75,8 +77,9 @@ void mr_set_dropped(mr_stage_t *s, int64_t n);
 void mr_set_link(mr_stage_t *s, int64_t released, int64_t committed);
 
 /* Blocking forms.  MR_OK.  MR_END: upstream is over or the port is not linked (pull), every
-   consumer is gone (push, fresh).  MR_ERR_CANCEL: the graph failed or was cancelled.  The caller
-   owns what pull and fresh return; push takes over b whatever it returns. */
+   consumer is gone (push, fresh; pull: nothing is there and the stage is unwanted).  MR_ERR_CANCEL:
+   the graph failed or was cancelled.  The caller owns what pull and fresh return; push takes over b
+   whatever it returns. */
 mr_err_t mr_pull(mr_stage_t *s, int port, mr_buf_t **out);
 mr_err_t mr_push(mr_stage_t *s, int port, mr_buf_t *b);
 mr_err_t mr_fresh(mr_stage_t *s, int port, mr_buf_t **out); /* a free buffer from the port's pool */

@@ -80,7 +80,7 @@ static mr_err_t add_slice(mr_stage_t *s, int i, mr_buf_t *b, mr_buf_t *out) {
 }
 
 static mr_err_t gather_ended(mr_stage_t *s, int i) {
-  if (!i || mr_stopping(s)) return MR_END;
+  if (!i || mr_stopping(s) || mr_unwanted(s)) return MR_END;
   return mr_stage_fail(s, MR_ERR_DATA, "input %s has ended, but a has another batch",
                        s->def->in[i].name);
 }

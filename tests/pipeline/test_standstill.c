@@ -132,6 +132,17 @@ static mr_err_t sink_step(mr_stage_t *s) {
   return n ? MR_OK : mr_idle(s);
 }
 
+/* Gives nothing while somebody may want it, as the end of a link whose peer has gone. */
+static mr_err_t mute_step(mr_stage_t *s) { return mr_idle(s); }
+
+/* All of the first input; then it ends, whatever the others have. */
+static mr_err_t first_step(mr_stage_t *s) {
+  mr_buf_t *b;
+  mr_err_t e = mr_pull(s, 0, &b);
+  if (e == MR_OK) mr_buf_unref(b);
+  return e;
+}
+
 #define STAGE(NAME) .name = #NAME, .opts = knobs, .state_sz = sizeof(knobs_t)
 #define ANY(NAME, OPTIONAL) \
   { .name = NAME, .flow = MR_FLOW_NONE, .optional = OPTIONAL }
@@ -159,6 +170,10 @@ static const mr_stage_def_t gather = {
 static const mr_stage_def_t turns = {STAGE(turns),
                                      .in = {ANY("in", false), ANY("more", true), ANY("rest", true)},
                                      .step = &(const mr_step_def_t){.run = turns_step}};
+static const mr_stage_def_t mute = {STAGE(mute), .out = {ANY("out", false)}, .plan = bytes_plan,
+                                    .step = &(const mr_step_def_t){.run = mute_step}};
+static const mr_stage_def_t first = {STAGE(first), .in = {ANY("in", false), ANY("more", true)},
+                                     .step = &(const mr_step_def_t){.run = first_step}};
 static const mr_stage_def_t sink = {STAGE(sink), .in = {ANY("in", false)},
                                     .step = &(const mr_step_def_t){.run = sink_step}};
 static const mr_stage_def_t look = {STAGE(look),
@@ -166,8 +181,8 @@ static const mr_stage_def_t look = {STAGE(look),
                                     .step = &(const mr_step_def_t){.run = sink_step}};
 static const mr_stage_def_t meter = {STAGE(meter), .in = {{.name = "in", .flow = MR_FLOW_METRICS}},
                                      .step = &(const mr_step_def_t){.run = sink_step}};
-static const mr_stage_def_t *const table[] = {&count, &pass, &copy, &split, &gather,
-                                              &turns, &sink, &look, &meter, NULL};
+static const mr_stage_def_t *const table[] = {&count, &pass,  &copy, &split, &gather, &turns,
+                                              &mute,  &first, &sink, &look,  &meter,  NULL};
 
 static mr_registry_t reg;
 static int setup(void **state) { return mr_registry_add(&reg, table), 0; }
@@ -394,8 +409,25 @@ static void a_small_pool_gives_the_same_stream(void **state) {
   }
 }
 
+/* A stage that waits for input ends when what it would give has no consumer any more. */
+static void stages_before_one_that_has_ended_end_though_nothing_comes(void **state) {
+  static const char *const text[] = {
+      "count 9 ! first name=f\nmute ! copy ! f.more",
+      "count 9 ! first name=f\nmute ! pass ! copy workers=3 ! gather 2 ! f.more"};
+  alarm(WATCH_S); /* ends the program if one hangs */
+  for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+    mr_graph_t *g = mr_graph_create(&reg);
+    mr_diag_t why = {0};
+    if (mr_graph_parse(g, text[i], NULL, 0, &why) < 0 || mr_graph_run(g, &why) < 0)
+      fail_msg("%s: %s", text[i], why.text);
+    mr_graph_destroy(g);
+  }
+  alarm(0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(stages_before_one_that_has_ended_end_though_nothing_comes),
       cmocka_unit_test(queues_that_form_a_ring_are_refused),
       cmocka_unit_test(a_pool_too_small_is_refused_with_the_size_it_needs),
       cmocka_unit_test(a_small_pool_gives_the_same_stream),
