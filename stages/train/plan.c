@@ -59,10 +59,11 @@ static mr_err_t plan_input(mr_stage_t *s, int port) {
   const mr_loss_t *train = &v->model.plan.loss, *l = &m.plan.loss;
   int64_t B = s->in_spec[port].batch;
   if (!same_fields(l, train) || !same_normalisation(l, train) ||
-      (v->eval_batch && (v->eval_batch != B || !same_held(l, &v->eval_loss))))
+      (v->eval_batch && (v->eval_batch != B || !same_held(l, &v->eval_loss) ||
+                         !same_normalisation(l, &v->eval_loss))))
     return mr_stage_fail(s, MR_ERR_SHAPE,
                          "input %s: want the fields, classes and normalisation of input in, and "
-                         "one batch size and dtype for valid and test",
+                         "one batch size, dtype and normalisation for valid and test",
                          s->def->in[port].name);
   v->eval_batch = B;
   v->eval_loss = *train;

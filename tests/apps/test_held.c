@@ -112,7 +112,13 @@ static void what_is_not_normalised_is_refused(void **state) {
       "synthetic n=16 ! normalize ! batch 8 ! train-step model=mlp name=t ! progress "
       "synthetic n=16 split=valid name=v ! normalize dtype=u8 ! batch 8 ! t.valid "
       "synthetic n=16 split=test name=w ! normalize ! batch 8 ! t.test",
-      "and one batch size and dtype for valid and test");
+      "and one batch size, dtype and normalisation for valid and test");
+  refused(
+      "synthetic n=16 ! normalize ! batch 8 ! train-step model=mlp name=t ! progress "
+      "synthetic n=16 split=valid name=v ! normalize dtype=u8 ! batch 8 ! t.valid "
+      "synthetic n=16 split=test name=w ! normalize mean=0.3 std=0.7 dtype=u8 ! batch 8 ! t.test",
+      "input test: want the fields, classes and normalisation of input in, and one batch size, "
+      "dtype and normalisation for valid and test");
 }
 
 /* Pictures of four channels train in floats; as bytes they are refused with what to do. */
