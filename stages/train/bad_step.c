@@ -85,10 +85,11 @@ static void bad_step_trace(mr_stage_t *s, const mr__train_flight_t *f, const mr_
   if (mr__trace_step(&t, NULL, &found, &why) < 0)
     mr_notice("%s: step %" PRId64 " could not be traced: %s", s->name, r->step, why.text);
   else if (!found.found)
-    mr_notice("%s: step %" PRId64
-              " was finite when it ran again unfused: that is a defect of "
-              "millrace; the replay file shows it",
-              s->name, r->step);
+    mr_notice("%s: step %" PRId64 " was finite when it ran again unfused: %s", s->name, r->step,
+              v->backend && !v->backend->host
+                  ? "the device adds rows in another order then, and the sums are near the limits "
+                    "of their dtype"
+                  : "that is a defect of millrace; the replay file shows it");
   size_t at = 0;
   if (found.found) at = (size_t)snprintf(text, n, "; %s; %s", found.text, records);
   if (unsaved.code >= 0 && at < n) snprintf(text + at, n - at, "; millrace replay %.700s", path);

@@ -1,8 +1,8 @@
 /* Inspects every value of one training step, to find where a NaN or an infinity begins.
 
    The step is compiled again without the pass `fuse`, so that each op is an equation of its own
-   with the scope of its layer; the bits are the same.  Without memory for that, the step runs as it
-   did, and a fused op is named as a whole. */
+   with the scope of its layer.  On the CPU the bits are the same; a device adds rows in another
+   order.  Without memory for that, the step runs as it did, and a fused op is named as a whole. */
 #include "stages/train/trace_step.h"
 
 #include <inttypes.h>
