@@ -10,10 +10,15 @@ static mr_err_t mark_verdict(cl_int code, mr_diag_t *diag) {
   return mr__opencl_usable(diag);
 }
 
+/* Without an event the queue is finished here: what waits for no mark waits for the other queue,
+   and host memory must not be given back while a copy reads it. */
 static void *mark_behind(const mr_opencl_device_t *d, cl_command_queue q) {
   cl_event event = NULL;
   cl_int code = d->cl->clEnqueueMarkerWithWaitList(q, 0, NULL, &event);
-  if (code == CL_SUCCESS) code = d->cl->clFlush(q);
+  if (code != CL_SUCCESS)
+    event = NULL, d->cl->clFinish(q);
+  else
+    code = d->cl->clFlush(q);
   if (code != CL_SUCCESS) mr__opencl_failed(code, "a mark");
   return event;
 }
