@@ -1,13 +1,13 @@
 /* Reads the name of a device, "cpu" or "opencl:1", and opens the backend that it names.  The name
    is checked when a graph is planned, without touching the device; the error for an unknown name
-   lists the backends of this build. */
+   lists the known ones, and opening one that this build leaves out says so. */
 #include "model/exec/device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* "cpu, opencl[:N]": what this build can be asked for. */
+/* "cpu or opencl[:N]": the names that there are. */
 static const char *devices_known(char *text, size_t n) {
   size_t at = 0;
   text[0] = 0;
@@ -25,8 +25,8 @@ static mr_err_t device_parse(const char *name, const mr_backend_t **out, const c
   *number = name[n] ? name + n + 1 : NULL;
   snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), name);
   if ((*out = mr_backend_find(word))) return MR_OK;
-  return mr_fail(diag, MR_ERR_CONFIG, "device = %.60s: this build has no such backend, want %s",
-                 name, devices_known(known, sizeof known));
+  return mr_fail(diag, MR_ERR_CONFIG, "device = %.60s: there is no such backend, want %s", name,
+                 devices_known(known, sizeof known));
 }
 
 mr_err_t mr_device_check(const char *name, mr_diag_t *diag) {

@@ -85,21 +85,24 @@ static void a_checkpoint_is_evaluated_there_as_here(void **state) {
 /* Held back, a command shows a host that does not wait: other bits would come. */
 static void commands_held_back_change_nothing(void **state) {
   char count[128];
-  long held = 0;
+  long held = 0, any = 0;
   snprintf(count, sizeof count, "%s/count", dir);
   setenv("OPENCL_LAYERS", MR_OPENCL_LAYER, 1);
   setenv("LAYER_COUNT", count, 1);
   for (int seed = 1; seed <= 2; seed++) {
     setenv("LAYER_SEED", seed == 1 ? "1" : "2", 1);
     program_forget(other);
+    unlink(count), held = 0;
     RUN(&p, "train", "--graph", file, "--run-dir", other);
+    if (p.status) fail_msg("seed %d: status %d: %s", seed, p.status, p.err);
     FILE *f = fopen(count, "r");
     if (f && fscanf(f, "%ld", &held) != 1) held = 0;
     if (f) fclose(f);
     if (held) same_ledger("commands that were held back");
+    any |= held;
   }
   unsetenv("OPENCL_LAYERS"), unsetenv("LAYER_SEED"), unsetenv("LAYER_COUNT");
-  if (!held) skip(); /* a loader without layers */
+  if (!any) skip(); /* a loader without layers */
 }
 
 static void a_device_that_fails_ends_the_run_and_spares_the_checkpoint(void **state) {

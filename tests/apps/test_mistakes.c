@@ -293,7 +293,7 @@ static const struct {
      "epochs=three: shuffle: setting epochs = \"three\": want a whole number in [0,1000000000] of "
      "epochs"},
     {{"train", "--device", "gpu"},
-     "train: --device: device = gpu: this build has no such backend, want cpu or opencl[:N] or "
+     "train: --device: device = gpu: there is no such backend, want cpu or opencl[:N] or "
      "cuda[:N]"},
     {{"train", "--verison"}, "train: unknown flag --verison; did you mean \"--version\"?"},
     {{"--verison"}, "unknown command \"--verison\"; did you mean \"--version\"?"},
