@@ -36,13 +36,13 @@ typedef struct joiner {
 
 static int64_t join_elems(const mr_var_t *v) { return mr_aval_elems(&v->aval); }
 
-static const mr_fn_t *body_of(const mr_eqn_t *e) { return mr_attr_called(e, "jaxpr"); }
+static const mr_fn_t *join_body(const mr_eqn_t *e) { return mr_attr_called(e, "jaxpr"); }
 
 /* The elements of a loop that has none but elementwise ops, of its tensors and of single numbers;
    0: another loop. */
 static int64_t join_size(const mr_eqn_t *e) {
   if (e->op != &mr_op_fused || mr_attr_find(e, "tensors")) return 0;
-  const mr_fn_t *b = body_of(e);
+  const mr_fn_t *b = join_body(e);
   int64_t n = b->n_out ? join_elems(b->out[0]) : 0;
   if (n < 2) return 0;
   for (int k = 0; k < e->n_in; k++)
@@ -88,7 +88,7 @@ static bool alike_eqns(const mr_fn_t *a, const mr_eqn_t *x, const mr_fn_t *b, co
 
 /* Whether two loops of join_size > 0 compute the same. */
 static bool alike(const mr_eqn_t *x, const mr_eqn_t *y) {
-  const mr_fn_t *a = body_of(x), *b = body_of(y);
+  const mr_fn_t *a = join_body(x), *b = join_body(y);
   if (a->n_in != b->n_in || a->n_eqn != b->n_eqn || a->n_out != b->n_out) return false;
   for (int k = 0; k < a->n_in; k++)
     if (!alike_vars(a, a->in[k], b, b->in[k])) return false;
@@ -115,16 +115,16 @@ static int new_ends(const joiner_t *s, const group_t *g, const mr_eqn_t *e) {
   return n;
 }
 
-static bool takes(const joiner_t *s, int g, int i) {
+static bool join_takes(const joiner_t *s, int g, int i) {
   const group_t *x = &s->group[g];
   const mr_eqn_t *e = s->f->eqn[i];
   return !x->closed && i - x->last <= REACH && alike(s->f->eqn[x->first], e) &&
          x->ends + new_ends(s, x, e) <= s->t->joined_ends;
 }
 
-static void place(joiner_t *s, int i) {
+static void join_place(joiner_t *s, int i) {
   int g = s->n_group - 1;
-  while (g >= 0 && !takes(s, g, i)) g--;
+  while (g >= 0 && !join_takes(s, g, i)) g--;
   if (g < 0) {
     g = s->n_group++;
     s->group[g] = (group_t){.first = i, .last = i};
@@ -144,7 +144,7 @@ static void join_find_groups(joiner_t *s, int *made_by) {
       int from = made_by[e->in[k]->id] - 1;
       if (from >= 0 && s->of[from] >= 0) s->group[s->of[from]].closed = true;
     }
-    if (join_size(e)) place(s, i);
+    if (join_size(e)) join_place(s, i);
     for (int k = 0; k < e->n_out; k++) made_by[e->out[k]->id] = i + 1;
   }
 }
@@ -163,7 +163,7 @@ static mr_err_t add_loop(joiner_t *s, mr_fn_t *body, const mr_eqn_t *e, mr_var_t
     }
     operand[k] = s->map[v->id];
   }
-  return mr_inline(body, body_of(e), operand, out);
+  return mr_inline(body, join_body(e), operand, out);
 }
 
 static mr_err_t join_fill(joiner_t *s, const group_t *g, mr_fn_t *body, mr_var_t **in, int *n_in) {
