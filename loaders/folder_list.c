@@ -1,6 +1,7 @@
 /* The list of a folder's files: one block of text for all names, so that a million files cost no
-   million allocations; their order; and the names of their classes.  Names are sorted by code
-   points, not bytes or locale, as Python sorts them, so that labels agree with torchvision's. */
+   million allocations and a hundred million fit beside a small memory (base/spill.h); their order;
+   and the names of their classes.  Names are sorted by code points, not bytes or locale, as Python
+   sorts them, so that labels agree with torchvision's. */
 #include "loaders/folder_list.h"
 
 #include <inttypes.h>
@@ -8,18 +9,24 @@
 #include <string.h>
 #include <strings.h>
 
+enum { FIRST = 4096 }; /* bytes at least */
+
 void mr_folder_list_free(mr_folder_list_t *l) {
-  free(l->text), free(l->file), free(l->name);
+  if (l->text) mr_spill_free(&l->text_memory);
+  if (l->file) mr_spill_free(&l->file_memory);
+  free(l->name);
   *l = (mr_folder_list_t){0};
 }
 
+/* Makes room for n bytes in a memory that is still empty, or not. */
+static bool list_grow(mr_spill_t *memory, bool empty, size_t n) {
+  if (empty) *memory = MR_SPILL_NONE;
+  return mr_spill_grow(memory, n > FIRST ? n : FIRST, "a list of files", NULL) >= 0;
+}
+
 bool mr__folder_text(mr_folder_list_t *l, const char *bytes, size_t n, uint64_t *at) {
-  if (l->text_cap - l->n_text < n + 1) {
-    size_t cap = 2 * l->text_cap + n + 4096;
-    char *more = realloc(l->text, cap);
-    if (!more) return false;
-    l->text = more, l->text_cap = cap;
-  }
+  if (!list_grow(&l->text_memory, !l->text, l->n_text + n + 1)) return false;
+  l->text = l->text_memory.at;
   *at = l->n_text;
   memcpy(l->text + l->n_text, bytes, n);
   l->text[l->n_text + n] = 0;
@@ -35,12 +42,9 @@ mr_err_t mr__folder_add(mr_folder_list_t *l, const char *path, size_t n, int32_t
   if (l->n == l->most)
     return mr_fail(diag, MR_ERR_DATA, "%s: more than max-files=%" PRId64 " files; raise max-files",
                    l->from, l->most);
-  if (l->n == l->cap) {
-    int64_t cap = l->cap ? 2 * l->cap : 1024;
-    mr_folder_file_t *more = realloc(l->file, (size_t)cap * sizeof *more);
-    if (!more) return mr_no_memory(diag, "a list of %" PRId64 " files of %s", cap, l->from);
-    l->file = more, l->cap = cap;
-  }
+  if (!list_grow(&l->file_memory, !l->file, ((size_t)l->n + 1) * sizeof *l->file))
+    return mr_no_memory(diag, "a list of %" PRId64 " files of %s", l->n + 1, l->from);
+  l->file = l->file_memory.at;
   if (!mr__folder_text(l, path, n, &f.at))
     return mr_no_memory(diag, "the names of %" PRId64 " files of %s", l->n, l->from);
   l->file[l->n++] = f;

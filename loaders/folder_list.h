@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/spill.h"
 
 enum { MR_FOLDER_CLASSES_MAX = 100000 };
 
@@ -20,12 +21,14 @@ typedef struct mr_folder_file {
   int32_t label;
 } mr_folder_file_t;
 
-/* Heap, the holder's until mr_folder_list_free.  Zeros: empty. */
+/* The holder's until mr_folder_list_free; beyond the memory of spill.h it lies in files.  Zeros:
+   empty. */
 typedef struct mr_folder_list {
   char *text; /* [n_text] paths below the folder and names, each with a final NUL */
-  size_t n_text, text_cap;
-  mr_folder_file_t *file; /* [n] */
-  int64_t n, cap, most;   /* most: files allowed */
+  size_t n_text;
+  mr_folder_file_t *file;              /* [n] */
+  mr_spill_t text_memory, file_memory; /* of text and file */
+  int64_t n, most;                     /* most: files allowed */
   const char *from;  /* the folder or list, for sentences; the caller's, used until listing ends */
   const char **name; /* [n_classes] of the classes, printable */
   int n_classes;

@@ -111,6 +111,33 @@ static void folders_without_pictures_or_end_are_refused(void **state) {
   refused("odd", 10, MR_ERR_IO, "is a link to a folder above it");
 }
 
+/* The list of a list that is too large for the heap is the same, in files. */
+static void a_large_list_lies_in_files(void **state) {
+  char path[128], name[32];
+  mr_folder_list_t heap, files;
+  size_t was = mr__spill_heap_max;
+  mr_diag_t diag = {0};
+  snprintf(path, sizeof path, "%s/many", top);
+  make_entry(top, "dir", "many", "");
+  make_entry(path, "dir", "a", ""), make_entry(path, "dir", "b", "");
+  for (int i = 0; i < 2000; i++) {
+    snprintf(name, sizeof name, "%c/%d.jpg", i % 3 ? 'a' : 'b', i * 7919 % 10007);
+    make_entry(path, "file", name, "");
+  }
+  if (mr_folder_list_scan(&heap, path, 5000, false, &diag) < 0) fail_msg("%s", diag.text);
+  mr__spill_heap_max = 0;
+  if (mr_folder_list_scan(&files, path, 5000, false, &diag) < 0) fail_msg("%s", diag.text);
+  mr__spill_heap_max = was;
+  assert_true(!heap.file_memory.mapped && files.file_memory.mapped && files.text_memory.mapped);
+  assert_int_equal(heap.n, 2000);
+  assert_int_equal(files.n, 2000);
+  for (int64_t i = 0; i < heap.n; i++) {
+    assert_string_equal(mr_folder_path(&heap, i), mr_folder_path(&files, i));
+    assert_int_equal(heap.file[i].label, files.file[i].label);
+  }
+  mr_folder_list_free(&heap), mr_folder_list_free(&files);
+}
+
 /* ---- lists ---- */
 
 static mr_err_t parsed(mr_folder_list_t *l, const char *text, mr_diag_t *diag) {
@@ -305,6 +332,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(folders_are_listed_as_by_torchvision),
       cmocka_unit_test(folders_without_pictures_or_end_are_refused),
+      cmocka_unit_test(a_large_list_lies_in_files),
       cmocka_unit_test(lists_name_files_and_labels),
       cmocka_unit_test(bad_lists_are_refused_by_line),
       cmocka_unit_test(announced_or_not_files_have_their_bytes),
