@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "links/link_stage.h"
@@ -17,8 +18,8 @@
 typedef struct out {
   mr_link_settings_t set;
   mr_link_t *link;
-  mr_link_stats_t reported; /* of the closed link */
-  bool moved, ended;
+  mr_link_stats_t reported;     /* of the closed link */
+  bool moved, ended, left;      /* left: the peer has finished, or wants no more */
   int64_t connections, refused; /* those reported so far */
   mr_stream_at_t at;
   mr_link_point_t barred; /* barred_why[0]: a peer that asks for this point is refused */
@@ -38,7 +39,7 @@ static mr_err_t out_open(mr_stage_t *s) {
   out_t *o = s->state;
   mr_link_cfg_t cfg = mr_link_cfg(&o->set);
   mr_diag_t why = {0};
-  o->moved = o->ended = false, o->connections = o->refused = 0;
+  o->moved = o->ended = o->left = false, o->connections = o->refused = 0;
   o->link = mr_link_open_out(&cfg, &s->in_spec[0], s->start_number, &why);
   if (o->link && *o->barred_why) mr_link_refuse(o->link, &o->barred, o->barred_why);
   mr_commits(s);
@@ -116,8 +117,8 @@ static mr_err_t out_step(mr_stage_t *s) {
   if (mr_link_pump(o->link, &why) < 0) return mr_stage_relay(s, why.code, &why);
   mr_link_report_refusals(s, o->link, &o->refused);
   MR_TRY(hear_peer(s));
-  if (mr_link_left(o->link) || is_alone())
-    return MR_END; /* the peer has finished, or wants no more */
+  o->left = mr_link_left(o->link);
+  if (o->left || is_alone()) return MR_END;
   return n ? MR_OK : out_wait(s, o->link, seen);
 }
 
@@ -156,8 +157,13 @@ int64_t mr_link_out_sent(const mr_stage_t *s) {
   return o ? o->reported.sent : 0; /* it never settled */
 }
 
+/* A peer that has all it wants never comes, and its news of that may have been lost with the link
+   before; meanwhile it may wait for another stream of this process. */
+enum { ASK_MS = 3000 };
+
 mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag) {
   const out_t *o = s->state;
+  if (o->left) return MR_OK;
   mr_link_cfg_t cfg = mr_link_cfg(&o->set);
   mr_link_point_t asked = {0};
   mr_diag_t why = {0};
@@ -165,10 +171,11 @@ mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *dia
   if (!link) return mr_diag_relay(diag, why.code, &why);
   mr_err_t e;
   mr_err_t come = MR_AGAIN;
-  while ((e = mr_link_pump(link, diag)) >= 0 && !is_alone()) {
+  int64_t until = mr_now_ns() + ASK_MS * INT64_C(1000000);
+  while ((e = mr_link_pump(link, diag)) >= 0 && !is_alone() && mr_now_ns() < until) {
     come = mr_link_asked(link, &asked);
     if (come != MR_AGAIN) break;
-    mr_link_wait(link, 500);
+    mr_link_wait(link, 250);
   }
   if (come != MR_AGAIN) to_stream_at(&asked, at);
   mr_link_close(link);

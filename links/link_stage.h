@@ -93,9 +93,10 @@ int64_t mr_link_out_sent(const mr_stage_t *s);
 void mr_link_out_nobody_comes(void);
 
 /* link-out of a settled graph that does not run: blocks until the peer has come, and sets *at to
-   the point it wants to resume from.  MR_OK, also with *at unchanged after
-   mr_link_out_nobody_comes; or the failure of mr_link_open_out or mr_link_pump.  The sentence is in
-   diag. */
+   the point it wants to resume from.  MR_OK, with *at unchanged if the peer left the graph before,
+   if none comes within three seconds (one that comes later and wants another point makes the graph
+   move again), and after mr_link_out_nobody_comes; or the failure of mr_link_open_out or
+   mr_link_pump.  The sentence is in diag. */
 mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag);
 
 #endif
