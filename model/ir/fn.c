@@ -284,6 +284,16 @@ const char *mr_scope_enter(mr_fn_t *f, const char *name) {
 
 void mr_scope_leave(mr_fn_t *f, const char *outer) { f->scope = outer; }
 
+const char *mr_scope_within(mr_mem_t *m, const char *outer, const char *inner) {
+  size_t n = strlen(outer), more = strlen(inner);
+  bool has = !strncmp(inner, outer, n) && (!inner[n] || inner[n] == '/' || inner[n] == '.');
+  if (!n || has) return inner;
+  if (!more) return outer;
+  char *whole = mr_mem_take(m, n + more + 2);
+  if (whole) snprintf(whole, n + more + 2, "%s/%s", outer, inner);
+  return whole;
+}
+
 mr_precision_t mr_precision_enter(mr_fn_t *f, mr_precision_t p) {
   mr_precision_t outer = f->precision;
   f->precision = p;

@@ -42,7 +42,8 @@ struct mr_eqn {
   int n_in, n_out, n_attr;
   mr_var_t **in, **out;
   mr_attr_t *attr;       /* sorted by name */
-  const char *scope;     /* "vit/encoder_blocks.0/attn", "" outside any scope */
+  const char *scope;     /* "vit/encoder_blocks.0/attn", "" outside any scope; of an equation in a
+                            function that is called: within the scope of its call */
   const char *by;        /* static: the transform or pass that wrote it, "" for a builder */
   const mr_op_def_t *of; /* op of the equation that it was written for, or NULL */
   const char *row; /* of a conversion by mr_amp, and of what transforms make of it: the policy's row
@@ -118,6 +119,12 @@ const char *mr_scope_enter(mr_fn_t *f, const char *name);
 /* outer: what the matching mr_scope_enter returned. */
 void mr_scope_leave(mr_fn_t *f, const char *outer);
 
+/* Returns the whole scope of an equation with scope `inner` in a function that an equation with
+   scope `outer` calls: "outer/inner", which belongs to m; or inner or outer itself where the other
+   adds nothing: it is empty, or inner begins with outer's components, since a function that was
+   traced within outer may have it already.  NULL only as mr_mem_take. */
+const char *mr_scope_within(mr_mem_t *m, const char *outer, const char *inner);
+
 /* Products that follow are computed with precision p instead of the process's default
    (defaults.h); it is printed as their attribute precision.  Returns the precision until now, for
    mr_precision_leave; cannot fail.  Source: jax.default_matmul_precision. */
@@ -179,9 +186,10 @@ mr_err_t mr_fn_each_text(const mr_fn_t *f, int n, mr_eqn_text_fn *take, void *ar
 void mr_fn_dot(const mr_fn_t *f, FILE *to);
 
 /* Appends f's equations to g, with in[f->n_in], vars of g with the avals of f's inputs, in place of
-   the inputs; out[f->n_out] become the results, vars of g.  Returns MR_OK, or the failure that it
-   left in g->diag: f's own if f failed while it was traced, as in every transform, MR_ERR_NOMEM, or
-   mr_emit's. */
+   the inputs; out[f->n_out] become the results, vars of g.  The equations' scopes lie within g's
+   scope (mr_scope_within), as those of a call would.  Source: jax's eval_jaxpr.  Returns MR_OK, or
+   the failure that it left in g->diag: f's own if f failed while it was traced, as in every
+   transform, MR_ERR_NOMEM, or mr_emit's. */
 mr_err_t mr_inline(mr_fn_t *g, const mr_fn_t *f, mr_var_t *const *in, mr_var_t **out);
 /* Returns a copy of f, which the caller destroys.  NULL on mr_inline's failures, with the sentence
    in diag. */

@@ -1,6 +1,7 @@
 /* Copies equations between graphs by a map from the var ids of one to the vars of the other: a copy
    of a graph, a call replaced by the body of its function, a part of a graph that a transform
-   keeps.  Literals are made anew in the new graph; equations keep their scopes. */
+   keeps.  Literals are made anew in the new graph; equations keep their scopes, within that of the
+   place they are copied to. */
 #include "model/ir/fn.h"
 
 #include <stdlib.h>
@@ -23,12 +24,16 @@ mr_err_t mr_inline(mr_fn_t *g, const mr_fn_t *f, mr_var_t *const *in, mr_var_t *
   if (f->diag.code < 0) return mr_diag_relay(&g->diag, f->diag.code, &f->diag);
   mr_var_t **map = calloc((size_t)f->n_var + 1, sizeof *map);
   if (!map) return mr_no_memory(&g->diag, "a copy of a graph");
-  const char *scope = g->scope; /* copied equations keep their own scopes */
   mr_err_t err = MR_OK;
   for (int i = 0; i < f->n_in; i++) map[f->in[i]->id] = in[i];
-  for (int i = 0; i < f->n_eqn && err >= 0; i++) err = mr__copy_eqn(g, f->eqn[i], map);
+  for (int i = 0; i < f->n_eqn && err >= 0; i++) {
+    /* Transforms begin in scope "", where nothing is added; a rule that writes for a call has the
+       call's scope, which the function's own equations lack. */
+    mr_eqn_t e = *f->eqn[i];
+    e.scope = mr_scope_within(&g->mem, g->scope, e.scope);
+    err = e.scope ? mr__copy_eqn(g, &e, map) : g->diag.code;
+  }
   for (int i = 0; i < f->n_out && err >= 0; i++) out[i] = mr__mapped(g, map, f->out[i]);
-  g->scope = scope;
   free(map);
   return err;
 }

@@ -119,7 +119,7 @@ static void loss_amp(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_params_
    dropout for one: there the name of an op is enough. */
 static const mr_amp_row_t *unmatched(const mr_amp_policy_t *policy, const mr_fn_t *f, bool train) {
   for (int i = 0; i < policy->n_rows; i++) {
-    mr_amp_policy_t one = {.n_rows = 1, .row = {policy->row[i]}};
+    mr_amp_policy_t one = {.enters = policy->enters, .n_rows = 1, .row = {policy->row[i]}};
     if (mr_amp_unmatched(&one, f) && (train || !mr_op_find(policy->row[i].name)))
       return &policy->row[i];
   }

@@ -12,8 +12,13 @@ static mr_err_t fused_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) 
   return mr__call_shape(e, "jaxpr", out, diag);
 }
 
+/* The body's equations come from the graph around it: their scopes are whole. */
 static mr_err_t fused_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
-  return mr__call_inline(f, e, "jaxpr", out);
+  const char *outer = f->scope;
+  f->scope = "";
+  mr_err_t err = mr__call_inline(f, e, "jaxpr", out);
+  f->scope = outer;
+  return err;
 }
 
 /* Of loops over several tensors: whether v is read only by the loop that gives result o. */

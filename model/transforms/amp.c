@@ -4,7 +4,11 @@
    and its conversions, made where they are first asked for.  Looked up ahead: whether all that read
    a value compute narrow, so that an op can give it so at once (layer_norm's dtype), or all wide,
    so that a product's f32 sums need not be rounded; and whether a conversion can pass in front of a
-   transposition, which then moves half the bytes. */
+   transposition, which then moves half the bytes.
+
+   The equations of a function that is called have scopes within that of the call: rules are looked
+   up by the whole scope, so that a row on a part of the model reaches into every function that the
+   part calls.  Each call rewrites a copy of its own. */
 #include "model/transforms/amp.h"
 
 #include <stdio.h>
@@ -26,6 +30,7 @@ typedef struct amp_value {
 
 typedef struct amp_rewrite {
   const mr_amp_policy_t *policy;
+  const char *outer; /* the whole scope of the equation that calls f; "": none does */
   mr_fn_t *g;
   amp_value_t *map; /* by f's var ids */
 } amp_t;
@@ -45,50 +50,6 @@ static const char *amp_in_scope(const char *scope, const char *name) {
   return NULL;
 }
 
-static bool amp_matches(const mr_amp_row_t *r, const mr_fn_t *f) {
-  for (int i = 0; i < f->n_eqn; i++) {
-    const mr_eqn_t *e = f->eqn[i];
-    if (!strcmp(r->name, e->op->name) || amp_in_scope(e->scope, r->name)) return true;
-  }
-  for (int i = 0; i < f->n_child; i++)
-    if (amp_matches(r, f->child[i])) return true;
-  return false;
-}
-
-const mr_amp_row_t *mr_amp_unmatched(const mr_amp_policy_t *p, const mr_fn_t *f) {
-  for (int i = 0; i < p->n_rows; i++)
-    if (p->row[i].asked && !amp_matches(&p->row[i], f)) return &p->row[i];
-  return NULL;
-}
-
-/* The row of p that decides for e; NULL: none names it. */
-static const mr_amp_row_t *amp_row_of(const mr_amp_policy_t *p, const mr_eqn_t *e) {
-  const mr_amp_row_t *by_op = NULL, *by_scope = NULL;
-  const char *outermost = NULL;
-  for (int i = 0; i < p->n_rows; i++) {
-    const mr_amp_row_t *r = &p->row[i];
-    if (!strcmp(r->name, e->op->name)) by_op = r;
-    const char *at = amp_in_scope(e->scope, r->name);
-    bool wins = at && (!by_scope || at < outermost ||
-                       (at == outermost && strlen(r->name) >= strlen(by_scope->name)));
-    if (wins) by_scope = r, outermost = at;
-  }
-  return by_scope ? by_scope : by_op;
-}
-
-static mr_amp_rule_t amp_asked(const mr_amp_policy_t *p, const mr_eqn_t *e) {
-  const mr_amp_row_t *r = amp_row_of(p, e);
-  return r ? r->rule : p->others;
-}
-
-static mr_amp_rule_t amp_rule(const mr_amp_policy_t *p, const mr_eqn_t *e) {
-  mr_amp_rule_t r = amp_asked(p, e);
-  if (r != MR_AMP_BY_CLASS) return r;
-  return e->op->amp == MR_AMP_NARROW ? MR_AMP_COMPUTE
-         : e->op->amp == MR_AMP_WIDE ? MR_AMP_F32
-                                     : MR_AMP_WIDEST;
-}
-
 static bool amp_calls(const mr_eqn_t *e) {
   const mr_fn_t *const *fns;
   for (int k = 0; k < e->n_attr; k++)
@@ -96,14 +57,88 @@ static bool amp_calls(const mr_eqn_t *e) {
   return false;
 }
 
+/* Calls see(arg, e) for the equations of f and of the functions that they call, those that a policy
+   with that `enters` decides for by its rows; e's scope is the whole one.  Ends after the first for
+   which see returns true, and returns whether there was one.  mem: for texts. */
+typedef bool amp_see_fn(void *arg, const mr_eqn_t *e);
+static bool amp_each(const mr_fn_t *f, const char *outer, bool enters, mr_mem_t *mem,
+                     amp_see_fn *see, void *arg) {
+  for (int i = 0; i < f->n_eqn; i++) {
+    mr_eqn_t e = *f->eqn[i];
+    e.scope = mr_scope_within(mem, outer, e.scope);
+    if (!e.scope) return false;
+    bool calls = amp_calls(&e), found = !calls && see(arg, &e);
+    for (int k = 0; k < e.n_attr && calls && enters && !found; k++) {
+      const mr_fn_t *const *fns;
+      int n = mr_attr_calls(&e.attr[k], &fns);
+      for (int j = 0; j < n && !found; j++)
+        found = amp_each(fns[j], e.scope, enters, mem, see, arg);
+    }
+    if (found) return true;
+  }
+  return false;
+}
+
+static bool amp_matches(void *arg, const mr_eqn_t *e) {
+  const mr_amp_row_t *r = arg;
+  return !strcmp(r->name, e->op->name) || amp_in_scope(e->scope, r->name);
+}
+
+const mr_amp_row_t *mr_amp_unmatched(const mr_amp_policy_t *p, const mr_fn_t *f) {
+  mr_mem_t mem = {0};
+  const mr_amp_row_t *first = NULL;
+  for (int i = 0; i < p->n_rows && !first; i++)
+    if (p->row[i].asked &&
+        !amp_each(f, "", p->enters, &mem, amp_matches, (void *)(uintptr_t)&p->row[i]))
+      first = &p->row[i];
+  mr_mem_fini(&mem);
+  return first;
+}
+
+/* The row of p that decides for e, whose whole scope is `scope`; NULL: none names it. */
+static const mr_amp_row_t *amp_row_of(const mr_amp_policy_t *p, const mr_eqn_t *e,
+                                      const char *scope) {
+  const mr_amp_row_t *by_op = NULL, *by_scope = NULL;
+  const char *outermost = NULL;
+  for (int i = 0; i < p->n_rows; i++) {
+    const mr_amp_row_t *r = &p->row[i];
+    if (!strcmp(r->name, e->op->name)) by_op = r;
+    const char *at = amp_in_scope(scope, r->name);
+    bool wins = at && (!by_scope || at < outermost ||
+                       (at == outermost && strlen(r->name) >= strlen(by_scope->name)));
+    if (wins) by_scope = r, outermost = at;
+  }
+  return by_scope ? by_scope : by_op;
+}
+
+/* e's whole scope; it lives as long as a->g.  "" without memory, and a->g has failed. */
+static const char *amp_scope(const amp_t *a, const mr_eqn_t *e) {
+  const char *scope = mr_scope_within(&a->g->mem, a->outer, e->scope);
+  return scope ? scope : "";
+}
+
+static mr_amp_rule_t amp_asked(const amp_t *a, const mr_eqn_t *e) {
+  const mr_amp_row_t *r = amp_row_of(a->policy, e, amp_scope(a, e));
+  return r ? r->rule : a->policy->others;
+}
+
+static mr_amp_rule_t amp_rule(const amp_t *a, const mr_eqn_t *e) {
+  mr_amp_rule_t r = amp_asked(a, e);
+  if (r != MR_AMP_BY_CLASS) return r;
+  return e->op->amp == MR_AMP_NARROW ? MR_AMP_COMPUTE
+         : e->op->amp == MR_AMP_WIDE ? MR_AMP_F32
+                                     : MR_AMP_WIDEST;
+}
+
 /* The rule of an equation that calls functions: it keeps its dtypes, or takes what there is. */
 static mr_amp_rule_t amp_call_rule(const mr_amp_policy_t *p, const mr_eqn_t *e) {
   return p->enters && e->op->passes ? MR_AMP_AS_IS : MR_AMP_ORIGINAL;
 }
 
-const char *mr_amp_row_text(const mr_amp_policy_t *p, const mr_eqn_t *e, char *text, size_t size) {
+const char *mr_amp_row_text(const mr_amp_policy_t *p, const mr_eqn_t *e, const char *scope,
+                            char *text, size_t size) {
   const char *name = p->name ? p->name : "own";
-  const mr_amp_row_t *r = amp_row_of(p, e);
+  const mr_amp_row_t *r = amp_row_of(p, e, scope);
   if (amp_calls(e))
     snprintf(text, size, "amp=%s, calls=%s", name, mr_amp_rule_name(amp_call_rule(p, e)));
   else if (!r)
@@ -134,15 +169,26 @@ static bool amp_takes(const mr_eqn_t *e, mr_dtype_t t) {
   return takes;
 }
 
+typedef struct amp_unfit {
+  const mr_amp_policy_t *policy;
+  mr_amp_unfit_fn *take;
+  void *arg;
+} amp_unfit_t;
+
+static bool amp_see_unfit(void *arg, const mr_eqn_t *e) {
+  const amp_unfit_t *u = arg;
+  const mr_amp_row_t *r = amp_row_of(u->policy, e, e->scope);
+  if (!r || !r->asked || r->rule != MR_AMP_COMPUTE || e->op->narrows) return false;
+  if (!amp_takes(e, u->policy->compute)) u->take(u->arg, r, e);
+  return false;
+}
+
 void mr_amp_each_unfit(const mr_amp_policy_t *p, const mr_fn_t *f, mr_amp_unfit_fn *take,
                        void *arg) {
-  for (int i = 0; i < f->n_eqn; i++) {
-    const mr_eqn_t *e = f->eqn[i];
-    const mr_amp_row_t *r = amp_calls(e) ? NULL : amp_row_of(p, e);
-    if (!r || !r->asked || r->rule != MR_AMP_COMPUTE || e->op->narrows) continue;
-    if (!amp_takes(e, p->compute)) take(arg, r, e);
-  }
-  for (int i = 0; i < f->n_child && p->enters; i++) mr_amp_each_unfit(p, f->child[i], take, arg);
+  mr_mem_t mem = {0};
+  amp_unfit_t u = {p, take, arg};
+  amp_each(f, "", p->enters, &mem, amp_see_unfit, &u);
+  mr_mem_fini(&mem);
 }
 
 /* ---- what is looked up ahead ---- */
@@ -165,7 +211,7 @@ static void amp_look_ahead(const amp_t *a, const mr_fn_t *f) {
   for (int i = 0; i < f->n_out; i++) a->map[f->out[i]->id].narrow = false;
   for (int i = f->n_eqn; i-- > 0;) {
     const mr_eqn_t *e = f->eqn[i];
-    mr_amp_rule_t r = amp_calls(e) ? amp_call_rule(a->policy, e) : amp_rule(a->policy, e);
+    mr_amp_rule_t r = amp_calls(e) ? amp_call_rule(a->policy, e) : amp_rule(a, e);
     bool moved = r == MR_AMP_WIDEST && amp_moves(e) && a->map[e->out[0]->id].narrow;
     for (int k = 0; k < e->n_in; k++) {
       amp_value_t *v = &a->map[e->in[k]->id];
@@ -195,7 +241,7 @@ static mr_var_t *amp_convert(const amp_t *a, const mr_eqn_t *e, mr_var_t *v, mr_
     char row[MR_AMP_NAME + 64];
     mr_origin_from(g, e, by);
     g->scope = mr_mem_text(&g->mem, e->scope);
-    g->row = mr_mem_text(&g->mem, mr_amp_row_text(a->policy, e, row, sizeof row));
+    g->row = mr_mem_text(&g->mem, mr_amp_row_text(a->policy, e, amp_scope(a, e), row, sizeof row));
   } else {
     g->by = by;
   }
@@ -289,13 +335,15 @@ static bool amp_fits(const amp_t *a, const mr_eqn_t *e, mr_var_t *const *in) {
   return out && e->op->shape(&t, out, &why) >= 0;
 }
 
-static mr_err_t amp_body(const mr_amp_policy_t *policy, const mr_fn_t *f, const mr_aval_t *in,
-                         bool keeps, mr_dtype_t *now, mr_fn_t **out, mr_diag_t *diag);
+static mr_err_t amp_body(const mr_amp_policy_t *policy, const char *outer, const mr_fn_t *f,
+                         const mr_aval_t *in, bool keeps, mr_dtype_t *now, mr_fn_t **out,
+                         mr_diag_t *diag);
 
 /* The functions e calls, rewritten; in: its operands now.  The caller drops them (amp_drop). */
 static mr_err_t amp_functions(const amp_t *a, const mr_eqn_t *e, mr_var_t *const *in,
                               mr_attr_t *attr) {
   mr_err_t err = MR_OK;
+  const char *scope = amp_scope(a, e);
   mr_aval_t *now = mr_mem_take(&a->g->mem, (size_t)(e->n_in + 1) * sizeof *now);
   for (int k = 0; now && k < e->n_in; k++) now[k] = in[k]->aval;
   for (int k = 0; k < e->n_attr; k++) {
@@ -305,7 +353,7 @@ static mr_err_t amp_functions(const amp_t *a, const mr_eqn_t *e, mr_var_t *const
     const mr_fn_t **inner = mr_mem_take(&a->g->mem, (size_t)n * sizeof(mr_fn_t *));
     for (int i = 0; inner && i < n; i++) inner[i] = NULL;
     for (int i = 0; inner && now && i < n && err >= 0; i++)
-      err = amp_body(a->policy, fns[i], e->op->passes ? now : NULL, !e->op->passes, NULL,
+      err = amp_body(a->policy, scope, fns[i], e->op->passes ? now : NULL, !e->op->passes, NULL,
                      (mr_fn_t **)(uintptr_t)&inner[i], &a->g->diag);
     attr[k].fn = inner ? inner[0] : NULL; /* all are replaced, also after a failure: amp_drop */
     attr[k].fns = inner;
@@ -325,7 +373,7 @@ static void amp_drop(const mr_eqn_t *e, mr_attr_t *attr) {
    all that read it do so too, the sums need not be rounded. */
 static mr_dtype_t amp_product(const amp_t *a, const mr_eqn_t *e, mr_amp_rule_t r,
                               mr_var_t *const *in, mr_dtype_t asked) {
-  bool by_class = amp_asked(a->policy, e) == MR_AMP_BY_CLASS;
+  bool by_class = amp_asked(a, e) == MR_AMP_BY_CLASS;
   if (r == MR_AMP_ORIGINAL) return asked;
   if (in[0] && in[0]->aval.dtype == MR_F32) return MR_F32;
   return r == MR_AMP_COMPUTE && !(by_class && a->map[e->out[0]->id].wide) ? a->policy->compute
@@ -356,7 +404,7 @@ static void amp_operands(const amp_t *a, const mr_eqn_t *e, mr_amp_rule_t r, mr_
 static mr_err_t amp_eqn(const amp_t *a, const mr_eqn_t *e) {
   mr_fn_t *g = a->g;
   bool calls = amp_calls(e), enters = calls && a->policy->enters;
-  mr_amp_rule_t r = calls ? amp_call_rule(a->policy, e) : amp_rule(a->policy, e);
+  mr_amp_rule_t r = calls ? amp_call_rule(a->policy, e) : amp_rule(a, e);
   if (r == MR_AMP_WIDEST && amp_moves(e) && a->map[e->in[0]->id].narrow &&
       a->map[e->in[0]->id].early)
     r = MR_AMP_COMPUTE;
@@ -380,13 +428,14 @@ static mr_err_t amp_eqn(const amp_t *a, const mr_eqn_t *e) {
   return mr_rule_done(g);
 }
 
-/* f's body into a graph of its own, on inputs of the avals in (NULL: f's); keeps: its outputs have
-   f's dtypes; now: as mr_amp_dtypes, or NULL. */
-static mr_err_t amp_body(const mr_amp_policy_t *policy, const mr_fn_t *f, const mr_aval_t *in,
-                         bool keeps, mr_dtype_t *now, mr_fn_t **out, mr_diag_t *diag) {
+/* f's body into a graph of its own, on inputs of the avals in (NULL: f's); outer: the scope of the
+   call; keeps: its outputs have f's dtypes; now: as mr_amp_dtypes, or NULL. */
+static mr_err_t amp_body(const mr_amp_policy_t *policy, const char *outer, const mr_fn_t *f,
+                         const mr_aval_t *in, bool keeps, mr_dtype_t *now, mr_fn_t **out,
+                         mr_diag_t *diag) {
   if (f->diag.code < 0) return mr_diag_relay(diag, f->diag.code, &f->diag);
   mr_fn_t *g = mr_fn_create();
-  amp_t a = {policy, g, calloc((size_t)f->n_var + 1, sizeof *a.map)};
+  amp_t a = {policy, outer, g, calloc((size_t)f->n_var + 1, sizeof *a.map)};
   if (!g || !a.map) {
     mr_fn_destroy(g);
     free(a.map);
@@ -413,7 +462,7 @@ mr_err_t mr_amp_dtypes(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_dtype
   if (policy->compute != MR_BF16 && policy->compute != MR_F16)
     return mr_fail(diag, MR_ERR_CONFIG, "amp: compute dtype %s, want bf16 or f16",
                    mr_dtype_name(policy->compute));
-  return amp_body(policy, f, NULL, true, now, out, diag);
+  return amp_body(policy, "", f, NULL, true, now, out, diag);
 }
 
 mr_err_t mr_amp(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_fn_t **out, mr_diag_t *diag) {

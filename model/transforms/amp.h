@@ -34,7 +34,8 @@ const char *mr_amp_rule_name(mr_amp_rule_t r);
 #define MR_AMP_NAME 96
 
 /* name: the name of an op ("exp"), or a part of a scope: one component or several that follow each
-   other ("attn", "encoder_blocks.0").  Components are separated by "/" or ".". */
+   other ("attn", "encoder_blocks.0").  Components are separated by "/" or ".".  The scope of an
+   equation in a function that is called begins with the scope of the call. */
 typedef struct mr_amp_row {
   char name[MR_AMP_NAME];
   mr_amp_rule_t rule;
@@ -74,20 +75,23 @@ mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *name, mr_amp_rule_t rule, mr
    mr_amp_add, and for what is not NAME=RULE; p then holds the rows before it. */
 mr_err_t mr_amp_add_text(mr_amp_policy_t *p, const char *text, mr_diag_t *diag);
 
-/* Writes into text[0,size) which row of p decides what happens to e, and returns text: "amp-rule
-   head=f32" for a row of mr_amp_add_text, "amp=jaxamp, mul=f32" for one of the policy's own,
-   "amp=usual, others=class" if no row names e, and "amp=usual, calls=original" for an equation that
-   calls functions.  Cut if it does not fit; size >= 1.  Cannot fail. */
-const char *mr_amp_row_text(const mr_amp_policy_t *p, const mr_eqn_t *e, char *text, size_t size);
+/* Writes into text[0,size) which row of p decides what happens to e, whose whole scope is `scope`
+   (e->scope, or what mr_scope_within makes of it in a function that is called), and returns text:
+   "amp-rule head=f32" for a row of mr_amp_add_text, "amp=jaxamp, mul=f32" for one of the policy's
+   own, "amp=usual, others=class" if no row names e, and "amp=usual, calls=original" for an equation
+   that calls functions.  Cut if it does not fit; size >= 1.  Cannot fail. */
+const char *mr_amp_row_text(const mr_amp_policy_t *p, const mr_eqn_t *e, const char *scope,
+                            char *text, size_t size);
 
-/* Returns the first row of p from mr_amp_add_text that matches no equation of f or of the functions
-   that it calls: its name is likely misspelled.  The row belongs to p.  NULL if every row
-   matches. */
+/* Returns the first row of p from mr_amp_add_text that decides for no equation: it matches none of
+   f and, if p enters functions, of those that f calls, by the whole scope.  Its name is likely
+   misspelled.  The row belongs to p.  NULL if every row matches. */
 const mr_amp_row_t *mr_amp_unmatched(const mr_amp_policy_t *p, const mr_fn_t *f);
 
 /* Calls take for each equation e of f, or of the functions that it calls, for which row, one from
    mr_amp_add_text, asks compute, although its op neither takes p->compute nor can give it: e stays
-   as it is written.  f: as written, in f32.  Without memory some may be missing. */
+   as it is written.  take gets a copy of e with the whole scope, gone after the call.  f: as
+   written, in f32.  Without memory some may be missing. */
 typedef void mr_amp_unfit_fn(void *arg, const mr_amp_row_t *row, const mr_eqn_t *e);
 void mr_amp_each_unfit(const mr_amp_policy_t *p, const mr_fn_t *f, mr_amp_unfit_fn *take,
                        void *arg);

@@ -23,7 +23,11 @@ static void replace(int n_var, mr_var_t **now, int n, mr_var_t **v) {
 
 static mr_err_t open_one(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **now) {
   mr_var_t **out = mr_mem_take(&g->mem, (size_t)(e->n_out + 1) * sizeof(mr_var_t *));
-  MR_TRY(e->op->open(g, e, out));
+  const char *outer = g->scope;
+  g->scope = e->scope;
+  mr_err_t err = e->op->open(g, e, out);
+  g->scope = outer;
+  MR_TRY(err);
   for (int k = 0; k < e->n_out; k++) now[e->out[k]->id] = out[k];
   return MR_OK;
 }

@@ -23,7 +23,8 @@ MR_BEGIN_DECLS
 
 /* Appends f's equations to g by the ops' batch rules: those of in[f->n_in] that are mapped have one
    more dimension than f's inputs.  out[f->n_out] are the results and their mapped dimensions, -1
-   for a result that depends on no mapped input.  MR_OK or the failure in g->diag. */
+   for a result that depends on no mapped input.  Scopes lie within g's, as in mr_inline.  MR_OK or
+   the failure in g->diag. */
 mr_err_t mr_inline_mapped(mr_fn_t *g, const mr_fn_t *f, const mr_batched_t *in, mr_batched_t *out);
 
 /* ---- derivatives.  wrt[n] are numbers of inputs of floats (jax's argnums); MR_ERR_SHAPE for other

@@ -23,15 +23,15 @@ static mr_err_t vmap_map_open(mr_fn_t *g, const mr_eqn_t *e, const mr_batched_t 
   return err;
 }
 
-/* Appends e to g.  A collective over the mapped axis needs its batch rule even without a mapped
-   operand. */
-static mr_err_t map_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_batched_t *map) {
+/* Appends e to g, in a scope that g keeps.  A collective over the mapped axis needs its batch rule
+   even without a mapped operand. */
+static mr_err_t map_eqn(mr_fn_t *g, const mr_eqn_t *e, const char *scope, mr_batched_t *map) {
   mr_batched_t *in = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof *in);
   mr_batched_t *out = mr_mem_take(&g->mem, (size_t)(e->n_out + 1) * sizeof *out);
   bool any = false;
   for (int k = 0; k < e->n_in; k++) any |= (in[k] = vmap_mapped(g, map, e->in[k])).axis >= 0;
   mr_origin_from(g, e, "vmap");
-  g->scope = mr_mem_text(&g->mem, e->scope);
+  g->scope = scope;
   if (e->row) g->row = mr_mem_text(&g->mem, e->row);
   if (any || mr_axis_bound(g, e)) {
     mr_err_t err = e->op->batch(g, e, in, out);
@@ -39,7 +39,9 @@ static mr_err_t map_eqn(mr_fn_t *g, const mr_eqn_t *e, mr_batched_t *map) {
   } else {
     mr_var_t **v = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
     for (int k = 0; k < e->n_in; k++) v[k] = in[k].var;
-    mr_eqn_t *c = mr_emit_like(g, e, v);
+    mr_eqn_t copy = *e, *c;
+    copy.scope = scope;
+    c = mr_emit_like(g, &copy, v);
     for (int k = 0; c && k < e->n_out; k++) out[k] = (mr_batched_t){c->out[k], -1};
   }
   for (int k = 0; k < e->n_out; k++) map[e->out[k]->id] = out[k];
@@ -54,7 +56,11 @@ mr_err_t mr_inline_mapped(mr_fn_t *g, const mr_fn_t *f, const mr_batched_t *in, 
   mr_origin_t before = mr_origin(g);
   mr_err_t err = MR_OK;
   for (int i = 0; i < f->n_in; i++) map[f->in[i]->id] = in[i];
-  for (int i = 0; i < f->n_eqn && err >= 0; i++) err = map_eqn(g, f->eqn[i], map);
+  for (int i = 0; i < f->n_eqn && err >= 0; i++) {
+    const mr_eqn_t *e = f->eqn[i];
+    const char *scope = mr_mem_text(&g->mem, mr_scope_within(&g->mem, before.scope, e->scope));
+    err = g->mem.failed ? g->diag.code : map_eqn(g, e, scope, map);
+  }
   for (int i = 0; i < f->n_out && err >= 0; i++) out[i] = vmap_mapped(g, map, f->out[i]);
   mr_origin_set(g, before);
   free(map);

@@ -484,6 +484,248 @@ static void what_does_not_take_the_compute_dtype_is_named(void **state) {
     }
 }
 
+/* ---- rules on what functions compute that are called ---- */
+
+typedef enum call {
+  PLAIN,
+  JIT,
+  CHECKPOINT,
+  SCAN,
+  FORI,
+  COND,
+  WHILE,
+  CUSTOM_JVP,
+  CUSTOM_VJP,
+  NESTED, /* a jit in a scan */
+  INLINED,
+  CALLS
+} call_t;
+
+static const char *const call_name[] = {"nothing",    "jit",         "checkpoint", "scan",
+                                        "fori_loop",  "cond",        "while",      "custom_jvp",
+                                        "custom_vjp", "jit in scan", "mr_inline"};
+
+static const mr_aval_t square = {.dtype = MR_F32, .ndim = 2, .dim = {4, 4}};
+
+/* Two products, the second in scope "inner". */
+static mr_var_t *two_products(mr_fn_t *f, mr_var_t *x) {
+  mr_var_t *y = mr_lax_dot(f, x, x);
+  const char *outer = mr_scope_enter(f, "inner");
+  y = mr_lax_dot(f, mr_lax_tanh(f, y), x);
+  mr_scope_leave(f, outer);
+  return y;
+}
+
+static mr_fn_t *returned(mr_fn_t *f, int n, mr_var_t *const *y) {
+  if (mr_fn_return(f, n, y) < 0) fail_msg("%s", f->diag.text);
+  return f;
+}
+
+static mr_fn_t *products_fn(void) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *y = two_products(f, mr_fn_input(f, square));
+  return returned(f, 1, &y);
+}
+
+/* x -> whether the sum of x is below -1e9 */
+static mr_fn_t *never_fn(void) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *y = mr_lax_reduce_sum(f, mr_fn_input(f, square), 2, (int[]){0, 1});
+  y = mr_lax_lt(f, y, mr_literal(f, MR_F32, -1e9));
+  return returned(f, 1, &y);
+}
+
+/* (x, dx) -> (y, dy); (x) -> (y, x); (x, dy) -> dx: each with products of its own. */
+static mr_fn_t *jvp_fn(void) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, square), *dx = mr_fn_input(f, square);
+  return returned(f, 2, (mr_var_t *[]){two_products(f, x), two_products(f, dx)});
+}
+
+static mr_fn_t *fwd_fn(void) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, square);
+  return returned(f, 2, (mr_var_t *[]){two_products(f, x), x});
+}
+
+static mr_fn_t *bwd_fn(void) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, square), *dy = mr_fn_input(f, square), *y = mr_lax_dot(f, dy, x);
+  const char *outer = mr_scope_enter(f, "inner");
+  y = mr_lax_dot(f, y, x);
+  mr_scope_leave(f, outer);
+  return returned(f, 1, &y);
+}
+
+static mr_err_t append_call(mr_fn_t *f, call_t call, mr_var_t *x, mr_var_t **y) {
+  mr_fn_t *b = products_fn(), *one = NULL, *two = NULL;
+  mr_err_t e = MR_OK;
+  switch (call) {
+    case PLAIN: *y = two_products(f, x); break;
+    case JIT: e = mr_lax_jit(f, "b", b, &x, y); break;
+    case CHECKPOINT: e = mr_lax_checkpoint(f, b, 0, &x, y); break;
+    case SCAN: e = mr_lax_scan(f, b, &(mr_scan_t){.length = 2, .n_carry = 1}, &x, y); break;
+    case FORI: {
+      one = mr_fn_create();
+      mr_fn_input(one, mr_aval_scalar(MR_I32));
+      mr_var_t *z = two_products(one, mr_fn_input(one, square));
+      e = mr_lax_fori_loop(f, 0, 2, returned(one, 1, &z), 0, &x, y);
+      break;
+    }
+    case COND: {
+      mr_var_t *sum = mr_lax_reduce_sum(f, x, 2, (int[]){0, 1});
+      e = mr_lax_cond(f, mr_lax_gt(f, sum, mr_literal(f, MR_F32, 0)), b, b, &x, y);
+      break;
+    }
+    case WHILE: e = mr_lax_while(f, one = never_fn(), 0, b, 0, &x, y); break;
+    case CUSTOM_JVP: e = mr_lax_custom_jvp(f, b, one = jvp_fn(), &x, y); break;
+    case CUSTOM_VJP: e = mr_lax_custom_vjp(f, b, one = fwd_fn(), two = bwd_fn(), &x, y); break;
+    case NESTED: {
+      one = mr_fn_create();
+      mr_var_t *z = mr_fn_input(one, square);
+      e = mr_lax_jit(one, "b", b, &z, &z);
+      returned(one, 1, &z);
+      if (e >= 0) e = mr_lax_scan(f, one, &(mr_scan_t){.length = 2, .n_carry = 1}, &x, y);
+      break;
+    }
+    default: e = mr_inline(f, b, &x, y);
+  }
+  mr_fn_destroy(b), mr_fn_destroy(one), mr_fn_destroy(two);
+  return e;
+}
+
+/* x -> the sum of what the call gives, within scope `around` ("": within mr_amp_stop). */
+static mr_fn_t *call_fn(call_t call, const char *around) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, square), *y = NULL;
+  const char *outer = *around ? mr_scope_enter(f, around) : mr_amp_stop(f);
+  if (append_call(f, call, x, &y) < 0) fail_msg("%s: %s", call_name[call], f->diag.text);
+  mr_scope_leave(f, outer);
+  y = mr_lax_reduce_sum(f, y, 2, (int[]){0, 1});
+  return returned(f, 1, &y);
+}
+
+typedef enum way { AS_IS, GRAD, VMAP, GRAD_OF_VMAP, VMAP_OF_GRAD, OPENED, WAYS } way_t;
+
+static const char *const way_name[] = {
+    "", "grad of ", "vmap of ", "grad of vmap of ", "vmap of grad of ", "opened "};
+
+/* Takes over f. */
+static mr_fn_t *transformed(mr_fn_t *f, way_t way) {
+  mr_diag_t diag = {0};
+  mr_fn_t *g = NULL, *s = NULL;
+  if (way == AS_IS) return f;
+  if (way == GRAD) mr_value_and_grad(f, 1, (int[]){0}, &g, &diag);
+  if (way == VMAP) mr_vmap(f, 3, NULL, NULL, &g, &diag);
+  if (way == OPENED) mr_open(f, &g, &diag);
+  if (way == VMAP_OF_GRAD && mr_value_and_grad(f, 1, (int[]){0}, &s, &diag) >= 0)
+    mr_vmap(s, 3, NULL, NULL, &g, &diag);
+  if (way == GRAD_OF_VMAP && mr_vmap(f, 3, NULL, NULL, &s, &diag) >= 0) {
+    mr_fn_t *sum = mr_fn_create();
+    mr_var_t *x = mr_fn_input(sum, s->in[0]->aval), *y;
+    mr_inline(sum, s, &x, &y);
+    y = mr_lax_reduce_sum(sum, y, 1, (int[]){0});
+    mr_value_and_grad(returned(sum, 1, &y), 1, (int[]){0}, &g, &diag);
+    mr_fn_destroy(sum);
+  }
+  if (!g) fail_msg("%s%s", way_name[way], diag.text);
+  mr_fn_destroy(f), mr_fn_destroy(s);
+  return g;
+}
+
+typedef struct counted {
+  int narrow[2], wide[2]; /* products outside and inside of "inner" */
+} counted_t;
+
+/* Counts the products of f and of all functions that it calls. */
+static void count_products(const mr_fn_t *f, const char *outer, counted_t *n) {
+  for (int i = 0; i < f->n_eqn; i++) {
+    mr_mem_t mem = {0};
+    const mr_eqn_t *e = f->eqn[i];
+    const char *scope = mr_scope_within(&mem, outer, e->scope);
+    bool inner = strstr(scope, "inner") != NULL;
+    if (e->op == &mr_op_dot_general)
+      ++*(e->in[0]->aval.dtype == MR_F32 ? &n->wide[inner] : &n->narrow[inner]);
+    for (int k = 0; k < e->n_attr; k++) {
+      const mr_fn_t *const *fns;
+      int calls = mr_attr_calls(&e->attr[k], &fns);
+      for (int j = 0; j < calls; j++) count_products(fns[j], scope, n);
+    }
+    mr_mem_fini(&mem);
+  }
+}
+
+static void a_rule_reaches_into_every_kind_of_call(void **state) {
+  static const struct {
+    const char *around, *rules;
+    bool narrow[2]; /* products outside and inside of "inner"; none else */
+  } c[] = {{"", "", {false, false}},
+           {"head", "head=f32", {false, false}},
+           {"head", "", {true, true}},
+           {"head", "inner=f32", {true, false}},
+           {"a/head", "head/inner=f32", {true, false}},
+           {"head", "inner=compute, head=original", {false, false}},
+           {"head", "dot_general=f32, head=compute", {true, true}}};
+  for (int call = 0; call < CALLS; call++)
+    for (int way = 0; way < WAYS; way++)
+      for (size_t i = 0; i < sizeof c / sizeof *c; i++)
+        for (int before = 0; before < 2; before++) { /* amp before or after the transform */
+          bool grad = way == GRAD || way == GRAD_OF_VMAP || way == VMAP_OF_GRAD;
+          if (call == WHILE && grad) continue; /* it has no reverse mode */
+          mr_amp_policy_t p = mr_amp_usual(MR_BF16);
+          mr_diag_t diag = {0};
+          counted_t n = {0};
+          assert_int_equal(mr_amp_add_text(&p, c[i].rules, &diag), MR_OK);
+          mr_fn_t *f = call_fn((call_t)call, c[i].around), *g;
+          if (!before) f = transformed(f, (way_t)way);
+          const mr_amp_row_t *none = mr_amp_unmatched(&p, f);
+          if (none)
+            fail_msg("%s%s: %s matches nothing", way_name[way], call_name[call], none->name);
+          g = amped(f, &p);
+          if (before) g = transformed(g, (way_t)way);
+          count_products(g, "", &n);
+          for (int k = 0; k < 2; k++)
+            if (n.narrow[k] + n.wide[k] == 0 || *(c[i].narrow[k] ? &n.wide[k] : &n.narrow[k]))
+              fail_msg("%s%s, \"%s\" %s it: %d products narrow, %d in f32 in scope %s%s",
+                       way_name[way], call_name[call], c[i].rules, before ? "before" : "after",
+                       n.narrow[k], n.wide[k], c[i].around, k ? "/inner" : "");
+          mr_fn_destroy(f), mr_fn_destroy(g);
+        }
+}
+
+/* A function that is not entered is decided for by no row. */
+static void a_row_on_functions_that_are_not_entered_matches_nothing(void **state) {
+  mr_diag_t diag = {0};
+  mr_amp_policy_t p = mr_amp_jaxamp(MR_BF16);
+  assert_int_equal(mr_amp_add_text(&p, "head=f32", &diag), MR_OK);
+  mr_fn_t *plain = call_fn(PLAIN, "head"), *called = call_fn(SCAN, "head");
+  assert_null(mr_amp_unmatched(&p, plain));
+  assert_string_equal(mr_amp_unmatched(&p, called)->name, "head");
+  mr_fn_destroy(plain), mr_fn_destroy(called);
+}
+
+/* What is unfit is found by the same scopes. */
+static void note_scope(void *arg, const mr_amp_row_t *row, const mr_eqn_t *e) {
+  snprintf(arg, 64, "%s", e->scope);
+}
+
+static void unfit_ops_are_found_within_the_scope_of_a_call(void **state) {
+  mr_diag_t diag = {0};
+  char scope[64] = "";
+  mr_amp_policy_t p = mr_amp_usual(MR_BF16);
+  mr_fn_t *b = classifier_fn(false), *f = mr_fn_create();
+  mr_var_t *y;
+  for (int i = 0; i < 2; i++) mr_fn_input(f, b->in[i]->aval);
+  const char *outer = mr_scope_enter(f, "net");
+  assert_int_equal(mr_lax_jit(f, "b", b, f->in, &y), MR_OK);
+  mr_scope_leave(f, outer);
+  returned(f, 1, &y);
+  assert_int_equal(mr_amp_add_text(&p, "net=compute, head=f32", &diag), MR_OK);
+  mr_amp_each_unfit(&p, f, note_scope, scope);
+  assert_string_equal(scope, "net/head/loss");
+  mr_fn_destroy(b), mr_fn_destroy(f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(jaxamps_default_policy),
@@ -498,6 +740,9 @@ int main(void) {
       cmocka_unit_test(a_row_keeps_a_part_of_the_model_in_f32),
       cmocka_unit_test(a_row_that_names_nothing_is_found),
       cmocka_unit_test(what_does_not_take_the_compute_dtype_is_named),
+      cmocka_unit_test(a_rule_reaches_into_every_kind_of_call),
+      cmocka_unit_test(a_row_on_functions_that_are_not_entered_matches_nothing),
+      cmocka_unit_test(unfit_ops_are_found_within_the_scope_of_a_call),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

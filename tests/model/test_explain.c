@@ -221,12 +221,15 @@ static void each_way_to_decide_has_a_row(void **state) {
   const mr_eqn_t *sin = f->eqn[0], *mul = y->def;
   mr_amp_policy_t usual = mr_amp_usual(MR_BF16), jaxamp = mr_amp_jaxamp(MR_BF16), own = usual;
   own.name = NULL;
-  assert_string_equal(mr_amp_row_text(&usual, sin, text, sizeof text), "amp=usual, others=class");
-  assert_string_equal(mr_amp_row_text(&jaxamp, sin, text, sizeof text),
+  assert_string_equal(mr_amp_row_text(&usual, sin, sin->scope, text, sizeof text),
+                      "amp=usual, others=class");
+  assert_string_equal(mr_amp_row_text(&jaxamp, sin, sin->scope, text, sizeof text),
                       "amp=jaxamp, others=original");
-  assert_string_equal(mr_amp_row_text(&jaxamp, mul, text, sizeof text), "amp=jaxamp, mul=f32");
-  assert_string_equal(mr_amp_row_text(&own, mul, text, sizeof text), "amp=own, others=class");
-  assert_string_equal(mr_amp_row_text(&usual, mul, text, 6), "amp=u");
+  assert_string_equal(mr_amp_row_text(&jaxamp, mul, mul->scope, text, sizeof text),
+                      "amp=jaxamp, mul=f32");
+  assert_string_equal(mr_amp_row_text(&own, mul, mul->scope, text, sizeof text),
+                      "amp=own, others=class");
+  assert_string_equal(mr_amp_row_text(&usual, mul, mul->scope, text, 6), "amp=u");
   mr_fn_destroy(f);
 }
 
