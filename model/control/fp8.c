@@ -34,6 +34,14 @@ mr_err_t mr_fp8_check(const mr_fp8_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* Marks what follows in g as written by fp8 for e, an equation of another graph, in e's scope. */
+static void fp8_origin(mr_fn_t *g, const mr_eqn_t *e) {
+  g->scope = mr_mem_text(&g->mem, e->scope);
+  if (!g->scope) g->scope = ""; /* g has failed */
+  g->row = e->row ? mr_mem_text(&g->mem, e->row) : NULL;
+  g->by = "fp8", g->of = e->op;
+}
+
 /* ---- one product ---- */
 
 /* Element i of row v as a scalar. */
@@ -85,6 +93,7 @@ static mr_var_t *fp8_bf16(mr_fn_t *g, mr_var_t *codes) { return mr_lax_convert(g
 static mr_fn_t *fp8_forward(const mr_eqn_t *e, bool fwd) {
   mr_fn_t *g = mr_fn_create();
   if (!g) return NULL;
+  fp8_origin(g, e);
   mr_var_t *a = mr_fn_input(g, e->in[0]->aval), *b = mr_fn_input(g, e->in[1]->aval);
   mr_var_t *scale = mr_fn_input(g, mr_aval_of(MR_F32, MR_FP8_TENSORS));
   mr_var_t *qa = fp8_codes(g, MR_FP8_HYBRID, a, fp8_element(g, scale, A), A);
@@ -102,6 +111,7 @@ static mr_fn_t *fp8_forward(const mr_eqn_t *e, bool fwd) {
 static mr_fn_t *fp8_backward(const mr_eqn_t *e, mr_fp8_format_t format, const mr_fn_t *fwd) {
   mr_fn_t *g = mr_fn_create();
   if (!g || fwd->diag.code < 0) return g;
+  fp8_origin(g, e);
   for (int i = 1; i < fwd->n_out; i++) mr_fn_input(g, fwd->out[i]->aval);
   mr_var_t *scale = g->in[2], *amax = g->in[3], *dout = mr_fn_input(g, fwd->out[0]->aval);
   mr_var_t *in[] = {fp8_bf16(g, g->in[0]), fp8_bf16(g, g->in[1])}, *d[2] = {NULL, NULL};
@@ -122,7 +132,7 @@ static mr_fn_t *fp8_backward(const mr_eqn_t *e, mr_fp8_format_t format, const mr
   return g;
 }
 
-/* e, an equation of another graph, on in[]: its product in f8, then bias and dtype as e gives. */
+/* e on in[]: its product in f8, then bias and dtype as e gives.  g's origin is fp8's. */
 static mr_err_t fp8_emit(mr_fn_t *g, const mr_eqn_t *e, mr_fp8_format_t format, mr_var_t *const *in,
                          mr_var_t *scale, mr_var_t **out) {
   mr_fn_t *body = fp8_forward(e, false), *fwd = fp8_forward(e, true),
@@ -130,9 +140,6 @@ static mr_err_t fp8_emit(mr_fn_t *g, const mr_eqn_t *e, mr_fp8_format_t format, 
   mr_err_t err = MR_ERR_NOMEM;
   mr_var_t *y = NULL;
   if (body && fwd && bwd) {
-    mr_origin_from(g, e, "fp8");
-    g->scope = mr_mem_text(&g->mem, e->scope);
-    if (e->row) g->row = mr_mem_text(&g->mem, e->row);
     err = mr_lax_custom_vjp(g, body, fwd, bwd, (mr_var_t *[]){in[0], in[1], scale}, &y);
   } else {
     mr_no_memory(&g->diag, "a product of fp8");
@@ -174,6 +181,8 @@ static mr_err_t fp8_rewrite(mr_fn_t *g, const mr_fn_t *f, mr_fp8_format_t format
       continue;
     }
     for (int k = 0; k < e->n_in; k++) in[k] = mr__mapped(g, map, e->in[k]);
+    fp8_origin(g, e);
+    g->precision = mr_precision_of(e);
     MR_TRY(fp8_emit(g, e, format, in, fp8_row(g, scale, at++), &map[e->out[0]->id]));
     mr_origin_set(g, before);
   }
@@ -234,8 +243,8 @@ static mr_var_t *fp8_shift(mr_fn_t *g, mr_var_t *now, mr_var_t *history) {
   return mr_lax_concatenate(g, a->dim[0] > 2 ? 3 : 2, part, 0);
 }
 
-mr_err_t mr_fp8_next(mr_fn_t *g, const mr_fp8_t *c, mr_var_t *amax, mr_var_t *scale,
-                     mr_var_t *history, mr_var_t **next_scale, mr_var_t **next_history) {
+static mr_err_t fp8_next(mr_fn_t *g, const mr_fp8_t *c, mr_var_t *amax, mr_var_t *scale,
+                         mr_var_t *history, mr_var_t **next_scale, mr_var_t **next_history) {
   MR_TRY(mr_fp8_check(c, &g->diag));
   if (!amax || !scale || !history) return g->diag.code;
   const mr_aval_t *s = &scale->aval, *h = &history->aval;
@@ -258,4 +267,13 @@ mr_err_t mr_fp8_next(mr_fn_t *g, const mr_fp8_t *c, mr_var_t *amax, mr_var_t *sc
   *next_scale = mr_lax_select_n(g, fp8_finite(g, most), scale, next);
   *next_history = fp8_shift(g, now, history);
   return mr_rule_done(g);
+}
+
+mr_err_t mr_fp8_next(mr_fn_t *g, const mr_fp8_t *c, mr_var_t *amax, mr_var_t *scale,
+                     mr_var_t *history, mr_var_t **next_scale, mr_var_t **next_history) {
+  mr_origin_t before = mr_origin(g);
+  g->by = "fp8", g->of = NULL, g->row = NULL;
+  mr_err_t err = fp8_next(g, c, amax, scale, history, next_scale, next_history);
+  mr_origin_set(g, before);
+  return err;
 }

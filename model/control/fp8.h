@@ -43,7 +43,8 @@ mr_err_t mr_fp8_check(const mr_fp8_t *c, mr_diag_t *diag);
 /* *out: (inputs, scale f32[*n,MR_FP8_TENSORS]) -> (outputs): f with each linear and dot_general of
    bf16 operands in f8 of that format, in the order of its equations; *n counts them.  Apply it to
    what mr_amp gives; products in f32 or f16, attention, and those inside functions that f calls
-   stay as they are.  The cotangent of scale is the largest magnitude of each tensor in this call.
+   stay as they are.  What is written for a product has by = "fp8" and the product's scope.  The
+   cotangent of scale is the largest magnitude of each tensor in this call.
    Reverse mode alone, as for any function with a vjp rule of its author (mr_lax_custom_vjp).
 
    MR_OK: the caller destroys *out.  MR_ERR_CONFIG if no product would be in f8; f's own failure;
@@ -55,8 +56,8 @@ mr_err_t mr_fp8_products(const mr_fn_t *f, mr_fp8_format_t format, mr_fn_t **out
 /* Appends the update of the scales after a call to g: from amax, f32[n,MR_FP8_TENSORS], what the
    call has met, scale of that shape and history f32[c->history,n,MR_FP8_TENSORS] it makes the next
    two.  A run begins with scales of 1 and a history of 0.  A tensor whose magnitude is 0 or not
-   finite keeps its scale; scales lie in [FLT_MIN,FLT_MAX].  MR_OK, or the failure in g->diag:
-   mr_fp8_check's, MR_ERR_SHAPE. */
+   finite keeps its scale; scales lie in [FLT_MIN,FLT_MAX].  The equations have by = "fp8".  MR_OK,
+   or the failure in g->diag: mr_fp8_check's, MR_ERR_SHAPE. */
 mr_err_t mr_fp8_next(mr_fn_t *g, const mr_fp8_t *c, mr_var_t *amax, mr_var_t *scale,
                      mr_var_t *history, mr_var_t **next_scale, mr_var_t **next_history);
 

@@ -79,6 +79,13 @@ static mr_var_t *seed(step_t *s) {
   return mr_literal(s->g, t, (s->o->loss_scale > 0 ? (double)s->o->loss_scale : 1) / parts);
 }
 
+/* Marks what follows as written by fp8; returns what g->by was. */
+static const char *step_by_fp8(step_t *s) {
+  const char *by = s->g->by;
+  s->g->by = "fp8";
+  return by;
+}
+
 /* Loss and gradients of one part: out[n_out], grad[n].  The cotangent of the scales of fp8 is what
    its products have met. */
 static mr_err_t step_run_part(step_t *s, int k, mr_var_t **out, mr_var_t **grad) {
@@ -91,7 +98,9 @@ static mr_err_t step_run_part(step_t *s, int k, mr_var_t **out, mr_var_t **grad)
   MR_TRY(run_loss(s, k, in, out));
   MR_TRY(mr_backward(s->g, out[0], seed(s), n, in + n_data, d));
   for (int i = 0; i < s->n; i++) grad[i] = d[i];
+  const char *by = step_by_fp8(s);
   if (s->n_fp8) s->amax = s->amax ? mr_lax_max(s->g, s->amax, d[s->n]) : d[s->n];
+  s->g->by = by;
   return s->g->diag.code;
 }
 
@@ -203,11 +212,14 @@ static mr_err_t update_one(step_t *s, int i, mr_var_t *scale, mr_var_t *apply, m
 /* v, or the largest magnitude among tensors [from,to) of the products of fp8 if that is not
    finite. */
 static mr_var_t *step_unless_clamped(step_t *s, int from, int to, mr_var_t *v) {
+  const char *by = step_by_fp8(s);
   int64_t products = s->amax->aval.dim[0];
   mr_var_t *met = mr_lax_slice(s->g, s->amax, (int64_t[]){0, from}, (int64_t[]){products, to});
   mr_var_t *most = mr_lax_reduce_max(s->g, met, 2, (int[]){0, 1});
   mr_var_t *finite = mr_optim_finite(s->g, 1, &most);
-  return mr_lax_select_n(s->g, finite, mr_lax_convert(s->g, most, v->aval.dtype), v);
+  v = mr_lax_select_n(s->g, finite, mr_lax_convert(s->g, most, v->aval.dtype), v);
+  s->g->by = by;
+  return v;
 }
 
 /* A product of fp8 clamps an infinity.  One in an operand belongs to the loss, and one in a

@@ -279,7 +279,12 @@ static void add_operand(fuser_t *s, body_t *b, mr_var_t *v) {
 static mr_var_t *widened(fuser_t *s, body_t *b, const mr_eqn_t *e, mr_var_t *v) {
   mr_var_t *x = mr__mapped(b->fn, s->map, v);
   bool beside = e->op->mixes && e->out[0]->aval.dtype == MR_F32;
-  return beside && mr_is_narrow(v->aval.dtype) ? mr_lax_convert(b->fn, x, MR_F32) : x;
+  if (!beside || !mr_is_narrow(v->aval.dtype)) return x;
+  mr_origin_t before = mr_origin(b->fn);
+  mr_origin_from(b->fn, e, "fuse");
+  x = mr_lax_convert(b->fn, x, MR_F32);
+  mr_origin_set(b->fn, before);
+  return x;
 }
 
 static void add_member(fuser_t *s, body_t *b, const mr_eqn_t *e) {

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "base/dtype.h"
+#include "model/exec/explain.h"
 #include "model/model.h"
 #include "model/train.h"
 #include "tests/random.h"
@@ -242,6 +243,34 @@ static void what_does_not_go_with_it_is_refused(void **state) {
   expect_refused(&t, "fp8: no product of bf16 operands");
 }
 
+/* The casts and copies of a step that nothing but the model accounts for. */
+static int moves_as_written(const mr_fp8_t *fp8, int64_t accumulate, int *by_fp8) {
+  trainer_t t = trainer_of(fp8, accumulate);
+  mr_explained_t r;
+  mr_diag_t diag = {0};
+  int n = 0;
+  if (mr_explained_init(&r, mr_train_step_exec(t.step), &diag) < 0) fail_msg("%s", diag.text);
+  for (int i = 0; i < r.n_move; i++) {
+    const mr_eqn_t *e = r.move[i].eqn;
+    n += e && !*e->by && r.move[i].kind != MR_MOVE_OPERAND;
+    *by_fp8 += e && !strcmp(e->by, "fp8") && r.move[i].kind == MR_MOVE_CAST;
+  }
+  mr_explained_fini(&r);
+  trainer_fini(&t);
+  return n;
+}
+
+static void what_fp8_moves_is_not_put_down_to_the_model(void **state) {
+  const mr_fp8_t max = {.history = 4}, recent = {.history = 1, .most_recent = true};
+  for (int64_t accumulate = 1; accumulate <= 2; accumulate++) {
+    int by_fp8 = 0, none = 0, plain = moves_as_written(NULL, accumulate, &none);
+    assert_int_equal(none, 0);
+    assert_int_equal(moves_as_written(&max, accumulate, &by_fp8), plain);
+    assert_int_equal(moves_as_written(&recent, accumulate, &by_fp8), plain);
+    assert_true(by_fp8 >= 2 * PRODUCTS * MR_FP8_TENSORS * (int)accumulate);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(scales_follow_the_batches_and_skipped_steps_leave_them),
@@ -250,6 +279,7 @@ int main(void) {
       cmocka_unit_test(steps_in_flight_are_those_read_one_by_one),
       cmocka_unit_test(a_step_without_fp8_has_no_state_of_it),
       cmocka_unit_test(what_does_not_go_with_it_is_refused),
+      cmocka_unit_test(what_fp8_moves_is_not_put_down_to_the_model),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
