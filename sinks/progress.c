@@ -1,6 +1,7 @@
 /* Progress for the user: on a terminal one live line; everywhere a plain line every 20 steps, after
    each validation and at the end. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -112,6 +113,9 @@ static bool was_reported(const progress_t *p, const mr_metrics_t *r) {
   return mr_resume_was_reported(p->reported, mr_metrics_kind_text(r->kind), r->step);
 }
 
+/* v, or a NaN without a sign, which printf would show. */
+static double progress_shown(double v) { return isnan(v) ? (double)NAN : v; }
+
 /* Writes the numbers that the model is judged by: ", Accuracy: 0.4100" for a plain line, ",
    accuracy 0.4100" for the live one. */
 static void judged_text(const mr_metrics_t *r, bool line, char *text, size_t n) {
@@ -124,7 +128,8 @@ static void judged_text(const mr_metrics_t *r, bool line, char *text, size_t n) 
     for (char *c = name; *c; c++) *c = *c == '_' ? ' ' : *c;
     if (line && *name >= 'a' && *name <= 'z') *name = (char)(*name - 'a' + 'A');
     size_t at = strlen(text);
-    mr_snprintf(text + at, n - at, line ? ", %s: %.4f" : ", %s %.4f", name, m[i].value);
+    mr_snprintf(text + at, n - at, line ? ", %s: %.4f" : ", %s %.4f", name,
+                progress_shown(m[i].value));
   }
 }
 
@@ -150,7 +155,7 @@ static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
   pace_text(s, r, pace, sizeof pace);
   judged_text(r, line, judged, sizeof judged);
   skipped_text(r, line, judged, sizeof judged);
-  double loss = mr_metrics_get(r, "loss", 0);
+  double loss = progress_shown(mr_metrics_get(r, "loss", 0));
   clear_live();
   if (mr_metrics_get(r, "skipped", 0) != 0) {
     say_line("Step %" PRId64 ", skipped%s", r->step, pace);
@@ -210,14 +215,15 @@ static void say_valid(const mr_metrics_t *r) {
   char judged[160];
   judged_text(r, true, judged, sizeof judged);
   say_line("Validation after epoch %" PRId64 " (step %" PRId64 "), Loss: %.4f%s", r->epoch, r->step,
-           mr_metrics_get(r, "loss", 0), judged);
+           progress_shown(mr_metrics_get(r, "loss", 0)), judged);
 }
 
 static void say_test(const mr_metrics_t *r) {
   char note[4 * sizeof r->note], judged[160];
   judged_text(r, true, judged, sizeof judged);
   say_line("%s, Loss: %.4f%s%s", r->note[0] ? mr_printable(r->note, note, sizeof note) : "Test",
-           mr_metrics_get(r, "loss", 0), judged, synthetic(r) ? " (synthetic data)" : "");
+           progress_shown(mr_metrics_get(r, "loss", 0)), judged,
+           synthetic(r) ? " (synthetic data)" : "");
   say_confusion(r);
 }
 
