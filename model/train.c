@@ -4,6 +4,7 @@
 #include "model/train.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,6 +133,12 @@ static mr_err_t trace_parts(mr_params_t *list, const mr_loss_t *l, const mr_trai
   return MR_OK;
 }
 
+float mr_train_limit(const mr_compute_t *c) {
+  if (kept_in(c, 0, 0) != MR_F16) return 0;
+  /* What is rounded at random may become one anywhere beyond the largest number. */
+  return c->stochastic ? nextafterf(MR_TRAIN_F16_MOST, INFINITY) : 65520;
+}
+
 /* The graph of mr_optim_step_fn for the traced parts: loss, gradients and update. */
 static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_params_t *list,
                           mr_fn_t **out, mr_diag_t *diag) {
@@ -142,7 +149,9 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
   mr_err_t err = trace_parts(list, l, t, part, diag);
   mr_optim_loss_t loss = {mr_loss_n_data(l), (int)t->accumulate, (const mr_fn_t *const *)part,
                           split, t->compute.fp8.history ? &t->compute.fp8 : NULL};
-  if (err >= 0) err = mr_optim_step_fn(&loss, &t->optim, out, diag);
+  mr_optim_t optim = t->optim;
+  optim.below = mr_train_limit(&t->compute);
+  if (err >= 0) err = mr_optim_step_fn(&loss, &optim, out, diag);
   for (int k = 0; k < t->accumulate; k++) mr_fn_destroy(part[k]);
   free(part);
   return err;

@@ -69,16 +69,25 @@ typedef struct mr_train_in {
   float lr;
 } mr_train_in_t;
 
+/* The largest number of f16. */
+#define MR_TRAIN_F16_MOST 65504.0f
+/* The magnitude from which an updated parameter would round to an infinity, where parameters are
+   kept in f16 alone: such a step is not finite (mr_optim_t.below).  0: kept in a wider dtype. */
+float mr_train_limit(const mr_compute_t *c);
+
 typedef struct mr_train_out {
   int64_t step;
   float loss;       /* mean over the records that count, before the update */
   float grad_norm;  /* global, before clipping */
   float param_norm; /* global, after the step, before parameters that are kept narrow are rounded */
   float loss_scale; /* the factor of the loss in the backward pass */
-  bool applied;     /* false: the gradients were not finite, so no parameter was changed */
-  int32_t bad;      /* steps in a row up to this one that were not finite; 0 if none are counted */
-  int32_t skipped;  /* steps up to this one that were not applied; likewise */
-  double counted;   /* records that count */
+  bool applied;     /* false: the step was not finite, so no parameter was changed */
+  /* Steps in a row up to this one that were not finite; 0 if none are counted.  If loss and
+     grad_norm are finite and this is not 0, an updated parameter, kept in f16 alone, would round to
+     an infinity. */
+  int32_t bad;
+  int32_t skipped;                /* steps up to this one that were not applied; likewise */
+  double counted;                 /* records that count */
   double metric[MR_LOSS_METRICS]; /* means over those records; 0 if none counts */
 } mr_train_out_t;
 

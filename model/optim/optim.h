@@ -14,7 +14,8 @@
 
 MR_BEGIN_DECLS
 
-enum { MR_OPTIM_SLOTS = 2 }; /* the most slots of an optimizer */
+enum { MR_OPTIM_SLOTS = 2 };   /* the most slots of an optimizer */
+#define MR_OPTIM_REACH "reach" /* the scope, in the optimizer's, of what looks at o->below */
 
 typedef struct mr_optim_def mr_optim_def_t;
 
@@ -30,6 +31,10 @@ typedef struct mr_optim {
      and is counted in the scale's state.  After dynamic.max_bad of them in a row the next one is
      not applied either, nor is any later step. */
   bool only_finite;
+  /* > 0, with mr_optim_counts: a step that would give a parameter with a magnitude not below this
+     is one that is not finite.  For parameters that the caller rounds to a dtype of a small range;
+     the updates are computed twice for it, a parameter at a time.  0: no limit */
+  float below;
   float ema;     /* decay of an average of the parameters over time, in [0,1); 0: none */
   bool nesterov; /* momentum: looks ahead by one step */
 } mr_optim_t;
@@ -96,7 +101,8 @@ int mr_optim_sets(const mr_optim_t *o);
    skipped step leaves both.
 
    scale: MR_SCALE_VARS scalars, only if mr_optim_counts(o).  Gradients count as finite if their
-   norm is finite; with o->only_finite the loss must be finite too.  A skipped step returns p, slots
+   norm is finite; with o->only_finite the loss must be finite too, and with o->below what they make
+   of the parameters must be below it.  A skipped step returns p, slots
    and average unchanged, and the optimizer does not count it: its step number is t less the skipped
    steps.
 

@@ -1,5 +1,7 @@
 /* The graph of a training step: gradients of the loss (for the whole batch, or averaged over its
    parts), clipping, and the optimizer's update of each parameter. */
+#include <math.h>
+
 #include "model/optim/optim.h"
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
@@ -161,27 +163,69 @@ static mr_loss_scale_t step_rule(const step_t *s) {
   return c;
 }
 
-/* bool[]: loss and norm are finite, and no more steps than allowed were not, in a row. */
-static mr_var_t *step_is_good(step_t *s, mr_var_t *norm) {
+/* The settings of parameter i's update. */
+static mr_optim_in_t step_in(step_t *s, int i, mr_var_t *scale) {
+  mr_optim_in_t in = {.p = s->p[i], .g = s->grad[i], .t = s->t};
+  in.lr = as_parameter(s, i, s->lr), in.scale = as_parameter(s, i, scale);
+  for (int k = 0; k < s->o->def->n_slots; k++) in.slot[k] = s->slot[k][i];
+  return in;
+}
+
+/* f32[]: the largest magnitude of parameter i after its update, computed for this alone.  The
+   barrier keeps passes from taking the later update for the same one: all updates would then be
+   kept until the verdict. */
+static mr_var_t *step_reach(step_t *s, int i, mr_var_t *scale) {
+  int axes[MR_MAX_NDIM] = {0, 1, 2, 3, 4, 5, 6, 7};
+  mr_var_t *then[1 + MR_OPTIM_SLOTS] = {NULL};
+  mr_optim_in_t in = step_in(s, i, scale);
+  in.g = mr_lax_optimization_barrier(s->g, in.g);
+  if (!in.g || s->o->def->update(s->g, s->o, &in, then) < 0) return NULL;
+  mr_var_t *v = mr_lax_abs(s->g, mr_lax_convert(s->g, then[0], MR_F32));
+  return v && v->aval.ndim ? mr_lax_reduce_max(s->g, v, v->aval.ndim, axes) : v;
+}
+
+/* f32[]: 0 if all parameters are below the limit after their updates, else infinite; NULL: there is
+   no limit. */
+static mr_var_t *step_excess(step_t *s, mr_var_t *scale) {
+  mr_fn_t *g = s->g;
+  mr_var_t *most = NULL;
+  if (!(s->o->below > 0) || !s->n_scale) return NULL;
+  const char *outer = mr_scope_enter(g, MR_OPTIM_REACH);
+  for (int i = 0; i < s->n && g->diag.code >= 0; i++) {
+    mr_var_t *v = step_reach(s, i, scale);
+    most = most ? mr_lax_max(g, most, v) : v;
+  }
+  mr_var_t *fits = mr_lax_lt(g, most, mr_literal(g, MR_F32, (double)s->o->below));
+  most = mr_lax_select_n(g, fits, mr_literal(g, MR_F32, INFINITY), mr_literal(g, MR_F32, 0));
+  mr_scope_leave(g, outer);
+  return most;
+}
+
+/* bool[]: loss, norm and excess (unless NULL) are finite, and no more steps than allowed were not,
+   in a row. */
+static mr_var_t *step_is_good(step_t *s, mr_var_t *norm, mr_var_t *excess) {
   enum { BAD = 2 }; /* of mr_scale_state_t */
   mr_fn_t *g = s->g;
-  mr_var_t *look[] = {norm, mr_lax_convert(g, s->out[0], MR_F32)};
-  mr_var_t *finite = mr_optim_finite(g, 2, look);
+  mr_var_t *look[] = {norm, mr_lax_convert(g, s->out[0], MR_F32), excess};
+  mr_var_t *finite = mr_optim_finite(g, excess ? 3 : 2, look);
   mr_var_t *few = mr_lax_le(g, s->scale[BAD], mr_literal(g, MR_I32, s->o->dynamic.max_bad));
   mr_var_t *both = mr_lax_add(g, mr_lax_convert(g, finite, MR_I32), mr_lax_convert(g, few, MR_I32));
   return mr_lax_eq(g, both, mr_literal(g, MR_I32, 2));
 }
 
 /* Writes the next state of the scale to next[n_scale].  *apply: whether the step is
-   applied; NULL if all steps are. */
-static mr_err_t step_scale(step_t *s, mr_var_t *norm, mr_var_t **next, mr_var_t **apply) {
+   applied; NULL if all steps are.  scale: of the gradients. */
+static mr_err_t step_scale(step_t *s, mr_var_t *norm, mr_var_t *scale, mr_var_t **next,
+                           mr_var_t **apply) {
   mr_fn_t *g = s->g;
   *apply = NULL;
   if (!s->n_scale) return MR_OK;
   mr_var_t *skipped = mr_lax_convert(g, s->scale[MR_SCALE_VARS - 1], MR_F32);
   s->t = mr_lax_sub(g, s->t, skipped);
   mr_loss_scale_t rule = step_rule(s);
-  mr_var_t *finite = s->o->only_finite ? step_is_good(s, norm) : mr_optim_finite(g, 1, &norm);
+  mr_var_t *look[] = {norm, step_excess(s, scale)};
+  mr_var_t *finite = s->o->only_finite ? step_is_good(s, look[0], look[1])
+                                       : mr_optim_finite(g, look[1] ? 2 : 1, look);
   return mr_optim_scale_step(g, &rule, finite, s->scale, next, apply);
 }
 
@@ -193,10 +237,8 @@ static mr_var_t *if_applied(step_t *s, mr_var_t *apply, mr_var_t *was, mr_var_t 
 /* Updates parameter i; its tensor in set k is next[k * n]. */
 static mr_err_t update_one(step_t *s, int i, mr_var_t *scale, mr_var_t *apply, mr_var_t **next) {
   int sets = 1 + s->o->def->n_slots;
-  mr_optim_in_t in = {.p = s->p[i], .g = s->grad[i], .t = s->t};
-  in.lr = as_parameter(s, i, s->lr), in.scale = as_parameter(s, i, scale);
+  mr_optim_in_t in = step_in(s, i, scale);
   mr_var_t *then[1 + MR_OPTIM_SLOTS];
-  for (int k = 1; k < sets; k++) in.slot[k - 1] = s->slot[k - 1][i];
   mr_var_t *select = s->o->def->chooses ? NULL : apply;
   if (s->o->def->chooses) in.apply = apply;
   MR_TRY(s->o->def->update(s->g, s->o, &in, then));
@@ -247,7 +289,7 @@ static mr_err_t step_update(step_t *s, mr_var_t **next) {
   norm = step_norm_of_all(s, unscale(s, mr_lax_convert(s->g, norm, MR_F32)));
   mr_var_t *scale = unscale(s, clip_scale(s->g, norm, s->o->clip_norm));
   *next++ = norm;
-  MR_TRY(step_scale(s, norm, next, &apply));
+  MR_TRY(step_scale(s, norm, scale, next, &apply));
   next += s->n_scale;
   MR_TRY(step_fp8(s, apply, next));
   next += s->n_fp8;

@@ -1,4 +1,5 @@
-/* Steps whose loss or gradients are not finite.
+/* Steps whose loss or gradients are not finite, or whose parameters, kept in f16 alone, would not
+   be.
 
    The graph itself skips such a step (mr_optim_t.only_finite), so that parameters and slots are
    those of the last good step whenever the host reads them.  This file decides whether the run
@@ -16,9 +17,19 @@
 #include "stages/train/trace_step.h"
 #include "stages/train/train_step_private.h"
 
+/* Whether the step was not finite because of what it makes of the parameters. */
+static bool bad_step_overflows(const mr_train_out_t *r) {
+  return isfinite(r->loss) && isfinite(r->grad_norm) && r->bad > 0;
+}
+
 /* "the loss is nan", "the gradients' norm is inf" */
 static void bad_step_name(const mr_train_out_t *r, char *text, size_t n) {
   bool loss = !isfinite(r->loss);
+  if (bad_step_overflows(r)) {
+    snprintf(text, n, "an updated parameter exceeds %.0f, the largest f16",
+             (double)MR_TRAIN_F16_MOST);
+    return;
+  }
   float v = loss ? r->loss : r->grad_norm;
   snprintf(text, n, "%s is %s", loss ? "the loss" : "the gradients' norm",
            isnan(v) ? "nan"
@@ -84,7 +95,7 @@ static void bad_step_trace(mr_stage_t *s, const mr__train_flight_t *f, const mr_
   if (e < 0) mr_notice("%s: no replay file: %s", s->name, unsaved.text);
   if (mr__trace_step(&t, NULL, &found, &why) < 0)
     mr_notice("%s: step %" PRId64 " could not be traced: %s", s->name, r->step, why.text);
-  else if (!found.found)
+  else if (!found.found && !bad_step_overflows(r))
     mr_notice("%s: step %" PRId64 " was finite when it ran again unfused: %s", s->name, r->step,
               v->backend && !v->backend->host
                   ? "the device adds rows in another order then, and the sums are near the limits "
@@ -101,6 +112,9 @@ static const char *bad_step_help(const train_t *v, const mr_train_out_t *r) {
   bool row = v->on_nan == MR__ON_NAN_SKIP || (r->bad > 1 && !v->fixed_scale);
   if (v->on_nan == MR__ON_NAN_TRACE) return "";
   if (row) return "; max-skipped= allows more of them in a row";
+  if (bad_step_overflows(r))
+    return "; on-nan=trace names the parameter, master=f32 or param-dtype=bf16 has room for it, "
+           "on-nan=skip continues without such steps, a lower lr may avoid it";
   return "; on-nan=trace says which op it comes from, on-nan=skip continues without such steps, a "
          "lower lr, clip-norm= or warmup= may avoid it";
 }
@@ -122,7 +136,7 @@ static void bad_step_report(mr_stage_t *s, const mr__train_flight_t *f, const mr
 
 /* A dynamic scale looks for the largest that does not overflow: gradients that do are its news. */
 static bool is_of_scale(const train_t *v, const mr_train_out_t *r) {
-  return !v->fixed_scale && isfinite(r->loss);
+  return !v->fixed_scale && isfinite(r->loss) && !bad_step_overflows(r);
 }
 
 /* The scale's state counts computations in resets, and steps in bad and skipped: those of a step
@@ -142,7 +156,7 @@ mr_err_t mr__train_redo(mr_stage_t *s, const mr__train_flight_t *f, mr_train_out
 mr_err_t mr__train_look_at(mr_stage_t *s, const mr__train_flight_t *f, const mr_train_out_t *r) {
   train_t *v = s->state;
   char what[64];
-  if (isfinite(r->loss) && isfinite(r->grad_norm)) return MR_OK;
+  if (isfinite(r->loss) && isfinite(r->grad_norm) && !bad_step_overflows(r)) return MR_OK;
   bool skips = v->on_nan == MR__ON_NAN_SKIP || is_of_scale(v, r);
   bad_step_name(r, what, sizeof what);
   if (skips && r->bad <= v->max_skipped) {

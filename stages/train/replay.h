@@ -63,7 +63,7 @@ enum { MR_TRACED_TEXT = 640 };
 /* What inspecting every value of a step has found. */
 typedef struct mr_traced {
   mr_train_out_t out;        /* of the inspected step */
-  bool found;                /* loss or gradients are not finite */
+  bool found;                /* loss or gradients are not finite, or a parameter would not be */
   char text[MR_TRACED_TEXT]; /* where that begins: part, scope, equation, element, value */
 } mr_traced_t;
 

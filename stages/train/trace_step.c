@@ -82,10 +82,15 @@ static void element_text(const mr__traced_step_t *t, const mr_aval_t *a, const m
   snprintf(text, n, "%s at %s%s%s", trace_number_text(s->value, number), place, record, more);
 }
 
+/* The first input of the step's graph that is a parameter. */
+static int first_parameter(const mr__traced_step_t *t) {
+  return mr_loss_n_data(t->loss) + 2 + MR_SCALE_VARS + (t->fp8.n ? 2 : 0);
+}
+
 /* An input of the step's graph: "field x", "parameter head.kernel". */
 static void input_text(const mr__traced_step_t *t, int i, char *text, size_t n) {
   const mr_loss_t *l = t->loss;
-  int first = mr_loss_n_data(l) + 2 + MR_SCALE_VARS + (t->fp8.n ? 2 : 0), k = i - first;
+  int k = i - first_parameter(t);
   if (i < l->n_fields)
     snprintf(text, n, "field %s of the batch", l->field[i].name);
   else if (k < 0)
@@ -157,6 +162,52 @@ static void describe(const mr__traced_step_t *t, const listing_t *l, const mr_fa
            element);
 }
 
+/* ---- parameters that would not fit ---- */
+
+/* The parameter that v, which has its shape, is the update of: the nearest such operand of v's
+   equation, of those that compute its operands, and so on.  NULL without memory. */
+static const char *updated_by(const mr__traced_step_t *t, const mr_fn_t *g, const mr_var_t *v) {
+  const mr_var_t **queue = calloc((size_t)g->n_var + 1, sizeof *queue);
+  bool *seen = calloc((size_t)g->n_var + 1, sizeof *seen);
+  const char *name = NULL;
+  int n = 0, first = first_parameter(t);
+  if (queue && seen) queue[n++] = v;
+  for (int at = 0; at < n && !name; at++) {
+    const mr_eqn_t *e = queue[at]->def;
+    for (int i = 0; !e && i < t->params->n && !name; i++)
+      if (queue[at] == g->in[first + i] && mr_aval_same_shape(&queue[at]->aval, &v->aval))
+        name = t->params->param[i].name;
+    for (int k = 0; e && k < e->n_in; k++)
+      if (!e->in[k]->literal && !seen[e->in[k]->id])
+        seen[e->in[k]->id] = true, queue[n++] = e->in[k];
+  }
+  free(queue), free(seen);
+  return name;
+}
+
+static bool of_reach(const mr_eqn_t *e) {
+  const char *last = strrchr(e->scope, '/');
+  return e->op == &mr_op_abs && last && !strcmp(last + 1, MR_OPTIM_REACH);
+}
+
+/* Names the parameter whose update goes furthest beyond the dtype that it is kept in. */
+static void trace_unfit(const mr__traced_step_t *t, const mr_fn_t *g, const mr_finite_t *w,
+                        mr_traced_t *out) {
+  double limit = (double)mr_train_limit(&t->config.compute), most = 0;
+  const mr_eqn_t *worst = NULL;
+  for (int i = 0; i < g->n_eqn && limit > 0; i++) {
+    const mr_seen_t *s = of_reach(g->eqn[i]) ? mr_finite_seen(w, g->eqn[i]->out[0]) : NULL;
+    if (s && s->most >= limit && s->most > most) most = s->most, worst = g->eqn[i];
+  }
+  const char *name = worst ? updated_by(t, g, worst->out[0]) : NULL;
+  if (!worst) return;
+  out->found = true;
+  mr_snprintf(out->text, MR_TRACED_TEXT,
+              "%s, %s: the update makes a number of magnitude %.6g of %s%s",
+              part_name(MR_PART_UPDATE), t->config.optim.def->name, most,
+              name ? "parameter " : "a parameter", name ? name : "");
+}
+
 /* ---- the trace ---- */
 
 static mr_err_t trace_report(const mr__traced_step_t *t, mr_train_step_t *step,
@@ -173,7 +224,10 @@ static mr_err_t trace_report(const mr__traced_step_t *t, mr_train_step_t *step,
     l.kept = inner.kept;
   }
   if (e < 0) e = mr_no_memory(diag, "the text of an equation");
-  if (e >= 0 && out->found) describe(t, &l, &f, out->text);
+  if (e >= 0 && out->found)
+    describe(t, &l, &f, out->text);
+  else if (e >= 0)
+    trace_unfit(t, g, w, out);
   free(l.kept);
   return e < 0 ? e : MR_OK;
 }

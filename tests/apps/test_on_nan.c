@@ -28,7 +28,7 @@ static const char graph[] =
     "train.state ! checkpoint dir=$run/checkpoints keep=0\n";
 
 static program_t p;
-static char dir[64], file[96], bad_x[96], bad_y[96], good_x[96], good_y[96];
+static char dir[64], file[96], bad_x[96], bad_y[96], good_x[96], good_y[96], far_y[96];
 
 /* An .npy file of f4 (n) or (n,width). */
 static void write_npy(const char *path, const float *v, int n, int width) {
@@ -55,6 +55,7 @@ static int group_setup(void **state) {
   snprintf(bad_y, sizeof bad_y, "y=%s/bad-y.npy", dir);
   snprintf(good_x, sizeof good_x, "x=%s/good-x.npy", dir);
   snprintf(good_y, sizeof good_y, "y=%s/good-y.npy", dir);
+  snprintf(far_y, sizeof far_y, "y=%s/far-y.npy", dir);
   for (int i = 0; i < RECORDS; i++) {
     for (int k = 0; k < WIDTH; k++) x[i][k] = sinf((float)(7 * i + k));
     y[i] = x[i][0] - 2 * x[i][1];
@@ -67,6 +68,8 @@ static int group_setup(void **state) {
   memmove(&y[first], &y[first + BATCH], sizeof y[0] * (size_t)rest);
   write_npy(good_x + 2, x[0], RECORDS - BATCH, WIDTH);
   write_npy(good_y + 2, y, RECORDS - BATCH, 0);
+  for (int i = 0; i < RECORDS; i++) y[i] *= 1e4f;
+  write_npy(far_y + 2, y, RECORDS - BATCH, 0);
   return mr_write_file(file, graph, sizeof graph - 1, NULL) < 0 ? -1 : 0;
 }
 
@@ -223,6 +226,44 @@ static void a_dynamic_scale_does_not_hide_a_loss_that_is_not_finite(void **state
   assert_int_equal(p.status, 1);
   expect_in(p.err, "train: step 5: the loss is nan");
   TRAIN(run_of("dynamic-skip"), "loss-scale=dynamic", "on-nan=skip");
+  assert_int_equal(p.status, 0);
+}
+
+/* Loss and gradients are finite, and a parameter that f16 alone keeps would not be. */
+#define TRAIN_FAR(run, ...)                                                                 \
+  RUN(&p, "train", "--graph", file, "--run-dir", run, good_x, far_y, "train.optimizer=sgd", \
+      "train.lr=100", "train.param-dtype=f16", __VA_ARGS__)
+
+static void a_parameter_beyond_f16_is_no_finite_step(void **state) {
+  const char *run = run_of("far");
+  TRAIN_FAR(run, "master=none");
+  assert_int_equal(p.status, 1);
+  expect_in(p.err, "step 1: an updated parameter exceeds 65504, the largest f16");
+  expect_in(p.err, "parameters are those after step 0");
+  TRAIN_FAR(run_of("far-dynamic"), "master=none", "loss-scale=dynamic", "rounding=stochastic");
+  assert_int_equal(p.status, 1);
+  expect_in(p.err, "an updated parameter exceeds 65504");
+  run = run_of("far-skip");
+  TRAIN_FAR(run, "master=none", "on-nan=skip");
+  assert_int_equal(p.status, 0);
+  char *told = read_text(run, "metrics.jsonl");
+  assert_non_null(strstr(told, "\"skipped_steps\":7"));
+  assert_int_equal(count_of(told, "\"param_norm\":null"), 0);
+  free(told);
+  run = run_of("far-trace");
+  TRAIN_FAR(run, "master=none", "on-nan=trace");
+  assert_int_equal(p.status, 1);
+  expect_in(p.err, "update, sgd: the update makes a number of magnitude ");
+  expect_in(p.err, " of parameter head.kernel; records 0, 1, 2, 3, 4; millrace replay ");
+  char path[256];
+  snprintf(path, sizeof path, "%s/nan-000001.safetensors", run);
+  RUN(&p, "replay", path);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  expect_in(p.out, "of parameter head.kernel");
+}
+
+static void with_a_master_copy_the_same_step_is_finite(void **state) {
+  TRAIN_FAR(run_of("far-master"), "train.steps=1");
   assert_int_equal(p.status, 0);
 }
 
@@ -499,6 +540,8 @@ int main(void) {
       cmocka_unit_test(a_resume_that_skips_ends_as_the_run_that_skipped),
       cmocka_unit_test(more_in_a_row_than_allowed_end_the_run),
       cmocka_unit_test(a_dynamic_scale_does_not_hide_a_loss_that_is_not_finite),
+      cmocka_unit_test(a_parameter_beyond_f16_is_no_finite_step),
+      cmocka_unit_test(with_a_master_copy_the_same_step_is_finite),
       cmocka_unit_test(trace_names_the_record_that_holds_an_infinity),
       cmocka_unit_test(replay_repeats_the_step_anywhere_to_the_bit),
       cmocka_unit_test(a_step_of_a_device_is_repeated_there),

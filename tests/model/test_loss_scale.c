@@ -205,6 +205,39 @@ static void a_step_that_is_left_out_leaves_no_trace_in_any_optimizer(void **stat
   }
 }
 
+/* A limit changes no bit of a step that stays below it, and a step that does not is left out. */
+static void a_parameter_beyond_its_limit_is_a_step_that_is_not_finite(void **state) {
+  static const char *const name[] = {"sgd", "momentum", "adam", "adamw", "lion", "lamb"};
+  static const float g[] = {0.5f, -0.25f, 1e-3f, 1};
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+    for (int dynamic = 0; dynamic < 2; dynamic++) {
+      mr_optim_t o = mr_optim_of(name[i]);
+      o.only_finite = !dynamic || i % 2;
+      o.dynamic = mr_loss_scale_usual();
+      if (!dynamic) o.dynamic.patience = 0;
+      mr_exec_t *free_of = step_of(&o);
+      o.below = 65520;
+      mr_exec_t *limited = step_of(&o);
+      int sets = mr_optim_sets(&o);
+      _Alignas(64) float a[3][16] = {{0.75f}}, b[3][16] = {{0.75f}}, was[3][16];
+      mr_scale_state_t at = {.scale = 1}, now = {.scale = 1};
+      for (int k = 0; k < 4; k++) {
+        run_step(free_of, g[k], 0.1f, (float)(k + 1), &at, sets, a);
+        run_step(limited, g[k], 0.1f, (float)(k + 1), &now, sets, b);
+      }
+      assert_memory_equal(a, b, sizeof a);
+      assert_memory_equal(&at, &now, sizeof at);
+      memcpy(was, b, sizeof was);
+      run_step(limited, 1, 1e7f, 5, &now, sets, b);
+      assert_memory_equal(was, b, sizeof b);
+      if (now.bad != 1 || now.skipped != 1)
+        fail_msg("%s: %d bad, %d left out", name[i], now.bad, now.skipped);
+      run_step(limited, 1, 0.1f, 6, &now, sets, b);
+      assert_true(now.bad == 0 && isfinite(b[0][0]) && memcmp(was, b, sizeof b));
+      mr_exec_destroy(free_of), mr_exec_destroy(limited);
+    }
+}
+
 static void wrong_settings_are_named(void **state) {
   mr_diag_t diag = {0};
   mr_optim_t o = mr_optim_of("sgd");
@@ -226,6 +259,7 @@ int main(void) {
       cmocka_unit_test(a_scale_stays_a_normal_number),
       cmocka_unit_test(steps_without_finite_gradients_are_left_out_as_optax_does),
       cmocka_unit_test(a_step_that_is_left_out_leaves_no_trace_in_any_optimizer),
+      cmocka_unit_test(a_parameter_beyond_its_limit_is_a_step_that_is_not_finite),
       cmocka_unit_test(wrong_settings_are_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
