@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "base/text.h"
@@ -51,6 +52,8 @@ static void say_skipped(mr_stage_t *s, const mr_train_out_t *r, const char *what
 
 /* ---- on-nan=trace ---- */
 
+enum { NOTICE_TEXT = 900 }; /* a notice has room for that many bytes beside its stage and step */
+
 /* "records 20, 21, 22": the first of the batch, as `millrace who` names them. */
 static void records_text(const mr_buf_t *b, char *text, size_t n) {
   enum { SHOWN = 8 };
@@ -60,12 +63,23 @@ static void records_text(const mr_buf_t *b, char *text, size_t n) {
   if (b->n > SHOWN && at < n) snprintf(text + at, n - at, " and %d more", b->n - SHOWN);
 }
 
+/* "millrace replay PATH", as a shell reads it. */
+static void replay_command(const char *path, char *text, size_t n) {
+  static const char plain[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./,:=@%+-";
+  bool quoted = path[strspn(path, plain)] != 0;
+  size_t at = (size_t)snprintf(text, n, "millrace replay %s", quoted ? "'" : "");
+  for (const char *c = path; *c && at < n; c++)
+    at += (size_t)snprintf(text + at, n - at, *c == '\'' ? "'\\''" : "%c", *c);
+  if (quoted && at < n) snprintf(text + at, n - at, "'");
+}
+
 /* Runs the step of f again, inspecting each value, and saves it in a file.  The step has been taken
    back.  Both may fail, and must then not hide why the run ends: their failures are notices. */
 static void bad_step_trace(mr_stage_t *s, const mr__train_flight_t *f, const mr_train_out_t *r,
                            char *text, size_t n) {
   train_t *v = s->state;
-  char path[MR_PATH_MAX], records[256];
+  char path[MR_PATH_MAX], command[4 * MR_PATH_MAX + 32], records[256];
   mr_diag_t why = {0}, unsaved = {0};
   mr_traced_t found = {0};
   mr__traced_step_t t = {.loss = &v->model.plan.loss,
@@ -88,9 +102,7 @@ static void bad_step_trace(mr_stage_t *s, const mr__train_flight_t *f, const mr_
       mr_train_batch_fetch(&here, &f->fields, &s->in_spec[IN_TRAIN], t.loss, v->backend, &unsaved);
   saved.field = here.field;
   records_text(f->batch, records, sizeof records);
-  snprintf(path, sizeof path, "%s%snan-%06" PRId64 ".safetensors",
-           v->replay_dir ? v->replay_dir : "", v->replay_dir ? "/" : "", r->step);
-  if (e >= 0) e = mr__replay_save(s, path, &saved, r, &unsaved);
+  if (e >= 0) e = mr__replay_save(s, v->replay_dir ? v->replay_dir : "", &saved, r, path, &unsaved);
   mr_train_batch_fini(&here);
   if (e < 0) mr_notice("%s: no replay file: %s", s->name, unsaved.text);
   if (mr__trace_step(&t, NULL, &found, &why) < 0)
@@ -103,7 +115,15 @@ static void bad_step_trace(mr_stage_t *s, const mr__train_flight_t *f, const mr_
                   : "that is a defect of millrace; the replay file shows it");
   size_t at = 0;
   if (found.found) at = (size_t)snprintf(text, n, "; %s; %s", found.text, records);
-  if (unsaved.code >= 0 && at < n) snprintf(text + at, n - at, "; millrace replay %.700s", path);
+  if (unsaved.code < 0) return;
+  replay_command(path, command, sizeof command);
+  if (at + strlen(command) + 3 <= n)
+    snprintf(text + at, n - at, "; %s", command);
+  else if (strlen(command) > NOTICE_TEXT)
+    mr_notice("%s: step %" PRId64 ": the replay file is %s in the folder of replay-dir=", s->name,
+              r->step, strrchr(path, '/') + 1);
+  else /* a command that is cut is of no use */
+    mr_notice("%s: step %" PRId64 ": %s", s->name, r->step, command);
 }
 
 /* ---- how a run ends ---- */

@@ -10,6 +10,7 @@
 #include "model/fit.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/computes.h"
+#include "stages/train/trace_step.h"
 #include "stages/train/train_step_private.h"
 
 static void set_unless_usual(float *to, double v) {
@@ -155,6 +156,9 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
   train_t *v = s->state;
   mr_diag_t why = {0};
   mr_train_team_report(s, &v->team);
+  if (v->on_nan == MR__ON_NAN_TRACE &&
+      mr__replay_folder(v->replay_dir ? v->replay_dir : "", &why) < 0)
+    return mr_diag_prefix(s->diag, MR_ERR_IO, &why, "%s: setting replay-dir", s->name);
   mr_err_t e = mr_device_open(v->device, &v->backend, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
   e = open_compile(s);

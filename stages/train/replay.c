@@ -5,9 +5,11 @@
    list of parameters that its model has is compared with the tensors that it holds. */
 #include "stages/train/replay.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/isa.h"
 #include "base/safetensors.h"
@@ -17,7 +19,15 @@
 #include "stages/train/trace_step.h"
 #include "stages/train/train_step_private.h"
 
-enum { VERSION = 1, NAME = 256, SETTINGS = 1 << 14, FIELDS = 2048, N_SETS = 4, META = 20 };
+enum {
+  VERSION = 1,
+  NAME = 256,
+  SETTINGS = 1 << 14,
+  FIELDS = 2048,
+  N_SETS = 4,
+  META = 20,
+  REPLAY_NAMES = 999
+};
 
 static const char *made_with = "";
 
@@ -182,9 +192,46 @@ static int threads_of(const train_t *v) {
   return mr_exec_backend(mr_train_step_exec(v->step))->threads();
 }
 
-static mr_err_t replay_write_all(writer_t *w, const mr_stage_t *s, const char *path,
+static mr_err_t replay_path(const char *folder, int64_t step, int k, char path[MR_PATH_MAX],
+                            mr_diag_t *diag) {
+  char number[16] = "";
+  if (k > 1) snprintf(number, sizeof number, "-%d", k);
+  int n = snprintf(path, MR_PATH_MAX, "%s%snan-%06" PRId64 "%s.safetensors", folder,
+                   *folder ? "/" : "", step, number);
+  if (n < MR_PATH_MAX) return MR_OK;
+  return mr_fail(diag, MR_ERR_IO, "%.64s...: the path is too long", folder);
+}
+
+/* Gives f the first name that is free: a link, unlike a rename, replaces no file of another run. */
+static mr_err_t replay_name(mr_newfile_t *f, const char *folder, int64_t step,
+                            char path[MR_PATH_MAX], mr_diag_t *diag) {
+  mr_err_t e = MR_OK;
+  for (int k = 1; k <= REPLAY_NAMES; k++) {
+    if ((e = replay_path(folder, step, k, path, diag)) < 0) break;
+    if (link(f->tmp, path) == 0) {
+      mr_newfile_drop(f);
+      return mr_sync_parent(path, diag);
+    }
+    if (errno == EEXIST || access(path, F_OK) == 0) continue;
+    strcpy(f->path, path); /* a file system without links */
+    return mr_newfile_commit(f, diag);
+  }
+  mr_newfile_drop(f);
+  return e < 0 ? e
+               : mr_fail(diag, MR_ERR_IO, "%s: this file and %d before it are there", path,
+                         REPLAY_NAMES - 1);
+}
+
+mr_err_t mr__replay_folder(const char *folder, mr_diag_t *diag) {
+  char path[MR_PATH_MAX];
+  MR_TRY(replay_path(folder, INT64_MAX, REPLAY_NAMES, path, diag));
+  if (*folder) MR_TRY(mr_make_folder(folder, diag));
+  return mr_folder_writable(*folder ? folder : ".", diag);
+}
+
+static mr_err_t replay_write_all(writer_t *w, const mr_stage_t *s, const char *folder,
                                  const mr__traced_step_t *t, const mr_train_out_t *r,
-                                 mr_diag_t *diag) {
+                                 char path[MR_PATH_MAX], mr_diag_t *diag) {
   const mr_scale_state_t *c = &t->scale;
   const char *skip = getenv("MILLRACE_SKIP_PASSES");
   char settings[SETTINGS], fields[FIELDS];
@@ -211,19 +258,22 @@ static mr_err_t replay_write_all(writer_t *w, const mr_stage_t *s, const char *p
   write_word(w, "millrace.made_with", "%.250s", made_with);
   if (t->config.compute.device && !t->config.compute.device->host)
     write_word(w, "millrace.device", "%s", t->config.compute.device->name);
-  return mr_safetensors_write(path, w->tensor, w->n, w->meta, w->n_meta, diag);
+  mr_newfile_t f;
+  MR_TRY(replay_path(folder, t->in.step, 1, path, diag));
+  MR_TRY(mr_safetensors_begin(&f, path, w->tensor, w->n, w->meta, w->n_meta, diag));
+  return replay_name(&f, folder, t->in.step, path, diag);
 }
 
-mr_err_t mr__replay_save(const mr_stage_t *s, const char *path, const mr__traced_step_t *t,
-                         const mr_train_out_t *r, mr_diag_t *diag) {
+mr_err_t mr__replay_save(const mr_stage_t *s, const char *folder, const mr__traced_step_t *t,
+                         const mr_train_out_t *r, char path[MR_PATH_MAX], mr_diag_t *diag) {
   size_t most = (size_t)(t->loss->n_fields + 2 + N_SETS * t->params->n) + MR__COMPUTES_TENSORS;
   writer_t *w = calloc(1, sizeof *w);
   mr_err_t e = MR_ERR_NOMEM;
   if (w) w->tensor = calloc(most, sizeof *w->tensor), w->name = calloc(most, sizeof *w->name);
   if (w && w->tensor && w->name)
-    e = replay_write_all(w, s, path, t, r, diag);
+    e = replay_write_all(w, s, folder, t, r, path, diag);
   else
-    mr_no_memory(diag, "writing %s", path);
+    mr_no_memory(diag, "a replay file of step %" PRId64, t->in.step);
   if (w) free(w->tensor), free(w->name);
   free(w);
   return e;

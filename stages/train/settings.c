@@ -162,8 +162,8 @@ const mr_opt_t mr__train_stage_opts[] = {
     {.name = "replay-dir",
      .type = MR_OPT_STR,
      .offset = AT(replay_dir),
-     .help = "Folder for that file; default the run's folder, or the current one outside of "
-             "`millrace train`."},
+     .help = "Folder for that file, made if missing; default the run's folder, or the current one "
+             "outside of `millrace train`."},
     {.name = "schedule",
      .type = MR_OPT_ENUM,
      .offset = AT(schedule),

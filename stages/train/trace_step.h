@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "base/xio.h"
 #include "pipeline/stage.h"
 #include "stages/train/replay.h"
 
@@ -29,10 +30,15 @@ mr_err_t mr__traced_compile(const mr__traced_step_t *t, bool apart, mr_train_ste
 /* Runs such a step and reads its results into *out.  MR_OK, or the failure of mr_train_step_run. */
 mr_err_t mr__traced_run(const mr__traced_step_t *t, mr_train_step_t *step, mr_train_out_t *out,
                         mr_diag_t *diag);
-/* Writes the replay file of t, a step of the stage s that came out as r; whole or not at all.
-   MR_ERR_IO, MR_ERR_NOMEM, or MR_ERR_CONFIG for a setting that has no text. */
-mr_err_t mr__replay_save(const mr_stage_t *s, const char *path, const mr__traced_step_t *t,
-                         const mr_train_out_t *r, mr_diag_t *diag);
+/* Makes the folder ("": the current one) if it is missing, and checks that a replay file can be
+   written there.  MR_ERR_IO. */
+mr_err_t mr__replay_folder(const char *folder, mr_diag_t *diag);
+/* Writes the replay file of t, a step of the stage s that came out as r, into the folder; whole or
+   not at all.  path receives its name: nan-STEP.safetensors, or with -2, -3, ... behind the step if
+   files of these names are there, which stay.  MR_ERR_IO, MR_ERR_NOMEM, or MR_ERR_CONFIG for a
+   setting that has no text. */
+mr_err_t mr__replay_save(const mr_stage_t *s, const char *folder, const mr__traced_step_t *t,
+                         const mr_train_out_t *r, char path[MR_PATH_MAX], mr_diag_t *diag);
 /* As mr_replay_trace, for t: compiles the step, runs it and destroys it; fails as that does. */
 mr_err_t mr__trace_step(const mr__traced_step_t *t, FILE *list, mr_traced_t *out, mr_diag_t *diag);
 

@@ -488,6 +488,55 @@ static void a_resumed_run_writes_the_same_file(void **state) {
   free(a), free(b);
 }
 
+/* A folder that is missing is made, with a blank in its name; a second run writes beside the first.
+ */
+static void runs_that_share_a_folder_keep_each_others_files(void **state) {
+  char folder[128], path[256], setting[160];
+  void *first, *second;
+  size_t n, m;
+  snprintf(folder, sizeof folder, "%s/made here/it's", dir);
+  snprintf(setting, sizeof setting, "train.replay-dir=%s", folder);
+  TRAIN(run_of("share-1"), "on-nan=trace", setting);
+  assert_int_equal(p.status, 1);
+  snprintf(path, sizeof path, "millrace replay '%s/made here/it'\\''s/nan-000005.safetensors'",
+           dir);
+  expect_in(p.err, path);
+  first = bytes_of(folder, "nan-000005.safetensors", &n);
+  TRAIN(run_of("share-2"), "on-nan=trace", setting, "train.seed=3");
+  assert_int_equal(p.status, 1);
+  expect_in(p.err, "s/nan-000005-2.safetensors'");
+  second = bytes_of(folder, "nan-000005.safetensors", &m);
+  assert_true(n == m && !memcmp(first, second, n));
+  free(second);
+  second = bytes_of(folder, "nan-000005-2.safetensors", &m);
+  assert_true(n != m || memcmp(first, second, n));
+  free(first), free(second);
+  snprintf(path, sizeof path, "%s/nan-000005-2.safetensors", folder);
+  RUN(&p, "replay", path);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+}
+
+static void a_folder_that_cannot_be_written_is_refused_before_the_first_step(void **state) {
+  char setting[160];
+  snprintf(setting, sizeof setting, "train.replay-dir=%s/nan", file);
+  TRAIN(run_of("no-folder"), "on-nan=trace", setting);
+  assert_int_equal(p.status, 1);
+  expect_in(p.err, "train: setting replay-dir: ");
+  assert_null(strstr(p.err, "step 5"));
+}
+
+static void a_command_that_does_not_fit_has_a_line_of_its_own(void **state) {
+  char setting[900];
+  int n = snprintf(setting, sizeof setting, "train.replay-dir=%s", dir);
+  for (int i = 0; i < 3; i++) n += snprintf(setting + n, sizeof setting - (size_t)n, "/%0200d", i);
+  TRAIN(run_of("long"), "on-nan=trace", setting);
+  assert_int_equal(p.status, 1);
+  char whole[1000];
+  snprintf(whole, sizeof whole, "millrace replay %s/nan-000005.safetensors",
+           strchr(setting, '=') + 1);
+  expect_in(p.err, whole);
+}
+
 static void files_that_are_not_whole_or_do_not_fit_are_refused(void **state) {
   static const struct {
     const char *key, *value, *without, *says;
@@ -551,6 +600,9 @@ int main(void) {
       cmocka_unit_test(a_rate_that_is_too_high_is_traced_to_the_op_that_overflows),
       cmocka_unit_test(histograms_do_not_disturb_the_trace),
       cmocka_unit_test(a_resumed_run_writes_the_same_file),
+      cmocka_unit_test(runs_that_share_a_folder_keep_each_others_files),
+      cmocka_unit_test(a_folder_that_cannot_be_written_is_refused_before_the_first_step),
+      cmocka_unit_test(a_command_that_does_not_fit_has_a_line_of_its_own),
       cmocka_unit_test(files_that_are_not_whole_or_do_not_fit_are_refused),
   };
   return cmocka_run_group_tests(tests, group_setup, group_teardown);
