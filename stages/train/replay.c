@@ -281,6 +281,20 @@ mr_err_t mr__replay_save(const mr_stage_t *s, const char *folder, const mr__trac
 
 /* ---- reading ---- */
 
+/* What MILLRACE_MATMUL_PRECISION and MILLRACE_THREEFRY_PARTITIONABLE choose. */
+typedef struct defaults {
+  mr_precision_t precision;
+  mr_key_layout_t keys;
+} defaults_t;
+
+/* Sets the process's defaults; returns those until now. */
+static defaults_t replay_defaults(defaults_t d) {
+  defaults_t before = {mr_matmul_precision(), mr_key_layout()};
+  mr_matmul_precision_set(d.precision);
+  mr_key_layout_set(d.keys);
+  return before;
+}
+
 struct mr_replay {
   const char *path; /* while it is opened */
   mr_safetensors_t *file;
@@ -291,6 +305,7 @@ struct mr_replay {
   void *field[MR_LOSS_FIELDS + 1]; /* 64-aligned copies; the mask behind the fields */
   uint64_t *record;
   mr__traced_step_t step;
+  defaults_t defaults; /* of the run */
   mr_replay_report_t reported;
 };
 
@@ -364,8 +379,8 @@ static mr_err_t read_reported(mr_replay_t *r, mr_diag_t *diag) {
   MR_TRY(replay_number(r, "step", 10, UINT32_MAX, &step, diag));
   MR_TRY(replay_number(r, "seed", 10, UINT64_MAX, &t->seed, diag));
   MR_TRY(replay_number(r, "threads", 10, MR_THREADS_MAX, &threads, diag));
-  MR_TRY(replay_number(r, "keys", 10, 16, &keys, diag));
-  MR_TRY(replay_number(r, "precision", 10, 16, &precision, diag));
+  MR_TRY(replay_number(r, "keys", 10, 1, &keys, diag));
+  MR_TRY(replay_number(r, "precision", 10, MR_PRECISION_HIGHEST, &precision, diag));
   t->step = (int64_t)step, t->threads = (int64_t)threads;
   MR_TRY(replay_bits(r, "lr", &t->lr, diag));
   MR_TRY(replay_bits(r, "loss", &t->loss, diag));
@@ -376,16 +391,7 @@ static mr_err_t read_reported(mr_replay_t *r, mr_diag_t *diag) {
   strcpy(t->device, "cpu");
   if (mr_safetensors_meta(r->file, "millrace.device"))
     MR_TRY(replay_word(r, "device", t->device, sizeof t->device, diag));
-  if ((mr_key_layout_t)keys != mr_key_layout())
-    return mr_fail(diag, MR_ERR_CONFIG,
-                   "%s: its run used another layout of random keys; set "
-                   "MILLRACE_THREEFRY_PARTITIONABLE as that run did",
-                   r->path);
-  if ((mr_precision_t)precision != mr_matmul_precision())
-    return mr_fail(diag, MR_ERR_CONFIG,
-                   "%s: its run computed products in another precision; set "
-                   "MILLRACE_MATMUL_PRECISION as that run did",
-                   r->path);
+  r->defaults = (defaults_t){(mr_precision_t)precision, (mr_key_layout_t)keys};
   return read_scale(r, diag);
 }
 
@@ -625,8 +631,10 @@ static mr__traced_step_t replay_traced_step(const mr_replay_t *r, int threads) {
 mr_err_t mr_replay_run(mr_replay_t *r, int threads, mr_train_out_t *out, mr_diag_t *diag) {
   mr__traced_step_t t = replay_traced_step(r, threads);
   mr_train_step_t *step = NULL;
-  MR_TRY(mr__traced_compile(&t, false, &step, diag));
-  mr_err_t e = mr__traced_run(&t, step, out, diag);
+  defaults_t before = replay_defaults(r->defaults);
+  mr_err_t e = mr__traced_compile(&t, false, &step, diag);
+  replay_defaults(before);
+  if (e >= 0) e = mr__traced_run(&t, step, out, diag);
   mr_train_step_destroy(step);
   return e;
 }
@@ -634,5 +642,8 @@ mr_err_t mr_replay_run(mr_replay_t *r, int threads, mr_train_out_t *out, mr_diag
 mr_err_t mr_replay_trace(mr_replay_t *r, int threads, FILE *list, mr_traced_t *out,
                          mr_diag_t *diag) {
   mr__traced_step_t t = replay_traced_step(r, threads);
-  return mr__trace_step(&t, list, out, diag);
+  defaults_t before = replay_defaults(r->defaults);
+  mr_err_t e = mr__trace_step(&t, list, out, diag);
+  replay_defaults(before);
+  return e;
 }

@@ -488,6 +488,33 @@ static void a_resumed_run_writes_the_same_file(void **state) {
   free(a), free(b);
 }
 
+/* A step of bf16 products under MILLRACE_MATMUL_PRECISION, repeated without it. */
+static void the_runs_precision_and_keys_apply(void **state) {
+  static const char *const setting[] = {"train.matmul-precision=none",
+                                        "train.matmul-precision=highest"};
+  char from[256];
+  for (int i = 0; i < 2; i++) {
+    const char *run = run_of(i ? "precision-own" : "precision");
+    setenv("MILLRACE_MATMUL_PRECISION", "default", 1);
+    setenv("MILLRACE_THREEFRY_PARTITIONABLE", "0", 1);
+    RUN(&p, "train", "--graph", file, "--run-dir", run, good_x, far_y, "optimizer=sgd", "lr=100",
+        "on-nan=trace", setting[i]);
+    unsetenv("MILLRACE_MATMUL_PRECISION"), unsetenv("MILLRACE_THREEFRY_PARTITIONABLE");
+    assert_int_equal(p.status, 1);
+    const char *at = strstr(p.err, "/nan-");
+    assert_non_null(at);
+    snprintf(from, sizeof from, "%s/nan-%.6s.safetensors", run, at + 5);
+    RUN(&p, "replay", from);
+    if (p.status) fail_msg("%s%s", p.out, p.err);
+    expect_in(p.out, "the bits are the same");
+    assert_string_equal(p.err, "");
+    setenv("MILLRACE_MATMUL_PRECISION", "high", 1);
+    RUN(&p, "replay", from);
+    unsetenv("MILLRACE_MATMUL_PRECISION");
+    expect_in(p.out, "the bits are the same");
+  }
+}
+
 /* A folder that is missing is made, with a blank in its name; a second run writes beside the first.
  */
 static void runs_that_share_a_folder_keep_each_others_files(void **state) {
@@ -600,6 +627,7 @@ int main(void) {
       cmocka_unit_test(a_rate_that_is_too_high_is_traced_to_the_op_that_overflows),
       cmocka_unit_test(histograms_do_not_disturb_the_trace),
       cmocka_unit_test(a_resumed_run_writes_the_same_file),
+      cmocka_unit_test(the_runs_precision_and_keys_apply),
       cmocka_unit_test(runs_that_share_a_folder_keep_each_others_files),
       cmocka_unit_test(a_folder_that_cannot_be_written_is_refused_before_the_first_step),
       cmocka_unit_test(a_command_that_does_not_fit_has_a_line_of_its_own),
