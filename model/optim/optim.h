@@ -22,10 +22,10 @@ typedef struct mr_optim_def mr_optim_def_t;
 typedef struct mr_optim {
   const mr_optim_def_t *def;
   float b1, b2;       /* decays of the first and the second moment, in [0,1); momentum: b1 */
-  float eps;          /* adam, adamw, lamb: added to the root of the second moment, in [0,1) */
+  float eps;          /* adam, adamw, lamb: added to the root of the second moment, in [0,1] */
   float weight_decay; /* decoupled, for every parameter, in [0,100); adamw, lion and lamb use it */
-  float clip_norm;    /* gradients are scaled to at most this global norm, in [0,1e9); 0: never */
-  float loss_scale;   /* factor of the loss in the backward pass, removed after it; [0,1e9), 0: 1 */
+  float clip_norm;    /* gradients are scaled to at most this global norm, in [0,1e9]; 0: never */
+  float loss_scale;   /* factor of the loss in the backward pass, removed after it; [0,1e9], 0: 1 */
   mr_loss_scale_t dynamic; /* with patience: a dynamic scale instead of loss_scale */
   /* A step whose loss or gradient norm is not finite leaves parameters, slots and average unchanged
      and is counted in the scale's state.  After dynamic.max_bad of them in a row the next one is

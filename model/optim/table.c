@@ -29,17 +29,20 @@ mr_err_t mr_optim_check(const mr_optim_t *o, mr_diag_t *diag) {
   const struct {
     const char *name;
     float v, lo, hi;
-  } row[] = {{"b1", o->b1, 0, 1},
-             {"b2", o->b2, 0, 1},
-             {"eps", o->eps, 0, 1},
-             {"weight-decay", o->weight_decay, 0, 100},
-             {"ema", o->ema, 0, 1},
-             {"clip-norm", o->clip_norm, 0, 1e9f},
-             {"loss-scale", o->loss_scale, 0, 1e9f}};
+    bool closed; /* hi is allowed */
+  } row[] = {{"b1", o->b1, 0, 1, false},
+             {"b2", o->b2, 0, 1, false},
+             {"eps", o->eps, 0, 1, true},
+             {"weight-decay", o->weight_decay, 0, 100, false},
+             {"ema", o->ema, 0, 1, false},
+             {"clip-norm", o->clip_norm, 0, 1e9f, true},
+             {"loss-scale", o->loss_scale, 0, 1e9f, true}};
   if (!o->def) return mr_fail(diag, MR_ERR_CONFIG, "optimizer: none is set");
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-    if (!(row[i].v >= row[i].lo && row[i].v < row[i].hi))
-      return mr_fail(diag, MR_ERR_CONFIG, "%s.%s: %g, want [%g,%g)", o->def->name, row[i].name,
-                     (double)row[i].v, (double)row[i].lo, (double)row[i].hi);
+    if (!(row[i].v >= row[i].lo &&
+          (row[i].v < row[i].hi || (row[i].closed && row[i].v == row[i].hi))))
+      return mr_fail(diag, MR_ERR_CONFIG, "%s.%s: %g, want [%g,%g%c", o->def->name, row[i].name,
+                     (double)row[i].v, (double)row[i].lo, (double)row[i].hi,
+                     row[i].closed ? ']' : ')');
   return mr_loss_scale_check(&o->dynamic, diag);
 }

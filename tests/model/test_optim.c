@@ -206,6 +206,13 @@ static void wrong_settings_are_named(void **state) {
   o.b2 = 1.5f;
   assert_int_equal(mr_optim_check(&o, &diag), MR_ERR_CONFIG);
   assert_string_equal(diag.text, "lion.b2: 1.5, want [0,1)");
+  o = mr_optim_of("adam");
+  o.clip_norm = o.loss_scale = 1e9f, o.eps = 1; /* the ends of what settings allow */
+  assert_int_equal(mr_optim_check(&o, &diag), MR_OK);
+  o.clip_norm = 1.1e9f;
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_optim_check(&o, &diag), MR_ERR_CONFIG);
+  assert_string_equal(diag.text, "adam.clip-norm: 1.1e+09, want [0,1e+09]");
 }
 
 /* A step of adamw around a loss of p and a datum, of these dtypes, says so. */
