@@ -30,8 +30,8 @@ typedef struct mr_nvrtc {
 } mr_nvrtc_t;
 
 /* Points *nvrtc at the table, which is static.  MR_OK; MR_ERR_UNAVAILABLE if there is no library,
-   or one that lacks a call: the sentence says where it was looked for.  Any thread; the first call
-   loads the library. */
+   one that lacks a call, or one without its part libnvrtc-builtins: the sentence says which.  Any
+   thread; the first call loads both, which stay open. */
 mr_err_t mr__nvrtc(const mr_nvrtc_t **nvrtc, mr_diag_t *diag);
 
 /* Puts another table in its place, which must stay.  For tests, before the first mr__nvrtc. */
