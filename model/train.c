@@ -458,6 +458,8 @@ mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *
   t->waited = MR_OK;
   step_start(s);
   if (t->waited < 0) return t->waited;
+  /* A command that the device has refused is this step's; what fails later is found by its mark. */
+  if (s->placed.backend) MR_TRY(s->placed.backend->check(diag));
   s->placed.newer = true;
   r->begun++;
   return MR_OK;

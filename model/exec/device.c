@@ -74,3 +74,8 @@ mr_err_t mr__device_number(const char *backend, const char *variable, const char
   *at = (unsigned)strtoul(wish, NULL, 10);
   return MR_OK;
 }
+
+bool mr__device_waits(void) {
+  const char *wish = getenv("MILLRACE_SYNC");
+  return wish && !strcmp(wish, "1");
+}

@@ -23,6 +23,9 @@ mr_err_t mr_device_open(const char *name, const mr_backend_t **out, mr_diag_t *d
    from. */
 mr_err_t mr__device_number(const char *backend, const char *variable, const char *number,
                            unsigned *at, mr_diag_t *diag);
+/* For backends: whether MILLRACE_SYNC=1 asks for a wait after each call, so that the one that fails
+   is known by op and scope.  Pure but for the environment. */
+bool mr__device_waits(void);
 /* Writes "device = opencl:7" or "MILLRACE_OPENCL = 7" to text and returns it. */
 const char *mr__device_wish(const char *backend, const char *variable, const char *number,
                             char text[120]);

@@ -148,11 +148,12 @@ static mr_err_t train_step_count_step(mr_stage_t *s, const mr__train_flight_t *f
 static mr_err_t count_steps(mr_stage_t *s, int64_t most) {
   train_t *v = s->state;
   mr_train_out_t r;
+  mr_diag_t diag = {0};
   mr_err_t e = MR_OK;
   while (e == MR_OK) {
-    e = mr_train_step_read(v->step, v->begun - v->read > most, &r, s->diag);
+    e = mr_train_step_read(v->step, v->begun - v->read > most, &r, &diag);
     if (e == MR_END || e == MR_AGAIN) return MR_OK;
-    if (e < 0) return e;
+    if (e < 0) return mr_diag_prefix(s->diag, e, &diag, "step %" PRId64, v->at.step + 1);
     mr__train_flight_t *f = &v->flight[v->read++ % MR_TRAIN_RING];
     e = mr__train_redo(s, f, &r);
     if (e == MR_OK) e = mr__train_look_at(s, f, &r);
@@ -189,7 +190,11 @@ static mr_err_t begin_step(mr_stage_t *s, mr_buf_t *batch, int64_t step) {
       mr_train_batch_init(&f->fields, s, &s->in_spec[IN_TRAIN], &v->model.plan.loss, batch);
   if (e >= 0 && v->there)
     e = mr_train_check_labels(s, &s->in_spec[IN_TRAIN], &v->model.plan.loss, batch);
-  if (e >= 0) e = mr_train_step_run(v->step, &v->params, f->fields.field, &in, s->diag);
+  mr_diag_t diag = {0};
+  if (e >= 0) {
+    e = mr_train_step_run(v->step, &v->params, f->fields.field, &in, &diag);
+    mr_diag_prefix(s->diag, e, &diag, "step %" PRId64, step);
+  }
   if (e < 0) return mr__train_flight_fini(f), e;
   v->begun++;
   return MR_OK;

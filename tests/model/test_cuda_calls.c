@@ -263,7 +263,7 @@ static void a_launch_that_fails_ends_the_device(void **state) {
   host.fail_launch = 0;
   assert_true(isnan(((float *)out[0])[0]) && isnan(((float *)out[0])[1]));
   assert_int_equal(cuda->check(&diag), MR_ERR_UNAVAILABLE);
-  assert_non_null(strstr(diag.text, "has failed before"));
+  assert_non_null(strstr(diag.text, "tanh failed with"));
   free(out[0]);
   mr_fn_destroy(f);
 }
@@ -272,6 +272,8 @@ static void a_launch_that_fails_ends_the_device(void **state) {
 
 static cudaError_t no_driver(int *v) { return *v = 0, cudaSuccess; }
 static cudaError_t old_driver(int *v) { return *v = 12040, cudaSuccess; }
+static cudaError_t no_library(int *n) { return cudaErrorInsufficientDriver; }
+static cudaError_t only_a_stub(int *n) { return cudaErrorStubLibrary; }
 static cudaError_t no_device(int *n) { return *n = 0, cudaErrorNoDevice; }
 static cudaError_t turing(struct cudaDeviceProp *p, int device) {
   host_properties(p, device);
@@ -310,8 +312,11 @@ static void devices_that_cannot_be_used_are_refused_by_a_sentence(void **state) 
   setenv("MILLRACE_CUDA", "x", 1);
   refused_by(&t, "cuda", MR_ERR_CONFIG, "MILLRACE_CUDA = x: want the number of a device");
   unsetenv("MILLRACE_CUDA");
-  t.cudaDriverGetVersion = no_driver;
+  t.cudaDriverGetVersion = no_driver, t.cudaGetDeviceCount = no_library;
   refused_by(&t, "cuda", MR_ERR_UNAVAILABLE, "there is no NVIDIA driver");
+  t.cudaGetDeviceCount = only_a_stub;
+  refused_by(&t, "cuda", MR_ERR_UNAVAILABLE, "the driver (libcuda.so.1) does not start: ");
+  t.cudaGetDeviceCount = host_count;
   t.cudaDriverGetVersion = old_driver;
   refused_by(&t, "cuda", MR_ERR_UNAVAILABLE, "is for CUDA 12.4, want one for CUDA 13");
   t = host_api, t.cudaGetDeviceCount = no_device;

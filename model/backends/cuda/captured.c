@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "model/backends/cuda/device.h"
+#include "model/exec/device.h"
 
 enum { VAIN_MOST = 2 * MR_CUDA_CAPTURED };
 
@@ -138,7 +139,7 @@ static bool captured_start(captured_t *c, const void *const *at, int n, void (*g
                            void *arg) {
   const mr_cuda_device_t *d;
   char text[160];
-  if (c->off || !c->runs++ || mr__cuda_waits()) return false;
+  if (c->off || !c->runs++ || mr__device_waits()) return false;
   if (mr__cuda_device(&d, NULL) < 0 || mr__cuda_usable(NULL) < 0) return false;
   graph_t *g = captured_graph(d, c, at, n, give, arg);
   if (!g) return false;

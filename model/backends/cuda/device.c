@@ -18,8 +18,10 @@ static struct {
   pthread_mutex_t lock;
   bool opened; /* device or diag is settled */
   mr_cuda_device_t device;
-  mr_diag_t diag;     /* why the device is missing */
-  _Atomic int failed; /* relaxed: 1 after the first failed command, with its notice sent */
+  mr_diag_t diag; /* why the device is missing */
+  _Atomic int
+      failed;    /* 1 after the first failed command, 2 once `why` names it: release, acquire */
+  char why[400]; /* the first failure; written by the thread that has set failed to 1 */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The device that is the calling thread's current one, + 1; 0: none was made so yet. */
@@ -30,11 +32,19 @@ static _Thread_local mr_cuda_recording_t *recording;
 
 /* A run-time library of CUDA 13.x works with every driver of CUDA 13. */
 static mr_err_t driver_fits(const mr_cuda_api_t *cu, mr_diag_t *diag) {
-  int driver = 0, wants = 0;
+  int driver = 0, wants = 0, n;
+  char text[160];
   cu->cudaRuntimeGetVersion(&wants);
   wants = wants / 1000 * 1000;
   if (cu->cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
   if (driver >= wants) return MR_OK;
+  /* A libcuda that only answers with errors, as the toolkit's stub does, has version 0 as well; the
+     count of devices then tells its error, and InsufficientDriver where there is no libcuda. */
+  cudaError_t code = driver ? cudaSuccess : cu->cudaGetDeviceCount(&n);
+  if (code != cudaSuccess && code != cudaErrorInsufficientDriver)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device cuda: the driver (libcuda.so.1) does not start: %s",
+                   mr__cuda_error(code, text));
   if (!driver)
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
                    "device cuda: there is no NVIDIA driver (libcuda.so.1) on this machine; install "
@@ -158,9 +168,13 @@ void mr__cuda_failed_by(const char *why, const char *what) {
       snprintf(recording->why, sizeof recording->why, "%s failed with %s", what, why);
     return;
   }
-  if (!atomic_exchange_explicit(&state.failed, 1, memory_order_relaxed))
-    mr_notice("device cuda: %s: %s failed with %s; its results are NaN from here on",
-              state.device.name, what, why);
+  int none = 0;
+  if (!atomic_compare_exchange_strong_explicit(&state.failed, &none, 1, memory_order_relaxed,
+                                               memory_order_relaxed))
+    return;
+  snprintf(state.why, sizeof state.why, "%s failed with %s", what, why);
+  atomic_store_explicit(&state.failed, 2, memory_order_release); /* with the acquire in usable */
+  mr_notice("device cuda: %s: %s; its results are NaN from here on", state.device.name, state.why);
 }
 
 void mr__cuda_failed(cudaError_t code, const char *what) {
@@ -168,25 +182,25 @@ void mr__cuda_failed(cudaError_t code, const char *what) {
   mr__cuda_failed_by(mr__cuda_error(code, text), what);
 }
 
-bool mr__cuda_waits(void) {
-  const char *wish = getenv("MILLRACE_SYNC");
-  return wish && !strcmp(wish, "1");
+void mr__cuda_refused(const mr_call_t *c, const char *why) {
+  char what[200];
+  snprintf(what, sizeof what, "%s%s%s", c->eqn->op->name, *c->eqn->scope ? " in " : "",
+           c->eqn->scope);
+  mr__cuda_failed_by(why, what);
 }
 
 void mr__cuda_ran(const mr_cuda_device_t *d, const mr_call_t *c, cudaError_t code) {
-  char what[200];
-  if (code == cudaSuccess && mr__cuda_waits())
+  char text[160];
+  if (code == cudaSuccess && mr__device_waits())
     code = d->cu->cudaStreamSynchronize(mr__cuda_stream(d));
-  if (code == cudaSuccess) return;
-  snprintf(what, sizeof what, "%s%s%s", c->eqn->op->name, *c->eqn->scope ? " in " : "",
-           c->eqn->scope);
-  mr__cuda_failed(code, what);
+  if (code != cudaSuccess) mr__cuda_refused(c, mr__cuda_error(code, text));
 }
 
 mr_err_t mr__cuda_usable(mr_diag_t *diag) {
   const mr_cuda_device_t *d;
   MR_TRY(mr__cuda_device(&d, diag));
-  if (!atomic_load_explicit(&state.failed, memory_order_relaxed)) return MR_OK;
-  return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda: %s has failed before in this process",
-                 d->name);
+  int failed = atomic_load_explicit(&state.failed, memory_order_acquire); /* release: failed_by */
+  if (!failed) return MR_OK;
+  return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda: %s: %s", d->name,
+                 failed == 2 ? state.why : "a command has failed");
 }

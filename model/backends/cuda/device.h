@@ -86,10 +86,10 @@ mr_err_t mr__cuda_reached(void *mark, bool wait, mr_diag_t *diag);
    the device refuses to compile and copies give bytes 0xFF, which are NaN in every float. */
 void mr__cuda_failed(cudaError_t code, const char *what);
 void mr__cuda_failed_by(const char *why, const char *what); /* of a library: its own words */
+void mr__cuda_refused(const mr_call_t *c, const char *why); /* of a call: names op and scope */
 /* Ends a call whose commands were given, or refused with `code`.  With MILLRACE_SYNC=1 it waits for
    them, so that the notice of a failure names the op and its scope; else the first wait for a mark
    finds it. */
-bool mr__cuda_waits(void); /* MILLRACE_SYNC=1 */
 void mr__cuda_ran(const mr_cuda_device_t *d, const mr_call_t *c, cudaError_t code);
 mr_err_t mr__cuda_usable(mr_diag_t *diag); /* MR_OK, or MR_ERR_UNAVAILABLE after a failure */
 

@@ -61,10 +61,10 @@ static void compiled_run(const mr_call_t *c) {
   const mr_opencl_device_t *d;
   const compiled_t *s = c->state;
   if (mr__opencl_device(&d, NULL) < 0) return;
-  for (int i = 0; i < s->n; i++) {
-    cl_int code = start(d, c, s->kernel[i], s->items[i], s->group[i]);
-    if (code != CL_SUCCESS) mr__opencl_failed(code, c->eqn->op->name);
-  }
+  cl_int code = CL_SUCCESS;
+  for (int i = 0; i < s->n && code == CL_SUCCESS; i++)
+    code = start(d, c, s->kernel[i], s->items[i], s->group[i]);
+  mr__opencl_ran(d, c, code);
 }
 
 static bool computes_f64(const mr_eqn_t *e) {

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "model/backends/kernels/kernel.h"
 #include "model/exec/device.h"
+#include "model/ir/op.h"
 
 enum { PLATFORMS = 8 };
 
@@ -19,8 +20,10 @@ static struct {
   pthread_mutex_t lock;
   bool opened; /* device or diag is settled */
   mr_opencl_device_t device;
-  mr_diag_t diag;     /* why the device is missing */
-  _Atomic int failed; /* relaxed: 1 after the first failed command, with its notice sent */
+  mr_diag_t diag; /* why the device is missing */
+  _Atomic int
+      failed;    /* 1 after the first failed command, 2 once `why` names it: release, acquire */
+  char why[400]; /* the first failure; written by the thread that has set failed to 1 */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 cl_uint mr__opencl_devices(const mr_opencl_api_t *cl, cl_device_id *id, cl_uint n) {
@@ -141,15 +144,30 @@ mr_err_t mr__opencl_open(const char *number, mr_diag_t *diag) {
 
 void mr__opencl_failed(cl_int code, const char *what) {
   char text[40];
-  if (!atomic_exchange_explicit(&state.failed, 1, memory_order_relaxed))
-    mr_notice("device opencl: %s: %s failed with %s; its results are NaN from here on",
-              state.device.name, what, mr__opencl_error(code, text));
+  int none = 0;
+  if (!atomic_compare_exchange_strong_explicit(&state.failed, &none, 1, memory_order_relaxed,
+                                               memory_order_relaxed))
+    return;
+  snprintf(state.why, sizeof state.why, "%s failed with %s", what, mr__opencl_error(code, text));
+  atomic_store_explicit(&state.failed, 2, memory_order_release); /* with the acquire in usable */
+  mr_notice("device opencl: %s: %s; its results are NaN from here on", state.device.name,
+            state.why);
+}
+
+void mr__opencl_ran(const mr_opencl_device_t *d, const mr_call_t *c, cl_int code) {
+  char what[200];
+  if (code == CL_SUCCESS && mr__device_waits()) code = d->cl->clFinish(d->queue);
+  if (code == CL_SUCCESS) return;
+  snprintf(what, sizeof what, "%s%s%s", c->eqn->op->name, *c->eqn->scope ? " in " : "",
+           c->eqn->scope);
+  mr__opencl_failed(code, what);
 }
 
 mr_err_t mr__opencl_usable(mr_diag_t *diag) {
   const mr_opencl_device_t *d;
   MR_TRY(mr__opencl_device(&d, diag));
-  if (!atomic_load_explicit(&state.failed, memory_order_relaxed)) return MR_OK;
-  return mr_fail(diag, MR_ERR_UNAVAILABLE, "device opencl: %s has failed before in this process",
-                 d->name);
+  int failed = atomic_load_explicit(&state.failed, memory_order_acquire); /* release: failed */
+  if (!failed) return MR_OK;
+  return mr_fail(diag, MR_ERR_UNAVAILABLE, "device opencl: %s: %s", d->name,
+                 failed == 2 ? state.why : "a command has failed");
 }

@@ -73,6 +73,9 @@ mr_err_t mr__opencl_probe(char *text, size_t n, mr_diag_t *diag);
    A run cannot return an error.  The first command that fails sends a notice; from then on
    the device refuses to compile and copies give bytes 0xFF, which are NaN in every float. */
 void mr__opencl_failed(cl_int code, const char *what);
+/* Ends a call whose kernels were given, or refused with `code`: a failure names op and scope.  With
+   MILLRACE_SYNC=1 it waits for them; else the first wait for a mark finds a later failure. */
+void mr__opencl_ran(const mr_opencl_device_t *d, const mr_call_t *c, cl_int code);
 mr_err_t mr__opencl_usable(mr_diag_t *diag); /* MR_OK, or MR_ERR_UNAVAILABLE after a failure */
 
 #endif
