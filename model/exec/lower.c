@@ -23,8 +23,7 @@ static mr_err_t lower_ask(mr_call_t *c, mr_diag_t *diag) {
   return c->backend->lower(c, diag);
 }
 
-/* Lowers one equation.  A rule that several ops share does not name the op in its error: scope and
-   op are added here. */
+/* Lowers one equation.  Its error names scope and op: what a rule leaves out is added here. */
 static mr_err_t lower_one(mr_call_t *c, mr_diag_t *diag) {
   const mr_eqn_t *e = c->eqn;
   mr_diag_t own = {0};
@@ -33,7 +32,9 @@ static mr_err_t lower_one(mr_call_t *c, mr_diag_t *diag) {
                      ? mr_fail(&own, MR_ERR_NORULE, "was not opened before lowering (compiler bug)")
                      : lower_ask(c, &own);
   if (err >= 0) return err;
-  if (strstr(own.text, e->op->name)) return mr_diag_relay(diag, err, &own);
+  if (strstr(own.text, e->op->name) && strstr(own.text, e->scope))
+    return mr_diag_relay(diag, err, &own);
+  if (strstr(own.text, e->op->name)) return mr_diag_prefix(diag, err, &own, "%s", e->scope);
   return mr_diag_prefix(diag, err, &own, "%s%s%s", e->scope, *e->scope ? ": " : "", e->op->name);
 }
 

@@ -28,6 +28,7 @@ static struct {
   int fail_take; /* the take of this number fails; 0: none does */
   size_t room;
   const char *refused; /* the op that it has no rule for, or NULL */
+  const char *named;   /* what its sentence then begins with; NULL: nothing */
 } seen;
 
 static mr_backend_t twin; /* of the CPU's, in main */
@@ -118,7 +119,8 @@ static mr_err_t twin_lower(mr_call_t *c, mr_diag_t *diag) {
   assert_ptr_equal(c->backend, &twin);
   seen.lowered++;
   if (seen.refused && !strcmp(c->eqn->op->name, seen.refused))
-    return mr_fail(diag, MR_ERR_NORULE, "the twin has no kernel for it");
+    return mr_fail(diag, MR_ERR_NORULE, "%sthe twin has no kernel for it",
+                   seen.named ? seen.named : "");
   MR_TRY(mr_backend_default()->lower(c, diag));
   kernel_t *k = malloc(sizeof *k);
   assert_non_null(k);
@@ -243,6 +245,28 @@ static void a_refusal_and_too_little_memory_are_told(void **state) {
   mr_fn_destroy(f);
 }
 
+/* A rule may name scope and op, the op alone, or neither: both are said, once. */
+static void a_refusal_names_scope_and_op_whatever_the_rule_says(void **state) {
+  static const char *const named[] = {"block/mlp: tanh: ", "tanh: ", ""};
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 4));
+  const char *outer = mr_scope_enter(f, "block/mlp");
+  mr_var_t *y = mr_lax_tanh(f, x);
+  mr_scope_leave(f, outer);
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  mr_compile_options_t o = {.backend = &twin, .skip = "fuse"};
+  seen.refused = "tanh";
+  for (int i = 0; i < 3; i++) {
+    mr_diag_t diag = {0};
+    mr_exec_t *exec = NULL;
+    seen.named = named[i];
+    assert_int_equal(mr_compile(f, &o, &exec, &diag), MR_ERR_NORULE);
+    assert_string_equal(diag.text, "block/mlp: tanh: the twin has no kernel for it");
+  }
+  seen.refused = seen.named = NULL;
+  mr_fn_destroy(f);
+}
+
 static void a_nan_is_found_and_an_arena_measured_through_copies(void **state) {
   mr_fn_t *f = mr_fn_create();
   mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 3000));
@@ -363,6 +387,7 @@ int main(void) {
   twin.lower = twin_lower, twin.begin = twin_begin, twin.end = twin_end;
   const struct CMUnitTest tests[] = {
       ANEW(a_refusal_and_too_little_memory_are_told),
+      ANEW(a_refusal_names_scope_and_op_whatever_the_rule_says),
       ANEW(every_op_gives_the_same_bits_on_a_device),
       ANEW(a_nan_is_found_and_an_arena_measured_through_copies),
       ANEW(the_host_reads_a_devices_array_through_a_copy_alone),
