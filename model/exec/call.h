@@ -51,6 +51,11 @@ struct mr_call {
   const struct mr_compile_options *options; /* of the compilation; NULL after lowering */
 };
 
+/* While c is lowered: bytes, a power of two in [1,64], that the addresses of its operands and
+   results are multiples of in every run.  Those of the scratch are aligned as the backend's memory.
+   Rules that declare an alignment to a library declare no more than this (lower.c). */
+size_t mr__call_align(const mr_call_t *c);
+
 /* The rules of scan, while and cond on any backend (control.c), which a backend's lower calls:
    within one call, the host loops over compiled graphs or chooses one of them, and reads the index
    or condition through the backend's copy, unless the run is recorded and the device decides

@@ -11,12 +11,13 @@
 
 /* ---- inner executables: functions inside an equation, planned with the graph around it.  They
    work in scratch memory of the call, so that the memory plan of the outer graph covers them, and
-   are bound together with it.  Their inputs and outputs may be rows of larger arrays, aligned to
-   their elements alone ---- */
+   are bound together with it.  Their inputs and outputs may be rows of larger arrays, aligned to no
+   more than mr_compile_options_t.align says ---- */
 
-/* Compiles f for c's backend and options, without an arena.  The call lists *out in c->inner, with
-   its offset in c->scratch, and frees it in c->fini. */
-static mr_err_t inner_create(const mr_call_t *c, const mr_fn_t *f, mr_exec_t **out,
+/* Compiles f for c's backend and options, without an arena; its inputs and outputs are multiples of
+   `align` bytes.  The call lists *out in c->inner, with its offset in c->scratch, and frees it in
+   c->fini. */
+static mr_err_t inner_create(const mr_call_t *c, const mr_fn_t *f, size_t align, mr_exec_t **out,
                              mr_diag_t *diag) {
   mr_exec_t *x = calloc(1, sizeof *x);
   if (!x) return mr_no_memory(diag, "a compiled graph");
@@ -24,6 +25,7 @@ static mr_err_t inner_create(const mr_call_t *c, const mr_fn_t *f, mr_exec_t **o
   o.in_place = 0;
   o.donate = NULL; /* donations are those of the outer graph's inputs */
   o.lender = NULL;
+  o.align = align;
   x->backend = c->backend;
   x->threads = x->backend->threads();
   x->lent = true; /* the arena is the call's scratch */
@@ -110,6 +112,17 @@ static void scan_run(const mr_call_t *c) {
   }
 }
 
+/* What every row of x and y is aligned to: their arrays are aligned as the call's operands. */
+static size_t scan_align(const mr_call_t *c, const scan_t *l) {
+  size_t align = mr__call_align(c);
+  int first_y = c->eqn->n_in + l->s.n_carry;
+  for (int i = l->s.n_consts + l->s.n_carry; i < c->eqn->n_in; i++)
+    while (l->size[i] % align) align /= 2;
+  for (int i = first_y; i < c->eqn->n_in + c->eqn->n_out; i++)
+    while (l->size[i] % align) align /= 2;
+  return align;
+}
+
 mr_err_t mr__scan_lower(mr_call_t *c, mr_diag_t *diag) {
   const mr_eqn_t *e = c->eqn;
   mr_scan_parts_t p = mr__scan_parts(e);
@@ -122,9 +135,9 @@ mr_err_t mr__scan_lower(mr_call_t *c, mr_diag_t *diag) {
   l->in = calloc((size_t)e->n_in + 1, sizeof *l->in);
   l->out = calloc((size_t)e->n_out + 1, sizeof *l->out);
   if (!l->size || !l->in || !l->out) return control_no_memory(c, diag);
-  MR_TRY(inner_create(c, p.body, &l->body, diag));
   for (int i = 0; i < e->n_in; i++) l->size[i] = mr_aval_bytes(&p.body->in[i]->aval);
   for (int k = 0; k < e->n_out; k++) l->size[e->n_in + k] = mr_aval_bytes(&p.body->out[k]->aval);
+  MR_TRY(inner_create(c, p.body, scan_align(c, l), &l->body, diag));
   c->scratch_bytes = inner_bytes(l->body);
   for (int k = 0; k < p.s.n_carry; k++) c->scratch_bytes += call_aligned(c, l->size[e->n_in + k]);
   if (!p.s.length && p.s.n_carry) { /* otherwise the last step computes them there */
@@ -234,8 +247,8 @@ mr_err_t mr__while_lower(mr_call_t *c, mr_diag_t *diag) {
   l->to_body = calloc((size_t)p.body->n_in + 1, sizeof *l->to_body);
   l->out = calloc((size_t)p.n_carry + 1, sizeof *l->out);
   if (!l->to_cond || !l->to_body || !l->out) return control_no_memory(c, diag);
-  MR_TRY(inner_create(c, p.cond, &l->cond, diag));
-  MR_TRY(inner_create(c, p.body, &l->body, diag));
+  MR_TRY(inner_create(c, p.cond, mr__call_align(c), &l->cond, diag));
+  MR_TRY(inner_create(c, p.body, mr__call_align(c), &l->body, diag));
   size_t body_at = inner_bytes(l->cond);
   l->verdict = body_at + inner_bytes(l->body);
   l->second = l->verdict + call_aligned(c, 1);
@@ -299,7 +312,7 @@ mr_err_t mr__cond_lower(mr_call_t *c, mr_diag_t *diag) {
   if (!s->inner) return control_no_memory(c, diag);
   for (int j = 0; j < n; j++) {
     s->inner[j] = (mr_call_inner_t){.runs = 1, .branch = j};
-    MR_TRY(inner_create(c, b[j], &s->inner[j].exec, diag));
+    MR_TRY(inner_create(c, b[j], mr__call_align(c), &s->inner[j].exec, diag));
     size_t bytes = inner_bytes(s->inner[j].exec);
     if (bytes > c->scratch_bytes) c->scratch_bytes = bytes;
   }

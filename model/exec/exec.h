@@ -31,6 +31,9 @@ struct mr_compile_options {
   /* An executable that never runs at the same time: its arena is used if it is large enough.  It
      must be destroyed after this one.  NULL: none. */
   const mr_exec_t *lender;
+  /* Addresses of inputs and outputs are multiples of that many bytes, a power of two; 0: of 64, as
+     the backend's arrays and parameters are.  For graphs that run on rows of larger arrays. */
+  size_t align;
   int threads;      /* of a run, [1,1024]; 0: as many as the caller's team has */
   bool pin;         /* pins each thread, the caller of mr_exec_run included, to its own processor */
   bool plan_only;   /* takes no arena and cannot run: for graph, plan and peak alone */

@@ -17,6 +17,11 @@ static bool lower_is_small(const mr_eqn_t *e) {
   return n < SERIAL_ELEMS && !e->op->product; /* products decide for themselves */
 }
 
+size_t mr__call_align(const mr_call_t *c) {
+  size_t align = c->options ? c->options->align : 0;
+  return align && align < 64 ? align : 64;
+}
+
 static mr_err_t lower_ask(mr_call_t *c, mr_diag_t *diag) {
   for (const mr_op_lower_t *l = c->eqn->op->lower; l && l->backend; l++)
     if (!strcmp(l->backend, c->backend->name)) return l->lower(c, diag);

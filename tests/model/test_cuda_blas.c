@@ -115,7 +115,7 @@ typedef struct started {
 static started_t last; /* the last product */
 static int living, asked, found = 3, starts;
 static uint64_t most, sums; /* of the last preference */
-static unsigned aligned;    /* of a, b, c, d: 64 bytes, shifted by 0 to 3 */
+static unsigned aligned[4]; /* bytes, of a, b, c, d */
 static cublasStatus_t refuses = CUBLAS_STATUS_SUCCESS;
 
 static cublasStatus_t lt_create(cublasLtHandle_t *h) {
@@ -180,8 +180,8 @@ static cublasStatus_t pref_set(cublasLtMatmulPreference_t p,
   memcpy(&number, value, n);
   if (name >= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES &&
       name <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES)
-    return aligned |= number << (name - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES),
-           CUBLAS_STATUS_SUCCESS;
+    return aligned[name - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES] = number,
+                          CUBLAS_STATUS_SUCCESS;
   if (name != CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) return CUBLAS_STATUS_INVALID_VALUE;
   return sums = number, CUBLAS_STATUS_SUCCESS;
 }
@@ -229,6 +229,10 @@ static cublasStatus_t matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, cons
       bytes,           *(const float *)alpha, *(const float *)beta, algo->data[0],   s};
   assert_ptr_equal(c, d);
   assert_ptr_equal(lc, ld);
+  /* No address is aligned to less than the algorithm was asked for. */
+  assert_true(asked == 0 || (uintptr_t)a % aligned[0] == 0);
+  assert_true(asked == 0 || (uintptr_t)b % aligned[1] == 0);
+  assert_true(asked == 0 || (uintptr_t)d % aligned[3] == 0);
   starts++;
   clock_ns += algo->data[0] == 73 ? 2000 : 5000;
   return refuses;
@@ -264,7 +268,8 @@ static mr_fn_t *linear_of(mr_dtype_t t, int64_t rows, int64_t in, int64_t out, b
   return f;
 }
 
-static char memory[8][16]; /* addresses alone: operands 0 to 2, the result, the scratch */
+static _Alignas(
+    256) char memory[8][256]; /* addresses alone: operands 0 to 2, the result, the scratch */
 
 typedef struct bound {
   mr_fn_t *f;
@@ -302,7 +307,7 @@ static void a_projection_is_asked_for_as_planned(void **state) {
   assert_int_equal(asked, 1); /* the heuristic's first */
   assert_int_equal(most, MR_CUDA_WORKSPACE);
   assert_int_equal(sums, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
-  assert_int_equal(aligned, 64 * 15);
+  for (int i = 0; i < 4; i++) assert_int_equal(aligned[i], 64);
   assert_string_equal(b.call.how, "cuBLASLt, algorithm 71 (heuristic), sums in f32");
   assert_int_equal(b.call.scratch_bytes, 0);
   assert_int_equal(b.call.kernels, 1);
@@ -349,6 +354,48 @@ static void a_batch_of_products_has_strides(void **state) {
   assert_true(last.b.batch == 5 && last.b.stride == 7 * 16);
   assert_true(last.d.batch == 5 && last.d.stride == 63 && last.d.type == CUDA_R_32F);
   unbind(&b);
+}
+
+/* The step of a scan over rows of 15 numbers: a product of each with a matrix, on a table of calls
+   that writes nothing. */
+static mr_fn_t *scan_of_products(int64_t rows, int64_t in, int64_t out) {
+  mr_fn_t *f = mr_fn_create(), *body = mr_fn_create();
+  mr_var_t *w = mr_fn_input(body, mr_aval_of(MR_F32, in, out));
+  mr_var_t *x = mr_fn_input(body, mr_aval_of(MR_F32, 1, in));
+  mr_var_t *y = mr_lax_linear(body, x, w, NULL, false);
+  assert_int_equal(mr_fn_return(body, 1, &y), MR_OK);
+  mr_var_t *operand[] = {mr_fn_input(f, mr_aval_of(MR_F32, in, out)),
+                         mr_fn_input(f, mr_aval_of(MR_F32, rows, 1, in))};
+  mr_scan_t s = {.length = rows, .n_consts = 1};
+  mr_var_t *result[1];
+  if (mr_lax_scan(f, body, &s, operand, result) < 0) fail_msg("%s", f->diag.text);
+  assert_int_equal(mr_fn_return(f, 1, result), MR_OK);
+  mr_fn_destroy(body);
+  return f;
+}
+
+/* matmul asserts that the addresses of every step keep what is asked here. */
+static void rows_of_a_scan_are_asked_for_as_they_lie(void **state) {
+  static const struct {
+    int64_t in, out;
+    unsigned align;
+  } of[] = {{15, 16, 4}, {16, 15, 4}, {16, 16, 64}, {16, 4, 16}, {6, 16, 8}};
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    mr_fn_t *f = scan_of_products(5, of[i].in, of[i].out);
+    mr_compile_options_t o = {.backend = mr_backend_find("cuda")};
+    mr_diag_t diag = {0};
+    mr_exec_t *x = NULL;
+    const void *in[] = {memory[0], memory[1]};
+    void *out[] = {memory[3]};
+    int before = starts;
+    if (mr_compile(f, &o, &x, &diag) < 0) fail_msg("%s", diag.text);
+    for (int k = 0; k < 4; k++) assert_int_equal(aligned[k], of[i].align);
+    mr_exec_start(x, in, out);
+    assert_int_equal(starts, before + 5);
+    mr_exec_destroy(x);
+    mr_fn_destroy(f);
+  }
+  assert_int_equal(living, 0);
 }
 
 static void copies_come_before_the_workspace(void **state) {
@@ -511,6 +558,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_projection_is_asked_for_as_planned),
       cmocka_unit_test(f32_is_multiplied_as_f32_alone),
       cmocka_unit_test(a_batch_of_products_has_strides),
+      cmocka_unit_test(rows_of_a_scan_are_asked_for_as_they_lie),
       cmocka_unit_test(copies_come_before_the_workspace),
       cmocka_unit_test(what_has_no_algorithm_is_left_to_a_kernel),
       cmocka_unit_test(algorithms_are_measured_once_and_kept),

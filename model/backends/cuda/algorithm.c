@@ -15,7 +15,7 @@
 #include "model/backends/cuda/matmul.h"
 #include "model/backends/cuda/tunings.h"
 
-enum { CANDIDATES = 32 };
+enum { CANDIDATES = 32, ALIGN = 64 /* bytes, of parameters; of other arrays it is more */ };
 
 /* ---- the handle ---- */
 
@@ -131,31 +131,33 @@ static int algorithm_id(const mr_cublaslt_t *lt, const cublasLtMatmulAlgo_t *alg
 }
 
 /* Parts of a long sum are added in f32, in a fixed order: results are the same on every run.
-   Operands may be parameters, whose tensors begin at multiples of 64 bytes. */
-static cublasStatus_t prefer(const mr_cublaslt_t *lt, cublasLtMatmulPreference_t pref) {
+   align: of a, b, c and d. */
+static cublasStatus_t prefer(const mr_cublaslt_t *lt, const uint32_t align[4],
+                             cublasLtMatmulPreference_t pref) {
   static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
   const uint64_t most = MR_CUDA_WORKSPACE;
-  const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, bytes = 64;
+  const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   cublasStatus_t s = lt->cublasLtMatmulPreferenceSetAttribute(
       pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most);
   if (s == CUBLAS_STATUS_SUCCESS)
     s = lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                  &sums, sizeof sums);
   for (int i = 0; i < 4 && s == CUBLAS_STATUS_SUCCESS; i++)
-    s = lt->cublasLtMatmulPreferenceSetAttribute(pref, aligned[i], &bytes, sizeof bytes);
+    s = lt->cublasLtMatmulPreferenceSetAttribute(pref, aligned[i], &align[i], sizeof align[i]);
   return s;
 }
 
 /* The heuristic's answers, at most `most`, those first that it expects to be
  * fast. */
-static int ask_heuristic(const mr_cuda_matmul_t *m, cublasLtHandle_t handle, int most,
+static int ask_heuristic(const mr_cuda_matmul_t *m, const uint32_t align[4],
+                         cublasLtHandle_t handle, int most,
                          cublasLtMatmulHeuristicResult_t *found) {
   cublasLtMatmulPreference_t pref;
   int n = 0, kept = 0;
   if (m->lt->cublasLtMatmulPreferenceCreate(&pref) != CUBLAS_STATUS_SUCCESS) return 0;
-  cublasStatus_t s = prefer(m->lt, pref);
+  cublasStatus_t s = prefer(m->lt, align, pref);
   if (s == CUBLAS_STATUS_SUCCESS)
     s = m->lt->cublasLtMatmulAlgoGetHeuristic(handle, m->desc, m->a, m->b, m->d, m->d, pref, most,
                                               found, &n);
@@ -195,8 +197,11 @@ static void keep_measured(const mr_cuda_device_t *d, const mr_cublaslt_t *lt, co
   tuning_put(&row);
 }
 
-mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_cuda_product_t *p,
+mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_cuda_product_t *p, size_t align,
                             const mr_cuda_matmul_t *m, mr_cuda_algorithm_t *out, mr_diag_t *diag) {
+  const uint32_t in_place = align < ALIGN ? (uint32_t)align : ALIGN; /* copies are in the scratch */
+  const uint32_t aligned[4] = {p->a.n_parts ? ALIGN : in_place, p->b.n_parts ? ALIGN : in_place,
+                               in_place, in_place};
   cublasLtMatmulHeuristicResult_t found[CANDIDATES];
   char product[MR_CUDA_PRODUCT_TEXT];
   mr_cuda_tuning_t row;
@@ -204,10 +209,11 @@ mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_cuda_product_t *
   uint64_t ns;
   mr__cuda_product_text(p, product);
   MR_TRY(mr__cublaslt_handle(m->lt, &handle, diag));
-  if (tuning_find(d->name, m->lt->version, product, &row) && take_tuned(m, handle, &row, out))
+  if (in_place == ALIGN && tuning_find(d->name, m->lt->version, product, &row) &&
+      take_tuned(m, handle, &row, out))
     return MR_OK;
-  bool tunes = tuning_asked();
-  int n = ask_heuristic(m, handle, tunes ? CANDIDATES : 1, found), best = -1;
+  bool tunes = tuning_asked() && in_place == ALIGN;
+  int n = ask_heuristic(m, aligned, handle, tunes ? CANDIDATES : 1, found), best = -1;
   if (!n) return MR_ERR_NORULE;
   if (tunes && (best = mr__cuda_tune(d, handle, p, m, found, n, &ns)) >= 0)
     keep_measured(d, m->lt, product, &found[best], ns);

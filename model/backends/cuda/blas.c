@@ -55,7 +55,7 @@ static void blas_run(const mr_call_t *c) {
       p->bias < 0 ? NULL : c->in[p->bias], c->out[0], (char *)c->scratch + p->copies,
       s->algorithm.workspace, mr__cuda_stream(d));
   if (code != CUBLAS_STATUS_SUCCESS)
-    mr__cuda_failed_by(s->matmul.lt->cublasLtGetStatusName(code), c->eqn->op->name);
+    mr__cuda_refused(c, s->matmul.lt->cublasLtGetStatusName(code));
   else
     mr__cuda_ran(d, c, cudaSuccess);
 }
@@ -68,9 +68,10 @@ static void say_missing(void) {
   if (mr__cublaslt(&lt, &why) < 0) mr_notice("%s", why.text);
 }
 
-/* Plans e and chooses its algorithm.  MR_ERR_NORULE if cuBLASLt does not take
-   it; the caller ends s->matmul in any case. */
-static mr_err_t blas_choose(const mr_eqn_t *e, blas_state_t *s, mr_diag_t *diag) {
+/* Plans e and chooses its algorithm, for addresses that are multiples of `align`
+   bytes.  MR_ERR_NORULE if cuBLASLt does not take it; the caller ends s->matmul
+   in any case. */
+static mr_err_t blas_choose(const mr_eqn_t *e, size_t align, blas_state_t *s, mr_diag_t *diag) {
   const mr_cublaslt_t *lt;
   const mr_cuda_device_t *d;
   mr_diag_t why = {0};
@@ -83,12 +84,12 @@ static mr_err_t blas_choose(const mr_eqn_t *e, blas_state_t *s, mr_diag_t *diag)
   if (mr__cublaslt_handle(lt, &s->handle, &why) < 0 ||
       mr__cuda_matmul(lt, &s->plan, &s->matmul, &why) < 0)
     return MR_ERR_NORULE;
-  return mr__cuda_algorithm(d, &s->plan, &s->matmul, &s->algorithm, diag);
+  return mr__cuda_algorithm(d, &s->plan, align, &s->matmul, &s->algorithm, diag);
 }
 
 bool mr__cuda_blas_takes(const mr_eqn_t *e) {
   blas_state_t s = {0};
-  mr_err_t err = blas_choose(e, &s, NULL);
+  mr_err_t err = blas_choose(e, 64, &s, NULL);
   mr__cuda_matmul_fini(&s.matmul);
   return err == MR_OK;
 }
@@ -113,7 +114,7 @@ static void blas_describe(mr_call_t *c, blas_state_t *s) {
 mr_err_t mr__cuda_blas_lower(mr_call_t *c, mr_diag_t *diag) {
   blas_state_t *s = calloc(1, sizeof *s);
   if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
-  mr_err_t err = blas_choose(c->eqn, s, diag);
+  mr_err_t err = blas_choose(c->eqn, mr__call_align(c), s, diag);
   if (err == MR_OK) err = mr__cuda_copies(c->eqn, &s->plan, &s->copies, diag);
   if (err < 0) {
     blas_fini(s);

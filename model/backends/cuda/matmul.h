@@ -36,9 +36,13 @@ mr_err_t mr__cublaslt_handle(const mr_cublaslt_t *lt, cublasLtHandle_t *handle, 
 /* Chooses the algorithm of m, which describes p: the tuning file's, where it
    has one that the library still takes; with MILLRACE_TUNE=1 the fastest of
    those that the heuristic names, measured now and added to the file; else the
-   heuristic's first.  MR_OK; MR_ERR_NORULE without a sentence if there is no
-   algorithm; MR_ERR_UNAVAILABLE, MR_ERR_NOMEM.  Any thread (algorithm.c). */
-mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_cuda_product_t *p,
+   heuristic's first.  `align`: what addresses of operands that are read in place
+   and of the result are multiples of, in bytes (mr__call_align); below 64 the
+   heuristic is asked for that alignment, and nothing is measured, nor taken from
+   the file, whose algorithms may want more.  MR_OK; MR_ERR_NORULE without a
+   sentence if there is no algorithm; MR_ERR_UNAVAILABLE, MR_ERR_NOMEM.  Any
+   thread (algorithm.c). */
+mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_cuda_product_t *p, size_t align,
                             const mr_cuda_matmul_t *m, mr_cuda_algorithm_t *out, mr_diag_t *diag);
 
 /* Measures found[0,n) on memory of the device and returns the index of the
