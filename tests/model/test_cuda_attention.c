@@ -121,16 +121,77 @@ static void a_description_that_is_none_is_refused(void **state) {
 
 static mr_cudnn_t old;
 
-static void a_library_that_is_too_old_is_refused_by_its_version(void **state) {
+static void versions_that_are_too_old_or_wrong_are_refused(void **state) {
+  static const struct {
+    size_t version;
+    const char *says, *wants;
+  } bad[] = {{90500, "is cuDNN 9.5", "want 9.8 or newer"},
+             {91000, "is cuDNN 9.10.0", "want 9.10.2 or newer"},
+             {91001, "is cuDNN 9.10.1", "want 9.10.2 or newer"}};
   const mr_cudnn_t *c = NULL;
-  mr_diag_t diag = {0};
   old = *cudnn;
-  old.version = 90500;
   mr__cudnn_put(&old);
-  assert_int_equal(mr__cudnn(&c, &diag), MR_ERR_UNAVAILABLE);
-  assert_non_null(strstr(diag.text, "is cuDNN 9.5"));
-  assert_non_null(strstr(diag.text, "want 9.8 or newer"));
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    mr_diag_t diag = {0};
+    old.version = bad[i].version;
+    assert_int_equal(mr__cudnn(&c, &diag), MR_ERR_UNAVAILABLE);
+    assert_non_null(strstr(diag.text, bad[i].says));
+    assert_non_null(strstr(diag.text, bad[i].wants));
+  }
+  old.version = 91002;
+  assert_int_equal(mr__cudnn(&c, NULL), MR_OK);
   mr__cudnn_put(NULL);
+}
+
+/* Before 9.16 only the backward pass of any number of rows is refused. */
+static void the_backward_pass_of_old_versions_wants_multiples_of_128(void **state) {
+  static const struct {
+    size_t version;
+    int64_t T;
+    bool backward, taken;
+  } of[] = {{91500, 65, true, false}, {91501, 197, true, false}, {91500, 128, true, true},
+            {91500, 65, false, true}, {91600, 65, true, true},   {90800, 256, true, true}};
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    mr_cuda_attention_t a = {16, of[i].T, 3, 64, MR_BF16, true, of[i].backward};
+    mr_cudnn_graph_t g;
+    mr_diag_t diag = {0};
+    old = *cudnn, old.version = of[i].version;
+    mr_err_t e = mr__cudnn_graph(&old, &a, NULL, &g, &diag);
+    mr__cudnn_graph_fini(&g);
+    assert_int_equal(e, of[i].taken ? MR_OK : MR_ERR_UNAVAILABLE);
+    if (e < 0) assert_non_null(strstr(diag.text, "want 9.16 or newer"));
+  }
+}
+
+/* Which arrays of the device a graph has, by the numbers that it declares, and their alignment. */
+static bool declared[MR_CUDNN_IDS];
+static int64_t declared_align;
+static cudnnStatus_t noting_set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                                cudnnBackendAttributeType_t type, int64_t n, const void *value) {
+  int64_t number = 0;
+  if (name == CUDNN_ATTR_TENSOR_UNIQUE_ID || name == CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT)
+    memcpy(&number, value, sizeof number);
+  if (name == CUDNN_ATTR_TENSOR_UNIQUE_ID && number < MR_CUDNN_IDS) declared[number] = true;
+  if (name == CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT && number > declared_align) declared_align = number;
+  return cudnn->cudnnBackendSetAttribute(d, name, type, n, value);
+}
+
+/* An accumulator of f32 in memory is added to by atomic operations, in any order; without one, two
+   runs give the same bits. */
+static void more_than_128_rows_have_no_accumulator(void **state) {
+  static const int64_t T[] = {65, 128, 129, 197, 1024};
+  for (size_t i = 0; i < sizeof T / sizeof *T; i++) {
+    mr_cuda_attention_t a = {16, T[i], 3, 64, MR_BF16, true, true};
+    mr_cudnn_t t = *cudnn;
+    mr_cudnn_graph_t g;
+    memset(declared, 0, sizeof declared), declared_align = 0;
+    t.cudnnBackendSetAttribute = noting_set;
+    assert_int_equal(mr__cudnn_graph(&t, &a, NULL, &g, NULL), MR_OK);
+    mr__cudnn_graph_fini(&g);
+    assert_int_equal(declared[MR_CUDNN_DQ_SUM], T[i] <= 128);
+    assert_true(declared[MR_CUDNN_DQ] && declared[MR_CUDNN_DSUM]);
+    assert_int_equal(declared_align, MR_CUDNN_ALIGN);
+  }
 }
 
 /* Calls that count what is made and destroyed. */
@@ -188,7 +249,9 @@ int main(void) {
       cmocka_unit_test(a_head_of_another_size_has_no_engine),
       cmocka_unit_test(equations_are_taken_by_dtype_and_head),
       cmocka_unit_test(a_description_that_is_none_is_refused),
-      cmocka_unit_test(a_library_that_is_too_old_is_refused_by_its_version),
+      cmocka_unit_test(versions_that_are_too_old_or_wrong_are_refused),
+      cmocka_unit_test(the_backward_pass_of_old_versions_wants_multiples_of_128),
+      cmocka_unit_test(more_than_128_rows_have_no_accumulator),
       cmocka_unit_test(a_call_that_fails_ends_the_graph_and_frees_what_was_made),
   };
   mr_diag_t diag = {0};

@@ -46,14 +46,27 @@ static bool same_attention(const mr_cuda_attention_t *a, const mr_cuda_attention
          a->packed == b->packed && a->backward == b->backward;
 }
 
+/* On compute capability 10 cudnn-frontend takes its deterministic form of the backward pass only
+   with an engine and knobs of its own choice, which the heuristic does not name. */
+static mr_err_t plan_is_fixed(const mr_cuda_attention_t *a, const mr_cuda_device_t *d,
+                              mr_diag_t *diag) {
+  if (!a->backward || mr__cuda_attention_sums(a) || d->major != 10) return MR_OK;
+  return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                 "device cuda: the backward pass of attention over more than 128 rows is computed "
+                 "as separate products on %s, which is slow: cuDNN's would not give the same bits "
+                 "in every run",
+                 d->name);
+}
+
 /* Plans *a.  A refusal is kept as well. */
-static mr_err_t plan_new(const mr_cudnn_t *c, const mr_cuda_attention_t *a, kept_plan_t **out,
-                         mr_diag_t *diag) {
+static mr_err_t plan_new(const mr_cudnn_t *c, const mr_cuda_device_t *d,
+                         const mr_cuda_attention_t *a, kept_plan_t **out, mr_diag_t *diag) {
   kept_plan_t *p = calloc(1, sizeof *p);
   int64_t workspace = 0;
   if (!p) return mr_no_memory(diag, "a plan of attention");
   p->of = *a;
-  mr_err_t e = mr__cudnn_graph(c, a, plans.handle, &p->graph, diag);
+  mr_err_t e = plan_is_fixed(a, d, diag);
+  if (e == MR_OK) e = mr__cudnn_graph(c, a, plans.handle, &p->graph, diag);
   if (e == MR_OK) e = mr__cudnn_plan(&p->graph, plans.handle, &p->plan, &workspace, diag);
   if (e < 0) {
     mr__cudnn_graph_fini(&p->graph);
@@ -80,7 +93,7 @@ static const kept_plan_t *plan_for(const mr_cuda_attention_t *a) {
   if (mr__cudnn(&c, &why) == MR_OK && plans_handle(c, &why) == MR_OK) {
     for (p = plans.first; p; p = p->next)
       if (p->graph.cudnn == c && same_attention(&p->of, a)) break;
-    if (!p) plan_new(c, a, &p, &why);
+    if (!p) plan_new(c, d, a, &p, &why);
   }
   plans_say(&why);
   pthread_mutex_unlock(&plans.lock);
@@ -94,31 +107,37 @@ bool mr__cuda_attention_takes(const mr_eqn_t *e) {
 
 /* ---- a call ---- */
 
+enum { IN = 6, OUT = 3 }; /* operands and results at most */
+
 typedef struct attention_state {
   const kept_plan_t *plan;
   float scale;
   size_t dq_at, work_at; /* in the scratch; the row sums are at 0 */
+  /* Where the scratch has room for an operand or result that is aligned to less than cuDNN is
+     promised, as a row of a scan may be. */
+  bool aside;
+  size_t in_at[IN], out_at[OUT];
   char how[40];
 } attention_state_t;
 
 /* The pointers of a run, by number; NULL: the graph has no such array. */
-static void attention_arrays(const mr_call_t *c, const attention_state_t *s, const float *one,
-                             void *at[MR_CUDNN_IDS]) {
+static void attention_arrays(const mr_call_t *c, const attention_state_t *s, void *const *in,
+                             void *const *out, const float *one, void *at[MR_CUDNN_IDS]) {
   const mr_cuda_attention_t *a = &s->plan->of;
   size_t third = a->packed ? (size_t)(a->H * a->D) * mr_dtype_size(a->dtype) : 0;
   int n = a->packed ? 1 : 3;
   memset(at, 0, MR_CUDNN_IDS * sizeof *at);
   for (int i = 0; i < 3; i++) {
-    at[MR_CUDNN_Q + i] = (char *)c->in[a->packed ? 0 : i] + (size_t)i * third;
-    if (a->backward) at[MR_CUDNN_DQ + i] = (char *)c->out[a->packed ? 0 : i] + (size_t)i * third;
+    at[MR_CUDNN_Q + i] = (char *)in[a->packed ? 0 : i] + (size_t)i * third;
+    if (a->backward) at[MR_CUDNN_DQ + i] = (char *)out[a->packed ? 0 : i] + (size_t)i * third;
   }
-  at[MR_CUDNN_O] = a->backward ? c->in[n] : c->out[0];
-  at[MR_CUDNN_STATS] = a->backward ? c->in[n + 1] : c->out[1];
+  at[MR_CUDNN_O] = a->backward ? in[n] : out[0];
+  at[MR_CUDNN_STATS] = a->backward ? in[n + 1] : out[1];
   at[MR_CUDNN_SCALE] = (void *)(uintptr_t)&s->scale;
   if (!a->backward) return;
-  at[MR_CUDNN_DO] = c->in[n + 2];
+  at[MR_CUDNN_DO] = in[n + 2];
   at[MR_CUDNN_DSUM] = c->scratch;
-  at[MR_CUDNN_DQ_SUM] = (char *)c->scratch + s->dq_at;
+  if (mr__cuda_attention_sums(a)) at[MR_CUDNN_DQ_SUM] = (char *)c->scratch + s->dq_at;
   at[MR_CUDNN_ONE] = (void *)(uintptr_t)one;
 }
 
@@ -141,15 +160,38 @@ static cudnnStatus_t cudnn_execute(const mr_cudnn_t *c, cudnnBackendDescriptor_t
   return s == CUDNN_STATUS_SUCCESS ? c->cudnnBackendExecute(plans.handle, plan, pack) : s;
 }
 
+static bool is_aligned(const void *at) { return (uintptr_t)at % MR_CUDNN_ALIGN == 0; }
+
+/* Sets in and out to the operands, copied to the scratch where they are not aligned, and to where
+   the results are to be. */
+static void attention_aside(const mr_call_t *c, const attention_state_t *s, void *in[IN],
+                            void *out[OUT]) {
+  for (int k = 0; k < c->eqn->n_in; k++) {
+    in[k] = c->in[k];
+    if (!s->aside || is_aligned(in[k])) continue;
+    in[k] = (char *)c->scratch + s->in_at[k];
+    mr__cuda_copy(in[k], c->in[k], mr_aval_bytes(&c->eqn->in[k]->aval), MR_COPY_WITHIN);
+  }
+  for (int k = 0; k < c->eqn->n_out; k++)
+    out[k] = !s->aside || is_aligned(c->out[k]) ? c->out[k] : (char *)c->scratch + s->out_at[k];
+}
+
+static void attention_back(const mr_call_t *c, void *const *out) {
+  for (int k = 0; k < c->eqn->n_out; k++)
+    if (out[k] != c->out[k])
+      mr__cuda_copy(c->out[k], out[k], mr_aval_bytes(&c->eqn->out[k]->aval), MR_COPY_WITHIN);
+}
+
 static void cudnn_run(const mr_call_t *c) {
   const attention_state_t *s = c->state;
   const mr_cudnn_t *cudnn = s->plan->graph.cudnn;
   const mr_cuda_device_t *d;
   const float one = 1;
   cudnnBackendDescriptor_t pack = NULL;
-  void *at[MR_CUDNN_IDS];
+  void *at[MR_CUDNN_IDS], *in[IN], *out[OUT];
   if (mr__cuda_device(&d, NULL) < 0) return;
-  attention_arrays(c, s, &one, at);
+  attention_aside(c, s, in, out);
+  attention_arrays(c, s, in, out, &one, at);
   pthread_mutex_lock(&plans.lock);
   cudnnStatus_t code = cudnn->cudnnSetStream(plans.handle, mr__cuda_stream(d));
   if (code == CUDNN_STATUS_SUCCESS)
@@ -158,13 +200,37 @@ static void cudnn_run(const mr_call_t *c) {
     code = cudnn_execute(cudnn, s->plan->plan, pack, at, (char *)c->scratch + s->work_at);
   if (pack) cudnn->cudnnBackendDestroyDescriptor(pack);
   pthread_mutex_unlock(&plans.lock);
-  if (code != CUDNN_STATUS_SUCCESS)
-    mr__cuda_failed_by(cudnn->cudnnGetErrorString(code), c->eqn->op->name);
-  else
-    mr__cuda_ran(d, c, cudaSuccess);
+  if (code != CUDNN_STATUS_SUCCESS) {
+    mr__cuda_refused(c, cudnn->cudnnGetErrorString(code));
+    return;
+  }
+  attention_back(c, out);
+  mr__cuda_ran(d, c, cudaSuccess);
 }
 
 static size_t up_to_256(size_t n) { return (n + 255) & ~(size_t)255; }
+
+/* Where in the scratch everything lies; returns its bytes. */
+static size_t attention_places(mr_call_t *c, attention_state_t *s) {
+  const mr_cuda_attention_t *a = &s->plan->of;
+  size_t rows = (size_t)(a->B * a->H * a->T) * sizeof(float),
+         at = a->backward ? up_to_256(rows) : 0;
+  s->dq_at = at;
+  if (mr__cuda_attention_sums(a)) at += up_to_256(rows * (size_t)a->D);
+  s->aside = mr__call_align(c) < MR_CUDNN_ALIGN;
+  size_t moved = 0;
+  for (int k = 0; s->aside && k < c->eqn->n_in; k++) {
+    size_t n = mr_aval_bytes(&c->eqn->in[k]->aval);
+    s->in_at[k] = at, at += up_to_256(n), moved += 2 * n;
+  }
+  for (int k = 0; s->aside && k < c->eqn->n_out; k++) {
+    size_t n = mr_aval_bytes(&c->eqn->out[k]->aval);
+    s->out_at[k] = at, at += up_to_256(n), moved += 2 * n;
+  }
+  if (s->aside) c->note[0] = (mr_call_note_t){"rows of a scan copied to aligned memory", moved};
+  s->work_at = at;
+  return at + up_to_256(s->plan->workspace);
+}
 
 mr_err_t mr__cuda_attention_lower(mr_call_t *c, mr_diag_t *diag) {
   mr_cuda_attention_t a;
@@ -173,14 +239,12 @@ mr_err_t mr__cuda_attention_lower(mr_call_t *c, mr_diag_t *diag) {
   if (!p) return MR_ERR_NORULE;
   attention_state_t *s = calloc(1, sizeof *s);
   if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
-  size_t rows = (size_t)(a.B * a.H * a.T) * sizeof(float);
   s->plan = p;
   s->scale = (float)mr_attr_get(c->eqn, "scale")->f;
-  if (a.backward) s->dq_at = up_to_256(rows), s->work_at = s->dq_at + up_to_256(rows * (size_t)a.D);
   snprintf(s->how, sizeof s->how, "cuDNN %zu.%zu", p->graph.cudnn->version / 10000,
            p->graph.cudnn->version / 100 % 100);
   c->state = s, c->fini = free, c->run = cudnn_run;
-  c->scratch_bytes = s->work_at + up_to_256(p->workspace);
+  c->scratch_bytes = attention_places(c, s);
   c->how = s->how;
   c->kernels = 1;
   return MR_OK;

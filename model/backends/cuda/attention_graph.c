@@ -67,7 +67,7 @@ typedef enum place { PLACE_DEVICE, PLACE_VIRTUAL, PLACE_HOST } place_t;
 static desc_t array(mr_cudnn_graph_t *g, int64_t id, cudnnDataType_t t, shape_t s, place_t place) {
   static const char what[] = "an array";
   const bool yes = true;
-  const int64_t align = 16;
+  const int64_t align = MR_CUDNN_ALIGN;
   desc_t d = make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR, what);
   set(g, d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &t, what);
   set(g, d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, s.dim, what);
@@ -263,9 +263,13 @@ static void backward_graph(mr_cudnn_graph_t *g, const mr_cuda_attention_t *a) {
   x = each_new(g, CUDNN_POINTWISE_MUL, x, w, p.square);
   desc_t ds = each_op(g, CUDNN_POINTWISE_MUL, x, p.scale, virtual_array(g, narrow(a), p.square));
   product_op(g, turned_factor(g, a, ds), p.q, qkv_array(g, a, MR_CUDNN_DK));
-  desc_t dq = array(g, MR_CUDNN_DQ_SUM, CUDNN_DATA_FLOAT, dense_shape(a, a->T, a->D), PLACE_DEVICE);
   desc_t k = virtual_array(g, narrow(a), operand_shape(a));
   turn_op(g, p.k_turned, k);
+  if (!mr__cuda_attention_sums(a)) {
+    product_op(g, ds, k, qkv_array(g, a, MR_CUDNN_DQ));
+    return;
+  }
+  desc_t dq = array(g, MR_CUDNN_DQ_SUM, CUDNN_DATA_FLOAT, dense_shape(a, a->T, a->D), PLACE_DEVICE);
   product_op(g, ds, k, dq);
   each_op(g, CUDNN_POINTWISE_IDENTITY, dq, NULL, qkv_array(g, a, MR_CUDNN_DQ));
 }
@@ -283,6 +287,12 @@ mr_err_t mr__cudnn_graph(const mr_cudnn_t *cudnn, const mr_cuda_attention_t *a,
                          cudnnHandle_t handle, mr_cudnn_graph_t *g, mr_diag_t *diag) {
   static const char what[] = "the graph";
   *g = (mr_cudnn_graph_t){.cudnn = cudnn, .next = 1000};
+  if (a->backward && a->T % 128 && cudnn->version < MR_CUDNN_ANY_T)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device cuda: cuDNN %zu.%zu computes the backward pass of attention only for "
+                   "multiples of 128 rows, so that it is computed as separate products, which is "
+                   "slow; want 9.16 or newer",
+                   cudnn->version / 10000, cudnn->version / 100 % 100);
   if (a->backward)
     backward_graph(g, a);
   else

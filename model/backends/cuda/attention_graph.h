@@ -29,6 +29,16 @@ typedef struct mr_cuda_attention {
    Pure; any thread.  What is true may still be refused by the heuristic. */
 bool mr__cuda_attention(const mr_eqn_t *e, mr_cuda_attention_t *a);
 
+/* Whether the backward graph of *a adds the parts of dq in an accumulator of
+   f32, DQ_SUM, which cuDNN's kernels do with atomic operations, one for each
+   block of keys.  Blocks have 64 keys or more: up to 128 rows at most two parts
+   are added to 0, whose order does not matter.  Beyond, the product is written
+   to DQ itself, the form that cudnn-frontend takes for
+   is_deterministic_algorithm, so that every run gives the same bits. */
+static inline bool mr__cuda_attention_sums(const mr_cuda_attention_t *a) {
+  return a->backward && a->T <= 128;
+}
+
 /* The arrays of a graph, by the numbers that cuDNN knows them by.  SCALE and
    ONE are floats of the host. */
 typedef enum mr_cudnn_id {
@@ -43,10 +53,12 @@ typedef enum mr_cudnn_id {
   MR_CUDNN_DK,     /* backward: as K */
   MR_CUDNN_DV,     /* backward: as V */
   MR_CUDNN_DSUM,   /* backward: (B,H,T) f32, memory for the run */
-  MR_CUDNN_DQ_SUM, /* backward: (B,H,T,D) f32, memory for the run */
+  MR_CUDNN_DQ_SUM, /* if mr__cuda_attention_sums: (B,H,T,D) f32, memory for the run */
   MR_CUDNN_ONE,    /* backward: () f32, 1 */
   MR_CUDNN_IDS
 } mr_cudnn_id_t;
+
+enum { MR_CUDNN_ALIGN = 16 }; /* bytes, of every array on the device */
 
 enum { MR_CUDNN_MADE = 160, MR_CUDNN_OPS = 24 };
 
@@ -62,7 +74,8 @@ typedef struct mr_cudnn_graph {
 } mr_cudnn_graph_t;
 
 /* Builds the graph of *a into *g.  handle: of the device it is for; NULL with a
-   description.  MR_OK; MR_ERR_UNAVAILABLE with cuDNN's reason.  The caller ends
+   description.  MR_OK; MR_ERR_UNAVAILABLE with cuDNN's reason, or if this
+   version computes it wrongly.  The caller ends
    *g in any case; it must outlive the plans made of it. */
 mr_err_t mr__cudnn_graph(const mr_cudnn_t *cudnn, const mr_cuda_attention_t *a,
                          cudnnHandle_t handle, mr_cudnn_graph_t *g, mr_diag_t *diag);

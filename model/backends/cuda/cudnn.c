@@ -1,5 +1,7 @@
-/* Opens cuDNN once, and refuses a version that is older than what is asked of it.  Only
-   libcudnn.so.9 is named: it opens its parts itself. */
+/* Opens cuDNN once, and refuses a version that is older than what is asked of it, or known to be
+   wrong.  Only libcudnn.so.9 is named: it opens its parts itself.  Its engines compile kernels when
+   a graph is planned, by NVRTC, which they open by name: where only this program knows its folder,
+   it has to be open before, or every plan fails. */
 #include "model/backends/cuda/cudnn.h"
 
 #include <dlfcn.h>
@@ -7,6 +9,7 @@
 #include <string.h>
 
 #include "model/backends/cuda/find.h"
+#include "model/backends/cuda/nvrtc.h"
 
 static struct {
   pthread_once_t once;
@@ -18,7 +21,9 @@ static struct {
 
 static void cudnn_open(void) {
   static const char *const names[] = {"libcudnn.so.9", NULL};
+  const mr_nvrtc_t *nvrtc;
   mr_cudnn_t *c = &cudnn9.own;
+  mr__nvrtc(&nvrtc, NULL); /* what is missing is said where a kernel needs it */
   void *lib = mr__cuda_find(names, c->path, sizeof c->path);
   if (!lib) {
     cudnn9.missing = "";
@@ -53,6 +58,11 @@ mr_err_t mr__cudnn(const mr_cudnn_t **cudnn, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
                    "device cuda: %s is cuDNN %zu.%zu, " OPENED "; want 9.8 or newer", c->path,
                    c->version / 10000, c->version / 100 % 100);
+  if (c->version >= MR_CUDNN_BAD_FIRST && c->version <= MR_CUDNN_BAD_LAST)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device cuda: %s is cuDNN %zu.%zu.%zu, whose attention has known bugs, " OPENED
+                   "; want 9.10.2 or newer",
+                   c->path, c->version / 10000, c->version / 100 % 100, c->version % 100);
   return *cudnn = c, MR_OK;
 }
 

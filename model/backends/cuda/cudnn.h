@@ -21,9 +21,19 @@
   X(cudnnBackendGetAttribute)      \
   X(cudnnBackendExecute)
 
-/* 9.8: graphs for a device that is described, and a backward pass for any
-   number of rows that clears its accumulator itself. */
-enum { MR_CUDNN_LEAST = 90800 };
+/* LEAST, 9.8: graphs for a device that is described, and a backward pass that
+   clears its accumulator itself.  The others follow NVIDIA's cudnn-frontend
+   (include/cudnn_frontend/node): BAD, 9.10.0 and 9.10.1, have known bugs in the
+   forward pass and are refused (sdpa_support_surface.h); before ANY_T, 9.16, the
+   backward pass of a number of rows that is no multiple of 128 needs
+   a padding mask (scaled_dot_product_flash_attention.h), which these graphs do
+   not have. */
+enum {
+  MR_CUDNN_LEAST = 90800,
+  MR_CUDNN_BAD_FIRST = 91000,
+  MR_CUDNN_BAD_LAST = 91001,
+  MR_CUDNN_ANY_T = 91600
+};
 
 typedef struct mr_cudnn {
 #define MR_CUDNN_POINTER(name) __typeof__(&name) name;
@@ -34,9 +44,10 @@ typedef struct mr_cudnn {
 } mr_cudnn_t;
 
 /* Points *cudnn at the table, which is static.  MR_OK; MR_ERR_UNAVAILABLE if
-   there is no library, one that is too old, or one that lacks a call: the
-   sentence says which, and that attention is then computed as separate
-   products.  Any thread; the first call loads the library. */
+   there is no library, one that is too old or has known bugs, or one that lacks
+   a call: the sentence says which, and that attention is then computed as
+   separate products.  Any thread; the first call loads the library, behind
+   NVRTC, which its engines need. */
 mr_err_t mr__cudnn(const mr_cudnn_t **cudnn, mr_diag_t *diag);
 
 /* Puts another table in its place, which must stay; NULL: the library's again.
