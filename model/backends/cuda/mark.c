@@ -9,11 +9,14 @@ typedef struct mark {
   uint64_t copies; /* given before it */
 } mark_t;
 
+/* A thread that waits for it sleeps: without the first flag it would spin. */
+enum { MARK_FLAGS = cudaEventBlockingSync | cudaEventDisableTiming };
+
 void *mr__cuda_mark(void) {
   const mr_cuda_device_t *d;
   mark_t *m = calloc(1, sizeof *m);
   if (!m || mr__cuda_device(&d, NULL) < 0) return free(m), NULL;
-  cudaError_t code = d->cu->cudaEventCreateWithFlags(&m->event, cudaEventDisableTiming);
+  cudaError_t code = d->cu->cudaEventCreateWithFlags(&m->event, MARK_FLAGS);
   if (code != cudaSuccess) {
     d->cu->cudaGetLastError();
     return free(m), NULL;
@@ -39,7 +42,10 @@ mr_err_t mr__cuda_reached(void *mark, bool wait, mr_diag_t *diag) {
   MR_TRY(mr__cuda_device(&d, diag));
   if (!m) return reached_all(d, diag);
   cudaError_t code = wait ? d->cu->cudaEventSynchronize(m->event) : d->cu->cudaEventQuery(m->event);
-  if (code == cudaErrorNotReady) return MR_AGAIN;
+  if (code == cudaErrorNotReady) {
+    d->cu->cudaGetLastError(); /* the answer is no failure for the next who asks for one */
+    return MR_AGAIN;
+  }
   if (code != cudaSuccess) mr__cuda_failed(code, "a run");
   mr__cuda_pinned_settle(m->copies);
   d->cu->cudaEventDestroy(m->event);
