@@ -53,6 +53,7 @@ mr_err_t mr_slots_create(const mr_backend_t *b, int n, int n_fields, const size_
     s->bytes += slots_aligned(b, field_bytes[i]);
   }
   if (e >= 0) e = slots_take(s, diag);
+  if (e >= 0 && b->follow_beside) b->follow_beside(MR_COPY_IN); /* memory is taken by commands */
   if (e < 0) return mr_slots_destroy(s), e;
   *out = s;
   return MR_OK;
@@ -60,6 +61,7 @@ mr_err_t mr_slots_create(const mr_backend_t *b, int n, int n_fields, const size_
 
 void mr_slots_destroy(mr_slots_t *s) {
   if (!s) return;
+  if (s->backend->wait_beside) s->backend->wait_beside(MR_COPY_IN); /* and given back by them */
   for (int k = 0; s->block && k < s->n; k++) s->backend->give(s->block[k], s->bytes);
   free(s->block);
   free(s->at);
@@ -76,11 +78,11 @@ void *mr_slots_fill(mr_slots_t *s, int k, const void *const *field, const size_t
   for (int i = 0; i < s->n_fields; i++) {
     void *to = mr_slots_at(s, k, i);
     if (b->copy_beside)
-      b->copy_beside(to, field[i], bytes[i]);
+      b->copy_beside(to, field[i], bytes[i], MR_COPY_IN);
     else
       b->copy_later(to, field[i], bytes[i], MR_COPY_IN);
   }
-  return b->copy_beside ? b->mark_beside() : b->mark();
+  return b->copy_beside ? b->mark_beside(MR_COPY_IN) : b->mark();
 }
 
 mr_err_t mr_slots_filled(const mr_slots_t *s, void *mark, bool wait, mr_diag_t *diag) {

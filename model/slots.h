@@ -20,7 +20,8 @@ typedef struct mr_slots mr_slots_t;
  *out.  b is no host's backend.  MR_OK; MR_ERR_NOMEM names the bytes and what is free. */
 mr_err_t mr_slots_create(const mr_backend_t *b, int n, int n_fields, const size_t *field_bytes,
                          mr_slots_t **out, mr_diag_t *diag);
-/* Gives the blocks back; no command that uses them may be under way.  NULL is fine. */
+/* Gives the blocks back when the copies into them and the commands so far are done, for which it
+   does not wait.  NULL is fine. */
 void mr_slots_destroy(mr_slots_t *s);
 
 /* Returns the device's address of field i in slot k: aligned as the backend says, valid as long as

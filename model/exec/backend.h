@@ -77,12 +77,32 @@ struct mr_backend {
      end with the commands that write *verdict. */
   bool (*loop)(const uint8_t *verdict, void (*give)(void *arg, int part), void *arg);
 
-  /* ---- copies beside the commands; both NULL: copies run among them alone ---- */
-  /* Gives a copy from the host to a second queue, whose copies run in order while commands run.  No
-     command that is not done may use `to`, and no later one before a mark behind the copy is
-     reached; until then the host's bytes must stay.  Any thread. */
-  void (*copy_beside)(void *to, const void *from, size_t bytes);
-  void *(*mark_beside)(void); /* marks the end of these copies, as mark does of the commands */
+  /* ---- copies beside the commands; all NULL: copies run among them alone ----
+     Two more queues: one of copies from the host (MR_COPY_IN) and one of copies to it
+     (MR_COPY_OUT).  Each runs in order, while the commands and the other one run. */
+  /* Gives a copy to the queue of its way.  The device's memory must have been taken before a
+     follow_beside, or before all commands were waited for.  Until a mark behind the copy is reached
+     the host's bytes must stay; until then, or behind a wait_beside, no command writes `from` or
+     uses `to`, nor one that is under way unless a follow_beside is between.  Any thread. */
+  void (*copy_beside)(void *to, const void *from, size_t bytes, mr_copy_way_t way);
+  /* Marks the end of these copies, as mark does of the commands; NULL without memory, when they are
+     done. */
+  void *(*mark_beside)(mr_copy_way_t way);
+  /* Copies that are given to the queue from here on begin when the commands given so far are done.
+     The host does not wait. */
+  void (*follow_beside)(mr_copy_way_t way);
+  /* Commands that are given from here on, memory given back included, begin when the copies given
+     to the queue so far are done.  The host does not wait.  While repeat records on the calling
+     thread, every start of the recording waits for the copies given before that start; it is then
+     no command of a branch or loop. */
+  void (*wait_beside)(mr_copy_way_t way);
+
+  /* ---- memory of the host that the device copies from and to directly; both NULL: as all is ----
+   */
+  /* Makes host[0,bytes) such memory until unpin, which comes before the memory is freed.  false: it
+     stays as it is, and copies take longer. */
+  bool (*pin)(void *host, size_t bytes);
+  void (*unpin)(void *host); /* for which pin has returned true; no copy of it may be under way */
 
   /* ---- compiling ---- */
   /* Fills c->run and what it needs for c->eqn, of any kind but ALIAS and CALL.  MR_OK,

@@ -1,12 +1,14 @@
 /* A table in the place of CUDA's run-time library and of NVRTC, for tests without a GPU.  Kernels
    are compiled by the system's C++ compiler from the text that CUDA would compile, and run by loops
-   over blocks and threads.  As on a GPU, commands wait in the stream until the host waits for them,
-   and the host cannot touch the device's memory.  The table checks what CUDA leaves undefined:
-   every pointer that a command has lies in a block that has not been given back, launches keep to
-   the device's limits, a copy that is done later is from or to pinned memory, and a thread that
-   captures gives commands to the captured stream alone and waits for nothing.  What is captured is
-   run when its graph is launched; a conditional node then reads what a kernel has set its handle
-   to, once for each reading, and runs its bodies accordingly. */
+   over blocks and threads.  As on a GPU, commands wait in their stream until the host waits for
+   them, and the host cannot touch the device's memory.  Each stream comes as far as the host's wait
+   needs, so that a wait that is missing between two streams is seen; with a seed (host.seed) the
+   other streams also run ahead, by numbers drawn from it.  The table checks what CUDA leaves
+   undefined: every pointer that a command has lies in a block that has not been given back,
+   launches keep to the device's limits, a copy that is done later is from or to pinned memory, and
+   a thread that captures gives commands to the captured stream alone and waits for nothing.  What
+   is captured is run when its graph is launched; a conditional node then reads what a kernel has
+   set its handle to, once for each reading, and runs its bodies accordingly. */
 #ifndef MR_TESTS_MODEL_CUDA_HOST_H
 #define MR_TESTS_MODEL_CUDA_HOST_H
 
@@ -22,11 +24,12 @@
 #include "model/backends/cuda/api.h"
 #include "model/backends/cuda/nvrtc.h"
 
-enum { HOST_ARGS = 512, HOST_BLOCKS = 1 << 14, HOST_PAGE = 4096 };
+enum { HOST_ARGS = 512, HOST_BLOCKS = 1 << 14, HOST_PAGE = 4096, HOST_STREAMS = 24 };
 
 typedef struct host_block {
   char *base, *inside; /* what the host is given, without access, and the memory behind it */
   size_t bytes, pages;
+  bool taken;      /* the stream that took it has come to that */
   bool given_back; /* by the host; its commands may be under way */
 } host_block_t;
 
@@ -37,7 +40,22 @@ typedef struct host_kernel {
   bool loaded;     /* its attributes were asked for */
 } host_kernel_t;
 
-typedef enum host_kind { HOST_COPY, HOST_KERNEL, HOST_FREE, HOST_EVENT, HOST_NODE } host_kind_t;
+typedef enum host_kind {
+  HOST_COPY,
+  HOST_KERNEL,
+  HOST_TAKE,
+  HOST_FREE,
+  HOST_EVENT,
+  HOST_WAIT,
+  HOST_NODE
+} host_kind_t;
+
+typedef struct host_event {
+  unsigned flags;
+  int stream;             /* that it was recorded on */
+  uint64_t records, done; /* how often it was recorded, and came */
+  int64_t at;             /* host.clock when it came last */
+} host_event_t;
 
 /* What a handle points at.  Kernels write the first two (host_prelude). */
 typedef struct host_handle {
@@ -49,7 +67,9 @@ typedef struct host_handle {
 typedef struct host_command {
   struct host_command *next;
   host_kind_t kind;
-  void *to; /* a copy's; the block to free; the event */
+  void *to; /* a copy's; the block that is taken or freed */
+  host_event_t *event;
+  uint64_t number; /* the record of the event that is waited for */
   const void *from;
   size_t bytes;
   const host_kernel_t *kernel;
@@ -85,7 +105,11 @@ static struct {
     char *data;
     size_t bytes;
   } pinned[1024];
-  host_command_t *first, **last;
+  struct {
+    host_command_t *first, **last; /* last: NULL before the first command */
+  } queue[HOST_STREAMS];
+  uint32_t seed; /* of what streams do that the host does not wait for; 0: nothing */
+  int64_t clock; /* microseconds: a kernel takes 10, a copy 1 */
   int launches, copies_now, copies_later, compiled, events, synchronized;
   host_capture_t capture[HOST_CAPTURES]; /* [captures]: of one thread, the inner ones last */
   int captures;
@@ -102,7 +126,10 @@ static struct {
      compile what sets conditions; NULL: none is. */
   const char *refuse;
   size_t least_free; /* what cudaMemGetInfo says */
-} host = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &host.first, .least_free = (size_t)1 << 33};
+} host = {.lock = PTHREAD_MUTEX_INITIALIZER, .least_free = (size_t)1 << 33};
+
+enum { HOST_EVENTS_KEPT = 4 };               /* of the open device: they stay */
+static _Thread_local cudaError_t host_error; /* what cudaGetLastError returns */
 
 static inline void host_need(bool good, const char *what) {
   if (good) return;
@@ -125,6 +152,7 @@ static inline host_block_t *host_find(const void *at, size_t bytes) {
 static inline void *host_inside(const void *at, size_t bytes) {
   const host_block_t *b = host_find(at, bytes);
   host_need(b, "a command uses memory after it was given back");
+  host_need(b->taken, "a command uses memory before the stream that took it has come to that");
   return b->inside + ((const char *)at - b->base);
 }
 
@@ -189,12 +217,21 @@ static inline void host_do_node(const host_command_t *c) {
   if (j < c->bodies) host_do_body(c->body[j]), host.rounds++;
 }
 
+/* What nothing has written is NaN. */
+static inline void host_do_take(host_block_t *b) {
+  memset(b->inside, 0xFF, b->pages);
+  b->taken = true;
+}
+
 static inline void host_do(const host_command_t *c) {
+  host.clock += c->kind == HOST_KERNEL ? 10 : c->kind == HOST_COPY;
   switch (c->kind) {
     case HOST_COPY: host_copy(c); break;
     case HOST_KERNEL: host_do_kernel(c); break;
+    case HOST_TAKE: host_do_take(c->to); break;
     case HOST_FREE: host_free_block(c->to); break;
-    case HOST_EVENT: *(bool *)c->to = true; break;
+    case HOST_EVENT: c->event->done++, c->event->at = host.clock; break;
+    case HOST_WAIT: break; /* it has come: host_is_ready */
     case HOST_NODE: host_do_node(c); break;
   }
 }
@@ -203,26 +240,68 @@ static inline void host_do_body(const host_graph_t *g) {
   for (const host_command_t *c = g->first; c; c = c->next) host_do(c);
 }
 
-/* Does the commands up to an event, up to a number of them, or all. */
-static inline void host_advance(const bool *event, long most) {
-  while (host.first && most-- != 0 && !(event && *event)) {
-    host_command_t *c = host.first;
-    if (!(host.first = c->next)) host.last = &host.first;
-    host_do(c);
-    host_command_free(c);
-  }
+/* Whether the next command of a stream can be done: there is one, and no event that it waits for is
+   still to come. */
+static inline bool host_is_ready(int stream) {
+  const host_command_t *c = host.queue[stream].first;
+  return c && (c->kind != HOST_WAIT || c->event->done >= c->number);
 }
 
-/* Their addresses are the streams: the first is of commands, the others are for captures. */
-static int host_streams[HOST_CAPTURES];
+static inline void host_do_first(int stream) {
+  host_command_t *c = host.queue[stream].first;
+  if (!(host.queue[stream].first = c->next)) host.queue[stream].last = &host.queue[stream].first;
+  host_do(c);
+  host_command_free(c);
+}
+
+/* Does the next command of a stream, or the next of those that it waits for. */
+static inline void host_progress(int stream) {
+  for (int turns = 0; !host_is_ready(stream); turns++) {
+    host_need(host.queue[stream].first && turns < HOST_STREAMS, "streams wait for each other");
+    stream = host.queue[stream].first->event->stream;
+  }
+  host_do_first(stream);
+}
+
+static inline void host_drain(int stream) {
+  while (host.queue[stream].first) host_progress(stream);
+}
+
+/* Does at most `most` commands towards an event. */
+static inline bool host_advance(const host_event_t *e, long most) {
+  while (e->done < e->records && most-- != 0) host_progress(e->stream);
+  return e->done == e->records;
+}
+
+static inline unsigned host_random(void) {
+  return (host.seed = host.seed * 1664525 + 1013904223) >> 16;
+}
+
+/* What the device does while the host does something else. */
+static inline void host_drift(void) {
+  for (int i = 0; host.seed && i < HOST_STREAMS; i++)
+    for (unsigned n = host_random() % 4 ? 0 : host_random() % 256; n && host_is_ready(i); n--)
+      host_do_first(i);
+}
+
+/* Their addresses are the streams: the first is of commands, the next two of copies beside them;
+   the backend captures with others.  The last four are for tests. */
+static int host_streams[HOST_STREAMS];
+enum { HOST_SPARE = HOST_STREAMS - 4 };
 static _Thread_local bool host_captures; /* the calling thread does */
+
+static inline int host_number(cudaStream_t s) { return (int)((int *)s - host_streams); }
 
 /* The innermost capture. */
 static inline host_capture_t *host_capture_now(void) { return &host.capture[host.captures - 1]; }
 
-/* The stream that the calling thread may give commands to. */
-static inline cudaStream_t host_stream(void) {
-  return host_captures ? host_capture_now()->stream : (cudaStream_t)&host_streams[0];
+/* Whether the calling thread may give commands to a stream: that of its capture alone, if it
+   captures, and else any that is not captured. */
+static inline bool host_may_give(cudaStream_t s) {
+  if (host_captures) return s == host_capture_now()->stream;
+  for (int i = 0; i < host.captures; i++)
+    if (host.capture[i].stream == s) return false;
+  return host_number(s) >= 0 && host_number(s) < HOST_STREAMS;
 }
 
 static inline void host_graph_append(host_graph_t *g, host_command_t *c) {
@@ -234,12 +313,15 @@ static inline host_command_t *host_add(host_kind_t kind, cudaStream_t s) {
   host_command_t *c = calloc(1, sizeof *c);
   host_need(c, "no memory for a command");
   c->kind = kind;
-  if (s == (cudaStream_t)&host_streams[0]) {
-    *host.last = c, host.last = &c->next;
+  if (!host_captures) {
+    int i = host_number(s);
+    if (!host.queue[i].last) host.queue[i].last = &host.queue[i].first;
+    *host.queue[i].last = c, host.queue[i].last = &c->next;
     return c;
   }
   host_capture_t *now = host_capture_now();
-  host_need(kind == HOST_COPY || kind == HOST_KERNEL, "a command that a graph cannot have");
+  host_need(kind == HOST_COPY || kind == HOST_KERNEL || kind == HOST_WAIT,
+            "a command that a graph cannot have");
   host_need(now->after == now->graph->end, "a captured command does not wait for the one before");
   host_graph_append(now->graph, c);
   now->after = c;
@@ -268,35 +350,45 @@ static inline const char *host_error_name(cudaError_t e) {
                                       : "cudaErrorMemoryAllocation";
 }
 static inline const char *host_error_text(cudaError_t e) { return "as the test asked"; }
-static inline cudaError_t host_last_error(void) { return cudaSuccess; }
+static inline cudaError_t host_last_error(void) {
+  cudaError_t e = host_error;
+  return host_error = cudaSuccess, e;
+}
 
-/* The first is the device's, the others are for captures. */
 static inline cudaError_t host_stream_create(cudaStream_t *s, unsigned flags) {
   static int n;
   host_need(!host_captures, "a thread that captures makes a stream");
-  host_need(n < HOST_CAPTURES, "too many streams");
+  host_need(n < HOST_SPARE, "too many streams");
+  host_need(flags == cudaStreamNonBlocking, "a stream that waits for the default one");
   *s = (cudaStream_t)&host_streams[n++];
   return cudaSuccess;
 }
 
 static inline void host_enter(cudaStream_t s) {
   pthread_mutex_lock(&host.lock);
-  host_need(s == host_stream(), "a command for another stream");
+  host_need(host_may_give(s), "a command for another stream");
+  host_need(host_error != cudaErrorNotReady, "a command finds the answer of a question before it");
+  host_drift();
 }
 
 /* Before a call that waits, or takes or gives back memory. */
 static inline void host_enter_plain(void) {
   host_need(!host_captures, "a thread that captures makes a call that may not be captured");
   pthread_mutex_lock(&host.lock);
+  host_drift();
 }
 
-static inline cudaError_t host_leave(cudaError_t e) { return pthread_mutex_unlock(&host.lock), e; }
+static inline cudaError_t host_leave(cudaError_t e) {
+  pthread_mutex_unlock(&host.lock);
+  if (e != cudaSuccess) host_error = e;
+  return e;
+}
 
 static inline cudaError_t host_stream_synchronize(cudaStream_t s) {
-  host_need(s == (cudaStream_t)&host_streams[0], "a wait for another stream");
   host_enter_plain();
+  host_need(host_may_give(s), "a wait for a stream that is captured");
   host.synchronized++;
-  host_advance(NULL, -1);
+  host_drain(host_number(s));
   return host_leave(cudaSuccess);
 }
 
@@ -322,13 +414,13 @@ static inline cudaError_t host_malloc(void **data, size_t bytes, cudaStream_t s)
   b.inside = mmap(NULL, pages, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   host_need(b.base != MAP_FAILED && b.inside != MAP_FAILED, "no memory");
   close(fd);
-  memset(b.inside, 0xFF, pages); /* what nothing has written is NaN */
   size_t at = 0;
   while (at < host.n_block && host.block[at].base) at++;
   host_need(at < HOST_BLOCKS, "too many blocks");
   host.block[at] = b;
   if (at == host.n_block) host.n_block++;
   *data = b.base;
+  host_add(HOST_TAKE, s)->to = &host.block[at];
   return host_leave(cudaSuccess);
 }
 
@@ -356,14 +448,37 @@ static inline cudaError_t host_malloc_pinned(void **data, size_t bytes) {
   return host_leave(cudaSuccess);
 }
 
-static inline cudaError_t host_free_pinned(void *data) {
-  host_enter_plain();
-  for (const host_command_t *c = host.first; c; c = c->next)
-    host_need(c->kind != HOST_COPY || (c->to != data && c->from != data),
-              "pinned memory is freed before a copy that uses it is done");
+static inline void host_unpin(const void *data) {
+  for (int s = 0; s < HOST_STREAMS; s++)
+    for (const host_command_t *c = host.queue[s].first; c; c = c->next)
+      host_need(c->kind != HOST_COPY || (c->to != data && c->from != data),
+                "pinned memory is freed before a copy that uses it is done");
   for (size_t i = 0; i < sizeof host.pinned / sizeof *host.pinned; i++)
     if (host.pinned[i].data == data) host.pinned[i].data = NULL;
+}
+
+static inline cudaError_t host_free_pinned(void *data) {
+  host_enter_plain();
+  host_unpin(data);
   free(data);
+  return host_leave(cudaSuccess);
+}
+
+/* Pins the caller's memory. */
+static inline cudaError_t host_register(void *data, size_t bytes, unsigned flags) {
+  host_enter_plain();
+  size_t i = 0;
+  while (i < sizeof host.pinned / sizeof *host.pinned && host.pinned[i].data) i++;
+  host_need(i < sizeof host.pinned / sizeof *host.pinned, "too much pinned memory");
+  host_need(!((uintptr_t)data % HOST_PAGE), "pinned memory shares a page");
+  host.pinned[i].data = data, host.pinned[i].bytes = bytes;
+  return host_leave(cudaSuccess);
+}
+
+static inline cudaError_t host_unregister(void *data) {
+  host_enter_plain();
+  host_need(host_is_pinned(data, 1), "what is unpinned was not pinned");
+  host_unpin(data);
   return host_leave(cudaSuccess);
 }
 
@@ -389,34 +504,60 @@ static inline cudaError_t host_copy_async(void *to, const void *from, size_t byt
   host.recorded += host_captures;
   bool now = (in && !host_is_pinned(from, bytes)) || (out && !host_is_pinned(to, bytes));
   host.copies_now += now, host.copies_later += !now && (in || out);
-  if (now) host_advance(NULL, -1);
+  if (now) host_drain(host_number(s));
   return host_leave(cudaSuccess);
 }
 
 static inline cudaError_t host_event_create(cudaEvent_t *e, unsigned flags) {
-  *e = (cudaEvent_t)calloc(1, sizeof(bool));
+  host_event_t *own = calloc(1, sizeof *own);
+  own->flags = flags;
+  *e = (cudaEvent_t)own;
   host.events++;
   return cudaSuccess;
 }
 static inline cudaError_t host_event_destroy(cudaEvent_t e) {
-  host_need(*(bool *)e, "an event is destroyed before it came");
+  const host_event_t *own = (host_event_t *)e;
+  host_need(own->done == own->records, "an event is destroyed before it came");
   free(e);
   host.events--;
   return cudaSuccess;
 }
 static inline cudaError_t host_event_record(cudaEvent_t e, cudaStream_t s) {
+  host_event_t *own = (host_event_t *)e;
   host_enter_plain();
-  host_add(HOST_EVENT, s)->to = e;
+  host_need(host_may_give(s), "an event for a stream that is captured");
+  host_need(!own->records || own->stream == host_number(s), "an event of two streams");
+  own->stream = host_number(s), own->records++;
+  host_add(HOST_EVENT, s)->event = own;
   return host_leave(cudaSuccess);
 }
 static inline cudaError_t host_event_query(cudaEvent_t e) {
   host_enter_plain();
-  host_advance((bool *)e, 100); /* it is busy for a while */
-  return host_leave(*(bool *)e ? cudaSuccess : cudaErrorNotReady);
+  bool done = host_advance((host_event_t *)e, 100); /* it is busy for a while */
+  return host_leave(done ? cudaSuccess : cudaErrorNotReady);
 }
 static inline cudaError_t host_event_synchronize(cudaEvent_t e) {
+  host_need(((host_event_t *)e)->flags & cudaEventBlockingSync, "a wait that spins");
   host_enter_plain();
-  host_advance((bool *)e, -1);
+  host_advance((host_event_t *)e, -1);
+  return host_leave(cudaSuccess);
+}
+static inline cudaError_t host_event_elapsed(float *ms, cudaEvent_t from, cudaEvent_t to) {
+  const host_event_t *a = (host_event_t *)from, *b = (host_event_t *)to;
+  host_need(!((a->flags | b->flags) & cudaEventDisableTiming), "an event without a time");
+  host_need(a->records && a->done == a->records && b->records && b->done == b->records,
+            "the time of an event that has not come");
+  *ms = (float)(b->at - a->at) / 1000;
+  return cudaSuccess;
+}
+/* A graph waits for what was recorded when it is launched; conditional bodies have no such node. */
+static inline cudaError_t host_stream_wait(cudaStream_t s, cudaEvent_t e, unsigned flags) {
+  host_enter(s);
+  host_need(flags == (host_captures ? cudaEventWaitExternal : cudaEventWaitDefault),
+            "a wait for an event outside of the graph, or the flag for it without a capture");
+  host_need(!host_captures || !host_capture_now()->graph->is_body, "a conditional body waits");
+  host_command_t *c = host_add(HOST_WAIT, s);
+  c->event = (host_event_t *)e, c->number = c->event->records;
   return host_leave(cudaSuccess);
 }
 
@@ -652,6 +793,7 @@ static inline void host_graph_copy(const host_graph_t *g, host_command_t ***last
     host_command_t *own = malloc(sizeof *own);
     host_need(own, "no memory for a command");
     *own = *c, own->next = NULL;
+    if (own->kind == HOST_WAIT) own->number = own->event->records;
     if (c->bodies) own->body = calloc(c->bodies, sizeof *own->body);
     for (unsigned i = 0; i < c->bodies; i++) {
       host_need(c->body[i]->captured, "a body was not captured");
@@ -718,7 +860,9 @@ static inline cudaError_t host_graph_launch(cudaGraphExec_t exec, cudaStream_t s
   host_need(!host_captures, "a graph is launched while its thread captures");
   if (host_refuses("cudaGraphLaunch")) return host_leave(cudaErrorMemoryAllocation);
   host_check_commands(g);
-  host_graph_copy(g, &host.last);
+  int i = host_number(s);
+  if (!host.queue[i].last) host.queue[i].last = &host.queue[i].first;
+  host_graph_copy(g, &host.queue[i].last);
   host.graph_launches++;
   return host_leave(cudaSuccess);
 }
@@ -733,6 +877,7 @@ static const mr_cuda_api_t host_api = {.cudaDriverGetVersion = host_version,
                                        .cudaGetLastError = host_last_error,
                                        .cudaStreamCreateWithFlags = host_stream_create,
                                        .cudaStreamSynchronize = host_stream_synchronize,
+                                       .cudaStreamWaitEvent = host_stream_wait,
                                        .cudaStreamBeginCapture = host_begin_capture,
                                        .cudaStreamEndCapture = host_end_capture,
                                        .cudaStreamGetCaptureInfo = host_capture_info,
@@ -752,10 +897,13 @@ static const mr_cuda_api_t host_api = {.cudaDriverGetVersion = host_version,
                                        .cudaMemGetInfo = host_memory,
                                        .cudaMallocHost = host_malloc_pinned,
                                        .cudaFreeHost = host_free_pinned,
+                                       .cudaHostRegister = host_register,
+                                       .cudaHostUnregister = host_unregister,
                                        .cudaPointerGetAttributes = host_attributes,
                                        .cudaMemcpyAsync = host_copy_async,
                                        .cudaEventCreateWithFlags = host_event_create,
                                        .cudaEventRecord = host_event_record,
+                                       .cudaEventElapsedTime = host_event_elapsed,
                                        .cudaEventQuery = host_event_query,
                                        .cudaEventSynchronize = host_event_synchronize,
                                        .cudaEventDestroy = host_event_destroy,

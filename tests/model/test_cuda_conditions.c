@@ -373,7 +373,8 @@ static void what_cuda_refuses_is_left_to_the_host_and_said_once(void **state) {
 
 /* A graph of one conditional node whose condition nothing sets; dependent: commands wait for it. */
 static cudaGraph_t unset_begin(bool dependent) {
-  cudaStream_t s = (cudaStream_t)&host_streams[1], own = (cudaStream_t)&host_streams[2];
+  cudaStream_t s = (cudaStream_t)&host_streams[HOST_SPARE],
+               own = (cudaStream_t)&host_streams[HOST_SPARE + 1];
   struct cudaGraphNodeParams p = {.type = cudaGraphNodeTypeConditional};
   enum cudaStreamCaptureStatus status;
   const cudaGraphNode_t *after = NULL;
@@ -395,7 +396,7 @@ static cudaGraph_t unset_begin(bool dependent) {
 
 static cudaGraphExec_t unset_end(cudaGraph_t graph) {
   cudaGraphExec_t exec = NULL;
-  host_end_capture((cudaStream_t)&host_streams[1], &graph);
+  host_end_capture((cudaStream_t)&host_streams[HOST_SPARE], &graph);
   host_instantiate(&exec, graph, 0);
   return exec;
 }

@@ -24,6 +24,7 @@
   X(cudaGetLastError)                    \
   X(cudaStreamCreateWithFlags)           \
   X(cudaStreamSynchronize)               \
+  X(cudaStreamWaitEvent)                 \
   X(cudaStreamBeginCapture)              \
   X(cudaStreamEndCapture)                \
   X(cudaStreamGetCaptureInfo)            \
@@ -43,6 +44,8 @@
   X(cudaMemGetInfo)                      \
   X(cudaMallocHost)                      \
   X(cudaFreeHost)                        \
+  X(cudaHostRegister)                    \
+  X(cudaHostUnregister)                  \
   X(cudaPointerGetAttributes)            \
   X(cudaMemcpyAsync)                     \
   X(cudaEventCreateWithFlags)            \

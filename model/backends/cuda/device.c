@@ -104,6 +104,16 @@ static cudaError_t cuda_device_pool(mr_cuda_device_t *d) {
   return d->cu->cudaMemPoolSetAttribute(d->pool, cudaMemPoolAttrReleaseThreshold, &all);
 }
 
+/* `copied` has come, so that a wait before the first copy is none. */
+static cudaError_t cuda_device_beside(const mr_cuda_device_t *d, mr_cuda_beside_t *b) {
+  cudaError_t code = d->cu->cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking);
+  if (code == cudaSuccess)
+    code = d->cu->cudaEventCreateWithFlags(&b->given, cudaEventDisableTiming);
+  if (code == cudaSuccess)
+    code = d->cu->cudaEventCreateWithFlags(&b->copied, cudaEventDisableTiming);
+  return code == cudaSuccess ? d->cu->cudaEventRecord(b->copied, b->stream) : code;
+}
+
 static mr_err_t cuda_device_start(mr_cuda_device_t *d, const char *number, mr_diag_t *diag) {
   char text[160];
   d->cu = mr__cuda_api();
@@ -115,6 +125,8 @@ static mr_err_t cuda_device_start(mr_cuda_device_t *d, const char *number, mr_di
   if (code == cudaSuccess) code = cuda_device_pool(d);
   if (code == cudaSuccess)
     code = d->cu->cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking);
+  for (int i = 0; i < MR_CUDA_COMMANDS && code == cudaSuccess; i++)
+    code = cuda_device_beside(d, &d->beside[i]);
   if (code == cudaSuccess) return MR_OK;
   d->stream = NULL;
   return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda:%u: %s cannot be opened: %s", d->number,
@@ -143,6 +155,10 @@ mr_err_t mr__cuda_device(const mr_cuda_device_t **d, mr_diag_t *diag) {
 
 cudaStream_t mr__cuda_stream(const mr_cuda_device_t *d) {
   return recording ? recording->stream : d->stream;
+}
+
+cudaStream_t mr__cuda_queue(const mr_cuda_device_t *d, int queue) {
+  return queue == MR_CUDA_COMMANDS ? d->stream : d->beside[queue].stream;
 }
 
 void mr__cuda_record(mr_cuda_recording_t *r) { recording = r; }

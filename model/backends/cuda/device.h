@@ -2,9 +2,11 @@
 
    A process uses one device: the number that mr__cuda_open is given first, else that of the
    environment's MILLRACE_CUDA, else 0.  It is opened at the first use and stays open.  Commands run
-   in the order in which they were given (one stream); all calls may come from any thread.
+   in the order in which they were given (one stream), and copies beside them in theirs (two); all
+   calls may come from any thread.
 
-   Implemented in device.c, describe.c, memory.c, pinned.c (copies that are done later) and mark.c.
+   Implemented in device.c, describe.c, memory.c, pinned.c (copies that are done later), beside.c
+   (copies beside the commands) and mark.c.
  */
 #ifndef MR_MODEL_BACKENDS_CUDA_DEVICE_H
 #define MR_MODEL_BACKENDS_CUDA_DEVICE_H
@@ -14,13 +16,29 @@
 #include "model/backends/cuda/api.h"
 #include "model/exec/backend.h"
 
+/* The streams, by number: those of copies to and from the host have that of their way. */
+enum {
+  MR_CUDA_COPIES_IN = MR_COPY_IN,
+  MR_CUDA_COPIES_OUT = MR_COPY_OUT,
+  MR_CUDA_COMMANDS,
+  MR_CUDA_QUEUES
+};
+
+/* A stream of copies beside the commands. */
+typedef struct mr_cuda_beside {
+  cudaStream_t stream;
+  cudaEvent_t given;  /* in the stream of commands: what the next copies wait for */
+  cudaEvent_t copied; /* behind the last copy */
+} mr_cuda_beside_t;
+
 typedef struct mr_cuda_device {
   const mr_cuda_api_t *cu;
   unsigned number;
-  int major, minor; /* compute capability */
-  int processors;   /* streaming multiprocessors */
-  size_t memory;    /* bytes */
-  cudaStream_t stream;
+  int major, minor;    /* compute capability */
+  int processors;      /* streaming multiprocessors */
+  size_t memory;       /* bytes */
+  cudaStream_t stream; /* of commands */
+  mr_cuda_beside_t beside[MR_CUDA_COMMANDS];
   cudaMemPool_t pool; /* what its blocks are taken from */
   char name[256];
 } mr_cuda_device_t;
@@ -42,6 +60,8 @@ mr_err_t mr__cuda_device(const mr_cuda_device_t **d, mr_diag_t *diag);
 /* The stream that the calling thread's commands are given to, which is the recording's if it
    records; the device is open. */
 cudaStream_t mr__cuda_stream(const mr_cuda_device_t *d);
+/* The stream of that number. */
+cudaStream_t mr__cuda_queue(const mr_cuda_device_t *d, int queue);
 
 /* What a thread records instead of starting it (captured.c).  It may give kernels and copies within
    the device; a command that fails is kept here, and ends the recording and not the device. */
@@ -71,14 +91,28 @@ void mr__cuda_copy(void *to, const void *from, size_t bytes, mr_copy_way_t way);
    through a pinned buffer: on their way in they are copied there at once, on their way out they are
    copied from there by the call that finds the copy done. */
 void mr__cuda_copy_later(void *to, const void *from, size_t bytes, mr_copy_way_t way);
-/* Records event behind all commands given so far, if it is not NULL, and returns the number of
-   copies until then. */
-uint64_t mr__cuda_pinned_mark(const mr_cuda_device_t *d, cudaEvent_t event, cudaError_t *code);
-/* Ends the first `until` copies, whose commands are done. */
-void mr__cuda_pinned_settle(uint64_t until);
+/* The same in the stream of that number, to (in) or from the host, through pinned memory if there
+   is any: without, the call returns when the copy is done. */
+cudaError_t mr__cuda_pinned_copy(const mr_cuda_device_t *d, int queue, void *to, const void *from,
+                                 size_t bytes, bool in);
+/* Records event behind all commands given to a stream so far, if it is not NULL, and returns the
+   number of copies until then. */
+uint64_t mr__cuda_pinned_mark(const mr_cuda_device_t *d, int queue, cudaEvent_t event,
+                              cudaError_t *code);
+/* Ends the first `until` copies of a stream, whose commands are done. */
+void mr__cuda_pinned_settle(int queue, uint64_t until);
+/* As in mr_backend_t. */
+bool mr__cuda_pin(void *host, size_t bytes);
+void mr__cuda_unpin(void *host);
+
+/* ---- copies beside the commands (beside.c), as in mr_backend_t ---- */
+void mr__cuda_copy_beside(void *to, const void *from, size_t bytes, mr_copy_way_t way);
+void mr__cuda_follow_beside(mr_copy_way_t way);
+void mr__cuda_wait_beside(mr_copy_way_t way);
 
 /* ---- marks (mark.c), as in mr_backend_t ---- */
 void *mr__cuda_mark(void);
+void *mr__cuda_mark_beside(mr_copy_way_t way);
 mr_err_t mr__cuda_reached(void *mark, bool wait, mr_diag_t *diag);
 
 /* ---- failures ----

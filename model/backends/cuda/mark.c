@@ -1,53 +1,69 @@
-/* Marks: an event behind all commands given so far, by which the host learns that they are done, or
-   that one of them failed. */
+/* Marks: an event behind all commands given to a stream so far, by which the host learns that they
+   are done, or that one of them failed. */
 #include <stdlib.h>
 
 #include "model/backends/cuda/device.h"
 
 typedef struct mark {
   cudaEvent_t event;
+  int queue;
   uint64_t copies; /* given before it */
 } mark_t;
 
 /* A thread that waits for it sleeps: without the first flag it would spin. */
 enum { MARK_FLAGS = cudaEventBlockingSync | cudaEventDisableTiming };
 
-void *mr__cuda_mark(void) {
-  const mr_cuda_device_t *d;
+static void *mark_behind(const mr_cuda_device_t *d, int queue) {
   mark_t *m = calloc(1, sizeof *m);
-  if (!m || mr__cuda_device(&d, NULL) < 0) return free(m), NULL;
+  if (!m) return NULL;
   cudaError_t code = d->cu->cudaEventCreateWithFlags(&m->event, MARK_FLAGS);
   if (code != cudaSuccess) {
     d->cu->cudaGetLastError();
     return free(m), NULL;
   }
-  m->copies = mr__cuda_pinned_mark(d, m->event, &code);
+  m->queue = queue;
+  m->copies = mr__cuda_pinned_mark(d, queue, m->event, &code);
   if (code != cudaSuccess) mr__cuda_failed(code, "a mark");
   return m;
 }
 
-/* Everything that was given. */
-static mr_err_t reached_all(const mr_cuda_device_t *d, mr_diag_t *diag) {
+/* Waits for everything that was given to a stream. */
+static void reached_all(const mr_cuda_device_t *d, int queue) {
   cudaError_t code;
-  uint64_t copies = mr__cuda_pinned_mark(d, NULL, &code);
-  code = d->cu->cudaStreamSynchronize(d->stream);
+  uint64_t copies = mr__cuda_pinned_mark(d, queue, NULL, &code);
+  code = d->cu->cudaStreamSynchronize(mr__cuda_queue(d, queue));
   if (code != cudaSuccess) mr__cuda_failed(code, "a run");
-  mr__cuda_pinned_settle(copies);
-  return mr__cuda_usable(diag);
+  mr__cuda_pinned_settle(queue, copies);
+}
+
+void *mr__cuda_mark(void) {
+  const mr_cuda_device_t *d;
+  return mr__cuda_device(&d, NULL) < 0 ? NULL : mark_behind(d, MR_CUDA_COMMANDS);
+}
+
+void *mr__cuda_mark_beside(mr_copy_way_t way) {
+  const mr_cuda_device_t *d;
+  if (mr__cuda_device(&d, NULL) < 0) return NULL;
+  void *m = mark_behind(d, (int)way);
+  if (!m) reached_all(d, (int)way);
+  return m;
 }
 
 mr_err_t mr__cuda_reached(void *mark, bool wait, mr_diag_t *diag) {
   const mr_cuda_device_t *d;
   mark_t *m = mark;
   MR_TRY(mr__cuda_device(&d, diag));
-  if (!m) return reached_all(d, diag);
+  if (!m) {
+    reached_all(d, MR_CUDA_COMMANDS);
+    return mr__cuda_usable(diag);
+  }
   cudaError_t code = wait ? d->cu->cudaEventSynchronize(m->event) : d->cu->cudaEventQuery(m->event);
   if (code == cudaErrorNotReady) {
     d->cu->cudaGetLastError(); /* the answer is no failure for the next who asks for one */
     return MR_AGAIN;
   }
   if (code != cudaSuccess) mr__cuda_failed(code, "a run");
-  mr__cuda_pinned_settle(m->copies);
+  mr__cuda_pinned_settle(m->queue, m->copies);
   d->cu->cudaEventDestroy(m->event);
   free(m);
   return mr__cuda_usable(diag);

@@ -1,6 +1,7 @@
 /* Copies that are done later.  A copy from or to memory that the system may move would make the
    driver wait for the commands before it, so that such bytes go through pinned buffers, which are
-   kept for the next copies.  Copies are done in order: the buffers under way form a queue. */
+   kept for the next copies.  The copies of a stream are done in order: its buffers under way form a
+   queue.  Bytes are moved without the queue's lock, which marks take. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,25 +16,37 @@ typedef struct pinned {
   void *to;     /* where the host wants them; NULL: they went in */
 } pinned_t;
 
-static struct {
+typedef struct pins {
   pthread_mutex_t lock;
-  pinned_t *first, **last; /* under way, in the order of their commands */
+  pthread_mutex_t settling; /* taken before `lock`, and held while ended copies are moved out */
+  pinned_t *first, *last;   /* under way, in the order of their commands; NULL: none */
   pinned_t *idle;
   uint64_t given, done; /* copies */
-} pins = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &pins.first};
+} pins_t;
 
-/* The smallest idle buffer that is large enough, or a new one; NULL without memory. */
-static pinned_t *pins_take(const mr_cuda_device_t *d, size_t bytes) {
+#define PINS \
+  { .lock = PTHREAD_MUTEX_INITIALIZER, .settling = PTHREAD_MUTEX_INITIALIZER }
+static pins_t pins[MR_CUDA_QUEUES] = {PINS, PINS, PINS};
+
+/* The smallest idle buffer that is large enough and not far too large; NULL: there is none. */
+static pinned_t *pins_idle(pins_t *q, size_t bytes) {
   pinned_t **best = NULL;
-  for (pinned_t **p = &pins.idle; *p; p = &(*p)->next)
+  for (pinned_t **p = &q->idle; *p; p = &(*p)->next)
     if ((*p)->room >= bytes && (!best || (*p)->room < (*best)->room)) best = p;
-  if (best && (*best)->room / 2 <= bytes + 4096) {
-    pinned_t *p = *best;
-    *best = p->next;
-    return p;
-  }
-  pinned_t *p = calloc(1, sizeof *p);
+  if (!best || (*best)->room / 2 > bytes + 4096) return NULL;
+  pinned_t *p = *best;
+  *best = p->next;
+  return p;
+}
+
+/* An idle buffer or a new one; NULL without memory. */
+static pinned_t *pins_take(const mr_cuda_device_t *d, pins_t *q, size_t bytes) {
   void *data = NULL;
+  pthread_mutex_lock(&q->lock);
+  pinned_t *p = pins_idle(q, bytes);
+  pthread_mutex_unlock(&q->lock);
+  if (p) return p;
+  p = calloc(1, sizeof *p);
   if (p && d->cu->cudaMallocHost(&data, bytes) == cudaSuccess) {
     p->data = data, p->room = bytes;
     return p;
@@ -43,11 +56,15 @@ static pinned_t *pins_take(const mr_cuda_device_t *d, size_t bytes) {
   return NULL;
 }
 
-static void pins_append(pinned_t *p, size_t bytes, void *to) {
+/* With the lock held. */
+static void pins_append(pins_t *q, pinned_t *p, size_t bytes, void *to) {
   p->next = NULL, p->bytes = bytes, p->to = to;
-  *pins.last = p;
-  pins.last = &p->next;
-  pins.given++;
+  if (q->last)
+    q->last->next = p;
+  else
+    q->first = p;
+  q->last = p;
+  q->given++;
 }
 
 static bool is_pinned(const mr_cuda_device_t *d, const void *host) {
@@ -57,57 +74,92 @@ static bool is_pinned(const mr_cuda_device_t *d, const void *host) {
   return false;
 }
 
-/* With the lock held, so that the queue has the order of the commands. */
-static cudaError_t copy_through(const mr_cuda_device_t *d, pinned_t *p, void *to, const void *from,
+static cudaError_t copy_command(const mr_cuda_device_t *d, int queue, void *to, const void *from,
                                 size_t bytes, bool in) {
+  return d->cu->cudaMemcpyAsync(to, from, bytes,
+                                in ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
+                                mr__cuda_queue(d, queue));
+}
+
+cudaError_t mr__cuda_pinned_copy(const mr_cuda_device_t *d, int queue, void *to, const void *from,
+                                 size_t bytes, bool in) {
+  pins_t *q = &pins[queue];
+  pinned_t *p = is_pinned(d, in ? from : to) ? NULL : pins_take(d, q, bytes);
+  /* From and to other memory of the host, without a buffer, the driver itself waits. */
+  if (!p) return copy_command(d, queue, to, from, bytes, in);
   if (in) memcpy(p->data, from, bytes);
-  cudaError_t code =
-      d->cu->cudaMemcpyAsync(in ? to : p->data, in ? p->data : from, bytes,
-                             in ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, d->stream);
-  pins_append(p, bytes, in ? NULL : to);
+  pthread_mutex_lock(&q->lock); /* so that the queue has the order of the commands */
+  cudaError_t code = copy_command(d, queue, in ? to : p->data, in ? p->data : from, bytes, in);
+  pins_append(q, p, bytes, in ? NULL : to);
+  pthread_mutex_unlock(&q->lock);
   return code;
 }
 
 void mr__cuda_copy_later(void *to, const void *from, size_t bytes, mr_copy_way_t way) {
   const mr_cuda_device_t *d;
-  bool in = way == MR_COPY_IN;
-  cudaError_t code = cudaSuccess;
   if (!bytes || mr__cuda_device(&d, NULL) < 0) return;
   if (way == MR_COPY_WITHIN) {
     mr__cuda_copy(to, from, bytes, way);
     return;
   }
-  if (is_pinned(d, in ? from : to)) {
-    code = d->cu->cudaMemcpyAsync(to, from, bytes,
-                                  in ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, d->stream);
-  } else {
-    pthread_mutex_lock(&pins.lock);
-    pinned_t *p = pins_take(d, bytes);
-    if (p) code = copy_through(d, p, to, from, bytes, in);
-    pthread_mutex_unlock(&pins.lock);
-    if (!p) mr__cuda_copy(to, from, bytes, way); /* later may be now */
-  }
+  cudaError_t code = mr__cuda_pinned_copy(d, MR_CUDA_COMMANDS, to, from, bytes, way == MR_COPY_IN);
   if (code != cudaSuccess) mr__cuda_failed(code, "a copy");
 }
 
-uint64_t mr__cuda_pinned_mark(const mr_cuda_device_t *d, cudaEvent_t event, cudaError_t *code) {
-  pthread_mutex_lock(&pins.lock);
-  *code = event ? d->cu->cudaEventRecord(event, d->stream) : cudaSuccess;
-  uint64_t given = pins.given;
-  pthread_mutex_unlock(&pins.lock);
+uint64_t mr__cuda_pinned_mark(const mr_cuda_device_t *d, int queue, cudaEvent_t event,
+                              cudaError_t *code) {
+  pins_t *q = &pins[queue];
+  pthread_mutex_lock(&q->lock);
+  *code = event ? d->cu->cudaEventRecord(event, mr__cuda_queue(d, queue)) : cudaSuccess;
+  uint64_t given = q->given;
+  pthread_mutex_unlock(&q->lock);
   return given;
 }
 
-void mr__cuda_pinned_settle(uint64_t until) {
+/* Removes the copies up to number `until` from the queue and returns the first of them. */
+static pinned_t *pins_ended(pins_t *q, uint64_t until) {
+  pinned_t *first = NULL, **last = &first;
+  pthread_mutex_lock(&q->lock);
+  for (; q->first && q->done < until; q->done++) {
+    pinned_t *p = q->first;
+    if (!(q->first = p->next)) q->last = NULL;
+    *last = p, last = &p->next;
+    p->next = NULL;
+  }
+  pthread_mutex_unlock(&q->lock);
+  return first;
+}
+
+/* A thread whose copies another one moves out waits for it. */
+void mr__cuda_pinned_settle(int queue, uint64_t until) {
   bool usable = mr__cuda_usable(NULL) == MR_OK;
-  pthread_mutex_lock(&pins.lock);
-  while (pins.first && pins.done < until) {
-    pinned_t *p = pins.first;
+  pins_t *q = &pins[queue];
+  pthread_mutex_lock(&q->settling);
+  for (pinned_t *p = pins_ended(q, until), *next; p; p = next) {
+    next = p->next;
     if (p->to && usable) memcpy(p->to, p->data, p->bytes);
     if (p->to && !usable) memset(p->to, 0xFF, p->bytes);
-    if (!(pins.first = p->next)) pins.last = &pins.first;
-    p->next = pins.idle, pins.idle = p;
-    pins.done++;
+    pthread_mutex_lock(&q->lock);
+    p->next = q->idle, q->idle = p;
+    pthread_mutex_unlock(&q->lock);
   }
-  pthread_mutex_unlock(&pins.lock);
+  pthread_mutex_unlock(&q->settling);
+}
+
+/* ---- memory of the caller's ---- */
+
+/* Ranges that share a page cannot both be pinned. */
+bool mr__cuda_pin(void *host, size_t bytes) {
+  const mr_cuda_device_t *d;
+  enum { PAGE = 4096 };
+  if (!bytes || (uintptr_t)host % PAGE || mr__cuda_device(&d, NULL) < 0) return false;
+  if (d->cu->cudaHostRegister(host, bytes, cudaHostRegisterDefault) == cudaSuccess) return true;
+  d->cu->cudaGetLastError();
+  return false;
+}
+
+void mr__cuda_unpin(void *host) {
+  const mr_cuda_device_t *d;
+  if (mr__cuda_device(&d, NULL) < 0) return;
+  if (d->cu->cudaHostUnregister(host) != cudaSuccess) d->cu->cudaGetLastError();
 }

@@ -9,33 +9,34 @@
 
 #include "base/err.h"
 
-#define MR_OPENCL_CALLS(X)       \
-  X(clGetPlatformIDs)            \
-  X(clGetDeviceIDs)              \
-  X(clGetDeviceInfo)             \
-  X(clGetPlatformInfo)           \
-  X(clCreateContext)             \
-  X(clCreateCommandQueue)        \
-  X(clCreateBuffer)              \
-  X(clReleaseMemObject)          \
-  X(clCreateProgramWithSource)   \
-  X(clCreateProgramWithBinary)   \
-  X(clGetProgramInfo)            \
-  X(clBuildProgram)              \
-  X(clGetProgramBuildInfo)       \
-  X(clReleaseProgram)            \
-  X(clCreateKernel)              \
-  X(clReleaseKernel)             \
-  X(clSetKernelArg)              \
-  X(clEnqueueNDRangeKernel)      \
-  X(clEnqueueReadBuffer)         \
-  X(clEnqueueWriteBuffer)        \
-  X(clEnqueueCopyBuffer)         \
-  X(clEnqueueMarkerWithWaitList) \
-  X(clWaitForEvents)             \
-  X(clGetEventInfo)              \
-  X(clReleaseEvent)              \
-  X(clFlush)                     \
+#define MR_OPENCL_CALLS(X)        \
+  X(clGetPlatformIDs)             \
+  X(clGetDeviceIDs)               \
+  X(clGetDeviceInfo)              \
+  X(clGetPlatformInfo)            \
+  X(clCreateContext)              \
+  X(clCreateCommandQueue)         \
+  X(clCreateBuffer)               \
+  X(clReleaseMemObject)           \
+  X(clCreateProgramWithSource)    \
+  X(clCreateProgramWithBinary)    \
+  X(clGetProgramInfo)             \
+  X(clBuildProgram)               \
+  X(clGetProgramBuildInfo)        \
+  X(clReleaseProgram)             \
+  X(clCreateKernel)               \
+  X(clReleaseKernel)              \
+  X(clSetKernelArg)               \
+  X(clEnqueueNDRangeKernel)       \
+  X(clEnqueueReadBuffer)          \
+  X(clEnqueueWriteBuffer)         \
+  X(clEnqueueCopyBuffer)          \
+  X(clEnqueueMarkerWithWaitList)  \
+  X(clEnqueueBarrierWithWaitList) \
+  X(clWaitForEvents)              \
+  X(clGetEventInfo)               \
+  X(clReleaseEvent)               \
+  X(clFlush)                      \
   X(clFinish)
 
 typedef struct mr_opencl_api {

@@ -104,7 +104,8 @@ static mr_err_t device_start(mr_opencl_device_t *d, const char *number, mr_diag_
   device_ask(d);
   MR_TRY(device_fits(d, diag));
   d->context = d->cl->clCreateContext(NULL, 1, &d->id, NULL, NULL, &code);
-  if (code == CL_SUCCESS) d->copies = d->cl->clCreateCommandQueue(d->context, d->id, 0, &code);
+  for (int i = 0; i < 2 && code == CL_SUCCESS; i++)
+    d->copies[i] = d->cl->clCreateCommandQueue(d->context, d->id, 0, &code);
   if (code == CL_SUCCESS) d->queue = d->cl->clCreateCommandQueue(d->context, d->id, 0, &code);
   if (code == CL_SUCCESS) return MR_OK;
   return mr_fail(diag, MR_ERR_UNAVAILABLE, "device opencl:%u: %s cannot be opened: %s", d->number,

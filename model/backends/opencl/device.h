@@ -3,7 +3,7 @@
    A process uses one device: the number that mr__opencl_open is given first, else that of the
    environment's MILLRACE_OPENCL, else 0, in the order in which the platforms list their devices.
    It is opened at the first use and stays open.  Commands run in the order in which they were given
-   (one queue), and copies beside them in theirs; all calls may come from any thread.
+   (one queue), and copies beside them in theirs (two); all calls may come from any thread.
 
    Implemented in device.c, memory.c (memory and copies), mark.c and probe.c. */
 #ifndef MR_MODEL_BACKENDS_OPENCL_DEVICE_H
@@ -17,11 +17,11 @@ typedef struct mr_opencl_device {
   cl_device_id id;
   cl_context context;
   cl_command_queue queue;
-  cl_command_queue copies; /* of copies that run beside the commands */
-  unsigned number;         /* in the order of all platforms' devices */
-  size_t memory;           /* bytes */
-  size_t largest;          /* bytes of one block at most */
-  bool f64, rounds;        /* computes in f64; divides and takes roots of f32 correctly rounded */
+  cl_command_queue copies[2]; /* of copies beside the commands, by their way: in, out */
+  unsigned number;            /* in the order of all platforms' devices */
+  size_t memory;              /* bytes */
+  size_t largest;             /* bytes of one block at most */
+  bool f64, rounds; /* computes in f64; divides and takes roots of f32 correctly rounded */
   char name[128];
 } mr_opencl_device_t;
 
@@ -54,12 +54,15 @@ cl_mem mr__opencl_find(const void *at, size_t *offset);
 void mr__opencl_copy(void *to, const void *from, size_t bytes, mr_copy_way_t way);
 /* The same without waiting: the host's bytes must stay until a later mark is reached. */
 void mr__opencl_copy_later(void *to, const void *from, size_t bytes, mr_copy_way_t way);
-void mr__opencl_copy_beside(void *to, const void *from, size_t bytes); /* as in mr_backend_t */
+/* Copies beside the commands, as in mr_backend_t. */
+void mr__opencl_copy_beside(void *to, const void *from, size_t bytes, mr_copy_way_t way);
 size_t mr__opencl_taken(void); /* bytes of all blocks that have not been given back */
 
 /* ---- marks (mark.c), as in mr_backend_t ---- */
 void *mr__opencl_mark(void);
-void *mr__opencl_mark_beside(void);
+void *mr__opencl_mark_beside(mr_copy_way_t way);
+void mr__opencl_follow_beside(mr_copy_way_t way);
+void mr__opencl_wait_beside(mr_copy_way_t way);
 mr_err_t mr__opencl_reached(void *mark, bool wait, mr_diag_t *diag);
 
 /* ---- what the machine has (probe.c) ---- */

@@ -28,9 +28,32 @@ void *mr__opencl_mark(void) {
   return mr__opencl_device(&d, NULL) < 0 ? NULL : mark_behind(d, d->queue);
 }
 
-void *mr__opencl_mark_beside(void) {
+void *mr__opencl_mark_beside(mr_copy_way_t way) {
   const mr_opencl_device_t *d;
-  return mr__opencl_device(&d, NULL) < 0 ? NULL : mark_behind(d, d->copies);
+  if (mr__opencl_device(&d, NULL) < 0) return NULL;
+  void *mark = mark_behind(d, d->copies[way]);
+  if (!mark) d->cl->clFinish(d->copies[way]);
+  return mark;
+}
+
+/* Commands of `later` that are given from here on begin when those of `first` so far are done. */
+static void mark_order(const mr_opencl_device_t *d, cl_command_queue first,
+                       cl_command_queue later) {
+  cl_event event = mark_behind(d, first);
+  if (!event) return;
+  cl_int code = d->cl->clEnqueueBarrierWithWaitList(later, 1, &event, NULL);
+  if (code != CL_SUCCESS) mr__opencl_failed(code, "a wait of one queue for another");
+  d->cl->clReleaseEvent(event);
+}
+
+void mr__opencl_follow_beside(mr_copy_way_t way) {
+  const mr_opencl_device_t *d;
+  if (mr__opencl_device(&d, NULL) == MR_OK) mark_order(d, d->queue, d->copies[way]);
+}
+
+void mr__opencl_wait_beside(mr_copy_way_t way) {
+  const mr_opencl_device_t *d;
+  if (mr__opencl_device(&d, NULL) == MR_OK) mark_order(d, d->copies[way], d->queue);
 }
 
 mr_err_t mr__opencl_reached(void *mark, bool wait, mr_diag_t *diag) {

@@ -99,45 +99,41 @@ cl_mem mr__opencl_find(const void *at, size_t *offset) {
   return buffer;
 }
 
-static cl_int copy_enqueue(const mr_opencl_device_t *d, void *to, const void *from, size_t bytes,
-                           mr_copy_way_t way, cl_bool waits) {
+static cl_int copy_enqueue(const mr_opencl_device_t *d, cl_command_queue q, void *to,
+                           const void *from, size_t bytes, mr_copy_way_t way, cl_bool waits) {
   size_t at_to = 0, at_from = 0;
   cl_mem dest = way == MR_COPY_OUT ? NULL : mr__opencl_find(to, &at_to);
   cl_mem source = way == MR_COPY_IN ? NULL : mr__opencl_find(from, &at_from);
   switch (way) {
     case MR_COPY_IN:
-      return d->cl->clEnqueueWriteBuffer(d->queue, dest, waits, at_to, bytes, from, 0, NULL, NULL);
+      return d->cl->clEnqueueWriteBuffer(q, dest, waits, at_to, bytes, from, 0, NULL, NULL);
     case MR_COPY_OUT:
-      return d->cl->clEnqueueReadBuffer(d->queue, source, waits, at_from, bytes, to, 0, NULL, NULL);
+      return d->cl->clEnqueueReadBuffer(q, source, waits, at_from, bytes, to, 0, NULL, NULL);
     case MR_COPY_WITHIN: break;
   }
-  return d->cl->clEnqueueCopyBuffer(d->queue, source, dest, at_from, at_to, bytes, 0, NULL, NULL);
+  return d->cl->clEnqueueCopyBuffer(q, source, dest, at_from, at_to, bytes, 0, NULL, NULL);
 }
 
-static void copy_give(void *to, const void *from, size_t bytes, mr_copy_way_t way, cl_bool waits) {
+static void copy_give(bool beside, void *to, const void *from, size_t bytes, mr_copy_way_t way,
+                      cl_bool waits) {
   const mr_opencl_device_t *d;
   if (!bytes || mr__opencl_device(&d, NULL) < 0) return;
-  cl_int code = copy_enqueue(d, to, from, bytes, way, waits);
+  cl_command_queue q = beside ? d->copies[way] : d->queue;
+  cl_int code = copy_enqueue(d, q, to, from, bytes, way, waits);
   if (code != CL_SUCCESS) mr__opencl_failed(code, "a copy");
   if (way == MR_COPY_OUT && mr__opencl_usable(NULL) < 0) memset(to, 0xFF, bytes);
 }
 
 void mr__opencl_copy(void *to, const void *from, size_t bytes, mr_copy_way_t way) {
-  copy_give(to, from, bytes, way, CL_TRUE);
+  copy_give(false, to, from, bytes, way, CL_TRUE);
 }
 
 void mr__opencl_copy_later(void *to, const void *from, size_t bytes, mr_copy_way_t way) {
-  copy_give(to, from, bytes, way, CL_FALSE);
+  copy_give(false, to, from, bytes, way, CL_FALSE);
 }
 
-void mr__opencl_copy_beside(void *to, const void *from, size_t bytes) {
-  const mr_opencl_device_t *d;
-  size_t at;
-  if (!bytes || mr__opencl_device(&d, NULL) < 0) return;
-  cl_mem dest = mr__opencl_find(to, &at);
-  cl_int code =
-      d->cl->clEnqueueWriteBuffer(d->copies, dest, CL_FALSE, at, bytes, from, 0, NULL, NULL);
-  if (code != CL_SUCCESS) mr__opencl_failed(code, "a copy");
+void mr__opencl_copy_beside(void *to, const void *from, size_t bytes, mr_copy_way_t way) {
+  copy_give(true, to, from, bytes, way, CL_FALSE);
 }
 
 size_t mr__opencl_taken(void) {
