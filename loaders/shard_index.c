@@ -223,7 +223,10 @@ static bool has_true_size(const head_t *h, size_t bytes) {
       h->n_text > bytes || h->n_text < 1 || h->fault >= h->n_text)
     return false;
   uint64_t size = h->id.size < 0 ? 0 : (uint64_t)h->id.size;
-  if (h->n_records > size || h->n_parts > size || h->n_text > 2 * size + TEXT_MORE) return false;
+  uint64_t keys = h->n_text > TEXT_MORE ? h->n_text - TEXT_MORE : 0;
+  /* Halved, since twice the size may be more than 64 bits hold: a folder's index has the largest.
+   */
+  if (h->n_records > size || h->n_parts > size || (keys + 1) / 2 > size) return false;
   return bytes == sizeof *h + (h->n_records + 1) * sizeof(mr_shard_record_t) +
                       h->n_parts * sizeof(mr_shard_part_t) +
                       h->n_columns * sizeof(mr_shard_column_t) + h->n_text;

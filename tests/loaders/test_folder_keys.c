@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "loaders/folder_list.h"
+#include "loaders/folder_remote.h"
 #include "loaders/remote_private.h"
 #include "tests/loaders/shards.h"
 
@@ -128,6 +128,47 @@ static void keys_that_no_tree_has_are_refused(void **state) {
   want_key_refused("b/x.txt", "c/y.png", 9, "/b: holds no picture");
 }
 
+/* ---- kept listings ---- */
+
+static void state_of_number(const void *ctx, int64_t i, mr_folder_state_t *out) {
+  *out = (mr_folder_state_t){1000 + i, 1700000000000000000, "\"0123456789abcdef0123456789abcdef\""};
+}
+
+static mr_err_t count_kept(void *ctx, const char *path, const mr_folder_state_t *s,
+                           mr_diag_t *diag) {
+  int64_t *n = ctx;
+  char want[32];
+  snprintf(want, sizeof want, "n%02d/%07d.jpg", (int)*n / 1000, (int)*n);
+  assert_string_equal(path, want);
+  assert_int_equal(s->size, 1000 + *n);
+  ++*n;
+  return MR_OK;
+}
+
+/* More than a mebibyte of keys. */
+static void large_listings_are_kept_and_read_back(void **state) {
+  enum { FILES = 30000 };
+  mr_folder_list_t l;
+  mr_folder_keys_t k;
+  mr_diag_t d = {0};
+  bool is_file;
+  int64_t n = 0, written_s;
+  mr_folder_keys_begin(&k, &l, "s3://b/p", FILES);
+  for (int i = 0; i < FILES; i++) {
+    char path[32];
+    snprintf(path, sizeof path, "n%02d/%07d.jpg", i / 1000, i);
+    assert_int_equal(mr_folder_keys_add(&k, path, "", 0, &is_file, &d), MR_OK);
+  }
+  assert_int_equal(mr_folder_keys_end(&k, false, MR_OK, &d), MR_OK);
+  mr_folder_facts_t facts = {.list = &l, .state = state_of_number};
+  mr_folder_index_write("s3://b/p#1", in_folder("kept"), 0, &facts);
+  assert_int_equal(
+      mr_folder_index_read("s3://b/p#1", in_folder("kept"), 0, count_kept, &n, &written_s, &d),
+      MR_OK);
+  assert_int_equal(n, FILES);
+  mr_folder_list_free(&l);
+}
+
 /* ---- pages ---- */
 
 #define HEAD "<?xml version=\"1.0\"?>\n<ListBucketResult xmlns=\"http://s3/\"><Name>b</Name>"
@@ -227,6 +268,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(keys_are_listed_as_the_tree_is),
       cmocka_unit_test(keys_that_no_tree_has_are_refused),
+      cmocka_unit_test(large_listings_are_kept_and_read_back),
       cmocka_unit_test(pages_are_parsed),
       cmocka_unit_test(pages_of_liars_are_refused),
   };
