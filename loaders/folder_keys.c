@@ -31,20 +31,27 @@ static void sort_names(mr_folder_keys_t *k) {
   k->n = k->sorted = n;
 }
 
+/* Makes room for a name when there is none: repeated names go first, and the room grows if more
+   than half of it is left, so that keys that alternate between classes take no more room. */
+static mr_err_t make_name_room(mr_folder_keys_t *k, mr_diag_t *diag) {
+  if (k->n < k->cap) return MR_OK;
+  if (k->n) sort_names(k);
+  if (k->n > MR_FOLDER_CLASSES_MAX)
+    return mr_fail(diag, MR_ERR_DATA, "%s: more than %d classes, want at most %d", k->list->from,
+                   MR_FOLDER_CLASSES_MAX, MR_FOLDER_CLASSES_MAX);
+  if (2 * k->n < k->cap) return MR_OK;
+  int cap = 2 * k->cap + 1024;
+  char **more = realloc(k->name, (size_t)cap * sizeof *more);
+  if (!more) return mr_no_memory(diag, "the names of classes");
+  k->name = more, k->cap = cap;
+  return MR_OK;
+}
+
 /* Neighbours are mostly of one class. */
 static mr_err_t note_class(mr_folder_keys_t *k, const char *name, size_t n, mr_diag_t *diag) {
   const char *last = k->n > k->sorted ? k->name[k->n - 1] : NULL;
   if (last && !strncmp(last, name, n) && !last[n]) return MR_OK;
-  if (k->n == k->cap && k->n) sort_names(k);
-  if (k->n > MR_FOLDER_CLASSES_MAX)
-    return mr_fail(diag, MR_ERR_DATA, "%s: more than %d classes", k->list->from,
-                   MR_FOLDER_CLASSES_MAX);
-  if (2 * k->n >= k->cap) {
-    int cap = 2 * k->cap + 1024;
-    char **more = realloc(k->name, (size_t)cap * sizeof *more);
-    if (!more) return mr_no_memory(diag, "the names of classes");
-    k->name = more, k->cap = cap;
-  }
+  MR_TRY(make_name_room(k, diag));
   k->name[k->n] = strndup(name, n);
   return k->name[k->n] ? (k->n++, MR_OK) : mr_no_memory(diag, "the names of classes");
 }

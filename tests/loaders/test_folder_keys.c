@@ -128,6 +128,45 @@ static void keys_that_no_tree_has_are_refused(void **state) {
   want_key_refused("b/x.txt", "c/y.png", 9, "/b: holds no picture");
 }
 
+/* Keys of a bucket may alternate between classes, as a server gives them in any order. */
+static void keys_that_alternate_between_two_classes_are_of_two(void **state) {
+  enum { FILES = 250000 };
+  mr_folder_list_t l;
+  mr_folder_keys_t k;
+  mr_diag_t d = {0};
+  bool is_file;
+  mr_err_t e = MR_OK;
+  mr_folder_keys_begin(&k, &l, "s3://b/p", FILES);
+  for (int i = 0; i < FILES && e >= 0; i++) {
+    char path[32];
+    snprintf(path, sizeof path, "%s/%07d.jpg", i % 2 ? "a" : "b", i);
+    e = mr_folder_keys_add(&k, path, "", 0, &is_file, &d);
+  }
+  assert_true(k.cap < 1 << 17);
+  e = mr_folder_keys_end(&k, false, e, &d);
+  if (e < 0) fail_msg("%s", d.text);
+  assert_int_equal(l.n_classes, 2);
+  assert_int_equal(l.n, FILES);
+  assert_string_equal(mr_folder_path(&l, 0), "a/0000001.jpg");
+  mr_folder_list_free(&l);
+}
+
+static void too_many_classes_are_refused(void **state) {
+  mr_folder_list_t l;
+  mr_folder_keys_t k;
+  mr_diag_t d = {0};
+  bool is_file;
+  mr_err_t e = MR_OK;
+  mr_folder_keys_begin(&k, &l, "s3://b/p", 1 << 20);
+  for (int i = 0; i < 1 << 20 && e >= 0; i++) {
+    char path[32];
+    snprintf(path, sizeof path, "%07d/x.jpg", i);
+    e = mr_folder_keys_add(&k, path, "", 0, &is_file, &d);
+  }
+  assert_int_equal(mr_folder_keys_end(&k, false, e, &d), MR_ERR_DATA);
+  assert_non_null(strstr(d.text, "want at most 100000"));
+}
+
 /* ---- kept listings ---- */
 
 static void state_of_number(const void *ctx, int64_t i, mr_folder_state_t *out) {
@@ -268,6 +307,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(keys_are_listed_as_the_tree_is),
       cmocka_unit_test(keys_that_no_tree_has_are_refused),
+      cmocka_unit_test(keys_that_alternate_between_two_classes_are_of_two),
+      cmocka_unit_test(too_many_classes_are_refused),
       cmocka_unit_test(large_listings_are_kept_and_read_back),
       cmocka_unit_test(pages_are_parsed),
       cmocka_unit_test(pages_of_liars_are_refused),
