@@ -153,7 +153,7 @@ static mr_err_t open_element(page_t *p, const char *name, size_t n, bool empty, 
   if (p->closed || !n) return page_wrong(p, "is not an answer of ListObjectsV2");
   if (p->depth == DEPTH_MAX) return page_wrong(p, "is nested too deeply");
   p->open[p->depth++] = local_name(name, n);
-  p->text = behind;
+  p->text = empty ? NULL : behind; /* the text of an empty element would lie in the next tag */
   if (!page_is(p, 0, "ListBucketResult")) return page_wrong(p, "is not an answer of ListObjectsV2");
   return empty ? close_element(p, behind) : MR_OK;
 }

@@ -272,6 +272,22 @@ static void pages_are_parsed(void **state) {
   assert_string_equal(token, "a<=&");
 }
 
+/* An empty element of use, as <ETag/>, is as one that is missing. */
+static void empty_elements_leave_the_next_tag(void **state) {
+  static const char last[] =
+      HEAD "<NextContinuationToken/>" ROW("a/b.png", "3") "<IsTruncated>false</IsTruncated>"
+                                                          "</ListBucketResult>";
+  static const char row[] = HEAD "<Contents><ETag/><Key>a.png</Key><Size>3</Size></Contents>" ENDS;
+  char token[64];
+  mr__paged_t out;
+  assert_int_equal(parse_page(last, sizeof last - 1, &out, token), MR_OK);
+  assert_int_equal(saw.n, 1);
+  assert_string_equal(saw.path[0], "a/b.png");
+  assert_string_equal(token, "");
+  assert_int_equal(parse_page(row, sizeof row - 1, &out, token), MR_ERR_DATA);
+  assert_non_null(strstr(out.wrong, "without its name, size or ETag"));
+}
+
 static void pages_of_liars_are_refused(void **state) {
   static const struct {
     const char *text, *piece;
@@ -311,6 +327,7 @@ int main(void) {
       cmocka_unit_test(too_many_classes_are_refused),
       cmocka_unit_test(large_listings_are_kept_and_read_back),
       cmocka_unit_test(pages_are_parsed),
+      cmocka_unit_test(empty_elements_leave_the_next_tag),
       cmocka_unit_test(pages_of_liars_are_refused),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
