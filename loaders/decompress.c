@@ -62,8 +62,8 @@ static mr_err_t decompress_zstd(decompress_t *d) {
     e = take_chunk(d, &n);
     if (e < 0 || !n) break;
     ZSTD_inBuffer in = {d->from, n, 0};
-    bool full = true;
-    while (e >= 0 && (in.pos < in.size || full)) {
+    bool full = true; /* more may come out of what has been taken, unless the frame has ended */
+    while (e >= 0 && (in.pos < in.size || (full && left))) {
       ZSTD_outBuffer out = {d->to, CHUNK, 0};
       left = ZSTD_decompressStream(z, &out, &in);
       if (ZSTD_isError(left)) e = decompress_fault(d, "is not a complete zstd stream");

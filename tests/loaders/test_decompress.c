@@ -148,9 +148,34 @@ static void bombs_are_cut(void **state) {
   free(zero), free(o.at);
 }
 
+/* The last bytes fill the buffer from which they are written, and nothing is left to come out. */
+static void contents_that_fill_the_last_buffer_come_out(void **state) {
+  for (int gz = 0; gz < 2; gz++)
+    for (size_t buffers = 1; buffers < 4; buffers++)
+      for (int more = -1; more < 2; more++) {
+        size_t n = (buffers << 18) + (size_t)(long)more;
+        round_t r = {.x = 9};
+        uint8_t *data = draw_bytes(&r, n);
+        image_t o = {0};
+        char *out, name[32];
+        mr_diag_t d = {0};
+        mr_compressed_t c = {
+            .codec = gz ? "gz" : "zstd", .packed = -1, .unpacked = -1, .most = 1 << 24};
+        if (gz)
+          add_gz(&o, data, n);
+        else
+          add_zstd(&o, data, n);
+        snprintf(name, sizeof name, "full-%d-%zu", gz, n);
+        write_file(name, o.at, o.n);
+        if (decompress_file(name, &c, &out, &d) < 0) fail_msg("%s", d.text);
+        free(out), free(data), free(o.at);
+      }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_packed_comes_out),
                                      cmocka_unit_test(damaged_files_leave_nothing),
-                                     cmocka_unit_test(bombs_are_cut)};
+                                     cmocka_unit_test(bombs_are_cut),
+                                     cmocka_unit_test(contents_that_fill_the_last_buffer_come_out)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
