@@ -86,6 +86,11 @@ static mr_err_t take_peers(mr__peers_t *p, const mr_remote_conf_t *conf, mr_diag
                    "setting peers: want a token of %d to %zu bytes without spaces in "
                    "MILLRACE_PEER_TOKEN or peer-token=, the same in all processes",
                    MR_PEER_TOKEN_MIN, sizeof p->token - 1);
+  if (conf->cache_block > MR_SERVE_MOST)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "setting cache-block = %" PRId64 ": with setting peers want at most %d bytes, "
+                   "the longest answer of a peer",
+                   conf->cache_block, MR_SERVE_MOST);
   memcpy(p->token, given, n + 1);
   for (const char *at = conf->peers, *next; at; at = next ? next + 1 : NULL) {
     next = strchr(at, ',');

@@ -376,6 +376,10 @@ static void wrong_settings_are_refused(void **state) {
   want_peers_refused("a:1", "a:1,b:70000", TOKEN, c, "HOST:PORT,HOST:PORT");
   want_peers_refused("a:1", "a:1,b:2", "short", c, "want a token");
   want_peers_refused("a:1", "a:1,b:2", NULL, c, "want a token");
+  usual.cache_block = MR_SERVE_MOST + 1;
+  want_peers_refused("a:1", "a:1,b:2", TOKEN, c,
+                     "cache-block = 8388609: with setting peers want at most 8388608 bytes");
+  usual.cache_block = BLOCK;
 }
 
 int main(void) {
