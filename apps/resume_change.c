@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "apps/cli.h"
+#include "loaders/remote.h"
 #include "pipeline/stage_source.h"
 #include "stages/train/train_stage.h"
 
@@ -114,6 +115,28 @@ static bool is_place(const mr_stage_t *s, const mr_opt_t *o) {
   return mr_says_where(s->def) && o->type == MR_OPT_STR && is_one_of(o->name, places);
 }
 
+/* What may be shown of a setting's value, heap, NULL without memory: of a URL no user, password or
+   query.  In a list of URLs it cannot be told where a password ends. */
+static char *shown_value(const mr_opt_t *o, const char *value) {
+  bool url = o->type == MR_OPT_STR && value && strstr(value, "://");
+  if (!value) return strdup("none");
+  if (o->type == MR_OPT_SECRET) return strdup("(hidden)");
+  if (!url || !strpbrk(value, "?#@")) return strdup(value);
+  bool one = mr_remote_is(value) && !strstr(strstr(value, "://") + 3, "://");
+  return one && !strstr(value, "::") ? mr_remote_shown(value) : strdup("(hidden)");
+}
+
+static void report_values(changes_t *c, kind_t kind, const char *what, const mr_opt_t *o,
+                          const char *was, const char *now) {
+  char *a = shown_value(o, was), *b = shown_value(o, now);
+  bool alike = was && now && a && b && !strcmp(a, b) && strcmp(a, "(hidden)");
+  resume_change_report(c, kind, what, a ? a : "(hidden)",
+                       alike ? "the same with another user, password or query"
+                       : b   ? b
+                             : "(hidden)");
+  free(a), free(b);
+}
+
 /* Compares the settings of a stage.  Returns whether a source reads its records as before, so that
    its facts can be compared. */
 static bool compare_settings(changes_t *c, const mr_stage_t *s) {
@@ -124,45 +147,48 @@ static bool compare_settings(changes_t *c, const mr_stage_t *s) {
                *now = mr_graph_setting(c->now, s->name, o->name);
     if (is_place(s, o) || same_value(s->def, o, was, now)) continue;
     kind_t kind = resume_change_kind_of(c->now, s, o->name);
-    bool secret = o->type == MR_OPT_SECRET;
     same &= kind == FREE || kind == UNSEEN;
     snprintf(name, sizeof name, "%.64s.%.64s", s->name, o->name);
-    resume_change_report(c, kind, name,
-                         !was     ? "none"
-                         : secret ? "(hidden)"
-                                  : was,
-                         !now     ? "none"
-                         : secret ? "(hidden)"
-                                  : now);
+    report_values(c, kind, name, o, was, now);
   }
   return same;
 }
 
 /* ---- data ---- */
 
-static const char *place_of(const mr_graph_t *g, const mr_stage_t *s) {
+/* The first setting that names the data of a source; NULL without one. */
+static const mr_opt_t *place_of(const mr_stage_t *s) {
   for (const mr_opt_t *o = s->def->opts; o && o->name; o++)
-    if (is_place(s, o)) return mr_graph_setting(g, s->name, o->name);
+    if (is_place(s, o)) return o;
   return NULL;
+}
+
+static void report_moved(changes_t *c, const mr_stage_t *s, const mr_opt_t *place, const char *was,
+                         const char *now) {
+  char *a = shown_value(place, was), *b = shown_value(place, now), *said = c->news->said;
+  size_t n = strlen(said);
+  snprintf(said + n, sizeof c->news->said - n, "stage %s reads the same data from %s, was %s\n",
+           s->name, b ? b : "(hidden)", a ? a : "(hidden)");
+  free(a), free(b);
 }
 
 /* Compares the data of a source with its data when the run began.  For runs without data.txt only
    the place can be compared. */
 static void compare_data(changes_t *c, const mr_stage_t *s, const char *facts) {
   char was[300], now[300], what[96];
-  const char *place_was = place_of(c->was, s), *place_now = place_of(c->now, s);
+  const mr_opt_t *place = place_of(s);
+  const char *place_was = place ? mr_graph_setting(c->was, s->name, place->name) : NULL,
+             *place_now = place ? mr_graph_setting(c->now, s->name, place->name) : NULL;
   bool moved = place_was && place_now && strcmp(place_was, place_now);
   kind_t kind = trains_on(c->now, s) ? DATA : FREE;
   snprintf(what, sizeof what, "data of stage %.64s", s->name);
   if (!mr_data_facts_of(facts, s->name, now, sizeof now)) return;
   if (!mr_data_facts_of(c->r->data, s->name, was, sizeof was)) {
-    if (moved) resume_change_report(c, kind, what, place_was, place_now);
+    if (moved) report_values(c, kind, what, place, place_was, place_now);
   } else if (strcmp(was, now)) {
     resume_change_report(c, kind, what, was, now);
   } else if (moved) {
-    size_t n = strlen(c->news->said);
-    snprintf(c->news->said + n, sizeof c->news->said - n,
-             "stage %s reads the same data from %s, was %s\n", s->name, place_now, place_was);
+    report_moved(c, s, place, place_was, place_now);
   }
 }
 

@@ -181,10 +181,51 @@ static void killed_and_resumed_the_ledger_is_the_same(void **state) {
   assert_string_equal(whole, killed);
 }
 
+/* A run of a few steps, and a resume with this word for its source. */
+static void resume_with(const char *word, const char *allow) {
+  RUN(&p, "train", "--graph", in_dir("g.mr"), "--run-dir", in_dir("changed"), "--steps", "6");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  RUN(&p, "train", "--run-dir", in_dir("changed"), "--resume", "--steps", "9", word, allow);
+}
+
+static void end_changed(void) {
+  char command[200];
+  snprintf(command, sizeof command, "rm -rf '%s'", in_dir("changed"));
+  assert_int_equal(system(command), 0);
+}
+
+static void a_resume_shows_no_secret_of_a_url(void **state) {
+  static const char *const secret[] = {"zebra", "heron", "otter"};
+  char word[200], shown[200];
+  origin.trouble = 0;
+  for (int allowed = 0; allowed < 2; allowed++) {
+    snprintf(word, sizeof word,
+             "tar.files=http://zebra:heron@127.0.0.1:%d/s.tar?X-Amz-Signature=otter", origin.port);
+    snprintf(shown, sizeof shown,
+             "tar.files%s http://127.0.0.1:%d/s.tar -> the same with another user, password or "
+             "query",
+             allowed ? ":" : "", origin.port);
+    resume_with(word, allowed ? "--allow-change=data" : NULL);
+    if (p.status != (allowed ? 0 : 2)) fail_msg("status %d: %s%s", p.status, p.out, p.err);
+    const char *said = allowed ? p.out : p.err;
+    if (!strstr(said, shown)) fail_msg("want '%s', got %s", shown, said);
+    for (int i = 0; i < 3; i++)
+      if (strstr(p.out, secret[i]) || strstr(p.err, secret[i])) fail_msg("%s%s", p.out, p.err);
+    end_changed();
+  }
+  snprintf(word, sizeof word,
+           "tar.files=http://zebra:heron@127.0.0.1:%d/s.tar::http://127.0.0.1:%d/t.tar?a=otter",
+           origin.port, origin.port);
+  resume_with(word, NULL);
+  if (!strstr(p.err, "/s.tar -> (hidden)")) fail_msg("%s", p.err);
+  end_changed();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(metrics_tell_what_was_asked_of_the_server),
       cmocka_unit_test(killed_and_resumed_the_ledger_is_the_same),
+      cmocka_unit_test(a_resume_shows_no_secret_of_a_url),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
