@@ -194,6 +194,24 @@ static void end_changed(void) {
   assert_int_equal(system(command), 0);
 }
 
+static void how_bytes_are_fetched_may_change_on_a_resume(void **state) {
+  static const char *const word[] = {
+      "connections=3", "retries=50", "backoff=0.002",  "timeout=5",        "hedge=0",
+      "ahead=2000000", "index=auto", "cache-size=1MB", "cache-block=8192", "peer-token=0123456789"};
+  char text[200];
+  origin.trouble = 0;
+  for (size_t i = 0; i <= sizeof word / sizeof *word; i++) {
+    if (i < sizeof word / sizeof *word)
+      snprintf(text, sizeof text, "tar.%s", word[i]);
+    else
+      snprintf(text, sizeof text, "tar.cache=%s", in_dir("elsewhere"));
+    resume_with(text, NULL);
+    if (p.status) fail_msg("%s: %s%s", text, p.out, p.err);
+    assert_non_null(strstr(p.out, "resumed at step 6"));
+    end_changed();
+  }
+}
+
 static void a_resume_shows_no_secret_of_a_url(void **state) {
   static const char *const secret[] = {"zebra", "heron", "otter"};
   char word[200], shown[200];
@@ -225,6 +243,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(metrics_tell_what_was_asked_of_the_server),
       cmocka_unit_test(killed_and_resumed_the_ledger_is_the_same),
+      cmocka_unit_test(how_bytes_are_fetched_may_change_on_a_resume),
       cmocka_unit_test(a_resume_shows_no_secret_of_a_url),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
