@@ -5,6 +5,7 @@
    order.  Without memory for that, the step runs as it did, and a fused op is named as a whole. */
 #include "stages/train/trace_step.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -67,19 +68,66 @@ static bool of_parameter(const mr__traced_step_t *t, const mr_aval_t *a) {
   return false;
 }
 
-/* "inf at [3,17] (slot 3, record 40), and 4 more of 40 elements": with the record that row 3 is of.
- */
-static void element_text(const mr__traced_step_t *t, const mr_aval_t *a, const mr_seen_t *s,
-                         bool rows, char *text, size_t n) {
-  char place[160], number[32], more[64] = "", record[64] = "";
-  int64_t all = mr_aval_elems(a), slot = a->ndim ? s->first / (all / a->dim[0]) : 0;
+/* Appends what v is computed from to queue[n], each var once, and returns the new n. */
+static int operands_of(const mr_var_t *v, bool *seen, const mr_var_t **queue, int n) {
+  for (int k = 0; v->def && k < v->def->n_in; k++) {
+    const mr_var_t *x = v->def->in[k];
+    if (!x->literal && !seen[x->id]) seen[x->id] = true, queue[n++] = x;
+  }
+  return n;
+}
+
+/* Of a step in parts, the part that v of g belongs to: it is computed from a slice of the batch's
+   fields.  -1 if it is not, or without memory. */
+static int64_t part_of(const mr__traced_step_t *t, const mr_fn_t *g, const mr_var_t *v) {
+  const mr_var_t **queue = calloc((size_t)g->n_var + 1, sizeof *queue);
+  bool *seen = calloc((size_t)g->n_var + 1, sizeof *seen);
+  int64_t part = -1, rows = t->config.batch / t->config.accumulate;
+  int n = 0;
+  if (queue && seen) queue[n++] = v;
+  for (int at = 0; at < n && part < 0; at++) {
+    const mr_eqn_t *e = queue[at]->def;
+    for (int i = 0; e && e->op == &mr_op_slice && i < t->loss->n_fields; i++)
+      if (e->in[0] == g->in[i] && e->out[0]->aval.dim[0] == rows)
+        part = mr_attr_get(e, "start_indices")->i[0] / rows;
+    n = operands_of(queue[at], seen, queue, n);
+  }
+  free(queue), free(seen);
+  return part;
+}
+
+/* " (slot 3, record 40)": the record that row `row` of an output of e in g is of; e NULL: of an
+   input.  "" if its rows are no records. */
+static void record_text(const mr__traced_step_t *t, const mr_fn_t *g, const mr_eqn_t *e,
+                        const mr_aval_t *a, int64_t row, char text[96]) {
+  int64_t parts = t->config.accumulate, rows = t->config.batch / parts, part = -1;
+  *text = 0;
+  if (!a->ndim) return;
+  if (parts > 1 && e && a->dim[0] == rows) part = part_of(t, g, e->out[0]);
+  if (a->dim[0] != t->config.batch && part < 0) return;
+  int64_t slot = part < 0 ? row : part * rows + row;
+  if (slot >= t->n_records) return;
+  int n = snprintf(text, 96, " (slot %" PRId64 ", record %" PRIu64, slot, t->record[slot]);
+  if (part < 0)
+    snprintf(text + n, (size_t)(96 - n), ")");
+  else
+    snprintf(text + n, (size_t)(96 - n), ", part %" PRId64 " of %" PRId64 ")", part + 1, parts);
+}
+
+/* "inf at [3,17] (slot 3, record 40), and 4 more of 40 elements"; record: of record_text. */
+static void element_text(const mr_aval_t *a, const mr_seen_t *s, const char *record, char *text,
+                         size_t n) {
+  char place[160], number[32], more[64] = "";
   place_text(a, s->first, place, sizeof place);
   if (s->bad > 1)
-    snprintf(more, sizeof more, ", and %" PRId64 " more of %" PRId64 " elements", s->bad - 1, all);
-  if (rows && a->ndim && a->dim[0] == t->config.batch && slot < t->n_records && !of_parameter(t, a))
-    snprintf(record, sizeof record, " (slot %" PRId64 ", record %" PRIu64 ")", slot,
-             t->record[slot]);
+    snprintf(more, sizeof more, ", and %" PRId64 " more of %" PRId64 " elements", s->bad - 1,
+             mr_aval_elems(a));
   snprintf(text, n, "%s at %s%s%s", trace_number_text(s->value, number), place, record, more);
+}
+
+/* The row of element s->first. */
+static int64_t row_of(const mr_aval_t *a, const mr_seen_t *s) {
+  return a->ndim ? s->first / (mr_aval_elems(a) / a->dim[0]) : 0;
 }
 
 /* The first input of the step's graph that is a parameter. */
@@ -141,25 +189,49 @@ static int index_of(const mr_fn_t *f, const mr_eqn_t *e) {
   return i;
 }
 
+/* "; the gradient of parameter head.kernel goes up to 3e+25": where the squares of gradients
+   overflow that are all finite.  Of several that do so alone, the first. */
+static void gradient_text(const mr__traced_step_t *t, const listing_t *l, const mr_fault_t *f,
+                          char *text, size_t n) {
+  int which = -1;
+  double most = 0;
+  char number[32];
+  *text = 0;
+  if (f->call || f->eqn->op != &mr_op_sum_squares || f->eqn->n_in != t->params->n) return;
+  for (int k = 0; k < f->eqn->n_in && most * most < (double)FLT_MAX; k++) {
+    const mr_seen_t *s = mr_finite_seen(l->seen, f->eqn->in[k]);
+    if (s->most > most) most = s->most, which = k;
+  }
+  if (which >= 0)
+    snprintf(text, n, "; the gradient of parameter %s goes up to %s", t->params->param[which].name,
+             trace_number_text(most, number));
+}
+
 static void describe(const mr__traced_step_t *t, const listing_t *l, const mr_fault_t *f,
                      char text[MR_TRACED_TEXT]) {
-  char element[256], input[MR_REPLAY_TEXT], inside[96] = "";
+  char element[256], record[96] = "", input[MR_REPLAY_TEXT], inside[96] = "";
+  char gradient[160];
   if (!f->eqn) {
     const mr_var_t *v = l->fn->in[f->which];
     input_text(t, f->which, input, sizeof input);
-    element_text(t, &v->aval, &f->seen, true, element, sizeof element);
+    record_text(t, l->fn, NULL, &v->aval, row_of(&v->aval, &f->seen), record);
+    element_text(&v->aval, &f->seen, record, element, sizeof element);
     snprintf(text, MR_TRACED_TEXT, "%s holds %s", input, element);
     return;
   }
   const mr_eqn_t *outer = f->call ? f->call : f->eqn;
   mr_train_part_t part = mr_train_part_of(l->step, outer);
-  element_text(t, &f->eqn->out[f->which]->aval, &f->seen, part != MR_PART_UPDATE, element,
-               sizeof element);
+  const mr_aval_t *a = &f->eqn->out[f->which]->aval;
+  bool gradient_of = part == MR_PART_BACKWARD && of_parameter(t, a);
+  if (part != MR_PART_UPDATE && !gradient_of)
+    record_text(t, l->fn, outer, a, row_of(a, &f->seen), record);
+  element_text(a, &f->seen, record, element, sizeof element);
+  gradient_text(t, l, f, gradient, sizeof gradient);
   if (f->call)
     snprintf(inside, sizeof inside, ", in run %" PRId64 " inside %s", f->run, f->call->op->name);
-  snprintf(text, MR_TRACED_TEXT, "%s%s%s%s: `%.300s` gives %s", part_name(part),
+  snprintf(text, MR_TRACED_TEXT, "%s%s%s%s: `%.300s` gives %s%s", part_name(part),
            *f->eqn->scope ? ", " : "", f->eqn->scope, inside, l->kept ? l->kept : f->eqn->op->name,
-           element);
+           element, gradient);
 }
 
 /* ---- parameters that would not fit ---- */
@@ -177,9 +249,7 @@ static const char *updated_by(const mr__traced_step_t *t, const mr_fn_t *g, cons
     for (int i = 0; !e && i < t->params->n && !name; i++)
       if (queue[at] == g->in[first + i] && mr_aval_same_shape(&queue[at]->aval, &v->aval))
         name = t->params->param[i].name;
-    for (int k = 0; e && k < e->n_in; k++)
-      if (!e->in[k]->literal && !seen[e->in[k]->id])
-        seen[e->in[k]->id] = true, queue[n++] = e->in[k];
+    n = operands_of(queue[at], seen, queue, n);
   }
   free(queue), free(seen);
   return name;

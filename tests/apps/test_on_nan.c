@@ -15,7 +15,7 @@
 #include "tests/apps/program.h"
 
 /* Records in order, batches of 5: the bad one is in batch 5 of 8. */
-enum { RECORDS = 40, WIDTH = 4, BATCH = 5, BAD_STEP = 5, BAD_RECORD = 21 };
+enum { RECORDS = 40, WIDTH = 4, BATCH = 5, BAD_STEP = 5, BAD_RECORD = 21, FAR_RECORD = 13 };
 
 static const char graph[] =
     "let run = unset\n"
@@ -28,7 +28,8 @@ static const char graph[] =
     "train.state ! checkpoint dir=$run/checkpoints keep=0\n";
 
 static program_t p;
-static char dir[64], file[96], bad_x[96], bad_y[96], good_x[96], good_y[96], far_y[96];
+static char dir[64], file[96], bad_x[96], bad_y[96], good_x[96], good_y[96], far_y[96], one_y[96],
+    steep_y[96];
 
 /* An .npy file of f4 (n) or (n,width). */
 static void write_npy(const char *path, const float *v, int n, int width) {
@@ -56,6 +57,8 @@ static int group_setup(void **state) {
   snprintf(good_x, sizeof good_x, "x=%s/good-x.npy", dir);
   snprintf(good_y, sizeof good_y, "y=%s/good-y.npy", dir);
   snprintf(far_y, sizeof far_y, "y=%s/far-y.npy", dir);
+  snprintf(one_y, sizeof one_y, "y=%s/one-y.npy", dir);
+  snprintf(steep_y, sizeof steep_y, "y=%s/steep-y.npy", dir);
   for (int i = 0; i < RECORDS; i++) {
     for (int k = 0; k < WIDTH; k++) x[i][k] = sinf((float)(7 * i + k));
     y[i] = x[i][0] - 2 * x[i][1];
@@ -70,6 +73,10 @@ static int group_setup(void **state) {
   write_npy(good_y + 2, y, RECORDS - BATCH, 0);
   for (int i = 0; i < RECORDS; i++) y[i] *= 1e4f;
   write_npy(far_y + 2, y, RECORDS - BATCH, 0);
+  for (int i = 0; i < RECORDS; i++) y[i] *= 1e13f;
+  write_npy(steep_y + 2, y, RECORDS - BATCH, 0);
+  for (int i = 0; i < RECORDS; i++) y[i] = i == FAR_RECORD ? 3e30f : 1;
+  write_npy(one_y + 2, y, RECORDS - BATCH, 0);
   return mr_write_file(file, graph, sizeof graph - 1, NULL) < 0 ? -1 : 0;
 }
 
@@ -488,6 +495,26 @@ static void a_resumed_run_writes_the_same_file(void **state) {
   free(a), free(b);
 }
 
+/* The square of one record's error overflows; of a batch in parts it is in one of them. */
+static void an_element_of_a_batch_in_parts_is_traced_to_its_record(void **state) {
+  RUN(&p, "train", "--graph", file, "--run-dir", run_of("parts"), good_x, one_y, "on-nan=trace",
+      "train.accumulate=5");
+  assert_int_equal(p.status, 1);
+  expect_in(p.err, "forward: ");
+  expect_in(p.err, " gives inf at [0,0] (slot 3, record 13, part 4 of 5)");
+  RUN(&p, "train", "--graph", file, "--run-dir", run_of("no-parts"), good_x, one_y, "on-nan=trace");
+  expect_in(p.err, " gives inf at [3,0] (slot 3, record 13);");
+}
+
+static void a_norm_that_overflows_alone_names_a_parameter(void **state) {
+  RUN(&p, "train", "--graph", file, "--run-dir", run_of("steep"), good_x, steep_y, "on-nan=trace",
+      "loss-scale=1e9");
+  assert_int_equal(p.status, 1);
+  expect_in(p.err, "the gradients' norm is inf");
+  expect_in(p.err, "update, adamw: ");
+  expect_in(p.err, "; the gradient of parameter hidden.0.kernel goes up to ");
+}
+
 /* A step of bf16 products under MILLRACE_MATMUL_PRECISION, repeated without it. */
 static void the_runs_precision_and_keys_apply(void **state) {
   static const char *const setting[] = {"train.matmul-precision=none",
@@ -627,6 +654,8 @@ int main(void) {
       cmocka_unit_test(a_rate_that_is_too_high_is_traced_to_the_op_that_overflows),
       cmocka_unit_test(histograms_do_not_disturb_the_trace),
       cmocka_unit_test(a_resumed_run_writes_the_same_file),
+      cmocka_unit_test(an_element_of_a_batch_in_parts_is_traced_to_its_record),
+      cmocka_unit_test(a_norm_that_overflows_alone_names_a_parameter),
       cmocka_unit_test(the_runs_precision_and_keys_apply),
       cmocka_unit_test(runs_that_share_a_folder_keep_each_others_files),
       cmocka_unit_test(a_folder_that_cannot_be_written_is_refused_before_the_first_step),
