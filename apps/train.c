@@ -146,10 +146,12 @@ static mr_err_t train_set_resume(mr_graph_t *g, const mr_resume_point_t *at, mr_
   return mr_resume_set(g, step->name, at->path, &at->at, diag);
 }
 
-/* A replay file lies in the run's folder unless the graph says otherwise. */
+/* A replay file, if the graph asks for one, lies in the run's folder unless it says otherwise. */
 static mr_err_t train_set_replay(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag) {
   const mr_stage_t *step = mr_train_stage(g);
-  if (!step || mr_graph_setting(g, step->name, "replay-dir")) return MR_OK;
+  const char *on_nan = step ? mr_graph_setting(g, step->name, "on-nan") : NULL;
+  if (!on_nan || strcmp(on_nan, "trace")) return MR_OK;
+  if (mr_graph_setting(g, step->name, "replay-dir")) return MR_OK;
   return mr_graph_set(g, step->name, "replay-dir", r->path, diag);
 }
 

@@ -1,7 +1,7 @@
 /* Which policy of mixed precision the settings dtype, amp and amp-rule describe, and which dtypes
    the parameters are kept and read in.  Combinations without effect are refused, since a setting
-   that changes nothing is a mistake of its user.  What the policy does is the transform's affair
-   (model/transforms/amp.c). */
+   that changes nothing is a mistake of its user; details of fp8 without it are a notice (open.c).
+   What the policy does is the transform's affair (model/transforms/amp.c). */
 #include "stages/train/amp.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* Opens train-step: compiles the step from the settings, and fills its parameters, new or from a
    checkpoint. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -87,6 +88,41 @@ static void open_report_precision(const mr_stage_t *s, const mr_train_config_t *
   mr_train_amp_report(s, &v->amp, &v->model.plan.loss);
 }
 
+/* Whether setting `name` has its default. */
+static bool open_is_usual(const mr_stage_t *s, const char *name) {
+  const mr_opt_t *o = s->def->opts;
+  while (o->type != MR_OPT_END && strcmp(o->name, name)) o++;
+  const void *at = (const char *)s->state + o->offset;
+  switch (o->type) {
+    case MR_OPT_INT: return *(const int64_t *)at == strtoll(o->def, NULL, 10);
+    case MR_OPT_F64: return *(const double *)at == mr_strtod(o->def, NULL);
+    case MR_OPT_ENUM: return *(const int *)at == 0; /* the default is the first choice */
+    case MR_OPT_STR: return !*(const char *const *)at;
+    default: return true;
+  }
+}
+
+/* Says which settings change nothing beside the others.  They are not refused: a run may be resumed
+   with on-nan or loss-scale changed alone. */
+static void open_report_unused(const mr_stage_t *s) {
+  const train_t *v = s->state;
+  bool dynamic = !v->fixed_scale, fp8 = v->amp.fp8;
+  const struct {
+    const char *name, *needs;
+    bool used;
+  } row[] = {
+      {"loss-scale-start", "loss-scale=dynamic", dynamic},
+      {"loss-scale-patience", "loss-scale=dynamic", dynamic},
+      {"max-skipped", "on-nan=skip or loss-scale=dynamic", dynamic || v->on_nan == MR__ON_NAN_SKIP},
+      {"replay-dir", "on-nan=trace", v->on_nan == MR__ON_NAN_TRACE},
+      {"fp8-history", "fp8=", fp8},
+      {"fp8-margin", "fp8=", fp8},
+      {"fp8-amax", "fp8=", fp8}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+    if (!row[i].used && !open_is_usual(s, row[i].name))
+      mr_notice("%s: setting %s changes nothing without %s", s->name, row[i].name, row[i].needs);
+}
+
 /* Compiles both functions; the stage's name comes before the model's sentences. */
 static mr_err_t open_compile(mr_stage_t *s) {
   train_t *v = s->state;
@@ -96,6 +132,7 @@ static mr_err_t open_compile(mr_stage_t *s) {
   mr_err_t e = open_fit(v, &train, &why);
   mr_train_want_sets(&train.compute, &v->params);
   open_report_precision(s, &train);
+  open_report_unused(s);
   v->used = train;
   if (v->ema > 0) mr_params_want(&v->params, MR_SET_AVERAGE, 0, MR_F32);
   if (e >= 0) e = mr_loss_params(loss, (uint64_t)v->seed, &v->params, &why);

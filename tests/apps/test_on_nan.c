@@ -495,6 +495,29 @@ static void a_resumed_run_writes_the_same_file(void **state) {
   free(a), free(b);
 }
 
+static void settings_that_change_nothing_are_said(void **state) {
+  static const char *const setting[] = {
+      "loss-scale-start=8", "loss-scale-patience=9", "max-skipped=7",       "replay-dir=/tmp",
+      "fp8-history=3",      "fp8-margin=1",          "fp8-amax=most-recent"};
+  char text[96], full[64];
+  for (size_t i = 0; i < sizeof setting / sizeof *setting; i++) {
+    snprintf(full, sizeof full, "train.%s", setting[i]);
+    RUN(&p, "train", "--graph", file, "--run-dir", run_of("unused"), good_x, good_y, full,
+        "train.steps=1");
+    assert_int_equal(p.status, 0);
+    snprintf(text, sizeof text, "train: setting %.*s changes nothing without ",
+             (int)strcspn(setting[i], "="), setting[i]);
+    expect_in(p.err, text);
+    char command[160];
+    snprintf(command, sizeof command, "rm -r %s", run_of("unused"));
+    assert_int_equal(system(command), 0);
+  }
+  RUN(&p, "train", "--graph", file, "--run-dir", run_of("used"), good_x, good_y, "train.steps=1",
+      "on-nan=skip", "max-skipped=7", "loss-scale=dynamic", "loss-scale-start=8");
+  assert_int_equal(p.status, 0);
+  assert_null(strstr(p.err, "changes nothing"));
+}
+
 /* The square of one record's error overflows; of a batch in parts it is in one of them. */
 static void an_element_of_a_batch_in_parts_is_traced_to_its_record(void **state) {
   RUN(&p, "train", "--graph", file, "--run-dir", run_of("parts"), good_x, one_y, "on-nan=trace",
@@ -654,6 +677,7 @@ int main(void) {
       cmocka_unit_test(a_rate_that_is_too_high_is_traced_to_the_op_that_overflows),
       cmocka_unit_test(histograms_do_not_disturb_the_trace),
       cmocka_unit_test(a_resumed_run_writes_the_same_file),
+      cmocka_unit_test(settings_that_change_nothing_are_said),
       cmocka_unit_test(an_element_of_a_batch_in_parts_is_traced_to_its_record),
       cmocka_unit_test(a_norm_that_overflows_alone_names_a_parameter),
       cmocka_unit_test(the_runs_precision_and_keys_apply),
