@@ -46,6 +46,11 @@ mr_err_t mr_train_amp_plan(mr_stage_t *s, mr_train_amp_t *a) {
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting fp8 = %s: the model computes in %s, want dtype=bf16 beside it",
                          amp_fp8_name(a), mr_dtype_name(t));
+  if (rules && strlen(a->rules) > MR_TRAIN_RULES)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting amp-rule: %zu bytes, want at most %d; blanks around names and "
+                         "rules are not needed",
+                         strlen(a->rules), MR_TRAIN_RULES);
   a->policy = a->amp == JAXAMP ? mr_amp_jaxamp(t) : mr_amp_usual(t);
   if (rules && mr_amp_add_text(&a->policy, a->rules, &why) < 0)
     return mr_diag_prefix(s->diag, MR_ERR_CONFIG, &why, "%s: setting amp-rule", s->name);

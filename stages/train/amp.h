@@ -12,8 +12,12 @@ typedef struct mr_train_amp {
   mr_amp_policy_t policy; /* of mr_train_amp_plan */
 } mr_train_amp_t;
 
+/* The most bytes of a->rules: a replay file has room for them. */
+enum { MR_TRAIN_RULES = MR_AMP_ROWS * (MR_AMP_NAME + 16) };
+
 /* Settles a->policy.  MR_OK, or MR_ERR_CONFIG on the stage, naming the setting: amp=none with a
-   narrow dtype, rules that cannot be read, rules where nothing is narrow, fp8 without bf16. */
+   narrow dtype, rules that cannot be read or are longer than MR_TRAIN_RULES, rules where nothing is
+   narrow, fp8 without bf16. */
 mr_err_t mr_train_amp_plan(mr_stage_t *s, mr_train_amp_t *a);
 /* Sets the dtypes and the policy of c; a, which c then points into, must live as long.  Cannot
  * fail. */

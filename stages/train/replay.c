@@ -97,7 +97,7 @@ static mr_err_t settings_text(const mr_stage_t *s, char *text, mr_diag_t *diag) 
   const train_t *v = s->state;
   size_t at = 0;
   for (const mr_opt_t *o = s->def->opts; o->type != MR_OPT_END; o++) {
-    char value[MR_AMP_ROWS * (MR_AMP_NAME + 16)]; /* amp-rule is the longest */
+    char value[MR_TRAIN_RULES + 1]; /* amp-rule is the longest */
     if (replay_leaves_out(o->name)) continue;
     bool good = setting_text(o, s->state, value, sizeof value);
     if (o->type == MR_OPT_STR && !*value) continue;

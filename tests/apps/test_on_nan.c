@@ -355,6 +355,15 @@ static void a_long_rule_travels_in_the_file(void **state) {
   expect_in(p.out, "the bits are the same");
 }
 
+/* It would train, and be lost at the step that needs it. */
+static void a_rule_that_no_file_has_room_for_is_refused_at_once(void **state) {
+  char rules[6400];
+  snprintf(rules, sizeof rules, "amp-rule=head=f32,%*slinear=class", 6000, "");
+  TRAIN(run_of("rules-6000"), "on-nan=trace", "train.dtype=bf16", rules);
+  assert_int_equal(p.status, 2);
+  expect_in(p.err, "train: setting amp-rule: 6021 bytes, want at most 5376");
+}
+
 /* The same metadata and tensors, but for one text, or without one tensor. */
 static void rewrite(const char *from, const char *to, const char *key, const char *value,
                     const char *without) {
@@ -673,6 +682,7 @@ int main(void) {
       cmocka_unit_test(a_step_of_a_device_is_repeated_there),
       cmocka_unit_test(another_instruction_set_is_told),
       cmocka_unit_test(a_long_rule_travels_in_the_file),
+      cmocka_unit_test(a_rule_that_no_file_has_room_for_is_refused_at_once),
       cmocka_unit_test(a_step_in_f8_is_repeated_with_its_scales),
       cmocka_unit_test(a_rate_that_is_too_high_is_traced_to_the_op_that_overflows),
       cmocka_unit_test(histograms_do_not_disturb_the_trace),
