@@ -196,8 +196,8 @@ mr_err_t mr_fp8_products(const mr_fn_t *f, mr_fp8_format_t format, mr_fn_t **out
   for (int i = 0; i < f->n_eqn; i++) count += fp8_takes(f->eqn[i]);
   if (!count)
     return mr_fail(diag, MR_ERR_CONFIG,
-                   "fp8: no product of bf16 operands is to be computed in f8; mr_amp with bf16 "
-                   "makes them, where its rules do not say f32");
+                   "fp8: no product of bf16 operands is to be computed in f8; dtype=bf16 with "
+                   "amp=usual makes them, where no amp-rule keeps f32");
   mr_fn_t *g = mr_fn_create();
   mr_var_t **map = calloc((size_t)f->n_var + 1, sizeof(mr_var_t *));
   if (!g || !map) {

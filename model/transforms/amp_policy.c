@@ -12,13 +12,18 @@ const char *mr_amp_rule_name(mr_amp_rule_t r) {
   return r < MR_AMP_RULES ? names[r] : "no rule";
 }
 
+/* name[n] */
+static mr_err_t amp_check_name(const char *name, size_t n, mr_diag_t *diag) {
+  if (n && n < MR_AMP_NAME) return MR_OK;
+  return mr_fail(
+      diag, MR_ERR_CONFIG,
+      "amp: name \"%.*s\" has %zu characters, want the name of an op or scope with [1,%d]",
+      n < 40 ? (int)n : 40, name, n, MR_AMP_NAME - 1);
+}
+
 mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *name, mr_amp_rule_t rule, mr_diag_t *diag) {
   size_t n = strlen(name);
-  if (!n || n >= MR_AMP_NAME)
-    return mr_fail(
-        diag, MR_ERR_CONFIG,
-        "amp: name \"%.40s\" has %zu characters, want the name of an op or scope with [1,%d]", name,
-        n, MR_AMP_NAME - 1);
+  MR_TRY(amp_check_name(name, n, diag));
   if (p->n_rows == MR_AMP_ROWS)
     return mr_fail(diag, MR_ERR_CONFIG, "amp: no room for %s=%s, a policy has at most %d rows",
                    name, mr_amp_rule_name(rule), MR_AMP_ROWS);
@@ -38,7 +43,8 @@ static mr_err_t amp_policy_add_piece(mr_amp_policy_t *p, const char *text, size_
   size_t nk = is ? (size_t)(is - text) : 0, nr = is ? n - nk - 1 : 0;
   while (nk && text[nk - 1] == ' ') nk--;
   while (nr && text[n - nr] == ' ') nr--;
-  if (nk && nk < sizeof name && nr && nr < sizeof rule) {
+  if (is && nk >= sizeof name) return amp_check_name(text, nk, diag);
+  if (nk && nr && nr < sizeof rule) {
     memcpy(name, text, nk), name[nk] = 0;
     memcpy(rule, text + n - nr, nr), rule[nr] = 0;
     for (int r = 0; r < MR_AMP_RULES; r++)

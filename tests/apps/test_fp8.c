@@ -207,6 +207,7 @@ static void what_does_not_go_with_it_is_refused_before_the_first_step(void **sta
       {"train.fit=2GiB", "setting fit = 2GiB: it chooses remat"},
       {"train.dtype=f16", "setting fp8 = hybrid: the model computes in f16, want dtype=bf16"},
       {"train.amp-rule=linear=f32", "fp8: no product of bf16 operands"},
+      {"train.amp=jaxamp", "dtype=bf16 with amp=usual makes them"},
       {"train.fp8-history=0", "fp8-history"},
       {"train.device=opencl:1", "setting device = opencl:1: it has no kernels of f8"},
       {"train.fp8=e5m2", "fp8"}};

@@ -262,6 +262,12 @@ static void rows_come_from_a_text_or_are_refused(void **state) {
   char key[MR_AMP_NAME + 1];
   memset(key, 'k', MR_AMP_NAME), key[MR_AMP_NAME] = 0;
   assert_int_equal(mr_amp_add(&p, key, MR_AMP_F32, &diag), MR_ERR_CONFIG);
+  char row[MR_AMP_NAME + 32];
+  snprintf(row, sizeof row, "head=f32, %s = f32", key);
+  mr_amp_policy_t q = mr_amp_usual(MR_BF16);
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_amp_add_text(&q, row, &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "kkk\" has 96 characters, want"));
   while (p.n_rows < MR_AMP_ROWS) assert_int_equal(mr_amp_add(&p, "x", MR_AMP_F32, &diag), MR_OK);
   assert_int_equal(mr_amp_add(&p, "x", MR_AMP_F32, &diag), MR_ERR_CONFIG);
   p.compute = MR_F64;
