@@ -323,7 +323,10 @@ mr_err_t mr_remote_known(mr_remote_t *r, const char *url, int64_t size, int64_t 
   mr_object_t state = {.size = size, .mtime_ns = mtime_ns, .etag = etag, .listed = true};
   *out = NULL;
   MR_TRY(name_object(r, url, &n, diag));
-  mr_err_t e = keep_object(r, &n, &state, out, diag);
+  mr_err_t e = mr__remote_is_etag(etag, strlen(etag))
+                   ? keep_object(r, &n, &state, out, diag)
+                   : mr_fail(diag, MR_ERR_DATA,
+                             "%s: is listed with an ETag with a control character", n.name);
   free(n.name);
   return e;
 }

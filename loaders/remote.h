@@ -79,7 +79,7 @@ mr_err_t mr_remote_object(mr_remote_t *r, const char *url, const mr_object_t **o
 mr_err_t mr_remote_find(mr_remote_t *r, const char *url, const mr_object_t **out, mr_diag_t *diag);
 
 /* Opens an object whose state is known from a listing, without a request.  MR_ERR_CONFIG for a
-   malformed URL; MR_ERR_NOMEM. */
+   malformed URL; MR_ERR_DATA for an ETag with a control character; MR_ERR_NOMEM. */
 mr_err_t mr_remote_known(mr_remote_t *r, const char *url, int64_t size, int64_t mtime_ns,
                          const char *etag, const mr_object_t **out, mr_diag_t *diag);
 

@@ -17,6 +17,12 @@ const char *mr__remote_value(const char *line, size_t n, const char *name, size_
   return from;
 }
 
+bool mr__remote_is_etag(const char *text, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if ((unsigned char)text[i] < 0x20 || text[i] == 0x7F) return false;
+  return true;
+}
+
 /* A whole number of at most 18 digits before `stop`; moves *at behind it. */
 static bool take_number(const char **at, const char *end, int64_t *out) {
   const char *from = *at;

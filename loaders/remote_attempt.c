@@ -14,7 +14,8 @@
 static void reset_answer(mr__attempt_t *a) {
   a->span = (mr_remote_span_t){-1, -1, -1};
   a->sum = (mr_remote_sum_t){0};
-  a->has_span = a->encoded = a->refused = false, a->etag[0] = a->region[0] = 0, a->mtime_ns = 0;
+  a->has_span = a->encoded = a->refused = a->wrong_etag = false, a->etag[0] = a->region[0] = 0,
+  a->mtime_ns = 0;
 }
 
 static void copy_header_value(char *out, size_t room, const char *from, size_t n) {
@@ -36,7 +37,7 @@ static size_t on_header(char *line, size_t one, size_t n, void *arg) {
   if ((v = mr__remote_value(line, n, "content-range", &k)))
     a->has_span = mr__remote_span(v, k, &a->span);
   else if ((v = mr__remote_value(line, n, "etag", &k)))
-    copy_header_value(a->etag, sizeof a->etag, v, k);
+    a->wrong_etag = !mr__remote_is_etag(v, k), copy_header_value(a->etag, sizeof a->etag, v, k);
   else if ((v = mr__remote_value(line, n, "x-amz-bucket-region", &k)))
     copy_header_value(a->region, sizeof a->region, v, k);
   else if ((v = mr__remote_value(line, n, "content-encoding", &k)))

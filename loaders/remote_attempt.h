@@ -21,6 +21,7 @@ typedef struct mr__attempt {
   mr_remote_span_t span;
   mr_remote_sum_t sum;
   bool has_span, encoded, too_long, refused; /* refused: the body is not wanted */
+  bool wrong_etag;
   char etag[256], region[64], reason[CURL_ERROR_SIZE];
   int64_t mtime_ns;         /* 0: not said */
   struct mr__attempt *next; /* in the list of those in flight */

@@ -78,6 +78,8 @@ static mr__verdict_t judge_answer(const mr__attempt_t *a, mr_diag_t *diag) {
     return say_no(
         diag, a, MR_ERR_DATA,
         "the server compresses what it sends; want a server that sends objects as they are");
+  if (a->wrong_etag)
+    return say_no(diag, a, MR_ERR_DATA, "the server sends an ETag with a control character");
   if (!a->has_span || a->span.first != q->at)
     return say_no(diag, a, MR_ERR_DATA, "the server's Content-Range is of other bytes");
   if (a->span.total < 0)
@@ -124,7 +126,7 @@ static bool is_empty_object(mr__attempt_t *a, CURLcode code) {
 mr__verdict_t mr__attempt_judge(mr__attempt_t *a, CURLcode code, mr_diag_t *diag) {
   bool over = code == CURLE_OK || a->too_long || a->refused;
   if (over && a->q->page && a->status == 200) return judge_page(a, diag);
-  if (is_empty_object(a, code)) return MR__USE;
+  if (!a->wrong_etag && is_empty_object(a, code)) return MR__USE;
   if (over && a->status == 206) return judge_answer(a, diag);
   if (over) return judge_status(a, diag);
   mr_fail(diag, MR_ERR_IO, "%s: %s", a->q->object->name,

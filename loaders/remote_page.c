@@ -113,6 +113,8 @@ static mr_err_t page_take_text(page_t *p, char *text, size_t n) {
   if (!key && !size && !etag && !time && !more && !token) return MR_OK;
   if (!decode_text(text, n)) return page_wrong(p, "holds text that is not valid");
   if (key) p->file.path = text;
+  if (etag && !mr__remote_is_etag(text, strlen(text)))
+    return page_wrong(p, "holds an ETag with a control character");
   if (etag) p->file.etag = text;
   if (token) p->token = text;
   if (more) p->says_more = true, p->more = !strcmp(text, "true");

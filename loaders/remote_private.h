@@ -83,6 +83,10 @@ int mr__remote_sum_bytes(mr_sum_kind_t kind); /* returns the bytes of a sum's va
    nothing. */
 void mr__remote_sum_line(const char *line, size_t n, mr_remote_sum_t *out);
 
+/* Returns whether text[0,n) may be an ETag: one with a control character would end the line of the
+   request that asks for it, or of the index that keeps it. */
+bool mr__remote_is_etag(const char *text, size_t n);
+
 /* Returns the value of a header line (n bytes) called name, in any case, and its length without
    white space around it in *len; NULL if the line is another one. */
 const char *mr__remote_value(const char *line, size_t n, const char *name, size_t *len);

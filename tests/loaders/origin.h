@@ -32,6 +32,7 @@ typedef enum origin_way {
   ORIGIN_PACKED,  /* says that it compresses */
   ORIGIN_MISSING, /* 404, as for every index of tokens */
   ORIGIN_CHANGED, /* another ETag, if the request wants none */
+  ORIGIN_CONTROL, /* a control character in the ETag */
 } origin_way_t;
 
 typedef struct origin {
@@ -84,7 +85,8 @@ static inline bool origin_answer(origin_t *o, int fd, const char *text) {
   pthread_mutex_unlock(&o->lock);
   o->requests++;
   char etag[32];
-  snprintf(etag, sizeof etag, "\"e%d\"", o->etag + (way == ORIGIN_CHANGED));
+  snprintf(etag, sizeof etag, "\"e%s%d\"", way == ORIGIN_CONTROL ? "\001" : "",
+           o->etag + (way == ORIGIN_CHANGED));
   char state[120];
   snprintf(state, sizeof state, "%s%s%sLast-Modified: Sun, 06 Nov 1994 08:49:%02d GMT\r\n",
            o->dated ? "" : "ETag: ", o->dated ? "" : etag, o->dated ? "" : "\r\n",

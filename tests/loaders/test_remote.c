@@ -101,6 +101,23 @@ static void a_server_that_lies_is_one_clear_error(void **state) {
   want_fault(ORIGIN_CHANGED, MR_ERR_DATA, "has changed");
 }
 
+/* It would end the line of a request, and the next one would be the server's. */
+static void an_etag_with_a_line_in_it_is_not_asked_for(void **state) {
+  mr_remote_t *remote = open_remote(&usual);
+  const mr_object_t *o;
+  mr_diag_t diag = {0};
+  int before = origin.requests;
+  assert_int_equal(mr_remote_known(remote, url_of("x"), BYTES, 0, "\"x\"\r\nX-Evil: 1", &o, &diag),
+                   MR_ERR_DATA);
+  assert_null(o);
+  assert_non_null(strstr(diag.text, "/x: is listed with an ETag with a control character"));
+  behave(0, ORIGIN_CONTROL);
+  assert_int_equal(mr_remote_object(remote, url_of("x"), &o, &diag), MR_ERR_DATA);
+  assert_int_equal(origin.requests - before, 1);
+  behave(0, ORIGIN_WELL);
+  mr_remote_close(remote);
+}
+
 /* dated: the server gives no ETag. */
 static void want_change_refused(bool dated) {
   mr_remote_t *remote = open_remote(&usual);
@@ -330,6 +347,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(troubles_that_pass_change_no_byte),
       cmocka_unit_test(a_server_that_lies_is_one_clear_error),
+      cmocka_unit_test(an_etag_with_a_line_in_it_is_not_asked_for),
       cmocka_unit_test(a_changed_object_is_refused),
       cmocka_unit_test(tries_end),
       cmocka_unit_test(corrupt_bytes_are_noticed),
