@@ -349,7 +349,8 @@ static mr_err_t folder_open_listed(mr_folder_remote_t *f, mr_diag_t *diag) {
                    "or JSON lines with file_name and label",
                    f->shown);
   }
-  for (int64_t i = 0; i < f->list->n; i++) f->bytes += f->object[i] ? f->object[i]->size : 0;
+  for (int64_t i = 0; i < f->list->n; i++)
+    if (f->object[i]) f->bytes = mr_remote_sum(f->bytes, f->object[i]->size);
   return MR_OK;
 }
 

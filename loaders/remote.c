@@ -170,7 +170,8 @@ static mr_err_t start_window(mr_remote_t *r, const mr_object_t *const *object, i
   size_t n_own = 0;
   if (r->conf.peers) MR_TRY(open_peers(r, object, n, diag));
   if (r->conf.cache) MR_TRY(open_cache(r, object, n, &blocks, &own, &n_own, diag));
-  for (int i = 0; i < n; i++) whole += object[i]->size / r->conf.cache_block + 1;
+  for (int i = 0; i < n; i++)
+    whole = mr_remote_sum(whole, object[i]->size / r->conf.cache_block + 1);
   mr__window_conf_t conf = {.engine = r->engine,
                             .ahead = r->conf.ahead,
                             .cache = r->cache,

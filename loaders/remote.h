@@ -49,6 +49,11 @@ typedef struct mr_object {
   uint64_t state[2];      /* a hash of all that; 0: not computed yet */
 } mr_object_t;
 
+/* Adds the sizes of objects, which servers may claim to be anything; at most INT64_MAX. */
+static inline int64_t mr_remote_sum(int64_t a, int64_t b) {
+  return b > INT64_MAX - a ? INT64_MAX : a + b;
+}
+
 /* Returns whether name begins with http://, https:// or s3://.  Any thread. */
 bool mr_remote_is(const char *name);
 

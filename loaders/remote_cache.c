@@ -342,7 +342,7 @@ static void share_lock(mr__cache_t *c) {
 static void make_room(mr__cache_t *c, found_blocks_t *f, int64_t wanted) {
   char path[2 * MR_PATH_MAX];
   if (f->n_other) qsort(f->other, f->n_other, sizeof *f->other, compare_ages);
-  for (size_t i = 0; i < f->n_other && f->bytes_other + wanted > c->limit && !is_shared(c); i++) {
+  for (size_t i = 0; i < f->n_other && f->bytes_other > c->limit - wanted && !is_shared(c); i++) {
     snprintf(path, sizeof path, "%s/%s", c->folder, f->other[i].name);
     if (unlink(path) == 0) f->bytes_other -= f->other[i].bytes;
   }
@@ -353,7 +353,8 @@ int64_t mr__cache_share(mr__cache_t *c, const mr_object_t *const *object, int n,
   found_blocks_t f = {0};
   int64_t wanted = 0;
   bool alone = lock_alone(c);
-  for (int i = 0; i < n; i++) wanted += object[i]->size;
+  for (int i = 0; i < n; i++)
+    if (mr__cache_takes(object[i])) wanted = mr_remote_sum(wanted, object[i]->size);
   if (wanted > c->limit) wanted = c->limit;
   if (!alone) share_lock(c); /* another run may be listing, and removing */
   if (!list_blocks(c, object, n, alone, &f)) f.bytes_other = c->limit; /* as if it were full */

@@ -257,7 +257,7 @@ static mr_err_t join_shards(mr_shards_t *s, bool indexed, mr_diag_t *diag) {
     mr_shard_t *shard = &s->shard[k];
     shard->first = s->n_records;
     s->n_records += shard->index.n_records;
-    s->bytes += shard->id.size;
+    s->bytes = mr_remote_sum(s->bytes, shard->id.size);
     shard->column = malloc((shard->index.n_columns + 1) * sizeof *shard->column);
     if (!shard->column) return mr_no_memory(diag, "columns");
     for (uint32_t i = 0; i < shard->index.n_columns; i++) MR_TRY(join_column(s, shard, i, diag));

@@ -87,6 +87,32 @@ static void a_block_that_was_there_is_not_trusted(void **state) {
   mr__cache_close(c);
 }
 
+/* An object that is too large to be cached takes no other's room. */
+static void an_object_of_any_size_evicts_nothing(void **state) {
+  mr_object_t huge[20];
+  const mr_object_t *all[20];
+  mr__cached_t *own;
+  size_t n_own;
+  mr_diag_t diag = {0};
+  bool kept;
+  mr__cache_t *c = open_cache("huge");
+  for (int i = 0; i < 10; i++) {
+    mr_object_t o = object;
+    char name[32];
+    snprintf(name, sizeof name, "http://h/%d", i);
+    o.name = o.url = name;
+    assert_int_equal(mr__cache_write(c, &o, 0, block, BLOCK, 0, &kept, &diag), MR_OK);
+  }
+  for (int i = 0; i < 20; i++) {
+    huge[i] = object, huge[i].size = 999999999999999999;
+    all[i] = &huge[i];
+  }
+  mr__cache_share(c, all, 20, &own, &n_own);
+  free(own);
+  mr__cache_close(c);
+  assert_int_equal(bytes_counted("huge"), 10 * BLOCK);
+}
+
 /* A hole in a mapped file has no place on a full disk when it is written, which ends a process. */
 static void a_disk_without_room_for_the_count_is_refused(void **state) {
   mr__cache_t *c;
@@ -103,6 +129,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_block_that_two_runs_write_is_counted_once),
       cmocka_unit_test(a_block_that_was_there_is_not_trusted),
+      cmocka_unit_test(an_object_of_any_size_evicts_nothing),
       cmocka_unit_test(a_disk_without_room_for_the_count_is_refused),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
