@@ -66,19 +66,20 @@ static mr_err_t file_url(const mr_folder_remote_t *f, const char *path, char out
   return fits ? MR_OK : mr_fail(diag, MR_ERR_DATA, "%s: a path is too long", f->shown);
 }
 
-/* Servers that differ, or lists, make another index. */
+/* Servers that differ, or lists, make another index; users, passwords and signatures do not. */
 static mr_err_t name_index(mr_folder_remote_t *f, mr_diag_t *diag) {
   char url[MR_PATH_MAX] = "";
   const char *prefix, *list = f->conf.list ? f->conf.list : "";
-  char *shown = mr_remote_shown(f->base);
-  mr_err_t e = shown ? MR_OK : mr_no_memory(diag, "a name");
+  char *shown = mr_remote_shown(f->base), *shown_list = mr_remote_shown(list);
+  mr_err_t e = shown && shown_list ? MR_OK : mr_no_memory(diag, "a name");
   if (e >= 0 && is_bucket_url(f->base))
     e = mr__remote_bucket(f->remote, f->base, url, &prefix, diag);
   uint64_t hash = XXH3_64bits_withSeed(url, strlen(url), mr_remote_query(f->conf.folder));
-  hash = XXH3_64bits_withSeed(list, strlen(list), hash);
+  if (mr_remote_is(list)) hash = XXH3_64bits_withSeed(&hash, sizeof hash, mr_remote_query(list));
+  if (e >= 0) hash = XXH3_64bits_withSeed(shown_list, strlen(shown_list), hash);
   if (e >= 0 && asprintf(&f->name, "%s#%016" PRIx64, shown, hash) < 0)
     f->name = NULL, e = mr_no_memory(diag, "a name");
-  free(shown);
+  free(shown), free(shown_list);
   return e;
 }
 
