@@ -25,29 +25,31 @@ static atomic_size_t in_heap;
 
 static size_t spill_pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
-/* Opens an unlinked file.  -1 if no folder takes one. */
-static int spill_open(void) {
-  const char *folder[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
-  for (size_t i = 0; i < sizeof folder / sizeof *folder; i++) {
-    char path[NAME_MAX_BYTES];
-    if (!folder[i] || !*folder[i]) continue;
-    if (snprintf(path, sizeof path, "%s/millrace-XXXXXX", folder[i]) >= (int)sizeof path) continue;
-    int fd = mkostemp(path, O_CLOEXEC);
-    if (fd < 0) continue;
-    unlink(path);
-    return fd;
-  }
-  return -1;
+/* Maps an unlinked file of n bytes in this folder.  MAP_FAILED if the folder takes no file, lacks
+   the room, or has a file system without fallocate. */
+static void *spill_map_in(const char *folder, size_t n, int *fd) {
+  char path[NAME_MAX_BYTES];
+  void *at = MAP_FAILED;
+  if (!folder || !*folder) return at;
+  if (snprintf(path, sizeof path, "%s/millrace-XXXXXX", folder) >= (int)sizeof path) return at;
+  *fd = mkostemp(path, O_CLOEXEC);
+  if (*fd < 0) return at;
+  unlink(path);
+  if (fallocate(*fd, 0, 0, (off_t)n) == 0)
+    at = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+  if (at == MAP_FAILED) close(*fd);
+  return at;
 }
 
-/* Moves an array from the heap to a file of n bytes.  False, with nothing changed, if it cannot. */
+/* Moves an array from the heap to a file of n bytes in the first folder that has room for it.
+   False, with nothing changed, if none has. */
 static bool spill_map(mr_spill_t *s, size_t n) {
-  int fd = spill_open();
-  if (fd < 0) return false;
+  const char *folder[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
   void *at = MAP_FAILED;
-  if (fallocate(fd, 0, 0, (off_t)n) == 0)
-    at = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (at == MAP_FAILED) return close(fd), false;
+  int fd = -1;
+  for (size_t i = 0; i < sizeof folder / sizeof *folder && at == MAP_FAILED; i++)
+    at = spill_map_in(folder[i], n, &fd);
+  if (at == MAP_FAILED) return false;
   if (s->bytes) memcpy(at, s->at, s->bytes);
   mr_spill_free(s);
   *s = (mr_spill_t){at, n, fd, true};

@@ -1,4 +1,5 @@
 /* Arrays that move from the heap to files and back: their contents, and where they lie. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -8,6 +9,16 @@
 #include "tests/vectors.h"
 /* after vectors.h */
 #include "tests/random.h"
+
+/* How many calls fail, as on a disk that is full. */
+static int full;
+
+int __real_fallocate(int fd, int mode, off_t at, off_t n);
+int __wrap_fallocate(int fd, int mode, off_t at, off_t n);
+int __wrap_fallocate(int fd, int mode, off_t at, off_t n) {
+  if (full > 0) return full--, errno = ENOSPC, -1;
+  return __real_fallocate(fd, mode, at, n);
+}
 
 enum { ARRAYS = 4, BYTES_MAX = 1 << 20, LIMIT = 100000 };
 
@@ -101,6 +112,23 @@ static void without_room_for_files_the_heap_takes_arrays(void **state) {
   }
 }
 
+/* $TMPDIR, /var/tmp and /tmp may lie on different disks. */
+static void a_folder_without_room_leaves_arrays_to_the_next(void **state) {
+  mr__spill_heap_max = 0;
+  setenv("TMPDIR", "/tmp", 1);
+  for (full = 1; full <= 3; full++) {
+    int first = full;
+    mr_spill_t s = MR_SPILL_NONE;
+    assert_int_equal(mr_spill_grow(&s, LIMIT, "rows", NULL), MR_OK);
+    assert_int_equal(full, 0);
+    assert_int_equal(s.mapped, first < 3); /* else the heap takes it */
+    mr_spill_free(&s);
+    full = first;
+  }
+  full = 0;
+  unsetenv("TMPDIR");
+}
+
 static void sizes_that_no_memory_has_are_refused(void **state) {
   mr_spill_t s = MR_SPILL_NONE;
   mr_diag_t diag = {0};
@@ -118,6 +146,7 @@ int main(void) {
       cmocka_unit_test(arrays_keep_their_contents_wherever_they_lie),
       cmocka_unit_test(arrays_beyond_the_limit_lie_in_files),
       cmocka_unit_test(without_room_for_files_the_heap_takes_arrays),
+      cmocka_unit_test(a_folder_without_room_leaves_arrays_to_the_next),
       cmocka_unit_test(sizes_that_no_memory_has_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
