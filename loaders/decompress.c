@@ -24,7 +24,8 @@ typedef struct decompress {
   mr_newfile_t out;
   int64_t written, taken, most;
   mr_file_hash_t packed, unpacked;
-  uint8_t *from, *to; /* [CHUNK] */
+  XXH3_state_t *contents; /* of what comes out; NULL: its name does not depend on it */
+  uint8_t *from, *to;     /* [CHUNK] */
   mr_diag_t *diag;
 } decompress_t;
 
@@ -49,6 +50,7 @@ static mr_err_t give_chunk(decompress_t *d, size_t n) {
                    d->most, d->want->unpacked < 0 ? "that are possible" : "announced");
   d->written += (int64_t)n;
   mr_file_hash_add(&d->unpacked, d->to, n);
+  if (d->contents) XXH3_64bits_update(d->contents, d->to, n);
   return mr_write_all(d->out.fd, d->to, n, d->out.path, d->diag);
 }
 
@@ -122,20 +124,42 @@ static mr_err_t decompress_all(decompress_t *d) {
   return e;
 }
 
-/* The name says which state of which file it holds, so that it never needs to be replaced. */
-static mr_err_t decompressed_path(const char *path, const mr_shard_id_t *id, const char *where,
+/* The name says which state of which file it holds, or, of a file without versions, which contents,
+   so that it never needs to be replaced. */
+static mr_err_t decompressed_path(const char *path, uint64_t state, const char *where,
                                   char out[MR_SHARD_PLACE_MAX + 32], mr_diag_t *diag) {
   char place[MR_SHARD_PLACE_MAX];
   MR_TRY(mr_shard_place_new(path, where, place, diag));
   place[strlen(place) - strlen(".mrindex")] = 0;
-  snprintf(out, MR_SHARD_PLACE_MAX + 32, "%s.%016" PRIx64 ".raw", place,
-           (uint64_t)XXH3_64bits(id, sizeof *id));
+  snprintf(out, MR_SHARD_PLACE_MAX + 32, "%s.%016" PRIx64 ".raw", place, state);
   return MR_OK;
+}
+
+/* Whether a file's state tells its versions apart: a server may give an object neither ETag nor
+   time. */
+static bool has_versions(const mr_shard_file_t *f) {
+  return !f->object || *f->object->etag || f->object->mtime_ns;
 }
 
 static bool is_decompressed(const char *path, int64_t bytes) {
   struct stat st;
   return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (bytes < 0 || st.st_size == bytes);
+}
+
+/* Decompresses into the file `to`; one without versions is named by its contents instead. */
+static mr_err_t decompress_to(decompress_t *d, uint64_t state, const char *where,
+                              char to[MR_SHARD_PLACE_MAX + 32]) {
+  MR_TRY(mr_newfile_open(&d->out, to, d->diag));
+  if (!has_versions(d->in)) d->contents = XXH3_createState();
+  if (d->contents) XXH3_64bits_reset_withSeed(d->contents, state);
+  mr_err_t e =
+      has_versions(d->in) || d->contents ? decompress_all(d) : mr_no_memory(d->diag, "a digest");
+  if (e >= 0 && d->contents)
+    e = decompressed_path(d->path, XXH3_64bits_digest(d->contents), where, to, d->diag);
+  XXH3_freeState(d->contents);
+  if (e < 0) return mr_newfile_drop(&d->out), e;
+  strcpy(d->out.path, to); /* as long as the name before */
+  return mr_newfile_commit(&d->out, d->diag);
 }
 
 mr_err_t mr_decompress(mr_shard_file_t *file, const mr_shard_id_t *id, const char *where,
@@ -151,14 +175,10 @@ mr_err_t mr_decompress(mr_shard_file_t *file, const mr_shard_id_t *id, const cha
     return mr_fail(diag, MR_ERR_CONFIG,
                    "%s: is compressed by %.40s, want zstd or gz, or uncompressed shards",
                    file->path, c->codec);
-  MR_TRY(decompressed_path(file->path, id, where, to, diag));
-  if (!is_decompressed(to, c->unpacked)) {
-    MR_TRY(mr_newfile_open(&d.out, to, diag));
-    mr_err_t e = decompress_all(&d);
-    if (e < 0) mr_newfile_drop(&d.out);
-    if (e < 0) return e;
-    MR_TRY(mr_newfile_commit(&d.out, diag));
-  }
+  uint64_t state = XXH3_64bits(id, sizeof *id);
+  MR_TRY(decompressed_path(file->path, state, where, to, diag));
+  if (!has_versions(file) || !is_decompressed(to, c->unpacked))
+    MR_TRY(decompress_to(&d, state, where, to));
   *out = strdup(to);
   return *out ? MR_OK : mr_no_memory(diag, "a name");
 }

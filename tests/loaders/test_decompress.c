@@ -172,10 +172,41 @@ static void contents_that_fill_the_last_buffer_come_out(void **state) {
       }
 }
 
+/* A server may give neither ETag nor time: nothing but the bytes tells two versions apart. */
+static void a_file_without_versions_is_decompressed_each_time(void **state) {
+  const mr_object_t object = {.name = "http://h/x", .url = "http://h/x", .etag = ""};
+  const mr_shard_id_t id = {.size = 1};
+  char *out[3];
+  size_t got;
+  void *back;
+  mr_diag_t d = {0};
+  for (int i = 0; i < 3; i++) {
+    static const char *const text[] = {"one", "two", "one"};
+    image_t o = {0};
+    add_zstd(&o, text[i], 3);
+    write_file("unversioned", o.at, o.n);
+    mr_compressed_t c = {.codec = "zstd", .packed = -1, .unpacked = -1, .most = 1000};
+    mr_shard_file_t f = {.path = in_folder("unversioned"),
+                         .fd = open(in_folder("unversioned"), O_RDONLY),
+                         .size = (int64_t)o.n,
+                         .object = &object};
+    if (mr_decompress(&f, &id, in_folder("cache"), &c, &out[i], &d) < 0) fail_msg("%s", d.text);
+    assert_int_equal(mr_read_file(out[i], MOST, &back, &got, &d), MR_OK);
+    assert_int_equal(got, 3);
+    assert_memory_equal(back, text[i], 3);
+    mr_shard_file_fini(&f);
+    close(f.fd), free(back), free(o.at);
+  }
+  assert_string_not_equal(out[0], out[1]); /* readers of the first one keep it */
+  assert_string_equal(out[0], out[2]);
+  for (int i = 0; i < 3; i++) free(out[i]);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_packed_comes_out),
-                                     cmocka_unit_test(damaged_files_leave_nothing),
-                                     cmocka_unit_test(bombs_are_cut),
-                                     cmocka_unit_test(contents_that_fill_the_last_buffer_come_out)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_was_packed_comes_out), cmocka_unit_test(damaged_files_leave_nothing),
+      cmocka_unit_test(bombs_are_cut),
+      cmocka_unit_test(a_file_without_versions_is_decompressed_each_time),
+      cmocka_unit_test(contents_that_fill_the_last_buffer_come_out)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
