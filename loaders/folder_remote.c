@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/xio.h"
 #include "loaders/remote_private.h"
+#include "loaders/shard_place.h"
 #include "pipeline/stage.h"
 
 enum { LIST_BYTES_MAX = 1 << 30, ALIGN = 64, IDENTIFY = 64, QUIET_S = 3, ETAG_MAX = 255 };
@@ -84,9 +85,7 @@ static mr_err_t name_index(mr_folder_remote_t *f, mr_diag_t *diag) {
 }
 
 static const char *index_where(const mr_folder_remote_t *f) {
-  const char *where = f->conf.index;
-  return (!where || !strcmp(where, "auto")) && f->conf.remote->cache ? f->conf.remote->cache
-                                                                     : where;
+  return mr_shard_where(f->conf.index, true, f->conf.remote->cache);
 }
 
 /* ---- the state of a file, behind its path in the list's text ---- */

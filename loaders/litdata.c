@@ -9,6 +9,7 @@
 #include "loaders/decompress.h"
 #include "loaders/index_json.h"
 #include "loaders/litdata_scan.h"
+#include "loaders/shard_place.h"
 #include "loaders/shard_typed.h"
 
 static const int64_t CHUNK_MOST = (int64_t)4 << 30; /* offsets in a chunk have four bytes */
@@ -182,7 +183,10 @@ static mr_err_t litdata_prepare(const void *ctx, int i, mr_shard_file_t *file,
   mr_compressed_t c = {
       .codec = t->chunk[i].codec, .packed = -1, .unpacked = -1, .most = CHUNK_MOST};
   uint32_t n;
-  if (*c.codec) return mr_decompress(file, id, t->source.index, &c, other, diag);
+  if (*c.codec)
+    return mr_decompress(
+        file, id, mr_shard_where(t->source.index, file->object != NULL, t->source.remote.cache), &c,
+        other, diag);
   mr_err_t e = mr_shard_file_read(file, 0, &n, sizeof n, diag);
   if (e < 0 || (e == MR_OK && n == t->chunk[i].items)) return e;
   return mr_fail(diag, MR_ERR_DATA,

@@ -11,6 +11,7 @@
 #include "loaders/decompress.h"
 #include "loaders/index_json.h"
 #include "loaders/mds_scan.h"
+#include "loaders/shard_place.h"
 #include "loaders/shard_typed.h"
 
 enum { CODEC_MAX = 16 };
@@ -143,7 +144,10 @@ static mr_err_t mds_prepare(const void *ctx, int i, mr_shard_file_t *file, const
   const mds_t *t = ctx;
   mds_file_t *f = &t->file[i];
   f->compressed.codec = f->codec;
-  if (f->packed) return mr_decompress(file, id, t->source.index, &f->compressed, other, diag);
+  if (f->packed)
+    return mr_decompress(
+        file, id, mr_shard_where(t->source.index, file->object != NULL, t->source.remote.cache),
+        &f->compressed, other, diag);
   if (file->size == f->bytes) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA, "%s: has %" PRId64 " bytes, but index.json says %" PRId64,
                  file->path, file->size, f->bytes);

@@ -16,6 +16,10 @@
 static bool is_auto(const char *where) { return !where || !strcmp(where, "auto"); }
 static bool is_beside(const char *where) { return where && !strcmp(where, "beside"); }
 
+const char *mr_shard_where(const char *where, bool remote, const char *cache) {
+  return remote && cache && is_auto(where) ? cache : where;
+}
+
 /* The folder of a cache: as the XDG base directory specification says.  False without a home. */
 static bool cache_folder(char out[MR_PATH_MAX]) {
   const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");

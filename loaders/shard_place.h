@@ -9,6 +9,11 @@
 
 enum { MR_SHARD_PLACE_MAX = MR_PATH_MAX + 128 };
 
+/* Returns where to keep the index, and what was decompressed, of a file here or, with `remote`, at
+   a URL: `where`, or `cache`, the folder of the cache of objects, if that is not NULL, the file is
+   remote and where is NULL or "auto". */
+const char *mr_shard_where(const char *where, bool remote, const char *cache);
+
 /* Writes place number i, from 0, at which to look for the index of the file at path; where: the
    setting as in mr_shards_conf_t.index.  Returns false if there is no such place.  Any thread. */
 bool mr_shard_place(const char *path, const char *where, int i, char out[MR_SHARD_PLACE_MAX]);

@@ -64,10 +64,8 @@ static mr_err_t make_index(const work_t *w, mr_shard_t *shard, int fd, mr_diag_t
   return e;
 }
 
-/* index=auto keeps the index of an object in the cache of objects, if there is one. */
 static const char *index_place(const mr_shards_conf_t *c, const mr_shard_t *shard) {
-  bool named = c->index && strcmp(c->index, "auto");
-  return !named && shard->object && c->remote->cache ? c->remote->cache : c->index;
+  return mr_shard_where(c->index, shard->remote, shard->remote ? c->remote->cache : NULL);
 }
 
 /* The name under which a shard's index is kept: objects that only their queries tell apart have an
@@ -277,7 +275,7 @@ static mr_err_t name_shard(mr_shards_t *s, char **name, const mr_shards_conf_t *
   shard->path = mr_remote_shown(*name);
   if (!shard->path) return mr_no_memory(diag, "the name of a file");
   if (!remote) return MR_OK;
-  shard->url = *name, *name = NULL;
+  shard->url = *name, *name = NULL, shard->remote = true;
   if (s->remote) return MR_OK;
   if (!conf->remote)
     return mr_fail(diag, MR_ERR_CONFIG, "%s: want a local file, not a URL", shard->path);

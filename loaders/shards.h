@@ -44,6 +44,7 @@ typedef struct mr_shard {
   char *path;                /* a URL without user, password and query */
   char *url;                 /* a URL as it was given; NULL: a local file */
   const mr_object_t *object; /* NULL: a local file */
+  bool remote;               /* an object, or a local file that was decompressed from one */
   int64_t first;             /* number of its first record */
   mr_shard_id_t id;
   mr_shard_index_t index;

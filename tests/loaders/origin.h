@@ -40,6 +40,7 @@ typedef struct origin {
   const uint8_t *data;
   size_t n;
   pthread_t thread;
+  const char *json;   /* what it answers for index.json; NULL: the same bytes as for all paths */
   atomic_int trouble; /* percent of requests that meet a trouble */
   atomic_int way;     /* what all others meet */
   atomic_int etag;    /* the object's state */
@@ -75,10 +76,13 @@ static inline bool origin_head(int fd, int status, const char *more) {
 static inline bool origin_answer(origin_t *o, int fd, const char *text) {
   char more[500], digest[100];
   unsigned char sum[32];
-  long long first = 0, last = (long long)o->n - 1;
+  bool json = o->json && strstr(text, "/index.json HTTP/");
+  const uint8_t *data = json ? (const uint8_t *)o->json : o->data;
+  size_t whole = json ? strlen(o->json) : o->n;
+  long long first = 0, last = (long long)whole - 1;
   const char *range = strcasestr(text, "\r\nrange: bytes=");
   if (range) sscanf(range + 15, "%lld-%lld", &first, &last);
-  if (last >= (long long)o->n) last = (long long)o->n - 1;
+  if (last >= (long long)whole) last = (long long)whole - 1;
   pthread_mutex_lock(&o->lock);
   bool trouble = (int)draw(&o->random, 100) < o->trouble;
   int way = trouble ? (int)draw(&o->random, ORIGIN_TROUBLES) : o->way;
@@ -100,18 +104,18 @@ static inline bool origin_answer(origin_t *o, int fd, const char *text) {
   if (way == ORIGIN_MISSING || strstr(text, ".idx HTTP/"))
     return origin_head(fd, 404, "Content-Length: 0\r\n");
   size_t n = (size_t)(last - first + 1), length = n;
-  if (way == ORIGIN_WHOLE) first = 0, n = length = o->n;
+  if (way == ORIGIN_WHOLE) first = 0, n = length = whole;
   if (way == ORIGIN_SHORT) length = --n;
   if (way == ORIGIN_LONG) length = n + 5;
   uint8_t *body = calloc(1, length + 1);
-  memcpy(body, o->data + first, n);
+  memcpy(body, data + first, n);
   EVP_Digest(body, length, sum, NULL, EVP_sha256(), NULL);
   EVP_EncodeBlock((unsigned char *)digest, sum, 32);
   snprintf(more, sizeof more,
            "Content-Range: bytes %lld-%lld/%zu\r\nContent-Length: %zu\r\n%s"
            "Content-Digest: sha-256=:%s:\r\n%s",
            first + (way == ORIGIN_OTHER), last + (way == ORIGIN_OTHER),
-           o->claims ? (size_t)o->claims : o->n, length, state, digest,
+           o->claims ? (size_t)o->claims : whole, length, state, digest,
            way == ORIGIN_PACKED ? "Content-Encoding: gzip\r\n" : "");
   bool well = origin_head(fd, way == ORIGIN_WHOLE ? 200 : 206, more);
   if (way == ORIGIN_CORRUPT) body[length / 2] ^= 1;
