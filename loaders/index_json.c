@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { INDEX_MAX = 256 << 20 /* bytes */ };
 
@@ -66,6 +67,9 @@ void mr_index_json_fini(mr_index_json_t *x) {
 bool mr_index_json_path(const mr_index_json_t *x, const cJSON *name, char out[MR_PATH_MAX]) {
   if (!cJSON_IsString(name) || !*name->valuestring || *name->valuestring == '/') return false;
   if (strstr(name->valuestring, "://")) return false; /* a URL, if the folder is "" */
+  /* A web server would decode "%2e%2e", and take "?" as the end of the name; keys are encoded. */
+  bool encoded = !x->remote || !strncasecmp(x->folder, "s3://", 5);
+  if (!encoded && strpbrk(name->valuestring, "?#%\\")) return false;
   for (const char *p = name->valuestring; p; p = strchr(p, '/')) {
     if (*p == '/') p++;
     if (!strncmp(p, "..", 2) && (!p[2] || p[2] == '/')) return false;

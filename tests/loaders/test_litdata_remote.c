@@ -1,6 +1,8 @@
-/* Compressed chunks of litdata on a server: what is made of them lies in the folder of cache=. */
+/* Compressed chunks of litdata on a server: what is made of them lies in the folder of cache=, and
+   index.json names no file outside its own folder. */
 #include <zstd.h>
 
+#include "loaders/index_json.h"
 #include "tests/loaders/litdata.h"
 #include "tests/loaders/origin.h"
 #include "tests/loaders/shards.h"
@@ -59,9 +61,33 @@ static void decompressed_chunks_lie_in_the_folder_of_the_cache(void **state) {
   assert_int_equal(files_with("cache/millrace", ""), 0); /* the user's cache */
 }
 
+static void want_name(const char *at, const char *name, bool good) {
+  static mr_index_json_t x;
+  char path[MR_PATH_MAX];
+  snprintf(x.folder, sizeof x.folder, "%s", at);
+  x.remote = mr_remote_is(at);
+  cJSON *text = cJSON_CreateString(name);
+  if (mr_index_json_path(&x, text, path) != good) fail_msg("%s below %s", name, at);
+  cJSON_Delete(text);
+}
+
+/* A web server decodes what is encoded. */
+static void names_that_lead_elsewhere_on_a_web_server_are_refused(void **state) {
+  static const char *const name[] = {"%2e%2e/x", "a/%2E%2E/x", "x?y", "x#y", "..\\x", "%00"};
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+    want_name("http://h/set/", name[i], false);
+    want_name("https://h/set/", name[i], false);
+    want_name("s3://bucket/set/", name[i], true); /* each byte of a key is encoded */
+    want_name("/set/", name[i], true);
+  }
+  want_name("http://h/set/", "a/x-0.bin.zst", true);
+  want_name("s3://bucket/set/", "../x", false);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(decompressed_chunks_lie_in_the_folder_of_the_cache),
+      cmocka_unit_test(names_that_lead_elsewhere_on_a_web_server_are_refused),
   };
   return cmocka_run_group_tests(tests, start, stop);
 }
