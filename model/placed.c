@@ -27,8 +27,22 @@ static mr_err_t placed_take(mr__placed_t *p, const mr_params_t *params, mr_diag_
   return MR_OK;
 }
 
+/* Pins the arrays of params, from and to which the device then copies directly, instead of those
+   before. */
+static void placed_pin(mr__placed_t *p, const mr_params_t *params) {
+  const mr_backend_t *b = p->backend;
+  for (int i = 0; b->pin && i < p->n_sets; i++) {
+    const mr_param_set_t *from =
+        params ? mr_params_set(params, p->set[i].kind, p->set[i].number) : NULL;
+    if (from && p->pinned[i] == from->data) continue;
+    if (p->pinned[i]) b->unpin(p->pinned[i]);
+    p->pinned[i] = from && b->pin(from->data, p->bytes[i]) ? from->data : NULL;
+  }
+}
+
 mr_err_t mr__placed_put(mr__placed_t *p, const mr_params_t *params, mr_diag_t *diag) {
   if (!p->backend) return MR_OK;
+  MR_TRY(mr__placed_fetch_end(p, diag));
   if (!p->n_sets) MR_TRY(placed_take(p, params, diag));
   for (int i = 0; i < p->n_sets; i++) {
     const mr_param_set_t *from = mr_params_set(params, p->set[i].kind, p->set[i].number);
@@ -36,12 +50,14 @@ mr_err_t mr__placed_put(mr__placed_t *p, const mr_params_t *params, mr_diag_t *d
       return mr_fail(diag, MR_ERR_SHAPE, "parameters of another size than the device holds");
     p->backend->copy(p->set[i].data, from->data, p->bytes[i], MR_COPY_IN);
   }
+  placed_pin(p, params);
   p->of = params;
   p->newer = false;
   return p->backend->check(diag);
 }
 
 mr_err_t mr__placed_fetch(mr__placed_t *p, mr_params_t *params, mr_diag_t *diag) {
+  MR_TRY(mr__placed_fetch_end(p, diag));
   if (!p->backend || !p->newer) return MR_OK;
   MR_TRY(p->backend->reached(NULL, true, diag)); /* a failure must not reach the host's copy */
   for (int i = 0; i < p->n_sets; i++) {
@@ -50,6 +66,31 @@ mr_err_t mr__placed_fetch(mr__placed_t *p, mr_params_t *params, mr_diag_t *diag)
   }
   p->newer = false;
   return p->backend->check(diag);
+}
+
+mr_err_t mr__placed_fetch_begin(mr__placed_t *p, mr_params_t *params, mr_diag_t *diag) {
+  const mr_backend_t *b = p->backend;
+  MR_TRY(mr__placed_fetch_end(p, diag));
+  if (!b || !p->newer) return MR_OK;
+  if (!b->copy_beside) return mr__placed_fetch(p, params, diag);
+  MR_TRY(b->check(diag));
+  b->follow_beside(MR_COPY_OUT);
+  for (int i = 0; i < p->n_sets; i++) {
+    const mr_param_set_t *to = mr_params_set(params, p->set[i].kind, p->set[i].number);
+    b->copy_beside(to->data, p->set[i].data, p->bytes[i], MR_COPY_OUT);
+  }
+  p->mark = b->mark_beside(MR_COPY_OUT);
+  p->newer = false, p->fetching = true;
+  return MR_AGAIN;
+}
+
+mr_err_t mr__placed_fetch_end(mr__placed_t *p, mr_diag_t *diag) {
+  if (!p->fetching) return MR_OK;
+  p->fetching = false;
+  if (!p->mark) return p->backend->check(diag); /* the copies are done */
+  void *mark = p->mark;
+  p->mark = NULL;
+  return p->backend->reached(mark, true, diag);
 }
 
 const mr_param_set_t *mr__placed_set(const mr__placed_t *p, const mr_params_t *params,
@@ -61,6 +102,8 @@ const mr_param_set_t *mr__placed_set(const mr__placed_t *p, const mr_params_t *p
 }
 
 void mr__placed_fini(mr__placed_t *p) {
+  (void)mr__placed_fetch_end(p, NULL); /* the device's failure is that of the next command */
+  if (p->n_sets) placed_pin(p, NULL);
   for (int i = 0; i < p->n_sets; i++) p->backend->give(p->set[i].data, p->bytes[i]);
   p->n_sets = 0;
   p->of = NULL;

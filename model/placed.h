@@ -14,14 +14,24 @@ typedef struct mr__placed {
   int n_sets;
   mr_param_set_t set[MR_PARAM_SETS]; /* data is the device's */
   size_t bytes[MR_PARAM_SETS];
+  void *pinned[MR_PARAM_SETS]; /* the host's arrays of `of` that are; NULL: those are not */
+  bool fetching;               /* copies to the host's sets are under way, until mark */
+  void *mark;
   bool newer; /* a run has written the sets since they were last equal to the host's */
 } mr__placed_t;
 
-/* Copies params to the device, whose sets are taken at the first call.  MR_OK; MR_ERR_NOMEM names
+/* Copies params to the device, whose sets are taken at the first call, and pins the host's arrays
+   until params of other arrays come, or mr__placed_fini.  MR_OK; MR_ERR_NOMEM names
    the bytes; MR_ERR_SHAPE for parameters of another size than before. */
 mr_err_t mr__placed_put(mr__placed_t *p, const mr_params_t *params, mr_diag_t *diag);
 /* Copies the sets to the host's params if they are newer.  MR_OK, or the device's failure. */
 mr_err_t mr__placed_fetch(mr__placed_t *p, mr_params_t *params, mr_diag_t *diag);
+/* Begins the same: copies beside the commands, behind those given so far; a run that writes the
+   sets then waits for them (mr_exec_wait_beside).  MR_AGAIN: copies are under way.  MR_OK: params
+   hold the values already.  Or the device's failure. */
+mr_err_t mr__placed_fetch_begin(mr__placed_t *p, mr_params_t *params, mr_diag_t *diag);
+/* Waits for these copies: MR_OK, also if there are none, or the device's failure. */
+mr_err_t mr__placed_fetch_end(mr__placed_t *p, mr_diag_t *diag);
 /* The set that a run uses: the device's, or without a device that of params; NULL: params lack it.
    Valid until mr__placed_fini, or as long as params. */
 const mr_param_set_t *mr__placed_set(const mr__placed_t *p, const mr_params_t *params,

@@ -382,6 +382,7 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
                                .average = config->optim.ema > 0,
                                .moments = true};
   if (err >= 0) err = step_runs(&t->s, config->there, MR_REPORT_METRICS + l->n_metrics, &own);
+  if (err >= 0 && t->s.placed.backend) mr_exec_wait_beside(t->s.exec);
   if (err >= 0 && t->compute.fp8.history)
     err = mr__fp8_ring_init(&t->fp8, mr_exec_fn(t->s.exec), train_first_fp8(t), &own);
   if (err < 0) {
@@ -471,9 +472,23 @@ mr_err_t mr_train_step_put(mr_train_step_t *t, const mr_params_t *params, mr_dia
 }
 
 mr_err_t mr_train_step_fetch(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
-  if (!t->s.placed.backend || !t->s.placed.newer) return MR_OK;
+  mr__placed_t *p = &t->s.placed;
+  MR_TRY(mr__placed_fetch_end(p, diag));
+  if (!p->backend || !p->newer) return MR_OK;
   if (t->wait) MR_TRY(t->wait(t->wait_arg));
-  return mr__placed_fetch(&t->s.placed, params, diag);
+  return mr__placed_fetch(p, params, diag);
+}
+
+mr_err_t mr_train_step_fetch_begin(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
+  mr__placed_t *p = &t->s.placed;
+  MR_TRY(mr__placed_fetch_end(p, diag));
+  if (!p->backend || !p->newer) return MR_OK;
+  if (t->wait) MR_TRY(t->wait(t->wait_arg));
+  return mr__placed_fetch_begin(p, params, diag);
+}
+
+mr_err_t mr_train_step_fetch_end(mr_train_step_t *t, mr_diag_t *diag) {
+  return mr__placed_fetch_end(&t->s.placed, diag);
 }
 
 mr_err_t mr_train_step_read(mr_train_step_t *t, bool wait, mr_train_out_t *out, mr_diag_t *diag) {

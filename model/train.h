@@ -130,6 +130,7 @@ mr_err_t mr_train_step_read(mr_train_step_t *s, bool wait, mr_train_out_t *out, 
 /* Copies params to the step's device, where runs read and update them: before the first run, and
    when the host has changed them, while no run is unread.  Nothing on the CPU.  MR_OK; MR_ERR_NOMEM
    names the bytes; MR_ERR_SHAPE for another model's; MR_ERR_UNAVAILABLE if the device has failed.
+   The host's arrays may be pinned: they stay until other params are put or the step is destroyed.
  */
 mr_err_t mr_train_step_put(mr_train_step_t *s, const mr_params_t *params, mr_diag_t *diag);
 /* Makes the sets of the host's params, those that runs update, what the last run has left; waits
@@ -137,6 +138,15 @@ mr_err_t mr_train_step_put(mr_train_step_t *s, const mr_params_t *params, mr_dia
    mr_train_step_before_update.  Nothing on the CPU.  MR_OK; MR_ERR_UNAVAILABLE if the device has
    failed, or wait's failure: params are unchanged after either. */
 mr_err_t mr_train_step_fetch(mr_train_step_t *s, mr_params_t *params, mr_diag_t *diag);
+/* Begins the same, behind the runs that have begun.  MR_AGAIN: params are being written, beside the
+   commands and from memory that the next run updates only when they are: that run may begin at
+   once.  mr_train_step_fetch_end tells when params hold the values; until then nothing reads or
+   writes them.  MR_OK: they do already, as without a device; or the errors of mr_train_step_fetch.
+ */
+mr_err_t mr_train_step_fetch_begin(mr_train_step_t *s, mr_params_t *params, mr_diag_t *diag);
+/* Waits for it: MR_OK, also if nothing was begun; MR_ERR_UNAVAILABLE if the device has failed:
+   params are undefined. */
+mr_err_t mr_train_step_fetch_end(mr_train_step_t *s, mr_diag_t *diag);
 /* Undoes the run that was read last and all that have begun since; none of them may have been
    applied.  Waits for them on a device, so that nothing reads their fields.  The next run begins
    with the loss scale's and fp8's state that the first of them began with. */

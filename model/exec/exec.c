@@ -187,13 +187,20 @@ static void exec_settle(const mr_exec_t *x) {
   if (x->backend->reached) (void)x->backend->reached(NULL, true, NULL);
 }
 
+/* Before the first write over a donated input. false: the gate forbids it. */
+static bool exec_may_write(const mr_exec_t *x) {
+  if (x->may_write && !x->may_write(x->gate_arg)) return false;
+  if (x->waits_beside) x->backend->wait_beside(MR_COPY_OUT);
+  return true;
+}
+
 /* Makes the calls in order. false: the gate forbade the first write, or a call gave a NaN. */
 static bool run_calls(mr_exec_t *x) {
   bool serial = false;
   bool open = true;
   for (int i = 0; i < x->fn->n_eqn; i++) {
     const mr_call_t *c = &x->call[i];
-    if (i == x->first_write && x->may_write && !(open = x->may_write(x->gate_arg))) break;
+    if (i == x->first_write && !(open = exec_may_write(x))) break;
     if (!c->run) {
       if (x->finite) mr__finite_call(x->finite, i);
       continue;
@@ -235,7 +242,7 @@ static void exec_give(void *arg) {
   bool done = run_calls(x);
   x->backend->end(before);
   if (x->finite) mr__finite_end(x->finite);
-  if (done && x->may_write && x->first_write == x->fn->n_eqn) done = x->may_write(x->gate_arg);
+  if (done && x->first_write == x->fn->n_eqn) done = exec_may_write(x);
   if (!done) return;
   for (int i = 0; i < x->fn->n_out; i++) {
     size_t bytes = mr_aval_bytes(&x->fn->out[i]->aval); /* an empty value has no place */
@@ -283,6 +290,8 @@ void mr_exec_gate(mr_exec_t *x, bool (*may_write)(void *arg), void *arg) {
   x->may_write = may_write;
   x->gate_arg = arg;
 }
+
+void mr_exec_wait_beside(mr_exec_t *x) { x->waits_beside = x->backend->wait_beside != NULL; }
 
 const mr_backend_t *mr_exec_backend(const mr_exec_t *x) { return x->backend; }
 

@@ -68,6 +68,12 @@ void mr_exec_start(mr_exec_t *x, const void *const *in, void *const *out);
    Not during a run. */
 void mr_exec_gate(mr_exec_t *x, bool (*may_write)(void *arg), void *arg);
 
+/* Lets a run begin while copies to the host that were given beside the commands before it
+   (mr_backend_t.copy_beside) read its donated inputs: its first kernel that writes over one waits
+   for them on the device, those before it do not.  Nothing on a backend without such copies.
+   Before the first run. */
+void mr_exec_wait_beside(mr_exec_t *x);
+
 /* These cannot fail.  The backend is static; the graph, as compiled, belongs to x and lives as long
    as it.  The peak is the planned size of the arena, borrowed or owned. */
 const struct mr_backend *mr_exec_backend(const mr_exec_t *x);

@@ -223,6 +223,8 @@ void mr__train_stage_close(mr_stage_t *s) {
   mr_eval_step_destroy(v->eval);  /* uses the training step's memory */
   mr_train_step_destroy(v->step); /* waits for runs that still read their batches */
   while (v->read < v->begun) mr__train_flight_fini(&v->flight[v->read++ % MR_TRAIN_RING]);
+  mr_buf_unref(v->saving);
+  v->saving = NULL;
   mr_train_watch_fini(&v->watch);
   mr_params_fini(&v->params);
   v->step = NULL, v->eval = NULL;

@@ -23,14 +23,32 @@ static mr_err_t give_mark(mr_stage_t *s, int64_t *mark) {
   return mr__train_metrics_give(s, b);
 }
 
-/* Gives a state, unless that of this step has been given.  last: the run ends with it. */
+/* Gives the state whose parameters were being copied, when they are.  A sink that has left is no
+   failure. */
+static mr_err_t train_step_saved(mr_stage_t *s) {
+  train_t *v = s->state;
+  mr_buf_t *b = v->saving;
+  if (!b) return MR_OK;
+  v->saving = NULL;
+  mr_err_t e = mr_train_step_fetch_end(v->step, s->diag);
+  if (e < 0) return mr_buf_unref(b), e;
+  e = mr_push(s, OUT_STATE, b);
+  return e < 0 ? e : MR_OK;
+}
+
+/* Gives a state, unless that of this step has been given.  last: the run ends with it.  Where a
+   device copies its parameters beside the commands, train_step_saved gives it: the next step begins
+   meanwhile. */
 static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   train_t *v = s->state;
+  MR_TRY(train_step_saved(s));
   if (!s->out_linked[OUT_STATE] || (v->saved_step == v->at.step && !v->at.unvalidated && !last))
     return MR_OK;
   mr_buf_t *b = NULL;
   int64_t mark;
-  MR_TRY(mr_train_step_fetch(v->step, &v->params, s->diag)); /* waits until all states are back */
+  /* Waits until all states are back. */
+  mr_err_t e = mr_train_step_fetch_begin(v->step, &v->params, s->diag);
+  if (e < 0) return e;
   MR_TRY(give_mark(s, &mark));
   MR_TRY(mr_fresh(s, OUT_STATE, &b));
   if (!b) return MR_OK;
@@ -43,7 +61,8 @@ static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   mr_state_t *state = b->data;
   state->mark = mark, state->resumed = v->resume != NULL;
   v->saved_step = v->at.step;
-  return mr_push(s, OUT_STATE, b);
+  v->saving = b;
+  return e == MR_AGAIN && !last ? MR_OK : train_step_saved(s);
 }
 
 /* Evaluates an input and reports the result, if there are records.  MR_OK.  MR_END: an orderly stop
@@ -209,7 +228,8 @@ static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
   bool alone =
       mr__train_watched(s, step) || v->profile.after != NULL || !batch->n ||
       !v->fixed_scale; /* a loss that is not finite then ends the run before it is counted */
-  mr_err_t e = alone ? count_steps(s, 0) : MR_OK;
+  mr_err_t e = alone ? train_step_saved(s) : MR_OK;
+  if (e == MR_OK && alone) e = count_steps(s, 0);
   if (e == MR_OK && !batch->n) e = pass_step(s, batch);
   if (e != MR_OK || !batch->n) return mr_buf_unref(batch), e;
   if (batch->n != s->in_spec[IN_TRAIN].batch) {
@@ -219,7 +239,10 @@ static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
                       batch->n, s->in_spec[IN_TRAIN].batch);
     return mr_buf_unref(batch), e;
   }
-  MR_TRY(begin_step(s, batch, step));
+  e = begin_step(s, batch, step);
+  mr_err_t saved = train_step_saved(s); /* while the device computes */
+  MR_TRY(e);
+  MR_TRY(saved);
   if (v->profile.after) v->profile.after(v->profile.arg, mr_train_step_profiled(v->step), step);
   bool last = v->total && step >= v->total;
   return count_steps(s, alone || ends || last || checkpoint_due(v, step) ? 0 : MR_TRAIN_RING - 1);
@@ -234,7 +257,9 @@ mr_err_t mr__train_stage_step(mr_stage_t *s) {
   }
   mr_buf_t *batch = NULL;
   bool over = mr_stopping(s) || (v->total && v->at.step >= v->total);
-  mr_err_t e = over ? MR_END : mr_pull(s, IN_TRAIN, &batch);
+  if (!over && v->saving && !mr_take(s, IN_TRAIN, &batch, 1))
+    MR_TRY(train_step_saved(s)); /* the next batch may be long in coming */
+  mr_err_t e = over ? MR_END : batch ? MR_OK : mr_pull(s, IN_TRAIN, &batch);
   if (e == MR_END) {
     MR_TRY(count_steps(s, 0));
     return train_step_finish(s);

@@ -54,6 +54,7 @@ typedef struct train {
   mr_loss_t eval_loss; /* the model's, of fields as valid and test hold them; if eval_batch */
   mr_train_progress_t at;
   int64_t eval_batch; /* 0: neither is linked */
+  mr_buf_t *saving;   /* a state whose parameters are being copied from the device; NULL: none */
   int64_t saved_step; /* step of the latest state given or loaded, -1: none */
   int64_t marks;      /* states given with a mark before them */
   double t0, step_t0;
