@@ -18,6 +18,17 @@ typedef enum mr_copy_way {
   MR_COPY_WITHIN /* both are the device's */
 } mr_copy_way_t;
 
+/* Times by the device's own clock. */
+typedef struct mr_backend_clock {
+  void *(*create)(void);        /* a stamp; NULL without memory */
+  void (*destroy)(void *stamp); /* no command under way may stamp it; NULL is fine */
+  /* The device stamps it when the commands given so far are done; an earlier time is forgotten. */
+  void (*record)(void *stamp);
+  /* Nanoseconds from one stamp to a later one, both recorded, with their commands done; -1: the
+     device has failed. */
+  int64_t (*between)(void *from, void *to);
+} mr_backend_clock_t;
+
 typedef struct mr_backend mr_backend_t;
 struct mr_backend {
   const char *name; /* "cpu" */
@@ -103,6 +114,10 @@ struct mr_backend {
      stays as it is, and copies take longer. */
   bool (*pin)(void *host, size_t bytes);
   void (*unpin)(void *host); /* for which pin has returned true; no copy of it may be under way */
+
+  /* How a profile times calls; NULL: by the host's clock, from a call's start until the device is
+     done, or has returned if it computes at once. */
+  const mr_backend_clock_t *clock;
 
   /* ---- compiling ---- */
   /* Fills c->run and what it needs for c->eqn, of any kind but ALIAS and CALL.  MR_OK,

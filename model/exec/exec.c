@@ -171,6 +171,7 @@ void mr_exec_destroy(mr_exec_t *x) {
   for (int i = 0; x->call && i < x->fn->n_eqn; i++)
     if (x->call[i].fini) x->call[i].fini(x->call[i].state);
   free(x->call);
+  mr__profile_fini(x);
   free(x->ns);
   free(x->slots);
   free(x->patch);
@@ -194,33 +195,49 @@ static bool exec_may_write(const mr_exec_t *x) {
   return true;
 }
 
+/* Makes a call whose time is taken: between two stamps of the device, or until it is done. */
+static void run_timed(mr_exec_t *x, int i) {
+  const mr_backend_clock_t *clock = x->stamp ? x->backend->clock : NULL;
+  int64_t before = mr_now_ns();
+  if (clock) clock->record(x->stamp[2 * i]);
+  x->call[i].run(&x->call[i]);
+  if (clock) {
+    clock->record(x->stamp[2 * i + 1]);
+    return;
+  }
+  exec_settle(x);
+  x->at[i] = before;
+  x->last[i] = mr_now_ns() - before;
+  x->ns[i] += x->last[i];
+}
+
 /* Makes the calls in order. false: the gate forbade the first write, or a call gave a NaN. */
 static bool run_calls(mr_exec_t *x) {
   bool serial = false;
   bool open = true;
-  for (int i = 0; i < x->fn->n_eqn; i++) {
+  int i = 0;
+  int64_t from = x->profile ? mr_now_ns() : 0;
+  for (; i < x->fn->n_eqn; i++) {
     const mr_call_t *c = &x->call[i];
     if (i == x->first_write && !(open = exec_may_write(x))) break;
     if (!c->run) {
       if (x->finite) mr__finite_call(x->finite, i);
       continue;
     }
-    int64_t before = x->profile ? mr_now_ns() : 0;
     if (c->serial != serial) x->backend->spread(c->serial ? 1 : x->threads);
     serial = c->serial;
-    c->run(c);
-    if (x->profile) exec_settle(x);
+    if (x->profile)
+      run_timed(x, i);
+    else
+      c->run(c);
     if (x->finite) mr__finite_call(x->finite, i);
     if (x->check_nans && mr__gives_nan(c)) {
       x->nan = c->eqn;
       open = false;
       break;
     }
-    if (!x->profile) continue;
-    x->at[i] = before;
-    x->last[i] = mr_now_ns() - before;
-    x->ns[i] += x->last[i];
   }
+  if (x->profile && x->stamp) mr__profile_read(x, i, from);
   x->runs += open;
   return open;
 }

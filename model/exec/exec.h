@@ -90,8 +90,9 @@ void mr_exec_check_nans(mr_exec_t *x, bool on);
    it. */
 const mr_eqn_t *mr_exec_nan(const mr_exec_t *x);
 
-/* Switches the timing of each call (read by mr_exec_profile_calls) and sets all times to zero.  Off
-   at first. */
+/* Switches the timing of each call (read by mr_exec_profile_calls) and sets all times to zero.  A
+   device with a clock times them itself, without a pause between them; on another one a run waits
+   for each call.  Off at first. */
 void mr_exec_profile(mr_exec_t *x, bool on);
 
 /* The time that an executable spends in one kernel call, beside the cost of its equation.  Read it

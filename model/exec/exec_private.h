@@ -41,6 +41,8 @@ struct mr_exec {
   int64_t runs, wall_ns;
   int64_t *ns, *at; /* [fn->n_eqn]: time of all runs together; when the last run began the call */
   int64_t *last;    /* [fn->n_eqn]: time in the last run */
+  void **stamp;     /* [2 fn->n_eqn] before and after each call, by the device's clock; NULL: by the
+                       host's */
 };
 
 /* Lowers each equation of x->fn into x->call. */
@@ -54,6 +56,11 @@ mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_
 bool mr__exec_repeats(const mr_exec_t *x);
 /* Points all calls into x->arena, the graphs inside calls into theirs, and writes the literals. */
 void mr__exec_bind(mr_exec_t *x);
+
+/* profile.c, for a profiled run with stamps: adds the times of the first n equations, which it
+   waits for; from: the host's time before the first call. */
+void mr__profile_read(mr_exec_t *x, int n, int64_t from);
+void mr__profile_fini(mr_exec_t *x);
 
 /* Whether an output of the call, which has run, holds a NaN. */
 bool mr__gives_nan(const mr_call_t *c);

@@ -1,6 +1,7 @@
 /* Copies beside the commands of CUDA, on the table in the place of its libraries (cuda_host.h),
    whose streams come as far as the host's waits need and, by a seed, further: batches that are
-   copied ahead, and checkpoints that are copied while the next step computes. */
+   copied ahead, checkpoints that are copied while the next step computes, and the times of a
+   profile. */
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>
@@ -374,6 +375,42 @@ static void threads_copy_at_once(void **state) {
   host.seed = 0;
 }
 
+/* ---- times ---- */
+
+static void a_profile_has_the_devices_times(void **state) {
+  enum { CALLS = 8 };
+  mr_profile_call_t call[CALLS];
+  float x[64] = {0};
+  mr_diag_t diag = {0};
+  mr_exec_t *e = NULL;
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *v = mr_fn_input(f, mr_aval_of(MR_F32, 8, 8));
+  v = mr_lax_rev(f, mr_lax_tanh(f, mr_lax_rev(f, v, 1, (int[]){0})), 1, (int[]){1});
+  assert_int_equal(mr_fn_return(f, 1, &v), MR_OK);
+  mr_compile_options_t o = {.backend = cuda, .skip = "fuse"};
+  if (mr_compile(f, &o, &e, &diag) < 0) fail_msg("%s", diag.text);
+  assert_true(mr_exec_fn(e)->n_eqn <= CALLS);
+  void *in = cuda->take(sizeof x), *out = cuda->take(sizeof x);
+  cuda->copy(in, x, sizeof x, MR_COPY_IN);
+  mr_exec_profile(e, true);
+  for (int runs = 1; runs <= 3; runs++) {
+    int waits = host.synchronized;
+    mr_exec_start(e, (const void *const[]){in}, (void *const[]){out});
+    assert_int_equal(host.synchronized - waits, 1);
+    int n = mr_exec_profile_calls(e, call);
+    assert_true(n >= 2);
+    for (int i = 0; i < n; i++) {
+      assert_int_equal(call[i].last_ns, 10000); /* a kernel takes 10 us on the table */
+      assert_int_equal(call[i].ns, 10000 * runs);
+      assert_true(!i || call[i].last_at - call[i - 1].last_at == 10000);
+    }
+  }
+  mr_exec_destroy(e);
+  cuda->give(in, sizeof x), cuda->give(out, sizeof x);
+  mr_fn_destroy(f);
+  assert_int_equal(host.events, HOST_EVENTS_KEPT);
+}
+
 static void make_batches(void) {
   mr_philox_t g;
   mr_philox_init(&g, 5, 0);
@@ -412,6 +449,7 @@ int main(void) {
       cmocka_unit_test(pinned_memory_is_copied_to_directly),
       cmocka_unit_test(a_mark_that_has_not_come_leaves_no_error),
       cmocka_unit_test(threads_copy_at_once),
+      cmocka_unit_test(a_profile_has_the_devices_times),
   };
   return cmocka_run_group_tests(tests, open_cuda, NULL);
 }

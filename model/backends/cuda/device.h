@@ -6,7 +6,7 @@
    calls may come from any thread.
 
    Implemented in device.c, describe.c, memory.c, pinned.c (copies that are done later), beside.c
-   (copies beside the commands) and mark.c.
+   (copies beside the commands), mark.c and clock.c.
  */
 #ifndef MR_MODEL_BACKENDS_CUDA_DEVICE_H
 #define MR_MODEL_BACKENDS_CUDA_DEVICE_H
@@ -114,6 +114,9 @@ void mr__cuda_wait_beside(mr_copy_way_t way);
 void *mr__cuda_mark(void);
 void *mr__cuda_mark_beside(mr_copy_way_t way);
 mr_err_t mr__cuda_reached(void *mark, bool wait, mr_diag_t *diag);
+
+/* ---- times (clock.c) ---- */
+extern const mr_backend_clock_t mr__cuda_clock;
 
 /* ---- failures ----
    A run cannot return an error.  The first command that fails sends a notice; from then on
