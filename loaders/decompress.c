@@ -2,10 +2,13 @@
    when its size and digests are right.  No more than the announced size is ever written. */
 #include "loaders/decompress.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -146,6 +149,16 @@ static bool is_decompressed(const char *path, int64_t bytes) {
   return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (bytes < 0 || st.st_size == bytes);
 }
 
+/* Gives the new file its name, unless another process was first: its file holds the same, and the
+   graphs that are planned already know that file's time. */
+static mr_err_t decompress_end(decompress_t *d, const char *to) {
+  MR_TRY(mr_newfile_sync(&d->out, d->diag));
+  if (link(d->out.tmp, to) < 0 && (errno != EEXIST || !is_decompressed(to, d->written)))
+    return mr_newfile_commit(&d->out, d->diag); /* no links here, or no such file */
+  mr_newfile_drop(&d->out);
+  return mr_sync_parent(to, d->diag);
+}
+
 /* Decompresses into the file `to`; one without versions is named by its contents instead. */
 static mr_err_t decompress_to(decompress_t *d, uint64_t state, const char *where,
                               char to[MR_SHARD_PLACE_MAX + 32]) {
@@ -159,7 +172,23 @@ static mr_err_t decompress_to(decompress_t *d, uint64_t state, const char *where
   XXH3_freeState(d->contents);
   if (e < 0) return mr_newfile_drop(&d->out), e;
   strcpy(d->out.path, to); /* as long as the name before */
-  return mr_newfile_commit(&d->out, d->diag);
+  return decompress_end(d, to);
+}
+
+/* Waits for other processes that decompress into `to`.  Returns the descriptor that holds the lock,
+   for decompress_unlock; -1 if there cannot be one, and then several write the same. */
+static int decompress_lock(const char *to, char name[MR_SHARD_PLACE_MAX + 48]) {
+  snprintf(name, MR_SHARD_PLACE_MAX + 48, "%s.lock", to);
+  int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  while (fd >= 0 && flock(fd, LOCK_EX) < 0)
+    if (errno != EINTR) return close(fd), -1;
+  return fd;
+}
+
+static void decompress_unlock(int fd, const char *name) {
+  if (fd < 0) return;
+  unlink(name);
+  close(fd);
 }
 
 mr_err_t mr_decompress(mr_shard_file_t *file, const mr_shard_id_t *id, const char *where,
@@ -177,8 +206,15 @@ mr_err_t mr_decompress(mr_shard_file_t *file, const mr_shard_id_t *id, const cha
                    file->path, c->codec);
   uint64_t state = XXH3_64bits(id, sizeof *id);
   MR_TRY(decompressed_path(file->path, state, where, to, diag));
-  if (!has_versions(file) || !is_decompressed(to, c->unpacked))
-    MR_TRY(decompress_to(&d, state, where, to));
+  if (!has_versions(file) || !is_decompressed(to, c->unpacked)) {
+    char lock[MR_SHARD_PLACE_MAX + 48];
+    int held = decompress_lock(to, lock);
+    mr_err_t e = MR_OK;
+    if (!has_versions(file) || !is_decompressed(to, c->unpacked))
+      e = decompress_to(&d, state, where, to);
+    decompress_unlock(held, lock);
+    MR_TRY(e);
+  }
   *out = strdup(to);
   return *out ? MR_OK : mr_no_memory(diag, "a name");
 }

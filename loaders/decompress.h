@@ -41,10 +41,11 @@ typedef struct mr_compressed {
    mr_shards_conf_t.index), unless it is there already, and sets *out (heap, the caller's) to the
    new file's path.  id: of the file, which names the new one; an object without ETag and time,
    whose id does not tell its versions apart, is decompressed each time, and its contents name the
-   new one. The new file appears whole or not at all. Blocks; any thread; two that decompress the
-   same file do the work twice.  MR_ERR_DATA if the file is not what c says; MR_ERR_IO,
-   MR_ERR_NOMEM; MR_ERR_CONFIG for another codec, or where no folder for a cache is known;
-   MR_ERR_UNAVAILABLE if it is not built in. */
+   new one. The new file appears whole or not at all. Blocks; any thread.  Threads and processes
+   that want the same file at once wait for the first one; a file that is there is never replaced by
+   an equal one, since graphs that are planned know its time.  MR_ERR_DATA if the file is not what c
+   says; MR_ERR_IO, MR_ERR_NOMEM; MR_ERR_CONFIG for another codec, or where no folder for a cache is
+   known; MR_ERR_UNAVAILABLE if it is not built in. */
 mr_err_t mr_decompress(mr_shard_file_t *file, const mr_shard_id_t *id, const char *where,
                        const mr_compressed_t *c, char **out, mr_diag_t *diag);
 

@@ -1,6 +1,9 @@
 /* Compressed files: random bytes in frames and members of any number come out as they went in;
    damaged, cut, foreign and overlong ones are refused and leave nothing behind. */
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -202,11 +205,57 @@ static void a_file_without_versions_is_decompressed_each_time(void **state) {
   for (int i = 0; i < 3; i++) free(out[i]);
 }
 
+/* Several processes that begin at once get one file: a second one, although equal, would look like
+   a changed file to those that have planned with the first. */
+static void processes_that_begin_at_once_share_the_file(void **state) {
+  enum { PROCESSES = 5 };
+  round_t r = round_first(12);
+  while (round_next(&r)) {
+    bool gz = one_in(&r, 2);
+    size_t n = MOST / 2 + (size_t)draw(&r, MOST / 2);
+    uint8_t *data = draw_bytes(&r, n);
+    image_t o = pack(&r, gz, data, n);
+    mr_compressed_t c = {.codec = gz ? "gz" : "zstd", .packed = (int64_t)o.n, .most = MOST};
+    c.unpacked = one_in(&r, 2) ? (int64_t)n : -1;
+    int before = files_in_cache(), say[2], status;
+    struct {
+      ino_t file;
+      char path[400];
+    } made, first = {0};
+    write_file("p", o.at, o.n);
+    assert_int_equal(pipe(say), 0);
+    fflush(NULL);
+    for (int i = 0; i < PROCESSES; i++) {
+      if (fork()) continue;
+      struct stat st;
+      char *out = NULL;
+      mr_diag_t d = {0};
+      if (decompress_file("p", &c, &out, &d) < 0 || stat(out, &st) < 0) _exit(1);
+      made.file = st.st_ino;
+      snprintf(made.path, sizeof made.path, "%s", out);
+      _exit(write(say[1], &made, sizeof made) != sizeof made);
+    }
+    close(say[1]);
+    for (int i = 0; i < PROCESSES; i++) {
+      assert_true(wait(&status) > 0 && status == 0);
+      assert_int_equal(read(say[0], &made, sizeof made), sizeof made);
+      if (!i) first = made;
+      round_check(&r, made.file == first.file, "another file");
+    }
+    close(say[0]);
+    round_check(&r, files_in_cache() == before + 1, "more than the file is left");
+    unlink(first.path);
+    free(data), free(o.at);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_was_packed_comes_out), cmocka_unit_test(damaged_files_leave_nothing),
+      cmocka_unit_test(what_was_packed_comes_out),
+      cmocka_unit_test(damaged_files_leave_nothing),
       cmocka_unit_test(bombs_are_cut),
       cmocka_unit_test(a_file_without_versions_is_decompressed_each_time),
-      cmocka_unit_test(contents_that_fill_the_last_buffer_come_out)};
+      cmocka_unit_test(contents_that_fill_the_last_buffer_come_out),
+      cmocka_unit_test(processes_that_begin_at_once_share_the_file)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
