@@ -71,7 +71,7 @@ static cudnnStatus_t execute(cudnnHandle_t h, cudnnBackendDescriptor_t plan,
   float stats[ROWS];
   for (int64_t i = 0; i < n_ids; i++)
     if (id[i] != MR_CUDNN_SCALE && id[i] != MR_CUDNN_ONE)
-      assert_int_equal((uintptr_t)at[i] % MR_CUDNN_ALIGN, 0);
+      host_need((uintptr_t)at[i] % MR_CUDNN_ALIGN == 0, "cuDNN is given less than it was promised");
   if (refuses) return CUDNN_STATUS_EXECUTION_FAILED;
   const mr_backend_t *cuda = mr_backend_find("cuda");
   for (int i = 0; i < ROWS; i++) stats[i] = (float)(forwards + 1);
