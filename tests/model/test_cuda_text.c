@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "model/backends/cuda/condition.h"
+#include "model/backends/cuda/matmul.h"
 #include "model/backends/cuda/program.h"
 #include "tests/model/cuda_texts.h"
 
@@ -156,6 +157,7 @@ static int collect(void **state) {
   size_t at;
   assert_true(mr_kernel_texts_add(&all, mr_cuda_set_branch, &at));
   assert_true(mr_kernel_texts_add(&all, mr_cuda_set_round, &at));
+  assert_true(mr_kernel_texts_add(&all, mr__cuda_fill_text, &at));
   return samples > mr_n_ops && step > 100 ? 0 : -1;
 }
 

@@ -1,9 +1,11 @@
-/* The limits of an NVIDIA GPU: runs the kernel of kernels/limits.h on the thread's stream, over as
-   many items as fill every multiprocessor. */
+/* The limits of an NVIDIA GPU.  In f32 it runs the kernel of kernels/limits.h on the thread's
+   stream, over as many items as fill every multiprocessor; in bf16, whose limit is that of the
+   tensor cores, cuBLASLt multiplies two square matrices. */
 #include "model/backends/kernels/limits.h"
+#include "model/backends/cuda/matmul.h"
 #include "model/backends/cuda/program.h"
 
-enum { ITEMS = 1 << 20 };
+enum { ITEMS = 1 << 20, SIDE = 8192 };
 #define COPY_BYTES ((size_t)256 << 20)
 
 typedef struct fma_launch {
@@ -18,7 +20,44 @@ static bool launch_fma(void *arg) {
          r->d->cu->cudaStreamSynchronize(r->d->stream) == cudaSuccess;
 }
 
+/* GFLOP/s of a product of bf16; 0 without cuBLASLt or memory. */
+static double product_rate(void) {
+  const mr_cuda_operand_t square = {
+      .dtype = MR_BF16, .from = MR_BF16, .rows = SIDE, .cols = SIDE, .ld = SIDE};
+  const mr_cuda_product_t p = {.m = SIDE,
+                               .n = SIDE,
+                               .k = SIDE,
+                               .batch = 1,
+                               .a = square,
+                               .b = square,
+                               .d = MR_BF16,
+                               .d_ld = SIDE,
+                               .d_batch = (int64_t)SIDE * SIDE,
+                               .bias = -1,
+                               .compute = MR_CUDA_COMPUTE_F32};
+  const mr_cuda_device_t *d;
+  const mr_cublaslt_t *lt;
+  cublasLtHandle_t handle;
+  mr_cuda_matmul_t m;
+  mr_cuda_algorithm_t chosen;
+  uint64_t ns = 0;
+  if (mr__cuda_device(&d, NULL) < 0 || mr__cublaslt(&lt, NULL) < 0 ||
+      mr__cublaslt_handle(lt, &handle, NULL) < 0)
+    return 0;
+  bool there = mr__cuda_matmul(lt, &p, &m, NULL) == MR_OK &&
+               mr__cuda_algorithm(d, &p, 64, &m, &chosen, NULL) == MR_OK;
+  if (there) {
+    const cublasLtMatmulHeuristicResult_t r = {.algo = chosen.algo,
+                                               .workspaceSize = chosen.workspace};
+    there = mr__cuda_tune(d, handle, &p, &m, &r, 1, &ns) == 0;
+  }
+  mr__cuda_matmul_fini(&m);
+  return there && ns ? 2.0 * SIDE * SIDE * SIDE / (double)ns : 0;
+}
+
 double mr__cuda_fma(mr_dtype_t dtype, int threads) {
+  double product = dtype == MR_BF16 || dtype == MR_F16 ? product_rate() : 0;
+  if (product > 0) return product;
   fma_launch_t r = {0};
   mr_diag_t unsaid = {0};
   const mr_cuda_wanted_t want = {mr__kernel_fma_text, &r.kernel};

@@ -45,11 +45,13 @@ mr_err_t mr__cublaslt_handle(const mr_cublaslt_t *lt, cublasLtHandle_t *handle, 
 mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_cuda_product_t *p, size_t align,
                             const mr_cuda_matmul_t *m, mr_cuda_algorithm_t *out, mr_diag_t *diag);
 
-/* Measures found[0,n) on memory of the device and returns the index of the
-   fastest, with its time; -1 if none ran, or without memory (tune.c). */
+/* Measures found[0,n) on drawn numbers in memory of the device and returns the
+   index of the fastest, with its time; -1 if none ran, or without memory
+   (tune.c). */
 int mr__cuda_tune(const mr_cuda_device_t *d, cublasLtHandle_t handle, const mr_cuda_product_t *p,
                   const mr_cuda_matmul_t *m, const cublasLtMatmulHeuristicResult_t *found, int n,
                   uint64_t *ns);
+extern const char mr__cuda_fill_text[]; /* the kernel that draws them */
 
 /* Gives one product to the stream: a, b, bias (NULL without one) and d lie on
    the device, and so does the workspace of algo->workspace bytes (matmul.c). */

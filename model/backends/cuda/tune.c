@@ -1,10 +1,12 @@
 /* Measures algorithms of one product by the device's own clock.  The arrays of
    successive runs are different ones, as many as its second-level cache cannot
    hold, since a step of training does not find a product's operands there
-   either. */
+   either.  They are filled with drawn bits: products of zeros take less power,
+   and so run faster than those of a model. */
 #include <string.h>
 
 #include "model/backends/cuda/matmul.h"
+#include "model/backends/cuda/program.h"
 
 enum {
   ROTATED = 8,              /* sets of arrays at most */
@@ -34,6 +36,40 @@ static size_t operand_bytes(const mr_cuda_operand_t *o, int64_t batch) {
   return to_256((size_t)all * mr_dtype_size(o->dtype));
 }
 
+/* 32 bits an item: those of the mask b2 are drawn, those of b3 set; their upper halves are for odd
+   items.  VALUE(1) is the number of items. */
+const char mr__cuda_fill_text[] =
+    "KERNEL k(ARG(0), VALUE(1), VALUE(2), VALUE(3)) {\n"
+    "  PTR(u32, y0, 0);\n"
+    "  u64 i = ITEM;\n"
+    "  u32 h = (u32)i, half = 32 * (u32)(i & 1);\n"
+    "  if (i >= b1) return;\n"
+    "  h = (h ^ h >> 16) * 0x7feb352du;\n"
+    "  h = (h ^ h >> 15) * 0x846ca68bu;\n"
+    "  h ^= h >> 16;\n"
+    "  y0[i] = (h & (u32)(b2 >> half)) | (u32)(b3 >> half);\n"
+    "}\n";
+
+/* Masks of finite numbers of both signs, whose size is between 1/128 and 4. */
+static void fill_masks(mr_dtype_t t, uint64_t *drawn, uint64_t *set) {
+  switch (t) {
+    case MR_BF16: *drawn = 0x83FF83FF83FF83FF, *set = 0x3C003C003C003C00; return;
+    case MR_F16: *drawn = 0x8FFF8FFF8FFF8FFF, *set = 0x3000300030003000; return;
+    case MR_F64: *drawn = 0x803FFFFFFFFFFFFF, *set = 0x3FC0000000000000; return;
+    default: *drawn = 0x83FFFFFF83FFFFFF, *set = 0x3C0000003C000000; return;
+  }
+}
+
+static bool tuner_fill(const tuner_t *t) {
+  cudaKernel_t kernel = NULL;
+  const mr_cuda_wanted_t want = {mr__cuda_fill_text, &kernel};
+  uint64_t drawn, set, n = t->set * (uint64_t)t->sets / sizeof(uint32_t);
+  fill_masks(t->p->a.dtype, &drawn, &set);
+  void *arg[] = {t->block, (void *)(uintptr_t)n, (void *)(uintptr_t)drawn, (void *)(uintptr_t)set};
+  return mr__cuda_kernels(t->d, &want, 1, NULL) == MR_OK &&
+         mr__cuda_launch(t->d, kernel, (int64_t)n, 0, arg, 4) == cudaSuccess;
+}
+
 static bool tuner_begin(tuner_t *t) {
   const mr_cuda_product_t *p = t->p;
   size_t out = mr_dtype_size(p->d);
@@ -44,7 +80,9 @@ static bool tuner_begin(tuner_t *t) {
   if (t->sets > ROTATED) t->sets = ROTATED;
   t->bytes = t->set * (size_t)t->sets + MR_CUDA_WORKSPACE;
   t->block = mr__cuda_take(t->bytes);
-  return t->block != NULL;
+  if (t->block && tuner_fill(t)) return true;
+  mr__cuda_give(t->block, t->bytes);
+  return false;
 }
 
 static cublasStatus_t tuner_run(const tuner_t *t, int turn,

@@ -6,7 +6,8 @@
 #include "model/exec/backend.h"
 
 /* The text of a kernel (kernel.h) that keeps 16 sums in registers and stores one float an item into
-   its only operand.  Products of bf16 would be computed in f32 too: it is the limit of both. */
+   its only operand.  Generated products of bf16 are computed in f32 too: it is the limit of both
+   where no library computes them. */
 extern const char mr__kernel_fma_text[];
 
 /* GFLOP/s of that kernel over `items` items, the best of a few runs: run(arg) starts it and waits
