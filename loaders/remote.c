@@ -174,6 +174,7 @@ static mr_err_t start_window(mr_remote_t *r, const mr_object_t *const *object, i
     whole = mr_remote_sum(whole, object[i]->size / r->conf.cache_block + 1);
   mr__window_conf_t conf = {.engine = r->engine,
                             .ahead = r->conf.ahead,
+                            .connections = r->conf.connections,
                             .cache = r->cache,
                             .block = r->conf.cache_block,
                             .peers = r->peers,

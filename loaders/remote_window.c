@@ -1,5 +1,8 @@
 /* Uses are issued in order: each is counted against the cache by Belady's rule, and what must be
-   fetched becomes part of a chunk, one request.  A thread writes what is to be kept to the cache.
+   fetched waits until a connection is free.  Then the unit that is due first is requested, and with
+   it the neighbours in the object that wait too: a chunk, one request.  While connections are free,
+   nothing waits for neighbours; while none is, more of them gather.  A thread writes what is to be
+   kept to the cache.
 
    A unit's bytes stay in memory while uses of it are issued and not taken, a thread copies them, or
    they wait to be written.  Uses that are never taken (records that are replaced or left out) are
@@ -12,27 +15,37 @@
 #include <string.h>
 
 #include "loaders/belady.h"
+#include "loaders/remote_pending.h"
 
 enum {
-  GAP_MAX = 8 << 10,    /* bytes between neighbours: what a request costs otherwise */
-  JOINED_MAX = 8 << 20, /* bytes of one request */
-  KNOWN_MAX = 1 << 22,  /* uses known with a cache */
-  KNOWN_LEAST = 4096,   /* uses known without one: fetched when the memory allows */
-  SLACK = 1 << 15,      /* uses by which threads may be apart */
+  GAP_MAX = 8 << 10,    /* bytes between neighbours that are used one after the other */
+  JOINED_MAX = 8 << 20, /* bytes of one request of those */
+  /* Of a request of neighbours that are used at different times: */
+  SPREAD_GAP = 32 << 10, /* bytes between two, without a cache: fetched sooner than asked for; with
+                            one, they are blocks, which are fetched once */
+  SPREAD_WASTE = 4,      /* at most one byte in this number is not used */
+  REQUEST_BYTES = 1 << 10, /* of headers, which a gap saves: not counted as waste */
+  SPREAD_LEAST = 64 << 10, /* bytes of one, whatever `ahead` is */
+  KNOWN_MAX = 1 << 22,     /* uses known with a cache */
+  KNOWN_LEAST = 4096,      /* uses known without one: fetched when the memory allows */
+  SLACK = 1 << 15,         /* uses by which threads may be apart */
   NO_UNIT = -1,
   WRITES_LEAST = 32 << 20, /* bytes that may wait to be written, whatever `ahead` is */
 };
 
-/* One request, for one unit or neighbours. */
+/* Bytes of one request, for one unit or neighbours; or a unit's own copy of such bytes. */
 typedef struct chunk {
-  mr__request_t request;
+  mr__request_t *request; /* NULL once it has succeeded */
   mr__window_t *window;
-  uint8_t *data;
-  const mr_object_t *object; /* request.object is the peer's, if a peer is asked */
-  int owner;                 /* the peer that keeps its units; -1: this process */
+  uint8_t *data; /* [size] of the object from `at` on */
+  int64_t at, size;
+  int64_t wasted;            /* bytes that belong to no unit and are counted as waste */
+  const mr_object_t *object; /* request->object is the peer's, if a peer is asked */
+  int owner;                 /* the peer that is asked for it; -1: the server */
   bool asks_peer;
   int refs;      /* units that hold it */
   int32_t first; /* of its units, in use until it is done */
+  bool spread;   /* its units are used at different times */
   bool done;
 } chunk_t;
 
@@ -40,6 +53,7 @@ typedef struct unit {
   const mr_object_t *object; /* NULL: free */
   int64_t at, size;
   chunk_t *chunk;  /* NULL: not in memory */
+  int32_t pending; /* its handle while it is to be requested; MR_PENDING_NONE: it is not */
   int32_t waiting; /* uses issued and not taken */
   int32_t taken;   /* uses taken that still lie in the list of issued ones */
   int32_t pins;    /* threads that copy it */
@@ -47,6 +61,7 @@ typedef struct unit {
   int64_t number;  /* of the last use issued */
   int32_t sibling; /* the next unit of its chunk */
   int32_t next;    /* in its bucket, or in the list of free ones */
+  bool direct;     /* the server is asked for it, though a peer keeps it */
   bool on_disk, verified;
   bool writes, goes; /* waits to be written; is to be evicted when idle */
 } unit_t;
@@ -64,8 +79,9 @@ struct mr__window {
   size_t issued_cap;
   int64_t tail, head, newest; /* uses issued: oldest kept, next; the furthest use taken */
   int64_t held;               /* bytes of chunks */
+  mr__pending_t *pending[2];  /* to be requested from the server; from peers */
+  int64_t flying;             /* requests to the server */
   int64_t going;              /* bytes of units on the disk that are to be evicted when idle */
-  chunk_t *open;              /* a request that grows while neighbours follow */
   mr__window_counts_t counts;
   bool starved; /* memory for the future ran out: nothing more is announced */
   /* Writing. */
@@ -121,7 +137,12 @@ static int32_t add_unit(mr__window_t *w, const mr_object_t *o, int64_t at, int64
   else
     w->free_units = w->unit[i].next;
   uint32_t h = hash_of(w, o, at);
-  w->unit[i] = (unit_t){.object = o, .at = at, .size = size, .next = w->bucket[h], .owner = -1};
+  w->unit[i] = (unit_t){.object = o,
+                        .at = at,
+                        .size = size,
+                        .next = w->bucket[h],
+                        .owner = -1,
+                        .pending = MR_PENDING_NONE};
   w->bucket[h] = i;
   if (w->conf.peers && mr__cache_takes(o))
     w->unit[i].owner = mr__peers_owner(w->conf.peers, o, at / w->conf.block / MR_PEER_GROUP);
@@ -145,9 +166,11 @@ static void forget_unit(mr__window_t *w, int32_t i) {
 
 static void drop_chunk(mr__window_t *w, chunk_t *c) {
   if (!c || --c->refs) return;
-  w->held -= c->request.size;
-  free(c->data), free(c);
+  w->held -= c->size;
+  free(c->data), free(c->request), free(c);
 }
+
+static mr_err_t code_of(const chunk_t *c) { return c->request ? c->request->code : MR_OK; }
 
 /* Whether a unit is to be evicted, and has a file. */
 static void place_unit(mr__window_t *w, unit_t *u, bool goes, bool on_disk) {
@@ -162,12 +185,24 @@ static void evict_unit(mr__window_t *w, unit_t *u) {
   u->verified = false;
 }
 
+static mr__pending_t *pending_of(const mr__window_t *w, const unit_t *u) {
+  return w->pending[u->owner >= 0 && !u->direct];
+}
+
+static bool is_pending(const unit_t *u) { return u->pending != MR_PENDING_NONE; }
+
+static void end_pending(mr__window_t *w, unit_t *u) {
+  if (is_pending(u)) mr__pending_remove(pending_of(w, u), u->pending);
+  u->pending = MR_PENDING_NONE;
+}
+
 /* Gives back the bytes of a unit that needs them no more. */
 static void settle_unit(mr__window_t *w, int32_t i) {
   unit_t *u = &w->unit[i];
   if (u->waiting || u->pins || u->writes) return;
   chunk_t *c = u->chunk;
   if (c && !c->done) return; /* on_arrival settles it */
+  if (is_pending(u)) mr_belady_drop(w->order, (uint32_t)i), end_pending(w, u);
   u->chunk = NULL;
   drop_chunk(w, c);
   if (u->goes) evict_unit(w, u);
@@ -198,17 +233,44 @@ static void queue_write(mr__window_t *w, int32_t i) {
   pthread_cond_signal(&w->work);
 }
 
+/* Gives a unit its own copy of its bytes, so that those of its neighbours can be given back before
+   it is used.  Without memory it keeps them all. */
+static void copy_out(mr__window_t *w, unit_t *u) {
+  chunk_t *c = u->chunk, *own = malloc(sizeof *own);
+  uint8_t *data = malloc((size_t)u->size);
+  if (!own || !data) {
+    free(own), free(data);
+    return;
+  }
+  memcpy(data, c->data + (u->at - c->at), (size_t)u->size);
+  *own = (chunk_t){.window = w,
+                   .data = data,
+                   .at = u->at,
+                   .size = u->size,
+                   .object = c->object,
+                   .refs = 1,
+                   .first = NO_UNIT,
+                   .done = true};
+  u->chunk = own, w->held += own->size;
+  drop_chunk(w, c);
+}
+
 static void settle_chunk(mr__window_t *w, chunk_t *c) {
+  mr_err_t code = code_of(c);
   c->refs++; /* it stays while its units are settled */
+  if (code >= 0) free(c->request), c->request = NULL;
   for (int32_t i = c->first, next; i != NO_UNIT; i = next) {
     unit_t *u = &w->unit[i];
     next = u->sibling;
-    if (c->request.code < 0) mr_belady_drop(w->order, (uint32_t)i);
+    if (code < 0) mr_belady_drop(w->order, (uint32_t)i);
     if (mr_belady_holds(w->order, (uint32_t)i) && !u->on_disk && !u->writes) queue_write(w, i);
     settle_unit(w, i);
+    if (u->chunk == c && c->spread && code >= 0) copy_out(w, u);
   }
   drop_chunk(w, c);
 }
+
+static void send_due(mr__window_t *w);
 
 static void on_arrival(mr__request_t *q, void *arg) {
   chunk_t *c = arg;
@@ -216,15 +278,17 @@ static void on_arrival(mr__request_t *q, void *arg) {
   pthread_mutex_lock(&w->lock);
   if (c->asks_peer && q->code < 0 && q->code != MR_ERR_CANCEL && !w->closing) {
     mr__peers_failed(w->conf.peers, c->owner, q->diag.text);
-    c->asks_peer = false;
+    c->asks_peer = false, w->flying++;
     q->object = c->object, q->wanted = NULL, q->code = MR_OK, q->diag = (mr_diag_t){0};
     mr__engine_submit(w->conf.engine, q);
     pthread_mutex_unlock(&w->lock);
     return;
   }
   if (c->asks_peer && q->code >= 0) mr__peers_answered(w->conf.peers, c->owner);
+  w->flying -= !c->asks_peer;
   c->done = true;
   settle_chunk(w, c);
+  send_due(w);
   pthread_cond_broadcast(&w->arrived);
   pthread_mutex_unlock(&w->lock);
 }
@@ -236,57 +300,115 @@ static bool is_wanted(const mr__request_t *q, void *arg) {
   return !mr__peers_rests(c->window->conf.peers, c->owner);
 }
 
-/* Sends the request that has been growing. */
-static void send_open(mr__window_t *w) {
-  chunk_t *c = w->open;
-  w->open = NULL;
-  if (!c) return;
-  c->data = malloc((size_t)c->request.size);
-  c->request.to = c->data;
-  c->request.done = on_arrival, c->request.arg = c;
+static void submit_chunk(mr__window_t *w, chunk_t *c) {
+  mr__request_t *q = c->request;
+  c->data = malloc((size_t)c->size);
+  q->at = c->at, q->size = c->size, q->to = c->data;
+  q->done = on_arrival, q->arg = c;
   const mr_object_t *peers =
       c->owner >= 0 && c->data ? mr__peers_object(w->conf.peers, c->owner, c->object) : NULL;
   c->asks_peer = peers != NULL;
-  c->request.wanted = peers ? is_wanted : NULL;
-  c->request.object = peers ? peers : c->object;
+  q->wanted = peers ? is_wanted : NULL;
+  q->object = peers ? peers : c->object;
   if (c->data) {
-    mr__engine_submit(peers ? w->conf.peer_engine : w->conf.engine, &c->request);
+    w->flying += !peers;
+    mr__engine_submit(peers ? w->conf.peer_engine : w->conf.engine, q);
     return;
   }
-  c->request.code =
-      mr_no_memory(&c->request.diag, "%lld bytes of records", (long long)c->request.size);
+  q->code = mr_no_memory(&q->diag, "%lld bytes of records", (long long)c->size);
   c->done = true;
   settle_chunk(w, c);
   pthread_cond_broadcast(&w->arrived);
 }
 
-/* Whether the unit lies so close behind the open request that a few bytes between are fetched too.
- */
-static bool continues_open(const mr__window_t *w, const unit_t *u, int owner) {
-  const chunk_t *c = w->open;
-  int64_t end = c ? c->request.at + c->request.size : 0;
-  return c && c->object == u->object && c->owner == owner && u->at >= end &&
-         u->at - end <= GAP_MAX && u->at + u->size - c->request.at <= JOINED_MAX;
+static int64_t end_of(const chunk_t *c) { return c->at + c->size; }
+
+static void join_unit(mr__window_t *w, chunk_t *c, int32_t i, int64_t at, int64_t end) {
+  unit_t *u = &w->unit[i];
+  end_pending(w, u);
+  w->held += end - at - c->size;
+  c->at = at, c->size = end - at, c->refs++;
+  u->chunk = c, u->sibling = c->first, c->first = i;
 }
 
-/* Makes the unit part of a request, to a peer or, with owner -1, the server.  False without memory:
-   who takes it asks the server. */
-static bool fetch_unit(mr__window_t *w, int32_t i, int owner) {
-  unit_t *u = &w->unit[i];
-  if (!continues_open(w, u, owner)) {
-    send_open(w);
-    chunk_t *c = calloc(1, sizeof *c);
-    if (!c) return false;
-    c->window = w, c->object = u->object, c->owner = owner;
-    c->request.at = u->at, c->first = NO_UNIT;
-    w->open = c;
+/* Joins what is used next, as long as it lies close behind. */
+static void join_in_order(mr__window_t *w, chunk_t *c, const mr__pending_t *p) {
+  for (int32_t i; (i = mr__pending_first(p)) != MR_PENDING_NONE;) {
+    const unit_t *u = &w->unit[i];
+    int64_t gap = u->at - end_of(c), end = u->at + u->size;
+    if (u->object != c->object || u->owner != c->owner || gap < 0 || gap > GAP_MAX ||
+        end - c->at > JOINED_MAX || w->held + gap + u->size > w->conf.ahead)
+      return;
+    join_unit(w, c, i, c->at, end);
   }
-  chunk_t *c = w->open;
-  int64_t size = u->at + u->size - c->request.at;
-  w->held += size - c->request.size;
-  c->request.size = size, c->refs++;
-  u->chunk = c, u->sibling = c->first, c->first = i;
+}
+
+/* Joins a neighbour that is used some time later; false if it is too far away, or there is none. */
+static bool join_spread(mr__window_t *w, chunk_t *c, int32_t i) {
+  if (i == MR_PENDING_NONE) return false;
+  const unit_t *u = &w->unit[i];
+  int64_t u_end = u->at + u->size, c_end = end_of(c);
+  int64_t at = u->at < c->at ? u->at : c->at, end = u_end > c_end ? u_end : c_end;
+  int64_t gap = u->at > c_end ? u->at - c_end : u_end < c->at ? c->at - u_end : 0;
+  int64_t wasted = c->wasted + (gap > REQUEST_BYTES ? gap - REQUEST_BYTES : 0);
+  int64_t most = w->conf.ahead / (2 * w->conf.connections); /* so that all connections have some */
+  if (most < SPREAD_LEAST) most = SPREAD_LEAST;
+  if (most > JOINED_MAX) most = JOINED_MAX;
+  if ((u->direct ? -1 : u->owner) != c->owner || gap > (w->conf.cache ? 0 : SPREAD_GAP) ||
+      wasted * SPREAD_WASTE > end - at || end - at > most ||
+      (w->held + end - at - c->size > w->conf.ahead && !u->pins))
+    return false;
+  c->wasted = wasted, c->spread = true;
+  join_unit(w, c, i, at, end);
   return true;
+}
+
+/* Requests a pending unit, and with it the neighbours that are pending too.  Without memory nobody
+   fetches it: who takes it asks the server. */
+static void send_unit(mr__window_t *w, int32_t i) {
+  unit_t *u = &w->unit[i];
+  const mr__pending_t *p = pending_of(w, u);
+  bool first = mr__pending_first(p) == i;
+  chunk_t *c = calloc(1, sizeof *c);
+  if (c) c->request = calloc(1, sizeof *c->request);
+  if (!c || !c->request) {
+    free(c);
+    mr_belady_drop(w->order, (uint32_t)i), end_pending(w, u);
+    return;
+  }
+  c->window = w, c->object = u->object, c->owner = u->direct ? -1 : u->owner;
+  c->at = u->at, c->first = NO_UNIT;
+  int64_t last = u->at;
+  join_unit(w, c, i, u->at, u->at + u->size);
+  if (first) join_in_order(w, c, p);
+  if (w->unit[c->first].at > last) last = w->unit[c->first].at;
+  for (int32_t k; join_spread(w, c, k = mr__pending_from(p, c->object, last));)
+    last = w->unit[k].at;
+  while (join_spread(w, c, mr__pending_before(p, c->object, c->at))) continue;
+  submit_chunk(w, c);
+}
+
+/* Requests what is due first, as far as connections are free; what peers keep, at once. */
+static void send_due(mr__window_t *w) {
+  for (int32_t i; !w->closing && w->held < w->conf.ahead && w->flying < w->conf.connections;) {
+    if ((i = mr__pending_first(w->pending[0])) == MR_PENDING_NONE) break;
+    send_unit(w, i);
+  }
+  for (int32_t i; !w->closing && w->held < w->conf.ahead;) {
+    if ((i = mr__pending_first(w->pending[1])) == MR_PENDING_NONE) break;
+    send_unit(w, i);
+  }
+}
+
+/* Notes that the unit is to be requested, with `direct` from the server in any case.  Without
+   memory it is not: who takes it asks the server. */
+static bool fetch_unit(mr__window_t *w, int32_t i, bool direct) {
+  unit_t *u = &w->unit[i];
+  if (is_pending(u) && u->direct == direct) return true;
+  end_pending(w, u);
+  u->direct = direct;
+  u->pending = mr__pending_add(pending_of(w, u), i, u->object, u->at, u->size);
+  return is_pending(u);
 }
 
 /* ---- issuing ---- */
@@ -330,11 +452,10 @@ static bool issue_use(mr__window_t *w, bool fetch) {
   if (use.kept) place_unit(w, u, false, u->on_disk);
   if (found) place_unit(w, u, !use.kept && u->owner < 0, true); /* a peer's stays */
   u->waiting += note_issued(w, i);
-  if (!u->chunk && !u->on_disk && fetch) fetch_unit(w, i, u->owner);
-  if (!u->chunk && !u->on_disk && use.kept) mr_belady_drop(w->order, use.unit);
+  if (!u->chunk && !is_pending(u) && !u->on_disk && fetch) fetch_unit(w, i, false);
+  if (!u->chunk && !is_pending(u) && !u->on_disk && use.kept) mr_belady_drop(w->order, use.unit);
   /* A block in memory, fetched for a use before this one, that is to be kept from now on. */
-  if (u->chunk && u->chunk->done && use.kept && !u->on_disk && !u->writes &&
-      u->chunk->request.code >= 0)
+  if (u->chunk && u->chunk->done && use.kept && !u->on_disk && !u->writes && code_of(u->chunk) >= 0)
     queue_write(w, i);
   lose_unit(w, use.lost);
   settle_unit(w, i);
@@ -343,11 +464,16 @@ static bool issue_use(mr__window_t *w, bool fetch) {
 
 static bool issue_next(mr__window_t *w) { return issue_use(w, true); }
 
+/* Bytes in memory and on the way there. */
+static int64_t all_held(const mr__window_t *w) {
+  return w->held + mr__pending_bytes(w->pending[0]) + mr__pending_bytes(w->pending[1]);
+}
+
 /* Begins what is due soon.  Memory is filled in large steps, so that neighbours can join. */
 static void issue_ahead(mr__window_t *w) {
-  if (w->held > w->conf.ahead - w->conf.ahead / 8) return;
-  while (w->held < w->conf.ahead && w->head - w->newest < SLACK && issue_next(w)) continue;
-  send_open(w);
+  if (all_held(w) <= w->conf.ahead - w->conf.ahead / 8)
+    while (all_held(w) < w->conf.ahead && w->head - w->newest < SLACK && issue_next(w)) continue;
+  send_due(w);
 }
 
 /* Uses at the end of the list that were taken, or never will be. */
@@ -379,8 +505,7 @@ static void write_unit(mr__window_t *w, int32_t i) {
   if (!u->goes) {
     int64_t going = w->going;
     pthread_mutex_unlock(&w->lock);
-    e = mr__cache_write(w->conf.cache, o, at, c->data + (at - c->request.at), size, going, &own,
-                        &why);
+    e = mr__cache_write(w->conf.cache, o, at, c->data + (at - c->at), size, going, &own, &why);
     pthread_mutex_lock(&w->lock);
     u = &w->unit[i];
   }
@@ -434,7 +559,9 @@ mr__window_t *mr__window_create(const mr__window_conf_t *conf) {
   w->to_write = malloc(w->write_cap * sizeof *w->to_write);
   pthread_mutex_init(&w->lock, NULL);
   pthread_cond_init(&w->arrived, NULL), pthread_cond_init(&w->work, NULL);
-  bool good = w->order && w->unit && w->issued && w->to_write && rehash(w, 2048);
+  for (int i = 0; i < 2; i++) w->pending[i] = mr__pending_create();
+  bool good = w->order && w->unit && w->issued && w->to_write && w->pending[0] && w->pending[1] &&
+              rehash(w, 2048);
   w->keeps = good && conf->cache && pthread_create(&w->keeper, NULL, keeper_run, w) == 0;
   if (good) return w;
   mr__window_destroy(w);
@@ -458,6 +585,7 @@ void mr__window_destroy(mr__window_t *w) {
   evict_rest(w);
   for (int32_t i = 0; i < w->n_units; i++)
     if (w->unit[i].object) drop_chunk(w, w->unit[i].chunk);
+  for (int i = 0; i < 2; i++) mr__pending_destroy(w->pending[i]);
   mr_belady_free(w->order);
   pthread_cond_destroy(&w->arrived), pthread_cond_destroy(&w->work);
   pthread_mutex_destroy(&w->lock);
@@ -517,7 +645,7 @@ static bool make_due(mr__window_t *w, int32_t i, bool fetch) {
   if (far < 0 || far > SLACK) return false;
   while (far-- > 0 && issue_next(w)) continue;
   issue_use(w, fetch);
-  send_open(w);
+  send_due(w);
   return w->unit[i].waiting > 0;
 }
 
@@ -526,13 +654,13 @@ static mr_err_t copy_unit(mr__window_t *w, int32_t i, const mr_remote_want_t *wa
                           int64_t n, mr_diag_t *diag) {
   unit_t *u = &w->unit[i];
   uint8_t *to = (uint8_t *)want->to + (from - want->at);
-  chunk_t *c = u->chunk;
-  while (c && !c->done) pthread_cond_wait(&w->arrived, &w->lock);
+  chunk_t *c;
+  while ((c = w->unit[i].chunk) && !c->done) pthread_cond_wait(&w->arrived, &w->lock);
   u = &w->unit[i];
-  if (c && c->request.code < 0) return mr_diag_relay(diag, c->request.code, &c->request.diag);
+  if (c && code_of(c) < 0) return mr_diag_relay(diag, code_of(c), &c->request->diag);
   if (c) {
     pthread_mutex_unlock(&w->lock);
-    memcpy(to, c->data + (from - c->request.at), (size_t)n);
+    memcpy(to, c->data + (from - c->at), (size_t)n);
     pthread_mutex_lock(&w->lock);
     return MR_OK;
   }
@@ -567,8 +695,9 @@ static mr_err_t take_unit(mr__window_t *w, int32_t i, const mr_remote_want_t *wa
   bool due = end_use(w, i, want->to != NULL);
   unit_t *u = &w->unit[i];
   if (!want->to) return settle_unit(w, i), MR_OK;
-  if (!due && !u->on_disk && !u->chunk) return MR_END;
+  if (!due && !u->on_disk && !u->chunk && !is_pending(u)) return MR_END;
   u->pins++;
+  if (is_pending(u)) send_unit(w, i);
   mr_err_t e = copy_unit(w, i, want, from, n, diag);
   w->unit[i].pins--;
   settle_unit(w, i);
@@ -599,7 +728,7 @@ static bool begin_serving(mr__window_t *w, int32_t i) {
   if (!mr_belady_holds(w->order, (uint32_t)i)) mr_belady_hold(w->order, (uint32_t)i);
   if (mr_belady_holds(w->order, (uint32_t)i))
     place_unit(w, u, false, mr__cache_has(w->conf.cache, u->object, u->at));
-  return u->on_disk || fetch_unit(w, i, -1);
+  return u->on_disk || fetch_unit(w, i, true);
 }
 
 /* The part of [at,at+n) that lies in the block of byte `from`. */
@@ -609,7 +738,7 @@ static mr_err_t serve_unit(mr__window_t *w, const mr_remote_want_t *want, int64_
   for (int tries = 0; tries < 2 && e == MR_END; tries++) { /* the file of a block may be lost */
     if (w->closing) return MR_ERR_CANCEL;
     if (!begin_serving(w, i)) return MR_ERR_NOMEM;
-    send_open(w);
+    if (is_pending(&w->unit[i])) send_unit(w, i);
     e = copy_unit(w, i, want, from, n, NULL);
   }
   return e;
@@ -633,7 +762,8 @@ mr_err_t mr__window_serve(void *arg, const mr_object_t *o, int64_t at, int64_t n
     }
     w->unit[i].pins++, unit[k++] = i;
   }
-  send_open(w);
+  for (int32_t p = 0; p < k; p++)
+    if (is_pending(&w->unit[unit[p]])) send_unit(w, unit[p]);
   for (int32_t p = 0; p < k; p++) {
     int64_t from = first + p * block, stop = from + block < end ? from + block : end;
     if (from < at) from = at;

@@ -2,8 +2,8 @@
    until it is used, and in the cache as long as Belady's rule says.
 
    A unit is fetched and cached as a whole: with a cache it is a block of an object, without one
-   exactly a part that is used.  Neighbouring units that are fetched one after the other share a
-   request. */
+   exactly a part that is used.  Neighbouring units that are to be fetched share a request, whatever
+   the order of their use. */
 #ifndef MR_LOADERS_REMOTE_WINDOW_H
 #define MR_LOADERS_REMOTE_WINDOW_H
 
@@ -14,11 +14,12 @@ typedef struct mr__window mr__window_t;
 
 typedef struct mr__window_conf {
   mr__engine_t *engine;
-  int64_t ahead;      /* bytes in memory, used or not; a little more for what is due at once */
-  mr__cache_t *cache; /* NULL: none; the caller's until destroy */
-  int64_t block;      /* bytes of its blocks */
-  uint32_t capacity;  /* blocks that this run may keep */
-  mr__peers_t *peers; /* NULL: none; needs a cache */
+  int64_t ahead;       /* bytes in memory, used or not; a little more for what is due at once */
+  int64_t connections; /* most requests to the server at a time, but for what is due at once */
+  mr__cache_t *cache;  /* NULL: none; the caller's until destroy */
+  int64_t block;       /* bytes of its blocks */
+  uint32_t capacity;   /* blocks that this run may keep */
+  mr__peers_t *peers;  /* NULL: none; needs a cache */
   mr__engine_t *peer_engine; /* for requests to peers, without retries */
 } mr__window_conf_t;
 

@@ -165,6 +165,33 @@ static void any_order_and_view_gives_the_right_bytes(void **state) {
   }
 }
 
+/* Small parts in a random order, all of which fit into memory, share requests by their place. */
+static void neighbours_share_requests_in_any_order(void **state) {
+  enum { PART = 300, GAP = 20, PARTS = BYTES / (PART + GAP) };
+  static order_t p;
+  for (round_t r = round_first(6); round_next(&r);) {
+    const mr_object_t *o;
+    mr_remote_counts_t counts;
+    mr_remote_conf_t conf = usual;
+    conf.ahead = 1 << 20, conf.timeout = 2, conf.hedge = 0;
+    p.n = PARTS;
+    for (int i = 0; i < PARTS; i++) p.at[i] = i * (PART + GAP), p.size[i] = PART;
+    for (int i = PARTS - 1; i > 0; i--) {
+      int k = (int)draw(&r, (uint64_t)i + 1);
+      int64_t at = p.at[i];
+      p.at[i] = p.at[k], p.at[k] = at;
+    }
+    origin.trouble = 0;
+    mr_remote_t *remote = open_started(&conf, &o);
+    const char *wrong = read_parts(&r, remote, o, &p, PARTS, true);
+    mr_remote_count(remote, &counts);
+    mr_remote_close(remote);
+    round_check(&r, !wrong, "%s", wrong);
+    round_check(&r, counts.requests < PARTS / 20 && counts.bytes <= BYTES + BYTES / 4,
+                "%lld requests, %lld bytes", (long long)counts.requests, (long long)counts.bytes);
+  }
+}
+
 /* ---- a folder that others write into ---- */
 
 /* Calls fn for each block of the folder, with what it holds. */
@@ -491,6 +518,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_cache_hits_as_often_as_can_be),
       cmocka_unit_test(any_order_and_view_gives_the_right_bytes),
+      cmocka_unit_test(neighbours_share_requests_in_any_order),
       cmocka_unit_test(a_damaged_folder_costs_time_and_no_byte),
       cmocka_unit_test(another_state_of_an_object_is_another_object),
       cmocka_unit_test(objects_of_one_path_and_other_queries_share_no_block),
