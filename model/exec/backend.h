@@ -91,10 +91,10 @@ struct mr_backend {
   /* ---- copies beside the commands; all NULL: copies run among them alone ----
      Two more queues: one of copies from the host (MR_COPY_IN) and one of copies to it
      (MR_COPY_OUT).  Each runs in order, while the commands and the other one run. */
-  /* Gives a copy to the queue of its way.  The device's memory must have been taken before a
-     follow_beside, or before all commands were waited for.  Until a mark behind the copy is reached
-     the host's bytes must stay; until then, or behind a wait_beside, no command writes `from` or
-     uses `to`, nor one that is under way unless a follow_beside is between.  Any thread. */
+  /* Gives a copy to the queue of its way.  Commands that took the device's memory or used it last
+     are done, or a follow_beside is behind them.  Commands that use `to` or write `from` come after
+     a mark behind the copy is reached, or behind a wait_beside.  The host's bytes stay until that
+     mark is reached.  Any thread. */
   void (*copy_beside)(void *to, const void *from, size_t bytes, mr_copy_way_t way);
   /* Marks the end of these copies, as mark does of the commands; NULL without memory, when they are
      done. */

@@ -13,7 +13,7 @@ typedef struct mark {
 /* A thread that waits for it sleeps: without the first flag it would spin. */
 enum { MARK_FLAGS = cudaEventBlockingSync | cudaEventDisableTiming };
 
-static void *mark_behind(const mr_cuda_device_t *d, int queue) {
+static void *cuda_mark_behind(const mr_cuda_device_t *d, int queue) {
   mark_t *m = calloc(1, sizeof *m);
   if (!m) return NULL;
   cudaError_t code = d->cu->cudaEventCreateWithFlags(&m->event, MARK_FLAGS);
@@ -38,13 +38,13 @@ static void reached_all(const mr_cuda_device_t *d, int queue) {
 
 void *mr__cuda_mark(void) {
   const mr_cuda_device_t *d;
-  return mr__cuda_device(&d, NULL) < 0 ? NULL : mark_behind(d, MR_CUDA_COMMANDS);
+  return mr__cuda_device(&d, NULL) < 0 ? NULL : cuda_mark_behind(d, MR_CUDA_COMMANDS);
 }
 
 void *mr__cuda_mark_beside(mr_copy_way_t way) {
   const mr_cuda_device_t *d;
   if (mr__cuda_device(&d, NULL) < 0) return NULL;
-  void *m = mark_behind(d, (int)way);
+  void *m = cuda_mark_behind(d, (int)way);
   if (!m) reached_all(d, (int)way);
   return m;
 }

@@ -28,7 +28,7 @@ typedef struct pins {
   { .lock = PTHREAD_MUTEX_INITIALIZER, .settling = PTHREAD_MUTEX_INITIALIZER }
 static pins_t pins[MR_CUDA_QUEUES] = {PINS, PINS, PINS};
 
-/* The smallest idle buffer that is large enough and not far too large; NULL: there is none. */
+/* The smallest idle buffer that is large enough and not far too large, or NULL. */
 static pinned_t *pins_idle(pins_t *q, size_t bytes) {
   pinned_t **best = NULL;
   for (pinned_t **p = &q->idle; *p; p = &(*p)->next)
