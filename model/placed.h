@@ -27,7 +27,7 @@ mr_err_t mr__placed_put(mr__placed_t *p, const mr_params_t *params, mr_diag_t *d
 /* Copies the sets to the host's params if they are newer.  MR_OK, or the device's failure. */
 mr_err_t mr__placed_fetch(mr__placed_t *p, mr_params_t *params, mr_diag_t *diag);
 /* Begins the same: copies beside the commands, behind those given so far; a run that writes the
-   sets then waits for them (mr_exec_wait_beside).  MR_AGAIN: copies are under way.  MR_OK: params
+   sets then waits for them (mr_exec_wait_beside).  MR_AGAIN: they are not done yet.  MR_OK: params
    hold the values already.  Or the device's failure. */
 mr_err_t mr__placed_fetch_begin(mr__placed_t *p, mr_params_t *params, mr_diag_t *diag);
 /* Waits for these copies: MR_OK, also if there are none, or the device's failure. */

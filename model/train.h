@@ -138,10 +138,10 @@ mr_err_t mr_train_step_put(mr_train_step_t *s, const mr_params_t *params, mr_dia
    mr_train_step_before_update.  Nothing on the CPU.  MR_OK; MR_ERR_UNAVAILABLE if the device has
    failed, or wait's failure: params are unchanged after either. */
 mr_err_t mr_train_step_fetch(mr_train_step_t *s, mr_params_t *params, mr_diag_t *diag);
-/* Begins the same, behind the runs that have begun.  MR_AGAIN: params are being written, beside the
-   commands and from memory that the next run updates only when they are: that run may begin at
-   once.  mr_train_step_fetch_end tells when params hold the values; until then nothing reads or
-   writes them.  MR_OK: they do already, as without a device; or the errors of mr_train_step_fetch.
+/* Begins the same, behind the runs that have begun.  MR_AGAIN: params do not
+   hold the values yet.  The next run may begin at once: its update waits, on the device, until they
+   are copied.  mr_train_step_fetch_end tells when they are; before, nothing reads or writes params.
+   MR_OK: they hold the values already, as without a device; or the errors of mr_train_step_fetch.
  */
 mr_err_t mr_train_step_fetch_begin(mr_train_step_t *s, mr_params_t *params, mr_diag_t *diag);
 /* Waits for it: MR_OK, also if nothing was begun; MR_ERR_UNAVAILABLE if the device has failed:

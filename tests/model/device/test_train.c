@@ -235,6 +235,32 @@ static void the_hosts_copy_is_written_by_fetch_alone(void **state) {
   side_close(&s);
 }
 
+/* The next step updates the sets, and has been read, when the copies are waited for. */
+static void a_fetch_that_is_begun_gives_its_step_while_the_next_computes(void **state) {
+  mr_train_config_t t = mr_train_default(B);
+  mr_diag_t diag = {0};
+  side_t now, later;
+  if (!device->copy_beside) skip();
+  side_open(&now, &t, device);
+  side_open(&later, &t, device);
+  for (int i = 0; i < 12; i++) {
+    side_run(&now, i, i + 1);
+    side_fetch(&now);
+    if (i % 2) continue;
+    if (!i) side_run(&later, 0, 1);
+    mr_err_t e = mr_train_step_fetch_begin(later.step, &later.params, &diag);
+    assert_int_equal(e, MR_AGAIN);
+    side_run(&later, i + 1, i + 2);
+    assert_int_equal(mr_train_step_fetch_end(later.step, &diag), MR_OK);
+    same_sets(&now, &later);
+    if (i + 2 < 12) side_run(&later, i + 2, i + 3);
+  }
+  assert_int_equal(mr_train_step_fetch_end(later.step, &diag), MR_OK); /* there is none */
+  side_fetch(&later);
+  same_sets(&now, &later);
+  side_close(&now), side_close(&later);
+}
+
 static void unread_runs_may_be_left_behind(void **state) {
   mr_train_config_t t = mr_train_default(B);
   mr_diag_t diag = {0};
@@ -409,6 +435,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_run_that_resumes_is_the_same_to_the_bit),
       cmocka_unit_test(recorded_runs_give_the_bytes_of_single_commands),
       cmocka_unit_test(the_hosts_copy_is_written_by_fetch_alone),
+      cmocka_unit_test(a_fetch_that_is_begun_gives_its_step_while_the_next_computes),
       cmocka_unit_test(unread_runs_may_be_left_behind),
       cmocka_unit_test(runs_that_are_undone_read_no_field_any_more),
       cmocka_unit_test(batches_copied_ahead_give_the_same_bytes),
