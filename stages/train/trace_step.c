@@ -79,7 +79,7 @@ static int operands_of(const mr_var_t *v, bool *seen, const mr_var_t **queue, in
 
 /* Of a step in parts, the part that v of g belongs to: it is computed from a slice of the batch's
    fields.  -1 if it is not, or without memory. */
-static int64_t part_of(const mr__traced_step_t *t, const mr_fn_t *g, const mr_var_t *v) {
+static int64_t trace_part_of(const mr__traced_step_t *t, const mr_fn_t *g, const mr_var_t *v) {
   const mr_var_t **queue = calloc((size_t)g->n_var + 1, sizeof *queue);
   bool *seen = calloc((size_t)g->n_var + 1, sizeof *seen);
   int64_t part = -1, rows = t->config.batch / t->config.accumulate;
@@ -97,13 +97,14 @@ static int64_t part_of(const mr__traced_step_t *t, const mr_fn_t *g, const mr_va
 }
 
 /* " (slot 3, record 40)": the record that row `row` of an output of e in g is of; e NULL: of an
-   input.  "" if its rows are no records. */
+   input.  "" if its rows are no records, or may be those of a parameter's gradient. */
 static void record_text(const mr__traced_step_t *t, const mr_fn_t *g, const mr_eqn_t *e,
-                        const mr_aval_t *a, int64_t row, char text[96]) {
+                        bool forward, const mr_aval_t *a, int64_t row, char text[96]) {
   int64_t parts = t->config.accumulate, rows = t->config.batch / parts, part = -1;
   *text = 0;
   if (!a->ndim) return;
-  if (parts > 1 && e && a->dim[0] == rows) part = part_of(t, g, e->out[0]);
+  if (parts > 1 && e && a->dim[0] == rows) part = trace_part_of(t, g, e->out[0]);
+  if (of_parameter(t, a) && (part < 0 || !forward)) return;
   if (a->dim[0] != t->config.batch && part < 0) return;
   int64_t slot = part < 0 ? row : part * rows + row;
   if (slot >= t->n_records) return;
@@ -126,7 +127,7 @@ static void element_text(const mr_aval_t *a, const mr_seen_t *s, const char *rec
 }
 
 /* The row of element s->first. */
-static int64_t row_of(const mr_aval_t *a, const mr_seen_t *s) {
+static int64_t trace_row_of(const mr_aval_t *a, const mr_seen_t *s) {
   return a->ndim ? s->first / (mr_aval_elems(a) / a->dim[0]) : 0;
 }
 
@@ -214,7 +215,7 @@ static void describe(const mr__traced_step_t *t, const listing_t *l, const mr_fa
   if (!f->eqn) {
     const mr_var_t *v = l->fn->in[f->which];
     input_text(t, f->which, input, sizeof input);
-    record_text(t, l->fn, NULL, &v->aval, row_of(&v->aval, &f->seen), record);
+    record_text(t, l->fn, NULL, true, &v->aval, trace_row_of(&v->aval, &f->seen), record);
     element_text(&v->aval, &f->seen, record, element, sizeof element);
     snprintf(text, MR_TRACED_TEXT, "%s holds %s", input, element);
     return;
@@ -222,9 +223,8 @@ static void describe(const mr__traced_step_t *t, const listing_t *l, const mr_fa
   const mr_eqn_t *outer = f->call ? f->call : f->eqn;
   mr_train_part_t part = mr_train_part_of(l->step, outer);
   const mr_aval_t *a = &f->eqn->out[f->which]->aval;
-  bool gradient_of = part == MR_PART_BACKWARD && of_parameter(t, a);
-  if (part != MR_PART_UPDATE && !gradient_of)
-    record_text(t, l->fn, outer, a, row_of(a, &f->seen), record);
+  if (part != MR_PART_UPDATE)
+    record_text(t, l->fn, outer, part == MR_PART_FORWARD, a, trace_row_of(a, &f->seen), record);
   element_text(a, &f->seen, record, element, sizeof element);
   gradient_text(t, l, f, gradient, sizeof gradient);
   if (f->call)
