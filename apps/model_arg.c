@@ -218,9 +218,16 @@ static mr_err_t step_flags(const mr_args_t *a, mr_train_config_t *t, mr_diag_t *
 static mr_err_t amp_flags(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *diag) {
   const char *amp = takes(a, "--amp") ? mr_args_text(a, "--amp") : NULL;
   const char *rules = takes(a, "--amp-rule") ? mr_args_text(a, "--amp-rule") : NULL;
-  if (amp && strcmp(amp, "usual") && strcmp(amp, "jaxamp"))
-    return mr_fail(diag, MR_ERR_USAGE, "%s: --amp: \"%s\", expected usual or jaxamp",
+  bool none = amp && !strcmp(amp, "none");
+  if (amp && !none && strcmp(amp, "usual") && strcmp(amp, "jaxamp"))
+    return mr_fail(diag, MR_ERR_USAGE, "%s: --amp: \"%s\", expected usual, jaxamp or none",
                    a->command->name, amp);
+  if (none && job->train.compute.dtype != MR_F32)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "%s: --amp none: the model computes in f32 as it is written, expected --dtype "
+                   "f32 beside it",
+                   a->command->name);
+  if (none) amp = NULL;
   if ((amp || rules) && job->train.compute.dtype == MR_F32)
     return mr_fail(diag, MR_ERR_USAGE,
                    "%s: --%s: nothing computes narrower with --dtype f32, expected bf16 or f16",

@@ -24,7 +24,8 @@
       {"--remat", "W", "What the backward pass of a block recomputes: none, dots or full."},    \
       {"--accumulate", "N", "Parts into which a step splits its batch; default 1."},            \
       {"--dtype", "f32|bf16|f16", "Type that the model computes in; default bf16."},            \
-      {"--amp", "usual|jaxamp", "What computes in that type (docs/transforms.md)."},            \
+      {"--amp", "usual|jaxamp|none",                                                            \
+       "What computes in that type (docs/transforms.md); none: beside --dtype f32."},           \
       {"--amp-rule", "RULES", "Exceptions, as \"head=f32, attn=original\"."},                   \
       {"--param-dtype", "f32|bf16|f16", "Type of the parameters that the model reads."},        \
       {"--master", "f32|none", "Whether narrow parameters have a copy in f32; default f32."},   \

@@ -239,6 +239,21 @@ static void measured_times_are_parts_of_the_runs(void **state) {
   assert_true(p.status != 0 && strstr(p.err, "--runs"));
 }
 
+static void amp_none_is_taken_beside_f32_as_train_step_does(void **state) {
+  RUN(&p, "explain", "grad", TINY, "--json", "--amp", "none", "--dtype", "f32");
+  cJSON *all = explained();
+  assert_true(every_product(all, "none", "f32"));
+  cJSON_Delete(all);
+  RUN(&p, "mem", "step", TINY, "--no-run", "--amp", "none", "--dtype", "f32");
+  if (p.status) fail_msg("%s", p.err);
+  RUN(&p, "explain", "grad", TINY, "--amp", "none");
+  assert_true(p.status != 0 && strstr(p.err, "expected --dtype f32 beside it"));
+  RUN(&p, "explain", "grad", TINY, "--amp", "never");
+  assert_true(p.status != 0 && strstr(p.err, "expected usual, jaxamp or none"));
+  RUN(&p, "explain", "grad", TINY, "--amp", "usual", "--dtype", "f32");
+  assert_true(p.status != 0 && strstr(p.err, "--amp: nothing computes narrower"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(products_are_computed_as_asked),
@@ -250,6 +265,7 @@ int main(void) {
       cmocka_unit_test(every_cast_of_the_compiled_graph_is_told),
       cmocka_unit_test(sums_come_first_and_name_the_row),
       cmocka_unit_test(measured_times_are_parts_of_the_runs),
+      cmocka_unit_test(amp_none_is_taken_beside_f32_as_train_step_does),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
