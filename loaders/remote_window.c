@@ -27,7 +27,7 @@ enum {
   REQUEST_BYTES = 1 << 10, /* of headers, which a gap saves: not counted as waste */
   SPREAD_LEAST = 64 << 10, /* bytes of one, whatever `ahead` is */
   KNOWN_MAX = 1 << 22,     /* uses known with a cache */
-  KNOWN_LEAST = 4096,      /* uses known without one: fetched when the memory allows */
+  KNOWN_LEAST = 1 << 15,   /* uses known without one */
   SLACK = 1 << 15,         /* uses by which threads may be apart */
   NO_UNIT = -1,
   WRITES_LEAST = 32 << 20, /* bytes that may wait to be written, whatever `ahead` is */
