@@ -88,7 +88,8 @@ static mr_err_t take_peers(mr__peers_t *p, const mr_remote_conf_t *conf, mr_diag
                    MR_PEER_TOKEN_MIN, sizeof p->token - 1);
   if (conf->cache_block > MR_SERVE_MOST)
     return mr_fail(diag, MR_ERR_CONFIG,
-                   "setting cache-block = %" PRId64 ": with setting peers want at most %d bytes, "
+                   "setting cache-block = %" PRId64
+                   ": with setting peers want at most %d bytes, "
                    "the longest answer of a peer",
                    conf->cache_block, MR_SERVE_MOST);
   memcpy(p->token, given, n + 1);
@@ -221,22 +222,33 @@ void mr__peers_failed(mr__peers_t *p, int peer, const char *why) {
   if (first) mr_notice("%s: its blocks are fetched from the server while it does not answer", why);
 }
 
+/* Asks whether the process of a peer is there. */
+static bool peer_is_there(const peer_t *peer, mr_diag_t *why) {
+  char url[300], text[64];
+  snprintf(url, sizeof url, "http://%s/", peer->name);
+  *why = (mr_diag_t){0};
+  return mr__engine_plain("GET", url, NULL, text, sizeof text, why) >= 0;
+}
+
+/* All are asked in turn, so that one that keeps each question waiting leaves time for the others.
+ */
 void mr__peers_wait(mr__peers_t *p, double seconds) {
   int64_t until = mr_now_ns() + (int64_t)(seconds * 1e9);
   const struct timespec pause = {0, 50000000};
+  bool there[MR_PEERS_MAX] = {0};
+  mr_diag_t why = {0};
+  char reason[700];
+  there[p->own] = true;
+  for (int left = p->n - 1; left && mr_now_ns() < until;) {
+    for (int i = 0; i < p->n && mr_now_ns() < until; i++)
+      if (!there[i] && peer_is_there(&p->peer[i], &why)) there[i] = true, left--;
+    if (left) nanosleep(&pause, NULL);
+  }
   for (int i = 0; i < p->n; i++) {
-    char url[300], text[64], reason[700];
-    mr_diag_t why = {0};
-    snprintf(url, sizeof url, "http://%s/", p->peer[i].name);
-    while (i != p->own && mr__engine_plain("GET", url, NULL, text, sizeof text, &why) < 0) {
-      if (mr_now_ns() >= until) {
-        snprintf(reason, sizeof reason, "peer %s: %.400s", p->peer[i].name, why.text);
-        mr__peers_failed(p, i, reason);
-        break;
-      }
-      why = (mr_diag_t){0};
-      nanosleep(&pause, NULL);
-    }
+    if (there[i]) continue;
+    snprintf(reason, sizeof reason, "peer %s: no answer within %.3g s (setting timeout)",
+             p->peer[i].name, seconds);
+    mr__peers_failed(p, i, reason);
   }
 }
 

@@ -23,7 +23,8 @@ mr_err_t mr__peers_open(mr__peers_t **out, const mr_remote_conf_t *conf,
                         const mr_object_t *const *object, int n, mr_diag_t *diag);
 void mr__peers_close(mr__peers_t *p); /* NULL is fine */
 
-/* Waits until every peer answers, at most `seconds`; a notice names one that does not.  Blocks. */
+/* Waits until every peer answers.  No question is asked after `seconds`, and each takes at most
+   two; a notice names each peer that has not answered by then.  Blocks. */
 void mr__peers_wait(mr__peers_t *p, double seconds);
 
 enum { MR_PEER_GROUP = 16 }; /* blocks that have one owner, so that neighbours share requests */

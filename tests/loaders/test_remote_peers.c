@@ -296,6 +296,39 @@ static void a_peer_that_fails_rests_until_it_may_have_recovered(void **state) {
   mr__peers_close(p);
 }
 
+/* A process that takes connections and is silent keeps each question for two seconds. */
+static void peers_are_waited_for_no_longer_than_the_timeout(void **state) {
+  const mr_object_t o = {.name = "http://h/x", .url = "http://h/x", .size = 1, .etag = "\"1\""};
+  const mr_object_t *all = &o;
+  mr_remote_conf_t conf = usual;
+  mr__peers_t *p;
+  mr_diag_t diag = {0};
+  char peers[200] = "a:1";
+  int fd[PEERS], asked = 0, notices = n_notices;
+  for (int i = 0; i < PEERS; i++) {
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof a;
+    fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_int_equal(bind(fd[i], (struct sockaddr *)&a, sizeof a) | listen(fd[i], 8), 0);
+    getsockname(fd[i], (struct sockaddr *)&a, &len);
+    snprintf(peers + strlen(peers), sizeof peers - strlen(peers), ",127.0.0.1:%d",
+             ntohs(a.sin_port));
+  }
+  conf.cache = in_folder("waited"), conf.peer = "a:1", conf.peers = peers;
+  assert_int_equal(mr__peers_open(&p, &conf, &all, 1, &diag), MR_OK);
+  mr__peers_wait(p, 0.2);
+  for (int i = 0; i < PEERS; i++) {
+    int guest = accept(fd[i], NULL, NULL);
+    asked += guest >= 0;
+    if (guest >= 0) close(guest);
+    close(fd[i]);
+    assert_true(mr__peers_rests(p, i + 1));
+  }
+  assert_true(asked <= 1); /* no second one after the time is over */
+  assert_int_equal(n_notices - notices, PEERS);
+  mr__peers_close(p);
+}
+
 /* What a process answers to a request with these headers. */
 static void want_answer(const char *path, const char *headers, const char *answer) {
   char at[200], text[64];
@@ -395,6 +428,7 @@ int main(void) {
       cmocka_unit_test(a_peer_that_lies_costs_no_byte),
       cmocka_unit_test(a_peer_that_stands_still_is_waited_for_once),
       cmocka_unit_test(a_peer_that_fails_rests_until_it_may_have_recovered),
+      cmocka_unit_test(peers_are_waited_for_no_longer_than_the_timeout),
       cmocka_unit_test(without_the_token_there_is_no_byte),
       cmocka_unit_test(ranges_are_parsed),
       cmocka_unit_test(wrong_settings_are_refused),
