@@ -65,7 +65,8 @@ typedef struct mr__serve mr__serve_t;
 typedef mr_err_t mr__serve_fn(void *arg, const mr_object_t *o, int64_t at, int64_t n, uint8_t *to);
 
 /* Answers peers at mr__peers_own, in threads of its own.  MR_ERR_IO if the address cannot be used,
-   MR_ERR_UNAVAILABLE in a build without libmicrohttpd. */
+   MR_ERR_CONFIG if this process answers there already, for another source; MR_ERR_UNAVAILABLE in a
+   build without libmicrohttpd. */
 mr_err_t mr__serve_open(mr__serve_t **out, const mr__peers_t *p, mr__serve_fn *fn, void *arg,
                         mr_diag_t *diag);
 void mr__serve_close(mr__serve_t *s); /* NULL is fine; waits for answers in progress */

@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <openssl/evp.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +18,36 @@
 enum { CONNECTIONS = 1024, IDLE_S = 60 };
 
 struct mr__serve {
+  struct mr__serve *next; /* in the list of this process */
   const mr__peers_t *peers;
   mr__serve_fn *fn;
   void *arg;
   struct MHD_Daemon *daemon;
 };
+
+/* Those of this process, each at a port of its own. */
+static struct {
+  pthread_mutex_t lock;
+  mr__serve_t *first;
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Adds s to the list; false if another one answers under this name. */
+static bool enlist(mr__serve_t *s) {
+  pthread_mutex_lock(&all.lock);
+  const mr__serve_t *other = all.first;
+  while (other && strcmp(mr__peers_own(other->peers), mr__peers_own(s->peers))) other = other->next;
+  if (!other) s->next = all.first, all.first = s;
+  pthread_mutex_unlock(&all.lock);
+  return !other;
+}
+
+static void delist(mr__serve_t *s) {
+  pthread_mutex_lock(&all.lock);
+  mr__serve_t **at = &all.first;
+  while (*at != s) at = &(*at)->next;
+  *at = s->next;
+  pthread_mutex_unlock(&all.lock);
+}
 
 static enum MHD_Result say_status(struct MHD_Connection *c, unsigned status) {
   static char text[] = "";
@@ -99,11 +125,20 @@ mr_err_t mr__serve_open(mr__serve_t **out, const mr__peers_t *p, mr__serve_fn *f
   mr__serve_t *s = *out = calloc(1, sizeof *s);
   if (!s) return mr_no_memory(diag, "answers to peers");
   *s = (mr__serve_t){.peers = p, .fn = fn, .arg = arg};
+  if (!enlist(s)) {
+    free(s);
+    *out = NULL;
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "setting peer = %s: another source of this process answers there; want peers= "
+                   "and peer= with a port for each source",
+                   name);
+  }
   snprintf(host, sizeof host, "%.*s", (int)(port - name) - 2 * six, name + six);
   int code = getaddrinfo(host, port + 1, &hints, &a);
   s->daemon = code ? NULL : begin_answering(s, a);
   if (a) freeaddrinfo(a);
   if (s->daemon) return MR_OK;
+  delist(s);
   free(s);
   *out = NULL;
   return mr_fail(diag, MR_ERR_IO,
@@ -114,5 +149,6 @@ mr_err_t mr__serve_open(mr__serve_t **out, const mr__peers_t *p, mr__serve_fn *f
 void mr__serve_close(mr__serve_t *s) {
   if (!s) return;
   MHD_stop_daemon(s->daemon);
+  delist(s);
   free(s);
 }

@@ -329,6 +329,24 @@ static void peers_are_waited_for_no_longer_than_the_timeout(void **state) {
   mr__peers_close(p);
 }
 
+static void two_sources_of_a_process_need_two_ports(void **state) {
+  const mr_object_t *o;
+  mr_remote_conf_t conf = usual;
+  mr_remote_t *remote;
+  mr_diag_t diag = {0};
+  draw_names();
+  for (int i = 0; i < 2; i++) { /* once more when the first one has ended */
+    mr_remote_t *first = open_peer("two", names[0], names[0], &o);
+    assert_non_null(first);
+    conf.cache = in_folder("two"), conf.peer = conf.peers = names[0];
+    assert_int_equal(mr_remote_open(&remote, &conf, &diag), MR_OK);
+    assert_int_equal(mr_remote_start(remote, &diag), MR_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, "another source of this process answers there"));
+    mr_remote_close(remote);
+    mr_remote_close(first);
+  }
+}
+
 /* What a process answers to a request with these headers. */
 static void want_answer(const char *path, const char *headers, const char *answer) {
   char at[200], text[64];
@@ -429,6 +447,7 @@ int main(void) {
       cmocka_unit_test(a_peer_that_stands_still_is_waited_for_once),
       cmocka_unit_test(a_peer_that_fails_rests_until_it_may_have_recovered),
       cmocka_unit_test(peers_are_waited_for_no_longer_than_the_timeout),
+      cmocka_unit_test(two_sources_of_a_process_need_two_ports),
       cmocka_unit_test(without_the_token_there_is_no_byte),
       cmocka_unit_test(ranges_are_parsed),
       cmocka_unit_test(wrong_settings_are_refused),
