@@ -97,7 +97,7 @@ bool mr_remote_asked(mr_remote_t *r, mr_asked_t *out) {
 void mr_remote_report(const mr_remote_counts_t *c, char *text, size_t n) {
   char bytes[24];
   *text = 0;
-  if (!c->requests) return;
+  if (!c->requests && !c->uses) return; /* all may have come from the cache */
   int len =
       snprintf(text, n, "%s in %" PRId64 " requests, %" PRId64 " retries, %" PRId64 " sent twice",
                mr_bytes_text((size_t)c->bytes, bytes), c->requests, c->retries, c->hedges);

@@ -144,7 +144,8 @@ void mr_remote_count(mr_remote_t *r, mr_remote_counts_t *out);
 /* Adds the counts to what a source reports while it runs; false if r is NULL.  Any thread. */
 bool mr_remote_asked(mr_remote_t *r, mr_asked_t *out);
 
-/* Describes counts in one line, into text[0,n); "" if nothing was requested. */
+/* Describes counts in one line, into text[0,n); "" if nothing was requested, not
+   even of the cache. */
 void mr_remote_report(const mr_remote_counts_t *c, char *text, size_t n);
 
 /* Rows of a table: clang-format would put each value on its own line. */

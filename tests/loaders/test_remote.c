@@ -164,6 +164,16 @@ static void corrupt_bytes_are_noticed(void **state) {
   mr_remote_conf_t few = usual;
   few.retries = 2;
   mr_remote_t *remote = open_remote(&few);
+static void what_came_from_the_cache_alone_is_reported(void **state) {
+  char text[200];
+  mr_remote_counts_t counts = {.uses = 4, .hits = 4};
+  mr_remote_report(&counts, text, sizeof text);
+  assert_non_null(strstr(text, "the cache had 4 of 4 blocks"));
+  counts = (mr_remote_counts_t){0};
+  mr_remote_report(&counts, text, sizeof text);
+  assert_string_equal(text, "");
+}
+
   const mr_object_t *o;
   mr_diag_t diag = {0};
   uint8_t to[100];
@@ -355,6 +365,7 @@ int main(void) {
       cmocka_unit_test(closing_ends_what_is_in_flight),
       cmocka_unit_test(names_show_no_secret),
       cmocka_unit_test(queries_tell_objects_apart_and_signatures_do_not),
+      cmocka_unit_test(what_came_from_the_cache_alone_is_reported),
       cmocka_unit_test(names_of_buckets_become_urls),
       cmocka_unit_test(spans_are_parsed),
       cmocka_unit_test(profiles_are_parsed),
