@@ -203,8 +203,11 @@ static void end_attempt(mr__engine_t *e, mr__attempt_t *a, CURLcode code) {
     return; /* the other one may still succeed */
   } else if (q->tries++ >= e->conf.retries) {
     q->diag = (mr_diag_t){0};
-    mr_fail(&q->diag, why.code, "%s; %d retries failed too (setting retries)", why.text,
-            q->tries - 1);
+    if (q->tries > 1)
+      mr_fail(&q->diag, why.code, "%s; %d retries failed too (setting retries)", why.text,
+              q->tries - 1);
+    else
+      q->diag = why;
     finish_request(e, q, q->diag.code);
   } else {
     q->diag = (mr_diag_t){0};

@@ -156,14 +156,14 @@ static void tries_end(void **state) {
   assert_non_null(strstr(diag.text, "503"));
   assert_non_null(strstr(diag.text, "3 retries failed too"));
   mr_remote_close(remote);
+  few.retries = 0, diag = (mr_diag_t){0};
+  remote = open_remote(&few);
+  assert_int_equal(mr_remote_object(remote, url_of("x"), &o, &diag), MR_ERR_IO);
+  assert_null(strstr(diag.text, "retries failed"));
+  mr_remote_close(remote);
   behave(0, ORIGIN_WELL);
 }
 
-/* Bytes that are wrong each time are never given out. */
-static void corrupt_bytes_are_noticed(void **state) {
-  mr_remote_conf_t few = usual;
-  few.retries = 2;
-  mr_remote_t *remote = open_remote(&few);
 static void what_came_from_the_cache_alone_is_reported(void **state) {
   char text[200];
   mr_remote_counts_t counts = {.uses = 4, .hits = 4};
@@ -174,6 +174,11 @@ static void what_came_from_the_cache_alone_is_reported(void **state) {
   assert_string_equal(text, "");
 }
 
+/* Bytes that are wrong each time are never given out. */
+static void corrupt_bytes_are_noticed(void **state) {
+  mr_remote_conf_t few = usual;
+  few.retries = 2;
+  mr_remote_t *remote = open_remote(&few);
   const mr_object_t *o;
   mr_diag_t diag = {0};
   uint8_t to[100];
@@ -360,12 +365,12 @@ int main(void) {
       cmocka_unit_test(an_etag_with_a_line_in_it_is_not_asked_for),
       cmocka_unit_test(a_changed_object_is_refused),
       cmocka_unit_test(tries_end),
+      cmocka_unit_test(what_came_from_the_cache_alone_is_reported),
       cmocka_unit_test(corrupt_bytes_are_noticed),
       cmocka_unit_test(a_straggler_is_sent_twice),
       cmocka_unit_test(closing_ends_what_is_in_flight),
       cmocka_unit_test(names_show_no_secret),
       cmocka_unit_test(queries_tell_objects_apart_and_signatures_do_not),
-      cmocka_unit_test(what_came_from_the_cache_alone_is_reported),
       cmocka_unit_test(names_of_buckets_become_urls),
       cmocka_unit_test(spans_are_parsed),
       cmocka_unit_test(profiles_are_parsed),
