@@ -88,7 +88,7 @@ static int measure_by_value(const void *a, const void *b) {
 
 /* The median of the times of single requests for a byte, after one that opens the connection. */
 static mr_err_t measure_latency(meter_t *m, double *latency_s, mr_diag_t *diag) {
-  double took[PINGS + 1];
+  double took[PINGS + 1] = {0};
   int64_t size = m->size;
   mr_err_t e = MR_OK;
   m->size = 1;
@@ -99,9 +99,10 @@ static mr_err_t measure_latency(meter_t *m, double *latency_s, mr_diag_t *diag) 
     took[i] = (double)(mr_now_ns() - begin) / 1e9;
   }
   m->size = size;
+  if (e < 0) return e;
   qsort(took + 1, PINGS, sizeof *took, measure_by_value);
   *latency_s = took[1 + PINGS / 2];
-  return e;
+  return MR_OK;
 }
 
 static mr_err_t measure_all(meter_t *m, const mr_remote_conf_t *conf, const char *region,
