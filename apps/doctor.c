@@ -105,6 +105,9 @@ static int doctor_run(const mr_args_t *a, mr_diag_t *diag) {
   if (folder && (stat(folder, &st) < 0 || !S_ISDIR(st.st_mode)))
     return mr_fail(diag, MR_ERR_USAGE, "doctor: --data %s: want a folder", folder);
   if (!folder) folder = stat("data", &st) == 0 && S_ISDIR(st.st_mode) ? "data" : ".";
+  if (mr_args_text(a, "--rate") && !a->n_words)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "doctor: --rate: want a graph too, whose servers are measured");
   cJSON *report = cJSON_CreateObject();
   if (!report) return mr_no_memory(diag, "the report");
   mr_doctor_processor(report);

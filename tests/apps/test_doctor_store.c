@@ -103,6 +103,9 @@ static void the_rate_may_be_a_runs(void **state) {
   assert_true(number(s, "model_records_per_s") == 2); /* of the last steps alone */
   cJSON_Delete(report);
   snprintf(line, sizeof line, "%s/none", dir);
+  RUN(&p, "doctor", "--rate", "100");
+  assert_int_equal(p.status, 2);
+  assert_non_null(strstr(p.err, "doctor: --rate: want a graph too"));
   RUN(&p, "doctor", graph, "--rate", line);
   assert_int_equal(p.status, 2);
   assert_non_null(strstr(p.err, "want the records a second"));
