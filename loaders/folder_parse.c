@@ -45,6 +45,8 @@ static mr_err_t add_row(parse_t *p, const char *file, const char *label) {
   if (!*label) return parse_failed(p, "the label is empty");
   if (!stays_inside(file))
     return parse_failed(p, "the file must be named by a path in the folder, without \"..\"");
+  if (file[strlen(file) - 1] == '/')
+    return parse_failed(p, "the name ends with \"/\", as that of a folder");
   if (p->list->n == p->cap) {
     int64_t cap = p->cap ? 2 * p->cap : 1024;
     label_t *more = realloc(p->label, (size_t)cap * sizeof *more);

@@ -196,6 +196,7 @@ static void bad_lists_are_refused_by_line(void **state) {
       {"path,label\na.jpg,1\n/etc/passwd,1\n", "line 3: the file must be named by a path in"},
       {"path,label\na/../../b.jpg,1\n", "line 2: the file must be named by a path in"},
       {"path,label\n..,1\n", "line 2: the file must be named by a path in"},
+      {"path,label\na/,1\n", "line 2: the name ends with \"/\""},
       {"path,label\n\"a,1\n", "line 2: a quote is not closed"},
       {"path,label\n\"a\"b,1\n", "line 2: text follows a closing quote"},
       {"path,label\na,999999999\n", "label 999999999, want labels in"},
