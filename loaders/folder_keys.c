@@ -122,6 +122,11 @@ static mr_err_t end_class(mr_folder_keys_t *k, int c, int64_t from, int64_t *end
                    "%s/%s: holds no picture (*.jpg, *.png, *.webp, ..), want one in each class, or "
                    "allow-empty=true",
                    l->from, k->name[c]);
+  if (*end == from) {
+    if (!mr__folder_text(l, k->name[c], strlen(k->name[c]), &l->empty[l->n_empty]))
+      return mr_no_memory(diag, "a list of files");
+    l->n_empty++;
+  }
   l->n = *end;
   mr__folder_sort(l, from);
   l->n = all;
@@ -140,6 +145,8 @@ static mr_err_t end_keys(mr_folder_keys_t *k, bool allow_empty, mr_diag_t *diag)
   sort_names(k);
   for (int64_t i = 0; i < l->n; i++) l->file[i].label = class_of_path(k, mr_folder_path(l, i));
   if (l->n) qsort(l->file, (size_t)l->n, sizeof *l->file, by_class);
+  l->empty = calloc((size_t)k->n, sizeof *l->empty);
+  if (!l->empty) return mr_no_memory(diag, "the names of classes");
   int64_t at = 0;
   for (int c = 0; c < k->n; c++) MR_TRY(end_class(k, c, at, &at, allow_empty, diag));
   return mr__folder_classes(l, k->name, k->n, diag);

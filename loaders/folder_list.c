@@ -14,7 +14,7 @@ enum { FIRST = 4096 }; /* bytes at least */
 void mr_folder_list_free(mr_folder_list_t *l) {
   if (l->text) mr_spill_free(&l->text_memory);
   if (l->file) mr_spill_free(&l->file_memory);
-  free(l->name);
+  free(l->name), free(l->empty);
   *l = (mr_folder_list_t){0};
 }
 

@@ -145,13 +145,9 @@ static mr_err_t take_listed_key(void *ctx, const mr_listed_t *file, mr_diag_t *d
 }
 
 /* Classes without a file, which the index keeps too; heap. */
-static const char **empty_classes(const mr_folder_list_t *l, int *n) {
-  const char **name = calloc((size_t)l->n_classes + 1, sizeof *name);
-  *n = 0;
-  for (int64_t i = 0, c = 0; name && c < l->n_classes; c++) {
-    if (i == l->n || l->file[i].label != c) name[(*n)++] = l->name[c];
-    while (i < l->n && l->file[i].label == c) i++;
-  }
+static const char **empty_classes(const mr_folder_list_t *l) {
+  const char **name = calloc((size_t)l->n_empty + 1, sizeof *name);
+  for (int i = 0; name && i < l->n_empty; i++) name[i] = l->text + l->empty[i];
   return name;
 }
 
@@ -160,11 +156,10 @@ static void state_in_list(const void *ctx, int64_t i, mr_folder_state_t *out) {
 }
 
 static void keep_listing(const mr_folder_remote_t *f) {
-  int n;
-  const char **empty = f->conf.list ? NULL : empty_classes(f->list, &n);
+  const char **empty = empty_classes(f->list); /* a list has none */
   mr_folder_facts_t facts = {.list = f->list,
                              .folder = empty,
-                             .n_folders = empty ? n : 0,
+                             .n_folders = empty ? f->list->n_empty : 0,
                              .state = f->conf.list ? state_of_object : state_in_list,
                              .ctx = f};
   mr_folder_index_write(f->name, index_where(f), f->digest, &facts);

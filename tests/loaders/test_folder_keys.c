@@ -167,6 +167,26 @@ static void too_many_classes_are_refused(void **state) {
   assert_non_null(strstr(d.text, "want at most 100000"));
 }
 
+/* The names of classes are printable; an index keeps those of empty ones as they are. */
+static void empty_classes_keep_their_names(void **state) {
+  static const char *const given[] = {"a\1b/", "c/x.png", "\xFF/", "d/"};
+  mr_folder_list_t l;
+  mr_folder_keys_t k;
+  mr_diag_t d = {0};
+  bool is_file;
+  mr_folder_keys_begin(&k, &l, "s3://b/p", 10);
+  for (int i = 0; i < 4; i++)
+    assert_int_equal(mr_folder_keys_add(&k, given[i], "", 0, &is_file, &d), MR_OK);
+  assert_int_equal(mr_folder_keys_end(&k, true, MR_OK, &d), MR_OK);
+  assert_int_equal(l.n_classes, 4);
+  assert_string_equal(l.name[0], "a?b");
+  assert_int_equal(l.n_empty, 3);
+  assert_string_equal(l.text + l.empty[0], "a\1b");
+  assert_string_equal(l.text + l.empty[1], "d");
+  assert_string_equal(l.text + l.empty[2], "\xFF");
+  mr_folder_list_free(&l);
+}
+
 /* ---- kept listings ---- */
 
 static void state_of_number(const void *ctx, int64_t i, mr_folder_state_t *out) {
@@ -329,6 +349,7 @@ int main(void) {
       cmocka_unit_test(keys_that_no_tree_has_are_refused),
       cmocka_unit_test(keys_that_alternate_between_two_classes_are_of_two),
       cmocka_unit_test(too_many_classes_are_refused),
+      cmocka_unit_test(empty_classes_keep_their_names),
       cmocka_unit_test(large_listings_are_kept_and_read_back),
       cmocka_unit_test(pages_are_parsed),
       cmocka_unit_test(empty_elements_leave_the_next_tag),
