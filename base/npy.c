@@ -165,9 +165,8 @@ mr_err_t mr_npy_peek(const char *path, mr_npy_t *out, size_t *offset, mr_diag_t 
   return e < 0 ? e : mr_npy_check_size(path, out, (size_t)st.st_size - *offset, diag);
 }
 
-mr_err_t mr_npy_parse(const char *path, const void *bytes, size_t n, mr_npy_t *a, mr_diag_t *diag) {
-  const unsigned char *file = bytes;
-  *a = (mr_npy_t){0};
+static mr_err_t npy_take(const char *path, const unsigned char *file, size_t n, mr_npy_t *a,
+                         mr_diag_t *diag) {
   size_t at;
   MR_TRY(mr_npy_header(path, file, n, a, &at, diag));
   MR_TRY(mr_npy_check_size(path, a, n - at, diag));
@@ -177,6 +176,14 @@ mr_err_t mr_npy_parse(const char *path, const void *bytes, size_t n, mr_npy_t *a
   return MR_OK;
 }
 
+mr_err_t mr_npy_parse(const char *path, const void *file, size_t n, mr_npy_t *out,
+                      mr_diag_t *diag) {
+  *out = (mr_npy_t){0};
+  mr_err_t e = npy_take(path, file, n, out, diag);
+  if (e < 0) *out = (mr_npy_t){0};
+  return e;
+}
+
 mr_err_t mr_npy_load(const char *path, mr_npy_t *out, mr_diag_t *diag) {
   *out = (mr_npy_t){0};
   void *file;
@@ -184,7 +191,6 @@ mr_err_t mr_npy_load(const char *path, mr_npy_t *out, mr_diag_t *diag) {
   MR_TRY(mr_read_file(path, (size_t)1 << 34, &file, &n, diag));
   mr_err_t e = mr_npy_parse(path, file, n, out, diag);
   free(file);
-  if (e < 0) *out = (mr_npy_t){0};
   return e;
 }
 

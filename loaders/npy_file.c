@@ -48,7 +48,6 @@ mr_err_t mr_npy_file_load(const mr_npy_file_t *f, mr_npy_t *out, mr_diag_t *diag
   MR_TRY(mr_npy_file_part(f, MR_READ_AUTO, 0, (size_t)f->object->size, &file, diag));
   mr_err_t e = mr_npy_parse(f->path, file, (size_t)f->object->size, out, diag);
   free(file);
-  if (e < 0) *out = (mr_npy_t){0};
   return e;
 }
 

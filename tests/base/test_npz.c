@@ -69,8 +69,23 @@ static void what_no_zip_holds_is_refused(void **state) {
   assert_non_null(strstr(diag.text, "/none/x.npz"));
 }
 
+/* The header is right, and bytes are missing behind it. */
+static void a_file_in_memory_that_is_cut_gives_no_array(void **state) {
+  static const int64_t dim[] = {4, 5};
+  char file[MR_NPY_HEAD_MAX + 80] = {0};
+  mr_npy_t a;
+  mr_diag_t diag = {0};
+  size_t n = mr_npy_head(MR_F32, 2, dim, file);
+  assert_int_equal(mr_npy_parse("x.npy", file, n + 79, &a, &diag), MR_ERR_DATA);
+  assert_true(!a.data && !a.ndim && !a.count && !a.dim[0]);
+  assert_int_equal(mr_npy_parse("x.npy", file, n + 80, &a, &diag), MR_OK);
+  assert_int_equal(a.count, 20);
+  mr_npy_free(&a);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(arrays_come_back_as_they_were),
-                                     cmocka_unit_test(what_no_zip_holds_is_refused)};
+                                     cmocka_unit_test(what_no_zip_holds_is_refused),
+                                     cmocka_unit_test(a_file_in_memory_that_is_cut_gives_no_array)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
