@@ -11,7 +11,7 @@
 #include "tests/apps/program.h"
 #include "tests/loaders/origin.h"
 
-enum { KILLS = 3, LAST = 240 };
+enum { KILLS = 3, LAST = 240, CONNECTIONS = 8 };
 
 static char dir[64];
 static origin_t origin;
@@ -74,14 +74,15 @@ static int setup(void **state) {
       "let run = x\n"
       "tar http://127.0.0.1:%d/s.tar fields=x.npy:x:npy,y.npy:y:npy cache=%s/blocks "
       "cache-size=400kB "
-      "cache-block=4096 backoff=0.001 retries=40 timeout=0.3 ! shuffle seed=1 epochs=0 "
+      "cache-block=4096 ahead=1048576 connections=%d backoff=0.001 retries=40 timeout=0.3 ! "
+      "shuffle seed=1 epochs=0 "
       "! batch 16 drop-remainder ! train-step name=train model=mlp hidden=8 threads=1 steps=%d "
       "checkpoint-every=3\n"
       "train.metrics ! telemetry every=0 name=t\n"
       "t. ! jsonl path=$run/metrics.jsonl\n"
       "t. ! csv path=$run/metrics.csv\n"
       "train.state ! checkpoint dir=$run/checkpoints\n",
-      origin.port, dir, LAST);
+      origin.port, dir, CONNECTIONS, LAST);
   return mr_write_file(in_dir("g.mr"), text, (size_t)length, NULL);
 }
 
@@ -119,7 +120,11 @@ static void metrics_tell_what_was_asked_of_the_server(void **state) {
   char *text = read_text(path), *last = strstr(text, "{\"kind\":\"final\"");
   assert_non_null(last);
   double requests = number_of(last, "remote_requests"), hits = number_of(last, "cache_hit_rate");
-  assert_true(requests > 10 && requests <= origin.requests - before);
+  assert_true(requests > 10);
+  /* The server has counted all but those that were in flight when the run ended, and abandoned ones
+     that have not come to its thread yet. */
+  for (int i = 0; i < 20000 && requests > origin.requests - before + CONNECTIONS; i++) usleep(1000);
+  assert_true(requests <= origin.requests - before + CONNECTIONS);
   assert_true(number_of(last, "remote_bytes") > 100000);
   assert_true(number_of(last, "remote_retries") >= 0);
   assert_true(hits > 0.2 && hits < 1);              /* room for half of the blocks, many epochs */
@@ -131,17 +136,22 @@ static void metrics_tell_what_was_asked_of_the_server(void **state) {
   free(text);
 }
 
-/* The step of the newest checkpoint of run folder `other`; 0: there is none yet. */
+/* The step of the newest checkpoint of run folder `other`; 0: there is none yet.  Any thread. */
 static long newest(void) {
   char link[200], name[64];
   long step = 0;
-  snprintf(link, sizeof link, "%s/checkpoints/latest", in_dir("other"));
+  snprintf(link, sizeof link, "%s/other/checkpoints/latest", dir);
   ssize_t n = readlink(link, name, sizeof name - 1);
   if (n < 0) return 0;
   name[n] = 0;
-  assert_int_equal(sscanf(name, "step-%ld.safetensors", &step), 1);
-  return step;
+  return sscanf(name, "step-%ld.safetensors", &step) == 1 ? step : 0;
 }
+
+/* The checkpoint after which the run is killed.  The server answers nothing from then on: what has
+   been fetched ahead is less than three epochs of twenty steps, so that the run cannot end before.
+ */
+static atomic_long until;
+static bool is_over(void) { return newest() >= until; }
 
 static bool has_ended(pid_t pid) {
   siginfo_t ended = {0};
@@ -167,11 +177,13 @@ static void killed_and_resumed_the_ledger_is_the_same(void **state) {
   origin.trouble = 20;
   for (int i = 0; i < KILLS; i++) {
     FILE *out = tmpfile(), *err = tmpfile();
-    long until = newest() + 6;
+    until = newest() + 6;
+    origin.holds = is_over;
     pid_t pid = program_start(i ? again : fresh, out, err);
-    while (newest() < until && !has_ended(pid)) usleep(1000);
+    while (!is_over() && !has_ended(pid)) usleep(1000);
     kill(pid, SIGKILL);
     p.status = program_wait(pid);
+    origin.holds = NULL;
     program_read(out, p.out, sizeof p.out), program_read(err, p.err, sizeof p.err);
     if (p.status != 128 + SIGKILL) fail_msg("status %d: %s", p.status, p.err);
   }

@@ -40,11 +40,12 @@ typedef struct origin {
   const uint8_t *data;
   size_t n;
   pthread_t thread;
-  const char *json;   /* what it answers for index.json; NULL: the same bytes as for all paths */
-  atomic_int trouble; /* percent of requests that meet a trouble */
-  atomic_int way;     /* what all others meet */
-  atomic_int etag;    /* the object's state */
-  atomic_bool dated;  /* only the time shows that the object has changed */
+  const char *json; /* what it answers for index.json; NULL: the same bytes as for all paths */
+  bool (*_Atomic holds)(void); /* NULL, or asked before each answer: true holds it back for ever */
+  atomic_int trouble;          /* percent of requests that meet a trouble */
+  atomic_int way;              /* what all others meet */
+  atomic_int etag;             /* the object's state */
+  atomic_bool dated;           /* only the time shows that the object has changed */
   atomic_int requests;
   atomic_llong sent;    /* bytes of bodies */
   atomic_llong claims;  /* the size that it says, if not 0 */
@@ -100,6 +101,8 @@ static inline bool origin_answer(origin_t *o, int fd, const char *text) {
     return origin_head(fd, 412, "Content-Length: 0\r\n");
   if (!strncmp(text, "GET / ", 6)) return origin_head(fd, 200, "Content-Length: 0\r\n");
   if (way == ORIGIN_DROP) return false;
+  bool (*holds)(void) = o->holds;
+  if (holds && holds()) return recv(fd, digest, 1, 0), false; /* until the client gives up */
   if (way == ORIGIN_BUSY) return origin_head(fd, 503, "Retry-After: 0\r\nContent-Length: 0\r\n");
   if (way == ORIGIN_MISSING || strstr(text, ".idx HTTP/"))
     return origin_head(fd, 404, "Content-Length: 0\r\n");
