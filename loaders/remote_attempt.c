@@ -52,7 +52,8 @@ static size_t on_header(char *line, size_t one, size_t n, void *arg) {
   return n;
 }
 
-/* Appends to a page; 0 if it becomes too long. */
+/* Appends to a page.  Returns n; 0, which ends the transfer, if the page becomes too long or
+   without memory. */
 static size_t on_page(mr__attempt_t *a, const char *data, size_t n) {
   mr__page_t *p = a->q->page;
   if (n > p->most - p->n) return a->too_long = true, 0;

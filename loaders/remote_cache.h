@@ -1,6 +1,7 @@
 /* Blocks of remote objects in a folder on this machine, which several runs share.
 
-   A block is a file that appears whole: it is written under another name and renamed.  Its last
+   A block is a file that appears whole: it is written under another name and then linked to its
+   own, or renamed where the file system has no links.  Its last
    bytes say which bytes of which state of which object it holds, with a digest of all, so that
    neither a killed run, a full disk nor a foreign file can give a wrong byte.
 

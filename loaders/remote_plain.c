@@ -1,5 +1,6 @@
-/* Small requests that are made one at a time, for the credentials in this machine's metadata.  They
-   use no proxy and end after two seconds, since a machine outside a cloud has no such server. */
+/* Small requests that are made one at a time, for the credentials in this machine's metadata and
+   for whether a peer is there.  They use no proxy and end after two seconds, since a machine
+   outside a cloud has no such server, and a peer may not be there yet. */
 #include <curl/curl.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ mr_err_t mr__engine_plain(const char *method, const char *url, const char *heade
   curl_easy_setopt(c, CURLOPT_URL, url);
   curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, method);
   curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http");
-  curl_easy_setopt(c, CURLOPT_NOPROXY, "*"); /* metadata are this machine's own */
+  curl_easy_setopt(c, CURLOPT_NOPROXY, "*"); /* metadata and peers are near */
   curl_easy_setopt(c, CURLOPT_HTTPHEADER, lines);
   curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, 2000L);
   curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);

@@ -23,7 +23,8 @@ mr_err_t mr_shard_group_room(mr_shard_group_t *g, size_t bytes, size_t items, mr
 void mr_shard_group_fini(mr_shard_group_t *g); /* zeroed is fine */
 
 /* Opens the part data[0,size), which begins at byte `at` of its file, and may change the part.
-   MR_ERR_DATA, whose sentence need not name the file, or MR_ERR_NOMEM; *out is then empty. */
+   MR_ERR_DATA, whose sentence need not name the file; MR_ERR_UNAVAILABLE if its compression is not
+   built in; MR_ERR_NOMEM.  *out is empty then. */
 typedef mr_err_t mr_shard_group_fn(uint8_t *data, int64_t at, int64_t size, mr_shard_group_t *out,
                                    mr_diag_t *diag);
 
@@ -39,7 +40,7 @@ void mr_shard_groups_close(mr_shard_groups_t *g); /* NULL is fine */
    want[0,n) to those of their items.  These belong to g and live until the next call of this
    worker; alignment and zeros behind are those of mr_shard_reads_fetch.  Several workers may call
    at once. Fails as mr_shard_reads_fetch; MR_ERR_DATA with the file and the byte for a part that
-   cannot be opened or lacks the item; MR_ERR_NOMEM. */
+   cannot be opened or lacks the item; MR_ERR_UNAVAILABLE as mr_shard_group_fn; MR_ERR_NOMEM. */
 mr_err_t mr_shard_groups_fetch(mr_shard_groups_t *g, mr_shard_reads_t *r, int worker,
                                mr_shard_want_t *want, int n, mr_diag_t *diag);
 
