@@ -153,18 +153,12 @@ static mr_err_t fetch_singly(mr_stage_t *s, struct mr__care *t, int worker, cons
   return e;
 }
 
-static int64_t mark_skipped(const struct mr__care *t, int n, mr_rec_t *rec) {
-  int64_t marked = 0;
-  for (int i = 0; i < n && t->skip.n; i++) {
-    rec[i].skipped = mr_ranges_has(&t->skip, rec[i].key);
-    marked += rec[i].skipped;
-  }
-  return marked;
+static void mark_skipped(const struct mr__care *t, int n, mr_rec_t *rec) {
+  for (int i = 0; i < n && t->skip.n; i++) rec[i].skipped = mr_ranges_has(&t->skip, rec[i].key);
 }
 
 /* the ledger covers the replacement */
-mr_err_t mr__care_fetch(mr_stage_t *s, int worker, int64_t *index, int n, mr_rec_t *rec,
-                        bool made) {
+mr_err_t mr__care_fetch(mr_stage_t *s, int worker, int64_t *index, int n, mr_rec_t *rec) {
   mr_care_t *c = mr__care_of(s);
   struct mr__care *t = c ? c->rt : NULL;
   if (!t || (!t->skip.n && !t->replaces)) return s->def->source->fetch(s, worker, index, n, rec);
@@ -181,11 +175,16 @@ mr_err_t mr__care_fetch(mr_stage_t *s, int worker, int64_t *index, int n, mr_rec
   if (e < 0) return mr_fail(s->diag, e, "%s%s", why.text, fails ? MR_ON_BAD_ADVICE : "");
   for (int i = 0; i < n && put; i++)
     if (real[i] != index[i]) mr_draw_note(&rec[i], (uint64_t)index[i]), index[i] = real[i];
-  int64_t marked = mark_skipped(t, n, rec);
-  if (!made) return MR_OK;
-  atomic_fetch_add_explicit(&t->n_replaced, put, memory_order_relaxed);
-  atomic_fetch_add_explicit(&t->n_skipped, marked, memory_order_relaxed);
+  mark_skipped(t, n, rec);
   return MR_OK;
+}
+
+void mr__care_count(mr_stage_t *s, int64_t asked, int64_t used, const mr_rec_t *rec) {
+  mr_care_t *c = mr__care_of(s);
+  struct mr__care *t = c ? c->rt : NULL;
+  if (!t) return;
+  if (asked != used) atomic_fetch_add_explicit(&t->n_replaced, 1, memory_order_relaxed);
+  if (rec->skipped) atomic_fetch_add_explicit(&t->n_skipped, 1, memory_order_relaxed);
 }
 
 /* Another replacement for a record whose first one is bad too.  Under the lock. */
@@ -201,8 +200,7 @@ static mr_err_t replace_again(mr_stage_t *s, struct mr__care *t, int worker, int
   return mr__care_add(s, t, next);
 }
 
-mr_err_t mr__care_reject(mr_stage_t *s, int worker, int64_t asked, int64_t used, const char *why,
-                         bool made) {
+mr_err_t mr__care_reject(mr_stage_t *s, int worker, int64_t asked, int64_t used, const char *why) {
   mr_care_t *c = mr__care_of(s);
   struct mr__care *t = c ? c->rt : NULL;
   mr_diag_t reason = {.code = MR_ERR_DATA};
@@ -217,7 +215,6 @@ mr_err_t mr__care_reject(mr_stage_t *s, int worker, int64_t asked, int64_t used,
   mr_err_t e = mr__care_bad(t, used) ? MR_OK : note_bad(s, t, worker, used, &reason);
   if (e >= 0 && asked != used) e = replace_again(s, t, worker, asked, used);
   pthread_mutex_unlock(&t->lock);
-  if (made && asked == used) atomic_fetch_add_explicit(&t->n_replaced, 1, memory_order_relaxed);
   return e;
 }
 

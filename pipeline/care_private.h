@@ -24,17 +24,19 @@ mr_err_t mr__care_open(mr_stage_t *s);
 void mr__care_close(mr_stage_t *s);
 
 /* The source's fetch, with replacements for bad records and marks on excluded ones; index[i]
-   becomes the number of the record used.  made: the records go into batches, so they count for the
-   report; a filter's look does not.  Returns fetch's failure, or MR_ERR_DATA where on-bad allows no
-   further bad record. */
-mr_err_t mr__care_fetch(mr_stage_t *s, int worker, int64_t *index, int n, mr_rec_t *rec, bool made);
+   becomes the number of the record used.  Returns fetch's failure, or MR_ERR_DATA where on-bad
+   allows no further bad record. */
+mr_err_t mr__care_fetch(mr_stage_t *s, int worker, int64_t *index, int n, mr_rec_t *rec);
+
+/* Counts for the report a record that goes into a batch, which a fetch gave for `asked`.  Any
+   thread. */
+void mr__care_count(mr_stage_t *s, int64_t asked, int64_t used, const mr_rec_t *rec);
 
 /* A stage behind source s has found a record bad: `used`, which a fetch gave for `asked`.  why: its
    sentence.  MR_OK: the next fetch of `asked` gives another record; what the last fetch of this
    worker gave is no longer valid.  MR_ERR_DATA with why in s->diag where on-bad allows no further
    bad record or is fail; MR_ERR_NOMEM, MR_ERR_IO (the quarantine file). */
-mr_err_t mr__care_reject(mr_stage_t *s, int worker, int64_t asked, int64_t used, const char *why,
-                         bool made);
+mr_err_t mr__care_reject(mr_stage_t *s, int worker, int64_t asked, int64_t used, const char *why);
 
 /* The source's ahead, for the records that such a fetch would read. */
 void mr__care_ahead(mr_stage_t *s, int worker, const int64_t *index, int n);

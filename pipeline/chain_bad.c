@@ -36,7 +36,7 @@ static const mr__op_t *leaf_of(const mr_chain_t *c, const mr__op_t *op, size_t k
   return &op[k];
 }
 
-mr_err_t mr__chain_reject(mr_chain_t *c, const mr__op_t *op, size_t n, mr_err_t e, bool made) {
+mr_err_t mr__chain_reject(mr_chain_t *c, const mr__op_t *op, size_t n, mr_err_t e) {
   const mr__branch_t *b = &c->branch[c->failed->node];
   size_t k = (size_t)(c->failed - op);
   assert(k < n);
@@ -47,5 +47,5 @@ mr_err_t mr__chain_reject(mr_chain_t *c, const mr__op_t *op, size_t n, mr_err_t 
   mr_diag_t why = *b->s.diag;
   *b->s.diag = (mr_diag_t){0}; /* the run continues, or mr__care_reject writes it again */
   return mr__care_reject(&source->s, source->worker, leaf->index, source->index[leaf->key[0]],
-                         why.text, made);
+                         why.text);
 }

@@ -127,8 +127,8 @@ bool mr__is_of_record(const mr_chain_t *c, int branch);
 int64_t mr__pass_length(const mr_chain_t *c, int branch);
 
 /* Fetches the records of the leaves of op[0,n), at most MR_BURST of each source; their data is
-   valid until the next call.  made: for batches; a filter's look is not counted. */
-mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n, bool made);
+   valid until the next call. */
+mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n);
 
 /* True if reads of the next burst can run while one is made. */
 bool mr__wants_ahead(const mr_chain_t *c);
@@ -139,9 +139,8 @@ bool mr__wants_ahead(const mr_chain_t *c);
 mr_err_t mr__run(mr_chain_t *c, const mr__op_t *op, size_t n, bool into, mr_rec_t *out);
 
 /* After mr__run(c, op, n, ..) has failed with e: if a map found the record bad, its source replaces
-   it.  MR_OK: fetch and run again.  Otherwise a failure with a sentence: e, or the source's.
-   made: as in mr__fetch. */
-mr_err_t mr__chain_reject(mr_chain_t *c, const mr__op_t *op, size_t n, mr_err_t e, bool made);
+   it.  MR_OK: fetch and run again.  Otherwise a failure with a sentence: e, or the source's. */
+mr_err_t mr__chain_reject(mr_chain_t *c, const mr__op_t *op, size_t n, mr_err_t e);
 
 /* Sets *kept to whether the branch's filter keeps the record made by op[from,n), the program
    appended last. */

@@ -81,10 +81,10 @@ mr_err_t mr__kept(mr_chain_t *c, int branch, mr__prog_t *p, size_t from, bool *k
   mr_rec_t rec;
   mr__op_t *op = p->op + from;
   size_t n = p->n - from;
-  MR_TRY(mr__fetch(c, op, n, false));
+  MR_TRY(mr__fetch(c, op, n));
   for (mr_err_t e; (e = mr__run(c, op, n, false, &rec)) < 0;) {
-    MR_TRY(mr__chain_reject(c, op, n, e, false));
-    MR_TRY(mr__fetch(c, op, n, false));
+    MR_TRY(mr__chain_reject(c, op, n, e));
+    MR_TRY(mr__fetch(c, op, n));
   }
   *kept = true;
   if (c->level[0].hole) return MR_OK;
@@ -96,7 +96,7 @@ mr_err_t mr__kept(mr_chain_t *c, int branch, mr__prog_t *p, size_t from, bool *k
 
 /* ---- making ---- */
 
-mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n, bool made) {
+mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n) {
   for (int i = 0; i < c->n_branches; i++) c->branch[i].n = 0;
   for (size_t k = 0; k < n; k++) {
     if (op[k].code != MR__OP_LEAF) continue;
@@ -110,7 +110,7 @@ mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n, bool made) {
     mr__branch_t *b = &c->branch[i];
     if (!b->n) continue;
     int64_t since = mr__tally_begin(&b->tally);
-    MR_TRY(mr__care_fetch(&b->s, b->worker, b->index, b->n, b->rec, made));
+    MR_TRY(mr__care_fetch(&b->s, b->worker, b->index, b->n, b->rec));
     mr__tally_end(&b->tally, since);
   }
   return MR_OK;
@@ -304,6 +304,16 @@ static void burst_lineages(mr_chain_t *c, const mr__op_t *op, const size_t *at, 
   }
 }
 
+/* Counts a record that is in its slot: what was fetched for it before is replaced no more. */
+static void count_record(mr_chain_t *c, const mr__op_t *op, size_t n) {
+  for (size_t k = 0; k < n; k++) {
+    if (op[k].code != MR__OP_LEAF) continue;
+    mr__branch_t *b = &c->branch[op[k].node];
+    uint64_t slot = op[k].key[0];
+    mr__care_count(&b->s, op[k].index, b->index[slot], &b->rec[slot]);
+  }
+}
+
 /* The programs of n <= MR_BURST records; record i is op[at[i],at[i+1]). */
 typedef struct burst {
   mr__op_t *op;
@@ -319,7 +329,7 @@ static mr_err_t make_burst(mr_chain_t *c, const burst_t *b, const burst_t *next,
     return burst_lineages(c, b->op, b->at, b->n, buf, slot), MR_OK;
   for (int f = 0; f < c->spec.n_fields && !slot; f++)
     if (buf->field[f].offset) buf->field[f].offset[0] = 0;
-  MR_TRY(mr__fetch(c, b->op + b->at[0], b->at[b->n] - b->at[0], true));
+  MR_TRY(mr__fetch(c, b->op + b->at[0], b->at[b->n] - b->at[0]));
   if (next && next->n) read_ahead(c, next->op + next->at[0], next->at[next->n] - next->at[0]);
   for (int i = 0; i < b->n; i++) {
     mr_rec_t r;
@@ -328,13 +338,14 @@ static mr_err_t make_burst(mr_chain_t *c, const burst_t *b, const burst_t *next,
     if (c->draws) c->draws->n = 0;
     chain_run_aim(c, buf, slot + i);
     for (mr_err_t e; (e = mr__run(c, op, n, true, &r)) < 0;) {
-      MR_TRY(mr__chain_reject(c, op, n, e, true));
+      MR_TRY(mr__chain_reject(c, op, n, e));
       if (c->draws) c->draws->n = 0;
-      MR_TRY(mr__fetch(c, b->op + b->at[0], b->at[b->n] - b->at[0], false));
+      MR_TRY(mr__fetch(c, b->op + b->at[0], b->at[b->n] - b->at[0]));
     }
     uint64_t key = c->lineage ? mr__lineage_report(c, op, n, slot + i, &r) : 0;
     MR_TRY(chain_run_put_record(c, &r, buf, slot + i));
     if (c->lineage) buf->key[slot + i] = key;
+    count_record(c, op, n);
   }
   return MR_OK;
 }

@@ -130,6 +130,12 @@ static void bad_files_are_replaced_alike_by_any_workers(void **state) {
         first);
   }
   assert_string_not_equal(ledger_of("on-bad=skip-replace bad-seed=3", TRAIN " ! batch 8"), first);
+  for (int n = 1; n <= 32;
+       n *= 2) { /* a bad file that is several times in a batch counts each time */
+    snprintf(many, sizeof many, TRAIN " ! batch %d", n);
+    ledger_of("on-bad=skip-replace", many);
+    assert_non_null(strstr(p.out, "4 bad records, replaced 8 times"));
+  }
 }
 
 static void quarantined_files_are_listed_and_stay_so(void **state) {
