@@ -110,6 +110,19 @@ static void say_verdict(cJSON *s, const mr_served_t *v, double rate) {
   if (!keeps_up) say_cache(s, v, gives, rate);
 }
 
+/* What is read once does not have to keep up: says how long it takes. */
+static void say_once(cJSON *s, const mr_served_t *v) {
+  int i = enough(v, 0);
+  double rate = v->at[i].bytes_per_s, time = rate > 0 ? (double)v->bytes / rate : 0;
+  cJSON_AddNumberToObject(s, "load_bytes", (double)v->bytes);
+  cJSON_AddNumberToObject(s, "load_s", round(1e3 * time) / 1e3);
+  cJSON_AddNumberToObject(s, "connections", v->at[i].connections);
+  mr_doctor_say(s, "verdict",
+                "is read once, at the start, and kept in memory: %.1f MB in about %.3g s with "
+                "connections=%d; the steps read nothing from it",
+                (double)v->bytes / 1e6, time, v->at[i].connections);
+}
+
 void mr_doctor_store(cJSON *report, mr_stage_t *s, double rate) {
   mr_served_t v = {0};
   char name[96];
@@ -126,10 +139,11 @@ void mr_doctor_store(cJSON *report, mr_stage_t *s, double rate) {
     return;
   }
   cJSON_AddNumberToObject(section, "latency_ms", round(1e4 * v.latency_s) / 10);
-  cJSON_AddNumberToObject(section, "bytes_per_record", (double)v.record_bytes);
+  if (!v.once) cJSON_AddNumberToObject(section, "bytes_per_record", (double)v.record_bytes);
   for (int i = 0; i < v.n; i++) {
     snprintf(name, sizeof name, "mb_per_s_with_%d", v.at[i].connections);
     cJSON_AddNumberToObject(section, name, round(v.at[i].bytes_per_s / 1e5) / 10);
   }
+  if (v.once) return say_once(section, &v);
   say_verdict(section, &v, rate);
 }

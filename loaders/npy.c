@@ -339,10 +339,18 @@ static void npy_report(mr_stage_t *s, char *text, size_t n) {
 static mr_err_t npy_measure(mr_stage_t *s, double seconds, mr_served_t *out) {
   const npy_t *t = s->state;
   mr_diag_t why = {0};
-  out->records = t->column[0].n;
-  for (int i = 0; i < t->n_columns; i++)
-    if (t->column[i].file.object) out->bytes += t->column[i].file.object->size;
-  mr_err_t e = mr_remote_measure(t->remote, out->bytes / out->records, seconds, out, &why);
+  mr_npy_reading_t how = reading_of(t);
+  int64_t due = 0, all = 0;
+  for (int i = 0; i < t->n_columns; i++) {
+    const mr_npy_column_t *c = &t->column[i];
+    if (!c->file.object) continue;
+    all += c->file.object->size;
+    if (!mr_npy_column_keeps(c, &how)) due += c->file.object->size;
+  }
+  out->records = t->column[0].n, out->once = !due, out->bytes = due ? due : all;
+  int64_t size = out->bytes / out->records;
+  if (out->once) size = all < MR_READER_WINDOW ? all : MR_READER_WINDOW;
+  mr_err_t e = mr_remote_measure(t->remote, size, seconds, out, &why);
   return mr_stage_relay(s, e, &why);
 }
 

@@ -201,6 +201,12 @@ bool mr_npy_column_due(const mr_npy_column_t *c) {
   return c->offsets.path ? !mr_npy_rows_kept(c->rows) : !mr_store_kept(c->store);
 }
 
+bool mr_npy_column_keeps(const mr_npy_column_t *c, const mr_npy_reading_t *how) {
+  mr_store_conf_t even = npy_column_store_conf(c, how);
+  mr_npy_rows_conf_t ragged = rows_conf(c, how);
+  return c->offsets.path ? mr_npy_rows_keeps(&ragged) : mr_store_keeps(&even);
+}
+
 void mr_npy_column_part(const mr_npy_column_t *c, int64_t number, mr_remote_want_t *want) {
   *want = (mr_remote_want_t){.object = c->file.object,
                              .at = (int64_t)(c->at + (size_t)number * c->record),

@@ -76,6 +76,9 @@ mr_err_t mr_npy_column_fetch(mr_npy_column_t *c, int worker, const int64_t *inde
 /* True if the open column is at a URL and not in memory.  Any thread. */
 bool mr_npy_column_due(const mr_npy_column_t *c);
 
+/* Returns whether a peeked column would be kept in memory if it were opened now. */
+bool mr_npy_column_keeps(const mr_npy_column_t *c, const mr_npy_reading_t *how);
+
 /* Sets *want to the part of record `number` of a column that is due; want->to is not set. */
 void mr_npy_column_part(const mr_npy_column_t *c, int64_t number, mr_remote_want_t *want);
 

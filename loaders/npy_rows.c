@@ -136,7 +136,7 @@ static int64_t budget_of(const mr_npy_rows_conf_t *c) {
   return c->memory >= 0 ? c->memory : mr_memory_available() / 2;
 }
 
-static bool keeps(const mr_npy_rows_conf_t *c) {
+bool mr_npy_rows_keeps(const mr_npy_rows_conf_t *c) {
   return (int64_t)values_bytes(&c->files) <= budget_of(c);
 }
 
@@ -169,7 +169,7 @@ static mr_err_t load_values(mr_npy_rows_t *r, mr_diag_t *diag) {
 static mr_err_t npy_rows_open_files(mr_npy_rows_t *r, mr_diag_t *diag) {
   mr_diag_t why = {0};
   MR_TRY(load_offsets(r, diag));
-  if (!keeps(&r->conf)) return MR_OK;
+  if (!mr_npy_rows_keeps(&r->conf)) return MR_OK;
   mr_err_t e = load_values(r, &why);
   if (e >= 0 || (r->conf.lenient && e != MR_ERR_NOMEM)) return MR_OK;
   return mr_diag_relay(diag, e, &why);
@@ -258,7 +258,7 @@ void mr_npy_rows_place(const mr_npy_rows_t *r, int64_t number, int64_t *at, int6
 
 void mr_npy_rows_explain(const mr_npy_rows_conf_t *c, char *text, size_t n) {
   mr_snprintf(text, n, "%s (%.1f MB, budget %.1f MB), its offsets kept in memory",
-              keeps(c) ? "read once in large requests and kept in memory"
-                       : "read record by record as they are due",
+              mr_npy_rows_keeps(c) ? "read once in large requests and kept in memory"
+                                   : "read record by record as they are due",
               (double)values_bytes(&c->files) / 1e6, (double)budget_of(c) / 1e6);
 }

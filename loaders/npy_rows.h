@@ -50,6 +50,9 @@ bool mr_npy_rows_kept(const mr_npy_rows_t *r);
 /* Sets the part of the file of values that holds record `number`.  Any thread. */
 void mr_npy_rows_place(const mr_npy_rows_t *r, int64_t number, int64_t *at, int64_t *size);
 
+/* Returns whether the values would be kept in memory if they were opened now. */
+bool mr_npy_rows_keeps(const mr_npy_rows_conf_t *conf);
+
 /* Writes one line into text[0,n): how the values would be read with the memory free now. */
 void mr_npy_rows_explain(const mr_npy_rows_conf_t *conf, char *text, size_t n);
 

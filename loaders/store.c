@@ -70,16 +70,25 @@ typedef struct decision {
   int64_t bytes, budget;
 } decision_t;
 
+/* The bytes from file to file, when files are kept whole. */
+static int64_t stride_of(const mr_store_conf_t *c) {
+  int64_t file = c->head + c->per_file * (int64_t)c->record;
+  return (file + MR_STORE_PAGE - 1) / MR_STORE_PAGE * MR_STORE_PAGE;
+}
+
 /* Files are kept whole if the source uses at least half of their records, and objects always, since
    requests for single records take longer. */
-static decision_t decide(const mr_store_t *st) {
-  const mr_store_conf_t *c = &st->conf;
+static decision_t decide_by(const mr_store_conf_t *c) {
   decision_t d = {.whole = c->object || c->n >= c->per_file * c->n_files / 2};
-  d.bytes = d.whole ? st->stride * c->n_files : c->n * (int64_t)c->record;
+  d.bytes = d.whole ? stride_of(c) * c->n_files : c->n * (int64_t)c->record;
   d.budget = c->memory >= 0 ? c->memory : mr_memory_available() / 2;
   d.kept = d.bytes <= d.budget;
   return d;
 }
+
+static decision_t decide(const mr_store_t *st) { return decide_by(&st->conf); }
+
+bool mr_store_keeps(const mr_store_conf_t *conf) { return decide_by(conf).kept; }
 
 mr_err_t mr__store_fill(mr_store_t *st, bool good_alone, mr_diag_t *diag) {
   int64_t bytes = decide(st).bytes;
@@ -118,9 +127,8 @@ static mr_err_t store_make(mr_store_t **out, const mr_store_conf_t *conf, mr_dia
   mr_store_t *st = *out = calloc(1, sizeof *st);
   if (!st) return mr_no_memory(diag, "a store");
   st->conf = *conf;
-  int64_t file = conf->head + conf->per_file * (int64_t)conf->record;
   assert(conf->head >= 0 && conf->per_file >= 0);
-  st->stride = (file + MR_STORE_PAGE - 1) / MR_STORE_PAGE * MR_STORE_PAGE;
+  st->stride = stride_of(conf);
   return copy_paths(st, conf, diag);
 }
 

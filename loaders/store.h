@@ -71,6 +71,9 @@ bool mr_store_ahead(mr_store_t *st, int worker, const int64_t *index, int n);
 /* Returns true once the records are in memory, and then always.  Any thread. */
 bool mr_store_kept(mr_store_t *st);
 
+/* Returns whether such a store would keep its records in memory if it were opened now. */
+bool mr_store_keeps(const mr_store_conf_t *conf);
+
 /* Writes one line into text[0,n): how such a store would read its files now, and why.  Opens and
    closes the files; fails as mr_store_open, but reads and checks no record. */
 mr_err_t mr_store_explain(const mr_store_conf_t *conf, char *text, size_t n, mr_diag_t *diag);

@@ -377,6 +377,8 @@ static mr_err_t tokens_measure(mr_stage_t *s, double seconds, mr_served_t *out) 
   mr_diag_t why = {0};
   out->records = t->n_ranges, out->bytes = mr_token_files_bytes(t->row);
   int64_t mean = out->records ? out->bytes / out->records : 0;
+  out->once = t->way != DUE;
+  if (out->once) mean = out->bytes < MR_READER_WINDOW ? out->bytes : MR_READER_WINDOW;
   mr_err_t e = mr_remote_measure(t->row->shards->remote, mean, seconds, out, &why);
   return mr_stage_relay(s, e, &why);
 }

@@ -29,6 +29,7 @@ typedef struct mr_served {
   int64_t records, bytes, record_bytes; /* of the source; record_bytes: what a mean record reads */
   int64_t connections;                  /* that it would use */
   bool cached;                          /* it has a cache on disk */
+  bool once;                            /* it reads all bytes once, at the start, and keeps them */
   double latency_s;                     /* of a request for one byte, median */
   int n;
   struct {

@@ -128,11 +128,26 @@ static void a_long_run_of_other_lines_is_read_once(void **state) {
   cJSON_Delete(report);
 }
 
+/* What is read once and kept in memory never limits the steps. */
+static void what_is_read_once_is_a_load_and_no_rate(void **state) {
+  char before[sizeof graph];
+  cJSON *report;
+  strcpy(before, graph);
+  memset(strstr(graph, "memory=0"), ' ', 8); /* by default it fits */
+  const cJSON *s = section_of("1e9", &report);
+  assert_true(number(s, "load_bytes") == sizeof tokens && number(s, "load_s") >= 0);
+  assert_non_null(strstr(cJSON_GetObjectItem(s, "verdict")->valuestring, "is read once"));
+  assert_false(cJSON_HasObjectItem(s, "keeps_up") || cJSON_HasObjectItem(s, "cache"));
+  cJSON_Delete(report);
+  strcpy(graph, before);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_server_is_measured_by_what_it_sends),
       cmocka_unit_test(the_verdict_follows_from_the_rate),
       cmocka_unit_test(the_rate_may_be_a_runs),
+      cmocka_unit_test(what_is_read_once_is_a_load_and_no_rate),
       cmocka_unit_test(a_long_run_of_other_lines_is_read_once),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
