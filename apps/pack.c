@@ -3,7 +3,8 @@
    A shard holds the batches of a fixed number of steps, and appears whole or not at all.  Since a
    stream is a function of its step, a call after a kill, or on a disk that was full, begins at the
    last shard that is there, and the shards are byte for byte those of a call that was never
-   interrupted.  pack.json says whose shards they are, and whether they are all; a call that fails
+   interrupted.  pack.json says whose shards they are, of what data, and whether they are all; then
+   it has their sizes, so that a file that was damaged since is written again.  A call that fails
    before its first shard leaves nothing. */
 #include <cjson/cJSON.h>
 #include <dirent.h>
@@ -17,6 +18,7 @@
 
 #include "apps/graphs.h"
 #include "apps/pack.h"
+#include "apps/resume.h"
 #include "base/clock.h"
 #include "base/xio.h"
 
@@ -45,6 +47,9 @@ typedef struct pack {
   int64_t shard;          /* the one being made */
   int64_t in_shard, done; /* batches of it; records written by this call */
   int64_t written, told_ns;
+  char graph[17], data[17]; /* digests; data: "" until the graph is settled */
+  cJSON *manifest;          /* pack.json as it was found; NULL: there was none */
+  bool whole;               /* all shards are there already */
   mr_err_t e;
   mr_diag_t diag; /* of ready, which can return no failure */
 } pack_t;
@@ -100,53 +105,122 @@ static void leave_parts(const pack_t *p, bool made_folder) {
   if (made_folder) rmdir(p->folder);
 }
 
-/* The text of pack.json, by which a later call knows whether these are its own shards; heap.  The
-   graph is a digest: its URLs may hold secrets, and shards are passed on with what is beside them.
- */
-static char *manifest_text(const pack_t *p, const mr_args_t *a, const char *graph, bool whole) {
-  cJSON *json = cJSON_CreateObject();
-  char of[17];
+/* ---- pack.json ---- */
+
+/* Digests of the graph and of the data that its sources read: the graph's URLs may hold secrets,
+   and shards are passed on with what is beside them. */
+static void digest_graph(pack_t *p, const mr_args_t *a, const char *graph) {
   uint64_t digest = XXH3_64bits(graph, strlen(graph));
   for (int i = 1; i < a->n_words; i++)
     digest = XXH3_64bits_withSeed(a->word[i], strlen(a->word[i]), digest);
-  snprintf(of, sizeof of, "%016" PRIx64, digest);
-  cJSON_AddStringToObject(json, "graph", of);
+  snprintf(p->graph, sizeof p->graph, "%016" PRIx64, digest);
+}
+
+static mr_err_t digest_data(pack_t *p, const mr_graph_t *g, mr_diag_t *diag) {
+  char *facts = mr_data_facts(g);
+  if (!facts) return mr_no_memory(diag, "facts of the data");
+  snprintf(p->data, sizeof p->data, "%016" PRIx64, (uint64_t)XXH3_64bits(facts, strlen(facts)));
+  free(facts);
+  return MR_OK;
+}
+
+/* The size of shard k; -1 if it is missing or no regular file. */
+static int64_t shard_size(const pack_t *p, int64_t k) {
+  char path[NAME_MAX_BYTES];
+  struct stat st;
+  shard_path(p, k, path);
+  return stat(path, &st) == 0 && S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1;
+}
+
+/* Writes pack.json, by which a later call knows whether these are its own shards. */
+static mr_err_t write_manifest(const pack_t *p, bool whole, mr_diag_t *diag) {
+  char path[NAME_MAX_BYTES];
+  cJSON *json = cJSON_CreateObject(), *bytes = NULL;
+  cJSON_AddStringToObject(json, "graph", p->graph);
+  cJSON_AddStringToObject(json, "data", p->data);
   cJSON_AddStringToObject(json, "format", p->format->name);
   cJSON_AddNumberToObject(json, "records", (double)p->records);
   cJSON_AddBoolToObject(json, "whole", whole);
-  char *text = json ? cJSON_Print(json) : NULL;
+  if (whole) bytes = cJSON_AddArrayToObject(json, "bytes");
+  for (int64_t k = 0; whole && k < p->shard; k++)
+    cJSON_AddItemToArray(bytes, cJSON_CreateNumber((double)shard_size(p, k)));
+  char *text = json && (!whole || bytes) ? cJSON_Print(json) : NULL;
   cJSON_Delete(json);
-  return text;
+  other_path(p, "pack.json", path);
+  mr_err_t e = text ? mr_write_file(path, text, strlen(text), diag) : mr_no_memory(diag, path);
+  cJSON_free(text);
+  return e;
 }
 
-/* MR_END if the shards are all there. */
-static mr_err_t check_manifest(const pack_t *p, const mr_args_t *a, const char *graph,
-                               mr_diag_t *diag) {
+/* *out: what pack.json holds, the caller's; NULL if there is none. */
+static mr_err_t read_manifest(const pack_t *p, cJSON **out, mr_diag_t *diag) {
   char path[NAME_MAX_BYTES];
-  void *has = NULL;
-  size_t n = 0;
-  char *part = manifest_text(p, a, graph, false), *whole = manifest_text(p, a, graph, true);
-  mr_err_t e = part && whole ? MR_OK : mr_no_memory(diag, "pack.json");
+  void *text;
+  size_t n;
+  *out = NULL;
   other_path(p, "pack.json", path);
-  bool first = access(path, F_OK) != 0;
-  if (e >= 0 && first && count_shards(p) > 0)
-    e = mr_fail(
+  if (access(path, F_OK) != 0) return MR_OK;
+  MR_TRY(mr_read_file(path, 1 << 22, &text, &n, diag));
+  *out = cJSON_ParseWithLength(text, n);
+  free(text);
+  return *out ? MR_OK : mr_fail(diag, MR_ERR_DATA, "%s: is no JSON", path);
+}
+
+static bool manifest_has(const cJSON *json, const char *name, const char *value) {
+  const char *has = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, name));
+  return has && !strcmp(has, value);
+}
+
+static mr_err_t check_data(const pack_t *p, const cJSON *json, mr_diag_t *diag) {
+  if (manifest_has(json, "data", p->data)) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "pack: --out %s: the data of the graph has changed since the shards there were "
+                 "written: want another folder, or remove this one",
+                 p->folder);
+}
+
+/* Removes the shards that are not as pack.json says, with a notice about the first; returns whether
+   all are there. */
+static bool keep_good_shards(const pack_t *p, const cJSON *json) {
+  char path[NAME_MAX_BYTES];
+  const cJSON *bytes = cJSON_GetObjectItemCaseSensitive(json, "bytes"), *item;
+  int64_t k = 0, wrong = 0;
+  cJSON_ArrayForEach(item, bytes) {
+    int64_t has = shard_size(p, k), want = (int64_t)cJSON_GetNumberValue(item);
+    shard_path(p, k++, path);
+    if (has == want) continue;
+    if (!wrong++ && has < 0)
+      mr_notice("pack: %s is missing: it is written again", path);
+    else if (wrong == 1)
+      mr_notice("pack: %s has %" PRId64 " bytes, want %" PRId64 ": it is written again", path, has,
+                want);
+    unlink(path);
+  }
+  other_path(p, "index.json", path);
+  if (p->format->by_folder && access(path, F_OK) != 0 && !wrong++)
+    mr_notice("pack: %s is missing: it is written again", path);
+  return !wrong;
+}
+
+/* MR_END if the shards are all there, of the same graph; *json is the caller's. */
+static mr_err_t check_manifest(const pack_t *p, cJSON **json, mr_diag_t *diag) {
+  MR_TRY(read_manifest(p, json, diag));
+  if (!*json && count_shards(p) > 0)
+    return mr_fail(
         diag, MR_ERR_CONFIG,
         "pack: --out %s: the folder holds shards that pack did not write: want another folder",
         p->folder);
-  else if (e >= 0 && first)
-    e = mr_write_file(path, part, strlen(part), diag);
-  else if (e >= 0)
-    e = mr_read_file(path, 1 << 20, &has, &n, diag);
-  if (has && !strcmp(has, whole)) e = MR_END;
-  if (has && e != MR_END && strcmp(has, part))
-    e = mr_fail(
+  if (!*json) return MR_OK;
+  const cJSON *records = cJSON_GetObjectItemCaseSensitive(*json, "records");
+  if (!manifest_has(*json, "graph", p->graph) || !manifest_has(*json, "format", p->format->name) ||
+      cJSON_GetNumberValue(records) != (double)p->records)
+    return mr_fail(
         diag, MR_ERR_CONFIG,
         "pack: --out %s: the folder holds shards of another graph, format or number of records "
-        "(%s): want another folder, or remove this one",
-        p->folder, path);
-  cJSON_free(part), cJSON_free(whole), free(has);
-  return e;
+        "(pack.json): want another folder, or remove this one",
+        p->folder);
+  bool whole = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(*json, "whole"));
+  return whole && keep_good_shards(p, *json) ? MR_END : MR_OK;
 }
 
 /* ---- shards ---- */
@@ -195,7 +269,10 @@ static bool pack_ready(void *ctx, const mr_graph_t *g) {
   if (p->e >= 0 && !p->spec.n_epochs)
     p->e = mr_fail(&p->diag, MR_ERR_CONFIG,
                    "pack: the stream is endless: want epochs=1 of its source or shuffle");
-  return p->e >= 0;
+  if (p->e >= 0) p->e = digest_data(p, g, &p->diag);
+  if (p->e >= 0 && p->manifest) p->e = check_data(p, p->manifest, &p->diag);
+  if (p->e >= 0 && !p->whole) p->e = write_manifest(p, false, &p->diag);
+  return p->e >= 0 && !p->whole;
 }
 
 /* ---- the end ---- */
@@ -267,21 +344,16 @@ static mr_err_t index_shards(const pack_t *p, const char *reading, mr_diag_t *di
   return e;
 }
 
-static mr_err_t pack_finish(pack_t *p, const mr_args_t *a, const char *graph, mr_diag_t *diag) {
+static mr_err_t pack_finish(pack_t *p, mr_diag_t *diag) {
   static char reading[2 * NAME_MAX_BYTES + MR_PACK_MAX];
-  char path[NAME_MAX_BYTES];
   if (p->in_shard) MR_TRY(flush_shard(p, diag));
   if (p->format->by_folder) MR_TRY(write_index_json(p, diag));
   reading_text(p, reading);
   MR_TRY(index_shards(p, reading, diag));
-  char *text = manifest_text(p, a, graph, true);
-  if (!text) return mr_no_memory(diag, "pack.json");
-  other_path(p, "pack.json", path);
-  mr_err_t e = mr_write_file(path, text, strlen(text), diag);
-  cJSON_free(text);
-  if (e >= 0)
-    printf("%" PRId64 " shards in %s; read them by\n  %s\n", p->shard, p->folder, reading);
-  return e;
+  MR_TRY(write_manifest(p, true, diag));
+  printf("%" PRId64 " shard%s in %s; read them by\n  %s\n", p->shard, p->shard == 1 ? "" : "s",
+         p->folder, reading);
+  return MR_OK;
 }
 
 /* ---- the command ---- */
@@ -297,11 +369,11 @@ static mr_err_t pack_parse(pack_t *p, const mr_args_t *a, const char *text, int6
                            mr_graph_t **g, mr_diag_t *diag) {
   size_t n = strlen(text);
   while (n && (text[n - 1] == ' ' || text[n - 1] == '\n' || text[n - 1] == '\t')) n--;
-  char *whole = malloc(n + 100);
+  char *whole = malloc(n + 120);
   if (!whole) return mr_no_memory(diag, "the graph");
   /* On a line of its own: the text may end with a comment. */
-  snprintf(whole, n + 100, "%.*s\n! batch %d workers=%" PRId64 "\n", (int)n, text, p->batch,
-           workers);
+  snprintf(whole, n + 120, "%.*s\n! batch %d workers=%" PRId64 " name=pack\n", (int)n, text,
+           p->batch, workers);
   mr_args_t with = *a;
   with.word[0] = whole;
   mr_err_t e = mr_graph_from_args(&with, 0, g, diag);
@@ -309,21 +381,50 @@ static mr_err_t pack_parse(pack_t *p, const mr_args_t *a, const char *text, int6
   return e;
 }
 
+/* A stream without records: what it has written are empty shards. */
+static mr_err_t fail_without_records(pack_t *p, mr_diag_t *diag) {
+  char path[NAME_MAX_BYTES];
+  for (int64_t k = 0; k < p->shard; k++) shard_path(p, k, path), unlink(path);
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "pack: the stream has no records: a filter drops all of them, or skip-records= "
+                 "excludes them");
+}
+
+/* Relays a failure; what is said about the line that pack_parse appends is said of pack, since no
+   one else has written that line. */
+static mr_err_t relay_failure(const char *text, mr_err_t e, const mr_diag_t *why, mr_diag_t *diag) {
+  char place[32];
+  int line = 2;
+  for (size_t n = strlen(text), i = 0; i + 1 < n; i++) line += text[i] == '\n';
+  snprintf(place, sizeof place, "graph:%d:", line);
+  const char *own = strstr(why->text, place),
+             *rest = own ? strstr(own + strlen(place), ": ") : NULL;
+  if (e >= 0 || !rest) return mr_diag_relay(diag, e, why);
+  rest += 2;
+  return mr_fail(diag, e, "%s%s%s", strncmp(rest, "pack: ", 6) ? "pack: " : "", rest,
+                 strstr(rest, "gives batches") ? ": want a graph without a batch stage" : "");
+}
+
 static mr_err_t pack_stream(pack_t *p, const mr_args_t *a, const char *text, int64_t workers,
                             mr_diag_t *diag) {
   mr_graph_t *g;
+  mr_diag_t why = {0};
   int64_t there = count_shards(p);
-  MR_TRY(pack_parse(p, a, text, workers, &g, diag));
+  mr_err_t e = pack_parse(p, a, text, workers, &g, &why);
+  if (e < 0) return relay_failure(text, e, &why, diag);
   p->shard = there > 0 ? there - 1 : 0; /* the last one again, as it may be the end of the stream */
   mr_batches_t want = {.first = p->shard * p->steps + 1,
                        .take = pack_take,
                        .ctx = p,
                        .ready = pack_ready,
                        .workers = (int)workers};
-  mr_err_t e = mr_take_batches(g, &want, diag);
+  e = mr_take_batches(g, &want, &why);
   mr_graph_destroy(g);
   if (p->e < 0) return mr_diag_relay(diag, p->e, &p->diag);
-  return e < 0 ? e : pack_finish(p, a, text, diag);
+  bool ended = e >= 0 || (e == MR_ERR_CONFIG && strstr(why.text, "the stream ends before step"));
+  if (ended && !p->whole && !p->done && !there) return fail_without_records(p, diag);
+  if (e < 0) return relay_failure(text, e, &why, diag);
+  return p->whole ? MR_OK : pack_finish(p, diag);
 }
 
 static int pack_run(const mr_args_t *a, mr_diag_t *diag) {
@@ -337,6 +438,10 @@ static int pack_run(const mr_args_t *a, mr_diag_t *diag) {
   if (!p.folder || !*p.folder || strlen(p.folder) > MR_PATH_MAX / 2 || !p.format)
     return mr_fail(diag, MR_ERR_USAGE,
                    "pack: want --out DIR, and --format tar, tfrecord or mds if one is given");
+  if (strstr(p.folder, "://"))
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "pack: --out %s: shards are written to a folder of this machine: want its name",
+                   p.folder);
   if (strpbrk(p.folder, "{}$'\"\n") || strstr(p.folder, "::"))
     return mr_fail(
         diag, MR_ERR_USAGE,
@@ -351,14 +456,16 @@ static int pack_run(const mr_args_t *a, mr_diag_t *diag) {
   MR_TRY(mr_graph_text(a->word[0], &text, &origin, diag));
   bool made_folder = access(p.folder, F_OK) != 0;
   mr_err_t e = mr_make_folder(p.folder, diag);
-  if (e >= 0) e = check_manifest(&p, a, text, diag);
-  bool whole = e == MR_END;
-  if (whole) printf("%s holds all shards of this graph already\n", p.folder);
-  if (e == MR_OK) {
-    remove_parts(&p);
+  digest_graph(&p, a, text);
+  if (e >= 0) e = check_manifest(&p, &p.manifest, diag);
+  p.whole = e == MR_END;
+  if (e >= 0) {
+    if (!p.whole) remove_parts(&p);
     e = pack_stream(&p, a, text, workers, diag);
-    if (e < 0) leave_parts(&p, made_folder);
+    if (e < 0 && !p.whole) leave_parts(&p, made_folder);
+    if (e >= 0 && p.whole) printf("%s holds all shards of this graph already\n", p.folder);
   }
+  cJSON_Delete(p.manifest);
   free(p.bytes.at), free(p.ends.at), free(text);
   return e < 0 ? e : 0;
 }

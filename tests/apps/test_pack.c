@@ -246,6 +246,12 @@ static void want_failure(const char *graph, const char *folder, const char *kind
     fail_msg("%s: want '%s', got %d %s", graph, piece, p.status, p.err);
 }
 
+static void want_failure_of(const char *graph, const char *folder, const char *piece) {
+  RUN(&p, "pack", graph, "-o", folder, "--records", "100");
+  if (!p.status || !strstr(p.err, piece))
+    fail_msg("%s: want '%s', got %d %s", graph, piece, p.status, p.err);
+}
+
 static void what_cannot_be_packed_is_refused(void **state) {
   char folder[128], reading[600], other[128], path[160];
   pack_to(0, "two", "100", folder, reading);
@@ -267,6 +273,67 @@ static void what_cannot_be_packed_is_refused(void **state) {
   want_failure("synthetic n=20", other, "tar", "shards that pack did not write");
 }
 
+/* A file that is missing or was cut short is written again, with the bytes it had. */
+static void damaged_shards_are_written_again(void **state) {
+  char folder[128], good[128], reading[600], name[64], a[256], b[256];
+  for (int f = 0; f < FORMATS; f++) {
+    pack_to(f, "good", "100", good, reading);
+    pack_to(f, "hurt", "100", folder, reading);
+    for (int k = 3; k < 10; k += 4) {
+      int n = snprintf(name, sizeof name, "shard");
+      snprintf(name + n, sizeof name - (size_t)n, ending[f], k);
+      snprintf(b, sizeof b, "%s/%s", folder, name);
+      assert_int_equal(k == 3 ? truncate(b, 700) : unlink(b), 0);
+    }
+    pack_to(f, "hurt", "100", folder, reading);
+    if (!strstr(p.err, "has 700 bytes")) fail_msg("%s", p.err);
+    for (int k = 0; k < 10; k++) {
+      int n = snprintf(name, sizeof name, "shard");
+      snprintf(name + n, sizeof name - (size_t)n, ending[f], k);
+      snprintf(a, sizeof a, "%s/%s", good, name), snprintf(b, sizeof b, "%s/%s", folder, name);
+      if (!same_file(a, b)) fail_msg("%s differs", b);
+    }
+    pack_to(f, "hurt", "100", folder, reading);
+    assert_non_null(strstr(p.out, "holds all shards of this graph already"));
+  }
+}
+
+/* Shards of the data as it was and as it is never lie in one folder. */
+static void changed_data_is_refused(void **state) {
+  static float x[RECORDS][3], y[RECORDS][3];
+  char graph[200], folder[128];
+  for (int i = 0; i < RECORDS; i++) y[i][1] = 1;
+  save("change", MR_F32, 2, RECORDS, 3, x);
+  snprintf(graph, sizeof graph, "npy fields=x:%s/change.npy", dir);
+  snprintf(folder, sizeof folder, "%s/changed", dir);
+  RUN(&p, "pack", graph, "-o", folder, "--records", "100");
+  if (p.status) fail_msg("%s", p.err);
+  save("change", MR_F32, 2, RECORDS, 3, y);
+  want_failure_of(graph, folder, "the data of the graph has changed");
+  snprintf(graph, sizeof graph, "%s/shard-00009.tar", folder);
+  assert_int_equal(unlink(graph), 0);
+  snprintf(graph, sizeof graph, "npy fields=x:%s/change.npy", dir);
+  want_failure_of(graph, folder, "the data of the graph has changed");
+}
+
+/* What is said is about the words of the user, and nothing is left. */
+static void ends_that_do_not_fit_are_said_of_the_graph(void **state) {
+  const char *const end[][2] = {
+      {"synthetic n=20 ! batch 4", "pack: batch gives batches"},
+      {"range 10 ! filter 99", "pack: the stream has no records"},
+      {"npy fields=x:%s/x.npy skip-records=0-999", "pack: the stream has no records"},
+  };
+  char graph[200], folder[128];
+  snprintf(folder, sizeof folder, "%s/none", dir);
+  for (size_t i = 0; i < sizeof end / sizeof *end; i++) {
+    snprintf(graph, sizeof graph, end[i][0], dir);
+    want_failure_of(graph, folder, end[i][1]);
+    if (strstr(p.err, "graph:2:")) fail_msg("%s", p.err);
+    assert_int_not_equal(access(folder, F_OK), 0);
+  }
+  want_failure_of("synthetic n=20", "s3://bucket/folder", "shards are written to a folder");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_format_gives_the_ledger_of_the_source),
@@ -275,6 +342,9 @@ int main(void) {
       cmocka_unit_test(a_pack_that_fails_at_once_leaves_nothing),
       cmocka_unit_test(a_pack_on_a_full_disk_is_not_whole_and_continues),
       cmocka_unit_test(what_cannot_be_packed_is_refused),
+      cmocka_unit_test(damaged_shards_are_written_again),
+      cmocka_unit_test(changed_data_is_refused),
+      cmocka_unit_test(ends_that_do_not_fit_are_said_of_the_graph),
   };
   return cmocka_run_group_tests(tests, make, forget);
 }
