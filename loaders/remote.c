@@ -40,7 +40,20 @@ static const char *endpoint_of(const mr_remote_conf_t *conf) {
   return of_s3 && *of_s3 ? of_s3 : of_all && *of_all ? of_all : NULL;
 }
 
+/* A cache that holds no block would be one in name only. */
+static mr_err_t check_cache(const mr_remote_conf_t *conf, mr_diag_t *diag) {
+  size_t limit;
+  if (!conf->cache) return MR_OK;
+  MR_TRY(mr_bytes_parse("setting cache-size", conf->cache_size, &limit, diag));
+  if (limit >= (size_t)conf->cache_block) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "setting cache-size: %s, want at least a block, cache-block=%" PRId64,
+                 conf->cache_size, conf->cache_block);
+}
+
 mr_err_t mr_remote_open(mr_remote_t **out, const mr_remote_conf_t *conf, mr_diag_t *diag) {
+  *out = NULL;
+  MR_TRY(check_cache(conf, diag));
   mr_remote_t *r = *out = calloc(1, sizeof *r);
   if (!r) return mr_no_memory(diag, "remote objects");
   r->conf = *conf, r->endpoint = endpoint_of(conf);

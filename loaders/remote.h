@@ -66,7 +66,8 @@ char *mr_remote_shown(const char *name);
 uint64_t mr_remote_query(const char *url);
 
 /* Prepares requests, and sends none.  conf is copied; its texts must live until close.  The caller
-   ends *out with mr_remote_close.  MR_ERR_NOMEM, MR_ERR_UNAVAILABLE in a build without libcurl;
+   ends *out with mr_remote_close.  MR_ERR_CONFIG for a cache-size= that is wrong or less than a
+   block; MR_ERR_NOMEM; MR_ERR_UNAVAILABLE in a build without libcurl;
    *out is NULL then. */
 mr_err_t mr_remote_open(mr_remote_t **out, const mr_remote_conf_t *conf, mr_diag_t *diag);
 void mr_remote_close(mr_remote_t *r); /* NULL is fine; ends all requests */

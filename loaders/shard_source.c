@@ -159,15 +159,46 @@ static int64_t mean_record(const mr_shard_source_t *t) {
   return n ? sum / n : 0;
 }
 
-/* Blocks that are much larger than records are fetched whole for one record at a time. */
+/* The first shard that is read from a server; NULL: none is. */
+static const mr_shard_t *first_object(const mr_shard_source_t *t) {
+  for (int i = 0; i < t->shards->n; i++)
+    if (t->shards->shard[i].object) return &t->shards->shard[i];
+  return NULL;
+}
+
+static bool cache_holds_all(const mr_shard_source_t *t) {
+  size_t limit;
+  int64_t all = 0;
+  for (int i = 0; i < t->shards->n; i++)
+    if (t->shards->shard[i].object) all += t->shards->shard[i].object->size;
+  return mr_bytes_parse("", t->remote.cache_size, &limit, NULL) >= 0 && all <= (int64_t)limit;
+}
+
+/* Blocks that are much larger than records are fetched whole for one record at a time, unless
+   records that are read one after the other share them or the cache holds all blocks. */
 static void weigh_blocks(const mr_shard_source_t *t) {
   const mr_remote_conf_t *c = &t->remote;
-  int64_t mean = t->shards->remote && c->cache ? mean_record(t) : 0, fits = 4096;
-  if (mean <= 0 || 2 * mean >= c->cache_block || c->cache_block <= fits) return;
+  const mr_shard_t *first = first_object(t);
+  int64_t fits = 4096;
+  if (!first || !c->cache || c->cache_block <= fits || cache_holds_all(t)) return;
+  int64_t mean = mean_record(t);
+  if (mean <= 0 || 2 * mean >= c->cache_block) return;
   while (2 * fits <= mean) fits *= 2;
-  mr_notice("%s: records have %" PRId64 " bytes, and blocks of the cache %" PRId64
-            ": in a shuffled order cache-block=%" PRId64 " fetches less",
-            t->shards->shard[0].path, mean, c->cache_block, fits);
+  mr_notice("%s: records have %" PRId64 " bytes, blocks of the cache %" PRId64
+            ", and the cache holds a part of them: in a shuffled order cache-block=%" PRId64
+            " fetches less",
+            first->path, mean, c->cache_block, fits);
+}
+
+/* Weighs the blocks once the order is known: most records that are announced do not follow the one
+   before. */
+static void weigh_order(mr_shard_source_t *t, const int64_t *index, int n) {
+  enum { LOOKED_AT = 64 };
+  for (int i = 0; i < n && t->order_seen < LOOKED_AT; i++, t->order_seen++) {
+    t->order_jumps += index[i] != t->order_next;
+    t->order_next = index[i] + 1;
+    if (t->order_seen + 1 == LOOKED_AT && 2 * t->order_jumps > LOOKED_AT) weigh_blocks(t);
+  }
 }
 
 mr_err_t mr__shard_source_open(mr_stage_t *s) {
@@ -176,7 +207,7 @@ mr_err_t mr__shard_source_open(mr_stage_t *s) {
   mr_err_t e = mr_shard_reads_open(&t->reads, t->shards, &why);
   if (e >= 0 && t->kind->group) e = mr_shard_groups_open(&t->groups, t->kind->group, &why);
   if (e >= 0 && t->shards->remote) e = mr_remote_start(t->shards->remote, &why);
-  if (e >= 0) weigh_blocks(t);
+  t->order_seen = t->order_jumps = 0;
   if (e >= 0 && t->names_file && t->classes)
     e = mr__class_names_read(&t->names, NULL, t->names_file, &why);
   return mr_stage_relay(s, e, &why);
@@ -289,6 +320,7 @@ static int64_t shard_source_foresee(mr_stage_t *s, const int64_t *index, int n) 
   mr_shard_source_t *t = s->state;
   if (!t->shards->remote) return -1;
   if (n) atomic_store_explicit(&t->foreseen, true, memory_order_relaxed); /* no bytes go with it */
+  weigh_order(t, index, n);
   return tell_parts(t, index, n);
 }
 
@@ -307,6 +339,7 @@ static mr_err_t shard_source_measure(mr_stage_t *s, double seconds, mr_served_t 
   const mr_shard_source_t *t = s->state;
   mr_diag_t why = {0};
   out->records = t->shards->n_records, out->bytes = t->shards->bytes;
+  if (!first_object(t)) return MR_END; /* also what was decompressed: it lies on the disk */
   mr_err_t e = mr_remote_measure(t->shards->remote, mean_record(t), seconds, out, &why);
   return mr_stage_relay(s, e, &why);
 }
