@@ -12,7 +12,7 @@
 # BUILD  pack: the folder of its build, default build/gpu: optimised, with the core libraries and CUDA alone
 # CUDA   pack: OFF builds without it; OPENCL=ON builds with OpenCL, so that DEVICE=opencl tries a pack without a GPU
 # DATA   CIFAR-10 in its binary layout; without it runs train on synthetic pictures, which results say
-# PYTHON the Python of the peers (torch, jax, optax), default python3
+# PYTHON the Python of the peers (torch, jax, optax), default python3; CUDA's libraries are looked for in its packages first
 # DEVICE what is checked, default cuda; SCALE multiplies the limits of stages, which are for a GPU
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -139,7 +139,7 @@ for p in ("torch", "jax", "optax", "nvidia-cudnn-cu13", "nvidia-cublas"):
   ours --version && ours doctor
 }
 
-# What the device can do, measured: the roofs of all figures.
+# What the device can do, measured: the roofs of all figures.  On CUDA that of bf16 is a product of 8192^3.
 stage_limits() {
   ours profile --device "$device" --steps 1 --json "$out/profile.json" || return
   grep -oE '"(f32_gflops|bf16_gflops|copy_gbs)":[[:space:]]*[0-9.]+' "$out/profile.json" | tr -d '"[:blank:]' |
@@ -232,14 +232,38 @@ stage_tune() { # BATCH...
   note products "$(($(wc -l <"$out/products.txt") - 1))"
 }
 
-stage_bench() { # BATCH [tuned]
-  local line
-  [ "${2:-}" != tuned ] || export MILLRACE_TUNING=$out/products.txt
-  [ -n "${MILLRACE_TUNING:-}" ] || export MILLRACE_TUNING=$out/no-products.txt
-  line=$(ours bench step --json --device "$device" --batch "$1" --steps 20 --warm-up 5) || { echo "$line"; return 1; }
-  echo "$line"
-  note images_per_s "$(printf '%s' "$line" | figure images_per_s)"
-  note step_s "$(printf '%s' "$line" | figure step_s)"
+# The step alone, with the algorithms of one tuning file.
+stage_bench() { # TUNING BATCH...
+  local line batch
+  export MILLRACE_TUNING=$out/$1
+  shift
+  for batch in "$@"; do
+    line=$(ours bench step --json --device "$device" --batch "$batch" --steps 20 --warm-up 5) || { echo "$line"; return 1; }
+    echo "$line"
+    note "images_per_s $batch" "$(printf '%s' "$line" | figure images_per_s)"
+    note "step_s $batch" "$(printf '%s' "$line" | figure step_s)"
+  done
+}
+
+# The same, each kernel given by the host.
+stage_graph_off() { # BATCH...
+  export MILLRACE_GRAPH=off
+  stage_bench products.txt "$@"
+}
+
+# Training with loading, copies and sinks, on pictures of one dtype: the median step of 60, as images a second.
+stage_pictures() { # DTYPE BATCH...
+  local dtype=$1 batch run step
+  export MILLRACE_TUNING=$out/products.txt
+  shift
+  for batch in "$@"; do
+    run=$out/pictures-$dtype-$batch
+    ours train --data synthetic --steps 60 --device "$device" --run-dir "$run" \
+      batch="$batch" normalize.dtype="$dtype" seed=3 >/dev/null || return
+    step=$(grep '"kind":"step"' "$run/metrics.jsonl" | tail -n 1 | figure step_p50_s)
+    note "images_per_s $batch" "$(awk "BEGIN {printf \"%.0f\", $batch / $step}")"
+    rm -rf "$run"
+  done
 }
 
 stage_peer() { # VARIANT BATCHES SECONDS
@@ -261,10 +285,45 @@ stage_train() {
   note last "$(tail -n 1 "$out/train/metrics.jsonl" | cut -c1-300)"
 }
 
+# The ten kernels of a step that take the longest, each given by the host, with what ncu says of their limits.
 stage_kernels() {
+  local metric=gpu__time_duration.sum
   command -v ncu >/dev/null || skip "ncu is missing"
-  LD_LIBRARY_PATH=$here/lib ncu --clock-control none --launch-skip 400 --launch-count 400 \
-    --metrics gpu__time_duration.sum "$here/bin/millrace" bench step --device "$device" --steps 2 --warm-up 1
+  metric=$metric,sm__throughput.avg.pct_of_peak_sustained_elapsed,dram__throughput.avg.pct_of_peak_sustained_elapsed
+  metric=$metric,launch__registers_per_thread
+  MILLRACE_GRAPH=off LD_LIBRARY_PATH=$here/lib ncu --clock-control none --launch-skip 500 --launch-count 500 \
+    --csv --page raw --print-units base --metrics "$metric" --log-file "$out/ncu.csv" \
+    "$here/bin/millrace" bench step --device "$device" --steps 2 --warm-up 1 || { tail -n 5 "$out/ncu.csv"; return 1; }
+  longest_kernels "$out/ncu.csv" | tee "$out/longest.txt"
+  [ -s "$out/longest.txt" ] || return
+  while IFS=$'\t' read -r key value; do note "$key" "$value"; done <"$out/longest.txt"
+}
+
+# Of ncu's table, one kernel a row below the rows of names and units: the ten of the longest time, longest first.
+longest_kernels() { # CSV
+  "${PYTHON:-python3}" - "$1" <<'EOF'
+import csv, sys
+lines = [line for line in open(sys.argv[1], errors='replace') if line.startswith('"')]
+rows = list(csv.DictReader(lines))[1:]
+def number(row, name):
+    try: return float(row[name].replace(',', ''))
+    except (KeyError, ValueError): return 0.0
+rows.sort(key=lambda row: -number(row, 'gpu__time_duration.sum'))
+for i, row in enumerate(rows[:10]):
+    print('kernel %d\t%s grid %s block %s: %.2f us, %.0f %% of arithmetic, %.0f %% of memory, %d registers' % (
+        i + 1, row.get('Kernel Name', '')[:90].split('(')[0], row.get('Grid Size', ''), row.get('Block Size', ''),
+        number(row, 'gpu__time_duration.sum') / 1e3,
+        number(row, 'sm__throughput.avg.pct_of_peak_sustained_elapsed'),
+        number(row, 'dram__throughput.avg.pct_of_peak_sustained_elapsed'),
+        number(row, 'launch__registers_per_thread')))
+EOF
+}
+
+# The folders of CUDA's libraries in the packages of PYTHON, a venv's too, separated by ':'.
+python_libraries() {
+  "${PYTHON:-python3}" -c 'import glob, site
+places = site.getsitepackages() + [site.getusersitepackages()]
+print(":".join(at for p in places for at in sorted(glob.glob(p + "/nvidia/*/lib"))))' 2>/dev/null
 }
 
 # Ends the run with doctor's sentence if the device cannot be opened: every stage would fail for the same reason.
@@ -277,20 +336,21 @@ need_device() {
 }
 
 run1() {
-  stage probe 30 probe
+  stage probe 25 probe
   need_device
-  stage limits 40 limits
-  stage tests 110 tests
-  stage starts 40 starts
-  stage parity-f32 40 parity f32 1e-3
-  stage parity-bf16 40 parity bf16 1e-2
-  stage twice 40 twice
-  stage sanitizer 70 sanitizer
-  stage bench-128 20 bench 128
-  stage tune 70 tune 128 1024 4096
-  stage tuned-128 20 bench 128 tuned
-  stage tuned-1024 25 bench 1024 tuned
-  stage tuned-4096 35 bench 4096 tuned
+  stage limits 35 limits
+  stage tests 105 tests
+  stage starts 35 starts
+  stage parity-f32 35 parity f32 1e-3
+  stage parity-bf16 35 parity bf16 1e-2
+  stage twice 35 twice
+  stage sanitizer 60 sanitizer
+  stage bench-128 15 bench no-products.txt 128
+  stage tune 60 tune 128 1024 4096
+  stage tuned 35 bench products.txt 128 1024 4096
+  stage graph-off 35 graph_off 128 1024 4096
+  stage f32 40 pictures f32 128 1024 4096
+  stage u8 40 pictures u8 128 1024 4096
 }
 
 run2() {
@@ -301,7 +361,7 @@ run2() {
   stage peer-max 160 peer torch-max 128,1024 3
   stage peer-jax 90 peer jax 128,1024,4096 3
   stage train 90 train
-  stage kernels 50 kernels
+  stage kernels 60 kernels
 }
 
 case ${1:-} in
@@ -318,6 +378,9 @@ case ${1:-} in
     [ -z "$(find "$here/lib" -name '*.gz')" ] || gunzip -f "$here"/lib/*.gz || exit 1
     export MILLRACE_KERNELS=$out/kernels # not the user's, whose programs may be there before
     [ ! -d /usr/local/cuda/bin ] || PATH=$PATH:/usr/local/cuda/bin
+    packages=$(python_libraries)
+    MILLRACE_CUDA_LIBRARIES=${MILLRACE_CUDA_LIBRARIES:-}${MILLRACE_CUDA_LIBRARIES:+${packages:+:}}$packages
+    export MILLRACE_CUDA_LIBRARIES
     "$run"
     [ $spent -lt $((600 * ${SCALE:-1})) ] || { echo "gpu_check: the limits of $run add up to $spent s" >&2; exit 1; }
     ;;
