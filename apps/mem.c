@@ -13,6 +13,7 @@
 #include "apps/mem_pprof.h"
 #include "apps/model_arg.h"
 #include "base/text.h"
+#include "model/exec/backend.h"
 #include "model/exec/mem_causes.h"
 #include "model/fit.h"
 #include "model/ir/op.h"
@@ -45,7 +46,8 @@ typedef struct job {
   int n_held;
   held_t held[HELD_MAX];
   mr_mem_causes_t causes;
-  size_t measured; /* 0: not run */
+  size_t measured;           /* 0: not run */
+  size_t at_open, libraries; /* bytes of the device beside plan and inputs; 0: unknown, or none */
   mr_fn_arrays_t arrays;
   mr_mem_report_t report;
 } job_t;
@@ -184,6 +186,15 @@ static void print_causes(const job_t *j) {
   print_cause(all, all, "= in all");
 }
 
+/* Not in the sums: the driver's figures, after the plan's libraries and kernels were loaded. */
+static void print_beside(const job_t *j) {
+  if (!j->at_open && !j->libraries) return;
+  printf("%14s %7s  %s\n", "bytes", "", "beside them, as the driver says");
+  mem_print(24, "%14zu %7s  %s", j->at_open, "",
+            "in use when the device was opened, context included");
+  mem_print(24, "%14zu %7s  %s", j->libraries, "", "libraries and loaded kernels");
+}
+
 static mr_err_t print_causes_json(const job_t *j, mr_diag_t *diag) {
   cJSON *o = cJSON_CreateObject(), *held = cJSON_AddObjectToObject(o, "held");
   cJSON *arena = cJSON_AddObjectToObject(o, "arena");
@@ -197,6 +208,8 @@ static mr_err_t print_causes_json(const job_t *j, mr_diag_t *diag) {
   cJSON_AddNumberToObject(o, "held_bytes", (double)held_bytes(j));
   cJSON_AddNumberToObject(o, "planned_peak_bytes", (double)mr_exec_peak_bytes(j->x));
   if (j->measured) cJSON_AddNumberToObject(o, "measured_peak_bytes", (double)j->measured);
+  if (j->at_open) cJSON_AddNumberToObject(o, "in_use_at_open_bytes", (double)j->at_open);
+  if (j->at_open) cJSON_AddNumberToObject(o, "libraries_bytes", (double)j->libraries);
   char *text = cJSON_Print(o);
   cJSON_Delete(o);
   if (!text) return mr_no_memory(diag, "the JSON of mem");
@@ -229,8 +242,11 @@ static mr_err_t report(job_t *j, const mr_args_t *a, mr_diag_t *diag) {
   mr_err_t e = mr_args_text(a, "--no-run") ? MR_OK : measure(j, diag);
   if (!json && j->measured) printf("measured peak %14zu bytes\n", j->measured);
   MR_TRY(e);
+  const mr_backend_t *b = mr_exec_backend(j->x);
+  if (b->beside) j->libraries = b->beside(&j->at_open);
   if (json) return print_causes_json(j, diag);
   print_causes(j);
+  print_beside(j);
   print_alive(&j->report, top);
   return MR_OK;
 }

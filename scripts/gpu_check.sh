@@ -251,14 +251,14 @@ stage_graph_off() { # BATCH...
   stage_bench products.txt "$@"
 }
 
-# Training with loading, copies and sinks, on pictures of one dtype: the median step of 60, as images a second.
+# Training with loading, copies and sinks, on pictures of one dtype: the median step of 40, as images a second.
 stage_pictures() { # DTYPE BATCH...
   local dtype=$1 batch run step
   export MILLRACE_TUNING=$out/products.txt
   shift
   for batch in "$@"; do
     run=$out/pictures-$dtype-$batch
-    ours train --data synthetic --steps 60 --device "$device" --run-dir "$run" \
+    ours train --data synthetic --steps 40 --device "$device" --run-dir "$run" \
       batch="$batch" normalize.dtype="$dtype" seed=3 >/dev/null || return
     step=$(grep '"kind":"step"' "$run/metrics.jsonl" | tail -n 1 | figure step_p50_s)
     note "images_per_s $batch" "$(awk "BEGIN {printf \"%.0f\", $batch / $step}")"

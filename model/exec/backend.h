@@ -52,6 +52,11 @@ struct mr_backend {
   void *(*take)(size_t bytes);
   void (*give)(void *data, size_t bytes); /* frees what take returned for bytes; NULL is fine */
   size_t (*room)(void);                   /* the most bytes that this process may have in all */
+  /* For people: bytes of the open device that are not in blocks of take.  Sets *at_open to what all
+     programs used when it was opened, this one's driver included, and returns what was taken since
+     then by libraries and loaded kernels; other programs' changes are in it.  0 if it cannot be
+     asked.  NULL: there are none, or no driver tells. */
+  size_t (*beside)(size_t *at_open);
   /* Copies before it returns, MR_COPY_WITHIN before any later command. from and to do not overlap.
    */
   void (*copy)(void *to, const void *from, size_t bytes, mr_copy_way_t way);

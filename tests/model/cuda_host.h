@@ -24,6 +24,7 @@
 #include "model/backends/cuda/api.h"
 #include "model/backends/cuda/nvrtc.h"
 
+#define HOST_CONTEXT ((size_t)200 << 20) /* bytes in use at first */
 enum { HOST_ARGS = 512, HOST_BLOCKS = 1 << 14, HOST_PAGE = 4096, HOST_STREAMS = 24 };
 
 typedef struct host_block {
@@ -125,7 +126,8 @@ static struct {
   /* The name of a call for graphs that is refused, or of nvrtcCompileProgram, which then refuses to
      compile what sets conditions; NULL: none is. */
   const char *refuse;
-  size_t least_free; /* what cudaMemGetInfo says */
+#define HOST_CONTEXT ((size_t)200 << 20) /* bytes in use at first */
+  size_t least_free;                     /* what cudaMemGetInfo says */
 } host = {.lock = PTHREAD_MUTEX_INITIALIZER, .least_free = (size_t)1 << 33};
 
 enum { HOST_EVENTS_KEPT = 4 };               /* of the open device: they stay */
@@ -399,7 +401,7 @@ static inline cudaError_t host_pool_set(cudaMemPool_t p, enum cudaMemPoolAttr a,
   return cudaSuccess;
 }
 static inline cudaError_t host_pool_get(cudaMemPool_t p, enum cudaMemPoolAttr a, void *v) {
-  return *(uint64_t *)v = 0, cudaSuccess;
+  return *(uint64_t *)v = host.pool_holds, cudaSuccess;
 }
 
 static inline cudaError_t host_malloc(void **data, size_t bytes, cudaStream_t s) {
@@ -434,7 +436,7 @@ static inline cudaError_t host_free(void *data, cudaStream_t s) {
 }
 
 static inline cudaError_t host_memory(size_t *left, size_t *all) {
-  *left = host.least_free, *all = (size_t)1 << 33;
+  *left = host.least_free, *all = ((size_t)1 << 33) + HOST_CONTEXT;
   return cudaSuccess;
 }
 

@@ -246,6 +246,19 @@ static void a_block_too_large_names_peak_and_what_is_free(void **state) {
   mr_fn_destroy(f);
 }
 
+/* Blocks are not in it, whoever holds them; what something else takes is. */
+static void what_libraries_take_is_seen_beside_the_blocks(void **state) {
+  const size_t more = (size_t)100 << 20;
+  size_t at_open, least = host.least_free;
+  assert_int_equal(cuda->beside(&at_open), 0);
+  assert_int_equal(at_open, HOST_CONTEXT);
+  host.least_free = least - more, host.pool_holds = more;
+  assert_int_equal(cuda->beside(&at_open), 0);
+  host.least_free = least - 3 * more;
+  assert_int_equal(cuda->beside(&at_open), 2 * more);
+  host.least_free = least, host.pool_holds = 0;
+}
+
 /* The host's copy of the results is NaN, and the device refuses what comes later.  The last test:
    the device stays so. */
 static void a_launch_that_fails_ends_the_device(void **state) {
@@ -360,6 +373,7 @@ int main(void) {
       cmocka_unit_test(items_of_a_group_wait_for_each_other),
       cmocka_unit_test(training_steps_are_the_cpus_and_never_wait),
       cmocka_unit_test(a_block_too_large_names_peak_and_what_is_free),
+      cmocka_unit_test(what_libraries_take_is_seen_beside_the_blocks),
       cmocka_unit_test(a_launch_that_fails_ends_the_device),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -127,6 +127,9 @@ static mr_err_t cuda_device_start(mr_cuda_device_t *d, const char *number, mr_di
     code = d->cu->cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking);
   for (int i = 0; i < MR_CUDA_COMMANDS && code == cudaSuccess; i++)
     code = cuda_device_beside(d, &d->beside[i]);
+  size_t free = 0, all = 0;
+  if (code == cudaSuccess && d->cu->cudaMemGetInfo(&free, &all) == cudaSuccess && all > free)
+    d->used = all - free;
   if (code == cudaSuccess) return MR_OK;
   d->stream = NULL;
   return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda:%u: %s cannot be opened: %s", d->number,

@@ -37,6 +37,7 @@ typedef struct mr_cuda_device {
   int major, minor;    /* compute capability */
   int processors;      /* streaming multiprocessors */
   size_t memory;       /* bytes */
+  size_t used;         /* bytes, by all programs when it was opened: CUDA's context is in it */
   cudaStream_t stream; /* of commands */
   mr_cuda_beside_t beside[MR_CUDA_COMMANDS];
   cudaMemPool_t pool; /* what its blocks are taken from */
@@ -82,6 +83,7 @@ mr_cuda_recording_t *mr__cuda_recording(void); /* the calling thread's; NULL: no
 void *mr__cuda_take(size_t bytes);            /* NULL without memory */
 void mr__cuda_give(void *data, size_t bytes); /* what take returned for bytes; NULL is fine */
 size_t mr__cuda_room(void);                   /* bytes that can still be taken */
+size_t mr__cuda_beside(size_t *at_open);      /* as in mr_backend_t */
 /* Copies, after all commands given before, and returns when it is done, or within the device before
    any later command. */
 void mr__cuda_copy(void *to, const void *from, size_t bytes, mr_copy_way_t way);

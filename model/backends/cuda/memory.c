@@ -33,6 +33,20 @@ size_t mr__cuda_room(void) {
   return free + (held > used ? (size_t)(held - used) : 0);
 }
 
+/* What is in use now, but for what the pool holds and what was in use at first. */
+size_t mr__cuda_beside(size_t *at_open) {
+  const mr_cuda_device_t *d;
+  size_t free = 0, all = 0;
+  uint64_t held = 0;
+  *at_open = 0;
+  if (mr__cuda_device(&d, NULL) < 0) return 0;
+  if (d->cu->cudaMemGetInfo(&free, &all) != cudaSuccess) return 0;
+  d->cu->cudaMemPoolGetAttribute(d->pool, cudaMemPoolAttrReservedMemCurrent, &held);
+  *at_open = d->used;
+  size_t used = all - free, known = d->used + (size_t)held;
+  return used > known ? used - known : 0;
+}
+
 void mr__cuda_copy(void *to, const void *from, size_t bytes, mr_copy_way_t way) {
   const mr_cuda_device_t *d;
   static const enum cudaMemcpyKind kind[] = {[MR_COPY_IN] = cudaMemcpyHostToDevice,
