@@ -82,6 +82,16 @@ static void a_checkpoint_is_evaluated_there_as_here(void **state) {
   assert_true(loss[0] > 0 && fabs(loss[0] - loss[1]) <= 2e-3 * loss[0]);
 }
 
+/* The one is copied while the next step computes, the other when no step is left. */
+static void a_checkpoint_is_that_of_a_run_that_ends_there(void **state) {
+  char compare[512];
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "--steps", "20");
+  assert_int_equal(p.status, 0);
+  snprintf(compare, sizeof compare,
+           "cmp %s/checkpoints/step-000020.safetensors %s/checkpoints/latest", whole, other);
+  assert_int_equal(system(compare), 0);
+}
+
 /* Held back, a command shows a host that does not wait: other bits would come. */
 static void commands_held_back_change_nothing(void **state) {
   char count[128];
@@ -213,6 +223,7 @@ int main(void) {
   }
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_teardown(a_killed_run_resumes_to_the_same_ledger, forget_other),
+      cmocka_unit_test_teardown(a_checkpoint_is_that_of_a_run_that_ends_there, forget_other),
       cmocka_unit_test_teardown(a_run_resumes_on_the_processors, forget_other),
       cmocka_unit_test(a_checkpoint_is_evaluated_there_as_here),
       cmocka_unit_test_teardown(commands_held_back_change_nothing, forget_other),
