@@ -128,6 +128,7 @@ static struct {
   const char *refuse;
 #define HOST_CONTEXT ((size_t)200 << 20) /* bytes in use at first */
   size_t least_free;                     /* what cudaMemGetInfo says */
+  uint64_t pool_holds; /* bytes that the pool is said to hold, all of them in use */
 } host = {.lock = PTHREAD_MUTEX_INITIALIZER, .least_free = (size_t)1 << 33};
 
 enum { HOST_EVENTS_KEPT = 4 };               /* of the open device: they stay */
