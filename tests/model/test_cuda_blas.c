@@ -107,6 +107,10 @@ static cudaError_t set_pool(cudaMemPool_t p, enum cudaMemPoolAttr a, void *v) {
   return cudaSuccess;
 }
 
+static cudaError_t memory_info(size_t *left, size_t *all) {
+  *left = (size_t)1 << 33, *all = (size_t)1 << 34;
+  return cudaSuccess;
+}
 static const mr_cuda_api_t driver = {.cudaDriverGetVersion = version_13,
                                      .cudaRuntimeGetVersion = version_13,
                                      .cudaGetDeviceCount = one_device,
@@ -117,6 +121,7 @@ static const mr_cuda_api_t driver = {.cudaDriverGetVersion = version_13,
                                      .cudaGetLastError = fine,
                                      .cudaDeviceGetDefaultMemPool = pool,
                                      .cudaMemPoolSetAttribute = set_pool,
+                                     .cudaMemGetInfo = memory_info,
                                      .cudaStreamCreateWithFlags = stream,
                                      .cudaLibraryLoadData = load,
                                      .cudaLibraryGetKernel = get_kernel,
