@@ -56,7 +56,8 @@ void mr_replay_set_device(mr_replay_t *r, const mr_backend_t *device);
 
 /* Runs the step on that many threads, 0: as the run did.  Parameters stay as they are, so that it
    can be called again.  The step is compiled with the run's precision of products and layout of
-   random keys, which are the process's defaults (model/ir/defaults.h) meanwhile.  Fails as mr_train_step_create and mr_train_step_run. */
+   random keys, which are the process's defaults (model/ir/defaults.h) meanwhile.  Fails as
+   mr_train_step_create and mr_train_step_run. */
 mr_err_t mr_replay_run(mr_replay_t *r, int threads, mr_train_out_t *out, mr_diag_t *diag);
 
 enum { MR_TRACED_TEXT = 640 };
