@@ -123,6 +123,16 @@ static void say_once(cJSON *s, const mr_served_t *v) {
                 (double)v->bytes / 1e6, time, v->at[i].connections);
 }
 
+/* A container that keeps several records in a chunk reads the whole chunk for one of them, as a
+   shuffled order of a large set does; in the order of the file a chunk is read once. */
+static void say_chunks(cJSON *s, const mr_served_t *v, double rate) {
+  double each = v->bytes > 0 ? (double)v->record_bytes * (double)v->records / (double)v->bytes : 0;
+  if (each < 2) return;
+  double gives = each * records_of(v, enough(v, SPARE * rate));
+  cJSON_AddNumberToObject(s, "records_per_chunk", round(each));
+  cJSON_AddNumberToObject(s, "records_per_s_in_file_order", round(gives));
+}
+
 void mr_doctor_store(cJSON *report, mr_stage_t *s, double rate) {
   mr_served_t v = {0};
   char name[96];
@@ -146,4 +156,5 @@ void mr_doctor_store(cJSON *report, mr_stage_t *s, double rate) {
   }
   if (v.once) return say_once(section, &v);
   say_verdict(section, &v, rate);
+  say_chunks(section, &v, rate);
 }

@@ -11,6 +11,7 @@
 
 #include "base/xio.h"
 #include "tests/apps/program.h"
+#include "tests/loaders/arrayrecord.h"
 #include "tests/loaders/origin.h"
 
 enum { TOKENS = 1 << 20, LENGTH = 4096 };
@@ -142,12 +143,48 @@ static void what_is_read_once_is_a_load_and_no_rate(void **state) {
   strcpy(graph, before);
 }
 
+/* A shuffled record costs its chunk; in the order of the file it costs its share of one. */
+static void a_chunk_of_records_counts_for_all_of_them(void **state) {
+  enum { CHUNKS = 8, EACH = 32, RECORD = 1000 };
+  static uint8_t content[EACH * RECORD];
+  char of_tokens[sizeof graph];
+  origin_t other;
+  ar_out_t file = {0};
+  size_t size[EACH];
+  cJSON *report;
+  strcpy(of_tokens, graph);
+  for (int i = 0; i < EACH; i++) size[i] = RECORD;
+  for (int c = 0; c < CHUNKS; c++) {
+    image_t data = ar_plain(content, size, EACH);
+    ar_records(&file, EACH, EACH * RECORD, &data);
+    free(data.at);
+  }
+  ar_end(&file);
+  origin_open(&other, file.file.at, file.file.n, 5);
+  snprintf(
+      graph, sizeof graph,
+      "arrayrecord http://127.0.0.1:%d/r.ar fields=__record__:r connections=1 name=text index=%s "
+      "! shuffle seed=1 ! batch 4 ! null",
+      other.port, dir);
+  const cJSON *s = section_of(NULL, &report);
+  assert_in_range((int)number(s, "bytes_per_record"), EACH * RECORD, EACH * RECORD + 1000);
+  double each = number(s, "records_per_chunk"), shuffled = number(s, "records_per_s"),
+         in_order = number(s, "records_per_s_in_file_order");
+  assert_true(each > EACH / 2 && each <= EACH); /* the file has more than its chunks */
+  assert_true(in_order > shuffled * (each - 1) && in_order < (shuffled + 1) * (each + 1));
+  cJSON_Delete(report);
+  origin_close(&other);
+  ar_free(&file);
+  strcpy(graph, of_tokens);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_server_is_measured_by_what_it_sends),
       cmocka_unit_test(the_verdict_follows_from_the_rate),
       cmocka_unit_test(the_rate_may_be_a_runs),
       cmocka_unit_test(what_is_read_once_is_a_load_and_no_rate),
+      cmocka_unit_test(a_chunk_of_records_counts_for_all_of_them),
       cmocka_unit_test(a_long_run_of_other_lines_is_read_once),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
