@@ -119,7 +119,7 @@ static bool is_place(const mr_stage_t *s, const mr_opt_t *o) {
 }
 
 /* What may be shown of a setting's value, heap, NULL without memory: of a URL no user, password or
-   query.  In a list of URLs it cannot be told where a password ends. */
+   query.  A list of URLs is hidden, since nothing shows where a password in it ends. */
 static char *shown_value(const mr_opt_t *o, const char *value) {
   bool url = o->type == MR_OPT_STR && value && strstr(value, "://");
   if (!value) return strdup("none");

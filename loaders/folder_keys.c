@@ -31,7 +31,7 @@ static void sort_names(mr_folder_keys_t *k) {
   k->n = k->sorted = n;
 }
 
-/* Makes room for a name when there is none: repeated names go first, and the room grows if more
+/* Makes room for a name where it is lacking: repeated names go first, and the room grows if more
    than half of it is left, so that keys that alternate between classes take no more room. */
 static mr_err_t make_name_room(mr_folder_keys_t *k, mr_diag_t *diag) {
   if (k->n < k->cap) return MR_OK;
