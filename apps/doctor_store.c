@@ -111,7 +111,7 @@ static void say_verdict(cJSON *s, const mr_served_t *v, double rate) {
 }
 
 /* What is read once does not have to keep up: says how long it takes. */
-static void say_once(cJSON *s, const mr_served_t *v) {
+static void say_load(cJSON *s, const mr_served_t *v) {
   int i = enough(v, 0);
   double rate = v->at[i].bytes_per_s, time = rate > 0 ? (double)v->bytes / rate : 0;
   cJSON_AddNumberToObject(s, "load_bytes", (double)v->bytes);
@@ -154,7 +154,7 @@ void mr_doctor_store(cJSON *report, mr_stage_t *s, double rate) {
     snprintf(name, sizeof name, "mb_per_s_with_%d", v.at[i].connections);
     cJSON_AddNumberToObject(section, name, round(v.at[i].bytes_per_s / 1e5) / 10);
   }
-  if (v.once) return say_once(section, &v);
+  if (v.once) return say_load(section, &v);
   say_verdict(section, &v, rate);
   say_chunks(section, &v, rate);
 }

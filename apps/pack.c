@@ -152,7 +152,7 @@ static mr_err_t write_manifest(const pack_t *p, bool whole, mr_diag_t *diag) {
   return e;
 }
 
-/* *out: what pack.json holds, the caller's; NULL if there is none. */
+/* *out: what pack.json holds, the caller's; NULL without the file. */
 static mr_err_t read_manifest(const pack_t *p, cJSON **out, mr_diag_t *diag) {
   char path[NAME_MAX_BYTES];
   void *text;

@@ -23,7 +23,7 @@ int32_t mr__pending_add(mr__pending_t *p, int32_t unit, const mr_object_t *o, in
 void mr__pending_remove(mr__pending_t *p, int32_t handle);
 
 /* Return the unit of the part that was added first; of the first one of the object at byte `at` or
-   behind; of the last one of the object before byte `at`.  MR_PENDING_NONE if there is none. */
+   behind; of the last one of the object before byte `at`.  MR_PENDING_NONE without one. */
 int32_t mr__pending_first(const mr__pending_t *p);
 int32_t mr__pending_from(const mr__pending_t *p, const mr_object_t *o, int64_t at);
 int32_t mr__pending_before(const mr__pending_t *p, const mr_object_t *o, int64_t at);

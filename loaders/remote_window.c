@@ -235,7 +235,7 @@ static void queue_write(mr__window_t *w, int32_t i) {
 
 /* Gives a unit its own copy of its bytes, so that those of its neighbours can be given back before
    it is used.  Without memory it keeps them all. */
-static void copy_out(mr__window_t *w, unit_t *u) {
+static void window_copy_out(mr__window_t *w, unit_t *u) {
   chunk_t *c = u->chunk, *own = malloc(sizeof *own);
   uint8_t *data = malloc((size_t)u->size);
   if (!own || !data) {
@@ -265,12 +265,12 @@ static void settle_chunk(mr__window_t *w, chunk_t *c) {
     if (code < 0) mr_belady_drop(w->order, (uint32_t)i);
     if (mr_belady_holds(w->order, (uint32_t)i) && !u->on_disk && !u->writes) queue_write(w, i);
     settle_unit(w, i);
-    if (u->chunk == c && c->spread && code >= 0) copy_out(w, u);
+    if (u->chunk == c && c->spread && code >= 0) window_copy_out(w, u);
   }
   drop_chunk(w, c);
 }
 
-static void send_due(mr__window_t *w);
+static void window_send_due(mr__window_t *w);
 
 static void on_arrival(mr__request_t *q, void *arg) {
   chunk_t *c = arg;
@@ -288,7 +288,7 @@ static void on_arrival(mr__request_t *q, void *arg) {
   w->flying -= !c->asks_peer;
   c->done = true;
   settle_chunk(w, c);
-  send_due(w);
+  window_send_due(w);
   pthread_cond_broadcast(&w->arrived);
   pthread_mutex_unlock(&w->lock);
 }
@@ -343,7 +343,7 @@ static void join_in_order(mr__window_t *w, chunk_t *c, const mr__pending_t *p) {
   }
 }
 
-/* Joins a neighbour that is used some time later; false if it is too far away, or there is none. */
+/* Joins a neighbour that is used some time later; false if it is too far away or missing. */
 static bool join_spread(mr__window_t *w, chunk_t *c, int32_t i) {
   if (i == MR_PENDING_NONE) return false;
   const unit_t *u = &w->unit[i];
@@ -363,8 +363,8 @@ static bool join_spread(mr__window_t *w, chunk_t *c, int32_t i) {
   return true;
 }
 
-/* Requests a pending unit, and with it the neighbours that are pending too.  Without memory nobody
-   fetches it: who takes it asks the server. */
+/* Requests a pending unit, and with it the neighbours that are pending too.  Without memory no
+   request is made: the reader that takes it asks the server. */
 static void send_unit(mr__window_t *w, int32_t i) {
   unit_t *u = &w->unit[i];
   const mr__pending_t *p = pending_of(w, u);
@@ -389,7 +389,7 @@ static void send_unit(mr__window_t *w, int32_t i) {
 }
 
 /* Requests what is due first, as far as connections are free; what peers keep, at once. */
-static void send_due(mr__window_t *w) {
+static void window_send_due(mr__window_t *w) {
   for (int32_t i; !w->closing && w->held < w->conf.ahead && w->flying < w->conf.connections;) {
     if ((i = mr__pending_first(w->pending[0])) == MR_PENDING_NONE) break;
     send_unit(w, i);
@@ -473,7 +473,7 @@ static int64_t all_held(const mr__window_t *w) {
 static void issue_ahead(mr__window_t *w) {
   if (all_held(w) <= w->conf.ahead - w->conf.ahead / 8)
     while (all_held(w) < w->conf.ahead && w->head - w->newest < SLACK && issue_next(w)) continue;
-  send_due(w);
+  window_send_due(w);
 }
 
 /* Uses at the end of the list that were taken, or never will be. */
@@ -645,7 +645,7 @@ static bool make_due(mr__window_t *w, int32_t i, bool fetch) {
   if (far < 0 || far > SLACK) return false;
   while (far-- > 0 && issue_next(w)) continue;
   issue_use(w, fetch);
-  send_due(w);
+  window_send_due(w);
   return w->unit[i].waiting > 0;
 }
 

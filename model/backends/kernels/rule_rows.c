@@ -9,8 +9,8 @@
    A short row is computed by one item, which folds in the order of rule_sum.c.  Else a work-group
    computes one row: item `lane` has the elements lane, lane + width, ...; it folds its own in this
    order, and the items' folds are then folded in blocks.  So the order depends on the length of a
-   row and the number of folds alone.  An element that a later pass needs again is kept by its item, if there is room, and
-   computed again if not. */
+   row and the number of folds alone.  An element that a later pass needs again is kept by its item,
+   if there is room, and computed again if not. */
 #include <inttypes.h>
 #include <stdlib.h>
 
