@@ -395,7 +395,7 @@ static void wrong_settings_are_refused(void **state) {
   conf.cache = in_folder("x"), conf.cache_size = "many";
   assert_int_equal(mr_remote_open(&remote, &conf, &diag), MR_ERR_CONFIG);
   assert_non_null(strstr(diag.text, "cache-size"));
-  conf.cache_size = "10";
+  conf.cache_size = "10", diag = (mr_diag_t){0};
   assert_int_equal(mr_remote_open(&remote, &conf, &diag), MR_ERR_CONFIG);
   assert_non_null(strstr(diag.text, "want at least a block"));
   conf.cache = "/proc/none", conf.cache_size = "1GB";
