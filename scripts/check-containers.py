@@ -1,6 +1,7 @@
 """Writes data sets with the libraries of their formats, and compares what millrace reads, in shuffled order, with what
 those libraries read.  usage: check-containers.py MILLRACE FOLDER (an empty one)"""
 
+import gzip
 import importlib.machinery
 import json
 import os
@@ -147,7 +148,8 @@ def check_safetensors():
 
 
 def check_beton(generator):
-    """FFCV needs OpenCV and a compiler to install, so that this file is written here, with NumPy's types, as ffcv/types.py has them."""
+    """More kinds of fields than check_ffcv's file has.  FFCV needs OpenCV and a compiler to install, so that this file is written here,
+    with NumPy's types, as ffcv/types.py has them."""
     header = numpy.dtype([('version', '<u2'), ('fields', '<u2'), ('page', '<u4'), ('samples', '<u8'), ('table', '<u8')], align=True)
     field = numpy.dtype([('type', '<u1'), ('name', '<u1', 16), ('arguments', '<u1', 1024)], align=True)
     array = numpy.dtype([('shape', '<u8', 32), ('length', '<u8')])
@@ -183,6 +185,20 @@ def check_beton(generator):
     with open(os.path.join(folder, 'f.beton'), 'wb') as f:
         f.write(head.tobytes() + fields.tobytes() + rows.tobytes() + data + numpy.array(table, '<u8').tobytes())
     compare('beton', f'beton {folder}/f.beton', expected, 'id')
+
+
+def check_ffcv():
+    """A file that FFCV wrote (tests/golden/beton.py)."""
+    golden = pathlib.Path(__file__).resolve().parent.parent / 'tests' / 'golden'
+    module = types.ModuleType('beton')
+    exec(compile((golden / 'beton.py').read_text(), 'beton.py', 'exec'), module.__dict__)
+    with open(os.path.join(folder, 'ffcv.beton'), 'wb') as f:
+        f.write(gzip.decompress((golden / 'ffcv.beton.gz').read_bytes()))
+    expected = {}
+    for i in range(RECORDS):
+        row = module.row(i)
+        expected[numpy.int64(i).tobytes()] = {**row, 'id': numpy.int64(i), 'ratio': numpy.float64(row['ratio'])}
+    compare('ffcv', f'beton {folder}/ffcv.beton fields=image,id,ratio,text,box', expected, 'id')
 
 
 def check_table(generator):
@@ -428,6 +444,7 @@ check_npz()
 check_safetensors()
 check_table(random.Random(7))
 check_beton(random.Random(8))
+check_ffcv()
 check_litdata(random.Random(10))
 check_one_ledger()
 check_pack(check_mds(random.Random(6)))
