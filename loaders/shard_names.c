@@ -2,6 +2,7 @@
    Work is bounded by the number of names, because each brace gives at least one. */
 #include "loaders/shard_names.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,8 +37,8 @@ mr_err_t mr_shard_names_add(mr_shard_names_t *o, const char *name, mr_diag_t *di
 
 static mr_err_t bad_brace(const expansion_t *x) {
   return mr_fail(x->diag, MR_ERR_CONFIG,
-                 "\"%.200s\": want a range {000..012} or a list {a,b} between braces, at most %d "
-                 "of them",
+                 "\"%.200s\": want a range {000..012}, {0..12..3} or {a..f}, or a list {a,b} "
+                 "between braces, at most %d of them",
                  x->whole, BRACES_MAX);
 }
 
@@ -60,22 +61,53 @@ static bool is_number(const char *s, size_t n) {
   return n > 0 && n <= DIGITS_MAX;
 }
 
+/* A range between braces: two bounds, and perhaps a step behind another "..". */
+typedef struct range {
+  int64_t first, last, step; /* step >= 1 */
+  int width;                 /* of numbers; 0: first and last are letters */
+} range_t;
+
 /* Numbers have the width of the longer bound if one of them begins with 0. */
-static mr_err_t expand_range(expansion_t *x, const char *name, size_t head, const char *from,
-                             const char *dots, const char *close, int depth) {
-  char number[32];
-  size_t a = (size_t)(dots - from), b = (size_t)(close - dots - 2);
-  int64_t first = strtoll(from, NULL, 10), last = strtoll(dots + 2, NULL, 10);
-  bool padded = (a > 1 && from[0] == '0') || (b > 1 && dots[2] == '0');
-  int width = padded ? (int)(a > b ? a : b) : 1, step = first <= last ? 1 : -1;
-  if ((last - first) * step >= MR_SHARDS_MAX)
+static bool range_bounds(const char *from, size_t a, const char *to, size_t b, range_t *r) {
+  bool padded = (a > 1 && from[0] == '0') || (b > 1 && to[0] == '0');
+  r->width = padded ? (int)(a > b ? a : b) : 1;
+  if (is_number(from, a) && is_number(to, b)) {
+    r->first = strtoll(from, NULL, 10), r->last = strtoll(to, NULL, 10);
+    return true;
+  }
+  if (a != 1 || b != 1 || !isalpha((unsigned char)*from) || !isalpha((unsigned char)*to))
+    return false;
+  r->first = *from, r->last = *to, r->width = 0;
+  return !isupper((unsigned char)*from) == !isupper((unsigned char)*to);
+}
+
+/* Whether word, which ends at close, is a range. */
+static bool range_parse(const char *word, const char *close, range_t *r) {
+  const char *dots = strstr(word, ".."), *end = close;
+  if (!dots || dots >= close) return false;
+  const char *to = dots + 2, *more = strstr(to, "..");
+  r->step = 1;
+  if (more && more < close) {
+    if (!is_number(more + 2, (size_t)(close - more - 2))) return false;
+    r->step = strtoll(more + 2, NULL, 10), end = more;
+  }
+  return r->step > 0 && range_bounds(word, (size_t)(dots - word), to, (size_t)(end - to), r);
+}
+
+static mr_err_t expand_range(expansion_t *x, const char *name, size_t head, const range_t *r,
+                             const char *close, int depth) {
+  char text[32];
+  int64_t distance = r->first <= r->last ? r->last - r->first : r->first - r->last;
+  if (distance / r->step >= MR_SHARDS_MAX)
     return mr_fail(x->diag, MR_ERR_CONFIG, "\"%.200s\": more than %d files", x->whole,
                    MR_SHARDS_MAX);
-  for (int64_t i = first;; i += step) {
-    int n = snprintf(number, sizeof number, "%0*" PRId64, width, i);
-    MR_TRY(expand_with(x, name, head, number, (size_t)n, close + 1, depth));
-    if (i == last) return MR_OK;
+  for (int64_t k = 0; k <= distance / r->step; k++) {
+    int64_t i = r->first + (r->first <= r->last ? k : -k) * r->step;
+    int n = r->width ? snprintf(text, sizeof text, "%0*" PRId64, r->width, i)
+                     : snprintf(text, sizeof text, "%c", (char)i);
+    MR_TRY(expand_with(x, name, head, text, (size_t)n, close + 1, depth));
   }
+  return MR_OK;
 }
 
 static mr_err_t expand_braces(expansion_t *x, const char *name, int depth) {
@@ -83,11 +115,10 @@ static mr_err_t expand_braces(expansion_t *x, const char *name, int depth) {
   if (!open) return mr_shard_names_add(x->out, name, x->diag);
   const char *close = strpbrk(open + 1, "{}");
   if (*open == '}' || !close || *close == '{' || depth >= BRACES_MAX) return bad_brace(x);
-  const char *word = open + 1, *dots = strstr(word, "..");
+  const char *word = open + 1;
   size_t head = (size_t)(open - name);
-  if (dots && dots < close && is_number(word, (size_t)(dots - word)) &&
-      is_number(dots + 2, (size_t)(close - dots - 2)))
-    return expand_range(x, name, head, word, dots, close, depth);
+  range_t r;
+  if (range_parse(word, close, &r)) return expand_range(x, name, head, &r, close, depth);
   if (!memchr(word, ',', (size_t)(close - word))) return bad_brace(x);
   for (;;) {
     size_t n = strcspn(word, ",}");

@@ -1,5 +1,6 @@
 /* Names of the files of a sharded data set, written in one setting as WebDataset does:
-   shard-{000000..000012}.tar, with lists {a,b} too, and several such names joined by "::". */
+   shard-{000000..000012}.tar, with steps {0..12..3}, letters {a..f} and lists {a,b} too, and
+   several such names joined by "::".  Source: braceexpand, which WebDataset uses. */
 #ifndef MR_LOADERS_SHARD_NAMES_H
 #define MR_LOADERS_SHARD_NAMES_H
 
