@@ -69,6 +69,10 @@ const char *mr_path_hint(const char *path, char *text, size_t n) {
     snprintf(text, n, "; \"~\" is not expanded here: write the whole path");
     return text;
   }
+  if (strstr(path, "://")) {
+    snprintf(text, n, "; URLs begin with http://, https://, s3:// or file://");
+    return text;
+  }
   if (stat(path, &st) == 0) {
     size_t len = strlen(path);
     for (size_t i = 0; S_ISREG(st.st_mode) && i < sizeof packed / sizeof *packed; i++)
@@ -87,5 +91,6 @@ const char *mr_path_hint(const char *path, char *text, size_t n) {
       return text;
     }
   }
+  if (strpbrk(path, "*?[")) snprintf(text, n, "; names hold no patterns, but ranges {000..012}");
   return text;
 }

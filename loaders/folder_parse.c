@@ -40,9 +40,22 @@ static bool stays_inside(const char *path) {
   return true;
 }
 
+static bool is_class_number(const char *text) {
+  size_t n = strlen(text);
+  return n < 10 && strspn(text, "0123456789") == n && (n == 1 || *text != '0');
+}
+
+/* True for -1 or 99999999999, which would else become the name of a class; 007 is one. */
+static bool is_other_number(const char *text) {
+  size_t sign = *text == '-' || *text == '+', n = strlen(text) - sign;
+  return n && strspn(text + sign, "0123456789") == n && (sign || (n >= 10 && *text != '0'));
+}
+
 static mr_err_t add_row(parse_t *p, const char *file, const char *label) {
   if (!file || !label) return parse_failed(p, "want a file_name (or path) and a label");
   if (!*label) return parse_failed(p, "the label is empty");
+  if (is_other_number(label))
+    return parse_failed(p, "the label is a number that is no class: want numbers from 0, or names");
   if (!stays_inside(file))
     return parse_failed(p, "the file must be named by a path in the folder, without \"..\"");
   if (file[strlen(file) - 1] == '/')
@@ -141,6 +154,7 @@ static mr_err_t parse_csv(parse_t *p, const char *text, size_t n) {
 
 static mr_err_t json_row(parse_t *p, const char *text, size_t n) {
   char number[32];
+  if (memmem(text, n, "\\u0000", 6)) return parse_failed(p, "a string with a zero byte");
   cJSON *o = cJSON_ParseWithLength(text, n);
   const cJSON *file = cJSON_GetObjectItemCaseSensitive(o, "file_name"),
               *label = cJSON_GetObjectItemCaseSensitive(o, "label");
@@ -174,11 +188,6 @@ static mr_err_t parse_json_lines(parse_t *p, const char *text, size_t n) {
 static int by_label(const void *a, const void *b) {
   const char *x = ((const label_t *)a)->text, *y = ((const label_t *)b)->text;
   return mr__folder_compare(x, strlen(x), y, strlen(y));
-}
-
-static bool is_class_number(const char *text) {
-  size_t n = strlen(text);
-  return n < 10 && strspn(text, "0123456789") == n && (n == 1 || *text != '0');
 }
 
 /* Labels that are all numbers are the classes' own. */

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/suggest.h"
 #include "base/xio.h"
 #include "loaders/shard_names.h"
 #include "loaders/shard_place.h"
@@ -102,6 +103,7 @@ static bool find_index(const mr_shards_conf_t *c, mr_shard_t *shard) {
 
 /* Opens what a shard's name says and identifies it; *fd is -1 for an object. */
 static mr_err_t open_named(const work_t *w, mr_shard_t *shard, int *fd, mr_diag_t *diag) {
+  char hint[160];
   *fd = -1;
   if (shard->url) {
     if (!shard->object) MR_TRY(mr_remote_object(w->s->remote, shard->url, &shard->object, diag));
@@ -110,8 +112,10 @@ static mr_err_t open_named(const work_t *w, mr_shard_t *shard, int *fd, mr_diag_
   }
   *fd = open(shard->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (*fd < 0 && mr_is_shortage(errno)) return mr_open_short(shard->path, errno, diag);
+  int reason = errno;
   if (*fd < 0)
-    return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", shard->path, strerror(errno));
+    return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s%s", shard->path, strerror(reason),
+                   mr_path_hint(shard->path, hint, sizeof hint));
   return mr_shard_id_of(*fd, shard->path, &shard->id, diag);
 }
 

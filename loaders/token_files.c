@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/machine.h"
+#include "base/suggest.h"
 #include "base/xio.h"
 #include "loaders/reader.h"
 
@@ -244,10 +245,13 @@ static mr_err_t begin_stream(const mr_token_files_t *t, const mr_shard_t *s, mr_
                            .fd = -1,
                            .remote = t->shards->remote,
                            .object = s->object};
+  char hint[160];
   if (s->object) return MR_OK;
   out->fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (out->fd >= 0) return MR_OK;
-  return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", s->path, strerror(errno));
+  int reason = errno;
+  return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s%s", s->path, strerror(reason),
+                 mr_path_hint(s->path, hint, sizeof hint));
 }
 
 static void end_stream(mr_shard_file_t *in) {

@@ -272,6 +272,12 @@ static const struct {
      "size=3 and b.size=2 set the same setting: it is given twice, want one of them"},
     {{"train", "lr=1", "train.lr=2", "--run-dir", "nowhere"},
      "lr=1 and train.lr=2 set the same setting: it is given twice, want one of them"},
+    {{"run", "tar gs://bucket/a.tar ! batch 4 ! null"},
+     "graph:1:1: tar: gs://bucket/a.tar: cannot be opened: No such file or directory; URLs begin "
+     "with http://, https://, s3:// or file://"},
+    {{"run", "tar shard-*.tar ! batch 4 ! null"},
+     "graph:1:1: tar: shard-*.tar: cannot be opened: No such file or directory; names hold no "
+     "patterns, but ranges {000..012}"},
     {{"run", "npy images=dir labels=x ! batch 4 ! null"},
      "graph:1:1: npy: dir: cannot open: not a regular file; it is a folder"},
     {{"run", "npy images=zipped.npy labels=x ! batch 4 ! null"},
