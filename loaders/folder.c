@@ -111,9 +111,7 @@ static mr_err_t folder_plan(mr_stage_t *s) {
                          t->field_name, MR_FIELD_NAME - 1);
   mr_err_t e = folder_list(s, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
-  if (t->split.kind == MR_SPLIT_TEST) t->split.holdout = 0; /* the folder is the whole test set */
-  t->split.training = t->split.test = t->list.n;
-  MR_TRY(mr__split_plan(s, &t->split));
+  MR_TRY(mr__split_plan_files(s, &t->split, t->list.n));
   t->dataset = (mr_dataset_t){"folder", t->list.n_classes, t->list.name};
   mr_field_t image = {.dtype = MR_U8, .ndim = 1, .dim = {t->max_bytes}, .ragged = true};
   snprintf(image.name, sizeof image.name, "%s", t->field_name);

@@ -170,10 +170,7 @@ static mr_err_t npy_plan(mr_stage_t *s) {
   MR_TRY(plan_columns(s));
   mr_err_t e = peek(t, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
-  if (t->split.kind == MR_SPLIT_TEST) /* the files are the whole test set */
-    t->split.holdout = 0;
-  t->split.training = t->split.test = t->column[0].n;
-  MR_TRY(mr__split_plan(s, &t->split));
+  MR_TRY(mr__split_plan_files(s, &t->split, t->column[0].n));
   number_classes(t);
   npy_plan_fields(s);
   return MR_OK;

@@ -151,15 +151,16 @@ static int64_t count_examples(const mr_shards_t *shards) {
 /* Without fields=: the features that every Example has, with values of one kind. */
 static mr_err_t settle_usual_features(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out) {
   int64_t examples = count_examples(t->shards);
-  for (int c = 0; c < t->shards->n_columns && t->n_fields < MR_FIELDS_MAX; c++) {
+  mr_shard_left_t left = {0};
+  for (int c = 0; c < t->shards->n_columns; c++) {
     const mr_shards_column_t *k = &t->shards->column[c];
-    const char *name = usual_feature_name(k->name);
+    const char *name = k->have == examples ? usual_feature_name(k->name) : NULL;
     if (k->kind == MR_COLUMN_RECORD || k->kind == MR_COLUMN_LIST || k->kind == MR_COLUMN_EXAMPLE ||
-        k->kind == MR_COLUMN_CHUNK || k->have != examples || !mr_field_name_ok(name))
+        k->kind == MR_COLUMN_CHUNK || mr__shard_left_add(&left, t, k->name, name))
       continue;
     MR_TRY(settle_feature(s, c, name, NULL, out));
   }
-  if (t->n_fields) return MR_OK;
+  if (t->n_fields) return mr__shard_left_say(&left, t, "feature"), MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "no feature is in every record of %s: want fields=FEATURE:FIELD,.., or "
                        "fields=__record__:record for records that are not a tf.train.Example",

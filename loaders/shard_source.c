@@ -66,6 +66,34 @@ mr_err_t mr__shard_check_label(const mr_shard_source_t *t, int64_t label, mr_dia
                  label, end - 1);
 }
 
+enum { NOT_IN_ALL, NO_NAME, TOO_MANY }; /* why a column becomes no field */
+
+bool mr__shard_left_add(mr_shard_left_t *l, const mr_shard_source_t *t, const char *column,
+                        const char *used) {
+  int why = !used                          ? NOT_IN_ALL
+            : !mr_field_name_ok(used)      ? NO_NAME
+            : t->n_fields == MR_FIELDS_MAX ? TOO_MANY
+                                           : MR_SHARD_LEFT_WHYS;
+  if (why == MR_SHARD_LEFT_WHYS) return false;
+  if (!l->n[why]++) snprintf(l->first[why], sizeof l->first[why], "%s", column);
+  return true;
+}
+
+void mr__shard_left_say(const mr_shard_left_t *l, const mr_shard_source_t *t, const char *what) {
+  static const char *const why[] = {[NOT_IN_ALL] = "not every record has it",
+                                    [NO_NAME] = "no field can have that name",
+                                    [TOO_MANY] = "a record has at most 16 fields"};
+  static_assert(MR_FIELDS_MAX == 16, "as the sentence says");
+  char text[500] = "";
+  size_t at = 0;
+  for (int i = 0; i < MR_SHARD_LEFT_WHYS; i++)
+    if (l->n[i])
+      at += (size_t)snprintf(text + at, sizeof text - at, "%s%d %s%s, %s\"%s\" (%s)",
+                             at ? "; " : "", l->n[i], what, l->n[i] == 1 ? "" : "s",
+                             l->n[i] == 1 ? "" : "first ", l->first[i], why[i]);
+  if (at) mr_notice("%s: left out: %s: fields= chooses", t->shards->shard[0].path, text);
+}
+
 /* ---- plan ---- */
 
 static mr_err_t shard_source_check_fields(mr_stage_t *s, const mr_spec_t *out) {
@@ -121,9 +149,7 @@ mr_err_t mr__shard_source_plan(mr_stage_t *s, const mr_shard_kind_t *kind) {
   t->kind = kind;
   MR_TRY(cut_field_words(s, word, &n));
   MR_TRY(open_shards(s));
-  if (t->split.kind == MR_SPLIT_TEST) t->split.holdout = 0; /* the files are the whole test set */
-  t->split.training = t->split.test = t->shards->n_records;
-  MR_TRY(mr__split_plan(s, &t->split));
+  MR_TRY(mr__split_plan_files(s, &t->split, t->shards->n_records));
   name_classes(t);
   t->dataset = (mr_dataset_t){kind->name, (int)t->classes, t->names.name};
   *out = (mr_spec_t){.flow = MR_FLOW_RECORDS,

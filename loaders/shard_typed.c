@@ -193,15 +193,15 @@ static mr_err_t typed_no_column(mr_stage_t *s, const mr_shard_source_t *t, const
 /* Without fields=: the columns that every record has with one type. */
 static mr_err_t typed_settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out) {
   char called[MR_SHARD_NAME_MAX];
-  for (int c = 0; c < t->shards->n_columns && t->n_fields < MR_FIELDS_MAX; c++) {
+  mr_shard_left_t left = {0};
+  for (int c = 0; c < t->shards->n_columns; c++) {
     const mr_shards_column_t *k = &t->shards->column[c];
     copy_name(k, called);
-    const char *name = typed_usual_name(called);
-    if (k->kind >= MR_TYPED_WORD || k->have != t->shards->n_records || !mr_field_name_ok(name))
-      continue;
+    const char *name = k->have == t->shards->n_records ? typed_usual_name(called) : NULL;
+    if (k->kind >= MR_TYPED_WORD || mr__shard_left_add(&left, t, called, name)) continue;
     MR_TRY(typed_settle_field(s, t, c, name, NULL, out));
   }
-  if (t->n_fields) return MR_OK;
+  if (t->n_fields) return mr__shard_left_say(&left, t, "column"), MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "no column of %s is in every record with one type and a name that can be a "
                        "field's: want fields=COLUMN:FIELD,..",

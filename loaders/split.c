@@ -19,6 +19,17 @@ mr_err_t mr__split_plan(mr_stage_t *s, mr_split_t *p) {
   return MR_OK;
 }
 
+mr_err_t mr__split_plan_files(mr_stage_t *s, mr_split_t *p, int64_t n) {
+  if (p->kind == MR_SPLIT_TEST && p->holdout) {
+    mr_notice("%s: split=test takes all %" PRId64 " records: holdout=%" PRId64
+              " is not used; split=valid gives those that are held back",
+              s->name, n, p->holdout);
+    p->holdout = 0;
+  }
+  p->training = p->test = n;
+  return mr__split_plan(s, p);
+}
+
 int64_t mr__split_size(const mr_split_t *p) {
   switch (p->kind) {
     case MR_SPLIT_TRAIN: return p->training - p->holdout;

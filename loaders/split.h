@@ -20,6 +20,10 @@ typedef struct mr_split {
    MR_ERR_CONFIG if holdout exceeds the records or the split is empty. */
 mr_err_t mr__split_plan(mr_stage_t *s, mr_split_t *p);
 
+/* The same for a source whose files are one set of n records: split=test takes all of them, since
+   it cannot tell which would be a test set, and a notice says so if some are to be held back. */
+mr_err_t mr__split_plan_files(mr_stage_t *s, mr_split_t *p, int64_t n);
+
 static inline bool mr__split_is_test(const mr_split_t *p) { return p->kind == MR_SPLIT_TEST; }
 
 /* Returns the number of records of the split, at least 1 after mr__split_plan. */
@@ -38,7 +42,8 @@ int64_t mr__split_at(const mr_split_t *p, int64_t index);
   {.name = "split", .type = MR_OPT_ENUM, .offset = offsetof(state, member.kind), .def = usual,    \
    .choices = "train|valid|test|all",                                                             \
    .help = "train: the training records without those held back; valid: those held back; "        \
-           "test: the test records; all: all training records."},                                 \
+           "test: the test records, or all records of a source without files of its own for "       \
+           "them; all: all training records."},                                 \
   {.name = "holdout", .type = MR_OPT_INT, .offset = offsetof(state, member.holdout),              \
    .unit = "records", .def = held, .hi = 1e12,                                                    \
    .help = "Training records held back for validation."},                                         \

@@ -221,11 +221,13 @@ static mr_err_t table_no_column(mr_stage_t *s, const table_t *t, const mr_shard_
 
 static mr_err_t table_settle_usual(mr_stage_t *s, table_t *t, const mr_shard_t *first,
                                    mr_spec_t *out) {
-  for (int c = 0; c < t->n_columns && t->source.n_fields < MR_FIELDS_MAX; c++) {
+  mr_shard_left_t left = {0};
+  for (int c = 0; c < t->n_columns; c++) {
     const char *name = table_usual_name(t->name[c]);
-    if (mr_field_name_ok(name)) MR_TRY(table_settle_field(s, t->name[c], name, NULL, out));
+    if (!mr__shard_left_add(&left, &t->source, t->name[c], name))
+      MR_TRY(table_settle_field(s, t->name[c], name, NULL, out));
   }
-  if (t->source.n_fields) return MR_OK;
+  if (t->source.n_fields) return mr__shard_left_say(&left, &t->source, "column"), MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "no column of %s has a name that can be a field's: want "
                        "fields=COLUMN:FIELD,..",
@@ -364,7 +366,7 @@ static const mr_opt_t table_opts[] = {
         "Files, as in part-{0..7}.csv; several names are joined by \"::\".",
         "Columns, and the fields they become: price:x:f32,kind:label:class; AS is bytes, "
         "i32, i64, f32, f64, label (a whole number) or class (a word, as its index in the "
-        "sorted words of the column).  By default every column."),
+        "sorted words of the column).  By default the first 16."),
     {0}};
 
 const mr_stage_def_t mr_stage_table = {

@@ -136,15 +136,14 @@ static mr_err_t settle_word(mr_stage_t *s, mr_shard_source_t *t, const mr_shard_
 
 /* Without fields=: the members that every sample has. */
 static mr_err_t settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out) {
+  mr_shard_left_t left = {0};
   for (int c = 0; c < t->shards->n_columns; c++) {
     const mr_shards_column_t *k = &t->shards->column[c];
-    const char *name = usual_name(k->name);
-    if (k->kind != MR_TAR_MEMBER || k->have != t->shards->n_records || !mr_field_name_ok(name) ||
-        t->n_fields == MR_FIELDS_MAX)
-      continue;
+    const char *name = k->have == t->shards->n_records ? usual_name(k->name) : NULL;
+    if (k->kind != MR_TAR_MEMBER || mr__shard_left_add(&left, t, k->name, name)) continue;
     MR_TRY(settle_field(s, t, c, name, usual_as(k->name), out));
   }
-  if (t->n_fields) return MR_OK;
+  if (t->n_fields) return mr__shard_left_say(&left, t, "member"), MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "no member is in every sample of %s: want fields=EXT:FIELD,..",
                        t->shards->shard->path);

@@ -136,9 +136,7 @@ static mr_err_t tokens_plan(mr_stage_t *s) {
   mr_spec_t *out = &s->out_spec[0];
   MR_TRY(open_row(s));
   MR_TRY(plan_windows(s));
-  if (t->split.kind == MR_SPLIT_TEST) t->split.holdout = 0; /* the files are the whole test set */
-  t->split.training = t->split.test = t->n_ranges;
-  MR_TRY(mr__split_plan(s, &t->split));
+  MR_TRY(mr__split_plan_files(s, &t->split, t->n_ranges));
   t->dataset = (mr_dataset_t){.origin = "tokens"};
   *out = (mr_spec_t){.flow = MR_FLOW_RECORDS,
                      .n_fields = t->pack == STREAM ? POSITIONS : N_FIELDS,

@@ -130,9 +130,44 @@ static void records_that_lack_a_member_are_replaced_or_fail_the_run(void **state
   free(text);
 }
 
+static void what_becomes_no_field_is_said(void **state) {
+  char path[96], graph[200], text[600] = "\"x,y\"";
+  int n = (int)strlen(text);
+  snprintf(graph, sizeof graph, "tar %s/bad-{0..1}.tar ! batch 10 ! null", dir);
+  RUN(&p, "run", graph);
+  if (!strstr(p.err, "left out: 1 member, \"y.npy\" (not every record has it): fields= chooses"))
+    fail_msg("%s", p.err);
+  snprintf(graph, sizeof graph, "tar %s/good-{0..1}.tar ! batch 10 ! null", dir);
+  RUN(&p, "run", graph);
+  assert_null(strstr(p.err, "left out"));
+  for (int c = 0; c < 20; c++) n += sprintf(text + n, ",c%d", c);
+  for (int r = 0; r < 3; r++)
+    for (int c = 0; c <= 20; c++) n += sprintf(text + n, "%s%d", c ? "," : "\n", c);
+  snprintf(path, sizeof path, "%s/wide.csv", dir);
+  assert_int_equal(mr_write_file(path, text, (size_t)n, NULL), MR_OK);
+  snprintf(graph, sizeof graph, "table %s ! batch 1 ! null", path);
+  RUN(&p, "run", graph);
+  if (!strstr(p.err,
+              "left out: 1 column, \"x,y\" (no field can have that name); 4 columns, first "
+              "\"c16\" (a record has at most 16 fields)"))
+    fail_msg("%s", p.err);
+}
+
+static void a_test_set_uses_no_holdout_and_says_so(void **state) {
+  char graph[200];
+  snprintf(graph, sizeof graph, "tar %s/good-{0..1}.tar split=test holdout=20 ! batch 10 ! null",
+           dir);
+  RUN(&p, "run", graph);
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "12 batches, 120 records"));
+  assert_non_null(strstr(p.err, "split=test takes all 120 records: holdout=20 is not used"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_killed_run_resumes_to_the_same_ledger),
+      cmocka_unit_test(what_becomes_no_field_is_said),
+      cmocka_unit_test(a_test_set_uses_no_holdout_and_says_so),
       cmocka_unit_test(records_that_lack_a_member_are_replaced_or_fail_the_run),
   };
   return cmocka_run_group_tests(tests, make, forget);
