@@ -364,6 +364,8 @@ static void a_run_removes_no_block_while_another_uses_the_folder(void **state) {
   mr_remote_t *first = open_started(&conf, &o[0]);
   const char *wrong = read_parts(&r, first, o[0], &p, 300, true);
   if (wrong) fail_msg("%s", wrong);
+  for (int n = -1, now; (now = each_block("shared-by-two", &r, only_count)) != n || n < 20; n = now)
+    usleep(100000); /* what was fetched is written by another thread */
   n_listed = 0;
   each_block("shared-by-two", &r, list_block);
   assert_in_range(n_listed, 20, 50 + 16);
