@@ -147,7 +147,8 @@ static mr_err_t write_manifest(const pack_t *p, bool whole, mr_diag_t *diag) {
   char *text = json && (!whole || bytes) ? cJSON_Print(json) : NULL;
   cJSON_Delete(json);
   other_path(p, "pack.json", path);
-  mr_err_t e = text ? mr_write_file(path, text, strlen(text), diag) : mr_no_memory(diag, "%s", path);
+  mr_err_t e =
+      text ? mr_write_file(path, text, strlen(text), diag) : mr_no_memory(diag, "%s", path);
   cJSON_free(text);
   return e;
 }
