@@ -123,8 +123,8 @@ static inline bool origin_answer(origin_t *o, int fd, const char *text) {
   bool well = origin_head(fd, way == ORIGIN_WHOLE ? 200 : 206, more);
   if (way == ORIGIN_CORRUPT) body[length / 2] ^= 1;
   size_t upto = way == ORIGIN_CUT || way == ORIGIN_SILENT ? length / 2 : length;
+  o->sent += (long long)upto; /* before: what a client has received is counted */
   well = well && origin_send(fd, body, upto);
-  o->sent += (long long)upto;
   free(body);
   if (way == ORIGIN_SILENT) recv(fd, digest, 1, 0); /* until the client gives up */
   return well && upto == length;

@@ -59,8 +59,8 @@ static void in_the_files_order_each_byte_is_sent_once(void **state) {
   open_source(&h);
   burst_t *b = burst_new(&h.s);
   int64_t index[MR_BURST];
+  long long before = origin.sent; /* fetching begins with the first record that is announced */
   for (int64_t i = 0; i < RECORDS; i++) h.s.def->source->foresee(&h.s, &i, 1);
-  long long before = origin.sent;
   for (int first = 0, n; first < RECORDS; first += n) {
     n = RECORDS - first < MR_BURST ? RECORDS - first : MR_BURST;
     for (int i = 0; i < n; i++) index[i] = first + i;
