@@ -18,7 +18,7 @@ enum { LAST_STEPS = 50 };
 #define SECONDS_EACH 1.0 /* for a number of connections */
 #define SPARE 1.1        /* a server is enough if it gives this many times what the model takes */
 
-/* The images_per_s of a line text[0,n) of metrics; 0 if it is none of a step. */
+/* The images_per_s of a line text[0,n) of metrics; 0 unless it is of a step. */
 static double rate_of_line(const char *line, size_t n) {
   static const char kind[] = "{\"kind\":\"step\"", name[] = "\"images_per_s\":";
   if (n < sizeof kind - 1 || memcmp(line, kind, sizeof kind - 1)) return 0;

@@ -214,7 +214,7 @@ void mr__cache_evict(mr__cache_t *c, const mr_object_t *o, int64_t at) {
 
 /* ---- the folder ---- */
 
-/* A file of the folder that is none of this run's blocks. */
+/* A file of the folder that holds no block of this run. */
 typedef struct other_block {
   char name[NAME_MAX_BYTES];
   int64_t bytes, mtime_s;

@@ -132,7 +132,7 @@ static mr_err_t sink_step(mr_stage_t *s) {
   return n ? MR_OK : mr_idle(s);
 }
 
-/* Gives nothing while somebody may want it, as the end of a link whose peer has gone. */
+/* Gives nothing and ends when it is unwanted, as the end of a link whose peer has gone. */
 static mr_err_t mute_step(mr_stage_t *s) { return mr_idle(s); }
 
 /* All of the first input; then it ends, whatever the others have. */

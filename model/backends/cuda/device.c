@@ -104,7 +104,7 @@ static cudaError_t cuda_device_pool(mr_cuda_device_t *d) {
   return d->cu->cudaMemPoolSetAttribute(d->pool, cudaMemPoolAttrReleaseThreshold, &all);
 }
 
-/* `copied` has come, so that a wait before the first copy is none. */
+/* `copied` has been reached, so that a wait before the first copy returns at once. */
 static cudaError_t cuda_device_beside(const mr_cuda_device_t *d, mr_cuda_beside_t *b) {
   cudaError_t code = d->cu->cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking);
   if (code == cudaSuccess)
