@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -175,22 +174,6 @@ static mr_err_t decompress_to(decompress_t *d, uint64_t state, const char *where
   return decompress_end(d, to);
 }
 
-/* Waits for other processes that decompress into `to`.  Returns the descriptor that holds the lock,
-   for decompress_unlock; -1 if there cannot be one, and then several write the same. */
-static int decompress_lock(const char *to, char name[MR_SHARD_PLACE_MAX + 48]) {
-  snprintf(name, MR_SHARD_PLACE_MAX + 48, "%s.lock", to);
-  int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  while (fd >= 0 && flock(fd, LOCK_EX) < 0)
-    if (errno != EINTR) return close(fd), -1;
-  return fd;
-}
-
-static void decompress_unlock(int fd, const char *name) {
-  if (fd < 0) return;
-  unlink(name);
-  close(fd);
-}
-
 mr_err_t mr_decompress(mr_shard_file_t *file, const mr_shard_id_t *id, const char *where,
                        const mr_compressed_t *c, char **out, mr_diag_t *diag) {
   char to[MR_SHARD_PLACE_MAX + 32];
@@ -200,6 +183,7 @@ mr_err_t mr_decompress(mr_shard_file_t *file, const mr_shard_id_t *id, const cha
                     .most = c->unpacked < 0 ? c->most : c->unpacked,
                     .diag = diag};
   *out = NULL;
+  file->once = true;
   if (strcmp(c->codec, "zstd") && strcmp(c->codec, "gz"))
     return mr_fail(diag, MR_ERR_CONFIG,
                    "%s: is compressed by %.40s, want zstd or gz, or uncompressed shards",
@@ -207,12 +191,13 @@ mr_err_t mr_decompress(mr_shard_file_t *file, const mr_shard_id_t *id, const cha
   uint64_t state = XXH3_64bits(id, sizeof *id);
   MR_TRY(decompressed_path(file->path, state, where, to, diag));
   if (!has_versions(file) || !is_decompressed(to, c->unpacked)) {
-    char lock[MR_SHARD_PLACE_MAX + 48];
-    int held = decompress_lock(to, lock);
+    char lock[MR_SHARD_LOCK_MAX];
+    bool busy;
+    int held = mr_shard_lock(to, true, lock, &busy);
     mr_err_t e = MR_OK;
     if (!has_versions(file) || !is_decompressed(to, c->unpacked))
       e = decompress_to(&d, state, where, to);
-    decompress_unlock(held, lock);
+    mr_shard_unlock(held, lock);
     MR_TRY(e);
   }
   *out = strdup(to);

@@ -20,6 +20,7 @@ typedef struct npy {
   char list[2][LIST_MAX]; /* fields and ragged, cut into words */
   mr_npy_column_t column[MR_FIELDS_MAX];
   int n_columns;   /* even ones first */
+  bool pictures;   /* column 0 is that of images= */
   int label_field; /* after image, or the last; -1: no labels */
   mr_npy_file_t label_file;
   mr_npy_t label_head; /* type and shape; no data */
@@ -71,6 +72,7 @@ static mr_err_t plan_columns(mr_stage_t *s) {
   bool images = !named || mr_setting_given(s, offsetof(npy_t, images));
   bool labels = !named || mr_setting_given(s, offsetof(npy_t, labels));
   t->n_columns = 0;
+  t->pictures = images;
   if (images)
     t->column[t->n_columns++] = (mr_npy_column_t){.name = "image", .file.path = t->images};
   MR_TRY(cut_list(s, "fields", t->fields, false));
@@ -98,8 +100,7 @@ static int npy_field_of(const npy_t *t, int i) {
 static mr_err_t peek_column(npy_t *t, int i, mr_diag_t *diag) {
   mr_npy_column_t *c = &t->column[i];
   char text[128];
-  bool pictures = c->file.path == t->images;
-  MR_TRY(mr_npy_column_find(c, &t->remote, &t->url, diag));
+  bool pictures = i == 0 && t->pictures;
   MR_TRY(mr_npy_column_peek(c, diag));
   bool bytes = c->head.dtype == MR_U8 || c->head.dtype == MR_F32;
   if (pictures && (!bytes || c->head.ndim < 2))
@@ -123,8 +124,6 @@ static mr_err_t peek_labels(npy_t *t, mr_diag_t *diag) {
   size_t offset;
   mr_npy_t *a = &t->label_head;
   char text[128];
-  t->label_file = (mr_npy_file_t){.path = t->labels};
-  MR_TRY(mr_npy_file_find(&t->label_file, &t->remote, &t->url, diag));
   MR_TRY(mr_npy_file_peek(&t->label_file, a, &offset, diag));
   if (!is_label_type(a->dtype) || a->ndim != 1 || a->dim[0] != t->column[0].n)
     return mr_fail(diag, MR_ERR_DATA,
@@ -134,7 +133,16 @@ static mr_err_t peek_labels(npy_t *t, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* All files are found before bytes of one are read: the cache and peers share what is known then. */
+static mr_err_t find_files(npy_t *t, mr_diag_t *diag) {
+  for (int i = 0; i < t->n_columns; i++)
+    MR_TRY(mr_npy_column_find(&t->column[i], &t->remote, &t->url, diag));
+  t->label_file = (mr_npy_file_t){.path = t->labels};
+  return t->label_field >= 0 ? mr_npy_file_find(&t->label_file, &t->remote, &t->url, diag) : MR_OK;
+}
+
 static mr_err_t peek(npy_t *t, mr_diag_t *diag) {
+  MR_TRY(find_files(t, diag));
   for (int i = 0; i < t->n_columns; i++) MR_TRY(peek_column(t, i, diag));
   return t->label_field >= 0 ? peek_labels(t, diag) : MR_OK;
 }

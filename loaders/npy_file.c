@@ -1,5 +1,5 @@
-/* Local files go by the calls of base/npy.h; of an object the first bytes are requested for its
-   header, and all others through a reader. */
+/* Local files go by the calls of base/npy.h.  Of an object the first bytes are requested for its
+   header, before all objects are known; all others come through the cache and the peers. */
 #include "loaders/npy_file.h"
 
 #include <inttypes.h>
@@ -28,12 +28,19 @@ void mr_npy_file_forget(mr_npy_file_t *f) {
   *f = (mr_npy_file_t){0};
 }
 
+static mr_err_t npy_room(const mr_npy_file_t *f, size_t n, void **out, mr_diag_t *diag) {
+  *out = aligned_alloc(ALIGN, n / ALIGN * ALIGN + ALIGN);
+  return *out ? MR_OK : mr_no_memory(diag, "%s, %zu bytes", f->path, n);
+}
+
 mr_err_t mr_npy_file_peek(const mr_npy_file_t *f, mr_npy_t *out, size_t *offset, mr_diag_t *diag) {
   void *head;
   if (!f->object) return mr_npy_peek(f->path, out, offset, diag);
   int64_t size = f->object->size, n = size < MR_NPY_HEADER_MAX ? size : MR_NPY_HEADER_MAX;
-  MR_TRY(mr_npy_file_part(f, MR_READ_AUTO, 0, (size_t)n, &head, diag));
-  mr_err_t e = mr_npy_header(f->path, head, (size_t)n, out, offset, diag);
+  MR_TRY(npy_room(f, (size_t)n, &head, diag));
+  mr_remote_want_t want = {f->object, 0, n, head};
+  mr_err_t e = mr_remote_read(f->remote, &want, 1, diag);
+  if (e >= 0) e = mr_npy_header(f->path, head, (size_t)n, out, offset, diag);
   free(head);
   return e < 0 ? e : mr_npy_check_size(f->path, out, (size_t)size - *offset, diag);
 }
@@ -65,8 +72,7 @@ mr_err_t mr_npy_file_reader(const mr_npy_file_t *f, mr_read_way_t backend, bool 
 mr_err_t mr_npy_file_part(const mr_npy_file_t *f, mr_read_way_t backend, size_t at, size_t n,
                           void **out, mr_diag_t *diag) {
   mr_reader_t *r = NULL;
-  *out = aligned_alloc(ALIGN, n / ALIGN * ALIGN + ALIGN);
-  if (!*out) return mr_no_memory(diag, "%s, %zu bytes", f->path, n);
+  MR_TRY(npy_room(f, n, out, diag));
   mr_err_t e = mr_npy_file_reader(f, backend, true, &r, diag);
   if (e >= 0 && n) e = mr_reader_read_big(r, 0, (int64_t)at, n, *out, diag);
   mr_reader_close(r);

@@ -116,7 +116,7 @@ static mr_err_t open_wished(mr_reader_t *r, const mr_reader_conf_t *conf, mr_dia
 }
 
 static mr_err_t open_objects(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
-  r->remote = conf->remote;
+  r->remote = conf->remote, r->once = conf->once;
   for (int i = 0; i < r->n_files; i++) {
     r->path[i] = strdup(conf->path[i]);
     if (!r->path[i]) return mr_no_memory(diag, "a name");

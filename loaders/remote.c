@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,12 +26,13 @@ struct mr_remote {
   char region[64];
   const char *endpoint; /* NULL: Amazon's */
   mr__engine_t *engine;
-  mr__cache_t *cache;   /* NULL: none */
-  mr__window_t *window; /* NULL: not started */
-  mr__peers_t *peers;   /* NULL: none */
+  mr__cache_t *cache;              /* NULL: none */
+  _Atomic(mr__window_t *) started; /* NULL: not started, and the members around it may change */
+  mr__peers_t *peers;              /* NULL: none */
   mr__engine_t *peer_engine;
   mr__serve_t *serve;
-  pthread_mutex_t lock; /* guards objects */
+  pthread_mutex_t lock;     /* guards objects */
+  pthread_mutex_t starting; /* held while it is started */
   object_row_t *objects;
 };
 
@@ -62,18 +64,25 @@ mr_err_t mr_remote_open(mr_remote_t **out, const mr_remote_conf_t *conf, mr_diag
   else
     mr__remote_region(r->region, sizeof r->region);
   pthread_mutex_init(&r->lock, NULL);
+  pthread_mutex_init(&r->starting, NULL);
   mr_err_t e = mr__engine_open(&r->engine, conf, r->region, diag);
   if (e < 0) mr_remote_close(r), *out = NULL;
   return e;
 }
 
+/* NULL: it is not started. */
+static mr__window_t *window_of(mr_remote_t *r) {
+  return atomic_load_explicit(&r->started, memory_order_acquire);
+}
+
 void mr_remote_close(mr_remote_t *r) {
   if (!r) return;
-  if (r->window) mr__window_end_serving(r->window);
+  mr__window_t *window = window_of(r);
+  if (window) mr__window_end_serving(window);
   mr__engine_close(r->peer_engine);
   mr__engine_close(r->engine); /* what answers to peers wait for is over now */
   mr__serve_close(r->serve);
-  mr__window_destroy(r->window);
+  mr__window_destroy(window);
   mr__peers_close(r->peers);
   mr__cache_close(r->cache);
   for (object_row_t *o = r->objects, *next; o; o = next) {
@@ -81,21 +90,23 @@ void mr_remote_close(mr_remote_t *r) {
     free(o);
   }
   pthread_mutex_destroy(&r->lock);
+  pthread_mutex_destroy(&r->starting);
   free(r);
 }
 
 void mr_remote_count(mr_remote_t *r, mr_remote_counts_t *out) {
-  mr__window_counts_t window;
+  mr__window_counts_t counts;
+  mr__window_t *window = window_of(r);
   mr__engine_count(r->engine, out);
-  if (!r->cache || !r->window) return;
+  if (!window || !r->cache) return;
   if (r->peer_engine) {
     mr_remote_counts_t of_peers;
     mr__engine_count(r->peer_engine, &of_peers);
     out->peer_bytes = of_peers.bytes;
   }
-  mr__window_count(r->window, &window);
-  out->uses = window.uses, out->hits = window.hits, out->lost = window.lost;
-  out->unkept = window.unkept;
+  mr__window_count(window, &counts);
+  out->uses = counts.uses, out->hits = counts.hits, out->lost = counts.lost;
+  out->unkept = counts.unkept;
 }
 
 bool mr_remote_asked(mr_remote_t *r, mr_asked_t *out) {
@@ -168,19 +179,21 @@ static mr_err_t open_peers(mr_remote_t *r, const mr_object_t *const *object, int
   return mr__engine_open(&r->peer_engine, &once, r->region, diag);
 }
 
-static mr_err_t start_serving(mr_remote_t *r, mr_diag_t *diag) {
+static mr_err_t start_serving(mr_remote_t *r, mr__window_t *window, mr_diag_t *diag) {
   if (!r->peers) return MR_OK;
-  MR_TRY(mr__serve_open(&r->serve, r->peers, mr__window_serve, r->window, diag));
+  MR_TRY(mr__serve_open(&r->serve, r->peers, mr__window_serve, window, diag));
   mr__peers_wait(r->peers, r->conf.timeout);
   return MR_OK;
 }
 
-static mr_err_t start_window(mr_remote_t *r, const mr_object_t *const *object, int n,
-                             mr_diag_t *diag) {
+/* Peers and cache, if there are any, and the window, which takes over what the cache holds. */
+static mr_err_t open_window(mr_remote_t *r, const mr_object_t *const *object, int n,
+                            mr__window_t **out, mr_diag_t *diag) {
   uint32_t blocks = 0;
   int64_t whole = 0;
   mr__cached_t *own = NULL;
   size_t n_own = 0;
+  *out = NULL;
   if (r->conf.peers) MR_TRY(open_peers(r, object, n, diag));
   if (r->conf.cache) MR_TRY(open_cache(r, object, n, &blocks, &own, &n_own, diag));
   for (int i = 0; i < n; i++)
@@ -190,32 +203,57 @@ static mr_err_t start_window(mr_remote_t *r, const mr_object_t *const *object, i
                             .connections = r->conf.connections,
                             .cache = r->cache,
                             .block = r->conf.cache_block,
+                            .patience = r->conf.timeout,
                             .peers = r->peers,
                             .peer_engine = r->peer_engine,
                             .capacity = blocks < whole ? blocks : (uint32_t)whole};
-  r->window = mr__window_create(&conf);
-  if (r->window) mr__window_take_cached(r->window, own, n_own);
+  *out = mr__window_create(&conf);
+  if (*out) mr__window_take_cached(*out, own, n_own);
   free(own);
-  return r->window ? start_serving(r, diag) : mr_no_memory(diag, "remote objects");
+  return *out ? MR_OK : mr_no_memory(diag, "remote objects");
+}
+
+/* Others use the window once peers have been waited for: a peer that is asked before it is there
+   counts as one that has failed. */
+static mr_err_t start_window(mr_remote_t *r, const mr_object_t *const *object, int n,
+                             mr_diag_t *diag) {
+  mr__window_t *window;
+  mr_err_t e = open_window(r, object, n, &window, diag);
+  if (e >= 0) e = start_serving(r, window, diag);
+  if (e >= 0) return atomic_store_explicit(&r->started, window, memory_order_release), MR_OK;
+  mr__window_destroy(window);
+  mr__engine_close(r->peer_engine);
+  mr__peers_close(r->peers);
+  mr__cache_close(r->cache);
+  r->peer_engine = NULL, r->peers = NULL, r->cache = NULL;
+  return e;
 }
 
 /* All objects; heap, NULL without memory. */
-static const mr_object_t **list_objects(const mr_remote_t *r, int *n) {
+static const mr_object_t **list_objects(mr_remote_t *r, int *n) {
   *n = 0;
+  pthread_mutex_lock(&r->lock);
   for (object_row_t *o = r->objects; o; o = o->next) ++*n;
   const mr_object_t **object = malloc(((size_t)*n + 1) * sizeof *object);
   *n = 0;
   for (object_row_t *o = r->objects; o && object; o = o->next) object[(*n)++] = &o->object;
+  pthread_mutex_unlock(&r->lock);
   return object;
 }
 
-mr_err_t mr_remote_start(mr_remote_t *r, mr_diag_t *diag) {
+static mr_err_t start_objects(mr_remote_t *r, mr_diag_t *diag) {
   int n;
-  if (r->window) return MR_OK;
   const mr_object_t **object = list_objects(r, &n);
   if (!object) return mr_no_memory(diag, "objects");
   mr_err_t e = start_window(r, object, n, diag);
   free(object);
+  return e;
+}
+
+mr_err_t mr_remote_start(mr_remote_t *r, mr_diag_t *diag) {
+  pthread_mutex_lock(&r->starting);
+  mr_err_t e = window_of(r) ? MR_OK : start_objects(r, diag);
+  pthread_mutex_unlock(&r->starting);
   return e;
 }
 
@@ -237,7 +275,8 @@ mr_err_t mr_remote_measure(mr_remote_t *r, int64_t record_bytes, double seconds,
 }
 
 int64_t mr_remote_tell(mr_remote_t *r, const mr_remote_want_t *want, int n) {
-  return r->window ? mr__window_tell(r->window, want, n) : 0;
+  mr__window_t *window = window_of(r);
+  return window ? mr__window_tell(window, want, n) : 0;
 }
 
 /* ---- waiting for requests ---- */
@@ -398,17 +437,25 @@ static mr_err_t read_now(mr_remote_t *r, const mr_remote_want_t *want, int n, mr
 
 /* Takes what was fetched ahead, and asks the server for the rest. */
 mr_err_t mr_remote_read(mr_remote_t *r, const mr_remote_want_t *want, int n, mr_diag_t *diag) {
-  if (!r->window || !n) return read_now(r, want, n, diag);
+  mr__window_t *window = window_of(r);
+  if (!window || !n) return read_now(r, want, n, diag);
   mr_remote_want_t *rest = malloc((size_t)n * sizeof *rest);
   if (!rest) return mr_no_memory(diag, "%d parts", n);
   mr_err_t e = MR_OK;
   int n_rest = 0;
-  mr__window_begin(r->window);
+  mr__window_begin(window);
   for (int i = 0; i < n && e >= 0; i++) {
-    e = mr__window_take(r->window, &want[i], diag);
+    e = mr__window_take(window, &want[i], diag);
     if (e == MR_END) rest[n_rest++] = want[i];
   }
   if (e >= 0) e = read_now(r, rest, n_rest, diag);
   free(rest);
   return e;
+}
+
+mr_err_t mr_remote_load(mr_remote_t *r, const mr_remote_want_t *want, bool again, mr_diag_t *diag) {
+  bool cached = r->conf.cache && mr__cache_takes(want->object) && (again || r->conf.peers);
+  mr_err_t e = cached ? mr_remote_start(r, diag) : MR_END;
+  if (cached && e >= 0) e = mr__window_load(window_of(r), want, diag);
+  return e == MR_END ? read_now(r, want, 1, diag) : e;
 }

@@ -1,60 +1,113 @@
-/* Reads of blocks that were not announced: those that peers ask for. */
+/* Reads of blocks whose use was not announced: what a peer asks for, and what is loaded as a whole
+   or scanned for an index before records are read.  They go through the cache and the peers as
+   announced uses do, so that no byte crosses the server's wire twice; blocks are kept as long as
+   there is room, and make room for those whose use is known. */
+#include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "loaders/remote_window_private.h"
 
-/* Begins to fetch what a peer asks for and is not here.  False without memory. */
-static bool begin_serving(mr__window_t *w, int32_t i) {
+/* Begins to fetch a block that is not here.  False without memory. */
+static bool begin_block(mr__window_t *w, int32_t i, bool direct) {
   mr__unit_t *u = &w->unit[i];
   if (u->chunk || u->on_disk) return true;
   if (!mr_belady_holds(w->order, (uint32_t)i)) mr_belady_hold(w->order, (uint32_t)i);
-  if (mr_belady_holds(w->order, (uint32_t)i))
-    mr__unit_place(w, u, false, mr__cache_has(w->conf.cache, u->object, u->at));
-  return u->on_disk || mr__unit_fetch(w, i, true);
+  bool held = mr_belady_holds(w->order, (uint32_t)i);
+  bool found = mr__cache_has(w->conf.cache, u->object, u->at); /* perhaps by another run, a peer */
+  mr__unit_place(w, u, found && !held && u->owner < 0, found);
+  return found || mr__unit_fetch(w, i, direct);
 }
 
 /* The part of [at,at+n) that lies in the block of byte `from`. */
-static mr_err_t serve_unit(mr__window_t *w, const mr_remote_want_t *want, int64_t from, int64_t n,
-                           int32_t i) {
+static mr_err_t copy_block(mr__window_t *w, const mr_remote_want_t *want, int64_t from, int64_t n,
+                           int32_t i, bool direct, mr_diag_t *diag) {
   mr_err_t e = MR_END;
   for (int tries = 0; tries < 2 && e == MR_END; tries++) { /* the file of a block may be lost */
     if (w->closing) return MR_ERR_CANCEL;
-    if (!begin_serving(w, i)) return MR_ERR_NOMEM;
+    if (!begin_block(w, i, direct)) return mr_no_memory(diag, "a block");
     if (mr__unit_is_pending(&w->unit[i])) mr__unit_send(w, i);
-    e = mr__unit_copy(w, i, want, from, n, NULL);
+    e = mr__unit_copy(w, i, want, from, n, diag);
   }
+  return e;
+}
+
+/* Begins all blocks of a read, which lists them in unit[0,*k) and pins them. */
+static mr_err_t begin_blocks(mr__window_t *w, const mr_remote_want_t *want, bool direct,
+                             int32_t *unit, int32_t *k, mr_diag_t *diag) {
+  const mr_object_t *o = want->object;
+  int64_t block = w->conf.block, end = want->at + want->size;
+  for (int64_t from = want->at / block * block; from < end; from += block) {
+    int64_t size = o->size - from < block ? o->size - from : block;
+    int32_t i = mr__unit_find(w, o, from, size);
+    if (i == MR_NO_UNIT) i = mr__unit_add(w, o, from, size);
+    if (i == MR_NO_UNIT || !begin_block(w, i, direct)) return mr_no_memory(diag, "blocks");
+    w->unit[i].pins++, unit[(*k)++] = i;
+  }
+  for (int32_t p = 0; p < *k; p++)
+    if (mr__unit_is_pending(&w->unit[unit[p]])) mr__unit_send(w, unit[p]);
+  return MR_OK;
+}
+
+/* With the lock held.  direct: blocks that a peer keeps are asked of the server too. */
+static mr_err_t read_blocks(mr__window_t *w, const mr_remote_want_t *want, bool direct,
+                            mr_diag_t *diag) {
+  int64_t block = w->conf.block, first = want->at / block * block, end = want->at + want->size;
+  int32_t *unit = malloc((size_t)((end - first) / block + 1) * sizeof *unit), k = 0;
+  if (!unit) return mr_no_memory(diag, "blocks");
+  mr_err_t e = begin_blocks(w, want, direct, unit, &k, diag);
+  for (int32_t p = 0; p < k; p++) {
+    int64_t from = first + p * block, stop = from + block < end ? from + block : end;
+    if (from < want->at) from = want->at;
+    if (e >= 0) e = copy_block(w, want, from, stop - from, unit[p], direct, diag);
+    w->unit[unit[p]].pins--;
+    mr__unit_settle(w, unit[p]);
+  }
+  free(unit);
   return e;
 }
 
 mr_err_t mr__window_serve(void *arg, const mr_object_t *o, int64_t at, int64_t n, uint8_t *to) {
   mr__window_t *w = arg;
   mr_remote_want_t want = {o, at, n, to};
-  int64_t block = w->conf.block, first = at / block * block, end = at + n;
-  int32_t *unit = malloc((size_t)((end - first) / block + 1) * sizeof *unit), k = 0;
-  mr_err_t e = unit && mr__cache_takes(o) ? MR_OK : MR_ERR_NOMEM;
+  if (!mr__cache_takes(o)) return MR_ERR_CONFIG;
   pthread_mutex_lock(&w->lock);
-  if (w->closing) e = MR_ERR_CANCEL;
-  for (int64_t from = first; from < end && e >= 0; from += block) { /* all are asked for at once */
-    int64_t size = o->size - from < block ? o->size - from : block;
-    int32_t i = mr__unit_find(w, o, from, size);
-    if (i == MR_NO_UNIT) i = mr__unit_add(w, o, from, size);
-    if (i == MR_NO_UNIT || !begin_serving(w, i)) {
-      e = MR_ERR_NOMEM;
-      break;
-    }
-    w->unit[i].pins++, unit[k++] = i;
+  mr_err_t e = w->closing ? MR_ERR_CANCEL : read_blocks(w, &want, true, NULL);
+  pthread_mutex_unlock(&w->lock);
+  return e;
+}
+
+/* Waits until n bytes more may wait to be written.  A disk that writes nothing for as long as a server
+   may be silent is waited for no more until it writes again. */
+static void await_disk(mr__window_t *w, int64_t n) {
+  while (w->loading + w->writing > mr__window_writes_most(w) - n && !w->stands_still) {
+    int64_t writes = w->writes;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)w->conf.patience + 1;
+    bool over = pthread_cond_clockwait(&w->written, &w->lock, CLOCK_MONOTONIC, &until) == ETIMEDOUT;
+    w->stands_still = over && writes == w->writes && w->writing;
   }
-  for (int32_t p = 0; p < k; p++)
-    if (mr__unit_is_pending(&w->unit[unit[p]])) mr__unit_send(w, unit[p]);
-  for (int32_t p = 0; p < k; p++) {
-    int64_t from = first + p * block, stop = from + block < end ? from + block : end;
-    if (from < at) from = at;
-    if (e >= 0) e = serve_unit(w, &want, from, stop - from, unit[p]);
-    w->unit[unit[p]].pins--;
-    mr__unit_settle(w, unit[p]);
+}
+
+/* The disk may be slower than the network: then it sets the pace, since a block that is not kept
+   would be fetched again. */
+mr_err_t mr__window_load(mr__window_t *w, const mr_remote_want_t *want, mr_diag_t *diag) {
+  int64_t piece = mr__window_writes_most(w) / 2;
+  mr_err_t e = MR_OK;
+  assert(w->conf.cache && mr__cache_takes(want->object));
+  pthread_mutex_lock(&w->lock);
+  for (int64_t at = 0; at < want->size && e == MR_OK; at += piece) {
+    int64_t left = want->size - at, n = left < piece ? left : piece;
+    mr_remote_want_t some = {want->object, want->at + at, n, (uint8_t *)want->to + at};
+    await_disk(w, n);
+    w->loading += n;
+    e = read_blocks(w, &some, false, diag);
+    w->loading -= n;
+    pthread_cond_broadcast(&w->written);
   }
   pthread_mutex_unlock(&w->lock);
-  free(unit);
   return e;
 }
 

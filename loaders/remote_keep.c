@@ -1,17 +1,24 @@
-/* Writes blocks that are to be kept to the cache, on a thread of its own. */
+/* Writes blocks that are to be kept to the cache, on a thread of its own: a read that is due does not
+   wait for the disk.  When the disk is slower than the network, blocks are not kept. */
 #include "loaders/remote_window_private.h"
 
 enum { WRITES_LEAST = 32 << 20 /* bytes that may wait to be written, whatever `ahead` is */ };
 
+int64_t mr__window_writes_most(const mr__window_t *w) {
+  int64_t most = w->conf.ahead / 2 > WRITES_LEAST ? w->conf.ahead / 2 : WRITES_LEAST;
+  int64_t listed = (int64_t)w->write_cap / 2 * w->conf.block;
+  return most < listed ? most : listed;
+}
+
 /* Whether the disk is so slow that what waits to be written would take the memory of what is to be
    fetched. */
-bool mr__window_is_behind(const mr__window_t *w) {
-  int64_t most = w->conf.ahead / 2 > WRITES_LEAST ? w->conf.ahead / 2 : WRITES_LEAST;
-  return w->writing > most || (size_t)(w->write_head - w->write_tail) == w->write_cap;
+static bool is_behind(const mr__window_t *w) {
+  return w->writing > mr__window_writes_most(w) ||
+         (size_t)(w->write_head - w->write_tail) == w->write_cap;
 }
 
 void mr__unit_keep(mr__window_t *w, int32_t i) {
-  bool behind = mr__window_is_behind(w);
+  bool behind = is_behind(w);
   if (!w->keeps || !mr__cache_takes(w->unit[i].object) || behind) {
     w->counts.unkept += behind;
     mr_belady_drop(w->order, (uint32_t)i);
@@ -43,6 +50,8 @@ static void write_unit(mr__window_t *w, int32_t i) {
     u = &w->unit[i];
   }
   u->writes = false, w->writing -= size;
+  w->writes++, w->stands_still = false;
+  pthread_cond_broadcast(&w->written);
   mr__unit_place(w, u, u->goes, e == MR_OK), u->verified = own;
   if (e != MR_OK) mr_belady_drop(w->order, (uint32_t)i);
   if (e < 0 && !w->said_full) {

@@ -128,6 +128,7 @@ mr__window_t *mr__window_create(const mr__window_conf_t *conf) {
   w->to_write = malloc(w->write_cap * sizeof *w->to_write);
   pthread_mutex_init(&w->lock, NULL);
   pthread_cond_init(&w->arrived, NULL), pthread_cond_init(&w->work, NULL);
+  pthread_cond_init(&w->written, NULL);
   for (int i = 0; i < 2; i++) w->pending[i] = mr__pending_create();
   bool good = w->order && w->unit && w->issued && w->to_write && w->pending[0] && w->pending[1] &&
               mr__units_rehash(w, 2048);
@@ -157,6 +158,7 @@ void mr__window_destroy(mr__window_t *w) {
   for (int i = 0; i < 2; i++) mr__pending_destroy(w->pending[i]);
   mr_belady_free(w->order);
   pthread_cond_destroy(&w->arrived), pthread_cond_destroy(&w->work);
+  pthread_cond_destroy(&w->written);
   pthread_mutex_destroy(&w->lock);
   free(w->unit), free(w->bucket), free(w->issued), free(w->to_write), free(w);
 }

@@ -19,6 +19,7 @@ typedef struct mr__window_conf {
   mr__cache_t *cache;  /* NULL: none; the caller's until destroy */
   int64_t block;       /* bytes of its blocks */
   uint32_t capacity;   /* blocks that this run may keep */
+  double patience;     /* s without a write after which a load does not wait for the disk */
   mr__peers_t *peers;  /* NULL: none; needs a cache */
   mr__engine_t *peer_engine; /* for requests to peers, without retries */
 } mr__window_conf_t;
@@ -43,6 +44,12 @@ void mr__window_begin(mr__window_t *w);
    the part was not announced or is lost: the caller then asks the server.  Otherwise the failure of
    its request.  Any thread; blocks. */
 mr_err_t mr__window_take(mr__window_t *w, const mr_remote_want_t *want, mr_diag_t *diag);
+
+/* Reads a part that was not announced, of an object that can be cached; the window has a cache.
+   Blocks come from memory, the cache, the peer that keeps them or the server, and stay in the cache
+   while there is room.  MR_END if blocks are lost: the caller then asks the server.  Any thread,
+   several at once; blocks, also while the disk of the cache is slower than the network. */
+mr_err_t mr__window_load(mr__window_t *w, const mr_remote_want_t *want, mr_diag_t *diag);
 
 /* Copies bytes [at,at+n) of an object to `to`, for a peer: from memory, the cache or the server,
    which is asked once however many ask for a block at a time.  The blocks stay in the cache while

@@ -72,6 +72,10 @@ struct mr__window {
   size_t write_cap;
   int64_t write_tail, write_head, writing; /* writing: bytes that wait to be written */
   pthread_cond_t work;
+  pthread_cond_t written; /* fewer bytes wait to be written, or are being loaded */
+  int64_t loading;        /* bytes that are being loaded */
+  int64_t writes;         /* blocks that were written, or tried */
+  bool stands_still;      /* the disk has written nothing for long */
   pthread_t keeper;
   bool keeps, ends, said_full, said_slow, closing;
 };
@@ -81,7 +85,7 @@ struct mr__window {
 /* Gives the table n buckets, a power of two.  False without memory. */
 bool mr__units_rehash(mr__window_t *w, uint32_t n);
 
-/* Returns the unit that is bytes [at,at+size) of an object; MR_NO_UNIT if there is none. */
+/* Returns the unit that is bytes [at,at+size) of an object; MR_NO_UNIT without one. */
 int32_t mr__unit_find(const mr__window_t *w, const mr_object_t *o, int64_t at, int64_t size);
 
 /* Adds it; MR_NO_UNIT without memory. */
@@ -122,9 +126,8 @@ void mr__window_send_due(mr__window_t *w);
 
 /* ---- remote_keep.c ---- */
 
-/* Whether the disk is so slow that what waits to be written would take the memory of what is to be
-   fetched. */
-bool mr__window_is_behind(const mr__window_t *w);
+/* Bytes that may wait to be written: above that, blocks are not kept. */
+int64_t mr__window_writes_most(const mr__window_t *w);
 
 /* Has a unit in memory written to the cache; one that cannot be is dropped from what is kept. */
 void mr__unit_keep(mr__window_t *w, int32_t i);

@@ -1,5 +1,6 @@
-/* Windows over a file that is read once.  A remote one is streamed in large windows, each by
-   several requests at once; a gap that leaves the window is not read. */
+/* Windows over a file that is read once.  A remote one is streamed in windows that grow as long as
+   they follow each other, each by several requests at once; a gap that leaves the window is not
+   read.  The first one is small, since some containers have their index in front. */
 #include "loaders/shard_file.h"
 
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 enum { WINDOW = 1 << 20, REMOTE_WINDOW = 32 << 20, STREAK = 3 };
+enum { REMOTE_FIRST = 1 << 18, GROWTH = 4 };
 
 static mr_err_t read_local(const mr_shard_file_t *f, int64_t at, void *to, size_t n,
                            mr_diag_t *diag) {
@@ -28,13 +30,22 @@ static mr_err_t read_from(const mr_shard_file_t *f, int64_t at, void *to, size_t
                           mr_diag_t *diag) {
   if (f->fd >= 0) return read_local(f, at, to, n, diag);
   mr_remote_want_t want = {f->object, at, (int64_t)n, to};
-  return mr_remote_read(f->remote, &want, 1, diag);
+  return mr_remote_load(f->remote, &want, !f->once, diag);
+}
+
+/* Bytes of the window that begins at byte `at`. */
+static size_t window_size(const mr_shard_file_t *f, int64_t at) {
+  if (f->fd >= 0) return WINDOW;
+  int64_t gap = at - (f->window_at + (int64_t)f->window_n);
+  if (!f->window || gap < 0 || gap > (int64_t)f->cap) return REMOTE_FIRST;
+  return f->cap < REMOTE_WINDOW / GROWTH ? GROWTH * f->cap : REMOTE_WINDOW;
 }
 
 static mr_err_t fill_window(mr_shard_file_t *f, int64_t at, mr_diag_t *diag) {
-  size_t cap = f->fd >= 0 ? WINDOW : REMOTE_WINDOW;
-  if ((int64_t)cap > f->size) cap = (size_t)f->size;
-  if (!f->window) {
+  size_t cap = window_size(f, at);
+  if (cap != f->cap) {
+    free(f->window);
+    f->cap = f->window_n = 0;
     f->window = malloc(cap);
     if (!f->window) return mr_no_memory(diag, "the scan of %s", f->path);
     f->cap = cap;

@@ -2,11 +2,15 @@
    with a hash of the shard's absolute path, so that equal names do not collide. */
 #include "loaders/shard_place.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "loaders/remote.h"
@@ -73,4 +77,24 @@ mr_err_t mr_shard_place_new(const char *path, const char *where, char out[MR_SHA
   MR_TRY(mr_make_folder(folder, diag));
   if (place_in_folder(folder, path, out)) return MR_OK;
   return mr_fail(diag, MR_ERR_IO, "%s: its path cannot be found", path);
+}
+
+/* A lock file is removed by who has made what it protects: those who waited for it find that made. */
+int mr_shard_lock(const char *path, bool wait, char name[MR_SHARD_LOCK_MAX], bool *busy) {
+  snprintf(name, MR_SHARD_LOCK_MAX, "%s.lock", path);
+  *busy = false;
+  int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  while (fd >= 0 && flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)) < 0) {
+    if (errno == EINTR) continue;
+    *busy = errno == EWOULDBLOCK;
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+void mr_shard_unlock(int fd, const char *name) {
+  if (fd < 0) return;
+  unlink(name);
+  close(fd);
 }

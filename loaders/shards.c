@@ -27,6 +27,8 @@ typedef struct work {
   mr_shards_t *s;
   pthread_mutex_t lock;
   int next, made; /* the first file not taken yet; files whose index is done */
+  int *late;      /* [s->n] files whose index another process is making: they come last */
+  int n_late, next_late;
   int64_t reported_ns;
   bool reported, unkept; /* a notice of progress, or of an index that is not kept, has been sent */
   mr_err_t e;
@@ -79,18 +81,14 @@ static const char *index_name(const mr_shard_t *shard, char text[MR_SHARD_PLACE_
 }
 
 /* An index that cannot be kept serves this process alone. */
-static void keep_index(work_t *w, const mr_shard_t *shard) {
-  char path[MR_SHARD_PLACE_MAX], name[MR_SHARD_PLACE_MAX];
-  mr_diag_t why = {0};
-  mr_err_t e = mr_shard_place_new(index_name(shard, name), index_place(w->conf, shard), path, &why);
-  if (e >= 0) e = mr_shard_index_save(&shard->index, path, &why);
-  if (e >= 0) return;
+static void say_unkept(work_t *w, const mr_shard_t *shard, const mr_diag_t *why) {
   pthread_mutex_lock(&w->lock);
   bool first = !w->unkept;
   w->unkept = true;
   pthread_mutex_unlock(&w->lock);
   if (first)
-    mr_notice("%s: its index is not kept: %s (index=FOLDER keeps it there)", shard->path, why.text);
+    mr_notice("%s: its index is not kept: %s (index=FOLDER keeps it there)", shard->path,
+              why->text);
 }
 
 static bool find_index(const mr_shards_conf_t *c, mr_shard_t *shard) {
@@ -119,12 +117,14 @@ static mr_err_t open_named(const work_t *w, mr_shard_t *shard, int *fd, mr_diag_
   return mr_shard_id_of(*fd, shard->path, &shard->id, diag);
 }
 
-/* Lets the container check the file; an uncompressed one that it gives is opened instead. */
-static mr_err_t open_file(const work_t *w, mr_shard_t *shard, int *fd, mr_diag_t *diag) {
+/* Lets the container check the file, unless it is opened again; an uncompressed one that it gives is
+   opened instead. */
+static mr_err_t open_file(const work_t *w, mr_shard_t *shard, bool again, int *fd,
+                          mr_diag_t *diag) {
   const mr_shards_conf_t *c = w->conf;
   char *other = NULL;
   mr_err_t e = open_named(w, shard, fd, diag);
-  if (e < 0 || !c->prepare) return e;
+  if (e < 0 || again || !c->prepare) return e;
   mr_shard_file_t file = scanned_file(w, shard, *fd);
   e = c->prepare(c->ctx, (int)(shard - w->s->shard), &file, &shard->id, &other, diag);
   mr_shard_file_fini(&file);
@@ -135,17 +135,33 @@ static mr_err_t open_file(const work_t *w, mr_shard_t *shard, int *fd, mr_diag_t
   return open_named(w, shard, fd, diag);
 }
 
-static mr_err_t open_shard(work_t *w, mr_shard_t *shard, mr_diag_t *diag) {
+/* Makes the index and keeps it, unless another process is about to: that one's is waited for, or,
+   without `wait`, MR_END comes back. */
+static mr_err_t make_kept_index(work_t *w, mr_shard_t *shard, int fd, bool wait, mr_diag_t *diag) {
+  char path[MR_SHARD_PLACE_MAX], name[MR_SHARD_PLACE_MAX], lock[MR_SHARD_LOCK_MAX];
+  mr_diag_t why = {0};
+  bool busy = false;
+  if (!w->conf->kind) return make_index(w, shard, fd, diag);
+  mr_err_t kept =
+      mr_shard_place_new(index_name(shard, name), index_place(w->conf, shard), path, &why);
+  int held = kept >= 0 ? mr_shard_lock(path, wait, lock, &busy) : -1;
+  if (busy) return MR_END;
+  mr_err_t e = find_index(w->conf, shard) ? MR_OK : make_index(w, shard, fd, diag);
+  if (e >= 0 && kept >= 0) kept = mr_shard_index_save(&shard->index, path, &why);
+  mr_shard_unlock(held, lock);
+  if (e >= 0 && kept < 0) say_unkept(w, shard, &why);
+  return e;
+}
+
+/* MR_END: another process is making its index.  The second time, with `wait`, that one is waited
+   for. */
+static mr_err_t open_shard(work_t *w, mr_shard_t *shard, bool wait, mr_diag_t *diag) {
   int fd;
-  bool found = false;
-  mr_err_t e = open_file(w, shard, &fd, diag);
-  if (w->conf->scan) {
-    found = e >= 0 && find_index(w->conf, shard);
-    if (e >= 0 && !found) e = make_index(w, shard, fd, diag);
-  }
+  mr_err_t e = open_file(w, shard, wait, &fd, diag);
+  if (e >= 0 && w->conf->scan && !find_index(w->conf, shard))
+    e = make_kept_index(w, shard, fd, wait, diag);
   if (fd >= 0) close(fd);
-  if (e < 0 || !w->conf->scan) return e;
-  if (!found && w->conf->kind) keep_index(w, shard);
+  if (e != MR_OK || !w->conf->scan) return e;
   if (!shard->index.fault) return MR_OK;
   if (!w->conf->lenient) return mr_fail(diag, MR_ERR_DATA, "%s", shard->index.fault);
   mr_notice("%s; the %" PRId64 " records before it are used", shard->index.fault,
@@ -164,17 +180,29 @@ static void report_progress(work_t *w) {
             (int)(100LL * w->made / w->s->n));
 }
 
+/* Takes the next file, and says whether to wait for who makes its index; -1: all are taken.  Called
+   with the lock held. */
+static int take_shard(work_t *w, bool *wait) {
+  *wait = w->next == w->s->n;
+  if (w->e < 0) return -1;
+  if (!*wait) return w->next++;
+  return w->next_late < w->n_late ? w->late[w->next_late++] : -1;
+}
+
 static void *index_main(void *arg) {
   work_t *w = arg;
+  bool wait;
   pthread_mutex_lock(&w->lock);
-  while (w->next < w->s->n && w->e >= 0) {
-    mr_shard_t *shard = &w->s->shard[w->next++];
+  for (int i; (i = take_shard(w, &wait)) >= 0;) {
     pthread_mutex_unlock(&w->lock);
     mr_diag_t diag = {0};
-    mr_err_t e = open_shard(w, shard, &diag);
+    mr_err_t e = open_shard(w, &w->s->shard[i], wait, &diag);
     pthread_mutex_lock(&w->lock);
     if (e < 0 && w->e >= 0) w->e = e, w->diag = diag;
-    w->made++;
+    if (e == MR_END)
+      w->late[w->n_late++] = i;
+    else
+      w->made++;
     report_progress(w);
   }
   pthread_mutex_unlock(&w->lock);
@@ -210,16 +238,20 @@ static void identify_all(work_t *w) {
 
 static mr_err_t open_all(mr_shards_t *s, const mr_shards_conf_t *conf, mr_diag_t *diag) {
   work_t w = {.conf = conf, .s = s, .reported_ns = mr_now_ns()};
+  bool shared = s->remote && conf->remote->cache; /* what is scanned needs to know all objects */
   pthread_t thread[THREADS];
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   int n = 0, most = cores < THREADS && !s->remote ? (int)cores : THREADS; /* or wait together */
+  w.late = malloc((size_t)s->n * sizeof *w.late);
+  if (!w.late) return mr_no_memory(diag, "%d files", s->n);
   pthread_mutex_init(&w.lock, NULL);
-  if (s->remote && s->n > THREADS) identify_all(&w);
+  if (s->remote && (shared || s->n > THREADS)) identify_all(&w);
   for (; n + 1 < most && n + 1 < s->n; n++)
     if (pthread_create(&thread[n], NULL, index_main, &w) != 0) break;
   index_main(&w);
   for (int i = 0; i < n; i++) pthread_join(thread[i], NULL);
   pthread_mutex_destroy(&w.lock);
+  free(w.late);
   if (w.reported && w.e >= 0) mr_notice("found the records of %d files", s->n);
   return mr_diag_relay(diag, w.e, &w.diag);
 }

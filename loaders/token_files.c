@@ -124,21 +124,33 @@ static bool idx_name(const char *bin, char out[MR_PATH_MAX]) {
   return true;
 }
 
+/* Finds the indexes beside remote files, before the first file is read: peers serve the objects that
+   are known by then. */
+static mr_err_t find_idx(mr_token_files_t *t, mr_diag_t *diag) {
+  char url[MR_PATH_MAX];
+  for (int i = 0; i < t->shards->n; i++) {
+    const mr_shard_t *s = &t->shards->shard[i];
+    if (s->url && idx_name(s->url, url))
+      MR_TRY(mr_remote_find(t->shards->remote, url, &t->file[i].idx, diag));
+  }
+  return MR_OK;
+}
+
 /* Reads the index beside a file into *data (heap, the caller frees it); NULL if it is missing. */
 static mr_err_t read_idx_bytes(const mr_token_files_t *t, const mr_shard_t *s, void **data,
                                size_t *size, char path[MR_PATH_MAX], mr_diag_t *diag) {
-  const mr_object_t *o;
+  const mr_object_t *o = t->file[s - t->shards->shard].idx;
   *data = NULL;
-  if (!idx_name(s->url ? s->url : s->path, path)) return MR_OK;
-  if (!s->url)
-    return access(path, F_OK) ? MR_OK : mr_read_file(path, (size_t)1 << 40, data, size, diag);
-  MR_TRY(mr_remote_find(t->shards->remote, path, &o, diag));
+  if (!s->url) {
+    if (!idx_name(s->path, path) || access(path, F_OK)) return MR_OK;
+    return mr_read_file(path, (size_t)1 << 40, data, size, diag);
+  }
   if (!o) return MR_OK;
   *size = (size_t)o->size, *data = malloc(*size + 1);
   if (!*data) return mr_no_memory(diag, "%s, %zu bytes", o->name, *size);
   snprintf(path, MR_PATH_MAX, "%s", o->name);
   mr_remote_want_t want = {o, 0, o->size, *data};
-  return mr_remote_read(t->shards->remote, &want, 1, diag);
+  return mr_remote_load(t->shards->remote, &want, true, diag);
 }
 
 static bool idx_type(uint8_t code, mr_token_type_t *type) {
@@ -286,7 +298,7 @@ static mr_err_t open_token_files(mr_token_files_t *t, const mr_token_files_conf_
   MR_TRY(mr_shards_open(&t->shards, &conf, diag));
   t->file = calloc((size_t)t->shards->n, sizeof *t->file);
   if (!t->file) return mr_no_memory(diag, "%d files", t->shards->n);
-  mr_err_t e = MR_OK;
+  mr_err_t e = find_idx(t, diag);
   for (int i = 0; i < t->shards->n && e >= 0; i++)
     e = open_token_file(t, i, c, c->documents ? &d : NULL, diag);
   if (e >= 0 && c->documents) e = add_document(&d, t->n, diag);
@@ -319,7 +331,7 @@ static mr_err_t read_kept(const mr_token_files_t *t, const mr_shard_t *s, int64_
   mr_reader_conf_t conf = {.path = (const char *const *)&s->path, .n_files = 1, .once = true};
   mr_remote_want_t want = {s->object, at, (int64_t)n, to};
   mr_reader_t *r;
-  if (s->object) return mr_remote_read(t->shards->remote, &want, 1, diag);
+  if (s->object) return mr_remote_load(t->shards->remote, &want, true, diag);
   mr_err_t e = mr_reader_open(&r, &conf, diag);
   if (e >= 0) e = mr_reader_read_big(r, 0, at, n, to, diag);
   mr_reader_close(r);

@@ -114,6 +114,21 @@ typedef struct child {
 } child_t;
 
 static bool one_folder; /* the processes name the same folder */
+static bool loads;      /* they load the object as a whole first, in windows, as a scan does */
+
+static bool load_all(mr_remote_t *remote, const mr_object_t *o) {
+  enum { WINDOW = 700000 };
+  static uint8_t room[WINDOW];
+  mr_diag_t diag = {0};
+  for (int64_t at = 0; at < BYTES; at += WINDOW) {
+    int64_t n = BYTES - at < WINDOW ? BYTES - at : WINDOW;
+    mr_remote_want_t want = {o, at, n, room};
+    if (mr_remote_load(remote, &want, true, &diag) < 0)
+      return fprintf(stderr, "%s\n", diag.text), false;
+    if (memcmp(room, content + at, (size_t)n)) return false;
+  }
+  return true;
+}
 
 static int count_blocks(const char *cache) {
   char command[256];
@@ -143,7 +158,7 @@ static child_t start_child(int i, const char *cache) {
   n_notices = 0;
   snprintf(name, sizeof name, one_folder ? "%s" : "%s-%d", cache, i);
   mr_remote_t *remote = open_peer(name, names[i], list, &o);
-  bool good = remote && read_all(remote, o, (uint64_t)i + 1, said[1]);
+  bool good = remote && (!loads || load_all(remote, o)) && read_all(remote, o, (uint64_t)i + 1, said[1]);
   if (write(said[1], good ? "y" : "n", 1) != 1 || read(go[0], &byte, 1) != 0) _exit(100);
   mr_remote_close(remote);
   _exit(n_notices);
@@ -182,6 +197,22 @@ static void each_block_crosses_the_wire_once(void **state) {
   }
   assert_int_equal(origin.sent - before, BYTES + PEERS); /* and a byte that identifies the object */
   for (int i = PEERS - 1; i >= 0; i--) assert_int_equal(end_child(&child[i]), 0);
+}
+
+static void what_is_loaded_first_crosses_the_wire_once_too(void **state) {
+  child_t child[PEERS];
+  loads = true;
+  long long before = origin.sent;
+  usual.timeout = 60;
+  start_children(child, "loaded");
+  usual.timeout = 5;
+  for (int i = 0; i < PEERS; i++) {
+    assert_int_equal(hear(&child[i]), 'q');
+    assert_int_equal(hear(&child[i]), 'y');
+  }
+  assert_int_equal(origin.sent - before, BYTES + PEERS);
+  for (int i = PEERS - 1; i >= 0; i--) assert_int_equal(end_child(&child[i]), 0);
+  loads = false;
 }
 
 /* The peers of one machine may name one folder: what each has kept is there for the next start of
@@ -452,6 +483,7 @@ int main(void) {
 #endif
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_block_crosses_the_wire_once),
+      cmocka_unit_test(what_is_loaded_first_crosses_the_wire_once_too),
       cmocka_unit_test(peers_in_one_folder_keep_each_others_blocks),
       cmocka_unit_test(a_killed_peer_costs_no_byte),
       cmocka_unit_test(a_peer_that_lies_costs_no_byte),

@@ -1,0 +1,132 @@
+/* The scan that makes the indexes of remote files: what it reads is not requested again, neither
+   when records are read, nor by other processes that begin at the same time. */
+#include <sys/wait.h>
+
+#include "tests/loaders/origin.h"
+#include "tests/loaders/shards.h"
+
+extern const mr_stage_def_t mr_stage_table;
+
+enum { FILES = 6, ROWS = 20000, PROCESSES = 3 };
+
+static origin_t origin;
+static image_t table; /* what each of the files is */
+
+static int start(void **state) {
+  round_t r = {.x = 3};
+  char row[80];
+  image_add(&table, "id,text\n", 8);
+  for (int i = 0; i < ROWS; i++) {
+    int n = snprintf(row, sizeof row, "%d,%0*d\n", i, 1 + (int)draw(&r, 40), i);
+    image_add(&table, row, (size_t)n);
+  }
+  origin_open(&origin, table.at, table.n, 78);
+  origin.way = ORIGIN_WELL;
+  unsetenv("http_proxy"), unsetenv("HTTP_PROXY"), unsetenv("all_proxy"), unsetenv("ALL_PROXY");
+  return make_folder(state);
+}
+
+static int stop(void **state) {
+  origin_close(&origin);
+  free(table.at);
+  return remove_folder(state);
+}
+
+static mr_err_t open_tables(hand_t *h, const char *cache, const char *size) {
+  char files[80], folder_of[200], size_of[40];
+  snprintf(files, sizeof files, "files=http://127.0.0.1:%d/t{0..%d}.csv", origin.port, FILES - 1);
+  snprintf(folder_of, sizeof folder_of, "cache=%s", in_folder(cache));
+  snprintf(size_of, sizeof size_of, "cache-size=%s", size);
+  return hand_open(h, &mr_stage_table, NULL,
+                   HAND_SETTINGS(files, folder_of, size_of, "cache-block=16384", "fields=id,text",
+                                 "timeout=60", "hedge=0", "retries=0"));
+}
+
+/* Reads all rows in an order drawn from the seed; NULL, or what is wrong. */
+static const char *read_rows(hand_t *h, uint64_t seed) {
+  static int64_t order[FILES * ROWS];
+  static burst_t *b;
+  round_t r = {.x = seed};
+  if (h->s.out_spec[0].n_records != FILES * ROWS) return "another number of rows";
+  for (int i = 0; i < FILES * ROWS; i++) {
+    int k = (int)draw(&r, (uint64_t)i + 1);
+    order[i] = order[k], order[k] = i;
+  }
+  b = burst_new(&h->s);
+  for (int i = 0; i < FILES * ROWS; i += MR_BURST)
+    h->s.def->source->foresee(&h->s, order + i, MR_BURST);
+  for (int i = 0; i < FILES * ROWS; i += MR_BURST) {
+    if (burst_fetch(h, 0, order + i, MR_BURST, b) < 0) return h->diag.text;
+    for (int k = 0; k < MR_BURST; k++)
+      if (*(const int64_t *)b->rec[k].field[0].data != order[i + k] % ROWS) return "another row";
+  }
+  burst_free(b);
+  return NULL;
+}
+
+_Static_assert(FILES *ROWS % MR_BURST == 0, "bursts are whole");
+
+static void what_the_scan_read_is_not_requested_again(void **state) {
+  hand_t h;
+  long long before = origin.sent;
+  if (open_tables(&h, "one", "100MB") < 0) fail_msg("%s", h.diag.text);
+  const char *wrong = read_rows(&h, 1);
+  if (wrong) fail_msg("%s", wrong);
+  shards_close(&h);
+  assert_int_equal(origin.sent - before, FILES * (long long)(table.n + 1));
+}
+
+/* A cache that holds a part of the files is not exceeded, and what it holds is a hit. */
+static void a_small_cache_keeps_what_it_has_room_for(void **state) {
+  hand_t h;
+  long long before = origin.sent, whole = FILES * (long long)(table.n + 1);
+  if (open_tables(&h, "small", "1MB") < 0) fail_msg("%s", h.diag.text);
+  long long scanned = origin.sent - before;
+  const char *wrong = read_rows(&h, 2);
+  if (wrong) fail_msg("%s", wrong);
+  mr_asked_t asked = {0};
+  assert_true(h.s.def->source->asked(&h.s, &asked));
+  shards_close(&h);
+  assert_int_equal(scanned, whole);
+  assert_true(asked.hits > 0 && asked.hits < asked.uses);
+}
+
+static pid_t index_in_child(const char *cache) {
+  fflush(stdout), fflush(stderr);
+  pid_t child = fork();
+  if (child) return child;
+  hand_t h;
+  mr_err_t e = open_tables(&h, cache, "100MB");
+  if (e < 0) fprintf(stderr, "%s\n", h.diag.text);
+  bool good = e >= 0 && h.s.out_spec[0].n_records == FILES * ROWS;
+  if (good) shards_close(&h);
+  _exit(good ? 0 : 1);
+}
+
+/* Each file is scanned by one of them. */
+static void processes_that_begin_at_once_share_the_scan(void **state) {
+  pid_t child[PROCESSES];
+  int status;
+  long long before = origin.sent;
+  for (int i = 0; i < PROCESSES; i++) child[i] = index_in_child("shared");
+  for (int i = 0; i < PROCESSES; i++) {
+    assert_int_equal(waitpid(child[i], &status, 0), child[i]);
+    assert_int_equal(status, 0);
+  }
+  assert_int_equal(origin.sent - before, FILES * (long long)(table.n + PROCESSES));
+  hand_t h; /* and the blocks are there */
+  if (open_tables(&h, "shared", "100MB") < 0) fail_msg("%s", h.diag.text);
+  const char *wrong = read_rows(&h, 3);
+  if (wrong) fail_msg("%s", wrong);
+  shards_close(&h);
+  assert_int_equal(origin.sent - before, FILES * (long long)(table.n + PROCESSES + 1));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_the_scan_read_is_not_requested_again),
+      cmocka_unit_test(a_small_cache_keeps_what_it_has_room_for),
+      cmocka_unit_test(processes_that_begin_at_once_share_the_scan),
+  };
+  return cmocka_run_group_tests(tests, start, stop);
+}
