@@ -133,8 +133,9 @@ static mr_err_t peek_labels(npy_t *t, mr_diag_t *diag) {
   return MR_OK;
 }
 
-/* All files are found before bytes of one are read: the cache and peers share what is known then. */
-static mr_err_t find_files(npy_t *t, mr_diag_t *diag) {
+/* All files are found before bytes of one are read: the cache and peers share what is known then.
+ */
+static mr_err_t find_npy_files(npy_t *t, mr_diag_t *diag) {
   for (int i = 0; i < t->n_columns; i++)
     MR_TRY(mr_npy_column_find(&t->column[i], &t->remote, &t->url, diag));
   t->label_file = (mr_npy_file_t){.path = t->labels};
@@ -142,7 +143,7 @@ static mr_err_t find_files(npy_t *t, mr_diag_t *diag) {
 }
 
 static mr_err_t peek(npy_t *t, mr_diag_t *diag) {
-  MR_TRY(find_files(t, diag));
+  MR_TRY(find_npy_files(t, diag));
   for (int i = 0; i < t->n_columns; i++) MR_TRY(peek_column(t, i, diag));
   return t->label_field >= 0 ? peek_labels(t, diag) : MR_OK;
 }

@@ -30,7 +30,7 @@ struct mr_reader {
   char *path[MR_READER_FILES_MAX];
   mr_remote_t *remote;
   const mr_object_t *object[MR_READER_FILES_MAX]; /* NULL: files */
-  bool once; /* as in mr_reader_conf_t */
+  bool once;                                      /* as in mr_reader_conf_t */
   size_t window;
   unsigned depth;
   char *buffer;

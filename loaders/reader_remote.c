@@ -1,6 +1,6 @@
-/* Reads of objects: all of a call are in flight together.  Neighbours are not merged, since what was
-   fetched ahead is found by exactly the part that was announced; but bytes that are read once, in
-   order, are loaded in as large parts as they come. */
+/* Reads of objects: all of a call are in flight together.  Neighbours are not merged, since what
+   was fetched ahead is found by exactly the part that was announced; but bytes that are read once,
+   in order, are loaded in as large parts as they come. */
 #include <stdlib.h>
 
 #include "loaders/reader_private.h"

@@ -71,13 +71,13 @@ mr_err_t mr_remote_open(mr_remote_t **out, const mr_remote_conf_t *conf, mr_diag
 }
 
 /* NULL: it is not started. */
-static mr__window_t *window_of(mr_remote_t *r) {
+static mr__window_t *remote_window(mr_remote_t *r) {
   return atomic_load_explicit(&r->started, memory_order_acquire);
 }
 
 void mr_remote_close(mr_remote_t *r) {
   if (!r) return;
-  mr__window_t *window = window_of(r);
+  mr__window_t *window = remote_window(r);
   if (window) mr__window_end_serving(window);
   mr__engine_close(r->peer_engine);
   mr__engine_close(r->engine); /* what answers to peers wait for is over now */
@@ -96,7 +96,7 @@ void mr_remote_close(mr_remote_t *r) {
 
 void mr_remote_count(mr_remote_t *r, mr_remote_counts_t *out) {
   mr__window_counts_t counts;
-  mr__window_t *window = window_of(r);
+  mr__window_t *window = remote_window(r);
   mr__engine_count(r->engine, out);
   if (!window || !r->cache) return;
   if (r->peer_engine) {
@@ -252,7 +252,7 @@ static mr_err_t start_objects(mr_remote_t *r, mr_diag_t *diag) {
 
 mr_err_t mr_remote_start(mr_remote_t *r, mr_diag_t *diag) {
   pthread_mutex_lock(&r->starting);
-  mr_err_t e = window_of(r) ? MR_OK : start_objects(r, diag);
+  mr_err_t e = remote_window(r) ? MR_OK : start_objects(r, diag);
   pthread_mutex_unlock(&r->starting);
   return e;
 }
@@ -275,7 +275,7 @@ mr_err_t mr_remote_measure(mr_remote_t *r, int64_t record_bytes, double seconds,
 }
 
 int64_t mr_remote_tell(mr_remote_t *r, const mr_remote_want_t *want, int n) {
-  mr__window_t *window = window_of(r);
+  mr__window_t *window = remote_window(r);
   return window ? mr__window_tell(window, want, n) : 0;
 }
 
@@ -437,7 +437,7 @@ static mr_err_t read_now(mr_remote_t *r, const mr_remote_want_t *want, int n, mr
 
 /* Takes what was fetched ahead, and asks the server for the rest. */
 mr_err_t mr_remote_read(mr_remote_t *r, const mr_remote_want_t *want, int n, mr_diag_t *diag) {
-  mr__window_t *window = window_of(r);
+  mr__window_t *window = remote_window(r);
   if (!window || !n) return read_now(r, want, n, diag);
   mr_remote_want_t *rest = malloc((size_t)n * sizeof *rest);
   if (!rest) return mr_no_memory(diag, "%d parts", n);
@@ -456,6 +456,6 @@ mr_err_t mr_remote_read(mr_remote_t *r, const mr_remote_want_t *want, int n, mr_
 mr_err_t mr_remote_load(mr_remote_t *r, const mr_remote_want_t *want, bool again, mr_diag_t *diag) {
   bool cached = r->conf.cache && mr__cache_takes(want->object) && (again || r->conf.peers);
   mr_err_t e = cached ? mr_remote_start(r, diag) : MR_END;
-  if (cached && e >= 0) e = mr__window_load(window_of(r), want, diag);
+  if (cached && e >= 0) e = mr__window_load(remote_window(r), want, diag);
   return e == MR_END ? read_now(r, want, 1, diag) : e;
 }

@@ -122,11 +122,11 @@ mr_err_t mr_remote_read(mr_remote_t *r, const mr_remote_want_t *want, int n, mr_
    MR_ERR_NOMEM. */
 mr_err_t mr_remote_start(mr_remote_t *r, mr_diag_t *diag);
 
-/* Reads one part that is not announced and may be large: a whole object, or what a scan reads of it.
-   Unlike mr_remote_read it goes through the cache, and to the peers, from the start, which it does
-   itself as mr_remote_start; `again` says that the bytes are likely to be read again.  All objects
-   should have been opened before.  Any thread, several at once; blocks.  Fails as mr_remote_read and
-   mr_remote_start. */
+/* Reads one part that is not announced and may be large: a whole object, or what a scan reads of
+   it. Unlike mr_remote_read it goes through the cache, and to the peers, from the start, which it
+   does itself as mr_remote_start; `again` says that the bytes are likely to be read again.  All
+   objects should have been opened before.  Any thread, several at once; blocks.  Fails as
+   mr_remote_read and mr_remote_start. */
 mr_err_t mr_remote_load(mr_remote_t *r, const mr_remote_want_t *want, bool again, mr_diag_t *diag);
 
 /* Announces that want[0,n) will be read in this order, after what was announced before; `to` is not

@@ -21,8 +21,8 @@ static bool begin_block(mr__window_t *w, int32_t i, bool direct) {
 }
 
 /* The part of [at,at+n) that lies in the block of byte `from`. */
-static mr_err_t copy_block(mr__window_t *w, const mr_remote_want_t *want, int64_t from, int64_t n,
-                           int32_t i, bool direct, mr_diag_t *diag) {
+static mr_err_t copy_from_block(mr__window_t *w, const mr_remote_want_t *want, int64_t from,
+                                int64_t n, int32_t i, bool direct, mr_diag_t *diag) {
   mr_err_t e = MR_END;
   for (int tries = 0; tries < 2 && e == MR_END; tries++) { /* the file of a block may be lost */
     if (w->closing) return MR_ERR_CANCEL;
@@ -60,7 +60,7 @@ static mr_err_t read_blocks(mr__window_t *w, const mr_remote_want_t *want, bool 
   for (int32_t p = 0; p < k; p++) {
     int64_t from = first + p * block, stop = from + block < end ? from + block : end;
     if (from < want->at) from = want->at;
-    if (e >= 0) e = copy_block(w, want, from, stop - from, unit[p], direct, diag);
+    if (e >= 0) e = copy_from_block(w, want, from, stop - from, unit[p], direct, diag);
     w->unit[unit[p]].pins--;
     mr__unit_settle(w, unit[p]);
   }
@@ -78,8 +78,8 @@ mr_err_t mr__window_serve(void *arg, const mr_object_t *o, int64_t at, int64_t n
   return e;
 }
 
-/* Waits until n bytes more may wait to be written.  A disk that writes nothing for as long as a server
-   may be silent is waited for no more until it writes again. */
+/* Waits until n bytes more may wait to be written.  A disk that writes nothing for as long as a
+   server may be silent is waited for no more until it writes again. */
 static void await_disk(mr__window_t *w, int64_t n) {
   while (w->loading + w->writing > mr__window_writes_most(w) - n && !w->stands_still) {
     int64_t writes = w->writes;

@@ -1,5 +1,5 @@
-/* Writes blocks that are to be kept to the cache, on a thread of its own: a read that is due does not
-   wait for the disk.  When the disk is slower than the network, blocks are not kept. */
+/* Writes blocks that are to be kept to the cache, on a thread of its own: a read that is due does
+   not wait for the disk.  When the disk is slower than the network, blocks are not kept. */
 #include "loaders/remote_window_private.h"
 
 enum { WRITES_LEAST = 32 << 20 /* bytes that may wait to be written, whatever `ahead` is */ };

@@ -79,7 +79,8 @@ mr_err_t mr_shard_place_new(const char *path, const char *where, char out[MR_SHA
   return mr_fail(diag, MR_ERR_IO, "%s: its path cannot be found", path);
 }
 
-/* A lock file is removed by who has made what it protects: those who waited for it find that made. */
+/* A lock file is removed by who has made what it protects: those who waited for it find that made.
+ */
 int mr_shard_lock(const char *path, bool wait, char name[MR_SHARD_LOCK_MAX], bool *busy) {
   snprintf(name, MR_SHARD_LOCK_MAX, "%s.lock", path);
   *busy = false;

@@ -23,10 +23,11 @@ bool mr_shard_place(const char *path, const char *where, int i, char out[MR_SHAR
 mr_err_t mr_shard_place_new(const char *path, const char *where, char out[MR_SHARD_PLACE_MAX],
                             mr_diag_t *diag);
 
-/* Locks what is made at `path`, which a process may be about to make too: with `wait`, waits for that
-   one.  Returns the descriptor that holds the lock, until mr_shard_unlock; -1 without one, and *busy
-   says whether another process holds it, else there cannot be a lock here and several processes
-   make the same.  name: for mr_shard_unlock.  A process that ends gives its locks back. */
+/* Locks what is made at `path`, which a process may be about to make too: with `wait`, waits for
+   that one.  Returns the descriptor that holds the lock, until mr_shard_unlock; -1 without one, and
+   *busy says whether another process holds it, else there cannot be a lock here and several
+   processes make the same.  name: for mr_shard_unlock.  A process that ends gives its locks back.
+ */
 int mr_shard_lock(const char *path, bool wait, char name[MR_SHARD_LOCK_MAX], bool *busy);
 void mr_shard_unlock(int fd, const char *name); /* once it is made; -1 is fine */
 

@@ -117,8 +117,8 @@ static mr_err_t open_named(const work_t *w, mr_shard_t *shard, int *fd, mr_diag_
   return mr_shard_id_of(*fd, shard->path, &shard->id, diag);
 }
 
-/* Lets the container check the file, unless it is opened again; an uncompressed one that it gives is
-   opened instead. */
+/* Lets the container check the file, unless it is opened again; an uncompressed one that it gives
+   is opened instead. */
 static mr_err_t open_file(const work_t *w, mr_shard_t *shard, bool again, int *fd,
                           mr_diag_t *diag) {
   const mr_shards_conf_t *c = w->conf;

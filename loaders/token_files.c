@@ -124,8 +124,8 @@ static bool idx_name(const char *bin, char out[MR_PATH_MAX]) {
   return true;
 }
 
-/* Finds the indexes beside remote files, before the first file is read: peers serve the objects that
-   are known by then. */
+/* Finds the indexes beside remote files, before the first file is read: peers serve the objects
+   that are known by then. */
 static mr_err_t find_idx(mr_token_files_t *t, mr_diag_t *diag) {
   char url[MR_PATH_MAX];
   for (int i = 0; i < t->shards->n; i++) {

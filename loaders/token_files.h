@@ -19,9 +19,9 @@ typedef enum mr_token_type {
 /* One file. */
 typedef struct mr_token_file {
   mr_token_type_t type;
-  int64_t head;     /* bytes before the first token */
-  int64_t first, n; /* number of its first token in the row; its tokens */
-  uint8_t *kept;    /* all tokens as in the file; NULL: not in memory */
+  int64_t head;           /* bytes before the first token */
+  int64_t first, n;       /* number of its first token in the row; its tokens */
+  uint8_t *kept;          /* all tokens as in the file; NULL: not in memory */
   const mr_object_t *idx; /* of a remote file: Megatron's index beside it; NULL: none */
 } mr_token_file_t;
 

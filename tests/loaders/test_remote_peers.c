@@ -158,7 +158,8 @@ static child_t start_child(int i, const char *cache) {
   n_notices = 0;
   snprintf(name, sizeof name, one_folder ? "%s" : "%s-%d", cache, i);
   mr_remote_t *remote = open_peer(name, names[i], list, &o);
-  bool good = remote && (!loads || load_all(remote, o)) && read_all(remote, o, (uint64_t)i + 1, said[1]);
+  bool good =
+      remote && (!loads || load_all(remote, o)) && read_all(remote, o, (uint64_t)i + 1, said[1]);
   if (write(said[1], good ? "y" : "n", 1) != 1 || read(go[0], &byte, 1) != 0) _exit(100);
   mr_remote_close(remote);
   _exit(n_notices);
