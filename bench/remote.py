@@ -6,7 +6,8 @@ PHOTOS is a folder of pictures with one folder for each class; its train/ is pac
 under different names, so that an epoch takes longer than its start. nginx serves them, and bench/paced_link.c is the link. Printed, medians of the rounds, each with what it is compared with in turn:
 - the link's own ceiling: 16 connections of curl that stream all shards;
 - cold: a shuffled epoch, by the link's clock (first request to last byte) and the wall, in per cent of that ceiling and of
-  the nominal rate; and the first use of all, when the index files are made too;
+  the nominal rate; and the first use of all, when the index files are made too: without a cache, with one, and by two
+  processes that share their caches (peers=), each of which reads half of the records;
 - an epoch out of a full cache on disk beside the local files, with and without decoding;
 - a cache of half of the data: hits beside Belady's rule and the least recently used block by simulation, for two sizes of blocks.
 Needs nginx, curl and a C compiler; everything stays in a temporary folder."""
@@ -132,9 +133,22 @@ class Link:
             return json.loads(s.makefile().read())
 
 
+def environment(folder):
+    return {k: v for k, v in os.environ.items() if not k.lower().endswith('_proxy')} | {'HOME': folder, 'MILLRACE_PEER_TOKEN': 'a-token-for-this-run'}
+
+
+def run_together(millrace, graphs, folder):
+    processes = [subprocess.Popen([millrace, 'run', graph], env=environment(folder), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                 for graph in graphs]
+    for process, graph in zip(processes, graphs):
+        text = process.communicate()[0]
+        if process.returncode:
+            sys.exit(f'remote: {graph}\n{text}')
+
+
 def run(millrace, graph, folder):
     """Returns the wall seconds, the processor seconds and what was printed."""
-    env = {k: v for k, v in os.environ.items() if not k.lower().endswith('_proxy')} | {'HOME': folder}
+    env = environment(folder)
     before, begin = os.times(), time.monotonic()
     done = subprocess.run([millrace, 'run', graph], env=env, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wall, after = time.monotonic() - begin, os.times()
@@ -224,6 +238,12 @@ def measure(a, work, shards, data, url, link):
     link.counts()
     run(a.millrace, f'tar files="{url}" {fields} index=index-first {tail()}', work)
     with_index = link.counts()
+    run(a.millrace, f'tar files="{url}" {fields} index=index-c cache=first cache-size=100GB {tail()}', work)
+    with_cache = link.counts()
+    peers = [f'127.0.0.1:{free_port()}' for _ in range(2)]
+    run_together(a.millrace, [f'tar files="{url}" {fields} index=index-p{i} cache=peer-{i} cache-size=100GB peers={",".join(peers)} peer={peers[i]} '
+                              f'{tail(1).replace("shuffle", f"shuffle shard={i}/2")}' for i in range(2)], work)
+    with_peers = link.counts()
     run(a.millrace, f'tar files="{url}" {fields} index=index-r cache=whole cache-size=100GB {tail()}', work)
     link.counts()
 
@@ -258,7 +278,8 @@ def measure(a, work, shards, data, url, link):
     print(f'cold epoch, first to last byte    {median(cold) / 1e6:7.1f} MB/s, {100 * median(cold) / top:5.1f} % of curl, '
           f'{100 * median(cold) / nominal:.1f} % of nominal')
     print(f'cold epoch, wall of the process   {median(cold_wall) / 1e6:7.1f} MB/s, {100 * median(cold_wall) / top:5.1f} % of curl')
-    print(f'first use, indexes made too       {with_index["bytes"] / with_index["seconds"] / 1e6:7.1f} MB/s, {with_index["bytes"] / data:.2f} times the data')
+    for what, c in (('', with_index), (', with a cache', with_cache), (', two peers', with_peers)):
+        print(f'{"first use, indexes made too" + what:<41}: {c["bytes"] / c["seconds"] / 1e6:5.1f} MB/s, {c["bytes"] / data:.3f} times the data crossed the link')
     for name, here, there in (('bytes alone', local, cached), ('decode and resized-crop', local_d, cached_d)):
         print(f'full cache, {name}: an epoch {of(there, 0):.3f} s, local {of(here, 0):.3f} s, {of(there, 0) / of(here, 0):.3f} times; '
               f'processor {of(there, 1):.2f} and {of(here, 1):.2f} s; one epoch with start {of(there, 2):.3f} and {of(here, 2):.3f} s')

@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "loaders/remote_window_private.h"
+
+enum { FOR_EVER = 1 << 30 /* seconds */ };
 
 /* Begins to fetch a block that is not here.  False without memory. */
 static bool begin_block(mr__window_t *w, int32_t i, bool direct) {
@@ -68,44 +71,56 @@ static mr_err_t read_blocks(mr__window_t *w, const mr_remote_want_t *want, bool 
   return e;
 }
 
-mr_err_t mr__window_serve(void *arg, const mr_object_t *o, int64_t at, int64_t n, uint8_t *to) {
-  mr__window_t *w = arg;
-  mr_remote_want_t want = {o, at, n, to};
-  if (!mr__cache_takes(o)) return MR_ERR_CONFIG;
-  pthread_mutex_lock(&w->lock);
-  mr_err_t e = w->closing ? MR_ERR_CANCEL : read_blocks(w, &want, true, NULL);
-  pthread_mutex_unlock(&w->lock);
-  return e;
-}
-
-/* Waits until n bytes more may wait to be written.  A disk that writes nothing for as long as a
+/* Waits, at most `seconds`, until n bytes more may come to the disk, of those that `share` counts
+   and that have a part of what may wait to be written.  A disk that writes nothing for as long as a
    server may be silent is waited for no more until it writes again. */
-static void await_disk(mr__window_t *w, int64_t n) {
-  while (w->loading + w->writing > mr__window_writes_most(w) - n && !w->stands_still) {
-    int64_t writes = w->writes;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)w->conf.patience + 1;
-    bool over = pthread_cond_clockwait(&w->written, &w->lock, CLOCK_MONOTONIC, &until) == ETIMEDOUT;
-    w->stands_still = over && writes == w->writes && w->writing;
+static void await_disk(mr__window_t *w, const int64_t *share, int64_t most, int64_t n,
+                       double seconds) {
+  int64_t end = mr_now_ns() + (int64_t)(seconds * 1e9);
+  while (*share + w->writing > most - n && (*share || w->writing) && !w->stands_still) {
+    int64_t writes = w->writes, now = mr_now_ns(), until = now + (int64_t)(w->conf.patience * 1e9);
+    if (now >= end) return;
+    if (until > end) until = end;
+    struct timespec at = {until / 1000000000, until % 1000000000};
+    bool over = pthread_cond_clockwait(&w->written, &w->lock, CLOCK_MONOTONIC, &at) == ETIMEDOUT;
+    w->stands_still = over && until < end && writes == w->writes && w->writing;
   }
 }
 
 /* The disk may be slower than the network: then it sets the pace, since a block that is not kept
-   would be fetched again. */
+   would be fetched again.  Loads and answers to peers have a share each: if answers waited for
+   loads, two processes that load from each other would wait for ever. */
+static mr_err_t read_paced(mr__window_t *w, int64_t *share, int64_t most,
+                           const mr_remote_want_t *want, bool direct, mr_diag_t *diag) {
+  /* A peer waits for its answer no longer than for a server's. */
+  await_disk(w, share, most, want->size, direct ? w->conf.patience / 4 : FOR_EVER);
+  *share += want->size;
+  mr_err_t e = read_blocks(w, want, direct, diag);
+  *share -= want->size;
+  pthread_cond_broadcast(&w->written);
+  return e;
+}
+
+mr_err_t mr__window_serve(void *arg, const mr_object_t *o, int64_t at, int64_t n, uint8_t *to) {
+  mr__window_t *w = arg;
+  mr_remote_want_t want = {o, at, n, to};
+  int64_t most = mr__window_writes_most(w) / 4;
+  if (!mr__cache_takes(o)) return MR_ERR_CONFIG;
+  pthread_mutex_lock(&w->lock);
+  mr_err_t e = w->closing ? MR_ERR_CANCEL : read_paced(w, &w->serving, most, &want, true, NULL);
+  pthread_mutex_unlock(&w->lock);
+  return e;
+}
+
 mr_err_t mr__window_load(mr__window_t *w, const mr_remote_want_t *want, mr_diag_t *diag) {
-  int64_t piece = mr__window_writes_most(w) / 2;
+  int64_t most = mr__window_writes_most(w) / 4 * 3, piece = most / 2;
   mr_err_t e = MR_OK;
   assert(w->conf.cache && mr__cache_takes(want->object));
   pthread_mutex_lock(&w->lock);
   for (int64_t at = 0; at < want->size && e == MR_OK; at += piece) {
     int64_t left = want->size - at, n = left < piece ? left : piece;
     mr_remote_want_t some = {want->object, want->at + at, n, (uint8_t *)want->to + at};
-    await_disk(w, n);
-    w->loading += n;
-    e = read_blocks(w, &some, false, diag);
-    w->loading -= n;
-    pthread_cond_broadcast(&w->written);
+    e = read_paced(w, &w->loading, most, &some, false, diag);
   }
   pthread_mutex_unlock(&w->lock);
   return e;
@@ -113,6 +128,7 @@ mr_err_t mr__window_load(mr__window_t *w, const mr_remote_want_t *want, mr_diag_
 
 void mr__window_end_serving(mr__window_t *w) {
   pthread_mutex_lock(&w->lock);
-  w->closing = true;
+  w->closing = w->stands_still = true; /* the disk is waited for no more */
+  pthread_cond_broadcast(&w->written);
   pthread_mutex_unlock(&w->lock);
 }

@@ -50,7 +50,7 @@ static void write_unit(mr__window_t *w, int32_t i) {
     u = &w->unit[i];
   }
   u->writes = false, w->writing -= size;
-  w->writes++, w->stands_still = false;
+  w->writes++, w->stands_still = w->closing;
   pthread_cond_broadcast(&w->written);
   mr__unit_place(w, u, u->goes, e == MR_OK), u->verified = own;
   if (e != MR_OK) mr_belady_drop(w->order, (uint32_t)i);

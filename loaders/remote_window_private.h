@@ -72,10 +72,10 @@ struct mr__window {
   size_t write_cap;
   int64_t write_tail, write_head, writing; /* writing: bytes that wait to be written */
   pthread_cond_t work;
-  pthread_cond_t written; /* fewer bytes wait to be written, or are being loaded */
-  int64_t loading;        /* bytes that are being loaded */
-  int64_t writes;         /* blocks that were written, or tried */
-  bool stands_still;      /* the disk has written nothing for long */
+  pthread_cond_t written;   /* fewer bytes wait to be written, or are on their way there */
+  int64_t loading, serving; /* bytes of loads and of answers to peers in progress */
+  int64_t writes;           /* blocks that were written, or tried */
+  bool stands_still;        /* the disk has written nothing for long */
   pthread_t keeper;
   bool keeps, ends, said_full, said_slow, closing;
 };
