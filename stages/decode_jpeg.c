@@ -16,7 +16,7 @@
 #include "stages/decoder.h"
 #include "stages/jpeg_scan.h"
 
-enum { SCANS_MAX = 500, ROWS = 16, SOF0 = 0xC0 };
+enum { SCANS_MAX = 500, ROWS = 16, SOF0 = 0xC0, SOS = 0xDA };
 
 typedef struct jpeg {
   struct jpeg_decompress_struct c; /* first: the callbacks get only this */
@@ -140,6 +140,24 @@ static bool jpeg_scan_ends(const uint8_t *at, size_t n) {
   return false;
 }
 
+/* Whether the file has more scans than are decoded: counted before any is, since each is as much
+   work as a picture.  Bytes [at,at+n) follow the header of the first one.  What lies inside of a
+   segment or behind the picture's end is no scan. */
+static bool jpeg_has_many_scans(const uint8_t *at, size_t n) {
+  int scans = 1;
+  for (const uint8_t *end = at + n; (at = memchr(at, 0xFF, (size_t)(end - at)));) {
+    while (at < end && *at == 0xFF) at++;
+    if (at == end || *at == JPEG_EOI) break;
+    bool segment = *at >= SOF0 && (*at < JPEG_RST0 || *at > JPEG_RST0 + 7);
+    scans += *at++ == SOS;
+    if (!segment) continue;
+    int size = end - at < 2 ? 0 : at[0] << 8 | at[1];
+    if (size < 2 || size > end - at) break; /* which libjpeg refuses */
+    at += size;
+  }
+  return scans > SCANS_MAX;
+}
+
 static mr_err_t jpeg_begin(void *decoder, const uint8_t *bytes, size_t n, bool orient,
                            mr_head_t *head, mr_diag_t *diag) {
   jpeg_t *d = decoder;
@@ -213,6 +231,9 @@ static mr_err_t jpeg_go(jpeg_t *d, mr_diag_t *diag) {
   if (!d->ready) jpeg_rewind(d, false);
   if (!d->whole && !jpeg_scan_ends(d->source.next_input_byte, d->source.bytes_in_buffer))
     return mr_fail(diag, MR_ERR_DATA, "JPEG: is cut short");
+  if (!d->whole && jpeg_has_multiple_scans(&d->c) &&
+      jpeg_has_many_scans(d->source.next_input_byte, d->source.bytes_in_buffer))
+    return mr_fail(diag, MR_ERR_DATA, "JPEG: more than %d scans", SCANS_MAX);
   d->whole = true;
   return MR_OK;
 }

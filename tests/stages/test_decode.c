@@ -197,12 +197,86 @@ static void a_canvas_of_too_many_pixels_on_a_side_is_bad(void **state) {
   mr_decoder_webp.destroy(d);
 }
 
+static mr_err_t read_pixel(const uint8_t *bytes, size_t n, mr_diag_t *diag) {
+  mr_grown_t to = {0};
+  mr_head_t head;
+  mr_part_t part;
+  void *d = kept(&mr_decoder_jpeg);
+  mr_err_t e = mr_decoder_jpeg.begin(d, bytes, n, false, &head, diag);
+  if (e >= 0) e = mr_decoder_jpeg.read(d, (mr_box_t){0, 0, 1, 1}, &to, &part, diag);
+  free(to.at);
+  return e;
+}
+
+/* A progressive grey picture of side x side pixels, all 0, and `scans` scans of its lowest
+   frequency; returns the bytes written.  Without a quantization table libjpeg fails where it begins
+   the first scan. */
+static size_t write_scans(uint8_t *to, int side, bool decodable, int scans) {
+  const uint8_t frame[37] = {0xFF, 0xD8, 0xFF, 0xC2, 0, 11, 8, (uint8_t)(side >> 8), (uint8_t)side,
+                             (uint8_t)(side >> 8), (uint8_t)side, 1, 1, 0x11, 0,
+                             /* a code of one bit for 0; zeros follow */
+                             0xFF, 0xC4, 0, 20, 0, 1};
+  static const uint8_t table[5] = {0xFF, 0xDB, 0, 67, 0},
+                       scan[11] = {0xFF, 0xDA, 0, 8, 1, 1, 0, 0, 0, 0, 0};
+  uint8_t *at = to;
+  memcpy(at, frame, sizeof frame), at += sizeof frame;
+  if (decodable) {
+    memcpy(at, table, sizeof table);
+    memset(at + sizeof table, 1, 64), at += sizeof table + 64;
+  }
+  for (int i = 0; i < scans; i++, at += sizeof scan) memcpy(at, scan, sizeof scan);
+  *at++ = 0xFF, *at++ = 0xD9;
+  return (size_t)(at - to);
+}
+
+static void expect_too_many_scans(const uint8_t *bytes, size_t n) {
+  mr_diag_t diag = {0};
+  assert_int_equal(read_pixel(bytes, n, &diag), MR_ERR_DATA);
+  assert_string_equal(diag.text, "JPEG: more than 500 scans");
+}
+
+/* A few bytes can hold thousands of scans of a large picture. */
+static void scans_are_counted_before_the_first_is_decoded(void **state) {
+  static uint8_t bytes[BYTES_MAX];
+  mr_diag_t diag = {0};
+  assert_int_equal(read_pixel(bytes, write_scans(bytes, 8, false, 500), &diag), MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, "uantization table"));
+  expect_too_many_scans(bytes, write_scans(bytes, 8, false, 501)); /* not even begun */
+  expect_too_many_scans(bytes, write_scans(bytes, 8, true, 501));
+  expect_too_many_scans(bytes, write_scans(bytes, 8224, true, 2000));
+  assert_int_equal(read_pixel(bytes, write_scans(bytes, 8, true, 500), NULL), MR_OK);
+}
+
+/* Bytes like those of a scan in a comment, or behind the end. */
+static void what_looks_like_a_scan_is_not_counted(void **state) {
+  static const uint8_t comment[4] = {0xFF, 0xFE, 2000 >> 8, 2000 & 255};
+  static uint8_t bytes[BYTES_MAX];
+  int after = 0;
+  size_t n = write_scans(bytes, 8, true, 500) - 2;
+  memcpy(bytes + n, comment, sizeof comment), n += sizeof comment;
+  for (int k = 0; k < 999; k++) bytes[n++] = 0xFF, bytes[n++] = 0xDA;
+  bytes[n++] = 0xFF, bytes[n++] = 0xD9;
+  assert_int_equal(read_pixel(bytes, n, NULL), MR_OK);
+  for (int i = 0; i < n_rows; i++) {
+    const uint8_t *f = file + row[i].at;
+    if (decoder_of(f, (size_t)row[i].n) != &mr_decoder_jpeg || f[row[i].n - 1] != 0xD9) continue;
+    mr_diag_t diag = {0};
+    memcpy(bytes, f, n = (size_t)row[i].n);
+    for (int k = 0; k < 1000; k++) bytes[n++] = 0xFF, bytes[n++] = 0xDA;
+    if (read_pixel(bytes, n, &diag) < 0) fail_msg("%s: %s", row[i].name, diag.text);
+    after++;
+  }
+  assert_true(after > 10);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(files_have_pillows_pixels),
       cmocka_unit_test(boxes_equal_the_whole_picture),
       cmocka_unit_test(damaged_files_fail_for_every_box_or_for_none),
       cmocka_unit_test(cut_files_are_bad),
+      cmocka_unit_test(scans_are_counted_before_the_first_is_decoded),
+      cmocka_unit_test(what_looks_like_a_scan_is_not_counted),
       cmocka_unit_test(a_canvas_of_too_many_pixels_on_a_side_is_bad),
   };
   return cmocka_run_group_tests(tests, read_rows, NULL);
