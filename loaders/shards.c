@@ -297,7 +297,7 @@ static mr_err_t join_shards(mr_shards_t *s, bool indexed, mr_diag_t *diag) {
     for (uint32_t i = 0; i < shard->index.n_columns; i++) MR_TRY(join_column(s, shard, i, diag));
   }
   if (s->n_records || !indexed) return MR_OK;
-  return mr_fail(diag, MR_ERR_DATA, "%s%s: no records", s->shard[0].path,
+  return mr_fail(diag, MR_ERR_CONFIG, "%s%s: no records", s->shard[0].path,
                  s->n > 1 ? " and the files after it" : "");
 }
 

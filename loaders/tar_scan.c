@@ -257,7 +257,12 @@ static mr_err_t tar_step(tar_t *t) {
   int64_t size = tar_number(b.size, sizeof b.size), body = t->at + BLOCK;
   if (!describes && t->extra.has_size) size = t->extra.size;
   if (strchr("12345 6", b.type) && b.type) size = 0; /* links, devices, folders, pipes */
-  if (size < 0 || size > t->size - body)
+  if (size < 0)
+    return TAR_FAULT(t,
+                     "%s: the header at byte %" PRId64
+                     " has a size that is not valid: the archive is cut short or damaged",
+                     t->path, t->at);
+  if (size > t->size - body)
     return TAR_FAULT(t,
                      "%s: the member at byte %" PRId64 " has %" PRId64 " bytes, and %" PRId64
                      " are left: the archive is cut short or damaged",

@@ -153,6 +153,25 @@ static void what_becomes_no_field_is_said(void **state) {
     fail_msg("%s", p.err);
 }
 
+/* An archive without members gets no advice about bad records, and a size that cannot be read is
+   not shown as a number. */
+static void an_empty_or_damaged_archive_is_said(void **state) {
+  char path[96], graph[200], bytes[1024] = "0.x.npy";
+  unsigned sum = 0;
+  snprintf(path, sizeof path, "%s/none.tar", dir);
+  snprintf(graph, sizeof graph, "tar %s fields=x.npy ! batch 1 ! null", path);
+  assert_int_equal(mr_write_file(path, bytes + 8, 1000, NULL), MR_OK);
+  assert_int_equal(truncate(path, 1024), 0);
+  RUN(&p, "run", graph);
+  if (!strstr(p.err, "none.tar: no records\n")) fail_msg("%s", p.err);
+  memcpy(bytes + 124, "0000000zz1", 10), bytes[156] = '0', memset(bytes + 148, ' ', 8);
+  for (int k = 0; k < 512; k++) sum += (uint8_t)bytes[k];
+  snprintf(bytes + 148, 7, "%06o", sum);
+  assert_int_equal(mr_write_file(path, bytes, sizeof bytes, NULL), MR_OK);
+  RUN(&p, "run", graph);
+  if (!strstr(p.err, "the header at byte 0 has a size that is not valid")) fail_msg("%s", p.err);
+}
+
 static void a_test_set_uses_no_holdout_and_says_so(void **state) {
   char graph[200];
   snprintf(graph, sizeof graph, "tar %s/good-{0..1}.tar split=test holdout=20 ! batch 10 ! null",
@@ -167,6 +186,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_killed_run_resumes_to_the_same_ledger),
       cmocka_unit_test(what_becomes_no_field_is_said),
+      cmocka_unit_test(an_empty_or_damaged_archive_is_said),
       cmocka_unit_test(a_test_set_uses_no_holdout_and_says_so),
       cmocka_unit_test(records_that_lack_a_member_are_replaced_or_fail_the_run),
   };
