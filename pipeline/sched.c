@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "pipeline/care_private.h"
 #include "pipeline/runtime_private.h"
 #include "pipeline/stage_step.h"
@@ -180,6 +181,36 @@ static void join_threads(mr_graph_t *g) {
     }
 }
 
+/* The stage whose setting max-bytes= makes a record of the batches so large; NULL without one. */
+static const char *setter_of_size(const mr_graph_t *g, const mr_spec_t *batches) {
+  for (int i = 0; i < g->n_nodes; i++) {
+    const mr__node_t *node = g->node[i];
+    if (mr_spec_bytes(&node->worker->out_spec[0]) < mr_spec_bytes(batches) / (size_t)batches->batch)
+      continue;
+    for (const mr_opt_t *o = node->def->opts; o && o->name; o++)
+      if (!strcmp(o->name, "max-bytes")) return node->name;
+  }
+  return NULL;
+}
+
+/* Names the largest batches, and what makes them smaller. */
+static mr_err_t fail_without_buffers(const mr_graph_t *g, mr_diag_t *diag) {
+  const mr__node_t *most = NULL;
+  char bytes[24];
+  size_t n = 0;
+  for (int i = 0; i < g->n_nodes; i++) {
+    const mr_spec_t *spec = &g->node[i]->worker->out_spec[0];
+    if (spec->flow != MR_FLOW_BATCHES || mr_spec_bytes(spec) <= n) continue;
+    most = g->node[i], n = mr_spec_bytes(spec);
+  }
+  if (!most) return mr_no_memory(diag, "the buffers of the graph");
+  const char *setter = setter_of_size(g, &most->worker->out_spec[0]);
+  return mr_no_memory(
+      diag, "the buffers of the graph; one of %s has %s: a smaller batch%s%s%s needs less",
+      most->name, mr_bytes_text(n, bytes), setter ? ", or max-bytes= of " : "",
+      setter ? setter : "", setter ? "," : "");
+}
+
 mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag) {
   MR_TRY(mr_graph_settle(g, diag));
   if (g->started) return mr_fail(diag, MR_ERR_USAGE, "the graph has run already");
@@ -187,7 +218,7 @@ mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag) {
   g->started = true;
   assert(g->order);
   mr_err_t e = mr__wire(g);
-  if (e < 0) return mr_no_memory(diag, "the buffers of the graph");
+  if (e < 0) return fail_without_buffers(g, diag);
   sigset_t before;
   hold_sigpipe(&before);
   e = open_stages(g, diag);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <sys/resource.h>
 
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -175,6 +176,35 @@ static void who_names_the_file_and_the_box(void **state) {
   assert_non_null(strstr(p.out, "resized-crop: rows "));
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* Runs `folder` with stages behind it under a limit of 4 GiB, and expects two parts of the error.
+ */
+static void fails_without_memory(const char *rest, const char *first, const char *second) {
+  struct rlimit was, small;
+  assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
+  small = (struct rlimit){(rlim_t)4 << 30, was.rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_AS, &small), 0);
+  RUN(&p, "run", text_of("", rest));
+  assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
+  assert_int_not_equal(p.status, 0);
+  if (!strstr(p.err, first) || !strstr(p.err, second)) fail_msg("%s", p.err);
+}
+#endif
+
+/* Whole files have room for max-bytes= each, which decides nothing about pixels. */
+static void buffers_without_memory_name_the_setting(void **state) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  skip(); /* it takes more addresses than the limit */
+#else
+  write_files();
+  fails_without_memory(" ! batch 512", "the buffers of the graph; one of batch has ",
+                       ": a smaller batch, or max-bytes= of folder, needs less");
+  fails_without_memory(" ! decode ! resize 8000 ! center-crop 8000 ! batch 512",
+                       "the buffers of the graph; one of batch has 91.6 GiB",
+                       ": a smaller batch needs less");
+#endif
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pictures_of_different_sizes_need_a_stage_that_makes_them_even),
@@ -183,6 +213,7 @@ int main(void) {
       cmocka_unit_test(bad_files_are_replaced_alike_by_any_workers),
       cmocka_unit_test(quarantined_files_are_listed_and_stay_so),
       cmocka_unit_test(a_filter_behind_decode_replaces_bad_files_too),
+      cmocka_unit_test(buffers_without_memory_name_the_setting),
       cmocka_unit_test(who_names_the_file_and_the_box),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
