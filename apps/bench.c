@@ -18,7 +18,8 @@ static const mr_flag_t bench_flags[] = {
      "Folder of CIFAR-10; default data/cifar-10-batches-bin, or synthetic pictures if it is "
      "missing."},
     {"--graph", "GRAPH",
-     "loader: measures the batches of stage b of this endless graph instead of the recipe's."},
+     "loader: measures the batches of this endless graph instead of the recipe's: those of its "
+     "last stage batch, or of stage b."},
     {"--steps", "N", "Measured runs of step, infer and compile; default 5."},
     {"--warm-up", "N", "Runs of step and infer before the measured ones; default 2."},
     {"--layers", "N", "Encoder blocks of the model; default 6."},

@@ -109,19 +109,29 @@ static int64_t items_of(const mr_graph_t *g, const char *name) {
   return st.items;
 }
 
-/* A moment at which a buffer has just come from stage b, and how many have by then. */
+/* The stage whose buffers are counted: b, if it gives batches, else the last stage batch, else b
+   all the same.  NULL without any. */
+static const mr_stage_t *counted_stage(const mr_graph_t *g) {
+  const mr_stage_t *b = mr_graph_stage(g, "b");
+  if (b && b->out_spec[0].flow == MR_FLOW_BATCHES) return b;
+  for (int i = mr_graph_n_stages(g) - 1; i >= 0; i--)
+    if (!strcmp(mr_graph_stage_at(g, i)->def->name, "batch")) return mr_graph_stage_at(g, i);
+  return b;
+}
+
+/* A moment at which a buffer has just come from a stage, and how many have by then. */
 typedef struct arrival {
   double s;
   int64_t items;
 } arrival_t;
 
 /* Waits at least `seconds` and then for the next buffer, but not beyond `end`. */
-static arrival_t next_arrival(const mr_graph_t *g, double seconds, double end) {
+static arrival_t next_arrival(const mr_graph_t *g, const char *stage, double seconds, double end) {
   sleep_s(seconds);
-  arrival_t a = {now_s(), items_of(g, "b")};
+  arrival_t a = {now_s(), items_of(g, stage)};
   for (int64_t before = a.items; a.items == before && a.s < end;) {
     sleep_s(POLL_S);
-    a = (arrival_t){now_s(), items_of(g, "b")};
+    a = (arrival_t){now_s(), items_of(g, stage)};
   }
   return a;
 }
@@ -129,27 +139,27 @@ static arrival_t next_arrival(const mr_graph_t *g, double seconds, double end) {
 /* The median rate of samples, after a first one that does not count.  Samples begin and end with a
    buffer: a quarter of a second holds few batches of photographs, so that counting whole ones in it
    would round the rate. */
-static double sample_rate(const mr_graph_t *g, double seconds) {
+static double sample_rate(const mr_graph_t *g, const char *stage, double seconds) {
   double sample[SAMPLES_MAX], end = now_s() + SAMPLE_S + seconds;
   double each = seconds > 120 ? seconds / SAMPLES_MAX : SAMPLE_S;
   int n = 0;
-  arrival_t last = next_arrival(g, SAMPLE_S, end);
+  arrival_t last = next_arrival(g, stage, SAMPLE_S, end);
   do {
-    arrival_t a = next_arrival(g, each, end);
+    arrival_t a = next_arrival(g, stage, each, end);
     sample[n++] = (double)(a.items - last.items) / (a.s - last.s);
     last = a;
   } while (last.s < end && n < SAMPLES_MAX);
   return mr_bench_median(sample, n);
 }
 
-/* Measures the buffers per second of stage "b" of an endless graph. */
+/* Measures the buffers per second of the stage of an endless graph that is counted; it has one. */
 static mr_err_t measure_rate(const char *text, double seconds, double *rate, mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_no_memory(diag, "a graph");
   mr_err_t e = mr_graph_parse(g, text, NULL, 0, diag);
   if (e >= 0) e = mr_graph_start(g, diag);
   if (e >= 0) {
-    *rate = sample_rate(g, seconds);
+    *rate = sample_rate(g, counted_stage(g)->name, seconds);
     mr_graph_stop(g);
     e = mr_graph_join(g, diag);
   }
@@ -170,17 +180,17 @@ static mr_err_t report_rate(const stream_case_t *p, const char *text, mr_bench_t
   return MR_OK;
 }
 
-/* Reads the batch size and workers of stage b of the user's graph. */
+/* Reads the batch size and workers of the user's graph. */
 static mr_err_t bench_stream_look_at(const char *text, stream_case_t *p, mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_no_memory(diag, "a graph");
   mr_err_t e = mr_graph_parse(g, text, NULL, 0, diag);
   if (e >= 0) e = mr_graph_settle(g, diag);
-  const mr_stage_t *b = e >= 0 ? mr_graph_stage(g, "b") : NULL;
+  const mr_stage_t *b = e >= 0 ? counted_stage(g) : NULL;
   if (b && b->out_spec[0].flow == MR_FLOW_BATCHES)
     p->batch = b->out_spec[0].batch, p->workers = b->n_workers;
   else if (e >= 0)
-    e = mr_fail(diag, MR_ERR_USAGE, "bench: --graph: want a stage batch with name=b in it");
+    e = mr_fail(diag, MR_ERR_USAGE, "bench: --graph: want a stage batch in it");
   mr_graph_destroy(g);
   return e;
 }

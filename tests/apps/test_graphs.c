@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <cjson/cJSON.h>
+#include <math.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 
@@ -303,6 +304,30 @@ static void bench_prints_one_json_object_a_line(void **state) {
   refuses(1, "/nowhere");
 }
 
+/* The records of a batch of the stage that `bench loader --graph` counts, by its two rates. */
+static double counted_batch(const char *graph) {
+  RUN(&p, "bench", "loader", "--json", "--seconds", "1", "--graph", graph);
+  ends(0, "", "");
+  cJSON *a = cJSON_Parse(p.out);
+  double records = cJSON_GetNumberValue(cJSON_GetObjectItem(a, "images_per_s")),
+         batches = cJSON_GetNumberValue(cJSON_GetObjectItem(a, "batches_per_s"));
+  cJSON_Delete(a);
+  assert_true(batches > 0);
+  return round(records / batches);
+}
+
+static void bench_counts_the_last_batches_of_a_graph_or_those_of_stage_b(void **state) {
+  assert_float_equal(counted_batch("range 64 ! shuffle seed=1 epochs=0 ! batch 4 ! null"), 4, 0);
+  assert_float_equal(counted_batch("range 64 ! shuffle seed=1 epochs=0 ! batch 4 name=b ! null\n"
+                                   "range 64 ! shuffle seed=1 epochs=0 ! batch 8 ! null"),
+                     4, 0);
+  assert_float_equal(counted_batch("range 64 ! shuffle seed=1 epochs=0 ! batch 4 ! null\n"
+                                   "range 64 ! shuffle seed=1 epochs=0 name=b ! batch 8 ! null"),
+                     8, 0);
+  RUN(&p, "bench", "loader", "--graph", "count 0 ! null");
+  refuses(2, "bench: --graph: want a stage batch in it");
+}
+
 /* A step is called four times as a jitted function and compiled once. */
 static void bench_compile_tells_calls_from_the_cache(void **state) {
   RUN(&p, "bench", "compile", "--layers", "2", "--batch", "2", "--steps", "1", "--json");
@@ -380,6 +405,7 @@ int main(void) {
       cmocka_unit_test(summary_is_flax_s_table),
       cmocka_unit_test(jaxpr_prints_as_jax_does),
       cmocka_unit_test(bench_prints_one_json_object_a_line),
+      cmocka_unit_test(bench_counts_the_last_batches_of_a_graph_or_those_of_stage_b),
       cmocka_unit_test(bench_compile_tells_calls_from_the_cache),
       cmocka_unit_test(ctrl_c_ends_an_endless_graph_in_order),
   };
