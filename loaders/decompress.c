@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
 #include "base/xio.h"
+#include "loaders/decompress_keep.h"
 #include "loaders/file_digest.h"
 #include "loaders/shard_place.h"
 
@@ -26,7 +26,7 @@ typedef struct decompress {
   mr_newfile_t out;
   int64_t written, taken, most;
   mr_file_hash_t packed, unpacked;
-  XXH3_state_t *contents; /* of what comes out; NULL: its name does not depend on it */
+  XXH3_state_t *contents; /* of what comes out */
   uint8_t *from, *to;     /* [CHUNK] */
   mr_diag_t *diag;
 } decompress_t;
@@ -52,7 +52,7 @@ static mr_err_t give_chunk(decompress_t *d, size_t n) {
                    d->most, d->want->unpacked < 0 ? "that are possible" : "announced");
   d->written += (int64_t)n;
   mr_file_hash_add(&d->unpacked, d->to, n);
-  if (d->contents) XXH3_64bits_update(d->contents, d->to, n);
+  XXH3_64bits_update(d->contents, d->to, n);
   return mr_write_all(d->out.fd, d->to, n, d->out.path, d->diag);
 }
 
@@ -143,35 +143,36 @@ static bool has_versions(const mr_shard_file_t *f) {
   return !f->object || *f->object->etag || f->object->mtime_ns;
 }
 
-static bool is_decompressed(const char *path, int64_t bytes) {
-  struct stat st;
-  return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (bytes < 0 || st.st_size == bytes);
-}
-
 /* Gives the new file its name, unless another process was first: its file holds the same, and the
-   graphs that are planned already know that file's time. */
-static mr_err_t decompress_end(decompress_t *d, const char *to) {
-  MR_TRY(mr_newfile_sync(&d->out, d->diag));
-  if (link(d->out.tmp, to) < 0 && (errno != EEXIST || !is_decompressed(to, d->written)))
-    return mr_newfile_commit(&d->out, d->diag); /* no links here, or no such file */
+   graphs that are planned already know that file's time.  A damaged one is replaced. */
+static mr_err_t decompress_end(decompress_t *d, const char *to, uint64_t state, uint64_t contents) {
+  bool sound = false;
+  mr_err_t e = mr_newfile_sync(&d->out, d->diag);
+  if (e >= 0) e = mr__raw_note(d->out.tmp, to, state, contents, d->diag);
+  if (e >= 0 && link(d->out.tmp, to) < 0) {
+    if (errno == EEXIST) e = mr__raw_find(to, state, d->written, &sound, d->diag);
+    if (e >= 0 && !sound) return mr_newfile_commit(&d->out, d->diag); /* or no links here */
+  }
   mr_newfile_drop(&d->out);
-  return mr_sync_parent(to, d->diag);
+  return e < 0 ? e : mr_sync_parent(to, d->diag);
 }
 
 /* Decompresses into the file `to`; one without versions is named by its contents instead. */
 static mr_err_t decompress_to(decompress_t *d, uint64_t state, const char *where,
                               char to[MR_SHARD_PLACE_MAX + 32]) {
-  MR_TRY(mr_newfile_open(&d->out, to, d->diag));
-  if (!has_versions(d->in)) d->contents = XXH3_createState();
-  if (d->contents) XXH3_64bits_reset_withSeed(d->contents, state);
-  mr_err_t e =
-      has_versions(d->in) || d->contents ? decompress_all(d) : mr_no_memory(d->diag, "a digest");
-  if (e >= 0 && d->contents)
-    e = decompressed_path(d->path, XXH3_64bits_digest(d->contents), where, to, d->diag);
+  d->contents = XXH3_createState();
+  if (!d->contents) return mr_no_memory(d->diag, "a digest");
+  XXH3_64bits_reset_withSeed(d->contents, state);
+  mr_err_t e = mr_newfile_open(&d->out, to, d->diag);
+  if (e >= 0) e = decompress_all(d);
+  uint64_t contents = XXH3_64bits_digest(d->contents);
   XXH3_freeState(d->contents);
+  if (e >= 0 && !has_versions(d->in)) e = decompressed_path(d->path, contents, where, to, d->diag);
   if (e < 0) return mr_newfile_drop(&d->out), e;
   strcpy(d->out.path, to); /* as long as the name before */
-  return decompress_end(d, to);
+  e = decompress_end(d, to, state, contents);
+  if (e >= 0) mr__raw_prune(to, where);
+  return e;
 }
 
 mr_err_t mr_decompress(mr_shard_file_t *file, const mr_shard_id_t *id, const char *where,
@@ -190,13 +191,16 @@ mr_err_t mr_decompress(mr_shard_file_t *file, const mr_shard_id_t *id, const cha
                    file->path, c->codec);
   uint64_t state = XXH3_64bits(id, sizeof *id);
   MR_TRY(decompressed_path(file->path, state, where, to, diag));
-  if (!has_versions(file) || !is_decompressed(to, c->unpacked)) {
+  bool sound = false;
+  if (has_versions(file)) MR_TRY(mr__raw_find(to, state, c->unpacked, &sound, diag));
+  if (!sound) {
     char lock[MR_SHARD_LOCK_MAX];
     bool busy;
     int held = mr_shard_lock(to, true, lock, &busy);
-    mr_err_t e = MR_OK;
-    if (!has_versions(file) || !is_decompressed(to, c->unpacked))
-      e = decompress_to(&d, state, where, to);
+    mr_err_t e = has_versions(file) ? mr__raw_find(to, state, c->unpacked, &sound, diag) : MR_OK;
+    if (e >= 0 && !sound && access(to, F_OK) == 0)
+      mr_notice("%s: is damaged, or its check is: it is decompressed again", to);
+    if (e >= 0 && !sound) e = decompress_to(&d, state, where, to);
     mr_shard_unlock(held, lock);
     MR_TRY(e);
   }

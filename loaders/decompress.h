@@ -1,7 +1,7 @@
 /* Decompresses files that are compressed as a whole, so that their records can be read at random.
    Needs libzstd and zlib; a build without them refuses in without.c.
 
-   Implemented in decompress.c; digests of whole files in file_digest.c. */
+   Implemented in decompress.c, over decompress_keep.c; digests of whole files in file_digest.c. */
 #ifndef MR_LOADERS_DECOMPRESS_H
 #define MR_LOADERS_DECOMPRESS_H
 
@@ -41,10 +41,12 @@ typedef struct mr_compressed {
    mr_shards_conf_t.index), unless it is there already, and sets *out (heap, the caller's) to the
    new file's path.  id: of the file, which names the new one; an object without ETag and time,
    whose id does not tell its versions apart, is decompressed each time, and its contents name the
-   new one. The new file appears whole or not at all. Blocks; any thread.  Threads and processes
-   that want the same file at once wait for the first one; a file that is there is never replaced by
-   an equal one, since graphs that are planned know its time.  MR_ERR_DATA if the file is not what c
-   says; MR_ERR_IO, MR_ERR_NOMEM; MR_ERR_CONFIG for another codec, or where no folder for a cache is
+   new one. The new file appears whole or not at all, with a check beside it, and one that is there
+   is used if it is as it was made (decompress_keep.h); those of earlier states that are no longer
+   used are removed when a new one is made.  Blocks; any thread.  Threads and processes that want
+   the same file at once wait for the first one; a file that is there is never replaced by an equal
+   one, since graphs that are planned know its time.  MR_ERR_DATA if the file is not what c says;
+   MR_ERR_IO, MR_ERR_NOMEM; MR_ERR_CONFIG for another codec, or where no folder for a cache is
    known; MR_ERR_UNAVAILABLE if it is not built in. */
 mr_err_t mr_decompress(mr_shard_file_t *file, const mr_shard_id_t *id, const char *where,
                        const mr_compressed_t *c, char **out, mr_diag_t *diag);

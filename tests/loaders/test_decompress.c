@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
 #include "base/xio.h"
 #include "loaders/decompress.h"
+#include "loaders/shard_place.h"
 #include "tests/loaders/shards.h"
 
 enum { MOST = 1 << 20 };
@@ -218,11 +220,12 @@ static void processes_that_begin_at_once_share_the_file(void **state) {
     mr_compressed_t c = {.codec = gz ? "gz" : "zstd", .packed = (int64_t)o.n, .most = MOST};
     c.unpacked = one_in(&r, 2) ? (int64_t)n : -1;
     int before = files_in_cache(), say[2], status;
+    char other[420];
     struct {
       ino_t file;
       char path[400];
     } made, first = {0};
-    write_file("p", o.at, o.n);
+    write_file("shared", o.at, o.n);
     assert_int_equal(pipe(say), 0);
     fflush(NULL);
     for (int i = 0; i < PROCESSES; i++) {
@@ -230,7 +233,7 @@ static void processes_that_begin_at_once_share_the_file(void **state) {
       struct stat st;
       char *out = NULL;
       mr_diag_t d = {0};
-      if (decompress_file("p", &c, &out, &d) < 0 || stat(out, &st) < 0) _exit(1);
+      if (decompress_file("shared", &c, &out, &d) < 0 || stat(out, &st) < 0) _exit(1);
       made.file = st.st_ino;
       snprintf(made.path, sizeof made.path, "%s", out);
       _exit(write(say[1], &made, sizeof made) != sizeof made);
@@ -243,10 +246,160 @@ static void processes_that_begin_at_once_share_the_file(void **state) {
       round_check(&r, made.file == first.file, "another file");
     }
     close(say[0]);
-    round_check(&r, files_in_cache() == before + 1, "more than the file is left");
-    unlink(first.path);
+    round_check(&r, files_in_cache() == before + 3, "more is left than file, check and states");
+    snprintf(other, sizeof other, "%s.sum", first.path);
+    unlink(first.path), unlink(other);
+    snprintf(other, sizeof other, "%.*sstates", (int)strlen(first.path) - 20, first.path);
+    unlink(other);
     free(data), free(o.at);
   }
+}
+
+/* ---- files that are kept ---- */
+
+/* Writes file "kept", which holds what `text` says, and decompresses it; returns the path, heap. */
+static char *keep(const char *text) {
+  image_t o = {0};
+  mr_compressed_t c = {.codec = "zstd", .packed = -1, .unpacked = -1, .most = MOST};
+  char *out;
+  mr_diag_t d = {0};
+  add_zstd(&o, text, strlen(text));
+  write_file("kept", o.at, o.n);
+  assert_int_equal(utimensat(AT_FDCWD, in_folder("kept"), (struct timespec[2]){{9, 0}, {9, 0}}, 0),
+                   0);
+  if (decompress_file("kept", &c, &out, &d) < 0) fail_msg("%s", d.text);
+  free(o.at);
+  return out;
+}
+
+static void holds(const char *path, const char *text) {
+  void *back;
+  size_t got;
+  assert_int_equal(mr_read_file(path, MOST, &back, &got, NULL), MR_OK);
+  assert_string_equal(back, text);
+  free(back);
+}
+
+/* The path of another file of one that is kept. */
+static const char *with_ending(const char *path, const char *ending) {
+  static char out[2][520];
+  static int at;
+  snprintf(out[at ^= 1], sizeof out[0], "%s%s", path, ending);
+  return out[at];
+}
+
+static ino_t file_at(const char *path) {
+  struct stat st;
+  return stat(path, &st) == 0 ? st.st_ino : 0;
+}
+
+static void set_age(const char *path, time_t seconds) {
+  struct timespec at = {time(NULL) - seconds, 0};
+  assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[2]){at, at}, 0), 0);
+}
+
+static void damage(const char *path, off_t at) {
+  int fd = open(path, O_RDWR);
+  uint8_t byte;
+  assert_int_equal(pread(fd, &byte, 1, at), 1);
+  byte ^= 16;
+  assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+  close(fd);
+}
+
+/* Of the same size, and with or without the time of the file that was made. */
+static void a_damaged_file_is_decompressed_again(void **state) {
+  enum { BYTES = 20000 };
+  char text[BYTES + 1];
+  memset(text, 'x', BYTES), text[BYTES] = 0;
+  for (int what = 0; what < 5; what++) {
+    char *out = keep(text);
+    struct stat st;
+    int said = n_notices;
+    assert_int_equal(stat(out, &st), 0);
+    switch (what) {
+      case 0: damage(out, 10000), set_age(out, 5); break;
+      case 1: /* the first bytes are looked at each time */
+        damage(out, 10);
+        assert_int_equal(utimensat(AT_FDCWD, out, (struct timespec[2]){st.st_atim, st.st_mtim}, 0),
+                         0);
+        break;
+      case 2: assert_int_equal(truncate(out, BYTES - 1), 0); break;
+      case 3: damage(with_ending(out, ".sum"), 30); break;
+      default: assert_int_equal(unlink(with_ending(out, ".sum")), 0);
+    }
+    char *again = keep(text);
+    assert_string_equal(again, out);
+    assert_int_equal(n_notices, said + 1);
+    holds(again, text);
+    free(out), free(again);
+  }
+}
+
+/* Such a file is read once more, and not each time. */
+static void a_copied_file_is_used(void **state) {
+  char *out = keep("copied"), *again;
+  ino_t was = file_at(out);
+  int said = n_notices;
+  set_age(out, 5);
+  for (int i = 0; i < 2; i++) {
+    ino_t sum = file_at(with_ending(out, ".sum"));
+    free(again = keep("copied"));
+    assert_int_equal(file_at(out), was);
+    assert_int_equal(file_at(with_ending(out, ".sum")) == sum, i);
+  }
+  assert_int_equal(n_notices, said);
+  free(out);
+}
+
+static void files_of_earlier_states_that_are_not_used_are_removed(void **state) {
+  enum { DAY = 24 * 3600 };
+  char *old = keep("old"), *recent = keep("recent"), back[4] = "";
+  char index[MR_SHARD_PLACE_MAX];
+  int fd = open(old, O_RDONLY);
+  assert_true(mr_shard_place(old, in_folder("cache"), 0, index));
+  assert_int_equal(mr_write_file(index, "x", 1, NULL), MR_OK);
+  set_age(with_ending(old, ".sum"), 2 * DAY);
+  set_age(old, 9 * DAY), set_age(recent, 9 * DAY); /* the time of the last use decides */
+  free(keep("recent"));
+  assert_true(file_at(old)); /* nothing was made */
+  char *now = keep("now");
+  assert_true(file_at(now) && file_at(recent) && file_at(with_ending(recent, ".sum")));
+  assert_false(file_at(old) || file_at(with_ending(old, ".sum")) || file_at(index));
+  assert_int_equal(read(fd, back, 3), 3); /* one that is open can still be read */
+  assert_string_equal(back, "old");
+  close(fd);
+  char *made = keep("old");
+  assert_string_equal(made, old);
+  holds(made, "old");
+  free(old), free(recent), free(now), free(made);
+}
+
+/* Lines that are no states do not name files to remove. */
+static void a_damaged_list_of_states_removes_nothing_else(void **state) {
+  enum { DAY = 24 * 3600 };
+  static const char *const line[] = {"0123456789abcdeF", "0123456789abcdef0", "../0123456789abc"};
+  char *old = keep("one"), list[500], other[500];
+  int stem = (int)(strlen(old) - 16 - strlen(".raw"));
+  snprintf(list, sizeof list, "%.*sstates", stem, old);
+  FILE *f = fopen(list, "a");
+  assert_non_null(f);
+  for (int i = 0; i < 3; i++) fprintf(f, "%s\n", line[i]);
+  assert_int_equal(fclose(f), 0);
+  set_age(with_ending(old, ".sum"), 2 * DAY);
+  for (int i = 0; i < 2; i++) {
+    snprintf(other, sizeof other, "%.*s%s.raw", stem, old, line[i]);
+    assert_int_equal(mr_write_file(other, "x", 1, NULL), MR_OK);
+    assert_int_equal(mr_write_file(with_ending(other, ".sum"), "x", 1, NULL), MR_OK);
+    set_age(with_ending(other, ".sum"), 2 * DAY);
+  }
+  free(keep("another"));
+  assert_false(file_at(old)); /* the list was read */
+  for (int i = 0; i < 2; i++) {
+    snprintf(other, sizeof other, "%.*s%s.raw", stem, old, line[i]);
+    assert_true(file_at(other) && file_at(with_ending(other, ".sum")));
+  }
+  free(old);
 }
 
 int main(void) {
@@ -256,6 +409,10 @@ int main(void) {
       cmocka_unit_test(bombs_are_cut),
       cmocka_unit_test(a_file_without_versions_is_decompressed_each_time),
       cmocka_unit_test(contents_that_fill_the_last_buffer_come_out),
+      cmocka_unit_test(a_damaged_file_is_decompressed_again),
+      cmocka_unit_test(a_copied_file_is_used),
+      cmocka_unit_test(files_of_earlier_states_that_are_not_used_are_removed),
+      cmocka_unit_test(a_damaged_list_of_states_removes_nothing_else),
       cmocka_unit_test(processes_that_begin_at_once_share_the_file)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
