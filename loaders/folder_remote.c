@@ -35,6 +35,7 @@ struct mr_folder_remote {
   char *name;                 /* heap: under which the index is kept */
   uint64_t digest;            /* of the list; 0 without one */
   const mr_object_t **object; /* [list->n]; NULL: not there */
+  mr_spill_t object_memory;
   int64_t bytes;
   folder_room_t of_worker[MR_MAX_READERS]; /* each used by its worker alone */
 };
@@ -121,12 +122,17 @@ static mr_err_t open_known(mr_folder_remote_t *f, int64_t i, const mr_folder_sta
   char url[MR_PATH_MAX];
   if (s->size < 0) return MR_OK;
   MR_TRY(file_url(f, mr_folder_path(f->list, i), url, diag));
+  f->bytes = mr_remote_sum(f->bytes, s->size);
   return mr_remote_known(f->remote, url, s->size, s->mtime_ns, s->etag, &f->object[i], diag);
 }
 
 static mr_err_t make_objects(mr_folder_remote_t *f, mr_diag_t *diag) {
-  f->object = calloc((size_t)f->list->n + 1, sizeof *f->object);
-  return f->object ? MR_OK : mr_no_memory(diag, "%" PRId64 " files", f->list->n);
+  size_t bytes = ((size_t)f->list->n + 1) * sizeof *f->object;
+  MR_TRY(mr_spill_grow(&f->object_memory, bytes, "a list of files", diag));
+  mr_spill_settle(&f->object_memory);
+  f->object = f->object_memory.at;
+  memset(f->object, 0, bytes);
+  return MR_OK;
 }
 
 /* ---- a bucket ---- */
@@ -323,7 +329,10 @@ static mr_err_t folder_take_list(mr_folder_remote_t *f, mr_diag_t *diag) {
     e = mr_folder_index_read(f->name, index_where(f), f->digest, take_kept_row, &kept, &written_s,
                              diag);
   if (e == MR_OK && kept.i == f->list->n) return say_kept(f, written_s), MR_OK;
+  f->bytes = 0; /* of an index that is of another list */
   if (e >= 0) e = folder_ask_all(f, diag);
+  for (int64_t i = 0; i < f->list->n && e >= 0; i++)
+    if (f->object[i]) f->bytes = mr_remote_sum(f->bytes, f->object[i]->size);
   if (e >= 0) keep_listing(f);
   return e;
 }
@@ -344,8 +353,6 @@ static mr_err_t folder_open_listed(mr_folder_remote_t *f, mr_diag_t *diag) {
                    "or JSON lines with file_name and label",
                    f->shown);
   }
-  for (int64_t i = 0; i < f->list->n; i++)
-    if (f->object[i]) f->bytes = mr_remote_sum(f->bytes, f->object[i]->size);
   return MR_OK;
 }
 
@@ -354,7 +361,7 @@ mr_err_t mr_folder_remote_open(mr_folder_remote_t **out, const mr_folder_remote_
   mr_folder_remote_t *f = *out = calloc(1, sizeof *f);
   *list = (mr_folder_list_t){0};
   if (!f) return mr_no_memory(diag, "a folder");
-  f->conf = *conf, f->list = list;
+  f->conf = *conf, f->list = list, f->object_memory = MR_SPILL_NONE;
   mr_err_t e = folder_open_listed(f, diag);
   if (e >= 0) return MR_OK;
   mr_folder_list_free(list);
@@ -367,7 +374,8 @@ void mr_folder_remote_close(mr_folder_remote_t *f) {
   if (!f) return;
   mr_remote_close(f->remote);
   for (int w = 0; w < MR_MAX_READERS; w++) free(f->of_worker[w].data);
-  free(f->object), free(f->base), free(f->query), free(f->shown), free(f->name);
+  mr_spill_free(&f->object_memory);
+  free(f->base), free(f->query), free(f->shown), free(f->name);
   free(f);
 }
 

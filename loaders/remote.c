@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "loaders/remote_pieces.h"
 #include "loaders/remote_private.h"
 #include "loaders/remote_window.h"
 
@@ -31,9 +32,10 @@ struct mr_remote {
   mr__peers_t *peers;              /* NULL: none */
   mr__engine_t *peer_engine;
   mr__serve_t *serve;
-  pthread_mutex_t lock;     /* guards objects */
   pthread_mutex_t starting; /* held while it is started */
+  pthread_mutex_t lock;     /* guards the members below */
   object_row_t *objects;
+  mr__pieces_t memory; /* of objects, which may be millions */
 };
 
 static const char *endpoint_of(const mr_remote_conf_t *conf) {
@@ -85,10 +87,7 @@ void mr_remote_close(mr_remote_t *r) {
   mr__window_destroy(window);
   mr__peers_close(r->peers);
   mr__cache_close(r->cache);
-  for (object_row_t *o = r->objects, *next; o; o = next) {
-    next = o->next;
-    free(o);
-  }
+  mr__pieces_free(&r->memory);
   pthread_mutex_destroy(&r->lock);
   pthread_mutex_destroy(&r->starting);
   free(r);
@@ -243,6 +242,7 @@ static const mr_object_t **list_objects(mr_remote_t *r, int *n) {
 
 static mr_err_t start_objects(mr_remote_t *r, mr_diag_t *diag) {
   int n;
+  if (!r->conf.cache && !r->conf.peers) return start_window(r, NULL, 0, diag);
   const mr_object_t **object = list_objects(r, &n);
   if (!object) return mr_no_memory(diag, "objects");
   mr_err_t e = start_window(r, object, n, diag);
@@ -337,17 +337,21 @@ static mr_err_t name_object(const mr_remote_t *r, const char *url, naming_t *o, 
   return o->name ? MR_OK : mr_no_memory(diag, "the name of an object");
 }
 
-/* Adds the object as one block of memory, since there may be millions. */
 static mr_err_t keep_object(mr_remote_t *r, const naming_t *n, const mr_object_t *state,
                             const mr_object_t **out, mr_diag_t *diag) {
-  size_t name = strlen(n->name) + 1, url = strlen(n->url) + 1, etag = strlen(state->etag) + 1;
-  object_row_t *row = malloc(sizeof *row + name + url + etag);
-  if (!row) return mr_no_memory(diag, "an object");
+  size_t name = strlen(n->name) + 1, etag = strlen(state->etag) + 1;
+  size_t url =
+      strcmp(n->name, n->url) ? strlen(n->url) + 1 : 0; /* 0: the name, which is the same */
+  pthread_mutex_lock(&r->lock);
+  object_row_t *row = mr__pieces_take(&r->memory, sizeof *row + name + url + etag, diag);
+  pthread_mutex_unlock(&r->lock);
+  if (!row) return MR_ERR_NOMEM;
   char *text = (char *)(row + 1);
   mr_object_t *o = &row->object;
   *o = *state;
   o->s3 = n->s3, o->name = memcpy(text, n->name, name);
-  o->url = memcpy(text + name, n->url, url), o->etag = memcpy(text + name + url, state->etag, etag);
+  o->url = url ? memcpy(text + name, n->url, url) : o->name;
+  o->etag = memcpy(text + name + url, state->etag, etag);
   mr__cache_state_hash(o, o->state);
   pthread_mutex_lock(&r->lock);
   row->next = r->objects, r->objects = row;
