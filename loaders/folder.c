@@ -212,6 +212,11 @@ static bool folder_asked(mr_stage_t *s, mr_asked_t *out) {
   return t->remote && mr_remote_asked(mr_folder_remote_of(t->remote), out);
 }
 
+static uint64_t folder_objects(mr_stage_t *s) {
+  const folder_t *t = s->state;
+  return t->remote ? mr_remote_states(mr_folder_remote_of(t->remote)) : 0;
+}
+
 static void folder_report(mr_stage_t *s, char *text, size_t n) {
   mr_remote_report(&((const folder_t *)s->state)->counts, text, n);
 }
@@ -321,6 +326,7 @@ static const mr_source_def_t folder_source = {
     .care = offsetof(folder_t, care),
     .asked = folder_asked,
     .measure = folder_measure,
+    .objects = folder_objects,
     .explain = folder_explain,
 };
 

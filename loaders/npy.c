@@ -338,6 +338,8 @@ static bool npy_asked(mr_stage_t *s, mr_asked_t *out) {
   return mr_remote_asked(((npy_t *)s->state)->remote, out);
 }
 
+static uint64_t npy_objects(mr_stage_t *s) { return mr_remote_states(((npy_t *)s->state)->remote); }
+
 static void npy_report(mr_stage_t *s, char *text, size_t n) {
   mr_remote_report(&((npy_t *)s->state)->counts, text, n);
 }
@@ -433,6 +435,7 @@ static const mr_source_def_t npy_source = {
     .care = offsetof(npy_t, care),
     .asked = npy_asked,
     .measure = npy_measure,
+    .objects = npy_objects,
     .explain = npy_explain,
 };
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/text.h"
 #include "loaders/remote_pieces.h"
@@ -272,6 +273,17 @@ mr_err_t mr_remote_measure(mr_remote_t *r, int64_t record_bytes, double seconds,
            : MR_END;
   free(object);
   return e;
+}
+
+uint64_t mr_remote_states(mr_remote_t *r) {
+  uint64_t sum = 0;
+  if (!r) return 0;
+  pthread_mutex_lock(&r->lock);
+  for (object_row_t *o = r->objects; o; o = o->next)
+    sum += XXH3_64bits(o->object.state, sizeof o->object.state);
+  bool any = r->objects;
+  pthread_mutex_unlock(&r->lock);
+  return any && !sum ? 1 : sum;
 }
 
 int64_t mr_remote_tell(mr_remote_t *r, const mr_remote_want_t *want, int n) {

@@ -140,6 +140,10 @@ int64_t mr_remote_tell(mr_remote_t *r, const mr_remote_want_t *want, int n);
 mr_err_t mr_remote_measure(mr_remote_t *r, int64_t record_bytes, double seconds, mr_served_t *out,
                            mr_diag_t *diag);
 
+/* Returns a hash of the names, sizes, ETags and times of all objects that are open, in whatever
+   order they were opened; 0 without objects, or if r is NULL. */
+uint64_t mr_remote_states(mr_remote_t *r);
+
 /* Counts since open.  Any thread. */
 typedef struct mr_remote_counts {
   int64_t requests, retries, hedges, bytes; /* bytes: received, used or not */

@@ -324,6 +324,10 @@ void mr__shard_source_report(mr_stage_t *s, char *text, size_t n) {
   mr_remote_report(&t->counts, text, n);
 }
 
+static uint64_t shard_source_objects(mr_stage_t *s) {
+  return mr_remote_states(((const mr_shard_source_t *)s->state)->shards->remote);
+}
+
 static bool shard_source_asked(mr_stage_t *s, mr_asked_t *out) {
   const mr_shard_source_t *t = s->state;
   return mr_remote_asked(t->shards->remote, out);
@@ -387,5 +391,6 @@ const mr_source_def_t mr__shard_source = {
     .care = offsetof(mr_shard_source_t, care),
     .asked = shard_source_asked,
     .measure = shard_source_measure,
+    .objects = shard_source_objects,
     .explain = shard_source_explain,
 };

@@ -370,6 +370,10 @@ static void tokens_report(mr_stage_t *s, char *text, size_t n) {
   mr_remote_report(&t->counts, text, n);
 }
 
+static uint64_t tokens_objects(mr_stage_t *s) {
+  return mr_remote_states(((const tokens_t *)s->state)->row->shards->remote);
+}
+
 static mr_err_t tokens_measure(mr_stage_t *s, double seconds, mr_served_t *out) {
   const tokens_t *t = s->state;
   mr_diag_t why = {0};
@@ -485,6 +489,7 @@ static const mr_source_def_t tokens_source = {
     .care = offsetof(tokens_t, care),
     .asked = tokens_asked,
     .measure = tokens_measure,
+    .objects = tokens_objects,
     .explain = tokens_explain,
 };
 

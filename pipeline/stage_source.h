@@ -77,6 +77,11 @@ struct mr_source_def {
      without open: it inspects the files and keeps none open.  MR_OK, or a failure by mr_stage_fail.
      NULL: records are made in memory. */
   mr_err_t (*explain)(mr_stage_t *s, char *text, size_t n);
+
+  /* Returns a hash of what servers have said of the objects it reads: their names, sizes, ETags and
+     times.  After plan; asks no server.  0: all of its files are on this machine.  NULL: they
+     always are. */
+  uint64_t (*objects)(mr_stage_t *s);
 };
 
 /* True if the stage is a source that knows where its records come from. */
