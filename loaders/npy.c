@@ -352,8 +352,8 @@ static mr_err_t npy_measure(mr_stage_t *s, double seconds, mr_served_t *out) {
   for (int i = 0; i < t->n_columns; i++) {
     const mr_npy_column_t *c = &t->column[i];
     if (!c->file.object) continue;
-    all += c->file.object->size;
-    if (!mr_npy_column_keeps(c, &how)) due += c->file.object->size;
+    all = mr_remote_sum(all, c->file.object->size);
+    if (!mr_npy_column_keeps(c, &how)) due = mr_remote_sum(due, c->file.object->size);
   }
   out->records = t->column[0].n, out->once = !due, out->bytes = due ? due : all;
   int64_t size = out->bytes / out->records;

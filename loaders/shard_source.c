@@ -196,7 +196,7 @@ static bool cache_holds_all(const mr_shard_source_t *t) {
   size_t limit;
   int64_t all = 0;
   for (int i = 0; i < t->shards->n; i++)
-    if (t->shards->shard[i].object) all += t->shards->shard[i].object->size;
+    if (t->shards->shard[i].object) all = mr_remote_sum(all, t->shards->shard[i].object->size);
   return mr_bytes_parse("", t->remote.cache_size, &limit, NULL) >= 0 && all <= (int64_t)limit;
 }
 

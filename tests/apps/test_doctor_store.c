@@ -8,10 +8,13 @@
 #include <cmocka.h>
 
 #include <cjson/cJSON.h>
+#include <zstd.h>
 
+#include "base/npy.h"
 #include "base/xio.h"
 #include "tests/apps/program.h"
 #include "tests/loaders/arrayrecord.h"
+#include "tests/loaders/mds.h"
 #include "tests/loaders/origin.h"
 
 enum { TOKENS = 1 << 20, LENGTH = 4096 };
@@ -143,6 +146,92 @@ static void what_is_read_once_is_a_load_and_no_rate(void **state) {
   strcpy(graph, before);
 }
 
+/* A server of these bytes, and the section about a graph that reads from it; %d in the graph's text
+   is its port.  NULL without a section; the caller deletes *report. */
+static const cJSON *section_from(const void *data, size_t n, const char *json, const char *text,
+                                 cJSON **report) {
+  char kept[sizeof graph];
+  origin_t other;
+  strcpy(kept, graph);
+  origin_open(&other, data, n, 5);
+  other.json = json;
+  snprintf(graph, sizeof graph, text, other.port);
+  RUN(&p, "doctor", graph, "--json", "--rate", "1e9");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  *report = cJSON_Parse(p.out);
+  origin_close(&other);
+  strcpy(graph, kept);
+  return cJSON_GetObjectItem(*report, "servers of text");
+}
+
+/* An array that fits into memory is read once; one that does not, row by row. */
+static void an_array_that_is_kept_is_a_load_and_no_rate(void **state) {
+  enum { ROWS = 5000, EACH = 16 };
+  static float x[ROWS][EACH];
+  char path[100];
+  void *file;
+  size_t n;
+  cJSON *report;
+  snprintf(path, sizeof path, "%s/x.npy", dir);
+  assert_int_equal(mr_npy_save(path, MR_F32, 2, (int64_t[]){ROWS, EACH}, x, NULL), MR_OK);
+  assert_int_equal(mr_read_file(path, 1 << 20, &file, &n, NULL), MR_OK);
+  const cJSON *s = section_from(file, n, NULL,
+                                "npy fields=x:http://127.0.0.1:%d/x.npy connections=2 name=text ! "
+                                "shuffle seed=1 ! batch 4 ! null",
+                                &report);
+  if (!s) fail_msg("no section in %s", p.out);
+  assert_true(number(s, "load_bytes") == (double)n && number(s, "load_s") >= 0);
+  assert_false(cJSON_HasObjectItem(s, "keeps_up") || cJSON_HasObjectItem(s, "bytes_per_record"));
+  cJSON_Delete(report);
+  s = section_from(file, n, NULL,
+                   "npy fields=x:http://127.0.0.1:%d/x.npy connections=2 memory=0 name=text ! "
+                   "shuffle seed=1 ! batch 4 ! null",
+                   &report);
+  if (!s) fail_msg("no section in %s", p.out);
+  assert_false(cJSON_HasObjectItem(s, "load_bytes"));
+  assert_true(cJSON_IsFalse(cJSON_GetObjectItem(s, "keeps_up")));
+  assert_in_range((int)number(s, "bytes_per_record"), sizeof x[0], sizeof x[0] + 1);
+  cJSON_Delete(report);
+  free(file);
+}
+
+/* A compressed shard has been read when the graph is planned, so that no server limits the steps; a
+   raw one is read record by record. */
+static void a_shard_is_read_once_if_it_is_compressed(void **state) {
+  enum { SAMPLES = 500, EACH = 300 };
+  static uint8_t sample[EACH];
+  static char index[2][1000];
+  char text[300], zip[100];
+  cJSON *report;
+  mds_shard_t shard = {.columns =
+                           "\"column_names\": [\"b\"], \"column_encodings\": [\"bytes\"], "
+                           "\"column_sizes\": [null]"};
+  for (int i = 0; i < SAMPLES; i++) {
+    sample[0] = (uint8_t)i;
+    mds_sample(&shard, &(uint32_t){EACH}, 4, sample, EACH);
+  }
+  image_t raw = mds_file(&shard), packed = {0};
+  size_t most = ZSTD_compressBound(raw.n);
+  packed.n = ZSTD_compress(image_add(&packed, NULL, most), most, raw.at, raw.n, 1);
+  assert_false(ZSTD_isError(packed.n));
+  snprintf(zip, sizeof zip, "{\"basename\": \"s.zstd\", \"bytes\": %zu, \"hashes\": {}}", packed.n);
+  mds_index_add(index[0], sizeof index[0], "s.mds", raw.n, "", "null", "null");
+  mds_index_add(index[1], sizeof index[1], "s.mds", raw.n, "", "\"zstd:1\"", zip);
+  for (int i = 0; i < 2; i++) strcat(index[i], "]}");
+  snprintf(text, sizeof text,
+           "mds http://127.0.0.1:%%d/set connections=2 index=%s name=text ! shuffle seed=1 ! batch "
+           "4 ! null",
+           dir);
+  const cJSON *s = section_from(raw.at, raw.n, index[0], text, &report);
+  if (!s) fail_msg("no section in %s", p.out);
+  assert_false(cJSON_HasObjectItem(s, "load_bytes"));
+  assert_in_range((int)number(s, "bytes_per_record"), EACH, EACH + 20);
+  cJSON_Delete(report);
+  assert_null(section_from(packed.at, packed.n, index[1], text, &report));
+  cJSON_Delete(report);
+  mds_free(&shard), free(raw.at), free(packed.at);
+}
+
 /* A shuffled record costs its chunk; in the order of the file it costs its share of one. */
 static void a_chunk_of_records_counts_for_all_of_them(void **state) {
   enum { CHUNKS = 8, EACH = 32, RECORD = 1000 };
@@ -184,6 +273,8 @@ int main(void) {
       cmocka_unit_test(the_verdict_follows_from_the_rate),
       cmocka_unit_test(the_rate_may_be_a_runs),
       cmocka_unit_test(what_is_read_once_is_a_load_and_no_rate),
+      cmocka_unit_test(an_array_that_is_kept_is_a_load_and_no_rate),
+      cmocka_unit_test(a_shard_is_read_once_if_it_is_compressed),
       cmocka_unit_test(a_chunk_of_records_counts_for_all_of_them),
       cmocka_unit_test(a_long_run_of_other_lines_is_read_once),
   };
