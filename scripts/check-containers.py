@@ -1,5 +1,6 @@
 """Writes data sets with the libraries of their formats, and compares what millrace reads, in shuffled order, with what
-those libraries read.  usage: check-containers.py MILLRACE FOLDER (an empty one)"""
+those libraries read.  usage: check-containers.py MILLRACE FOLDER [torch]
+FOLDER is empty; a second run with "torch" compares with the readers that import PyTorch, also of what the first one left."""
 
 import gzip
 import importlib.machinery
@@ -7,13 +8,14 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import types
 
 import numpy
 
-program, folder = sys.argv[1:]
+program, folder = sys.argv[1:3]
 os.environ['XDG_CACHE_HOME'] = os.path.join(folder, 'cache')
 RECORDS, BATCH = 300, 50
 
@@ -272,7 +274,7 @@ def import_litdata():
 
 
 def check_litdata(generator):
-    """litdata's writer; its reader needs PyTorch, so that leaves are read back by its serializers from the bytes of the chunks."""
+    """litdata's writer; its reader needs PyTorch (check_streaming_dataset), so that leaves are what its serializers read back."""
     writer, serializers = import_litdata()
     for name, how in {'litdata': {}, 'litdata zstd': {'compression': 'zstd:3', 'compression_level': 'chunk'}}.items():
         path, expected = os.path.join(folder, name.replace(' ', '-')), {}
@@ -436,6 +438,93 @@ def check_tokens(generator):
     compare('tokens', f'tokens {folder}/flat.bin length=64', expected, 'tokens')
 
 
+def check_streaming_dataset():
+    """The chunks of check_litdata, as litdata's own reader reads them."""
+    from litdata.streaming import dataset
+
+    dataset._check_version_and_prompt_upgrade = lambda version: None  # which asks the network
+    for name in 'litdata', 'litdata zstd':
+        path, copy, expected = os.path.join(folder, name.replace(' ', '-')), os.path.join(folder, 'copy'), {}
+        shutil.copytree(path, copy)  # the reader unpacks chunks beside themselves
+        for row in dataset.StreamingDataset(copy, shuffle=False):
+            expected[row['text'].encode()] = {
+                'text': row['text'].encode(), 'image': row['jpeg'], 'x': row['x'], 'id': numpy.int64(row['id']), 'label': numpy.int32(row['class']),
+                'ratio': numpy.float64(row['ratio']), 'flag': numpy.bool_(row['flag']), 'v': row['v'].astype('i4'),
+                'odd.a': numpy.int64(row['odd']['a']), 'odd.b.0': numpy.int64(row['odd']['b'][0]), 'odd.b.1': row['odd']['b'][1].encode()}
+        shutil.rmtree(copy)
+        compare(f'StreamingDataset: {name}', f'litdata {path} fields=text,jpeg:image,x,id,class:label,ratio,flag,v,odd.a,odd.b.0,odd.b.1',
+                expected, 'text')
+
+
+def write_indexed(prefix, dtype, documents, modes):
+    """documents: of each the tokens of its sequences."""
+    import torch
+    from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder
+
+    builder = IndexedDatasetBuilder(f'{prefix}.bin', dtype=dtype, multimodal=modes)
+    for document in documents:
+        for number, sequence in enumerate(document):
+            builder.add_item(torch.from_numpy(sequence), mode=number % 2)
+        builder.end_document()
+    builder.finalize(f'{prefix}.idx')
+
+
+def read_indexed(prefix, modes):
+    """Of each document its tokens, as Megatron's reader gives its sequences."""
+    from megatron.core.datasets.indexed_dataset import IndexedDataset
+
+    rows = IndexedDataset(prefix, multimodal=modes)
+    sequences = [rows[i][0] if modes else rows[i] for i in range(len(rows))]
+    begin = rows.document_indices
+    return [numpy.concatenate([numpy.zeros(0, sequences[0].dtype)] + sequences[a:b]) for a, b in zip(begin, begin[1:])]
+
+
+def row_of(tokens, document, length):
+    """The record of length + 1 tokens or fewer, where `document` numbers the document of each."""
+    n, inputs = len(tokens), min(len(tokens), length)
+    row = {'tokens': numpy.zeros(length, 'i4'), 'targets': numpy.zeros(length, 'i4'), 'positions': numpy.zeros(length, 'i4'),
+           'segments': numpy.full(length, -1, 'i4'), 'mask': numpy.zeros(length, '?')}
+    row['tokens'][:inputs], row['targets'][:n - 1] = tokens[:inputs], tokens[1:]
+    for i in range(inputs):
+        first = i == 0 or document[i] != document[i - 1]
+        row['positions'][i] = 0 if first else row['positions'][i - 1] + 1
+        row['segments'][i] = 0 if i == 0 else row['segments'][i - 1] + first
+        row['mask'][i] = i + 1 < n and document[i + 1] == document[i]
+    return row
+
+
+def check_megatron(generator):
+    """Token files by Megatron's builder: windows over all documents, up to the last token, and documents one by one."""
+    length = 64
+    for dtype, top, modes in (numpy.uint8, 1 << 8, False), (numpy.uint16, 1 << 16, False), (numpy.int32, (1 << 31) - 1, True):
+        prefix, documents, left = os.path.join(folder, f'megatron-{dtype.__name__}'), [], RECORDS * length + 1
+
+        def draw(n):
+            return generator.integers(0, top, n, 'i4')
+
+        while left:
+            sizes = [min(int(generator.integers(1, 150)), left) for _ in range(generator.integers(0, 4))]  # some documents are empty
+            sizes = sizes if sum(sizes) <= left else [left]
+            documents.append([draw(n) for n in sizes])
+            left -= sum(sizes)
+        write_indexed(prefix, dtype, documents, modes)
+        read = read_indexed(prefix, modes)
+        tokens, numbers = numpy.concatenate(read), numpy.repeat(numpy.arange(len(read)), [len(d) for d in read])
+        rows = [row_of(tokens[at:at + length + 1], numbers[at:at + length + 1], length) for at in range(0, RECORDS * length, length)]
+        compare(f'Megatron {dtype.__name__}, {len(read)} documents', f'tokens {prefix}.bin length={length} pack=reset',
+                {r['tokens'].tobytes(): r for r in rows}, 'tokens')
+
+        prefix += '-whole'  # no two documents fit into one record
+        write_indexed(prefix, dtype, [[draw(8), draw(int(generator.integers(25, length - 7)))] for _ in range(RECORDS)], modes)
+        rows = [row_of(d, [0] * len(d), length) for d in read_indexed(prefix, modes)]
+        compare(f'Megatron {dtype.__name__}, whole documents', f'tokens {prefix}.bin length={length} pack=whole',
+                {r['tokens'].tobytes(): r for r in rows}, 'tokens')
+
+
+if sys.argv[3:] == ['torch']:
+    check_streaming_dataset()
+    check_megatron(numpy.random.default_rng(13))
+    sys.exit()
 check_tar(random.Random(1))
 check_tfrecord(random.Random(2))
 check_arrayrecord(random.Random(9))

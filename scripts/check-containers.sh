@@ -6,8 +6,18 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/venv"
 "$work/venv/bin/pip" -q install --disable-pip-version-check numpy webdataset tfrecord safetensors pandas array-record
-# MDS and litdata: their own writers and readers, and what these import; their data loaders, which need PyTorch, are not used.
+# MDS and litdata: their own writers, MDS's reader, and what these import; their data loaders, which need PyTorch, are not used.
 "$work/venv/bin/pip" -q install --disable-pip-version-check --no-deps mosaicml-streaming litdata
 "$work/venv/bin/pip" -q install --disable-pip-version-check boto3 brotli filelock lightning-utilities obstore pillow python-snappy requests tqdm typing_extensions tifffile xxhash zstd
 mkdir "$work/data"
 "$work/venv/bin/python" "$root/scripts/check-containers.py" "$root/build/release/millrace" "$work/data"
+# litdata's reader and Megatron's library import PyTorch.  Debian's is a tenth of PyPI's, which also needs CUDA's libraries; it is 1.13, and
+# these are the newest versions that import it.
+if ! /usr/bin/python3 -c 'import torch'; then
+  echo "install python3-torch first" >&2
+  exit 1
+fi
+/usr/bin/python3 -m venv --system-site-packages "$work/torch"
+"$work/torch/bin/pip" -q install --disable-pip-version-check --no-deps litdata==0.2.46 megatron-core==0.8.0
+"$work/torch/bin/pip" -q install --disable-pip-version-check boto3 filelock lightning-utilities 'numpy<2' packaging requests tifffile zstd
+"$work/torch/bin/python" "$root/scripts/check-containers.py" "$root/build/release/millrace" "$work/data" torch
