@@ -25,10 +25,9 @@ static inline mr_spec_t ends_spec(int64_t n) {
       .dataset = &ends_dataset};
 }
 
-/* The buffer of this number; position counts records, so that a stream can start anywhere. */
-static inline mr_buf_t *ends_make(mr_pool_t *pool, const mr_spec_t *spec, int64_t number) {
-  mr_buf_t *b = mr_pool_get(pool);
-  if (!b) return NULL;
+/* Makes b the buffer of this number; position counts records, so that a stream can start anywhere.
+ */
+static inline void ends_fill(mr_buf_t *b, const mr_spec_t *spec, int64_t number) {
   b->size = mr_spec_bytes(spec);
   b->n = ENDS_BATCH, b->epoch = number / 1000, b->position = (number + 1) * ENDS_BATCH;
   memset(b->data, (int)(number % 251), ENDS_BATCH * mr_field_bytes(spec->field));
@@ -38,6 +37,12 @@ static inline mr_buf_t *ends_make(mr_pool_t *pool, const mr_spec_t *spec, int64_
     b->label[i] = (int32_t)(b->key[i] % 3);
     b->excluded[i] = 0;
   }
+}
+
+/* The buffer of this number; NULL if the pool has none left. */
+static inline mr_buf_t *ends_make(mr_pool_t *pool, const mr_spec_t *spec, int64_t number) {
+  mr_buf_t *b = mr_pool_get(pool);
+  if (b) ends_fill(b, spec, number);
   return b;
 }
 
