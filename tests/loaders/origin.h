@@ -49,13 +49,16 @@ typedef struct origin {
   atomic_int requests;
   atomic_llong sent;    /* bytes of bodies */
   atomic_llong claims;  /* the size that it says, if not 0 */
-  pthread_mutex_t lock; /* guards random */
+  pthread_mutex_t lock; /* guards the members below */
+  pthread_cond_t left;  /* a guest has left */
+  struct origin_guest *guests;
   round_t random;
 } origin_t;
 
 typedef struct origin_guest {
   origin_t *o;
   int fd;
+  struct origin_guest *next;
 } origin_guest_t;
 
 static inline bool origin_send(int fd, const void *data, size_t n) {
@@ -130,20 +133,31 @@ static inline bool origin_answer(origin_t *o, int fd, const char *text) {
   return well && upto == length;
 }
 
+static inline void origin_leave(origin_guest_t *g) {
+  origin_t *o = g->o;
+  pthread_mutex_lock(&o->lock);
+  origin_guest_t **at = &o->guests;
+  while (*at != g) at = &(*at)->next;
+  *at = g->next;
+  close(g->fd);
+  pthread_cond_signal(&o->left);
+  pthread_mutex_unlock(&o->lock);
+  free(g);
+}
+
 static inline void *origin_serve(void *arg) {
-  origin_guest_t g = *(origin_guest_t *)arg;
+  origin_guest_t *g = arg;
   char text[8192];
   size_t n = 0;
-  free(arg);
   for (;;) {
-    ssize_t k = recv(g.fd, text + n, sizeof text - 1 - n, 0);
+    ssize_t k = recv(g->fd, text + n, sizeof text - 1 - n, 0);
     if (k <= 0) break;
     n += (size_t)k, text[n] = 0;
     if (!strstr(text, "\r\n\r\n")) continue;
     n = 0;
-    if (!origin_answer(g.o, g.fd, text)) break;
+    if (!origin_answer(g->o, g->fd, text)) break;
   }
-  close(g.fd);
+  origin_leave(g);
   return NULL;
 }
 
@@ -154,7 +168,10 @@ static inline void *origin_listen(void *arg) {
     int now = 1; /* a head must not wait until the head before it is acknowledged */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now);
     origin_guest_t *g = malloc(sizeof *g);
-    *g = (origin_guest_t){o, fd};
+    pthread_mutex_lock(&o->lock);
+    *g = (origin_guest_t){o, fd, o->guests};
+    o->guests = g;
+    pthread_mutex_unlock(&o->lock);
     if (pthread_create(&thread, NULL, origin_serve, g) != 0) abort();
     pthread_detach(thread);
   }
@@ -166,7 +183,7 @@ static inline void origin_open(origin_t *o, const void *data, size_t n, uint64_t
   struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t len = sizeof a;
   *o = (origin_t){.data = data, .n = n, .random = {.x = seed}, .way = ORIGIN_WELL};
-  pthread_mutex_init(&o->lock, NULL);
+  pthread_mutex_init(&o->lock, NULL), pthread_cond_init(&o->left, NULL);
   o->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (bind(o->fd, (struct sockaddr *)&a, sizeof a) || listen(o->fd, 64)) abort();
   getsockname(o->fd, (struct sockaddr *)&a, &len);
@@ -174,9 +191,15 @@ static inline void origin_open(origin_t *o, const void *data, size_t n, uint64_t
   if (pthread_create(&o->thread, NULL, origin_listen, o) != 0) abort();
 }
 
+/* Afterwards nothing reads the data. */
 static inline void origin_close(origin_t *o) {
-  shutdown(o->fd, SHUT_RDWR), close(o->fd);
+  shutdown(o->fd, SHUT_RDWR);
   pthread_join(o->thread, NULL);
+  close(o->fd);
+  pthread_mutex_lock(&o->lock);
+  for (origin_guest_t *g = o->guests; g; g = g->next) shutdown(g->fd, SHUT_RDWR);
+  while (o->guests) pthread_cond_wait(&o->left, &o->lock);
+  pthread_mutex_unlock(&o->lock);
 }
 
 #endif
