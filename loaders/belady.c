@@ -166,10 +166,12 @@ bool mr_belady_hold(mr_belady_t *b, uint32_t unit) {
   return true;
 }
 
-bool mr_belady_bar(mr_belady_t *b, uint32_t unit) {
+bool mr_belady_bar(mr_belady_t *b, uint32_t unit, bool barred) {
+  if (!barred && unit >= b->n_units) return true;
   if (!know_unit(b, unit)) return false;
   assert(b->unit[unit].heap < 0);
-  return b->unit[unit].barred = true;
+  b->unit[unit].barred = barred;
+  return true;
 }
 
 void mr_belady_drop(mr_belady_t *b, uint32_t unit) {

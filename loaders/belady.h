@@ -46,9 +46,9 @@ int64_t mr_belady_distance(const mr_belady_t *b, uint32_t unit);
 bool mr_belady_hold(mr_belady_t *b, uint32_t unit);
 void mr_belady_drop(mr_belady_t *b, uint32_t unit);
 
-/* Keeps a unit that is not in the cache out of it from now on; its uses stay known and in order.
-   False without memory. */
-bool mr_belady_bar(mr_belady_t *b, uint32_t unit);
+/* Keeps a unit that is not in the cache out of it from now on, or with `barred` false no longer; its
+   uses stay known and in order.  False without memory. */
+bool mr_belady_bar(mr_belady_t *b, uint32_t unit, bool barred);
 bool mr_belady_holds(const mr_belady_t *b, uint32_t unit);
 
 #endif

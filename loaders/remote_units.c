@@ -57,16 +57,16 @@ int32_t mr__unit_add(mr__window_t *w, const mr_object_t *o, int64_t at, int64_t 
   w->bucket[h] = i;
   if (w->conf.peers && mr__cache_takes(o))
     w->unit[i].owner = mr__peers_owner(w->conf.peers, o, at / w->conf.block / MR_PEER_GROUP);
-  if (w->unit[i].owner >= 0) mr_belady_bar(w->order, (uint32_t)i); /* its owner keeps it */
+  mr_belady_bar(w->order, (uint32_t)i, w->unit[i].owner >= 0); /* its owner keeps it */
   return i;
 }
 
-/* Without a cache a unit is forgotten when nothing is known of it. */
+/* A unit is forgotten when nothing is known of it: memory holds the known future and what this run
+   keeps, whatever the size of the data. */
 static void forget_unit(mr__window_t *w, int32_t i) {
   mr__unit_t *u = &w->unit[i];
-  if (w->conf.cache || u->waiting || u->taken || u->pins ||
-      mr_belady_distance(w->order, (uint32_t)i) >= 0)
-    return;
+  if (u->waiting || u->taken || u->pins || mr_belady_distance(w->order, (uint32_t)i) >= 0) return;
+  if (mr_belady_holds(w->order, (uint32_t)i) || u->goes || (u->on_disk && u->owner < 0)) return;
   int32_t *at = &w->bucket[hash_of(w, u->object, u->at)];
   while (*at != i) at = &w->unit[*at].next;
   *at = u->next;

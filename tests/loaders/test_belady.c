@@ -127,7 +127,7 @@ static void barred_units_take_no_room(void **state) {
     int n = draw_order(&r, use, units), barred = (int)draw(&r, (uint64_t)units);
     uint32_t capacity = (uint32_t)draw(&r, (uint64_t)units + 1);
     mr_belady_t *b = mr_belady_new(capacity);
-    for (int i = 0; i < barred; i++) assert_true(mr_belady_bar(b, (uint32_t)i));
+    for (int i = 0; i < barred; i++) assert_true(mr_belady_bar(b, (uint32_t)i, true));
     for (int i = 0; i < n; i++) {
       assert_true(mr_belady_tell(b, (uint32_t)use[i]));
       if (use[i] >= barred) rest[n_rest++] = use[i];
