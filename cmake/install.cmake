@@ -34,3 +34,4 @@ install(FILES ${CMAKE_BINARY_DIR}/millrace.pc ${CMAKE_BINARY_DIR}/millrace-plugi
 install(FILES ${CMAKE_BINARY_DIR}/millraceConfig.cmake ${CMAKE_BINARY_DIR}/millraceConfigVersion.cmake
   DESTINATION lib/cmake/millrace)
 install(DIRECTORY examples/ DESTINATION share/millrace/examples)
+install(DIRECTORY share/ DESTINATION share/millrace)

@@ -87,6 +87,7 @@ cmake --install "$root/build/release" --prefix "$work/static" >/dev/null
 "$work/static/bin/millrace" --version
 "$work/static/bin/millrace" inspect >/dev/null
 test -f "$work/static/share/millrace/examples/cifar10-vit.mr"
+diff -r "$root/share" "$work/static/share/millrace" | grep -v ": examples$" && exit 1
 headers_compile_alone "$work/static"
 programs_build_and_run "$work/static"
 # shellcheck disable=SC2046

@@ -55,6 +55,7 @@ pack() { # DIR
   cp "$build/millrace" "$to/bin/"
   [ ${#tests[@]} = 0 ] || cp "${tests[@]}" "$to/tests/"
   cp -r "$root/tests/golden/vit" "$to/golden/"
+  mkdir "$to/share" && cp -r "$root/share" "$to/share/millrace" || exit 1
   mapfile -t libs < <(libraries "$build/millrace" ${tests[@]+"${tests[@]}"})
   cp -L "${libs[@]}" "$to/lib/"
   strip "$to"/bin/* "$to"/tests/* 2>/dev/null
@@ -230,12 +231,30 @@ stage_tune() { # BATCH...
     ours bench step --device "$device" --batch "$batch" --steps 1 --warm-up 1 || return
   done
   note products "$(($(wc -l <"$out/products.txt") - 1))"
+  shipped_tunings "$out/products.txt" "$out/share/cuda/products"
+  note shipped "$(cd "$out/share/cuda/products" && echo *)"
 }
 
-# The step alone, with the algorithms of one tuning file.
+# Writes the rows of a tuning file as the files that millrace looks for, one for each GPU and version (share/cuda/README.md).
+shipped_tunings() { # TUNING FOLDER
+  rm -rf "$2"
+  mkdir -p "$2"
+  awk -F '\t' -v folder="$2" 'NR == 1 {head = $0; next}
+    {
+      name = $1
+      gsub(/[^A-Za-z0-9._]/, "-", name)
+      file = folder "/" name "-" $2 ".txt"
+      if (!(file in begun)) print head >file
+      begun[file] = 1
+      print >file
+    }' "$1"
+}
+
+# The step alone, with the algorithms of one tuning file, or with "off" of none.
 stage_bench() { # TUNING BATCH...
   local line batch
   export MILLRACE_TUNING=$out/$1
+  [ "$1" != off ] || MILLRACE_TUNING=off
   shift
   for batch in "$@"; do
     line=$(ours bench step --json --device "$device" --batch "$batch" --steps 20 --warm-up 5) || { echo "$line"; return 1; }
@@ -345,7 +364,7 @@ run1() {
   stage parity-bf16 35 parity bf16 1e-2
   stage twice 35 twice
   stage sanitizer 60 sanitizer
-  stage bench-128 15 bench no-products.txt 128
+  stage bench-128 15 bench off 128
   stage tune 60 tune 128 1024 4096
   stage tuned 35 bench products.txt 128 1024 4096
   stage graph-off 35 graph_off 128 1024 4096

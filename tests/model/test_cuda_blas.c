@@ -500,22 +500,28 @@ static int tuned_child(const char *path) {
   return 0;
 }
 
-/* Runs this program again with `path` as its tuning file; its output. */
-static const char *tuned(const char *path, bool tunes) {
+/* Runs this program again with `path` as its tuning file and `share` as the folder of shipped
+   files; its output. */
+static const char *tuned_beside(const char *path, const char *share, bool tunes) {
   static char text[3000];
-  char command[600];
+  char command[900];
   size_t n;
   char self[400];
   ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
   assert_true(len > 0);
   self[len] = 0;
-  snprintf(command, sizeof command, "MILLRACE_TUNE=%d '%s' '%s'", tunes, self, path);
+  snprintf(command, sizeof command, "MILLRACE_TUNE=%d MILLRACE_SHARE='%s' '%s' '%s'", tunes, share,
+           self, path);
   FILE *p = popen(command, "r");
   assert_non_null(p);
   n = fread(text, 1, sizeof text - 1, p);
   text[n] = 0;
   assert_int_equal(pclose(p), 0);
   return text;
+}
+
+static const char *tuned(const char *path, bool tunes) {
+  return tuned_beside(path, "/nonexistent", tunes);
 }
 
 static void assert_says(const char *text, const char *part) {
@@ -568,26 +574,124 @@ static void a_damaged_tuning_file_is_left_aside_and_said_once(void **state) {
   unlink(path);
 }
 
-/* A row that the library refuses now is not used. */
-static void an_algorithm_that_the_library_refuses_is_not_used(void **state) {
-  char path[] = "/tmp/tuning-XXXXXX", product[MR_CUDA_PRODUCT_TEXT];
+/* Writes a tuning file with one row: the product of 16 columns of tuned_child. */
+static void write_tuning(const char *path, const char *device, uint64_t version,
+                         uint64_t algorithm) {
+  char product[MR_CUDA_PRODUCT_TEXT];
   mr_fn_t *f = linear_of(MR_BF16, 64, 32, 16, true, false);
-  mr_cuda_tuning_t row = {.device = "Recorded GPU", .version = 130100, .algorithm = {99}};
+  mr_cuda_tuning_t row = {.version = version, .algorithm = {algorithm}};
   mr_cuda_tunings_t t = {0};
   mr_diag_t diag = {0};
   mr_cuda_product_t p;
   assert_true(mr__cuda_product(f->eqn[0], &p));
+  snprintf(row.device, sizeof row.device, "%s", device);
   snprintf(row.product, sizeof row.product, "%s", mr__cuda_product_text(&p, product));
   assert_int_equal(mr__cuda_tunings_put(&t, &row, &diag), MR_OK);
-  FILE *to = fdopen(mkstemp(path), "w");
+  FILE *to = fopen(path, "w");
   assert_non_null(to);
   mr__cuda_tunings_print(&t, to);
   assert_int_equal(fclose(to), 0);
-  const char *text = tuned(path, false);
-  assert_says(text, "16: cuBLASLt, algorithm 71 (heuristic)");
   mr__cuda_tunings_fini(&t);
   mr_fn_destroy(f);
+}
+
+/* A row that the library refuses now is not used. */
+static void an_algorithm_that_the_library_refuses_is_not_used(void **state) {
+  char path[] = "/tmp/tuning-XXXXXX";
+  int fd = mkstemp(path);
+  assert_true(fd >= 0);
+  close(fd);
+  write_tuning(path, "Recorded GPU", 130100, 99);
+  const char *text = tuned(path, false);
+  assert_says(text, "16: cuBLASLt, algorithm 71 (heuristic)");
   unlink(path);
+}
+
+/* ---- the file that comes with the program ---- */
+
+typedef struct shipped {
+  char folder[40], own[80], file[120];
+} shipped_t;
+
+/* A folder of shipped files, in which `file` is the one of this device and version. */
+static void shipped_init(shipped_t *s) {
+  char command[200], name[MR_CUDA_TUNINGS_FILE];
+  strcpy(s->folder, "/tmp/shipped-XXXXXX");
+  assert_non_null(mkdtemp(s->folder));
+  snprintf(command, sizeof command, "mkdir -p %s/cuda/products", s->folder);
+  assert_int_equal(system(command), 0);
+  snprintf(s->own, sizeof s->own, "%s/own.txt", s->folder);
+  assert_string_equal(mr__cuda_tunings_file("Recorded GPU", 130100, name),
+                      "cuda/products/Recorded-GPU-130100.txt");
+  snprintf(s->file, sizeof s->file, "%s/%.70s", s->folder, name);
+}
+
+static void shipped_fini(const shipped_t *s) {
+  char command[200];
+  snprintf(command, sizeof command, "rm -r %s", s->folder);
+  assert_int_equal(system(command), 0);
+}
+
+static void a_shipped_file_has_what_the_users_own_lacks(void **state) {
+  shipped_t s;
+  shipped_init(&s);
+  write_tuning(s.file, "Recorded GPU", 130100, 74);
+  const char *text = tuned_beside(s.own, s.folder, false);
+  assert_says(text, "16: cuBLASLt, algorithm 74 (shipped), sums in f32; scratch 4096");
+  assert_says(text, "32: cuBLASLt, algorithm 71 (heuristic)");
+  assert_null(strstr(text, "tuning file"));
+  write_tuning(s.own, "Recorded GPU", 130100, 75);
+  assert_says(tuned_beside(s.own, s.folder, false), "16: cuBLASLt, algorithm 75 (measured)");
+  write_tuning(s.own, "Recorded GPU", 130100, 99); /* which the library refuses */
+  assert_says(tuned_beside(s.own, s.folder, false), "16: cuBLASLt, algorithm 74 (shipped)");
+  assert_says(tuned_beside("off", s.folder, false), "16: cuBLASLt, algorithm 71 (heuristic)");
+  shipped_fini(&s);
+}
+
+static void who_measures_gets_the_own_figures(void **state) {
+  shipped_t s;
+  mr_cuda_tunings_t t = {0};
+  mr_diag_t diag = {0};
+  char text[8000];
+  shipped_init(&s);
+  write_tuning(s.file, "Recorded GPU", 130100, 74);
+  assert_says(tuned_beside(s.own, s.folder, true), "16: cuBLASLt, algorithm 73 (measured)");
+  FILE *f = fopen(s.own, "r");
+  assert_non_null(f);
+  size_t n = fread(text, 1, sizeof text, f);
+  fclose(f);
+  if (mr__cuda_tunings_parse(text, n, &t, &diag) < 0) fail_msg("%s", diag.text);
+  assert_int_equal(t.n, 2);
+  for (size_t i = 0; i < t.n; i++) assert_int_equal(t.row[i].algorithm[0], 73);
+  mr__cuda_tunings_fini(&t);
+  assert_says(tuned_beside("off", s.folder, true), "16: cuBLASLt, algorithm 73 (measured)");
+  assert_int_not_equal(access("off", F_OK), 0);
+  shipped_fini(&s);
+}
+
+static void a_damaged_or_foreign_shipped_file_is_left_aside_and_said_once(void **state) {
+  static const struct {
+    const char *device; /* NULL: no rows, another text */
+    uint64_t version;
+    const char *says;
+  } of[] = {
+      {NULL, 0, "line 1: want \"millrace products 1\"; it is not used"},
+      {"Another GPU", 130100, "a row of Another GPU with cuBLASLt 130100, want Recorded GPU"},
+      {"Recorded GPU", 120900, "a row of Recorded GPU with cuBLASLt 120900, want Recorded GPU"},
+  };
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    shipped_t s;
+    shipped_init(&s);
+    if (of[i].device)
+      write_tuning(s.file, of[i].device, of[i].version, 74);
+    else
+      write_text(s.file, "my notes\n");
+    const char *text = tuned_beside(s.own, s.folder, false);
+    assert_says(text, "16: cuBLASLt, algorithm 71 (heuristic)");
+    assert_says(text, of[i].says);
+    assert_null(strstr(strstr(text, "it is not used") + 5, "it is not used"));
+    shipped_fini(&s);
+  }
 }
 
 /* The limit of bf16 is timed by the device's clock: 5 us a product here.  Its operands are filled
@@ -632,6 +736,9 @@ int main(int argc, char **argv) {
       cmocka_unit_test(algorithms_are_measured_once_and_kept),
       cmocka_unit_test(a_damaged_tuning_file_is_left_aside_and_said_once),
       cmocka_unit_test(an_algorithm_that_the_library_refuses_is_not_used),
+      cmocka_unit_test(a_shipped_file_has_what_the_users_own_lacks),
+      cmocka_unit_test(who_measures_gets_the_own_figures),
+      cmocka_unit_test(a_damaged_or_foreign_shipped_file_is_left_aside_and_said_once),
       cmocka_unit_test(the_limit_of_bf16_is_a_large_product),
       cmocka_unit_test(a_product_that_fails_is_said),
   };

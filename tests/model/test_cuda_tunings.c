@@ -119,11 +119,24 @@ static void names_that_would_break_a_line_are_not_written(void **state) {
   }
 }
 
+static void a_shipped_file_is_named_by_device_and_version(void **state) {
+  char name[MR_CUDA_TUNINGS_FILE], longest[MR_CUDA_DEVICE_TEXT];
+  assert_string_equal(mr__cuda_tunings_file("NVIDIA H200", 130100, name),
+                      "cuda/products/NVIDIA-H200-130100.txt");
+  assert_string_equal(mr__cuda_tunings_file("../A100/40 GB_x", 120900, name),
+                      "cuda/products/..-A100-40-GB_x-120900.txt");
+  memset(longest, 'x', sizeof longest - 1);
+  longest[sizeof longest - 1] = 0;
+  mr__cuda_tunings_file(longest, UINT64_MAX, name);
+  assert_non_null(strstr(name, "xx-18446744073709551615.txt"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_written_is_read_again),
       cmocka_unit_test(damaged_files_are_refused_with_their_line),
       cmocka_unit_test(a_zero_byte_ends_nothing),
+      cmocka_unit_test(a_shipped_file_is_named_by_device_and_version),
       cmocka_unit_test(names_that_would_break_a_line_are_not_written),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,19 +1,11 @@
-/* Chooses cuBLASLt's algorithm for a product: by the tuning file, by measuring,
-   or by the library's own heuristic.
-
-   The file is MILLRACE_TUNING, or millrace/products.txt in the user's cache. It
-   is read once; a damaged one is left as it is and reported once, and nothing
-   is written to it. */
-#include <errno.h>
+/* Chooses cuBLASLt's algorithm for a product: by a tuning file (tuned.h), by
+   measuring, or by the library's own heuristic. */
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/xio.h"
 #include "model/backends/cuda/matmul.h"
-#include "model/backends/cuda/tunings.h"
+#include "model/backends/cuda/tuned.h"
 
 enum { CANDIDATES = 32, ALIGN = 64 /* bytes, of parameters; of other arrays it is more */ };
 
@@ -35,90 +27,6 @@ mr_err_t mr__cublaslt_handle(const mr_cublaslt_t *lt, cublasLtHandle_t *handle, 
   if (s == CUBLAS_STATUS_SUCCESS) return MR_OK;
   return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda: %s does not start: %s", lt->path,
                  lt->cublasLtGetStatusName(s));
-}
-
-/* ---- the tuning file ---- */
-
-static struct {
-  pthread_mutex_t lock;
-  bool read, writes; /* settled; whether rows may be written to path */
-  char path[MR_PATH_MAX];
-  mr_cuda_tunings_t rows;
-} tuning = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static bool tuning_path(char path[MR_PATH_MAX]) {
-  const char *own = getenv("MILLRACE_TUNING"), *cache = getenv("XDG_CACHE_HOME"),
-             *home = getenv("HOME");
-  int n = own && *own       ? snprintf(path, MR_PATH_MAX, "%s", own)
-          : cache && *cache ? snprintf(path, MR_PATH_MAX, "%s/millrace/products.txt", cache)
-          : home && *home   ? snprintf(path, MR_PATH_MAX, "%s/.cache/millrace/products.txt", home)
-                            : MR_PATH_MAX;
-  return n < MR_PATH_MAX;
-}
-
-/* Reads the file, once. */
-static void tuning_read(void) {
-  mr_diag_t diag = {0};
-  void *text;
-  size_t n;
-  if (tuning.read) return;
-  tuning.read = true;
-  if (!tuning_path(tuning.path)) return;
-  tuning.writes = true;
-  if (access(tuning.path, F_OK) != 0 && errno == ENOENT) return;
-  mr_err_t e = mr_read_file(tuning.path, MR_CUDA_TUNINGS_BYTES, &text, &n, &diag);
-  if (e == MR_OK) {
-    e = mr__cuda_tunings_parse(text, n, &tuning.rows, &diag);
-    free(text);
-  }
-  if (e == MR_OK) return;
-  mr__cuda_tunings_fini(&tuning.rows);
-  tuning.writes = false;
-  mr_notice(
-      "device cuda: tuning file %s: %s; it is left as it is, and "
-      "products take the library's "
-      "own choice of algorithms",
-      tuning.path, diag.text);
-}
-
-static bool tuning_find(const char *device, uint64_t version, const char *product,
-                        mr_cuda_tuning_t *row) {
-  pthread_mutex_lock(&tuning.lock);
-  tuning_read();
-  const mr_cuda_tuning_t *r = mr__cuda_tunings_find(&tuning.rows, device, version, product);
-  if (r) *row = *r;
-  pthread_mutex_unlock(&tuning.lock);
-  return r != NULL;
-}
-
-static mr_err_t tuning_write(mr_diag_t *diag) {
-  char folder[MR_PATH_MAX];
-  snprintf(folder, sizeof folder, "%s", tuning.path);
-  char *end = strrchr(folder, '/');
-  if (end && end != folder) {
-    *end = 0;
-    MR_TRY(mr_make_folder(folder, diag));
-  }
-  return mr_write_printed(tuning.path, mr__cuda_tunings_print, &tuning.rows, diag);
-}
-
-/* Keeps a measured row, and writes the file whole.  A file that cannot be
- * written is reported once. */
-static void tuning_put(const mr_cuda_tuning_t *row) {
-  mr_diag_t diag = {0};
-  pthread_mutex_lock(&tuning.lock);
-  mr_err_t e = mr__cuda_tunings_put(&tuning.rows, row, &diag);
-  if (e == MR_OK && tuning.writes) e = tuning_write(&diag);
-  if (e < 0 && tuning.writes) {
-    tuning.writes = false;
-    mr_notice("device cuda: measured algorithms are not kept: %s", diag.text);
-  }
-  pthread_mutex_unlock(&tuning.lock);
-}
-
-static bool tuning_asked(void) {
-  const char *v = getenv("MILLRACE_TUNE");
-  return v && !strcmp(v, "1");
 }
 
 /* ---- the choice ---- */
@@ -169,13 +77,14 @@ static int ask_heuristic(const mr_cuda_matmul_t *m, const uint32_t align[4],
 }
 
 static void take_result(const mr_cuda_matmul_t *m, const cublasLtMatmulHeuristicResult_t *r,
-                        bool measured, mr_cuda_algorithm_t *out) {
-  *out = (mr_cuda_algorithm_t){r->algo, r->workspaceSize, algorithm_id(m->lt, &r->algo), measured};
+                        mr_cuda_chosen_t by, mr_cuda_algorithm_t *out) {
+  *out = (mr_cuda_algorithm_t){r->algo, r->workspaceSize, algorithm_id(m->lt, &r->algo), by};
 }
 
-/* A row of the file, if the library takes its algorithm for m. */
-static bool take_tuned(const mr_cuda_matmul_t *m, cublasLtHandle_t handle,
-                       const mr_cuda_tuning_t *row, mr_cuda_algorithm_t *out) {
+/* A row of a tuning file, if the library takes its algorithm for m. */
+static bool take_tuning_row(const mr_cuda_matmul_t *m, cublasLtHandle_t handle,
+                            const mr_cuda_tuning_t *row, mr_cuda_chosen_t by,
+                            mr_cuda_algorithm_t *out) {
   cublasLtMatmulHeuristicResult_t r = {0};
   cublasLtMatmulAlgo_t algo;
   _Static_assert(sizeof algo == sizeof row->algorithm, "8 numbers");
@@ -185,7 +94,19 @@ static bool take_tuned(const mr_cuda_matmul_t *m, cublasLtHandle_t handle,
       r.workspaceSize > MR_CUDA_WORKSPACE)
     return false;
   r.algo = algo;
-  return take_result(m, &r, true, out), true;
+  return take_result(m, &r, by, out), true;
+}
+
+/* The shipped file is for those who have not measured: who asks for measurements gets their own. */
+static bool take_tuned(const mr_cuda_matmul_t *m, cublasLtHandle_t handle, const char *device,
+                       const char *product, mr_cuda_algorithm_t *out) {
+  const uint64_t version = m->lt->version;
+  mr_cuda_tuning_t row;
+  if (mr__cuda_tuned_own(device, version, product, &row) &&
+      take_tuning_row(m, handle, &row, MR_CUDA_MEASURED, out))
+    return true;
+  return !mr__cuda_tuned_asked() && mr__cuda_tuned_shipped(device, version, product, &row) &&
+         take_tuning_row(m, handle, &row, MR_CUDA_SHIPPED, out);
 }
 
 static void keep_measured(const mr_cuda_device_t *d, const mr_cublaslt_t *lt, const char *product,
@@ -194,7 +115,7 @@ static void keep_measured(const mr_cuda_device_t *d, const mr_cublaslt_t *lt, co
   snprintf(row.device, sizeof row.device, "%s", d->name);
   snprintf(row.product, sizeof row.product, "%s", product);
   memcpy(row.algorithm, &r->algo, sizeof row.algorithm);
-  tuning_put(&row);
+  mr__cuda_tuned_put(&row);
 }
 
 mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_cuda_product_t *p, size_t align,
@@ -204,18 +125,16 @@ mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_cuda_product_t *
                                in_place, in_place};
   cublasLtMatmulHeuristicResult_t found[CANDIDATES];
   char product[MR_CUDA_PRODUCT_TEXT];
-  mr_cuda_tuning_t row;
   cublasLtHandle_t handle;
   uint64_t ns;
   mr__cuda_product_text(p, product);
   MR_TRY(mr__cublaslt_handle(m->lt, &handle, diag));
-  if (in_place == ALIGN && tuning_find(d->name, m->lt->version, product, &row) &&
-      take_tuned(m, handle, &row, out))
-    return MR_OK;
-  bool tunes = tuning_asked() && in_place == ALIGN;
+  if (in_place == ALIGN && take_tuned(m, handle, d->name, product, out)) return MR_OK;
+  bool tunes = mr__cuda_tuned_asked() && in_place == ALIGN;
   int n = ask_heuristic(m, aligned, handle, tunes ? CANDIDATES : 1, found), best = -1;
   if (!n) return MR_ERR_NORULE;
   if (tunes && (best = mr__cuda_tune(d, handle, p, m, found, n, &ns)) >= 0)
     keep_measured(d, m->lt, product, &found[best], ns);
-  return take_result(m, &found[best < 0 ? 0 : best], best >= 0, out), MR_OK;
+  take_result(m, &found[best < 0 ? 0 : best], best < 0 ? MR_CUDA_HEURISTIC : MR_CUDA_MEASURED, out);
+  return MR_OK;
 }

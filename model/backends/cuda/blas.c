@@ -98,9 +98,10 @@ static void blas_describe(mr_call_t *c, blas_state_t *s) {
   static const char *const copied[] = {"operand 1 copied into order", "operand 0 copied into order",
                                        "operand 1 converted", "operand 0 converted"};
   static const char *const how[] = {"sums in f32", "f32", "f64"};
+  static const char *const by[] = {"heuristic", "measured", "shipped"};
   const mr_cuda_operand_t *side[] = {&s->plan.a, &s->plan.b};
   snprintf(s->how, sizeof s->how, "cuBLASLt, algorithm %d (%s), %s", s->algorithm.id,
-           s->algorithm.measured ? "measured" : "heuristic", how[s->plan.compute]);
+           by[s->algorithm.by], how[s->plan.compute]);
   c->how = s->how;
   for (int i = 0, n = 0; i < 2; i++) {
     if (!side[i]->n_parts) continue;

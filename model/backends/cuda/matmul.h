@@ -21,27 +21,31 @@ void mr__cuda_matmul_fini(mr_cuda_matmul_t *m); /* cannot fail, empties *m */
 
 enum { MR_CUDA_WORKSPACE = 64 << 20 }; /* bytes that an algorithm may ask for */
 
+typedef enum mr_cuda_chosen {
+  MR_CUDA_HEURISTIC, /* the library's first */
+  MR_CUDA_MEASURED,  /* the user's tuning file has it, or it was measured now */
+  MR_CUDA_SHIPPED    /* the tuning file that comes with the program has it */
+} mr_cuda_chosen_t;
+
 typedef struct mr_cuda_algorithm {
   cublasLtMatmulAlgo_t algo;
   size_t workspace; /* bytes */
   int id;           /* the library's number of the algorithm; -1: unknown */
-  bool measured;    /* found in the tuning file, or measured; else the heuristic's
-                       first */
+  mr_cuda_chosen_t by;
 } mr_cuda_algorithm_t;
 
 /* The library's handle for the device, made at the first call and kept.  MR_OK
    or MR_ERR_UNAVAILABLE with its reason.  Any thread (algorithm.c). */
 mr_err_t mr__cublaslt_handle(const mr_cublaslt_t *lt, cublasLtHandle_t *handle, mr_diag_t *diag);
 
-/* Chooses the algorithm of m, which describes p: the tuning file's, where it
-   has one that the library still takes; with MILLRACE_TUNE=1 the fastest of
-   those that the heuristic names, measured now and added to the file; else the
-   heuristic's first.  `align`: what addresses of operands that are read in place
-   and of the result are multiples of, in bytes (mr__call_align); below 64 the
-   heuristic is asked for that alignment, and nothing is measured, nor taken from
-   the file, whose algorithms may want more.  MR_OK; MR_ERR_NORULE without a
-   sentence if there is no algorithm; MR_ERR_UNAVAILABLE, MR_ERR_NOMEM.  Any
-   thread (algorithm.c). */
+/* Chooses the algorithm of m, which describes p: that of the user's tuning file,
+   where it has one that the library still takes; with MILLRACE_TUNE=1 the
+   fastest of those that the heuristic names, measured now and added to the
+   file; else the shipped tuning file's; else the heuristic's first.  `align`: what addresses of
+   operands that are read in place and of the result are multiples of, in bytes (mr__call_align);
+   below 64 the heuristic is asked for that alignment, and nothing is measured, nor taken from a
+   file, whose algorithms may want more.  MR_OK; MR_ERR_NORULE without a sentence if there is no
+   algorithm; MR_ERR_UNAVAILABLE, MR_ERR_NOMEM.  Any thread (algorithm.c). */
 mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_cuda_product_t *p, size_t align,
                             const mr_cuda_matmul_t *m, mr_cuda_algorithm_t *out, mr_diag_t *diag);
 

@@ -155,6 +155,16 @@ void mr__cuda_tunings_fini(mr_cuda_tunings_t *t) {
   *t = (mr_cuda_tunings_t){0};
 }
 
+const char *mr__cuda_tunings_file(const char *device, uint64_t version,
+                                  char name[MR_CUDA_TUNINGS_FILE]) {
+  static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._";
+  int at = snprintf(name, MR_CUDA_TUNINGS_FILE, "cuda/products/");
+  for (const char *c = device; *c && at < MR_CUDA_TUNINGS_FILE - 30; c++)
+    name[at++] = strchr(plain, *c) ? *c : '-';
+  snprintf(name + at, (size_t)(MR_CUDA_TUNINGS_FILE - at), "-%" PRIu64 ".txt", version);
+  return name;
+}
+
 void mr__cuda_tunings_print(const void *what, FILE *to) {
   const mr_cuda_tunings_t *t = what;
   fputs(HEAD "\n", to);

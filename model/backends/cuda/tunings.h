@@ -24,9 +24,10 @@ MR_BEGIN_DECLS
 
 enum {
   MR_CUDA_DEVICE_TEXT = 256,
-  MR_CUDA_ALGORITHM = 8,            /* numbers of an algorithm */
-  MR_CUDA_TUNINGS_MOST = 100000,    /* rows of a file */
-  MR_CUDA_TUNINGS_BYTES = 64 << 20, /* of a file that is read */
+  MR_CUDA_ALGORITHM = 8,                          /* numbers of an algorithm */
+  MR_CUDA_TUNINGS_MOST = 100000,                  /* rows of a file */
+  MR_CUDA_TUNINGS_BYTES = 64 << 20,               /* of a file that is read */
+  MR_CUDA_TUNINGS_FILE = MR_CUDA_DEVICE_TEXT + 48 /* room for a shipped file's name */
 };
 
 typedef struct mr_cuda_tuning {
@@ -57,6 +58,12 @@ const mr_cuda_tuning_t *mr__cuda_tunings_find(const mr_cuda_tunings_t *t, const 
    product.  MR_OK, MR_ERR_CONFIG if its texts cannot be written (a tab, a
    line's end, an empty device), or MR_ERR_NOMEM. */
 mr_err_t mr__cuda_tunings_put(mr_cuda_tunings_t *t, const mr_cuda_tuning_t *row, mr_diag_t *diag);
+
+/* Writes the name of the file that is shipped for a device and a version,
+   "cuda/products/NVIDIA-H200-130100.txt", to name and returns it: characters of
+   the device but letters, digits, '.' and '_' become '-'. */
+const char *mr__cuda_tunings_file(const char *device, uint64_t version,
+                                  char name[MR_CUDA_TUNINGS_FILE]);
 
 /* Writes t as such a text (mr_print_fn). */
 void mr__cuda_tunings_print(const void *t, FILE *to);
