@@ -268,8 +268,8 @@ static mr_err_t mem_fit(const mr_args_t *a, const char *word, mr_model_job_t *m,
   m->train.compute.remat = choice.remat;
   m->train.accumulate = choice.accumulate;
   if (mr_args_text(a, "--json")) return MR_OK;
-  printf("fits %-8s  remat=%s accumulate=%" PRId64 "\n", text, mr_nn_remat_name(choice.remat),
-         choice.accumulate);
+  printf("fits %-8s  remat=%s accumulate=%" PRId64 "; a byte counts as %g operations\n", text,
+         mr_nn_remat_name(choice.remat), choice.accumulate, choice.byte);
   return MR_OK;
 }
 

@@ -3,7 +3,11 @@
    chosen. */
 #include "model/fit.h"
 
+#include <math.h>
+#include <pthread.h>
+
 #include "base/text.h"
+#include "model/exec/backend.h"
 
 enum { MOST_PARTS = 32 }; /* a step is unrolled over its parts */
 
@@ -31,7 +35,8 @@ static mr_err_t plan_in_parts(const mr_loss_t *l, const mr_train_config_t *t, in
   *out = one;
   if (k == 1) return MR_OK;
   MR_TRY(plan(l, t, t->batch / k, 2, out, diag));
-  out->cost = one.cost + (double)(k - 1) * (out->cost - one.cost);
+  out->flop = one.flop + (double)(k - 1) * (out->flop - one.flop);
+  out->bytes = one.bytes + (double)(k - 1) * (out->bytes - one.bytes);
   return MR_OK;
 }
 
@@ -40,7 +45,8 @@ typedef struct search {
   const mr_train_config_t *t;
   int remats; /* kinds of remat to try */
   size_t limit;
-  double cost;
+  double byte;          /* what moving a byte costs, in operations */
+  double cost;          /* of best */
   mr_fit_t best, least; /* accumulate 0: none yet; least: the smallest peak, if none fits */
 } search_t;
 
@@ -50,14 +56,15 @@ static mr_err_t try_it(search_t *s, const mr_train_config_t *t, int64_t k, bool 
                        mr_diag_t *diag) {
   mr_train_plan_t p, whole;
   MR_TRY(plan_in_parts(s->l, t, k, &p, diag));
+  double cost = p.flop + s->byte * p.bytes;
   *fits = p.peak <= s->limit;
-  if (!*fits || (s->best.accumulate && p.cost >= s->cost)) return MR_OK;
+  if (!*fits || (s->best.accumulate && cost >= s->cost)) return MR_OK;
   whole = p;
   if (k > 2) MR_TRY(plan(s->l, t, t->batch / k, k, &whole, diag));
   *fits = whole.peak <= s->limit;
   if (!*fits) return MR_OK;
-  s->best = (mr_fit_t){t->compute.remat, k, whole.peak};
-  s->cost = p.cost;
+  s->best = (mr_fit_t){t->compute.remat, k, whole.peak, s->byte};
+  s->cost = cost;
   return MR_OK;
 }
 
@@ -74,7 +81,7 @@ static mr_err_t find_least(search_t *s, mr_diag_t *diag) {
       if (s->least.accumulate && p.peak >= s->least.peak) continue;
       if (k > 2) MR_TRY(plan(s->l, &own, own.batch / k, k, &p, diag));
       if (!s->least.accumulate || p.peak < s->least.peak)
-        s->least = (mr_fit_t){own.compute.remat, k, p.peak};
+        s->least = (mr_fit_t){own.compute.remat, k, p.peak, s->byte};
     }
   return MR_OK;
 }
@@ -90,9 +97,9 @@ static mr_err_t none_fits(search_t *s, mr_diag_t *diag) {
                  mr_nn_remat_name(s->least.remat), (long long)s->least.accumulate);
 }
 
-mr_err_t mr_fit(const mr_loss_t *l, bool remat, const mr_train_config_t *t, size_t limit,
-                mr_fit_t *out, mr_diag_t *diag) {
-  search_t s = {.l = l, .t = t, .remats = remat ? MR_NN_REMATS : 1, .limit = limit};
+mr_err_t mr_fit_at(const mr_loss_t *l, bool remat, const mr_train_config_t *t, size_t limit,
+                   double byte, mr_fit_t *out, mr_diag_t *diag) {
+  search_t s = {.l = l, .t = t, .remats = remat ? MR_NN_REMATS : 1, .limit = limit, .byte = byte};
   for (int r = 0; r < s.remats; r++) {
     mr_train_config_t own = *t;
     own.compute.remat = (mr_nn_remat_t)r;
@@ -103,4 +110,34 @@ mr_err_t mr_fit(const mr_loss_t *l, bool remat, const mr_train_config_t *t, size
   if (!s.best.accumulate) return none_fits(&s, diag);
   *out = s.best;
   return MR_OK;
+}
+
+mr_err_t mr_fit(const mr_loss_t *l, bool remat, const mr_train_config_t *t, size_t limit,
+                mr_fit_t *out, mr_diag_t *diag) {
+  double byte = mr_fit_byte_cost(t->compute.device, t->compute.dtype);
+  return mr_fit_at(l, remat, t, limit, byte, out, diag);
+}
+
+/* ---- what a byte costs ---- */
+
+double mr_fit_byte_round(double gflops, double gbs) {
+  if (!(gflops > 0) || !(gbs > 0) || !isfinite(gflops / gbs)) return MR_FIT_BYTE;
+  double steps = round(log2(gflops / gbs / MR_FIT_BYTE) / 2);
+  return MR_FIT_BYTE * exp2(2 * fmin(fmax(steps, -4), 4));
+}
+
+double mr_fit_byte_cost(const mr_backend_t *device, mr_dtype_t dtype) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static const mr_backend_t *of; /* a process computes on one device beside its CPU */
+  static double cost[MR_DTYPE_COUNT];
+  if (!device || device->host || !device->fma || !device->bandwidth) return MR_FIT_BYTE;
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < MR_DTYPE_COUNT && of != device; i++) cost[i] = 0;
+  of = device;
+  if (!cost[dtype])
+    cost[dtype] = mr_fit_byte_round(device->fma(dtype, device->threads()),
+                                    device->bandwidth(device->threads()));
+  double known = cost[dtype];
+  pthread_mutex_unlock(&lock);
+  return known;
 }

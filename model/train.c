@@ -393,14 +393,14 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
   return MR_OK;
 }
 
-/* Moving a byte costs about as much as 10 operations on machines with a few cores. */
-static double cost_of(const mr_fn_t *f) {
-  double sum = 0;
+static mr_train_plan_t train_plan_of(const mr_exec_t *x) {
+  mr_train_plan_t p = {.peak = mr_exec_peak_bytes(x)};
+  const mr_fn_t *f = mr_exec_fn(x);
   for (int i = 0; i < f->n_eqn; i++) {
     mr_cost_t c = mr_cost_of(f->eqn[i]);
-    sum += c.flop + 10 * c.bytes;
+    p.flop += c.flop, p.bytes += c.bytes;
   }
-  return sum;
+  return p;
 }
 
 mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
@@ -408,7 +408,7 @@ mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
   step_t s = {.batch = config->batch};
   mr_diag_t own = {0};
   mr_err_t err = build_train(&s, l, config, true, &own);
-  if (err >= 0) *out = (mr_train_plan_t){mr_exec_peak_bytes(s.exec), cost_of(mr_exec_fn(s.exec))};
+  if (err >= 0) *out = train_plan_of(s.exec);
   step_fini(&s);
   return mr_diag_relay(diag, err, &own);
 }

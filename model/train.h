@@ -97,9 +97,8 @@ typedef struct mr_train_out {
 mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *config,
                               mr_train_step_t **out, mr_diag_t *diag);
 typedef struct mr_train_plan {
-  size_t peak; /* bytes of the arena */
-  double
-      cost; /* operations, and bytes moved (mr_cost_of) at 10 operations each: to compare plans */
+  size_t peak;        /* bytes of the arena */
+  double flop, bytes; /* operations, and bytes moved (mr_cost_of) */
 } mr_train_plan_t;
 /* Plans such a step without taking its arena.  MR_OK, or the errors of mr_train_step_create, then
    with *out unchanged. */

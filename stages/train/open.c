@@ -62,8 +62,10 @@ static mr_err_t open_fit(train_t *v, mr_train_config_t *t, mr_diag_t *diag) {
   MR_TRY(mr_fit(&v->model.plan.loss, v->model.def->remat, t, limit, &choice, diag));
   t->compute.remat = choice.remat;
   t->accumulate = choice.accumulate;
-  mr_notice("fit=%s: remat=%s accumulate=%lld, planned peak %zu bytes", v->fit,
-            mr_nn_remat_name(choice.remat), (long long)choice.accumulate, choice.peak);
+  mr_notice(
+      "fit=%s: remat=%s accumulate=%lld, planned peak %zu bytes; a byte counts as %g operations",
+      v->fit, mr_nn_remat_name(choice.remat), (long long)choice.accumulate, choice.peak,
+      choice.byte);
   return MR_OK;
 }
 

@@ -97,7 +97,7 @@ const mr_opt_t mr__train_stage_opts[] = {
      .type = MR_OPT_STR,
      .offset = AT(fit),
      .help = "A memory limit such as 2GiB: chooses remat and accumulate so that the planned peak "
-             "of a step stays below it."},
+             "of a step stays below it, the cheapest by the limits of the device."},
     {.name = "ema",
      .type = MR_OPT_F64,
      .offset = AT(ema),

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/exec/backend.h"
 #include "model/exec/mem_report.h"
 #include "model/fit.h"
 #include "tests/model/vit_step.h"
@@ -30,7 +31,7 @@ static size_t peak_of(const vit_t *c, int64_t accumulate) {
   t.compute = c->how;
   mr_loss_t l = mr_vit_loss(&c->model);
   if (mr_train_step_plan(&l, &t, &p, &diag) < 0) fail_msg("%s", diag.text);
-  assert_true(p.cost > 0);
+  assert_true(p.flop > 0 && p.bytes > 0);
   return p.peak;
 }
 
@@ -122,10 +123,91 @@ static void where_nothing_fits_the_smallest_peak_is_told(void **state) {
   assert_int_equal(fit(&c, &t, least - 1, &choice, &diag), MR_ERR_NOMEM);
 }
 
+/* A step in k parts, as the search estimates it from plans of one and of two. */
+static mr_train_plan_t estimated(const vit_t *c, int64_t k) {
+  mr_loss_t l = mr_vit_loss(&c->model);
+  mr_train_plan_t p[2];
+  mr_diag_t diag = {0};
+  for (int i = 0; i < 2; i++) {
+    mr_train_config_t t = mr_train_default(BATCH / k * (i + 1));
+    t.accumulate = i + 1;
+    t.compute = c->how;
+    if (mr_train_step_plan(&l, &t, &p[i], &diag) < 0) fail_msg("%s", diag.text);
+  }
+  return (mr_train_plan_t){.flop = p[0].flop + (double)(k - 1) * (p[1].flop - p[0].flop),
+                           .bytes = p[0].bytes + (double)(k - 1) * (p[1].bytes - p[0].bytes)};
+}
+
+/* Recomputing costs operations, and more parts bytes: they read, add and write all gradients once
+   more.  What is cheapest of those that fit depends on what a byte costs. */
+static void the_cheapest_choice_follows_from_what_a_byte_costs(void **state) {
+  vit_t c = vit_default();
+  c.model.embed = 192, c.model.mlp = 768, c.model.heads = 4, c.model.layers = 3;
+  mr_train_config_t t = mr_train_default(BATCH);
+  mr_loss_t l = mr_vit_loss(&c.model);
+  mr_diag_t diag = {0};
+  int recomputes = 0, parts = 0;
+  size_t whole = peak_of(&c, 1);
+  for (size_t tenths = 8; tenths <= 9; tenths++) {
+    size_t limit = whole * tenths / 10;
+    mr_train_plan_t each[MR_NN_REMATS];
+    int64_t fewest[MR_NN_REMATS];
+    for (int r = 0; r < MR_NN_REMATS; r++) {
+      vit_t own = c;
+      own.how.remat = (mr_nn_remat_t)r;
+      for (fewest[r] = 1; peak_of(&own, fewest[r]) > limit;) fewest[r] *= 2;
+      each[r] = estimated(&own, fewest[r]);
+    }
+    for (double byte = 0.001; byte < 1e4; byte *= 100) {
+      mr_fit_t choice;
+      if (mr_fit_at(&l, true, &t, limit, byte, &choice, &diag) < 0) fail_msg("%s", diag.text);
+      const mr_train_plan_t *p = &each[choice.remat];
+      assert_true(choice.byte == byte);
+      assert_int_equal(choice.accumulate, fewest[choice.remat]);
+      for (int r = 0; r < MR_NN_REMATS; r++)
+        assert_true(p->flop + byte * p->bytes <= each[r].flop + byte * each[r].bytes);
+      recomputes += choice.remat != MR_NN_REMAT_NONE, parts += choice.accumulate > 1;
+    }
+  }
+  assert_true(recomputes > 0 && parts > 0);
+}
+
+static void limits_are_rounded_so_that_noise_changes_no_choice(void **state) {
+  assert_true(mr_fit_byte_round(100, 10) == 10);
+  assert_true(mr_fit_byte_round(190, 10) == 10 && mr_fit_byte_round(52, 10) == 10);
+  assert_true(mr_fit_byte_round(800e3, 4300) == 160 && mr_fit_byte_round(650e3, 3000) == 160);
+  assert_true(mr_fit_byte_round(1, 1) == 0.625);
+  assert_true(mr_fit_byte_round(1e9, 1) == 2560 && mr_fit_byte_round(1, 1e9) == 10.0 / 256);
+  assert_true(mr_fit_byte_round(0, 10) == MR_FIT_BYTE && mr_fit_byte_round(10, 0) == MR_FIT_BYTE);
+  assert_true(mr_fit_byte_round(0.0 / 0.0, 1) == MR_FIT_BYTE);
+  assert_true(mr_fit_byte_cost(NULL, MR_BF16) == MR_FIT_BYTE);
+  assert_true(mr_fit_byte_cost(mr_backend_find("cpu"), MR_F32) == MR_FIT_BYTE);
+}
+
+/* A device that says what it can do, and how often it was asked. */
+static int asked;
+static double said_fma(mr_dtype_t t, int threads) { return asked++, t == MR_BF16 ? 800e3 : 60e3; }
+static double said_bandwidth(int threads) { return 4000; }
+static int said_threads(void) { return 1; }
+
+static void a_device_is_asked_once_for_its_limits_in_each_dtype(void **state) {
+  const mr_backend_t b = {
+      .name = "said", .fma = said_fma, .bandwidth = said_bandwidth, .threads = said_threads};
+  asked = 0;
+  for (int i = 0; i < 3; i++) {
+    assert_true(mr_fit_byte_cost(&b, MR_BF16) == 160);
+    assert_true(mr_fit_byte_cost(&b, MR_F32) == 10);
+  }
+  assert_int_equal(asked, 2);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(recomputing_takes_less_and_gives_the_same),
       cmocka_unit_test(what_is_chosen_fits_and_a_step_keeps_to_it),
+      cmocka_unit_test(the_cheapest_choice_follows_from_what_a_byte_costs),
+      cmocka_unit_test(limits_are_rounded_so_that_noise_changes_no_choice),
+      cmocka_unit_test(a_device_is_asked_once_for_its_limits_in_each_dtype),
       cmocka_unit_test(where_nothing_fits_the_smallest_peak_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
