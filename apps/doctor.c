@@ -11,6 +11,7 @@
 #include "apps/graphs.h"
 #include "apps/run_dir.h"
 #include "base/xio.h"
+#include "model/exec/device.h"
 #include "pipeline/stage_source.h"
 
 static const mr_flag_t doctor_flags[] = {
@@ -22,6 +23,9 @@ static const mr_flag_t doctor_flags[] = {
      "Records a second that the model takes, or the folder of a "
      "run whose last steps say it; compared with what the "
      "servers of the graph's sources give."},
+    {"--describe", "cuda[:N]",
+     "Measures the limits of that device and prints its description alone, for --device "
+     "cuda:described=FILE of mem and explain elsewhere."},
     {0}};
 
 /* Prints each section as a block; numbers and texts as they are. */
@@ -99,7 +103,22 @@ static mr_err_t doctor_print(const mr_args_t *a, const cJSON *report, mr_diag_t 
   return MR_OK;
 }
 
+/* Prints a device as a text from which it can be planned for elsewhere. */
+static mr_err_t doctor_describe(const char *name, mr_diag_t *diag) {
+  const mr_backend_t *b;
+  mr_diag_t why = {0};
+  if (mr_device_open_to_plan(name, &b, &why) < 0)
+    return mr_diag_prefix(diag, why.code == MR_ERR_CONFIG ? MR_ERR_USAGE : why.code, &why,
+                          "doctor: --describe");
+  if (b->write_described) return b->write_described(stdout, diag);
+  return mr_fail(diag, MR_ERR_USAGE,
+                 "doctor: --describe %s: backend %s has no described devices, expected cuda", name,
+                 b->name);
+}
+
 static int doctor_run(const mr_args_t *a, mr_diag_t *diag) {
+  const char *device = mr_args_text(a, "--describe");
+  if (device) return doctor_describe(device, diag);
   struct stat st;
   const char *folder = mr_args_text(a, "--data");
   if (folder && (stat(folder, &st) < 0 || !S_ISDIR(st.st_mode)))

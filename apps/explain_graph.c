@@ -7,7 +7,7 @@
 #include "apps/explain_graph.h"
 #include "apps/fn_arrays.h"
 #include "apps/model_arg.h"
-#include "model/exec/backend.h"
+#include "model/exec/device.h"
 #include "model/ir/op.h"
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
@@ -100,6 +100,8 @@ static int explain_run(const mr_args_t *a, mr_diag_t *diag) {
   const char *word = a->n_words ? a->word[0] : "step";
   mr_fn_t *f = NULL;
   mr_exec_t *exec = NULL;
+  if (mr_args_text(a, "--runs") && mr_device_is_described(mr_args_text(a, "--device")))
+    return mr_fail(diag, MR_ERR_USAGE, "explain: --runs: a described device runs nothing");
   mr_err_t e = mr_named_fn(a, word, &f, diag);
   if (e >= 0) e = mr_model_jit(a, f, word, !mr_args_text(a, "--runs"), &exec, diag);
   if (e >= 0) e = explain_graph_explain(a, word, f, exec, diag);

@@ -13,7 +13,7 @@
 #include "apps/mem_pprof.h"
 #include "apps/model_arg.h"
 #include "base/text.h"
-#include "model/exec/backend.h"
+#include "model/exec/device.h"
 #include "model/exec/mem_causes.h"
 #include "model/fit.h"
 #include "model/ir/op.h"
@@ -208,6 +208,8 @@ static mr_err_t print_causes_json(const job_t *j, mr_diag_t *diag) {
   cJSON_AddNumberToObject(o, "held_bytes", (double)held_bytes(j));
   cJSON_AddNumberToObject(o, "planned_peak_bytes", (double)mr_exec_peak_bytes(j->x));
   if (j->measured) cJSON_AddNumberToObject(o, "measured_peak_bytes", (double)j->measured);
+  if (mr_exec_unplanned(j->x))
+    cJSON_AddNumberToObject(o, "unplanned_workspaces", mr_exec_unplanned(j->x));
   if (j->at_open) cJSON_AddNumberToObject(o, "in_use_at_open_bytes", (double)j->at_open);
   if (j->at_open) cJSON_AddNumberToObject(o, "libraries_bytes", (double)j->libraries);
   char *text = cJSON_Print(o);
@@ -229,6 +231,11 @@ static mr_err_t measure(job_t *j, mr_diag_t *diag) {
                  j->measured, planned);
 }
 
+/* Whether nothing runs: then there may be no memory for it. */
+static bool mem_plans(const mr_args_t *a) {
+  return mr_args_text(a, "--no-run") || mr_device_is_described(mr_args_text(a, "--device"));
+}
+
 static mr_err_t report(job_t *j, const mr_args_t *a, mr_diag_t *diag) {
   int64_t top = 20;
   MR_TRY(mr_args_int(a, "--top", 0, 1 << 20, &top, diag));
@@ -239,7 +246,13 @@ static mr_err_t report(job_t *j, const mr_args_t *a, mr_diag_t *diag) {
   bool json = mr_args_text(a, "--json") != NULL;
   if (!json && mr_args_text(a, "--timeline")) mem_print_timeline(j);
   if (!json) printf("planned peak  %14zu bytes\n", mr_exec_peak_bytes(j->x));
-  mr_err_t e = mr_args_text(a, "--no-run") ? MR_OK : measure(j, diag);
+  int unplanned = mr_exec_unplanned(j->x);
+  if (!json && unplanned)
+    mem_print(0,
+              "not in it: the workspaces of %d products and attentions, which the libraries choose "
+              "on the device, one at a time",
+              unplanned);
+  mr_err_t e = mem_plans(a) ? MR_OK : measure(j, diag);
   if (!json && j->measured) printf("measured peak %14zu bytes\n", j->measured);
   MR_TRY(e);
   const mr_backend_t *b = mr_exec_backend(j->x);
@@ -282,8 +295,7 @@ static int mem_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_err_t e = mr_model_arg(a, named, &m, diag);
   if (e >= 0) e = mem_fit(a, word, &m, diag);
   if (e >= 0) j.f = mr_model_fn(word, &m, &params, diag);
-  bool plans = mr_args_text(a, "--no-run") != NULL; /* also what there is no memory for */
-  if (e >= 0) e = j.f ? mr_model_jit(a, j.f, word, plans, &j.x, diag) : diag->code;
+  if (e >= 0) e = j.f ? mr_model_jit(a, j.f, word, mem_plans(a), &j.x, diag) : diag->code;
   if (e >= 0) name_held(&j, &m, params.n, !strcmp(word, "step"));
   if (e >= 0) e = report(&j, a, diag);
   job_fini(&j);

@@ -194,11 +194,21 @@ static mr_err_t optim_flags(const mr_args_t *a, mr_optim_t *o, mr_diag_t *diag) 
   return MR_OK;
 }
 
+/* As mr_device_arg, for graphs that are planned alone unless the command runs them. */
+static mr_err_t device_to_plan(const mr_args_t *a, const mr_backend_t **out, mr_diag_t *diag) {
+  const char *name = takes(a, "--device") ? mr_args_text(a, "--device") : NULL;
+  mr_diag_t why = {0};
+  *out = NULL;
+  if (!name || mr_device_open_to_plan(name, out, &why) >= 0) return MR_OK;
+  return mr_diag_prefix(diag, why.code == MR_ERR_CONFIG ? MR_ERR_USAGE : why.code, &why,
+                        "%s: --device", a->command->name);
+}
+
 static mr_err_t step_flags(const mr_args_t *a, mr_train_config_t *t, mr_diag_t *diag) {
   const char *precision = takes(a, "--precision") ? mr_args_text(a, "--precision") : NULL;
   const char *dtype = takes(a, "--dtype") ? mr_args_text(a, "--dtype") : NULL;
   *t = mr_train_default(128);
-  MR_TRY(mr_device_arg(a, &t->compute.device, diag));
+  MR_TRY(device_to_plan(a, &t->compute.device, diag));
   if (takes(a, "--batch")) MR_TRY(mr_args_int(a, "--batch", 1, 65536, &t->batch, diag));
   if (takes(a, "--accumulate"))
     MR_TRY(mr_args_int(a, "--accumulate", 1, 65536, &t->accumulate, diag));
@@ -321,7 +331,7 @@ mr_err_t mr_model_jit(const mr_args_t *a, const mr_fn_t *f, const char *word, bo
                       mr_exec_t **out, mr_diag_t *diag) {
   mr_compile_options_t o = {.in_place = strcmp(word, "step") ? 0 : f->n_out - 1,
                             .plan_only = plan_only};
-  MR_TRY(mr_device_arg(a, &o.backend, diag));
+  MR_TRY(device_to_plan(a, &o.backend, diag));
   return mr_compile(f, &o, out, diag);
 }
 

@@ -18,26 +18,28 @@
       {"--image", "N", "Pixels along a picture; default 32."}, {                        \
     "--classes", "N", "Classes; default 10."                                            \
   }
-#define MR_MODEL_RUN_FLAGS                                                                      \
-  {"--batch", "N", "Records in a batch; default 128."},                                         \
-      {"--device", "cpu|opencl[:N]|cuda[:N]", "Where the function computes; default cpu."},     \
-      {"--remat", "W", "What the backward pass of a block recomputes: none, dots or full."},    \
-      {"--accumulate", "N", "Parts into which a step splits its batch; default 1."},            \
-      {"--dtype", "f32|bf16|f16", "Type that the model computes in; default bf16."},            \
-      {"--amp", "usual|jaxamp|none",                                                            \
-       "What computes in that type (docs/transforms.md); none: beside --dtype f32."},           \
-      {"--amp-rule", "RULES", "Exceptions, as \"head=f32, attn=original\"."},                   \
-      {"--param-dtype", "f32|bf16|f16", "Type of the parameters that the model reads."},        \
-      {"--master", "f32|none", "Whether narrow parameters have a copy in f32; default f32."},   \
-      {"--slot-dtype", "f32|bf16", "Type in which a step keeps the optimizer's moments."},      \
-      {"--fp8", "none|hybrid|e4m3", "Computes products of bf16 in f8; default none."},          \
-      {"--fp8-history", "N", "Steps that its scales follow; default 1024."},                    \
-      {"--fp8-margin", "N", "Divides the scales of --fp8 by 2^N; default 0."},                  \
-      {"--fp8-amax", "max|most-recent", "Which magnitude of the history counts; default max."}, \
-      {"--optimizer", "NAME", "Optimizer of a step; default adamw."},                           \
-      {"--ema", "D", "A step keeps an average of the weights with this decay."}, {              \
-    "--precision", "P",                                                                         \
-        "Precision of the products of --dtype f32: none, default, high or highest."             \
+#define MR_MODEL_RUN_FLAGS                                                                       \
+  {"--batch", "N", "Records in a batch; default 128."},                                          \
+      {"--device", "cpu|opencl[:N]|cuda[:N]",                                                    \
+       "Where the function computes; default cpu.  cuda:described=NAME plans for a GPU that is " \
+       "not here (docs/devices.md)."},                                                           \
+      {"--remat", "W", "What the backward pass of a block recomputes: none, dots or full."},     \
+      {"--accumulate", "N", "Parts into which a step splits its batch; default 1."},             \
+      {"--dtype", "f32|bf16|f16", "Type that the model computes in; default bf16."},             \
+      {"--amp", "usual|jaxamp|none",                                                             \
+       "What computes in that type (docs/transforms.md); none: beside --dtype f32."},            \
+      {"--amp-rule", "RULES", "Exceptions, as \"head=f32, attn=original\"."},                    \
+      {"--param-dtype", "f32|bf16|f16", "Type of the parameters that the model reads."},         \
+      {"--master", "f32|none", "Whether narrow parameters have a copy in f32; default f32."},    \
+      {"--slot-dtype", "f32|bf16", "Type in which a step keeps the optimizer's moments."},       \
+      {"--fp8", "none|hybrid|e4m3", "Computes products of bf16 in f8; default none."},           \
+      {"--fp8-history", "N", "Steps that its scales follow; default 1024."},                     \
+      {"--fp8-margin", "N", "Divides the scales of --fp8 by 2^N; default 0."},                   \
+      {"--fp8-amax", "max|most-recent", "Which magnitude of the history counts; default max."},  \
+      {"--optimizer", "NAME", "Optimizer of a step; default adamw."},                            \
+      {"--ema", "D", "A step keeps an average of the weights with this decay."}, {               \
+    "--precision", "P",                                                                          \
+        "Precision of the products of --dtype f32: none, default, high or highest."              \
   }
 /* How a step's batches lie on a device, for the commands that count them. */
 #define MR_MODEL_BATCH_FLAGS                                                              \
@@ -74,8 +76,8 @@ mr_fn_t *mr_model_fn(const char *word, const mr_model_job_t *job, mr_params_t *p
 
 /* Compiles f, which mr_model_fn returned for that word, into *out, which the caller destroys with
    mr_exec_destroy.  A step is compiled in place, as in training: its last inputs, parameters and
-   optimizer slots, are donated.  It computes on a's --device.  plan_only: it takes no arena and
-   cannot run.  Fails as mr_compile.
+   optimizer slots, are donated.  It computes on a's --device, which may be a described one if
+   plan_only: it then takes no arena and cannot run.  Fails as mr_compile.
  */
 mr_err_t mr_model_jit(const mr_args_t *a, const mr_fn_t *f, const char *word, bool plan_only,
                       mr_exec_t **out, mr_diag_t *diag);

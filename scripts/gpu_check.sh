@@ -140,11 +140,23 @@ for p in ("torch", "jax", "optax", "nvidia-cudnn-cu13", "nvidia-cublas"):
   ours --version && ours doctor
 }
 
+# The device as a file from which it can be planned for elsewhere, under its own name (share/cuda/README.md).
+describe_device() {
+  local to=$out/share/cuda/devices name
+  mkdir -p "$to"
+  ours doctor --describe "$device" >"$to/new" || return
+  name=$(sed -n 's/^name //p' "$to/new" | tr -c 'A-Za-z0-9._\n' '-')
+  mv "$to/new" "$to/$name.txt"
+  cat "$to/$name.txt"
+  note description "$name"
+}
+
 # What the device can do, measured: the roofs of all figures.  On CUDA that of bf16 is a product of 8192^3.
 stage_limits() {
   ours profile --device "$device" --steps 1 --json "$out/profile.json" || return
   grep -oE '"(f32_gflops|bf16_gflops|copy_gbs)":[[:space:]]*[0-9.]+' "$out/profile.json" | tr -d '"[:blank:]' |
     while IFS=: read -r key value; do note "$key" "$value"; done
+  [ "${device%%:*}" != cuda ] || describe_device
 }
 
 # The tests, all at once; what they print follows in order.

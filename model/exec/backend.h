@@ -6,6 +6,8 @@
 #ifndef MR_MODEL_EXEC_BACKEND_H
 #define MR_MODEL_EXEC_BACKEND_H
 
+#include <stdio.h>
+
 #include "base/decls.h"
 #include "base/err.h"
 #include "model/exec/call.h"
@@ -40,6 +42,14 @@ struct mr_backend {
      the process already uses another one; MR_ERR_UNAVAILABLE without driver or device.  Any thread;
      blocks while a driver starts. */
   mr_err_t (*open)(const char *number, mr_diag_t *diag);
+  /* Opens the described device `what` in place of one, for graphs that are planned and never run:
+     it has no memory to take, and build refuses.  fma and bandwidth are its description's, room its
+     memory.  MR_OK; MR_ERR_CONFIG if this process has opened a device of this backend already;
+     failures of reading the description.  NULL: this backend has none. */
+  mr_err_t (*open_described)(const char *what, mr_diag_t *diag);
+  /* Writes a description of the open device, whose limits are measured.  MR_OK; the errors of open;
+     NULL as open_described. */
+  mr_err_t (*write_described)(FILE *to, mr_diag_t *diag);
   /* Asked before each compilation.  MR_OK, or MR_ERR_CONFIG if the environment asks for something
      that this machine cannot do. */
   mr_err_t (*check)(mr_diag_t *diag);

@@ -47,6 +47,9 @@ struct mr_call {
   const mr_call_inner_t *inner;       /* [n_inner], of state */
   int n_inner;
   int kernels; /* how many a run starts, on a device; the CPU leaves 0 */
+  /* A library chooses how much scratch it takes once the device is there: scratch_bytes has none of
+     it (mr_backend_t.open_described). */
+  bool scratch_unknown;
   bool serial; /* too small for several threads; set before lowering, and a rule may change it */
   const struct mr_compile_options *options; /* of the compilation; NULL after lowering */
 };

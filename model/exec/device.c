@@ -29,10 +29,36 @@ static mr_err_t device_parse(const char *name, const mr_backend_t **out, const c
                  devices_known(known, sizeof known));
 }
 
+#define DESCRIBED ":described="
+
+bool mr_device_is_described(const char *name) {
+  const char *colon = name ? strchr(name, ':') : NULL;
+  return colon && !strncmp(colon, DESCRIBED, strlen(DESCRIBED));
+}
+
+mr_err_t mr_device_open_to_plan(const char *name, const mr_backend_t **out, mr_diag_t *diag) {
+  const mr_backend_t *b;
+  const char *number;
+  if (!mr_device_is_described(name)) return mr_device_open(name, out, diag);
+  MR_TRY(device_parse(name, &b, &number, diag));
+  if (!b->open_described)
+    return mr_fail(diag, MR_ERR_CONFIG, "device = %.60s: backend %s has no described devices", name,
+                   b->name);
+  MR_TRY(b->open_described(strchr(number, '=') + 1, diag));
+  *out = b;
+  return MR_OK;
+}
+
 mr_err_t mr_device_check(const char *name, mr_diag_t *diag) {
   const mr_backend_t *b;
   const char *number;
   MR_TRY(device_parse(name, &b, &number, diag));
+  if (mr_device_is_described(name))
+    return mr_fail(
+        diag, MR_ERR_CONFIG,
+        "device = %.60s: a described device computes nothing: only mem, explain and jaxpr "
+        "take one",
+        name);
   if (number && b->host) return b->open(number, diag);
   size_t n = number ? strlen(number) : 1;
   if (n && n <= 4 && (!number || strspn(number, "0123456789") == n)) return MR_OK;

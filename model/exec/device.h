@@ -18,6 +18,13 @@ mr_err_t mr_device_check(const char *name, mr_diag_t *diag);
    *out is unchanged on failure.  Any thread; blocks while a driver starts. */
 mr_err_t mr_device_open(const char *name, const mr_backend_t **out, mr_diag_t *diag);
 
+/* As mr_device_open, for graphs that are planned and never run: NAME:described=WHAT too, a device
+   that is described in a file (docs/devices.md).  mr_device_check and mr_device_open refuse that
+   form, with MR_ERR_CONFIG.  MR_ERR_CONFIG too for a backend without descriptions. */
+mr_err_t mr_device_open_to_plan(const char *name, const mr_backend_t **out, mr_diag_t *diag);
+/* Whether name has that form; NULL has not.  Pure. */
+bool mr_device_is_described(const char *name);
+
 /* For backends: reads the number of the device that is asked for, `number`, or with NULL what the
    environment's `variable` says, else 0.  MR_OK, or MR_ERR_CONFIG, which names where it comes
    from. */

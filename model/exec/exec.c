@@ -320,3 +320,12 @@ int mr_exec_output_in(const mr_exec_t *x, int i) {
 }
 
 size_t mr_exec_peak_bytes(const mr_exec_t *x) { return x->plan.bytes; }
+
+int mr_exec_unplanned(const mr_exec_t *x) {
+  int n = 0;
+  for (int i = 0; i < x->fn->n_eqn; i++) {
+    n += x->call[i].scratch_unknown;
+    for (int k = 0; k < x->call[i].n_inner; k++) n += mr_exec_unplanned(x->call[i].inner[k].exec);
+  }
+  return n;
+}

@@ -80,6 +80,10 @@ const struct mr_backend *mr_exec_backend(const mr_exec_t *x);
 const mr_fn_t *mr_exec_fn(const mr_exec_t *x);
 size_t mr_exec_peak_bytes(const mr_exec_t *x);
 
+/* How many calls, those of loops and branches included, take scratch on the device that is not
+   known without it, and so is not in the peak.  0 but for a described device. */
+int mr_exec_unplanned(const mr_exec_t *x);
+
 /* The number of the input in whose memory output i is computed, or -1. */
 int mr_exec_output_in(const mr_exec_t *x, int i);
 

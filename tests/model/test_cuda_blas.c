@@ -18,6 +18,7 @@
 #include "model/backends/cuda/blas.h"
 #include "model/backends/cuda/matmul.h"
 #include "model/backends/cuda/tunings.h"
+#include "model/exec/device.h"
 #include "model/model.h"
 
 /* ---- a driver with one device ---- */
@@ -579,7 +580,7 @@ static void write_tuning(const char *path, const char *device, uint64_t version,
                          uint64_t algorithm) {
   char product[MR_CUDA_PRODUCT_TEXT];
   mr_fn_t *f = linear_of(MR_BF16, 64, 32, 16, true, false);
-  mr_cuda_tuning_t row = {.version = version, .algorithm = {algorithm}};
+  mr_cuda_tuning_t row = {.version = version, .algorithm = {algorithm}, .workspace = 12288};
   mr_cuda_tunings_t t = {0};
   mr_diag_t diag = {0};
   mr_cuda_product_t p;
@@ -694,6 +695,98 @@ static void a_damaged_or_foreign_shipped_file_is_left_aside_and_said_once(void *
   }
 }
 
+/* ---- a described device ---- */
+
+/* What a product is planned as: how, kernels, scratch, and the planned peak of a graph. */
+static void print_planned(char *text, size_t n) {
+  static const mr_dtype_t dtype[] = {MR_BF16, MR_F32, MR_F64};
+  const mr_compile_options_t o = {.backend = mr_backend_find("cuda"), .plan_only = true};
+  size_t at = 0;
+  for (int i = 0; i < 6; i++) {
+    mr_diag_t diag = {0};
+    mr_exec_t *x = NULL;
+    bound_t b;
+    mr_fn_t *f = linear_of(dtype[i / 2], 64, 32, 16, i % 2, i == 0);
+    mr_var_t *y = f->eqn[f->n_eqn - 1]->out[0];
+    assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+    if (mr_compile(f, &o, &x, &diag) < 0) fail_msg("%s", diag.text);
+    size_t peak = mr_exec_peak_bytes(x);
+    int unplanned = mr_exec_unplanned(x);
+    mr_exec_destroy(x);
+    assert_int_equal(lower(&b, f), MR_OK);
+    at += (size_t)snprintf(text + at, n - at, "%s; %d kernels, scratch %zu, peak %zu, %d open\n",
+                           b.call.how, b.call.kernels, b.call.scratch_bytes, peak, unplanned);
+    unbind(&b);
+  }
+}
+
+static const char description[] =
+    "millrace device 1\nname Recorded GPU\ncompute-capability 9.0\nprocessors 132\n"
+    "memory 8589934592\ncublaslt 130100\ncudnn 0\nf32-gflops 60000\nbf16-gflops 800000\n"
+    "copy-gbs 4000\n";
+
+static int described_child(const char *file) {
+  const mr_backend_t *b;
+  mr_diag_t diag = {0};
+  char text[3000], name[300];
+  snprintf(name, sizeof name, "cuda:described=%s", file);
+  if (mr_device_open_to_plan(name, &b, &diag) < 0) return puts(diag.text), 0;
+  print_planned(text, sizeof text);
+  fputs(text, stdout);
+  printf("asked %d, started %d, events %d, taken %zu\n", asked, starts, events, taken);
+  printf("%zu bytes; %d\n", b->room(), b->take(64) != NULL);
+  mr_exec_t *x = NULL;
+  mr_fn_t *f = linear_of(MR_BF16, 64, 32, 16, true, false);
+  const mr_compile_options_t o = {.backend = b};
+  if (mr_compile(f, &o, &x, &diag) < 0) puts(diag.text);
+  mr_fn_destroy(f);
+  diag = (mr_diag_t){0};
+  if (mr_device_open("cuda", &b, &diag) < 0) puts(diag.text);
+  return 0;
+}
+
+/* The recorded library's first algorithm has no workspace: both plans are the same. */
+static void a_described_device_plans_as_the_device_itself(void **state) {
+  shipped_t s;
+  char here[3000], file[120], at[200];
+  shipped_init(&s);
+  snprintf(file, sizeof file, "%s/gpu.txt", s.folder);
+  snprintf(at, sizeof at, "described=%s", file);
+  write_text(file, description);
+  print_planned(here, sizeof here);
+  const char *text = tuned_beside(at, s.folder, false);
+  assert_says(text, "cuBLASLt, algorithm chosen on the device, sums in f32; 1 kernels, scratch 0");
+  assert_says(text, "asked 0, started 0, events 0, taken 0"); /* nothing of CUDA is called */
+  assert_says(text, "8589934592 bytes; 0");
+  assert_says(text, "Recorded GPU is only described here, and computes nothing");
+  assert_says(text, "this process plans for Recorded GPU, as described");
+  const char *a = here, *b = text;
+  for (int i = 0; i < 6; i++) { /* but for the algorithm and what is open */
+    a = strstr(a, " kernels, "), b = strstr(b, " kernels, ");
+    assert_non_null(a);
+    assert_non_null(b);
+    size_t n = (size_t)(strstr(a, " open") - a) - 1;
+    assert_memory_equal(a, b, n);
+    assert_int_equal(a[n], '0');
+    assert_int_equal(b[n], '1');
+    a++, b++;
+  }
+  shipped_fini(&s);
+}
+
+static void a_described_device_has_the_algorithms_of_tuning_files(void **state) {
+  shipped_t s;
+  char file[120], at[200];
+  shipped_init(&s);
+  snprintf(file, sizeof file, "%s/gpu.txt", s.folder);
+  snprintf(at, sizeof at, "described=%s", file);
+  write_text(file, description);
+  write_tuning(s.file, "Recorded GPU", 130100, 74);
+  const char *text = tuned_beside(at, s.folder, false);
+  assert_says(text, "cuBLASLt, algorithm 74 (shipped), sums in f32; 1 kernels, scratch 12288");
+  shipped_fini(&s);
+}
+
 /* The limit of bf16 is timed by the device's clock: 5 us a product here.  Its operands are filled
    with numbers: no bits of an infinity or NaN come of the masks. */
 static void the_limit_of_bf16_is_a_large_product(void **state) {
@@ -739,6 +832,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_shipped_file_has_what_the_users_own_lacks),
       cmocka_unit_test(who_measures_gets_the_own_figures),
       cmocka_unit_test(a_damaged_or_foreign_shipped_file_is_left_aside_and_said_once),
+      cmocka_unit_test(a_described_device_plans_as_the_device_itself),
+      cmocka_unit_test(a_described_device_has_the_algorithms_of_tuning_files),
       cmocka_unit_test(the_limit_of_bf16_is_a_large_product),
       cmocka_unit_test(a_product_that_fails_is_said),
   };
@@ -746,6 +841,7 @@ int main(int argc, char **argv) {
   mr__cublaslt_put(&lt);
   mr__nvrtc_put(&compiler);
   setenv("MILLRACE_KERNELS", "off", 1);
+  if (argc > 1 && !strncmp(argv[1], "described=", 10)) return described_child(argv[1] + 10);
   if (argc > 1) return tuned_child(argv[1]);
   unsetenv("MILLRACE_TUNE");
   setenv("MILLRACE_TUNING", "/nonexistent/products.txt", 1);

@@ -138,3 +138,18 @@ mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_cuda_product_t *
   take_result(m, &found[best < 0 ? 0 : best], best < 0 ? MR_CUDA_HEURISTIC : MR_CUDA_MEASURED, out);
   return MR_OK;
 }
+
+void mr__cuda_algorithm_described(const mr_cuda_described_t *d, const mr_cuda_product_t *p,
+                                  size_t align, const mr_cublaslt_t *lt, mr_cuda_algorithm_t *out) {
+  char product[MR_CUDA_PRODUCT_TEXT];
+  mr_cuda_tuning_t row;
+  *out = (mr_cuda_algorithm_t){.id = -1, .by = MR_CUDA_UNKNOWN};
+  mr__cuda_product_text(p, product);
+  if (align < ALIGN) return;
+  bool own = mr__cuda_tuned_own(d->name, d->cublaslt, product, &row);
+  if (!own && !mr__cuda_tuned_shipped(d->name, d->cublaslt, product, &row)) return;
+  memcpy(&out->algo, row.algorithm, sizeof row.algorithm);
+  out->workspace = row.workspace;
+  out->by = own ? MR_CUDA_MEASURED : MR_CUDA_SHIPPED;
+  if (lt) out->id = algorithm_id(lt, &out->algo);
+}

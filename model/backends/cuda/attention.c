@@ -17,6 +17,7 @@ typedef struct kept_plan {
   mr_cudnn_graph_t graph;
   cudnnBackendDescriptor_t plan; /* of graph; NULL: refused */
   size_t workspace;
+  bool described; /* a described device takes it: there is no plan, and the workspace is unknown */
   struct kept_plan *next;
 } kept_plan_t;
 
@@ -77,6 +78,22 @@ static mr_err_t plan_new(const mr_cudnn_t *c, const mr_cuda_device_t *d,
   return *out = p, MR_OK;
 }
 
+/* The same for a described device: what it takes follows from its version of cuDNN. */
+static mr_err_t plan_new_described(const mr_cuda_device_t *d, const mr_cuda_attention_t *a,
+                                   kept_plan_t **out, mr_diag_t *diag) {
+  size_t version = (size_t)d->described->cudnn;
+  if (!version) return MR_OK;
+  kept_plan_t *p = calloc(1, sizeof *p);
+  if (!p) return mr_no_memory(diag, "a plan of attention");
+  mr_err_t e = plan_is_fixed(a, d, diag);
+  if (e == MR_OK) e = mr__cudnn_fits(version, d->name, diag);
+  if (e == MR_OK) e = mr__cudnn_computes(version, a, diag);
+  p->of = *a;
+  p->described = e == MR_OK;
+  p->next = plans.first, plans.first = p;
+  return *out = p, MR_OK;
+}
+
 static void plans_say(const mr_diag_t *why) {
   if (!plans.said && *why->text) mr_notice("%s", why->text);
   plans.said |= *why->text != 0;
@@ -90,14 +107,17 @@ static const kept_plan_t *plan_for(const mr_cuda_attention_t *a) {
   mr_diag_t why = {0};
   if (mr__cuda_device(&d, NULL) < 0) return NULL;
   pthread_mutex_lock(&plans.lock);
-  if (mr__cudnn(&c, &why) == MR_OK && plans_handle(c, &why) == MR_OK) {
+  if (d->described) {
+    for (p = plans.first; p && !same_attention(&p->of, a);) p = p->next;
+    if (!p) plan_new_described(d, a, &p, &why);
+  } else if (mr__cudnn(&c, &why) == MR_OK && plans_handle(c, &why) == MR_OK) {
     for (p = plans.first; p; p = p->next)
       if (p->graph.cudnn == c && same_attention(&p->of, a)) break;
     if (!p) plan_new(c, d, a, &p, &why);
   }
   plans_say(&why);
   pthread_mutex_unlock(&plans.lock);
-  return p && p->plan ? p : NULL;
+  return p && (p->plan || p->described) ? p : NULL;
 }
 
 bool mr__cuda_attention_takes(const mr_eqn_t *e) {
@@ -232,6 +252,16 @@ static size_t attention_places(mr_call_t *c, attention_state_t *s) {
   return at + up_to_256(s->plan->workspace);
 }
 
+static size_t attention_described_version(void) {
+  const mr_cuda_device_t *d;
+  return mr__cuda_device(&d, NULL) < 0 || !d->described ? 0 : (size_t)d->described->cudnn;
+}
+
+size_t mr__cuda_attention_version(void) {
+  const mr_cudnn_t *c;
+  return mr__cudnn(&c, NULL) < 0 ? 0 : c->version;
+}
+
 mr_err_t mr__cuda_attention_lower(mr_call_t *c, mr_diag_t *diag) {
   mr_cuda_attention_t a;
   if (!mr__cuda_attention(c->eqn, &a)) return MR_ERR_NORULE;
@@ -241,10 +271,11 @@ mr_err_t mr__cuda_attention_lower(mr_call_t *c, mr_diag_t *diag) {
   if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
   s->plan = p;
   s->scale = (float)mr_attr_get(c->eqn, "scale")->f;
-  snprintf(s->how, sizeof s->how, "cuDNN %zu.%zu", p->graph.cudnn->version / 10000,
-           p->graph.cudnn->version / 100 % 100);
+  size_t version = p->described ? attention_described_version() : p->graph.cudnn->version;
+  snprintf(s->how, sizeof s->how, "cuDNN %zu.%zu", version / 10000, version / 100 % 100);
   c->state = s, c->fini = free, c->run = cudnn_run;
   c->scratch_bytes = attention_places(c, s);
+  c->scratch_unknown = p->described;
   c->how = s->how;
   c->kernels = 1;
   return MR_OK;

@@ -283,16 +283,21 @@ static mr_err_t graph_refused(const mr_cudnn_t *c, cudnnStatus_t s, const char *
                  what, c->cudnnGetErrorString(s), *why ? ", " : "", why);
 }
 
-mr_err_t mr__cudnn_graph(const mr_cudnn_t *cudnn, const mr_cuda_attention_t *a,
-                         cudnnHandle_t handle, mr_cudnn_graph_t *g, mr_diag_t *diag) {
-  static const char what[] = "the graph";
-  *g = (mr_cudnn_graph_t){.cudnn = cudnn, .next = 1000};
-  if (a->backward && a->T % 128 && cudnn->version < MR_CUDNN_ANY_T)
+mr_err_t mr__cudnn_computes(size_t version, const mr_cuda_attention_t *a, mr_diag_t *diag) {
+  if (a->backward && a->T % 128 && version < MR_CUDNN_ANY_T)
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
                    "device cuda: cuDNN %zu.%zu computes the backward pass of attention only for "
                    "multiples of 128 rows, so that it is computed as separate products, which is "
                    "slow; want 9.16 or newer",
-                   cudnn->version / 10000, cudnn->version / 100 % 100);
+                   version / 10000, version / 100 % 100);
+  return MR_OK;
+}
+
+mr_err_t mr__cudnn_graph(const mr_cudnn_t *cudnn, const mr_cuda_attention_t *a,
+                         cudnnHandle_t handle, mr_cudnn_graph_t *g, mr_diag_t *diag) {
+  static const char what[] = "the graph";
+  *g = (mr_cudnn_graph_t){.cudnn = cudnn, .next = 1000};
+  MR_TRY(mr__cudnn_computes(cudnn->version, a, diag));
   if (a->backward)
     backward_graph(g, a);
   else

@@ -73,6 +73,10 @@ typedef struct mr_cudnn_graph {
   const char *failed;   /* what that call was for, or NULL */
 } mr_cudnn_graph_t;
 
+/* Whether this version of cuDNN computes *a as it should: MR_OK, or
+   MR_ERR_UNAVAILABLE with the reason.  Pure. */
+mr_err_t mr__cudnn_computes(size_t version, const mr_cuda_attention_t *a, mr_diag_t *diag);
+
 /* Builds the graph of *a into *g.  handle: of the device it is for; NULL with a
    description.  MR_OK; MR_ERR_UNAVAILABLE with cuDNN's reason, or if this
    version computes it wrongly.  The caller ends

@@ -21,3 +21,5 @@ bool mr__cuda_attention_takes(const mr_eqn_t *e) {
 }
 
 mr_err_t mr__cuda_attention_lower(mr_call_t *c, mr_diag_t *diag) { return MR_ERR_NORULE; }
+
+size_t mr__cuda_attention_version(void) { return 0; }

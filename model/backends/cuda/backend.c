@@ -91,6 +91,9 @@ static mr_err_t cuda_build(const mr_call_t *call, int n, mr_diag_t *diag) {
   const mr_cuda_device_t *d;
   size_t texts = 0, at = 0;
   MR_TRY(mr__cuda_device(&d, diag));
+  if (d->described)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device cuda: %s is only described here, and computes nothing", d->name);
   for (int i = 0; i < n; i++)
     if (call[i].eqn->op == &mr_op_while || call[i].eqn->op == &mr_op_cond) mr__cuda_conditions(d);
   for (int i = 0; i < n; i++)
@@ -137,6 +140,8 @@ static const mr_target_t cuda_target = {.loop_eqns = 96,
 const mr_backend_t mr_backend_cuda = {.name = "cuda",
                                       .align = 256,
                                       .open = mr__cuda_open,
+                                      .open_described = mr__cuda_open_described,
+                                      .write_described = mr__cuda_write_described,
                                       .check = mr__cuda_usable,
                                       .describe = mr__cuda_describe,
                                       .take = mr__cuda_take,

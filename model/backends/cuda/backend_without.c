@@ -24,6 +24,7 @@ static void no_cuda_leave(void) {}
 const mr_backend_t mr_backend_cuda = {.name = "cuda",
                                       .align = 256,
                                       .open = no_cuda_open,
+                                      .open_described = no_cuda_open,
                                       .check = no_cuda_check,
                                       .describe = no_cuda_describe,
                                       .take = no_cuda_take,

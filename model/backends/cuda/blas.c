@@ -71,16 +71,25 @@ static void say_missing(void) {
 /* Plans e and chooses its algorithm, for addresses that are multiples of `align`
    bytes.  MR_ERR_NORULE if cuBLASLt does not take it; the caller ends s->matmul
    in any case. */
+static mr_err_t blas_choose_described(const mr_cuda_described_t *d, size_t align, blas_state_t *s) {
+  const mr_cublaslt_t *lt;
+  if (!d->cublaslt) return MR_ERR_NORULE;
+  if (mr__cublaslt(&lt, NULL) < 0) lt = NULL;
+  mr__cuda_algorithm_described(d, &s->plan, align, lt, &s->algorithm);
+  return MR_OK;
+}
+
 static mr_err_t blas_choose(const mr_eqn_t *e, size_t align, blas_state_t *s, mr_diag_t *diag) {
   const mr_cublaslt_t *lt;
   const mr_cuda_device_t *d;
   mr_diag_t why = {0};
   if (!mr__cuda_product(e, &s->plan)) return MR_ERR_NORULE;
+  MR_TRY(mr__cuda_device(&d, diag));
+  if (d->described) return blas_choose_described(d->described, align, s);
   if (mr__cublaslt(&lt, NULL) < 0) {
     pthread_once(&missing_said, say_missing);
     return MR_ERR_NORULE;
   }
-  MR_TRY(mr__cuda_device(&d, diag));
   if (mr__cublaslt_handle(lt, &s->handle, &why) < 0 ||
       mr__cuda_matmul(lt, &s->plan, &s->matmul, &why) < 0)
     return MR_ERR_NORULE;
@@ -98,10 +107,14 @@ static void blas_describe(mr_call_t *c, blas_state_t *s) {
   static const char *const copied[] = {"operand 1 copied into order", "operand 0 copied into order",
                                        "operand 1 converted", "operand 0 converted"};
   static const char *const how[] = {"sums in f32", "f32", "f64"};
-  static const char *const by[] = {"heuristic", "measured", "shipped"};
+  static const char *const by[] = {"heuristic", "measured", "chosen on the device", "shipped"};
   const mr_cuda_operand_t *side[] = {&s->plan.a, &s->plan.b};
-  snprintf(s->how, sizeof s->how, "cuBLASLt, algorithm %d (%s), %s", s->algorithm.id,
-           by[s->algorithm.by], how[s->plan.compute]);
+  if (s->algorithm.id >= 0)
+    snprintf(s->how, sizeof s->how, "cuBLASLt, algorithm %d (%s), %s", s->algorithm.id,
+             by[s->algorithm.by], how[s->plan.compute]);
+  else
+    snprintf(s->how, sizeof s->how, "cuBLASLt, algorithm %s, %s", by[s->algorithm.by],
+             how[s->plan.compute]);
   c->how = s->how;
   for (int i = 0, n = 0; i < 2; i++) {
     if (!side[i]->n_parts) continue;
@@ -123,6 +136,7 @@ mr_err_t mr__cuda_blas_lower(mr_call_t *c, mr_diag_t *diag) {
   }
   c->state = s, c->fini = blas_fini, c->run = blas_run;
   c->scratch_bytes = s->plan.copies + s->algorithm.workspace;
+  c->scratch_unknown = s->algorithm.by == MR_CUDA_UNKNOWN;
   c->kernels = 1 + s->copies.n;
   blas_describe(c, s);
   return MR_OK;

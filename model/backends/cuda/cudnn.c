@@ -42,6 +42,19 @@ static void cudnn_open(void) {
 
 #define OPENED "so that attention is computed as separate products, which is slow"
 
+mr_err_t mr__cudnn_fits(size_t version, const char *path, mr_diag_t *diag) {
+  if (version < MR_CUDNN_LEAST)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device cuda: %s is cuDNN %zu.%zu, " OPENED "; want 9.8 or newer", path,
+                   version / 10000, version / 100 % 100);
+  if (version >= MR_CUDNN_BAD_FIRST && version <= MR_CUDNN_BAD_LAST)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device cuda: %s is cuDNN %zu.%zu.%zu, whose attention has known bugs, " OPENED
+                   "; want 9.10.2 or newer",
+                   path, version / 10000, version / 100 % 100, version % 100);
+  return MR_OK;
+}
+
 mr_err_t mr__cudnn(const mr_cudnn_t **cudnn, mr_diag_t *diag) {
   pthread_once(&cudnn9.once, cudnn_open);
   const mr_cudnn_t *c = cudnn9.put ? cudnn9.put : &cudnn9.own;
@@ -54,15 +67,7 @@ mr_err_t mr__cudnn(const mr_cudnn_t **cudnn, mr_diag_t *diag) {
   if (!cudnn9.put && cudnn9.missing)
     return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda: %s lacks %s, " OPENED "; want cuDNN 9.8",
                    c->path, cudnn9.missing);
-  if (c->version < MR_CUDNN_LEAST)
-    return mr_fail(diag, MR_ERR_UNAVAILABLE,
-                   "device cuda: %s is cuDNN %zu.%zu, " OPENED "; want 9.8 or newer", c->path,
-                   c->version / 10000, c->version / 100 % 100);
-  if (c->version >= MR_CUDNN_BAD_FIRST && c->version <= MR_CUDNN_BAD_LAST)
-    return mr_fail(diag, MR_ERR_UNAVAILABLE,
-                   "device cuda: %s is cuDNN %zu.%zu.%zu, whose attention has known bugs, " OPENED
-                   "; want 9.10.2 or newer",
-                   c->path, c->version / 10000, c->version / 100 % 100, c->version % 100);
+  MR_TRY(mr__cudnn_fits(c->version, c->path, diag));
   return *cudnn = c, MR_OK;
 }
 

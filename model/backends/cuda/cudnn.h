@@ -50,6 +50,10 @@ typedef struct mr_cudnn {
    NVRTC, which its engines need. */
 mr_err_t mr__cudnn(const mr_cudnn_t **cudnn, mr_diag_t *diag);
 
+/* Whether this version's attention is taken: MR_OK, or MR_ERR_UNAVAILABLE as
+   mr__cudnn, which calls it. path: of the library, for the sentence.  Pure. */
+mr_err_t mr__cudnn_fits(size_t version, const char *path, mr_diag_t *diag);
+
 /* Puts another table in its place, which must stay; NULL: the library's again.
    For tests: no other thread may use the backend. */
 void mr__cudnn_put(const mr_cudnn_t *table);

@@ -18,7 +18,8 @@ static struct {
   pthread_mutex_t lock;
   bool opened; /* device or diag is settled */
   mr_cuda_device_t device;
-  mr_diag_t diag; /* why the device is missing */
+  mr_cuda_described_t described; /* of the device, if it is described */
+  mr_diag_t diag;                /* why the device is missing */
   _Atomic int
       failed;    /* 1 after the first failed command, 2 once `why` names it: release, acquire */
   char why[400]; /* the first failure; written by the thread that has set failed to 1 */
@@ -148,6 +149,7 @@ static void cuda_device_open(const char *number) {
 mr_err_t mr__cuda_device(const mr_cuda_device_t **d, mr_diag_t *diag) {
   cuda_device_open(NULL);
   *d = &state.device;
+  if (state.device.described) return MR_OK;
   if (!state.device.stream) return mr_diag_relay(diag, state.diag.code, &state.diag);
   if (current != state.device.number + 1) {
     state.device.cu->cudaSetDevice((int)state.device.number);
@@ -174,11 +176,38 @@ mr_err_t mr__cuda_open(const char *number, mr_diag_t *diag) {
   MR_TRY(mr__device_number("cuda", "MILLRACE_CUDA", number, &at, diag));
   cuda_device_open(number);
   MR_TRY(mr__cuda_device(&d, diag));
+  if (d->described)
+    return mr_fail(diag, MR_ERR_CONFIG, "device = cuda: this process plans for %s, as described",
+                   d->name);
   if (!number || at == d->number) return MR_OK;
   return mr_fail(diag, MR_ERR_CONFIG,
                  "device = cuda:%s: this process computes on cuda:%u, and a process has one CUDA "
                  "device",
                  number, d->number);
+}
+
+mr_err_t mr__cuda_open_described(const char *what, mr_diag_t *diag) {
+  mr_cuda_described_t read;
+  mr_cuda_device_t *d = &state.device;
+  MR_TRY(mr__cuda_described_read(what, &read, diag));
+  pthread_mutex_lock(&state.lock);
+  bool free = !state.opened || (d->described && !memcmp(&read, &state.described, sizeof read));
+  if (free && !state.opened) {
+    state.described = read;
+    *d = (mr_cuda_device_t){.cu = mr__cuda_api(),
+                            .major = (int)read.major,
+                            .minor = (int)read.minor,
+                            .processors = (int)read.processors,
+                            .memory = read.memory,
+                            .described = &state.described};
+    memcpy(d->name, read.name, sizeof d->name);
+    state.opened = true;
+  }
+  pthread_mutex_unlock(&state.lock);
+  if (free) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "device = cuda:described=%.60s: this process has opened another device of CUDA",
+                 what);
 }
 
 void mr__cuda_failed_by(const char *why, const char *what) {

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "model/backends/cuda/api.h"
+#include "model/backends/cuda/described.h"
 #include "model/exec/backend.h"
 
 /* The streams, by number: those of copies to and from the host have that of their way. */
@@ -34,11 +35,12 @@ typedef struct mr_cuda_beside {
 typedef struct mr_cuda_device {
   const mr_cuda_api_t *cu;
   unsigned number;
-  int major, minor;    /* compute capability */
-  int processors;      /* streaming multiprocessors */
-  size_t memory;       /* bytes */
-  size_t used;         /* bytes, by all programs when it was opened: CUDA's context is in it */
-  cudaStream_t stream; /* of commands */
+  int major, minor; /* compute capability */
+  int processors;   /* streaming multiprocessors */
+  size_t memory;    /* bytes */
+  size_t used;      /* bytes, by all programs when it was opened: CUDA's context is in it */
+  const mr_cuda_described_t *described; /* a description in its place; NULL: it is there */
+  cudaStream_t stream;                  /* of commands */
   mr_cuda_beside_t beside[MR_CUDA_COMMANDS];
   cudaMemPool_t pool; /* what its blocks are taken from */
   char name[256];
@@ -47,6 +49,10 @@ typedef struct mr_cuda_device {
 /* Opens the device of that number ("0"), or the usual one with NULL.  Errors as mr_backend_t.open.
  */
 mr_err_t mr__cuda_open(const char *number, mr_diag_t *diag);
+
+/* As mr_backend_t.  A described device has the fields from number to used, and no calls of CUDA. */
+mr_err_t mr__cuda_open_described(const char *what, mr_diag_t *diag);
+mr_err_t mr__cuda_write_described(FILE *to, mr_diag_t *diag);
 
 /* As mr_backend_t.describe: each device with its compute capability and memory, the driver, and
    which libraries were found where (describe.c). */

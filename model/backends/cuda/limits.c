@@ -2,6 +2,10 @@
    stream, over as many items as fill every multiprocessor; in bf16, whose limit is that of the
    tensor cores, cuBLASLt multiplies two square matrices. */
 #include "model/backends/kernels/limits.h"
+
+#include <string.h>
+
+#include "model/backends/cuda/attention.h"
 #include "model/backends/cuda/matmul.h"
 #include "model/backends/cuda/program.h"
 
@@ -55,7 +59,16 @@ static double product_rate(void) {
   return there && ns ? 2.0 * SIDE * SIDE * SIDE / (double)ns : 0;
 }
 
+/* The description in the place of a device; NULL: it is there, or it is not open. */
+static const mr_cuda_described_t *limits_described(void) {
+  const mr_cuda_device_t *d;
+  return mr__cuda_device(&d, NULL) < 0 ? NULL : d->described;
+}
+
 double mr__cuda_fma(mr_dtype_t dtype, int threads) {
+  const mr_cuda_described_t *described = limits_described();
+  if (described)
+    return dtype == MR_BF16 || dtype == MR_F16 ? described->bf16_gflops : described->f32_gflops;
   double product = dtype == MR_BF16 || dtype == MR_F16 ? product_rate() : 0;
   if (product > 0) return product;
   fma_launch_t r = {0};
@@ -69,5 +82,25 @@ double mr__cuda_fma(mr_dtype_t dtype, int threads) {
 }
 
 double mr__cuda_bandwidth(int threads) {
+  const mr_cuda_described_t *described = limits_described();
+  if (described) return described->copy_gbs;
   return mr__kernel_bandwidth(mr_backend_find("cuda"), COPY_BYTES);
+}
+
+mr_err_t mr__cuda_write_described(FILE *to, mr_diag_t *diag) {
+  const mr_cuda_device_t *d;
+  const mr_cublaslt_t *lt;
+  MR_TRY(mr__cuda_device(&d, diag));
+  mr_cuda_described_t is = {.major = (uint64_t)d->major,
+                            .minor = (uint64_t)d->minor,
+                            .processors = (uint64_t)d->processors,
+                            .memory = d->memory,
+                            .cublaslt = mr__cublaslt(&lt, NULL) < 0 ? 0 : lt->version,
+                            .cudnn = mr__cuda_attention_version(),
+                            .f32_gflops = mr__cuda_fma(MR_F32, 1),
+                            .bf16_gflops = mr__cuda_fma(MR_BF16, 1),
+                            .copy_gbs = mr__cuda_bandwidth(1)};
+  memcpy(is.name, d->name, sizeof is.name);
+  mr__cuda_described_print(d->described ? d->described : &is, to);
+  return MR_OK;
 }

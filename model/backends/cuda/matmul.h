@@ -24,6 +24,7 @@ enum { MR_CUDA_WORKSPACE = 64 << 20 }; /* bytes that an algorithm may ask for */
 typedef enum mr_cuda_chosen {
   MR_CUDA_HEURISTIC, /* the library's first */
   MR_CUDA_MEASURED,  /* the user's tuning file has it, or it was measured now */
+  MR_CUDA_UNKNOWN,   /* the device is described: its library chooses, and its workspace */
   MR_CUDA_SHIPPED    /* the tuning file that comes with the program has it */
 } mr_cuda_chosen_t;
 
@@ -48,6 +49,12 @@ mr_err_t mr__cublaslt_handle(const mr_cublaslt_t *lt, cublasLtHandle_t *handle, 
    algorithm; MR_ERR_UNAVAILABLE, MR_ERR_NOMEM.  Any thread (algorithm.c). */
 mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_cuda_product_t *p, size_t align,
                             const mr_cuda_matmul_t *m, mr_cuda_algorithm_t *out, mr_diag_t *diag);
+
+/* The same of a described device, without a library: a tuning file's, whose id
+   is -1 if cuBLASLt (lt, or NULL) is not here to tell it, or MR_CUDA_UNKNOWN.
+   Any thread; cannot fail (algorithm.c). */
+void mr__cuda_algorithm_described(const mr_cuda_described_t *d, const mr_cuda_product_t *p,
+                                  size_t align, const mr_cublaslt_t *lt, mr_cuda_algorithm_t *out);
 
 /* Measures found[0,n) on drawn numbers in memory of the device and returns the
    index of the fastest, with its time; -1 if none ran, or without memory

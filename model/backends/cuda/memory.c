@@ -7,7 +7,7 @@
 void *mr__cuda_take(size_t bytes) {
   const mr_cuda_device_t *d;
   void *data = NULL;
-  if (mr__cuda_device(&d, NULL) < 0) return NULL;
+  if (mr__cuda_device(&d, NULL) < 0 || d->described) return NULL;
   cudaError_t code = d->cu->cudaMallocAsync(&data, bytes ? bytes : 1, d->stream);
   if (code == cudaSuccess) return data;
   d->cu->cudaGetLastError(); /* too little memory is no failure of later commands */
@@ -27,6 +27,7 @@ size_t mr__cuda_room(void) {
   size_t free = 0, all = 0;
   uint64_t held = 0, used = 0;
   if (mr__cuda_device(&d, NULL) < 0) return 0;
+  if (d->described) return d->memory;
   if (d->cu->cudaMemGetInfo(&free, &all) != cudaSuccess) return 0;
   d->cu->cudaMemPoolGetAttribute(d->pool, cudaMemPoolAttrReservedMemCurrent, &held);
   d->cu->cudaMemPoolGetAttribute(d->pool, cudaMemPoolAttrUsedMemCurrent, &used);
@@ -39,7 +40,7 @@ size_t mr__cuda_beside(size_t *at_open) {
   size_t free = 0, all = 0;
   uint64_t held = 0;
   *at_open = 0;
-  if (mr__cuda_device(&d, NULL) < 0) return 0;
+  if (mr__cuda_device(&d, NULL) < 0 || d->described) return 0;
   if (d->cu->cudaMemGetInfo(&free, &all) != cudaSuccess) return 0;
   d->cu->cudaMemPoolGetAttribute(d->pool, cudaMemPoolAttrReservedMemCurrent, &held);
   *at_open = d->used;

@@ -1,0 +1,154 @@
+/* A GPU that is described in a file: mem and explain plan for it on a machine without one, and
+   everything that computes refuses it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+
+#include "tests/apps/program.h"
+
+#define TINY "--layers", "1", "--embed", "32", "--mlp", "64", "--heads", "2", "--batch", "4"
+#define H200 "--device", "cuda:described=NVIDIA-H200"
+
+static program_t p;
+static char file[] = "/tmp/mr-described-XXXXXX";
+
+static void says(const char *text, const char *part) {
+  if (!strstr(text, part)) fail_msg("\"%s\" is not in: %s%s", part, p.out, p.err);
+}
+
+static void says_not(const char *text, const char *part) {
+  if (strstr(text, part)) fail_msg("\"%s\" is in: %s%s", part, p.out, p.err);
+}
+
+/* Writes a description with these versions of the libraries; the device that it is. */
+static const char *described(int cublaslt, int cudnn) {
+  static char device[100];
+  FILE *f = fopen(file, "w");
+  assert_non_null(f);
+  fprintf(f,
+          "millrace device 1\nname A GPU\ncompute-capability 8.0\nprocessors 10\n"
+          "memory 1000000000\ncublaslt %d\ncudnn %d\nf32-gflops 100\nbf16-gflops 100\n"
+          "copy-gbs 100\n",
+          cublaslt, cudnn);
+  assert_int_equal(fclose(f), 0);
+  snprintf(device, sizeof device, "cuda:described=%s", file);
+  return device;
+}
+
+static void a_plan_needs_no_device_and_nothing_runs(void **state) {
+  RUN(&p, "mem", "step", TINY, H200);
+  if (p.status) fail_msg("%s", p.err);
+  says(p.out, "planned peak ");
+  says(p.out, "products and attentions, which the libraries choose on the device");
+  says(p.out, "slots of to-device");
+  says_not(p.out, "measured peak");
+  RUN(&p, "mem", "step", TINY, H200, "--json");
+  cJSON *all = cJSON_Parse(p.out);
+  assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(all, "unplanned_workspaces")) > 10);
+  assert_null(cJSON_GetObjectItem(all, "measured_peak_bytes"));
+  cJSON_Delete(all);
+}
+
+static void a_step_is_fitted_by_the_described_limits(void **state) {
+  RUN(&p, "mem", "step", TINY, H200, "--fit", "10MiB");
+  if (p.status) fail_msg("%s", p.err);
+  says(p.out, "a byte counts as 160 operations"); /* 989 TFLOP/s beside 4.8 TB/s */
+  RUN(&p, "mem", "step", TINY, "--device", described(130100, 91900), "--fit", "10MiB");
+  says(p.out, "a byte counts as 0.625 operations");
+}
+
+static void explain_names_libraries_dtypes_and_kernels(void **state) {
+  RUN(&p, "explain", "step", TINY, H200);
+  if (p.status) fail_msg("%s", p.err);
+  says(p.out, "cuBLASLt, algorithm chosen on the device, sums in f32");
+  says(p.out, "cuDNN 9.19");
+  says(p.out, "kernels start on cuda in a run");
+  RUN(&p, "explain", "step", TINY, H200, "--dtype", "f32");
+  says(p.out, "cuBLASLt, algorithm chosen on the device, f32");
+  says_not(p.out, "cuDNN");
+}
+
+static void what_a_library_takes_follows_from_the_described_version(void **state) {
+  RUN(&p, "explain", "step", TINY, "--device", described(130100, 0));
+  says(p.out, "cuBLASLt");
+  says_not(p.out, "cuDNN");
+  RUN(&p, "explain", "step", TINY, "--device", described(0, 91900));
+  says(p.out, "a kernel of one loop for each element");
+  says_not(p.out, "cuBLASLt");
+  RUN(&p, "explain", "step", TINY, "--device", described(130100, 91000));
+  says(p.err, "A GPU is cuDNN 9.10.0, whose attention has known bugs");
+  says_not(p.out, "cuDNN");
+  RUN(&p, "explain", "step", TINY, "--device", described(130100, 91400));
+  says(p.err, "cuDNN 9.14 computes the backward pass of attention only for multiples of 128");
+  says(p.out, "cuDNN 9.14");
+}
+
+static void what_computes_refuses_a_description(void **state) {
+  RUN(&p, "train", "--data", "synthetic", H200);
+  assert_int_equal(p.status, 2);
+  says(p.err, "a described device computes nothing: only mem, explain and jaxpr take one");
+  RUN(&p, "bench", "step", H200);
+  assert_int_equal(p.status, 2);
+  says(p.err, "computes nothing");
+  RUN(&p, "explain", "step", H200, "--runs", "2");
+  assert_int_equal(p.status, 2);
+  says(p.err, "a described device runs nothing");
+  RUN(&p, "run", "synthetic n=64 ! batch 16 ! train-step device=cuda:described=NVIDIA-H200");
+  assert_int_equal(p.status, 2);
+  says(p.err, "computes nothing");
+}
+
+static void a_wrong_description_is_one_sentence(void **state) {
+  RUN(&p, "mem", "step", TINY, "--device", "cuda:described=nothing");
+  assert_int_equal(p.status, 2);
+  says(p.err, "no such description comes with millrace");
+  RUN(&p, "mem", "step", TINY, "--device", "opencl:described=NVIDIA-H200");
+  assert_int_equal(p.status, 2);
+  says(p.err, "backend opencl has no described devices");
+  FILE *f = fopen(file, "w");
+  fputs("millrace device 1\nname A GPU\n", f);
+  fclose(f);
+  char device[100];
+  snprintf(device, sizeof device, "cuda:described=%s", file);
+  RUN(&p, "mem", "step", TINY, "--device", device);
+  assert_int_equal(p.status, 1);
+  says(p.err, "compute-capability is missing");
+}
+
+static void doctor_prints_a_description_that_is_read_again(void **state) {
+  char device[100], text[2000];
+  snprintf(device, sizeof device, "%s", described(130100, 91900));
+  RUN(&p, "doctor", "--describe", device);
+  if (p.status) fail_msg("%s", p.err);
+  snprintf(text, sizeof text, "%.1999s", p.out);
+  FILE *f = fopen(file, "w");
+  fputs(text, f);
+  fclose(f);
+  RUN(&p, "doctor", "--describe", device);
+  assert_string_equal(p.out, text);
+  RUN(&p, "doctor", "--describe", "cpu");
+  assert_int_equal(p.status, 2);
+  says(p.err, "backend cpu has no described devices, expected cuda");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_plan_needs_no_device_and_nothing_runs),
+      cmocka_unit_test(a_step_is_fitted_by_the_described_limits),
+      cmocka_unit_test(explain_names_libraries_dtypes_and_kernels),
+      cmocka_unit_test(what_a_library_takes_follows_from_the_described_version),
+      cmocka_unit_test(what_computes_refuses_a_description),
+      cmocka_unit_test(a_wrong_description_is_one_sentence),
+      cmocka_unit_test(doctor_prints_a_description_that_is_read_again),
+  };
+  if (mkstemp(file) < 0) return 1;
+  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  unlink(file);
+  return failed;
+}
