@@ -62,7 +62,7 @@ static mr_err_t settle_numbers(mr_stage_t *s, const char *member, const char *as
                           : "f32, or f32[2x3] of as many numbers");
   memcpy(g.name, f->name, sizeof g.name);
   if (g.ndim < 0 && even && c->most == 1) g.ndim = 0;
-  if (g.ndim < 0) g.ndim = 1, g.dim[0] = c->most > 0 ? c->most : 1, g.ragged = !even;
+  if (g.ndim < 0) g.ndim = 1, g.dim[0] = c->most > 0 ? c->most : 1, g.ragged = !even || !c->most;
   *f = g;
   return MR_OK;
 }

@@ -363,6 +363,21 @@ static void a_feature_held_twice_counts_once(void **state) {
   burst_free(b), shards_close(&h), free(o.at);
 }
 
+static void fill_nothing(round_t *r, image_t *list) {}
+
+static void a_feature_without_values_has_no_rows(void **state) {
+  hand_t h;
+  write_one("boxes", 2, fill_nothing);
+  if (hand_open(&h, &mr_stage_tfrecord, NULL, HAND_SETTINGS(files_setting(), "holdout=0")) < 0)
+    fail_msg("%s", h.diag.text);
+  const mr_field_t *f = h.s.out_spec[0].field;
+  assert_true(f->ragged && f->ndim == 1 && f->dtype == MR_F32);
+  burst_t *b = burst_new(&h.s);
+  assert_int_equal(burst_fetch(&h, 0, (int64_t[]){0}, 1, b), MR_OK);
+  assert_int_equal(b->rec[0].field[0].rows, 0);
+  burst_free(b), shards_close(&h);
+}
+
 static void settings_that_do_not_fit_are_refused(void **state) {
 #define WRONG(piece, ...) \
   want_refused(&mr_stage_tfrecord, HAND_SETTINGS(files_setting(), __VA_ARGS__), piece)
@@ -403,6 +418,7 @@ int main(void) {
       cmocka_unit_test(bad_records_do_not_count_for_the_fields),
       cmocka_unit_test(names_with_a_nul_are_left_out),
       cmocka_unit_test(a_feature_held_twice_counts_once),
+      cmocka_unit_test(a_feature_without_values_has_no_rows),
       cmocka_unit_test(settings_that_do_not_fit_are_refused),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
