@@ -46,8 +46,8 @@ int64_t mr_belady_distance(const mr_belady_t *b, uint32_t unit);
 bool mr_belady_hold(mr_belady_t *b, uint32_t unit);
 void mr_belady_drop(mr_belady_t *b, uint32_t unit);
 
-/* Keeps a unit that is not in the cache out of it from now on, or with `barred` false no longer; its
-   uses stay known and in order.  False without memory. */
+/* Keeps a unit that is not in the cache out of it from now on, or with `barred` false no longer;
+   its uses stay known and in order.  False without memory. */
 bool mr_belady_bar(mr_belady_t *b, uint32_t unit, bool barred);
 bool mr_belady_holds(const mr_belady_t *b, uint32_t unit);
 

@@ -120,6 +120,7 @@ static mr_err_t open_shards(mr_stage_t *s) {
   mr_shards_conf_t conf = {.files = t->files,
                            .kind = t->kind->index,
                            .scan = t->kind->scan,
+                           .apart = t->kind->apart,
                            .index = t->index,
                            .lenient = t->care.lenient,
                            .remote = &t->remote,

@@ -284,7 +284,7 @@ static mr_err_t join_column(mr_shards_t *s, mr_shard_t *shard, uint32_t i, mr_di
   return MR_OK;
 }
 
-static mr_err_t join_shards(mr_shards_t *s, bool indexed, mr_diag_t *diag) {
+static mr_err_t join_shards(mr_shards_t *s, const mr_shards_conf_t *conf, mr_diag_t *diag) {
   s->column = calloc(MR_SHARD_COLUMNS_MAX, sizeof *s->column);
   if (!s->column) return mr_no_memory(diag, "columns");
   for (int k = 0; k < s->n; k++) {
@@ -294,9 +294,13 @@ static mr_err_t join_shards(mr_shards_t *s, bool indexed, mr_diag_t *diag) {
     s->bytes = mr_remote_sum(s->bytes, shard->id.size);
     shard->column = malloc((shard->index.n_columns + 1) * sizeof *shard->column);
     if (!shard->column) return mr_no_memory(diag, "columns");
-    for (uint32_t i = 0; i < shard->index.n_columns; i++) MR_TRY(join_column(s, shard, i, diag));
+    for (uint32_t i = 0; i < shard->index.n_columns; i++) {
+      shard->column[i] = MR_SHARD_APART;
+      if (!conf->apart || shard->index.column[i].kind < conf->apart)
+        MR_TRY(join_column(s, shard, i, diag));
+    }
   }
-  if (s->n_records || !indexed) return MR_OK;
+  if (s->n_records || !conf->scan) return MR_OK;
   return mr_fail(diag, MR_ERR_CONFIG, "%s%s: no records", s->shard[0].path,
                  s->n > 1 ? " and the files after it" : "");
 }
@@ -341,7 +345,7 @@ mr_err_t mr_shards_open(mr_shards_t **out, const mr_shards_conf_t *conf, mr_diag
   *out = NULL;
   mr_err_t e = shards_make(out, conf, diag);
   if (e >= 0) e = open_all(*out, conf, diag);
-  if (e >= 0) e = join_shards(*out, conf->scan, diag);
+  if (e >= 0) e = join_shards(*out, conf, diag);
   if (e >= 0) return MR_OK;
   mr_shards_close(*out);
   *out = NULL;

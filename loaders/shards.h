@@ -25,6 +25,8 @@ typedef struct mr_shards_conf {
   const char *index;      /* where index files are kept: "auto" (beside a file if one lies there,
                              else in $XDG_CACHE_HOME/millrace), "beside", or a folder */
   bool lenient;           /* a file with a fault gives the records before it */
+  uint32_t apart;         /* columns of this kind and above stay each file's own and have no number
+                             in mr_shards_t.column; 0: all are joined */
   const mr_remote_conf_t *remote; /* for names that are URLs; copied.  NULL: URLs are refused */
 
   /* Checks file i, which is open, before its index is looked for, and may set *other (heap; the
@@ -48,8 +50,10 @@ typedef struct mr_shard {
   int64_t first;             /* number of its first record */
   mr_shard_id_t id;
   mr_shard_index_t index;
-  uint32_t *column; /* [index.n_columns] numbers in mr_shards_t.column */
+  uint32_t *column; /* [index.n_columns] numbers in mr_shards_t.column; MR_SHARD_APART */
 } mr_shard_t;
+
+#define MR_SHARD_APART UINT32_MAX /* the number of a column that is not joined */
 
 /* A column of all files. */
 typedef struct mr_shards_column {

@@ -32,6 +32,29 @@ typedef struct table {
 
 /* ---- columns over all files ---- */
 
+/* The next word of a column in a file's index, from its column *i on, which moves behind it;
+   NULL without one. */
+static const char *next_word(const mr_shard_index_t *x, const char *name, uint32_t *i) {
+  size_t n = strlen(name);
+  while (*i < x->n_columns) {
+    const mr_shard_column_t *c = &x->column[(*i)++];
+    const char *text = x->text + c->name;
+    if (c->kind == MR_TABLE_WORD && !strncmp(text, name, n) && text[n] == '\t') return text + n + 1;
+  }
+  return NULL;
+}
+
+/* Whether each file with rows has noted the words of a column: the cells that are text may all lie
+   in other files. */
+static bool words_are_known(const mr_shards_t *s, const char *name) {
+  for (int k = 0; k < s->n; k++) {
+    const mr_shard_index_t *x = &s->shard[k].index;
+    uint32_t i = 0;
+    if (x->n_records && !next_word(x, name, &i)) return false;
+  }
+  return true;
+}
+
 /* What all cells of a column are: the widest kind that a file has noted.  -1 without such a
    column.  most: bytes of the longest cell. */
 static int table_kind(const mr_shards_t *s, const char *name, int64_t *most) {
@@ -43,7 +66,7 @@ static int table_kind(const mr_shards_t *s, const char *name, int64_t *most) {
     if ((int)k->kind > kind) kind = (int)k->kind;
     if (k->most > *most) *most = k->most;
   }
-  return kind;
+  return kind == MR_TABLE_TEXT && !words_are_known(s, name) ? MR_TABLE_MANY : kind;
 }
 
 /* The cell of a row in which a column lies; -1 without such a column. */
@@ -102,26 +125,36 @@ static bool take_first_row(table_t *t, const mr_shard_t *first) {
   return row && t->n_columns;
 }
 
-static int table_by_text(const void *a, const void *b) {
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
+/* Adds a word to the sorted ones, unless it is there.  False if it is one too many. */
+static bool collect_word(table_t *t, const char *word) {
+  int low = 0, high = t->n_words;
+  while (low < high) {
+    int middle = (low + high) / 2, order = strcmp(t->word[middle], word);
+    if (!order) return true;
+    if (order < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  if (t->n_words == MR_CLASSES_MAX) return false;
+  memmove(t->word + low + 1, t->word + low, (size_t)(t->n_words - low) * sizeof *t->word);
+  t->word[low] = word, t->n_words++;
+  return true;
 }
 
 /* Collects the words of a column, from all files. */
 static mr_err_t collect_words(mr_stage_t *s, table_t *t, const char *name) {
   const mr_shards_t *shards = t->source.shards;
-  size_t n = strlen(name);
   t->n_words = 0;
-  for (int c = 0; c < shards->n_columns; c++) {
-    const mr_shards_column_t *k = &shards->column[c];
-    if (k->kind != MR_TABLE_WORD || strncmp(k->name, name, n) || k->name[n] != '\t') continue;
-    if (t->n_words == MR_CLASSES_MAX)
-      return mr_stage_fail(
-          s, MR_ERR_DATA,
-          "setting fields: column %.100s has more than %d different words, want it as bytes", name,
-          MR_CLASSES_MAX);
-    t->word[t->n_words++] = k->name + n + 1;
+  for (int k = 0; k < shards->n; k++) {
+    const char *word;
+    for (uint32_t i = 0; (word = next_word(&shards->shard[k].index, name, &i));)
+      if (!collect_word(t, word))
+        return mr_stage_fail(
+            s, MR_ERR_DATA,
+            "setting fields: column %.100s has more than %d different words, want it as bytes",
+            name, MR_CLASSES_MAX);
   }
-  qsort(t->word, (size_t)t->n_words, sizeof *t->word, table_by_text);
   return MR_OK;
 }
 
@@ -354,8 +387,9 @@ static mr_err_t table_unpack(const mr_shard_source_t *base, const mr_shard_bytes
 }
 
 static const mr_shard_kind_t table_kind_def = {.name = "table",
-                                               .index = "table/2",
+                                               .index = "table/3",
                                                .scan = mr_table_scan,
+                                               .apart = MR_TABLE_WORD,
                                                .settle = table_settle,
                                                .unpack = table_unpack};
 

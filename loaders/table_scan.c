@@ -269,21 +269,36 @@ static mr_err_t table_note_heads(table_scan_t *t) {
   return MR_OK;
 }
 
-/* What the columns hold; words as long as there is room for all of a column. */
+static mr_err_t note_words(table_scan_t *t, const table_column_t *c) {
+  uint32_t column;
+  char text[MR_SHARD_NAME_MAX];
+  for (int k = 0; k < c->n_words; k++) {
+    int n = snprintf(text, sizeof text, "%s\t%s", c->name, c->word[k]);
+    MR_TRY(mr_shard_draft_column(t->draft, text, (size_t)n, MR_TABLE_WORD, &column, t->diag));
+  }
+  return MR_OK;
+}
+
+/* What the columns hold; words as long as there is room for all of a column, first those of text:
+   numbers are words if the column is text in another file. */
 static mr_err_t table_note_kinds(table_scan_t *t) {
   int room = MR_SHARD_COLUMNS_MAX - 2 - 2 * t->n_columns;
   uint32_t column;
-  char text[MR_SHARD_NAME_MAX];
   for (int i = 0; i < t->n_columns; i++) {
     table_column_t *c = &t->column[i];
     if (c->kind == MR_TABLE_TEXT && (c->full || c->n_words > room)) c->kind = MR_TABLE_MANY;
+    if (c->kind == MR_TABLE_TEXT) room -= c->n_words;
     MR_TRY(mr_shard_draft_column(t->draft, c->name, strlen(c->name), (uint32_t)c->kind, &column,
                                  t->diag));
     mr_shard_draft_total(t->draft, column, t->rows, c->least, c->most);
-    for (int k = 0; k < c->n_words && c->kind == MR_TABLE_TEXT; k++, room--) {
-      int n = snprintf(text, sizeof text, "%s\t%s", c->name, c->word[k]);
-      MR_TRY(mr_shard_draft_column(t->draft, text, (size_t)n, MR_TABLE_WORD, &column, t->diag));
-    }
+  }
+  for (int i = 0; i < t->n_columns; i++)
+    if (t->column[i].kind == MR_TABLE_TEXT) MR_TRY(note_words(t, &t->column[i]));
+  for (int i = 0; i < t->n_columns; i++) {
+    table_column_t *c = &t->column[i];
+    if (c->kind >= MR_TABLE_TEXT || c->full || c->n_words > room) continue;
+    room -= c->n_words;
+    MR_TRY(note_words(t, c));
   }
   return MR_OK;
 }

@@ -17,7 +17,7 @@ enum {
   MR_TABLE_FLOAT,     /* numbers, or empty */
   MR_TABLE_TEXT,      /* sizes: of the cells, without quotes */
   MR_TABLE_MANY,      /* text with more words than are counted */
-  MR_TABLE_WORD,      /* "NAME\tWORD": a word of a column of kind TEXT */
+  MR_TABLE_WORD, /* "NAME\tWORD": a word of a column, of all of its words in the file or none */
 };
 
 enum { MR_TABLE_COLUMNS_MAX = 256, MR_TABLE_WORDS_MAX = 256 /* different ones of a column */ };

@@ -127,6 +127,54 @@ static void kinds_of_columns_follow_from_all_cells(void **state) {
   burst_free(b), shards_close(&h);
 }
 
+/* The cells that are text lie in the second file alone, those that are not in the first. */
+static void numbers_are_words_where_another_file_has_text(void **state) {
+  static const char one[] = "x,label\n1,7\n2,\n3,2.5\n", two[] = "x,label\n4,b\n5,7\n";
+  static const int want[] = {2, 0, 1, 3, 2}; /* of "", "2.5", "7", "b" */
+  hand_t h;
+  write_file("t0.csv", one, strlen(one)), write_file("t1.csv", two, strlen(two));
+  if (shards_plan(&h, &mr_stage_table, table_settings("label")) < 0 || h.s.def->open(&h.s) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_int_equal(h.s.out_spec[0].dataset->n_classes, 4);
+  burst_t *b = burst_new(&h.s);
+  for (int64_t i = 0; i < 5; i++) {
+    if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
+    assert_int_equal(*(int32_t *)b->rec[0].field[0].data, want[i]);
+  }
+  burst_free(b), shards_close(&h);
+}
+
+static void write_rows(const char *name, const char *format, int first, int n) {
+  image_t o = {0};
+  char row[80];
+  image_add(&o, "id,label\n", 9);
+  for (int i = first; i < first + n; i++)
+    image_add(&o, row, (size_t)snprintf(row, sizeof row, format, i, i));
+  write_file(name, o.at, o.n);
+  free(o.at);
+}
+
+/* A file with fewer rows than counted words has noted all of its texts. */
+static void texts_of_many_small_files_are_no_columns(void **state) {
+  char name[16], files[120];
+  hand_t h;
+  for (int k = 0; k < 8; k++) {
+    snprintf(name, sizeof name, "m%d.csv", k);
+    write_rows(name, "%d,caption %d\n", 200 * k, 200);
+  }
+  snprintf(files, sizeof files, "files=%s/m{0..7}.csv", folder);
+  if (shards_plan(&h, &mr_stage_table,
+                  (const char *[]){files, "fields=id,label:text:bytes", NULL}) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_int_equal(h.s.out_spec[0].n_records, 1600);
+  shards_close(&h);
+  want_refused(&mr_stage_table, (const char *[]){files, "fields=label", NULL},
+               "column label has more than 1000 different words");
+  write_rows("t0.csv", "%d,%d\n", 0, 300), write_rows("t1.csv", "%d,x%d\n", 0, 5);
+  want_refused(&mr_stage_table, table_settings("label:label:class"),
+               "of too many different words to be classes");
+}
+
 static void a_file_without_rows_changes_nothing(void **state) {
   static const char *const empty[] = {"b,a\n", "b;a;c\n", "a,b", "x\n"};
   static const char rows[] = "a,b\n1,2\n3,4\n";
@@ -211,6 +259,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_are_what_was_written),
       cmocka_unit_test(kinds_of_columns_follow_from_all_cells),
+      cmocka_unit_test(numbers_are_words_where_another_file_has_text),
+      cmocka_unit_test(texts_of_many_small_files_are_no_columns),
       cmocka_unit_test(a_file_without_rows_changes_nothing),
       cmocka_unit_test(whole_numbers_of_64_bits_keep_every_digit),
       cmocka_unit_test(damaged_bytes_give_bad_records_or_a_sentence),
