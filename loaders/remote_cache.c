@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -25,8 +28,9 @@
 #include "base/xio.h"
 
 #define ENDING ".block"
+#define TEMPORARY_MAX (MR_PATH_MAX + 64)
 
-enum { FOLDERS = 256, NAME_MAX_BYTES = 80 };
+enum { FOLDERS = 256, NAME_MAX_BYTES = 80, SPARES = 1024 };
 
 /* Behind the bytes of a block. */
 typedef struct block_tail {
@@ -37,6 +41,12 @@ typedef struct block_tail {
 } block_tail_t;
 static const char magic[8] = "mrblock1";
 
+/* The file of a block that was evicted, for one that is written: ext4 looks long for an inode where
+   many files have just been removed, which a full cache does all the time. */
+typedef struct spare_file {
+  unsigned folder, number; /* of FOLDERS; in its name */
+} spare_file_t;
+
 struct mr__cache {
   char folder[MR_PATH_MAX];
   int64_t limit, slack, block;
@@ -46,6 +56,9 @@ struct mr__cache {
                              what it has evicted since; not positive: it does not exceed it */
   uint64_t drawn;         /* in the names of temporary files: containers have equal process ids */
   atomic_uint n_temporary;
+  pthread_mutex_t lock; /* guards the members below */
+  spare_file_t spare[SPARES];
+  int n_spares, most_spares;
 };
 
 /* ---- names ---- */
@@ -70,13 +83,15 @@ void mr__cache_state(const mr_object_t *o, char out[MR__CACHE_STATE]) {
   snprintf(out, MR__CACHE_STATE, "%016" PRIx64 "%016" PRIx64, h.high64, h.low64);
 }
 
+static unsigned block_folder(const mr__cache_t *c, const mr_object_t *o, int64_t at) {
+  return (unsigned)((hash_state(o).low64 + (uint64_t)(at / c->block)) % FOLDERS);
+}
+
 static void block_path(const mr__cache_t *c, const mr_object_t *o, int64_t at,
                        char out[2 * MR_PATH_MAX]) {
   XXH128_hash_t h = hash_state(o);
-  int64_t number = at / c->block;
   snprintf(out, 2 * MR_PATH_MAX, "%s/%02x/%016" PRIx64 "%016" PRIx64 "-%" PRIx64 "-%" PRIx64 ENDING,
-           c->folder, (unsigned)((h.low64 + (uint64_t)number) % FOLDERS), h.high64, h.low64,
-           c->block, number);
+           c->folder, block_folder(c, o, at), h.high64, h.low64, c->block, at / c->block);
 }
 
 bool mr__cache_takes(const mr_object_t *o) {
@@ -146,14 +161,72 @@ static mr_err_t place_block(const char *temporary, const char *path, mr_diag_t *
   return mr_fail(diag, MR_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
 }
 
+/* Whether another run uses the folder.  A file system without such locks has no answer: false. */
+static bool is_shared(const mr__cache_t *c) {
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+  return fcntl(c->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+/* ---- spare files ---- */
+
+static void temporary_path(const mr__cache_t *c, spare_file_t f, char out[TEMPORARY_MAX]) {
+  snprintf(out, TEMPORARY_MAX, "%s/%02x/%016" PRIx64 "-%x.new", c->folder, f.folder, c->drawn,
+           f.number);
+}
+
+static spare_file_t new_temporary(mr__cache_t *c, unsigned folder) {
+  return (spare_file_t){folder,
+                        atomic_fetch_add_explicit(&c->n_temporary, 1, memory_order_relaxed)};
+}
+
+/* Keeps the file of a whole block instead of removing it; false if that cannot be.  Another run
+   that opened the block before it lost its name may still read it: its lock was there by then, and
+   the file is not used again. */
+static bool keep_spare(mr__cache_t *c, const char *path, unsigned folder) {
+  char temporary[TEMPORARY_MAX];
+  spare_file_t f = new_temporary(c, folder);
+  pthread_mutex_lock(&c->lock);
+  bool room = c->n_spares < c->most_spares;
+  pthread_mutex_unlock(&c->lock);
+  temporary_path(c, f, temporary);
+  if (!room || rename(path, temporary) < 0) return false;
+  pthread_mutex_lock(&c->lock);
+  room = c->n_spares < c->most_spares && !is_shared(c);
+  if (room) c->spare[c->n_spares++] = f;
+  pthread_mutex_unlock(&c->lock);
+  if (!room) unlink(temporary);
+  return true;
+}
+
+/* Writes the path of a file for a block into out, and opens it: a spare one, of as many bytes as a
+   whole block has with its tail, or a new one.  -1: errno says why. */
+static int open_temporary(mr__cache_t *c, unsigned folder, bool whole, char out[TEMPORARY_MAX]) {
+  pthread_mutex_lock(&c->lock);
+  bool spare = whole && c->n_spares;
+  spare_file_t f = spare ? c->spare[--c->n_spares] : (spare_file_t){0};
+  pthread_mutex_unlock(&c->lock);
+  if (spare) {
+    temporary_path(c, f, out);
+    int fd = open(out, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd >= 0) return fd; /* else another run has taken it for one that was never finished */
+  }
+  temporary_path(c, new_temporary(c, folder), out);
+  return open(out, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+}
+
+static void remove_spares(mr__cache_t *c) {
+  char temporary[TEMPORARY_MAX];
+  while (c->n_spares) {
+    temporary_path(c, c->spare[--c->n_spares], temporary);
+    unlink(temporary);
+  }
+}
+
 /* A block is not synced to the disk: its digest tells one that a power cut has damaged. */
-static mr_err_t write_block(mr__cache_t *c, const char *path, const void *data, int64_t n,
-                            const block_tail_t *t, bool *own, mr_diag_t *diag) {
-  char temporary[2 * MR_PATH_MAX + 64];
-  snprintf(temporary, sizeof temporary, "%.*s/%016" PRIx64 "-%x.new",
-           (int)(strrchr(path, '/') - path), path, c->drawn,
-           atomic_fetch_add_explicit(&c->n_temporary, 1, memory_order_relaxed));
-  int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+static mr_err_t write_block(mr__cache_t *c, const char *path, unsigned folder, const void *data,
+                            int64_t n, const block_tail_t *t, bool *own, mr_diag_t *diag) {
+  char temporary[TEMPORARY_MAX];
+  int fd = open_temporary(c, folder, n == c->block, temporary);
   if (fd < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot be written: %s", temporary, strerror(errno));
   mr_err_t e = mr_write_all(fd, data, (size_t)n, temporary, diag);
@@ -163,12 +236,6 @@ static mr_err_t write_block(mr__cache_t *c, const char *path, const void *data, 
   *own = e == MR_OK;
   unlink(temporary);
   return e < 0 ? e : MR_OK;
-}
-
-/* Whether another run uses the folder.  A file system without such locks has no answer: false. */
-static bool is_shared(const mr__cache_t *c) {
-  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
-  return fcntl(c->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 /* Counts n bytes more, before they are written: runs that write at once do not exceed the limit
@@ -193,23 +260,29 @@ mr_err_t mr__cache_write(mr__cache_t *c, const mr_object_t *o, int64_t at, const
   block_path(c, o, at, path);
   if (access(path, F_OK) == 0) return MR_OK; /* another run was faster */
   if (!reserve_bytes(c, n, going)) return MR_END;
-  mr_err_t e = write_block(c, path, data, n, &t, own, diag);
+  mr_err_t e = write_block(c, path, block_folder(c, o, at), data, n, &t, own, diag);
   if (!*own) atomic_fetch_sub_explicit(c->used, n, memory_order_relaxed);
   return e;
 }
 
-void mr__cache_remove(mr__cache_t *c, const mr_object_t *o, int64_t at) {
+static void remove_block(mr__cache_t *c, const mr_object_t *o, int64_t at, bool spare) {
   char path[2 * MR_PATH_MAX];
   int64_t size = o->size - at < c->block ? o->size - at : c->block;
   block_path(c, o, at, path);
-  if (unlink(path) < 0) return;
+  bool kept = spare && size == c->block && keep_spare(c, path, block_folder(c, o, at));
+  if (!kept && unlink(path) < 0) return;
   atomic_fetch_sub_explicit(c->used, size, memory_order_relaxed);
   atomic_fetch_sub_explicit(&c->excess, size, memory_order_relaxed);
 }
 
+void mr__cache_remove(mr__cache_t *c, const mr_object_t *o, int64_t at) {
+  remove_block(c, o, at, false);
+}
+
 void mr__cache_evict(mr__cache_t *c, const mr_object_t *o, int64_t at) {
-  if (atomic_load_explicit(&c->excess, memory_order_relaxed) > 0 || !is_shared(c))
-    mr__cache_remove(c, o, at);
+  bool shared = is_shared(c);
+  if (!shared || atomic_load_explicit(&c->excess, memory_order_relaxed) > 0)
+    remove_block(c, o, at, !shared);
 }
 
 /* ---- the folder ---- */
@@ -396,6 +469,16 @@ bool mr__cache_knows_peer(const mr__cache_t *c, const char *name) {
 
 /* ---- life ---- */
 
+/* Spare files are written in place, so no other run may read them, and only locks that are known to
+   work tell whether there is one.  Their bytes, which do not count, are a small part of the limit.
+ */
+static void allow_spares(mr__cache_t *c) {
+  struct statfs fs;
+  int64_t most = c->limit / 16 / c->block;
+  if (fstatfs(c->fd, &fs) == 0 && fs.f_type == EXT4_SUPER_MAGIC)
+    c->most_spares = most < SPARES ? (int)most : SPARES;
+}
+
 /* Another user's folder, or one on a disk that is read-only or full. */
 static mr_err_t refuse_folder(const char *folder, const char *what, int error, mr_diag_t *diag) {
   bool full = error == ENOSPC || error == EDQUOT;
@@ -427,6 +510,7 @@ mr_err_t mr__cache_open(mr__cache_t **out, const char *folder, int64_t limit, in
   char path[2 * MR_PATH_MAX];
   mr__cache_t *c = *out = calloc(1, sizeof *c);
   if (!c) return mr_no_memory(diag, "the cache");
+  pthread_mutex_init(&c->lock, NULL);
   c->fd = -1, c->limit = limit, c->slack = slack, c->block = block;
   if (getrandom(&c->drawn, sizeof c->drawn, GRND_NONBLOCK) < 0)
     c->drawn = (uint64_t)mr_now_ns() << 20 | (uint64_t)getpid();
@@ -441,6 +525,7 @@ mr_err_t mr__cache_open(mr__cache_t **out, const char *folder, int64_t limit, in
       e = refuse_folder(folder, "folders in it cannot be created", errno, diag);
   }
   if (e >= 0) e = open_used(c, diag);
+  if (e >= 0) allow_spares(c);
   if (e >= 0) return MR_OK;
   mr__cache_close(c);
   *out = NULL;
@@ -449,6 +534,8 @@ mr_err_t mr__cache_open(mr__cache_t **out, const char *folder, int64_t limit, in
 
 void mr__cache_close(mr__cache_t *c) {
   if (!c) return;
+  remove_spares(c);
+  pthread_mutex_destroy(&c->lock);
   if (c->used) munmap(c->used, sizeof *c->used);
   if (c->fd >= 0) close(c->fd);
   free(c);

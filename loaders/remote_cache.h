@@ -8,7 +8,9 @@
    The limit counts the blocks' bytes, of all runs; a file has 56 bytes more.  A run that is alone
    in the folder may exceed the limit by blocks that it is to remove and that are still used, at
    most `slack` bytes, and is back within it when it ends; a killed run may leave them until the
-   next start.  Runs that are in the folder together never exceed it.
+   next start.  On ext4 it keeps up to 1,024 files of removed blocks beside that, of a sixteenth of
+   the limit at most, and writes new blocks into them.  Runs that are in the folder together never
+   exceed it.
 
    While other runs use the folder, a run adds blocks and removes none but damaged ones, and those
    by which it exceeds the limit: a full folder then stays as it is.  All mr__cache_t that are open,

@@ -3,6 +3,8 @@
 
    The calls that would look at the folder are replaced, so that no test depends on time. */
 #include <errno.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 
 #include "loaders/remote_cache.h"
 #include "tests/loaders/shards.h"
@@ -88,6 +90,58 @@ static void a_block_that_was_there_is_not_trusted(void **state) {
 }
 
 /* An object that is too large to be cached takes no other's room. */
+static ino_t inode_of(const char *name, const char *ending, int *n) {
+  char command[300];
+  unsigned long long inode = 0;
+  snprintf(command, sizeof command, "find '%s' -name '*%s' -printf '%%i\\n'", in_folder(name),
+           ending);
+  FILE *f = popen(command, "r");
+  assert_non_null(f);
+  for (*n = 0; fscanf(f, "%llu", &inode) == 1;) ++*n;
+  pclose(f);
+  return (ino_t)inode;
+}
+
+/* The file of a removed block takes the next one, unless another run may still read it. */
+static void a_removed_block_leaves_its_file_to_the_next(void **state) {
+  enum { MANY = 40 };
+  const mr_object_t large = {
+      .name = "http://h/y", .url = "http://h/y", .size = MANY * BLOCK, .etag = "\"1\""};
+  for (int shared = 0; shared < 2; shared++) {
+    const char *name = shared ? "spare-shared" : "spare";
+    mr__cache_t *c, *other = NULL;
+    mr_diag_t diag = {0};
+    uint8_t data[BLOCK], to[BLOCK];
+    bool own, verified;
+    struct statfs fs;
+    ino_t first = 0;
+    int n, spares;
+    assert_int_equal(mr__cache_open(&c, in_folder(name), MANY * BLOCK, 0, BLOCK, &diag), MR_OK);
+    assert_int_equal(statfs(in_folder(name), &fs), 0);
+    if (shared)
+      assert_int_equal(mr__cache_open(&other, in_folder(name), MANY * BLOCK, 0, BLOCK, &diag), 0);
+    for (int i = 0; i < MANY; i++) {
+      memset(data, i, sizeof data);
+      assert_int_equal(mr__cache_write(c, &large, i * BLOCK, data, BLOCK, 0, &own, &diag), MR_OK);
+      verified = false;
+      assert_true(mr__cache_read(c, &large, i * BLOCK, 0, BLOCK, to, &verified));
+      assert_memory_equal(to, data, BLOCK);
+      ino_t inode = inode_of(name, ".block", &n);
+      assert_int_equal(n, shared ? i + 1 : 1);
+      if (!i) first = inode;
+      if (!shared && fs.f_type == EXT4_SUPER_MAGIC) assert_int_equal(inode, first);
+      mr__cache_evict(c, &large, i * BLOCK);
+      inode_of(name, ".new", &spares);
+      assert_int_equal(spares, !shared && fs.f_type == EXT4_SUPER_MAGIC);
+    }
+    assert_int_equal(bytes_counted(name), shared ? MANY * BLOCK : 0);
+    mr__cache_close(other);
+    mr__cache_close(c);
+    inode_of(name, ".new", &spares);
+    assert_int_equal(spares, 0);
+  }
+}
+
 static void an_object_of_any_size_evicts_nothing(void **state) {
   mr_object_t huge[20];
   const mr_object_t *all[20];
@@ -129,6 +183,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_block_that_two_runs_write_is_counted_once),
       cmocka_unit_test(a_block_that_was_there_is_not_trusted),
+      cmocka_unit_test(a_removed_block_leaves_its_file_to_the_next),
       cmocka_unit_test(an_object_of_any_size_evicts_nothing),
       cmocka_unit_test(a_disk_without_room_for_the_count_is_refused),
   };
