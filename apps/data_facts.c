@@ -1,5 +1,6 @@
 /* A fingerprint of each source: samples of its records' bytes and of the files that its settings
-   name, read in a few small reads whatever the size of the data. */
+   name, read in a few small reads whatever the size of the data; of objects of servers, names,
+   sizes, ETags and times. */
 #include "apps/resume.h"
 #include "base/text.h"
 
@@ -98,9 +99,11 @@ char *mr_data_facts(const mr_graph_t *g) {
     mr_stage_t *s = mr_graph_stage_at(g, i);
     const mr_spec_t *spec = &s->out_spec[0];
     if (!mr_says_where(s->def) || !spec->dataset) continue;
-    fprintf(f, "%s %s records=%" PRId64 " classes=%d sample=%016" PRIx64 "\n", s->name,
+    fprintf(f, "%s %s records=%" PRId64 " classes=%d sample=%016" PRIx64, s->name,
             spec->dataset->origin, spec->n_records, spec->dataset->n_classes,
             sample_of(g, s, spec->n_records));
+    uint64_t objects = s->def->source->objects ? s->def->source->objects(s) : 0;
+    fprintf(f, objects ? MR_FACTS_OBJECTS "%016" PRIx64 "\n" : "\n", objects);
   }
   return mr_text_out_close(&text, f, NULL);
 }

@@ -121,11 +121,6 @@ static mr_err_t digest_data(pack_t *p, const mr_graph_t *g, mr_diag_t *diag) {
   char *facts = mr_data_facts(g);
   if (!facts) return mr_no_memory(diag, "facts of the data");
   uint64_t digest = XXH3_64bits(facts, strlen(facts));
-  for (int i = 0; i < mr_graph_n_stages(g); i++) { /* of what servers have, facts know the places */
-    mr_stage_t *s = mr_graph_stage_at(g, i);
-    uint64_t objects = s->def->source && s->def->source->objects ? s->def->source->objects(s) : 0;
-    if (objects) digest = XXH3_64bits_withSeed(&objects, sizeof objects, digest);
-  }
   snprintf(p->data, sizeof p->data, "%016" PRIx64, digest);
   free(facts);
   return MR_OK;

@@ -51,9 +51,11 @@ mr_err_t mr_resume_check_changes(const mr_run_dir_t *r, int n_kept, bool begun, 
    run's begin.  Returns a line "STAGE ORIGIN records=N classes=N sample=HASH" for each source of a
    settled graph that can tell where its records are; heap, the caller frees it.  NULL without
    memory.  The hash covers the sizes of the files and some bytes of them, of the records' files and
-   of files that settings name, but no names of files or folders.  A file that cannot be read counts
+   of files that settings name, but no names of files or folders; and, behind MR_FACTS_OBJECTS, a
+   digest of the objects of servers, with their names and states.  A file that cannot be read counts
    as empty; opening the stage reports it.  Main thread only. */
 char *mr_data_facts(const mr_graph_t *g);
+#define MR_FACTS_OBJECTS " objects="
 
 /* Copies the line of a stage in such a text (facts may be NULL), without the stage's name, into
    line[0,n).  Returns false if the text has no such line. */

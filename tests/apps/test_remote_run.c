@@ -224,6 +224,24 @@ static void how_bytes_are_fetched_may_change_on_a_resume(void **state) {
   }
 }
 
+/* The object has another ETag, and its bytes may be others. */
+static void an_object_that_has_changed_is_other_data(void **state) {
+  origin.trouble = 0;
+  RUN(&p, "train", "--graph", in_dir("g.mr"), "--run-dir", in_dir("changed"), "--steps", "6");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  origin.etag = 1;
+  RUN(&p, "train", "--run-dir", in_dir("changed"), "--resume", "--steps", "9");
+  assert_int_not_equal(p.status, 0);
+  if (!strstr(p.err, "data of stage tar") || !strstr(p.err, " objects=")) fail_msg("%s", p.err);
+  RUN(&p, "train", "--run-dir", in_dir("changed"), "--resume", "--steps", "9", "--allow-change",
+      "data");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  RUN(&p, "train", "--run-dir", in_dir("changed"), "--resume", "--steps", "12");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  origin.etag = 0;
+  end_changed();
+}
+
 static void a_resume_shows_no_secret_of_a_url(void **state) {
   static const char *const secret[] = {"zebra", "heron", "otter"};
   char word[200], shown[200];
@@ -281,6 +299,7 @@ int main(void) {
       cmocka_unit_test(metrics_tell_what_was_asked_of_the_server),
       cmocka_unit_test(killed_and_resumed_the_ledger_is_the_same),
       cmocka_unit_test(how_bytes_are_fetched_may_change_on_a_resume),
+      cmocka_unit_test(an_object_that_has_changed_is_other_data),
       cmocka_unit_test(a_resume_shows_no_secret_of_a_url),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
