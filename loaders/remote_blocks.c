@@ -63,7 +63,7 @@ static mr_err_t read_blocks(mr__window_t *w, const mr_remote_want_t *want, bool 
   for (int32_t p = 0; p < k; p++) {
     int64_t from = first + p * block, stop = from + block < end ? from + block : end;
     if (from < want->at) from = want->at;
-    if (e >= 0) e = copy_from_block(w, want, from, stop - from, unit[p], direct, diag);
+    if (e == MR_OK) e = copy_from_block(w, want, from, stop - from, unit[p], direct, diag);
     w->unit[unit[p]].pins--;
     mr__unit_settle(w, unit[p]);
   }
@@ -83,7 +83,7 @@ static void await_disk(mr__window_t *w, const int64_t *share, int64_t most, int6
     if (until > end) until = end;
     struct timespec at = {until / 1000000000, until % 1000000000};
     bool over = pthread_cond_clockwait(&w->written, &w->lock, CLOCK_MONOTONIC, &at) == ETIMEDOUT;
-    w->stands_still = over && until < end && writes == w->writes && w->writing;
+    if (over && until < end && writes == w->writes && w->writing) w->stands_still = true;
   }
 }
 
@@ -94,6 +94,7 @@ static mr_err_t read_paced(mr__window_t *w, int64_t *share, int64_t most,
                            const mr_remote_want_t *want, bool direct, mr_diag_t *diag) {
   /* A peer waits for its answer no longer than for a server's. */
   await_disk(w, share, most, want->size, direct ? w->conf.patience / 4 : FOR_EVER);
+  if (w->closing) return MR_ERR_CANCEL; /* the engine may be closed by now */
   *share += want->size;
   mr_err_t e = read_blocks(w, want, direct, diag);
   *share -= want->size;
@@ -113,13 +114,15 @@ mr_err_t mr__window_serve(void *arg, const mr_object_t *o, int64_t at, int64_t n
 }
 
 mr_err_t mr__window_load(mr__window_t *w, const mr_remote_want_t *want, mr_diag_t *diag) {
-  int64_t most = mr__window_writes_most(w) / 4 * 3, piece = most / 2;
+  int64_t most = mr__window_writes_most(w) / 4 * 3, end = want->at + want->size;
+  int64_t blocks = most / 2 / w->conf.block, piece = (blocks ? blocks : 1) * w->conf.block;
   mr_err_t e = MR_OK;
   assert(w->conf.cache && mr__cache_takes(want->object));
   pthread_mutex_lock(&w->lock);
-  for (int64_t at = 0; at < want->size && e == MR_OK; at += piece) {
-    int64_t left = want->size - at, n = left < piece ? left : piece;
-    mr_remote_want_t some = {want->object, want->at + at, n, (uint8_t *)want->to + at};
+  for (int64_t at = want->at, stop; at < end && e == MR_OK; at = stop) { /* they share no block */
+    stop = at / w->conf.block * w->conf.block + piece;
+    if (stop > end) stop = end;
+    mr_remote_want_t some = {want->object, at, stop - at, (uint8_t *)want->to + (at - want->at)};
     e = read_paced(w, &w->loading, most, &some, false, diag);
   }
   pthread_mutex_unlock(&w->lock);
