@@ -88,6 +88,7 @@ int mr_shard_lock(const char *path, bool wait, char name[MR_SHARD_LOCK_MAX], boo
   while (fd >= 0 && flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)) < 0) {
     if (errno == EINTR) continue;
     *busy = errno == EWOULDBLOCK;
+    if (!*busy) unlink(name); /* no locks here */
     close(fd);
     return -1;
   }
@@ -97,5 +98,6 @@ int mr_shard_lock(const char *path, bool wait, char name[MR_SHARD_LOCK_MAX], boo
 void mr_shard_unlock(int fd, const char *name) {
   if (fd < 0) return;
   unlink(name);
+  flock(fd, LOCK_UN); /* a child of this process may hold it open */
   close(fd);
 }

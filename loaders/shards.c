@@ -146,8 +146,9 @@ static mr_err_t make_kept_index(work_t *w, mr_shard_t *shard, int fd, bool wait,
       mr_shard_place_new(index_name(shard, name), index_place(w->conf, shard), path, &why);
   int held = kept >= 0 ? mr_shard_lock(path, wait, lock, &busy) : -1;
   if (busy) return MR_END;
-  mr_err_t e = find_index(w->conf, shard) ? MR_OK : make_index(w, shard, fd, diag);
-  if (e >= 0 && kept >= 0) kept = mr_shard_index_save(&shard->index, path, &why);
+  bool found = held >= 0 && find_index(w->conf, shard);
+  mr_err_t e = found ? MR_OK : make_index(w, shard, fd, diag);
+  if (e >= 0 && kept >= 0 && !found) kept = mr_shard_index_save(&shard->index, path, &why);
   mr_shard_unlock(held, lock);
   if (e >= 0 && kept < 0) say_unkept(w, shard, &why);
   return e;

@@ -2,7 +2,12 @@
    once or by one that is killed, and where none can be written. */
 #include "loaders/shards.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 
 #include "loaders/shard_place.h"
@@ -317,6 +322,104 @@ static void an_index_stays_as_it_was_checked(void **state) {
   }
 }
 
+/* ---- locks ---- */
+
+static atomic_bool no_locks; /* as in a folder of a server that has none */
+int __real_flock(int fd, int what);
+int __wrap_flock(int fd, int what);
+
+int __wrap_flock(int fd, int what) {
+  if (!no_locks) return __real_flock(fd, what);
+  errno = ENOLCK;
+  return -1;
+}
+
+typedef struct waiter {
+  pthread_t thread;
+  char path[200], files[200];
+  atomic_bool over;
+  mr_err_t e;
+} waiter_t;
+
+static void *wait_for_lock(void *arg) {
+  waiter_t *t = arg;
+  char name[MR_SHARD_LOCK_MAX];
+  bool busy;
+  int fd = mr_shard_lock(t->path, true, name, &busy);
+  t->over = true;
+  mr_shard_unlock(fd, name);
+  return NULL;
+}
+
+/* A program may fork while a file is scanned, and the child lives on. */
+static void a_lock_ends_though_a_child_has_inherited_it(void **state) {
+  waiter_t t = {0};
+  char name[MR_SHARD_LOCK_MAX];
+  bool busy;
+  snprintf(t.path, sizeof t.path, "%s", in_folder("inherited"));
+  int fd = mr_shard_lock(t.path, false, name, &busy);
+  assert_true(fd >= 0);
+  pid_t child = fork();
+  if (!child) pause(), _exit(0);
+  assert_int_equal(pthread_create(&t.thread, NULL, wait_for_lock, &t), 0);
+  usleep(200000); /* it waits by now */
+  assert_false(t.over);
+  mr_shard_unlock(fd, name);
+  for (int i = 0; i < 1000 && !t.over; i++) usleep(10000);
+  bool over = t.over;
+  kill(child, SIGKILL);
+  waitpid(child, NULL, 0);
+  pthread_join(t.thread, NULL);
+  assert_true(over);
+}
+
+static void where_there_are_no_locks_no_file_is_left(void **state) {
+  char name[MR_SHARD_LOCK_MAX];
+  bool busy = true;
+  no_locks = true;
+  assert_int_equal(mr_shard_lock(in_folder("unlocked"), false, name, &busy), -1);
+  no_locks = false;
+  assert_false(busy);
+  assert_int_equal(access(name, F_OK), -1);
+}
+
+static void *open_indexed(void *arg) {
+  waiter_t *t = arg;
+  mr_shards_conf_t conf = {
+      .files = t->files, .kind = "counts/1", .scan = scan_counts, .index = t->path};
+  mr_shards_t *s;
+  mr_diag_t diag = {0};
+  t->e = mr_shards_open(&s, &conf, &diag);
+  mr_shards_close(s);
+  return NULL;
+}
+
+static void an_index_that_was_waited_for_is_not_written_again(void **state) {
+  static const uint8_t data[] = {2, 0, 1};
+  waiter_t t = {0};
+  char index[MR_SHARD_PLACE_MAX], away[MR_SHARD_PLACE_MAX + 8], lock[MR_SHARD_LOCK_MAX];
+  struct stat before, after;
+  bool busy;
+  write_file("waited", data, sizeof data);
+  snprintf(t.path, sizeof t.path, "%s", in_folder("indexes"));
+  snprintf(t.files, sizeof t.files, "%s", in_folder("waited"));
+  open_indexed(&t);
+  assert_int_equal(t.e, MR_OK);
+  assert_int_equal(mr_shard_place_new(t.files, t.path, index, NULL), MR_OK);
+  snprintf(away, sizeof away, "%s.away", index);
+  assert_int_equal(stat(index, &before) | rename(index, away), 0);
+  int fd = mr_shard_lock(index, false, lock, &busy);
+  assert_true(fd >= 0);
+  assert_int_equal(pthread_create(&t.thread, NULL, open_indexed, &t), 0);
+  usleep(200000);
+  assert_int_equal(rename(away, index), 0);
+  mr_shard_unlock(fd, lock);
+  pthread_join(t.thread, NULL);
+  assert_int_equal(t.e, MR_OK);
+  assert_int_equal(stat(index, &after), 0);
+  assert_int_equal(after.st_ino, before.st_ino);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(damaged_index_files_are_made_again),
@@ -329,6 +432,9 @@ int main(void) {
       cmocka_unit_test(forged_counts_and_sizes_are_refused),
       cmocka_unit_test(large_indexes_lie_in_files),
       cmocka_unit_test(an_index_stays_as_it_was_checked),
+      cmocka_unit_test(a_lock_ends_though_a_child_has_inherited_it),
+      cmocka_unit_test(where_there_are_no_locks_no_file_is_left),
+      cmocka_unit_test(an_index_that_was_waited_for_is_not_written_again),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
