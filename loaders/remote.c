@@ -258,6 +258,10 @@ mr_err_t mr_remote_start(mr_remote_t *r, mr_diag_t *diag) {
   return e;
 }
 
+mr_err_t mr_remote_answer(mr_remote_t *r, mr_diag_t *diag) {
+  return r && r->conf.peers ? mr_remote_start(r, diag) : MR_OK;
+}
+
 mr_err_t mr_remote_measure(mr_remote_t *r, int64_t record_bytes, double seconds, mr_served_t *out,
                            mr_diag_t *diag) {
   int n, full = 0;

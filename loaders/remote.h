@@ -129,6 +129,11 @@ mr_err_t mr_remote_start(mr_remote_t *r, mr_diag_t *diag);
    mr_remote_read and mr_remote_start. */
 mr_err_t mr_remote_load(mr_remote_t *r, const mr_remote_want_t *want, bool again, mr_diag_t *diag);
 
+/* Called before a wait for another process, which may be a peer and wait for this one: begins to
+   answer peers, if there are any.  r: NULL is fine.  Fails as mr_remote_start.  Any thread;
+   blocks. */
+mr_err_t mr_remote_answer(mr_remote_t *r, mr_diag_t *diag);
+
 /* Announces that want[0,n) will be read in this order, after what was announced before; `to` is not
    used.  What is announced and never read is dropped later.  Returns how many more parts are worth
    announcing now; 0 before mr_remote_start.  Any thread; does not block. */

@@ -142,6 +142,7 @@ static mr_err_t make_kept_index(work_t *w, mr_shard_t *shard, int fd, bool wait,
   mr_diag_t why = {0};
   bool busy = false;
   if (!w->conf->kind) return make_index(w, shard, fd, diag);
+  if (wait && shard->object) MR_TRY(mr_remote_answer(w->s->remote, diag));
   mr_err_t kept =
       mr_shard_place_new(index_name(shard, name), index_place(w->conf, shard), path, &why);
   int held = kept >= 0 ? mr_shard_lock(path, wait, lock, &busy) : -1;

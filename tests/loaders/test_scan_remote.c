@@ -2,8 +2,10 @@
    when records are read, nor by other processes that begin at the same time. */
 #include <sys/wait.h>
 
+#include "base/clock.h"
 #include "tests/loaders/origin.h"
 #include "tests/loaders/shards.h"
+#include "tests/port.h"
 
 extern const mr_stage_def_t mr_stage_table;
 
@@ -91,6 +93,13 @@ static void a_small_cache_keeps_what_it_has_room_for(void **state) {
   assert_true(asked.hits > 0 && asked.hits < asked.uses);
 }
 
+/* ThreadSanitizer refuses threads in a fork of a process with threads. */
+static void skip_without_forks(void) {
+#if defined(__SANITIZE_THREAD__)
+  skip();
+#endif
+}
+
 static pid_t index_in_child(const char *cache) {
   fflush(stdout), fflush(stderr);
   pid_t child = fork();
@@ -108,6 +117,7 @@ static void processes_that_begin_at_once_share_the_scan(void **state) {
   pid_t child[PROCESSES];
   int status;
   long long before = origin.sent;
+  skip_without_forks();
   for (int i = 0; i < PROCESSES; i++) child[i] = index_in_child("shared");
   for (int i = 0; i < PROCESSES; i++) {
     assert_int_equal(waitpid(child[i], &status, 0), child[i]);
@@ -122,11 +132,58 @@ static void processes_that_begin_at_once_share_the_scan(void **state) {
   assert_int_equal(origin.sent - before, FILES * (long long)(table.n + PROCESSES + 1));
 }
 
+/* Opens a table, writes a byte to `said`, and answers until it reads from `go`. */
+static pid_t index_as_peer(const char *own, const char *peers, int said, int go) {
+  fflush(stdout), fflush(stderr);
+  pid_t child = fork();
+  if (child) return child;
+  hand_t h;
+  char byte;
+  char files[80], folder_of[200], peer[60], all[100];
+  snprintf(files, sizeof files, "files=http://127.0.0.1:%d/t0.csv", origin.port);
+  snprintf(folder_of, sizeof folder_of, "cache=%s", in_folder("peers"));
+  snprintf(peer, sizeof peer, "peer=%s", own), snprintf(all, sizeof all, "peers=%s", peers);
+  n_notices = 0;
+  mr_err_t e = hand_open(&h, &mr_stage_table, NULL,
+                         HAND_SETTINGS(files, folder_of, peer, all, "peer-token=0123456789abcdef",
+                                       "fields=id,text", "timeout=60", "hedge=0", "retries=0"));
+  if (e < 0) fprintf(stderr, "%s\n", h.diag.text);
+  if (write(said, "y", 1) != 1 || read(go, &byte, 1) != 1) _exit(2);
+  if (e >= 0) shards_close(&h);
+  _exit(e < 0 || n_notices);
+}
+
+/* One scans, and waits for its peers before; the other waits for that scan. */
+static void a_process_that_waits_for_a_scan_answers_its_peers(void **state) {
+  char name[2][40], peers[90];
+  pid_t child[2];
+  int status, said[2], go[2];
+  skip_without_forks();
+  assert_int_equal(pipe(said) | pipe(go), 0);
+  for (int i = 0; i < 2; i++) {
+    int port = port_free();
+    while (i && strtol(strrchr(name[0], ':') + 1, NULL, 10) == port) port = port_free();
+    snprintf(name[i], sizeof name[i], "127.0.0.1:%d", port);
+  }
+  snprintf(peers, sizeof peers, "%s,%s", name[0], name[1]);
+  int64_t begun = mr_now_ns();
+  for (int i = 0; i < 2; i++) child[i] = index_as_peer(name[i], peers, said[1], go[0]);
+  for (int i = 0; i < 2; i++) assert_int_equal(read(said[0], peers, 1), 1);
+  assert_true(mr_now_ns() - begun < (int64_t)50 * 1000000000);
+  assert_int_equal(write(go[1], "gg", 2), 2);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(waitpid(child[i], &status, 0), child[i]);
+    assert_int_equal(status, 0);
+  }
+  for (int i = 0; i < 2; i++) close(said[i]), close(go[i]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_the_scan_read_is_not_requested_again),
       cmocka_unit_test(a_small_cache_keeps_what_it_has_room_for),
       cmocka_unit_test(processes_that_begin_at_once_share_the_scan),
+      cmocka_unit_test(a_process_that_waits_for_a_scan_answers_its_peers),
   };
   return cmocka_run_group_tests(tests, start, stop);
 }
