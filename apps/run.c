@@ -90,7 +90,8 @@ static mr_err_t run_check_flags(const mr_args_t *a, const mr_graph_t *g, mr_diag
   return MR_OK;
 }
 
-/* Runs all processes.  The graph is settled here first, so that its mistakes are reported once. */
+/* Runs all processes.  The graph is settled here first, so that its mistakes are reported once;
+   that one is given back, with what its sources hold: a peer's port, a share of a cache. */
 static int run_processes(const mr_args_t *a, mr_diag_t *diag) {
   const char *given = mr_args_text(a, "--run-id");
   char run[32];
@@ -102,6 +103,9 @@ static int run_processes(const mr_args_t *a, mr_diag_t *diag) {
   if (!given) given = run;
   MR_TRY(mr_process_cut(a, given, &g, diag));
   int e = mr_graph_settle(g, diag);
+  mr_graph_destroy(g);
+  g = NULL;
+  if (e >= 0) e = mr_process_cut(a, given, &g, diag);
   if (e >= 0) e = mr_supervise(a, g, given, diag);
   mr_graph_destroy(g);
   mr_process_forget(given);

@@ -10,6 +10,7 @@
 #include "base/xio.h"
 #include "tests/apps/program.h"
 #include "tests/loaders/origin.h"
+#include "tests/port.h"
 
 enum { KILLS = 3, LAST = 240, CONNECTIONS = 8 };
 
@@ -293,6 +294,24 @@ static void large_blocks_are_advised_against_only_where_that_helps(void **state)
   assert_non_null(strstr(p.err, "setting cache-size: 10, want at least a block"));
 }
 
+/* The command settles the whole graph before its processes do, and holds no port while they run. */
+static void a_process_of_a_graph_answers_its_peers(void **state) {
+  char text[800];
+  int port = port_free();
+  int n = snprintf(text, sizeof text,
+                   "process reader {\n"
+                   "  tar http://127.0.0.1:%d/s.tar fields=x.npy:x:npy cache=%s "
+                   "peers=127.0.0.1:%d peer=127.0.0.1:%d peer-token=0123456789abcdef ! "
+                   "batch 16 name=batches\n"
+                   "}\n"
+                   "process sink { null name=end }\n"
+                   "batches. ! end.\n",
+                   origin.port, in_dir("of-processes"), port, port);
+  assert_int_equal(mr_write_file(in_dir("processes.mr"), text, (size_t)n, NULL), 0);
+  RUN(&p, "run", in_dir("processes.mr"));
+  if (p.status) fail_msg("%s", p.err);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(large_blocks_are_advised_against_only_where_that_helps),
@@ -301,6 +320,7 @@ int main(void) {
       cmocka_unit_test(how_bytes_are_fetched_may_change_on_a_resume),
       cmocka_unit_test(an_object_that_has_changed_is_other_data),
       cmocka_unit_test(a_resume_shows_no_secret_of_a_url),
+      cmocka_unit_test(a_process_of_a_graph_answers_its_peers),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
