@@ -35,7 +35,7 @@ static int stop(void **state) {
 }
 
 static mr_err_t open_tables(hand_t *h, const char *cache, const char *size) {
-  char files[80], folder_of[200], size_of[40];
+  static char files[80], folder_of[200], size_of[40]; /* the settings are not copied */
   snprintf(files, sizeof files, "files=http://127.0.0.1:%d/t{0..%d}.csv", origin.port, FILES - 1);
   snprintf(folder_of, sizeof folder_of, "cache=%s", in_folder(cache));
   snprintf(size_of, sizeof size_of, "cache-size=%s", size);
