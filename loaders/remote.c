@@ -9,8 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <xxhash.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "loaders/remote_pieces.h"
 #include "loaders/remote_private.h"
@@ -179,11 +181,28 @@ static mr_err_t open_peers(mr_remote_t *r, const mr_object_t *const *object, int
   return mr__engine_open(&r->peer_engine, &once, r->region, diag);
 }
 
-static mr_err_t start_serving(mr_remote_t *r, mr__window_t *window, mr_diag_t *diag) {
+/* While graphs are planned, another process may answer at this one's address, for a moment: each
+   process of a graph plans all of its sources.  Without `must` this one then only asks. */
+static mr_err_t start_serving(mr_remote_t *r, mr__window_t *window, bool must, mr_diag_t *diag) {
+  mr_diag_t why = {0};
   if (!r->peers) return MR_OK;
-  MR_TRY(mr__serve_open(&r->serve, r->peers, mr__window_serve, window, diag));
+  mr_err_t e = mr__serve_open(&r->serve, r->peers, mr__window_serve, window, &why);
+  if (e < 0 && (must || e != MR_ERR_IO || !mr__peers_own_answers(r->peers)))
+    return mr_diag_relay(diag, e, &why);
   mr__peers_wait(r->peers, r->conf.timeout);
   return MR_OK;
+}
+
+/* Begins to answer as soon as the process that did so during the plan has ended that. */
+static mr_err_t serve_later(mr_remote_t *r, mr__window_t *window, mr_diag_t *diag) {
+  int64_t until = mr_now_ns() + (int64_t)(r->conf.timeout * 1e9);
+  const struct timespec pause = {0, 20000000};
+  mr_diag_t why = {0};
+  mr_err_t e;
+  while ((e = mr__serve_open(&r->serve, r->peers, mr__window_serve, window, &why)) == MR_ERR_IO &&
+         mr_now_ns() < until)
+    nanosleep(&pause, NULL);
+  return mr_diag_relay(diag, e, &why);
 }
 
 /* Peers and cache, if there are any, and the window, which takes over what the cache holds. */
@@ -215,11 +234,11 @@ static mr_err_t open_window(mr_remote_t *r, const mr_object_t *const *object, in
 
 /* Others use the window once peers have been waited for: a peer that is asked before it is there
    counts as one that has failed. */
-static mr_err_t start_window(mr_remote_t *r, const mr_object_t *const *object, int n,
+static mr_err_t start_window(mr_remote_t *r, const mr_object_t *const *object, int n, bool must,
                              mr_diag_t *diag) {
   mr__window_t *window;
   mr_err_t e = open_window(r, object, n, &window, diag);
-  if (e >= 0) e = start_serving(r, window, diag);
+  if (e >= 0) e = start_serving(r, window, must, diag);
   if (e >= 0) return atomic_store_explicit(&r->started, window, memory_order_release), MR_OK;
   mr__window_destroy(window);
   mr__engine_close(r->peer_engine);
@@ -241,25 +260,35 @@ static const mr_object_t **list_objects(mr_remote_t *r, int *n) {
   return object;
 }
 
-static mr_err_t start_objects(mr_remote_t *r, mr_diag_t *diag) {
+static mr_err_t start_objects(mr_remote_t *r, bool must, mr_diag_t *diag) {
   int n;
-  if (!r->conf.cache && !r->conf.peers) return start_window(r, NULL, 0, diag);
+  if (!r->conf.cache && !r->conf.peers) return start_window(r, NULL, 0, must, diag);
   const mr_object_t **object = list_objects(r, &n);
   if (!object) return mr_no_memory(diag, "objects");
-  mr_err_t e = start_window(r, object, n, diag);
+  mr_err_t e = start_window(r, object, n, must, diag);
   free(object);
+  return e;
+}
+
+static mr_err_t start_planning(mr_remote_t *r, mr_diag_t *diag) {
+  pthread_mutex_lock(&r->starting);
+  mr_err_t e = remote_window(r) ? MR_OK : start_objects(r, false, diag);
+  pthread_mutex_unlock(&r->starting);
   return e;
 }
 
 mr_err_t mr_remote_start(mr_remote_t *r, mr_diag_t *diag) {
   pthread_mutex_lock(&r->starting);
-  mr_err_t e = remote_window(r) ? MR_OK : start_objects(r, diag);
+  mr__window_t *window = remote_window(r);
+  mr_err_t e = !window                 ? start_objects(r, true, diag)
+               : r->peers && !r->serve ? serve_later(r, window, diag)
+                                       : MR_OK;
   pthread_mutex_unlock(&r->starting);
   return e;
 }
 
 mr_err_t mr_remote_answer(mr_remote_t *r, mr_diag_t *diag) {
-  return r && r->conf.peers ? mr_remote_start(r, diag) : MR_OK;
+  return r && r->conf.peers ? start_planning(r, diag) : MR_OK;
 }
 
 mr_err_t mr_remote_measure(mr_remote_t *r, int64_t record_bytes, double seconds, mr_served_t *out,
@@ -475,7 +504,7 @@ mr_err_t mr_remote_read(mr_remote_t *r, const mr_remote_want_t *want, int n, mr_
 
 mr_err_t mr_remote_load(mr_remote_t *r, const mr_remote_want_t *want, bool again, mr_diag_t *diag) {
   bool cached = r->conf.cache && mr__cache_takes(want->object) && (again || r->conf.peers);
-  mr_err_t e = cached ? mr_remote_start(r, diag) : MR_END;
+  mr_err_t e = cached ? start_planning(r, diag) : MR_END;
   if (cached && e >= 0) e = mr__window_load(remote_window(r), want, diag);
   return e == MR_END ? read_now(r, want, 1, diag) : e;
 }

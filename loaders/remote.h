@@ -117,14 +117,16 @@ typedef struct mr_remote_want {
 mr_err_t mr_remote_read(mr_remote_t *r, const mr_remote_want_t *want, int n, mr_diag_t *diag);
 
 /* Before records are read, after the last object has been opened: opens the cache, and from then on
-   mr_remote_read serves what mr_remote_tell has announced from what was fetched ahead.
-   MR_ERR_CONFIG for a wrong cache-size=, MR_ERR_IO for a folder that cannot be used,
-   MR_ERR_NOMEM. */
+   mr_remote_read serves what mr_remote_tell has announced from what was fetched ahead.  With peers=
+   it waits up to timeout= for them, and as long for its own address if another process had that
+   when this one was planned. MR_ERR_CONFIG for a wrong cache-size=, MR_ERR_IO for a folder that
+   cannot be used, MR_ERR_NOMEM. */
 mr_err_t mr_remote_start(mr_remote_t *r, mr_diag_t *diag);
 
 /* Reads one part that is not announced and may be large: a whole object, or what a scan reads of
    it. Unlike mr_remote_read it goes through the cache, and to the peers, from the start, which it
-   does itself as mr_remote_start; `again` says that the bytes are likely to be read again.  All
+   does itself as mr_remote_start, but does not answer peers while another process does so at its
+   address; `again` says that the bytes are likely to be read again.  All
    objects should have been opened before.  Any thread, several at once; blocks.  Fails as
    mr_remote_read and mr_remote_start. */
 mr_err_t mr_remote_load(mr_remote_t *r, const mr_remote_want_t *want, bool again, mr_diag_t *diag);

@@ -230,6 +230,11 @@ static bool peer_is_there(const peer_t *peer, mr_diag_t *why) {
   return mr__engine_plain("GET", url, NULL, text, sizeof text, why) >= 0;
 }
 
+bool mr__peers_own_answers(const mr__peers_t *p) {
+  mr_diag_t why;
+  return peer_is_there(&p->peer[p->own], &why);
+}
+
 /* All are asked in turn, so that one that keeps each question waiting leaves time for the others.
  */
 void mr__peers_wait(mr__peers_t *p, double seconds) {

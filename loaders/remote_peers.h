@@ -27,6 +27,10 @@ void mr__peers_close(mr__peers_t *p); /* NULL is fine */
    two; a notice names each peer that has not answered by then.  Blocks. */
 void mr__peers_wait(mr__peers_t *p, double seconds);
 
+/* Returns whether something answers at this process's own address.  Blocks for two seconds at most.
+ */
+bool mr__peers_own_answers(const mr__peers_t *p);
+
 enum { MR_PEER_GROUP = 16 }; /* blocks that have one owner, so that neighbours share requests */
 
 /* Returns which peer keeps group `group` of blocks of an object; -1: this process.  It depends on
