@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -79,19 +80,31 @@ mr_err_t mr_shard_place_new(const char *path, const char *where, char out[MR_SHA
   return mr_fail(diag, MR_ERR_IO, "%s: its path cannot be found", path);
 }
 
+static void say_waiting(const char *name) {
+  mr_notice("%s: waits for another process that makes this file's index or decompresses it", name);
+}
+
 /* A lock file is removed by who has made what it protects: those who waited for it find that made.
- */
+   Any user may wait for it. */
 int mr_shard_lock(const char *path, bool wait, char name[MR_SHARD_LOCK_MAX], bool *busy) {
+  enum { PAUSE_NS = 20000000, QUIET = 250 /* pauses before a notice */ };
+  const struct timespec pause = {0, PAUSE_NS};
   snprintf(name, MR_SHARD_LOCK_MAX, "%s.lock", path);
   *busy = false;
-  int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  while (fd >= 0 && flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)) < 0) {
+  int fd = open(name, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  for (int tries = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0;) {
     if (errno == EINTR) continue;
     *busy = errno == EWOULDBLOCK;
+    if (*busy && wait) {
+      if (tries++ == QUIET) say_waiting(name);
+      nanosleep(&pause, NULL);
+      continue;
+    }
     if (!*busy) unlink(name); /* no locks here */
     close(fd);
     return -1;
   }
+  *busy = false;
   return fd;
 }
 
