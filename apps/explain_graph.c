@@ -14,7 +14,11 @@
 
 static const mr_flag_t explain_flags[] = {
     {"--all", NULL, "Prints a row for each equation instead of one for all similar layers."},
-    {"--top", "N", "Prints the N most expensive moves; default 20."},
+    {"--top", "N", "Prints the N most expensive moves, and kernels; default 20."},
+    {"--kernels", NULL,
+     "Also compiles the generated kernels, and prints the registers that each takes: --device "
+     "cuda, "
+     "also a described one."},
     {"--json", NULL, "Prints everything as JSON."},
     {"--runs", "N",
      "Also runs the function N times, on zeros, and prints the share of the time of each row that "
@@ -70,6 +74,38 @@ static mr_err_t explain_graph_measure(const mr_args_t *a, mr_exec_t *exec, mr_di
   return e;
 }
 
+typedef struct found {
+  mr_explanation_t *x;
+  bool lost; /* there was no memory for a row */
+} found_t;
+
+static void kernel_found(void *arg, const mr_call_t *c, const mr_backend_kernel_t *k) {
+  found_t *f = arg;
+  mr_explanation_t *x = f->x;
+  if (x->n_kernel == x->cap_kernel) {
+    int cap = 2 * x->cap_kernel + 64;
+    mr_kernel_row_t *more = realloc(x->kernel, (size_t)cap * sizeof *more);
+    f->lost |= !more;
+    if (!more) return;
+    x->kernel = more, x->cap_kernel = cap;
+  }
+  x->kernel[x->n_kernel++] = (mr_kernel_row_t){c->eqn, k->registers, k->stack};
+}
+
+/* Compiles the kernels, with --kernels. */
+static mr_err_t kernels_find(const mr_args_t *a, mr_explanation_t *x, mr_diag_t *diag) {
+  const mr_backend_t *b = mr_exec_backend(x->exec);
+  if (!mr_args_text(a, "--kernels")) return MR_OK;
+  if (!b->inspect)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "explain: --kernels: device %s does not tell its kernels, "
+                   "expected --device cuda beside it",
+                   b->name);
+  found_t found = {x, false};
+  MR_TRY(mr_exec_inspect(x->exec, kernel_found, &found, diag));
+  return found.lost ? mr_no_memory(diag, "the kernels of explain") : MR_OK;
+}
+
 /* A step's batches, which its graph does not show. */
 static mr_err_t find_slots(const mr_args_t *a, mr_explanation_t *out, mr_diag_t *diag) {
   mr_model_job_t job;
@@ -88,11 +124,13 @@ static mr_err_t explain_graph_explain(const mr_args_t *a, const char *word, cons
   if (!strcmp(word, "step")) MR_TRY(find_slots(a, &x, diag));
   mr_err_t e = mr_explained_init(&x.made, exec, diag);
   if (e >= 0) e = count_passes(&x, f, diag);
+  if (e >= 0) e = kernels_find(a, &x, diag);
   if (e >= 0 && mr_args_text(a, "--json"))
     e = mr_explanation_json(&x, stdout, diag);
   else if (e >= 0)
     e = mr_explanation_table(&x, mr_args_text(a, "--all") != NULL, (int)top, stdout, diag);
   mr_explained_fini(&x.made);
+  free(x.kernel);
   return e;
 }
 

@@ -14,6 +14,12 @@ typedef struct mr_pass_row {
   int before, after;
 } mr_pass_row_t;
 
+/* A generated kernel of the graph. */
+typedef struct mr_kernel_row {
+  const mr_eqn_t *eqn;
+  int registers, stack; /* of a work-item; -1: unknown */
+} mr_kernel_row_t;
+
 enum { MR_PASS_ROWS = 32 };
 
 typedef struct mr_explanation {
@@ -23,6 +29,8 @@ typedef struct mr_explanation {
   int n_pass;
   size_t slots; /* bytes of to-device's slots, beside the graph's own memory; 0: none */
   int n_slots;
+  mr_kernel_row_t *kernel; /* [n_kernel] in running order, heap; NULL: not asked for */
+  int n_kernel, cap_kernel;
 } mr_explanation_t;
 
 /* Each prints the report to `to`; MR_ERR_NOMEM.  The table begins with sums by cause and by kind.
@@ -32,6 +40,10 @@ typedef struct mr_explanation {
 mr_err_t mr_explanation_table(const mr_explanation_t *x, bool all, int top, FILE *to,
                               mr_diag_t *diag);
 mr_err_t mr_explanation_json(const mr_explanation_t *x, FILE *to, mr_diag_t *diag);
+
+/* Writes what a kernel computes, "fused: mul add -> bf16[128,65,384]", to text[0,size), cut if it
+   does not fit. */
+void mr_kernel_text(const mr_kernel_row_t *r, char *text, size_t size);
 
 /* Each writes into text[0,size), cut if it does not fit: "one loop: mul add reduce_sum" for a fused
    op's body, the name and then each op once; "gelu, kept as one kernel" for a row; and

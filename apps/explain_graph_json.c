@@ -63,6 +63,17 @@ static cJSON *composite_of(const mr_composite_row_t *r) {
   return o;
 }
 
+static cJSON *kernel_of(const mr_kernel_row_t *r) {
+  char text[512];
+  cJSON *o = cJSON_CreateObject();
+  mr_kernel_text(r, text, sizeof text);
+  explain_graph_json_add_eqn(o, "op", "scope", r->eqn);
+  cJSON_AddStringToObject(o, "what", text);
+  if (r->registers >= 0) cJSON_AddNumberToObject(o, "registers", r->registers);
+  if (r->stack >= 0) cJSON_AddNumberToObject(o, "stack_bytes", r->stack);
+  return o;
+}
+
 static cJSON *pass_of(const mr_pass_row_t *p) {
   cJSON *o = cJSON_CreateObject();
   cJSON_AddStringToObject(o, "name", p->name);
@@ -82,6 +93,8 @@ mr_err_t mr_explanation_json(const mr_explanation_t *x, FILE *to, mr_diag_t *dia
   for (int i = 0; i < m->n_product; i++) cJSON_AddItemToArray(products, product_of(&m->product[i]));
   for (int i = 0; i < m->n_composite; i++)
     cJSON_AddItemToArray(composites, composite_of(&m->composite[i]));
+  cJSON *kernels = x->kernel ? cJSON_AddArrayToObject(all, "generated") : NULL;
+  for (int i = 0; i < x->n_kernel; i++) cJSON_AddItemToArray(kernels, kernel_of(&x->kernel[i]));
   for (int i = 0; i < x->n_pass; i++) cJSON_AddItemToArray(passes, pass_of(&x->pass[i]));
   cJSON_AddNumberToObject(all, "bytes", m->bytes);
   cJSON_AddNumberToObject(all, "flop", m->flop);

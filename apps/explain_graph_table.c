@@ -294,6 +294,41 @@ static void print_composites(const mr_explanation_t *x, sums_t *s, FILE *to) {
   print_sums(s, 40, 1, m->n_eqn, 0, to);
 }
 
+void mr_kernel_text(const mr_kernel_row_t *r, char *text, size_t size) {
+  char what[200], of[MR_AVAL_TEXT];
+  if (r->eqn->op == &mr_op_fused)
+    loop_text(r->eqn, what, sizeof what);
+  else
+    snprintf(what, sizeof what, "%s", r->eqn->op->name);
+  snprintf(text, size, "%s -> %s", what, mr_aval_text(&r->eqn->out[0]->aval, of));
+}
+
+/* A row for all kernels of one text; the amount is their registers. */
+static void print_kernels(const mr_explanation_t *x, sums_t *s, bool all, int top, FILE *to) {
+  for (int i = 0; i < x->n_kernel; i++) {
+    const mr_kernel_row_t *r = &x->kernel[i];
+    char text[LINE], what[LINE / 2], at[128], stack[40] = "";
+    mr_kernel_text(r, what, sizeof what);
+    like(at, r->eqn->scope, sizeof at, all);
+    if (r->stack > 0) snprintf(stack, sizeof stack, "; %d bytes in memory", r->stack);
+    snprintf(text, sizeof text, "%.300s%s%s%s", what, *at ? " in " : "", at, stack);
+    explain_graph_table_add(s, text, r->registers < 0 ? 0 : r->registers, 1, -1);
+    sum_t *own = s->row;
+    while (strcmp(own->text, text)) own++;
+    own->amount = r->registers < 0 ? 0 : r->registers; /* of one of them, not of all */
+  }
+  if (!x->kernel) return;
+  fputc('\n', to);
+  print_line(to, "%6s %11s %6s  %s", "number", "registers", "", "generated kernels: result");
+  qsort(s->row, (size_t)s->n, sizeof *s->row, by_amount);
+  for (int i = 0; i < s->n && i < top; i++)
+    print_line(to, "%6" PRId64 " %11.0f %6s  %s", s->row[i].calls, s->row[i].amount, "",
+               s->row[i].text);
+  if (s->n > top)
+    print_line(to, "%6s %11s %6s  %d more rows; --top N shows them", "", "", "", s->n - top);
+  s->n = 0;
+}
+
 static void print_passes(const mr_explanation_t *x, FILE *to) {
   fputc('\n', to);
   print_line(to, "%6s %11s %6s  %s", "before", "after", "", "passes over the equations");
@@ -311,12 +346,13 @@ static void print_passes(const mr_explanation_t *x, FILE *to) {
 
 mr_err_t mr_explanation_table(const mr_explanation_t *x, bool all, int top, FILE *to,
                               mr_diag_t *diag) {
-  size_t n = (size_t)(x->made.n_move + x->made.n_eqn) + 2;
+  size_t n = (size_t)(x->made.n_move + x->made.n_eqn + x->n_kernel) + 2;
   sums_t s = {calloc(n, sizeof *s.row), 0};
   if (!s.row) return mr_no_memory(diag, "the table of explain");
   print_moves(x, &s, all, top, to);
   print_products(x, &s, all, to);
   print_composites(x, &s, to);
+  print_kernels(x, &s, all, top, to);
   print_passes(x, to);
   free(s.row);
   return MR_OK;

@@ -31,6 +31,12 @@ typedef struct mr_backend_clock {
   int64_t (*between)(void *from, void *to);
 } mr_backend_clock_t;
 
+/* A compiled kernel. */
+typedef struct mr_backend_kernel {
+  int registers; /* of a work-item; -1: unknown */
+  int stack; /* bytes of memory of a work-item that hold what registers could not; -1: unknown */
+} mr_backend_kernel_t;
+
 typedef struct mr_backend mr_backend_t;
 struct mr_backend {
   const char *name; /* "cpu" */
@@ -143,6 +149,12 @@ struct mr_backend {
      MR_ERR_UNAVAILABLE if the device's compiler refuses it, or MR_ERR_NOMEM.  NULL: lower has done
      everything. */
   mr_err_t (*build)(const mr_call_t *call, int n, mr_diag_t *diag);
+  /* Compiles the generated kernels of call[0,n) without loading them, and reports each one:
+     say(arg, c, k).  Kernels of libraries are not among them.  Needs no memory of the device. Fails
+     as build; NULL: the backend does not report its kernels. */
+  mr_err_t (*inspect)(const mr_call_t *call, int n,
+                      void (*say)(void *arg, const mr_call_t *c, const mr_backend_kernel_t *k),
+                      void *arg, mr_diag_t *diag);
   /* What the passes need to know (transforms/passes.h). */
   const struct mr_target *target;
 

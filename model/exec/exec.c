@@ -329,3 +329,14 @@ int mr_exec_unplanned(const mr_exec_t *x) {
   }
   return n;
 }
+
+mr_err_t mr_exec_inspect(const mr_exec_t *x,
+                         void (*say)(void *arg, const mr_call_t *c, const mr_backend_kernel_t *k),
+                         void *arg, mr_diag_t *diag) {
+  if (!x->backend->inspect) return MR_OK;
+  MR_TRY(x->backend->inspect(x->call, x->fn->n_eqn, say, arg, diag));
+  for (int i = 0; i < x->fn->n_eqn; i++)
+    for (int k = 0; k < x->call[i].n_inner; k++)
+      MR_TRY(mr_exec_inspect(x->call[i].inner[k].exec, say, arg, diag));
+  return MR_OK;
+}

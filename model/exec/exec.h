@@ -84,6 +84,16 @@ size_t mr_exec_peak_bytes(const mr_exec_t *x);
    known without it, and so is not in the peak.  0 but for a described device. */
 int mr_exec_unplanned(const mr_exec_t *x);
 
+struct mr_backend_kernel;
+struct mr_call;
+/* Compiles the generated kernels of x, those of loops and branches included, and tells each one of
+   them (mr_backend_t.inspect), also if x is only planned.  MR_OK, without a call of say on a
+   backend that does not tell them; the errors of mr_backend_t.build. */
+mr_err_t mr_exec_inspect(const mr_exec_t *x,
+                         void (*say)(void *arg, const struct mr_call *c,
+                                     const struct mr_backend_kernel *k),
+                         void *arg, mr_diag_t *diag);
+
 /* The number of the input in whose memory output i is computed, or -1. */
 int mr_exec_output_in(const mr_exec_t *x, int i);
 

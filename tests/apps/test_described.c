@@ -74,6 +74,40 @@ static void explain_names_libraries_dtypes_and_kernels(void **state) {
   says_not(p.out, "cuDNN");
 }
 
+/* The images that are compiled, or kept from an earlier command, say the same. */
+static void explain_compiles_the_kernels_for_the_described_gpu(void **state) {
+  char folder[] = "/tmp/mr-kernels-XXXXXX", before[40000] = "", remove[60];
+  assert_non_null(mkdtemp(folder));
+  setenv("MILLRACE_KERNELS", folder, 1);
+  RUN(&p, "explain", "step", TINY, H200, "--kernels", "--json");
+  if (strstr(p.err, "libnvrtc")) {
+    print_message("%s", p.err);
+    skip();
+  }
+  if (p.status) fail_msg("%s", p.err);
+  cJSON *all = cJSON_Parse(p.out), *kernels = cJSON_GetObjectItem(all, "generated"), *k;
+  assert_in_range(cJSON_GetArraySize(kernels), 30,
+                  (int)cJSON_GetNumberValue(cJSON_GetObjectItem(all, "kernels")));
+  cJSON_ArrayForEach(k, kernels) {
+    double registers = cJSON_GetNumberValue(cJSON_GetObjectItem(k, "registers"));
+    assert_true(registers >= 8 && registers <= 255);
+    assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(k, "stack_bytes")) >= 0);
+  }
+  cJSON_Delete(all);
+  RUN(&p, "explain", "step", TINY, H200, "--kernels");
+  says(p.out, "generated kernels: result");
+  says(p.out, "-> f32[4,65,32] in encoder_blocks.*.norm1");
+  snprintf(before, sizeof before, "%.39000s", p.out);
+  setenv("MILLRACE_KERNELS", "off", 1);
+  RUN(&p, "explain", "step", TINY, H200, "--kernels");
+  assert_memory_equal(p.out, before, strlen(before));
+  RUN(&p, "explain", "step", TINY, "--kernels");
+  assert_int_equal(p.status, 2);
+  says(p.err, "--kernels: device cpu does not tell its kernels");
+  snprintf(remove, sizeof remove, "rm -r %s", folder);
+  assert_int_equal(system(remove), 0);
+}
+
 static void what_a_library_takes_follows_from_the_described_version(void **state) {
   RUN(&p, "explain", "step", TINY, "--device", described(130100, 0));
   says(p.out, "cuBLASLt");
@@ -142,6 +176,7 @@ int main(void) {
       cmocka_unit_test(a_plan_needs_no_device_and_nothing_runs),
       cmocka_unit_test(a_step_is_fitted_by_the_described_limits),
       cmocka_unit_test(explain_names_libraries_dtypes_and_kernels),
+      cmocka_unit_test(explain_compiles_the_kernels_for_the_described_gpu),
       cmocka_unit_test(what_a_library_takes_follows_from_the_described_version),
       cmocka_unit_test(what_computes_refuses_a_description),
       cmocka_unit_test(a_wrong_description_is_one_sentence),

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "model/backends/cuda/cubin.h"
 #include "model/backends/cuda/program.h"
 #include "model/ir/op.h"
 #include "tests/model/cuda_texts.h"
@@ -175,6 +176,50 @@ static void hot_kernels_keep_their_registers(void **state) {
   print_message("%zu hot kernels\n", n_hot);
 }
 
+/* ptxas, where it is of NVRTC's version, is the oracle: hot_kernels_keep_their_registers ran it. */
+static void an_image_says_what_its_kernels_take(void **state) {
+  mr_cuda_image_t code = image_for("sm_90a"), ptx = image_for("compute_80");
+  char name[24];
+  int registers, stack, seen = 0;
+  for (size_t i = 0; i < n_hot; i++) {
+    snprintf(name, sizeof name, "k%zu", i);
+    assert_true(mr__cubin_usage(code.data, code.bytes, name, &registers, &stack));
+    assert_true(registers >= 8 && registers <= 255 && stack >= 0);
+    if (hot[i].registers < 0) continue;
+    seen++;
+    assert_int_equal(registers, hot[i].registers);
+    if (!hot[i].spilled) assert_int_equal(stack, 0);
+  }
+  print_message("%d of %zu kernels counted by ptxas too\n", seen, n_hot);
+  snprintf(name, sizeof name, "k%zu", n_hot);
+  assert_false(mr__cubin_usage(code.data, code.bytes, name, &registers, &stack));
+  assert_false(mr__cubin_usage(ptx.data, ptx.bytes, "k0", &registers, &stack));
+  free(code.data), free(ptx.data);
+}
+
+/* Images come from a folder too: each is read in memory that ends where it ends. */
+static void a_damaged_image_says_nothing_or_a_number(void **state) {
+  mr_cuda_image_t code = image_for("sm_90a");
+  uint32_t seed = 1;
+  int registers, stack;
+  for (int i = 0; i < 400; i++) {
+    seed = seed * 1664525 + 1013904223;
+    size_t n = i % 2 ? code.bytes : seed % (code.bytes + 1);
+    char *own = malloc(n + !n);
+    memcpy(own, code.data, n);
+    for (int k = 0; i % 2 && k < 1 + i / 20; k++) {
+      seed = seed * 1664525 + 1013904223;
+      /* the head, the tables of sections and symbols, or anywhere */
+      size_t at = k % 3 ? (seed >> 8) % (k % 3 == 1 ? 64 : 8192) : (seed >> 8) % n;
+      if (at < n) own[at] = (char)(seed >> 3);
+    }
+    if (mr__cubin_usage(own, n, "k0", &registers, &stack))
+      assert_true(registers >= 0 && stack >= 0);
+    free(own);
+  }
+  free(code.data);
+}
+
 /* Whether a line of what the tool says of a file holds `part`. */
 static bool tool_says(const char *words, const char *part) {
   FILE *p = tool("cuobjdump", words);
@@ -222,6 +267,8 @@ int main(void) {
   setenv("CUDA_VISIBLE_DEVICES", "-1", 1); /* without a device no library takes equations */
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(hot_kernels_keep_their_registers),
+      cmocka_unit_test(an_image_says_what_its_kernels_take),
+      cmocka_unit_test(a_damaged_image_says_nothing_or_a_number),
       cmocka_unit_test(images_hold_code_of_hopper_and_ptx_of_ampere),
   };
   if (!mkdtemp(folder)) return 1;

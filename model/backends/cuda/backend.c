@@ -87,25 +87,55 @@ static mr_err_t cuda_lower(mr_call_t *c, mr_diag_t *diag) {
   return err;
 }
 
+/* The most kernels of calls. */
+static size_t cuda_texts(const mr_call_t *call, int n) {
+  size_t texts = 0;
+  for (int i = 0; i < n; i++)
+    texts += call[i].run == cuda_compiled_run ? (size_t)((const compiled_t *)call[i].state)->n
+                                              : MR_CUDA_LIBRARY_KERNELS;
+  return texts;
+}
+
+/* Writes the kernels of a call to want and returns how many. */
+static size_t cuda_call_wanted(const mr_call_t *c, mr_cuda_wanted_t *want) {
+  if (c->run != cuda_compiled_run) return (size_t)mr__cuda_library_wanted(c, want);
+  compiled_t *s = c->state;
+  for (int k = 0; k < s->n; k++) want[k] = (mr_cuda_wanted_t){s->text[k], &s->kernel[k]};
+  return (size_t)s->n;
+}
+
+static mr_err_t cuda_inspect(const mr_call_t *call, int n,
+                             void (*say)(void *arg, const mr_call_t *c,
+                                         const mr_backend_kernel_t *k),
+                             void *arg, mr_diag_t *diag) {
+  const mr_cuda_device_t *d;
+  size_t texts = cuda_texts(call, n), at = 0;
+  MR_TRY(mr__cuda_device(&d, diag));
+  mr_cuda_wanted_t *want = calloc(texts + 1, sizeof *want);
+  mr_cuda_usage_t *usage = calloc(texts + 1, sizeof *usage);
+  mr_err_t e = want && usage ? MR_OK : mr_no_memory(diag, "the kernels of a graph");
+  for (int i = 0; i < n && e >= 0; i++) at += cuda_call_wanted(&call[i], &want[at]);
+  if (e >= 0) e = mr__cuda_kernels_usage(d, want, at, usage, diag);
+  at = 0;
+  for (int i = 0; i < n && e >= 0; i++)
+    for (size_t k = cuda_call_wanted(&call[i], want); k > 0; k--, at++)
+      say(arg, &call[i], &(mr_backend_kernel_t){usage[at].registers, usage[at].stack});
+  free(want), free(usage);
+  return e;
+}
+
 static mr_err_t cuda_build(const mr_call_t *call, int n, mr_diag_t *diag) {
   const mr_cuda_device_t *d;
-  size_t texts = 0, at = 0;
+  size_t at = 0;
   MR_TRY(mr__cuda_device(&d, diag));
   if (d->described)
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
                    "device cuda: %s is only described here, and computes nothing", d->name);
   for (int i = 0; i < n; i++)
     if (call[i].eqn->op == &mr_op_while || call[i].eqn->op == &mr_op_cond) mr__cuda_conditions(d);
-  for (int i = 0; i < n; i++)
-    texts += call[i].run == cuda_compiled_run ? (size_t)((const compiled_t *)call[i].state)->n
-                                              : MR_CUDA_LIBRARY_KERNELS;
-  mr_cuda_wanted_t *want = calloc(texts + 1, sizeof *want);
+  mr_cuda_wanted_t *want = calloc(cuda_texts(call, n) + 1, sizeof *want);
   if (!want) return mr_no_memory(diag, "the kernels of a graph");
-  for (int i = 0; i < n; i++) {
-    compiled_t *s = call[i].run == cuda_compiled_run ? call[i].state : NULL;
-    for (int k = 0; s && k < s->n; k++) want[at++] = (mr_cuda_wanted_t){s->text[k], &s->kernel[k]};
-    if (!s) at += (size_t)mr__cuda_library_wanted(&call[i], &want[at]);
-  }
+  for (int i = 0; i < n; i++) at += cuda_call_wanted(&call[i], &want[at]);
   mr_err_t e = mr__cuda_kernels(d, want, at, diag);
   free(want);
   return e;
@@ -165,6 +195,7 @@ const mr_backend_t mr_backend_cuda = {.name = "cuda",
                                       .loop = mr__cuda_loop,
                                       .lower = cuda_lower,
                                       .build = cuda_build,
+                                      .inspect = cuda_inspect,
                                       .target = &cuda_target,
                                       .threads = cuda_threads,
                                       .processors = cuda_processors,

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "model/backends/cuda/cubin.h"
 #include "model/backends/kernels/texts.h"
 
 static struct {
@@ -131,11 +132,11 @@ static mr_err_t part_load(const mr_cuda_device_t *d, const part_t *p, mr_diag_t 
                  d->name, mr__cuda_error(code, text));
 }
 
-/* The texts of want[0,n) that have no kernel, each once, in parts. */
-static size_t parts_of(const size_t *index, size_t n, part_t *part) {
+/* The texts of want[0,n), each once, in parts; without those that have a kernel, unless all. */
+static size_t parts_of(const size_t *index, size_t n, bool all, part_t *part) {
   size_t parts = 0;
   for (size_t i = 0; i < n; i++) {
-    bool listed = programs.texts.kept[index[i]].built != NULL;
+    bool listed = !all && programs.texts.kept[index[i]].built != NULL;
     for (size_t k = 0; k < parts && !listed; k++)
       for (size_t j = 0; j < part[k].n && !listed; j++) listed = part[k].of[j] == index[i];
     if (listed) continue;
@@ -178,9 +179,63 @@ static mr_err_t cuda_kernels_get(const mr_cuda_device_t *d, const mr_cuda_wanted
   for (size_t i = 0; i < n; i++)
     if (!mr_kernel_texts_add(&programs.texts, want[i].text, &index[i]))
       return mr_no_memory(diag, "a kernel's text");
-  MR_TRY(parts_build(d, part, parts_of(index, n, part), diag));
+  MR_TRY(parts_build(d, part, parts_of(index, n, false, part), diag));
   for (size_t i = 0; i < n; i++) *want[i].out = programs.texts.kept[index[i]].built;
   return MR_OK;
+}
+
+/* ---- what kernels take ---- */
+
+/* Of the texts of a compiled part: to[i] is of text i. */
+static mr_err_t part_usage(const part_t *p, mr_cuda_usage_t *to, mr_diag_t *diag) {
+  char name[24];
+  MR_TRY(p->err < 0 ? mr_diag_relay(diag, p->err, &p->diag) : MR_OK);
+  for (size_t i = 0; i < p->n; i++) {
+    mr_cuda_usage_t *u = &to[p->of[i]];
+    snprintf(name, sizeof name, "k%zu", i);
+    if (!mr__cubin_usage(p->image.data, p->image.bytes, name, &u->registers, &u->stack))
+      *u = (mr_cuda_usage_t){-1, -1};
+  }
+  return MR_OK;
+}
+
+static mr_err_t cuda_usage_get(const mr_cuda_device_t *d, const mr_cuda_wanted_t *want, size_t n,
+                               size_t *index, part_t *part, mr_cuda_usage_t *usage,
+                               mr_diag_t *diag) {
+  work_t w = {.part = part};
+  MR_TRY(mr__nvrtc(&w.nvrtc, diag));
+  MR_TRY(device_arch(w.nvrtc, d, w.arch, diag));
+  for (size_t i = 0; i < n; i++)
+    if (!mr_kernel_texts_add(&programs.texts, want[i].text, &index[i]))
+      return mr_no_memory(diag, "a kernel's text");
+  mr_cuda_usage_t *of = calloc(programs.texts.n + 1, sizeof *of);
+  if (!of) return mr_no_memory(diag, "what kernels take");
+  w.n = parts_of(index, n, true, part);
+  if (w.n) compile_all(&w);
+  mr_err_t err = MR_OK;
+  for (size_t i = 0; i < w.n; i++) {
+    if (err == MR_OK) err = part_usage(&part[i], of, diag);
+    free(part[i].image.data);
+  }
+  for (size_t i = 0; i < n; i++) usage[i] = of[index[i]];
+  free(of);
+  return err;
+}
+
+mr_err_t mr__cuda_kernels_usage(const mr_cuda_device_t *d, const mr_cuda_wanted_t *want, size_t n,
+                                mr_cuda_usage_t *usage, mr_diag_t *diag) {
+  size_t *index = calloc(n + 1, sizeof *index);
+  part_t *part = calloc(n / MR_CUDA_TOGETHER + 1, sizeof *part);
+  mr_err_t e = MR_OK;
+  if (!index || !part) {
+    e = mr_no_memory(diag, "the kernels of a graph");
+  } else {
+    pthread_mutex_lock(&programs.lock);
+    e = cuda_usage_get(d, want, n, index, part, usage, diag);
+    pthread_mutex_unlock(&programs.lock);
+  }
+  free(index), free(part);
+  return e;
 }
 
 mr_err_t mr__cuda_kernels(const mr_cuda_device_t *d, const mr_cuda_wanted_t *want, size_t n,

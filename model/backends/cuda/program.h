@@ -25,6 +25,18 @@ typedef struct mr_cuda_wanted {
 mr_err_t mr__cuda_kernels(const mr_cuda_device_t *d, const mr_cuda_wanted_t *want, size_t n,
                           mr_diag_t *diag);
 
+/* What a kernel takes of a multiprocessor. */
+typedef struct mr_cuda_usage {
+  int registers; /* of a thread; -1: unknown, as of PTX */
+  int stack;     /* bytes of local memory of a thread; -1: unknown */
+} mr_cuda_usage_t;
+
+/* Compiles the texts of want[0,n) for the device's architecture, or takes them from the kernel
+   cache, and writes what each takes to usage[0,n); loads nothing, and leaves want's `out`.  Fails
+   as mr__cuda_kernels.  Any thread; takes the compiler's time. */
+mr_err_t mr__cuda_kernels_usage(const mr_cuda_device_t *d, const mr_cuda_wanted_t *want, size_t n,
+                                mr_cuda_usage_t *usage, mr_diag_t *diag);
+
 /* The text of one program for text[0,n), whose functions become k0, k1, ...: the dialect's words
    for CUDA C++, the prelude, the kernels.  The caller frees it; NULL without memory. */
 char *mr__cuda_program_text(const char *const *text, size_t n);
