@@ -133,13 +133,10 @@ static mr_err_t open_shards(mr_stage_t *s) {
                          "as in shard-{000..012}");
   mr_shard_names_t list = {0};
   mr_err_t e = t->kind->list ? t->kind->list(t, &list, &why) : MR_OK;
-  bool listed = e >= 0; /* no other record replaces an index.json */
   conf.names = (const char *const *)list.at, conf.n_names = list.n;
   if (e >= 0) e = mr_shards_open(&t->shards, &conf, &why);
   mr_shard_names_fini(&list);
-  if (e >= 0) return MR_OK;
-  bool faulty = listed && e == MR_ERR_DATA && !t->care.lenient;
-  return mr_stage_fail(s, e, "%s%s", why.text, faulty ? MR_ON_BAD_ADVICE : "");
+  return mr_stage_relay(s, e, &why);
 }
 
 mr_err_t mr__shard_source_plan(mr_stage_t *s, const mr_shard_kind_t *kind) {

@@ -17,6 +17,7 @@
 #include "base/xio.h"
 #include "loaders/shard_names.h"
 #include "loaders/shard_place.h"
+#include "pipeline/care.h"
 
 enum { THREADS = 8, QUIET_S = 3 /* between notices of progress */ };
 enum { IDENTIFY = 64 /* threads that wait for the sizes of objects; they need little memory */ };
@@ -165,7 +166,8 @@ static mr_err_t open_shard(work_t *w, mr_shard_t *shard, bool wait, mr_diag_t *d
   if (fd >= 0) close(fd);
   if (e != MR_OK || !w->conf->scan) return e;
   if (!shard->index.fault) return MR_OK;
-  if (!w->conf->lenient) return mr_fail(diag, MR_ERR_DATA, "%s", shard->index.fault);
+  if (!w->conf->lenient)
+    return mr_fail(diag, MR_ERR_DATA, "%s" MR_ON_BAD_ADVICE, shard->index.fault);
   mr_notice("%s; the %" PRId64 " records before it are used", shard->index.fault,
             shard->index.n_records);
   return MR_OK;

@@ -255,6 +255,17 @@ static void tables_that_do_not_fit_are_refused(void **state) {
   }
 }
 
+static void on_bad_is_advised_only_where_it_helps(void **state) {
+  static const char *const rows[] = {"a,b\n1,\"2\n", "a,b\n"};
+  for (int i = 0; i < 2; i++) {
+    hand_t h;
+    write_file("t0.csv", rows[i], strlen(rows[i])), write_file("t1.csv", "a,b\n", 4);
+    assert_int_equal(shards_plan(&h, &mr_stage_table, table_settings("a")), MR_ERR_DATA);
+    assert_int_equal(strstr(h.diag.text, MR_ON_BAD_ADVICE) != NULL, i == 0);
+    shards_close(&h);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_are_what_was_written),
@@ -265,6 +276,7 @@ int main(void) {
       cmocka_unit_test(whole_numbers_of_64_bits_keep_every_digit),
       cmocka_unit_test(damaged_bytes_give_bad_records_or_a_sentence),
       cmocka_unit_test(tables_that_do_not_fit_are_refused),
+      cmocka_unit_test(on_bad_is_advised_only_where_it_helps),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
