@@ -81,12 +81,17 @@ static cudaError_t launch(const void *kernel, dim3 blocks, dim3 threads, void **
   return fills++, cudaSuccess;
 }
 static nvrtcResult archs_n(int *n) { return *n = 1, NVRTC_SUCCESS; }
-static nvrtcResult archs(int *a) { return *a = 90, NVRTC_SUCCESS; }
+static int known_arch = 90;   /* the newest of NVRTC */
+static char compiled_for[64]; /* the option of the last program */
+static nvrtcResult archs(int *a) { return *a = known_arch, NVRTC_SUCCESS; }
 static nvrtcResult program(nvrtcProgram *p, const char *text, const char *name, int n,
                            const char *const *headers, const char *const *names) {
   return *p = NULL, NVRTC_SUCCESS;
 }
-static nvrtcResult compile(nvrtcProgram p, int n, const char *const *options) { return 0; }
+static nvrtcResult compile(nvrtcProgram p, int n, const char *const *options) {
+  snprintf(compiled_for, sizeof compiled_for, "%s", options[0]);
+  return NVRTC_SUCCESS;
+}
 static nvrtcResult no_program(nvrtcProgram *p) { return NVRTC_SUCCESS; }
 static nvrtcResult one_byte(nvrtcProgram p, size_t *n) { return *n = 1, NVRTC_SUCCESS; }
 static nvrtcResult byte(nvrtcProgram p, char *to) { return *to = 0, NVRTC_SUCCESS; }
@@ -100,6 +105,8 @@ static const mr_nvrtc_t compiler = {.nvrtcGetNumSupportedArchs = archs_n,
                                     .nvrtcGetProgramLog = byte,
                                     .nvrtcGetCUBINSize = one_byte,
                                     .nvrtcGetCUBIN = byte,
+                                    .nvrtcGetPTXSize = one_byte,
+                                    .nvrtcGetPTX = byte,
                                     .major = 13};
 
 static cudaError_t set_device(int n) { return cudaSuccess; }
@@ -787,6 +794,33 @@ static void a_described_device_has_the_algorithms_of_tuning_files(void **state) 
   shipped_fini(&s);
 }
 
+/* "compute_89a" is no architecture: the instructions that 9.0 alone has need its own code. */
+static void kernels_are_compiled_for_what_the_compiler_knows(void **state) {
+  static const struct {
+    int known;
+    const char *says;
+  } of[] = {{90, "--gpu-architecture=sm_90a"},
+            {89, "--gpu-architecture=compute_89"},
+            {80, "--gpu-architecture=compute_80"}};
+  const mr_cuda_device_t *d;
+  cudaKernel_t kernel;
+  mr_diag_t diag = {0};
+  assert_int_equal(mr__cuda_device(&d, &diag), MR_OK);
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    char text[40];
+    const mr_cuda_wanted_t want = {text, &kernel};
+    snprintf(text, sizeof text, "KERNEL k() { /* %d */ }", of[i].known);
+    known_arch = of[i].known;
+    if (mr__cuda_kernels(d, &want, 1, &diag) < 0) fail_msg("%s", diag.text);
+    assert_string_equal(compiled_for, of[i].says);
+  }
+  known_arch = 100; /* for newer devices alone */
+  const mr_cuda_wanted_t want = {"KERNEL k() { /* none */ }", &kernel};
+  assert_int_equal(mr__cuda_kernels(d, &want, 1, &diag), MR_ERR_UNAVAILABLE);
+  assert_non_null(strstr(diag.text, "compiles for no device like Recorded GPU"));
+  known_arch = 90;
+}
+
 /* The limit of bf16 is timed by the device's clock: 5 us a product here.  Its operands are filled
    with numbers: no bits of an infinity or NaN come of the masks. */
 static void the_limit_of_bf16_is_a_large_product(void **state) {
@@ -834,6 +868,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_damaged_or_foreign_shipped_file_is_left_aside_and_said_once),
       cmocka_unit_test(a_described_device_plans_as_the_device_itself),
       cmocka_unit_test(a_described_device_has_the_algorithms_of_tuning_files),
+      cmocka_unit_test(kernels_are_compiled_for_what_the_compiler_knows),
       cmocka_unit_test(the_limit_of_bf16_is_a_large_product),
       cmocka_unit_test(a_product_that_fails_is_said),
   };

@@ -98,7 +98,8 @@ static mr_err_t device_arch(const mr_nvrtc_t *nvrtc, const mr_cuda_device_t *d, 
                    "device cuda: NVRTC %d.%d compiles for no device like %s (compute capability "
                    "%d.%d); install the NVRTC of another CUDA version",
                    nvrtc->major, nvrtc->minor, d->name, d->major, d->minor);
-  snprintf(arch, 24, "%s_%d%s", best == own ? "sm" : "compute", best, own == 90 ? "a" : "");
+  snprintf(arch, 24, "%s_%d%s", best == own ? "sm" : "compute", best,
+           best == 90 && own == 90 ? "a" : "");
   return MR_OK;
 }
 
