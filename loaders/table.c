@@ -17,7 +17,7 @@ enum { AS_BYTES, AS_LABEL, AS_CLASS, AS_I32, AS_I64, AS_F32, AS_F64, AS_COUNT };
 static const char *const as_word[AS_COUNT] = {"bytes", "label", "class", "i32",
                                               "i64",   "f32",   "f64"};
 
-enum { NUMBER_MAX = 63 };
+enum { NUMBER_MAX = MR_TABLE_CELL_MAX - 1 };
 
 typedef struct table {
   mr_shard_source_t source;

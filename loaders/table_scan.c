@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "loaders/shard_reads.h"
 
-enum { CHUNK = 1 << 18, CELL_MAX = 128 /* bytes of a cell that are kept */, HEADER_MAX = 1 << 16 };
+enum { CHUNK = 1 << 18, CELL_MAX = MR_TABLE_CELL_MAX, HEADER_MAX = 1 << 16 };
 
 typedef struct table_column {
   char name[MR_SHARD_NAME_MAX];

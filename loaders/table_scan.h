@@ -21,6 +21,7 @@ enum {
 };
 
 enum { MR_TABLE_COLUMNS_MAX = 256, MR_TABLE_WORDS_MAX = 256 /* different ones of a column */ };
+enum { MR_TABLE_CELL_MAX = 128 /* bytes from which on a cell is neither a number nor a word */ };
 
 /* An mr_shard_scan_fn.  A row with another number of cells than the first is a record all the same,
    and a bad one when it is read. */

@@ -255,12 +255,31 @@ static void tables_that_do_not_fit_are_refused(void **state) {
   }
 }
 
+/* What the scan takes for a number is one when it is read. */
+static void long_numbers_are_numbers(void **state) {
+  for (int n = 60; n <= 140; n += 4) {
+    char rows[400];
+    hand_t h;
+    int size = snprintf(rows, sizeof rows, "a\n7\n0.%0*d\n", n - 2, 5);
+    write_file("t0.csv", rows, (size_t)size), write_file("t1.csv", "a\n", 2);
+    if (shards_plan(&h, &mr_stage_table, table_settings("a")) < 0 || h.s.def->open(&h.s) < 0)
+      fail_msg("%s", h.diag.text);
+    const mr_field_t *f = &h.s.out_spec[0].field[0];
+    burst_t *b = burst_new(&h.s);
+    if (burst_fetch(&h, 0, (int64_t[]){0, 1}, 2, b) < 0) fail_msg("%d: %s", n, h.diag.text);
+    assert_int_equal(f->dtype, n < 128 ? MR_F32 : MR_U8);
+    if (f->dtype == MR_F32) assert_true(*(float *)b->rec[0].field[0].data == 7);
+    burst_free(b), shards_close(&h);
+  }
+}
+
 static void on_bad_is_advised_only_where_it_helps(void **state) {
   static const char *const rows[] = {"a,b\n1,\"2\n", "a,b\n"};
   for (int i = 0; i < 2; i++) {
     hand_t h;
     write_file("t0.csv", rows[i], strlen(rows[i])), write_file("t1.csv", "a,b\n", 4);
-    assert_int_equal(shards_plan(&h, &mr_stage_table, table_settings("a")), MR_ERR_DATA);
+    assert_int_equal(shards_plan(&h, &mr_stage_table, table_settings("a")),
+                     i ? MR_ERR_CONFIG : MR_ERR_DATA);
     assert_int_equal(strstr(h.diag.text, MR_ON_BAD_ADVICE) != NULL, i == 0);
     shards_close(&h);
   }
@@ -276,6 +295,7 @@ int main(void) {
       cmocka_unit_test(whole_numbers_of_64_bits_keep_every_digit),
       cmocka_unit_test(damaged_bytes_give_bad_records_or_a_sentence),
       cmocka_unit_test(tables_that_do_not_fit_are_refused),
+      cmocka_unit_test(long_numbers_are_numbers),
       cmocka_unit_test(on_bad_is_advised_only_where_it_helps),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
