@@ -125,7 +125,9 @@ void mr__link_in_hears(mr_link_t *l, const mr__link_head_t *head, const void *bo
       if (head->number != l->expected) return mr__link_part(l);
       l->total = head->number;
       return;
-    case MR__LINK_LEAVE: l->left_heard = true; return;
+    case MR__LINK_LEAVE: /* 0 answers this end's own LEAVE, another number its last ACK */
+      if (!l->left || !head->number) l->left_heard = true;
+      return;
     case MR__LINK_REFUSE: return mr__link_refused(l, head, body);
     default: mr__link_malformed(l);
   }
@@ -207,7 +209,10 @@ void mr_link_commit(mr_link_t *l, int64_t number) {
   atomic_store_explicit(&l->committed, number, memory_order_release);
 }
 
-void mr_link_leave(mr_link_t *l) { l->left = true; }
+void mr_link_leave(mr_link_t *l) {
+  if (!l->left) l->left_heard = false; /* what was heard so far answers an acknowledgement */
+  l->left = true;
+}
 
 mr_pool_t *mr_link_give_pool(mr_link_t *l) {
   l->pool_is_given = true;

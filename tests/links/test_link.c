@@ -427,6 +427,21 @@ static void closing_without_a_peer_ends(void **state) {
   mr_pool_destroy(pool);
 }
 
+/* The answer to its last acknowledgement is none to its leave, which would be lost if this end
+   closed its connection on that. */
+static void a_receiver_that_leaves_waits_until_that_is_heard(void **state) {
+  pair_t p;
+  open_pair(&p, 100, 4, true, false);
+  carry(&p, 10);
+  while (!p.in->left_heard) turn(p.in), turn(p.out);
+  assert_false(mr_link_left(p.out));
+  mr_link_leave(p.in);
+  do turn(p.in), turn(p.out);
+  while (!p.in->left_heard);
+  assert_true(mr_link_left(p.out));
+  close_pair(&p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_buffer_arrives_once_and_in_order),
@@ -437,6 +452,7 @@ int main(void) {
       cmocka_unit_test(what_is_released_gives_credit_and_what_is_committed_is_said_beside_it),
       cmocka_unit_test(what_is_released_and_not_committed_is_to_be_made_again_from_there),
       cmocka_unit_test(a_receiver_that_starts_anew_gets_the_rest),
+      cmocka_unit_test(a_receiver_that_leaves_waits_until_that_is_heard),
       cmocka_unit_test(a_point_that_is_not_held_is_reported),
       cmocka_unit_test(specs_that_differ_are_refused_and_end_only_the_one_that_came),
       cmocka_unit_test(a_receiver_without_a_spec_learns_it),
