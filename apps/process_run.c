@@ -18,6 +18,7 @@ enum { OUTS = 64 };
 /* The starting points of the streams that leave this process, in the order of their stages. */
 typedef struct outs {
   mr_stream_at_t at[OUTS];
+  bool left[OUTS];           /* the peer of this stream has left */
   int n;                     /* 0: no peer has requested a point yet */
   mr_stream_at_t good[OUTS]; /* the last points from which the graph sent something */
   int n_good;
@@ -105,6 +106,7 @@ static mr_err_t ask_all(const mr_graph_t *g, const char *process, outs_t *outs, 
   const mr_stage_t *s;
   for (int k = 0; k < outs->n && (s = nth(g, process, "link-out", k)); k++) {
     MR_TRY(mr_link_out_ask(s, &outs->at[k], diag));
+    outs->left[k] = mr_link_out_left(s);
   }
   return MR_OK;
 }
@@ -122,8 +124,17 @@ static bool asks_elsewhere(const mr_graph_t *g, const char *process) {
 static void take_asked(const mr_graph_t *g, const char *process, outs_t *outs) {
   const mr_stage_t *s;
   outs->blamed = false;
-  for (outs->n = 0; outs->n < OUTS && (s = nth(g, process, "link-out", outs->n)); outs->n++)
-    mr_link_out_moved(s, &outs->at[outs->n]);
+  for (outs->n = 0; outs->n < OUTS && (s = nth(g, process, "link-out", outs->n)); outs->n++) {
+    bool moved = mr_link_out_moved(s, &outs->at[outs->n]);
+    outs->left[outs->n] = !moved && mr_link_out_left(s);
+  }
+}
+
+/* Before a run: streams whose peers have left earlier graphs do not keep the process. */
+static void set_left(const mr_graph_t *g, const char *process, const outs_t *outs) {
+  const mr_stage_t *s;
+  for (int k = 0; k < outs->n && (s = nth(g, process, "link-out", k)); k++)
+    if (outs->left[k]) mr_link_out_set_left(s);
 }
 
 /* Refuses, before a run, peers that request a point again where the graph could not start. */
@@ -162,7 +173,7 @@ static mr_err_t run_once(const mr_args_t *a, outs_t *outs, bool *stopped, bool *
   mr_diag_t why = {0};
   mr_err_t e = process_run_build(a, outs, &g, &why);
   look.says = false;
-  if (e >= 0) bar(g, process, outs);
+  if (e >= 0) bar(g, process, outs), set_left(g, process, outs);
   if (e >= 0) e = mr_run_interruptible(g, &look, stopped, &why);
   bool sent = g && has_sent(g, process), asked = g && !*stopped && asks_elsewhere(g, process);
   if (sent) memcpy(outs->good, outs->at, sizeof outs->at), outs->n_good = outs->n;

@@ -20,6 +20,8 @@ typedef struct out {
   mr_link_t *link;
   mr_link_stats_t reported;     /* of the closed link */
   bool moved, ended, left;      /* left: the peer has finished, or wants no more */
+  bool left_before;             /* the peer left an earlier graph of this process */
+  bool awaited;                 /* this stage counts in n_awaited */
   int64_t connections, refused; /* those reported so far */
   mr_stream_at_t at;
   mr_link_point_t barred; /* barred_why[0]: a peer that asks for this point is refused */
@@ -35,6 +37,22 @@ static mr_err_t out_plan(mr_stage_t *s) {
   return mr_link_settings_check(s, &o->set, "address");
 }
 
+/* The running stages of this program that serve a peer or wait for one that may come.  Relaxed: it
+   hands nothing over, and a stage that reads it late ends a wake-up later. */
+static atomic_int n_awaited;
+
+static void set_awaited(out_t *o, bool awaited) {
+  if (o->awaited == awaited) return;
+  o->awaited = awaited;
+  atomic_fetch_add_explicit(&n_awaited, awaited ? 1 : -1, memory_order_relaxed);
+}
+
+/* Whether this stage only waits for a peer that has left before, and no other stage keeps the
+   process: should the peer come after all, its supervisor starts the process again. */
+static bool is_idle(const out_t *o) {
+  return !o->awaited && !atomic_load_explicit(&n_awaited, memory_order_relaxed);
+}
+
 static mr_err_t out_open(mr_stage_t *s) {
   out_t *o = s->state;
   mr_link_cfg_t cfg = mr_link_cfg(&o->set);
@@ -43,6 +61,7 @@ static mr_err_t out_open(mr_stage_t *s) {
   o->link = mr_link_open_out(&cfg, &s->in_spec[0], s->start_number, &why);
   if (o->link && *o->barred_why) mr_link_refuse(o->link, &o->barred, o->barred_why);
   mr_commits(s);
+  set_awaited(o, !o->left_before);
   return o->link ? MR_OK : mr_stage_relay(s, why.code, &why);
 }
 
@@ -101,13 +120,14 @@ static mr_err_t hear_peer(mr_stage_t *s) {
   }
   if (now.connections > o->connections) {
     o->connections = now.connections;
+    set_awaited(o, true);
     say_return(s, asked.number, &now, "sent");
   }
   return MR_OK;
 }
 
 /* A stopped stream is not over: the peer waits for a process that continues it. */
-static mr_err_t out_step(mr_stage_t *s) {
+static mr_err_t out_turn(mr_stage_t *s) {
   out_t *o = s->state;
   mr_diag_t why = {0};
   uint64_t seen = mr_news(s);
@@ -118,12 +138,19 @@ static mr_err_t out_step(mr_stage_t *s) {
   mr_link_report_refusals(s, o->link, &o->refused);
   MR_TRY(hear_peer(s));
   o->left = mr_link_left(o->link);
-  if (o->left || is_alone()) return MR_END;
+  if (o->left || is_alone() || is_idle(o)) return MR_END;
   return n ? MR_OK : out_wait(s, o->link, seen);
+}
+
+static mr_err_t out_step(mr_stage_t *s) {
+  mr_err_t e = out_turn(s);
+  if (e < 0 || e == MR_END) set_awaited(s->state, false);
+  return e;
 }
 
 static void out_close(mr_stage_t *s) {
   out_t *o = s->state;
+  set_awaited(o, false);
   if (o->link) mr_link_stats(o->link, &o->reported);
   mr_link_close(o->link);
   o->link = NULL;
@@ -152,6 +179,16 @@ void mr_link_out_refuse(const mr_stage_t *s, const mr_stream_at_t *at, const cha
   snprintf(o->barred_why, sizeof o->barred_why, "%s", why);
 }
 
+bool mr_link_out_left(const mr_stage_t *s) {
+  const out_t *o = s->state;
+  return o && (o->left || (o->left_before && !o->connections));
+}
+
+void mr_link_out_set_left(const mr_stage_t *s) {
+  out_t *o = s->state;
+  o->left_before = true;
+}
+
 int64_t mr_link_out_sent(const mr_stage_t *s) {
   const out_t *o = s->state;
   return o ? o->reported.sent : 0; /* it never settled */
@@ -162,8 +199,8 @@ int64_t mr_link_out_sent(const mr_stage_t *s) {
 enum { ASK_MS = 3000 };
 
 mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag) {
-  const out_t *o = s->state;
-  if (o->left) return MR_OK;
+  out_t *o = s->state;
+  if (mr_link_out_left(s)) return MR_OK;
   mr_link_cfg_t cfg = mr_link_cfg(&o->set);
   mr_link_point_t asked = {0};
   mr_diag_t why = {0};
@@ -178,6 +215,7 @@ mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *dia
     mr_link_wait(link, 250);
   }
   if (come != MR_AGAIN) to_stream_at(&asked, at);
+  o->left = mr_link_left(link); /* a peer whose leave is heard here does not repeat it */
   mr_link_close(link);
   return e;
 }

@@ -85,6 +85,13 @@ bool mr_link_out_moved(const mr_stage_t *s, mr_stream_at_t *at);
 /* link-out of a settled graph, before it starts: refuses a peer that asks for this point, with why
    (copied, up to 255 bytes), because the graph cannot be built there. */
 void mr_link_out_refuse(const mr_stage_t *s, const mr_stream_at_t *at, const char *why);
+/* After join: whether its peer has left: it has finished, or wants no more.  False for a stage that
+   never settled. */
+bool mr_link_out_left(const mr_stage_t *s);
+/* link-out of a settled graph, before it starts: its peer has left an earlier graph of this
+   program.  A peer that comes all the same is served, but the stage ends as soon as every other
+   link-out of the program has. */
+void mr_link_out_set_left(const mr_stage_t *s);
 /* After join: how many buffers it has sent; 0 for a stage that never settled. */
 int64_t mr_link_out_sent(const mr_stage_t *s);
 

@@ -194,6 +194,36 @@ static void a_late_peer_moves_the_stream(void **state) {
   mr_graph_destroy(g);
 }
 
+/* As in a graph that is made again: the peer of the first stream left the one before. */
+static void a_peer_that_left_before_does_not_keep_the_process(void **state) {
+  peer_t p = {.stream = 1, .takes = 3};
+  mr_graph_t *g = two_streams();
+  mr_diag_t why = {0};
+  mr_link_out_set_left(mr_graph_stage(g, "first"));
+  peer_start(&p);
+  if (mr_graph_run(g, &why) < 0) fail_msg("%s", why.text);
+  assert_true(mr_link_out_left(mr_graph_stage(g, "first")));
+  assert_true(mr_link_out_left(mr_graph_stage(g, "second")));
+  peer_stop(&p);
+  mr_graph_destroy(g);
+}
+
+static void a_peer_that_left_before_and_comes_again_is_served(void **state) {
+  peer_t first = {.stream = 0, .takes = 5}, second = {.stream = 1, .takes = 3};
+  mr_graph_t *g = two_streams();
+  mr_diag_t why = {0};
+  mr_link_out_set_left(mr_graph_stage(g, "first"));
+  if (mr_graph_start(g, &why) < 0) fail_msg("%s", why.text);
+  peer_start(&first);
+  pthread_join(first.thread, NULL);
+  assert_int_equal(first.got, 5);
+  peer_start(&second);
+  if (mr_graph_join(g, &why) < 0) fail_msg("%s", why.text);
+  peer_stop(&second);
+  assert_int_equal(second.got, 3);
+  mr_graph_destroy(g);
+}
+
 static int setup(void **state) {
   for (int i = 0; i < 2; i++)
     snprintf(address[i], sizeof address[i], "ipc://@mr-ask-%d-%d", (int)getpid(), i);
@@ -209,6 +239,8 @@ int main(void) {
       cmocka_unit_test(a_peer_that_never_comes_keeps_no_other_waiting),
       cmocka_unit_test(a_peer_that_has_left_is_not_asked_again),
       cmocka_unit_test(a_late_peer_moves_the_stream),
+      cmocka_unit_test(a_peer_that_left_before_does_not_keep_the_process),
+      cmocka_unit_test(a_peer_that_left_before_and_comes_again_is_served),
   };
   return cmocka_run_group_tests(tests, setup, NULL);
 }
