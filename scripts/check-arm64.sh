@@ -37,6 +37,7 @@ done
 # shellcheck disable=SC2086
 ninja -C $build --quiet $targets
 # Left out: 10,000 random graphs on one thread, which take minutes here and see nothing of the processor.
-# base.pages asks the kernel for huge pages, which qemu does not pass on.  base.share starts a copy of itself.
+# base.pages asks the kernel for huge pages, which qemu does not pass on.  base.share starts a copy of itself, and
+# loaders.scan_remote forks with threads, which qemu cannot.
 ctest --test-dir $build --output-on-failure -j "$(nproc)" -L '^(base|pipeline|links|loaders|stages)$' \
-  -R '^(base|pipeline|links)|^loaders.(g|o|p|s)|^stages.(flip|normalize|resized_crop)$' -E 'standstill|^base.(pages|share)$'
+  -R '^(base|pipeline|links)|^loaders.(g|o|p|s)|^stages.(flip|normalize|resized_crop)$' -E 'standstill|^base.(pages|share)$|^loaders.scan_remote$'

@@ -2,7 +2,6 @@
    when records are read, nor by other processes that begin at the same time. */
 #include <sys/wait.h>
 
-#include "base/clock.h"
 #include "tests/loaders/origin.h"
 #include "tests/loaders/shards.h"
 #include "tests/port.h"
@@ -153,7 +152,8 @@ static pid_t index_as_peer(const char *own, const char *peers, int said, int go)
   _exit(e < 0 || n_notices);
 }
 
-/* One scans, and waits for its peers before; the other waits for that scan. */
+/* One scans, and waits for its peers before; the other waits for that scan.  A peer that did not
+   answer in time would be a notice. */
 static void a_process_that_waits_for_a_scan_answers_its_peers(void **state) {
   char name[2][40], peers[90];
   pid_t child[2];
@@ -166,16 +166,15 @@ static void a_process_that_waits_for_a_scan_answers_its_peers(void **state) {
     snprintf(name[i], sizeof name[i], "127.0.0.1:%d", port);
   }
   snprintf(peers, sizeof peers, "%s,%s", name[0], name[1]);
-  int64_t begun = mr_now_ns();
   for (int i = 0; i < 2; i++) child[i] = index_as_peer(name[i], peers, said[1], go[0]);
+  close(said[1]), close(go[0]); /* a process that dies is the end of what is said */
   for (int i = 0; i < 2; i++) assert_int_equal(read(said[0], peers, 1), 1);
-  assert_true(mr_now_ns() - begun < (int64_t)50 * 1000000000);
   assert_int_equal(write(go[1], "gg", 2), 2);
   for (int i = 0; i < 2; i++) {
     assert_int_equal(waitpid(child[i], &status, 0), child[i]);
     assert_int_equal(status, 0);
   }
-  for (int i = 0; i < 2; i++) close(said[i]), close(go[i]);
+  close(said[0]), close(go[1]);
 }
 
 int main(void) {
