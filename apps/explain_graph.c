@@ -17,8 +17,7 @@ static const mr_flag_t explain_flags[] = {
     {"--top", "N", "Prints the N most expensive moves, and kernels; default 20."},
     {"--kernels", NULL,
      "Also compiles the generated kernels, and prints the registers that each takes: --device "
-     "cuda, "
-     "also a described one."},
+     "cuda, also a described one."},
     {"--json", NULL, "Prints everything as JSON."},
     {"--runs", "N",
      "Also runs the function N times, on zeros, and prints the share of the time of each row that "

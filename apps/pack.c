@@ -21,7 +21,6 @@
 #include "apps/resume.h"
 #include "base/clock.h"
 #include "base/xio.h"
-#include "pipeline/stage_source.h"
 
 enum { BATCH_MAX = 256, QUIET_S = 2, SHARDS_MAX = 65536, NAME_MAX_BYTES = MR_PATH_MAX + 64 };
 
@@ -120,8 +119,7 @@ static void digest_graph(pack_t *p, const mr_args_t *a, const char *graph) {
 static mr_err_t digest_data(pack_t *p, const mr_graph_t *g, mr_diag_t *diag) {
   char *facts = mr_data_facts(g);
   if (!facts) return mr_no_memory(diag, "facts of the data");
-  uint64_t digest = XXH3_64bits(facts, strlen(facts));
-  snprintf(p->data, sizeof p->data, "%016" PRIx64, digest);
+  snprintf(p->data, sizeof p->data, "%016" PRIx64, (uint64_t)XXH3_64bits(facts, strlen(facts)));
   free(facts);
   return MR_OK;
 }

@@ -176,7 +176,7 @@ static void report_moved(changes_t *c, const mr_stage_t *s, const mr_opt_t *plac
 }
 
 /* Objects are compared where they are still those of the same names: other servers give other
-   ETags. Runs of before have no digest of them. */
+   ETags. Runs begun by earlier versions have no digest of them. */
 static bool same_facts(char *was, char *now, bool in_place) {
   char *objects_was = strstr(was, MR_FACTS_OBJECTS), *objects_now = strstr(now, MR_FACTS_OBJECTS);
   if (in_place && objects_was && objects_now) return !strcmp(was, now);

@@ -81,11 +81,14 @@ mr_err_t mr_shard_place_new(const char *path, const char *where, char out[MR_SHA
 }
 
 static void say_waiting(const char *name) {
-  mr_notice("%s: waits for another process that makes this file's index or decompresses it", name);
+  mr_notice(
+      "%s: held by another process that makes the index of this file or decompresses it: waiting "
+      "for it",
+      name);
 }
 
-/* A lock file is removed by who has made what it protects: those who waited for it find that made.
-   Any user may wait for it. */
+/* The holder removes the lock file once what it protects exists, so that a process that has waited
+   on the removed file finds that.  Any user may wait for it. */
 int mr_shard_lock(const char *path, bool wait, char name[MR_SHARD_LOCK_MAX], bool *busy) {
   enum { PAUSE_NS = 20000000, QUIET = 250 /* pauses before a notice */ };
   const struct timespec pause = {0, PAUSE_NS};

@@ -2,8 +2,9 @@
 
    An index is made the first time a file is used and kept in a file of its own, so that later runs,
    other processes and other lists of the same files find it.  Several threads make the indexes of
-   different files.  A process that is killed meanwhile leaves whole indexes or none; two processes
-   that make the same one do the work twice and get equal files. */
+   different files.  Of several processes one makes an index, and the others wait for it; where
+   files cannot be locked, each makes it, and the files are equal.  A process that is killed
+   meanwhile leaves whole indexes or none. */
 #ifndef MR_LOADERS_SHARDS_H
 #define MR_LOADERS_SHARDS_H
 

@@ -427,8 +427,8 @@ static void closing_without_a_peer_ends(void **state) {
   mr_pool_destroy(pool);
 }
 
-/* The answer to its last acknowledgement is none to its leave, which would be lost if this end
-   closed its connection on that. */
+/* The answer to an acknowledgement does not answer the LEAVE that follows it: a receiver that
+   closed its connection then could lose its LEAVE. */
 static void a_receiver_that_leaves_waits_until_that_is_heard(void **state) {
   pair_t p;
   open_pair(&p, 100, 4, true, false);
