@@ -95,9 +95,8 @@ static mr_err_t process_run_build(const mr_args_t *a, const outs_t *outs, mr_gra
   if (mr_args_text(a, "--resume")) e = process_run_set_resume(*g, process, since, diag);
   if (e >= 0 && mr_args_text(a, "--resume")) e = mr_resume_reported(*g, since, diag);
   if (e >= 0) e = set_outs(*g, process, outs, diag);
-  if (e >= 0) e = mr_graph_settle(*g, diag);
   if (e >= 0) e = mr_graph_keep_process(*g, process, diag);
-  return e;
+  return e < 0 ? e : mr_graph_settle(*g, diag);
 }
 
 /* Asks every peer where it wants to resume.  This happens while nothing is sent, so that the

@@ -80,7 +80,7 @@ static mr__window_t *remote_window(mr_remote_t *r) {
   return atomic_load_explicit(&r->started, memory_order_acquire);
 }
 
-void mr_remote_close(mr_remote_t *r) {
+void mr_remote_rest(mr_remote_t *r) {
   if (!r) return;
   mr__window_t *window = remote_window(r);
   if (window) mr__window_end_serving(window);
@@ -90,6 +90,13 @@ void mr_remote_close(mr_remote_t *r) {
   mr__window_destroy(window);
   mr__peers_close(r->peers);
   mr__cache_close(r->cache);
+  atomic_store_explicit(&r->started, NULL, memory_order_relaxed); /* nothing reads any more */
+  r->peer_engine = r->engine = NULL, r->serve = NULL, r->peers = NULL, r->cache = NULL;
+}
+
+void mr_remote_close(mr_remote_t *r) {
+  if (!r) return;
+  mr_remote_rest(r);
   mr__pieces_free(&r->memory);
   pthread_mutex_destroy(&r->lock);
   pthread_mutex_destroy(&r->starting);
@@ -181,12 +188,14 @@ static mr_err_t open_peers(mr_remote_t *r, const mr_object_t *const *object, int
   return mr__engine_open(&r->peer_engine, &once, r->region, diag);
 }
 
-/* While graphs are planned, another process may answer at this one's address, for a moment: each
-   process of a graph plans all of its sources.  Without `must` this one then only asks. */
+/* A command that only plans a graph may answer at the address of a run, for a moment.  Without
+   `must` the one that comes later then only asks. */
 static mr_err_t start_serving(mr_remote_t *r, mr__window_t *window, bool must, mr_diag_t *diag) {
   mr_diag_t why = {0};
   if (!r->peers) return MR_OK;
-  mr_err_t e = mr__serve_open(&r->serve, r->peers, mr__window_serve, window, &why);
+  mr_err_t e = r->conf.elsewhere
+                   ? MR_OK
+                   : mr__serve_open(&r->serve, r->peers, mr__window_serve, window, &why);
   if (e < 0 && (must || e != MR_ERR_IO || !mr__peers_own_answers(r->peers)))
     return mr_diag_relay(diag, e, &why);
   mr__peers_wait(r->peers, r->conf.timeout);

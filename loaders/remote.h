@@ -33,6 +33,8 @@ typedef struct mr_remote_conf {
   const char *cache, *cache_size;        /* folder, NULL: none; its limit */
   int64_t cache_block;                   /* bytes */
   const char *peers, *peer, *peer_token; /* NULL: the cache is not shared with other processes */
+  bool elsewhere; /* mr_stage_t.elsewhere: another process answers peers and keeps the cache; no
+                     setting */
 } mr_remote_conf_t;
 
 typedef struct mr_remote mr_remote_t;
@@ -135,6 +137,10 @@ mr_err_t mr_remote_load(mr_remote_t *r, const mr_remote_want_t *want, bool again
    answer peers, if there are any.  r: NULL is fine.  Fails as mr_remote_start.  Any thread;
    blocks. */
 mr_err_t mr_remote_answer(mr_remote_t *r, mr_diag_t *diag);
+
+/* After the plan of a source that another process runs: ends requests, and gives back the cache and
+   the connections.  Objects stay; nothing is read or opened any more.  r: NULL is fine. */
+void mr_remote_rest(mr_remote_t *r);
 
 /* Announces that want[0,n) will be read in this order, after what was announced before; `to` is not
    used.  What is announced and never read is dropped later.  Returns how many more parts are worth

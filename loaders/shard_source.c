@@ -144,7 +144,7 @@ mr_err_t mr__shard_source_plan(mr_stage_t *s, const mr_shard_kind_t *kind) {
   mr_spec_t *out = &s->out_spec[0];
   mr_shard_field_word_t word[MR_FIELDS_MAX];
   int n;
-  t->kind = kind;
+  t->kind = kind, t->remote.elsewhere = s->elsewhere;
   MR_TRY(cut_field_words(s, word, &n));
   MR_TRY(open_shards(s));
   MR_TRY(mr__split_plan_files(s, &t->split, t->shards->n_records));
@@ -158,6 +158,7 @@ mr_err_t mr__shard_source_plan(mr_stage_t *s, const mr_shard_kind_t *kind) {
   MR_TRY(kind->settle(t, s, word, n, out));
   out->n_fields = t->n_fields;
   memcpy(t->spec, out->field, sizeof t->spec);
+  if (s->elsewhere) mr_remote_rest(t->shards->remote);
   return shard_source_check_fields(s, out);
 }
 

@@ -134,6 +134,7 @@ static mr_err_t tokens_plan(mr_stage_t *s) {
   static const char *const name[N_FIELDS] = {"tokens", "targets", "positions", "segments", "mask"};
   tokens_t *t = s->state;
   mr_spec_t *out = &s->out_spec[0];
+  t->remote.elsewhere = s->elsewhere;
   MR_TRY(open_row(s));
   MR_TRY(plan_windows(s));
   MR_TRY(mr__split_plan_files(s, &t->split, t->n_ranges));
@@ -151,6 +152,7 @@ static mr_err_t tokens_plan(mr_stage_t *s) {
   s->writes = (uint16_t)((1u << out->n_fields) - 1);
   t->way = choose_way(t);
   if (t->way == WIDE) s->writes &= (uint16_t) ~(1u << TOKENS | 1u << TARGETS);
+  if (s->elsewhere) mr_remote_rest(t->row->shards->remote);
   return MR_OK;
 }
 

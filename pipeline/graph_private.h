@@ -108,6 +108,7 @@ struct mr_graph {
   mr__node_t *dropped;
   mr__node_t **process; /* blocks of the text: of these nodes only name, pos and set are used */
   int n_processes;
+  int here; /* the block that this process runs (mr_graph_keep_process), from 1; 0: all */
   mr__edge_t *edge;
   int n_edges;
   mr__var_t *var;
@@ -163,6 +164,8 @@ mr_err_t mr__graph_plugin(mr_graph_t *g, const char *file, mr_diag_t *diag);
 mr__node_t *mr__process_new(mr_graph_t *g, mr__pos_t pos);
 /* Writes out every block with copies=N as N blocks (process_copies.c). */
 mr_err_t mr__process_copies(mr_graph_t *g, mr_diag_t *diag);
+/* Drops the nodes of other processes than g->here from the nodes and their order. */
+mr_err_t mr__process_drop_others(mr_graph_t *g, mr_diag_t *diag);
 /* Drops the nodes i with kept[i] == 0, and their edges; kept[i] becomes the new number or -1. */
 void mr__graph_drop(mr_graph_t *g, int *kept);
 /* For a settled graph: MR_ERR_CONFIG if a stage is to resume from a state with more numbers than

@@ -252,7 +252,8 @@ mr_err_t mr_graph_cut(mr_graph_t *g, const char *run, mr_diag_t *diag) {
 }
 
 mr_err_t mr_graph_keep_process(mr_graph_t *g, const char *name, mr_diag_t *diag) {
-  int process = mr__process_find(g, name), n = 0;
+  int process = mr__process_find(g, name);
+  if (g->settled) return mr_fail(diag, MR_ERR_USAGE, "the graph is settled: it cannot change");
   if (process < 0) {
     char hint[96];
     mr_suggest_t near = {.word = name};
@@ -260,11 +261,16 @@ mr_err_t mr_graph_keep_process(mr_graph_t *g, const char *name, mr_diag_t *diag)
     return mr_fail(diag, MR_ERR_USAGE, "no process of the graph is called \"%.60s\"%s", name,
                    mr_suggest_text(&near, hint, sizeof hint));
   }
-  int *kept = calloc((size_t)g->n_nodes + 1, sizeof *kept), nodes = g->n_nodes;
+  g->here = process + 1;
+  return MR_OK;
+}
+
+mr_err_t mr__process_drop_others(mr_graph_t *g, mr_diag_t *diag) {
+  int *kept = calloc((size_t)g->n_nodes + 1, sizeof *kept), nodes = g->n_nodes, n = 0;
   if (!kept) return mr_no_memory(diag, "a graph");
-  for (int i = 0; i < nodes; i++) kept[i] = g->node[i]->process == process + 1;
+  for (int i = 0; i < nodes; i++) kept[i] = g->node[i]->process == g->here;
   mr__graph_drop(g, kept);
-  for (int i = 0; g->order && i < nodes; i++)
+  for (int i = 0; i < nodes; i++)
     if (kept[g->order[i]] >= 0) g->order[n++] = kept[g->order[i]];
   free(kept);
   return MR_OK;

@@ -39,7 +39,8 @@ mr_err_t mr_graph_process(const mr_graph_t *g, int i, mr_process_t *out, mr_diag
 /* The name of the block that contains a stage; NULL if no block does, or there is no such stage.
    The graph owns it. */
 const char *mr_graph_process_of(const mr_graph_t *g, const char *stage);
-/* True if an edge leads from block i to another block k.  Before mr_graph_keep_process. */
+/* True if an edge leads from block i to another block k.  Of a graph of which mr_graph_keep_process
+   keeps one process, before settle. */
 bool mr_graph_process_feeds(const mr_graph_t *g, int i, int k);
 
 /* Puts a stage link-out and a stage link-in on every edge from one block to another, after writing
@@ -65,8 +66,9 @@ mr_err_t mr_process_address(const char *run, int link, char *text, size_t n, mr_
    ignored. */
 void mr_process_forget(const char *run);
 
-/* Drops every stage of the other blocks from a cut and settled graph: the specs of incoming links
-   stay as they were settled.  MR_ERR_USAGE: no such block.  Before start. */
+/* Has settle plan the stages of the other blocks for their specs alone (mr_stage_t.elsewhere) and
+   then drop them: the specs of incoming links stay as they were settled.  MR_ERR_USAGE: no such
+   block, or the graph is settled.  After mr_graph_cut, before settle. */
 mr_err_t mr_graph_keep_process(mr_graph_t *g, const char *name, mr_diag_t *diag);
 
 #endif

@@ -57,6 +57,7 @@ static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag
                                .n_workers = 1,
                                .start_position = node->start_position,
                                .given = given,
+                               .elsewhere = g->here && node->process != g->here,
                                .base_seed = -1};
   return MR_OK;
 }
@@ -255,6 +256,7 @@ static mr_err_t settle_settle(mr_graph_t *g, mr_diag_t *diag) {
     for (int p = 0; p < MR_MAX_PORTS && g->node[i]->n_workers; p++)
       MR_TRY(mr__chain_check(g, i, p, diag));
   MR_TRY(mr__check_standstill(g, diag));
+  if (g->here) MR_TRY(mr__process_drop_others(g, diag));
   g->settled = true;
   return MR_OK;
 }

@@ -142,6 +142,8 @@ struct mr_stage {
   const int64_t *start_word; /* [n_start_words] mr_buf_t.word there; NULL: unknown */
   int n_start_words;
   uint64_t given;        /* bit i: setting i of def->opts was given, not left to its default */
+  bool elsewhere;        /* another process of the graph runs it: it is planned for its specs alone,
+                            and keeps nothing after plan that only one process may have */
   bool has_default_seed; /* the pipeline has a seed, from which default_seed */
   uint32_t default_seed; /* follows as in grain */
   int64_t holds;         /* plan may set it: buffers that a worker keeps while it waits for more, 0

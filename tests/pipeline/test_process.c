@@ -39,7 +39,9 @@ static const mr_opt_t end_opts[] = {
      .hi = 99},
     {0}};
 
+static bool planned_elsewhere; /* count, the last time */
 static mr_err_t bytes_plan(mr_stage_t *s) {
+  planned_elsewhere = s->elsewhere;
   s->out_spec[0] = mr_spec_of_bytes(MR_FLOW_BYTES, 5);
   return MR_OK;
 }
@@ -163,16 +165,30 @@ static void of_a_cut_graph_one_process_is_kept_with_its_specs(void **state) {
   mr_graph_t *g = parsed("process r { count name=a }\nprocess t { sink name=b }\na. ! b.");
   mr_diag_t diag = {0};
   assert_int_equal(mr_graph_cut(g, "r1", &diag), MR_OK);
+  assert_true(mr_graph_keep_process(g, "q", &diag) < 0);
+  assert_string_equal(diag.text, "no process of the graph is called \"q\"");
+  assert_int_equal(mr_graph_keep_process(g, "t", &diag), MR_OK);
   assert_int_equal(mr_graph_settle(g, &diag), MR_OK);
   char want[256];
   assert_int_equal(mr_process_address("r1", 0, want, sizeof want, NULL), MR_OK);
   assert_string_equal(mr_graph_setting(g, "from-a", "address"), want);
-  assert_true(mr_graph_keep_process(g, "q", &diag) < 0);
-  assert_string_equal(diag.text, "no process of the graph is called \"q\"");
-  assert_int_equal(mr_graph_keep_process(g, "t", &diag), MR_OK);
+  assert_true(planned_elsewhere);
+  assert_int_equal(mr_graph_keep_process(g, "r", &diag), MR_ERR_USAGE);
   assert_int_equal(mr_graph_n_stages(g), 2);
   assert_int_equal(mr_graph_stage(g, "from-a")->out_spec[0].field->dim[0], 5);
   assert_int_equal(mr_graph_run(g, &diag), MR_OK);
+  mr_graph_destroy(g);
+}
+
+static void the_stages_of_the_kept_process_are_planned_as_its_own(void **state) {
+  mr_graph_t *g = parsed("process r { count name=a }\nprocess t { sink name=b }\na. ! b.");
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_graph_cut(g, "r1", &diag), MR_OK);
+  assert_int_equal(mr_graph_keep_process(g, "r", &diag), MR_OK);
+  assert_int_equal(mr_graph_settle(g, &diag), MR_OK);
+  assert_false(planned_elsewhere);
+  assert_int_equal(mr_graph_n_stages(g), 2);
+  assert_non_null(mr_graph_stage(g, "to-b"));
   mr_graph_destroy(g);
 }
 
@@ -237,6 +253,7 @@ int main(void) {
       cmocka_unit_test(uncut_it_is_a_graph_like_any_other),
       cmocka_unit_test(edges_that_cross_become_links),
       cmocka_unit_test(of_a_cut_graph_one_process_is_kept_with_its_specs),
+      cmocka_unit_test(the_stages_of_the_kept_process_are_planned_as_its_own),
       cmocka_unit_test(wrong_blocks_are_told_with_their_place),
       cmocka_unit_test(what_cannot_leave_a_process_is_refused),
       cmocka_unit_test(the_drawing_has_a_cluster_for_each_process),
