@@ -20,6 +20,9 @@ elseif(MILLRACE_SANITIZE STREQUAL "thread")
 elseif(MILLRACE_SANITIZE STREQUAL "fuzz")
   set(MR_SANITIZE_FLAGS -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
 endif()
+if(MILLRACE_SANITIZE)
+  list(APPEND MR_SANITIZE_FLAGS -g1) # functions and lines are all that reports say
+endif()
 add_compile_definitions(_GNU_SOURCE)
 
 function(mr_room_include room out)
