@@ -1,5 +1,6 @@
 /* The parameters of a step in the memory of its device.  A step on the host's own backend uses the
-   arrays of mr_params_t in place, and everything here does nothing.  Shared by train.c alone. */
+   arrays of mr_params_t in place, and everything here does nothing.  Shared by step.c, train.c and
+   eval.c. */
 #ifndef MR_MODEL_PLACED_H
 #define MR_MODEL_PLACED_H
 

@@ -6,7 +6,7 @@
    mr_params_t on the host is a copy, which mr_train_step_fetch brings up to date.  Scalars are
    passed by value.  Steps do not share state, so each may be used by a thread of its own; calls
    on one step must not overlap.  The caller destroys each step it creates.  B: records of a batch.
-   Implemented in train.c. */
+   Implemented in train.c and eval.c over step.c, and train_graph.c. */
 #ifndef MR_MODEL_TRAIN_H
 #define MR_MODEL_TRAIN_H
 

@@ -3,7 +3,7 @@
    MR_TRAIN_RING of them unread; run k uses the k-th place of every ring, modulo its length.  In the
    host's memory a run has ended when mr_exec_start returns.  On a device its scalars and numbers
    are copied (model/staged.h), and it may be under way until mr__runs_await says that it is not.
-   Shared by train.c alone; calls on one mr__runs_t must not overlap. */
+   Shared by step.c, train.c and eval.c; calls on one mr__runs_t must not overlap. */
 #ifndef MR_MODEL_TRAIN_RUNS_H
 #define MR_MODEL_TRAIN_RUNS_H
 

@@ -1,0 +1,48 @@
+/* What the compiled steps of training and evaluation have in common.  Implemented in step.c, but
+   for what a comment says. */
+#ifndef MR_MODEL_STEP_H
+#define MR_MODEL_STEP_H
+
+#include "model/placed.h"
+#include "model/train.h"
+#include "model/train_runs.h"
+
+typedef struct mr__step {
+  mr_exec_t *exec;
+  mr_loss_t loss;
+  mr_params_t list; /* names and places only: no arenas */
+  int64_t batch;
+  mr__runs_t runs;
+  mr__placed_t placed; /* the parameters on a device */
+} mr__step_t;
+
+/* The part of a training step; it lives as long as t.  Implemented in train.c. */
+mr__step_t *mr__train_step_of(mr_train_step_t *t);
+
+/* The dtype that set k of a step (values, slots..., average) is kept in. */
+mr_dtype_t mr__step_kept_in(const mr_compute_t *c, int k, int n_slots);
+
+/* The device that a step computes on, or NULL if it computes in the host's memory. */
+const mr_backend_t *mr__step_device(const mr_compute_t *c);
+
+/* Traces the metrics of a batch of `batch` records into f, from the fields in[] and the loss's
+   outputs out[].  MR_OK: *reported has `counts` and every metric of l.  Else f->diag says why:
+   MR_ERR_CONFIG if the loss has not traced a metric that it names, or as l->metrics fails. */
+mr_err_t mr__step_metrics(mr_fn_t *f, const mr_loss_t *l, int64_t batch, mr_var_t *const *in,
+                          mr_var_t *const *out, mr_loss_report_t *reported);
+
+/* Sets up the runs of s, whose graph is compiled.  there: the fields lie on the device before a
+   run. n_reported: numbers that a run reports.  Fails as mr__runs_init. */
+mr_err_t mr__step_runs(mr__step_t *s, bool there, int n_reported, mr_diag_t *diag);
+void mr__step_fini(mr__step_t *s); /* of a step that may be incomplete */
+
+/* A checkpoint or the caller may pass the parameters of another model: MR_ERR_SHAPE then. */
+mr_err_t mr__step_same_params(const mr__step_t *s, const mr_params_t *p, mr_diag_t *diag);
+
+/* Begins a run: checks the parameters and the classes of the batch, and puts its fields among the
+   inputs.  MR_ERR_SHAPE, MR_ERR_DATA, or as mr__runs_begin fails; nothing runs then. */
+mr_err_t mr__step_begin(mr__step_t *s, const mr_params_t *params, const void *const *field,
+                        const mr__scalars_t *scalars, mr_diag_t *diag);
+void mr__step_start(mr__step_t *s); /* all inputs and outputs are set */
+
+#endif

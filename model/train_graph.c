@@ -1,0 +1,212 @@
+/* The graph of a training step: the update of mr_optim_step_fn with its first results replaced by
+   one vector of numbers (`reported`), and conversions of the sets that are kept narrow. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/ops/operands.h"
+#include "model/step.h"
+#include "model/transforms/transforms.h"
+
+enum { SITES = 1 << 16 }; /* dropout numbers reserved for a part: more than any model uses */
+
+/* Traces the loss once for each part.  The first trace fills the list of parameters. */
+static mr_err_t trace_parts(mr_params_t *list, const mr_loss_t *l, const mr_train_config_t *t,
+                            mr_fn_t **part, mr_diag_t *diag) {
+  for (int k = 0; k < t->accumulate; k++) {
+    mr_loss_use_t use = {
+        .batch = t->batch / t->accumulate, .train = true, .first_site = (uint32_t)k * SITES};
+    mr_params_t again = {0};
+    part[k] = mr_loss_fn(l, &t->compute, &use, k ? &again : list, diag);
+    mr_params_fini(&again);
+    if (!part[k]) return diag->code;
+  }
+  return MR_OK;
+}
+
+float mr_train_limit(const mr_compute_t *c) {
+  if (mr__step_kept_in(c, 0, 0) != MR_F16) return 0;
+  /* What is rounded at random may become one anywhere beyond the largest number. */
+  return c->stochastic ? nextafterf(MR_TRAIN_F16_MOST, INFINITY) : 65520;
+}
+
+/* The graph of mr_optim_step_fn for the traced parts: loss, gradients and update. */
+static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_params_t *list,
+                          mr_fn_t **out, mr_diag_t *diag) {
+  bool split[MR_LOSS_FIELDS + 3] = {false};
+  for (int i = 0; i < l->n_fields + l->masked; i++) split[i] = true;
+  mr_fn_t **part = calloc((size_t)t->accumulate, sizeof *part);
+  if (!part) return mr_no_memory(diag, "a step");
+  mr_err_t err = trace_parts(list, l, t, part, diag);
+  mr_optim_loss_t loss = {mr_loss_n_data(l), (int)t->accumulate, (const mr_fn_t *const *)part,
+                          split, t->compute.fp8.history ? &t->compute.fp8 : NULL};
+  mr_optim_t optim = t->optim;
+  optim.below = mr_train_limit(&t->compute);
+  if (err >= 0) err = mr_optim_step_fn(&loss, &optim, out, diag);
+  for (int k = 0; k < t->accumulate; k++) mr_fn_destroy(part[k]);
+  free(part);
+  return err;
+}
+
+static mr_var_t *sum_of(mr_fn_t *f, mr_var_t *x) { return mr_lax_reduce_sum(f, x, 1, (int[]){0}); }
+
+/* The graph divides the loss by the batch size, whatever number of records counts, so that
+   excluding a record does not change the weight of the others in the gradient.  The reported loss
+   is the mean over the records that count. */
+static mr_var_t *mean_of_counted(mr_fn_t *f, mr_var_t *loss, mr_var_t *counted, int64_t batch) {
+  mr_var_t *all = mr_literal(f, MR_F32, (double)batch), *none = mr_literal(f, MR_F32, 0);
+  mr_var_t *mean = mr_lax_mul(f, loss, mr_lax_div(f, all, counted));
+  mean = mr_lax_select_n(f, mr_lax_eq(f, counted, all), mean, loss);
+  return mr_lax_select_n(f, mr_lax_eq(f, counted, none), mean, loss);
+}
+
+static mr_var_t *vector_of(mr_fn_t *f, int n, mr_var_t **scalar) {
+  for (int i = 0; i < n; i++) scalar[i] = mr_lax_reshape_to(f, scalar[i], 1);
+  return mr_lax_concatenate(f, n, scalar, 0);
+}
+
+/* The layout of the results of update_fn. */
+typedef struct layout {
+  int outs, n_sets; /* outputs of the loss for metrics; tensors of all sets */
+  int n_state;      /* what else passes from step to step: the loss scale's scalars, and fp8's */
+} layout_t;
+
+static layout_t train_layout_of(const mr_fn_t *u, const mr_train_config_t *t,
+                                const mr_params_t *list) {
+  layout_t y = {.n_state = (mr_optim_counts(&t->optim) ? MR_SCALE_VARS : 0) +
+                           (t->compute.fp8.history ? 2 : 0),
+                .n_sets = mr_train_step_in_place(t, list)};
+  y.outs = u->n_out - y.n_state - y.n_sets - 3; /* loss, losses and norm */
+  return y;
+}
+
+/* Traces the vector that a step reports from u, the results of update_fn. */
+static mr_var_t *train_report(mr_fn_t *f, const mr_loss_t *l, int64_t batch, const layout_t *y,
+                              int n_params, mr_var_t **u) {
+  mr_var_t *reported[MR_REPORT_METRICS + MR_LOSS_METRICS], *out[MR_LOSS_OUTS] = {NULL};
+  mr_var_t *const *p = u + y->outs + 3 + y->n_state;
+  mr_loss_report_t each = {0};
+  for (int i = 0; i < y->outs; i++) out[i] = u[1 + i];
+  if (mr__step_metrics(f, l, batch, f->in, out, &each) < 0) return NULL;
+  mr_var_t *counted = sum_of(f, each.counts);
+  reported[MR_REPORT_LOSS] = mean_of_counted(f, u[0], counted, batch);
+  reported[MR_REPORT_GRAD_NORM] = u[y->outs + 2];
+  reported[MR_REPORT_PARAM_NORM] = mr_lax_sqrt(f, mr_lax_sum_squares(f, n_params, p));
+  reported[MR_REPORT_COUNTED] = counted;
+  for (int i = 0; i < l->n_metrics; i++)
+    reported[MR_REPORT_METRICS + i] = sum_of(f, mr_lax_mul(f, each.metric[i], each.counts));
+  return vector_of(f, MR_REPORT_METRICS + l->n_metrics, reported);
+}
+
+/* x, of set k, in dtype t; the conversion names the setting that keeps the set narrow. draw: NULL,
+   or seed and step of a rounding at random, tensor number `site`. */
+static mr_var_t *train_kept(mr_fn_t *f, mr_var_t *x, mr_dtype_t t, int k, int n_slots,
+                            mr_var_t *const *draw, int site) {
+  mr_origin_t before = mr_origin(f);
+  f->by = k && k <= n_slots ? "slot-dtype" : "param-dtype";
+  mr_var_t *y = draw && t != MR_F32
+                    ? mr_lax_stochastic_round(f, x, t, (uint32_t)site, draw[0], draw[1])
+                    : mr_lax_convert(f, x, t);
+  mr_origin_set(f, before);
+  return y;
+}
+
+/* Equations in the order of a run: conversions of what is kept narrow are next to what reads or
+   writes them.  At the two ends of the graph, where report_fn writes them, they would keep a wide
+   copy of every slot from the first equation to the last. */
+typedef struct train_order {
+  mr_eqn_t **eqn;    /* [n] placed */
+  mr_eqn_t **reads;  /* by var id: the conversion of an input that gives it, not yet placed */
+  mr_eqn_t **writes; /* by var id: the conversion of it to an output, not yet placed */
+  int n;
+} train_order_t;
+
+static void train_place(train_order_t *o, mr_eqn_t *e) {
+  for (int k = 0; k < e->n_in; k++) {
+    mr_eqn_t *before = o->reads[e->in[k]->id];
+    o->reads[e->in[k]->id] = NULL;
+    if (before) o->eqn[o->n++] = before;
+  }
+  o->eqn[o->n++] = e;
+  for (int k = 0; k < e->n_out; k++)
+    if (o->writes[e->out[k]->id]) o->eqn[o->n++] = o->writes[e->out[k]->id];
+}
+
+/* The conversions are f's equations [0,first) and [last,n_eqn). */
+static mr_err_t train_order_kept(mr_fn_t *f, int first, int last) {
+  size_t n = (size_t)f->n_var + 1;
+  train_order_t o = {.eqn = mr_mem_take(&f->mem, (size_t)(f->n_eqn + 1) * sizeof(mr_eqn_t *)),
+                     .reads = mr_mem_take(&f->mem, n * sizeof(mr_eqn_t *)),
+                     .writes = mr_mem_take(&f->mem, n * sizeof(mr_eqn_t *))};
+  if (f->mem.failed) return f->diag.code;
+  for (int i = 0; i < first; i++) o.reads[f->eqn[i]->out[0]->id] = f->eqn[i];
+  for (int i = last; i < f->n_eqn; i++) {
+    int id = f->eqn[i]->in[0]->id;
+    if (f->eqn[i]->in[0]->def && !o.reads[id] && !o.writes[id]) o.writes[id] = f->eqn[i];
+  }
+  for (int i = first; i < last; i++) train_place(&o, f->eqn[i]);
+  for (int i = 0; i < first; i++) /* what only the outputs read */
+    if (o.reads[f->eqn[i]->out[0]->id]) o.eqn[o.n++] = f->eqn[i];
+  for (int i = last; i < f->n_eqn; i++)
+    if (o.writes[f->eqn[i]->in[0]->id] != f->eqn[i]) o.eqn[o.n++] = f->eqn[i];
+  assert(o.n == f->n_eqn);
+  memcpy(f->eqn, o.eqn, (size_t)o.n * sizeof(mr_eqn_t *));
+  return MR_OK;
+}
+
+/* Traces update_fn with its first results replaced by the vector that a step reports. */
+static mr_err_t report_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_t *t,
+                          const mr_params_t *list, const mr_fn_t *update) {
+  layout_t y = train_layout_of(update, t, list);
+  mr_var_t **u = mr_mem_take(&f->mem, (size_t)update->n_out * sizeof *u);
+  mr_var_t **in = mr_mem_take(&f->mem, (size_t)update->n_in * sizeof *in);
+  int first = update->n_in - y.n_sets, n_slots = t->optim.def->n_slots;
+  for (int i = 0; i < update->n_in; i++) {
+    mr_aval_t a = update->in[i]->aval;
+    if (i >= first) a.dtype = mr__step_kept_in(&t->compute, (i - first) / list->n, n_slots);
+    mr_fn_input(f, a);
+  }
+  MR_TRY(f->diag.code);
+  for (int i = 0; i < update->n_in; i++)
+    in[i] = i < first ? f->in[i]
+                      : train_kept(f, f->in[i], MR_F32, (i - first) / list->n, n_slots, NULL, 0);
+  int n_read = f->n_eqn;
+  MR_TRY(mr_inline(f, update, in, u));
+  mr_var_t **result = u + y.outs + 2; /* the place of the norm */
+  mr_var_t *const *draw = t->compute.stochastic ? f->in + mr_loss_n_data(l) - 2 : NULL;
+  const char *outer = mr_scope_enter(f, "reported");
+  *result = train_report(f, l, t->batch, &y, list->n, u);
+  mr_scope_leave(f, outer);
+  int n_reported = f->n_eqn;
+  for (int i = 0; i < y.n_sets && f->diag.code >= 0; i++) {
+    mr_var_t **to = &result[1 + y.n_state + i];
+    int k = i / list->n;
+    *to = train_kept(f, *to, mr__step_kept_in(&t->compute, k, n_slots), k, n_slots, draw, i);
+  }
+  MR_TRY(train_order_kept(f, n_read, n_reported));
+  return mr_fn_return(f, 1 + y.n_state + y.n_sets, result);
+}
+
+int mr_train_step_in_place(const mr_train_config_t *t, const mr_params_t *list) {
+  return mr_optim_sets(&t->optim) * list->n;
+}
+
+mr_err_t mr_train_step_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_params_t *list,
+                          mr_fn_t **out, mr_diag_t *diag) {
+  mr_fn_t *update = NULL;
+  MR_TRY(mr_optim_check(&t->optim, diag));
+  if (t->accumulate < 1 || t->batch % t->accumulate)
+    return mr_fail(diag, MR_ERR_CONFIG, "accumulate: %lld, want a divisor of the batch %lld",
+                   (long long)t->accumulate, (long long)t->batch);
+  MR_TRY(update_fn(l, t, list, &update, diag));
+  mr_fn_t *f = mr_fn_create();
+  mr_err_t e = f ? MR_OK : mr_no_memory(diag, "a step");
+  if (f && (e = report_fn(f, l, t, list, update)) < 0) mr_diag_relay(diag, e, &f->diag);
+  mr_fn_destroy(update);
+  if (e >= 0)
+    *out = f;
+  else
+    mr_fn_destroy(f);
+  return e < 0 ? e : MR_OK;
+}
