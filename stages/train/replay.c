@@ -1,5 +1,5 @@
 /* Replay files, opened: the step of one is run again, or traced.  What a graph is compiled by
-   without being told, precision and layout of keys, belongs to the process and is the run's for
+   without an argument, precision and layout of keys, belongs to the process and is the run's for
    that time. */
 #include <stdlib.h>
 
