@@ -1,5 +1,7 @@
 /* The scan that makes the indexes of remote files: what it reads is not requested again, neither
    when records are read, nor by other processes that begin at the same time. */
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 
 #include "tests/loaders/origin.h"
@@ -92,6 +94,36 @@ static void a_small_cache_keeps_what_it_has_room_for(void **state) {
   assert_true(asked.hits > 0 && asked.hits < asked.uses);
 }
 
+/* Whether something has the cache open, which then evicts nothing. */
+static bool cache_is_open(const char *cache) {
+  char used[200];
+  snprintf(used, sizeof used, "%s/used", in_folder(cache));
+  int fd = open(used, O_RDWR);
+  assert_true(fd >= 0);
+  bool free_of_locks = flock(fd, LOCK_EX | LOCK_NB) == 0;
+  close(fd);
+  return !free_of_locks;
+}
+
+static void a_source_of_another_process_gives_the_cache_back(void **state) {
+  char files[80], folder_of[200];
+  hand_t h;
+  snprintf(files, sizeof files, "files=http://127.0.0.1:%d/t0.csv", origin.port);
+  snprintf(folder_of, sizeof folder_of, "cache=%s", in_folder("elsewhere"));
+  if (hand_plan(&h, &mr_stage_table, NULL,
+                HAND_SETTINGS(files, folder_of, "fields=id,text", "index=/proc/none")) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_true(cache_is_open("elsewhere"));
+  h.s.def->forget(&h.s);
+  h.s.elsewhere = true;
+  if (h.s.def->plan(&h.s) < 0) fail_msg("%s", h.diag.text);
+  assert_false(cache_is_open("elsewhere"));
+  assert_int_equal(h.s.out_spec[0].n_records, ROWS);
+  assert_true(h.s.def->source->objects(&h.s) != 0);
+  h.s.def->forget(&h.s);
+  free(h.s.state);
+}
+
 /* ThreadSanitizer refuses threads in a fork of a process with threads. */
 static void skip_without_forks(void) {
 #if defined(__SANITIZE_THREAD__)
@@ -181,6 +213,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_the_scan_read_is_not_requested_again),
       cmocka_unit_test(a_small_cache_keeps_what_it_has_room_for),
+      cmocka_unit_test(a_source_of_another_process_gives_the_cache_back),
       cmocka_unit_test(processes_that_begin_at_once_share_the_scan),
       cmocka_unit_test(a_process_that_waits_for_a_scan_answers_its_peers),
   };
