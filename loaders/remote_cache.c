@@ -1,16 +1,14 @@
-/* The folder of blocks: 256 folders of files named by a hash of the object's name and state, and
-   the block's number.  The file `used` beside them holds the number of bytes of all
-   blocks.  Runs update it through a shared mapping, and each holds a shared lock on it; a run that
-   gets an exclusive lock counts again, which corrects what killed runs left wrong.  A second lock,
-   on its first byte, is held from the opening on: whether other runs hold it can be asked without
-   giving it up, which flock cannot. */
+/* The folder of blocks: 256 folders of files, one for each object (remote_object.h).  The file
+   `used` beside them holds the number of bytes of all blocks.  Runs update it through a shared
+   mapping, and each holds a shared lock on it; a run that gets an exclusive lock counts again,
+   which corrects what killed runs left wrong.  A second lock, on its first byte, is held from the
+   opening on: whether other runs hold it can be asked without giving it up, which flock cannot. */
 #include "loaders/remote_cache.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/magic.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,32 +18,18 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "base/clock.h"
 #include "base/xio.h"
+#include "loaders/remote_opened.h"
 
-#define ENDING ".block"
-#define TEMPORARY_MAX (MR_PATH_MAX + 64)
+#define FILE_PATH_MAX (MR_PATH_MAX + 96)
 
-enum { FOLDERS = 256, NAME_MAX_BYTES = 80, SPARES = 1024 };
+#define OLD_ENDING ".block" /* of the files of single blocks, which earlier versions wrote */
 
-/* Behind the bytes of a block. */
-typedef struct block_tail {
-  char magic[8];
-  uint64_t object[2];
-  int64_t at, n;
-  uint64_t digest; /* of the bytes and of the members above */
-} block_tail_t;
-static const char magic[8] = "mrblock1";
-
-/* The file of a block that was evicted, for one that is written: ext4 looks long for an inode where
-   many files have just been removed, which a full cache does all the time. */
-typedef struct spare_file {
-  unsigned folder, number; /* of FOLDERS; in its name */
-} spare_file_t;
+enum { FOLDERS = 256, NAME_MAX_BYTES = 80, FEW_BLOCKS = 64 };
 
 struct mr__cache {
   char folder[MR_PATH_MAX];
@@ -56,9 +40,8 @@ struct mr__cache {
                              what it has evicted since; not positive: it does not exceed it */
   uint64_t drawn;         /* in the names of temporary files: containers have equal process ids */
   atomic_uint n_temporary;
-  pthread_mutex_t lock; /* guards the members below */
-  spare_file_t spare[SPARES];
-  int n_spares, most_spares;
+  bool punches; /* a removed block gives its room back; else none is evicted */
+  mr__opened_t *opened;
 };
 
 /* ---- names ---- */
@@ -83,159 +66,104 @@ void mr__cache_state(const mr_object_t *o, char out[MR__CACHE_STATE]) {
   snprintf(out, MR__CACHE_STATE, "%016" PRIx64 "%016" PRIx64, h.high64, h.low64);
 }
 
-static unsigned block_folder(const mr__cache_t *c, const mr_object_t *o, int64_t at) {
-  return (unsigned)((hash_state(o).low64 + (uint64_t)(at / c->block)) % FOLDERS);
-}
-
-static void block_path(const mr__cache_t *c, const mr_object_t *o, int64_t at,
-                       char out[2 * MR_PATH_MAX]) {
-  XXH128_hash_t h = hash_state(o);
-  snprintf(out, 2 * MR_PATH_MAX, "%s/%02x/%016" PRIx64 "%016" PRIx64 "-%" PRIx64 "-%" PRIx64 ENDING,
-           c->folder, block_folder(c, o, at), h.high64, h.low64, c->block, at / c->block);
-}
-
 bool mr__cache_takes(const mr_object_t *o) {
   return (*o->etag || o->mtime_ns) && o->size <= MR__CACHE_OBJECT_MAX;
 }
 
-bool mr__cache_has(const mr__cache_t *c, const mr_object_t *o, int64_t at) {
-  char path[2 * MR_PATH_MAX];
-  block_path(c, o, at, path);
-  return access(path, F_OK) == 0;
+/* ---- files ---- */
+
+static mr__taken_t file_of(const mr__cache_t *c, const mr_object_t *o) {
+  mr__taken_t t = {.file = {.fd = -1, .size = o->size, .block = c->block}, .slot = -1};
+  mr__cache_state_hash(o, t.file.state);
+  return t;
+}
+
+static void file_path(const mr__cache_t *c, const mr__object_file_t *f, char out[FILE_PATH_MAX]) {
+  char name[MR__OBJECT_NAME];
+  mr__object_name(f->state, f->block, name);
+  snprintf(out, FILE_PATH_MAX, "%s/%s", c->folder, name);
+}
+
+/* Takes the file of an object; false without one. */
+static bool take_file(const mr__cache_t *c, const mr_object_t *o, mr__taken_t *t) {
+  char path[FILE_PATH_MAX];
+  *t = file_of(c, o);
+  if (mr__opened_take(c->opened, t)) return true;
+  file_path(c, &t->file, path);
+  for (;;) {
+    mr__object_open(&t->file, path);
+    if (t->file.fd < 0) return false;
+    mr__opened_put(c->opened, t);
+    if (mr__object_linked(&t->file)) return true;
+    mr__opened_drop(c->opened, t, NULL, NULL); /* an empty one, which was just removed */
+  }
+}
+
+/* Takes the file of an object, which is made if it is missing. */
+static mr_err_t make_file(mr__cache_t *c, const mr_object_t *o, mr__taken_t *t, mr_diag_t *diag) {
+  char path[FILE_PATH_MAX], temporary[FILE_PATH_MAX];
+  if (take_file(c, o, t)) return MR_OK;
+  unsigned k = atomic_fetch_add_explicit(&c->n_temporary, 1, memory_order_relaxed);
+  file_path(c, &t->file, path);
+  snprintf(temporary, sizeof temporary, "%s/%02x/%016" PRIx64 "-%x.new", c->folder,
+           (unsigned)(t->file.state[1] % FOLDERS), c->drawn, k);
+  MR_TRY(mr__object_make(&t->file, path, temporary, diag));
+  mr__opened_put(c->opened, t);
+  return MR_OK;
+}
+
+static int64_t bytes_of(const mr__cache_t *c, const mr_object_t *o, int64_t at) {
+  return o->size - at < c->block ? o->size - at : c->block;
 }
 
 /* ---- blocks ---- */
 
-static uint64_t digest_block(const void *data, int64_t n, const block_tail_t *t) {
-  return XXH3_64bits_withSeed(data, (size_t)n, XXH3_64bits(t, offsetof(block_tail_t, digest)));
+bool mr__cache_has(const mr__cache_t *c, const mr_object_t *o, int64_t at) {
+  mr__taken_t t;
+  mr__block_entry_t e;
+  if (!take_file(c, o, &t)) return false;
+  bool has = mr__object_entry(&t.file, at, &e) && e.digest;
+  mr__opened_leave(c->opened, &t);
+  return has;
 }
 
-static bool read_exactly(int fd, int64_t at, void *to, int64_t n) {
-  for (int64_t have = 0; have < n;) {
-    ssize_t got = pread(fd, (char *)to + have, (size_t)(n - have), at + have);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    have += got;
-  }
-  return true;
-}
-
-static bool verify_block(int fd, const block_tail_t *t) {
-  uint8_t *data = malloc((size_t)t->n + 1);
-  bool good = data && read_exactly(fd, 0, data, t->n) && digest_block(data, t->n, t) == t->digest;
+/* Reads a block as a whole, compares its digest, and copies a part of it. */
+static bool read_verified(const mr__object_file_t *f, int64_t at, int64_t size, int64_t from,
+                          int64_t n, void *to, mr__stamp_t *stamp) {
+  mr__block_entry_t e;
+  uint8_t *data = malloc((size_t)size + 1);
+  bool good = data && mr__object_entry(f, at, &e) && e.digest &&
+              mr__object_read(f, at, data, size) &&
+              mr__object_digest(f, at, data, size) == e.digest;
+  if (good) memcpy(to, data + from, (size_t)n), *stamp = e.changes + 1;
   free(data);
   return good;
 }
 
-bool mr__cache_read(mr__cache_t *c, const mr_object_t *o, int64_t at, int64_t from, int64_t n,
-                    void *to, bool *verified) {
-  char path[2 * MR_PATH_MAX];
-  struct stat st;
-  block_tail_t t;
-  block_path(c, o, at, path);
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (fd < 0) return false;
-  int64_t size = o->size - at < c->block ? o->size - at : c->block;
-  bool good = from >= 0 && n <= size - from;
-  if (good && !*verified)
-    good = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == size + (int64_t)sizeof t;
-  if (good && !*verified) {
-    XXH128_hash_t h = hash_state(o);
-    good = read_exactly(fd, size, &t, sizeof t) && !memcmp(t.magic, magic, sizeof magic) &&
-           t.object[0] == h.low64 && t.object[1] == h.high64 && t.at == at && t.n == size &&
-           verify_block(fd, &t);
-  }
-  good = good && read_exactly(fd, from, to, n);
-  close(fd);
-  *verified = good;
-  if (!good) mr__cache_remove(c, o, at);
-  return good;
+/* Reads a part of a block that has been verified; false if it may have been removed since. */
+static bool read_again(const mr__object_file_t *f, int64_t at, int64_t from, int64_t n, void *to,
+                       mr__stamp_t stamp) {
+  mr__block_entry_t e;
+  return mr__object_read(f, at + from, to, n) && mr__object_entry(f, at, &e) && e.digest &&
+         e.changes + 1 == stamp;
 }
 
-/* A link never replaces another run's block, which has been counted; some file systems have none.
-   MR_END: another run has placed it. */
-static mr_err_t place_block(const char *temporary, const char *path, mr_diag_t *diag) {
-  if (link(temporary, path) == 0) return MR_OK;
-  if (errno == EEXIST) return MR_END;
-  if (rename(temporary, path) == 0) return MR_OK;
-  return mr_fail(diag, MR_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+bool mr__cache_read(mr__cache_t *c, const mr_object_t *o, int64_t at, int64_t from, int64_t n,
+                    void *to, mr__stamp_t *stamp) {
+  mr__taken_t t;
+  int64_t size = bytes_of(c, o, at);
+  if (from < 0 || n > size - from || !take_file(c, o, &t)) return *stamp = 0, false;
+  bool good = *stamp && read_again(&t.file, at, from, n, to, *stamp);
+  if (!good) *stamp = 0, good = read_verified(&t.file, at, size, from, n, to, stamp);
+  mr__opened_leave(c->opened, &t);
+  if (!good) mr__cache_remove(c, o, at);
+  return good;
 }
 
 /* Whether another run uses the folder.  A file system without such locks has no answer: false. */
 static bool is_shared(const mr__cache_t *c) {
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
   return fcntl(c->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-}
-
-/* ---- spare files ---- */
-
-static void temporary_path(const mr__cache_t *c, spare_file_t f, char out[TEMPORARY_MAX]) {
-  snprintf(out, TEMPORARY_MAX, "%s/%02x/%016" PRIx64 "-%x.new", c->folder, f.folder, c->drawn,
-           f.number);
-}
-
-static spare_file_t new_temporary(mr__cache_t *c, unsigned folder) {
-  return (spare_file_t){folder,
-                        atomic_fetch_add_explicit(&c->n_temporary, 1, memory_order_relaxed)};
-}
-
-/* Keeps the file of a whole block instead of removing it; false if that cannot be.  Another run
-   that opened the block before it lost its name may still read it: its lock was there by then, and
-   the file is not used again. */
-static bool keep_spare(mr__cache_t *c, const char *path, unsigned folder) {
-  char temporary[TEMPORARY_MAX];
-  spare_file_t f = new_temporary(c, folder);
-  pthread_mutex_lock(&c->lock);
-  bool room = c->n_spares < c->most_spares;
-  pthread_mutex_unlock(&c->lock);
-  temporary_path(c, f, temporary);
-  if (!room || rename(path, temporary) < 0) return false;
-  pthread_mutex_lock(&c->lock);
-  room = c->n_spares < c->most_spares && !is_shared(c);
-  if (room) c->spare[c->n_spares++] = f;
-  pthread_mutex_unlock(&c->lock);
-  if (!room) unlink(temporary);
-  return true;
-}
-
-/* Writes the path of a file for a block into out, and opens it: a spare one, of as many bytes as a
-   whole block has with its tail, or a new one.  -1: errno says why. */
-static int open_temporary(mr__cache_t *c, unsigned folder, bool whole, char out[TEMPORARY_MAX]) {
-  pthread_mutex_lock(&c->lock);
-  bool spare = whole && c->n_spares;
-  spare_file_t f = spare ? c->spare[--c->n_spares] : (spare_file_t){0};
-  pthread_mutex_unlock(&c->lock);
-  if (spare) {
-    temporary_path(c, f, out);
-    int fd = open(out, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd >= 0) return fd; /* else another run has taken it for one that was never finished */
-  }
-  temporary_path(c, new_temporary(c, folder), out);
-  return open(out, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-}
-
-static void remove_spares(mr__cache_t *c) {
-  char temporary[TEMPORARY_MAX];
-  while (c->n_spares) {
-    temporary_path(c, c->spare[--c->n_spares], temporary);
-    unlink(temporary);
-  }
-}
-
-/* A block is not synced to the disk: its digest tells one that a power cut has damaged. */
-static mr_err_t write_block(mr__cache_t *c, const char *path, unsigned folder, const void *data,
-                            int64_t n, const block_tail_t *t, bool *own, mr_diag_t *diag) {
-  char temporary[TEMPORARY_MAX];
-  int fd = open_temporary(c, folder, n == c->block, temporary);
-  if (fd < 0)
-    return mr_fail(diag, MR_ERR_IO, "%s: cannot be written: %s", temporary, strerror(errno));
-  mr_err_t e = mr_write_all(fd, data, (size_t)n, temporary, diag);
-  if (e >= 0) e = mr_write_all(fd, t, sizeof *t, temporary, diag);
-  close(fd);
-  if (e >= 0) e = place_block(temporary, path, diag);
-  *own = e == MR_OK;
-  unlink(temporary);
-  return e < 0 ? e : MR_OK;
 }
 
 /* Counts n bytes more, before they are written: runs that write at once do not exceed the limit
@@ -249,30 +177,79 @@ static bool reserve_bytes(mr__cache_t *c, int64_t n, int64_t going) {
   return true;
 }
 
+/* Writes a block that no other run writes; *stamp stays 0 if it is there.  It is not synced to the
+   disk: its digest tells one that a power cut has damaged. */
+static mr_err_t write_block(const mr__object_file_t *f, int64_t at, const void *data, int64_t n,
+                            mr__stamp_t *stamp, mr_diag_t *diag) {
+  mr__block_entry_t e = {0};
+  if (!mr__object_lock(f, at, false)) return MR_OK;
+  mr_err_t code = MR_OK;
+  if (!mr__object_entry(f, at, &e))
+    code = mr_fail(diag, MR_ERR_IO, "its table cannot be read");
+  else if (!e.digest)
+    code = mr__object_write(f, at, data, n, e, diag);
+  if (code >= 0 && !e.digest) *stamp = e.changes + 1;
+  mr__object_unlock(f, at);
+  return code;
+}
+
 mr_err_t mr__cache_write(mr__cache_t *c, const mr_object_t *o, int64_t at, const void *data,
-                         int64_t n, int64_t going, bool *own, mr_diag_t *diag) {
-  char path[2 * MR_PATH_MAX];
-  XXH128_hash_t h = hash_state(o);
-  *own = false;
-  block_tail_t t = {.object = {h.low64, h.high64}, .at = at, .n = n};
-  memcpy(t.magic, magic, sizeof magic);
-  t.digest = digest_block(data, n, &t);
-  block_path(c, o, at, path);
-  if (access(path, F_OK) == 0) return MR_OK; /* another run was faster */
+                         int64_t n, int64_t going, mr__stamp_t *stamp, mr_diag_t *diag) {
+  mr__taken_t t;
+  mr_diag_t why = {0};
+  *stamp = 0;
+  if (mr__cache_has(c, o, at)) return MR_OK; /* another run was faster */
   if (!reserve_bytes(c, n, going)) return MR_END;
-  mr_err_t e = write_block(c, path, block_folder(c, o, at), data, n, &t, own, diag);
-  if (!*own) atomic_fetch_sub_explicit(c->used, n, memory_order_relaxed);
+  mr_err_t e = make_file(c, o, &t, diag);
+  if (e >= 0) {
+    e = write_block(&t.file, at, data, n, stamp, &why);
+    mr__opened_leave(c->opened, &t);
+    if (e < 0) mr_diag_prefix(diag, e, &why, "%s", c->folder);
+  }
+  if (!*stamp) atomic_fetch_sub_explicit(c->used, n, memory_order_relaxed);
   return e;
 }
 
-static void remove_block(mr__cache_t *c, const mr_object_t *o, int64_t at, bool spare) {
-  char path[2 * MR_PATH_MAX];
-  int64_t size = o->size - at < c->block ? o->size - at : c->block;
-  block_path(c, o, at, path);
-  bool kept = spare && size == c->block && keep_spare(c, path, block_folder(c, o, at));
-  if (!kept && unlink(path) < 0) return;
-  atomic_fetch_sub_explicit(c->used, size, memory_order_relaxed);
-  atomic_fetch_sub_explicit(&c->excess, size, memory_order_relaxed);
+/* A file without a block, of an object of few blocks, of which there may be many. */
+static bool is_empty(const mr__object_file_t *f) {
+  mr__block_entry_t e;
+  if (f->size > FEW_BLOCKS * f->block) return false;
+  for (int64_t at = 0; at < f->size; at += f->block)
+    if (!mr__object_entry(f, at, &e) || e.digest) return false;
+  return true;
+}
+
+typedef struct emptied {
+  const mr__cache_t *cache;
+  const mr__object_file_t *file;
+} emptied_t;
+
+static void unlink_file(void *ctx) {
+  const emptied_t *e = ctx;
+  char path[FILE_PATH_MAX];
+  file_path(e->cache, e->file, path);
+  if (is_empty(e->file)) unlink(path);
+}
+
+/* alone: no other run uses the folder. */
+static void remove_block(mr__cache_t *c, const mr_object_t *o, int64_t at, bool alone) {
+  mr__taken_t t;
+  mr__block_entry_t e;
+  int64_t n = bytes_of(c, o, at);
+  if (!take_file(c, o, &t)) return;
+  mr__object_lock(&t.file, at, true);
+  bool gone = mr__object_entry(&t.file, at, &e) && e.digest &&
+              mr__object_set(&t.file, at, (mr__block_entry_t){0, e.changes + 1});
+  if (gone) mr__object_punch(&t.file, at, n);
+  mr__object_unlock(&t.file, at);
+  emptied_t emptied = {c, &t.file};
+  if (gone && alone && is_empty(&t.file))
+    mr__opened_drop(c->opened, &t, unlink_file, &emptied);
+  else
+    mr__opened_leave(c->opened, &t);
+  if (!gone) return;
+  atomic_fetch_sub_explicit(c->used, n, memory_order_relaxed);
+  atomic_fetch_sub_explicit(&c->excess, n, memory_order_relaxed);
 }
 
 void mr__cache_remove(mr__cache_t *c, const mr_object_t *o, int64_t at) {
@@ -281,27 +258,27 @@ void mr__cache_remove(mr__cache_t *c, const mr_object_t *o, int64_t at) {
 
 void mr__cache_evict(mr__cache_t *c, const mr_object_t *o, int64_t at) {
   bool shared = is_shared(c);
-  if (!shared || atomic_load_explicit(&c->excess, memory_order_relaxed) > 0)
+  if (c->punches && (!shared || atomic_load_explicit(&c->excess, memory_order_relaxed) > 0))
     remove_block(c, o, at, !shared);
 }
 
 /* ---- the folder ---- */
 
 /* A file of the folder that holds no block of this run. */
-typedef struct other_block {
+typedef struct other_file {
   char name[NAME_MAX_BYTES];
   int64_t bytes, mtime_s;
-} other_block_t;
+} other_file_t;
 
 /* What the folder holds. */
 typedef struct found_blocks {
-  other_block_t *other;
+  other_file_t *other;
   mr__cached_t *own;
   size_t n_other, cap_other, n_own, cap_own;
   int64_t bytes_other, bytes_own;
 } found_blocks_t;
 
-/* An object of this run by the name of its blocks. */
+/* An object of this run by the name of its file. */
 typedef struct known_state {
   XXH128_hash_t hash;
   const mr_object_t *object;
@@ -332,47 +309,67 @@ static bool name_ends_with(const char *name, const char *ending) {
   return n >= k && !strcmp(name + n - k, ending);
 }
 
-/* The object that a block's name is of, and where the block lies in it; NULL if it is none of this
-   run's, or of other sizes. */
-static const mr_object_t *own_block(const mr__cache_t *c, const known_state_t *known, int n,
-                                    const char *name, int64_t *at) {
-  known_state_t want;
-  uint64_t high, low, block, number;
-  int end = 0;
-  if (sscanf(name, "%16" SCNx64 "%16" SCNx64 "-%" SCNx64 "-%" SCNx64 ENDING "%n", &high, &low,
-             &block, &number, &end) != 4 ||
-      (size_t)end != strlen(name) || (int64_t)block != c->block)
-    return NULL;
-  want.hash = (XXH128_hash_t){.low64 = low, .high64 = high};
+/* The object that a file's name is of; NULL if it is none of this run's, or of other blocks. */
+static const mr_object_t *own_object(const mr__cache_t *c, const known_state_t *known, int n,
+                                     const char *name) {
+  uint64_t state[2];
+  int64_t block;
+  if (!mr__object_name_parse(name, state, &block) || block != c->block) return NULL;
+  known_state_t want = {.hash = {.high64 = state[0], .low64 = state[1]}};
   const known_state_t *k = bsearch(&want, known, (size_t)n, sizeof *known, compare_hashes);
-  if (!k || number > (uint64_t)(k->object->size / c->block)) return NULL;
-  *at = (int64_t)number * c->block;
-  return *at < k->object->size && mr__cache_takes(k->object) ? k->object : NULL;
+  return k && mr__cache_takes(k->object) ? k->object : NULL;
 }
 
-static bool note_own(const mr__cache_t *c, found_blocks_t *f, const mr_object_t *o, int64_t at) {
-  int64_t left = o->size - at;
+typedef struct noting {
+  found_blocks_t *found;
+  const mr_object_t *object;
+} noting_t;
+
+static bool note_own(void *ctx, int64_t at, int64_t n) {
+  noting_t *t = ctx;
+  found_blocks_t *f = t->found;
   if (!grow_list((void **)&f->own, f->n_own, &f->cap_own, sizeof *f->own)) return false;
-  f->own[f->n_own++] = (mr__cached_t){o, at};
-  f->bytes_own += left < c->block ? left : c->block;
+  f->own[f->n_own++] = (mr__cached_t){t->object, at};
+  f->bytes_own += n;
   return true;
+}
+
+/* Notes the blocks of an object by its table alone: what they hold is looked at when they are read.
+   A damaged file is as good as none. */
+static bool note_blocks(const mr__cache_t *c, found_blocks_t *f, const mr_object_t *o, bool alone) {
+  char path[FILE_PATH_MAX];
+  mr__taken_t t = file_of(c, o);
+  noting_t noting = {f, o};
+  file_path(c, &t.file, path);
+  mr__object_open(&t.file, path);
+  if (t.file.fd < 0) return true;
+  if (alone) mr__object_tidy(&t.file);
+  bool good = mr__object_blocks(&t.file, note_own, &noting);
+  close(t.file.fd);
+  return good;
+}
+
+/* The bytes of a file's blocks, which the disk knows up to parts of pages. */
+static int64_t bytes_of_file(const char *name, const struct stat *st) {
+  uint64_t state[2];
+  int64_t block, on_disk = (int64_t)st->st_blocks * 512, all = st->st_size;
+  if (mr__object_name_parse(name, state, &block)) all = mr__object_bytes(all, block);
+  return on_disk < all ? on_disk : all;
 }
 
 static bool note_other(found_blocks_t *f, unsigned k, int folder, const char *name) {
   struct stat st;
   if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode)) return true;
   if (!grow_list((void **)&f->other, f->n_other, &f->cap_other, sizeof *f->other)) return false;
-  other_block_t *b = &f->other[f->n_other];
+  other_file_t *b = &f->other[f->n_other];
   if (snprintf(b->name, sizeof b->name, "%02x/%s", k, name) >= (int)sizeof b->name) return true;
-  b->bytes =
-      st.st_size > (off_t)sizeof(block_tail_t) ? st.st_size - (off_t)sizeof(block_tail_t) : 0;
+  b->bytes = bytes_of_file(name, &st);
   b->mtime_s = (int64_t)st.st_mtim.tv_sec;
   f->n_other++, f->bytes_other += b->bytes;
   return true;
 }
 
-/* Lists all blocks; removes what was never finished, if `alone`.  This run's own are known by their
-   names alone: what they hold is looked at when they are read. */
+/* Lists all files; removes what was never finished, if `alone`. */
 static bool list_blocks(const mr__cache_t *c, const mr_object_t *const *object, int n, bool alone,
                         found_blocks_t *out) {
   char path[2 * MR_PATH_MAX];
@@ -382,13 +379,11 @@ static bool list_blocks(const mr__cache_t *c, const mr_object_t *const *object, 
     snprintf(path, sizeof path, "%s/%02x", c->folder, k);
     DIR *d = opendir(path);
     for (struct dirent *e; d && good && (e = readdir(d));) {
-      const mr_object_t *o;
-      int64_t at;
       if (name_ends_with(e->d_name, ".new")) {
         if (alone) unlinkat(dirfd(d), e->d_name, 0);
-      } else if (name_ends_with(e->d_name, ENDING)) {
-        o = own_block(c, known, n, e->d_name, &at);
-        good = o ? note_own(c, out, o, at) : note_other(out, k, dirfd(d), e->d_name);
+      } else if (name_ends_with(e->d_name, ".object") || name_ends_with(e->d_name, OLD_ENDING)) {
+        const mr_object_t *o = own_object(c, known, n, e->d_name);
+        good = o ? note_blocks(c, out, o, alone) : note_other(out, k, dirfd(d), e->d_name);
       }
     }
     if (d) closedir(d);
@@ -398,7 +393,7 @@ static bool list_blocks(const mr__cache_t *c, const mr_object_t *const *object, 
 }
 
 static int compare_ages(const void *a, const void *b) {
-  const other_block_t *x = a, *y = b;
+  const other_file_t *x = a, *y = b;
   return (x->mtime_s > y->mtime_s) - (x->mtime_s < y->mtime_s);
 }
 
@@ -410,7 +405,7 @@ static void share_lock(mr__cache_t *c) {
   while (flock(c->fd, LOCK_SH) < 0 && errno == EINTR) continue;
 }
 
-/* Removes the oldest blocks of other objects until `wanted` bytes of this run's have room, or
+/* Removes the oldest files of other objects until `wanted` bytes of this run's have room, or
    another run comes, of whose objects they may be. */
 static void make_room(mr__cache_t *c, found_blocks_t *f, int64_t wanted) {
   char path[2 * MR_PATH_MAX];
@@ -469,16 +464,6 @@ bool mr__cache_knows_peer(const mr__cache_t *c, const char *name) {
 
 /* ---- life ---- */
 
-/* Spare files are written in place, so no other run may read them, and only locks that are known to
-   work tell whether there is one.  Their bytes, which do not count, are a small part of the limit.
- */
-static void allow_spares(mr__cache_t *c) {
-  struct statfs fs;
-  int64_t most = c->limit / 16 / c->block;
-  if (fstatfs(c->fd, &fs) == 0 && fs.f_type == EXT4_SUPER_MAGIC)
-    c->most_spares = most < SPARES ? (int)most : SPARES;
-}
-
 /* Another user's folder, or one on a disk that is read-only or full. */
 static mr_err_t refuse_folder(const char *folder, const char *what, int error, mr_diag_t *diag) {
   bool full = error == ENOSPC || error == EDQUOT;
@@ -510,7 +495,6 @@ mr_err_t mr__cache_open(mr__cache_t **out, const char *folder, int64_t limit, in
   char path[2 * MR_PATH_MAX];
   mr__cache_t *c = *out = calloc(1, sizeof *c);
   if (!c) return mr_no_memory(diag, "the cache");
-  pthread_mutex_init(&c->lock, NULL);
   c->fd = -1, c->limit = limit, c->slack = slack, c->block = block;
   if (getrandom(&c->drawn, sizeof c->drawn, GRND_NONBLOCK) < 0)
     c->drawn = (uint64_t)mr_now_ns() << 20 | (uint64_t)getpid();
@@ -525,7 +509,8 @@ mr_err_t mr__cache_open(mr__cache_t **out, const char *folder, int64_t limit, in
       e = refuse_folder(folder, "folders in it cannot be created", errno, diag);
   }
   if (e >= 0) e = open_used(c, diag);
-  if (e >= 0) allow_spares(c);
+  if (e >= 0 && !(c->opened = mr__opened_new())) e = mr_no_memory(diag, "the cache");
+  if (e >= 0) c->punches = mr__object_punches(c->fd);
   if (e >= 0) return MR_OK;
   mr__cache_close(c);
   *out = NULL;
@@ -534,8 +519,7 @@ mr_err_t mr__cache_open(mr__cache_t **out, const char *folder, int64_t limit, in
 
 void mr__cache_close(mr__cache_t *c) {
   if (!c) return;
-  remove_spares(c);
-  pthread_mutex_destroy(&c->lock);
+  mr__opened_close(c->opened);
   if (c->used) munmap(c->used, sizeof *c->used);
   if (c->fd >= 0) close(c->fd);
   free(c);

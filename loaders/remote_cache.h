@@ -1,20 +1,19 @@
 /* Blocks of remote objects in a folder on this machine, which several runs share.
 
-   A block is a file that appears whole: it is written under another name and then linked to its
-   own, or renamed where the file system has no links.  Its last
-   bytes say which bytes of which state of which object it holds, with a digest of all, so that
-   neither a killed run, a full disk nor a foreign file can give a wrong byte.
+   The blocks of an object lie in one file (remote_object.h), each with a digest that says which
+   bytes of which state of which object it holds, so that neither a killed run, a full disk nor a
+   foreign file can give a wrong byte.
 
-   The limit counts the blocks' bytes, of all runs; a file has 56 bytes more.  A run that is alone
-   in the folder may exceed the limit by blocks that it is to remove and that are still used, at
-   most `slack` bytes, and is back within it when it ends; a killed run may leave them until the
-   next start.  On ext4 it keeps up to 1,024 files of removed blocks beside that, of a sixteenth of
-   the limit at most, and writes new blocks into them.  Runs that are in the folder together never
+   The limit counts the blocks' bytes, of all runs; a file has 16 bytes more for each block of its
+   object, and 48.  A run that is alone in the folder may exceed the limit by blocks that it is to
+   remove and that are still used, at most `slack` bytes, and is back within it when it ends; a
+   killed run may leave them until the next start.  Runs that are in the folder together never
    exceed it.
 
    While other runs use the folder, a run adds blocks and removes none but damaged ones, and those
-   by which it exceeds the limit: a full folder then stays as it is.  All mr__cache_t that are open,
-   also in one process, count as runs. */
+   by which it exceeds the limit: a full folder then stays as it is.  So does one on a file system
+   that cannot make holes in files.  All mr__cache_t that are open, also in one process, count as
+   runs. */
 #ifndef MR_LOADERS_REMOTE_CACHE_H
 #define MR_LOADERS_REMOTE_CACHE_H
 
@@ -42,24 +41,27 @@ enum { MR__CACHE_STATE = 33 };
 void mr__cache_state(const mr_object_t *o, char out[MR__CACHE_STATE]);
 void mr__cache_state_hash(const mr_object_t *o, uint64_t out[2]);
 
-/* Whether there is a file for the block at byte `at` of o; only a read shows whether it is intact.
-   Any thread, as all calls below. */
+/* Whether the folder has the block at byte `at` of o; only a read shows whether it is intact. Any
+   thread, as all calls below. */
 bool mr__cache_has(const mr__cache_t *c, const mr_object_t *o, int64_t at);
 
-/* Copies bytes [from,from+n) of the block at byte `at` to `to`.  False if the block is not there,
-   damaged or of something else; it is removed then.  A block is verified as a whole when *verified
-   is false, which it sets. */
-bool mr__cache_read(mr__cache_t *c, const mr_object_t *o, int64_t at, int64_t from, int64_t n,
-                    void *to, bool *verified);
+/* By what a block that was verified as a whole is known again; 0: it was not. */
+typedef uint64_t mr__stamp_t;
 
-/* Writes a block, and sets *own; not if a file of its name is there, which holds what another run
-   has written and must be verified.  `going`: bytes of blocks in the folder that the caller is to
+/* Copies bytes [from,from+n) of the block at byte `at` to `to`.  False if the block is not there,
+   damaged or of something else; it is removed then.  A block that *stamp does not know is verified
+   as a whole, and *stamp set. */
+bool mr__cache_read(mr__cache_t *c, const mr_object_t *o, int64_t at, int64_t from, int64_t n,
+                    void *to, mr__stamp_t *stamp);
+
+/* Writes a block, and sets *stamp; not if it is there, or just being written, by another run, which
+   must be verified: *stamp is 0 then.  `going`: bytes of blocks in the folder that the caller is to
    evict when they are no longer used; as far as the slack goes, the limit may be exceeded by them.
    MR_END if the folder is full, perhaps with blocks of other runs; MR_ERR_IO with a sentence. */
 mr_err_t mr__cache_write(mr__cache_t *c, const mr_object_t *o, int64_t at, const void *data,
-                         int64_t n, int64_t going, bool *own, mr_diag_t *diag);
+                         int64_t n, int64_t going, mr__stamp_t *stamp, mr_diag_t *diag);
 
-/* Removes a damaged block, also one that other runs use.  Without a file nothing changes. */
+/* Removes a damaged block, also one that other runs use.  If it is not there nothing changes. */
 void mr__cache_remove(mr__cache_t *c, const mr_object_t *o, int64_t at);
 
 /* Removes a block that the caller does not want to keep, unless other runs use the folder and this
@@ -73,7 +75,7 @@ typedef struct mr__cached {
 } mr__cached_t;
 
 /* Lists the folder once; waits for another run that lists it.  Unless another run uses it, removes
-   what killed runs have left, and the oldest blocks of other objects than object[0,n) until all of
+   what killed runs have left, and the oldest files of other objects than object[0,n) until all of
    theirs have room.  Returns how many bytes this run may use; *own[0,*n_own) are the blocks of its
    objects, heap, the caller frees it. */
 int64_t mr__cache_share(mr__cache_t *c, const mr_object_t *const *object, int n, mr__cached_t **own,

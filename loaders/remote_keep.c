@@ -41,18 +41,18 @@ static void write_unit(mr__window_t *w, int32_t i) {
   int64_t at = u->at, size = u->size;
   mr_diag_t why = {0};
   mr_err_t e = MR_END;
-  bool own = false;
+  mr__stamp_t stamp = 0;
   if (!u->goes) {
     int64_t going = w->going;
     pthread_mutex_unlock(&w->lock);
-    e = mr__cache_write(w->conf.cache, o, at, c->data + (at - c->at), size, going, &own, &why);
+    e = mr__cache_write(w->conf.cache, o, at, c->data + (at - c->at), size, going, &stamp, &why);
     pthread_mutex_lock(&w->lock);
     u = &w->unit[i];
   }
   u->writes = false, w->writing -= size;
   w->writes++, w->stands_still = w->closing;
   pthread_cond_broadcast(&w->written);
-  mr__unit_place(w, u, u->goes, e == MR_OK), u->verified = own;
+  mr__unit_place(w, u, u->goes, e == MR_OK), u->stamp = stamp;
   if (e != MR_OK) mr_belady_drop(w->order, (uint32_t)i);
   if (e < 0 && !w->said_full) {
     w->said_full = true;

@@ -89,7 +89,7 @@ void mr__unit_place(mr__window_t *w, mr__unit_t *u, bool goes, bool on_disk) {
 void mr__unit_evict(mr__window_t *w, mr__unit_t *u) {
   if (u->on_disk) mr__cache_evict(w->conf.cache, u->object, u->at);
   mr__unit_place(w, u, false, false);
-  u->verified = false;
+  u->stamp = 0;
 }
 
 mr__pending_t *mr__unit_pending(const mr__window_t *w, const mr__unit_t *u) {

@@ -238,15 +238,15 @@ mr_err_t mr__unit_copy(mr__window_t *w, int32_t i, const mr_remote_want_t *want,
   if (!u->on_disk) return MR_END;
   const mr_object_t *o = u->object;
   int64_t at = u->at;
-  bool verified = u->verified;
+  mr__stamp_t stamp = u->stamp;
   pthread_mutex_unlock(&w->lock);
-  bool good = mr__cache_read(w->conf.cache, o, at, from - at, n, to, &verified);
+  bool good = mr__cache_read(w->conf.cache, o, at, from - at, n, to, &stamp);
   pthread_mutex_lock(&w->lock);
   u = &w->unit[i];
-  u->verified = verified;
+  u->stamp = stamp;
   if (good) return MR_OK;
   mr__unit_place(w, u, u->goes, false); /* it will be fetched when it is due again */
-  u->verified = false;
+  u->stamp = 0;
   mr_belady_drop(w->order, (uint32_t)i);
   w->counts.lost++;
   return MR_END;

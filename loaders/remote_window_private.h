@@ -42,10 +42,11 @@ typedef struct unit {
   int32_t pins;       /* threads that copy it */
   int32_t owner;      /* the peer that keeps it; -1: this process */
   int64_t number;     /* of the last use issued */
+  mr__stamp_t stamp;  /* of its block on the disk */
   int32_t sibling;    /* the next unit of its chunk */
   int32_t next;       /* in its bucket, or in the list of free ones */
   bool direct;        /* the server is asked for it, though a peer keeps it */
-  bool on_disk, verified;
+  bool on_disk;
   bool writes, goes; /* waits to be written; is to be evicted when idle */
 } mr__unit_t;
 

@@ -420,7 +420,7 @@ try:
     # The cache: whole, killed, shared.
     cache = 'cache=cache-b cache-size=1GB cache-block=65536'
     process, _ = run(f'{through}/{names}', cache, start=True)
-    while Proxy.requests and not any(f.endswith('.block') for _, _, fs in os.walk('cache-b') for f in fs) and process.poll() is None:
+    while Proxy.requests and not any(f.endswith('.object') for _, _, fs in os.walk('cache-b') for f in fs) and process.poll() is None:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.communicate()

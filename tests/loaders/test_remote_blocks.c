@@ -72,7 +72,7 @@ static void blocks_that_cannot_be_opened_are_asked_of_the_server(void **state) {
   load_all(remote, o);
   mr_remote_close(remote);
   snprintf(command, sizeof command,
-           "cd '%s' && for f in */*-[037].block; do mv $f $f.x && ln -s ${f#*/}.x $f; done",
+           "cd '%s' && for f in */*.object; do mv $f $f.x && ln -s ${f#*/}.x $f; done",
            in_folder("links"));
   assert_int_equal(system(command), 0);
   remote = open_cached("links", "100MB", BLOCK, &o);

@@ -6,6 +6,7 @@
 #include "loaders/remote_cache.h"
 #include "loaders/remote_private.h"
 #include "loaders/shard_index.h"
+#include "tests/loaders/cached.h"
 #include "tests/loaders/origin.h"
 #include "tests/loaders/shards.h"
 
@@ -194,53 +195,56 @@ static void neighbours_share_requests_in_any_order(void **state) {
 
 /* ---- a folder that others write into ---- */
 
-/* Calls fn for each block of the folder, with what it holds. */
-static int each_block(const char *cache, round_t *r, void (*fn)(round_t *, const char *, long)) {
-  char command[256], path[512];
-  int n = 0;
-  snprintf(command, sizeof command, "find '%s' -name '*.block' | sort", in_folder(cache));
-  FILE *list = popen(command, "r");
-  while (fgets(path, sizeof path, list)) {
-    struct stat st;
-    path[strcspn(path, "\n")] = 0;
-    if (stat(path, &st) == 0) n++, fn(r, path, (long)st.st_size);
-  }
-  pclose(list);
-  return n;
+static void change_byte(round_t *r, const char *path, int64_t at, int64_t n) {
+  uint8_t byte;
+  int fd = open(path, O_RDWR);
+  if (n < 1) n = 1;
+  at += (int64_t)draw(r, (uint64_t)n);
+  assert_int_equal(pread(fd, &byte, 1, at), 1);
+  byte ^= (uint8_t)(1 << draw(r, 8));
+  assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+  close(fd);
 }
 
-static void only_count(round_t *r, const char *path, long size) {}
+/* A changed bit of a block, or of its entry in the table; or the block stays. */
+static void damage_block(void *ctx, const cached_block_t *b) {
+  round_t *r = ctx;
+  switch (draw(r, 4)) {
+    case 0: change_byte(r, b->path, b->at, b->n); break;
+    case 1: change_byte(r, b->path, b->entry, 16); break;
+    default: break;
+  }
+}
 
-static void damage_block(round_t *r, const char *path, long size) {
-  uint8_t byte;
-  char other[600];
-  int fd = open(path, O_RDWR);
-  long at = (long)draw(r, (uint64_t)size);
-  switch (draw(r, 6)) {
-    case 0: /* one changed bit */
-      assert_int_equal(pread(fd, &byte, 1, at), 1);
-      byte ^= (uint8_t)(1 << draw(r, 8));
-      assert_int_equal(pwrite(fd, &byte, 1, at), 1);
-      break;
-    case 1: assert_int_equal(ftruncate(fd, at), 0); break;
-    case 2: unlink(path); break;
-    case 3: /* a link to something else */
+/* The file of the object as a whole: cut off, gone, or something else of its name. */
+static void damage_file(round_t *r, const char *cache) {
+  char command[300], path[512];
+  struct stat st;
+  snprintf(command, sizeof command, "find '%s' -name '*.object'", in_folder(cache));
+  FILE *list = popen(command, "r");
+  assert_non_null(fgets(path, sizeof path, list));
+  pclose(list);
+  path[strcspn(path, "\n")] = 0;
+  assert_int_equal(stat(path, &st), 0);
+  switch (draw(r, 8)) {
+    case 0: assert_int_equal(truncate(path, (off_t)draw(r, (uint64_t)st.st_size)), 0); break;
+    case 1: unlink(path); break;
+    case 2: /* a link to something else */
       unlink(path);
       assert_int_equal(symlink("/etc/passwd", path), 0);
       break;
-    case 4: /* a folder, or a block of another place under this name */
-      snprintf(other, sizeof other, "%.500s/../other", path);
+    case 3:
       unlink(path);
       assert_int_equal(mkdir(path, 0755), 0);
       break;
-    default: break; /* stays */
+    case 4: change_byte(r, path, st.st_size - 48, 48); break; /* in the tail */
+    default: break;
   }
-  close(fd);
 }
 
 static void a_damaged_folder_costs_time_and_no_byte(void **state) {
   static order_t p;
-  for (round_t r = round_first(10); round_next(&r);) {
+  for (round_t r = round_first(24); round_next(&r);) {
     const mr_object_t *o;
     char name[32];
     mr_remote_conf_t conf = usual;
@@ -252,7 +256,8 @@ static void a_damaged_folder_costs_time_and_no_byte(void **state) {
     const char *wrong = read_parts(&r, remote, o, &p, PARTS_MOST, true);
     mr_remote_close(remote);
     round_check(&r, !wrong, "%s", wrong);
-    round_check(&r, each_block(name, &r, damage_block) > BLOCKS / 2, "few blocks were kept");
+    round_check(&r, each_cached(name, damage_block, &r) > BLOCKS / 2, "few blocks were kept");
+    damage_file(&r, name);
     remote = open_started(&conf, &o);
     wrong = read_parts(&r, remote, o, &p, PARTS_MOST, true);
     mr_remote_close(remote);
@@ -302,12 +307,12 @@ static void the_limit_holds_during_and_after_a_run(void **state) {
       mr_remote_tell(remote, &(mr_remote_want_t){o, p.at[i], p.size[i], NULL}, 1);
     p.n = 1 + (int)draw(&r, PARTS_MOST); /* only these are read */
     const char *wrong = read_announced(&r, remote, o, &p);
-    int during = each_block(name, &r, only_count);
+    int during = count_cached(name);
     mr_remote_close(remote);
     round_check(&r, !wrong, "%s", wrong);
     round_check(&r, during <= most + (int)(conf.ahead / BLOCK), "%d blocks of %d during the run",
                 during, most);
-    int after = each_block(name, &r, only_count);
+    int after = count_cached(name);
     round_check(&r, after <= most, "%d blocks of %d after the run", after, most);
   }
 }
@@ -324,30 +329,37 @@ static void the_limit_holds_for_all_runs_together(void **state) {
   for (int i = 0; i < 2; i++) {
     const char *wrong = read_parts(&r, remote[i], o[i], &p, 300, true);
     if (wrong) fail_msg("%s", wrong);
-    assert_in_range(each_block("limit", &r, only_count), 1, 20);
+    assert_in_range(count_cached("limit"), 1, 20);
   }
   for (int i = 0; i < 2; i++) mr_remote_close(remote[i]);
   conf.cache_size = "40960"; /* a smaller limit holds when no other run is there */
   mr_remote_close(open_started(&conf, &o[0]));
-  assert_in_range(each_block("limit", &r, only_count), 0, 10);
+  assert_in_range(count_cached("limit"), 0, 10);
 }
 
 /* ---- runs that share a folder ---- */
 
 enum { LISTED_MAX = 200 };
 
-static char listed[LISTED_MAX][512];
+static int64_t listed[LISTED_MAX];
 static int n_listed;
 
-static void list_block(round_t *r, const char *path, long size) {
+static void list_block(void *ctx, const cached_block_t *b) {
   assert_true(n_listed < LISTED_MAX);
-  snprintf(listed[n_listed++], sizeof *listed, "%s", path);
+  listed[n_listed++] = b->at;
+}
+
+static void find_block(void *ctx, const cached_block_t *b) {
+  bool *found = ctx;
+  for (int i = 0; i < n_listed; i++) found[i] |= listed[i] == b->at;
 }
 
 /* The listed blocks that are gone. */
-static int count_gone(void) {
+static int count_gone(const char *cache) {
+  bool found[LISTED_MAX] = {0};
   int gone = 0;
-  for (int i = 0; i < n_listed; i++) gone += access(listed[i], F_OK) != 0;
+  each_cached(cache, find_block, found);
+  for (int i = 0; i < n_listed; i++) gone += !found[i];
   return gone;
 }
 
@@ -364,30 +376,30 @@ static void a_run_removes_no_block_while_another_uses_the_folder(void **state) {
   mr_remote_t *first = open_started(&conf, &o[0]);
   const char *wrong = read_parts(&r, first, o[0], &p, 300, true);
   if (wrong) fail_msg("%s", wrong);
-  for (int n = -1, now; (now = each_block("shared-by-two", &r, only_count)) != n || n < 20; n = now)
+  for (int n = -1, now; (now = count_cached("shared-by-two")) != n || n < 20; n = now)
     usleep(100000); /* what was fetched is written by another thread */
   n_listed = 0;
-  each_block("shared-by-two", &r, list_block);
+  each_cached("shared-by-two", list_block, NULL);
   assert_in_range(n_listed, 20, 50 + 16);
   conf.cache_size = "40960"; /* 10 blocks */
   mr_remote_t *second = open_started(&conf, &o[1]);
-  assert_int_equal(count_gone(), 0);
+  assert_int_equal(count_gone("shared-by-two"), 0);
   draw_parts(&r, &p, PARTS_MOST);
   wrong = read_parts(&r, second, o[1], &p, 300, true);
   if (wrong) fail_msg("%s", wrong);
-  assert_int_equal(count_gone(), 0);
+  assert_int_equal(count_gone("shared-by-two"), 0);
   mr_remote_count(second, &counts);
   assert_true(counts.hits > counts.uses / 4); /* it uses what is there */
   mr_remote_close(second);
-  assert_int_equal(count_gone(), 0);
+  assert_int_equal(count_gone("shared-by-two"), 0);
   wrong = read_parts(&r, first, o[0], &p, 300, true);
   if (wrong) fail_msg("%s", wrong);
   mr_remote_count(first, &counts);
   assert_int_equal(counts.lost, 0);
   mr_remote_close(first);
-  assert_in_range(each_block("shared-by-two", &r, only_count), 20, 50);
+  assert_in_range(count_cached("shared-by-two"), 20, 50);
   mr_remote_close(open_started(&conf, &o[2]));
-  assert_in_range(each_block("shared-by-two", &r, only_count), 0, 10);
+  assert_in_range(count_cached("shared-by-two"), 0, 10);
 }
 
 static void wrong_settings_are_refused(void **state) {
@@ -416,7 +428,7 @@ static void objects_of_one_path_and_other_queries_share_no_block(void **state) {
   char at[300];
   mr__cache_t *c;
   mr_diag_t diag = {0};
-  bool own;
+  mr__stamp_t own;
   other.url = "http://h/get?f=2";
   snprintf(at, sizeof at, "%s/queries", folder);
   if (mr__cache_open(&c, at, 1 << 20, 0, BLOCK, &diag) < 0) fail_msg("%s", diag.text);
@@ -495,7 +507,7 @@ static void a_full_disk_costs_hits_and_no_byte(void **state) {
   setrlimit(RLIMIT_FSIZE, &old);
   if (wrong) fail_msg("%s", wrong);
   assert_int_equal(n_notices, before + 1);
-  assert_int_equal(each_block("full", &r, only_count), 0);
+  assert_int_equal(count_cached("full"), 0);
   assert_int_equal(n_leftovers("full"), 0);
 }
 
@@ -514,7 +526,7 @@ static void a_huge_object_is_read_and_not_cached(void **state) {
   mr_remote_close(remote);
   origin.claims = 0;
   if (wrong) fail_msg("%s", wrong);
-  assert_int_equal(each_block("huge", &r, only_count), 0);
+  assert_int_equal(count_cached("huge"), 0);
 }
 
 int main(void) {

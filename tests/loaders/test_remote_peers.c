@@ -6,6 +6,7 @@
 
 #include "loaders/remote_cache.h"
 #include "loaders/remote_peers.h"
+#include "tests/loaders/cached.h"
 #include "tests/loaders/origin.h"
 #include "tests/loaders/shards.h"
 #include "tests/port.h"
@@ -130,16 +131,6 @@ static bool load_all(mr_remote_t *remote, const mr_object_t *o) {
   return true;
 }
 
-static int count_blocks(const char *cache) {
-  char command[256];
-  int n = -1;
-  snprintf(command, sizeof command, "find '%s' -name '*.block' | wc -l", in_folder(cache));
-  FILE *f = popen(command, "r");
-  assert_int_equal(fscanf(f, "%d", &n), 1);
-  pclose(f);
-  return n;
-}
-
 /* Starts a process that reads everything, says "q", then "y" or "n", and answers peers until it may
    end.  It exits by the number of its notices. */
 static child_t start_child(int i, const char *cache) {
@@ -229,7 +220,7 @@ static void peers_in_one_folder_keep_each_others_blocks(void **state) {
     assert_int_equal(hear(&child[i]), 'y');
   }
   for (int i = PEERS - 1; i >= 0; i--) assert_int_equal(end_child(&child[i]), 0);
-  assert_int_equal(count_blocks("one-folder"), BLOCKS);
+  assert_int_equal(count_cached("one-folder"), BLOCKS);
   for (int i = 0; i < PEERS; i++) { /* alone: each other peer does not answer */
     before = origin.sent;
     usual.timeout = 2;
@@ -238,7 +229,7 @@ static void peers_in_one_folder_keep_each_others_blocks(void **state) {
     assert_int_equal(hear(&alone), 'q');
     assert_int_equal(hear(&alone), 'y');
     assert_true(WIFEXITED(end_child(&alone)));
-    assert_int_equal(count_blocks("one-folder"), BLOCKS);
+    assert_int_equal(count_cached("one-folder"), BLOCKS);
     assert_int_equal(origin.sent - before, 1); /* the byte that identifies the object */
   }
   one_folder = false;
