@@ -72,24 +72,24 @@ bool mr__cache_takes(const mr_object_t *o) {
 
 /* ---- files ---- */
 
-static mr__taken_t file_of(const mr__cache_t *c, const mr_object_t *o) {
+static mr__taken_t cached_file(const mr__cache_t *c, const mr_object_t *o) {
   mr__taken_t t = {.file = {.fd = -1, .size = o->size, .block = c->block}, .slot = -1};
   mr__cache_state_hash(o, t.file.state);
   return t;
 }
 
-static void file_path(const mr__cache_t *c, const mr__object_file_t *f, char out[FILE_PATH_MAX]) {
+static void cached_path(const mr__cache_t *c, const mr__object_file_t *f, char out[FILE_PATH_MAX]) {
   char name[MR__OBJECT_NAME];
   mr__object_name(f->state, f->block, name);
   snprintf(out, FILE_PATH_MAX, "%s/%s", c->folder, name);
 }
 
 /* Takes the file of an object; false without one. */
-static bool take_file(const mr__cache_t *c, const mr_object_t *o, mr__taken_t *t) {
+static bool cached_take(const mr__cache_t *c, const mr_object_t *o, mr__taken_t *t) {
   char path[FILE_PATH_MAX];
-  *t = file_of(c, o);
+  *t = cached_file(c, o);
   if (mr__opened_take(c->opened, t)) return true;
-  file_path(c, &t->file, path);
+  cached_path(c, &t->file, path);
   for (;;) {
     mr__object_open(&t->file, path);
     if (t->file.fd < 0) return false;
@@ -100,11 +100,11 @@ static bool take_file(const mr__cache_t *c, const mr_object_t *o, mr__taken_t *t
 }
 
 /* Takes the file of an object, which is made if it is missing. */
-static mr_err_t make_file(mr__cache_t *c, const mr_object_t *o, mr__taken_t *t, mr_diag_t *diag) {
+static mr_err_t cached_make(mr__cache_t *c, const mr_object_t *o, mr__taken_t *t, mr_diag_t *diag) {
   char path[FILE_PATH_MAX], temporary[FILE_PATH_MAX];
-  if (take_file(c, o, t)) return MR_OK;
+  if (cached_take(c, o, t)) return MR_OK;
   unsigned k = atomic_fetch_add_explicit(&c->n_temporary, 1, memory_order_relaxed);
-  file_path(c, &t->file, path);
+  cached_path(c, &t->file, path);
   snprintf(temporary, sizeof temporary, "%s/%02x/%016" PRIx64 "-%x.new", c->folder,
            (unsigned)(t->file.state[1] % FOLDERS), c->drawn, k);
   MR_TRY(mr__object_make(&t->file, path, temporary, diag));
@@ -121,7 +121,7 @@ static int64_t bytes_of(const mr__cache_t *c, const mr_object_t *o, int64_t at) 
 bool mr__cache_has(const mr__cache_t *c, const mr_object_t *o, int64_t at) {
   mr__taken_t t;
   mr__block_entry_t e;
-  if (!take_file(c, o, &t)) return false;
+  if (!cached_take(c, o, &t)) return false;
   bool has = mr__object_entry(&t.file, at, &e) && e.digest;
   mr__opened_leave(c->opened, &t);
   return has;
@@ -152,7 +152,7 @@ bool mr__cache_read(mr__cache_t *c, const mr_object_t *o, int64_t at, int64_t fr
                     void *to, mr__stamp_t *stamp) {
   mr__taken_t t;
   int64_t size = bytes_of(c, o, at);
-  if (from < 0 || n > size - from || !take_file(c, o, &t)) return *stamp = 0, false;
+  if (from < 0 || n > size - from || !cached_take(c, o, &t)) return *stamp = 0, false;
   bool good = *stamp && read_again(&t.file, at, from, n, to, *stamp);
   if (!good) *stamp = 0, good = read_verified(&t.file, at, size, from, n, to, stamp);
   mr__opened_leave(c->opened, &t);
@@ -200,7 +200,7 @@ mr_err_t mr__cache_write(mr__cache_t *c, const mr_object_t *o, int64_t at, const
   *stamp = 0;
   if (mr__cache_has(c, o, at)) return MR_OK; /* another run was faster */
   if (!reserve_bytes(c, n, going)) return MR_END;
-  mr_err_t e = make_file(c, o, &t, diag);
+  mr_err_t e = cached_make(c, o, &t, diag);
   if (e >= 0) {
     e = write_block(&t.file, at, data, n, stamp, &why);
     mr__opened_leave(c->opened, &t);
@@ -227,7 +227,7 @@ typedef struct emptied {
 static void unlink_file(void *ctx) {
   const emptied_t *e = ctx;
   char path[FILE_PATH_MAX];
-  file_path(e->cache, e->file, path);
+  cached_path(e->cache, e->file, path);
   if (is_empty(e->file)) unlink(path);
 }
 
@@ -236,7 +236,7 @@ static void remove_block(mr__cache_t *c, const mr_object_t *o, int64_t at, bool 
   mr__taken_t t;
   mr__block_entry_t e;
   int64_t n = bytes_of(c, o, at);
-  if (!take_file(c, o, &t)) return;
+  if (!cached_take(c, o, &t)) return;
   mr__object_lock(&t.file, at, true);
   bool gone = mr__object_entry(&t.file, at, &e) && e.digest &&
               mr__object_set(&t.file, at, (mr__block_entry_t){0, e.changes + 1});
@@ -338,9 +338,9 @@ static bool note_own(void *ctx, int64_t at, int64_t n) {
    A damaged file is as good as none. */
 static bool note_blocks(const mr__cache_t *c, found_blocks_t *f, const mr_object_t *o, bool alone) {
   char path[FILE_PATH_MAX];
-  mr__taken_t t = file_of(c, o);
+  mr__taken_t t = cached_file(c, o);
   noting_t noting = {f, o};
-  file_path(c, &t.file, path);
+  cached_path(c, &t.file, path);
   mr__object_open(&t.file, path);
   if (t.file.fd < 0) return true;
   if (alone) mr__object_tidy(&t.file);

@@ -1,5 +1,5 @@
-/* Object files.  The file is made whole under another name, so that whoever finds it finds its
-   tail; its blocks come and go by entries, each of which is written at once. */
+/* Object files.  A file is made whole under another name, so that a run that finds it finds its
+ * tail; its blocks come and go by entries, each of which is written at once. */
 #include "loaders/remote_object.h"
 
 #include <errno.h>
@@ -97,7 +97,7 @@ static object_tail_t tail_of(const mr__object_file_t *f) {
   return t;
 }
 
-static bool is_whole(const mr__object_file_t *f) {
+static bool object_whole(const mr__object_file_t *f) {
   struct stat st;
   object_tail_t want = tail_of(f), t;
   return fstat(f->fd, &st) == 0 && S_ISREG(st.st_mode) &&
@@ -107,7 +107,7 @@ static bool is_whole(const mr__object_file_t *f) {
 
 void mr__object_open(mr__object_file_t *f, const char *path) {
   f->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (f->fd < 0 || is_whole(f)) return;
+  if (f->fd < 0 || object_whole(f)) return;
   close(f->fd);
   f->fd = -1;
 }
