@@ -1,5 +1,5 @@
 /* Object files.  A file is made whole under another name, so that a run that finds it finds its
- * tail; its blocks come and go by entries, each of which is written at once. */
+   tail; its blocks come and go by entries, each of which is written by one call. */
 #include "loaders/remote_object.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
 
    An entry is written after its block, and names the block's digest, in which object, place and
    length are mixed: neither a kill between the two, nor a power cut, nor a foreign file gives a
-   wrong byte.  Each removal of a block changes its entry before its bytes go.  Who has verified a
-   block once, and finds the same entry behind a later read, has read the same bytes.
+   wrong byte.  Each removal of a block changes its entry before its bytes go: a run that has
+   verified a block once, and finds the same entry after a later read, has read the same bytes.
 
    Implemented in remote_object.c.  Every call may be made by any thread; those that change a block
    expect its lock. */

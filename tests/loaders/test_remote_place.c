@@ -133,8 +133,8 @@ static void a_block_that_was_there_is_not_trusted(void **state) {
   mr__cache_close(c);
 }
 
-/* Who has verified a block reads neither the hole that another run makes of it nor, unverified,
-   what comes after that. */
+/* A run that has verified a block reads neither the hole that another run makes of it nor,
+   unverified, what comes after that. */
 static void a_block_that_was_removed_is_not_read(void **state) {
   mr__cache_t *c[2] = {open_cache("gone"), open_cache("gone")};
   mr_diag_t diag = {0};
