@@ -90,11 +90,11 @@ static bool cached_take(const mr__cache_t *c, const mr_object_t *o, mr__taken_t 
   *t = cached_file(c, o);
   if (mr__opened_take(c->opened, t)) return true;
   cached_path(c, &t->file, path);
-  for (;;) {
+  for (int tries = 1;; tries++) { /* a file system may know of no links */
     mr__object_open(&t->file, path);
     if (t->file.fd < 0) return false;
     mr__opened_put(c->opened, t);
-    if (mr__object_linked(&t->file)) return true;
+    if (tries == 3 || mr__object_linked(&t->file)) return true;
     mr__opened_drop(c->opened, t, NULL, NULL); /* an empty one, which was just removed */
   }
 }
@@ -182,7 +182,7 @@ static bool reserve_bytes(mr__cache_t *c, int64_t n, int64_t going) {
 static mr_err_t write_block(const mr__object_file_t *f, int64_t at, const void *data, int64_t n,
                             mr__stamp_t *stamp, mr_diag_t *diag) {
   mr__block_entry_t e = {0};
-  if (!mr__object_lock(f, at, false)) return MR_OK;
+  if (!mr__object_lock(f, at)) return MR_OK;
   mr_err_t code = MR_OK;
   if (!mr__object_entry(f, at, &e))
     code = mr_fail(diag, MR_ERR_IO, "its table cannot be read");
@@ -237,11 +237,11 @@ static void remove_block(mr__cache_t *c, const mr_object_t *o, int64_t at, bool 
   mr__block_entry_t e;
   int64_t n = bytes_of(c, o, at);
   if (!cached_take(c, o, &t)) return;
-  mr__object_lock(&t.file, at, true);
-  bool gone = mr__object_entry(&t.file, at, &e) && e.digest &&
+  bool mine = mr__object_lock(&t.file, at); /* else another run is just writing or removing it */
+  bool gone = mine && mr__object_entry(&t.file, at, &e) && e.digest &&
               mr__object_set(&t.file, at, (mr__block_entry_t){0, e.changes + 1});
   if (gone) mr__object_punch(&t.file, at, n);
-  mr__object_unlock(&t.file, at);
+  if (mine) mr__object_unlock(&t.file, at);
   emptied_t emptied = {c, &t.file};
   if (gone && alone && is_empty(&t.file))
     mr__opened_drop(c->opened, &t, unlink_file, &emptied);

@@ -160,11 +160,10 @@ static struct flock lock_of(const mr__object_file_t *f, int64_t at, short type) 
                         .l_len = sizeof(mr__block_entry_t)};
 }
 
-bool mr__object_lock(const mr__object_file_t *f, int64_t at, bool wait) {
+bool mr__object_lock(const mr__object_file_t *f, int64_t at) {
   struct flock lock = lock_of(f, at, F_WRLCK);
   int got;
-  while ((got = fcntl(f->fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, &lock)) < 0 && errno == EINTR)
-    continue;
+  while ((got = fcntl(f->fd, F_OFD_SETLK, &lock)) < 0 && errno == EINTR) continue;
   return got == 0 || (errno != EAGAIN && errno != EACCES);
 }
 

@@ -53,9 +53,9 @@ mr_err_t mr__object_make(mr__object_file_t *f, const char *path, const char *tem
 /* Whether the file still has its name. */
 bool mr__object_linked(const mr__object_file_t *f);
 
-/* Whether another run changes the block at byte `at`; if not, it is locked until unlock.  With
-   `wait` it waits for the other.  A file system without such locks locks nothing. */
-bool mr__object_lock(const mr__object_file_t *f, int64_t at, bool wait);
+/* Locks the block at byte `at` until unlock; false if another run has it, which is not waited for.
+   A file system without such locks locks nothing. */
+bool mr__object_lock(const mr__object_file_t *f, int64_t at);
 void mr__object_unlock(const mr__object_file_t *f, int64_t at);
 
 /* Reads or writes an entry; false: the file cannot be read there, or written. */

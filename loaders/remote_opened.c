@@ -23,12 +23,12 @@ struct mr__opened {
   int *bucket;  /* [n] the first slot */
 };
 
-/* A quarter of what the process may open. */
+/* An eighth of what the process may open: it may have several caches. */
 static int files_to_spare(void) {
   struct rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return LEAST;
-  if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur / 4 > MOST) return MOST;
-  return limit.rlim_cur / 4 > LEAST ? (int)(limit.rlim_cur / 4) : LEAST;
+  if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur / 8 > MOST) return MOST;
+  return limit.rlim_cur / 8 > LEAST ? (int)(limit.rlim_cur / 8) : LEAST;
 }
 
 mr__opened_t *mr__opened_new(void) {
