@@ -20,6 +20,7 @@ static uint8_t block[BLOCK];
 /* ---- what the other run, or the disk, does ---- */
 
 static bool looks_free; /* the next entry that is read, as if the other run wrote it afterwards */
+static bool no_holes;   /* the file system makes none in files */
 static int no_room;     /* errno for what a file should get on the disk; 0: it gets it */
 
 ssize_t __real_pread(int fd, void *to, size_t n, off_t at);
@@ -29,6 +30,13 @@ ssize_t __wrap_pread(int fd, void *to, size_t n, off_t at) {
   looks_free = false;
   memset(to, 0, n);
   return (ssize_t)n;
+}
+
+int __real_fallocate(int fd, int mode, off_t at, off_t n);
+int __wrap_fallocate(int fd, int mode, off_t at, off_t n);
+int __wrap_fallocate(int fd, int mode, off_t at, off_t n) {
+  if (no_holes) return errno = EOPNOTSUPP, -1;
+  return __real_fallocate(fd, mode, at, n);
 }
 
 int __real_posix_fallocate(int fd, off_t at, off_t n);
@@ -202,6 +210,29 @@ static void a_removed_block_gives_its_room_back(void **state) {
   }
 }
 
+/* Where a removed block would keep its room, none is evicted, and a full folder stays as it is. */
+static void without_holes_in_files_a_full_folder_stays(void **state) {
+  enum { MANY = 10 };
+  const mr_object_t large = {
+      .name = "http://h/z", .url = "http://h/z", .size = 2 * MANY * BLOCK, .etag = "\"1\""};
+  mr_diag_t diag = {0};
+  mr__stamp_t own;
+  no_holes = true;
+  mr__cache_t *c = open_cache("no-holes"); /* of 10 blocks */
+  for (int i = 0; i < MANY; i++)
+    assert_int_equal(mr__cache_write(c, &large, i * BLOCK, block, BLOCK, 0, &own, &diag), MR_OK);
+  for (int i = 0; i < MANY; i++) mr__cache_evict(c, &large, i * BLOCK);
+  assert_int_equal(bytes_counted("no-holes"), MANY * BLOCK);
+  assert_int_equal(mr__cache_write(c, &large, MANY * BLOCK, block, BLOCK, 0, &own, &diag), MR_END);
+  assert_int_equal(count_cached("no-holes"), MANY);
+  mr__cache_remove(c, &large, 0); /* a damaged one goes, and its place takes it again */
+  assert_false(mr__cache_has(c, &large, 0));
+  assert_int_equal(mr__cache_write(c, &large, 0, block, BLOCK, 0, &own, &diag), MR_OK);
+  assert_true(own);
+  mr__cache_close(c);
+  no_holes = false;
+}
+
 /* Bytes that were written before a kill, and have no entry. */
 static void what_a_killed_run_has_written_in_part_is_removed(void **state) {
   mr__cache_t *c = open_cache("killed");
@@ -279,6 +310,7 @@ int main(void) {
       cmocka_unit_test(a_block_that_was_there_is_not_trusted),
       cmocka_unit_test(a_block_that_was_removed_is_not_read),
       cmocka_unit_test(a_removed_block_gives_its_room_back),
+      cmocka_unit_test(without_holes_in_files_a_full_folder_stays),
       cmocka_unit_test(what_a_killed_run_has_written_in_part_is_removed),
       cmocka_unit_test(an_object_of_any_size_evicts_nothing),
       cmocka_unit_test(a_disk_without_room_for_the_count_is_refused),
