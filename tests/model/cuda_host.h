@@ -944,6 +944,7 @@ static const char host_prelude[] =
     "#define __global__\n#define __device__\n#define __forceinline__ inline\n"
     "#define __launch_bounds__(n)\n#define __shared__ static\n#define __syncthreads host_wait\n"
     "struct host_dim { unsigned x; }; static host_dim blockIdx, threadIdx, blockDim;\n"
+    "struct alignas(16) uint4 { unsigned x, y, z, w; };\n"
     "static inline float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }\n"
     "static inline float __int_as_float(int u) { float f; memcpy(&f, &u, 4); return f; }\n"
     "static inline unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, 4); return u; }\n"
@@ -979,7 +980,8 @@ static const char host_turns[] =
     "      threadIdx.x = t; swapcontext(&host_next, &host_thread[t]); more |= !host_done[t]; }\n"
     "  }\n}\n";
 
-/* Writes text with the two lines of PTX replaced. */
+/* Writes text with the two lines of PTX replaced.  Instructions of tensor cores ("asm volatile")
+   are left to NVRTC, which defines __CUDACC_RTC__: the prelude computes their products. */
 static inline void host_write_text(FILE *f, const char *text) {
   static const char *const ptx[][2] = {
       {"asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"(h));", "f = host_widened(h);"},

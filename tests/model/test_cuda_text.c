@@ -145,6 +145,23 @@ static void a_warning_and_a_wide_formula_are_found(void **state) {
   free(program);
 }
 
+/* Attention and its backward pass by kernels of one group a head. */
+static void texts_of_attention(void) {
+  static const int64_t T[] = {1, 40, 64, 80}, D[] = {8, 24, 48, 64};
+  for (int i = 0; i < 4; i++)
+    for (int f16 = 0; f16 < 2; f16++) {
+      mr_fn_t *f = mr_fn_create(), *g = NULL;
+      mr_diag_t diag = {0};
+      mr_var_t *x = mr_fn_input(f, mr_aval_of(f16 ? MR_F16 : MR_BF16, 2, T[i], 3, 2, D[3 - i]));
+      mr_var_t *y =
+          mr_lax_reduce_sum(f, mr_lax_attention_packed(f, x, 0.25f), 4, (int[]){0, 1, 2, 3});
+      assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+      assert_int_equal(mr_grad(f, 1, (int[]){0}, &g, &diag), MR_OK);
+      assert_true(texts_of_compiled(&all, g, NULL) > 1);
+      mr_fn_destroy(f), mr_fn_destroy(g);
+    }
+}
+
 static int collect(void **state) {
   vit_t v = vit_default();
   int samples = texts_of_samples(&all);
@@ -154,6 +171,7 @@ static int collect(void **state) {
   v.model.layers = 1;
   texts_of_step(&all, &v, 8, NULL);
   texts_of_step(&all, &v, 8, "fuse");
+  texts_of_attention();
   size_t at;
   assert_true(mr_kernel_texts_add(&all, mr_cuda_set_branch, &at));
   assert_true(mr_kernel_texts_add(&all, mr_cuda_set_round, &at));

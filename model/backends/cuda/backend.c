@@ -66,7 +66,7 @@ static mr_err_t cuda_lower_kernels(mr_call_t *c, mr_kernels_t *k, mr_diag_t *dia
   }
   c->scratch_bytes = k->scratch_bytes;
   c->kernels = k->n;
-  if (c->eqn->op->product) c->how = "a kernel of one loop for each element";
+  c->how = mr_kernels_how(c->eqn);
   c->run = cuda_compiled_run;
   return MR_OK;
 }
@@ -143,7 +143,7 @@ static mr_err_t cuda_build(const mr_call_t *call, int n, mr_diag_t *diag) {
 
 /* Every op that has an open form, but neither a kernel nor a library. */
 static bool cuda_opens(const mr_eqn_t *e) {
-  return !mr_kernels_take(e) && !mr__cuda_library_takes(e);
+  return !mr_kernels_take(e) && !mr__cuda_library_takes(e) && !mr__cuda_kernel_attends(e);
 }
 
 static float cuda_element(const mr_op_def_t *op, float a, float b) {

@@ -22,6 +22,7 @@ static const char dialect[] =
     "#define LOCAL(type, name, n) __shared__ type name[n]\n"
     "#define BARRIER __syncthreads()\n"
     "#define SPACE\n"
+    "#define SHARED\n"
     "#define DEVICE __device__ __forceinline__\n"
     "typedef unsigned char u8; typedef unsigned short u16; typedef int i32;\n"
     "typedef unsigned int u32; typedef long long i64; typedef unsigned long long u64;\n"
@@ -34,7 +35,32 @@ static const char dialect[] =
     "DEVICE float F16_TO_F32(u16 h) {\n"
     "  float f; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"(h)); return f; }\n"
     "DEVICE u16 F32_TO_F16(float f) {\n"
-    "  u16 h; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(f)); return h; }\n";
+    "  u16 h; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(f)); return h; }\n"
+    /* Tensor cores, where NVRTC compiles. */
+    "#ifdef __CUDACC_RTC__\n"
+    "#define WARP_BARRIER __syncwarp()\n"
+    "#define UNROLL _Pragma(\"unroll\")\n"
+    "#define LOAD_TILE(name, how) DEVICE void name(u32 *r, const u32 *p) { \\\n"
+    "  asm volatile(\"ldmatrix.sync.aligned.m8n8.x4\" how \".shared.b16 {%0, %1, %2, %3}, [%4];\" "
+    "\\\n"
+    "    : \"=r\"(r[0]), \"=r\"(r[1]), \"=r\"(r[2]), \"=r\"(r[3]) \\\n"
+    "    : \"r\"((u32)__cvta_generic_to_shared(p)) : \"memory\"); }\n"
+    "LOAD_TILE(LDMATRIX, \"\")\n"
+    "LOAD_TILE(LDMATRIX_TURNED, \".trans\")\n"
+    "#define MMA(name, type) DEVICE void name(float *c, const u32 *a, const u32 *b) { \\\n"
+    "  asm volatile(\"mma.sync.aligned.m16n8k16.row.col.f32.\" type \".\" type \".f32 \" \\\n"
+    "    \"{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\" \\\n"
+    "    : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3]) \\\n"
+    "    : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b[0]), \"r\"(b[1])); }\n"
+    "MMA(mma_bf16, \"bf16\")\n"
+    "MMA(mma_f16, \"f16\")\n"
+    "#define MMA_BF16 mma_bf16\n"
+    "#define MMA_F16 mma_f16\n"
+    "DEVICE u32 PAIR_BF16(float low, float high) {\n"
+    "  u32 p; asm volatile(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(p) : \"f\"(high), "
+    "\"f\"(low));\n"
+    "  return p; }\n"
+    "#endif\n";
 
 char *mr__cuda_program_text(const char *const *text, size_t n) {
   char *all = NULL;

@@ -40,7 +40,7 @@ static void cudnn_open(void) {
   if (!cudnn9.missing) c->version = c->cudnnGetVersion();
 }
 
-#define OPENED "so that attention is computed as separate products, which is slow"
+#define OPENED "so that attention is computed by generated kernels, which may be slow"
 
 mr_err_t mr__cudnn_fits(size_t version, const char *path, mr_diag_t *diag) {
   if (version < MR_CUDNN_LEAST)

@@ -4,14 +4,29 @@
 
 #include "model/backends/cuda/attention.h"
 #include "model/backends/cuda/blas.h"
+#include "model/backends/kernels/attention_way.h"
+#include "model/backends/kernels/kernel.h"
+
+/* Whether attention is asked of cuDNN, before a kernel is written or the equation is opened. */
+static bool asks_cudnn(const mr_eqn_t *e) {
+  mr_attention_way_t way = mr_attention_way();
+  return way != MR_ATTENTION_OPENED &&
+         !(way == MR_ATTENTION_OWN && mr_kernels_attend(e, MR_CUDA_SHARED));
+}
 
 mr_err_t mr__cuda_lower_library(mr_call_t *c, mr_diag_t *diag) {
   mr_err_t e = mr__cuda_blas_lower(c, diag);
-  return e == MR_ERR_NORULE ? mr__cuda_attention_lower(c, diag) : e;
+  return e == MR_ERR_NORULE && asks_cudnn(c->eqn) ? mr__cuda_attention_lower(c, diag) : e;
 }
 
 bool mr__cuda_library_takes(const mr_eqn_t *e) {
-  return mr__cuda_blas_takes(e) || mr__cuda_attention_takes(e);
+  return mr__cuda_blas_takes(e) || (asks_cudnn(e) && mr__cuda_attention_takes(e));
+}
+
+bool mr__cuda_kernel_attends(const mr_eqn_t *e) {
+  mr_attention_way_t way = mr_attention_way();
+  return (way == MR_ATTENTION_USUAL || way == MR_ATTENTION_OWN) &&
+         mr_kernels_attend(e, MR_CUDA_SHARED);
 }
 
 int mr__cuda_library_wanted(const mr_call_t *c, mr_cuda_wanted_t *want) {

@@ -16,6 +16,12 @@ mr_err_t mr__cuda_lower_library(mr_call_t *c, mr_diag_t *diag);
    Asks the library, with the device open; without a device no equation is taken. */
 bool mr__cuda_library_takes(const mr_eqn_t *e);
 
+/* Whether a kernel of one group a head (kernels/kernel.h) computes e, an attention that no library
+   takes, or is asked for by MILLRACE_ATTENTION; else e is opened.  Every device of CUDA gives a
+   block MR_CUDA_SHARED bytes of shared memory. */
+enum { MR_CUDA_SHARED = 48 << 10 };
+bool mr__cuda_kernel_attends(const mr_eqn_t *e);
+
 /* Sets want[0,MR_CUDA_LIBRARY_KERNELS) to the kernels that a call of a library starts beside it, to
    be built before it runs, and returns how many; 0 for any other call. */
 enum { MR_CUDA_LIBRARY_KERNELS = 2 };

@@ -37,6 +37,8 @@ static const row_t kernel_rows[] = {
     ROW(cumsum),
     ROW(sum_squares),
     ROW(dot_general),
+    ROW(attention),
+    {&mr_op_attention_vjp, mr__kernel_attention},
     ROW(random_bits),
     ROW(random_uniform),
     ROW(random_normal),
@@ -54,8 +56,17 @@ static mr_kernel_rule_fn *kernel_rule(const mr_op_def_t *op) {
   return NULL;
 }
 
+static bool is_attention(const mr_eqn_t *e) {
+  return e->op == &mr_op_attention || e->op == &mr_op_attention_vjp;
+}
+
 bool mr_kernels_take(const mr_eqn_t *e) {
-  return kernel_rule(e->op) && e->n_in + e->n_out <= MR_KERNEL_ENDS;
+  return !is_attention(e) && kernel_rule(e->op) && e->n_in + e->n_out <= MR_KERNEL_ENDS;
+}
+
+const char *mr_kernels_how(const mr_eqn_t *e) {
+  if (is_attention(e)) return "attention: a kernel of one group a head";
+  return e->op->product ? "a kernel of one loop for each element" : NULL;
 }
 
 static bool gives_elements(const mr_eqn_t *e) {

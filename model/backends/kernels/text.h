@@ -100,6 +100,8 @@ MR_KERNEL_RULE(reduce_sum);
 MR_KERNEL_RULE(reduce_max);
 MR_KERNEL_RULE(cumsum);
 MR_KERNEL_RULE(dot_general);
+/* rule_attention.c */
+MR_KERNEL_RULE(attention);
 /* rule_draw.c */
 MR_KERNEL_RULE(random_bits);
 MR_KERNEL_RULE(random_uniform);

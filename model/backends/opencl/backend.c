@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/backends/kernels/attention_way.h"
 #include "model/backends/kernels/kernel.h"
 #include "model/backends/opencl/device.h"
 #include "model/backends/opencl/program.h"
@@ -87,7 +88,7 @@ static mr_err_t lower_kernels(mr_call_t *c, mr_kernels_t *k, mr_diag_t *diag) {
   }
   c->scratch_bytes = k->scratch_bytes;
   c->kernels = k->n;
-  if (c->eqn->op->product) c->how = "a kernel of one loop for each element";
+  c->how = mr_kernels_how(c->eqn);
   c->run = compiled_run;
   return MR_OK;
 }
@@ -127,8 +128,15 @@ static mr_err_t opencl_build(const mr_call_t *call, int n, mr_diag_t *diag) {
   return e;
 }
 
+/* The kernel of attention is for tensor cores; without them it is taken if it is asked for. */
+static bool opencl_attends(const mr_eqn_t *e) {
+  const mr_opencl_device_t *d;
+  return mr_attention_way() == MR_ATTENTION_OWN && mr__opencl_device(&d, NULL) == MR_OK &&
+         mr_kernels_attend(e, d->shared);
+}
+
 /* Every op without a kernel that has an open form. */
-static bool opencl_opens(const mr_eqn_t *e) { return !mr_kernels_take(e); }
+static bool opencl_opens(const mr_eqn_t *e) { return !mr_kernels_take(e) && !opencl_attends(e); }
 
 static float opencl_element(const mr_op_def_t *op, float a, float b) {
   return op->at.f1 ? op->at.f1(a) : op->at.f2(a, b);

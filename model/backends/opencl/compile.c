@@ -15,6 +15,8 @@ static const char dialect[] =
     "#define KERNEL __kernel void\n"
     "#define ARG(n) __global char *b##n, ulong o##n\n"
     "#define PTR(type, name, n) __global type *name = (__global type *)(b##n + o##n)\n"
+    "#define SPACE __global\n"
+    "#define SHARED __local\n"
     "#define DEVICE static inline\n"
     "#define ITEM get_global_id(0)\n"
     "#define KERNEL_OF(n) __kernel __attribute__((reqd_work_group_size(n, 1, 1))) void\n"

@@ -69,8 +69,8 @@ static void device_ask(mr_opencl_device_t *d) {
   d->rounds = (single & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
 }
 
-/* Refuses a device that cannot run the kernels. */
-static mr_err_t device_fits(const mr_opencl_device_t *d, mr_diag_t *diag) {
+/* Refuses a device that cannot run the kernels; notes what a group may share. */
+static mr_err_t device_fits(mr_opencl_device_t *d, mr_diag_t *diag) {
   char version[256] = "";
   cl_bool ready = CL_TRUE, compiles = CL_TRUE, little = CL_TRUE;
   cl_ulong shared = 0;
@@ -82,6 +82,7 @@ static mr_err_t device_fits(const mr_opencl_device_t *d, mr_diag_t *diag) {
   d->cl->clGetDeviceInfo(d->id, CL_DEVICE_ENDIAN_LITTLE, sizeof little, &little, NULL);
   d->cl->clGetDeviceInfo(d->id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof shared, &shared, NULL);
   d->cl->clGetDeviceInfo(d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof group, &group, NULL);
+  d->shared = shared;
   if (group < MR_KERNEL_GROUP) lacks = "work-groups of 256 items";
   if (shared < 32 * 1024) lacks = "32 KiB of memory that a work-group shares";
   if (!strncmp(version, "OpenCL 1.0", 10) || !strncmp(version, "OpenCL 1.1", 10))

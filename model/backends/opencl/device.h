@@ -21,6 +21,7 @@ typedef struct mr_opencl_device {
   unsigned number;            /* in the order of all platforms' devices */
   size_t memory;              /* bytes */
   size_t largest;             /* bytes of one block at most */
+  size_t shared;              /* bytes that the items of a group may share */
   bool f64, rounds; /* computes in f64; divides and takes roots of f32 correctly rounded */
   char name[128];
 } mr_opencl_device_t;

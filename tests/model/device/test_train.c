@@ -127,6 +127,14 @@ static void losses_in_bf16_are_near_the_cpus(void **state) {
   both_sides("bf16", &t, 1e-2);
 }
 
+/* Heads of 8: the kernel of one group a head takes them. */
+static void losses_with_own_attention_are_near_the_cpus(void **state) {
+  mr_train_config_t t = mr_train_default(B);
+  setenv("MILLRACE_ATTENTION", "own", 1);
+  both_sides("bf16, attention by a kernel of its own", &t, 1e-2);
+  unsetenv("MILLRACE_ATTENTION");
+}
+
 static void parts_averages_and_clipping_are_the_cpus(void **state) {
   mr_train_config_t t = mr_train_default(B);
   t.compute.dtype = MR_F32;
@@ -430,6 +438,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(losses_of_50_steps_are_the_cpus_in_f32),
       cmocka_unit_test(losses_in_bf16_are_near_the_cpus),
+      cmocka_unit_test(losses_with_own_attention_are_near_the_cpus),
       cmocka_unit_test(parts_averages_and_clipping_are_the_cpus),
       cmocka_unit_test(a_dynamic_scale_takes_the_cpus_course),
       cmocka_unit_test(a_run_that_resumes_is_the_same_to_the_bit),
