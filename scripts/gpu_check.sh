@@ -235,6 +235,24 @@ stage_sanitizer() {
     "$here/bin/millrace" bench step --device "$device" --batch 4 --layers 1 --steps 1 --warm-up 1
 }
 
+# Attention of the recipe by cuDNN and by the kernel of one group a head: the milliseconds of a block's pass, beside the test of both
+# against the CPU in f64.
+stage_attention() { # BATCH...
+  local batch way op ms
+  [ ! -e "$here/tests/test_model_device_attention" ] ||
+    LD_LIBRARY_PATH=$here/lib "$here/tests/test_model_device_attention" "$device" || return
+  for batch in "$@"; do
+    for way in cudnn own; do
+      MILLRACE_ATTENTION=$way ours profile --device "$device" --steps 3 --json "$out/attention.json" \
+        batch="$batch" layers=1 || return
+      for op in attention attention_vjp; do
+        ms=$(tr -d '\n\t' <"$out/attention.json" | grep -oE "\"op\":\"$op\",[^}]*\"ms\":[0-9.eE+-]+" | figure ms)
+        note "${op}_ms $way $batch" "${ms:-opened}"
+      done
+    done
+  done
+}
+
 # Algorithms of the products of one batch size are measured and kept.
 stage_tune() { # BATCH...
   local batch
@@ -370,18 +388,19 @@ run1() {
   stage probe 25 probe
   need_device
   stage limits 35 limits
-  stage tests 105 tests
+  stage tests 100 tests
   stage starts 35 starts
   stage parity-f32 35 parity f32 1e-3
   stage parity-bf16 35 parity bf16 1e-2
-  stage twice 35 twice
-  stage sanitizer 60 sanitizer
+  stage twice 30 twice
+  stage sanitizer 45 sanitizer
   stage bench-128 15 bench off 128
+  stage attention 40 attention 128 4096
   stage tune 60 tune 128 1024 4096
   stage tuned 35 bench products.txt 128 1024 4096
   stage graph-off 35 graph_off 128 1024 4096
-  stage f32 40 pictures f32 128 1024 4096
-  stage u8 40 pictures u8 128 1024 4096
+  stage f32 35 pictures f32 128 1024 4096
+  stage u8 35 pictures u8 128 1024 4096
 }
 
 run2() {

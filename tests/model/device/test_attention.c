@@ -97,6 +97,16 @@ static void attention_of_every_size_is_near_f64(void **state) {
   unsetenv("MILLRACE_ATTENTION");
 }
 
+/* Of the recipe: by cuDNN, where there is one, and by the kernel. */
+static void attention_of_the_recipe_is_near_f64_in_each_way(void **state) {
+  static const char *const way[] = {"cudnn", "own"};
+  for (int i = 0; i < 2; i++) {
+    setenv("MILLRACE_ATTENTION", way[i], 1);
+    passes_are_near_f64(&(shape_t){2, 65, 8, 48, MR_BF16, true});
+  }
+  unsetenv("MILLRACE_ATTENTION");
+}
+
 /* Whether the device keeps attention of f, or opens it. */
 static bool is_kept(const shape_t *s) {
   mr_fn_t *f = both_passes(s);
@@ -128,6 +138,7 @@ int main(int argc, char **argv) {
   if (status) return status;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_the_kernel_does_not_take_is_opened),
+      cmocka_unit_test(attention_of_the_recipe_is_near_f64_in_each_way),
       cmocka_unit_test(attention_of_every_size_is_near_f64),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
