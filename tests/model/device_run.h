@@ -12,10 +12,10 @@
 
 static const mr_backend_t *device;
 
-static inline void *there(const void *host, size_t bytes) {
+static inline void *there(const void *from, size_t bytes) {
   void *p = device->take(bytes);
   assert_non_null(p);
-  if (host) device->copy(p, host, bytes, MR_COPY_IN);
+  if (from) device->copy(p, from, bytes, MR_COPY_IN);
   return p;
 }
 

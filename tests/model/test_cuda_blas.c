@@ -684,8 +684,8 @@ static void a_damaged_or_foreign_shipped_file_is_left_aside_and_said_once(void *
     const char *says;
   } of[] = {
       {NULL, 0, "line 1: want \"millrace products 1\"; it is not used"},
-      {"Another GPU", 130100, "a row of Another GPU with cuBLASLt 130100, want Recorded GPU"},
-      {"Recorded GPU", 120900, "a row of Recorded GPU with cuBLASLt 120900, want Recorded GPU"},
+      {"Another GPU", 130100, "a row of Another GPU with version 130100, want Recorded GPU"},
+      {"Recorded GPU", 120900, "a row of Recorded GPU with version 120900, want Recorded GPU"},
   };
   for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
     shipped_t s;

@@ -1,6 +1,7 @@
 /* Attention inside a scan, whose rows begin at any multiple of their bytes: cuDNN is given
-   addresses that are aligned as its graphs declare, and what was copied for that arrives.  cuDNN is
-   a table that records; the device is the table of cuda_host.h. */
+   addresses that are aligned as its graphs declare, and what was copied for that arrives.  And the
+   choice between cuDNN and the kernel of one group a head, by MILLRACE_ATTENTION or by what was
+   measured.  cuDNN is a table that records; the device is the table of cuda_host.h. */
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,9 +11,12 @@
 // clang-format on
 
 #include "model/backends/cuda/attention_graph.h"
+#include "model/backends/cuda/device.h"
+#include "model/backends/cuda/tuned.h"
 #include "model/exec/device.h"
 #include "model/model.h"
 #include "tests/model/cuda_host.h"
+#include "tests/model/device_run.h"
 
 enum { STEPS = 4, ROWS = 5 /* T: statistics of 20 bytes a step */ };
 
@@ -143,6 +147,60 @@ static void a_step_back_reads_what_the_step_gave(void **state) {
   mr_fn_destroy(g), mr_fn_destroy(f);
 }
 
+/* The kernel computes each step, in the text that CUDA compiles, and cuDNN is not called. */
+static void the_kernel_is_asked_for_and_computes(void **state) {
+  mr_fn_t *f = scan_of_attention(), *g;
+  mr_diag_t diag = {0};
+  double *in[2];
+  int before = forwards, after = backwards;
+  if (mr_grad(f, 1, (int[]){0}, &g, &diag) < 0) fail_msg("%s", diag.text);
+  in[0] = doubles(elems(g->in[0]));
+  for (int64_t k = 0; k < elems(g->in[0]); k++) in[0][k] = random_in(-2, 2);
+  setenv("MILLRACE_ATTENTION", "own", 1);
+  device = mr_backend_find("cuda");
+  same_as_in_f64("the sum", f, in, 1e-2, false);
+  same_as_in_f64("its gradient", g, in, 1e-2, false);
+  unsetenv("MILLRACE_ATTENTION");
+  assert_int_equal(forwards, before);
+  assert_int_equal(backwards, after);
+  free(in[0]);
+  mr_fn_destroy(g), mr_fn_destroy(f);
+}
+
+static char tuning[64]; /* the tuning file of this process */
+
+#define ROW "attention B=1 T=5 H=1 D=8 bf16 packed"
+
+/* The recorded cuDNN takes no time, so that it is the faster one; a row that says otherwise is
+   believed. */
+static void the_faster_one_is_measured_and_kept(void **state) {
+  mr_cuda_tuning_t row;
+  mr_fn_t *f = scan_of_attention();
+  int before;
+  setenv("MILLRACE_TUNE", "1", 1);
+  run(f);
+  unsetenv("MILLRACE_TUNE");
+  const mr_cuda_device_t *d;
+  assert_int_equal(mr__cuda_device(&d, NULL), MR_OK);
+  assert_true(mr__cuda_tuned_own(d->name, recording.version, ROW, &row));
+  assert_int_equal(row.algorithm[0], 0);
+  assert_int_equal(access(tuning, R_OK), 0);
+  before = forwards;
+  run(f);
+  assert_int_equal(forwards, before + STEPS);
+  row.algorithm[0] = 1;
+  mr__cuda_tuned_put(&row);
+  run(f);
+  assert_int_equal(forwards, before + STEPS);
+  setenv("MILLRACE_ATTENTION", "cudnn", 1);
+  run(f);
+  unsetenv("MILLRACE_ATTENTION");
+  assert_int_equal(forwards, before + 2 * STEPS);
+  row.algorithm[0] = 0;
+  mr__cuda_tuned_put(&row);
+  mr_fn_destroy(f);
+}
+
 static char said[400];
 static void keep_notice(void *arg, const char *text) { snprintf(said, sizeof said, "%s", text); }
 
@@ -165,13 +223,19 @@ int main(void) {
 #endif
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_step_back_reads_what_the_step_gave),
+      cmocka_unit_test(the_kernel_is_asked_for_and_computes),
+      cmocka_unit_test(the_faster_one_is_measured_and_kept),
       cmocka_unit_test(a_pass_that_fails_names_op_and_scope),
   };
   if (system("g++ --version >/dev/null 2>&1")) {
     printf("[  SKIPPED ] cuda_rows: there is no g++\n");
     return 77;
   }
+  snprintf(tuning, sizeof tuning, "/tmp/mr-attention-%ld.txt", (long)getpid());
+  setenv("MILLRACE_TUNING", tuning, 1);
   host_put();
   mr__cudnn_put(&recording);
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  int status = cmocka_run_group_tests(tests, NULL, NULL);
+  unlink(tuning);
+  return status;
 }

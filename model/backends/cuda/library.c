@@ -3,6 +3,7 @@
 #include "model/backends/cuda/library.h"
 
 #include "model/backends/cuda/attention.h"
+#include "model/backends/cuda/attention_tuned.h"
 #include "model/backends/cuda/blas.h"
 #include "model/backends/kernels/attention_way.h"
 #include "model/backends/kernels/kernel.h"
@@ -14,9 +15,21 @@ static bool asks_cudnn(const mr_eqn_t *e) {
          !(way == MR_ATTENTION_OWN && mr_kernels_attend(e, MR_CUDA_SHARED));
 }
 
+/* Lowers attention to cuDNN, unless the kernel is known to be faster. */
+static mr_err_t lower_by_cudnn(mr_call_t *c, mr_diag_t *diag) {
+  const mr_call_t before = *c;
+  mr_err_t e = mr__cuda_attention_lower(c, diag);
+  if (e < 0 || mr_attention_way() == MR_ATTENTION_CUDNN ||
+      !mr_kernels_attend(c->eqn, MR_CUDA_SHARED) || !mr__cuda_attention_own_is_faster(c))
+    return e;
+  c->fini(c->state);
+  *c = before;
+  return MR_ERR_NORULE;
+}
+
 mr_err_t mr__cuda_lower_library(mr_call_t *c, mr_diag_t *diag) {
   mr_err_t e = mr__cuda_blas_lower(c, diag);
-  return e == MR_ERR_NORULE && asks_cudnn(c->eqn) ? mr__cuda_attention_lower(c, diag) : e;
+  return e == MR_ERR_NORULE && asks_cudnn(c->eqn) ? lower_by_cudnn(c, diag) : e;
 }
 
 bool mr__cuda_library_takes(const mr_eqn_t *e) {

@@ -16,8 +16,11 @@ static struct {
   bool read, writes; /* settled; whether rows may be written to path */
   char path[MR_PATH_MAX];
   mr_cuda_tunings_t rows;
-  char shipped[MR_CUDA_TUNINGS_FILE]; /* the name of the shipped file that was read; empty: none */
-  mr_cuda_tunings_t shipped_rows;
+  struct {
+    char name[MR_CUDA_TUNINGS_FILE]; /* of the file that was read; empty: none */
+    mr_cuda_tunings_t rows;
+  } shipped[2]; /* of cuBLASLt's version, and of cuDNN's */
+  int oldest;   /* of shipped */
 } tuned = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool tuned_is_off(void) {
@@ -66,28 +69,33 @@ static mr_err_t tuned_is_of(const mr_cuda_tunings_t *t, const char *device, uint
                             mr_diag_t *diag) {
   for (size_t i = 0; i < t->n; i++)
     if (t->row[i].version != version || strcmp(t->row[i].device, device) != 0)
-      return mr_fail(diag, MR_ERR_DATA, "a row of %s with cuBLASLt %llu, want %s with %llu",
+      return mr_fail(diag, MR_ERR_DATA, "a row of %s with version %llu, want %s with %llu",
                      t->row[i].device, (unsigned long long)t->row[i].version, device,
                      (unsigned long long)version);
   return MR_OK;
 }
 
-static void tuned_read_shipped(const char *device, uint64_t version) {
+/* Returns the rows of the shipped file, which is read once unless many are asked for in turn. */
+static const mr_cuda_tunings_t *tuned_read_shipped(const char *device, uint64_t version) {
   char name[MR_CUDA_TUNINGS_FILE], path[MR_PATH_MAX];
   mr_diag_t diag = {0};
   mr__cuda_tunings_file(device, version, name);
-  if (!strcmp(name, tuned.shipped)) return;
-  memcpy(tuned.shipped, name, sizeof name);
-  mr__cuda_tunings_fini(&tuned.shipped_rows);
-  if (tuned_is_off() || !mr_share_find(name, path, sizeof path)) return;
-  mr_err_t e = tuned_parse(path, &tuned.shipped_rows, &diag);
-  if (e == MR_OK) e = tuned_is_of(&tuned.shipped_rows, device, version, &diag);
-  if (e == MR_OK) return;
-  mr__cuda_tunings_fini(&tuned.shipped_rows);
+  for (int i = 0; i < 2; i++)
+    if (!strcmp(name, tuned.shipped[i].name)) return &tuned.shipped[i].rows;
+  mr_cuda_tunings_t *rows = &tuned.shipped[tuned.oldest].rows;
+  memcpy(tuned.shipped[tuned.oldest].name, name, sizeof name);
+  tuned.oldest = !tuned.oldest;
+  mr__cuda_tunings_fini(rows);
+  if (tuned_is_off() || !mr_share_find(name, path, sizeof path)) return rows;
+  mr_err_t e = tuned_parse(path, rows, &diag);
+  if (e == MR_OK) e = tuned_is_of(rows, device, version, &diag);
+  if (e == MR_OK) return rows;
+  mr__cuda_tunings_fini(rows);
   mr_notice(
       "device cuda: shipped tuning file %s: %s; it is not used, and products take the library's "
       "own choice of algorithms",
       path, diag.text);
+  return rows;
 }
 
 bool mr__cuda_tuned_asked(void) {
@@ -108,8 +116,8 @@ bool mr__cuda_tuned_own(const char *device, uint64_t version, const char *produc
 bool mr__cuda_tuned_shipped(const char *device, uint64_t version, const char *product,
                             mr_cuda_tuning_t *row) {
   pthread_mutex_lock(&tuned.lock);
-  tuned_read_shipped(device, version);
-  const mr_cuda_tuning_t *r = mr__cuda_tunings_find(&tuned.shipped_rows, device, version, product);
+  const mr_cuda_tuning_t *r =
+      mr__cuda_tunings_find(tuned_read_shipped(device, version), device, version, product);
   if (r) *row = *r;
   pthread_mutex_unlock(&tuned.lock);
   return r != NULL;

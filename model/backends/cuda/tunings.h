@@ -6,7 +6,10 @@
      NVIDIA H200<tab>130100<tab>m=1152 n=8320 ...<tab>8 numbers of 16
    digits<tab>workspace<tab>ns
 
-   The numbers are the library's own description of the algorithm, which it
+   For attention the version is cuDNN's, the product is "attention B=128 T=65 ...", and the first
+   number is 1 if the kernel of one group a head was faster than cuDNN, else 0.
+
+   Else the numbers are the library's own description of the algorithm, which it
    checks before it runs one.  Rows of other devices and versions are kept when
    a file is written again. */
 #ifndef MR_MODEL_BACKENDS_CUDA_TUNINGS_H
