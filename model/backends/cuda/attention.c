@@ -35,8 +35,8 @@ static mr_err_t plans_handle(const mr_cudnn_t *c, mr_diag_t *diag) {
   cudnnStatus_t s = c->cudnnCreate(&plans.handle);
   if (s != CUDNN_STATUS_SUCCESS)
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
-                   "device cuda: %s does not start, so that attention is computed as separate "
-                   "products, which is slow: %s",
+                   "device cuda: %s does not start, so that attention is computed by generated "
+                   "kernels, which may be slow: %s",
                    c->path, c->cudnnGetErrorString(s));
   plans.of = c;
   return MR_OK;

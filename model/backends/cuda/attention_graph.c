@@ -285,11 +285,12 @@ static mr_err_t graph_refused(const mr_cudnn_t *c, cudnnStatus_t s, const char *
 
 mr_err_t mr__cudnn_computes(size_t version, const mr_cuda_attention_t *a, mr_diag_t *diag) {
   if (a->backward && a->T % 128 && version < MR_CUDNN_ANY_T)
-    return mr_fail(diag, MR_ERR_UNAVAILABLE,
-                   "device cuda: cuDNN %zu.%zu computes the backward pass of attention only for "
-                   "multiples of 128 rows, so that it is computed as separate products, which is "
-                   "slow; want 9.16 or newer",
-                   version / 10000, version / 100 % 100);
+    return mr_fail(
+        diag, MR_ERR_UNAVAILABLE,
+        "device cuda: cuDNN %zu.%zu computes the backward pass of attention only for "
+        "multiples of 128 rows, so that it is computed by generated kernels, which may be "
+        "slow; want 9.16 or newer",
+        version / 10000, version / 100 % 100);
   return MR_OK;
 }
 

@@ -9,8 +9,8 @@ static pthread_once_t without_said = PTHREAD_ONCE_INIT;
 
 static void say_without(void) {
   mr_notice(
-      "device cuda: this build is without cuDNN, so that attention is computed as separate "
-      "products, which is slow; install its headers (cudnn_backend.h) beside CUDA's and build "
+      "device cuda: this build is without cuDNN, so that attention is computed by generated "
+      "kernels, which may be slow; install its headers (cudnn_backend.h) beside CUDA's and build "
       "again");
 }
 

@@ -45,8 +45,8 @@ typedef struct mr_cudnn {
 
 /* Points *cudnn at the table, which is static.  MR_OK; MR_ERR_UNAVAILABLE if
    there is no library, one that is too old or has known bugs, or one that lacks
-   a call: the sentence says which, and that attention is then computed as
-   separate products.  Any thread; the first call loads the library, behind
+   a call: the sentence says which, and that attention is then computed by
+   generated kernels.  Any thread; the first call loads the library, behind
    NVRTC, which its engines need. */
 mr_err_t mr__cudnn(const mr_cudnn_t **cudnn, mr_diag_t *diag);
 
