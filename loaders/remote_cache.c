@@ -29,7 +29,7 @@
 
 #define OLD_ENDING ".block" /* of the files of single blocks, which earlier versions wrote */
 
-enum { FOLDERS = 256, NAME_MAX_BYTES = 80, FEW_BLOCKS = 64 };
+enum { NAME_MAX_BYTES = 80, FEW_BLOCKS = 64 };
 
 struct mr__cache {
   char folder[MR_PATH_MAX];
@@ -106,7 +106,7 @@ static mr_err_t cached_make(mr__cache_t *c, const mr_object_t *o, mr__taken_t *t
   unsigned k = atomic_fetch_add_explicit(&c->n_temporary, 1, memory_order_relaxed);
   cached_path(c, &t->file, path);
   snprintf(temporary, sizeof temporary, "%s/%02x/%016" PRIx64 "-%x.new", c->folder,
-           (unsigned)(t->file.state[1] % FOLDERS), c->drawn, k);
+           (unsigned)(t->file.state[1] % MR__OBJECT_FOLDERS), c->drawn, k);
   MR_TRY(mr__object_make(&t->file, path, temporary, diag));
   mr__opened_put(c->opened, t);
   return MR_OK;
@@ -309,7 +309,8 @@ static bool name_ends_with(const char *name, const char *ending) {
   return n >= k && !strcmp(name + n - k, ending);
 }
 
-/* The object that a file's name is of; NULL if it is none of this run's, or of other blocks. */
+/* The object whose file has this name; NULL if this run has no such object, or blocks of another
+   size. */
 static const mr_object_t *own_object(const mr__cache_t *c, const known_state_t *known, int n,
                                      const char *name) {
   uint64_t state[2];
@@ -335,18 +336,12 @@ static bool note_own(void *ctx, int64_t at, int64_t n) {
 }
 
 /* Notes the blocks of an object by its table alone: what they hold is looked at when they are read.
-   A damaged file is as good as none. */
-static bool note_blocks(const mr__cache_t *c, found_blocks_t *f, const mr_object_t *o, bool alone) {
-  char path[FILE_PATH_MAX];
-  mr__taken_t t = cached_file(c, o);
+   False without memory. */
+static bool note_blocks(found_blocks_t *f, const mr_object_t *o, const mr__object_file_t *file,
+                        bool alone) {
   noting_t noting = {f, o};
-  cached_path(c, &t.file, path);
-  mr__object_open(&t.file, path);
-  if (t.file.fd < 0) return true;
-  if (alone) mr__object_tidy(&t.file);
-  bool good = mr__object_blocks(&t.file, note_own, &noting);
-  close(t.file.fd);
-  return good;
+  if (alone) mr__object_tidy(file);
+  return mr__object_blocks(file, note_own, &noting);
 }
 
 /* The bytes of a file's blocks, which the disk knows up to parts of pages. */
@@ -369,13 +364,30 @@ static bool note_other(found_blocks_t *f, unsigned k, int folder, const char *na
   return true;
 }
 
+/* Notes a file.  One that is damaged counts as another object's: it goes where room is needed, and
+   is replaced when a block of its object is written. */
+static bool note_file(const mr__cache_t *c, found_blocks_t *f, const mr_object_t *o, unsigned k,
+                      int folder, const char *name, bool alone) {
+  char path[FILE_PATH_MAX];
+  mr__object_file_t file = {.fd = -1};
+  if (o) {
+    file = cached_file(c, o).file;
+    cached_path(c, &file, path);
+    mr__object_open(&file, path);
+  }
+  if (file.fd < 0) return note_other(f, k, folder, name);
+  bool good = note_blocks(f, o, &file, alone);
+  close(file.fd);
+  return good;
+}
+
 /* Lists all files; removes what was never finished, if `alone`. */
 static bool list_blocks(const mr__cache_t *c, const mr_object_t *const *object, int n, bool alone,
                         found_blocks_t *out) {
   char path[2 * MR_PATH_MAX];
   known_state_t *known = known_states(object, n);
   bool good = known != NULL;
-  for (unsigned k = 0; k < FOLDERS && good; k++) {
+  for (unsigned k = 0; k < MR__OBJECT_FOLDERS && good; k++) {
     snprintf(path, sizeof path, "%s/%02x", c->folder, k);
     DIR *d = opendir(path);
     for (struct dirent *e; d && good && (e = readdir(d));) {
@@ -383,7 +395,7 @@ static bool list_blocks(const mr__cache_t *c, const mr_object_t *const *object, 
         if (alone) unlinkat(dirfd(d), e->d_name, 0);
       } else if (name_ends_with(e->d_name, ".object") || name_ends_with(e->d_name, OLD_ENDING)) {
         const mr_object_t *o = own_object(c, known, n, e->d_name);
-        good = o ? note_blocks(c, out, o, alone) : note_other(out, k, dirfd(d), e->d_name);
+        good = note_file(c, out, o, k, dirfd(d), e->d_name, alone);
       }
     }
     if (d) closedir(d);
@@ -503,7 +515,7 @@ mr_err_t mr__cache_open(mr__cache_t **out, const char *folder, int64_t limit, in
                    : mr_fail(diag, MR_ERR_CONFIG,
                              "setting cache = %.100s...: want a path of less than %zu bytes",
                              folder, sizeof c->folder);
-  for (unsigned k = 0; k < FOLDERS && e >= 0; k++) {
+  for (unsigned k = 0; k < MR__OBJECT_FOLDERS && e >= 0; k++) {
     snprintf(path, sizeof path, "%s/%02x", folder, k);
     if (mkdir(path, 0755) < 0 && errno != EEXIST)
       e = refuse_folder(folder, "folders in it cannot be created", errno, diag);

@@ -14,7 +14,7 @@
 
 #define ENDING ".object"
 
-enum { FOLDERS = 256, ENTRIES_AT_ONCE = 4096 };
+enum { ENTRIES_AT_ONCE = 4096 };
 
 typedef struct object_tail {
   char magic[8];
@@ -28,7 +28,7 @@ static const char magic[8] = "mrobject";
 
 void mr__object_name(const uint64_t state[2], int64_t block, char out[MR__OBJECT_NAME]) {
   snprintf(out, MR__OBJECT_NAME, "%02x/%016" PRIx64 "%016" PRIx64 "-%" PRIx64 ENDING,
-           (unsigned)(state[1] % FOLDERS), state[0], state[1], (uint64_t)block);
+           (unsigned)(state[1] % MR__OBJECT_FOLDERS), state[0], state[1], (uint64_t)block);
 }
 
 bool mr__object_name_parse(const char *name, uint64_t state[2], int64_t *block) {
@@ -210,13 +210,21 @@ bool mr__object_punches(int fd) {
          (errno != EOPNOTSUPP && errno != ENOSYS);
 }
 
-/* Calls fn for each block with its entry. */
-static bool each_entry(const mr__object_file_t *f,
+/* The first block from i on whose entry is not in a hole of the file: the table of a huge object of
+   which little is cached is one. */
+static int64_t after_hole(const mr__object_file_t *f, int64_t i) {
+  int64_t from = table_at(f) + i * (int64_t)sizeof(mr__block_entry_t);
+  int64_t data = lseek(f->fd, from, SEEK_DATA); /* -1: the file system knows of no holes */
+  return data > from ? i + (data - from) / (int64_t)sizeof(mr__block_entry_t) : i;
+}
+
+/* Calls fn for each block with its entry; with `all` also for those whose entries are holes. */
+static bool each_entry(const mr__object_file_t *f, bool all,
                        bool (*fn)(void *ctx, int64_t at, const mr__block_entry_t *e), void *ctx) {
   int64_t blocks = count_blocks(f), most = blocks < ENTRIES_AT_ONCE ? blocks : ENTRIES_AT_ONCE;
   mr__block_entry_t *e = malloc((size_t)most * sizeof *e + 1);
   bool good = e != NULL;
-  for (int64_t i = 0; i < blocks && good; i += most) {
+  for (int64_t i = 0; good && (i = all ? i : after_hole(f, i)) < blocks; i += most) {
     int64_t n = blocks - i < most ? blocks - i : most;
     good = read_exactly(f->fd, entry_at(f, i * f->block), e, n * (int64_t)sizeof *e);
     for (int64_t k = 0; k < n && good; k++) good = fn(ctx, (i + k) * f->block, &e[k]);
@@ -240,7 +248,7 @@ static bool found_entry(void *arg, int64_t at, const mr__block_entry_t *e) {
 bool mr__object_blocks(const mr__object_file_t *f, bool (*fn)(void *ctx, int64_t at, int64_t n),
                        void *ctx) {
   found_t t = {.f = f, .fn = fn, .ctx = ctx};
-  return each_entry(f, found_entry, &t);
+  return each_entry(f, false, found_entry, &t);
 }
 
 static bool count_entry(void *arg, int64_t at, const mr__block_entry_t *e) {
@@ -260,6 +268,7 @@ void mr__object_tidy(const mr__object_file_t *f) {
   struct stat st;
   found_t t = {.f = f};
   int64_t table = tail_at(f) - table_at(f) + 3 * 4096;
-  if (fstat(f->fd, &st) < 0 || !each_entry(f, count_entry, &t)) return;
-  if ((int64_t)st.st_blocks * 512 - table - t.bytes >= f->block) each_entry(f, tidy_entry, &t);
+  if (fstat(f->fd, &st) < 0 || !each_entry(f, false, count_entry, &t)) return;
+  if ((int64_t)st.st_blocks * 512 - table - t.bytes >= f->block)
+    each_entry(f, true, tidy_entry, &t);
 }

@@ -16,13 +16,16 @@
 
 #include "loaders/remote.h"
 
-enum { MR__OBJECT_NAME = 80 };
+enum {
+  MR__OBJECT_NAME = 80,
+  MR__OBJECT_FOLDERS = 256 /* 00 to ff, into which the files are spread */
+};
 
 /* Writes the name of the file of an object whose state has that hash, below the cache's folder,
    FOLDER/NAME. */
 void mr__object_name(const uint64_t state[2], int64_t block, char out[MR__OBJECT_NAME]);
 
-/* Reads the name without its folder; false if it is none. */
+/* Reads the name without its folder; false if it is not the name of such a file. */
 bool mr__object_name_parse(const char *name, uint64_t state[2], int64_t *block);
 
 /* Returns the size of the object whose file has `bytes` bytes, up to 15 more. */

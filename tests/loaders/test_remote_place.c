@@ -265,6 +265,54 @@ static void what_a_killed_run_has_written_in_part_is_removed(void **state) {
   memset(block, 0, sizeof block);
 }
 
+/* Its table is one hole but for an entry, and is not read as a whole. */
+static void of_a_huge_object_the_blocks_that_are_there_are_found(void **state) {
+  const mr_object_t large = {
+      .name = "http://h/1t", .url = "http://h/1t", .size = INT64_C(1) << 40, .etag = "\"1\""};
+  const mr_object_t *all[] = {&large};
+  const int64_t at[] = {0, INT64_C(77) << 30, (INT64_C(1) << 40) - BLOCK};
+  mr_diag_t diag = {0};
+  mr__stamp_t own;
+  mr__cached_t *found;
+  size_t n;
+  mr__cache_t *c = open_cache("1t");
+  for (int i = 0; i < 3; i++)
+    assert_int_equal(mr__cache_write(c, &large, at[i], block, BLOCK, 0, &own, &diag), MR_OK);
+  mr__cache_close(c);
+  c = open_cache("1t");
+  mr__cache_share(c, all, 1, &found, &n);
+  assert_int_equal(n, 3);
+  for (int i = 0; i < 3; i++) assert_int_equal(found[i].at, at[i]);
+  free(found);
+  assert_int_equal(bytes_counted("1t"), 3 * BLOCK);
+  mr__cache_close(c);
+}
+
+/* A damaged file of an own object has room too, and goes like another's. */
+static void a_damaged_file_is_counted_until_it_is_replaced(void **state) {
+  const mr_object_t *all[] = {&two};
+  mr_diag_t diag = {0};
+  mr__stamp_t own;
+  mr__cached_t *found;
+  size_t n;
+  char path[512];
+  mr__cache_t *c = open_cache("damaged");
+  for (int i = 0; i < 2; i++)
+    assert_int_equal(mr__cache_write(c, &two, i * BLOCK, block, BLOCK, 0, &own, &diag), MR_OK);
+  mr__cache_close(c);
+  file_of_two("damaged", path);
+  assert_int_equal(truncate(path, 2 * BLOCK), 0);
+  c = open_cache("damaged");
+  mr__cache_share(c, all, 1, &found, &n);
+  free(found);
+  assert_int_equal(n, 0);
+  assert_in_range(bytes_counted("damaged"), 2 * BLOCK - 48 - 32, 2 * BLOCK);
+  assert_int_equal(mr__cache_write(c, &two, 0, block, BLOCK, 0, &own, &diag), MR_OK);
+  assert_true(own);
+  mr__cache_close(c);
+  assert_int_equal(count_cached("damaged"), 1);
+}
+
 /* An object that is too large to be cached takes no other's room. */
 static void an_object_of_any_size_evicts_nothing(void **state) {
   mr_object_t huge[20];
@@ -312,6 +360,8 @@ int main(void) {
       cmocka_unit_test(a_removed_block_gives_its_room_back),
       cmocka_unit_test(without_holes_in_files_a_full_folder_stays),
       cmocka_unit_test(what_a_killed_run_has_written_in_part_is_removed),
+      cmocka_unit_test(of_a_huge_object_the_blocks_that_are_there_are_found),
+      cmocka_unit_test(a_damaged_file_is_counted_until_it_is_replaced),
       cmocka_unit_test(an_object_of_any_size_evicts_nothing),
       cmocka_unit_test(a_disk_without_room_for_the_count_is_refused),
   };

@@ -45,8 +45,7 @@ static const char *enter(user_t *u) {
 
 static const char *read_part(user_t *u, int o, int64_t at, int64_t n, mr__stamp_t *stamp) {
   uint8_t to[BLOCK];
-  int64_t from = (int64_t)draw(&u->r, (uint64_t)n),
-          part = 1 + (int64_t)draw(&u->r, (uint64_t)(n - from));
+  int64_t from = (int64_t)draw(&u->r, (int)n), part = 1 + (int64_t)draw(&u->r, (int)(n - from));
   if (!mr__cache_read(u->c, &object[o], at, from, part, to, stamp)) return NULL;
   for (int64_t i = 0; i < part; i++)
     if (to[i] != byte_of(o, at + from + i)) return "a wrong byte";
@@ -55,7 +54,7 @@ static const char *read_part(user_t *u, int o, int64_t at, int64_t n, mr__stamp_
 
 static const char *operate(user_t *u) {
   int o = (int)draw(&u->r, OBJECTS);
-  int64_t block = (int64_t)draw(&u->r, (uint64_t)((size_of[o] + BLOCK - 1) / BLOCK));
+  int64_t block = (int64_t)draw(&u->r, (int)((size_of[o] + BLOCK - 1) / BLOCK));
   int64_t at = block * BLOCK, n = size_of[o] - at < BLOCK ? size_of[o] - at : BLOCK;
   mr__stamp_t *stamp = &u->stamp[o][block];
   uint8_t data[BLOCK];

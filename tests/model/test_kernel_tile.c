@@ -77,7 +77,8 @@ static void right_operands_are_what_the_product_expects(void **state) {
   }
 }
 
-/* The most of n items whose words, each `each` in a row from word[i], share a bank: 1 is none. */
+/* The most of n items whose words, each `each` in a row from word[i], share a bank; 1: each has
+   its own. */
 static int conflicts(const int *word, int n, int each) {
   int in[BANKS] = {0}, most = 0;
   for (int i = 0; i < n; i++)
