@@ -39,6 +39,33 @@ static inline char *file_of(const char *name, const char *end) {
   return copy;
 }
 
+static inline pid_t parent_of(pid_t pid) {
+  char path[64], line[256];
+  int parent = -1;
+  snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+  FILE *f = fopen(path, "r");
+  while (f && fgets(line, sizeof line, f) && sscanf(line, "PPid: %d", &parent) != 1) continue;
+  if (f) fclose(f);
+  return parent;
+}
+
+/* Leaves out the processes that another one of the list has started.  Such a one has its command
+   line: the leak sanitizer's, which looks at it when it ends, and for which it would wait for ever
+   if a test killed it. */
+static inline int without_children(pid_t *pid, int n) {
+  pid_t parent[16];
+  int left = 0;
+  for (int i = 0; i < n; i++) parent[i] = parent_of(pid[i]);
+  for (int i = 0; i < n; i++) {
+    bool child = false;
+    for (int k = 0; k < n; k++) child |= k != i && parent[i] == pid[k];
+    if (child) parent[i] = -1;
+  }
+  for (int i = 0; i < n; i++)
+    if (parent[i] >= 0) pid[left++] = pid[i];
+  return left;
+}
+
 /* Processes whose command line holds both words, into pid[0,16); returns how many. */
 static inline int find(const char *a, const char *b, pid_t *pid) {
   char path[300], text[TEXT_MAX];
@@ -57,7 +84,7 @@ static inline int find(const char *a, const char *b, pid_t *pid) {
     if (strstr(text, a) && strstr(text, b)) pid[n++] = atoi(e->d_name);
   }
   closedir(d);
-  return n;
+  return without_children(pid, n);
 }
 
 static inline void wait_until_gone(const char *path) {
