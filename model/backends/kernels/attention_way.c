@@ -15,7 +15,8 @@ mr_attention_way_t mr_attention_way(void) {
   if (!strcmp(way, "own")) return MR_ATTENTION_OWN;
   if (!strcmp(way, "cudnn")) return MR_ATTENTION_CUDNN;
   if (!strcmp(way, "opened")) return MR_ATTENTION_OPENED;
-  if (!atomic_flag_test_and_set(&said))
+  /* Relaxed: the flag orders nothing, it only lets one thread say it. */
+  if (!atomic_flag_test_and_set_explicit(&said, memory_order_relaxed))
     mr_notice("MILLRACE_ATTENTION: \"%s\", want own, cudnn or opened; it is ignored", way);
   return MR_ATTENTION_USUAL;
 }
