@@ -585,15 +585,15 @@ static void a_damaged_tuning_file_is_left_aside_and_said_once(void **state) {
 /* Writes a tuning file with one row: the product of 16 columns of tuned_child. */
 static void write_tuning(const char *path, const char *device, uint64_t version,
                          uint64_t algorithm) {
-  char product[MR_CUDA_PRODUCT_TEXT];
+  char product[MR_PRODUCT_TEXT];
   mr_fn_t *f = linear_of(MR_BF16, 64, 32, 16, true, false);
   mr_cuda_tuning_t row = {.version = version, .algorithm = {algorithm}, .workspace = 12288};
   mr_cuda_tunings_t t = {0};
   mr_diag_t diag = {0};
-  mr_cuda_product_t p;
-  assert_true(mr__cuda_product(f->eqn[0], &p));
+  mr_product_t p;
+  assert_true(mr__product(f->eqn[0], &p));
   snprintf(row.device, sizeof row.device, "%s", device);
-  snprintf(row.product, sizeof row.product, "%s", mr__cuda_product_text(&p, product));
+  snprintf(row.product, sizeof row.product, "%s", mr__product_text(&p, product));
   assert_int_equal(mr__cuda_tunings_put(&t, &row, &diag), MR_OK);
   FILE *to = fopen(path, "w");
   assert_non_null(to);

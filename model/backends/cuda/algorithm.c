@@ -118,16 +118,16 @@ static void keep_measured(const mr_cuda_device_t *d, const mr_cublaslt_t *lt, co
   mr__cuda_tuned_put(&row);
 }
 
-mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_cuda_product_t *p, size_t align,
+mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_product_t *p, size_t align,
                             const mr_cuda_matmul_t *m, mr_cuda_algorithm_t *out, mr_diag_t *diag) {
   const uint32_t in_place = align < ALIGN ? (uint32_t)align : ALIGN; /* copies are in the scratch */
   const uint32_t aligned[4] = {p->a.n_parts ? ALIGN : in_place, p->b.n_parts ? ALIGN : in_place,
                                in_place, in_place};
   cublasLtMatmulHeuristicResult_t found[CANDIDATES];
-  char product[MR_CUDA_PRODUCT_TEXT];
+  char product[MR_PRODUCT_TEXT];
   cublasLtHandle_t handle;
   uint64_t ns;
-  mr__cuda_product_text(p, product);
+  mr__product_text(p, product);
   MR_TRY(mr__cublaslt_handle(m->lt, &handle, diag));
   if (in_place == ALIGN && take_tuned(m, handle, d->name, product, out)) return MR_OK;
   bool tunes = mr__cuda_tuned_asked() && in_place == ALIGN;
@@ -139,12 +139,12 @@ mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_cuda_product_t *
   return MR_OK;
 }
 
-void mr__cuda_algorithm_described(const mr_cuda_described_t *d, const mr_cuda_product_t *p,
-                                  size_t align, const mr_cublaslt_t *lt, mr_cuda_algorithm_t *out) {
-  char product[MR_CUDA_PRODUCT_TEXT];
+void mr__cuda_algorithm_described(const mr_cuda_described_t *d, const mr_product_t *p, size_t align,
+                                  const mr_cublaslt_t *lt, mr_cuda_algorithm_t *out) {
+  char product[MR_PRODUCT_TEXT];
   mr_cuda_tuning_t row;
   *out = (mr_cuda_algorithm_t){.id = -1, .by = MR_CUDA_UNKNOWN};
-  mr__cuda_product_text(p, product);
+  mr__product_text(p, product);
   if (align < ALIGN) return;
   bool own = mr__cuda_tuned_own(d->name, d->cublaslt, product, &row);
   if (!own && !mr__cuda_tuned_shipped(d->name, d->cublaslt, product, &row)) return;

@@ -34,11 +34,11 @@ typedef struct trial {
 
 static size_t trial_room(size_t n) { return (n + 255) & ~(size_t)255; }
 
-static const char *attention_text(const mr_eqn_t *e, char text[MR_CUDA_PRODUCT_TEXT]) {
+static const char *attention_text(const mr_eqn_t *e, char text[MR_PRODUCT_TEXT]) {
   mr_attention_sizes_t s = mr__attention_sizes(e);
-  snprintf(text, MR_CUDA_PRODUCT_TEXT,
-           "%s B=%" PRId64 " T=%" PRId64 " H=%" PRId64 " D=%" PRId64 " %s%s", e->op->name, s.B, s.T,
-           s.H, s.D, mr_dtype_name(e->in[0]->aval.dtype), s.packed ? " packed" : "");
+  snprintf(text, MR_PRODUCT_TEXT, "%s B=%" PRId64 " T=%" PRId64 " H=%" PRId64 " D=%" PRId64 " %s%s",
+           e->op->name, s.B, s.T, s.H, s.D, mr_dtype_name(e->in[0]->aval.dtype),
+           s.packed ? " packed" : "");
   return text;
 }
 
@@ -134,7 +134,7 @@ static bool attention_measure(const mr_cuda_device_t *d, const mr_call_t *c,
 
 bool mr__cuda_attention_own_is_faster(const mr_call_t *c) {
   const mr_cuda_device_t *d;
-  char text[MR_CUDA_PRODUCT_TEXT];
+  char text[MR_PRODUCT_TEXT];
   mr_cuda_tuning_t row;
   if (mr__cuda_device(&d, NULL) < 0) return false;
   uint64_t version = d->described ? (uint64_t)d->described->cudnn : mr__cuda_attention_version();

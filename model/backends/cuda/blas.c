@@ -11,7 +11,7 @@
 #include "model/ir/op.h"
 
 typedef struct blas_state {
-  mr_cuda_product_t plan;
+  mr_product_t plan;
   mr_cuda_matmul_t matmul;
   mr_cuda_algorithm_t algorithm;
   cublasLtHandle_t handle;
@@ -27,13 +27,13 @@ static void blas_fini(void *state) {
   free(s);
 }
 
-static const void *operand_at(const mr_call_t *c, const mr_cuda_operand_t *o) {
+static const void *operand_at(const mr_call_t *c, const mr_product_operand_t *o) {
   return o->n_parts ? (const char *)c->scratch + o->at : c->in[o->in];
 }
 
 static void blas_run(const mr_call_t *c) {
   const blas_state_t *s = c->state;
-  const mr_cuda_product_t *p = &s->plan;
+  const mr_product_t *p = &s->plan;
   const mr_cuda_device_t *d;
   void *arg[5];
   int n = 0;
@@ -83,7 +83,7 @@ static mr_err_t blas_choose(const mr_eqn_t *e, size_t align, blas_state_t *s, mr
   const mr_cublaslt_t *lt;
   const mr_cuda_device_t *d;
   mr_diag_t why = {0};
-  if (!mr__cuda_product(e, &s->plan)) return MR_ERR_NORULE;
+  if (!mr__product(e, &s->plan)) return MR_ERR_NORULE;
   MR_TRY(mr__cuda_device(&d, diag));
   if (d->described) return blas_choose_described(d->described, align, s);
   if (mr__cublaslt(&lt, NULL) < 0) {
@@ -104,32 +104,23 @@ bool mr__cuda_blas_takes(const mr_eqn_t *e) {
 }
 
 static void blas_describe(mr_call_t *c, blas_state_t *s) {
-  static const char *const copied[] = {"operand 1 copied into order", "operand 0 copied into order",
-                                       "operand 1 converted", "operand 0 converted"};
   static const char *const how[] = {"sums in f32", "f32", "f64"};
   static const char *const by[] = {"heuristic", "measured", "chosen on the device", "shipped"};
-  const mr_cuda_operand_t *side[] = {&s->plan.a, &s->plan.b};
   if (s->algorithm.id >= 0)
     snprintf(s->how, sizeof s->how, "cuBLASLt, algorithm %d (%s), %s", s->algorithm.id,
-             by[s->algorithm.by], how[s->plan.compute]);
+             by[s->algorithm.by], how[s->plan.sums]);
   else
     snprintf(s->how, sizeof s->how, "cuBLASLt, algorithm %s, %s", by[s->algorithm.by],
-             how[s->plan.compute]);
+             how[s->plan.sums]);
   c->how = s->how;
-  for (int i = 0, n = 0; i < 2; i++) {
-    if (!side[i]->n_parts) continue;
-    size_t from = mr_aval_bytes(&c->eqn->in[side[i]->in]->aval);
-    size_t to = (size_t)side[i]->copied * mr_dtype_size(side[i]->dtype);
-    bool converts = side[i]->dtype != side[i]->from;
-    c->note[n++] = (mr_call_note_t){copied[i + 2 * converts], from + to};
-  }
+  mr__product_notes(c->eqn, &s->plan, c->note);
 }
 
 mr_err_t mr__cuda_blas_lower(mr_call_t *c, mr_diag_t *diag) {
   blas_state_t *s = calloc(1, sizeof *s);
   if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
   mr_err_t err = blas_choose(c->eqn, mr__call_align(c), s, diag);
-  if (err == MR_OK) err = mr__cuda_copies(c->eqn, &s->plan, &s->copies, diag);
+  if (err == MR_OK) err = mr__product_copies(c->eqn, &s->plan, &s->copies, diag);
   if (err < 0) {
     blas_fini(s);
     return err;

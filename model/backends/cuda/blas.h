@@ -1,11 +1,9 @@
-/* Products by cuBLASLt: the equations that it takes, their lowering, and the
-   kernels that copy operands before. */
+/* Products by cuBLASLt: the equations that it takes, and their lowering. */
 #ifndef MR_MODEL_BACKENDS_CUDA_BLAS_H
 #define MR_MODEL_BACKENDS_CUDA_BLAS_H
 
-#include "model/backends/cuda/product.h"
 #include "model/backends/cuda/program.h"
-#include "model/backends/kernels/kernel.h"
+#include "model/backends/kernels/product.h"
 #include "model/exec/call.h"
 
 /* Whether mr__cuda_blas_lower takes e on this machine's device: there is a
@@ -21,11 +19,5 @@ mr_err_t mr__cuda_blas_lower(mr_call_t *c, mr_diag_t *diag);
    runs, and returns how many; 0 for a call that mr__cuda_blas_lower has not
    filled. */
 int mr__cuda_blas_wanted(const mr_call_t *c, mr_cuda_wanted_t *want);
-
-/* Writes the kernels that copy operands of e's plan p into *k, which the caller
-   ends: first a's, then b's; both, one or none.  Their scratch begins with the
-   copies.  MR_OK or MR_ERR_NOMEM.  Pure (product_copy.c). */
-mr_err_t mr__cuda_copies(const mr_eqn_t *e, const mr_cuda_product_t *p, mr_kernels_t *k,
-                         mr_diag_t *diag);
 
 #endif

@@ -26,19 +26,19 @@ static bool launch_fma(void *arg) {
 
 /* GFLOP/s of a product of bf16; 0 without cuBLASLt or memory. */
 static double product_rate(void) {
-  const mr_cuda_operand_t square = {
+  const mr_product_operand_t square = {
       .dtype = MR_BF16, .from = MR_BF16, .rows = SIDE, .cols = SIDE, .ld = SIDE};
-  const mr_cuda_product_t p = {.m = SIDE,
-                               .n = SIDE,
-                               .k = SIDE,
-                               .batch = 1,
-                               .a = square,
-                               .b = square,
-                               .d = MR_BF16,
-                               .d_ld = SIDE,
-                               .d_batch = (int64_t)SIDE * SIDE,
-                               .bias = -1,
-                               .compute = MR_CUDA_COMPUTE_F32};
+  const mr_product_t p = {.m = SIDE,
+                          .n = SIDE,
+                          .k = SIDE,
+                          .batch = 1,
+                          .a = square,
+                          .b = square,
+                          .d = MR_BF16,
+                          .d_ld = SIDE,
+                          .d_batch = (int64_t)SIDE * SIDE,
+                          .bias = -1,
+                          .sums = MR_PRODUCT_F32};
   const mr_cuda_device_t *d;
   const mr_cublaslt_t *lt;
   cublasLtHandle_t handle;

@@ -18,16 +18,16 @@ static cudaDataType_t lt_type(mr_dtype_t t) {
   }
 }
 
-static cublasComputeType_t lt_compute(const mr_cuda_product_t *p) {
-  switch (p->compute) {
-    case MR_CUDA_COMPUTE_F64: return CUBLAS_COMPUTE_64F;
-    case MR_CUDA_COMPUTE_F32_PLAIN: return CUBLAS_COMPUTE_32F_PEDANTIC;
+static cublasComputeType_t lt_compute(const mr_product_t *p) {
+  switch (p->sums) {
+    case MR_PRODUCT_F64: return CUBLAS_COMPUTE_64F;
+    case MR_PRODUCT_F32_PLAIN: return CUBLAS_COMPUTE_32F_PEDANTIC;
     default: return CUBLAS_COMPUTE_32F;
   }
 }
 
-static cudaDataType_t lt_scale(const mr_cuda_product_t *p) {
-  return p->compute == MR_CUDA_COMPUTE_F64 ? CUDA_R_64F : CUDA_R_32F;
+static cudaDataType_t lt_scale(const mr_product_t *p) {
+  return p->sums == MR_PRODUCT_F64 ? CUDA_R_64F : CUDA_R_32F;
 }
 
 static cublasStatus_t set_layout(const mr_cublaslt_t *lt, cublasLtMatrixLayout_t l, int64_t batch,
@@ -40,7 +40,7 @@ static cublasStatus_t set_layout(const mr_cublaslt_t *lt, cublasLtMatrixLayout_t
                                               &stride, sizeof stride);
 }
 
-static cublasStatus_t describe_operand(const mr_cublaslt_t *lt, const mr_cuda_operand_t *o,
+static cublasStatus_t describe_operand(const mr_cublaslt_t *lt, const mr_product_operand_t *o,
                                        int64_t batch, cublasLtMatrixLayout_t *l) {
   cublasStatus_t s = lt->cublasLtMatrixLayoutCreate(l, lt_type(o->dtype), (uint64_t)o->rows,
                                                     (uint64_t)o->cols, o->ld);
@@ -48,7 +48,7 @@ static cublasStatus_t describe_operand(const mr_cublaslt_t *lt, const mr_cuda_op
   return batch > 1 ? set_layout(lt, *l, batch, o->batch_stride) : s;
 }
 
-static cublasStatus_t describe_result(const mr_cublaslt_t *lt, const mr_cuda_product_t *p,
+static cublasStatus_t describe_result(const mr_cublaslt_t *lt, const mr_product_t *p,
                                       cublasLtMatrixLayout_t *l) {
   cublasStatus_t s =
       lt->cublasLtMatrixLayoutCreate(l, lt_type(p->d), (uint64_t)p->m, (uint64_t)p->n, p->d_ld);
@@ -56,7 +56,7 @@ static cublasStatus_t describe_result(const mr_cublaslt_t *lt, const mr_cuda_pro
   return p->batch > 1 ? set_layout(lt, *l, p->batch, p->d_batch) : s;
 }
 
-static cublasStatus_t describe_product(const mr_cublaslt_t *lt, const mr_cuda_product_t *p,
+static cublasStatus_t describe_product(const mr_cublaslt_t *lt, const mr_product_t *p,
                                        cublasLtMatmulDesc_t *desc) {
   cublasOperation_t a = p->a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
                     b = p->b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -75,7 +75,7 @@ static cublasStatus_t describe_product(const mr_cublaslt_t *lt, const mr_cuda_pr
   return s;
 }
 
-mr_err_t mr__cuda_matmul(const mr_cublaslt_t *lt, const mr_cuda_product_t *p, mr_cuda_matmul_t *m,
+mr_err_t mr__cuda_matmul(const mr_cublaslt_t *lt, const mr_product_t *p, mr_cuda_matmul_t *m,
                          mr_diag_t *diag) {
   *m = (mr_cuda_matmul_t){.lt = lt};
   cublasStatus_t s = describe_product(lt, p, &m->desc);
@@ -83,9 +83,9 @@ mr_err_t mr__cuda_matmul(const mr_cublaslt_t *lt, const mr_cuda_product_t *p, mr
   if (s == CUBLAS_STATUS_SUCCESS) s = describe_operand(lt, &p->b, p->batch, &m->b);
   if (s == CUBLAS_STATUS_SUCCESS) s = describe_result(lt, p, &m->d);
   if (s == CUBLAS_STATUS_SUCCESS) return MR_OK;
-  char text[MR_CUDA_PRODUCT_TEXT];
+  char text[MR_PRODUCT_TEXT];
   return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda: cuBLASLt refuses the product %s: %s",
-                 mr__cuda_product_text(p, text), lt->cublasLtGetStatusName(s));
+                 mr__product_text(p, text), lt->cublasLtGetStatusName(s));
 }
 
 void mr__cuda_matmul_fini(mr_cuda_matmul_t *m) {
@@ -97,12 +97,12 @@ void mr__cuda_matmul_fini(mr_cuda_matmul_t *m) {
 }
 
 cublasStatus_t mr__cuda_matmul_start(const mr_cuda_matmul_t *m, cublasLtHandle_t handle,
-                                     const mr_cuda_product_t *p, const cublasLtMatmulAlgo_t *algo,
+                                     const mr_product_t *p, const cublasLtMatmulAlgo_t *algo,
                                      const void *a, const void *b, const void *bias, void *d,
                                      void *workspace, size_t bytes, cudaStream_t stream) {
   const float one = 1, zero = 0;
   const double one_wide = 1, zero_wide = 0;
-  bool wide = p->compute == MR_CUDA_COMPUTE_F64;
+  bool wide = p->sums == MR_PRODUCT_F64;
   if (bias) {
     cublasStatus_t s = m->lt->cublasLtMatmulDescSetAttribute(
         m->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);

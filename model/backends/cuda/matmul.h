@@ -4,7 +4,7 @@
 
 #include "model/backends/cuda/cublaslt.h"
 #include "model/backends/cuda/device.h"
-#include "model/backends/cuda/product.h"
+#include "model/backends/kernels/product.h"
 
 typedef struct mr_cuda_matmul {
   const mr_cublaslt_t *lt;
@@ -15,7 +15,7 @@ typedef struct mr_cuda_matmul {
 /* Describes p to cuBLASLt.  MR_OK; MR_ERR_UNAVAILABLE with the call that the
    library refuses.  The caller ends *m in any case.  Needs no device
    (matmul.c). */
-mr_err_t mr__cuda_matmul(const mr_cublaslt_t *lt, const mr_cuda_product_t *p, mr_cuda_matmul_t *m,
+mr_err_t mr__cuda_matmul(const mr_cublaslt_t *lt, const mr_product_t *p, mr_cuda_matmul_t *m,
                          mr_diag_t *diag);
 void mr__cuda_matmul_fini(mr_cuda_matmul_t *m); /* cannot fail, empties *m */
 
@@ -47,19 +47,19 @@ mr_err_t mr__cublaslt_handle(const mr_cublaslt_t *lt, cublasLtHandle_t *handle, 
    below 64 the heuristic is asked for that alignment, and nothing is measured, nor taken from a
    file, whose algorithms may want more.  MR_OK; MR_ERR_NORULE without a sentence if there is no
    algorithm; MR_ERR_UNAVAILABLE, MR_ERR_NOMEM.  Any thread (algorithm.c). */
-mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_cuda_product_t *p, size_t align,
+mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_product_t *p, size_t align,
                             const mr_cuda_matmul_t *m, mr_cuda_algorithm_t *out, mr_diag_t *diag);
 
 /* The same of a described device, without a library: a tuning file's, whose id
    is -1 if cuBLASLt (lt, or NULL) is not here to tell it, or MR_CUDA_UNKNOWN.
    Any thread; cannot fail (algorithm.c). */
-void mr__cuda_algorithm_described(const mr_cuda_described_t *d, const mr_cuda_product_t *p,
-                                  size_t align, const mr_cublaslt_t *lt, mr_cuda_algorithm_t *out);
+void mr__cuda_algorithm_described(const mr_cuda_described_t *d, const mr_product_t *p, size_t align,
+                                  const mr_cublaslt_t *lt, mr_cuda_algorithm_t *out);
 
 /* Measures found[0,n) on drawn numbers in memory of the device and returns the
    index of the fastest, with its time; -1 if none ran, or without memory
    (tune.c). */
-int mr__cuda_tune(const mr_cuda_device_t *d, cublasLtHandle_t handle, const mr_cuda_product_t *p,
+int mr__cuda_tune(const mr_cuda_device_t *d, cublasLtHandle_t handle, const mr_product_t *p,
                   const mr_cuda_matmul_t *m, const cublasLtMatmulHeuristicResult_t *found, int n,
                   uint64_t *ns);
 extern const char mr__cuda_fill_text[]; /* the kernel that draws them */
@@ -67,7 +67,7 @@ extern const char mr__cuda_fill_text[]; /* the kernel that draws them */
 /* Gives one product to the stream: a, b, bias (NULL without one) and d lie on
    the device, and so does the workspace of algo->workspace bytes (matmul.c). */
 cublasStatus_t mr__cuda_matmul_start(const mr_cuda_matmul_t *m, cublasLtHandle_t handle,
-                                     const mr_cuda_product_t *p, const cublasLtMatmulAlgo_t *algo,
+                                     const mr_product_t *p, const cublasLtMatmulAlgo_t *algo,
                                      const void *a, const void *b, const void *bias, void *d,
                                      void *workspace, size_t bytes, cudaStream_t stream);
 

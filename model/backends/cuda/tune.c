@@ -22,7 +22,7 @@ typedef struct arrays {
 typedef struct tuner {
   const mr_cuda_device_t *d;
   cublasLtHandle_t handle;
-  const mr_cuda_product_t *p;
+  const mr_product_t *p;
   const mr_cuda_matmul_t *m;
   char *block; /* sets, then the workspace */
   size_t bytes, set, a, b, y;
@@ -31,7 +31,7 @@ typedef struct tuner {
 
 static size_t to_256(size_t n) { return (n + 255) & ~(size_t)255; }
 
-static size_t operand_bytes(const mr_cuda_operand_t *o, int64_t batch) {
+static size_t operand_bytes(const mr_product_operand_t *o, int64_t batch) {
   int64_t one = o->ld * (o->cols - 1) + o->rows, all = o->batch_stride * (batch - 1) + one;
   return to_256((size_t)all * mr_dtype_size(o->dtype));
 }
@@ -71,7 +71,7 @@ static bool tuner_fill(const tuner_t *t) {
 }
 
 static bool tuner_begin(tuner_t *t) {
-  const mr_cuda_product_t *p = t->p;
+  const mr_product_t *p = t->p;
   size_t out = mr_dtype_size(p->d);
   t->a = operand_bytes(&p->a, p->batch), t->b = operand_bytes(&p->b, p->batch);
   t->y = to_256((size_t)(p->d_batch * p->batch) * out);
@@ -112,7 +112,7 @@ static float tuner_time(const tuner_t *t, cudaEvent_t begin, cudaEvent_t end,
   return ms / RUNS;
 }
 
-int mr__cuda_tune(const mr_cuda_device_t *d, cublasLtHandle_t handle, const mr_cuda_product_t *p,
+int mr__cuda_tune(const mr_cuda_device_t *d, cublasLtHandle_t handle, const mr_product_t *p,
                   const mr_cuda_matmul_t *m, const cublasLtMatmulHeuristicResult_t *found, int n,
                   uint64_t *ns) {
   tuner_t t = {.d = d, .handle = handle, .p = p, .m = m};

@@ -21,7 +21,7 @@
 
 #include "base/decls.h"
 #include "base/err.h"
-#include "model/backends/cuda/product.h"
+#include "model/backends/kernels/product.h"
 
 MR_BEGIN_DECLS
 
@@ -36,7 +36,7 @@ enum {
 typedef struct mr_cuda_tuning {
   char device[MR_CUDA_DEVICE_TEXT];
   uint64_t version; /* of cuBLASLt */
-  char product[MR_CUDA_PRODUCT_TEXT];
+  char product[MR_PRODUCT_TEXT];
   uint64_t algorithm[MR_CUDA_ALGORITHM];
   uint64_t workspace; /* bytes */
   uint64_t ns;        /* measured time of a product */

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 // clang-format on
 
-#include "tests/model/cuda_product.h"
 #include "tests/model/device_run.h"
+#include "tests/model/product_plan.h"
 #include "tests/model/vit_step.h"
 
 static void fill(const mr_fn_t *f, double **in, double lo, double hi) {

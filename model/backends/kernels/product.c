@@ -1,6 +1,6 @@
-/* Products of equations as plans for cuBLASLt: which operand is which, how each is viewed as a
+/* Products of equations as plans for libraries: which operand is which, how each is viewed as a
    matrix of columns, and what has to be copied first. */
-#include "model/backends/cuda/product.h"
+#include "model/backends/kernels/product.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static bool group_stride(const mr_aval_t *x, const int *dims, int n, int64_t *st
 
 /* Views v in place by columns: along one runs k, or the free dimensions do.  false without such a
    view. */
-static bool view_in_place(viewed_t v, mr_cuda_operand_t *o, bool *k_along) {
+static bool view_in_place(viewed_t v, mr_product_operand_t *o, bool *k_along) {
   int64_t outer = group_size(v.x, v.s->free, v.s->n_free);
   int64_t k = group_size(v.x, v.s->contract, v.s->n_contract), by_outer, by_k;
   if (!group_stride(v.x, v.s->batch, v.s->n_batch, &o->batch_stride) ||
@@ -57,7 +57,7 @@ static bool view_in_place(viewed_t v, mr_cuda_operand_t *o, bool *k_along) {
 }
 
 /* The copy of v with k innermost, in n_parts parts. */
-static void view_of_copy(viewed_t v, mr_cuda_operand_t *o) {
+static void view_of_copy(viewed_t v, mr_product_operand_t *o) {
   int64_t all[MR_MAX_NDIM], outer = group_size(v.x, v.s->free, v.s->n_free);
   int order[MR_MAX_NDIM], n = 0;
   mr__kernel_strides(v.x, all);
@@ -74,35 +74,47 @@ static void view_of_copy(viewed_t v, mr_cuda_operand_t *o) {
 
 /* is_a: k runs along the rows of op(a), so that a column of k means a transposition; along the
    columns of op(b). */
-static void view_operand(viewed_t v, bool is_a, mr_cuda_operand_t *o) {
+static void view_operand(viewed_t v, bool is_a, mr_product_operand_t *o) {
   bool k_along = true;
   if (o->n_parts || !view_in_place(v, o, &k_along)) {
-    if (!o->n_parts) o->n_parts = 1, o->part[0] = MR_CUDA_PART_ALL;
+    if (!o->n_parts) o->n_parts = 1, o->part[0] = MR_PRODUCT_PART_ALL;
     view_of_copy(v, o);
     k_along = true;
   }
   o->transposed = k_along == is_a;
 }
 
-/* Whether cuBLASLt multiplies `in` into `out`, and how. */
-static bool takes_dtypes(mr_dtype_t in, mr_dtype_t out, mr_cuda_compute_t *how) {
-  *how = in == MR_F64   ? MR_CUDA_COMPUTE_F64
-         : in == MR_F32 ? MR_CUDA_COMPUTE_F32_PLAIN
-                        : MR_CUDA_COMPUTE_F32;
+/* Whether `in` is multiplied into `out`, and how. */
+static bool takes_dtypes(mr_dtype_t in, mr_dtype_t out, mr_product_sums_t *how) {
+  *how = in == MR_F64 ? MR_PRODUCT_F64 : in == MR_F32 ? MR_PRODUCT_F32_PLAIN : MR_PRODUCT_F32;
   if (in == MR_BF16 || in == MR_F16) return out == in || out == MR_F32;
   return (in == MR_F32 || in == MR_F64) && out == in;
 }
 
 /* Operands of f32 whose precision asks for products of bf16. */
-static void split(const mr_eqn_t *e, mr_cuda_product_t *p) {
-  static const mr_cuda_part_t of_x[] = {MR_CUDA_PART_ALL, MR_CUDA_PART_FINITE, MR_CUDA_PART_LOWER};
-  static const mr_cuda_part_t of_w[] = {MR_CUDA_PART_ALL, MR_CUDA_PART_LOWER, MR_CUDA_PART_FINITE};
+static void split(const mr_eqn_t *e, mr_product_t *p) {
+  static const mr_product_part_t of_x[] = {MR_PRODUCT_PART_ALL, MR_PRODUCT_PART_FINITE,
+                                           MR_PRODUCT_PART_LOWER};
+  static const mr_product_part_t of_w[] = {MR_PRODUCT_PART_ALL, MR_PRODUCT_PART_LOWER,
+                                           MR_PRODUCT_PART_FINITE};
   mr_precision_t want = mr_precision_of(e);
   if (p->a.from != MR_F32 || (want != MR_PRECISION_DEFAULT && want != MR_PRECISION_HIGH)) return;
   p->a.dtype = p->b.dtype = MR_BF16;
+  p->a.rounds = p->b.rounds = true;
   p->a.n_parts = p->b.n_parts = want == MR_PRECISION_HIGH ? 3 : 1;
   memcpy(p->a.part, of_w, sizeof of_w);
   memcpy(p->b.part, of_x, sizeof of_x);
+}
+
+/* Operands of 16 bits as f32, which is exact. */
+static void widen_operands(mr_product_t *p) {
+  if (p->sums != MR_PRODUCT_F32) return;
+  mr_product_operand_t *side[] = {&p->a, &p->b};
+  p->sums = MR_PRODUCT_F32_PLAIN;
+  for (int i = 0; i < 2; i++) {
+    side[i]->dtype = MR_F32;
+    if (!side[i]->n_parts) side[i]->n_parts = 1, side[i]->part[0] = MR_PRODUCT_PART_ALL;
+  }
 }
 
 static void sides_of(const mr_eqn_t *e, mr_side_t *x, mr_side_t *w) {
@@ -118,29 +130,30 @@ static void sides_of(const mr_eqn_t *e, mr_side_t *x, mr_side_t *w) {
 
 static size_t round256(size_t n) { return (n + 255) & ~(size_t)255; }
 
-static size_t place_copy(mr_cuda_operand_t *o, size_t at) {
+static size_t place_copy(mr_product_operand_t *o, size_t at) {
   if (!o->n_parts) return at;
   o->at = at;
   return at + round256((size_t)o->copied * mr_dtype_size(o->dtype));
 }
 
-static bool fits_32_bits(const mr_cuda_product_t *p) {
+static bool fits_32_bits(const mr_product_t *p) {
   const int64_t n[] = {p->m, p->n, p->k, p->batch, p->a.ld, p->b.ld, p->d_ld};
   for (size_t i = 0; i < sizeof n / sizeof *n; i++)
     if (n[i] > INT32_MAX) return false;
   return true;
 }
 
-bool mr__cuda_product(const mr_eqn_t *e, mr_cuda_product_t *p) {
+static bool product_plan(const mr_eqn_t *e, bool wide, mr_product_t *p) {
   if (e->op != &mr_op_dot_general && e->op != &mr_op_linear) return false;
   const mr_aval_t *x = &e->in[0]->aval, *w = &e->in[1]->aval;
   mr_side_t sx, sw;
-  *p = (mr_cuda_product_t){.bias = e->n_in == 3 ? 2 : -1, .d = e->out[0]->aval.dtype};
-  p->a = (mr_cuda_operand_t){.in = 1, .dtype = w->dtype, .from = w->dtype};
-  p->b = (mr_cuda_operand_t){.in = 0, .dtype = x->dtype, .from = x->dtype};
+  *p = (mr_product_t){.bias = e->n_in == 3 ? 2 : -1, .d = e->out[0]->aval.dtype};
+  p->a = (mr_product_operand_t){.in = 1, .dtype = w->dtype, .from = w->dtype};
+  p->b = (mr_product_operand_t){.in = 0, .dtype = x->dtype, .from = x->dtype};
   split(e, p);
   if (!mr_aval_elems(x) || !mr_aval_elems(w) || x->dtype != w->dtype) return false;
-  if (!takes_dtypes(p->a.dtype, p->d, &p->compute)) return false;
+  if (!takes_dtypes(p->a.dtype, p->d, &p->sums)) return false;
+  if (wide) widen_operands(p);
   if (p->bias >= 0 && (e->in[2]->aval.dtype != p->d || p->d == MR_F64)) return false;
   sides_of(e, &sx, &sw);
   view_operand((viewed_t){w, &sw}, true, &p->a);
@@ -153,7 +166,13 @@ bool mr__cuda_product(const mr_eqn_t *e, mr_cuda_product_t *p) {
   return fits_32_bits(p);
 }
 
-static int write_operand(char *text, size_t room, const char *name, const mr_cuda_operand_t *o,
+bool mr__product(const mr_eqn_t *e, mr_product_t *p) { return product_plan(e, false, p); }
+
+bool mr__product_wide(const mr_eqn_t *e, mr_product_t *p) {
+  return product_plan(e, true, p) && p->bias < 0;
+}
+
+static int write_operand(char *text, size_t room, const char *name, const mr_product_operand_t *o,
                          int64_t batch) {
   int n =
       snprintf(text, room, " %s=%s:%c", name, mr_dtype_name(o->dtype), o->transposed ? 'T' : 'N');
@@ -163,14 +182,14 @@ static int write_operand(char *text, size_t room, const char *name, const mr_cud
   return n;
 }
 
-const char *mr__cuda_product_text(const mr_cuda_product_t *p, char text[MR_CUDA_PRODUCT_TEXT]) {
-  static const char *const compute[] = {"f32", "f32-plain", "f64"};
-  const size_t room = MR_CUDA_PRODUCT_TEXT;
+const char *mr__product_text(const mr_product_t *p, char text[MR_PRODUCT_TEXT]) {
+  static const char *const sums[] = {"f32", "f32-plain", "f64"};
+  const size_t room = MR_PRODUCT_TEXT;
   int n = snprintf(text, room, "m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " batch=%" PRId64, p->m,
                    p->n, p->k, p->batch);
   n += write_operand(text + n, room - (size_t)n, "a", &p->a, p->batch);
   n += write_operand(text + n, room - (size_t)n, "b", &p->b, p->batch);
   snprintf(text + n, room - (size_t)n, " d=%s%s %s", mr_dtype_name(p->d),
-           p->bias >= 0 ? " bias" : "", compute[p->compute]);
+           p->bias >= 0 ? " bias" : "", sums[p->sums]);
   return text;
 }

@@ -1,21 +1,21 @@
-/* What tests of products for CUDA share: products of random dimensions, and the copies that a plan
-   wants, made on the host. */
-#ifndef MR_TESTS_MODEL_CUDA_PRODUCT_H
-#define MR_TESTS_MODEL_CUDA_PRODUCT_H
+/* What tests of products for libraries share: products of random dimensions, and the copies that a
+   plan wants, made on the host. */
+#ifndef MR_TESTS_MODEL_PRODUCT_PLAN_H
+#define MR_TESTS_MODEL_PRODUCT_PLAN_H
 
-#include "model/backends/cuda/product.h"
+#include "model/backends/kernels/product.h"
 #include "tests/model/cell.h"
 
-static inline double cuda_part(double x, mr_cuda_part_t part) {
+static inline double product_part(double x, mr_product_part_t part) {
   float upper = mr_bf16_to_f32(mr_bf16_from_f32((float)x));
-  if (part == MR_CUDA_PART_ALL) return upper;
+  if (part == MR_PRODUCT_PART_ALL) return upper;
   if (!isfinite(upper)) return 0;
-  if (part == MR_CUDA_PART_FINITE) return upper;
+  if (part == MR_PRODUCT_PART_FINITE) return upper;
   return mr_bf16_to_f32(mr_bf16_from_f32((float)x - upper));
 }
 
 /* The copy of an operand into the scratch, element by element of the copy. */
-static inline void copy_operand(const mr_cuda_operand_t *o, const void *x, void *scratch) {
+static inline void copy_operand(const mr_product_operand_t *o, const void *x, void *scratch) {
   int64_t k = 1;
   for (int d = o->ndim - o->n_k; d < o->ndim; d++) k *= o->dim[d];
   for (int64_t i = 0; i < o->copied; i++) {
@@ -25,7 +25,7 @@ static inline void copy_operand(const mr_cuda_operand_t *o, const void *x, void 
       rest /= o->dim[d];
     }
     double v = mr_get_f64(o->from, x, from);
-    if (o->dtype != o->from) v = cuda_part(v, o->part[part]);
+    if (o->rounds) v = product_part(v, o->part[part]);
     mr_set_f64(o->dtype, (char *)scratch + o->at, i, v);
   }
 }
