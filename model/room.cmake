@@ -16,6 +16,7 @@ endif()
 set(cl model/backends/opencl)
 mr_needs(mr_model_backends_opencl OPENCL ${cl}/api.c ${cl}/backend.c ${cl}/compile.c ${cl}/device.c ${cl}/limits.c ${cl}/mark.c
   ${cl}/memory.c ${cl}/probe.c ${cl}/program.c)
+mr_needs(mr_model_backends_opencl "OPENCL;CLBLAST" ${cl}/blas.c ${cl}/clblast.c)
 
 # The files of the backend that call CUDA: without a toolkit the *_without.c are compiled instead.
 file(GLOB cuda CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/model/backends/cuda/*.c)

@@ -14,7 +14,7 @@ extern char **environ;
 
 typedef struct program {
   int status; /* exit status; 128 + signal if killed */
-  char out[1 << 18], err[1 << 16];
+  char out[1 << 19], err[1 << 16];
 } program_t;
 
 static inline void program_read(FILE *f, char *text, size_t n) {

@@ -21,14 +21,33 @@ static cJSON *explained(void) {
   return all;
 }
 
-/* docs/devices.md says how many a step of the recipe has. */
-static void a_step_of_the_recipe_is_at_most_600_kernels(void **state) {
-  RUN(&p, "explain", "step", "--device", "opencl", "--json");
+static void expect_kernels(int least, int most) {
   cJSON *all = explained();
   const cJSON *kernels = cJSON_GetObjectItem(all, "kernels");
   assert_true(cJSON_IsNumber(kernels));
-  assert_in_range((int)kernels->valuedouble, 100, 600);
+  assert_in_range((int)kernels->valuedouble, least, most);
   cJSON_Delete(all);
+}
+
+/* docs/devices.md says how many a step of the recipe has. */
+static void a_step_of_the_recipe_is_at_most_600_kernels(void **state) {
+  setenv("MILLRACE_CLBLAST", "off", 1);
+  RUN(&p, "explain", "step", "--device", "opencl", "--json");
+  unsetenv("MILLRACE_CLBLAST");
+  expect_kernels(100, 600);
+  assert_null(strstr(p.out, "CLBlast"));
+}
+
+/* Its operands and results are f32, so that each product brings copies and a rounding. */
+static void with_clblast_products_are_its_own(void **state) {
+  RUN(&p, "explain", "step", "--device", "opencl", "--json");
+  if (!strstr(p.out, "CLBlast")) {
+    assert_non_null(strstr(p.err, "products")); /* says why */
+    skip();
+  }
+  assert_non_null(strstr(p.out, "CLBlast, sums in f32"));
+  assert_non_null(strstr(p.out, "operand 0 converted"));
+  expect_kernels(600, 900);
 }
 
 int main(void) {
@@ -45,6 +64,7 @@ int main(void) {
   }
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_step_of_the_recipe_is_at_most_600_kernels),
+      cmocka_unit_test(with_clblast_products_are_its_own),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,13 @@
 /* OpenCL 1.2 as a backend: any device with a driver, PoCL's CPU among them.  Kernels are written
-   from equations (kernels/kernel.h); composites are opened into primitives, loops and branches run
-   on the host. */
+   from equations (kernels/kernel.h), CLBlast computes large products; composites are opened into
+   primitives, loops and branches run on the host. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/backends/kernels/attention_way.h"
 #include "model/backends/kernels/kernel.h"
+#include "model/backends/opencl/blas.h"
 #include "model/backends/opencl/device.h"
 #include "model/backends/opencl/program.h"
 #include "model/control/control.h"
@@ -18,6 +19,8 @@ typedef struct compiled {
   cl_kernel kernel[MR_KERNELS_MAX]; /* NULL until built */
   char *text[MR_KERNELS_MAX];
   size_t items[MR_KERNELS_MAX], group[MR_KERNELS_MAX]; /* as in mr_kernel_t */
+  int before; /* a product by CLBlast runs behind this many of the kernels; -1: no product */
+  mr_product_t product;
 } compiled_t;
 
 static void compiled_fini(void *state) {
@@ -63,8 +66,10 @@ static void compiled_run(const mr_call_t *c) {
   const compiled_t *s = c->state;
   if (mr__opencl_device(&d, NULL) < 0) return;
   cl_int code = CL_SUCCESS;
-  for (int i = 0; i < s->n && code == CL_SUCCESS; i++)
-    code = start(d, c, s->kernel[i], s->items[i], s->group[i]);
+  for (int i = 0; i <= s->n && code == CL_SUCCESS; i++) {
+    if (i == s->before) code = mr__opencl_blas_run(c, &s->product);
+    if (i < s->n && code == CL_SUCCESS) code = start(d, c, s->kernel[i], s->items[i], s->group[i]);
+  }
   mr__opencl_ran(d, c, code);
 }
 
@@ -77,7 +82,6 @@ static bool computes_f64(const mr_eqn_t *e) {
 
 /* Keeps the texts of k, which are built with those of the whole graph. */
 static mr_err_t lower_kernels(mr_call_t *c, mr_kernels_t *k, mr_diag_t *diag) {
-  if (!k->n) return MR_OK;
   compiled_t *s = calloc(1, sizeof *s);
   if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
   c->state = s, c->fini = compiled_fini;
@@ -86,6 +90,7 @@ static mr_err_t lower_kernels(mr_call_t *c, mr_kernels_t *k, mr_diag_t *diag) {
     s->items[s->n] = (size_t)k->kernel[s->n].items;
     s->group[s->n] = (size_t)k->kernel[s->n].group;
   }
+  s->before = -1;
   c->scratch_bytes = k->scratch_bytes;
   c->kernels = k->n;
   c->how = mr_kernels_how(c->eqn);
@@ -93,10 +98,34 @@ static mr_err_t lower_kernels(mr_call_t *c, mr_kernels_t *k, mr_diag_t *diag) {
   return MR_OK;
 }
 
+static mr_err_t lower_generated(mr_call_t *c, mr_diag_t *diag) {
+  mr_kernels_t k = {0};
+  MR_TRY(mr_kernels_write(c->eqn, &k, diag));
+  mr_err_t err = k.n ? lower_kernels(c, &k, diag) : MR_OK;
+  mr_kernels_fini(&k);
+  return err;
+}
+
+static mr_err_t lower_by_clblast(mr_call_t *c, const mr_product_t *p, mr_diag_t *diag) {
+  mr_kernels_t k = {0};
+  MR_TRY(mr__product_copies(c->eqn, p, &k, diag));
+  int before = k.n;
+  mr_err_t err = mr__product_is_narrow(p) ? mr__product_narrow(c->eqn, p, &k, diag) : MR_OK;
+  if (err == MR_OK) err = lower_kernels(c, &k, diag);
+  mr_kernels_fini(&k);
+  if (err < 0) return err;
+  compiled_t *s = c->state;
+  s->before = before, s->product = *p;
+  c->kernels++;
+  c->how = p->sums == MR_PRODUCT_F64 ? "CLBlast, f64" : "CLBlast, sums in f32";
+  mr__product_notes(c->eqn, p, c->note);
+  return MR_OK;
+}
+
 static mr_err_t opencl_lower(mr_call_t *c, mr_diag_t *diag) {
   const mr_op_def_t *op = c->eqn->op;
   const mr_opencl_device_t *d;
-  mr_kernels_t k = {0};
+  mr_product_t p;
   if (op == &mr_op_scan) return mr__scan_lower(c, diag);
   if (op == &mr_op_while) return mr__while_lower(c, diag);
   if (op == &mr_op_cond) return mr__cond_lower(c, diag);
@@ -104,10 +133,8 @@ static mr_err_t opencl_lower(mr_call_t *c, mr_diag_t *diag) {
   if (computes_f64(c->eqn) && !d->f64)
     return mr_fail(diag, MR_ERR_NORULE, "%s: device opencl: %s does not compute in f64", op->name,
                    d->name);
-  MR_TRY(mr_kernels_write(c->eqn, &k, diag));
-  mr_err_t err = lower_kernels(c, &k, diag);
-  mr_kernels_fini(&k);
-  return err;
+  return mr__opencl_blas_takes(c->eqn, &p) ? lower_by_clblast(c, &p, diag)
+                                           : lower_generated(c, diag);
 }
 
 static mr_err_t opencl_build(const mr_call_t *call, int n, mr_diag_t *diag) {

@@ -1,0 +1,42 @@
+/* Opens CLBlast once, at run time: a program needs it neither to start nor to compute on OpenCL.
+   The version in its name is that of its calls, which take the buffers and queue of api.c. */
+#include "model/backends/opencl/clblast.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+static struct {
+  pthread_once_t once;
+  mr_clblast_t call;
+  const char *missing; /* a call that the library lacks; "" without a library, NULL: all is there */
+} library = {.once = PTHREAD_ONCE_INIT};
+
+static void clblast_open(void) {
+  void *lib = dlopen("libclblast.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!lib) {
+    library.missing = "";
+    return;
+  }
+#define FIND(name)                              \
+  {                                             \
+    void *at = dlsym(lib, #name);               \
+    if (!at) library.missing = #name;           \
+    memcpy(&library.call.name, &at, sizeof at); \
+  }
+  MR_CLBLAST_CALLS(FIND)
+#undef FIND
+}
+
+mr_err_t mr__clblast(const mr_clblast_t **blas, mr_diag_t *diag) {
+  pthread_once(&library.once, clblast_open);
+  if (!library.missing) return *blas = &library.call, MR_OK;
+  if (!*library.missing)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device opencl: libclblast.so.1 is not found, so that products are computed by "
+                   "generated kernels, which are slow; install libclblast1");
+  return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                 "device opencl: libclblast.so.1 lacks %s, so that products are computed by "
+                 "generated kernels, which are slow; want CLBlast 1.5",
+                 library.missing);
+}
