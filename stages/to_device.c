@@ -38,6 +38,8 @@ typedef struct to_device {
   mr_buf_t *next;          /* taken from the input, for which there was no slot */
   copying_t copying[AHEAD];
   int64_t begun, done;
+  mr_err_t failed; /* of the first copy that failed, with its reason; MR_OK: none */
+  mr_diag_t why;
 } to_device_t;
 
 static const mr_opt_t to_device_opts[] = {
@@ -171,7 +173,8 @@ static void begin_copy(mr_stage_t *s, mr_buf_t *host, mr_buf_t *there) {
   c->mark = mr_slots_fill(t->slots, (int)mr__pool_index(there), from, bytes);
 }
 
-/* Waits for the oldest copy and gives its batch on. */
+/* Waits for the oldest copy and gives its batch on.  After a failure too: the device has failed as
+   a whole, and the stage behind, which meets it as well, names the step. */
 static mr_err_t end_copy(mr_stage_t *s) {
   to_device_t *t = s->state;
   copying_t *c = &t->copying[t->done % AHEAD];
@@ -179,9 +182,14 @@ static mr_err_t end_copy(mr_stage_t *s) {
   mr_err_t e = mr_slots_filled(t->slots, c->mark, true, &why);
   t->done++;
   mr_buf_unref(c->host);
-  if (e >= 0) return mr_push(s, 0, c->there);
-  mr_buf_unref(c->there);
-  return mr_stage_relay(s, e, &why);
+  if (e < 0 && t->failed == MR_OK) t->failed = e, t->why = why;
+  return mr_push(s, 0, c->there);
+}
+
+/* The end of the stream, or a failure of which the stage behind has said nothing. */
+static mr_err_t end_or_failure(mr_stage_t *s, mr_err_t e) {
+  const to_device_t *t = s->state;
+  return e == MR_END && t->failed < 0 ? mr_stage_relay(s, t->failed, &t->why) : e;
 }
 
 static mr_err_t pass_on(mr_stage_t *s) {
@@ -202,7 +210,7 @@ static mr_err_t to_device_step(mr_stage_t *s) {
     e = mr_pull(s, 0, &t->next);
   else if (!t->next)
     mr_take(s, 0, &t->next, 1);
-  if (e != MR_OK) return e;
+  if (e != MR_OK) return end_or_failure(s, e);
   if (t->next && idle)
     e = mr_fresh(s, 0, &there);
   else if (t->next)
