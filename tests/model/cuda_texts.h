@@ -18,7 +18,7 @@ static inline int texts_of(mr_kernel_texts_t *all, const mr_fn_t *f) {
     mr_kernels_t k = {0};
     size_t index;
     mr_diag_t diag = {0};
-    mr_err_t e = mr_kernels_write(f->eqn[i], &k, &diag);
+    mr_err_t e = mr_kernels_write(f->eqn[i], 64, &k, &diag);
     if (e < 0 && e != MR_ERR_NORULE) fail_msg("%s", diag.text);
     for (int j = 0; j < k.n; j++) assert_true(mr_kernel_texts_add(all, k.kernel[j].text, &index));
     n += k.n;

@@ -21,10 +21,10 @@ static inline void *there(const void *from, size_t bytes) {
 
 /* f on the device, from host bytes in[] to host bytes out[], which hold 0xFF before, NaN in every
    float: what a kernel forgets to write is seen. */
-static inline void run_there(const char *what, const mr_fn_t *f, const char *skip, void *const *in,
-                             void **out) {
-  mr_compile_options_t o = {.backend = device, .skip = skip};
+static inline void run_there_with(const char *what, const mr_fn_t *f, mr_compile_options_t o,
+                                  void *const *in, void **out) {
   mr_diag_t diag = {0};
+  o.backend = device;
   mr_exec_t *x = NULL;
   void *a[GRID_MAX], *y[GRID_MAX];
   if (mr_compile(f, &o, &x, &diag) < 0) fail_msg("%s: %s\n%s", what, diag.text, mr_fn_text(f));
@@ -43,6 +43,11 @@ static inline void run_there(const char *what, const mr_fn_t *f, const char *ski
   }
   for (int i = 0; i < f->n_in; i++) device->give(a[i], mr_aval_bytes(&f->in[i]->aval));
   mr_exec_destroy(x);
+}
+
+static inline void run_there(const char *what, const mr_fn_t *f, const char *skip, void *const *in,
+                             void **out) {
+  run_there_with(what, f, (mr_compile_options_t){.skip = skip}, in, out);
 }
 
 static inline void *bytes_of(const mr_aval_t *a, const double *x) {

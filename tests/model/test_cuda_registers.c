@@ -71,7 +71,7 @@ static void collect_step(void) {
     fail_msg("%s", diag.text);
   for (int i = 0; i < own->n_eqn; i++) {
     mr_kernels_t k = {0};
-    mr_err_t e = mr_kernels_write(own->eqn[i], &k, &diag);
+    mr_err_t e = mr_kernels_write(own->eqn[i], 64, &k, &diag);
     if (e < 0 && e != MR_ERR_NORULE) fail_msg("%s", diag.text);
     for (int j = 0; j < k.n; j++) add_hot(own->eqn[i], &k.kernel[j]);
     mr_kernels_fini(&k);

@@ -129,12 +129,12 @@ static size_t shared_by(int64_t T, int64_t D, bool backward) {
   mr_diag_t diag = {0};
   size_t bytes = 0;
   if (mr_kernels_attend(e, SIZE_MAX)) {
-    if (mr_kernels_write(e, &k, &diag) < 0) fail_msg("%s", diag.text);
+    if (mr_kernels_write(e, 64, &k, &diag) < 0) fail_msg("%s", diag.text);
     bytes = k.kernel[0].shared;
     assert_int_equal(k.n, 1);
     assert_true(mr_kernels_attend(e, bytes) && !mr_kernels_attend(e, bytes - 1));
   } else {
-    assert_int_equal(mr_kernels_write(e, &k, &diag), MR_ERR_NORULE);
+    assert_int_equal(mr_kernels_write(e, 64, &k, &diag), MR_ERR_NORULE);
   }
   mr_kernels_fini(&k);
   mr_fn_destroy(f);

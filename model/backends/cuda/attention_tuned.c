@@ -55,7 +55,7 @@ static bool trial_fill(const trial_t *t) {
 
 static bool trial_kernel(trial_t *t, const mr_eqn_t *e) {
   mr_kernels_t k = {0};
-  if (mr_kernels_write(e, &k, NULL) < 0) return false;
+  if (mr_kernels_write(e, 64, &k, NULL) < 0) return false;
   const mr_cuda_wanted_t want = {k.kernel[0].text, &t->kernel};
   t->items = k.kernel[0].items, t->group = k.kernel[0].group;
   bool built = mr__cuda_kernels(t->d, &want, 1, NULL) == MR_OK;

@@ -81,7 +81,7 @@ static mr_err_t cuda_lower(mr_call_t *c, mr_diag_t *diag) {
   MR_TRY(mr__cuda_device(&d, diag));
   mr_err_t err = mr__cuda_lower_library(c, diag);
   if (err != MR_ERR_NORULE) return err;
-  MR_TRY(mr_kernels_write(c->eqn, &k, diag));
+  MR_TRY(mr_kernels_write(c->eqn, mr__call_align(c), &k, diag));
   err = cuda_lower_kernels(c, &k, diag);
   mr_kernels_fini(&k);
   return err;

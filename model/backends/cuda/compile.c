@@ -36,8 +36,14 @@ static const char dialect[] =
     "  float f; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"(h)); return f; }\n"
     "DEVICE u16 F32_TO_F16(float f) {\n"
     "  u16 h; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(f)); return h; }\n"
-    /* Tensor cores, where NVRTC compiles. */
+    /* Instructions that NVRTC compiles: a rounding to bf16, whose NaN is always 0x7FFF, and tensor
+       cores. */
     "#ifdef __CUDACC_RTC__\n"
+    "DEVICE u16 to_bf16(float f) {\n" /* as half of a pair: a single one takes four times as long */
+    "  u32 p; asm volatile(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(p) : \"f\"(0.0f), "
+    "\"f\"(f));\n"
+    "  return (u16)p; }\n"
+    "#define F32_TO_BF16 to_bf16\n"
     "#define WARP_BARRIER __syncwarp()\n"
     "#define UNROLL _Pragma(\"unroll\")\n"
     "#define LOAD_TILE(name, how) DEVICE void name(u32 *r, const u32 *p) { \\\n"

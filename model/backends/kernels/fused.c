@@ -26,8 +26,8 @@ static bool reads_fold(const mr_fused_loop_t *l, const mr_eqn_t *e) {
   return false;
 }
 
-mr_fused_loop_t mr__fused_loop(mr_kernel_text_t *t) {
-  mr_fused_loop_t l = {.t = t, .body = mr_attr_called(t->e, "jaxpr"), .n = 1};
+mr_fused_loop_t mr__fused_loop(mr_kernel_text_t *t, const mr_fn_t *body) {
+  mr_fused_loop_t l = {.t = t, .body = body, .n = 1};
   for (int i = 0; i < l.body->n_eqn; i++) {
     const mr_eqn_t *e = l.body->eqn[i];
     mr_unit_t u = mr__fused_unit(e);
@@ -140,7 +140,6 @@ mr_kernel_fold_t mr__fused_fold(const mr_eqn_t *e) {
   return mr__kernel_fold(e->op, e->in[0]->aval.dtype);
 }
 
-void mr__fused_step(FILE *f, const mr_eqn_t *e, const char *to, const char *from, int j) {
-  fprintf(f, "  { float r = %s%d, v = %s; %s %s%d = r; }\n", to, j, from, mr__fused_fold(e).step,
-          to, j);
+void mr__fused_step(FILE *f, const mr_eqn_t *e, const char *to, const char *from) {
+  fprintf(f, "  { float r = %s, v = %s; %s %s = r; }\n", to, from, mr__fused_fold(e).step, to);
 }

@@ -20,10 +20,11 @@ typedef struct mr_fused_loop {
   bool columns;
   int64_t outputs, terms; /* of each reduction */
   bool continues;         /* equations read what reductions give, which are of rows */
+  bool wide;              /* an item has eight neighbouring elements (rule_wide.c) */
 } mr_fused_loop_t;
 
-/* The loop of t->e, an equation of op `fused`. */
-mr_fused_loop_t mr__fused_loop(mr_kernel_text_t *t);
+/* The loop of t->e whose body is `body`. */
+mr_fused_loop_t mr__fused_loop(mr_kernel_text_t *t, const mr_fn_t *body);
 
 mr_unit_t mr__fused_unit(const mr_eqn_t *e); /* of an equation of a body; cannot fail */
 /* The number of v among the inputs of body; -1: none of them. */
@@ -39,8 +40,14 @@ void mr__fused_load(FILE *f, const mr_fused_loop_t *l, const mr_var_t *v, int of
  */
 mr_err_t mr__fused_member(FILE *f, const mr_fused_loop_t *l, const mr_eqn_t *e, const char *at,
                           mr_diag_t *diag);
-/* Folds what `from` names into the variable <to><j>, a float, for reduction e. */
-void mr__fused_step(FILE *f, const mr_eqn_t *e, const char *to, const char *from, int j);
+/* Folds what `from` names into `to`, a float variable, for reduction e. */
+void mr__fused_step(FILE *f, const mr_eqn_t *e, const char *to, const char *from);
+
+/* Whether an item of the loop, whose sums are made in `parts` parts, should have eight elements. */
+bool mr__fused_is_wide(const mr_fused_loop_t *l, int64_t parts);
+/* Writes statements that compute the eight elements that begin at the u32 `at`: they store the
+   results, and fold element j into r<fold>[j].  MR_OK or MR_ERR_NORULE (rule_wide.c). */
+mr_err_t mr__wide_elements(FILE *f, const mr_fused_loop_t *l, mr_diag_t *diag);
 
 /* Writes the kernel of a loop that continues past sums of its rows (rule_rows.c).  MR_OK,
    MR_ERR_NORULE or MR_ERR_NOMEM. */

@@ -49,10 +49,12 @@ typedef struct mr_kernels {
   size_t scratch_bytes;               /* of the device's memory, only during the run */
 } mr_kernels_t;
 
-/* Writes the kernels of e, whose avals are settled, into the zeroed *out.  MR_OK: the caller ends
-   *out with mr_kernels_fini.  MR_ERR_NORULE with a sentence if no kernel computes e's op or dtypes,
-   or MR_ERR_NOMEM; *out is then empty.  Pure; any thread. */
-mr_err_t mr_kernels_write(const mr_eqn_t *e, mr_kernels_t *out, mr_diag_t *diag);
+/* Writes the kernels of e, whose avals are settled, into the zeroed *out.  align: bytes that the
+   addresses of operands and results are multiples of in every run (mr__call_align); from 16 on a
+   kernel may read several neighbours at once.  The results are the same to the bit.  MR_OK: the
+   caller ends *out with mr_kernels_fini.  MR_ERR_NORULE with a sentence if no kernel computes e's
+   op or dtypes, or MR_ERR_NOMEM; *out is then empty.  Pure; any thread. */
+mr_err_t mr_kernels_write(const mr_eqn_t *e, size_t align, mr_kernels_t *out, mr_diag_t *diag);
 void mr_kernels_fini(mr_kernels_t *k); /* frees the texts; cannot fail, empties *k */
 
 /* Whether mr_kernels_write writes e's op with as many operands: every primitive but collectives and

@@ -80,9 +80,9 @@ void mr_kernels_fini(mr_kernels_t *k) {
   *k = (mr_kernels_t){0};
 }
 
-mr_err_t mr_kernels_write(const mr_eqn_t *e, mr_kernels_t *out, mr_diag_t *diag) {
+mr_err_t mr_kernels_write(const mr_eqn_t *e, size_t align, mr_kernels_t *out, mr_diag_t *diag) {
   mr_kernel_rule_fn *write = kernel_rule(e->op);
-  mr_kernel_text_t t = {.e = e, .out = out};
+  mr_kernel_text_t t = {.e = e, .align = align, .out = out};
   if (!write)
     return mr_fail(diag, MR_ERR_NORULE, "%s: there is no device kernel for it", e->op->name);
   if (!gives_elements(e)) return MR_OK;

@@ -116,19 +116,26 @@ static mr_err_t value_of_power(FILE *f, const mr_eqn_t *e, const char *in, const
   return MR_OK;
 }
 
-static void value_of_dropout(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNEL_NAME],
-                             const char *out, const char *number) {
+void mr__kernel_dropped(FILE *f, const mr_eqn_t *e, const char *in, const char *out,
+                        const char *draw) {
   float rate = (float)mr_attr_get(e, "rate")->f;
   mr_dtype_t t = e->out[0]->aval.dtype;
   char value[MR_KERNEL_NAME + 96];
-  fprintf(f, "  { int keep = dropout_of(%s, %s, %uu, %s) >= %ldu; %s = ", number, in[1],
-          (unsigned)mr_attr_get(e, "site")->i[0], in[2], lrintf(rate * 65536), out);
+  fprintf(f, "  { int keep = %s >= %ldu; %s = ", draw, lrintf(rate * 65536), out);
   if (t == MR_F64)
-    snprintf(value, sizeof value, "keep ? %s / %a : 0", in[0], 1 - (double)rate);
+    snprintf(value, sizeof value, "keep ? %s / %a : 0", in, 1 - (double)rate);
   else
-    snprintf(value, sizeof value, "keep ? %s * %af : 0.0f", in[0], (double)(1 / (1 - rate)));
+    snprintf(value, sizeof value, "keep ? %s * %af : 0.0f", in, (double)(1 / (1 - rate)));
   mr__kernel_round(f, t, value);
   fputs("; }\n", f);
+}
+
+static void value_of_dropout(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNEL_NAME],
+                             const char *out, const char *number) {
+  char draw[4 * MR_KERNEL_NAME];
+  snprintf(draw, sizeof draw, "dropout_of(%s, %s, %uu, %s)", number, in[1],
+           (unsigned)mr_attr_get(e, "site")->i[0], in[2]);
+  mr__kernel_dropped(f, e, in[0], out, draw);
 }
 
 mr_err_t mr__kernel_value(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNEL_NAME], const char *out,

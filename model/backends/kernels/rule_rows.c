@@ -18,6 +18,7 @@
 #include "model/ops/lax.h"
 
 enum {
+  ROWS_FEW = 16,   /* rows that are too few for a group each, if they are long */
   SHORT = 32,      /* elements of a row that one item computes */
   EACH_MAX = 16,   /* elements of an item of a group that are kept at most, of one value */
   KEPT_MAX = 64,   /* elements of an item that are kept at most, of all values */
@@ -26,9 +27,7 @@ enum {
 };
 
 /* One group would be slower than all groups together on a few sums in parts. */
-bool mr_kernels_rows(int64_t n, int64_t each) {
-  return each < MR_KERNEL_LONG || n >= MR_KERNEL_FEW / 64;
-}
+bool mr_kernels_rows(int64_t n, int64_t each) { return each < MR_KERNEL_LONG || n >= ROWS_FEW; }
 
 typedef struct rows {
   const mr_fused_loop_t *l;
@@ -182,7 +181,7 @@ static void write_stores(FILE *f, const rows_t *r, bool whole, const char *at) {
 /* Pass p over the elements of one item. */
 static mr_err_t write_pass(FILE *f, rows_t *r, int p, bool keep, mr_diag_t *diag) {
   const mr_fused_loop_t *l = r->l;
-  char name[MR_KERNEL_NAME];
+  char name[MR_KERNEL_NAME], to[16];
   if (!rows_need(r, p, keep)) return MR_OK;
   for (int j = 0; j < l->n_fold; j++)
     if (r->pass[l->fold[j]->in[0]->id] == p)
@@ -197,7 +196,8 @@ static mr_err_t write_pass(FILE *f, rows_t *r, int p, bool keep, mr_diag_t *diag
   for (int j = 0; j < l->n_fold; j++) {
     if (r->pass[l->fold[j]->in[0]->id] != p) continue;
     mr__fused_name(l->fold[j]->in[0], name);
-    mr__fused_step(f, l->fold[j], "r", name, j);
+    snprintf(to, sizeof to, "r%d", j);
+    mr__fused_step(f, l->fold[j], to, name);
   }
   if (p == r->passes - 1) write_stores(f, r, true, "i");
   fputs(r->each * r->width != l->terms ? "  }}\n" : "  }\n", f);

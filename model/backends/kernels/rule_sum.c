@@ -8,6 +8,7 @@
 
 #include "model/backends/kernels/text.h"
 #include "model/ir/element.h"
+#include "model/ir/op.h"
 #include "model/ops/lax.h"
 #include "model/ops/operands.h"
 
@@ -68,42 +69,47 @@ static char *reading(const reduction_t *r, mr_dtype_t t) {
   return fclose(f) ? NULL : text;
 }
 
-static mr_err_t write_reduction_parts(mr_kernel_text_t *t, const reduction_t *r,
+static mr_err_t write_reduction_parts(mr_kernel_text_t *t, const reduction_t *r, int64_t parts,
                                       mr_kernel_fold_t how, const char *load, mr_diag_t *diag) {
-  mr_dtype_t x = t->e->in[0]->aval.dtype, y = t->e->out[0]->aval.dtype;
+  mr_dtype_t x = t->e->in[0]->aval.dtype;
   const char *type = mr__kernel_type(x);
-  int64_t each = (r->terms + MR_KERNEL_PARTS - 1) / MR_KERNEL_PARTS;
-  char to[64];
+  int64_t each = (r->terms + parts - 1) / parts;
   t->scratch_t = x == MR_F64 ? MR_F64 : mr_is_float(x) ? MR_F32 : x == MR_U64 ? MR_U64 : MR_I64;
-  t->out->scratch_bytes = (size_t)(r->outputs * MR_KERNEL_PARTS) * mr_dtype_size(t->scratch_t);
-  MR_TRY(mr__kernel_begin(t, r->outputs * MR_KERNEL_PARTS, diag));
-  fprintf(t->f, "  u64 o = i / %d; i64 from = (i64)(i %% %d) * %" PRId64 ";\n", MR_KERNEL_PARTS,
-          MR_KERNEL_PARTS, each);
+  t->out->scratch_bytes = (size_t)(r->outputs * parts) * mr_dtype_size(t->scratch_t);
+  MR_TRY(mr__kernel_begin(t, r->outputs * parts, diag));
+  fprintf(t->f,
+          "  u64 o = i / %" PRId64 ", part = i %% %" PRId64 "; i64 from = (i64)part * %" PRId64
+          ";\n",
+          parts, parts, each);
   fprintf(t->f, "  i64 to = from + %" PRId64 " < %" PRId64 " ? from + %" PRId64 " : %" PRId64 ";\n",
           each, r->terms, each, r->terms);
   mr__kernel_place(t->f, "base", "o", r->kept, r->kept_dim, r->kept_stride, 0);
   write_fold(t->f, type, how, "from", "to", load);
-  fputs("  s[i] = all;\n", t->f);
+  fprintf(t->f, "  s[part * %" PRId64 " + o] = all;\n", r->outputs);
   MR_TRY(mr__kernel_end(t, diag));
-  MR_TRY(mr__kernel_begin(t, r->outputs, diag));
-  snprintf(to, sizeof to, "%s v = s[i * %d + k];", type, MR_KERNEL_PARTS);
-  char last[16];
-  snprintf(last, sizeof last, "%d", MR_KERNEL_PARTS);
-  write_fold(t->f, type, how, "0", last, to);
-  mr__kernel_store(t->f, y, "y0", "i", "all");
-  return mr__kernel_end(t, diag);
+  return mr__kernel_fold_parts(t, r->outputs, parts, &(mr_kernel_part_t){how, 0}, 1, diag);
+}
+
+/* Neighbouring items must read neighbouring elements, as the items of a fused loop do. */
+static bool folds_columns(const mr_eqn_t *e) {
+  mr_dtype_t x = e->in[0]->aval.dtype;
+  mr_unit_t u = {0};
+  return (x == MR_F32 || mr_is_narrow(x)) && e->op->unit && e->op->unit(e, &u) &&
+         u.kind == MR_UNIT_COLUMNS;
 }
 
 static mr_err_t write_reduction(mr_kernel_text_t *t, mr_kernel_fold_t how, mr_diag_t *diag) {
   mr_dtype_t x = t->e->in[0]->aval.dtype, y = t->e->out[0]->aval.dtype;
   reduction_t r = reduction_of(t->e);
+  int64_t parts = mr__kernel_parts(r.outputs, r.terms);
   char terms[32];
   if (mr_is_storage(x)) return mr__kernel_refuse(t->e, x, diag);
+  if (folds_columns(t->e)) return mr__kernel_columns(t, diag);
   char *load = reading(&r, x);
   if (!load) return mr_no_memory(diag, "the kernel of %s", t->e->op->name);
   mr_err_t err;
-  if (r.outputs < MR_KERNEL_FEW && r.terms >= MR_KERNEL_LONG) {
-    err = write_reduction_parts(t, &r, how, load, diag);
+  if (parts > 1) {
+    err = write_reduction_parts(t, &r, parts, how, load, diag);
   } else if ((err = mr__kernel_begin(t, r.outputs, diag)) == MR_OK) {
     snprintf(terms, sizeof terms, "%" PRId64, r.terms);
     mr__kernel_place(t->f, "base", "i", r.kept, r.kept_dim, r.kept_stride, 0);

@@ -11,6 +11,7 @@
    results y0, y1, ..., the scratch s (of `scratch` elements), the work-item's number i, of u64. */
 typedef struct mr_kernel_text {
   const mr_eqn_t *e;
+  size_t align; /* of operands and results, in bytes */
   mr_kernels_t *out;
   FILE *f;
   size_t size;          /* of the text under way, for open_memstream */
@@ -62,6 +63,10 @@ enum { MR_KERNEL_NAME = 48 }; /* bytes of a variable's name, or of a constant */
 mr_err_t mr__kernel_value(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNEL_NAME], const char *out,
                           const char *number, mr_diag_t *diag);
 
+/* The same for dropout, whose 16 bits that decide are the expression `draw`. */
+void mr__kernel_dropped(FILE *f, const mr_eqn_t *e, const char *in, const char *out,
+                        const char *draw);
+
 /* How two values are folded: the statement that adds v to r, and what r begins with. */
 typedef struct mr_kernel_fold {
   const char *start, *step;
@@ -69,8 +74,22 @@ typedef struct mr_kernel_fold {
 /* The fold of reduce_sum and reduce_max over values of t; static texts. */
 mr_kernel_fold_t mr__kernel_fold(const mr_op_def_t *op, mr_dtype_t t);
 
-/* Reductions to fewer outputs than FEW of at least LONG terms are made in PARTS parts. */
-enum { MR_KERNEL_FEW = 1024, MR_KERNEL_LONG = 2048, MR_KERNEL_PARTS = 256 };
+/* Reductions of at least LONG terms may be made in parts (parts.c). */
+enum { MR_KERNEL_LONG = 2048 };
+
+/* Parts in which `outputs` sums of `terms` terms are made; 1: each by one item. */
+int64_t mr__kernel_parts(int64_t outputs, int64_t terms);
+
+/* A fold that was made in parts, and the number of the result that it gives. */
+typedef struct mr_kernel_part {
+  mr_kernel_fold_t how;
+  int y;
+} mr_kernel_part_t;
+
+/* Writes the kernel that folds the parts of of[0,n), which lie in the scratch.  MR_OK or
+   MR_ERR_NOMEM. */
+mr_err_t mr__kernel_fold_parts(mr_kernel_text_t *t, int64_t outputs, int64_t parts,
+                               const mr_kernel_part_t *of, int n, mr_diag_t *diag);
 
 /* MR_ERR_NORULE: "no kernel for bf16 here". */
 mr_err_t mr__kernel_refuse(const mr_eqn_t *e, mr_dtype_t t, mr_diag_t *diag);
@@ -84,6 +103,7 @@ MR_KERNEL_RULE(stochastic_round);
 MR_KERNEL_RULE(iota);
 /* rule_fused.c */
 MR_KERNEL_RULE(fused);
+MR_KERNEL_RULE(columns); /* a lone reduction over leading dimensions */
 /* rule_squares.c */
 MR_KERNEL_RULE(sum_squares);
 /* rule_move.c */

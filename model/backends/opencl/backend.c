@@ -100,7 +100,7 @@ static mr_err_t lower_kernels(mr_call_t *c, mr_kernels_t *k, mr_diag_t *diag) {
 
 static mr_err_t lower_generated(mr_call_t *c, mr_diag_t *diag) {
   mr_kernels_t k = {0};
-  MR_TRY(mr_kernels_write(c->eqn, &k, diag));
+  MR_TRY(mr_kernels_write(c->eqn, mr__call_align(c), &k, diag));
   mr_err_t err = k.n ? lower_kernels(c, &k, diag) : MR_OK;
   mr_kernels_fini(&k);
   return err;
