@@ -2,7 +2,8 @@
    become one op: a loop over blocks that stay in the first-level cache, or a kernel of a device.
 
    Where the target has rows (mr_target_t.rows), a chain continues past the sums of its rows.  A
-   group then holds values of two sizes: of n elements, and of one element for each row.
+   group then holds values of two sizes: of n elements, and of one element for each row.  It may
+   also sum its columns, for readers outside, also those of an operand that it reads anyway.
 
    A group grows along the list of equations and is written in the place of its last member.  That
    is correct until an equation outside reads one of its values, which closes the group.  Broadcasts
@@ -24,7 +25,7 @@ typedef struct group {
   int first, last; /* members are among these equations */
   int n_member, n_each;
   int64_t n, inner; /* elements; elements of a row, 0 without reductions */
-  bool columns;     /* reductions fold rows into one; a group has one kind of reduction */
+  bool columns;     /* reductions fold rows into one, and none folds a row */
   bool closed;
   const mr_var_t *end[MR_LOOP_ENDS]; /* operands that no member computes; counted with rows alone */
   int n_end;
@@ -67,6 +68,12 @@ static int64_t group_rows(const fuser_t *s, int g) {
   return s->t->rows(x->n / x->inner, x->inner) ? x->n / x->inner : 0;
 }
 
+/* Whether v is a sum of columns, which no member of its group reads. */
+static bool sums_columns(const mr_var_t *v) {
+  mr_unit_t u;
+  return v->def && fuse_unit_of(v->def, &u) && u.kind == MR_UNIT_COLUMNS;
+}
+
 /* Returns the group whose rows v spreads: v is the broadcast, along each row, of a value that the
    group has for each row.  Members of the group copy v's equation; -1 if v is something else. */
 static int spreads_rows_of(const fuser_t *s, const mr_var_t *v) {
@@ -74,6 +81,7 @@ static int spreads_rows_of(const fuser_t *s, const mr_var_t *v) {
   int g = v->def && v->def->n_in ? group_of(s, s->at[v->def->in[0]->id]) : -1;
   int64_t rows = group_rows(s, g);
   if (!rows || !fuse_unit_of(v->def, &u) || u.kind != MR_UNIT_REPEAT) return -1;
+  if (sums_columns(v->def->in[0])) return -1;
   return u.mid == rows && u.inner == s->group[g].inner && fuse_elems(v) == s->group[g].n ? g : -1;
 }
 
@@ -138,15 +146,24 @@ static int candidate(const fuser_t *s, const mr_var_t *v, int i, int64_t n) {
   return !x->closed && fits && i - x->last <= REACH && x->n_member < MEMBERS ? g : -1;
 }
 
-static bool same_rows(const group_t *x, int64_t inner, bool columns) {
-  return !x->inner || !inner || (x->inner == inner && x->columns == columns);
+/* Whether reductions of x, and others of `inner` elements, may be made by one loop: of one kind, or
+   sums of columns beside those of rows past which the loop may continue. */
+static bool same_rows(const fuser_t *s, const group_t *x, int64_t inner, bool columns) {
+  if (!x->inner || !inner) return true;
+  if (x->inner != inner || x->columns == columns) return x->inner == inner;
+  return s->t->rows && x->n / inner > 1 && s->t->rows(x->n / inner, inner);
+}
+
+static void add_reduction(group_t *x, int64_t inner, bool columns) {
+  x->columns = columns && (!x->inner || x->columns);
+  x->inner = inner;
 }
 
 /* Whether group b may become part of a: a loop of the same elements, or a loop without sums over
    what a has once for each row. */
 static bool fits_together(const fuser_t *s, int a, int b) {
   const group_t *x = &s->group[a], *y = &s->group[b];
-  bool same = x->n == y->n && same_rows(x, y->inner, y->columns);
+  bool same = x->n == y->n && same_rows(s, x, y->inner, y->columns);
   return x->n_member + y->n_member < MEMBERS && (same || (group_rows(s, a) == y->n && !y->inner));
 }
 
@@ -156,7 +173,7 @@ static void fuse_merge(fuser_t *s, int a, int b) {
   if (y->last > x->last) x->last = y->last;
   x->n_member += y->n_member;
   x->n_each += y->n_each;
-  if (y->inner) x->inner = y->inner, x->columns = y->columns;
+  if (y->inner) add_reduction(x, y->inner, y->columns);
   for (int i = 0; i < y->n_end; i++) {
     int at = 0;
     while (at < x->n_end && x->end[at] != y->end[i]) at++;
@@ -173,6 +190,7 @@ static bool reads_sum(const fuser_t *s, const mr_eqn_t *e, int g, int64_t n) {
   for (int k = 0; k < e->n_in; k++) {
     int at = s->at[e->in[k]->id];
     if (group_of(s, at) != g || fuse_elems(e->in[k]) == s->group[g].n) continue;
+    if (sums_columns(e->in[k])) return true;
     if (!rows || (n != rows && rows > 1)) return true;
   }
   return false;
@@ -194,6 +212,19 @@ static int fuse_choose(fuser_t *s, const mr_eqn_t *e, int i, int64_t n) {
   return g;
 }
 
+/* Returns the group past whose sums of rows a loop continues, and which reads v, so that it may
+   also sum v's columns of rows of `inner`; -1: none. */
+static int reads_rows_of(const fuser_t *s, const mr_var_t *v, int64_t inner, int i) {
+  for (int g = s->n_group - 1; g >= 0; g--) {
+    const group_t *x = &s->group[g];
+    if (x->into != g || x->closed || i - x->last > REACH || x->n_member >= MEMBERS) continue;
+    if (x->n != fuse_elems(v) || x->inner != inner || group_rows(s, g) < 2) continue;
+    for (int k = 0; k < x->n_end; k++)
+      if (x->end[k] == v) return g;
+  }
+  return -1;
+}
+
 static int new_group(fuser_t *s, int i, int64_t n) {
   int g = s->n_group++;
   s->group[g] = (group_t){.first = i, .last = i, .n = n, .into = g};
@@ -209,10 +240,11 @@ static int fuse_place(fuser_t *s, int i) {
   if (u.kind == MR_UNIT_REPEAT) return -1;
   int64_t n =
       fuse_elems(e->in[0]) > fuse_elems(e->out[0]) ? fuse_elems(e->in[0]) : fuse_elems(e->out[0]);
-  int g = fuse_choose(s, e, i, n);
-  if (u.kind != MR_UNIT_EACH && g < 0) return -1;
   bool columns = u.kind == MR_UNIT_COLUMNS, folds = columns || u.kind == MR_UNIT_REDUCE;
-  if (folds && (s->group[g].n != n || !same_rows(&s->group[g], u.inner, columns))) return -1;
+  int g = fuse_choose(s, e, i, n);
+  if (g < 0 && columns && s->t->rows) g = reads_rows_of(s, e->in[0], u.inner, i);
+  if (u.kind != MR_UNIT_EACH && g < 0) return -1;
+  if (folds && (s->group[g].n != n || !same_rows(s, &s->group[g], u.inner, columns))) return -1;
   if (g < 0) g = new_group(s, i, n);
   if (s->t->rows) {
     int ends = add_ends(s, e, g, -1, s->group[g].end, s->group[g].n_end);
@@ -221,7 +253,7 @@ static int fuse_place(fuser_t *s, int i) {
   s->group[g].last = i;
   s->group[g].n_member++;
   s->group[g].n_each += u.kind == MR_UNIT_EACH;
-  if (folds) s->group[g].inner = u.inner, s->group[g].columns = columns;
+  if (folds) add_reduction(&s->group[g], u.inner, columns);
   return g;
 }
 

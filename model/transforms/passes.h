@@ -21,8 +21,8 @@ typedef struct mr_target {
      its operands. */
   bool (*opens)(const mr_eqn_t *e);
   /* Whether a fused loop over n rows of `each` elements may continue past sums and maxima of its
-     rows: with ops on one value a row, and with broadcasts of such values along the row.  NULL: a
-     loop ends at its sums. */
+     rows: with ops on one value a row, and with broadcasts of such values along the row.  It may
+     then sum its columns too.  NULL: a loop ends at its sums. */
   bool (*rows)(int64_t n, int64_t each);
   /* Operands and results together of a loop over several tensors (mr_join), at most
      MR_JOINED_ENDS; 0: there are no such loops. */

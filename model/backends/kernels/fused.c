@@ -26,8 +26,15 @@ static bool reads_fold(const mr_fused_loop_t *l, const mr_eqn_t *e) {
   return false;
 }
 
+static bool has_rows(const mr_fn_t *body) {
+  for (int i = 0; i < body->n_eqn; i++)
+    if (mr__fused_unit(body->eqn[i]).kind == MR_UNIT_REDUCE) return true;
+  return false;
+}
+
 mr_fused_loop_t mr__fused_loop(mr_kernel_text_t *t, const mr_fn_t *body) {
   mr_fused_loop_t l = {.t = t, .body = body, .n = 1};
+  bool rows = has_rows(body);
   for (int i = 0; i < l.body->n_eqn; i++) {
     const mr_eqn_t *e = l.body->eqn[i];
     mr_unit_t u = mr__fused_unit(e);
@@ -36,7 +43,11 @@ mr_fused_loop_t mr__fused_loop(mr_kernel_text_t *t, const mr_fn_t *body) {
       if (fused_elems(e->in[k]) > l.n) l.n = fused_elems(e->in[k]);
     if (fused_elems(e->out[0]) > l.n) l.n = fused_elems(e->out[0]);
     if (u.kind != MR_UNIT_REDUCE && u.kind != MR_UNIT_COLUMNS) continue;
-    assert(l.n_fold < MR_FUSED_FOLDS);
+    assert(l.n_fold < MR_FUSED_FOLDS && l.n_column < MR_FUSED_FOLDS);
+    if (rows && u.kind == MR_UNIT_COLUMNS) {
+      l.column[l.n_column++] = e;
+      continue;
+    }
     l.fold[l.n_fold++] = e;
     l.columns = u.kind == MR_UNIT_COLUMNS;
     l.terms = u.inner; /* of a row; the columns' follow from n */
@@ -53,6 +64,13 @@ int mr__fused_input(const mr_fn_t *body, const mr_var_t *v) {
   for (int k = 0; k < body->n_in; k++)
     if (body->in[k] == v) return k;
   return -1;
+}
+
+int mr__fused_result(const mr_fn_t *body, const mr_var_t *v) {
+  int k = 0;
+  while (k < body->n_out && body->out[k] != v) k++;
+  assert(k < body->n_out);
+  return k;
 }
 
 /* A literal as a constant of the type that its dtype computes in. */

@@ -17,6 +17,8 @@ typedef struct mr_fused_loop {
   int64_t n;  /* elements of the loop */
   int n_fold; /* reductions, all of rows or all of columns */
   const mr_eqn_t *fold[MR_FUSED_FOLDS];
+  int n_column; /* reductions of columns beside those of rows */
+  const mr_eqn_t *column[MR_FUSED_FOLDS];
   bool columns;
   int64_t outputs, terms; /* of each reduction */
   bool continues;         /* equations read what reductions give, which are of rows */
@@ -29,6 +31,8 @@ mr_fused_loop_t mr__fused_loop(mr_kernel_text_t *t, const mr_fn_t *body);
 mr_unit_t mr__fused_unit(const mr_eqn_t *e); /* of an equation of a body; cannot fail */
 /* The number of v among the inputs of body; -1: none of them. */
 int mr__fused_input(const mr_fn_t *body, const mr_var_t *v);
+/* The number of v, the result of a reduction that no equation reads, among the results of body. */
+int mr__fused_result(const mr_fn_t *body, const mr_var_t *v);
 mr_kernel_fold_t mr__fused_fold(const mr_eqn_t *e); /* of a reduction */
 /* Sets text to the name of a value: its variable, or a constant. */
 void mr__fused_name(const mr_var_t *v, char text[MR_KERNEL_NAME]);
@@ -49,8 +53,8 @@ bool mr__fused_is_wide(const mr_fused_loop_t *l, int64_t parts);
    results, and fold element j into r<fold>[j].  MR_OK or MR_ERR_NORULE (rule_wide.c). */
 mr_err_t mr__wide_elements(FILE *f, const mr_fused_loop_t *l, mr_diag_t *diag);
 
-/* Writes the kernel of a loop that continues past sums of its rows (rule_rows.c).  MR_OK,
-   MR_ERR_NORULE or MR_ERR_NOMEM. */
+/* Writes the kernels of a loop that continues past sums of its rows, or has sums of columns beside
+   them (rule_rows.c).  MR_OK, MR_ERR_NORULE or MR_ERR_NOMEM. */
 mr_err_t mr__fused_rows(const mr_fused_loop_t *l, mr_diag_t *diag);
 /* Writes the kernel of t->e, a loop over several tensors (rule_tensors.c).  The same failures. */
 mr_err_t mr__fused_tensors(mr_kernel_text_t *t, mr_diag_t *diag);

@@ -91,18 +91,11 @@ static mr_err_t write_terms(FILE *f, const mr_fused_loop_t *l, mr_diag_t *diag) 
   return MR_OK;
 }
 
-static int result_of(const mr_fused_loop_t *l, const mr_var_t *v) {
-  int k = 0;
-  while (k < l->body->n_out && l->body->out[k] != v) k++;
-  return k;
-}
-
 static void store_folds(FILE *f, const mr_fused_loop_t *l) {
   char pointer[16], name[16];
   if (l->wide) fputs("  for (int j = 0; j < 8; j++) {\n", f);
   for (int j = 0; j < l->n_fold; j++) {
-    int k = result_of(l, l->fold[j]->out[0]);
-    if (k == l->body->n_out) continue;
+    int k = mr__fused_result(l->body, l->fold[j]->out[0]);
     snprintf(pointer, sizeof pointer, "y%d", k);
     snprintf(name, sizeof name, "all%d%s", j, l->wide ? "[j]" : "");
     mr__kernel_store(f, l->body->out[k]->aval.dtype, pointer, l->wide ? "o + j" : "o", name);
@@ -145,7 +138,8 @@ static mr_err_t write_folds(const mr_fused_loop_t *l, int64_t parts, mr_diag_t *
   l->t->scratch_t = MR_F32;
   l->t->out->scratch_bytes = (size_t)(l->outputs * parts * l->n_fold) * sizeof(float);
   for (int j = 0; j < l->n_fold; j++)
-    of[j] = (mr_kernel_part_t){mr__fused_fold(l->fold[j]), result_of(l, l->fold[j]->out[0])};
+    of[j] = (mr_kernel_part_t){mr__fused_fold(l->fold[j]),
+                               mr__fused_result(l->body, l->fold[j]->out[0])};
   MR_TRY(write_fused_parts(l, parts, diag));
   return mr__kernel_fold_parts(l->t, l->outputs, parts, of, l->n_fold, diag);
 }
@@ -164,7 +158,7 @@ static mr_err_t write_elements(const mr_fused_loop_t *l, mr_diag_t *diag) {
 static mr_err_t write_loop(mr_kernel_text_t *t, const mr_fn_t *body, mr_diag_t *diag) {
   mr_fused_loop_t l = mr__fused_loop(t, body);
   int64_t parts = l.n_fold ? mr__kernel_parts(l.outputs, l.terms) : 1;
-  if (l.continues) return mr__fused_rows(&l, diag);
+  if (l.continues || l.n_column) return mr__fused_rows(&l, diag);
   l.wide = mr__fused_is_wide(&l, parts);
   return l.n_fold ? write_folds(&l, parts, diag) : write_elements(&l, diag);
 }

@@ -10,7 +10,12 @@
    computes one row: item `lane` has the elements lane, lane + width, ...; it folds its own in this
    order, and the items' folds are then folded in blocks.  So the order depends on the length of a
    row and the number of folds alone.  An element that a later pass needs again is kept by its item,
-   if there is room, and computed again if not. */
+   if there is room, and computed again if not.
+
+   Sums of columns beside those of rows, as the gradients of a normalization's scale and bias are:
+   a group computes several rows, some at a time, and an item adds what its elements have in all of
+   them.  What a group's items have of a column is added and left as one part, and a second kernel
+   folds the parts (parts.c).  The rows of a group depend on the number of rows alone. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -18,12 +23,14 @@
 #include "model/ops/lax.h"
 
 enum {
-  ROWS_FEW = 16,   /* rows that are too few for a group each, if they are long */
-  SHORT = 32,      /* elements of a row that one item computes */
-  EACH_MAX = 16,   /* elements of an item of a group that are kept at most, of one value */
-  KEPT_MAX = 64,   /* elements of an item that are kept at most, of all values */
-  UNROLL_MAX = 16, /* elements of an item up to which its loop is unrolled */
-  SLOTS_MAX = 24   /* folds of one pass of a large group: 32 KiB of its memory hold them */
+  ROWS_FEW = 16,          /* rows that are too few for a group each, if they are long */
+  SHORT = 32,             /* elements of a row that one item computes */
+  EACH_MAX = 16,          /* elements of an item of a group that are kept at most, of one value */
+  KEPT_MAX = 64,          /* elements of an item that are kept at most, of all values */
+  UNROLL_MAX = 16,        /* elements of an item up to which its loop is unrolled */
+  SLOTS_MAX = 24,         /* folds of one pass of a large group: 32 KiB of its memory hold them */
+  COLUMN_GROUPS = 1024,   /* of a loop with sums of columns, about */
+  SHARED_BYTES = 32 << 10 /* of a group */
 };
 
 /* One group would be slower than all groups together on a few sums in parts. */
@@ -32,6 +39,8 @@ bool mr_kernels_rows(int64_t n, int64_t each) { return each < MR_KERNEL_LONG || 
 typedef struct rows {
   const mr_fused_loop_t *l;
   int width;         /* items of a row */
+  int at_once;       /* rows that a group computes at a time */
+  int64_t turns;     /* and how many times it does; more than 1 with sums of columns alone */
   int64_t each;      /* elements of an item, the last ones perhaps past the row's end */
   int passes;        /* pass [0,passes) */
   int slots;         /* folds of one pass at most */
@@ -47,10 +56,11 @@ static bool is_element(const rows_t *r, const mr_var_t *v) {
   return !v->literal && elems_of(v) == r->l->n;
 }
 
-static bool folds(const mr_eqn_t *e) {
-  mr_unit_kind_t kind = mr__fused_unit(e).kind;
-  return kind == MR_UNIT_REDUCE || kind == MR_UNIT_COLUMNS;
+static bool folds_columns_of(const mr_eqn_t *e) {
+  return mr__fused_unit(e).kind == MR_UNIT_COLUMNS;
 }
+
+static bool folds_row(const mr_eqn_t *e) { return mr__fused_unit(e).kind == MR_UNIT_REDUCE; }
 
 /* Broadcasts, reshapes and counters are computed wherever they are read. */
 static bool is_free(const mr_var_t *v) {
@@ -66,8 +76,8 @@ static void rows_find_passes(rows_t *r) {
     int p = 0;
     for (int k = 0; k < e->n_in; k++)
       if (!e->in[k]->literal && r->pass[e->in[k]->id] > p) p = r->pass[e->in[k]->id];
-    r->pass[e->out[0]->id] = p + folds(e);
-    if (p + folds(e) >= r->passes) r->passes = p + folds(e) + 1;
+    r->pass[e->out[0]->id] = p + folds_row(e);
+    if (p + folds_row(e) >= r->passes) r->passes = p + folds_row(e) + 1;
   }
 }
 
@@ -102,9 +112,10 @@ static bool rows_need(rows_t *r, int p, bool keep) {
   for (int i = 0; i < l->body->n_var; i++) r->need[i] = false;
   for (int j = 0; j < l->n_fold; j++)
     if (r->pass[l->fold[j]->in[0]->id] == p) rows_mark(r, l->fold[j]->in[0], p, keep), any = true;
+  if (p < r->passes - 1) return any;
   for (int k = 0; k < l->body->n_out; k++)
-    if (p == r->passes - 1 && is_element(r, l->body->out[k]))
-      rows_mark(r, l->body->out[k], p, keep), any = true;
+    if (is_element(r, l->body->out[k])) rows_mark(r, l->body->out[k], p, keep), any = true;
+  for (int j = 0; j < l->n_column; j++) rows_mark(r, l->column[j]->in[0], p, keep), any = true;
   return any;
 }
 
@@ -172,9 +183,20 @@ static void write_stores(FILE *f, const rows_t *r, bool whole, const char *at) {
   char pointer[16], name[MR_KERNEL_NAME];
   for (int k = 0; k < b->n_out; k++) {
     if (is_element(r, b->out[k]) != whole) continue;
+    if (b->out[k]->def && folds_columns_of(b->out[k]->def)) continue;
     snprintf(pointer, sizeof pointer, "y%d", k);
     mr__fused_name(b->out[k], name);
     mr__kernel_store(f, b->out[k]->aval.dtype, pointer, at, name);
+  }
+}
+
+/* Adds the elements at hand to the sums of their columns. */
+static void write_column_steps(FILE *f, const rows_t *r) {
+  char name[MR_KERNEL_NAME], to[24];
+  for (int j = 0; j < r->l->n_column; j++) {
+    mr__fused_name(r->l->column[j]->in[0], name);
+    snprintf(to, sizeof to, "c%d[j]", j);
+    mr__fused_step(f, r->l->column[j], to, name);
   }
 }
 
@@ -199,7 +221,12 @@ static mr_err_t write_pass(FILE *f, rows_t *r, int p, bool keep, mr_diag_t *diag
     snprintf(to, sizeof to, "r%d", j);
     mr__fused_step(f, l->fold[j], to, name);
   }
-  if (p == r->passes - 1) write_stores(f, r, true, "i");
+  if (p == r->passes - 1) {
+    if (r->l->n_column) fputs("  if (there) {\n", f);
+    write_stores(f, r, true, "i");
+    write_column_steps(f, r);
+    if (r->l->n_column) fputs("  }\n", f);
+  }
   fputs(r->each * r->width != l->terms ? "  }}\n" : "  }\n", f);
   return MR_OK;
 }
@@ -215,23 +242,24 @@ static void write_group_folds(FILE *f, const rows_t *r, int p) {
   int block = block_of(r->width), blocks = r->width / block;
   for (int j = 0; j < l->n_fold; j++)
     if (r->pass[l->fold[j]->in[0]->id] == p)
-      fprintf(f, "  part%d[lane] = r%d;\n", slot_of(r, j), j);
+      fprintf(f, "  part%d[LANE] = r%d;\n", slot_of(r, j), j);
   fprintf(f, "  BARRIER;\n  if (lane < %d) {\n", blocks);
   for (int j = 0; j < l->n_fold; j++) {
     if (r->pass[l->fold[j]->in[0]->id] != p) continue;
     fprintf(f,
-            "  { float r = part%d[lane * %d]; for (int q = 1; q < %d; q++) { float v = part%d[lane "
-            "* %d + q]; %s } fold%d[lane] = r; }\n",
+            "  { float r = part%d[first + lane * %d]; for (int q = 1; q < %d; q++) { float v = "
+            "part%d[first + lane * %d + q]; %s } fold%d[first / %d + lane] = r; }\n",
             slot_of(r, j), block, block, slot_of(r, j), block, mr__fused_fold(l->fold[j]).step,
-            slot_of(r, j));
+            slot_of(r, j), block);
   }
   fputs("  }\n  BARRIER;\n", f);
   for (int j = 0; j < l->n_fold; j++) {
     if (r->pass[l->fold[j]->in[0]->id] != p) continue;
-    fprintf(f,
-            "  float all%d; { float r = fold%d[0]; for (int q = 1; q < %d; q++) { float v = "
-            "fold%d[q]; %s } all%d = r; }\n",
-            j, slot_of(r, j), blocks, slot_of(r, j), mr__fused_fold(l->fold[j]).step, j);
+    fprintf(
+        f,
+        "  float all%d; { float r = fold%d[first / %d]; for (int q = 1; q < %d; q++) { float v = "
+        "fold%d[first / %d + q]; %s } all%d = r; }\n",
+        j, slot_of(r, j), block, blocks, slot_of(r, j), block, mr__fused_fold(l->fold[j]).step, j);
   }
 }
 
@@ -255,7 +283,8 @@ static mr_err_t write_row_values(FILE *f, const rows_t *r, int p, mr_diag_t *dia
   const mr_fn_t *b = r->l->body;
   for (int i = 0; i < b->n_eqn; i++) {
     const mr_eqn_t *e = b->eqn[i];
-    if (is_element(r, e->out[0]) || folds(e) || r->pass[e->out[0]->id] != p) continue;
+    if (is_element(r, e->out[0]) || folds_row(e) || folds_columns_of(e)) continue;
+    if (r->pass[e->out[0]->id] != p) continue;
     MR_TRY(mr__fused_member(f, r->l, e, "row", diag));
   }
   return MR_OK;
@@ -287,10 +316,80 @@ static mr_err_t write_one_row(FILE *f, rows_t *r, bool keep, mr_diag_t *diag) {
     MR_TRY(write_row_values(f, r, p, diag));
     MR_TRY(write_pass(f, r, p, keep, diag));
   }
-  if (r->width > 1) fputs("  if (lane == 0) {\n", f);
+  const char *once = r->l->n_column ? "lane == 0 && there" : "lane == 0";
+  if (r->width > 1 || r->l->n_column) fprintf(f, "  if (%s) {\n", once);
   write_stores(f, r, false, "row");
-  if (r->width > 1) fputs("  }\n", f);
+  if (r->width > 1 || r->l->n_column) fputs("  }\n", f);
   return MR_OK;
+}
+
+/* ---- sums of columns ---- */
+
+/* The rows of a group, or of an item if one computes a row.  Past the last row it computes that one
+   again, and leaves the results alone, since the items of a group meet at barriers. */
+static mr_err_t write_row_turns(FILE *f, rows_t *r, const char *which, bool keep, mr_diag_t *diag) {
+  const mr_fused_loop_t *l = r->l;
+  for (int j = 0; j < l->n_column; j++)
+    fprintf(f, "  float c%d[%" PRId64 "]; for (int j = 0; j < %" PRId64 "; j++) c%d[j] = %s;\n", j,
+            r->each, r->each, j, mr__fused_fold(l->column[j]).start);
+  fprintf(f, "  for (int turn = 0; turn < %" PRId64 "; turn++) {\n", r->turns);
+  fprintf(f, "  u64 row = ((u64)%s * %" PRId64 " + (u64)turn) * %d", which, r->turns, r->at_once);
+  if (r->at_once > 1) fprintf(f, " + (u64)(first / %d)", r->width);
+  fprintf(f, ";\n  int there = row < %" PRId64 ";\n  if (!there) row = %" PRId64 ";\n", l->outputs,
+          l->outputs - 1);
+  MR_TRY(write_one_row(f, r, keep, diag));
+  fputs("  }\n", f);
+  return MR_OK;
+}
+
+/* Leaves sum j of each column as part `which`: those of the rows at once are added first. */
+static void write_column_parts(FILE *f, const rows_t *r, const char *which, int64_t parts) {
+  const mr_fused_loop_t *l = r->l;
+  char to[24];
+  for (int j = 0; j < l->n_column; j++) {
+    if (r->at_once > 1) {
+      fprintf(f,
+              "  BARRIER;\n  for (int j = 0; j < %" PRId64 "; j++) sums[j * %d + LANE] = c%d[j];\n",
+              r->each, r->width * r->at_once, j);
+      fprintf(f, "  BARRIER;\n  if (first == 0)\n");
+    }
+    fprintf(f, "  for (int j = 0; j < %" PRId64 "; j++) {\n  i64 k = (i64)j * %d + lane;\n",
+            r->each, r->width);
+    fprintf(f, "  if (k < %" PRId64 ") {\n", l->terms);
+    if (r->at_once > 1) {
+      fprintf(f, "  for (int q = 1; q < %d; q++) {", r->at_once);
+      snprintf(to, sizeof to, "c%d[j]", j);
+      char from[64];
+      snprintf(from, sizeof from, "sums[j * %d + q * %d + lane]", r->width * r->at_once, r->width);
+      mr__fused_step(f, l->column[j], to, from);
+      fputs("  }\n", f);
+    }
+    fprintf(f, "  s[(%s + %" PRId64 ") * %" PRId64 " + k] = c%d[j];\n  }}\n", which, j * parts,
+            l->terms, j);
+  }
+}
+
+static mr_err_t write_column_folds(const rows_t *r, int64_t parts, mr_diag_t *diag) {
+  const mr_fused_loop_t *l = r->l;
+  mr_kernel_part_t of[MR_FUSED_FOLDS];
+  for (int j = 0; j < l->n_column; j++)
+    of[j] = (mr_kernel_part_t){mr__fused_fold(l->column[j]),
+                               mr__fused_result(l->body, l->column[j]->out[0])};
+  return mr__kernel_fold_parts(l->t, l->terms, parts, of, l->n_column, diag);
+}
+
+/* How many rows a group has at a time, and how many turns; returns the number of groups. */
+static int64_t share_rows(rows_t *r) {
+  const mr_fused_loop_t *l = r->l;
+  r->at_once = r->turns = 1;
+  if (!l->n_column) return l->outputs;
+  r->at_once = r->width > 1 ? MR_KERNEL_GROUP / r->width : 1;
+  int64_t of_a_row = (r->each + 2 * r->slots) * r->width * (int64_t)sizeof(float);
+  while (r->at_once > 1 && of_a_row * r->at_once > SHARED_BYTES) r->at_once /= 2;
+  while (r->at_once > 1 && r->at_once > l->outputs) r->at_once /= 2;
+  int64_t rows = (l->outputs + r->at_once - 1) / r->at_once;
+  r->turns = (rows + COLUMN_GROUPS - 1) / COLUMN_GROUPS;
+  return (rows + r->turns - 1) / r->turns;
 }
 
 /* ---- the kernel ---- */
@@ -298,6 +397,30 @@ static mr_err_t write_one_row(FILE *f, rows_t *r, bool keep, mr_diag_t *diag) {
 /* Items of a group for a row: few for short rows, so that few are idle in its last elements. */
 static int width_of(int64_t terms) {
   return terms <= SHORT ? 1 : terms <= 128 ? 32 : terms <= 512 ? 64 : terms <= 1024 ? 128 : 256;
+}
+
+/* Begins the kernel: `lane` is the item's number in its row, `first` that of the row's first item
+   in the group. */
+static mr_err_t rows_begin(const rows_t *r, int64_t groups, mr_diag_t *diag) {
+  const mr_fused_loop_t *l = r->l;
+  mr_kernel_text_t *t = l->t;
+  int items = r->width * r->at_once;
+  char form[MR_KERNEL_FORM];
+  if (r->width == 1) {
+    snprintf(form, sizeof form, "row of %" PRId64 ": one item", l->terms);
+    MR_TRY(mr__kernel_begin(t, groups, diag));
+    if (l->n_column) fputs("  int lane = 0;\n", t->f);
+  } else {
+    snprintf(form, sizeof form, "row of %" PRId64 ": %d items", l->terms, r->width);
+    MR_TRY(mr__kernel_begin_groups(t, groups, items, diag));
+    for (int j = 0; j < r->slots; j++)
+      fprintf(t->f, "  LOCAL(float, part%d, %d); LOCAL(float, fold%d, %d);\n", j, items, j,
+              items / block_of(r->width));
+    if (r->at_once > 1) fprintf(t->f, "  LOCAL(float, sums, %" PRId64 ");\n", r->each * items);
+    fprintf(t->f, "  int lane = LANE %% %d, first = LANE - lane;\n", r->width);
+  }
+  mr__kernel_form(t, form);
+  return MR_OK;
 }
 
 static mr_err_t rows_write(rows_t *r, mr_diag_t *diag) {
@@ -308,22 +431,24 @@ static mr_err_t rows_write(rows_t *r, mr_diag_t *diag) {
   if (r->slots > SLOTS_MAX && r->width > 64) r->width = 64;
   r->each = (l->terms + r->width - 1) / r->width;
   bool keep = rows_choose_kept(r);
-  char form[MR_KERNEL_FORM];
-  if (r->width > 1) {
-    snprintf(form, sizeof form, "row of %" PRId64 ": %d items", l->terms, r->width);
-    MR_TRY(mr__kernel_begin_groups(t, l->outputs, r->width, diag));
-    for (int j = 0; j < r->slots; j++)
-      fprintf(t->f, "  LOCAL(float, part%d, %d); LOCAL(float, fold%d, %d);\n", j, r->width, j,
-              r->width / block_of(r->width));
-    fputs("  u64 row = GROUP; int lane = LANE;\n", t->f);
-  } else {
-    snprintf(form, sizeof form, "row of %" PRId64 ": one item", l->terms);
-    MR_TRY(mr__kernel_begin(t, l->outputs, diag));
-    fputs("  u64 row = i;\n", t->f);
+  int64_t groups = share_rows(r);
+  const char *which = r->width > 1 ? "(i64)GROUP" : "(i64)i";
+  if (l->n_column) {
+    t->scratch_t = MR_F32;
+    t->out->scratch_bytes = (size_t)(groups * l->terms * l->n_column) * sizeof(float);
   }
-  mr__kernel_form(t, form);
-  mr_err_t err = write_one_row(t->f, r, keep, diag), end = mr__kernel_end(t, diag);
-  return err < 0 ? err : end;
+  MR_TRY(rows_begin(r, groups, diag));
+  mr_err_t err = MR_OK;
+  if (l->n_column) {
+    err = write_row_turns(t->f, r, which, keep, diag);
+    write_column_parts(t->f, r, which, groups);
+  } else {
+    fprintf(t->f, "  u64 row = %s;\n", r->width > 1 ? "GROUP" : "i");
+    err = write_one_row(t->f, r, keep, diag);
+  }
+  mr_err_t end = mr__kernel_end(t, diag);
+  if (err < 0 || end < 0) return err < 0 ? err : end;
+  return l->n_column ? write_column_folds(r, groups, diag) : MR_OK;
 }
 
 mr_err_t mr__fused_rows(const mr_fused_loop_t *l, mr_diag_t *diag) {

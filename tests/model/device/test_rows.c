@@ -12,9 +12,9 @@
 #include "model/exec/explain.h"
 #include "tests/model/device_run.h"
 
-static const int64_t sizes[][2] = {{1, 2},     {5, 7},    {70, 10},  {33, 32},
-                                   {3, 33},    {64, 65},  {40, 128}, {9, 384},
-                                   {130, 500}, {2, 1000}, {3, 1025}, {17, 4099}};
+static const int64_t sizes[][2] = {
+    {1, 2},     {5, 7},    {70, 10},  {33, 32},   {3, 33},  {64, 65},  {40, 128},  {9, 384},
+    {130, 500}, {2, 1000}, {3, 1025}, {17, 4099}, {64, 64}, {3000, 9}, {1500, 40}, {300, 300}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static double kernels_of(const mr_fn_t *f) {
@@ -149,7 +149,7 @@ static void each_is_one_kernel(void **state) {
 
 /* ---- random loops ---- */
 
-enum { VALUES = 26, RESULTS = 5 };
+enum { VALUES = 26, RESULTS = 5, COLUMNS = 3 };
 
 typedef struct maker {
   mr_fn_t *f;
@@ -189,12 +189,20 @@ static void fold_one(maker_t *m, int64_t c) {
   m->row[m->n_row++] = y;
 }
 
-/* Chains over elements and over rows, with sums of rows anywhere, and broadcasts back; now and then
-   a sum of columns or of what stands once a row, which ends a loop. */
+/* The mean or the largest of each column of a value, which may be an operand. */
+static mr_var_t *column_of(maker_t *m, int64_t rows) {
+  mr_var_t *x = as_f32(m->f, some_of(m->whole, m->n_whole));
+  if (grid_random() % 4 == 0) return mr_lax_reduce_max(m->f, x, 1, (int[]){0});
+  return mr_lax_scale(m->f, 1.0 / (double)rows, mr_lax_reduce_sum(m->f, x, 1, (int[]){0}));
+}
+
+/* Chains over elements and over rows, with sums of rows anywhere, and broadcasts back; sums of
+   columns, which a loop makes beside, but not for itself; now and then a sum of what stands once a
+   row, which ends a loop. */
 static mr_fn_t *random_rows(int64_t rows, int64_t c, mr_dtype_t narrow) {
   maker_t m = {.f = mr_fn_create(), .narrow = narrow};
   mr_aval_t a = mr_aval_of(MR_F32, rows, c);
-  mr_var_t *out[RESULTS + 2];
+  mr_var_t *out[RESULTS + COLUMNS + 2];
   m.whole[m.n_whole++] = mr_fn_input(m.f, a);
   m.whole[m.n_whole++] = mr_fn_input(m.f, mr_aval_of(narrow, rows, c));
   m.row[m.n_row++] = mr_fn_input(m.f, mr_aval_of(MR_F32, rows));
@@ -202,7 +210,11 @@ static mr_fn_t *random_rows(int64_t rows, int64_t c, mr_dtype_t narrow) {
   m.whole[m.n_whole++] = mr_lax_broadcast_in_dim(m.f, column, 2, a.dim, (int[]){1});
   while (m.n_whole < VALUES) {
     uint32_t what = grid_random() % 8;
-    if (what < 2) {
+    if (grid_random() % 16 == 0) {
+      mr_var_t *x = mr_lax_broadcast_in_dim(m.f, column_of(&m, rows), 2, a.dim, (int[]){1});
+      m.whole[m.n_whole] = mixed(&m, some_of(m.whole, m.n_whole), x);
+      m.n_whole++;
+    } else if (what < 2) {
       fold_one(&m, c);
     } else if (what == 2 && m.n_row < VALUES) {
       m.row[m.n_row] = mixed(&m, some_of(m.row, m.n_row), some_of(m.row, m.n_row));
@@ -221,6 +233,7 @@ static mr_fn_t *random_rows(int64_t rows, int64_t c, mr_dtype_t narrow) {
   int n = 0;
   for (int i = 0; i < 3; i++) out[n++] = some_of(m.whole, m.n_whole);
   for (int i = 0; i < 2; i++) out[n++] = some_of(m.row, m.n_row);
+  for (uint32_t i = grid_random() % (COLUMNS + 1); i > 0; i--) out[n++] = column_of(&m, rows);
   mr_var_t *last = as_f32(m.f, m.whole[m.n_whole - 1]);
   if (grid_random() % 2)
     out[n++] = mr_lax_scale(m.f, 1.0 / (double)rows, mr_lax_reduce_sum(m.f, last, 1, (int[]){0}));
@@ -233,7 +246,7 @@ static mr_fn_t *random_rows(int64_t rows, int64_t c, mr_dtype_t narrow) {
 static void random_rows_are_those_of_f64(void **state) {
   const char *first = getenv("MILLRACE_SEED"), *n = getenv("MILLRACE_PROGRAMS");
   unsigned from = first ? (unsigned)strtoul(first, NULL, 10) : 0;
-  unsigned rounds = n ? (unsigned)strtoul(n, NULL, 10) : 12, whole = 0;
+  unsigned rounds = n ? (unsigned)strtoul(n, NULL, 10) : 20, whole = 0;
   for (unsigned seed = from; seed < from + rounds; seed++) {
     grid_state = (seed + 1) * 2654435761u;
     const int64_t *size = sizes[seed % SIZES];
