@@ -23,7 +23,7 @@
 
 #define TABLE MR_SOURCE_DIR "/tests/model/cuda_registers.txt"
 
-enum { HOT = 1 << 18 /* work-items */, KERNELS = 256, SLACK = 8 };
+enum { HOT = 1 << 15 /* work-items */, KERNELS = 256, SLACK = 8 };
 
 /* A kernel, named after the first equation that starts it: "fused in encoder/block", and the number
    of those before of the same name. */

@@ -161,3 +161,29 @@ mr_kernel_fold_t mr__fused_fold(const mr_eqn_t *e) {
 void mr__fused_step(FILE *f, const mr_eqn_t *e, const char *to, const char *from) {
   fprintf(f, "  { float r = %s, v = %s; %s %s = r; }\n", to, from, mr__fused_fold(e).step, to);
 }
+
+/* ---- draws ---- */
+
+static bool is_set_before(const mr_fused_loop_t *l, const mr_var_t *v) {
+  return v->literal || (fused_elems(v) == 1 && mr__fused_input(l->body, v) >= 0);
+}
+
+bool mr__fused_draws(const mr_fused_loop_t *l, const mr_eqn_t *e) {
+  return e->op == &mr_op_dropout && is_set_before(l, e->in[1]) && is_set_before(l, e->in[2]);
+}
+
+void mr__fused_draw(FILE *f, const mr_eqn_t *e, const char *words, const char *eight) {
+  char seed[MR_KERNEL_NAME], step[MR_KERNEL_NAME];
+  mr__fused_name(e->in[1], seed);
+  mr__fused_name(e->in[2], step);
+  fprintf(f, "  dropout_words(%s, %s, %s, %uu, %s);\n", words, eight, seed,
+          (unsigned)mr_attr_get(e, "site")->i[0], step);
+}
+
+void mr__fused_dropped(FILE *f, const mr_eqn_t *e, const char *draw) {
+  char in[MR_KERNEL_NAME], out[MR_KERNEL_NAME];
+  mr__fused_name(e->in[0], in);
+  mr__fused_name(e->out[0], out);
+  fprintf(f, "  %s %s;\n", mr__kernel_type(e->out[0]->aval.dtype), out);
+  mr__kernel_dropped(f, e, in, out, draw);
+}

@@ -44,6 +44,14 @@ void mr__fused_load(FILE *f, const mr_fused_loop_t *l, const mr_var_t *v, int of
  */
 mr_err_t mr__fused_member(FILE *f, const mr_fused_loop_t *l, const mr_eqn_t *e, const char *at,
                           mr_diag_t *diag);
+/* Whether e is a dropout whose draws can be made before its element is computed: seed and step are
+   literals, or operands of one element, whose variables are set by then. */
+bool mr__fused_draws(const mr_fused_loop_t *l, const mr_eqn_t *e);
+/* Writes the statement that sets words[0,4) to the draws of the eight elements that begin at 8
+   `eight`, for dropout e. */
+void mr__fused_draw(FILE *f, const mr_eqn_t *e, const char *words, const char *eight);
+/* As mr__fused_member for dropout e, whose 16 bits are the expression `draw`. */
+void mr__fused_dropped(FILE *f, const mr_eqn_t *e, const char *draw);
 /* Folds what `from` names into `to`, a float variable, for reduction e. */
 void mr__fused_step(FILE *f, const mr_eqn_t *e, const char *to, const char *from);
 

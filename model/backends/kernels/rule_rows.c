@@ -44,6 +44,7 @@ typedef struct rows {
   int64_t each;      /* elements of an item, the last ones perhaps past the row's end */
   int passes;        /* pass [0,passes) */
   int slots;         /* folds of one pass at most */
+  int draws;         /* dropouts whose draws the items of a row share */
   int *pass;         /* by var id: the first pass that can compute it */
   int *done;         /* by var id: the pass that has computed it, -1: none so far */
   bool *kept, *need; /* by var id: kept by its item from pass to pass; needed in the pass at hand */
@@ -161,6 +162,42 @@ static void write_keep(FILE *f, const rows_t *r, const mr_var_t *v) {
   if (r->kept[v->id]) fprintf(f, "  w%d[j] = v%d;\n", v->id, v->id);
 }
 
+/* Whether the items of a row share the draws of dropout e, of which each makes eight. */
+static bool shares_draws(const rows_t *r, const mr_eqn_t *e) {
+  return r->draws && is_element(r, e->out[0]) && mr__fused_draws(r->l, e);
+}
+
+static mr_err_t write_member(FILE *f, const rows_t *r, const mr_eqn_t *e, mr_diag_t *diag) {
+  if (!shares_draws(r, e)) return mr__fused_member(f, r->l, e, "i", diag);
+  char draw[96];
+  snprintf(draw, sizeof draw, "(draw%d[first / %d * %" PRId64 " + k / 2] >> k %% 2 * 16 & 0xFFFFu)",
+           e->out[0]->id, r->width, r->l->terms / 2);
+  mr__fused_dropped(f, e, draw);
+  return MR_OK;
+}
+
+/* Makes the draws of a row. */
+static void write_draws(FILE *f, const rows_t *r) {
+  const mr_fused_loop_t *l = r->l;
+  char eight[64];
+  if (!r->draws) return;
+  if (r->turns > 1) fputs("  BARRIER;\n", f); /* the row before has read its own */
+  for (int i = 0; i < l->body->n_eqn; i++) {
+    const mr_eqn_t *e = l->body->eqn[i];
+    if (!shares_draws(r, e)) continue;
+    fprintf(f, "  for (int b = lane; b < %" PRId64 "; b += %d) {\n  u32 w[4];", l->terms / 8,
+            r->width);
+    snprintf(eight, sizeof eight, "row * %" PRId64 " + (u64)b", l->terms / 8);
+    mr__fused_draw(f, e, "w", eight);
+    fprintf(f,
+            "  for (int q = 0; q < 4; q++) draw%d[first / %d * %" PRId64
+            " + b * 4 + q] = w[q];\n"
+            "  }\n",
+            e->out[0]->id, r->width, l->terms / 2);
+  }
+  fputs("  BARRIER;\n", f);
+}
+
 static mr_err_t write_needed(FILE *f, const rows_t *r, int p, mr_diag_t *diag) {
   const mr_fn_t *b = r->l->body;
   for (int k = 0; k < b->n_in; k++) {
@@ -172,7 +209,7 @@ static mr_err_t write_needed(FILE *f, const rows_t *r, int p, mr_diag_t *diag) {
   for (int i = 0; i < b->n_eqn; i++) {
     const mr_var_t *v = b->eqn[i]->out[0];
     if (!r->need[v->id] || write_from_kept(f, r, v, p)) continue;
-    MR_TRY(mr__fused_member(f, r->l, b->eqn[i], "i", diag));
+    MR_TRY(write_member(f, r, b->eqn[i], diag));
     write_keep(f, r, v);
   }
   return MR_OK;
@@ -311,6 +348,7 @@ static void write_row_operands(FILE *f, const rows_t *r) {
 static mr_err_t write_one_row(FILE *f, rows_t *r, bool keep, mr_diag_t *diag) {
   write_kept_arrays(f, r);
   write_row_operands(f, r);
+  write_draws(f, r);
   for (int p = 0; p < r->passes; p++) {
     if (p) write_folded(f, r, p - 1);
     MR_TRY(write_row_values(f, r, p, diag));
@@ -378,13 +416,27 @@ static mr_err_t write_column_folds(const rows_t *r, int64_t parts, mr_diag_t *di
   return mr__kernel_fold_parts(l->t, l->terms, parts, of, l->n_column, diag);
 }
 
+/* Words that a row shares but for its sums of columns: two folds at most for each item and slot. */
+static int64_t words_of_row(const rows_t *r) {
+  return (int64_t)2 * r->slots * r->width + r->draws * r->l->terms / 2;
+}
+
+/* Draws are shared where eight elements of a row share them, and there is memory. */
+static void count_draws(rows_t *r) {
+  const mr_fused_loop_t *l = r->l;
+  if (r->width == 1 || l->terms % 8) return;
+  for (int i = 0; i < l->body->n_eqn; i++)
+    r->draws += is_element(r, l->body->eqn[i]->out[0]) && mr__fused_draws(l, l->body->eqn[i]);
+  if (words_of_row(r) * (int64_t)sizeof(float) > SHARED_BYTES) r->draws = 0;
+}
+
 /* How many rows a group has at a time, and how many turns; returns the number of groups. */
 static int64_t share_rows(rows_t *r) {
   const mr_fused_loop_t *l = r->l;
   r->at_once = r->turns = 1;
   if (!l->n_column) return l->outputs;
   r->at_once = r->width > 1 ? MR_KERNEL_GROUP / r->width : 1;
-  int64_t of_a_row = (r->each + 2 * r->slots) * r->width * (int64_t)sizeof(float);
+  int64_t of_a_row = (r->each * r->width + words_of_row(r)) * (int64_t)sizeof(float);
   while (r->at_once > 1 && of_a_row * r->at_once > SHARED_BYTES) r->at_once /= 2;
   while (r->at_once > 1 && r->at_once > l->outputs) r->at_once /= 2;
   int64_t rows = (l->outputs + r->at_once - 1) / r->at_once;
@@ -417,6 +469,10 @@ static mr_err_t rows_begin(const rows_t *r, int64_t groups, mr_diag_t *diag) {
       fprintf(t->f, "  LOCAL(float, part%d, %d); LOCAL(float, fold%d, %d);\n", j, items, j,
               items / block_of(r->width));
     if (r->at_once > 1) fprintf(t->f, "  LOCAL(float, sums, %" PRId64 ");\n", r->each * items);
+    for (int i = 0; i < l->body->n_eqn; i++)
+      if (shares_draws(r, l->body->eqn[i]))
+        fprintf(t->f, "  LOCAL(u32, draw%d, %" PRId64 ");\n", l->body->eqn[i]->out[0]->id,
+                l->terms / 2 * r->at_once);
     fprintf(t->f, "  int lane = LANE %% %d, first = LANE - lane;\n", r->width);
   }
   mr__kernel_form(t, form);
@@ -431,6 +487,7 @@ static mr_err_t rows_write(rows_t *r, mr_diag_t *diag) {
   if (r->slots > SLOTS_MAX && r->width > 64) r->width = 64;
   r->each = (l->terms + r->width - 1) / r->width;
   bool keep = rows_choose_kept(r);
+  count_draws(r);
   int64_t groups = share_rows(r);
   const char *which = r->width > 1 ? "(i64)GROUP" : "(i64)i";
   if (l->n_column) {

@@ -83,15 +83,6 @@ static repeat_form_t repeat_form(const mr_fused_loop_t *l, const mr_eqn_t *e) {
 
 static bool wide_repeats(const mr_eqn_t *e) { return mr__fused_unit(e).kind == MR_UNIT_REPEAT; }
 
-/* Whether v is known before the loop over the eight: a literal, or an operand of one element. */
-static bool known_before(const mr_fused_loop_t *l, const mr_var_t *v) {
-  return v->literal || (wide_elems(v) == 1 && mr__fused_input(l->body, v) >= 0);
-}
-
-static bool draws_before(const mr_fused_loop_t *l, const mr_eqn_t *e) {
-  return e->op == &mr_op_dropout && known_before(l, e->in[1]) && known_before(l, e->in[2]);
-}
-
 static void write_wide_operands(FILE *f, const mr_fused_loop_t *l) {
   const mr_fn_t *b = l->body;
   for (int k = 0; k < b->n_in; k++) {
@@ -122,22 +113,16 @@ static void write_wide_repeat(FILE *f, const mr_fused_loop_t *l, const mr_eqn_t 
 }
 
 static void write_wide_draw(FILE *f, const mr_eqn_t *e) {
-  char seed[MR_KERNEL_NAME], step[MR_KERNEL_NAME];
-  int id = e->out[0]->id;
-  mr__fused_name(e->in[1], seed);
-  mr__fused_name(e->in[2], step);
-  fprintf(f, "  u32 d%d[4]; dropout_words(d%d, at / 8, %s, %uu, %s);\n", id, id, seed,
-          (unsigned)mr_attr_get(e, "site")->i[0], step);
+  char words[16];
+  snprintf(words, sizeof words, "d%d", e->out[0]->id);
+  fprintf(f, "  u32 %s[4];", words);
+  mr__fused_draw(f, e, words, "at / 8");
 }
 
 static void write_wide_dropout(FILE *f, const mr_eqn_t *e) {
-  char in[MR_KERNEL_NAME], out[MR_KERNEL_NAME], draw[64];
-  const mr_var_t *y = e->out[0];
-  mr__fused_name(e->in[0], in);
-  mr__fused_name(y, out);
-  snprintf(draw, sizeof draw, "(d%d[j / 2] >> j %% 2 * 16 & 0xFFFFu)", y->id);
-  fprintf(f, "  %s %s;\n", mr__kernel_type(y->aval.dtype), out);
-  mr__kernel_dropped(f, e, in, out, draw);
+  char draw[64];
+  snprintf(draw, sizeof draw, "(d%d[j / 2] >> j %% 2 * 16 & 0xFFFFu)", e->out[0]->id);
+  mr__fused_dropped(f, e, draw);
 }
 
 /* Element j of the eight. */
@@ -152,7 +137,7 @@ static mr_err_t write_wide_values(FILE *f, const mr_fused_loop_t *l, mr_diag_t *
     if (form == REPEAT_ONE) continue;
     if (form == REPEAT_EIGHT)
       fprintf(f, "  float v%d = w%d[j];\n", e->out[0]->id, e->out[0]->id);
-    else if (draws_before(l, e))
+    else if (mr__fused_draws(l, e))
       write_wide_dropout(f, e);
     else
       MR_TRY(mr__fused_member(f, l, e, "i", diag));
@@ -180,7 +165,7 @@ mr_err_t mr__wide_elements(FILE *f, const mr_fused_loop_t *l, mr_diag_t *diag) {
   write_wide_operands(f, l);
   for (int i = 0; i < b->n_eqn; i++) {
     if (wide_repeats(b->eqn[i])) write_wide_repeat(f, l, b->eqn[i]);
-    if (draws_before(l, b->eqn[i])) write_wide_draw(f, b->eqn[i]);
+    if (mr__fused_draws(l, b->eqn[i])) write_wide_draw(f, b->eqn[i]);
   }
   for (int k = 0; k < b->n_out; k++)
     if (!is_folded(l, b->out[k])) fprintf(f, "  float out%d[8];\n", k);
