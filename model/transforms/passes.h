@@ -30,7 +30,7 @@ typedef struct mr_target {
 } mr_target_t;
 
 #define MR_LOOP_ENDS 32
-#define MR_JOINED_ENDS 512
+#define MR_JOINED_ENDS 1024
 
 typedef struct mr_pass {
   const char *name;

@@ -25,7 +25,7 @@
 #include "model/backends/cuda/nvrtc.h"
 
 #define HOST_CONTEXT ((size_t)200 << 20) /* bytes in use at first */
-enum { HOST_ARGS = 512, HOST_BLOCKS = 1 << 14, HOST_PAGE = 4096, HOST_STREAMS = 24 };
+enum { HOST_ARGS = 1024, HOST_BLOCKS = 1 << 14, HOST_PAGE = 4096, HOST_STREAMS = 24 };
 
 typedef struct host_block {
   char *base, *inside; /* what the host is given, without access, and the memory behind it */

@@ -143,7 +143,8 @@ static mr_err_t cuda_build(const mr_call_t *call, int n, mr_diag_t *diag) {
 
 /* Every op that has an open form, but neither a kernel nor a library. */
 static bool cuda_opens(const mr_eqn_t *e) {
-  return !mr_kernels_take(e) && !mr__cuda_library_takes(e) && !mr__cuda_kernel_attends(e);
+  return !mr_kernels_take(e, MR_CUDA_ARGUMENTS - 1) && !mr__cuda_library_takes(e) &&
+         !mr__cuda_kernel_attends(e);
 }
 
 static float cuda_element(const mr_op_def_t *op, float a, float b) {

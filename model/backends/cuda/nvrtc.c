@@ -71,6 +71,12 @@ mr_err_t mr__nvrtc(const mr_nvrtc_t **nvrtc, mr_diag_t *diag) {
                    "where the loader looks; install all of CUDA's NVRTC (Python's "
                    "nvidia-cuda-nvrtc is enough)",
                    library.own.path, library.builtins);
+  if (!library.missing && library.own.major == 12 && library.own.minor < 1)
+    return mr_fail(
+        diag, MR_ERR_UNAVAILABLE,
+        "device cuda: %s is NVRTC 12.0, whose kernels have too few arguments; want 12.1 or "
+        "newer",
+        library.own.path);
   if (!library.missing) return *nvrtc = &library.own, MR_OK;
   if (!*library.missing)
     return mr_fail(
@@ -78,7 +84,7 @@ mr_err_t mr__nvrtc(const mr_nvrtc_t **nvrtc, mr_diag_t *diag) {
         "device cuda: libnvrtc.so.13 (or .12), which compiles the kernels, is not found; "
         "install CUDA's NVRTC (Python's nvidia-cuda-nvrtc is enough), and name its folder "
         "in MILLRACE_CUDA_LIBRARIES if it lies in an unusual place");
-  return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda: %s lacks %s, want NVRTC 12 or newer",
+  return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda: %s lacks %s, want NVRTC 12.1 or newer",
                  library.own.path, library.missing);
 }
 

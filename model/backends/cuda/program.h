@@ -9,9 +9,9 @@
 #include "model/backends/kernels/cache.h"
 
 enum {
-  MR_CUDA_ARGUMENTS = 512, /* of a kernel, pointers: the 4 KiB that every device takes */
-  MR_CUDA_GROUP = 256,     /* work-items of a block, for kernels that ask for no other number */
-  MR_CUDA_TOGETHER = 32    /* texts that are compiled as one program */
+  MR_CUDA_ARGUMENTS = 1024, /* of a kernel, pointers: 8 KiB of the 32,764 bytes of CUDA 12.1 */
+  MR_CUDA_GROUP = 256,      /* work-items of a block, for kernels that ask for no other number */
+  MR_CUDA_TOGETHER = 32     /* texts that are compiled as one program */
 };
 
 typedef struct mr_cuda_wanted {

@@ -57,10 +57,10 @@ typedef struct mr_kernels {
 mr_err_t mr_kernels_write(const mr_eqn_t *e, size_t align, mr_kernels_t *out, mr_diag_t *diag);
 void mr_kernels_fini(mr_kernels_t *k); /* frees the texts; cannot fail, empties *k */
 
-/* Whether mr_kernels_write writes e's op with as many operands: every primitive but collectives and
-   ops that run graphs.  What is not taken is opened; most composites are.  Not for attention, whose
-   kernel depends on sizes. */
-bool mr_kernels_take(const mr_eqn_t *e);
+/* Whether mr_kernels_write writes e's op, and it has at most `ends` operands and results: every
+   primitive but collectives and ops that run graphs.  What is not taken is opened; most composites
+   are.  Not for attention, whose kernel depends on sizes. */
+bool mr_kernels_take(const mr_eqn_t *e, int ends);
 
 /* Whether e is an attention or attention_vjp that mr_kernels_write writes, as a kernel that shares
    at most `shared` bytes in a group: bf16 or f16, at most 80 rows, heads of at most 64 in a

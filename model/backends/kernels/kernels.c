@@ -60,8 +60,8 @@ static bool is_attention(const mr_eqn_t *e) {
   return e->op == &mr_op_attention || e->op == &mr_op_attention_vjp;
 }
 
-bool mr_kernels_take(const mr_eqn_t *e) {
-  return !is_attention(e) && kernel_rule(e->op) && e->n_in + e->n_out <= MR_KERNEL_ENDS;
+bool mr_kernels_take(const mr_eqn_t *e, int ends) {
+  return !is_attention(e) && kernel_rule(e->op) && e->n_in + e->n_out <= ends;
 }
 
 const char *mr_kernels_how(const mr_eqn_t *e) {

@@ -1,66 +1,91 @@
 /* The sum of the squares of several tensors, in two kernels for all of them: the norm of a gradient
    would else be two or three kernels for each tensor.
 
-   Every tensor has items of its own in the first kernel; neighbours read neighbouring elements, and
-   each adds the squares of its own in their order.  One group adds the items' sums: each of its
-   items those of a fixed stride, then blocks of items, then the blocks. */
+   Every tensor has groups of its own in the first kernel; neighbours read neighbouring elements,
+   and each item adds the squares of its own in their order.  A group adds the items' sums in
+   blocks, and one group then adds the groups' sums in the same way. */
 #include <inttypes.h>
 
 #include "model/backends/kernels/text.h"
 
 enum {
-  EACH = 64,        /* elements of an item at least, but for small tensors */
-  ITEMS_MAX = 4096, /* items of one tensor */
-  GROUP = 256,
+  EACH = 64,       /* elements of an item at least, but for small tensors */
+  GROUPS_MAX = 16, /* of one tensor */
+  ITEMS = 256,     /* of a group */
   BLOCK = 16
 };
 
-static int64_t squares_items(const mr_aval_t *a) {
-  int64_t n = (mr_aval_elems(a) + EACH - 1) / EACH;
-  return n < ITEMS_MAX ? n : ITEMS_MAX;
+static int64_t squares_groups(const mr_aval_t *a) {
+  int64_t n = (mr_aval_elems(a) + EACH * ITEMS - 1) / (EACH * ITEMS);
+  return n < GROUPS_MAX ? n : GROUPS_MAX;
 }
 
-static void write_squares(FILE *f, int k, int64_t first, int64_t items, int64_t n) {
-  fprintf(f, "  %sif (i < %" PRId64 ")\n", first ? "else " : "", first + items);
+/* Sets x to operand k, e to the first element of the item, n to their number, step to the distance
+   of the item's elements. */
+static void write_squares_of(FILE *f, const mr_eqn_t *e, int k, int64_t first) {
+  const mr_aval_t *a = &e->in[k]->aval;
   fprintf(f,
-          "    for (u64 e = i - %" PRId64 "; e < %" PRId64 "; e += %" PRId64
-          ") { float v = x%d[e]; all += v * v; }\n",
-          first, n, items, k);
+          "  x = x%d; e = (u64)(GROUP - %" PRId64 ") * %d + (u64)LANE; n = %" PRId64
+          "; step = %" PRId64 ";\n",
+          k, first, ITEMS, mr_aval_elems(a), squares_groups(a) * ITEMS);
+}
+
+/* Finds the operand of a group among [from,to), by halves.  first: the first group of `from`. */
+static void write_operand_choice(FILE *f, const mr_eqn_t *e, int from, int to, int64_t first) {
+  int half = from + (to - from) / 2;
+  int64_t middle = first;
+  if (to - from == 1) {
+    write_squares_of(f, e, from, first);
+    return;
+  }
+  for (int k = from; k < half; k++) middle += squares_groups(&e->in[k]->aval);
+  fprintf(f, "  if (GROUP < %" PRId64 ") {\n", middle);
+  write_operand_choice(f, e, from, half, first);
+  fputs("  } else {\n", f);
+  write_operand_choice(f, e, half, to, middle);
+  fputs("  }\n", f);
+}
+
+/* Adds the `all` of the items of a group to `to`. */
+static void write_group_sum(FILE *f, const char *to) {
+  fprintf(f,
+          "  part[lane] = all;\n  BARRIER;\n"
+          "  if (lane < %d) { float r = 0; for (int q = 0; q < %d; q++) r += part[lane * %d + q]; "
+          "fold[lane] = r; }\n  BARRIER;\n"
+          "  if (lane == 0) { float r = 0; for (int q = 0; q < %d; q++) r += fold[q]; %s = r; }\n",
+          ITEMS / BLOCK, BLOCK, BLOCK, ITEMS / BLOCK, to);
+}
+
+static mr_err_t squares_begin(mr_kernel_text_t *t, int64_t groups, const char *form,
+                              mr_diag_t *diag) {
+  MR_TRY(mr__kernel_begin_groups(t, groups, ITEMS, diag));
+  mr__kernel_form(t, form);
+  fprintf(t->f,
+          "  LOCAL(float, part, %d); LOCAL(float, fold, %d);\n"
+          "  int lane = LANE;\n  float all = 0;\n",
+          ITEMS, ITEMS / BLOCK);
+  return MR_OK;
 }
 
 mr_err_t mr__kernel_sum_squares(mr_kernel_text_t *t, mr_diag_t *diag) {
   const mr_eqn_t *e = t->e;
-  int64_t items = 0, first = 0;
-  for (int k = 0; k < e->n_in; k++) items += squares_items(&e->in[k]->aval);
-  if (!items) {
+  int64_t groups = 0;
+  for (int k = 0; k < e->n_in; k++) groups += squares_groups(&e->in[k]->aval);
+  if (!groups) {
     MR_TRY(mr__kernel_begin(t, 1, diag));
     fputs("  y0[0] = 0;\n", t->f);
     return mr__kernel_end(t, diag);
   }
   t->scratch_t = MR_F32;
-  t->out->scratch_bytes = (size_t)items * sizeof(float);
-  MR_TRY(mr__kernel_begin(t, items, diag));
-  mr__kernel_form(t, "sums of elements at a fixed distance");
-  fputs("  float all = 0;\n", t->f);
-  for (int k = 0; k < e->n_in; k++) {
-    int64_t own = squares_items(&e->in[k]->aval);
-    if (own) write_squares(t->f, k, first, own, mr_aval_elems(&e->in[k]->aval));
-    first += own;
-  }
-  fputs("  s[i] = all;\n", t->f);
+  t->out->scratch_bytes = (size_t)groups * sizeof(float);
+  MR_TRY(squares_begin(t, groups, "sums of elements at a fixed distance", diag));
+  fputs("  SPACE float *x; u64 e, n, step;\n", t->f);
+  write_operand_choice(t->f, e, 0, e->n_in, 0);
+  fputs("  for (; e < n; e += step) { float v = x[e]; all += v * v; }\n", t->f);
+  write_group_sum(t->f, "s[GROUP]");
   MR_TRY(mr__kernel_end(t, diag));
-  MR_TRY(mr__kernel_begin_groups(t, 1, GROUP, diag));
-  mr__kernel_form(t, "sum of sums: one group of 256 items");
-  fprintf(t->f,
-          "  LOCAL(float, part, %d); LOCAL(float, fold, %d);\n"
-          "  int lane = LANE;\n  float all = 0;\n"
-          "  for (int q = lane; q < %" PRId64
-          "; q += %d) all += s[q];\n"
-          "  part[lane] = all;\n  BARRIER;\n"
-          "  if (lane < %d) { float r = 0; for (int q = 0; q < %d; q++) r += part[lane * %d + q]; "
-          "fold[lane] = r; }\n  BARRIER;\n"
-          "  if (lane == 0) { float r = 0; for (int q = 0; q < %d; q++) r += fold[q]; y0[0] = r; "
-          "}\n",
-          GROUP, GROUP / BLOCK, items, GROUP, GROUP / BLOCK, BLOCK, BLOCK, GROUP / BLOCK);
+  MR_TRY(squares_begin(t, 1, "sum of sums: one group of 256 items", diag));
+  fprintf(t->f, "  for (int q = lane; q < %" PRId64 "; q += %d) all += s[q];\n", groups, ITEMS);
+  write_group_sum(t->f, "y0[0]");
   return mr__kernel_end(t, diag);
 }

@@ -163,7 +163,9 @@ static bool opencl_attends(const mr_eqn_t *e) {
 }
 
 /* Every op without a kernel that has an open form. */
-static bool opencl_opens(const mr_eqn_t *e) { return !mr_kernels_take(e) && !opencl_attends(e); }
+static bool opencl_opens(const mr_eqn_t *e) {
+  return !mr_kernels_take(e, MR_KERNEL_ENDS) && !opencl_attends(e);
+}
 
 static float opencl_element(const mr_op_def_t *op, float a, float b) {
   return op->at.f1 ? op->at.f1(a) : op->at.f2(a, b);
