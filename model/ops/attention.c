@@ -178,13 +178,15 @@ static mr_var_t *pack_gradients(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const d
   return mr_lax_concatenate(f, 3, one, 2);
 }
 
-/* w = exp(s - lse), dv = w' dout, ds = w (dout v' - sum(dout out)) scale, dq = ds k, dk = ds' q. */
+/* w = exp(s - lse), dv = w' dout, dw = dout v', ds = w (dw - sum(w dw)) scale, dq = ds k, dk = ds'
+   q. The kernels add dout out, which is the same sum in fewer terms; of the terms here, the one of
+   a weight that is 1 cancels dw exactly, as it must where scores are large. */
 static mr_err_t attention_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   mr_var_t *qkv[3], *d[3];
   int n = e->n_out;
   mr_dtype_t t = e->in[0]->aval.dtype, wide = mr_sum_dtype(t);
   attention_operands(f, e, qkv);
-  mr_var_t *s = attention_scores(f, e, qkv), *o = e->in[n], *lse = e->in[n + 1], *g = e->in[n + 2];
+  mr_var_t *s = attention_scores(f, e, qkv), *lse = e->in[n + 1], *g = e->in[n + 2];
   if (!s) return mr_rule_done(f);
   mr_var_t *w = mr_lax_exp(f, mr_lax_sub(f, s, mr_rows_spread(f, lse, &s->aval)));
   mr_dot_dims_t rows = {.n_batch = 2,
@@ -194,8 +196,7 @@ static mr_err_t attention_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out
                         .lhs_contract = {3},
                         .rhs_contract = {3}};
   mr_var_t *dw = mr_lax_dot_general(f, g, qkv[2], &rows, wide);
-  mr_var_t *go = mr_lax_mul(f, mr_lax_convert(f, g, wide), mr_lax_convert(f, o, wide));
-  mr_var_t *dot = mr_lax_transpose(f, mr_lax_reduce_sum(f, go, 1, (int[]){3}), (int[]){0, 2, 1});
+  mr_var_t *dot = mr_lax_reduce_sum(f, mr_lax_mul(f, w, dw), 1, (int[]){3});
   mr_var_t *ds = mr_lax_mul(f, w, mr_lax_sub(f, dw, mr_rows_spread(f, dot, &s->aval)));
   ds = mr_lax_convert(f, mr_lax_scale(f, mr_attr_get(e, "scale")->f, ds), t);
   const int turn[] = {0, 1, 3, 2};
