@@ -3,6 +3,7 @@
 
 usage: bench/dtypes.py DATA OUT.jsonl [--cells REGEX] [--steps 100] [--threads N] [--model "KEY=VALUE..."] [--plan]
        bench/dtypes.py OUT.jsonl --memory BATCH [--cells REGEX]
+       bench/dtypes.py OUT.jsonl --described GPU
        bench/dtypes.py --table OUT.jsonl
 
 DATA: CIFAR-10's folder.  A cell is one line of OUT.jsonl; cells that are there already are not run again, so the same
@@ -16,6 +17,7 @@ command continues a table that was interrupted.  Of each cell:
 --plan writes the planned bytes of cells that have not been trained, in seconds; a later call trains them.
 --memory BATCH, 128 or 4096, plans the cells of OUT.jsonl anew and runs two steps of each at that batch over painted memory,
 unless that takes more than this machine has left: at 4096 15 GB and several minutes a cell of bf16, on 2 processors.
+--described GPU plans the cells of OUT.jsonl for a described GPU (docs/devices.md), as NVIDIA-H200, in a second.
 --table prints the cells as Markdown."""
 import argparse, itertools, json, os, re, statistics, subprocess, tempfile, time
 
@@ -64,6 +66,24 @@ def memory(cell, batch, measured, row):
         row.pop(f'touched_{batch}', None)  # of another plan
     row['params'] = sum(v for k, v in held.items() if 'parameters' in k)
     row['slots_bytes'] = sum(v for k, v in held.items() if 'slot.' in k)
+
+def described(a):
+    """Appends a line with the planned bytes on a described GPU for each cell that has memory columns."""
+    for key, old in last_rows(a.out).items():
+        if 'planned_128' not in old:
+            continue
+        row, plans = dict(old), {}
+        for batch in (128, 4096):
+            p = run(['mem', 'step', '--json', '--no-run', '--device', 'cuda:described=' + a.described, '--batch', str(batch),
+                     '--dtype', row['dtype'], '--slot-dtype', row['slots'], '--param-dtype', row['param'],
+                     '--master', row['master']])
+            if p.returncode:
+                raise SystemExit(p.stderr)
+            plans[str(batch)] = json.loads(p.stdout)['planned_peak_bytes']
+        row['described'] = {'gpu': a.described, 'commit': machine()['commit'], **plans}
+        with open(a.out, 'a') as f:
+            f.write(json.dumps(row) + '\n')
+        print(key, plans)
 
 def train(cell, a, row):
     with tempfile.TemporaryDirectory() as work:
@@ -165,8 +185,8 @@ def table(path):
                 f"no room in {r[f'no_room_{batch}'] / 1e9:.0f} GB" if f'no_room_{batch}' in r else 'not run')
         return f"{mb(r, f'planned_{batch}')}, {what}"
     print('| parameters | computes | slots | master | params MB | slots MB | planned, touched MB at 128 '
-          '| planned, touched MB at 4096 | loss | s a step |')
-    print('| ' + ' | '.join(['---'] * 10) + ' |')
+          '| planned, touched MB at 4096 | CUDA: planned MB at 128, at 4096 | loss | s a step |')
+    print('| ' + ' | '.join(['---'] * 11) + ' |')
     reasons, missing = [], 0
     for cell in cells():
         r = rows.get(name(cell))
@@ -178,13 +198,15 @@ def table(path):
             if reason not in reasons:
                 reasons.append(reason)
             when = 'before step 0' if not r['steps'] else f"after step {r['steps']}"
-            print(head + ' | '.join([f'refused {when} ({reasons.index(reason) + 1})'] + [''] * 5) + ' |')
+            print(head + ' | '.join([f'refused {when} ({reasons.index(reason) + 1})'] + [''] * 6) + ' |')
         else:
             busy = f" (load {r['load']:.0f})" if r['load'] > r['cores'] + 1 else ''
             loss = f"{r['loss']:.4f}" + (f" ({r['skipped']} skipped)" if r['skipped'] else '') if 'loss' in r else 'not run'
             took = f"{r['step_s']:.3f}{busy}" if 'loss' in r else ''
             missing += 'loss' not in r
-            print(head + ' | '.join([mb(r, 'params'), mb(r, 'slots_bytes'), peaks(r, 128), peaks(r, 4096),
+            gpu = r.get('described', {})
+            plans = ', '.join(mb(gpu, batch) for batch in ('128', '4096') if batch in gpu) or 'not planned'
+            print(head + ' | '.join([mb(r, 'params'), mb(r, 'slots_bytes'), peaks(r, 128), peaks(r, 4096), plans,
                                      loss, took]) + ' |')
     for i, reason in enumerate(reasons):
         print(f'\n({i + 1}) {reason}')
@@ -197,6 +219,7 @@ p.add_argument('out')
 p.add_argument('--table', action='store_true')
 p.add_argument('--plan', action='store_true')
 p.add_argument('--memory', type=int, choices=(128, 4096))
+p.add_argument('--described', metavar='GPU')
 p.add_argument('--cells', default='')
 p.add_argument('--steps', type=int, default=100)
 p.add_argument('--threads', type=int, default=0)
@@ -204,6 +227,8 @@ p.add_argument('--model', default=SMALL)
 a = p.parse_args()
 if a.table:
     table(a.out)
+elif a.described:
+    described(a)
 elif a.memory:
     remember(a)
 elif not a.data:

@@ -34,17 +34,18 @@ typedef struct side {
   mr_train_out_t out[STEPS];
 } side_t;
 
-static vit_t small_vit(mr_dtype_t dtype, const mr_backend_t *b) {
+static vit_t small_vit(const mr_compute_t *how, const mr_backend_t *b) {
   vit_t v = vit_default();
   v.model.image = SIDE, v.model.classes = CLASSES, v.model.layers = 1;
   v.model.embed = 16, v.model.mlp = 32, v.model.heads = 2;
-  v.how = (mr_compute_t){.dtype = dtype, .device = b};
+  v.how = *how, v.how.device = b;
   return v;
 }
 
 static void side_open(side_t *s, const mr_train_config_t *t, const mr_backend_t *b) {
   mr_diag_t diag = {0};
-  *s = (side_t){.t = *t, .v = small_vit(t->compute.dtype, b)};
+  *s = (side_t){.t = *t, .v = small_vit(&t->compute, b)};
+  mr_train_want_sets(&t->compute, &s->params);
   if (t->optim.ema > 0) mr_params_want(&s->params, MR_SET_AVERAGE, 0, MR_F32);
   if (vit_params(&s->v, 12, &s->params, &diag) < 0 || vit_step(&s->v, s->t, &s->step, &diag) < 0 ||
       vit_eval(&s->v, B, s->step, &s->eval, &diag) < 0)
@@ -87,16 +88,16 @@ static void near_to(const char *what, const char *of, int i, double got, double 
     fail_msg("%s: %s of %d is %.9g on the device, %.9g on the CPU", what, of, i, got, want);
 }
 
-/* Returns how many steps were skipped. */
-static int both_sides(const char *what, const mr_train_config_t *t, double tol) {
+/* Returns how many of `steps` were skipped. */
+static int both_sides_for(int steps, const char *what, const mr_train_config_t *t, double tol) {
   side_t cpu, there;
   mr_eval_rows_t a, b;
   mr_diag_t diag = {0};
   side_open(&cpu, t, NULL);
   side_open(&there, t, device);
-  side_run(&cpu, 0, STEPS);
-  side_run(&there, 0, STEPS);
-  for (int i = 0; i < STEPS; i++) {
+  side_run(&cpu, 0, steps);
+  side_run(&there, 0, steps);
+  for (int i = 0; i < steps; i++) {
     const mr_train_out_t *x = &there.out[i], *y = &cpu.out[i];
     near_to(what, "the loss", i + 1, x->loss, y->loss, tol);
     near_to(what, "the gradient's norm", i + 1, x->grad_norm, y->grad_norm, 10 * tol);
@@ -105,7 +106,7 @@ static int both_sides(const char *what, const mr_train_config_t *t, double tol) 
     assert_int_equal(x->skipped, y->skipped);
     assert_int_equal(x->bad, y->bad);
   }
-  assert_true(cpu.out[STEPS - 1].param_norm != cpu.out[0].param_norm);
+  assert_true(cpu.out[steps - 1].param_norm != cpu.out[0].param_norm);
   if (vit_judge(cpu.eval, &cpu.params, images[0], labels[0], &a, &diag) < 0 ||
       vit_judge(there.eval, &there.params, images[0], labels[0], &b, &diag) < 0)
     fail_msg("%s", diag.text);
@@ -113,7 +114,11 @@ static int both_sides(const char *what, const mr_train_config_t *t, double tol) 
     near_to(what, "an evaluated loss", i, b.losses[i], a.losses[i], 10 * tol);
   side_close(&cpu);
   side_close(&there);
-  return cpu.out[STEPS - 1].skipped;
+  return cpu.out[steps - 1].skipped;
+}
+
+static int both_sides(const char *what, const mr_train_config_t *t, double tol) {
+  return both_sides_for(STEPS, what, t, tol);
 }
 
 static void losses_of_50_steps_are_the_cpus_in_f32(void **state) {
@@ -155,6 +160,31 @@ static void a_dynamic_scale_takes_the_cpus_course(void **state) {
   t.optim.dynamic.max_bad = 100;
   int skipped = both_sides("f16, loss-scale=dynamic", &t, 1e-2);
   assert_true(skipped > 0 && skipped < STEPS);
+}
+
+/* Parameters and slots that are kept narrow, with a master copy and without: each dtype of
+   parameters with each of computation. */
+static void narrow_parameters_are_trained_as_on_the_cpu(void **state) {
+  static const mr_dtype_t some[] = {MR_F32, MR_BF16, MR_F16};
+  enum { FEW = 4 };
+  for (int i = 0; i < 9; i++) {
+    mr_train_config_t t = mr_train_default(B);
+    mr_dtype_t kept = some[i / 3], computes = some[i % 3];
+    bool master = kept == MR_F32 || i % 2;
+    char what[96];
+    t.compute.dtype = computes;
+    t.compute.values = master ? MR_F32 : kept;
+    t.compute.reads = master && kept != MR_F32 ? kept : 0;
+    t.compute.slots = i / 2 % 2 ? MR_BF16 : MR_F32;
+    if (kept == MR_F16 || computes == MR_F16) {
+      t.optim.only_finite = true;
+      t.optim.dynamic = mr_loss_scale_usual();
+    }
+    snprintf(what, sizeof what, "parameters %s, computes %s, slots %s, %s", mr_dtype_name(kept),
+             mr_dtype_name(computes), mr_dtype_name(t.compute.slots),
+             master ? "a master copy" : "none");
+    both_sides_for(FEW, what, &t, 1e-2);
+  }
 }
 
 static void same_sets(const side_t *a, const side_t *b) {
@@ -441,6 +471,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(losses_with_own_attention_are_near_the_cpus),
       cmocka_unit_test(parts_averages_and_clipping_are_the_cpus),
       cmocka_unit_test(a_dynamic_scale_takes_the_cpus_course),
+      cmocka_unit_test(narrow_parameters_are_trained_as_on_the_cpu),
       cmocka_unit_test(a_run_that_resumes_is_the_same_to_the_bit),
       cmocka_unit_test(recorded_runs_give_the_bytes_of_single_commands),
       cmocka_unit_test(the_hosts_copy_is_written_by_fetch_alone),
