@@ -2,23 +2,24 @@
 
    A first kernel leaves fold j of part k of output o in the scratch at (j * parts + k) * outputs +
    o.  In the second one, a group has eight outputs of one fold: 32 items each fold neighbouring
-   parts of an output, one after the other, and one item folds what they have. */
+   parts of an output, one after the other, and one item folds what they have, by halves. */
 #include <inttypes.h>
 
 #include "model/backends/kernels/text.h"
 
 enum {
-  PARTS_MOST = 256,
-  ITEMS = 1 << 18, /* of the first kernel, about: what keeps the largest device busy */
+  EACH = 8, /* terms of a part at least: an item reads them one after the other */
+  PARTS_LEAST = 8,
+  PARTS_MOST = 1024,
+  ITEMS = 1 << 20, /* of the first kernel at most, or an eighth where one has eight neighbours */
   ACROSS = 8,      /* outputs of a group of the second kernel, and its items for each */
   SLICES = 32
 };
 
 int64_t mr__kernel_parts(int64_t outputs, int64_t terms) {
   int64_t parts = PARTS_MOST;
-  if (terms < MR_KERNEL_LONG) return 1;
-  while (parts > 1 && outputs * parts > ITEMS) parts /= 2;
-  return parts;
+  while (parts > 1 && (parts * EACH > terms || outputs * parts > ITEMS)) parts /= 2;
+  return parts < PARTS_LEAST ? 1 : parts;
 }
 
 /* Fold j of what an item has, and then of what the items have: barriers stand outside conditions.
@@ -34,12 +35,16 @@ static void write_own_parts(mr_kernel_text_t *t, mr_kernel_fold_t how, int j, in
 }
 
 static void write_all_parts(mr_kernel_text_t *t, const mr_kernel_part_t *of, int j) {
+  const char *type = mr__kernel_type(t->scratch_t);
   char pointer[16];
-  fprintf(t->f, "  if (fold == %d) {\n  %s r = own;", j, mr__kernel_type(t->scratch_t));
-  fprintf(t->f, " for (int q = 1; q < %d; q++) { %s v = part[q * %d + lane]; %s }\n", SLICES,
-          mr__kernel_type(t->scratch_t), ACROSS, of->how.step);
+  fprintf(t->f,
+          "  if (fold == %d) {\n  for (int h = %d; h > 0; h /= 2) for (int q = 0; q < h; q++) {", j,
+          SLICES / 2);
+  fprintf(t->f,
+          " int at = q * %d + lane; %s r = part[at], v = part[at + h * %d]; %s part[at] = r; }\n",
+          ACROSS, type, ACROSS, of->how.step);
   snprintf(pointer, sizeof pointer, "y%d", of->y);
-  mr__kernel_store(t->f, t->e->out[of->y]->aval.dtype, pointer, "o", "r");
+  mr__kernel_store(t->f, t->e->out[of->y]->aval.dtype, pointer, "o", "part[lane]");
   fputs("  }\n", t->f);
 }
 

@@ -77,7 +77,8 @@ static mr_err_t write_terms(FILE *f, const mr_fused_loop_t *l, mr_diag_t *diag) 
   char to[24], name[24];
   const char *of = l->wide ? "[j]" : "";
   declare_folds(f, l, "all");
-  fputs("  for (i64 b = from; b < to; b += 128) {\n  i64 end = b + 128 < to ? b + 128 : to;\n", f);
+  fprintf(f, "  for (i64 b = from; b < to; b += %d) {\n  i64 end = b + %d < to ? b + %d : to;\n",
+          MR_KERNEL_BLOCK, MR_KERNEL_BLOCK, MR_KERNEL_BLOCK);
   declare_folds(f, l, "r");
   fputs("  for (i64 k = b; k < end; k++) {\n", f);
   MR_TRY(write_term(f, l, diag));
@@ -158,7 +159,8 @@ static mr_err_t write_elements(const mr_fused_loop_t *l, mr_diag_t *diag) {
 static mr_err_t write_loop(mr_kernel_text_t *t, const mr_fn_t *body, mr_diag_t *diag) {
   mr_fused_loop_t l = mr__fused_loop(t, body);
   int64_t parts = l.n_fold ? mr__kernel_parts(l.outputs, l.terms) : 1;
-  if (l.continues || l.n_column) return mr__fused_rows(&l, diag);
+  if (l.n_fold && !l.columns && (l.continues || l.n_column || mr_kernels_rows(l.outputs, l.terms)))
+    return mr__fused_rows(&l, diag);
   l.wide = mr__fused_is_wide(&l, parts);
   return l.n_fold ? write_folds(&l, parts, diag) : write_elements(&l, diag);
 }
@@ -168,7 +170,7 @@ mr_err_t mr__kernel_fused(mr_kernel_text_t *t, mr_diag_t *diag) {
   return write_loop(t, mr_attr_called(t->e, "jaxpr"), diag);
 }
 
-mr_err_t mr__kernel_columns(mr_kernel_text_t *t, mr_diag_t *diag) {
+mr_err_t mr__kernel_lone(mr_kernel_text_t *t, mr_diag_t *diag) {
   mr_fn_t *body = mr_fn_create();
   if (!body) return mr_no_memory(diag, "the kernel of %s", t->e->op->name);
   mr_var_t *x = mr_fn_input(body, t->e->in[0]->aval);

@@ -23,6 +23,7 @@
 #include "model/ops/lax.h"
 
 enum {
+  ROWS_LONG = 2048,       /* elements of a long row */
   ROWS_FEW = 16,          /* rows that are too few for a group each, if they are long */
   SHORT = 32,             /* elements of a row that one item computes */
   EACH_MAX = 16,          /* elements of an item of a group that are kept at most, of one value */
@@ -34,7 +35,7 @@ enum {
 };
 
 /* One group would be slower than all groups together on a few sums in parts. */
-bool mr_kernels_rows(int64_t n, int64_t each) { return each < MR_KERNEL_LONG || n >= ROWS_FEW; }
+bool mr_kernels_rows(int64_t n, int64_t each) { return each < ROWS_LONG || n >= ROWS_FEW; }
 
 typedef struct rows {
   const mr_fused_loop_t *l;

@@ -1,5 +1,5 @@
 /* Reductions, running sums and products of matrices.  Every sum has a fixed order: a work-item adds
-   its terms one after the other, in blocks of 128 whose sums are added, so that the error of a long
+   its terms one after the other, in blocks of 16 whose sums are added, so that the error of a long
    f32 sum grows with its blocks alone.  A reduction to few elements is made in two kernels, parts
    first. */
 #include <inttypes.h>
@@ -49,11 +49,12 @@ mr_kernel_fold_t mr__kernel_fold(const mr_op_def_t *op, mr_dtype_t t) {
 static void write_fold(FILE *f, const char *type, mr_kernel_fold_t how, const char *from,
                        const char *to, const char *load) {
   fprintf(f,
-          "  %s all = %s;\n  for (i64 b = %s; b < %s; b += 128) {\n"
-          "    i64 end = b + 128 < %s ? b + 128 : %s;\n    %s r = %s;\n"
+          "  %s all = %s;\n  for (i64 b = %s; b < %s; b += %d) {\n"
+          "    i64 end = b + %d < %s ? b + %d : %s;\n    %s r = %s;\n"
           "    for (i64 k = b; k < end; k++) { %s %s }\n"
           "    { %s v = r; r = all; %s all = r; }\n  }\n",
-          type, how.start, from, to, to, to, type, how.start, load, how.step, type, how.step);
+          type, how.start, from, to, MR_KERNEL_BLOCK, MR_KERNEL_BLOCK, to, MR_KERNEL_BLOCK, to,
+          type, how.start, load, how.step, type, how.step);
 }
 
 /* The statements that read term k of output `o` as v. */
@@ -90,12 +91,13 @@ static mr_err_t write_reduction_parts(mr_kernel_text_t *t, const reduction_t *r,
   return mr__kernel_fold_parts(t, r->outputs, parts, &(mr_kernel_part_t){how, 0}, 1, diag);
 }
 
-/* Neighbouring items must read neighbouring elements, as the items of a fused loop do. */
-static bool folds_columns(const mr_eqn_t *e) {
+/* Whether e reduces rows or columns of floats: neighbouring items then read neighbouring elements,
+   as those of a fused loop do. */
+static bool is_loop(const mr_eqn_t *e) {
   mr_dtype_t x = e->in[0]->aval.dtype;
   mr_unit_t u = {0};
   return (x == MR_F32 || mr_is_narrow(x)) && e->op->unit && e->op->unit(e, &u) &&
-         u.kind == MR_UNIT_COLUMNS;
+         (u.kind == MR_UNIT_COLUMNS || u.kind == MR_UNIT_REDUCE);
 }
 
 static mr_err_t write_reduction(mr_kernel_text_t *t, mr_kernel_fold_t how, mr_diag_t *diag) {
@@ -104,7 +106,7 @@ static mr_err_t write_reduction(mr_kernel_text_t *t, mr_kernel_fold_t how, mr_di
   int64_t parts = mr__kernel_parts(r.outputs, r.terms);
   char terms[32];
   if (mr_is_storage(x)) return mr__kernel_refuse(t->e, x, diag);
-  if (folds_columns(t->e)) return mr__kernel_columns(t, diag);
+  if (is_loop(t->e)) return mr__kernel_lone(t, diag);
   char *load = reading(&r, x);
   if (!load) return mr_no_memory(diag, "the kernel of %s", t->e->op->name);
   mr_err_t err;

@@ -74,10 +74,10 @@ typedef struct mr_kernel_fold {
 /* The fold of reduce_sum and reduce_max over values of t; static texts. */
 mr_kernel_fold_t mr__kernel_fold(const mr_op_def_t *op, mr_dtype_t t);
 
-/* Reductions of at least LONG terms may be made in parts (parts.c). */
-enum { MR_KERNEL_LONG = 2048 };
+/* An item adds this many terms before it adds their sum to what it has. */
+enum { MR_KERNEL_BLOCK = 16 };
 
-/* Parts in which `outputs` sums of `terms` terms are made; 1: each by one item. */
+/* Parts in which `outputs` sums of `terms` terms are made; 1: each by one item (parts.c). */
 int64_t mr__kernel_parts(int64_t outputs, int64_t terms);
 
 /* A fold that was made in parts, and the number of the result that it gives. */
@@ -103,7 +103,7 @@ MR_KERNEL_RULE(stochastic_round);
 MR_KERNEL_RULE(iota);
 /* rule_fused.c */
 MR_KERNEL_RULE(fused);
-MR_KERNEL_RULE(columns); /* a lone reduction over leading dimensions */
+MR_KERNEL_RULE(lone); /* a reduction of rows or columns, as a loop of it alone */
 /* rule_squares.c */
 MR_KERNEL_RULE(sum_squares);
 /* rule_move.c */
