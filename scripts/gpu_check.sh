@@ -3,11 +3,13 @@
 #
 #   scripts/gpu_check.sh pack DIR      here: program, tests, vectors, peers and libraries into DIR, at most 60 MB
 #   DIR/gpu_check.sh run1|run2 [OUT]   there: checks, then figures, each in under ten minutes
+#   DIR/gpu_check.sh one OUT NAME SECONDS STAGE [ARGUMENT...]   there: one stage, as run1 and run2 (below) list them
 #
 # CUDA's own libraries are not packed: that machine has them, in /usr/local/cuda or as Python packages.
 # Without the device a run ends behind its first stage with a sentence that says why, and status 1.
 # Every stage has a limit and adds one line of JSON to OUT/results.jsonl (OUT: DIR/out) as it ends; a stage
-# that fails or is too slow does not keep the next one from running.  OUT/STAGE.log is its output.
+# that fails or is too slow does not keep the next one from running.  OUT/STAGE.log is its output.  What a stage
+# has started is dead before the next one begins.
 #
 # BUILD  pack: the folder of its build, default build/gpu: optimised, with the core libraries and CUDA alone
 # CUDA   pack: OFF builds without it; OPENCL=ON builds with OpenCL, so that DEVICE=opencl tries a pack without a GPU
@@ -84,23 +86,46 @@ json_value() { # TEXT: a number as it is, anything else as a string
 # A stage's own figures: note NAME VALUE, into the line that it adds.
 note() { printf '%s\t%s\n' "$1" "$2" >>"$notes"; }
 
+# Kills what is left of a stage's process group and waits until it is dead, 10 s at most: what hangs in a driver
+# may not die, and the stage's line says so.
+group=
+end_group() {
+  local left i
+  kill -KILL -- "-$group" 2>/dev/null || return 0
+  for i in {1..100}; do
+    left=$(living "$group")
+    [ "$left" != 0 ] || return 0
+    sleep 0.1
+  done
+  note "still alive" "$left"
+}
+
+# The number of a group's processes that run: not of those that only have not been reaped.
+living() { # GROUP
+  cat /proc/[0-9]*/stat 2>/dev/null | sed 's/.*) //' | awk -v group="$1" '$3 == group && $1 !~ /[ZX]/ {n++} END {print n + 0}'
+}
+
 spent=0 # seconds of all limits
+result= # of the stage that ended last
 
 # stage NAME SECONDS FUNCTION [ARGUMENT...]
 stage() {
-  local name=$1 limit=$(($2 * ${SCALE:-1})) begun status result line key value
+  local name=$1 limit=$(($2 * ${SCALE:-1})) begun status line key value
   shift 2
   spent=$((spent + limit))
   notes=$out/$name.notes
   export notes
   : >"$notes"
   begun=$(date +%s.%N)
-  timeout -k 5 "$limit" bash "$here/gpu_check.sh" stage "$out" "$@" >"$out/$name.log" 2>&1 </dev/null
+  timeout "$limit" bash "$here/gpu_check.sh" stage "$out" "$@" >"$out/$name.log" 2>&1 </dev/null &
+  group=$! # timeout leads a process group of its own
+  wait "$group"
   status=$?
+  end_group # at the limit only the shell has surely ended: a program may take TERM as an order to end in its own time
   case $status in
     0) result=ok ;;
     77) result=skipped ;;
-    124 | 137) result=timeout ;;
+    124) result=timeout ;;
     *) result=failed ;;
   esac
   line="{\"run\": \"$run\", \"stage\": \"$name\", \"result\": \"$result\", \"status\": $status"
@@ -414,6 +439,20 @@ run2() {
   stage kernels 60 kernels
 }
 
+# What every stage needs: OUT, the libraries, and where CUDA's are.
+prepare() { # OUT
+  local packages
+  mkdir -p "$1" || exit 1
+  out=$(cd "$1" && pwd)
+  [ -z "$(find "$here/lib" -name '*.gz')" ] || gunzip -f "$here"/lib/*.gz || exit 1
+  export MILLRACE_KERNELS=$out/kernels # not the user's, whose programs may be there before
+  [ ! -d /usr/local/cuda/bin ] || PATH=$PATH:/usr/local/cuda/bin
+  packages=$(python_libraries)
+  MILLRACE_CUDA_LIBRARIES=${MILLRACE_CUDA_LIBRARIES:-}${MILLRACE_CUDA_LIBRARIES:+${packages:+:}}$packages
+  export MILLRACE_CUDA_LIBRARIES
+  trap 'end_group; exit 143' HUP INT TERM # a stage is not in the process group of the run
+}
+
 case ${1:-} in
   pack)
     [ $# = 2 ] || usage
@@ -422,19 +461,19 @@ case ${1:-} in
   run1 | run2)
     [ $# -le 2 ] || usage
     run=$1
-    out=${2:-$here/out}
-    mkdir -p "$out"
-    out=$(cd "$out" && pwd)
-    [ -z "$(find "$here/lib" -name '*.gz')" ] || gunzip -f "$here"/lib/*.gz || exit 1
-    export MILLRACE_KERNELS=$out/kernels # not the user's, whose programs may be there before
-    [ ! -d /usr/local/cuda/bin ] || PATH=$PATH:/usr/local/cuda/bin
-    packages=$(python_libraries)
-    MILLRACE_CUDA_LIBRARIES=${MILLRACE_CUDA_LIBRARIES:-}${MILLRACE_CUDA_LIBRARIES:+${packages:+:}}$packages
-    export MILLRACE_CUDA_LIBRARIES
+    prepare "${2:-$here/out}"
     "$run"
     [ $spent -lt $((600 * ${SCALE:-1})) ] || { echo "gpu_check: the limits of $run add up to $spent s" >&2; exit 1; }
     ;;
-  stage) # one stage, in a process that timeout can end
+  one)
+    { [ $# -ge 5 ] && [[ $4 =~ ^[1-9][0-9]{0,3}$ ]] && declare -F "stage_$5" >/dev/null; } || usage
+    run=$1
+    prepare "$2"
+    shift 2
+    stage "$@"
+    [ "$result" = ok ] || [ "$result" = skipped ]
+    ;;
+  stage) # in a process that timeout can end
     out=$2 check=stage_$3
     shift 3
     "$check" "$@"
