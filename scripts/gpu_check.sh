@@ -184,33 +184,51 @@ stage_limits() {
   [ "${device%%:*}" != cuda ] || describe_device
 }
 
-# The tests, all at once; what they print follows in order.
+# The tests, all at once, each on few threads; what they print is in OUT/tests.  The notes are right whenever the
+# stage is ended: a test that hangs does not hide the verdicts of the others.
 stage_tests() {
-  local bad=0 passed=0 skipped=0 status i at t
-  local -a of=()
+  local t
+  rm -rf "$out/tests"
+  mkdir "$out/tests" || return
   set -- "$here"/tests/*
   [ -e "$1" ] || skip "the pack has no tests"
+  export OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
   for t in "$@"; do
-    LD_LIBRARY_PATH=$here/lib MR_VECTORS=$here/golden "$t" "$device" >"$out/${t##*/}.log" 2>&1 &
-    of+=($!)
+    (
+      LD_LIBRARY_PATH=$here/lib MR_VECTORS=$here/golden "$t" "$device" >"$out/tests/${t##*/}.log" 2>&1
+      echo $? >"$out/tests/${t##*/}.status"
+    ) &
   done
-  for i in "${!of[@]}"; do
-    wait "${of[$i]}"
-    status=$?
-    at=$((i + 1))
-    t=${!at##*/}
-    echo "== $t: status $status"
-    cat "$out/$t.log"
+  note_tests "$@"
+  for t in "$@"; do
+    wait -n
+    note_tests "$@"
+  done
+  tail -v -n 20 "$out"/tests/*.log
+  note_tests "$@"
+}
+
+# Writes the stage's notes anew, of the tests that have ended; fails if one has failed or not ended, or none has passed.
+note_tests() { # TEST...
+  local t status passed=0 skipped=0 bad=0 running='' all=$notes
+  local notes=$all.new
+  : >"$notes"
+  for t in "$@"; do
+    t=${t##*/}
+    status=$(cat "$out/tests/$t.status" 2>/dev/null)
     case $status in
+      '') running="$running $t" ;;
       0) passed=$((passed + 1)) ;;
       77) skipped=$((skipped + 1)) ;;
-      *) bad=$((bad + 1)) && note "failed: $t" "$(grep -E '^\[  FAILED' "$out/$t.log" | sort -u | head -n 5 | cut -c1-100)" ;;
+      *) bad=$((bad + 1)) && note "failed: $t" "$(grep -E '^\[  FAILED' "$out/tests/$t.log" | sort -u | head -n 5 | cut -c1-100)" ;;
     esac
   done
   note passed $passed
   note skipped $skipped
   note failed $bad
-  [ $bad = 0 ] && [ $passed -gt 0 ]
+  [ -z "$running" ] || note "did not end" "${running# }"
+  mv "$notes" "$all"
+  [ $bad = 0 ] && [ -z "$running" ] && [ $passed -gt 0 ]
 }
 
 # The first step of a process that compiles its kernels, and of one that finds them in the cache.
@@ -229,6 +247,7 @@ stage_starts() {
 # 50 steps of a small model from one start, here and on the CPU: the largest difference of the losses.
 stage_parity() { # DTYPE LIMIT
   local where
+  rm -rf "$out/parity-$1"-*
   for where in cpu "$device"; do
     ours train --data synthetic --steps 50 --device "$where" --run-dir "$out/parity-$1-${where%%:*}" \
       batch=64 layers=2 train.dtype="$1" dropout=0 seed=7 >/dev/null || return
@@ -247,6 +266,7 @@ losses() { sed -nE '/"kind":"step"/s/.*"loss":([0-9.eE+-]+).*/\1/p' "$1/metrics.
 # Two runs of the same steps give the same checkpoint.
 stage_twice() {
   local i
+  rm -rf "$out"/twice-*
   for i in 1 2; do
     ours train --data synthetic --steps 20 --device "$device" --run-dir "$out/twice-$i" batch=128 seed=3 >/dev/null || return
   done
@@ -332,6 +352,7 @@ stage_pictures() { # DTYPE BATCH...
   shift
   for batch in "$@"; do
     run=$out/pictures-$dtype-$batch
+    rm -rf "$run"
     ours train --data synthetic --steps 40 --device "$device" --run-dir "$run" \
       batch="$batch" normalize.dtype="$dtype" seed=3 >/dev/null || return
     step=$(grep '"kind":"step"' "$run/metrics.jsonl" | tail -n 1 | figure step_p50_s)
@@ -342,18 +363,22 @@ stage_pictures() { # DTYPE BATCH...
 
 stage_peer() { # VARIANT BATCHES SECONDS
   "${PYTHON:-python3}" -c 'import '"${1%%-*}" || skip "${1%%-*} is not installed"
-  "${PYTHON:-python3}" "$here/peers/vit_step_gpu.py" --variants "$1" --batches "$2" --seconds "$3" --out "$out/peers.jsonl"
-  local status=$?
-  grep "\"$1\"" "$out/peers.jsonl" | tail -n 12 | while read -r line; do
+  local status line to=$out/peer-$1.jsonl
+  rm -f "$to"
+  "${PYTHON:-python3}" "$here/peers/vit_step_gpu.py" --variants "$1" --batches "$2" --seconds "$3" --out "$to"
+  status=$?
+  [ -e "$to" ] || return
+  while read -r line; do
     note "batch $(printf '%s' "$line" | figure batch) cut $(printf '%s' "$line" | figure cut)" \
       "$(printf '%s' "$line" | figure images_per_s)"
-  done
+  done <"$to"
   return $status
 }
 
 stage_train() {
   local data=${DATA:-synthetic}
   note data "${DATA:-synthetic pictures}"
+  rm -rf "$out/train"
   ours train --data "$data" --epochs 20 --device "$device" --run-dir "$out/train" || return
   tail -n 3 "$out/train/metrics.jsonl"
   note last "$(tail -n 1 "$out/train/metrics.jsonl" | cut -c1-300)"
