@@ -9,13 +9,15 @@
 # Without the device a run ends behind its first stage with a sentence that says why, and status 1.
 # Every stage has a limit and adds one line of JSON to OUT/results.jsonl (OUT: DIR/out) as it ends; a stage
 # that fails or is too slow does not keep the next one from running.  OUT/STAGE.log is its output.  What a stage
-# has started is dead before the next one begins.
+# has started is dead before the next one begins.  A run ends with OUT/results-RUN.tar.gz, all of OUT that is worth
+# keeping in one file.
 #
 # BUILD  pack: the folder of its build, default build/gpu: optimised, with the core libraries and CUDA alone
 # CUDA   pack: OFF builds without it; OPENCL=ON builds with OpenCL, so that DEVICE=opencl tries a pack without a GPU
 # DATA   CIFAR-10 in its binary layout; without it runs train on synthetic pictures, which results say
 # PYTHON the Python of the peers (torch, jax, optax), default python3; CUDA's libraries are looked for in its packages first
-# DEVICE what is checked, default cuda; SCALE multiplies the limits of stages, which are for a GPU
+# DEVICE what is checked, default cuda
+# SCALE  a whole number that multiplies the limits of stages, which are for a GPU; default 1
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 most=60000000 # bytes of a pack
@@ -24,6 +26,9 @@ usage() {
   sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"
   exit 2
 }
+
+SCALE=${SCALE:-1}
+[[ $SCALE =~ ^[1-9][0-9]{0,3}$ ]] || { echo "gpu_check: SCALE is $SCALE, want a whole number in [1,9999]" >&2; exit 2; }
 
 # ---- pack ----
 
@@ -110,7 +115,7 @@ result= # of the stage that ended last
 
 # stage NAME SECONDS FUNCTION [ARGUMENT...]
 stage() {
-  local name=$1 limit=$(($2 * ${SCALE:-1})) begun status line key value
+  local name=$1 limit=$(($2 * SCALE)) begun status line key value
   shift 2
   spent=$((spent + limit))
   notes=$out/$name.notes
@@ -273,10 +278,10 @@ stage_twice() {
   cmp "$out"/twice-{1,2}/checkpoints/step-000020.safetensors
 }
 
-# One step under CUDA's own checker of memory accesses.
+# One step under CUDA's own checker of memory accesses.  A call that CUDA refuses is no error here: some only ask.
 stage_sanitizer() {
   command -v compute-sanitizer >/dev/null || skip "compute-sanitizer is missing"
-  LD_LIBRARY_PATH=$here/lib compute-sanitizer --error-exitcode 9 --launch-timeout 0 \
+  LD_LIBRARY_PATH=$here/lib compute-sanitizer --error-exitcode 9 --report-api-errors no --launch-timeout 0 \
     "$here/bin/millrace" bench step --device "$device" --batch 4 --layers 1 --steps 1 --warm-up 1
 }
 
@@ -384,15 +389,17 @@ stage_train() {
   note last "$(tail -n 1 "$out/train/metrics.jsonl" | cut -c1-300)"
 }
 
-# The ten kernels of a step that take the longest, each given by the host, with what ncu says of their limits.
+# The ten kernels of a step that take the longest, each given by the host, with what ncu says of their limits.  ncu runs
+# each kernel several times and writes its table at the end: three blocks have every kernel of the recipe, in 168
+# starts a step, of which those of the warm-up are skipped.
 stage_kernels() {
   local metric=gpu__time_duration.sum
   command -v ncu >/dev/null || skip "ncu is missing"
   metric=$metric,sm__throughput.avg.pct_of_peak_sustained_elapsed,dram__throughput.avg.pct_of_peak_sustained_elapsed
   metric=$metric,launch__registers_per_thread
-  MILLRACE_GRAPH=off LD_LIBRARY_PATH=$here/lib ncu --clock-control none --launch-skip 500 --launch-count 500 \
+  MILLRACE_GRAPH=off LD_LIBRARY_PATH=$here/lib ncu --clock-control none --launch-skip 200 --launch-count 200 \
     --csv --page raw --print-units base --metrics "$metric" --log-file "$out/ncu.csv" \
-    "$here/bin/millrace" bench step --device "$device" --steps 2 --warm-up 1 || { tail -n 5 "$out/ncu.csv"; return 1; }
+    "$here/bin/millrace" bench step --device "$device" --layers 3 --steps 2 --warm-up 1 || { tail -n 5 "$out/ncu.csv"; return 1; }
   longest_kernels "$out/ncu.csv" | tee "$out/longest.txt"
   [ -s "$out/longest.txt" ] || return
   while IFS=$'\t' read -r key value; do note "$key" "$value"; done <"$out/longest.txt"
@@ -425,42 +432,48 @@ places = site.getsitepackages() + [site.getusersitepackages()]
 print(":".join(at for p in places for at in sorted(glob.glob(p + "/nvidia/*/lib"))))' 2>/dev/null
 }
 
-# Ends the run with doctor's sentence if the device cannot be opened: every stage would fail for the same reason.
+# Fails with doctor's sentence if the device cannot be opened: every stage would fail for the same reason.
 need_device() {
-  local list said
-  list=$(ours doctor)
-  said=$(sed -nE "s/^ +${device%%:*} +//p" <<<"$list" | head -n 1)
-  grep -qE "^ +$device(:[0-9]+)? " <<<"$list" || said=${said:-device $device: doctor lists no such device}
-  [ -z "$said" ] || { echo "gpu_check: $said" >&2; exit 1; }
+  local list said limit=$((20 * SCALE))
+  list=$(LD_LIBRARY_PATH=$here/lib timeout -s KILL "$limit" "$here/bin/millrace" doctor)
+  if [ $? = 137 ]; then
+    said="device $device: doctor has not ended within $limit s"
+  else
+    said=$(sed -nE "s/^ +${device%%:*} +//p" <<<"$list" | head -n 1)
+    grep -qE "^ +$device(:[0-9]+)? " <<<"$list" || said=${said:-device $device: doctor lists no such device}
+  fi
+  [ -z "$said" ] || { echo "gpu_check: $said" >&2; return 1; }
 }
+
+# The limits of a run add up to at most 560 s, which leaves the rest of ten minutes to what is not in a stage.
 
 run1() {
   stage probe 25 probe
-  need_device
-  stage limits 35 limits
+  need_device || return
+  stage limits 30 limits
   stage tests 100 tests
-  stage starts 35 starts
-  stage parity-f32 35 parity f32 1e-3
-  stage parity-bf16 35 parity bf16 1e-2
-  stage twice 30 twice
+  stage starts 30 starts
+  stage parity-f32 30 parity f32 1e-3
+  stage parity-bf16 30 parity bf16 1e-2
+  stage twice 25 twice
   stage sanitizer 45 sanitizer
   stage bench-128 15 bench off 128
   stage attention 40 attention 128 4096
   stage tune 60 tune 128 1024 4096
   stage tuned 35 bench products.txt 128 1024 4096
-  stage graph-off 35 graph_off 128 1024 4096
-  stage f32 35 pictures f32 128 1024 4096
-  stage u8 35 pictures u8 128 1024 4096
+  stage graph-off 30 graph_off 128 1024 4096
+  stage f32 30 pictures f32 128 1024 4096
+  stage u8 30 pictures u8 128 1024 4096
 }
 
 run2() {
   stage probe2 20 probe
-  need_device
-  stage peer-eager 60 peer torch-eager 128,1024,4096 3
-  stage peer-compile 110 peer torch-compile 128,1024,4096 3
-  stage peer-max 160 peer torch-max 128,1024 3
+  need_device || return
+  stage peer-eager 55 peer torch-eager 128,1024,4096 3
+  stage peer-compile 100 peer torch-compile 128,1024,4096 3
+  stage peer-max 150 peer torch-max 128,1024 3
   stage peer-jax 90 peer jax 128,1024,4096 3
-  stage train 90 train
+  stage train 85 train
   stage kernels 60 kernels
 }
 
@@ -478,6 +491,17 @@ prepare() { # OUT
   trap 'end_group; exit 143' HUP INT TERM # a stage is not in the process group of the run
 }
 
+# One file of what is worth keeping: a machine may give back few files, and none of deep folders.
+keep_results() {
+  local to=results-$run.tar.gz
+  (
+    cd "$out" &&
+      find . \( -name checkpoints -o -path ./kernels -o -path ./starts \) -prune -o -type f \
+        \( -name '*.log' -o -name '*.json' -o -name '*.jsonl' -o -name '*.csv' -o -name '*.txt' \) -print0 |
+      tar -czf "$to" --null -T -
+  ) && echo "gpu_check: $out/$to: $(wc -c <"$out/$to") bytes" >&2
+}
+
 case ${1:-} in
   pack)
     [ $# = 2 ] || usage
@@ -488,7 +512,10 @@ case ${1:-} in
     run=$1
     prepare "${2:-$here/out}"
     "$run"
-    [ $spent -lt $((600 * ${SCALE:-1})) ] || { echo "gpu_check: the limits of $run add up to $spent s" >&2; exit 1; }
+    status=$?
+    keep_results || exit 1
+    [ $spent -le $((560 * SCALE)) ] || { echo "gpu_check: the limits of $run add up to $spent s" >&2; exit 1; }
+    exit $status
     ;;
   one)
     { [ $# -ge 5 ] && [[ $4 =~ ^[1-9][0-9]{0,3}$ ]] && declare -F "stage_$5" >/dev/null; } || usage
