@@ -145,6 +145,33 @@ static void a_warning_and_a_wide_formula_are_found(void **state) {
   free(program);
 }
 
+/* nvcc, the toolkit's compiler for programs, where it is: warnings are errors.  Its headers have
+   macros of two names that the dialect defines. */
+static void some_kernels_compile_by_nvcc_too(void **state) {
+  const char *text[TOGETHER];
+  char file[] = "/tmp/kernels-XXXXXX.cu", command[256];
+  if (system("command -v nvcc >/dev/null 2>&1")) {
+    print_message("there is no nvcc here: NVRTC alone compiles the kernels\n");
+    skip();
+  }
+  size_t n = 0;
+  for (size_t i = 0; i < all.n && n < TOGETHER; i += all.n / TOGETHER) text[n++] = all.kept[i].text;
+  char *program = mr__cuda_program_text(text, n);
+  int fd = mkstemps(file, 3);
+  FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+  assert_non_null(f);
+  fprintf(f, "#undef INFINITY\n#undef NAN\n#define __CUDACC_RTC__\n%s", program);
+  fclose(f), free(program);
+  snprintf(
+      command, sizeof command,
+      "nvcc -arch=sm_90a --fmad=false -Werror all-warnings -diag-suppress=177 -cubin -o /dev/null "
+      "%s",
+      file);
+  int status = system(command);
+  remove(file);
+  assert_int_equal(status, 0);
+}
+
 /* Attention and its backward pass by kernels of one group a head. */
 static void texts_of_attention(void) {
   static const int64_t T[] = {1, 40, 64, 80}, D[] = {8, 24, 48, 64};
@@ -195,6 +222,7 @@ int main(void) {
       cmocka_unit_test(a_warning_and_a_wide_formula_are_found),
       cmocka_unit_test(all_kernels_compile_to_ptx_and_stay_in_f32),
       cmocka_unit_test(all_kernels_compile_for_hopper_without_a_warning),
+      cmocka_unit_test(some_kernels_compile_by_nvcc_too),
   };
   return cmocka_run_group_tests(tests, collect, forget);
 }
