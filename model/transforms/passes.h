@@ -72,6 +72,10 @@ mr_err_t mr_sink(mr_fn_t *f, mr_diag_t *diag);
    as well.  Each returns MR_OK or a failure. */
 mr_err_t mr_merge_products(mr_fn_t *f, mr_diag_t *diag);
 mr_err_t mr_merge_before_grad(mr_fn_t *f, mr_diag_t *diag);
+/* Where the target has rows: a large value that another kernel reads is computed again there, if a
+   few plain ops make it from what is kept anyway, or is kept in its place.  Results stay equal to
+   the bit.  MR_OK or a failure. */
+mr_err_t mr_recompute(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
 /* Joins chains of elementwise ops, with reductions over trailing or leading dimensions at their
    end, into one op that runs in blocks; where the target has rows, a chain continues past the
    reductions over trailing dimensions.  MR_OK or a failure. */
