@@ -175,6 +175,7 @@ static started_t last; /* the last product */
 static int living, asked, found = 3, starts;
 static uint64_t most, sums; /* of the last preference */
 static unsigned aligned[4]; /* bytes, of a, b, c, d */
+static uintptr_t expected;  /* the bias' address while an algorithm is chosen or checked */
 static cublasStatus_t refuses = CUBLAS_STATUS_SUCCESS;
 
 static cublasStatus_t lt_create(cublasLtHandle_t *h) {
@@ -252,6 +253,7 @@ static cublasStatus_t heuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t desc,
                                 cublasLtMatmulPreference_t p, int n,
                                 cublasLtMatmulHeuristicResult_t *out, int *count) {
   asked = n;
+  expected = (uintptr_t)((desc_t *)desc)->bias;
   *count = n < found ? n : found;
   for (int i = 0; i < *count; i++) {
     out[i] = (cublasLtMatmulHeuristicResult_t){.workspaceSize = (size_t)i << 10};
@@ -266,6 +268,7 @@ static cublasStatus_t algo_check(cublasLtHandle_t h, cublasLtMatmulDesc_t desc,
                                  const cublasLtMatmulAlgo_t *algo,
                                  cublasLtMatmulHeuristicResult_t *r) {
   r->workspaceSize = 4096;
+  expected = (uintptr_t)((desc_t *)desc)->bias;
   return algo->data[0] >= 71 && algo->data[0] < 80 ? CUBLAS_STATUS_SUCCESS
                                                    : CUBLAS_STATUS_NOT_SUPPORTED;
 }
@@ -367,6 +370,7 @@ static void a_projection_is_asked_for_as_planned(void **state) {
   assert_int_equal(most, MR_CUDA_WORKSPACE);
   assert_int_equal(sums, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
   for (int i = 0; i < 4; i++) assert_int_equal(aligned[i], 64);
+  assert_int_equal(expected, 64); /* an address that is a multiple of 64 and of no more */
   assert_string_equal(b.call.how, "cuBLASLt, algorithm 71 (heuristic), sums in f32");
   assert_int_equal(b.call.scratch_bytes, 0);
   assert_int_equal(b.call.kernels, 1);
@@ -415,17 +419,19 @@ static void a_batch_of_products_has_strides(void **state) {
   unbind(&b);
 }
 
-/* The step of a scan over rows of 15 numbers: a product of each with a matrix, on a table of calls
-   that writes nothing. */
+/* A scan over rows: each is multiplied with a matrix, and the same numbers are added to each
+   product.  The table of calls writes nothing. */
 static mr_fn_t *scan_of_products(int64_t rows, int64_t in, int64_t out) {
   mr_fn_t *f = mr_fn_create(), *body = mr_fn_create();
   mr_var_t *w = mr_fn_input(body, mr_aval_of(MR_F32, in, out));
+  mr_var_t *b = mr_fn_input(body, mr_aval_of(MR_F32, out));
   mr_var_t *x = mr_fn_input(body, mr_aval_of(MR_F32, 1, in));
-  mr_var_t *y = mr_lax_linear(body, x, w, NULL, false);
+  mr_var_t *y = mr_lax_linear(body, x, w, b, false);
   assert_int_equal(mr_fn_return(body, 1, &y), MR_OK);
   mr_var_t *operand[] = {mr_fn_input(f, mr_aval_of(MR_F32, in, out)),
+                         mr_fn_input(f, mr_aval_of(MR_F32, out)),
                          mr_fn_input(f, mr_aval_of(MR_F32, rows, 1, in))};
-  mr_scan_t s = {.length = rows, .n_consts = 1};
+  mr_scan_t s = {.length = rows, .n_consts = 2};
   mr_var_t *result[1];
   if (mr_lax_scan(f, body, &s, operand, result) < 0) fail_msg("%s", f->diag.text);
   assert_int_equal(mr_fn_return(f, 1, result), MR_OK);
@@ -444,11 +450,12 @@ static void rows_of_a_scan_are_asked_for_as_they_lie(void **state) {
     mr_compile_options_t o = {.backend = mr_backend_find("cuda")};
     mr_diag_t diag = {0};
     mr_exec_t *x = NULL;
-    const void *in[] = {memory[0], memory[1]};
+    const void *in[] = {memory[0], memory[2], memory[1]};
     void *out[] = {memory[3]};
     int before = starts;
     if (mr_compile(f, &o, &x, &diag) < 0) fail_msg("%s", diag.text);
     for (int k = 0; k < 4; k++) assert_int_equal(aligned[k], of[i].align);
+    assert_int_equal(expected, of[i].align); /* NULL would be taken for any alignment */
     mr_exec_start(x, in, out);
     assert_int_equal(starts, before + 5);
     mr_exec_destroy(x);

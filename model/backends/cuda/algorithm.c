@@ -129,6 +129,10 @@ mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_product_t *p, si
   uint64_t ns;
   mr__product_text(p, product);
   MR_TRY(mr__cublaslt_handle(m->lt, &handle, diag));
+  /* No address yet, but the alignment that a bias has: a bias is read in place. */
+  if (p->bias >= 0 &&
+      mr__cuda_matmul_bias(m, (const void *)(uintptr_t)in_place) != CUBLAS_STATUS_SUCCESS)
+    return MR_ERR_NORULE;
   if (in_place == ALIGN && take_tuned(m, handle, d->name, product, out)) return MR_OK;
   bool tunes = mr__cuda_tuned_asked() && in_place == ALIGN;
   int n = ask_heuristic(m, aligned, handle, tunes ? CANDIDATES : 1, found), best = -1;

@@ -96,6 +96,11 @@ void mr__cuda_matmul_fini(mr_cuda_matmul_t *m) {
   *m = (mr_cuda_matmul_t){0};
 }
 
+cublasStatus_t mr__cuda_matmul_bias(const mr_cuda_matmul_t *m, const void *bias) {
+  return m->lt->cublasLtMatmulDescSetAttribute(m->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                               sizeof bias);
+}
+
 cublasStatus_t mr__cuda_matmul_start(const mr_cuda_matmul_t *m, cublasLtHandle_t handle,
                                      const mr_product_t *p, const cublasLtMatmulAlgo_t *algo,
                                      const void *a, const void *b, const void *bias, void *d,
@@ -104,8 +109,7 @@ cublasStatus_t mr__cuda_matmul_start(const mr_cuda_matmul_t *m, cublasLtHandle_t
   const double one_wide = 1, zero_wide = 0;
   bool wide = p->sums == MR_PRODUCT_F64;
   if (bias) {
-    cublasStatus_t s = m->lt->cublasLtMatmulDescSetAttribute(
-        m->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    cublasStatus_t s = mr__cuda_matmul_bias(m, bias);
     if (s != CUBLAS_STATUS_SUCCESS) return s;
   }
   return m->lt->cublasLtMatmul(handle, m->desc, wide ? (const void *)&one_wide : &one, a, m->a, b,
