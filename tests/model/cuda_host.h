@@ -159,12 +159,19 @@ static inline void *host_inside(const void *at, size_t bytes) {
   return b->inside + ((const char *)at - b->base);
 }
 
-static inline bool host_is_pinned(const void *at, size_t bytes) {
+static inline bool host_page_is_pinned(const char *page) {
   for (size_t i = 0; i < sizeof host.pinned / sizeof *host.pinned; i++)
-    if (host.pinned[i].data && (const char *)at >= host.pinned[i].data &&
-        (const char *)at + bytes <= host.pinned[i].data + host.pinned[i].bytes)
+    if (host.pinned[i].data && host.pinned[i].data < page + HOST_PAGE &&
+        page < host.pinned[i].data + host.pinned[i].bytes)
       return true;
   return false;
+}
+
+/* Whole pages are pinned, also those of which only a part was asked for. */
+static inline bool host_is_pinned(const void *at, size_t bytes) {
+  const char *page = (const char *)at - (uintptr_t)at % HOST_PAGE, *end = (const char *)at + bytes;
+  while (page < end && host_page_is_pinned(page)) page += HOST_PAGE;
+  return page >= end;
 }
 
 /* ---- commands ---- */
@@ -446,7 +453,8 @@ static inline cudaError_t host_malloc_pinned(void **data, size_t bytes) {
   size_t i = 0;
   while (i < sizeof host.pinned / sizeof *host.pinned && host.pinned[i].data) i++;
   host_need(i < sizeof host.pinned / sizeof *host.pinned, "too much pinned memory");
-  *data = host.pinned[i].data = malloc(bytes);
+  *data = host.pinned[i].data =
+      aligned_alloc(HOST_PAGE, (bytes + HOST_PAGE - 1) / HOST_PAGE * HOST_PAGE);
   host.pinned[i].bytes = bytes;
   return host_leave(cudaSuccess);
 }

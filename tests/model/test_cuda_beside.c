@@ -319,6 +319,25 @@ static void pinned_memory_is_copied_to_directly(void **state) {
   free(here);
 }
 
+static void memory_behind_a_pinned_array_is_not_pinned(void **state) {
+  enum { PINNED = HOST_PAGE + 64, BEHIND = 2 * HOST_PAGE };
+  mr_diag_t diag = {0};
+  char *here = aligned_alloc(HOST_PAGE, 4 * HOST_PAGE), *there = cuda->take(BEHIND);
+  assert_true(cuda->pin(here, PINNED));
+  memset(here + PINNED, 0x5A, BEHIND); /* its first page is pinned, its last is not */
+  int now = host.copies_now, later = host.copies_later;
+  cuda->copy_later(there, here + PINNED, BEHIND, MR_COPY_IN);
+  assert_int_equal(host.copies_now, now); /* the driver does not wait: a buffer is between */
+  assert_int_equal(host.copies_later, later + 1);
+  assert_int_equal(cuda->reached(cuda->mark(), true, &diag), MR_OK);
+  memset(here + PINNED, 0, BEHIND);
+  cuda->copy(here + PINNED, there, BEHIND, MR_COPY_OUT);
+  assert_int_equal(here[PINNED + BEHIND - 1], 0x5A);
+  cuda->unpin(here);
+  cuda->give(there, BEHIND);
+  free(here);
+}
+
 static void a_mark_that_has_not_come_leaves_no_error(void **state) {
   const mr_cuda_device_t *d;
   mr_diag_t diag = {0};
@@ -447,6 +466,7 @@ int main(void) {
       cmocka_unit_test(a_checkpoint_is_that_of_its_step_while_the_next_computes),
       cmocka_unit_test(only_the_update_of_the_next_step_waits),
       cmocka_unit_test(pinned_memory_is_copied_to_directly),
+      cmocka_unit_test(memory_behind_a_pinned_array_is_not_pinned),
       cmocka_unit_test(a_mark_that_has_not_come_leaves_no_error),
       cmocka_unit_test(threads_copy_at_once),
       cmocka_unit_test(a_profile_has_the_devices_times),

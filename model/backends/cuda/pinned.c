@@ -67,11 +67,17 @@ static void pins_append(pins_t *q, pinned_t *p, size_t bytes, void *to) {
   q->given++;
 }
 
-static bool is_pinned(const mr_cuda_device_t *d, const void *host) {
+static bool is_pinned_at(const mr_cuda_device_t *d, const char *byte) {
   struct cudaPointerAttributes a = {.type = cudaMemoryTypeUnregistered};
-  if (d->cu->cudaPointerGetAttributes(&a, host) == cudaSuccess) return a.type == cudaMemoryTypeHost;
+  if (d->cu->cudaPointerGetAttributes(&a, byte) == cudaSuccess) return a.type == cudaMemoryTypeHost;
   d->cu->cudaGetLastError();
   return false;
+}
+
+/* Whole pages are pinned: memory of the heap may begin in the last page of an array that is
+   pinned.  It cannot end in the first one of another, since arrays that are pinned begin there. */
+static bool is_pinned(const mr_cuda_device_t *d, const char *host, size_t bytes) {
+  return bytes && is_pinned_at(d, host) && is_pinned_at(d, host + bytes - 1);
 }
 
 static cudaError_t copy_command(const mr_cuda_device_t *d, int queue, void *to, const void *from,
@@ -84,7 +90,7 @@ static cudaError_t copy_command(const mr_cuda_device_t *d, int queue, void *to, 
 cudaError_t mr__cuda_pinned_copy(const mr_cuda_device_t *d, int queue, void *to, const void *from,
                                  size_t bytes, bool in) {
   pins_t *q = &pins[queue];
-  pinned_t *p = is_pinned(d, in ? from : to) ? NULL : pins_take(d, q, bytes);
+  pinned_t *p = is_pinned(d, in ? from : to, bytes) ? NULL : pins_take(d, q, bytes);
   /* From and to other memory of the host, without a buffer, the driver itself waits. */
   if (!p) return copy_command(d, queue, to, from, bytes, in);
   if (in) memcpy(p->data, from, bytes);
