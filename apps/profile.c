@@ -123,24 +123,27 @@ static mr_err_t silence(mr_graph_t *g, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static mr_err_t own_graph(const mr_args_t *a, mr_graph_t **g, mr_diag_t *diag) {
+static mr_err_t own_graph(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
   bool made_up = access(usual_data, F_OK) != 0;
   for (int i = 0; i < a->n_words; i++)
     if (!strncmp(a->word[i], "data=", 5)) made_up = !strcmp(a->word[i] + 5, "synthetic");
-  *g = mr_graph_create(mr_all_stages());
-  if (!*g) return mr_no_memory(diag, "the graph");
   MR_TRY(mr_args_settings(a, 0, diag));
-  MR_TRY(mr_graph_set_origin(*g, "default graph", diag));
-  MR_TRY(mr_graph_parse(*g, mr_default_graph, a->word, a->n_words, diag));
-  MR_TRY(mr_graph_overrides_once(*g, a->word, a->n_words, diag));
-  return made_up ? mr_graph_swap(*g, "cifar10", "synthetic", diag) : MR_OK;
+  MR_TRY(mr_graph_set_origin(g, "default graph", diag));
+  MR_TRY(mr_graph_parse(g, mr_default_graph, a->word, a->n_words, diag));
+  MR_TRY(mr_graph_overrides_once(g, a->word, a->n_words, diag));
+  return made_up ? mr_graph_swap(g, "cifar10", "synthetic", diag) : MR_OK;
 }
 
 static mr_err_t profile_build(const mr_args_t *a, watch_t *w, mr_diag_t *diag) {
-  if (a->n_words && is_graph(a->word[0]))
-    MR_TRY(mr_graph_from_args(a, 0, &w->g, diag));
-  else
-    MR_TRY(own_graph(a, &w->g, diag));
+  w->g = mr_graph_create(mr_all_stages());
+  if (!w->g) return mr_no_memory(diag, "the graph");
+  mr_graph_on_missing(w->g, mr_train_stage_missing);
+  if (a->n_words && is_graph(a->word[0])) {
+    MR_TRY(mr_args_settings(a, 1, diag));
+    MR_TRY(mr_graph_again(a, 0, w->g, diag));
+  } else {
+    MR_TRY(own_graph(a, w->g, diag));
+  }
   if (!mr_train_stage(w->g))
     return mr_fail(diag, MR_ERR_USAGE, "profile: the graph has no train-step (or vit-step)");
   const char *device = mr_args_text(a, "--device");

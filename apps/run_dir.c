@@ -14,6 +14,7 @@
 #include "apps/cli.h"
 #include "base/text.h"
 #include "base/xio.h"
+#include "stages/train/train_stage.h"
 
 enum { TEXT_MAX = 1 << 20 };
 
@@ -209,6 +210,7 @@ mr_err_t mr_run_dir_parse(const mr_run_dir_t *r, mr_graph_t *g, const char *cons
   if (*r->origin) MR_TRY(mr_graph_set_origin(g, r->origin, diag));
   MR_TRY(mr_run_plugins_load(r, diag));
   mr_graph_on_plugin(g, r->read ? mr_run_plugins_of_text : mr_plugin_of_text, (void *)r);
+  mr_graph_on_missing(g, mr_train_stage_missing);
   return mr_graph_parse(g, r->graph, settings, n, diag);
 }
 

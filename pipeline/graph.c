@@ -38,6 +38,8 @@ void mr_graph_on_plugin(mr_graph_t *g, mr_plugin_fn *load, void *ctx) {
   g->load_plugin = load, g->plugin_ctx = ctx;
 }
 
+void mr_graph_on_missing(mr_graph_t *g, mr_missing_fn *add) { g->add_missing = add; }
+
 mr_err_t mr__fail_at_origin(const mr_graph_t *g, mr_err_t code, const mr_diag_t *why,
                             mr_diag_t *diag) {
   size_t digits = strspn(why->text, "0123456789");

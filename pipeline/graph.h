@@ -81,6 +81,14 @@ typedef mr_err_t mr_plugin_fn(void *ctx, const char *origin, const char *file, m
    from anywhere: without this call such text is refused with MR_ERR_UNAVAILABLE. */
 void mr_graph_on_plugin(mr_graph_t *g, mr_plugin_fn *load, void *ctx);
 
+/* May put into g the stages that know the setting `name` (SETTING or STAGE.SETTING), which nothing
+   in g has.  Returns MR_OK, also if it has added nothing, or a failure. */
+typedef mr_err_t mr_missing_fn(mr_graph_t *g, const char *name, mr_diag_t *diag);
+
+/* Sets what an override does whose name is missing, before it is refused; before parse.  For
+   stages that a program inserts itself, whose settings can then be overridden too. */
+void mr_graph_on_missing(mr_graph_t *g, mr_missing_fn *add);
+
 /* Adds what text says, then applies overrides[0,n) (mr_graph_override).  A sentence about the text
    begins "ORIGIN:LINE:COLUMN: " (after mr_graph_set_origin; else "LINE:COLUMN: "), one about an
    override names the override; of two for one setting the later wins.  MR_ERR_USAGE: grammar,

@@ -97,9 +97,10 @@ typedef struct mr__lineage_to {
 
 struct mr_graph {
   const mr_registry_t *reg;
-  mr__text_t *texts;         /* every string of the graph */
-  const char *origin;        /* of its text, for messages; NULL: unknown */
-  mr_plugin_fn *load_plugin; /* NULL: text may not load plug-ins */
+  mr__text_t *texts;          /* every string of the graph */
+  const char *origin;         /* of its text, for messages; NULL: unknown */
+  mr_plugin_fn *load_plugin;  /* NULL: text may not load plug-ins */
+  mr_missing_fn *add_missing; /* NULL: what an override names is there, or it is refused */
   void *plugin_ctx;
   const char **plugin; /* [n_plugins] file names as in the text */
   int n_plugins;

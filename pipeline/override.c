@@ -213,9 +213,12 @@ mr_err_t mr__graph_override(mr_graph_t *g, const char *name_value, mr_diag_t *di
     return MR_OK;
   }
   const char *dot = strchr(name, '.');
-  if (!dot) return override_bare(g, name, eq + 1, given, diag);
-  const char *stage = mr__graph_text(g, name, (size_t)(dot - name));
-  if (!stage) return mr_no_memory(diag, "a graph");
+  const char *stage = dot ? mr__graph_text(g, name, (size_t)(dot - name)) : NULL;
+  if (dot && !stage) return mr_no_memory(diag, "a graph");
+  bool known = stage ? mr__graph_find(g, stage) >= 0 || mr__process_find(g, stage) >= 0
+                     : graph_knows(g, name);
+  if (!known && g->add_missing) MR_TRY(g->add_missing(g, name, diag));
+  if (!stage) return override_bare(g, name, eq + 1, given, diag);
   return mr__graph_set_given(g, stage, dot + 1, eq + 1, given, diag);
 }
 

@@ -251,6 +251,23 @@ static const char *before_step(const mr_graph_t *g, const mr_stage_t *step, cons
   return mr_graph_before(g, step->name, 0);
 }
 
+static bool comes_from_device(const mr_graph_t *g, const char *before) {
+  return mr_graph_stage(g, before)->def->out[0].device;
+}
+
+mr_err_t mr_train_stage_missing(mr_graph_t *g, const char *name, mr_diag_t *diag) {
+  const char *dot = strchr(name, '.'), *of = mr_stage_to_device.name, *given;
+  if (dot ? strncmp(name, of, strlen(of)) != 0 : !mr_stage_def_opt(&mr_stage_to_device, name))
+    return MR_OK;
+  for (int i = 0, n = mr_graph_n_stages(g); i < n; i++) {
+    const mr_stage_t *step = mr_graph_stage_at(g, i);
+    const char *before = mr_is_train_stage(step) ? mr_graph_before(g, step->name, 0) : NULL;
+    if (before && !comes_from_device(g, before))
+      MR_TRY(mr_graph_insert(g, of, step->name, 0, &given, diag));
+  }
+  return MR_OK;
+}
+
 mr_err_t mr_train_stage_devices(mr_graph_t *g, mr_diag_t *diag) {
   for (int i = 0, n = mr_graph_n_stages(g); i < n; i++) {
     const char *device, *before = before_step(g, mr_graph_stage_at(g, i), &device);
@@ -265,8 +282,8 @@ mr_err_t mr_train_stage_copies(mr_graph_t *g, mr_diag_t *diag) {
   for (int i = 0, n = mr_graph_n_stages(g); i < n; i++) {
     const mr_stage_t *step = mr_graph_stage_at(g, i);
     const char *device, *before = before_step(g, step, &device), *given;
-    if (!before || mr_graph_stage(g, before)->def->out[0].device) continue;
-    MR_TRY(mr_graph_insert(g, "to-device", step->name, 0, &given, diag));
+    if (!before || comes_from_device(g, before)) continue;
+    MR_TRY(mr_graph_insert(g, mr_stage_to_device.name, step->name, 0, &given, diag));
     MR_TRY(mr_graph_set(g, given, "device", device, diag));
   }
   return mr_train_stage_devices(g, diag);

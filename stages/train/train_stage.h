@@ -19,12 +19,17 @@ bool mr_is_model_setting(const mr_stage_t *s, const char *setting);
 /* Gives each stage to-device without a device, directly before the input `in` of a training stage,
    the device of that stage.  Before settle, after variables and overrides are set; the stage passes
    batches unchanged otherwise.  MR_OK, or MR_ERR_NOMEM.  Implemented in stages/to_device.c, as the
-   next one. */
+   next two. */
 mr_err_t mr_train_stage_devices(mr_graph_t *g, mr_diag_t *diag);
 
 /* Puts a stage to-device before the input `in` of each training stage whose device is not the CPU,
    unless its batches come from one, and then calls mr_train_stage_devices.  As that otherwise. */
 mr_err_t mr_train_stage_copies(mr_graph_t *g, mr_diag_t *diag);
+
+/* For mr_graph_on_missing, of a graph that mr_train_stage_copies changes later: puts the same
+   stages in, on any device, if `name` is a setting of to-device, so that overrides reach them.
+   On the CPU they pass batches unchanged.  MR_OK, or MR_ERR_NOMEM. */
+mr_err_t mr_train_stage_missing(mr_graph_t *g, const char *name, mr_diag_t *diag);
 
 /* Steps that the run will have made at its end; 0 if unknown.  s: of a settled graph. */
 int64_t mr_train_stage_total(const mr_stage_t *s);

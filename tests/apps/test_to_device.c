@@ -227,6 +227,65 @@ static void train_puts_it_in_and_a_graph_that_has_it_runs_on_any_device(void **s
   }
 }
 
+/* The stage is in no text: its settings are those of the run that train makes of it. */
+static void settings_reach_the_stage_that_train_inserts(void **state) {
+  static const char *const slots[] = {"slots=9", "to-device.slots=9"}, *const few[] = {
+                                                                           "slots=3",
+                                                                           "to-device.slots=3"};
+  static const char range[] = "to-device: setting slots = \"3\": want a whole number in [4,64]";
+  char file[96], run[96];
+  FILE *f;
+  snprintf(run, sizeof run, "%s/slots", dir);
+  snprintf(file, sizeof file, "%s/slots.mr", dir);
+  assert_non_null(f = fopen(file, "w"));
+  fputs(RECORDS
+        "! batch 8 ! train-step model=mlp hidden=32 layers=1 name=train seed=5 threads=1 "
+        "watch-every=7\ntrain. ! progress\n",
+        f);
+  fclose(f);
+  for (int i = 0; i < 2; i++) {
+    program_forget(run);
+    RUN(&p, "train", "--graph", file, "--run-dir", run, slots[i], "--device", "opencl");
+    same_ledger(slots[i]);
+    RUN(&p, "who", run, "--step", "3");
+    if (p.status) fail_msg("%s: %s%s", slots[i], p.out, p.err);
+    RUN(&p, "profile", file, slots[i], "--steps", "1", "--device", "opencl");
+    if (p.status) fail_msg("%s: %s%s", slots[i], p.out, p.err);
+    program_forget(run);
+    RUN(&p, "train", "--graph", file, "--run-dir", run, "--device", "cpu", slots[i]);
+    if (p.status) fail_msg("%s: %s%s", slots[i], p.out, p.err);
+    program_forget(run);
+    RUN(&p, "train", "--graph", file, "--run-dir", run, "--device", "opencl", few[i]);
+    if (p.status != 2 || !strstr(p.err, range)) fail_msg("%s: %s", few[i], p.err);
+    RUN(&p, "profile", file, few[i], "--device", "opencl");
+    if (p.status != 2 || !strstr(p.err, range)) fail_msg("%s: %s", few[i], p.err);
+  }
+  RUN(&p, "train", "--graph", file, "--run-dir", run, "slots=9", "to-device.slots=9");
+  if (p.status != 2 || !strstr(p.err, "it is given twice")) fail_msg("%s", p.err);
+  RUN(&p, "run", file, "slots=9"); /* which runs the text as it is written */
+  if (p.status != 2 || !strstr(p.err, "nor a setting of a stage")) fail_msg("%s", p.err);
+}
+
+/* A run is resumed with other slots, and on the CPU, where they change nothing. */
+static void a_resume_may_set_the_slots(void **state) {
+  char file[96], run[96];
+  FILE *f;
+  snprintf(run, sizeof run, "%s/resumed", dir);
+  snprintf(file, sizeof file, "%s/resumed.mr", dir);
+  assert_non_null(f = fopen(file, "w"));
+  fputs("let run = unset\n" RECORDS
+        "! batch 8 ! train-step model=mlp hidden=32 layers=1 name=train seed=5 threads=1\n"
+        "train. ! progress\ntrain.state ! checkpoint dir=$run/checkpoints\n",
+        f);
+  fclose(f);
+  RUN(&p, "train", "--graph", file, "--run-dir", run, "--device", "opencl");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  RUN(&p, "train", "--run-dir", run, "--resume", "epochs=3", "slots=7");
+  if (p.status || !strstr(p.out, "24 steps")) fail_msg("%s%s", p.out, p.err);
+  RUN(&p, "train", "--run-dir", run, "--resume", "epochs=4", "--device", "cpu");
+  if (p.status || !strstr(p.out, "32 steps")) fail_msg("%s%s", p.out, p.err);
+}
+
 static void refused(const char *graph, const char *sentence) {
   char text[1024];
   snprintf(text, sizeof text, "%s! batch 8 name=batches ! %s", RECORDS, graph);
@@ -319,6 +378,8 @@ int main(void) {
       cmocka_unit_test(slots_and_pictures_are_counted_as_given),
       cmocka_unit_test(without_a_device_it_takes_the_steps),
       cmocka_unit_test(train_puts_it_in_and_a_graph_that_has_it_runs_on_any_device),
+      cmocka_unit_test(settings_reach_the_stage_that_train_inserts),
+      cmocka_unit_test(a_resume_may_set_the_slots),
       cmocka_unit_test(what_does_not_fit_is_refused_by_a_sentence),
       cmocka_unit_test(a_link_between_processes_takes_none),
   };

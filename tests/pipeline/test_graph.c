@@ -429,6 +429,29 @@ static void a_stage_is_put_on_a_link(void **state) {
   mr_graph_destroy(g);
 }
 
+static mr_err_t add_away(mr_graph_t *g, const char *name, mr_diag_t *diag) {
+  const char *given;
+  return strcmp(name, "away.place") ? MR_OK : mr_graph_insert(g, "away", "there", 0, &given, diag);
+}
+
+static void an_override_reaches_a_stage_that_is_inserted_for_it(void **state) {
+  static const char text[] = "records n=1 ! maker ! regroup ! there";
+  const char *over[] = {"away.place=x", "there.place=y"}, *other[] = {"abroad.place=x"};
+  mr_diag_t diag = {0};
+  mr_graph_t *g = mr_graph_create(&reg);
+  mr_graph_on_missing(g, add_away);
+  if (mr_graph_parse(g, text, over, 2, &diag) < 0) fail_msg("%s", diag.text);
+  assert_string_equal(mr_graph_before(g, "there", 0), "away");
+  assert_string_equal(mr_graph_setting(g, "away", "place"), "x");
+  assert_string_equal(mr_graph_setting(g, "there", "place"), "y");
+  mr_graph_destroy(g);
+  g = mr_graph_create(&reg);
+  mr_graph_on_missing(g, add_away);
+  assert_int_equal(mr_graph_parse(g, text, other, 1, &diag), MR_ERR_USAGE);
+  assert_non_null(strstr(diag.text, "no stage of the graph is called \"abroad\""));
+  mr_graph_destroy(g);
+}
+
 static void a_settled_graph_takes_no_override(void **state) {
   mr_diag_t diag = {0};
   mr_graph_t *g = parsed("let two = 2\nsource $two ! sink", NULL, 0);
@@ -464,6 +487,7 @@ int main(void) {
       cmocka_unit_test(batches_on_a_device_go_where_they_can_be_read),
       cmocka_unit_test(a_setting_that_stages_have_together_is_set_in_all),
       cmocka_unit_test(a_stage_is_put_on_a_link),
+      cmocka_unit_test(an_override_reaches_a_stage_that_is_inserted_for_it),
       cmocka_unit_test(a_settled_graph_takes_no_override),
       cmocka_unit_test(settings_reach_the_state),
   };
