@@ -14,8 +14,9 @@ typedef struct mr_train_team {
 /* Sends a notice (mr_notice) if pin cannot give each thread a processor of its own. */
 void mr_train_team_report(const mr_stage_t *s, const mr_train_team_t *t);
 
-#define MR_TRAIN_DEVICE_HELP \
-  "Where the step runs: cpu, or opencl[:N], the OpenCL device of that number (docs/devices.md)."
+#define MR_TRAIN_DEVICE_HELP                                                                     \
+  "Where the step runs: cpu, opencl[:N] or cuda[:N], the device of that number by OpenCL or by " \
+  "CUDA (docs/devices.md)."
 
 /* clang-format would give each value of these rows a line of its own. */
 /* clang-format off */

@@ -122,6 +122,11 @@ static void inspect_lists_stages_and_settings(void **state) {
   RUN(&p, "inspect");
   ends(0, "resized-crop", "");
   ends(0, "checkpoint", "");
+  static const char *const step[] = {"train-step", "eval-step"};
+  for (int i = 0; i < 2; i++) {
+    RUN(&p, "inspect", step[i]);
+    if (!strstr(p.out, "cpu, opencl[:N] or cuda[:N]")) fail_msg("%s", p.out);
+  }
   RUN(&p, "inspect", "jsonl");
   ends(0, "resume-step", "");
   ends(0, "[-1, 1e+15]", "");
