@@ -171,6 +171,36 @@ static void doctor_prints_a_description_that_is_read_again(void **state) {
   says(p.err, "backend cpu has no described devices, expected cuda");
 }
 
+/* The value of a row of doctor's, which it prints once; "" without one. */
+static const char *row_of(const char *name) {
+  static char value[600];
+  char head[40];
+  snprintf(head, sizeof head, "\n  %s ", name);
+  const char *at = strstr(p.out, head);
+  value[0] = 0;
+  if (at && strstr(at + 1, head)) fail_msg("%s: two rows in %s", name, p.out);
+  if (at) at += strlen(head), at += strspn(at, " ");
+  if (at) snprintf(value, sizeof value, "%.*s", (int)strcspn(at, "\n"), at);
+  return value;
+}
+
+/* A library without calls, which is found before the machine's. */
+static void doctor_has_one_row_for_an_nvrtc_that_lacks_something(void **state) {
+  char folder[] = "/tmp/mr-nvrtc-XXXXXX", command[200];
+  assert_non_null(mkdtemp(folder));
+  snprintf(command, sizeof command,
+           "echo 'int nothing;' | cc -shared -fPIC -x c - -o %s/libnvrtc.so.13", folder);
+  bool made = !system(command);
+  setenv("MILLRACE_CUDA_LIBRARIES", folder, 1);
+  if (made) RUN(&p, "doctor");
+  unsetenv("MILLRACE_CUDA_LIBRARIES");
+  program_forget(folder);
+  if (!made) skip(); /* no compiler */
+  assert_int_equal(strncmp(row_of("cuda-nvrtc"), folder, strlen(folder)), 0);
+  says(row_of("cuda-nvrtc"), "libnvrtc.so.13 lacks nvrtc");
+  says(row_of("cuda"), ""); /* of the device alone */
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_plan_needs_no_device_and_nothing_runs),
@@ -181,6 +211,7 @@ int main(void) {
       cmocka_unit_test(what_computes_refuses_a_description),
       cmocka_unit_test(a_wrong_description_is_one_sentence),
       cmocka_unit_test(doctor_prints_a_description_that_is_read_again),
+      cmocka_unit_test(doctor_has_one_row_for_an_nvrtc_that_lacks_something),
   };
   if (mkstemp(file) < 0) return 1;
   int failed = cmocka_run_group_tests(tests, NULL, NULL);

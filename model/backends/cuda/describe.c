@@ -59,22 +59,27 @@ static void describe_library(const describe_t *s, const char *name, const char *
   s->say(s->arg, line);
 }
 
+static void describe_nvrtc(const describe_t *s) {
+  static const char device[] = "device cuda: "; /* which a row's name stands for */
+  const mr_nvrtc_t *nvrtc;
+  mr_diag_t why = {0};
+  char line[sizeof why.text + 40];
+  if (mr__nvrtc(&nvrtc, &why) >= 0)
+    snprintf(line, sizeof line, "cuda-nvrtc: %s, version %d.%d", nvrtc->path, nvrtc->major,
+             nvrtc->minor);
+  else
+    snprintf(line, sizeof line, "cuda-nvrtc: %s",
+             why.text + (strncmp(why.text, device, strlen(device)) ? 0 : strlen(device)));
+  s->say(s->arg, line);
+}
+
 void mr__cuda_describe(void (*say)(void *arg, const char *line), void *arg) {
   static const char *const blas[] = {"libcublasLt.so.13", "libcublasLt.so.12", NULL};
   static const char *const cudnn[] = {"libcudnn.so.9", NULL};
   const describe_t s = {say, arg};
-  const mr_nvrtc_t *nvrtc;
-  mr_diag_t why = {0};
-  char line[600];
   describe_devices(&s);
   describe_versions(&s);
-  if (mr__nvrtc(&nvrtc, &why) < 0) {
-    say(arg, why.text);
-  } else {
-    snprintf(line, sizeof line, "cuda-nvrtc: %s, version %d.%d", nvrtc->path, nvrtc->major,
-             nvrtc->minor);
-    say(arg, line);
-  }
+  describe_nvrtc(&s);
   describe_library(&s, "cuda-cublaslt", blas, "cublasLtGetVersion", "products");
   describe_library(&s, "cuda-cudnn", cudnn, "cudnnGetVersion", "attention");
 }
