@@ -201,6 +201,18 @@ static void doctor_has_one_row_for_an_nvrtc_that_lacks_something(void **state) {
   says(row_of("cuda"), ""); /* of the device alone */
 }
 
+static void doctor_says_why_a_driver_cannot_be_loaded(void **state) {
+  char folder[] = "/tmp/mr-driver-XXXXXX", command[100];
+  assert_non_null(mkdtemp(folder));
+  snprintf(command, sizeof command, "echo junk >%s/libcuda.so.1", folder);
+  assert_int_equal(system(command), 0);
+  setenv("LD_LIBRARY_PATH", folder, 1);
+  RUN(&p, "doctor");
+  unsetenv("LD_LIBRARY_PATH");
+  program_forget(folder);
+  says(row_of("cuda"), "the NVIDIA driver (libcuda.so.1) cannot be loaded: /tmp/mr-driver-");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_plan_needs_no_device_and_nothing_runs),
@@ -212,6 +224,7 @@ int main(void) {
       cmocka_unit_test(a_wrong_description_is_one_sentence),
       cmocka_unit_test(doctor_prints_a_description_that_is_read_again),
       cmocka_unit_test(doctor_has_one_row_for_an_nvrtc_that_lacks_something),
+      cmocka_unit_test(doctor_says_why_a_driver_cannot_be_loaded),
   };
   if (mkstemp(file) < 0) return 1;
   int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -186,6 +186,21 @@ static void a_driver_that_aborts_is_a_sentence(void **state) {
   if (!layers) skip(); /* a loader without layers */
 }
 
+static void doctor_says_which_clblast_there_is(void **state) {
+  char folder[] = "/tmp/mr-clblast-XXXXXX", command[100];
+  RUN(&p, "doctor");
+  if (!strstr(p.out, "\n  opencl-clblast ")) fail_msg("%s", p.out);
+  if (!mr_built_in("CLBLAST")) skip();
+  assert_non_null(mkdtemp(folder));
+  snprintf(command, sizeof command, "echo junk >%s/libclblast.so.1", folder);
+  assert_int_equal(system(command), 0);
+  setenv("LD_LIBRARY_PATH", folder, 1);
+  RUN(&p, "doctor");
+  unsetenv("LD_LIBRARY_PATH");
+  program_forget(folder);
+  if (!strstr(p.out, "  libclblast.so.1 cannot be loaded (/tmp/mr-clblast-")) fail_msg("%s", p.out);
+}
+
 /* Within the default graph, whose batches may have 10,000 records. */
 static void too_large_a_step_names_its_peak_and_what_is_free(void **state) {
   RUN(&p, "train", "--data", "synthetic", "--run-dir", other, "--device", "opencl", "batch=9000",
@@ -231,6 +246,7 @@ int main(void) {
                                 forget_other),
       cmocka_unit_test(devices_that_cannot_be_used_are_refused_by_a_sentence),
       cmocka_unit_test(a_driver_that_aborts_is_a_sentence),
+      cmocka_unit_test(doctor_says_which_clblast_there_is),
       cmocka_unit_test_teardown(too_large_a_step_names_its_peak_and_what_is_free, forget_other),
       cmocka_unit_test_teardown(a_limit_is_kept_by_the_devices_plan, forget_other),
   };

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "model/backends/cuda/find.h"
 #include "model/backends/cuda/program.h"
 #if __has_include(<cudnn_backend.h>)
 #include "model/backends/cuda/cudnn.h"
@@ -175,6 +176,26 @@ static void nvrtc_without_its_builtins_is_refused_by_a_sentence(void **state) {
   empty_folder();
 }
 
+static void what_cannot_be_loaded_is_not_called_missing(void **state) {
+  static const char *const junk[] = {"libmr-none.so.1", NULL}, *const other[] = {"libmr-none.so.1",
+                                                                                 "libm.so.6", NULL};
+  char file[100], path[300];
+  setenv("MILLRACE_CUDA_LIBRARIES", folder, 1);
+  assert_null(mr__cuda_find(junk, path, sizeof path));
+  assert_string_equal(path, "");
+  snprintf(file, sizeof file, "%s/%s", folder, junk[0]);
+  FILE *f = fopen(file, "w");
+  assert_non_null(f);
+  fputs("junk\n", f);
+  assert_int_equal(fclose(f), 0);
+  assert_null(mr__cuda_find(junk, path, sizeof path));
+  assert_int_equal(strncmp(path, file, strlen(file)), 0); /* the reason begins with the file */
+  assert_non_null(mr__cuda_find(other, path, sizeof path));
+  assert_non_null(strstr(path, "/libm.so.6"));
+  unsetenv("MILLRACE_CUDA_LIBRARIES");
+  empty_folder();
+}
+
 static int leave(void **state) {
   empty_folder();
   return rmdir(folder);
@@ -186,6 +207,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_link_to_nvrtc_alone_compiles),
       cmocka_unit_test(cudnn_finds_nvrtc_open),
       cmocka_unit_test(nvrtc_without_its_builtins_is_refused_by_a_sentence),
+      cmocka_unit_test(what_cannot_be_loaded_is_not_called_missing),
   };
   mr_diag_t diag = {0};
   if (argc > 1) return strcmp(argv[1], "cudnn") ? child_compiles() : child_opens_cudnn();

@@ -39,6 +39,11 @@ mr_err_t mr__cublaslt(const mr_cublaslt_t **lt, mr_diag_t *diag) {
   if (cublaslt.put) return *lt = cublaslt.put, MR_OK;
   pthread_once(&cublaslt.once, cublaslt_open);
   if (!cublaslt.missing) return *lt = &cublaslt.own, MR_OK;
+  if (!*cublaslt.missing && *cublaslt.own.path)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device cuda: cuBLASLt cannot be loaded (%s), so that products are computed by "
+                   "generated kernels, which are slow",
+                   cublaslt.own.path);
   if (!*cublaslt.missing)
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
                    "device cuda: libcublasLt.so.13 (or .12) is not found, so "

@@ -58,6 +58,9 @@ mr_err_t mr__cudnn_fits(size_t version, const char *path, mr_diag_t *diag) {
 mr_err_t mr__cudnn(const mr_cudnn_t **cudnn, mr_diag_t *diag) {
   pthread_once(&cudnn9.once, cudnn_open);
   const mr_cudnn_t *c = cudnn9.put ? cudnn9.put : &cudnn9.own;
+  if (!cudnn9.put && cudnn9.missing && !*cudnn9.missing && *c->path)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda: cuDNN cannot be loaded (%s), " OPENED,
+                   c->path);
   if (!cudnn9.put && cudnn9.missing && !*cudnn9.missing)
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
                    "device cuda: libcudnn.so.9 is not found, " OPENED

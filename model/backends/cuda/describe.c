@@ -49,7 +49,9 @@ static void describe_library(const describe_t *s, const char *name, const char *
   void *lib = mr__cuda_find(files, path, sizeof path), *at = lib ? dlsym(lib, version) : NULL;
   size_t (*number)(void) = NULL;
   memcpy(&number, &at, sizeof at);
-  if (!lib)
+  if (!lib && *path)
+    snprintf(line, sizeof line, "%s: cannot be loaded (%s): %s", name, gives, path);
+  else if (!lib)
     snprintf(line, sizeof line, "%s: not found (%s); MILLRACE_CUDA_LIBRARIES may name its folder",
              name, gives);
   else if (number)

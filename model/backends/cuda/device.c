@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/library.h"
 #include "model/exec/device.h"
 #include "model/ir/op.h"
 
@@ -34,7 +35,7 @@ static _Thread_local mr_cuda_recording_t *recording;
 /* A run-time library of CUDA 13.x works with every driver of CUDA 13. */
 static mr_err_t driver_fits(const mr_cuda_api_t *cu, mr_diag_t *diag) {
   int driver = 0, wants = 0, n;
-  char text[160];
+  char text[160], why[400];
   cu->cudaRuntimeGetVersion(&wants);
   wants = wants / 1000 * 1000;
   if (cu->cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
@@ -46,6 +47,9 @@ static mr_err_t driver_fits(const mr_cuda_api_t *cu, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
                    "device cuda: the driver (libcuda.so.1) does not start: %s",
                    mr__cuda_error(code, text));
+  if (!driver && !mr_library_open("libcuda.so.1", why, sizeof why) && *why)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device cuda: the NVIDIA driver (libcuda.so.1) cannot be loaded: %s", why);
   if (!driver)
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
                    "device cuda: there is no NVIDIA driver (libcuda.so.1) on this machine; install "

@@ -3,22 +3,19 @@
    looks for it. */
 #include "model/backends/cuda/find.h"
 
-#include <dlfcn.h>
 #include <glob.h>
 #include <limits.h>
-#include <link.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Opens a file, or a name by the loader's own search. */
+#include "base/library.h"
+
+/* mr_library_open; of several files that cannot be loaded the first one's reason stays. */
 static void *find_open(const char *file, char *path, size_t n) {
-  struct link_map *map = NULL;
-  void *lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-  if (!lib) return NULL;
-  bool known = !dlinfo(lib, RTLD_DI_LINKMAP, &map) && map && *map->l_name;
-  snprintf(path, n, "%s", known ? map->l_name : file);
+  char said[PATH_MAX];
+  void *lib = mr_library_open(file, said, sizeof said);
+  if (lib || !*path) snprintf(path, n, "%s", said);
   return lib;
 }
 
@@ -62,6 +59,7 @@ void *mr__cuda_find(const char *const *names, char *path, size_t n) {
                                       "/usr/lib/python3*/[sd]i[ts][et]-packages/nvidia/*/lib",
                                       "/usr/lib/python3/dist-packages/nvidia/*/lib",
                                       NULL};
+  *path = 0;
   void *lib = find_by_variable("MILLRACE_CUDA_LIBRARIES", "", names, path, n);
   for (int k = 0; names[k] && !lib; k++) lib = find_open(names[k], path, n);
   for (int i = 0; i < 2 && !lib; i++) lib = find_in(usual[i], names, path, n);

@@ -10,7 +10,8 @@
    MILLRACE_CUDA_LIBRARIES, separated by ':'; where the loader looks; /usr/local/cuda and /opt/cuda;
    the packages of the active Python environment (VIRTUAL_ENV, CONDA_PREFIX), of the user and of the
    system.  Returns dlopen's handle, which stays open, and writes the library's file to path[0,n);
-   NULL if it finds nothing.  Any thread; reads folders. */
+   NULL if it finds nothing, and path is then "", or if it finds files that cannot be loaded, and
+   path is then the loader's reason for the first one.  Any thread; reads folders. */
 void *mr__cuda_find(const char *const *names, char *path, size_t n);
 
 #endif

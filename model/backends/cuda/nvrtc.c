@@ -78,6 +78,10 @@ mr_err_t mr__nvrtc(const mr_nvrtc_t **nvrtc, mr_diag_t *diag) {
         "newer",
         library.own.path);
   if (!library.missing) return *nvrtc = &library.own, MR_OK;
+  if (!*library.missing && *library.own.path)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device cuda: NVRTC, which compiles the kernels, cannot be loaded: %s",
+                   library.own.path);
   if (!*library.missing)
     return mr_fail(
         diag, MR_ERR_UNAVAILABLE,

@@ -9,14 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/library.h"
+
 static struct {
   pthread_once_t once;
   mr_opencl_api_t call;
   const char *missing; /* a call that the library lacks; "" without a library, NULL: all is there */
+  char path[512];      /* its file, or why it cannot be loaded; empty: it is missing */
 } library = {.once = PTHREAD_ONCE_INIT};
 
 static void library_open(void) {
-  void *lib = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
+  void *lib = mr_library_open("libOpenCL.so.1", library.path, sizeof library.path);
   if (!lib) {
     library.missing = "";
     return;
@@ -34,6 +37,9 @@ static void library_open(void) {
 mr_err_t mr__opencl_api(const mr_opencl_api_t **api, mr_diag_t *diag) {
   pthread_once(&library.once, library_open);
   if (!library.missing) return *api = &library.call, MR_OK;
+  if (!*library.missing && *library.path)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE, "device opencl: libOpenCL.so.1 cannot be loaded: %s",
+                   library.path);
   if (!*library.missing)
     return mr_fail(
         diag, MR_ERR_UNAVAILABLE,
@@ -45,12 +51,8 @@ mr_err_t mr__opencl_api(const mr_opencl_api_t **api, mr_diag_t *diag) {
 
 bool mr__opencl_loader(char *path, size_t n) {
   const mr_opencl_api_t *cl;
-  Dl_info found;
   char real[PATH_MAX];
-  void *at;
-  if (mr__opencl_api(&cl, NULL) < 0) return false;
-  memcpy(&at, &cl->clGetPlatformIDs, sizeof at);
-  if (!dladdr(at, &found) || !realpath(found.dli_fname, real)) return false;
+  if (mr__opencl_api(&cl, NULL) < 0 || !realpath(library.path, real)) return false;
   snprintf(path, n, "%s", real);
   return true;
 }

@@ -185,6 +185,7 @@ static void opencl_describe(void (*say)(void *arg, const char *line), void *arg)
   if (mr__opencl_loader(path, sizeof path)) {
     snprintf(loader, sizeof loader, "opencl-loader: %s", path);
     say(arg, loader);
+    mr__opencl_blas_describe(say, arg);
   }
   if (mr__opencl_probe(text, sizeof text, &why) < 0) {
     say(arg, why.text);

@@ -2,8 +2,12 @@
    their kernels to the queue, in whose order they run. */
 #include "model/backends/opencl/blas.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "model/backends/opencl/clblast.h"
 #include "model/backends/opencl/device.h"
@@ -22,6 +26,21 @@ bool mr__opencl_blas_takes(const mr_eqn_t *e, mr_product_t *p) {
   if (mr__clblast(&blas, NULL) == MR_OK) return true;
   pthread_once(&missing_said, say_no_clblast);
   return false;
+}
+
+/* The library tells no version; the name of its file ends in it, once links are followed. */
+void mr__opencl_blas_describe(void (*say)(void *arg, const char *line), void *arg) {
+  static const char device[] = "device opencl: "; /* which a row's name stands for */
+  const mr_clblast_t *blas;
+  mr_diag_t why = {0};
+  char real[PATH_MAX], line[PATH_MAX + 40];
+  if (mr__clblast(&blas, &why) < 0)
+    snprintf(line, sizeof line, "opencl-clblast: %s",
+             why.text + (strncmp(why.text, device, strlen(device)) ? 0 : strlen(device)));
+  else
+    snprintf(line, sizeof line, "opencl-clblast: %s",
+             realpath(blas->path, real) ? real : blas->path);
+  say(arg, line);
 }
 
 /* A matrix in a buffer, in elements. */

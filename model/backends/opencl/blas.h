@@ -1,4 +1,4 @@
-/* Products by CLBlast: the equations that it takes, and their computation.
+/* Products by CLBlast: the equations that it takes, their computation, and what doctor says of it.
 
    Implemented in blas_way.c (which products are worth it) and blas.c; without CLBlast's headers
    blas_without.c takes none. */
@@ -18,6 +18,10 @@ bool mr__opencl_blas_wants(const mr_eqn_t *e, mr_product_t *p);
 /* The same, and CLBlast is there; if it is not, a notice says so, once.  Any thread; the first call
    loads the library. */
 bool mr__opencl_blas_takes(const mr_eqn_t *e, mr_product_t *p);
+
+/* Says in one line, as mr_backend_t.describe, which file of CLBlast computes products, or why none
+   does.  Any thread. */
+void mr__opencl_blas_describe(void (*say)(void *arg, const char *line), void *arg);
 
 /* Gives the product of c to the queue: its operands are copied, and the matrix d goes to c's
    result, or to the scratch as mr__product_narrow reads it.  Returns CLBlast's code, which is

@@ -19,4 +19,10 @@ bool mr__opencl_blas_takes(const mr_eqn_t *e, mr_product_t *p) {
   return false;
 }
 
+void mr__opencl_blas_describe(void (*say)(void *arg, const char *line), void *arg) {
+  mr_diag_t why = {0};
+  mr_without(&why, "opencl-clblast", "CLBLAST");
+  say(arg, why.text);
+}
+
 int mr__opencl_blas_run(const mr_call_t *c, const mr_product_t *p) { return -1; }

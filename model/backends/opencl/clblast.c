@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/library.h"
+
 static struct {
   pthread_once_t once;
   mr_clblast_t call;
@@ -13,7 +15,7 @@ static struct {
 } library = {.once = PTHREAD_ONCE_INIT};
 
 static void clblast_open(void) {
-  void *lib = dlopen("libclblast.so.1", RTLD_NOW | RTLD_LOCAL);
+  void *lib = mr_library_open("libclblast.so.1", library.call.path, sizeof library.call.path);
   if (!lib) {
     library.missing = "";
     return;
@@ -31,6 +33,11 @@ static void clblast_open(void) {
 mr_err_t mr__clblast(const mr_clblast_t **blas, mr_diag_t *diag) {
   pthread_once(&library.once, clblast_open);
   if (!library.missing) return *blas = &library.call, MR_OK;
+  if (!*library.missing && *library.call.path)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device opencl: libclblast.so.1 cannot be loaded (%s), so that products are "
+                   "computed by generated kernels, which are slow",
+                   library.call.path);
   if (!*library.missing)
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
                    "device opencl: libclblast.so.1 is not found, so that products are computed by "

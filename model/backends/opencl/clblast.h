@@ -18,6 +18,7 @@ typedef struct mr_clblast {
 #define MR_CLBLAST_POINTER(name) __typeof__(&name) name;
   MR_CLBLAST_CALLS(MR_CLBLAST_POINTER)
 #undef MR_CLBLAST_POINTER
+  char path[512]; /* its file */
 } mr_clblast_t;
 
 /* Points *blas at the table, which is static.  MR_OK; MR_ERR_UNAVAILABLE if there is no library, or
