@@ -34,7 +34,9 @@ static mr_err_t build_train(mr__step_t *s, const mr_loss_t *l, const mr_train_co
                             bool plan_only, mr_diag_t *diag) {
   mr_fn_t *f = NULL;
   MR_TRY(mr_train_step_fn(l, t, &s->list, &f, diag));
+  static const char smaller[] = "a smaller batch, or let fit= choose to work through it in parts";
   mr_compile_options_t options = {.skip = t->skip,
+                                  .smaller = smaller,
                                   .in_place = mr_train_step_in_place(t, &s->list),
                                   .backend = t->compute.device,
                                   .threads = t->compute.threads,

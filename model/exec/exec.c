@@ -89,8 +89,9 @@ void mr__exec_bind(mr_exec_t *x) {
   for (int i = 0; i < f->n_out; i++) bind_var(x, &x->result[i], f->out[i]);
 }
 
-static mr_err_t take_arena(mr_exec_t *x, const mr_exec_t *lender, mr_diag_t *diag) {
+static mr_err_t take_arena(mr_exec_t *x, const mr_compile_options_t *o, mr_diag_t *diag) {
   const mr_backend_t *b = x->backend;
+  const mr_exec_t *lender = o->lender;
   x->lent = lender && lender->backend == b && lender->plan.bytes >= x->plan.bytes;
   /* The system would promise more memory than it has, and kill the program during a run. */
   bool small = x->plan.bytes < (size_t)64 << 20; /* not worth asking */
@@ -100,9 +101,9 @@ static mr_err_t take_arena(mr_exec_t *x, const mr_exec_t *lender, mr_diag_t *dia
   if (x->arena) return MR_OK;
   return mr_fail(diag, MR_ERR_NOMEM,
                  "out of memory: %s%sthe planned peak is %zu bytes, this process may have %zu; "
-                 "take a smaller batch, or let fit= choose to work through it in parts",
+                 "take %s",
                  b->host ? "" : b->name, b->host ? "" : ": ", x->plan.bytes,
-                 room == SIZE_MAX ? b->room() : room);
+                 room == SIZE_MAX ? b->room() : room, o->smaller ? o->smaller : "a smaller batch");
 }
 
 mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_t *o, bool apart,
@@ -131,7 +132,7 @@ static mr_err_t exec_compile(mr_exec_t *x, const mr_fn_t *f, const mr_compile_op
                              mr_diag_t *diag) {
   MR_TRY(mr__exec_plan(x, f, o, o->lender != NULL, diag));
   if (o->plan_only) return MR_OK;
-  MR_TRY(take_arena(x, o->lender, diag));
+  MR_TRY(take_arena(x, o, diag));
   mr__exec_bind(x);
   x->first_write = first_write(x);
   if (!x->backend->repeat || !mr__exec_repeats(x)) return MR_OK;

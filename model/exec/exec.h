@@ -39,6 +39,8 @@ struct mr_compile_options {
   bool plan_only;   /* takes no arena and cannot run: for graph, plan and peak alone */
   const char *skip; /* passes to leave out (transforms/passes.h), "cse,remat"; NULL: as the
                        environment's MILLRACE_SKIP_PASSES says */
+  /* What the sentence of MR_ERR_NOMEM advises to take instead; NULL: "a smaller batch". */
+  const char *smaller;
   /* The device of a communicator (comm.h) that this is compiled for; read by mr_compile alone.
      NULL: none. */
   const struct mr_comm_rank *rank;

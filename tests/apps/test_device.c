@@ -211,6 +211,17 @@ static void too_large_a_step_names_its_peak_and_what_is_free(void **state) {
   assert_non_null(strstr(p.err, "fit="));
 }
 
+/* A forward pass has no fit=. */
+static void too_large_a_forward_pass_asks_for_a_smaller_batch(void **state) {
+  setenv("POCL_MEMORY_LIMIT", "1", 1); /* GB */
+  RUN(&p, "bench", "infer", "--device", "opencl", "--layers", "1", "--batch", "1024", "--steps",
+      "1", "--warm-up", "0");
+  unsetenv("POCL_MEMORY_LIMIT");
+  if (p.status == 0) skip(); /* a device with that much memory */
+  assert_non_null(strstr(p.err, "out of memory: opencl: "));
+  assert_non_null(strstr(p.err, "; take a smaller batch\n"));
+}
+
 static void a_limit_is_kept_by_the_devices_plan(void **state) {
   RUN(&p, "train", "--graph", file, "--run-dir", other, "--fit", "10KiB");
   assert_true(p.status != 0 && strstr(p.err, "fit"));
@@ -248,6 +259,7 @@ int main(void) {
       cmocka_unit_test(a_driver_that_aborts_is_a_sentence),
       cmocka_unit_test(doctor_says_which_clblast_there_is),
       cmocka_unit_test_teardown(too_large_a_step_names_its_peak_and_what_is_free, forget_other),
+      cmocka_unit_test(too_large_a_forward_pass_asks_for_a_smaller_batch),
       cmocka_unit_test_teardown(a_limit_is_kept_by_the_devices_plan, forget_other),
   };
   return cmocka_run_group_tests(tests, group_setup, small_run_forget);
