@@ -47,6 +47,8 @@ typedef struct job {
   held_t held[HELD_MAX];
   mr_mem_causes_t causes;
   size_t measured;           /* 0: not run */
+  size_t room;               /* that the plan has to fit into; 0: it runs, or it is unknown */
+  size_t needs;              /* bytes to compare with room */
   size_t at_open, libraries; /* bytes of the device beside plan and inputs; 0: unknown, or none */
   mr_fn_arrays_t arrays;
   mr_mem_report_t report;
@@ -195,6 +197,21 @@ static void print_beside(const job_t *j) {
   mem_print(24, "%14zu %7s  %s", j->libraries, "", "libraries and loaded kernels");
 }
 
+/* A plan that does not run may be of any size.  A described device has its memory alone for arena
+   and inputs; one that is there is asked, as before a run, for a block as large as the arena. */
+static void compare_with_room(job_t *j, bool described) {
+  j->room = mr_exec_backend(j->x)->room();
+  j->needs = mr_exec_peak_bytes(j->x) + (described ? held_bytes(j) : 0);
+}
+
+static bool mem_fits(const job_t *j) { return !j->room || j->needs < j->room; }
+
+static void print_whether_it_fits(const job_t *j, const char *device) {
+  if (!mem_fits(j))
+    mem_print(0, "it does not fit: %zu bytes are needed, and device %s gives at most %zu", j->needs,
+              device, j->room);
+}
+
 static mr_err_t print_causes_json(const job_t *j, mr_diag_t *diag) {
   cJSON *o = cJSON_CreateObject(), *held = cJSON_AddObjectToObject(o, "held");
   cJSON *arena = cJSON_AddObjectToObject(o, "arena");
@@ -208,6 +225,8 @@ static mr_err_t print_causes_json(const job_t *j, mr_diag_t *diag) {
   cJSON_AddNumberToObject(o, "held_bytes", (double)held_bytes(j));
   cJSON_AddNumberToObject(o, "planned_peak_bytes", (double)mr_exec_peak_bytes(j->x));
   if (j->measured) cJSON_AddNumberToObject(o, "measured_peak_bytes", (double)j->measured);
+  if (j->room) cJSON_AddNumberToObject(o, "room_bytes", (double)j->room);
+  if (j->room) cJSON_AddBoolToObject(o, "fits", mem_fits(j));
   if (mr_exec_unplanned(j->x))
     cJSON_AddNumberToObject(o, "unplanned_workspaces", mr_exec_unplanned(j->x));
   if (j->at_open) cJSON_AddNumberToObject(o, "in_use_at_open_bytes", (double)j->at_open);
@@ -252,6 +271,9 @@ static mr_err_t report(job_t *j, const mr_args_t *a, mr_diag_t *diag) {
               "not in it: the workspaces of %d products and attentions, which the libraries choose "
               "on the device, one at a time",
               unplanned);
+  const char *device = mr_args_text(a, "--device");
+  if (mem_plans(a)) compare_with_room(j, mr_device_is_described(device));
+  if (!json) print_whether_it_fits(j, device ? device : "cpu");
   mr_err_t e = mem_plans(a) ? MR_OK : measure(j, diag);
   if (!json && j->measured) printf("measured peak %14zu bytes\n", j->measured);
   MR_TRY(e);

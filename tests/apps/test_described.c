@@ -55,6 +55,25 @@ static void a_plan_needs_no_device_and_nothing_runs(void **state) {
   cJSON_Delete(all);
 }
 
+static void a_plan_that_does_not_fit_is_said(void **state) {
+  const char *device = described(130100, 91900); /* of 1 GB */
+  RUN(&p, "mem", "step", "--batch", "2048", "--device", device);
+  if (p.status) fail_msg("%s", p.err);
+  says(p.out, "it does not fit: ");
+  says(p.out, "gives at most 1000000000\n");
+  RUN(&p, "mem", "step", "--batch", "2048", "--device", device, "--json");
+  cJSON *all = cJSON_Parse(p.out);
+  assert_true(cJSON_IsFalse(cJSON_GetObjectItem(all, "fits")));
+  assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(all, "room_bytes")) == 1e9);
+  cJSON_Delete(all);
+  RUN(&p, "mem", "step", TINY, "--device", device);
+  says_not(p.out, "does not fit");
+  RUN(&p, "mem", "step", TINY, "--device", device, "--json");
+  all = cJSON_Parse(p.out);
+  assert_true(cJSON_IsTrue(cJSON_GetObjectItem(all, "fits")));
+  cJSON_Delete(all);
+}
+
 static void a_step_is_fitted_by_the_described_limits(void **state) {
   RUN(&p, "mem", "step", TINY, H200, "--fit", "10MiB");
   if (p.status) fail_msg("%s", p.err);
@@ -216,6 +235,7 @@ static void doctor_says_why_a_driver_cannot_be_loaded(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_plan_needs_no_device_and_nothing_runs),
+      cmocka_unit_test(a_plan_that_does_not_fit_is_said),
       cmocka_unit_test(a_step_is_fitted_by_the_described_limits),
       cmocka_unit_test(explain_names_libraries_dtypes_and_kernels),
       cmocka_unit_test(explain_compiles_the_kernels_for_the_described_gpu),
