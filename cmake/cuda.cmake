@@ -5,6 +5,7 @@
 
 set(MILLRACE_CUDA AUTO CACHE STRING "device cuda, which needs NVIDIA's CUDA toolkit to build: AUTO, ON or OFF")
 set_property(CACHE MILLRACE_CUDA PROPERTY STRINGS AUTO ON OFF)
+mr_choice(MILLRACE_CUDA AUTO ON OFF)
 set(MR_CUDA_LEAST 12080) # as CUDART_VERSION: cudaLibraryLoadData
 
 # Why the toolkit at MR_CUDA_INCLUDE cannot be used; empty: it can be.  Its version is written to MR_CUDA_VERSION.

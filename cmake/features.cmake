@@ -6,6 +6,7 @@
 # place of X.c, or from the section MR_WITHOUT_NAME of the room's without.c.
 
 set(MILLRACE_WITH AUTO CACHE STRING "what AUTO means for the optional libraries: AUTO, ON or OFF")
+mr_choice(MILLRACE_WITH AUTO ON OFF)
 set(MR_FEATURE_ROWS "")
 set(MR_FEATURES_IN "")
 set(MR_FEATURES_OUT "")
@@ -18,6 +19,7 @@ function(mr_feature name)
   list(JOIN A_PACKAGES " " packages)
   set(MILLRACE_WITH_${name} AUTO CACHE STRING "${A_LIBRARY} (${A_GIVES}): AUTO, ON or OFF")
   set_property(CACHE MILLRACE_WITH_${name} PROPERTY STRINGS AUTO ON OFF)
+  mr_choice(MILLRACE_WITH_${name} AUTO ON OFF)
   set(want "${MILLRACE_WITH_${name}}")
   if(want STREQUAL "AUTO")
     set(want "${MILLRACE_WITH}")

@@ -25,6 +25,13 @@ if cmake -S . -B "$work/on" -DMILLRACE_TESTS=OFF -DMILLRACE_WITH_CURL=ON >"$work
   fail "MILLRACE_WITH_CURL=ON passes where there is no libcurl"
 fi
 grep -q libcurl4-openssl-dev "$work/said" || fail "MILLRACE_WITH_CURL=ON does not name its package: $(cat "$work/said")"
+for option in MILLRACE_WITH MILLRACE_WITH_CURL MILLRACE_CUDA MILLRACE_SANITIZE; do
+  if cmake -S . -B "$work/maybe" -DMILLRACE_TESTS=OFF -D$option=maybe >"$work/said" 2>&1; then
+    fail "$option=maybe passes"
+  fi
+  grep -q "$option=maybe: expected one of" "$work/said" || fail "$option=maybe says: $(cat "$work/said")"
+  rm -r "$work/maybe"
+done
 
 cmake --preset minimal >/dev/null
 tests=
