@@ -30,3 +30,13 @@ void *mr_library_open(const char *file, char *path, size_t n) {
   snprintf(path, n, "%s", reason && !is_of_absence(reason, file) ? reason : "");
   return NULL;
 }
+
+const char *mr_library_calls(void *lib, const mr_library_call_t *call, void *table) {
+  const char *missing = lib ? NULL : "";
+  for (; lib && call->name; call++) {
+    void *at = dlsym(lib, call->name);
+    if (!at && !missing) missing = call->name;
+    memcpy((char *)table + call->at, &at, sizeof at); /* a pointer to a function is as large */
+  }
+  return missing;
+}

@@ -15,6 +15,16 @@ MR_BEGIN_DECLS
    reason, without a newline. */
 void *mr_library_open(const char *file, char *path, size_t n);
 
+/* A call that a table has a pointer for, at that offset. */
+typedef struct mr_library_call {
+  const char *name;
+  size_t at;
+} mr_library_call_t;
+
+/* Sets *table's pointers to lib's calls; call[] ends at a NULL name.  Returns NULL, or the name of
+   the first one that lib lacks, whose pointer is then NULL; "" if lib is NULL. */
+const char *mr_library_calls(void *lib, const mr_library_call_t *call, void *table);
+
 MR_END_DECLS
 
 #endif

@@ -1,5 +1,5 @@
-/* Libraries that are opened at run time: the file that was opened, a file that is not there, and
-   one that is there but cannot be loaded. */
+/* Libraries that are opened at run time: the file that was opened, a file that is not there, one
+   that is there but cannot be loaded, and tables of calls. */
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,6 +55,28 @@ static void what_cannot_be_loaded_has_the_loaders_reason(void **state) {
   assert_non_null(strstr(path, "libmr-gone.so"));
 }
 
+static void a_table_gets_the_calls_that_there_are(void **state) {
+  struct {
+    double (*cos)(double);
+    void (*none)(void);
+    double (*floor)(double);
+    void (*nothing)(void);
+  } table = {0};
+  static const mr_library_call_t call[] = {{"cos", 0},
+                                           {"mr_none", sizeof(void *)},
+                                           {"floor", 2 * sizeof(void *)},
+                                           {"mr_nothing", 3 * sizeof(void *)},
+                                           {0}};
+  char path[300];
+  assert_string_equal(mr_library_calls(NULL, call, &table), "");
+  assert_null(table.floor);
+  void *lib = mr_library_open("libm.so.6", path, sizeof path);
+  assert_string_equal(mr_library_calls(lib, call, &table), "mr_none"); /* the first one */
+  assert_null(table.none);
+  assert_true(table.cos(0) == 1 && table.floor(2.5) == 2);
+  assert_null(mr_library_calls(lib, call + 4, &table)); /* none is asked for */
+}
+
 static int make_folder(void **state) { return mkdtemp(folder) ? 0 : -1; }
 
 static int remove_folder(void **state) {
@@ -68,6 +90,7 @@ int main(void) {
       cmocka_unit_test(a_name_is_found_where_the_loader_looks),
       cmocka_unit_test(what_is_not_there_has_no_reason),
       cmocka_unit_test(what_cannot_be_loaded_has_the_loaders_reason),
+      cmocka_unit_test(a_table_gets_the_calls_that_there_are),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

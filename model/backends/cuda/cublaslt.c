@@ -2,10 +2,9 @@
    that the table's calls take are the same in 12 and 13. */
 #include "model/backends/cuda/cublaslt.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
-#include <string.h>
 
+#include "base/library.h"
 #include "model/backends/cuda/find.h"
 
 static struct {
@@ -16,22 +15,15 @@ static struct {
   const mr_cublaslt_t *put;
 } cublaslt = {.once = PTHREAD_ONCE_INIT};
 
+#define CALL(name) {#name, offsetof(mr_cublaslt_t, name)},
+static const mr_library_call_t calls[] = {MR_CUBLASLT_CALLS(CALL){0}};
+#undef CALL
+
 static void cublaslt_open(void) {
   static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", NULL};
   mr_cublaslt_t *lt = &cublaslt.own;
   void *lib = mr__cuda_find(names, lt->path, sizeof lt->path);
-  if (!lib) {
-    cublaslt.missing = "";
-    return;
-  }
-#define FIND(name)                     \
-  {                                    \
-    void *at = dlsym(lib, #name);      \
-    if (!at) cublaslt.missing = #name; \
-    memcpy(&lt->name, &at, sizeof at); \
-  }
-  MR_CUBLASLT_CALLS(FIND)
-#undef FIND
+  cublaslt.missing = mr_library_calls(lib, calls, lt);
   if (!cublaslt.missing) lt->version = lt->cublasLtGetVersion();
 }
 

@@ -4,10 +4,9 @@
    it has to be open before, or every plan fails. */
 #include "model/backends/cuda/cudnn.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
-#include <string.h>
 
+#include "base/library.h"
 #include "model/backends/cuda/find.h"
 #include "model/backends/cuda/nvrtc.h"
 
@@ -19,24 +18,17 @@ static struct {
   const mr_cudnn_t *put;
 } cudnn9 = {.once = PTHREAD_ONCE_INIT};
 
+#define CALL(name) {#name, offsetof(mr_cudnn_t, name)},
+static const mr_library_call_t calls[] = {MR_CUDNN_CALLS(CALL){0}};
+#undef CALL
+
 static void cudnn_open(void) {
   static const char *const names[] = {"libcudnn.so.9", NULL};
   const mr_nvrtc_t *nvrtc;
   mr_cudnn_t *c = &cudnn9.own;
   mr__nvrtc(&nvrtc, NULL); /* what is missing is said where a kernel needs it */
   void *lib = mr__cuda_find(names, c->path, sizeof c->path);
-  if (!lib) {
-    cudnn9.missing = "";
-    return;
-  }
-#define FIND(name)                    \
-  {                                   \
-    void *at = dlsym(lib, #name);     \
-    if (!at) cudnn9.missing = #name;  \
-    memcpy(&c->name, &at, sizeof at); \
-  }
-  MR_CUDNN_CALLS(FIND)
-#undef FIND
+  cudnn9.missing = mr_library_calls(lib, calls, c);
   if (!cudnn9.missing) c->version = c->cudnnGetVersion();
 }
 

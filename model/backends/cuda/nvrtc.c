@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/library.h"
 #include "model/backends/cuda/find.h"
 
 static struct {
@@ -41,22 +42,15 @@ static void open_builtins(const mr_nvrtc_t *n) {
   memcpy(library.builtins, name, sizeof name);
 }
 
+#define CALL(name) {#name, offsetof(mr_nvrtc_t, name)},
+static const mr_library_call_t calls[] = {MR_NVRTC_CALLS(CALL){0}};
+#undef CALL
+
 static void nvrtc_open(void) {
   static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", NULL};
   mr_nvrtc_t *n = &library.own;
   void *lib = mr__cuda_find(names, n->path, sizeof n->path);
-  if (!lib) {
-    library.missing = "";
-    return;
-  }
-#define FIND(name)                    \
-  {                                   \
-    void *at = dlsym(lib, #name);     \
-    if (!at) library.missing = #name; \
-    memcpy(&n->name, &at, sizeof at); \
-  }
-  MR_NVRTC_CALLS(FIND)
-#undef FIND
+  library.missing = mr_library_calls(lib, calls, n);
   if (library.missing) return;
   n->nvrtcVersion(&n->major, &n->minor);
   open_builtins(n);

@@ -2,12 +2,10 @@
    call is found by its name.  Codes of errors become names as far as users meet them. */
 #include "model/backends/opencl/api.h"
 
-#include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/library.h"
 
@@ -18,20 +16,13 @@ static struct {
   char path[512];      /* its file, or why it cannot be loaded; empty: it is missing */
 } library = {.once = PTHREAD_ONCE_INIT};
 
+#define CALL(name) {#name, offsetof(mr_opencl_api_t, name)},
+static const mr_library_call_t calls[] = {MR_OPENCL_CALLS(CALL){0}};
+#undef CALL
+
 static void library_open(void) {
   void *lib = mr_library_open("libOpenCL.so.1", library.path, sizeof library.path);
-  if (!lib) {
-    library.missing = "";
-    return;
-  }
-#define FIND(name)                              \
-  {                                             \
-    void *at = dlsym(lib, #name);               \
-    if (!at) library.missing = #name;           \
-    memcpy(&library.call.name, &at, sizeof at); \
-  }
-  MR_OPENCL_CALLS(FIND)
-#undef FIND
+  library.missing = mr_library_calls(lib, calls, &library.call);
 }
 
 mr_err_t mr__opencl_api(const mr_opencl_api_t **api, mr_diag_t *diag) {

@@ -2,9 +2,7 @@
    The version in its name is that of its calls, which take the buffers and queue of api.c. */
 #include "model/backends/opencl/clblast.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "base/library.h"
 
@@ -14,20 +12,13 @@ static struct {
   const char *missing; /* a call that the library lacks; "" without a library, NULL: all is there */
 } library = {.once = PTHREAD_ONCE_INIT};
 
+#define CALL(name) {#name, offsetof(mr_clblast_t, name)},
+static const mr_library_call_t calls[] = {MR_CLBLAST_CALLS(CALL){0}};
+#undef CALL
+
 static void clblast_open(void) {
   void *lib = mr_library_open("libclblast.so.1", library.call.path, sizeof library.call.path);
-  if (!lib) {
-    library.missing = "";
-    return;
-  }
-#define FIND(name)                              \
-  {                                             \
-    void *at = dlsym(lib, #name);               \
-    if (!at) library.missing = #name;           \
-    memcpy(&library.call.name, &at, sizeof at); \
-  }
-  MR_CLBLAST_CALLS(FIND)
-#undef FIND
+  library.missing = mr_library_calls(lib, calls, &library.call);
 }
 
 mr_err_t mr__clblast(const mr_clblast_t **blas, mr_diag_t *diag) {
