@@ -49,6 +49,7 @@ static mr_err_t count_passes(mr_explanation_t *x, const mr_fn_t *f, mr_diag_t *d
   explain_graph_count(x, row++, "open", "writes calls, and what no kernel does, as primitives",
                       f->n_eqn, g->n_eqn);
   for (const mr_pass_t *p = mr_passes; p->name && e >= 0 && row < MR_PASS_ROWS; p++) {
+    if (mr_pass_skipped(p, NULL)) continue;
     int before = g->n_eqn;
     e = mr_pass_run(p, g, b->target, diag);
     mr_dce(g);

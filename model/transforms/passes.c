@@ -103,11 +103,15 @@ static mr_err_t run_before_grad(const mr_pass_t *p, mr_fn_t *f, mr_diag_t *diag)
   return e;
 }
 
+bool mr_pass_skipped(const mr_pass_t *p, const char *skip) {
+  return lists(skip ? skip : getenv("MILLRACE_SKIP_PASSES"), p->name);
+}
+
 mr_err_t mr_passes_run(mr_fn_t *f, const mr_target_t *t, const char *skip, mr_diag_t *diag) {
   if (!skip) skip = getenv("MILLRACE_SKIP_PASSES");
   MR_TRY(passes_check(skip, diag));
   for (const mr_pass_t *p = mr_passes; p->name; p++)
-    if (!lists(skip, p->name)) MR_TRY(mr_pass_run(p, f, t, diag));
+    if (!mr_pass_skipped(p, skip)) MR_TRY(mr_pass_run(p, f, t, diag));
   return MR_OK;
 }
 

@@ -48,6 +48,8 @@ extern const mr_pass_t mr_passes[]; /* ends at {0} */
    MILLRACE_SKIP_PASSES of the environment, if it is set.  MR_OK, MR_ERR_CONFIG, before any pass
    runs, for a name that is no pass (the sentence lists them), or the first failure of a pass. */
 mr_err_t mr_passes_run(mr_fn_t *f, const mr_target_t *t, const char *skip, mr_diag_t *diag);
+/* Whether mr_passes_run leaves p out. */
+bool mr_pass_skipped(const mr_pass_t *p, const char *skip);
 /* Runs p of mr_passes alone; MR_OK or its failure. */
 mr_err_t mr_pass_run(const mr_pass_t *p, mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
 /* Runs the before_grad parts alone, with skip and failures as in mr_passes_run; mr_value_and_grad,

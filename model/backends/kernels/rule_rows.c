@@ -6,7 +6,7 @@
    operand has been read when a result is written over it.  Between passes, values that a row has
    once are computed by every item of the row.
 
-   A short row is computed by one item, which folds in the order of rule_sum.c.  Else a work-group
+   A short row is computed by one item, which folds it element by element.  Else a work-group
    computes one row: item `lane` has the elements lane, lane + width, ...; it folds its own in this
    order, and the items' folds are then folded in blocks.  So the order depends on the length of a
    row and the number of folds alone.  An element that a later pass needs again is kept by its item,
