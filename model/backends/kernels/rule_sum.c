@@ -91,12 +91,13 @@ static mr_err_t write_reduction_parts(mr_kernel_text_t *t, const reduction_t *r,
   return mr__kernel_fold_parts(t, r->outputs, parts, &(mr_kernel_part_t){how, 0}, 1, diag);
 }
 
-/* Whether e reduces rows or columns of floats: neighbouring items then read neighbouring elements,
-   as those of a fused loop do. */
+/* Whether e reduces rows or columns of floats, and not of none: neighbouring items then read
+   neighbouring elements, as those of a fused loop do. */
 static bool is_loop(const mr_eqn_t *e) {
   mr_dtype_t x = e->in[0]->aval.dtype;
   mr_unit_t u = {0};
-  return (x == MR_F32 || mr_is_narrow(x)) && e->op->unit && e->op->unit(e, &u) &&
+  bool any = mr_aval_elems(&e->in[0]->aval) > 0;
+  return any && (x == MR_F32 || mr_is_narrow(x)) && e->op->unit && e->op->unit(e, &u) &&
          (u.kind == MR_UNIT_COLUMNS || u.kind == MR_UNIT_REDUCE);
 }
 

@@ -186,12 +186,30 @@ static void sums_of_columns_are_those_of_f64(void **state) {
   }
 }
 
+/* Sums of no terms are 0, and there may be many of them. */
+static void sums_of_nothing_are_0(void **state) {
+  static const int64_t sizes[][2] = {{0, 40}, {7, 0}, {0, 0}, {1, 40}};
+  for (int i = 0; i < 4; i++)
+    for (int axis = 0; axis < 2; axis++) {
+      mr_fn_t *f = mr_fn_create();
+      mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, sizes[i][0], sizes[i][1]));
+      mr_var_t *out[] = {mr_lax_reduce_sum(f, x, 1, &axis),
+                         mr_lax_reduce_sum(f, x, 2, (int[]){0, 1})};
+      double *in[1] = {doubles(elems(x) + 1)};
+      assert_int_equal(mr_fn_return(f, 2, out), MR_OK);
+      same_as_in_f64("a sum of nothing", f, in, 1e-6, false);
+      free_all(1, in);
+      mr_fn_destroy(f);
+    }
+}
+
 int main(int argc, char **argv) {
   int status = open_device(argc, argv);
   if (status) return status;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(random_loops_have_the_bits_of_single_elements),
       cmocka_unit_test(sums_of_columns_are_those_of_f64),
+      cmocka_unit_test(sums_of_nothing_are_0),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
