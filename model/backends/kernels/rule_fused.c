@@ -93,7 +93,7 @@ static mr_err_t write_terms(FILE *f, const mr_fused_loop_t *l, mr_diag_t *diag) 
 }
 
 static void store_folds(FILE *f, const mr_fused_loop_t *l) {
-  char pointer[16], name[16];
+  char pointer[16], name[24];
   if (l->wide) fputs("  for (int j = 0; j < 8; j++) {\n", f);
   for (int j = 0; j < l->n_fold; j++) {
     int k = mr__fused_result(l->body, l->fold[j]->out[0]);
