@@ -1,5 +1,5 @@
-# mr_choice(OPTION word...): refuses a value of the option that is none of the words.  CMake would take any other word
-# for ON.
+# mr_choice(OPTION word...): fails unless the option's value is one of the words.  A misspelt value would else count as
+# ON.
 function(mr_choice option)
   list(FIND ARGN "${${option}}" at)
   if(at LESS 0)

@@ -43,13 +43,14 @@ static bool again_unit(const mr_eqn_t *e, mr_unit_t *u) {
 
 /* Ops that take an instruction or two. */
 static bool is_plain(const mr_eqn_t *e) {
-  static const char *const plain[] = {"add", "add_any", "sub", "mul",      "neg",
-                                      "max", "min",     "abs", "select_n", "convert_element_type"};
+  static const mr_op_def_t *const plain[] = {
+      &mr_op_add, &mr_op_add_any, &mr_op_sub, &mr_op_mul,      &mr_op_neg,
+      &mr_op_max, &mr_op_min,     &mr_op_abs, &mr_op_select_n, &mr_op_convert_element_type};
   mr_unit_t u;
   if (!again_unit(e, &u)) return false;
   if (u.kind == MR_UNIT_SAME || u.kind == MR_UNIT_REPEAT) return true;
   for (size_t i = 0; u.kind == MR_UNIT_EACH && i < sizeof plain / sizeof *plain; i++)
-    if (!strcmp(e->op->name, plain[i])) return true;
+    if (e->op == plain[i]) return true;
   return e->op == &mr_op_integer_pow && mr_attr_get(e, "y")->i[0] == 2;
 }
 

@@ -81,4 +81,20 @@ static inline int program_forget(const char *folder) {
 
 #define RUN(p, ...) program_run(p, (const char *const[]){__VA_ARGS__, NULL})
 
+/* Runs doctor where the loader finds a junk file, in a folder whose name begins with
+   "/tmp/mr-junk-", before the machine's library of that name. */
+static inline void program_doctor_beside_junk(program_t *p, const char *library) {
+  char folder[] = "/tmp/mr-junk-XXXXXX", file[64];
+  assert_non_null(mkdtemp(folder));
+  snprintf(file, sizeof file, "%s/%s", folder, library);
+  FILE *f = fopen(file, "w");
+  assert_non_null(f);
+  fputs("junk\n", f);
+  assert_int_equal(fclose(f), 0);
+  setenv("LD_LIBRARY_PATH", folder, 1);
+  RUN(p, "doctor");
+  unsetenv("LD_LIBRARY_PATH");
+  program_forget(folder);
+}
+
 #endif

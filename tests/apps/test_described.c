@@ -221,15 +221,8 @@ static void doctor_has_one_row_for_an_nvrtc_that_lacks_something(void **state) {
 }
 
 static void doctor_says_why_a_driver_cannot_be_loaded(void **state) {
-  char folder[] = "/tmp/mr-driver-XXXXXX", command[100];
-  assert_non_null(mkdtemp(folder));
-  snprintf(command, sizeof command, "echo junk >%s/libcuda.so.1", folder);
-  assert_int_equal(system(command), 0);
-  setenv("LD_LIBRARY_PATH", folder, 1);
-  RUN(&p, "doctor");
-  unsetenv("LD_LIBRARY_PATH");
-  program_forget(folder);
-  says(row_of("cuda"), "the NVIDIA driver (libcuda.so.1) cannot be loaded: /tmp/mr-driver-");
+  program_doctor_beside_junk(&p, "libcuda.so.1");
+  says(row_of("cuda"), "the NVIDIA driver (libcuda.so.1) cannot be loaded: /tmp/mr-junk-");
 }
 
 int main(void) {

@@ -187,18 +187,11 @@ static void a_driver_that_aborts_is_a_sentence(void **state) {
 }
 
 static void doctor_says_which_clblast_there_is(void **state) {
-  char folder[] = "/tmp/mr-clblast-XXXXXX", command[100];
   RUN(&p, "doctor");
   if (!strstr(p.out, "\n  opencl-clblast ")) fail_msg("%s", p.out);
   if (!mr_built_in("CLBLAST")) skip();
-  assert_non_null(mkdtemp(folder));
-  snprintf(command, sizeof command, "echo junk >%s/libclblast.so.1", folder);
-  assert_int_equal(system(command), 0);
-  setenv("LD_LIBRARY_PATH", folder, 1);
-  RUN(&p, "doctor");
-  unsetenv("LD_LIBRARY_PATH");
-  program_forget(folder);
-  if (!strstr(p.out, "  libclblast.so.1 cannot be loaded (/tmp/mr-clblast-")) fail_msg("%s", p.out);
+  program_doctor_beside_junk(&p, "libclblast.so.1");
+  if (!strstr(p.out, "  libclblast.so.1 cannot be loaded (/tmp/mr-junk-")) fail_msg("%s", p.out);
 }
 
 /* Within the default graph, whose batches may have 10,000 records. */

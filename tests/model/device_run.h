@@ -73,6 +73,34 @@ static inline void compare(const char *what, const mr_fn_t *f, void *const *got,
   }
 }
 
+/* f on random numbers of [-size,size), compiled as a and as b say: the results have the same bits.
+ */
+static inline void same_either_way(const char *what, const mr_fn_t *f, double size,
+                                   mr_compile_options_t a, mr_compile_options_t b) {
+  void *in[GRID_MAX], *got[GRID_MAX], *want[GRID_MAX];
+  for (int i = 0; i < f->n_in; i++) {
+    const mr_aval_t *v = &f->in[i]->aval;
+    double *x = doubles(mr_aval_elems(v));
+    for (int64_t k = 0; k < mr_aval_elems(v); k++)
+      x[k] = mr_is_float(v->dtype) ? random_in(-size, size) : (double)(grid_random() % 1000);
+    in[i] = bytes_of(v, x);
+    free(x);
+  }
+  run_there_with(what, f, a, in, got);
+  run_there_with(what, f, b, in, want);
+  for (int i = 0; i < f->n_out; i++) {
+    const mr_aval_t *v = &f->out[i]->aval;
+    size_t one = mr_dtype_size(v->dtype);
+    for (int64_t k = 0; k < mr_aval_elems(v); k++)
+      if (memcmp((char *)got[i] + (size_t)k * one, (char *)want[i] + (size_t)k * one, one))
+        fail_msg("%s: output %d element %lld is %.12g, and %.12g as it is compared with\n%s", what,
+                 i, (long long)k, mr_get_f64(v->dtype, got[i], k), mr_get_f64(v->dtype, want[i], k),
+                 mr_fn_text(f));
+    free(got[i]), free(want[i]);
+  }
+  for (int i = 0; i < f->n_in; i++) free(in[i]);
+}
+
 /* Opens `device` as the program's argument names it: "opencl" without one, "cuda", "cuda:1".
    Returns 0, or 77 where it cannot be opened: ctest then says that the test was left out.  A
    process of its own asks first: a driver may abort where it finds no memory or no /sys. */

@@ -39,7 +39,8 @@ static const char dialect[] =
     /* Instructions that NVRTC compiles: a rounding to bf16, whose NaN is always 0x7FFF, and tensor
        cores. */
     "#ifdef __CUDACC_RTC__\n"
-    "DEVICE u16 to_bf16(float f) {\n" /* as half of a pair: a single one takes four times as long */
+    "DEVICE u16 to_bf16(float f) {\n" /* as half of a pair: sm_90 packs it, but converts a single
+                                         one by another unit */
     "  u32 p; asm volatile(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(p) : \"f\"(0.0f), "
     "\"f\"(f));\n"
     "  return (u16)p; }\n"

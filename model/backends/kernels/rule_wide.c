@@ -1,7 +1,7 @@
 /* Fused loops whose items compute eight neighbouring elements each: 16 bytes are read and written
    at once, an index is computed once, and so are the ten rounds of Philox that give the bits of
    dropout for eight elements.  On an H200 a loop of GELU and dropout that computes one element an
-   item is bound by its instructions, of which the rounds are a third, and not by memory.
+   item is bound by its instructions, and not by memory.
 
    The values and the order of every sum are those of loops of one element. */
 #include <inttypes.h>

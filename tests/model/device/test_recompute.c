@@ -83,24 +83,8 @@ static size_t peak_of(const mr_fn_t *f, const char *skip) {
 }
 
 static void same_with_and_without(const char *what, const mr_fn_t *f) {
-  void *in[GRID_MAX], *got[GRID_MAX], *want[GRID_MAX];
-  for (int i = 0; i < f->n_in; i++) {
-    const mr_aval_t *a = &f->in[i]->aval;
-    double *x = doubles(mr_aval_elems(a));
-    for (int64_t k = 0; k < mr_aval_elems(a); k++)
-      x[k] = mr_is_float(a->dtype) ? random_in(-0.5, 0.5) : (double)(grid_random() % 1000);
-    in[i] = bytes_of(a, x);
-    free(x);
-  }
-  run_there(what, f, NULL, in, got);
-  run_there(what, f, "recompute", in, want);
-  compare(what, f, got, want, 1e-6, false);
-  for (int i = 0; i < f->n_out; i++) {
-    if (memcmp(got[i], want[i], mr_aval_bytes(&f->out[i]->aval)))
-      fail_msg("%s: output %d differs in its bits\n%s", what, i, mr_fn_text(f));
-    free(got[i]), free(want[i]);
-  }
-  for (int i = 0; i < f->n_in; i++) free(in[i]);
+  const mr_compile_options_t without = {.skip = "recompute"};
+  same_either_way(what, f, 0.5, (mr_compile_options_t){0}, without);
 }
 
 static const mr_dtype_t some[] = {MR_F32, MR_BF16, MR_F16};

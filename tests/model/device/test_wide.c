@@ -111,32 +111,8 @@ static int wide_kernels(const mr_fn_t *f) {
   return n;
 }
 
-static void same_bits(const char *what, const mr_fn_t *f) {
-  void *in[GRID_MAX], *got[GRID_MAX], *want[GRID_MAX];
-  for (int i = 0; i < f->n_in; i++) {
-    const mr_aval_t *a = &f->in[i]->aval;
-    double *x = doubles(mr_aval_elems(a));
-    for (int64_t k = 0; k < mr_aval_elems(a); k++)
-      x[k] = mr_is_float(a->dtype) ? random_in(-2, 2) : (double)(grid_random() % 1000);
-    in[i] = bytes_of(a, x);
-    free(x);
-  }
-  run_there_with(what, f, (mr_compile_options_t){0}, in, got);
-  run_there_with(what, f, (mr_compile_options_t){.align = PLAIN}, in, want);
-  for (int i = 0; i < f->n_out; i++) {
-    const mr_aval_t *a = &f->out[i]->aval;
-    for (int64_t k = 0; k < mr_aval_elems(a); k++) {
-      size_t size = mr_dtype_size(a->dtype), at = (size_t)k * size;
-      if (memcmp((char *)got[i] + at, (char *)want[i] + at, size))
-        fail_msg(
-            "%s: output %d element %lld is %.12g in a wide loop, %.12g in one of single "
-            "elements\n%s",
-            what, i, (long long)k, mr_get_f64(a->dtype, got[i], k),
-            mr_get_f64(a->dtype, want[i], k), mr_fn_text(f));
-    }
-    free(got[i]), free(want[i]);
-  }
-  for (int i = 0; i < f->n_in; i++) free(in[i]);
+static void same_wide_and_plain(const char *what, const mr_fn_t *f) {
+  same_either_way(what, f, 2, (mr_compile_options_t){0}, (mr_compile_options_t){.align = PLAIN});
 }
 
 static void random_loops_have_the_bits_of_single_elements(void **state) {
@@ -154,7 +130,7 @@ static void random_loops_have_the_bits_of_single_elements(void **state) {
     mr_fn_t *f = random_loop(d[0], d[1], d[2]);
     if (f->diag.code < 0) fail_msg("%s: %s", what, f->diag.text);
     wide += wide_kernels(f);
-    same_bits(what, f);
+    same_wide_and_plain(what, f);
     mr_fn_destroy(f);
   }
   printf("%d kernels of %u programs read eight elements at once\n", wide, rounds);
@@ -180,7 +156,7 @@ static void sums_of_columns_are_those_of_f64(void **state) {
              (long long)sizes[i][1]);
     mr_fn_return(f, 2, out);
     same_as_in_f64(what, f, in, 1e-5, some[i % 3] != MR_F32);
-    same_bits(what, f);
+    same_wide_and_plain(what, f);
     free_all(1, in);
     mr_fn_destroy(f);
   }
