@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "model/exec/backend.h"
 #include "model/model.h"
-#include "model/train.h"
+#include "model/train/train.h"
 
 enum { RUNS_MAX = 2000, RUNS_MIN = 5, IN_MAX = 8, OUT_MAX = 8 };
 #define RUN_SECONDS 1.0

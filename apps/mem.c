@@ -15,8 +15,8 @@
 #include "base/text.h"
 #include "model/exec/device.h"
 #include "model/exec/mem_causes.h"
-#include "model/fit.h"
 #include "model/ir/op.h"
+#include "model/train/fit.h"
 
 static const mr_flag_t mem_flags[] = {
     {"--timeline", NULL, "Prints the bytes alive at each equation."},

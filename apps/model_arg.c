@@ -9,7 +9,7 @@
 
 #include "base/suggest.h"
 #include "model/exec/device.h"
-#include "model/slots.h"
+#include "model/train/slots.h"
 #include "model/transforms/transforms.h"
 #include "pipeline/opt.h"
 

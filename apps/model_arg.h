@@ -4,7 +4,7 @@
 #define MR_APPS_MODEL_ARG_H
 
 #include "apps/cli.h"
-#include "model/train.h"
+#include "model/train/train.h"
 #include "model/zoo/zoo.h"
 
 /* Rows for a command's flags. */

@@ -3,12 +3,13 @@
 #define MR_MODEL_MODEL_H
 
 #include "base/random.h"
+#include "model/call/jit.h"
+#include "model/call/pmap.h"
 #include "model/control/control.h"
 #include "model/control/table.h"
 #include "model/exec/device.h"
 #include "model/exec/exec.h"
 #include "model/ir/fn.h"
-#include "model/jit.h"
 #include "model/nn/loss.h"
 #include "model/nn/params.h"
 #include "model/nn/vit.h"
@@ -18,8 +19,7 @@
 #include "model/optim/optim.h"
 #include "model/optim/schedule.h"
 #include "model/parse/parse.h"
-#include "model/pmap.h"
-#include "model/train.h"
+#include "model/train/train.h"
 #include "model/transforms/transforms.h"
 #include "model/zoo/zoo.h"
 

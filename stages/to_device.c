@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "model/exec/device.h"
-#include "model/slots.h"
-#include "model/train.h"
+#include "model/train/slots.h"
+#include "model/train/train.h"
 #include "pipeline/pool.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/train_stage.h"

@@ -1,6 +1,6 @@
-/* Losses: a loss is a table that a training step (model/train.h) is compiled from.  It lists the
-   fields that it reads from a batch, and holds the functions that trace loss and metrics.  Models
-   (model/zoo/zoo.h) are written as losses.
+/* Losses: a loss is a table that a training step (model/train/train.h) is compiled from.  It lists
+   the fields that it reads from a batch, and holds the functions that trace loss and metrics.
+   Models (model/zoo/zoo.h) are written as losses.
 
    B: records of a batch.  One thread at a time for one graph or parameter list. */
 #ifndef MR_MODEL_NN_LOSS_H

@@ -1,6 +1,6 @@
 /* What a checkpoint or a replay file says of the precision that its run computes in, and the state
    of fp8 in it: tensors "fp8/scale" f32 (n,3) and "fp8/amax" f32 (history,n,3), as
-   model/train.h has them.  One thread at a time for one stage or file. */
+   model/train/train.h has them.  One thread at a time for one stage or file. */
 #ifndef MR_STAGES_TRAIN_COMPUTES_H
 #define MR_STAGES_TRAIN_COMPUTES_H
 

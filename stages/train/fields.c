@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/dataset.h"
-#include "model/train.h"
+#include "model/train/train.h"
 #include "stages/norm.h"
 
 /* The number of classes of a label: the dataset's, if the stream has one, else the field's. */

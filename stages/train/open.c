@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "model/exec/device.h"
-#include "model/fit.h"
+#include "model/train/fit.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/computes.h"
 #include "stages/train/trace_step.h"

@@ -16,7 +16,7 @@
 
 #include "base/decls.h"
 #include "model/exec/device.h"
-#include "model/train.h"
+#include "model/train/train.h"
 
 MR_BEGIN_DECLS
 

@@ -15,7 +15,7 @@
 #ifndef MR_STAGES_TRAIN_STATE_H
 #define MR_STAGES_TRAIN_STATE_H
 
-#include "model/train.h"
+#include "model/train/train.h"
 #include "model/zoo/zoo.h"
 #include "pipeline/stage.h"
 #include "pipeline/state.h"

@@ -3,7 +3,7 @@
 #define MR_STAGES_TRAIN_TALLY_H
 
 #include "metrics/metrics.h"
-#include "model/train.h"
+#include "model/train/train.h"
 #include "pipeline/stage.h"
 #include "pipeline/stream_at.h"
 

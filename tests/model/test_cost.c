@@ -11,7 +11,7 @@
 #include "model/exec/exec.h"
 #include "model/ir/op.h"
 #include "model/ops/lax.h"
-#include "model/train.h"
+#include "model/train/train.h"
 #include "tests/model/vit_step.h"
 
 static void a_product_costs_two_operations_a_term(void **state) {

@@ -18,7 +18,7 @@
 #include "model/backends/cuda/program.h"
 #include "model/exec/device.h"
 #include "model/ops/lax.h"
-#include "model/slots.h"
+#include "model/train/slots.h"
 #include "tests/model/cuda_host.h"
 #include "tests/model/grid.h"
 #include "tests/model/vit_step.h"

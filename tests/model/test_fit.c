@@ -11,7 +11,7 @@
 
 #include "model/exec/backend.h"
 #include "model/exec/mem_report.h"
-#include "model/fit.h"
+#include "model/train/fit.h"
 #include "tests/model/vit_step.h"
 
 enum { BATCH = 16 };

@@ -8,7 +8,7 @@
 #include "base/dtype.h"
 #include "model/exec/explain.h"
 #include "model/model.h"
-#include "model/train.h"
+#include "model/train/train.h"
 #include "tests/random.h"
 
 enum { B = 16, IN = 8, HIDDEN = 32, PRODUCTS = 2, ROW = PRODUCTS * MR_FP8_TENSORS };

@@ -6,7 +6,7 @@
 
 #include "base/dataset.h"
 #include "model/model.h"
-#include "model/train.h"
+#include "model/train/train.h"
 #include "tests/random.h"
 
 enum { B = 12, IN = 5, C = 7 };

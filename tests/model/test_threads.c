@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/philox.h"
-#include "model/train.h"
+#include "model/train/train.h"
 #include "tests/model/vit_step.h"
 
 enum { B = 48, PIXELS = B * 32 * 32 * 3, STEPS = 2 }; /* 3120 tokens: weight gradients are turned */

@@ -4,7 +4,7 @@
 #define TESTS_MODEL_VIT_STEP_H
 
 #include "model/nn/vit.h"
-#include "model/train.h"
+#include "model/train/train.h"
 
 enum { VIT_DATA = 4 }; /* inputs before the parameters: images, labels, seed, step */
 

@@ -13,7 +13,7 @@
 
 #include "base/dataset.h"
 #include "base/philox.h"
-#include "model/train.h"
+#include "model/train/train.h"
 #include "model/transforms/transforms.h"
 #include "model/zoo/zoo.h"
 #include "pipeline/opt.h"

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "model/fit.h"
+#include "model/train/fit.h"
 #include "tests/model/device_run.h"
 #include "tests/model/vit_step.h"
 

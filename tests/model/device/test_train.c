@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/philox.h"
-#include "model/slots.h"
+#include "model/train/slots.h"
 #include "tests/model/device_run.h"
 #include "tests/model/vit_step.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "model/ops/operands.h"
-#include "model/step.h"
+#include "model/train/step.h"
 #include "model/transforms/transforms.h"
 
 enum { SITES = 1 << 16 }; /* dropout numbers reserved for a part: more than any model uses */

@@ -1,11 +1,11 @@
 /* What the compiled steps of training and evaluation have in common.  Implemented in step.c, but
    for what a comment says. */
-#ifndef MR_MODEL_STEP_H
-#define MR_MODEL_STEP_H
+#ifndef MR_MODEL_TRAIN_STEP_H
+#define MR_MODEL_TRAIN_STEP_H
 
-#include "model/placed.h"
-#include "model/train.h"
-#include "model/train_runs.h"
+#include "model/train/placed.h"
+#include "model/train/train.h"
+#include "model/train/train_runs.h"
 
 typedef struct mr__step {
   mr_exec_t *exec;

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "model/array_private.h"
+#include "model/call/array_private.h"
 
 mr__bytes_t *mr__bytes_create(const mr_backend_t *device, size_t n) {
   mr__bytes_t *b = calloc(1, sizeof *b);

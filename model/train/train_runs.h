@@ -2,12 +2,12 @@
    given, and the ring of the numbers that it reports.  Runs begin and are read in order, at most
    MR_TRAIN_RING of them unread; run k uses the k-th place of every ring, modulo its length.  In the
    host's memory a run has ended when mr_exec_start returns.  On a device its scalars and numbers
-   are copied (model/staged.h), and it may be under way until mr__runs_await says that it is not.
-   Shared by step.c, train.c and eval.c; calls on one mr__runs_t must not overlap. */
-#ifndef MR_MODEL_TRAIN_RUNS_H
-#define MR_MODEL_TRAIN_RUNS_H
+   are copied (model/train/staged.h), and it may be under way until mr__runs_await says that it is
+   not. Shared by step.c, train.c and eval.c; calls on one mr__runs_t must not overlap. */
+#ifndef MR_MODEL_TRAIN_TRAIN_RUNS_H
+#define MR_MODEL_TRAIN_TRAIN_RUNS_H
 
-#include "model/staged.h"
+#include "model/train/staged.h"
 
 /* The scalars of a run, at addresses that the graph reads. */
 typedef struct mr__scalars {

@@ -1,8 +1,8 @@
 /* The parameters of a step in the memory of its device.  A step on the host's own backend uses the
    arrays of mr_params_t in place, and everything here does nothing.  Shared by step.c, train.c and
    eval.c. */
-#ifndef MR_MODEL_PLACED_H
-#define MR_MODEL_PLACED_H
+#ifndef MR_MODEL_TRAIN_PLACED_H
+#define MR_MODEL_TRAIN_PLACED_H
 
 #include "model/exec/backend.h"
 #include "model/nn/params.h"

@@ -1,8 +1,8 @@
-/* The state of fp8 between steps, for each run that may be unread (model/train.c). */
-#ifndef MR_MODEL_TRAIN_FP8_H
-#define MR_MODEL_TRAIN_FP8_H
+/* The state of fp8 between steps, for each run that may be unread (model/train/train.c). */
+#ifndef MR_MODEL_TRAIN_TRAIN_FP8_H
+#define MR_MODEL_TRAIN_TRAIN_FP8_H
 
-#include "model/train.h"
+#include "model/train/train.h"
 
 /* Run k reads state k and writes the next, as it does with the loss scale's. */
 typedef struct mr__fp8_ring {

@@ -3,8 +3,8 @@
    A result is a future: the call that makes it returns before its values are computed.  Once
    computed, they do not change.  Arrays are reference-counted; each create and each keep needs one
    drop.  Any thread may keep, drop or wait for an array.  Implemented in array.c. */
-#ifndef MR_MODEL_ARRAY_H
-#define MR_MODEL_ARRAY_H
+#ifndef MR_MODEL_CALL_ARRAY_H
+#define MR_MODEL_CALL_ARRAY_H
 
 #include "base/decls.h"
 #include "base/err.h"

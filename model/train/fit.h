@@ -1,10 +1,10 @@
 /* Fits a training step into a memory limit.  The search chooses which values of a block the
    backward pass recomputes (mr_compute_t.remat), and how many parts a batch is split into
    (mr_train_config_t.accumulate). */
-#ifndef MR_MODEL_FIT_H
-#define MR_MODEL_FIT_H
+#ifndef MR_MODEL_TRAIN_FIT_H
+#define MR_MODEL_TRAIN_FIT_H
 
-#include "model/train.h"
+#include "model/train/train.h"
 
 typedef struct mr_fit {
   mr_nn_remat_t remat;

@@ -1,6 +1,6 @@
 /* A ring of states in one piece of memory.  States are copied by nothing: a run reads one and
    writes the next, so that undoing runs is a matter of counting. */
-#include "model/train_fp8.h"
+#include "model/train/train_fp8.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The search of mr_fit: for each kind of remat, the fewest parts whose plan fits.  A step of k
    parts is estimated from plans of one and of two parts, and planned whole only if it would be
    chosen. */
-#include "model/fit.h"
+#include "model/train/fit.h"
 
 #include <math.h>
 #include <pthread.h>

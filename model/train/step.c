@@ -1,7 +1,7 @@
 /* Steps of either kind: what they are kept in, what they report, and how a run begins.  Both check
    what the caller passes before they write to the ring of runs, so that a refused batch leaves the
    runs that are unread as they are. */
-#include "model/step.h"
+#include "model/train/step.h"
 
 #include "base/dataset.h"
 #include "model/ops/operands.h"

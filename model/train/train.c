@@ -1,13 +1,13 @@
 /* Compiled steps of training.  Runs write the numbers that they report into a ring, from which
    mr_train_step_read takes them. */
-#include "model/train.h"
+#include "model/train/train.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/step.h"
-#include "model/train_fp8.h"
+#include "model/train/step.h"
+#include "model/train/train_fp8.h"
 
 mr_train_config_t mr_train_default(int64_t batch) {
   return (mr_train_config_t){.optim = mr_optim_of("adamw"),

@@ -1,7 +1,7 @@
 /* Rings of arrays on the host, and the copies between them and the device's.  A copy is given with
    the run that needs it, and the device makes all of them in order, so one mark a run tells that
    its batch may be released and its numbers read. */
-#include "model/staged.h"
+#include "model/train/staged.h"
 
 #include <assert.h>
 #include <stdlib.h>

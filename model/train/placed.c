@@ -1,6 +1,6 @@
 /* Sets of parameters on a device, and their copies.  The host's sets are a mirror, which is brought
    up to date only when someone reads it: for a checkpoint, histograms, the end. */
-#include "model/placed.h"
+#include "model/train/placed.h"
 
 static bool placed_wants(const mr__placed_t *p, const mr_param_set_t *set) {
   if (set->kind == MR_SET_AVERAGE) return p->average;

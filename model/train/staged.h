@@ -4,11 +4,11 @@
    On the device all runs use the same ones: copies and runs are commands in one order, and what a
    run is given has the same addresses each time, so that a device can record it once.  For
    train_runs.c alone. */
-#ifndef MR_MODEL_STAGED_H
-#define MR_MODEL_STAGED_H
+#ifndef MR_MODEL_TRAIN_STAGED_H
+#define MR_MODEL_TRAIN_STAGED_H
 
 #include "model/exec/backend.h"
-#include "model/train.h"
+#include "model/train/train.h"
 
 enum {
   MR__STAGED_FIELDS = MR_LOSS_FIELDS + 1,             /* with the mask */

@@ -2,8 +2,8 @@
    donated inputs become outputs, and whether runs are small enough for the caller's thread. */
 #include <stdlib.h>
 
+#include "model/call/jit_private.h"
 #include "model/control/control.h"
-#include "model/jit_private.h"
 
 /* A run over fewer elements ends before another thread would have woken. */
 enum { SMALL_ELEMS = 1 << 15 };

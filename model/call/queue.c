@@ -1,11 +1,11 @@
 /* A list of tasks under one mutex. busy marks a task in progress, on the queue's thread or on a
    caller's: a small task runs on the caller's thread if the queue is idle. */
-#include "model/queue.h"
+#include "model/call/queue.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "model/array.h"
+#include "model/call/array.h"
 #include "model/exec/backend.h"
 
 struct mr_queue {

@@ -3,8 +3,8 @@
    one block one after the other.
 
    One thread fills slots; any may compute with their addresses. */
-#ifndef MR_MODEL_SLOTS_H
-#define MR_MODEL_SLOTS_H
+#ifndef MR_MODEL_TRAIN_SLOTS_H
+#define MR_MODEL_TRAIN_SLOTS_H
 
 #include "base/decls.h"
 #include "model/exec/backend.h"

@@ -5,8 +5,8 @@
    between them.  Sums add the devices' values in rank order, so results are the same to the bit
    whichever device is faster.  A collective inside cond or while must be reached by all devices or
    by none: else the run deadlocks.  A device here is a thread of this process. */
-#ifndef MR_MODEL_PMAP_H
-#define MR_MODEL_PMAP_H
+#ifndef MR_MODEL_CALL_PMAP_H
+#define MR_MODEL_CALL_PMAP_H
 
 #include "base/decls.h"
 #include "model/ir/fn.h"

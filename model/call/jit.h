@@ -3,13 +3,13 @@
 
    mr_compile (exec/exec.h) compiles one graph; a jitted function caches the compiled graphs of one
    function.  Implemented in jit.c (calls and runs) and jit_trace.c (tracing and compiling). */
-#ifndef MR_MODEL_JIT_H
-#define MR_MODEL_JIT_H
+#ifndef MR_MODEL_CALL_JIT_H
+#define MR_MODEL_CALL_JIT_H
 
 #include "base/decls.h"
-#include "model/array.h"
+#include "model/call/array.h"
+#include "model/call/queue.h"
 #include "model/ir/fn.h"
-#include "model/queue.h"
 
 MR_BEGIN_DECLS
 

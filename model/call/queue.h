@@ -1,7 +1,7 @@
 /* A queue of runs: one thread executes them in the order of the calls, so that a run finds the
    outputs of earlier runs. */
-#ifndef MR_MODEL_QUEUE_H
-#define MR_MODEL_QUEUE_H
+#ifndef MR_MODEL_CALL_QUEUE_H
+#define MR_MODEL_CALL_QUEUE_H
 
 #include <stdbool.h>
 

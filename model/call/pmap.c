@@ -1,6 +1,6 @@
 /* One thread and one executable for each device.  A run raises a counter; each thread that sees it
    runs its executable on its part of the arrays, and the last one to finish wakes the caller. */
-#include "model/pmap.h"
+#include "model/call/pmap.h"
 
 #include <pthread.h>
 #include <stdlib.h>

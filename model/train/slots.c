@@ -1,6 +1,6 @@
 /* Slots of a device and the copies into them, beside its commands where the backend has a queue for
    that, else among them. */
-#include "model/slots.h"
+#include "model/train/slots.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "model/ops/operands.h"
-#include "model/step.h"
+#include "model/train/step.h"
 #include "model/transforms/transforms.h"
 
 struct mr_eval_step {

@@ -1,12 +1,12 @@
 /* The form of an array, shared by array.c, the queue and jit. */
-#ifndef MR_MODEL_ARRAY_PRIVATE_H
-#define MR_MODEL_ARRAY_PRIVATE_H
+#ifndef MR_MODEL_CALL_ARRAY_PRIVATE_H
+#define MR_MODEL_CALL_ARRAY_PRIVATE_H
 
 #include <stdatomic.h>
 
-#include "model/array.h"
+#include "model/call/array.h"
+#include "model/call/queue.h"
 #include "model/exec/backend.h"
-#include "model/queue.h"
 
 /* The bytes of an array.  One array at a time owns them; a donation passes them to an output.  Runs
    in flight hold references of their own. */

@@ -1,10 +1,10 @@
 /* Shared by jit.c and jit_trace.c. */
-#ifndef MR_MODEL_JIT_PRIVATE_H
-#define MR_MODEL_JIT_PRIVATE_H
+#ifndef MR_MODEL_CALL_JIT_PRIVATE_H
+#define MR_MODEL_CALL_JIT_PRIVATE_H
 
-#include "model/array_private.h"
+#include "model/call/array_private.h"
+#include "model/call/jit.h"
 #include "model/exec/exec.h"
-#include "model/jit.h"
 
 /* A row of the cache: a list of avals and the graph compiled for it. */
 typedef struct mr__jit_entry {

@@ -7,8 +7,8 @@
    passed by value.  Steps do not share state, so each may be used by a thread of its own; calls
    on one step must not overlap.  The caller destroys each step it creates.  B: records of a batch.
    Implemented in train.c and eval.c over step.c, and train_graph.c. */
-#ifndef MR_MODEL_TRAIN_H
-#define MR_MODEL_TRAIN_H
+#ifndef MR_MODEL_TRAIN_TRAIN_H
+#define MR_MODEL_TRAIN_TRAIN_H
 
 #include "base/decls.h"
 #include "model/exec/exec.h"
@@ -25,8 +25,9 @@ typedef struct mr_train_config {
   mr_compute_t compute;
   int64_t batch;      /* records of one step */
   int64_t accumulate; /* parts that the batch is split into, one after the other; divides it */
-  bool there; /* when a run begins its fields lie in the memory of compute.device (model/slots.h),
-                 and their classes have been checked (mr_train_check_classes); a mask never does */
+  bool there;         /* when a run begins its fields lie in the memory of compute.device
+                         (model/train/slots.h),         and their classes have been checked
+                         (mr_train_check_classes); a mask never does */
 } mr_train_config_t;
 
 /* Returns AdamW with its default settings, products in bf16, and the batch in one part. */

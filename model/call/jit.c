@@ -1,13 +1,13 @@
 /* Calls of jitted functions.  A call finds or compiles the graph for its avals, takes memory for
    the outputs and puts a run into the queue.  A run holds references to all arrays and bytes it
    uses, so callers may drop theirs at once. */
-#include "model/jit.h"
+#include "model/call/jit.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/call/jit_private.h"
 #include "model/ir/op.h"
-#include "model/jit_private.h"
 
 mr_err_t mr_jitted_create(mr_queue_t *q, const char *name, mr_emit_fn *trace, void *arg,
                           const mr_jitted_options_t *options, mr_jitted_t **out, mr_diag_t *diag) {

@@ -1,6 +1,6 @@
 /* Runs of a step: inputs, outputs and the ring of what they report, in the host's memory or by
    staged copies. */
-#include "model/train_runs.h"
+#include "model/train/train_runs.h"
 
 #include <assert.h>
 #include <stdlib.h>
