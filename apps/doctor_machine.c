@@ -20,7 +20,7 @@
 #include "apps/doctor.h"
 #include "base/feature.h"
 #include "base/isa.h"
-#include "loaders/reader_choose.h"
+#include "loaders/local/reader_choose.h"
 #include "model/exec/backend.h"
 
 void mr_doctor_say(cJSON *section, const char *name, const char *fmt, ...) {

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/xio.h"
-#include "loaders/remote_attempt.h"
+#include "loaders/remote/remote_attempt.h"
 
 enum { TRIES = 5, BAR = 30 };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "apps/cli.h"
-#include "loaders/sampler.h"
+#include "loaders/orders/sampler.h"
 
 /* A line has three numbers of at most 20 digits. */
 enum { LINE_MAX_BYTES = 64, BLOCK_LINES = 1 << 14, BLOCKS_MAX = 16 };

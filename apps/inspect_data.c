@@ -17,7 +17,7 @@
 #include "base/npy.h"
 #include "base/safetensors.h"
 #include "base/text.h"
-#include "loaders/reader.h"
+#include "loaders/local/reader.h"
 
 enum { PICTURE = 3072, PATH = 4096, RECORDS = 1024 /* read together */ };
 

@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/xio.h"
-#include "loaders/reader.h"
+#include "loaders/local/reader.h"
 #include "pipeline/graph.h"
 #include "sinks/sinks.h"
 

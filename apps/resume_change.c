@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "apps/cli.h"
-#include "loaders/remote.h"
+#include "loaders/remote/remote.h"
 #include "pipeline/stage_source.h"
 #include "stages/train/train_stage.h"
 

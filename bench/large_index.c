@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "loaders/shard_index.h"
-#include "loaders/tar_scan.h"
+#include "loaders/formats/tar_scan.h"
+#include "loaders/shards/shard_index.h"
 
 enum { BLOCK = 512, MEMBER = 2 * BLOCK /* its header and its contents */ };
 

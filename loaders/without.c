@@ -4,10 +4,10 @@
 #include <assert.h>
 
 #include "base/feature.h"
-#include "loaders/codec.h"
-#include "loaders/decompress.h"
-#include "loaders/reader_private.h"
-#include "loaders/remote_private.h"
+#include "loaders/local/reader_private.h"
+#include "loaders/remote/remote_private.h"
+#include "loaders/shards/codec.h"
+#include "loaders/shards/decompress.h"
 
 /* reader_choose.c learns from mr_uring_refused that the two io_uring ways are missing, and chooses
    between the other two. */

@@ -1,6 +1,6 @@
 /* TFRecords as event files use them: a length, its checksum, the bytes, their checksum.  Reading
    ends at the first record that is damaged or cut off, as TensorBoard's reader does, and trusts no
-   length that exceeds the rest of the file.  Data sets are read by loaders/tfrecord.c. */
+   length that exceeds the rest of the file.  Data sets are read by loaders/formats/tfrecord.c. */
 #include "sinks/tfrecord.h"
 
 #include <errno.h>

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 
 #include "base/index_shuffle.h"
-#include "loaders/sampler.h"
+#include "loaders/orders/sampler.h"
 
 /* Each line as printf would write it, and none after the last. */
 static void expect_lines(const char *flags, mr_sampler_conf_t conf) {

@@ -2,7 +2,7 @@
    is known of the file; its other bytes are the file. */
 #include <fcntl.h>
 
-#include "loaders/decompress.h"
+#include "loaders/shards/decompress.h"
 #include "pipeline/care.h"
 #include "tests/fuzz/fuzz_shards.h"
 

@@ -1,7 +1,7 @@
 /* Index files of shards, with their digest and the identity of the shard set right; and the names
    of shards. */
-#include "loaders/shard_index.h"
-#include "loaders/shard_names.h"
+#include "loaders/shards/shard_index.h"
+#include "loaders/shards/shard_names.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <xxhash.h>

@@ -1,5 +1,5 @@
 /* Lists of files with labels: what is taken stays in the folder and has a class. */
-#include "loaders/folder_list.h"
+#include "loaders/formats/folder_list.h"
 
 #include "tests/fuzz/fuzz.h"
 

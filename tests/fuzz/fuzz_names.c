@@ -1,7 +1,7 @@
 /* Files of class names; the first byte says how many are wanted.  A terminal can show what is read.
  */
 #include "base/text.h"
-#include "loaders/class_names.h"
+#include "loaders/local/class_names.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {

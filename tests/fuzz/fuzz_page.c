@@ -1,7 +1,7 @@
 /* Pages of a bucket's listing: what comes out has a name and a size, and no key leaves the folder.
  */
-#include "loaders/folder_list.h"
-#include "loaders/remote_private.h"
+#include "loaders/formats/folder_list.h"
+#include "loaders/remote/remote_private.h"
 #include "tests/fuzz/fuzz.h"
 
 static mr_err_t take(void *ctx, const mr_listed_t *f, mr_diag_t *diag) {

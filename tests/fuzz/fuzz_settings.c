@@ -2,7 +2,7 @@
    of a run's folder. */
 #include "apps/cli.h"
 #include "apps/run_dir.h"
-#include "loaders/sampler.h"
+#include "loaders/orders/sampler.h"
 #include "pipeline/graph.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,6 +1,6 @@
 /* TFRecord files: the input as a file, and as an Example with right checksums around it. */
 #include "base/crc32c.h"
-#include "loaders/example.h"
+#include "loaders/formats/example.h"
 #include "pipeline/care.h"
 #include "tests/fuzz/fuzz_shards.h"
 

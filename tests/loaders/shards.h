@@ -10,7 +10,7 @@
 #include <xxhash.h>
 
 #include "base/err.h"
-#include "loaders/shard_index.h"
+#include "loaders/shards/shard_index.h"
 #include "tests/loaders/image.h"
 #include "tests/random.h"
 #include "tests/stage.h"

@@ -3,7 +3,7 @@
 #include <sys/uio.h>
 #include <zstd.h>
 
-#include "loaders/riegeli.h"
+#include "loaders/formats/riegeli.h"
 #include "pipeline/care.h"
 #include "tests/loaders/arrayrecord.h"
 #include "tests/loaders/shards.h"

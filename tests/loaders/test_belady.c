@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "loaders/belady.h"
+#include "loaders/remote/belady.h"
 #include "tests/random.h"
 
 enum { UNITS_MOST = 40, USES_MOST = 600 };

@@ -9,8 +9,8 @@
 #include <zstd.h>
 
 #include "base/xio.h"
-#include "loaders/decompress.h"
-#include "loaders/shard_place.h"
+#include "loaders/shards/decompress.h"
+#include "loaders/shards/shard_place.h"
 #include "tests/loaders/shards.h"
 
 enum { MOST = 1 << 20 };

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "loaders/files.h"
-#include "loaders/folder_list.h"
+#include "loaders/formats/folder_list.h"
+#include "loaders/local/files.h"
 #include "tests/vectors.h"
 /* after vectors.h */
 #include "tests/random.h"

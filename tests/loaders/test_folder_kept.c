@@ -3,7 +3,7 @@
 #include <time.h>
 #include <utime.h>
 
-#include "loaders/folder_remote.h"
+#include "loaders/formats/folder_remote.h"
 #include "tests/loaders/origin.h"
 #include "tests/loaders/shards.h"
 

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "loaders/folder_remote.h"
-#include "loaders/remote_private.h"
+#include "loaders/formats/folder_remote.h"
+#include "loaders/remote/remote_private.h"
 #include "tests/loaders/shards.h"
 
 enum { KEYS = 60 };

@@ -2,7 +2,7 @@
    index.json names no file outside its own folder. */
 #include <zstd.h>
 
-#include "loaders/index_json.h"
+#include "loaders/formats/index_json.h"
 #include "tests/loaders/litdata.h"
 #include "tests/loaders/origin.h"
 #include "tests/loaders/shards.h"

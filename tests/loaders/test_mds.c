@@ -1,6 +1,6 @@
 /* The stage mds: random samples of every kind of column against what was written; damaged bytes;
    index files that lie. */
-#include "loaders/file_digest.h"
+#include "loaders/shards/file_digest.h"
 #include "pipeline/care.h"
 #include "tests/loaders/mds.h"
 

@@ -1,4 +1,4 @@
-#include "loaders/image.h"
+#include "loaders/local/image.h"
 #include "pipeline/stage_order.h"
 #include "tests/stage.h"
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 // clang-format on
 #include "base/index_shuffle.h"
-#include "loaders/sampler.h"
+#include "loaders/orders/sampler.h"
 
 static void check(uint64_t i, uint64_t n, uint32_t seed, bool bijective) {
   mr_index_shuffle_t s;

@@ -1,9 +1,9 @@
-#include "loaders/reader.h"
+#include "loaders/local/reader.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "loaders/reader_choose.h"
+#include "loaders/local/reader_choose.h"
 #include "tests/vectors.h"
 
 enum { SIZE = 3000017 };

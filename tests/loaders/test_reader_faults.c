@@ -7,7 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "loaders/reader.h"
+#include "loaders/local/reader.h"
 #include "tests/fault.h"
 #include "tests/vectors.h"
 

@@ -1,8 +1,8 @@
 /* Blocks whose use was not announced: what a load gives was read, whatever becomes of the files of
    the cache, and answers to peers end when the reading does. */
 #include "base/clock.h"
-#include "loaders/remote_private.h"
-#include "loaders/remote_window_private.h"
+#include "loaders/remote/remote_private.h"
+#include "loaders/remote/remote_window_private.h"
 #include "tests/loaders/origin.h"
 #include "tests/loaders/shards.h"
 

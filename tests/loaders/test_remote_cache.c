@@ -2,10 +2,10 @@
    a folder that others write into; every byte is right, and the hits are those of Belady's rule. */
 #include <fcntl.h>
 
-#include "loaders/belady.h"
-#include "loaders/remote_cache.h"
-#include "loaders/remote_private.h"
-#include "loaders/shard_index.h"
+#include "loaders/remote/belady.h"
+#include "loaders/remote/remote_cache.h"
+#include "loaders/remote/remote_private.h"
+#include "loaders/shards/shard_index.h"
 #include "tests/loaders/cached.h"
 #include "tests/loaders/origin.h"
 #include "tests/loaders/shards.h"

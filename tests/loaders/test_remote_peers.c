@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "loaders/remote_cache.h"
-#include "loaders/remote_peers.h"
+#include "loaders/remote/remote_cache.h"
+#include "loaders/remote/remote_peers.h"
 #include "tests/loaders/cached.h"
 #include "tests/loaders/origin.h"
 #include "tests/loaders/shards.h"

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "loaders/remote_pending.h"
+#include "loaders/remote/remote_pending.h"
 #include "tests/random.h"
 
 enum { MOST = 300, OBJECTS = 3, PLACES = 200 };

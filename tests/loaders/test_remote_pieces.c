@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "loaders/remote.h"
-#include "loaders/remote_pieces.h"
+#include "loaders/remote/remote.h"
+#include "loaders/remote/remote_pieces.h"
 #include "tests/random.h"
 
 enum { HEAP = 1 << 20, OBJECTS = 200000 };

@@ -5,7 +5,7 @@
    The calls that would look at the folder are replaced, so that no test depends on time. */
 #include <errno.h>
 
-#include "loaders/remote_cache.h"
+#include "loaders/remote/remote_cache.h"
 #include "tests/loaders/cached.h"
 
 enum { BLOCK = 4096 };

@@ -1,6 +1,6 @@
 /* A cache on a disk that takes nothing: every byte comes, and what waits to be written stays
    bounded. The disk stands still for as long as records are read. */
-#include "loaders/remote_private.h"
+#include "loaders/remote/remote_private.h"
 #include "tests/loaders/origin.h"
 #include "tests/loaders/shards.h"
 

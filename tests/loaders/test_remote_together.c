@@ -3,7 +3,7 @@
    the end. */
 #include <sys/wait.h>
 
-#include "loaders/remote_cache.h"
+#include "loaders/remote/remote_cache.h"
 #include "tests/loaders/cached.h"
 
 enum { BLOCK = 4096, OBJECTS = 5, LIMIT = 40 * BLOCK, PROCESSES = 3, OPERATIONS = 4000 };

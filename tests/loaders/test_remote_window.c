@@ -1,7 +1,7 @@
 /* The window's memory: it knows units of the near future and of the cache, and forgets all others,
    however many blocks a run reads. */
-#include "loaders/remote_private.h"
-#include "loaders/remote_window_private.h"
+#include "loaders/remote/remote_private.h"
+#include "loaders/remote/remote_window_private.h"
 #include "tests/loaders/origin.h"
 #include "tests/loaders/shards.h"
 

@@ -1,4 +1,4 @@
-#include "loaders/sampler.h"
+#include "loaders/orders/sampler.h"
 
 #include <inttypes.h>
 #include <pthread.h>

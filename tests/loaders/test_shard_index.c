@@ -1,6 +1,6 @@
 /* Index files of sharded sources: damaged in any byte, of changed files, made by two processes at
    once or by one that is killed, and where none can be written. */
-#include "loaders/shards.h"
+#include "loaders/shards/shards.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <sys/file.h>
 #include <sys/wait.h>
 
-#include "loaders/shard_place.h"
+#include "loaders/shards/shard_place.h"
 #include "tests/loaders/shards.h"
 
 /* A container for the tests: a file of bytes; each byte n above 0 begins a record of n bytes, which

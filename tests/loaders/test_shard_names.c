@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "loaders/shard_names.h"
+#include "loaders/shards/shard_names.h"
 
 static void names_are_those_of_braceexpand(void **state) {
   static const char *const cases[][2] = {

@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "loaders/store.h"
+#include "loaders/local/store.h"
 #include "tests/vectors.h"
 
 enum { FILES = 2, PER_FILE = 2500, RECORD = 3073, ALL = FILES * PER_FILE };

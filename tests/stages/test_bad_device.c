@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "loaders/loaders.h"
-#include "loaders/reader_choose.h"
+#include "loaders/local/reader_choose.h"
 #include "pipeline/graph.h"
 #include "pipeline/stage_step.h"
 #include "stages/stages.h"

@@ -1,9 +1,9 @@
 /* The whole record side of the training graph, against its parts called one by one. */
 #include <math.h>
 
-#include "loaders/image.h"
 #include "loaders/loaders.h"
-#include "loaders/sampler.h"
+#include "loaders/local/image.h"
+#include "loaders/orders/sampler.h"
 #include "pipeline/graph.h"
 #include "pipeline/stage_step.h"
 #include "stages/norm.h"

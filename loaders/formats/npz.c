@@ -1,0 +1,195 @@
+/* Rows of the arrays of .npz files as records.  numpy.savez stores its arrays uncompressed, so that
+   the offset of a row follows from its index; the directory at the end of the zip names the arrays.
+
+   Source of the format: PKWARE, "APPNOTE - .ZIP File Format Specification". */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/npy.h"
+#include "loaders/formats/row_columns.h"
+#include "loaders/shards/shard_typed.h"
+
+enum {
+  END = 0x06054b50,
+  END_BYTES = 22,
+  END_64 = 0x06064b50,
+  END_64_BYTES = 56,
+  LOCATOR_64 = 0x07064b50,
+  LOCATOR_64_BYTES = 20,
+  CENTRAL = 0x02014b50,
+  CENTRAL_BYTES = 46,
+  LOCAL = 0x04034b50,
+  LOCAL_BYTES = 30,
+  COMMENT_MAX = 65535,
+  DIRECTORY_MAX = 16 << 20,
+  HEADER_MAX = 65536 /* of an array */
+};
+
+typedef struct npz {
+  mr_shard_file_t *file;
+  int64_t size;
+  const char *path;
+  mr_diag_t *fault, *diag;
+  uint8_t *directory; /* [n_directory] */
+  int64_t n_directory, n_entries;
+  mr_row_array_t *array; /* [n_entries]; the names lie in the directory */
+  int n;
+} npz_t;
+
+static uint16_t get16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
+static uint32_t get32(const uint8_t *p) { return get16(p) | (uint32_t)get16(p + 2) << 16; }
+static uint64_t get64(const uint8_t *p) { return get32(p) | (uint64_t)get32(p + 4) << 32; }
+
+/* A fault of the contents ends the scan with MR_END. */
+static mr_err_t npz_fault(npz_t *z, const char *what) {
+  mr_fail(z->fault, MR_ERR_DATA, "%s: %s", z->path, what);
+  return MR_END;
+}
+
+static mr_err_t npz_read(npz_t *z, int64_t at, void *to, int64_t n) {
+  if (at < 0 || n > z->size || at > z->size - n)
+    return npz_fault(z, "ends early, or is not an .npz file");
+  mr_err_t e = mr_shard_file_read(z->file, at, to, (size_t)n, z->diag);
+  return e == MR_END ? npz_fault(z, "has become shorter") : e;
+}
+
+/* Finds the directory: behind a comment of unknown length there is nothing more. */
+static mr_err_t find_directory(npz_t *z, int64_t *at) {
+  int64_t n = z->size < COMMENT_MAX + END_BYTES ? z->size : COMMENT_MAX + END_BYTES;
+  uint8_t *tail = malloc((size_t)n + 1), more[END_64_BYTES];
+  if (!tail) return mr_no_memory(z->diag, "the end of %s", z->path);
+  mr_err_t e = npz_read(z, z->size - n, tail, n);
+  int64_t end = n - END_BYTES;
+  while (e == MR_OK && end >= 0 &&
+         (get32(tail + end) != END || end + END_BYTES + get16(tail + end + 20) != n))
+    end--;
+  if (e == MR_OK && end < 0)
+    e = npz_fault(z, "is not an .npz file, or ends early: it has no directory");
+  if (e == MR_OK) {
+    z->n_entries = get16(tail + end + 10), z->n_directory = get32(tail + end + 12);
+    *at = get32(tail + end + 16);
+    bool wide = end >= LOCATOR_64_BYTES && get32(tail + end - LOCATOR_64_BYTES) == LOCATOR_64;
+    if (wide) e = npz_read(z, (int64_t)get64(tail + end - 12), more, END_64_BYTES);
+    if (wide && e == MR_OK && get32(more) != END_64) e = npz_fault(z, "has a damaged directory");
+    if (wide && e == MR_OK)
+      z->n_entries = (int64_t)get64(more + 32), z->n_directory = (int64_t)get64(more + 40),
+      *at = (int64_t)get64(more + 48);
+  }
+  free(tail);
+  return e;
+}
+
+static mr_err_t read_directory(npz_t *z) {
+  int64_t at = 0;
+  mr_err_t e = find_directory(z, &at);
+  if (e != MR_OK) return e;
+  if (z->n_directory < 0 || z->n_directory > DIRECTORY_MAX || z->n_entries < 0 ||
+      z->n_entries > z->n_directory / CENTRAL_BYTES)
+    return npz_fault(z, "has a damaged directory");
+  z->directory = malloc((size_t)z->n_directory + 1);
+  z->array = calloc((size_t)z->n_entries + 1, sizeof *z->array);
+  if (!z->directory || !z->array) return mr_no_memory(z->diag, "the directory of %s", z->path);
+  return npz_read(z, at, z->directory, z->n_directory);
+}
+
+/* Replaces numbers that a directory entry leaves to its zip64 field. */
+static void widen_entry(const uint8_t *extra, size_t n, uint64_t value[3]) {
+  while (n >= 4) {
+    size_t size = get16(extra + 2), at = 4;
+    if (size > n - 4) return;
+    for (int i = 0; i < 3 && get16(extra) == 1; i++) {
+      if (value[i] != UINT32_MAX) continue;
+      if (at + 8 > size + 4) return;
+      value[i] = get64(extra + at), at += 8;
+    }
+    extra += size + 4, n -= size + 4;
+  }
+}
+
+/* Reads the header of the array behind a local header, and checks that the array fills its entry.
+ */
+static mr_err_t read_array(npz_t *z, int64_t local, int64_t size, mr_row_array_t *a) {
+  uint8_t head[LOCAL_BYTES];
+  mr_npy_t npy;
+  size_t offset;
+  mr_diag_t why = {0};
+  mr_err_t e = npz_read(z, local, head, LOCAL_BYTES);
+  if (e != MR_OK) return e;
+  if (get32(head) != LOCAL) return npz_fault(z, "has a damaged directory");
+  a->at = local + LOCAL_BYTES + get16(head + 26) + get16(head + 28);
+  if (a->at > z->size || size > z->size - a->at) return npz_fault(z, "has a damaged directory");
+  int64_t n = size < HEADER_MAX ? size : HEADER_MAX;
+  uint8_t *text = malloc((size_t)n + 1);
+  if (!text) return mr_no_memory(z->diag, "a header of %s", z->path);
+  e = npz_read(z, a->at, text, n);
+  if (e == MR_OK) {
+    e = mr_npy_header(z->path, text, (size_t)n, &npy, &offset, &why);
+    bool whole = e >= 0 && npy.count * mr_dtype_size(npy.dtype) == (uint64_t)size - offset;
+    if (e == MR_ERR_DATA || (e >= 0 && !whole)) {
+      mr_fail(z->fault, MR_ERR_DATA, "%s: array %.*s: %s", z->path, (int)a->n_name, a->name,
+              e < 0 ? why.text : "its size is not that of its shape");
+      e = MR_END;
+    }
+    if (e < 0) mr_diag_relay(z->diag, e, &why);
+  }
+  free(text);
+  if (e != MR_OK) return e;
+  a->dtype = npy.dtype, a->ndim = npy.ndim, a->at += (int64_t)offset;
+  memcpy(a->dim, npy.dim, sizeof a->dim);
+  return MR_OK;
+}
+
+static mr_err_t npz_entry(npz_t *z, int64_t *at) {
+  const uint8_t *p = z->directory + *at;
+  if (z->n_directory - *at < CENTRAL_BYTES || get32(p) != CENTRAL)
+    return npz_fault(z, "has a damaged directory");
+  size_t name = get16(p + 28), extra = get16(p + 30), comment = get16(p + 32);
+  if ((size_t)(z->n_directory - *at - CENTRAL_BYTES) < name + extra + comment)
+    return npz_fault(z, "has a damaged directory");
+  uint64_t value[3] = {get32(p + 24), get32(p + 20), get32(p + 42)}; /* size, packed, place */
+  widen_entry(p + CENTRAL_BYTES + name, extra, value);
+  *at += CENTRAL_BYTES + (int64_t)(name + extra + comment);
+  const char *text = (const char *)p + CENTRAL_BYTES;
+  if (name < 4 || memcmp(text + name - 4, ".npy", 4)) return MR_OK; /* no array */
+  if (get16(p + 10) != 0)
+    return npz_fault(z,
+                     "its arrays are compressed, so that rows cannot be read at random: "
+                     "numpy.savez writes them uncompressed, numpy.savez_compressed does not");
+  if (value[0] != value[1] || value[0] > (uint64_t)z->size || value[2] > (uint64_t)z->size)
+    return npz_fault(z, "has a damaged directory");
+  mr_row_array_t *a = &z->array[z->n++];
+  a->name = text, a->n_name = name - 4;
+  return read_array(z, (int64_t)value[2], (int64_t)value[0], a);
+}
+
+static mr_err_t npz_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,
+                         mr_diag_t *diag) {
+  npz_t z = {.file = file, .size = file->size, .path = file->path, .fault = fault, .diag = diag};
+  int64_t at = 0;
+  mr_err_t e = read_directory(&z);
+  for (int64_t i = 0; i < z.n_entries && e == MR_OK; i++) e = npz_entry(&z, &at);
+  if (e == MR_OK) e = mr_row_columns(z.array, z.n, z.path, draft, fault, diag);
+  free(z.directory), free(z.array);
+  return e < 0 ? e : MR_OK;
+}
+
+static const mr_shard_kind_t npz_kind = {
+    .name = "npz", .scan = npz_scan, .settle = mr__typed_settle, .unpack = mr__typed_unpack};
+
+static mr_err_t npz_plan(mr_stage_t *s) { return mr__shard_source_plan(s, &npz_kind); }
+
+static const mr_opt_t npz_opts[] = {
+    MR_SHARD_OPTS("Files, as in part-{0..7}.npz; several names are joined by \"::\".",
+                  "Arrays, and the fields that their rows become: pixels:image,class:label; AS is "
+                  "label, for whole numbers.  By default every array that has a row for each "
+                  "record."),
+    {0}};
+
+const mr_stage_def_t mr_stage_npz = {
+    .name = "npz",
+    .help = "Reads the rows of the arrays of .npz files, in any order.",
+    .opts = npz_opts,
+    .state_sz = sizeof(mr_shard_source_t),
+    .plan = npz_plan,
+    MR_SHARD_HOOKS,
+};

@@ -1,0 +1,105 @@
+/* Rows of safetensors files as records: record i has row i of every tensor that has a row
+   for each record.
+   Headers are read once, at plan; no index is kept. */
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loaders/formats/row_columns.h"
+#include "loaders/shards/shard_typed.h"
+
+enum { HEADER_MAX = 100 << 20 /* bytes, as in the format's reference reader */ };
+
+/* A number of the header as an integer in [0,2^53]; -1 if it is not one. */
+static int64_t header_whole(const cJSON *j) {
+  bool good = cJSON_IsNumber(j) && j->valuedouble >= 0 && j->valuedouble <= 9007199254740992.0;
+  return good && (double)(int64_t)j->valuedouble == j->valuedouble ? (int64_t)j->valuedouble : -1;
+}
+
+/* A tensor whose data lie in the file's last `body` bytes. */
+static bool read_tensor_head(const cJSON *j, int64_t head, int64_t body, mr_row_array_t *a) {
+  const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(j, "dtype"), *d;
+  const cJSON *shape = cJSON_GetObjectItemCaseSensitive(j, "shape");
+  const cJSON *place = cJSON_GetObjectItemCaseSensitive(j, "data_offsets");
+  int64_t from = -1, to = -1, bytes;
+  int type = 0;
+  if (!cJSON_IsString(dtype) || !cJSON_IsArray(shape) || cJSON_GetArraySize(place) != 2)
+    return false;
+  while (type < MR_DTYPE_COUNT && strcmp(dtype->valuestring, mr_dtype_safetensors(type))) type++;
+  from = header_whole(place->child), to = header_whole(place->child->next);
+  if (from < 0 || to < from || to > body || cJSON_GetArraySize(shape) > MR_MAX_NDIM) return false;
+  *a = (mr_row_array_t){.name = j->string, .n_name = strlen(j->string), .at = head + from};
+  if (type == MR_DTYPE_COUNT) return true; /* of a type that no field has: no rows */
+  a->dtype = (mr_dtype_t)type, bytes = (int64_t)mr_dtype_size(a->dtype);
+  cJSON_ArrayForEach(d, shape) {
+    a->dim[a->ndim] = header_whole(d);
+    if (a->dim[a->ndim] < 0 || __builtin_mul_overflow(bytes, a->dim[a->ndim++], &bytes))
+      return false;
+  }
+  return bytes == to - from;
+}
+
+static mr_err_t add_tensors(const cJSON *json, int64_t head, const mr_shard_file_t *file,
+                            mr_shard_draft_t *draft, mr_diag_t *fault, mr_diag_t *diag) {
+  int n = 0, most = cJSON_GetArraySize(json);
+  mr_row_array_t *array = calloc((size_t)most + 1, sizeof *array);
+  mr_err_t e = array ? MR_OK : mr_no_memory(diag, "the tensors of %s", file->path);
+  const cJSON *j;
+  cJSON_ArrayForEach(j, json) {
+    if (e < 0 || fault->code || !strcmp(j->string, "__metadata__")) continue;
+    if (!read_tensor_head(j, head, file->size - head, &array[n++]))
+      mr_fail(fault, MR_ERR_DATA, "%s: tensor %.200s is malformed, or lies outside the file",
+              file->path, j->string);
+  }
+  if (e >= 0 && !fault->code) e = mr_row_columns(array, n, file->path, draft, fault, diag);
+  free(array);
+  return e;
+}
+
+static mr_err_t safetensors_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,
+                                 mr_diag_t *diag) {
+  uint64_t n = 0;
+  mr_err_t e = mr_shard_file_read(file, 0, &n, sizeof n, diag);
+  if (e < 0) return e;
+  if (e == MR_END || n < 2 || n > HEADER_MAX || (int64_t)n > file->size - 8) {
+    mr_fail(fault, MR_ERR_DATA, "%s: is not a safetensors file, or ends early", file->path);
+    return MR_OK;
+  }
+  char *text = malloc(n);
+  if (!text) return mr_no_memory(diag, "the header of %s", file->path);
+  e = mr_shard_file_read(file, 8, text, n, diag);
+  cJSON *json = e == MR_OK ? cJSON_ParseWithLength(text, n) : NULL;
+  free(text);
+  if (e >= 0 && !cJSON_IsObject(json))
+    mr_fail(fault, MR_ERR_DATA, "%s: is not a safetensors file: its header is not a JSON object",
+            file->path);
+  else if (e >= 0)
+    e = add_tensors(json, 8 + (int64_t)n, file, draft, fault, diag);
+  cJSON_Delete(json);
+  return e < 0 ? e : MR_OK;
+}
+
+static const mr_shard_kind_t safetensors_kind = {.name = "safetensors",
+                                                 .scan = safetensors_scan,
+                                                 .settle = mr__typed_settle,
+                                                 .unpack = mr__typed_unpack};
+
+static mr_err_t safetensors_plan(mr_stage_t *s) {
+  return mr__shard_source_plan(s, &safetensors_kind);
+}
+
+static const mr_opt_t safetensors_opts[] = {
+    MR_SHARD_OPTS("Files, as in part-{0..7}.safetensors; several names are joined by \"::\".",
+                  "Tensors, and the fields that their rows become: pixels:image,class:label; AS is "
+                  "label, for whole numbers.  By default every tensor that has a row for each "
+                  "record."),
+    {0}};
+
+const mr_stage_def_t mr_stage_safetensors = {
+    .name = "safetensors",
+    .help = "Reads the rows of the tensors of safetensors files, in any order.",
+    .opts = safetensors_opts,
+    .state_sz = sizeof(mr_shard_source_t),
+    .plan = safetensors_plan,
+    MR_SHARD_HOOKS,
+};

@@ -1,0 +1,256 @@
+/* tar: samples of WebDataset's archives as records, members by their extension, in any order.  An
+   index of each archive (tar_scan.c) makes a member an offset and a length, so that records are
+   read at random, which WebDataset itself cannot; how members become fields is decided here. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/npy.h"
+#include "base/text.h"
+#include "loaders/formats/tar_scan.h"
+#include "loaders/shards/shard_source.h"
+
+/* How a member becomes a field. */
+enum { AS_BYTES, AS_LABEL, AS_INT, AS_FLOAT, AS_NPY, AS_COUNT };
+static const char *const as_name[AS_COUNT] = {"bytes", "label", "int", "float", "npy"};
+
+enum { NUMBER_MAX = 63 /* bytes of a number written as text */ };
+
+static int tar_find_as(const char *word) {
+  for (int as = 0; as < AS_COUNT; as++)
+    if (!strcmp(word, as_name[as])) return as;
+  return -1;
+}
+
+/* What an extension means unless fields= says otherwise. */
+static int usual_as(const char *ext) {
+  static const char *const whole[] = {"index", "inx", "id", "count"};
+  if (!strcmp(ext, "cls") || !strcmp(ext, "cls2")) return AS_LABEL;
+  if (!strcmp(ext, "npy")) return AS_NPY;
+  for (int i = 0; i < 4; i++)
+    if (!strcmp(ext, whole[i])) return AS_INT;
+  return AS_BYTES;
+}
+
+static const char *usual_name(const char *ext) {
+  static const char *const picture[] = {"jpg", "jpeg", "png", "webp"};
+  for (int i = 0; i < 4; i++)
+    if (!strcmp(ext, picture[i])) return "image";
+  return !strcmp(ext, "cls") ? "label" : !strcmp(ext, "__key__") ? "key" : ext;
+}
+
+/* ---- fields ---- */
+
+static mr_err_t no_member(mr_stage_t *s, const mr_shard_source_t *t, const char *member) {
+  char list[300] = "";
+  size_t at = 0;
+  for (int c = 0; c < t->shards->n_columns && at + 40 < sizeof list; c++)
+    at += (size_t)snprintf(list + at, sizeof list - at, "%s%.30s", at ? ", " : "",
+                           t->shards->column[c].name);
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "setting fields: no member is called .%.100s; the members of %s are %s",
+                       member, t->shards->shard->path, list);
+}
+
+/* The shape of an array is that of the first record. */
+static mr_err_t settle_npy(mr_stage_t *s, const mr_shard_source_t *t, int column, mr_field_t *f) {
+  mr_shard_reads_t *reads = NULL;
+  mr_diag_t why = {0};
+  mr_npy_t head;
+  size_t offset;
+  const mr_shard_t *shard = t->shards->shard;
+  mr_shard_part_t p;
+  bool found = false;
+  for (int64_t i = 0; i < t->shards->n_records && !found; i++) {
+    shard = mr_shards_find(t->shards, i);
+    found = mr_shards_part(shard, i, column, &p);
+  }
+  if (!found)
+    return mr_stage_fail(
+        s, MR_ERR_DATA,
+        "no sample of %s has its member .%.100s: an index of these files is wrong, "
+        "remove it",
+        t->shards->shard->path, t->shards->column[column].name);
+  mr_shard_want_t want = {.shard = shard, .at = p.at, .size = p.size};
+  mr_err_t e = mr_shard_reads_open(&reads, t->shards, &why);
+  if (e >= 0) e = mr_shard_reads_fetch(reads, 0, &want, 1, &why);
+  if (e >= 0) e = mr_npy_header(shard->path, want.data, (size_t)want.size, &head, &offset, &why);
+  mr_shard_reads_close(reads);
+  if (e < 0) return mr_stage_relay(s, e, &why);
+  if (head.ndim >= MR_MAX_NDIM || !head.count ||
+      head.count * mr_dtype_size(head.dtype) > MR_SHARD_PART_MAX)
+    return mr_stage_fail(s, MR_ERR_DATA,
+                         "%s: the array at byte %" PRId64
+                         " has %d dimensions and %zu elements, "
+                         "want at most %d dimensions and 1 to 256 MiB",
+                         shard->path, p.at, head.ndim, head.count, MR_MAX_NDIM - 1);
+  f->dtype = head.dtype, f->ndim = head.ndim;
+  memcpy(f->dim, head.dim, sizeof f->dim);
+  return MR_OK;
+}
+
+static mr_err_t settle_field(mr_stage_t *s, mr_shard_source_t *t, int column, const char *name,
+                             int as, mr_spec_t *out) {
+  int at = t->n_fields;
+  const mr_shards_column_t *c = &t->shards->column[column];
+  mr_field_t f = {0};
+  snprintf(f.name, sizeof f.name, "%s", name);
+  switch (as) {
+    case AS_LABEL:
+      f = mr_field_of_label((int)t->classes);
+      snprintf(f.name, sizeof f.name, "%s", name);
+      break;
+    case AS_INT: f.dtype = MR_I64; break;
+    case AS_FLOAT: f.dtype = MR_F32; break;
+    case AS_NPY: MR_TRY(settle_npy(s, t, column, &f)); break;
+    default: f = mr__shard_bytes_field(name, c->most);
+  }
+  if (as != AS_BYTES) s->writes |= (uint16_t)(1u << at);
+  int want = c->kind == MR_TAR_KEY ? -1 : mr__shard_source_want(t, column);
+  t->field[at] = (mr_shard_field_t){.want = want, .as = as, .member = c->name};
+  out->field[at] = f;
+  t->n_fields++;
+  return MR_OK;
+}
+
+static mr_err_t settle_word(mr_stage_t *s, mr_shard_source_t *t, const mr_shard_field_word_t *w,
+                            mr_spec_t *out) {
+  bool twice;
+  int column = mr_shards_column(t->shards, w->member, &twice);
+  if (column < 0) return no_member(s, t, w->member);
+  const char *name = w->field ? w->field : usual_name(w->member);
+  int as = w->as ? tar_find_as(w->as) : usual_as(w->member);
+  bool key = t->shards->column[column].kind == MR_TAR_KEY;
+  if (as < 0 || (key && as != AS_BYTES))
+    return mr_stage_fail(s, MR_ERR_CONFIG, "setting fields: %.100s as %.40s: want %s", w->member,
+                         w->as, key ? "bytes" : "bytes, label, int, float or npy");
+  if (!mr_field_name_ok(name))
+    return mr_stage_fail(
+        s, MR_ERR_CONFIG,
+        "setting fields: \"%.100s\" is not a valid name of a field, want %.100s:FIELD", name,
+        w->member);
+  return settle_field(s, t, column, name, as, out);
+}
+
+/* Without fields=: the members that every sample has. */
+static mr_err_t settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out) {
+  mr_shard_left_t left = {0};
+  for (int c = 0; c < t->shards->n_columns; c++) {
+    const mr_shards_column_t *k = &t->shards->column[c];
+    const char *name = k->have == t->shards->n_records ? usual_name(k->name) : NULL;
+    if (k->kind != MR_TAR_MEMBER || mr__shard_left_add(&left, t, k->name, name)) continue;
+    MR_TRY(settle_field(s, t, c, name, usual_as(k->name), out));
+  }
+  if (t->n_fields) return mr__shard_left_say(&left, t, "member"), MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "no member is in every sample of %s: want fields=EXT:FIELD,..",
+                       t->shards->shard->path);
+}
+
+static mr_err_t tar_settle(mr_shard_source_t *t, mr_stage_t *s, const mr_shard_field_word_t *word,
+                           int n, mr_spec_t *out) {
+  for (int i = 0; i < n; i++) MR_TRY(settle_word(s, t, &word[i], out));
+  return n ? MR_OK : settle_usual(s, t, out);
+}
+
+/* ---- records ---- */
+
+/* The number in a member of text, with white space around it. */
+static mr_err_t tar_parse_number(const mr_shard_bytes_t *p, bool whole, int64_t *i, double *d,
+                                 mr_diag_t *diag) {
+  const char *text = (const char *)p->data; /* zeros follow it */
+  char *end = (char *)text;
+  errno = 0;
+  if (p->size <= NUMBER_MAX) {
+    if (whole)
+      *i = strtoll(text, &end, 10);
+    else
+      *d = mr_strtod(text, &end);
+  }
+  bool some = end > text && !(whole && errno);
+  while (*end == ' ' || *end == '\n' || *end == '\r' || *end == '\t') end++;
+  if (some && end == text + p->size) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA, "holds \"%.40s\", want a%s number", text,
+                 whole ? " whole" : "");
+}
+
+static mr_err_t unpack_npy(const mr_field_t *f, const mr_shard_bytes_t *p, void *to,
+                           mr_diag_t *diag) {
+  mr_npy_t head;
+  size_t offset;
+  MR_TRY(mr_npy_header("array", p->data, (size_t)p->size, &head, &offset, diag));
+  size_t bytes = mr_field_bytes(f);
+  bool same = head.dtype == f->dtype && head.ndim == f->ndim &&
+              !memcmp(head.dim, f->dim, (size_t)f->ndim * sizeof *f->dim);
+  if (!same || offset + bytes != (size_t)p->size)
+    return mr_fail(diag, MR_ERR_DATA,
+                   "holds an array of another type, shape or size than the first "
+                   "record's");
+  memcpy(to, p->data + offset, bytes);
+  for (size_t i = 0; f->dtype == MR_BOOL && i < bytes; i++)
+    if (((uint8_t *)to)[i] > 1)
+      return mr_fail(diag, MR_ERR_DATA, "holds a bool that is not 0 or 1");
+  return MR_OK;
+}
+
+static mr_err_t unpack_field(const mr_shard_source_t *t, int f, const mr_shard_bytes_t *p,
+                             mr_value_t *v, mr_diag_t *diag) {
+  int64_t whole = 0;
+  double number = 0;
+  if (!p->data) return mr_fail(diag, MR_ERR_DATA, "is missing");
+  switch (t->field[f].as) {
+    case AS_LABEL:
+      MR_TRY(tar_parse_number(p, true, &whole, NULL, diag));
+      MR_TRY(mr__shard_check_label(t, whole, diag));
+      *(int32_t *)v->data = (int32_t)whole;
+      return MR_OK;
+    case AS_INT:
+      MR_TRY(tar_parse_number(p, true, &whole, NULL, diag));
+      *(int64_t *)v->data = whole;
+      return MR_OK;
+    case AS_FLOAT:
+      MR_TRY(tar_parse_number(p, false, NULL, &number, diag));
+      *(float *)v->data = (float)number;
+      return MR_OK;
+    case AS_NPY: return unpack_npy(&t->spec[f], p, v->data, diag);
+    default: *v = (mr_value_t){(void *)p->data, p->size}; return MR_OK;
+  }
+}
+
+static mr_err_t tar_unpack(const mr_shard_source_t *t, const mr_shard_bytes_t *part, mr_rec_t *rec,
+                           mr_diag_t *diag) {
+  mr_diag_t why = {0};
+  for (int f = 0; f < t->n_fields; f++) {
+    const mr_shard_field_t *field = &t->field[f];
+    if (field->want < 0) continue;
+    mr_err_t e = unpack_field(t, f, &part[field->want], &rec->field[f], &why);
+    if (e < 0) return mr_fail(diag, e, "member .%s %s", field->member, why.text);
+  }
+  return MR_OK;
+}
+
+static const mr_shard_kind_t kind = {.name = "tar",
+                                     .index = "tar/1",
+                                     .scan = mr_tar_scan,
+                                     .settle = tar_settle,
+                                     .unpack = tar_unpack};
+
+static mr_err_t tar_plan(mr_stage_t *s) { return mr__shard_source_plan(s, &kind); }
+
+static const mr_opt_t tar_opts[] = {
+    MR_SHARD_OPTS("Archives, as in shard-{000..012}.tar; several names are joined by \"::\".",
+                  "Members by extension, and the fields they become: jpg:image,cls:label; AS is "
+                  "bytes, label, int, float or npy; __key__:key is the sample's name.  By default "
+                  "every member that all samples have."),
+    {0}};
+
+const mr_stage_def_t mr_stage_tar = {
+    .name = "tar",
+    .help = "Reads the samples of WebDataset's tar archives, in any order.",
+    .opts = tar_opts,
+    .state_sz = sizeof(mr_shard_source_t),
+    .plan = tar_plan,
+    MR_SHARD_HOOKS,
+};

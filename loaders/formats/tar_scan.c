@@ -1,0 +1,295 @@
+/* Reads the headers of an archive one after the other and skips the contents.  Nothing is unpacked,
+   so a member's name is only a name: links, folders and devices are passed over, and paths that
+   lead out of the archive do no harm. */
+#include "loaders/formats/tar_scan.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 512, NAME_MAX_BYTES = 4096, EXTRA_MAX = 1 << 20 /* bytes of a pax header */ };
+
+/* A header block.  All members are bytes: it may lie anywhere. */
+typedef struct block {
+  char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], sum[8], type, link[100];
+  char magic[6], version[2], uname[32], gname[32], major[8], minor[8], prefix[155], rest[12];
+} block_t;
+_Static_assert(sizeof(block_t) == BLOCK, "a header is one block");
+
+/* What headers before a member's own say of it. */
+typedef struct extra {
+  char name[NAME_MAX_BYTES];
+  int64_t size;
+  bool has_name, has_size;
+} extra_t;
+
+typedef struct tar {
+  mr_shard_file_t *file;
+  int64_t size, at; /* of the file; of the next header */
+  const char *path;
+  mr_shard_draft_t *draft;
+  mr_diag_t *fault, *diag;
+  extra_t extra;
+  char key[NAME_MAX_BYTES]; /* of the last sample; "" before the first */
+  uint32_t key_column;
+} tar_t;
+
+/* A fault of the contents: the scan ends, and what was found stays. */
+#define TAR_FAULT(t, ...) (mr_fail((t)->fault, MR_ERR_DATA, __VA_ARGS__), MR_END)
+
+/* ---- reading ---- */
+
+/* MR_END if the file is too short or a fault is noted; MR_ERR_IO. */
+static mr_err_t tar_read(tar_t *t, int64_t at, void *to, size_t n) {
+  mr_err_t e = mr_shard_file_read(t->file, at, to, n, t->diag);
+  return e == MR_END ? TAR_FAULT(t, "%s: ends within a header at byte %" PRId64, t->path, at) : e;
+}
+
+/* A number in octal digits, or in base 256 if the first bit is set; -1 if it is neither. */
+static int64_t tar_number(const char *field, int n) {
+  const uint8_t *f = (const uint8_t *)field;
+  int64_t v = 0;
+  int i = 0;
+  if (*f & 0x80) {
+    for (i = 0; i < n; i++) {
+      uint8_t byte = i ? f[i] : f[i] & 0x7F;
+      if (v >> 54) return -1;
+      v = v << 8 | byte;
+    }
+    return v;
+  }
+  while (i < n && f[i] == ' ') i++;
+  int first = i;
+  for (; i < n && f[i] >= '0' && f[i] <= '7'; i++) v = v << 3 | (f[i] - '0');
+  bool over = i == n || f[i] == 0;
+  if (i == first) return over ? 0 : -1; /* an empty field is 0 */
+  return over || f[i] == ' ' ? v : -1;
+}
+
+/* The sum counts its own field as blanks; some old programs summed signed bytes. */
+static bool has_right_sum(const block_t *b) {
+  const uint8_t *u = (const uint8_t *)b;
+  int64_t plain = 0, with_sign = 0;
+  for (int i = 0; i < BLOCK; i++) {
+    bool own = i >= (int)offsetof(block_t, sum) && i < (int)offsetof(block_t, sum) + 8;
+    plain += own ? ' ' : u[i];
+    with_sign += own ? ' ' : (int8_t)u[i];
+  }
+  int64_t sum = tar_number(b->sum, sizeof b->sum);
+  return sum == plain || sum == with_sign;
+}
+
+static bool is_zero_block(const block_t *b) {
+  static const char zero[BLOCK];
+  return !memcmp(b, zero, BLOCK);
+}
+
+/* ---- headers that describe the next member ---- */
+
+/* The contents of a small member as a string at *text (heap, the caller frees it). */
+static mr_err_t read_text(tar_t *t, int64_t at, int64_t size, char **text) {
+  *text = NULL;
+  if (size > EXTRA_MAX)
+    return TAR_FAULT(t, "%s: a header of %" PRId64 " bytes at byte %" PRId64 ", want at most %d",
+                     t->path, size, at, EXTRA_MAX);
+  *text = malloc((size_t)size + 1);
+  if (!*text) return mr_no_memory(t->diag, "a header of %s", t->path);
+  (*text)[size] = 0;
+  return tar_read(t, at, *text, (size_t)size);
+}
+
+static mr_err_t take_name(tar_t *t, const char *name, size_t n) {
+  if (n >= sizeof t->extra.name)
+    return TAR_FAULT(t, "%s: a name of %zu bytes at byte %" PRId64 ", want at most %zu", t->path, n,
+                     t->at, sizeof t->extra.name - 1);
+  memcpy(t->extra.name, name, n), t->extra.name[n] = 0;
+  t->extra.has_name = true;
+  return MR_OK;
+}
+
+static mr_err_t bad_pax(tar_t *t) {
+  return TAR_FAULT(t, "%s: the pax header at byte %" PRId64 " is damaged", t->path, t->at);
+}
+
+/* One "LENGTH NAME=VALUE\n". */
+static mr_err_t take_pax_row(tar_t *t, const char *name, size_t n_name, const char *value,
+                             size_t n) {
+  if (n_name == 4 && !memcmp(name, "path", 4)) return take_name(t, value, n);
+  if (n_name >= 10 && !memcmp(name, "GNU.sparse", 10))
+    return TAR_FAULT(t, "%s: holds a sparse member at byte %" PRId64 ", want archives without",
+                     t->path, t->at);
+  if (n_name != 4 || memcmp(name, "size", 4)) return MR_OK;
+  if (n < 1 || n > 18 || strspn(value, "0123456789") != n) return bad_pax(t);
+  t->extra.size = strtoll(value, NULL, 10);
+  t->extra.has_size = true;
+  return MR_OK;
+}
+
+static mr_err_t take_pax(tar_t *t, const char *text, size_t size) {
+  for (size_t at = 0; at < size;) {
+    char *end;
+    if (text[at] < '0' || text[at] > '9') return bad_pax(t);
+    unsigned long long n = strtoull(text + at, &end, 10);
+    const char *name = end + 1;
+    if (*end != ' ' || n > size - at || n < (size_t)(name - (text + at)) + 2 ||
+        text[at + n - 1] != '\n')
+      return bad_pax(t);
+    const char *stop = text + at + n - 1, *equals = memchr(name, '=', (size_t)(stop - name));
+    if (!equals) return bad_pax(t);
+    mr_err_t e =
+        take_pax_row(t, name, (size_t)(equals - name), equals + 1, (size_t)(stop - equals - 1));
+    if (e != MR_OK) return e;
+    at += n;
+  }
+  return MR_OK;
+}
+
+/* A GNU long name, or a pax header. */
+static mr_err_t take_extra(tar_t *t, char type, int64_t at, int64_t size) {
+  char *text;
+  mr_err_t e = read_text(t, at, size, &text);
+  if (e == MR_OK)
+    e = type == 'L' ? take_name(t, text, strlen(text)) : take_pax(t, text, (size_t)size);
+  free(text);
+  return e;
+}
+
+/* ---- members ---- */
+
+/* The name of a member, from the headers before it or its own, into name[NAME_MAX_BYTES]. */
+static void tar_name_of(const tar_t *t, const block_t *b, char *name) {
+  bool posix = !memcmp(b->magic, "ustar", 6); /* GNU's own magic has no prefix */
+  if (t->extra.has_name)
+    memcpy(name, t->extra.name, NAME_MAX_BYTES);
+  else if (posix && b->prefix[0])
+    snprintf(name, NAME_MAX_BYTES, "%.155s/%.100s", b->prefix, b->name);
+  else
+    snprintf(name, NAME_MAX_BYTES, "%.100s", b->name);
+}
+
+/* Whether the name is of a folder that WebDataset keeps for itself, "__meta__/x". */
+static bool is_meta(const char *name) {
+  size_t n = strcspn(name, "/");
+  return n >= 4 && !memcmp(name, "__", 2) && !memcmp(name + n - 2, "__", 2);
+}
+
+/* Cuts "dir/key.ext" at the first dot behind the last slash.  False for a name without one, and for
+   one that begins with a dot (a hidden file, such as those of macOS). */
+static bool cut_name(char *name, char **ext) {
+  char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name, *dot = strchr(base, '.');
+  if (!dot || dot == base || !dot[1] || is_meta(name)) return false;
+  *dot = 0, *ext = dot + 1;
+  for (char *c = *ext; *c; c++) *c = (char)tolower((unsigned char)*c);
+  return true;
+}
+
+static bool sample_has(const tar_t *t, uint32_t column) {
+  for (int64_t i = 0; i < mr_shard_draft_parts(t->draft); i++)
+    if (mr_shard_draft_column_of(t->draft, i) == column) return true;
+  return false;
+}
+
+static mr_err_t begin_sample(tar_t *t, const char *key) {
+  snprintf(t->key, sizeof t->key, "%s", key);
+  size_t n = strlen(key);
+  MR_TRY(mr_shard_draft_record(t->draft, key, n, t->diag));
+  mr_shard_draft_count(t->draft, t->key_column, (int64_t)n);
+  return MR_OK;
+}
+
+static mr_err_t tar_add_member(tar_t *t, char *name, int64_t at, int64_t size) {
+  char *ext;
+  uint32_t column;
+  mr_diag_t why = {0};
+  if (!cut_name(name, &ext)) return MR_OK;
+  mr_err_t e = mr_shard_draft_column(t->draft, ext, strlen(ext), MR_TAR_MEMBER, &column, &why);
+  if (e == MR_ERR_DATA)
+    return TAR_FAULT(t, "%s: member %.200s.%.100s at byte %" PRId64 ": %s", t->path, name, ext,
+                     t->at, why.text);
+  if (e < 0) return mr_diag_relay(t->diag, e, &why);
+  if (!*t->key || strcmp(t->key, name) != 0) MR_TRY(begin_sample(t, name));
+  if (sample_has(t, column))
+    return TAR_FAULT(t, "%s: a second member %.200s.%.100s at byte %" PRId64 ", want one of a name",
+                     t->path, name, ext, t->at);
+  return mr_shard_draft_part(t->draft, column, at, size, t->diag);
+}
+
+/* ---- the archive ---- */
+
+/* Describes bytes that are no header: a compressed archive is the usual cause. */
+static mr_err_t no_header(tar_t *t, const block_t *b) {
+  static const struct {
+    const char *magic, *name, *advice;
+    int n;
+  } packed[] = {{"\x1f\x8b", "gzip", "gunzip", 2},
+                {"\x28\xb5\x2f\xfd", "zstd", "unzstd", 4},
+                {"BZh", "bzip2", "bunzip2", 3},
+                {"\xfd"
+                 "7zXZ",
+                 "xz", "unxz", 5}};
+  for (size_t i = 0; t->at == 0 && i < sizeof packed / sizeof *packed; i++)
+    if (!memcmp(b, packed[i].magic, (size_t)packed[i].n))
+      return TAR_FAULT(t,
+                       "%s: is compressed by %s, and compressed archives cannot be read at "
+                       "random: unpack it with %s first",
+                       t->path, packed[i].name, packed[i].advice);
+  return TAR_FAULT(t, "%s: no tar header at byte %" PRId64 ", or a damaged one", t->path, t->at);
+}
+
+static bool is_regular(const block_t *b, const char *name) {
+  size_t n = strlen(name);
+  if (b->type == '\0') return n && name[n - 1] != '/'; /* an old archive's folder */
+  return b->type == '0' || b->type == '7';
+}
+
+/* One header with what follows it.  MR_END at the end of the archive and at a fault. */
+static mr_err_t tar_step(tar_t *t) {
+  block_t b;
+  char name[NAME_MAX_BYTES];
+  if (t->at == t->size && t->at) return MR_END; /* without the two zero blocks, as some write it */
+  mr_err_t e = tar_read(t, t->at, &b, sizeof b);
+  if (e != MR_OK) return e;
+  if (is_zero_block(&b)) return MR_END;
+  if (!has_right_sum(&b)) return no_header(t, &b);
+  bool describes = b.type == 'x' || b.type == 'L';
+  int64_t size = tar_number(b.size, sizeof b.size), body = t->at + BLOCK;
+  if (!describes && t->extra.has_size) size = t->extra.size;
+  if (strchr("12345 6", b.type) && b.type) size = 0; /* links, devices, folders, pipes */
+  if (size < 0)
+    return TAR_FAULT(t,
+                     "%s: the header at byte %" PRId64
+                     " has a size that is not valid: the archive is cut short or damaged",
+                     t->path, t->at);
+  if (size > t->size - body)
+    return TAR_FAULT(t,
+                     "%s: the member at byte %" PRId64 " has %" PRId64 " bytes, and %" PRId64
+                     " are left: the archive is cut short or damaged",
+                     t->path, t->at, size, t->size - body);
+  if (b.type == 'S' || b.type == 'M')
+    return TAR_FAULT(t, "%s: holds a %s member at byte %" PRId64 ", want archives without", t->path,
+                     b.type == 'S' ? "sparse" : "split", t->at);
+  if (describes) {
+    e = take_extra(t, b.type, body, size);
+  } else if (b.type != 'g' && b.type != 'K') {
+    tar_name_of(t, &b, name);
+    t->extra = (extra_t){0};
+    if (is_regular(&b, name)) e = tar_add_member(t, name, body, size);
+  }
+  int64_t padded = (size + BLOCK - 1) / BLOCK * BLOCK;
+  t->at = padded < t->size - body ? body + padded : t->size;
+  return e;
+}
+
+mr_err_t mr_tar_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,
+                     mr_diag_t *diag) {
+  tar_t *t = calloc(1, sizeof *t);
+  if (!t) return mr_no_memory(diag, "the scan of %s", file->path);
+  t->file = file, t->size = file->size, t->path = file->path;
+  t->draft = draft, t->fault = fault, t->diag = diag;
+  mr_err_t e = mr_shard_draft_column(draft, "__key__", 7, MR_TAR_KEY, &t->key_column, diag);
+  while (e == MR_OK) e = tar_step(t);
+  free(t);
+  return e < 0 ? e : MR_OK;
+}

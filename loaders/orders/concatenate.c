@@ -1,0 +1,88 @@
+/* concatenate: one stream after another, grain's MapDataset.concatenate.  Over streams that are
+   functions of a position it is one too, by subtraction of lengths; over walks it is a walk that
+   remembers which part it is in. */
+#include <inttypes.h>
+
+#include "loaders/orders/inputs.h"
+#include "pipeline/stage_order.h"
+#include "pipeline/stage_walk.h"
+
+typedef struct concatenate {
+  int n;
+  int64_t length[MR_MAX_PORTS];
+} concatenate_t;
+
+static mr_err_t concatenate_plan(mr_stage_t *s) {
+  concatenate_t *t = s->state;
+  int64_t sum = 0;
+  MR_TRY(mr_inputs_plan(s, &t->n));
+  MR_TRY(mr_inputs_alike(s, t->n));
+  for (int i = 0; i < t->n; i++) {
+    t->length[i] = s->in_spec[i].n_records;
+    if (t->length[i] > (INT64_C(1) << 62) / MR_MAX_PORTS)
+      return mr_stage_fail(s, MR_ERR_CONFIG, "input %s has %" PRId64 " records and never ends",
+                           s->def->in[i].name, t->length[i]);
+    sum += t->length[i];
+  }
+  s->out_spec[0].n_records = sum;
+  return MR_OK;
+}
+
+/* Epoch e of the whole is epoch e of each part. */
+static mr_err_t concatenate_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
+  const concatenate_t *t = s->state;
+  int64_t n = s->out_spec[0].n_records, epoch = position / n, i = position % n;
+  int p = 0;
+  while (i >= t->length[p]) i -= t->length[p++];
+  at->port = p;
+  at->index = i + epoch * t->length[p];
+  return MR_OK;
+}
+
+static mr_err_t concatenate_next(mr_stage_t *s, mr_walk_t *w) {
+  int64_t *part = &mr_walk_words(w)[0];
+  for (; *part < mr_walk_n_below(w); ++*part) {
+    mr_err_t e = mr_walk_pull(w, (int)*part);
+    if (e != MR_END) return e;
+  }
+  return MR_END;
+}
+
+static mr_err_t concatenate_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
+  int64_t *part = &mr_walk_words(w)[0];
+  for (; *part < mr_walk_n_below(w); ++*part) {
+    int64_t done;
+    mr_err_t e = mr_walk_skip_most(w, (int)*part, n, &done);
+    if (e < 0) return e;
+    if (!(n -= done)) return MR_OK;
+  }
+  return MR_END;
+}
+
+/* An epoch consists of one epoch of each part. */
+static mr_period_t concatenate_period(const mr_stage_t *s, const mr_period_t *in) {
+  const concatenate_t *t = s->state;
+  mr_period_t out = {s->out_spec[0].n_records, true};
+  for (int i = 0; i < t->n; i++) {
+    if (!in[i].n || t->length[i] % in[i].n) return (mr_period_t){0};
+    out.ordered &= in[i].ordered;
+  }
+  return out;
+}
+
+static const mr_walk_def_t concatenate_walk = {
+    .next = concatenate_next,
+    .skip = concatenate_skip,
+    .n_words = 1,
+};
+
+const mr_stage_def_t mr_stage_concatenate = {
+    .name = "concatenate",
+    .help = "Passes one stream after the other (grain's MapDataset.concatenate).",
+    .in = MR_RECORD_INPUTS,
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .state_sz = sizeof(concatenate_t),
+    .plan = concatenate_plan,
+    .order = &(const mr_order_def_t){.at = concatenate_order, .period = concatenate_period},
+    .walk = &concatenate_walk,
+};

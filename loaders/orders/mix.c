@@ -1,0 +1,218 @@
+/* Mixes streams by weights, with the same choice at every position of every run: grain's
+   MapDataset.mix, and after to-iter-dataset its IterDataset.mix. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/text.h"
+#include "loaders/orders/inputs.h"
+#include "pipeline/stage_order.h"
+#include "pipeline/stage_walk.h"
+
+typedef struct mix {
+  const char *weights;
+  int n;
+  int64_t share[MR_MAX_PORTS], sum; /* the weights as integers, and their sum */
+  bool exact;
+} mix_t;
+
+enum { INDEX, STOP }; /* words */
+enum { DIGITS_MAX = 9, SHARE_MAX = 100000000 };
+
+static mr_err_t bad_weights(mr_stage_t *s) {
+  const mix_t *t = s->state;
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "setting weights = \"%.200s\": want %d numbers A,B,.. above 0, one for each "
+                       "input, the largest less than a million times the smallest",
+                       t->weights, t->n);
+}
+
+static mr_err_t parse_weights(mr_stage_t *s, double *weight) {
+  const mix_t *t = s->state;
+  const char *at = t->weights;
+  for (int i = 0; i < t->n; i++) {
+    char *end;
+    weight[i] = mr_strtod(at, &end);
+    bool last = i + 1 == t->n;
+    if (end == at || *end != (last ? 0 : ',') || !(weight[i] > 0) || !isfinite(weight[i]))
+      return bad_weights(s);
+    at = end + 1;
+  }
+  return MR_OK;
+}
+
+/* grain scales the smallest weight to 100 and truncates the others to integers. */
+static mr_err_t shares_of_grain(mr_stage_t *s, const double *weight) {
+  mix_t *t = s->state;
+  double least = INFINITY;
+  for (int i = 0; i < t->n; i++) least = fmin(least, weight[i]);
+  double scale = 100 / least;
+  for (int i = 0; i < t->n; i++) {
+    double share = weight[i] * scale;
+    if (!(share < SHARE_MAX)) return bad_weights(s);
+    t->share[i] = (int64_t)share;
+  }
+  return MR_OK;
+}
+
+static int64_t mix_common_divisor(int64_t a, int64_t b) {
+  return b ? mix_common_divisor(b, a % b) : a;
+}
+
+/* The weights times the smallest power of ten that makes all of them integers, in lowest terms. */
+static mr_err_t shares_as_said(mr_stage_t *s, const double *weight) {
+  mix_t *t = s->state;
+  double scale = 1;
+  int whole = 0;
+  for (int digits = 0; whole < t->n; digits++, scale *= 10) {
+    if (digits > DIGITS_MAX) return bad_weights(s);
+    for (whole = 0; whole < t->n; whole++) {
+      double share = weight[whole] * scale;
+      if (!(share < SHARE_MAX) || fabs(share - rint(share)) > 1e-6) break;
+      t->share[whole] = (int64_t)rint(share);
+    }
+  }
+  int64_t common = 0;
+  for (int i = 0; i < t->n; i++) common = mix_common_divisor(t->share[i], common);
+  for (int i = 0; i < t->n; i++)
+    if (t->share[i] == 0) return bad_weights(s);
+  for (int i = 0; i < t->n; i++) t->share[i] /= common;
+  return MR_OK;
+}
+
+static mr_err_t plan_shares(mr_stage_t *s) {
+  mix_t *t = s->state;
+  double weight[MR_MAX_PORTS];
+  for (int i = 0; i < t->n; i++) t->share[i] = 1;
+  if (t->weights) {
+    MR_TRY(parse_weights(s, weight));
+    MR_TRY(t->exact ? shares_as_said(s, weight) : shares_of_grain(s, weight));
+  }
+  t->sum = 0;
+  for (int i = 0; i < t->n; i++) t->sum += t->share[i];
+  return MR_OK;
+}
+
+/* Records until an input has too few left for its share; in doubles as in grain, or exactly. */
+static int64_t mixed_records(const mr_stage_t *s) {
+  const mix_t *t = s->state;
+  double least = 0x1p62;
+  __int128 most = INT64_C(1) << 62;
+  for (int i = 0; i < t->n; i++) {
+    int64_t records = s->in_spec[i].n_records;
+    __int128 here = (__int128)records * t->sum / t->share[i];
+    most = here < most ? here : most;
+    least = fmin(least, (double)records / ((double)t->share[i] / (double)t->sum));
+  }
+  return t->exact ? (int64_t)most : (int64_t)least;
+}
+
+static mr_err_t mix_plan(mr_stage_t *s) {
+  mix_t *t = s->state;
+  MR_TRY(mr_inputs_plan(s, &t->n));
+  MR_TRY(mr_inputs_alike(s, t->n));
+  MR_TRY(plan_shares(s));
+  s->out_spec[0].n_records = mixed_records(s);
+  if (s->out_spec[0].n_records < 1 && !s->in_spec[0].sequential)
+    return mr_stage_fail(s, MR_ERR_CONFIG, "an input has no record for its weight");
+  return MR_OK;
+}
+
+/* Chooses the input whose share of the first k + 1 records is one more than of the first k. */
+static void mix_choose(const mix_t *t, int64_t k, mr_at_t *at) {
+  int64_t left = t->sum;
+  __int128 a = k, b = (__int128)k + 1;
+  for (int i = 0; i < t->n; i++) {
+    __int128 na = a * (left - t->share[i]) / left, nb = b * (left - t->share[i]) / left;
+    if (a - na != b - nb) {
+      at->port = i, at->index = (int64_t)(b - nb - 1);
+      return;
+    }
+    left -= t->share[i];
+    a = na, b = nb;
+  }
+}
+
+static mr_err_t mix_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
+  mix_choose(s->state, position, at);
+  return MR_OK;
+}
+
+/* `sum` positions take `share` records of each input.  After `cycles` times as many, each input has
+   advanced by a whole number of its periods. */
+static mr_period_t mix_period(const mr_stage_t *s, const mr_period_t *in) {
+  const mix_t *t = s->state;
+  mr_period_t out = {0, true};
+  int64_t cycles = 1;
+  for (int i = 0; i < t->n; i++) {
+    if (!in[i].n) return (mr_period_t){0};
+    int64_t needed = in[i].n / mix_common_divisor(in[i].n, t->share[i]);
+    if (__builtin_mul_overflow(cycles / mix_common_divisor(cycles, needed), needed, &cycles))
+      return (mr_period_t){0};
+    out.ordered &= in[i].ordered;
+  }
+  if (__builtin_mul_overflow(cycles, t->sum, &out.n)) return (mr_period_t){0};
+  return out;
+}
+
+/* Ends when the first input ends. */
+static mr_err_t mix_next(mr_stage_t *s, mr_walk_t *w) {
+  int64_t *word = mr_walk_words(w);
+  mr_at_t at = {0};
+  if (word[STOP]) return MR_END;
+  mix_choose(s->state, word[INDEX], &at);
+  word[INDEX]++;
+  mr_err_t e = mr_walk_pull(w, at.port);
+  word[STOP] = e == MR_END;
+  return e;
+}
+
+/* Counts how many of the first k records come from each input. */
+static void count_shares(const mix_t *t, int64_t k, int64_t *n) {
+  int64_t left = t->sum;
+  __int128 a = k;
+  for (int i = 0; i < t->n; i++) {
+    __int128 rest = a * (left - t->share[i]) / left;
+    n[i] = (int64_t)(a - rest);
+    left -= t->share[i], a = rest;
+  }
+}
+
+static mr_err_t mix_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
+  const mix_t *t = s->state;
+  int64_t *word = mr_walk_words(w), before[MR_MAX_PORTS], after[MR_MAX_PORTS];
+  if (word[STOP]) return MR_END;
+  count_shares(t, word[INDEX], before);
+  count_shares(t, word[INDEX] += n, after);
+  for (int i = 0; i < t->n; i++) {
+    mr_err_t e = mr_walk_skip(w, i, after[i] - before[i]);
+    if (e != MR_OK) return e;
+  }
+  return MR_OK;
+}
+
+static const mr_opt_t mix_opts[] = {
+    {.name = "weights",
+     .type = MR_OPT_STR,
+     .offset = offsetof(mix_t, weights),
+     .unit = "A,B,..",
+     .help = "Shares of the inputs a, b, .. in the output; default: equal.",
+     .positional = 1},
+    {.name = "exact",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(mix_t, exact),
+     .def = "false",
+     .help = "Uses the weights as given; grain scales the smallest to 100 and truncates the others "
+             "to integers, 233:100 for 7:3."},
+    {0}};
+
+const mr_stage_def_t mr_stage_mix = {
+    .name = "mix",
+    .help = "Mixes streams by weights (grain's MapDataset.mix and IterDataset.mix).",
+    .in = MR_RECORD_INPUTS,
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = mix_opts,
+    .state_sz = sizeof(mix_t),
+    .plan = mix_plan,
+    .order = &(const mr_order_def_t){.at = mix_order, .period = mix_period},
+    .walk = &(const mr_walk_def_t){.next = mix_next, .skip = mix_skip, .n_words = 2},
+};

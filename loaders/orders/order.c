@@ -1,0 +1,74 @@
+/* Maps a stream's positions through a sampler, epoch by epoch: the sampler says the record and the
+   key, the stage adds where that record is in the stream of its input. */
+#include "loaders/orders/order.h"
+
+#include "loaders/orders/sampler.h"
+
+/* Sets records per epoch and epochs, so that a batch can end where an epoch does. */
+static void order_lengths(const mr_sampler_t *m, mr_spec_t *out) {
+  const mr_sampler_conf_t *c = &m->conf;
+  out->n_epochs = c->n_epochs;
+  if (c->n_shards == 1) {
+    out->n_records = c->n_records;
+  } else if (c->n_epochs == 0) {
+    bool strided = c->sequential && !c->whole_shards;
+    out->n_records = strided ? c->n_records / c->n_shards : m->size;
+  } else if (m->local_len % c->n_epochs == 0) {
+    out->n_records = m->local_len / c->n_epochs;
+  } else {
+    out->n_records = m->local_len, out->n_epochs = 1;
+  }
+}
+
+mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle) {
+  mr_order_t *o = s->state;
+  mr_spec_t *out = &s->out_spec[0];
+  *out = s->in_spec[0];
+  if (!mr_setting_given(s, offsetof(mr_order_t, epochs))) o->epochs = out->n_epochs;
+  if (!sequential && s->has_default_seed && !mr_setting_given(s, offsetof(mr_order_t, seed)))
+    o->seed = s->default_seed;
+  mr_sampler_conf_t conf = {.n_records = out->n_records,
+                            .n_epochs = o->epochs,
+                            .sequential = sequential,
+                            .shuffle = shuffle,
+                            .seeded = o->seed >= 0,
+                            .seed = (uint32_t)(o->seed >= 0 ? o->seed : 0),
+                            .drop_remainder = o->drop_remainder,
+                            .whole_shards = o->whole_shards,
+                            .bijective = o->bijective};
+  if (!mr_sampler_parse_shard(o->shard, &conf.shard, &conf.n_shards))
+    return mr_stage_fail(s, MR_ERR_CONFIG, "shard=%s, want I/N with 0 <= I < N", o->shard);
+  mr_diag_t why = {0};
+  if (mr_sampler_init(&o->sampler, &conf, &why) < 0) return mr_stage_relay(s, why.code, &why);
+  order_lengths(&o->sampler, out);
+  out->seeded |= conf.seeded;
+  return MR_OK;
+}
+
+mr_err_t mr__order_at(mr_stage_t *s, int64_t position, mr_at_t *at) {
+  const mr_order_t *o = s->state;
+  const mr_sampler_conf_t *c = &o->sampler.conf;
+  if (!mr_sampler_reaches(&o->sampler, position))
+    return mr_stage_fail(s, MR_ERR_CONFIG, "position %lld of shard=%s lies beyond 2^61 records",
+                         (long long)position, o->shard);
+  int64_t index = mr_sampler_index(&o->sampler, position);
+  mr_sampler_at(&o->sampler, index, &at->index, &at->key[0]);
+  /* The index counts epochs too: a stage before this one may give each epoch another order. */
+  bool strided = c->sequential && !c->whole_shards;
+  int64_t epoch = strided ? index / c->n_records : position / o->sampler.size;
+  at->index += epoch * c->n_records;
+  at->seeded = c->seeded;
+  return MR_OK;
+}
+
+/* A shard takes the same positions of every epoch of the input, hence the same records if the input
+   keeps their order.  Strided shards that do not divide the records begin at another position each
+   epoch. */
+mr_period_t mr__order_period(const mr_stage_t *s, const mr_period_t *in) {
+  const mr_sampler_t *m = &((const mr_order_t *)s->state)->sampler;
+  const mr_sampler_conf_t *c = &m->conf;
+  bool strided = c->sequential && !c->whole_shards && c->n_records % c->n_shards;
+  bool keeps = in[0].n && c->n_records % in[0].n == 0 && (c->n_shards == 1 || in[0].ordered) &&
+               !strided && (!c->shuffle || mr_permutes(m->size, c->bijective));
+  return (mr_period_t){keeps ? m->size : 0, in[0].ordered && !c->shuffle};
+}

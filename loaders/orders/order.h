@@ -1,0 +1,47 @@
+/* Shared by the stages shuffle and sequential: an order stage over a sampler. */
+#ifndef MR_LOADERS_ORDERS_ORDER_H
+#define MR_LOADERS_ORDERS_ORDER_H
+
+#include "loaders/orders/sampler.h"
+#include "pipeline/stage_order.h"
+
+typedef struct mr_order {
+  int64_t seed; /* -1: none */
+  int64_t epochs;
+  const char *shard; /* "I/N" or NULL */
+  bool drop_remainder, shuffle, whole_shards, bijective;
+  mr_sampler_t sampler;
+} mr_order_t;
+
+/* Settles the output spec.  With one shard an epoch is the data set and epochs is as given.  With
+   several shards grain's local length becomes n_epochs equal epochs if they divide it, else one
+   epoch of that many positions: shards of an uneven split drift apart.  MR_ERR_CONFIG for a bad
+   shard=, and as mr_sampler_init. */
+mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle);
+
+/* The order hook of both stages: maps a position to an index and a key of the input.  MR_ERR_CONFIG
+   if the sampler does not reach the position. */
+mr_err_t mr__order_at(mr_stage_t *s, int64_t position, mr_at_t *at);
+
+/* The period hook of both stages: returns after how many positions the same records come again,
+   with n = 0 if they do not. */
+mr_period_t mr__order_period(const mr_stage_t *s, const mr_period_t *in);
+
+/* Rows of a table: clang-format would put each value on its own line. */
+/* clang-format off */
+
+/* The settings that both have. */
+#define MR_ORDER_OPTS                                                                             \
+  {.name = "epochs", .type = MR_OPT_INT, .offset = offsetof(mr_order_t, epochs),                  \
+   .unit = "epochs", .def = "1", .hi = 1e9,                                                       \
+   .help = "Number of passes over the records; 0: endless.  Default: that of the input."},        \
+  {.name = "drop-remainder", .type = MR_OPT_BOOL,                                                 \
+   .offset = offsetof(mr_order_t, drop_remainder), .def = "false",                                \
+   .help = "Drops the remainder of the records that does not divide evenly among the shards."},   \
+  {.name = "whole-shards", .type = MR_OPT_BOOL, .offset = offsetof(mr_order_t, whole_shards),     \
+   .def = "false",                                                                                \
+   .help = "Each shard gives all of its records in every epoch, even if shards differ in "        \
+           "size; grain 0.2.18 omits some and lets the shards' epochs drift apart."}
+/* clang-format on */
+
+#endif

@@ -1,0 +1,48 @@
+/* shuffle: passes the records in an order that is drawn anew for each epoch, as grain's
+   IndexSampler does.  There is no buffer of records to mix: the order is a permutation computed for
+   each position (index_shuffle), so a seek costs nothing and records far apart meet in a batch. */
+#include "loaders/orders/order.h"
+
+static mr_err_t shuffle_plan(mr_stage_t *s) {
+  const mr_order_t *o = s->state;
+  return mr__order_plan(s, false, o->shuffle);
+}
+
+static const mr_opt_t shuffle_opts[] = {
+    {.name = "seed",
+     .type = MR_OPT_INT,
+     .offset = offsetof(mr_order_t, seed),
+     .def = "0",
+     .lo = -1,
+     .hi = 4294967295.0,
+     .help = "Seed of the order and of the records' generators; -1: none (with shuffle=false).  "
+             "Default: derived from a stage \"seed\" before this one, if there is one."},
+    MR_ORDER_OPTS,
+    {.name = "shard",
+     .type = MR_OPT_STR,
+     .offset = offsetof(mr_order_t, shard),
+     .unit = "I/N",
+     .help = "Reads only part I of N consecutive parts of the records; default: all."},
+    {.name = "bijective",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(mr_order_t, bijective),
+     .def = "false",
+     .help = "Gives each record once per epoch for exactly 4^k + 1 records (k >= 8) too; grain "
+             "0.2.18 omits the last one and repeats another."},
+    {.name = "shuffle",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(mr_order_t, shuffle),
+     .def = "true",
+     .help = "Shuffles the records in each epoch; false: keeps their order."},
+    {0}};
+
+const mr_stage_def_t mr_stage_shuffle = {
+    .name = "shuffle",
+    .help = "Shuffles the records anew in each epoch (grain's IndexSampler).",
+    .in = {{"in", MR_FLOW_RECORDS, false}},
+    .out = {{"out", MR_FLOW_RECORDS, false}},
+    .opts = shuffle_opts,
+    .state_sz = sizeof(mr_order_t),
+    .plan = shuffle_plan,
+    .order = &(const mr_order_def_t){.at = mr__order_at, .period = mr__order_period},
+};

@@ -1,0 +1,149 @@
+/* Prepares transfers, and takes down what the server says: headers as they come, and the bytes of
+   an answer that has the right status.  After a redirect another answer begins, and nothing of the
+   one before is kept. */
+#include "loaders/remote/remote_attempt.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+static void reset_answer(mr__attempt_t *a) {
+  a->span = (mr_remote_span_t){-1, -1, -1};
+  a->sum = (mr_remote_sum_t){0};
+  a->has_span = a->encoded = a->refused = a->wrong_etag = false, a->etag[0] = a->region[0] = 0,
+  a->mtime_ns = 0;
+}
+
+static void copy_header_value(char *out, size_t room, const char *from, size_t n) {
+  if (n >= room) n = 0; /* too long to be compared: as if there were none */
+  memcpy(out, from, n), out[n] = 0;
+}
+
+static size_t on_header(char *line, size_t one, size_t n, void *arg) {
+  mr__attempt_t *a = arg;
+  const char *v;
+  size_t k;
+  a->last_ns = mr_now_ns();
+  if (n > 5 && !strncmp(line, "HTTP/", 5)) { /* after a redirect another answer begins */
+    const char *space = memchr(line, ' ', n);
+    reset_answer(a);
+    a->status = space ? strtol(space, NULL, 10) : 0;
+    return n;
+  }
+  if ((v = mr__remote_value(line, n, "content-range", &k)))
+    a->has_span = mr__remote_span(v, k, &a->span);
+  else if ((v = mr__remote_value(line, n, "etag", &k)))
+    a->wrong_etag = !mr__remote_is_etag(v, k), copy_header_value(a->etag, sizeof a->etag, v, k);
+  else if ((v = mr__remote_value(line, n, "x-amz-bucket-region", &k)))
+    copy_header_value(a->region, sizeof a->region, v, k);
+  else if ((v = mr__remote_value(line, n, "content-encoding", &k)))
+    a->encoded = !(k == 8 && !strncasecmp(v, "identity", k));
+  else if ((v = mr__remote_value(line, n, "last-modified", &k))) {
+    char date[64];
+    copy_header_value(date, sizeof date, v, k);
+    a->mtime_ns = mr__time_ns(curl_getdate(date, NULL));
+  } else {
+    mr__remote_sum_line(line, n, &a->sum);
+  }
+  return n;
+}
+
+/* Appends to a page.  Returns n; 0, which ends the transfer, if the page becomes too long or
+   without memory. */
+static size_t on_page(mr__attempt_t *a, const char *data, size_t n) {
+  mr__page_t *p = a->q->page;
+  if (n > p->most - p->n) return a->too_long = true, 0;
+  if (p->cap - p->n <= n) {
+    size_t cap = 2 * p->cap + n + 65536;
+    char *more = realloc(p->data, cap);
+    if (!more) return 0; /* as a broken connection */
+    p->data = more, p->cap = cap;
+  }
+  memcpy(p->data + p->n, data, n);
+  p->n += n, p->data[p->n] = 0;
+  a->got += (int64_t)n;
+  return n;
+}
+
+static size_t on_body(char *data, size_t one, size_t n, void *arg) {
+  mr__attempt_t *a = arg;
+  a->last_ns = mr_now_ns();
+  if (a->q->page) return a->status == 200 ? on_page(a, data, n) : n;
+  if (a->status != 206) { /* an error's text: passed over, or cut if it is a whole object */
+    a->refused = a->status == 200;
+    return a->refused ? 0 : n;
+  }
+  if ((int64_t)n > a->q->size - a->got) {
+    a->too_long = true;
+    return 0;
+  }
+  if (a->to) memcpy(a->to + a->got, data, n);
+  a->got += (int64_t)n;
+  return n;
+}
+
+/* Debian's libcurl names its own file of certificates to OpenSSL, which then reads no variable. */
+void mr__remote_certificates(CURL *c) {
+  const char *file = getenv("SSL_CERT_FILE"), *folder = getenv("SSL_CERT_DIR");
+  if (file && *file) curl_easy_setopt(c, CURLOPT_CAINFO, file);
+  if (folder && *folder) curl_easy_setopt(c, CURLOPT_CAPATH, folder);
+}
+
+static void set_options(mr__attempt_t *a, double timeout_s) {
+  const mr__request_t *q = a->q;
+  CURL *c = a->easy;
+  char range[64];
+  snprintf(range, sizeof range, "%" PRId64 "-%" PRId64, q->at, q->at + q->size - 1);
+  curl_easy_setopt(c, CURLOPT_URL, q->object->url);
+  curl_easy_setopt(c, CURLOPT_PATH_AS_IS, 1L); /* keys may hold ".." and "//" */
+  curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, q->object->s3 ? 0L : 1L);
+  curl_easy_setopt(c, CURLOPT_MAXREDIRS, 5L);
+  curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(timeout_s * 1000));
+  curl_easy_setopt(c, CURLOPT_BUFFERSIZE, 256L * 1024);
+  curl_easy_setopt(c, CURLOPT_USERAGENT, "millrace");
+  curl_easy_setopt(c, CURLOPT_ERRORBUFFER, a->reason);
+  if (q->page)
+    q->page->n = 0;
+  else
+    curl_easy_setopt(c, CURLOPT_RANGE, range);
+  curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
+  curl_easy_setopt(c, CURLOPT_HEADERDATA, a);
+  curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
+  curl_easy_setopt(c, CURLOPT_WRITEDATA, a);
+  curl_easy_setopt(c, CURLOPT_PRIVATE, a);
+  mr__remote_certificates(c);
+  if (q->object->bearer) { /* a peer: no other host gets the token */
+    curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
+    curl_easy_setopt(c, CURLOPT_XOAUTH2_BEARER, q->object->bearer);
+    curl_easy_setopt(c, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+  }
+}
+
+void mr__attempt_free(mr__attempt_t *a) {
+  curl_slist_free_all(a->headers);
+  curl_easy_cleanup(a->easy);
+  free(a->own), free(a);
+}
+
+mr__attempt_t *mr__attempt_new(mr__request_t *q, bool own, double timeout_s) {
+  mr__attempt_t *a = calloc(1, sizeof *a);
+  own = own && q->to;
+  if (a) a->easy = curl_easy_init();
+  if (a && a->easy && own) a->own = malloc((size_t)q->size);
+  if (!a || !a->easy || (own && !a->own)) {
+    if (a) mr__attempt_free(a);
+    return NULL;
+  }
+  a->q = q, a->to = own ? a->own : q->to;
+  reset_answer(a);
+  set_options(a, timeout_s);
+  return a;
+}

@@ -1,0 +1,46 @@
+/* One transfer of a request by libcurl: how it is prepared, what the server has said so far, and
+   what becomes of it.  Used by the engine's thread alone.
+
+   Implemented in remote_attempt.c, and remote_judge.c for the judgement. */
+#ifndef MR_LOADERS_REMOTE_REMOTE_ATTEMPT_H
+#define MR_LOADERS_REMOTE_REMOTE_ATTEMPT_H
+
+#include <curl/curl.h>
+
+#include "loaders/remote/remote_private.h"
+
+/* One transfer of a request. */
+typedef struct mr__attempt {
+  mr__request_t *q;
+  CURL *easy;
+  struct curl_slist *headers;
+  uint8_t *to;  /* where its bytes go: q->to, or its own room */
+  uint8_t *own; /* heap; NULL: none */
+  int64_t got, begun_ns, last_ns;
+  long status;
+  mr_remote_span_t span;
+  mr_remote_sum_t sum;
+  bool has_span, encoded, too_long, refused; /* refused: the body is not wanted */
+  bool wrong_etag;
+  char etag[256], region[64], reason[CURL_ERROR_SIZE];
+  int64_t mtime_ns;         /* 0: not said */
+  struct mr__attempt *next; /* in the list of those in flight */
+} mr__attempt_t;
+
+/* Prepares a transfer of q but for its headers; `own`: with room of its own, if the bytes matter,
+   since q's other transfer writes to q->to.  timeout_s is for the connection.  NULL without memory.
+ */
+mr__attempt_t *mr__attempt_new(mr__request_t *q, bool own, double timeout_s);
+void mr__attempt_free(mr__attempt_t *a); /* it must be in no multi handle */
+
+/* Makes a transfer accept what the files of SSL_CERT_FILE and SSL_CERT_DIR certify, if they are
+ * set. */
+void mr__remote_certificates(CURL *c);
+
+typedef enum mr__verdict { MR__USE, MR__AGAIN, MR__FAIL } mr__verdict_t;
+
+/* Judges a transfer that has ended with `code`: whether its bytes are those that were asked for,
+   the failure may pass, or it is final.  *diag gets the reason, but for MR__USE. */
+mr__verdict_t mr__attempt_judge(mr__attempt_t *a, CURLcode code, mr_diag_t *diag);
+
+#endif
