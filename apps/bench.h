@@ -1,5 +1,5 @@
-/* Measurements of this program on this machine, for `millrace bench`.  Those of WHAT are in
-   bench_WHAT.c (without.c if their libraries are missing), what they share in bench.c. */
+/* Measurements of this program on this machine, for `millrace bench`.  Those of NAME are in
+   bench_NAME.c (without.c if their libraries are missing), what they share in bench.c. */
 #ifndef MR_APPS_BENCH_H
 #define MR_APPS_BENCH_H
 

@@ -1,5 +1,5 @@
 /* normalize: turns pictures of bytes into floats, (x/255 - mean) / std for each channel.  A byte
-   has 256 values, so the results are tables that norm.c and norm_any.c look up or compute; here are
+   has 256 values, so the results are tables that norm.c looks up or computes; here are
    the settings, the presets, and which of the two ways fits the input. */
 #include "pipeline/stage_map.h"
 #include "stages/norm.h"

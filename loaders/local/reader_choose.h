@@ -1,6 +1,6 @@
 /* The choice of a reader's way: plain facts about the machine and the files, and a pure function of
    them.  Implemented in reader_choose.c; mr_uring_refused in reader_uring.c, or in
-   reader_uring_without.c in a build without liburing.  Any thread. */
+   without.c in a build without liburing.  Any thread. */
 #ifndef MR_LOADERS_LOCAL_READER_CHOOSE_H
 #define MR_LOADERS_LOCAL_READER_CHOOSE_H
 

@@ -1,4 +1,4 @@
-/* The ViTs against numbers of flax and PyTorch (golden/vit/vit.md gives the tolerances). */
+/* The ViTs against numbers of flax and PyTorch (tests/golden/vit): each test has its tolerance. */
 
 // clang-format off
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* The small ViTs of golden/vit, and what flax, PyTorch and optax compute with them
-   (golden/vit/vit.md gives the tolerances), on the CPU or a device. */
+/* The small ViTs of tests/golden/vit, and what flax, PyTorch and optax compute with them, on the
+   CPU or a device. */
 #ifndef MR_TESTS_MODEL_VIT_GOLDEN_H
 #define MR_TESTS_MODEL_VIT_GOLDEN_H
 
