@@ -12,7 +12,7 @@
 #include "apps/bench.h"
 #include "apps/interrupt.h"
 #include "base/clock.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 
 /* ---- time to the first batch ---- */
 

@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/xio.h"
-#include "pipeline/diagnose.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
+#include "pipeline/watch/diagnose.h"
 
 #define EVERY_NS INT64_C(3000000000)
 

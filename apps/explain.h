@@ -3,7 +3,7 @@
 #define MR_APPS_EXPLAIN_H
 
 #include "apps/cli.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 
 /* Rows for the flags of a command that runs a graph. */
 #define MR_LOOK_FLAGS                                                                    \

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 
 static const struct face {
   const char *flag, *stage, *settings; /* settings: what follows the stage; %s is the run folder */

@@ -4,7 +4,7 @@
 #define MR_APPS_GRAPHS_H
 
 #include "apps/cli.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 
 /* Parses word[at] (text, a file's name, or the folder of a run, whose settings come first) with the
    words after it as overrides NAME=VALUE; data=synthetic replaces cifar10 by synthetic sources, as

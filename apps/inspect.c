@@ -13,7 +13,7 @@
 #include "loaders/loaders.h"
 #include "model/zoo/zoo.h"
 #include "pipeline/foreign.h"
-#include "pipeline/process.h"
+#include "pipeline/graph/process.h"
 #include "plugins/plugin.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"

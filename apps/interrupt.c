@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/xio.h"
 #include "loaders/local/reader.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "sinks/sinks.h"
 
 void mr_notice_reader(void) {

@@ -10,7 +10,7 @@
 
 #include "apps/cli.h"
 #include "apps/graphs.h"
-#include "pipeline/lineage.h"
+#include "pipeline/records/lineage.h"
 #include "pipeline/stage_source.h"
 
 enum { SOURCES = 32, FIRST = 3 /* pairs that are reported */, RECORDS_MAX = 100 << 20 };

@@ -4,7 +4,7 @@
 #define MR_APPS_PROCESS_RUN_H
 
 #include "apps/cli.h"
-#include "pipeline/process.h"
+#include "pipeline/graph/process.h"
 
 /* Builds the graph of the command line with its flags, cut into processes for a run of this name.
    The caller destroys *g, which is NULL on failure: failures of parsing and cutting, or

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "apps/run_dir.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "stages/train/state.h"
 
 /* Sets up a resumed run: the checkpoint that stage `step` reads, and where the sinks and the

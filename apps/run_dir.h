@@ -11,7 +11,7 @@
 #include "apps/cli.h"
 #include "apps/run_lock.h"
 #include "base/err.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "stages/train/state.h"
 
 enum { MR_RUN_PATH = 1024, MR_RUN_SETTINGS = 256 };

@@ -15,7 +15,7 @@
 #include "apps/graphs.h"
 #include "apps/interrupt.h"
 #include "links/link_stage.h"
-#include "pipeline/process.h"
+#include "pipeline/graph/process.h"
 
 enum { SHARDS = 64 };
 

@@ -12,7 +12,7 @@
 #include "base/dataset.h"
 #include "base/text.h"
 #include "pipeline/care.h"
-#include "pipeline/lineage.h"
+#include "pipeline/records/lineage.h"
 #include "pipeline/stage_source.h"
 
 static const mr_flag_t who_flags[] = {

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "links/link_stage.h"
-#include "pipeline/commit.h"
+#include "pipeline/run/commit.h"
 #include "pipeline/stage_step.h"
 
 enum { ALONE_MS = 5000 }; /* without a peer for that long: reported */

@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "links/link_stage.h"
-#include "pipeline/commit.h"
+#include "pipeline/run/commit.h"
 #include "pipeline/stage_step.h"
 
 typedef struct out {

@@ -5,8 +5,8 @@
 #define MR_LINKS_LINK_STAGE_H
 
 #include "links/link.h"
+#include "pipeline/graph/stream_at.h"
 #include "pipeline/stage.h"
-#include "pipeline/stream_at.h"
 
 typedef struct mr_link_settings {
   const char *link, *address, *key, *peers, *peer;

@@ -23,7 +23,7 @@ typedef enum mr_metrics_kind {
   MR_METRICS_HISTOGRAMS, /* this kind and the later ones are used by some sinks only */
   MR_METRICS_SAMPLE,     /* a picture as the training step received it */
   MR_METRICS_WRONG,      /* a picture that an evaluation classified wrongly */
-  MR_METRICS_MARK,       /* a state follows: pipeline/durable.h */
+  MR_METRICS_MARK,       /* a state follows: pipeline/run/durable.h */
 } mr_metrics_kind_t;
 
 typedef struct mr_metric {

@@ -14,8 +14,8 @@
    | step   | works on buffers in threads of its own: batch, sinks        | stage_step.h   |
 
    All but step are stages of a *record stream* and have no thread.  They form a tree that ends in a
-   step stage (batch), which runs it (pipeline/chain.h).  A stage is of one kind; only an order may
-   also be a walk.
+   step stage (batch), which runs it (pipeline/records/chain.h).  A stage is of one kind; only an
+   order may also be a walk.
 
    A record stream is *indexable* (grain's MapDataset): a function of any position >= 0, of which an
    epoch has n_records; some positions may be holes.  Or it is *sequential* (grain's IterDataset): a
@@ -47,12 +47,13 @@ typedef struct mr_value {
 
 /* One record on its way through a chain. */
 typedef struct mr_rec {
-  mr_value_t *field;      /* [n_fields], as the spec of the input or output says */
-  uint64_t key;           /* record id within the source */
-  uint64_t draw;          /* hash of the draws so far: mr_draw_note */
-  mr_philox_t *rng;       /* the record's own generator; NULL without a seed */
-  struct mr_draws *draws; /* where draws are noted in words (pipeline/lineage.h); NULL: not noted */
-  bool skipped;           /* skip-records= excludes it: mr_buf_t.excluded */
+  mr_value_t *field; /* [n_fields], as the spec of the input or output says */
+  uint64_t key;      /* record id within the source */
+  uint64_t draw;     /* hash of the draws so far: mr_draw_note */
+  mr_philox_t *rng;  /* the record's own generator; NULL without a seed */
+  struct mr_draws
+      *draws;   /* where draws are noted in words (pipeline/records/lineage.h); NULL: not noted */
+  bool skipped; /* skip-records= excludes it: mr_buf_t.excluded */
 } mr_rec_t;
 
 typedef struct mr_port_def {

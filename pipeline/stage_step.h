@@ -1,6 +1,6 @@
 /* A step stage: works on buffers, in a thread of its own or in workers=N threads; and the calls for
-   its step function.  pipeline/chain.h has the calls to read records, pipeline/commit.h those to
-   keep what a process resumes from.
+   its step function.  pipeline/records/chain.h has the calls to read records, pipeline/run/commit.h
+   those to keep what a process resumes from.
 
    Unless stated otherwise a call is for the thread of its stage (one worker), while the graph
    runs.  Implemented in port.c, mr_use_pool in wire.c. */

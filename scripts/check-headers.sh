@@ -75,6 +75,8 @@ while read -r room sees parts; do
     case $spec in
       *:*) for b in $(printf '%s' "${spec#*:}" | tr ',' ' '); do below="$below $(cat "$work/parts/$b/sees")"; done ;;
     esac
+    # shellcheck disable=SC2086 # a list of words
+    below=$(printf '%s\n' $below | sort -u | tr '\n' ' ')
     mkdir -p "$work/parts/$part"
     echo "$below" >"$work/parts/$part/sees"
     allowed=$sees

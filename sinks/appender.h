@@ -8,7 +8,7 @@
 #define MR_SINKS_APPENDER_H
 
 #include "metrics/metrics.h"
-#include "pipeline/durable.h"
+#include "pipeline/run/durable.h"
 
 enum { MR_APPENDER_HELD = 4096 };
 

@@ -1,9 +1,10 @@
 /* Checkpoints: each state becomes DIR/step-000351.safetensors, written whole or not at all, and the
    link DIR/latest points to the newest.
 
-   A file gets its name only after the metrics up to its step are on the disk (pipeline/durable.h):
-   a killed run resumes from its newest checkpoint and does not repeat the steps before it.
-   Training does not wait for that, because its parameters are in the file by then. */
+   A file gets its name only after the metrics up to its step are on the disk
+   (pipeline/run/durable.h): a killed run resumes from its newest checkpoint and does not repeat the
+   steps before it. Training does not wait for that, because its parameters are in the file by then.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -15,8 +16,8 @@
 
 #include "base/err.h"
 #include "base/xio.h"
-#include "pipeline/commit.h"
-#include "pipeline/durable.h"
+#include "pipeline/run/commit.h"
+#include "pipeline/run/durable.h"
 #include "pipeline/stage_step.h"
 #include "pipeline/state.h"
 #include "sinks/sinks.h"

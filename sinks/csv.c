@@ -11,7 +11,7 @@
 #include "base/xio.h"
 #include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
-#include "pipeline/watch.h"
+#include "pipeline/watch/watch.h"
 #include "sinks/appender.h"
 #include "sinks/resume.h"
 

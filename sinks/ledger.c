@@ -19,7 +19,7 @@
 
 #include "base/ledger.h"
 #include "base/xio.h"
-#include "pipeline/commit.h"
+#include "pipeline/run/commit.h"
 #include "pipeline/stage_step.h"
 #include "sinks/resume.h"
 

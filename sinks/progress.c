@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
-#include "pipeline/watch.h"
+#include "pipeline/watch/watch.h"
 #include "sinks/resume.h"
 
 typedef struct progress {

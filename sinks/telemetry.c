@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
-#include "pipeline/watch.h"
+#include "pipeline/watch/watch.h"
 #include "sinks/usage.h"
 
 enum { WINDOW = 512 }; /* latest step times, for the quantiles */

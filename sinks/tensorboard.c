@@ -13,7 +13,7 @@
 #include "events.pb-c.h"
 #include "metrics/metrics.h"
 #include "pipeline/stage_step.h"
-#include "pipeline/watch.h"
+#include "pipeline/watch/watch.h"
 #include "sinks/appender.h"
 #include "sinks/picture.h"
 #include "sinks/resume.h"

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "metrics/metrics.h"
-#include "pipeline/watch.h"
+#include "pipeline/watch/watch.h"
 
 /* ---- the graph as the page draws it: its fixed structure, and its live measurements ---- */
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/records/batch_layout.h"
 #include "pipeline/stage_step.h"
-#include "stages/batch_layout.h"
 
 enum { USED, NUMBER, OWN_WORDS };
 

@@ -3,12 +3,13 @@
 
    Tensors: "params/NAME", "adam.m/NAME", "adam.v/NAME" for every parameter, f32, and "ema/NAME" if
    an average of the weights is kept; "fp8/scale" and "fp8/amax" (computes.h); "stream/PORT", i64,
-   for each linked input in mr_train_stream_name: where its stream resumes (pipeline/stream_at.h),
-   which takes as long after a million steps as after one.  Text: millrace.model (mr_model_text:
-   every setting that shapes the model), step, images, position, epoch, ledger, seed, unvalidated,
-   the data's origin, the optimizer, a dynamic loss scale's state (loss_scale: its five numbers),
-   computes (mr__computes_text), fp8_rules (mr__computes_rules) and the version of all this, each as
-   "millrace.WORD". Version 1 had no version and no streams but the training stream's position.
+   for each linked input in mr_train_stream_name: where its stream resumes
+   (pipeline/graph/stream_at.h), which takes as long after a million steps as after one.  Text:
+   millrace.model (mr_model_text: every setting that shapes the model), step, images, position,
+   epoch, ledger, seed, unvalidated, the data's origin, the optimizer, a dynamic loss scale's state
+   (loss_scale: its five numbers), computes (mr__computes_text), fp8_rules (mr__computes_rules) and
+   the version of all this, each as "millrace.WORD". Version 1 had no version and no streams but the
+   training stream's position.
 
    The calls on a file return MR_OK, or fail with a sentence in diag: MR_ERR_IO, MR_ERR_DATA or
    MR_ERR_NOMEM. */
@@ -17,9 +18,9 @@
 
 #include "model/train/train.h"
 #include "model/zoo/zoo.h"
+#include "pipeline/graph/stream_at.h"
 #include "pipeline/stage.h"
 #include "pipeline/state.h"
-#include "pipeline/stream_at.h"
 
 /* Inputs whose streams resume.  The test stream is read once, at the end of the run, and again if
    the run is extended after its end: always from the start. */

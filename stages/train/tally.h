@@ -4,8 +4,8 @@
 
 #include "metrics/metrics.h"
 #include "model/train/train.h"
+#include "pipeline/graph/stream_at.h"
 #include "pipeline/stage.h"
-#include "pipeline/stream_at.h"
 
 /* Counts of an evaluation. */
 typedef struct mr_tally {

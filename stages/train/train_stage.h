@@ -4,7 +4,7 @@
 #define MR_STAGES_TRAIN_TRAIN_STAGE_H
 
 #include "model/exec/exec.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 
 MR_BEGIN_DECLS
 

@@ -13,7 +13,7 @@
 #include "pipeline/stage_step.h"
 #include "stages/train/train_step_private.h"
 
-/* Announces a state to the sinks (pipeline/durable.h); *mark 0: no consumer. */
+/* Announces a state to the sinks (pipeline/run/durable.h); *mark 0: no consumer. */
 static mr_err_t give_mark(mr_stage_t *s, int64_t *mark) {
   train_t *v = s->state;
   mr_buf_t *b;

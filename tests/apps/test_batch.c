@@ -11,7 +11,7 @@
 #include "base/npy.h"
 #include "base/xio.h"
 #include "loaders/loaders.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/stage_step.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"

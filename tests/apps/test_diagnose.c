@@ -14,8 +14,8 @@
 
 #include "base/philox.h"
 #include "loaders/loaders.h"
-#include "pipeline/diagnose.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
+#include "pipeline/watch/diagnose.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
 #include "tests/apps/program.h"

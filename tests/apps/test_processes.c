@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "pipeline/process.h"
+#include "pipeline/graph/process.h"
 #include "tests/apps/processes.h"
 
 static const char training[] =

@@ -12,7 +12,7 @@
 #include "links/links.h"
 #include "loaders/loaders.h"
 #include "pipeline/registry.h"
-#include "pipeline/runtime_private.h"
+#include "pipeline/run/runtime_private.h"
 #include "pipeline/stage_source.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"

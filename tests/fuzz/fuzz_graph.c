@@ -1,5 +1,5 @@
 /* Graph text: parsed, settled, dumped; what was dumped parses again to the same dump. */
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 
 #include "tests/fuzz/fuzz.h"
 

@@ -4,7 +4,7 @@
 
 #include <xxhash.h>
 
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "stages/train/computes.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -3,7 +3,7 @@
 #include "apps/cli.h"
 #include "apps/run_dir.h"
 #include "loaders/orders/sampler.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Of apps/graphs.c: a fuzzer loads no code that its input names. */

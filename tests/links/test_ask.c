@@ -15,7 +15,7 @@
 
 #include "links/link_stage.h"
 #include "links/links.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/stage_step.h"
 #include "tests/links/ends.h"
 

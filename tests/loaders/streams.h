@@ -8,7 +8,7 @@
 #define MR_TESTS_LOADERS_STREAMS_H
 
 #include "loaders/loaders.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/stage_filter.h"
 #include "pipeline/stage_map.h"
 #include "pipeline/stage_step.h"

@@ -6,7 +6,7 @@
 #include "base/npz.h"
 #include "base/safetensors.h"
 #include "loaders/loaders.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/stage_step.h"
 #include "stages/stages.h"
 #include "tests/loaders/arrayrecord.h"

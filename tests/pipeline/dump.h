@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 
 /* What mr_graph_dump writes; the caller frees it. */
 static inline char *dump(const mr_graph_t *g) {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/philox.h"
-#include "pipeline/chain.h"
+#include "pipeline/records/chain.h"
 #include "pipeline/stage_filter.h"
 #include "pipeline/stage_join.h"
 #include "pipeline/stage_map.h"

@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "pipeline/commit.h"
+#include "pipeline/run/commit.h"
 #include "pipeline/stage_step.h"
 #include "tests/pipeline/wired.h"
 #include "tests/random.h"

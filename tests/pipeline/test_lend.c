@@ -10,7 +10,7 @@
 
 #include <unistd.h>
 
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/stage_step.h"
 
 enum { ROUNDS = 300, WORDS = 512 };

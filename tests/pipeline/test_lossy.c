@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/stage_step.h"
 
 enum { TOTAL = 20000, READERS = 3 };

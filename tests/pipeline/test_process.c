@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/process.h"
+#include "pipeline/graph/process.h"
 #include "pipeline/stage_source.h"
 #include "pipeline/stage_step.h"
 #include "tests/pipeline/dump.h"

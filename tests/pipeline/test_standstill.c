@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/stage_step.h"
 
 typedef struct {

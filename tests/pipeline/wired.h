@@ -3,7 +3,7 @@
 #ifndef MR_TESTS_WIRED_H
 #define MR_TESTS_WIRED_H
 
-#include "pipeline/runtime_private.h"
+#include "pipeline/run/runtime_private.h"
 
 static inline mr_graph_t *wired(mr_registry_t *reg, const mr_stage_def_t *const *table,
                                 const char *text, int depth) {

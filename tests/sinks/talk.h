@@ -11,7 +11,7 @@
 
 #include "base/xio.h"
 #include "metrics/metrics.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/stage_step.h"
 #include "sinks/sinks.h"
 

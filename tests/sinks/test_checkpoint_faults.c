@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/safetensors.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/stage_step.h"
 #include "pipeline/state.h"
 #include "sinks/sinks.h"

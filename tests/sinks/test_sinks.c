@@ -17,7 +17,7 @@
 #include "base/safetensors.h"
 #include "base/xio.h"
 #include "metrics/metrics.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/state.h"
 #include "tests/sinks/states.h"
 #include "tests/sinks/talk.h"

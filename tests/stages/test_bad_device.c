@@ -7,7 +7,7 @@
 
 #include "loaders/loaders.h"
 #include "loaders/local/reader_choose.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/stage_step.h"
 #include "stages/stages.h"
 #include "tests/fault.h"

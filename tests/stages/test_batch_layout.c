@@ -1,7 +1,7 @@
 /* A far batch behind rebatch is found by arithmetic also where steps before it are left out. */
 #include "tests/loaders/streams.h"
 
-#include "stages/batch_layout.h"
+#include "pipeline/records/batch_layout.h"
 
 static _Atomic int64_t made; /* records */
 

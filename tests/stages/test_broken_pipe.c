@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "loaders/loaders.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
 

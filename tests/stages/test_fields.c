@@ -2,7 +2,7 @@
    single fields, select, rename and batch: every byte follows from the record's key, whatever the
    workers and wherever the stream starts. */
 #include "loaders/loaders.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/stage_map.h"
 #include "pipeline/stage_source.h"
 #include "pipeline/stage_step.h"

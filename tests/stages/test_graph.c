@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "loaders/loaders.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/stage_map.h"
 #include "pipeline/stage_order.h"
 #include "pipeline/stage_source.h"

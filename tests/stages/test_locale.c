@@ -12,7 +12,7 @@
 #include <cJSON.h>
 
 #include "loaders/loaders.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
 #include "tests/comma.h"

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "loaders/loaders.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "sinks/sinks.h"
 #include "stages/mix.h"
 #include "stages/stages.h"

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "loaders/loaders.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/stage_step.h"
 #include "stages/stages.h"
 #include "tests/vectors.h"

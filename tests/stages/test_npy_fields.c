@@ -4,7 +4,7 @@
 
 #include "base/npy.h"
 #include "loaders/loaders.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/stage_step.h"
 #include "stages/stages.h"
 #include "tests/random.h"

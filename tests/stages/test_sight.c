@@ -2,7 +2,7 @@
    record and whatever stands beside them. */
 #include "loaders/loaders.h"
 #include "metrics/metrics.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/stage_step.h"
 #include "stages/stages.h"
 #include "tests/vectors.h"

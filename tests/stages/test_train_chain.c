@@ -4,7 +4,7 @@
 #include "loaders/loaders.h"
 #include "loaders/local/image.h"
 #include "loaders/orders/sampler.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/stage_step.h"
 #include "stages/norm.h"
 #include "stages/pil_picture.h"

@@ -13,10 +13,10 @@
 
 #include <stdlib.h>
 
-#include "pipeline/commit.h"
-#include "pipeline/graph.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/pool.h"
-#include "pipeline/runtime_private.h"
+#include "pipeline/run/commit.h"
+#include "pipeline/run/runtime_private.h"
 #include "pipeline/stage_step.h"
 #include "tests/weak/weak.h"
 

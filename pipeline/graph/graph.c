@@ -1,0 +1,391 @@
+/* Building a graph: nodes, settings, edges, variables.  Everything is checked as it is added,
+   except values, which settle parses. */
+#include "pipeline/graph/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/feature.h"
+#include "pipeline/foreign.h"
+#include "pipeline/graph/graph_private.h"
+
+mr_graph_t *mr_graph_create(const mr_registry_t *reg) {
+  mr_graph_t *g = calloc(1, sizeof *g);
+  if (!g) return NULL;
+  g->reg = reg;
+  pthread_mutex_init(&g->lock, NULL);
+  pthread_mutex_init(&g->commit_lock, NULL);
+  mr_cond_init(&g->answered);
+  return g;
+}
+
+const char *mr__graph_text(mr_graph_t *g, const char *s, size_t n) {
+  mr__text_t *t = malloc(sizeof *t + n + 1);
+  if (!t) return NULL;
+  memcpy(t->s, s, n);
+  t->s[n] = 0;
+  t->next = g->texts, g->texts = t;
+  return t->s;
+}
+
+mr_err_t mr_graph_set_origin(mr_graph_t *g, const char *origin, mr_diag_t *diag) {
+  g->origin = mr__graph_text(g, origin, strlen(origin));
+  return g->origin ? MR_OK : mr_no_memory(diag, "a graph");
+}
+
+void mr_graph_on_plugin(mr_graph_t *g, mr_plugin_fn *load, void *ctx) {
+  g->load_plugin = load, g->plugin_ctx = ctx;
+}
+
+void mr_graph_on_missing(mr_graph_t *g, mr_missing_fn *add) { g->add_missing = add; }
+
+mr_err_t mr__fail_at_origin(const mr_graph_t *g, mr_err_t code, const mr_diag_t *why,
+                            mr_diag_t *diag) {
+  size_t digits = strspn(why->text, "0123456789");
+  bool has_place = g->origin && digits && why->text[digits] == ':';
+  return mr_fail(diag, code, "%s%s%s", has_place ? g->origin : "", has_place ? ":" : "", why->text);
+}
+
+/* Makes room for one more row in a growing array; false without memory. */
+static bool graph_grow(void *array, int n, size_t row) {
+  void **a = array;
+  if (n & (n - 1)) return true; /* grows when n is 0 or a power of two */
+  void *more = realloc(*a, (n ? 2u * (size_t)n : 1u) * row);
+  if (more) *a = more;
+  return more != NULL;
+}
+
+mr_err_t mr__graph_plugin(mr_graph_t *g, const char *file, mr_diag_t *diag) {
+  const char *copy = mr__graph_text(g, file, strlen(file));
+  if (!copy || !graph_grow(&g->plugin, g->n_plugins, sizeof *g->plugin))
+    return mr_no_memory(diag, "a graph");
+  g->plugin[g->n_plugins++] = copy;
+  if (!g->load_plugin)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "plugin %s: this program loads no plug-ins that graph text names; name it on "
+                   "the command line with --plugin",
+                   file);
+  return g->load_plugin(g->plugin_ctx, g->origin, file, diag);
+}
+
+int mr__graph_find(const mr_graph_t *g, const char *name) {
+  for (int i = 0; i < g->n_nodes; i++)
+    if (!strcmp(g->node[i]->name, name)) return i;
+  return -1;
+}
+
+int mr__graph_new_node(mr_graph_t *g, const mr_stage_def_t *def, mr__pos_t pos) {
+  mr__node_t *node = calloc(1, sizeof *node);
+  if (!node || !graph_grow(&g->node, g->n_nodes, sizeof *g->node)) return free(node), -1;
+  def = mr_stage_def_usual(def);
+  *node = (mr__node_t){.def = def, .name = "", .pos = pos};
+  node->worker = calloc(MR_MAX_WORKERS, sizeof *node->worker);
+  node->state = aligned_alloc(64, (def->state_sz + 64) / 64 * 64);
+  if (!node->worker || !node->state) return free(node->worker), free(node->state), free(node), -1;
+  node->worker->def = def;
+  node->worker->name = node->name;
+  g->node[g->n_nodes] = node;
+  return g->n_nodes++;
+}
+
+static bool graph_taken(const mr_graph_t *g, const char *name) {
+  return mr__graph_find(g, name) >= 0 || mr__process_find(g, name) >= 0;
+}
+
+mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_diag_t *diag) {
+  char at[32];
+  mr__pos_text(node->pos, at, sizeof at);
+  if (!*name || strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") !=
+                    strlen(name))
+    return mr_fail(diag, MR_ERR_USAGE, "%s%s: name = \"%.60s\": want letters, digits, - and _", at,
+                   node->def->name, name);
+  if (graph_taken(g, name))
+    return mr_fail(diag, MR_ERR_USAGE, "%s%s: the name \"%.60s\" is taken", at, node->def->name,
+                   name);
+  node->name = mr__graph_text(g, name, strlen(name));
+  if (!node->name) return mr_no_memory(diag, "a graph");
+  node->worker->name = node->name;
+  return MR_OK;
+}
+
+/* Names a node after its def: "batch", "batch2", "batch3" ... */
+static mr_err_t name_after_def(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag) {
+  char name[128];
+  snprintf(name, sizeof name, "%s", node->def->name);
+  for (int k = 2; graph_taken(g, name); k++)
+    snprintf(name, sizeof name, "%s%d", node->def->name, k);
+  return mr__graph_rename(g, node, name, diag);
+}
+
+mr_err_t mr__graph_name_all(mr_graph_t *g, mr_diag_t *diag) {
+  for (int i = 0; i < g->n_nodes; i++)
+    if (!*g->node[i]->name) MR_TRY(name_after_def(g, g->node[i], diag));
+  return MR_OK;
+}
+
+static mr_err_t unsettled(const mr_graph_t *g, mr_diag_t *diag) {
+  return g->settled ? mr_fail(diag, MR_ERR_USAGE, "the graph is settled: it cannot change") : MR_OK;
+}
+
+mr_err_t mr_graph_add(mr_graph_t *g, const char *def, const char *name, const char **given,
+                      mr_diag_t *diag) {
+  MR_TRY(unsettled(g, diag));
+  const mr_stage_def_t *d = mr_registry_find(g->reg, def);
+  if (!d) {
+    char hint[MR_HINT_MAX];
+    return mr_fail(diag, MR_ERR_USAGE, "unknown stage \"%.60s\"%s", def,
+                   mr_registry_hint(g->reg, def, hint, sizeof hint));
+  }
+  return mr_graph_add_def(g, d, name, given, diag);
+}
+
+mr_err_t mr_graph_add_def(mr_graph_t *g, const mr_stage_def_t *d, const char *name,
+                          const char **given, mr_diag_t *diag) {
+  MR_TRY(unsettled(g, diag));
+  if (!mr_built_in(d->needs)) return mr_without(diag, d->name, d->needs);
+  if (name && graph_taken(g, name))
+    return mr_fail(diag, MR_ERR_USAGE, "%s: the name \"%.60s\" is taken", d->name, name);
+  int i = mr__graph_new_node(g, d, (mr__pos_t){0});
+  if (i < 0) return mr_no_memory(diag, "a graph");
+  mr__node_t *node = g->node[i];
+  node->named = name != NULL;
+  MR_TRY(name ? mr__graph_rename(g, node, name, diag) : name_after_def(g, node, diag));
+  if (given) *given = node->name;
+  return MR_OK;
+}
+
+static bool knows(const mr_stage_def_t *def, const char *setting) {
+  return mr_stage_def_opt(def, setting) ||
+         (mr_stage_def_parallel(def) && !strcmp(setting, "workers"));
+}
+
+static bool def_knows(const void *def, const char *setting) { return knows(def, setting); }
+
+/* A hint what to write instead of a setting that def lacks, into text[0,n), or "". */
+static const char *setting_hint(const mr_stage_def_t *def, const char *name, char *text, size_t n) {
+  char ours[64];
+  const char *missing = mr_foreign_missing(name);
+  mr_suggest_t near = {.word = name};
+  for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++)
+    mr_suggest_offer(&near, o->name);
+  if (mr_stage_def_parallel(def)) mr_suggest_offer(&near, "workers");
+  if (near.best && !near.distance) return mr_suggest_text(&near, text, n);
+  if (mr_foreign_setting(name, def_knows, def, ours, sizeof ours))
+    snprintf(text, n, "; it is \"%s\" here", ours);
+  else if (missing)
+    snprintf(text, n, "; %s", missing);
+  else if (near.best)
+    return mr_suggest_text(&near, text, n);
+  else
+    snprintf(text, n, "; `millrace inspect %s` lists its settings", def->name);
+  return text;
+}
+
+static mr_err_t unknown_setting(const mr__node_t *node, const mr__setting_t *set, mr_diag_t *diag) {
+  char at[32], hint[MR_HINT_MAX];
+  return mr_fail(diag, MR_ERR_CONFIG, "%s%s: unknown setting \"%.60s\"%s",
+                 mr__pos_text(set->pos, at, sizeof at), *node->name ? node->name : node->def->name,
+                 set->name, setting_hint(node->def, set->name, hint, sizeof hint));
+}
+
+void mr__node_forget(mr__node_t *node) {
+  if (node->planned && node->def->forget) node->def->forget(node->worker);
+  node->planned = false;
+}
+
+/* Gives a node another definition of its family. */
+static mr_err_t redefine(mr__node_t *node, const mr_stage_def_t *d, mr_diag_t *diag) {
+  if (node->def == d) return MR_OK;
+  void *state = aligned_alloc(64, (d->state_sz + 64) / 64 * 64);
+  if (!state) return mr_no_memory(diag, "a graph");
+  mr__node_forget(node);
+  free(node->state);
+  node->state = state, node->def = node->worker->def = d;
+  return MR_OK;
+}
+
+static mr_err_t graph_choose(mr_graph_t *g, mr__node_t *node, const mr__setting_t *set,
+                             mr_diag_t *diag) {
+  char at[160], hint[MR_HINT_MAX];
+  const mr_stage_def_t *d = node->def->choose(mr__setting_text(set), hint, sizeof hint);
+  if (d) return redefine(node, d, diag);
+  return mr_fail(diag, MR_ERR_CONFIG, "%s%s: setting %s = %.60s: not accepted%s",
+                 mr__setting_where(g, set, at, sizeof at),
+                 *node->name ? node->name : node->def->name, set->name, mr__setting_text(set),
+                 hint);
+}
+
+mr_err_t mr__graph_choose(mr_graph_t *g, mr__node_t *node, bool resolved, mr_diag_t *diag) {
+  if (!node->def->choose) return MR_OK;
+  for (int i = 0; i < node->n_set; i++) {
+    const mr__setting_t *set = &node->set[i];
+    if (strcmp(set->name, node->def->chosen_by)) continue;
+    if (!resolved && set->expand && strchr(set->text, '$')) return MR_OK; /* not yet known */
+    MR_TRY(graph_choose(g, node, set, diag));
+  }
+  for (int i = 0; i < node->n_set; i++)
+    if (!knows(node->def, node->set[i].name)) return unknown_setting(node, &node->set[i], diag);
+  return MR_OK;
+}
+
+mr_err_t mr__graph_put(mr_graph_t *g, mr__node_t *node, mr__setting_t set, mr_diag_t *diag) {
+  bool later = node->def->choose && set.pos.line; /* mr__graph_choose checks it */
+  if (!later && !knows(node->def, set.name)) return unknown_setting(node, &set, diag);
+  set.name = mr__graph_text(g, set.name, strlen(set.name));
+  set.text = mr__graph_text(g, set.text, strlen(set.text));
+  if (!set.name || !set.text) return mr_no_memory(diag, "a graph");
+  for (int i = 0; i < node->n_set; i++)
+    if (!strcmp(node->set[i].name, set.name)) return node->set[i] = set, MR_OK;
+  if (!graph_grow(&node->set, node->n_set, sizeof *node->set)) return mr_no_memory(diag, "a graph");
+  node->set[node->n_set++] = set;
+  return MR_OK;
+}
+
+static mr_err_t find_stage(const mr_graph_t *g, const char *name, mr__node_t **out,
+                           mr_diag_t *diag) {
+  int i = mr__graph_find(g, name);
+  if (i >= 0) return *out = g->node[i], MR_OK;
+  if ((i = mr__process_find(g, name)) >= 0) return *out = g->process[i], MR_OK;
+  char hint[96];
+  mr_suggest_t near = {.word = name};
+  for (int k = 0; k < g->n_nodes; k++) {
+    if (!strcmp(g->node[k]->def->name, name))
+      return mr_fail(diag, MR_ERR_USAGE,
+                     "no stage of the graph is called \"%.60s\"; the %s is \"%s\"", name, name,
+                     g->node[k]->name);
+    mr_suggest_offer(&near, g->node[k]->name);
+  }
+  return mr_fail(diag, MR_ERR_USAGE, "no stage of the graph is called \"%.60s\"%s", name,
+                 mr_suggest_text(&near, hint, sizeof hint));
+}
+
+mr_err_t mr__graph_set_given(mr_graph_t *g, const char *stage, const char *setting,
+                             const char *value, const char *given, mr_diag_t *diag) {
+  mr__node_t *node = NULL;
+  MR_TRY(unsettled(g, diag));
+  MR_TRY(find_stage(g, stage, &node, diag));
+  return mr__graph_put(g, node, (mr__setting_t){.name = setting, .text = value, .given = given},
+                       diag);
+}
+
+mr_err_t mr_graph_set(mr_graph_t *g, const char *stage, const char *setting, const char *value,
+                      mr_diag_t *diag) {
+  MR_TRY(mr__graph_set_given(g, stage, setting, value, NULL, diag));
+  mr__node_t *node = NULL;
+  MR_TRY(find_stage(g, stage, &node, diag));
+  return mr__graph_choose(g, node, true, diag);
+}
+
+int mr__graph_port(const mr_stage_def_t *def, bool out, const char *name, const char *stage,
+                   mr__pos_t pos, mr_diag_t *diag) {
+  const mr_port_def_t *port = out ? def->out : def->in;
+  int n = out ? mr_stage_def_n_out(def) : mr_stage_def_n_in(def);
+  const char *kind = out ? "output" : "input";
+  char at[32], hint[96];
+  mr__pos_text(pos, at, sizeof at);
+  if (!n) return mr_fail(diag, MR_ERR_USAGE, "%s%s has no %s", at, stage, kind), -1;
+  if (!name || !*name) return 0;
+  mr_suggest_t near = {.word = name};
+  for (int i = 0; i < n; i++) {
+    if (!strcmp(port[i].name, name)) return i;
+    mr_suggest_offer(&near, port[i].name);
+  }
+  mr_fail(diag, MR_ERR_USAGE, "%s%s has no %s \"%.60s\"%s", at, stage, kind, name,
+          mr_suggest_text(&near, hint, sizeof hint));
+  return -1;
+}
+
+mr_err_t mr__graph_new_edge(mr_graph_t *g, mr__edge_t e, mr_diag_t *diag) {
+  if (!graph_grow(&g->edge, g->n_edges, sizeof *g->edge)) return mr_no_memory(diag, "a graph");
+  g->edge[g->n_edges++] = e;
+  return MR_OK;
+}
+
+mr_err_t mr_graph_link(mr_graph_t *g, const char *from, const char *out_port, const char *to,
+                       const char *in_port, mr_diag_t *diag) {
+  mr__node_t *a = NULL, *b = NULL;
+  MR_TRY(unsettled(g, diag));
+  MR_TRY(find_stage(g, from, &a, diag));
+  MR_TRY(find_stage(g, to, &b, diag));
+  int out = mr__graph_port(a->def, true, out_port, a->name, (mr__pos_t){0}, diag);
+  if (out < 0) return MR_ERR_USAGE;
+  int in = mr__graph_port(b->def, false, in_port, b->name, (mr__pos_t){0}, diag);
+  if (in < 0) return MR_ERR_USAGE;
+  return mr__graph_new_edge(
+      g, (mr__edge_t){mr__graph_find(g, from), out, mr__graph_find(g, to), in, {0}, NULL}, diag);
+}
+
+mr_err_t mr_graph_insert(mr_graph_t *g, const char *def, const char *stage, int in_port,
+                         const char **given, mr_diag_t *diag) {
+  int to = mr__graph_find(g, stage), at = 0;
+  while (at < g->n_edges && (g->edge[at].to != to || g->edge[at].in != in_port)) at++;
+  if (to < 0 || at == g->n_edges)
+    return mr_fail(diag, MR_ERR_USAGE, "%.60s: no stage leads into its input %d", stage, in_port);
+  MR_TRY(mr_graph_add(g, def, NULL, given, diag));
+  int i = mr__graph_find(g, *given);
+  g->node[i]->process = g->node[to]->process;
+  g->edge[at].to = i, g->edge[at].in = 0;
+  return mr__graph_new_edge(g, (mr__edge_t){i, 0, to, in_port, g->edge[at].pos, NULL}, diag);
+}
+
+mr_err_t mr_graph_set_depth(mr_graph_t *g, int depth, mr_diag_t *diag) {
+  MR_TRY(unsettled(g, diag));
+  if (depth < 2 || depth > 1024 || (depth & (depth - 1)))
+    return mr_fail(diag, MR_ERR_CONFIG, "depth = %d: want a power of two in [2,1024]", depth);
+  g->depth = depth;
+  return MR_OK;
+}
+
+mr_err_t mr_graph_set_pool(mr_graph_t *g, int most, mr_diag_t *diag) {
+  MR_TRY(unsettled(g, diag));
+  if (most < 1 || most > 65536)
+    return mr_fail(diag, MR_ERR_CONFIG, "pool = %d: want a number of buffers in [1,65536]", most);
+  g->pool_most = most;
+  return MR_OK;
+}
+
+mr_err_t mr_graph_swap(mr_graph_t *g, const char *from, const char *to, mr_diag_t *diag) {
+  MR_TRY(unsettled(g, diag));
+  const mr_stage_def_t *d = mr_registry_find(g->reg, to);
+  if (!d) return mr_fail(diag, MR_ERR_USAGE, "unknown stage \"%.60s\"", to);
+  d = mr_stage_def_usual(d);
+  for (int i = 0; i < g->n_nodes; i++) {
+    mr__node_t *node = g->node[i];
+    if (strcmp(node->def->name, from)) continue;
+    MR_TRY(redefine(node, d, diag));
+    int kept = 0;
+    for (int k = 0; k < node->n_set; k++)
+      if (knows(d, node->set[k].name)) node->set[kept++] = node->set[k];
+    node->n_set = kept;
+    if (node->named) continue;
+    node->name = "";
+    MR_TRY(name_after_def(g, node, diag));
+  }
+  return MR_OK;
+}
+
+const mr__edge_t *mr__edge_into(const mr_graph_t *g, int node, int port) {
+  for (int i = 0; i < g->n_edges; i++)
+    if (g->edge[i].to == node && g->edge[i].in == port) return &g->edge[i];
+  return NULL;
+}
+
+const char *mr__pos_text(mr__pos_t pos, char *text, size_t n) {
+  text[0] = 0;
+  if (pos.line) snprintf(text, n, "%d:%d: ", pos.line, pos.column);
+  return text;
+}
+
+int mr_graph_n_stages(const mr_graph_t *g) { return g->n_nodes; }
+mr_stage_t *mr_graph_stage_at(const mr_graph_t *g, int i) {
+  return i >= 0 && i < g->n_nodes ? g->node[i]->worker : NULL;
+}
+mr_stage_t *mr_graph_stage(const mr_graph_t *g, const char *name) {
+  return mr_graph_stage_at(g, mr__graph_find(g, name));
+}
+mr_stage_t *mr_graph_stage_of(const mr_graph_t *g, const char *def) {
+  for (int i = 0; i < g->n_nodes; i++)
+    if (!strcmp(g->node[i]->def->name, def)) return g->node[i]->worker;
+  return NULL;
+}

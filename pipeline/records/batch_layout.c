@@ -1,0 +1,69 @@
+/* Arithmetic on batches: which part of each batch a host makes, and which records remain when steps
+   are skipped.  Both are pure functions of numbers, so hosts agree without talking to each other
+   and a resumed run finds the same records. */
+#include "pipeline/records/batch_layout.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* ---- slices ---- */
+
+static bool host_number(const char **at, int64_t *out) {
+  char *end;
+  if (**at < '0' || **at > '9') return false;
+  *out = strtoll(*at, &end, 10);
+  *at = end;
+  return true;
+}
+
+mr_err_t mr_host_parse(mr_stage_t *s, const char *text, int64_t size, mr_host_t *h) {
+  *h = (mr_host_t){0, 1};
+  if (!text || !*text) return MR_OK;
+  const char *at = text;
+  bool good = host_number(&at, &h->i) && *at++ == '/' && host_number(&at, &h->n) && !*at;
+  if (good && h->i < h->n && h->n <= size) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "setting host = %s: want I/N with 0 <= I < N <= %" PRId64 ", the batch",
+                       text, size);
+}
+
+void mr_host_slice(const mr_host_t *h, int *from, int *n) {
+  int64_t lo = *n * h->i / h->n, hi = *n * (h->i + 1) / h->n;
+  *from += (int)lo;
+  *n = (int)(hi - lo);
+}
+
+/* ---- skipped steps ---- */
+
+/* Records in batches [0,n), including skipped steps. */
+static int64_t left_out_records_of(const mr_left_out_t *t, int64_t n) {
+  if (!t->batches) return n * t->size;
+  return n / t->batches * t->records + n % t->batches * t->size;
+}
+
+static int64_t left_out_least(uint64_t step, int64_t n) {
+  return step < (uint64_t)n ? (int64_t)step : n;
+}
+
+int64_t mr_left_out_before(const mr_left_out_t *t, int64_t n) {
+  int64_t records = left_out_records_of(t, n);
+  for (size_t i = 0; i < t->steps->n; i++) {
+    uint64_t first = t->steps->row[i].first, last = t->steps->row[i].last;
+    if (first > (uint64_t)n) break;
+    records -= left_out_records_of(t, left_out_least(last, n)) -
+               left_out_records_of(t, first ? (int64_t)first - 1 : 0);
+  }
+  return records;
+}
+
+int64_t mr_left_out_batch(const mr_left_out_t *t, int64_t record, int64_t most) {
+  int64_t lo = 0, hi = most; /* the result is in [lo,hi] */
+  while (lo < hi) {
+    int64_t mid = lo + (hi - lo) / 2;
+    if (mr_left_out_before(t, mid + 1) > record)
+      hi = mid;
+    else
+      lo = mid + 1;
+  }
+  return lo;
+}

@@ -1,0 +1,236 @@
+/* Bad and excluded records of a source: the settings, the list of bad records, the quarantine file
+   and the report.  care_fetch.c applies them around fetch. */
+#include "pipeline/records/care_private.h"
+
+#include <assert.h>
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/xio.h"
+#include "pipeline/stage_source.h"
+
+enum { QUARANTINE_MAX = 1 << 24 };
+
+mr_care_t *mr__care_of(const mr_stage_t *s) {
+  const mr_source_def_t *source = s->def->source;
+  return source && source->care ? (mr_care_t *)((char *)s->state + source->care) : NULL;
+}
+
+/* ---- settings ---- */
+
+/* "fail", "skip-replace" or "quarantine:N". */
+static bool parse_policy(const char *text, bool *replaces, int64_t *most) {
+  static const char quarantine[] = "quarantine:";
+  char *end;
+  *replaces = strcmp(text, "fail") != 0;
+  *most = -1;
+  if (!*replaces || !strcmp(text, "skip-replace")) return true;
+  if (strncmp(text, quarantine, sizeof quarantine - 1)) return false;
+  const char *n = text + sizeof quarantine - 1;
+  errno = 0;
+  *most = *n >= '0' && *n <= '9' ? strtoll(n, &end, 10) : -1;
+  return *most >= 0 && !errno && !*end;
+}
+
+mr_err_t mr__care_plan(mr_stage_t *s) {
+  mr_care_t *c = mr__care_of(s);
+  int64_t most;
+  if (!c) return MR_OK;
+  bool good = parse_policy(c->on_bad, &c->lenient, &most);
+  c->lenient |= c->skip && *c->skip; /* excluded records need not be readable */
+  if (good) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "setting on-bad = %s: want fail, skip-replace or quarantine:N", c->on_bad);
+}
+
+/* ---- the list of bad records ---- */
+
+static int by_index(const void *a, const void *b) {
+  int64_t x = ((const bad_t *)a)->index, y = ((const bad_t *)b)->index;
+  return (x > y) - (x < y);
+}
+
+const bad_t *mr__care_bad(const struct mr__care *t, int64_t index) {
+  bad_t key = {.index = index};
+  int64_t n = mr__care_n_bad(t);
+  return n ? bsearch(&key, t->bad, (size_t)n, sizeof key, by_index) : NULL;
+}
+
+mr_err_t mr__care_add(mr_stage_t *s, struct mr__care *t, bad_t row) {
+  int64_t at = mr__care_n_bad(t);
+  bad_t *known = (bad_t *)mr__care_bad(t, row.index);
+  assert(at <= t->cap);
+  if (known) return *known = row, MR_OK;
+  if (at == t->cap) {
+    int64_t cap = t->cap ? 2 * t->cap : 16;
+    void *more = realloc(t->bad, (size_t)cap * sizeof *t->bad);
+    if (!more) return mr_stage_no_memory(s, "a list of bad records");
+    t->bad = more, t->cap = cap;
+  }
+  for (; at > 0 && t->bad[at - 1].index > row.index; at--) t->bad[at] = t->bad[at - 1];
+  t->bad[at] = row;
+  atomic_fetch_add_explicit(&t->n_bad, 1, memory_order_relaxed);
+  return MR_OK;
+}
+
+/* ---- the quarantine file ---- */
+
+mr_err_t mr__care_report_row(mr_stage_t *s, const struct mr__care *t, bad_t row,
+                             const char *reason) {
+  char path[MR_WHERE_MAX];
+  mr_where_t where = {.file = path, .offset = -1};
+  if (t->fd < 0) return MR_OK;
+  if (s->def->source->where) s->def->source->where(s, row.index, &where);
+  cJSON *o = cJSON_CreateObject();
+  cJSON_AddStringToObject(o, "source", s->name);
+  cJSON_AddNumberToObject(o, "index", (double)row.index);
+  if (s->def->source->where) cJSON_AddNumberToObject(o, "id", (double)where.key);
+  if (where.offset >= 0) {
+    cJSON_AddStringToObject(o, "file", path);
+    cJSON_AddNumberToObject(o, "offset", (double)where.offset);
+  }
+  cJSON_AddStringToObject(o, "reason", reason);
+  cJSON_AddNumberToObject(o, "replacement", (double)row.other);
+  char *line = cJSON_PrintUnformatted(o);
+  cJSON_Delete(o);
+  if (!line) return mr_stage_no_memory(s, "a line of the quarantine file");
+  size_t n = strlen(line);
+  line[n] = '\n'; /* replaces the final NUL: the line is a single write */
+  mr_diag_t why = {0};
+  mr_err_t e = mr_write_all(t->fd, line, n + 1, mr__care_of(s)->file, &why);
+  cJSON_free(line);
+  return mr_stage_relay(s, e, &why);
+}
+
+static const char *name_without_folder(const char *path) {
+  const char *slash = path ? strrchr(path, '/') : NULL;
+  return slash ? slash + 1 : path;
+}
+
+/* Whether a line is of a record of this data set, and not of another one that a stage of the same
+   name has read: it has the id, the place and the name of the file that the record has now.  The
+   folder may be another one, because data sets are moved. */
+static bool is_line_of(mr_stage_t *s, const cJSON *line, int64_t index) {
+  char path[MR_WHERE_MAX] = "";
+  mr_where_t where = {.file = path, .offset = -1};
+  if (!s->def->source->where) return true;
+  s->def->source->where(s, index, &where);
+  const cJSON *id = cJSON_GetObjectItemCaseSensitive(line, "id");
+  const cJSON *offset = cJSON_GetObjectItemCaseSensitive(line, "offset");
+  const char *file = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(line, "file"));
+  if (cJSON_IsNumber(id) && id->valuedouble != (double)where.key) return false;
+  if (where.offset < 0 || !file || !cJSON_IsNumber(offset)) return where.offset < 0 && !file;
+  return offset->valuedouble == (double)where.offset &&
+         !strcmp(name_without_folder(file), name_without_folder(path));
+}
+
+/* Records that an earlier start of this run quarantined stay replaced by the same others, so that
+   the order of the resumed stream is the same. */
+static mr_err_t remember_line(mr_stage_t *s, struct mr__care *t, const char *line, size_t n) {
+  cJSON *o = cJSON_ParseWithLength(line, n);
+  const char *source = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, "source"));
+  const cJSON *index = cJSON_GetObjectItemCaseSensitive(o, "index");
+  const cJSON *other = cJSON_GetObjectItemCaseSensitive(o, "replacement");
+  double most = (double)s->out_spec[0].n_records;
+  mr_err_t e = MR_OK;
+  if (source && !strcmp(source, s->name) && cJSON_IsNumber(index) && cJSON_IsNumber(other) &&
+      index->valuedouble >= 0 && index->valuedouble < most && other->valuedouble >= 0 &&
+      other->valuedouble < most && is_line_of(s, o, (int64_t)index->valuedouble))
+    e = mr__care_add(s, t, (bad_t){(int64_t)index->valuedouble, (int64_t)other->valuedouble});
+  cJSON_Delete(o);
+  return e;
+}
+
+static mr_err_t open_quarantine(mr_stage_t *s, struct mr__care *t) {
+  const char *path = mr__care_of(s)->file;
+  mr_diag_t why = {0};
+  void *text = NULL;
+  size_t n = 0;
+  if (access(path, F_OK) == 0 && mr_read_file(path, QUARANTINE_MAX, &text, &n, &why) < 0)
+    return mr_stage_relay(s, why.code, &why);
+  mr_err_t e = MR_OK;
+  for (char *at = text, *end; e >= 0 && at && (end = memchr(at, '\n', n)); at = end + 1) {
+    size_t len = (size_t)(end - at);
+    e = remember_line(s, t, at, len);
+    n -= len + 1;
+  }
+  free(text);
+  if (e < 0) return e;
+  t->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  return t->fd >= 0 ? MR_OK
+                    : mr_stage_fail(s, MR_ERR_IO, "quarantine=%s: cannot be written: %s", path,
+                                    strerror(errno));
+}
+
+/* ---- life ---- */
+
+/* Field after field, each 64-aligned. */
+static bool care_make_room(const mr_stage_t *s, struct mr__care *t) {
+  const mr_spec_t *spec = &s->out_spec[0];
+  size_t bytes = 64, longest = 64;
+  for (int f = 0; f < spec->n_fields; f++) {
+    size_t here = (mr_field_bytes(&spec->field[f]) + 63) / 64 * 64;
+    if (s->writes >> f & 1) bytes += here;
+    if (here > longest) longest = here;
+  }
+  t->zero = calloc(1, longest);
+  char *at = t->room = aligned_alloc(64, bytes);
+  if (!t->zero || !t->room) return false;
+  for (int f = 0; f < spec->n_fields; f++)
+    if (s->writes >> f & 1) {
+      t->value[f].data = at;
+      at += (mr_field_bytes(&spec->field[f]) + 63) / 64 * 64;
+    }
+  return true;
+}
+
+mr_err_t mr__care_open(mr_stage_t *s) {
+  mr_care_t *c = mr__care_of(s);
+  mr_diag_t why = {0};
+  if (!c) return MR_OK;
+  struct mr__care *t = c->rt = calloc(1, sizeof *t);
+  if (!t) return mr_stage_no_memory(s, "the list of bad records");
+  pthread_mutex_init(&t->lock, NULL);
+  t->fd = -1;
+  parse_policy(c->on_bad, &t->replaces, &t->most);
+  if (mr_ranges_parse(&t->skip, c->skip, &why) < 0)
+    return mr_diag_prefix(s->diag, why.code, &why, "%s: setting skip-records", s->name);
+  if (!care_make_room(s, t)) return mr_stage_no_memory(s, "the list of bad records");
+  return t->most >= 0 ? open_quarantine(s, t) : MR_OK;
+}
+
+/* The counts move to the state, for the report. */
+void mr__care_close(mr_stage_t *s) {
+  mr_care_t *c = mr__care_of(s);
+  struct mr__care *t = c ? c->rt : NULL;
+  if (!t) return;
+  c->n_skipped = atomic_load_explicit(&t->n_skipped, memory_order_relaxed);
+  c->n_replaced = atomic_load_explicit(&t->n_replaced, memory_order_relaxed);
+  c->n_bad = mr__care_n_bad(t);
+  if (t->fd >= 0) close(t->fd);
+  mr_ranges_fini(&t->skip);
+  pthread_mutex_destroy(&t->lock);
+  free(t->zero), free(t->room), free(t->bad), free(t);
+  c->rt = NULL;
+}
+
+static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+
+void mr__care_report(const mr_stage_t *s, char *text, size_t n) {
+  const mr_care_t *c = mr__care_of(s);
+  text[0] = 0;
+  if (!c || (!c->n_skipped && !c->n_bad)) return;
+  int k = 0;
+  const char *and = c->n_skipped && c->n_bad ? ", " : "";
+  if (c->n_skipped)
+    k = snprintf(text, n, "excluded %" PRId64 " record%s", c->n_skipped, plural(c->n_skipped));
+  if (c->n_bad && k >= 0 && (size_t)k < n)
+    snprintf(text + k, n - (size_t)k, "%s%" PRId64 " bad record%s, replaced %" PRId64 " time%s",
+             and, c->n_bad, plural(c->n_bad), c->n_replaced, plural(c->n_replaced));
+}

@@ -1,0 +1,252 @@
+/* The tree of record stages before a port, built for one worker: a branch for each stage, with
+   memory for what the stage writes.  A field that no stage changes is not copied:
+   it is followed down to the branch that made it. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dataset.h"
+#include "pipeline/records/chain_private.h"
+#include "pipeline/stage_map.h"
+
+enum { BRANCHES_MAX = 1024, FROM_NONE = UINT8_MAX };
+
+_Static_assert(MR_MAX_PORTS *MR_FIELDS_MAX < FROM_NONE, "port and field fit a byte of from");
+
+void mr_field_from(mr_stage_t *s, int out, int port, int in) {
+  s->from[out] = (uint8_t)(in < 0 ? FROM_NONE : 1 + port * MR_FIELDS_MAX + in);
+}
+
+static void free_branch(mr__branch_t *b) {
+  if (b->s.scratch && b->s.def->map && b->s.def->map->leave) b->s.def->map->leave(&b->s);
+  free(b->index), free(b->rec), free(b->value), free(b->room), free(b->s.scratch);
+}
+
+void mr__chain_destroy(mr_chain_t *c) {
+  if (!c) return;
+  for (int i = 0; i < c->n_branches; i++) free_branch(&c->branch[i]);
+  free(c->branch), free(c->scratch), free(c->zeros), free(c->rec), free(c->level);
+  free(c->prog[0].op), free(c->prog[1].op), free(c->draws);
+  free(c);
+}
+
+static mr__kind_t chain_kind_of(const mr_stage_t *s) {
+  const mr_stage_def_t *def = s->def;
+  if (def->source) return MR__SOURCE;
+  if (def->walk && s->out_spec[0].sequential) return MR__NEXT;
+  if (def->order) return MR__ORDER;
+  return def->map ? MR__MAP : def->filter ? MR__KEEP : MR__JOIN;
+}
+
+/* ---- fields ---- */
+
+static bool is_written(const mr__branch_t *b, int f) { return b->s.writes >> f & 1; }
+
+/* Finds where each field is before the stage runs, and which fields the stage writes. */
+static void chain_plan_fields(mr__branch_t *b) {
+  const mr_stage_t *s = &b->s;
+  bool runs = b->kind == MR__MAP || b->kind == MR__JOIN;
+  b->n_fields = mr__branch_spec(b)->n_fields;
+  b->passes = true;
+  for (int f = 0; f < b->n_fields; f++) {
+    int from = runs && s->from[f] ? s->from[f] - 1 : f;
+    bool none = from == FROM_NONE - 1 || (from == f && f >= s->in_spec[0].n_fields);
+    b->field[f].port = (uint8_t)(from / MR_FIELDS_MAX);
+    b->field[f].in = (uint8_t)(none ? MR__NO_FIELD : from % MR_FIELDS_MAX);
+    b->field[f].end = MR__NO_FIELD;
+    b->passes &= !none && from == f;
+    if ((runs || b->kind == MR__SOURCE) && is_written(b, f)) b->made[b->n_made++] = (uint8_t)f;
+  }
+}
+
+/* Tells the branches below i which of their fields no later stage writes, given those of branch
+   i. */
+static void pass_ends(mr_chain_t *c, int i) {
+  mr__branch_t *b = &c->branch[i];
+  bool runs = b->kind == MR__MAP || b->kind == MR__JOIN;
+  for (int p = 0; p < b->n_in; p++) {
+    mr__branch_t *below = &c->branch[b->in[p]];
+    for (int f = 0; f < b->n_fields; f++) {
+      if (runs && (is_written(b, f) || b->field[f].port != p)) continue;
+      int in = runs ? b->field[f].in : f;
+      if (in < below->n_fields) below->field[in].end = b->field[f].end;
+    }
+    pass_ends(c, b->in[p]);
+  }
+}
+
+/* ---- branches ---- */
+
+static size_t chain_align64(size_t n) { return (n + 63) / 64 * 64; }
+
+/* Allocates what a source needs to give a burst of records. */
+static bool make_rooms(mr__branch_t *b) {
+  const mr_spec_t *spec = mr__branch_spec(b);
+  size_t n = (size_t)spec->n_fields, room = 64;
+  b->index = calloc(MR_BURST, sizeof *b->index), b->rec = calloc(MR_BURST, sizeof *b->rec);
+  b->value = calloc(MR_BURST * n + 1, sizeof *b->value);
+  for (int k = 0; k < b->n_made; k++)
+    room += MR_BURST * chain_align64(mr_field_bytes(&spec->field[b->made[k]]));
+  b->room = aligned_alloc(64, room);
+  if (!b->index || !b->rec || !b->value || !b->room) return false;
+  char *at = b->room;
+  for (int k = 0; k < b->n_made; k++)
+    for (size_t i = 0; i < MR_BURST; i++) {
+      b->value[i * n + b->made[k]].data = at;
+      at += chain_align64(mr_field_bytes(&spec->field[b->made[k]]));
+    }
+  return true;
+}
+
+/* Adds what the stage writes to the size of the scratch; sources have memory of their own. */
+static void count_made(mr_chain_t *c, const mr__branch_t *b) {
+  const mr_spec_t *spec = mr__branch_spec(b);
+  if (b->kind == MR__SOURCE) return;
+  c->n_scratch += b->n_made;
+  for (int k = 0; k < b->n_made; k++) {
+    size_t bytes = mr_field_bytes(&spec->field[b->made[k]]);
+    if (bytes > c->scratch_bytes) c->scratch_bytes = bytes;
+  }
+}
+
+/* Counts the branches that node and all before it make, up to BRANCHES_MAX + 1. */
+static int count_branches(const mr_graph_t *g, int node, int n) {
+  n++;
+  for (int p = 0; p < mr_stage_def_n_in(g->node[node]->def) && n <= BRANCHES_MAX; p++) {
+    const mr__edge_t *e = mr__edge_into(g, node, p);
+    if (e) n = count_branches(g, e->from, n);
+  }
+  return n;
+}
+
+/* Adds the branches of node and all before it; returns node's branch, or -1.  *depth: records that
+   it needs at once. */
+static int chain_grow(mr_graph_t *g, mr_chain_t *c, const mr__edge_t *from, mr_diag_t *diag,
+                      int *depth) {
+  mr__node_t *node = g->node[from->from];
+  mr__branch_t b = {.s = *node->worker};
+  b.s.diag = diag, b.s.scratch = NULL, b.node = from->from;
+  b.kind = chain_kind_of(&b.s);
+  *depth = 1;
+  for (int p = 0; p < mr_stage_def_n_in(node->def); p++) {
+    const mr__edge_t *e = mr__edge_into(g, from->from, p);
+    int below;
+    if (!e) continue;
+    if ((b.in[p] = chain_grow(g, c, e, diag, &below)) < 0) return -1;
+    if (b.kind == MR__JOIN) below += p;
+    if (below > *depth) *depth = below;
+    b.n_in = p + 1;
+  }
+  assert(*depth >= 1 && b.n_in <= MR_MAX_PORTS && (b.kind == MR__SOURCE) == !b.n_in);
+  chain_plan_fields(&b);
+  count_made(c, &b);
+  if (b.kind == MR__SOURCE) b.worker = node->n_chains++;
+  size_t own = chain_align64(b.s.scratch_bytes);
+  if ((b.kind == MR__SOURCE && !make_rooms(&b)) || (own && !(b.s.scratch = aligned_alloc(64, own))))
+    return free_branch(&b), -1;
+  if (own) memset(b.s.scratch, 0, own);
+  c->branch[c->n_branches] = b;
+  return c->n_branches++;
+}
+
+/* A hole requested as a record: zeros, no rows, and no class. */
+static void make_holes(mr_chain_t *c) {
+  static const int32_t none = MR_LABEL_NONE;
+  for (int i = 0; i < c->n_branches; i++) {
+    mr__branch_t *b = &c->branch[i];
+    for (int f = 0; f < b->n_fields; f++)
+      b->hole[f].data = mr__branch_spec(b)->field[f].label ? (void *)&none : c->zeros;
+  }
+}
+
+/* Gives each value that a map or join writes a block of its own, so that no two values of a record
+   collide. */
+static void share_scratch(mr_chain_t *c) {
+  char *at = c->scratch;
+  for (int i = 0; i < c->n_branches && at; i++) {
+    mr__branch_t *b = &c->branch[i];
+    if (b->kind == MR__SOURCE) continue;
+    b->block = at;
+    at += (size_t)b->n_made * c->scratch_bytes;
+  }
+}
+
+/* Allocates what one record needs while its program runs: values that stages write, the records of
+   each depth, and the programs of a burst. */
+static bool make_scratch(mr_chain_t *c) {
+  size_t longest = 0;
+  for (int i = 0; i < c->n_branches; i++)
+    for (int f = 0; f < c->branch[i].n_fields; f++) {
+      size_t bytes = mr_field_bytes(&mr__branch_spec(&c->branch[i])->field[f]);
+      longest = bytes > longest ? bytes : longest;
+    }
+  c->scratch_bytes = chain_align64(c->scratch_bytes + 1);
+  c->scratch = aligned_alloc(64, (size_t)(c->n_scratch + 1) * c->scratch_bytes);
+  c->zeros = calloc(1, longest + 64);
+  c->rec = calloc((size_t)c->depth, sizeof *c->rec);
+  c->level = calloc((size_t)c->depth, sizeof *c->level);
+  for (int i = 0; i < 2; i++) {
+    c->prog[i].cap = (size_t)c->n_branches * 2 * MR_BURST;
+    c->prog[i].op = malloc(c->prog[i].cap * sizeof *c->prog[i].op);
+  }
+  make_holes(c);
+  share_scratch(c);
+  return c->scratch && c->zeros && c->rec && c->level && c->prog[0].op && c->prog[1].op;
+}
+
+mr_err_t mr__chain_check(const mr_graph_t *g, int node, int port, mr_diag_t *diag) {
+  const mr__edge_t *e = mr__edge_into(g, node, port);
+  char at[32];
+  if (!e || g->node[e->from]->n_workers || count_branches(g, e->from, 0) <= BRANCHES_MAX)
+    return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "%s%s: more than %d stages of records lead to it, a stage counted once for each "
+                 "path through it; want fewer inputs",
+                 mr__pos_text(g->node[node]->pos, at, sizeof at), g->node[node]->name,
+                 BRANCHES_MAX);
+}
+
+mr_chain_t *mr__chain_create(mr_graph_t *g, int node, int port, mr_diag_t *diag) {
+  mr_chain_t *c = calloc(1, sizeof *c);
+  if (!c) return NULL;
+  int first = mr__edge_into(g, node, port)->from, n = count_branches(g, first, 0);
+  assert(n <= BRANCHES_MAX); /* mr__chain_check */
+  c->branch = calloc((size_t)n, sizeof *c->branch);
+  if (g->lineage.fn) c->lineage = &g->lineage, c->draws = calloc(1, sizeof *c->draws);
+  c->spec = g->node[node]->worker->in_spec[port];
+  for (int f = 0; f < c->spec.n_fields; f++)
+    c->bytes[f] = c->spec.field[f].ragged ? mr_field_row(&c->spec.field[f])
+                                          : mr_field_bytes(&c->spec.field[f]);
+  if (!c->branch || (c->lineage && !c->draws) ||
+      chain_grow(g, c, mr__edge_into(g, node, port), diag, &c->depth) < 0 || !make_scratch(c))
+    return mr__chain_destroy(c), NULL;
+  for (int f = 0; f < c->spec.n_fields; f++) c->branch[c->n_branches - 1].field[f].end = (uint8_t)f;
+  pass_ends(c, c->n_branches - 1);
+  return c;
+}
+
+/* ---- programs ---- */
+
+static mr_err_t reserve(mr__prog_t *p, size_t more, mr_diag_t *diag) {
+  if (p->n + more <= p->cap) return MR_OK;
+  size_t cap = 2 * p->cap > p->n + more ? 2 * p->cap : p->n + more;
+  mr__op_t *op = realloc(p->op, cap * sizeof *op);
+  if (!op) return mr_no_memory(diag, "the programs of %zu records", cap);
+  p->op = op, p->cap = cap;
+  return MR_OK;
+}
+
+mr_err_t mr__prog_push(mr__prog_t *p, mr__op_t op, mr_diag_t *diag) {
+  if (p->n == p->cap) MR_TRY(reserve(p, 1, diag));
+  assert(p->n < p->cap);
+  p->op[p->n++] = op;
+  return MR_OK;
+}
+
+mr_err_t mr__prog_copy(mr__prog_t *p, const mr__op_t *op, size_t n, mr_diag_t *diag) {
+  assert(op + n <= p->op || op >= p->op + p->cap); /* of another program, because p may move */
+  MR_TRY(reserve(p, n, diag));
+  memcpy(p->op + p->n, op, n * sizeof *op);
+  p->n += n;
+  return MR_OK;
+}

@@ -1,0 +1,270 @@
+/* Settling: turns texts into checked settings, links ports, sorts the stages, and plans each one
+   from sources to sinks, which settles every spec. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/records/care_private.h"
+#include "pipeline/records/records_private.h"
+#include "pipeline/stage_step.h"
+
+/* ---- settings ---- */
+
+static mr_err_t set_one(mr_graph_t *g, mr__node_t *node, const mr__setting_t *set,
+                        mr_diag_t *diag) {
+  static const mr_opt_t workers = {
+      .name = "workers", .type = MR_OPT_INT, .unit = "threads", .lo = 1, .hi = MR_MAX_WORKERS};
+  char at[160], who[256];
+  snprintf(who, sizeof who, "%s%s", mr__setting_where(g, set, at, sizeof at), node->name);
+  const char *text = mr__setting_text(set);
+  const mr_opt_t *o = mr_stage_def_opt(node->def, set->name);
+  if (o) return mr_opt_set(o, node->state, who, text, diag);
+  int64_t n;
+  MR_TRY(mr_opt_set(&workers, &n, who, text, diag));
+  node->n_workers = (int)n;
+  return MR_OK;
+}
+
+static bool is_set(const mr__node_t *node, const char *name) {
+  for (int i = 0; i < node->n_set; i++)
+    if (!strcmp(node->set[i].name, name)) return true;
+  return false;
+}
+
+static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag) {
+  char at[32];
+  mr__node_forget(node);
+  memset(node->state, 0, node->def->state_sz);
+  node->n_workers = mr__is_step(node->def) ? 1 : 0;
+  for (const mr_opt_t *o = node->def->opts; o && o->type != MR_OPT_END; o++) {
+    if (is_set(node, o->name)) continue;
+    if (o->def)
+      MR_TRY(mr_opt_set(o, node->state, node->name, o->def, diag));
+    else if (o->type != MR_OPT_STR && o->type != MR_OPT_SECRET)
+      return mr_fail(diag, MR_ERR_CONFIG, "%s%s: setting %s must be given",
+                     mr__pos_text(node->pos, at, sizeof at), node->name, o->name);
+  }
+  uint64_t given = 0;
+  for (int i = 0; i < node->n_set; i++) {
+    const mr_opt_t *o = mr_stage_def_opt(node->def, node->set[i].name);
+    MR_TRY(set_one(g, node, &node->set[i], diag));
+    assert(!o || o - node->def->opts < 64); /* `given` has 64 bits */
+    if (o) given |= UINT64_C(1) << (o - node->def->opts);
+  }
+  *node->worker = (mr_stage_t){.def = node->def,
+                               .name = node->name,
+                               .state = node->state,
+                               .n_workers = 1,
+                               .start_position = node->start_position,
+                               .given = given,
+                               .elsewhere = g->here && node->process != g->here,
+                               .base_seed = -1};
+  return MR_OK;
+}
+
+/* ---- ports ---- */
+
+static mr_err_t link_ports(mr_graph_t *g, mr_diag_t *diag) {
+  char at[32];
+  for (int i = 0; i < g->n_edges; i++) {
+    const mr__edge_t *e = &g->edge[i];
+    mr__node_t *from = g->node[e->from], *to = g->node[e->to];
+    if (to->worker->in_linked[e->in])
+      return mr_fail(diag, MR_ERR_USAGE, "%s%s.%s has two connections, from %s and %s",
+                     mr__pos_text(e->pos, at, sizeof at), to->name, to->def->in[e->in].name,
+                     g->node[mr__edge_into(g, e->to, e->in)->from]->name, from->name);
+    to->worker->in_linked[e->in] = true;
+    from->worker->out_linked[e->out] = true;
+  }
+  return MR_OK;
+}
+
+/* Why a required output is not connected: what follows its stage, into text[0,n). */
+static const char *after_output(const mr__node_t *node, char *text, size_t n) {
+  text[0] = 0;
+  if (!node->next) {
+    snprintf(text, n, "; join it by \"!\" to the stage that takes it, such as \"null\"");
+    return text;
+  }
+  const mr_opt_t *o = mr_stage_def_opt_taking(node->def, node->next);
+  if (o)
+    snprintf(text, n, ": \"%s\" after it is a stage of another chain; write %s=%s", node->next,
+             o->name, node->next);
+  else
+    snprintf(text, n, ": \"%s\" after it begins another chain; put \"!\" between them", node->next);
+  return text;
+}
+
+static mr_err_t settle_check_ports(const mr__node_t *node, mr_diag_t *diag) {
+  for (int out = 0; out < 2; out++) {
+    const mr_port_def_t *port = out ? node->def->out : node->def->in;
+    const bool *linked = out ? node->worker->out_linked : node->worker->in_linked;
+    for (int i = 0; i < MR_MAX_PORTS && port[i].name; i++) {
+      char at[32], hint[128] = "";
+      if (linked[i] || port[i].optional) continue;
+      return mr_fail(diag, MR_ERR_USAGE, "%s%s: the %s \"%s\" is not connected%s",
+                     mr__pos_text(node->pos, at, sizeof at), node->name, out ? "output" : "input",
+                     port[i].name, out ? after_output(node, hint, sizeof hint) : hint);
+    }
+  }
+  return MR_OK;
+}
+
+/* ---- order ---- */
+
+static mr_err_t cycle(const mr_graph_t *g, const int *waits, mr_diag_t *diag) {
+  char list[400] = "", at[32] = "";
+  for (int i = 0; i < g->n_nodes; i++) {
+    if (!waits[i]) continue;
+    if (!*list) mr__pos_text(g->node[i]->pos, at, sizeof at);
+    size_t n = strlen(list);
+    snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", g->node[i]->name);
+  }
+  return mr_fail(diag, MR_ERR_USAGE, "%sthe graph has a cycle through %s", at, list);
+}
+
+/* Kahn's algorithm; ready stages keep the order of the text. */
+static mr_err_t sort_nodes(mr_graph_t *g, mr_diag_t *diag) {
+  int *waits = calloc((size_t)g->n_nodes + 1, sizeof *waits), done = 0;
+  g->order = calloc((size_t)g->n_nodes + 1, sizeof *g->order);
+  if (!waits || !g->order) return free(waits), mr_no_memory(diag, "the order of the stages");
+  for (int i = 0; i < g->n_edges; i++) waits[g->edge[i].to]++;
+  for (int i = 0; i < g->n_nodes; i++)
+    if (!waits[i]) g->order[done++] = i;
+  for (int at = 0; at < done; at++)
+    for (int i = 0; i < g->n_edges; i++)
+      if (g->edge[i].from == g->order[at] && --waits[g->edge[i].to] == 0)
+        g->order[done++] = g->edge[i].to;
+  assert(done <= g->n_nodes); /* each once */
+  mr_err_t e = done < g->n_nodes ? cycle(g, waits, diag) : MR_OK;
+  free(waits);
+  return e;
+}
+
+/* ---- specs ---- */
+
+static const char *flow_name(mr_flow_t f) {
+  static const char *const name[] = {"anything", "records", "batches", "metrics", "state", "bytes"};
+  return name[f];
+}
+
+/* Whether the stage behind an edge can read batches where they lie. */
+static mr_err_t settle_memory(const mr_graph_t *g, const mr__edge_t *e, const mr_spec_t *spec,
+                              mr_diag_t *diag) {
+  const mr__node_t *from = g->node[e->from], *to = g->node[e->to];
+  char text[32];
+  if (!spec->device || to->def->in[e->in].device) return MR_OK;
+  const char *at = mr__pos_text(e->pos, text, sizeof text);
+  if (to->def->out[0].device)
+    return mr_fail(diag, MR_ERR_SHAPE,
+                   "%s%s: the batches of %s lie on device %s already; leave one of the two out", at,
+                   to->name, from->name, spec->device);
+  if (to->def->step && to->def->step->outside)
+    return mr_fail(diag, MR_ERR_SHAPE,
+                   "%s%s: a link sends batches from the host's memory, and those of %s lie on "
+                   "device %s; put %s behind the link, directly before the input \"in\" of a "
+                   "train-step",
+                   at, to->name, from->name, spec->device, from->name);
+  return mr_fail(
+      diag, MR_ERR_SHAPE,
+      "%s%s: its input \"%s\" reads batches in the host's memory, and those of %s lie on "
+      "device %s; put %s directly before the input \"in\" of a train-step",
+      at, to->name, to->def->in[e->in].name, from->name, spec->device, from->name);
+}
+
+static mr_err_t settle_edge(mr_graph_t *g, const mr__edge_t *e, mr_diag_t *diag) {
+  mr__node_t *from = g->node[e->from], *to = g->node[e->to];
+  const mr_spec_t *spec = &from->worker->out_spec[e->out];
+  mr_flow_t want = to->def->in[e->in].flow;
+  char at[32], text[160];
+  to->worker->in_spec[e->in] = *spec;
+  if (spec->flow == MR_FLOW_METRICS && !mr_spec_bytes(spec))
+    return mr_fail(diag, MR_ERR_SHAPE,
+                   "%s%s: its plan leaves the records of output \"%s\" without a size; set "
+                   "out_spec[%d] with mr_metrics_spec",
+                   mr__pos_text(e->pos, at, sizeof at), from->name, from->def->out[e->out].name,
+                   e->out);
+  bool records = spec->flow == MR_FLOW_RECORDS;
+  for (int f = 0; f < spec->n_fields && records && mr__is_step(to->def); f++)
+    if (spec->field[f].varies)
+      return mr_fail(diag, MR_ERR_SHAPE,
+                     "%s%s: field %s holds pictures of different sizes, and %s takes records of "
+                     "one size; resized-crop SIZE, center-crop SIZE, pad-crop SIZE or resize HxW "
+                     "before it makes "
+                     "them so",
+                     mr__pos_text(e->pos, at, sizeof at), to->name, spec->field[f].name, to->name);
+  if (want == spec->flow || (want == MR_FLOW_NONE && !records))
+    return settle_memory(g, e, spec, diag);
+  mr_spec_text(spec, text, sizeof text);
+  return mr_fail(diag, MR_ERR_SHAPE, "%s%s gives %s, but %s takes %s%s",
+                 mr__pos_text(e->pos, at, sizeof at), from->name, text, to->name,
+                 want == MR_FLOW_NONE ? "buffers" : flow_name(want),
+                 records ? " (a \"batch\" makes batches of records)" : "");
+}
+
+/* The sentence of a failed plan, with its place in the text and the input specs. */
+static mr_err_t explain_plan(mr_graph_t *g, int i, mr_err_t code, const mr_diag_t *why,
+                             mr_diag_t *diag) {
+  const mr__node_t *node = g->node[i];
+  char at[32], from[512] = "", spec[160];
+  for (int p = 0; p < MR_MAX_PORTS && code == MR_ERR_SHAPE; p++) {
+    const mr__edge_t *e = mr__edge_into(g, i, p);
+    if (!e) continue;
+    size_t n = strlen(from);
+    mr_spec_text(&node->worker->in_spec[p], spec, sizeof spec);
+    snprintf(from + n, sizeof from - n, "; %s gives %s", g->node[e->from]->name, spec);
+  }
+  mr__pos_text(node->pos, at, sizeof at);
+  if (why->code >= 0)
+    return mr_fail(diag, code, "%s%s: %s%s", at, node->name, mr_err_text(code), from);
+  return mr_fail(diag, code, "%s%s%s", at, why->text, from);
+}
+
+static mr_err_t plan_node(mr_graph_t *g, int i, mr_diag_t *diag) {
+  mr__node_t *node = g->node[i];
+  mr_diag_t why = {0};
+  for (int k = 0; k < g->n_edges; k++)
+    if (g->edge[k].to == i) MR_TRY(settle_edge(g, &g->edge[k], diag));
+  node->worker->diag = &why;
+  node->worker->n_workers = node->n_workers ? node->n_workers : 1;
+  for (int p = 0; p < MR_MAX_PORTS; p++) node->worker->out_spec[p].flow = node->def->out[p].flow;
+  node->worker->writes = node->worker->reads = 0;
+  memset(node->worker->from, 0, sizeof node->worker->from);
+  mr_err_t e = mr__default_seed(g, i, node->worker);
+  if (e >= 0) e = mr__before_plan(node->worker);
+  if (e >= 0) e = mr__care_plan(node->worker);
+  if (e >= 0 && node->def->plan) node->planned = true, e = node->def->plan(node->worker);
+  if (e >= 0) e = mr__after_plan(node->worker);
+  node->worker->diag = NULL;
+  if (e < 0) return explain_plan(g, i, e, &why, diag);
+  for (int w = 1; w < node->n_workers; w++) {
+    node->worker[w] = *node->worker;
+    node->worker[w].worker = w;
+  }
+  return MR_OK;
+}
+
+static mr_err_t settle_settle(mr_graph_t *g, mr_diag_t *diag) {
+  if (!g->n_nodes) return mr_fail(diag, MR_ERR_USAGE, "the graph has no stages");
+  free(g->order), g->order = NULL;
+  for (int i = 0; i < g->n_nodes; i++) MR_TRY(settle_settings(g, g->node[i], diag));
+  MR_TRY(link_ports(g, diag));
+  MR_TRY(sort_nodes(g, diag));
+  for (int i = 0; i < g->n_nodes; i++) MR_TRY(settle_check_ports(g->node[i], diag));
+  for (int i = 0; i < g->n_nodes; i++) MR_TRY(plan_node(g, g->order[i], diag));
+  for (int i = 0; i < g->n_nodes; i++)
+    for (int p = 0; p < MR_MAX_PORTS && g->node[i]->n_workers; p++)
+      MR_TRY(mr__chain_check(g, i, p, diag));
+  MR_TRY(mr__check_standstill(g, diag));
+  if (g->here) MR_TRY(mr__process_drop_others(g, diag));
+  g->settled = true;
+  return MR_OK;
+}
+
+mr_err_t mr_graph_settle(mr_graph_t *g, mr_diag_t *diag) {
+  if (g->settled) return MR_OK;
+  mr_diag_t why = {0};
+  mr_err_t e = settle_settle(g, &why);
+  if (e >= 0 || !why.code) return e;
+  return mr__fail_at_origin(g, e, &why, diag);
+}
