@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "apps/cli.h"
-#include "apps/doctor.h"
+#include "apps/cli/cli.h"
+#include "apps/run/versions.h"
 #include "base/feature.h"
 #include "base/isa.h"
 #include "base/suggest.h"

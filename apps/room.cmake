@@ -1,10 +1,13 @@
-mr_needs(millrace "CURL;ARCHIVE" apps/data.c apps/fetch.c apps/unpack.c)
-mr_needs(millrace CURL apps/top_page.c)
-mr_needs(millrace NCURSES apps/top_screen.c)
-mr_needs(millrace URING apps/doctor_ring.c)
-mr_needs(millrace ZMQ apps/bench_link.c apps/keys.c apps/process_run.c apps/serve.c)
-mr_needs(millrace PROTOBUF apps/mem_pprof.c)
-target_compile_definitions(millrace PRIVATE MR_VERSION="${PROJECT_VERSION}")
+mr_needs(mr_apps_data "CURL;ARCHIVE" apps/data/data.c apps/data/fetch.c apps/data/unpack.c)
+mr_needs(mr_apps_look CURL apps/look/top_page.c)
+mr_needs(mr_apps_look NCURSES apps/look/top_screen.c)
+mr_needs(mr_apps_run URING apps/run/machine_report_ring.c)
+mr_needs(mr_apps_run ZMQ apps/run/keys.c apps/run/process_run.c apps/run/serve.c)
+mr_needs(mr_apps_bench ZMQ apps/bench/link.c)
+mr_needs(mr_apps_measure PROTOBUF apps/measure/mem_pprof.c)
+foreach(target millrace mr_apps_run)
+  target_compile_definitions(${target} PRIVATE MR_VERSION="${PROJECT_VERSION}")
+endforeach()
 
 # The default graph as a C string: one literal a line.
 set(MR_GRAPH_FILE ${CMAKE_SOURCE_DIR}/examples/cifar10-vit.mr)
@@ -14,7 +17,7 @@ string(REPLACE "\\" "\\\\" MR_GRAPH_TEXT "${MR_GRAPH_TEXT}")
 string(REPLACE "\"" "\\\"" MR_GRAPH_TEXT "${MR_GRAPH_TEXT}")
 string(REPLACE "\n" "\\n\"\n    \"" MR_GRAPH_TEXT "${MR_GRAPH_TEXT}")
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/default_graph.c @ONLY CONTENT
-"#include \"apps/cli.h\"
+"#include \"apps/cli/cli.h\"
 
 const char mr_default_graph[] =
     \"@MR_GRAPH_TEXT@\";
@@ -26,10 +29,10 @@ if(MR_HAS_PROTOBUF)
   set(PPROF ${CMAKE_BINARY_DIR}/generated/pprof.pb-c)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/generated)
   add_custom_command(OUTPUT ${PPROF}.c ${PPROF}.h
-    COMMAND ${MR_PROTOBUF_PROGRAM} --c_out=${CMAKE_BINARY_DIR}/generated --proto_path=${CMAKE_SOURCE_DIR}/apps
-      ${CMAKE_SOURCE_DIR}/apps/pprof.proto
-    DEPENDS ${CMAKE_SOURCE_DIR}/apps/pprof.proto)
-  target_sources(millrace PRIVATE ${PPROF}.c ${PPROF}.h)
+    COMMAND ${MR_PROTOBUF_PROGRAM} --c_out=${CMAKE_BINARY_DIR}/generated --proto_path=${CMAKE_SOURCE_DIR}/apps/measure
+      ${CMAKE_SOURCE_DIR}/apps/measure/pprof.proto
+    DEPENDS ${CMAKE_SOURCE_DIR}/apps/measure/pprof.proto)
+  target_sources(mr_apps_measure PRIVATE ${PPROF}.c ${PPROF}.h)
   set_source_files_properties(${PPROF}.c PROPERTIES COMPILE_OPTIONS "-w")
-  target_include_directories(millrace SYSTEM PRIVATE ${CMAKE_BINARY_DIR}/generated)
+  target_include_directories(mr_apps_measure SYSTEM PRIVATE ${CMAKE_BINARY_DIR}/generated)
 endif()

@@ -1,12 +1,12 @@
 /* What commands and calls are in a build without an optional library: listed, and refused with the
    reason. MR_WITHOUT_X is defined where mr_needs (cmake/features.cmake) finds X missing. */
-#include "apps/bench.h"
-#include "apps/cli.h"
-#include "apps/doctor.h"
-#include "apps/mem_pprof.h"
-#include "apps/process_run.h"
-#include "apps/top_page.h"
-#include "apps/top_run.h"
+#include "apps/bench/bench.h"
+#include "apps/cli/cli.h"
+#include "apps/look/top_page.h"
+#include "apps/look/top_run.h"
+#include "apps/measure/mem_pprof.h"
+#include "apps/run/machine_report.h"
+#include "apps/run/process_run.h"
 #include "base/feature.h"
 
 #ifdef MR_WITHOUT_ZMQ
@@ -78,5 +78,5 @@ mr_err_t mr_mem_pprof(const mr_mem_report_t *r, const char *path, mr_diag_t *dia
 #endif
 
 #ifdef MR_WITHOUT_URING
-void mr_doctor_ring(cJSON *section) {} /* never called: mr_uring_refused reports why */
+void mr_report_ring(cJSON *section) {} /* never called: mr_uring_refused reports why */
 #endif

@@ -2,7 +2,7 @@
 # Compiled functions beside jax.jit on this CPU, in turn: bench/jax.sh [ROUNDS]
 # PYTHON names a Python with jax (and flax and optax for the compile of the training step; without them
 # that row is left out).  A row a figure: ours, JAX's, and how many times JAX's ours is faster; medians of ROUNDS (3).
-# What each case is: apps/bench_jax.c and bench/peers/jax_micro.py.
+# What each case is: apps/bench/jax.c and bench/peers/jax_micro.py.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 rounds=${1:-3}

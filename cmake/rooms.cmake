@@ -126,13 +126,14 @@ function(mr_room room)
   endif()
 endfunction()
 
-# The command line: apps/*.c become the program "millrace".  Plug-ins call what the library shows, so
+# The command line: apps/ becomes the program "millrace", its parts libraries of objects as a room's.  Plug-ins call what the library shows, so
 # that the program holds all of the library, also what it does not call itself, and shows as much.
 function(mr_program room)
-  cmake_parse_arguments(A "" "" "DEPENDS;LIBS" ${ARGN})
+  cmake_parse_arguments(A "" "" "DEPENDS;LIBS;PARTS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${room}/*.c)
+  mr_parts(${room} "${A_DEPENDS}" "${A_LIBS}" "${A_PARTS}" sources parts)
   get_property(objects GLOBAL PROPERTY MR_OBJECTS)
-  add_executable(millrace ${sources} ${objects})
+  add_executable(millrace ${sources} ${parts} ${objects})
   target_link_options(millrace PRIVATE -Wl,--dynamic-list=${CMAKE_SOURCE_DIR}/cmake/millrace.dynamic)
   mr_room_include(${room} dir)
   target_include_directories(millrace PRIVATE ${dir})

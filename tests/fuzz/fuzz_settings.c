@@ -1,12 +1,12 @@
 /* Settings: the text of every setting of every stage, NAME=VALUE words over a graph, and the files
    of a run's folder. */
-#include "apps/cli.h"
-#include "apps/run_dir.h"
+#include "apps/cli/cli.h"
+#include "apps/run/run_dir.h"
 #include "loaders/orders/sampler.h"
 #include "pipeline/graph/graph.h"
 #include "tests/fuzz/fuzz.h"
 
-/* Of apps/graphs.c: a fuzzer loads no code that its input names. */
+/* Of apps/cli/graphs.c: a fuzzer loads no code that its input names. */
 mr_err_t mr_load_plugin(const char *file, mr_diag_t *diag) {
   return mr_fail(diag, MR_ERR_CONFIG, "plug-in %s: not loaded here", file);
 }

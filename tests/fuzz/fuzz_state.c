@@ -1,6 +1,6 @@
 /* The state that a stage ledger leaves (`run --from FILE`), and a stream that resumes from it: with
    whatever numbers the file holds it ends, or fails with a sentence. */
-#include "apps/resume.h"
+#include "apps/run/resume.h"
 #include "tests/fuzz/fuzz.h"
 
 static void resume(const char *graph, const char *path) {

@@ -1,0 +1,111 @@
+/* Where top's records come from: a metrics.jsonl that grows, or a live page (top_page.c).  A file
+   is followed by its inode, since a resumed run may have replaced it, and the last line counts only
+   once its newline is there. */
+#include "apps/look/top_feed.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "apps/look/top_page.h"
+
+struct mr_top_feed {
+  mr_top_page_t *page; /* NULL: a file, described by the fields below */
+  char path[4200], name[4100];
+  FILE *file;
+  ino_t inode;
+};
+
+static mr_err_t open_folder(mr_top_feed_t *f, const char *where, mr_diag_t *diag) {
+  struct stat st;
+  snprintf(f->name, sizeof f->name, "%s", where);
+  snprintf(f->path, sizeof f->path, "%s/metrics.jsonl", where);
+  f->file = fopen(f->path, "re");
+  if (!f->file)
+    return mr_fail(diag, MR_ERR_IO,
+                   "%s: holds no metrics.jsonl; name a run's folder, its web.url or the address of "
+                   "its page",
+                   where);
+  f->inode = fstat(fileno(f->file), &st) == 0 ? st.st_ino : 0;
+  return MR_OK;
+}
+
+/* Reopens the file if a resume has replaced it; false if not. */
+static bool replaced(mr_top_feed_t *f) {
+  struct stat st;
+  if (stat(f->path, &st) < 0 || st.st_ino == f->inode) return false;
+  FILE *now = fopen(f->path, "re");
+  if (!now) return false;
+  fclose(f->file);
+  f->file = now, f->inode = st.st_ino;
+  return true;
+}
+
+static char *next_line(mr_top_feed_t *f, bool *again) {
+  char *line = NULL;
+  size_t cap = 0;
+  long at = ftell(f->file);
+  clearerr(f->file);
+  ssize_t n = getline(&line, &cap, f->file);
+  if (n > 0 && line[n - 1] == '\n') return line;
+  free(line);
+  fseek(f->file, at, SEEK_SET); /* half a line: retry when the rest is there */
+  *again = replaced(f);
+  return NULL;
+}
+
+/* ---- both kinds ---- */
+
+static bool is_address(const char *where) {
+  return !strncmp(where, "http://", 7) || !strncmp(where, "https://", 8);
+}
+
+/* Reads a file with an address, as the web stage writes it; false if it has none. */
+static bool read_address(const char *path, char *address, size_t n) {
+  struct stat st;
+  FILE *f = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "re") : NULL;
+  bool read = f && fgets(address, (int)n, f) && is_address(address);
+  if (f) fclose(f);
+  if (read) address[strcspn(address, "\r\n")] = 0;
+  return read;
+}
+
+mr_err_t mr_top_feed_open(const char *where, mr_top_feed_t **out, mr_diag_t *diag) {
+  char address[1024];
+  mr_top_feed_t *f = calloc(1, sizeof *f);
+  *out = NULL;
+  if (!f) return mr_no_memory(diag, "a watch on %s", where);
+  mr_err_t e = strlen(where) > 4000 ? mr_fail(diag, MR_ERR_USAGE, "the name is too long")
+               : is_address(where)  ? mr_top_page_open(where, &f->page, diag)
+               : read_address(where, address, sizeof address)
+                   ? mr_top_page_open(address, &f->page, diag)
+                   : open_folder(f, where, diag);
+  if (e < 0) mr_top_feed_close(f);
+  if (e >= 0) *out = f;
+  return e;
+}
+
+void mr_top_feed_close(mr_top_feed_t *f) {
+  if (!f) return;
+  mr_top_page_close(f->page);
+  if (f->file) fclose(f->file);
+  free(f);
+}
+
+const char *mr_top_feed_name(const mr_top_feed_t *f) {
+  return f->page ? mr_top_page_name(f->page) : f->name;
+}
+
+char *mr_top_feed_next(mr_top_feed_t *f, bool *again) {
+  *again = false;
+  return f->page ? mr_top_page_next(f->page) : next_line(f, again);
+}
+
+bool mr_top_feed_caught_up(const mr_top_feed_t *f) {
+  return !f->page || mr_top_page_caught_up(f->page);
+}
+
+const char *mr_top_feed_over(mr_top_feed_t *f) {
+  return f->page ? mr_top_page_over(f->page) : NULL;
+}

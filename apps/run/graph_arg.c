@@ -1,0 +1,77 @@
+/* The graph that a command's first word names: a run's folder, a file or the text itself.  The
+   words after it are settings; in a run's folder they join the run's own settings, in a text they
+   override what is written there. */
+#include "apps/run/graph_arg.h"
+#include "apps/cli/cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "apps/run/run_dir.h"
+#include "stages/train/train_stage.h"
+
+static mr_err_t graph_arg_parse(const mr_args_t *a, int at, const char *text, const char *origin,
+                                mr_graph_t *g, mr_diag_t *diag) {
+  MR_TRY(mr_graph_set_origin(g, origin, diag));
+  mr_graph_on_plugin(g, mr_plugin_of_text, NULL);
+  return mr_graph_parse(g, text, a->word + at + 1, a->n_words - at - 1, diag);
+}
+
+static bool graph_arg_is_run(const char *word) {
+  char path[MR_RUN_PATH + 64];
+  struct stat st;
+  int n = snprintf(path, sizeof path, "%s/graph.mr", word);
+  return n < (int)sizeof path && stat(path, &st) == 0;
+}
+
+void mr_note_step_ahead(const mr_args_t *a, int at, int64_t step) {
+  int64_t done = 0;
+  if (!graph_arg_is_run(a->word[at]) || mr_run_dir_steps(a->word[at], &done, NULL) < 0 ||
+      step <= done)
+    return;
+  fprintf(stderr,
+          "millrace: %s has done %lld step%s: step %lld has not run yet; these are the records "
+          "that it would have\n",
+          a->word[at], (long long)done, done == 1 ? "" : "s", (long long)step);
+}
+
+static mr_err_t from_run(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *diag) {
+  mr_run_dir_t r = {0};
+  mr_err_t e = mr_run_dir_read(&r, a->word[at], diag);
+  for (int i = at + 1; i < a->n_words && e >= 0; i++) e = mr_run_dir_set(&r, a->word[i], diag);
+  if (e >= 0) e = mr_run_dir_graph(&r, g, diag);
+  mr_run_dir_free(&r);
+  return e;
+}
+
+static mr_err_t from_text(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *diag) {
+  char *text;
+  const char *origin;
+  MR_TRY(mr_graph_text(a->word[at], &text, &origin, diag));
+  mr_err_t e = graph_arg_parse(a, at, text, origin, g, diag);
+  free(text);
+  for (int i = at + 1; i < a->n_words && e >= 0; i++)
+    if (!strcmp(a->word[i], "data=synthetic")) e = mr_graph_swap(g, "cifar10", "synthetic", diag);
+  return e;
+}
+
+mr_err_t mr_graph_again(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *diag) {
+  MR_TRY(graph_arg_is_run(a->word[at]) ? from_run(a, at, g, diag) : from_text(a, at, g, diag));
+  MR_TRY(mr_graph_overrides_once(g, a->word + at + 1, a->n_words - at - 1, diag));
+  return mr_train_stage_devices(g, diag);
+}
+
+mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_t *diag) {
+  *g = NULL;
+  MR_TRY(mr_args_settings(a, at + 1, diag));
+  *g = mr_graph_create(mr_all_stages());
+  if (!*g) return mr_no_memory(diag, "a graph");
+  mr_err_t e = mr_graph_again(a, at, *g, diag);
+  if (e < 0) {
+    mr_graph_destroy(*g);
+    *g = NULL;
+  }
+  return e;
+}

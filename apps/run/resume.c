@@ -1,0 +1,88 @@
+/* Sets the settings that a resumed graph needs: checkpoint, sinks, positions of the streams, and
+   the last step that was reported before a kill. */
+#include "apps/run/resume.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/xio.h"
+
+/* Sets every sink that keeps what an earlier run wrote. */
+static mr_err_t set_sinks(mr_graph_t *g, const mr_train_progress_t *at, mr_diag_t *diag) {
+  char text[32];
+  const char *valid = at->unvalidated ? "false" : "true";
+  snprintf(text, sizeof text, "%" PRId64, at->step);
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    if (mr_stage_def_opt(s->def, "resume-step"))
+      MR_TRY(mr_graph_set(g, s->name, "resume-step", text, diag));
+    if (mr_stage_def_opt(s->def, "resume-valid"))
+      MR_TRY(mr_graph_set(g, s->name, "resume-valid", valid, diag));
+  }
+  return MR_OK;
+}
+
+/* Sets each stream of the training stage to where the checkpoint left it. */
+static mr_err_t set_streams(mr_graph_t *g, const char *step, const mr_train_progress_t *at,
+                            mr_diag_t *diag) {
+  for (int i = 0; i < MR_TRAIN_STREAMS; i++) {
+    const char *before = mr_graph_before(g, step, i);
+    if (before && at->stream_known[i]) MR_TRY(mr_graph_resume(g, before, &at->stream[i], diag));
+  }
+  return MR_OK;
+}
+
+mr_err_t mr_resume_set(mr_graph_t *g, const char *step, const char *path,
+                       const mr_train_progress_t *at, mr_diag_t *diag) {
+  MR_TRY(mr_graph_set(g, step, "resume", path, diag));
+  MR_TRY(set_sinks(g, at, diag));
+  return set_streams(g, step, at, diag);
+}
+
+mr_err_t mr_resume_from(mr_graph_t *g, const char *step, const char *path, mr_diag_t *diag) {
+  mr_train_progress_t at;
+  MR_TRY(mr_train_state_progress(path, &at, diag));
+  return mr_resume_set(g, step, path, &at, diag);
+}
+
+bool mr_resume_is_newer(const char *path, int64_t since) {
+  struct stat st;
+  if (lstat(path, &st) < 0) return false;
+  return st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec >= since;
+}
+
+/* The last step among the lines of a metrics file that was written since; -1 without one.  Only
+   lines in the format of metrics/json.c count. */
+static int64_t last_step(const char *path, int64_t since) {
+  int64_t last = -1, step;
+  char *line = NULL;
+  size_t cap = 0;
+  FILE *f = mr_resume_is_newer(path, since) ? mr_open_regular(path) : NULL;
+  while (f && getline(&line, &cap, f) > 0)
+    if (sscanf(line, "{\"kind\":\"step\",\"step\":%" SCNd64 ",", &step) == 1 && step > last)
+      last = step;
+  if (f) fclose(f);
+  free(line);
+  return last;
+}
+
+mr_err_t mr_resume_reported(mr_graph_t *g, int64_t since, mr_diag_t *diag) {
+  int64_t reported = -1;
+  char text[32];
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    const char *path = mr_graph_setting(g, s->name, "path");
+    int64_t last = path && !strcmp(s->def->name, "jsonl") ? last_step(path, since) : -1;
+    if (last > reported) reported = last;
+  }
+  snprintf(text, sizeof text, "%" PRId64, reported);
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    if (mr_stage_def_opt(s->def, "resume-reported"))
+      MR_TRY(mr_graph_set(g, s->name, "resume-reported", text, diag));
+  }
+  return MR_OK;
+}

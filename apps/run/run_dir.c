@@ -1,0 +1,311 @@
+/* A run's folder: its text files are read and written whole, and a lock keeps other processes
+   out. */
+#include "apps/run/run_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "apps/cli/cli.h"
+#include "base/text.h"
+#include "base/xio.h"
+#include "stages/train/train_stage.h"
+
+enum { TEXT_MAX = 1 << 20 };
+
+static const char runs[] = "runs";
+
+/* The highest N of runs/N; 0 without any. */
+static long newest(void) {
+  long top = 0;
+  DIR *d = opendir(runs);
+  for (struct dirent *e; d && (e = readdir(d));) {
+    char *end;
+    long n = strtol(e->d_name, &end, 10);
+    if (end != e->d_name && !*end && n > top) top = n;
+  }
+  if (d) closedir(d);
+  return top;
+}
+
+/* Sets r->path to path or, if it is NULL, to the newest of runs/. */
+static mr_err_t set_path(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
+  *r = (mr_run_dir_t){0};
+  if (path && (!*path || strlen(path) > MR_RUN_PATH - 64))
+    return mr_fail(diag, MR_ERR_CONFIG, "--run-dir: \"%.40s\": want the name of a folder", path);
+  if (path)
+    snprintf(r->path, sizeof r->path, "%s", path);
+  else
+    snprintf(r->path, sizeof r->path, "%s/%ld", runs, newest());
+  return MR_OK;
+}
+
+static void file_in(const mr_run_dir_t *r, const char *name, char *path) {
+  snprintf(path, MR_RUN_PATH + 64, "%s/%s", r->path, name);
+}
+
+/* Whether NAME is a run's temporary file whose writer, the process id at its end, no longer
+   exists. */
+static bool is_leftover(const char *name) {
+  static const char *const first[] = {
+      "graph.mr.part-",      "settings.txt.part-", "data.txt.part-", "metrics.jsonl.part-",
+      "versions.json.part-", "web.url.part-",      "step-",          ".latest-",
+      ".writable-"};
+  bool ours = false;
+  for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+    ours |= !strncmp(name, first[i], strlen(first[i]));
+  const char *dash = strrchr(name, '-');
+  if (!ours || (name[0] == 's' && !strstr(name, ".part-"))) return false;
+  char *end;
+  long pid = strtol(dash + 1, &end, 10);
+  return pid > 0 && !*end && kill((pid_t)pid, 0) < 0 && errno == ESRCH;
+}
+
+static void run_dir_sweep(const mr_run_dir_t *r, const char *sub) {
+  char folder[MR_RUN_PATH + 64];
+  file_in(r, sub, folder);
+  DIR *d = opendir(folder);
+  for (struct dirent *e; d && (e = readdir(d));)
+    if (is_leftover(e->d_name)) unlinkat(dirfd(d), e->d_name, 0);
+  if (d) closedir(d);
+}
+
+/* Makes the next of runs/1, runs/2, ...; mkdir decides between processes that do so at once. */
+static mr_err_t make_next(mr_run_dir_t *r, mr_diag_t *diag) {
+  MR_TRY(mr_make_folder(runs, diag));
+  for (long n = newest() + 1;; n++) {
+    snprintf(r->path, sizeof r->path, "%s/%ld", runs, n);
+    if (mkdir(r->path, 0777) == 0) return r->made = true, MR_OK;
+    if (errno != EEXIST)
+      return mr_fail(diag, MR_ERR_IO, "%s: cannot make the folder: %s", r->path, strerror(errno));
+  }
+}
+
+static mr_err_t make_named(mr_run_dir_t *r, mr_diag_t *diag) {
+  struct stat st;
+  r->made = stat(r->path, &st) < 0;
+  return mr_make_folder(r->path, diag);
+}
+
+mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
+  char settings[MR_RUN_PATH + 64];
+  MR_TRY(set_path(r, path, diag));
+  MR_TRY(path ? make_named(r, diag) : make_next(r, diag));
+  MR_TRY(mr_run_lock_take(r->path, &r->lock, diag));
+  file_in(r, "settings.txt", settings);
+  if (access(settings, F_OK) == 0)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "--run-dir: %s holds an earlier run; resume it with --resume, or name another "
+                   "folder",
+                   r->path);
+  run_dir_sweep(r, "."), run_dir_sweep(r, "checkpoints");
+  return mr_folder_writable(r->path, diag);
+}
+
+void mr_run_dir_undo(mr_run_dir_t *r) {
+  static const char *const written[] = {"settings.txt", "graph.mr", "data.txt", "versions.json",
+                                        "web.url"};
+  char path[MR_RUN_PATH + 64];
+  struct stat st;
+  file_in(r, "metrics.jsonl", path);
+  if (stat(path, &st) == 0 && st.st_size > 0) return;
+  unlink(path);
+  file_in(r, "checkpoints", path);
+  if (rmdir(path) < 0 && errno != ENOENT) return;
+  for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
+    file_in(r, written[i], path);
+    unlink(path);
+  }
+  mr_run_lock_release(r->lock);
+  r->lock = NULL;
+  if (r->made) rmdir(r->path);
+}
+
+static mr_err_t run_dir_read_text(const mr_run_dir_t *r, const char *name, char **text,
+                                  mr_diag_t *diag) {
+  char path[MR_RUN_PATH + 64];
+  void *data;
+  size_t n;
+  file_in(r, name, path);
+  MR_TRY(mr_read_file(path, TEXT_MAX, &data, &n, diag));
+  *text = realloc(data, n + 1);
+  if (!*text) {
+    free(data);
+    return mr_no_memory(diag, "the text of %s", path);
+  }
+  (*text)[n] = 0;
+  if (strlen(*text) == n) return MR_OK;
+  free(*text);
+  *text = NULL;
+  return mr_fail(diag, MR_ERR_DATA, "%s: holds a zero byte, want text", path);
+}
+
+/* Reports a folder that is no run; "cannot open graph.mr" would not explain a wrong folder. */
+static mr_err_t check_is_run(const mr_run_dir_t *r, mr_diag_t *diag) {
+  char path[MR_RUN_PATH + 64];
+  file_in(r, "graph.mr", path);
+  if (access(path, F_OK) == 0 || errno != ENOENT) return MR_OK;
+  return mr_fail(diag, MR_ERR_IO,
+                 "%s: holds no graph.mr, so it is not a run; `millrace runs` lists the runs",
+                 r->path);
+}
+
+static mr_err_t run_dir_find(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
+  MR_TRY(set_path(r, path, diag));
+  if (!path && !newest())
+    return mr_fail(diag, MR_ERR_CONFIG, "--resume: there is no run in %s/; name one with --run-dir",
+                   runs);
+  return check_is_run(r, diag);
+}
+
+static mr_err_t read_files(mr_run_dir_t *r, mr_diag_t *diag) {
+  char *settings = NULL, *save = NULL;
+  file_in(r, "graph.mr", r->origin);
+  r->read = true;
+  MR_TRY(run_dir_read_text(r, "graph.mr", &r->graph, diag));
+  MR_TRY(run_dir_read_text(r, "settings.txt", &settings, diag));
+  mr_err_t e = MR_OK;
+  for (char *line = strtok_r(settings, "\n", &save); line && e >= 0;
+       line = strtok_r(NULL, "\n", &save))
+    e = mr_run_dir_set(r, line, diag);
+  free(settings);
+  char path[MR_RUN_PATH + 64];
+  file_in(r, "data.txt", path);
+  bool has_data = access(path, F_OK) == 0;
+  return e >= 0 && has_data ? run_dir_read_text(r, "data.txt", &r->data, diag) : e;
+}
+
+mr_err_t mr_run_dir_read(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
+  MR_TRY(run_dir_find(r, path, diag));
+  return read_files(r, diag);
+}
+
+mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
+  MR_TRY(run_dir_find(r, path, diag));
+  MR_TRY(mr_run_lock_take(r->path, &r->lock, diag));
+  run_dir_sweep(r, "."), run_dir_sweep(r, "checkpoints");
+  return read_files(r, diag);
+}
+
+/* Sets the quarantine files of its sources to the run's folder, unless the graph names others. */
+static mr_err_t set_quarantine(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag) {
+  char path[MR_RUN_PATH + 64];
+  file_in(r, "quarantine.jsonl", path);
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    const mr_opt_t *o = mr_stage_def_opt(s->def, "quarantine");
+    if (o && o->def && !strcmp(mr_graph_setting(g, s->name, o->name), o->def))
+      MR_TRY(mr_graph_set(g, s->name, o->name, path, diag));
+  }
+  return MR_OK;
+}
+
+mr_err_t mr_run_dir_parse(const mr_run_dir_t *r, mr_graph_t *g, const char *const *settings, int n,
+                          mr_diag_t *diag) {
+  if (*r->origin) MR_TRY(mr_graph_set_origin(g, r->origin, diag));
+  MR_TRY(mr_run_plugins_load(r, diag));
+  mr_graph_on_plugin(g, r->read ? mr_run_plugins_of_text : mr_plugin_of_text, (void *)r);
+  mr_graph_on_missing(g, mr_train_stage_missing);
+  return mr_graph_parse(g, r->graph, settings, n, diag);
+}
+
+mr_err_t mr_run_dir_graph(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag) {
+  char run[MR_RUN_PATH + 8];
+  const char *setting[MR_RUN_SETTINGS + 1], *data = mr_run_dir_get(r, "data");
+  int n = 0;
+  for (int i = 0; i < r->n_settings; i++)
+    if (!mr_run_plugin_is(r->setting[i])) setting[n++] = r->setting[i];
+  snprintf(run, sizeof run, "run=%s", r->path);
+  if (strstr(r->graph, "$run")) setting[n++] = run;
+  MR_TRY(mr_run_dir_parse(r, g, setting, n, diag));
+  if (data && !strcmp(data, "synthetic")) MR_TRY(mr_graph_swap(g, "cifar10", "synthetic", diag));
+  return set_quarantine(r, g, diag);
+}
+
+mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *name_value, mr_diag_t *diag) {
+  const char *eq = strchr(name_value, '=');
+  if (!eq || eq == name_value || strchr(name_value, '\n'))
+    return mr_fail(diag, MR_ERR_USAGE, "\"%s\": want NAME=VALUE in one line", name_value);
+  if (r->n_settings == MR_RUN_SETTINGS)
+    return mr_fail(diag, MR_ERR_USAGE, "more than %d settings", MR_RUN_SETTINGS);
+  char *copy = strdup(name_value);
+  if (!copy) return mr_no_memory(diag, "settings");
+  r->setting[r->n_settings++] = copy;
+  return MR_OK;
+}
+
+const char *mr_run_dir_get(const mr_run_dir_t *r, const char *name) {
+  size_t n = strlen(name);
+  for (int i = r->n_settings - 1; i >= 0; i--)
+    if (!strncmp(r->setting[i], name, n) && r->setting[i][n] == '=') return r->setting[i] + n + 1;
+  return NULL;
+}
+
+/* Writes a file that only its owner can read: a setting or graph may contain a webhook's address or
+   a token. */
+static mr_err_t write_private(const mr_run_dir_t *r, const char *name, const char *text,
+                              mr_diag_t *diag) {
+  char path[MR_RUN_PATH + 64];
+  file_in(r, name, path);
+  mode_t before = umask(077);
+  mr_err_t e = mr_write_file(path, text, strlen(text), diag);
+  umask(before);
+  return e;
+}
+
+mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag) {
+  char path[MR_RUN_PATH + 64];
+  mr_text_out_t out;
+  FILE *f = mr_text_out_open(&out);
+  for (int i = 0; f && i < r->n_settings; i++) fprintf(f, "%s\n", r->setting[i]);
+  char *text = mr_text_out_close(&out, f, NULL);
+  mr_err_t e = text ? write_private(r, "graph.mr", r->graph, diag) : mr_no_memory(diag, "settings");
+  if (e >= 0) e = write_private(r, "settings.txt", text, diag);
+  if (e >= 0 && r->data) e = write_private(r, "data.txt", r->data, diag);
+  file_in(r, "data.txt", path);
+  if (e >= 0 && !r->data) unlink(path);
+  free(text);
+  return e;
+}
+
+void mr_run_dir_free(mr_run_dir_t *r) {
+  mr_run_lock_release(r->lock);
+  for (int i = 0; i < r->n_settings; i++) free(r->setting[i]);
+  free(r->graph), free(r->data);
+  *r = (mr_run_dir_t){0};
+}
+
+mr_err_t mr_run_dir_resume_point(const mr_run_dir_t *r, mr_resume_point_t *out, mr_diag_t *diag) {
+  struct stat st;
+  file_in(r, "checkpoints/latest", out->path);
+  out->at = (mr_train_progress_t){0};
+  if (lstat(out->path, &st) < 0 && errno == ENOENT) {
+    out->path[0] = 0; /* no checkpoint yet: the run starts from its beginning */
+    return MR_OK;
+  }
+  return mr_train_state_progress(out->path, &out->at, diag);
+}
+
+mr_err_t mr_run_dir_steps(const char *path, int64_t *steps, mr_diag_t *diag) {
+  static const char member[] = "\"step\":";
+  char file[MR_RUN_PATH + 64], tail[1 << 16];
+  *steps = 0;
+  if (snprintf(file, sizeof file, "%s/metrics.jsonl", path) >= (int)sizeof file) return MR_OK;
+  FILE *f = fopen(file, "rb");
+  if (!f && (errno == ENOENT || errno == ENOTDIR)) return MR_OK;
+  if (!f) return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", file, strerror(errno));
+  if (fseeko(f, -(off_t)(sizeof tail - 1), SEEK_END) < 0) rewind(f);
+  size_t n = fread(tail, 1, sizeof tail - 1, f);
+  fclose(f);
+  tail[n] = 0;
+  for (char *at = tail; (at = strstr(at, member)); at++) {
+    long long step = strtoll(at + sizeof member - 1, NULL, 10);
+    if (step > *steps) *steps = step;
+  }
+  return MR_OK;
+}

@@ -1,0 +1,44 @@
+/* A summary of a run, from its folder, and the numbers that a model is judged by, in the records of
+   a run: those after the loss, whichever the model has. */
+#ifndef MR_APPS_RUN_RUN_INFO_H
+#define MR_APPS_RUN_RUN_INFO_H
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "apps/run/run_dir.h"
+
+typedef struct mr_run_info {
+  char path[MR_RUN_PATH];
+  int64_t step, total;
+  double loss;        /* mean of the last 20 steps; NAN if unknown, as the next three */
+  double valid, test; /* newest first judged number (accuracy, mean_error) of each */
+  double rate;        /* images/s over the newest steps */
+  double elapsed_s;   /* of its last part, after the last resume */
+  char state[24];     /* "finished", "stopped", "running", "broken off" */
+  char data[24], ledger[20];
+  double *loss_at; /* [n_loss] loss of each step, NAN if unknown; heap */
+  int64_t n_loss;
+} mr_run_info_t;
+
+/* Reads metrics.jsonl of a folder; lines that are no records are ignored.  MR_ERR_IO if the folder
+   holds no run, MR_ERR_USAGE for a name that is too long, MR_ERR_NOMEM.  The caller calls
+   mr_run_info_free after a failure too. */
+mr_err_t mr_run_info_read(const char *path, mr_run_info_t *out, mr_diag_t *diag);
+void mr_run_info_free(mr_run_info_t *r); /* all zero is fine */
+
+/* Returns the mean loss of the 20 steps up to step; NAN if none is known. */
+double mr_run_info_loss(const mr_run_info_t *r, int64_t step);
+
+/* Returns the first of these numbers in a record of metrics.jsonl; the others follow it as
+   siblings, *n in all.  NULL if the record has none.  A null among them is a NaN.  They belong to
+   the record and live as long as it. */
+const cJSON *mr_judged(const cJSON *record, int *n);
+
+/* Writes each of them after `before` into text[0,size): ", accuracy 0.4100"; "" without any.
+   Names are escaped for a terminal. */
+void mr_judged_text(const cJSON *record, const char *before, char *text, size_t size);
+
+#endif

@@ -1,0 +1,284 @@
+/* millrace train: runs the default graph, or the user's, in a run folder, with orderly stop and
+   resume. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "apps/cli/cli.h"
+#include "apps/cli/model_arg.h"
+#include "apps/run/interrupt.h"
+#include "apps/run/leak.h"
+#include "apps/run/resume.h"
+#include "apps/run/run_dir.h"
+#include "apps/run/run_info.h"
+#include "apps/run/versions.h"
+#include "stages/train/train_stage.h"
+
+static const mr_flag_t train_flags[] = {
+    {"--data", "DIR", "Folder of CIFAR-10 in its official binary layout, or the word synthetic."},
+    {"--steps", "N", "Ends after N steps."},
+    {"--epochs", "N", "Number of passes over the training records; default 1."},
+    {"--run-dir", "DIR", "Folder of this run; default runs/1, runs/2, ..."},
+    {"--resume", NULL, "Resumes the run of --run-dir, or the newest one."},
+    {"--allow-change", "WORDS",
+     "With --resume: what may differ from before, of data,seed,batch,model."},
+    {"--device", "cpu|opencl[:N]|cuda[:N]", "Where the step runs; default cpu (docs/devices.md)."},
+    {"--threads", "N",
+     "Number of compute threads; default one per processor (pin=true binds them)."},
+    {"--fit", "SIZE", "Limits the memory for the values of a step, for example to 2GiB."},
+    {"--graph", "FILE", "Uses this graph instead of the default one."},
+    MR_LOOK_FLAGS,
+    MR_FACE_FLAGS,
+    {0}};
+
+/* The default folder of CIFAR-10. */
+static const char usual_data[] = "data/cifar-10-batches-bin";
+
+/* Checks the values of flags here, so that a wrong one is reported under the flag's name. */
+static mr_err_t train_check_flags(const mr_args_t *a, mr_diag_t *diag) {
+  int64_t unused;
+  MR_TRY(mr_args_int(a, "--steps", 0, INT64_C(1000000000000), &unused, diag));
+  MR_TRY(mr_args_int(a, "--epochs", 0, 1000000000, &unused, diag));
+  if (mr_args_text(a, "--allow-change") && !mr_args_text(a, "--resume"))
+    return mr_fail(diag, MR_ERR_USAGE, "--allow-change: goes with --resume");
+  return mr_args_int(a, "--threads", 0, 1024, &unused, diag);
+}
+
+/* Refuses words that name a run, a folder or a file instead of a setting, with advice. */
+static mr_err_t train_check_words(const mr_args_t *a, mr_diag_t *diag) {
+  char graph[MR_RUN_PATH + 64];
+  struct stat st;
+  for (int i = 0; i < a->n_words; i++) {
+    const char *word = a->word[i];
+    if (strchr(word, '=') || stat(word, &st) < 0) continue;
+    int n = snprintf(graph, sizeof graph, "%s/graph.mr", word);
+    if (n < (int)sizeof graph && access(graph, F_OK) == 0)
+      return mr_fail(
+          diag, MR_ERR_USAGE,
+          "train: %s is a run, expected NAME=VALUE; to resume it: millrace train --run-dir "
+          "%s --resume",
+          word, word);
+    if (S_ISDIR(st.st_mode))
+      return mr_fail(diag, MR_ERR_USAGE,
+                     "train: %s is a folder, expected NAME=VALUE; say --data %s to train on it, "
+                     "--run-dir %s to write into it",
+                     word, word, word);
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "train: %s is a file, expected NAME=VALUE; --graph FILE names a graph", word);
+  }
+  return mr_args_settings(a, 0, diag);
+}
+
+/* Appends flags and words to the run's settings; flags are settings with a short name, and only one
+   of the two may be given. */
+static mr_err_t train_settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
+  static const char *const known[] = {"--data",   "--steps", "--epochs",
+                                      "--device", "--fit",   "--threads"};
+  MR_TRY(mr_device_named(a, diag));
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    const char *value = mr_args_text(a, known[i]), *name = known[i] + 2;
+    char text[MR_RUN_PATH];
+    size_t n = strlen(name);
+    if (!value) continue;
+    for (int j = 0; j < a->n_words; j++)
+      if (!strncmp(a->word[j], name, n) && a->word[j][n] == '=')
+        return mr_fail(diag, MR_ERR_USAGE, "train: %s is given twice, as %s and as %s=", name,
+                       known[i], name);
+    if (snprintf(text, sizeof text, "%s=%s", name, value) >= (int)sizeof text)
+      return mr_fail(diag, MR_ERR_USAGE, "%s: the value is too long", known[i]);
+    MR_TRY(mr_run_dir_set(r, text, diag));
+  }
+  for (int i = 0; i < a->n_words; i++) MR_TRY(mr_run_dir_set(r, a->word[i], diag));
+  return MR_OK;
+}
+
+/* Without a setting of data: CIFAR-10 if the default folder exists, else synthetic pictures. */
+static mr_err_t train_choose_data(mr_run_dir_t *r, mr_diag_t *diag) {
+  if (mr_run_dir_get(r, "data") || !strstr(r->graph, "$data")) return MR_OK;
+  char text[64];
+  snprintf(text, sizeof text, "data=%s", access(usual_data, F_OK) ? "synthetic" : usual_data);
+  return mr_run_dir_set(r, text, diag);
+}
+
+/* Prepares a new run.  Sets *begun once the folder is this run's, to be undone on failure. */
+static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, bool *begun, mr_diag_t *diag) {
+  const char *file = mr_args_text(a, "--graph"), *origin;
+  MR_TRY(mr_run_dir_new(r, mr_args_text(a, "--run-dir"), diag));
+  *begun = true;
+  if (file) MR_TRY(mr_graph_text(file, &r->graph, &origin, diag));
+  snprintf(r->origin, sizeof r->origin, "%s", file ? origin : "default graph");
+  if (!file && !(r->graph = strdup(mr_default_graph))) return mr_no_memory(diag, "the graph");
+  MR_TRY(train_settings(a, r, diag));
+  MR_TRY(mr_faces_add(a, r, diag));
+  return train_choose_data(r, diag);
+}
+
+/* The state of the run's folder before a resume. */
+typedef struct resume {
+  mr_resume_point_t at;
+  int n_kept; /* settings that the run had before */
+  char *data; /* its data.txt; heap; NULL: it had none */
+  mr_resume_news_t news;
+} resume_t;
+
+static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, resume_t *was,
+                               mr_diag_t *diag) {
+  if (mr_args_text(a, "--graph"))
+    return mr_fail(diag, MR_ERR_USAGE, "--graph: a resumed run keeps its own graph");
+  MR_TRY(mr_run_dir_open(r, mr_args_text(a, "--run-dir"), diag));
+  was->n_kept = r->n_settings;
+  MR_TRY(train_settings(a, r, diag));
+  MR_TRY(mr_faces_add(a, r, diag));
+  MR_TRY(mr_run_dir_resume_point(r, &was->at, diag));
+  MR_TRY(mr_resume_check_changes(r, was->n_kept, was->at.path[0], mr_args_text(a, "--allow-change"),
+                                 &was->news, diag));
+  was->data = r->data, r->data = was->news.facts;
+  return MR_OK;
+}
+
+static mr_err_t train_set_resume(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t *diag) {
+  const mr_stage_t *step = mr_train_stage(g);
+  if (!step)
+    return mr_fail(diag, MR_ERR_USAGE, "--resume: the graph has no train-step (or vit-step)");
+  return mr_resume_set(g, step->name, at->path, &at->at, diag);
+}
+
+/* A replay file, if the graph asks for one, lies in the run's folder unless it says otherwise. */
+static mr_err_t train_set_replay(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag) {
+  const mr_stage_t *step = mr_train_stage(g);
+  const char *on_nan = step ? mr_graph_setting(g, step->name, "on-nan") : NULL;
+  if (!on_nan || strcmp(on_nan, "trace")) return MR_OK;
+  if (mr_graph_setting(g, step->name, "replay-dir")) return MR_OK;
+  return mr_graph_set(g, step->name, "replay-dir", r->path, diag);
+}
+
+static mr_err_t train_build(const mr_run_dir_t *r, const mr_resume_point_t *resume, mr_graph_t *g,
+                            mr_diag_t *diag) {
+  MR_TRY(mr_run_dir_graph(r, g, diag));
+  MR_TRY(mr_train_stage_copies(g, diag));
+  if (resume) MR_TRY(mr_resume_reported(g, 0, diag));
+  if (resume && resume->path[0]) MR_TRY(train_set_resume(g, resume, diag));
+  MR_TRY(train_set_replay(r, g, diag));
+  return mr_graph_settle(g, diag);
+}
+
+static void train_greet(const mr_run_dir_t *r, const resume_t *was) {
+  printf("run folder: %s\n", r->path);
+  if (was && was->at.path[0]) printf("resumed at step %" PRId64 "\n", was->at.at.step);
+  if (was && !was->at.path[0]) puts("no checkpoint yet: starts from the beginning");
+  if (was) fputs(was->news.said, stdout);
+  fflush(stdout);
+}
+
+static mr_err_t train_build_again(void *run, mr_graph_t *g, mr_diag_t *diag) {
+  return mr_run_dir_graph(run, g, diag);
+}
+
+/* Leaves a run that has done all its steps as it is (*done), and refuses one that has done more. */
+static mr_err_t look_at_end(const mr_run_dir_t *r, const resume_t *was, const mr_graph_t *g,
+                            bool *done, mr_diag_t *diag) {
+  const mr_resume_point_t *at = &was->at;
+  int64_t total = mr_train_stage_total(mr_train_stage(g)), step = at->at.step;
+  mr_diag_t unsaid = {0};
+  mr_run_info_t reported;
+  if (!at->path[0]) return MR_OK;
+  if (total && step > total)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "--resume: %s is at step %" PRId64
+                   ", and with these settings it would end "
+                   "before, at step %" PRId64 "; its checkpoints stay as they are",
+                   r->path, step, total);
+  bool more = step != total && r->n_settings > was->n_kept; /* they may make the stream longer */
+  if (at->at.unvalidated || more) return MR_OK;
+  *done = mr_run_info_read(r->path, &reported, &unsaid) >= 0 &&
+          !strcmp(reported.state, "finished") && reported.step == step;
+  mr_run_info_free(&reported);
+  if (*done)
+    printf("run folder: %s\nnothing to do: the run has finished, at step %" PRId64
+           ", ledger %016" PRIx64 "; --steps or --epochs makes it longer\n",
+           r->path, step, at->at.ledger);
+  return MR_OK;
+}
+
+/* Builds and checks the graph and writes the run's files, so that mistakes are reported before the
+   first thread starts. */
+static mr_err_t train_begin(const mr_args_t *a, mr_run_dir_t *r, const resume_t *was, mr_graph_t *g,
+                            bool *done, mr_diag_t *diag) {
+  MR_TRY(train_build(r, was ? &was->at : NULL, g, diag));
+  MR_TRY(mr_graph_overrides_once(g, a->word, a->n_words, diag));
+  if (was) MR_TRY(look_at_end(r, was, g, done, diag));
+  if (*done) return MR_OK;
+  MR_TRY(mr_leak_check(g, train_build_again, r, diag));
+  if (!was && !(r->data = mr_data_facts(g))) return mr_no_memory(diag, "facts of the data");
+  MR_TRY(mr_run_plugins_note(r, diag));
+  MR_TRY(mr_run_dir_save(r, diag));
+  return mr_versions_save(r->path, diag);
+}
+
+static int train(const mr_args_t *a, mr_run_dir_t *r, const resume_t *was, const mr_look_t *look,
+                 mr_diag_t *diag) {
+  mr_graph_t *g = mr_graph_create(mr_all_stages());
+  if (!g) return mr_no_memory(diag, "the graph");
+  bool stopped = false, done = false;
+  int e = train_begin(a, r, was, g, &done, diag);
+  if (e >= 0 && !done) {
+    train_greet(r, was);
+    e = mr_run_interruptible(g, look, &stopped, diag);
+  }
+  mr_graph_destroy(g);
+  if (e >= 0 && stopped)
+    printf("stopped; resume with: millrace train --run-dir %s --resume\n", r->path);
+  return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
+}
+
+/* Drops the settings given to a resumed run that failed before its next checkpoint, since they may
+   be the cause. */
+static void forget_settings(mr_run_dir_t *r, resume_t *was) {
+  mr_resume_point_t now;
+  mr_diag_t unsaid = {0}; /* the first failure is the one to report */
+  if (was->n_kept == r->n_settings) return;
+  if (mr_run_dir_resume_point(r, &now, &unsaid) < 0 || now.at.step != was->at.at.step) return;
+  while (r->n_settings > was->n_kept) free(r->setting[--r->n_settings]);
+  free(r->data);
+  r->data = was->data, was->data = NULL;
+  (void)mr_run_dir_save(r, &unsaid);
+}
+
+static int train_run(const mr_args_t *a, mr_diag_t *diag) {
+  mr_run_dir_t r = {0};
+  resume_t was = {0};
+  bool resume = mr_args_text(a, "--resume") != NULL, begun = false;
+  mr_writes_fail();
+  mr_look_t look = mr_look_of(a);
+  MR_TRY(train_check_flags(a, diag));
+  MR_TRY(train_check_words(a, diag));
+  int e = resume ? prepare_resume(a, &r, &was, diag) : prepare_new(a, &r, &begun, diag);
+  bool ready = e >= 0;
+  if (ready) e = train(a, &r, resume ? &was : NULL, &look, diag);
+  if (e < 0 && ready && resume) forget_settings(&r, &was);
+  if (e < 0 && !resume && begun) mr_run_dir_undo(&r);
+  mr_run_dir_free(&r);
+  free(was.data);
+  return e;
+}
+
+const mr_command_t mr_command_train = {
+    .name = "train",
+    .words = "[NAME=VALUE...]",
+    .help =
+        "Trains a model (a Vision Transformer, or model=NAME) on CIFAR-10, or on synthetic "
+        "pictures.",
+    .more =
+        "\n"
+        "NAME is a variable of the graph (batch, seed), STAGE.SETTING, or a setting that one "
+        "stage\n"
+        "has (lr, dropout, ...): `millrace inspect train-step [model=NAME]` lists them.\n"
+        "Ctrl-C finishes the step, writes a checkpoint and ends; a second one, two seconds later "
+        "or more, ends at once.",
+    .flags = train_flags,
+    .max_words = MR_WORDS_MAX,
+    .run = train_run,
+};
