@@ -4,8 +4,8 @@
    A kernel is a loop without its loop: each work-item computes one element, or one partial sum, by
    constants that were written into the text; or a group of items computes a row, or a tile of a
    product.  The runtime of a device puts its own definitions of
-   the dialect's macros (listed at mr_kernel_prelude) before it, compiles the text and starts `items`
-   work-items.  Every kernel of an equation takes the same arguments in the same order: the
+   the dialect's macros (listed at mr_kernel_prelude) before it, compiles the text and starts
+   `items` work-items.  Every kernel of an equation takes the same arguments in the same order: the
    operands, the results and, if it has scratch, the scratch.
 
    The formulas are those of the CPU's plain kernels (base/threefry.c, base/erf.c,
