@@ -14,8 +14,13 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "loaders/remote/remote_answer.h"
+#include "loaders/remote/remote_engine.h"
+#include "loaders/remote/remote_measure.h"
 #include "loaders/remote/remote_pieces.h"
 #include "loaders/remote/remote_private.h"
+#include "loaders/remote/remote_sign.h"
+#include "loaders/remote/remote_url.h"
 #include "loaders/remote/remote_window.h"
 
 enum { PIECE = 8 << 20 /* most bytes of one request */ };

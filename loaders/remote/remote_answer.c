@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "loaders/remote/remote_peers.h"
+#include "loaders/remote/remote_answer.h"
 
 const char *mr__remote_value(const char *line, size_t n, const char *name, size_t *len) {
   size_t k = strlen(name);

@@ -7,7 +7,8 @@
 
 #include <curl/curl.h>
 
-#include "loaders/remote/remote_private.h"
+#include "loaders/remote/remote_answer.h"
+#include "loaders/remote/remote_engine.h"
 
 /* One transfer of a request. */
 typedef struct mr__attempt {

@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/xio.h"
 #include "loaders/remote/remote_opened.h"
+#include "loaders/remote/remote_url.h"
 
 #define FILE_PATH_MAX (MR_PATH_MAX + 96)
 

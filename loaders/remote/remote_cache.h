@@ -17,7 +17,10 @@
 #ifndef MR_LOADERS_REMOTE_REMOTE_CACHE_H
 #define MR_LOADERS_REMOTE_REMOTE_CACHE_H
 
-#include "loaders/remote/remote.h"
+#include <stddef.h>
+
+#include "base/err.h"
+#include "loaders/remote/object.h"
 
 typedef struct mr__cache mr__cache_t;
 

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "loaders/remote/remote_page.h"
 #include "loaders/remote/remote_private.h"
+#include "loaders/remote/remote_url.h"
 
 enum { PAGE_MAX = 32 << 20, URL_MAX = 32768, EMPTY_MAX = 1000, QUIET_S = 3 };
 

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "loaders/remote/remote_private.h"
+#include "loaders/remote/remote_engine.h"
+#include "loaders/remote/remote_measure.h"
 
 enum { PINGS = 9, SIZE_MOST = 8 << 20, WARM_SHARE = 4 };
 

@@ -12,9 +12,13 @@
 #ifndef MR_LOADERS_REMOTE_REMOTE_OBJECT_H
 #define MR_LOADERS_REMOTE_REMOTE_OBJECT_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include <sys/types.h>
 
-#include "loaders/remote/remote.h"
+#include "base/err.h"
 
 enum {
   MR__OBJECT_NAME = 80,

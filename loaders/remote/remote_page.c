@@ -7,7 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "loaders/remote/remote_private.h"
+#include "loaders/remote/remote_answer.h"
+#include "loaders/remote/remote_page.h"
 
 enum { DEPTH_MAX = 8 };
 

@@ -2,6 +2,7 @@
    with the peer's address and the token.  A peer that fails is left alone for a few seconds, so
    that a dead one costs one request now and then, not one for each block. */
 #include "loaders/remote/remote_peers.h"
+#include "loaders/remote/remote_answer.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -15,6 +16,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "loaders/remote/remote_cache.h"
+#include "loaders/remote/remote_engine.h"
 
 #define REST_NS ((int64_t)5 * 1000000000) /* a peer that has failed is asked again after this */
 enum { RESTS_MAX = 6 };                   /* each failure doubles it, as often as this */

@@ -9,9 +9,10 @@
 #ifndef MR_LOADERS_REMOTE_REMOTE_PEERS_H
 #define MR_LOADERS_REMOTE_REMOTE_PEERS_H
 
-#include "loaders/remote/remote_private.h"
+#include "base/err.h"
+#include "loaders/remote/object.h"
+#include "loaders/remote/remote_conf.h"
 
-enum { MR_SERVE_MOST = 8 << 20 /* bytes of one answer */ };
 enum { MR_PEERS_MAX = 256, MR_PEER_TOKEN_MIN = 16, MR_PEER_PATH = 34 /* "/", 32 digits, NUL */ };
 
 typedef struct mr__peers mr__peers_t;
@@ -74,9 +75,5 @@ typedef mr_err_t mr__serve_fn(void *arg, const mr_object_t *o, int64_t at, int64
 mr_err_t mr__serve_open(mr__serve_t **out, const mr__peers_t *p, mr__serve_fn *fn, void *arg,
                         mr_diag_t *diag);
 void mr__serve_close(mr__serve_t *s); /* NULL is fine; waits for answers in progress */
-
-/* Parses the value of a Range header, "bytes=FIRST-LAST" with both numbers, for an object of `size`
-   bytes.  False if it is anything else, lies outside, or is longer than a peer may ask for. */
-bool mr__serve_range(const char *text, int64_t size, int64_t *first, int64_t *n);
 
 #endif

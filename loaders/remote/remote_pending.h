@@ -6,7 +6,7 @@
 #ifndef MR_LOADERS_REMOTE_REMOTE_PENDING_H
 #define MR_LOADERS_REMOTE_REMOTE_PENDING_H
 
-#include "loaders/remote/remote.h"
+#include "loaders/remote/object.h"
 
 enum { MR_PENDING_NONE = -1 };
 

@@ -4,7 +4,7 @@
 #include <curl/curl.h>
 #include <string.h>
 
-#include "loaders/remote/remote_private.h"
+#include "loaders/remote/remote_engine.h"
 
 typedef struct plain_body {
   char *text;

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "loaders/remote/remote_answer.h"
 #include "loaders/remote/remote_peers.h"
 
 enum { CONNECTIONS = 1024, IDLE_S = 60 };

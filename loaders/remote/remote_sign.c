@@ -7,7 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "loaders/remote/remote_private.h"
+#include "base/xio.h"
+#include "loaders/remote/remote_sign.h"
 
 enum { INI_MAX = 1 << 20, METADATA_MAX = 1 << 14 };
 

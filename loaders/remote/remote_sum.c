@@ -1,7 +1,7 @@
 /* Checksums of answers: CRC-32C is our own, which has the processor's instruction; the others are
    libcrypto's.  An algorithm that libcrypto refuses to compute, as some do in FIPS mode, is
    skipped, not counted as damage. */
-#include "loaders/remote/remote_private.h"
+#include "loaders/remote/remote_answer.h"
 
 #include <openssl/evp.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include <strings.h>
 #include <xxhash.h>
 
-#include "loaders/remote/remote_private.h"
+#include "loaders/remote/remote_url.h"
 
 enum { BUCKET_LEAST = 3, BUCKET_MOST = 63 };
 

@@ -8,6 +8,7 @@
 #define MR_LOADERS_REMOTE_REMOTE_WINDOW_H
 
 #include "loaders/remote/remote_cache.h"
+#include "loaders/remote/remote_engine.h"
 #include "loaders/remote/remote_peers.h"
 
 typedef struct mr__window mr__window_t;

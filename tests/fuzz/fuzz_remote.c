@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loaders/remote/remote_answer.h"
 #include "loaders/remote/remote_peers.h"
+#include "loaders/remote/remote_sign.h"
+#include "loaders/remote/remote_url.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {

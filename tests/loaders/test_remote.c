@@ -1,6 +1,9 @@
 /* Remote objects from a server that misbehaves: the bytes are right, or there is one clear error;
    names of objects; what servers say. */
+#include "loaders/remote/remote_answer.h"
 #include "loaders/remote/remote_private.h"
+#include "loaders/remote/remote_sign.h"
+#include "loaders/remote/remote_url.h"
 #include "tests/loaders/origin.h"
 #include "tests/loaders/shards.h"
 

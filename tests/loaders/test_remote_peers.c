@@ -4,7 +4,9 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "loaders/remote/remote_answer.h"
 #include "loaders/remote/remote_cache.h"
+#include "loaders/remote/remote_engine.h"
 #include "loaders/remote/remote_peers.h"
 #include "tests/loaders/cached.h"
 #include "tests/loaders/origin.h"
