@@ -89,7 +89,17 @@ static void kernel_found(void *arg, const mr_call_t *c, const mr_backend_kernel_
     if (!more) return;
     x->kernel = more, x->cap_kernel = cap;
   }
-  x->kernel[x->n_kernel++] = (mr_kernel_row_t){c->eqn, k->registers, k->stack};
+  const mr_kernel_row_t *last = x->n_kernel ? &x->kernel[x->n_kernel - 1] : NULL;
+  int number = last && last->eqn == c->eqn ? last->number + 1 : 1;
+  x->kernel[x->n_kernel++] = (mr_kernel_row_t){c->eqn, number, 0, k->registers, k->stack};
+}
+
+/* The kernels of an equation follow each other: the last one's number is how many there are. */
+static void kernels_count(mr_explanation_t *x) {
+  for (int i = x->n_kernel - 1; i >= 0; i--) {
+    bool last = i + 1 == x->n_kernel || x->kernel[i + 1].number == 1;
+    x->kernel[i].of = last ? x->kernel[i].number : x->kernel[i + 1].of;
+  }
 }
 
 /* Compiles the kernels, with --kernels. */
@@ -103,6 +113,7 @@ static mr_err_t kernels_find(const mr_args_t *a, mr_explanation_t *x, mr_diag_t 
                    b->name);
   found_t found = {x, false};
   MR_TRY(mr_exec_inspect(x->exec, kernel_found, &found, diag));
+  kernels_count(x);
   return found.lost ? mr_no_memory(diag, "the kernels of explain") : MR_OK;
 }
 

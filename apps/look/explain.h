@@ -17,6 +17,7 @@ typedef struct mr_pass_row {
 /* A generated kernel of the graph. */
 typedef struct mr_kernel_row {
   const mr_eqn_t *eqn;
+  int number, of;       /* the number-th, from 1, of the `of` kernels of eqn */
   int registers, stack; /* of a work-item; -1: unknown */
 } mr_kernel_row_t;
 
@@ -41,8 +42,8 @@ mr_err_t mr_explanation_table(const mr_explanation_t *x, bool all, int top, FILE
                               mr_diag_t *diag);
 mr_err_t mr_explanation_json(const mr_explanation_t *x, FILE *to, mr_diag_t *diag);
 
-/* Writes what a kernel computes, "fused: mul add -> bf16[128,65,384]", to text[0,size), cut if it
-   does not fit. */
+/* Writes what a kernel's equation computes, "fused: mul add -> bf16[128,65,384]", to text[0,size),
+   cut if it does not fit. */
 void mr_kernel_text(const mr_kernel_row_t *r, char *text, size_t size);
 
 /* Each writes into text[0,size), cut if it does not fit: "one loop: mul add reduce_sum" for a fused

@@ -69,6 +69,7 @@ static cJSON *kernel_of(const mr_kernel_row_t *r) {
   mr_kernel_text(r, text, sizeof text);
   explain_graph_json_add_eqn(o, "op", "scope", r->eqn);
   cJSON_AddStringToObject(o, "what", text);
+  cJSON_AddNumberToObject(o, "number", r->number);
   if (r->registers >= 0) cJSON_AddNumberToObject(o, "registers", r->registers);
   if (r->stack >= 0) cJSON_AddNumberToObject(o, "stack_bytes", r->stack);
   return o;

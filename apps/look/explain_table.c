@@ -303,27 +303,39 @@ void mr_kernel_text(const mr_kernel_row_t *r, char *text, size_t size) {
   snprintf(text, size, "%s -> %s", what, mr_aval_text(&r->eqn->out[0]->aval, of));
 }
 
-/* A row for all kernels of one text; the amount is their registers. */
+/* Counts a kernel among those that differ neither in their text nor in their registers; -1:
+   unknown. */
+static void kernel_add(sums_t *s, const char *text, int registers) {
+  int i = 0;
+  while (i < s->n && (strcmp(s->row[i].text, text) || s->row[i].amount != registers)) i++;
+  if (i == s->n) {
+    s->row[s->n++] = (sum_t){.number = i, .amount = registers, .ns = -1};
+    snprintf(s->row[i].text, LINE, "%s", text);
+  }
+  s->row[i].calls++;
+}
+
+/* A row for kernels that are alike; the amount is the registers of each. */
 static void print_kernels(const mr_explanation_t *x, sums_t *s, bool all, int top, FILE *to) {
   for (int i = 0; i < x->n_kernel; i++) {
     const mr_kernel_row_t *r = &x->kernel[i];
-    char text[LINE], what[LINE / 2], at[128], stack[40] = "";
+    char text[LINE], what[LINE / 2], at[128], number[40] = "", stack[40] = "";
     mr_kernel_text(r, what, sizeof what);
     like(at, r->eqn->scope, sizeof at, all);
+    if (r->of > 1) snprintf(number, sizeof number, ", kernel %d of %d", r->number, r->of);
     if (r->stack > 0) snprintf(stack, sizeof stack, "; %d bytes in memory", r->stack);
-    snprintf(text, sizeof text, "%.300s%s%s%s", what, *at ? " in " : "", at, stack);
-    explain_graph_table_add(s, text, r->registers < 0 ? 0 : r->registers, 1, -1);
-    sum_t *own = s->row;
-    while (strcmp(own->text, text)) own++;
-    own->amount = r->registers < 0 ? 0 : r->registers; /* of one of them, not of all */
+    snprintf(text, sizeof text, "%.340s%s%s%s%s", what, *at ? " in " : "", at, number, stack);
+    kernel_add(s, text, r->registers);
   }
   if (!x->kernel) return;
   fputc('\n', to);
   print_line(to, "%6s %11s %6s  %s", "number", "registers", "", "generated kernels: result");
   qsort(s->row, (size_t)s->n, sizeof *s->row, by_amount);
-  for (int i = 0; i < s->n && i < top; i++)
-    print_line(to, "%6" PRId64 " %11.0f %6s  %s", s->row[i].calls, s->row[i].amount, "",
-               s->row[i].text);
+  for (int i = 0; i < s->n && i < top; i++) {
+    char registers[16] = "unknown";
+    if (s->row[i].amount >= 0) snprintf(registers, sizeof registers, "%.0f", s->row[i].amount);
+    print_line(to, "%6" PRId64 " %11s %6s  %s", s->row[i].calls, registers, "", s->row[i].text);
+  }
   if (s->n > top)
     print_line(to, "%6s %11s %6s  %d more rows; --top N shows them", "", "", "", s->n - top);
   s->n = 0;

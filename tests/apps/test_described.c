@@ -127,6 +127,60 @@ static void explain_compiles_the_kernels_for_the_described_gpu(void **state) {
   assert_int_equal(system(remove), 0);
 }
 
+/* What a library computes by default has generated kernels with its switch off. */
+static void a_library_that_is_switched_off_takes_nothing(void **state) {
+  setenv("MILLRACE_CUBLASLT", "off", 1);
+  RUN(&p, "explain", "step", TINY, H200);
+  if (p.status) fail_msg("%s", p.err);
+  says_not(p.out, "cuBLASLt");
+  says(p.out, "cuDNN 9.19");
+  setenv("MILLRACE_CUBLASLT", "on", 1);
+  setenv("MILLRACE_CUDNN", "off", 1);
+  RUN(&p, "explain", "step", TINY, H200);
+  says(p.out, "cuBLASLt");
+  says_not(p.out, "cuDNN");
+  says(p.out, "attention: a kernel of one group a head");
+  setenv("MILLRACE_CUDNN", "never", 1);
+  RUN(&p, "explain", "step", TINY, H200);
+  says(p.out, "cuDNN 9.19");
+  says(p.err, "MILLRACE_CUDNN: \"never\", want on or off; it is ignored");
+  unsetenv("MILLRACE_CUBLASLT");
+  unsetenv("MILLRACE_CUDNN");
+}
+
+enum { REGISTERS_MOST = 256 };
+
+/* Counts the rows of the table of kernels by their registers. */
+static void count_rows(const char *table, int count[REGISTERS_MOST]) {
+  const char *line = strstr(table, "generated kernels: result");
+  assert_non_null(line);
+  while ((line = strchr(line, '\n')) && *++line != '\n') {
+    int kernels, registers;
+    assert_int_equal(sscanf(line, "%d %d", &kernels, &registers), 2);
+    assert_in_range(registers, 1, REGISTERS_MOST - 1);
+    count[registers] += kernels;
+  }
+}
+
+/* An equation whose kernels differ, as a normalization's backward pass, has a row for each. */
+static void the_table_of_kernels_has_the_registers_of_each(void **state) {
+  int rows[REGISTERS_MOST] = {0}, kernels[REGISTERS_MOST] = {0}, several = 0;
+  RUN(&p, "explain", "step", TINY, H200, "--kernels", "--json");
+  if (strstr(p.err, "libnvrtc")) skip();
+  if (p.status) fail_msg("%s", p.err);
+  cJSON *all = cJSON_Parse(p.out), *k;
+  cJSON_ArrayForEach(k, cJSON_GetObjectItem(all, "generated")) {
+    kernels[(int)cJSON_GetNumberValue(cJSON_GetObjectItem(k, "registers"))]++;
+    several += cJSON_GetNumberValue(cJSON_GetObjectItem(k, "number")) > 1;
+  }
+  cJSON_Delete(all);
+  assert_true(several > 0);
+  RUN(&p, "explain", "step", TINY, H200, "--kernels", "--top", "10000");
+  says(p.out, ", kernel 2 of ");
+  count_rows(p.out, rows);
+  for (int i = 0; i < REGISTERS_MOST; i++) assert_int_equal(rows[i], kernels[i]);
+}
+
 static void what_a_library_takes_follows_from_the_described_version(void **state) {
   RUN(&p, "explain", "step", TINY, "--device", described(130100, 0));
   says(p.out, "cuBLASLt");
@@ -232,6 +286,8 @@ int main(void) {
       cmocka_unit_test(a_step_is_fitted_by_the_described_limits),
       cmocka_unit_test(explain_names_libraries_dtypes_and_kernels),
       cmocka_unit_test(explain_compiles_the_kernels_for_the_described_gpu),
+      cmocka_unit_test(a_library_that_is_switched_off_takes_nothing),
+      cmocka_unit_test(the_table_of_kernels_has_the_registers_of_each),
       cmocka_unit_test(what_a_library_takes_follows_from_the_described_version),
       cmocka_unit_test(what_computes_refuses_a_description),
       cmocka_unit_test(a_wrong_description_is_one_sentence),

@@ -112,6 +112,7 @@ static struct {
   uint32_t seed; /* of what streams do that the host does not wait for; 0: nothing */
   int64_t clock; /* microseconds: a kernel takes 10, a copy 1 */
   int launches, copies_now, copies_later, compiled, events, synchronized;
+  int taken_now;                         /* blocks of cudaMalloc */
   host_capture_t capture[HOST_CAPTURES]; /* [captures]: of one thread, the inner ones last */
   int captures;
   host_handle_t handle[HOST_HANDLES]; /* never used again */
@@ -123,8 +124,9 @@ static struct {
   int graph_launches, instantiated;
   int fail_launch;   /* the launch of this number is refused; 0: none is */
   int fail_recorded; /* the same for a captured one */
-  /* The name of a call for graphs that is refused, or of nvrtcCompileProgram, which then refuses to
-     compile what sets conditions; NULL: none is. */
+  /* The name of a call that is refused: one for graphs, cudaMallocAsync, or nvrtcCompileProgram,
+     which then refuses to compile what sets conditions; "memory pools": the device has none.  NULL:
+     none is. */
   const char *refuse;
 #define HOST_CONTEXT ((size_t)200 << 20) /* bytes in use at first */
   size_t least_free;                     /* what cudaMemGetInfo says */
@@ -138,6 +140,10 @@ static inline void host_need(bool good, const char *what) {
   if (good) return;
   fprintf(stderr, "the CUDA table: %s\n", what);
   abort();
+}
+
+static inline bool host_refuses(const char *call) {
+  return host.refuse && !strcmp(host.refuse, call);
 }
 
 /* ---- memory ---- */
@@ -346,7 +352,8 @@ static inline cudaError_t host_count(int *n) { return *n = 2, cudaSuccess; }
 static inline cudaError_t host_properties(struct cudaDeviceProp *p, int device) {
   memset(p, 0, sizeof *p);
   strcpy(p->name, "this machine's processors");
-  p->major = 9, p->multiProcessorCount = 2, p->memoryPoolsSupported = 1;
+  p->major = 9, p->multiProcessorCount = 2;
+  p->memoryPoolsSupported = !host_refuses("memory pools");
   p->totalGlobalMem = (size_t)1 << 33;
   return cudaSuccess;
 }
@@ -412,11 +419,10 @@ static inline cudaError_t host_pool_get(cudaMemPool_t p, enum cudaMemPoolAttr a,
   return *(uint64_t *)v = host.pool_holds, cudaSuccess;
 }
 
-static inline cudaError_t host_malloc(void **data, size_t bytes, cudaStream_t s) {
+/* The lock is held.  NULL without memory. */
+static inline host_block_t *host_block_new(size_t bytes) {
   size_t pages = (bytes + HOST_PAGE - 1) / HOST_PAGE * HOST_PAGE;
-  host_need(s == (cudaStream_t)&host_streams[0], "memory of another stream");
-  host_enter_plain();
-  if (bytes > host.least_free) return host_leave(cudaErrorMemoryAllocation);
+  if (bytes > host.least_free) return NULL;
   int fd = memfd_create("device", 0);
   host_need(fd >= 0 && !ftruncate(fd, (off_t)pages), "no memory file");
   host_block_t b = {.bytes = bytes, .pages = pages};
@@ -429,8 +435,38 @@ static inline cudaError_t host_malloc(void **data, size_t bytes, cudaStream_t s)
   host_need(at < HOST_BLOCKS, "too many blocks");
   host.block[at] = b;
   if (at == host.n_block) host.n_block++;
-  *data = b.base;
-  host_add(HOST_TAKE, s)->to = &host.block[at];
+  return &host.block[at];
+}
+
+static inline cudaError_t host_malloc(void **data, size_t bytes, cudaStream_t s) {
+  host_need(s == (cudaStream_t)&host_streams[0], "memory of another stream");
+  host_enter_plain();
+  if (host_refuses("cudaMallocAsync")) return host_leave(cudaErrorNotSupported);
+  host_need(!host_refuses("memory pools"), "memory of a pool that is not there");
+  host_block_t *b = host_block_new(bytes);
+  if (!b) return host_leave(cudaErrorMemoryAllocation);
+  *data = b->base;
+  host_add(HOST_TAKE, s)->to = b;
+  return host_leave(cudaSuccess);
+}
+
+/* Memory that every stream may use at once. */
+static inline cudaError_t host_malloc_now(void **data, size_t bytes) {
+  host_enter_plain();
+  host_block_t *b = host_block_new(bytes);
+  if (!b) return host_leave(cudaErrorMemoryAllocation);
+  *data = b->base;
+  host_do_take(b);
+  host.taken_now++;
+  return host_leave(cudaSuccess);
+}
+
+/* CUDA may wait for commands that use the block, and need not. */
+static inline cudaError_t host_free_now(void *data) {
+  host_enter_plain();
+  host_block_t *b = host_find(data, 1);
+  host_need(b && b->base == data && !b->given_back, "what is freed is no block");
+  host_free_block(b);
   return host_leave(cudaSuccess);
 }
 
@@ -645,10 +681,6 @@ static inline cudaError_t host_launch(const void *f, dim3 grid, dim3 block, void
 }
 
 /* ---- graphs ---- */
-
-static inline bool host_refuses(const char *call) {
-  return host.refuse && !strcmp(host.refuse, call);
-}
 
 static inline host_graph_t *host_graph_new(void) {
   host_graph_t *g = calloc(1, sizeof *g);
@@ -905,6 +937,8 @@ static const mr_cuda_api_t host_api = {.cudaDriverGetVersion = host_version,
                                        .cudaMemPoolGetAttribute = host_pool_get,
                                        .cudaMallocAsync = host_malloc,
                                        .cudaFreeAsync = host_free,
+                                       .cudaMalloc = host_malloc_now,
+                                       .cudaFree = host_free_now,
                                        .cudaMemGetInfo = host_memory,
                                        .cudaMallocHost = host_malloc_pinned,
                                        .cudaFreeHost = host_free_pinned,

@@ -10,6 +10,8 @@
 #include <cmocka.h>
 // clang-format on
 
+#include <sys/wait.h>
+
 #include "base/philox.h"
 #include "model/backends/cuda/device.h"
 #include "model/exec/device.h"
@@ -446,6 +448,46 @@ static int open_cuda(void **state) {
   return -1;
 }
 
+/* A copy takes a microsecond there, whatever the host's clock says. */
+static void copies_are_as_large_as_a_quarter_of_the_memory_and_timed_by_the_device(void **state) {
+  const size_t least = host.least_free;
+  host.least_free = (size_t)64 << 20;
+  double gbs = cuda->bandwidth(1);
+  host.least_free = least;
+  assert_true(fabs(gbs - 2.0 * (16 << 20) / 1e-6 / 1e9) < 1e-3 * gbs);
+  assert_int_equal(host_blocks_left(), 0);
+  assert_int_equal(host.events, HOST_EVENTS_KEPT);
+}
+
+static bool pools_refused[3]; /* whether the tests pass without a pool, by the reason */
+
+/* Runs tests of memory in a process whose device has no pool, for a reason: MILLRACE_CUDA_POOL=off
+   (NULL), or what the driver refuses (cuda_host.h).  Returns whether they pass with memory of
+   cudaMalloc. */
+static bool without_a_pool(const char *refused) {
+  int status;
+  fflush(stdout);
+  pid_t child = fork();
+  if (!child) {
+    if (!refused) setenv("MILLRACE_CUDA_POOL", "off", 1);
+    host.refuse = refused;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_copied_ahead_in_any_order_give_the_same_bytes),
+        cmocka_unit_test(slots_are_given_back_behind_their_copies),
+        cmocka_unit_test(a_checkpoint_is_that_of_its_step_while_the_next_computes),
+    };
+    int failed = cmocka_run_group_tests_name(refused, tests, open_cuda, NULL);
+    fflush(stdout);
+    _exit(failed || !host.taken_now);
+  }
+  return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+static void every_way_without_a_pool_computes_the_same(void **state) {
+  for (int i = 0; i < 3; i++) assert_true(pools_refused[i]);
+  assert_int_equal(host.taken_now, 0); /* here there is a pool */
+}
+
 int main(void) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   printf("[  SKIPPED ] cuda_beside_under_a_sanitizer\n");
@@ -459,7 +501,11 @@ int main(void) {
   unsetenv("MILLRACE_GRAPH");
   make_batches();
   host_put();
+  pools_refused[0] = without_a_pool(NULL); /* before this process opens the device */
+  pools_refused[1] = without_a_pool("cudaMallocAsync");
+  pools_refused[2] = without_a_pool("memory pools");
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_way_without_a_pool_computes_the_same),
       cmocka_unit_test(batches_copied_ahead_in_any_order_give_the_same_bytes),
       cmocka_unit_test(a_batch_is_there_while_the_step_before_it_has_not_begun),
       cmocka_unit_test(slots_are_given_back_behind_their_copies),
@@ -470,6 +516,7 @@ int main(void) {
       cmocka_unit_test(a_mark_that_has_not_come_leaves_no_error),
       cmocka_unit_test(threads_copy_at_once),
       cmocka_unit_test(a_profile_has_the_devices_times),
+      cmocka_unit_test(copies_are_as_large_as_a_quarter_of_the_memory_and_timed_by_the_device),
   };
   return cmocka_run_group_tests(tests, open_cuda, NULL);
 }

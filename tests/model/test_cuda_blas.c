@@ -109,8 +109,11 @@ static const mr_nvrtc_t compiler = {.nvrtcGetNumSupportedArchs = archs_n,
                                     .nvrtcGetPTX = byte,
                                     .major = 13};
 
+static cudaError_t synchronize(cudaStream_t s) { return cudaSuccess; }
 static cudaError_t set_device(int n) { return cudaSuccess; }
-static cudaError_t pool(cudaMemPool_t *p, int n) { return *p = NULL, cudaSuccess; }
+static cudaError_t pool(cudaMemPool_t *p, int n) {
+  return *p = (cudaMemPool_t)(uintptr_t)&taken, cudaSuccess;
+}
 static cudaError_t set_pool(cudaMemPool_t p, enum cudaMemPoolAttr a, void *v) {
   return cudaSuccess;
 }
@@ -131,6 +134,7 @@ static const mr_cuda_api_t driver = {.cudaDriverGetVersion = version_13,
                                      .cudaMemPoolSetAttribute = set_pool,
                                      .cudaMemGetInfo = memory_info,
                                      .cudaStreamCreateWithFlags = stream,
+                                     .cudaStreamSynchronize = synchronize,
                                      .cudaLibraryLoadData = load,
                                      .cudaLibraryGetKernel = get_kernel,
                                      .cudaFuncGetAttributes = attributes,

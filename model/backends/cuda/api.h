@@ -41,6 +41,8 @@
   X(cudaMemPoolGetAttribute)             \
   X(cudaMallocAsync)                     \
   X(cudaFreeAsync)                       \
+  X(cudaMalloc)                          \
+  X(cudaFree)                            \
   X(cudaMemGetInfo)                      \
   X(cudaMallocHost)                      \
   X(cudaFreeHost)                        \

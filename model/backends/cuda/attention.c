@@ -10,6 +10,7 @@
 
 #include "model/backends/cuda/attention_graph.h"
 #include "model/backends/cuda/device.h"
+#include "model/backends/cuda/switch.h"
 #include "model/ops/lax.h"
 
 typedef struct kept_plan {
@@ -105,7 +106,7 @@ static const kept_plan_t *plan_for(const mr_cuda_attention_t *a) {
   const mr_cudnn_t *c;
   kept_plan_t *p = NULL;
   mr_diag_t why = {0};
-  if (mr__cuda_device(&d, NULL) < 0) return NULL;
+  if (mr__cuda_is_off(MR_CUDA_SWITCH_CUDNN) || mr__cuda_device(&d, NULL) < 0) return NULL;
   pthread_mutex_lock(&plans.lock);
   if (d->described) {
     for (p = plans.first; p && !same_attention(&p->of, a);) p = p->next;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "model/backends/cuda/matmul.h"
+#include "model/backends/cuda/switch.h"
 #include "model/ir/op.h"
 
 typedef struct blas_state {
@@ -83,7 +84,7 @@ static mr_err_t blas_choose(const mr_eqn_t *e, size_t align, blas_state_t *s, mr
   const mr_cublaslt_t *lt;
   const mr_cuda_device_t *d;
   mr_diag_t why = {0};
-  if (!mr__product(e, &s->plan)) return MR_ERR_NORULE;
+  if (mr__cuda_is_off(MR_CUDA_SWITCH_CUBLASLT) || !mr__product(e, &s->plan)) return MR_ERR_NORULE;
   MR_TRY(mr__cuda_device(&d, diag));
   if (d->described) return blas_choose_described(d->described, align, s);
   if (mr__cublaslt(&lt, NULL) < 0) {

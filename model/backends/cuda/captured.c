@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "model/backends/cuda/device.h"
+#include "model/backends/cuda/switch.h"
 #include "model/exec/device.h"
 
 enum { VAIN_MOST = 2 * MR_CUDA_CAPTURED };
@@ -65,9 +66,8 @@ void mr__cuda_forget(void *kept) {
 }
 
 static captured_t *captured_create(void) {
-  const char *wish = getenv("MILLRACE_GRAPH");
   captured_t *c = calloc(1, sizeof *c);
-  if (c) c->off = wish && !strcmp(wish, "off");
+  if (c) c->off = mr__cuda_is_off(MR_CUDA_SWITCH_GRAPH);
   return c;
 }
 

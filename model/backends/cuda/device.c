@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "base/library.h"
+#include "model/backends/cuda/switch.h"
 #include "model/exec/device.h"
 #include "model/ir/op.h"
 
@@ -78,7 +79,8 @@ static mr_err_t cuda_device_choose(const mr_cuda_device_t *d, const char *number
                  n - 1);
 }
 
-static mr_err_t cuda_device_ask(mr_cuda_device_t *d, mr_diag_t *diag) {
+/* Sets *pools to whether the driver says that the device has memory pools. */
+static mr_err_t cuda_device_ask(mr_cuda_device_t *d, bool *pools, mr_diag_t *diag) {
   struct cudaDeviceProp p = {0};
   char text[160];
   cudaError_t code = d->cu->cudaGetDeviceProperties(&p, (int)d->number);
@@ -93,20 +95,41 @@ static mr_err_t cuda_device_ask(mr_cuda_device_t *d, mr_diag_t *diag) {
                    "device cuda:%u: %s has compute capability %d.%d, want 8.0 or higher (Ampere or "
                    "newer); use device=opencl or device=cpu",
                    d->number, d->name, d->major, d->minor);
-  if (!p.memoryPoolsSupported)
-    return mr_fail(diag, MR_ERR_UNAVAILABLE,
-                   "device cuda:%u: %s lacks memory pools under this driver, which this backend "
-                   "needs",
-                   d->number, d->name);
+  *pools = p.memoryPoolsSupported;
   return MR_OK;
 }
 
-/* The pool keeps what is given back, so that taking it again costs no call of the system. */
-static cudaError_t cuda_device_pool(mr_cuda_device_t *d) {
+/* The driver's pool, of which a block has been taken and given back: a driver may name a pool that
+   it cannot take from.  It keeps what is given back, so that taking it again costs no call of the
+   system. */
+static cudaError_t cuda_device_pool(const mr_cuda_device_t *d, cudaMemPool_t *pool) {
   uint64_t all = UINT64_MAX;
-  cudaError_t code = d->cu->cudaDeviceGetDefaultMemPool(&d->pool, (int)d->number);
-  if (code != cudaSuccess) return code;
-  return d->cu->cudaMemPoolSetAttribute(d->pool, cudaMemPoolAttrReleaseThreshold, &all);
+  void *block;
+  cudaError_t code = d->cu->cudaDeviceGetDefaultMemPool(pool, (int)d->number);
+  if (code == cudaSuccess)
+    code = d->cu->cudaMemPoolSetAttribute(*pool, cudaMemPoolAttrReleaseThreshold, &all);
+  if (code == cudaSuccess) code = d->cu->cudaMallocAsync(&block, 256, d->stream);
+  if (code == cudaSuccess) code = d->cu->cudaFreeAsync(block, d->stream);
+  return code == cudaSuccess ? d->cu->cudaStreamSynchronize(d->stream) : code;
+}
+
+/* Sets d->pool, or says why it stays NULL. */
+static void cuda_device_take_pool(mr_cuda_device_t *d, bool pools) {
+  char text[160] = "the driver has none for it";
+  cudaMemPool_t pool = NULL;
+  if (mr__cuda_is_off(MR_CUDA_SWITCH_POOL)) return;
+  cudaError_t code = pools ? cuda_device_pool(d, &pool) : cudaErrorNotSupported;
+  if (code == cudaSuccess) {
+    d->pool = pool;
+    return;
+  }
+  d->cu->cudaGetLastError(); /* a refusal is no failure of later commands */
+  if (pools) mr__cuda_error(code, text);
+  mr_notice(
+      "device cuda:%u: %s has no usable memory pool (%s), so that memory is taken by cudaMalloc, "
+      "and "
+      "giving it back waits for the device",
+      d->number, d->name, text);
 }
 
 /* `copied` has been reached, so that a wait before the first copy returns at once. */
@@ -121,15 +144,16 @@ static cudaError_t cuda_device_beside(const mr_cuda_device_t *d, mr_cuda_beside_
 
 static mr_err_t cuda_device_start(mr_cuda_device_t *d, const char *number, mr_diag_t *diag) {
   char text[160];
+  bool pools = false;
   d->cu = mr__cuda_api();
   MR_TRY(mr__device_number("cuda", "MILLRACE_CUDA", number, &d->number, diag));
   MR_TRY(driver_fits(d->cu, diag));
   MR_TRY(cuda_device_choose(d, number, diag));
-  MR_TRY(cuda_device_ask(d, diag));
+  MR_TRY(cuda_device_ask(d, &pools, diag));
   cudaError_t code = d->cu->cudaSetDevice((int)d->number);
-  if (code == cudaSuccess) code = cuda_device_pool(d);
   if (code == cudaSuccess)
     code = d->cu->cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking);
+  if (code == cudaSuccess) cuda_device_take_pool(d, pools);
   for (int i = 0; i < MR_CUDA_COMMANDS && code == cudaSuccess; i++)
     code = cuda_device_beside(d, &d->beside[i]);
   size_t free = 0, all = 0;

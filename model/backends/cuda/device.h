@@ -42,7 +42,7 @@ typedef struct mr_cuda_device {
   const mr_cuda_described_t *described; /* a description in its place; NULL: it is there */
   cudaStream_t stream;                  /* of commands */
   mr_cuda_beside_t beside[MR_CUDA_COMMANDS];
-  cudaMemPool_t pool; /* what its blocks are taken from */
+  cudaMemPool_t pool; /* what its blocks are taken from; NULL: cudaMalloc gives them */
   char name[256];
 } mr_cuda_device_t;
 
@@ -85,7 +85,7 @@ mr_cuda_recording_t *mr__cuda_recording(void); /* the calling thread's; NULL: no
 
 /* ---- memory (memory.c) ----
    Blocks are taken and given back in the order of the stream's commands: giving one back does not
-   wait for the kernels that still use it. */
+   wait for the kernels that still use it, but without a pool, where it waits for all commands. */
 void *mr__cuda_take(size_t bytes);            /* NULL without memory */
 void mr__cuda_give(void *data, size_t bytes); /* what take returned for bytes; NULL is fine */
 size_t mr__cuda_room(void);                   /* bytes that can still be taken */

@@ -8,9 +8,10 @@
 #include "model/backends/cuda/attention.h"
 #include "model/backends/cuda/matmul.h"
 #include "model/backends/cuda/program.h"
+#include "model/backends/cuda/switch.h"
 
 enum { ITEMS = 1 << 20, SIDE = 8192 };
-#define COPY_BYTES ((size_t)256 << 20)
+#define COPY_BYTES ((size_t)1 << 30) /* no second-level cache holds a part worth counting */
 
 typedef struct fma_launch {
   const mr_cuda_device_t *d;
@@ -20,8 +21,7 @@ typedef struct fma_launch {
 
 static bool launch_fma(void *arg) {
   fma_launch_t *r = arg;
-  return mr__cuda_launch(r->d, r->kernel, ITEMS, 0, &r->y, 1) == cudaSuccess &&
-         r->d->cu->cudaStreamSynchronize(r->d->stream) == cudaSuccess;
+  return mr__cuda_launch(r->d, r->kernel, ITEMS, 0, &r->y, 1) == cudaSuccess;
 }
 
 /* GFLOP/s of a product of bf16; 0 without cuBLASLt or memory. */
@@ -45,8 +45,8 @@ static double product_rate(void) {
   mr_cuda_matmul_t m;
   mr_cuda_algorithm_t chosen;
   uint64_t ns = 0;
-  if (mr__cuda_device(&d, NULL) < 0 || mr__cublaslt(&lt, NULL) < 0 ||
-      mr__cublaslt_handle(lt, &handle, NULL) < 0)
+  if (mr__cuda_is_off(MR_CUDA_SWITCH_CUBLASLT) || mr__cuda_device(&d, NULL) < 0 ||
+      mr__cublaslt(&lt, NULL) < 0 || mr__cublaslt_handle(lt, &handle, NULL) < 0)
     return 0;
   bool there = mr__cuda_matmul(lt, &p, &m, NULL) == MR_OK &&
                mr__cuda_algorithm(d, &p, 64, &m, &chosen, NULL) == MR_OK;
@@ -76,7 +76,7 @@ double mr__cuda_fma(mr_dtype_t dtype, int threads) {
   const mr_cuda_wanted_t want = {mr__kernel_fma_text, &r.kernel};
   if (mr__cuda_device(&r.d, NULL) < 0 || mr__cuda_kernels(r.d, &want, 1, &unsaid) < 0) return 0;
   r.y = mr__cuda_take(ITEMS * sizeof(float));
-  double rate = r.y ? mr__kernel_fma(ITEMS, launch_fma, &r) : 0;
+  double rate = r.y ? mr__kernel_fma(mr_backend_find("cuda"), ITEMS, launch_fma, &r) : 0;
   mr__cuda_give(r.y, ITEMS * sizeof(float));
   return rate;
 }

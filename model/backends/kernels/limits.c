@@ -1,9 +1,9 @@
-/* Takes the best of a few runs: other programs can only make a run slower.  The first copy, which
-   touches the memory for the first time, does not count. */
+/* Takes the best of a few rows of commands: other programs can only make one slower.  The first
+   copy, which touches the memory for the first time, does not count. */
 #include "model/backends/kernels/limits.h"
 #include "base/clock.h"
 
-enum { SUMS = 16, TURNS = 1 << 10, RUNS = 5 };
+enum { SUMS = 16, TURNS = 1 << 10, RUNS = 3, COPIES = 2 };
 
 /* 16 sums at once hide the latency of one; the store keeps the compiler from dropping them. */
 const char mr__kernel_fma_text[] =
@@ -18,27 +18,59 @@ const char mr__kernel_fma_text[] =
     "  y0[i] = s[0];\n"
     "}\n";
 
-double mr__kernel_fma(size_t items, bool (*run)(void *arg), void *arg) {
+/* The least time of one command, in seconds, of rows of n that give(arg) gives one by one; 0: one
+   could not be given, or failed.  A row is timed by the device's clock, between the end of what was
+   given before it and its own; without such a clock, by the host's, until the host knows of the
+   end. */
+static double least_time(const mr_backend_t *b, int n, bool (*give)(void *arg), void *arg) {
+  void *from = b->clock ? b->clock->create() : NULL, *to = b->clock ? b->clock->create() : NULL;
   double best = 0;
   for (int i = 0; i < RUNS; i++) {
-    double from = mr_now_s();
-    if (!run(arg)) return 0;
-    double took = mr_now_s() - from;
-    if (!best || took < best) best = took;
+    bool given = true;
+    double began = mr_now_s();
+    if (from && to) b->clock->record(from);
+    for (int k = 0; k < n && given; k++) given = give(arg);
+    if (from && to) b->clock->record(to);
+    if (b->reached(NULL, true, NULL) < 0 || !given) {
+      best = 0;
+      break;
+    }
+    double took = mr_now_s() - began;
+    if (from && to) took = (double)b->clock->between(from, to) * 1e-9;
+    if (took > 0 && (!best || took < best)) best = took;
   }
+  if (b->clock) b->clock->destroy(from), b->clock->destroy(to);
+  return best / n;
+}
+
+double mr__kernel_fma(const mr_backend_t *backend, size_t items, bool (*give)(void *arg),
+                      void *arg) {
+  double best = least_time(backend, 1, give, arg);
   return best > 0 ? 2.0 * (double)items * SUMS * TURNS / best / 1e9 : 0;
 }
 
+typedef struct copies {
+  const mr_backend_t *backend;
+  void *from, *to;
+  size_t bytes;
+} copies_t;
+
+static bool give_copy(void *arg) {
+  const copies_t *c = arg;
+  c->backend->copy(c->to, c->from, c->bytes, MR_COPY_WITHIN);
+  return true;
+}
+
 double mr__kernel_bandwidth(const mr_backend_t *backend, size_t bytes) {
-  void *from = backend->take(bytes), *to = backend->take(bytes);
+  size_t most = backend->room() / 4;
+  copies_t c = {.backend = backend, .bytes = bytes < most ? bytes : most / 256 * 256};
   double best = 0;
-  for (int i = 0; i < RUNS && from && to; i++) {
-    double start = mr_now_s();
-    backend->copy(to, from, bytes, MR_COPY_WITHIN);
-    if (backend->reached(NULL, true, NULL) < 0) break;
-    double took = mr_now_s() - start;
-    if (i && (!best || took < best)) best = took; /* the first touches the memory */
+  if (!c.bytes) return 0;
+  c.from = backend->take(c.bytes), c.to = backend->take(c.bytes);
+  if (c.from && c.to) {
+    give_copy(&c); /* touches the memory for the first time */
+    best = least_time(backend, COPIES, give_copy, &c);
   }
-  backend->give(from, bytes), backend->give(to, bytes);
-  return best > 0 ? 2.0 * (double)bytes / best / 1e9 : 0;
+  backend->give(c.from, c.bytes), backend->give(c.to, c.bytes);
+  return best > 0 ? 2.0 * (double)c.bytes / best / 1e9 : 0;
 }
