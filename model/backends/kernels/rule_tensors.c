@@ -1,9 +1,9 @@
 /* A loop over several tensors (transforms/join.c) as one kernel: neighbouring work-items compute
    neighbouring elements of a tensor, and the tensors follow one another.
 
-   The body is written once, with the pointers of the first tensor's loop.  The items of another
-   tensor set these pointers to their own before, so that the text grows by a few assignments for
-   each tensor, and compiles as fast as a loop over one. */
+   The body is written once, for pointers that the items of each tensor set to its arguments before:
+   the text grows by a few assignments for each tensor, and compiles as fast as a loop over one. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -38,26 +38,52 @@ static mr_err_t tensors_find(tensors_t *s, mr_diag_t *diag) {
   if (!s->in || !s->first) return mr_no_memory(diag, "the kernel of %s", s->t->e->op->name);
   s->reads = find_operands(s, 0, s->in);
   for (int j = 0; j < s->n; j++) {
-    find_operands(s, j, s->in + j * s->reads);
+    int n = find_operands(s, j, s->in + j * s->reads);
+    assert(n == s->reads); /* loops are alike (transforms/join.c) */
+    (void)n;
     s->first[j + 1] = s->first[j] + mr_aval_elems(&s->body->out[j * s->outs]->aval);
   }
   return MR_OK;
 }
 
+static const char *read_type(const tensors_t *s, int r) {
+  return mr__kernel_held(s->body->in[s->in[r]]->aval.dtype);
+}
+
+static const char *write_type(const tensors_t *s, int k) {
+  return mr__kernel_held(s->body->out[k]->aval.dtype);
+}
+
+/* Declares pointers to the operands and results of an item's loop.  They are no arguments, because
+   a loop may read the operands of the first one in other places: an argument that is set to another
+   one would be lost to those that are set later. */
+static void declare_pointers(FILE *f, const tensors_t *s) {
+  for (int r = 0; r < s->reads; r++) fprintf(f, "  SPACE %s *p%d;", read_type(s, r), r);
+  for (int k = 0; k < s->outs; k++) fprintf(f, "  SPACE %s *q%d;", write_type(s, k), k);
+  fputc('\n', f);
+}
+
+/* Begins a block in which the names of the first loop's arguments are those pointers. */
+static void begin_body(FILE *f, const tensors_t *s) {
+  fputs("  {", f);
+  for (int r = 0; r < s->reads; r++)
+    fprintf(f, " SPACE %s *x%d = p%d;", read_type(s, r), s->in[r], r);
+  for (int k = 0; k < s->outs; k++) fprintf(f, " SPACE %s *y%d = q%d;", write_type(s, k), k, k);
+  fputc('\n', f);
+}
+
 /* Sets the pointers and the element's number to those of loop j. */
 static void write_pointers(FILE *f, const tensors_t *s, int j) {
-  for (int r = 0; r < s->reads; r++)
-    if (s->in[j * s->reads + r] != s->in[r])
-      fprintf(f, " x%d = x%d;", s->in[r], s->in[j * s->reads + r]);
-  for (int k = 0; k < s->outs; k++) fprintf(f, " y%d = y%d;", k, j * s->outs + k);
-  fprintf(f, " i -= %" PRId64 ";", s->first[j]);
+  for (int r = 0; r < s->reads; r++) fprintf(f, " p%d = x%d;", r, s->in[j * s->reads + r]);
+  for (int k = 0; k < s->outs; k++) fprintf(f, " q%d = y%d;", k, j * s->outs + k);
+  if (j) fprintf(f, " i -= %" PRId64 ";", s->first[j]);
 }
 
 /* Finds the loop of item i among [from,to), by halves. */
 static void write_choice(FILE *f, const tensors_t *s, int from, int to) {
   int half = from + (to - from) / 2;
   if (to - from == 1) {
-    if (from) write_pointers(f, s, from);
+    write_pointers(f, s, from);
     return;
   }
   fprintf(f, "  if (i < %" PRId64 ") {", s->first[half]);
@@ -88,8 +114,12 @@ static mr_err_t tensors_write(const tensors_t *s, mr_diag_t *diag) {
   MR_TRY(mr__kernel_begin(s->t, s->first[s->n], diag));
   snprintf(form, sizeof form, "elementwise over %d tensors", s->n);
   mr__kernel_form(s->t, form);
+  declare_pointers(s->t->f, s);
   write_choice(s->t->f, s, 0, s->n);
-  mr_err_t err = tensors_write_body(s->t->f, s, diag), end = mr__kernel_end(s->t, diag);
+  begin_body(s->t->f, s);
+  mr_err_t err = tensors_write_body(s->t->f, s, diag);
+  fputs("  }\n", s->t->f);
+  mr_err_t end = mr__kernel_end(s->t, diag);
   return err < 0 ? err : end;
 }
 

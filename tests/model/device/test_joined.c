@@ -110,6 +110,29 @@ static void joined_loops_have_the_bits_of_single_ones(void **state) {
   }
 }
 
+/* x r (1 - s) of three operands, in an order for each loop. */
+static void loops_read_their_operands_in_any_order(void **state) {
+  static const int order[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 2, 0}, {2, 1, 0}, {2, 0, 1}};
+  enum { LOOPS = sizeof order / sizeof *order, N = 100 };
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *v[3], *y[LOOPS];
+  double *in[3];
+  for (int i = 0; i < 3; i++) {
+    v[i] = mr_fn_input(f, mr_aval_of(MR_F32, N));
+    in[i] = doubles(N);
+    for (int64_t k = 0; k < N; k++) in[i][k] = random_in(-2, 2);
+  }
+  for (int j = 0; j < LOOPS; j++) {
+    mr_var_t *x = mr_lax_mul(f, v[order[j][0]], v[order[j][1]]);
+    y[j] = mr_lax_mul(f, x, mr_lax_sub(f, mr_lax_full(f, &x->aval, 1), v[order[j][2]]));
+  }
+  if (mr_fn_return(f, LOOPS, y) < 0) fail_msg("%s", f->diag.text);
+  assert_true(kernels_of(f, NULL) < kernels_of(f, "join"));
+  same_as_in_f64("operands in any order", f, in, 1e-5, false);
+  for (int i = 0; i < 3; i++) free(in[i]);
+  mr_fn_destroy(f);
+}
+
 static void updates_of_all_tensors_are_few_kernels(void **state) {
   grid_state = 77;
   mr_fn_t *f = updates(1, false);
@@ -155,6 +178,7 @@ int main(int argc, char **argv) {
   if (status) return status;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(joined_loops_have_the_bits_of_single_ones),
+      cmocka_unit_test(loops_read_their_operands_in_any_order),
       cmocka_unit_test(updates_of_all_tensors_are_few_kernels),
       cmocka_unit_test(a_donated_update_needs_no_memory),
   };
