@@ -14,7 +14,7 @@ if [ $# = 0 ]; then
   done
 fi
 cmake --preset fuzz >build/fuzz-cmake.log 2>&1 || { cat build/fuzz-cmake.log; exit 1; }
-cmake --build build/fuzz -- --quiet
+cmake --build build/fuzz --target "${@/#/fuzz_}" -- --quiet
 mkdir -p build/fuzz-found
 TMPDIR=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo /tmp)") # the inputs as files
 export TMPDIR
