@@ -98,6 +98,12 @@ static bool rounds(const mr_eqn_t *e, const mr_var_t *v) {
   return !e->op->moves && mr_is_float(v->aval.dtype) && elems(v);
 }
 
+/* What v of another graph is in g: a literal is made when it is first read. */
+static mr_var_t *mapped_var(mr_fn_t *g, mr_var_t **map, const mr_var_t *v) {
+  if (!map[v->id] && v->literal) map[v->id] = mr_literal_like(g, v->aval.dtype, v);
+  return map[v->id];
+}
+
 /* f with each float moved by at most `by` of its size, as it may be by rounding; bf16 by what it
    rounds itself. */
 static mr_fn_t *noisy(const mr_fn_t *f, double by) {
@@ -106,7 +112,7 @@ static mr_fn_t *noisy(const mr_fn_t *f, double by) {
   for (int i = 0; i < f->n_in; i++) map[f->in[i]->id] = g->in[i];
   for (int i = 0; i < f->n_eqn; i++) {
     const mr_eqn_t *e = f->eqn[i];
-    for (int k = 0; k < e->n_in; k++) in[k] = mr__mapped(g, map, e->in[k]);
+    for (int k = 0; k < e->n_in; k++) in[k] = mapped_var(g, map, e->in[k]);
     mr_eqn_t *c = noisy_eqn(g, e, in, by);
     if (!c) fail_msg("noise: %s", g->diag.text);
     for (int k = 0; k < e->n_out; k++) {
@@ -116,7 +122,7 @@ static mr_fn_t *noisy(const mr_fn_t *f, double by) {
                                : c->out[k];
     }
   }
-  for (int k = 0; k < f->n_out; k++) out[k] = mr__mapped(g, map, f->out[k]);
+  for (int k = 0; k < f->n_out; k++) out[k] = mapped_var(g, map, f->out[k]);
   if (mr_fn_return(g, f->n_out, out) < 0) fail_msg("noise: %s", g->diag.text);
   free(map);
   return g;
