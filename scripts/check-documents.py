@@ -31,6 +31,7 @@ OTHER_FILES = {
 OTHER_WORDS = {'aio_read', 'flat_map'}
 # What stands before "=" and is no setting of a stage.
 OTHER_SETTINGS = {'name': 'every stage has one', 'workers': 'every step stage has it', 'plugin': 'a line of settings.txt'}
+OTHER_FLAGS = set()  # of other programs, in sentences of ours
 NUMBER_WORDS = {w: n for n, w in enumerate('zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen '
                                            'fifteen sixteen seventeen eighteen nineteen twenty'.split())}
 # Numbers of other things than the tree's, and of what.
@@ -432,8 +433,8 @@ def headings(path):
     return found
 
 
-def check_sources(tree):
-    """Files, documents and names of the code in comments; documents and files in literals."""
+def check_sources(tree, program):
+    """Files, documents and names of the code in comments; documents, commands and flags in literals, such as help and errors."""
     ours = re.compile(r'\b(mr__?[a-z]\w*|MR_[A-Z]\w*)(\*?)')
     path = re.compile(r'(?<![\w/.:~$@%*-])((?:[\w-]+/)*[\w-]+\.(?:c|h|inc|def|md|sh|py|cmake))(?![\w.(])')
     n = 0
@@ -451,6 +452,10 @@ def check_sources(tree):
                     continue
                 if not tree.has_file(name, f) and os.path.basename(name) not in tree.includes and not exempt(OTHER_FILES, name):
                     fail(f'{f}:{source.count(chr(10), 0, begin + match.start()) + 1}', f'{name}: no such file in the tree')
+            for match in re.finditer(r'(?<![\w-])(?:millrace ([a-z][\w-]*)|(--[a-z][\w-]*))', piece) if not is_comment and f.startswith('apps/') else ():
+                command, flag = match[1], match[2]
+                if command and command not in tree.commands and "`" + match[0] in piece or flag and flag not in program.every_flag and flag not in OTHER_FLAGS:
+                    fail(f'{f}:{source.count(chr(10), 0, begin + match.start()) + 1}', f'{match[0]}: no command has it')
             for match in ours.finditer(piece) if is_comment else ():
                 name = match[1]
                 begins = match[2] or name.endswith('_')
@@ -478,7 +483,7 @@ def main():
         Document(name, tree, program).check()
     pieces = 0
     if not sys.argv[1:]:
-        pieces = check_sources(tree)
+        pieces = check_sources(tree, program)
         check_packages(tree)
         for table in (OTHER_FILES, OTHER_WORDS, OTHER_SETTINGS, NOT_COUNTED):
             for key in set(table) - used:
