@@ -59,6 +59,10 @@ CLAIMS = [
     ('ARCHITECTURE.md', 'Each file opens with its idea',
      lambda tree: all(t.startswith('/*') for f, t in tree.text.items() if f.endswith('.c') and not f.startswith('tests/'))),
     ('ARCHITECTURE.md', 'Four rooms are divided into parts', lambda tree: len(re.findall(r'\bPARTS\b', read('CMakeLists.txt'))) == 4),
+    ('ARCHITECTURE.md', '| part | holds |',
+     lambda tree: all(re.search(rf'^\| (?:[\w/, ]*, )?{p}(?:,[^|]*)? \|', read('ARCHITECTURE.md'), re.M) for p in tree.parts())),
+    ('ARCHITECTURE.md', '| folder | holds | may use |',
+     lambda tree: all(f'\n| {room}/ |' in read('ARCHITECTURE.md') for room in re.findall(r'^mr_(?:room|program)\((\w+)', read('CMakeLists.txt'), re.M))),
     ('ARCHITECTURE.md', 'it sees no header of a backend',
      lambda tree: not any(re.search(r'#include "model/backends/', t) for f, t in tree.bare.items() if f.startswith('model/exec/'))),
 ]
@@ -139,6 +143,11 @@ class Tree:
         stem = re.sub('_(?:total|sum|count|bucket)$', '', word)
         return word in self.words or stem != word and any(
             f'"{stem}"' in t or f' {stem}' in t for f, t in self.bare.items() if f.startswith(('sinks/', 'metrics/')))
+
+    def parts(self):
+        """The parts of rooms, each a folder."""
+        text = re.sub(r'\s+', ' ', read('CMakeLists.txt'))
+        return {word.split(':')[0] for parts in re.findall(r'PARTS ([^)]*)\)', text) for word in parts.split()} - {'.'}
 
     def constant(self, name):
         for text in self.bare.values():
