@@ -63,47 +63,25 @@ static void version(void) {
   list_libraries("without ", false);
 }
 
+const mr_command_t *mr_command_at(int i) {
+  return i >= 0 && i < (int)(sizeof commands / sizeof *commands) ? commands[i] : NULL;
+}
+
 static const mr_command_t *main_find(const char *name) {
   for (int i = 0; commands[i]; i++)
     if (!strcmp(commands[i]->name, name)) return commands[i];
   return NULL;
 }
 
-/* Other programs' names for our commands. */
-static const char *const other_command[][2] = {{"fit", "train"},
-                                               {"resume", "train --resume"},
-                                               {"launch", "run"},
-                                               {"gst-launch-1.0", "run"},
-                                               {"exec", "run"},
-                                               {"evaluate", "eval"},
-                                               {"validate", "eval"},
-                                               {"predict", "eval"},
-                                               {"infer", "eval"},
-                                               {"gst-inspect-1.0", "inspect"},
-                                               {"stages", "inspect"},
-                                               {"plugins", "inspect"},
-                                               {"list", "runs"},
-                                               {"ls", "runs"},
-                                               {"compare", "runs"},
-                                               {"diff", "runs"},
-                                               {"watch", "top"},
-                                               {"monitor", "top"},
-                                               {"download", "data fetch"},
-                                               {"fetch", "data fetch"},
-                                               {"dot", "graph"},
-                                               {"plot", "graph"},
-                                               {"show", "graph"},
-                                               {"benchmark", "bench"},
-                                               {"model", "summary"},
-                                               {"version", "--version"},
-                                               {"-v", "--version"},
-                                               {"-V", "--version"},
-                                               {"info", "doctor"},
-                                               {"env", "doctor"},
-                                               {"tensorboard", "train --tensorboard"},
-                                               {"web", "train --web"},
-                                               {"keygen", "keys"},
-                                               {"trace", "profile"}};
+/* What other programs call the version is no command of ours. */
+static const mr_hint_t main_words[] = {{"version v", "--version", NULL}, {0}};
+
+/* The row about another program's command; NULL without one. */
+static const mr_hint_t *main_hint(const char *word) {
+  const mr_hint_t *row = mr_hint_find(main_words, word);
+  for (int i = 0; commands[i] && !row; i++) row = mr_hint_find(commands[i]->hint, word);
+  return row;
+}
 
 static int main_unknown(const char *word) {
   char hint[128] = "; millrace --help lists them";
@@ -112,9 +90,8 @@ static int main_unknown(const char *word) {
   mr_suggest_offer(&s, "--version");
   mr_suggest_offer(&s, "--help");
   if (s.best) mr_suggest_text(&s, hint, sizeof hint);
-  for (size_t i = 0; i < sizeof other_command / sizeof *other_command; i++)
-    if (!strcmp(other_command[i][0], word))
-      snprintf(hint, sizeof hint, "; `millrace %s` does that", other_command[i][1]);
+  const mr_hint_t *row = main_hint(word);
+  if (row) snprintf(hint, sizeof hint, "; `millrace %s` does that", row->write);
   if (strchr(word, '!') || strchr(word, ' '))
     snprintf(hint, sizeof hint, "; `millrace run` runs a graph");
   fprintf(stderr, "millrace: unknown command \"%s\"%s\n", word, hint);

@@ -9,7 +9,7 @@ MR_BEGIN_DECLS
 
 /* Static, or owned by the stage that returns it. */
 typedef struct mr_dataset {
-  const char *origin; /* "cifar10", "synthetic"; part of every metrics record */
+  const char *origin; /* name of the data, as its source says it; part of every metrics record */
   int n_classes;
   const char *const *class_name; /* [n_classes] */
 } mr_dataset_t;

@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "base/decls.h"
+#include "base/hint.h"
 
 MR_BEGIN_DECLS
 
@@ -41,6 +42,11 @@ typedef struct mr_opt {
   const char *help;    /* one sentence, ends with a period */
   int positional;      /* 1: a bare value, as in `batch 128`, sets this one */
   bool together;       /* NAME=VALUE without a stage sets it in all stages that have it */
+  bool length;         /* it only says how long a stream is: a resume may change it */
+  const char *hint;    /* other frameworks' words for it, which take the same values: words of a
+                          row as in base/hint.h; NULL: none */
+  const mr_hint_t *values; /* ENUM: other frameworks' words for its choices; of a row whose `write`
+                              is no choice of it only the `why` counts; NULL: none */
 } mr_opt_t;
 
 /* Returns whether the row's value lies inside a state of state_sz bytes; false for an unknown

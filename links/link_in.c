@@ -120,6 +120,7 @@ void mr_link_in_report(mr_stage_t *s, char *text, size_t n) {
 
 const mr_stage_def_t mr_stage_link_in = {
     .name = "link-in",
+    .role = MR_ROLE_LINK_IN,
     .help = "Receives buffers from a link-out in another process or on another host.",
     .in = {{"link", MR_FLOW_NONE, true}},
     .out = {{"out", MR_FLOW_NONE, false}},

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "links/link_stage.h"
+#include "pipeline/graph/link_end.h"
 #include "pipeline/run/commit.h"
 #include "pipeline/stage_step.h"
 
@@ -220,12 +221,21 @@ mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *dia
   return e;
 }
 
+static const mr_link_end_t out_end = {.moved = mr_link_out_moved,
+                                      .refuse = mr_link_out_refuse,
+                                      .left = mr_link_out_left,
+                                      .set_left = mr_link_out_set_left,
+                                      .sent = mr_link_out_sent,
+                                      .ask = mr_link_out_ask,
+                                      .nobody_comes = mr_link_out_nobody_comes};
+
 const mr_stage_def_t mr_stage_link_out = {
     .name = "link-out",
+    .role = MR_ROLE_LINK_OUT,
     .help = "Sends buffers to a link-in in another process or on another host.",
     .in = {{.name = "in", .leaves = true}},
     .out = {{"link", MR_FLOW_NONE, true}},
-    .step = &(const mr_step_def_t){.run = out_step, .outside = true},
+    .step = &(const mr_step_def_t){.run = out_step, .outside = true, .link_end = &out_end},
     .opts = out_opts,
     .state_sz = sizeof(out_t),
     .plan = out_plan,

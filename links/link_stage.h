@@ -48,6 +48,9 @@ typedef struct mr_link_settings {
     .help = "How long this end waits for acknowledgements before it closes."                     \
   }
 
+/* The sending end, for programs whose peers are stages `source`. */
+extern const mr_stage_def_t mr_stage_link_out;
+
 /* The name of the links of `millrace serve`. */
 #define MR_SERVE_LINK "serve"
 

@@ -12,6 +12,7 @@ const mr_stage_def_t mr_stage_broadcast = {
 
 const mr_stage_def_t mr_stage_link_in = {
     .name = "link-in",
+    .role = MR_ROLE_LINK_IN,
     .help = "Receives buffers from a link-out in another process or on another host.",
     .needs = "ZMQ",
     .in = {{"link", MR_FLOW_NONE, true}},
@@ -20,6 +21,7 @@ const mr_stage_def_t mr_stage_link_in = {
 
 const mr_stage_def_t mr_stage_link_out = {
     .name = "link-out",
+    .role = MR_ROLE_LINK_OUT,
     .help = "Sends buffers to a link-in in another process or on another host.",
     .needs = "ZMQ",
     .in = {{.name = "in", .leaves = true}},

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "pipeline/foreign.h"
 
 /* Describes the values of a setting, for a sentence. */
 static void want_text(const mr_opt_t *o, char *text, size_t n) {
@@ -121,7 +120,7 @@ static bool opt_parse(const mr_opt_t *o, const char *text, void *at) {
 
 mr_err_t mr_opt_set(const mr_opt_t *opt, void *state, const char *who, const char *text,
                     mr_diag_t *diag) {
-  char want[256], hint[96];
+  char want[256], hint[MR_HINT_MAX];
   if (opt_parse(opt, text, (char *)state + opt->offset)) return MR_OK;
   want_text(opt, want, sizeof want);
   return mr_fail(diag, MR_ERR_CONFIG, "%s: setting %s = \"%.200s\": want %s%s", who, opt->name,

@@ -1,12 +1,11 @@
 /* The registry of stages: adding tables, checking those of plug-ins, and finding stages and
-   settings by name. */
+   settings by name, alias or role. */
 #include "pipeline/registry.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/foreign.h"
 #include "pipeline/stage_step.h"
 
 void mr_registry_add_from(mr_registry_t *reg, const mr_stage_def_t *const *table,
@@ -22,15 +21,63 @@ void mr_registry_add(mr_registry_t *reg, const mr_stage_def_t *const *table) {
   mr_registry_add_from(reg, table, NULL);
 }
 
+/* Whether a name is in a list separated by blanks, which may be NULL. */
+static bool is_listed(const char *list, const char *name) {
+  size_t n = strlen(name);
+  if (!n || strchr(name, ' ')) return false;
+  for (const char *at = list; at && (at = strstr(at, name)); at += n)
+    if ((at == list || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
+  return false;
+}
+
 static int registry_index_of(const mr_registry_t *reg, const char *name) {
   for (int i = 0; i < reg->n; i++)
-    if (!strcmp(reg->def[i]->name, name)) return i;
+    if (!strcmp(reg->def[i]->name, name) || is_listed(reg->def[i]->alias, name)) return i;
   return -1;
 }
 
 const mr_stage_def_t *mr_registry_find(const mr_registry_t *reg, const char *name) {
   int i = registry_index_of(reg, name);
   return i < 0 ? NULL : reg->def[i];
+}
+
+/* ---- roles ---- */
+
+const mr_stage_def_t *mr_registry_role(const mr_registry_t *reg, mr_role_t role) {
+  const mr_stage_def_t *first = NULL;
+  for (int i = reg->n - 1; i >= 0; i--) {
+    if (reg->def[i]->role != role) continue;
+    if (reg->origin[i]) return reg->def[i];
+    first = reg->def[i];
+  }
+  return first;
+}
+
+const char *mr_registry_role_name(const mr_registry_t *reg, mr_role_t role, const char *otherwise,
+                                  char *text, size_t n) {
+  const mr_stage_def_t *d = reg ? mr_registry_role(reg, role) : NULL;
+  if (d)
+    snprintf(text, n, "\"%s\"", d->name);
+  else
+    snprintf(text, n, "%s", otherwise);
+  return text;
+}
+
+const char *mr_registry_role_list(const mr_registry_t *reg, mr_role_t role, const char *setting,
+                                  const char *value, const char *text_value, char *text, size_t n) {
+  int left = 0;
+  size_t at = 0;
+  for (int i = 0; reg && i < reg->n; i++) left += reg->def[i]->role == role;
+  text[0] = 0;
+  for (int i = 0; reg && i < reg->n && at < n; i++) {
+    if (reg->def[i]->role != role) continue;
+    const mr_opt_t *o = mr_stage_def_opt(reg->def[i], setting);
+    const char *gap = !at ? "" : left == 1 ? " or " : ", ";
+    at += (size_t)snprintf(text + at, n - at, "%s\"%s %s=%s\"", gap, reg->def[i]->name, setting,
+                           o && o->type == MR_OPT_STR ? text_value : value);
+    left--;
+  }
+  return text;
 }
 
 /* ---- stages from outside the program ---- */
@@ -54,6 +101,22 @@ static mr_err_t registry_check_name(const mr_stage_def_t *def, mr_diag_t *diag) 
   return MR_OK;
 }
 
+/* Checks that no alias of a stage is a name that is there already. */
+static mr_err_t check_alias(const mr_registry_t *reg, const mr_stage_def_t *def, mr_diag_t *diag) {
+  char alias[64];
+  for (const char *at = def->alias; at && *at; at += strspn(at, " ")) {
+    size_t n = strcspn(at, " ");
+    snprintf(alias, sizeof alias, "%.*s", (int)n, at);
+    int k = registry_index_of(reg, alias);
+    if (k >= 0)
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "stage \"%s\": its alias \"%s\" is a name of stage \"%s\"; choose another",
+                     def->name, alias, reg->def[k]->name);
+    at += n;
+  }
+  return MR_OK;
+}
+
 /* Checks stage i of the table, after those before it have passed. */
 static mr_err_t registry_check_one(const mr_registry_t *reg, const mr_stage_def_t *const *table,
                                    int i, mr_diag_t *diag) {
@@ -65,8 +128,9 @@ static mr_err_t registry_check_one(const mr_registry_t *reg, const mr_stage_def_
     return mr_fail(diag, MR_ERR_CONFIG,
                    "stage \"%s\": %s has a stage of that name; rename one of them", name,
                    reg->origin[at] ? reg->origin[at] : "the program");
+  MR_TRY(check_alias(reg, table[i], diag));
   for (int k = 0; k < i; k++)
-    if (!strcmp(table[k]->name, name))
+    if (!strcmp(table[k]->name, name) || is_listed(table[k]->alias, name))
       return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": it is listed twice", name);
   if (reg->n + i == MR_REGISTRY_MAX)
     return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": no room for more than %d stages", name,
@@ -74,23 +138,28 @@ static mr_err_t registry_check_one(const mr_registry_t *reg, const mr_stage_def_
   return MR_OK;
 }
 
-mr_err_t mr_registry_check(const mr_registry_t *reg, const mr_stage_def_t *const *table,
-                           const char *origin, mr_diag_t *diag) {
+/* A link has two ends: a graph that is cut with one of them and the other of another link would be
+   two halves that do not understand each other. */
+static mr_err_t check_both_ends(const mr_stage_def_t *const *table, mr_diag_t *diag) {
+  const mr_stage_def_t *out = NULL, *in = NULL;
   for (int i = 0; table[i]; i++) {
-    mr_diag_t why = {0};
-    mr_err_t e = registry_check_one(reg, table, i, &why);
-    if (e < 0) return mr_diag_prefix(diag, e, &why, "%s", origin);
+    if (table[i]->role == MR_ROLE_LINK_OUT) out = table[i];
+    if (table[i]->role == MR_ROLE_LINK_IN) in = table[i];
   }
-  return MR_OK;
+  if (!out == !in) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "stage \"%s\": .role says that it is one end of a link, and the other end is "
+                 "missing; add a stage with %s",
+                 (out ? out : in)->name, out ? "MR_ROLE_LINK_IN" : "MR_ROLE_LINK_OUT");
 }
 
-const char *mr_registry_hint(const mr_registry_t *reg, const char *word, char *text, size_t n) {
-  const char *foreign = mr_foreign_stage(word);
-  mr_suggest_t near = {.word = word};
-  for (int i = 0; i < reg->n; i++) mr_suggest_offer(&near, reg->def[i]->name);
-  if (!foreign || (near.best && !near.distance)) return mr_suggest_text(&near, text, n);
-  snprintf(text, n, "; %s", foreign);
-  return text;
+mr_err_t mr_registry_check(const mr_registry_t *reg, const mr_stage_def_t *const *table,
+                           const char *origin, mr_diag_t *diag) {
+  mr_diag_t why = {0};
+  mr_err_t e = MR_OK;
+  for (int i = 0; table[i] && e >= 0; i++) e = registry_check_one(reg, table, i, &why);
+  if (e >= 0) e = check_both_ends(table, &why);
+  return e < 0 ? mr_diag_prefix(diag, e, &why, "%s", origin) : MR_OK;
 }
 
 const mr_stage_def_t *mr_stage_def_usual(const mr_stage_def_t *def) {
@@ -109,6 +178,11 @@ const mr_opt_t *mr_stage_def_opt_taking(const mr_stage_def_t *def, const char *w
   for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++)
     if (o->type == MR_OPT_ENUM && mr_is_choice(o->choices, word)) return o;
   return NULL;
+}
+
+bool mr_stage_def_knows(const mr_stage_def_t *def, const char *setting) {
+  return mr_stage_def_opt(def, setting) ||
+         (mr_stage_def_parallel(def) && !strcmp(setting, "workers"));
 }
 
 bool mr_stage_def_parallel(const mr_stage_def_t *def) { return def->step && def->step->parallel; }

@@ -32,8 +32,9 @@ void mr_registry_add(mr_registry_t *reg, const mr_stage_def_t *const *table);
 
 /* Checks that every stage of a NULL-ended table from outside the program can be added: it is
    complete (a name of letters, digits, - and _, a help, settings that lie in its state, something
-   to do), its name is free and there is room.  MR_OK; MR_ERR_CONFIG names the stage, the fault, and
-   where a stage of the same name comes from.  origin: "plug-in cutout (/lib/cutout.so)". */
+   to do), its names are free, both ends of a link come together, and there is room.  MR_OK;
+   MR_ERR_CONFIG names the stage, the fault, and where a stage of the same name comes from.  origin:
+   "plug-in cutout (/lib/cutout.so)". */
 mr_err_t mr_registry_check(const mr_registry_t *reg, const mr_stage_def_t *const *table,
                            const char *origin, mr_diag_t *diag);
 
@@ -42,13 +43,39 @@ mr_err_t mr_registry_check(const mr_registry_t *reg, const mr_stage_def_t *const
 void mr_registry_add_from(mr_registry_t *reg, const mr_stage_def_t *const *table,
                           const char *origin);
 
-/* The stage of this name, which belongs to its table; NULL if it is unknown. */
+/* The stage of this name or alias, which belongs to its table; NULL if it is unknown. */
 const mr_stage_def_t *mr_registry_find(const mr_registry_t *reg, const char *name);
 
+/* The stage of a role: the one that was added last by a plug-in, else the program's first; NULL
+   without one.  It belongs to its table. */
+const mr_stage_def_t *mr_registry_role(const mr_registry_t *reg, mr_role_t role);
+
+/* For sentences: the name of mr_registry_role in quotes; otherwise if no stage has the role.  Into
+   the caller's text[0,n).  Returns text. */
+const char *mr_registry_role_name(const mr_registry_t *reg, mr_role_t role, const char *otherwise,
+                                  char *text, size_t n);
+
+/* The same for all stages of a role, in the order of the registry, each with a setting as graph
+   text has it, in quotes.  value and, for a setting that is a text, text_value are what follows the
+   "=".  "" if no stage has the role. */
+const char *mr_registry_role_list(const mr_registry_t *reg, mr_role_t role, const char *setting,
+                                  const char *value, const char *text_value, char *text, size_t n);
+
 /* A hint what to write instead of an unknown stage's name, into text[0,n): the nearest name, "; did
-   you mean \"batch\"?", or the counterpart of another framework's stage (pipeline/foreign.h); ""
-   without a guess.  Returns text. */
+   you mean \"batch\"?", or what the stages' hints say about a word of another framework; "" without
+   a guess.  Returns text. */
 const char *mr_registry_hint(const mr_registry_t *reg, const char *word, char *text, size_t n);
+
+/* What the stages' hints say about a word for a stage, "; stage \"flip\" does that: flip p=0.5",
+   into text[0,n); "" if none knows it.  Returns text. */
+const char *mr_registry_stage_hint(const mr_registry_t *reg, const char *word, char *text,
+                                   size_t n);
+
+/* The same for a word for a setting that def lacks: its own settings' words, its own hints, then
+   those of other stages ("; it is \"workers\" of batch").  own: only the first two.  Returns text.
+ */
+const char *mr_registry_setting_hint(const mr_registry_t *reg, const mr_stage_def_t *def,
+                                     const char *word, bool own, char *text, size_t n);
 
 /* The definition that a stage has without further settings: def itself or, for a family, the one
    that it chooses; never NULL for a def of the registry.  Static, as def is. */
@@ -60,6 +87,13 @@ const mr_opt_t *mr_stage_def_opt(const mr_stage_def_t *def, const char *name);
 /* The first setting that has the word among its choices, a row of def->opts that lives as long as
    def; NULL if none has. */
 const mr_opt_t *mr_stage_def_opt_taking(const mr_stage_def_t *def, const char *word);
+
+/* The setting of a stage that another framework's word means, the builtin `workers` included: its
+   name, which lives as long as def; NULL without one. */
+const char *mr_stage_def_setting_for(const mr_stage_def_t *def, const char *word);
+
+/* True if the stage has the setting, the builtin `workers` included. */
+bool mr_stage_def_knows(const mr_stage_def_t *def, const char *setting);
 
 /* True if the stage may run in workers=N threads. */
 bool mr_stage_def_parallel(const mr_stage_def_t *def);

@@ -164,6 +164,55 @@ static mr_err_t check_settings(const mr_stage_def_t *d, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* What the program relies on in the stage of a role: pipeline/stage.h. */
+typedef struct role_needs {
+  const char *what; /* "a checkpoint" */
+  const char *setting[8];
+  bool outside, end, feeds; /* outside: .step's; end: no output; feeds: an input */
+  mr_flow_t takes;          /* of the first input; MR_FLOW_NONE: any */
+} role_needs_t;
+
+#define LINK_SETTINGS \
+  { "link", "address", "bind", "key", "peers", "peer", "window" }
+
+static const role_needs_t role_needs[MR_ROLES] = {
+    [MR_ROLE_CLASSES] = {"a source of classes", {"path"}},
+    [MR_ROLE_SEEDS] = {"a giver of generators", {"seed"}},
+    [MR_ROLE_SIZES] = {"a maker of one size", {"size"}},
+    [MR_ROLE_BATCH] = {"a maker of batches", {"size"}, .takes = MR_FLOW_RECORDS},
+    [MR_ROLE_GATHER] = {"a joiner of slices", {"size"}, .takes = MR_FLOW_BATCHES},
+    [MR_ROLE_STEP] = {"a training step", {NULL}, .takes = MR_FLOW_BATCHES},
+    [MR_ROLE_CHECKPOINT] = {"a checkpoint", {"dir"}, .takes = MR_FLOW_STATE},
+    [MR_ROLE_LEDGER] = {"a ledger", {"state", "resume-step", "resume-ledger"}},
+    [MR_ROLE_LINES] = {"a file of metrics", {"path"}, .takes = MR_FLOW_METRICS},
+    [MR_ROLE_PUBLISH] = {"a publisher of metrics", {NULL}, .takes = MR_FLOW_METRICS},
+    [MR_ROLE_DISCARD] = {"a discarder", {NULL}, .end = true, .feeds = true},
+    [MR_ROLE_LINK_OUT] = {"the sending end of a link", LINK_SETTINGS, .outside = true,
+                          .feeds = true},
+    [MR_ROLE_LINK_IN] = {"the receiving end of a link", LINK_SETTINGS, .outside = true},
+};
+
+static mr_err_t check_role(const mr_stage_def_t *d, mr_diag_t *diag) {
+  if ((unsigned)d->role >= MR_ROLES)
+    return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": .role = %d, want one of mr_role_t", d->name,
+                   (int)d->role);
+  const role_needs_t *r = &role_needs[d->role];
+  const char *lacks = NULL;
+  for (int i = 0; i < 8 && r->setting[i] && !lacks; i++)
+    if (!mr_stage_def_opt(d, r->setting[i])) lacks = r->setting[i];
+  if (lacks)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "stage \"%s\": .role says that it is %s, which has a setting \"%s\"; add it",
+                   d->name, r->what, lacks);
+  if (r->takes && d->in[0].flow != r->takes) lacks = "another first input";
+  if (r->feeds && !d->in[0].name) lacks = "an input";
+  if (r->end && d->out[0].name) lacks = "no output";
+  if (r->outside && !(d->step && d->step->outside)) lacks = ".outside in its .step";
+  if (!lacks) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": .role says that it is %s, which has %s",
+                 d->name, r->what, lacks);
+}
+
 mr_err_t mr_stage_def_check(const mr_stage_def_t *d, mr_diag_t *diag) {
   if (!d->name || !*d->name) return mr_fail(diag, MR_ERR_CONFIG, "a stage has no name");
   if (!mr_are_features(d->needs))
@@ -171,18 +220,22 @@ mr_err_t mr_stage_def_check(const mr_stage_def_t *d, mr_diag_t *diag) {
                    "stage \"%s\": .needs = \"%s\", want names of optional libraries", d->name,
                    d->needs);
   if (!mr_built_in(d->needs)) return MR_OK; /* the rest of the row is empty */
+#define KIND(member, fn, least, most) \
+  { #member, #fn, d->member, d->member && d->member->fn, least, most }
   const kind_t kind[] = {
-      {"source", "fetch", d->source, d->source && d->source->fetch, 0, 0},
-      [ORDER] = {"order", "at", d->order, d->order && d->order->at, 1, MR_MAX_PORTS},
-      {"map", "run", d->map, d->map && d->map->run, 1, 1},
-      {"filter", "keep", d->filter, d->filter && d->filter->keep, 1, 1},
-      {"join", "run", d->join, d->join && d->join->run, 1, MR_MAX_PORTS},
-      [WALK] = {"walk", "next", d->walk, d->walk && d->walk->next, 1, MR_MAX_PORTS},
-      {"step", "run", d->step, d->step && d->step->run, 0, MR_MAX_PORTS},
+      KIND(source, fetch, 0, 0),
+      [ORDER] = KIND(order, at, 1, MR_MAX_PORTS),
+      KIND(map, run, 1, 1),
+      KIND(filter, keep, 1, 1),
+      KIND(join, run, 1, MR_MAX_PORTS),
+      [WALK] = KIND(walk, next, 1, MR_MAX_PORTS),
+      KIND(step, run, 0, MR_MAX_PORTS),
   };
+#undef KIND
   int n = sizeof kind / sizeof *kind;
   MR_TRY(check_kind(d, kind, n, diag));
   for (int i = 0; i < n; i++)
     if (kind[i].is) MR_TRY(check_ports(d, &kind[i], diag));
-  return check_settings(d, diag);
+  MR_TRY(check_settings(d, diag));
+  return check_role(d, diag);
 }

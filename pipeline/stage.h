@@ -77,6 +77,33 @@ typedef struct mr_join_def mr_join_def_t;
 typedef struct mr_walk_def mr_walk_def_t;
 typedef struct mr_step_def mr_step_def_t;
 
+/* What a stage is to the program that runs it, where its kind does not say so.  Programs and the
+   pipeline find stages by role (mr_registry_role, mr_graph_stage_with) and never by name, so that a
+   plug-in's stage can take the place of one of ours.  mr_stage_def_check refuses a role without the
+   settings and ports that it needs, named in parentheses; the settings mean what those of the
+   program's own stage of the role mean. */
+typedef enum mr_role {
+  MR_ROLE_NONE,
+  MR_ROLE_CLASSES,    /* source of labelled pictures that a program's data= names (path) */
+  MR_ROLE_MADE_UP,    /* source that replaces that one where no files are */
+  MR_ROLE_SEEDS,      /* gives each record a generator (seed) */
+  MR_ROLE_SIZES,      /* makes pictures of one size (size) */
+  MR_ROLE_BATCH,      /* makes batches of records (size) */
+  MR_ROLE_GATHER,     /* joins slices of batches (size) */
+  MR_ROLE_STEP,       /* trains on batches */
+  MR_ROLE_CHECKPOINT, /* keeps states: DIR/latest is the newest, which mr_train_state_progress
+                         reads, and the stage commits what is in it (dir; an input of states) */
+  MR_ROLE_LEDGER,     /* keeps what batches hold, and the state of their stream (state,
+                         resume-step, resume-ledger) */
+  MR_ROLE_LINES,      /* keeps metrics as lines of JSON (path) */
+  MR_ROLE_PUBLISH,    /* gives metrics to subscribers */
+  MR_ROLE_DISCARD,    /* takes anything and keeps nothing; no output */
+  MR_ROLE_LINK_OUT,   /* sends buffers to another process: `outside` (link, address, bind, key,
+                         peers, peer, window) */
+  MR_ROLE_LINK_IN,    /* receives them there; the same settings.  A plug-in brings both ends */
+  MR_ROLES
+} mr_role_t;
+
 typedef struct mr_stage_def {
   const char *name;  /* names the stage in graph files, logs and metrics */
   const char *help;  /* one sentence, ends with a period */
@@ -118,6 +145,14 @@ typedef struct mr_stage_def {
   /* After close, with the state still there: one line about the run into text[0,n), or "" for no
      line.  NULL: no line. */
   void (*report)(mr_stage_t *s, char *text, size_t n);
+
+  mr_role_t role;
+  const char *alias;     /* other names of it that graphs may use, such as former ones, separated by
+                            blanks; NULL: none */
+  const mr_hint_t *hint; /* other frameworks' words for it; `write` is a piece of graph text;
+                            NULL: none */
+  const mr_hint_t *setting_hint; /* other frameworks' settings that belong to this stage but are no
+                                    other word for one of its settings; NULL: none */
 } mr_stage_def_t;
 
 /* MR_OK, or MR_ERR_CONFIG with a sentence that names the stage and the member at fault: a
@@ -153,14 +188,15 @@ struct mr_stage {
       writes; /* source, map, join: plan may set it, bit f: fetch or run writes the value of field f
                  of output 0 into room that it is given (stage_source.h, stage_map.h) */
   uint8_t from[MR_FIELDS_MAX]; /* map, join: set by mr_field_from */
-  uint16_t reads;        /* filter: plan may set it, bit f: keep reads field f (stage_filter.h) */
-  size_t scratch_bytes;  /* map: plan may set it: bytes of scratch */
-  void *scratch;         /* each worker's own, 64-aligned, zeros before its first call; NULL if
-                            scratch_bytes is 0 */
-  int waits;             /* mr_waits_t: the stage may set it before mr_wait_fds */
-  int64_t base_seed;     /* plan may set it (else -1): stages downstream derive their seeds from
-                            it */
-  struct mr_runtime *rt; /* the scheduler's side */
+  uint16_t reads;       /* filter: plan may set it, bit f: keep reads field f (stage_filter.h) */
+  size_t scratch_bytes; /* map: plan may set it: bytes of scratch */
+  void *scratch;        /* each worker's own, 64-aligned, zeros before its first call; NULL if
+                           scratch_bytes is 0 */
+  int waits;            /* mr_waits_t: the stage may set it before mr_wait_fds */
+  int64_t base_seed;    /* plan may set it (else -1): stages downstream derive their seeds from
+                           it */
+  const struct mr_registry *registry; /* of its graph, for sentences that name other stages */
+  struct mr_runtime *rt;              /* the scheduler's side */
 };
 
 /* True if the graph sets the setting at this offset of the state; false for a default. */

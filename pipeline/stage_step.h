@@ -11,6 +11,10 @@
 
 MR_BEGIN_DECLS
 
+/* The sending end of a link, as the program sees it that runs the graph
+ * (pipeline/graph/link_end.h). */
+typedef struct mr_link_end mr_link_end_t;
+
 struct mr_step_def {
   /* Runs one burst.  MR_OK: did something, call again.  MR_AGAIN: no data or no room at a port now;
      the scheduler calls again after news.  MR_END: this worker is done.  < 0: failed, which ends
@@ -31,6 +35,8 @@ struct mr_step_def {
                      mr_set_dropped */
   bool outside;   /* the other end of its stream is in another process, which its setting "peer" may
                      name: without inputs it waits for buffers from there, else for room there */
+  /* NULL: it is no sending end, or its peer always takes the stream as it comes. */
+  const mr_link_end_t *link_end;
 };
 
 /* ---- buffers; none of the first four calls blocks ---- */

@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "model/ir/op.h"
 #include "model/zoo/zoo.h"
+#include "pipeline/graph/link_end.h"
 #include "pipeline/registry.h"
 #include "pipeline/stage_filter.h"
 #include "pipeline/stage_join.h"
@@ -41,7 +42,7 @@ enum { MR_PLUGIN_ABI = 1 };
   X(mr_join_def_t) X(mr_walk_def_t) X(mr_step_def_t) X(mr_stage_t) X(mr_rec_t) X(mr_buf_t)     \
   X(mr_spec_t) X(mr_field_t) X(mr_opt_t) X(mr_op_def_t) X(mr_eqn_t) X(mr_var_t) X(mr_fn_t)     \
   X(mr_sample_t) X(mr_model_def_t) X(mr_model_plan_t) X(mr_loss_out_t) X(mr_loss_report_t)       \
-  X(mr_nn_t) X(mr_diag_t)
+  X(mr_nn_t) X(mr_diag_t) X(mr_hint_t) X(mr_link_end_t)
 // clang-format on
 
 enum { MR_PLUGIN_SIZES = 32 };

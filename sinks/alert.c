@@ -224,8 +224,12 @@ static void alert_report(mr_stage_t *s, char *text, size_t n) {
   if (a->n_reported) snprintf(text, n, "%d, first: %s", a->n_reported, a->first);
 }
 
+static const mr_hint_t alert_words[] = {
+    {"earlystopping", "alert plateau=2000 fail", "stage \"alert\" watches the loss"}, {0}};
+
 const mr_stage_def_t mr_stage_alert = {
     .name = "alert",
+    .hint = alert_words,
     .help = "Runs a command, sends a POST request, or fails the run when a run goes wrong.",
     .in = {{.name = "metrics", .flow = MR_FLOW_METRICS, .lossy = true}},
     .opts = alert_opts,

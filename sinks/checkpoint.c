@@ -37,6 +37,7 @@ typedef struct checkpoint {
 
 static const mr_opt_t checkpoint_opts[] = {
     {.name = "dir",
+     .hint = "path dirpath directory folder savedir outputdir checkpointdir ckptdir savepath",
      .type = MR_OPT_STR,
      .offset = offsetof(checkpoint_t, dir),
      .unit = "",
@@ -44,6 +45,7 @@ static const mr_opt_t checkpoint_opts[] = {
      .help = "Folder to write to; it is created if it is missing.",
      .positional = 1},
     {.name = "keep",
+     .hint = "savetotallimit maxtokeep keepcheckpointmax keeplast",
      .type = MR_OPT_INT,
      .offset = offsetof(checkpoint_t, keep),
      .unit = "files",
@@ -206,8 +208,18 @@ static void checkpoint_report(mr_stage_t *s, char *text, size_t n) {
   snprintf(text, n, "%s", path);
 }
 
+static const mr_hint_t checkpoint_words[] = {
+    {"modelcheckpoint saver save", "train.state ! checkpoint", NULL}, {0}};
+
+static const mr_hint_t checkpoint_setting_words[] = {
+    {"monitor savebestonly savetopk", NULL, "it keeps the newest states, keep= says how many"},
+    {0}};
+
 const mr_stage_def_t mr_stage_checkpoint = {
     .name = "checkpoint",
+    .role = MR_ROLE_CHECKPOINT,
+    .hint = checkpoint_words,
+    .setting_hint = checkpoint_setting_words,
     .help = "Writes training states as safetensors files.",
     .in = {{.name = "state", .flow = MR_FLOW_STATE}},
     .opts = checkpoint_opts,

@@ -37,6 +37,7 @@ typedef struct csv {
 
 static const mr_opt_t csv_opts[] = {
     {.name = "path",
+     .hint = "file filename filepath logfile location",
      .type = MR_OPT_STR,
      .offset = offsetof(csv_t, path),
      .unit = "",

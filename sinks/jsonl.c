@@ -20,6 +20,7 @@ typedef struct jsonl {
 
 static const mr_opt_t jsonl_opts[] = {
     {.name = "path",
+     .hint = "file filename filepath logfile location",
      .type = MR_OPT_STR,
      .offset = offsetof(jsonl_t, path),
      .unit = "",
@@ -99,8 +100,15 @@ static void jsonl_report(mr_stage_t *s, char *text, size_t n) {
   snprintf(text, n, "%" PRId64 " lines in %s%s", j->out.written, j->path, lost);
 }
 
+static const mr_hint_t jsonl_words[] = {
+    {"wandb mlflow", "jsonl metrics.jsonl",
+     "the stages jsonl, csv, tensorboard, prometheus, web and publish take metrics"},
+    {0}};
+
 const mr_stage_def_t mr_stage_jsonl = {
     .name = "jsonl",
+    .role = MR_ROLE_LINES,
+    .hint = jsonl_words,
     .help = "Writes every metrics record as one line of JSON.",
     .in = {{.name = "metrics", .flow = MR_FLOW_METRICS, .lossy = true}},
     .opts = jsonl_opts,

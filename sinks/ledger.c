@@ -43,6 +43,7 @@ typedef struct ledger {
 
 static const mr_opt_t ledger_opts[] = {
     {.name = "path",
+     .hint = "file filename location",
      .type = MR_OPT_STR,
      .offset = AT(path),
      .help = "File of the lines; default: none.",
@@ -245,8 +246,17 @@ static void ledger_report(mr_stage_t *s, char *text, size_t n) {
            t->records, t->hash);
 }
 
+static const mr_hint_t ledger_words[] = {
+    {"filesink print dump log logger csvlogger", "ledger",
+     "stage \"ledger\" writes what every batch holds, and \"jsonl\" and \"csv\" write metrics"},
+    {"enumerate", "ledger",
+     "every record has a number already, its key; stage \"ledger\" writes it"},
+    {0}};
+
 const mr_stage_def_t mr_stage_ledger = {
     .name = "ledger",
+    .role = MR_ROLE_LEDGER,
+    .hint = ledger_words,
     .help = "Writes the contents of each batch, and the state of the stream after it.",
     .in = {{"in", MR_FLOW_BATCHES, false}},
     .out = {{"out", MR_FLOW_BATCHES, true}},

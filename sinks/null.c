@@ -52,8 +52,13 @@ static void null_report(mr_stage_t *s, char *text, size_t n) {
     snprintf(text, n, "%lld buffers", (long long)t->buffers);
 }
 
+static const mr_hint_t null_words[] = {
+    {"fakesink sink devnull", "null", "stage \"null\" takes everything"}, {0}};
+
 const mr_stage_def_t mr_stage_null = {
     .name = "null",
+    .role = MR_ROLE_DISCARD,
+    .hint = null_words,
     .help = "Discards its input; keeps only a count and a ledger.",
     .in = {{"in", MR_FLOW_NONE, false}},
     .opts = null_opts,

@@ -291,8 +291,14 @@ static void progress_close(mr_stage_t *s) {
 
 static mr_err_t progress_plan(mr_stage_t *s) { return MR_OK; }
 
+static const mr_hint_t progress_setting_words[] = {
+    {"verbose debug loglevel", NULL,
+     "stage \"progress\" shows how training goes, `--explain` what limits it"},
+    {0}};
+
 const mr_stage_def_t mr_stage_progress = {
     .name = "progress",
+    .setting_hint = progress_setting_words,
     .help = "Shows the progress of training: a live line on a terminal, plain lines elsewhere.",
     .in = {{.name = "metrics", .flow = MR_FLOW_METRICS, .lossy = true}},
     .opts = progress_opts,

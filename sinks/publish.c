@@ -128,6 +128,7 @@ static void publish_report(mr_stage_t *s, char *text, size_t n) {
 
 const mr_stage_def_t mr_stage_publish = {
     .name = "publish",
+    .role = MR_ROLE_PUBLISH,
     .help = "Publishes metrics over ZeroMQ, one topic per metric.",
     .in = {{.name = "metrics", .flow = MR_FLOW_METRICS, .lossy = true}},
     .step = &(const mr_step_def_t){.run = publish_step, .publishes = true},

@@ -33,6 +33,7 @@ typedef struct tensorboard {
 
 static const mr_opt_t tensorboard_opts[] = {
     {.name = "dir",
+     .hint = "logdir loggingdir path dirpath savedir",
      .type = MR_OPT_STR,
      .offset = offsetof(tensorboard_t, dir),
      .unit = "",
@@ -383,8 +384,12 @@ static void tensorboard_report(mr_stage_t *s, char *text, size_t n) {
               mr_built_in("PNG") ? "" : "; no pictures: this build is without libpng");
 }
 
+static const mr_hint_t tensorboard_words[] = {
+    {"summarywriter tensorboardlogger tensorboardcallback", "tensorboard dir=DIR", NULL}, {0}};
+
 const mr_stage_def_t mr_stage_tensorboard = {
     .name = "tensorboard",
+    .hint = tensorboard_words,
     .help = "Writes metrics, histograms, pictures and settings as TensorBoard event files.",
     .in = {{.name = "metrics", .flow = MR_FLOW_METRICS, .lossy = true}},
     .opts = tensorboard_opts,

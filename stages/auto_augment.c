@@ -155,8 +155,11 @@ static const mr_opt_t auto_augment_opts[] = {{.name = "policy",
                                              MR_AUGMENT_OPTS(auto_augment_t, a),
                                              {0}};
 
+static const mr_hint_t auto_augment_words[] = {{"autoaug", "auto-augment imagenet", NULL}, {0}};
+
 const mr_stage_def_t mr_stage_auto_augment = {
     .name = "auto-augment",
+    .hint = auto_augment_words,
     .help = "Applies one of 25 learned pairs of operations to pictures (AutoAugment).",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

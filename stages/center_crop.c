@@ -60,6 +60,7 @@ static mr_err_t center_crop_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out
 }
 
 static const mr_opt_t center_crop_opts[] = {{.name = "size",
+                                             .hint = "imgsize imagesize cropsize outputsize",
                                              .type = MR_OPT_STR,
                                              .offset = offsetof(center_crop_t, size),
                                              .unit = "N|HxW",
@@ -68,8 +69,16 @@ static const mr_opt_t center_crop_opts[] = {{.name = "size",
                                             MR_PIXELS_OPT(center_crop_t, field),
                                             {0}};
 
+static const mr_hint_t center_crop_words[] = {
+    {"centercrop centercroprgbimagedecoder", "center-crop 224", NULL},
+    {"crop videocrop", "center-crop 224",
+     "no stage cuts at a fixed corner; stage \"center-crop\" takes the middle"},
+    {0}};
+
 const mr_stage_def_t mr_stage_center_crop = {
     .name = "center-crop",
+    .role = MR_ROLE_SIZES,
+    .hint = center_crop_words,
     .help = "Cuts the middle out of each picture.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

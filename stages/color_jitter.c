@@ -113,8 +113,13 @@ static const mr_opt_t color_jitter_opts[] = {
     MR_PIXELS_OPT(color_jitter_t, field),
     {0}};
 
+static const mr_hint_t color_jitter_words[] = {
+    {"colorjitter randomcolorjitter", "color-jitter brightness=0.4 contrast=0.4 hue=0.1", NULL},
+    {0}};
+
 const mr_stage_def_t mr_stage_color_jitter = {
     .name = "color-jitter",
+    .hint = color_jitter_words,
     .help = "Changes brightness, contrast, saturation and hue of pictures at random.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

@@ -163,8 +163,18 @@ static const mr_opt_t decode_opts[] = {
      .help = "Field of the encoded bytes; needed where several fields could be encoded bytes."},
     {0}};
 
+static const mr_hint_t decode_words[] = {
+    {"caps capsfilter", NULL,
+     "no stage is needed: `millrace graph` prints the shapes, which follow from the stages"},
+    {"decodeimage decodejpeg decodepng imread jpegdec pngdec simplergbimagedecoder",
+     "folder DIR ! decode", NULL},
+    {"videoconvert", NULL,
+     "no stage is needed: pictures are RGB, and normalize makes floats of them"},
+    {0}};
+
 const mr_stage_def_t mr_stage_decode = {
     .name = "decode",
+    .hint = decode_words,
     .help = "Decodes JPEG, PNG and WebP files to RGB pictures, each of its own size.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

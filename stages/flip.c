@@ -57,6 +57,7 @@ static void flip_draw_text(const mr_stage_t *s, uint64_t what, char *text, size_
 }
 
 static const mr_opt_t flip_opts[] = {{.name = "p",
+                                      .hint = "prob probability flipprob",
                                       .type = MR_OPT_F64,
                                       .offset = offsetof(flip_t, p),
                                       .def = "0.5",
@@ -66,8 +67,18 @@ static const mr_opt_t flip_opts[] = {{.name = "p",
                                      MR_PIXELS_OPT(flip_t, field_name),
                                      {0}};
 
+static const mr_hint_t flip_words[] = {
+    {"randomhorizontalflip horizontalflip randomfliphorizontal randomflipleftright", "flip p=0.5",
+     NULL},
+    {"hflip fliplr flipleftright mirror", "flip p=1", NULL},
+    {"map lambda apply compose transform transforms", "flip ! resized-crop ! normalize",
+     "each transform is a stage, joined by \"!\": flip ! resized-crop ! normalize; a new one is a "
+     "file in C (README.md, Adding a stage)"},
+    {0}};
+
 const mr_stage_def_t mr_stage_flip = {
     .name = "flip",
+    .hint = flip_words,
     .help = "Mirrors pictures left to right, each with probability p.",
     .in = {{.name = "in", .flow = MR_FLOW_RECORDS}},
     .out = {{.name = "out", .flow = MR_FLOW_RECORDS}},

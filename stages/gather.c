@@ -103,6 +103,7 @@ static mr_err_t gather_step(mr_stage_t *s) {
 
 const mr_stage_def_t mr_stage_gather = {
     .name = "gather",
+    .role = MR_ROLE_GATHER,
     .help = "Assembles whole batches from the slices of several readers (batch host=I/N).",
     .in = {{"a", MR_FLOW_BATCHES, false},
            {"b", MR_FLOW_BATCHES, true},

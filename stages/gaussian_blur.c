@@ -137,6 +137,7 @@ static void gaussian_blur_draw_text(const mr_stage_t *s, uint64_t what, char *te
 
 static const mr_opt_t gaussian_blur_opts[] = {
     {.name = "kernel",
+     .hint = "kernelsize ksize",
      .type = MR_OPT_STR,
      .offset = offsetof(gaussian_blur_t, kernel),
      .unit = "N|HxW",
@@ -154,8 +155,12 @@ static const mr_opt_t gaussian_blur_opts[] = {
     MR_PIXELS_OPT(gaussian_blur_t, field),
     {0}};
 
+static const mr_hint_t gaussian_blur_words[] = {
+    {"gaussblur randomgaussianblur", "gaussian-blur 23 sigma=0.1:2", NULL}, {0}};
+
 const mr_stage_def_t mr_stage_gaussian_blur = {
     .name = "gaussian-blur",
+    .hint = gaussian_blur_words,
     .help = "Blurs pictures with a Gaussian kernel of random width.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

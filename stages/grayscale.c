@@ -40,6 +40,7 @@ static void grayscale_draw_text(const mr_stage_t *s, uint64_t what, char *text, 
 }
 
 static const mr_opt_t grayscale_opts[] = {{.name = "p",
+                                           .hint = "prob probability",
                                            .type = MR_OPT_F64,
                                            .offset = offsetof(grayscale_t, p),
                                            .def = "1",
@@ -49,8 +50,14 @@ static const mr_opt_t grayscale_opts[] = {{.name = "p",
                                           MR_PIXELS_OPT(grayscale_t, field),
                                           {0}};
 
+static const mr_hint_t grayscale_words[] = {
+    {"randomgrayscale", "grayscale 0.1", NULL},
+    {"gray grey togray rgbtograyscale rgbtogray", "grayscale 1", NULL},
+    {0}};
+
 const mr_stage_def_t mr_stage_grayscale = {
     .name = "grayscale",
+    .hint = grayscale_words,
     .help = "Makes pictures grey, each with probability p.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

@@ -94,6 +94,9 @@ static mr_err_t normalize_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) 
   return MR_OK;
 }
 
+static const mr_hint_t layout_values[] = {
+    {"nchw channelsfirst", "chw", NULL}, {"nhwc channelslast", "hwc", NULL}, {0}};
+
 static const mr_opt_t normalize_opts[] = {
     {.name = "preset",
      .type = MR_OPT_ENUM,
@@ -102,6 +105,7 @@ static const mr_opt_t normalize_opts[] = {
      .choices = "none|cifar10|imagenet",
      .help = "Uses mean and std of a known data set instead of the settings below."},
     {.name = "mean",
+     .hint = "means",
      .type = MR_OPT_VEC,
      .offset = offsetof(normalize_t, mean),
      .def = "0",
@@ -110,18 +114,23 @@ static const mr_opt_t normalize_opts[] = {
      .help = "Subtracted from each channel of values in [0,1]; a single number applies to all "
              "channels."},
     {.name = "std",
+     .hint = "stdev stds sd stddev",
      .type = MR_OPT_VEC,
      .offset = offsetof(normalize_t, std),
      .def = "1",
      .hi = 1e6,
      .help = "Divisor of each channel, above 0; a single number applies to all channels."},
     {.name = "layout",
+     .hint = "dataformat memoryformat imagedataformat outputlayout",
+     .values = layout_values,
      .type = MR_OPT_ENUM,
      .offset = offsetof(normalize_t, layout),
      .def = "hwc",
      .choices = "hwc|chw",
      .help = "Order of the output axes."},
     {.name = "dtype",
+     .hint = "type outputtype outputdtype",
+     .values = mr_dtype_hints,
      .type = MR_OPT_ENUM,
      .offset = offsetof(normalize_t, dtype),
      .def = "f32",
@@ -132,8 +141,16 @@ static const mr_opt_t normalize_opts[] = {
     MR_PIXELS_OPT(normalize_t, field),
     {0}};
 
+static const mr_hint_t normalize_words[] = {
+    {"totensor pilotensor pilttotensor totensorv2 convertimagedtype todtype rescaling",
+     "normalize layout=chw", "stage \"normalize\" divides by 255 and makes floats"},
+    {"normalise standardize standardise normalization normalizeimage", "normalize",
+     "it is spelt \"normalize\" here"},
+    {0}};
+
 const mr_stage_def_t mr_stage_normalize = {
     .name = "normalize",
+    .hint = normalize_words,
     .help = "Turns bytes into floats: (x/255 - mean) / std for each channel.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

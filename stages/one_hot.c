@@ -57,6 +57,7 @@ static mr_err_t one_hot_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
 
 static const mr_opt_t one_hot_opts[] = {
     {.name = "classes",
+     .hint = "numclasses nclasses",
      .type = MR_OPT_INT,
      .offset = offsetof(one_hot_t, classes),
      .def = "0",
@@ -65,6 +66,7 @@ static const mr_opt_t one_hot_opts[] = {
      .positional = 1,
      .help = "Length of a row; 0: the number of classes of the input."},
     {.name = "smoothing",
+     .hint = "labelsmoothing",
      .type = MR_OPT_F64,
      .offset = offsetof(one_hot_t, smoothing),
      .def = "0",
@@ -76,8 +78,14 @@ static const mr_opt_t one_hot_opts[] = {
      .help = "Field of the labels; needed where there are several."},
     {0}};
 
+static const mr_hint_t one_hot_words[] = {
+    {"labelsmoothing", "one-hot smoothing=0.1", NULL},
+    {"onehotencode onehotencoding onehotencoder tocategorical categoryencoding", "one-hot", NULL},
+    {0}};
+
 const mr_stage_def_t mr_stage_one_hot = {
     .name = "one-hot",
+    .hint = one_hot_words,
     .help = "Turns labels into rows of f32, with label smoothing.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

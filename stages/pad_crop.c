@@ -148,6 +148,7 @@ static void pad_crop_draw_text(const mr_stage_t *s, uint64_t what, char *text, s
 
 static const mr_opt_t pad_crop_opts[] = {
     {.name = "size",
+     .hint = "imgsize imagesize cropsize outputsize",
      .type = MR_OPT_STR,
      .offset = offsetof(pad_crop_t, size),
      .unit = "N|HxW",
@@ -161,6 +162,7 @@ static const mr_opt_t pad_crop_opts[] = {
      .hi = 16384,
      .help = "Pixels added on each side before the box is cut out."},
     {.name = "mode",
+     .hint = "paddingmode padmode",
      .type = MR_OPT_ENUM,
      .offset = offsetof(pad_crop_t, mode),
      .def = "constant",
@@ -182,8 +184,12 @@ static const mr_opt_t pad_crop_opts[] = {
     MR_PIXELS_OPT(pad_crop_t, field),
     {0}};
 
+static const mr_hint_t pad_crop_words[] = {{"randomcrop", "pad-crop 32 padding=4", NULL}, {0}};
+
 const mr_stage_def_t mr_stage_pad_crop = {
     .name = "pad-crop",
+    .role = MR_ROLE_SIZES,
+    .hint = pad_crop_words,
     .help = "Pads pictures and cuts a box of one size out of each at a random place.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

@@ -35,6 +35,7 @@ static mr_err_t rand_augment_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *ou
 
 static const mr_opt_t rand_augment_opts[] = {
     {.name = "ops",
+     .hint = "numops",
      .type = MR_OPT_INT,
      .offset = offsetof(rand_augment_t, ops),
      .def = "2",
@@ -51,6 +52,7 @@ static const mr_opt_t rand_augment_opts[] = {
      .hi = 999,
      .help = "Magnitude of all operations, less than bins."},
     {.name = "bins",
+     .hint = "nummagnitudebins",
      .type = MR_OPT_INT,
      .offset = offsetof(rand_augment_t, bins),
      .def = "31",
@@ -60,8 +62,18 @@ static const mr_opt_t rand_augment_opts[] = {
     MR_AUGMENT_OPTS(rand_augment_t, a),
     {0}};
 
+static const mr_hint_t rand_augment_words[] = {
+    {"randomverticalflip verticalflip vflip flipud rotate randomrotation randomaffine "
+     "randomperspective elastictransform augmix",
+     NULL,
+     "there is no such stage; rand-augment and trivial-augment turn and shear pictures, and a new "
+     "one is a file in C (README.md, Adding a stage)"},
+    {"randaug", "rand-augment magnitude=9", NULL},
+    {0}};
+
 const mr_stage_def_t mr_stage_rand_augment = {
     .name = "rand-augment",
+    .hint = rand_augment_words,
     .help = "Applies a few of fourteen operations of one magnitude to pictures (RandAugment).",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

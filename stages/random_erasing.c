@@ -168,6 +168,7 @@ static void random_erasing_draw_text(const mr_stage_t *s, uint64_t what, char *t
 
 static const mr_opt_t random_erasing_opts[] = {
     {.name = "p",
+     .hint = "prob probability",
      .type = MR_OPT_F64,
      .offset = offsetof(random_erasing_t, p),
      .def = "0.5",
@@ -200,8 +201,14 @@ static const mr_opt_t random_erasing_opts[] = {
     MR_PIXELS_OPT(random_erasing_t, field),
     {0}};
 
+static const mr_hint_t random_erasing_words[] = {
+    {"cutout coarsedropout", "random-erasing 0.5",
+     "stage \"random-erasing\" covers a rectangle of a random size"},
+    {0}};
+
 const mr_stage_def_t mr_stage_random_erasing = {
     .name = "random-erasing",
+    .hint = random_erasing_words,
     .help = "Overwrites a random box of each picture with probability p.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

@@ -192,8 +192,14 @@ static int64_t rebatch_seek(const mr_stage_t *s, int64_t number, int64_t *own, i
   return own[NUMBER] = batches + record / each;
 }
 
+static const mr_hint_t rebatch_words[] = {
+    {"unbatch", "rebatch 128",
+     "stage \"rebatch\" takes batches apart and makes others of their records"},
+    {0}};
+
 const mr_stage_def_t mr_stage_rebatch = {
     .name = "rebatch",
+    .hint = rebatch_words,
     .help = "Changes the size of batches (grain's RebatchIterDataset).",
     .in = {{"in", MR_FLOW_BATCHES, false}},
     .out = {{"out", MR_FLOW_BATCHES, false}},

@@ -9,6 +9,12 @@
 
 #include "base/isa.h"
 
+const mr_hint_t mr_filter_hints[] = {{"linear interplinear triangle", "bilinear", NULL},
+                                     {"interpcubic", "bicubic", NULL},
+                                     {"interplanczos3", "lanczos", NULL},
+                                     {"interpnn nearestexact", "nearest", NULL},
+                                     {0}};
+
 enum { BITS = 22 };
 
 /* ---- filters, as Pillow defines them ---- */

@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 
+#include "base/hint.h"
 #include "stages/grown.h"
 
 typedef enum mr_filter {
@@ -24,6 +25,9 @@ typedef enum mr_filter {
   MR_FILTER_BOX,
   MR_FILTER_NEAREST,
 } mr_filter_t;
+
+/* Other frameworks' words for them. */
+extern const mr_hint_t mr_filter_hints[];
 
 #define MR_FILTERS "bilinear|bicubic|lanczos|hamming|box|nearest" /* in that order */
 

@@ -130,12 +130,15 @@ static mr_err_t resize_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
 
 static const mr_opt_t resize_opts[] = {
     {.name = "size",
+     .hint = "imgsize imagesize inputsize resolution targetsize",
      .type = MR_OPT_STR,
      .offset = offsetof(resize_t, size),
      .unit = "N|HxW",
      .positional = 1,
      .help = "Pixels of the shorter side, or height and width of the output pictures."},
     {.name = "filter",
+     .hint = "interpolation interptype interpolationmode interpmethod resample method",
+     .values = mr_filter_hints,
      .type = MR_OPT_ENUM,
      .offset = offsetof(resize_t, filter),
      .def = "bilinear",
@@ -151,8 +154,22 @@ static const mr_opt_t resize_opts[] = {
     MR_PIXELS_OPT(resize_t, field),
     {0}};
 
+static const mr_hint_t resize_words[] = {
+    {"videoscale scale resizing", "resize 224x224",
+     "stage \"resize\" does that: resize 256, or resize 224x224"},
+    {0}};
+
+static const mr_hint_t resize_setting_words[] = {
+    {"width height", "size=224x224", "size= has both, HEIGHTxWIDTH"},
+    {"antialias", NULL,
+     "nothing has to be set: filters always average over all pixels that they cover"},
+    {0}};
+
 const mr_stage_def_t mr_stage_resize = {
     .name = "resize",
+    .role = MR_ROLE_SIZES,
+    .hint = resize_words,
+    .setting_hint = resize_setting_words,
     .help = "Resizes pictures as Pillow does, to HxW or by their shorter side.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

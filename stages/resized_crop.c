@@ -145,6 +145,7 @@ static void resized_crop_draw_text(const mr_stage_t *s, uint64_t what, char *tex
 
 static const mr_opt_t resized_crop_opts[] = {
     {.name = "size",
+     .hint = "imgsize imagesize inputsize resolution outputsize cropsize",
      .type = MR_OPT_INT,
      .offset = offsetof(resized_crop_t, size),
      .unit = "pixels",
@@ -176,6 +177,8 @@ static const mr_opt_t resized_crop_opts[] = {
      .help = "Treats the fourth of four channels as alpha, which weights the others, as Pillow "
              "does for RGBA; false: treats it as another channel."},
     {.name = "filter",
+     .hint = "interpolation interptype interpolationmode interpmethod resample method",
+     .values = mr_filter_hints,
      .type = MR_OPT_ENUM,
      .offset = offsetof(resized_crop_t, filter),
      .def = "bilinear",
@@ -191,8 +194,13 @@ static const mr_opt_t resized_crop_opts[] = {
     MR_PIXELS_OPT(resized_crop_t, field),
     {0}};
 
+static const mr_hint_t resized_crop_words[] = {
+    {"randomresizedcrop randomresizedcroprgbimagedecoder rrc", "resized-crop size=224", NULL}, {0}};
+
 const mr_stage_def_t mr_stage_resized_crop = {
     .name = "resized-crop",
+    .role = MR_ROLE_SIZES,
+    .hint = resized_crop_words,
     .help = "Cuts a random box out of each picture and resizes it as Pillow does.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

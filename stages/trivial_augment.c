@@ -38,8 +38,12 @@ static const mr_opt_t trivial_augment_opts[] = {{.name = "bins",
                                                 MR_AUGMENT_OPTS(trivial_augment_t, a),
                                                 {0}};
 
+static const mr_hint_t trivial_augment_words[] = {{"trivialaugmentwide", "trivial-augment", NULL},
+                                                  {0}};
+
 const mr_stage_def_t mr_stage_trivial_augment = {
     .name = "trivial-augment",
+    .hint = trivial_augment_words,
     .help = "Applies one of fourteen operations of any magnitude to pictures (TrivialAugmentWide).",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

@@ -108,8 +108,12 @@ static int bench_run(const mr_args_t *a, mr_diag_t *diag) {
   return 0;
 }
 
+static const mr_hint_t bench_words[] = {{"benchmark", "bench", NULL}, {0}};
+
 const mr_command_t mr_command_bench = {
     .name = "bench",
+    .hint = bench_words,
+    .values = {mr_dtype_hints},
     .words = "loader|reader|stage|step|infer|compile|link|jax-cases... [--json]", /* list.def */
     .help = "Measures loading, stage overhead and training steps on this machine.",
     .more = "\n"

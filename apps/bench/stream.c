@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "apps/bench/bench.h"
+#include "apps/cli/texts.h"
 #include "apps/run/interrupt.h"
 #include "base/clock.h"
 #include "pipeline/graph/graph.h"
@@ -70,25 +71,27 @@ static void sleep_s(double s) {
 
 typedef struct stream_case {
   int64_t seconds, workers, batch;
-  char source[1024]; /* "cifar10 path=\"...\" split=train" or "synthetic ..." */
-  const char *data;
+  char source[1024]; /* graph text */
+  mr_role_t role;    /* of the source: MR_ROLE_CLASSES or MR_ROLE_MADE_UP */
+  const char *data;  /* its name */
 } stream_case_t;
 
 /* Chooses CIFAR-10 if its folder exists or --data names one, else synthetic pictures. */
 static mr_err_t bench_stream_choose_data(const mr_args_t *a, stream_case_t *p, mr_diag_t *diag) {
   const char *given = mr_args_text(a, "--data");
-  const char *dir = given ? given : "data/cifar-10-batches-bin";
+  const char *dir = given ? given : mr_usual_data;
   struct stat st;
   if (strlen(dir) > 900 || strpbrk(dir, "\"$"))
     return mr_fail(diag, MR_ERR_USAGE,
                    "bench: --data: want a folder whose name has no quotes and no dollar signs");
   if (given || stat(dir, &st) == 0) {
-    snprintf(p->source, sizeof p->source, "cifar10 path=\"%s\" split=train", dir);
-    p->data = "cifar10";
+    snprintf(p->source, sizeof p->source, mr_bench_source_text, dir);
+    p->role = MR_ROLE_CLASSES;
   } else {
-    snprintf(p->source, sizeof p->source, "synthetic");
-    p->data = "synthetic";
+    snprintf(p->source, sizeof p->source, "%s", mr_bench_made_up_text);
+    p->role = MR_ROLE_MADE_UP;
   }
+  p->data = mr_registry_role(mr_all_stages(), p->role)->name;
   return MR_OK;
 }
 
@@ -115,7 +118,7 @@ static const mr_stage_t *counted_stage(const mr_graph_t *g) {
   const mr_stage_t *b = mr_graph_stage(g, "b");
   if (b && b->out_spec[0].flow == MR_FLOW_BATCHES) return b;
   for (int i = mr_graph_n_stages(g) - 1; i >= 0; i--)
-    if (!strcmp(mr_graph_stage_at(g, i)->def->name, "batch")) return mr_graph_stage_at(g, i);
+    if (mr_graph_stage_at(g, i)->def->role == MR_ROLE_BATCH) return mr_graph_stage_at(g, i);
   return b;
 }
 
@@ -203,16 +206,12 @@ static mr_err_t bench_graph(const mr_args_t *a, const char *text, mr_bench_t *ou
   return report_rate(&p, text, out, diag);
 }
 
-#define RECIPE                                                     \
-  "flip p=0.5 ! resized-crop size=32 scale=0.9:1.0 ratio=0.9:1.1 " \
-  "! normalize preset=cifar10 ! batch %lld drop-remainder"
-
 /* Adds the time from the start of a process to its end after one batch. */
 static mr_err_t report_first(const stream_case_t *p, mr_bench_t *out, mr_diag_t *diag) {
   char text[2048];
   double ms = 0;
-  snprintf(text, sizeof text, "%s ! shuffle seed=12 ! slice :%lld ! " RECIPE " ! null", p->source,
-           (long long)p->batch, (long long)p->batch);
+  snprintf(text, sizeof text, mr_bench_first_text, p->source, (long long)p->batch,
+           (long long)p->batch);
   MR_TRY(bench_first(text, &ms, diag));
   mr_bench_add(out, "first_batch_ms", ms);
   return MR_OK;
@@ -223,9 +222,8 @@ mr_err_t mr_bench_loader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   char text[2048];
   if (mr_args_text(a, "--graph")) return bench_graph(a, mr_args_text(a, "--graph"), out, diag);
   MR_TRY(make_stream_case(a, &p, diag));
-  snprintf(text, sizeof text,
-           "%s ! shuffle seed=12 epochs=0 ! " RECIPE " workers=%lld name=b ! null", p.source,
-           (long long)p.batch, (long long)p.workers);
+  snprintf(text, sizeof text, mr_bench_loader_text, p.source, (long long)p.batch,
+           (long long)p.workers);
   MR_TRY(report_rate(&p, text, out, diag));
   return report_first(&p, out, diag);
 }
@@ -234,13 +232,11 @@ mr_err_t mr_bench_reader(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   stream_case_t p;
   char text[2048];
   MR_TRY(make_stream_case(a, &p, diag));
-  if (strcmp(p.data, "cifar10"))
+  if (p.role != MR_ROLE_CLASSES)
     return mr_fail(diag, MR_ERR_USAGE,
                    "bench: reader needs CIFAR-10's files: --data DIR, or millrace data fetch");
-  snprintf(text, sizeof text,
-           "%s memory=0 ! shuffle seed=12 epochs=0 ! batch %lld drop-remainder workers=%lld name=b "
-           "! null",
-           p.source, (long long)p.batch, (long long)p.workers);
+  snprintf(text, sizeof text, mr_bench_reader_text, p.source, (long long)p.batch,
+           (long long)p.workers);
   return report_rate(&p, text, out, diag);
 }
 
@@ -249,10 +245,7 @@ mr_err_t mr_bench_stage(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   double rate;
   stream_case_t p;
   MR_TRY(make_stream_case(a, &p, diag));
-  MR_TRY(
-      measure_rate("count 0 ! identity ! identity ! identity ! identity ! identity ! identity "
-                   "name=b ! null",
-                   (double)p.seconds, &rate, diag));
+  MR_TRY(measure_rate(mr_bench_hops_text, (double)p.seconds, &rate, diag));
   mr_bench_add(out, "buffers_per_s", rate);
   mr_bench_add(out, "ns_per_buffer", 1e9 / rate);
   mr_bench_add(out, "ns_per_hop", 1e9 / rate / HOPS);

@@ -10,7 +10,8 @@
 #include "base/feature.h"
 #include "base/suggest.h"
 #include "base/text.h"
-#include "pipeline/foreign.h"
+#include "pipeline/graph/graph.h"
+#include "pipeline/opt.h"
 
 /* The optional libraries that a flag requires, whichever command has it; NULL: none. */
 static const char *flag_needs(const char *name) {
@@ -29,76 +30,73 @@ static int flag_index(const mr_command_t *c, const char *name, size_t n) {
   return -1;
 }
 
-/* Other programs' names of a flag, without dashes and '_', and our flag. */
-static const char *const other_flag[][2] = {
-    {"outputdir", "--run-dir"}, {"outdir", "--run-dir"},   {"logdir", "--run-dir"},
-    {"savedir", "--run-dir"},   {"output", "--run-dir"},   {"o", "--run-dir"},
-    {"datadir", "--data"},      {"dataset", "--data"},     {"datapath", "--data"},
-    {"gpu", "--device"},        {"gpus", "--device"},      {"config", "--graph"},
-    {"c", "--graph"},           {"f", "--graph"},          {"maxsteps", "--steps"},
-    {"numsteps", "--steps"},    {"maxiter", "--steps"},    {"n", "--steps"},
-    {"numepochs", "--epochs"},  {"maxepochs", "--epochs"}, {"e", "--epochs"},
-    {"continue", "--resume"},   {"restart", "--resume"},   {"checkpoint", "--resume"},
-    {"load", "--resume"},       {"j", "--threads"},        {"numthreads", "--threads"},
-    {"memory", "--fit"},        {"profile", "--trace"},    {"format", "--json"}};
-
-static bool has_flag(const mr_command_t *c, const char *name) {
-  return flag_index(c, name, strlen(name)) >= 0;
-}
-
-/* Our flag for another program's, or NULL; word has its dashes. */
-static const char *flag_for(const mr_command_t *c, const char *word) {
-  char name[64];
-  size_t n = 0;
-  for (; *word && n < sizeof name - 1; word++)
-    if (*word != '-' && *word != '_') name[n++] = *word;
-  name[n] = 0;
-  for (size_t i = 0; i < sizeof other_flag / sizeof *other_flag; i++)
-    if (!strcmp(other_flag[i][0], name) && has_flag(c, other_flag[i][1])) return other_flag[i][1];
-  return NULL;
-}
-
-/* Whether a name is a variable of the default graph or a setting of the training stage. */
-static bool is_setting(const void *unused, const char *name) {
-  static const char *const variable[] = {"data", "run", "seed", "epochs", "batch", "valid_batch"};
-  for (size_t i = 0; i < sizeof variable / sizeof *variable; i++)
-    if (!strcmp(variable[i], name)) return true;
-  const mr_stage_def_t *train = mr_stage_def_usual(mr_registry_find(mr_all_stages(), "train-step"));
-  return mr_stage_def_opt(train, name) || !strcmp(name, "workers");
-}
-
-/* For commands that take NAME=VALUE: writes how "--lr 0.1" or "--batch-size=64" is spelt here.
-   False if the flag means no setting. */
-static bool setting_for(const mr_command_t *c, const char *name, const char *value, char *text,
-                        size_t n) {
-  char ours[64];
-  name += strspn(name, "-");
-  if (!strstr(c->words, "NAME=VALUE")) return false;
-  if (is_setting(NULL, name))
-    snprintf(ours, sizeof ours, "%s", name);
-  else if (!mr_foreign_setting(name, is_setting, NULL, ours, sizeof ours))
-    return false;
-  snprintf(text, n, "; settings of the graph have no dashes: %s=%.40s", ours,
-           value ? value : "VALUE");
+/* What the command says about another program's flag, with its dashes, into text[0,n); false if it
+   says nothing. */
+static bool flag_hint(const mr_command_t *c, const char *word, char *text, size_t n) {
+  const mr_hint_t *row = mr_hint_find(c->flag_hint, word);
+  if (!row) return false;
+  bool same = flag_index(c, row->write, strlen(row->write)) >= 0;
+  snprintf(text, n, same ? "; it is %s here" : "; write %s", row->write);
   return true;
 }
 
+/* The table of the command that has another word for one of a flag's choices; NULL without one. */
+static const mr_hint_t *values_of(const mr_command_t *c, const char *choices, const char *word) {
+  for (int i = 0; i < 2; i++) {
+    const mr_hint_t *row = mr_hint_find(c->values[i], word);
+    if (row && mr_is_choice(choices, row->write)) return c->values[i];
+  }
+  return NULL;
+}
+
+/* The name of a setting that a word means in a graph text, into ours[0,n); false if the text cannot
+   be read or nothing in it has that meaning. */
+static bool setting_in(const char *text, const char *word, char *ours, size_t n) {
+  mr_diag_t unsaid = {0};
+  mr_graph_t *g = mr_graph_create(mr_all_stages());
+  bool known =
+      g && mr_graph_parse(g, text, NULL, 0, &unsaid) >= 0 && mr_graph_name_for(g, word, ours, n);
+  mr_graph_destroy(g);
+  return known;
+}
+
+/* For commands that take NAME=VALUE: writes how "--lr 0.1" or "--batch-size=64" is spelt here, in
+   the graph of the command's first word or else in the default one.  False if the flag means no
+   setting. */
+static bool setting_for(const mr_args_t *a, const char *name, const char *value, char *to,
+                        size_t n) {
+  char ours[192], *text = NULL;
+  const char *origin;
+  mr_diag_t unsaid = {0};
+  name += strspn(name, "-");
+  if (!strstr(a->command->words, "NAME=VALUE")) return false;
+  bool own = a->n_words && !strchr(a->word[0], '=') &&
+             mr_graph_text(a->word[0], &text, &origin, &unsaid) >= 0;
+  bool known = (own && setting_in(text, name, ours, sizeof ours)) ||
+               setting_in(mr_default_graph, name, ours, sizeof ours);
+  free(text);
+  if (known)
+    snprintf(to, n, "; settings of the graph have no dashes: %s=%.40s", ours,
+             value ? value : "VALUE");
+  return known;
+}
+
 /* Fails with a suggestion.  word: the flag as given; next: the word after it, or NULL. */
-static mr_err_t unknown_flag(const mr_command_t *c, const char *word, const char *next,
+static mr_err_t unknown_flag(const mr_args_t *a, const char *word, const char *next,
                              mr_diag_t *diag) {
-  char hint[160] = "", name[64];
+  const mr_command_t *c = a->command;
+  char hint[MR_HINT_MAX] = "", name[64];
   size_t n = strcspn(word, "=");
   snprintf(name, sizeof name, "%.*s", (int)n, word);
   const char *value = word[n] ? word + n + 1 : next && *next != '-' ? next : NULL;
-  const char *other = flag_for(c, name);
   mr_suggest_t s = {.word = name};
   for (int i = 0; c->flags && c->flags[i].name; i++) mr_suggest_offer(&s, c->flags[i].name);
   mr_suggest_offer(&s, "--help");
   mr_suggest_offer(&s, "--version");
   mr_suggest_offer(&s, "--plugin");
-  if (other && !(s.best && !s.distance))
-    snprintf(hint, sizeof hint, "; it is %s here", other);
-  else if (s.best || !setting_for(c, name, value, hint, sizeof hint))
+  bool sure = s.best && !s.distance;
+  if ((sure || !flag_hint(c, name, hint, sizeof hint)) &&
+      (s.best || !setting_for(a, name, value, hint, sizeof hint)))
     mr_suggest_text(&s, hint, sizeof hint);
   if (!*hint) snprintf(hint, sizeof hint, "; `millrace %s --help` lists them", c->name);
   return mr_fail(diag, MR_ERR_USAGE, "%s: unknown flag %s%s", c->name, name, hint);
@@ -120,8 +118,11 @@ static const char *choices_text(const char *choices, char *text, size_t n) {
 /* Checks the value of a flag that takes one of several words, "train|valid|test". */
 static mr_err_t check_choice(const mr_command_t *c, const mr_flag_t *f, const char *text,
                              mr_diag_t *diag) {
-  char near[96], list[256];
-  const mr_opt_t o = {.name = f->name, .type = MR_OPT_ENUM, .choices = f->value};
+  char near[MR_HINT_MAX], list[256];
+  const mr_opt_t o = {.name = f->name,
+                      .type = MR_OPT_ENUM,
+                      .choices = f->value,
+                      .values = f->value ? values_of(c, f->value, text) : NULL};
   if (!f->value || !strchr(f->value, '|') || mr_is_choice(f->value, text)) return MR_OK;
   for (const char *s = f->value; *s; s++)
     if (*s >= 'A' && *s <= 'Z') return MR_OK; /* FILE|FOLDER */
@@ -136,7 +137,7 @@ static mr_err_t take_flag(mr_args_t *a, int argc, char **argv, int *i, mr_diag_t
   const char *word = argv[*i], *equals = strchr(word, '=');
   char what[64];
   int at = flag_index(c, word, equals ? (size_t)(equals - word) : strlen(word));
-  if (at < 0) return unknown_flag(c, word, *i + 1 < argc ? argv[*i + 1] : NULL, diag);
+  if (at < 0) return unknown_flag(a, word, *i + 1 < argc ? argv[*i + 1] : NULL, diag);
   const mr_flag_t *f = &c->flags[at];
   if (a->flag[at]) return mr_fail(diag, MR_ERR_USAGE, "%s: %s is given twice", c->name, f->name);
   if (!mr_built_in(flag_needs(f->name))) {

@@ -31,7 +31,14 @@ typedef struct mr_command {
   const mr_flag_t *flags;   /* ends at {0}; NULL: none.  Every command has --help and --plugin */
   int min_words, max_words; /* words that are not flags; max_words at most MR_WORDS_MAX */
   int (*run)(const mr_args_t *a, mr_diag_t *diag);
+  /* Other programs' words, in tables of base/hint.h; NULL: none.  hint: for the command, `write` is
+     what follows "millrace".  flag_hint: for its flags, `write` is a flag, which then takes the
+     same values, or all that is to be written.  values: for the choices of its flags. */
+  const mr_hint_t *hint, *flag_hint, *values[2];
 } mr_command_t;
+
+/* The commands of the program, i from 0, in the order of its help; NULL behind the last. */
+const mr_command_t *mr_command_at(int i);
 
 struct mr_args {
   const mr_command_t *command;

@@ -60,8 +60,11 @@ static int data_run(const mr_args_t *a, mr_diag_t *diag) {
   return 0;
 }
 
+static const mr_hint_t data_words[] = {{"download fetch", "data fetch", NULL}, {0}};
+
 const mr_command_t mr_command_data = {
     .name = "data",
+    .hint = data_words,
     .words = "fetch [--dir DIR] [--url URL]",
     .help = "Downloads CIFAR-10 (162 MB), verifies and unpacks it.",
     .more =

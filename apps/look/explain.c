@@ -161,6 +161,7 @@ static int explain_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_explain = {
     .name = "explain",
+    .values = {mr_dtype_hints},
     .words = "[FUNCTION]",
     .help = "Prints each cast, copy and transpose of a compiled graph with its cause and cost.",
     .more = MR_NAMED_FN_HELP

@@ -77,8 +77,11 @@ static int graph_run(const mr_args_t *a, mr_diag_t *diag) {
   return e < 0 ? e : 0;
 }
 
+static const mr_hint_t graph_words[] = {{"dot plot show", "graph", NULL}, {0}};
+
 const mr_command_t mr_command_graph = {
     .name = "graph",
+    .hint = graph_words,
     .words = "GRAPH|FILE [NAME=VALUE...]",
     .help = "Prints a graph with the specs of its edges in Graphviz's DOT language.",
     .more =

@@ -7,16 +7,21 @@
 
 #include "apps/cli/cli.h"
 #include "apps/look/inspect_data.h"
+#include "apps/look/words.h"
 #include "base/feature.h"
 #include "base/text.h"
 #include "links/links.h"
 #include "loaders/loaders.h"
 #include "model/zoo/zoo.h"
-#include "pipeline/foreign.h"
 #include "pipeline/graph/process.h"
+#include "pipeline/opt.h"
 #include "plugins/plugin.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
+
+static const mr_flag_t inspect_flags[] = {
+    {"--words", NULL, "Lists the words of other frameworks, and what to write for them here."},
+    {0}};
 
 static const char *type_text(const mr_opt_t *o) {
   switch (o->type) {
@@ -172,6 +177,7 @@ static void print_models(const mr_stage_def_t *d) {
 }
 
 static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
+  if (mr_args_text(a, "--words")) return mr_words_print(), 0;
   if (a->n_words == 0) {
     print_room("loaders", mr_loaders_stages);
     print_room("stages", mr_stages_stages);
@@ -201,13 +207,17 @@ static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
                  mr_registry_hint(reg, a->word[0], hint, sizeof hint));
 }
 
+static const mr_hint_t inspect_words[] = {{"gstinspect1.0 stages plugins", "inspect", NULL}, {0}};
+
 const mr_command_t mr_command_inspect = {
     .name = "inspect",
+    .hint = inspect_words,
     .words = "[STAGE [model=NAME]|process|FILE|FOLDER]",
     .help = "Lists all stages, the ports and settings of one stage, or the contents of data files.",
     .more =
         "\n"
         "Data files: .npy, .safetensors, and the binary files of CIFAR-10 and CIFAR-100.",
+    .flags = inspect_flags,
     .max_words = 2,
     .run = inspect_run,
 };

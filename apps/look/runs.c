@@ -240,8 +240,11 @@ static int runs_run(const mr_args_t *a, mr_diag_t *diag) {
   return compare(a, diag);
 }
 
+static const mr_hint_t runs_words[] = {{"list ls compare diff", "runs", NULL}, {0}};
+
 const mr_command_t mr_command_runs = {
     .name = "runs",
+    .hint = runs_words,
     .words = "[FOLDER | RUN...]",
     .help = "Lists the runs in a folder (runs/), or compares some: settings, losses, ledgers.",
     .more =

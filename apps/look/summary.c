@@ -122,8 +122,12 @@ static int summary_run(const mr_args_t *a, mr_diag_t *diag) {
   return e < 0 ? e : 0;
 }
 
+static const mr_hint_t summary_words[] = {{"model", "summary", NULL}, {0}};
+
 const mr_command_t mr_command_summary = {
     .name = "summary",
+    .values = {mr_dtype_hints},
+    .hint = summary_words,
     .words = "[model=NAME] [NAME=VALUE...] [--layers N] ...",
     .help = "Prints the parameter table of a model: modules with their inputs and outputs.",
     .more = MR_MODEL_WORDS_HELP,

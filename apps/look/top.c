@@ -75,8 +75,11 @@ static int top_run(const mr_args_t *a, mr_diag_t *diag) {
 static const mr_flag_t top_flags[] = {{"--once", NULL, "Prints the newest numbers and exits."},
                                       {0}};
 
+static const mr_hint_t top_words[] = {{"watch monitor", "top", NULL}, {0}};
+
 const mr_command_t mr_command_top = {
     .name = "top",
+    .hint = top_words,
     .words = "RUN|RUN/web.url|URL",
     .help = "Shows a live run in the terminal, given its folder or the address of its page.",
     .more =

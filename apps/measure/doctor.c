@@ -140,8 +140,11 @@ static int doctor_run(const mr_args_t *a, mr_diag_t *diag) {
   return e;
 }
 
+static const mr_hint_t doctor_words[] = {{"info env", "doctor", NULL}, {0}};
+
 const mr_command_t mr_command_doctor = {
     .name = "doctor",
+    .hint = doctor_words,
     .words = "[GRAPH|FILE [NAME=VALUE...]] [--json]",
     .help = "Reports what this machine has, and which reader and kernels would be chosen.",
     .more =

@@ -328,6 +328,7 @@ static int mem_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_mem = {
     .name = "mem",
+    .values = {mr_dtype_hints},
     .words = "[FUNCTION] [model=NAME] [NAME=VALUE...]",
     .help = "Prints the memory plan of a function of the model, and the peak of a real run.",
     .more =

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "apps/cli/cli.h"
+#include "apps/cli/texts.h"
 #include "apps/look/explain.h"
 #include "apps/run/graph_arg.h"
 #include "apps/run/interrupt.h"
@@ -29,8 +30,6 @@ static const mr_flag_t profile_flags[] = {
     {"--flame", "FILE", "Also writes a flame graph by scope as SVG."},
     {"--json", "FILE", "Also writes limits, ops and totals as JSON."},
     {0}};
-
-static const char usual_data[] = "data/cifar-10-batches-bin";
 
 /* Filled by the training stage's thread while the graph runs. */
 typedef struct watch {
@@ -116,23 +115,31 @@ static bool is_graph(const char *word) {
   return !strchr(word, '=') || strpbrk(word, "! \n") || !access(word, F_OK);
 }
 
-/* Replaces the sinks by null, so that a profile leaves no run folder behind. */
+/* Whether a stage takes metrics or states and gives nothing: what it does leaves the run. */
+static bool takes_results(const mr_stage_def_t *d) {
+  return (d->in[0].flow == MR_FLOW_METRICS || d->in[0].flow == MR_FLOW_STATE) && !d->out[0].name;
+}
+
+/* Replaces the sinks by one that keeps nothing, so that a profile leaves no run folder behind. */
 static mr_err_t silence(mr_graph_t *g, mr_diag_t *diag) {
-  static const char *const sink[] = {"progress", "jsonl", "checkpoint"};
-  for (size_t i = 0; i < sizeof sink / sizeof sink[0]; i++)
-    MR_TRY(mr_graph_swap(g, sink[i], "null", diag));
+  const mr_stage_def_t *none = mr_registry_role(mr_all_stages(), MR_ROLE_DISCARD);
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_def_t *d = mr_graph_stage_at(g, i)->def;
+    if (takes_results(d)) MR_TRY(mr_graph_swap(g, d->name, none->name, diag));
+  }
   return MR_OK;
 }
 
 static mr_err_t own_graph(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
-  bool made_up = access(usual_data, F_OK) != 0;
+  const mr_stage_def_t *made_up = mr_registry_role(mr_all_stages(), MR_ROLE_MADE_UP);
+  const char *data = access(mr_usual_data, F_OK) ? made_up->name : NULL;
   for (int i = 0; i < a->n_words; i++)
-    if (!strncmp(a->word[i], "data=", 5)) made_up = !strcmp(a->word[i] + 5, "synthetic");
+    if (!strncmp(a->word[i], "data=", 5)) data = a->word[i] + 5;
   MR_TRY(mr_args_settings(a, 0, diag));
   MR_TRY(mr_graph_set_origin(g, "default graph", diag));
   MR_TRY(mr_graph_parse(g, mr_default_graph, a->word, a->n_words, diag));
   MR_TRY(mr_graph_overrides_once(g, a->word, a->n_words, diag));
-  return made_up ? mr_graph_swap(g, "cifar10", "synthetic", diag) : MR_OK;
+  return mr_graph_make_up(g, data, diag);
 }
 
 static mr_err_t profile_build(const mr_args_t *a, watch_t *w, mr_diag_t *diag) {
@@ -146,7 +153,8 @@ static mr_err_t profile_build(const mr_args_t *a, watch_t *w, mr_diag_t *diag) {
     MR_TRY(own_graph(a, w->g, diag));
   }
   if (!mr_train_stage(w->g))
-    return mr_fail(diag, MR_ERR_USAGE, "profile: the graph has no train-step (or vit-step)");
+    return mr_fail(diag, MR_ERR_USAGE, "profile: the graph has no %s",
+                   mr_registry_role(mr_all_stages(), MR_ROLE_STEP)->name);
   const char *device = mr_args_text(a, "--device");
   char set[64];
   if (device && snprintf(set, sizeof set, "device=%s", device) >= (int)sizeof set)
@@ -209,14 +217,18 @@ static int profile_run(const mr_args_t *a, mr_diag_t *diag) {
   return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
 }
 
+static const mr_hint_t profile_words[] = {{"trace", "profile", NULL}, {0}};
+
 const mr_command_t mr_command_profile = {
     .name = "profile",
+    .hint = profile_words,
     .words = "[GRAPH|FILE] [NAME=VALUE...]",
     .help = "Runs some training steps and reports where their time goes, by op and by scope.",
     .more =
         "\n"
         "Without a graph it runs the default one, on synthetic pictures if CIFAR-10 is missing.\n"
-        "progress, jsonl and checkpoint write nothing.  FLOP and bytes follow from shapes; limits\n"
+        "What takes metrics and checkpoints writes nothing.  FLOP and bytes follow from shapes; "
+        "limits\n"
         "are measured at the start.",
     .flags = profile_flags,
     .max_words = MR_WORDS_MAX,

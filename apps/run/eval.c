@@ -10,8 +10,11 @@
 
 #include "apps/cli/cli.h"
 #include "apps/cli/model_arg.h"
+#include "apps/cli/texts.h"
+#include "apps/run/graph_arg.h"
 #include "apps/run/interrupt.h"
 #include "apps/run/run_dir.h"
+#include "loaders/local/split.h"
 #include "stages/train/state.h"
 #include "stages/train/train_stage.h"
 
@@ -31,12 +34,10 @@ static const mr_flag_t eval_flags[] = {
     {"--jsonl", "FILE", "Also writes the result as JSON."},
     {0}};
 
-static const char usual_data[] = "data/cifar-10-batches-bin";
-
 /* What a checkpoint is evaluated on. */
 typedef struct judged {
   mr_graph_t *run;        /* of the checkpoint's run; NULL: it has none that can be read */
-  char path[MR_RUN_PATH]; /* of the data, or "synthetic" */
+  char path[MR_RUN_PATH]; /* of the data, or the name of the source that makes it up */
   char setting[3][32];    /* the run's values of kept_name; "": default */
 } judged_t;
 
@@ -79,10 +80,10 @@ static mr_graph_t *graph_of_run(const char *checkpoint) {
   return found ? g : NULL;
 }
 
-/* Finds the CIFAR-10 of the run: its folder, and which records were held back.  False if the run
-   has none. */
+/* Finds the source of classes of the run: its folder, and which records were held back.  False if
+   the run has none. */
 static bool data_of_run(judged_t *d) {
-  const mr_stage_t *s = d->run ? mr_graph_stage_of(d->run, "cifar10") : NULL;
+  const mr_stage_t *s = d->run ? mr_graph_stage_with(d->run, MR_ROLE_CLASSES, 0) : NULL;
   if (s) {
     keep_setting(d->run, s->name, "path", d->path, sizeof d->path);
     for (int i = 0; i < 3; i++)
@@ -122,13 +123,14 @@ static mr_err_t eval_choose_data(const mr_args_t *a, judged_t *d, mr_diag_t *dia
     return mr_fail(diag, MR_ERR_USAGE, "--data: %.40s...: the path is too long", data);
   if (data) return MR_OK;
   MR_TRY(mr_train_state_progress(checkpoint, &at, diag));
-  if (!strcmp(at.origin, "synthetic")) return strcpy(d->path, "synthetic"), MR_OK;
-  if (at.origin[0] && strcmp(at.origin, "cifar10"))
+  if (mr_is_made_up(at.origin)) return strcpy(d->path, at.origin), MR_OK;
+  const mr_stage_def_t *source = mr_registry_find(mr_all_stages(), at.origin);
+  if (at.origin[0] && (!source || source->role != MR_ROLE_CLASSES))
     return mr_fail(diag, MR_ERR_USAGE,
                    "%s: was trained on data of the stage %s, and eval reads CIFAR-10 alone; give a "
                    "graph that ends in `eval-step checkpoint=%s` to `millrace run`",
                    checkpoint, at.origin, checkpoint);
-  if (!of_run) strcpy(d->path, usual_data);
+  if (!of_run) strcpy(d->path, mr_usual_data);
   if (access(d->path, F_OK) == 0) return MR_OK;
   return mr_fail(
       diag, MR_ERR_IO,
@@ -156,17 +158,16 @@ static mr_err_t eval_build(const mr_args_t *a, judged_t *d, mr_graph_t *g, mr_di
   d->run = graph_of_run(a->word[0]);
   MR_TRY(eval_choose_data(a, d, diag));
   const char *data = d->path;
-  bool synthetic = !strcmp(data, "synthetic");
-  MR_TRY(mr_graph_parse(g, synthetic ? "synthetic name=data" : "cifar10 name=data", NULL, 0, diag));
-  if (!synthetic) MR_TRY(mr_graph_set(g, "data", "path", data, diag));
+  bool made_up = mr_is_made_up(data);
+  const mr_stage_def_t *source =
+      mr_registry_role(mr_all_stages(), made_up ? MR_ROLE_MADE_UP : MR_ROLE_CLASSES);
+  MR_TRY(mr_graph_add_def(g, source, "data", NULL, diag));
+  if (!made_up) MR_TRY(mr_graph_set(g, "data", "path", data, diag));
   for (int i = 0; i < 3; i++)
-    if (!synthetic && d->setting[i][0])
+    if (!made_up && d->setting[i][0])
       MR_TRY(mr_graph_set(g, "data", kept_name[i], d->setting[i], diag));
   MR_TRY(mr_graph_set(g, "data", "split", split ? split : "test", diag));
-  MR_TRY(mr_graph_parse(g,
-                        "data. ! normalize preset=cifar10 ! batch 256 ! eval-step name=eval "
-                        "eval. ! progress",
-                        NULL, 0, diag));
+  MR_TRY(mr_graph_parse(g, mr_eval_text, NULL, 0, diag));
   MR_TRY(mr_graph_set(g, "eval", "checkpoint", a->word[0], diag));
   if (split && strcmp(split, "test"))
     MR_TRY(mr_graph_set(g, "eval", "records",
@@ -176,9 +177,11 @@ static mr_err_t eval_build(const mr_args_t *a, judged_t *d, mr_graph_t *g, mr_di
   if (device) MR_TRY(mr_graph_set(g, "eval", "device", device, diag));
   if (mr_args_text(a, "--pin")) MR_TRY(mr_graph_set(g, "eval", "pin", "true", diag));
   if (!jsonl) return MR_OK;
-  MR_TRY(mr_graph_add(g, "jsonl", "jsonl", NULL, diag));
-  MR_TRY(mr_graph_set(g, "jsonl", "path", jsonl, diag));
-  return mr_graph_link(g, "eval", NULL, "jsonl", NULL, diag);
+  const mr_stage_def_t *lines = mr_registry_role(mr_all_stages(), MR_ROLE_LINES);
+  const char *name;
+  MR_TRY(mr_graph_add_def(g, lines, NULL, &name, diag));
+  MR_TRY(mr_graph_set(g, name, "path", jsonl, diag));
+  return mr_graph_link(g, "eval", NULL, name, NULL, diag);
 }
 
 static int eval_run(const mr_args_t *a, mr_diag_t *diag) {
@@ -192,8 +195,19 @@ static int eval_run(const mr_args_t *a, mr_diag_t *diag) {
   return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
 }
 
+static const mr_hint_t eval_words[] = {{"evaluate validate test", "eval", NULL}, {0}};
+
+static const mr_hint_t eval_flag_words[] = {{"datadir datapath dataroot root", "--data", NULL},
+                                            {"subset", "--split", NULL},
+                                            {"precision", "--dtype", NULL},
+                                            {"gpu gpus cuda", "--device cuda", NULL},
+                                            {0}};
+
 const mr_command_t mr_command_eval = {
     .name = "eval",
+    .hint = eval_words,
+    .flag_hint = eval_flag_words,
+    .values = {mr_split_hints, mr_dtype_hints},
     .words = "CHECKPOINT",
     .help = "Evaluates a checkpoint: loss, accuracy, confusion matrix.",
     .more = "\nA run's newest checkpoint is RUN/checkpoints/latest.",

@@ -97,7 +97,8 @@ static mr_err_t earliest(const char *files, state_t *st, mr_diag_t *diag) {
    batches. */
 static mr_err_t find_stream(const mr_graph_t *g, const char *name, const char **stage,
                             mr_diag_t *diag) {
-  const mr_stage_t *ledger = name ? mr_graph_stage(g, name) : mr_graph_stage_of(g, "ledger");
+  const mr_stage_t *ledger =
+      name ? mr_graph_stage(g, name) : mr_graph_stage_with(g, MR_ROLE_LEDGER, 0);
   *stage = ledger ? mr_graph_before(g, ledger->name, 0) : NULL;
   if (!ledger) mr_graph_batches(g, stage);
   return *stage ? MR_OK : mr_fail(diag, MR_ERR_USAGE, "--from: the graph makes no batches");
@@ -112,7 +113,7 @@ mr_err_t mr_from_state(mr_graph_t *g, const char *files, const char *ledger, mr_
   snprintf(step, sizeof step, "%" PRId64, st.at.number);
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
-    if (strcmp(s->def->name, "ledger") || (ledger && strcmp(s->name, ledger))) continue;
+    if (s->def->role != MR_ROLE_LEDGER || (ledger && strcmp(s->name, ledger))) continue;
     MR_TRY(mr_graph_set(g, s->name, "resume-step", step, diag));
     MR_TRY(mr_graph_set(g, s->name, "resume-ledger", st.ledger, diag));
   }

@@ -12,6 +12,19 @@
 #include "apps/run/run_dir.h"
 #include "stages/train/train_stage.h"
 
+bool mr_is_made_up(const char *data) {
+  const mr_stage_def_t *made_up = mr_registry_role(mr_all_stages(), MR_ROLE_MADE_UP);
+  return data && made_up && !strcmp(data, made_up->name);
+}
+
+mr_err_t mr_graph_make_up(mr_graph_t *g, const char *data, mr_diag_t *diag) {
+  const mr_stage_t *s;
+  if (!mr_is_made_up(data)) return MR_OK;
+  while ((s = mr_graph_stage_with(g, MR_ROLE_CLASSES, 0)))
+    MR_TRY(mr_graph_swap(g, s->def->name, data, diag));
+  return MR_OK;
+}
+
 static mr_err_t graph_arg_parse(const mr_args_t *a, int at, const char *text, const char *origin,
                                 mr_graph_t *g, mr_diag_t *diag) {
   MR_TRY(mr_graph_set_origin(g, origin, diag));
@@ -53,7 +66,7 @@ static mr_err_t from_text(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *
   mr_err_t e = graph_arg_parse(a, at, text, origin, g, diag);
   free(text);
   for (int i = at + 1; i < a->n_words && e >= 0; i++)
-    if (!strcmp(a->word[i], "data=synthetic")) e = mr_graph_swap(g, "cifar10", "synthetic", diag);
+    if (!strncmp(a->word[i], "data=", 5)) e = mr_graph_make_up(g, a->word[i] + 5, diag);
   return e;
 }
 

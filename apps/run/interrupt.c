@@ -80,7 +80,7 @@ static void interrupt_on_signal(int signo, siginfo_t *info, void *context) {
 
 static void say_stopping(const mr_graph_t *g) {
   fprintf(stderr,
-          mr_graph_stage_of(g, "checkpoint")
+          mr_graph_stage_with(g, MR_ROLE_CHECKPOINT, 0)
               ? "millrace: stopping after this step, with a checkpoint; Ctrl-C again, from %d "
                 "seconds on, ends at once without one\n"
               : "millrace: stopping in order; Ctrl-C again, from %d seconds on, ends at once\n",

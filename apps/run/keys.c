@@ -13,8 +13,11 @@ static int keys_run(const mr_args_t *a, mr_diag_t *diag) {
   return 0;
 }
 
+static const mr_hint_t keys_words[] = {{"keygen", "keys", NULL}, {0}};
+
 const mr_command_t mr_command_keys = {
     .name = "keys",
+    .hint = keys_words,
     .words = "NAME",
     .help = "Generates the keys of a link between hosts: NAME.key (secret) and NAME.pub.",
     .more =

@@ -149,7 +149,7 @@ static mr_err_t set_whole(mr_graph_t *g, const char *stage, mr_diag_t *diag) {
   const char *last;
   MR_TRY(mr_graph_only(g, stage, diag));
   const char *batch = mr_graph_batches(g, &last);
-  if (!batch || strcmp(mr_graph_stage(g, batch)->def->name, "batch")) return MR_OK;
+  if (!batch || mr_graph_stage(g, batch)->def->role != MR_ROLE_BATCH) return MR_OK;
   MR_TRY(mr_graph_set(g, batch, "drop-remainder", "false", diag));
   MR_TRY(mr_graph_set(g, batch, "host", "", diag));
   return mr_graph_set(g, batch, "skip-steps", "", diag);

@@ -12,7 +12,7 @@
 #include "apps/run/graph_arg.h"
 #include "apps/run/interrupt.h"
 #include "apps/run/resume.h"
-#include "links/link_stage.h"
+#include "pipeline/graph/link_end.h"
 
 enum { OUTS = 64 };
 
@@ -39,12 +39,12 @@ mr_err_t mr_process_cut(const mr_args_t *a, const char *run, mr_graph_t **g, mr_
   return e;
 }
 
-/* The k-th stage of this def in the process. */
-static const mr_stage_t *nth(const mr_graph_t *g, const char *process, const char *def, int k) {
+/* The k-th stage of a role in the process. */
+static const mr_stage_t *nth(const mr_graph_t *g, const char *process, mr_role_t role, int k) {
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
     const char *in = mr_graph_process_of(g, s->name);
-    if (!strcmp(s->def->name, def) && in && !strcmp(in, process) && k-- == 0) return s;
+    if (s->def->role == role && in && !strcmp(in, process) && k-- == 0) return s;
   }
   return NULL;
 }
@@ -54,14 +54,14 @@ static mr_err_t set_ledgers(mr_graph_t *g, const char *process, int64_t step, mr
   char text[32];
   const mr_stage_t *s;
   snprintf(text, sizeof text, "%" PRId64, step);
-  for (int k = 0; (s = nth(g, process, "ledger", k)); k++)
+  for (int k = 0; (s = nth(g, process, MR_ROLE_LEDGER, k)); k++)
     MR_TRY(mr_graph_set(g, s->name, "resume-step", text, diag));
   return MR_OK;
 }
 
 static mr_err_t set_outs(mr_graph_t *g, const char *process, const outs_t *outs, mr_diag_t *diag) {
   const mr_stage_t *s;
-  for (int k = 0; k < outs->n && (s = nth(g, process, "link-out", k)); k++) {
+  for (int k = 0; k < outs->n && (s = nth(g, process, MR_ROLE_LINK_OUT, k)); k++) {
     MR_TRY(mr_graph_resume(g, mr_graph_before(g, s->name, 0), &outs->at[k], diag));
     MR_TRY(mr_graph_start_number(g, s->name, outs->at[k].number, diag));
     MR_TRY(set_ledgers(g, process, outs->at[k].number, diag));
@@ -73,8 +73,8 @@ static mr_err_t set_outs(mr_graph_t *g, const char *process, const outs_t *outs,
    the beginning. */
 static mr_err_t process_run_set_resume(mr_graph_t *g, const char *process, int64_t since,
                                        mr_diag_t *diag) {
-  const mr_stage_t *keep = nth(g, process, "checkpoint", 0);
-  const mr_stage_t *ledger = nth(g, process, "ledger", 0);
+  const mr_stage_t *keep = nth(g, process, MR_ROLE_CHECKPOINT, 0);
+  const mr_stage_t *ledger = nth(g, process, MR_ROLE_LEDGER, 0);
   const char *step = keep ? mr_graph_before(g, keep->name, 0) : NULL;
   const char *state = ledger ? mr_graph_setting(g, ledger->name, "state") : NULL;
   char latest[4096];
@@ -104,9 +104,9 @@ static mr_err_t process_run_build(const mr_args_t *a, const outs_t *outs, mr_gra
    answers still hold when the graph runs. */
 static mr_err_t ask_all(const mr_graph_t *g, const char *process, outs_t *outs, mr_diag_t *diag) {
   const mr_stage_t *s;
-  for (int k = 0; k < outs->n && (s = nth(g, process, "link-out", k)); k++) {
-    MR_TRY(mr_link_out_ask(s, &outs->at[k], diag));
-    outs->left[k] = mr_link_out_left(s);
+  for (int k = 0; k < outs->n && (s = nth(g, process, MR_ROLE_LINK_OUT, k)); k++) {
+    MR_TRY(mr_link_end_ask(s, &outs->at[k], diag));
+    outs->left[k] = mr_link_end_left(s);
   }
   return MR_OK;
 }
@@ -115,8 +115,8 @@ static mr_err_t ask_all(const mr_graph_t *g, const char *process, outs_t *outs, 
 static bool asks_elsewhere(const mr_graph_t *g, const char *process) {
   const mr_stage_t *s;
   mr_stream_at_t at;
-  for (int k = 0; k < OUTS && (s = nth(g, process, "link-out", k)); k++)
-    if (mr_link_out_moved(s, &at)) return true;
+  for (int k = 0; k < OUTS && (s = nth(g, process, MR_ROLE_LINK_OUT, k)); k++)
+    if (mr_link_end_moved(s, &at)) return true;
   return false;
 }
 
@@ -124,30 +124,30 @@ static bool asks_elsewhere(const mr_graph_t *g, const char *process) {
 static void take_asked(const mr_graph_t *g, const char *process, outs_t *outs) {
   const mr_stage_t *s;
   outs->blamed = false;
-  for (outs->n = 0; outs->n < OUTS && (s = nth(g, process, "link-out", outs->n)); outs->n++) {
-    bool moved = mr_link_out_moved(s, &outs->at[outs->n]);
-    outs->left[outs->n] = !moved && mr_link_out_left(s);
+  for (outs->n = 0; outs->n < OUTS && (s = nth(g, process, MR_ROLE_LINK_OUT, outs->n)); outs->n++) {
+    bool moved = mr_link_end_moved(s, &outs->at[outs->n]);
+    outs->left[outs->n] = !moved && mr_link_end_left(s);
   }
 }
 
 /* Before a run: streams whose peers have left earlier graphs do not keep the process. */
 static void set_left(const mr_graph_t *g, const char *process, const outs_t *outs) {
   const mr_stage_t *s;
-  for (int k = 0; k < outs->n && (s = nth(g, process, "link-out", k)); k++)
-    if (outs->left[k]) mr_link_out_set_left(s);
+  for (int k = 0; k < outs->n && (s = nth(g, process, MR_ROLE_LINK_OUT, k)); k++)
+    if (outs->left[k]) mr_link_end_set_left(s);
 }
 
 /* Refuses, before a run, peers that request a point again where the graph could not start. */
 static void bar(const mr_graph_t *g, const char *process, const outs_t *outs) {
   const mr_stage_t *s;
-  for (int k = 0; k < outs->n_barred && (s = nth(g, process, "link-out", k)); k++)
-    mr_link_out_refuse(s, &outs->barred[k], outs->barred_why);
+  for (int k = 0; k < outs->n_barred && (s = nth(g, process, MR_ROLE_LINK_OUT, k)); k++)
+    mr_link_end_refuse(s, &outs->barred[k], outs->barred_why);
 }
 
 static bool has_sent(const mr_graph_t *g, const char *process) {
   const mr_stage_t *s;
-  for (int k = 0; (s = nth(g, process, "link-out", k)); k++)
-    if (mr_link_out_sent(s)) return true;
+  for (int k = 0; (s = nth(g, process, MR_ROLE_LINK_OUT, k)); k++)
+    if (mr_link_end_sent(s)) return true;
   return false;
 }
 
@@ -187,7 +187,7 @@ static mr_err_t run_once(const mr_args_t *a, outs_t *outs, bool *stopped, bool *
   return e;
 }
 
-static void on_alone(int signo) { mr_link_out_nobody_comes(); }
+static void on_alone(int signo) { mr_link_end_nobody_comes(mr_all_stages()); }
 
 int mr_process_run(const mr_args_t *a, mr_diag_t *diag) {
   struct sigaction act = {.sa_handler = on_alone, .sa_flags = SA_RESTART};

@@ -75,7 +75,7 @@ mr_err_t mr_resume_reported(mr_graph_t *g, int64_t since, mr_diag_t *diag) {
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
     const char *path = mr_graph_setting(g, s->name, "path");
-    int64_t last = path && !strcmp(s->def->name, "jsonl") ? last_step(path, since) : -1;
+    int64_t last = path && s->def->role == MR_ROLE_LINES ? last_step(path, since) : -1;
     if (last > reported) reported = last;
   }
   snprintf(text, sizeof text, "%" PRId64, reported);

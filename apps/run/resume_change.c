@@ -76,9 +76,9 @@ static kind_t resume_change_kind_of(const mr_graph_t *g, const mr_stage_t *s, co
   if ((step || stream) && is_seed(name)) return SEED;
   if (!stream) return is_one_of(name, unseen) ? UNSEEN : FREE;
   if (is_one_of(name, unseen)) return UNSEEN;
-  if (!strcmp(d->name, "repeat") && !strcmp(name, "n")) return FREE;
+  if (mr_stage_def_opt(d, name) && mr_stage_def_opt(d, name)->length) return FREE;
   if (d->out[0].device && !strcmp(name, "device")) return FREE;
-  return d->in[0].flow == MR_FLOW_BATCHES || !strcmp(d->name, "batch") ? BATCH : DATA;
+  return d->in[0].flow == MR_FLOW_BATCHES || d->role == MR_ROLE_BATCH ? BATCH : DATA;
 }
 
 /* ---- reporting ---- */

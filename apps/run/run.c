@@ -137,8 +137,11 @@ static int run_run(const mr_args_t *a, mr_diag_t *diag) {
   return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
 }
 
+static const mr_hint_t run_words[] = {{"launch gstlaunch1.0 exec", "run", NULL}, {0}};
+
 const mr_command_t mr_command_run = {
     .name = "run",
+    .hint = run_words,
     .words = "GRAPH|FILE [NAME=VALUE...]",
     .help = "Runs a graph of stages, given as text or in a file.",
     .more =

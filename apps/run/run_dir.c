@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "apps/cli/cli.h"
+#include "apps/run/graph_arg.h"
 #include "base/text.h"
 #include "base/xio.h"
 #include "stages/train/train_stage.h"
@@ -223,7 +224,7 @@ mr_err_t mr_run_dir_graph(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag)
   snprintf(run, sizeof run, "run=%s", r->path);
   if (strstr(r->graph, "$run")) setting[n++] = run;
   MR_TRY(mr_run_dir_parse(r, g, setting, n, diag));
-  if (data && !strcmp(data, "synthetic")) MR_TRY(mr_graph_swap(g, "cifar10", "synthetic", diag));
+  MR_TRY(mr_graph_make_up(g, data, diag));
   return set_quarantine(r, g, diag);
 }
 

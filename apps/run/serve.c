@@ -16,6 +16,7 @@
 #include "apps/run/graph_arg.h"
 #include "apps/run/interrupt.h"
 #include "links/link_stage.h"
+#include "pipeline/graph/link_end.h"
 #include "pipeline/graph/process.h"
 
 enum { SHARDS = 64 };
@@ -58,7 +59,7 @@ static mr_err_t serve_build(const mr_args_t *a, int shard, int shards, const mr_
   snprintf(host, sizeof host, "%d/%d", shard, shards);
   shares = mr_graph_shares(*g);
   if (shards > 1) MR_TRY(mr_graph_set(*g, shares ? shares : batch, "host", host, diag));
-  MR_TRY(mr_graph_add(*g, "link-out", MR_SERVE_LINK, NULL, diag));
+  MR_TRY(mr_graph_add_def(*g, &mr_stage_link_out, MR_SERVE_LINK, NULL, diag));
   MR_TRY(mr_graph_link(*g, last, NULL, MR_SERVE_LINK, NULL, diag));
   MR_TRY(set_link(a, *g, shard, diag));
   if (at->number || at->position) {
@@ -95,13 +96,13 @@ static mr_err_t serve_once(server_t *v, mr_diag_t *diag) {
   bool chosen = v->at.number || v->at.position;
   mr_err_t e = serve_build(v->args, v->shard, v->shards, &v->at, &g, &why);
   const mr_stage_t *link = e >= 0 ? mr_graph_stage(g, MR_SERVE_LINK) : NULL;
-  if (link && *v->barred_why) mr_link_out_refuse(link, &v->barred, v->barred_why);
+  if (link && *v->barred_why) mr_link_end_refuse(link, &v->barred, v->barred_why);
   if (link && !v->greeted) serve_greet(g, v->shard, v->shards), v->greeted = true;
   if (e >= 0) e = mr_run_interruptible(g, NULL, &v->stopped, &why);
   mr_stream_at_t asked = {0}; /* the beginning, unless a trainer requests a point */
-  if (link && mr_link_out_moved(link, &asked)) {
+  if (link && mr_link_end_moved(link, &asked)) {
     e = MR_OK;
-  } else if (e < 0 && chosen && (!link || !mr_link_out_sent(link))) {
+  } else if (e < 0 && chosen && (!link || !mr_link_end_sent(link))) {
     v->barred = v->at;
     snprintf(v->barred_why, sizeof v->barred_why,
              "the stream cannot start at buffer %" PRId64 ", position %" PRId64 ": %.150s",

@@ -9,6 +9,7 @@
 
 #include "apps/cli/cli.h"
 #include "apps/cli/model_arg.h"
+#include "apps/cli/texts.h"
 #include "apps/run/interrupt.h"
 #include "apps/run/leak.h"
 #include "apps/run/resume.h"
@@ -34,8 +35,20 @@ static const mr_flag_t train_flags[] = {
     MR_FACE_FLAGS,
     {0}};
 
-/* The default folder of CIFAR-10. */
-static const char usual_data[] = "data/cifar-10-batches-bin";
+static const mr_hint_t train_words[] = {
+    {"fit", "train", NULL}, {"resume", "train --resume", NULL}, {0}};
+
+static const mr_hint_t train_flag_words[] = {
+    {"datadir datapath dataroot root", "--data", NULL},
+    {"maxsteps numsteps maxiter maxiters iterations trainsteps", "--steps", NULL},
+    {"numepochs maxepochs e numtrainepochs", "--epochs", NULL},
+    {"outputdir outdir logdir loggingdir savedir output o defaultrootdir", "--run-dir", NULL},
+    {"continue", "--resume", NULL},
+    {"numthreads nthreads", "--threads", NULL},
+    {"config c f", "--graph", NULL},
+    {"gpu gpus cuda accelerator", "--device cuda", NULL},
+    {"profile profiler", "--trace", NULL},
+    {0}};
 
 /* Checks the values of flags here, so that a wrong one is reported under the flag's name. */
 static mr_err_t train_check_flags(const mr_args_t *a, mr_diag_t *diag) {
@@ -47,12 +60,32 @@ static mr_err_t train_check_flags(const mr_args_t *a, mr_diag_t *diag) {
   return mr_args_int(a, "--threads", 0, 1024, &unused, diag);
 }
 
+/* Whether NAME of NAME=VALUE may be one of the graph: a setting of some stage. */
+static bool train_is_setting(const char *name) {
+  const mr_registry_t *reg = mr_all_stages();
+  for (int i = 0; i < reg->n; i++)
+    if (mr_stage_def_knows(mr_stage_def_usual(reg->def[i]), name)) return true;
+  return false;
+}
+
+/* Refuses a setting that is another program's word for a flag of a run's folder: no setting of a
+   graph can mean it. */
+static mr_err_t train_check_setting(const char *word, mr_diag_t *diag) {
+  char name[64];
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+  const mr_hint_t *row = mr_hint_find(train_flag_words, name);
+  if (!row || strcmp(row->write, "--run-dir") || train_is_setting(name)) return MR_OK;
+  return mr_fail(diag, MR_ERR_USAGE, "train: %.60s=: not a setting of the graph; write %s %.200s",
+                 name, row->write, word + strlen(name) + 1);
+}
+
 /* Refuses words that name a run, a folder or a file instead of a setting, with advice. */
 static mr_err_t train_check_words(const mr_args_t *a, mr_diag_t *diag) {
   char graph[MR_RUN_PATH + 64];
   struct stat st;
   for (int i = 0; i < a->n_words; i++) {
     const char *word = a->word[i];
+    if (strchr(word, '=')) MR_TRY(train_check_setting(word, diag));
     if (strchr(word, '=') || stat(word, &st) < 0) continue;
     int n = snprintf(graph, sizeof graph, "%s/graph.mr", word);
     if (n < (int)sizeof graph && access(graph, F_OK) == 0)
@@ -99,7 +132,9 @@ static mr_err_t train_settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *d
 static mr_err_t train_choose_data(mr_run_dir_t *r, mr_diag_t *diag) {
   if (mr_run_dir_get(r, "data") || !strstr(r->graph, "$data")) return MR_OK;
   char text[64];
-  snprintf(text, sizeof text, "data=%s", access(usual_data, F_OK) ? "synthetic" : usual_data);
+  const mr_stage_def_t *made_up = mr_registry_role(mr_all_stages(), MR_ROLE_MADE_UP);
+  snprintf(text, sizeof text, "data=%s",
+           access(mr_usual_data, F_OK) ? made_up->name : mr_usual_data);
   return mr_run_dir_set(r, text, diag);
 }
 
@@ -142,7 +177,8 @@ static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, resume_t *wa
 static mr_err_t train_set_resume(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t *diag) {
   const mr_stage_t *step = mr_train_stage(g);
   if (!step)
-    return mr_fail(diag, MR_ERR_USAGE, "--resume: the graph has no train-step (or vit-step)");
+    return mr_fail(diag, MR_ERR_USAGE, "--resume: the graph has no %s",
+                   mr_registry_role(mr_all_stages(), MR_ROLE_STEP)->name);
   return mr_resume_set(g, step->name, at->path, &at->at, diag);
 }
 
@@ -267,6 +303,8 @@ static int train_run(const mr_args_t *a, mr_diag_t *diag) {
 
 const mr_command_t mr_command_train = {
     .name = "train",
+    .hint = train_words,
+    .flag_hint = train_flag_words,
     .words = "[NAME=VALUE...]",
     .help =
         "Trains a model (a Vision Transformer, or model=NAME) on CIFAR-10, or on synthetic "

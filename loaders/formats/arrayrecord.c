@@ -37,8 +37,12 @@ static const mr_opt_t arrayrecord_opts[] = {
         "is the whole record.  By default every feature that all undamaged records have."),
     {0}};
 
+static const mr_hint_t arrayrecord_words[] = {
+    {"grainarrayrecord arrayrecorddatasource", "arrayrecord FILE", NULL}, {0}};
+
 const mr_stage_def_t mr_stage_arrayrecord = {
     .name = "arrayrecord",
+    .hint = arrayrecord_words,
     .help = "Reads the records of ArrayRecord files, grain's format, in any order.",
     .opts = arrayrecord_opts,
     .state_sz = sizeof(mr_shard_example_t),

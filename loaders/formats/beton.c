@@ -286,8 +286,11 @@ static const mr_opt_t beton_opts[] = {
                   "for whole numbers.  By default every field."),
     {0}};
 
+static const mr_hint_t beton_words[] = {{"ffcv", "beton FILE.beton", NULL}, {0}};
+
 const mr_stage_def_t mr_stage_beton = {
     .name = "beton",
+    .hint = beton_words,
     .help = "Reads the samples of FFCV's .beton files, in any order.",
     .opts = beton_opts,
     .state_sz = sizeof(mr_shard_source_t),

@@ -66,8 +66,9 @@ extern const mr_source_def_t mr__cifar_source;
 
 /* The rows that both layouts have. */
 #define MR_CIFAR_OPTS(usual, what)                                                    \
-  {.name = "path", .type = MR_OPT_STR, .offset = offsetof(mr_cifar_t, folder),        \
-   .def = usual, .help = what, .positional = 1},                                      \
+  {.name = "path", .hint = "root datadir dataroot datapath dir directory folder location",        \
+   .type = MR_OPT_STR, .offset = offsetof(mr_cifar_t, folder),                                    \
+   .def = usual, .help = what, .positional = 1},                                                  \
       MR_SPLIT_OPTS(mr_cifar_t, split, "train", "5000"), MR_READ_OPTS(mr_cifar_t),    \
       MR_CARE_OPTS(mr_cifar_t, care)
 

@@ -57,8 +57,24 @@ static const mr_opt_t cifar10_opts[] = {
      .help = "Records in each file."},
     {0}};
 
+static const mr_hint_t cifar10_words[] = {
+    {"dataloader loader mapandbatch torchdataloader dataset",
+     "cifar10 ! shuffle seed=1 ! normalize ! batch 128 workers=2", "a loader is a chain of stages"},
+    {"cifar cifar10dataset torchvision", "cifar10", "the sources are \"cifar10\" and \"cifar100\""},
+    {0}};
+
+static const mr_hint_t cifar10_setting_words[] = {
+    {"valsplit validationsplit valfraction valratio testsize", "holdout=5000",
+     "holdout= counts records"},
+    {"train istraining", "split=train",
+     "train=True is split=train here, train=False is split=test"},
+    {0}};
+
 const mr_stage_def_t mr_stage_cifar10 = {
     .name = "cifar10",
+    .role = MR_ROLE_CLASSES,
+    .hint = cifar10_words,
+    .setting_hint = cifar10_setting_words,
     .help = "Reads the pictures of CIFAR-10's binary files.",
     .opts = cifar10_opts,
     .state_sz = sizeof(mr_cifar_t),

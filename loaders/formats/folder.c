@@ -246,6 +246,7 @@ static bool folder_ahead(mr_stage_t *s, int worker, const int64_t *index, int n)
 
 static const mr_opt_t folder_opts[] = {
     {.name = "path",
+     .hint = "root datadir dataroot datapath dir directory folder location imagedir",
      .type = MR_OPT_STR,
      .offset = offsetof(folder_t, path),
      .def = "data/train",
@@ -330,8 +331,14 @@ static const mr_source_def_t folder_source = {
     .explain = folder_explain,
 };
 
+static const mr_hint_t folder_words[] = {
+    {"imagefolder datasetfolder imagefolderdataset imagenet filereader", "folder DIR ! decode",
+     "stage \"folder\" reads pictures, one folder a class"},
+    {0}};
+
 const mr_stage_def_t mr_stage_folder = {
     .name = "folder",
+    .hint = folder_words,
     .help =
         "Reads the picture files of a folder, one folder a class, as torchvision's ImageFolder.",
     .out = {{"out", MR_FLOW_RECORDS, false}},

@@ -220,8 +220,12 @@ static const mr_opt_t litdata_opts[] = {
                   "numbers.  By default every leaf that can be a field."),
     {0}};
 
+static const mr_hint_t litdata_words[] = {{"lightningdata optimizeddataset", "litdata DIR", NULL},
+                                          {0}};
+
 const mr_stage_def_t mr_stage_litdata = {
     .name = "litdata",
+    .hint = litdata_words,
     .help = "Reads the items of litdata's chunks, in any order.",
     .opts = litdata_opts,
     .state_sz = sizeof(mr_litdata_t),

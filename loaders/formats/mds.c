@@ -183,8 +183,13 @@ static const mr_opt_t mds_opts[] = {
                   "can be a field."),
     {0}};
 
+static const mr_hint_t mds_words[] = {
+    {"streamingdataset mosaicml streaming", "mds DIR", "stage \"mds\" reads MosaicML's shards"},
+    {0}};
+
 const mr_stage_def_t mr_stage_mds = {
     .name = "mds",
+    .hint = mds_words,
     .help = "Reads the samples of MosaicML Streaming's shards, in any order.",
     .opts = mds_opts,
     .state_sz = sizeof(mds_t),

@@ -397,6 +397,7 @@ static const mr_opt_t npy_opts[] = {
      .help = "Fields with a varying number of rows per record: a file of all rows, and one of the "
              "row at which each record begins, (N+1,) of i8."},
     {.name = "classes",
+     .hint = "numclasses nclasses",
      .type = MR_OPT_INT,
      .offset = offsetof(npy_t, classes),
      .unit = "classes",
@@ -439,8 +440,19 @@ static const mr_source_def_t npy_source = {
     .explain = npy_explain,
 };
 
+static const mr_hint_t npy_words[] = {
+    {"cache persist", NULL,
+     "no stage is needed: a source keeps files up to memory=BYTES in memory"},
+    {"numpy fromnumpy fromtensorslices fromtensors tensordataset arraydatasource",
+     "npy images=FILE labels=FILE", "stages \"npy\" and \"npz\" do that"},
+    {"filesrc uridecodebin decodebin mnist fashionmnist svhn stl10 parquet",
+     "npy images=FILE labels=FILE",
+     "`millrace inspect` lists the sources; other data is saved as .npy files"},
+    {0}};
+
 const mr_stage_def_t mr_stage_npy = {
     .name = "npy",
+    .hint = npy_words,
     .help = "Reads records from .npy files: images and labels, or fields of any names.",
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = npy_opts,

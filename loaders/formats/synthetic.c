@@ -95,6 +95,7 @@ static const mr_opt_t synthetic_opts[] = {
      .choices = "train|valid|test",
      .help = "Which pictures; the splits are disjoint."},
     {.name = "n",
+     .hint = "size length numsamples numexamples numbuffers",
      .type = MR_OPT_INT,
      .offset = offsetof(synthetic_t, n),
      .unit = "records",
@@ -117,8 +118,15 @@ static const mr_source_def_t synthetic_source = {
     .care = offsetof(synthetic_t, care),
 };
 
+static const mr_hint_t synthetic_words[] = {
+    {"videotestsrc fakesrc fakedata random dummy", "synthetic",
+     "stage \"synthetic\" makes pictures from a seed"},
+    {0}};
+
 const mr_stage_def_t mr_stage_synthetic = {
     .name = "synthetic",
+    .role = MR_ROLE_MADE_UP,
+    .hint = synthetic_words,
     .help = "Draws 32x32 pictures of ten shapes and textures in memory, from a seed.",
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .opts = synthetic_opts,

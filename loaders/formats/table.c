@@ -403,8 +403,11 @@ static const mr_opt_t table_opts[] = {
         "sorted words of the column).  By default the first 16."),
     {0}};
 
+static const mr_hint_t table_words[] = {{"csvdataset readcsv pandas", "table FILE.csv", NULL}, {0}};
+
 const mr_stage_def_t mr_stage_table = {
     .name = "table",
+    .hint = table_words,
     .help = "Reads the rows of CSV files whose first row names the columns, in any order.",
     .opts = table_opts,
     .state_sz = sizeof(table_t),

@@ -246,8 +246,11 @@ static const mr_opt_t tar_opts[] = {
                   "every member that all samples have."),
     {0}};
 
+static const mr_hint_t tar_words[] = {{"webdataset wds", "tar shard-{000..012}.tar", NULL}, {0}};
+
 const mr_stage_def_t mr_stage_tar = {
     .name = "tar",
+    .hint = tar_words,
     .help = "Reads the samples of WebDataset's tar archives, in any order.",
     .opts = tar_opts,
     .state_sz = sizeof(mr_shard_source_t),

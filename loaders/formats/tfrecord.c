@@ -40,8 +40,12 @@ static const mr_opt_t tfrecord_opts[] = {
         "is the whole record.  By default every feature that all undamaged records have."),
     {0}};
 
+static const mr_hint_t tfrecord_words[] = {
+    {"tfrecorddataset tfrecordreader", "tfrecord FILE", NULL}, {0}};
+
 const mr_stage_def_t mr_stage_tfrecord = {
     .name = "tfrecord",
+    .hint = tfrecord_words,
     .help = "Reads the tf.train.Examples of TFRecord files, in any order.",
     .opts = tfrecord_opts,
     .state_sz = sizeof(mr_shard_example_t),

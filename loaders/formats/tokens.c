@@ -400,6 +400,7 @@ static mr_err_t tokens_explain(mr_stage_t *s, char *text, size_t n) {
 
 static const mr_opt_t tokens_opts[] = {
     {.name = "files",
+     .hint = "path file filename location",
      .type = MR_OPT_STR,
      .offset = offsetof(tokens_t, files),
      .help =
@@ -407,6 +408,8 @@ static const mr_opt_t tokens_opts[] = {
          "NAME.bin with NAME.idx beside it is Megatron-LM's.",
      .positional = 1},
     {.name = "length",
+     .hint = "seqlen sequencelength blocksize contextlength maxseqlength maxlength maxseqlen "
+             "seqlength nctx",
      .type = MR_OPT_INT,
      .offset = offsetof(tokens_t, length),
      .unit = "tokens",
@@ -431,6 +434,7 @@ static const mr_opt_t tokens_opts[] = {
          "stream: windows over all documents; reset: the same, with positions, segments and mask "
          "of documents; whole: whole documents, as many as fit, then padding."},
     {.name = "eos",
+     .hint = "eosid eostokenid eodtoken",
      .type = MR_OPT_INT,
      .offset = offsetof(tokens_t, eos),
      .def = "-1",
@@ -438,6 +442,7 @@ static const mr_opt_t tokens_opts[] = {
      .hi = 2147483647.0,
      .help = "Token that ends a document of a flat file; -1: a file is one document."},
     {.name = "pad",
+     .hint = "padid padtokenid padtoken",
      .type = MR_OPT_INT,
      .offset = offsetof(tokens_t, pad),
      .def = "0",
@@ -445,12 +450,14 @@ static const mr_opt_t tokens_opts[] = {
      .hi = 2147483647.0,
      .help = "Token that fills the rest of a record of pack=whole."},
     {.name = "dtype",
+     .values = mr_dtype_hints,
      .type = MR_OPT_ENUM,
      .offset = offsetof(tokens_t, dtype),
      .def = "u16",
      .choices = MR_TOKEN_TYPES,
      .help = "Type of the tokens of a flat file without a header."},
     {.name = "vocab",
+     .hint = "vocabsize nvocab",
      .type = MR_OPT_INT,
      .offset = offsetof(tokens_t, vocab),
      .unit = "tokens",

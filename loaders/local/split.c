@@ -6,6 +6,11 @@
 
 #include <inttypes.h>
 
+const mr_hint_t mr_split_hints[] = {{"val validation dev eval evaluation", "valid", NULL},
+                                    {"training", "train", NULL},
+                                    {"testing", "test", NULL},
+                                    {0}};
+
 mr_err_t mr__split_plan(mr_stage_t *s, mr_split_t *p) {
   if (p->holdout >= p->training)
     return mr_stage_fail(s, MR_ERR_CONFIG, "holdout=%" PRId64 " records, want [0,%" PRId64 "]",

@@ -33,13 +33,17 @@ int64_t mr__split_size(const mr_split_t *p);
    thread. */
 int64_t mr__split_at(const mr_split_t *p, int64_t index);
 
+/* Other frameworks' words for the splits. */
+extern const mr_hint_t mr_split_hints[];
+
 /* Rows of a table: clang-format would put each value on its own line. */
 /* clang-format off */
 
 /* The settings of a source with splits.  member: the mr_split_t in its state; usual, held: the
    defaults of split and holdout. */
 #define MR_SPLIT_OPTS(state, member, usual, held)                                                 \
-  {.name = "split", .type = MR_OPT_ENUM, .offset = offsetof(state, member.kind), .def = usual,    \
+  {.name = "split", .hint = "subset partition", .values = mr_split_hints,                         \
+   .type = MR_OPT_ENUM, .offset = offsetof(state, member.kind), .def = usual,                     \
    .choices = "train|valid|test|all",                                                             \
    .help = "train: the training records without those held back; valid: those held back; "        \
            "test: the test records, or all records of a source without files of its own for "       \
@@ -47,7 +51,8 @@ int64_t mr__split_at(const mr_split_t *p, int64_t index);
   {.name = "holdout", .type = MR_OPT_INT, .offset = offsetof(state, member.holdout),              \
    .unit = "records", .def = held, .hi = 1e12,                                                    \
    .help = "Training records held back for validation."},                                         \
-  {.name = "split-seed", .type = MR_OPT_INT, .offset = offsetof(state, member.seed),              \
+  {.name = "split-seed", .hint = "splitseed",                                                     \
+   .type = MR_OPT_INT, .offset = offsetof(state, member.seed),                                    \
    .def = "12", .hi = 4294967295.0, .help = "Seed that chooses the records held back."}
 
 /* The settings for reading its files. */

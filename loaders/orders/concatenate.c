@@ -76,8 +76,12 @@ static const mr_walk_def_t concatenate_walk = {
     .n_words = 1,
 };
 
+static const mr_hint_t concatenate_words[] = {
+    {"chain concat chaindataset concatdataset", "concatenate", NULL}, {0}};
+
 const mr_stage_def_t mr_stage_concatenate = {
     .name = "concatenate",
+    .hint = concatenate_words,
     .help = "Passes one stream after the other (grain's MapDataset.concatenate).",
     .in = MR_RECORD_INPUTS,
     .out = {{"out", MR_FLOW_RECORDS, false}},

@@ -181,8 +181,11 @@ static const mr_opt_t filter_opts[] = {
      .help = "Inverts the choice."},
     {0}};
 
+static const mr_hint_t filter_words[] = {{"where", "filter 0,1,2", NULL}, {0}};
+
 const mr_stage_def_t mr_stage_filter = {
     .name = "filter",
+    .hint = filter_words,
     .help =
         "Keeps the records of some labels, values or keys, or a share of them (grain's filter).",
     .in = {{"in", MR_FLOW_RECORDS, false}},

@@ -32,6 +32,7 @@ static mr_err_t limit_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
 }
 
 static const mr_opt_t limit_opts[] = {{.name = "n",
+                                       .hint = "count numrecords maxrecords numsamples numexamples",
                                        .type = MR_OPT_INT,
                                        .offset = offsetof(limit_t, n),
                                        .unit = "records",
@@ -48,8 +49,12 @@ static const mr_walk_def_t limit_walk = {
     .n_words = 1,
 };
 
+static const mr_hint_t limit_words[] = {
+    {"take head", "limit 1000", "stage \"limit\" ends a stream after some records"}, {0}};
+
 const mr_stage_def_t mr_stage_limit = {
     .name = "limit",
+    .hint = limit_words,
     .help = "Ends a stream after n records (grain's LimitIterDataset).",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

@@ -192,6 +192,7 @@ static mr_err_t mix_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
 
 static const mr_opt_t mix_opts[] = {
     {.name = "weights",
+     .hint = "probabilities probs",
      .type = MR_OPT_STR,
      .offset = offsetof(mix_t, weights),
      .unit = "A,B,..",
@@ -205,8 +206,12 @@ static const mr_opt_t mix_opts[] = {
              "to integers, 233:100 for 7:3."},
     {0}};
 
+static const mr_hint_t mix_words[] = {
+    {"samplefromdatasets mixture interleavedatasets", "mix weights=7,3", NULL}, {0}};
+
 const mr_stage_def_t mr_stage_mix = {
     .name = "mix",
+    .hint = mix_words,
     .help = "Mixes streams by weights (grain's MapDataset.mix and IterDataset.mix).",
     .in = MR_RECORD_INPUTS,
     .out = {{"out", MR_FLOW_RECORDS, false}},

@@ -32,7 +32,8 @@ mr_period_t mr__order_period(const mr_stage_t *s, const mr_period_t *in);
 
 /* The settings that both have. */
 #define MR_ORDER_OPTS                                                                             \
-  {.name = "epochs", .type = MR_OPT_INT, .offset = offsetof(mr_order_t, epochs),                  \
+  {.name = "epochs", .hint = "numepochs nepochs maxepochs epoch numtrainepochs trainepochs",      \
+   .type = MR_OPT_INT, .offset = offsetof(mr_order_t, epochs),                                    \
    .unit = "epochs", .def = "1", .hi = 1e9,                                                       \
    .help = "Number of passes over the records; 0: endless.  Default: that of the input."},        \
   {.name = "drop-remainder", .type = MR_OPT_BOOL,                                                 \

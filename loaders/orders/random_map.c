@@ -49,6 +49,7 @@ static mr_period_t random_map_period(const mr_stage_t *s, const mr_period_t *in)
 
 static const mr_opt_t random_map_opts[] = {
     {.name = "seed",
+     .hint = "randomseed manualseed rngseed randomstate prngseed",
      .type = MR_OPT_INT,
      .offset = offsetof(random_map_t, seed),
      .def = "0",
@@ -72,6 +73,7 @@ static const mr_walk_def_t random_map_walk = {
 
 const mr_stage_def_t mr_stage_random_map = {
     .name = "random-map",
+    .role = MR_ROLE_SEEDS,
     .help = "Seeds the records' generators as grain's random_map does.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

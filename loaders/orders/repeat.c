@@ -75,6 +75,8 @@ static mr_err_t repeat_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
 
 static const mr_opt_t repeat_opts[] = {
     {.name = "n",
+     .hint = "count times",
+     .length = true,
      .type = MR_OPT_INT,
      .offset = offsetof(repeat_t, n),
      .unit = "times",

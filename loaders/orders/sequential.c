@@ -7,6 +7,7 @@ static mr_err_t sequential_plan(mr_stage_t *s) { return mr__order_plan(s, true, 
 
 static const mr_opt_t sequential_opts[] = {
     {.name = "seed",
+     .hint = "randomseed manualseed rngseed randomstate prngseed",
      .type = MR_OPT_INT,
      .offset = offsetof(mr_order_t, seed),
      .def = "-1",
@@ -21,8 +22,12 @@ static const mr_opt_t sequential_opts[] = {
      .help = "Reads only records I, I+N, I+2N, ...; default: all."},
     {0}};
 
+static const mr_hint_t sequential_words[] = {{"sequentialsampler", "sequential", NULL}, {0}};
+
 const mr_stage_def_t mr_stage_sequential = {
     .name = "sequential",
+    .role = MR_ROLE_SEEDS,
+    .hint = sequential_words,
     .help = "Passes the records in their own order (grain's SequentialSampler).",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

@@ -10,6 +10,7 @@ static mr_err_t shuffle_plan(mr_stage_t *s) {
 
 static const mr_opt_t shuffle_opts[] = {
     {.name = "seed",
+     .hint = "randomseed manualseed rngseed randomstate prngseed",
      .type = MR_OPT_INT,
      .offset = offsetof(mr_order_t, seed),
      .def = "0",
@@ -36,8 +37,28 @@ static const mr_opt_t shuffle_opts[] = {
      .help = "Shuffles the records in each epoch; false: keeps their order."},
     {0}};
 
+static const mr_hint_t shuffle_words[] = {
+    {"shard distribute distributedsampler", "shuffle shard=0/4",
+     "shuffle shard=0/4 reads one of four parts; batch host=0/4 makes one of four slices of each "
+     "batch"},
+    {"sampler randomsampler indexsampler randompermute permute", "shuffle", NULL},
+    {0}};
+
+static const mr_hint_t shuffle_setting_words[] = {
+    {"worldsize rank numreplicas numshards shardindex shardid localrank", "shard=0/4",
+     "one of four hosts is shard=0/4 of shuffle, or host=0/4 of batch"},
+    {"buffersize shufflebuffer shufflebuffersize buffer", NULL,
+     "shuffle needs no buffer, it reorders all records of an epoch; stage \"window-shuffle\" "
+     "reorders within windows"},
+    {"shuffle reshuffleeachiteration", "shuffle seed=1",
+     "the order is a stage: shuffle seed=1 orders anew each epoch, sequential keeps the order"},
+    {0}};
+
 const mr_stage_def_t mr_stage_shuffle = {
     .name = "shuffle",
+    .role = MR_ROLE_SEEDS,
+    .hint = shuffle_words,
+    .setting_hint = shuffle_setting_words,
     .help = "Shuffles the records anew in each epoch (grain's IndexSampler).",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

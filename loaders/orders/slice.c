@@ -95,8 +95,14 @@ static const mr_opt_t slice_opts[] = {
      .positional = 1},
     {0}};
 
+static const mr_hint_t slice_words[] = {
+    {"skip", "slice 1000:", "stage \"slice\" skips the first records of an epoch"},
+    {"subset", "slice 0:1000", NULL},
+    {0}};
+
 const mr_stage_def_t mr_stage_slice = {
     .name = "slice",
+    .hint = slice_words,
     .help = "Keeps some positions of each epoch (grain's MapDataset.slice).",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_RECORDS, false}},

@@ -108,6 +108,7 @@ static mr_period_t window_period(const mr_stage_t *s, const mr_period_t *in) {
 
 static const mr_opt_t window_opts[] = {
     {.name = "window-size",
+     .hint = "windowsize buffersize window shufflebuffersize",
      .type = MR_OPT_INT,
      .offset = offsetof(window_shuffle_t, size),
      .unit = "records",
@@ -116,6 +117,7 @@ static const mr_opt_t window_opts[] = {
      .help = "Number of records in a window.",
      .positional = 1},
     {.name = "seed",
+     .hint = "randomseed rngseed",
      .type = MR_OPT_INT,
      .offset = offsetof(window_shuffle_t, seed),
      .hi = 4294967295.0,

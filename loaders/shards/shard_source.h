@@ -133,7 +133,9 @@ mr_err_t mr__shard_check_label(const mr_shard_source_t *t, int64_t label, mr_dia
 /* Rows of a table: clang-format would put each value on its own line. */
 /* clang-format off */
 #define MR_SHARD_OPTS(what, fields_help)                                                          \
-  {.name = "files", .type = MR_OPT_STR, .offset = offsetof(mr_shard_source_t, files),             \
+  {.name = "files", .hint =                                                                       \
+   "path paths file filename filenames location url urls filepattern shards remote",\
+   .type = MR_OPT_STR, .offset = offsetof(mr_shard_source_t, files),                              \
    .help = what, .positional = 1},                                                                \
   {.name = "fields", .type = MR_OPT_STR, .offset = offsetof(mr_shard_source_t, fields),           \
    .unit = "MEMBER:FIELD:AS,..", .help = fields_help},                                            \
@@ -141,7 +143,8 @@ mr_err_t mr__shard_check_label(const mr_shard_source_t *t, int64_t label, mr_dia
    .def = "auto",                                                                                 \
    .help = "Where index files, which are made at first use, are kept: auto (beside the file if "  \
            "one is there, else in the user's cache), beside, or a folder."},                      \
-  {.name = "classes", .type = MR_OPT_INT, .offset = offsetof(mr_shard_source_t, classes),         \
+  {.name = "classes", .hint = "numclasses nclasses",                                              \
+   .type = MR_OPT_INT, .offset = offsetof(mr_shard_source_t, classes),                            \
    .unit = "classes", .def = "0", .hi = MR_CLASSES_MAX,                                           \
    .help = "Labels are in [0,classes); 0: unknown."},                                             \
   {.name = "names", .type = MR_OPT_STR, .offset = offsetof(mr_shard_source_t, names_file),        \

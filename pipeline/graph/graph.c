@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/feature.h"
-#include "pipeline/foreign.h"
 #include "pipeline/graph/graph_private.h"
 
 mr_graph_t *mr_graph_create(const mr_registry_t *reg) {
@@ -109,12 +108,13 @@ mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_
   return MR_OK;
 }
 
-/* Names a node after its def: "batch", "batch2", "batch3" ... */
+/* Names a node after its def, or after the alias by which the text calls it, with a number from the
+ * second on. */
 static mr_err_t name_after_def(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag) {
+  const char *base = node->alias ? node->alias : node->def->name;
   char name[128];
-  snprintf(name, sizeof name, "%s", node->def->name);
-  for (int k = 2; graph_taken(g, name); k++)
-    snprintf(name, sizeof name, "%s%d", node->def->name, k);
+  snprintf(name, sizeof name, "%s", base);
+  for (int k = 2; graph_taken(g, name); k++) snprintf(name, sizeof name, "%s%d", base, k);
   return mr__graph_rename(g, node, name, diag);
 }
 
@@ -155,38 +155,26 @@ mr_err_t mr_graph_add_def(mr_graph_t *g, const mr_stage_def_t *d, const char *na
   return MR_OK;
 }
 
-static bool knows(const mr_stage_def_t *def, const char *setting) {
-  return mr_stage_def_opt(def, setting) ||
-         (mr_stage_def_parallel(def) && !strcmp(setting, "workers"));
-}
-
-static bool def_knows(const void *def, const char *setting) { return knows(def, setting); }
-
 /* A hint what to write instead of a setting that def lacks, into text[0,n), or "". */
-static const char *setting_hint(const mr_stage_def_t *def, const char *name, char *text, size_t n) {
-  char ours[64];
-  const char *missing = mr_foreign_missing(name);
+static const char *setting_hint(const mr_graph_t *g, const mr_stage_def_t *def, const char *name,
+                                char *text, size_t n) {
   mr_suggest_t near = {.word = name};
   for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++)
     mr_suggest_offer(&near, o->name);
   if (mr_stage_def_parallel(def)) mr_suggest_offer(&near, "workers");
   if (near.best && !near.distance) return mr_suggest_text(&near, text, n);
-  if (mr_foreign_setting(name, def_knows, def, ours, sizeof ours))
-    snprintf(text, n, "; it is \"%s\" here", ours);
-  else if (missing)
-    snprintf(text, n, "; %s", missing);
-  else if (near.best)
-    return mr_suggest_text(&near, text, n);
-  else
-    snprintf(text, n, "; `millrace inspect %s` lists its settings", def->name);
+  if (*mr_registry_setting_hint(g->reg, def, name, near.best != NULL, text, n)) return text;
+  if (near.best) return mr_suggest_text(&near, text, n);
+  snprintf(text, n, "; `millrace inspect %s` lists its settings", def->name);
   return text;
 }
 
-static mr_err_t unknown_setting(const mr__node_t *node, const mr__setting_t *set, mr_diag_t *diag) {
+static mr_err_t unknown_setting(const mr_graph_t *g, const mr__node_t *node,
+                                const mr__setting_t *set, mr_diag_t *diag) {
   char at[32], hint[MR_HINT_MAX];
   return mr_fail(diag, MR_ERR_CONFIG, "%s%s: unknown setting \"%.60s\"%s",
                  mr__pos_text(set->pos, at, sizeof at), *node->name ? node->name : node->def->name,
-                 set->name, setting_hint(node->def, set->name, hint, sizeof hint));
+                 set->name, setting_hint(g, node->def, set->name, hint, sizeof hint));
 }
 
 void mr__node_forget(mr__node_t *node) {
@@ -225,13 +213,15 @@ mr_err_t mr__graph_choose(mr_graph_t *g, mr__node_t *node, bool resolved, mr_dia
     MR_TRY(graph_choose(g, node, set, diag));
   }
   for (int i = 0; i < node->n_set; i++)
-    if (!knows(node->def, node->set[i].name)) return unknown_setting(node, &node->set[i], diag);
+    if (!mr_stage_def_knows(node->def, node->set[i].name))
+      return unknown_setting(g, node, &node->set[i], diag);
   return MR_OK;
 }
 
 mr_err_t mr__graph_put(mr_graph_t *g, mr__node_t *node, mr__setting_t set, mr_diag_t *diag) {
   bool later = node->def->choose && set.pos.line; /* mr__graph_choose checks it */
-  if (!later && !knows(node->def, set.name)) return unknown_setting(node, &set, diag);
+  if (!later && !mr_stage_def_knows(node->def, set.name))
+    return unknown_setting(g, node, &set, diag);
   set.name = mr__graph_text(g, set.name, strlen(set.name));
   set.text = mr__graph_text(g, set.text, strlen(set.text));
   if (!set.name || !set.text) return mr_no_memory(diag, "a graph");
@@ -356,10 +346,10 @@ mr_err_t mr_graph_swap(mr_graph_t *g, const char *from, const char *to, mr_diag_
     MR_TRY(redefine(node, d, diag));
     int kept = 0;
     for (int k = 0; k < node->n_set; k++)
-      if (knows(d, node->set[k].name)) node->set[kept++] = node->set[k];
+      if (mr_stage_def_knows(d, node->set[k].name)) node->set[kept++] = node->set[k];
     node->n_set = kept;
     if (node->named) continue;
-    node->name = "";
+    node->name = "", node->alias = NULL;
     MR_TRY(name_after_def(g, node, diag));
   }
   return MR_OK;
@@ -387,5 +377,10 @@ mr_stage_t *mr_graph_stage(const mr_graph_t *g, const char *name) {
 mr_stage_t *mr_graph_stage_of(const mr_graph_t *g, const char *def) {
   for (int i = 0; i < g->n_nodes; i++)
     if (!strcmp(g->node[i]->def->name, def)) return g->node[i]->worker;
+  return NULL;
+}
+mr_stage_t *mr_graph_stage_with(const mr_graph_t *g, mr_role_t role, int k) {
+  for (int i = 0; i < g->n_nodes; i++)
+    if (g->node[i]->def->role == role && k-- == 0) return g->node[i]->worker;
   return NULL;
 }

@@ -103,6 +103,12 @@ mr_err_t mr_graph_parse(mr_graph_t *g, const char *text, const char *const *over
    or several stages have it (the sentence lists them). */
 mr_err_t mr_graph_override(mr_graph_t *g, const char *name_value, mr_diag_t *diag);
 
+/* The name by which an override of this graph sets what `word` means: word itself, if it is a
+   variable or a setting of a stage, or the one that another framework calls so ("batch_size" is
+   "batch", if a variable gives the batches their size).  Into the caller's name[0,n); false, and "",
+   if nothing is known by that word. */
+bool mr_graph_name_for(const mr_graph_t *g, const char *word, char *name, size_t n);
+
 /* For overrides[0,n) that have been applied and come from one command line: MR_ERR_USAGE if two of
    them set the same setting or variable, in whatever spelling (lr=1 train.lr=2). */
 mr_err_t mr_graph_overrides_once(const mr_graph_t *g, const char *const *name_value, int n,
@@ -205,6 +211,8 @@ mr_stage_t *mr_graph_stage_at(const mr_graph_t *g, int i);
 mr_stage_t *mr_graph_stage(const mr_graph_t *g, const char *name);
 /* The first stage of this def, owned as above; NULL if the graph has none. */
 mr_stage_t *mr_graph_stage_of(const mr_graph_t *g, const char *def);
+/* The k-th stage, from 0, of a role, in the order of the text; owned as above, NULL without one. */
+mr_stage_t *mr_graph_stage_with(const mr_graph_t *g, mr_role_t role, int k);
 /* The text of a setting as given (variables replaced) or its default; NULL if the stage or both are
    missing.  Belongs to the graph, or is the definition's own. */
 const char *mr_graph_setting(const mr_graph_t *g, const char *stage, const char *setting);

@@ -59,6 +59,7 @@ typedef struct mr__node {
   mr_stage_t *worker; /* [MR_MAX_WORKERS] */
   int n_workers;      /* threads; 0: a record stage */
   int process;        /* its block, from 1; 0: none */
+  const char *alias;  /* of the stage, if the text calls it so; NULL: def->name */
   const char *next;   /* the stage that follows it without "!", and so begins another chain; NULL:
                          none */
   int n_chains;       /* source: chains that read it */

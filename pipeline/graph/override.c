@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/foreign.h"
 #include "pipeline/graph/graph_private.h"
 
 int mr__graph_var(const mr_graph_t *g, const char *name, size_t n) {
@@ -107,36 +106,102 @@ const char *mr__setting_where(const mr_graph_t *g, const mr__setting_t *set, cha
   return text;
 }
 
-static bool stage_knows(const mr__node_t *node, const char *setting) {
-  return mr_stage_def_opt(node->def, setting) ||
-         (mr_stage_def_parallel(node->def) && !strcmp(setting, "workers"));
+/* The variable that alone is the text of a node's setting, "$batch"; NULL without one. */
+static const char *setting_variable(const mr_graph_t *g, const mr__node_t *node,
+                                    const char *setting) {
+  for (int k = 0; k < node->n_set; k++) {
+    const mr__setting_t *set = &node->set[k];
+    if (strcmp(set->name, setting) || !set->expand || set->text[0] != '$') continue;
+    const char *name = set->text + 1 + (set->text[1] == '{');
+    size_t n = var_name_span(name);
+    int i = mr__graph_var(g, name, n);
+    bool whole = !name[n] || (name[n] == '}' && !name[n + 1]);
+    return i >= 0 && whole ? g->var[i].name : NULL;
+  }
+  return NULL;
 }
 
-static bool graph_knows(const void *graph, const char *name) {
-  const mr_graph_t *g = graph;
+/* The first stage that has a setting which another framework calls word; *ours: the setting's name,
+ *count: how many stages have a setting of that name.  NULL without one. */
+static const mr__node_t *node_for(const mr_graph_t *g, const char *word, const char **ours,
+                                  int *count) {
+  const mr__node_t *node = NULL;
+  *ours = NULL, *count = 0;
+  for (int i = 0; i < g->n_nodes; i++) {
+    const char *name = *ours ? *ours : mr_stage_def_setting_for(g->node[i]->def, word);
+    if (!name || !mr_stage_def_knows(g->node[i]->def, name)) continue;
+    if (!node) node = g->node[i], *ours = name;
+    ++*count;
+  }
+  return node;
+}
+
+static bool graph_knows(const mr_graph_t *g, const char *name) {
   if (mr__graph_var(g, name, strlen(name)) >= 0) return true;
   for (int i = 0; i < g->n_nodes; i++)
-    if (stage_knows(g->node[i], name)) return true;
+    if (mr_stage_def_knows(g->node[i]->def, name)) return true;
   return false;
 }
 
-/* The hint for a name that is called `ours` here, with a stage's name if several stages have it. */
-static void ours_hint(const mr_graph_t *g, const char *ours, char *text, size_t n) {
-  int which = -1, count = 0;
-  for (int i = g->n_nodes - 1; i >= 0; i--)
-    if (stage_knows(g->node[i], ours)) which = i, count++;
-  if (mr__graph_var(g, ours, strlen(ours)) >= 0 || count == 1)
-    snprintf(text, n, "; it is \"%s\" here", ours);
+/* The first stage that has a setting of this very name; *count: how many have one that is not set
+   in all of them together. */
+static const mr__node_t *node_of(const mr_graph_t *g, const char *name, int *count) {
+  const mr__node_t *node = NULL;
+  *count = 0;
+  for (int i = 0; i < g->n_nodes; i++) {
+    const mr_opt_t *o = mr_stage_def_opt(g->node[i]->def, name);
+    if (!mr_stage_def_knows(g->node[i]->def, name)) continue;
+    if (!node) node = g->node[i];
+    *count += !node || !o || !o->together || node == g->node[i];
+  }
+  return node;
+}
+
+bool mr_graph_name_for(const mr_graph_t *g, const char *word, char *name, size_t n) {
+  const char *ours = word, *var = NULL;
+  int count;
+  name[0] = 0;
+  if (mr__graph_var(g, word, strlen(word)) >= 0) return snprintf(name, n, "%s", word), true;
+  const mr__node_t *node = node_of(g, word, &count);
+  if (!node && (node = node_for(g, word, &ours, &count))) var = setting_variable(g, node, ours);
+  if (!node) return false;
+  if (var || count == 1)
+    snprintf(name, n, "%s", var ? var : ours);
   else
-    snprintf(text, n, "; it is \"%s\" here, of several stages: say %s.%s=", ours,
-             g->node[which]->name, ours);
+    snprintf(name, n, "%s.%s", node->name, ours);
+  return true;
+}
+
+/* What the hints of the graph's stages, or else those of all stages, say about a setting. */
+static const char *rows_hint(const mr_graph_t *g, const char *word, char *text, size_t n) {
+  text[0] = 0;
+  for (int i = 0; i < g->n_nodes && !*text; i++)
+    mr_registry_setting_hint(g->reg, g->node[i]->def, word, true, text, n);
+  for (int i = 0; i < g->reg->n && !*text; i++) {
+    const mr_hint_t *row = mr_hint_find(g->reg->def[i]->setting_hint, word);
+    if (row) mr_hint_text(row, NULL, text, n);
+  }
+  return text;
+}
+
+/* The hint for a name that is called differently here, with a stage's name if several stages have
+   it; "" without one. */
+static const char *ours_hint(const mr_graph_t *g, const char *word, char *text, size_t n) {
+  const char *ours;
+  int count;
+  const mr__node_t *node = node_for(g, word, &ours, &count);
+  const char *var = node ? setting_variable(g, node, ours) : NULL;
+  text[0] = 0;
+  if (var || count == 1)
+    snprintf(text, n, "; it is \"%s\" here", var ? var : ours);
+  else if (node)
+    snprintf(text, n, "; it is \"%s\" here, of several stages: say %s.%s=", ours, node->name, ours);
+  return text;
 }
 
 /* A hint for a name that nothing has, into text[0,n): a similar variable or setting, or the name
    here of another framework's word. */
 static const char *override_hint(const mr_graph_t *g, const char *name, char *text, size_t n) {
-  char ours[64];
-  const char *missing = mr_foreign_missing(name);
   mr_suggest_t near = {.word = name};
   for (int i = 0; i < g->n_vars; i++) mr_suggest_offer(&near, g->var[i].name);
   for (int i = 0; i < g->n_nodes; i++)
@@ -149,11 +214,7 @@ static const char *override_hint(const mr_graph_t *g, const char *name, char *te
              g->node[stage]->def->name);
   else if (near.best && !near.distance)
     mr_suggest_text(&near, text, n);
-  else if (mr_foreign_setting(name, graph_knows, g, ours, sizeof ours))
-    ours_hint(g, ours, text, n);
-  else if (missing)
-    snprintf(text, n, "; %s", missing);
-  else
+  else if (!*ours_hint(g, name, text, n) && (near.best || !*rows_hint(g, name, text, n)))
     mr_suggest_text(&near, text, n);
   return text;
 }
@@ -169,7 +230,7 @@ static mr_err_t refuse_override(const mr_graph_t *g, const char *name, mr_diag_t
 static bool override_together(const mr_graph_t *g, const char *name) {
   for (int i = 0; i < g->n_nodes; i++) {
     const mr_opt_t *o = mr_stage_def_opt(g->node[i]->def, name);
-    if (stage_knows(g->node[i], name) && (!o || !o->together)) return false;
+    if (mr_stage_def_knows(g->node[i]->def, name) && (!o || !o->together)) return false;
   }
   return true;
 }
@@ -180,7 +241,7 @@ static mr_err_t override_bare(mr_graph_t *g, const char *name, const char *value
   int found = 0, which = -1;
   char list[512] = "";
   for (int i = 0; i < g->n_nodes; i++) {
-    if (!stage_knows(g->node[i], name)) continue;
+    if (!mr_stage_def_knows(g->node[i]->def, name)) continue;
     size_t at = strlen(list);
     snprintf(list + at, sizeof list - at, "%s%s.%s", found ? ", " : "", g->node[i]->name, name);
     which = i, found++;
@@ -188,7 +249,7 @@ static mr_err_t override_bare(mr_graph_t *g, const char *name, const char *value
   if (!found) return refuse_override(g, name, diag);
   if (found > 1 && override_together(g, name)) {
     for (int i = 0; i < g->n_nodes; i++)
-      if (stage_knows(g->node[i], name))
+      if (mr_stage_def_knows(g->node[i]->def, name))
         MR_TRY(mr__graph_set_given(g, g->node[i]->name, name, value, given, diag));
     return MR_OK;
   }

@@ -125,17 +125,21 @@ static bool process_crosses(const mr_graph_t *g, const mr__edge_t *e) {
 static mr_err_t check_crossing(const mr_graph_t *g, const mr__edge_t *e, mr_diag_t *diag) {
   const mr__node_t *from = g->node[e->from], *to = g->node[e->to];
   mr_flow_t flow = from->def->out[e->out].flow;
-  const char *why = NULL;
-  char at[32];
-  if (!mr__is_step(from->def))
-    why = "records do not leave a process; put a \"batch\" beside it";
-  else if (flow == MR_FLOW_METRICS)
-    why = "metrics do not leave a process this way; stage \"publish\" sends them";
-  else if (flow == MR_FLOW_STATE)
+  const char *why = NULL, *more = "";
+  char at[32], other[96];
+  if (!mr__is_step(from->def)) {
+    mr_registry_role_name(g->reg, MR_ROLE_BATCH, "stage that makes batches", other, sizeof other);
+    why = "records do not leave a process; put beside it a ", more = other;
+  } else if (flow == MR_FLOW_METRICS) {
+    mr_registry_role_name(g->reg, MR_ROLE_PUBLISH, "that publishes them", other, sizeof other);
+    why = "metrics do not leave a process this way; what sends them is a stage ", more = other;
+  } else if (flow == MR_FLOW_STATE) {
     why = "a state is the trainer's own memory; put the checkpoint beside it";
+  }
   if (!why) return MR_OK;
-  return mr_fail(diag, MR_ERR_USAGE, "%s%s.%s to %s.%s: %s", mr__pos_text(e->pos, at, sizeof at),
-                 from->name, from->def->out[e->out].name, to->name, to->def->in[e->in].name, why);
+  return mr_fail(diag, MR_ERR_USAGE, "%s%s.%s to %s.%s: %s%s", mr__pos_text(e->pos, at, sizeof at),
+                 from->name, from->def->out[e->out].name, to->name, to->def->in[e->in].name, why,
+                 more);
 }
 
 typedef struct cut {
@@ -179,9 +183,11 @@ static mr_err_t name_end(mr_graph_t *g, mr__node_t *node, const char *way, const
 }
 
 /* Adds one end of a link; returns its node, or a failure (< 0). */
-static int new_end(mr_graph_t *g, const char *def, int beside, mr_diag_t *diag) {
-  const mr_stage_def_t *d = mr_registry_find(g->reg, def);
-  if (!d) return mr_fail(diag, MR_ERR_UNAVAILABLE, "this program has no stage \"%s\"", def);
+static int new_end(mr_graph_t *g, mr_role_t role, int beside, mr_diag_t *diag) {
+  const mr_stage_def_t *d = mr_registry_role(g->reg, role);
+  if (!d)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE, "this program has no stage that %s a link",
+                   role == MR_ROLE_LINK_OUT ? "begins" : "ends");
   if (!mr_built_in(d->needs)) return mr_without(diag, d->name, d->needs);
   int i = mr__graph_new_node(g, d, g->node[beside]->pos);
   if (i < 0) return mr_no_memory(diag, "a graph");
@@ -223,9 +229,9 @@ static mr_err_t cut_edge(mr_graph_t *g, int edge, cut_t *c, mr_diag_t *diag) {
   const mr__node_t *from = g->node[e.from], *to = g->node[e.to];
   char link[24];
   MR_TRY(check_crossing(g, &e, diag));
-  int a = new_end(g, "link-out", e.from, diag);
+  int a = new_end(g, MR_ROLE_LINK_OUT, e.from, diag);
   if (a < 0) return a;
-  int b = new_end(g, "link-in", e.to, diag);
+  int b = new_end(g, MR_ROLE_LINK_IN, e.to, diag);
   if (b < 0) return b;
   mr__node_t *out = g->node[a], *in = g->node[b];
   MR_TRY(name_end(g, out, "to", to, e.in ? to->def->in[e.in].name : NULL, diag));

@@ -8,7 +8,7 @@
    any other, and gives the same stream in a single process.
 
    With copies=N a block runs in N processes, NAME-0 to NAME-(N-1): each makes its slice of every
-   batch, and a stage "gather" on the other side joins the slices.
+   batch, and a stage of the role MR_ROLE_GATHER on the other side joins the slices.
 
    A call that returns mr_err_t gives MR_OK or fails with a sentence in diag (which may be NULL),
    with MR_ERR_NOMEM besides the codes it names.  Implemented in process.c, and process_folder.c for

@@ -1,6 +1,6 @@
 /* Writes out a block with copies=N: N blocks with the same stages, each of which makes its slice of
-   every batch (batch host=I/N), and a "gather" in the downstream block for each edge that leaves
-   them.  So order, number and state of the stream are those of the single block. */
+   every batch (host=I/N), and a stage that joins slices in the downstream block for each edge that
+   leaves them.  So order, number and state of the stream are those of the single block. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,7 +151,7 @@ static const char *whole_size(const mr_graph_t *g, int node) {
 
 static mr_err_t gather_edge(copies_t *c, int edge, mr_diag_t *diag) {
   mr__edge_t e = c->g->edge[edge];
-  const mr_stage_def_t *def = mr_registry_find(c->g->reg, "gather");
+  const mr_stage_def_t *def = mr_registry_role(c->g->reg, MR_ROLE_GATHER);
   const char *size = whole_size(c->g, e.from);
   char name[160];
   if (!size || !def)
@@ -161,10 +161,10 @@ static mr_err_t gather_edge(copies_t *c, int edge, mr_diag_t *diag) {
   if (i < 0) return mr_no_memory(diag, "a graph");
   mr__node_t *node = c->g->node[i];
   node->process = c->g->node[e.to]->process, node->named = true;
-  snprintf(name, sizeof name, "gather-%s%s%s", c->g->node[e.from]->name, e.out ? "-" : "",
+  snprintf(name, sizeof name, "%s-%s%s%s", def->name, c->g->node[e.from]->name, e.out ? "-" : "",
            e.out ? c->g->node[e.from]->def->out[e.out].name : "");
   for (int k = 2; mr__graph_find(c->g, name) >= 0; k++)
-    snprintf(name, sizeof name, "gather-%s%d", c->g->node[e.from]->name, k);
+    snprintf(name, sizeof name, "%s-%s%d", def->name, c->g->node[e.from]->name, k);
   MR_TRY(mr__graph_rename(c->g, node, name, diag));
   MR_TRY(
       mr__graph_put(c->g, node, (mr__setting_t){.name = "size", .text = size, .pos = e.pos}, diag));

@@ -41,6 +41,7 @@ enum { FORESEEN_MAX = 1 << 16 /* records announced at a time: some milliseconds 
 
 static const mr_opt_t batch_opts[] = {
     {.name = "size",
+     .hint = "batchsize bs batch trainbatchsize perdevicetrainbatchsize",
      .type = MR_OPT_INT,
      .offset = offsetof(batch_t, size),
      .unit = "records",
@@ -49,6 +50,7 @@ static const mr_opt_t batch_opts[] = {
      .positional = 1,
      .help = "Number of records in a batch."},
     {.name = "drop-remainder",
+     .hint = "droplast dropremainder dataloaderdroplast",
      .type = MR_OPT_BOOL,
      .offset = offsetof(batch_t, drop),
      .unit = "",
@@ -332,8 +334,32 @@ static mr_err_t batch_step(mr_stage_t *s) {
   return mr_push(s, 0, buf);
 }
 
+static const mr_hint_t batch_words[] = {
+    {"prefetch queue queue2 multiqueue buffer prefetchtodevice prefetchiterdataset",
+     "batch workers=2",
+     "no stage is needed: every stage that takes batches has its own thread and queues; batch "
+     "workers=2 reads with two threads, --depth 8 sets the length of the queues"},
+    {"collate batchdataset densetoraggedbatch", "batch 128",
+     "stage \"batch\" gathers records into batches of one size"},
+    {0}};
+
+static const mr_hint_t batch_setting_words[] = {
+    {"pinmemory pinmemorydevice persistentworkers prefetchfactor prefetch multiprocessingcontext "
+     "autotune dataloaderpinmemory dataloaderprefetchfactor dataloaderpersistentworkers "
+     "prefetchqueuedepth",
+     NULL,
+     "nothing has to be set: workers are threads, and batches lie in queues of a fixed length "
+     "(--depth)"},
+    {"numthreads nthreads njobs jobs", "workers=2", NULL},
+    {"deterministic", NULL, "every run is: the same seed gives the same bytes"},
+    {"transform transforms collatefn", NULL, "each transform is a stage, joined by \"!\""},
+    {0}};
+
 const mr_stage_def_t mr_stage_batch = {
     .name = "batch",
+    .role = MR_ROLE_BATCH,
+    .hint = batch_words,
+    .setting_hint = batch_setting_words,
     .help = "Collects records into batches.",
     .in = {{"in", MR_FLOW_RECORDS, false}},
     .out = {{"out", MR_FLOW_BATCHES, false}},

@@ -5,6 +5,7 @@
 
 #include "base/seedseq.h"
 #include "pipeline/records/chain_private.h"
+#include "pipeline/registry.h"
 #include "pipeline/stage_map.h"
 #include "pipeline/stage_order.h"
 
@@ -55,10 +56,11 @@ mr_err_t mr__default_seed(mr_graph_t *g, int node, mr_stage_t *s) {
 
 mr_err_t mr_needs_generator(mr_stage_t *s, const char *otherwise) {
   if (s->in_spec[0].seeded) return MR_OK;
+  char stages[256];
+  mr_registry_role_list(s->registry, MR_ROLE_SEEDS, "seed", "N", "N", stages, sizeof stages);
   return mr_stage_fail(s, MR_ERR_CONFIG,
-                       "the records have no generator to draw from: put \"shuffle seed=N\", "
-                       "\"sequential seed=N\" or \"random-map seed=N\" before this stage%s%s",
-                       otherwise ? ", or set " : "", otherwise ? otherwise : "");
+                       "the records have no generator to draw from: put %s before this stage%s%s",
+                       *stages ? stages : "a stage that gives them one", otherwise ? ", or set " : "", otherwise ? otherwise : "");
 }
 
 /* ---- kinds of streams ---- */

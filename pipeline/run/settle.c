@@ -56,6 +56,7 @@ static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag
                                .state = node->state,
                                .n_workers = 1,
                                .start_position = node->start_position,
+                               .registry = g->reg,
                                .given = given,
                                .elsewhere = g->here && node->process != g->here,
                                .base_seed = -1};
@@ -80,10 +81,12 @@ static mr_err_t link_ports(mr_graph_t *g, mr_diag_t *diag) {
 }
 
 /* Why a required output is not connected: what follows its stage, into text[0,n). */
-static const char *after_output(const mr__node_t *node, char *text, size_t n) {
+static const char *after_output(const mr_graph_t *g, const mr__node_t *node, char *text, size_t n) {
+  char such[96];
   text[0] = 0;
   if (!node->next) {
-    snprintf(text, n, "; join it by \"!\" to the stage that takes it, such as \"null\"");
+    mr_registry_role_name(g->reg, MR_ROLE_DISCARD, "a sink", such, sizeof such);
+    snprintf(text, n, "; join it by \"!\" to the stage that takes it, such as %s", such);
     return text;
   }
   const mr_opt_t *o = mr_stage_def_opt_taking(node->def, node->next);
@@ -95,16 +98,16 @@ static const char *after_output(const mr__node_t *node, char *text, size_t n) {
   return text;
 }
 
-static mr_err_t settle_check_ports(const mr__node_t *node, mr_diag_t *diag) {
+static mr_err_t settle_check_ports(const mr_graph_t *g, const mr__node_t *node, mr_diag_t *diag) {
   for (int out = 0; out < 2; out++) {
     const mr_port_def_t *port = out ? node->def->out : node->def->in;
     const bool *linked = out ? node->worker->out_linked : node->worker->in_linked;
     for (int i = 0; i < MR_MAX_PORTS && port[i].name; i++) {
-      char at[32], hint[128] = "";
+      char at[32], hint[256] = "";
       if (linked[i] || port[i].optional) continue;
       return mr_fail(diag, MR_ERR_USAGE, "%s%s: the %s \"%s\" is not connected%s",
                      mr__pos_text(node->pos, at, sizeof at), node->name, out ? "output" : "input",
-                     port[i].name, out ? after_output(node, hint, sizeof hint) : hint);
+                     port[i].name, out ? after_output(g, node, hint, sizeof hint) : hint);
     }
   }
   return MR_OK;
@@ -154,6 +157,8 @@ static mr_err_t settle_memory(const mr_graph_t *g, const mr__edge_t *e, const mr
   const mr__node_t *from = g->node[e->from], *to = g->node[e->to];
   char text[32];
   if (!spec->device || to->def->in[e->in].device) return MR_OK;
+  const mr_stage_def_t *trains = mr_registry_role(g->reg, MR_ROLE_STEP);
+  const char *step = trains ? trains->name : "training step";
   const char *at = mr__pos_text(e->pos, text, sizeof text);
   if (to->def->out[0].device)
     return mr_fail(diag, MR_ERR_SHAPE,
@@ -162,21 +167,20 @@ static mr_err_t settle_memory(const mr_graph_t *g, const mr__edge_t *e, const mr
   if (to->def->step && to->def->step->outside)
     return mr_fail(diag, MR_ERR_SHAPE,
                    "%s%s: a link sends batches from the host's memory, and those of %s lie on "
-                   "device %s; put %s behind the link, directly before the input \"in\" of a "
-                   "train-step",
-                   at, to->name, from->name, spec->device, from->name);
+                   "device %s; put %s behind the link, directly before the input \"in\" of a %s",
+                   at, to->name, from->name, spec->device, from->name, step);
   return mr_fail(
       diag, MR_ERR_SHAPE,
       "%s%s: its input \"%s\" reads batches in the host's memory, and those of %s lie on "
-      "device %s; put %s directly before the input \"in\" of a train-step",
-      at, to->name, to->def->in[e->in].name, from->name, spec->device, from->name);
+      "device %s; put %s directly before the input \"in\" of a %s",
+      at, to->name, to->def->in[e->in].name, from->name, spec->device, from->name, step);
 }
 
 static mr_err_t settle_edge(mr_graph_t *g, const mr__edge_t *e, mr_diag_t *diag) {
   mr__node_t *from = g->node[e->from], *to = g->node[e->to];
   const mr_spec_t *spec = &from->worker->out_spec[e->out];
   mr_flow_t want = to->def->in[e->in].flow;
-  char at[32], text[160];
+  char at[32], text[160], other[256];
   to->worker->in_spec[e->in] = *spec;
   if (spec->flow == MR_FLOW_METRICS && !mr_spec_bytes(spec))
     return mr_fail(diag, MR_ERR_SHAPE,
@@ -187,19 +191,20 @@ static mr_err_t settle_edge(mr_graph_t *g, const mr__edge_t *e, mr_diag_t *diag)
   bool records = spec->flow == MR_FLOW_RECORDS;
   for (int f = 0; f < spec->n_fields && records && mr__is_step(to->def); f++)
     if (spec->field[f].varies)
-      return mr_fail(diag, MR_ERR_SHAPE,
-                     "%s%s: field %s holds pictures of different sizes, and %s takes records of "
-                     "one size; resized-crop SIZE, center-crop SIZE, pad-crop SIZE or resize HxW "
-                     "before it makes "
-                     "them so",
-                     mr__pos_text(e->pos, at, sizeof at), to->name, spec->field[f].name, to->name);
+      return mr_fail(
+          diag, MR_ERR_SHAPE,
+          "%s%s: field %s holds pictures of different sizes, and %s takes records of "
+          "one size; %s before it makes them so",
+          mr__pos_text(e->pos, at, sizeof at), to->name, spec->field[f].name, to->name,
+          mr_registry_role_list(g->reg, MR_ROLE_SIZES, "size", "N", "HxW", other, sizeof other));
   if (want == spec->flow || (want == MR_FLOW_NONE && !records))
     return settle_memory(g, e, spec, diag);
   mr_spec_text(spec, text, sizeof text);
-  return mr_fail(diag, MR_ERR_SHAPE, "%s%s gives %s, but %s takes %s%s",
+  mr_registry_role_name(g->reg, MR_ROLE_BATCH, "stage for it", other, sizeof other);
+  return mr_fail(diag, MR_ERR_SHAPE, "%s%s gives %s, but %s takes %s%s%s%s",
                  mr__pos_text(e->pos, at, sizeof at), from->name, text, to->name,
-                 want == MR_FLOW_NONE ? "buffers" : flow_name(want),
-                 records ? " (a \"batch\" makes batches of records)" : "");
+                 want == MR_FLOW_NONE ? "buffers" : flow_name(want), records ? " (a " : "",
+                 records ? other : "", records ? " makes batches of records)" : "");
 }
 
 /* The sentence of a failed plan, with its place in the text and the input specs. */
@@ -250,7 +255,7 @@ static mr_err_t settle_settle(mr_graph_t *g, mr_diag_t *diag) {
   for (int i = 0; i < g->n_nodes; i++) MR_TRY(settle_settings(g, g->node[i], diag));
   MR_TRY(link_ports(g, diag));
   MR_TRY(sort_nodes(g, diag));
-  for (int i = 0; i < g->n_nodes; i++) MR_TRY(settle_check_ports(g->node[i], diag));
+  for (int i = 0; i < g->n_nodes; i++) MR_TRY(settle_check_ports(g, g->node[i], diag));
   for (int i = 0; i < g->n_nodes; i++) MR_TRY(plan_node(g, g->order[i], diag));
   for (int i = 0; i < g->n_nodes; i++)
     for (int p = 0; p < MR_MAX_PORTS && g->node[i]->n_workers; p++)

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/feature.h"
-#include "pipeline/foreign.h"
 #include "pipeline/text/text_private.h"
 
 /* Fails for a word in place of a stage's name. */
@@ -40,6 +39,9 @@ static mr_err_t parse_stage(mr__text_parser_t *p, mr__end_t *out) {
   if (i < 0) return mr_no_memory(p->diag, "a graph");
   *out = (mr__end_t){.node = i, .pos = w->pos};
   p->g->node[i]->process = p->process;
+  if (strcmp(w->text, def->name) &&
+      !(p->g->node[i]->alias = mr__graph_text(p->g, w->text, strlen(w->text))))
+    return mr_no_memory(p->diag, "a graph");
   return mr__text_settings(p, p->g->node[i]);
 }
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/foreign.h"
 #include "pipeline/text/text_private.h"
 
 static mr_err_t check_vars(mr__text_parser_t *p, const char *text, mr__pos_t pos) {
@@ -140,22 +139,20 @@ static const char *bare_word_hint(const mr__text_parser_t *p, const mr__node_t *
   for (size_t i = 0; i < sizeof joins / sizeof *joins; i++)
     if (!strcmp(word, joins[i])) return snprintf(text, n, "; stages are joined by \"!\""), text;
   if (!strcmp(word, "process") || !strcmp(word, "let") || !strcmp(word, "plugin"))
-    snprintf(text, n, "; \"%s\" begins on a new line", word);
+    snprintf(text, n, "; \"%.20s\" begins on a new line", word);
   else if (strpbrk(word, ")]"))
     snprintf(text, n, "; a value has neither blanks nor brackets");
   else if (!strcmp(word, "\\"))
     snprintf(text, n, "; inside quotes a line needs no \"\\\" at its end");
   else if (o)
-    snprintf(text, n, "; write %s=%s", o->name, word);
+    snprintf(text, n, "; write %.64s=%.100s", o->name, word);
   else if (word[len] && mr_stage_def_opt(node->def, name))
-    snprintf(text, n, "; write %s=%s", name, word + len + 1);
+    snprintf(text, n, "; write %s=%.100s", name, word + len + 1);
   else if (mr_stage_def_opt(node->def, word))
-    snprintf(text, n, "; it wants a value, %s=VALUE", word);
+    snprintf(text, n, "; it wants a value, %.64s=VALUE", word);
   else if (near.best)
     mr_suggest_text(&near, text, n);
-  else if (mr_foreign_stage(word))
-    snprintf(text, n, "; %s", mr_foreign_stage(word));
-  else
+  else if (!*mr_registry_stage_hint(p->g->reg, word, text, n))
     snprintf(text, n, "; its settings are NAME=VALUE, `millrace inspect %s` lists them",
              node->def->name);
   return text;

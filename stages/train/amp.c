@@ -10,6 +10,9 @@
 #include "base/err.h"
 #include "pipeline/stage_step.h"
 
+const mr_hint_t mr_train_amp_hints[] = {
+    {"true yes on 1", "usual", NULL}, {"false no off 0", "none", NULL}, {0}};
+
 enum { USUAL, JAXAMP, NONE }; /* setting amp */
 
 static const mr_dtype_t amp_dtype[] = {MR_F32, MR_BF16, MR_F16}; /* settings of a dtype */

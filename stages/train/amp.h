@@ -27,15 +27,20 @@ void mr_train_amp_set(const mr_train_amp_t *a, mr_compute_t *c);
    model that they are in.  Without memory it says nothing. */
 void mr_train_amp_report(const mr_stage_t *s, const mr_train_amp_t *a, const mr_loss_t *l);
 
+/* Other frameworks' words for the values of amp=. */
+extern const mr_hint_t mr_train_amp_hints[];
+
 /* clang-format would give each value of these rows a line of its own. */
 /* clang-format off */
 /* For a stage whose state holds an mr_train_amp_t at offset base. */
 #define MR_TRAIN_AMP_OPTS(base)                                                                   \
-  {.name = "dtype", .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, dtype),      \
+  {.name = "dtype", .hint = "precision mixedprecision computedtype", .values = mr_dtype_hints,    \
+   .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, dtype),                       \
    .def = "bf16", .choices = "f32|bf16|f16",                                                      \
    .help = "Type that the model computes in, as far as amp says.  f16 wants "                     \
            "loss-scale=dynamic: small gradients are 0 in it."},                                   \
-  {.name = "amp", .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, amp),          \
+  {.name = "amp", .values = mr_train_amp_hints,                                                   \
+   .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, amp),                         \
    .def = "usual", .choices = "usual|jaxamp|none",                                                \
    .help = "What computes in dtype: usual (products, and what follows them; sums, norms and "     \
            "losses in f32), jaxamp (as the library of that name), or none (all in f32)."},        \
@@ -44,18 +49,21 @@ void mr_train_amp_report(const mr_stage_t *s, const mr_train_amp_t *a, const mr_
            "or an op, and class, compute, f32, original, follow or as-is."}
 /* Beside it: what the model reads of the parameters. */
 #define MR_TRAIN_READS_OPTS(base)                                                                 \
-  {.name = "param-dtype", .type = MR_OPT_ENUM,                                                    \
+  {.name = "param-dtype", .hint = "torchdtype modeldtype weightdtype", .values = mr_dtype_hints,  \
+   .type = MR_OPT_ENUM,                                                                           \
    .offset = (base) + offsetof(mr_train_amp_t, values), .def = "f32", .choices = "f32|bf16|f16",  \
    .help = "Type of the parameters that the model reads."}
 
 /* Beside it, for a stage that updates parameters. */
 #define MR_TRAIN_KEPT_OPTS(base)                                                                  \
   MR_TRAIN_READS_OPTS(base),                                                                      \
-  {.name = "master", .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, master),    \
+  {.name = "master", .values = mr_dtype_hints,                                                    \
+   .type = MR_OPT_ENUM, .offset = (base) + offsetof(mr_train_amp_t, master),                      \
    .def = "f32", .choices = "f32|none",                                                           \
    .help = "With a narrow param-dtype: f32 keeps a copy in f32, to which updates are added; "     \
            "none keeps only the narrow ones: rounding= decides what becomes of small updates."},  \
-  {.name = "slot-dtype", .type = MR_OPT_ENUM,                                                     \
+  {.name = "slot-dtype", .hint = "momentdtype", .values = mr_dtype_hints,                         \
+   .type = MR_OPT_ENUM,                                                                           \
    .offset = (base) + offsetof(mr_train_amp_t, slots), .def = "f32", .choices = "f32|bf16",       \
    .help = "Type in which the optimizer keeps its moments between steps."},                       \
   {.name = "rounding", .type = MR_OPT_ENUM,                                                       \

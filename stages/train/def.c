@@ -145,10 +145,45 @@ static const mr_step_def_t train_step_run = {.run = mr__train_stage_step};
   .out = {{"metrics", MR_FLOW_METRICS, true}, {"state", MR_FLOW_STATE, true}},                \
   .opts = mr__train_stage_opts, .state_sz = sizeof(train_t), .chosen_by = "model",            \
   .plan = mr__train_stage_plan, .open = mr__train_stage_open, .close = mr__train_stage_close, \
-  .step = &train_step_run, .verdict = mr__train_verdict, .report = mr__train_stage_report
+  .role = MR_ROLE_STEP, .setting_hint = train_step_setting_words, .step = &train_step_run,    \
+  .verdict = mr__train_verdict, .report = mr__train_stage_report
+
+static const mr_hint_t train_step_words[] = {
+    {"train trainer fit model vit visiontransformer", "train-step model=vit",
+     "stage \"train-step\" trains a model"},
+    {"mlp multilayerperceptron", "train-step model=mlp", "stage \"train-step\" trains a model"},
+    {"adam fusedadam", "train-step optimizer=adam", "it is a setting of the stage that trains"},
+    {"adamw fusedadamw", "train-step optimizer=adamw", "it is a setting of the stage that trains"},
+    {"sgd", "train-step optimizer=sgd", "it is a setting of the stage that trains"},
+    {"momentum", "train-step optimizer=momentum", "it is a setting of the stage that trains"},
+    {"lion", "train-step optimizer=lion", "it is a setting of the stage that trains"},
+    {"lamb fusedlamb", "train-step optimizer=lamb", "it is a setting of the stage that trains"},
+    {"optimizer", "train-step optimizer=adamw", "it is a setting of the stage that trains"},
+    {"crossentropyloss crossentropy", "train-step label-smoothing=0.1",
+     "it is the loss of models of classes, with label-smoothing="},
+    {0}};
+
+static const mr_hint_t train_step_setting_words[] = {
+    {"momentum", "optimizer=momentum b1=0.9", NULL},
+    {"betas", "b1=0.9 b2=0.999", "b1=0.9 b2=0.999 are two settings"},
+    {"gradaccum accumsteps accumulationsteps gradientaccumulationsteps accumulategradbatches "
+     "gradaccumsteps",
+     "accumulate=4",
+     "accumulate= divides a batch into parts; where batches are added up, a batch here is as large "
+     "as all of them"},
+    {"fp16 usefp16", "dtype=f16", NULL},
+    {"bf16 usebf16", "dtype=bf16", NULL},
+    {"mlpratio", "mlp=1536", "mlp= is the number of features, the ratio times embed="},
+    {"warmupratio warmupepochs warmuppercent", "warmup=1000", "warmup= counts steps"},
+    {"gpu gpus gpuid accelerator cuda usecuda", "device=cuda", NULL},
+    {"stepsperepoch", NULL, "an epoch is what the source holds; steps= ends the run"},
+    {"clipvalue gradclipvalue", "clip-norm=1", "gradients are scaled by their global norm"},
+    {"loss criterion", NULL, "the loss is cross-entropy, with label-smoothing="},
+    {0}};
 
 const mr_stage_def_t mr_stage_train_step = {
     .name = "train-step",
+    .hint = train_step_words,
     .help = "Trains a model, one step per batch, and evaluates it.",
     TRAIN_STEP,
     .choose = choose_any};

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "model/exec/device.h"
 #include "model/zoo/zoo.h"
-#include "pipeline/foreign.h"
 #include "pipeline/opt.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/amp.h"
@@ -224,11 +223,22 @@ static mr_err_t eval_step_step(mr_stage_t *s) {
 
 static const mr_step_def_t eval_step_run = {.run = eval_step_step};
 
-#define EVAL_STEP                                                                      \
-  .help = "Evaluates a checkpoint of train-step over each epoch of a stream.",         \
-  .in = {{"in", MR_FLOW_BATCHES, false}}, .out = {{"metrics", MR_FLOW_METRICS, true}}, \
-  .opts = eval_step_opts, .state_sz = sizeof(eval_step_t), .plan = eval_step_plan,     \
-  .open = eval_step_open, .close = eval_step_close, .step = &eval_step_run
+static const mr_hint_t eval_step_words[] = {
+    {"eval evaluate evaluator validate test", "eval-step checkpoint=FILE",
+     "stage \"eval-step\" evaluates a checkpoint"},
+    {0}};
 
-const mr_stage_def_t mr_stage_eval_step = {.name = "eval-step", EVAL_STEP};
-const mr_stage_def_t mr_stage_vit_eval = {.name = "vit-eval", EVAL_STEP}; /* its former name */
+const mr_stage_def_t mr_stage_eval_step = {
+    .name = "eval-step",
+    .alias = "vit-eval", /* its former name */
+    .hint = eval_step_words,
+    .help = "Evaluates a checkpoint of train-step over each epoch of a stream.",
+    .in = {{"in", MR_FLOW_BATCHES, false}},
+    .out = {{"metrics", MR_FLOW_METRICS, true}},
+    .opts = eval_step_opts,
+    .state_sz = sizeof(eval_step_t),
+    .plan = eval_step_plan,
+    .open = eval_step_open,
+    .close = eval_step_close,
+    .step = &eval_step_run,
+};

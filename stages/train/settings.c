@@ -8,6 +8,23 @@
 #define OPTIMIZERS "sgd|momentum|adam|adamw|lion|lamb"
 const char *const mr__train_optimizer_name[] = {"sgd", "momentum", "adam", "adamw", "lion", "lamb"};
 
+static const mr_hint_t optimizer_values[] = {
+    {"adamwtorch adamwhf adamwtorchfused fusedadamw", "adamw", NULL},
+    {"fusedadam", "adam", NULL},
+    {"fusedlamb", "lamb", NULL},
+    {"sgdm sgdmomentum", "momentum", NULL},
+    {0}};
+
+static const mr_hint_t remat_values[] = {
+    {"true yes on 1", "full", NULL}, {"false no off 0", "none", NULL}, {0}};
+
+static const mr_hint_t schedule_values[] = {
+    {"cos cosineannealing cosineannealinglr cosinedecay cosinewithwarmup", "cosine", NULL},
+    {"constantwithwarmup", "constant", NULL},
+    {"lineardecay linearwithwarmup", "linear", NULL},
+    {"inversesqrt invsqrt inversesquareroot", "rsqrt", NULL},
+    {0}};
+
 /* "model" comes first: def.c inserts the model's settings after it. */
 const mr_opt_t mr__train_stage_opts[] = {
     {.name = "model",
@@ -28,24 +45,29 @@ const mr_opt_t mr__train_stage_opts[] = {
     MR_TRAIN_KEPT_OPTS(AT(amp)),
     MR_TRAIN_FP8_OPTS(AT(amp)),
     {.name = "seed",
+     .hint = "randomseed manualseed rngseed prngseed",
      .type = MR_OPT_INT,
      .offset = AT(seed),
      .def = "12",
      .hi = 4294967295.0,
      .help = "Seed of the initial parameters and of dropout."},
     {.name = "lr",
+     .hint = "learningrate lrate maxlr peaklr",
      .type = MR_OPT_F64,
      .offset = AT(lr),
      .def = "1e-3",
      .hi = 100,
      .help = "Peak learning rate."},
     {.name = "optimizer",
+     .hint = "opt optim optimizername optimizertype",
+     .values = optimizer_values,
      .type = MR_OPT_ENUM,
      .offset = AT(optimizer),
      .def = "adamw",
      .choices = OPTIMIZERS,
      .help = "How gradients update the parameters."},
     {.name = "b1",
+     .hint = "beta1 adambeta1",
      .type = MR_OPT_F64,
      .offset = AT(b1),
      .def = "-1",
@@ -53,6 +75,7 @@ const mr_opt_t mr__train_stage_opts[] = {
      .hi = 0.9999999,
      .help = "Decay of the first moment, or of the momentum; -1: the optimizer's usual value."},
     {.name = "b2",
+     .hint = "beta2 adambeta2",
      .type = MR_OPT_F64,
      .offset = AT(b2),
      .def = "-1",
@@ -60,6 +83,7 @@ const mr_opt_t mr__train_stage_opts[] = {
      .hi = 0.9999999,
      .help = "Decay of the second moment; -1: the optimizer's usual one."},
     {.name = "eps",
+     .hint = "epsilon adamepsilon",
      .type = MR_OPT_F64,
      .offset = AT(eps),
      .def = "-1",
@@ -67,6 +91,7 @@ const mr_opt_t mr__train_stage_opts[] = {
      .hi = 1,
      .help = "Added to the root of the second moment; -1: the optimizer's usual value."},
     {.name = "weight-decay",
+     .hint = "wd weightdecay",
      .type = MR_OPT_F64,
      .offset = AT(weight_decay),
      .def = "-1",
@@ -87,6 +112,9 @@ const mr_opt_t mr__train_stage_opts[] = {
      .hi = 65536,
      .help = "Splits a batch into this many parts and adds up their gradients: needs less memory."},
     {.name = "remat",
+     .hint = "activationcheckpointing gradientcheckpointing gradcheckpointing checkpointing "
+             "usecheckpoint",
+     .values = remat_values,
      .type = MR_OPT_ENUM,
      .offset = AT(remat),
      .def = "none",
@@ -99,6 +127,7 @@ const mr_opt_t mr__train_stage_opts[] = {
      .help = "A memory limit such as 2GiB: chooses remat and accumulate so that the planned peak "
              "of a step stays below it, the cheapest by the limits of the device."},
     {.name = "ema",
+     .hint = "emadecay modelemadecay emamomentum",
      .type = MR_OPT_F64,
      .offset = AT(ema),
      .def = "0",
@@ -106,6 +135,8 @@ const mr_opt_t mr__train_stage_opts[] = {
      .help = "Decay of an average of the weights over the steps, which validation and test then "
              "use and checkpoints hold beside the weights; 0: none."},
     {.name = "clip-norm",
+     .hint = "gradclip gradientclip clipgrad clipgradnorm gradclipnorm maxgradnorm gradientclipval "
+             "globalclipnorm",
      .type = MR_OPT_F64,
      .offset = AT(clip_norm),
      .def = "0",
@@ -165,6 +196,8 @@ const mr_opt_t mr__train_stage_opts[] = {
      .help = "Folder for that file, made if missing; default the run's folder, or the current one "
              "outside of `millrace train`."},
     {.name = "schedule",
+     .hint = "scheduler lrscheduler lrschedule lrschedulertype sched",
+     .values = schedule_values,
      .type = MR_OPT_ENUM,
      .offset = AT(schedule),
      .def = "constant",
@@ -172,6 +205,7 @@ const mr_opt_t mr__train_stage_opts[] = {
      .help = "Learning rate after the warm-up: constant, a cosine or a line to 0 at the last step, "
              "or falling with the root of the step."},
     {.name = "warmup",
+     .hint = "warmupsteps warmupiters numwarmupsteps",
      .type = MR_OPT_INT,
      .offset = AT(warmup),
      .unit = "steps",
@@ -179,6 +213,8 @@ const mr_opt_t mr__train_stage_opts[] = {
      .hi = 1e9,
      .help = "Steps over which the learning rate rises linearly."},
     {.name = "steps",
+     .hint = "maxsteps numsteps nsteps iterations maxiter maxiters trainsteps totalsteps "
+             "numtrainsteps maxtrainsteps",
      .type = MR_OPT_INT,
      .offset = AT(steps),
      .unit = "steps",
@@ -186,6 +222,8 @@ const mr_opt_t mr__train_stage_opts[] = {
      .hi = 1e12,
      .help = "Ends the run after this many steps; 0: when the stream ends."},
     {.name = "checkpoint-every",
+     .hint = "saveevery savefreq savesteps checkpointfreq everyntrainsteps checkpointinterval "
+             "saveinterval",
      .type = MR_OPT_INT,
      .offset = AT(checkpoint_every),
      .unit = "steps",
@@ -202,6 +240,7 @@ const mr_opt_t mr__train_stage_opts[] = {
      .help = "Reports histograms and sample pictures every this many steps, first after step 1; 0: "
              "never."},
     {.name = "resume",
+     .hint = "resumefromcheckpoint ckptpath loadcheckpoint",
      .type = MR_OPT_STR,
      .offset = AT(resume),
      .help = "Checkpoint file to resume from."},

@@ -22,7 +22,8 @@ void mr_train_team_report(const mr_stage_t *s, const mr_train_team_t *t);
 /* clang-format off */
 /* For a stage whose state holds an mr_train_team_t at offset base. */
 #define MR_TRAIN_TEAM_OPTS(base)                                                                  \
-  {.name = "threads", .type = MR_OPT_INT,                                                         \
+  {.name = "threads", .hint = "numthreads nthreads intraopthreads",                               \
+   .type = MR_OPT_INT,                                                                            \
    .offset = (base) + offsetof(mr_train_team_t, threads), .def = "0", .hi = MR_THREADS_MAX,       \
    .help = "Number of compute threads; 0: one per processor."},                                   \
   {.name = "pin", .type = MR_OPT_BOOL, .offset = (base) + offsetof(mr_train_team_t, pin),         \

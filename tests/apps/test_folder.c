@@ -91,7 +91,8 @@ static void pictures_of_different_sizes_need_a_stage_that_makes_them_even(void *
   refused(
       "", " ! decode ! batch 4",
       "batch: field image holds pictures of different sizes, and batch takes records of one size; "
-      "resized-crop SIZE, center-crop SIZE, pad-crop SIZE or resize HxW before it makes them so");
+      "\"center-crop size=HxW\", \"pad-crop size=HxW\", \"resize size=HxW\" or \"resized-crop "
+      "size=N\" before it makes them so");
   refused("", " ! decode ! flip p=1 ! batch 4",
           "flip: takes pictures of one size, and those of field image differ");
   refused("", " ! decode ! resize 40 ! batch 4", "batch: field image holds pictures of different");

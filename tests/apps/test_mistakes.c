@@ -173,14 +173,15 @@ static const struct {
     {{"run", "synthetic ! CenterCrop 32 ! batch 4 ! null"},
      "graph:1:13: unknown stage \"CenterCrop\"; stage \"center-crop\" does that: center-crop 224"},
     {{"run", "synthetic ! crop 32 ! batch 4 ! null"},
-     "graph:1:13: unknown stage \"crop\"; stage \"resized-crop\" does that: resized-crop size=32 "
-     "scale=0.9:1.0 ratio=0.9:1.1"},
+     "graph:1:13: unknown stage \"crop\"; no stage cuts at a fixed corner; stage \"center-crop\" "
+     "takes the middle: center-crop 224"},
     {{"run", "synthetic ! ToTensor ! batch 4 ! null"},
-     "graph:1:13: unknown stage \"ToTensor\"; stage \"normalize\" makes floats: normalize "
-     "preset=cifar10 layout=chw"},
+     "graph:1:13: unknown stage \"ToTensor\"; stage \"normalize\" divides by 255 and makes floats: "
+     "normalize layout=chw"},
     {{"run", "synthetic ! videoconvert ! batch 4 ! null"},
-     "graph:1:13: unknown stage \"videoconvert\"; stage \"normalize\" makes floats: normalize "
-     "preset=cifar10 layout=chw"},
+     "graph:1:13: unknown stage \"videoconvert\"; no stage is needed: pictures are RGB, and "
+     "normalize "
+     "makes floats of them"},
     {{"run", "synthetic ! queue ! batch 4 ! null"},
      "graph:1:13: unknown stage \"queue\"; no stage is needed: every stage that takes batches has "
      "its own thread and queues; batch workers=2 reads with two threads, --depth 8 sets the length "
@@ -341,7 +342,8 @@ static const struct {
      "schedule=cos: train: setting schedule = \"cos\": want one of constant|cosine|linear|rsqrt; "
      "write cosine"},
     {{"train", "momentum=0.9"},
-     "momentum=: neither a variable of the graph nor a setting of a stage; optimizer=momentum with "
+     "momentum=: neither a variable of the graph nor a setting of a stage; write "
+     "optimizer=momentum "
      "b1=0.9"},
     {{"train", "dropuot=0.1"},
      "dropuot=: neither a variable of the graph nor a setting of a stage; did you mean "
@@ -353,7 +355,7 @@ static const struct {
     {{"train", "--num-epochs", "3"}, "train: unknown flag --num-epochs; it is --epochs here"},
     {{"train", "-e", "3"}, "train: unknown flag -e; it is --epochs here"},
     {{"train", "--output-dir", "x"}, "train: unknown flag --output-dir; it is --run-dir here"},
-    {{"train", "--gpu", "0"}, "train: unknown flag --gpu; it is --device here"},
+    {{"train", "--gpu", "0"}, "train: unknown flag --gpu; write --device cuda"},
     {{"train", "--data"}, "train: --data needs a value, DIR"},
     {{"train", "--data", "dir"},
      "data: path=dir: holds no data_batch_1.bin; `millrace data fetch` downloads CIFAR-10"},

@@ -84,6 +84,7 @@ static const mr_stage_def_t pass = {
 static const mr_stage_def_t picky = {
     .name = "picky", .in = IN, .plan = picky_plan, .step = &(const mr_step_def_t){.run = no_step}};
 static const mr_stage_def_t sink = {.name = "sink",
+                                    .role = MR_ROLE_DISCARD,
                                     .in = IN,
                                     .opts = knobs,
                                     .state_sz = sizeof(knobs_t),
@@ -220,7 +221,7 @@ static void a_graph_that_does_not_fit_is_refused_when_it_settles(void **state) {
   static const char *const bad[][2] = {
       {"source",
        "1:1: source: the output \"out\" is not connected; join it by \"!\" to the stage that takes "
-       "it, such as \"null\""},
+       "it, such as \"sink\""},
       {"sink", "1:1: sink: the input \"in\" is not connected"},
       {"source ! sink name=s\nsource ! s.",
        "2:10: s.in has two connections, from source and source2"},
@@ -232,7 +233,7 @@ static void a_graph_that_does_not_fit_is_refused_when_it_settles(void **state) {
        "mr_metrics_spec"},
       {"records n=1 ! sink",
        "1:15: records gives records bytes u8[4], host, but sink takes buffers (a "
-       "\"batch\" makes batches of records)"},
+       "stage for it makes batches of records)"},
       {"source ! picky", "1:10: picky: wants four dimensions; source gives bytes host"},
       {"source\n n=10 ! sink", "2:2: source: setting n = \"10\": want a whole number in [1,9]"},
       {"source ! pass workers=65 ! sink",

@@ -99,11 +99,55 @@ static void a_refusal_names_stage_setting_value_and_what_is_wanted(void **state)
   assert_string_equal(diag.text, "3:4: to: setting layout = \"x\": want one of hwc|chw");
 }
 
+/* What a hint says to write has the value that was meant: units, separators, other words. */
+static void hints_for_values_mean_the_same(void **state) {
+  static const mr_hint_t words[] = {{"channelsfirst", "chw", NULL}, {"planes", "chwn", NULL}, {0}};
+  mr_opt_t o = {.name = "x", .lo = 0, .hi = 1e12, .choices = "hwc|chw|most-recent"};
+  static const struct {
+    mr_opt_type_t type;
+    const char *unit, *text, *hint;
+  } row[] = {
+      {MR_OPT_INT, "records", "10k", "; write 10000"},
+      {MR_OPT_INT, "records", "1,000", "; write 1000"},
+      {MR_OPT_INT, "records", "1,000,000", "; write 1000000"},
+      {MR_OPT_INT, "records", "1,00", ""},
+      {MR_OPT_INT, "records", "2GB", ""},
+      {MR_OPT_INT, "records", "5m", "; write 5000000"},
+      {MR_OPT_INT, "bytes", "2G", "; write 2147483648"}, /* as sizes of memory are read */
+      {MR_OPT_INT, "bytes", "2GB", "; write 2000000000"},
+      {MR_OPT_INT, "bytes", "64kib", "; write 65536"},
+      {MR_OPT_INT, "ms", "2s", "; write 2000"},
+      {MR_OPT_INT, "microseconds", "2ms", "; write 2000"},
+      {MR_OPT_F64, "s", "5m", "; write 300"}, /* minutes, not millions */
+      {MR_OPT_F64, "s", "500ms", "; write 0.5"},
+      {MR_OPT_F64, "s", "2h", "; write 7200"},
+      {MR_OPT_F64, "s", "5k", ""},
+      {MR_OPT_F64, "", "0,5", "; write 0.5"},
+      {MR_OPT_F64, "", "0,125", "; write 0.125"},
+      {MR_OPT_F64, "", "1,000", ""}, /* a thousand, or one */
+      {MR_OPT_F64, "", "50%", "; write 0.5"},
+      {MR_OPT_ENUM, "", "CHW", "; write chw"},
+      {MR_OPT_ENUM, "", "most_recent", "; write most-recent"},
+      {MR_OPT_ENUM, "", "channels_first", "; write chw"},
+      {MR_OPT_ENUM, "", "planes", ""}, /* what is meant is no choice here */
+      {MR_OPT_ENUM, "", "chw|", ""},
+  };
+  o.values = words;
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    char hint[MR_HINT_MAX];
+    o.type = row[i].type, o.unit = row[i].unit;
+    mr_value_hint(&o, row[i].text, hint, sizeof hint);
+    if (strcmp(hint, row[i].hint))
+      fail_msg("%s of %s: \"%s\", want \"%s\"", row[i].text, row[i].unit, hint, row[i].hint);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(right_texts_are_taken),
       cmocka_unit_test(wrong_texts_are_refused_and_change_nothing),
       cmocka_unit_test(a_refusal_names_stage_setting_value_and_what_is_wanted),
+      cmocka_unit_test(hints_for_values_mean_the_same),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,22 +63,24 @@ static const mr_stage_def_t sink = {.name = "sink",
                                     .out = {{"log", MR_FLOW_METRICS, true}},
                                     .step = &(const mr_step_def_t){.run = over}};
 static const mr_stage_def_t out = {
-    .name = "link-out",
+    .name = "sends",
+    .role = MR_ROLE_LINK_OUT,
     .in = {{"in", MR_FLOW_NONE}},
     .out = {{"link", MR_FLOW_NONE, true}},
     .opts = end_opts,
     .state_sz = sizeof(end_t),
     .plan = pass_plan,
-    .step = &(const mr_step_def_t){.run = over},
+    .step = &(const mr_step_def_t){.run = over, .outside = true},
 };
 static const mr_stage_def_t in = {
-    .name = "link-in",
+    .name = "receives",
+    .role = MR_ROLE_LINK_IN,
     .in = {{"link", MR_FLOW_NONE, true}},
     .out = {{"out", MR_FLOW_NONE}},
     .opts = end_opts,
     .state_sz = sizeof(end_t),
     .plan = pass_plan,
-    .step = &(const mr_step_def_t){.run = over},
+    .step = &(const mr_step_def_t){.run = over, .outside = true},
 };
 static const mr_stage_def_t *const table[] = {&count, &records, &sink, &out, &in, NULL};
 

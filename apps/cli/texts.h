@@ -1,0 +1,29 @@
+/* The graph texts that commands write for the user, and how flags add to them: data, in one place.
+   The default training graph, examples/cifar10-vit.mr, is the other one (mr_default_graph).  All of
+   it is static. */
+#ifndef MR_APPS_TEXTS_H
+#define MR_APPS_TEXTS_H
+
+/* The folder where `millrace data fetch` puts the data of the default graph. */
+extern const char mr_usual_data[];
+
+/* After a source called "data": evaluates a checkpoint by a stage called "eval". */
+extern const char mr_eval_text[];
+
+/* Formats for the graphs of bench: a source of training records in the folder %s, and the same made
+   from a seed; then after a source %s: the recipe to batches of %lld, one batch of it and no more
+   than %lld records, records read into batches of %lld without being changed. */
+extern const char mr_bench_source_text[], mr_bench_made_up_text[];
+extern const char mr_bench_loader_text[]; /* source, batch, workers */
+extern const char mr_bench_first_text[];  /* source, records, batch */
+extern const char mr_bench_reader_text[]; /* source, batch, workers */
+extern const char mr_bench_hops_text[];   /* a counter, six stages that pass buffers on, an end */
+
+/* A flag of train that adds a stage to the run's graph. */
+typedef struct mr_face {
+  const char *flag, *text; /* text: what follows "!"; %s is the run folder */
+} mr_face_t;
+
+extern const mr_face_t mr_faces[]; /* ends at {0} */
+
+#endif
