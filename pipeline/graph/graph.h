@@ -105,8 +105,8 @@ mr_err_t mr_graph_override(mr_graph_t *g, const char *name_value, mr_diag_t *dia
 
 /* The name by which an override of this graph sets what `word` means: word itself, if it is a
    variable or a setting of a stage, or the one that another framework calls so ("batch_size" is
-   "batch", if a variable gives the batches their size).  Into the caller's name[0,n); false, and "",
-   if nothing is known by that word. */
+   "batch", if a variable gives the batches their size).  Into the caller's name[0,n); false, and
+   "", if nothing is known by that word. */
 bool mr_graph_name_for(const mr_graph_t *g, const char *word, char *name, size_t n);
 
 /* For overrides[0,n) that have been applied and come from one command line: MR_ERR_USAGE if two of

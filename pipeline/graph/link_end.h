@@ -8,9 +8,9 @@
 #ifndef MR_PIPELINE_GRAPH_LINK_END_H
 #define MR_PIPELINE_GRAPH_LINK_END_H
 
+#include "pipeline/graph/stream_at.h"
 #include "pipeline/registry.h"
 #include "pipeline/stage_step.h"
-#include "pipeline/graph/stream_at.h"
 
 MR_BEGIN_DECLS
 
@@ -44,9 +44,9 @@ void mr_link_end_set_left(const mr_stage_t *s);
 /* After join: how many buffers it has sent; 0 for a stage that never settled. */
 int64_t mr_link_end_sent(const mr_stage_t *s);
 
-/* Of a settled graph that does not run: blocks until the peer has come, and sets *at to the point it
-   wants to resume from.  MR_OK, with *at unchanged if the peer left the graph before or none comes
-   soon; or a failure, with its sentence in diag. */
+/* Of a settled graph that does not run: blocks until the peer has come, and sets *at to the point
+   it wants to resume from.  MR_OK, with *at unchanged if the peer left the graph before or none
+   comes soon; or a failure, with its sentence in diag. */
 mr_err_t mr_link_end_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag);
 
 /* Ends every sending end of this program: its peer has finished with the stream, or will not come.

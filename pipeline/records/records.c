@@ -60,7 +60,8 @@ mr_err_t mr_needs_generator(mr_stage_t *s, const char *otherwise) {
   mr_registry_role_list(s->registry, MR_ROLE_SEEDS, "seed", "N", "N", stages, sizeof stages);
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "the records have no generator to draw from: put %s before this stage%s%s",
-                       *stages ? stages : "a stage that gives them one", otherwise ? ", or set " : "", otherwise ? otherwise : "");
+                       *stages ? stages : "a stage that gives them one",
+                       otherwise ? ", or set " : "", otherwise ? otherwise : "");
 }
 
 /* ---- kinds of streams ---- */
