@@ -31,20 +31,22 @@ static mr_err_t backward(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, m
 
 /* Elementwise: forward mode is the same product with the slope, and a mapped dimension stays where
    it is; the library has both rules. */
-const mr_op_def_t squareplus_op = {.name = "squareplus",
-                                   .n_in = 1,
-                                   .n_out = 1,
-                                   .shape = mr_shape_same,
-                                   .jvp = mr_jvp_symmetric,
-                                   .vjp = backward,
-                                   .batch = mr_batch_pointwise,
-                                   .open = mr_no_open,
-                                   .amp = MR_AMP_FOLLOW,
-                                   .kind = MR_OP_ELEMENTWISE,
-                                   .unit = mr_unit_pointwise,
-                                   .at = {.f1 = at_f32, .d1 = at_f64},
-                                   .sample = mr_sample_unary,
-                                   .inplace = {1}};
+const mr_op_def_t squareplus_op = {
+    .name = "squareplus",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = mr_shape_same,
+    .batch = mr_batch_pointwise,
+    .open = mr_no_open,
+    .kind = MR_OP_ELEMENTWISE,
+    .sample = mr_sample_unary,
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = backward},
+    .fuse = {.unit = mr_unit_pointwise},
+    .reuse = {.of = {1}},
+    .amp = {MR_AMP_FOLLOW},
+    .cpu = {.f1 = at_f32, .d1 = at_f64},
+    .shard = {mr_shard_each},
+};
 
 enum { N = 5 };
 

@@ -46,18 +46,20 @@ static const mr_op_def_t hardswish = {
     .n_in = 1,
     .n_out = 1,
     .shape = mr_shape_floats,
-    .jvp = mr_jvp_symmetric, /* one operand, elementwise: forward mode is reverse mode */
-    .vjp = hardswish_vjp,
     .batch = mr_batch_pointwise, /* a mapped dimension stays where it is */
     .open = hardswish_open,
-    .view = mr_view_each, /* slices and transpositions pass through */
     .sample = hardswish_sample,
     .kind = MR_OP_ELEMENTWISE,
-    .at = {.f1 = at_f32, .d1 = at_f64},
-    .unit = mr_unit_pointwise,
-    .amp = MR_AMP_FOLLOW,
-    .inplace = {1},
-    .flop_each = 5,
+    .ad = {.jvp = mr_jvp_symmetric,
+           .vjp = hardswish_vjp},  /* one operand: forward is reverse mode */
+    .fuse = {.view = mr_view_each, /* slices and transpositions pass through */
+             .unit = mr_unit_pointwise},
+    .reuse = {.of = {1}},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.each = 5},
+    .cpu = {.f1 = at_f32, .d1 = at_f64},
+    .device = {.real = "a * fmin(fmax(a + (T)3, (T)0), (T)6) / (T)6"},
+    .shard = {mr_shard_each}, /* each device computes its elements */
 };
 
 static const mr_op_def_t *const ops[] = {&hardswish, NULL};

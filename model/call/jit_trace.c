@@ -24,7 +24,7 @@ static int64_t jit_trace_work_of(const mr_fn_t *f);
 static int64_t work_within(const mr_eqn_t *e) {
   const mr_attr_t *length = mr_attr_find(e, "length");
   const mr_fn_t *const *fns;
-  int64_t n = 0, steps = length ? length->i[0] : e->op == &mr_op_while ? SMALL_ELEMS : 1;
+  int64_t n = 0, steps = length ? length->i[0] : e->op->cost.unbounded ? SMALL_ELEMS : 1;
   for (int k = 0; k < e->n_attr; k++)
     for (int i = mr_attr_calls(&e->attr[k], &fns) - 1; i >= 0; i--)
       n += 1 + jit_trace_work_of(fns[i]);
@@ -39,7 +39,7 @@ static int64_t jit_trace_work_of(const mr_fn_t *f) {
     int64_t most = work_within(e);
     for (int k = 0; k < e->n_in; k++) most += mr_aval_elems(&e->in[k]->aval);
     for (int k = 0; k < e->n_out; k++) most += mr_aval_elems(&e->out[k]->aval);
-    n += e->op->product ? most * 64 : most; /* products do more work on each element */
+    n += e->op->cost.product ? most * 64 : most; /* products do more work on each element */
   }
   return n < SMALL_ELEMS ? n : SMALL_ELEMS;
 }

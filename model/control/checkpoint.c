@@ -163,20 +163,20 @@ const mr_op_def_t mr_op_checkpoint = {
     .n_in = -1,
     .n_out = -1,
     .shape = checkpoint_shape,
-    .jvp = checkpoint_jvp,
-    .vjp = checkpoint_vjp,
     .batch = checkpoint_batch,
-    .reach = mr__call_reach,
-    .spend = checkpoint_spend,
     .open = checkpoint_inline,
     .sample = checkpoint_sample,
-    .passes = true,
-    .amp = MR_AMP_FOLLOW,
     .kind = MR_OP_CALL,
+    .ad = {.jvp = checkpoint_jvp,
+           .vjp = checkpoint_vjp,
+           .reach = mr__call_reach,
+           .spend = checkpoint_spend},
+    .amp = {MR_AMP_FOLLOW, .passes = true},
+    .shard = {mr_shard_open},
 };
 
 bool mr_save_nothing(const mr_eqn_t *e) { return false; }
-bool mr_save_dots(const mr_eqn_t *e) { return e->op->product; }
+bool mr_save_dots(const mr_eqn_t *e) { return e->op->cost.product; }
 bool mr_save_everything(const mr_eqn_t *e) { return true; }
 
 /* f with the values that the policy saves as further outputs; *n_saved is their number. */

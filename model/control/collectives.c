@@ -64,9 +64,17 @@ static bool psum_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_psum = {
-    MR_RULES_PRIMITIVE,     .name = "psum",       .n_in = 1,          .n_out = 1,
-    .shape = mr_shape_same, .jvp = mr_jvp_linear, .vjp = psum_vjp,    .batch = psum_batch,
-    .sample = psum_sample,  .amp = MR_AMP_FOLLOW, .collective = true,
+    MR_RULES_PRIMITIVE,
+    .name = "psum",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = mr_shape_same,
+    .batch = psum_batch,
+    .sample = psum_sample,
+    .collective = true,
+    .ad = {.jvp = mr_jvp_linear, .vjp = psum_vjp},
+    .amp = {MR_AMP_FOLLOW},
+    .shard = {mr_no_shard},
 };
 
 mr_var_t *mr_lax_axis_index(mr_fn_t *f, const char *axis_name) {
@@ -95,9 +103,17 @@ static bool index_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_axis_index = {
-    MR_RULES_PRIMITIVE,     .name = "axis_index", .n_in = 0,          .n_out = 1,
-    .shape = index_shape,   .jvp = mr_jvp_zero,   .vjp = mr_vjp_zero, .batch = index_batch,
-    .sample = index_sample, .amp = MR_AMP_FOLLOW, .collective = true,
+    MR_RULES_PRIMITIVE,
+    .name = "axis_index",
+    .n_in = 0,
+    .n_out = 1,
+    .shape = index_shape,
+    .batch = index_batch,
+    .sample = index_sample,
+    .collective = true,
+    .ad = {.jvp = mr_jvp_zero, .vjp = mr_vjp_zero},
+    .amp = {MR_AMP_FOLLOW},
+    .shard = {mr_no_shard},
 };
 
 mr_var_t *mr_lax_all_gather(mr_fn_t *f, mr_var_t *x, const char *axis_name, int64_t size) {
@@ -157,7 +173,16 @@ static bool gather_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_all_gather = {
-    MR_RULES_PRIMITIVE,      .name = "all_gather", .n_in = 1,         .n_out = 1,
-    .shape = gather_shape,   .jvp = mr_jvp_linear, .vjp = gather_vjp, .batch = gather_batch,
-    .sample = gather_sample, .amp = MR_AMP_FOLLOW, .moves = true,     .collective = true,
+    MR_RULES_PRIMITIVE,
+    .name = "all_gather",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = gather_shape,
+    .batch = gather_batch,
+    .sample = gather_sample,
+    .collective = true,
+    .ad = {.jvp = mr_jvp_linear, .vjp = gather_vjp},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.moves = true},
+    .shard = {mr_no_shard},
 };

@@ -237,8 +237,14 @@ static void cond_reach(const mr_eqn_t *e, const bool *in, bool *out) {
 static mr_err_t cond_spend(mr_fn_t *f, mr_eqn_t *e) { return mr__spend_called(f, e, "branches"); }
 
 const mr_op_def_t mr_op_cond = {
-    MR_RULES_PRIMITIVE,  .name = "cond",        .n_in = -1,
-    .n_out = -1,         .shape = cond_shape,   .jvp = cond_jvp,
-    .vjp = mr__cond_vjp, .batch = cond_batch,   .reach = cond_reach,
-    .spend = cond_spend, .sample = cond_sample, .amp = MR_AMP_FOLLOW,
+    MR_RULES_PRIMITIVE,
+    .name = "cond",
+    .n_in = -1,
+    .n_out = -1,
+    .shape = cond_shape,
+    .batch = cond_batch,
+    .sample = cond_sample,
+    .ad = {.jvp = cond_jvp, .vjp = mr__cond_vjp, .reach = cond_reach, .spend = cond_spend},
+    .amp = {MR_AMP_FOLLOW},
+    .shard = {mr_shard_whole},
 };

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "model/control/control.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
 
@@ -71,12 +72,13 @@ static mr_var_t *fp8_amax(mr_fn_t *g, mr_var_t *x) {
 
 /* e on a and b, without its bias, with its sums in f32. */
 static mr_var_t *fp8_product(mr_fn_t *g, const mr_eqn_t *e, mr_var_t *a, mr_var_t *b) {
-  int last = e->in[0]->aval.ndim - 1;
-  mr_dot_dims_t d = {.n_contract = 1, .lhs_contract = {last}};
-  if (e->op == &mr_op_linear)
-    d.rhs_contract[0] = mr_attr_get(e, "transposed")->i[0] ? 1 : 0;
-  else
-    d = mr_attr_as_dot(mr_attr_get(e, "dimension_numbers"));
+  mr_side_t left, right;
+  e->op->fuse.sides(e, &left, &right);
+  mr_dot_dims_t d = {.n_contract = left.n_contract, .n_batch = left.n_batch};
+  for (int i = 0; i < left.n_contract; i++)
+    d.lhs_contract[i] = left.contract[i], d.rhs_contract[i] = right.contract[i];
+  for (int i = 0; i < left.n_batch; i++)
+    d.lhs_batch[i] = left.batch[i], d.rhs_batch[i] = right.batch[i];
   return mr_lax_dot_general(g, a, b, &d, MR_F32);
 }
 
@@ -158,8 +160,7 @@ static mr_err_t fp8_emit(mr_fn_t *g, const mr_eqn_t *e, mr_fp8_format_t format, 
 /* ---- the transform ---- */
 
 static bool fp8_takes(const mr_eqn_t *e) {
-  bool product = e->op == &mr_op_linear || e->op == &mr_op_dot_general;
-  return product && e->in[0]->aval.dtype == MR_BF16 && e->in[1]->aval.dtype == MR_BF16;
+  return e->op->fuse.sides && e->in[0]->aval.dtype == MR_BF16 && e->in[1]->aval.dtype == MR_BF16;
 }
 
 /* Row i of scale, f32[3]. */

@@ -191,10 +191,16 @@ static mr_err_t scan_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in
 }
 
 const mr_op_def_t mr_op_scan = {
-    MR_RULES_PRIMITIVE,  .name = "scan",        .n_in = -1,
-    .n_out = -1,         .shape = scan_shape,   .jvp = mr__scan_jvp,
-    .vjp = mr__scan_vjp, .batch = scan_batch,   .reach = scan_reach,
-    .spend = scan_spend, .sample = scan_sample, .amp = MR_AMP_FOLLOW,
+    MR_RULES_PRIMITIVE,
+    .name = "scan",
+    .n_in = -1,
+    .n_out = -1,
+    .shape = scan_shape,
+    .batch = scan_batch,
+    .sample = scan_sample,
+    .ad = {.jvp = mr__scan_jvp, .vjp = mr__scan_vjp, .reach = scan_reach, .spend = scan_spend},
+    .amp = {MR_AMP_FOLLOW},
+    .shard = {mr_shard_whole},
 };
 
 /* ---- fori_loop with known bounds: a scan that carries the counter, as in jax ---- */

@@ -52,9 +52,13 @@ static const char *forgotten(const mr_op_def_t *op) {
   const struct {
     const char *name;
     bool there;
-  } rule[] = {{"shape", op->shape},  {"jvp", op->jvp},
-              {"vjp", op->vjp},      {"batch", op->batch},
-              {"open", op->open},    {"lower", op->lower || op->kind != MR_OP_KERNEL},
+  } rule[] = {{"shape", op->shape},
+              {"jvp", op->ad.jvp},
+              {"vjp", op->ad.vjp},
+              {"batch", op->batch},
+              {"open", op->open},
+              {"shard", op->shard.rule},
+              {"lower", op->lower || op->kind != MR_OP_KERNEL},
               {"sample", op->sample}};
   for (size_t i = 0; i < sizeof rule / sizeof *rule; i++)
     if (!rule[i].there) return rule[i].name;

@@ -194,7 +194,15 @@ static bool while_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_while = {
-    MR_RULES_PRIMITIVE,   .name = "while",        .n_in = -1,           .n_out = -1,
-    .shape = while_shape, .jvp = while_jvp,       .vjp = mr_no_vjp,     .batch = mr__while_batch,
-    .reach = while_reach, .sample = while_sample, .amp = MR_AMP_FOLLOW,
+    MR_RULES_PRIMITIVE,
+    .name = "while",
+    .n_in = -1,
+    .n_out = -1,
+    .shape = while_shape,
+    .batch = mr__while_batch,
+    .sample = while_sample,
+    .ad = {.jvp = while_jvp, .vjp = mr_no_vjp, .reach = while_reach},
+    .amp = {MR_AMP_FOLLOW},
+    .shard = {mr_shard_whole},
+    .cost = {.unbounded = true},
 };

@@ -68,6 +68,9 @@ size_t mr__call_align(const mr_call_t *c);
 mr_err_t mr__scan_lower(mr_call_t *c, mr_diag_t *diag);
 mr_err_t mr__while_lower(mr_call_t *c, mr_diag_t *diag);
 mr_err_t mr__cond_lower(mr_call_t *c, mr_diag_t *diag);
+/* Returns the one of the three that lowers op; NULL: op is none of these. */
+typedef mr_err_t mr_call_lower_fn(mr_call_t *c, mr_diag_t *diag);
+mr_call_lower_fn *mr__control_rule(const mr_op_def_t *op);
 
 MR_END_DECLS
 

@@ -322,3 +322,15 @@ mr_err_t mr__cond_lower(mr_call_t *c, mr_diag_t *diag) {
   c->run = cond_run;
   return MR_OK;
 }
+
+mr_call_lower_fn *mr__control_rule(const mr_op_def_t *op) {
+  static const struct {
+    const mr_op_def_t *op;
+    mr_call_lower_fn *lower;
+  } rows[] = {{&mr_op_scan, mr__scan_lower},
+              {&mr_op_while, mr__while_lower},
+              {&mr_op_cond, mr__cond_lower}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (rows[i].op == op) return rows[i].lower;
+  return NULL;
+}

@@ -32,7 +32,9 @@ static void find_users(const mr_fn_t *f, users_t *u) {
 /* The kind of an equation that moves.  One that also changes the dtype is a cast. */
 static mr_move_kind_t explain_kind_of(const mr_eqn_t *e) {
   if (e->n_in && e->in[0]->aval.dtype != e->out[0]->aval.dtype) return MR_MOVE_CAST;
-  return e->op == &mr_op_transpose ? MR_MOVE_TRANSPOSE : MR_MOVE_COPY;
+  mr_view_t v = {0};
+  bool is_view = e->op->fuse.is_view && e->op->fuse.is_view(e, &v);
+  return is_view && v.transposes ? MR_MOVE_TRANSPOSE : MR_MOVE_COPY;
 }
 
 /* ns: of an equation that moves and does nothing else; -1 else. */
@@ -50,10 +52,9 @@ typedef struct pace {
 
 /* The conversions within a fused loop; other ops that move are not fused alone. */
 static void explain_add_fused(mr_explained_t *r, const mr_eqn_t *loop, pace_t p) {
-  if (loop->op != &mr_op_fused) return;
-  const mr_fn_t *f = mr_attr_called(loop, "jaxpr");
-  for (int i = 0; i < f->n_eqn; i++)
-    if (f->eqn[i]->op == &mr_op_convert_element_type)
+  const mr_fn_t *f = mr__loop_body(loop);
+  for (int i = 0; f && i < f->n_eqn; i++)
+    if (mr__is_conversion(f->eqn[i]))
       add_move(r,
                (mr_move_row_t){.kind = MR_MOVE_CAST,
                                .eqn = f->eqn[i],
@@ -93,7 +94,7 @@ static void explain_add_eqn(mr_explained_t *r, const mr_exec_t *x, const mr_call
   double ns = x->runs ? (double)x->ns[c - x->call] / (double)x->runs : -1;
   mr_cost_t cost = mr_cost_of(e);
   int id = e->n_out ? e->out[0]->id : 0;
-  if (e->op->moves && e->n_in && e->n_out)
+  if (e->op->cost.moves && e->n_in && e->n_out)
     add_move(r,
              (mr_move_row_t){.kind = explain_kind_of(e),
                              .eqn = e,
@@ -174,7 +175,8 @@ static size_t n_equations(const mr_exec_t *x) {
   size_t n = (size_t)x->fn->n_eqn;
   for (int i = 0; i < x->fn->n_eqn; i++) {
     const mr_eqn_t *e = x->fn->eqn[i];
-    if (e->op == &mr_op_fused) n += (size_t)mr_attr_called(e, "jaxpr")->n_eqn;
+    const mr_fn_t *body = mr__loop_body(e);
+    if (body) n += (size_t)body->n_eqn;
     for (int k = 0; k < x->call[i].n_inner; k++) n += n_equations(x->call[i].inner[k].exec);
   }
   return n;

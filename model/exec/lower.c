@@ -14,7 +14,7 @@ static bool lower_is_small(const mr_eqn_t *e) {
   int64_t n = 0;
   for (int k = 0; k < e->n_in; k++) n += mr_aval_elems(&e->in[k]->aval);
   for (int k = 0; k < e->n_out; k++) n += mr_aval_elems(&e->out[k]->aval);
-  return n < SERIAL_ELEMS && !e->op->product; /* products decide for themselves */
+  return n < SERIAL_ELEMS && !e->op->cost.product; /* products decide for themselves */
 }
 
 size_t mr__call_align(const mr_call_t *c) {

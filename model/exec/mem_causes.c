@@ -46,7 +46,7 @@ static bool of_forward(const finder_t *s, const mr_eqn_t *e) {
 }
 
 static bool only_moves(const mr_eqn_t *e) {
-  return e->n_out == 1 && (e->op->moves || e->op->kind == MR_OP_ALIAS);
+  return e->n_out == 1 && (e->op->cost.moves || e->op->kind == MR_OP_ALIAS);
 }
 
 /* From the last equation to the first, since a move is read as its result is. */
@@ -86,17 +86,15 @@ static bool is_result(const mr_fn_t *f, const mr_var_t *v) {
    that only converts (and reshapes) an operand or another result of its own. */
 static bool is_cast(const mr_var_t *v) {
   const mr_eqn_t *e = v->def;
-  if (e->op == &mr_op_convert_element_type) return true;
-  if (e->op != &mr_op_fused) return false;
-  const mr_fn_t *body = mr_attr_called(e, "jaxpr");
+  const mr_fn_t *body = mr__loop_body(e);
+  if (!body) return mr__is_conversion(e);
   int k = 0;
   while (e->out[k] != v) k++;
   for (const mr_var_t *from = body->out[k];; from = from->def->in[0]) {
     bool in_memory = !from->def || is_result(body, from);
     if (in_memory && from->aval.dtype != v->aval.dtype) return true;
     if (!from->def) return false;
-    bool converts = from->def->op == &mr_op_convert_element_type;
-    if (!converts && from->def->op->kind != MR_OP_ALIAS) return false;
+    if (!mr__is_conversion(from->def) && from->def->op->kind != MR_OP_ALIAS) return false;
   }
 }
 

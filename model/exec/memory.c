@@ -86,13 +86,13 @@ static int reusable(const planner_t *s, const mr_eqn_t *e, int i, int o) {
   int found = -1, output = s->output[e->out[o]->id];
   for (int k = 0; k < e->n_in; k++) {
     bool listed = k < MR_INPLACE_IN && o < MR_INPLACE_OUT;
-    if (listed ? !(e->op->inplace[o] >> k & 1) : !e->op->reuses_any) continue;
+    if (listed ? !(e->op->reuse.of[o] >> k & 1) : !e->op->reuse.any) continue;
     int b = s->p->of_var[e->in[k]->id];
     assert(b >= 0 && b < s->p->n_block);
     const mr_block_t *block = &s->p->block[b];
     if (block->pinned || block->last != i || block->bytes != mr_aval_bytes(&e->out[o]->aval))
       continue;
-    if (e->op->reuses && !e->op->reuses(e, k, o)) continue;
+    if (e->op->reuse.may && !e->op->reuse.may(e, k, o)) continue;
     int own = block->place == MR_BLOCK_IN ? output_of(s, block->index) : -1;
     if (own >= 0 && own == output) return b;
     if (own < 0 && found < 0) found = b;

@@ -216,7 +216,7 @@ mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *
   e->in = mr_mem_copy(&f->mem, in, (size_t)n_in, sizeof *in);
   e->attr = mr_mem_copy(&f->mem, attr, (size_t)n_attr, sizeof *attr);
   if (f->mem.failed) return NULL;
-  if (f->precision && op->product && !mr_attr_find(e, "precision"))
+  if (f->precision && op->cost.product && !mr_attr_find(e, "precision"))
     mr_attr_set(f, e, mr_attr_precision(f->precision));
   n_attr = e->n_attr;
   /* In jax's printing order, so that equal equations also compare attribute by attribute (cse). */

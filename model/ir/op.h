@@ -7,6 +7,7 @@
 
 #include "base/decls.h"
 #include "model/ir/fn.h"
+#include "model/ir/shard.h"
 #include "model/ir/unit.h"
 
 MR_BEGIN_DECLS
@@ -24,7 +25,7 @@ typedef enum mr_amp {
 /* How a backend treats an op. */
 typedef enum mr_op_kind {
   MR_OP_KERNEL,      /* each backend has its own rule for it */
-  MR_OP_ELEMENTWISE, /* `at` computes one element */
+  MR_OP_ELEMENTWISE, /* `cpu` and `device` compute one element */
   MR_OP_ALIAS,       /* the result has the bytes of operand 0: no memory, no call */
   MR_OP_CALL         /* replaced by its open form before a graph is lowered */
 } mr_op_kind_t;
@@ -78,6 +79,7 @@ typedef struct mr_sample {
 } mr_sample_t;
 
 struct mr_call; /* exec/call.h */
+struct mr_side; /* ops/operands.h */
 
 /* How one backend lowers an op from outside this tree. */
 typedef struct mr_op_lower {
@@ -85,22 +87,15 @@ typedef struct mr_op_lower {
   mr_err_t (*lower)(struct mr_call *c, mr_diag_t *diag);
 } mr_op_lower_t;
 
-struct mr_op_def {
-  const char *name;
-  int n_in, n_out; /* -1: varies */
-  /* Settles out[e->n_out] from the avals of e->in.  MR_OK, or MR_ERR_SHAPE with a sentence that
-     names op and shapes (mr_shape_fail). */
-  mr_err_t (*shape)(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
-  /* The three that follow return MR_OK, a failure that they left in f->diag, or MR_OPEN, having
-     written nothing: the transform then goes through e's open form.  They append to f; their
-     results belong to f. */
-  /* jvp, tangents: din[n_in] (NULL: zero) -> dout[n_out] (NULL: zero); e is an equation of f. */
+/* Derivatives.  jvp and vjp return MR_OK, a failure that they left in f->diag, or MR_OPEN, having
+   written nothing: the transform then goes through e's open form.  They append to f; their results
+   belong to f. */
+typedef struct mr_op_ad {
+  /* Tangents: din[n_in] (NULL: zero) -> dout[n_out] (NULL: zero); e is an equation of f. */
   mr_err_t (*jvp)(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout);
-  /* vjp, cotangents: dout[n_out] (NULL: zero) -> din[n_in], zeroed before (NULL: zero); e is an
-     equation of f. */
+  /* Cotangents: dout[n_out] (NULL: zero) -> din[n_in], zeroed before (NULL: zero); e is an equation
+     of f. */
   mr_err_t (*vjp)(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din);
-  /* batch: in[n_in] belong to f, at least one of them mapped; e belongs to the unmapped graph. */
-  mr_err_t (*batch)(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);
   /* For ops that call functions: sets out[n_out] to whether a result may have a tangent when the
      operands in[n_in] have one.  NULL: every result of floats may, if any operand has a tangent
      (mr__eqn_moves). */
@@ -112,45 +107,94 @@ struct mr_op_def {
   /* Whether e has been rewritten so that its open form must replace it when the transform ends
      (mr__open_spent).  NULL: never. */
   bool (*spent)(const mr_eqn_t *e);
-  /* Appends e as primitives to f and sets out[n_out]; MR_OK or the failure in f->diag.  A primitive
-     has mr_no_open. */
-  mr_err_t (*open)(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out);
-  /* Builds example k = 0, 1, ... in the empty s->f, with outputs set, and returns true; false if k
-     is past the last example (sample.h).  Ranges keep clear of kinks and poles. */
-  bool (*sample)(const mr_op_def_t *op, mr_sample_t *s, int k);
-  mr_op_kind_t kind;
-  /* For a KERNEL from outside this tree: its rule for each backend that can run it, ending at {0}.
-     NULL for the ops of the table, for which backends have their own rules. */
-  const mr_op_lower_t *lower;
-  mr_amp_t amp;
-  bool product;      /* a product of matrices, or made of products: takes attribute precision */
-  mr_pointwise_t at; /* for ELEMENTWISE */
+  bool own_rule; /* its author gave derivatives that differ from those of its open form */
+} mr_op_ad_t;
+
+/* What passes may do with it. */
+typedef struct mr_op_fuse {
   /* Describes its loop over elements, for ops that fusion can join; NULL for every other op. */
   mr_unit_rule *unit;
   /* How slices and transpositions of its result become views of its operands (ops/rules.h); NULL:
      they do not. */
   mr_view_rule *view;
   mr_viewed_fn *viewed;
-  /* Bit k of inplace[o]: output o may take the memory of input k, if both have as many bytes. */
-  uint8_t inplace[MR_INPLACE_OUT];
-  /* Whether output o of e may take operand k's memory; NULL: inplace alone decides. */
-  bool (*reuses)(const mr_eqn_t *e, int k, int o);
-  bool
-      reuses_any; /* `reuses` also decides about operands and outputs that inplace has no bit for */
-  bool widens;    /* attribute preferred_element_type can make output 0 f32 */
-  bool cheap;     /* cheaper to compute twice than to keep: one pass over its operands */
-  bool mixes;     /* with that attribute, it takes bf16 or f16 beside f32 */
-  bool narrows;   /* computes in f32 and rounds output 0 to the dtype its attribute says */
-  bool passes;    /* a call whose operands and results have whatever dtypes its function has */
-  /* For mr_cost_of, the first of these that is set: flop, operations of a matrix product (NULL for
-     every other op); body, the attribute with the function whose ops are counted; moves, no
-     arithmetic, as the op only moves elements; flop_each, operations for each element of the
-     largest operand or result, 0 meaning one. */
+  /* For an op that is itself a view of operand 0: sets the zeroed *v; false if this one is none. */
+  bool (*is_view)(const mr_eqn_t *e, mr_view_t *v);
+  /* For a product of operands 0 and 1, whose result has the batch dimensions, then the free ones of
+     either: sets their dimensions.  Operand 2, if there is one, is added to each row. */
+  void (*sides)(const mr_eqn_t *e, struct mr_side *a, struct mr_side *b);
+  bool apart; /* its result is another value than that of an equal equation */
+} mr_op_fuse_t;
+
+/* Which operands' memory its results may take. */
+typedef struct mr_op_reuse {
+  uint8_t
+      of[MR_INPLACE_OUT]; /* bit k of of[o]: output o that of input k, if both have as many bytes */
+  /* Whether output o of e may take operand k's memory; NULL: `of` alone decides. */
+  bool (*may)(const mr_eqn_t *e, int k, int o);
+  bool any; /* `may` also decides about operands and outputs that `of` has no bit for */
+} mr_op_reuse_t;
+
+/* Its dtypes under mixed precision. */
+typedef struct mr_op_amp {
+  mr_amp_t how;
+  bool widens;  /* attribute preferred_element_type can make output 0 f32 */
+  bool mixes;   /* with that attribute, it takes bf16 or f16 beside f32 */
+  bool narrows; /* computes in f32 and rounds output 0 to the dtype its attribute says */
+  bool passes;  /* a call whose operands and results have whatever dtypes its function has */
+} mr_op_amp_t;
+
+/* What it costs.  For mr_cost_of, the first that is set of: flop, operations of a matrix product
+   (NULL for every other op); body, the attribute with the function whose ops are counted; moves, no
+   arithmetic, as the op only moves elements; each, operations for each element of the largest
+   operand or result, 0 meaning one. */
+typedef struct mr_op_cost {
   double (*flop)(const mr_eqn_t *e);
-  double flop_each;
   const char *body;
   bool moves;
-  bool own_rule;     /* its author gave derivatives that differ from those of its open form */
+  double each;
+  bool product;   /* a product of matrices, or made of products: takes attribute precision */
+  bool cheap;     /* cheaper to compute twice than to keep: one pass over its operands */
+  bool unbounded; /* calls its functions a number of times that is not known before */
+} mr_op_cost_t;
+
+/* For ELEMENTWISE: the device's formula of operands a and b, an expression in the language of
+   kernels (backends/kernels) with the functions of their prelude, computed in the type T.  It must
+   give what `cpu` does, but for the last bits of functions such as exp. */
+typedef struct mr_op_device {
+  const char *real;  /* for floats; NULL: not for them */
+  const char *f64;   /* for f64 alone; NULL: real */
+  const char *whole; /* for integers and bool; NULL: not for them */
+} mr_op_device_t;
+
+struct mr_op_def {
+  const char *name;
+  int n_in, n_out; /* -1: varies */
+  mr_op_kind_t kind;
+  /* Settles out[e->n_out] from the avals of e->in.  MR_OK, or MR_ERR_SHAPE with a sentence that
+     names op and shapes (mr_shape_fail). */
+  mr_err_t (*shape)(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag);
+  /* vmap: in[n_in] belong to f, at least one of them mapped; e belongs to the unmapped graph.
+     Returns as ad.jvp does. */
+  mr_err_t (*batch)(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out);
+  /* Appends e as primitives to f and sets out[n_out]; MR_OK or the failure in f->diag.  A primitive
+     has mr_no_open. */
+  mr_err_t (*open)(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out);
+  /* Builds example k = 0, 1, ... in the empty s->f, with outputs set, and returns true; false if k
+     is past the last example (sample.h).  Ranges keep clear of kinks and poles. */
+  bool (*sample)(const mr_op_def_t *op, mr_sample_t *s, int k);
+  mr_op_ad_t ad;
+  mr_op_fuse_t fuse;
+  mr_op_reuse_t reuse;
+  mr_op_amp_t amp;
+  mr_op_cost_t cost;
+  mr_pointwise_t cpu;    /* for ELEMENTWISE: one element, in C */
+  mr_op_device_t device; /* for ELEMENTWISE: the same, as text */
+  mr_op_shard_t shard;   /* how it may be cut over several devices */
+  /* For a KERNEL from outside this tree: its rule for each backend that can run it, ending at {0}.
+     NULL for the ops of the table, for which backends have their own rules. */
+  const mr_op_lower_t *lower;
+  /* What its attributes mean. */
   bool shares_names; /* its function is printed with the names of the values around it */
   bool draws;        /* draws by key, in the layout of its attribute partitionable (ops/random.c) */
   bool collective;   /* communicates over the mapped axis named by its attribute axis_name */

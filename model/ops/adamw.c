@@ -104,15 +104,15 @@ static bool adamw_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 
 const mr_op_def_t mr_op_adamw = {
     .open = adamw_open,
-    .jvp = mr_jvp_open,
     .batch = mr_batch_open,
     .sample = adamw_sample,
     .name = "adamw",
     .n_in = -1,
     .n_out = 3,
     .shape = adamw_shape,
-    .vjp = mr_vjp_open,
-    .amp = MR_AMP_WIDE,
-    .inplace = {1, 4, 8},
-    .flop_each = 14,
+    .ad = {.jvp = mr_jvp_open, .vjp = mr_vjp_open},
+    .reuse = {.of = {1, 4, 8}},
+    .amp = {MR_AMP_WIDE},
+    .cost = {.each = 14},
+    .shard = {mr_shard_each},
 };

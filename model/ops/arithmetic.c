@@ -4,9 +4,9 @@
 #include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
-#define BINARY                                                                            \
-  MR_RULES_POINTWISE, .n_in = 2, .n_out = 1, .shape = mr_shape_pointwise, .inplace = {3}, \
-                      .amp = MR_AMP_FOLLOW
+#define BINARY                                                                                  \
+  MR_RULES_POINTWISE, .n_in = 2, .n_out = 1, .shape = mr_shape_pointwise, .reuse = {.of = {3}}, \
+                      .amp.how = MR_AMP_FOLLOW
 
 mr_var_t *mr_lax_add(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
   return mr_emit1(f, &mr_op_add, 2, (mr_var_t *[]){a, b}, 0, NULL);
@@ -29,11 +29,11 @@ int64_t mr__add_i2(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint6
 const mr_op_def_t mr_op_add = {
     BINARY,
     .name = "add",
-    .jvp = add_jvp,
-    .vjp = add_vjp,
     .sample = mr_sample_binary,
-    .at = {.f2 = mr__add_f2, .d2 = mr__add_d2, .i2 = mr__add_i2},
-    .mixes = true,
+    .ad = {.jvp = add_jvp, .vjp = add_vjp},
+    .amp.mixes = true,
+    .cpu = {.f2 = mr__add_f2, .d2 = mr__add_d2, .i2 = mr__add_i2},
+    .device = {.real = "a + b", .whole = "a + b"},
 };
 
 mr_var_t *mr_lax_add_any(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -43,11 +43,11 @@ mr_var_t *mr_lax_add_any(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
 const mr_op_def_t mr_op_add_any = {
     BINARY,
     .name = "add_any",
-    .jvp = add_jvp,
-    .vjp = add_vjp,
     .sample = mr_sample_binary,
-    .at = {.f2 = mr__add_f2, .d2 = mr__add_d2, .i2 = mr__add_i2},
-    .mixes = true,
+    .ad = {.jvp = add_jvp, .vjp = add_vjp},
+    .amp.mixes = true,
+    .cpu = {.f2 = mr__add_f2, .d2 = mr__add_d2, .i2 = mr__add_i2},
+    .device = {.real = "a + b", .whole = "a + b"},
 };
 
 mr_var_t *mr_lax_neg(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_neg, 1, &x, 0, NULL); }
@@ -67,12 +67,12 @@ const mr_op_def_t mr_op_neg = {
     .n_in = 1,
     .n_out = 1,
     .shape = mr_shape_same,
-    .jvp = mr_jvp_symmetric,
-    .vjp = neg_vjp,
     .sample = mr_sample_unary,
-    .amp = MR_AMP_FOLLOW,
-    .at = {.f1 = neg_f1, .d1 = neg_d1, .i1 = neg_i1},
-    .inplace = {1},
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = neg_vjp},
+    .reuse = {.of = {1}},
+    .amp = {MR_AMP_FOLLOW},
+    .cpu = {.f1 = neg_f1, .d1 = neg_d1, .i1 = neg_i1},
+    .device = {.real = "-a", .whole = "(T)0 - a"},
 };
 
 mr_var_t *mr_lax_sub(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -98,10 +98,10 @@ static mr_err_t sub_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_
 const mr_op_def_t mr_op_sub = {
     BINARY,
     .name = "sub",
-    .jvp = sub_jvp,
-    .vjp = sub_vjp,
     .sample = mr_sample_binary,
-    .at = {.f2 = sub_f2, .d2 = sub_d2, .i2 = sub_i2},
+    .ad = {.jvp = sub_jvp, .vjp = sub_vjp},
+    .cpu = {.f2 = sub_f2, .d2 = sub_d2, .i2 = sub_i2},
+    .device = {.real = "a - b", .whole = "a - b"},
 };
 
 mr_var_t *mr_lax_mul(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -123,10 +123,10 @@ static mr_err_t mul_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr
 const mr_op_def_t mr_op_mul = {
     BINARY,
     .name = "mul",
-    .jvp = mr_jvp_product,
-    .vjp = mul_vjp,
     .sample = mr_sample_binary,
-    .at = {.f2 = mul_f2, .d2 = mul_d2, .i2 = mul_i2},
+    .ad = {.jvp = mr_jvp_product, .vjp = mul_vjp},
+    .cpu = {.f2 = mul_f2, .d2 = mul_d2, .i2 = mul_i2},
+    .device = {.real = "a * b", .whole = "a * b"},
 };
 
 mr_var_t *mr_lax_scale(mr_fn_t *f, double s, mr_var_t *x) {
@@ -165,8 +165,9 @@ static mr_err_t div_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_
 const mr_op_def_t mr_op_div = {
     BINARY,
     .name = "div",
-    .jvp = div_jvp,
-    .vjp = div_vjp,
     .sample = mr_sample_binary_positive,
-    .at = {.f2 = div_f2, .d2 = div_d2, .i2 = div_i2, .u2 = div_u2},
+    .ad = {.jvp = div_jvp, .vjp = div_vjp},
+    .cpu = {.f2 = div_f2, .d2 = div_d2, .i2 = div_i2, .u2 = div_u2},
+    .device = {.real = "a / b",
+               .whole = "b == 0 ? (T)-1 : (T)-1 < 0 && b == (T)-1 ? (T)0 - a : a / b"},
 };

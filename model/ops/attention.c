@@ -24,8 +24,12 @@ static bool attention_packed(const mr_eqn_t *e) { return e->in[0]->aval.ndim == 
 mr_attention_sizes_t mr__attention_sizes(const mr_eqn_t *e) {
   const mr_aval_t *q = &e->in[0]->aval;
   int packed = attention_packed(e);
-  return (mr_attention_sizes_t){q->dim[0], q->dim[1], q->dim[2 + packed], q->dim[3 + packed],
-                                packed};
+  return (mr_attention_sizes_t){q->dim[0],          q->dim[1], q->dim[2 + packed],
+                                q->dim[3 + packed], packed,    e->n_in > 3};
+}
+
+bool mr__is_attention(const mr_eqn_t *e) {
+  return e->op == &mr_op_attention || e->op == &mr_op_attention_vjp;
 }
 
 /* Sets qkv to three values (B,T,H,D). */
@@ -135,19 +139,33 @@ static double attention_product(const mr_eqn_t *e) {
 /* Two products: the scores, and the weights times v. */
 static double attention_flop(const mr_eqn_t *e) { return 2 * attention_product(e); }
 
+/* Images and heads, forward and backward: (B,T,H,D), (B,T,3,H,D) and (B,H,T). */
+static mr_err_t attention_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  mr_attention_sizes_t z = mr__attention_sizes(e);
+  int images = mr_factor_add(s, z.B, MR_CUT_EACH), heads = mr_factor_add(s, z.H, MR_CUT_EACH);
+  for (int i = 0; i < e->n_in; i++) {
+    mr_factor_in(s, i, 0, images);
+    mr_factor_in(s, i, e->in[i]->aval.ndim - 2, heads);
+  }
+  for (int i = 0; i < e->n_out; i++) {
+    mr_factor_out(s, i, 0, images);
+    mr_factor_out(s, i, e->out[i]->aval.ndim - 2, heads);
+  }
+  return MR_OK;
+}
+
 const mr_op_def_t mr_op_attention = {
     .open = attention_open,
-    .jvp = mr_jvp_open,
     .batch = mr_batch_merge,
     .sample = attention_sample,
     .name = "attention",
     .n_in = -1,
     .n_out = 2,
     .shape = attention_shape,
-    .vjp = attention_vjp,
-    .amp = MR_AMP_NARROW,
-    .product = true,
-    .flop = attention_flop,
+    .ad = {.jvp = mr_jvp_open, .vjp = attention_vjp},
+    .amp = {MR_AMP_NARROW},
+    .cost = {.product = true, .flop = attention_flop},
+    .shard = {attention_shard},
 };
 
 /* ---- attention_vjp: q, k, v (or qkv), out, lse, dout -> dq, dk, dv (or dqkv) ---- */
@@ -229,15 +247,14 @@ static double attention_vjp_flop(const mr_eqn_t *e) { return 5 * attention_produ
 
 const mr_op_def_t mr_op_attention_vjp = {
     .open = attention_vjp_open,
-    .jvp = mr_jvp_open,
     .batch = mr_batch_merge,
     .sample = attention_vjp_sample,
     .name = "attention_vjp",
     .n_in = -1,
     .n_out = -1,
     .shape = attention_vjp_shape,
-    .vjp = mr_vjp_open,
-    .amp = MR_AMP_NARROW,
-    .product = true,
-    .flop = attention_vjp_flop,
+    .ad = {.jvp = mr_jvp_open, .vjp = mr_vjp_open},
+    .amp = {MR_AMP_NARROW},
+    .cost = {.product = true, .flop = attention_vjp_flop},
+    .shard = {attention_shard},
 };

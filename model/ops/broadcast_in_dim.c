@@ -1,6 +1,7 @@
 /* broadcast_in_dim: repeats a value along new dimensions and those of size 1; and the values that
    are built from it alone. */
 #include "model/ops/lax.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
 mr_var_t *mr_lax_broadcast_in_dim(mr_fn_t *f, mr_var_t *x, int ndim, const int64_t *dim,
@@ -12,6 +13,11 @@ mr_var_t *mr_lax_broadcast_in_dim(mr_fn_t *f, mr_var_t *x, int ndim, const int64
   dims.hidden = x->aval.ndim == 0;
   return mr_emit1(f, &mr_op_broadcast_in_dim, 1, &x, 2,
                   (mr_attr_t[]){dims, mr_attr_hide(mr_attr_ints("shape", ndim, dim))});
+}
+
+const mr_var_t *mr__repeated(const mr_var_t *v) {
+  while (v->def && v->def->op == &mr_op_broadcast_in_dim) v = v->def->in[0];
+  return v;
 }
 
 static mr_err_t broadcast_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
@@ -125,21 +131,33 @@ static bool broadcast_in_dim_sample(const mr_op_def_t *op, mr_sample_t *s, int k
   return false;
 }
 
+/* A repeated dimension has no place in the operand. */
+static mr_err_t broadcast_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  const mr_aval_t *x = &e->in[0]->aval, *y = &e->out[0]->aval;
+  const int64_t *at = mr_attr_get(e, "broadcast_dimensions")->i;
+  for (int d = 0, i = 0; d < y->ndim; d++) {
+    int k = mr_factor_add(s, y->dim[d], MR_CUT_EACH);
+    mr_factor_out(s, 0, d, k);
+    if (i == x->ndim || at[i] != d) continue;
+    if (x->dim[i] == y->dim[d]) mr_factor_in(s, 0, i, k);
+    i++;
+  }
+  return MR_OK;
+}
+
 const mr_op_def_t mr_op_broadcast_in_dim = {
     MR_RULES_PRIMITIVE,
-    .jvp = mr_jvp_linear,
     .batch = broadcast_batch,
     .sample = broadcast_in_dim_sample,
     .name = "broadcast_in_dim",
     .n_in = 1,
     .n_out = 1,
     .shape = broadcast_shape,
-    .vjp = broadcast_vjp,
-    .amp = MR_AMP_FOLLOW,
-    .unit = broadcast_unit,
-    .view = broadcast_view,
-    .viewed = broadcast_viewed,
-    .moves = true,
+    .ad = {.jvp = mr_jvp_linear, .vjp = broadcast_vjp},
+    .fuse = {.unit = broadcast_unit, .view = broadcast_view, .viewed = broadcast_viewed},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.moves = true},
+    .shard = {broadcast_shard, .sizes = "shape"},
 };
 
 mr_var_t *mr_lax_full(mr_fn_t *f, const mr_aval_t *like, double value) {

@@ -4,9 +4,10 @@
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
-#define COMPARISON                                                                          \
-  MR_RULES_POINTWISE, .n_in = 2, .n_out = 1, .shape = mr_shape_compare, .jvp = mr_jvp_zero, \
-                      .vjp = mr_vjp_zero, .sample = mr_sample_binary, .amp = MR_AMP_FOLLOW
+#define COMPARISON                                                                  \
+  MR_RULES_POINTWISE, .n_in = 2, .n_out = 1, .shape = mr_shape_compare,             \
+                      .ad = {mr_jvp_zero, mr_vjp_zero}, .sample = mr_sample_binary, \
+                      .amp = {MR_AMP_FOLLOW}
 
 mr_var_t *mr_lax_eq(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
   return mr_emit1(f, &mr_op_eq, 2, (mr_var_t *[]){a, b}, 0, NULL);
@@ -19,7 +20,8 @@ static int64_t eq_i2(int64_t a, int64_t b) { return a == b; }
 const mr_op_def_t mr_op_eq = {
     COMPARISON,
     .name = "eq",
-    .at = {.f2 = eq_f2, .d2 = eq_d2, .i2 = eq_i2, .bools = true},
+    .cpu = {.f2 = eq_f2, .d2 = eq_d2, .i2 = eq_i2, .bools = true},
+    .device = {.real = "a == b", .whole = "a == b"},
 };
 
 mr_var_t *mr_lax_ne(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -33,7 +35,8 @@ static int64_t ne_i2(int64_t a, int64_t b) { return a != b; }
 const mr_op_def_t mr_op_ne = {
     COMPARISON,
     .name = "ne",
-    .at = {.f2 = ne_f2, .d2 = ne_d2, .i2 = ne_i2, .bools = true},
+    .cpu = {.f2 = ne_f2, .d2 = ne_d2, .i2 = ne_i2, .bools = true},
+    .device = {.real = "a != b", .whole = "a != b"},
 };
 
 mr_var_t *mr_lax_lt(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -48,7 +51,8 @@ static uint64_t lt_u2(uint64_t a, uint64_t b) { return a < b; }
 const mr_op_def_t mr_op_lt = {
     COMPARISON,
     .name = "lt",
-    .at = {.f2 = lt_f2, .d2 = lt_d2, .i2 = lt_i2, .u2 = lt_u2, .bools = true},
+    .cpu = {.f2 = lt_f2, .d2 = lt_d2, .i2 = lt_i2, .u2 = lt_u2, .bools = true},
+    .device = {.real = "a < b", .whole = "a < b"},
 };
 
 mr_var_t *mr_lax_le(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -63,7 +67,8 @@ static uint64_t le_u2(uint64_t a, uint64_t b) { return a <= b; }
 const mr_op_def_t mr_op_le = {
     COMPARISON,
     .name = "le",
-    .at = {.f2 = le_f2, .d2 = le_d2, .i2 = le_i2, .u2 = le_u2, .bools = true},
+    .cpu = {.f2 = le_f2, .d2 = le_d2, .i2 = le_i2, .u2 = le_u2, .bools = true},
+    .device = {.real = "a <= b", .whole = "a <= b"},
 };
 
 mr_var_t *mr_lax_gt(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -78,7 +83,8 @@ static uint64_t gt_u2(uint64_t a, uint64_t b) { return a > b; }
 const mr_op_def_t mr_op_gt = {
     COMPARISON,
     .name = "gt",
-    .at = {.f2 = gt_f2, .d2 = gt_d2, .i2 = gt_i2, .u2 = gt_u2, .bools = true},
+    .cpu = {.f2 = gt_f2, .d2 = gt_d2, .i2 = gt_i2, .u2 = gt_u2, .bools = true},
+    .device = {.real = "a > b", .whole = "a > b"},
 };
 
 mr_var_t *mr_lax_ge(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -93,5 +99,6 @@ static uint64_t ge_u2(uint64_t a, uint64_t b) { return a >= b; }
 const mr_op_def_t mr_op_ge = {
     COMPARISON,
     .name = "ge",
-    .at = {.f2 = ge_f2, .d2 = ge_d2, .i2 = ge_i2, .u2 = ge_u2, .bools = true},
+    .cpu = {.f2 = ge_f2, .d2 = ge_d2, .i2 = ge_i2, .u2 = ge_u2, .bools = true},
+    .device = {.real = "a >= b", .whole = "a >= b"},
 };

@@ -2,6 +2,7 @@
    back; to or from others it is constant.  A literal is converted while the graph is built, so amp
    leaves no conversions of constants behind. */
 #include "model/ops/lax.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
 mr_var_t *mr_lax_convert(mr_fn_t *f, mr_var_t *x, mr_dtype_t to) {
@@ -10,6 +11,8 @@ mr_var_t *mr_lax_convert(mr_fn_t *f, mr_var_t *x, mr_dtype_t to) {
   return mr_emit1(f, &mr_op_convert_element_type, 1, &x, 2,
                   (mr_attr_t[]){mr_attr_dtype("new_dtype", to), mr_attr_bool("weak_type", false)});
 }
+
+bool mr__is_conversion(const mr_eqn_t *e) { return e->op == &mr_op_convert_element_type; }
 
 static mr_err_t convert_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   out[0] = e->in[0]->aval;
@@ -38,16 +41,15 @@ static bool convert_element_type_sample(const mr_op_def_t *op, mr_sample_t *s, i
 
 const mr_op_def_t mr_op_convert_element_type = {
     MR_RULES_PRIMITIVE,
-    .jvp = convert_jvp,
     .batch = mr_batch_pointwise,
     .sample = convert_element_type_sample,
     .name = "convert_element_type",
     .n_in = 1,
     .n_out = 1,
     .shape = convert_shape,
-    .vjp = convert_vjp,
-    .amp = MR_AMP_FOLLOW,
-    .unit = mr_unit_each,
-    .view = mr_view_each,
-    .moves = true,
+    .ad = {.jvp = convert_jvp, .vjp = convert_vjp},
+    .fuse = {.unit = mr_unit_each, .view = mr_view_each},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.moves = true},
+    .shard = {mr_shard_each},
 };

@@ -20,7 +20,7 @@ static double bytes_in(const mr_eqn_t *e) {
   for (int i = 0; i < e->n_in; i++) {
     if (e->in[i]->literal || cost_seen_before(e, i)) continue;
     double n = (double)mr_aval_elems(&e->in[i]->aval);
-    if (e->op->moves && n > given) n = given;
+    if (e->op->cost.moves && n > given) n = given;
     sum += n * (double)mr_dtype_size(e->in[i]->aval.dtype);
   }
   return sum;
@@ -37,7 +37,7 @@ static double cost_largest(const mr_eqn_t *e) {
 }
 
 static double flop_inside(const mr_eqn_t *e) {
-  const mr_fn_t *body = mr_attr_called(e, e->op->body);
+  const mr_fn_t *body = mr_attr_called(e, e->op->cost.body);
   double sum = 0;
   for (int i = 0; i < body->n_eqn; i++) sum += mr_cost_of(body->eqn[i]).flop;
   return sum;
@@ -45,12 +45,12 @@ static double flop_inside(const mr_eqn_t *e) {
 
 mr_cost_t mr_cost_of(const mr_eqn_t *e) {
   const mr_op_def_t *op = e->op;
-  double given = 0, each = op->flop_each > 0 ? op->flop_each : 1;
+  double given = 0, each = op->cost.each > 0 ? op->cost.each : 1;
   for (int k = 0; k < e->n_out; k++) given += (double)mr_aval_bytes(&e->out[k]->aval);
-  return (mr_cost_t){.flop = op->flop    ? op->flop(e)
-                             : op->body  ? flop_inside(e)
-                             : op->moves ? 0
-                                         : each * cost_largest(e),
+  return (mr_cost_t){.flop = op->cost.flop    ? op->cost.flop(e)
+                             : op->cost.body  ? flop_inside(e)
+                             : op->cost.moves ? 0
+                                              : each * cost_largest(e),
                      .bytes = bytes_in(e) + given,
-                     .product = op->flop != NULL};
+                     .product = op->cost.flop != NULL};
 }

@@ -224,21 +224,41 @@ static double dot_general_flop(const mr_eqn_t *e) {
   return k * (double)mr_aval_elems(&e->out[0]->aval);
 }
 
+static mr_err_t dot_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  const mr_aval_t *x = &e->in[0]->aval, *w = &e->in[1]->aval;
+  mr_side_t a, b;
+  int to = 0;
+  mr__dot_sides(e, &a, &b);
+  for (int i = 0; i < a.n_batch; i++) {
+    int k = mr_factor_add(s, x->dim[a.batch[i]], MR_CUT_EACH);
+    mr_factor_in(s, 0, a.batch[i], k), mr_factor_in(s, 1, b.batch[i], k);
+    mr_factor_out(s, 0, to++, k);
+  }
+  for (int i = 0; i < a.n_free + b.n_free; i++) {
+    bool left = i < a.n_free;
+    int d = left ? a.free[i] : b.free[i - a.n_free];
+    int k = mr_factor_add(s, left ? x->dim[d] : w->dim[d], MR_CUT_EACH);
+    mr_factor_in(s, left ? 0 : 1, d, k);
+    mr_factor_out(s, 0, to++, k);
+  }
+  for (int i = 0; i < a.n_contract; i++) {
+    int k = mr_factor_add(s, x->dim[a.contract[i]], MR_CUT_SUM);
+    mr_factor_in(s, 0, a.contract[i], k), mr_factor_in(s, 1, b.contract[i], k);
+  }
+  return MR_OK;
+}
+
 const mr_op_def_t mr_op_dot_general = {
     MR_RULES_PRIMITIVE,
-    .jvp = mr_jvp_product,
     .batch = dot_batch,
     .sample = dot_general_sample,
     .name = "dot_general",
     .n_in = 2,
     .n_out = 1,
     .shape = dot_shape,
-    .vjp = dot_vjp,
-    .amp = MR_AMP_NARROW,
-    .product = true,
-
-    .widens = true,
-    .flop = dot_general_flop,
-    .view = dot_view,
-    .viewed = dot_viewed,
+    .ad = {.jvp = mr_jvp_product, .vjp = dot_vjp},
+    .fuse = {.view = dot_view, .viewed = dot_viewed, .sides = mr__dot_sides},
+    .amp = {MR_AMP_NARROW, .widens = true},
+    .cost = {.product = true, .flop = dot_general_flop},
+    .shard = {dot_shard},
 };

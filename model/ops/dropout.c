@@ -70,19 +70,18 @@ static bool dropout_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 
 const mr_op_def_t mr_op_dropout = {
     MR_RULES_PRIMITIVE,
-    .jvp = mr_jvp_symmetric,
     .batch = dropout_batch,
     .sample = dropout_sample,
     .name = "dropout",
     .n_in = 3,
     .n_out = 1,
     .shape = dropout_shape,
-    .vjp = dropout_vjp,
-    .cheap = true,
-    .amp = MR_AMP_FOLLOW,
-    .unit = dropout_unit,
-    .inplace = {1},
-    .flop_each = 2,
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = dropout_vjp},
+    .fuse = {.unit = dropout_unit},
+    .reuse = {.of = {1}},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.cheap = true, .each = 2},
+    .shard = {mr_shard_seeded},
 };
 
 /* As flax writes it: primitives only. */

@@ -6,7 +6,12 @@
    equations and as many results each. */
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
+
+const mr_fn_t *mr__loop_body(const mr_eqn_t *e) {
+  return e->op == &mr_op_fused ? mr_attr_called(e, "jaxpr") : NULL;
+}
 
 static mr_err_t fused_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   return mr__call_shape(e, "jaxpr", out, diag);
@@ -67,14 +72,12 @@ const mr_op_def_t mr_op_fused = {
     .n_in = -1,
     .n_out = -1,
     .shape = fused_shape,
-    .jvp = mr_jvp_open,
-    .vjp = mr_vjp_open,
     .batch = mr_batch_open,
     .open = fused_open,
     .sample = fused_sample,
-    .amp = MR_AMP_FOLLOW,
-    .inplace = {0xFF, 0xFF, 0xFF, 0xFF},
-    .reuses = fused_reuses,
-    .reuses_any = true,
-    .body = "jaxpr",
+    .ad = {.jvp = mr_jvp_open, .vjp = mr_vjp_open},
+    .reuse = {.of = {0xFF, 0xFF, 0xFF, 0xFF}, .may = fused_reuses, .any = true},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.body = "jaxpr"},
+    .shard = {mr_shard_open},
 };

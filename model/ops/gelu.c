@@ -51,19 +51,17 @@ static bool gelu_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 
 const mr_op_def_t mr_op_gelu = {
     .open = gelu_open,
-    .jvp = mr_jvp_symmetric,
     .batch = mr_batch_pointwise,
     .sample = gelu_sample,
     .name = "gelu",
     .n_in = 1,
     .n_out = 1,
     .shape = mr_shape_floats,
-    .vjp = gelu_vjp,
-    .cheap = true,
-    .amp = MR_AMP_FOLLOW,
-    .unit = gelu_unit,
-    .view = mr_view_each,
-    .flop_each = 12,
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = gelu_vjp},
+    .fuse = {.unit = gelu_unit, .view = mr_view_each},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.cheap = true, .each = 12},
+    .shard = {mr_shard_each},
 };
 
 /* ---- gelu_vjp: x, dy -> dx ---- */
@@ -112,15 +110,15 @@ static bool gelu_vjp_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 
 const mr_op_def_t mr_op_gelu_vjp = {
     .open = gelu_vjp_open,
-    .jvp = mr_jvp_open,
     .batch = mr_batch_alike,
     .sample = gelu_vjp_sample,
     .name = "gelu_vjp",
     .n_in = 2,
     .n_out = 1,
     .shape = gelu_vjp_shape,
-    .vjp = mr_vjp_open,
-    .amp = MR_AMP_FOLLOW,
-    .unit = gelu_unit,
-    .flop_each = 20,
+    .ad = {.jvp = mr_jvp_open, .vjp = mr_vjp_open},
+    .fuse = {.unit = gelu_unit},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.each = 20},
+    .shard = {mr_shard_each},
 };

@@ -16,11 +16,19 @@ static bool stop_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_stop_gradient = {
-    MR_RULES_PRIMITIVE,   .name = "stop_gradient",     .n_in = 1,
-    .n_out = 1,           .shape = mr_shape_same,      .jvp = mr_jvp_zero,
-    .vjp = mr_vjp_zero,   .batch = mr_batch_pointwise, .sample = stop_sample,
-    .amp = MR_AMP_FOLLOW, .kind = MR_OP_ALIAS,         .unit = mr_unit_same,
-    .moves = true,
+    MR_RULES_PRIMITIVE,
+    .name = "stop_gradient",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = mr_shape_same,
+    .batch = mr_batch_pointwise,
+    .sample = stop_sample,
+    .kind = MR_OP_ALIAS,
+    .ad = {.jvp = mr_jvp_zero, .vjp = mr_vjp_zero},
+    .fuse = {.unit = mr_unit_same},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.moves = true},
+    .shard = {mr_shard_each},
 };
 
 /* ---- optimization_barrier: the same value in a var that passes take for another one, so that what
@@ -40,11 +48,12 @@ const mr_op_def_t mr_op_optimization_barrier = {
     .n_in = 1,
     .n_out = 1,
     .shape = mr_shape_same,
-    .jvp = mr_jvp_linear,
-    .vjp = barrier_vjp,
     .batch = mr_batch_pointwise,
     .sample = mr_sample_unary,
-    .amp = MR_AMP_FOLLOW,
-    .moves = true,
     .kind = MR_OP_ALIAS,
+    .ad = {.jvp = mr_jvp_linear, .vjp = barrier_vjp},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.moves = true},
+    .shard = {mr_shard_each},
+    .fuse = {.apart = true},
 };

@@ -49,11 +49,24 @@ static bool iota_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 /* Without operands it has no tangent and is never mapped: derivatives and batch are not called. */
+/* The counted dimension would need its start. */
+static mr_err_t iota_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  return mr__shard_but(e, s, 1u << mr_attr_get(e, "dimension")->i[0]);
+}
+
 const mr_op_def_t mr_op_iota = {
-    MR_RULES_PRIMITIVE,    .name = "iota",     .n_in = 0,          .n_out = 1,
-    .shape = iota_shape,   .jvp = mr_jvp_zero, .vjp = mr_vjp_zero, .batch = mr_no_batch,
-    .sample = iota_sample, .unit = iota_unit,  .view = iota_view,  .viewed = iota_viewed,
-    .amp = MR_AMP_FOLLOW,  .moves = true,
+    MR_RULES_PRIMITIVE,
+    .name = "iota",
+    .n_in = 0,
+    .n_out = 1,
+    .shape = iota_shape,
+    .batch = mr_no_batch,
+    .sample = iota_sample,
+    .ad = {.jvp = mr_jvp_zero, .vjp = mr_vjp_zero},
+    .fuse = {.unit = iota_unit, .view = iota_view, .viewed = iota_viewed},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.moves = true},
+    .shard = {iota_shard, .sizes = "shape"},
 };
 
 mr_var_t *mr_lax_eye(mr_fn_t *f, mr_dtype_t dtype, int64_t n) {

@@ -73,21 +73,24 @@ static bool layer_norm_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return mr_sample_done(s, mr_lax_layer_norm(s->f, x, scale, bias, 1e-3f, k == 1, MR_F32));
 }
 
+/* Scale and bias belong to all rows. */
+static mr_err_t layer_norm_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  return mr__shard_rows(e, s, 1u << 1 | 1u << 2, 0);
+}
+
 const mr_op_def_t mr_op_layer_norm = {
     .open = layer_norm_open,
-    .jvp = mr_jvp_open,
     .batch = mr_batch_rows,
     .sample = layer_norm_sample,
     .name = "layer_norm",
     .n_in = 3,
     .n_out = 3,
     .shape = layer_norm_shape,
-    .vjp = layer_norm_vjp,
-    .cheap = true,
-    .amp = MR_AMP_WIDE,
-    .narrows = true,
-    .view = mr_view_rows,
-    .flop_each = 8,
+    .ad = {.jvp = mr_jvp_open, .vjp = layer_norm_vjp},
+    .fuse = {.view = mr_view_rows},
+    .amp = {MR_AMP_WIDE, .narrows = true},
+    .cost = {.cheap = true, .each = 8},
+    .shard = {layer_norm_shard},
 };
 
 /* ---- layer_norm_vjp: x, scale, mean, rstd, dy -> dx, dscale, dbias ---- */
@@ -138,16 +141,21 @@ static bool layer_norm_vjp_sample(const mr_op_def_t *op, mr_sample_t *s, int k) 
   return mr_sample_done(s, e ? e->out[0] : NULL);
 }
 
+/* dscale and dbias are sums over the rows. */
+static mr_err_t layer_norm_vjp_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  return mr__shard_rows(e, s, 1u << 1, 1u << 1 | 1u << 2);
+}
+
 const mr_op_def_t mr_op_layer_norm_vjp = {
     .open = layer_norm_vjp_open,
-    .jvp = mr_jvp_open,
     .batch = mr_batch_open,
     .sample = layer_norm_vjp_sample,
     .name = "layer_norm_vjp",
     .n_in = 5,
     .n_out = 3,
     .shape = layer_norm_vjp_shape,
-    .vjp = mr_vjp_open,
-    .amp = MR_AMP_WIDE,
-    .flop_each = 14,
+    .ad = {.jvp = mr_jvp_open, .vjp = mr_vjp_open},
+    .amp = {MR_AMP_WIDE},
+    .cost = {.each = 14},
+    .shard = {layer_norm_vjp_shard},
 };

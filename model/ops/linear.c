@@ -1,6 +1,7 @@
 /* x w + b in one op, since backends add the bias inside the product, where the tile is still in
    registers.  As primitives it is dot_general and add; w may be transposed, as PyTorch keeps it. */
 #include "model/ops/lax.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
 mr_var_t *mr_lax_linear(mr_fn_t *f, mr_var_t *x, mr_var_t *w, mr_var_t *b, bool transposed) {
@@ -80,19 +81,40 @@ static double linear_flop(const mr_eqn_t *e) {
   return k * (double)mr_aval_elems(&e->out[0]->aval);
 }
 
+static void linear_sides(const mr_eqn_t *e, mr_side_t *x, mr_side_t *w) {
+  int n = e->in[0]->aval.ndim, k = linear_is_transposed(e) ? 1 : 0;
+  *x = (mr_side_t){.n_free = n - 1, .n_contract = 1, .contract = {n - 1}};
+  *w = (mr_side_t){.n_free = 1, .free = {1 - k}, .n_contract = 1, .contract = {k}};
+  for (int i = 0; i < n - 1; i++) x->free[i] = i;
+}
+
+/* With a bias the terms are WHOLE: each device would add it.  The open form adds it to the sum. */
+static mr_err_t linear_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  const mr_aval_t *x = &e->in[0]->aval, *w = &e->in[1]->aval;
+  int last = x->ndim - 1, terms = linear_is_transposed(e) ? 1 : 0, k;
+  for (int d = 0; d < last; d++) {
+    k = mr_factor_add(s, x->dim[d], MR_CUT_EACH);
+    mr_factor_in(s, 0, d, k), mr_factor_out(s, 0, d, k);
+  }
+  k = mr_factor_add(s, w->dim[1 - terms], MR_CUT_EACH);
+  mr_factor_in(s, 1, 1 - terms, k), mr_factor_out(s, 0, last, k);
+  if (e->n_in == 3) return mr_factor_in(s, 2, 0, k), MR_OK;
+  k = mr_factor_add(s, x->dim[last], MR_CUT_SUM);
+  mr_factor_in(s, 0, last, k), mr_factor_in(s, 1, terms, k);
+  return MR_OK;
+}
+
 const mr_op_def_t mr_op_linear = {
     .open = linear_open,
-    .jvp = linear_jvp,
     .batch = mr_batch_rows,
     .sample = linear_sample,
     .name = "linear",
     .n_in = -1,
     .n_out = 1,
     .shape = linear_shape,
-    .vjp = linear_vjp,
-    .amp = MR_AMP_NARROW,
-    .product = true,
-
-    .view = mr_view_rows,
-    .flop = linear_flop,
+    .ad = {.jvp = linear_jvp, .vjp = linear_vjp},
+    .fuse = {.view = mr_view_rows, .sides = linear_sides},
+    .amp = {MR_AMP_NARROW},
+    .cost = {.product = true, .flop = linear_flop},
+    .shard = {linear_shard},
 };

@@ -33,10 +33,10 @@ static mr_err_t tie_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_
   return mr_rule_done(f);
 }
 
-#define EXTREMUM                                                                          \
-  MR_RULES_POINTWISE, .n_in = 2, .n_out = 1, .shape = mr_shape_pointwise, .jvp = tie_jvp, \
-                      .vjp = tie_vjp, .sample = mr_sample_binary, .amp = MR_AMP_FOLLOW,   \
-                      .inplace = {3}
+#define EXTREMUM                                                            \
+  MR_RULES_POINTWISE, .n_in = 2, .n_out = 1, .shape = mr_shape_pointwise,   \
+                      .ad = {tie_jvp, tie_vjp}, .sample = mr_sample_binary, \
+                      .amp = {MR_AMP_FOLLOW}, .reuse = {.of = {3}}
 
 mr_var_t *mr_lax_max(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
   return mr_emit1(f, &mr_op_max, 2, (mr_var_t *[]){a, b}, 0, NULL);
@@ -50,7 +50,8 @@ static uint64_t max_u2(uint64_t a, uint64_t b) { return a > b ? a : b; }
 const mr_op_def_t mr_op_max = {
     EXTREMUM,
     .name = "max",
-    .at = {.f2 = max_f2, .d2 = max_d2, .i2 = max_i2, .u2 = max_u2, .bools = true},
+    .cpu = {.f2 = max_f2, .d2 = max_d2, .i2 = max_i2, .u2 = max_u2, .bools = true},
+    .device = {.real = "a > b || a != a ? a : b", .whole = "a > b ? a : b"},
 };
 
 mr_var_t *mr_lax_min(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -65,5 +66,6 @@ static uint64_t min_u2(uint64_t a, uint64_t b) { return a < b ? a : b; }
 const mr_op_def_t mr_op_min = {
     EXTREMUM,
     .name = "min",
-    .at = {.f2 = min_f2, .d2 = min_d2, .i2 = min_i2, .u2 = min_u2, .bools = true},
+    .cpu = {.f2 = min_f2, .d2 = min_d2, .i2 = min_i2, .u2 = min_u2, .bools = true},
+    .device = {.real = "a < b || a != a ? a : b", .whole = "a < b ? a : b"},
 };

@@ -15,6 +15,8 @@
 MR_BEGIN_DECLS
 
 struct mr_eqn;
+struct mr_fn;
+struct mr_var;
 
 /* ---- arithmetic ---- */
 /* Each returns a + b; i2 wraps. */
@@ -30,7 +32,7 @@ typedef struct mr_side {
   int batch[MR_MAX_NDIM], free[MR_MAX_NDIM], contract[MR_MAX_NDIM];
 } mr_side_t;
 
-/* Sets *a and *b for the operands of e, a dot_general. */
+/* Sets *a and *b for the operands of e, a dot_general.  Of any product: mr_op_def.fuse.sides. */
 void mr__dot_sides(const struct mr_eqn *e, mr_side_t *a, mr_side_t *b);
 
 /* ---- reduce_sum, reduce_max ---- */
@@ -60,10 +62,21 @@ mr_gelu_t mr__gelu_kind(const struct mr_eqn *e); /* returns e's kind */
 typedef struct mr_attention_sizes {
   int64_t B, T, H, D;
   bool packed;
+  bool backward; /* of attention_vjp */
 } mr_attention_sizes_t;
+
+bool mr__is_attention(const struct mr_eqn *e); /* returns whether e is one of the two */
 
 mr_attention_sizes_t mr__attention_sizes(
     const struct mr_eqn *e); /* returns those of e's operands */
+
+/* ---- convert_element_type, broadcast_in_dim, fused ---- */
+bool mr__is_conversion(const struct mr_eqn *e); /* returns whether e converts between dtypes */
+/* Returns the value whose elements v repeats, through any number of broadcasts; v if it repeats
+   none. */
+const struct mr_var *mr__repeated(const struct mr_var *v);
+/* Returns the body of a fused loop, which belongs to e; NULL if e is none. */
+const struct mr_fn *mr__loop_body(const struct mr_eqn *e);
 
 /* ---- draws by key ---- */
 int64_t mr__key_count(const struct mr_eqn *e); /* returns the number of keys in operand 0 */

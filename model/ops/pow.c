@@ -41,12 +41,12 @@ const mr_op_def_t mr_op_pow = {
     .n_in = 2,
     .n_out = 1,
     .shape = mr_shape_pointwise,
-    .jvp = pow_jvp,
-    .vjp = pow_vjp,
     .sample = mr_sample_binary_positive,
-    .amp = MR_AMP_FOLLOW,
-    .at = {.f2 = powf, .d2 = pow},
-    .inplace = {3},
+    .ad = {.jvp = pow_jvp, .vjp = pow_vjp},
+    .reuse = {.of = {3}},
+    .amp = {MR_AMP_FOLLOW},
+    .cpu = {.f2 = powf, .d2 = pow},
+    .device = {.real = "pow(a, b)"},
 };
 
 /* ---- integer_pow: the slope's exponent y - 1 and factor y stay exact ---- */
@@ -92,16 +92,15 @@ static bool integer_pow_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 
 const mr_op_def_t mr_op_integer_pow = {
     MR_RULES_PRIMITIVE,
-    .jvp = mr_jvp_symmetric,
     .batch = mr_batch_pointwise,
     .sample = integer_pow_sample,
     .name = "integer_pow",
     .n_in = 1,
     .n_out = 1,
     .shape = integer_pow_shape,
-    .vjp = integer_pow_vjp,
-    .amp = MR_AMP_FOLLOW,
-    .unit = power_unit,
-    .view = mr_view_each,
-    .inplace = {1},
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = integer_pow_vjp},
+    .fuse = {.unit = power_unit, .view = mr_view_each},
+    .reuse = {.of = {1}},
+    .amp = {MR_AMP_FOLLOW},
+    .shard = {mr_shard_each},
 };

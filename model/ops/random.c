@@ -7,9 +7,9 @@
 #include "model/ops/rules.h"
 
 /* Rows of the constant of an op that draws: derivatives are zero, keys are mapped as they are. */
-#define DRAW                                                                           \
-  MR_RULES_PRIMITIVE, .jvp = mr_jvp_zero, .vjp = mr_vjp_zero, .batch = mr_batch_alike, \
-                      .draws = true, .amp = MR_AMP_FOLLOW
+#define DRAW                                                                                    \
+  MR_RULES_PRIMITIVE, .ad = {mr_jvp_zero, mr_vjp_zero}, .batch = mr_batch_alike, .draws = true, \
+                      .amp = {MR_AMP_FOLLOW}, .shard = {mr_shard_keys}
 
 /* Sets *out to (keys' leading dimensions..., attribute shape..., tail...) of dtype. */
 static mr_err_t key_shape(const mr_eqn_t *e, mr_dtype_t dtype, int n_tail, const int64_t *tail,
@@ -82,7 +82,7 @@ const mr_op_def_t mr_op_random_bits = {
     .n_out = 1,
     .shape = bits_shape,
     .sample = bits_sample,
-    .flop_each = 75,
+    .cost = {.each = 75},
 };
 
 /* ---- random_uniform: in [minval,maxval), equal to jax's to the bit ---- */
@@ -111,7 +111,7 @@ const mr_op_def_t mr_op_random_uniform = {
     .n_out = 1,
     .shape = key_shape_float,
     .sample = uniform_sample,
-    .flop_each = 80,
+    .cost = {.each = 80},
 };
 
 /* ---- random_normal: standard normals ---- */
@@ -133,7 +133,7 @@ const mr_op_def_t mr_op_random_normal = {
     .n_out = 1,
     .shape = key_shape_float,
     .sample = normal_sample,
-    .flop_each = 110,
+    .cost = {.each = 110},
 };
 
 /* ---- random_truncated_normal: standard normals within (lower,upper) ---- */
@@ -163,7 +163,7 @@ const mr_op_def_t mr_op_random_truncated_normal = {
     .n_out = 1,
     .shape = truncated_normal_shape,
     .sample = truncated_normal_sample,
-    .flop_each = 120,
+    .cost = {.each = 120},
 };
 
 /* ---- random_randint: integers in [minval,maxval); minval if that is empty ---- */
@@ -191,7 +191,7 @@ const mr_op_def_t mr_op_random_randint = {
     .n_out = 1,
     .shape = randint_shape,
     .sample = randint_sample,
-    .flop_each = 155,
+    .cost = {.each = 155},
 };
 
 /* ---- random_permutation: the numbers 0..n-1 in random order ---- */
@@ -220,7 +220,7 @@ const mr_op_def_t mr_op_random_permutation = {
     .n_out = 1,
     .shape = permutation_shape,
     .sample = permutation_sample,
-    .flop_each = 400,
+    .cost = {.each = 400},
 };
 
 /* ---- random_split: n new keys from one ---- */
@@ -246,7 +246,7 @@ const mr_op_def_t mr_op_random_split = {
     .n_out = 1,
     .shape = split_shape,
     .sample = split_sample,
-    .flop_each = 75,
+    .cost = {.each = 75},
 };
 
 /* ---- random_fold_in: a new key from a key and a number ---- */
@@ -276,5 +276,5 @@ const mr_op_def_t mr_op_random_fold_in = {
     .n_out = 1,
     .shape = fold_in_shape,
     .sample = fold_in_sample,
-    .flop_each = 75,
+    .cost = {.each = 75},
 };

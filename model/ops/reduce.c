@@ -105,17 +105,16 @@ static bool reduce_sum_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 
 const mr_op_def_t mr_op_reduce_sum = {
     MR_RULES_PRIMITIVE,
-    .jvp = mr_jvp_linear,
     .batch = reduce_sum_batch,
     .sample = reduce_sum_sample,
     .name = "reduce_sum",
     .n_in = 1,
     .n_out = 1,
     .shape = reduce_sum_shape,
-    .vjp = reduce_sum_vjp,
-    .amp = MR_AMP_WIDE,
-    .unit = mr__reduce_unit,
-    .widens = true,
+    .ad = {.jvp = mr_jvp_linear, .vjp = reduce_sum_vjp},
+    .fuse = {.unit = mr__reduce_unit},
+    .amp = {MR_AMP_WIDE, .widens = true},
+    .shard = {mr_shard_reduce, .folds = MR_CUT_SUM},
 };
 
 /* ---- cumsum ---- */
@@ -153,8 +152,20 @@ static bool cumsum_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return mr_sample_done(s, mr_lax_cumsum(s->f, mr_sample_f32(s, -1, 1, 2, 4, 3), k + 1, k == 1));
 }
 
+static mr_err_t cumsum_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  return mr__shard_but(e, s, 1u << mr_attr_get(e, "axis")->i[0]);
+}
+
 const mr_op_def_t mr_op_cumsum = {
-    MR_RULES_PRIMITIVE,      .name = "cumsum",     .n_in = 1,         .n_out = 1,
-    .shape = cumsum_shape,   .jvp = mr_jvp_linear, .vjp = cumsum_vjp, .batch = cumsum_batch,
-    .sample = cumsum_sample, .amp = MR_AMP_WIDE,   .inplace = {1},
+    MR_RULES_PRIMITIVE,
+    .name = "cumsum",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = cumsum_shape,
+    .batch = cumsum_batch,
+    .sample = cumsum_sample,
+    .ad = {.jvp = mr_jvp_linear, .vjp = cumsum_vjp},
+    .reuse = {.of = {1}},
+    .amp = {MR_AMP_WIDE},
+    .shard = {cumsum_shard},
 };

@@ -56,14 +56,14 @@ static bool reduce_max_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 
 const mr_op_def_t mr_op_reduce_max = {
     MR_RULES_PRIMITIVE,
-    .jvp = reduce_max_jvp,
     .batch = reduce_max_batch,
     .sample = reduce_max_sample,
     .name = "reduce_max",
     .n_in = 1,
     .n_out = 1,
     .shape = mr__reduce_shape,
-    .vjp = reduce_max_vjp,
-    .amp = MR_AMP_FOLLOW,
-    .unit = mr__reduce_unit,
+    .ad = {.jvp = reduce_max_jvp, .vjp = reduce_max_vjp},
+    .fuse = {.unit = mr__reduce_unit},
+    .amp = {MR_AMP_FOLLOW},
+    .shard = {mr_shard_reduce, .folds = MR_CUT_MAX},
 };

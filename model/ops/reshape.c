@@ -53,20 +53,18 @@ static bool reshape_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 
 const mr_op_def_t mr_op_reshape = {
     MR_RULES_PRIMITIVE,
-    .jvp = mr_jvp_linear,
     .batch = reshape_batch,
     .sample = reshape_sample,
     .name = "reshape",
     .n_in = 1,
     .n_out = 1,
     .shape = reshape_shape,
-    .vjp = reshape_vjp,
-    .amp = MR_AMP_FOLLOW,
     .kind = MR_OP_ALIAS,
-    .unit = mr_unit_same,
-    .view = reshape_view,
-    .viewed = reshape_viewed,
-    .moves = true,
+    .ad = {.jvp = mr_jvp_linear, .vjp = reshape_vjp},
+    .fuse = {.unit = mr_unit_same, .view = reshape_view, .viewed = reshape_viewed},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.moves = true},
+    .shard = {mr_shard_reshape, .sizes = "new_sizes"},
 };
 
 mr_var_t *mr_lax_squeeze(mr_fn_t *f, mr_var_t *x, int n, const int *dims) {
@@ -111,8 +109,17 @@ static bool squeeze_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_squeeze = {
-    MR_RULES_PRIMITIVE,       .name = "squeeze",    .n_in = 1,          .n_out = 1,
-    .shape = squeeze_shape,   .jvp = mr_jvp_linear, .vjp = squeeze_vjp, .batch = squeeze_batch,
-    .sample = squeeze_sample, .amp = MR_AMP_FOLLOW, .moves = true,      .kind = MR_OP_ALIAS,
-    .unit = mr_unit_same,
+    MR_RULES_PRIMITIVE,
+    .name = "squeeze",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = squeeze_shape,
+    .batch = squeeze_batch,
+    .sample = squeeze_sample,
+    .kind = MR_OP_ALIAS,
+    .ad = {.jvp = mr_jvp_linear, .vjp = squeeze_vjp},
+    .fuse = {.unit = mr_unit_same},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.moves = true},
+    .shard = {mr_shard_reshape},
 };

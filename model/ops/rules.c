@@ -33,7 +33,7 @@ mr_err_t mr_check_numbers(const mr_eqn_t *e, mr_diag_t *diag) {
 /* An elementwise op refuses integers without an integer function, and bool unless it takes
    bools. */
 static mr_err_t check_dtype(const mr_eqn_t *e, mr_diag_t *diag) {
-  const mr_pointwise_t *at = &e->op->at;
+  const mr_pointwise_t *at = &e->op->cpu;
   mr_dtype_t t = e->in[0]->aval.dtype;
   if (e->op->kind != MR_OP_ELEMENTWISE || mr_is_float(t)) return MR_OK;
   if (!(e->n_in == 1 ? at->i1 != NULL : at->i2 != NULL))
@@ -56,7 +56,7 @@ mr_err_t mr_shape_floats(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
  */
 mr_err_t mr_shape_pointwise(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_aval_t *a = &e->in[0]->aval, *b = &e->in[1]->aval;
-  const mr_attr_t *asked = e->op->mixes ? mr_attr_find(e, "preferred_element_type") : NULL;
+  const mr_attr_t *asked = e->op->amp.mixes ? mr_attr_find(e, "preferred_element_type") : NULL;
   if (asked ? !mr_is_narrow(a->dtype) || !mr_is_narrow(b->dtype) : a->dtype != b->dtype)
     return mr_shape_fail(e, diag, "want one dtype");
   if (a->ndim && b->ndim && !mr_aval_same_shape(a, b))
@@ -112,7 +112,7 @@ mr_err_t mr_jvp_linear(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_v
 mr_err_t mr_jvp_symmetric(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
   if (!din[0]) return MR_OK;
   mr_var_t **d = mr_mem_take(&f->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
-  mr_err_t err = e->op->vjp(f, e, &din[0], d);
+  mr_err_t err = e->op->ad.vjp(f, e, &din[0], d);
   dout[0] = d[0];
   return err == MR_OK ? mr_rule_done(f) : err;
 }
@@ -137,7 +137,7 @@ mr_err_t mr_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_va
 }
 
 bool mr_unit_pointwise(const mr_eqn_t *e, mr_unit_t *u) {
-  const mr_pointwise_t *at = &e->op->at;
+  const mr_pointwise_t *at = &e->op->cpu;
   mr_dtype_t t = e->in[0]->aval.dtype;
   bool one = e->n_in == 1;
   u->kind = MR_UNIT_EACH;

@@ -9,6 +9,7 @@
 #include "model/ir/op.h"
 #include "model/ops/batch.h"
 #include "model/ops/sample.h"
+#include "model/ops/shard.h"
 
 MR_BEGIN_DECLS
 
@@ -48,7 +49,7 @@ mr_err_t mr_rule_done(const mr_fn_t *f);
 /* Returns the dtype in which a composite sums elements of t: f64 for f64, else f32. */
 static inline mr_dtype_t mr_sum_dtype(mr_dtype_t t) { return t == MR_F64 ? MR_F64 : MR_F32; }
 
-/* ---- jvp and vjp rules for an op's constant; each returns as mr_op_def.jvp says: MR_OK, MR_OPEN
+/* ---- jvp and vjp rules for an op's constant; each returns as mr_op_def.ad says: MR_OK, MR_OPEN
    or a failure in f->diag.
    jvp_linear: an op that is linear in its operands taken together; itself on the tangents.
    jvp_symmetric: one output whose Jacobian by operand 0 is symmetric, as for every elementwise op
@@ -72,14 +73,14 @@ mr_var_t *mr_tangent_add(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
 mr_var_t *mr_tangent_spread(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *d);
 
 /* ---- unit rules (unit.h): each sets u->kind and returns whether e is a unit with these operands.
-   pointwise: ops with mr_op_def.at, if it has a function for operand 0's dtype.
+   pointwise: ops with mr_op_def.cpu, if it has a function for operand 0's dtype.
    each: ops that compute element by element on any operands; always true.
    same: ops whose result has the bytes of operand 0; always true ---- */
 bool mr_unit_pointwise(const mr_eqn_t *e, mr_unit_t *u);
 bool mr_unit_each(const mr_eqn_t *e, mr_unit_t *u);
 bool mr_unit_same(const mr_eqn_t *e, mr_unit_t *u);
 
-/* ---- view rules (mr_op_def.view): each returns as mr_view_rule in op.h does.
+/* ---- view rules (mr_op_def.fuse): each returns as mr_view_rule in op.h does.
    each: for elementwise ops, the same view of every operand of the result's shape.
    rows: for ops whose operand 0 has leading dimensions as rows and whose other operands all rows
    share: slices that keep the last dimension whole ---- */
@@ -91,7 +92,7 @@ mr_aval_t mr_view_aval(const mr_aval_t *x, const mr_view_t *v);
 /* Rows of an elementwise op's constant. */
 #define MR_RULES_POINTWISE                                                    \
   .batch = mr_batch_pointwise, .open = mr_no_open, .kind = MR_OP_ELEMENTWISE, \
-  .unit = mr_unit_pointwise, .view = mr_view_each
+  .fuse = {.unit = mr_unit_pointwise, .view = mr_view_each}, .shard = {mr_shard_each}
 
 /* ---- reductions: in[0] loses the dimensions in attribute axes (reduce.c) ---- */
 

@@ -53,9 +53,16 @@ static bool select_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 const mr_op_def_t mr_op_select_n = {
-    MR_RULES_PRIMITIVE,   .name = "select_n",    .n_in = 3,
-    .n_out = 1,           .shape = select_shape, .jvp = select_jvp,
-    .vjp = select_vjp,    .batch = select_batch, .sample = select_sample,
-    .amp = MR_AMP_FOLLOW, .unit = mr_unit_each,  .view = mr_view_each,
-    .inplace = {6},
+    MR_RULES_PRIMITIVE,
+    .name = "select_n",
+    .n_in = 3,
+    .n_out = 1,
+    .shape = select_shape,
+    .batch = select_batch,
+    .sample = select_sample,
+    .ad = {.jvp = select_jvp, .vjp = select_vjp},
+    .fuse = {.unit = mr_unit_each, .view = mr_view_each},
+    .reuse = {.of = {6}},
+    .amp = {MR_AMP_FOLLOW},
+    .shard = {mr_shard_each},
 };

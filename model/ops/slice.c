@@ -55,13 +55,36 @@ static bool slice_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return mr_sample_done(s, mr_lax_slice(s->f, x, (int64_t[]){1, 0}, (int64_t[]){3, 2}));
 }
 
+static bool slice_is_view(const mr_eqn_t *e, mr_view_t *v) {
+  v->ndim = e->out[0]->aval.ndim;
+  for (int i = 0; i < v->ndim; i++) {
+    v->start[i] = mr_attr_get(e, "start_indices")->i[i];
+    v->limit[i] = mr_attr_get(e, "limit_indices")->i[i];
+  }
+  return mr_attr_get(e, "strides")->kind == MR_ATTR_NONE;
+}
+
+/* Dimensions that are not sliced. */
+static mr_err_t slice_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  unsigned sliced = 0;
+  for (int d = 0; d < e->out[0]->aval.ndim; d++)
+    if (e->out[0]->aval.dim[d] != e->in[0]->aval.dim[d]) sliced |= 1u << d;
+  return mr__shard_but(e, s, sliced);
+}
+
 const mr_op_def_t mr_op_slice = {
-    MR_RULES_PRIMITIVE,   .jvp = mr_jvp_linear,
-    .batch = slice_batch, .sample = slice_sample,
-    .name = "slice",      .n_in = 1,
-    .n_out = 1,           .shape = slice_shape,
-    .vjp = slice_vjp,     .amp = MR_AMP_FOLLOW,
-    .moves = true,
+    MR_RULES_PRIMITIVE,
+    .batch = slice_batch,
+    .sample = slice_sample,
+    .name = "slice",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = slice_shape,
+    .ad = {.jvp = mr_jvp_linear, .vjp = slice_vjp},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.moves = true},
+    .fuse = {.is_view = slice_is_view},
+    .shard = {slice_shard, .sizes = "limit_indices", .from = "start_indices"},
 };
 
 /* ---- pad ---- */
@@ -116,11 +139,25 @@ static bool pad_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return mr_sample_done(s, mr_lax_pad(s->f, x, (int64_t[]){1, 0}, (int64_t[]){0, 2}));
 }
 
+static mr_err_t pad_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  unsigned padded = 0;
+  for (int d = 0; d < e->out[0]->aval.ndim; d++)
+    if (mr_attr_get(e, "low")->i[d] || mr_attr_get(e, "high")->i[d]) padded |= 1u << d;
+  return mr__shard_but(e, s, padded);
+}
+
 const mr_op_def_t mr_op_pad = {
-    MR_RULES_PRIMITIVE,   .jvp = mr_jvp_linear, .batch = pad_batch,
-    .sample = pad_sample, .name = "pad",        .n_in = 1,
-    .n_out = 1,           .shape = pad_shape,   .vjp = pad_vjp,
-    .amp = MR_AMP_FOLLOW, .moves = true,
+    MR_RULES_PRIMITIVE,
+    .batch = pad_batch,
+    .sample = pad_sample,
+    .name = "pad",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = pad_shape,
+    .ad = {.jvp = mr_jvp_linear, .vjp = pad_vjp},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.moves = true},
+    .shard = {pad_shard},
 };
 
 /* ---- concatenate ---- */
@@ -178,16 +215,20 @@ static bool concatenate_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return mr_sample_done(s, mr_lax_concatenate(s->f, 3, x, 1));
 }
 
+static mr_err_t concatenate_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  return mr__shard_but(e, s, 1u << mr_attr_get(e, "dimension")->i[0]);
+}
+
 const mr_op_def_t mr_op_concatenate = {
     MR_RULES_PRIMITIVE,
-    .jvp = mr_jvp_linear,
     .batch = concatenate_batch,
     .sample = concatenate_sample,
     .name = "concatenate",
     .n_in = -1,
     .n_out = 1,
     .shape = concatenate_shape,
-    .vjp = concatenate_vjp,
-    .amp = MR_AMP_FOLLOW,
-    .moves = true,
+    .ad = {.jvp = mr_jvp_linear, .vjp = concatenate_vjp},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.moves = true},
+    .shard = {concatenate_shard},
 };

@@ -45,17 +45,17 @@ static bool softmax_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 
 const mr_op_def_t mr_op_softmax = {
     .open = softmax_open,
-    .jvp = mr_jvp_symmetric,
     .batch = mr_batch_rows,
     .sample = softmax_sample,
     .name = "softmax",
     .n_in = 1,
     .n_out = 1,
     .shape = softmax_shape,
-    .vjp = softmax_vjp,
-    .amp = MR_AMP_WIDE,
-    .view = mr_view_rows,
-    .flop_each = 5,
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = softmax_vjp},
+    .fuse = {.view = mr_view_rows},
+    .amp = {MR_AMP_WIDE},
+    .cost = {.each = 5},
+    .shard = {mr_shard_rows},
 };
 
 /* ---- softmax_cross_entropy ---- */
@@ -134,16 +134,16 @@ static bool softmax_cross_entropy_sample(const mr_op_def_t *op, mr_sample_t *s, 
 
 const mr_op_def_t mr_op_softmax_cross_entropy = {
     .open = xent_open,
-    .jvp = xent_jvp,
     .batch = mr_batch_merge,
     .sample = softmax_cross_entropy_sample,
     .name = "softmax_cross_entropy",
     .n_in = 2,
     .n_out = 1,
     .shape = xent_shape,
-    .vjp = xent_vjp,
-    .amp = MR_AMP_WIDE,
-    .flop_each = 5,
+    .ad = {.jvp = xent_jvp, .vjp = xent_vjp},
+    .amp = {MR_AMP_WIDE},
+    .cost = {.each = 5},
+    .shard = {mr_shard_rows},
 };
 
 /* ---- softmax_cross_entropy_vjp: logits, labels, dloss -> dlogits ---- */
@@ -176,14 +176,14 @@ static bool softmax_cross_entropy_vjp_sample(const mr_op_def_t *op, mr_sample_t 
 
 const mr_op_def_t mr_op_softmax_cross_entropy_vjp = {
     .open = xent_vjp_open,
-    .jvp = mr_jvp_open,
     .batch = mr_batch_merge,
     .sample = softmax_cross_entropy_vjp_sample,
     .name = "softmax_cross_entropy_vjp",
     .n_in = 3,
     .n_out = 1,
     .shape = xent_vjp_shape,
-    .vjp = mr_vjp_open,
-    .amp = MR_AMP_WIDE,
-    .flop_each = 5,
+    .ad = {.jvp = mr_jvp_open, .vjp = mr_vjp_open},
+    .amp = {MR_AMP_WIDE},
+    .cost = {.each = 5},
+    .shard = {mr_shard_rows},
 };

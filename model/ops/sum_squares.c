@@ -66,16 +66,24 @@ static bool sum_squares_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return mr_sample_done(s, mr_lax_sum_squares(s->f, 2, x));
 }
 
+/* Of several tensors, one by one: parts of one tensor beside all of another would add the latter
+   once on each device. */
+static mr_err_t sum_squares_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  if (e->n_in > 1) return MR_OPEN;
+  for (int d = 0; e->n_in && d < e->in[0]->aval.ndim; d++) mr__factor_all(e, s, d, MR_CUT_SUM);
+  return MR_OK;
+}
+
 const mr_op_def_t mr_op_sum_squares = {
     .open = sum_squares_open,
-    .jvp = mr_jvp_open,
     .batch = mr_batch_open,
     .sample = sum_squares_sample,
     .name = "sum_squares",
     .n_in = -1,
     .n_out = 1,
     .shape = sum_squares_shape,
-    .vjp = sum_squares_vjp,
-    .amp = MR_AMP_WIDE,
-    .flop_each = 2,
+    .ad = {.jvp = mr_jvp_open, .vjp = sum_squares_vjp},
+    .amp = {MR_AMP_WIDE},
+    .cost = {.each = 2},
+    .shard = {sum_squares_shard},
 };

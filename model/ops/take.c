@@ -74,10 +74,34 @@ static bool take_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return mr_sample_done(s, mr_lax_take(s->f, x, index));
 }
 
+/* The dimensions of index are rows of the result; x's rows are WHOLE, as an index may name any. */
+static mr_err_t take_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  const mr_aval_t *x = &e->in[0]->aval, *index = &e->in[1]->aval;
+  int batch = take_mapped(e);
+  for (int d = 0; d < index->ndim; d++) {
+    int k = mr_factor_add(s, index->dim[d], MR_CUT_EACH);
+    if (d < batch) mr_factor_in(s, 0, d, k);
+    mr_factor_in(s, 1, d, k), mr_factor_out(s, 0, d, k);
+  }
+  for (int d = batch + 1; d < x->ndim; d++) {
+    int k = mr_factor_add(s, x->dim[d], MR_CUT_EACH);
+    mr_factor_in(s, 0, d, k), mr_factor_out(s, 0, index->ndim + d - batch - 1, k);
+  }
+  return MR_OK;
+}
+
 const mr_op_def_t mr_op_take = {
-    MR_RULES_PRIMITIVE,    .name = "take",       .n_in = 2,       .n_out = 1,
-    .shape = take_shape,   .jvp = take_jvp,      .vjp = take_vjp, .batch = take_batch,
-    .sample = take_sample, .amp = MR_AMP_FOLLOW, .moves = true,
+    MR_RULES_PRIMITIVE,
+    .name = "take",
+    .n_in = 2,
+    .n_out = 1,
+    .shape = take_shape,
+    .batch = take_batch,
+    .sample = take_sample,
+    .ad = {.jvp = take_jvp, .vjp = take_vjp},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.moves = true},
+    .shard = {take_shard},
 };
 
 /* ---- take_vjp: dy, index -> zeros like x, with dy's rows added by index ---- */
@@ -126,8 +150,29 @@ static bool take_vjp_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return mr_sample_done(s, take_back(s->f, dy, index, &x, 0));
 }
 
+/* A part of the index adds its rows to all of the result. */
+static mr_err_t take_vjp_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  const mr_aval_t *dy = &e->in[0]->aval, *index = &e->in[1]->aval;
+  int batch = take_mapped(e);
+  for (int d = 0; d < dy->ndim; d++) {
+    bool adds = d >= batch && d < index->ndim;
+    int k = mr_factor_add(s, dy->dim[d], adds ? MR_CUT_SUM : MR_CUT_EACH);
+    mr_factor_in(s, 0, d, k);
+    if (d < index->ndim) mr_factor_in(s, 1, d, k);
+    if (!adds) mr_factor_out(s, 0, d < batch ? d : batch + 1 + d - index->ndim, k);
+  }
+  return MR_OK;
+}
+
 const mr_op_def_t mr_op_take_vjp = {
-    MR_RULES_PRIMITIVE,        .name = "take_vjp",  .n_in = 2,           .n_out = 1,
-    .shape = take_vjp_shape,   .jvp = take_vjp_jvp, .vjp = take_vjp_vjp, .batch = take_vjp_batch,
-    .sample = take_vjp_sample, .amp = MR_AMP_WIDE,
+    MR_RULES_PRIMITIVE,
+    .name = "take_vjp",
+    .n_in = 2,
+    .n_out = 1,
+    .shape = take_vjp_shape,
+    .batch = take_vjp_batch,
+    .sample = take_vjp_sample,
+    .ad = {.jvp = take_vjp_jvp, .vjp = take_vjp_vjp},
+    .amp = {MR_AMP_WIDE},
+    .shard = {take_vjp_shard},
 };

@@ -53,18 +53,36 @@ static bool transpose_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return mr_sample_done(s, mr_lax_transpose(s->f, x, k ? (int[]){0, 2, 1} : (int[]){2, 0, 1}));
 }
 
+static bool transpose_is_view(const mr_eqn_t *e, mr_view_t *v) {
+  v->ndim = e->out[0]->aval.ndim;
+  v->transposes = true;
+  for (int i = 0; i < v->ndim; i++) v->perm[i] = (int)mr_attr_get(e, "permutation")->i[i];
+  return true;
+}
+
+static mr_err_t transpose_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  const mr_aval_t *y = &e->out[0]->aval;
+  for (int d = 0; d < y->ndim; d++) {
+    int k = mr_factor_add(s, y->dim[d], MR_CUT_EACH);
+    mr_factor_in(s, 0, (int)mr_attr_get(e, "permutation")->i[d], k);
+    mr_factor_out(s, 0, d, k);
+  }
+  return MR_OK;
+}
+
 const mr_op_def_t mr_op_transpose = {
     MR_RULES_PRIMITIVE,
-    .jvp = mr_jvp_linear,
     .batch = transpose_batch,
     .sample = transpose_sample,
     .name = "transpose",
     .n_in = 1,
     .n_out = 1,
     .shape = transpose_shape,
-    .vjp = transpose_vjp,
-    .amp = MR_AMP_FOLLOW,
-    .moves = true,
+    .ad = {.jvp = mr_jvp_linear, .vjp = transpose_vjp},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.moves = true},
+    .fuse = {.is_view = transpose_is_view},
+    .shard = {transpose_shard},
 };
 
 /* ---- rev ---- */
@@ -107,8 +125,23 @@ static bool rev_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
                         mr_lax_rev(s->f, mr_sample_f32(s, -1, 1, 2, 3, 4), k + 1, (int[]){2, 0}));
 }
 
+static mr_err_t rev_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  const mr_attr_t *dims = mr_attr_get(e, "dimensions");
+  unsigned turned = 0;
+  for (int k = 0; k < dims->n; k++) turned |= 1u << dims->i[k];
+  return mr__shard_but(e, s, turned);
+}
+
 const mr_op_def_t mr_op_rev = {
-    MR_RULES_PRIMITIVE,   .name = "rev",        .n_in = 1,      .n_out = 1,
-    .shape = rev_shape,   .jvp = mr_jvp_linear, .vjp = rev_vjp, .batch = rev_batch,
-    .sample = rev_sample, .amp = MR_AMP_FOLLOW, .moves = true,
+    MR_RULES_PRIMITIVE,
+    .name = "rev",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = rev_shape,
+    .batch = rev_batch,
+    .sample = rev_sample,
+    .ad = {.jvp = mr_jvp_linear, .vjp = rev_vjp},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.moves = true},
+    .shard = {rev_shard},
 };

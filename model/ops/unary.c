@@ -6,7 +6,8 @@
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 
-#define UNARY MR_RULES_POINTWISE, .n_in = 1, .n_out = 1, .inplace = {1}, .amp = MR_AMP_FOLLOW
+#define UNARY \
+  MR_RULES_POINTWISE, .n_in = 1, .n_out = 1, .reuse = {.of = {1}}, .amp = {MR_AMP_FOLLOW}
 
 mr_var_t *mr_lax_exp(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_exp, 1, &x, 0, NULL); }
 
@@ -19,10 +20,10 @@ const mr_op_def_t mr_op_exp = {
     UNARY,
     .name = "exp",
     .shape = mr_shape_same,
-    .jvp = mr_jvp_symmetric,
-    .vjp = exp_vjp,
     .sample = mr_sample_unary,
-    .at = {.f1 = expf, .d1 = exp},
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = exp_vjp},
+    .cpu = {.f1 = expf, .d1 = exp},
+    .device = {.real = "exp(a)"},
 };
 
 mr_var_t *mr_lax_expm1(mr_fn_t *f, mr_var_t *x) {
@@ -39,10 +40,10 @@ const mr_op_def_t mr_op_expm1 = {
     UNARY,
     .name = "expm1",
     .shape = mr_shape_same,
-    .jvp = mr_jvp_symmetric,
-    .vjp = expm1_vjp,
     .sample = mr_sample_unary,
-    .at = {.f1 = expm1f, .d1 = expm1},
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = expm1_vjp},
+    .cpu = {.f1 = expm1f, .d1 = expm1},
+    .device = {.real = "expm1(a)"},
 };
 
 mr_var_t *mr_lax_log(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_log, 1, &x, 0, NULL); }
@@ -56,10 +57,10 @@ const mr_op_def_t mr_op_log = {
     UNARY,
     .name = "log",
     .shape = mr_shape_same,
-    .jvp = mr_jvp_symmetric,
-    .vjp = log_vjp,
     .sample = mr_sample_unary_positive,
-    .at = {.f1 = logf, .d1 = log},
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = log_vjp},
+    .cpu = {.f1 = logf, .d1 = log},
+    .device = {.real = "log(a)"},
 };
 
 mr_var_t *mr_lax_log1p(mr_fn_t *f, mr_var_t *x) {
@@ -76,10 +77,10 @@ const mr_op_def_t mr_op_log1p = {
     UNARY,
     .name = "log1p",
     .shape = mr_shape_same,
-    .jvp = mr_jvp_symmetric,
-    .vjp = log1p_vjp,
     .sample = mr_sample_unary_positive,
-    .at = {.f1 = log1pf, .d1 = log1p},
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = log1p_vjp},
+    .cpu = {.f1 = log1pf, .d1 = log1p},
+    .device = {.real = "log1p(a)"},
 };
 
 mr_var_t *mr_lax_sqrt(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_sqrt, 1, &x, 0, NULL); }
@@ -93,10 +94,10 @@ const mr_op_def_t mr_op_sqrt = {
     UNARY,
     .name = "sqrt",
     .shape = mr_shape_same,
-    .jvp = mr_jvp_symmetric,
-    .vjp = sqrt_vjp,
     .sample = mr_sample_unary_positive,
-    .at = {.f1 = sqrtf, .d1 = sqrt},
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = sqrt_vjp},
+    .cpu = {.f1 = sqrtf, .d1 = sqrt},
+    .device = {.real = "sqrt(a)"},
 };
 
 mr_var_t *mr_lax_rsqrt(mr_fn_t *f, mr_var_t *x) {
@@ -117,10 +118,10 @@ const mr_op_def_t mr_op_rsqrt = {
     UNARY,
     .name = "rsqrt",
     .shape = mr_shape_same,
-    .jvp = mr_jvp_symmetric,
-    .vjp = rsqrt_vjp,
     .sample = mr_sample_unary_positive,
-    .at = {.f1 = rsqrt_f1, .d1 = rsqrt_d1},
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = rsqrt_vjp},
+    .cpu = {.f1 = rsqrt_f1, .d1 = rsqrt_d1},
+    .device = {.real = "(T)1 / sqrt(a)"},
 };
 
 mr_var_t *mr_lax_tanh(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_tanh, 1, &x, 0, NULL); }
@@ -144,10 +145,10 @@ const mr_op_def_t mr_op_tanh = {
     UNARY,
     .name = "tanh",
     .shape = mr_shape_same,
-    .jvp = tanh_jvp,
-    .vjp = tanh_vjp,
     .sample = mr_sample_unary,
-    .at = {.f1 = tanhf, .d1 = tanh},
+    .ad = {.jvp = tanh_jvp, .vjp = tanh_vjp},
+    .cpu = {.f1 = tanhf, .d1 = tanh},
+    .device = {.real = "tanh(a)"},
 };
 
 mr_var_t *mr_lax_logistic(mr_fn_t *f, mr_var_t *x) {
@@ -168,10 +169,10 @@ const mr_op_def_t mr_op_logistic = {
     UNARY,
     .name = "logistic",
     .shape = mr_shape_same,
-    .jvp = mr_jvp_symmetric,
-    .vjp = logistic_vjp,
     .sample = mr_sample_unary,
-    .at = {.f1 = logistic_f1, .d1 = logistic_d1},
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = logistic_vjp},
+    .cpu = {.f1 = logistic_f1, .d1 = logistic_d1},
+    .device = {.real = "(T)1 / ((T)1 + exp(-a))"},
 };
 
 mr_var_t *mr_lax_erf(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_erf, 1, &x, 0, NULL); }
@@ -187,10 +188,10 @@ const mr_op_def_t mr_op_erf = {
     UNARY,
     .name = "erf",
     .shape = mr_shape_same,
-    .jvp = mr_jvp_symmetric,
-    .vjp = erf_vjp,
     .sample = mr_sample_unary,
-    .at = {.f1 = mr_erf, .d1 = erf},
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = erf_vjp},
+    .cpu = {.f1 = mr_erf, .d1 = erf},
+    .device = {.real = "erf_of(a)", .f64 = "erf(a)"},
 };
 
 mr_var_t *mr_lax_sin(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_sin, 1, &x, 0, NULL); }
@@ -204,10 +205,10 @@ const mr_op_def_t mr_op_sin = {
     UNARY,
     .name = "sin",
     .shape = mr_shape_same,
-    .jvp = mr_jvp_symmetric,
-    .vjp = sin_vjp,
     .sample = mr_sample_unary,
-    .at = {.f1 = sinf, .d1 = sin},
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = sin_vjp},
+    .cpu = {.f1 = sinf, .d1 = sin},
+    .device = {.real = "sin(a)"},
 };
 
 mr_var_t *mr_lax_cos(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_cos, 1, &x, 0, NULL); }
@@ -221,10 +222,10 @@ const mr_op_def_t mr_op_cos = {
     UNARY,
     .name = "cos",
     .shape = mr_shape_same,
-    .jvp = mr_jvp_symmetric,
-    .vjp = cos_vjp,
     .sample = mr_sample_unary,
-    .at = {.f1 = cosf, .d1 = cos},
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = cos_vjp},
+    .cpu = {.f1 = cosf, .d1 = cos},
+    .device = {.real = "cos(a)"},
 };
 
 mr_var_t *mr_lax_abs(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_abs, 1, &x, 0, NULL); }
@@ -249,10 +250,10 @@ const mr_op_def_t mr_op_abs = {
     UNARY,
     .name = "abs",
     .shape = abs_shape,
-    .jvp = mr_jvp_symmetric,
-    .vjp = abs_vjp,
     .sample = mr_sample_unary_positive,
-    .at = {.f1 = fabsf, .d1 = fabs, .i1 = abs_i1},
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = abs_vjp},
+    .cpu = {.f1 = fabsf, .d1 = fabs, .i1 = abs_i1},
+    .device = {.real = "fabs(a)", .whole = "a < 0 ? (T)0 - a : a"},
 };
 
 mr_var_t *mr_lax_sign(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_sign, 1, &x, 0, NULL); }
@@ -267,10 +268,10 @@ const mr_op_def_t mr_op_sign = {
     UNARY,
     .name = "sign",
     .shape = mr_shape_same,
-    .jvp = mr_jvp_zero,
-    .vjp = mr_vjp_zero,
     .sample = mr_sample_unary_positive,
-    .at = {.f1 = sign_f1, .d1 = sign_d1, .i1 = sign_i1, .u1 = sign_u1},
+    .ad = {.jvp = mr_jvp_zero, .vjp = mr_vjp_zero},
+    .cpu = {.f1 = sign_f1, .d1 = sign_d1, .i1 = sign_i1, .u1 = sign_u1},
+    .device = {.real = "a > 0 ? (T)1 : a < 0 ? (T)-1 : a", .whole = "(T)(a > 0) - (T)(a < 0)"},
 };
 
 mr_var_t *mr_lax_floor(mr_fn_t *f, mr_var_t *x) {
@@ -281,8 +282,8 @@ const mr_op_def_t mr_op_floor = {
     UNARY,
     .name = "floor",
     .shape = mr_shape_same,
-    .jvp = mr_jvp_zero,
-    .vjp = mr_vjp_zero,
     .sample = mr_sample_unary_positive,
-    .at = {.f1 = floorf, .d1 = floor},
+    .ad = {.jvp = mr_jvp_zero, .vjp = mr_vjp_zero},
+    .cpu = {.f1 = floorf, .d1 = floor},
+    .device = {.real = "floor(a)"},
 };

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "model/ops/lax.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
@@ -125,14 +126,14 @@ static mr_amp_rule_t amp_asked(const amp_t *a, const mr_eqn_t *e) {
 static mr_amp_rule_t amp_rule(const amp_t *a, const mr_eqn_t *e) {
   mr_amp_rule_t r = amp_asked(a, e);
   if (r != MR_AMP_BY_CLASS) return r;
-  return e->op->amp == MR_AMP_NARROW ? MR_AMP_COMPUTE
-         : e->op->amp == MR_AMP_WIDE ? MR_AMP_F32
-                                     : MR_AMP_WIDEST;
+  return e->op->amp.how == MR_AMP_NARROW ? MR_AMP_COMPUTE
+         : e->op->amp.how == MR_AMP_WIDE ? MR_AMP_F32
+                                         : MR_AMP_WIDEST;
 }
 
 /* The rule of an equation that calls functions: it keeps its dtypes, or takes what there is. */
 static mr_amp_rule_t amp_call_rule(const mr_amp_policy_t *p, const mr_eqn_t *e) {
-  return p->enters && e->op->passes ? MR_AMP_AS_IS : MR_AMP_ORIGINAL;
+  return p->enters && e->op->amp.passes ? MR_AMP_AS_IS : MR_AMP_ORIGINAL;
 }
 
 const char *mr_amp_row_text(const mr_amp_policy_t *p, const mr_eqn_t *e, const char *scope,
@@ -178,7 +179,7 @@ typedef struct amp_unfit {
 static bool amp_see_unfit(void *arg, const mr_eqn_t *e) {
   const amp_unfit_t *u = arg;
   const mr_amp_row_t *r = amp_row_of(u->policy, e, e->scope);
-  if (!r || !r->asked || r->rule != MR_AMP_COMPUTE || e->op->narrows) return false;
+  if (!r || !r->asked || r->rule != MR_AMP_COMPUTE || e->op->amp.narrows) return false;
   if (!amp_takes(e, u->policy->compute)) u->take(u->arg, r, e);
   return false;
 }
@@ -195,7 +196,7 @@ void mr_amp_each_unfit(const mr_amp_policy_t *p, const mr_fn_t *f, mr_amp_unfit_
 
 /* Only moves the bytes of its one operand. */
 static bool amp_moves(const mr_eqn_t *e) {
-  return e->n_in == 1 && e->n_out == 1 && (e->op->moves || e->op->kind == MR_OP_ALIAS) &&
+  return e->n_in == 1 && e->n_out == 1 && (e->op->cost.moves || e->op->kind == MR_OP_ALIAS) &&
          e->in[0]->aval.dtype == e->out[0]->aval.dtype;
 }
 
@@ -232,8 +233,7 @@ static mr_var_t *amp_convert(const amp_t *a, const mr_eqn_t *e, mr_var_t *v, mr_
   if (!v || v->aval.dtype == t) return v;
   /* What was widened to f32 goes back as it was. */
   const mr_eqn_t *from = v->def;
-  if (from && from->op == &mr_op_convert_element_type && from->in[0]->aval.dtype == t &&
-      v->aval.dtype == MR_F32)
+  if (from && mr__is_conversion(from) && from->in[0]->aval.dtype == t && v->aval.dtype == MR_F32)
     return from->in[0];
   mr_fn_t *g = a->g;
   mr_origin_t before = mr_origin(g);
@@ -253,7 +253,7 @@ static mr_var_t *amp_convert(const amp_t *a, const mr_eqn_t *e, mr_var_t *v, mr_
 /* Repeats a smaller value, as a bias or a gain is spread over the rows. */
 static bool amp_repeats(const mr_var_t *x) {
   const mr_eqn_t *e = x->def;
-  return e && e->op->moves && e->n_in == 1 &&
+  return e && e->op->cost.moves && e->n_in == 1 &&
          mr_aval_elems(&e->in[0]->aval) < mr_aval_elems(&x->aval);
 }
 
@@ -353,8 +353,8 @@ static mr_err_t amp_functions(const amp_t *a, const mr_eqn_t *e, mr_var_t *const
     const mr_fn_t **inner = mr_mem_take(&a->g->mem, (size_t)n * sizeof(mr_fn_t *));
     for (int i = 0; inner && i < n; i++) inner[i] = NULL;
     for (int i = 0; inner && now && i < n && err >= 0; i++)
-      err = amp_body(a->policy, scope, fns[i], e->op->passes ? now : NULL, !e->op->passes, NULL,
-                     (mr_fn_t **)(uintptr_t)&inner[i], &a->g->diag);
+      err = amp_body(a->policy, scope, fns[i], e->op->amp.passes ? now : NULL, !e->op->amp.passes,
+                     NULL, (mr_fn_t **)(uintptr_t)&inner[i], &a->g->diag);
     attr[k].fn = inner ? inner[0] : NULL; /* all are replaced, also after a failure: amp_drop */
     attr[k].fns = inner;
   }
@@ -389,7 +389,7 @@ static void amp_give(const amp_t *a, const mr_eqn_t *e, mr_amp_rule_t r, mr_var_
     if (attr[k].kind != MR_ATTR_DTYPE || !amp_converts(asked)) continue;
     if (!strcmp(attr[k].name, "preferred_element_type"))
       attr[k].i[0] = amp_product(a, e, r, in, asked);
-    else if (e->op->narrows &&
+    else if (e->op->amp.narrows &&
              (r == MR_AMP_COMPUTE || (r != MR_AMP_ORIGINAL && a->map[e->out[0]->id].narrow)))
       attr[k].i[0] = a->policy->compute;
   }
@@ -419,7 +419,7 @@ static mr_err_t amp_eqn(const amp_t *a, const mr_eqn_t *e) {
   if (!calls && r != MR_AMP_ORIGINAL && !amp_fits(a, &copy, in)) {
     for (int k = 0; k < e->n_attr; k++) attr[k] = e->attr[k]; /* the op does not take that dtype */
     amp_operands(a, e, MR_AMP_ORIGINAL, in);
-    if (e->op->narrows) amp_give(a, e, r, in, attr); /* but it may give it */
+    if (e->op->amp.narrows) amp_give(a, e, r, in, attr); /* but it may give it */
   }
   if ((!enters || amp_functions(a, e, in, attr) >= 0) && mr_rule_done(g) >= 0)
     c = mr_emit_like(g, &copy, in);

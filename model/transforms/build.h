@@ -14,12 +14,12 @@ mr_fn_t *mr__begin(const mr_fn_t *f, int more, mr_var_t ***out);
    the caller's.  If g has failed, or fails here, it is destroyed, its sentence is in diag and its
    code is returned. */
 mr_err_t mr__finish(mr_fn_t *g, int n_out, mr_var_t *const *out, mr_fn_t **to, mr_diag_t *diag);
-/* Replaces each equation of g that is spent (mr_op_def.spent) by its open form.  MR_OK or the
+/* Replaces each equation of g that is spent (mr_op_def.ad.spent) by its open form.  MR_OK or the
    failure in g->diag. */
 mr_err_t mr__open_spent(mr_fn_t *g);
 /* For the spend rule of an op that calls functions: replaces the functions in attribute `name` of
-   e, an equation of f, by copies all of whose equations are spent (mr_op_def.spend).  MR_OK, also
-   if there is nothing to spend, or the failure in f->diag. */
+   e, an equation of f, by copies all of whose equations are spent (mr_op_def.ad.spend).  MR_OK,
+   also if there is nothing to spend, or the failure in f->diag. */
 mr_err_t mr__spend_called(mr_fn_t *f, mr_eqn_t *e, const char *name);
 /* For vjp rules: whether the reverse sweep over g needs the cotangent of v, a var of g.  false if v
    is constant in the derivative; a rule that sweeps over a function's body must then treat v as

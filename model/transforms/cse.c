@@ -26,7 +26,7 @@ static bool same_eqn(const mr_eqn_t *a, const mr_eqn_t *b) {
 
 /* A barrier must stay distinct; functions in attributes are not compared. */
 static bool mergeable(const mr_eqn_t *e) {
-  if (e->op == &mr_op_optimization_barrier) return false;
+  if (e->op->fuse.apart) return false;
   const mr_fn_t *const *fns;
   for (int k = 0; k < e->n_attr; k++)
     if (mr_attr_calls(&e->attr[k], &fns)) return false;

@@ -4,14 +4,16 @@
 #include <stdlib.h>
 
 #include "model/ops/lax.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
 /* Whether every element of v is `value`: v is that literal, or a broadcast of it. */
 static bool is_constant(const mr_var_t *v, double value) {
-  while (v->def && v->def->op == &mr_op_broadcast_in_dim) v = v->def->in[0];
-  return v->literal && v->aval.dtype == MR_F32 && v->value == value;
+  v = mr__repeated(v);
+  return v->literal && v->aval.dtype == MR_F32 && v->value == value &&
+         !signbit(v->value) == !signbit(value);
 }
 
 /* Returns the literal for an f32 scalar that e, an elementwise op, computes from literals, with the
@@ -21,20 +23,34 @@ static mr_var_t *computed(mr_fn_t *f, const mr_eqn_t *e, const mr_target_t *t) {
   for (int k = 0; k < e->n_in; k++)
     if (!e->in[k]->literal || e->in[k]->aval.dtype != MR_F32) return NULL;
   if (e->n_attr) return NULL;
-  if (e->n_in == 1 ? !e->op->at.f1 : e->n_in != 2 || !e->op->at.f2) return NULL;
+  if (e->n_in == 1 ? !e->op->cpu.f1 : e->n_in != 2 || !e->op->cpu.f2) return NULL;
   float b = e->n_in == 2 ? (float)e->in[1]->value : 0;
   return mr_literal(f, MR_F32, t->element(e->op, (float)e->in[0]->value, b));
 }
 
-/* Returns the operand that e passes on unchanged, to the bit; NULL if there is no such operand.  x
-   + 0 is not folded: -0 + 0 is 0. */
+/* An op that passes one operand on unchanged, to the bit, where the other is `value`.  x + 0 and
+   x - -0 are no rows: for -0 both are 0. */
+static const struct {
+  const mr_op_def_t *op;
+  int other;
+  double value;
+} neutral[] = {
+    {&mr_op_mul, 1, 1},
+    {&mr_op_mul, 0, 1},
+    {&mr_op_div, 1, 1},
+    {&mr_op_sub, 1, 0},
+};
+
+/* Returns the operand that e passes on; NULL if there is no such operand. */
 static mr_var_t *passed_on(const mr_eqn_t *e) {
   if (e->n_in != 2 || e->n_out != 1) return NULL;
-  mr_var_t *a = e->in[0], *b = e->in[1], *same = NULL;
-  if (e->op == &mr_op_mul) same = is_constant(b, 1) ? a : is_constant(a, 1) ? b : NULL;
-  if (e->op == &mr_op_div && is_constant(b, 1)) same = a;
-  if (e->op == &mr_op_sub && is_constant(b, 0) && !signbit(b->value)) same = a;
-  return same && mr_aval_equal(&same->aval, &e->out[0]->aval) ? same : NULL;
+  for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++) {
+    mr_var_t *same = e->in[1 - neutral[i].other];
+    if (e->op == neutral[i].op && is_constant(e->in[neutral[i].other], neutral[i].value) &&
+        mr_aval_equal(&same->aval, &e->out[0]->aval))
+      return same;
+  }
+  return NULL;
 }
 
 mr_err_t mr_fold_constants(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag) {

@@ -56,7 +56,7 @@ static int group_of(const fuser_t *s, int i) { return i < 0 ? -1 : root(s, s->of
 
 static bool fuse_unit_of(const mr_eqn_t *e, mr_unit_t *u) {
   *u = (mr_unit_t){0};
-  return e->op->unit && e->n_out == 1 && e->n_in <= MR_UNIT_IN && e->op->unit(e, u) &&
+  return e->op->fuse.unit && e->n_out == 1 && e->n_in <= MR_UNIT_IN && e->op->fuse.unit(e, u) &&
          (!e->n_in || fuse_elems(e->in[0])) && fuse_elems(e->out[0]);
 }
 
@@ -310,7 +310,7 @@ static void add_operand(fuser_t *s, body_t *b, mr_var_t *v) {
    since inside a body the ops' own shape rules hold. */
 static mr_var_t *widened(fuser_t *s, body_t *b, const mr_eqn_t *e, mr_var_t *v) {
   mr_var_t *x = mr__mapped(b->fn, s->map, v);
-  bool beside = e->op->mixes && e->out[0]->aval.dtype == MR_F32;
+  bool beside = e->op->amp.mixes && e->out[0]->aval.dtype == MR_F32;
   if (!beside || !mr_is_narrow(v->aval.dtype)) return x;
   mr_origin_t before = mr_origin(b->fn);
   mr_origin_from(b->fn, e, "fuse");
@@ -355,7 +355,7 @@ static int reads_inside(const fuser_t *s, int g, const mr_var_t *v) {
 
 /* Returns the var of the body that has v's bytes: reshapes undone. */
 static const mr_var_t *fuse_bytes_of(const mr_var_t *v) {
-  while (v->def && v->def->op->kind == MR_OP_ALIAS && v->def->op->unit) v = v->def->in[0];
+  while (v->def && v->def->op->kind == MR_OP_ALIAS && v->def->op->fuse.unit) v = v->def->in[0];
   return v;
 }
 

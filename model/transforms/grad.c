@@ -35,10 +35,10 @@ static mr_err_t back_one(sweep_t *s, const mr_eqn_t *e) {
   for (int k = 0; k < e->n_out; k++) any |= (dout[k] = s->ct[e->out[k]->id]) != NULL;
   for (int k = 0; k < e->n_in; k++) want |= s->active[e->in[k]->id];
   if (!want) return MR_OK;
-  if (!any) return e->n_out && e->op->spend ? e->op->spend(g, e->out[0]->def) : MR_OK;
+  if (!any) return e->n_out && e->op->ad.spend ? e->op->ad.spend(g, e->out[0]->def) : MR_OK;
   mr_var_t **din = mr_mem_take(&g->mem, (size_t)e->n_in * sizeof *din);
   mr_origin_from(g, e, "grad");
-  mr_err_t err = e->op->vjp(g, e, dout, din);
+  mr_err_t err = e->op->ad.vjp(g, e, dout, din);
   MR_TRY(err == MR_OPEN ? mr_backward_open(g, e, dout, din) : err);
   for (int k = 0; k < e->n_in; k++) MR_TRY(add_cotangent(s, e->in[k], din[k]));
   return MR_OK;

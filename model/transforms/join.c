@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "model/ops/lax.h"
+#include "model/ops/operands.h"
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
@@ -41,8 +42,8 @@ static const mr_fn_t *join_body(const mr_eqn_t *e) { return mr_attr_called(e, "j
 /* The elements of a loop that has none but elementwise ops, of its tensors and of single numbers;
    0: another loop. */
 static int64_t join_size(const mr_eqn_t *e) {
-  if (e->op != &mr_op_fused || mr_attr_find(e, "tensors")) return 0;
-  const mr_fn_t *b = join_body(e);
+  const mr_fn_t *b = mr__loop_body(e);
+  if (!b || mr_attr_find(e, "tensors")) return 0;
   int64_t n = b->n_out ? join_elems(b->out[0]) : 0;
   if (n < 2) return 0;
   for (int k = 0; k < e->n_in; k++)
@@ -52,7 +53,7 @@ static int64_t join_size(const mr_eqn_t *e) {
   for (int i = 0; i < b->n_eqn; i++) {
     const mr_eqn_t *m = b->eqn[i];
     mr_unit_t u = {0};
-    if (!m->op->unit || !m->op->unit(m, &u)) return 0;
+    if (!m->op->fuse.unit || !m->op->fuse.unit(m, &u)) return 0;
     if (join_elems(m->out[0]) != n && join_elems(m->out[0]) != 1) return 0;
     bool spreads = u.kind == MR_UNIT_REPEAT && join_elems(m->in[0]) == 1;
     if (u.kind != MR_UNIT_EACH && u.kind != MR_UNIT_SAME && !spreads) return 0;
@@ -81,7 +82,7 @@ static bool alike_eqns(const mr_fn_t *a, const mr_eqn_t *x, const mr_fn_t *b, co
   if (x->op != y->op || x->n_in != y->n_in || x->n_attr != y->n_attr) return false;
   for (int k = 0; k < x->n_in; k++)
     if (!alike_vars(a, x->in[k], b, y->in[k])) return false;
-  for (int k = 0; x->op->unit(x, &u) && u.kind == MR_UNIT_EACH && k < x->n_attr; k++)
+  for (int k = 0; x->op->fuse.unit(x, &u) && u.kind == MR_UNIT_EACH && k < x->n_attr; k++)
     if (!mr_attr_same(&x->attr[k], &y->attr[k])) return false;
   return alike_vars(a, x->out[0], b, y->out[0]);
 }

@@ -22,7 +22,7 @@ static mr_err_t forward_one(mr_fn_t *g, const mr_eqn_t *e, mr_var_t **tangent) {
   for (int k = 0; k < e->n_in; k++) any |= (din[k] = tangent[e->in[k]->id]) != NULL;
   if (!any) return MR_OK;
   mr_origin_from(g, e, "jvp");
-  mr_err_t err = e->op->jvp(g, e, din, dout);
+  mr_err_t err = e->op->ad.jvp(g, e, din, dout);
   MR_TRY(err == MR_OPEN ? forward_open(g, e, din, dout) : err);
   for (int k = 0; k < e->n_out; k++) tangent[e->out[k]->id] = dout[k];
   return g->diag.code < 0 ? g->diag.code : MR_OK;

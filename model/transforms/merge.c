@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "model/ops/lax.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 #include "model/transforms/build.h"
 #include "model/transforms/passes.h"
@@ -39,17 +40,19 @@ typedef struct merger {
   int n_group;
 } merger_t;
 
+/* Whether e multiplies x (..., K) by a matrix (K, N), or (N, K) where the op says so. */
 static bool merge_is_transposed(const mr_eqn_t *e) {
-  return e->op == &mr_op_linear && mr_attr_get(e, "transposed")->i[0];
+  const mr_attr_t *transposed = mr_attr_find(e, "transposed");
+  return transposed && transposed->i[0];
 }
 
-/* Whether e multiplies x (..., K) by a matrix (K, N), or is a linear. */
 static bool is_product(const mr_eqn_t *e) {
-  if (e->op == &mr_op_linear) return true;
-  if (e->op != &mr_op_dot_general) return false;
-  mr_dot_dims_t d = mr_attr_as_dot(mr_attr_get(e, "dimension_numbers"));
-  return !d.n_batch && d.n_contract == 1 && d.lhs_contract[0] == e->in[0]->aval.ndim - 1 &&
-         d.rhs_contract[0] == 0 && e->in[1]->aval.ndim == 2 && e->in[0]->aval.ndim > 1;
+  mr_side_t x, w;
+  if (!e->op->fuse.sides || e->in[1]->aval.ndim != 2) return false;
+  e->op->fuse.sides(e, &x, &w);
+  return !x.n_batch && x.n_contract == 1 && x.contract[0] == e->in[0]->aval.ndim - 1 &&
+         w.contract[0] == merge_is_transposed(e) &&
+         (mr_attr_find(e, "transposed") || e->in[0]->aval.ndim > 1);
 }
 
 static int64_t columns(const mr_eqn_t *e) {
@@ -84,21 +87,28 @@ static bool may_join(const merger_t *m, int i, int k) {
 }
 
 /* ---- groups worth merging ---- */
-/* Returns the attention that is the only reader of v, as (B,T,H,D), and sets *place to its operand;
-   -1: none. */
+/* The way of a product's result, each value read by one equation alone, to where q, k and v side by
+   side save copies. */
+static const mr_op_def_t *const to_attention[] = {&mr_op_reshape, &mr_op_attention};
+enum { WAY = sizeof to_attention / sizeof *to_attention };
+
+/* Returns the attention to which that way leads from v, as (B,T,H,D), and sets *place to its
+   operand; -1: none. */
 static int attention_of(const merger_t *m, const mr_var_t *v, int *place) {
-  int r = m->user[v->id];
-  if (m->uses[v->id] != 1 || r < 0 || m->eqn[r]->op != &mr_op_reshape) return -1;
-  const mr_var_t *heads = m->eqn[r]->out[0];
-  int a = m->user[heads->id];
-  if (m->uses[heads->id] != 1 || a < 0) return -1;
-  const mr_eqn_t *e = m->eqn[a];
+  const mr_var_t *heads = v;
+  int reader = -1;
+  for (int i = 0; i < WAY; i++) {
+    if (i) heads = m->eqn[reader]->out[0];
+    reader = m->user[heads->id];
+    if (m->uses[heads->id] != 1 || reader < 0 || m->eqn[reader]->op != to_attention[i]) return -1;
+  }
+  const mr_eqn_t *e = m->eqn[reader];
   const mr_aval_t *x = &v->aval, *y = &heads->aval;
-  bool fits = e->op == &mr_op_attention && e->n_in == 3 && x->ndim == 3 && y->ndim == 4 &&
-              y->dim[0] == x->dim[0] && y->dim[1] == x->dim[1];
+  bool fits = e->n_in == 3 && x->ndim == 3 && y->ndim == 4 && y->dim[0] == x->dim[0] &&
+              y->dim[1] == x->dim[1];
   for (int k = 0; fits && k < 3; k++)
     if (e->in[k] == heads) *place = k;
-  return fits ? a : -1;
+  return fits ? reader : -1;
 }
 
 /* Reduces g to the three products of one attention, in its order; false if g has no such three. */
@@ -190,7 +200,7 @@ static mr_err_t place(merger_t *m, mr_var_t *v) {
 }
 
 static bool converts(const mr_var_t *v, const mr_var_t *like) {
-  return v->def && v->def->op == &mr_op_convert_element_type &&
+  return v->def && mr__is_conversion(v->def) &&
          v->def->in[0]->aval.dtype == like->def->in[0]->aval.dtype;
 }
 
@@ -199,7 +209,7 @@ static bool converts(const mr_var_t *v, const mr_var_t *like) {
 static mr_var_t *merge_joined(merger_t *m, const group_t *g, int k, int dimension) {
   mr_var_t *v[MEMBERS] = {0};
   mr_var_t *first = m->eqn[g->member[0]]->in[k];
-  bool wide = first->def && first->def->op == &mr_op_convert_element_type;
+  bool wide = first->def && mr__is_conversion(first->def);
   for (int j = 0; j < g->n; j++) {
     v[j] = m->eqn[g->member[j]]->in[k];
     wide = wide && converts(v[j], first);

@@ -45,7 +45,7 @@ static mr_err_t copy_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) 
   mr_fn_t *g = o->g;
   mr_var_t **in = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
   for (int k = 0; k < e->n_in; k++) in[k] = open_mapped(o, map, e->in[k]);
-  const mr_attr_t *asked = e->op->widens ? mr_attr_find(e, "preferred_element_type") : NULL;
+  const mr_attr_t *asked = e->op->amp.widens ? mr_attr_find(e, "preferred_element_type") : NULL;
   if (asked && changed(o, (mr_dtype_t)asked->i[0]) != (mr_dtype_t)asked->i[0])
     for (int k = 0; k < e->n_in; k++) in[k] = mr_lax_convert(g, in[k], o->to); /* bf16 into f64 */
   mr_attr_t *attr = mr_mem_copy(&g->mem, e->attr, (size_t)e->n_attr, sizeof *attr);
@@ -82,7 +82,7 @@ static mr_err_t open_composite(const opening_t *o, const mr_eqn_t *e, mr_var_t *
 static mr_err_t open_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) {
   bool closed =
       o->target ? e->op->kind != MR_OP_CALL && (e->op->open == mr_no_open || !o->target->opens(e))
-                : e->op->open == mr_no_open || e->op->own_rule;
+                : e->op->open == mr_no_open || e->op->ad.own_rule;
   return closed ? copy_eqn(o, e, map) : open_composite(o, e, map);
 }
 

@@ -10,7 +10,7 @@ static void reach_one(const mr_eqn_t *e, bool *moves) {
   mr_mem_t mem = {0};
   bool *in = mr_mem_take(&mem, (size_t)(e->n_in + e->n_out) + 1), *out = in + e->n_in;
   for (int k = 0; k < e->n_in; k++) in[k] = moves[e->in[k]->id];
-  e->op->reach(e, in, out);
+  e->op->ad.reach(e, in, out);
   for (int k = 0; k < e->n_out; k++) moves[e->out[k]->id] |= out[k];
   mr_mem_fini(&mem);
 }
@@ -20,8 +20,8 @@ void mr__eqn_moves(int n, mr_eqn_t *const *eqn, bool *moves) {
     const mr_eqn_t *e = eqn[i];
     bool any = false;
     for (int k = 0; k < e->n_in; k++) any |= moves[e->in[k]->id];
-    if (!any || e->op->jvp == mr_jvp_zero) continue;
-    if (e->op->reach) {
+    if (!any || e->op->ad.jvp == mr_jvp_zero) continue;
+    if (e->op->ad.reach) {
       reach_one(e, moves);
       continue;
     }

@@ -38,7 +38,7 @@ typedef struct again {
 
 static bool again_unit(const mr_eqn_t *e, mr_unit_t *u) {
   *u = (mr_unit_t){0};
-  return e->op->unit && e->n_out == 1 && e->n_in <= MR_UNIT_IN && e->op->unit(e, u);
+  return e->op->fuse.unit && e->n_out == 1 && e->n_in <= MR_UNIT_IN && e->op->fuse.unit(e, u);
 }
 
 /* Ops that take an instruction or two. */

@@ -5,6 +5,7 @@
 
 #include "model/ir/op.h"
 #include "model/ops/lax.h"
+#include "model/ops/operands.h"
 #include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
 
@@ -40,13 +41,13 @@ static bool is_far(const remat_t *r, const mr_var_t *v, int at) {
 
 /* Values of f8 are kept instead of what they are widened to, which takes more. */
 static bool widens_storage(const mr_eqn_t *e) {
-  return e->op == &mr_op_convert_element_type && mr_is_storage(e->in[0]->aval.dtype);
+  return mr__is_conversion(e) && mr_is_storage(e->in[0]->aval.dtype);
 }
 
 static bool is_cheap(const remat_t *r, const mr_var_t *v) {
   if (r->place[v->id] < 0) return false;
   const mr_eqn_t *e = r->old[r->place[v->id]];
-  return e->op->cheap || widens_storage(e);
+  return e->op->cost.cheap || widens_storage(e);
 }
 
 /* Whether v can be read at equation `at` without keeping a value of more than `small` bytes longer

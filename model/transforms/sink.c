@@ -23,19 +23,8 @@ typedef struct sinker {
 } sinker_t;
 
 static bool sink_view_of(const mr_eqn_t *e, mr_view_t *v) {
-  *v = (mr_view_t){.ndim = e->out[0]->aval.ndim};
-  v->transposes = e->op == &mr_op_transpose;
-  if (e->op != &mr_op_slice && !v->transposes) return false;
-  if (!v->transposes && mr_attr_get(e, "strides")->kind != MR_ATTR_NONE) return false;
-  for (int i = 0; i < v->ndim; i++) {
-    if (v->transposes) {
-      v->perm[i] = (int)mr_attr_get(e, "permutation")->i[i];
-    } else {
-      v->start[i] = mr_attr_get(e, "start_indices")->i[i];
-      v->limit[i] = mr_attr_get(e, "limit_indices")->i[i];
-    }
-  }
-  return v->ndim > 0;
+  *v = (mr_view_t){0};
+  return e->op->fuse.is_view && e->op->fuse.is_view(e, v) && v->ndim > 0;
 }
 
 static int uses_of(const sinker_t *s, const mr_var_t *x) {
@@ -54,9 +43,9 @@ enum { VIEW_IN = 4 };
 
 static bool lets_through(const mr_var_t *x, const mr_view_t *v, mr_view_t *in) {
   const mr_eqn_t *d = x->def;
-  if (!d || !d->op->view || d->n_in > VIEW_IN || x != d->out[0]) return false;
+  if (!d || !d->op->fuse.view || d->n_in > VIEW_IN || x != d->out[0]) return false;
   memset(in, 0, VIEW_IN * sizeof *in);
-  return d->op->view(d, v, in);
+  return d->op->fuse.view(d, v, in);
 }
 
 /* Returns the earlier operand of d that is operand k in the same view; -1: none. */
@@ -67,7 +56,9 @@ static int sink_seen_before(const mr_eqn_t *d, const mr_view_t *in, int k) {
 }
 
 /* Whether x costs nothing to compute twice, once viewed and once for its other readers. */
-static bool made_again(const mr_var_t *x) { return x->def->op->viewed && x->def->op->moves; }
+static bool made_again(const mr_var_t *x) {
+  return x->def->op->fuse.viewed && x->def->op->cost.moves;
+}
 
 /* Whether transposition v of x ends in values that cost nothing to transpose. */
 static bool vanishes(const sinker_t *s, const mr_var_t *x, const mr_view_t *v, int depth) {
@@ -119,8 +110,8 @@ static mr_var_t *viewed(sinker_t *s, mr_var_t *x, const mr_view_t *v, int depth)
   }
   mr_origin_t before = mr_origin(f);
   mr_origin_from(f, d, "sink");
-  mr_eqn_t *e = d->op->viewed ? NULL : mr_emit_like(f, d, operand);
-  mr_var_t *y = d->op->viewed ? d->op->viewed(f, d, v, operand) : e ? e->out[0] : NULL;
+  mr_eqn_t *e = d->op->fuse.viewed ? NULL : mr_emit_like(f, d, operand);
+  mr_var_t *y = d->op->fuse.viewed ? d->op->fuse.viewed(f, d, v, operand) : e ? e->out[0] : NULL;
   mr_origin_set(f, before);
   s->moved = true;
   return y;
@@ -179,7 +170,7 @@ static mr_err_t round_of(mr_fn_t *f, bool *moved, mr_diag_t *diag) {
 
 static bool has_views(const mr_fn_t *f) {
   for (int i = 0; i < f->n_eqn; i++)
-    if (f->eqn[i]->op == &mr_op_slice || f->eqn[i]->op == &mr_op_transpose) return true;
+    if (f->eqn[i]->op->fuse.is_view) return true;
   return false;
 }
 

@@ -1,4 +1,4 @@
-/* Spent calls (mr_op_def.spend, spent): reverse mode has rewritten what they run, so they are
+/* Spent calls (mr_op_def.ad): reverse mode has rewritten what they run, so they are
    replaced by their open form, which the next transform then goes through instead of the call. */
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 #include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
 
-static bool spent(const mr_eqn_t *e) { return e->op->spent && e->op->spent(e); }
+static bool spent(const mr_eqn_t *e) { return e->op->ad.spent && e->op->ad.spent(e); }
 
 static bool any_spent(const mr_fn_t *g) {
   for (int i = 0; i < g->n_eqn; i++)
@@ -56,8 +56,8 @@ static bool may_spend(const mr_fn_t *f) {
   for (int i = 0; i < f->n_eqn; i++) {
     const mr_eqn_t *e = f->eqn[i];
     const mr_fn_t *const *fns;
-    if (!e->op->spend) continue;
-    if (e->op->spent && !e->op->spent(e)) return true;
+    if (!e->op->ad.spend) continue;
+    if (e->op->ad.spent && !e->op->ad.spent(e)) return true;
     for (int k = 0; k < e->n_attr; k++)
       for (int j = mr_attr_calls(&e->attr[k], &fns) - 1; j >= 0; j--)
         if (may_spend(fns[j])) return true;
@@ -71,7 +71,7 @@ static mr_fn_t *spend_all(const mr_fn_t *f, mr_diag_t *diag) {
   if (!g) return NULL;
   mr_err_t err = MR_OK;
   for (int i = 0; i < g->n_eqn && err >= 0; i++)
-    if (g->eqn[i]->op->spend) err = g->eqn[i]->op->spend(g, g->eqn[i]);
+    if (g->eqn[i]->op->ad.spend) err = g->eqn[i]->op->ad.spend(g, g->eqn[i]);
   if (err >= 0) err = mr__open_spent(g);
   if (err >= 0) return g;
   mr_diag_relay(diag, err, &g->diag);

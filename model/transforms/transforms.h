@@ -41,7 +41,7 @@ mr_err_t mr_backward(mr_fn_t *g, mr_var_t *y, mr_var_t *dout, int n, mr_var_t *c
 mr_err_t mr_backward_range(mr_fn_t *g, int from, int n_y, mr_var_t *const *y, mr_var_t *const *dy,
                            int n, mr_var_t *const *wrt, mr_var_t **grad);
 /* For vjp rules: appends e's open form to g and sweeps back through it; dout and din as in
-   mr_op_def.vjp.  MR_OK or the failure in g->diag. */
+   mr_op_def.ad.  MR_OK or the failure in g->diag. */
 mr_err_t mr_backward_open(mr_fn_t *g, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din);
 /* Forward sweep over equations [from,g->n_eqn): from din[n_in], the tangents of in[n_in], computes
    dout[n_out], those of out[n_out]; NULL is zero in both.  MR_OK or the failure in g->diag. */
@@ -123,7 +123,7 @@ void mr_dce(mr_fn_t *f);
    changes values.  Without memory f fails with MR_ERR_NOMEM. */
 void mr_fold_convert(mr_fn_t *f);
 
-/* Rematerialization: a large value of a cheap op (mr_op_def.cheap) whose next use is far away is
+/* Rematerialization: a large value of a cheap op (mr_op_def.cost) whose next use is far away is
    computed again just before that use instead of being kept, if its operands are still needed then.
    In place; results stay equal to the bit.  MR_OK, or a failure after which f can only be
    destroyed.  After Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016). */

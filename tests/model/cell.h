@@ -56,7 +56,7 @@ static inline void draw(cell_t *c, const mr_var_t *v, double lo, double hi) {
 
 static inline bool cell_init(cell_t *c, const mr_op_def_t *op, int k) {
   *c = (cell_t){.f = mr_fn_create(),
-                .forward_only = op->vjp == mr_no_vjp,
+                .forward_only = op->ad.vjp == mr_no_vjp,
                 .reverse_only = op == &mr_op_custom_vjp_call};
   c->sample.f = c->f;
   if (!op->sample) fail_msg("%s has no samples: give it mr_op_def.sample", op->name);

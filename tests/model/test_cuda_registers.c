@@ -43,7 +43,7 @@ static void add_hot(const mr_eqn_t *e, const mr_kernel_t *k) {
   size_t before = texts.n, index;
   int same = 0;
   bool attends = mr_kernels_attend(e, SIZE_MAX);
-  if (!attends && (k->items < HOT || e->op->product)) return;
+  if (!attends && (k->items < HOT || e->op->cost.product)) return;
   assert_true(mr_kernel_texts_add(&texts, k->text, &index));
   if (texts.n == before) return;
   assert_true(n_hot < KERNELS);

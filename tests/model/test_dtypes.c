@@ -139,7 +139,7 @@ static mr_fn_t *floats_gradient(const mr_fn_t *f) {
 static void differentiates_nearby(const mr_op_def_t *op, const mr_sample_t *s, mr_fn_t *f,
                                   double tolerance) {
   char name[80];
-  mr_fn_t *narrow = op->vjp == mr_no_vjp ? NULL : scalar_of(f), *wide = scalar_of(s->f);
+  mr_fn_t *narrow = op->ad.vjp == mr_no_vjp ? NULL : scalar_of(f), *wide = scalar_of(s->f);
   if (narrow && narrow->n_in <= MR_SAMPLE_IN) {
     mr_fn_t *g = floats_gradient(narrow);
     mr_sample_t all = {.f = floats_gradient(wide)};

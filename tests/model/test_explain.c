@@ -249,7 +249,7 @@ static void count_moves(const mr_exec_t *x, double times, tally_t *t) {
     for (int k = 0; k < MR_CALL_NOTES && c->note[k].what; k++) t->notes++;
     for (int k = 0; k < c->n_inner; k++)
       count_moves(c->inner[k].exec, times * (double)c->inner[k].runs, t);
-    if (!c->run || !e->op->moves || !e->n_in || c->n_inner) continue;
+    if (!c->run || !e->op->cost.moves || !e->n_in || c->n_inner) continue;
     if (!strcmp(e->op->name, "convert_element_type")) {
       t->casts++;
       t->cast_bytes +=

@@ -18,7 +18,8 @@
 static void no_rule_is_forgotten(void **state) {
   for (int i = 0; i < mr_n_ops; i++) {
     const mr_op_def_t *op = mr_ops[i];
-    if (!op->name || !op->shape || !op->jvp || !op->vjp || !op->batch || !op->open || !op->sample)
+    if (!op->name || !op->shape || !op->ad.jvp || !op->ad.vjp || !op->batch || !op->open ||
+        !op->sample || !op->shard.rule)
       fail_msg("op %d (%s) has a rule that is NULL", i, op->name ? op->name : "?");
     assert_ptr_equal(mr_op_find(op->name), op);
     assert_int_not_equal(op->n_out, 0);
@@ -35,15 +36,20 @@ static void the_cpu_has_a_rule_for_each_op_that_needs_one(void **state) {
       fail_msg("%s: %s", mr_ops[i]->name, needs ? "no rule of the CPU's" : "a rule too many");
     if (mr_ops[i]->kind == MR_OP_CALL) assert_ptr_not_equal(mr_ops[i]->open, mr_no_open);
     if (mr_ops[i]->kind == MR_OP_ELEMENTWISE)
-      assert_true(mr_ops[i]->at.f1 != NULL || mr_ops[i]->at.f2 != NULL);
+      assert_true(mr_ops[i]->cpu.f1 != NULL || mr_ops[i]->cpu.f2 != NULL);
   }
 }
 
 /* An op as someone outside the table may write it, before its derivatives. */
 static const mr_op_def_t bare = {
-    MR_RULES_PRIMITIVE, .name = "bare",         .n_in = 1,
-    .n_out = 1,         .shape = mr_shape_same, .jvp = mr_no_jvp,
-    .vjp = mr_no_vjp,   .batch = mr_no_batch,   .kind = MR_OP_ELEMENTWISE,
+    MR_RULES_PRIMITIVE,
+    .name = "bare",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = mr_shape_same,
+    .batch = mr_no_batch,
+    .kind = MR_OP_ELEMENTWISE,
+    .ad = {.jvp = mr_no_jvp, .vjp = mr_no_vjp},
 };
 
 static void a_missing_rule_fails_by_the_ops_name_and_scope(void **state) {
@@ -79,9 +85,16 @@ static void an_op_from_outside_brings_its_rule_for_a_backend(void **state) {
   const char *const names[] = {"another", "cpu"};
   for (int i = 0; i < 2; i++) {
     const mr_op_lower_t rules[] = {{names[i], next_lower}, {0}};
-    const mr_op_def_t next = {MR_RULES_PRIMITIVE, .name = "next",         .n_in = 1,
-                              .n_out = 1,         .shape = mr_shape_same, .jvp = mr_jvp_zero,
-                              .vjp = mr_vjp_zero, .batch = mr_no_batch,   .lower = rules};
+    const mr_op_def_t next = {
+        MR_RULES_PRIMITIVE,
+        .name = "next",
+        .n_in = 1,
+        .n_out = 1,
+        .shape = mr_shape_same,
+        .batch = mr_no_batch,
+        .lower = rules,
+        .ad = {.jvp = mr_jvp_zero, .vjp = mr_vjp_zero},
+    };
     mr_fn_t *f = mr_fn_create();
     mr_exec_t *x = NULL;
     mr_diag_t diag = {0};

@@ -109,7 +109,7 @@ static mr_fn_t *layered(mr_precision_t p) {
 static int products_asking(const mr_fn_t *f, mr_precision_t p) {
   int n = 0;
   for (int i = 0; i < f->n_eqn; i++) {
-    if (!f->eqn[i]->op->product) {
+    if (!f->eqn[i]->op->cost.product) {
       assert_null(mr_attr_find(f->eqn[i], "precision"));
       continue;
     }

@@ -54,7 +54,7 @@ static void execute(const mr_eqn_t *e, const mr_product_t *p, void *const *in, v
 
 static const mr_eqn_t *product_in(const mr_fn_t *f) {
   for (int i = 0; i < f->n_eqn; i++)
-    if (f->eqn[i]->op->product) return f->eqn[i];
+    if (f->eqn[i]->op->cost.product) return f->eqn[i];
   fail_msg("no product in %s", mr_fn_text(f));
   return NULL;
 }
@@ -205,7 +205,7 @@ static bool opens_what_no_library_takes(const mr_eqn_t *e) {
 }
 
 static float element_on_the_host(const mr_op_def_t *op, float a, float b) {
-  return op->at.f1 ? op->at.f1(a) : op->at.f2(a, b);
+  return op->cpu.f1 ? op->cpu.f1(a) : op->cpu.f2(a, b);
 }
 
 /* The lines of all products in f, sorted and counted: "6 x m=1152 ...". */
@@ -216,7 +216,7 @@ static void list_products(const mr_fn_t *f, FILE *to) {
   for (int i = 0; i < f->n_eqn; i++) {
     const mr_eqn_t *e = f->eqn[i];
     mr_product_t p;
-    if (!e->op->product || !strncmp(e->op->name, "attention", 9)) continue;
+    if (!e->op->cost.product || !strncmp(e->op->name, "attention", 9)) continue;
     if (!mr__product(e, &p)) fail_msg("%s: no plan", e->scope);
     mr__product_text(&p, line[n++]);
     if (p.copies) fail_msg("%s: %s is copied", e->scope, line[n - 1]);

@@ -95,7 +95,7 @@ static bool rounds(const mr_eqn_t *e, const mr_var_t *v) {
   const mr_op_def_t *exact[] = {&mr_op_max, &mr_op_min, &mr_op_reduce_max, &mr_op_select_n};
   for (int i = 0; i < 4; i++)
     if (e->op == exact[i]) return false;
-  return !e->op->moves && mr_is_float(v->aval.dtype) && elems(v);
+  return !e->op->cost.moves && mr_is_float(v->aval.dtype) && elems(v);
 }
 
 /* What v of another graph is in g: a literal is made when it is first read. */

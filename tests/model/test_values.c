@@ -280,7 +280,7 @@ static void u64_has_no_sign_in_any_op_that_asks_for_one(void **state) {
   int n = 0;
   for (int i = 0; i < mr_n_ops; i++) {
     const mr_op_def_t *op = mr_ops[i];
-    if (!op->at.u1 && !op->at.u2) continue;
+    if (!op->cpu.u1 && !op->cpu.u2) continue;
     mr_fn_t *f, *g;
     double *got = on_pairs(op, MR_U64, &f), *want = on_pairs(op, MR_F64, &g);
     for (int64_t k = 0; k < elems(f->out[0]); k++) /* by zero: all ones */

@@ -19,7 +19,7 @@ static void set_u64(mr_dtype_t t, void *p, int64_t i, uint64_t v) {
 /* f32, bf16 and f16 compute in f32, f64 in f64, other dtypes in integers. */
 #define UNARY(name, type, member, get, set)                                               \
   static void name(const mr_cpu_unit_t *u, const void *const *in, void *out, int64_t n) { \
-    type (*at)(type) = u->eqn->op->at.member;                                             \
+    type (*at)(type) = u->eqn->op->cpu.member;                                            \
     mr_dtype_t xt = u->eqn->in[0]->aval.dtype, yt = u->eqn->out[0]->aval.dtype;           \
     for (int64_t i = 0; i < n; i++) set(yt, out, i, at(get(xt, in[0], i * u->step[0])));  \
   }
@@ -31,7 +31,7 @@ UNARY(unary_u64, uint64_t, u1, get_u64, set_u64)
 
 #define BINARY(name, type, member, get, set)                                                   \
   static void name(const mr_cpu_unit_t *u, const void *const *in, void *out, int64_t n) {      \
-    type (*at)(type, type) = u->eqn->op->at.member;                                            \
+    type (*at)(type, type) = u->eqn->op->cpu.member;                                           \
     mr_dtype_t at_a = u->eqn->in[0]->aval.dtype, at_b = u->eqn->in[1]->aval.dtype;             \
     mr_dtype_t yt = u->eqn->out[0]->aval.dtype;                                                \
     for (int64_t i = 0; i < n; i++)                                                            \
@@ -95,7 +95,7 @@ static bool lane_unit(mr_cpu_unit_t *u, mr_lane_t lane) {
 }
 
 bool mr__cpu_unit_pointwise(mr_cpu_unit_t *u) {
-  const mr_pointwise_t *at = &u->eqn->op->at;
+  const mr_pointwise_t *at = &u->eqn->op->cpu;
   mr_dtype_t t = u->eqn->in[0]->aval.dtype;
   mr_lane_t lane = lane_of(u->eqn->op);
   bool one = u->eqn->n_in == 1;
@@ -151,7 +151,7 @@ void mr__unit_written_out(const mr_cpu_unit_t *u, mr_unit_kernel *kernel, const 
 float mr__cpu_element(const mr_op_def_t *op, float a, float b) {
   float y;
   mr_lane_t lane = lane_of(op);
-  if (!lane) return op->at.f1 ? op->at.f1(a) : op->at.f2(a, b);
+  if (!lane) return op->cpu.f1 ? op->cpu.f1(a) : op->cpu.f2(a, b);
   mr__lanes()->at[lane](MR_F32, &a, 1, &b, 1, &y, 1);
   return y;
 }

@@ -127,7 +127,7 @@ static mr_err_t lower_reduce(mr_call_t *c, mr_cpu_unit_fn *how, const fold_t *fo
   const mr_aval_t *x = &c->eqn->in[0]->aval;
   mr_cpu_unit_t u = {.eqn = c->eqn};
   int first, end;
-  if (c->eqn->op->unit(c->eqn, &u.is)) return mr__program_one(c, diag);
+  if (c->eqn->op->fuse.unit(c->eqn, &u.is)) return mr__program_one(c, diag);
   if (mr_is_narrow(x->dtype) && mr_aval_elems(x) &&
       mr__reduce_range(x, mr__reduce_mask(c->eqn), &first, &end)) {
     how(&u);

@@ -102,7 +102,7 @@ const mr_cpu_rule_t *mr__cpu_rule(const mr_op_def_t *op) {
 bool mr__cpu_unit(mr_cpu_unit_t *u) {
   const mr_op_def_t *op = u->eqn->op;
   if (op->kind == MR_OP_ELEMENTWISE) return mr__cpu_unit_pointwise(u);
-  if (!op->unit || !op->unit(u->eqn, &u->is)) return false;
+  if (!op->fuse.unit || !op->fuse.unit(u->eqn, &u->is)) return false;
   const mr_cpu_rule_t *r = mr__cpu_rule(op);
   bool computes =
       u->is.kind == MR_UNIT_EACH || u->is.kind == MR_UNIT_REDUCE || u->is.kind == MR_UNIT_COLUMNS;
@@ -113,7 +113,7 @@ bool mr__cpu_unit(mr_cpu_unit_t *u) {
    converted and handed to functions inside an equation. */
 static const char *computes_storage(const mr_eqn_t *e) {
   const char *held = NULL;
-  bool moves = (e->op->moves && e->n_in) || e->op == &mr_op_select_n;
+  bool moves = (e->op->cost.moves && e->n_in) || e->op == &mr_op_select_n;
   for (int k = 0; k < e->n_in + e->n_out; k++) {
     mr_dtype_t t = (k < e->n_in ? e->in[k] : e->out[k - e->n_in])->aval.dtype;
     if (mr_is_storage(t)) held = mr_dtype_name(t);

@@ -12,10 +12,9 @@
 #include "model/ops/operands.h"
 
 bool mr__cuda_attention(const mr_eqn_t *e, mr_cuda_attention_t *a) {
-  if (e->op != &mr_op_attention && e->op != &mr_op_attention_vjp) return false;
+  if (!mr__is_attention(e)) return false;
   mr_attention_sizes_t s = mr__attention_sizes(e);
-  *a = (mr_cuda_attention_t){
-      s.B, s.T, s.H, s.D, e->in[0]->aval.dtype, s.packed, e->op == &mr_op_attention_vjp};
+  *a = (mr_cuda_attention_t){s.B, s.T, s.H, s.D, e->in[0]->aval.dtype, s.packed, s.backward};
   if (a->dtype != MR_BF16 && a->dtype != MR_F16) return false;
   return s.D % 8 == 0 && s.B > 0 && s.T > 0 && s.H > 0 && s.D > 0 && s.T <= INT32_MAX &&
          s.B * s.H <= INT32_MAX;

@@ -4,6 +4,7 @@
 
 #include "model/backends/cuda/attention.h"
 #include "model/ops/lax.h"
+#include "model/ops/operands.h"
 
 static pthread_once_t without_said = PTHREAD_ONCE_INIT;
 
@@ -15,8 +16,7 @@ static void say_without(void) {
 }
 
 bool mr__cuda_attention_takes(const mr_eqn_t *e) {
-  if (e->op == &mr_op_attention || e->op == &mr_op_attention_vjp)
-    pthread_once(&without_said, say_without);
+  if (mr__is_attention(e)) pthread_once(&without_said, say_without);
   return false;
 }
 

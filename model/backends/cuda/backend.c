@@ -72,12 +72,10 @@ static mr_err_t cuda_lower_kernels(mr_call_t *c, mr_kernels_t *k, mr_diag_t *dia
 }
 
 static mr_err_t cuda_lower(mr_call_t *c, mr_diag_t *diag) {
-  const mr_op_def_t *op = c->eqn->op;
   const mr_cuda_device_t *d;
   mr_kernels_t k = {0};
-  if (op == &mr_op_scan) return mr__scan_lower(c, diag);
-  if (op == &mr_op_while) return mr__while_lower(c, diag);
-  if (op == &mr_op_cond) return mr__cond_lower(c, diag);
+  mr_call_lower_fn *control = mr__control_rule(c->eqn->op);
+  if (control) return control(c, diag);
   MR_TRY(mr__cuda_device(&d, diag));
   mr_err_t err = mr__cuda_lower_library(c, diag);
   if (err != MR_ERR_NORULE) return err;
@@ -132,7 +130,8 @@ static mr_err_t cuda_build(const mr_call_t *call, int n, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
                    "device cuda: %s is only described here, and computes nothing", d->name);
   for (int i = 0; i < n; i++)
-    if (call[i].eqn->op == &mr_op_while || call[i].eqn->op == &mr_op_cond) mr__cuda_conditions(d);
+    if (call[i].n_inner && (call[i].eqn->op->cost.unbounded || call[i].inner[0].branch >= 0))
+      mr__cuda_conditions(d);
   mr_cuda_wanted_t *want = calloc(cuda_texts(call, n) + 1, sizeof *want);
   if (!want) return mr_no_memory(diag, "the kernels of a graph");
   for (int i = 0; i < n; i++) at += cuda_call_wanted(&call[i], &want[at]);
@@ -148,7 +147,7 @@ static bool cuda_opens(const mr_eqn_t *e) {
 }
 
 static float cuda_element(const mr_op_def_t *op, float a, float b) {
-  return op->at.f1 ? op->at.f1(a) : op->at.f2(a, b);
+  return op->cpu.f1 ? op->cpu.f1(a) : op->cpu.f2(a, b);
 }
 
 static int cuda_threads(void) { return 1; }

@@ -11,7 +11,7 @@
 
 mr_unit_t mr__fused_unit(const mr_eqn_t *e) {
   mr_unit_t u = {0};
-  bool is = e->op->unit && e->op->unit(e, &u);
+  bool is = e->op->fuse.unit && e->op->fuse.unit(e, &u);
   assert(is);
   (void)is;
   return u;

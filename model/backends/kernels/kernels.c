@@ -6,6 +6,7 @@
 #include "model/backends/kernels/text.h"
 #include "model/ir/op.h"
 #include "model/ops/lax.h"
+#include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
 typedef struct row {
@@ -50,23 +51,20 @@ static const row_t kernel_rows[] = {
 };
 
 static mr_kernel_rule_fn *kernel_rule(const mr_op_def_t *op) {
-  if (op->kind == MR_OP_ELEMENTWISE) return mr__kernel_pointwise;
+  if (op->kind == MR_OP_ELEMENTWISE)
+    return op->device.real || op->device.whole ? mr__kernel_pointwise : NULL;
   for (size_t i = 0; i < sizeof kernel_rows / sizeof *kernel_rows; i++)
     if (kernel_rows[i].op == op) return kernel_rows[i].write;
   return NULL;
 }
 
-static bool is_attention(const mr_eqn_t *e) {
-  return e->op == &mr_op_attention || e->op == &mr_op_attention_vjp;
-}
-
 bool mr_kernels_take(const mr_eqn_t *e, int ends) {
-  return !is_attention(e) && kernel_rule(e->op) && e->n_in + e->n_out <= ends;
+  return !mr__is_attention(e) && kernel_rule(e->op) && e->n_in + e->n_out <= ends;
 }
 
 const char *mr_kernels_how(const mr_eqn_t *e) {
-  if (is_attention(e)) return "attention: a kernel of one group a head";
-  return e->op->product ? "a kernel of one loop for each element" : NULL;
+  if (mr__is_attention(e)) return "attention: a kernel of one group a head";
+  return e->op->cost.product ? "a kernel of one loop for each element" : NULL;
 }
 
 static bool gives_elements(const mr_eqn_t *e) {

@@ -117,17 +117,6 @@ static void widen_operands(mr_product_t *p) {
   }
 }
 
-static void sides_of(const mr_eqn_t *e, mr_side_t *x, mr_side_t *w) {
-  if (e->op == &mr_op_dot_general) {
-    mr__dot_sides(e, x, w);
-    return;
-  }
-  int n = e->in[0]->aval.ndim, k = mr_attr_get(e, "transposed")->i[0] ? 1 : 0;
-  *x = (mr_side_t){.n_free = n - 1, .n_contract = 1, .contract = {n - 1}};
-  *w = (mr_side_t){.n_free = 1, .free = {1 - k}, .n_contract = 1, .contract = {k}};
-  for (int i = 0; i < n - 1; i++) x->free[i] = i;
-}
-
 static size_t round256(size_t n) { return (n + 255) & ~(size_t)255; }
 
 static size_t place_copy(mr_product_operand_t *o, size_t at) {
@@ -144,7 +133,7 @@ static bool fits_32_bits(const mr_product_t *p) {
 }
 
 static bool product_plan(const mr_eqn_t *e, bool wide, mr_product_t *p) {
-  if (e->op != &mr_op_dot_general && e->op != &mr_op_linear) return false;
+  if (!e->op->fuse.sides) return false;
   const mr_aval_t *x = &e->in[0]->aval, *w = &e->in[1]->aval;
   mr_side_t sx, sw;
   *p = (mr_product_t){.bias = e->n_in == 3 ? 2 : -1, .d = e->out[0]->aval.dtype};
@@ -155,7 +144,7 @@ static bool product_plan(const mr_eqn_t *e, bool wide, mr_product_t *p) {
   if (!takes_dtypes(p->a.dtype, p->d, &p->sums)) return false;
   if (wide) widen_operands(p);
   if (p->bias >= 0 && (e->in[2]->aval.dtype != p->d || p->d == MR_F64)) return false;
-  sides_of(e, &sx, &sw);
+  e->op->fuse.sides(e, &sx, &sw);
   view_operand((viewed_t){w, &sw}, true, &p->a);
   view_operand((viewed_t){x, &sx}, false, &p->b);
   p->m = group_size(w, sw.free, sw.n_free), p->n = group_size(x, sx.free, sx.n_free);

@@ -24,13 +24,13 @@ typedef struct attend {
 } attend_t;
 
 static bool attend_of(const mr_eqn_t *e, attend_t *a) {
-  if (e->op != &mr_op_attention && e->op != &mr_op_attention_vjp) return false;
+  if (!mr__is_attention(e)) return false;
   mr_dtype_t t = e->in[0]->aval.dtype;
   mr_attention_sizes_t s = mr__attention_sizes(e);
   if ((t != MR_BF16 && t != MR_F16) || s.T < 1 || s.T > ROWS_MAX || s.D < 8 || s.D > HEAD_MAX ||
       s.D % 8 || s.B < 1 || s.H < 1 || s.B > INT32_MAX / s.H)
     return false;
-  *a = (attend_t){.s = s, .backward = e->op == &mr_op_attention_vjp, .f16 = t == MR_F16};
+  *a = (attend_t){.s = s, .backward = s.backward, .f16 = t == MR_F16};
   a->tiles = (int)(s.T + 15) / 16, a->head = (int)(s.D + 15) / 16;
   a->pitch = mr__tile_pitch(16 * a->head), a->wide = mr__tile_pitch(16 * a->tiles);
   a->in = s.packed ? 1 : 3;

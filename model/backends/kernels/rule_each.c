@@ -14,52 +14,10 @@
 #include "model/ops/lax.h"
 #include "model/ops/operands.h"
 
-typedef struct formula {
-  const char *name;
-  const char *real;  /* for floats, of a and b; NULL: not for floats */
-  const char *whole; /* for integers; NULL: not for them */
-} formula_t;
-
-/* NaN stays where it is the first operand of max and min, as in the ops' own functions. */
-static const formula_t formulas[] = {
-    {"add", "a + b", "a + b"},
-    {"add_any", "a + b", "a + b"},
-    {"sub", "a - b", "a - b"},
-    {"mul", "a * b", "a * b"},
-    {"div", "a / b", "b == 0 ? (T)-1 : (T)-1 < 0 && b == (T)-1 ? (T)0 - a : a / b"},
-    {"max", "a > b || a != a ? a : b", "a > b ? a : b"},
-    {"min", "a < b || a != a ? a : b", "a < b ? a : b"},
-    {"eq", "a == b", "a == b"},
-    {"ne", "a != b", "a != b"},
-    {"lt", "a < b", "a < b"},
-    {"le", "a <= b", "a <= b"},
-    {"gt", "a > b", "a > b"},
-    {"ge", "a >= b", "a >= b"},
-    {"pow", "pow(a, b)", NULL},
-    {"neg", "-a", "(T)0 - a"},
-    {"abs", "fabs(a)", "a < 0 ? (T)0 - a : a"},
-    {"sign", "a > 0 ? (T)1 : a < 0 ? (T)-1 : a", "(T)(a > 0) - (T)(a < 0)"},
-    {"floor", "floor(a)", NULL},
-    {"sqrt", "sqrt(a)", NULL},
-    {"rsqrt", "(T)1 / sqrt(a)", NULL},
-    {"exp", "exp(a)", NULL},
-    {"expm1", "expm1(a)", NULL},
-    {"log", "log(a)", NULL},
-    {"log1p", "log1p(a)", NULL},
-    {"sin", "sin(a)", NULL},
-    {"cos", "cos(a)", NULL},
-    {"tanh", "tanh(a)", NULL},
-    {"logistic", "(T)1 / ((T)1 + exp(-a))", NULL},
-};
-
 /* The formula for operands that compute in `type`, or NULL. */
-static const char *formula_of(const mr_op_def_t *op, const char *type) {
-  bool real = !strcmp(type, "float") || !strcmp(type, "double");
-  if (!strcmp(op->name, "erf"))
-    return !strcmp(type, "float") ? "erf_of(a)" : real ? "erf(a)" : NULL;
-  for (size_t i = 0; i < sizeof formulas / sizeof *formulas; i++)
-    if (!strcmp(formulas[i].name, op->name)) return real ? formulas[i].real : formulas[i].whole;
-  return NULL;
+static const char *formula_of(const mr_op_device_t *d, const char *type) {
+  if (!strcmp(type, "double") && d->f64) return d->f64;
+  return !strcmp(type, "float") || !strcmp(type, "double") ? d->real : d->whole;
 }
 
 /* The type that two operands compute in: that of the wider one. */
@@ -73,7 +31,7 @@ static const char *common_type(const mr_eqn_t *e) {
 
 static mr_err_t value_of_formula(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNEL_NAME],
                                  const char *out, mr_diag_t *diag) {
-  const char *type = common_type(e), *formula = formula_of(e->op, type);
+  const char *type = common_type(e), *formula = formula_of(&e->op->device, type);
   if (!formula) return mr__kernel_refuse(e, e->in[0]->aval.dtype, diag);
   fprintf(f, "  { typedef %s T; T a = %s; ", type, in[0]);
   if (e->n_in > 1) fprintf(f, "T b = %s; ", in[1]);
@@ -83,32 +41,33 @@ static mr_err_t value_of_formula(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNE
   return MR_OK;
 }
 
-static mr_err_t value_of_convert(FILE *f, const mr_eqn_t *e, const char *in, const char *out,
-                                 mr_diag_t *diag) {
+static mr_err_t value_of_convert(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNEL_NAME],
+                                 const char *out, const char *number, mr_diag_t *diag) {
   mr_dtype_t from = e->in[0]->aval.dtype, to = e->out[0]->aval.dtype;
   char value[2 * MR_KERNEL_NAME + 32];
   if (mr_is_storage(from) != mr_is_storage(to) || (mr_is_storage(from) && from != to))
     return mr__kernel_refuse(e, mr_is_storage(from) ? from : to, diag);
   if (mr_is_float(from) && !mr_is_float(to) && to != MR_BOOL)
-    snprintf(value, sizeof value, "%s_of_%s(%s)", mr__kernel_held(to), mr__kernel_type(from), in);
+    snprintf(value, sizeof value, "%s_of_%s(%s)", mr__kernel_held(to), mr__kernel_type(from),
+             in[0]);
   else if (mr_is_float(to))
-    snprintf(value, sizeof value, "(%s)%s", mr__kernel_type(to), in);
+    snprintf(value, sizeof value, "(%s)%s", mr__kernel_type(to), in[0]);
   else
-    snprintf(value, sizeof value, "%s", in);
+    snprintf(value, sizeof value, "%s", in[0]);
   fprintf(f, "  %s = ", out);
   mr__kernel_round(f, to, value);
   fputs(";\n", f);
   return MR_OK;
 }
 
-static mr_err_t value_of_power(FILE *f, const mr_eqn_t *e, const char *in, const char *out,
-                               mr_diag_t *diag) {
+static mr_err_t value_of_power(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNEL_NAME],
+                               const char *out, const char *number, mr_diag_t *diag) {
   mr_dtype_t type = e->out[0]->aval.dtype;
   int64_t y = mr_attr_get(e, "y")->i[0];
   const char *power = type == MR_F64 ? "power_f64" : mr_is_float(type) ? "power_f32" : "power_u64";
   char value[MR_KERNEL_NAME + 64];
   if (mr_is_storage(type)) return mr__kernel_refuse(e, type, diag);
-  snprintf(value, sizeof value, "%s%s(%s, %" PRIu64 ")", y < 0 ? "1 / " : "", power, in,
+  snprintf(value, sizeof value, "%s%s(%s, %" PRIu64 ")", y < 0 ? "1 / " : "", power, in[0],
            y < 0 ? 0 - (uint64_t)y : (uint64_t)y);
   fprintf(f, "  %s = ", out);
   mr__kernel_round(f, type, value);
@@ -130,21 +89,36 @@ void mr__kernel_dropped(FILE *f, const mr_eqn_t *e, const char *in, const char *
   fputs("; }\n", f);
 }
 
-static void value_of_dropout(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNEL_NAME],
-                             const char *out, const char *number) {
+static mr_err_t value_of_dropout(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNEL_NAME],
+                                 const char *out, const char *number, mr_diag_t *diag) {
   char draw[4 * MR_KERNEL_NAME];
   snprintf(draw, sizeof draw, "dropout_of(%s, %s, %uu, %s)", number, in[1],
            (unsigned)mr_attr_get(e, "site")->i[0], in[2]);
   mr__kernel_dropped(f, e, in[0], out, draw);
+  return MR_OK;
 }
+
+static mr_err_t value_of_choice(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNEL_NAME],
+                                const char *out, const char *number, mr_diag_t *diag) {
+  return fprintf(f, "  %s = %s ? %s : %s;\n", out, in[0], in[2], in[1]), MR_OK;
+}
+
+/* Ops whose value is no formula of the operands alone: their attributes or dtypes are in it. */
+static const struct {
+  const mr_op_def_t *op;
+  mr_err_t (*write)(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNEL_NAME], const char *out,
+                    const char *number, mr_diag_t *diag);
+} values[] = {
+    {&mr_op_select_n, value_of_choice},
+    {&mr_op_convert_element_type, value_of_convert},
+    {&mr_op_integer_pow, value_of_power},
+    {&mr_op_dropout, value_of_dropout},
+};
 
 mr_err_t mr__kernel_value(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNEL_NAME], const char *out,
                           const char *number, mr_diag_t *diag) {
-  if (e->op == &mr_op_select_n)
-    return fprintf(f, "  %s = %s ? %s : %s;\n", out, in[0], in[2], in[1]), MR_OK;
-  if (e->op == &mr_op_convert_element_type) return value_of_convert(f, e, in[0], out, diag);
-  if (e->op == &mr_op_integer_pow) return value_of_power(f, e, in[0], out, diag);
-  if (e->op == &mr_op_dropout) return value_of_dropout(f, e, in, out, number), MR_OK;
+  for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+    if (values[i].op == e->op) return values[i].write(f, e, in, out, number, diag);
   return value_of_formula(f, e, in, out, diag);
 }
 

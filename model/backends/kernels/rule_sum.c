@@ -36,7 +36,7 @@ static reduction_t reduction_of(const mr_eqn_t *e) {
 }
 
 mr_kernel_fold_t mr__kernel_fold(const mr_op_def_t *op, mr_dtype_t t) {
-  if (op == &mr_op_reduce_sum) return (mr_kernel_fold_t){"0", "r += v;"};
+  if (op->shard.folds == MR_CUT_SUM) return (mr_kernel_fold_t){"0", "r += v;"};
   const char *step = mr_is_float(t) ? "r = r > v || r != r ? r : v;" : "r = r > v ? r : v;";
   return (mr_kernel_fold_t){mr_is_float(t) ? "-INFINITY"
                             : t == MR_I64  ? "(-0x7FFFFFFFFFFFFFFF - 1)"
@@ -97,7 +97,7 @@ static bool is_loop(const mr_eqn_t *e) {
   mr_dtype_t x = e->in[0]->aval.dtype;
   mr_unit_t u = {0};
   bool any = mr_aval_elems(&e->in[0]->aval) > 0;
-  return any && (x == MR_F32 || mr_is_narrow(x)) && e->op->unit && e->op->unit(e, &u) &&
+  return any && (x == MR_F32 || mr_is_narrow(x)) && e->op->fuse.unit && e->op->fuse.unit(e, &u) &&
          (u.kind == MR_UNIT_COLUMNS || u.kind == MR_UNIT_REDUCE);
 }
 

@@ -126,9 +126,8 @@ static mr_err_t opencl_lower(mr_call_t *c, mr_diag_t *diag) {
   const mr_op_def_t *op = c->eqn->op;
   const mr_opencl_device_t *d;
   mr_product_t p;
-  if (op == &mr_op_scan) return mr__scan_lower(c, diag);
-  if (op == &mr_op_while) return mr__while_lower(c, diag);
-  if (op == &mr_op_cond) return mr__cond_lower(c, diag);
+  mr_call_lower_fn *control = mr__control_rule(op);
+  if (control) return control(c, diag);
   MR_TRY(mr__opencl_device(&d, diag));
   if (computes_f64(c->eqn) && !d->f64)
     return mr_fail(diag, MR_ERR_NORULE, "%s: device opencl: %s does not compute in f64", op->name,
@@ -168,7 +167,7 @@ static bool opencl_opens(const mr_eqn_t *e) {
 }
 
 static float opencl_element(const mr_op_def_t *op, float a, float b) {
-  return op->at.f1 ? op->at.f1(a) : op->at.f2(a, b);
+  return op->cpu.f1 ? op->cpu.f1(a) : op->cpu.f2(a, b);
 }
 
 /* A block is one buffer, which may be smaller than what is free. */

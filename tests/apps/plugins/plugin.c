@@ -79,12 +79,11 @@ static const mr_op_def_t twice = {
     .n_in = 1,
     .n_out = 1,
     .shape = mr_shape_floats,
-    .jvp = mr_jvp_symmetric,
-    .vjp = CASE == no_rule ? NULL : twice_vjp,
     .sample = mr_sample_unary,
-    .amp = MR_AMP_FOLLOW,
-    .at = {.f1 = twice_f32, .d1 = twice_f64},
-    .inplace = {1},
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = CASE == no_rule ? NULL : twice_vjp},
+    .reuse = {.of = {1}},
+    .amp = {MR_AMP_FOLLOW},
+    .cpu = {.f1 = twice_f32, .d1 = twice_f64},
 };
 
 /* The same, defined by other ops alone. */
@@ -98,12 +97,12 @@ static const mr_op_def_t doubled = {
     .n_in = 1,
     .n_out = 1,
     .shape = mr_shape_floats,
-    .jvp = mr_jvp_open,
-    .vjp = mr_vjp_open,
     .batch = mr_batch_pointwise,
     .open = doubled_open,
     .kind = MR_OP_CALL,
     .sample = mr_sample_unary,
+    .ad = {.jvp = mr_jvp_open, .vjp = mr_vjp_open},
+    .shard = {mr_shard_open},
 };
 
 /* A model that is listed, and never traced. */
