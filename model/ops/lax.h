@@ -19,39 +19,22 @@
 
 MR_BEGIN_DECLS
 
-/* ---- elementwise: operands of one dtype and one shape, or one of them a scalar, which is
-   repeated; the result has that shape.  Each returns a var owned by f, NULL on failure.
+/* ---- elementwise, mr_lax_NAME(f, x) or mr_lax_NAME(f, a, b) for each MR_OP1 and MR_OP2 of
+   list.def: operands of one dtype and one shape, or one of them a scalar, which is repeated; the
+   result has that shape.  Each returns a var owned by f, NULL on failure.
    Arithmetic, comparisons, sign, abs, neg, max and min also take integers, which wrap; max, min and
-   comparisons also bool; abs no unsigned dtype ---- */
-mr_var_t *mr_lax_add(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
-mr_var_t *mr_lax_add_any(mr_fn_t *f, mr_var_t *a, mr_var_t *b); /* of two cotangents */
-mr_var_t *mr_lax_sub(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
-mr_var_t *mr_lax_mul(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
-mr_var_t *mr_lax_div(mr_fn_t *f, mr_var_t *a, mr_var_t *b); /* integers: -1 where b is 0 */
-mr_var_t *mr_lax_max(mr_fn_t *f, mr_var_t *a, mr_var_t *b); /* NaN if one is NaN, as in min */
-mr_var_t *mr_lax_min(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
-mr_var_t *mr_lax_eq(mr_fn_t *f, mr_var_t *a, mr_var_t *b); /* bool */
-mr_var_t *mr_lax_neg(mr_fn_t *f, mr_var_t *x);
-mr_var_t *mr_lax_sign(mr_fn_t *f, mr_var_t *x); /* -1, 0 or 1; NaN stays */
-mr_var_t *mr_lax_exp(mr_fn_t *f, mr_var_t *x);
-mr_var_t *mr_lax_log(mr_fn_t *f, mr_var_t *x);
-mr_var_t *mr_lax_tanh(mr_fn_t *f, mr_var_t *x);
-mr_var_t *mr_lax_erf(mr_fn_t *f, mr_var_t *x); /* bf16, f16 and f32 computed in f32 */
-mr_var_t *mr_lax_sqrt(mr_fn_t *f, mr_var_t *x);
-mr_var_t *mr_lax_rsqrt(mr_fn_t *f, mr_var_t *x);
-mr_var_t *mr_lax_sin(mr_fn_t *f, mr_var_t *x);
-mr_var_t *mr_lax_cos(mr_fn_t *f, mr_var_t *x);
-mr_var_t *mr_lax_log1p(mr_fn_t *f, mr_var_t *x);
-mr_var_t *mr_lax_expm1(mr_fn_t *f, mr_var_t *x);
-mr_var_t *mr_lax_logistic(mr_fn_t *f, mr_var_t *x);
-mr_var_t *mr_lax_abs(mr_fn_t *f, mr_var_t *x); /* slope 1 at 0 */
-mr_var_t *mr_lax_floor(mr_fn_t *f, mr_var_t *x);
-mr_var_t *mr_lax_pow(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
-mr_var_t *mr_lax_ne(mr_fn_t *f, mr_var_t *a, mr_var_t *b); /* bool, as the four that follow */
-mr_var_t *mr_lax_lt(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
-mr_var_t *mr_lax_le(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
-mr_var_t *mr_lax_gt(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
-mr_var_t *mr_lax_ge(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
+   comparisons also bool; abs no unsigned dtype.
+   add_any: of two cotangents.  div: of integers, -1 where b is 0.  max, min: NaN if one is NaN.
+   eq, ne, lt, le, gt, ge: bool.  sign: -1, 0 or 1; NaN stays.  abs: slope 1 at 0.
+   erf: bf16, f16 and f32 computed in f32.
+   stop_gradient: x of any dtype, constant to derivatives.  Source: jax.lax.stop_gradient.
+   optimization_barrier: x, which passes take for another value: nothing computed from the result is
+   merged with what is computed from x ---- */
+#define MR_OP(name)
+#define MR_OP1(name) mr_var_t *mr_lax_##name(mr_fn_t *f, mr_var_t *x);
+#define MR_OP2(name) mr_var_t *mr_lax_##name(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
+#include "model/ops/list.def"
+#undef MR_OP
 
 /* ---- elementwise, of their own kind; each returns a var owned by f, NULL on failure.
    select_n: a where which is false, b where it is true; which is bool, a scalar or of the shape of
@@ -59,16 +42,11 @@ mr_var_t *mr_lax_ge(mr_fn_t *f, mr_var_t *a, mr_var_t *b);
    integer_pow: x^y, for integers with y >= 0; x^0 is 1.
    scale: s x, s rounded to x's dtype.
    convert: convert_element_type, between f32, bf16, f16, f64, i32, u32 and bool; returns x itself
-   if it has the dtype already.  Floats are truncated to integers; true is any x but 0.
-   stop_gradient: x of any dtype, constant to derivatives.  Source: jax.lax.stop_gradient.
-   optimization_barrier: x, which passes take for another value: nothing computed from the result is
-   merged with what is computed from x ---- */
+   if it has the dtype already.  Floats are truncated to integers; true is any x but 0. ---- */
 mr_var_t *mr_lax_select_n(mr_fn_t *f, mr_var_t *which, mr_var_t *a, mr_var_t *b);
 mr_var_t *mr_lax_integer_pow(mr_fn_t *f, mr_var_t *x, int y);
 mr_var_t *mr_lax_scale(mr_fn_t *f, double s, mr_var_t *x);
 mr_var_t *mr_lax_convert(mr_fn_t *f, mr_var_t *x, mr_dtype_t to);
-mr_var_t *mr_lax_stop_gradient(mr_fn_t *f, mr_var_t *x);
-mr_var_t *mr_lax_optimization_barrier(mr_fn_t *f, mr_var_t *x);
 
 /* ---- draws by key.  key is u32[2], as jax.random's, or u32[...,2]: many keys, each of which draws
    dim[ndim]; the result has the keys' leading dimensions, then dim.  Values are those of

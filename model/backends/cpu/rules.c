@@ -1,5 +1,4 @@
-/* The table of ops: an op is lowered by a rule of its own (LOWERED), as a loop of one unit
-   (LOOP), has both (BOTH), or is an elementwise op with a vector kernel (VECTOR). */
+/* The table of ops, made from rules.def, and the entries of lowering, which look ops up in it. */
 #include "model/backends/cpu/rules.h"
 
 #include <stdlib.h>
@@ -10,87 +9,16 @@
 #include "model/exec/call.h"
 #include "model/ir/op.h"
 
-#define LOWERED(name) \
-  { .op = &mr_op_##name, .lower = mr__cpu_##name }
-#define LOOP(name) \
-  { .op = &mr_op_##name, .lower = mr__program_one, .unit = mr__cpu_unit_##name }
-#define BOTH(name) \
-  { .op = &mr_op_##name, .lower = mr__cpu_##name, .unit = mr__cpu_unit_##name }
-#define VECTOR(name, kernel) \
-  { .op = &mr_op_##name, .lane = MR_LANE_##kernel }
-
 static const mr_cpu_rule_t rules[] = {
-    VECTOR(add, ADD),
-    VECTOR(add_any, ADD),
-    VECTOR(sub, SUB),
-    VECTOR(mul, MUL),
-    VECTOR(div, DIV),
-    VECTOR(max, MAX),
-    VECTOR(min, MIN),
-    VECTOR(eq, EQ),
-    VECTOR(ne, NE),
-    VECTOR(lt, LT),
-    VECTOR(le, LE),
-    VECTOR(gt, GT),
-    VECTOR(ge, GE),
-    VECTOR(neg, NEG),
-    VECTOR(abs, ABS),
-    VECTOR(sign, SIGN),
-    VECTOR(floor, FLOOR),
-    VECTOR(sqrt, SQRT),
-    VECTOR(rsqrt, RSQRT),
-    VECTOR(exp, EXP),
-    VECTOR(log, LOG),
-    VECTOR(sin, SIN),
-    VECTOR(cos, COS),
-    VECTOR(tanh, TANH),
-    VECTOR(erf, ERF),
-    VECTOR(logistic, LOGISTIC),
-    LOOP(select_n),
-    LOOP(convert_element_type),
-    LOOP(integer_pow),
-    BOTH(reduce_sum),
-    BOTH(reduce_max),
-    BOTH(gelu),
-    BOTH(gelu_vjp),
-    BOTH(dropout),
-    LOWERED(stochastic_round),
-    LOWERED(fused),
-    LOWERED(iota),
-    LOWERED(transpose),
-    LOWERED(broadcast_in_dim),
-    LOWERED(slice),
-    LOWERED(pad),
-    LOWERED(concatenate),
-    LOWERED(rev),
-    LOWERED(take),
-    LOWERED(take_vjp),
-    LOWERED(cumsum),
-    LOWERED(sum_squares),
-    LOWERED(dot_general),
-    LOWERED(linear),
-    LOWERED(layer_norm),
-    LOWERED(layer_norm_vjp),
-    LOWERED(softmax),
-    LOWERED(softmax_cross_entropy),
-    LOWERED(softmax_cross_entropy_vjp),
-    {.op = &mr_op_attention, .lower = mr__cpu_attention, .f32_alone = true},
-    {.op = &mr_op_attention_vjp, .lower = mr__cpu_attention_vjp, .f32_alone = true},
-    LOWERED(adamw),
-    LOWERED(random_bits),
-    LOWERED(random_uniform),
-    LOWERED(random_normal),
-    LOWERED(random_truncated_normal),
-    LOWERED(random_randint),
-    LOWERED(random_permutation),
-    LOWERED(random_split),
-    LOWERED(random_fold_in),
-    LOWERED(psum),
-    LOWERED(axis_index),
-    LOWERED(all_gather),
-    {.op = &mr_op_scan, .lower = mr__scan_lower},
-    {.op = &mr_op_while, .lower = mr__while_lower},
-    {.op = &mr_op_cond, .lower = mr__cond_lower},
+#define MR_CPU_VECTOR(name, kernel) {.op = &mr_op_##name, .lane = MR_LANE_##kernel},
+#define MR_CPU_LOWERED(name) {.op = &mr_op_##name, .lower = mr__cpu_##name},
+#define MR_CPU_F32_ALONE(name) {.op = &mr_op_##name, .lower = mr__cpu_##name, .f32_alone = true},
+#define MR_CPU_LOOP(name) \
+  {.op = &mr_op_##name, .lower = mr__program_one, .unit = mr__cpu_unit_##name},
+#define MR_CPU_BOTH(name) \
+  {.op = &mr_op_##name, .lower = mr__cpu_##name, .unit = mr__cpu_unit_##name},
+#define MR_CPU_CONTROL(name) {.op = &mr_op_##name, .lower = mr__##name##_lower},
+#include "model/backends/cpu/rules.def"
 };
 
 const mr_cpu_rule_t *mr__cpu_rule(const mr_op_def_t *op) {

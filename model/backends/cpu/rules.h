@@ -1,4 +1,4 @@
-/* How the CPU lowers each op: the only table of ops in this backend (rules.c), and the rules that
+/* How the CPU lowers each op: the only table of ops in this backend (rules.def), and the rules that
    it lists. */
 #ifndef MR_MODEL_CPU_RULES_H
 #define MR_MODEL_CPU_RULES_H
@@ -46,63 +46,23 @@ mr_err_t mr__cpu_pointwise(mr_call_t *c, mr_diag_t *diag);
 float mr__cpu_element(const mr_op_def_t *op, float a, float b);
 
 /* ---- the rules ---- */
-#define MR_CPU_LOWER(name) mr_err_t mr__cpu_##name(mr_call_t *c, mr_diag_t *diag)
-/* The rules of mr_cpu_rule_t.lower, each a mr_cpu_lower_fn: it returns MR_OK, MR_ERR_NORULE,
-   MR_ERR_NOMEM or the error of what it calls.  rule_move.c has transpose to iota, rule_reduce.c
-   reduce_sum to sum_squares, rule_rows.c layer_norm to adamw, rule_units.c gelu to fused, product.c
-   dot_general and linear, rule_random.c the draws, rule_collectives.c psum to all_gather. */
-MR_CPU_LOWER(transpose);
-MR_CPU_LOWER(broadcast_in_dim);
-MR_CPU_LOWER(slice);
-MR_CPU_LOWER(pad);
-MR_CPU_LOWER(concatenate);
-MR_CPU_LOWER(rev);
-MR_CPU_LOWER(take);
-MR_CPU_LOWER(take_vjp);
-MR_CPU_LOWER(iota);
-MR_CPU_LOWER(reduce_sum);
-MR_CPU_LOWER(reduce_max);
-MR_CPU_LOWER(cumsum);
-MR_CPU_LOWER(sum_squares);
-MR_CPU_LOWER(layer_norm);
-MR_CPU_LOWER(layer_norm_vjp);
-MR_CPU_LOWER(softmax);
-MR_CPU_LOWER(softmax_cross_entropy);
-MR_CPU_LOWER(softmax_cross_entropy_vjp);
-MR_CPU_LOWER(attention);
-MR_CPU_LOWER(attention_vjp);
-MR_CPU_LOWER(adamw);
-MR_CPU_LOWER(gelu);
-MR_CPU_LOWER(gelu_vjp);
-MR_CPU_LOWER(dropout);
-MR_CPU_LOWER(stochastic_round);
-MR_CPU_LOWER(fused);
-MR_CPU_LOWER(dot_general);
-MR_CPU_LOWER(linear);
-MR_CPU_LOWER(random_bits);
-MR_CPU_LOWER(random_uniform);
-MR_CPU_LOWER(random_normal);
-MR_CPU_LOWER(random_truncated_normal);
-MR_CPU_LOWER(random_randint);
-MR_CPU_LOWER(random_permutation);
-MR_CPU_LOWER(random_split);
-MR_CPU_LOWER(random_fold_in);
-MR_CPU_LOWER(psum);
-MR_CPU_LOWER(axis_index);
-MR_CPU_LOWER(all_gather);
-#undef MR_CPU_LOWER
-
-#define MR_CPU_UNIT(name) bool mr__cpu_unit_##name(mr_cpu_unit_t *u)
-/* The rules of mr_cpu_rule_t.unit, each a mr_cpu_unit_fn: it returns false for operands without a
-   loop.  rule_reduce.c has the two reductions, rule_units.c the rest. */
-MR_CPU_UNIT(reduce_sum);
-MR_CPU_UNIT(reduce_max);
-MR_CPU_UNIT(select_n);
-MR_CPU_UNIT(convert_element_type);
-MR_CPU_UNIT(integer_pow);
-MR_CPU_UNIT(gelu);
-MR_CPU_UNIT(gelu_vjp);
-MR_CPU_UNIT(dropout);
-#undef MR_CPU_UNIT
+/* Those that rules.def names: mr__cpu_NAME of mr_cpu_rule_t.lower, each a mr_cpu_lower_fn, which
+   returns MR_OK, MR_ERR_NORULE, MR_ERR_NOMEM or the error of what it calls; and mr__cpu_unit_NAME
+   of mr_cpu_rule_t.unit, each a mr_cpu_unit_fn, which returns false for operands without a loop. */
+#define MR_CPU_VECTOR(name, kernel)
+#define MR_CPU_CONTROL(name)
+#define MR_CPU_LOWERED(name) mr_cpu_lower_fn mr__cpu_##name;
+#define MR_CPU_F32_ALONE(name) mr_cpu_lower_fn mr__cpu_##name;
+#define MR_CPU_LOOP(name) mr_cpu_unit_fn mr__cpu_unit_##name;
+#define MR_CPU_BOTH(name)         \
+  mr_cpu_lower_fn mr__cpu_##name; \
+  mr_cpu_unit_fn mr__cpu_unit_##name;
+#include "model/backends/cpu/rules.def"
+#undef MR_CPU_VECTOR
+#undef MR_CPU_CONTROL
+#undef MR_CPU_LOWERED
+#undef MR_CPU_F32_ALONE
+#undef MR_CPU_LOOP
+#undef MR_CPU_BOTH
 
 #endif

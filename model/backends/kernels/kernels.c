@@ -14,40 +14,11 @@ typedef struct row {
   mr_kernel_rule_fn *write;
 } row_t;
 
-#define ROW(name) \
-  { &mr_op_##name, mr__kernel_##name }
-
 static const row_t kernel_rows[] = {
-    {&mr_op_select_n, mr__kernel_pointwise},
-    {&mr_op_convert_element_type, mr__kernel_pointwise},
-    {&mr_op_integer_pow, mr__kernel_pointwise},
-    ROW(fused),
-    ROW(dropout),
-    ROW(stochastic_round),
-    ROW(iota),
-    ROW(transpose),
-    ROW(broadcast_in_dim),
-    ROW(slice),
-    ROW(rev),
-    ROW(pad),
-    ROW(concatenate),
-    ROW(take),
-    ROW(take_vjp),
-    ROW(reduce_sum),
-    ROW(reduce_max),
-    ROW(cumsum),
-    ROW(sum_squares),
-    ROW(dot_general),
-    ROW(attention),
-    {&mr_op_attention_vjp, mr__kernel_attention},
-    ROW(random_bits),
-    ROW(random_uniform),
-    ROW(random_normal),
-    ROW(random_truncated_normal),
-    ROW(random_randint),
-    ROW(random_permutation),
-    ROW(random_split),
-    ROW(random_fold_in),
+#define MR_KERNEL(name) {&mr_op_##name, mr__kernel_##name},
+#define MR_KERNEL_AS(name, other) {&mr_op_##name, mr__kernel_##other},
+#define MR_KERNEL_VALUE(name) {&mr_op_##name, mr__kernel_pointwise},
+#include "model/backends/kernels/rules.def"
 };
 
 static mr_kernel_rule_fn *kernel_rule(const mr_op_def_t *op) {

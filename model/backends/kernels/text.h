@@ -95,42 +95,16 @@ mr_err_t mr__kernel_fold_parts(mr_kernel_text_t *t, int64_t outputs, int64_t par
 mr_err_t mr__kernel_refuse(const mr_eqn_t *e, mr_dtype_t t, mr_diag_t *diag);
 
 /* ---- the rules ---- */
-#define MR_KERNEL_RULE(name) mr_kernel_rule_fn mr__kernel_##name
-/* rule_each.c */
-MR_KERNEL_RULE(pointwise);
-MR_KERNEL_RULE(dropout);
-MR_KERNEL_RULE(stochastic_round);
-MR_KERNEL_RULE(iota);
-/* rule_fused.c */
-MR_KERNEL_RULE(fused);
-MR_KERNEL_RULE(lone); /* a reduction of rows or columns, as a loop of it alone */
-/* rule_squares.c */
-MR_KERNEL_RULE(sum_squares);
-/* rule_move.c */
-MR_KERNEL_RULE(transpose);
-MR_KERNEL_RULE(broadcast_in_dim);
-MR_KERNEL_RULE(slice);
-MR_KERNEL_RULE(rev);
-MR_KERNEL_RULE(pad);
-MR_KERNEL_RULE(concatenate);
-MR_KERNEL_RULE(take);
-MR_KERNEL_RULE(take_vjp);
-/* rule_sum.c */
-MR_KERNEL_RULE(reduce_sum);
-MR_KERNEL_RULE(reduce_max);
-MR_KERNEL_RULE(cumsum);
-MR_KERNEL_RULE(dot_general);
-/* rule_attention.c */
-MR_KERNEL_RULE(attention);
-/* rule_draw.c */
-MR_KERNEL_RULE(random_bits);
-MR_KERNEL_RULE(random_uniform);
-MR_KERNEL_RULE(random_normal);
-MR_KERNEL_RULE(random_truncated_normal);
-MR_KERNEL_RULE(random_randint);
-MR_KERNEL_RULE(random_permutation);
-MR_KERNEL_RULE(random_split);
-MR_KERNEL_RULE(random_fold_in);
-#undef MR_KERNEL_RULE
+/* Those that rules.def names, of elementwise ops, and of a reduction of rows or columns as a loop
+   of it alone (rule_fused.c). */
+#define MR_KERNEL(name) mr_kernel_rule_fn mr__kernel_##name;
+#define MR_KERNEL_AS(name, other)
+#define MR_KERNEL_VALUE(name)
+#include "model/backends/kernels/rules.def"
+#undef MR_KERNEL
+#undef MR_KERNEL_AS
+#undef MR_KERNEL_VALUE
+mr_kernel_rule_fn mr__kernel_pointwise;
+mr_kernel_rule_fn mr__kernel_lone;
 
 #endif
