@@ -17,8 +17,8 @@
 MR_BEGIN_DECLS
 
 /* What each device has, if it computes the op on its parts of the operands alone:
-   of results that have the factor, its own part of what the whole op computes, to the bit unless the
-   op sums (a table with a factor of SUM, or a product), as the order of its terms may depend on
+   of results that have the factor, its own part of what the whole op computes, to the bit unless
+   the op sums (a table with a factor of SUM, or a product), as the order of its terms may depend on
    sizes; of results that lack it, as the kind says. */
 typedef enum mr_cut {
   MR_CUT_WHOLE, /* never cut: a part's result depends on the other parts */

@@ -75,7 +75,7 @@ static bool take_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
 }
 
 /* The dimensions of index are rows of the result; x's rows are WHOLE, as an index may name any. */
-static mr_err_t take_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+static mr_err_t take_cuts(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
   const mr_aval_t *x = &e->in[0]->aval, *index = &e->in[1]->aval;
   int batch = take_mapped(e);
   for (int d = 0; d < index->ndim; d++) {
@@ -101,7 +101,7 @@ const mr_op_def_t mr_op_take = {
     .ad = {.jvp = take_jvp, .vjp = take_vjp},
     .amp = {MR_AMP_FOLLOW},
     .cost = {.moves = true},
-    .shard = {take_shard},
+    .shard = {take_cuts},
 };
 
 /* ---- take_vjp: dy, index -> zeros like x, with dy's rows added by index ---- */

@@ -1,4 +1,5 @@
-/* The table of ops, made from rules.def, and the entries of lowering, which look ops up in it. */
+/* The table of ops, made from rules.def, and the entries of lowering, which look ops up in it: a
+   list beside the code, so that an op with a kernel is two files here, its rule and its row. */
 #include "model/backends/cpu/rules.h"
 
 #include <stdlib.h>
