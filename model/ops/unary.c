@@ -228,6 +228,24 @@ const mr_op_def_t mr_op_cos = {
     .device = {.real = "cos(a)"},
 };
 
+mr_var_t *mr_lax_atan(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_atan, 1, &x, 0, NULL); }
+
+static mr_err_t atan_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  mr_var_t *square = mr_lax_integer_pow(f, e->in[0], 2);
+  din[0] = mr_lax_div(f, dout[0], mr_lax_add(f, square, mr_literal(f, square->aval.dtype, 1)));
+  return mr_rule_done(f);
+}
+
+const mr_op_def_t mr_op_atan = {
+    UNARY,
+    .name = "atan",
+    .shape = mr_shape_same,
+    .sample = mr_sample_unary,
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = atan_vjp},
+    .cpu = {.f1 = atanf, .d1 = atan},
+    .device = {.real = "atan(a)"},
+};
+
 mr_var_t *mr_lax_abs(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_abs, 1, &x, 0, NULL); }
 
 static mr_err_t abs_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
