@@ -158,7 +158,7 @@ class Tree:
 
     def entries(self, kind):
         return {name for f, text in self.bare.items() if f.endswith('.def')
-                for name in re.findall(rf'^MR_{kind}\((\w+)', text, re.M)}
+                for name in re.findall(rf'^MR_{kind}[12]?\((\w+)', text, re.M)}
 
     def has_file(self, name, document):
         pattern = re.sub(r'NAME|KIND|GPU-VERSION|\bGPU\b', '*', name.rstrip('/')).removeprefix('./').removeprefix('DIR/')
