@@ -22,17 +22,19 @@ typedef struct progress {
   double rate, step_s; /* images/s and seconds a step, as last measured */
 } progress_t;
 
-static const mr_opt_t progress_opts[] = {{.name = "every",
-                                          .type = MR_OPT_INT,
-                                          .offset = offsetof(progress_t, every),
-                                          .unit = "steps",
-                                          .def = "20",
-                                          .lo = 1,
-                                          .hi = 1e9,
-                                          .help = "Steps between plain lines.",
-                                          .positional = 1},
-                                         MR_RESUME_REPORTED_OPT(offsetof(progress_t, reported)),
-                                         {0}};
+static const mr_opt_t progress_opts[] = {
+    {.name = "every",
+     .hint = "loggingsteps logeverynsteps loginterval logevery printfreq printevery",
+     .type = MR_OPT_INT,
+     .offset = offsetof(progress_t, every),
+     .unit = "steps",
+     .def = "20",
+     .lo = 1,
+     .hi = 1e9,
+     .help = "Steps between plain lines.",
+     .positional = 1},
+    MR_RESUME_REPORTED_OPT(offsetof(progress_t, reported)),
+    {0}};
 
 /* The stage that has the live line, which ends without a newline; NULL: none.  There is one
    terminal even for several such stages, so stdout's lock guards this. */

@@ -142,9 +142,11 @@ static const mr_opt_t normalize_opts[] = {
     {0}};
 
 static const mr_hint_t normalize_words[] = {
-    {"totensor pilotensor pilttotensor totensorv2 convertimagedtype todtype rescaling",
-     "normalize layout=chw", "stage \"normalize\" divides by 255 and makes floats"},
-    {"normalise standardize standardise normalization normalizeimage", "normalize",
+    {"normalizeimage cropmirrornormalize", "normalize mean=0.485,0.456,0.406 std=0.229,0.224,0.225",
+     "stage \"normalize\" divides by 255 first, so mean= and std= are in [0,1]"},
+    {"totensor totensorv2 totorchimage convertimagedtype todtype rescaling", "normalize layout=chw",
+     "stage \"normalize\" divides by 255 and makes floats"},
+    {"normalise standardize standardise normalization", "normalize",
      "it is spelt \"normalize\" here"},
     {0}};
 

@@ -45,6 +45,8 @@ static const mr_hint_t shuffle_words[] = {
     {0}};
 
 static const mr_hint_t shuffle_setting_words[] = {
+    {"sampler batchsampler generator", NULL,
+     "the order is a stage before the batches: shuffle, sequential or mix"},
     {"worldsize rank numreplicas numshards shardindex shardid localrank", "shard=0/4",
      "one of four hosts is shard=0/4 of shuffle, or host=0/4 of batch"},
     {"buffersize shufflebuffer shufflebuffersize buffer", NULL,

@@ -13,6 +13,7 @@ typedef struct mlp {
 
 static const mr_opt_t mlp_opts[] = {
     {.name = "hidden",
+     .hint = "hiddensize hiddendim hiddenunits units width dim",
      .type = MR_OPT_INT,
      .offset = offsetof(mlp_t, hidden),
      .def = "512",
@@ -20,12 +21,14 @@ static const mr_opt_t mlp_opts[] = {
      .hi = 262144,
      .help = "Width of a hidden layer."},
     {.name = "layers",
+     .hint = "numlayers nlayers depth numhiddenlayers",
      .type = MR_OPT_INT,
      .offset = offsetof(mlp_t, layers),
      .def = "2",
      .hi = 64,
      .help = "Hidden layers, each followed by GELU and dropout; 0: a linear model."},
     {.name = "dropout",
+     .hint = "dropoutrate droprate dropoutprob",
      .type = MR_OPT_F64,
      .offset = offsetof(mlp_t, dropout),
      .def = "0",

@@ -344,7 +344,8 @@ static const mr_hint_t batch_words[] = {
     {0}};
 
 static const mr_hint_t batch_setting_words[] = {
-    {"pinmemory pinmemorydevice persistentworkers prefetchfactor prefetch multiprocessingcontext "
+    {"pinmemory pinmemorydevice persistentworkers workerinitfn prefetchfactor prefetch "
+     "multiprocessingcontext "
      "autotune dataloaderpinmemory dataloaderprefetchfactor dataloaderpersistentworkers "
      "prefetchqueuedepth",
      NULL,

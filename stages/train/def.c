@@ -177,6 +177,8 @@ static const mr_hint_t train_step_setting_words[] = {
     {"warmupratio warmupepochs warmuppercent", "warmup=1000", "warmup= counts steps"},
     {"gpu gpus gpuid accelerator cuda usecuda", "device=cuda", NULL},
     {"stepsperepoch", NULL, "an epoch is what the source holds; steps= ends the run"},
+    {"evalsteps evalevery evalstrategy evaluationstrategy valcheckinterval", NULL,
+     "the input \"valid\" is evaluated after each epoch of the input \"in\""},
     {"clipvalue gradclipvalue", "clip-norm=1", "gradients are scaled by their global norm"},
     {"loss criterion", NULL, "the loss is cross-entropy, with label-smoothing="},
     {0}};

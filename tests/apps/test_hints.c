@@ -10,6 +10,7 @@
 
 #include "links/links.h"
 #include "loaders/loaders.h"
+#include "model/zoo/zoo.h"
 #include "pipeline/graph/graph.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
@@ -148,15 +149,24 @@ static void check_rows(const mr_stage_def_t *d, int *n) {
   }
 }
 
+static void check_settings_of(const mr_stage_def_t *d, int *n) {
+  for (const mr_opt_t *o = d->opts; o && o->type != MR_OPT_END; o++) {
+    check_other_words(d, o, n);
+    check_values(d, o, n);
+  }
+}
+
 static void every_word_for_a_setting_leads_to_one_that_takes_its_values(void **state) {
   int n = 0;
   for (int i = 0; i < reg.n; i++) {
-    const mr_stage_def_t *d = mr_stage_def_usual(reg.def[i]);
-    for (const mr_opt_t *o = d->opts; o && o->type != MR_OPT_END; o++) {
-      check_other_words(d, o, &n);
-      check_values(d, o, &n);
-    }
-    check_rows(d, &n);
+    const mr_stage_def_t *d = reg.def[i];
+    const mr_model_def_t *m;
+    char hint[MR_HINT_MAX];
+    check_settings_of(mr_stage_def_usual(d), &n);
+    check_rows(mr_stage_def_usual(d), &n);
+    for (int k = 0; d->choose && (m = mr_model_at(k)); k++) /* a model brings settings */
+      if (d->choose(m->name, hint, sizeof hint))
+        check_settings_of(d->choose(m->name, hint, sizeof hint), &n);
   }
   assert_true(n > 300);
 }
@@ -212,6 +222,11 @@ static const struct {
     {"cifar10 split=val ! batch 4 ! null", "; write valid", NULL},
     {"synthetic ! ToTensor ! batch 4 ! null", "normalize layout=chw", "preset"},
     {"synthetic ! RandomResizedCrop 32 ! batch 4 ! null", "resized-crop", "0.9"},
+    {"synthetic ! NormalizeImage ! batch 4 ! null", "are in [0,1]: normalize mean=0.485", NULL},
+    {"synthetic size=32 ! batch 4 ! null", "unknown setting", "\"n\""},
+    {"synthetic ! batch 4 ! train-step model=mlp hidden_size=9 ! null", "it is \"hidden\" here",
+     NULL},
+    {"synthetic ! batch 4 ! train-step eval_steps=9 ! null", "after each epoch", "it is"},
     {"synthetic ! hflip ! batch 4 ! null", "flip p=1", NULL},
     {"synthetic ! RandomHorizontalFlip ! batch 4 ! null", "flip p=0.5", NULL},
     {"synthetic ! gray ! batch 4 ! null", "grayscale 1", NULL},
