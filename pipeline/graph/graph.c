@@ -92,6 +92,12 @@ static bool graph_taken(const mr_graph_t *g, const char *name) {
   return mr__graph_find(g, name) >= 0 || mr__process_find(g, name) >= 0;
 }
 
+int mr__process_find(const mr_graph_t *g, const char *name) {
+  for (int i = 0; i < g->n_processes; i++)
+    if (!strcmp(g->process[i]->name, name)) return i;
+  return -1;
+}
+
 mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_diag_t *diag) {
   char at[32];
   mr__pos_text(node->pos, at, sizeof at);
@@ -359,12 +365,6 @@ const mr__edge_t *mr__edge_into(const mr_graph_t *g, int node, int port) {
   for (int i = 0; i < g->n_edges; i++)
     if (g->edge[i].to == node && g->edge[i].in == port) return &g->edge[i];
   return NULL;
-}
-
-const char *mr__pos_text(mr__pos_t pos, char *text, size_t n) {
-  text[0] = 0;
-  if (pos.line) snprintf(text, n, "%d:%d: ", pos.line, pos.column);
-  return text;
 }
 
 int mr_graph_n_stages(const mr_graph_t *g) { return g->n_nodes; }

@@ -191,6 +191,8 @@ mr_err_t mr__graph_override(mr_graph_t *g, const char *name_value, mr_diag_t *di
    that choose a member of a family. */
 mr_err_t mr__graph_overrides(mr_graph_t *g, const char *const *name_value, int n, mr_diag_t *diag);
 mr_err_t mr__graph_resolve(mr_graph_t *g, mr_diag_t *diag);
+/* The length of the variable's name that s begins with; 0 without one. */
+size_t mr__var_span(const char *s);
 /* Index of the variable called name[0,n), or -1. */
 int mr__graph_var(const mr_graph_t *g, const char *name, size_t n);
 /* The value of a setting of a graph that has been resolved; lives as long as the graph. */

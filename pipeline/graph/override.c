@@ -6,23 +6,13 @@
 
 #include "pipeline/graph/graph_private.h"
 
-int mr__graph_var(const mr_graph_t *g, const char *name, size_t n) {
-  for (int i = 0; i < g->n_vars; i++)
-    if (strlen(g->var[i].name) == n && !memcmp(g->var[i].name, name, n)) return i;
-  return -1;
-}
-
-static size_t var_name_span(const char *s) {
-  return strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
-}
-
 /* One replacement step: *s points at "$". Returns the text to insert and sets *len.  The parser has
    checked names, so an unknown one can only be a lone dollar. */
 static const char *dollar(const mr_graph_t *g, const char **s, int n_vars, size_t *len) {
   const char *at = *s + 1;
   if (*at == '$') return *s += 2, *len = 1, "$";
   bool brace = *at == '{';
-  size_t n = var_name_span(at + brace);
+  size_t n = mr__var_span(at + brace);
   int i = mr__graph_var(g, at + brace, n);
   if (!n || i < 0 || i >= n_vars) return *s += 1, *len = 1, "$";
   *s = at + brace + n + brace;
@@ -89,23 +79,6 @@ mr_err_t mr__graph_resolve(mr_graph_t *g, mr_diag_t *diag) {
   return e;
 }
 
-const char *mr__setting_text(const mr__setting_t *set) {
-  return set->value ? set->value : set->text;
-}
-
-const char *mr__setting_where(const mr_graph_t *g, const mr__setting_t *set, char *text, size_t n) {
-  const char *given = set->given;
-  for (const char *s = set->expand ? strchr(set->text, '$') : NULL; s && !given;
-       s = strchr(s + 1, '$')) {
-    const char *name = s + 1 + (s[1] == '{');
-    int i = mr__graph_var(g, name, var_name_span(name));
-    if (i >= 0) given = g->var[i].given;
-  }
-  if (!given) return mr__pos_text(set->pos, text, n);
-  snprintf(text, n, "%.120s: ", given);
-  return text;
-}
-
 /* The variable that alone is the text of a node's setting, "$batch"; NULL without one. */
 static const char *setting_variable(const mr_graph_t *g, const mr__node_t *node,
                                     const char *setting) {
@@ -113,7 +86,7 @@ static const char *setting_variable(const mr_graph_t *g, const mr__node_t *node,
     const mr__setting_t *set = &node->set[k];
     if (strcmp(set->name, setting) || !set->expand || set->text[0] != '$') continue;
     const char *name = set->text + 1 + (set->text[1] == '{');
-    size_t n = var_name_span(name);
+    size_t n = mr__var_span(name);
     int i = mr__graph_var(g, name, n);
     bool whole = !name[n] || (name[n] == '}' && !name[n + 1]);
     return i >= 0 && whole ? g->var[i].name : NULL;

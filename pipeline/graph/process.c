@@ -59,12 +59,6 @@ const mr_stage_def_t mr_process_def = {
     .state_sz = sizeof(mr_process_t),
 };
 
-int mr__process_find(const mr_graph_t *g, const char *name) {
-  for (int i = 0; i < g->n_processes; i++)
-    if (!strcmp(g->process[i]->name, name)) return i;
-  return -1;
-}
-
 mr__node_t *mr__process_new(mr_graph_t *g, mr__pos_t pos) {
   mr__node_t **more = realloc(g->process, (size_t)(g->n_processes + 1) * sizeof *more);
   if (!more) return NULL;
