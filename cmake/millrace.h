@@ -7,6 +7,7 @@
 
 #include "base/index_shuffle.h"
 #include "base/ledger.h"
+#include "base/metric.h"
 #include "base/npy.h"
 #include "base/philox.h"
 #include "base/safetensors.h"
@@ -14,7 +15,7 @@
 #include "base/threefry.h"
 #include "links/links.h"
 #include "loaders/loaders.h"
-#include "metrics/metrics.h"
+#include "metrics/report.h"
 #include "model/model.h"
 #include "model/ops/rules.h"
 #include "model/parse/parse.h"

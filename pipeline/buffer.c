@@ -23,7 +23,8 @@ struct mr_pool {
   uint32_t n;
   void *map;
   size_t map_bytes;
-  int fd; /* of shared memory; -1: private */
+  int fd;                    /* of shared memory; -1: private */
+  void (*fini)(void *value); /* mr_spec_t.fini */
   mr__pool_hooks_t hooks;
   mr_wait_t *const *waiter;
   int n_waiters;
@@ -162,6 +163,7 @@ static mr_pool_t *buffer_create(const mr_spec_t *spec, size_t n, bool shared) {
   p->map = map_memory(p, shared);
   if (!p->buf || !p->next || !p->map) return mr_pool_destroy(p), NULL;
   for (uint32_t i = 0; i < p->n; i++) format_buf(p, i, &t);
+  p->fini = spec->fini;
   atomic_init(&p->head, n ? 0 : (uint64_t)NONE);
   return p;
 }
@@ -173,6 +175,7 @@ mr_pool_t *mr_pool_create_shared(const mr_spec_t *spec, size_t n) {
 
 void mr_pool_destroy(mr_pool_t *p) {
   if (!p) return;
+  for (uint32_t i = 0; p->fini && i < p->n; i++) p->fini(p->buf[i].data);
   if (p->map) munmap(p->map, p->map_bytes);
   if (p->fd >= 0) close(p->fd);
   if (p->hooks.destroyed) p->hooks.destroyed(p->hooks.arg);

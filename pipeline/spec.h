@@ -17,7 +17,7 @@ typedef enum mr_flow {
   MR_FLOW_NONE,
   MR_FLOW_RECORDS, /* an indexable dataset, read record by record by a fused chain */
   MR_FLOW_BATCHES, /* buffers of B records: their fields, key, draw */
-  MR_FLOW_METRICS, /* buffers of one mr_metrics_t (metrics/metrics.h) */
+  MR_FLOW_METRICS, /* buffers of one mr_report_t (metrics/report.h) */
   MR_FLOW_STATE,   /* buffers of one mr_state_t: what a checkpoint holds */
   MR_FLOW_BYTES,   /* buffers of plain bytes: counting source, tests */
 } mr_flow_t;
@@ -69,7 +69,12 @@ typedef struct mr_spec {
   bool seeded;     /* RECORDS: each has a generator (mr_rec_t.rng), as the stage that seeds it
                       declares */
   int n_words;     /* RECORDS: numbers in a walk's state; BATCHES: in mr_buf_t.word */
-  const mr_dataset_t *dataset; /* NULL: unknown */
+  const mr_dataset_t *dataset;          /* NULL: unknown */
+  const struct mr_metric_list *metrics; /* METRICS: those that its reports may hold beside
+                                           millrace's own (base/metric.h); lives as long as the
+                                           graph.  NULL: none */
+  void (*fini)(void *value); /* METRICS: frees what the value in a buffer holds; a pool calls it for
+                                each of its buffers when it is destroyed.  NULL: nothing */
   const char *device; /* BATCHES: the device in whose memory the fields' values lie, as users name
                          it; lives as long as the graph.  NULL: the host's memory */
 } mr_spec_t;

@@ -213,6 +213,23 @@ static mr_err_t check_role(const mr_stage_def_t *d, mr_diag_t *diag) {
                  d->name, r->what, lacks);
 }
 
+static mr_err_t check_metrics(const mr_stage_def_t *d, mr_diag_t *diag) {
+  char who[160];
+  snprintf(who, sizeof who, "stage \"%.120s\"", d->name);
+  for (const mr_metric_def_t *m = d->metrics; m && m->name; m++) {
+    MR_TRY(mr_metric_check(who, m->name, MR_METRIC_STAGE, diag));
+    for (const mr_metric_def_t *before = d->metrics; before < m; before++)
+      if (!strcmp(before->name, m->name))
+        return mr_fail(diag, MR_ERR_CONFIG, "%s: declares the metric \"%.80s\" twice", who,
+                       m->name);
+    if (m->role != MR_METRIC_STAGE)
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "%s: its metric \"%.80s\" has another role than MR_METRIC_STAGE", who,
+                     m->name);
+  }
+  return MR_OK;
+}
+
 mr_err_t mr_stage_def_check(const mr_stage_def_t *d, mr_diag_t *diag) {
   if (!d->name || !*d->name) return mr_fail(diag, MR_ERR_CONFIG, "a stage has no name");
   if (!mr_are_features(d->needs))
@@ -237,5 +254,6 @@ mr_err_t mr_stage_def_check(const mr_stage_def_t *d, mr_diag_t *diag) {
   for (int i = 0; i < n; i++)
     if (kind[i].is) MR_TRY(check_ports(d, &kind[i], diag));
   MR_TRY(check_settings(d, diag));
+  MR_TRY(check_metrics(d, diag));
   return check_role(d, diag);
 }

@@ -28,6 +28,7 @@
 
 #include "base/decls.h"
 #include "base/err.h"
+#include "base/metric.h"
 #include "base/philox.h"
 #include "pipeline/buffer.h"
 #include "pipeline/opt.h"
@@ -111,7 +112,9 @@ typedef struct mr_stage_def {
                         empty and a graph that names the stage is refused; NULL: none */
   mr_port_def_t in[MR_MAX_PORTS], out[MR_MAX_PORTS]; /* end at a NULL name */
   const mr_opt_t *opts;                              /* ends at {0}; NULL: none */
-  size_t state_sz; /* bytes, zeroed, then filled with the settings before plan */
+  const mr_metric_def_t *metrics; /* what the stage reports with mr_metric_report; ends at a NULL
+                                     name, their roles are MR_METRIC_STAGE; NULL: nothing */
+  size_t state_sz;                /* bytes, zeroed, then filled with the settings before plan */
 
   /* Settles the output specs (s->out_spec[i]) from the input specs (s->in_spec[i]); allocates
      nothing outside the state but what forget gives back.  MR_OK, or a failure by mr_stage_fail,
@@ -157,8 +160,8 @@ typedef struct mr_stage_def {
 
 /* MR_OK, or MR_ERR_CONFIG with a sentence that names the stage and the member at fault: a
    definition without a name or a kind, of kinds that exclude each other, without the function of
-   its kind, with ports that its kind cannot have, or with a setting outside its state.  diag may be
-   NULL. */
+   its kind, with ports that its kind cannot have, with a setting outside its state, or with a
+   metric whose name is reserved (mr_metric_check) or occurs twice.  diag may be NULL. */
 mr_err_t mr_stage_def_check(const mr_stage_def_t *def, mr_diag_t *diag);
 
 /* A planned or running stage; with workers=N one mr_stage_t for each worker, state shared. */
@@ -196,11 +199,19 @@ struct mr_stage {
   int64_t base_seed;    /* plan may set it (else -1): stages downstream derive their seeds from
                            it */
   const struct mr_registry *registry; /* of its graph, for sentences that name other stages */
+  mr_atomic_i64_t *reported;          /* [metrics of def] newest values, mr_metric_report */
   struct mr_runtime *rt;              /* the scheduler's side */
 };
 
 /* True if the graph sets the setting at this offset of the state; false for a default. */
 bool mr_setting_given(const mr_stage_t *s, size_t offset);
+
+/* Reports the newest value of metric i of def->metrics, i in [0, how many it has): the records of
+   the run then have it as a number of this stage, STAGE.NAME in tables, from the next record on.  A
+   value that is not finite is shown as such.  mr_metric_count adds n to the value, which begins at
+   0, for metrics that are totals.  From open on, any thread; never blocks. */
+void mr_metric_report(mr_stage_t *s, int i, double value);
+void mr_metric_count(mr_stage_t *s, int i, int64_t n);
 
 /* In plan of a stage with a setting `field`: the index of the field of input 0 that it works on,
    the one called name or, if name is NULL, the only one that fits.  MR_ERR_SHAPE (< 0) with a

@@ -19,7 +19,7 @@ typedef struct mr_state {
   int n_tensors, n_meta;
   mr_st_tensor_t *tensor;          /* [n_tensors] */
   mr_st_meta_t *meta;              /* [n_meta] */
-  int64_t mark;                    /* number of the MR_METRICS_MARK record before it; 0: none */
+  int64_t mark;                    /* number of the MR_REPORT_MARK record before it; 0: none */
   const char *of;                  /* the stage whose state it is; NULL: taken is unknown */
   int64_t taken[MR_STATE_STREAMS]; /* its input i continues with the buffer of this number; -1:
                                       unknown */

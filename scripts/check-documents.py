@@ -136,13 +136,13 @@ class Tree:
                     self.members.setdefault(f'{tag}_t', set()).update(re.findall(r'\w+', body))
 
         header = next(t for f, t in self.bare.items() if f.endswith('/stage.h') and '} mr_stage_def_t' in t or 'struct mr_stage_def {' in t)
-        self.kinds = set(re.findall(r'const mr_(\w+)_def_t \*\w+;', header)) - {'stage', 'model'}
+        self.kinds = set(re.findall(r'const mr_(\w+)_def_t \*\w+;', header)) - {'stage', 'model', 'metric'}
 
     def has_word(self, word):
         """As a word of the tree, or as the name of a metric with Prometheus's ending."""
         stem = re.sub('_(?:total|sum|count|bucket)$', '', word)
         return word in self.words or stem != word and any(
-            f'"{stem}"' in t or f' {stem}' in t for f, t in self.bare.items() if f.startswith(('sinks/', 'metrics/')))
+            f'"{stem}"' in t or f' {stem}' in t for f, t in self.bare.items() if f.startswith(('sinks/', 'metrics/', 'base/metrics.def')))
 
     def parts(self):
         """The parts of rooms, each a folder."""

@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "base/feature.h"
 #include "base/text.h"
-#include "metrics/metrics.h"
+#include "metrics/report.h"
 #include "pipeline/stage_step.h"
 #include "sinks/alert_post.h"
 
@@ -146,9 +146,9 @@ static double smooth(double mean, double v, int64_t n) {
   return mean + (v - mean) * by;
 }
 
-static void look_at_loss(alert_t *a, const mr_metrics_t *r) {
+static void look_at_loss(alert_t *a, const mr_report_t *r) {
   char text[128];
-  double loss = mr_metrics_get(r, "loss", 0);
+  double loss = mr_report_get(r, MR_METRIC_OWN(LOSS), 0);
   if (!isfinite(loss)) {
     mr_snprintf(text, sizeof text, "the loss is %g", loss);
     if (a->nan) alert_send(a, NAN_LOSS, r->step, text);
@@ -163,20 +163,20 @@ static void look_at_loss(alert_t *a, const mr_metrics_t *r) {
   if (a->plateau && r->step - a->best_step >= a->plateau) alert_send(a, PLATEAU, r->step, text);
 }
 
-static void look_at_rate(alert_t *a, const mr_metrics_t *r) {
+static void look_at_rate(alert_t *a, const mr_report_t *r) {
   char text[128];
-  a->rate = smooth(a->rate, mr_metrics_get(r, "images_per_s", 0), a->steps);
+  a->rate = smooth(a->rate, mr_report_get(r, MR_METRIC_OWN(IMAGES_PER_S), 0), a->steps);
   if (a->steps < SETTLE) return;
   if (a->rate > a->best_rate) a->best_rate = a->rate;
   mr_snprintf(text, sizeof text, "%.4g images/s, the best was %.4g", a->rate, a->best_rate);
   if (a->slow > 0 && a->rate < a->slow * a->best_rate) alert_send(a, SLOW, r->step, text);
 }
 
-static void look_at_measured(alert_t *a, const mr_metrics_t *r) {
+static void look_at_measured(alert_t *a, const mr_report_t *r) {
   char text[128];
-  double free_bytes = mr_metrics_get(r, "disk_free_bytes", -1);
-  for (int i = 0; i < r->n_stages && a->stall > 0; i++) {
-    const mr_metrics_stage_t *st = &r->stage[i];
+  double free_bytes = mr_report_get(r, MR_METRIC_OWN(DISK_FREE_BYTES), -1);
+  for (size_t i = 0; i < r->n_stages && a->stall > 0; i++) {
+    const mr_stage_use_t *st = &r->stage[i];
     if (!st->trains || st->starved < a->stall) continue;
     mr_snprintf(text, sizeof text, "%s waits for data for %.0f %% of its time", st->name,
                 100 * st->starved);
@@ -190,17 +190,14 @@ static mr_err_t alert_step(mr_stage_t *s) {
   alert_t *a = s->state;
   mr_buf_t *b;
   if (!mr_take(s, 0, &b, 1)) return mr_idle(s);
-  const mr_metrics_t *r = b->data;
-  if (r->kind == MR_METRICS_STEP &&
-      !mr_metrics_get(r, "skipped", 0)) { /* a skipped step has no numbers */
+  const mr_report_t *r = b->data;
+  if (r->kind == MR_REPORT_STEP && !r->skipped) { /* a skipped step has no numbers */
     a->steps++;
     look_at_loss(a, r);
     look_at_rate(a, r);
   }
-  double bad = mr_metrics_get(r, "bad_step", 0);
-  if (r->kind == MR_METRICS_FINAL && bad > 0 && a->nan)
-    alert_send(a, NAN_LOSS, (int64_t)bad, r->note);
-  if (mr_metrics_is_numbers(r) && r->n_stages) look_at_measured(a, r);
+  if (r->bad_step > 0 && a->nan) alert_send(a, NAN_LOSS, r->bad_step, r->note);
+  if (mr_report_is_numbers(r) && r->n_stages) look_at_measured(a, r);
   mr_buf_unref(b);
   return MR_OK;
 }

@@ -129,7 +129,7 @@ static bool sync_all(mr_appender_t *f) {
   return !f->unsynced;
 }
 
-void mr_appender_mark(mr_appender_t *f, mr_stage_t *s, const mr_metrics_t *mark) {
+void mr_appender_mark(mr_appender_t *f, mr_stage_t *s, const mr_report_t *mark) {
   mr_durable_answer(s, mark->mark, sync_all(f));
 }
 

@@ -7,7 +7,7 @@
 #ifndef MR_SINKS_APPENDER_H
 #define MR_SINKS_APPENDER_H
 
-#include "metrics/metrics.h"
+#include "metrics/report.h"
 #include "pipeline/run/durable.h"
 
 enum { MR_APPENDER_HELD = 4096 };
@@ -41,7 +41,7 @@ void mr_appender_add(mr_appender_t *f, const mr_stage_t *s, const void *record, 
 
 /* Answers a mark: syncs the file if all records before the mark are in it.  A pipe or a device
    counts as synced. */
-void mr_appender_mark(mr_appender_t *f, mr_stage_t *s, const mr_metrics_t *mark);
+void mr_appender_mark(mr_appender_t *f, mr_stage_t *s, const mr_report_t *mark);
 
 /* Returns the bytes in the file; 0 for a pipe. */
 int64_t mr_appender_size(const mr_appender_t *f);

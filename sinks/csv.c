@@ -1,37 +1,50 @@
-/* Metrics as a table: one row per record, one column per number.  The first record with a loss
-   fixes the columns: those of every run, among them the numbers that the model is judged by, then
-   those of the graph's stages, STAGE.NUMBER.  A number that a record does not have is an empty
-   field. */
+/* Metrics as a table: one row per report, one column per number.  The columns are known before the
+   first row: those of every run, what the stages before it declare, among it what the model is
+   judged by, then the graph's stages, STAGE.NUMBER.  A number that a report does not have is an
+   empty field; a number without a column is named once. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "base/xio.h"
-#include "metrics/metrics.h"
+#include "metrics/report.h"
 #include "pipeline/stage_step.h"
 #include "pipeline/watch/watch.h"
 #include "sinks/appender.h"
 #include "sinks/resume.h"
 
-enum { HEAD_MAX = 1 << 16 };
+/* What a column holds. */
+typedef enum held { NOTHING, OF_REPORT, NUMBER, LEDGER, USE } held_t;
 
-/* The numbers that the model is judged by come between these two. */
-static const char of_run[] = "kind,step,epoch,images,elapsed_s,loss";
-static const char behind_judged[] =
-    ",lr,grad_norm,param_norm,loss_scale,step_s,"
-    "images_per_s,step_p50_s,step_p90_s,step_p99_s,cpu_cores,rss_bytes,rss_peak_bytes,"
-    "disk_read_bytes,disk_written_bytes,disk_free_bytes,gpu_busy,gpu_memory_bytes,gpu_watts,"
-    "gpu_celsius,telemetry_lost,publish_dropped,ledger";
+typedef struct column {
+  held_t holds;
+  const mr_metric_def_t *def; /* NUMBER */
+  const char *stage;          /* USE; NUMBER: of a stage, else NULL; owned by the graph */
+  int use;                    /* USE: index of use_name; OF_REPORT: of report_name */
+} column_t;
+
+typedef struct columns {
+  size_t n, room;
+  column_t *at; /* [n] heap */
+} columns_t;
+
+static const char *const report_name[] = {"kind", "step", "epoch", "images", "elapsed_s", NULL};
+enum { BUSY, STARVED, BLOCKED, QUEUE, ITEMS, RELEASED, COMMITTED };
+static const char *const use_name[] = {"busy",  "starved",  "blocked",  "queue",
+                                       "items", "released", "committed"};
+
+/* How every table begins. */
+static const char beginning[] = "kind,step,epoch,images,elapsed_s,loss";
 
 typedef struct csv {
   const char *path;
   mr_resume_t resume;
-  char *head;          /* the names of the columns, with the newline; NULL: unknown yet; heap */
-  char *of_stages;     /* the end of a new head: ",batch.busy,...\n"; heap */
-  mr_metrics_t *early; /* [n_early] steps that were skipped before the head was known; heap */
-  size_t n_early;
+  columns_t columns;
+  char *head; /* the names of the columns, with the newline; heap */
+  bool said;  /* a number without a column has been named */
   mr_appender_t out;
 } csv_t;
 
@@ -49,11 +62,11 @@ static const mr_opt_t csv_opts[] = {
 
 static bool read_row(const void *arg, const char *line, size_t n, mr_resume_line_t *out) {
   const csv_t *c = arg;
-  char start[64]; /* sscanf calls strlen on its text, so it gets the start alone */
+  char start[128]; /* sscanf calls strlen on its text, so it gets the start alone */
   snprintf(start, sizeof start, "%.*s", (int)(n < sizeof start ? n : sizeof start), line);
   out->head = c->head && n == strlen(c->head) && !memcmp(line, c->head, n);
   if (out->head) return true;
-  return !memchr(line, 0, n) && sscanf(start, "%15[a-z],%" SCNd64 ",", out->kind, &out->step) == 2;
+  return !memchr(line, 0, n) && sscanf(start, "%63[^,],%" SCNd64 ",", out->kind, &out->step) == 2;
 }
 
 static mr_err_t csv_plan(mr_stage_t *s) {
@@ -62,65 +75,178 @@ static mr_err_t csv_plan(mr_stage_t *s) {
                                : mr_stage_fail(s, MR_ERR_CONFIG, "path = \"\": want a file name");
 }
 
-/* The columns of what is asked of servers, if a source of the graph does so; then those of the
-   graph's stages: five for each stage with threads, two more for a link's end. */
-static char *of_stages(const mr_stage_t *s) {
+/* ---- the columns ---- */
+
+/* Without memory the column is missing, and columns->room is 0. */
+static void add_column(columns_t *c, column_t one) {
+  if (c->n && !c->room) return;
+  if (c->n == c->room) {
+    size_t room = c->room ? 2 * c->room : 64;
+    column_t *more = realloc(c->at, room * sizeof *more);
+    c->room = more ? room : 0;
+    if (!more) return;
+    c->at = more;
+  }
+  c->at[c->n++] = one;
+}
+
+static void add_number_column(columns_t *c, const mr_metric_def_t *def, const char *stage) {
+  add_column(c, (column_t){.holds = NUMBER, .def = def, .stage = stage});
+}
+
+/* Those declared whose role is to come now: what the model is judged by before all else. */
+static void add_declared(columns_t *c, const mr_metric_list_t *list, bool judged) {
+  for (size_t i = 0; list && i < list->n; i++) {
+    const mr_metric_def_t *d = list->def[i];
+    bool own = mr_metric_own(d->name) == d;
+    if ((d->role == MR_METRIC_JUDGED) == judged && d->column == MR_METRIC_DECLARED &&
+        (judged || !own))
+      add_number_column(c, d, NULL);
+  }
+}
+
+static bool declares(const mr_metric_list_t *list, const mr_metric_def_t *def) {
+  for (size_t i = 0; list && i < list->n; i++)
+    if (list->def[i] == def) return true;
+  return false;
+}
+
+/* Five columns for each stage with threads, two more for a link's end; then what each reports. */
+static void add_stages(columns_t *c, const mr_stage_t *s) {
+  for (int i = 0; i < mr_watch_n_stages(s); i++) {
+    const mr_stage_def_t *def = mr_watch_def(s, i);
+    int uses = !mr_watch_n_workers(s, i)         ? 0
+               : def->step && def->step->outside ? COMMITTED + 1
+                                                 : ITEMS + 1;
+    for (int use = 0; use < uses; use++)
+      add_column(c, (column_t){.holds = USE, .stage = mr_watch_name(s, i), .use = use});
+  }
+  for (int i = 0; i < mr_watch_n_stages(s); i++)
+    for (const mr_metric_def_t *m = mr_watch_def(s, i)->metrics; m && m->name; m++)
+      add_number_column(c, m, mr_watch_name(s, i));
+}
+
+/* All columns that a table of this graph has. */
+static void columns_of_graph(const mr_stage_t *s, columns_t *c) {
+  const mr_metric_list_t *list = s->in_spec[0].metrics;
+  mr_asked_t asked;
+  for (int i = 0; report_name[i]; i++) add_column(c, (column_t){.holds = OF_REPORT, .use = i});
+  add_number_column(c, MR_METRIC_OWN(LOSS), NULL);
+  add_declared(c, list, true);
+  for (int i = 0; i < MR_METRICS_N; i++) {
+    const mr_metric_def_t *d = &mr_metric_table[i];
+    bool extra =
+        d->column == MR_METRIC_DECLARED && d->role != MR_METRIC_JUDGED && declares(list, d);
+    if ((d->column == MR_METRIC_ALWAYS && d != MR_METRIC_OWN(LOSS)) || extra)
+      add_number_column(c, d, NULL);
+  }
+  add_column(c, (column_t){.holds = LEDGER});
+  add_declared(c, list, false);
+  bool servers = mr_watch_asked(s, &asked);
+  for (int i = 0; servers && i < MR_METRICS_N; i++)
+    if (mr_metric_table[i].column == MR_METRIC_SERVERS)
+      add_number_column(c, &mr_metric_table[i], NULL);
+  add_stages(c, s);
+}
+
+/* Prints a column's name. */
+static void put_name(FILE *out, const column_t *c) {
+  if (c->stage) fprintf(out, "%s.", c->stage);
+  switch (c->holds) {
+    case NOTHING: break;
+    case OF_REPORT: fputs(report_name[c->use], out); break;
+    case NUMBER: fputs(c->def->name, out); break;
+    case LEDGER: fputs("ledger", out); break;
+    case USE: fputs(use_name[c->use], out); break;
+  }
+}
+
+static char *head_text(const columns_t *c) {
   mr_text_out_t text;
   FILE *out = mr_text_out_open(&text);
-  if (!out) return NULL;
-  mr_asked_t asked;
-  if (mr_watch_asked(s, &asked))
-    fputs(",remote_bytes,remote_requests,remote_retries,cache_hit_rate", out);
-  for (int i = 0, reported = 0; i < mr_watch_n_stages(s) && reported < MR_METRICS_STAGES; i++) {
-    mr_stats_t so_far;
-    const char *name = mr_watch_stage(s, i, &so_far);
-    if (!mr_watch_n_workers(s, i)) continue;
-    fprintf(out, ",%s.busy,%s.starved,%s.blocked,%s.queue,%s.items", name, name, name, name, name);
-    const mr_step_def_t *step = mr_watch_def(s, i)->step;
-    if (step && step->outside) fprintf(out, ",%s.released,%s.committed", name, name);
-    reported++;
+  for (size_t i = 0; out && i < c->n; i++) {
+    if (i) fputc(',', out);
+    put_name(out, &c->at[i]);
   }
-  fputc('\n', out);
+  if (out) fputc('\n', out);
   return mr_text_out_close(&text, out, NULL);
 }
 
-/* Takes the columns of an earlier file, whatever stages the graph has now.  A file that begins with
-   other columns is refused: it would become two tables. */
-static mr_err_t take_head(csv_t *c, const char *line, mr_diag_t *diag) {
-  size_t n = sizeof of_run - 1, length = strlen(line);
-  bool whole = length && line[length - 1] == '\n';
-  bool ours = !strncmp(of_run, line, length < n ? length : n);
-  if (!whole && ours) return MR_OK; /* the line was cut by a kill, or the file is empty */
-  const char *behind = ours && length > n ? strstr(line + n, behind_judged) : NULL;
-  char end = behind ? behind[sizeof behind_judged - 1] : 0;
-  if (end != ',' && end != '\n')
-    return mr_fail(diag, MR_ERR_DATA,
-                   "%s: has other columns than this version writes; name another path", c->path);
-  c->head = strdup(line);
-  return c->head ? MR_OK : mr_no_memory(diag, "the columns");
+/* Whether a column is called name[0,n). */
+static bool column_is_called(const column_t *c, const char *name, size_t n) {
+  char text[MR_METRIC_NAME_MAX + 256];
+  const char *last = c->holds == OF_REPORT ? report_name[c->use]
+                     : c->holds == NUMBER  ? c->def->name
+                     : c->holds == LEDGER  ? "ledger"
+                                           : use_name[c->use];
+  int k =
+      snprintf(text, sizeof text, "%s%s%s", c->stage ? c->stage : "", c->stage ? "." : "", last);
+  return k == (int)n && !memcmp(name, text, n);
 }
 
-/* Takes over the columns of a file that an earlier part of the run has written; a missing one has
-   none. */
+/* Takes the columns of an earlier file, whose head is c->head: those of this graph in their places,
+   and empty ones for what it no longer has.  Names what has no column. */
+static void take_columns(csv_t *c, const columns_t *of_graph) {
+  char missing[512] = "";
+  size_t at = 0;
+  bool *found = calloc(of_graph->n + 1, sizeof *found);
+  for (const char *name = c->head; found && *name && *name != '\n';) {
+    size_t n = strcspn(name, ",\n"), i = 0;
+    while (i < of_graph->n && !column_is_called(&of_graph->at[i], name, n)) i++;
+    add_column(&c->columns, i < of_graph->n ? of_graph->at[i] : (column_t){.holds = NOTHING});
+    if (i < of_graph->n) found[i] = true;
+    name += n + (name[n] == ',');
+  }
+  for (size_t i = 0; found && i < of_graph->n && at < sizeof missing; i++) {
+    const column_t *m = &of_graph->at[i];
+    if (!found[i] && m->holds == NUMBER)
+      at += (size_t)snprintf(missing + at, sizeof missing - at, "%s%s%s%s", at ? ", " : "",
+                             m->stage ? m->stage : "", m->stage ? "." : "", m->def->name);
+  }
+  if (!found) c->columns.room = 0;
+  free(found);
+  if (at)
+    mr_notice("%s: it began without columns for %s, and stays without them", c->path, missing);
+}
+
+/* Reads the head of a file that an earlier part of the run has written.  A missing or empty file,
+   or one whose head a kill has cut, has none.  A file that begins with other columns is refused: it
+   would become two tables. */
 static mr_err_t head_in_file(csv_t *c, mr_diag_t *diag) {
   FILE *f = mr_open_regular(c->path);
-  if (!f) return MR_OK;
-  char *line = calloc(1, HEAD_MAX);
-  mr_err_t e = line ? take_head(c, fgets(line, HEAD_MAX, f) ? line : "", diag)
-                    : mr_no_memory(diag, "the columns");
-  fclose(f);
-  free(line);
-  return e;
+  char *line = NULL;
+  size_t room = 0, n = strlen(beginning);
+  ssize_t got = f ? getline(&line, &room, f) : -1;
+  if (f) fclose(f);
+  bool whole = got > 0 && line[got - 1] == '\n';
+  size_t length = got > 0 ? (size_t)got : 0;
+  bool ours = length && !strncmp(line, beginning, length < n ? length : n);
+  if (length && (!ours || (whole && length <= n))) {
+    free(line);
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: has other columns than this version writes; name another path", c->path);
+  }
+  if (whole)
+    c->head = line;
+  else
+    free(line);
+  return MR_OK;
 }
 
 static mr_err_t csv_prepare(mr_stage_t *s, mr_diag_t *diag) {
   csv_t *c = s->state;
   bool again = c->resume.step >= 0;
-  if (!(c->of_stages = of_stages(s))) return mr_no_memory(diag, "the columns");
+  columns_t of_graph = {0};
   if (again) MR_TRY(head_in_file(c, diag));
+  columns_of_graph(s, &of_graph);
+  if (c->head)
+    take_columns(c, &of_graph), free(of_graph.at);
+  else
+    c->columns = of_graph, c->head = head_text(&of_graph);
+  if (!c->head || !c->columns.room) return mr_no_memory(diag, "the columns");
   if (again) MR_TRY(mr_resume_cut(s, c->path, &c->resume, read_row, c, diag));
   MR_TRY(mr_appender_open(&c->out, s, c->path, again, diag));
-  if (c->head && !mr_appender_size(&c->out)) mr_appender_add(&c->out, s, c->head, strlen(c->head));
+  if (!mr_appender_size(&c->out)) mr_appender_add(&c->out, s, c->head, strlen(c->head));
   return MR_OK;
 }
 
@@ -130,120 +256,110 @@ static mr_err_t csv_open(mr_stage_t *s) {
   return mr_stage_relay(s, e, &diag);
 }
 
-/* Prints a stage's number by the column's name; nothing for released and committed unless the stage
-   is a link's end. */
-static void put_of_stage(FILE *out, const mr_metrics_stage_t *s, const char *name) {
-  if (!strncmp(name, "busy", 4)) mr_fprintf(out, "%.4g", s->busy);
-  if (!strncmp(name, "starved", 7)) mr_fprintf(out, "%.4g", s->starved);
-  if (!strncmp(name, "blocked", 7)) mr_fprintf(out, "%.4g", s->blocked);
-  if (!strncmp(name, "queue", 5)) mr_fprintf(out, "%.4g", s->queue);
-  if (!strncmp(name, "items", 5)) fprintf(out, "%" PRId64, s->items);
-  if (s->link && !strncmp(name, "released", 8)) fprintf(out, "%" PRId64, s->released);
-  if (s->link && !strncmp(name, "committed", 9)) fprintf(out, "%" PRId64, s->committed);
+/* ---- the rows ---- */
+
+static void put_of_report(FILE *out, const mr_report_t *r, int which) {
+  switch (which) {
+    case 0: fputs(mr_report_kind_text(r), out); break;
+    case 1: fprintf(out, "%" PRId64, r->step); break;
+    case 2: fprintf(out, "%" PRId64, r->epoch); break;
+    case 3: fprintf(out, "%" PRId64, r->images); break;
+    default: mr_fprintf(out, "%.6f", r->elapsed_s);
+  }
 }
 
-static bool is(const char *name, size_t n, const char *text) {
-  return strlen(text) == n && !memcmp(name, text, n);
+/* Prints a measured number of a stage; nothing for released and committed unless the stage is a
+   link's end. */
+static void put_use(FILE *out, const mr_report_t *r, const column_t *c) {
+  const mr_stage_use_t *u = r->stage, *end = u + r->n_stages;
+  while (u < end && strcmp(u->name, c->stage) != 0) u++;
+  if (u == end) return;
+  switch (c->use) {
+    case BUSY: mr_fprintf(out, "%.4g", u->busy); break;
+    case STARVED: mr_fprintf(out, "%.4g", u->starved); break;
+    case BLOCKED: mr_fprintf(out, "%.4g", u->blocked); break;
+    case QUEUE: mr_fprintf(out, "%.4g", u->queue); break;
+    case ITEMS: fprintf(out, "%" PRId64, u->items); break;
+    default:
+      if (u->link) fprintf(out, "%" PRId64, c->use == RELEASED ? u->released : u->committed);
+  }
 }
 
-/* Prints the field of the column name[0,n). */
-static void csv_put_field(FILE *out, const mr_metrics_t *r, const char *name, size_t n) {
-  const char *dot = memchr(name, '.', n);
-  for (int i = 0; dot && i < r->n_stages; i++)
-    if (is(name, (size_t)(dot - name), r->stage[i].name)) put_of_stage(out, &r->stage[i], dot + 1);
-  for (int i = 0; !dot && i < r->n; i++)
-    if (is(name, n, r->m[i].name)) mr_fprintf(out, "%.9g", r->m[i].value);
-  if (is(name, n, "ledger")) fprintf(out, "%016" PRIx64, r->ledger);
+static bool is_of(const mr_number_t *m, const column_t *c) {
+  return c->holds == NUMBER && m->def == c->def && !m->stage == !c->stage &&
+         (!m->stage || !strcmp(m->stage, c->stage));
 }
 
-static void put_row(FILE *out, const mr_metrics_t *r, const char *head) {
-  mr_fprintf(out, "%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%.6f", mr_metrics_kind_text(r->kind),
-             r->step, r->epoch, r->images, r->elapsed_s);
-  int column = 0;
-  for (const char *name = head; *name != '\n'; column++) {
-    size_t n = strcspn(name, ",\n");
-    if (column >= 5) fputc(',', out), csv_put_field(out, r, name, n);
-    name += n + (name[n] == ',');
+/* A NaN has no sign here, which printf would show. */
+static void csv_put_number(FILE *out, const mr_report_t *r, const column_t *c) {
+  for (size_t i = 0; i < r->n_numbers; i++) {
+    if (!is_of(&r->number[i], c)) continue;
+    if (isnan(r->number[i].value))
+      fputs("nan", out);
+    else
+      mr_fprintf(out, "%.9g", r->number[i].value);
+    return;
+  }
+}
+
+static void put_row(FILE *out, const csv_t *c, const mr_report_t *r) {
+  for (size_t i = 0; i < c->columns.n; i++) {
+    const column_t *at = &c->columns.at[i];
+    if (i) fputc(',', out);
+    switch (at->holds) {
+      case NOTHING: break;
+      case OF_REPORT: put_of_report(out, r, at->use); break;
+      case NUMBER: csv_put_number(out, r, at); break;
+      case LEDGER: fprintf(out, "%016" PRIx64, r->ledger); break;
+      case USE: put_use(out, r, at); break;
+    }
   }
   fputc('\n', out);
 }
 
-static void csv_add_row(mr_stage_t *s, const mr_metrics_t *r) {
+/* Names the first number that has no column although its kind has columns: a stage reports what it
+   does not declare. */
+static void say_without_column(csv_t *c, const mr_stage_t *s, const mr_report_t *r) {
+  for (size_t i = 0; i < r->n_numbers && !c->said && c->resume.step < 0; i++) {
+    const mr_number_t *m = &r->number[i];
+    size_t k = 0;
+    while (k < c->columns.n && !is_of(m, &c->columns.at[k])) k++;
+    if (k < c->columns.n || m->def->column == MR_METRIC_NEVER) continue;
+    mr_notice("%s: %s: no column for %s, which no stage before it declares", s->name, c->path,
+              m->def->name);
+    c->said = true;
+  }
+}
+
+static void csv_write(mr_stage_t *s, const mr_report_t *r) {
   csv_t *c = s->state;
   mr_text_out_t text;
-  size_t n;
-  FILE *out = c->head ? mr_text_out_open(&text) : NULL;
-  if (out) put_row(out, r, c->head);
-  char *row = out ? mr_text_out_close(&text, out, &n) : NULL;
+  size_t n = 0;
+  if (r->kind == MR_REPORT_MARK) mr_appender_mark(&c->out, s, r);
+  if (!mr_report_is_numbers(r)) return;
+  say_without_column(c, s, r);
+  FILE *out = mr_text_out_open(&text);
+  if (out) put_row(out, c, r);
+  char *row = mr_text_out_close(&text, out, &n);
   mr_appender_add(&c->out, s, row, row ? n : 0);
   free(row);
-}
-
-/* The head of a table whose model is judged by the numbers of r; heap, NULL without memory. */
-static char *csv_head_of(const csv_t *c, const mr_metrics_t *r) {
-  mr_text_out_t text;
-  int n;
-  const mr_metric_t *judged = mr_metrics_judged(r, &n);
-  FILE *out = mr_text_out_open(&text);
-  if (!out) return NULL;
-  fputs(of_run, out);
-  for (int i = 0; i < n; i++) fprintf(out, ",%s", judged[i].name);
-  if (mr_metrics_get(r, "skipped_steps", -1) >= 0) fputs(",skipped_steps", out);
-  fprintf(out, "%s%s", behind_judged, c->of_stages);
-  return mr_text_out_close(&text, out, NULL);
-}
-
-/* Writes the head and the rows that waited for it.  Without memory the next record retries. */
-static void begin_table(mr_stage_t *s, const mr_metrics_t *r) {
-  csv_t *c = s->state;
-  if (!(c->head = csv_head_of(c, r))) return;
-  mr_appender_add(&c->out, s, c->head, strlen(c->head));
-  for (size_t i = 0; i < c->n_early; i++) csv_add_row(s, &c->early[i]);
-  free(c->early);
-  c->early = NULL, c->n_early = 0;
-}
-
-/* Keeps a skipped step, which does not have the numbers that the model is judged by, until the head
-   is known.  False without memory. */
-static bool keep_early(csv_t *c, const mr_metrics_t *r) {
-  mr_metrics_t *more = realloc(c->early, (c->n_early + 1) * sizeof *more);
-  if (!more) return false;
-  c->early = more;
-  c->early[c->n_early++] = *r;
-  return true;
-}
-
-static mr_err_t csv_write(mr_stage_t *s, const mr_metrics_t *r) {
-  csv_t *c = s->state;
-  bool skipped = r->kind == MR_METRICS_STEP && mr_metrics_get(r, "skipped", 0) != 0;
-  if (r->kind == MR_METRICS_MARK) {
-    if (c->n_early) begin_table(s, &c->early[0]); /* records before a mark must be written */
-    mr_appender_mark(&c->out, s, r);
-  }
-  if (!mr_metrics_is_numbers(r)) return MR_OK;
-  if (!c->head && skipped && keep_early(c, r)) return MR_OK;
-  if (!c->head) begin_table(s, r);
-  csv_add_row(s, r);
-  return MR_OK;
 }
 
 static mr_err_t csv_step(mr_stage_t *s) {
   mr_buf_t *b[MR_BURST];
   size_t k = mr_take(s, 0, b, MR_BURST);
-  mr_err_t e = MR_OK;
   for (size_t i = 0; i < k; i++) {
-    if (e >= 0) e = csv_write(s, b[i]->data);
+    csv_write(s, b[i]->data);
     mr_buf_unref(b[i]);
   }
-  return e < 0 ? e : k ? MR_OK : mr_idle(s);
+  return k ? MR_OK : mr_idle(s);
 }
 
 static void csv_close(mr_stage_t *s) {
   csv_t *c = s->state;
-  if (c->n_early) begin_table(s, &c->early[0]);
   mr_appender_close(&c->out, s);
-  free(c->head), free(c->of_stages), free(c->early);
-  c->head = c->of_stages = NULL, c->early = NULL, c->n_early = 0;
+  free(c->head), free(c->columns.at);
+  c->head = NULL, c->columns = (columns_t){0};
 }
 
 static mr_err_t csv_verdict(mr_stage_t *s) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "metrics/metrics.h"
+#include "metrics/report.h"
 #include "pipeline/stage_step.h"
 #include "sinks/appender.h"
 #include "sinks/resume.h"
@@ -33,10 +33,10 @@ static const mr_opt_t jsonl_opts[] = {
 /* Lines in this stage's own format are read without allocating: out of memory, a good line would
    count as a bad one. */
 static bool read_line(const void *unused, const char *line, size_t n, mr_resume_line_t *out) {
-  char start[64];                       /* sscanf calls strlen on its text: pass the start alone */
+  char start[128];                      /* sscanf calls strlen on its text: pass the start alone */
   if (memchr(line, 0, n)) return false; /* a power loss can leave zeros */
   snprintf(start, sizeof start, "%.*s", (int)(n < sizeof start ? n : sizeof start), line);
-  if (sscanf(start, "{\"kind\":\"%15[a-z]\",\"step\":%" SCNd64 ",", out->kind, &out->step) == 2)
+  if (sscanf(start, "{\"kind\":\"%63[^\"]\",\"step\":%" SCNd64 ",", out->kind, &out->step) == 2)
     return n > 2 && line[n - 2] == '}';
   cJSON *j = cJSON_ParseWithLength(line, n);
   const cJSON *at = cJSON_GetObjectItemCaseSensitive(j, "step");
@@ -64,11 +64,11 @@ static mr_err_t jsonl_open(mr_stage_t *s) {
 }
 
 /* The newline replaces the terminating NUL of the text. */
-static mr_err_t jsonl_write(mr_stage_t *s, const mr_metrics_t *r) {
+static mr_err_t jsonl_write(mr_stage_t *s, const mr_report_t *r) {
   jsonl_t *j = s->state;
-  if (r->kind == MR_METRICS_MARK) mr_appender_mark(&j->out, s, r);
-  if (!mr_metrics_is_numbers(r)) return MR_OK;
-  char *line = mr_metrics_json(r);
+  if (r->kind == MR_REPORT_MARK) mr_appender_mark(&j->out, s, r);
+  if (!mr_report_is_numbers(r)) return MR_OK;
+  char *line = mr_report_json(r, MR_REPORT_DENSE);
   size_t n = line ? strlen(line) : 0;
   if (line) line[n] = '\n';
   mr_appender_add(&j->out, s, line, n + 1);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "metrics/metrics.h"
+#include "metrics/report.h"
 #include "pipeline/stage_step.h"
 #include "pipeline/watch/watch.h"
 #include "sinks/resume.h"
@@ -47,7 +47,7 @@ static void clear_live(void) {
 
 /* Prints a line; on a narrower terminal it is wrapped. */
 __attribute__((format(printf, 1, 2))) static void say_line(const char *fmt, ...) {
-  char text[1024];
+  char text[2048];
   va_list ap;
   va_start(ap, fmt);
   mr_vsnprintf(text, sizeof text, fmt, ap);
@@ -65,7 +65,7 @@ static void put_live(char *text) {
   fputs(text, stdout);
 }
 
-static bool synthetic(const mr_metrics_t *r) {
+static bool synthetic(const mr_report_t *r) {
   return r->dataset && r->dataset->origin && !strcmp(r->dataset->origin, "synthetic");
 }
 
@@ -81,19 +81,19 @@ static void duration_text(double s, char *text, size_t n) {
 }
 
 /* Computes rates since the last plain line; before the first one, takes the record's own. */
-static void progress_measure(progress_t *p, const mr_metrics_t *r) {
+static void progress_measure(progress_t *p, const mr_report_t *r) {
   double s = r->elapsed_s - p->line_s;
   int64_t steps = r->step - p->line_step;
   if (p->begun && steps > 0 && s > 0) {
     p->rate = (double)(r->images - p->line_images) / s;
     p->step_s = s / (double)steps;
   } else if (!p->begun) {
-    p->rate = mr_metrics_get(r, "images_per_s", 0);
-    p->step_s = mr_metrics_get(r, "step_s", 0);
+    p->rate = mr_report_get(r, MR_METRIC_OWN(IMAGES_PER_S), 0);
+    p->step_s = mr_report_get(r, MR_METRIC_OWN(STEP_S), 0);
   }
 }
 
-static void progress_mark(progress_t *p, const mr_metrics_t *r) {
+static void progress_mark(progress_t *p, const mr_report_t *r) {
   p->begun = true;
   p->line_s = r->elapsed_s;
   p->line_step = r->step;
@@ -101,7 +101,7 @@ static void progress_mark(progress_t *p, const mr_metrics_t *r) {
 }
 
 /* Writes ", 45.1 images/s, ETA 12m03s, waiting for: train". */
-static void pace_text(mr_stage_t *s, const mr_metrics_t *r, char *text, size_t n) {
+static void pace_text(mr_stage_t *s, const mr_report_t *r, char *text, size_t n) {
   const progress_t *p = s->state;
   char eta[32] = "unknown", limiting[64] = "";
   if (r->total_steps > 0)
@@ -111,40 +111,47 @@ static void pace_text(mr_stage_t *s, const mr_metrics_t *r, char *text, size_t n
               limiting[0] ? ", waiting for: " : "", limiting);
 }
 
-static bool was_reported(const progress_t *p, const mr_metrics_t *r) {
-  return mr_resume_was_reported(p->reported, mr_metrics_kind_text(r->kind), r->step);
+static bool was_reported(const progress_t *p, const mr_report_t *r) {
+  return mr_resume_was_reported(p->reported, mr_report_kind_text(r), r->step);
 }
 
 /* v, or a NaN without a sign, which printf would show. */
 static double progress_shown(double v) { return isnan(v) ? (double)NAN : v; }
 
 /* Writes the numbers that the model is judged by: ", Accuracy: 0.4100" for a plain line, ",
-   accuracy 0.4100" for the live one. */
-static void judged_text(const mr_metrics_t *r, bool line, char *text, size_t n) {
-  int count;
-  const mr_metric_t *m = mr_metrics_judged(r, &count);
+   accuracy 0.4100" for the live one.  Of many it writes as many as there is room for and counts the
+   others. */
+static void judged_text(const mr_report_t *r, bool line, char *text, size_t n) {
+  size_t at = 0, left = 0;
   text[0] = 0;
-  for (int i = 0; i < count; i++) {
-    char name[sizeof m->name];
-    snprintf(name, sizeof name, "%s", m[i].name);
-    for (char *c = name; *c; c++) *c = *c == '_' ? ' ' : *c;
+  for (size_t i = 0; i < r->n_numbers; i++) {
+    const mr_number_t *m = &r->number[i];
+    char one[96], *name = one + 2;
+    if (!mr_number_is_judged(m)) continue;
+    int k = mr_snprintf(one, sizeof one, line ? ", %s: %.4f" : ", %s %.4f", m->def->name,
+                        progress_shown(m->value));
+    if (left || k >= (int)sizeof one || at + (size_t)k + 24 > n) {
+      left++;
+      continue;
+    }
+    for (size_t c = 0; c < strlen(m->def->name); c++) name[c] = name[c] == '_' ? ' ' : name[c];
     if (line && *name >= 'a' && *name <= 'z') *name = (char)(*name - 'a' + 'A');
-    size_t at = strlen(text);
-    mr_snprintf(text + at, n - at, line ? ", %s: %.4f" : ", %s %.4f", name,
-                progress_shown(m[i].value));
+    memcpy(text + at, one, (size_t)k + 1);
+    at += (size_t)k;
   }
+  if (left) snprintf(text + at, n - at, ", and %zu more", left);
 }
 
 /* Appends how many updates have been skipped as not finite, if any: ", skipped steps: 3". */
-static void skipped_text(const mr_metrics_t *r, bool line, char *text, size_t n) {
-  double skipped = mr_metrics_get(r, "skipped_steps", 0);
+static void skipped_text(const mr_report_t *r, bool line, char *text, size_t n) {
+  double skipped = mr_report_get(r, MR_METRIC_OWN(SKIPPED_STEPS), 0);
   size_t at = strlen(text);
   if (skipped > 0)
     mr_snprintf(text + at, n - at, line ? ", Skipped steps: %.0f" : ", skipped steps %.0f",
                 skipped);
 }
 
-static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
+static void say_step(mr_stage_t *s, const mr_report_t *r) {
   progress_t *p = s->state;
   bool line = r->step % p->every == 0 && !was_reported(p, r);
   bool mine = p->terminal && (!live || live == p); /* one stage has the live line */
@@ -153,13 +160,13 @@ static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
     return;
   }
   progress_measure(p, r);
-  char pace[160], text[480], judged[192];
+  char pace[160], text[1024], judged[480];
   pace_text(s, r, pace, sizeof pace);
   judged_text(r, line, judged, sizeof judged);
   skipped_text(r, line, judged, sizeof judged);
-  double loss = progress_shown(mr_metrics_get(r, "loss", 0));
+  double loss = progress_shown(mr_report_get(r, MR_METRIC_OWN(LOSS), 0));
   clear_live();
-  if (mr_metrics_get(r, "skipped", 0) != 0) {
+  if (r->skipped) {
     say_line("Step %" PRId64 ", skipped%s", r->step, pace);
   } else if (line) {
     say_line("Step %" PRId64 ", Loss: %.4f%s%s", r->step, loss, judged, pace);
@@ -175,34 +182,41 @@ static void say_step(mr_stage_t *s, const mr_metrics_t *r) {
 }
 
 /* The first characters of a class's name, escaped: it may come from a file or over a link. */
-static const char *class_name(const mr_metrics_t *r, int i, size_t most, char text[64]) {
+static const char *class_name(const mr_report_t *r, int i, size_t most, char text[64]) {
   bool known = r->dataset && i < r->dataset->n_classes;
   return mr_printable_cell(known ? r->dataset->class_name[i] : "?", most, text, 64);
 }
 
+enum { NAME = 12, CELL = 7, TABLE = 16 /* most classes of the table */, MISTAKES = 10 };
+
+/* Records of class t taken for g. */
+static uint32_t confused(const mr_report_t *r, int t, int g) {
+  for (size_t i = 0; i < r->n_confused; i++)
+    if (r->confused[i].truth == t && r->confused[i].guess == g) return r->confused[i].count;
+  return 0;
+}
+
 /* Prints columns [from,to) of the table: rows are the truth, columns the guess. */
-static void say_guesses(const mr_metrics_t *r, int from, int to, int cell) {
-  int n = r->n_classes;
+static void say_guesses(const mr_report_t *r, int from, int to, int cell) {
+  int n = (int)r->n_classes;
   char name[64];
   printf("%-12s", "truth\\guess");
   for (int g = from; g < to; g++)
     printf(" %*s", cell - 1, class_name(r, g, (size_t)cell - 1, name));
   putchar('\n');
   for (int t = 0; t < n; t++) {
-    printf("%-12s", class_name(r, t, 12, name));
-    for (int g = from; g < to; g++) printf(" %*" PRIu32, cell - 1, r->confusion[t * n + g]);
+    printf("%-12s", class_name(r, t, NAME, name));
+    for (int g = from; g < to; g++) printf(" %*" PRIu32, cell - 1, confused(r, t, g));
     putchar('\n');
   }
 }
 
-/* Prints the confusion matrix.  On a narrow terminal cells are narrower, and the table is split by
+/* Prints the matrix as a table.  On a narrow terminal cells are narrower, and the table is split by
    columns. */
-static void say_confusion(const mr_metrics_t *r) {
-  enum { NAME = 12, CELL = 7 };
-  int n = r->n_classes, columns = mr_columns(STDOUT_FILENO), least = 4;
-  if (n < 1 || n > MR_METRICS_CLASSES) return;
-  for (int i = 0; i < n * n; i++) {
-    int width = 1 + snprintf(NULL, 0, "%" PRIu32, r->confusion[i]);
+static void say_table(const mr_report_t *r) {
+  int n = (int)r->n_classes, columns = mr_columns(STDOUT_FILENO), least = 4;
+  for (size_t i = 0; i < r->n_confused; i++) {
+    int width = 1 + snprintf(NULL, 0, "%" PRIu32, r->confused[i].count);
     if (width > least) least = width;
   }
   int room = columns ? columns - NAME : n * CELL, cell = room / n;
@@ -213,51 +227,87 @@ static void say_confusion(const mr_metrics_t *r) {
     say_guesses(r, from, from + each < n ? from + each : n, cell);
 }
 
-static void say_valid(const mr_metrics_t *r) {
-  char judged[160];
-  judged_text(r, true, judged, sizeof judged);
-  say_line("Validation after epoch %" PRId64 " (step %" PRId64 "), Loss: %.4f%s", r->epoch, r->step,
-           progress_shown(mr_metrics_get(r, "loss", 0)), judged);
+/* Whether cell a comes before b: more records, then the earlier place. */
+static bool is_worse(const mr_confused_t *a, const mr_confused_t *b) {
+  return a->count > b->count || (a->count == b->count && a < b);
 }
 
-static void say_test(const mr_metrics_t *r) {
-  char note[4 * sizeof r->note], judged[160];
+/* Prints the most frequent mistakes of a matrix that is too large for a table. */
+static void say_mistakes(const mr_report_t *r) {
+  const mr_confused_t *before = NULL;
+  char truth[64], guess[64];
+  size_t mistakes = 0;
+  for (size_t i = 0; i < r->n_confused; i++)
+    mistakes += r->confused[i].truth != r->confused[i].guess;
+  for (size_t k = 0; k < mistakes && k < MISTAKES; k++) {
+    const mr_confused_t *next = NULL;
+    for (const mr_confused_t *c = r->confused; c < r->confused + r->n_confused; c++)
+      if (c->truth != c->guess && (!before || is_worse(before, c)) && (!next || is_worse(c, next)))
+        next = c;
+    say_line("  %s taken for %s: %" PRIu32, class_name(r, next->truth, 40, truth),
+             class_name(r, next->guess, 40, guess), next->count);
+    before = next;
+  }
+  if (mistakes > MISTAKES)
+    say_line("  and %zu other kinds of mistakes among %" PRId64 " classes", mistakes - MISTAKES,
+             r->n_classes);
+}
+
+static void say_confusion(const mr_report_t *r) {
+  if (r->n_classes < 1) return;
+  if (r->n_classes <= TABLE)
+    say_table(r);
+  else
+    say_mistakes(r);
+}
+
+static void say_valid(const mr_report_t *r) {
+  char judged[480];
+  judged_text(r, true, judged, sizeof judged);
+  bool named = r->input && strcmp(r->input, "valid") != 0;
+  say_line("Validation%s%s after epoch %" PRId64 " (step %" PRId64 "), Loss: %.4f%s",
+           named ? " " : "", named ? r->input : "", r->epoch, r->step,
+           progress_shown(mr_report_get(r, MR_METRIC_OWN(LOSS), 0)), judged);
+}
+
+static void say_test(const mr_report_t *r) {
+  char note[4 * sizeof r->note], judged[480];
   judged_text(r, true, judged, sizeof judged);
   say_line("%s, Loss: %.4f%s%s", r->note[0] ? mr_printable(r->note, note, sizeof note) : "Test",
-           progress_shown(mr_metrics_get(r, "loss", 0)), judged,
+           progress_shown(mr_report_get(r, MR_METRIC_OWN(LOSS), 0)), judged,
            synthetic(r) ? " (synthetic data)" : "");
   say_confusion(r);
 }
 
-static void say_final(const mr_metrics_t *r) {
+static void say_final(const mr_report_t *r) {
   char time[32];
   duration_text(r->elapsed_s, time, sizeof time);
   say_line("Done: %" PRId64 " steps, %" PRId64 " images, %s%s%s", r->step, r->images, time,
            r->note[0] ? ", " : "", r->note);
-  double dropped = mr_metrics_get(r, "publish_dropped", 0);
+  double dropped = mr_report_get(r, MR_METRIC_OWN(PUBLISH_DROPPED), 0);
   if (dropped > 0) say_line("Missed by slow subscribers: %.0f messages", dropped);
   if (synthetic(r)) say_line("These results are of SYNTHETIC data, generated by the program.");
   printf("ledger %016" PRIx64 "\n", r->ledger);
 }
 
-static void progress_say(mr_stage_t *s, const mr_metrics_t *r) {
+static void progress_say(mr_stage_t *s, const mr_report_t *r) {
   progress_t *p = s->state;
-  if (!mr_metrics_is_numbers(r)) return;
+  if (!mr_report_is_numbers(r)) return;
   if (!p->begun) clear_live();
   if (!p->begun && synthetic(r))
     say_line(
         "*** SYNTHETIC DATA: generated pictures, not CIFAR-10.  `millrace data fetch` downloads "
         "the real ones, --data DIR uses a copy. ***");
-  if (!p->begun && r->kind == MR_METRICS_STEP && was_reported(p, r))
+  if (!p->begun && r->kind == MR_REPORT_STEP && was_reported(p, r))
     say_line("Steps %" PRId64 " to %" PRId64 " are repeated; they were reported before.", r->step,
              p->reported);
-  if (r->kind == MR_METRICS_STEP) {
+  if (r->kind == MR_REPORT_STEP) {
     say_step(s, r);
   } else {
     clear_live();
-    if (r->kind == MR_METRICS_VALID && !was_reported(p, r)) say_valid(r);
-    if (r->kind == MR_METRICS_TEST) say_test(r);
-    if (r->kind == MR_METRICS_FINAL) say_final(r);
+    if (r->kind == MR_REPORT_VALID && !was_reported(p, r)) say_valid(r);
+    if (r->kind == MR_REPORT_TEST) say_test(r);
+    if (r->kind == MR_REPORT_FINAL) say_final(r);
     progress_mark(p, r); /* the time of an evaluation does not count as training */
   }
   fflush(stdout);

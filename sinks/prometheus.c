@@ -1,13 +1,14 @@
 /* Serves the newest numbers of a run at /metrics, as OpenMetrics or in Prometheus' older text
    format, whichever the scraper accepts. */
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "metrics/metrics.h"
+#include "metrics/report.h"
 #include "pipeline/stage_step.h"
 #include "sinks/http.h"
 #include "sinks/resume.h"
@@ -15,10 +16,14 @@
 typedef struct prometheus {
   mr_http_settings_t set;
   mr_http_t http;
-  int64_t reported;                         /* last step that was reported before a resume */
-  pthread_mutex_t lock;                     /* guards the fields below */
-  bool ready;                               /* the lock is initialised */
-  mr_metrics_t step, measured, valid, test; /* newest of each; all zero before the first */
+  int64_t reported;           /* last step that was reported before a resume */
+  mr_stage_t *s;              /* for the definitions of its graph's metrics */
+  pthread_mutex_t lock;       /* guards the fields below */
+  bool ready;                 /* the lock is initialised */
+  mr_report_t step, measured; /* newest of each; all zero before the first */
+  mr_report_t *evaluated;     /* [n_evaluated] newest of each input of held-back records and of the
+                                 test; heap */
+  size_t n_evaluated;
   int64_t n_steps;
   double steps_s; /* sum of step_s */
   bool over;
@@ -41,55 +46,26 @@ static void prometheus_head(const page_t *p, const char *name, const char *type,
           help, name, total ? "_total" : "", type);
 }
 
+/* Prometheus reads NaN and +Inf, and refuses the "-nan" that printf may print. */
+static void put_value(FILE *out, double v) {
+  if (isnan(v))
+    fputs(" NaN\n", out);
+  else if (isinf(v))
+    fputs(v > 0 ? " +Inf\n" : " -Inf\n", out);
+  else if (v == trunc(v) && fabs(v) < 1e15)
+    fprintf(out, " %" PRId64 "\n", (int64_t)v);
+  else
+    mr_fprintf(out, " %.9g\n", v);
+}
+
 static void gauge(const page_t *p, const char *name, const char *help, double v) {
   prometheus_head(p, name, "gauge", help);
-  mr_fprintf(p->out, "millrace_%s %.9g\n", name, v);
+  fprintf(p->out, "millrace_%s", name), put_value(p->out, v);
 }
 
 static void counter(const page_t *p, const char *name, const char *help, double v) {
   prometheus_head(p, name, "counter", help);
-  mr_fprintf(p->out, "millrace_%s_total %.17g\n", name, v);
-}
-
-static bool known(const mr_metrics_t *r, const char *name, double *v) {
-  for (int i = 0; i < r->n; i++)
-    if (!strcmp(r->m[i].name, name)) {
-      *v = r->m[i].value;
-      return true;
-    }
-  return false;
-}
-
-/* Prints a number of training, validation and test, distinguished by a label. */
-static void by_split(const page_t *p, const prometheus_t *t, const char *name, const char *help) {
-  const struct {
-    const char *split;
-    const mr_metrics_t *r;
-  } row[] = {{"train", &t->step}, {"valid", &t->valid}, {"test", &t->test}};
-  double v;
-  prometheus_head(p, name, "gauge", help);
-  for (int i = 0; i < 3; i++)
-    if (known(row[i].r, name, &v))
-      mr_fprintf(p->out, "millrace_%s{split=\"%s\"} %.9g\n", name, row[i].split, v);
-}
-
-static void one(const page_t *p, const mr_metrics_t *r, const char *metric, const char *name,
-                const char *help) {
-  double v;
-  if (known(r, metric, &v)) gauge(p, name, help, v);
-}
-
-static void step_times(const page_t *p, const prometheus_t *t) {
-  static const char *const quantile[][2] = {
-      {"0.5", "step_p50_s"}, {"0.9", "step_p90_s"}, {"0.99", "step_p99_s"}};
-  double v;
-  prometheus_head(p, "step_seconds", "summary",
-                  "Time a training step takes; quantiles of the latest 512.");
-  for (int i = 0; i < 3; i++)
-    if (known(&t->measured, quantile[i][1], &v))
-      mr_fprintf(p->out, "millrace_step_seconds{quantile=\"%s\"} %.9g\n", quantile[i][0], v);
-  mr_fprintf(p->out, "millrace_step_seconds_sum %.9g\nmillrace_step_seconds_count %" PRId64 "\n",
-             t->steps_s, t->n_steps);
+  fprintf(p->out, "millrace_%s_total", name), put_value(p->out, v);
 }
 
 /* Prints a label's value; backslash, quote and newline are escaped. */
@@ -103,12 +79,85 @@ static void label(FILE *out, const char *text) {
   }
 }
 
-static void stages(const page_t *p, const mr_metrics_t *r) {
+/* ---- numbers by the table ---- */
+
+static const char *series_of(const mr_metric_def_t *d) {
+  return d->prometheus ? d->prometheus : d->name;
+}
+static const char *help_of(const mr_metric_def_t *d) {
+  return d->help && *d->help ? d->help : "As its stage or model reports it.";
+}
+
+/* Prints a number of training and of each evaluation, distinguished by a label. */
+static void by_split(const page_t *p, const prometheus_t *t, const mr_metric_def_t *d) {
+  double v;
+  prometheus_head(p, series_of(d), "gauge", help_of(d));
+  for (size_t i = 0; i <= t->n_evaluated; i++) {
+    const mr_report_t *r = i ? &t->evaluated[i - 1] : &t->step;
+    if (!mr_report_has(r, d, &v)) continue;
+    fprintf(p->out, "millrace_%s{split=\"", series_of(d));
+    label(p->out, i ? mr_report_split(r) : "train");
+    fputs("\"}", p->out), put_value(p->out, v);
+  }
+}
+
+/* Prints a number of the newest report that has it. */
+static void one_number(const page_t *p, const mr_report_t *r, const mr_metric_def_t *d) {
+  double v;
+  if (mr_report_has(r, d, &v)) (d->total ? counter : gauge)(p, series_of(d), help_of(d), v);
+}
+
+/* What millrace itself reports of steps and of the machine, in the order of the table. */
+static void own_numbers(const page_t *p, const prometheus_t *t, mr_metric_role_t role) {
+  for (int i = 0; i < MR_METRICS_N; i++) {
+    const mr_metric_def_t *d = &mr_metric_table[i];
+    if (d->role != role || !d->prometheus) continue;
+    if (d == MR_METRIC_OWN(PUBLISH_DROPPED))
+      counter(p, series_of(d), help_of(d), mr_report_get(&t->measured, d, 0));
+    else
+      one_number(p, role == MR_METRIC_STEP ? &t->step : &t->measured, d);
+  }
+}
+
+/* What the model is judged by, and what its stage declares besides. */
+static void declared_numbers(const page_t *p, const prometheus_t *t) {
+  const mr_metric_list_t *list = t->s->in_spec[0].metrics;
+  for (size_t i = 0; list && i < list->n; i++) {
+    const mr_metric_def_t *d = list->def[i];
+    if (d->role == MR_METRIC_JUDGED && d != MR_METRIC_OWN(LOSS))
+      by_split(p, t, d);
+    else if (mr_metric_own(d->name) != d)
+      one_number(p, &t->step, d);
+  }
+}
+
+static void step_times(const page_t *p, const prometheus_t *t) {
+  const struct {
+    const char *quantile;
+    const mr_metric_def_t *def;
+  } row[] = {{"0.5", MR_METRIC_OWN(STEP_P50_S)},
+             {"0.9", MR_METRIC_OWN(STEP_P90_S)},
+             {"0.99", MR_METRIC_OWN(STEP_P99_S)}};
+  double v;
+  prometheus_head(p, "step_seconds", "summary",
+                  "Time a training step takes; quantiles of the latest 512.");
+  for (int i = 0; i < 3; i++)
+    if (mr_report_has(&t->measured, row[i].def, &v)) {
+      fprintf(p->out, "millrace_step_seconds{quantile=\"%s\"}", row[i].quantile);
+      put_value(p->out, v);
+    }
+  fputs("millrace_step_seconds_sum", p->out), put_value(p->out, t->steps_s);
+  fprintf(p->out, "millrace_step_seconds_count %" PRId64 "\n", t->n_steps);
+}
+
+/* ---- stages ---- */
+
+static void stages(const page_t *p, const mr_report_t *r) {
   if (!r->n_stages) return;
   prometheus_head(p, "stage_time_ratio", "gauge",
                   "Share of a stage's time by state: busy, starved, blocked.");
-  for (int i = 0; i < r->n_stages; i++) {
-    const mr_metrics_stage_t *st = &r->stage[i];
+  for (size_t i = 0; i < r->n_stages; i++) {
+    const mr_stage_use_t *st = &r->stage[i];
     const double share[] = {st->busy, st->starved, st->blocked};
     static const char *const state[] = {"busy", "starved", "blocked"};
     for (int k = 0; k < 3; k++) {
@@ -119,13 +168,13 @@ static void stages(const page_t *p, const mr_metrics_t *r) {
   }
   prometheus_head(p, "stage_queue_buffers", "gauge",
                   "Buffers found waiting at a stage's inputs, mean.");
-  for (int i = 0; i < r->n_stages; i++) {
+  for (size_t i = 0; i < r->n_stages; i++) {
     fputs("millrace_stage_queue_buffers{stage=\"", p->out);
     label(p->out, r->stage[i].name);
     mr_fprintf(p->out, "\"} %.6g\n", r->stage[i].queue);
   }
   prometheus_head(p, "stage_buffers", "counter", "Buffers that a stage has given or taken.");
-  for (int i = 0; i < r->n_stages; i++) {
+  for (size_t i = 0; i < r->n_stages; i++) {
     fputs("millrace_stage_buffers_total{stage=\"", p->out);
     label(p->out, r->stage[i].name);
     fprintf(p->out, "\"} %" PRId64 "\n", r->stage[i].items);
@@ -133,15 +182,15 @@ static void stages(const page_t *p, const mr_metrics_t *r) {
 }
 
 /* Both can decrease when a process resumes from its checkpoint, so they are gauges. */
-static void links(const page_t *p, const mr_metrics_t *r) {
+static void links(const page_t *p, const mr_report_t *r) {
   static const char *const name[] = {"link_released_buffers", "link_committed_buffers"};
   static const char *const help[] = {
       "Number before which the receiving end of a link holds no buffer.",
       "Number before which a link's buffers need not come again."};
   for (int k = 0; k < 2; k++) {
     bool any = false;
-    for (int i = 0; i < r->n_stages; i++) {
-      const mr_metrics_stage_t *st = &r->stage[i];
+    for (size_t i = 0; i < r->n_stages; i++) {
+      const mr_stage_use_t *st = &r->stage[i];
       if (!st->link) continue;
       if (!any) prometheus_head(p, name[k], "gauge", help[k]);
       any = true;
@@ -152,28 +201,35 @@ static void links(const page_t *p, const mr_metrics_t *r) {
   }
 }
 
-/* Prints the process and the machine; the GPU's rows only if there is one. */
-static void machine(const page_t *p, const mr_metrics_t *r) {
-  double v;
-  one(p, r, "cpu_cores", "cpu_cores", "CPU seconds the process uses a second.");
-  one(p, r, "rss_bytes", "resident_memory_bytes", "Resident memory of the process.");
-  one(p, r, "rss_peak_bytes", "resident_memory_peak_bytes", "Most resident memory so far.");
-  one(p, r, "disk_free_bytes", "disk_free_bytes", "Free space where the run lies.");
-  if (known(r, "disk_read_bytes", &v))
-    counter(p, "disk_read_bytes", "Bytes the process has read from disks.", v);
-  if (known(r, "disk_written_bytes", &v))
-    counter(p, "disk_written_bytes", "Bytes the process has written to disks.", v);
-  if (known(r, "remote_bytes", &v))
-    counter(p, "remote_bytes", "Bytes that sources have received from servers.", v);
-  if (known(r, "remote_requests", &v))
-    counter(p, "remote_requests", "Requests of sources to servers.", v);
-  if (known(r, "remote_retries", &v))
-    counter(p, "remote_retries", "Requests to servers that repeat another one.", v);
-  one(p, r, "cache_hit_rate", "cache_hit_ratio", "Share of parts that the local cache had.");
-  one(p, r, "gpu_busy", "gpu_busy_ratio", "Share of the time that the GPU works.");
-  one(p, r, "gpu_memory_bytes", "gpu_memory_bytes", "Memory in use on the GPU.");
-  one(p, r, "gpu_watts", "gpu_power_watts", "Power that the GPU draws.");
-  one(p, r, "gpu_celsius", "gpu_temperature_celsius", "Temperature of the GPU.");
+/* Whether number i is the first of its name among those of stages. */
+static bool begins_series(const mr_report_t *r, size_t i) {
+  if (!r->number[i].stage) return false;
+  for (size_t k = 0; k < i; k++)
+    if (r->number[k].stage && !strcmp(r->number[k].def->name, r->number[i].def->name)) return false;
+  return true;
+}
+
+/* Prints what stages report, stage_NAME with the stage as a label.  Where several stages declare
+   one name, it is a counter only if it is a total for all of them. */
+static void reported(const page_t *p, const mr_report_t *r) {
+  char name[MR_METRIC_NAME_MAX + 16];
+  for (size_t i = 0; i < r->n_numbers; i++) {
+    if (!begins_series(r, i)) continue;
+    const mr_metric_def_t *d = r->number[i].def;
+    bool total = true;
+    for (size_t k = i; k < r->n_numbers; k++)
+      if (r->number[k].stage && !strcmp(r->number[k].def->name, d->name))
+        total &= r->number[k].def->total;
+    snprintf(name, sizeof name, "stage_%s", d->name);
+    prometheus_head(p, name, total ? "counter" : "gauge", help_of(d));
+    for (size_t k = i; k < r->n_numbers; k++) {
+      const mr_number_t *m = &r->number[k];
+      if (!m->stage || strcmp(m->def->name, d->name) != 0) continue;
+      fprintf(p->out, "millrace_%s%s{stage=\"", name, total ? "_total" : "");
+      label(p->out, m->stage);
+      fputs("\"}", p->out), put_value(p->out, m->value);
+    }
+  }
 }
 
 /* Prints nothing before the first step, or while a resumed run repeats steps that were scraped: the
@@ -189,32 +245,15 @@ static void progress(const page_t *p, const prometheus_t *t) {
 }
 
 static void write_page(const page_t *p, const prometheus_t *t) {
-  double v;
   progress(p, t);
-  by_split(p, t, "loss", "Mean loss: of the newest batch, of the newest validation, of the test.");
-  int n;
-  const mr_metric_t *m = mr_metrics_judged(&t->step, &n);
-  if (!m) m = mr_metrics_judged(&t->test, &n);
-  for (int i = 0; i < n; i++)
-    by_split(p, t, m[i].name,
-             strcmp(m[i].name, "accuracy") ? "What the model is judged by, like loss."
-                                           : "Share of right answers, like loss.");
-  one(p, &t->step, "lr", "learning_rate", "Learning rate of the newest step.");
-  one(p, &t->step, "grad_norm", "gradient_norm", "Global norm of the gradients, before clipping.");
-  one(p, &t->step, "param_norm", "parameter_norm", "Global norm of the parameters.");
-  one(p, &t->step, "loss_scale", "loss_scale",
-      "What the loss was multiplied by before the gradient.");
-  one(p, &t->step, "skipped_steps", "skipped_steps",
-      "Steps whose update was skipped because loss or gradients were not finite.");
-  one(p, &t->step, "images_per_s", "images_per_second", "Images a second of the newest step.");
+  by_split(p, t, MR_METRIC_OWN(LOSS));
+  declared_numbers(p, t);
+  own_numbers(p, t, MR_METRIC_STEP);
   step_times(p, t);
   stages(p, &t->measured);
   links(p, &t->measured);
-  machine(p, &t->measured);
-  if (known(&t->measured, "telemetry_lost", &v))
-    counter(p, "telemetry_lost", "Buffers that lossy inputs have let go.", v);
-  counter(p, "publish_dropped", "Messages and buffers that slow subscribers have missed.",
-          mr_metrics_get(&t->measured, "publish_dropped", 0));
+  reported(p, t->step.step ? &t->step : &t->measured);
+  own_numbers(p, t, MR_METRIC_MACHINE);
   gauge(p, "finished", "1 once the run is over.", t->over);
   if (p->open_metrics) fputs("# EOF\n", p->out);
 }
@@ -248,6 +287,7 @@ static mr_err_t prometheus_plan(mr_stage_t *s) {
 static mr_err_t prometheus_open(mr_stage_t *s) {
   prometheus_t *t = s->state;
   char url[512];
+  t->s = s;
   pthread_mutex_init(&t->lock, NULL);
   t->ready = true;
   /* A token is needed only beyond loopback. */
@@ -260,15 +300,28 @@ static mr_err_t prometheus_open(mr_stage_t *s) {
   return MR_OK;
 }
 
-static void prometheus_keep(prometheus_t *t, const mr_metrics_t *r) {
-  if (r->kind == MR_METRICS_STEP) {
-    if (!mr_resume_was_reported(t->reported, "step", r->step)) t->step = *r;
-    t->n_steps++, t->steps_s += mr_metrics_get(r, "step_s", 0);
+/* Keeps an evaluation in the place of the one before of its input. */
+static void keep_evaluation(prometheus_t *t, const mr_report_t *r) {
+  size_t i = 0;
+  while (i < t->n_evaluated && strcmp(mr_report_split(&t->evaluated[i]), mr_report_split(r)) != 0)
+    i++;
+  if (i == t->n_evaluated) {
+    mr_report_t *more = realloc(t->evaluated, (i + 1) * sizeof *more);
+    if (!more) return; /* the next one may find memory */
+    t->evaluated = more;
+    t->evaluated[t->n_evaluated++] = (mr_report_t){0};
   }
-  if (r->kind == MR_METRICS_VALID) t->valid = *r;
-  if (r->kind == MR_METRICS_TEST) t->test = *r;
-  if (r->n_stages) t->measured = *r;
-  t->over |= r->kind == MR_METRICS_FINAL;
+  mr_report_copy(&t->evaluated[i], r);
+}
+
+static void prometheus_keep(prometheus_t *t, const mr_report_t *r) {
+  if (r->kind == MR_REPORT_STEP) {
+    if (!mr_resume_was_reported(t->reported, "step", r->step)) mr_report_copy(&t->step, r);
+    t->n_steps++, t->steps_s += mr_report_get(r, MR_METRIC_OWN(STEP_S), 0);
+  }
+  if (r->kind == MR_REPORT_VALID || r->kind == MR_REPORT_TEST) keep_evaluation(t, r);
+  if (r->n_stages) mr_report_copy(&t->measured, r);
+  t->over |= r->kind == MR_REPORT_FINAL;
 }
 
 static mr_err_t prometheus_step(mr_stage_t *s) {
@@ -277,7 +330,7 @@ static mr_err_t prometheus_step(mr_stage_t *s) {
   size_t k = mr_take(s, 0, b, MR_BURST);
   pthread_mutex_lock(&t->lock);
   for (size_t i = 0; i < k; i++) {
-    if (mr_metrics_is_numbers(b[i]->data)) prometheus_keep(t, b[i]->data);
+    if (mr_report_is_numbers(b[i]->data)) prometheus_keep(t, b[i]->data);
     mr_buf_unref(b[i]);
   }
   pthread_mutex_unlock(&t->lock);
@@ -289,6 +342,10 @@ static void prometheus_close(mr_stage_t *s) {
   mr_http_close(&t->http);
   if (t->ready) pthread_mutex_destroy(&t->lock);
   t->ready = false;
+  mr_report_fini(&t->step), mr_report_fini(&t->measured);
+  for (size_t i = 0; i < t->n_evaluated; i++) mr_report_fini(&t->evaluated[i]);
+  free(t->evaluated);
+  t->evaluated = NULL, t->n_evaluated = 0;
 }
 
 const mr_stage_def_t mr_stage_prometheus = {

@@ -11,7 +11,7 @@
 
 #include "base/loopback.h"
 #include "base/text.h"
-#include "metrics/metrics.h"
+#include "metrics/report.h"
 #include "pipeline/stage_step.h"
 #include "sinks/resume.h"
 #include "sinks/subscribers.h"
@@ -63,36 +63,36 @@ static mr_err_t publish_open(mr_stage_t *s) {
   return MR_OK;
 }
 
-static void send_number(publish_t *p, const mr_metrics_t *r, const char *topic, double v) {
-  char text[160], value[32] = "null"; /* JSON has no NaN */
-  if (!mr_subscribers_topic(p->subscribers, topic)) return;
+/* Sends a number under PATH/NAME; path has two parts for one of a stage. */
+static void send_number(publish_t *p, const mr_report_t *r, const char *path, const char *stage,
+                        const char *name, double v) {
+  char text[160], value[32] = "null", *topic = NULL; /* JSON has no NaN */
+  if (asprintf(&topic, "%s/%s%s%s", path, stage ? stage : "", stage ? "/" : "", name) < 0) return;
+  bool wanted = mr_subscribers_topic(p->subscribers, topic);
+  free(topic);
+  if (!wanted) return;
   if (isfinite(v)) mr_snprintf(value, sizeof value, "%.17g", v);
   mr_snprintf(text, sizeof text, "{\"step\":%" PRId64 ",\"value\":%s,\"elapsed_s\":%.6f}", r->step,
               value, r->elapsed_s);
   mr_subscribers_text(p->subscribers, text);
 }
 
-static void send_record(publish_t *p, const mr_metrics_t *r) {
-  char topic[160];
-  const char *kind = r->kind == MR_METRICS_STEP ? "train" : mr_metrics_kind_text(r->kind);
-  for (int i = 0; i < r->n; i++) {
-    snprintf(topic, sizeof topic, "%s/%s", kind, r->m[i].name);
-    send_number(p, r, topic, r->m[i].value);
+static void send_report(publish_t *p, const mr_report_t *r) {
+  for (size_t i = 0; i < r->n_numbers; i++) {
+    const mr_number_t *m = &r->number[i];
+    send_number(p, r, m->stage ? "stages" : mr_report_split(r), m->stage, m->def->name, m->value);
   }
-  for (int i = 0; i < r->n_stages; i++) {
-    const mr_metrics_stage_t *st = &r->stage[i];
-    snprintf(topic, sizeof topic, "stages/%s/busy", st->name);
-    send_number(p, r, topic, st->busy);
-  }
+  for (size_t i = 0; i < r->n_stages; i++)
+    send_number(p, r, "stages", r->stage[i].name, "busy", r->stage[i].busy);
   if (!mr_subscribers_topic(p->subscribers, "record")) return;
-  char *text = mr_metrics_json(r);
+  char *text = mr_report_json(r, MR_REPORT_DENSE);
   mr_subscribers_text(p->subscribers, text ? text : "null"); /* without memory */
   free(text);
 }
 
-static bool is_news(const publish_t *p, const mr_metrics_t *r) {
-  return mr_metrics_is_numbers(r) &&
-         !mr_resume_was_reported(p->reported, mr_metrics_kind_text(r->kind), r->step);
+static bool is_news(const publish_t *p, const mr_report_t *r) {
+  return mr_report_is_numbers(r) &&
+         !mr_resume_was_reported(p->reported, mr_report_kind_text(r), r->step);
 }
 
 static mr_err_t publish_step(mr_stage_t *s) {
@@ -102,7 +102,7 @@ static mr_err_t publish_step(mr_stage_t *s) {
   bool more = mr_subscribers_pump(p->subscribers);
   size_t k = mr_take(s, 0, b, MR_BURST);
   for (size_t i = 0; i < k; i++) {
-    if (is_news(p, b[i]->data)) send_record(p, b[i]->data);
+    if (is_news(p, b[i]->data)) send_report(p, b[i]->data);
     mr_buf_unref(b[i]);
   }
   mr_subscribers_stats(p->subscribers, &p->count);

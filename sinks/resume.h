@@ -48,7 +48,7 @@ typedef struct mr_resume {
 bool mr_resume_was_reported(int64_t reported, const char *kind, int64_t step);
 
 /* Returns whether a record of the earlier run remains valid: false beyond the step, for a test or
-   final record, and for a validation that will be repeated.  kind: as mr_metrics_kind_text. */
+   final record, and for a validation that will be repeated.  kind: as mr_report_kind_text. */
 bool mr_resume_keeps(const mr_resume_t *r, const char *kind, double step);
 
 /* Returns whether path is a regular file: only that can be resumed.  A pipe or a device holds
@@ -58,7 +58,7 @@ bool mr_resume_is_file(const char *path);
 /* A line of an earlier run's file. */
 typedef struct mr_resume_line {
   bool head;     /* names of columns, always kept; then the other fields are unused */
-  char kind[16]; /* as mr_metrics_kind_text */
+  char kind[64]; /* as mr_report_kind_text */
   int64_t step;
 } mr_resume_line_t;
 

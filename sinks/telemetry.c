@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "metrics/metrics.h"
+#include "metrics/report.h"
 #include "pipeline/stage_step.h"
 #include "pipeline/watch/watch.h"
 #include "sinks/usage.h"
@@ -68,15 +68,15 @@ static int telemetry_by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static void add_quantiles(const telemetry_t *t, mr_metrics_t *r) {
+static void add_quantiles(const telemetry_t *t, mr_report_t *r) {
   double sorted[WINDOW];
   size_t n = t->n_took < WINDOW ? (size_t)t->n_took : WINDOW;
   if (!n) return;
   memcpy(sorted, t->took, n * sizeof *sorted);
   qsort(sorted, n, sizeof *sorted, telemetry_by_value);
-  mr_metrics_add(r, "step_p50_s", sorted[(n - 1) / 2]);
-  mr_metrics_add(r, "step_p90_s", sorted[(n - 1) * 9 / 10]);
-  mr_metrics_add(r, "step_p99_s", sorted[(n - 1) * 99 / 100]);
+  mr_report_add(r, MR_METRIC_OWN(STEP_P50_S), sorted[(n - 1) / 2]);
+  mr_report_add(r, MR_METRIC_OWN(STEP_P90_S), sorted[(n - 1) * 9 / 10]);
+  mr_report_add(r, MR_METRIC_OWN(STEP_P99_S), sorted[(n - 1) * 99 / 100]);
 }
 
 static double telemetry_share(int64_t part, int64_t whole) {
@@ -92,64 +92,64 @@ static bool makes_metrics(const mr_stage_def_t *def) {
 
 /* Adds shares since the last measurement.  The final record has those of a stage's whole life,
    because the stage may have ended before the last interval began. */
-static void telemetry_add_stages(mr_stage_t *s, mr_metrics_t *r) {
+static void telemetry_add_stages(mr_stage_t *s, mr_report_t *r) {
   static const mr_stats_t birth;
   telemetry_t *t = s->state;
   for (int i = 0; i < mr_watch_n_stages(s); i++) {
     mr_stats_t now;
-    const mr_stats_t *was = r->kind == MR_METRICS_FINAL ? &birth : &t->before[i];
+    const mr_stats_t *was = r->kind == MR_REPORT_FINAL ? &birth : &t->before[i];
     const char *name = mr_watch_stage(s, i, &now);
     if (!now.workers) continue;
     int64_t alive = now.alive_ns - was->alive_ns;
-    if (r->n_stages < MR_METRICS_STAGES)
-      r->stage[r->n_stages++] =
-          (mr_metrics_stage_t){.name = name,
-                               .busy = telemetry_share(now.busy_ns - was->busy_ns, alive),
-                               .starved = telemetry_share(now.starved_ns - was->starved_ns, alive),
-                               .blocked = telemetry_share(now.blocked_ns - was->blocked_ns, alive),
-                               .queue = now.depth,
-                               .trains = makes_metrics(mr_watch_def(s, i)),
-                               .items = now.items,
-                               .link = now.link,
-                               .released = now.released,
-                               .committed = now.committed};
+    mr_stage_use_t *use = mr_report_add_stage(r);
+    if (use)
+      *use = (mr_stage_use_t){.name = name,
+                              .busy = telemetry_share(now.busy_ns - was->busy_ns, alive),
+                              .starved = telemetry_share(now.starved_ns - was->starved_ns, alive),
+                              .blocked = telemetry_share(now.blocked_ns - was->blocked_ns, alive),
+                              .queue = now.depth,
+                              .trains = makes_metrics(mr_watch_def(s, i)),
+                              .items = now.items,
+                              .link = now.link,
+                              .released = now.released,
+                              .committed = now.committed};
     t->before[i] = now;
   }
 }
 
-static void add_known(mr_metrics_t *r, const char *name, double v) {
-  if (v >= 0) mr_metrics_add(r, name, v);
+static void add_known(mr_report_t *r, const mr_metric_def_t *def, double v) {
+  if (v >= 0) mr_report_add(r, def, v);
 }
 
-static void add_usage(telemetry_t *t, mr_metrics_t *r, double passed) {
+static void add_usage(telemetry_t *t, mr_report_t *r, double passed) {
   mr_usage_t now;
   mr_usage_read(t->disk, &now);
-  if (passed > 0) mr_metrics_add(r, "cpu_cores", (now.cpu_s - t->usage.cpu_s) / passed);
-  add_known(r, "rss_bytes", now.rss);
-  add_known(r, "rss_peak_bytes", now.peak_rss);
-  add_known(r, "disk_read_bytes", now.read);
-  add_known(r, "disk_written_bytes", now.written);
-  add_known(r, "disk_free_bytes", now.disk_free);
+  if (passed > 0) mr_report_add(r, MR_METRIC_OWN(CPU_CORES), (now.cpu_s - t->usage.cpu_s) / passed);
+  add_known(r, MR_METRIC_OWN(RSS_BYTES), now.rss);
+  add_known(r, MR_METRIC_OWN(RSS_PEAK_BYTES), now.peak_rss);
+  add_known(r, MR_METRIC_OWN(DISK_READ_BYTES), now.read);
+  add_known(r, MR_METRIC_OWN(DISK_WRITTEN_BYTES), now.written);
+  add_known(r, MR_METRIC_OWN(DISK_FREE_BYTES), now.disk_free);
   t->usage = now;
 }
 
-static void add_gpu(const telemetry_t *t, mr_metrics_t *r) {
+static void add_gpu(const telemetry_t *t, mr_report_t *r) {
   mr_gpu_now_t g;
   if (!mr_gpu_read(&t->gpu, &g)) return;
-  add_known(r, "gpu_busy", g.busy);
-  add_known(r, "gpu_memory_bytes", g.memory);
-  add_known(r, "gpu_watts", g.watts);
-  add_known(r, "gpu_celsius", g.celsius);
+  add_known(r, MR_METRIC_OWN(GPU_BUSY), g.busy);
+  add_known(r, MR_METRIC_OWN(GPU_MEMORY_BYTES), g.memory);
+  add_known(r, MR_METRIC_OWN(GPU_WATTS), g.watts);
+  add_known(r, MR_METRIC_OWN(GPU_CELSIUS), g.celsius);
 }
 
 /* What was asked of servers so far, and the share of the parts that the local cache had. */
-static void add_asked(mr_stage_t *s, mr_metrics_t *r) {
+static void add_asked(mr_stage_t *s, mr_report_t *r) {
   mr_asked_t a;
   if (!mr_watch_asked(s, &a)) return;
-  mr_metrics_add(r, "remote_bytes", (double)a.bytes);
-  mr_metrics_add(r, "remote_requests", (double)a.requests);
-  mr_metrics_add(r, "remote_retries", (double)a.again);
-  if (a.uses) mr_metrics_add(r, "cache_hit_rate", (double)a.hits / (double)a.uses);
+  mr_report_add(r, MR_METRIC_OWN(REMOTE_BYTES), (double)a.bytes);
+  mr_report_add(r, MR_METRIC_OWN(REMOTE_REQUESTS), (double)a.requests);
+  mr_report_add(r, MR_METRIC_OWN(REMOTE_RETRIES), (double)a.again);
+  if (a.uses) mr_report_add(r, MR_METRIC_OWN(CACHE_HIT_RATE), (double)a.hits / (double)a.uses);
 }
 
 static int64_t lost_anywhere(const mr_stage_t *s) {
@@ -174,21 +174,21 @@ static int64_t dropped_anywhere(const mr_stage_t *s) {
   return n;
 }
 
-static void telemetry_measure(mr_stage_t *s, mr_metrics_t *r) {
+static void telemetry_measure(mr_stage_t *s, mr_report_t *r) {
   telemetry_t *t = s->state;
-  if (!mr_metrics_is_numbers(r)) return;
+  if (!mr_report_is_numbers(r)) return;
   double now = mr_now_s(), passed = now - t->at;
-  double took = mr_metrics_get(r, "step_s", -1);
-  if (r->kind == MR_METRICS_STEP && took >= 0) t->took[t->n_took++ % WINDOW] = took;
-  if (r->kind == MR_METRICS_STEP && passed < t->every) return;
+  double took = mr_report_get(r, MR_METRIC_OWN(STEP_S), -1);
+  if (r->kind == MR_REPORT_STEP && took >= 0) t->took[t->n_took++ % WINDOW] = took;
+  if (r->kind == MR_REPORT_STEP && passed < t->every) return;
   t->at = now;
   add_quantiles(t, r);
   telemetry_add_stages(s, r);
   add_usage(t, r, passed);
   add_gpu(t, r);
   add_asked(s, r);
-  mr_metrics_add(r, "telemetry_lost", (double)lost_anywhere(s));
-  add_known(r, "publish_dropped", (double)dropped_anywhere(s));
+  mr_report_add(r, MR_METRIC_OWN(TELEMETRY_LOST), (double)lost_anywhere(s));
+  add_known(r, MR_METRIC_OWN(PUBLISH_DROPPED), (double)dropped_anywhere(s));
 }
 
 /* Passes a copy on, since other stages may read the input too. */
@@ -196,10 +196,13 @@ static mr_err_t telemetry_pass_on(mr_stage_t *s, mr_buf_t *in) {
   mr_buf_t *out;
   mr_err_t e = mr_fresh(s, 0, &out);
   if (e != MR_OK) return e;
-  memcpy(out->data, in->data, sizeof(mr_metrics_t));
-  out->size = sizeof(mr_metrics_t);
-  telemetry_measure(s, out->data);
-  return mr_push(s, 0, out);
+  mr_report_t *r = out->data;
+  mr_report_copy(r, in->data);
+  out->size = sizeof *r;
+  telemetry_measure(s, r);
+  bool whole = !r->incomplete;
+  e = mr_push(s, 0, out);
+  return whole || e < 0 ? e : mr_stage_no_memory(s, "a report");
 }
 
 static mr_err_t telemetry_step(mr_stage_t *s) {

@@ -1,6 +1,7 @@
 /* Writes scalars, histograms, pictures, the confusion matrix and the settings of the run as an
    event file that TensorBoard reads while it grows. */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,15 +12,13 @@
 #include "base/text.h"
 #include "base/xio.h"
 #include "events.pb-c.h"
-#include "metrics/metrics.h"
+#include "metrics/report.h"
 #include "pipeline/stage_step.h"
 #include "pipeline/watch/watch.h"
 #include "sinks/appender.h"
 #include "sinks/picture.h"
 #include "sinks/resume.h"
 #include "sinks/tfrecord.h"
-
-enum { VALUES = MR_METRICS_MAX + 6 * MR_METRICS_STAGES, TAG = 128 };
 
 typedef struct tensorboard {
   const char *dir;
@@ -29,6 +28,7 @@ typedef struct tensorboard {
   int64_t samples; /* pictures of sample_step so far, which number their tags */
   int64_t sample_step;
   mr_sheet_t wrong; /* pictures of the evaluation in progress */
+  bool said;        /* that the classes are too many for a picture */
 } tensorboard_t;
 
 static const mr_opt_t tensorboard_opts[] = {
@@ -70,126 +70,159 @@ static void lose(mr_stage_t *s) { mr_appender_add(&((tensorboard_t *)s->state)->
 
 /* Values collected for one event. */
 typedef struct values {
-  int n;
-  Tb__SummaryValue value[VALUES], *list[VALUES];
-  char tag[VALUES][TAG];
+  size_t n, room;
+  Tb__SummaryValue *value; /* [n] heap, with tags that are heap */
+  bool lost;               /* memory ran out */
 } values_t;
 
-/* Appends a value, whose tag the caller has written into v->tag[v->n], and returns it in v; the
-   caller has checked that there is room. */
-static Tb__SummaryValue *tensorboard_add_value(values_t *v) {
-  Tb__SummaryValue *x = &v->value[v->n];
+/* Appends a value with a tag and returns it, until the next one is added; NULL without memory. */
+__attribute__((format(printf, 2, 3))) static Tb__SummaryValue *tensorboard_add_value(
+    values_t *v, const char *fmt, ...) {
+  va_list ap;
+  char *tag = NULL;
+  if (v->n == v->room) {
+    size_t room = v->room ? 2 * v->room : 64;
+    Tb__SummaryValue *more = realloc(v->value, room * sizeof *more);
+    if (!more) return v->lost = true, NULL;
+    v->value = more, v->room = room;
+  }
+  va_start(ap, fmt);
+  int k = vasprintf(&tag, fmt, ap);
+  va_end(ap);
+  if (k < 0) return v->lost = true, NULL;
+  Tb__SummaryValue *x = &v->value[v->n++];
   tb__summary_value__init(x);
-  x->tag = v->tag[v->n];
-  v->list[v->n++] = x;
+  x->tag = tag;
   return x;
 }
 
+/* Writes the values as one event and frees them. */
 static void tensorboard_put_values(mr_stage_t *s, values_t *v, int64_t step) {
+  Tb__SummaryValue **list = calloc(v->n + 1, sizeof *list);
   Tb__Summary summary = TB__SUMMARY__INIT;
   Tb__Event e = TB__EVENT__INIT;
-  summary.n_value = (size_t)v->n, summary.value = v->list;
+  for (size_t i = 0; list && i < v->n; i++) list[i] = &v->value[i];
+  summary.n_value = v->n, summary.value = list;
   e.what_case = TB__EVENT__WHAT_SUMMARY, e.summary = &summary;
-  if (v->n) tensorboard_put(s, &e, step);
+  if (!list || v->lost)
+    lose(s);
+  else if (v->n)
+    tensorboard_put(s, &e, step);
+  for (size_t i = 0; i < v->n; i++) free(v->value[i].tag);
+  free(list), free(v->value);
 }
 
 /* ---- numbers ---- */
 
-static void add_scalar(values_t *v, double x, const char *fmt, const char *a, const char *b) {
-  if (v->n == VALUES) return;
-  snprintf(v->tag[v->n], TAG, fmt, a, b);
-  Tb__SummaryValue *value = tensorboard_add_value(v);
-  value->value_case = TB__SUMMARY_VALUE__VALUE_SIMPLE_VALUE, value->simple_value = (float)x;
+static void set_scalar(Tb__SummaryValue *value, double x) {
+  if (value)
+    value->value_case = TB__SUMMARY_VALUE__VALUE_SIMPLE_VALUE, value->simple_value = (float)x;
 }
 
-static void put_numbers(mr_stage_t *s, const mr_metrics_t *r) {
-  values_t v;
-  v.n = 0;
-  const char *kind = r->kind == MR_METRICS_STEP ? "train" : mr_metrics_kind_text(r->kind);
-  for (int i = 0; i < r->n; i++) add_scalar(&v, r->m[i].value, "%s/%s", kind, r->m[i].name);
-  for (int i = 0; i < r->n_stages; i++) {
-    const mr_metrics_stage_t *st = &r->stage[i];
-    add_scalar(&v, st->busy, "stages/%s/%s", st->name, "busy");
-    add_scalar(&v, st->starved, "stages/%s/%s", st->name, "starved");
-    add_scalar(&v, st->blocked, "stages/%s/%s", st->name, "blocked");
-    add_scalar(&v, st->queue, "stages/%s/%s", st->name, "queue");
+static void put_numbers(mr_stage_t *s, const mr_report_t *r) {
+  values_t v = {0};
+  for (size_t i = 0; i < r->n_numbers; i++) {
+    const mr_number_t *m = &r->number[i];
+    set_scalar(m->stage ? tensorboard_add_value(&v, "stages/%s/%s", m->stage, m->def->name)
+                        : tensorboard_add_value(&v, "%s/%s", mr_report_split(r), m->def->name),
+               m->value);
+  }
+  for (size_t i = 0; i < r->n_stages; i++) {
+    const mr_stage_use_t *st = &r->stage[i];
+    set_scalar(tensorboard_add_value(&v, "stages/%s/busy", st->name), st->busy);
+    set_scalar(tensorboard_add_value(&v, "stages/%s/starved", st->name), st->starved);
+    set_scalar(tensorboard_add_value(&v, "stages/%s/blocked", st->name), st->blocked);
+    set_scalar(tensorboard_add_value(&v, "stages/%s/queue", st->name), st->queue);
     if (!st->link) continue;
-    add_scalar(&v, (double)st->released, "stages/%s/%s", st->name, "released");
-    add_scalar(&v, (double)st->committed, "stages/%s/%s", st->name, "committed");
+    set_scalar(tensorboard_add_value(&v, "stages/%s/released", st->name), (double)st->released);
+    set_scalar(tensorboard_add_value(&v, "stages/%s/committed", st->name), (double)st->committed);
   }
   tensorboard_put_values(s, &v, r->step);
 }
 
 /* ---- pictures ---- */
 
-/* Writes a picture and frees png.  png NULL: it could not be built, and the record is lost.  about:
-   the description shown beside it, or NULL. */
+/* Writes a picture tagged WHAT/OF and frees png.  png NULL: it could not be built, and the record
+   is lost.  about: the description shown beside it, or NULL. */
 static void put_picture(mr_stage_t *s, void *png, size_t n, int width, int height, int64_t step,
-                        const char *tag, const char *about) {
-  values_t v;
+                        const char *what, const char *of, const char *about) {
+  values_t v = {.lost = !png};
   Tb__Image image = TB__IMAGE__INIT;
   Tb__PluginData plugin = TB__PLUGIN_DATA__INIT;
   Tb__Metadata meta = TB__METADATA__INIT;
-  v.n = 0;
-  snprintf(v.tag[0], TAG, "%s", tag);
-  Tb__SummaryValue *x = tensorboard_add_value(&v);
+  Tb__SummaryValue *x = tensorboard_add_value(&v, "%s/%s", what, of);
   image.has_width = image.has_height = image.has_colorspace = image.has_encoded_image_string = 1;
   image.width = width, image.height = height, image.colorspace = 3;
   image.encoded_image_string = (ProtobufCBinaryData){n, png};
-  x->value_case = TB__SUMMARY_VALUE__VALUE_IMAGE, x->image = &image;
   plugin.plugin_name = (char *)"images", meta.plugin_data = &plugin;
-  meta.summary_description = (char *)about;
-  if (about) x->metadata = &meta;
-  if (png)
-    tensorboard_put_values(s, &v, step);
-  else
-    lose(s);
+  meta.summary_description = (char *)(uintptr_t)about;
+  if (x) x->value_case = TB__SUMMARY_VALUE__VALUE_IMAGE, x->image = &image;
+  if (x && about) x->metadata = &meta;
+  tensorboard_put_values(s, &v, step);
   free(png);
 }
 
 /* A tag keeps one picture per step, so each picture of a step has its own tag. */
-static void put_sample(mr_stage_t *s, const mr_metrics_t *r) {
+static void put_samples(mr_stage_t *s, const mr_report_t *r) {
   tensorboard_t *t = s->state;
-  const mr_picture_t *p = &r->picture;
-  char tag[TAG];
-  size_t n;
   if (r->step != t->sample_step) t->samples = 0, t->sample_step = r->step;
-  snprintf(tag, sizeof tag, "samples/%" PRId64, t->samples++);
-  void *png = mr_png_of(p->rgb, p->width, p->height, &n);
-  put_picture(s, png, n, p->width, p->height, r->step, tag, NULL);
+  for (size_t i = 0; i < r->n_pictures; i++) {
+    const mr_picture_t *p = &r->picture[i];
+    char number[24];
+    size_t n = 0;
+    snprintf(number, sizeof number, "%" PRId64, t->samples++);
+    void *png = mr_png_of(p->rgb, p->width, p->height, &n);
+    put_picture(s, png, n, p->width, p->height, r->step, "samples", number, NULL);
+  }
 }
 
-/* Writes the sheet of mistakes when the evaluation's record of numbers arrives: the pictures come
+/* The description of a sheet with the names of its classes; heap, NULL without memory. */
+static char *sheet_about(const mr_report_t *r, int n_classes) {
+  mr_text_out_t text;
+  FILE *out = mr_text_out_open(&text);
+  if (out) fputs("A row for each true class, a column for each guess: ", out);
+  for (int i = 0; out && i < n_classes; i++) {
+    char name[256];
+    bool known = r->dataset && i < r->dataset->n_classes;
+    fprintf(out, "%s%s", i ? ", " : "",
+            known ? mr_printable(r->dataset->class_name[i], name, sizeof name) : "?");
+  }
+  return mr_text_out_close(&text, out, NULL);
+}
+
+/* Writes the sheet of mistakes when the evaluation's report of numbers arrives: the pictures come
    before it, and only it says which records were evaluated. */
-static void put_wrong(mr_stage_t *s, const mr_metrics_t *r) {
+static void put_wrong(mr_stage_t *s, const mr_report_t *r) {
   tensorboard_t *t = s->state;
-  char tag[TAG], about[1024];
-  size_t n = 0, at = 0;
+  size_t n = 0;
   if (!t->wrong.n_classes || t->wrong.step != r->step) return;
   int width = t->wrong.width, height = t->wrong.height, C = t->wrong.n_classes;
-  snprintf(tag, sizeof tag, "wrong/%s", mr_metrics_kind_text(r->kind));
-  at =
-      (size_t)snprintf(about, sizeof about, "A row for each true class, a column for each guess: ");
-  for (int i = 0; i < C && at < sizeof about; i++)
-    at += (size_t)snprintf(about + at, sizeof about - at, "%s%s", i ? ", " : "",
-                           r->dataset ? r->dataset->class_name[i] : "?");
+  char *about = sheet_about(r, C);
   void *png = mr_sheet_png(&t->wrong, &n);
-  put_picture(s, png, n, width, height, r->step, tag, about);
+  put_picture(s, png, n, width, height, r->step, "wrong", mr_report_split(r), about);
+  free(about);
 }
 
-static void tensorboard_put_confusion(mr_stage_t *s, const mr_metrics_t *r) {
+static void tensorboard_put_confusion(mr_stage_t *s, const mr_report_t *r) {
+  tensorboard_t *t = s->state;
   int side;
   size_t n = 0;
-  char tag[TAG];
-  snprintf(tag, sizeof tag, "confusion/%s", mr_metrics_kind_text(r->kind));
+  if (r->n_classes > MR_SHEET_CLASSES && !t->said) {
+    mr_notice(
+        "%s: %" PRId64 " classes: no sheet of wrong pictures, which shows at most %d%s", s->name,
+        r->n_classes, MR_SHEET_CLASSES,
+        r->n_classes > MR_CONFUSION_CLASSES ? ", and no picture of the confusion matrix" : "");
+    t->said = true;
+  }
+  if (r->n_classes > MR_CONFUSION_CLASSES) return;
   void *png = mr_png_of_confusion(r, &side, &n);
-  put_picture(s, png, n, side, side, r->step, tag, NULL);
+  put_picture(s, png, n, side, side, r->step, "confusion", mr_report_split(r), NULL);
 }
 
 /* ---- histograms ---- */
 
 static void put_histogram(mr_stage_t *s, const mr_histogram_t *h, int64_t step) {
-  values_t v;
+  values_t v = {0};
   Tb__Histogram histo = TB__HISTOGRAM__INIT;
   double limit[MR_HISTOGRAM_BINS], count[MR_HISTOGRAM_BINS];
   if (!h->n) return;
@@ -197,57 +230,52 @@ static void put_histogram(mr_stage_t *s, const mr_histogram_t *h, int64_t step) 
     limit[i] = h->min + (h->max - h->min) * (i + 1) / MR_HISTOGRAM_BINS;
     count[i] = h->count[i];
   }
-  v.n = 0;
-  snprintf(v.tag[0], TAG, "%s", h->name);
-  Tb__SummaryValue *x = tensorboard_add_value(&v);
+  Tb__SummaryValue *x = tensorboard_add_value(&v, "%s", h->name);
   histo.has_min = histo.has_max = histo.has_num = histo.has_sum = histo.has_sum_squares = 1;
   histo.min = h->min, histo.max = h->max, histo.num = (double)h->n;
   histo.sum = h->sum, histo.sum_squares = h->sum_squares;
   histo.n_bucket_limit = histo.n_bucket = MR_HISTOGRAM_BINS;
   histo.bucket_limit = limit, histo.bucket = count;
-  x->value_case = TB__SUMMARY_VALUE__VALUE_HISTO, x->histo = &histo;
+  if (x) x->value_case = TB__SUMMARY_VALUE__VALUE_HISTO, x->histo = &histo;
   tensorboard_put_values(s, &v, step);
 }
 
 /* ---- settings ---- */
 
 static void put_plugin(mr_stage_t *s, const char *tag, Tb__HparamsData *data) {
-  values_t v;
+  values_t v = {0};
   uint8_t *content = malloc(tb__hparams_data__get_packed_size(data));
   Tb__PluginData plugin = TB__PLUGIN_DATA__INIT;
   Tb__Metadata meta = TB__METADATA__INIT;
   if (!content) return lose(s);
-  v.n = 0;
-  snprintf(v.tag[0], TAG, "%s", tag);
-  Tb__SummaryValue *x = tensorboard_add_value(&v);
+  Tb__SummaryValue *x = tensorboard_add_value(&v, "%s", tag);
   plugin.plugin_name = (char *)"hparams", plugin.has_content = 1;
   plugin.content = (ProtobufCBinaryData){tb__hparams_data__pack(data, content), content};
-  meta.plugin_data = &plugin, x->metadata = &meta;
-  x->value_case = TB__SUMMARY_VALUE__VALUE_SIMPLE_VALUE, x->simple_value = 0;
+  meta.plugin_data = &plugin;
+  if (x) x->metadata = &meta;
+  set_scalar(x, 0);
   tensorboard_put_values(s, &v, 0);
   free(content);
 }
 
-typedef struct hparams {
-  size_t n;
-  Tb__HparamEntry entry[256], *list[256];
-  Tb__HparamValue value[256];
-  char name[256][64];
-} hparams_t;
+typedef struct hparam {
+  Tb__HparamEntry entry;
+  Tb__HparamValue value;
+  char name[160]; /* STAGE.SETTING */
+} hparam_t;
 
-static void add_setting(hparams_t *h, const char *stage, const mr_opt_t *o, const char *text) {
-  if (!text || h->n == sizeof h->list / sizeof *h->list) return;
-  Tb__HparamEntry *e = h->list[h->n] = &h->entry[h->n];
-  Tb__HparamValue *v = &h->value[h->n];
-  snprintf(h->name[h->n], sizeof h->name[h->n], "%s.%s", stage, o->name);
+static void set_hparam(hparam_t *h, const char *stage, const mr_opt_t *o, const char *text) {
+  Tb__HparamEntry *e = &h->entry;
+  Tb__HparamValue *v = &h->value;
+  snprintf(h->name, sizeof h->name, "%s.%s", stage, o->name);
   tb__hparam_entry__init(e), tb__hparam_value__init(v);
-  e->key = h->name[h->n++], e->value = v;
+  e->key = h->name, e->value = v;
   if (o->type == MR_OPT_INT || o->type == MR_OPT_F64)
     v->kind_case = TB__HPARAM_VALUE__KIND_NUMBER_VALUE, v->number_value = mr_strtod(text, NULL);
   else if (o->type == MR_OPT_BOOL)
     v->kind_case = TB__HPARAM_VALUE__KIND_BOOL_VALUE, v->bool_value = text[0] == 't';
   else
-    v->kind_case = TB__HPARAM_VALUE__KIND_STRING_VALUE, v->string_value = (char *)text;
+    v->kind_case = TB__HPARAM_VALUE__KIND_STRING_VALUE, v->string_value = (char *)(uintptr_t)text;
 }
 
 /* Whether a stage shows or stores results; an experiment does not vary its settings. */
@@ -255,23 +283,38 @@ static bool is_sink(const mr_stage_def_t *def) {
   return def->in[0].name && (!def->out[0].name || def->in[0].flow == MR_FLOW_METRICS);
 }
 
-static void put_settings(mr_stage_t *s) {
-  hparams_t *h = calloc(1, sizeof *h);
-  for (int i = 0; h && i < mr_watch_n_stages(s); i++) {
-    mr_stats_t unused;
+/* Fills h[], or counts if it is NULL; returns how many settings there are. */
+static size_t each_setting(const mr_stage_t *s, hparam_t *h) {
+  size_t n = 0;
+  for (int i = 0; i < mr_watch_n_stages(s); i++) {
     const mr_stage_def_t *def = mr_watch_def(s, i);
-    for (const mr_opt_t *o = def->opts; !is_sink(def) && o && o->type != MR_OPT_END; o++)
-      add_setting(h, mr_watch_stage(s, i, &unused), o, mr_watch_setting(s, i, o->name));
+    for (const mr_opt_t *o = def->opts; !is_sink(def) && o && o->type != MR_OPT_END; o++) {
+      const char *text = mr_watch_setting(s, i, o->name);
+      if (text && h) set_hparam(&h[n], mr_watch_name(s, i), o, text);
+      n += text != NULL;
+    }
   }
-  if (!h) return lose(s);
-  Tb__HparamsData data = TB__HPARAMS_DATA__INIT;
-  Tb__SessionStart start = TB__SESSION_START__INIT;
-  start.n_hparams = h->n, start.hparams = h->list;
-  start.has_start_time_secs = 1, start.start_time_secs = wall_time();
-  data.has_version = 1, data.version = 0;
-  data.data_case = TB__HPARAMS_DATA__DATA_SESSION_START, data.session_start = &start;
-  put_plugin(s, "_hparams_/session_start_info", &data);
-  free(h);
+  return n;
+}
+
+static void put_settings(mr_stage_t *s) {
+  size_t n = each_setting(s, NULL);
+  hparam_t *h = calloc(n + 1, sizeof *h);
+  Tb__HparamEntry **list = calloc(n + 1, sizeof *list);
+  if (h && list) {
+    each_setting(s, h);
+    for (size_t i = 0; i < n; i++) list[i] = &h[i].entry;
+    Tb__HparamsData data = TB__HPARAMS_DATA__INIT;
+    Tb__SessionStart start = TB__SESSION_START__INIT;
+    start.n_hparams = n, start.hparams = list;
+    start.has_start_time_secs = 1, start.start_time_secs = wall_time();
+    data.has_version = 1, data.version = 0;
+    data.data_case = TB__HPARAMS_DATA__DATA_SESSION_START, data.session_start = &start;
+    put_plugin(s, "_hparams_/session_start_info", &data);
+  } else {
+    lose(s);
+  }
+  free(h), free(list);
 }
 
 static void put_end(mr_stage_t *s) {
@@ -340,27 +383,28 @@ static mr_err_t tensorboard_open(mr_stage_t *s) {
   return MR_OK;
 }
 
-static void put_pictures(mr_stage_t *s, const mr_metrics_t *r) {
-  if (mr_metrics_is_numbers(r) && r->n_classes > 0) tensorboard_put_confusion(s, r);
-  if (r->kind == MR_METRICS_SAMPLE) put_sample(s, r);
-  if (r->kind == MR_METRICS_WRONG && !mr_sheet_add(&((tensorboard_t *)s->state)->wrong, r)) lose(s);
-  if (r->kind == MR_METRICS_VALID || r->kind == MR_METRICS_TEST) put_wrong(s, r);
+static void put_pictures(mr_stage_t *s, const mr_report_t *r) {
+  tensorboard_t *t = s->state;
+  if (mr_report_is_numbers(r) && r->n_classes > 0) tensorboard_put_confusion(s, r);
+  if (r->kind == MR_REPORT_SAMPLE) put_samples(s, r);
+  if (r->kind == MR_REPORT_WRONG && !mr_sheet_add(&t->wrong, r)) lose(s);
+  if (r->kind == MR_REPORT_VALID || r->kind == MR_REPORT_TEST) put_wrong(s, r);
 }
 
-static void tensorboard_put_record(mr_stage_t *s, const mr_metrics_t *r) {
-  if (mr_metrics_is_numbers(r)) put_numbers(s, r);
+static void tensorboard_put_report(mr_stage_t *s, const mr_report_t *r) {
+  if (mr_report_is_numbers(r)) put_numbers(s, r);
   if (mr_built_in("PNG")) put_pictures(s, r);
-  if (r->kind == MR_METRICS_FINAL) put_end(s);
-  if (r->kind == MR_METRICS_MARK) mr_appender_mark(&((tensorboard_t *)s->state)->out, s, r);
-  if (r->kind == MR_METRICS_HISTOGRAMS)
-    for (int i = 0; i < r->n_histograms; i++) put_histogram(s, &r->histogram[i], r->step);
+  if (r->kind == MR_REPORT_FINAL) put_end(s);
+  if (r->kind == MR_REPORT_MARK) mr_appender_mark(&((tensorboard_t *)s->state)->out, s, r);
+  if (r->kind == MR_REPORT_HISTOGRAMS)
+    for (size_t i = 0; i < r->n_histograms; i++) put_histogram(s, &r->histogram[i], r->step);
 }
 
 static mr_err_t tensorboard_step(mr_stage_t *s) {
   mr_buf_t *b[MR_BURST];
   size_t k = mr_take(s, 0, b, MR_BURST);
   for (size_t i = 0; i < k; i++) {
-    tensorboard_put_record(s, b[i]->data);
+    tensorboard_put_report(s, b[i]->data);
     mr_buf_unref(b[i]);
   }
   return k ? MR_OK : mr_idle(s);

@@ -10,7 +10,7 @@
 
 #include "base/feature.h"
 #include "base/xio.h"
-#include "metrics/metrics.h"
+#include "metrics/report.h"
 #include "pipeline/stage_step.h"
 #include "sinks/http.h"
 #include "sinks/resume.h"
@@ -171,38 +171,38 @@ static mr_err_t web_open(mr_stage_t *s) {
   return MR_OK;
 }
 
-static char *picture_json(web_t *w, const mr_metrics_t *r) {
-  const mr_picture_t *p = &r->picture;
+static char *picture_json(web_t *w, const mr_report_t *r, const mr_picture_t *p) {
   char *text = NULL;
   int n = asprintf(&text,
                    "{\"kind\":\"%s\",\"step\":%" PRId64 ",\"picture\":%" PRIu64
                    ",\"truth\":%d,\"guess\":%d,\"key\":%" PRIu64 "}",
-                   mr_metrics_kind_text(r->kind), r->step, mr_web_pictures_add(&w->pictures, p),
-                   p->truth, p->guess, p->key);
+                   mr_report_kind_text(r), r->step, mr_web_pictures_add(&w->pictures, p), p->truth,
+                   p->guess, p->key);
   return n < 0 ? NULL : text;
 }
 
-static bool web_is_picture(const mr_metrics_t *r) {
-  return (r->kind == MR_METRICS_SAMPLE || r->kind == MR_METRICS_WRONG) && mr_built_in("PNG");
-}
-
-/* Adds a record to the log; its text is built outside the lock that pages wait for. */
-static void keep_record(web_t *w, const mr_metrics_t *r) {
-  char *text = web_is_picture(r)          ? picture_json(w, r)
-               : mr_metrics_is_numbers(r) ? mr_metrics_json(r)
-                                          : NULL;
+/* Adds a text to the log and frees it; it was built outside the lock that pages wait for. */
+static void log_text(web_t *w, char *text, bool stays) {
   if (!text) return;
   pthread_mutex_lock(&w->stream.lock);
-  mr_web_log_add(&w->stream.log, text, mr_metrics_is_numbers(r) && r->kind != MR_METRICS_STEP);
+  mr_web_log_add(&w->stream.log, text, stays);
   pthread_mutex_unlock(&w->stream.lock);
   free(text);
+}
+
+enum { ROWS = 64 /* classes of a confusion matrix that the page shows as a table */ };
+
+static void keep_report(web_t *w, const mr_report_t *r) {
+  for (size_t i = 0; i < r->n_pictures && mr_built_in("PNG"); i++)
+    log_text(w, picture_json(w, r, &r->picture[i]), false);
+  if (mr_report_is_numbers(r)) log_text(w, mr_report_json(r, ROWS), r->kind != MR_REPORT_STEP);
 }
 
 static mr_err_t web_step(mr_stage_t *s) {
   mr_buf_t *b[MR_BURST];
   size_t k = mr_take(s, 0, b, MR_BURST);
   for (size_t i = 0; i < k; i++) {
-    keep_record(s->state, b[i]->data);
+    keep_report(s->state, b[i]->data);
     mr_buf_unref(b[i]);
   }
   return k ? MR_OK : mr_idle(s);

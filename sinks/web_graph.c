@@ -23,6 +23,18 @@ static void add_settings(cJSON *one, const mr_stage_t *s, int i) {
   }
 }
 
+/* What the stage reports of itself, for the page's table of metrics. */
+static void add_metrics(cJSON *one, const mr_stage_def_t *def) {
+  cJSON *metrics = cJSON_AddArrayToObject(one, "metrics");
+  for (const mr_metric_def_t *m = def->metrics; m && m->name; m++) {
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddItemToArray(metrics, o);
+    cJSON_AddStringToObject(o, "name", m->name);
+    cJSON_AddStringToObject(o, "unit", m->unit ? m->unit : "");
+    cJSON_AddStringToObject(o, "help", m->help ? m->help : "");
+  }
+}
+
 static void add_fields(cJSON *edge, const mr_spec_t *spec) {
   cJSON *fields = cJSON_AddArrayToObject(edge, "fields");
   for (int f = 0; f < spec->n_fields; f++) {
@@ -73,13 +85,17 @@ char *mr_web_run_json(const mr_stage_t *s, const char *run) {
     cJSON_AddStringToObject(one, "help", mr_watch_def(s, i)->help);
     cJSON_AddBoolToObject(one, "thread", mr_watch_def(s, i)->step != NULL);
     add_settings(one, s, i);
+    add_metrics(one, mr_watch_def(s, i));
   }
   add_edges(o, s);
   const mr_dataset_t *d = s->in_spec[0].dataset;
   cJSON *classes = cJSON_AddArrayToObject(o, "classes");
   for (int i = 0; d && i < d->n_classes; i++)
     cJSON_AddItemToArray(classes, cJSON_CreateString(d->class_name[i]));
-  char *text = cJSON_PrintUnformatted(o);
+  char *metrics = mr_report_metrics_json(s->in_spec[0].metrics);
+  if (metrics) cJSON_AddItemToObject(o, "metrics", cJSON_CreateRaw(metrics));
+  char *text = metrics ? cJSON_PrintUnformatted(o) : NULL;
+  free(metrics);
   cJSON_Delete(o);
   return text;
 }

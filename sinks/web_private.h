@@ -9,14 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "metrics/metrics.h"
+#include "metrics/report.h"
 #include "pipeline/watch/watch.h"
 
 /* ---- the graph as the page draws it: its fixed structure, and its live measurements ---- */
 
-/* Returns stages with their settings (secret ones hidden), edges and class names as JSON, heap,
-   which the caller frees; NULL without memory.  Call it in a stage's open alone: it writes texts
-   that the graph keeps, without a lock. */
+/* Returns stages with their settings (secret ones hidden), edges, class names and the definitions
+   of all metrics as JSON, heap, which the caller frees; NULL without memory.  Call it in a stage's
+   open alone: it writes texts that the graph keeps, without a lock. */
 char *mr_web_run_json(const mr_stage_t *s, const char *run);
 
 typedef struct mr_web_live {

@@ -12,7 +12,7 @@
 #include "base/text.h"
 
 static int print_once(mr_top_t *t) {
-  char text[256], head[MR_TOP_HEAD_LINES][256];
+  char text[256], head[MR_TOP_HEAD_LINES][MR_TOP_LINE];
   int n = mr_top_head_text(t, head), columns = mr_columns(STDOUT_FILENO);
   snprintf(text, sizeof text, "%s  %s", t->where, t->note);
   mr_put_wrapped(stdout, text, columns, 2);
@@ -24,6 +24,7 @@ static int print_once(mr_top_t *t) {
   }
   for (int i = 0; i < t->n_stages; i++)
     if (mr_top_link_text(&t->stage[i], text, sizeof text)) mr_put_wrapped(stdout, text, columns, 2);
+  for (int i = 0; i < t->n_reported; i++) mr_put_wrapped(stdout, t->reported[i], columns, 2);
   for (int i = 0; i < t->n_lines; i++) mr_put_wrapped(stdout, t->line[i], columns, 2);
   return 0;
 }
@@ -68,6 +69,7 @@ static int top_run(const mr_args_t *a, mr_diag_t *diag) {
                     : mr_top_watch(t, diag);
   }
   mr_top_feed_close(t->feed);
+  mr_top_fini(t);
   free(t);
   return result;
 }

@@ -64,7 +64,7 @@ static int draw_text(int y, const char *text) {
 }
 
 static void top_screen_draw(mr_top_t *t) {
-  char text[256], head[MR_TOP_HEAD_LINES][256];
+  char text[256], head[MR_TOP_HEAD_LINES][MR_TOP_LINE];
   const char *over = t->note[0] ? t->note : mr_top_feed_over(t->feed);
   int y = 0, width = COLS - 10 > 8 ? COLS - 10 : 8;
   erase();
@@ -85,6 +85,7 @@ static void top_screen_draw(mr_top_t *t) {
   }
   for (int i = 0; i < t->n_stages && y < LINES; i++)
     if (mr_top_link_text(&t->stage[i], text, sizeof text)) y = draw_text(y, text);
+  for (int i = 0; i < t->n_reported && y < LINES; i++) y = draw_text(y, t->reported[i]);
   y++;
   for (int i = 0; i < t->n_lines && y < LINES; i++) y = draw_text(y, t->line[i]);
   refresh();

@@ -1,5 +1,5 @@
-/* Summarises a run by reading its metrics line by line.  The judged numbers of a record are found
-   by their place: they directly follow the loss. */
+/* Summarises a run by reading its metrics line by line.  The judged numbers of a record are those
+   whose names the table of metrics leaves to models. */
 #include "apps/run/run_info.h"
 
 #include <cjson/cJSON.h>
@@ -11,30 +11,30 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/metric.h"
 #include "base/text.h"
 #include "base/xio.h"
-#include "metrics/metrics.h"
 
-const cJSON *mr_judged(const cJSON *record, int *n) {
-  const cJSON *loss = cJSON_GetObjectItemCaseSensitive(record, "loss"),
-              *first = loss ? loss->next : NULL;
-  *n = 0;
-  for (const cJSON *at = first; at; at = at->next, ++*n)
-    if (!(cJSON_IsNumber(at) || cJSON_IsNull(at)) || mr_metrics_ends_judged(at->string)) break;
-  return *n ? first : NULL;
+const cJSON *mr_judged(const cJSON *record, const cJSON *after) {
+  for (const cJSON *at = after ? after->next : record->child; at; at = at->next)
+    if ((cJSON_IsNumber(at) || cJSON_IsNull(at)) && mr_metric_is_judged_key(at->string)) return at;
+  return NULL;
 }
 
 void mr_judged_text(const cJSON *record, const char *before, char *text, size_t size) {
-  int n;
-  size_t used = 0;
+  size_t used = 0, left = 0;
   text[0] = 0;
-  for (const cJSON *at = mr_judged(record, &n); n-- && used < size; at = at->next) {
-    char name[32];
+  for (const cJSON *at = NULL; (at = mr_judged(record, at));) {
+    char name[64], one[128];
     mr_printable_cell(at->string, sizeof name, name, sizeof name);
     for (char *c = name; *c; c++) *c = *c == '_' ? ' ' : *c;
-    used += (size_t)snprintf(text + used, size - used, "%s%s %.4f", before, name,
-                             cJSON_IsNumber(at) ? at->valuedouble : NAN);
+    int n = mr_snprintf(one, sizeof one, "%s%s %.4f", before, name,
+                        cJSON_IsNumber(at) ? at->valuedouble : NAN);
+    bool fits = !left && n < (int)sizeof one && used + (size_t)n + 24 <= size;
+    if (fits) memcpy(text + used, one, (size_t)n + 1), used += (size_t)n;
+    left += !fits;
   }
+  if (left) snprintf(text + used, size - used, ", and %zu more", left);
 }
 
 enum { MEAN_OF = 20, RUNNING_S = 30 };
@@ -52,8 +52,7 @@ static const char *text(const cJSON *j, const char *name) {
 
 /* The first number that the model is judged by; NAN without one. */
 static double judged(const cJSON *j) {
-  int n;
-  const cJSON *first = mr_judged(j, &n);
+  const cJSON *first = mr_judged(j, NULL);
   return cJSON_IsNumber(first) ? first->valuedouble : NAN;
 }
 

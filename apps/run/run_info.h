@@ -1,5 +1,5 @@
 /* A summary of a run, from its folder, and the numbers that a model is judged by, in the records of
-   a run: those after the loss, whichever the model has. */
+   a run: those that no other number or member of a record is called (mr_metric_is_judged_key). */
 #ifndef MR_APPS_RUN_RUN_INFO_H
 #define MR_APPS_RUN_RUN_INFO_H
 
@@ -32,13 +32,14 @@ void mr_run_info_free(mr_run_info_t *r); /* all zero is fine */
 /* Returns the mean loss of the 20 steps up to step; NAN if none is known. */
 double mr_run_info_loss(const mr_run_info_t *r, int64_t step);
 
-/* Returns the first of these numbers in a record of metrics.jsonl; the others follow it as
-   siblings, *n in all.  NULL if the record has none.  A null among them is a NaN.  They belong to
-   the record and live as long as it. */
-const cJSON *mr_judged(const cJSON *record, int *n);
+/* Returns the first of these numbers in a record of metrics.jsonl behind the member `after`, or in
+   all of it if that is NULL.  NULL without one.  A null is a NaN.  It belongs to the record
+   and lives as long as it. */
+const cJSON *mr_judged(const cJSON *record, const cJSON *after);
 
-/* Writes each of them after `before` into text[0,size): ", accuracy 0.4100"; "" without any.
-   Names are escaped for a terminal. */
+/* Writes each of them after `before` into text[0,size), size >= 32: ", accuracy 0.4100"; "" without
+   any; those for which there is no room are counted, ", and 3 more".  Names are escaped for a
+   terminal. */
 void mr_judged_text(const cJSON *record, const char *before, char *text, size_t size);
 
 #endif

@@ -17,6 +17,19 @@ typedef struct cutout {
                                    3 where channels are planes, else 1 */
 } cutout_t;
 
+/* What the stage reports of itself: metrics.jsonl, TensorBoard and the page show it as cutout's. */
+enum { SEEN, COVERED };
+static const mr_metric_def_t cutout_metrics[] = {
+    [SEEN] = {.name = "pictures",
+              .help = "Pictures that have come by.",
+              .role = MR_METRIC_STAGE,
+              .total = true},
+    [COVERED] = {.name = "covered",
+                 .help = "Pictures that have been covered.",
+                 .role = MR_METRIC_STAGE,
+                 .total = true},
+    {0}};
+
 static bool is_picture(const mr_field_t *f) {
   return f->dtype == MR_U8 && f->ndim == 3 && f->layout != MR_LAYOUT_NONE && !f->ragged;
 }
@@ -56,6 +69,8 @@ static mr_err_t cutout_run(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
   const mr_value_t *from = &in->field[t->field];
   mr_value_t *to = &out->field[t->field];
   mr_draw_note(out, (uint64_t)(at + 1));
+  mr_metric_count(s, SEEN, 1);
+  if (cut) mr_metric_count(s, COVERED, 1);
   if (!cut) {
     *to = *from; /* nothing to do: no copy */
     return MR_OK;
@@ -111,6 +126,7 @@ static const mr_stage_def_t cutout = {
     .in = {{.name = "in", .flow = MR_FLOW_RECORDS}},
     .out = {{.name = "out", .flow = MR_FLOW_RECORDS}},
     .opts = cutout_opts,
+    .metrics = cutout_metrics,
     .state_sz = sizeof(cutout_t),
     .plan = cutout_plan,
     .map = &cutout_map,

@@ -7,6 +7,7 @@
 #define MR_MODEL_NN_LOSS_H
 
 #include "base/decls.h"
+#include "base/metric.h"
 #include "model/control/fp8.h"
 #include "model/nn/nn.h"
 #include "model/transforms/amp.h"
@@ -15,7 +16,7 @@ MR_BEGIN_DECLS
 
 struct mr_backend;
 
-enum { MR_LOSS_FIELDS = 8, MR_LOSS_OUTS = 4, MR_LOSS_METRICS = 8, MR_LOSS_METRIC_NAME = 23 };
+enum { MR_LOSS_FIELDS = 8, MR_LOSS_OUTS = 4, MR_LOSS_METRICS = 256 };
 
 /* A field of a batch. */
 typedef struct mr_model_field {
@@ -61,7 +62,7 @@ typedef struct mr_loss {
   bool masked;     /* a mask says which records count; without it, a field shows that */
   int64_t classes; /* of the prediction; 0: the loss predicts no class */
   int n_metrics;
-  const char *metric[MR_LOSS_METRICS]; /* "accuracy", "mean_error": means over records */
+  const mr_metric_def_t *metric[MR_LOSS_METRICS]; /* what it is judged by: means over records */
 } mr_loss_t;
 
 /* How any loss computes. */

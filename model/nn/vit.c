@@ -98,5 +98,5 @@ mr_loss_t mr_vit_loss(const mr_vit_config_t *c) {
                      .field = {image, label},
                      .classes = c->classes,
                      .n_metrics = 1,
-                     .metric = {"accuracy"}};
+                     .metric = {MR_METRIC_OWN(ACCURACY)}};
 }

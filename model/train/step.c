@@ -32,7 +32,7 @@ mr_err_t mr__step_metrics(mr_fn_t *f, const mr_loss_t *l, int64_t batch, mr_var_
   if (!reported->counts) reported->counts = mr_lax_full(f, &rows, 1);
   for (int i = 0; i < l->n_metrics; i++)
     if (f->diag.code >= 0 && !reported->metric[i])
-      return mr_fail(&f->diag, MR_ERR_CONFIG, "the loss has no %s", l->metric[i]);
+      return mr_fail(&f->diag, MR_ERR_CONFIG, "the loss has no %s", l->metric[i]->name);
   return f->diag.code < 0 ? f->diag.code : MR_OK;
 }
 

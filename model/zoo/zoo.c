@@ -121,18 +121,32 @@ const mr_model_field_t *mr_model_take(mr_model_plan_t *p, const char *name, mr_d
   return NULL;
 }
 
+/* Checks the name where it is declared; mr_model_plan reports the fault. */
+void mr_model_judged_by(mr_model_plan_t *p, const mr_metric_def_t *metric) {
+  mr_loss_t *l = &p->loss;
+  if (p->wrong.code < 0 || mr_metric_check(NULL, metric->name, MR_METRIC_JUDGED, &p->wrong) < 0)
+    return;
+  for (int i = 0; i < l->n_metrics; i++)
+    if (!strcmp(l->metric[i]->name, metric->name)) {
+      mr_fail(&p->wrong, MR_ERR_CONFIG, "it reports the metric \"%.80s\" twice", metric->name);
+      return;
+    }
+  if (l->n_metrics == MR_LOSS_METRICS)
+    mr_fail(&p->wrong, MR_ERR_CONFIG, "it reports more than %d metrics", MR_LOSS_METRICS);
+  else
+    l->metric[l->n_metrics++] = metric;
+}
+
 void mr_model_reports(mr_model_plan_t *p, const char *metric) {
-  assert(p->loss.n_metrics < MR_LOSS_METRICS);
-  p->loss.metric[p->loss.n_metrics++] = metric;
+  if (p->wrong.code < 0 || mr_metric_check(NULL, metric, MR_METRIC_JUDGED, &p->wrong) < 0) return;
+  const mr_metric_def_t *def = mr_metric_judged(metric);
+  if (def)
+    mr_model_judged_by(p, def);
+  else
+    mr_no_memory(&p->wrong, "a metric");
 }
 
 /* ---- models ---- */
-
-/* Every sink reports a metric by its name, as a column of a table or a series of Prometheus. */
-static bool is_metric_name(const char *name) {
-  size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
-  return n > 0 && n <= MR_LOSS_METRIC_NAME && !name[n] && name[0] >= 'a' && name[0] <= 'z';
-}
 
 mr_err_t mr_model_plan(mr_model_t *m, const mr_model_def_t *def, void *state, int n,
                        const mr_model_field_t *field, mr_diag_t *diag) {
@@ -143,13 +157,8 @@ mr_err_t mr_model_plan(mr_model_t *m, const mr_model_def_t *def, void *state, in
   if (e < 0) return e;
   if (!m->plan.loss.n_fields)
     return mr_fail(diag, MR_ERR_CONFIG, "model %s: its plan takes no field", def->name);
-  for (int i = 0; i < m->plan.loss.n_metrics; i++)
-    if (!is_metric_name(m->plan.loss.metric[i]))
-      return mr_fail(diag, MR_ERR_CONFIG,
-                     "model %s: it reports a metric \"%.40s\"; want [a-z][a-z0-9_]*, %d characters "
-                     "at most",
-                     def->name, m->plan.loss.metric[i], MR_LOSS_METRIC_NAME);
-  return MR_OK;
+  const mr_diag_t *wrong = &m->plan.wrong;
+  return mr_diag_prefix(diag, wrong->code, wrong, "model %s", def->name);
 }
 
 /* Writes word i of choices, "flax|timm", to text. */

@@ -20,8 +20,9 @@ MR_BEGIN_DECLS
 typedef struct mr_model_plan {
   int n_fields;
   const mr_model_field_t
-      *field;     /* [n_fields] the fields of a batch; belong to the caller of plan */
-  mr_loss_t loss; /* filled by plan: fields (mr_model_take), masked, classes, metrics */
+      *field;      /* [n_fields] the fields of a batch; belong to the caller of plan */
+  mr_loss_t loss;  /* filled by plan: fields (mr_model_take), masked, classes, metrics */
+  mr_diag_t wrong; /* the first fault of the metrics declared, for mr_model_plan */
 } mr_model_plan_t;
 
 typedef struct mr_model_def {
@@ -57,9 +58,12 @@ const mr_model_field_t *mr_model_take(mr_model_plan_t *p, const char *name, mr_d
 /* The same for an optional field: NULL without an error if the batches do not have it.  The
    caller of plan owns the field. */
 const mr_model_field_t *mr_model_may_take(mr_model_plan_t *p, const char *name);
-/* Appends the name of a metric, [a-z][a-z0-9_]* of at most MR_LOSS_METRIC_NAME characters
-   (mr_model_plan refuses others).  It is not copied and must live as long as the program.
-   Asserts that there are at most MR_LOSS_METRICS. */
+/* Appends a metric that the model is judged by, beside its loss.  It is not copied and must live as
+   long as the program; its role is MR_METRIC_JUDGED.  mr_model_plan then refuses a name that is
+   reserved, has another form or occurs twice, and more than MR_LOSS_METRICS of them. */
+void mr_model_judged_by(mr_model_plan_t *p, const mr_metric_def_t *metric);
+/* The same by its name alone, which is copied: "accuracy", of which more is better; of any other
+   less is. */
 void mr_model_reports(mr_model_plan_t *p, const char *metric);
 
 /* ---- the table ---- */

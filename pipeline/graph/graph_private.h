@@ -56,13 +56,14 @@ typedef struct mr__node {
   int64_t *start_word; /* [n_start_words] */
   int n_start_words;
   void *state;
-  mr_stage_t *worker; /* [MR_MAX_WORKERS] */
-  int n_workers;      /* threads; 0: a record stage */
-  int process;        /* its block, from 1; 0: none */
-  const char *alias;  /* of the stage, if the text calls it so; NULL: def->name */
-  const char *next;   /* the stage that follows it without "!", and so begins another chain; NULL:
-                         none */
-  int n_chains;       /* source: chains that read it */
+  mr_stage_t *worker;        /* [MR_MAX_WORKERS] */
+  mr_atomic_i64_t *reported; /* mr_stage_t.reported; relaxed: each is a number of its own */
+  int n_workers;             /* threads; 0: a record stage */
+  int process;               /* its block, from 1; 0: none */
+  const char *alias;         /* of the stage, if the text calls it so; NULL: def->name */
+  const char *next; /* the stage that follows it without "!", and so begins another chain; NULL:
+                       none */
+  int n_chains;     /* source: chains that read it */
   char nothing[MR__NOTHING_MAX]; /* mr_gave_nothing; "": it gave something, or did not say why
                                     not */
   bool opened, planned;          /* planned: plan has run, and forget not yet */
@@ -199,6 +200,10 @@ int mr__graph_var(const mr_graph_t *g, const char *name, size_t n);
 const char *mr__setting_text(const mr__setting_t *set);
 
 /* "3:14: " or "" into text[0,n). */
+/* Room for the metrics that a definition declares, none of them reported (mr_stage_t.reported); the
+   caller frees it.  NULL without memory. */
+mr_atomic_i64_t *mr__metrics_none(const mr_stage_def_t *def);
+
 const char *mr__pos_text(mr__pos_t pos, char *text, size_t n);
 /* Where a setting's value comes from, into text[0,n): "epochs=three: " for an override of the
    setting or of a variable in it, else the place in the text, or "". Returns text. */

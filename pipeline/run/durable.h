@@ -1,8 +1,8 @@
 /* Records reach the disk before the checkpoint that follows them.
 
    A resumed run does not repeat the steps before its checkpoint, so records that a file sink has
-   not stored by then are lost.  The training stage gives a record of kind MR_METRICS_MARK before
-   each state and numbers both alike (mr_metrics_t.mark, mr_state_t.mark).  The mark passes through
+   not stored by then are lost.  The training stage gives a record of kind MR_REPORT_MARK before
+   each state and numbers both alike (mr_report_t.mark, mr_state_t.mark).  The mark passes through
    the same stages as the records before it.  A sink that stores records answers each mark once they
    are synced; the checkpoint waits for these answers before it renames its file.
 

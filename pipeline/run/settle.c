@@ -51,7 +51,10 @@ static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag
     assert(!o || o - node->def->opts < 64); /* `given` has 64 bits */
     if (o) given |= UINT64_C(1) << (o - node->def->opts);
   }
+  free(node->reported);
+  if (!(node->reported = mr__metrics_none(node->def))) return mr_no_memory(diag, "a stage");
   *node->worker = (mr_stage_t){.def = node->def,
+                               .reported = node->reported,
                                .name = node->name,
                                .state = node->state,
                                .n_workers = 1,
@@ -185,9 +188,13 @@ static mr_err_t settle_edge(mr_graph_t *g, const mr__edge_t *e, mr_diag_t *diag)
   if (spec->flow == MR_FLOW_METRICS && !mr_spec_bytes(spec))
     return mr_fail(diag, MR_ERR_SHAPE,
                    "%s%s: its plan leaves the records of output \"%s\" without a size; set "
-                   "out_spec[%d] with mr_metrics_spec",
+                   "out_spec[%d] with mr_report_spec",
                    mr__pos_text(e->pos, at, sizeof at), from->name, from->def->out[e->out].name,
                    e->out);
+  for (size_t i = 0; spec->metrics && i < spec->metrics->n; i++)
+    if (mr_metric_own(spec->metrics->def[i]->name) != spec->metrics->def[i])
+      MR_TRY(mr_metric_check(from->name, spec->metrics->def[i]->name, spec->metrics->def[i]->role,
+                             diag));
   bool records = spec->flow == MR_FLOW_RECORDS;
   for (int f = 0; f < spec->n_fields && records && mr__is_step(to->def); f++)
     if (spec->field[f].varies)

@@ -100,6 +100,8 @@ const char *mr_watch_stage(const mr_stage_t *s, int i, mr_stats_t *out) {
   return s->rt->g->node[i]->name;
 }
 
+const char *mr_watch_name(const mr_stage_t *s, int i) { return s->rt->g->node[i]->name; }
+
 int mr_watch_n_workers(const mr_stage_t *s, int i) { return s->rt->g->node[i]->n_workers; }
 
 const mr_stage_def_t *mr_watch_def(const mr_stage_t *s, int i) { return s->rt->g->node[i]->def; }

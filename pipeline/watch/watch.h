@@ -13,9 +13,15 @@ int mr_watch_n_stages(const mr_stage_t *s);
    workers 0: none of its threads has begun. */
 const char *mr_watch_stage(const mr_stage_t *s, int i, mr_stats_t *out);
 
+const char *mr_watch_name(const mr_stage_t *s, int i); /* the name alone */
+
 /* Threads of stage i, 0 for a record stage: it runs in the threads of the stage that makes
    batches. */
 int mr_watch_n_workers(const mr_stage_t *s, int i);
+
+/* The newest value that stage i has reported of metric k of its definition (mr_metric_report) in
+ *value; false if it has reported none. */
+bool mr_watch_metric(const mr_stage_t *s, int i, int k, double *value);
 
 /* Stage i's definition, for its settings; never NULL, lives as long as the registry's table. */
 const mr_stage_def_t *mr_watch_def(const mr_stage_t *s, int i);

@@ -6,6 +6,8 @@ const svgNS = 'http://www.w3.org/2000/svg';
 const steps = new Map();   // step -> record, so that what comes twice counts once
 const valid = new Map();
 const test = new Map();
+const evaluations = new Map([['valid', valid], ['test', test]]); // input -> step -> record
+const metrics = new Map(); // name -> {unit, help, role}, as the run has declared them
 const newest = new Map(); // name -> the last number told; some are measured once a second alone
 let samplesDirty = false; // drawn at the next tick: what a page is told on opening holds pictures that are gone
 let classes = [], wrong = [], samples = [], run = null, over = false, dirty = true;
@@ -31,27 +33,26 @@ function svg(name, attributes, text) {
 
 /* JSON has no NaN: it comes as null. */
 const four = (v) => (typeof v === 'number' ? v.toFixed(4) : v === undefined ? '-' : 'nan');
-/* What a model is judged by: the numbers right behind its loss, up to one of these. */
-const behind = ['lr', 'grad_norm', 'step_s', 'images_per_s', 'records'];
-const judgedBy = new Set(); /* their names, in the records so far: each has a tile and a chart */
-function judgedIn(r) {
-  if (!('loss' in r)) return [];
-  const names = Object.keys(r), after = names.slice(names.indexOf('loss') + 1);
-  const to = after.findIndex((name) => behind.includes(name) || (r[name] !== null && typeof r[name] !== 'number'));
-  return to < 0 ? after : after.slice(0, to);
-}
+const valueIn = (r, name) => (Object.hasOwn(r, name) ? r[name] : undefined); /* a metric may be called constructor */
+const isJudged = (name) => name !== 'loss' && metrics.get(name)?.role === 'judged';
+const judgedBy = new Map(); /* what the model is judged by in the records so far -> its tile; each has a chart too */
+const judgedIn = (r) => Object.keys(r).filter(isJudged);
+const isValid = (kind) => kind === 'valid' || kind.startsWith('valid.');
+/* "test", "validation", "validation dogs" */
+const evaluationText = (kind) => (kind === 'test' ? 'test' : `validation ${kind.slice('valid.'.length)}`.trim());
 const titleOf = (name) => name[0].toUpperCase() + name.slice(1).replaceAll('_', ' ');
-const judged = (r) => judgedIn(r).map((name) => `, ${titleOf(name)}: ${four(r[name])}`).join(''); /* ", Accuracy: 0.4100" */
+const judged = (r) => judgedIn(r).map((name) => `, ${titleOf(name)}: ${four(valueIn(r, name))}`).join(''); /* ", Accuracy: 0.4100" */
 
 /* The tile and the chart of a number that the model is judged by. */
 function showJudged(name) {
-  const tile = el('div'), chart = `judged-${name}`, title = el('h3', titleOf(name) + ' ');
-  judgedBy.add(name);
-  tile.append(el('b', '-', { id: `now-${name}` }), name.replaceAll('_', ' '));
+  const tile = el('div', undefined, { title: metrics.get(name).help }), chart = `judged-${name}`;
+  const title = el('h3', titleOf(name) + ' ', { title: metrics.get(name).help });
+  const number = el('b', '-', { id: $(`now-${name}`) ? `now-judged-${name}` : `now-${name}` });
+  judgedBy.set(name, number);
+  tile.append(number, name.replaceAll('_', ' '));
   $('now-rate').parentElement.before(tile);
   title.append(el('span', undefined, { id: `${chart}-legend`, class: 'legend' }));
   $('judged').append(title, el('div', undefined, { id: chart, class: 'chart' }));
-  chartOf[chart] = chartOf.loss;
   valueOf[chart] = name;
   makeChart(chart);
 }
@@ -64,17 +65,19 @@ function say(line) {
 }
 
 function take(r) {
-  if (r.kind === 'step' || r.kind === 'valid' || r.kind === 'test')
+  const evaluates = r.kind === 'test' || isValid(r.kind);
+  if (r.kind === 'step' || evaluates)
     for (const name of judgedIn(r)) if (!judgedBy.has(name)) showJudged(name);
   if (r.kind === 'step') {
     if (!steps.has(r.step) && r.step % 20 === 0)
       say(r.skipped ? `Step ${r.step}, left out` : `Step ${r.step}, Loss: ${four(r.loss)}${judged(r)}`);
     steps.set(r.step, r);
     if (r.step >= (Number($('now-step').textContent) || 0)) showNow(r);
-  } else if (r.kind === 'valid' || r.kind === 'test') {
-    (r.kind === 'test' ? test : valid).set(r.step, r);
-    say(`${r.kind === 'test' ? 'Test' : 'Validation'} at step ${r.step}, Loss: ${four(r.loss)}${judged(r)}`);
-    if (r.confusion) drawConfusion(r);
+  } else if (evaluates) {
+    if (!evaluations.has(r.kind)) addEvaluation(r.kind);
+    evaluations.get(r.kind).set(r.step, r);
+    say(`${titleOf(evaluationText(r.kind))} at step ${r.step}, Loss: ${four(r.loss)}${judged(r)}`);
+    if (r.confusion || r.confusion_cells) drawConfusion(r);
   } else if (r.kind === 'sample') {
     if (samples.length && samples[0].step !== r.step) samples = [];
     samples.push(r);
@@ -96,10 +99,15 @@ function showNow(r) {
   $('numbers').dataset.step = r.step; /* every digit, for programs that read the page */
   if (r.skipped) return;              /* a step that was left out has no numbers */
   put('now-loss', four(r.loss));
-  for (const name of judgedBy) put(`now-${name}`, four(r[name]));
+  for (const [name, number] of judgedBy) number.textContent = four(valueIn(r, name));
   put('now-rate', r.images_per_s ? r.images_per_s.toFixed(1) : '-');
   if (r.total_steps && r.step_s) put('now-eta', duration((r.total_steps - r.step) * (newest.get('step_p50_s') || r.step_s)));
   for (const k in r) if (typeof r[k] === 'number' || r[k] === null) newest.set(k, r[k]);
+  for (const st of run.stages)
+    for (const m of st.metrics) {
+      const v = valueIn(valueIn(r.stages || {}, st.name) || {}, m.name);
+      if (v !== undefined) newest.set(`${st.name}.${m.name}`, v);
+    }
   if (!r.total_steps) newest.delete('total_steps'); /* unknown */
   $('numbers').dataset.loss = r.loss;
   $('numbers').dataset.judged = JSON.stringify(Object.fromEntries(judgedIn(r).map((name) => [name, r[name]])));
@@ -114,9 +122,21 @@ function duration(s) {
 /* ---- curves ---- */
 
 const charts = {};
-const chartOf = { loss: ['train', 'valid', 'test', 'other run'], rate: ['train', 'other run'] };
 const valueOf = { loss: 'loss', rate: 'images_per_s' };
+const curvesOf = (id) => ['train', ...(id === 'rate' ? [] : evaluations.keys()), 'other run'];
 const colours = { train: '#1f6feb', valid: '#e0731d', test: '#a04fd0', 'other run': '#9aa3af' };
+const moreColours = ['#2a9d4a', '#c2378f', '#0f8f9e', '#8a6d1f', '#d64545', '#5d5fc7'];
+
+/* Another input of held-back records: each chart gets a curve of it. */
+function addEvaluation(kind) {
+  colours[kind] = moreColours[(evaluations.size - 2) % moreColours.length];
+  evaluations.set(kind, new Map());
+  for (const id in charts) {
+    charts[id].destroy();
+    $(id).replaceChildren();
+    makeChart(id);
+  }
+}
 let curveSteps = [];       // the steps of the charts' rows, in order: the same in all charts
 let exact = {};            // chart -> series -> step -> value before smoothing
 let hovered = null;        // the step under the cursor, in all charts
@@ -126,13 +146,13 @@ let hovered = null;        // the step under the cursor, in all charts
 const { touchstart, touchmove, touchend, ...byMouse } = Dygraph.defaultInteractionModel;
 
 function makeChart(id) {
-  const labels = ['step', ...chartOf[id]];
+  const labels = ['step', ...curvesOf(id)];
   const dot = { drawPoints: true, pointSize: 3 };
   charts[id] = new Dygraph($(id), [labels.map((_, i) => (i ? null : 0))], {
     labels, connectSeparatedPoints: true, legend: 'always', labelsDiv: $(id + '-legend'), legendFormatter: (data) => legend(id, data), strokeWidth: 1.4,
-    axisLineColor: '#8888', gridLineColor: '#8883', colors: chartOf[id].map((name) => colours[name]),
+    axisLineColor: '#8888', gridLineColor: '#8883', colors: curvesOf(id).map((name) => colours[name]),
     interactionModel: byMouse, dateWindow: shown,
-    series: id === 'rate' ? {} : { valid: dot, test: dot },
+    series: id === 'rate' ? {} : Object.fromEntries([...evaluations.keys()].map((name) => [name, dot])),
     highlightCallback: (event, step) => { hovered = step; showCursor(id); },
     unhighlightCallback: () => { hovered = null; showCursor(); },
     zoomCallback: (from, to) => { shown = charts[id].isZoomed('x') ? [from, to] : null; applyZoom(id); },
@@ -184,19 +204,19 @@ function smooth(series, n) {
 
 /* step -> value of the records that tell it, by rising step. */
 function seriesOf(records, value) {
-  const told = [...(records || [])].filter(([, r]) => r[value] !== undefined && !r.skipped);
+  const told = [...(records || [])].filter(([, r]) => valueIn(r, value) !== undefined && !r.skipped);
   return new Map(told.map(([step, r]) => [step, r[value]]).sort((a, b) => a[0] - b[0]));
 }
 
 function drawCurves() {
-  const records = { train: steps, valid, test, 'other run': overlay };
+  const records = { train: steps, 'other run': overlay, ...Object.fromEntries(evaluations) };
   const all = new Set(Object.values(records).flatMap((m) => [...(m || new Map()).keys()]));
   curveSteps = [...all].sort((a, b) => a - b);
   document.body.dataset.points = steps.size;
   if (!curveSteps.length) return;
   for (const id in charts) {
-    exact[id] = Object.fromEntries(chartOf[id].map((name) => [name, seriesOf(records[name], valueOf[id])]));
-    const column = chartOf[id].map((name) => smooth(exact[id][name], Number($('smooth').value)));
+    exact[id] = Object.fromEntries(curvesOf(id).map((name) => [name, seriesOf(records[name], valueOf[id])]));
+    const column = curvesOf(id).map((name) => smooth(exact[id][name], Number($('smooth').value)));
     const rows = curveSteps.map((step) => [step, ...column.map((c) => (c.has(step) ? c.get(step) : null))]);
     charts[id].updateOptions({ file: rows, logscale: id === 'loss' && $('log').checked });
   }
@@ -347,16 +367,17 @@ function drawTimes() {
 
 function metricText(name, v) {
   if (v === null || Number.isNaN(v)) return 'nan';
-  if (name === 'loss' || judgedBy.has(name)) return four(v);
-  if (name.endsWith('_bytes')) return v < 1e9 ? `${Number((v / 1e6).toPrecision(4))} MB` : `${(v / 1e9).toPrecision(4)} GB`;
+  const unit = metrics.get(name)?.unit || (name === 'elapsed_s' ? 's' : '');
+  if (name === 'loss' || isJudged(name)) return four(v);
+  if (unit === 'bytes') return v < 1e9 ? `${Number((v / 1e6).toPrecision(4))} MB` : `${(v / 1e9).toPrecision(4)} GB`;
   if (name === 'elapsed_s') return duration(v);
-  return Number.isInteger(v) ? String(v) : Number(v.toPrecision(5)) + (name.endsWith('_s') && name !== 'images_per_s' ? ' s' : '');
+  return Number.isInteger(v) ? String(v) : Number(v.toPrecision(5)) + (unit === 's' ? ' s' : '');
 }
 
 function drawNumbers() {
   $('all-numbers').replaceChildren(...[...newest].map(([name, v]) => {
     const tr = el('tr');
-    tr.append(el('th', name.replaceAll('_', ' '), { scope: 'row' }), el('td', metricText(name, v)));
+    tr.append(el('th', name.replaceAll('_', ' '), { scope: 'row', title: metrics.get(name)?.help || '' }), el('td', metricText(name, v)));
     return tr;
   }));
 }
@@ -370,11 +391,40 @@ function drawPictures(where, list) {
   }));
 }
 
-/* The buttons stay while the numbers change, and with them the focus of the keyboard. */
+/* A large matrix comes as the cells that are not 0. */
+const mostRows = 32, mostMistakes = 50;
 function drawConfusion(r) {
-  const names = r.classes || classes, cells = r.confusion.length * names.length;
-  $('confusion-of').textContent = `(${r.kind === 'test' ? 'test' : 'validation'}, step ${r.step})`;
-  if ($('confusion').querySelectorAll('button').length !== cells) makeConfusion(names);
+  const n = r.confusion ? r.confusion.length : r.n_classes;
+  const nameOf = (i) => (r.classes || [])[i] ?? classes[i] ?? String(i);
+  $('confusion').closest('section').hidden = false;
+  $('confusion-of').textContent = `(${evaluationText(r.kind)}, step ${r.step})`;
+  if (r.confusion && n <= mostRows) drawRows(r, Array.from({ length: n }, (_, i) => nameOf(i)));
+  else drawMistakes(r.confusion_cells || r.confusion.flatMap((row, t) => row.flatMap((k, g) => (k ? [[t, g, k]] : []))), n, nameOf);
+}
+
+/* The most frequent mistakes of a matrix that is too large to be seen. */
+function drawMistakes(cells, n, nameOf) {
+  const mistakes = cells.filter(([t, g]) => t !== g).sort((a, b) => b[2] - a[2]);
+  const list = el('ol', undefined, { class: 'mistakes' });
+  list.append(...mistakes.slice(0, mostMistakes).map(([t, g, count]) => {
+    const item = el('li'), b = el('button', `${nameOf(t)} taken for ${nameOf(g)}: ${count}`, { type: 'button' });
+    b.addEventListener('click', () => showMistake(t, g));
+    item.append(b);
+    return item;
+  }));
+  const left = mistakes.length - mostMistakes;
+  $('confusion').replaceChildren(el('p', `${n} classes; the most frequent mistakes${left > 0 ? `, and ${left} others` : ''}:`, { class: 'note' }), list);
+}
+
+function showMistake(t, g) {
+  const found = wrong.filter((p) => p.truth === t && p.guess === g);
+  drawPictures($('wrong'), found);
+  if (!found.length) $('wrong').textContent = t === g ? 'These are right.' : 'No picture of this mistake was kept.';
+}
+
+/* The buttons stay while the numbers change, and with them the focus of the keyboard. */
+function drawRows(r, names) {
+  if ($('confusion').querySelectorAll('td button').length !== names.length ** 2) makeConfusion(names);
   const buttons = $('confusion').querySelectorAll('button');
   r.confusion.forEach((row, t) => {
     const sum = row.reduce((a, b) => a + b, 0) || 1;
@@ -396,11 +446,7 @@ function makeConfusion(names) {
     tr.append(el('th', truth, { scope: 'row' }));
     names.forEach((_, g) => {
       const b = el('button', '', { type: 'button' }), td = el('td');
-      b.addEventListener('click', () => {
-        const found = wrong.filter((p) => p.truth === t && p.guess === g);
-        drawPictures($('wrong'), found);
-        if (!found.length) $('wrong').textContent = t === g ? 'These are right.' : 'No picture of this mistake was kept.';
-      });
+      b.addEventListener('click', () => showMistake(t, g));
       td.append(b);
       tr.append(td);
     });
@@ -440,7 +486,7 @@ const tellState = (text) => { $('state').textContent = text; };
 
 /* A resumed run tells its records again from its beginning, without those that it makes anew. */
 function forget() {
-  for (const m of [steps, valid, test, newest]) m.clear();
+  for (const m of [steps, newest, ...evaluations.values()]) m.clear();
   wrong = []; samples = []; over = false;
   for (const number of $('numbers').querySelectorAll('b')) number.textContent = '-';
   $('log-tail').replaceChildren();
@@ -449,6 +495,9 @@ function forget() {
 function showRun(r) {
   run = r;
   classes = r.classes;
+  metrics.clear();
+  for (const m of r.metrics) metrics.set(m.name, m);
+  for (const st of r.stages) for (const m of st.metrics) metrics.set(`${st.name}.${m.name}`, m);
   $('confusion').closest('section').hidden = !classes.length; /* a model of numbers guesses no class */
   $('run').textContent = r.run;
   document.title = `${r.name} · millrace`;
@@ -490,7 +539,7 @@ async function connect() {
   };
 }
 
-for (const id in chartOf) makeChart(id);
+for (const id in valueOf) makeChart(id);
 /* A page of a long run, on a machine that trains, leaves most of its processor's time to others. */
 setInterval(() => {
   if (!dirty || performance.now() < drawAt) return;

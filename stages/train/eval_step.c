@@ -93,6 +93,7 @@ typedef struct eval_step {
 
   recalled_t recalled;
   mr_model_t model;
+  mr_train_metrics_t metrics; /* of the reports */
   mr_params_t params;
   mr_eval_step_t *step;
   mr_train_progress_t at;
@@ -139,7 +140,7 @@ static mr_err_t eval_step_plan(mr_stage_t *s) {
   mr_diag_t why = {0};
   if (mr_device_check(v->device, &why) < 0) return mr_stage_relay(s, why.code, &why);
   MR_TRY(mr_train_amp_plan(s, &v->amp));
-  s->out_spec[0] = mr_metrics_spec(s->in_spec[0].dataset);
+  s->out_spec[0] = mr_report_spec(s->in_spec[0].dataset, &v->metrics.list);
   return MR_OK;
 }
 
@@ -153,6 +154,8 @@ static mr_err_t recall(mr_stage_t *s) {
   if (e < 0) return mr_stage_relay(s, e, &why);
   MR_TRY(mr_train_model_for(s, 0, v->recalled.def, v->recalled.state, &v->model));
   mr_model_text(&v->model, brings);
+  static const mr_metric_id_t own[] = {MR_METRIC_ID_RECORDS};
+  mr_train_metrics_list(&v->metrics, &v->model.plan.loss, own, 1);
   if (!strcmp(holds, brings)) return MR_OK;
   return mr_stage_fail(s, MR_ERR_DATA,
                        "%s: its model is \"%s\", for these batches it would be \"%s\"",
@@ -206,19 +209,24 @@ static mr_err_t eval_step_step(mr_stage_t *s) {
   mr_tally_t tally = {.loss = &v->model.plan.loss};
   mr_buf_t *b = NULL;
   mr_err_t e = mr_train_evaluate(s, 0, v->step, &v->params, &tally);
-  if (e != MR_OK) return e; /* also if stopped: half an evaluation is no result */
-  MR_TRY(mr_fresh(s, 0, &b));
-  if (!b) return MR_END;
-  mr_metrics_t *r = b->data;
-  memset(r, 0, sizeof *r);
-  r->kind = MR_METRICS_TEST, r->step = v->at.step,
-  r->epoch = v->at.epoch ? v->at.epoch : v->at.step > 0;
+  if (e == MR_OK) e = mr_fresh(s, 0, &b);
+  if (e != MR_OK || !b) { /* also if stopped: half an evaluation is no result */
+    mr_tally_fini(&tally);
+    return e != MR_OK ? e : MR_END;
+  }
+  mr_report_t *r = b->data;
+  mr_report_begin(r, MR_REPORT_TEST);
+  r->step = v->at.step, r->epoch = v->at.epoch ? v->at.epoch : v->at.step > 0;
   r->images = v->at.images, r->ledger = v->at.ledger, r->elapsed_s = mr_now_s() - v->t0;
   r->dataset = s->in_spec[0].dataset;
   if (v->records) snprintf(r->note, sizeof r->note, "%s", v->records);
-  mr_tally_metrics(&tally, r);
+  e = mr_tally_report(&tally, r);
+  mr_tally_fini(&tally);
+  mr_report_add_stages(r, s);
   b->size = sizeof *r;
-  return mr_push(s, 0, b);
+  if (e >= 0 && !r->incomplete) return mr_push(s, 0, b);
+  mr_buf_unref(b);
+  return mr_stage_no_memory(s, "a report");
 }
 
 static const mr_step_def_t eval_step_run = {.run = eval_step_step};

@@ -21,7 +21,7 @@ static void set_unless_usual(float *to, double v) {
 static void open_set_scale(const train_t *v, mr_optim_t *o) {
   o->loss_scale = (float)v->fixed_scale;
   o->only_finite = true;
-  bool skips = v->on_nan == MR__ON_NAN_SKIP || !v->fixed_scale;
+  bool skips = mr__train_may_skip(v);
   if (!v->fixed_scale) {
     o->dynamic = mr_loss_scale_usual();
     o->dynamic.start = (float)v->scale_start;

@@ -8,15 +8,15 @@
 #include "stages/train/team.h"
 #include "stages/train/train_step_private.h"
 
-mr_err_t mr__train_metrics_fresh(mr_stage_t *s, mr_metrics_kind_t kind, mr_buf_t **out) {
+mr_err_t mr__train_report_fresh(mr_stage_t *s, mr_report_kind_t kind, mr_buf_t **out) {
   train_t *v = s->state;
   *out = NULL;
   if (!s->out_linked[OUT_METRICS]) return MR_OK;
   MR_TRY(mr_fresh(s, OUT_METRICS, out));
   if (!*out) return MR_OK; /* every consumer is gone */
-  mr_metrics_t *r = (*out)->data;
-  memset(r, 0, sizeof *r);
-  r->kind = kind, r->step = v->at.step, r->total_steps = v->total;
+  mr_report_t *r = (*out)->data;
+  mr_report_begin(r, kind);
+  r->step = v->at.step, r->total_steps = v->total;
   r->epoch = v->epoch;
   r->images = v->at.images, r->elapsed_s = mr_now_s() - v->t0, r->ledger = v->at.ledger;
   r->dataset = s->in_spec[IN_TRAIN].dataset;
@@ -24,8 +24,13 @@ mr_err_t mr__train_metrics_fresh(mr_stage_t *s, mr_metrics_kind_t kind, mr_buf_t
   return MR_OK;
 }
 
-mr_err_t mr__train_metrics_give(mr_stage_t *s, mr_buf_t *b) {
-  return b ? mr_push(s, OUT_METRICS, b) : MR_OK;
+mr_err_t mr__train_report_give(mr_stage_t *s, mr_buf_t *b) {
+  mr_report_t *r = b ? b->data : NULL;
+  if (!b) return MR_OK;
+  if (mr_report_is_numbers(r)) mr_report_add_stages(r, s);
+  bool whole = !r->incomplete;
+  mr_err_t e = mr_push(s, OUT_METRICS, b);
+  return whole || e < 0 ? e : mr_stage_no_memory(s, "a report");
 }
 
 mr_err_t mr__train_report_step(mr_stage_t *s, const mr_train_out_t *r, const mr_buf_t *batch,
@@ -34,21 +39,20 @@ mr_err_t mr__train_report_step(mr_stage_t *s, const mr_train_out_t *r, const mr_
   double took = mr_now_s() - v->step_t0;
   v->step_t0 += took;
   mr_buf_t *b;
-  MR_TRY(mr__train_metrics_fresh(s, MR_METRICS_STEP, &b));
+  MR_TRY(mr__train_report_fresh(s, MR_REPORT_STEP, &b));
   if (!b) return MR_OK;
-  mr_metrics_t *m = b->data;
-  mr_metrics_add(m, "loss", (double)r->loss);
+  mr_report_t *m = b->data;
+  mr_report_add(m, MR_METRIC_OWN(LOSS), (double)r->loss);
   const mr_loss_t *loss = &v->model.plan.loss;
-  for (int i = 0; i < loss->n_metrics; i++) mr_metrics_add(m, loss->metric[i], r->metric[i]);
-  mr_metrics_add(m, "lr", (double)lr);
-  mr_metrics_add(m, "grad_norm", (double)r->grad_norm);
-  mr_metrics_add(m, "param_norm", (double)r->param_norm);
-  mr_metrics_add(m, "loss_scale", (double)r->loss_scale);
-  if (v->on_nan == MR__ON_NAN_SKIP || !v->fixed_scale)
-    mr_metrics_add(m, "skipped_steps", r->skipped);
-  mr_metrics_add(m, "step_s", took);
-  mr_metrics_add(m, "images_per_s", batch->n / took);
-  return mr__train_metrics_give(s, b);
+  for (int i = 0; i < loss->n_metrics; i++) mr_report_add(m, loss->metric[i], r->metric[i]);
+  mr_report_add(m, MR_METRIC_OWN(LR), (double)lr);
+  mr_report_add(m, MR_METRIC_OWN(GRAD_NORM), (double)r->grad_norm);
+  mr_report_add(m, MR_METRIC_OWN(PARAM_NORM), (double)r->param_norm);
+  mr_report_add(m, MR_METRIC_OWN(LOSS_SCALE), (double)r->loss_scale);
+  if (mr__train_may_skip(v)) mr_report_add(m, MR_METRIC_OWN(SKIPPED_STEPS), r->skipped);
+  mr_report_add(m, MR_METRIC_OWN(STEP_S), took);
+  mr_report_add(m, MR_METRIC_OWN(IMAGES_PER_S), batch->n / took);
+  return mr__train_report_give(s, b);
 }
 
 bool mr__train_watched(const mr_stage_t *s, int64_t step) {
@@ -64,13 +68,14 @@ static const int32_t *report_truth(const mr_buf_t *batch, const mr_train_sight_t
 
 /* Writes record i's picture; room: of mr_train_value. */
 static void report_picture(mr_stage_t *s, int port, const mr_train_sight_t *sight,
-                           const mr_buf_t *batch, int i, int guess, void *room, mr_metrics_t *out) {
+                           const mr_buf_t *batch, int i, int guess, void *room, mr_report_t *out) {
   const train_t *v = s->state;
   const mr_spec_t *spec = &s->in_spec[port];
-  out->picture =
-      (mr_picture_t){.truth = report_truth(batch, sight)[i], .guess = guess, .key = batch->key[i]};
+  mr_picture_t *p = mr_report_add_picture(out);
+  if (!p) return;
+  p->truth = report_truth(batch, sight)[i], p->guess = guess, p->key = batch->key[i];
   mr_train_picture(&spec->field[sight->picture],
-                   mr_train_value(spec, batch, sight->picture, i, v->backend, room), &out->picture);
+                   mr_train_value(spec, batch, sight->picture, i, v->backend, room), p);
 }
 
 /* Samples of a batch's pictures. */
@@ -79,29 +84,23 @@ static mr_err_t report_samples(mr_stage_t *s, const mr_buf_t *batch) {
   const mr_spec_t *spec = &s->in_spec[IN_TRAIN];
   mr_train_sight_t sight;
   mr_buf_t *b;
-  mr_err_t e = MR_OK;
   if (!mr_train_sight(spec, &v->model.plan.loss, &sight)) return MR_OK;
   void *room = malloc(mr_field_bytes(&spec->field[sight.picture]) + 1);
   if (!room) return mr_stage_no_memory(s, "a picture");
-  for (int i = 0; i < MR_TRAIN_SAMPLES && i < batch->n && e >= 0; i++) {
-    e = mr__train_metrics_fresh(s, MR_METRICS_SAMPLE, &b);
-    if (e >= 0 && b) report_picture(s, IN_TRAIN, &sight, batch, i, -1, room, b->data);
-    if (e >= 0) e = mr__train_metrics_give(s, b);
-  }
+  mr_err_t e = mr__train_report_fresh(s, MR_REPORT_SAMPLE, &b);
+  for (int i = 0; i < MR_TRAIN_SAMPLES && i < batch->n && e == MR_OK && b; i++)
+    report_picture(s, IN_TRAIN, &sight, batch, i, -1, room, b->data);
   free(room);
-  return e;
+  return e == MR_OK ? mr__train_report_give(s, b) : e;
 }
 
 mr_err_t mr__train_report_watched(mr_stage_t *s, const mr_buf_t *batch) {
   train_t *v = s->state;
   mr_buf_t *b;
   MR_TRY(report_samples(s, batch));
-  for (int first = 0; first < 2 * v->params.n; first += MR_METRICS_HISTOGRAMS_MAX) {
-    MR_TRY(mr__train_metrics_fresh(s, MR_METRICS_HISTOGRAMS, &b));
-    if (b) mr_train_watch_histograms(&v->watch, &v->params, first, b->data);
-    MR_TRY(mr__train_metrics_give(s, b));
-  }
-  return MR_OK;
+  MR_TRY(mr__train_report_fresh(s, MR_REPORT_HISTOGRAMS, &b));
+  if (b) mr_train_watch_histograms(&v->watch, &v->params, b->data);
+  return mr__train_report_give(s, b);
 }
 
 void mr__train_report_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, const mr_buf_t *batch,
@@ -110,10 +109,10 @@ void mr__train_report_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, co
   mr_train_sight_t sight;
   if (!mr_train_sight(&s->in_spec[port], tally->loss, &sight)) return;
   int32_t truth = report_truth(batch, &sight)[i];
-  if (tally->confusion[truth * tally->n_classes + guess] > MR_TRAIN_WRONG) return;
-  if (mr__train_metrics_fresh(s, MR_METRICS_WRONG, &b) < 0 || !b) return;
+  if (mr_tally_confused(tally, truth, guess) > MR_TRAIN_WRONG) return;
+  if (mr__train_report_fresh(s, MR_REPORT_WRONG, &b) < 0 || !b) return;
   report_picture(s, port, &sight, batch, i, guess, NULL, b->data);
-  (void)mr__train_metrics_give(s, b); /* a failure here is the graph's, and ends the step anyway */
+  (void)mr__train_report_give(s, b); /* a failure here is the graph's, and ends the step anyway */
 }
 
 void mr_train_team_report(const mr_stage_t *s, const mr_train_team_t *t) {

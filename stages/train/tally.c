@@ -3,6 +3,7 @@
    order of the batches, so the sums do not depend on timing. */
 #include "stages/train/tally.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/stage_step.h"
@@ -32,7 +33,50 @@ static const int32_t *truth_of(const mr_tally_t *t, const flight_t *f) {
   return NULL;
 }
 
-static void tally_count(evaluation_t *v, const flight_t *f, const mr_eval_rows_t *r) {
+/* ---- the confusion matrix, of which most cells are 0 where there are many classes ---- */
+
+/* The cell of a pair, or the free one where it belongs; room is a power of two and not full. */
+static mr_confused_t *tally_cell(const mr_tally_t *t, int32_t truth, int32_t guess) {
+  uint64_t pair = (uint64_t)(uint32_t)truth << 32 | (uint32_t)guess;
+  size_t at = (size_t)((pair * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
+  for (;; at++) {
+    mr_confused_t *c = &t->confused[at & (t->room - 1)];
+    if (!c->count || (c->truth == truth && c->guess == guess)) return c;
+  }
+}
+
+static bool tally_grow(mr_tally_t *t) {
+  mr_tally_t more = {.room = t->room ? 2 * t->room : 256};
+  if (!(more.confused = calloc(more.room, sizeof *more.confused))) return false;
+  for (size_t i = 0; i < t->room; i++) {
+    const mr_confused_t *c = &t->confused[i];
+    if (c->count) *tally_cell(&more, c->truth, c->guess) = *c;
+  }
+  free(t->confused);
+  t->confused = more.confused, t->room = more.room;
+  return true;
+}
+
+static bool tally_confuse(mr_tally_t *t, int32_t truth, int32_t guess) {
+  if (2 * t->n_confused >= t->room && !tally_grow(t)) return false;
+  mr_confused_t *c = tally_cell(t, truth, guess);
+  if (!c->count) *c = (mr_confused_t){truth, guess, 0}, t->n_confused++;
+  c->count++;
+  return true;
+}
+
+uint32_t mr_tally_confused(const mr_tally_t *t, int32_t truth, int32_t guess) {
+  return t->room ? tally_cell(t, truth, guess)->count : 0;
+}
+
+void mr_tally_fini(mr_tally_t *t) {
+  free(t->confused);
+  t->confused = NULL, t->n_confused = t->room = 0;
+}
+
+/* ---- counting ---- */
+
+static mr_err_t tally_count(evaluation_t *v, const flight_t *f, const mr_eval_rows_t *r) {
   mr_tally_t *t = v->tally;
   const int32_t *truth = truth_of(t, f);
   for (int i = 0; i < f->b->n; i++) {
@@ -44,9 +88,12 @@ static void tally_count(evaluation_t *v, const flight_t *f, const mr_eval_rows_t
     int guess = (int)r->guess[i];
     if (truth[i] < 0 || truth[i] >= t->n_classes || guess < 0 || guess >= t->n_classes)
       continue; /* a loss of one's own may count records without a label, or guess no class */
-    t->confusion[truth[i] * t->n_classes + guess]++;
+    if (!tally_confuse(t, truth[i], guess))
+      return mr_stage_no_memory(v->s, "the confusion matrix of %lld classes",
+                                (long long)t->n_classes);
     if (guess != truth[i] && t->wrong) t->wrong(v->s, t, v->port, f->b, i, guess);
   }
+  return MR_OK;
 }
 
 static void tally_release(evaluation_t *v) {
@@ -61,8 +108,9 @@ static mr_err_t read_rows(evaluation_t *v, int64_t most) {
   mr_eval_rows_t rows;
   mr_err_t e;
   while ((e = mr_eval_step_read(v->step, v->begun - v->read > most, &rows, v->s->diag)) == MR_OK) {
-    tally_count(v, &v->flight[v->read % MR_TRAIN_RING], &rows);
+    e = tally_count(v, &v->flight[v->read % MR_TRAIN_RING], &rows);
     tally_release(v);
+    if (e < 0) return e;
   }
   return e < 0 ? e : MR_OK;
 }
@@ -102,9 +150,7 @@ static mr_err_t tally_evaluate(evaluation_t *v) {
 mr_err_t mr_train_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const mr_params_t *params,
                            mr_tally_t *tally) {
   evaluation_t v = {.s = s, .port = port, .step = step, .params = params, .tally = tally};
-  int64_t classes = tally->loss->classes;
-  tally->n_classes =
-      classes <= MR_METRICS_CLASSES ? (int)classes : 0; /* larger matrices are unreadable */
+  tally->n_classes = tally->loss->classes;
   mr_err_t e = tally_evaluate(&v);
   mr_err_t read = e < 0 ? e : read_rows(&v, 0);
   if (e < 0) (void)read_rows(&v, 0); /* e is the failure to tell */
@@ -112,13 +158,28 @@ mr_err_t mr_train_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const 
   return read < 0 ? read : e;
 }
 
-void mr_tally_metrics(const mr_tally_t *tally, mr_metrics_t *r) {
-  double n = tally->records ? (double)tally->records : 1;
-  mr_metrics_add(r, "loss", tally->losses / n);
+mr_err_t mr_tally_report(const mr_tally_t *tally, mr_report_t *r) {
+  double records = tally->records ? (double)tally->records : 1;
+  size_t n = 0;
+  mr_report_add(r, MR_METRIC_OWN(LOSS), tally->losses / records);
   for (int i = 0; i < tally->loss->n_metrics; i++)
-    mr_metrics_add(r, tally->loss->metric[i], tally->metric[i] / n);
-  mr_metrics_add(r, "records", (double)tally->records);
-  if (!tally->n_classes) return;
-  r->n_classes = tally->n_classes;
-  memcpy(r->confusion, tally->confusion, sizeof r->confusion);
+    mr_report_add(r, tally->loss->metric[i], tally->metric[i] / records);
+  mr_report_add(r, MR_METRIC_OWN(RECORDS), (double)tally->records);
+  if (!tally->n_classes) return MR_OK;
+  mr_confused_t *cell = malloc((tally->n_confused + 1) * sizeof *cell);
+  if (!cell) return MR_ERR_NOMEM;
+  for (size_t i = 0; i < tally->room; i++)
+    if (tally->confused[i].count) cell[n++] = tally->confused[i];
+  mr_report_confuse(r, tally->n_classes, cell, n);
+  free(cell);
+  return MR_OK;
+}
+
+void mr_train_metrics_list(mr_train_metrics_t *m, const mr_loss_t *loss, const mr_metric_id_t *own,
+                           size_t n) {
+  size_t at = 0;
+  m->def[at++] = MR_METRIC_OWN(LOSS);
+  for (int i = 0; i < loss->n_metrics; i++) m->def[at++] = loss->metric[i];
+  for (size_t i = 0; i < n; i++) m->def[at++] = &mr_metric_table[own[i]];
+  m->list = (mr_metric_list_t){.n = at, .def = m->def};
 }

@@ -2,7 +2,7 @@
 #ifndef MR_STAGES_TRAIN_TALLY_H
 #define MR_STAGES_TRAIN_TALLY_H
 
-#include "metrics/metrics.h"
+#include "metrics/report.h"
 #include "model/train/train.h"
 #include "pipeline/graph/stream_at.h"
 #include "pipeline/stage.h"
@@ -14,21 +14,38 @@ typedef struct mr_tally {
   int64_t records;                        /* records that count */
   double losses, metric[MR_LOSS_METRICS]; /* sums over these */
   mr_stream_at_t at;                      /* after the last batch read, if it was right before */
-  int n_classes;                          /* 0: confusion is not counted */
-  uint32_t confusion[MR_METRICS_CLASSES * MR_METRICS_CLASSES]; /* zeros if there are more classes */
+  int64_t n_classes;                      /* 0: the loss predicts no class */
+  mr_confused_t *confused; /* [room] heap: cells of the confusion matrix, found by hashing; free
+                              ones count 0 */
+  size_t n_confused, room;
   /* Called for every record with a wrong guess, after it is counted; NULL: not called. */
   void (*wrong)(mr_stage_t *s, const struct mr_tally *tally, int port, const mr_buf_t *b, int i,
                 int guess);
 } mr_tally_t;
 
 /* Reads port up to the end of an epoch, or of the stream, and counts; step takes the port's
-   batches.  Blocks.  tally: zero but for loss, at and wrong.  MR_OK.  MR_END if the stream ended
-   and no record counted, or if an orderly stop was requested meanwhile (tally->stopped).  Or a
-   failure. */
+   batches.  Blocks.  tally: zero but for loss, at and wrong; the caller ends it with mr_tally_fini,
+   also after a failure.  MR_OK.  MR_END if the stream ended and no record counted, or if an orderly
+   stop was requested meanwhile (tally->stopped).  Or a failure. */
 mr_err_t mr_train_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const mr_params_t *params,
                            mr_tally_t *tally);
 
-/* Adds loss, metrics, records and the confusion matrix to r. */
-void mr_tally_metrics(const mr_tally_t *tally, mr_metrics_t *r);
+/* Returns how many records of class truth were taken for guess. */
+uint32_t mr_tally_confused(const mr_tally_t *tally, int32_t truth, int32_t guess);
+
+/* Adds loss, metrics, records and the confusion matrix to r.  MR_OK; MR_ERR_NOMEM. */
+mr_err_t mr_tally_report(const mr_tally_t *tally, mr_report_t *r);
+void mr_tally_fini(mr_tally_t *tally); /* frees the matrix */
+
+/* What the reports of a stage may hold (mr_report_spec): the loss, what the model is judged by,
+   what the stage adds. */
+typedef struct mr_train_metrics {
+  mr_metric_list_t list;
+  const mr_metric_def_t *def[MR_LOSS_METRICS + MR_METRICS_N];
+} mr_train_metrics_t;
+
+/* Fills m, which must not move: the loss and its metrics, then own[0,n) of millrace's. */
+void mr_train_metrics_list(mr_train_metrics_t *m, const mr_loss_t *loss, const mr_metric_id_t *own,
+                           size_t n);
 
 #endif

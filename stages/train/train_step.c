@@ -18,9 +18,9 @@ static mr_err_t give_mark(mr_stage_t *s, int64_t *mark) {
   train_t *v = s->state;
   mr_buf_t *b;
   *mark = 0;
-  MR_TRY(mr__train_metrics_fresh(s, MR_METRICS_MARK, &b));
-  if (b) ((mr_metrics_t *)b->data)->mark = *mark = ++v->marks;
-  return mr__train_metrics_give(s, b);
+  MR_TRY(mr__train_report_fresh(s, MR_REPORT_MARK, &b));
+  if (b) ((mr_report_t *)b->data)->mark = *mark = ++v->marks;
+  return mr__train_report_give(s, b);
 }
 
 /* Gives the state whose parameters were being copied, when they are.  A sink that has left is no
@@ -65,41 +65,53 @@ static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   return e == MR_AGAIN && !last ? MR_OK : train_step_saved(s);
 }
 
+/* Reports an evaluation.  Consumers that have left are no stop. */
+static mr_err_t train_step_evaluated(mr_stage_t *s, mr_report_kind_t kind, int port,
+                                     const mr_tally_t *tally) {
+  mr_buf_t *b;
+  mr_err_t e = mr__train_report_fresh(s, kind, &b);
+  if (e == MR_OK && b && mr_tally_report(tally, b->data) < 0) {
+    mr_buf_unref(b);
+    return mr_stage_no_memory(s, "a report");
+  }
+  if (e == MR_OK) e = mr__train_report_give(s, b);
+  return e < 0 ? e : MR_OK;
+}
+
 /* Evaluates an input and reports the result, if there are records.  MR_OK.  MR_END: an orderly stop
    interrupted it, nothing was reported. */
-static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_metrics_kind_t kind) {
+static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t kind) {
   train_t *v = s->state;
   if (!s->in_linked[port]) return MR_OK;
   mr_tally_t tally = {.loss = &v->eval_loss, .wrong = mr__train_report_wrong};
   if (port < MR_TRAIN_STREAMS) tally.at = v->at.stream[port];
   mr_err_t e = mr_train_evaluate(s, port, v->eval, &v->params, &tally);
   v->step_t0 = mr_now_s();
-  if (e == MR_END && !tally.stopped) return MR_OK;
-  if (e != MR_OK) return e;
-  if (port < MR_TRAIN_STREAMS) v->at.stream[port] = tally.at;
-  mr_buf_t *b;
-  MR_TRY(mr__train_metrics_fresh(s, kind, &b));
-  if (b) mr_tally_metrics(&tally, b->data);
-  mr_err_t given = mr__train_metrics_give(s, b);
-  return given < 0 ? given : MR_OK; /* consumers that have left are no stop */
+  if (e == MR_OK && port < MR_TRAIN_STREAMS) v->at.stream[port] = tally.at;
+  if (e == MR_OK)
+    e = train_step_evaluated(s, kind, port, &tally);
+  else if (e == MR_END && !tally.stopped)
+    e = MR_OK;
+  mr_tally_fini(&tally);
+  return e;
 }
 
 static mr_err_t validate(mr_stage_t *s) {
   train_t *v = s->state;
-  mr_err_t e = train_step_evaluate(s, IN_VALID, MR_METRICS_VALID);
+  mr_err_t e = train_step_evaluate(s, IN_VALID, MR_REPORT_VALID);
   if (e == MR_OK) v->at.unvalidated = false;
   return e;
 }
 
 /* Writes why the run ends into the final record. */
-static void say_why(mr_stage_t *s, bool stopped, mr_metrics_t *r) {
+static void say_why(mr_stage_t *s, bool stopped, mr_report_t *r) {
   const train_t *v = s->state;
   char nothing[sizeof r->note] = "";
   if (!stopped && !v->at.step) mr_nothing_came(s, IN_TRAIN, nothing, sizeof nothing);
   const char *why = *nothing ? nothing : stopped ? "stopped on request" : "finished";
   if (v->bad.code < 0) {
     snprintf(r->note, sizeof r->note, "stopped: %s", v->bad_note);
-    mr_metrics_add(r, "bad_step", (double)v->bad_step);
+    r->bad_step = v->bad_step;
   } else {
     snprintf(r->note, sizeof r->note, "%s", why);
   }
@@ -109,15 +121,15 @@ static void say_why(mr_stage_t *s, bool stopped, mr_metrics_t *r) {
 static mr_err_t train_step_finish(mr_stage_t *s) {
   bool stopped = mr_stopping(s) || ((const train_t *)s->state)->bad.code < 0;
   if (!stopped) {
-    mr_err_t e = train_step_evaluate(s, IN_TEST, MR_METRICS_TEST);
+    mr_err_t e = train_step_evaluate(s, IN_TEST, MR_REPORT_TEST);
     if (e < 0) return e;
     stopped = e == MR_END;
   }
   MR_TRY(train_step_save(s, true));
   mr_buf_t *b;
-  MR_TRY(mr__train_metrics_fresh(s, MR_METRICS_FINAL, &b));
+  MR_TRY(mr__train_report_fresh(s, MR_REPORT_FINAL, &b));
   if (b) say_why(s, stopped, b->data);
-  MR_TRY(mr__train_metrics_give(s, b));
+  MR_TRY(mr__train_report_give(s, b));
   return MR_END;
 }
 
@@ -129,9 +141,9 @@ static mr_err_t pass_step(mr_stage_t *s, const mr_buf_t *batch) {
   v->at.step++, v->epoch = v->at.epoch + 1;
   mr_stream_at_pass(&v->at.stream[IN_TRAIN], &s->in_spec[IN_TRAIN], batch);
   v->at.ledger = mr_ledger_step(v->at.ledger, v->at.step, NULL, NULL, 0, 0);
-  MR_TRY(mr__train_metrics_fresh(s, MR_METRICS_STEP, &b));
-  if (b) mr_metrics_add(b->data, "skipped", 1);
-  MR_TRY(mr__train_metrics_give(s, b));
+  MR_TRY(mr__train_report_fresh(s, MR_REPORT_STEP, &b));
+  if (b) ((mr_report_t *)b->data)->skipped = true;
+  MR_TRY(mr__train_report_give(s, b));
   if (batch->flags & MR_BUF_EPOCH_END) v->at.epoch = batch->epoch + 1, v->at.unvalidated = true;
   return MR_OK;
 }

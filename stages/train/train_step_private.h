@@ -41,7 +41,8 @@ typedef struct train {
   bool there;                  /* the training batches lie there (to-device) */
   double fixed_scale;          /* of the loss; 0: a dynamic one */
   mr_model_t model;
-  mr_train_config_t used; /* of the compiled step: the settings, and what fit= has chosen */
+  mr_train_metrics_t metrics; /* of the reports */
+  mr_train_config_t used;     /* of the compiled step: the settings, and what fit= has chosen */
   mr_schedule_t rate;
   int64_t total; /* steps of the whole run, 0: unknown */
   int64_t epoch; /* of the newest step, from 1; 0 before the first.  at.epoch counts finished
@@ -99,11 +100,13 @@ mr_err_t mr__train_look_at(mr_stage_t *s, const mr__train_flight_t *f, const mr_
 mr_err_t mr__train_redo(mr_stage_t *s, const mr__train_flight_t *f, mr_train_out_t *r);
 mr_err_t mr__train_verdict(mr_stage_t *s); /* that sentence as a failure of the run */
 
-/* report.c: what the stage reports, on OUT_METRICS, nothing if that is not linked.  metrics_fresh:
-   a buffer with the members that every record has; *out is NULL without a consumer, and
-   metrics_give takes NULL. */
-mr_err_t mr__train_metrics_fresh(mr_stage_t *s, mr_metrics_kind_t kind, mr_buf_t **out);
-mr_err_t mr__train_metrics_give(mr_stage_t *s, mr_buf_t *b);
+/* report.c: what the stage reports, on OUT_METRICS, nothing if that is not linked.  report_fresh:
+   a buffer with the members that every report has; *out is NULL without a consumer, and report_give
+   takes NULL; it adds what the graph's stages report, and MR_ERR_NOMEM is that of a part. */
+mr_err_t mr__train_report_fresh(mr_stage_t *s, mr_report_kind_t kind, mr_buf_t **out);
+mr_err_t mr__train_report_give(mr_stage_t *s, mr_buf_t *b);
+/* plan.c: true if a step whose loss or gradients are not finite may be skipped. */
+bool mr__train_may_skip(const train_t *v);
 mr_err_t mr__train_report_step(mr_stage_t *s, const mr_train_out_t *r, const mr_buf_t *batch,
                                double lr);
 /* True if histograms and samples follow the step of this number. */

@@ -84,16 +84,15 @@ static const float *weights_of(const mr_train_watch_t *w, const mr_params_t *par
   return copy;
 }
 
-void mr_train_watch_histograms(const mr_train_watch_t *w, const mr_params_t *params, int first,
-                               mr_metrics_t *out) {
-  for (int i = first; i < 2 * params->n && out->n_histograms < MR_METRICS_HISTOGRAMS_MAX; i++) {
+void mr_train_watch_histograms(const mr_train_watch_t *w, const mr_params_t *params,
+                               mr_report_t *out) {
+  for (int i = 0; i < 2 * params->n; i++) {
     const mr_param_t *p = &params->param[i % params->n];
-    mr_histogram_t *h = &out->histogram[out->n_histograms];
     bool weights = i < params->n;
-    if (!weights && w->gain == 0) return;
+    mr_histogram_t *h = weights || w->gain != 0 ? mr_report_add_histogram(out) : NULL;
+    if (!h) return;
     const float *x = weights ? weights_of(w, params, i) : gradients(w, params, i - params->n);
     histogram_of(weights ? "weights" : "gradients", p->name, x, (int64_t)p->size, h);
-    out->n_histograms++;
   }
 }
 

@@ -2,7 +2,7 @@
 #ifndef MR_STAGES_TRAIN_WATCH_H
 #define MR_STAGES_TRAIN_WATCH_H
 
-#include "metrics/metrics.h"
+#include "metrics/report.h"
 #include "model/nn/params.h"
 #include "model/optim/optim.h"
 #include "pipeline/buffer.h"
@@ -29,11 +29,10 @@ typedef struct mr_train_watch {
 bool mr_train_watch_before(mr_train_watch_t *w, const mr_optim_t *o, float lr,
                            const mr_params_t *params);
 
-/* Adds histograms [first, first + MR_METRICS_HISTOGRAMS_MAX) of 2 n: the weights of tensor i, then
-   n + i its gradients as the optimizer saw them (clipped).  Uses up the saved values of a
-   tensor. */
-void mr_train_watch_histograms(const mr_train_watch_t *w, const mr_params_t *params, int first,
-                               mr_metrics_t *out);
+/* Adds the histograms of each tensor: its weights, then its gradients as the optimizer saw them
+   (clipped).  Uses up the saved values. */
+void mr_train_watch_histograms(const mr_train_watch_t *w, const mr_params_t *params,
+                               mr_report_t *out);
 void mr_train_watch_fini(mr_train_watch_t *w);
 
 /* Converts a picture, a value of the field `image` (mr_train_sight), to bytes, at most

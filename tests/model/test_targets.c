@@ -50,7 +50,7 @@ static mr_loss_t loss_of(bool targets) {
                      .masked = targets,
                      .classes = targets ? 0 : C,
                      .n_metrics = 1,
-                     .metric = {"accuracy"}};
+                     .metric = {MR_METRIC_OWN(ACCURACY)}};
 }
 
 typedef struct learner {

@@ -230,7 +230,7 @@ static void a_graph_that_does_not_fit_is_refused_when_it_settles(void **state) {
       {"source name=s ! pass ! sink\n pass.log ! meter",
        "2:13: pass: its plan leaves the records of output \"log\" without a size; set out_spec[1] "
        "with "
-       "mr_metrics_spec"},
+       "mr_report_spec"},
       {"records n=1 ! sink",
        "1:15: records gives records bytes u8[4], host, but sink takes buffers (a "
        "stage for it makes batches of records)"},

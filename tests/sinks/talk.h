@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/xio.h"
-#include "metrics/metrics.h"
+#include "metrics/report.h"
 #include "pipeline/graph/graph.h"
 #include "pipeline/stage_step.h"
 #include "sinks/sinks.h"
@@ -28,7 +28,12 @@ typedef struct talk {
 static atomic_bool talk_over __attribute__((unused));
 
 /* Called before each record is given, if set; may change it. */
-static void (*talk_before)(mr_metrics_t *r) __attribute__((unused));
+static void (*talk_before)(mr_report_t *r) __attribute__((unused));
+
+/* What the records are declared to hold beside millrace's own numbers. */
+static const mr_metric_def_t *const talk_accuracy[] = {MR_METRIC_OWN(ACCURACY)};
+static const mr_metric_list_t talk_usual = {.n = 1, .def = talk_accuracy};
+static const mr_metric_list_t *talk_metrics __attribute__((unused)) = &talk_usual;
 
 static const mr_opt_t talk_opts[] = {{.name = "first",
                                       .type = MR_OPT_INT,
@@ -51,7 +56,7 @@ static const mr_opt_t talk_opts[] = {{.name = "first",
                                      {0}};
 
 static mr_err_t talk_plan(mr_stage_t *s) {
-  s->out_spec[0] = mr_metrics_spec(NULL);
+  s->out_spec[0] = mr_report_spec(NULL, talk_metrics);
   return MR_OK;
 }
 
@@ -61,12 +66,11 @@ static mr_err_t talk_open(mr_stage_t *s) {
   return MR_OK;
 }
 
-static void talk_record(const talk_t *t, mr_metrics_t *r) {
+static void talk_record(const talk_t *t, mr_report_t *r) {
   int64_t step = t->next <= t->last ? t->next : t->last;
-  memset(r, 0, sizeof *r);
-  r->kind = t->next <= t->last       ? MR_METRICS_STEP
-            : t->next == t->last + 1 ? MR_METRICS_TEST
-                                     : MR_METRICS_FINAL;
+  mr_report_begin(r, t->next <= t->last       ? MR_REPORT_STEP
+                     : t->next == t->last + 1 ? MR_REPORT_TEST
+                                              : MR_REPORT_FINAL);
   r->step = step;
   r->total_steps = t->last;
   r->epoch = 1;
@@ -74,13 +78,10 @@ static void talk_record(const talk_t *t, mr_metrics_t *r) {
   r->elapsed_s = (double)step * 0.5;
   r->ledger = 0xABCDEF + (uint64_t)step;
   r->dataset = &made_up;
-  mr_metrics_add(r, "loss", 2.5 / (double)step);
-  mr_metrics_add(r, "accuracy", 0.25);
-  mr_metrics_add(r, "step_s", 0.5);
-  if (r->kind == MR_METRICS_TEST) {
-    r->n_classes = 2;
-    r->confusion[1] = 7;
-  }
+  mr_report_add(r, MR_METRIC_OWN(LOSS), 2.5 / (double)step);
+  mr_report_add(r, MR_METRIC_OWN(ACCURACY), 0.25);
+  mr_report_add(r, MR_METRIC_OWN(STEP_S), 0.5);
+  if (r->kind == MR_REPORT_TEST) mr_report_confuse(r, 2, &(mr_confused_t){0, 1, 7}, 1);
 }
 
 static mr_err_t talk_step(mr_stage_t *s) {
@@ -93,9 +94,11 @@ static mr_err_t talk_step(mr_stage_t *s) {
   if (t->pause_us) usleep((useconds_t)t->pause_us);
   talk_record(t, b->data);
   if (talk_before) talk_before(b->data);
-  b->size = sizeof(mr_metrics_t);
+  b->size = sizeof(mr_report_t);
   t->next++;
-  return mr_push(s, 0, b);
+  bool whole = !((const mr_report_t *)b->data)->incomplete;
+  e = mr_push(s, 0, b);
+  return whole || e < 0 ? e : mr_stage_no_memory(s, "a report");
 }
 
 static const mr_stage_def_t talk_def = {
@@ -171,7 +174,7 @@ __attribute__((noinline, unused)) static char *read_text(const char *name) {
   size_t n;
   snprintf(path, sizeof path, "%s/%s", dir, name);
   mr_diag_t diag = {0};
-  if (mr_read_file(path, 1 << 20, &text, &n, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_read_file(path, 1 << 24, &text, &n, &diag) < 0) fail_msg("%s", diag.text);
   return text;
 }
 

@@ -52,10 +52,10 @@ static mr_err_t hungry_step(mr_stage_t *s) {
   if (e != MR_OK) return e;
   mr_buf_unref(in);
   if ((e = mr_fresh(s, 0, &out)) != MR_OK) return e;
-  mr_metrics_t *r = out->data;
-  memset(r, 0, sizeof *r);
+  mr_report_t *r = out->data;
+  mr_report_begin(r, MR_REPORT_STEP);
   r->step = out->seq + 1;
-  mr_metrics_add(r, "loss", 1);
+  mr_report_add(r, MR_METRIC_OWN(LOSS), 1);
   return mr_push(s, 0, out);
 }
 
@@ -81,26 +81,26 @@ static int teardown(void **state) {
 
 /* ---- causing them ---- */
 
-static void set_metric(mr_metrics_t *r, const char *name, double v) {
-  for (int i = 0; i < r->n; i++)
-    if (!strcmp(r->m[i].name, name)) r->m[i].value = v;
+static void set_loss(mr_report_t *r, double v) {
+  for (size_t i = 0; i < r->n_numbers; i++)
+    if (r->number[i].def == MR_METRIC_OWN(LOSS)) r->number[i].value = v;
 }
 
-static void nan_from_step_30(mr_metrics_t *r) {
-  if (r->step >= 30) set_metric(r, "loss", NAN);
+static void nan_from_step_30(mr_report_t *r) {
+  if (r->step >= 30) set_loss(r, NAN);
 }
-static void no_better_after_step_40(mr_metrics_t *r) {
-  set_metric(r, "loss", r->step < 40 ? 3 - 0.05 * (double)r->step : 1.05);
+static void no_better_after_step_40(mr_report_t *r) {
+  set_loss(r, r->step < 40 ? 3 - 0.05 * (double)r->step : 1.05);
 }
-static void slower_from_step_100(mr_metrics_t *r) {
-  mr_metrics_add(r, "images_per_s", r->step < 100 ? 50 : 20);
+static void slower_from_step_100(mr_report_t *r) {
+  mr_report_add(r, MR_METRIC_OWN(IMAGES_PER_S), r->step < 100 ? 50 : 20);
 }
 
-static void left_out_from_step_60(mr_metrics_t *r) {
-  mr_metrics_add(r, "images_per_s", 50);
-  if (r->step < 60 || r->step >= 120 || r->kind != MR_METRICS_STEP) return;
-  r->n = 0;
-  mr_metrics_add(r, "skipped", 1);
+static void left_out_from_step_60(mr_report_t *r) {
+  mr_report_add(r, MR_METRIC_OWN(IMAGES_PER_S), 50);
+  if (r->step < 60 || r->step >= 120 || r->kind != MR_REPORT_STEP) return;
+  r->n_numbers = 0;
+  r->skipped = true;
 }
 
 /* Runs a graph whose alert, with settings, writes what it was told; the text (heap). */

@@ -163,22 +163,22 @@ static mr_st_tensor_t tensor = {
     .name = "w", .dtype = MR_F32, .ndim = 1, .dim = {4}, .data = weight};
 
 static mr_err_t trainer_plan(mr_stage_t *s) {
-  s->out_spec[0] = mr_metrics_spec(NULL);
+  s->out_spec[0] = mr_report_spec(NULL, NULL);
   s->out_spec[1] = mr_spec_of_bytes(MR_FLOW_STATE, sizeof(mr_state_t));
   return MR_OK;
 }
 
-static mr_err_t tell(mr_stage_t *s, mr_metrics_kind_t kind, int64_t step) {
+static mr_err_t tell(mr_stage_t *s, mr_report_kind_t kind, int64_t step) {
   mr_buf_t *b;
   mr_err_t e = mr_fresh(s, 0, &b);
   if (e != MR_OK) return e;
-  mr_metrics_t *r = b->data;
-  memset(r, 0, sizeof *r);
-  r->kind = kind, r->step = step, r->dataset = &made_up;
-  if (kind == MR_METRICS_MARK)
+  mr_report_t *r = b->data;
+  mr_report_begin(r, kind);
+  r->step = step, r->dataset = &made_up;
+  if (kind == MR_REPORT_MARK)
     r->mark = step;
   else
-    mr_metrics_add(r, "loss", 1);
+    mr_report_add(r, MR_METRIC_OWN(LOSS), 1);
   b->size = sizeof *r;
   return mr_push(s, 0, b);
 }
@@ -188,8 +188,8 @@ static mr_err_t trainer_step(mr_stage_t *s) {
   mr_buf_t *b;
   if (t->step == STEPS) return MR_END;
   t->step++;
-  MR_TRY(tell(s, MR_METRICS_STEP, t->step));
-  MR_TRY(tell(s, MR_METRICS_MARK, t->step));
+  MR_TRY(tell(s, MR_REPORT_STEP, t->step));
+  MR_TRY(tell(s, MR_REPORT_MARK, t->step));
   mr_err_t e = mr_fresh(s, 1, &b);
   if (e != MR_OK) return e;
   *(mr_state_t *)b->data = (mr_state_t){

@@ -24,7 +24,7 @@ static mr_err_t end_plan(mr_stage_t *s) {
 static mr_err_t end_step(mr_stage_t *s) {
   mr_buf_t *b;
   if (!mr_take(s, 0, &b, 1)) return mr_idle(s);
-  int64_t step = ((const mr_metrics_t *)b->data)->kind == MR_METRICS_FINAL ? 5 : 1;
+  int64_t step = ((const mr_report_t *)b->data)->kind == MR_REPORT_FINAL ? 5 : 1;
   mr_set_link(s, 10 * step, 8 * step);
   return mr_push(s, 0, b);
 }
@@ -143,19 +143,23 @@ static void a_resumed_csv_keeps_its_columns_when_stages_come_or_go(void **state)
 }
 
 /* The first step was skipped; the others are judged by two numbers of their own. */
-static void other_numbers(mr_metrics_t *r) {
-  r->n = 0;
-  if (r->kind == MR_METRICS_STEP && r->step == 1) return mr_metrics_add(r, "skipped", 1);
-  mr_metrics_add(r, "loss", 0.5);
-  mr_metrics_add(r, "mean_error", 0.125 * (double)r->step);
-  mr_metrics_add(r, "bias", -0.25);
-  mr_metrics_add(r, r->kind == MR_METRICS_STEP ? "lr" : "records", 1);
+static const mr_metric_def_t mean_error = {.name = "mean_error"}, bias = {.name = "bias"};
+static const mr_metric_def_t *const of_numbers[] = {&mean_error, &bias};
+static const mr_metric_list_t two_numbers = {.n = 2, .def = of_numbers};
+static void other_numbers(mr_report_t *r) {
+  r->n_numbers = 0;
+  r->skipped = r->kind == MR_REPORT_STEP && r->step == 1;
+  if (r->skipped) return;
+  mr_report_add(r, MR_METRIC_OWN(LOSS), 0.5);
+  mr_report_add(r, &mean_error, 0.125 * (double)r->step);
+  mr_report_add(r, &bias, -0.25);
+  mr_report_add(r, r->kind == MR_REPORT_STEP ? MR_METRIC_OWN(LR) : MR_METRIC_OWN(RECORDS), 1);
 }
 
 static void csv_has_columns_for_what_the_model_is_judged_by(void **state) {
   char text[192], field[64];
   mr_diag_t diag;
-  talk_before = other_numbers;
+  talk_before = other_numbers, talk_metrics = &two_numbers;
   snprintf(text, sizeof text, "talk last=4 ! csv path=%s/j", dir);
   assert_int_equal(run(text, &diag), MR_OK);
   char *got = read_text("j");
@@ -173,12 +177,16 @@ static void csv_has_columns_for_what_the_model_is_judged_by(void **state) {
   assert_int_equal(run(text, &diag), MR_OK);
   char *again = read_text("j");
   assert_string_equal(again, got);
-  talk_before = NULL;
+  talk_before = NULL, talk_metrics = &talk_usual;
   free(got), free(again);
 }
 
-static void count_skipped(mr_metrics_t *r) {
-  if (r->kind == MR_METRICS_STEP) mr_metrics_add(r, "skipped_steps", r->step > 2 ? 1 : 0);
+static const mr_metric_def_t *const with_skipped[] = {MR_METRIC_OWN(ACCURACY),
+                                                      MR_METRIC_OWN(SKIPPED_STEPS)};
+static const mr_metric_list_t skipped_too = {.n = 2, .def = with_skipped};
+static void count_skipped(mr_report_t *r) {
+  if (r->kind == MR_REPORT_STEP)
+    mr_report_add(r, MR_METRIC_OWN(SKIPPED_STEPS), r->step > 2 ? 1 : 0);
 }
 
 static void csv_has_a_column_of_skipped_steps_where_steps_can_be_skipped(void **state) {
@@ -189,12 +197,12 @@ static void csv_has_a_column_of_skipped_steps_where_steps_can_be_skipped(void **
   char *got = read_text("none");
   assert_int_equal(column_of(got, "skipped_steps"), -1);
   free(got);
-  talk_before = count_skipped;
+  talk_before = count_skipped, talk_metrics = &skipped_too;
   snprintf(text, sizeof text, "talk last=2 ! csv path=%s/some", dir);
   assert_int_equal(run(text, &diag), MR_OK);
   snprintf(text, sizeof text, "talk first=3 last=4 ! csv path=%s/some resume-step=2", dir);
   assert_int_equal(run(text, &diag), MR_OK);
-  talk_before = NULL;
+  talk_before = NULL, talk_metrics = &talk_usual;
   got = read_text("some");
   for (int step = 1; step <= 4; step++) {
     field_of(got, step, column_of(got, "skipped_steps"), field, sizeof field);
@@ -360,17 +368,19 @@ static void steps_that_event_files_lack_are_said_at_resume(void **state) {
 static void pictures_of_mistakes_stand_where_the_confusion_matrix_counts_them(void **state) {
   static const char *const name[] = {"cat", "dog", "owl"};
   static const mr_dataset_t three = {"made", 3, name};
-  mr_metrics_t *r = calloc(1, sizeof *r);
+  mr_report_t wrong = {0}, *r = &wrong;
   mr_sheet_t s = {0};
   size_t n;
-  r->kind = MR_METRICS_WRONG, r->step = 7, r->dataset = &three;
-  r->picture.width = r->picture.height = MR_PICTURE_SIDE;
-  r->picture.truth = 1, r->picture.guess = 2;
+  mr_report_begin(r, MR_REPORT_WRONG);
+  r->step = 7, r->dataset = &three;
+  mr_picture_t *p = mr_report_add_picture(r);
+  p->width = p->height = MR_PICTURE_SIDE;
+  p->truth = 1, p->guess = 2;
   for (int i = 0; i < MR_SHEET_EACH + 1; i++) { /* the last one finds its cell full */
-    memset(r->picture.rgb, 10 * (i + 1), sizeof r->picture.rgb);
+    memset(p->rgb, 10 * (i + 1), sizeof p->rgb);
     assert_true(mr_sheet_add(&s, r));
   }
-  r->picture.guess = 3; /* no such class */
+  p->guess = 3; /* no such class */
   assert_true(mr_sheet_add(&s, r));
   for (int y = 0; y < s.height; y++)
     for (int x = 0; x < s.width; x++) {
@@ -387,7 +397,7 @@ static void pictures_of_mistakes_stand_where_the_confusion_matrix_counts_them(vo
     assert_null(png);
   assert_int_equal(s.n_classes, 0);
   mr_sheet_fini(&s);
-  free(png), free(r);
+  free(png), mr_report_fini(r);
 }
 
 int main(void) {

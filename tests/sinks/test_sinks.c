@@ -16,7 +16,7 @@
 
 #include "base/safetensors.h"
 #include "base/xio.h"
-#include "metrics/metrics.h"
+#include "metrics/report.h"
 #include "pipeline/graph/graph.h"
 #include "pipeline/state.h"
 #include "tests/sinks/states.h"
@@ -74,8 +74,9 @@ static void progress_says_the_lines_that_scripts_read(void **state) {
   free(said);
 }
 
-static void count_skipped(mr_metrics_t *r) {
-  if (r->kind == MR_METRICS_STEP) mr_metrics_add(r, "skipped_steps", r->step > 30 ? 2 : 0);
+static void count_skipped(mr_report_t *r) {
+  if (r->kind == MR_REPORT_STEP)
+    mr_report_add(r, MR_METRIC_OWN(SKIPPED_STEPS), r->step > 30 ? 2 : 0);
 }
 
 static void progress_counts_steps_that_were_skipped(void **state) {

@@ -30,9 +30,9 @@ static pid_t reader;
 static int hold; /* keeps the pipe open until the run is over */
 static double steps_done;
 
-static void wake_reader_for_the_last_words(mr_metrics_t *r) {
-  if (r->kind == MR_METRICS_TEST) steps_done = mr_now_s();
-  if (r->kind == MR_METRICS_FINAL) kill(reader, SIGCONT);
+static void wake_reader_for_the_last_words(mr_report_t *r) {
+  if (r->kind == MR_REPORT_TEST) steps_done = mr_now_s();
+  if (r->kind == MR_REPORT_FINAL) kill(reader, SIGCONT);
 }
 
 static void start_stopped_reader(const char *fifo) {
@@ -85,9 +85,9 @@ static void a_stopped_reader_holds_nobody_and_gets_the_final_values(void **state
 
 /* ---- a disk that is full for a while ---- */
 
-static void give_room_at_the_end(mr_metrics_t *r) {
+static void give_room_at_the_end(mr_report_t *r) {
   struct rlimit any = {RLIM_INFINITY, RLIM_INFINITY};
-  if (r->kind != MR_METRICS_FINAL) return;
+  if (r->kind != MR_REPORT_FINAL) return;
   getrlimit(RLIMIT_FSIZE, &any);
   any.rlim_cur = any.rlim_max;
   setrlimit(RLIMIT_FSIZE, &any);

@@ -297,7 +297,7 @@ static void bodies_nonsense_and_long_heads_do_not_get_in(void **state) {
 /* Holds the run at its second step until somebody reads. */
 static atomic_bool is_read;
 
-static void wait_until_read(mr_metrics_t *r) {
+static void wait_until_read(mr_report_t *r) {
   while (r->step > 1 && !is_read) usleep(1000);
 }
 

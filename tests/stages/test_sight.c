@@ -1,7 +1,7 @@
 /* The pictures that train-step shows: of the fields that its model takes, wherever they stand in a
    record and whatever stands beside them. */
 #include "loaders/loaders.h"
-#include "metrics/metrics.h"
+#include "metrics/report.h"
 #include "pipeline/graph/graph.h"
 #include "pipeline/stage_step.h"
 #include "stages/stages.h"
@@ -18,8 +18,9 @@ static mr_err_t told_step(mr_stage_t *s) {
   mr_buf_t *b;
   mr_err_t e = mr_pull(s, 0, &b);
   if (e != MR_OK) return e;
-  const mr_metrics_t *r = b->data;
-  if (r->kind == MR_METRICS_SAMPLE && shown.n < SHOWN_MAX) shown.picture[shown.n++] = r->picture;
+  const mr_report_t *r = b->data;
+  for (size_t i = 0; i < r->n_pictures && r->kind == MR_REPORT_SAMPLE && shown.n < SHOWN_MAX; i++)
+    shown.picture[shown.n++] = r->picture[i];
   mr_buf_unref(b);
   return MR_OK;
 }

@@ -117,27 +117,67 @@ static void a_table_row_is_whole(void **state) {
 static mr_err_t no_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) { return MR_OK; }
 
 static const char *told_name;
+static int told_times;
 static mr_err_t telling_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
+  static char name[2 * MR_LOSS_METRICS][32];
   if (!mr_model_take(p, "x", diag)) return MR_ERR_SHAPE;
-  mr_model_reports(p, told_name);
+  for (int i = 0; i < told_times; i++) {
+    snprintf(name[i], sizeof name[i], "score_%d", i);
+    mr_model_reports(p, name[i]);
+  }
+  if (told_name) mr_model_reports(p, told_name);
   return MR_OK;
 }
 
-static void a_metric_that_a_table_cannot_name_is_refused(void **state) {
-  static const char *const bad[] = {"",    "Loss", "a,b", "a b",
-                                    "1st", "a-b",  "x\n", "a234567890123456789012345"};
+static void a_metric_whose_name_is_reserved_or_malformed_is_refused_with_a_name_that_is_allowed(
+    void **state) {
+  static char longest[MR_METRIC_NAME_MAX + 2];
+  memset(longest, 'a', MR_METRIC_NAME_MAX + 1);
+  const char *const bad[] = {"",        "Loss",     "a,b",       "a b",           "1st",
+                             "a-b",     "x\n",      "\"",        "gr\xc3\xb6sse", longest,
+                             "loss",    "step",     "epoch",     "skipped",       "records",
+                             "kind",    "note",     "confusion", "classes",       "images_total",
+                             "stage_x", "finished", "rss_bytes", "learning_rate"};
   const mr_model_field_t x = {.name = "x", .aval = mr_aval_of(MR_F32, 3), .layout = ""};
   mr_model_def_t def = *mr_model_find("mlp");
   mr_model_t m;
   mr_diag_t diag = {0};
-  def.plan = telling_plan;
+  def.plan = telling_plan, told_times = 0;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     told_name = bad[i], diag = (mr_diag_t){0};
     assert_int_equal(mr_model_plan(&m, &def, NULL, 1, &x, &diag), MR_ERR_CONFIG);
     assert_non_null(strstr(diag.text, "model mlp: it reports a metric \""));
+    char *allowed = strstr(diag.text, "; \""), near[MR_METRIC_NAME_MAX + 1];
+    assert_non_null(allowed);
+    snprintf(near, sizeof near, "%.*s", (int)strcspn(allowed + 3, "\""), allowed + 3);
+    told_name = near, diag = (mr_diag_t){0};
+    if (mr_model_plan(&m, &def, NULL, 1, &x, &diag) < 0) fail_msg("%s: %s", bad[i], diag.text);
   }
-  told_name = "a2345678901234567890_23";
+  longest[300] = 0;
+  const char *const good[] = {
+      "a2345678901234567890_23", "time", "valid", "constructor", "eta", "accuracy", longest};
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+    told_name = good[i], diag = (mr_diag_t){0};
+    assert_int_equal(mr_model_plan(&m, &def, NULL, 1, &x, &diag), MR_OK);
+    assert_string_equal(m.plan.loss.metric[0]->name, good[i]);
+  }
+  assert_true(MR_METRIC_OWN(ACCURACY)->more_is_better);
+}
+
+static void a_model_may_report_two_hundred_metrics_and_none_twice(void **state) {
+  const mr_model_field_t x = {.name = "x", .aval = mr_aval_of(MR_F32, 3), .layout = ""};
+  mr_model_def_t def = *mr_model_find("mlp");
+  mr_model_t m;
+  mr_diag_t diag = {0};
+  def.plan = telling_plan, told_name = NULL, told_times = 200;
   assert_int_equal(mr_model_plan(&m, &def, NULL, 1, &x, &diag), MR_OK);
+  assert_int_equal(m.plan.loss.n_metrics, 200);
+  told_times = MR_LOSS_METRICS + 1;
+  assert_int_equal(mr_model_plan(&m, &def, NULL, 1, &x, &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "model mlp: it reports more than"));
+  told_times = 2, told_name = "score_1", diag = (mr_diag_t){0};
+  assert_int_equal(mr_model_plan(&m, &def, NULL, 1, &x, &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "model mlp: it reports the metric \"score_1\" twice"));
 }
 
 static void a_model_that_lacks_something_or_exists_is_not_added(void **state) {
@@ -334,7 +374,9 @@ int main(void) {
       cmocka_unit_test(steps_resume_exactly_in_both_dtypes),
       cmocka_unit_test(a_record_that_does_not_count_weighs_nothing),
       cmocka_unit_test(only_so_many_runs_may_be_unread),
-      cmocka_unit_test(a_metric_that_a_table_cannot_name_is_refused),
+      cmocka_unit_test(
+          a_metric_whose_name_is_reserved_or_malformed_is_refused_with_a_name_that_is_allowed),
+      cmocka_unit_test(a_model_may_report_two_hundred_metrics_and_none_twice),
       cmocka_unit_test(a_model_that_lacks_something_or_exists_is_not_added),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
