@@ -50,13 +50,16 @@ typedef struct pace {
   const char *when;
 } pace_t;
 
-/* The conversions within a fused loop; other ops that move are not fused alone. */
+/* The moves of equations side by side, and the conversions within a fused loop, which other ops
+   that move are no part of. */
 static void explain_add_fused(mr_explained_t *r, const mr_eqn_t *loop, pace_t p) {
   const mr_fn_t *f = mr__loop_body(loop);
+  bool beside = mr_attr_find(loop, "beside");
   for (int i = 0; f && i < f->n_eqn; i++)
-    if (mr__is_conversion(f->eqn[i]))
+    if (beside || mr__is_conversion(f->eqn[i]))
       add_move(r,
-               (mr_move_row_t){.kind = MR_MOVE_CAST,
+               (mr_move_row_t){.kind = beside ? explain_kind_of(f->eqn[i]) : MR_MOVE_CAST,
+                               .bytes = beside ? (size_t)mr_cost_of(f->eqn[i]).bytes : 0,
                                .eqn = f->eqn[i],
                                .user = loop,
                                .n_user = 1,

@@ -3,7 +3,8 @@
 
    With the attribute `tensors` it is that many loops which compute the same, each of tensors of its
    own (transforms/join.c): the function holds their bodies one after the other, with as many
-   equations and as many results each. */
+   equations and as many results each.  With the attribute `beside` it is no loop, but that many
+   equations which do not depend on one another (transforms/beside.c), a result each. */
 #include "model/ops/call.h"
 #include "model/ops/lax.h"
 #include "model/ops/operands.h"
@@ -43,6 +44,7 @@ static bool only_read_for(const mr_eqn_t *e, const mr_var_t *v, int o) {
 static bool fused_reuses(const mr_eqn_t *e, int k, int o) {
   const mr_fn_t *body = mr_attr_called(e, "jaxpr");
   if (mr_attr_find(e, "tensors")) return only_read_for(e, body->in[k], o);
+  if (mr_attr_find(e, "beside")) return false;
   if (k >= MR_INPLACE_IN || o >= MR_INPLACE_OUT) return false;
   int64_t n = mr_aval_elems(&e->in[k]->aval);
   for (int i = 0; i < body->n_eqn; i++)

@@ -47,6 +47,9 @@ const mr_pass_t mr_passes[] = {
     {.name = "join",
      .help = "makes the same loop over several tensors one kernel",
      .run_for = mr_join},
+    {.name = "beside",
+     .help = "on a device, moves of several small tensors are one kernel",
+     .run_for = mr_beside},
     {.name = "dead-code", .help = "drops what no result needs", .run = drop_dead},
     {0}};
 

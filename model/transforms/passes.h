@@ -86,5 +86,9 @@ mr_err_t mr_fuse(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
    optimizer's update is then one kernel, or a few, for all parameters.  Values stay the same to the
    bit.  MR_OK or a failure. */
 mr_err_t mr_join(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
+/* Where the target joins loops: makes small conversions, concatenations and slices of several
+   tensors one equation, those of inputs at the front, others before what reads several of them.
+   Values stay the same to the bit.  MR_OK or a failure. */
+mr_err_t mr_beside(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
 
 #endif

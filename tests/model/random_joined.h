@@ -24,7 +24,8 @@ enum {
   POOL = 24,   /* and at most */
   LOOPS = 6,   /* of a program */
   UPDATES = 4, /* of a program: inputs that results are written over */
-  RESULTS = 2  /* of a formula at most */
+  RESULTS = 2, /* of a formula at most */
+  ENDS = 64    /* inputs, and outputs, of a program at most */
 };
 
 /* An operation of a formula, of the slots and of the values before it. */
@@ -62,7 +63,7 @@ typedef struct joined_program {
   pool_t pool[2][2]; /* by shape and dtype */
   pool_t single[2];  /* single numbers, by dtype */
   int n_out;
-  mr_var_t *out[4 * PER + LOOPS * RESULTS + UPDATES + 1];
+  mr_var_t *out[4 * PER + LOOPS * (RESULTS + 3) + UPDATES + 1];
 } joined_program_t;
 
 static inline uint32_t below(uint32_t n) { return (uint32_t)((uint64_t)grid_random() * n >> 24); }
@@ -218,12 +219,30 @@ static inline mr_var_t *between(joined_program_t *p, int s, int t) {
   return mr_lax_reshape(f, mr_lax_convert(f, z[0], x->aval.dtype), a.ndim, a.dim);
 }
 
+/* Two tensors side by side, converted, and cut apart again. */
+static inline void add_moves(joined_program_t *p) {
+  int s = (int)below(2), t = (int)below(2);
+  mr_var_t *x = pick_of(&p->pool[s][t]), *all;
+  int64_t start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM];
+  int last = x->aval.ndim - 1;
+  all = mr_lax_concatenate(p->f, 2, (mr_var_t *[]){x, pick_of(&p->pool[s][t])}, last);
+  p->out[p->n_out++] = mr_lax_convert(p->f, all, p->dtype[!t]);
+  for (int d = 0; d <= last; d++) limit[d] = all->aval.dim[d];
+  for (int k = 0; k < 2; k++) {
+    start[last] = k * x->aval.dim[last], limit[last] = start[last] + x->aval.dim[last];
+    mr_var_t *part = mr_lax_slice(p->f, all, start, limit);
+    p->out[p->n_out++] = part;
+    if (below(2)) add_to(&p->pool[s][t], part);
+  }
+}
+
 /* Loops of one or two formulas; some read others' results. */
 static inline void random_loops(joined_program_t *p) {
   const random_formula_t *r = p->of->loop;
   int loops = p->smooth ? 2 : 3 + (int)below(LOOPS - 2), formulas = 1 + (int)below(2);
   for (int i = 0; i < loops; i++) {
     int s = (int)below(2), which = (int)below((uint32_t)formulas);
+    if (below(6) == 0) add_moves(p);
     mr_var_t *out[RESULTS];
     apply_formula(p, &r[which], s, out);
     bool more = below(4) == 0;
@@ -329,10 +348,13 @@ typedef struct joined_group {
 static inline joined_group_t joined_group(unsigned first, int n) {
   joined_group_t g = {.f = mr_fn_create(), .first = first, .n = n};
   mr_fn_t *part[GROUP];
-  mr_var_t *in[GROUP][GRID_MAX / GROUP], *out[GROUP][GRID_MAX / GROUP], *all[GRID_MAX];
+  mr_var_t *in[GROUP][ENDS], *out[GROUP][ENDS], *all[GRID_MAX];
   int over[GROUP], n_out = 0;
   assert_true(n <= GROUP);
-  for (int i = 0; i < n; i++) part[i] = random_joined(first + (unsigned)i, &over[i]);
+  for (int i = 0; i < n; i++) {
+    part[i] = random_joined(first + (unsigned)i, &over[i]);
+    assert_true(part[i]->n_in <= ENDS && part[i]->n_out <= ENDS);
+  }
   for (int late = 0; late < 2; late++)
     for (int i = 0; i < n; i++)
       for (int k = 0; k < part[i]->n_in; k++)
@@ -422,10 +444,10 @@ static inline void assert_group_near_here(const joined_group_t *g, void *const *
 
 /* Some of the passes under test. */
 static inline const char *random_skip(char text[64]) {
-  static const char *const pass[] = {"join", "fuse", "recompute", "merge-products"};
-  uint32_t some = 1 + below(14);
+  static const char *const pass[] = {"join", "fuse", "recompute", "merge-products", "beside"};
+  uint32_t some = 1 + below(30);
   text[0] = 0;
-  for (int i = 0; i < 4; i++)
+  for (int i = 0; i < 5; i++)
     if (some >> i & 1) sprintf(text + strlen(text), "%s%s", *text ? "," : "", pass[i]);
   return text;
 }
@@ -446,7 +468,7 @@ static inline void joined_programs_are_right_with_and_without_passes(void **stat
       free(x);
     }
     const char *skip[] = {"", random_skip(some)};
-    run_in_place("without passes", &g, "join,fuse,recompute,merge-products", in, want);
+    run_in_place("without passes", &g, "join,fuse,recompute,merge-products,beside", in, want);
     assert_group_near_here(&g, in, want);
     for (int k = 0; k < 1 + (int)(seed / GROUP % 2); k++) {
       char what[96];

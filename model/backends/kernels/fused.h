@@ -2,7 +2,8 @@
 
    A value of the body is a variable v<id>; the element's number is a variable `i`.  Implemented in
    fused.c; rule_fused.c writes loops that end at their sums, rule_rows.c those that continue past
-   sums of rows, rule_tensors.c those over several tensors. */
+   sums of rows, rule_tensors.c those over several tensors, rule_beside.c
+   equations that are no loops. */
 #ifndef MR_MODEL_BACKENDS_KERNELS_FUSED_H
 #define MR_MODEL_BACKENDS_KERNELS_FUSED_H
 
@@ -64,7 +65,9 @@ mr_err_t mr__wide_elements(FILE *f, const mr_fused_loop_t *l, mr_diag_t *diag);
 /* Writes the kernels of a loop that continues past sums of its rows, or has sums of columns beside
    them (rule_rows.c).  MR_OK, MR_ERR_NORULE or MR_ERR_NOMEM. */
 mr_err_t mr__fused_rows(const mr_fused_loop_t *l, mr_diag_t *diag);
-/* Writes the kernel of t->e, a loop over several tensors (rule_tensors.c).  The same failures. */
+/* Writes the kernel of t->e, a loop over several tensors (rule_tensors.c), or several equations
+   side by side (rule_beside.c).  The same failures. */
 mr_err_t mr__fused_tensors(mr_kernel_text_t *t, mr_diag_t *diag);
+mr_err_t mr__fused_beside(mr_kernel_text_t *t, mr_diag_t *diag);
 
 #endif

@@ -167,6 +167,7 @@ static mr_err_t write_loop(mr_kernel_text_t *t, const mr_fn_t *body, mr_diag_t *
 
 mr_err_t mr__kernel_fused(mr_kernel_text_t *t, mr_diag_t *diag) {
   if (mr_attr_find(t->e, "tensors")) return mr__fused_tensors(t, diag);
+  if (mr_attr_find(t->e, "beside")) return mr__fused_beside(t, diag);
   return write_loop(t, mr_attr_called(t->e, "jaxpr"), diag);
 }
 

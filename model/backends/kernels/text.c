@@ -118,6 +118,7 @@ static mr_err_t kernel_begin(mr_kernel_text_t *t, int64_t items, int group, mr_d
 }
 
 mr_err_t mr__kernel_begin(mr_kernel_text_t *t, int64_t items, mr_diag_t *diag) {
+  if (t->block) return MR_OK;
   MR_TRY(kernel_begin(t, items, 0, diag));
   fprintf(t->f, "  u64 i = ITEM;\n  if (i >= %" PRId64 ") return;\n", items);
   return MR_OK;
@@ -133,6 +134,7 @@ void mr__kernel_form(mr_kernel_text_t *t, const char *form) {
 }
 
 mr_err_t mr__kernel_end(mr_kernel_text_t *t, mr_diag_t *diag) {
+  if (t->block) return MR_OK;
   fputs("}\n", t->f);
   if (fclose(t->f)) return mr_no_memory(diag, "the kernel of %s", t->e->op->name);
   return MR_OK;

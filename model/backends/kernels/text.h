@@ -16,6 +16,7 @@ typedef struct mr_kernel_text {
   FILE *f;
   size_t size;          /* of the text under way, for open_memstream */
   mr_dtype_t scratch_t; /* of the scratch, if out->scratch_bytes */
+  bool block;           /* the kernel is a block of one under way (rule_beside.c): it has no head */
 } mr_kernel_text_t;
 
 /* A rule writes the kernels of t->e: MR_OK, MR_ERR_NORULE or MR_ERR_NOMEM. */

@@ -133,6 +133,34 @@ static void loops_read_their_operands_in_any_order(void **state) {
   mr_fn_destroy(f);
 }
 
+/* Parameters are converted, and those of three products joined; results are cut apart. */
+static void moves_of_many_tensors_are_few_kernels(void **state) {
+  enum { N = 12 };
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *y[2 * N], *whole;
+  void *bytes[GRID_MAX], *apart[GRID_MAX], *beside[GRID_MAX];
+  grid_state = 9;
+  for (int i = 0; i < N; i++) {
+    mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 3 + i % 5, 17));
+    mr_var_t *z = mr_fn_input(f, mr_aval_of(MR_F32, 3 + i % 5, 17 + i));
+    whole = mr_lax_concatenate(f, 2, (mr_var_t *[]){x, z}, 1);
+    y[2 * i] = mr_lax_convert(f, whole, i % 2 ? MR_BF16 : MR_F16);
+    y[2 * i + 1] = mr_lax_slice(f, mr_lax_tanh(f, z), (int64_t[]){1, 2}, (int64_t[]){3, 17});
+  }
+  if (mr_fn_return(f, 2 * N, y) < 0) fail_msg("%s", f->diag.text);
+  assert_in_range(kernels_of(f, NULL), 1, N + 4);
+  assert_in_range(kernels_of(f, "beside"), 4 * N - 8, 4 * N);
+  random_bytes(f, bytes);
+  run_there("apart", f, "beside", bytes, apart);
+  run_there("side by side", f, NULL, bytes, beside);
+  for (int i = 0; i < f->n_out; i++) {
+    assert_memory_equal(apart[i], beside[i], mr_aval_bytes(&f->out[i]->aval));
+    free(apart[i]), free(beside[i]);
+  }
+  for (int i = 0; i < f->n_in; i++) free(bytes[i]);
+  mr_fn_destroy(f);
+}
+
 static void updates_of_all_tensors_are_few_kernels(void **state) {
   grid_state = 77;
   mr_fn_t *f = updates(1, false);
@@ -179,6 +207,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(joined_loops_have_the_bits_of_single_ones),
       cmocka_unit_test(loops_read_their_operands_in_any_order),
+      cmocka_unit_test(moves_of_many_tensors_are_few_kernels),
       cmocka_unit_test(updates_of_all_tensors_are_few_kernels),
       cmocka_unit_test(a_donated_update_needs_no_memory),
   };
