@@ -21,8 +21,14 @@ static const mr_flag_t bench_flags[] = {
     {"--graph", "GRAPH",
      "loader: measures the batches of this endless graph instead of the recipe's: those of its "
      "last stage batch, or of stage b."},
-    {"--steps", "N", "Measured runs of step, infer and compile; default 5."},
-    {"--warm-up", "N", "Runs of step and infer before the measured ones; default 2."},
+    {"--steps", "N",
+     "Measured runs of step, infer and compile; default 5.  Of step on a device: 200, or those of "
+     "20 "
+     "seconds."},
+    {"--warm-up", "N",
+     "Runs of step and infer before the measured ones; default 2.  Of step on a device at least, "
+     "and "
+     "for a second."},
     {"--layers", "N", "Encoder blocks of the model; default 6."},
     {"--fit", "SIZE",
      "step: chooses remat and accumulate so that the planned peak is at most this size."},

@@ -1,9 +1,11 @@
-/* Measurements of the model alone, on pictures of noise without loading: a training step, a forward
-   pass, and the compilation and calls of a training step, mixed precision apart. */
+/* Measurements of the model alone, on pictures of noise without loading: a training step (on a
+   device by queued.h), a forward pass, and the compilation and calls of a training step, mixed
+   precision apart. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "apps/bench/bench.h"
+#include "apps/bench/queued.h"
 #include "apps/cli/model_arg.h"
 #include "base/clock.h"
 #include "base/text.h"
@@ -18,7 +20,7 @@
 
 /* ---- calls of a jitted step ---- */
 
-enum { CALLS = 4, STEPS_MAX = 1000 };
+enum { CALLS = 4, STEPS_MAX = 1000, PAGE = 4096 };
 
 typedef struct cached {
   const mr_loss_t *loss;
@@ -141,12 +143,14 @@ typedef struct setup {
   mr_loss_t loss; /* of vit */
   mr_compute_t compute;
   int64_t steps, warm_up, batch, accumulate;
+  bool queued;  /* its fields lie on a device when a step begins (queued.h) */
   size_t limit; /* of --fit; 0: none */
   mr_params_t params;
   mr_train_step_t *train;
   mr_eval_step_t *eval;
-  float *images;   /* (B,H,W,C) */
-  int32_t *labels; /* (B) */
+  float *images;     /* (B,H,W,C), in pages of their own */
+  int32_t *labels;   /* (B) */
+  float reported[2]; /* the losses of the first two training steps */
 } setup_t;
 
 static mr_err_t read_flags(const mr_args_t *a, setup_t *s, mr_diag_t *diag) {
@@ -183,7 +187,7 @@ static mr_err_t read_flags(const mr_args_t *a, setup_t *s, mr_diag_t *diag) {
 
 static mr_err_t make_noise(setup_t *s, mr_diag_t *diag) {
   size_t pixels = (size_t)s->batch * (size_t)(s->vit.image * s->vit.image * s->vit.channels);
-  s->images = aligned_alloc(64, (pixels * sizeof *s->images + 63) / 64 * 64);
+  s->images = aligned_alloc(PAGE, (pixels * sizeof *s->images + PAGE - 1) / PAGE * PAGE);
   s->labels = aligned_alloc(64, ((size_t)s->batch * sizeof *s->labels + 63) / 64 * 64);
   if (!s->images || !s->labels) return mr_no_memory(diag, "a batch");
   mr_philox_t g;
@@ -207,6 +211,7 @@ static mr_err_t compile_train(setup_t *s, mr_diag_t *diag) {
   mr_train_config_t train = mr_train_default(s->batch);
   train.accumulate = s->accumulate;
   train.compute = s->compute;
+  train.there = s->queued;
   MR_TRY(bench_model_fit(s, &train, diag));
   return mr_train_step_create(&s->loss, &train, &s->train, diag);
 }
@@ -215,7 +220,9 @@ static mr_err_t run_train(setup_t *s, int64_t t, mr_diag_t *diag) {
   const void *const field[] = {s->images, s->labels};
   mr_train_out_t out;
   MR_TRY(mr_train_step_run(s->train, &s->params, field, &(mr_train_in_t){t, 12, 1e-3f}, diag));
-  return mr_train_step_read(s->train, true, &out, diag);
+  MR_TRY(mr_train_step_read(s->train, true, &out, diag));
+  if (t <= 2) s->reported[t - 1] = out.loss;
+  return MR_OK;
 }
 
 static mr_err_t run_eval(setup_t *s, int64_t t, mr_diag_t *diag) {
@@ -263,13 +270,36 @@ static void setup_fini(setup_t *s) {
   mr_params_fini(&s->params);
 }
 
+static mr_err_t time_steps(setup_t *s, const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
+  if (!s->queued) {
+    MR_TRY(bench_model_time_runs(s, run_train, out, diag));
+    mr_bench_add(out, "first_loss", s->reported[0]);
+    if (s->steps + s->warm_up > 1) mr_bench_add(out, "second_loss", s->reported[1]);
+    return MR_OK;
+  }
+  size_t pixels = (size_t)(s->vit.image * s->vit.image * s->vit.channels);
+  const mr_bench_queued_t q = {
+      .device = s->compute.device,
+      .step = s->train,
+      .params = &s->params,
+      .field = {s->images, s->labels},
+      .bytes = {(size_t)s->batch * pixels * sizeof *s->images,
+                (size_t)s->batch * sizeof *s->labels},
+      .batch = s->batch,
+      .warm_up = s->warm_up,
+      .steps = mr_args_text(a, "--steps") ? s->steps : 0,
+  };
+  return mr_bench_queued(&q, out, diag);
+}
+
 mr_err_t mr_bench_step(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   setup_t s;
   MR_TRY(read_flags(a, &s, diag));
+  s.queued = s.compute.device && !s.compute.device->host;
   mr_err_t e = mr_loss_params(&s.loss, 12, &s.params, diag);
   if (e >= 0) e = compile_train(&s, diag);
   if (e >= 0) e = make_noise(&s, diag);
-  if (e >= 0) e = bench_model_time_runs(&s, run_train, out, diag);
+  if (e >= 0) e = time_steps(&s, a, out, diag);
   if (e >= 0) bench_model_describe(&s, out);
   if (e >= 0) describe_memory(&s, out);
   setup_fini(&s);

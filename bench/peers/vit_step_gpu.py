@@ -1,26 +1,34 @@
 #!/usr/bin/env python3
 """The recipe's training step in PyTorch and JAX on a GPU: peers of `millrace bench step --device cuda`.
 
-usage: vit_step_gpu.py [--variants torch-eager,torch-compile,torch-max,jax] [--batches 128,1024,4096] [--cut 0,1]
-                       [--steps 30] [--seconds 20] [--peak TFLOPS] [--out FILE] [--device cuda|cpu] [--tiny]
+usage: vit_step_gpu.py [--variants torch-eager,torch-compile,torch-max,jax] [--batches 128,4096] [--cut 1,0]
+                       [--steps 200] [--seconds 20] [--peak TFLOPS] [--out FILE] [--device cuda|cpu] [--tiny]
 
-Each case is one line of JSON: name, batch, cut, step_ms (median of steps that are waited for), images_per_s (of
-steps in a row, as in training), mfu, peak_mem_gb, first_step_s and loss.  A case that fails has an `error` instead.
+Each case is one line of JSON: name, batch, cut, dropout, attention (whose), steps, clock, step_ms and images_per_s (of
+steps whose batch stays on the device), step_with_copy_ms (of steps whose batch is copied before each), mfu,
+peak_mem_gb, first_step_s and loss.  A case that fails has an `error` instead.
+
+Time is measured as by `millrace bench step --device cuda`: after a warm-up of at least a second, steps are queued
+without waiting for one, and the median of rows of them is taken; torch's rows lie between two events of the device
+(clock: events), JAX's, which has none, between two waits of the host (clock: host).  Steps are 200 at batch 128, and
+as many pictures at larger ones, 20 at least, or what --seconds allows.
 
 The model is the recipe's: pictures of 32, patches of 4, width 384, MLP 1536, 8 heads, 6 blocks, dropout 0.1 twice in
-each MLP; bf16 compute, f32 parameters, AdamW.  Pictures are noise that stays on the device, so that the step alone
-is measured.  --cut 1: only token 0 goes through the last block's query, projection and MLP, as millrace's own
-compiler arranges it; the results are the same.  --tiny: a small model, to try this file on a CPU."""
+each MLP; bf16 compute, f32 parameters, AdamW.  The batch is that of bench step, to the bit.  --cut 1: only token 0
+goes through the last block's query, projection and MLP, as millrace's own compiler arranges it; the results are the
+same.  --tiny: a small model, to try this file on a CPU."""
 import argparse
 import json
 import statistics
 import time
 
+import numpy
+
 parser = argparse.ArgumentParser(usage=__doc__)
 parser.add_argument('--variants', default='torch-eager,torch-compile,torch-max,jax')
-parser.add_argument('--batches', default='128,1024,4096')
-parser.add_argument('--cut', default='0,1')
-parser.add_argument('--steps', type=int, default=30)
+parser.add_argument('--batches', default='128,4096')
+parser.add_argument('--cut', default='1,0')
+parser.add_argument('--steps', type=int, default=200)
 parser.add_argument('--seconds', type=float, default=20)
 parser.add_argument('--peak', type=float, default=989)
 parser.add_argument('--out')
@@ -33,32 +41,59 @@ WIDTH, MLP, HEADS, LAYERS, PATCH = (48, 96, 4, 2, 8) if args.tiny else (384, 153
 HEAD = WIDTH // HEADS
 TOKENS = (SIDE // PATCH) ** 2 + 1
 FLOP = 4.265e9  # of one image: the recipe's products and attention, forward and backward
-WARM_UP = 5
+DROPOUT = 0.1
+WARM_UP, LEAST, ROWS = 5, 20, 20
 
 
-def measure(step, wait):
-    """Times step(), which only queues work, and wait(), which blocks until it is done.
-    Returns the median of single steps, the time of one in a row of steps, and that of the first."""
+def noise(batch):
+    """The pictures (B,H,W,C) f32 and labels (B) i32 of bench step, whose generator is numpy's Philox."""
+    draws = numpy.random.Generator(numpy.random.Philox(key=12))
+    pictures = draws.uniform(-2, 2, (batch, SIDE, SIDE, 3)).astype(numpy.float32)
+    return pictures, numpy.arange(batch, dtype=numpy.int32) % CLASSES
+
+
+def rows_of(batch, single):
+    """The number of rows, and of the steps of a row, for steps that take about `single` seconds."""
+    steps = max(min(args.steps, LEAST), args.steps * 128 // max(128, batch))
+    steps = max(5, min(steps, int(args.seconds / max(1e-6, single))))
+    rows = min(ROWS, steps)
+    return rows, steps // rows
+
+
+def measure(batch, step, wait, rows_seconds):
+    """Times step(copy), which only queues work, and wait(), which blocks until it is done.  rows_seconds(step, rows,
+    row) returns the seconds of each row.  Returns seconds of a step, of one with its copy, of the first, and steps."""
     begun = time.perf_counter()
-    step()
+    step(False)
     wait()
-    first = time.perf_counter() - begun
-    for _ in range(WARM_UP):
-        step()
-    wait()
-    single, begun = [], time.perf_counter()
-    while len(single) < args.steps and (time.perf_counter() - begun < args.seconds or len(single) < 3):
-        at = time.perf_counter()
-        step()
+    first, times = time.perf_counter() - begun, []
+    for copy in (False, True):
+        begun, n = time.perf_counter(), 0
+        while n < WARM_UP or time.perf_counter() - begun < 1:
+            step(copy)
+            n += 1
         wait()
-        single.append(time.perf_counter() - at)
-    median = statistics.median(single)
-    row = max(1, min(20, int(1 / max(1e-4, median))))
-    at = time.perf_counter()
-    for _ in range(row):
-        step()
-    wait()
-    return median, (time.perf_counter() - at) / row, first
+        at = time.perf_counter()
+        step(copy)
+        wait()
+        rows, row = rows_of(batch, time.perf_counter() - at)
+        times.append(statistics.median(rows_seconds(lambda: step(copy), rows, row)) / row)
+        wait()
+        steps = rows * row if not copy else steps
+    return times[0], times[1], first, steps
+
+
+def rows_by_host(wait):
+    def seconds(step, rows, row):
+        took = []
+        for _ in range(rows):
+            at = time.perf_counter()
+            for _ in range(row):
+                step()
+            wait()
+            took.append(time.perf_counter() - at)
+        return took
+    return seconds
 
 
 def torch_model(cut):
@@ -73,7 +108,7 @@ def torch_model(cut):
             self.norm1, self.norm2 = nn.LayerNorm(WIDTH, eps=1e-6), nn.LayerNorm(WIDTH, eps=1e-6)
             self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
             self.fc1, self.fc2 = nn.Linear(WIDTH, MLP), nn.Linear(MLP, WIDTH)
-            self.drop1, self.drop2 = nn.Dropout(0.1), nn.Dropout(0.1)
+            self.drop1, self.drop2 = nn.Dropout(DROPOUT), nn.Dropout(DROPOUT)
 
         def heads(self, h):
             """q, k, v as (batch, head, token, column); q of token 0 alone where the block cuts."""
@@ -120,29 +155,47 @@ def run_torch(variant, batch, cut):
     torch.manual_seed(0)
     model = torch_model(cut).to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-4, fused=True)
-    x = torch.randn(batch, 3, SIDE, SIDE, device=device)
-    y = torch.randint(0, CLASSES, (batch,), device=device)
+    pictures, labels = noise(batch)
+    here = [torch.from_numpy(pictures), torch.from_numpy(labels.astype(numpy.int64))]
+    if cuda:
+        here = [t.pin_memory() for t in here]
+    there = [t.to(device) for t in here]
     last = {}
 
     def loss_of(x, y):
         with torch.autocast(device.type, torch.bfloat16):
-            logits = model(x)
+            logits = model(x.permute(0, 3, 1, 2))
         return F.cross_entropy(logits.float(), y)
 
     if variant != 'torch-eager':
         loss_of = torch.compile(loss_of, mode='max-autotune' if variant == 'torch-max' else None)
 
-    def step():
-        loss = loss_of(x, y)
+    def step(copy):
+        if copy:
+            for to, source in zip(there, here):
+                to.copy_(source, non_blocking=True)
+        loss = loss_of(*there)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=variant != 'torch-max')  # graphs of max-autotune keep their gradients
         last['loss'] = loss.detach()
 
+    def rows_by_events(step, rows, row):
+        stamps = [torch.cuda.Event(enable_timing=True) for _ in range(rows + 1)]
+        stamps[0].record()
+        for i in range(rows):
+            for _ in range(row):
+                step()
+            stamps[i + 1].record()
+        torch.cuda.synchronize()
+        return [a.elapsed_time(b) / 1e3 for a, b in zip(stamps, stamps[1:])]
+
+    wait = torch.cuda.synchronize if cuda else lambda: None
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-    times = measure(step, torch.cuda.synchronize if cuda else lambda: None)
-    return *times, torch.cuda.max_memory_allocated() / 2**30 if cuda else 0, float(last['loss'])
+    times = measure(batch, step, wait, rows_by_events if cuda else rows_by_host(wait))
+    return times, torch.cuda.max_memory_allocated() / 2**30 if cuda else 0, float(last['loss']), {
+        'clock': 'events' if cuda else 'host', 'attention': 'torch scaled_dot_product_attention'}
 
 
 def jax_parameters(jax, jnp):
@@ -162,6 +215,20 @@ def jax_parameters(jax, jnp):
 
 
 def run_jax(_, batch, cut):
+    """With cuDNN's attention, or XLA's where cuDNN refuses it."""
+    refused = ''
+    for implementation in ('cudnn', 'xla') if args.device == 'cuda' else ('xla',):
+        try:
+            times, memory, loss = run_jax_with(implementation, batch, cut)
+        except Exception as e:
+            if implementation == 'xla':
+                raise
+            refused = f' (cudnn: {type(e).__name__}: {str(e)[:120]})'
+            continue
+        return times, memory, loss, {'clock': 'host', 'attention': f'jax {implementation}{refused}'.replace('"', "'")}
+
+
+def run_jax_with(implementation, batch, cut):
     import jax
     import jax.numpy as jnp
     import optax
@@ -176,7 +243,7 @@ def run_jax(_, batch, cut):
         return x @ p['w'][:, first:last].astype(bf16) + p['b'][first:last].astype(bf16)
 
     def dropout(key, x):
-        return jnp.where(jax.random.bernoulli(key, 0.9, x.shape), x / 0.9, 0).astype(x.dtype)
+        return jnp.where(jax.random.bernoulli(key, 1 - DROPOUT, x.shape), x / (1 - DROPOUT), 0).astype(x.dtype)
 
     def block(p, x, key, cuts):
         h, (key1, key2) = norm(p['norm1'], x), jax.random.split(key)
@@ -186,7 +253,7 @@ def run_jax(_, batch, cut):
             x = x[:, :1]
         else:
             q, k, v = jnp.moveaxis(dense(p['qkv'], h).reshape(batch, TOKENS, 3, HEADS, HEAD), 2, 0)
-        x = x + dense(p['out'], jax.nn.dot_product_attention(q, k, v).reshape(batch, -1, WIDTH))
+        x = x + dense(p['out'], jax.nn.dot_product_attention(q, k, v, implementation=implementation).reshape(batch, -1, WIDTH))
         h = dropout(key1, jax.nn.gelu(dense(p['fc1'], norm(p['norm2'], x))))
         return x + dropout(key2, dense(p['fc2'], h))
 
@@ -211,16 +278,20 @@ def run_jax(_, batch, cut):
 
     train = jax.jit(train, donate_argnums=0)
     p = jax_parameters(jax, jnp)
-    x = jax.random.normal(jax.random.PRNGKey(1), (batch, SIDE, SIDE, 3))
-    y = jnp.zeros((batch,), jnp.int32)
-    now = {'state': (p, optimizer.init(p), jax.random.PRNGKey(2))}
+    here = noise(batch)
+    now = {'state': (p, optimizer.init(p), jax.random.PRNGKey(2)), 'batch': jax.device_put(here)}
 
-    def step():
-        now['state'], now['loss'] = train(now['state'], x, y)
+    def step(copy):
+        if copy:
+            now['batch'] = jax.device_put(here)
+        now['state'], now['loss'] = train(now['state'], *now['batch'])
 
-    times = measure(step, lambda: jax.block_until_ready(now['loss']))
+    def wait():
+        jax.block_until_ready(now['state'])
+
+    times = measure(batch, step, wait, rows_by_host(wait))
     memory = jax.devices()[0].memory_stats() or {}
-    return *times, memory.get('peak_bytes_in_use', 0) / 2**30, float(now['loss'])
+    return times, memory.get('peak_bytes_in_use', 0) / 2**30, float(now['loss'])
 
 
 def emit(**case):
@@ -233,13 +304,14 @@ def emit(**case):
 
 for variant in args.variants.split(','):
     run = run_jax if variant == 'jax' else run_torch
-    for batch in map(int, args.batches.split(',')):
-        for cut in map(int, args.cut.split(',')):
+    for cut in map(int, args.cut.split(',')):
+        for batch in map(int, args.batches.split(',')):
             try:
-                median, row, first, memory, loss = run(variant, batch, cut)
+                (seconds, copied, first, steps), memory, loss, how = run(variant, batch, cut)
             except Exception as e:  # a peer that fails says why, and the next one runs
                 emit(name=variant, batch=batch, cut=cut, error=f'{type(e).__name__}: {str(e)[:200]}')
                 continue
-            emit(name=variant, batch=batch, cut=cut, step_ms=round(median * 1e3, 3),
-                 images_per_s=round(batch / row, 1), mfu=round(batch * FLOP / row / (args.peak * 1e12), 4),
-                 peak_mem_gb=round(memory, 2), first_step_s=round(first, 1), loss=round(loss, 4))
+            emit(name=variant, batch=batch, cut=cut, dropout=DROPOUT, **how, steps=steps, step_ms=round(seconds * 1e3, 3),
+                 step_with_copy_ms=round(copied * 1e3, 3), images_per_s=round(batch / seconds, 1),
+                 mfu=round(batch * FLOP / seconds / (args.peak * 1e12), 4), peak_mem_gb=round(memory, 2),
+                 first_step_s=round(first, 1), loss=round(loss, 4))
