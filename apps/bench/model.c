@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "apps/bench/bench.h"
-#include "apps/bench/queued.h"
 #include "apps/cli/model_arg.h"
 #include "base/clock.h"
 #include "base/text.h"
@@ -14,6 +13,7 @@
 #include "model/exec/exec.h"
 #include "model/nn/vit.h"
 #include "model/train/fit.h"
+#include "model/train/queued.h"
 #include "model/train/train.h"
 #include "model/transforms/amp.h"
 #include "model/transforms/transforms.h"
@@ -143,7 +143,7 @@ typedef struct setup {
   mr_loss_t loss; /* of vit */
   mr_compute_t compute;
   int64_t steps, warm_up, batch, accumulate;
-  bool queued;  /* its fields lie on a device when a step begins (queued.h) */
+  bool queued;  /* its fields lie on a device when a step begins */
   size_t limit; /* of --fit; 0: none */
   mr_params_t params;
   mr_train_step_t *train;
@@ -270,26 +270,36 @@ static void setup_fini(setup_t *s) {
   mr_params_fini(&s->params);
 }
 
-static mr_err_t time_steps(setup_t *s, const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
-  if (!s->queued) {
-    MR_TRY(bench_model_time_runs(s, run_train, out, diag));
-    mr_bench_add(out, "first_loss", s->reported[0]);
-    if (s->steps + s->warm_up > 1) mr_bench_add(out, "second_loss", s->reported[1]);
-    return MR_OK;
-  }
+static mr_err_t time_queued(setup_t *s, const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   size_t pixels = (size_t)(s->vit.image * s->vit.image * s->vit.channels);
-  const mr_bench_queued_t q = {
-      .device = s->compute.device,
-      .step = s->train,
-      .params = &s->params,
-      .field = {s->images, s->labels},
-      .bytes = {(size_t)s->batch * pixels * sizeof *s->images,
-                (size_t)s->batch * sizeof *s->labels},
-      .batch = s->batch,
-      .warm_up = s->warm_up,
-      .steps = mr_args_text(a, "--steps") ? s->steps : 0,
-  };
-  return mr_bench_queued(&q, out, diag);
+  size_t bytes[] = {(size_t)s->batch * pixels * sizeof *s->images,
+                    (size_t)s->batch * sizeof *s->labels};
+  const mr_queued_t q = {.device = s->compute.device,
+                         .step = s->train,
+                         .params = &s->params,
+                         .field = {s->images, s->labels},
+                         .bytes = {bytes[0], bytes[1]},
+                         .warm_up = s->warm_up,
+                         .steps = mr_args_text(a, "--steps") ? s->steps : 0};
+  mr_queued_times_t t;
+  MR_TRY(mr_queued_measure(&q, &t, diag));
+  mr_bench_add(out, "step_s", t.step_s);
+  mr_bench_add(out, "images_per_s", (double)s->batch / t.step_s);
+  mr_bench_add(out, "step_with_copy_s", t.copied_s);
+  mr_bench_add(out, "images_per_s_with_copy", (double)s->batch / t.copied_s);
+  mr_bench_add(out, "steps", (double)t.steps);
+  mr_bench_add(out, "rows", t.rows);
+  mr_bench_add(out, "warm_up_s", t.warm_up_s);
+  mr_bench_add(out, "device_clock", t.by_device);
+  s->reported[0] = t.loss[0], s->reported[1] = t.loss[1];
+  return MR_OK;
+}
+
+static mr_err_t time_steps(setup_t *s, const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
+  MR_TRY(s->queued ? time_queued(s, a, out, diag) : bench_model_time_runs(s, run_train, out, diag));
+  mr_bench_add(out, "first_loss", s->reported[0]);
+  if (s->queued || s->steps + s->warm_up > 1) mr_bench_add(out, "second_loss", s->reported[1]);
+  return MR_OK;
 }
 
 mr_err_t mr_bench_step(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {

@@ -1,9 +1,10 @@
 /* A row's time is that between two stamps in the queue of commands, so that it holds the steps and
    what the device waits for, and nothing of the host's own.  The host reads the results of a step
    up to MR_TRAIN_RING steps later, as a training does. */
-#include "apps/bench/queued.h"
+#include "model/train/queued.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "model/train/slots.h"
@@ -17,7 +18,7 @@ enum {
 static const double warm_up_seconds = 1, most_seconds = 20;
 
 typedef struct queued {
-  const mr_bench_queued_t *q;
+  const mr_queued_t *q;
   mr_slots_t
       *slots;   /* SLOTS batches, of which the first never changes while no copies are asked for */
   bool copies;  /* each step's batch is copied before it */
@@ -104,7 +105,7 @@ static mr_err_t rows_by_stamps(queued_t *s, int rows, int64_t row, void *const *
   MR_TRY(s->q->device->reached(NULL, true, diag));
   for (int i = 0; i < rows; i++) {
     int64_t ns = clock->between(stamp[i], stamp[i + 1]);
-    if (ns < 0) return mr_fail(diag, MR_ERR_UNAVAILABLE, "bench: the device's clock has failed");
+    if (ns < 0) return mr_fail(diag, MR_ERR_UNAVAILABLE, "the device's clock has failed");
     seconds[i] = (double)ns * 1e-9;
   }
   return MR_OK;
@@ -120,6 +121,11 @@ static mr_err_t rows_by_host(queued_t *s, int rows, int64_t row, double *seconds
   return MR_OK;
 }
 
+static int by_seconds(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
 /* Sets *median to the seconds of a step. */
 static mr_err_t queued_time(queued_t *s, int rows, int64_t row, double *median, mr_diag_t *diag) {
   const mr_backend_clock_t *clock = s->q->device->clock;
@@ -131,45 +137,38 @@ static mr_err_t queued_time(queued_t *s, int rows, int64_t row, double *median, 
                : clock       ? rows_by_stamps(s, rows, row, stamp, seconds, diag)
                              : rows_by_host(s, rows, row, seconds, diag);
   for (int i = 0; i <= rows && clock; i++) clock->destroy(stamp[i]);
-  if (e >= 0) *median = mr_bench_median(seconds, rows) / (double)row;
-  return e;
-}
-
-/* Both figures, and what they were measured with. */
-static mr_err_t queued_measure(queued_t *s, mr_bench_t *out, mr_diag_t *diag) {
-  int64_t steps;
-  double warm_up, again, step, copied;
-  void *first = mr_slots_fill(s->slots, 0, s->q->field, s->q->bytes);
-  MR_TRY(mr_slots_filled(s->slots, first, true, diag));
-  MR_TRY(queued_warm_up(s, s->q->warm_up, &warm_up, diag));
-  MR_TRY(queued_steps(s, &steps, diag));
-  int rows = steps < ROWS ? (int)steps : ROWS;
-  int64_t row = steps / rows;
-  MR_TRY(queued_time(s, rows, row, &step, diag));
-  s->copies = true; /* the first runs of each slot are recorded: these are in its warm-up */
-  MR_TRY(queued_warm_up(s, 2 * SLOTS, &again, diag));
-  MR_TRY(queued_time(s, rows, row, &copied, diag));
-  mr_bench_add(out, "step_s", step);
-  mr_bench_add(out, "images_per_s", (double)s->q->batch / step);
-  mr_bench_add(out, "step_with_copy_s", copied);
-  mr_bench_add(out, "images_per_s_with_copy", (double)s->q->batch / copied);
-  mr_bench_add(out, "steps", (double)(row * rows));
-  mr_bench_add(out, "rows", rows);
-  mr_bench_add(out, "warm_up_s", warm_up);
-  mr_bench_add(out, "device_clock", s->q->device->clock != NULL);
-  mr_bench_add(out, "first_loss", s->loss[0]);
-  mr_bench_add(out, "second_loss", s->loss[1]);
+  if (e < 0) return e;
+  qsort(seconds, (size_t)rows, sizeof *seconds, by_seconds);
+  *median = (seconds[(rows - 1) / 2] + seconds[rows / 2]) / 2 / (double)row;
   return MR_OK;
 }
 
-mr_err_t mr_bench_queued(const mr_bench_queued_t *q, mr_bench_t *out, mr_diag_t *diag) {
+static mr_err_t queued_both(queued_t *s, mr_queued_times_t *out, mr_diag_t *diag) {
+  int64_t steps;
+  double again;
+  void *first = mr_slots_fill(s->slots, 0, s->q->field, s->q->bytes);
+  MR_TRY(mr_slots_filled(s->slots, first, true, diag));
+  MR_TRY(queued_warm_up(s, s->q->warm_up, &out->warm_up_s, diag));
+  MR_TRY(queued_steps(s, &steps, diag));
+  out->rows = steps < ROWS ? (int)steps : ROWS;
+  out->steps = steps / out->rows * out->rows;
+  MR_TRY(queued_time(s, out->rows, steps / out->rows, &out->step_s, diag));
+  s->copies = true; /* the first runs of each slot are recorded: these are in its warm-up */
+  MR_TRY(queued_warm_up(s, 2 * SLOTS, &again, diag));
+  MR_TRY(queued_time(s, out->rows, steps / out->rows, &out->copied_s, diag));
+  out->by_device = s->q->device->clock != NULL;
+  out->loss[0] = s->loss[0], out->loss[1] = s->loss[1];
+  return MR_OK;
+}
+
+mr_err_t mr_queued_measure(const mr_queued_t *q, mr_queued_times_t *out, mr_diag_t *diag) {
   queued_t s = {.q = q};
   mr_diag_t unsaid = {0};
   void *pages = (void *)(uintptr_t)q->field[0];
   bool pinned = false;
   MR_TRY(mr_slots_create(q->device, SLOTS, 2, q->bytes, &s.slots, diag));
   if (q->device->pin) pinned = q->device->pin(pages, q->bytes[0]);
-  mr_err_t e = queued_measure(&s, out, diag);
+  mr_err_t e = queued_both(&s, out, diag);
   if (s.filling) (void)mr_slots_filled(s.slots, s.mark, true, &unsaid); /* the host's bytes stay */
   (void)q->device->reached(NULL, true, NULL);
   if (pinned) q->device->unpin(pages);
