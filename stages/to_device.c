@@ -29,9 +29,9 @@ typedef struct copying {
 typedef struct to_device {
   const char *device; /* NULL: not given */
   int64_t n_slots;
-  bool passes; /* device=cpu: batches lie there already */
-  const mr_backend_t *backend;
-  mr_slots_t *slots; /* the pool's, once there is one */
+  bool passes;           /* device=cpu: batches lie there already */
+  const mr_device_t *to; /* that device, from open to close */
+  mr_slots_t *slots;     /* the pool's, once there is one */
   mr_pool_t *pool;
   int from[MR_FIELDS_MAX]; /* [n_fields of the output] fields of the input */
   size_t bytes;            /* of all slots */
@@ -83,7 +83,7 @@ static mr_err_t to_device_plan(mr_stage_t *s) {
   s->out_spec[0] = s->in_spec[0];
   if (!t->device) t->device = "cpu";
   if (mr_device_check(t->device, &why) < 0) return mr_stage_relay(s, why.code, &why);
-  t->passes = !strcmp(t->device, "cpu");
+  t->passes = mr_device_on_host(t->device);
   if (t->passes) return MR_OK;
   s->out_spec[0].device = t->device;
   s->holds = AHEAD + 1;
@@ -110,13 +110,12 @@ static mr_err_t to_device_open(mr_stage_t *s) {
   size_t bytes[MR_FIELDS_MAX];
   mr_diag_t why = {0};
   if (t->passes) return MR_OK;
-  mr_err_t e = mr_device_open(t->device, &t->backend, &why);
+  mr_err_t e = mr_device_open(t->device, &t->to, &why);
   for (int f = 0; f < out->n_fields; f++)
     bytes[f] = mr_field_bytes(&out->field[f]) * (size_t)out->batch;
-  if (e >= 0)
-    e = mr_slots_create(t->backend, (int)t->n_slots, out->n_fields, bytes, &t->slots, &why);
+  if (e >= 0) e = mr_slots_create(t->to, (int)t->n_slots, out->n_fields, bytes, &t->slots, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
-  t->bytes = mr_slots_bytes(t->backend, (int)t->n_slots, out->n_fields, bytes);
+  t->bytes = mr_slots_bytes(t->to, (int)t->n_slots, out->n_fields, bytes);
   t->pool = mr_pool_create(out, (size_t)t->n_slots);
   if (!t->pool) {
     mr_slots_destroy(t->slots);
@@ -139,7 +138,8 @@ static void to_device_close(mr_stage_t *s) {
     mr_buf_unref(c->there);
   }
   mr_buf_unref(t->next);
-  t->next = NULL;
+  mr_device_close(t->to); /* the slots, which live longer, keep it open */
+  t->next = NULL, t->to = NULL;
 }
 
 /* What the host keeps of a batch. */
@@ -247,7 +247,7 @@ const mr_stage_def_t mr_stage_to_device = {
    stage, and without one. */
 static const char *before_step(const mr_graph_t *g, const mr_stage_t *step, const char **device) {
   *device = mr_graph_setting(g, step->name, "device");
-  if (!mr_is_train_stage(step) || !*device || !strcmp(*device, "cpu")) return NULL;
+  if (!mr_is_train_stage(step) || !*device || mr_device_on_host(*device)) return NULL;
   return mr_graph_before(g, step->name, 0);
 }
 

@@ -5,7 +5,7 @@
 
 #include "apps/bench/bench.h"
 #include "base/clock.h"
-#include "model/exec/backend.h"
+#include "model/exec/device.h"
 #include "model/model.h"
 #include "model/train/train.h"
 
@@ -213,6 +213,6 @@ mr_err_t mr_bench_jax(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   }
   mr_queue_destroy(b.queue);
   if (e >= 0) e = time_vit(out, diag);
-  mr_bench_add(out, "threads", mr_backend_default()->threads());
+  mr_bench_add(out, "threads", mr_device_threads(mr_device_default()));
   return e;
 }

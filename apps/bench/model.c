@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "model/call/jit.h"
-#include "model/exec/backend.h"
+#include "model/exec/device.h"
 #include "model/exec/exec.h"
 #include "model/nn/vit.h"
 #include "model/train/fit.h"
@@ -251,7 +251,7 @@ static mr_err_t bench_model_time_runs(setup_t *s,
 static void bench_model_describe(const setup_t *s, mr_bench_t *out) {
   mr_bench_add(out, "batch", (double)s->batch);
   mr_bench_add(out, "threads",
-               s->compute.threads ? s->compute.threads : mr_backend_default()->threads());
+               s->compute.threads ? s->compute.threads : mr_device_threads(mr_device_default()));
   mr_bench_add(out, "parameters", (double)s->params.count);
   out->data = "noise";
 }
@@ -305,7 +305,7 @@ static mr_err_t time_steps(setup_t *s, const mr_args_t *a, mr_bench_t *out, mr_d
 mr_err_t mr_bench_step(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   setup_t s;
   MR_TRY(read_flags(a, &s, diag));
-  s.queued = s.compute.device && !s.compute.device->host;
+  s.queued = s.compute.device && !s.compute.device->backend->host;
   mr_err_t e = mr_loss_params(&s.loss, 12, &s.params, diag);
   if (e >= 0) e = compile_train(&s, diag);
   if (e >= 0) e = make_noise(&s, diag);

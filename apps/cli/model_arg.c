@@ -195,7 +195,7 @@ static mr_err_t optim_flags(const mr_args_t *a, mr_optim_t *o, mr_diag_t *diag) 
 }
 
 /* As mr_device_arg, for graphs that are planned alone unless the command runs them. */
-static mr_err_t device_to_plan(const mr_args_t *a, const mr_backend_t **out, mr_diag_t *diag) {
+static mr_err_t device_to_plan(const mr_args_t *a, const mr_device_t **out, mr_diag_t *diag) {
   const char *name = takes(a, "--device") ? mr_args_text(a, "--device") : NULL;
   mr_diag_t why = {0};
   *out = NULL;
@@ -216,7 +216,7 @@ static mr_err_t step_flags(const mr_args_t *a, mr_train_config_t *t, mr_diag_t *
   if (precision) MR_TRY(mr_precision_parse("--precision", precision, &t->compute.precision, diag));
   if (takes(a, "--param-dtype")) MR_TRY(kept_flags(a, &t->compute, diag));
   if (takes(a, "--fp8")) MR_TRY(fp8_flags(a, &t->compute, diag));
-  if (t->compute.fp8.history && t->compute.device && !t->compute.device->host)
+  if (t->compute.fp8.history && t->compute.device && !t->compute.device->backend->host)
     return mr_fail(diag, MR_ERR_USAGE,
                    "%s: --fp8: device %s has no kernels of f8, expected --device cpu beside it",
                    a->command->name, t->compute.device->name);
@@ -316,7 +316,7 @@ mr_err_t mr_device_named(const mr_args_t *a, mr_diag_t *diag) {
                         a->command->name);
 }
 
-mr_err_t mr_device_arg(const mr_args_t *a, const mr_backend_t **out, mr_diag_t *diag) {
+mr_err_t mr_device_arg(const mr_args_t *a, const mr_device_t **out, mr_diag_t *diag) {
   const char *name = takes(a, "--device") ? mr_args_text(a, "--device") : NULL;
   mr_diag_t why = {0};
   *out = NULL;
@@ -331,18 +331,18 @@ mr_err_t mr_model_jit(const mr_args_t *a, const mr_fn_t *f, const char *word, bo
                       mr_exec_t **out, mr_diag_t *diag) {
   mr_compile_options_t o = {.in_place = strcmp(word, "step") ? 0 : f->n_out - 1,
                             .plan_only = plan_only};
-  MR_TRY(device_to_plan(a, &o.backend, diag));
+  MR_TRY(device_to_plan(a, &o.device, diag));
   return mr_compile(f, &o, out, diag);
 }
 
 size_t mr_model_slots_bytes(const mr_model_job_t *job) {
   enum { FIELDS = sizeof job->field / sizeof *job->field };
-  const mr_backend_t *b = job->train.compute.device;
+  const mr_device_t *d = job->train.compute.device;
   size_t bytes[FIELDS];
-  if (!b || b->host) return 0;
+  if (!d || d->backend->host) return 0;
   for (int i = 0; i < FIELDS; i++) {
     const mr_aval_t held = mr_loss_held(&job->field[i]);
     bytes[i] = mr_aval_bytes(&held) * (size_t)job->train.batch;
   }
-  return mr_slots_bytes(b, (int)job->slots, FIELDS, bytes);
+  return mr_slots_bytes(d, (int)job->slots, FIELDS, bytes);
 }

@@ -86,7 +86,7 @@ mr_err_t mr_model_jit(const mr_args_t *a, const mr_fn_t *f, const char *word, bo
 mr_err_t mr_device_named(const mr_args_t *a, mr_diag_t *diag);
 /* Opens the device of --device for *out; NULL without the flag.  Fails as mr_device_open, the flag
    before the sentence. */
-mr_err_t mr_device_arg(const mr_args_t *a, const struct mr_backend **out, mr_diag_t *diag);
+mr_err_t mr_device_arg(const mr_args_t *a, const struct mr_device **out, mr_diag_t *diag);
 
 /* Bytes of the slots that to-device takes on job's device, as `millrace train` puts the stage
    before a step on job's batches: job->slots batches with all fields, as they are held, whether the

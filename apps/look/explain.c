@@ -35,9 +35,9 @@ static void explain_graph_count(mr_explanation_t *x, int row, const char *name, 
 /* Repeats the compiler's passes one by one on copies of f and of the functions of its loops and
    branches, and counts their equations. */
 static mr_err_t count_passes(mr_explanation_t *x, const mr_fn_t *f, mr_diag_t *diag) {
-  const mr_backend_t *b = mr_exec_backend(x->exec);
+  const mr_device_t *d = mr_exec_device(x->exec);
   mr_fn_t *g = NULL;
-  MR_TRY(mr_open_calls(f, b->target, &g, diag));
+  MR_TRY(mr_open_calls(f, d->backend->compile->target(d), &g, diag));
   mr_err_t e = MR_OK;
   for (int i = 0; i < g->n_eqn; i++)
     for (int k = 0; k < g->eqn[i]->n_attr; k++) {
@@ -51,7 +51,7 @@ static mr_err_t count_passes(mr_explanation_t *x, const mr_fn_t *f, mr_diag_t *d
   for (const mr_pass_t *p = mr_passes; p->name && e >= 0 && row < MR_PASS_ROWS; p++) {
     if (mr_pass_skipped(p, NULL)) continue;
     int before = g->n_eqn;
-    e = mr_pass_run(p, g, b->target, diag);
+    e = mr_pass_run(p, g, d->backend->compile->target(d), diag);
     mr_dce(g);
     explain_graph_count(x, row++, p->name, p->help, before, g->n_eqn);
   }
@@ -104,13 +104,13 @@ static void kernels_count(mr_explanation_t *x) {
 
 /* Compiles the kernels, with --kernels. */
 static mr_err_t kernels_find(const mr_args_t *a, mr_explanation_t *x, mr_diag_t *diag) {
-  const mr_backend_t *b = mr_exec_backend(x->exec);
+  const mr_device_t *d = mr_exec_device(x->exec);
   if (!mr_args_text(a, "--kernels")) return MR_OK;
-  if (!b->inspect)
+  if (!d->backend->compile->inspect)
     return mr_fail(diag, MR_ERR_USAGE,
                    "explain: --kernels: device %s does not tell its kernels, "
                    "expected --device cuda beside it",
-                   b->name);
+                   d->name);
   found_t found = {x, false};
   MR_TRY(mr_exec_inspect(x->exec, kernel_found, &found, diag));
   kernels_count(x);

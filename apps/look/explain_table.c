@@ -351,7 +351,7 @@ static void print_passes(const mr_explanation_t *x, FILE *to) {
              x->made.n_eqn - x->made.n_alias, x->made.n_alias);
   if (x->made.kernels > 0)
     print_line(to, "%6.0f kernels start on %s in a run", x->made.kernels,
-               mr_exec_backend(x->exec)->name);
+               mr_exec_device(x->exec)->name);
   if (x->slots)
     print_line(to, "%6d batches lie in the slots of to-device, %zu bytes", x->n_slots, x->slots);
 }

@@ -104,15 +104,20 @@ static mr_err_t doctor_print(const mr_args_t *a, const cJSON *report, mr_diag_t 
 
 /* Prints a device as a text from which it can be planned for elsewhere. */
 static mr_err_t doctor_describe(const char *name, mr_diag_t *diag) {
-  const mr_backend_t *b;
+  const mr_device_t *d;
   mr_diag_t why = {0};
-  if (mr_device_open_to_plan(name, &b, &why) < 0)
+  if (mr_device_open_to_plan(name, &d, &why) < 0)
     return mr_diag_prefix(diag, why.code == MR_ERR_CONFIG ? MR_ERR_USAGE : why.code, &why,
                           "doctor: --describe");
-  if (b->write_described) return b->write_described(stdout, diag);
-  return mr_fail(diag, MR_ERR_USAGE,
-                 "doctor: --describe %s: backend %s has no described devices, expected cuda", name,
-                 b->name);
+  const mr_device_ops_t *ops = d->backend->device;
+  mr_err_t e = ops->write_described
+                   ? ops->write_described(d, stdout, diag)
+                   : mr_fail(diag, MR_ERR_USAGE,
+                             "doctor: --describe %s: backend %s has no described devices, expected "
+                             "cuda",
+                             name, d->backend->name);
+  mr_device_close(d);
+  return e;
 }
 
 static int doctor_run(const mr_args_t *a, mr_diag_t *diag) {

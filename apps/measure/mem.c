@@ -200,7 +200,7 @@ static void print_beside(const job_t *j) {
 /* A plan that does not run may be of any size.  A described device has its memory alone for arena
    and inputs; one that is there is asked, as before a run, for a block as large as the arena. */
 static void compare_with_room(job_t *j, bool described) {
-  j->room = mr_exec_backend(j->x)->room();
+  j->room = mr_device_room(mr_exec_device(j->x));
   j->needs = mr_exec_peak_bytes(j->x) + (described ? held_bytes(j) : 0);
 }
 
@@ -277,8 +277,8 @@ static mr_err_t report(job_t *j, const mr_args_t *a, mr_diag_t *diag) {
   mr_err_t e = mem_plans(a) ? MR_OK : measure(j, diag);
   if (!json && j->measured) printf("measured peak %14zu bytes\n", j->measured);
   MR_TRY(e);
-  const mr_backend_t *b = mr_exec_backend(j->x);
-  if (b->beside) j->libraries = b->beside(&j->at_open);
+  const mr_device_t *d = mr_exec_device(j->x);
+  if (d->backend->memory->beside) j->libraries = d->backend->memory->beside(d, &j->at_open);
   if (json) return print_causes_json(j, diag);
   print_causes(j);
   print_beside(j);

@@ -41,11 +41,14 @@ typedef struct watch {
   mr_diag_t diag;
 } watch_t;
 
-static void measure_limits(const mr_backend_t *b, mr_profile_limits_t *l) {
-  l->threads = b->threads();
-  l->f32 = b->fma(MR_F32, l->threads), l->f32_one = b->fma(MR_F32, 1);
-  l->bf16 = b->fma(MR_BF16, l->threads), l->bf16_one = b->fma(MR_BF16, 1);
-  l->copy = b->bandwidth(l->threads), l->copy_one = b->bandwidth(1);
+static void measure_limits(const mr_device_t *d, mr_profile_limits_t *l) {
+  l->threads = mr_device_threads(d);
+  l->f32 = d->backend->limits->fma(d, MR_F32, l->threads),
+  l->f32_one = d->backend->limits->fma(d, MR_F32, 1);
+  l->bf16 = d->backend->limits->fma(d, MR_BF16, l->threads),
+  l->bf16_one = d->backend->limits->fma(d, MR_BF16, 1);
+  l->copy = d->backend->limits->bandwidth(d, l->threads),
+  l->copy_one = d->backend->limits->bandwidth(d, 1);
 }
 
 static mr_err_t profile_begin(watch_t *w, mr_exec_t *x) {
@@ -57,7 +60,7 @@ static mr_err_t profile_begin(watch_t *w, mr_exec_t *x) {
   p->ns = calloc(n * runs + 1, sizeof *p->ns);
   if (!w->call || !p->call || !p->at || !p->ns)
     return mr_no_memory(&w->diag, "the profile of %zu steps", runs);
-  measure_limits(mr_exec_backend(x), &p->limit);
+  measure_limits(mr_exec_device(x), &p->limit);
   mr_exec_profile(x, true);
   w->before_ns = mr_now_ns();
   return MR_OK;

@@ -174,7 +174,7 @@ void mr_report_devices(cJSON *report) {
   devices_t d = {cJSON_AddObjectToObject(report, "devices"), NULL};
   for (int i = 0; mr_backends[i]; i++) {
     d.backend = mr_backends[i]->name;
-    if (!mr_backends[i]->host) mr_backends[i]->describe(doctor_device, &d);
+    mr_backends[i]->device->describe(doctor_device, &d);
   }
 }
 

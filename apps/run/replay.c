@@ -96,16 +96,17 @@ static int replay_step(mr_replay_t *r, const char *device, int threads, bool lis
 
 static int replay_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_replay_t *r = NULL;
-  const mr_backend_t *device = NULL;
+  const mr_device_t *device = NULL;
   int64_t threads = 0;
   MR_TRY(mr_args_int(a, "--threads", 1, 1024, &threads, diag));
   MR_TRY(mr_isa_check(diag));
   MR_TRY(mr_device_arg(a, &device, diag));
   MR_TRY(mr_replay_open(a->word[0], &r, diag));
   mr_replay_set_device(r, device);
-  int e = replay_step(r, device ? device->name : "cpu", (int)threads,
+  int e = replay_step(r, device ? device->backend->name : "cpu", (int)threads,
                       mr_args_text(a, "--trace") != NULL, diag);
   mr_replay_close(r);
+  mr_device_close(device);
   return e;
 }
 

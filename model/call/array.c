@@ -5,15 +5,17 @@
 #include <stdlib.h>
 
 #include "model/call/array_private.h"
+#include "model/exec/device.h"
 
-mr__bytes_t *mr__bytes_create(const mr_backend_t *device, size_t n) {
+mr__bytes_t *mr__bytes_create(const mr_device_t *device, size_t n) {
   mr__bytes_t *b = calloc(1, sizeof *b);
   if (!b) return NULL;
   atomic_init(&b->refs, 1);
-  b->device = device;
+  b->device = mr_device_keep(device);
   b->size = n;
-  b->data = device->take(n);
+  b->data = mr_device_take(device, n);
   if (b->data) return b;
+  mr_device_close(device);
   free(b);
   return NULL;
 }
@@ -32,7 +34,8 @@ void mr__bytes_drop(mr__bytes_t *b) {
   if (b->release)
     b->release(b->arg);
   else
-    b->device->give(b->data, b->size);
+    mr_device_give(b->device, b->data, b->size);
+  mr_device_close(b->device);
   free(b);
 }
 
@@ -45,7 +48,7 @@ mr_array_t *mr__array_create(mr_aval_t aval, mr__bytes_t *bytes, mr_queue_t *que
   atomic_init(&a->refs, 1);
   atomic_init(&a->state, queue ? MR__PENDING : MR__READY);
   a->aval = aval;
-  a->device = bytes->device;
+  a->device = mr_device_keep(bytes->device);
   a->bytes = bytes;
   a->queue = queue;
   a->diag = NULL;
@@ -58,17 +61,17 @@ static mr_array_t *array_no_memory(const mr_aval_t *aval, mr_diag_t *diag) {
   return NULL;
 }
 
-static const mr_backend_t *or_default(const mr_backend_t *device) {
-  return device ? device : mr_backend_default();
+static const mr_device_t *or_default(const mr_device_t *device) {
+  return device ? device : mr_device_default();
 }
 
-mr_array_t *mr_array_on(const mr_backend_t *device, mr_aval_t aval, const void *data,
+mr_array_t *mr_array_on(const mr_device_t *device, mr_aval_t aval, const void *data,
                         mr_diag_t *diag) {
   size_t n = mr_aval_bytes(&aval);
   mr__bytes_t *bytes = mr__bytes_create(or_default(device), n);
   mr_array_t *a = bytes ? mr__array_create(aval, bytes, NULL) : NULL;
   if (!a) return array_no_memory(&aval, diag);
-  a->device->copy(bytes->data, data, n, MR_COPY_IN);
+  mr_device_copy(a->device, bytes->data, data, n, MR_COPY_IN);
   return a;
 }
 
@@ -76,14 +79,14 @@ mr_array_t *mr_array_of(mr_aval_t aval, const void *data, mr_diag_t *diag) {
   return mr_array_on(NULL, aval, data, diag);
 }
 
-mr_array_t *mr_array_over(const mr_backend_t *device, mr_aval_t aval, void *data,
+mr_array_t *mr_array_over(const mr_device_t *device, mr_aval_t aval, void *data,
                           void (*release)(void *arg), void *arg, mr_diag_t *diag) {
   char text[MR_AVAL_TEXT];
   device = or_default(device);
-  if ((uintptr_t)data % device->align) {
+  if ((uintptr_t)data % device->backend->align) {
     mr_fail(diag, MR_ERR_CONFIG,
             "an array of %s over other memory: device %s wants it aligned to %zu",
-            mr_aval_text(&aval, text), device->name, device->align);
+            mr_aval_text(&aval, text), device->name, device->backend->align);
     return NULL;
   }
   mr__bytes_t *bytes = calloc(1, sizeof *bytes);
@@ -94,12 +97,16 @@ mr_array_t *mr_array_over(const mr_backend_t *device, mr_aval_t aval, void *data
     return array_no_memory(&aval, diag);
   }
   *bytes = (mr__bytes_t){.refs = 1,
-                         .device = device,
+                         .device = mr_device_keep(device),
                          .data = data,
                          .size = mr_aval_bytes(&aval),
                          .release = release,
                          .arg = arg};
-  *a = (mr_array_t){.refs = 1, .state = MR__READY, .aval = aval, .device = device, .bytes = bytes};
+  *a = (mr_array_t){.refs = 1,
+                    .state = MR__READY,
+                    .aval = aval,
+                    .device = mr_device_keep(device),
+                    .bytes = bytes};
   return a;
 }
 
@@ -114,6 +121,7 @@ void mr_array_drop(mr_array_t *a) {
   assert(before > 0);
   if (before > 1) return;
   mr__bytes_drop(a->bytes);
+  mr_device_close(a->device);
   free(a->diag);
   free(a);
 }
@@ -137,7 +145,7 @@ void mr__array_fail(mr_array_t *a, const mr_diag_t *why) {
 
 const mr_aval_t *mr_array_aval(const mr_array_t *a) { return &a->aval; }
 
-const mr_backend_t *mr_array_device(const mr_array_t *a) { return a->device; }
+const mr_device_t *mr_array_device(const mr_array_t *a) { return a->device; }
 
 /* acquire pairs with the release in array_settle. */
 static int state_of(const mr_array_t *a) {
@@ -165,7 +173,7 @@ static mr_err_t await_bytes(mr_array_t *a, mr_diag_t *diag) {
 mr_err_t mr_array_data(mr_array_t *a, const void **data, mr_diag_t *diag) {
   char text[MR_AVAL_TEXT];
   MR_TRY(await_bytes(a, diag));
-  if (!a->device->host)
+  if (!a->device->backend->host)
     return mr_fail(diag, MR_ERR_CONFIG,
                    "an array of %s lies on device %s, which the host cannot read in place; "
                    "mr_array_read copies it",
@@ -176,27 +184,27 @@ mr_err_t mr_array_data(mr_array_t *a, const void **data, mr_diag_t *diag) {
 
 mr_err_t mr_array_read(mr_array_t *a, void *host, mr_diag_t *diag) {
   MR_TRY(await_bytes(a, diag));
-  a->device->copy(host, a->bytes->data, a->bytes->size, MR_COPY_OUT);
+  mr_device_copy(a->device, host, a->bytes->data, a->bytes->size, MR_COPY_OUT);
   return MR_OK;
 }
 
 /* Copies between devices, through a buffer on the host unless the host can access one of them.
    false without memory for that buffer. */
 static bool copy_across(const mr__bytes_t *from, const mr__bytes_t *to) {
-  if (from->device->host || to->device->host) {
-    const mr_backend_t *b = from->device->host ? to->device : from->device;
-    b->copy(to->data, from->data, from->size, b == to->device ? MR_COPY_IN : MR_COPY_OUT);
+  if (from->device->backend->host || to->device->backend->host) {
+    const mr_device_t *d = from->device->backend->host ? to->device : from->device;
+    mr_device_copy(d, to->data, from->data, from->size, d == to->device ? MR_COPY_IN : MR_COPY_OUT);
     return true;
   }
   void *host = malloc(from->size + 1);
   if (!host) return false;
-  from->device->copy(host, from->data, from->size, MR_COPY_OUT);
-  to->device->copy(to->data, host, from->size, MR_COPY_IN);
+  mr_device_copy(from->device, host, from->data, from->size, MR_COPY_OUT);
+  mr_device_copy(to->device, to->data, host, from->size, MR_COPY_IN);
   free(host);
   return true;
 }
 
-mr_array_t *mr_array_to(mr_array_t *a, const mr_backend_t *device, mr_diag_t *diag) {
+mr_array_t *mr_array_to(mr_array_t *a, const mr_device_t *device, mr_diag_t *diag) {
   if (await_bytes(a, diag) < 0) return NULL;
   if (or_default(device) == a->device) return mr_array_keep(a);
   mr__bytes_t *bytes = mr__bytes_create(or_default(device), a->bytes->size);

@@ -14,12 +14,12 @@ MR_BEGIN_DECLS
 
 typedef struct mr_array mr_array_t;
 
-struct mr_backend; /* exec/backend.h: the device that holds the bytes */
+struct mr_device; /* exec/backend.h: the device that holds the bytes */
 
 /* Both return a new array that the caller drops, or NULL with MR_ERR_NOMEM in diag, which names
    the aval.  They copy data, dense and of aval's bytes in the host's memory, before they return.
    on: to a device, NULL for the default; of: to the default device. */
-mr_array_t *mr_array_on(const struct mr_backend *device, mr_aval_t aval, const void *data,
+mr_array_t *mr_array_on(const struct mr_device *device, mr_aval_t aval, const void *data,
                         mr_diag_t *diag);
 mr_array_t *mr_array_of(mr_aval_t aval, const void *data, mr_diag_t *diag);
 
@@ -29,7 +29,7 @@ mr_array_t *mr_array_of(mr_aval_t aval, const void *data, mr_diag_t *diag);
    Until then only a run that the array is donated to writes there.  The caller drops the array.
    NULL on failure, without a call of release: MR_ERR_CONFIG names the alignment, or
    MR_ERR_NOMEM. */
-mr_array_t *mr_array_over(const struct mr_backend *device, mr_aval_t aval, void *data,
+mr_array_t *mr_array_over(const struct mr_device *device, mr_aval_t aval, void *data,
                           void (*release)(void *arg), void *arg, mr_diag_t *diag);
 mr_array_t *mr_array_keep(mr_array_t *a); /* takes one more reference; returns a, cannot fail */
 void mr_array_drop(mr_array_t *a);        /* NULL is fine */
@@ -37,7 +37,7 @@ void mr_array_drop(mr_array_t *a);        /* NULL is fine */
 /* Each returns what a was created with, never NULL.  The aval lives as long as a; the device is
    static. */
 const mr_aval_t *mr_array_aval(const mr_array_t *a);
-const struct mr_backend *mr_array_device(const mr_array_t *a);
+const struct mr_device *mr_array_device(const mr_array_t *a);
 
 /* Whether a wait for a would return at once: its run has ended or failed. */
 bool mr_array_is_ready(const mr_array_t *a);
@@ -51,7 +51,7 @@ mr_err_t mr_array_read(mr_array_t *a, void *host, mr_diag_t *diag);
 /* Waits, then returns an array with a's values on device (NULL: the default device): a itself with
    one more reference if it lies there, else a copy.  The caller drops the result.  NULL on failure:
    the errors of mr_array_read, or MR_ERR_NOMEM. */
-mr_array_t *mr_array_to(mr_array_t *a, const struct mr_backend *device, mr_diag_t *diag);
+mr_array_t *mr_array_to(mr_array_t *a, const struct mr_device *device, mr_diag_t *diag);
 /* Waits, then points *data at a's values: dense, with the backend's alignment (64 bytes at least),
    valid and unchanged until a is dropped or donated.  MR_OK; the errors of mr_array_read; or
    MR_ERR_CONFIG for a device whose memory the host reaches by copies alone. */

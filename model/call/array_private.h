@@ -12,7 +12,7 @@
    in flight hold references of their own. */
 typedef struct mr__bytes {
   atomic_int refs;
-  const mr_backend_t *device;
+  const mr_device_t *device; /* kept open, as the array's */
   void *data;
   size_t size;
   void (*release)(void *arg); /* NULL: device gives data back */
@@ -20,7 +20,7 @@ typedef struct mr__bytes {
 } mr__bytes_t;
 
 /* Takes n bytes of device's memory, contents undefined.  NULL without memory. */
-mr__bytes_t *mr__bytes_create(const mr_backend_t *device, size_t n);
+mr__bytes_t *mr__bytes_create(const mr_device_t *device, size_t n);
 mr__bytes_t *mr__bytes_keep(mr__bytes_t *b);
 void mr__bytes_drop(mr__bytes_t *b);
 
@@ -30,7 +30,7 @@ struct mr_array {
   atomic_int refs;
   atomic_int state; /* mr__state_t: release by the thread that makes it, acquire by all others */
   mr_aval_t aval;
-  const mr_backend_t *device;
+  const mr_device_t *device;
   mr__bytes_t *bytes; /* NULL once donated */
   mr_queue_t *queue;  /* runs the task that makes it; read only while pending */
   mr_diag_t *diag;    /* why it failed; set before state */

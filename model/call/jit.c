@@ -2,6 +2,7 @@
    the outputs and puts a run into the queue.  A run holds references to all arrays and bytes it
    uses, so callers may drop theirs at once. */
 #include "model/call/jit.h"
+#include "model/exec/device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +75,8 @@ static void execute(const run_t *r, mr_diag_t *why) {
   mr_exec_run(e->exec, (const void *const *)r->at, r->at + e->n_in);
   const mr_eqn_t *bad = mr_exec_nan(e->exec);
   mr_diag_t device = {0};
-  if (!mr_exec_backend(e->exec)->host && mr_exec_backend(e->exec)->check(&device) < 0)
+  if (!mr_exec_device(e->exec)->backend->host &&
+      mr_device_usable(mr_exec_device(e->exec), &device) < 0)
     mr_diag_prefix(why, device.code, &device, "run of %s", r->name);
   else if (bad)
     mr_fail(why, MR_ERR_DATA, "run of %s: %s%s%s gives NaN", r->name, bad->op->name,
@@ -115,7 +117,7 @@ static bool take_outputs(mr_jitted_t *j, run_t *r, mr_array_t *const *in) {
   for (int i = 0; i < e->n_out; i++) {
     mr__bytes_t *b = e->from[i] >= 0
                          ? mr__bytes_keep(in[e->from[i]]->bytes)
-                         : mr__bytes_create(mr_exec_backend(e->exec), mr_aval_bytes(&e->out[i]));
+                         : mr__bytes_create(mr_exec_device(e->exec), mr_aval_bytes(&e->out[i]));
     if (!b) return false;
     r->out[i] = mr__array_create(e->out[i], b, j->queue);
     if (!r->out[i]) return false;
@@ -171,7 +173,7 @@ static mr_err_t jit_check(const mr_jitted_t *j, int n_in, mr_array_t *const *in,
   if (j->tracing)
     return mr_fail(diag, MR_ERR_USAGE, "jit of %s: it is called from its own trace; no end to that",
                    j->name);
-  const mr_backend_t *device = j->options.device ? j->options.device : mr_backend_default();
+  const mr_device_t *device = j->options.device ? j->options.device : mr_device_default();
   for (int i = 0; i < n_in; i++) {
     char text[MR_AVAL_TEXT];
     if (!in[i]->bytes)

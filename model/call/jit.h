@@ -20,10 +20,10 @@ typedef struct mr_jitted mr_jitted_t;
    the jitted function itself.  Returns MR_OK or a failure; f->diag may hold the sentence. */
 typedef mr_err_t mr_emit_fn(mr_fn_t *f, void *arg);
 
-struct mr_backend;
+struct mr_device;
 
 typedef struct mr_jitted_options {
-  const struct mr_backend *device; /* where it runs and its arrays lie; NULL: the default */
+  const struct mr_device *device; /* where it runs and its arrays lie; NULL: the default */
   uint64_t donate; /* bit k: argument k is donated, and an output may take its memory */
   int threads;     /* of a run; 0: as many as the caller's team has */
   bool check_nans; /* a run fails at the first op that gives a NaN, with op and scope; slower */

@@ -91,7 +91,7 @@ static mr_err_t jit_trace_compile(mr_jitted_t *j, mr__jit_entry_t *e, const mr_f
   for (int i = 0; i < f->n_in && i < 64; i++) donate[i] = j->options.donate >> i & 1;
   mr_diag_t own = {0};
   mr_compile_options_t o = {
-      .backend = j->options.device, .donate = donate, .threads = j->options.threads};
+      .device = j->options.device, .donate = donate, .threads = j->options.threads};
   mr_err_t err = mr_compile(f, &o, &e->exec, &own);
   free(donate);
   if (err < 0) return mr_diag_prefix(diag, err, &own, "jit of %s", j->name);

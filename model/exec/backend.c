@@ -14,8 +14,6 @@ const mr_backend_t *const mr_backends[] = {
 #undef MR_BACKEND
     NULL};
 
-const mr_backend_t *mr_backend_default(void) { return mr_backends[0]; }
-
 const mr_backend_t *mr_backend_find(const char *name) {
   for (int i = 0; mr_backends[i]; i++)
     if (!strcmp(mr_backends[i]->name, name)) return mr_backends[i];
@@ -23,5 +21,6 @@ const mr_backend_t *mr_backend_find(const char *name) {
 }
 
 void mr_backends_leave(void) {
-  for (int i = 0; mr_backends[i]; i++) mr_backends[i]->leave();
+  for (int i = 0; mr_backends[i]; i++)
+    if (mr_backends[i]->team) mr_backends[i]->team->leave();
 }

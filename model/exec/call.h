@@ -1,7 +1,7 @@
-/* A bound call: one equation, lowered for a backend.
+/* A bound call: one equation, lowered for a device.
 
    The backend's rule fills run, state and scratch_bytes from the avals and attributes of c->eqn, so
-   that a run looks up no attribute. in, out and scratch point at the backend's memory when run is
+   that a run looks up no attribute. in, out and scratch point at the device's memory when run is
    called. */
 #ifndef MR_MODEL_EXEC_CALL_H
 #define MR_MODEL_EXEC_CALL_H
@@ -12,7 +12,7 @@
 
 MR_BEGIN_DECLS
 
-struct mr_backend;
+struct mr_device;
 struct mr_exec;
 typedef struct mr_call mr_call_t;
 
@@ -34,7 +34,7 @@ typedef struct mr_call_inner {
 
 struct mr_call {
   const mr_eqn_t *eqn;
-  const struct mr_backend *backend;
+  const struct mr_device *device;  /* of the graph; open as long as the call */
   void (*run)(const mr_call_t *c); /* NULL: there is nothing to run */
   void **in, **out;                /* [eqn->n_in], [eqn->n_out]; literals are scalars in memory */
   void (*fn)(void);                /* a function for run, or NULL */
@@ -48,7 +48,7 @@ struct mr_call {
   int n_inner;
   int kernels; /* how many a run starts, on a device; the CPU leaves 0 */
   /* A library chooses how much scratch it takes once the device is there: scratch_bytes has none of
-     it (mr_backend_t.open_described). */
+     it (mr_device_ops_t.open_described). */
   bool scratch_unknown;
   bool serial; /* too small for several threads; set before lowering, and a rule may change it */
   const struct mr_compile_options *options; /* of the compilation; NULL after lowering */
@@ -62,7 +62,7 @@ size_t mr__call_align(const mr_call_t *c);
 /* The rules of scan, while and cond on any backend (control.c), which a backend's lower calls:
    within one call, the host loops over compiled graphs or chooses one of them, and reads the index
    or condition through the backend's copy, unless the run is recorded and the device decides
-   (mr_backend_t.choose and loop).  Each fills c for its equation and returns MR_OK,
+   (mr_record_ops_t.choose and loop).  Each fills c for its equation and returns MR_OK,
    MR_ERR_NOMEM, or the error of compiling a graph inside. c->fini frees c->state, also after a
    failure. */
 mr_err_t mr__scan_lower(mr_call_t *c, mr_diag_t *diag);

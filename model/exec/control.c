@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "model/control/flow.h"
+#include "model/exec/device.h"
 #include "model/exec/exec_private.h"
 
 /* ---- inner executables: functions inside an equation, planned with the graph around it.  They
@@ -14,7 +15,7 @@
    are bound together with it.  Their inputs and outputs may be rows of larger arrays, aligned to no
    more than mr_compile_options_t.align says ---- */
 
-/* Compiles f for c's backend and options, without an arena; its inputs and outputs are multiples of
+/* Compiles f for c's device and options, without an arena; its inputs and outputs are multiples of
    `align` bytes.  The call lists *out in c->inner, with its offset in c->scratch, and frees it in
    c->fini. */
 static mr_err_t inner_create(const mr_call_t *c, const mr_fn_t *f, size_t align, mr_exec_t **out,
@@ -26,8 +27,8 @@ static mr_err_t inner_create(const mr_call_t *c, const mr_fn_t *f, size_t align,
   o.donate = NULL; /* donations are those of the outer graph's inputs */
   o.lender = NULL;
   o.align = align;
-  x->backend = c->backend;
-  x->threads = x->backend->threads();
+  x->device = mr_device_keep(c->device);
+  x->threads = o.threads ? o.threads : mr_device_threads(x->device);
   x->lent = true; /* the arena is the call's scratch */
   mr_err_t err = mr__exec_plan(x, f, &o, true, diag);
   if (err < 0) {
@@ -39,14 +40,14 @@ static mr_err_t inner_create(const mr_call_t *c, const mr_fn_t *f, size_t align,
   return MR_OK;
 }
 
-static size_t inner_aligned(const mr_backend_t *b, size_t n) {
-  return (n + b->align - 1) & ~(b->align - 1);
+static size_t inner_aligned(const mr_device_t *d, size_t n) {
+  return (n + d->backend->align - 1) & ~(d->backend->align - 1);
 }
 
 /* The bytes of x's arena in the scratch. */
-static size_t inner_bytes(const mr_exec_t *x) { return inner_aligned(x->backend, x->plan.bytes); }
+static size_t inner_bytes(const mr_exec_t *x) { return inner_aligned(x->device, x->plan.bytes); }
 
-static size_t call_aligned(const mr_call_t *c, size_t n) { return inner_aligned(c->backend, n); }
+static size_t call_aligned(const mr_call_t *c, size_t n) { return inner_aligned(c->device, n); }
 
 static mr_err_t control_no_memory(const mr_call_t *c, mr_diag_t *diag) {
   return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
@@ -55,7 +56,7 @@ static mr_err_t control_no_memory(const mr_call_t *c, mr_diag_t *diag) {
 /* Copies the bytes of a carry, unless it is already in place. */
 static void control_move(const mr_call_t *c, void *to, const void *from, size_t bytes,
                          mr_copy_way_t way) {
-  if (to != from && bytes) c->backend->copy(to, from, bytes, way);
+  if (to != from && bytes) mr_device_copy(c->device, to, from, bytes, way);
 }
 
 /* ---- scan: carries alternate between the result's memory and a second place; rows are read and
@@ -221,8 +222,9 @@ static void while_run(const mr_call_t *c) {
   for (int i = 0; i < l->n_cond; i++) l->to_cond[i] = c->in[i];
   for (int i = 0; i < l->n_body; i++) l->to_body[i] = c->in[l->n_cond + i];
   for (int k = 0; k < l->n_carry; k++) now[k] = now_cond[k] = c->in[l->n_cond + l->n_body + k];
-  /* The cast drops const from what give gets back as const. */
-  if (c->backend->loop && c->backend->loop(verdict_of(c), while_give, (void *)(uintptr_t)c)) return;
+  const mr_record_ops_t *record = c->device->backend->record;
+  void *arg = (void *)(uintptr_t)c; /* what give gets back as const */
+  if (record && record->loop && record->loop(c->device, verdict_of(c), while_give, arg)) return;
   while (holds(c)) {
     char *at = (char *)c->scratch + l->second;
     for (int k = 0; k < l->n_carry; k++) {
@@ -258,7 +260,8 @@ mr_err_t mr__while_lower(mr_call_t *c, mr_diag_t *diag) {
       (mr_call_inner_t){.exec = l->cond, .runs = 1, .when = "each test of while", .branch = -1};
   l->inner[1] = (mr_call_inner_t){
       .exec = l->body, .at = body_at, .runs = 1, .when = "each step of while", .branch = -1};
-  c->note[0].what = c->backend->loop
+  const mr_record_ops_t *record = c->device->backend->record;
+  c->note[0].what = record && record->loop
                         ? "carries copied to the result, in a captured run with each step"
                         : "carries copied to the result, unless the number of steps is odd";
   for (int k = 0; k < p.n_carry; k++) c->note[0].bytes += 2 * carry_bytes(c, k);
@@ -292,10 +295,10 @@ static void cond_give(void *arg, int j) {
 /* Runs the branch that the index names; an index outside is clamped, as in jax.lax.switch. */
 static void cond_run(const mr_call_t *c) {
   const choice_t *s = c->state;
-  const mr_backend_t *b = c->backend;
+  const mr_record_ops_t *record = c->device->backend->record;
   void *arg = (void *)(uintptr_t)c; /* what give gets back as const */
   int32_t index;
-  if (b->choose && b->choose(c->in[0], s->n, cond_give, arg)) return;
+  if (record && record->choose && record->choose(c->device, c->in[0], s->n, cond_give, arg)) return;
   control_move(c, &index, c->in[0], sizeof index, MR_COPY_OUT);
   cond_give(arg, index < 0 ? 0 : index < s->n ? index : s->n - 1);
 }

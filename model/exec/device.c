@@ -1,13 +1,17 @@
-/* Reads the name of a device, "cpu" or "opencl:1", and opens the backend that it names.  The name
-   is checked when a graph is planned, without touching the device; the error for an unknown name
-   lists the known ones, and opening one that this build leaves out says so. */
+/* Devices by name: reads "cpu", "cpu:1" or "opencl:1", and keeps the open devices of the process in
+   a list, with the number of their owners.  The name is checked when a graph is planned, without
+   touching the device; the error for an unknown name lists the known ones, and opening one that
+   this build leaves out says so. */
 #include "model/exec/device.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* "cpu or opencl[:N]": the names that there are. */
+#define DESCRIBED ":described="
+
+/* "cpu or opencl[:N]": the names that there are; shares of the processors are for the few. */
 static const char *devices_known(char *text, size_t n) {
   size_t at = 0;
   text[0] = 0;
@@ -29,29 +33,15 @@ static mr_err_t device_parse(const char *name, const mr_backend_t **out, const c
                  devices_known(known, sizeof known));
 }
 
-#define DESCRIBED ":described="
-
 bool mr_device_is_described(const char *name) {
   const char *colon = name ? strchr(name, ':') : NULL;
   return colon && !strncmp(colon, DESCRIBED, strlen(DESCRIBED));
 }
 
-mr_err_t mr_device_open_to_plan(const char *name, const mr_backend_t **out, mr_diag_t *diag) {
-  const mr_backend_t *b;
-  const char *number;
-  if (!mr_device_is_described(name)) return mr_device_open(name, out, diag);
-  MR_TRY(device_parse(name, &b, &number, diag));
-  if (!b->open_described)
-    return mr_fail(diag, MR_ERR_CONFIG, "device = %.60s: backend %s has no described devices", name,
-                   b->name);
-  MR_TRY(b->open_described(strchr(number, '=') + 1, diag));
-  *out = b;
-  return MR_OK;
-}
-
 mr_err_t mr_device_check(const char *name, mr_diag_t *diag) {
   const mr_backend_t *b;
   const char *number;
+  char key[MR_DEVICE_KEY];
   MR_TRY(device_parse(name, &b, &number, diag));
   if (mr_device_is_described(name))
     return mr_fail(
@@ -59,23 +49,153 @@ mr_err_t mr_device_check(const char *name, mr_diag_t *diag) {
         "device = %.60s: a described device computes nothing: only mem, explain and jaxpr "
         "take one",
         name);
-  if (number && b->host) return b->open(number, diag);
-  size_t n = number ? strlen(number) : 1;
-  if (n && n <= 4 && (!number || strspn(number, "0123456789") == n)) return MR_OK;
-  return mr_fail(diag, MR_ERR_CONFIG,
-                 "device = %.60s: want %s:N, where N is the number of a device, from 0", name,
-                 b->name);
+  return number ? b->device->key(number, key, diag) : MR_OK;
 }
 
-mr_err_t mr_device_open(const char *name, const mr_backend_t **out, mr_diag_t *diag) {
+/* The backend of a name and its key. */
+static mr_err_t device_key(const char *name, const mr_backend_t **b, const char **number,
+                           char key[MR_DEVICE_KEY], mr_diag_t *diag) {
+  MR_TRY(device_parse(name, b, number, diag));
+  return (*b)->device->key(*number, key, diag);
+}
+
+bool mr_device_same(const char *a, const char *b) {
+  const mr_backend_t *of_a, *of_b;
+  const char *number;
+  char key_a[MR_DEVICE_KEY], key_b[MR_DEVICE_KEY];
+  if (!strcmp(a, b)) return true;
+  return device_key(a, &of_a, &number, key_a, NULL) >= 0 &&
+         device_key(b, &of_b, &number, key_b, NULL) >= 0 && of_a == of_b && !strcmp(key_a, key_b);
+}
+
+bool mr_device_on_host(const char *name) {
   const mr_backend_t *b;
   const char *number;
-  MR_TRY(mr_device_check(name, diag));
-  MR_TRY(device_parse(name, &b, &number, diag));
-  MR_TRY(b->open(number, diag));
-  *out = b;
-  return MR_OK;
+  return device_parse(name, &b, &number, NULL) >= 0 && b->host;
 }
+
+/* ---- the open devices ---- */
+
+typedef struct opened {
+  mr_device_t device;
+  char name[MR_DEVICE_KEY + 32];
+  int owners;
+  struct opened *next;
+} opened_t;
+
+/* Of the whole process.  The lock is held while a device opens or closes, so that no second one of
+   the same name comes between. */
+static struct {
+  pthread_mutex_t lock;
+  opened_t *first;
+} devices = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static opened_t **opened_find(const char *name) {
+  opened_t **at = &devices.first;
+  while (*at && strcmp((*at)->name, name) != 0) at = &(*at)->next;
+  return at;
+}
+
+/* The default device has no entry in the list: it is always open. */
+static struct {
+  pthread_once_t once;
+  mr_device_t device;
+} processors = {.once = PTHREAD_ONCE_INIT};
+
+static void processors_init(void) {
+  processors.device = (mr_device_t){mr_backends[0], NULL, -1, mr_backends[0]->name};
+}
+
+const mr_device_t *mr_device_default(void) {
+  pthread_once(&processors.once, processors_init);
+  return &processors.device;
+}
+
+static const mr_device_t *device_default(const mr_backend_t *b, const char *key) {
+  return b == mr_backends[0] && !*key ? mr_device_default() : NULL;
+}
+
+typedef mr_err_t open_fn(mr_device_t *d, const char *what, mr_diag_t *diag);
+
+/* One more owner of the device of that key, which open(what) opens if it is not. */
+static mr_err_t devices_open(const mr_backend_t *b, const char *key, open_fn *open,
+                             const char *what, const mr_device_t **out, mr_diag_t *diag) {
+  char name[sizeof((opened_t *)0)->name];
+  snprintf(name, sizeof name, "%s%s%s", b->name, *key ? ":" : "", key);
+  mr_err_t e = MR_OK;
+  pthread_mutex_lock(&devices.lock);
+  opened_t *o = *opened_find(name);
+  if (!o) {
+    o = calloc(1, sizeof *o);
+    e = o ? MR_OK : mr_no_memory(diag, "device %s", name);
+    if (o) {
+      memcpy(o->name, name, sizeof name);
+      bool numbered = *key >= '0' && *key <= '9';
+      o->device = (mr_device_t){b, NULL, numbered ? (int)strtol(key, NULL, 10) : -1, o->name};
+      e = open(&o->device, what, diag);
+    }
+    if (e >= 0) o->next = devices.first, devices.first = o;
+    if (e < 0) free(o), o = NULL;
+  }
+  if (o) o->owners++, *out = &o->device;
+  pthread_mutex_unlock(&devices.lock);
+  return e;
+}
+
+mr_err_t mr_device_open(const char *name, const mr_device_t **out, mr_diag_t *diag) {
+  const mr_backend_t *b;
+  const char *number;
+  char key[MR_DEVICE_KEY];
+  MR_TRY(mr_device_check(name, diag));
+  MR_TRY(device_key(name, &b, &number, key, diag));
+  const mr_device_t *d = device_default(b, key);
+  if (d) return *out = d, MR_OK;
+  return devices_open(b, key, b->device->open, number, out, diag);
+}
+
+mr_err_t mr_device_open_to_plan(const char *name, const mr_device_t **out, mr_diag_t *diag) {
+  const mr_backend_t *b;
+  const char *number;
+  if (!mr_device_is_described(name)) return mr_device_open(name, out, diag);
+  MR_TRY(device_parse(name, &b, &number, diag));
+  if (!b->device->open_described)
+    return mr_fail(diag, MR_ERR_CONFIG, "device = %.60s: backend %s has no described devices", name,
+                   b->name);
+  if (strlen(number) >= MR_DEVICE_KEY)
+    return mr_fail(diag, MR_ERR_CONFIG, "device = %.60s...: a name of %zu bytes, want less than %d",
+                   name, strlen(name), MR_DEVICE_KEY);
+  return devices_open(b, number, b->device->open_described, strchr(number, '=') + 1, out, diag);
+}
+
+/* The entry whose device is d, with the lock held; NULL: d is not from mr_device_open. */
+static opened_t **opened_of(const mr_device_t *d) {
+  opened_t **at = &devices.first;
+  while (*at && &(*at)->device != d) at = &(*at)->next;
+  return *at ? at : NULL;
+}
+
+const mr_device_t *mr_device_keep(const mr_device_t *d) {
+  if (d == mr_device_default()) return d;
+  pthread_mutex_lock(&devices.lock);
+  opened_t **at = opened_of(d);
+  if (at) (*at)->owners++;
+  pthread_mutex_unlock(&devices.lock);
+  return d;
+}
+
+void mr_device_close(const mr_device_t *d) {
+  if (!d || d == mr_device_default()) return;
+  pthread_mutex_lock(&devices.lock);
+  opened_t **at = opened_of(d), *o = at ? *at : NULL;
+  if (o && --o->owners == 0) {
+    *at = o->next;
+    o->device.backend->device->close(&o->device);
+    free(o);
+  }
+  pthread_mutex_unlock(&devices.lock);
+}
+
+/* ---- for backends ---- */
 
 const char *mr__device_wish(const char *backend, const char *variable, const char *number,
                             char text[120]) {
@@ -88,17 +208,19 @@ const char *mr__device_wish(const char *backend, const char *variable, const cha
 }
 
 mr_err_t mr__device_number(const char *backend, const char *variable, const char *number,
-                           unsigned *at, mr_diag_t *diag) {
+                           char key[MR_DEVICE_KEY], mr_diag_t *diag) {
   const char *wish = number ? number : getenv(variable);
-  char text[120];
   size_t n = wish ? strlen(wish) : 0;
-  *at = 0;
-  if (!number && !n) return MR_OK;
-  if (!n || n > 4 || strspn(wish, "0123456789") != n)
+  char text[120];
+  bool good = n && n <= 4 && strspn(wish, "0123456789") == n;
+  snprintf(key, MR_DEVICE_KEY, "%lu", good ? strtoul(wish, NULL, 10) : 0);
+  if (good || (!number && !n)) return MR_OK;
+  if (!number)
     return mr_fail(diag, MR_ERR_CONFIG, "%s: want the number of a device, from 0",
                    mr__device_wish(backend, variable, number, text));
-  *at = (unsigned)strtoul(wish, NULL, 10);
-  return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "device = %s:%.40s: want %s:N, where N is the number of a device, from 0", backend,
+                 number, backend);
 }
 
 bool mr__device_waits(void) {

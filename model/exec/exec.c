@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "model/exec/device.h"
 #include "model/exec/exec_private.h"
 #include "model/ir/element.h"
 #include "model/ir/op.h"
@@ -30,8 +31,8 @@ static void write_literal(mr_exec_t *x, const mr_var_t *v) {
     value = v->whole;
   else
     mr_set_f64(v->aval.dtype, &value, 0, v->value);
-  x->backend->copy((b->place == MR_BLOCK_CONST ? x->constants : x->arena) + b->offset, &value,
-                   b->bytes, MR_COPY_IN);
+  mr_device_copy(x->device, (b->place == MR_BLOCK_CONST ? x->constants : x->arena) + b->offset,
+                 &value, b->bytes, MR_COPY_IN);
 }
 
 /* Writes the literals of an equation that needs no call, since its result is its operand. */
@@ -90,39 +91,42 @@ void mr__exec_bind(mr_exec_t *x) {
 }
 
 static mr_err_t take_arena(mr_exec_t *x, const mr_compile_options_t *o, mr_diag_t *diag) {
-  const mr_backend_t *b = x->backend;
+  const mr_device_t *d = x->device;
   const mr_exec_t *lender = o->lender;
-  x->lent = lender && lender->backend == b && lender->plan.bytes >= x->plan.bytes;
+  x->lent = lender && lender->device == d && lender->plan.bytes >= x->plan.bytes;
   /* The system would promise more memory than it has, and kill the program during a run. */
   bool small = x->plan.bytes < (size_t)64 << 20; /* not worth asking */
-  size_t room = x->lent || small ? SIZE_MAX : b->room();
+  size_t room = x->lent || small ? SIZE_MAX : mr_device_room(d);
   bool fits = x->plan.bytes < room;
-  if (fits) x->arena = x->lent ? lender->arena : b->take(x->plan.bytes);
+  if (fits) x->arena = x->lent ? lender->arena : mr_device_take(d, x->plan.bytes);
   if (x->arena) return MR_OK;
+  bool host = d->backend->host;
   return mr_fail(diag, MR_ERR_NOMEM,
-                 "out of memory: %s%sthe planned peak is %zu bytes, this process may have %zu; "
+                 "out of memory: %s%sthe planned peak is %zu bytes, this process may have %zu%s%s; "
                  "take %s",
-                 b->host ? "" : b->name, b->host ? "" : ": ", x->plan.bytes,
-                 room == SIZE_MAX ? b->room() : room, o->smaller ? o->smaller : "a smaller batch");
+                 host ? "" : d->backend->name, host ? "" : ": ", x->plan.bytes,
+                 room == SIZE_MAX ? mr_device_room(d) : room, host ? "" : " on ",
+                 host ? "" : d->name, o->smaller ? o->smaller : "a smaller batch");
 }
 
 mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_t *o, bool apart,
                        mr_diag_t *diag) {
-  const mr_backend_t *b = x->backend;
-  MR_TRY(mr_open_calls(f, b->target, &x->fn, diag));
-  MR_TRY(mr_passes_run(x->fn, b->target, o->skip, diag));
+  const mr_device_t *d = x->device;
+  MR_TRY(mr_open_calls(f, d->backend->compile->target(d), &x->fn, diag));
+  MR_TRY(mr_passes_run(x->fn, d->backend->compile->target(d), o->skip, diag));
   x->call = calloc((size_t)x->fn->n_eqn + 1, sizeof *x->call);
   x->ns = calloc(3 * ((size_t)x->fn->n_eqn + 1), sizeof *x->ns);
   if (!x->call || !x->ns) return mr_no_memory(diag, "a compiled graph");
   x->at = x->ns + x->fn->n_eqn, x->last = x->at + x->fn->n_eqn;
   MR_TRY(mr__lower(x, o, diag));
-  MR_TRY(
-      mr_memory_plan_init(&x->plan, x->fn, o->donate, o->in_place, x->call, b->align, apart, diag));
+  MR_TRY(mr_memory_plan_init(&x->plan, x->fn, o->donate, o->in_place, x->call, d->backend->align,
+                             apart, diag));
   MR_TRY(mr_memory_plan_check(&x->plan, x->fn, diag));
   if (o->plan_only) return MR_OK;
-  if (b->build) MR_TRY(b->build(x->call, x->fn->n_eqn, diag));
+  const mr_compile_ops_t *compile = d->backend->compile;
+  if (compile->build) MR_TRY(compile->build(d, x->call, x->fn->n_eqn, diag));
   if (!x->plan.constants) return MR_OK;
-  x->constants = b->take(x->plan.constants);
+  x->constants = mr_device_take(d, x->plan.constants);
   return x->constants ? MR_OK : mr_no_memory(diag, "a graph's literals");
 }
 
@@ -135,9 +139,20 @@ static mr_err_t exec_compile(mr_exec_t *x, const mr_fn_t *f, const mr_compile_op
   MR_TRY(take_arena(x, o, diag));
   mr__exec_bind(x);
   x->first_write = first_write(x);
-  if (!x->backend->repeat || !mr__exec_repeats(x)) return MR_OK;
+  if (!x->device->backend->record || !mr__exec_repeats(x)) return MR_OK;
   x->key = calloc((size_t)(x->fn->n_in + x->fn->n_out) + 1, sizeof *x->key);
   return x->key ? MR_OK : mr_no_memory(diag, "a compiled graph");
+}
+
+/* The host's threads of x for what follows, up to exec_end. */
+static int exec_begin(const mr_exec_t *x, bool pin) {
+  const mr_team_ops_t *team = x->device->backend->team;
+  return team ? team->begin(x->device, x->threads, pin) : 0;
+}
+
+static void exec_end(const mr_exec_t *x, int before) {
+  const mr_team_ops_t *team = x->device->backend->team;
+  if (team) team->end(x->device, before);
 }
 
 mr_err_t mr_compile(const mr_fn_t *f, const mr_compile_options_t *options, mr_exec_t **out,
@@ -147,16 +162,16 @@ mr_err_t mr_compile(const mr_fn_t *f, const mr_compile_options_t *options, mr_ex
   MR_TRY(mr_key_layout_check(diag));
   static const mr_compile_options_t plain;
   const mr_compile_options_t *o = options ? options : &plain;
-  const mr_backend_t *b = o->backend ? o->backend : mr_backend_default();
-  MR_TRY(b->check(diag));
+  const mr_device_t *d = o->device ? o->device : mr_device_default();
+  MR_TRY(mr_device_usable(d, diag));
   mr_exec_t *x = calloc(1, sizeof *x);
   if (!x) return mr_no_memory(diag, "a compiled graph");
-  x->backend = b;
-  x->threads = o->threads ? o->threads : b->threads();
+  x->device = mr_device_keep(d);
+  x->threads = o->threads ? o->threads : mr_device_threads(d);
   x->pin = o->pin;
-  int before = b->begin(x->threads, false);
+  int before = exec_begin(x, false);
   mr_err_t err = exec_compile(x, f, o, diag);
-  b->end(before);
+  exec_end(x, before);
   if (err < 0) {
     mr_exec_destroy(x);
     return err;
@@ -167,7 +182,7 @@ mr_err_t mr_compile(const mr_fn_t *f, const mr_compile_options_t *options, mr_ex
 
 void mr_exec_destroy(mr_exec_t *x) {
   if (!x) return;
-  if (x->kept) x->backend->forget(x->kept);
+  if (x->kept) x->device->backend->record->forget(x->device, x->kept);
   free(x->key);
   for (int i = 0; x->call && i < x->fn->n_eqn; i++)
     if (x->call[i].fini) x->call[i].fini(x->call[i].state);
@@ -176,34 +191,35 @@ void mr_exec_destroy(mr_exec_t *x) {
   free(x->ns);
   free(x->slots);
   free(x->patch);
-  if (!x->lent) x->backend->give(x->arena, x->plan.bytes);
-  x->backend->give(x->constants, x->plan.constants);
+  if (!x->lent) mr_device_give(x->device, x->arena, x->plan.bytes);
+  mr_device_give(x->device, x->constants, x->plan.constants);
   mr_memory_plan_fini(&x->plan);
   mr_fn_destroy(x->fn);
+  mr_device_close(x->device);
   free(x);
 }
 
 /* Waits for a device that computes after a call has returned.  A failure stays with the device,
    which refuses the next compilation or tells it at a mark. */
 static void exec_settle(const mr_exec_t *x) {
-  if (x->backend->reached) (void)x->backend->reached(NULL, true, NULL);
+  if (x->device->backend->queue) (void)mr_device_reached(x->device, NULL, true, NULL);
 }
 
 /* Before the first write over a donated input. false: the gate forbids it. */
 static bool exec_may_write(const mr_exec_t *x) {
   if (x->may_write && !x->may_write(x->gate_arg)) return false;
-  if (x->waits_beside) x->backend->wait_beside(MR_COPY_OUT);
+  if (x->waits_beside) x->device->backend->queue->wait_beside(x->device, MR_COPY_OUT);
   return true;
 }
 
 /* Makes a call whose time is taken: between two stamps of the device, or until it is done. */
 static void run_timed(mr_exec_t *x, int i) {
-  const mr_backend_clock_t *clock = x->stamp ? x->backend->clock : NULL;
+  const mr_clock_ops_t *clock = x->stamp ? x->device->backend->queue->clock : NULL;
   int64_t before = mr_now_ns();
-  if (clock) clock->record(x->stamp[2 * i]);
+  if (clock) clock->record(x->device, x->stamp[2 * i]);
   x->call[i].run(&x->call[i]);
   if (clock) {
-    clock->record(x->stamp[2 * i + 1]);
+    clock->record(x->device, x->stamp[2 * i + 1]);
     return;
   }
   exec_settle(x);
@@ -214,6 +230,7 @@ static void run_timed(mr_exec_t *x, int i) {
 
 /* Makes the calls in order. false: the gate forbade the first write, or a call gave a NaN. */
 static bool run_calls(mr_exec_t *x) {
+  const mr_team_ops_t *team = x->device->backend->team;
   bool serial = false;
   bool open = true;
   int i = 0;
@@ -225,7 +242,7 @@ static bool run_calls(mr_exec_t *x) {
       if (x->finite) mr__finite_call(x->finite, i);
       continue;
     }
-    if (c->serial != serial) x->backend->spread(c->serial ? 1 : x->threads);
+    if (team && c->serial != serial) team->spread(x->device, c->serial ? 1 : x->threads);
     serial = c->serial;
     if (x->profile)
       run_timed(x, i);
@@ -256,16 +273,16 @@ static void exec_give(void *arg) {
   const void *const *in = g->in;
   void *const *out = g->out;
   if (x->finite) mr__finite_begin(x->finite, in, out);
-  int before = x->backend->begin(x->threads, x->pin);
+  int before = exec_begin(x, x->pin);
   bool done = run_calls(x);
-  x->backend->end(before);
+  exec_end(x, before);
   if (x->finite) mr__finite_end(x->finite);
   if (done && x->first_write == x->fn->n_eqn) done = exec_may_write(x);
   if (!done) return;
   for (int i = 0; i < x->fn->n_out; i++) {
     size_t bytes = mr_aval_bytes(&x->fn->out[i]->aval); /* an empty value has no place */
     if (bytes && out[i] != x->result[i])
-      x->backend->copy(out[i], x->result[i], bytes, MR_COPY_WITHIN);
+      mr_device_copy(x->device, out[i], x->result[i], bytes, MR_COPY_WITHIN);
   }
 }
 
@@ -290,7 +307,8 @@ static void exec_run(mr_exec_t *x, const void *const *in, void *const *out) {
   }
   for (size_t i = 0; i < n_in; i++) x->key[i] = in[i];
   for (size_t i = 0; i < n_out; i++) x->key[n_in + i] = out[i];
-  x->backend->repeat(&x->kept, x->key, (int)(n_in + n_out), exec_give, &g);
+  x->device->backend->record->repeat(x->device, &x->kept, x->key, (int)(n_in + n_out), exec_give,
+                                     &g);
 }
 
 void mr_exec_start(mr_exec_t *x, const void *const *in, void *const *out) {
@@ -309,9 +327,12 @@ void mr_exec_gate(mr_exec_t *x, bool (*may_write)(void *arg), void *arg) {
   x->gate_arg = arg;
 }
 
-void mr_exec_wait_beside(mr_exec_t *x) { x->waits_beside = x->backend->wait_beside != NULL; }
+void mr_exec_wait_beside(mr_exec_t *x) {
+  const mr_queue_ops_t *queue = x->device->backend->queue;
+  x->waits_beside = queue && queue->wait_beside;
+}
 
-const mr_backend_t *mr_exec_backend(const mr_exec_t *x) { return x->backend; }
+const mr_device_t *mr_exec_device(const mr_exec_t *x) { return x->device; }
 
 const mr_fn_t *mr_exec_fn(const mr_exec_t *x) { return x->fn; }
 
@@ -334,8 +355,9 @@ int mr_exec_unplanned(const mr_exec_t *x) {
 mr_err_t mr_exec_inspect(const mr_exec_t *x,
                          void (*say)(void *arg, const mr_call_t *c, const mr_backend_kernel_t *k),
                          void *arg, mr_diag_t *diag) {
-  if (!x->backend->inspect) return MR_OK;
-  MR_TRY(x->backend->inspect(x->call, x->fn->n_eqn, say, arg, diag));
+  const mr_compile_ops_t *compile = x->device->backend->compile;
+  if (!compile->inspect) return MR_OK;
+  MR_TRY(compile->inspect(x->device, x->call, x->fn->n_eqn, say, arg, diag));
   for (int i = 0; i < x->fn->n_eqn; i++)
     for (int k = 0; k < x->call[i].n_inner; k++)
       MR_TRY(mr_exec_inspect(x->call[i].inner[k].exec, say, arg, diag));

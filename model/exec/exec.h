@@ -1,4 +1,4 @@
-/* Executables: a graph compiled for a backend (backend.h) to a list of bound calls over one planned
+/* Executables: a graph compiled for a device (backend.h) to a list of bound calls over one planned
    arena.
 
    Different executables may be compiled and run by different threads at the same time; calls on one
@@ -17,14 +17,14 @@
 MR_BEGIN_DECLS
 
 typedef struct mr_exec mr_exec_t;
-struct mr_backend;
+struct mr_device;
 
 enum { MR_THREADS_MAX = 1024 }; /* the most threads a run can be compiled for */
 
 typedef struct mr_compile_options mr_compile_options_t;
 struct mr_compile_options {
-  const struct mr_backend *backend; /* the target; NULL: the default */
-  const bool *donate;               /* [f->n_in]: a run may write over that input; NULL: none */
+  const struct mr_device *device; /* where it runs; NULL: the processors (mr_device_default) */
+  const bool *donate;             /* [f->n_in]: a run may write over that input; NULL: none */
   /* The last in_place inputs are donated and become the last in_place outputs, one by one: a run
      may be given the same arrays for both.  MR_ERR_SHAPE where avals differ. */
   int in_place;
@@ -32,7 +32,7 @@ struct mr_compile_options {
      must be destroyed after this one.  NULL: none. */
   const mr_exec_t *lender;
   /* Addresses of inputs and outputs are multiples of that many bytes, a power of two; 0: of 64, as
-     the backend's arrays and parameters are.  For graphs that run on rows of larger arrays. */
+     the device's arrays and parameters are.  For graphs that run on rows of larger arrays. */
   size_t align;
   int threads;      /* of a run, [1,1024]; 0: as many as the caller's team has */
   bool pin;         /* pins each thread, the caller of mr_exec_run included, to its own processor */
@@ -55,13 +55,13 @@ mr_err_t mr_compile(const mr_fn_t *f, const mr_compile_options_t *options, mr_ex
 void mr_exec_destroy(mr_exec_t *x); /* NULL is fine */
 
 /* Runs x and blocks until the outputs hold their values. in[n_in] and out[n_out] are the caller's:
-   dense arrays in the backend's memory, with the backend's alignment.  An output may be the array
+   dense arrays in the device's memory, with its backend's alignment.  An output may be the array
    of the input that becomes it (in_place, or as mr_exec_output_in returns); else no output overlaps
    an input or another output.  One run at a time.  Cannot fail, but a gate or a NaN may end it
    early. */
 void mr_exec_run(mr_exec_t *x, const void *const *in, void *const *out);
-/* As mr_exec_run, but may return before the outputs hold their values: on a backend with marks, a
-   copy that is given later finds them, and mr_backend_t.reached waits. */
+/* As mr_exec_run, but may return before the outputs hold their values: on a backend with a queue, a
+   copy that is given later finds them, and mr_queue_ops_t.reached waits. */
 void mr_exec_start(mr_exec_t *x, const void *const *in, void *const *out);
 
 /* Sets a gate: each run calls may_write(arg) once, on its own thread, before the first kernel that
@@ -71,14 +71,14 @@ void mr_exec_start(mr_exec_t *x, const void *const *in, void *const *out);
 void mr_exec_gate(mr_exec_t *x, bool (*may_write)(void *arg), void *arg);
 
 /* Lets a run begin while copies to the host that were given beside the commands before it
-   (mr_backend_t.copy_beside) read its donated inputs: its first kernel that writes over one waits
+   (mr_queue_ops_t.copy_beside) read its donated inputs: its first kernel that writes over one waits
    for them on the device, those before it do not.  Nothing on a backend without such copies.
    Before the first run. */
 void mr_exec_wait_beside(mr_exec_t *x);
 
-/* These cannot fail.  The backend is static; the graph, as compiled, belongs to x and lives as long
-   as it.  The peak is the planned size of the arena, borrowed or owned. */
-const struct mr_backend *mr_exec_backend(const mr_exec_t *x);
+/* These cannot fail.  The device is x's, which keeps it open; the graph, as compiled, belongs to x
+   and lives as long as it.  The peak is the planned size of the arena, borrowed or owned. */
+const struct mr_device *mr_exec_device(const mr_exec_t *x);
 const mr_fn_t *mr_exec_fn(const mr_exec_t *x);
 size_t mr_exec_peak_bytes(const mr_exec_t *x);
 
@@ -89,8 +89,8 @@ int mr_exec_unplanned(const mr_exec_t *x);
 struct mr_backend_kernel;
 struct mr_call;
 /* Compiles the generated kernels of x, those of loops and branches included, and tells each one of
-   them (mr_backend_t.inspect), also if x is only planned.  MR_OK, without a call of say on a
-   backend that does not tell them; the errors of mr_backend_t.build. */
+   them (mr_compile_ops_t.inspect), also if x is only planned.  MR_OK, without a call of say on a
+   backend that does not tell them; the errors of mr_compile_ops_t.build. */
 mr_err_t mr_exec_inspect(const mr_exec_t *x,
                          void (*say)(void *arg, const struct mr_call *c,
                                      const struct mr_backend_kernel *k),

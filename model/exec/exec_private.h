@@ -15,7 +15,7 @@ typedef struct mr_exec_patch {
 } mr_exec_patch_t;
 
 struct mr_exec {
-  const mr_backend_t *backend;
+  const mr_device_t *device; /* kept open */
   mr_fn_t *fn;
   mr_call_t *call; /* [fn->n_eqn]; run is NULL if there is nothing to run */
   void **slots;    /* the pointers that call.in and call.out select from */
@@ -47,7 +47,7 @@ struct mr_exec {
 
 /* Lowers each equation of x->fn into x->call. */
 mr_err_t mr__lower(mr_exec_t *x, const mr_compile_options_t *o, mr_diag_t *diag);
-/* Passes, lowering and the memory plan of f, for x->backend: all but an arena.  apart: as in
+/* Passes, lowering and the memory plan of f, for x->device: all but an arena.  apart: as in
    mr_memory_plan_init. */
 mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_t *o, bool apart,
                        mr_diag_t *diag);

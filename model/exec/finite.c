@@ -66,11 +66,11 @@ static bool is_looked_at(mr_dtype_t t) {
   return t == MR_F32 || t == MR_F64 || t == MR_BF16 || t == MR_F16;
 }
 
-static mr_seen_t finite_look(const mr_backend_t *b, const mr_aval_t *a, const void *data) {
+static mr_seen_t finite_look(const mr_device_t *d, const mr_aval_t *a, const void *data) {
   mr_seen_t s = finite_nothing;
   int64_t n = mr_aval_elems(a);
   if (!is_looked_at(a->dtype) || !data) return s;
-  if (b->host) {
+  if (d->backend->host) {
     finite_add(&s, a->dtype, data, 0, n);
     return s;
   }
@@ -78,7 +78,7 @@ static mr_seen_t finite_look(const mr_backend_t *b, const mr_aval_t *a, const vo
   int64_t size = (int64_t)mr_dtype_size(a->dtype), each = (int64_t)sizeof piece / size;
   for (int64_t i = 0; i < n; i += each) {
     int64_t m = n - i < each ? n - i : each;
-    b->copy(piece, (const char *)data + size * i, (size_t)(size * m), MR_COPY_OUT);
+    mr_device_copy(d, piece, (const char *)data + size * i, (size_t)(size * m), MR_COPY_OUT);
     finite_add(&s, a->dtype, piece, i, m);
   }
   return s;
@@ -113,7 +113,7 @@ void mr__finite_begin(mr_finite_t *w, const void *const *in, void *const *out) {
   w->in = in, w->out = out;
   for (int i = 0; i < f->n_var; i++) w->seen[i] = finite_nothing;
   for (int i = 0; i < f->n_in; i++)
-    w->seen[f->in[i]->id] = finite_look(w->x->backend, &f->in[i]->aval, in[i]);
+    w->seen[f->in[i]->id] = finite_look(w->x->device, &f->in[i]->aval, in[i]);
   if (!w->is_inner) forget_inner(w);
 }
 
@@ -121,7 +121,7 @@ void mr__finite_call(mr_finite_t *w, int i) {
   const mr_eqn_t *e = w->x->fn->eqn[i];
   for (int k = 0; k < e->n_out; k++)
     w->seen[e->out[k]->id] =
-        finite_look(w->x->backend, &e->out[k]->aval, finite_memory(w, e->out[k]));
+        finite_look(w->x->device, &e->out[k]->aval, finite_memory(w, e->out[k]));
 }
 
 static bool search_origin(const mr_finite_t *w, int first, int n, mr_fault_t *fault);

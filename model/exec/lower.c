@@ -24,8 +24,8 @@ size_t mr__call_align(const mr_call_t *c) {
 
 static mr_err_t lower_ask(mr_call_t *c, mr_diag_t *diag) {
   for (const mr_op_lower_t *l = c->eqn->op->lower; l && l->backend; l++)
-    if (!strcmp(l->backend, c->backend->name)) return l->lower(c, diag);
-  return c->backend->lower(c, diag);
+    if (!strcmp(l->backend, c->device->backend->name)) return l->lower(c, diag);
+  return c->device->backend->compile->lower(c, diag);
 }
 
 /* Lowers one equation.  Its error names scope and op: what a rule leaves out is added here. */
@@ -54,7 +54,7 @@ mr_err_t mr__lower(mr_exec_t *x, const mr_compile_options_t *o, mr_diag_t *diag)
   for (int i = 0; i < f->n_eqn; i++) {
     mr_call_t *c = &x->call[i];
     *c = (mr_call_t){.eqn = f->eqn[i],
-                     .backend = x->backend,
+                     .device = x->device,
                      .in = slot,
                      .out = slot + f->eqn[i]->n_in,
                      .serial = lower_is_small(f->eqn[i]),

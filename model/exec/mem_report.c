@@ -79,9 +79,9 @@ static void mem_report_literals(mr_exec_t *x, const painting_t *p, bool back) {
     const mr_block_t *b = &x->plan.block[i];
     if (b->place != MR_BLOCK_ARENA || !b->pinned) continue;
     if (back)
-      x->backend->copy(arena + b->offset, at, b->bytes, MR_COPY_IN);
+      mr_device_copy(x->device, arena + b->offset, at, b->bytes, MR_COPY_IN);
     else
-      x->backend->copy(at, arena + b->offset, b->bytes, MR_COPY_OUT);
+      mr_device_copy(x->device, at, arena + b->offset, b->bytes, MR_COPY_OUT);
     at += b->bytes;
   }
 }
@@ -101,7 +101,7 @@ static void mem_report_paint(mr_exec_t *x, unsigned char color, const painting_t
   memset(p->chunk, color, CHUNK);
   for (size_t at = 0; at < x->plan.bytes; at += CHUNK) {
     size_t n = x->plan.bytes - at < CHUNK ? x->plan.bytes - at : CHUNK;
-    x->backend->copy(arena + at, p->chunk, n, MR_COPY_IN);
+    mr_device_copy(x->device, arena + at, p->chunk, n, MR_COPY_IN);
   }
   mem_report_literals(x, p, true);
 }
@@ -111,7 +111,7 @@ static size_t touched_after(const mr_exec_t *x, unsigned char color, const paint
   const char *arena = x->arena;
   for (size_t end = x->plan.bytes; end;) {
     size_t from = (end - 1) / CHUNK * CHUNK, n = end - from;
-    x->backend->copy(p->chunk, arena + from, n, MR_COPY_OUT);
+    mr_device_copy(x->device, p->chunk, arena + from, n, MR_COPY_OUT);
     while (n && p->chunk[n - 1] == color) n--;
     if (n) return from + n;
     end = from;

@@ -42,14 +42,14 @@ static bool any(mr_dtype_t t, const void *x, int64_t n) {
 }
 
 /* The same for memory that the host reaches by copies alone, one piece at a time. */
-static bool any_there(const mr_backend_t *b, mr_dtype_t t, const char *x, int64_t n) {
+static bool any_there(const mr_device_t *d, mr_dtype_t t, const char *x, int64_t n) {
   _Alignas(64) char piece[4096];
   size_t size = mr_dtype_size(t);
   int64_t each = (int64_t)(sizeof piece / size);
   bool found = false;
   for (int64_t i = 0; i < n && !found; i += each) {
     int64_t m = n - i < each ? n - i : each;
-    b->copy(piece, x + size * (size_t)i, size * (size_t)m, MR_COPY_OUT);
+    mr_device_copy(d, piece, x + size * (size_t)i, size * (size_t)m, MR_COPY_OUT);
     found = any(t, piece, m);
   }
   return found;
@@ -59,8 +59,8 @@ bool mr__gives_nan(const mr_call_t *c) {
   for (int k = 0; k < c->eqn->n_out; k++) {
     const mr_aval_t *a = &c->eqn->out[k]->aval;
     int64_t n = mr_aval_elems(a);
-    if (c->backend->host ? any(a->dtype, c->out[k], n)
-                         : any_there(c->backend, a->dtype, c->out[k], n))
+    if (c->device->backend->host ? any(a->dtype, c->out[k], n)
+                                 : any_there(c->device, a->dtype, c->out[k], n))
       return true;
   }
   return false;

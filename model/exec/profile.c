@@ -10,33 +10,36 @@
 #include "model/ir/op.h"
 
 void mr__profile_fini(mr_exec_t *x) {
-  for (int i = 0; x->stamp && i < 2 * x->fn->n_eqn; i++) x->backend->clock->destroy(x->stamp[i]);
+  for (int i = 0; x->stamp && i < 2 * x->fn->n_eqn; i++)
+    x->device->backend->queue->clock->destroy(x->device, x->stamp[i]);
   free(x->stamp);
   x->stamp = NULL;
 }
 
 /* Two stamps for each call, or none without memory. */
 static void profile_stamps(mr_exec_t *x) {
-  const mr_backend_clock_t *clock = x->backend->clock;
+  const mr_queue_ops_t *queue = x->device->backend->queue;
+  const mr_clock_ops_t *clock = queue ? queue->clock : NULL;
   if (!clock || x->stamp) return;
   x->stamp = calloc(2 * (size_t)x->fn->n_eqn + 1, sizeof *x->stamp);
   bool all = x->stamp != NULL;
   for (int i = 0; all && i < 2 * x->fn->n_eqn; i++)
-    if (x->call[i / 2].run) all = (x->stamp[i] = clock->create()) != NULL;
+    if (x->call[i / 2].run) all = (x->stamp[i] = clock->create(x->device)) != NULL;
   if (!all) mr__profile_fini(x);
 }
 
 /* The host's clock says when the first call began, and the device's how much later each other
    one. */
 void mr__profile_read(mr_exec_t *x, int n, int64_t from) {
+  const mr_clock_ops_t *clock = x->device->backend->queue->clock;
   void *first = NULL;
-  (void)x->backend->reached(NULL, true, NULL); /* a failure stays with the device */
+  (void)mr_device_reached(x->device, NULL, true, NULL); /* a failure stays with the device */
   for (int i = 0; i < n; i++) {
     void *const *stamp = &x->stamp[2 * i];
     if (!stamp[0]) continue;
     if (!first) first = stamp[0];
-    int64_t ns = x->backend->clock->between(stamp[0], stamp[1]);
-    int64_t after = x->backend->clock->between(first, stamp[0]);
+    int64_t ns = clock->between(x->device, stamp[0], stamp[1]);
+    int64_t after = clock->between(x->device, first, stamp[0]);
     x->at[i] = from + (after > 0 ? after : 0);
     x->last[i] = ns > 0 ? ns : 0;
     x->ns[i] += x->last[i];

@@ -16,7 +16,8 @@ static int64_t commands_of_call(const mr_call_t *c) {
   for (int k = 0; k < c->n_inner; k++) {
     const mr_call_inner_t *i = &c->inner[k];
     bool decided = i->when || i->branch >= 0;
-    if (i->runs > COMMANDS_MOST || (decided && !c->backend->choose)) return COMMANDS_MOST + 1;
+    if (i->runs > COMMANDS_MOST || (decided && !c->device->backend->record->choose))
+      return COMMANDS_MOST + 1;
     int64_t each = commands_of(i->exec);
     n += i->when ? 2 * each + c->eqn->n_out + 1 : i->runs * each + (i->branch >= 0);
   }

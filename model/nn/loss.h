@@ -14,7 +14,7 @@
 
 MR_BEGIN_DECLS
 
-struct mr_backend;
+struct mr_device;
 
 enum { MR_LOSS_FIELDS = 8, MR_LOSS_OUTS = 4, MR_LOSS_METRICS = 256 };
 
@@ -84,11 +84,11 @@ typedef struct mr_compute {
   /* With a history, products of bf16 operands are in f8 while training (model/control/fp8.h); dtype
      is then MR_BF16 and remat none.  history 0: they are not.  Evaluation computes in dtype. */
   mr_fp8_t fp8;
-  mr_precision_t precision;        /* of f32 products; NONE: the process's default */
-  mr_nn_remat_t remat;             /* which values the backward pass recomputes */
-  int threads;                     /* of a step, [1,1024]; 0: as many as the caller's team has */
-  bool pin;                        /* pins each thread to a processor of its own */
-  const struct mr_backend *device; /* computes (mr_device_open); NULL: the processors */
+  mr_precision_t precision;       /* of f32 products; NONE: the process's default */
+  mr_nn_remat_t remat;            /* which values the backward pass recomputes */
+  int threads;                    /* of a step, [1,1024]; 0: as many as the caller's team has */
+  bool pin;                       /* pins each thread to a processor of its own */
+  const struct mr_device *device; /* computes (mr_device_open); NULL: the processors */
 } mr_compute_t;
 
 /* MR_OK, or MR_ERR_CONFIG with the setting, its value and its range: for threads, the dtypes, and

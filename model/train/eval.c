@@ -44,7 +44,7 @@ static mr_err_t build_eval(mr__step_t *s, const mr_compute_t *c, mr_train_step_t
                            mr_diag_t *diag) {
   mr_loss_use_t use = {.batch = s->batch};
   mr_fn_t *loss = mr_loss_fn(&s->loss, c, &use, &s->list, diag), *f = loss ? mr_fn_create() : NULL;
-  mr_compile_options_t options = {.backend = c->device,
+  mr_compile_options_t options = {.device = c->device,
                                   .lender = lender ? mr__train_step_of(lender)->exec : NULL,
                                   .threads = c->threads,
                                   .pin = c->pin};
@@ -64,7 +64,7 @@ mr_err_t mr_eval_step_create(const mr_loss_t *l, const mr_compute_t *c, int64_t 
   e->s.batch = batch;
   e->s.loss = *l;
   e->kept = mr__step_kept_in(c, 0, 0);
-  e->s.placed = (mr__placed_t){.backend = mr__step_device(c)};
+  e->s.placed = (mr__placed_t){.device = mr__step_device(c)};
   e->lender = lender;
   mr_err_t err = build_eval(&e->s, c, lender, &own);
   int rows = 2 + (l->classes > 0) + l->n_metrics;
@@ -82,9 +82,9 @@ mr_err_t mr_eval_step_create(const mr_loss_t *l, const mr_compute_t *c, int64_t 
 static mr_err_t eval_judged(mr_eval_step_t *e, const mr_params_t *params,
                             const mr_param_set_t **out, mr_diag_t *diag) {
   const mr_param_set_t *judged = mr_params_judged(params);
-  const mr_backend_t *device = e->s.placed.backend;
+  const mr_device_t *device = e->s.placed.device;
   mr__placed_t *lender = e->lender ? &mr__train_step_of(e->lender)->placed : NULL;
-  bool lent = lender && lender->backend == device;
+  bool lent = lender && lender->device == device;
   mr__placed_t *p = lent ? lender : &e->s.placed;
   if (device && p->of != params) {
     MR_TRY(mr__step_same_params(&e->s, params, diag));

@@ -5,6 +5,8 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "model/exec/backend.h"
@@ -126,18 +128,39 @@ double mr_fit_byte_round(double gflops, double gbs) {
   return MR_FIT_BYTE * exp2(2 * fmin(fmax(steps, -4), 4));
 }
 
-double mr_fit_byte_cost(const mr_backend_t *device, mr_dtype_t dtype) {
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  static const mr_backend_t *of; /* a process computes on one device beside its CPU */
-  static double cost[MR_DTYPE_COUNT];
-  if (!device || device->host || !device->fma || !device->bandwidth) return MR_FIT_BYTE;
-  pthread_mutex_lock(&lock);
-  for (int i = 0; i < MR_DTYPE_COUNT && of != device; i++) cost[i] = 0;
-  of = device;
-  if (!cost[dtype])
-    cost[dtype] = mr_fit_byte_round(device->fma(dtype, device->threads()),
-                                    device->bandwidth(device->threads()));
-  double known = cost[dtype];
-  pthread_mutex_unlock(&lock);
+/* What was measured of a device, by its name, under which it may be opened again. */
+typedef struct measured {
+  struct measured *next;
+  double cost[MR_DTYPE_COUNT]; /* 0: not yet */
+  char name[];
+} measured_t;
+
+/* Of the whole process. */
+static struct {
+  pthread_mutex_t lock;
+  measured_t *first;
+} fit_measured = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* With the lock held; NULL without memory. */
+static measured_t *fit_measured_of(const mr_device_t *device) {
+  measured_t *m = fit_measured.first;
+  while (m && strcmp(m->name, device->name) != 0) m = m->next;
+  if (m || !(m = calloc(1, sizeof *m + strlen(device->name) + 1))) return m;
+  strcpy(m->name, device->name);
+  m->next = fit_measured.first, fit_measured.first = m;
+  return m;
+}
+
+double mr_fit_byte_cost(const mr_device_t *device, mr_dtype_t dtype) {
+  if (!device || device->backend->host || !device->backend->limits) return MR_FIT_BYTE;
+  const mr_limit_ops_t *limits = device->backend->limits;
+  int threads = mr_device_threads(device);
+  pthread_mutex_lock(&fit_measured.lock);
+  measured_t *m = fit_measured_of(device);
+  if (m && !m->cost[dtype])
+    m->cost[dtype] =
+        mr_fit_byte_round(limits->fma(device, dtype, threads), limits->bandwidth(device, threads));
+  double known = m ? m->cost[dtype] : MR_FIT_BYTE;
+  pthread_mutex_unlock(&fit_measured.lock);
   return known;
 }

@@ -32,11 +32,11 @@ mr_err_t mr_fit_at(const mr_loss_t *l, bool remat, const mr_train_config_t *t, s
 #define MR_FIT_BYTE 10.0 /* a byte's operations on processors with a few cores */
 
 /* How many operations of products in dtype the device does in the time in which it moves a byte:
-   the ratio of its limits (mr_backend_t.fma and bandwidth), rounded by mr_fit_byte_round.
+   the ratio of its limits (mr_limit_ops_t), rounded by mr_fit_byte_round.
    MR_FIT_BYTE for the CPU, or NULL, so that every machine chooses the same, and for a device whose
    limits cannot be measured.  The first call for a device and dtype measures, which takes a second
    or so; the device is open.  Any thread. */
-double mr_fit_byte_cost(const struct mr_backend *device, mr_dtype_t dtype);
+double mr_fit_byte_cost(const struct mr_device *device, mr_dtype_t dtype);
 /* Rounds gflops/gbs to MR_FIT_BYTE times a power of 4, from 1/256 to 256: measured limits differ
    from run to run, and a choice should not.  MR_FIT_BYTE if one of them is 0 or no number.  Pure.
  */

@@ -9,18 +9,18 @@ static bool placed_wants(const mr__placed_t *p, const mr_param_set_t *set) {
 }
 
 static mr_err_t placed_take(mr__placed_t *p, const mr_params_t *params, mr_diag_t *diag) {
-  const mr_backend_t *b = p->backend;
+  const mr_device_t *d = p->device;
   for (int i = 0; i < params->n_sets; i++) {
     const mr_param_set_t *from = &params->set[i];
     if (!placed_wants(p, from)) continue;
-    size_t bytes = params->arena_size * mr_dtype_size(from->dtype), room = b->room();
+    size_t bytes = params->arena_size * mr_dtype_size(from->dtype), room = mr_device_room(d);
     mr_param_set_t set = *from;
-    set.data = bytes < room ? b->take(bytes) : NULL;
+    set.data = bytes < room ? mr_device_take(d, bytes) : NULL;
     if (!set.data)
       return mr_fail(diag, MR_ERR_NOMEM,
                      "out of memory: device %s: a set of parameters is %zu bytes, beside the "
                      "planned peak %zu are free; take a smaller model or batch, or a smaller fit=",
-                     b->name, bytes, room);
+                     d->name, bytes, room);
     p->bytes[p->n_sets] = bytes;
     p->set[p->n_sets++] = set;
   }
@@ -30,56 +30,57 @@ static mr_err_t placed_take(mr__placed_t *p, const mr_params_t *params, mr_diag_
 /* Pins the arrays of params, from and to which the device then copies directly, instead of those
    before. */
 static void placed_pin(mr__placed_t *p, const mr_params_t *params) {
-  const mr_backend_t *b = p->backend;
-  for (int i = 0; b->pin && i < p->n_sets; i++) {
+  const mr_device_t *d = p->device;
+  for (int i = 0; d->backend->memory->pin && i < p->n_sets; i++) {
     const mr_param_set_t *from =
         params ? mr_params_set(params, p->set[i].kind, p->set[i].number) : NULL;
     if (from && p->pinned[i] == from->data) continue;
-    if (p->pinned[i]) b->unpin(p->pinned[i]);
-    p->pinned[i] = from && b->pin(from->data, p->bytes[i]) ? from->data : NULL;
+    if (p->pinned[i]) d->backend->memory->unpin(d, p->pinned[i]);
+    p->pinned[i] = from && d->backend->memory->pin(d, from->data, p->bytes[i]) ? from->data : NULL;
   }
 }
 
 mr_err_t mr__placed_put(mr__placed_t *p, const mr_params_t *params, mr_diag_t *diag) {
-  if (!p->backend) return MR_OK;
+  if (!p->device) return MR_OK;
   MR_TRY(mr__placed_fetch_end(p, diag));
   if (!p->n_sets) MR_TRY(placed_take(p, params, diag));
   for (int i = 0; i < p->n_sets; i++) {
     const mr_param_set_t *from = mr_params_set(params, p->set[i].kind, p->set[i].number);
     if (!from || params->arena_size * mr_dtype_size(from->dtype) != p->bytes[i])
       return mr_fail(diag, MR_ERR_SHAPE, "parameters of another size than the device holds");
-    p->backend->copy(p->set[i].data, from->data, p->bytes[i], MR_COPY_IN);
+    mr_device_copy(p->device, p->set[i].data, from->data, p->bytes[i], MR_COPY_IN);
   }
   placed_pin(p, params);
   p->of = params;
   p->newer = false;
-  return p->backend->check(diag);
+  return mr_device_usable(p->device, diag);
 }
 
 mr_err_t mr__placed_fetch(mr__placed_t *p, mr_params_t *params, mr_diag_t *diag) {
   MR_TRY(mr__placed_fetch_end(p, diag));
-  if (!p->backend || !p->newer) return MR_OK;
-  MR_TRY(p->backend->reached(NULL, true, diag)); /* a failure must not reach the host's copy */
+  if (!p->device || !p->newer) return MR_OK;
+  MR_TRY(mr_device_reached(p->device, NULL, true,
+                           diag)); /* a failure must not reach the host's copy */
   for (int i = 0; i < p->n_sets; i++) {
     const mr_param_set_t *to = mr_params_set(params, p->set[i].kind, p->set[i].number);
-    p->backend->copy(to->data, p->set[i].data, p->bytes[i], MR_COPY_OUT);
+    mr_device_copy(p->device, to->data, p->set[i].data, p->bytes[i], MR_COPY_OUT);
   }
   p->newer = false;
-  return p->backend->check(diag);
+  return mr_device_usable(p->device, diag);
 }
 
 mr_err_t mr__placed_fetch_begin(mr__placed_t *p, mr_params_t *params, mr_diag_t *diag) {
-  const mr_backend_t *b = p->backend;
+  const mr_device_t *d = p->device;
   MR_TRY(mr__placed_fetch_end(p, diag));
-  if (!b || !p->newer) return MR_OK;
-  if (!b->copy_beside) return mr__placed_fetch(p, params, diag);
-  MR_TRY(b->check(diag));
-  b->follow_beside(MR_COPY_OUT);
+  if (!d || !p->newer) return MR_OK;
+  if (!d->backend->queue->copy_beside) return mr__placed_fetch(p, params, diag);
+  MR_TRY(mr_device_usable(d, diag));
+  d->backend->queue->follow_beside(d, MR_COPY_OUT);
   for (int i = 0; i < p->n_sets; i++) {
     const mr_param_set_t *to = mr_params_set(params, p->set[i].kind, p->set[i].number);
-    b->copy_beside(to->data, p->set[i].data, p->bytes[i], MR_COPY_OUT);
+    d->backend->queue->copy_beside(d, to->data, p->set[i].data, p->bytes[i], MR_COPY_OUT);
   }
-  p->mark = b->mark_beside(MR_COPY_OUT);
+  p->mark = d->backend->queue->mark_beside(d, MR_COPY_OUT);
   p->newer = false, p->fetching = true;
   return MR_AGAIN;
 }
@@ -87,15 +88,15 @@ mr_err_t mr__placed_fetch_begin(mr__placed_t *p, mr_params_t *params, mr_diag_t 
 mr_err_t mr__placed_fetch_end(mr__placed_t *p, mr_diag_t *diag) {
   if (!p->fetching) return MR_OK;
   p->fetching = false;
-  if (!p->mark) return p->backend->check(diag); /* the copies are done */
+  if (!p->mark) return mr_device_usable(p->device, diag); /* the copies are done */
   void *mark = p->mark;
   p->mark = NULL;
-  return p->backend->reached(mark, true, diag);
+  return mr_device_reached(p->device, mark, true, diag);
 }
 
 const mr_param_set_t *mr__placed_set(const mr__placed_t *p, const mr_params_t *params,
                                      mr_set_kind_t kind, int number) {
-  if (!p->backend) return mr_params_set(params, kind, number);
+  if (!p->device) return mr_params_set(params, kind, number);
   for (int i = 0; i < p->n_sets; i++)
     if (p->set[i].kind == kind && p->set[i].number == number) return &p->set[i];
   return NULL;
@@ -104,7 +105,7 @@ const mr_param_set_t *mr__placed_set(const mr__placed_t *p, const mr_params_t *p
 void mr__placed_fini(mr__placed_t *p) {
   (void)mr__placed_fetch_end(p, NULL); /* the device's failure is that of the next command */
   if (p->n_sets) placed_pin(p, NULL);
-  for (int i = 0; i < p->n_sets; i++) p->backend->give(p->set[i].data, p->bytes[i]);
+  for (int i = 0; i < p->n_sets; i++) mr_device_give(p->device, p->set[i].data, p->bytes[i]);
   p->n_sets = 0;
   p->of = NULL;
 }

@@ -8,10 +8,10 @@
 #include "model/nn/params.h"
 
 typedef struct mr__placed {
-  const mr_backend_t *backend; /* the device's; NULL: the host's arrays are used */
-  int n_slots;                 /* of the optimizer */
-  bool average, moments;       /* what is placed beside the values */
-  const mr_params_t *of;       /* what the sets hold; NULL: nothing yet */
+  const mr_device_t *device; /* NULL: the host's arrays are used */
+  int n_slots;               /* of the optimizer */
+  bool average, moments;     /* what is placed beside the values */
+  const mr_params_t *of;     /* what the sets hold; NULL: nothing yet */
   int n_sets;
   mr_param_set_t set[MR_PARAM_SETS]; /* data is the device's */
   size_t bytes[MR_PARAM_SETS];

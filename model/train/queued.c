@@ -95,16 +95,17 @@ static mr_err_t queued_steps(queued_t *s, int64_t *steps, mr_diag_t *diag) {
 /* Gives rows of steps with a stamp at each end, and reads the stamps when all are done. */
 static mr_err_t rows_by_stamps(queued_t *s, int rows, int64_t row, void *const *stamp,
                                double *seconds, mr_diag_t *diag) {
-  const mr_backend_clock_t *clock = s->q->device->clock;
-  clock->record(stamp[0]);
+  const mr_device_t *d = s->q->device;
+  const mr_clock_ops_t *clock = d->backend->queue->clock;
+  clock->record(d, stamp[0]);
   for (int i = 0; i < rows; i++) {
     for (int64_t k = 0; k < row; k++) MR_TRY(queued_give(s, diag));
-    clock->record(stamp[i + 1]);
+    clock->record(d, stamp[i + 1]);
   }
   MR_TRY(queued_drain(s, diag));
-  MR_TRY(s->q->device->reached(NULL, true, diag));
+  MR_TRY(mr_device_reached(s->q->device, NULL, true, diag));
   for (int i = 0; i < rows; i++) {
-    int64_t ns = clock->between(stamp[i], stamp[i + 1]);
+    int64_t ns = clock->between(d, stamp[i], stamp[i + 1]);
     if (ns < 0) return mr_fail(diag, MR_ERR_UNAVAILABLE, "the device's clock has failed");
     seconds[i] = (double)ns * 1e-9;
   }
@@ -128,15 +129,16 @@ static int by_seconds(const void *a, const void *b) {
 
 /* Sets *median to the seconds of a step. */
 static mr_err_t queued_time(queued_t *s, int rows, int64_t row, double *median, mr_diag_t *diag) {
-  const mr_backend_clock_t *clock = s->q->device->clock;
+  const mr_device_t *d = s->q->device;
+  const mr_clock_ops_t *clock = d->backend->queue->clock;
   void *stamp[ROWS + 1] = {0};
   double seconds[ROWS];
   bool all = clock != NULL;
-  for (int i = 0; i <= rows && all; i++) all = (stamp[i] = clock->create()) != NULL;
+  for (int i = 0; i <= rows && all; i++) all = (stamp[i] = clock->create(d)) != NULL;
   mr_err_t e = clock && !all ? mr_no_memory(diag, "the stamps of a row of steps")
                : clock       ? rows_by_stamps(s, rows, row, stamp, seconds, diag)
                              : rows_by_host(s, rows, row, seconds, diag);
-  for (int i = 0; i <= rows && clock; i++) clock->destroy(stamp[i]);
+  for (int i = 0; i <= rows && clock; i++) clock->destroy(d, stamp[i]);
   if (e < 0) return e;
   qsort(seconds, (size_t)rows, sizeof *seconds, by_seconds);
   *median = (seconds[(rows - 1) / 2] + seconds[rows / 2]) / 2 / (double)row;
@@ -156,7 +158,7 @@ static mr_err_t queued_both(queued_t *s, mr_queued_times_t *out, mr_diag_t *diag
   s->copies = true; /* the first runs of each slot are recorded: these are in its warm-up */
   MR_TRY(queued_warm_up(s, 2 * SLOTS, &again, diag));
   MR_TRY(queued_time(s, out->rows, steps / out->rows, &out->copied_s, diag));
-  out->by_device = s->q->device->clock != NULL;
+  out->by_device = s->q->device->backend->queue->clock != NULL;
   out->loss[0] = s->loss[0], out->loss[1] = s->loss[1];
   return MR_OK;
 }
@@ -167,11 +169,12 @@ mr_err_t mr_queued_measure(const mr_queued_t *q, mr_queued_times_t *out, mr_diag
   void *pages = (void *)(uintptr_t)q->field[0];
   bool pinned = false;
   MR_TRY(mr_slots_create(q->device, SLOTS, 2, q->bytes, &s.slots, diag));
-  if (q->device->pin) pinned = q->device->pin(pages, q->bytes[0]);
+  if (q->device->backend->memory->pin)
+    pinned = q->device->backend->memory->pin(q->device, pages, q->bytes[0]);
   mr_err_t e = queued_both(&s, out, diag);
   if (s.filling) (void)mr_slots_filled(s.slots, s.mark, true, &unsaid); /* the host's bytes stay */
-  (void)q->device->reached(NULL, true, NULL);
-  if (pinned) q->device->unpin(pages);
+  (void)mr_device_reached(q->device, NULL, true, NULL);
+  if (pinned) q->device->backend->memory->unpin(q->device, pages);
   mr_slots_destroy(s.slots);
   return e;
 }

@@ -1,5 +1,5 @@
 /* The time of a training step on a device that has always something to do: steps are queued behind
-   each other, and rows of them are timed by the device's own clock (mr_backend_t.clock), or on a
+   each other, and rows of them are timed by the device's own clock (mr_queue_ops_t.clock), or on a
    device without one by the host's, which then waits at the end of each row. */
 #ifndef MR_MODEL_QUEUED_H
 #define MR_MODEL_QUEUED_H
@@ -10,7 +10,7 @@
 MR_BEGIN_DECLS
 
 typedef struct mr_queued {
-  const mr_backend_t *device;
+  const mr_device_t *device;
   mr_train_step_t *step; /* whose two fields lie on the device (mr_train_config_t.there) */
   mr_params_t *params;
   const void *field[2]; /* the host's pictures, in pages of their own, and labels, 64-aligned, that

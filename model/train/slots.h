@@ -17,8 +17,8 @@ enum { MR_SLOTS_USUAL = 5, MR_SLOTS_MAX = 64 };
 typedef struct mr_slots mr_slots_t;
 
 /* Takes n slots, each with room for n_fields fields of field_bytes[i] bytes.  The caller destroys
- *out.  b is no host's backend.  MR_OK; MR_ERR_NOMEM names the bytes and what is free. */
-mr_err_t mr_slots_create(const mr_backend_t *b, int n, int n_fields, const size_t *field_bytes,
+ *out.  d is no host's backend.  MR_OK; MR_ERR_NOMEM names the bytes and what is free. */
+mr_err_t mr_slots_create(const mr_device_t *d, int n, int n_fields, const size_t *field_bytes,
                          mr_slots_t **out, mr_diag_t *diag);
 /* Gives the blocks back when the copies into them and the commands so far are done, for which it
    does not wait.  NULL is fine. */
@@ -28,7 +28,7 @@ void mr_slots_destroy(mr_slots_t *s);
    s, never NULL. */
 void *mr_slots_at(const mr_slots_t *s, int k, int i);
 /* Bytes that n such slots take on the device. */
-size_t mr_slots_bytes(const mr_backend_t *b, int n, int n_fields, const size_t *field_bytes);
+size_t mr_slots_bytes(const mr_device_t *d, int n, int n_fields, const size_t *field_bytes);
 
 /* Begins to copy bytes[i] bytes of each field into slot k, which no command that is under way may
    use, and returns at once.  Until mr_slots_filled has returned MR_OK for the result, the host's

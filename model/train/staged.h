@@ -26,7 +26,7 @@ typedef struct mr__strip {
 } mr__strip_t;
 
 typedef struct mr__staged {
-  const mr_backend_t *backend; /* NULL: none is a device's, and nothing else is called */
+  const mr_device_t *device; /* NULL: none is a device's, and nothing else is called */
   mr__strip_t field, in, out;
   size_t field_bytes[MR__STAGED_FIELDS];
   void *mark[MR_TRAIN_RING];
@@ -34,7 +34,7 @@ typedef struct mr__staged {
 
 /* Takes the arrays: n >= 0 fields of those sizes, and a report of that size.  MR_OK or
    MR_ERR_NOMEM; mr__staged_fini in any case. */
-mr_err_t mr__staged_init(mr__staged_t *s, const mr_backend_t *b, int n, const size_t *field_bytes,
+mr_err_t mr__staged_init(mr__staged_t *s, const mr_device_t *d, int n, const size_t *field_bytes,
                          size_t report, mr_diag_t *diag);
 void mr__staged_fini(mr__staged_t *s); /* waits for the device; zeroed is fine */
 
@@ -52,8 +52,8 @@ void *mr__staged_in(const mr__staged_t *s, int i);
 void *mr__staged_out(const mr__staged_t *s, int i);
 /* After the run's commands: queues the copy of its outputs to the host. */
 void mr__staged_end(mr__staged_t *s, int64_t run);
-/* Waits for them, as mr_backend_t.reached: MR_OK; MR_AGAIN, only without wait: nothing yet; or the
-   device's failure. */
+/* Waits for them, as mr_queue_ops_t.reached: MR_OK; MR_AGAIN, only without wait: nothing yet; or
+   the device's failure. */
 mr_err_t mr__staged_read(mr__staged_t *s, int64_t run, bool wait, mr_diag_t *diag);
 /* The host's bytes of output i of a run that has been read; valid until MR_TRAIN_RING more runs. */
 const void *mr__staged_result(const mr__staged_t *s, int64_t run, int i);

@@ -17,8 +17,8 @@ void mr_train_want_sets(const mr_compute_t *c, mr_params_t *params) {
     mr_params_want(params, MR_SET_SLOT, i, c->slots);
 }
 
-const mr_backend_t *mr__step_device(const mr_compute_t *c) {
-  return c->device && !c->device->host ? c->device : NULL;
+const mr_device_t *mr__step_device(const mr_compute_t *c) {
+  return c->device && !c->device->backend->host ? c->device : NULL;
 }
 
 mr_err_t mr__step_metrics(mr_fn_t *f, const mr_loss_t *l, int64_t batch, mr_var_t *const *in,
@@ -45,7 +45,7 @@ void mr__step_fini(mr__step_t *s) {
 
 mr_err_t mr__step_runs(mr__step_t *s, bool there, int n_reported, mr_diag_t *diag) {
   int n = s->loss.n_fields + s->loss.masked;
-  return mr__runs_init(&s->runs, mr_exec_fn(s->exec), s->placed.backend, n,
+  return mr__runs_init(&s->runs, mr_exec_fn(s->exec), s->placed.device, n,
                        there ? s->loss.n_fields : 0, n_reported, diag);
 }
 

@@ -23,7 +23,7 @@ mr__step_t *mr__train_step_of(mr_train_step_t *t);
 mr_dtype_t mr__step_kept_in(const mr_compute_t *c, int k, int n_slots);
 
 /* The device that a step computes on, or NULL if it computes in the host's memory. */
-const mr_backend_t *mr__step_device(const mr_compute_t *c);
+const mr_device_t *mr__step_device(const mr_compute_t *c);
 
 /* Traces the metrics of a batch of `batch` records into f, from the fields in[] and the loss's
    outputs out[].  MR_OK: *reported has `counts` and every metric of l.  Else f->diag says why:

@@ -38,7 +38,7 @@ static mr_err_t build_train(mr__step_t *s, const mr_loss_t *l, const mr_train_co
   mr_compile_options_t options = {.skip = t->skip,
                                   .smaller = smaller,
                                   .in_place = mr_train_step_in_place(t, &s->list),
-                                  .backend = t->compute.device,
+                                  .device = t->compute.device,
                                   .threads = t->compute.threads,
                                   .pin = t->compute.pin,
                                   .plan_only = plan_only};
@@ -72,12 +72,12 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
     mr_fail(&own, MR_ERR_NORULE, "fp8: device %s has no kernels of f8, want device=cpu beside it",
             config->compute.device->name);
   mr_err_t err = own.code < 0 ? own.code : build_train(&t->s, l, config, false, &own);
-  t->s.placed = (mr__placed_t){.backend = mr__step_device(&config->compute),
+  t->s.placed = (mr__placed_t){.device = mr__step_device(&config->compute),
                                .n_slots = config->optim.def->n_slots,
                                .average = config->optim.ema > 0,
                                .moments = true};
   if (err >= 0) err = mr__step_runs(&t->s, config->there, MR_REPORT_METRICS + l->n_metrics, &own);
-  if (err >= 0 && t->s.placed.backend) mr_exec_wait_beside(t->s.exec);
+  if (err >= 0 && t->s.placed.device) mr_exec_wait_beside(t->s.exec);
   if (err >= 0 && t->compute.fp8.history)
     err = mr__fp8_ring_init(&t->fp8, mr_exec_fn(t->s.exec), train_first_fp8(t), &own);
   if (err < 0) {
@@ -142,7 +142,7 @@ mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *
   mr__step_t *s = &t->s;
   mr__runs_t *r = &s->runs;
   int in = mr_loss_n_data(&s->loss), out = 1;
-  if (s->placed.backend && s->placed.of != params) MR_TRY(mr_train_step_put(t, params, diag));
+  if (s->placed.device && s->placed.of != params) MR_TRY(mr_train_step_put(t, params, diag));
   const mr__scalars_t now = {given->seed, (uint32_t)given->step, given->lr, (float)given->step};
   MR_TRY(mr__step_begin(s, params, field, &now, diag));
   mr__runs_rate(r, in), in += 2;
@@ -156,7 +156,7 @@ mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *
   mr__step_start(s);
   if (t->waited < 0) return t->waited;
   /* A command that the device has refused is this step's; what fails later is found by its mark. */
-  if (s->placed.backend) MR_TRY(s->placed.backend->check(diag));
+  if (s->placed.device) MR_TRY(mr_device_usable(s->placed.device, diag));
   s->placed.newer = true;
   r->begun++;
   return MR_OK;
@@ -170,7 +170,7 @@ mr_err_t mr_train_step_put(mr_train_step_t *t, const mr_params_t *params, mr_dia
 mr_err_t mr_train_step_fetch(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
   mr__placed_t *p = &t->s.placed;
   MR_TRY(mr__placed_fetch_end(p, diag));
-  if (!p->backend || !p->newer) return MR_OK;
+  if (!p->device || !p->newer) return MR_OK;
   if (t->wait) MR_TRY(t->wait(t->wait_arg));
   return mr__placed_fetch(p, params, diag);
 }
@@ -178,7 +178,7 @@ mr_err_t mr_train_step_fetch(mr_train_step_t *t, mr_params_t *params, mr_diag_t 
 mr_err_t mr_train_step_fetch_begin(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
   mr__placed_t *p = &t->s.placed;
   MR_TRY(mr__placed_fetch_end(p, diag));
-  if (!p->backend || !p->newer) return MR_OK;
+  if (!p->device || !p->newer) return MR_OK;
   if (t->wait) MR_TRY(t->wait(t->wait_arg));
   return mr__placed_fetch_begin(p, params, diag);
 }
@@ -252,7 +252,7 @@ static bool may_update(void *arg) {
 void mr_train_step_before_update(mr_train_step_t *s, mr_err_t (*wait)(void *arg), void *arg) {
   s->wait = wait;
   s->wait_arg = arg;
-  bool in_place = !s->s.placed.backend; /* a device's runs write to no array of the host */
+  bool in_place = !s->s.placed.device; /* a device's runs write to no array of the host */
   mr_exec_gate(s->s.exec, wait && in_place ? may_update : NULL, s);
 }
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static mr_err_t runs_stage(mr__runs_t *r, const mr_fn_t *f, const mr_backend_t *device,
+static mr_err_t runs_stage(mr__runs_t *r, const mr_fn_t *f, const mr_device_t *device,
                            mr_diag_t *diag) {
   size_t bytes[MR__STAGED_FIELDS];
   int n = r->n_fields - r->there;
@@ -15,7 +15,7 @@ static mr_err_t runs_stage(mr__runs_t *r, const mr_fn_t *f, const mr_backend_t *
   return mr__staged_init(&r->staged, device, n, bytes, r->stride * sizeof(float), diag);
 }
 
-mr_err_t mr__runs_init(mr__runs_t *r, const mr_fn_t *f, const mr_backend_t *device, int n_fields,
+mr_err_t mr__runs_init(mr__runs_t *r, const mr_fn_t *f, const mr_device_t *device, int n_fields,
                        int there, int n_reported, mr_diag_t *diag) {
   r->n_fields = n_fields, r->there = there;
   r->stride = ((size_t)n_reported + 15) / 16 * 16;
@@ -59,20 +59,20 @@ mr_err_t mr__runs_begin(mr__runs_t *r, const void *const *field, const mr__scala
   mr__scalars_t *now = runs_scalars(r);
   if (r->begun - r->read == MR_TRAIN_RING)
     return mr_fail(diag, MR_ERR_CONFIG, "%d runs are not read yet, want fewer", MR_TRAIN_RING);
-  if (r->staged.backend) MR_TRY(r->staged.backend->check(diag));
+  if (r->staged.device) MR_TRY(mr_device_usable(r->staged.device, diag));
   *now = *given;
   for (int i = 0; i < r->n_fields; i++) r->in[i] = field[i];
   r->in[r->n_fields] = &now->seed;
   r->in[r->n_fields + 1] = &now->step;
   r->out[0] = runs_here(r, r->begun);
   r->passes_on = false;
-  if (r->staged.backend) runs_begin_there(r, field);
+  if (r->staged.device) runs_begin_there(r, field);
   return MR_OK;
 }
 
 void mr__runs_rate(mr__runs_t *r, int in) {
   const mr__scalars_t *now = runs_scalars(r);
-  bool device = r->staged.backend != NULL;
+  bool device = r->staged.device != NULL;
   r->in[in] = device ? mr__staged_in(&r->staged, 2) : (const void *)&now->lr;
   r->in[in + 1] = device ? mr__staged_in(&r->staged, 3) : (const void *)&now->t;
 }
@@ -98,7 +98,7 @@ static void runs_scale_there(mr__runs_t *r, int in, int out) {
 }
 
 void mr__runs_scale(mr__runs_t *r, int in, int out) {
-  if (r->staged.backend) {
+  if (r->staged.device) {
     runs_scale_there(r, in, out);
     return;
   }
@@ -112,29 +112,29 @@ void mr__runs_scale(mr__runs_t *r, int in, int out) {
 }
 
 void mr__runs_send(mr__runs_t *r) {
-  if (!r->staged.backend) return;
+  if (!r->staged.device) return;
   mr__staged_scalars(&r->staged, r->begun);
   if (r->passes_on) mr__staged_pass_on(&r->staged);
 }
 
 void mr__runs_end(mr__runs_t *r) {
-  if (r->staged.backend) mr__staged_end(&r->staged, r->begun);
+  if (r->staged.device) mr__staged_end(&r->staged, r->begun);
 }
 
 /* ---- what a run has reported ---- */
 
 mr_err_t mr__runs_await(mr__runs_t *r, bool wait, mr_diag_t *diag) {
   if (r->read == r->begun) return MR_END;
-  return r->staged.backend ? mr__staged_read(&r->staged, r->read, wait, diag) : MR_OK;
+  return r->staged.device ? mr__staged_read(&r->staged, r->read, wait, diag) : MR_OK;
 }
 
 const float *mr__runs_reported(const mr__runs_t *r) {
-  if (r->staged.backend) return mr__staged_result(&r->staged, r->read, 0);
+  if (r->staged.device) return mr__staged_result(&r->staged, r->read, 0);
   return runs_here(r, r->read);
 }
 
 void mr__runs_read_scale(mr__runs_t *r) {
-  if (!r->staged.backend) return;
+  if (!r->staged.device) return;
   mr_scale_state_t *next = mr__runs_scale_of(r, r->read + 1);
   void *to[MR_SCALE_VARS] = {&next->scale, &next->good, &next->bad, &next->resets, &next->skipped};
   for (int i = 0; i < MR_SCALE_VARS; i++)
@@ -142,8 +142,9 @@ void mr__runs_read_scale(mr__runs_t *r) {
 }
 
 void mr__runs_retake(mr__runs_t *r) {
-  const mr_backend_t *device = r->staged.backend;
+  const mr_device_t *device = r->staged.device;
   assert(r->read);
-  if (device) (void)device->reached(NULL, true, NULL); /* a failure is that of the next run */
+  if (device)
+    (void)mr_device_reached(device, NULL, true, NULL); /* a failure is that of the next run */
   r->begun = --r->read;
 }

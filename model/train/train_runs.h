@@ -33,7 +33,7 @@ typedef struct mr__runs {
 /* Takes the rings of a step of graph f, whose first inputs are n_fields fields, the first `there`
    of them on the device already, and whose first output is n_reported numbers.  device NULL: the
    host. MR_OK or MR_ERR_NOMEM; mr__runs_fini in any case. */
-mr_err_t mr__runs_init(mr__runs_t *r, const mr_fn_t *f, const mr_backend_t *device, int n_fields,
+mr_err_t mr__runs_init(mr__runs_t *r, const mr_fn_t *f, const mr_device_t *device, int n_fields,
                        int there, int n_reported, mr_diag_t *diag);
 void mr__runs_fini(mr__runs_t *r); /* waits for the device; zeroed is fine */
 

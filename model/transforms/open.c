@@ -80,9 +80,9 @@ static mr_err_t open_composite(const opening_t *o, const mr_eqn_t *e, mr_var_t *
 }
 
 static mr_err_t open_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) {
-  bool closed =
-      o->target ? e->op->kind != MR_OP_CALL && (e->op->open == mr_no_open || !o->target->opens(e))
-                : e->op->open == mr_no_open || e->op->ad.own_rule;
+  bool closed = o->target ? e->op->kind != MR_OP_CALL &&
+                                (e->op->open == mr_no_open || !o->target->opens(o->target, e))
+                          : e->op->open == mr_no_open || e->op->ad.own_rule;
   return closed ? copy_eqn(o, e, map) : open_composite(o, e, map);
 }
 

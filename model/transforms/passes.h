@@ -19,7 +19,8 @@ typedef struct mr_target {
   float (*element)(const mr_op_def_t *op, float a, float b);
   /* Whether e, which has an open rule, must be written as primitives because there is no kernel for
      its operands. */
-  bool (*opens)(const mr_eqn_t *e);
+  bool (*opens)(const struct mr_target *t, const mr_eqn_t *e);
+  const struct mr_device *device; /* whose target this is, for opens; NULL: of any device */
   /* Whether a fused loop over n rows of `each` elements may continue past sums and maxima of its
      rows: with ops on one value a row, and with broadcasts of such values along the row.  It may
      then sum its columns too.  NULL: a loop ends at its sums. */

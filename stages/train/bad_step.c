@@ -99,7 +99,7 @@ static void bad_step_trace(mr_stage_t *s, const mr__train_flight_t *f, const mr_
   mr_train_batch_t here;
   mr__traced_step_t saved = t;
   mr_err_t e =
-      mr_train_batch_fetch(&here, &f->fields, &s->in_spec[IN_TRAIN], t.loss, v->backend, &unsaved);
+      mr_train_batch_fetch(&here, &f->fields, &s->in_spec[IN_TRAIN], t.loss, v->on, &unsaved);
   saved.field = here.field;
   records_text(f->batch, records, sizeof records);
   if (e >= 0) e = mr__replay_save(s, v->replay_dir ? v->replay_dir : "", &saved, r, path, &unsaved);
@@ -109,7 +109,7 @@ static void bad_step_trace(mr_stage_t *s, const mr__train_flight_t *f, const mr_
     mr_notice("%s: step %" PRId64 " could not be traced: %s", s->name, r->step, why.text);
   else if (!found.found && !bad_step_overflows(r))
     mr_notice("%s: step %" PRId64 " was finite when it ran again unfused: %s", s->name, r->step,
-              v->backend && !v->backend->host
+              v->on && !v->on->backend->host
                   ? "the device adds rows in another order then, and the sums are near the limits "
                     "of their dtype"
                   : "that is a defect of millrace; the replay file shows it");

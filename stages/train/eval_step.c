@@ -95,6 +95,7 @@ typedef struct eval_step {
   mr_model_t model;
   mr_train_metrics_t metrics; /* of the reports */
   mr_params_t params;
+  const mr_device_t *on; /* the device, from open to close */
   mr_eval_step_t *step;
   mr_train_progress_t at;
   double t0;
@@ -166,7 +167,8 @@ static mr_err_t eval_step_load(eval_step_t *v, int64_t batch, mr_diag_t *diag) {
   const mr_loss_t *loss = &v->model.plan.loss;
   mr_compute_t compute = {.threads = (int)v->team.threads, .pin = v->team.pin};
   mr_train_amp_set(&v->amp, &compute);
-  MR_TRY(mr_device_open(v->device, &compute.device, diag));
+  MR_TRY(mr_device_open(v->device, &v->on, diag));
+  compute.device = v->on;
   compute.precision = (mr_precision_t)v->precision;
   char model[MR_MODEL_TEXT];
   bool averaged;
@@ -201,7 +203,8 @@ static void eval_step_close(mr_stage_t *s) {
   mr_eval_step_destroy(v->step);
   mr_params_fini(&v->params);
   recalled_fini(&v->recalled);
-  v->step = NULL;
+  mr_device_close(v->on);
+  v->step = NULL, v->on = NULL;
 }
 
 static mr_err_t eval_step_step(mr_stage_t *s) {

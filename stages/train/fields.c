@@ -146,7 +146,7 @@ static void fields_values(const mr_model_field_t *f, const void *from, size_t n,
 
 /* Copies field i as it is held to the host, unless it lies there; *own is then the copy. */
 static mr_err_t fields_fetch(const mr_train_batch_t *from, const mr_spec_t *spec,
-                             const mr_model_field_t *f, int i, const mr_backend_t *b, void **own,
+                             const mr_model_field_t *f, int i, const mr_device_t *d, void **own,
                              mr_diag_t *diag) {
   const mr_aval_t held = mr_loss_held(f);
   size_t bytes = (size_t)spec->batch * mr_aval_bytes(&held);
@@ -154,12 +154,12 @@ static mr_err_t fields_fetch(const mr_train_batch_t *from, const mr_spec_t *spec
   if (!spec->device) return MR_OK;
   if (!(*own = aligned_alloc(64, (bytes + 63) / 64 * 64)))
     return mr_no_memory(diag, "a copy of a batch");
-  b->copy(*own, from->field[i], bytes, MR_COPY_OUT);
+  mr_device_copy(d, *own, from->field[i], bytes, MR_COPY_OUT);
   return MR_OK;
 }
 
 mr_err_t mr_train_batch_fetch(mr_train_batch_t *to, const mr_train_batch_t *from,
-                              const mr_spec_t *spec, const mr_loss_t *l, const mr_backend_t *b,
+                              const mr_spec_t *spec, const mr_loss_t *l, const mr_device_t *d,
                               mr_diag_t *diag) {
   *to = (mr_train_batch_t){.own = {NULL}};
   memcpy(to->field, from->field, sizeof to->field);
@@ -167,7 +167,7 @@ mr_err_t mr_train_batch_fetch(mr_train_batch_t *to, const mr_train_batch_t *from
     const mr_model_field_t *f = &l->field[i];
     size_t n = (size_t)(spec->batch * mr_aval_elems(&f->aval));
     void *own;
-    MR_TRY(fields_fetch(from, spec, f, i, b, &own, diag));
+    MR_TRY(fields_fetch(from, spec, f, i, d, &own, diag));
     to->own[i] = own;
     if (f->held) {
       to->own[i] = aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64);
@@ -181,11 +181,11 @@ mr_err_t mr_train_batch_fetch(mr_train_batch_t *to, const mr_train_batch_t *from
 }
 
 const void *mr_train_value(const mr_spec_t *spec, const mr_buf_t *b, int f, int i,
-                           const mr_backend_t *d, void *room) {
+                           const mr_device_t *d, void *room) {
   size_t bytes = mr_field_bytes(&spec->field[f]);
   const char *at = (const char *)b->field[f].data + bytes * (size_t)i;
   if (!spec->device) return at;
-  d->copy(room, at, bytes, MR_COPY_OUT);
+  mr_device_copy(d, room, at, bytes, MR_COPY_OUT);
   return room;
 }
 

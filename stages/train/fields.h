@@ -39,13 +39,13 @@ mr_err_t mr_train_check_labels(mr_stage_t *s, const mr_spec_t *spec, const mr_lo
    `from` must outlive it.  MR_OK, or MR_ERR_NOMEM with a sentence; mr_train_batch_fini in any
    case. */
 mr_err_t mr_train_batch_fetch(mr_train_batch_t *to, const mr_train_batch_t *from,
-                              const mr_spec_t *spec, const mr_loss_t *l, const mr_backend_t *b,
+                              const mr_spec_t *spec, const mr_loss_t *l, const mr_device_t *b,
                               mr_diag_t *diag);
 
 /* Returns the value of field f of record i in the host's memory: in the batch, or, if that lies on
    the device d, copied to room, which has mr_field_bytes bytes. */
 const void *mr_train_value(const mr_spec_t *spec, const mr_buf_t *b, int f, int i,
-                           const mr_backend_t *d, void *room);
+                           const mr_device_t *d, void *room);
 
 /* The fields of a record that are displayed, by index. */
 typedef struct mr_train_sight {

@@ -36,7 +36,7 @@ mr_train_config_t mr__train_config(const train_t *v, int64_t batch) {
                                      .remat = (mr_nn_remat_t)v->remat,
                                      .threads = (int)v->team.threads,
                                      .pin = v->team.pin,
-                                     .device = v->backend},
+                                     .device = v->on},
                          .batch = batch,
                          .accumulate = v->accumulate,
                          .there = v->there};
@@ -198,7 +198,7 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
   if (v->on_nan == MR__ON_NAN_TRACE &&
       mr__replay_folder(v->replay_dir ? v->replay_dir : "", &why) < 0)
     return mr_diag_prefix(s->diag, MR_ERR_IO, &why, "%s: setting replay-dir", s->name);
-  mr_err_t e = mr_device_open(v->device, &v->backend, &why);
+  mr_err_t e = mr_device_open(v->device, &v->on, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
   e = open_compile(s);
   mr_backends_leave(); /* steps run in the stage's own thread, with its own team */
@@ -229,5 +229,6 @@ void mr__train_stage_close(mr_stage_t *s) {
   v->saving = NULL;
   mr_train_watch_fini(&v->watch);
   mr_params_fini(&v->params);
-  v->step = NULL, v->eval = NULL;
+  mr_device_close(v->on);
+  v->step = NULL, v->eval = NULL, v->on = NULL;
 }

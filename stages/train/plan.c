@@ -149,7 +149,7 @@ static mr_err_t plan_fp8(mr_stage_t *s) {
                          "setting fit = %s: it chooses remat, which does not go with fp8, want "
                          "accumulate= instead",
                          v->fit);
-  if (v->amp.fp8 && strncmp(v->device, "cpu", 3))
+  if (v->amp.fp8 && !mr_device_on_host(v->device))
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting device = %s: it has no kernels of f8, want device=cpu beside "
                          "fp8, or fp8=none",
@@ -157,11 +157,11 @@ static mr_err_t plan_fp8(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* "opencl" is whichever device of that kind the process has; opening finds out which. */
-static bool plan_same_device(const char *a, const char *b) {
-  size_t n = strcspn(a, ":");
-  if (n != strcspn(b, ":") || strncmp(a, b, n)) return false;
-  return !a[n] || !b[n] || !strcmp(a, b);
+/* A device without a number is then the one of its kind on which the batches lie. */
+static bool plan_takes_device(const char *there, const char **own) {
+  size_t n = strlen(*own);
+  if (!strchr(*own, ':') && !strncmp(*own, there, n) && there[n] == ':') *own = there;
+  return mr_device_same(there, *own);
 }
 
 /* Where the training batches lie. */
@@ -169,7 +169,7 @@ static mr_err_t plan_there(mr_stage_t *s) {
   train_t *v = s->state;
   const char *there = s->in_spec[IN_TRAIN].device;
   v->there = there != NULL;
-  if (!there || plan_same_device(there, v->device)) return MR_OK;
+  if (!there || plan_takes_device(there, &v->device)) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "setting device = %s: the batches of input in lie on device %s, want the "
                        "same device here and in the to-device before",

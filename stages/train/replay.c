@@ -35,7 +35,7 @@ void mr_replay_close(mr_replay_t *r) {
 
 const mr_replay_report_t *mr_replay_report(const mr_replay_t *r) { return &r->reported; }
 
-void mr_replay_set_device(mr_replay_t *r, const mr_backend_t *device) {
+void mr_replay_set_device(mr_replay_t *r, const mr_device_t *device) {
   r->step.config.compute.device = device;
 }
 

@@ -52,7 +52,7 @@ const mr_replay_report_t *mr_replay_report(const mr_replay_t *r); /* lives as lo
 
 /* Computes on that device (mr_device_open) in later calls; NULL, as at first: on the CPU.  Cannot
    fail. */
-void mr_replay_set_device(mr_replay_t *r, const mr_backend_t *device);
+void mr_replay_set_device(mr_replay_t *r, const mr_device_t *device);
 
 /* Runs the step on that many threads, 0: as the run did.  Parameters stay as they are, so that it
    can be called again.  The step is compiled with the run's precision of products and layout of

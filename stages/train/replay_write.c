@@ -173,7 +173,7 @@ static void write_sets(writer_t *w, const mr_params_t *params) {
 
 static int threads_of(const train_t *v) {
   if (v->team.threads) return (int)v->team.threads;
-  return mr_exec_backend(mr_train_step_exec(v->step))->threads();
+  return mr_device_threads(mr_exec_device(mr_train_step_exec(v->step)));
 }
 
 static mr_err_t replay_path(const char *folder, int64_t step, int k, char path[MR_PATH_MAX],
@@ -240,8 +240,8 @@ static mr_err_t replay_write_all(writer_t *w, const mr_stage_t *s, const char *f
   write_word(w, "millrace.precision", "%d", (int)mr_matmul_precision());
   write_word(w, "millrace.skip", "%.200s", skip ? skip : "");
   write_word(w, "millrace.made_with", "%.250s", made_with);
-  if (t->config.compute.device && !t->config.compute.device->host)
-    write_word(w, "millrace.device", "%s", t->config.compute.device->name);
+  if (t->config.compute.device && !t->config.compute.device->backend->host)
+    write_word(w, "millrace.device", "%s", t->config.compute.device->backend->name);
   mr_newfile_t f;
   MR_TRY(replay_path(folder, t->in.step, 1, path, diag));
   MR_TRY(mr_safetensors_begin(&f, path, w->tensor, w->n, w->meta, w->n_meta, diag));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "model/exec/device.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/team.h"
 #include "stages/train/train_step_private.h"
@@ -75,7 +76,7 @@ static void report_picture(mr_stage_t *s, int port, const mr_train_sight_t *sigh
   if (!p) return;
   p->truth = report_truth(batch, sight)[i], p->guess = guess, p->key = batch->key[i];
   mr_train_picture(&spec->field[sight->picture],
-                   mr_train_value(spec, batch, sight->picture, i, v->backend, room), p);
+                   mr_train_value(spec, batch, sight->picture, i, v->on, room), p);
 }
 
 /* Samples of a batch's pictures. */
@@ -116,7 +117,7 @@ void mr__train_report_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, co
 }
 
 void mr_train_team_report(const mr_stage_t *s, const mr_train_team_t *t) {
-  int n = mr_backend_default()->processors();
+  int n = mr_device_processors(mr_device_default());
   if (!t->pin || !n || t->threads <= n) return;
   mr_notice(
       "%s: pin=true ties threads=%lld to %d processor%s, which is all this process may use: some "

@@ -37,9 +37,9 @@ typedef struct train {
   bool nesterov;
   const char *resume, *fit, *loss_scale, *replay_dir, *device;
 
-  const mr_backend_t *backend; /* that device, from open on */
-  bool there;                  /* the training batches lie there (to-device) */
-  double fixed_scale;          /* of the loss; 0: a dynamic one */
+  const mr_device_t *on; /* that device, from open to close */
+  bool there;            /* the training batches lie there (to-device) */
+  double fixed_scale;    /* of the loss; 0: a dynamic one */
   mr_model_t model;
   mr_train_metrics_t metrics; /* of the reports */
   mr_train_config_t used;     /* of the compiled step: the settings, and what fit= has chosen */

@@ -167,7 +167,9 @@ static void devices_that_cannot_be_used_are_refused_by_a_sentence(void **state) 
   refused("opencl:99", 2, "this machine has");
   refused("cuda:x", 2, "want cuda:N");
   if (access("/dev/nvidiactl", F_OK)) refused("cuda", 1, cuda_is_missing());
-  refused("cpu:1", 2, "the processors are one device");
+  refused("cpu:x", 2, "want cpu, cpu:N, or cpu:N/D");
+  refused("cpu:2/2", 2, "shared by 2 devices, want 0 to 1");
+  refused("cpu:0/0", 2, "want cpu, cpu:N, or cpu:N/D");
   refused("tpu", 2, "want cpu or opencl[:N] or cuda[:N]");
   setenv("OCL_ICD_VENDORS", "/nonexistent", 1); /* the loader then finds no driver */
   refused("opencl", 1, "no platform has a device");
@@ -235,7 +237,7 @@ int main(void) {
   return 77;
 #endif
   mr_diag_t diag = {0};
-  const mr_backend_t *device;
+  const mr_device_t *device;
   if (mr_device_open("opencl", &device, &diag) < 0) {
     printf("%s\n[  SKIPPED ] device_without_a_device\n", diag.text);
     return 77; /* no device: ctest says that the test was left out */

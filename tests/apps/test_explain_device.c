@@ -57,7 +57,7 @@ int main(void) {
   return 77;
 #endif
   mr_diag_t diag = {0};
-  const mr_backend_t *device;
+  const mr_device_t *device;
   if (mr_device_open("opencl", &device, &diag) < 0) {
     printf("%s\n[  SKIPPED ] explain_device_without_a_device\n", diag.text);
     return 77; /* no device: ctest says that the test was left out */

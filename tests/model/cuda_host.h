@@ -381,6 +381,14 @@ static inline cudaError_t host_stream_create(cudaStream_t *s, unsigned flags) {
   return cudaSuccess;
 }
 
+static inline cudaError_t host_stream_destroy(cudaStream_t s) {
+  pthread_mutex_lock(&host.lock);
+  host_need(host_may_give(s), "a stream that is captured, or none, is destroyed");
+  host_need(!host.queue[host_number(s)].first, "a stream with commands under way is destroyed");
+  pthread_mutex_unlock(&host.lock);
+  return cudaSuccess;
+}
+
 static inline void host_enter(cudaStream_t s) {
   pthread_mutex_lock(&host.lock);
   host_need(host_may_give(s), "a command for another stream");
@@ -629,6 +637,11 @@ static inline cudaError_t host_load(cudaLibrary_t *library, const void *image,
   host_need(lib, dlerror());
   unlink(path);
   *library = (cudaLibrary_t)lib;
+  return cudaSuccess;
+}
+
+static inline cudaError_t host_unload(cudaLibrary_t library) {
+  host_need(!dlclose(library), "a library that is not loaded");
   return cudaSuccess;
 }
 
@@ -919,6 +932,7 @@ static const mr_cuda_api_t host_api = {.cudaDriverGetVersion = host_version,
                                        .cudaGetErrorString = host_error_text,
                                        .cudaGetLastError = host_last_error,
                                        .cudaStreamCreateWithFlags = host_stream_create,
+                                       .cudaStreamDestroy = host_stream_destroy,
                                        .cudaStreamSynchronize = host_stream_synchronize,
                                        .cudaStreamWaitEvent = host_stream_wait,
                                        .cudaStreamBeginCapture = host_begin_capture,
@@ -953,6 +967,7 @@ static const mr_cuda_api_t host_api = {.cudaDriverGetVersion = host_version,
                                        .cudaEventSynchronize = host_event_synchronize,
                                        .cudaEventDestroy = host_event_destroy,
                                        .cudaLibraryLoadData = host_load,
+                                       .cudaLibraryUnload = host_unload,
                                        .cudaLibraryGetKernel = host_get_kernel,
                                        .cudaFuncGetAttributes = host_get_attributes,
                                        .cudaLaunchKernel = host_launch};

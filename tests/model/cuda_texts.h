@@ -29,7 +29,7 @@ static inline int texts_of(mr_kernel_texts_t *all, const mr_fn_t *f) {
 
 /* Those of f as the CUDA backend compiles it; skip: passes to leave out, or NULL. */
 static inline int texts_of_compiled(mr_kernel_texts_t *all, const mr_fn_t *f, const char *skip) {
-  const mr_target_t *t = mr_backend_find("cuda")->target;
+  const mr_target_t *t = mr_backend_find("cuda")->compile->target(NULL);
   mr_diag_t diag = {0};
   mr_fn_t *own = NULL;
   if (mr_open_calls(f, t, &own, &diag) < 0 || mr_passes_run(own, t, skip, &diag) < 0)

@@ -10,12 +10,12 @@
 #include "model/exec/device.h"
 #include "tests/model/grid.h"
 
-static const mr_backend_t *device;
+static const mr_device_t *device;
 
 static inline void *there(const void *from, size_t bytes) {
-  void *p = device->take(bytes);
+  void *p = mr_device_take(device, bytes);
   assert_non_null(p);
-  if (from) device->copy(p, from, bytes, MR_COPY_IN);
+  if (from) mr_device_copy(device, p, from, bytes, MR_COPY_IN);
   return p;
 }
 
@@ -24,7 +24,7 @@ static inline void *there(const void *from, size_t bytes) {
 static inline void run_there_with(const char *what, const mr_fn_t *f, mr_compile_options_t o,
                                   void *const *in, void **out) {
   mr_diag_t diag = {0};
-  o.backend = device;
+  o.device = device;
   mr_exec_t *x = NULL;
   void *a[GRID_MAX], *y[GRID_MAX];
   if (mr_compile(f, &o, &x, &diag) < 0) fail_msg("%s: %s\n%s", what, diag.text, mr_fn_text(f));
@@ -38,10 +38,10 @@ static inline void run_there_with(const char *what, const mr_fn_t *f, mr_compile
   for (int twice = 0; twice < 2; twice++) mr_exec_run(x, (const void *const *)a, y);
   for (int i = 0; i < f->n_out; i++) {
     size_t n = mr_aval_bytes(&f->out[i]->aval);
-    device->copy(out[i], y[i], n, MR_COPY_OUT);
-    device->give(y[i], n);
+    mr_device_copy(device, out[i], y[i], n, MR_COPY_OUT);
+    mr_device_give(device, y[i], n);
   }
-  for (int i = 0; i < f->n_in; i++) device->give(a[i], mr_aval_bytes(&f->in[i]->aval));
+  for (int i = 0; i < f->n_in; i++) mr_device_give(device, a[i], mr_aval_bytes(&f->in[i]->aval));
   mr_exec_destroy(x);
 }
 

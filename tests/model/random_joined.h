@@ -378,7 +378,7 @@ static inline joined_group_t joined_group(unsigned first, int n) {
 static inline void run_in_place(const char *what, const joined_group_t *g, const char *skip,
                                 void *const *in, void **out) {
   const mr_fn_t *f = g->f;
-  mr_compile_options_t o = {.backend = device, .skip = skip, .in_place = g->in_place};
+  mr_compile_options_t o = {.device = device, .skip = skip, .in_place = g->in_place};
   mr_diag_t diag = {0};
   mr_exec_t *x = NULL;
   void *a[GRID_MAX], *y[GRID_MAX];
@@ -394,10 +394,10 @@ static inline void run_in_place(const char *what, const joined_group_t *g, const
   mr_exec_run(x, (const void *const *)a, y);
   for (int i = 0; i < f->n_out; i++) {
     size_t bytes = mr_aval_bytes(&f->out[i]->aval);
-    device->copy(out[i], y[i], bytes, MR_COPY_OUT);
-    if (i < f->n_out - g->in_place) device->give(y[i], bytes);
+    mr_device_copy(device, out[i], y[i], bytes, MR_COPY_OUT);
+    if (i < f->n_out - g->in_place) mr_device_give(device, y[i], bytes);
   }
-  for (int i = 0; i < f->n_in; i++) device->give(a[i], mr_aval_bytes(&f->in[i]->aval));
+  for (int i = 0; i < f->n_in; i++) mr_device_give(device, a[i], mr_aval_bytes(&f->in[i]->aval));
   mr_exec_destroy(x);
 }
 

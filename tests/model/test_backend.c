@@ -32,7 +32,8 @@ static struct {
 } seen;
 
 static mr_backend_t twin; /* of the CPU's, in main */
-static int unlocked;      /* kernels and copies under way, one in the other */
+static mr_device_t twin_device = {&twin, NULL, 0, "twin"};
+static int unlocked; /* kernels and copies under way, one in the other */
 
 static void protect(int how) {
   for (int i = 0; i < RANGES; i++)
@@ -55,7 +56,7 @@ static bool on_device(const void *p, size_t bytes) {
   return false;
 }
 
-static void *twin_take(size_t bytes) {
+static void *twin_take(const mr_device_t *d, size_t bytes) {
   int i = 0;
   if (++seen.takes == seen.fail_take) return NULL;
   while (i < RANGES && range[i].data) i++;
@@ -67,7 +68,7 @@ static void *twin_take(size_t bytes) {
   return data;
 }
 
-static void twin_give(void *data, size_t bytes) {
+static void twin_give(const mr_device_t *d, void *data, size_t bytes) {
   int i = 0;
   if (!data) return;
   while (i < RANGES && range[i].data != data) i++;
@@ -77,9 +78,10 @@ static void twin_give(void *data, size_t bytes) {
   seen.gives++;
 }
 
-static size_t twin_room(void) { return seen.room; }
+static size_t twin_room(const mr_device_t *d) { return seen.room; }
 
-static void twin_copy(void *to, const void *from, size_t bytes, mr_copy_way_t way) {
+static void twin_copy(const mr_device_t *d, void *to, const void *from, size_t bytes,
+                      mr_copy_way_t way) {
   if (bytes) assert_true(on_device(to, bytes) == (way != MR_COPY_OUT));
   if (bytes) assert_true(on_device(from, bytes) == (way != MR_COPY_IN));
   seen.in += way == MR_COPY_IN, seen.out += way == MR_COPY_OUT;
@@ -116,12 +118,12 @@ static void twin_fini(void *state) {
 }
 
 static mr_err_t twin_lower(mr_call_t *c, mr_diag_t *diag) {
-  assert_ptr_equal(c->backend, &twin);
+  assert_ptr_equal(c->device, &twin_device);
   seen.lowered++;
   if (seen.refused && !strcmp(c->eqn->op->name, seen.refused))
     return mr_fail(diag, MR_ERR_NORULE, "%sthe twin has no kernel for it",
                    seen.named ? seen.named : "");
-  MR_TRY(mr_backend_default()->lower(c, diag));
+  MR_TRY(mr_device_default()->backend->compile->lower(c, diag));
   kernel_t *k = malloc(sizeof *k);
   assert_non_null(k);
   *k = (kernel_t){c->run, c->state, c->fini};
@@ -129,14 +131,14 @@ static mr_err_t twin_lower(mr_call_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static int twin_begin(int threads, bool pin) {
+static int twin_begin(const mr_device_t *d, int threads, bool pin) {
   seen.begins++;
-  return mr_backend_default()->begin(threads, pin);
+  return mr_device_default()->backend->team->begin(mr_device_default(), threads, pin);
 }
 
-static void twin_end(int before) {
+static void twin_end(const mr_device_t *d, int before) {
   seen.ends++;
-  mr_backend_default()->end(before);
+  mr_device_default()->backend->team->end(mr_device_default(), before);
 }
 
 static int nothing_is_left(void **state) {
@@ -154,8 +156,8 @@ static int begin_anew(void **state) {
 
 /* ---- runs ---- */
 static void *to_device(const void *host, size_t bytes) {
-  void *p = twin_take(bytes);
-  twin_copy(p, host, bytes, MR_COPY_IN);
+  void *p = twin_take(&twin_device, bytes);
+  twin_copy(&twin_device, p, host, bytes, MR_COPY_IN);
   return p;
 }
 
@@ -164,15 +166,15 @@ static void same_on_both(const char *what, const mr_fn_t *f, void *const *in) {
   mr_diag_t diag = {0};
   mr_exec_t *x[2];
   void *device_in[MR_SAMPLE_IN], *out[2][GRID_MAX], *device_out[GRID_MAX];
-  mr_compile_options_t o = {.backend = &twin};
+  mr_compile_options_t o = {.device = &twin_device};
   if (mr_compile(f, NULL, &x[0], &diag) < 0) fail_msg("%s: %s", what, diag.text);
   if (mr_compile(f, &o, &x[1], &diag) < 0) fail_msg("%s: %s", what, diag.text);
-  assert_ptr_equal(mr_exec_backend(x[1]), &twin);
+  assert_ptr_equal(mr_exec_device(x[1]), &twin_device);
   for (int i = 0; i < f->n_in; i++) device_in[i] = to_device(in[i], mr_aval_bytes(&f->in[i]->aval));
   for (int i = 0; i < f->n_out; i++) {
     size_t n = mr_aval_bytes(&f->out[i]->aval);
     out[0][i] = grid_bytes(n), out[1][i] = grid_bytes(n);
-    device_out[i] = twin_take(n);
+    device_out[i] = twin_take(&twin_device, n);
   }
   for (int round = 0; round < 2; round++) { /* what is bound stays bound */
     mr_exec_run(x[0], (const void *const *)in, out[0]);
@@ -180,12 +182,13 @@ static void same_on_both(const char *what, const mr_fn_t *f, void *const *in) {
   }
   for (int i = 0; i < f->n_out; i++) {
     size_t n = mr_aval_bytes(&f->out[i]->aval);
-    twin_copy(out[1][i], device_out[i], n, MR_COPY_OUT);
+    twin_copy(&twin_device, out[1][i], device_out[i], n, MR_COPY_OUT);
     if (memcmp(out[0][i], out[1][i], n)) fail_msg("%s: output %d differs", what, i);
-    twin_give(device_out[i], n);
+    twin_give(&twin_device, device_out[i], n);
     free(out[0][i]), free(out[1][i]);
   }
-  for (int i = 0; i < f->n_in; i++) twin_give(device_in[i], mr_aval_bytes(&f->in[i]->aval));
+  for (int i = 0; i < f->n_in; i++)
+    twin_give(&twin_device, device_in[i], mr_aval_bytes(&f->in[i]->aval));
   mr_exec_destroy(x[0]);
   mr_exec_destroy(x[1]);
 }
@@ -223,7 +226,7 @@ static mr_fn_t *some_function(void) {
 
 static void a_refusal_and_too_little_memory_are_told(void **state) {
   mr_fn_t *f = some_function();
-  mr_compile_options_t o = {.backend = &twin, .skip = "fuse"};
+  mr_compile_options_t o = {.device = &twin_device, .skip = "fuse"};
   mr_exec_t *x = NULL;
   mr_diag_t diag[3] = {{0}};
   seen.refused = "tanh";
@@ -254,7 +257,7 @@ static void a_refusal_names_scope_and_op_whatever_the_rule_says(void **state) {
   mr_var_t *y = mr_lax_tanh(f, x);
   mr_scope_leave(f, outer);
   assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
-  mr_compile_options_t o = {.backend = &twin, .skip = "fuse"};
+  mr_compile_options_t o = {.device = &twin_device, .skip = "fuse"};
   seen.refused = "tanh";
   for (int i = 0; i < 3; i++) {
     mr_diag_t diag = {0};
@@ -272,24 +275,24 @@ static void a_nan_is_found_and_an_arena_measured_through_copies(void **state) {
   mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 3000));
   mr_var_t *y = mr_lax_rev(f, mr_lax_log(f, x), 1, (int[]){0});
   assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
-  mr_compile_options_t o = {.backend = &twin, .skip = "fuse"};
+  mr_compile_options_t o = {.device = &twin_device, .skip = "fuse"};
   mr_exec_t *e = NULL;
   mr_diag_t diag = {0};
   float host[3000];
   for (int i = 0; i < 3000; i++) host[i] = 1 + (float)i;
   if (mr_compile(f, &o, &e, &diag) < 0) fail_msg("%s", diag.text);
-  void *in = to_device(host, sizeof host), *out = twin_take(sizeof host);
+  void *in = to_device(host, sizeof host), *out = twin_take(&twin_device, sizeof host);
   mr_exec_check_nans(e, true);
   mr_exec_run(e, (const void *[]){in}, (void *[]){out});
   assert_null(mr_exec_nan(e));
   assert_int_equal(mr_exec_touched(e, (const void *[]){in}, (void *[]){out}),
                    mr_exec_peak_bytes(e));
   host[2500] = -1;
-  twin_copy(in, host, sizeof host, MR_COPY_IN);
+  twin_copy(&twin_device, in, host, sizeof host, MR_COPY_IN);
   mr_exec_run(e, (const void *[]){in}, (void *[]){out});
   assert_string_equal(mr_exec_nan(e)->op->name, "log");
-  twin_give(in, sizeof host);
-  twin_give(out, sizeof host);
+  twin_give(&twin_device, in, sizeof host);
+  twin_give(&twin_device, out, sizeof host);
   mr_exec_destroy(e);
   mr_fn_destroy(f);
 }
@@ -298,10 +301,10 @@ static void a_nan_is_found_and_an_arena_measured_through_copies(void **state) {
 static void the_host_reads_a_devices_array_through_a_copy_alone(void **state) {
   mr_diag_t diag = {0};
   float x[5] = {1, 2, 3, 4, 5}, y[5] = {0};
-  mr_array_t *a = mr_array_on(&twin, mr_aval_of(MR_F32, 5), x, &diag), *b, *c, *d;
+  mr_array_t *a = mr_array_on(&twin_device, mr_aval_of(MR_F32, 5), x, &diag), *b, *c, *d;
   const void *data = NULL;
   assert_non_null(a);
-  assert_ptr_equal(mr_array_device(a), &twin);
+  assert_ptr_equal(mr_array_device(a), &twin_device);
   assert_int_equal(mr_array_data(a, &data, &diag), MR_ERR_CONFIG);
   assert_string_equal(diag.text,
                       "an array of f32[5] lies on device twin, which the host cannot "
@@ -311,9 +314,9 @@ static void the_host_reads_a_devices_array_through_a_copy_alone(void **state) {
   b = mr_array_to(a, NULL, &diag); /* the default */
   assert_int_equal(mr_array_data(b, &data, &diag), MR_OK);
   assert_memory_equal(data, x, sizeof x);
-  c = mr_array_to(b, &twin, &diag);
-  assert_true(c && c != a && mr_array_device(c) == &twin);
-  d = mr_array_to(c, &twin, &diag);
+  c = mr_array_to(b, &twin_device, &diag);
+  assert_true(c && c != a && mr_array_device(c) == &twin_device);
+  d = mr_array_to(c, &twin_device, &diag);
   assert_ptr_equal(d, c); /* it is there already */
   mr_array_drop(a), mr_array_drop(b), mr_array_drop(c), mr_array_drop(d);
 }
@@ -327,11 +330,11 @@ static void a_jitted_function_runs_where_its_arrays_lie(void **state) {
   mr_diag_t diag = {0};
   mr_queue_t *q = NULL;
   mr_jitted_t *j = NULL;
-  mr_jitted_options_t o = {.device = &twin};
+  mr_jitted_options_t o = {.device = &twin_device};
   float x[3] = {1, 2, 3}, y[3] = {0};
   assert_int_equal(mr_queue_create(&q, &diag), MR_OK);
   assert_int_equal(mr_jitted_create(q, "shifted", shifted, NULL, &o, &j, &diag), MR_OK);
-  mr_array_t *there = mr_array_on(&twin, mr_aval_of(MR_F32, 3), x, &diag), *out = NULL;
+  mr_array_t *there = mr_array_on(&twin_device, mr_aval_of(MR_F32, 3), x, &diag), *out = NULL;
   mr_array_t *here = mr_array_of(mr_aval_of(MR_F32, 3), x, &diag);
   assert_int_equal(mr_jitted_call(j, 1, &here, 1, &out, &diag), MR_ERR_CONFIG);
   assert_string_equal(diag.text,
@@ -339,7 +342,7 @@ static void a_jitted_function_runs_where_its_arrays_lie(void **state) {
                       "runs on twin; mr_array_to copies");
   diag = (mr_diag_t){0};
   if (mr_jitted_call(j, 1, &there, 1, &out, &diag) < 0) fail_msg("%s", diag.text);
-  assert_ptr_equal(mr_array_device(out), &twin);
+  assert_ptr_equal(mr_array_device(out), &twin_device);
   assert_int_equal(mr_array_read(out, y, &diag), MR_OK);
   for (int i = 0; i < 3; i++) assert_true(y[i] == x[i] + 2);
   mr_array_drop(there), mr_array_drop(here), mr_array_drop(out);
@@ -360,7 +363,7 @@ static void an_array_over_other_memory_releases_it_once(void **state) {
   const void *data = NULL;
   assert_int_equal(mr_array_data(a, &data, &diag), MR_OK);
   assert_ptr_equal(data, x); /* no copy */
-  mr_array_t *b = mr_array_to(a, &twin, &diag);
+  mr_array_t *b = mr_array_to(a, &twin_device, &diag);
   mr_array_drop(mr_array_keep(a));
   assert_int_equal(times, 0);
   mr_array_drop(a);
@@ -370,7 +373,7 @@ static void an_array_over_other_memory_releases_it_once(void **state) {
 }
 
 static void a_backend_is_found_by_name(void **state) {
-  assert_ptr_equal(mr_backend_find("cpu"), mr_backend_default());
+  assert_ptr_equal(mr_backend_find("cpu"), mr_device_default()->backend);
   assert_null(mr_backend_find("tpu"));
   for (int i = 0; mr_backends[i]; i++) {
     size_t align = mr_backends[i]->align;
@@ -381,10 +384,16 @@ static void a_backend_is_found_by_name(void **state) {
 #define ANEW(test) cmocka_unit_test_setup_teardown(test, begin_anew, nothing_is_left)
 
 int main(void) {
-  twin = *mr_backend_default();
+  twin = *mr_device_default()->backend;
+  static mr_memory_ops_t memory;
+  static mr_compile_ops_t compile;
+  static mr_team_ops_t team;
+  memory = *twin.memory, compile = *twin.compile, team = *twin.team;
   twin.name = "twin", twin.align = 256, twin.host = false;
-  twin.take = twin_take, twin.give = twin_give, twin.room = twin_room, twin.copy = twin_copy;
-  twin.lower = twin_lower, twin.begin = twin_begin, twin.end = twin_end;
+  twin.memory = &memory, twin.compile = &compile, twin.team = &team;
+  memory.take = twin_take, memory.give = twin_give, memory.room = twin_room;
+  memory.copy = twin_copy, compile.lower = twin_lower;
+  team.begin = twin_begin, team.end = twin_end;
   const struct CMUnitTest tests[] = {
       ANEW(a_refusal_and_too_little_memory_are_told),
       ANEW(a_refusal_names_scope_and_op_whatever_the_rule_says),

@@ -23,7 +23,7 @@
 
 enum { B = 4, STEPS = 12, SIDE = 8, CLASSES = 5, PIXELS = SIDE * SIDE * 3, SLOTS = 5, SEEDS = 5 };
 
-static const mr_backend_t *cuda;
+static const mr_device_t *cuda;
 static _Alignas(64) float images[STEPS][B * PIXELS];
 static _Alignas(64) int32_t labels[STEPS][64];
 static const size_t field_bytes[] = {sizeof images[0], B * sizeof(int32_t)};
@@ -180,9 +180,9 @@ static void slots_are_given_back_behind_their_copies(void **state) {
   ahead_open(&a);
   for (int i = 0; i < SLOTS; i++) ahead_fill(&a);
   mr_slots_destroy(a.slots);
-  assert_int_equal(cuda->reached(NULL, true, &diag), MR_OK);
+  assert_int_equal(mr_device_reached(cuda, NULL, true, &diag), MR_OK);
   for (int i = 0; i < SLOTS; i++)
-    assert_int_equal(cuda->reached(a.slot[i].mark, true, &diag), MR_OK);
+    assert_int_equal(mr_device_reached(cuda, a.slot[i].mark, true, &diag), MR_OK);
   assert_int_equal(host_blocks_left(), 0);
 }
 
@@ -302,55 +302,54 @@ static void only_the_update_of_the_next_step_waits(void **state) {
 static void pinned_memory_is_copied_to_directly(void **state) {
   enum { BYTES = 3 * HOST_PAGE };
   mr_diag_t diag = {0};
-  char *here = aligned_alloc(HOST_PAGE, BYTES), *there = cuda->take(BYTES);
-  assert_false(cuda->pin(here + 64, BYTES - 64));
-  assert_true(cuda->pin(here, BYTES));
+  char *here = aligned_alloc(HOST_PAGE, BYTES), *there = mr_device_take(cuda, BYTES);
+  assert_false(cuda->backend->memory->pin(cuda, here + 64, BYTES - 64));
+  assert_true(cuda->backend->memory->pin(cuda, here, BYTES));
   memset(here, 0x5A, BYTES);
-  cuda->copy(there, here, BYTES, MR_COPY_IN);
+  mr_device_copy(cuda, there, here, BYTES, MR_COPY_IN);
   memset(here, 0, BYTES);
-  cuda->follow_beside(MR_COPY_OUT);
-  cuda->copy_beside(here, there, BYTES, MR_COPY_OUT);
-  void *mark = cuda->mark_beside(MR_COPY_OUT);
+  cuda->backend->queue->follow_beside(cuda, MR_COPY_OUT);
+  cuda->backend->queue->copy_beside(cuda, here, there, BYTES, MR_COPY_OUT);
+  void *mark = cuda->backend->queue->mark_beside(cuda, MR_COPY_OUT);
   assert_int_equal(here[0], 0); /* the copy is under way */
   host_drain(1 + MR_COPY_OUT);
   assert_int_equal(here[BYTES - 1], 0x5A); /* and no buffer is between */
-  assert_int_equal(cuda->reached(mark, true, &diag), MR_OK);
-  cuda->unpin(here);
+  assert_int_equal(mr_device_reached(cuda, mark, true, &diag), MR_OK);
+  cuda->backend->memory->unpin(cuda, here);
   assert_false(host_is_pinned(here, 1));
-  cuda->give(there, BYTES);
+  mr_device_give(cuda, there, BYTES);
   free(here);
 }
 
 static void memory_behind_a_pinned_array_is_not_pinned(void **state) {
   enum { PINNED = HOST_PAGE + 64, BEHIND = 2 * HOST_PAGE };
   mr_diag_t diag = {0};
-  char *here = aligned_alloc(HOST_PAGE, 4 * HOST_PAGE), *there = cuda->take(BEHIND);
-  assert_true(cuda->pin(here, PINNED));
+  char *here = aligned_alloc(HOST_PAGE, 4 * HOST_PAGE), *there = mr_device_take(cuda, BEHIND);
+  assert_true(cuda->backend->memory->pin(cuda, here, PINNED));
   memset(here + PINNED, 0x5A, BEHIND); /* its first page is pinned, its last is not */
   int now = host.copies_now, later = host.copies_later;
-  cuda->copy_later(there, here + PINNED, BEHIND, MR_COPY_IN);
+  mr_device_copy_later(cuda, there, here + PINNED, BEHIND, MR_COPY_IN);
   assert_int_equal(host.copies_now, now); /* the driver does not wait: a buffer is between */
   assert_int_equal(host.copies_later, later + 1);
-  assert_int_equal(cuda->reached(cuda->mark(), true, &diag), MR_OK);
+  assert_int_equal(mr_device_reached(cuda, mr_device_mark(cuda), true, &diag), MR_OK);
   memset(here + PINNED, 0, BEHIND);
-  cuda->copy(here + PINNED, there, BEHIND, MR_COPY_OUT);
+  mr_device_copy(cuda, here + PINNED, there, BEHIND, MR_COPY_OUT);
   assert_int_equal(here[PINNED + BEHIND - 1], 0x5A);
-  cuda->unpin(here);
-  cuda->give(there, BEHIND);
+  cuda->backend->memory->unpin(cuda, here);
+  mr_device_give(cuda, there, BEHIND);
   free(here);
 }
 
 static void a_mark_that_has_not_come_leaves_no_error(void **state) {
-  const mr_cuda_device_t *d;
+  const mr_cuda_device_t *d = mr__cuda_use(cuda);
   mr_diag_t diag = {0};
-  char *there = cuda->take(64);
-  assert_int_equal(mr__cuda_device(&d, &diag), MR_OK);
-  for (int i = 0; i < 200; i++) cuda->copy(there, there + 32, 32, MR_COPY_WITHIN);
-  void *mark = cuda->mark();
-  assert_int_equal(cuda->reached(mark, false, &diag), MR_AGAIN);
+  char *there = mr_device_take(cuda, 64);
+  for (int i = 0; i < 200; i++) mr_device_copy(cuda, there, there + 32, 32, MR_COPY_WITHIN);
+  void *mark = mr_device_mark(cuda);
+  assert_int_equal(mr_device_reached(cuda, mark, false, &diag), MR_AGAIN);
   assert_int_equal(d->cu->cudaGetLastError(), cudaSuccess);
-  assert_int_equal(cuda->reached(mark, true, &diag), MR_OK);
-  cuda->give(there, 64);
+  assert_int_equal(mr_device_reached(cuda, mark, true, &diag), MR_OK);
+  mr_device_give(cuda, there, 64);
 }
 
 enum { ROUNDS = 60, N = 1 << 18 };
@@ -358,23 +357,28 @@ enum { ROUNDS = 60, N = 1 << 18 };
 /* Copies there and back, each by its queue, or both among the commands. */
 static void *copies_of_a_thread(void *arg) {
   bool beside = *(int *)arg % 2;
-  unsigned char *here = grid_bytes(N), *back = grid_bytes(N), *there = cuda->take(N);
-  cuda->follow_beside(MR_COPY_IN);
+  unsigned char *here = grid_bytes(N), *back = grid_bytes(N), *there = mr_device_take(cuda, N);
+  cuda->backend->queue->follow_beside(cuda, MR_COPY_IN);
   for (int i = 0; i < ROUNDS; i++) {
     memset(here, *(int *)arg * ROUNDS + i, N), memset(back, 0, N);
     if (beside) {
-      cuda->copy_beside(there, here, N, MR_COPY_IN);
-      if (cuda->reached(cuda->mark_beside(MR_COPY_IN), true, NULL) < 0) return "failed";
-      cuda->copy_beside(back, there, N, MR_COPY_OUT);
-      if (cuda->reached(cuda->mark_beside(MR_COPY_OUT), true, NULL) < 0) return "failed";
+      cuda->backend->queue->copy_beside(cuda, there, here, N, MR_COPY_IN);
+      if (mr_device_reached(cuda, cuda->backend->queue->mark_beside(cuda, MR_COPY_IN), true, NULL) <
+          0)
+        return "failed";
+      cuda->backend->queue->copy_beside(cuda, back, there, N, MR_COPY_OUT);
+      if (mr_device_reached(cuda, cuda->backend->queue->mark_beside(cuda, MR_COPY_OUT), true,
+                            NULL) < 0)
+        return "failed";
     } else {
-      cuda->copy_later(there, here, N, MR_COPY_IN);
-      cuda->copy_later(back, there, N, MR_COPY_OUT);
-      if (cuda->reached(i % 2 ? cuda->mark() : NULL, true, NULL) < 0) return "failed";
+      mr_device_copy_later(cuda, there, here, N, MR_COPY_IN);
+      mr_device_copy_later(cuda, back, there, N, MR_COPY_OUT);
+      if (mr_device_reached(cuda, i % 2 ? mr_device_mark(cuda) : NULL, true, NULL) < 0)
+        return "failed";
     }
     if (memcmp(here, back, N) != 0) return "other bytes";
   }
-  cuda->give(there, N);
+  mr_device_give(cuda, there, N);
   free(here), free(back);
   return NULL;
 }
@@ -408,11 +412,11 @@ static void a_profile_has_the_devices_times(void **state) {
   mr_var_t *v = mr_fn_input(f, mr_aval_of(MR_F32, 8, 8));
   v = mr_lax_rev(f, mr_lax_tanh(f, mr_lax_rev(f, v, 1, (int[]){0})), 1, (int[]){1});
   assert_int_equal(mr_fn_return(f, 1, &v), MR_OK);
-  mr_compile_options_t o = {.backend = cuda, .skip = "fuse"};
+  mr_compile_options_t o = {.device = cuda, .skip = "fuse"};
   if (mr_compile(f, &o, &e, &diag) < 0) fail_msg("%s", diag.text);
   assert_true(mr_exec_fn(e)->n_eqn <= CALLS);
-  void *in = cuda->take(sizeof x), *out = cuda->take(sizeof x);
-  cuda->copy(in, x, sizeof x, MR_COPY_IN);
+  void *in = mr_device_take(cuda, sizeof x), *out = mr_device_take(cuda, sizeof x);
+  mr_device_copy(cuda, in, x, sizeof x, MR_COPY_IN);
   mr_exec_profile(e, true);
   for (int runs = 1; runs <= 3; runs++) {
     int waits = host.synchronized;
@@ -427,7 +431,7 @@ static void a_profile_has_the_devices_times(void **state) {
     }
   }
   mr_exec_destroy(e);
-  cuda->give(in, sizeof x), cuda->give(out, sizeof x);
+  mr_device_give(cuda, in, sizeof x), mr_device_give(cuda, out, sizeof x);
   mr_fn_destroy(f);
   assert_int_equal(host.events, HOST_EVENTS_KEPT);
 }
@@ -452,7 +456,7 @@ static int open_cuda(void **state) {
 static void copies_are_as_large_as_a_quarter_of_the_memory_and_timed_by_the_device(void **state) {
   const size_t least = host.least_free;
   host.least_free = (size_t)64 << 20;
-  double gbs = cuda->bandwidth(1);
+  double gbs = cuda->backend->limits->bandwidth(cuda, 1);
   host.least_free = least;
   assert_true(fabs(gbs - 2.0 * (16 << 20) / 1e-6 / 1e9) < 1e-3 * gbs);
   assert_int_equal(host_blocks_left(), 0);

@@ -337,6 +337,14 @@ static mr_fn_t *linear_of(mr_dtype_t t, int64_t rows, int64_t in, int64_t out, b
 static _Alignas(
     256) char memory[8][256]; /* addresses alone: operands 0 to 2, the result, the scratch */
 
+/* The device of this process: "cuda", or what a child has opened in its place. */
+static const mr_device_t *opened;
+static const mr_device_t *device_here(void) {
+  mr_diag_t diag = {0};
+  if (!opened && mr_device_open("cuda", &opened, &diag) < 0) fail_msg("%s", diag.text);
+  return opened;
+}
+
 typedef struct bound {
   mr_fn_t *f;
   mr_call_t call;
@@ -346,7 +354,8 @@ typedef struct bound {
 static mr_err_t lower(bound_t *b, mr_fn_t *f) {
   mr_diag_t diag = {0};
   *b = (bound_t){.f = f, .in = {memory[0], memory[1], memory[2]}, .out = {memory[3]}};
-  b->call = (mr_call_t){.eqn = f->eqn[0], .scratch = memory[4], .in = b->in, .out = b->out};
+  b->call = (mr_call_t){
+      .eqn = f->eqn[0], .device = device_here(), .scratch = memory[4], .in = b->in, .out = b->out};
   mr_err_t e = mr__cuda_blas_lower(&b->call, &diag);
   if (e < 0 && e != MR_ERR_NORULE) fail_msg("%s", diag.text);
   return e;
@@ -451,7 +460,7 @@ static void rows_of_a_scan_are_asked_for_as_they_lie(void **state) {
   } of[] = {{15, 16, 4}, {16, 15, 4}, {16, 16, 64}, {16, 4, 16}, {6, 16, 8}};
   for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
     mr_fn_t *f = scan_of_products(5, of[i].in, of[i].out);
-    mr_compile_options_t o = {.backend = mr_backend_find("cuda")};
+    mr_compile_options_t o = {.device = device_here()};
     mr_diag_t diag = {0};
     mr_exec_t *x = NULL;
     const void *in[] = {memory[0], memory[2], memory[1]};
@@ -490,12 +499,12 @@ static void what_has_no_algorithm_is_left_to_a_kernel(void **state) {
   bound_t b;
   found = 0;
   mr_fn_t *f = linear_of(MR_BF16, 64, 32, 16, true, false);
-  assert_false(mr__cuda_blas_takes(f->eqn[0]));
+  assert_false(mr__cuda_blas_takes(mr__cuda_use(device_here()), f->eqn[0]));
   assert_int_equal(lower(&b, f), MR_ERR_NORULE);
   unbind(&b);
   found = 3;
   f = linear_of(MR_BF16, 64, 32, 16, true, false);
-  assert_true(mr__cuda_blas_takes(f->eqn[0]));
+  assert_true(mr__cuda_blas_takes(mr__cuda_use(device_here()), f->eqn[0]));
   mr_fn_destroy(f);
 }
 
@@ -718,7 +727,7 @@ static void a_damaged_or_foreign_shipped_file_is_left_aside_and_said_once(void *
 /* What a product is planned as: how, kernels, scratch, and the planned peak of a graph. */
 static void print_planned(char *text, size_t n) {
   static const mr_dtype_t dtype[] = {MR_BF16, MR_F32, MR_F64};
-  const mr_compile_options_t o = {.backend = mr_backend_find("cuda"), .plan_only = true};
+  const mr_compile_options_t o = {.device = device_here(), .plan_only = true};
   size_t at = 0;
   for (int i = 0; i < 6; i++) {
     mr_diag_t diag = {0};
@@ -743,23 +752,45 @@ static const char description[] =
     "memory 8589934592\ncublaslt 130100\ncudnn 0\nf32-gflops 60000\nbf16-gflops 800000\n"
     "copy-gbs 4000\n";
 
+static const char another[] =
+    "millrace device 1\nname Another GPU\ncompute-capability 8.0\nprocessors 108\n"
+    "memory 4294967296\ncublaslt 130100\ncudnn 0\nf32-gflops 60000\nbf16-gflops 800000\n"
+    "copy-gbs 4000\n";
+
+/* The description at path, and another one beside it. */
+static void write_descriptions(const char *path) {
+  char other[140];
+  write_text(path, description);
+  snprintf(other, sizeof other, "%s.other", path);
+  write_text(other, another);
+}
+
 static int described_child(const char *file) {
-  const mr_backend_t *b;
+  const mr_device_t *b, *other, *real;
   mr_diag_t diag = {0};
   char text[3000], name[300];
   snprintf(name, sizeof name, "cuda:described=%s", file);
   if (mr_device_open_to_plan(name, &b, &diag) < 0) return puts(diag.text), 0;
+  opened = b;
   print_planned(text, sizeof text);
   fputs(text, stdout);
   printf("asked %d, started %d, events %d, taken %zu\n", asked, starts, events, taken);
-  printf("%zu bytes; %d\n", b->room(), b->take(64) != NULL);
+  printf("%zu bytes; %d\n", mr_device_room(b), mr_device_take(b, 64) != NULL);
   mr_exec_t *x = NULL;
   mr_fn_t *f = linear_of(MR_BF16, 64, 32, 16, true, false);
-  const mr_compile_options_t o = {.backend = b};
+  const mr_compile_options_t o = {.device = b};
   if (mr_compile(f, &o, &x, &diag) < 0) puts(diag.text);
   mr_fn_destroy(f);
   diag = (mr_diag_t){0};
-  if (mr_device_open("cuda", &b, &diag) < 0) puts(diag.text);
+  /* Beside it: another one that is described, and one that is there. */
+  strcat(name, ".other");
+  if (mr_device_open_to_plan(name, &other, &diag) < 0 || mr_device_open("cuda", &real, &diag) < 0)
+    return puts(diag.text), 1;
+  printf("%s has %zu bytes, %s is number %d\n", mr__cuda_use(other)->name, mr_device_room(other),
+         real->name, real->index);
+  mr_device_close(other);
+  printf("still %zu bytes and algorithm %s\n", mr_device_room(b),
+         mr__cuda_use(b)->described ? "as described" : "none");
   return 0;
 }
 
@@ -770,14 +801,15 @@ static void a_described_device_plans_as_the_device_itself(void **state) {
   shipped_init(&s);
   snprintf(file, sizeof file, "%s/gpu.txt", s.folder);
   snprintf(at, sizeof at, "described=%s", file);
-  write_text(file, description);
+  write_descriptions(file);
   print_planned(here, sizeof here);
   const char *text = tuned_beside(at, s.folder, false);
   assert_says(text, "cuBLASLt, algorithm chosen on the device, sums in f32; 1 kernels, scratch 0");
   assert_says(text, "asked 0, started 0, events 0, taken 0"); /* nothing of CUDA is called */
   assert_says(text, "8589934592 bytes; 0");
   assert_says(text, "Recorded GPU is only described here, and computes nothing");
-  assert_says(text, "this process plans for Recorded GPU, as described");
+  assert_says(text, "Another GPU has 4294967296 bytes, cuda:0 is number 0");
+  assert_says(text, "still 8589934592 bytes and algorithm as described");
   const char *a = here, *b = text;
   for (int i = 0; i < 6; i++) { /* but for the algorithm and what is open */
     a = strstr(a, " kernels, "), b = strstr(b, " kernels, ");
@@ -798,7 +830,7 @@ static void a_described_device_has_the_algorithms_of_tuning_files(void **state) 
   shipped_init(&s);
   snprintf(file, sizeof file, "%s/gpu.txt", s.folder);
   snprintf(at, sizeof at, "described=%s", file);
-  write_text(file, description);
+  write_descriptions(file);
   write_tuning(s.file, "Recorded GPU", 130100, 74);
   const char *text = tuned_beside(at, s.folder, false);
   assert_says(text, "cuBLASLt, algorithm 74 (shipped), sums in f32; 1 kernels, scratch 12288");
@@ -813,10 +845,9 @@ static void kernels_are_compiled_for_what_the_compiler_knows(void **state) {
   } of[] = {{90, "--gpu-architecture=sm_90a"},
             {89, "--gpu-architecture=compute_89"},
             {80, "--gpu-architecture=compute_80"}};
-  const mr_cuda_device_t *d;
+  mr_cuda_device_t *d = mr__cuda_use(device_here());
   cudaKernel_t kernel;
   mr_diag_t diag = {0};
-  assert_int_equal(mr__cuda_device(&d, &diag), MR_OK);
   for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
     char text[40];
     const mr_cuda_wanted_t want = {text, &kernel};
@@ -835,7 +866,7 @@ static void kernels_are_compiled_for_what_the_compiler_knows(void **state) {
 /* The limit of bf16 is timed by the device's clock: 5 us a product here.  Its operands are filled
    with numbers: no bits of an infinity or NaN come of the masks. */
 static void the_limit_of_bf16_is_a_large_product(void **state) {
-  double rate = mr__cuda_fma(MR_BF16, 1);
+  double rate = mr__cuda_fma(device_here(), MR_BF16, 1);
   assert_int_equal(last.a.rows, 8192);
   assert_int_equal(last.d.cols, 8192);
   assert_true(fabs(rate / (2.0 * 8192 * 8192 * 8192 / 5000) - 1) < 1e-3);
@@ -858,7 +889,7 @@ static void a_product_that_fails_is_said(void **state) {
   refuses = CUBLAS_STATUS_EXECUTION_FAILED;
   b.call.run(&b.call);
   assert_non_null(strstr(said, "linear failed with CUBLAS_STATUS_RECORDED"));
-  assert_int_equal(mr__cuda_usable(&diag), MR_ERR_UNAVAILABLE);
+  assert_int_equal(mr__cuda_usable(device_here(), &diag), MR_ERR_UNAVAILABLE);
   mr_notice_to(NULL, NULL);
   unbind(&b);
 }

@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "model/backends/cuda/program.h"
+#include "model/exec/device.h"
 #include "tests/model/cuda_host.h"
 
 static const char text[] =
@@ -47,18 +48,19 @@ static void plant(void) {
 }
 
 static int compute(void) {
-  const mr_cuda_device_t *d;
+  const mr_device_t *device;
   mr_diag_t diag = {0};
   cudaKernel_t kernel;
   float x[N];
   for (int i = 0; i < N; i++) x[i] = (float)i;
   const mr_cuda_wanted_t want = {text, &kernel};
-  if (mr__cuda_device(&d, &diag) < 0 || mr__cuda_kernels(d, &want, 1, &diag) < 0)
-    return fprintf(stderr, "%s\n", diag.text), 1;
-  void *arg[] = {mr__cuda_take(sizeof x), mr__cuda_take(sizeof x)};
-  mr__cuda_copy(arg[0], x, sizeof x, MR_COPY_IN);
+  if (mr_device_open("cuda", &device, &diag) < 0) return fprintf(stderr, "%s\n", diag.text), 1;
+  mr_cuda_device_t *d = mr__cuda_use(device);
+  if (mr__cuda_kernels(d, &want, 1, &diag) < 0) return fprintf(stderr, "%s\n", diag.text), 1;
+  void *arg[] = {mr__cuda_take(device, sizeof x), mr__cuda_take(device, sizeof x)};
+  mr__cuda_copy(device, arg[0], x, sizeof x, MR_COPY_IN);
   if (mr__cuda_launch(d, kernel, N, 0, arg, 2) != cudaSuccess) return 2;
-  mr__cuda_copy(done->y, arg[1], sizeof done->y, MR_COPY_OUT);
+  mr__cuda_copy(device, done->y, arg[1], sizeof done->y, MR_COPY_OUT);
   done->compiled = host.compiled;
   return 0;
 }

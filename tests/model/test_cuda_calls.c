@@ -18,18 +18,18 @@
 #include "tests/model/cuda_texts.h"
 #include "tests/model/random_program.h"
 
-static const mr_backend_t *cuda;
+static const mr_device_t *cuda;
 
 static void *bytes_there(const void *bytes, size_t n) {
-  void *p = cuda->take(n);
+  void *p = mr_device_take(cuda, n);
   assert_non_null(p);
-  cuda->copy(p, bytes, n, MR_COPY_IN);
+  mr_device_copy(cuda, p, bytes, n, MR_COPY_IN);
   return p;
 }
 
 /* f on the device, twice: what is bound stays bound.  Outputs hold 0xAA before. */
 static void on_cuda(const char *what, const mr_fn_t *f, void *const *in, void **out) {
-  mr_compile_options_t o = {.backend = cuda};
+  mr_compile_options_t o = {.device = cuda};
   mr_diag_t diag = {0};
   mr_exec_t *x = NULL;
   void *a[GRID_MAX], *y[GRID_MAX];
@@ -43,10 +43,10 @@ static void on_cuda(const char *what, const mr_fn_t *f, void *const *in, void **
   for (int twice = 0; twice < 2; twice++) mr_exec_start(x, (const void *const *)a, y);
   for (int i = 0; i < f->n_out; i++) {
     size_t n = mr_aval_bytes(&f->out[i]->aval);
-    cuda->copy(out[i], y[i], n, MR_COPY_OUT);
-    cuda->give(y[i], n);
+    mr_device_copy(cuda, out[i], y[i], n, MR_COPY_OUT);
+    mr_device_give(cuda, y[i], n);
   }
-  for (int i = 0; i < f->n_in; i++) cuda->give(a[i], mr_aval_bytes(&f->in[i]->aval));
+  for (int i = 0; i < f->n_in; i++) mr_device_give(cuda, a[i], mr_aval_bytes(&f->in[i]->aval));
   mr_exec_destroy(x);
 }
 
@@ -93,13 +93,12 @@ static void as_on_the_cpu(const char *what, const mr_fn_t *f, double *const *in,
 
 /* All texts at once: a compiler is started for a few dozen of them, not for each graph. */
 static void compile_together(const mr_kernel_texts_t *all) {
-  const mr_cuda_device_t *d;
+  mr_cuda_device_t *d = mr__cuda_use(cuda);
   mr_diag_t diag = {0};
   mr_cuda_wanted_t *want = calloc(all->n, sizeof *want);
   cudaKernel_t *kernel = calloc(all->n, sizeof *kernel);
   for (size_t i = 0; i < all->n; i++) want[i] = (mr_cuda_wanted_t){all->kept[i].text, &kernel[i]};
-  if (mr__cuda_device(&d, &diag) < 0 || mr__cuda_kernels(d, want, all->n, &diag) < 0)
-    fail_msg("%s", diag.text);
+  if (mr__cuda_kernels(d, want, all->n, &diag) < 0) fail_msg("%s", diag.text);
   free(want), free(kernel);
 }
 
@@ -149,20 +148,19 @@ static void items_of_a_group_wait_for_each_other(void **state) {
       "  row[LANE] = x0[GROUP * 64 + LANE]; BARRIER;\n"
       "  y0[GROUP * 64 + LANE] = row[LANE] + 1000 * row[63 - LANE];\n"
       "}\n";
-  const mr_cuda_device_t *d;
+  mr_cuda_device_t *d = mr__cuda_use(cuda);
   mr_diag_t diag = {0};
   cudaKernel_t kernel;
   float x[192], y[192];
   for (int i = 0; i < 192; i++) x[i] = (float)i;
   const mr_cuda_wanted_t want = {text, &kernel};
-  if (mr__cuda_device(&d, &diag) < 0 || mr__cuda_kernels(d, &want, 1, &diag) < 0)
-    fail_msg("%s", diag.text);
+  if (mr__cuda_kernels(d, &want, 1, &diag) < 0) fail_msg("%s", diag.text);
   void *arg[] = {bytes_there(x, sizeof x), bytes_there(y, sizeof y)};
   assert_int_equal(mr__cuda_launch(d, kernel, 192, 64, arg, 2), cudaSuccess);
-  cuda->copy(y, arg[1], sizeof y, MR_COPY_OUT);
+  mr_device_copy(cuda, y, arg[1], sizeof y, MR_COPY_OUT);
   for (int i = 0; i < 192; i++)
     assert_true(y[i] == x[i] + 1000 * (float)(i / 64 * 64 + 63 - i % 64));
-  cuda->give(arg[0], sizeof x), cuda->give(arg[1], sizeof y);
+  mr_device_give(cuda, arg[0], sizeof x), mr_device_give(cuda, arg[1], sizeof y);
 }
 
 /* ---- training ---- */
@@ -172,7 +170,7 @@ enum { B = 4, STEPS = 12, SIDE = 8, CLASSES = 5, PIXELS = SIDE * SIDE * 3 };
 static _Alignas(64) float images[STEPS][B * PIXELS];
 static _Alignas(64) int32_t labels[STEPS][64];
 
-static vit_t tiny_vit(const mr_backend_t *b) {
+static vit_t tiny_vit(const mr_device_t *b) {
   vit_t v = vit_default();
   v.model.image = SIDE, v.model.classes = CLASSES, v.model.layers = 1;
   v.model.embed = 16, v.model.mlp = 32, v.model.heads = 2;
@@ -182,7 +180,7 @@ static vit_t tiny_vit(const mr_backend_t *b) {
 
 /* Steps with up to MR_TRAIN_RING unread, whose batches are overwritten once they have been read;
    after half of them the parameters are fetched.  Returns what the steps report. */
-static void train_steps(const mr_backend_t *b, mr_train_out_t *out, int *now) {
+static void train_steps(const mr_device_t *b, mr_train_out_t *out, int *now) {
   static _Alignas(64) float batch[MR_TRAIN_RING][B * PIXELS];
   mr_diag_t diag = {0};
   mr_train_config_t t = mr_train_default(B);
@@ -237,7 +235,7 @@ static void a_block_too_large_names_peak_and_what_is_free(void **state) {
   v = mr_lax_rev(f, mr_lax_rev(f, v, 1, (int[]){0}), 1, (int[]){1});
   assert_int_equal(mr_fn_return(f, 1, &v), MR_OK);
   host.least_free = (size_t)100 << 20;
-  mr_compile_options_t o = {.backend = cuda, .skip = "fuse"};
+  mr_compile_options_t o = {.device = cuda, .skip = "fuse"};
   assert_int_equal(mr_compile(f, &o, &x, &diag), MR_ERR_NOMEM);
   host.least_free = (size_t)1 << 33;
   assert_non_null(strstr(diag.text, "cuda: the planned peak is"));
@@ -250,12 +248,12 @@ static void a_block_too_large_names_peak_and_what_is_free(void **state) {
 static void what_libraries_take_is_seen_beside_the_blocks(void **state) {
   const size_t more = (size_t)100 << 20;
   size_t at_open, least = host.least_free;
-  assert_int_equal(cuda->beside(&at_open), 0);
+  assert_int_equal(cuda->backend->memory->beside(cuda, &at_open), 0);
   assert_int_equal(at_open, HOST_CONTEXT);
   host.least_free = least - more, host.pool_holds = more;
-  assert_int_equal(cuda->beside(&at_open), 0);
+  assert_int_equal(cuda->backend->memory->beside(cuda, &at_open), 0);
   host.least_free = least - 3 * more;
-  assert_int_equal(cuda->beside(&at_open), 2 * more);
+  assert_int_equal(cuda->backend->memory->beside(cuda, &at_open), 2 * more);
   host.least_free = least, host.pool_holds = 0;
 }
 
@@ -275,7 +273,7 @@ static void a_launch_that_fails_ends_the_device(void **state) {
   on_cuda("tanh", f, bytes, out);
   host.fail_launch = 0;
   assert_true(isnan(((float *)out[0])[0]) && isnan(((float *)out[0])[1]));
-  assert_int_equal(cuda->check(&diag), MR_ERR_UNAVAILABLE);
+  assert_int_equal(mr_device_usable(cuda, &diag), MR_ERR_UNAVAILABLE);
   assert_non_null(strstr(diag.text, "tanh failed with"));
   free(out[0]);
   mr_fn_destroy(f);
@@ -300,7 +298,7 @@ static void refused_by(const mr_cuda_api_t *table, const char *device, mr_err_t 
   assert_int_equal(pipe(end), 0);
   pid_t child = fork();
   if (child == 0) {
-    const mr_backend_t *b;
+    const mr_device_t *b;
     mr_diag_t diag = {0};
     mr__cuda_api_put(table);
     mr_err_t e = mr_device_open(device, &b, &diag);

@@ -25,7 +25,7 @@
 
 enum { B = 4, STEPS = 16, SIDE = 8, CLASSES = 5, PIXELS = SIDE * SIDE * 3, SLOTS = 5 };
 
-static const mr_backend_t *cuda;
+static const mr_device_t *cuda;
 static _Alignas(64) float images[STEPS][B * PIXELS];
 static _Alignas(64) int32_t labels[STEPS][64];
 
@@ -206,7 +206,7 @@ static void falls_back(const run_t *want) {
     }
     run_fini(&got);
   }
-  assert_int_equal(cuda->check(NULL), MR_OK); /* a refusal is no failure of the device */
+  assert_int_equal(mr_device_usable(cuda, NULL), MR_OK); /* a refusal is no failure of the device */
 }
 
 static void a_capture_that_fails_falls_back_and_is_said_once(void **state) {
@@ -237,7 +237,7 @@ static void a_capture_that_fails_falls_back_and_is_said_once(void **state) {
 static mr_exec_t *compiled(mr_fn_t *f) {
   mr_diag_t diag = {0};
   mr_exec_t *x = NULL;
-  if (mr_compile(f, &(mr_compile_options_t){.backend = cuda}, &x, &diag) < 0)
+  if (mr_compile(f, &(mr_compile_options_t){.device = cuda}, &x, &diag) < 0)
     fail_msg("%s", diag.text);
   return x;
 }
@@ -247,16 +247,16 @@ static void addresses_that_never_come_back_are_not_captured_for_ever(void **stat
   mr_fn_t *f = mr_fn_create();
   mr_var_t *v = mr_lax_tanh(f, mr_fn_input(f, mr_aval_of(MR_F32, N)));
   float x[N], y[N], want = 0;
-  void *in = cuda->take(sizeof x), *out = cuda->take(256 * (RUNS + 1));
+  void *in = mr_device_take(cuda, sizeof x), *out = mr_device_take(cuda, 256 * (RUNS + 1));
   int before = host.instantiated, launches = host.launches;
   assert_int_equal(mr_fn_return(f, 1, &v), MR_OK);
   for (int i = 0; i < N; i++) x[i] = (float)i / N;
-  cuda->copy(in, x, sizeof x, MR_COPY_IN);
+  mr_device_copy(cuda, in, x, sizeof x, MR_COPY_IN);
   mr_exec_t *e = compiled(f);
   for (int i = 0; i < RUNS; i++) {
     char *at = (char *)out + 256 * i;
     mr_exec_run(e, (const void *const[]){in}, (void *const[]){at});
-    cuda->copy(y, at, sizeof y, MR_COPY_OUT);
+    mr_device_copy(cuda, y, at, sizeof y, MR_COPY_OUT);
     if (!i) want = y[N - 1];
     assert_true(y[N - 1] == want && fabsf(want - tanhf(x[N - 1])) < 1e-5f);
   }
@@ -265,7 +265,7 @@ static void addresses_that_never_come_back_are_not_captured_for_ever(void **stat
   assert_true(host.execs <= MR_CUDA_CAPTURED);
   mr_exec_destroy(e);
   assert_int_equal(host.execs, 0);
-  cuda->give(in, sizeof x), cuda->give(out, 256 * (RUNS + 1));
+  mr_device_give(cuda, in, sizeof x), mr_device_give(cuda, out, 256 * (RUNS + 1));
   mr_fn_destroy(f);
 }
 
@@ -279,7 +279,7 @@ static void doomed_run(const void *in) {
 }
 
 static void a_graph_after_its_memory_was_given_back(void) {
-  cuda->give(doomed_in, 256);
+  mr_device_give(cuda, doomed_in, 256);
   doomed_run(doomed_in);
 }
 
@@ -291,7 +291,7 @@ static void a_kernel_with_a_pointer_of_the_host(void) {
 static void pinned_memory_freed_before_its_copy(void) {
   void *pinned;
   if (host_malloc_pinned(&pinned, 256) != cudaSuccess) _exit(0);
-  cuda->copy_later(doomed_in, pinned, 256, MR_COPY_IN);
+  mr_device_copy_later(cuda, doomed_in, pinned, 256, MR_COPY_IN);
   host_free_pinned(pinned);
 }
 
@@ -306,7 +306,7 @@ static void an_event_destroyed_before_it_came(void) {
 static void a_wait_while_capturing(void) {
   cudaStream_t s = (cudaStream_t)&host_streams[HOST_SPARE];
   host_begin_capture(s, cudaStreamCaptureModeThreadLocal);
-  cuda->reached(NULL, true, NULL);
+  mr_device_reached(cuda, NULL, true, NULL);
 }
 
 static void aborts(void (*wrong)(void), const char *sentence) {
@@ -332,7 +332,8 @@ static void the_table_finds_wrong_calls(void **state) {
   mr_fn_t *f = mr_fn_create();
   mr_var_t *v = mr_lax_tanh(f, mr_fn_input(f, mr_aval_of(MR_F32, 64)));
   assert_int_equal(mr_fn_return(f, 1, &v), MR_OK);
-  doomed = compiled(f), doomed_in = cuda->take(256), doomed_out = cuda->take(256);
+  doomed = compiled(f), doomed_in = mr_device_take(cuda, 256),
+  doomed_out = mr_device_take(cuda, 256);
   for (int i = 0; i < 3; i++) doomed_run(doomed_in);
   aborts(a_graph_after_its_memory_was_given_back, "lies in no block of the device");
   aborts(a_kernel_with_a_pointer_of_the_host, "lies in no block of the device");
@@ -340,7 +341,7 @@ static void the_table_finds_wrong_calls(void **state) {
   aborts(an_event_destroyed_before_it_came, "destroyed before it came");
   aborts(a_wait_while_capturing, "may not be captured");
   mr_exec_destroy(doomed);
-  cuda->give(doomed_in, 256), cuda->give(doomed_out, 256);
+  mr_device_give(cuda, doomed_in, 256), mr_device_give(cuda, doomed_out, 256);
   mr_fn_destroy(f);
 }
 

@@ -22,7 +22,7 @@ enum { N = 64, OUT_MAX = 3 };
 static const int32_t number[] = {0, 3, 1, 2, 5, 0, -4, 9, 7, 4, 1};
 enum { RUNS = sizeof number / sizeof *number };
 
-static const mr_backend_t *cuda;
+static const mr_device_t *cuda;
 
 /* ---- programs: (n i32[], v f32[64]) -> their results; n decides ---- */
 
@@ -206,14 +206,14 @@ static void run_once(ran_t *r, mr_exec_t *x, const mr_fn_t *f, void *const *in, 
   static _Alignas(64) float v[N];
   char *to = r->bytes + (size_t)i * r->each;
   for (int k = 0; k < N; k++) v[k] = (float)(k - N / 2) / (float)(N + i);
-  cuda->copy(in[0], &number[i], sizeof number[i], MR_COPY_IN);
-  cuda->copy(in[1], v, sizeof v, MR_COPY_IN);
+  mr_device_copy(cuda, in[0], &number[i], sizeof number[i], MR_COPY_IN);
+  mr_device_copy(cuda, in[1], v, sizeof v, MR_COPY_IN);
   count(r, i, -1);
   mr_exec_start(x, (const void *const *)in, out);
   count(r, i, 1);
   r->rounds[i] -= host.rounds; /* what was given before is done */
   for (int k = 0; k < f->n_out; k++) {
-    cuda->copy(to, out[k], result_bytes(f, k), MR_COPY_OUT);
+    mr_device_copy(cuda, to, out[k], result_bytes(f, k), MR_COPY_OUT);
     to += result_bytes(f, k);
   }
   r->rounds[i] += host.rounds;
@@ -224,19 +224,20 @@ static ran_t ran(mr_fn_t *(*make)(void), bool off) {
   ran_t r = {.branches = -host.branches, .loops = -host.loops};
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
-  void *in[] = {cuda->take(sizeof *number), cuda->take(N * sizeof(float))}, *out[OUT_MAX];
-  if (mr_compile(f, &(mr_compile_options_t){.backend = cuda}, &x, &diag) < 0)
+  void *in[] = {mr_device_take(cuda, sizeof *number), mr_device_take(cuda, N * sizeof(float))},
+       *out[OUT_MAX];
+  if (mr_compile(f, &(mr_compile_options_t){.device = cuda}, &x, &diag) < 0)
     fail_msg("%s", diag.text);
   for (int k = 0; k < f->n_out; k++)
-    out[k] = cuda->take(result_bytes(f, k)), r.each += result_bytes(f, k);
+    out[k] = mr_device_take(cuda, result_bytes(f, k)), r.each += result_bytes(f, k);
   r.bytes = calloc(RUNS, r.each);
   if (off) setenv("MILLRACE_GRAPH", "off", 1);
   for (int i = 0; i < RUNS; i++) run_once(&r, x, f, in, out, i);
   unsetenv("MILLRACE_GRAPH");
   r.branches += host.branches, r.loops += host.loops;
   mr_exec_destroy(x);
-  for (int k = 0; k < f->n_out; k++) cuda->give(out[k], result_bytes(f, k));
-  cuda->give(in[0], sizeof *number), cuda->give(in[1], N * sizeof(float));
+  for (int k = 0; k < f->n_out; k++) mr_device_give(cuda, out[k], result_bytes(f, k));
+  mr_device_give(cuda, in[0], sizeof *number), mr_device_give(cuda, in[1], N * sizeof(float));
   mr_fn_destroy(f);
   return r;
 }
@@ -365,7 +366,7 @@ static void what_cuda_refuses_is_left_to_the_host_and_said_once(void **state) {
   assert_int_equal(h.n, 1);
   assert_non_null(strstr(h.text, "does not become a CUDA graph"));
   assert_non_null(strstr(h.text, "a loop failed with cudaErrorNotSupported"));
-  assert_int_equal(cuda->check(NULL), MR_OK);
+  assert_int_equal(mr_device_usable(cuda, NULL), MR_OK);
   mr_notice_to(NULL, NULL);
 }
 

@@ -19,7 +19,7 @@
 
 enum { B = 4, SIDE = 8, CLASSES = 5, PIXELS = SIDE * SIDE * 3, STEPS = 6 };
 
-static const mr_backend_t *cuda;
+static const mr_device_t *cuda;
 static _Alignas(4096) float images[B * PIXELS];
 static _Alignas(64) int32_t labels[16];
 static const void *const field[] = {images, labels};

@@ -59,7 +59,7 @@ static void add_hot(const mr_eqn_t *e, const mr_kernel_t *k) {
 
 static void collect_step(void) {
   vit_t v = vit_default();
-  const mr_target_t *target = mr_backend_find("cuda")->target;
+  const mr_target_t *target = mr_backend_find("cuda")->compile->target(NULL);
   mr_train_config_t t = mr_train_default(128);
   mr_loss_t l = mr_vit_loss(&v.model);
   mr_params_t list = {0};

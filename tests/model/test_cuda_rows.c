@@ -67,6 +67,8 @@ static void *given(mr_cudnn_id_t want) {
   return NULL;
 }
 
+static const mr_device_t *cuda; /* opened by main */
+
 /* The forward pass of step k gives statistics k + 1; a backward pass notes those that it is given.
  */
 static cudnnStatus_t execute(cudnnHandle_t h, cudnnBackendDescriptor_t plan,
@@ -77,11 +79,10 @@ static cudnnStatus_t execute(cudnnHandle_t h, cudnnBackendDescriptor_t plan,
     if (id[i] != MR_CUDNN_SCALE && id[i] != MR_CUDNN_ONE)
       host_need((uintptr_t)at[i] % MR_CUDNN_ALIGN == 0, "cuDNN is given less than it was promised");
   if (refuses) return CUDNN_STATUS_EXECUTION_FAILED;
-  const mr_backend_t *cuda = mr_backend_find("cuda");
   for (int i = 0; i < ROWS; i++) stats[i] = (float)(forwards + 1);
-  cuda->copy(backward ? (void *)stats : given(MR_CUDNN_STATS),
-             backward ? given(MR_CUDNN_STATS) : (void *)stats, sizeof stats,
-             backward ? MR_COPY_OUT : MR_COPY_IN);
+  mr_device_copy(cuda, backward ? (void *)stats : given(MR_CUDNN_STATS),
+                 backward ? given(MR_CUDNN_STATS) : (void *)stats, sizeof stats,
+                 backward ? MR_COPY_OUT : MR_COPY_IN);
   if (backward)
     seen[backwards++ % STEPS] = stats[0];
   else
@@ -122,17 +123,16 @@ static mr_fn_t *scan_of_attention(void) {
 }
 
 static void run(const mr_fn_t *f) {
-  const mr_backend_t *cuda = mr_backend_find("cuda");
-  mr_compile_options_t o = {.backend = cuda};
+  mr_compile_options_t o = {.device = cuda};
   mr_diag_t diag = {0};
   mr_exec_t *x = NULL;
   void *in[1], *out[1];
   if (mr_compile(f, &o, &x, &diag) < 0) fail_msg("%s\n%s", diag.text, mr_fn_text(f));
   size_t n_in = mr_aval_bytes(&f->in[0]->aval), n_out = mr_aval_bytes(&f->out[0]->aval);
-  in[0] = cuda->take(n_in), out[0] = cuda->take(n_out);
+  in[0] = mr_device_take(cuda, n_in), out[0] = mr_device_take(cuda, n_out);
   mr_exec_start(x, (const void *const *)in, out);
-  cuda->reached(NULL, true, NULL);
-  cuda->give(in[0], n_in), cuda->give(out[0], n_out);
+  mr_device_reached(cuda, NULL, true, NULL);
+  mr_device_give(cuda, in[0], n_in), mr_device_give(cuda, out[0], n_out);
   mr_exec_destroy(x);
 }
 
@@ -157,7 +157,7 @@ static void the_kernel_is_asked_for_and_computes(void **state) {
   in[0] = doubles(elems(g->in[0]));
   for (int64_t k = 0; k < elems(g->in[0]); k++) in[0][k] = random_in(-2, 2);
   setenv("MILLRACE_ATTENTION", "own", 1);
-  device = mr_backend_find("cuda");
+  device = cuda;
   same_as_in_f64("the sum", f, in, 1e-2, false);
   same_as_in_f64("its gradient", g, in, 1e-2, false);
   unsetenv("MILLRACE_ATTENTION");
@@ -180,8 +180,7 @@ static void the_faster_one_is_measured_and_kept(void **state) {
   setenv("MILLRACE_TUNE", "1", 1);
   run(f);
   unsetenv("MILLRACE_TUNE");
-  const mr_cuda_device_t *d;
-  assert_int_equal(mr__cuda_device(&d, NULL), MR_OK);
+  const mr_cuda_device_t *d = mr__cuda_use(cuda);
   assert_true(mr__cuda_tuned_own(d->name, recording.version, ROW, &row));
   assert_int_equal(row.algorithm[0], 0);
   assert_int_equal(access(tuning, R_OK), 0);
@@ -235,6 +234,8 @@ int main(void) {
   setenv("MILLRACE_TUNING", tuning, 1);
   host_put();
   mr__cudnn_put(&recording);
+  mr_diag_t diag = {0};
+  if (mr_device_open("cuda", &cuda, &diag) < 0) return puts(diag.text), 1;
   int status = cmocka_run_group_tests(tests, NULL, NULL);
   unlink(tuning);
   return status;

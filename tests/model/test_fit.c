@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "model/exec/backend.h"
+#include "model/exec/device.h"
 #include "model/exec/mem_report.h"
 #include "model/train/fit.h"
 #include "tests/model/vit_step.h"
@@ -181,24 +182,28 @@ static void limits_are_rounded_so_that_noise_changes_no_choice(void **state) {
   assert_true(mr_fit_byte_round(0, 10) == MR_FIT_BYTE && mr_fit_byte_round(10, 0) == MR_FIT_BYTE);
   assert_true(mr_fit_byte_round(0.0 / 0.0, 1) == MR_FIT_BYTE);
   assert_true(mr_fit_byte_cost(NULL, MR_BF16) == MR_FIT_BYTE);
-  assert_true(mr_fit_byte_cost(mr_backend_find("cpu"), MR_F32) == MR_FIT_BYTE);
+  assert_true(mr_fit_byte_cost(mr_device_default(), MR_F32) == MR_FIT_BYTE);
 }
 
 /* A device that says what it can do, and how often it was asked. */
 static int asked;
-static double said_fma(mr_dtype_t t, int threads) { return asked++, t == MR_BF16 ? 800e3 : 60e3; }
-static double said_bandwidth(int threads) { return 4000; }
-static int said_threads(void) { return 1; }
+static double said_fma(const mr_device_t *d, mr_dtype_t t, int threads) {
+  return asked++, t == MR_BF16 ? 800e3 : 60e3;
+}
+static double said_bandwidth(const mr_device_t *d, int threads) { return 4000; }
 
 static void a_device_is_asked_once_for_its_limits_in_each_dtype(void **state) {
-  const mr_backend_t b = {
-      .name = "said", .fma = said_fma, .bandwidth = said_bandwidth, .threads = said_threads};
+  const mr_limit_ops_t limits = {.fma = said_fma, .bandwidth = said_bandwidth};
+  const mr_backend_t b = {.name = "said", .limits = &limits};
+  const mr_device_t said = {&b, NULL, 0, "said:0"}, other = {&b, NULL, 1, "said:1"};
   asked = 0;
   for (int i = 0; i < 3; i++) {
-    assert_true(mr_fit_byte_cost(&b, MR_BF16) == 160);
-    assert_true(mr_fit_byte_cost(&b, MR_F32) == 10);
+    assert_true(mr_fit_byte_cost(&said, MR_BF16) == 160);
+    assert_true(mr_fit_byte_cost(&said, MR_F32) == 10);
   }
   assert_int_equal(asked, 2);
+  assert_true(mr_fit_byte_cost(&other, MR_BF16) == 160);
+  assert_int_equal(asked, 3); /* each device is asked for its own */
 }
 
 int main(void) {

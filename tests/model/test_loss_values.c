@@ -25,7 +25,7 @@ static float want_of(int x, float mean, float std) {
 }
 
 /* All bytes in each of C channels, of pictures of one pixel. */
-static void values_on(const mr_backend_t *b, const mr_model_field_t *field, int C) {
+static void values_on(const mr_device_t *b, const mr_model_field_t *field, int C) {
   static _Alignas(64) uint8_t in[BYTES * MOST];
   static _Alignas(64) float out[BYTES * MOST];
   mr_diag_t diag = {0};
@@ -35,21 +35,20 @@ static void values_on(const mr_backend_t *b, const mr_model_field_t *field, int 
   int64_t dim[4] = {BYTES, a.dim[0], a.dim[1], a.dim[2]};
   mr_var_t *v = mr_loss_values(f, field, mr_fn_input(f, mr_aval(a.dtype, 4, dim)));
   assert_int_equal(mr_fn_return(f, 1, &v), MR_OK);
-  if (mr_compile(f, &(mr_compile_options_t){.backend = b}, &x, &diag) < 0)
-    fail_msg("%s", diag.text);
+  if (mr_compile(f, &(mr_compile_options_t){.device = b}, &x, &diag) < 0) fail_msg("%s", diag.text);
   for (int i = 0; i < BYTES * C; i++) in[i] = (uint8_t)(i / C);
   size_t n_in = (size_t)(BYTES * C), n_out = n_in * sizeof(float);
-  void *there = b->take(n_in), *result = b->take(n_out);
-  b->copy(there, in, n_in, MR_COPY_IN);
+  void *there = mr_device_take(b, n_in), *result = mr_device_take(b, n_out);
+  mr_device_copy(b, there, in, n_in, MR_COPY_IN);
   mr_exec_run(x, (const void *[]){there}, (void *[]){result});
-  b->copy(out, result, n_out, MR_COPY_OUT);
+  mr_device_copy(b, out, result, n_out, MR_COPY_OUT);
   for (int i = 0; i < BYTES * C; i++) {
     float want = want_of(i / C, field->mean[i % C], field->std[i % C]);
     if (memcmp(&want, &out[i], sizeof want))
       fail_msg("%s: byte %d with mean %.9g and std %.9g gives %.9g, want %.9g", b->name, i / C,
                (double)field->mean[i % C], (double)field->std[i % C], (double)out[i], (double)want);
   }
-  b->give(there, n_in), b->give(result, n_out);
+  mr_device_give(b, there, n_in), mr_device_give(b, result, n_out);
   mr_exec_destroy(x);
   mr_fn_destroy(f);
 }
@@ -66,7 +65,7 @@ static mr_model_field_t field_of(int C, bool hwc, const float *mean, const float
 }
 
 static void bytes_have_the_values_of_normalize(void **state) {
-  const mr_backend_t *b = *state;
+  const mr_device_t *b = *state;
   static const float mean[][3] = {
       {0.4914f, 0.4822f, 0.4465f}, {0.485f, 0.456f, 0.406f}, {0, 0, 0}, {0.5f, 0.5f, 0.5f}};
   static const float std[][3] = {
@@ -101,7 +100,7 @@ static void a_field_of_bf16_is_widened_and_others_are_left_alone(void **state) {
 }
 
 int main(void) {
-  const mr_backend_t *device = NULL, *cpu = mr_backend_default();
+  const mr_device_t *device = NULL, *cpu = mr_device_default();
   mr_diag_t diag = {0};
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* drivers are not built so */
   if (mr_device_open("opencl", &device, &diag) < 0) print_message("%s\n", diag.text);

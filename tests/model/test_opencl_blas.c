@@ -185,7 +185,7 @@ static void a_refused_product_is_a_failure_of_the_device(void **state) {
   assert_true(isnan(y));
   assert_int_equal(notices, 2); /* of two runs: CLBlast's, and that the device has failed */
   assert_non_null(strstr(last, "dot_general failed with error -2046"));
-  assert_int_equal(mr__opencl_usable(&diag), MR_ERR_UNAVAILABLE);
+  assert_int_equal(mr_device_usable(device, &diag), MR_ERR_UNAVAILABLE);
   free(in[0]), free(in[1]), free(out);
   mr_fn_destroy(f);
 }

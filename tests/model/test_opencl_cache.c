@@ -79,8 +79,7 @@ static done_t process(void) {
     mr_opencl_api_t *table = (mr_opencl_api_t *)(uintptr_t)real; /* the library's own, not const */
     table->clCreateProgramWithSource = count_source;
     table->clCreateProgramWithBinary = count_binary;
-    device = mr_backend_find("opencl");
-    if (device->open(NULL, &diag) < 0) _exit(77);
+    if (mr_device_open("opencl", &device, &diag) < 0) _exit(77);
     compute();
     _exit(0);
   }

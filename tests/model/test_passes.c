@@ -127,7 +127,9 @@ static void minus_zero_is_no_zero(void **state) {
                    mr_lax_add(f, x, mr_literal(f, MR_F32, -0.0))};
   assert_int_equal(mr_fn_return(f, 2, y), MR_OK);
   assert_int_equal(mr_cse(f, NULL), MR_OK);
-  assert_int_equal(mr_fold_constants(f, mr_backend_default()->target, NULL), MR_OK);
+  assert_int_equal(mr_fold_constants(
+                       f, mr_device_default()->backend->compile->target(mr_device_default()), NULL),
+                   MR_OK);
   assert_int_equal(count(f, "add"), 2);
   mr_fn_destroy(f);
 }
@@ -139,7 +141,9 @@ static void constants_are_computed_when_compiling(void **state) {
   mr_var_t *one = mr_lax_sub(f, mr_lax_sqrt(f, four), mr_literal(f, MR_F32, 1));
   mr_var_t *y[] = {mr_lax_mul(f, one, x), mr_lax_mul(f, four, x), four};
   assert_int_equal(mr_fn_return(f, 3, y), MR_OK);
-  assert_int_equal(mr_fold_constants(f, mr_backend_default()->target, NULL), MR_OK);
+  assert_int_equal(mr_fold_constants(
+                       f, mr_device_default()->backend->compile->target(mr_device_default()), NULL),
+                   MR_OK);
   assert_int_equal(f->n_eqn, 1);
   assert_ptr_equal(f->out[0], x);
   assert_true(f->out[2]->literal && f->out[2]->value == 4);
@@ -155,7 +159,9 @@ static void ones_of_any_shape_multiply_nothing(void **state) {
   mr_var_t *spread = mr_lax_broadcast_in_dim(f, row, 2, x->aval.dim, (int[]){1});
   mr_var_t *y[] = {mr_lax_mul(f, ones, x), mr_lax_mul(f, x, spread)};
   assert_int_equal(mr_fn_return(f, 2, y), MR_OK);
-  assert_int_equal(mr_fold_constants(f, mr_backend_default()->target, NULL), MR_OK);
+  assert_int_equal(mr_fold_constants(
+                       f, mr_device_default()->backend->compile->target(mr_device_default()), NULL),
+                   MR_OK);
   assert_ptr_equal(f->out[0], x);
   assert_ptr_equal(f->out[1], y[1]);
   assert_int_equal(count(f, "mul"), 1);
@@ -170,7 +176,10 @@ static int dead_exps(const char *skip, double *out) {
   mr_var_t *sum = mr_lax_add(f, x, x);
   assert_int_equal(mr_fn_return(f, 1, &sum), MR_OK);
   mr_diag_t diag = {0};
-  assert_int_equal(mr_passes_run(f, mr_backend_default()->target, skip, &diag), MR_OK);
+  assert_int_equal(
+      mr_passes_run(f, mr_device_default()->backend->compile->target(mr_device_default()), skip,
+                    &diag),
+      MR_OK);
   double *in[] = {(double[]){1, -2, 3}}, *ran[1];
   run_without(skip, f, skip, in, ran);
   memcpy(out, ran[0], 3 * sizeof *out);

@@ -199,7 +199,7 @@ static void what_libraries_do_not_take_is_refused(void **state) {
 
 /* ---- the recipe's step ---- */
 
-static bool opens_what_no_library_takes(const mr_eqn_t *e) {
+static bool opens_what_no_library_takes(const mr_target_t *t, const mr_eqn_t *e) {
   mr_product_t p;
   return strncmp(e->op->name, "attention", 9) != 0 && !mr__product(e, &p);
 }

@@ -15,14 +15,15 @@
 #include "model/backends/kernels/product.h"
 #include "model/backends/opencl/device.h"
 #include "model/backends/opencl/program.h"
+#include "model/exec/device.h"
 #include "tests/model/product_plan.h"
 
-static const mr_opencl_device_t *device;
+static const mr_device_t *device;
 
 static void *there(size_t bytes, const void *from) {
-  void *p = mr__opencl_take(bytes + 1);
+  void *p = mr__opencl_take(device, bytes + 1);
   assert_non_null(p);
-  if (from) mr__opencl_copy(p, from, bytes, MR_COPY_IN);
+  if (from) mr__opencl_copy(device, p, from, bytes, MR_COPY_IN);
   return p;
 }
 
@@ -31,15 +32,18 @@ static void start_kernel(cl_kernel kernel, int64_t items, void *const *arg, int 
   size_t all = ((size_t)items + 63) / 64 * 64;
   for (int k = 0; k < n; k++) {
     size_t offset;
-    cl_mem buffer = mr__opencl_find(arg[k], &offset);
+    cl_mem buffer = mr__opencl_find(mr__opencl_device(device), arg[k], &offset);
     cl_ulong at = offset;
-    assert_int_equal(device->cl->clSetKernelArg(kernel, (cl_uint)(2 * k), sizeof buffer, &buffer),
+    assert_int_equal(mr__opencl_device(device)->cl->clSetKernelArg(kernel, (cl_uint)(2 * k),
+                                                                   sizeof buffer, &buffer),
                      CL_SUCCESS);
-    assert_int_equal(device->cl->clSetKernelArg(kernel, (cl_uint)(2 * k + 1), sizeof at, &at),
-                     CL_SUCCESS);
+    assert_int_equal(
+        mr__opencl_device(device)->cl->clSetKernelArg(kernel, (cl_uint)(2 * k + 1), sizeof at, &at),
+        CL_SUCCESS);
   }
   assert_int_equal(
-      device->cl->clEnqueueNDRangeKernel(device->queue, kernel, 1, NULL, &all, NULL, 0, NULL, NULL),
+      mr__opencl_device(device)->cl->clEnqueueNDRangeKernel(
+          mr__opencl_device(device)->queue, kernel, 1, NULL, &all, NULL, 0, NULL, NULL),
       CL_SUCCESS);
 }
 
@@ -76,21 +80,21 @@ static int copies_agree(mr_fn_t *f, bool wide, int turn) {
     if (side[s]->n_parts) copy_operand(side[s], in[side[s]->in], want);
   for (int i = 0; i < k.n; i++) {
     mr_opencl_wanted_t w = {k.kernel[i].text, &kernel[i]};
-    if (mr__opencl_kernels(device, &w, 1, &diag) < 0)
+    if (mr__opencl_kernels(mr__opencl_device(device), &w, 1, &diag) < 0)
       fail_msg("%s\n%s", diag.text, k.kernel[i].text);
     start_kernel(kernel[i], k.kernel[i].items, arg, 4);
-    device->cl->clReleaseKernel(kernel[i]);
+    mr__opencl_device(device)->cl->clReleaseKernel(kernel[i]);
   }
-  mr__opencl_copy(got, arg[3], p.copies, MR_COPY_OUT);
+  mr__opencl_copy(device, got, arg[3], p.copies, MR_COPY_OUT);
   for (size_t i = 0; i < p.copies; i++)
     if (got[i] != want[i])
       fail_msg("product %d: byte %zu of the copies is %d, want %d\n%s%s", turn, i, got[i], want[i],
                k.kernel[0].text, k.n > 1 ? k.kernel[1].text : "");
   int n = k.n;
-  mr__opencl_give(arg[0], mr_aval_bytes(&e->in[0]->aval) + 1);
-  mr__opencl_give(arg[1], mr_aval_bytes(&e->in[1]->aval) + 1);
-  mr__opencl_give(arg[2], mr_aval_bytes(&e->out[0]->aval) + 1);
-  mr__opencl_give(arg[3], p.copies + 1);
+  mr__opencl_give(device, arg[0], mr_aval_bytes(&e->in[0]->aval) + 1);
+  mr__opencl_give(device, arg[1], mr_aval_bytes(&e->in[1]->aval) + 1);
+  mr__opencl_give(device, arg[2], mr_aval_bytes(&e->out[0]->aval) + 1);
+  mr__opencl_give(device, arg[3], p.copies + 1);
   free(in[0]), free(in[1]), free(want), free(got);
   mr_kernels_fini(&k);
   return n;
@@ -119,7 +123,7 @@ static void copies_on_a_device_are_the_hosts(void **state) {
 static bool has_device(void) {
   int status = 1;
   pid_t child = fork();
-  if (child == 0) _exit(mr__opencl_device(&device, NULL) < 0);
+  if (child == 0) _exit(mr_device_open("opencl", &device, NULL) < 0);
   return waitpid(child, &status, 0) == child && status == 0;
 }
 
@@ -129,7 +133,7 @@ int main(void) {
   printf("[  SKIPPED ] product_copy_under_a_sanitizer\n");
   return 77;
 #endif
-  if (!has_device() || mr__opencl_device(&device, NULL) < 0) {
+  if (!has_device() || mr_device_open("opencl", &device, NULL) < 0) {
     printf("[  SKIPPED ] product_copy_without_a_device\n");
     return 77;
   }

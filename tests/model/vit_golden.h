@@ -13,7 +13,7 @@
 #include "model/model.h"
 #include "tests/model/vit_step.h"
 
-static const mr_backend_t *vit_device; /* where the models compute; NULL: the CPU */
+static const mr_device_t *vit_device; /* where the models compute; NULL: the CPU */
 
 /* Writes the path of a file of vectors and returns it.  The environment's MR_VECTORS names their
    folder where the tree's own is not. */
@@ -160,17 +160,17 @@ typedef struct result {
 } result_t;
 
 /* An array of b's memory with the host's bytes. */
-static inline void *put(const mr_backend_t *b, const void *host, size_t bytes) {
-  void *p = b->take(bytes);
+static inline void *put(const mr_device_t *b, const void *host, size_t bytes) {
+  void *p = mr_device_take(b, bytes);
   assert_non_null(p);
-  b->copy(p, host, bytes, MR_COPY_IN);
+  mr_device_copy(b, p, host, bytes, MR_COPY_IN);
   return p;
 }
 
 /* Outputs hold 0xFF before, NaN in every float: what is not written is seen. */
 static inline result_t value_and_grad(model_t *m) {
-  const mr_backend_t *b = vit_device ? vit_device : mr_backend_default();
-  mr_compile_options_t o = {.backend = b};
+  const mr_device_t *b = vit_device ? vit_device : mr_device_default();
+  mr_compile_options_t o = {.device = b};
   mr_diag_t diag = {0};
   mr_params_t list = {0};
   result_t r = {0};
@@ -202,10 +202,10 @@ static inline result_t value_and_grad(model_t *m) {
   }
   mr_exec_run(x, (const void *const *)in, out);
   for (int i = 0; i < g->n_out; i++) {
-    b->copy(host[i], out[i], mr_aval_bytes(&g->out[i]->aval), MR_COPY_OUT);
-    b->give(out[i], mr_aval_bytes(&g->out[i]->aval));
+    mr_device_copy(b, host[i], out[i], mr_aval_bytes(&g->out[i]->aval), MR_COPY_OUT);
+    mr_device_give(b, out[i], mr_aval_bytes(&g->out[i]->aval));
   }
-  for (int i = 0; i < g->n_in; i++) b->give(in[i], mr_aval_bytes(&g->in[i]->aval));
+  for (int i = 0; i < g->n_in; i++) mr_device_give(b, in[i], mr_aval_bytes(&g->in[i]->aval));
   mr_exec_destroy(x);
   mr_fn_destroy(g);
   mr_fn_destroy(loss);

@@ -37,7 +37,7 @@ bool mr__cpu_unit_pointwise(mr_cpu_unit_t *u);
 mr_err_t mr__call_state(mr_call_t *c, const void *state, size_t bytes, mr_diag_t *diag);
 
 /* ---- for the executor; the first is in rules.c, the others are in elementwise.c ---- */
-/* mr_backend_t.lower: MR_OK; MR_ERR_NORULE if the CPU has no kernel for the op or its dtypes;
+/* mr_compile_ops_t.lower: MR_OK; MR_ERR_NORULE if the CPU has no kernel for the op or its dtypes;
    MR_ERR_SHAPE, MR_ERR_UNAVAILABLE or MR_ERR_NOMEM from the op's own rule. */
 mr_err_t mr__cpu_lower(mr_call_t *c, mr_diag_t *diag);
 /* The same for an op of kind MR_OP_ELEMENTWISE: MR_OK, or MR_ERR_NORULE for its dtypes. */

@@ -11,22 +11,22 @@ enum { CANDIDATES = 32, ALIGN = 64 /* bytes, of parameters; of other arrays it i
 
 /* ---- the handle ---- */
 
-static struct {
-  pthread_mutex_t lock;
-  const mr_cublaslt_t *of; /* the table that made it */
-  cublasLtHandle_t handle;
-} lt_handle = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-mr_err_t mr__cublaslt_handle(const mr_cublaslt_t *lt, cublasLtHandle_t *handle, mr_diag_t *diag) {
+mr_err_t mr__cublaslt_handle(mr_cuda_device_t *d, const mr_cublaslt_t *lt, cublasLtHandle_t *handle,
+                             mr_diag_t *diag) {
   cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
-  pthread_mutex_lock(&lt_handle.lock);
-  if (lt_handle.of != lt && (s = lt->cublasLtCreate(&lt_handle.handle)) == CUBLAS_STATUS_SUCCESS)
-    lt_handle.of = lt;
-  *handle = lt_handle.handle;
-  pthread_mutex_unlock(&lt_handle.lock);
+  pthread_mutex_lock(&d->lt.lock);
+  if (d->lt.of != lt && (s = lt->cublasLtCreate(&d->lt.handle)) == CUBLAS_STATUS_SUCCESS)
+    d->lt.of = lt;
+  *handle = d->lt.handle;
+  pthread_mutex_unlock(&d->lt.lock);
   if (s == CUBLAS_STATUS_SUCCESS) return MR_OK;
   return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda: %s does not start: %s", lt->path,
                  lt->cublasLtGetStatusName(s));
+}
+
+void mr__cublaslt_end(mr_cuda_device_t *d) {
+  if (d->lt.of) d->lt.of->cublasLtDestroy(d->lt.handle);
+  d->lt.of = NULL;
 }
 
 /* ---- the choice ---- */
@@ -109,7 +109,7 @@ static bool take_tuned(const mr_cuda_matmul_t *m, cublasLtHandle_t handle, const
          take_tuning_row(m, handle, &row, MR_CUDA_SHIPPED, out);
 }
 
-static void keep_measured(const mr_cuda_device_t *d, const mr_cublaslt_t *lt, const char *product,
+static void keep_measured(mr_cuda_device_t *d, const mr_cublaslt_t *lt, const char *product,
                           const cublasLtMatmulHeuristicResult_t *r, uint64_t ns) {
   mr_cuda_tuning_t row = {.version = lt->version, .workspace = r->workspaceSize, .ns = ns};
   snprintf(row.device, sizeof row.device, "%s", d->name);
@@ -118,7 +118,7 @@ static void keep_measured(const mr_cuda_device_t *d, const mr_cublaslt_t *lt, co
   mr__cuda_tuned_put(&row);
 }
 
-mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_product_t *p, size_t align,
+mr_err_t mr__cuda_algorithm(mr_cuda_device_t *d, const mr_product_t *p, size_t align,
                             const mr_cuda_matmul_t *m, mr_cuda_algorithm_t *out, mr_diag_t *diag) {
   const uint32_t in_place = align < ALIGN ? (uint32_t)align : ALIGN; /* copies are in the scratch */
   const uint32_t aligned[4] = {p->a.n_parts ? ALIGN : in_place, p->b.n_parts ? ALIGN : in_place,
@@ -128,7 +128,7 @@ mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_product_t *p, si
   cublasLtHandle_t handle;
   uint64_t ns;
   mr__product_text(p, product);
-  MR_TRY(mr__cublaslt_handle(m->lt, &handle, diag));
+  MR_TRY(mr__cublaslt_handle(d, m->lt, &handle, diag));
   /* No address yet, but the alignment that a bias has: a bias is read in place. */
   if (p->bias >= 0 &&
       mr__cuda_matmul_bias(m, (const void *)(uintptr_t)in_place) != CUBLAS_STATUS_SUCCESS)

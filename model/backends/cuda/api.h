@@ -23,6 +23,7 @@
   X(cudaGetErrorString)                  \
   X(cudaGetLastError)                    \
   X(cudaStreamCreateWithFlags)           \
+  X(cudaStreamDestroy)                   \
   X(cudaStreamSynchronize)               \
   X(cudaStreamWaitEvent)                 \
   X(cudaStreamBeginCapture)              \
@@ -57,6 +58,7 @@
   X(cudaEventSynchronize)                \
   X(cudaEventDestroy)                    \
   X(cudaLibraryLoadData)                 \
+  X(cudaLibraryUnload)                   \
   X(cudaLibraryGetKernel)                \
   X(cudaFuncGetAttributes)               \
   X(cudaLaunchKernel)

@@ -1,9 +1,10 @@
-/* Lowers attention to cuDNN.  Plans are kept by shape until the process ends: all blocks of a model
-   share one, and what an equation was taken for before it is opened is what it gets when it is
-   lowered. */
+/* Lowers attention to cuDNN.  Plans are kept by shape until the device is closed: all blocks of a
+   model share one, and what an equation was taken for before it is opened is what it gets when it
+   is lowered. */
 #include "model/backends/cuda/attention.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,24 +23,47 @@ typedef struct kept_plan {
   struct kept_plan *next;
 } kept_plan_t;
 
-/* The lock also guards the use of the handle. */
-static struct {
+/* Of a device.  The lock also guards the use of the handle. */
+typedef struct mr_cuda_plans {
   pthread_mutex_t lock;
-  const mr_cudnn_t *of; /* the table that made the handle, and the plans */
+  const mr_cudnn_t *of; /* the table that made the handle, and the plans; NULL: none yet */
   cudnnHandle_t handle;
   kept_plan_t *first;
-  bool said; /* the first refusal was sent as a notice */
-} plans = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} plans_t;
 
-static mr_err_t plans_handle(const mr_cudnn_t *c, mr_diag_t *diag) {
-  if (plans.of == c) return MR_OK;
-  cudnnStatus_t s = c->cudnnCreate(&plans.handle);
+/* Of the whole process: the first refusal was sent as a notice. */
+static atomic_flag plans_said = ATOMIC_FLAG_INIT;
+
+mr_err_t mr__cuda_plans_create(mr_cuda_device_t *d, mr_diag_t *diag) {
+  d->plans = calloc(1, sizeof *d->plans);
+  if (!d->plans) return mr_no_memory(diag, "device %s", d->device->name);
+  pthread_mutex_init(&d->plans->lock, NULL);
+  return MR_OK;
+}
+
+void mr__cuda_plans_destroy(mr_cuda_device_t *d) {
+  plans_t *plans = d->plans;
+  if (!plans) return;
+  for (kept_plan_t *p = plans->first, *next; p; p = next) {
+    next = p->next;
+    if (p->plan) plans->of->cudnnBackendDestroyDescriptor(p->plan);
+    if (p->plan) mr__cudnn_graph_fini(&p->graph);
+    free(p);
+  }
+  if (plans->of) plans->of->cudnnDestroy(plans->handle);
+  pthread_mutex_destroy(&plans->lock);
+  free(plans);
+}
+
+static mr_err_t plans_handle(plans_t *plans, const mr_cudnn_t *c, mr_diag_t *diag) {
+  if (plans->of == c) return MR_OK;
+  cudnnStatus_t s = c->cudnnCreate(&plans->handle);
   if (s != CUDNN_STATUS_SUCCESS)
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
                    "device cuda: %s does not start, so that attention is computed by generated "
                    "kernels, which may be slow: %s",
                    c->path, c->cudnnGetErrorString(s));
-  plans.of = c;
+  plans->of = c;
   return MR_OK;
 }
 
@@ -50,8 +74,7 @@ static bool same_attention(const mr_cuda_attention_t *a, const mr_cuda_attention
 
 /* On compute capability 10 cudnn-frontend takes its deterministic form of the backward pass only
    with an engine and knobs of its own choice, which the heuristic does not name. */
-static mr_err_t plan_is_fixed(const mr_cuda_attention_t *a, const mr_cuda_device_t *d,
-                              mr_diag_t *diag) {
+static mr_err_t plan_is_fixed(const mr_cuda_attention_t *a, mr_cuda_device_t *d, mr_diag_t *diag) {
   if (!a->backward || mr__cuda_attention_sums(a) || d->major != 10) return MR_OK;
   return mr_fail(diag, MR_ERR_UNAVAILABLE,
                  "device cuda: the backward pass of attention over more than 128 rows is computed "
@@ -61,26 +84,26 @@ static mr_err_t plan_is_fixed(const mr_cuda_attention_t *a, const mr_cuda_device
 }
 
 /* Plans *a.  A refusal is kept as well. */
-static mr_err_t plan_new(const mr_cudnn_t *c, const mr_cuda_device_t *d,
-                         const mr_cuda_attention_t *a, kept_plan_t **out, mr_diag_t *diag) {
+static mr_err_t plan_new(const mr_cudnn_t *c, mr_cuda_device_t *d, const mr_cuda_attention_t *a,
+                         kept_plan_t **out, mr_diag_t *diag) {
   kept_plan_t *p = calloc(1, sizeof *p);
   int64_t workspace = 0;
   if (!p) return mr_no_memory(diag, "a plan of attention");
   p->of = *a;
   mr_err_t e = plan_is_fixed(a, d, diag);
-  if (e == MR_OK) e = mr__cudnn_graph(c, a, plans.handle, &p->graph, diag);
-  if (e == MR_OK) e = mr__cudnn_plan(&p->graph, plans.handle, &p->plan, &workspace, diag);
+  if (e == MR_OK) e = mr__cudnn_graph(c, a, d->plans->handle, &p->graph, diag);
+  if (e == MR_OK) e = mr__cudnn_plan(&p->graph, d->plans->handle, &p->plan, &workspace, diag);
   if (e < 0) {
     mr__cudnn_graph_fini(&p->graph);
     p->plan = NULL;
   }
   p->workspace = (size_t)workspace;
-  p->next = plans.first, plans.first = p;
+  p->next = d->plans->first, d->plans->first = p;
   return *out = p, MR_OK;
 }
 
 /* The same for a described device: what it takes follows from its version of cuDNN. */
-static mr_err_t plan_new_described(const mr_cuda_device_t *d, const mr_cuda_attention_t *a,
+static mr_err_t plan_new_described(mr_cuda_device_t *d, const mr_cuda_attention_t *a,
                                    kept_plan_t **out, mr_diag_t *diag) {
   size_t version = (size_t)d->described->cudnn;
   if (!version) return MR_OK;
@@ -91,39 +114,39 @@ static mr_err_t plan_new_described(const mr_cuda_device_t *d, const mr_cuda_atte
   if (e == MR_OK) e = mr__cudnn_computes(version, a, diag);
   p->of = *a;
   p->described = e == MR_OK;
-  p->next = plans.first, plans.first = p;
+  p->next = d->plans->first, d->plans->first = p;
   return *out = p, MR_OK;
 }
 
 static void plans_say(const mr_diag_t *why) {
-  if (!plans.said && *why->text) mr_notice("%s", why->text);
-  plans.said |= *why->text != 0;
+  /* Relaxed: the flag orders nothing, it only lets one thread say it. */
+  if (*why->text && !atomic_flag_test_and_set_explicit(&plans_said, memory_order_relaxed))
+    mr_notice("%s", why->text);
 }
 
 /* The kept plan of *a, made if it is new; NULL if cuDNN does not take it here. */
-static const kept_plan_t *plan_for(const mr_cuda_attention_t *a) {
-  const mr_cuda_device_t *d;
+static const kept_plan_t *plan_for(mr_cuda_device_t *d, const mr_cuda_attention_t *a) {
   const mr_cudnn_t *c;
   kept_plan_t *p = NULL;
   mr_diag_t why = {0};
-  if (mr__cuda_is_off(MR_CUDA_SWITCH_CUDNN) || mr__cuda_device(&d, NULL) < 0) return NULL;
-  pthread_mutex_lock(&plans.lock);
+  if (mr__cuda_is_off(MR_CUDA_SWITCH_CUDNN)) return NULL;
+  pthread_mutex_lock(&d->plans->lock);
   if (d->described) {
-    for (p = plans.first; p && !same_attention(&p->of, a);) p = p->next;
+    for (p = d->plans->first; p && !same_attention(&p->of, a);) p = p->next;
     if (!p) plan_new_described(d, a, &p, &why);
-  } else if (mr__cudnn(&c, &why) == MR_OK && plans_handle(c, &why) == MR_OK) {
-    for (p = plans.first; p; p = p->next)
+  } else if (mr__cudnn(&c, &why) == MR_OK && plans_handle(d->plans, c, &why) == MR_OK) {
+    for (p = d->plans->first; p; p = p->next)
       if (p->graph.cudnn == c && same_attention(&p->of, a)) break;
     if (!p) plan_new(c, d, a, &p, &why);
   }
   plans_say(&why);
-  pthread_mutex_unlock(&plans.lock);
+  pthread_mutex_unlock(&d->plans->lock);
   return p && (p->plan || p->described) ? p : NULL;
 }
 
-bool mr__cuda_attention_takes(const mr_eqn_t *e) {
+bool mr__cuda_attention_takes(mr_cuda_device_t *d, const mr_eqn_t *e) {
   mr_cuda_attention_t a;
-  return mr__cuda_attention(e, &a) && plan_for(&a);
+  return mr__cuda_attention(e, &a) && plan_for(d, &a);
 }
 
 /* ---- a call ---- */
@@ -162,9 +185,9 @@ static void attention_arrays(const mr_call_t *c, const attention_state_t *s, voi
   at[MR_CUDNN_ONE] = (void *)(uintptr_t)one;
 }
 
-static cudnnStatus_t cudnn_execute(const mr_cudnn_t *c, cudnnBackendDescriptor_t plan,
-                                   cudnnBackendDescriptor_t pack, void *const all[MR_CUDNN_IDS],
-                                   void *workspace) {
+static cudnnStatus_t cudnn_execute(const mr_cudnn_t *c, const plans_t *plans,
+                                   cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack,
+                                   void *const all[MR_CUDNN_IDS], void *workspace) {
   int64_t id[MR_CUDNN_IDS], n = 0;
   void *at[MR_CUDNN_IDS];
   for (int i = MR_CUDNN_Q; i < MR_CUDNN_IDS; i++)
@@ -178,7 +201,7 @@ static cudnnStatus_t cudnn_execute(const mr_cudnn_t *c, cudnnBackendDescriptor_t
     s = c->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
                                     &workspace);
   if (s == CUDNN_STATUS_SUCCESS) s = c->cudnnBackendFinalize(pack);
-  return s == CUDNN_STATUS_SUCCESS ? c->cudnnBackendExecute(plans.handle, plan, pack) : s;
+  return s == CUDNN_STATUS_SUCCESS ? c->cudnnBackendExecute(plans->handle, plan, pack) : s;
 }
 
 static bool is_aligned(const void *at) { return (uintptr_t)at % MR_CUDNN_ALIGN == 0; }
@@ -191,7 +214,7 @@ static void attention_aside(const mr_call_t *c, const attention_state_t *s, void
     in[k] = c->in[k];
     if (!s->aside || is_aligned(in[k])) continue;
     in[k] = (char *)c->scratch + s->in_at[k];
-    mr__cuda_copy(in[k], c->in[k], mr_aval_bytes(&c->eqn->in[k]->aval), MR_COPY_WITHIN);
+    mr__cuda_copy(c->device, in[k], c->in[k], mr_aval_bytes(&c->eqn->in[k]->aval), MR_COPY_WITHIN);
   }
   for (int k = 0; k < c->eqn->n_out; k++)
     out[k] = !s->aside || is_aligned(c->out[k]) ? c->out[k] : (char *)c->scratch + s->out_at[k];
@@ -200,27 +223,27 @@ static void attention_aside(const mr_call_t *c, const attention_state_t *s, void
 static void attention_back(const mr_call_t *c, void *const *out) {
   for (int k = 0; k < c->eqn->n_out; k++)
     if (out[k] != c->out[k])
-      mr__cuda_copy(c->out[k], out[k], mr_aval_bytes(&c->eqn->out[k]->aval), MR_COPY_WITHIN);
+      mr__cuda_copy(c->device, c->out[k], out[k], mr_aval_bytes(&c->eqn->out[k]->aval),
+                    MR_COPY_WITHIN);
 }
 
 static void cudnn_run(const mr_call_t *c) {
   const attention_state_t *s = c->state;
   const mr_cudnn_t *cudnn = s->plan->graph.cudnn;
-  const mr_cuda_device_t *d;
+  mr_cuda_device_t *d = mr__cuda_use(c->device);
   const float one = 1;
   cudnnBackendDescriptor_t pack = NULL;
   void *at[MR_CUDNN_IDS], *in[IN], *out[OUT];
-  if (mr__cuda_device(&d, NULL) < 0) return;
   attention_aside(c, s, in, out);
   attention_arrays(c, s, in, out, &one, at);
-  pthread_mutex_lock(&plans.lock);
-  cudnnStatus_t code = cudnn->cudnnSetStream(plans.handle, mr__cuda_stream(d));
+  pthread_mutex_lock(&d->plans->lock);
+  cudnnStatus_t code = cudnn->cudnnSetStream(d->plans->handle, mr__cuda_stream(d));
   if (code == CUDNN_STATUS_SUCCESS)
     code = cudnn->cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
   if (code == CUDNN_STATUS_SUCCESS)
-    code = cudnn_execute(cudnn, s->plan->plan, pack, at, (char *)c->scratch + s->work_at);
+    code = cudnn_execute(cudnn, d->plans, s->plan->plan, pack, at, (char *)c->scratch + s->work_at);
   if (pack) cudnn->cudnnBackendDestroyDescriptor(pack);
-  pthread_mutex_unlock(&plans.lock);
+  pthread_mutex_unlock(&d->plans->lock);
   if (code != CUDNN_STATUS_SUCCESS) {
     mr__cuda_refused(c, cudnn->cudnnGetErrorString(code));
     return;
@@ -253,11 +276,6 @@ static size_t attention_places(mr_call_t *c, attention_state_t *s) {
   return at + up_to_256(s->plan->workspace);
 }
 
-static size_t attention_described_version(void) {
-  const mr_cuda_device_t *d;
-  return mr__cuda_device(&d, NULL) < 0 || !d->described ? 0 : (size_t)d->described->cudnn;
-}
-
 size_t mr__cuda_attention_version(void) {
   const mr_cudnn_t *c;
   return mr__cudnn(&c, NULL) < 0 ? 0 : c->version;
@@ -266,13 +284,14 @@ size_t mr__cuda_attention_version(void) {
 mr_err_t mr__cuda_attention_lower(mr_call_t *c, mr_diag_t *diag) {
   mr_cuda_attention_t a;
   if (!mr__cuda_attention(c->eqn, &a)) return MR_ERR_NORULE;
-  const kept_plan_t *p = plan_for(&a);
+  mr_cuda_device_t *d = mr__cuda_use(c->device);
+  const kept_plan_t *p = plan_for(d, &a);
   if (!p) return MR_ERR_NORULE;
   attention_state_t *s = calloc(1, sizeof *s);
   if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
   s->plan = p;
   s->scale = (float)mr_attr_get(c->eqn, "scale")->f;
-  size_t version = p->described ? attention_described_version() : p->graph.cudnn->version;
+  size_t version = p->described ? (size_t)d->described->cudnn : p->graph.cudnn->version;
   snprintf(s->how, sizeof s->how, "cuDNN %zu.%zu", version / 10000, version / 100 % 100);
   c->state = s, c->fini = free, c->run = cudnn_run;
   c->scratch_bytes = attention_places(c, s);

@@ -23,7 +23,7 @@ enum {
 };
 
 typedef struct trial {
-  const mr_cuda_device_t *d;
+  mr_cuda_device_t *d;
   mr_call_t call; /* cuDNN's, on arrays of the trial */
   cudaKernel_t kernel;
   int64_t items;
@@ -76,7 +76,7 @@ static bool trial_begin(trial_t *t, const mr_call_t *c) {
   t->sets = (int)(BEYOND_CACHE / t->set) + 1;
   if (t->sets > SETS) t->sets = SETS;
   t->bytes = t->set * (size_t)t->sets + trial_room(c->scratch_bytes);
-  t->block = mr__cuda_take(t->bytes);
+  t->block = mr__cuda_take(t->d->device, t->bytes);
   return t->block != NULL;
 }
 
@@ -122,21 +122,19 @@ static bool trial_compare(trial_t *t, bool *own, uint64_t *ns) {
   return ours >= 0 && theirs >= 0;
 }
 
-static bool attention_measure(const mr_cuda_device_t *d, const mr_call_t *c,
-                              mr_cuda_tuning_t *row) {
+static bool attention_measure(mr_cuda_device_t *d, const mr_call_t *c, mr_cuda_tuning_t *row) {
   trial_t t = {.d = d};
   bool own = false, measured = trial_kernel(&t, c->eqn) && trial_begin(&t, c);
   measured = measured && trial_fill(&t) && trial_compare(&t, &own, &row->ns);
-  mr__cuda_give(t.block, t.bytes);
+  mr__cuda_give(d->device, t.block, t.bytes);
   row->algorithm[0] = own;
   return measured;
 }
 
 bool mr__cuda_attention_own_is_faster(const mr_call_t *c) {
-  const mr_cuda_device_t *d;
+  mr_cuda_device_t *d = mr__cuda_use(c->device);
   char text[MR_PRODUCT_TEXT];
   mr_cuda_tuning_t row;
-  if (mr__cuda_device(&d, NULL) < 0) return false;
   uint64_t version = d->described ? (uint64_t)d->described->cudnn : mr__cuda_attention_version();
   attention_text(c->eqn, text);
   if (mr__cuda_tuned_own(d->name, version, text, &row)) return row.algorithm[0] == 1;

@@ -15,11 +15,15 @@ static void say_without(void) {
       "again");
 }
 
-bool mr__cuda_attention_takes(const mr_eqn_t *e) {
+bool mr__cuda_attention_takes(mr_cuda_device_t *d, const mr_eqn_t *e) {
   if (mr__is_attention(e)) pthread_once(&without_said, say_without);
   return false;
 }
 
 mr_err_t mr__cuda_attention_lower(mr_call_t *c, mr_diag_t *diag) { return MR_ERR_NORULE; }
+
+mr_err_t mr__cuda_plans_create(mr_cuda_device_t *d, mr_diag_t *diag) { return MR_OK; }
+
+void mr__cuda_plans_destroy(mr_cuda_device_t *d) {}
 
 size_t mr__cuda_attention_version(void) { return 0; }

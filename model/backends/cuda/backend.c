@@ -11,6 +11,7 @@
 #include "model/backends/cuda/program.h"
 #include "model/backends/kernels/kernel.h"
 #include "model/control/control.h"
+#include "model/exec/device.h"
 #include "model/ir/op.h"
 #include "model/transforms/passes.h"
 
@@ -39,10 +40,9 @@ static int arguments(const mr_call_t *c, void **arg) {
 }
 
 static void cuda_compiled_run(const mr_call_t *c) {
-  const mr_cuda_device_t *d;
+  mr_cuda_device_t *d = mr__cuda_use(c->device);
   const compiled_t *s = c->state;
   void *arg[MR_CUDA_ARGUMENTS];
-  if (mr__cuda_device(&d, NULL) < 0) return;
   int n = arguments(c, arg);
   cudaError_t code = cudaSuccess;
   for (int i = 0; i < s->n && code == cudaSuccess; i++)
@@ -72,11 +72,9 @@ static mr_err_t cuda_lower_kernels(mr_call_t *c, mr_kernels_t *k, mr_diag_t *dia
 }
 
 static mr_err_t cuda_lower(mr_call_t *c, mr_diag_t *diag) {
-  const mr_cuda_device_t *d;
   mr_kernels_t k = {0};
   mr_call_lower_fn *control = mr__control_rule(c->eqn->op);
   if (control) return control(c, diag);
-  MR_TRY(mr__cuda_device(&d, diag));
   mr_err_t err = mr__cuda_lower_library(c, diag);
   if (err != MR_ERR_NORULE) return err;
   MR_TRY(mr_kernels_write(c->eqn, mr__call_align(c), &k, diag));
@@ -102,13 +100,12 @@ static size_t cuda_call_wanted(const mr_call_t *c, mr_cuda_wanted_t *want) {
   return (size_t)s->n;
 }
 
-static mr_err_t cuda_inspect(const mr_call_t *call, int n,
+static mr_err_t cuda_inspect(const mr_device_t *device, const mr_call_t *call, int n,
                              void (*say)(void *arg, const mr_call_t *c,
                                          const mr_backend_kernel_t *k),
                              void *arg, mr_diag_t *diag) {
-  const mr_cuda_device_t *d;
+  mr_cuda_device_t *d = mr__cuda_use(device);
   size_t texts = cuda_texts(call, n), at = 0;
-  MR_TRY(mr__cuda_device(&d, diag));
   mr_cuda_wanted_t *want = calloc(texts + 1, sizeof *want);
   mr_cuda_usage_t *usage = calloc(texts + 1, sizeof *usage);
   mr_err_t e = want && usage ? MR_OK : mr_no_memory(diag, "the kernels of a graph");
@@ -122,10 +119,10 @@ static mr_err_t cuda_inspect(const mr_call_t *call, int n,
   return e;
 }
 
-static mr_err_t cuda_build(const mr_call_t *call, int n, mr_diag_t *diag) {
-  const mr_cuda_device_t *d;
+static mr_err_t cuda_build(const mr_device_t *device, const mr_call_t *call, int n,
+                           mr_diag_t *diag) {
+  mr_cuda_device_t *d = mr__cuda_use(device);
   size_t at = 0;
-  MR_TRY(mr__cuda_device(&d, diag));
   if (d->described)
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
                    "device cuda: %s is only described here, and computes nothing", d->name);
@@ -141,24 +138,15 @@ static mr_err_t cuda_build(const mr_call_t *call, int n, mr_diag_t *diag) {
 }
 
 /* Every op that has an open form, but neither a kernel nor a library. */
-static bool cuda_opens(const mr_eqn_t *e) {
-  return !mr_kernels_take(e, MR_CUDA_ARGUMENTS - 1) && !mr__cuda_library_takes(e) &&
+static bool cuda_opens(const mr_target_t *t, const mr_eqn_t *e) {
+  return !mr_kernels_take(e, MR_CUDA_ARGUMENTS - 1) &&
+         !(t->device && mr__cuda_library_takes(mr__cuda_use(t->device), e)) &&
          !mr__cuda_kernel_attends(e);
 }
 
 static float cuda_element(const mr_op_def_t *op, float a, float b) {
   return op->cpu.f1 ? op->cpu.f1(a) : op->cpu.f2(a, b);
 }
-
-static int cuda_threads(void) { return 1; }
-static int cuda_processors(void) { return 0; }
-static int cuda_begin(int threads, bool pin) { return threads; }
-
-/* Commands are under way when a run has been given; marks tell when they are done. */
-static void cuda_end(int before) {}
-
-static void cuda_spread(int threads) {}
-static void cuda_leave(void) {}
 
 static const mr_target_t cuda_target = {.loop_eqns = 96,
                                         .loop_ends = 24,
@@ -167,41 +155,58 @@ static const mr_target_t cuda_target = {.loop_eqns = 96,
                                         .opens = cuda_opens,
                                         .rows = mr_kernels_rows};
 
+static const mr_target_t *cuda_target_of(const mr_device_t *d) {
+  return d ? &mr__cuda_use(d)->target : &cuda_target;
+}
+
+static mr_err_t cuda_key(const char *number, char key[MR_DEVICE_KEY], mr_diag_t *diag) {
+  return mr__device_number("cuda", "MILLRACE_CUDA", number, key, diag);
+}
+
+static mr_err_t cuda_open(mr_device_t *d, const char *number, mr_diag_t *diag) {
+  return mr__cuda_open(d, number, &cuda_target, diag);
+}
+
+static mr_err_t cuda_open_described(mr_device_t *d, const char *what, mr_diag_t *diag) {
+  return mr__cuda_open_described(d, what, &cuda_target, diag);
+}
+
+static const mr_device_ops_t cuda_device_ops = {.key = cuda_key,
+                                                .open = cuda_open,
+                                                .open_described = cuda_open_described,
+                                                .close = mr__cuda_close,
+                                                .write_described = mr__cuda_write_described,
+                                                .usable = mr__cuda_usable,
+                                                .describe = mr__cuda_describe};
+static const mr_memory_ops_t cuda_memory_ops = {.take = mr__cuda_take,
+                                                .give = mr__cuda_give,
+                                                .room = mr__cuda_room,
+                                                .beside = mr__cuda_beside,
+                                                .copy = mr__cuda_copy,
+                                                .pin = mr__cuda_pin,
+                                                .unpin = mr__cuda_unpin};
+/* Commands are under way when a run has been given; marks tell when they are done. */
+static const mr_queue_ops_t cuda_queue_ops = {.copy_later = mr__cuda_copy_later,
+                                              .mark = mr__cuda_mark,
+                                              .reached = mr__cuda_reached,
+                                              .copy_beside = mr__cuda_copy_beside,
+                                              .mark_beside = mr__cuda_mark_beside,
+                                              .follow_beside = mr__cuda_follow_beside,
+                                              .wait_beside = mr__cuda_wait_beside,
+                                              .clock = &mr__cuda_clock};
+static const mr_record_ops_t cuda_record_ops = {.repeat = mr__cuda_repeat,
+                                                .forget = mr__cuda_forget,
+                                                .choose = mr__cuda_choose,
+                                                .loop = mr__cuda_loop};
+static const mr_compile_ops_t cuda_compile_ops = {
+    .target = cuda_target_of, .lower = cuda_lower, .build = cuda_build, .inspect = cuda_inspect};
+static const mr_limit_ops_t cuda_limit_ops = {.fma = mr__cuda_fma, .bandwidth = mr__cuda_bandwidth};
+
 const mr_backend_t mr_backend_cuda = {.name = "cuda",
                                       .align = 256,
-                                      .open = mr__cuda_open,
-                                      .open_described = mr__cuda_open_described,
-                                      .write_described = mr__cuda_write_described,
-                                      .check = mr__cuda_usable,
-                                      .describe = mr__cuda_describe,
-                                      .take = mr__cuda_take,
-                                      .give = mr__cuda_give,
-                                      .room = mr__cuda_room,
-                                      .beside = mr__cuda_beside,
-                                      .copy = mr__cuda_copy,
-                                      .copy_later = mr__cuda_copy_later,
-                                      .mark = mr__cuda_mark,
-                                      .reached = mr__cuda_reached,
-                                      .copy_beside = mr__cuda_copy_beside,
-                                      .mark_beside = mr__cuda_mark_beside,
-                                      .follow_beside = mr__cuda_follow_beside,
-                                      .wait_beside = mr__cuda_wait_beside,
-                                      .pin = mr__cuda_pin,
-                                      .unpin = mr__cuda_unpin,
-                                      .clock = &mr__cuda_clock,
-                                      .repeat = mr__cuda_repeat,
-                                      .forget = mr__cuda_forget,
-                                      .choose = mr__cuda_choose,
-                                      .loop = mr__cuda_loop,
-                                      .lower = cuda_lower,
-                                      .build = cuda_build,
-                                      .inspect = cuda_inspect,
-                                      .target = &cuda_target,
-                                      .threads = cuda_threads,
-                                      .processors = cuda_processors,
-                                      .begin = cuda_begin,
-                                      .end = cuda_end,
-                                      .spread = cuda_spread,
-                                      .leave = cuda_leave,
-                                      .fma = mr__cuda_fma,
-                                      .bandwidth = mr__cuda_bandwidth};
+                                      .device = &cuda_device_ops,
+                                      .memory = &cuda_memory_ops,
+                                      .queue = &cuda_queue_ops,
+                                      .record = &cuda_record_ops,
+                                      .compile = &cuda_compile_ops,
+                                      .limits = &cuda_limit_ops};

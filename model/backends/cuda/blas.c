@@ -35,10 +35,9 @@ static const void *operand_at(const mr_call_t *c, const mr_product_operand_t *o)
 static void blas_run(const mr_call_t *c) {
   const blas_state_t *s = c->state;
   const mr_product_t *p = &s->plan;
-  const mr_cuda_device_t *d;
+  mr_cuda_device_t *d = mr__cuda_use(c->device);
   void *arg[5];
   int n = 0;
-  if (mr__cuda_device(&d, NULL) < 0) return;
   for (int k = 0; k < c->eqn->n_in; k++) arg[n++] = c->in[k];
   arg[n++] = c->out[0];
   arg[n++] = c->scratch;
@@ -80,26 +79,25 @@ static mr_err_t blas_choose_described(const mr_cuda_described_t *d, size_t align
   return MR_OK;
 }
 
-static mr_err_t blas_choose(const mr_eqn_t *e, size_t align, blas_state_t *s, mr_diag_t *diag) {
+static mr_err_t blas_choose(mr_cuda_device_t *d, const mr_eqn_t *e, size_t align, blas_state_t *s,
+                            mr_diag_t *diag) {
   const mr_cublaslt_t *lt;
-  const mr_cuda_device_t *d;
   mr_diag_t why = {0};
   if (mr__cuda_is_off(MR_CUDA_SWITCH_CUBLASLT) || !mr__product(e, &s->plan)) return MR_ERR_NORULE;
-  MR_TRY(mr__cuda_device(&d, diag));
   if (d->described) return blas_choose_described(d->described, align, s);
   if (mr__cublaslt(&lt, NULL) < 0) {
     pthread_once(&missing_said, say_missing);
     return MR_ERR_NORULE;
   }
-  if (mr__cublaslt_handle(lt, &s->handle, &why) < 0 ||
+  if (mr__cublaslt_handle(d, lt, &s->handle, &why) < 0 ||
       mr__cuda_matmul(lt, &s->plan, &s->matmul, &why) < 0)
     return MR_ERR_NORULE;
   return mr__cuda_algorithm(d, &s->plan, align, &s->matmul, &s->algorithm, diag);
 }
 
-bool mr__cuda_blas_takes(const mr_eqn_t *e) {
+bool mr__cuda_blas_takes(mr_cuda_device_t *d, const mr_eqn_t *e) {
   blas_state_t s = {0};
-  mr_err_t err = blas_choose(e, 64, &s, NULL);
+  mr_err_t err = blas_choose(d, e, 64, &s, NULL);
   mr__cuda_matmul_fini(&s.matmul);
   return err == MR_OK;
 }
@@ -120,7 +118,7 @@ static void blas_describe(mr_call_t *c, blas_state_t *s) {
 mr_err_t mr__cuda_blas_lower(mr_call_t *c, mr_diag_t *diag) {
   blas_state_t *s = calloc(1, sizeof *s);
   if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
-  mr_err_t err = blas_choose(c->eqn, mr__call_align(c), s, diag);
+  mr_err_t err = blas_choose(mr__cuda_use(c->device), c->eqn, mr__call_align(c), s, diag);
   if (err == MR_OK) err = mr__product_copies(c->eqn, &s->plan, &s->copies, diag);
   if (err < 0) {
     blas_fini(s);

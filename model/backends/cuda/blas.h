@@ -6,12 +6,11 @@
 #include "model/backends/kernels/product.h"
 #include "model/exec/call.h"
 
-/* Whether mr__cuda_blas_lower takes e on this machine's device: there is a
-   plan, and cuBLASLt names an algorithm for it.  Without the library a notice
-   is sent, once.  Any thread. */
-bool mr__cuda_blas_takes(const mr_eqn_t *e);
+/* Whether mr__cuda_blas_lower takes e on d: there is a plan, and cuBLASLt names an algorithm for
+   it.  Without the library a notice is sent, once.  Any thread. */
+bool mr__cuda_blas_takes(mr_cuda_device_t *d, const mr_eqn_t *e);
 
-/* As mr_backend_t.lower: MR_OK, or MR_ERR_NORULE without a sentence if cuBLASLt
+/* As mr_compile_ops_t.lower: MR_OK, or MR_ERR_NORULE without a sentence if cuBLASLt
    does not take c->eqn, or MR_ERR_NOMEM. */
 mr_err_t mr__cuda_blas_lower(mr_call_t *c, mr_diag_t *diag);
 

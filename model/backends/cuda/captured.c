@@ -29,13 +29,7 @@ typedef struct captured {
   bool off; /* commands are given one by one from here on */
 } captured_t;
 
-/* The lock is held while a thread captures. */
-static struct {
-  pthread_mutex_t lock;
-  cudaStream_t stream; /* NULL before the first capture; stays */
-} capturing = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static _Atomic int said; /* relaxed: 1 after the notice */
+static _Atomic int said; /* of the process; relaxed: 1 after the notice */
 
 static void captured_give_up(captured_t *c, const char *why) {
   c->off = true;
@@ -46,9 +40,8 @@ static void captured_give_up(captured_t *c, const char *why) {
         why);
 }
 
-static void graph_fini(graph_t *g) {
-  const mr_cuda_device_t *d;
-  if (g->exec && mr__cuda_device(&d, NULL) == MR_OK) {
+static void graph_fini(const mr_cuda_device_t *d, graph_t *g) {
+  if (g->exec) {
     /* A graph that is under way is freed when it is done.  CUDA does not say so of the handles of
        its conditional nodes, which belong to their source. */
     if (g->source) d->cu->cudaStreamSynchronize(d->stream);
@@ -59,9 +52,10 @@ static void graph_fini(graph_t *g) {
   *g = (graph_t){0};
 }
 
-void mr__cuda_forget(void *kept) {
+void mr__cuda_forget(const mr_device_t *device, void *kept) {
+  const mr_cuda_device_t *d = mr__cuda_use(device);
   captured_t *c = kept;
-  for (int i = 0; c && i < MR_CUDA_CAPTURED; i++) graph_fini(&c->graph[i]);
+  for (int i = 0; c && i < MR_CUDA_CAPTURED; i++) graph_fini(d, &c->graph[i]);
   free(c);
 }
 
@@ -83,13 +77,13 @@ static graph_t *captured_find(captured_t *c, const void *const *at, size_t bytes
 }
 
 /* Captures what give gives, with the lock held.  *out is the caller's. */
-static cudaError_t capture_commands(const mr_cuda_device_t *d, mr_cuda_recording_t *r,
+static cudaError_t capture_commands(mr_cuda_device_t *d, mr_cuda_recording_t *r,
                                     void (*give)(void *arg), void *arg, cudaGraph_t *out) {
   cudaError_t code = cudaSuccess;
-  if (!capturing.stream)
-    code = d->cu->cudaStreamCreateWithFlags(&capturing.stream, cudaStreamNonBlocking);
-  if (code != cudaSuccess) return capturing.stream = NULL, code;
-  r->stream = capturing.stream;
+  if (!d->capturing.stream)
+    code = d->cu->cudaStreamCreateWithFlags(&d->capturing.stream, cudaStreamNonBlocking);
+  if (code != cudaSuccess) return d->capturing.stream = NULL, code;
+  r->stream = d->capturing.stream;
   code = d->cu->cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal);
   if (code != cudaSuccess) return code;
   mr__cuda_record(r);
@@ -99,14 +93,14 @@ static cudaError_t capture_commands(const mr_cuda_device_t *d, mr_cuda_recording
 }
 
 /* Sets g->exec and g->source; false: why says what refused, and the device is as before. */
-static bool captured_exec(const mr_cuda_device_t *d, void (*give)(void *arg), void *arg, graph_t *g,
+static bool captured_exec(mr_cuda_device_t *d, void (*give)(void *arg), void *arg, graph_t *g,
                           char why[400]) {
-  mr_cuda_recording_t r = {0};
+  mr_cuda_recording_t r = {.d = d};
   cudaGraph_t graph = NULL;
   char text[160];
-  pthread_mutex_lock(&capturing.lock);
+  pthread_mutex_lock(&d->capturing.lock);
   cudaError_t code = capture_commands(d, &r, give, arg, &graph);
-  pthread_mutex_unlock(&capturing.lock);
+  pthread_mutex_unlock(&d->capturing.lock);
   if (code == cudaSuccess && !*r.why) code = d->cu->cudaGraphInstantiate(&g->exec, graph, 0);
   bool good = code == cudaSuccess && !*r.why;
   if (good && r.conditions) g->source = graph;
@@ -118,29 +112,29 @@ static bool captured_exec(const mr_cuda_device_t *d, void (*give)(void *arg), vo
 }
 
 /* The graph of a run, captured now if it is new; NULL: it cannot be. */
-static graph_t *captured_graph(const mr_cuda_device_t *d, captured_t *c, const void *const *at,
-                               int n, void (*give)(void *arg), void *arg) {
+static graph_t *captured_graph(mr_cuda_device_t *d, captured_t *c, const void *const *at, int n,
+                               void (*give)(void *arg), void *arg) {
   size_t bytes = (size_t)n * sizeof *at;
   char why[400];
   graph_t *room, *g = captured_find(c, at, bytes, &room);
   if (g) return c->vain = 0, g;
-  graph_fini(room);
+  graph_fini(d, room);
   if (++c->vain > VAIN_MOST) return c->off = true, NULL;
   if (!(room->at = malloc(bytes + 1))) return NULL;
   memcpy(room->at, at, bytes);
   if (captured_exec(d, give, arg, room, why)) return room;
-  graph_fini(room);
+  graph_fini(d, room);
   captured_give_up(c, why);
   return NULL;
 }
 
 /* Whether the commands were given as a graph. */
-static bool captured_start(captured_t *c, const void *const *at, int n, void (*give)(void *arg),
-                           void *arg) {
-  const mr_cuda_device_t *d;
+static bool captured_start(const mr_device_t *device, captured_t *c, const void *const *at, int n,
+                           void (*give)(void *arg), void *arg) {
+  mr_cuda_device_t *d = mr__cuda_use(device);
   char text[160];
   if (c->off || !c->runs++ || mr__device_waits()) return false;
-  if (mr__cuda_device(&d, NULL) < 0 || mr__cuda_usable(NULL) < 0) return false;
+  if (mr__cuda_usable(device, NULL) < 0) return false;
   graph_t *g = captured_graph(d, c, at, n, give, arg);
   if (!g) return false;
   g->used = c->runs;
@@ -151,8 +145,8 @@ static bool captured_start(captured_t *c, const void *const *at, int n, void (*g
   return false;
 }
 
-void mr__cuda_repeat(void **kept, const void *const *at, int n, void (*give)(void *arg),
-                     void *arg) {
+void mr__cuda_repeat(const mr_device_t *device, void **kept, const void *const *at, int n,
+                     void (*give)(void *arg), void *arg) {
   if (!*kept) *kept = captured_create();
-  if (!*kept || !captured_start(*kept, at, n, give, arg)) give(arg);
+  if (!*kept || !captured_start(device, *kept, at, n, give, arg)) give(arg);
 }

@@ -24,34 +24,26 @@ const char mr_cuda_set_round[] = SET
     "  cudaGraphSetConditional(b1, verdict[0]);\n"
     "}\n";
 
-/* One thread at a time captures (captured.c), so that the streams serve all captures. */
-static struct {
-  pthread_mutex_t lock;
-  bool tried;
-  cudaKernel_t branch, round;
-  cudaStream_t stream[MR_CUDA_DEPTH]; /* of the bodies at each depth */
-  char why[240];                      /* what refused; empty: nothing did */
-} ready = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void ready_make(const mr_cuda_device_t *d) {
-  const mr_cuda_wanted_t want[] = {{mr_cuda_set_branch, &ready.branch},
-                                   {mr_cuda_set_round, &ready.round}};
+static void conditions_make(mr_cuda_device_t *d) {
+  const mr_cuda_wanted_t want[] = {{mr_cuda_set_branch, &d->conditions.branch},
+                                   {mr_cuda_set_round, &d->conditions.round}};
   mr_diag_t diag = {0};
   char text[160];
   cudaError_t code = cudaSuccess;
   for (int i = 0; i < MR_CUDA_DEPTH && code == cudaSuccess; i++)
-    code = d->cu->cudaStreamCreateWithFlags(&ready.stream[i], cudaStreamNonBlocking);
+    code = d->cu->cudaStreamCreateWithFlags(&d->conditions.stream[i], cudaStreamNonBlocking);
   if (code != cudaSuccess)
-    snprintf(ready.why, sizeof ready.why, "%s", mr__cuda_error(code, text));
+    snprintf(d->conditions.why, sizeof d->conditions.why, "%s", mr__cuda_error(code, text));
   else if (mr__cuda_kernels(d, want, 2, &diag) < 0)
-    snprintf(ready.why, sizeof ready.why, "%.*s", (int)sizeof ready.why - 1, diag.text);
+    snprintf(d->conditions.why, sizeof d->conditions.why, "%.*s", (int)sizeof d->conditions.why - 1,
+             diag.text);
 }
 
-void mr__cuda_conditions(const mr_cuda_device_t *d) {
-  pthread_mutex_lock(&ready.lock);
-  if (!ready.tried) ready_make(d);
-  ready.tried = true;
-  pthread_mutex_unlock(&ready.lock);
+void mr__cuda_conditions(mr_cuda_device_t *d) {
+  pthread_mutex_lock(&d->conditions.lock);
+  if (!d->conditions.tried) conditions_make(d);
+  d->conditions.tried = true;
+  pthread_mutex_unlock(&d->conditions.lock);
 }
 
 /* The graph that is captured now, and the nodes that the next command waits for. */
@@ -62,7 +54,7 @@ typedef struct place {
   size_t n;
 } place_t;
 
-static cudaError_t place_now(const mr_cuda_device_t *d, place_t *p) {
+static cudaError_t place_now(mr_cuda_device_t *d, place_t *p) {
   enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   cudaError_t code = d->cu->cudaStreamGetCaptureInfo(mr__cuda_stream(d), &status, NULL, &p->graph,
                                                      &p->node, &p->edge, &p->n);
@@ -72,7 +64,7 @@ static cudaError_t place_now(const mr_cuda_device_t *d, place_t *p) {
 
 /* A value that decides, and the commands that it decides about. */
 typedef struct condition {
-  const mr_cuda_device_t *d;
+  mr_cuda_device_t *d;
   mr_cuda_recording_t *r;
   enum cudaGraphConditionalNodeType type;
   const void *value; /* the index or the verdict, in the device's memory */
@@ -84,7 +76,8 @@ static cudaError_t condition_set(const condition_t *c) {
   bool round = c->type == cudaGraphCondTypeWhile;
   void *arg[] = {(void *)(uintptr_t)c->value, (void *)(uintptr_t)c->handle,
                  (void *)(uintptr_t)(c->n - 1)};
-  return mr__cuda_launch(c->d, round ? ready.round : ready.branch, 1, 1, arg, round ? 2 : 3);
+  return mr__cuda_launch(c->d, round ? c->d->conditions.round : c->d->conditions.branch, 1, 1, arg,
+                         round ? 2 : 3);
 }
 
 /* Creates the handle and sets it from the value. */
@@ -118,7 +111,7 @@ static cudaError_t condition_node(const condition_t *c, cudaGraph_t **body) {
 static cudaError_t condition_body(const condition_t *c, cudaGraph_t body,
                                   void (*give)(void *arg, int j), void *arg, int j) {
   const mr_cuda_api_t *cu = c->d->cu;
-  cudaStream_t around = c->r->stream, own = ready.stream[c->r->depth];
+  cudaStream_t around = c->r->stream, own = c->d->conditions.stream[c->r->depth];
   cudaError_t code =
       cu->cudaStreamBeginCaptureToGraph(own, body, NULL, NULL, 0, cudaStreamCaptureModeThreadLocal);
   if (code != cudaSuccess) return code;
@@ -132,37 +125,42 @@ static cudaError_t condition_body(const condition_t *c, cudaGraph_t body,
 
 /* Whether c may begin: the calling thread, whose recording is c->r, records and has not failed. */
 static bool condition_init(condition_t *c) {
+  mr_cuda_device_t *d = c->d;
   c->r = mr__cuda_recording();
-  if (!c->r || *c->r->why || mr__cuda_device(&c->d, NULL) < 0) return false;
-  pthread_mutex_lock(&ready.lock);
-  if (*ready.why) mr__cuda_failed_by(ready.why, "preparing branches and loops");
-  pthread_mutex_unlock(&ready.lock);
+  if (!c->r || *c->r->why) return false;
+  pthread_mutex_lock(&d->conditions.lock);
+  if (*d->conditions.why) mr__cuda_failed_by(d, d->conditions.why, "preparing branches and loops");
+  pthread_mutex_unlock(&d->conditions.lock);
   if (c->r->depth == MR_CUDA_DEPTH)
-    mr__cuda_failed_by("too many others around it", "a branch or loop");
+    mr__cuda_failed_by(d, "too many others around it", "a branch or loop");
   c->r->conditions++;
   return !*c->r->why;
 }
 
-bool mr__cuda_choose(const int32_t *index, int n, void (*give)(void *arg, int j), void *arg) {
-  condition_t c = {.type = cudaGraphCondTypeSwitch, .value = index, .n = n};
+bool mr__cuda_choose(const mr_device_t *device, const int32_t *index, int n,
+                     void (*give)(void *arg, int j), void *arg) {
+  condition_t c = {
+      .d = mr__cuda_use(device), .type = cudaGraphCondTypeSwitch, .value = index, .n = n};
   cudaGraph_t *body;
   if (!condition_init(&c)) return c.r != NULL;
   cudaError_t code = condition_begin(&c);
   if (code == cudaSuccess) code = condition_node(&c, &body);
   for (int j = 0; j < n && code == cudaSuccess && !*c.r->why; j++)
     code = condition_body(&c, body[j], give, arg, j);
-  if (code != cudaSuccess) mr__cuda_failed(code, "a branch");
+  if (code != cudaSuccess) mr__cuda_failed(c.d, code, "a branch");
   return true;
 }
 
-bool mr__cuda_loop(const uint8_t *verdict, void (*give)(void *arg, int part), void *arg) {
-  condition_t c = {.type = cudaGraphCondTypeWhile, .value = verdict, .n = 1};
+bool mr__cuda_loop(const mr_device_t *device, const uint8_t *verdict,
+                   void (*give)(void *arg, int part), void *arg) {
+  condition_t c = {
+      .d = mr__cuda_use(device), .type = cudaGraphCondTypeWhile, .value = verdict, .n = 1};
   cudaGraph_t *body;
   if (!condition_init(&c)) return c.r != NULL;
   give(arg, 0);
   cudaError_t code = *c.r->why ? cudaSuccess : condition_begin(&c);
   if (code == cudaSuccess && !*c.r->why) code = condition_node(&c, &body);
   if (code == cudaSuccess && !*c.r->why) code = condition_body(&c, body[0], give, arg, 1);
-  if (code != cudaSuccess) mr__cuda_failed(code, "a loop");
+  if (code != cudaSuccess) mr__cuda_failed(c.d, code, "a loop");
   return true;
 }

@@ -11,15 +11,15 @@
    the handle. */
 extern const char mr_cuda_set_branch[], mr_cuda_set_round[];
 
-/* Makes ready, once a process, what a capture with branches and loops needs and a thread that
+/* Makes ready, once a device, what a capture with branches and loops needs and a thread that
    captures cannot make: these kernels and some streams.  If the compiler or the driver refuses,
    mr__cuda_choose and mr__cuda_loop do too, for the same reason.  Any thread. */
-void mr__cuda_conditions(const mr_cuda_device_t *d);
+void mr__cuda_conditions(mr_cuda_device_t *d);
 
-enum { MR_CUDA_DEPTH = 8 }; /* branches and loops inside each other, at most */
-
-/* As in mr_backend_t.  What CUDA refuses is a failure of the recording. */
-bool mr__cuda_choose(const int32_t *index, int n, void (*give)(void *arg, int j), void *arg);
-bool mr__cuda_loop(const uint8_t *verdict, void (*give)(void *arg, int part), void *arg);
+/* As in mr_record_ops_t.  What CUDA refuses is a failure of the recording. */
+bool mr__cuda_choose(const mr_device_t *device, const int32_t *index, int n,
+                     void (*give)(void *arg, int j), void *arg);
+bool mr__cuda_loop(const mr_device_t *device, const uint8_t *verdict,
+                   void (*give)(void *arg, int part), void *arg);
 
 #endif

@@ -12,6 +12,7 @@
   X(cublasLtGetVersion)                   \
   X(cublasLtGetStatusName)                \
   X(cublasLtCreate)                       \
+  X(cublasLtDestroy)                      \
   X(cublasLtMatmulDescCreate)             \
   X(cublasLtMatmulDescDestroy)            \
   X(cublasLtMatmulDescSetAttribute)       \

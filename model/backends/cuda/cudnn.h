@@ -13,6 +13,7 @@
   X(cudnnGetErrorString)           \
   X(cudnnGetLastErrorString)       \
   X(cudnnCreate)                   \
+  X(cudnnDestroy)                  \
   X(cudnnSetStream)                \
   X(cudnnBackendCreateDescriptor)  \
   X(cudnnBackendDestroyDescriptor) \

@@ -7,6 +7,7 @@
 #include "model/backends/cuda/device.h"
 #include "model/backends/cuda/find.h"
 #include "model/backends/cuda/nvrtc.h"
+#include "model/exec/device.h"
 
 typedef struct describe {
   void (*say)(void *arg, const char *line);
@@ -15,10 +16,11 @@ typedef struct describe {
 
 static void describe_devices(const describe_t *s) {
   const mr_cuda_api_t *cu = mr__cuda_api();
-  const mr_cuda_device_t *d;
+  const mr_device_t *d = NULL;
   mr_diag_t why = {0};
   int n = 0;
-  if (mr__cuda_device(&d, &why) < 0) s->say(s->arg, why.text);
+  if (mr_device_open("cuda", &d, &why) < 0) s->say(s->arg, why.text);
+  mr_device_close(d);
   if (cu->cudaGetDeviceCount(&n) != cudaSuccess) return;
   for (int i = 0; i < n; i++) {
     struct cudaDeviceProp p = {0};

@@ -1,5 +1,5 @@
-/* Finds and opens the device, once a process.  A command that fails later, during a run that cannot
-   report it, is remembered here and sent as a notice, once. */
+/* Finds, opens and closes devices.  A command that fails later, during a run that cannot report it,
+   is remembered with its device and sent as a notice, once. */
 #include "model/backends/cuda/device.h"
 
 #include <pthread.h>
@@ -10,22 +10,14 @@
 
 #include "base/err.h"
 #include "base/library.h"
+#include "model/backends/cuda/attention.h"
+#include "model/backends/cuda/matmul.h"
+#include "model/backends/cuda/program.h"
 #include "model/backends/cuda/switch.h"
 #include "model/exec/device.h"
 #include "model/ir/op.h"
 
 enum { MAJOR_LEAST = 8 }; /* of the compute capability: bf16 */
-
-static struct {
-  pthread_mutex_t lock;
-  bool opened; /* device or diag is settled */
-  mr_cuda_device_t device;
-  mr_cuda_described_t described; /* of the device, if it is described */
-  mr_diag_t diag;                /* why the device is missing */
-  _Atomic int
-      failed;    /* 1 after the first failed command, 2 once `why` names it: release, acquire */
-  char why[400]; /* the first failure; written by the thread that has set failed to 1 */
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The device that is the calling thread's current one, + 1; 0: none was made so yet. */
 static _Thread_local unsigned current;
@@ -62,7 +54,7 @@ static mr_err_t driver_fits(const mr_cuda_api_t *cu, mr_diag_t *diag) {
                  driver / 1000, driver % 1000 / 10, wants / 1000);
 }
 
-static mr_err_t cuda_device_choose(const mr_cuda_device_t *d, const char *number, mr_diag_t *diag) {
+static mr_err_t cuda_device_choose(mr_cuda_device_t *d, const char *number, mr_diag_t *diag) {
   int n = 0;
   char text[160];
   cudaError_t code = d->cu->cudaGetDeviceCount(&n);
@@ -133,7 +125,7 @@ static void cuda_device_take_pool(mr_cuda_device_t *d, bool pools) {
 }
 
 /* `copied` has been reached, so that a wait before the first copy returns at once. */
-static cudaError_t cuda_device_beside(const mr_cuda_device_t *d, mr_cuda_beside_t *b) {
+static cudaError_t cuda_device_beside(mr_cuda_device_t *d, mr_cuda_beside_t *b) {
   cudaError_t code = d->cu->cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking);
   if (code == cudaSuccess)
     code = d->cu->cudaEventCreateWithFlags(&b->given, cudaEventDisableTiming);
@@ -145,12 +137,13 @@ static cudaError_t cuda_device_beside(const mr_cuda_device_t *d, mr_cuda_beside_
 static mr_err_t cuda_device_start(mr_cuda_device_t *d, const char *number, mr_diag_t *diag) {
   char text[160];
   bool pools = false;
-  d->cu = mr__cuda_api();
-  MR_TRY(mr__device_number("cuda", "MILLRACE_CUDA", number, &d->number, diag));
   MR_TRY(driver_fits(d->cu, diag));
   MR_TRY(cuda_device_choose(d, number, diag));
   MR_TRY(cuda_device_ask(d, &pools, diag));
+  MR_TRY(mr__cuda_pins_create(d, diag));
+  MR_TRY(mr__cuda_plans_create(d, diag));
   cudaError_t code = d->cu->cudaSetDevice((int)d->number);
+  current = d->number + 1;
   if (code == cudaSuccess)
     code = d->cu->cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking);
   if (code == cudaSuccess) cuda_device_take_pool(d, pools);
@@ -160,37 +153,104 @@ static mr_err_t cuda_device_start(mr_cuda_device_t *d, const char *number, mr_di
   if (code == cudaSuccess && d->cu->cudaMemGetInfo(&free, &all) == cudaSuccess && all > free)
     d->used = all - free;
   if (code == cudaSuccess) return MR_OK;
-  d->stream = NULL;
   return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda:%u: %s cannot be opened: %s", d->number,
                  d->name, mr__cuda_error(code, text));
 }
 
-/* Opens the device, once: the answer stays. */
-static void cuda_device_open(const char *number) {
-  pthread_mutex_lock(&state.lock);
-  if (!state.opened && cuda_device_start(&state.device, number, &state.diag) < 0)
-    state.device.stream = NULL;
-  state.opened = true;
-  pthread_mutex_unlock(&state.lock);
+static void end_stream(const mr_cuda_device_t *d, cudaStream_t stream) {
+  if (stream) d->cu->cudaStreamDestroy(stream);
 }
 
-mr_err_t mr__cuda_device(const mr_cuda_device_t **d, mr_diag_t *diag) {
-  cuda_device_open(NULL);
-  *d = &state.device;
-  if (state.device.described) return MR_OK;
-  if (!state.device.stream) return mr_diag_relay(diag, state.diag.code, &state.diag);
-  if (current != state.device.number + 1) {
-    state.device.cu->cudaSetDevice((int)state.device.number);
-    current = state.device.number + 1;
+static void end_event(const mr_cuda_device_t *d, cudaEvent_t event) {
+  if (event) d->cu->cudaEventDestroy(event);
+}
+
+/* Frees what was made of d, whose commands are done. */
+static void cuda_device_end(mr_cuda_device_t *d) {
+  mr__cuda_plans_destroy(d);
+  mr__cublaslt_end(d);
+  mr__cuda_programs_fini(d);
+  mr__cuda_pins_destroy(d);
+  for (int i = 0; i < MR_CUDA_DEPTH; i++) end_stream(d, d->conditions.stream[i]);
+  end_stream(d, d->capturing.stream);
+  for (int i = 0; i < MR_CUDA_COMMANDS; i++) {
+    end_event(d, d->beside[i].given), end_event(d, d->beside[i].copied);
+    end_stream(d, d->beside[i].stream);
   }
+  end_stream(d, d->stream);
+  pthread_mutex_destroy(&d->programs.lock);
+  pthread_mutex_destroy(&d->capturing.lock);
+  pthread_mutex_destroy(&d->conditions.lock);
+  pthread_mutex_destroy(&d->lt.lock);
+  free(d);
+}
+
+static mr_cuda_device_t *cuda_device_create(const mr_device_t *device, const mr_target_t *target,
+                                            mr_diag_t *diag) {
+  mr_cuda_device_t *d = calloc(1, sizeof *d);
+  if (!d) return mr_no_memory(diag, "device %s", device->name), NULL;
+  d->cu = mr__cuda_api();
+  d->device = device;
+  d->target = *target;
+  d->target.device = device;
+  pthread_mutex_init(&d->programs.lock, NULL);
+  pthread_mutex_init(&d->capturing.lock, NULL);
+  pthread_mutex_init(&d->conditions.lock, NULL);
+  pthread_mutex_init(&d->lt.lock, NULL);
+  return d;
+}
+
+mr_err_t mr__cuda_open(mr_device_t *device, const char *number, const mr_target_t *target,
+                       mr_diag_t *diag) {
+  mr_cuda_device_t *d = cuda_device_create(device, target, diag);
+  if (!d) return MR_ERR_NOMEM;
+  d->number = (unsigned)device->index;
+  mr_err_t e = cuda_device_start(d, number, diag);
+  if (e < 0) return cuda_device_end(d), e;
+  device->context = d;
   return MR_OK;
 }
 
-cudaStream_t mr__cuda_stream(const mr_cuda_device_t *d) {
-  return recording ? recording->stream : d->stream;
+mr_err_t mr__cuda_open_described(mr_device_t *device, const char *what, const mr_target_t *target,
+                                 mr_diag_t *diag) {
+  mr_cuda_described_t is;
+  MR_TRY(mr__cuda_described_read(what, &is, diag));
+  mr_cuda_device_t *d = cuda_device_create(device, target, diag);
+  if (!d) return MR_ERR_NOMEM;
+  d->description = is;
+  d->described = &d->description;
+  d->major = (int)is.major, d->minor = (int)is.minor;
+  d->processors = (int)is.processors;
+  d->memory = is.memory;
+  memcpy(d->name, is.name, sizeof d->name);
+  mr_err_t e = mr__cuda_plans_create(d, diag);
+  if (e < 0) return cuda_device_end(d), e;
+  device->context = d;
+  return MR_OK;
 }
 
-cudaStream_t mr__cuda_queue(const mr_cuda_device_t *d, int queue) {
+void mr__cuda_close(mr_device_t *device) {
+  mr_cuda_device_t *d = mr__cuda_use(device);
+  for (int i = 0; i < MR_CUDA_COMMANDS && !d->described; i++)
+    d->cu->cudaStreamSynchronize(d->beside[i].stream);
+  if (!d->described) d->cu->cudaStreamSynchronize(d->stream);
+  cuda_device_end(d);
+}
+
+mr_cuda_device_t *mr__cuda_use(const mr_device_t *device) {
+  mr_cuda_device_t *d = device->context;
+  if (!d->described && current != d->number + 1) {
+    d->cu->cudaSetDevice((int)d->number);
+    current = d->number + 1;
+  }
+  return d;
+}
+
+cudaStream_t mr__cuda_stream(mr_cuda_device_t *d) {
+  return recording && recording->d == d ? recording->stream : d->stream;
+}
+
+cudaStream_t mr__cuda_queue(mr_cuda_device_t *d, int queue) {
   return queue == MR_CUDA_COMMANDS ? d->stream : d->beside[queue].stream;
 }
 
@@ -198,85 +258,45 @@ void mr__cuda_record(mr_cuda_recording_t *r) { recording = r; }
 
 mr_cuda_recording_t *mr__cuda_recording(void) { return recording; }
 
-mr_err_t mr__cuda_open(const char *number, mr_diag_t *diag) {
-  const mr_cuda_device_t *d;
-  unsigned at;
-  MR_TRY(mr__device_number("cuda", "MILLRACE_CUDA", number, &at, diag));
-  cuda_device_open(number);
-  MR_TRY(mr__cuda_device(&d, diag));
-  if (d->described)
-    return mr_fail(diag, MR_ERR_CONFIG, "device = cuda: this process plans for %s, as described",
-                   d->name);
-  if (!number || at == d->number) return MR_OK;
-  return mr_fail(diag, MR_ERR_CONFIG,
-                 "device = cuda:%s: this process computes on cuda:%u, and a process has one CUDA "
-                 "device",
-                 number, d->number);
-}
-
-mr_err_t mr__cuda_open_described(const char *what, mr_diag_t *diag) {
-  mr_cuda_described_t read;
-  mr_cuda_device_t *d = &state.device;
-  MR_TRY(mr__cuda_described_read(what, &read, diag));
-  pthread_mutex_lock(&state.lock);
-  bool free = !state.opened || (d->described && !memcmp(&read, &state.described, sizeof read));
-  if (free && !state.opened) {
-    state.described = read;
-    *d = (mr_cuda_device_t){.cu = mr__cuda_api(),
-                            .major = (int)read.major,
-                            .minor = (int)read.minor,
-                            .processors = (int)read.processors,
-                            .memory = read.memory,
-                            .described = &state.described};
-    memcpy(d->name, read.name, sizeof d->name);
-    state.opened = true;
-  }
-  pthread_mutex_unlock(&state.lock);
-  if (free) return MR_OK;
-  return mr_fail(diag, MR_ERR_CONFIG,
-                 "device = cuda:described=%.60s: this process has opened another device of CUDA",
-                 what);
-}
-
-void mr__cuda_failed_by(const char *why, const char *what) {
-  if (recording) {
+void mr__cuda_failed_by(mr_cuda_device_t *d, const char *why, const char *what) {
+  if (recording && recording->d == d) {
     if (!*recording->why)
       snprintf(recording->why, sizeof recording->why, "%s failed with %s", what, why);
     return;
   }
   int none = 0;
-  if (!atomic_compare_exchange_strong_explicit(&state.failed, &none, 1, memory_order_relaxed,
+  if (!atomic_compare_exchange_strong_explicit(&d->failed, &none, 1, memory_order_relaxed,
                                                memory_order_relaxed))
     return;
-  snprintf(state.why, sizeof state.why, "%s failed with %s", what, why);
-  atomic_store_explicit(&state.failed, 2, memory_order_release); /* with the acquire in usable */
-  mr_notice("device cuda: %s: %s; its results are NaN from here on", state.device.name, state.why);
+  snprintf(d->why, sizeof d->why, "%s failed with %s", what, why);
+  atomic_store_explicit(&d->failed, 2, memory_order_release); /* with the acquire in usable */
+  mr_notice("device cuda: %s (cuda:%u): %s; its results are NaN from here on", d->name, d->number,
+            d->why);
 }
 
-void mr__cuda_failed(cudaError_t code, const char *what) {
+void mr__cuda_failed(mr_cuda_device_t *d, cudaError_t code, const char *what) {
   char text[160];
-  mr__cuda_failed_by(mr__cuda_error(code, text), what);
+  mr__cuda_failed_by(d, mr__cuda_error(code, text), what);
 }
 
 void mr__cuda_refused(const mr_call_t *c, const char *why) {
   char what[200];
   snprintf(what, sizeof what, "%s%s%s", c->eqn->op->name, *c->eqn->scope ? " in " : "",
            c->eqn->scope);
-  mr__cuda_failed_by(why, what);
+  mr__cuda_failed_by(c->device->context, why, what);
 }
 
-void mr__cuda_ran(const mr_cuda_device_t *d, const mr_call_t *c, cudaError_t code) {
+void mr__cuda_ran(mr_cuda_device_t *d, const mr_call_t *c, cudaError_t code) {
   char text[160];
   if (code == cudaSuccess && mr__device_waits())
     code = d->cu->cudaStreamSynchronize(mr__cuda_stream(d));
   if (code != cudaSuccess) mr__cuda_refused(c, mr__cuda_error(code, text));
 }
 
-mr_err_t mr__cuda_usable(mr_diag_t *diag) {
-  const mr_cuda_device_t *d;
-  MR_TRY(mr__cuda_device(&d, diag));
-  int failed = atomic_load_explicit(&state.failed, memory_order_acquire); /* release: failed_by */
+mr_err_t mr__cuda_usable(const mr_device_t *device, mr_diag_t *diag) {
+  mr_cuda_device_t *d = mr__cuda_use(device);
+  int failed = atomic_load_explicit(&d->failed, memory_order_acquire); /* release: failed_by */
   if (!failed) return MR_OK;
-  return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda: %s: %s", d->name,
-                 failed == 2 ? state.why : "a command has failed");
+  return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda: %s (cuda:%u): %s", d->name, d->number,
+                 failed == 2 ? d->why : "a command has failed");
 }

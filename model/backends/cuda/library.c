@@ -32,8 +32,8 @@ mr_err_t mr__cuda_lower_library(mr_call_t *c, mr_diag_t *diag) {
   return e == MR_ERR_NORULE && asks_cudnn(c->eqn) ? lower_by_cudnn(c, diag) : e;
 }
 
-bool mr__cuda_library_takes(const mr_eqn_t *e) {
-  return mr__cuda_blas_takes(e) || (asks_cudnn(e) && mr__cuda_attention_takes(e));
+bool mr__cuda_library_takes(mr_cuda_device_t *d, const mr_eqn_t *e) {
+  return mr__cuda_blas_takes(d, e) || (asks_cudnn(e) && mr__cuda_attention_takes(d, e));
 }
 
 bool mr__cuda_kernel_attends(const mr_eqn_t *e) {

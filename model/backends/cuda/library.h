@@ -8,13 +8,13 @@
 #include "model/backends/cuda/program.h"
 #include "model/exec/call.h"
 
-/* As mr_backend_t.lower: MR_OK if a library takes c->eqn, MR_ERR_NORULE without a sentence if a
+/* As mr_compile_ops_t.lower: MR_OK if a library takes c->eqn, MR_ERR_NORULE without a sentence if a
    kernel has to be written for it, or MR_ERR_NOMEM. */
 mr_err_t mr__cuda_lower_library(mr_call_t *c, mr_diag_t *diag);
 
 /* Whether mr__cuda_lower_library takes e, which has an open form: mr_target_t.opens keeps it then.
-   Asks the library, with the device open; without a device no equation is taken. */
-bool mr__cuda_library_takes(const mr_eqn_t *e);
+   Asks the library on d. */
+bool mr__cuda_library_takes(mr_cuda_device_t *d, const mr_eqn_t *e);
 
 /* Whether a kernel of one group a head (kernels/kernel.h) computes e, an attention that no library
    takes, or is asked for by MILLRACE_ATTENTION; else e is opened.  Every device of CUDA gives a

@@ -13,7 +13,7 @@ typedef struct mark {
 /* A thread that waits for it sleeps: without the first flag it would spin. */
 enum { MARK_FLAGS = cudaEventBlockingSync | cudaEventDisableTiming };
 
-static void *cuda_mark_behind(const mr_cuda_device_t *d, int queue) {
+static void *cuda_mark_behind(mr_cuda_device_t *d, int queue) {
   mark_t *m = calloc(1, sizeof *m);
   if (!m) return NULL;
   cudaError_t code = d->cu->cudaEventCreateWithFlags(&m->event, MARK_FLAGS);
@@ -23,48 +23,45 @@ static void *cuda_mark_behind(const mr_cuda_device_t *d, int queue) {
   }
   m->queue = queue;
   m->copies = mr__cuda_pinned_mark(d, queue, m->event, &code);
-  if (code != cudaSuccess) mr__cuda_failed(code, "a mark");
+  if (code != cudaSuccess) mr__cuda_failed(d, code, "a mark");
   return m;
 }
 
 /* Waits for everything that was given to a stream. */
-static void reached_all(const mr_cuda_device_t *d, int queue) {
+static void reached_all(mr_cuda_device_t *d, int queue) {
   cudaError_t code;
   uint64_t copies = mr__cuda_pinned_mark(d, queue, NULL, &code);
   code = d->cu->cudaStreamSynchronize(mr__cuda_queue(d, queue));
-  if (code != cudaSuccess) mr__cuda_failed(code, "a run");
-  mr__cuda_pinned_settle(queue, copies);
+  if (code != cudaSuccess) mr__cuda_failed(d, code, "a run");
+  mr__cuda_pinned_settle(d, queue, copies);
 }
 
-void *mr__cuda_mark(void) {
-  const mr_cuda_device_t *d;
-  return mr__cuda_device(&d, NULL) < 0 ? NULL : cuda_mark_behind(d, MR_CUDA_COMMANDS);
+void *mr__cuda_mark(const mr_device_t *device) {
+  return cuda_mark_behind(mr__cuda_use(device), MR_CUDA_COMMANDS);
 }
 
-void *mr__cuda_mark_beside(mr_copy_way_t way) {
-  const mr_cuda_device_t *d;
-  if (mr__cuda_device(&d, NULL) < 0) return NULL;
+void *mr__cuda_mark_beside(const mr_device_t *device, mr_copy_way_t way) {
+  mr_cuda_device_t *d = mr__cuda_use(device);
   void *m = cuda_mark_behind(d, (int)way);
   if (!m) reached_all(d, (int)way);
   return m;
 }
 
-mr_err_t mr__cuda_reached(void *mark, bool wait, mr_diag_t *diag) {
-  const mr_cuda_device_t *d;
+mr_err_t mr__cuda_reached(const mr_device_t *device, void *mark, bool wait, mr_diag_t *diag) {
+  mr_cuda_device_t *d = mr__cuda_use(device);
   mark_t *m = mark;
-  MR_TRY(mr__cuda_device(&d, diag));
   if (!m) {
     reached_all(d, MR_CUDA_COMMANDS);
-    return mr__cuda_usable(diag);
+    return mr__cuda_usable(device, diag);
   }
   cudaError_t code = wait ? d->cu->cudaEventSynchronize(m->event) : d->cu->cudaEventQuery(m->event);
   if (code == cudaErrorNotReady) {
     d->cu->cudaGetLastError(); /* the answer is no failure for the next who asks for one */
     return MR_AGAIN;
   }
-  if (code != cudaSuccess) mr__cuda_failed(code, "a run");
-  mr__cuda_pinned_settle(m->queue, m->copies);
+  if (code != cudaSuccess) mr__cuda_failed(d, code, "a run");
+  mr__cuda_pinned_settle(d, m->queue, m->copies);
   d->cu->cudaEventDestroy(m->event);
   free(m);
-  return mr__cuda_usable(diag);
+  return mr__cuda_usable(device, diag);
 }

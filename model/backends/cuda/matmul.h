@@ -39,9 +39,11 @@ typedef struct mr_cuda_algorithm {
   mr_cuda_chosen_t by;
 } mr_cuda_algorithm_t;
 
-/* The library's handle for the device, made at the first call and kept.  MR_OK
+/* The library's handle for d, made at the first call and kept.  MR_OK
    or MR_ERR_UNAVAILABLE with its reason.  Any thread (algorithm.c). */
-mr_err_t mr__cublaslt_handle(const mr_cublaslt_t *lt, cublasLtHandle_t *handle, mr_diag_t *diag);
+mr_err_t mr__cublaslt_handle(mr_cuda_device_t *d, const mr_cublaslt_t *lt, cublasLtHandle_t *handle,
+                             mr_diag_t *diag);
+void mr__cublaslt_end(mr_cuda_device_t *d); /* ends it; nothing if there is none */
 
 /* Chooses the algorithm of m, which describes p: that of the user's tuning file,
    where it has one that the library still takes; with MILLRACE_TUNE=1 the
@@ -51,7 +53,7 @@ mr_err_t mr__cublaslt_handle(const mr_cublaslt_t *lt, cublasLtHandle_t *handle, 
    below 64 the heuristic is asked for that alignment, and nothing is measured, nor taken from a
    file, whose algorithms may want more.  MR_OK; MR_ERR_NORULE without a sentence if there is no
    algorithm; MR_ERR_UNAVAILABLE, MR_ERR_NOMEM.  Any thread (algorithm.c). */
-mr_err_t mr__cuda_algorithm(const mr_cuda_device_t *d, const mr_product_t *p, size_t align,
+mr_err_t mr__cuda_algorithm(mr_cuda_device_t *d, const mr_product_t *p, size_t align,
                             const mr_cuda_matmul_t *m, mr_cuda_algorithm_t *out, mr_diag_t *diag);
 
 /* The same of a described device, without a library: a tuning file's, whose id
@@ -63,7 +65,7 @@ void mr__cuda_algorithm_described(const mr_cuda_described_t *d, const mr_product
 /* Measures found[0,n) on drawn numbers in memory of the device and returns the
    index of the fastest, with its time; -1 if none ran, or without memory
    (tune.c). */
-int mr__cuda_tune(const mr_cuda_device_t *d, cublasLtHandle_t handle, const mr_product_t *p,
+int mr__cuda_tune(mr_cuda_device_t *d, cublasLtHandle_t handle, const mr_product_t *p,
                   const mr_cuda_matmul_t *m, const cublasLtMatmulHeuristicResult_t *found, int n,
                   uint64_t *ns);
 extern const char mr__cuda_fill_text[]; /* the kernel that draws them */

@@ -16,7 +16,7 @@ typedef struct pinned {
   void *to;     /* where the host wants them; NULL: they went in */
 } pinned_t;
 
-typedef struct pins {
+typedef struct mr_cuda_pins {
   pthread_mutex_t lock;
   pthread_mutex_t settling; /* taken before `lock`, and held while ended copies are moved out */
   pinned_t *first, *last;   /* under way, in the order of their commands; NULL: none */
@@ -24,9 +24,32 @@ typedef struct pins {
   uint64_t given, done; /* copies */
 } pins_t;
 
-#define PINS \
-  { .lock = PTHREAD_MUTEX_INITIALIZER, .settling = PTHREAD_MUTEX_INITIALIZER }
-static pins_t pins[MR_CUDA_QUEUES] = {PINS, PINS, PINS};
+mr_err_t mr__cuda_pins_create(mr_cuda_device_t *d, mr_diag_t *diag) {
+  d->pins = calloc(MR_CUDA_QUEUES, sizeof *d->pins);
+  if (!d->pins) return mr_no_memory(diag, "device %s", d->device->name);
+  for (int i = 0; i < MR_CUDA_QUEUES; i++) {
+    pthread_mutex_init(&d->pins[i].lock, NULL);
+    pthread_mutex_init(&d->pins[i].settling, NULL);
+  }
+  return MR_OK;
+}
+
+static void pins_free(const mr_cuda_device_t *d, pinned_t *p) {
+  for (pinned_t *next; p; p = next) {
+    next = p->next;
+    d->cu->cudaFreeHost(p->data);
+    free(p);
+  }
+}
+
+void mr__cuda_pins_destroy(mr_cuda_device_t *d) {
+  for (int i = 0; d->pins && i < MR_CUDA_QUEUES; i++) {
+    pins_free(d, d->pins[i].first), pins_free(d, d->pins[i].idle);
+    pthread_mutex_destroy(&d->pins[i].lock);
+    pthread_mutex_destroy(&d->pins[i].settling);
+  }
+  free(d->pins);
+}
 
 /* The smallest idle buffer that is large enough and not far too large, or NULL. */
 static pinned_t *pins_idle(pins_t *q, size_t bytes) {
@@ -40,7 +63,7 @@ static pinned_t *pins_idle(pins_t *q, size_t bytes) {
 }
 
 /* An idle buffer or a new one; NULL without memory. */
-static pinned_t *pins_take(const mr_cuda_device_t *d, pins_t *q, size_t bytes) {
+static pinned_t *pins_take(mr_cuda_device_t *d, pins_t *q, size_t bytes) {
   void *data = NULL;
   pthread_mutex_lock(&q->lock);
   pinned_t *p = pins_idle(q, bytes);
@@ -67,7 +90,7 @@ static void pins_append(pins_t *q, pinned_t *p, size_t bytes, void *to) {
   q->given++;
 }
 
-static bool is_pinned_at(const mr_cuda_device_t *d, const char *byte) {
+static bool is_pinned_at(mr_cuda_device_t *d, const char *byte) {
   struct cudaPointerAttributes a = {.type = cudaMemoryTypeUnregistered};
   if (d->cu->cudaPointerGetAttributes(&a, byte) == cudaSuccess) return a.type == cudaMemoryTypeHost;
   d->cu->cudaGetLastError();
@@ -76,20 +99,20 @@ static bool is_pinned_at(const mr_cuda_device_t *d, const char *byte) {
 
 /* Whole pages are pinned: memory of the heap may begin in the last page of an array that is
    pinned.  It cannot end in the first one of another, since arrays that are pinned begin there. */
-static bool is_pinned(const mr_cuda_device_t *d, const char *host, size_t bytes) {
+static bool is_pinned(mr_cuda_device_t *d, const char *host, size_t bytes) {
   return bytes && is_pinned_at(d, host) && is_pinned_at(d, host + bytes - 1);
 }
 
-static cudaError_t copy_command(const mr_cuda_device_t *d, int queue, void *to, const void *from,
+static cudaError_t copy_command(mr_cuda_device_t *d, int queue, void *to, const void *from,
                                 size_t bytes, bool in) {
   return d->cu->cudaMemcpyAsync(to, from, bytes,
                                 in ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
                                 mr__cuda_queue(d, queue));
 }
 
-cudaError_t mr__cuda_pinned_copy(const mr_cuda_device_t *d, int queue, void *to, const void *from,
+cudaError_t mr__cuda_pinned_copy(mr_cuda_device_t *d, int queue, void *to, const void *from,
                                  size_t bytes, bool in) {
-  pins_t *q = &pins[queue];
+  pins_t *q = &d->pins[queue];
   pinned_t *p = is_pinned(d, in ? from : to, bytes) ? NULL : pins_take(d, q, bytes);
   /* From and to other memory of the host, without a buffer, the driver itself waits. */
   if (!p) return copy_command(d, queue, to, from, bytes, in);
@@ -101,20 +124,21 @@ cudaError_t mr__cuda_pinned_copy(const mr_cuda_device_t *d, int queue, void *to,
   return code;
 }
 
-void mr__cuda_copy_later(void *to, const void *from, size_t bytes, mr_copy_way_t way) {
-  const mr_cuda_device_t *d;
-  if (!bytes || mr__cuda_device(&d, NULL) < 0) return;
+void mr__cuda_copy_later(const mr_device_t *device, void *to, const void *from, size_t bytes,
+                         mr_copy_way_t way) {
+  mr_cuda_device_t *d = mr__cuda_use(device);
+  if (!bytes) return;
   if (way == MR_COPY_WITHIN) {
-    mr__cuda_copy(to, from, bytes, way);
+    mr__cuda_copy(device, to, from, bytes, way);
     return;
   }
   cudaError_t code = mr__cuda_pinned_copy(d, MR_CUDA_COMMANDS, to, from, bytes, way == MR_COPY_IN);
-  if (code != cudaSuccess) mr__cuda_failed(code, "a copy");
+  if (code != cudaSuccess) mr__cuda_failed(d, code, "a copy");
 }
 
-uint64_t mr__cuda_pinned_mark(const mr_cuda_device_t *d, int queue, cudaEvent_t event,
+uint64_t mr__cuda_pinned_mark(mr_cuda_device_t *d, int queue, cudaEvent_t event,
                               cudaError_t *code) {
-  pins_t *q = &pins[queue];
+  pins_t *q = &d->pins[queue];
   pthread_mutex_lock(&q->lock);
   *code = event ? d->cu->cudaEventRecord(event, mr__cuda_queue(d, queue)) : cudaSuccess;
   uint64_t given = q->given;
@@ -137,9 +161,9 @@ static pinned_t *pins_ended(pins_t *q, uint64_t until) {
 }
 
 /* A thread whose copies another one moves out waits for it. */
-void mr__cuda_pinned_settle(int queue, uint64_t until) {
-  bool usable = mr__cuda_usable(NULL) == MR_OK;
-  pins_t *q = &pins[queue];
+void mr__cuda_pinned_settle(mr_cuda_device_t *d, int queue, uint64_t until) {
+  bool usable = mr__cuda_usable(d->device, NULL) == MR_OK;
+  pins_t *q = &d->pins[queue];
   pthread_mutex_lock(&q->settling);
   for (pinned_t *p = pins_ended(q, until), *next; p; p = next) {
     next = p->next;
@@ -155,17 +179,16 @@ void mr__cuda_pinned_settle(int queue, uint64_t until) {
 /* ---- memory of the caller's ---- */
 
 /* Ranges that share a page cannot both be pinned. */
-bool mr__cuda_pin(void *host, size_t bytes) {
-  const mr_cuda_device_t *d;
+bool mr__cuda_pin(const mr_device_t *device, void *host, size_t bytes) {
+  mr_cuda_device_t *d = mr__cuda_use(device);
   enum { PAGE = 4096 };
-  if (!bytes || (uintptr_t)host % PAGE || mr__cuda_device(&d, NULL) < 0) return false;
+  if (!bytes || (uintptr_t)host % PAGE) return false;
   if (d->cu->cudaHostRegister(host, bytes, cudaHostRegisterDefault) == cudaSuccess) return true;
   d->cu->cudaGetLastError();
   return false;
 }
 
-void mr__cuda_unpin(void *host) {
-  const mr_cuda_device_t *d;
-  if (mr__cuda_device(&d, NULL) < 0) return;
+void mr__cuda_unpin(const mr_device_t *device, void *host) {
+  mr_cuda_device_t *d = mr__cuda_use(device);
   if (d->cu->cudaHostUnregister(host) != cudaSuccess) d->cu->cudaGetLastError();
 }

@@ -1,6 +1,6 @@
-/* Keeps the kernels of texts, by a hash of the text, until the process ends: the same layer, or the
-   next graph with the same shapes, compiles nothing.  New texts are compiled in programs of a few
-   at once, by several threads, since NVRTC takes about as long to start as to compile a few
+/* Keeps the kernels of texts, by a hash of the text, until the device is closed: the same layer, or
+   the next graph with the same shapes, compiles nothing.  New texts are compiled in programs of a
+   few at once, by several threads, since NVRTC takes about as long to start as to compile a few
    kernels. Which texts make one program does not depend on the number of threads. */
 #include "model/backends/cuda/program.h"
 
@@ -16,11 +16,6 @@
 #include "model/backends/cuda/cubin.h"
 #include "model/backends/kernels/texts.h"
 
-static struct {
-  pthread_mutex_t lock;
-  mr_kernel_texts_t texts; /* built: a cudaKernel_t */
-} programs = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
 /* ---- compiling ---- */
 
 /* A program of up to MR_CUDA_TOGETHER texts. */
@@ -35,6 +30,7 @@ typedef struct part {
 } part_t;
 
 typedef struct work {
+  const mr_kernel_texts_t *texts; /* of the device */
   const mr_nvrtc_t *nvrtc;
   char arch[24];
   part_t *part;
@@ -51,7 +47,7 @@ static void part_compile(const work_t *w, part_t *p, const char *text) {
 /* Takes the part's image from the kernel cache, unless it was refused, or compiles it. */
 static void part_get(const work_t *w, part_t *p, bool refused) {
   const char *text[MR_CUDA_TOGETHER];
-  for (size_t i = 0; i < p->n; i++) text[i] = programs.texts.kept[p->of[i]].text;
+  for (size_t i = 0; i < p->n; i++) text[i] = w->texts->kept[p->of[i]].text;
   char *all = mr__cuda_program_text(text, p->n);
   if (!all) {
     p->err = mr_no_memory(&p->diag, "a kernel of device cuda");
@@ -85,7 +81,7 @@ static void compile_all(work_t *w) {
 
 /* The architecture that NVRTC compiles for: the device's own, with the instructions that only it
    has on 9.0; PTX of the newest that NVRTC knows if the device is newer still. */
-static mr_err_t device_arch(const mr_nvrtc_t *nvrtc, const mr_cuda_device_t *d, char arch[24],
+static mr_err_t device_arch(const mr_nvrtc_t *nvrtc, mr_cuda_device_t *d, char arch[24],
                             mr_diag_t *diag) {
   int known[64], n = 0, own = 10 * d->major + d->minor, best = 0;
   if (nvrtc->nvrtcGetNumSupportedArchs(&n) != NVRTC_SUCCESS || n > 64 ||
@@ -115,29 +111,42 @@ static cudaError_t library_kernel(const mr_cuda_api_t *cu, cudaLibrary_t library
   return code == cudaSuccess ? cu->cudaFuncGetAttributes(&attributes, (const void *)*out) : code;
 }
 
-static mr_err_t part_load(const mr_cuda_device_t *d, const part_t *p, mr_diag_t *diag) {
+/* Room for one more library; false without memory. */
+static bool libraries_room(mr_cuda_device_t *d) {
+  if (d->programs.n < d->programs.cap) return true;
+  size_t cap = d->programs.cap ? 2 * d->programs.cap : 16;
+  cudaLibrary_t *more = realloc(d->programs.library, cap * sizeof *more);
+  if (!more) return false;
+  d->programs.library = more, d->programs.cap = cap;
+  return true;
+}
+
+static mr_err_t part_load(mr_cuda_device_t *d, const part_t *p, mr_diag_t *diag) {
   cudaLibrary_t library = NULL;
   char text[160], name[24];
   MR_TRY(p->err < 0 ? mr_diag_relay(diag, p->err, &p->diag) : MR_OK);
+  if (!libraries_room(d)) return mr_no_memory(diag, "kernels of device cuda");
   cudaError_t code =
       d->cu->cudaLibraryLoadData(&library, p->image.data, NULL, NULL, 0, NULL, NULL, 0);
+  if (code == cudaSuccess) d->programs.library[d->programs.n++] = library;
   for (size_t i = 0; i < p->n && code == cudaSuccess; i++) {
     snprintf(name, sizeof name, "k%zu", i);
     cudaKernel_t kernel = NULL;
     code = library_kernel(d->cu, library, name, &kernel);
-    programs.texts.kept[p->of[i]].built = kernel;
+    d->programs.texts.kept[p->of[i]].built = kernel;
   }
   if (code == cudaSuccess) return MR_OK;
-  for (size_t i = 0; i < p->n; i++) programs.texts.kept[p->of[i]].built = NULL;
+  for (size_t i = 0; i < p->n; i++) d->programs.texts.kept[p->of[i]].built = NULL;
   return mr_fail(diag, MR_ERR_UNAVAILABLE, "device cuda: %s does not load compiled kernels: %s",
                  d->name, mr__cuda_error(code, text));
 }
 
 /* The texts of want[0,n), each once, in parts; without those that have a kernel, unless all. */
-static size_t parts_of(const size_t *index, size_t n, bool all, part_t *part) {
+static size_t parts_of(const mr_kernel_texts_t *texts, const size_t *index, size_t n, bool all,
+                       part_t *part) {
   size_t parts = 0;
   for (size_t i = 0; i < n; i++) {
-    bool listed = !all && programs.texts.kept[index[i]].built != NULL;
+    bool listed = !all && texts->kept[index[i]].built != NULL;
     for (size_t k = 0; k < parts && !listed; k++)
       for (size_t j = 0; j < part[k].n && !listed; j++) listed = part[k].of[j] == index[i];
     if (listed) continue;
@@ -149,7 +158,7 @@ static size_t parts_of(const size_t *index, size_t n, bool all, part_t *part) {
 }
 
 /* Loads an image, and compiles it anew if the driver refuses the one of the kernel cache. */
-static mr_err_t part_end(const work_t *w, const mr_cuda_device_t *d, part_t *p, mr_diag_t *diag) {
+static mr_err_t part_end(const work_t *w, mr_cuda_device_t *d, part_t *p, mr_diag_t *diag) {
   mr_diag_t refused = {0};
   mr_err_t err = part_load(d, p, p->kept ? &refused : diag);
   if (err < 0 && p->kept) {
@@ -161,8 +170,8 @@ static mr_err_t part_end(const work_t *w, const mr_cuda_device_t *d, part_t *p, 
   return err;
 }
 
-static mr_err_t parts_build(const mr_cuda_device_t *d, part_t *part, size_t n, mr_diag_t *diag) {
-  work_t w = {.part = part, .n = n};
+static mr_err_t parts_build(mr_cuda_device_t *d, part_t *part, size_t n, mr_diag_t *diag) {
+  work_t w = {.texts = &d->programs.texts, .part = part, .n = n};
   mr_err_t err = MR_OK;
   if (!n) return MR_OK;
   MR_TRY(mr__nvrtc(&w.nvrtc, diag));
@@ -175,13 +184,13 @@ static mr_err_t parts_build(const mr_cuda_device_t *d, part_t *part, size_t n, m
   return err;
 }
 
-static mr_err_t cuda_kernels_get(const mr_cuda_device_t *d, const mr_cuda_wanted_t *want, size_t n,
+static mr_err_t cuda_kernels_get(mr_cuda_device_t *d, const mr_cuda_wanted_t *want, size_t n,
                                  size_t *index, part_t *part, mr_diag_t *diag) {
   for (size_t i = 0; i < n; i++)
-    if (!mr_kernel_texts_add(&programs.texts, want[i].text, &index[i]))
+    if (!mr_kernel_texts_add(&d->programs.texts, want[i].text, &index[i]))
       return mr_no_memory(diag, "a kernel's text");
-  MR_TRY(parts_build(d, part, parts_of(index, n, false, part), diag));
-  for (size_t i = 0; i < n; i++) *want[i].out = programs.texts.kept[index[i]].built;
+  MR_TRY(parts_build(d, part, parts_of(&d->programs.texts, index, n, false, part), diag));
+  for (size_t i = 0; i < n; i++) *want[i].out = d->programs.texts.kept[index[i]].built;
   return MR_OK;
 }
 
@@ -200,18 +209,18 @@ static mr_err_t part_usage(const part_t *p, mr_cuda_usage_t *to, mr_diag_t *diag
   return MR_OK;
 }
 
-static mr_err_t cuda_usage_get(const mr_cuda_device_t *d, const mr_cuda_wanted_t *want, size_t n,
+static mr_err_t cuda_usage_get(mr_cuda_device_t *d, const mr_cuda_wanted_t *want, size_t n,
                                size_t *index, part_t *part, mr_cuda_usage_t *usage,
                                mr_diag_t *diag) {
-  work_t w = {.part = part};
+  work_t w = {.texts = &d->programs.texts, .part = part};
   MR_TRY(mr__nvrtc(&w.nvrtc, diag));
   MR_TRY(device_arch(w.nvrtc, d, w.arch, diag));
   for (size_t i = 0; i < n; i++)
-    if (!mr_kernel_texts_add(&programs.texts, want[i].text, &index[i]))
+    if (!mr_kernel_texts_add(&d->programs.texts, want[i].text, &index[i]))
       return mr_no_memory(diag, "a kernel's text");
-  mr_cuda_usage_t *of = calloc(programs.texts.n + 1, sizeof *of);
+  mr_cuda_usage_t *of = calloc(d->programs.texts.n + 1, sizeof *of);
   if (!of) return mr_no_memory(diag, "what kernels take");
-  w.n = parts_of(index, n, true, part);
+  w.n = parts_of(&d->programs.texts, index, n, true, part);
   if (w.n) compile_all(&w);
   mr_err_t err = MR_OK;
   for (size_t i = 0; i < w.n; i++) {
@@ -223,7 +232,7 @@ static mr_err_t cuda_usage_get(const mr_cuda_device_t *d, const mr_cuda_wanted_t
   return err;
 }
 
-mr_err_t mr__cuda_kernels_usage(const mr_cuda_device_t *d, const mr_cuda_wanted_t *want, size_t n,
+mr_err_t mr__cuda_kernels_usage(mr_cuda_device_t *d, const mr_cuda_wanted_t *want, size_t n,
                                 mr_cuda_usage_t *usage, mr_diag_t *diag) {
   size_t *index = calloc(n + 1, sizeof *index);
   part_t *part = calloc(n / MR_CUDA_TOGETHER + 1, sizeof *part);
@@ -231,15 +240,15 @@ mr_err_t mr__cuda_kernels_usage(const mr_cuda_device_t *d, const mr_cuda_wanted_
   if (!index || !part) {
     e = mr_no_memory(diag, "the kernels of a graph");
   } else {
-    pthread_mutex_lock(&programs.lock);
+    pthread_mutex_lock(&d->programs.lock);
     e = cuda_usage_get(d, want, n, index, part, usage, diag);
-    pthread_mutex_unlock(&programs.lock);
+    pthread_mutex_unlock(&d->programs.lock);
   }
   free(index), free(part);
   return e;
 }
 
-mr_err_t mr__cuda_kernels(const mr_cuda_device_t *d, const mr_cuda_wanted_t *want, size_t n,
+mr_err_t mr__cuda_kernels(mr_cuda_device_t *d, const mr_cuda_wanted_t *want, size_t n,
                           mr_diag_t *diag) {
   size_t *index = calloc(n + 1, sizeof *index);
   part_t *part = calloc(n / MR_CUDA_TOGETHER + 1, sizeof *part);
@@ -247,16 +256,16 @@ mr_err_t mr__cuda_kernels(const mr_cuda_device_t *d, const mr_cuda_wanted_t *wan
   if (!index || !part) {
     e = mr_no_memory(diag, "the kernels of a graph");
   } else {
-    pthread_mutex_lock(&programs.lock);
+    pthread_mutex_lock(&d->programs.lock);
     e = cuda_kernels_get(d, want, n, index, part, diag);
-    pthread_mutex_unlock(&programs.lock);
+    pthread_mutex_unlock(&d->programs.lock);
   }
   free(index), free(part);
   return e;
 }
 
-cudaError_t mr__cuda_launch(const mr_cuda_device_t *d, cudaKernel_t kernel, int64_t items,
-                            int group, void **arg, int n) {
+cudaError_t mr__cuda_launch(mr_cuda_device_t *d, cudaKernel_t kernel, int64_t items, int group,
+                            void **arg, int n) {
   void *at[MR_CUDA_ARGUMENTS];
   assert(n <= MR_CUDA_ARGUMENTS && (!group || items % group == 0));
   for (int k = 0; k < n; k++) at[k] = &arg[k];
@@ -265,4 +274,10 @@ cudaError_t mr__cuda_launch(const mr_cuda_device_t *d, cudaKernel_t kernel, int6
   if (groups > INT32_MAX) return cudaErrorInvalidConfiguration;
   return d->cu->cudaLaunchKernel((const void *)kernel, (dim3){(unsigned)groups, 1, 1},
                                  (dim3){size, 1, 1}, at, 0, mr__cuda_stream(d));
+}
+
+void mr__cuda_programs_fini(mr_cuda_device_t *d) {
+  for (size_t i = 0; i < d->programs.n; i++) d->cu->cudaLibraryUnload(d->programs.library[i]);
+  free(d->programs.library);
+  mr_kernel_texts_fini(&d->programs.texts);
 }

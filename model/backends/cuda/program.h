@@ -1,4 +1,4 @@
-/* Kernels compiled for the device by NVRTC.  A text is compiled once a process, together with other
+/* Kernels compiled for a device by NVRTC.  A text is compiled once a device, together with other
    new texts of its graph; several threads compile at once.  The kernel cache (kernels/cache.h)
    keeps programs for other processes. */
 #ifndef MR_MODEL_BACKENDS_CUDA_PROGRAM_H
@@ -19,10 +19,10 @@ typedef struct mr_cuda_wanted {
   cudaKernel_t *out;
 } mr_cuda_wanted_t;
 
-/* Sets *out of want[0,n) to the kernel of its text, which is static.  MR_OK; MR_ERR_UNAVAILABLE
-   with the compiler's first line if it refuses a text, or without NVRTC; MR_ERR_NOMEM.  Any thread;
-   new texts take the compiler's time. */
-mr_err_t mr__cuda_kernels(const mr_cuda_device_t *d, const mr_cuda_wanted_t *want, size_t n,
+/* Sets *out of want[0,n) to the kernel of its text, which lives as long as d.  MR_OK;
+   MR_ERR_UNAVAILABLE    with the compiler's first line if it refuses a text, or without NVRTC;
+   MR_ERR_NOMEM.  Any thread; new texts take the compiler's time. */
+mr_err_t mr__cuda_kernels(mr_cuda_device_t *d, const mr_cuda_wanted_t *want, size_t n,
                           mr_diag_t *diag);
 
 /* What a kernel takes of a multiprocessor. */
@@ -34,7 +34,7 @@ typedef struct mr_cuda_usage {
 /* Compiles the texts of want[0,n) for the device's architecture, or takes them from the kernel
    cache, and writes what each takes to usage[0,n); loads nothing, and leaves want's `out`.  Fails
    as mr__cuda_kernels.  Any thread; takes the compiler's time. */
-mr_err_t mr__cuda_kernels_usage(const mr_cuda_device_t *d, const mr_cuda_wanted_t *want, size_t n,
+mr_err_t mr__cuda_kernels_usage(mr_cuda_device_t *d, const mr_cuda_wanted_t *want, size_t n,
                                 mr_cuda_usage_t *usage, mr_diag_t *diag);
 
 /* The text of one program for text[0,n), whose functions become k0, k1, ...: the dialect's words
@@ -59,13 +59,16 @@ mr_kernel_entry_t mr__cuda_entry(const mr_nvrtc_t *nvrtc, const char *text, cons
 /* Starts a kernel of `items` work-items on the thread's stream, in groups of exactly `group` items
    each, which divides items (mr_kernel_t; 0: of any size): arg[n] are pointers into the device's
    memory. */
-cudaError_t mr__cuda_launch(const mr_cuda_device_t *d, cudaKernel_t kernel, int64_t items,
-                            int group, void **arg, int n);
+cudaError_t mr__cuda_launch(mr_cuda_device_t *d, cudaKernel_t kernel, int64_t items, int group,
+                            void **arg, int n);
 
-/* ---- limits of the device, measured (limits.c), as mr_backend_t.fma and bandwidth: all of it, so
+/* Unloads all kernels of d, none of which runs.  Cannot fail. */
+void mr__cuda_programs_fini(mr_cuda_device_t *d);
+
+/* ---- limits of the device, measured (limits.c), as mr_limit_ops_t: all of it, so
    threads is not read; 0 if it cannot be measured.  fma in bf16 is a product of
    8192 x 8192 matrices by cuBLASLt, where it is there ---- */
-double mr__cuda_fma(mr_dtype_t dtype, int threads);
-double mr__cuda_bandwidth(int threads);
+double mr__cuda_fma(const mr_device_t *device, mr_dtype_t dtype, int threads);
+double mr__cuda_bandwidth(const mr_device_t *device, int threads);
 
 #endif

@@ -20,7 +20,7 @@ typedef struct arrays {
 } arrays_t;
 
 typedef struct tuner {
-  const mr_cuda_device_t *d;
+  mr_cuda_device_t *d;
   cublasLtHandle_t handle;
   const mr_product_t *p;
   const mr_cuda_matmul_t *m;
@@ -79,9 +79,9 @@ static bool tuner_begin(tuner_t *t) {
   t->sets = (int)(BEYOND_CACHE / t->set) + 1;
   if (t->sets > ROTATED) t->sets = ROTATED;
   t->bytes = t->set * (size_t)t->sets + MR_CUDA_WORKSPACE;
-  t->block = mr__cuda_take(t->bytes);
+  t->block = mr__cuda_take(t->d->device, t->bytes);
   if (t->block && tuner_fill(t)) return true;
-  mr__cuda_give(t->block, t->bytes);
+  mr__cuda_give(t->d->device, t->block, t->bytes);
   return false;
 }
 
@@ -112,7 +112,7 @@ static float tuner_time(const tuner_t *t, cudaEvent_t begin, cudaEvent_t end,
   return ms / RUNS;
 }
 
-int mr__cuda_tune(const mr_cuda_device_t *d, cublasLtHandle_t handle, const mr_product_t *p,
+int mr__cuda_tune(mr_cuda_device_t *d, cublasLtHandle_t handle, const mr_product_t *p,
                   const mr_cuda_matmul_t *m, const cublasLtMatmulHeuristicResult_t *found, int n,
                   uint64_t *ns) {
   tuner_t t = {.d = d, .handle = handle, .p = p, .m = m};
@@ -130,7 +130,7 @@ int mr__cuda_tune(const mr_cuda_device_t *d, cublasLtHandle_t handle, const mr_p
     if (ms >= 0 && (best < 0 || ms < least)) best = i, least = ms;
   }
   if (events) d->cu->cudaEventDestroy(begin), d->cu->cudaEventDestroy(end);
-  mr__cuda_give(t.block, t.bytes);
+  mr__cuda_give(d->device, t.block, t.bytes);
   *ns = (uint64_t)((double)least * 1e6);
   return best;
 }

@@ -22,55 +22,55 @@ const char mr__kernel_fma_text[] =
    could not be given, or failed.  A row is timed by the device's clock, between the end of what was
    given before it and its own; without such a clock, by the host's, until the host knows of the
    end. */
-static double least_time(const mr_backend_t *b, int n, bool (*give)(void *arg), void *arg) {
-  void *from = b->clock ? b->clock->create() : NULL, *to = b->clock ? b->clock->create() : NULL;
+static double least_time(const mr_device_t *d, int n, bool (*give)(void *arg), void *arg) {
+  const mr_clock_ops_t *clock = d->backend->queue->clock;
+  void *from = clock ? clock->create(d) : NULL, *to = clock ? clock->create(d) : NULL;
   double best = 0;
   for (int i = 0; i < RUNS; i++) {
     bool given = true;
     double began = mr_now_s();
-    if (from && to) b->clock->record(from);
+    if (from && to) clock->record(d, from);
     for (int k = 0; k < n && given; k++) given = give(arg);
-    if (from && to) b->clock->record(to);
-    if (b->reached(NULL, true, NULL) < 0 || !given) {
+    if (from && to) clock->record(d, to);
+    if (mr_device_reached(d, NULL, true, NULL) < 0 || !given) {
       best = 0;
       break;
     }
     double took = mr_now_s() - began;
-    if (from && to) took = (double)b->clock->between(from, to) * 1e-9;
+    if (from && to) took = (double)clock->between(d, from, to) * 1e-9;
     if (took > 0 && (!best || took < best)) best = took;
   }
-  if (b->clock) b->clock->destroy(from), b->clock->destroy(to);
+  if (clock) clock->destroy(d, from), clock->destroy(d, to);
   return best / n;
 }
 
-double mr__kernel_fma(const mr_backend_t *backend, size_t items, bool (*give)(void *arg),
-                      void *arg) {
-  double best = least_time(backend, 1, give, arg);
+double mr__kernel_fma(const mr_device_t *d, size_t items, bool (*give)(void *arg), void *arg) {
+  double best = least_time(d, 1, give, arg);
   return best > 0 ? 2.0 * (double)items * SUMS * TURNS / best / 1e9 : 0;
 }
 
 typedef struct copies {
-  const mr_backend_t *backend;
+  const mr_device_t *d;
   void *from, *to;
   size_t bytes;
 } copies_t;
 
 static bool give_copy(void *arg) {
   const copies_t *c = arg;
-  c->backend->copy(c->to, c->from, c->bytes, MR_COPY_WITHIN);
+  mr_device_copy(c->d, c->to, c->from, c->bytes, MR_COPY_WITHIN);
   return true;
 }
 
-double mr__kernel_bandwidth(const mr_backend_t *backend, size_t bytes) {
-  size_t most = backend->room() / 4;
-  copies_t c = {.backend = backend, .bytes = bytes < most ? bytes : most / 256 * 256};
+double mr__kernel_bandwidth(const mr_device_t *d, size_t bytes) {
+  size_t most = mr_device_room(d) / 4;
+  copies_t c = {.d = d, .bytes = bytes < most ? bytes : most / 256 * 256};
   double best = 0;
   if (!c.bytes) return 0;
-  c.from = backend->take(c.bytes), c.to = backend->take(c.bytes);
+  c.from = mr_device_take(d, c.bytes), c.to = mr_device_take(d, c.bytes);
   if (c.from && c.to) {
     give_copy(&c); /* touches the memory for the first time */
-    best = least_time(backend, COPIES, give_copy, &c);
+    best = least_time(d, COPIES, give_copy, &c);
   }
-  backend->give(c.from, c.bytes), backend->give(c.to, c.bytes);
+  mr_device_give(d, c.from, c.bytes), mr_device_give(d, c.to, c.bytes);
   return best > 0 ? 2.0 * (double)c.bytes / best / 1e9 : 0;
 }

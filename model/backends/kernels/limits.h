@@ -10,15 +10,14 @@
    where no library computes them. */
 extern const char mr__kernel_fma_text[];
 
-/* GFLOP/s of that kernel over `items` items, the best of a few runs, timed by the clock of the
-   backend's open device if it has one: give(arg) gives it, false if it cannot.  0: a run failed.
+/* GFLOP/s of that kernel over `items` items, the best of a few runs, timed by d's clock if it
+   has one: give(arg) gives it, false if it cannot.  0: a run failed.
    Blocks; any thread. */
-double mr__kernel_fma(const mr_backend_t *backend, size_t items, bool (*give)(void *arg),
-                      void *arg);
+double mr__kernel_fma(const mr_device_t *d, size_t items, bool (*give)(void *arg), void *arg);
 
-/* GB/s of copies of `bytes` bytes within the memory of the backend's open device, reads and writes,
-   timed likewise; of a quarter of what the process may have there, where that is less.  0 without
-   memory, or if the device fails.  Blocks; any thread. */
-double mr__kernel_bandwidth(const mr_backend_t *backend, size_t bytes);
+/* GB/s of copies of `bytes` bytes within the memory of d, reads and writes, timed likewise; of a
+   quarter of what the process may have there, where that is less.  0 without memory, or if the
+   device fails.  Blocks; any thread. */
+double mr__kernel_bandwidth(const mr_device_t *d, size_t bytes);
 
 #endif

@@ -43,3 +43,10 @@ bool mr_kernel_texts_add(mr_kernel_texts_t *t, const char *text, size_t *index) 
   *index = *slot - 1;
   return true;
 }
+
+void mr_kernel_texts_fini(mr_kernel_texts_t *t) {
+  for (size_t i = 0; i < t->n; i++) free(t->kept[i].text);
+  free(t->kept);
+  free(t->slot);
+  *t = (mr_kernel_texts_t){0};
+}

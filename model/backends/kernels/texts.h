@@ -1,5 +1,5 @@
-/* The texts of kernels that a process has compiled, each once, found by a hash: the same layer, or
-   the next graph with the same shapes, compiles nothing. */
+/* The texts of kernels that were compiled for a device, each once, found by a hash: the same layer,
+   or the next graph with the same shapes, compiles nothing. */
 #ifndef MR_MODEL_BACKENDS_KERNELS_TEXTS_H
 #define MR_MODEL_BACKENDS_KERNELS_TEXTS_H
 
@@ -23,5 +23,7 @@ typedef struct mr_kernel_texts {
 
 /* Writes the number of a text, new or known, to *index; false without memory. */
 bool mr_kernel_texts_add(mr_kernel_texts_t *t, const char *text, size_t *index);
+/* Frees the texts, but not what they are built to, and empties *t.  Cannot fail. */
+void mr_kernel_texts_fini(mr_kernel_texts_t *t);
 
 #endif

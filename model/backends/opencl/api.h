@@ -15,7 +15,9 @@
   X(clGetDeviceInfo)              \
   X(clGetPlatformInfo)            \
   X(clCreateContext)              \
+  X(clReleaseContext)             \
   X(clCreateCommandQueue)         \
+  X(clReleaseCommandQueue)        \
   X(clCreateBuffer)               \
   X(clReleaseMemObject)           \
   X(clCreateProgramWithSource)    \

@@ -11,10 +11,12 @@
 #include "model/backends/opencl/device.h"
 #include "model/backends/opencl/program.h"
 #include "model/control/control.h"
+#include "model/exec/device.h"
 #include "model/ir/op.h"
 #include "model/transforms/passes.h"
 
 typedef struct compiled {
+  mr_opencl_device_t *d;
   int n;
   cl_kernel kernel[MR_KERNELS_MAX]; /* NULL until built */
   char *text[MR_KERNELS_MAX];
@@ -24,11 +26,9 @@ typedef struct compiled {
 } compiled_t;
 
 static void compiled_fini(void *state) {
-  const mr_opencl_device_t *d;
   compiled_t *s = state;
-  bool open = mr__opencl_device(&d, NULL) == MR_OK;
   for (int i = 0; i < s->n; i++) {
-    if (open && s->kernel[i]) d->cl->clReleaseKernel(s->kernel[i]);
+    if (s->kernel[i]) s->d->cl->clReleaseKernel(s->kernel[i]);
     free(s->text[i]);
   }
   free(s);
@@ -41,13 +41,13 @@ static const void *argument(const mr_call_t *c, int k) {
   return k < e->n_in + e->n_out ? c->out[k - e->n_in] : c->scratch;
 }
 
-static cl_int start(const mr_opencl_device_t *d, const mr_call_t *c, cl_kernel kernel, size_t items,
+static cl_int start(mr_opencl_device_t *d, const mr_call_t *c, cl_kernel kernel, size_t items,
                     size_t group) {
   int n = c->eqn->n_in + c->eqn->n_out + (c->scratch_bytes > 0);
   cl_int code = CL_SUCCESS;
   for (int k = 0; k < n && code == CL_SUCCESS; k++) {
     size_t offset;
-    cl_mem buffer = mr__opencl_find(argument(c, k), &offset);
+    cl_mem buffer = mr__opencl_find(d, argument(c, k), &offset);
     cl_ulong at = offset;
     code = d->cl->clSetKernelArg(kernel, (cl_uint)(2 * k), sizeof buffer, &buffer);
     if (code == CL_SUCCESS)
@@ -62,9 +62,8 @@ static cl_int start(const mr_opencl_device_t *d, const mr_call_t *c, cl_kernel k
 }
 
 static void compiled_run(const mr_call_t *c) {
-  const mr_opencl_device_t *d;
   const compiled_t *s = c->state;
-  if (mr__opencl_device(&d, NULL) < 0) return;
+  mr_opencl_device_t *d = s->d;
   cl_int code = CL_SUCCESS;
   for (int i = 0; i <= s->n && code == CL_SUCCESS; i++) {
     if (i == s->before) code = mr__opencl_blas_run(c, &s->product);
@@ -84,6 +83,7 @@ static bool computes_f64(const mr_eqn_t *e) {
 static mr_err_t lower_kernels(mr_call_t *c, mr_kernels_t *k, mr_diag_t *diag) {
   compiled_t *s = calloc(1, sizeof *s);
   if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
+  s->d = mr__opencl_device(c->device);
   c->state = s, c->fini = compiled_fini;
   for (; s->n < k->n; s->n++) {
     s->text[s->n] = k->kernel[s->n].text, k->kernel[s->n].text = NULL;
@@ -124,22 +124,19 @@ static mr_err_t lower_by_clblast(mr_call_t *c, const mr_product_t *p, mr_diag_t 
 
 static mr_err_t opencl_lower(mr_call_t *c, mr_diag_t *diag) {
   const mr_op_def_t *op = c->eqn->op;
-  const mr_opencl_device_t *d;
+  const mr_opencl_device_t *d = mr__opencl_device(c->device);
   mr_product_t p;
   mr_call_lower_fn *control = mr__control_rule(op);
   if (control) return control(c, diag);
-  MR_TRY(mr__opencl_device(&d, diag));
   if (computes_f64(c->eqn) && !d->f64)
-    return mr_fail(diag, MR_ERR_NORULE, "%s: device opencl: %s does not compute in f64", op->name,
-                   d->name);
+    return mr_fail(diag, MR_ERR_NORULE, "%s: device %s: %s does not compute in f64", op->name,
+                   c->device->name, d->name);
   return mr__opencl_blas_takes(c->eqn, &p) ? lower_by_clblast(c, &p, diag)
                                            : lower_generated(c, diag);
 }
 
-static mr_err_t opencl_build(const mr_call_t *call, int n, mr_diag_t *diag) {
-  const mr_opencl_device_t *d;
+static mr_err_t opencl_build(const mr_device_t *d, const mr_call_t *call, int n, mr_diag_t *diag) {
   size_t texts = 0, at = 0;
-  MR_TRY(mr__opencl_device(&d, diag));
   for (int i = 0; i < n; i++)
     if (call[i].run == compiled_run) texts += (size_t)((const compiled_t *)call[i].state)->n;
   mr_opencl_wanted_t *want = calloc(texts + 1, sizeof *want);
@@ -149,21 +146,20 @@ static mr_err_t opencl_build(const mr_call_t *call, int n, mr_diag_t *diag) {
     for (int k = 0; s && k < s->n; k++)
       want[at++] = (mr_opencl_wanted_t){s->text[k], &s->kernel[k]};
   }
-  mr_err_t e = mr__opencl_kernels(d, want, texts, diag);
+  mr_err_t e = mr__opencl_kernels(mr__opencl_device(d), want, texts, diag);
   free(want);
   return e;
 }
 
 /* The kernel of attention is for tensor cores; without them it is taken if it is asked for. */
-static bool opencl_attends(const mr_eqn_t *e) {
-  const mr_opencl_device_t *d;
-  return mr_attention_way() == MR_ATTENTION_OWN && mr__opencl_device(&d, NULL) == MR_OK &&
-         mr_kernels_attend(e, d->shared);
+static bool opencl_attends(const mr_opencl_device_t *d, const mr_eqn_t *e) {
+  return mr_attention_way() == MR_ATTENTION_OWN && mr_kernels_attend(e, d->shared);
 }
 
 /* Every op without a kernel that has an open form. */
-static bool opencl_opens(const mr_eqn_t *e) {
-  return !mr_kernels_take(e, MR_KERNEL_ENDS) && !opencl_attends(e);
+static bool opencl_opens(const mr_target_t *t, const mr_eqn_t *e) {
+  return !mr_kernels_take(e, MR_KERNEL_ENDS) &&
+         !(t->device && opencl_attends(mr__opencl_device(t->device), e));
 }
 
 static float opencl_element(const mr_op_def_t *op, float a, float b) {
@@ -171,10 +167,9 @@ static float opencl_element(const mr_op_def_t *op, float a, float b) {
 }
 
 /* A block is one buffer, which may be smaller than what is free. */
-static size_t opencl_room(void) {
-  const mr_opencl_device_t *d;
-  if (mr__opencl_device(&d, NULL) < 0) return 0;
-  size_t taken = mr__opencl_taken(), left = d->memory > taken ? d->memory - taken : 0;
+static size_t opencl_room(const mr_device_t *device) {
+  mr_opencl_device_t *d = mr__opencl_device(device);
+  size_t taken = mr__opencl_taken(d), left = d->memory > taken ? d->memory - taken : 0;
   return left < d->largest ? left : d->largest;
 }
 
@@ -196,16 +191,6 @@ static void opencl_describe(void (*say)(void *arg, const char *line), void *arg)
     say(arg, line);
 }
 
-static int one_thread(void) { return 1; }
-static int no_processors(void) { return 0; }
-static int opencl_begin(int threads, bool pin) { return threads; }
-
-/* Commands are under way when a run has been given; marks tell when they are done. */
-static void opencl_end(int before) {}
-
-static void opencl_spread(int threads) {}
-static void opencl_leave(void) {}
-
 _Static_assert(2 * 24 <= MR_KERNEL_ENDS, "a fused loop has as many ends as a kernel takes");
 static const mr_target_t opencl_target = {.loop_eqns = 96,
                                           .loop_ends = 24,
@@ -214,30 +199,42 @@ static const mr_target_t opencl_target = {.loop_eqns = 96,
                                           .opens = opencl_opens,
                                           .rows = mr_kernels_rows};
 
+static const mr_target_t *opencl_target_of(const mr_device_t *d) {
+  return d ? &mr__opencl_device(d)->target : &opencl_target;
+}
+
+static mr_err_t opencl_key(const char *number, char key[MR_DEVICE_KEY], mr_diag_t *diag) {
+  return mr__device_number("opencl", "MILLRACE_OPENCL", number, key, diag);
+}
+
+static mr_err_t opencl_open(mr_device_t *d, const char *number, mr_diag_t *diag) {
+  return mr__opencl_open(d, number, &opencl_target, diag);
+}
+
+static const mr_device_ops_t opencl_device_ops = {.key = opencl_key,
+                                                  .open = opencl_open,
+                                                  .close = mr__opencl_close,
+                                                  .usable = mr__opencl_usable,
+                                                  .describe = opencl_describe};
+static const mr_memory_ops_t opencl_memory_ops = {
+    .take = mr__opencl_take, .give = mr__opencl_give, .room = opencl_room, .copy = mr__opencl_copy};
+/* Commands are under way when a run has been given; marks tell when they are done. */
+static const mr_queue_ops_t opencl_queue_ops = {.copy_later = mr__opencl_copy_later,
+                                                .mark = mr__opencl_mark,
+                                                .reached = mr__opencl_reached,
+                                                .copy_beside = mr__opencl_copy_beside,
+                                                .mark_beside = mr__opencl_mark_beside,
+                                                .follow_beside = mr__opencl_follow_beside,
+                                                .wait_beside = mr__opencl_wait_beside};
+static const mr_compile_ops_t opencl_compile_ops = {
+    .target = opencl_target_of, .lower = opencl_lower, .build = opencl_build};
+static const mr_limit_ops_t opencl_limit_ops = {.fma = mr__opencl_fma,
+                                                .bandwidth = mr__opencl_bandwidth};
+
 const mr_backend_t mr_backend_opencl = {.name = "opencl",
                                         .align = 256,
-                                        .open = mr__opencl_open,
-                                        .check = mr__opencl_usable,
-                                        .describe = opencl_describe,
-                                        .take = mr__opencl_take,
-                                        .give = mr__opencl_give,
-                                        .room = opencl_room,
-                                        .copy = mr__opencl_copy,
-                                        .copy_later = mr__opencl_copy_later,
-                                        .mark = mr__opencl_mark,
-                                        .reached = mr__opencl_reached,
-                                        .copy_beside = mr__opencl_copy_beside,
-                                        .mark_beside = mr__opencl_mark_beside,
-                                        .follow_beside = mr__opencl_follow_beside,
-                                        .wait_beside = mr__opencl_wait_beside,
-                                        .lower = opencl_lower,
-                                        .build = opencl_build,
-                                        .target = &opencl_target,
-                                        .threads = one_thread,
-                                        .processors = no_processors,
-                                        .begin = opencl_begin,
-                                        .end = opencl_end,
-                                        .spread = opencl_spread,
-                                        .leave = opencl_leave,
-                                        .fma = mr__opencl_fma,
-                                        .bandwidth = mr__opencl_bandwidth};
+                                        .device = &opencl_device_ops,
+                                        .memory = &opencl_memory_ops,
+                                        .queue = &opencl_queue_ops,
+                                        .compile = &opencl_compile_ops,
+                                        .limits = &opencl_limit_ops};

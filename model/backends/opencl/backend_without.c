@@ -1,32 +1,26 @@
-/* The place of the OpenCL backend in a build without OpenCL's headers: it compiles nothing and says
-   why. */
+/* The place of the OpenCL backend in a build without OpenCL's headers: none of its devices can be
+   opened, and trying says why. */
 #include "base/feature.h"
 #include "model/exec/backend.h"
+#include "model/exec/device.h"
 
-static mr_err_t without_check(mr_diag_t *diag) {
+static mr_err_t without_open(mr_device_t *d, const char *number, mr_diag_t *diag) {
   return mr_without(diag, "device opencl", "OPENCL");
 }
-static mr_err_t without_open(const char *number, mr_diag_t *diag) { return without_check(diag); }
+
+static mr_err_t without_key(const char *number, char key[MR_DEVICE_KEY], mr_diag_t *diag) {
+  return mr__device_number("opencl", "MILLRACE_OPENCL", number, key, diag);
+}
+
 static void without_describe(void (*say)(void *arg, const char *line), void *arg) {
   mr_diag_t why = {0};
-  without_check(&why);
+  without_open(NULL, NULL, &why);
   say(arg, why.text);
 }
-static void *without_take(size_t bytes) { return NULL; }
-static void without_give(void *data, size_t bytes) {}
-static size_t without_room(void) { return 0; }
-static void without_copy(void *to, const void *from, size_t bytes, mr_copy_way_t way) {}
 
-static void without_leave(void) {}
+static const mr_device_ops_t without_device_ops = {
+    .key = without_key, .open = without_open, .describe = without_describe};
 
-/* check refuses before anything else is called, except what is called for all backends. */
-const mr_backend_t mr_backend_opencl = {.name = "opencl",
-                                        .align = 256,
-                                        .open = without_open,
-                                        .check = without_check,
-                                        .describe = without_describe,
-                                        .take = without_take,
-                                        .give = without_give,
-                                        .room = without_room,
-                                        .copy = without_copy,
-                                        .leave = without_leave};
+/* Without an open device no other table is read. */
+const mr_backend_t mr_backend_opencl = {
+    .name = "opencl", .align = 256, .device = &without_device_ops};

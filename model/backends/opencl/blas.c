@@ -49,16 +49,18 @@ typedef struct matrix {
   size_t offset, ld, stride;
 } matrix_t;
 
-static matrix_t matrix_at(const void *at, mr_dtype_t dtype, int64_t ld, int64_t stride) {
+static matrix_t matrix_at(mr_opencl_device_t *d, const void *at, mr_dtype_t dtype, int64_t ld,
+                          int64_t stride) {
   matrix_t m = {.ld = (size_t)ld, .stride = (size_t)stride};
-  m.buffer = mr__opencl_find(at, &m.offset);
+  m.buffer = mr__opencl_find(d, at, &m.offset);
   m.offset /= mr_dtype_size(dtype);
   return m;
 }
 
 static matrix_t operand_of(const mr_call_t *c, const mr_product_operand_t *o) {
+  mr_opencl_device_t *d = mr__opencl_device(c->device);
   const void *at = o->n_parts ? (const char *)c->scratch + o->at : c->in[o->in];
-  return matrix_at(at, o->dtype, o->ld, o->batch_stride);
+  return matrix_at(d, at, o->dtype, o->ld, o->batch_stride);
 }
 
 static CLBlastTranspose turn_of(const mr_product_operand_t *o) {
@@ -98,15 +100,14 @@ static void say_refused(const mr_product_t *p, CLBlastStatusCode code) {
 }
 
 int mr__opencl_blas_run(const mr_call_t *c, const mr_product_t *p) {
-  const mr_opencl_device_t *d;
+  mr_opencl_device_t *d = mr__opencl_device(c->device);
   const mr_clblast_t *blas;
-  if (mr__opencl_device(&d, NULL) < 0 || mr__clblast(&blas, NULL) < 0)
-    return CL_DEVICE_NOT_AVAILABLE;
+  if (mr__clblast(&blas, NULL) < 0) return CL_DEVICE_NOT_AVAILABLE;
   bool narrow = mr__product_is_narrow(p);
   const void *result = narrow ? (const char *)c->scratch + p->copies : c->out[0];
   CLBlastStatusCode code =
       give_product(blas, p, operand_of(c, &p->a), operand_of(c, &p->b),
-                   matrix_at(result, p->a.dtype, p->d_ld, p->d_batch), d->queue);
+                   matrix_at(d, result, p->a.dtype, p->d_ld, p->d_batch), d->queue);
   if (code != CLBlastSuccess) say_refused(p, code);
   return (int)code;
 }

@@ -19,8 +19,8 @@ bool mr__opencl_blas_wants(const mr_eqn_t *e, mr_product_t *p);
    loads the library. */
 bool mr__opencl_blas_takes(const mr_eqn_t *e, mr_product_t *p);
 
-/* Says in one line, as mr_backend_t.describe, which file of CLBlast computes products, or why none
-   does.  Any thread. */
+/* Says in one line, as mr_device_ops_t.describe, which file of CLBlast computes products, or why
+   none does.  Any thread. */
 void mr__opencl_blas_describe(void (*say)(void *arg, const char *line), void *arg);
 
 /* Gives the product of c to the queue: its operands are copied, and the matrix d goes to c's

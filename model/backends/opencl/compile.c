@@ -33,11 +33,11 @@ static const char dialect[] =
 
 static const char wide[] = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n#define HAS_F64 1\n";
 
-static const char *options_of(const mr_opencl_device_t *d) {
+static const char *options_of(mr_opencl_device_t *d) {
   return d->rounds ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2";
 }
 
-static mr_err_t compiler_refuses(const mr_opencl_device_t *d, cl_program p, cl_int code,
+static mr_err_t compiler_refuses(mr_opencl_device_t *d, cl_program p, cl_int code,
                                  mr_diag_t *diag) {
   char log[600] = "", text[40];
   d->cl->clGetProgramBuildInfo(p, d->id, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
@@ -46,7 +46,7 @@ static mr_err_t compiler_refuses(const mr_opencl_device_t *d, cl_program p, cl_i
                  d->name, mr__opencl_error(code, text), log);
 }
 
-static mr_err_t compile_text(const mr_opencl_device_t *d, const char *text, cl_program *out,
+static mr_err_t compile_text(mr_opencl_device_t *d, const char *text, cl_program *out,
                              mr_diag_t *diag) {
   const char *part[] = {d->f64 ? wide : "", dialect, mr_kernel_prelude(), text};
   cl_int code;
@@ -63,7 +63,7 @@ static mr_err_t compile_text(const mr_opencl_device_t *d, const char *text, cl_p
 
 enum { INFO = 256 };
 
-static void platform_text(const mr_opencl_device_t *d, cl_platform_info which, char text[INFO]) {
+static void platform_text(mr_opencl_device_t *d, cl_platform_info which, char text[INFO]) {
   cl_platform_id platform = NULL;
   *text = 0;
   if (d->cl->clGetDeviceInfo(d->id, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) ==
@@ -74,7 +74,7 @@ static void platform_text(const mr_opencl_device_t *d, cl_platform_info which, c
 
 /* PoCL keeps what it compiles itself, and compiles each kernel once more in order to give its
    binary: its programs are kept only in a folder that MILLRACE_KERNELS names. */
-static bool cache_pays(const mr_opencl_device_t *d) {
+static bool cache_pays(mr_opencl_device_t *d) {
   char path[MR_PATH_MAX], name[INFO] = "";
   bool named;
   if (!mr_kernel_cache_folder(path, sizeof path, &named)) return false;
@@ -82,7 +82,7 @@ static bool cache_pays(const mr_opencl_device_t *d) {
   return named || strcmp(name, "Portable Computing Language") != 0;
 }
 
-static mr_kernel_entry_t program_entry(const mr_opencl_device_t *d, const char *text) {
+static mr_kernel_entry_t program_entry(mr_opencl_device_t *d, const char *text) {
   char platform[INFO] = "", version[INFO] = "", driver[INFO] = "";
   platform_text(d, CL_PLATFORM_VERSION, platform);
   d->cl->clGetDeviceInfo(d->id, CL_DEVICE_VERSION, INFO - 1, version, NULL);
@@ -102,8 +102,8 @@ static mr_kernel_entry_t program_entry(const mr_opencl_device_t *d, const char *
 
 /* Loads an image.  CL_SUCCESS, also for a program with as many kernels as were compiled; a driver's
    code if it refuses the image, and CL_INVALID_BINARY if it finds other kernels in it. */
-static cl_int load_image(const mr_opencl_device_t *d, const void *image, size_t bytes,
-                         size_t kernels, cl_program *out) {
+static cl_int load_image(mr_opencl_device_t *d, const void *image, size_t bytes, size_t kernels,
+                         cl_program *out) {
   const unsigned char *data = image;
   cl_int code, taken = CL_SUCCESS;
   size_t n = 0;
@@ -120,7 +120,7 @@ static cl_int load_image(const mr_opencl_device_t *d, const void *image, size_t 
   return code;
 }
 
-static bool program_cached(const mr_opencl_device_t *d, mr_kernel_entry_t *e, size_t kernels,
+static bool program_cached(mr_opencl_device_t *d, mr_kernel_entry_t *e, size_t kernels,
                            cl_program *out) {
   void *image;
   size_t bytes;
@@ -133,7 +133,7 @@ static bool program_cached(const mr_opencl_device_t *d, mr_kernel_entry_t *e, si
 }
 
 /* A driver that gives no image keeps nothing. */
-static void program_keep(const mr_opencl_device_t *d, const mr_kernel_entry_t *e, cl_program p) {
+static void program_keep(mr_opencl_device_t *d, const mr_kernel_entry_t *e, cl_program p) {
   size_t bytes = 0;
   if (d->cl->clGetProgramInfo(p, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL) !=
           CL_SUCCESS ||
@@ -146,7 +146,7 @@ static void program_keep(const mr_opencl_device_t *d, const mr_kernel_entry_t *e
   free(image);
 }
 
-mr_err_t mr__opencl_compile(const mr_opencl_device_t *d, const char *text, size_t kernels,
+mr_err_t mr__opencl_compile(mr_opencl_device_t *d, const char *text, size_t kernels,
                             cl_program *out, mr_diag_t *diag) {
   if (!cache_pays(d)) return compile_text(d, text, out, diag);
   mr_kernel_entry_t e = program_entry(d, text);

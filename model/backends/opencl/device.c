@@ -1,8 +1,9 @@
-/* Finds and opens the device, once a process: all devices of all platforms are numbered in one
-   list, and MILLRACE_OPENCL names one.  A command that fails later, during a run that cannot report
-   it, is remembered here and sent as a notice, once. */
+/* Finds, opens and closes devices: all of all platforms are numbered in one list, and
+   MILLRACE_OPENCL names the usual one.  A command that fails later, during a run that cannot report
+   it, is remembered with its device and sent as a notice, once. */
 #include "model/backends/opencl/device.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,20 +12,11 @@
 
 #include "base/err.h"
 #include "model/backends/kernels/kernel.h"
+#include "model/backends/opencl/program.h"
 #include "model/exec/device.h"
 #include "model/ir/op.h"
 
 enum { PLATFORMS = 8 };
-
-static struct {
-  pthread_mutex_t lock;
-  bool opened; /* device or diag is settled */
-  mr_opencl_device_t device;
-  mr_diag_t diag; /* why the device is missing */
-  _Atomic int
-      failed;    /* 1 after the first failed command, 2 once `why` names it: release, acquire */
-  char why[400]; /* the first failure; written by the thread that has set failed to 1 */
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 cl_uint mr__opencl_devices(const mr_opencl_api_t *cl, cl_device_id *id, cl_uint n) {
   cl_platform_id platform[PLATFORMS];
@@ -95,10 +87,20 @@ static mr_err_t device_fits(mr_opencl_device_t *d, mr_diag_t *diag) {
                  version, lacks);
 }
 
+/* Frees what device_start has made of d. */
+static void device_end(mr_opencl_device_t *d) {
+  for (int i = 0; i < 2; i++)
+    if (d->copies[i]) d->cl->clReleaseCommandQueue(d->copies[i]);
+  if (d->queue) d->cl->clReleaseCommandQueue(d->queue);
+  if (d->context) d->cl->clReleaseContext(d->context);
+  pthread_mutex_destroy(&d->heap.lock);
+  pthread_mutex_destroy(&d->programs.lock);
+  free(d);
+}
+
 static mr_err_t device_start(mr_opencl_device_t *d, const char *number, mr_diag_t *diag) {
   cl_int code;
   char text[40], unread[2];
-  MR_TRY(mr__device_number("opencl", "MILLRACE_OPENCL", number, &d->number, diag));
   MR_TRY(mr__opencl_api(&d->cl, diag));
   MR_TRY(mr__opencl_probe(unread, sizeof unread, diag));
   MR_TRY(device_choose(d, number, diag));
@@ -113,63 +115,58 @@ static mr_err_t device_start(mr_opencl_device_t *d, const char *number, mr_diag_
                  d->name, mr__opencl_error(code, text));
 }
 
-/* Opens the device with the lock held, once: the answer stays. */
-static void device_open(const char *number) {
-  if (state.opened) return;
-  if (device_start(&state.device, number, &state.diag) < 0) state.device.queue = NULL;
-  state.opened = true;
+mr_err_t mr__opencl_open(mr_device_t *device, const char *number, const mr_target_t *target,
+                         mr_diag_t *diag) {
+  mr_opencl_device_t *d = calloc(1, sizeof *d);
+  if (!d) return mr_no_memory(diag, "device %s", device->name);
+  pthread_mutex_init(&d->heap.lock, NULL);
+  pthread_mutex_init(&d->programs.lock, NULL);
+  d->number = (unsigned)device->index;
+  d->target = *target;
+  d->target.device = device;
+  mr_err_t e = device_start(d, number, diag);
+  if (e < 0) return device_end(d), e;
+  device->context = d;
+  return MR_OK;
 }
 
-mr_err_t mr__opencl_device(const mr_opencl_device_t **d, mr_diag_t *diag) {
-  pthread_mutex_lock(&state.lock);
-  device_open(NULL);
-  pthread_mutex_unlock(&state.lock);
-  *d = &state.device;
-  if (state.device.queue) return MR_OK;
-  return mr_diag_relay(diag, state.diag.code, &state.diag);
+/* Of a context that CLBlast has compiled kernels for, the library keeps a part until the process
+   ends: its own cache is of all devices. */
+void mr__opencl_close(mr_device_t *device) {
+  mr_opencl_device_t *d = mr__opencl_device(device);
+  for (int i = 0; i < 2; i++) d->cl->clFinish(d->copies[i]);
+  d->cl->clFinish(d->queue);
+  assert(!d->heap.n);
+  free(d->heap.region);
+  mr__opencl_programs_fini(d);
+  device_end(d);
 }
 
-mr_err_t mr__opencl_open(const char *number, mr_diag_t *diag) {
-  const mr_opencl_device_t *d;
-  unsigned at;
-  MR_TRY(mr__device_number("opencl", "MILLRACE_OPENCL", number, &at, diag));
-  pthread_mutex_lock(&state.lock);
-  device_open(number);
-  pthread_mutex_unlock(&state.lock);
-  MR_TRY(mr__opencl_device(&d, diag));
-  if (!number || at == d->number) return MR_OK;
-  return mr_fail(diag, MR_ERR_CONFIG,
-                 "device = opencl:%s: this process computes on opencl:%u, and a process has one "
-                 "OpenCL device",
-                 number, d->number);
-}
-
-void mr__opencl_failed(cl_int code, const char *what) {
+void mr__opencl_failed(mr_opencl_device_t *d, cl_int code, const char *what) {
   char text[40];
   int none = 0;
-  if (!atomic_compare_exchange_strong_explicit(&state.failed, &none, 1, memory_order_relaxed,
+  if (!atomic_compare_exchange_strong_explicit(&d->failed, &none, 1, memory_order_relaxed,
                                                memory_order_relaxed))
     return;
-  snprintf(state.why, sizeof state.why, "%s failed with %s", what, mr__opencl_error(code, text));
-  atomic_store_explicit(&state.failed, 2, memory_order_release); /* with the acquire in usable */
-  mr_notice("device opencl: %s: %s; its results are NaN from here on", state.device.name,
-            state.why);
+  snprintf(d->why, sizeof d->why, "%s failed with %s", what, mr__opencl_error(code, text));
+  atomic_store_explicit(&d->failed, 2, memory_order_release); /* with the acquire in usable */
+  mr_notice("device opencl: %s (opencl:%u): %s; its results are NaN from here on", d->name,
+            d->number, d->why);
 }
 
-void mr__opencl_ran(const mr_opencl_device_t *d, const mr_call_t *c, cl_int code) {
+void mr__opencl_ran(mr_opencl_device_t *d, const mr_call_t *c, cl_int code) {
   char what[200];
   if (code == CL_SUCCESS && mr__device_waits()) code = d->cl->clFinish(d->queue);
   if (code == CL_SUCCESS) return;
   snprintf(what, sizeof what, "%s%s%s", c->eqn->op->name, *c->eqn->scope ? " in " : "",
            c->eqn->scope);
-  mr__opencl_failed(code, what);
+  mr__opencl_failed(d, code, what);
 }
 
-mr_err_t mr__opencl_usable(mr_diag_t *diag) {
-  const mr_opencl_device_t *d;
-  MR_TRY(mr__opencl_device(&d, diag));
-  int failed = atomic_load_explicit(&state.failed, memory_order_acquire); /* release: failed */
+mr_err_t mr__opencl_usable(const mr_device_t *device, mr_diag_t *diag) {
+  mr_opencl_device_t *d = mr__opencl_device(device);
+  int failed = atomic_load_explicit(&d->failed, memory_order_acquire); /* release: failed */
   if (!failed) return MR_OK;
-  return mr_fail(diag, MR_ERR_UNAVAILABLE, "device opencl: %s: %s", d->name,
-                 failed == 2 ? state.why : "a command has failed");
+  return mr_fail(diag, MR_ERR_UNAVAILABLE, "device opencl: %s (opencl:%u): %s", d->name, d->number,
+                 failed == 2 ? d->why : "a command has failed");
 }

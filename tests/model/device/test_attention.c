@@ -110,7 +110,8 @@ static void attention_of_the_recipe_is_near_f64_in_each_way(void **state) {
 /* Whether the device keeps attention of f, or opens it. */
 static bool is_kept(const shape_t *s) {
   mr_fn_t *f = both_passes(s);
-  bool kept = !device->target->opens(f->eqn[0]), back = !device->target->opens(f->eqn[1]);
+  const mr_target_t *t = device->backend->compile->target(device);
+  bool kept = !t->opens(t, f->eqn[0]), back = !t->opens(t, f->eqn[1]);
   assert_int_equal(kept, back);
   mr_fn_destroy(f);
   return kept;

@@ -18,7 +18,7 @@ enum { TENSORS = 20, SETS = 3, ENDS = SETS * TENSORS + 4 };
 _Static_assert(ENDS <= GRID_MAX, "what run_there takes");
 
 static int kernels_of(const mr_fn_t *f, const char *skip) {
-  mr_compile_options_t o = {.backend = device, .skip = skip};
+  mr_compile_options_t o = {.device = device, .skip = skip};
   mr_explained_t r;
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
@@ -175,7 +175,7 @@ static void updates_of_all_tensors_are_few_kernels(void **state) {
 static void a_donated_update_needs_no_memory(void **state) {
   grid_state = 5;
   mr_fn_t *f = updates(1, false);
-  mr_compile_options_t o = {.backend = device, .in_place = 2 * TENSORS};
+  mr_compile_options_t o = {.device = device, .in_place = 2 * TENSORS};
   void *bytes[GRID_MAX], *want[GRID_MAX], *a[GRID_MAX];
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
@@ -189,12 +189,12 @@ static void a_donated_update_needs_no_memory(void **state) {
   for (int i = 0; i < f->n_out; i++) {
     size_t n = mr_aval_bytes(&f->out[i]->aval);
     void *got = grid_bytes(n);
-    device->copy(got, y[i], n, MR_COPY_OUT);
+    mr_device_copy(device, got, y[i], n, MR_COPY_OUT);
     assert_memory_equal(got, want[i], n);
     free(got), free(want[i]);
   }
   for (int i = 0; i < f->n_in; i++) {
-    device->give(a[i], mr_aval_bytes(&f->in[i]->aval));
+    mr_device_give(device, a[i], mr_aval_bytes(&f->in[i]->aval));
     free(bytes[i]);
   }
   mr_exec_destroy(x);

@@ -250,7 +250,7 @@ static void the_host_cannot_touch_the_devices_memory(void **state) {
   int status = 0;
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
-  device->give((void *)(uintptr_t)p, 100);
+  mr_device_give(device, (void *)(uintptr_t)p, 100);
 }
 
 /* In a process of its own, as the device is chosen once. */
@@ -280,7 +280,7 @@ static void a_device_that_is_not_there_is_refused(void **state) {
 
 static int refused(const char *name) {
   mr_diag_t diag = {0};
-  if (mr_backend_find(name)->check(&diag) != MR_ERR_CONFIG) return 1;
+  if (mr_device_open(name, &device, &diag) != MR_ERR_CONFIG) return 1;
   puts(diag.text);
   return 0;
 }

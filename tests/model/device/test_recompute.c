@@ -73,7 +73,7 @@ static mr_fn_t *chains(mr_dtype_t t, int64_t rows, int64_t c) {
 }
 
 static size_t peak_of(const mr_fn_t *f, const char *skip) {
-  mr_compile_options_t o = {.backend = device, .skip = skip};
+  mr_compile_options_t o = {.device = device, .skip = skip};
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
   if (mr_compile(f, &o, &x, &diag) < 0) fail_msg("%s", diag.text);

@@ -18,7 +18,7 @@ static const int64_t sizes[][2] = {
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static double kernels_of(const mr_fn_t *f) {
-  mr_compile_options_t o = {.backend = device};
+  mr_compile_options_t o = {.device = device};
   mr_explained_t r;
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
@@ -32,7 +32,7 @@ static double kernels_of(const mr_fn_t *f) {
 
 /* Returns whether a loop of f, once compiled, continues past a sum. */
 static bool continues(const mr_fn_t *f) {
-  mr_compile_options_t o = {.backend = device};
+  mr_compile_options_t o = {.device = device};
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
   bool is = false;
@@ -292,7 +292,7 @@ static void a_row_has_the_same_bits_anywhere_in_a_batch(void **state) {
 static void donated_operands_are_written_over_after_their_last_read(void **state) {
   for (int i = 0; i < SIZES; i++) {
     mr_fn_t *f = normalized(MR_F32, sizes[i][0], sizes[i][1], 0);
-    mr_compile_options_t o = {.backend = device, .in_place = 2};
+    mr_compile_options_t o = {.device = device, .in_place = 2};
     double *in[GRID_MAX];
     void *bytes[GRID_MAX], *want[GRID_MAX], *a[GRID_MAX], *y[GRID_MAX];
     mr_exec_t *x = NULL;
@@ -307,12 +307,12 @@ static void donated_operands_are_written_over_after_their_last_read(void **state
     for (int k = 0; k < 2; k++) {
       size_t n = mr_aval_bytes(&f->out[k]->aval);
       void *got = grid_bytes(n);
-      device->copy(got, y[k], n, MR_COPY_OUT);
+      mr_device_copy(device, got, y[k], n, MR_COPY_OUT);
       assert_memory_equal(got, want[k], n);
       free(got), free(want[k]);
     }
     for (int k = 0; k < f->n_in; k++) {
-      device->give(a[k], mr_aval_bytes(&f->in[k]->aval));
+      mr_device_give(device, a[k], mr_aval_bytes(&f->in[k]->aval));
       free(bytes[k]);
     }
     free_all(f->n_in, in);

@@ -34,7 +34,7 @@ typedef struct side {
   mr_train_out_t out[STEPS];
 } side_t;
 
-static vit_t small_vit(const mr_compute_t *how, const mr_backend_t *b) {
+static vit_t small_vit(const mr_compute_t *how, const mr_device_t *b) {
   vit_t v = vit_default();
   v.model.image = SIDE, v.model.classes = CLASSES, v.model.layers = 1;
   v.model.embed = 16, v.model.mlp = 32, v.model.heads = 2;
@@ -42,7 +42,7 @@ static vit_t small_vit(const mr_compute_t *how, const mr_backend_t *b) {
   return v;
 }
 
-static void side_open(side_t *s, const mr_train_config_t *t, const mr_backend_t *b) {
+static void side_open(side_t *s, const mr_train_config_t *t, const mr_device_t *b) {
   mr_diag_t diag = {0};
   *s = (side_t){.t = *t, .v = small_vit(&t->compute, b)};
   mr_train_want_sets(&t->compute, &s->params);
@@ -222,13 +222,14 @@ static void hear(void *arg, const char *text) { heard++, printf("notice: %s\n", 
 /* A device that refuses to record a run says so. */
 static void recorded_runs_give_the_bytes_of_single_commands(void **state) {
   mr_train_config_t t = mr_train_default(B);
-  mr_backend_t single = *device;
+  mr_backend_t commands = *device->backend;
+  mr_device_t single = *device;
   side_t a, b;
-  if (!device->repeat) {
+  if (!device->backend->record) {
     print_message("%s records no runs\n", device->name);
     skip();
   }
-  single.repeat = NULL, single.forget = NULL;
+  commands.record = NULL, single.backend = &commands;
   side_open(&a, &t, device);
   side_open(&b, &t, &single);
   mr_notice_to(hear, NULL);
@@ -278,7 +279,7 @@ static void a_fetch_that_is_begun_gives_its_step_while_the_next_computes(void **
   mr_train_config_t t = mr_train_default(B);
   mr_diag_t diag = {0};
   side_t now, later;
-  if (!device->copy_beside) skip();
+  if (!device->backend->queue->copy_beside) skip();
   side_open(&now, &t, device);
   side_open(&later, &t, device);
   for (int i = 0; i < 12; i++) {
@@ -315,10 +316,10 @@ static void unread_runs_may_be_left_behind(void **state) {
 /* The device, with a count of marks that nothing has waited for. */
 static int unreached;
 
-static void *mark_counted(void) { return unreached++, device->mark(); }
+static void *mark_counted(const mr_device_t *d) { return unreached++, mr_device_mark(device); }
 
-static mr_err_t reached_counted(void *mark, bool wait, mr_diag_t *diag) {
-  mr_err_t e = device->reached(mark, wait, diag);
+static mr_err_t reached_counted(const mr_device_t *d, void *mark, bool wait, mr_diag_t *diag) {
+  mr_err_t e = mr_device_reached(device, mark, wait, diag);
   if (e == MR_OK) unreached = mark ? unreached - 1 : 0;
   return e;
 }
@@ -326,11 +327,14 @@ static mr_err_t reached_counted(void *mark, bool wait, mr_diag_t *diag) {
 /* Their batches may then be released, as those behind a step that was not finite. */
 static void runs_that_are_undone_read_no_field_any_more(void **state) {
   mr_train_config_t t = mr_train_default(B);
-  mr_backend_t counted = *device;
+  mr_backend_t counts = *device->backend;
+  mr_queue_ops_t queue = *counts.queue;
+  mr_device_t counted = *device;
   mr_diag_t diag = {0};
   mr_train_out_t out;
   side_t s;
-  counted.mark = mark_counted, counted.reached = reached_counted;
+  queue.mark = mark_counted, queue.reached = reached_counted;
+  counts.queue = &queue, counted.backend = &counts;
   side_open(&s, &t, &counted);
   unreached = 0;
   for (int i = 0; i < MR_TRAIN_RING; i++) {
@@ -444,7 +448,7 @@ static void batches_copied_ahead_give_the_same_bytes(void **state) {
 }
 
 static void slots_that_do_not_fit_are_refused(void **state) {
-  const size_t bytes[] = {device->room() / 2 + 4096, 64};
+  const size_t bytes[] = {mr_device_room(device) / 2 + 4096, 64};
   mr_slots_t *s = NULL;
   mr_diag_t diag = {0};
   assert_int_equal(mr_slots_create(device, 1 << 16, 2, bytes, &s, &diag), MR_ERR_NOMEM);

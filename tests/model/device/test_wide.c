@@ -92,7 +92,7 @@ static mr_fn_t *random_loop(int64_t d0, int64_t d1, int64_t d2) {
 
 /* How many kernels of f, as it is compiled with wide loops, read eight elements at once. */
 static int wide_kernels(const mr_fn_t *f) {
-  mr_compile_options_t o = {.backend = device};
+  mr_compile_options_t o = {.device = device};
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
   int n = 0;
