@@ -1,7 +1,7 @@
 /* Backends and devices: by what functions the executor uses a device.
 
    A backend is one constant, listed in model/exec/backends.def; the first one listed is the
-   default.  Its functions stand in tables, one for each thing that a caller needs: opening, memory,
+   default.  Its functions form tables, one for each thing that a caller needs: opening, memory,
    queues, recording, compiling, the host's threads, limits, collectives.  A device is an object:
    one set of processors, one GPU.  A process may use several devices of one backend at a time;
    every function takes the device that it is for.  What all devices of a backend share, because the

@@ -143,7 +143,7 @@ static const mr_target_t cpu_target = {.loop_eqns = MR_PROGRAM_EQNS,
                                        .opens = cpu_opens};
 
 /* The same of all shares. */
-static const mr_target_t *target_of(const mr_device_t *d) { return &cpu_target; }
+static const mr_target_t *cpu_target_of(const mr_device_t *d) { return &cpu_target; }
 
 /* ---- devices: all processors together, or one of several equal shares ---- */
 
@@ -254,7 +254,7 @@ static const mr_device_ops_t cpu_device_ops = {.key = cpu_key,
                                                .describe = cpu_describe};
 static const mr_memory_ops_t cpu_memory_ops = {
     .take = host_take, .give = host_give, .room = host_room, .copy = host_copy};
-static const mr_compile_ops_t cpu_compile_ops = {.target = target_of, .lower = mr__cpu_lower};
+static const mr_compile_ops_t cpu_compile_ops = {.target = cpu_target_of, .lower = mr__cpu_lower};
 static const mr_team_ops_t cpu_team_ops = {.threads = team_threads,
                                            .processors = team_processors,
                                            .begin = team_begin,

@@ -157,11 +157,11 @@ static mr_err_t cuda_device_start(mr_cuda_device_t *d, const char *number, mr_di
                  d->name, mr__cuda_error(code, text));
 }
 
-static void end_stream(const mr_cuda_device_t *d, cudaStream_t stream) {
+static void release_stream(const mr_cuda_device_t *d, cudaStream_t stream) {
   if (stream) d->cu->cudaStreamDestroy(stream);
 }
 
-static void end_event(const mr_cuda_device_t *d, cudaEvent_t event) {
+static void release_event(const mr_cuda_device_t *d, cudaEvent_t event) {
   if (event) d->cu->cudaEventDestroy(event);
 }
 
@@ -171,13 +171,13 @@ static void cuda_device_end(mr_cuda_device_t *d) {
   mr__cublaslt_end(d);
   mr__cuda_programs_fini(d);
   mr__cuda_pins_destroy(d);
-  for (int i = 0; i < MR_CUDA_DEPTH; i++) end_stream(d, d->conditions.stream[i]);
-  end_stream(d, d->capturing.stream);
+  for (int i = 0; i < MR_CUDA_DEPTH; i++) release_stream(d, d->conditions.stream[i]);
+  release_stream(d, d->capturing.stream);
   for (int i = 0; i < MR_CUDA_COMMANDS; i++) {
-    end_event(d, d->beside[i].given), end_event(d, d->beside[i].copied);
-    end_stream(d, d->beside[i].stream);
+    release_event(d, d->beside[i].given), release_event(d, d->beside[i].copied);
+    release_stream(d, d->beside[i].stream);
   }
-  end_stream(d, d->stream);
+  release_stream(d, d->stream);
   pthread_mutex_destroy(&d->programs.lock);
   pthread_mutex_destroy(&d->capturing.lock);
   pthread_mutex_destroy(&d->conditions.lock);

@@ -43,7 +43,7 @@ typedef struct mr_cuda_algorithm {
    or MR_ERR_UNAVAILABLE with its reason.  Any thread (algorithm.c). */
 mr_err_t mr__cublaslt_handle(mr_cuda_device_t *d, const mr_cublaslt_t *lt, cublasLtHandle_t *handle,
                              mr_diag_t *diag);
-void mr__cublaslt_end(mr_cuda_device_t *d); /* ends it; nothing if there is none */
+void mr__cublaslt_end(mr_cuda_device_t *d); /* ends it; nothing without one */
 
 /* Chooses the algorithm of m, which describes p: that of the user's tuning file,
    where it has one that the library still takes; with MILLRACE_TUNE=1 the
