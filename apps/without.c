@@ -14,8 +14,12 @@ mr_err_t mr_bench_link(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
   return mr_without(diag, "bench link", "ZMQ");
 }
 
+/* Words for a command that is missing are those of the command (run/keys.c, data/data.c). */
+static const mr_hint_t missing_keys_words[] = {{"keygen", "keys", NULL}, {0}};
+
 const mr_command_t mr_command_keys = {
     .name = "keys",
+    .hint = missing_keys_words,
     .words = "NAME",
     .help = "Generates the keys of a link between hosts: NAME.key (secret) and NAME.pub.",
     .needs = "ZMQ",
@@ -39,8 +43,11 @@ int mr_process_run(const mr_args_t *a, mr_diag_t *diag) { return mr_without(diag
 #endif
 
 #ifdef MR_WITHOUT_CURL_ARCHIVE
+static const mr_hint_t missing_data_words[] = {{"download fetch", "data fetch", NULL}, {0}};
+
 const mr_command_t mr_command_data = {
     .name = "data",
+    .hint = missing_data_words,
     .words = "fetch",
     .help = "Downloads CIFAR-10 (162 MB), verifies and unpacks it.",
     .more =

@@ -93,6 +93,11 @@ done
 for command in data serve keys; do
   "$millrace" --help | grep -q "^  $command .*Not built in" || fail "--help does not say that $command is not built in"
 done
+# Words of other programs lead to commands and stages that are not built in, too.
+if "$millrace" keygen >said 2>&1; then fail "keygen does not fail"; fi
+grep -q 'millrace keys. does that' said || fail "keygen says: $(cat said)"
+if "$millrace" run 'synthetic ! SummaryWriter' >said 2>&1; then fail "SummaryWriter does not fail"; fi
+grep -q 'stage "tensorboard" does that' said || fail "SummaryWriter says: $(cat said)"
 "$millrace" --version >said
 for library in $every; do
   grep -q "^without .*$library" said || fail "--version does not say that $library is left out"

@@ -31,8 +31,13 @@ const mr_stage_def_t mr_stage_publish = {
 #endif
 
 #ifdef MR_WITHOUT_PROTOBUF
+/* As in tensorboard.c. */
+static const mr_hint_t missing_tensorboard_words[] = {
+    {"summarywriter tensorboardlogger tensorboardcallback", "tensorboard dir=DIR", NULL}, {0}};
+
 const mr_stage_def_t mr_stage_tensorboard = {
     .name = "tensorboard",
+    .hint = missing_tensorboard_words,
     .help = "Writes metrics, histograms, pictures and settings as TensorBoard event files.",
     .needs = "PROTOBUF",
     .in = {{.name = "metrics", .flow = MR_FLOW_METRICS, .lossy = true}},
