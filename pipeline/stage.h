@@ -67,6 +67,8 @@ typedef struct mr_port_def {
                      those can map */
   bool device; /* input: may take batches whose values lie on a device (mr_spec_t.device); output:
                   gives such */
+  bool family; /* input, optional: one of several whose names begin alike and that a graph names:
+                  its name is "valid.*", and a graph links to "valid.dogs" */
 } mr_port_def_t;
 
 /* The members of each kind: pipeline/stage_KIND.h. */
@@ -172,8 +174,10 @@ struct mr_stage {
   int worker, n_workers; /* worker in [0,n_workers) */
   mr_spec_t in_spec[MR_MAX_PORTS], out_spec[MR_MAX_PORTS];
   bool in_linked[MR_MAX_PORTS], out_linked[MR_MAX_PORTS];
-  mr_diag_t *diag;           /* where this stage's thread reports failures: mr_stage_fail */
-  int64_t start_position;    /* where a resumed stream continues; set before open, else 0 */
+  const char *in_name[MR_MAX_PORTS]; /* of the linked inputs: the definition's, or as the graph
+                                        calls one of a family; owned by the graph */
+  mr_diag_t *diag;                   /* where this stage's thread reports failures: mr_stage_fail */
+  int64_t start_position;            /* where a resumed stream continues; set before open, else 0 */
   int64_t start_number;      /* number of the first buffer it gives, from 0; without a position the
                                 stage seeks there itself */
   int64_t start_record;      /* above 0: the first buffer begins at this record of the stream of

@@ -60,8 +60,10 @@ static int line_columns(void) {
 static void print_ports(const char *side, const mr_port_def_t *p) {
   char line[256];
   for (int i = 0; i < MR_MAX_PORTS && p[i].name; i++) {
-    snprintf(line, sizeof line, "  %-4s %-10s %s%s", side, p[i].name, flow_text(p[i].flow),
-             p[i].optional ? ", may stay unconnected" : "");
+    if (i && p[i].family && p[i - 1].family) continue; /* one line for all of a family */
+    snprintf(line, sizeof line, "  %-4s %-10s %s%s%s", side, p[i].name, flow_text(p[i].flow),
+             p[i].optional ? ", may stay unconnected" : "",
+             p[i].family ? "; several, with a name for the *" : "");
     mr_put_wrapped(stdout, line, line_columns(), 18);
   }
 }

@@ -26,6 +26,7 @@ typedef struct seen {
 
 typedef struct leak {
   const mr_stage_def_t *def;
+  const char *input[MR_MAX_PORTS]; /* names of the linked inputs; the graph owns them */
   bool content;
   int port;    /* the input whose records are read now */
   bool stores; /* its records are kept, to compare later inputs with them */
@@ -171,7 +172,7 @@ static bool leak_is_small(void *ctx, const mr_graph_t *g) {
   leak_t *t = ctx;
   t->looked = 0, t->most = 2 * leak_records_of(g);
   if (t->most <= RECORDS_MAX) return true;
-  const char *input = t->def->in[t->port].name;
+  const char *input = t->input[t->port];
   if (t->stores)
     fprintf(stderr,
             "millrace: leak-check: input %s has %" PRId64
@@ -207,9 +208,7 @@ static mr_err_t look_at_port(leak_t *t, const char *stage, mr_build_fn build, vo
 
 /* ---- the check ---- */
 
-static const char *port_name(const leak_t *t, int port) {
-  return port ? t->def->in[port].name : "train";
-}
+static const char *port_name(const leak_t *t, int port) { return port ? t->input[port] : "train"; }
 
 static mr_err_t leak_refuse(const leak_t *t, const char *stage, mr_diag_t *diag) {
   char text[1600] = "";
@@ -237,6 +236,7 @@ static mr_err_t check_stage(leak_t *t, const mr_graph_t *g, const char *stage, m
     if (before) before = mr_graph_on_host(g, before);
     if (!before || (p == 0 && !others)) continue;
     t->port = p, t->stores = p > 0, others++;
+    t->input[p] = mr_graph_input_name(g, stage, p);
     MR_TRY(look_at_port(t, before, build, ctx, diag));
     MR_TRY(leak_refuse(t, stage, diag));
   }

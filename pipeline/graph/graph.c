@@ -292,6 +292,37 @@ int mr__graph_port(const mr_stage_def_t *def, bool out, const char *name, const 
   return -1;
 }
 
+/* Length of "valid." in the name "valid.*" of a family, else 0. */
+static size_t family_prefix(const mr_port_def_t *p) { return p->family ? strlen(p->name) - 1 : 0; }
+
+mr_err_t mr__graph_input(mr_graph_t *g, int i, const char *name, mr__pos_t pos, mr__edge_t *e,
+                         mr_diag_t *diag) {
+  const mr__node_t *node = g->node[i];
+  const mr_port_def_t *port = node->def->in;
+  int free_port = -1, n = 0;
+  char at[32];
+  for (int k = 0; name && k < MR_MAX_PORTS && port[k].name; k++) {
+    size_t prefix = family_prefix(&port[k]);
+    if (!prefix || strncmp(name, port[k].name, prefix) != 0 || !name[prefix]) continue;
+    const mr__edge_t *taken = mr__edge_into(g, i, k);
+    n++;
+    if (!taken && free_port < 0) free_port = k;
+    if (taken && !strcmp(taken->in_name, name)) free_port = k, taken = NULL, k = MR_MAX_PORTS;
+  }
+  if (n && free_port < 0)
+    return mr_fail(diag, MR_ERR_USAGE, "%s%s.%.60s: %s has at most %d inputs %.*sNAME",
+                   mr__pos_text(pos, at, sizeof at), node->name, name, node->name, n,
+                   (int)strcspn(name, ".") + 1, name);
+  e->in_name = n ? mr__graph_text(g, name, strlen(name)) : NULL;
+  if (n && !e->in_name) return mr_no_memory(diag, "a graph");
+  e->in = n ? free_port : mr__graph_port(node->def, false, name, node->name, pos, diag);
+  return e->in < 0 ? MR_ERR_USAGE : MR_OK;
+}
+
+const char *mr__edge_in_name(const mr_graph_t *g, const mr__edge_t *e) {
+  return e->in_name ? e->in_name : g->node[e->to]->def->in[e->in].name;
+}
+
 mr_err_t mr__graph_new_edge(mr_graph_t *g, mr__edge_t e, mr_diag_t *diag) {
   if (!graph_grow(&g->edge, g->n_edges, sizeof *g->edge)) return mr_no_memory(diag, "a graph");
   g->edge[g->n_edges++] = e;
@@ -306,10 +337,9 @@ mr_err_t mr_graph_link(mr_graph_t *g, const char *from, const char *out_port, co
   MR_TRY(find_stage(g, to, &b, diag));
   int out = mr__graph_port(a->def, true, out_port, a->name, (mr__pos_t){0}, diag);
   if (out < 0) return MR_ERR_USAGE;
-  int in = mr__graph_port(b->def, false, in_port, b->name, (mr__pos_t){0}, diag);
-  if (in < 0) return MR_ERR_USAGE;
-  return mr__graph_new_edge(
-      g, (mr__edge_t){mr__graph_find(g, from), out, mr__graph_find(g, to), in, {0}, NULL}, diag);
+  mr__edge_t e = {.from = mr__graph_find(g, from), .out = out, .to = mr__graph_find(g, to)};
+  MR_TRY(mr__graph_input(g, e.to, in_port, e.pos, &e, diag));
+  return mr__graph_new_edge(g, e, diag);
 }
 
 mr_err_t mr_graph_insert(mr_graph_t *g, const char *def, const char *stage, int in_port,
@@ -322,7 +352,9 @@ mr_err_t mr_graph_insert(mr_graph_t *g, const char *def, const char *stage, int 
   int i = mr__graph_find(g, *given);
   g->node[i]->process = g->node[to]->process;
   g->edge[at].to = i, g->edge[at].in = 0;
-  return mr__graph_new_edge(g, (mr__edge_t){i, 0, to, in_port, g->edge[at].pos, NULL}, diag);
+  mr__edge_t e = {i, 0, to, in_port, g->edge[at].pos, NULL, g->edge[at].in_name};
+  g->edge[at].in_name = NULL;
+  return mr__graph_new_edge(g, e, diag);
 }
 
 mr_err_t mr_graph_set_depth(mr_graph_t *g, int depth, mr_diag_t *diag) {

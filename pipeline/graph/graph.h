@@ -229,6 +229,9 @@ const char *mr_graph_shares(const mr_graph_t *g);
 /* The name of the stage linked to an input port; NULL without one, or without such a stage.  The
    graph owns it.  Before settle too. */
 const char *mr_graph_before(const mr_graph_t *g, const char *stage, int in_port);
+/* What the graph calls that input, "valid" or "valid.dogs"; NULL if nothing leads into it.  The
+   graph or the definition owns the name.  Before settle too. */
+const char *mr_graph_input_name(const mr_graph_t *g, const char *stage, int in_port);
 
 /* The name of a stage whose batches lie in the host's memory: this one, or, if its own lie on a
    device, the one before it; NULL without such a stage.  The graph owns it.  Before settle too. */

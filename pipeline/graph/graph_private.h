@@ -77,7 +77,8 @@ typedef struct mr__node {
 typedef struct mr__edge {
   int from, out, to, in; /* node, port, node, port */
   mr__pos_t pos;
-  mr_ring_t **ring; /* [workers of from][workers of to] */
+  mr_ring_t **ring;    /* [workers of from][workers of to] */
+  const char *in_name; /* of an input of a family, "valid.dogs"; NULL: the definition's */
 } mr__edge_t;
 
 /* The number before which an edge's buffers are committed: `here` by the stage it leads to,
@@ -181,6 +182,12 @@ mr_err_t mr__graph_name_all(mr_graph_t *g, mr_diag_t *diag);
    stage. */
 int mr__graph_port(const mr_stage_def_t *def, bool out, const char *name, const char *stage,
                    mr__pos_t pos, mr_diag_t *diag);
+/* The same for an input of node i, in e->in, with the name of one of a family in e->in_name: the
+   one of that name, or else the first that is free.  MR_OK, or MR_ERR_USAGE. */
+mr_err_t mr__graph_input(mr_graph_t *g, int i, const char *name, mr__pos_t pos, mr__edge_t *e,
+                         mr_diag_t *diag);
+/* What the graph calls the input that an edge leads to.  Owned by the graph or the definition. */
+const char *mr__edge_in_name(const mr_graph_t *g, const mr__edge_t *e);
 
 /* Replaces the variables in every variable and setting: sets their `value`, owned by the graph.
    MR_ERR_USAGE if a value grows longer than MR__MOST_VALUE bytes, or all of them together than

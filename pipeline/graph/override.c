@@ -391,6 +391,6 @@ void mr_graph_dump(const mr_graph_t *g, FILE *out) {
     const mr__edge_t *e = &g->edge[i];
     const mr__node_t *a = g->node[e->from], *b = g->node[e->to];
     fprintf(out, "%s.%s ! %s.%s\n", a->name, a->def->out[e->out].name, b->name,
-            b->def->in[e->in].name);
+            mr__edge_in_name(g, e));
   }
 }

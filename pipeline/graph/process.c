@@ -132,7 +132,7 @@ static mr_err_t check_crossing(const mr_graph_t *g, const mr__edge_t *e, mr_diag
   }
   if (!why) return MR_OK;
   return mr_fail(diag, MR_ERR_USAGE, "%s%s.%s to %s.%s: %s%s", mr__pos_text(e->pos, at, sizeof at),
-                 from->name, from->def->out[e->out].name, to->name, to->def->in[e->in].name, why,
+                 from->name, from->def->out[e->out].name, to->name, mr__edge_in_name(g, e), why,
                  more);
 }
 
@@ -228,16 +228,16 @@ static mr_err_t cut_edge(mr_graph_t *g, int edge, cut_t *c, mr_diag_t *diag) {
   int b = new_end(g, MR_ROLE_LINK_IN, e.to, diag);
   if (b < 0) return b;
   mr__node_t *out = g->node[a], *in = g->node[b];
-  MR_TRY(name_end(g, out, "to", to, e.in ? to->def->in[e.in].name : NULL, diag));
+  MR_TRY(name_end(g, out, "to", to, e.in ? mr__edge_in_name(g, &e) : NULL, diag));
   MR_TRY(name_end(g, in, "from", from, e.out ? from->def->out[e.out].name : NULL, diag));
   snprintf(link, sizeof link, "link-%d", c->n_links);
   MR_TRY(process_set(g, out, "link", link, diag));
   MR_TRY(process_set(g, in, "link", link, diag));
   MR_TRY(set_ends(g, c, out, in, diag));
   c->n_links++;
-  g->edge[edge].to = a, g->edge[edge].in = 0;
-  MR_TRY(mr__graph_new_edge(g, (mr__edge_t){a, 0, b, 0, e.pos, NULL}, diag));
-  return mr__graph_new_edge(g, (mr__edge_t){b, 0, e.to, e.in, e.pos, NULL}, diag);
+  g->edge[edge].to = a, g->edge[edge].in = 0, g->edge[edge].in_name = NULL;
+  MR_TRY(mr__graph_new_edge(g, (mr__edge_t){a, 0, b, 0, e.pos, NULL, NULL}, diag));
+  return mr__graph_new_edge(g, (mr__edge_t){b, 0, e.to, e.in, e.pos, NULL, e.in_name}, diag);
 }
 
 mr_err_t mr_graph_cut(mr_graph_t *g, const char *run, mr_diag_t *diag) {

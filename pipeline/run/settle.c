@@ -75,9 +75,10 @@ static mr_err_t link_ports(mr_graph_t *g, mr_diag_t *diag) {
     mr__node_t *from = g->node[e->from], *to = g->node[e->to];
     if (to->worker->in_linked[e->in])
       return mr_fail(diag, MR_ERR_USAGE, "%s%s.%s has two connections, from %s and %s",
-                     mr__pos_text(e->pos, at, sizeof at), to->name, to->def->in[e->in].name,
+                     mr__pos_text(e->pos, at, sizeof at), to->name, mr__edge_in_name(g, e),
                      g->node[mr__edge_into(g, e->to, e->in)->from]->name, from->name);
     to->worker->in_linked[e->in] = true;
+    to->worker->in_name[e->in] = mr__edge_in_name(g, e);
     from->worker->out_linked[e->out] = true;
   }
   return MR_OK;
@@ -176,7 +177,7 @@ static mr_err_t settle_memory(const mr_graph_t *g, const mr__edge_t *e, const mr
       diag, MR_ERR_SHAPE,
       "%s%s: its input \"%s\" reads batches in the host's memory, and those of %s lie on "
       "device %s; put %s directly before the input \"in\" of a %s",
-      at, to->name, to->def->in[e->in].name, from->name, spec->device, from->name, step);
+      at, to->name, mr__edge_in_name(g, e), from->name, spec->device, from->name, step);
 }
 
 static mr_err_t settle_edge(mr_graph_t *g, const mr__edge_t *e, mr_diag_t *diag) {

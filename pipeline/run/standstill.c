@@ -169,8 +169,8 @@ static mr_err_t refuse_ring(const mr_graph_t *g, const ring_t *r, mr_diag_t *dia
                  "%s%s: the queues to its inputs \"%s\" and \"%s\" are parts of a ring (%s): while "
                  "it waits for one input, the queue of the other (%zu buffers) fills up, and then "
                  "all of these stages wait for each other; give each input a separate stage",
-                 mr__pos_text(node->pos, at, sizeof at), node->name, node->def->in[a->in].name,
-                 node->def->in[b->in].name, list, mr__edge_depth(g, b));
+                 mr__pos_text(node->pos, at, sizeof at), node->name, mr__edge_in_name(g, a),
+                 mr__edge_in_name(g, b), list, mr__edge_depth(g, b));
 }
 
 static int root_of(ring_t *r, int node) {

@@ -53,12 +53,12 @@ static mr_err_t parse_reference(mr__text_parser_t *p, size_t n, mr__end_t *out) 
   return mr__text_next(p);
 }
 
-static mr_err_t parse_end(mr__text_parser_t *p, mr__end_t *out) {
+static mr_err_t parse_end(mr__text_parser_t *p, bool joined, mr__end_t *out) {
   if (p->word.end || p->word.bang)
     return mr__text_wrong(
         p, MR_ERR_USAGE, p->word.pos, "want a stage %s",
         p->word.end ? "before the end of the text: \"!\" joins two stages" : "before \"!\"");
-  size_t n = mr__word_reference(&p->word);
+  size_t n = joined ? mr__word_destination(&p->word) : mr__word_reference(&p->word);
   return n ? parse_reference(p, n, out) : parse_stage(p, out);
 }
 
@@ -75,13 +75,13 @@ static mr_err_t text_add_link(mr__text_parser_t *p, mr__end_t from, mr__end_t to
 
 static mr_err_t parse_chain(mr__text_parser_t *p) {
   mr__end_t from, to;
-  MR_TRY(parse_end(p, &from));
+  MR_TRY(parse_end(p, false, &from));
   if (from.node < 0 && !p->word.bang)
     return mr__text_wrong(p, MR_ERR_USAGE, from.pos, "\"%s.\" is alone: want \"!\" after it",
                           from.name);
   while (p->word.bang) {
     MR_TRY(mr__text_next(p));
-    MR_TRY(parse_end(p, &to));
+    MR_TRY(parse_end(p, true, &to));
     MR_TRY(text_add_link(p, from, to));
     from = to;
   }
@@ -102,12 +102,11 @@ static mr_err_t resolve_links(mr__text_parser_t *p) {
     mr__end_t *a = &p->link[i].from, *b = &p->link[i].to;
     MR_TRY(text_resolve(p, a));
     MR_TRY(text_resolve(p, b));
-    const mr__node_t *from = p->g->node[a->node], *to = p->g->node[b->node];
+    const mr__node_t *from = p->g->node[a->node];
     int out = mr__graph_port(from->def, true, a->port, from->name, a->pos, p->diag);
     if (out < 0) return MR_ERR_USAGE;
-    int in = mr__graph_port(to->def, false, b->port, to->name, b->pos, p->diag);
-    if (in < 0) return MR_ERR_USAGE;
-    mr__edge_t e = {a->node, out, b->node, in, b->pos, NULL};
+    mr__edge_t e = {.from = a->node, .out = out, .to = b->node, .pos = b->pos};
+    MR_TRY(mr__graph_input(p->g, b->node, b->port, b->pos, &e, p->diag));
     MR_TRY(mr__graph_new_edge(p->g, e, p->diag));
   }
   return MR_OK;

@@ -48,6 +48,8 @@ mr_err_t mr__text_next(mr__text_parser_t *p);
 mr_err_t mr__text_word(mr__text_parser_t *p, mr__word_t *w);
 /* Length of x if the word is "x." or "x.port", else 0. */
 size_t mr__word_reference(const mr__word_t *w);
+/* The same after "!", where the port may have a name in two parts: "x.valid.dogs". */
+size_t mr__word_destination(const mr__word_t *w);
 bool mr__word_is(const mr__word_t *w, const char *text);
 /* True for a word, other than a stage or a reference, that ends a chain. */
 bool mr__word_begins_other(const mr__word_t *w);

@@ -95,6 +95,13 @@ size_t mr__word_reference(const mr__word_t *w) {
   return w->text[n + 1 + m] ? 0 : n;
 }
 
+size_t mr__word_destination(const mr__word_t *w) {
+  size_t n = name_span(w->text), at = n;
+  if (w->quoted || w->name_n || !n || w->text[n] != '.') return 0;
+  while (w->text[at] == '.') at += 1 + name_span(w->text + at + 1);
+  return w->text[at] ? 0 : n;
+}
+
 bool mr__word_is(const mr__word_t *w, const char *text) {
   return !w->quoted && !strcmp(w->text, text);
 }

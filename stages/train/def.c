@@ -141,7 +141,12 @@ static const mr_step_def_t train_step_run = {.run = mr__train_stage_step};
 #define TRAIN_STEP                                                                            \
   .in = {{"in", MR_FLOW_BATCHES, .device = true},                                             \
          {"valid", MR_FLOW_BATCHES, true},                                                    \
-         {"test", MR_FLOW_BATCHES, true}},                                                    \
+         {"test", MR_FLOW_BATCHES, true},                                                     \
+         {"valid.*", MR_FLOW_BATCHES, true, .family = true},                                  \
+         {"valid.*", MR_FLOW_BATCHES, true, .family = true},                                  \
+         {"valid.*", MR_FLOW_BATCHES, true, .family = true},                                  \
+         {"valid.*", MR_FLOW_BATCHES, true, .family = true},                                  \
+         {"valid.*", MR_FLOW_BATCHES, true, .family = true}},                                 \
   .out = {{"metrics", MR_FLOW_METRICS, true}, {"state", MR_FLOW_STATE, true}},                \
   .opts = mr__train_stage_opts, .state_sz = sizeof(train_t), .chosen_by = "model",            \
   .plan = mr__train_stage_plan, .open = mr__train_stage_open, .close = mr__train_stage_close, \

@@ -72,9 +72,8 @@ mr_err_t mr_train_model_for(mr_stage_t *s, int port, const mr_model_def_t *def, 
     return mr_stage_fail(s, e,
                          "input %s is %s: %s are bytes of more than 3 channels, which a step does "
                          "not normalise; want `normalize dtype=f32` or dtype=bf16 before batch",
-                         s->def->in[port].name, text, s->in_spec[port].field[wide].name);
-  return mr_diag_prefix(s->diag, e, &why, "%s: input %s is %s", s->name, s->def->in[port].name,
-                        text);
+                         s->in_name[port], text, s->in_spec[port].field[wide].name);
+  return mr_diag_prefix(s->diag, e, &why, "%s: input %s is %s", s->name, s->in_name[port], text);
 }
 
 static void *fields_copy(size_t record, size_t n, size_t B, const void *from) {

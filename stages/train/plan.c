@@ -64,7 +64,7 @@ static mr_err_t plan_input(mr_stage_t *s, int port) {
     return mr_stage_fail(s, MR_ERR_SHAPE,
                          "input %s: want the fields, classes and normalisation of input in, and "
                          "one batch size, dtype and normalisation for valid and test",
-                         s->def->in[port].name);
+                         s->in_name[port]);
   v->eval_batch = B;
   v->eval_loss = *train;
   for (int i = 0; i < l->n_fields; i++) {
@@ -78,7 +78,7 @@ static mr_err_t plan_input(mr_stage_t *s, int port) {
 
 /* Plans the evaluation inputs, which share one compiled function and so a batch size. */
 static mr_err_t plan_evaluation(mr_stage_t *s) {
-  for (int port = IN_VALID; port <= IN_TEST; port++)
+  for (int port = IN_VALID; port < MR_MAX_PORTS; port++)
     if (s->in_linked[port]) MR_TRY(plan_input(s, port));
   return MR_OK;
 }

@@ -70,6 +70,8 @@ static mr_err_t train_step_evaluated(mr_stage_t *s, mr_report_kind_t kind, int p
                                      const mr_tally_t *tally) {
   mr_buf_t *b;
   mr_err_t e = mr__train_report_fresh(s, kind, &b);
+  if (e == MR_OK && b && kind == MR_REPORT_VALID)
+    ((mr_report_t *)b->data)->input = s->in_name[port];
   if (e == MR_OK && b && mr_tally_report(tally, b->data) < 0) {
     mr_buf_unref(b);
     return mr_stage_no_memory(s, "a report");
@@ -99,6 +101,8 @@ static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t ki
 static mr_err_t validate(mr_stage_t *s) {
   train_t *v = s->state;
   mr_err_t e = train_step_evaluate(s, IN_VALID, MR_REPORT_VALID);
+  for (int port = IN_MORE_VALID; port < MR_MAX_PORTS && e == MR_OK; port++)
+    e = train_step_evaluate(s, port, MR_REPORT_VALID);
   if (e == MR_OK) v->at.unvalidated = false;
   return e;
 }

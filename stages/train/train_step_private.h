@@ -11,7 +11,7 @@
 #include "stages/train/train_stage.h"
 #include "stages/train/watch.h"
 
-enum { IN_TRAIN, IN_VALID, IN_TEST };
+enum { IN_TRAIN, IN_VALID, IN_TEST, IN_MORE_VALID /* and the inputs after it */ };
 enum { OUT_METRICS, OUT_STATE };
 
 /* A step in flight, whose results have not been read. */

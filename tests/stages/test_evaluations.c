@@ -1,0 +1,216 @@
+/* What train-step reports of its evaluations: a confusion matrix of any number of classes, and
+   several inputs of held-back records, each under its own name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "metrics/report.h"
+#include "pipeline/graph/graph.h"
+#include "pipeline/stage_source.h"
+#include "pipeline/stage_step.h"
+#include "stages/stages.h"
+
+/* ---- records of many classes ---- */
+
+typedef struct classy {
+  int64_t n, classes;
+} classy_t;
+
+static const mr_opt_t classy_opts[] = {{.name = "n",
+                                        .type = MR_OPT_INT,
+                                        .offset = offsetof(classy_t, n),
+                                        .def = "20",
+                                        .lo = 1,
+                                        .hi = 1e6,
+                                        .help = "Records."},
+                                       {.name = "classes",
+                                        .type = MR_OPT_INT,
+                                        .offset = offsetof(classy_t, classes),
+                                        .def = "17",
+                                        .lo = 1,
+                                        .hi = 1e6,
+                                        .help = "Classes."},
+                                       {0}};
+
+static mr_err_t classy_plan(mr_stage_t *s) {
+  const classy_t *c = s->state;
+  s->out_spec[0] = (mr_spec_t){.flow = MR_FLOW_RECORDS,
+                               .n_fields = 2,
+                               .field = {{.name = "x", .dtype = MR_F32, .ndim = 1, .dim = {4}},
+                                         mr_field_of_label((int)c->classes)},
+                               .n_records = c->n,
+                               .n_epochs = 1};
+  s->writes = 3;
+  return MR_OK;
+}
+
+static mr_err_t classy_fetch(mr_stage_t *s, int worker, const int64_t *index, int n,
+                             mr_rec_t *out) {
+  const classy_t *c = s->state;
+  for (int i = 0; i < n; i++) {
+    for (int k = 0; k < 4; k++) ((float *)out[i].field[0].data)[k] = (float)(index[i] % (k + 3));
+    *(int32_t *)out[i].field[1].data = (int32_t)(index[i] % c->classes);
+    out[i].key = (uint64_t)index[i];
+  }
+  return MR_OK;
+}
+
+static const mr_stage_def_t classy_def = {
+    .name = "classy",
+    .help = "Records of many classes.",
+    .out = {{.name = "out", .flow = MR_FLOW_RECORDS}},
+    .opts = classy_opts,
+    .state_sz = sizeof(classy_t),
+    .plan = classy_plan,
+    .source = &(const mr_source_def_t){.fetch = classy_fetch}};
+
+/* ---- the reports of evaluations ---- */
+
+enum { KEPT = 16 };
+static struct {
+  mr_report_t report[KEPT];
+  int n;
+} kept;
+
+static mr_err_t keep_step(mr_stage_t *s) {
+  mr_buf_t *b;
+  mr_err_t e = mr_pull(s, 0, &b);
+  if (e != MR_OK) return e;
+  const mr_report_t *r = b->data;
+  if ((r->kind == MR_REPORT_VALID || r->kind == MR_REPORT_TEST) && kept.n < KEPT)
+    mr_report_copy(&kept.report[kept.n++], r);
+  mr_buf_unref(b);
+  return MR_OK;
+}
+
+static const mr_stage_def_t keep_def = {.name = "keep",
+                                        .help = "Keeps reports of evaluations.",
+                                        .in = {{.name = "in", .flow = MR_FLOW_METRICS}},
+                                        .step = &(const mr_step_def_t){.run = keep_step}};
+
+static const mr_stage_def_t *const own[] = {&classy_def, &keep_def, NULL};
+static mr_registry_t reg;
+static mr_graph_t *graph; /* whose names the kept reports refer to */
+
+static mr_err_t run_graph(const char *text, mr_diag_t *diag) {
+  *diag = (mr_diag_t){0};
+  if (!reg.n) mr_registry_add(&reg, mr_stages_stages), mr_registry_add(&reg, own);
+  mr_graph_destroy(graph);
+  graph = mr_graph_create(&reg);
+  mr_err_t e = mr_graph_parse(graph, text, NULL, 0, diag);
+  return e < 0 ? e : mr_graph_run(graph, diag);
+}
+
+static int forget(void **state) {
+  for (int i = 0; i < kept.n; i++) mr_report_fini(&kept.report[i]);
+  kept.n = 0;
+  mr_graph_destroy(graph);
+  graph = NULL;
+  return 0;
+}
+
+#define HEAD "train-step name=t model=mlp hidden=4 threads=1 ! keep  "
+
+static void the_matrix_of(const char *classes, int64_t want) {
+  char text[512];
+  mr_diag_t diag;
+  snprintf(text, sizeof text,
+           "classy name=a n=32 classes=%s ! batch 16 ! " HEAD
+           "classy name=b n=48 classes=%s ! batch 16 ! t.valid",
+           classes, classes);
+  if (run_graph(text, &diag) < 0) fail_msg("%s", diag.text);
+  assert_int_equal(kept.n, 1);
+  const mr_report_t *r = &kept.report[0];
+  assert_int_equal(r->n_classes, want);
+  uint64_t records = 0;
+  for (size_t i = 0; i < r->n_confused; i++) {
+    const mr_confused_t *c = &r->confused[i];
+    assert_in_range(c->truth, 0, want - 1);
+    assert_in_range(c->guess, 0, want - 1);
+    if (i) assert_true(c[-1].truth < c->truth || c[-1].guess < c->guess); /* in order, once */
+    records += c->count;
+  }
+  assert_int_equal(records, 48);
+}
+
+static void seventeen_classes_have_a_confusion_matrix(void **state) { the_matrix_of("17", 17); }
+static void a_thousand_classes_have_a_confusion_matrix(void **state) {
+  the_matrix_of("1000", 1000);
+}
+
+static void each_input_of_held_back_records_is_reported_under_its_name(void **state) {
+  static const struct {
+    const char *name;
+    double records;
+  } want[] = {{"valid", 16}, {"valid.cats", 32}, {"valid.dogs", 48}, {"test", 16}};
+  mr_diag_t diag;
+  mr_err_t e = run_graph("classy name=a n=32 ! batch 16 ! " HEAD
+                         "classy name=d n=48 ! batch 16 ! t.valid.dogs  "
+                         "classy name=b n=16 ! batch 16 ! t.valid  "
+                         "classy name=e n=16 ! batch 16 ! t.test  "
+                         "classy name=c n=32 ! batch 16 ! t.valid.cats",
+                         &diag);
+  if (e < 0) fail_msg("%s", diag.text);
+  assert_int_equal(kept.n, 4);
+  for (int i = 0; i < 4; i++) {
+    const mr_report_t *r = NULL;
+    for (int k = 0; k < kept.n; k++)
+      if (!strcmp(mr_report_split(&kept.report[k]), want[i].name)) r = &kept.report[k];
+    if (!r) fail_msg("no report of %s", want[i].name);
+    assert_float_equal(mr_report_get(r, MR_METRIC_OWN(RECORDS), 0), want[i].records, 0);
+    assert_true(mr_report_has(r, MR_METRIC_OWN(LOSS), NULL));
+    assert_true(mr_report_has(r, MR_METRIC_OWN(ACCURACY), NULL));
+  }
+}
+
+static void a_name_twice_and_one_too_many_are_refused(void **state) {
+  mr_diag_t diag;
+  assert_true(run_graph("classy name=a ! batch 4 ! " HEAD
+                        "classy name=b ! batch 4 ! t.valid.x  classy name=c ! batch 4 ! t.valid.x",
+                        &diag) < 0);
+  assert_non_null(strstr(diag.text, "t.valid.x has two connections"));
+  assert_true(run_graph("classy name=a ! batch 4 ! " HEAD
+                        "classy name=b ! batch 4 ! t.valid.a  classy name=c ! batch 4 ! t.valid.b  "
+                        "classy name=d ! batch 4 ! t.valid.c  classy name=e ! batch 4 ! t.valid.d  "
+                        "classy name=f ! batch 4 ! t.valid.e  classy name=g ! batch 4 ! t.valid.f",
+                        &diag) < 0);
+  assert_non_null(strstr(diag.text, "t.valid.f: t has at most 5 inputs valid.NAME"));
+  assert_true(run_graph("classy name=a ! batch 4 ! " HEAD "classy name=b ! batch 4 ! t.vlaid.x",
+                        &diag) < 0);
+  assert_non_null(strstr(diag.text, "no input \"vlaid.x\""));
+}
+
+static void a_dumped_graph_keeps_the_names(void **state) {
+  char *text = NULL;
+  size_t n;
+  mr_diag_t diag;
+  mr_err_t e = run_graph("classy name=a n=32 ! batch 16 ! " HEAD
+                         "classy name=d n=48 ! batch 16 name=held ! t.valid.dogs",
+                         &diag);
+  if (e < 0) fail_msg("%s", diag.text);
+  FILE *out = open_memstream(&text, &n);
+  mr_graph_dump(graph, out);
+  fclose(out);
+  assert_non_null(strstr(text, "held.out ! t.valid.dogs\n"));
+  if (run_graph(text, &diag) < 0) fail_msg("%s: %s", diag.text, text);
+  free(text);
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_teardown(f, forget)
+  const struct CMUnitTest tests[] = {
+      CASE(seventeen_classes_have_a_confusion_matrix),
+      CASE(a_thousand_classes_have_a_confusion_matrix),
+      CASE(each_input_of_held_back_records_is_reported_under_its_name),
+      CASE(a_name_twice_and_one_too_many_are_refused),
+      CASE(a_dumped_graph_keeps_the_names),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
