@@ -142,7 +142,8 @@ class Tree:
         """As a word of the tree, or as the name of a metric with Prometheus's ending."""
         stem = re.sub('_(?:total|sum|count|bucket)$', '', word)
         return word in self.words or stem != word and any(
-            f'"{stem}"' in t or f' {stem}' in t for f, t in self.bare.items() if f.startswith(('sinks/', 'metrics/', 'base/metrics.def')))
+            re.search(rf'"{stem}"|^MR_METRIC\w*\({stem},', t, re.M) for f, t in self.bare.items()
+            if f.startswith(('sinks/', 'metrics/')) or f.endswith('metrics.def'))
 
     def parts(self):
         """The parts of rooms, each a folder."""
