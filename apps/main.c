@@ -37,7 +37,7 @@ static void help_row(const char *name, const char *text, const char *note) {
   mr_put_wrapped(stdout, line, columns, columns < 60 ? 4 : 12);
 }
 
-static void help(void) {
+static void print_usage(void) {
   puts(usage);
   char note[MR_LACKING_MAX];
   for (int i = 0; commands[i]; i++)
@@ -57,7 +57,7 @@ static void list_libraries(const char *text, bool in) {
   if (n) puts("");
 }
 
-static void version(void) {
+static void print_version(void) {
   puts("millrace " MR_VERSION);
   list_libraries("with ", true);
   list_libraries("without ", false);
@@ -99,7 +99,7 @@ static int main_unknown(const char *word) {
 }
 
 /* Whether a flag that every command has is given before "--", after which everything is a word. */
-static bool asks(int argc, char **argv, const char *flag, const char *or_flag) {
+static bool asks_for_flag(int argc, char **argv, const char *flag, const char *or_flag) {
   for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
     if (!strcmp(argv[i], flag) || !strcmp(argv[i], or_flag)) return true;
   return false;
@@ -157,16 +157,16 @@ int main(int argc, char **argv) {
     return 2;
   }
   if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
-    help();
+    print_usage();
     return 0;
   }
   const mr_command_t *c = main_find(argv[1]);
-  if (asks(argc - (c ? 2 : 1), argv + (c ? 2 : 1), "--version", "--version")) {
-    version();
+  if (asks_for_flag(argc - (c ? 2 : 1), argv + (c ? 2 : 1), "--version", "--version")) {
+    print_version();
     return 0;
   }
   if (!c) return main_unknown(argv[1]);
-  if (asks(argc - 2, argv + 2, "--help", "-h")) {
+  if (asks_for_flag(argc - 2, argv + 2, "--help", "-h")) {
     mr_args_help(c);
     return 0;
   }

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-static void string(FILE *to, const char *s) {
+static void write_json_string(FILE *to, const char *s) {
   fputc('"', to);
   for (; *s; s++) {
     unsigned char c = (unsigned char)*s;
@@ -25,11 +25,11 @@ static void chrome_trace_open_event(mr_chrome_trace_t *t, const char *phase, int
                                     const char *name) {
   fprintf(t->to, "%s{\"ph\":\"%s\",\"pid\":1,\"tid\":%d,\"name\":", t->any ? ",\n" : "\n", phase,
           thread);
-  string(t->to, name);
+  write_json_string(t->to, name);
   t->any = true;
 }
 
-static double us(const mr_chrome_trace_t *t, int64_t ns) {
+static double microseconds_since(const mr_chrome_trace_t *t, int64_t ns) {
   return (double)(ns - t->origin_ns) / 1e3;
 }
 
@@ -41,7 +41,7 @@ void mr_chrome_begin(mr_chrome_trace_t *t, FILE *to, int64_t origin_ns) {
 void mr_chrome_thread(mr_chrome_trace_t *t, int thread, const char *name) {
   chrome_trace_open_event(t, "M", thread, "thread_name");
   fputs(",\"args\":{\"name\":", t->to);
-  string(t->to, name);
+  write_json_string(t->to, name);
   fputs("}}", t->to);
 }
 
@@ -49,14 +49,15 @@ void mr_chrome_slice(mr_chrome_trace_t *t, int thread, const char *name, const c
                      int64_t from_ns, int64_t dur_ns, const mr_chrome_arg_t *args) {
   chrome_trace_open_event(t, "X", thread, name);
   fputs(",\"cat\":", t->to);
-  string(t->to, category);
-  mr_fprintf(t->to, ",\"ts\":%.3f,\"dur\":%.3f", us(t, from_ns), (double)dur_ns / 1e3);
+  write_json_string(t->to, category);
+  mr_fprintf(t->to, ",\"ts\":%.3f,\"dur\":%.3f", microseconds_since(t, from_ns),
+             (double)dur_ns / 1e3);
   for (int i = 0; args && args[i].name; i++) {
     fputs(i ? "," : ",\"args\":{", t->to);
-    string(t->to, args[i].name);
+    write_json_string(t->to, args[i].name);
     fputc(':', t->to);
     if (args[i].text)
-      string(t->to, args[i].text);
+      write_json_string(t->to, args[i].text);
     else
       mr_fprintf(t->to, "%.17g", args[i].number);
   }
@@ -66,8 +67,8 @@ void mr_chrome_slice(mr_chrome_trace_t *t, int thread, const char *name, const c
 void mr_chrome_flow(mr_chrome_trace_t *t, int thread, bool begins, const char *name, uint64_t id,
                     int64_t at_ns) {
   chrome_trace_open_event(t, begins ? "s" : "f", thread, name);
-  mr_fprintf(t->to, ",\"cat\":\"flow\",\"id\":%" PRIu64 ",\"ts\":%.3f%s}", id, us(t, at_ns),
-             begins ? "" : ",\"bp\":\"e\"");
+  mr_fprintf(t->to, ",\"cat\":\"flow\",\"id\":%" PRIu64 ",\"ts\":%.3f%s}", id,
+             microseconds_since(t, at_ns), begins ? "" : ",\"bp\":\"e\"");
 }
 
 void mr_chrome_end(mr_chrome_trace_t *t) { fputs("\n]}\n", t->to); }

@@ -67,7 +67,7 @@ mr_thread_time_t mr_thread_time(int tid) {
 /* ---- processor time of all programs ---- */
 
 /* Sums a line "cpuK user nice system idle iowait irq softirq steal ..." without idle and iowait. */
-static bool ticks_worked(const char *line, int *cpu, int64_t *ticks) {
+static bool sum_worked_ticks(const char *line, int *cpu, int64_t *ticks) {
   int64_t v[8] = {0};
   int n = sscanf(line,
                  "cpu%d %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
@@ -88,7 +88,8 @@ int64_t mr_processors_ns(void) {
   while (any && fgets(line, sizeof line, f)) {
     if (line[0] != 'c') break; /* the processors' lines come first */
     if (line[3] == ' ') continue;
-    if (ticks_worked(line, &cpu, &ticks) && cpu < CPU_SETSIZE && CPU_ISSET(cpu, &set)) sum += ticks;
+    if (sum_worked_ticks(line, &cpu, &ticks) && cpu < CPU_SETSIZE && CPU_ISSET(cpu, &set))
+      sum += ticks;
   }
   fclose(f);
   return sum * (INT64_C(1000000000) / sysconf(_SC_CLK_TCK));

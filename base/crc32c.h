@@ -16,7 +16,7 @@ uint32_t mr_crc32c_plain(const void *data, size_t n);
 
 /* Returns the form in which TFRecord files store a checksum, because data may contain checksums
    itself. */
-static inline uint32_t mr_crc32c_masked(uint32_t crc) {
+static inline uint32_t mr_crc32c_mask(uint32_t crc) {
   return (crc >> 15 | crc << 17) + 0xA282EAD8u;
 }
 

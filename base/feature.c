@@ -39,7 +39,7 @@ static const mr_feature_t *next_lacking(const char **needs) {
 bool mr_built_in(const char *needs) { return !next_lacking(&needs); }
 
 /* Writes "libcurl and libarchive". */
-static void libraries(const char *needs, char *text, size_t n) {
+static void name_libraries(const char *needs, char *text, size_t n) {
   size_t at = 0;
   *text = 0;
   for (const mr_feature_t *f; at < n && (f = next_lacking(&needs));)
@@ -50,7 +50,7 @@ const char *mr_lacking_note(const char *needs, char *text, size_t n) {
   char library[MR_LACKING_MAX];
   *text = 0;
   if (mr_built_in(needs)) return text;
-  libraries(needs, library, sizeof library);
+  name_libraries(needs, library, sizeof library);
   snprintf(text, n, " Not built in (no %s).", library);
   return text;
 }
@@ -58,7 +58,7 @@ const char *mr_lacking_note(const char *needs, char *text, size_t n) {
 mr_err_t mr_without(mr_diag_t *diag, const char *what, const char *needs) {
   char library[MR_LACKING_MAX], packages[256] = "", options[256] = "";
   size_t p = 0, o = 0;
-  libraries(needs, library, sizeof library);
+  name_libraries(needs, library, sizeof library);
   for (const mr_feature_t *f; (f = next_lacking(&needs));) {
     if (p < sizeof packages)
       p += (size_t)snprintf(packages + p, sizeof packages - p, " %s", f->packages);

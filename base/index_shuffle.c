@@ -23,8 +23,8 @@ bool mr_index_shuffle_is_bijection(uint64_t max_index) {
   return all_bits(max_index) <= block_bits(grain_bits(max_index));
 }
 
-static mr_err_t init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed, int rounds,
-                     int bits) {
+static mr_err_t shuffle_init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed, int rounds,
+                             int bits) {
   *s = (mr_index_shuffle_t){0};
   if (rounds < 2 || rounds > MR_SHUFFLE_ROUNDS_MAX || rounds % 2) return MR_ERR_CONFIG;
   int half = block_bits(bits) / 2;
@@ -38,12 +38,12 @@ static mr_err_t init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed, i
 
 mr_err_t mr_index_shuffle_init(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed,
                                int rounds) {
-  return init(s, max_index, seed, rounds, grain_bits(max_index));
+  return shuffle_init(s, max_index, seed, rounds, grain_bits(max_index));
 }
 
 mr_err_t mr_index_shuffle_init_bijective(mr_index_shuffle_t *s, uint64_t max_index, uint32_t seed,
                                          int rounds) {
-  return init(s, max_index, seed, rounds, all_bits(max_index));
+  return shuffle_init(s, max_index, seed, rounds, all_bits(max_index));
 }
 
 static inline uint64_t index_shuffle_rotl(uint64_t x, int r, int half, uint64_t mask) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 /* Enters the C locale in this thread and returns the one before; glibc allocates nothing for it. */
-static locale_t enter(void) {
+static locale_t enter_c_locale(void) {
   locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   return c ? uselocale(c) : (locale_t)0;
 }
@@ -17,14 +17,14 @@ static void number_leave(locale_t outer) {
 }
 
 double mr_strtod(const char *text, char **end) {
-  locale_t outer = enter();
+  locale_t outer = enter_c_locale();
   double v = strtod(text, end);
   number_leave(outer);
   return v;
 }
 
 int mr_vsnprintf(char *to, size_t n, const char *fmt, va_list ap) {
-  locale_t outer = enter();
+  locale_t outer = enter_c_locale();
   int len = vsnprintf(to, n, fmt, ap);
   number_leave(outer);
   return len;
@@ -39,7 +39,7 @@ int mr_snprintf(char *to, size_t n, const char *fmt, ...) {
 }
 
 static int number_print(FILE *to, const char *fmt, va_list ap) {
-  locale_t outer = enter();
+  locale_t outer = enter_c_locale();
   int len = vfprintf(to, fmt, ap);
   number_leave(outer);
   return len;
@@ -64,7 +64,7 @@ int mr_printf(const char *fmt, ...) {
 int mr_sscanf(const char *text, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  locale_t outer = enter();
+  locale_t outer = enter_c_locale();
   int n = vsscanf(text, fmt, ap);
   number_leave(outer);
   va_end(ap);

@@ -31,7 +31,7 @@ void mr_seed_seq(const uint32_t *seed, size_t n_seeds, uint32_t *r, size_t n) {
 
 /* ---- numpy ---- */
 
-static uint32_t hashmix(uint32_t x, uint32_t *h) {
+static uint32_t mix_hash(uint32_t x, uint32_t *h) {
   x ^= *h;
   *h *= 0x931E8875u;
   x *= *h;
@@ -45,12 +45,12 @@ static uint32_t pool_mix(uint32_t x, uint32_t y) {
 
 void mr_seed_sequence(const uint32_t *word, size_t n_words, uint32_t *out, size_t n) {
   uint32_t pool[4], h = 0x43B0D7E5u;
-  for (size_t i = 0; i < 4; i++) pool[i] = hashmix(i < n_words ? word[i] : 0, &h);
+  for (size_t i = 0; i < 4; i++) pool[i] = mix_hash(i < n_words ? word[i] : 0, &h);
   for (size_t s = 0; s < 4; s++)
     for (size_t d = 0; d < 4; d++)
-      if (s != d) pool[d] = pool_mix(pool[d], hashmix(pool[s], &h));
+      if (s != d) pool[d] = pool_mix(pool[d], mix_hash(pool[s], &h));
   for (size_t s = 4; s < n_words; s++)
-    for (size_t d = 0; d < 4; d++) pool[d] = pool_mix(pool[d], hashmix(word[s], &h));
+    for (size_t d = 0; d < 4; d++) pool[d] = pool_mix(pool[d], mix_hash(word[s], &h));
   h = 0x8B51F9DDu;
   for (size_t i = 0; i < n; i++) {
     uint32_t x = pool[i % 4] ^ h;

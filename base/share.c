@@ -12,8 +12,8 @@
 #include "base/xio.h"
 
 /* Sets *arg, the path of the loaded file that holds this function: 1 once it is found. */
-static int share_loaded(struct dl_phdr_info *info, size_t size, void *arg) {
-  uintptr_t here = (uintptr_t)share_loaded - info->dlpi_addr;
+static int share_find_loaded(struct dl_phdr_info *info, size_t size, void *arg) {
+  uintptr_t here = (uintptr_t)share_find_loaded - info->dlpi_addr;
   for (int i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *p = &info->dlpi_phdr[i];
     if (p->p_type != PT_LOAD || here < p->p_vaddr || here - p->p_vaddr >= p->p_memsz) continue;
@@ -26,7 +26,7 @@ static int share_loaded(struct dl_phdr_info *info, size_t size, void *arg) {
 /* The folder of that file, without links; false if it cannot be found out. */
 static bool share_beside(char folder[MR_PATH_MAX]) {
   const char *name = NULL;
-  if (!dl_iterate_phdr(share_loaded, &name)) return false;
+  if (!dl_iterate_phdr(share_find_loaded, &name)) return false;
   if (!realpath(name && *name ? name : "/proc/self/exe", folder)) return false;
   *strrchr(folder, '/') = 0;
   return true;

@@ -11,7 +11,7 @@
 
 enum { WORD_MAX = 63 };
 
-static size_t min3(size_t a, size_t b, size_t c) {
+static size_t least_of_three(size_t a, size_t b, size_t c) {
   size_t m = a < b ? a : b;
   return m < c ? m : c;
 }
@@ -26,7 +26,8 @@ size_t mr_edit_distance(const char *a, const char *b) {
     uint8_t *now = row[i % 3], *before = row[(i + 2) % 3], *older = row[(i + 1) % 3];
     now[0] = (uint8_t)i;
     for (size_t j = 1; j <= nb; j++) {
-      size_t d = min3(before[j] + 1u, now[j - 1] + 1u, before[j - 1] + (a[i - 1] != b[j - 1]));
+      size_t d =
+          least_of_three(before[j] + 1u, now[j - 1] + 1u, before[j - 1] + (a[i - 1] != b[j - 1]));
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && older[j - 2] + 1u < d)
         d = older[j - 2] + 1u;
       now[j] = (uint8_t)d;

@@ -16,7 +16,7 @@
 
 enum { BLOCK = 512, MEMBER = 2 * BLOCK /* its header and its contents */ };
 
-static mr_err_t describe(mr_shard_draft_t *d, int64_t records, mr_diag_t *diag) {
+static mr_err_t describe_columns(mr_shard_draft_t *d, int64_t records, mr_diag_t *diag) {
   uint32_t key, bin;
   MR_TRY(mr_shard_draft_column(d, "__key__", 7, MR_TAR_KEY, &key, diag));
   MR_TRY(mr_shard_draft_column(d, "bin", 3, MR_TAR_MEMBER, &bin, diag));
@@ -38,7 +38,7 @@ static mr_err_t make_index(const char *archive, int fd, int64_t records, mr_diag
   MR_TRY(mr_shard_id_of(fd, archive, &id, diag));
   mr_shard_draft_t *d = mr_shard_draft_new();
   if (!d) return mr_no_memory(diag, "an index");
-  mr_err_t e = describe(d, records, diag);
+  mr_err_t e = describe_columns(d, records, diag);
   if (e >= 0) e = mr_shard_index_make(d, "tar/1", &id, NULL, &x, diag);
   mr_shard_draft_free(d);
   if (e >= 0) e = mr_shard_index_save(&x, path, diag);

@@ -72,7 +72,7 @@ static int listen_anywhere(int *port) {
   return fd;
 }
 
-static void watch(int fd, void *what) {
+static void watch_descriptor(int fd, void *what) {
   struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = what};
   if (epoll_ctl(queue, EPOLL_CTL_ADD, fd, &e) < 0) exit(1);
 }
@@ -92,12 +92,12 @@ static void accept_client(int fd, int upstream) {
     l->up.last = &l->up.first, l->down.last = &l->down.first;
     l->fresh = true, l->next = links, links = l;
     connections++;
-    watch(client, l), watch(server, l);
+    watch_descriptor(client, l), watch_descriptor(server, l);
   }
 }
 
 /* When n bytes that enter now arrive. */
-static int64_t arrival(link_t *l, const way_t *w, int64_t now, size_t n) {
+static int64_t arrival_time(link_t *l, const way_t *w, int64_t now, size_t n) {
   if (!w->paced) {
     int64_t travel = l->fresh ? 3 * half_ns : half_ns;
     l->fresh = false, requests++;
@@ -123,7 +123,7 @@ static bool take_piece(link_t *l, way_t *w, int64_t now) {
   }
   piece_t *cut = realloc(p, sizeof *p + (size_t)n);
   if (cut) p = cut;
-  p->n = (size_t)n, p->sent = 0, p->next = NULL, p->due_ns = arrival(l, w, now, p->n);
+  p->n = (size_t)n, p->sent = 0, p->next = NULL, p->due_ns = arrival_time(l, w, now, p->n);
   *w->last = p, w->last = &p->next, w->held += p->n;
   return true;
 }
@@ -198,7 +198,7 @@ int main(int argc, char **argv) {
   ns_per_byte = 8 / atof(argv[2]), half_ns = (int64_t)(atof(argv[3]) * 1e6 / 2);
   queue = epoll_create1(EPOLL_CLOEXEC);
   int fd = listen_anywhere(&port), counts = listen_anywhere(&counts_port);
-  watch(fd, NULL), watch(counts, &counts);
+  watch_descriptor(fd, NULL), watch_descriptor(counts, &counts);
   printf("%d %d\n", port, counts_port);
   fflush(stdout);
   for (;;) {

@@ -165,7 +165,7 @@ static bool cast_is_here(const subscriber_t *s, int64_t now) {
 
 /* The sender of the last message; a newcomer takes the place of one that is gone.  NULL: there are
    too many. */
-static subscriber_t *who(mr_cast_t *c, int64_t now) {
+static subscriber_t *find_sender(mr_cast_t *c, int64_t now) {
   subscriber_t *free_one = NULL;
   for (int i = 0; i < SUBSCRIBERS; i++) {
     subscriber_t *s = &c->subscriber[i];
@@ -179,19 +179,19 @@ static subscriber_t *who(mr_cast_t *c, int64_t now) {
   return free_one;
 }
 
-static subscriber_t speaker(const mr_cast_t *c) { /* the last sender, for an answer */
+static subscriber_t last_sender(const mr_cast_t *c) { /* the last sender, for an answer */
   subscriber_t s = {.n_id = c->k.n_from};
   memcpy(s.id, c->k.from, c->k.n_from);
   return s;
 }
 
-static void introduce(mr_cast_t *c) {
-  subscriber_t s = speaker(c);
+static void welcome_subscriber(mr_cast_t *c) {
+  subscriber_t s = last_sender(c);
   cast_report(c, &s, 0, MR__LINK_WELCOME, 0, c->welcome, c->n_welcome);
 }
 
 /* Tells a peer that takes this for a server of batches what it is. */
-static void stranger(mr_cast_t *c, const void *frame, size_t n) {
+static void answer_stranger(mr_cast_t *c, const void *frame, size_t n) {
   mr__link_head_t head = {0};
   const char *why;
   char text[160];
@@ -202,7 +202,7 @@ static void stranger(mr_cast_t *c, const void *frame, size_t n) {
   else if (!mr__link_is_foreign(frame, n, &kind, text, sizeof text))
     return;
   if (kind != MR__LINK_HELLO) return;
-  subscriber_t s = speaker(c);
+  subscriber_t s = last_sender(c);
   int k = snprintf(text, sizeof text, "a broadcast answers there; say subscribe=%s", c->name);
   cast_report(c, &s, head.session, MR__LINK_REFUSE, 0, text, (size_t)k);
 }
@@ -214,9 +214,9 @@ static void cast_hear(mr_cast_t *c, mr__message_t *m, int64_t now) {
   const void *frame = zmq_msg_data(&m->frame[0]);
   size_t n = zmq_msg_size(&m->frame[0]);
   if (m->bad || m->n != 1 || !mr__cast_read(frame, n, c->name, &what, &number))
-    return stranger(c, frame, n);
-  if (what == MR__CAST_SPEC) return introduce(c);
-  if (!(s = who(c, now))) {
+    return answer_stranger(c, frame, n);
+  if (what == MR__CAST_SPEC) return welcome_subscriber(c);
+  if (!(s = find_sender(c, now))) {
     c->stats.malformed++;
     return;
   }
@@ -237,7 +237,7 @@ void mr_cast_pump(mr_cast_t *c) {
   }
 }
 
-static int present(const mr_cast_t *c) {
+static int count_present(const mr_cast_t *c) {
   int64_t now = mr__link_now_ms();
   int n = 0;
   for (int i = 0; i < SUBSCRIBERS; i++) n += cast_is_here(&c->subscriber[i], now);
@@ -256,7 +256,7 @@ bool mr_cast_give(mr_cast_t *c, mr_buf_t *b) {
   kept_t *t = &c->kept[c->at];
   c->stats.published++;
   cast_forget(t);
-  if (!present(c)) return true;
+  if (!count_present(c)) return true;
   t->number = b->seq;
   if (!put_first(c, b, t)) return false;
   t->n = mr__plain_write(&c->spec, b, b->seq, false, t->part);
@@ -291,7 +291,7 @@ bool mr_cast_pending(mr_cast_t *c) { return mr__socket_readable(&c->k); }
 
 void mr_cast_stats(const mr_cast_t *c, mr_cast_stats_t *out) {
   *out = c->stats;
-  out->present = present(c);
+  out->present = count_present(c);
 }
 
 const char *mr_cast_address(const mr_cast_t *c) { return c->k.at; }

@@ -103,7 +103,7 @@ static void guard_cut(mr__guard_t *g, int i) {
 
 /* The least useful connection: the oldest of those that never followed the protocol, else the one
    that has been silent for longest.  -1: all are in use. */
-static int least_missed(const mr__guard_t *g, int64_t now) {
+static int least_useful(const mr__guard_t *g, int64_t now) {
   int least = -1;
   for (int i = 0; i < g->n; i++) {
     const connection_t *c = &g->at[i], *l = least < 0 ? NULL : &g->at[least];
@@ -114,7 +114,7 @@ static int least_missed(const mr__guard_t *g, int64_t now) {
   return least;
 }
 
-static void accepted(mr__guard_t *g, int fd, int64_t now) {
+static void note_accepted(mr__guard_t *g, int fd, int64_t now) {
   connection_t c = {.fd = fd, .since_ms = now};
   struct stat st;
   for (int i = g->n - 1; i >= 0; i--)
@@ -122,7 +122,7 @@ static void accepted(mr__guard_t *g, int fd, int64_t now) {
   if (fstat(fd, &st) < 0 || !S_ISSOCK(st.st_mode)) return; /* gone already */
   c.inode = st.st_ino;
   if (g->n == g->most) {
-    int i = least_missed(g, now);
+    int i = least_useful(g, now);
     if (i >= 0) guard_cut(g, i);
   }
   if (g->n == g->most)
@@ -140,7 +140,7 @@ static void hear_events(mr__guard_t *g, int64_t now) {
   while ((n = zmq_recv(g->events, event, sizeof event, ZMQ_DONTWAIT)) >= 0) {
     memcpy(&value, event + 2, sizeof value);
     zmq_recv(g->events, address, sizeof address, 0);
-    if (n == sizeof event) accepted(g, value, now);
+    if (n == sizeof event) note_accepted(g, value, now);
   }
 }
 

@@ -160,8 +160,8 @@ void mr_link_close(mr_link_t *l) {
 
 /* ---- messages ---- */
 
-static size_t frame(mr_link_t *l, char *at, mr__link_kind_t kind, int64_t number, const void *body,
-                    size_t n) {
+static size_t put_frame(mr_link_t *l, char *at, mr__link_kind_t kind, int64_t number,
+                        const void *body, size_t n) {
   mr__link_head_t head;
   mr__link_head(&head, kind, l->session, number, n, 0);
   memcpy(at, &head, sizeof head);
@@ -171,7 +171,7 @@ static size_t frame(mr_link_t *l, char *at, mr__link_kind_t kind, int64_t number
 
 bool mr__link_say(mr_link_t *l, mr__link_kind_t kind, int64_t number, const void *body, size_t n) {
   char at[SHORT_MESSAGE];
-  if (!mr__socket_send(&l->k, false, at, frame(l, at, kind, number, body, n), NULL, 0))
+  if (!mr__socket_send(&l->k, false, at, put_frame(l, at, kind, number, body, n), NULL, 0))
     return false;
   l->said_ms = mr__link_now_ms();
   return true;
@@ -228,7 +228,7 @@ bool mr__link_let_in(mr_link_t *l) {
   bool silent = mr__link_now_ms() - l->heard_ms > MR__LINK_SILENT_MS;
   if (l->state == MR__LINK_PLAIN && !silent) return false; /* it understands no message of ours */
   if (l->state == MR__LINK_MET && !silent &&
-      mr__socket_peer_stands(&l->k, at, frame(l, at, MR__LINK_BEAT, 0, NULL, 0)))
+      mr__socket_peer_stands(&l->k, at, put_frame(l, at, MR__LINK_BEAT, 0, NULL, 0)))
     return false;
   mr__socket_set_peer(&l->k);
   mr__link_part(l);
@@ -276,7 +276,7 @@ void mr__link_hear(mr_link_t *l, mr__message_t *m) {
     mr__link_in_hears(l, &head, first + sizeof head, m);
 }
 
-static void beat(mr_link_t *l) {
+static void send_beat(mr_link_t *l) {
   int64_t now = mr__link_now_ms();
   if (l->state != MR__LINK_MET) return;
   if (now - l->heard_ms > MR__LINK_SILENT_MS) return mr__link_part(l);
@@ -314,7 +314,7 @@ mr_err_t mr_link_pump(mr_link_t *l, mr_diag_t *diag) {
   } else {
     mr__link_in_speaks(l);
   }
-  beat(l);
+  send_beat(l);
   return MR_OK;
 }
 

@@ -89,13 +89,13 @@ static mr_err_t out_wait(mr_stage_t *s, mr_link_t *link, uint64_t seen) {
 }
 
 /* Set in a signal handler; relaxed: it hands nothing over, and the next wake-up sees it. */
-static atomic_bool nobody_comes;
+static atomic_bool no_peer_comes;
 
-void mr_link_out_nobody_comes(void) {
-  atomic_store_explicit(&nobody_comes, true, memory_order_relaxed);
+void mr_link_out_no_peer_comes(void) {
+  atomic_store_explicit(&no_peer_comes, true, memory_order_relaxed);
 }
 
-static bool is_alone(void) { return atomic_load_explicit(&nobody_comes, memory_order_relaxed); }
+static bool is_alone(void) { return atomic_load_explicit(&no_peer_comes, memory_order_relaxed); }
 
 /* Reports what a peer's death costs. */
 static void say_return(const mr_stage_t *s, int64_t number, const mr_link_stats_t *now,
@@ -227,7 +227,7 @@ static const mr_link_end_t out_end = {.moved = mr_link_out_moved,
                                       .set_left = mr_link_out_set_left,
                                       .sent = mr_link_out_sent,
                                       .ask = mr_link_out_ask,
-                                      .nobody_comes = mr_link_out_nobody_comes};
+                                      .no_peer_comes = mr_link_out_no_peer_comes};
 
 const mr_stage_def_t mr_stage_link_out = {
     .name = "link-out",

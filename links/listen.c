@@ -127,7 +127,7 @@ static bool hear_end(mr_listen_t *l, int64_t number) {
   return true;
 }
 
-static void listen_refused(mr_listen_t *l, const char *body, size_t n) {
+static void note_refusal(mr_listen_t *l, const char *body, size_t n) {
   char text[200];
   size_t k = n < sizeof text ? n : sizeof text - 1;
   for (size_t i = 0; i < k; i++) text[i] = (unsigned char)body[i] < ' ' ? '?' : body[i];
@@ -153,7 +153,7 @@ static bool listen_hear(mr_listen_t *l, mr__message_t *m) {
       return l->checked = true;
     case MR__LINK_DATA: return listen_hear_data(l, &head, body, m);
     case MR__LINK_END: return hear_end(l, head.number);
-    case MR__LINK_REFUSE: return listen_refused(l, body, head.body), true;
+    case MR__LINK_REFUSE: return note_refusal(l, body, head.body), true;
     default: return false;
   }
 }

@@ -52,7 +52,7 @@ static void map_unref(map_t *m) {
   free(m);
 }
 
-static void released(void *arg, mr_buf_t *b) {
+static void on_released(void *arg, mr_buf_t *b) {
   mr__rx_t *rx = arg;
   use_t *u = &rx->use[mr__pool_index(b)];
   assert(mr__pool_index(b) < (size_t)rx->window + SPARE);
@@ -73,7 +73,7 @@ static void forget_maps(mr__rx_t *rx) {
   rx->share = -1;
 }
 
-static void destroyed(void *arg) {
+static void on_destroyed(void *arg) {
   mr__rx_t *rx = arg;
   forget_maps(rx);
   free(rx->use), free((void *)rx->done), free(rx);
@@ -86,7 +86,7 @@ mr_pool_t *mr__rx_pool(const mr_spec_t *spec, int window, mr__rx_t **out) {
   mr_pool_t *pool = rx ? mr_pool_create(spec, n) : NULL;
   if (!pool) return free(rx), NULL;
   rx->spec = *spec, rx->slot = mr__slot_of(spec), rx->window = window, rx->share = -1;
-  mr__pool_hook(pool, &(mr__pool_hooks_t){released, destroyed, rx});
+  mr__pool_hook(pool, &(mr__pool_hooks_t){on_released, on_destroyed, rx});
   rx->use = calloc(n, sizeof *rx->use);
   rx->done = calloc((size_t)window, sizeof *rx->done);
   if (!rx->use || !rx->done) return mr_pool_destroy(pool), NULL;

@@ -97,13 +97,13 @@ static void send_let_go(mr_link_t *l, int64_t number) {
   }
 }
 
-static void acknowledged(mr_link_t *l, int64_t released, int64_t committed) {
+static void note_acknowledged(mr_link_t *l, int64_t released, int64_t committed) {
   l->acked = released;
   if (committed > l->committed_heard) l->committed_heard = committed;
   send_let_go(l, released);
 }
 
-static bool welcome(mr_link_t *l, bool shares) {
+static bool send_welcome(mr_link_t *l, bool shares) {
   char body[32 << 10];
   memset(body, 0, MR__LINK_TOKEN);
   if (shares) mr__share_token(l->share, body);
@@ -150,7 +150,7 @@ static void hear_hello(mr_link_t *l, const mr__link_head_t *head, const void *bo
   l->sent = l->acked = p.number, l->limit = hello.limit, l->end_said = false;
   bool shares = hello.flags & MR__LINK_SHARES && mr__share_same_host(l->share, hello.host);
   mr__share_use(l->share, shares);
-  if (!welcome(l, shares)) return mr__link_part(l);
+  if (!send_welcome(l, shares)) return mr__link_part(l);
   l->state = MR__LINK_MET;
   l->heard_ms = mr__link_now_ms();
   l->stats.connections++;
@@ -178,7 +178,7 @@ bool mr__link_out_hears_plain(mr_link_t *l, const void *frame, size_t n) {
   if (l->state != MR__LINK_PLAIN) l->stats.connections++;
   l->state = MR__LINK_PLAIN, l->session = 0, l->wanted = number;
   mr__share_use(l->share, false);
-  if (l->asked_state == MR_OK) acknowledged(l, number, number);
+  if (l->asked_state == MR_OK) note_acknowledged(l, number, number);
   return true;
 }
 
@@ -186,7 +186,7 @@ static void hear_ack(mr_link_t *l, const mr__link_head_t *head, const void *body
   mr__link_ack_t ack;
   if (head->number > l->sent || !mr__link_ack_read(body, head->body, head->number, &ack))
     return mr__link_malformed(l);
-  acknowledged(l, head->number, ack.committed);
+  note_acknowledged(l, head->number, ack.committed);
   l->limit = ack.limit;
   /* The receiving end waits for this before it closes: an acknowledgement in flight when its
      connection closed may never arrive here. */

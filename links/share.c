@@ -52,7 +52,7 @@ bool mr__share_same_host(const mr__share_t *s, const char *host) {
   return s && *ours && !strcmp(ours, host);
 }
 
-static socklen_t abstract(struct sockaddr_un *a, const char *token) {
+static socklen_t abstract_address(struct sockaddr_un *a, const char *token) {
   size_t n = strnlen(token + NAME_AT, NAME_MAX_BYTES);
   *a = (struct sockaddr_un){.sun_family = AF_UNIX};
   memcpy(a->sun_path + 1, token + NAME_AT, n);
@@ -82,7 +82,7 @@ mr_err_t mr__share_open(mr_link_t *l, mr_diag_t *diag) {
   memcpy(s->token, random, MR__LINK_SECRET);
   snprintf(s->token + NAME_AT, NAME_MAX_BYTES, "millrace-%d-%016llx", (int)getpid(),
            (unsigned long long)random[2]);
-  socklen_t n = abstract(&a, s->token);
+  socklen_t n = abstract_address(&a, s->token);
   if (bind(s->listener, (struct sockaddr *)&a, n) < 0 || listen(s->listener, 8) < 0)
     return mr_fail(diag, MR_ERR_IO, "cannot create the socket that shares buffers: %s",
                    strerror(errno));
@@ -199,7 +199,7 @@ int mr__share_connect(const char *token) {
   if (!token[NAME_AT]) return -1;
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -1;
-  socklen_t n = abstract(&a, token);
+  socklen_t n = abstract_address(&a, token);
   if (connect(fd, (struct sockaddr *)&a, n) == 0 && same_user(fd) &&
       send(fd, token, MR__LINK_SECRET, MSG_NOSIGNAL) == MR__LINK_SECRET)
     return fd;

@@ -15,7 +15,7 @@ enum {
   HANDSHAKE_MS = 3000,
 };
 
-static bool starts(const char *text, const char *with) {
+static bool text_starts_with(const char *text, const char *with) {
   return !strncmp(text, with, strlen(with));
 }
 
@@ -64,7 +64,7 @@ static void only_this_user(void *socket) {
 
 static mr_err_t refuse_address(const mr_link_cfg_t *cfg, mr_diag_t *diag) {
   const char *a = cfg->address ? cfg->address : "";
-  if (!starts(a, "tcp://") && !starts(a, "ipc://"))
+  if (!text_starts_with(a, "tcp://") && !text_starts_with(a, "ipc://"))
     return mr_fail(diag, MR_ERR_CONFIG,
                    "address = %s: want tcp://HOST:PORT, ipc://@NAME or ipc://FILE", a);
   if (cfg->bind && !mr_address_stays_here(a) && !cfg->key)
@@ -97,7 +97,7 @@ mr_err_t mr__socket_open(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t long
     return mr_fail(diag, MR_ERR_IO, "cannot %s %s: %s", cfg->bind ? "bind" : "connect to",
                    cfg->address, zmq_strerror(zmq_errno()));
   zmq_getsockopt(k->socket, ZMQ_LAST_ENDPOINT, k->at, &n);
-  k->has_file = cfg->bind && starts(k->at, "ipc://") && k->at[6] != '@';
+  k->has_file = cfg->bind && text_starts_with(k->at, "ipc://") && k->at[6] != '@';
   zmq_getsockopt(k->socket, ZMQ_FD, &k->fd, &fd_n);
   return MR_OK;
 }
@@ -114,7 +114,7 @@ void mr__socket_close(mr__socket_t *k, int linger_ms) {
   *k = (mr__socket_t){0};
 }
 
-static bool more(void *socket) {
+static bool has_more_frames(void *socket) {
   int v = 0;
   size_t n = sizeof v;
   zmq_getsockopt(socket, ZMQ_RCVMORE, &v, &n);
@@ -122,7 +122,7 @@ static bool more(void *socket) {
 }
 
 static void socket_drain(void *socket) {
-  while (more(socket)) {
+  while (has_more_frames(socket)) {
     zmq_msg_t rest;
     zmq_msg_init(&rest);
     int bad = zmq_msg_recv(&rest, socket, ZMQ_DONTWAIT) < 0;
@@ -150,24 +150,24 @@ static bool receive_frame(mr__socket_t *k, mr__message_t *m) {
 /* Takes one whole message into m, all of its frames, and returns true; false if none has come.
    m->bad: it is no message of a link, because it has no frame beside its sender's id, or too many.
  */
-static bool receive(mr__socket_t *k, mr__message_t *m) {
+static bool receive_message(mr__socket_t *k, mr__message_t *m) {
   if (k->router && !receive_id(k)) return false;
-  m->bad = k->router && !more(k->socket);
+  m->bad = k->router && !has_more_frames(k->socket);
   if (m->bad) {
     zmq_msg_init(&m->frame[m->n++]); /* from a peer that sends nothing but its id */
     return true;
   }
   do {
     if (!receive_frame(k, m)) return false;
-  } while (m->n < MR__LINK_FRAMES && more(k->socket));
-  m->bad = more(k->socket);
+  } while (m->n < MR__LINK_FRAMES && has_more_frames(k->socket));
+  m->bad = has_more_frames(k->socket);
   if (m->bad) socket_drain(k->socket);
   return true;
 }
 
 bool mr__socket_receive(mr__socket_t *k, mr__message_t *m) {
   m->n = 0, m->bad = false;
-  k->drained = !receive(k, m);
+  k->drained = !receive_message(k, m);
   if (k->drained) mr__message_close(m);
   return !k->drained;
 }

@@ -101,25 +101,25 @@ static mr_err_t source_plan(mr_stage_t *s) {
   return e;
 }
 
-static bool listens(const mr_stage_t *s) { return ((const source_t *)s->state)->subscribe; }
+static bool is_subscriber(const mr_stage_t *s) { return ((const source_t *)s->state)->subscribe; }
 
 static mr_err_t source_open(mr_stage_t *s) {
-  return listens(s) ? mr__source_listen_open(s) : mr_link_in_open(s);
+  return is_subscriber(s) ? mr__source_listen_open(s) : mr_link_in_open(s);
 }
 
 static mr_err_t source_step(mr_stage_t *s) {
-  return listens(s) ? mr__source_listen_step(s) : mr_link_in_step(s);
+  return is_subscriber(s) ? mr__source_listen_step(s) : mr_link_in_step(s);
 }
 
 static void source_close(mr_stage_t *s) {
-  if (listens(s))
+  if (is_subscriber(s))
     mr__source_listen_close(s);
   else
     mr_link_in_close(s);
 }
 
 static void source_report(mr_stage_t *s, char *text, size_t n) {
-  if (listens(s))
+  if (is_subscriber(s))
     mr__source_listen_report(s, text, n);
   else
     mr_link_in_report(s, text, n);

@@ -174,7 +174,7 @@ size_t mr__link_data_write(const mr__link_data_t *d, const mr_spec_t *spec, cons
 /* ---- buffers, checked ---- */
 
 /* Takes n bytes off the front of the remaining ones; NULL if there are fewer. */
-static const char *wire_cut(const char **at, size_t *left, size_t n) {
+static const char *wire_take(const char **at, size_t *left, size_t n) {
   const char *part = *at;
   if (n > *left) return NULL;
   *at += n, *left -= n;
@@ -226,18 +226,18 @@ static bool numbers_fit(const mr__link_data_t *d, const mr_spec_t *spec) {
 static bool cut_records(const char **at, size_t *left, const mr__link_data_t *d,
                         const mr_spec_t *spec, mr__link_parts_t *p) {
   size_t n = (size_t)d->n;
-  p->key = wire_cut(at, left, n * 8);
-  p->draw = wire_cut(at, left, n * 8);
+  p->key = wire_take(at, left, n * 8);
+  p->draw = wire_take(at, left, n * 8);
   for (int f = 0; f < spec->n_fields; f++) {
     const mr_field_t *field = &spec->field[f];
     int64_t rows;
     p->bytes[f] = n * mr_field_bytes(field);
     if (!field->ragged) continue;
-    p->offset[f] = wire_cut(at, left, (n + 1) * 8);
+    p->offset[f] = wire_take(at, left, (n + 1) * 8);
     if (!p->offset[f] || !mr__link_offsets_fit(p->offset[f], d->n, field, &rows)) return false;
     p->bytes[f] = (size_t)rows * mr_field_row(field);
   }
-  p->excluded = wire_cut(at, left, n);
+  p->excluded = wire_take(at, left, n);
   return p->key && p->draw && p->excluded;
 }
 
@@ -246,11 +246,11 @@ bool mr__link_data_read(const void *body, size_t n, int n_frames, const mr_spec_
   const char *at = body;
   size_t left = n, size = 0;
   memset(parts, 0, sizeof *parts);
-  const char *fixed = wire_cut(&at, &left, sizeof *data);
+  const char *fixed = wire_take(&at, &left, sizeof *data);
   if (!fixed) return false;
   memcpy(data, fixed, sizeof *data);
   if (!numbers_fit(data, spec)) return false;
-  parts->word = wire_cut(&at, &left, data->n_words * 8);
+  parts->word = wire_take(&at, &left, data->n_words * 8);
   if (!parts->word) return false;
   if (data->where == MR__LINK_WHERE_POOL) return !n_frames && !left;
   bool batches = spec->flow == MR_FLOW_BATCHES;
@@ -260,7 +260,7 @@ bool mr__link_data_read(const void *body, size_t n, int n_frames, const mr_spec_
     size += parts->bytes[f];
     if (is_apart(data, f))
       n_frames--;
-    else if (!(parts->value[f] = wire_cut(&at, &left, parts->bytes[f])))
+    else if (!(parts->value[f] = wire_take(&at, &left, parts->bytes[f])))
       return false;
     if (spec->field[f].label && parts->value[f] &&
         !mr__link_labels_fit(parts->value[f], data->n, spec, f))

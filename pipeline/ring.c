@@ -68,12 +68,12 @@ void mr_ring_fini(mr_ring_t *r) {
 
 /* seq_cst exchange: releases the slots to the acquire in ring_look(), and precedes the load of the
    other side's parked flag in mr_wait_wake. */
-static void post(side_t *s, uint64_t done) {
+static void post_index(side_t *s, uint64_t done) {
   atomic_exchange_explicit(&s->word, s->index << 1 | done, memory_order_seq_cst);
 }
 
 static void ring_publish(side_t *s, uint64_t done) {
-  post(s, done);
+  post_index(s, done);
   if (s->other) mr_wait_wake(s->other);
 }
 
@@ -84,11 +84,11 @@ static uint64_t ring_look(const side_t *s) {
 }
 
 /* Only this side writes its own word, so relaxed reads suffice. */
-static uint64_t own_done(const side_t *s) {
+static uint64_t is_own_done(const side_t *s) {
   return atomic_load_explicit(&s->word, memory_order_relaxed) & DONE;
 }
 
-static size_t room_cached(const mr_ring_t *r) {
+static size_t cached_room(const mr_ring_t *r) {
   assert(r->producer.index - r->producer.seen <= r->mask + 1); /* the consumer is not ahead */
   return r->mask + 1 - (size_t)(r->producer.index - r->producer.seen);
 }
@@ -96,7 +96,7 @@ static size_t room_cached(const mr_ring_t *r) {
 size_t mr_ring_room(mr_ring_t *r) {
   if (r->lossy) return r->mask + 1;
   r->producer.seen = ring_look(&r->consumer) >> 1;
-  return room_cached(r);
+  return cached_room(r);
 }
 
 /* Releases what is left in a ring whose consumer has left.  Both sides call this: the consumer
@@ -130,7 +130,7 @@ static mr_buf_t *take_front(mr_ring_t *r) {
 }
 
 static void push_lossy(mr_ring_t *r, mr_buf_t *b) {
-  assert(b && !own_done(&r->producer));
+  assert(b && !is_own_done(&r->producer));
   while (r->producer.index - (ring_look(&r->consumer) >> 1) > r->mask) {
     mr_buf_t *old = take_front(r);
     if (!old) continue; /* the consumer was faster: there is room */
@@ -140,7 +140,7 @@ static void push_lossy(mr_ring_t *r, mr_buf_t *b) {
   assert(r->producer.index - (ring_look(&r->consumer) >> 1) <=
          r->mask); /* the front has passed the slot */
   atomic_store_explicit(&r->slot[r->producer.index++ & r->mask], b, memory_order_relaxed);
-  post(&r->producer, own_done(&r->producer));
+  post_index(&r->producer, is_own_done(&r->producer));
   if (!r->producer.other) return;
   /* News can wait while there is room for more of it. */
   if (r->producer.index - (ring_look(&r->consumer) >> 1) > r->mask / 2)
@@ -163,11 +163,11 @@ size_t mr_ring_push(mr_ring_t *r, mr_buf_t *const *in, size_t n) {
     if (mr_ring_gone(r)) ring_drain(r);
     return n;
   }
-  size_t k = room_cached(r);
+  size_t k = cached_room(r);
   if (k < n) k = mr_ring_room(r);
   if (k > n) k = n;
   if (!k) return 0;
-  assert(!own_done(&r->producer)); /* nothing follows a close */
+  assert(!is_own_done(&r->producer)); /* nothing follows a close */
   for (size_t i = 0; i < k; i++) {
     assert(in[i]);
     atomic_store_explicit(&r->slot[(r->producer.index + i) & r->mask], in[i], memory_order_relaxed);
@@ -181,7 +181,7 @@ size_t mr_ring_push(mr_ring_t *r, mr_buf_t *const *in, size_t n) {
 void mr_ring_close(mr_ring_t *r) { ring_publish(&r->producer, DONE); }
 bool mr_ring_gone(mr_ring_t *r) { return ring_look(&r->consumer) & DONE; }
 
-static size_t ready_cached(const mr_ring_t *r) {
+static size_t cached_ready(const mr_ring_t *r) {
   assert(r->consumer.seen - r->consumer.index <=
          r->mask + 1); /* the producer is not a ring ahead */
   return (size_t)(r->consumer.seen - r->consumer.index);
@@ -190,12 +190,12 @@ static size_t ready_cached(const mr_ring_t *r) {
 size_t mr_ring_ready(mr_ring_t *r) {
   r->consumer.seen = ring_look(&r->producer) >> 1;
   if (r->lossy) return (size_t)(r->consumer.seen - (ring_look(&r->consumer) >> 1));
-  return ready_cached(r);
+  return cached_ready(r);
 }
 
 size_t mr_ring_pop(mr_ring_t *r, mr_buf_t **out, size_t n) {
   if (r->lossy) return pop_lossy(r, out, n);
-  size_t k = ready_cached(r);
+  size_t k = cached_ready(r);
   if (k < n) k = mr_ring_ready(r);
   if (k > n) k = n;
   if (!k) return 0;
@@ -204,8 +204,8 @@ size_t mr_ring_pop(mr_ring_t *r, mr_buf_t **out, size_t n) {
         atomic_load_explicit(&r->slot[(r->consumer.index + i) & r->mask], memory_order_relaxed);
   assert(out[0] && out[k - 1]);
   r->consumer.index += k;
-  post(&r->consumer, own_done(&r->consumer));
-  if (ready_cached(r) <= r->mask / 2) mr_ring_nudge(r);
+  post_index(&r->consumer, is_own_done(&r->consumer));
+  if (cached_ready(r) <= r->mask / 2) mr_ring_nudge(r);
   return k;
 }
 
@@ -222,7 +222,7 @@ void mr_ring_abandon(mr_ring_t *r) {
   if (r->lossy)
     atomic_fetch_or_explicit(&r->consumer.word, DONE, memory_order_seq_cst);
   else
-    post(&r->consumer, DONE);
+    post_index(&r->consumer, DONE);
   ring_drain(r);
   if (r->consumer.other) mr_wait_wake(r->consumer.other);
 }

@@ -51,7 +51,8 @@ bool mr_setting_given(const mr_stage_t *s, size_t offset) {
 
 /* ---- the field that a stage works on ---- */
 
-static int named(mr_stage_t *s, const char *name, mr_field_fits_fn *fits, const char *wants) {
+static int find_field_index(mr_stage_t *s, const char *name, mr_field_fits_fn *fits,
+                            const char *wants) {
   const mr_spec_t *in = &s->in_spec[0];
   char text[MR_FIELDS_MAX * (MR_FIELD_NAME + 2)];
   int f = mr_spec_find(in, name);
@@ -68,7 +69,7 @@ int mr_field_choose(mr_stage_t *s, const char *name, mr_field_fits_fn *fits, con
   const mr_spec_t *in = &s->in_spec[0];
   char names[MR_FIELDS_MAX * (MR_FIELD_NAME + 2)];
   int found = -1;
-  if (name) return named(s, name, fits, wants);
+  if (name) return find_field_index(s, name, fits, wants);
   for (int f = 0; f < in->n_fields; f++) {
     if (!fits(&in->field[f])) continue;
     if (found >= 0)

@@ -88,7 +88,7 @@ typedef struct mr_step_def mr_step_def_t;
 typedef enum mr_role {
   MR_ROLE_NONE,
   MR_ROLE_CLASSES,    /* source of labelled pictures that a program's data= names (path) */
-  MR_ROLE_MADE_UP,    /* source that replaces that one where no files are */
+  MR_ROLE_SYNTHETIC,  /* source that replaces that one where no files are */
   MR_ROLE_SEEDS,      /* gives each record a generator (seed) */
   MR_ROLE_SIZES,      /* makes pictures of one size (size) */
   MR_ROLE_BATCH,      /* makes batches of records (size) */

@@ -29,7 +29,7 @@ static inline void pause_cpu(void) {
 #endif
 }
 
-static long futex(atomic_uint *word, int op, unsigned value, const struct timespec *most) {
+static long futex_call(atomic_uint *word, int op, unsigned value, const struct timespec *most) {
   return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, most, NULL, 0);
 }
 
@@ -38,7 +38,7 @@ void mr__wait_unpark(mr_wait_t *w) {
   /* Pairs with the exchange in mr_wait_until: of several notifiers only one makes the call. */
   unsigned how = atomic_exchange_explicit(&w->parked, 0, memory_order_seq_cst);
   assert(how <= MR__DOZES);
-  if (how == MR__PARKED || how == MR__DOZES) futex(&w->parked, FUTEX_WAKE, 1, NULL);
+  if (how == MR__PARKED || how == MR__DOZES) futex_call(&w->parked, FUTEX_WAKE, 1, NULL);
   if (how == MR__POLLS) { /* acquire pairs with the release in wait_open_event */
     uint64_t one = 1;
     int fd = atomic_load_explicit(&w->event, memory_order_acquire) - 1;
@@ -48,7 +48,7 @@ void mr__wait_unpark(mr_wait_t *w) {
   errno = kept;
 }
 
-static bool spin(bool (*ready)(void *arg), void *arg) {
+static bool spin_until(bool (*ready)(void *arg), void *arg) {
   for (int i = 0; i < PAUSES; i++) {
     if (ready(arg)) return true;
     pause_cpu();
@@ -67,21 +67,22 @@ static bool is_awake(const mr_wait_t *w) {
 }
 
 /* A wake-up just before the exchange is missed; its news is seen after the doze. */
-static void doze(mr_wait_t *w) {
+static void doze_until_woken(mr_wait_t *w) {
   const struct timespec most = {0, MR_WAIT_DOZE_MS * 1000000L};
   atomic_exchange_explicit(&w->parked, MR__DOZES, memory_order_seq_cst); /* as in mr_wait_until */
-  futex(&w->parked, FUTEX_WAIT, MR__DOZES, &most);
+  futex_call(&w->parked, FUTEX_WAIT, MR__DOZES, &most);
 }
 
 void mr_wait_until(mr_wait_t *w, bool (*ready)(void *arg), void *arg) {
   assert(is_awake(w)); /* one thread per wait object */
-  if (!w->patient && spin(ready, arg)) return;
-  if (w->patient) doze(w);
+  if (!w->patient && spin_until(ready, arg)) return;
+  if (w->patient) doze_until_woken(w);
   for (;;) {
     /* seq_cst: ordered before ready's loads; pairs with mr_wait_wake's load. */
     atomic_exchange_explicit(&w->parked, MR__PARKED, memory_order_seq_cst);
     if (ready(arg)) break;
-    futex(&w->parked, FUTEX_WAIT, MR__PARKED, NULL); /* returns at once if a notifier was first */
+    futex_call(&w->parked, FUTEX_WAIT, MR__PARKED,
+               NULL); /* returns at once if a notifier was first */
   }
   atomic_store_explicit(&w->parked, 0, memory_order_relaxed); /* the owner runs: no pair needed */
 }

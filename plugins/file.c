@@ -21,8 +21,8 @@ static const char *take_away(const struct stat *st) {
   return st->st_mode & S_IWOTH ? st->st_mode & S_IWGRP ? "go-w" : "o-w" : "g-w";
 }
 
-static mr_err_t distrust(const char *file, const char *path, const struct stat *st,
-                         mr_diag_t *diag) {
+static mr_err_t fail_distrusted(const char *file, const char *path, const struct stat *st,
+                                mr_diag_t *diag) {
   if (!is_ours(st))
     return mr_fail(diag, MR_ERR_UNAVAILABLE,
                    "%s: not loaded: %s belongs to user %u, expected root or user %u", file, path,
@@ -38,7 +38,7 @@ static mr_err_t check_folder(const char *file, const char *folder, mr_diag_t *di
   if (lstat(folder, &st) < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot inspect %s: %s", file, folder, strerror(errno));
   bool safe = S_ISDIR(st.st_mode) && is_ours(&st) && (!others_write(&st) || st.st_mode & S_ISVTX);
-  return safe ? MR_OK : distrust(file, folder, &st, diag);
+  return safe ? MR_OK : fail_distrusted(file, folder, &st, diag);
 }
 
 /* Every folder above real, an absolute path without links. */
@@ -57,7 +57,7 @@ static mr_err_t check_file(const char *file, const char *real, const struct stat
   if (!S_ISREG(st->st_mode))
     return mr_fail(diag, MR_ERR_UNAVAILABLE, "%s: not loaded: it is %s, expected a regular file",
                    file, S_ISDIR(st->st_mode) ? "a folder" : "a pipe, socket or device");
-  return is_ours(st) && !others_write(st) ? MR_OK : distrust(file, real, st, diag);
+  return is_ours(st) && !others_write(st) ? MR_OK : fail_distrusted(file, real, st, diag);
 }
 
 int mr__plugin_open(const char *file, char *real, struct stat *st, mr_diag_t *diag) {

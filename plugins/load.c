@@ -134,7 +134,7 @@ static mr_err_t find_plugin(const char *file, void *so, const mr_plugin_t **p, m
   return load_check_name(file, *p, diag);
 }
 
-static void destroy(loaded_t *l) {
+static void destroy_loaded(loaded_t *l) {
   if (!l) return;
   free(l->file), free(l->origin), free(l);
 }
@@ -145,7 +145,7 @@ static loaded_t *load_remember(const mr_plugin_t *p, const char *real, const str
   *l = (loaded_t){.plugin = p, .dev = st->st_dev, .ino = st->st_ino, .file = strdup(real)};
   if (asprintf(&l->origin, "plug-in %s (%s)", p->name, real) < 0) l->origin = NULL;
   if (l->file && l->origin) return l;
-  destroy(l);
+  destroy_loaded(l);
   return NULL;
 }
 
@@ -176,7 +176,7 @@ static mr_err_t take_library(const char *file, const char *real, void *so, const
   loaded_t *l = load_remember(p, real, st), **end = &first;
   if (!l) return mr_no_memory(diag, "plug-in %s", file);
   mr_err_t e = add_all(l, reg, diag);
-  if (e < 0) return destroy(l), e;
+  if (e < 0) return destroy_loaded(l), e;
   while (*end) end = &(*end)->next;
   *end = l;
   return MR_OK;

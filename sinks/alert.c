@@ -141,7 +141,7 @@ static void alert_send(alert_t *a, int kind, int64_t step, const char *text) {
 
 /* ---- detecting ---- */
 
-static double smooth(double mean, double v, int64_t n) {
+static double smooth_mean(double mean, double v, int64_t n) {
   double by = n < SETTLE ? 1.0 / (double)n : 1.0 / SETTLE;
   return mean + (v - mean) * by;
 }
@@ -154,7 +154,7 @@ static void look_at_loss(alert_t *a, const mr_report_t *r) {
     if (a->nan) alert_send(a, NAN_LOSS, r->step, text);
     return;
   }
-  a->mean = smooth(a->mean, loss, a->steps);
+  a->mean = smooth_mean(a->mean, loss, a->steps);
   if (a->steps <= SETTLE || a->best - a->mean > lower * fabs(a->best))
     a->best = a->mean, a->best_step = r->step;
   mr_snprintf(text, sizeof text,
@@ -165,7 +165,7 @@ static void look_at_loss(alert_t *a, const mr_report_t *r) {
 
 static void look_at_rate(alert_t *a, const mr_report_t *r) {
   char text[128];
-  a->rate = smooth(a->rate, mr_report_get(r, MR_METRIC_OWN(IMAGES_PER_S), 0), a->steps);
+  a->rate = smooth_mean(a->rate, mr_report_get(r, MR_METRIC_OWN(IMAGES_PER_S), 0), a->steps);
   if (a->steps < SETTLE) return;
   if (a->rate > a->best_rate) a->best_rate = a->rate;
   mr_snprintf(text, sizeof text, "%.4g images/s, the best was %.4g", a->rate, a->best_rate);

@@ -8,7 +8,7 @@
 
 enum { MOST_S = 10 };
 
-static size_t ignore(char *data, size_t size, size_t n, void *arg) { return size * n; }
+static size_t ignore_answer(char *data, size_t size, size_t n, void *arg) { return size * n; }
 
 static char *body_of(const char *kind, int64_t step, const char *text) {
   cJSON *o = cJSON_CreateObject();
@@ -33,7 +33,7 @@ mr_err_t mr_alert_post(const char *address, const char *kind, int64_t step, cons
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(c, CURLOPT_TIMEOUT, (long)MOST_S);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, ignore);
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, ignore_answer);
     code = curl_easy_perform(c);
   }
   curl_slist_free_all(head);

@@ -105,7 +105,7 @@ static void add_declared(columns_t *c, const mr_metric_list_t *list, bool judged
   }
 }
 
-static bool declares(const mr_metric_list_t *list, const mr_metric_def_t *def) {
+static bool list_declares(const mr_metric_list_t *list, const mr_metric_def_t *def) {
   for (size_t i = 0; list && i < list->n; i++)
     if (list->def[i] == def) return true;
   return false;
@@ -136,7 +136,7 @@ static void columns_of_graph(const mr_stage_t *s, columns_t *c) {
   for (int i = 0; i < MR_METRICS_N; i++) {
     const mr_metric_def_t *d = &mr_metric_table[i];
     bool extra =
-        d->column == MR_METRIC_DECLARED && d->role != MR_METRIC_JUDGED && declares(list, d);
+        d->column == MR_METRIC_DECLARED && d->role != MR_METRIC_JUDGED && list_declares(list, d);
     if ((d->column == MR_METRIC_ALWAYS && d != MR_METRIC_OWN(LOSS)) || extra)
       add_number_column(c, d, NULL);
   }

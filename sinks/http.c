@@ -71,7 +71,7 @@ static bool host_is(const mr_http_t *h, const char *host, const char *name) {
   return !host[n] || !strcmp(host + n, port);
 }
 
-static bool host_allowed(const mr_http_t *h, const char *host) {
+static bool is_host_allowed(const mr_http_t *h, const char *host) {
   char six[64];
   if (!host) return false;
   snprintf(six, sizeof six, "[%s]", h->bind);
@@ -81,10 +81,10 @@ static bool host_allowed(const mr_http_t *h, const char *host) {
 }
 
 /* Browsers send the origin of a page's requests; other programs send none. */
-static bool origin_allowed(const mr_http_t *h, const char *origin) {
+static bool is_origin_allowed(const mr_http_t *h, const char *origin) {
   const char *scheme = h->tls ? "https://" : "http://";
   size_t n = strlen(scheme);
-  return !origin || (!strncmp(origin, scheme, n) && host_allowed(h, origin + n));
+  return !origin || (!strncmp(origin, scheme, n) && is_host_allowed(h, origin + n));
 }
 
 /* Compares in constant time, so that the time does not reveal how many digits are right. */
@@ -99,7 +99,7 @@ static void cookie_name(const mr_http_t *h, char *name, size_t n) {
   snprintf(name, n, "millrace_%d", port_of(h));
 }
 
-static bool token_given(const mr_http_t *h, struct MHD_Connection *c) {
+static bool has_token(const mr_http_t *h, struct MHD_Connection *c) {
   char name[32];
   const char *bearer = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization");
   cookie_name(h, name, sizeof name);
@@ -122,13 +122,13 @@ static bool says_one_host(struct MHD_Connection *c) {
 }
 
 /* 0 if the request is allowed, else the status to refuse it with. */
-static unsigned refusal(const mr_http_t *h, struct MHD_Connection *c, const char *method) {
+static unsigned refusal_status(const mr_http_t *h, struct MHD_Connection *c, const char *method) {
   if (strcmp(method, MHD_HTTP_METHOD_GET)) return MHD_HTTP_METHOD_NOT_ALLOWED;
   if (!says_one_host(c) ||
-      !host_allowed(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host")) ||
-      !origin_allowed(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Origin")))
+      !is_host_allowed(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host")) ||
+      !is_origin_allowed(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Origin")))
     return MHD_HTTP_FORBIDDEN;
-  if (h->need_token && !token_given(h, c)) return MHD_HTTP_UNAUTHORIZED;
+  if (h->need_token && !has_token(h, c)) return MHD_HTTP_UNAUTHORIZED;
   return 0;
 }
 
@@ -182,9 +182,9 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
   static int seen;
   if (!*state) { /* called with the headers alone; a body, if any, is not read */
     *state = &seen;
-    if (!refusal(h, c, method) && !*upload_size) return MHD_YES;
+    if (!refusal_status(h, c, method) && !*upload_size) return MHD_YES;
   }
-  unsigned status = refusal(h, c, method);
+  unsigned status = refusal_status(h, c, method);
   bool allowed = !status;
   struct MHD_Response *r = status ? NULL : h->answer(h->arg, c, url);
   if (!status && !r) status = MHD_HTTP_NOT_FOUND;
@@ -233,7 +233,7 @@ static bool draw_token(char *token) {
   return true;
 }
 
-static void quiet(void *arg, const char *fmt, va_list ap) {}
+static void log_nothing(void *arg, const char *fmt, va_list ap) {}
 
 static mr_err_t read_tls(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set) {
   mr_diag_t why = {0};
@@ -263,8 +263,8 @@ static void start_daemon(void *arg) {
                    MHD_USE_ERROR_LOG | (l->at->sa.sa_family == AF_INET6 ? MHD_USE_IPv6 : 0) |
                    (h->tls ? MHD_USE_TLS : 0);
   h->daemon =
-      MHD_start_daemon(flags, 0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL,
-                       MHD_OPTION_SOCK_ADDR, &l->at->sa, MHD_OPTION_CONNECTION_LIMIT,
+      MHD_start_daemon(flags, 0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, log_nothing,
+                       NULL, MHD_OPTION_SOCK_ADDR, &l->at->sa, MHD_OPTION_CONNECTION_LIMIT,
                        (unsigned)MR_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
                        (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES,
                        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_NOTIFY_COMPLETED,

@@ -190,7 +190,7 @@ static bool flush_lines(ledger_t *t, bool sync) {
   return !t->unwritten;
 }
 
-static mr_err_t lines_failed(mr_stage_t *s) {
+static mr_err_t lines_fail(mr_stage_t *s) {
   const ledger_t *t = s->state;
   return mr_stage_fail(s, MR_ERR_IO, "%s: cannot write: %s", t->path, strerror(t->unwritten));
 }
@@ -198,7 +198,7 @@ static mr_err_t lines_failed(mr_stage_t *s) {
 /* Writes the lines so far, then the state that relies on them. */
 static mr_err_t ledger_save(mr_stage_t *s) {
   ledger_t *t = s->state;
-  if (t->out && !flush_lines(t, t->state != NULL)) return lines_failed(s);
+  if (t->out && !flush_lines(t, t->state != NULL)) return lines_fail(s);
   return t->state && t->saved != t->step ? ledger_write_state(s) : MR_OK;
 }
 
@@ -237,7 +237,7 @@ static void ledger_close(mr_stage_t *s) {
 }
 
 static mr_err_t ledger_verdict(mr_stage_t *s) {
-  return ((const ledger_t *)s->state)->unwritten ? lines_failed(s) : MR_OK;
+  return ((const ledger_t *)s->state)->unwritten ? lines_fail(s) : MR_OK;
 }
 
 static void ledger_report(mr_stage_t *s, char *text, size_t n) {

@@ -58,18 +58,18 @@ static void put_value(FILE *out, double v) {
     mr_fprintf(out, " %.9g\n", v);
 }
 
-static void gauge(const page_t *p, const char *name, const char *help, double v) {
+static void print_gauge(const page_t *p, const char *name, const char *help, double v) {
   prometheus_head(p, name, "gauge", help);
   fprintf(p->out, "millrace_%s", name), put_value(p->out, v);
 }
 
-static void counter(const page_t *p, const char *name, const char *help, double v) {
+static void print_counter(const page_t *p, const char *name, const char *help, double v) {
   prometheus_head(p, name, "counter", help);
   fprintf(p->out, "millrace_%s_total", name), put_value(p->out, v);
 }
 
 /* Prints a label's value; backslash, quote and newline are escaped. */
-static void label(FILE *out, const char *text) {
+static void print_label(FILE *out, const char *text) {
   for (; *text; text++) {
     if (*text == '\\' || *text == '"') fputc('\\', out);
     if (*text == '\n')
@@ -89,14 +89,14 @@ static const char *help_of(const mr_metric_def_t *d) {
 }
 
 /* Prints a number of training and of each evaluation, distinguished by a label. */
-static void by_split(const page_t *p, const prometheus_t *t, const mr_metric_def_t *d) {
+static void print_by_split(const page_t *p, const prometheus_t *t, const mr_metric_def_t *d) {
   double v;
   prometheus_head(p, series_of(d), "gauge", help_of(d));
   for (size_t i = 0; i <= t->n_evaluated; i++) {
     const mr_report_t *r = i ? &t->evaluated[i - 1] : &t->step;
     if (!mr_report_has(r, d, &v)) continue;
     fprintf(p->out, "millrace_%s{split=\"", series_of(d));
-    label(p->out, i ? mr_report_split(r) : "train");
+    print_label(p->out, i ? mr_report_split(r) : "train");
     fputs("\"}", p->out), put_value(p->out, v);
   }
 }
@@ -104,7 +104,8 @@ static void by_split(const page_t *p, const prometheus_t *t, const mr_metric_def
 /* Prints a number of the newest report that has it. */
 static void one_number(const page_t *p, const mr_report_t *r, const mr_metric_def_t *d) {
   double v;
-  if (mr_report_has(r, d, &v)) (d->total ? counter : gauge)(p, series_of(d), help_of(d), v);
+  if (mr_report_has(r, d, &v))
+    (d->total ? print_counter : print_gauge)(p, series_of(d), help_of(d), v);
 }
 
 /* What millrace itself reports of steps and of the machine, in the order of the table. */
@@ -113,7 +114,7 @@ static void own_numbers(const page_t *p, const prometheus_t *t, mr_metric_role_t
     const mr_metric_def_t *d = &mr_metric_table[i];
     if (d->role != role || !d->prometheus) continue;
     if (d == MR_METRIC_OWN(PUBLISH_DROPPED))
-      counter(p, series_of(d), help_of(d), mr_report_get(&t->measured, d, 0));
+      print_counter(p, series_of(d), help_of(d), mr_report_get(&t->measured, d, 0));
     else
       one_number(p, role == MR_METRIC_STEP ? &t->step : &t->measured, d);
   }
@@ -125,7 +126,7 @@ static void declared_numbers(const page_t *p, const prometheus_t *t) {
   for (size_t i = 0; list && i < list->n; i++) {
     const mr_metric_def_t *d = list->def[i];
     if (d->role == MR_METRIC_JUDGED && d != MR_METRIC_OWN(LOSS))
-      by_split(p, t, d);
+      print_by_split(p, t, d);
     else if (mr_metric_own(d->name) != d)
       one_number(p, &t->step, d);
   }
@@ -152,7 +153,7 @@ static void step_times(const page_t *p, const prometheus_t *t) {
 
 /* ---- stages ---- */
 
-static void stages(const page_t *p, const mr_report_t *r) {
+static void print_stages(const page_t *p, const mr_report_t *r) {
   if (!r->n_stages) return;
   prometheus_head(p, "stage_time_ratio", "gauge",
                   "Share of a stage's time by state: busy, starved, blocked.");
@@ -162,7 +163,7 @@ static void stages(const page_t *p, const mr_report_t *r) {
     static const char *const state[] = {"busy", "starved", "blocked"};
     for (int k = 0; k < 3; k++) {
       fputs("millrace_stage_time_ratio{stage=\"", p->out);
-      label(p->out, st->name);
+      print_label(p->out, st->name);
       mr_fprintf(p->out, "\",state=\"%s\"} %.6g\n", state[k], share[k]);
     }
   }
@@ -170,19 +171,19 @@ static void stages(const page_t *p, const mr_report_t *r) {
                   "Buffers found waiting at a stage's inputs, mean.");
   for (size_t i = 0; i < r->n_stages; i++) {
     fputs("millrace_stage_queue_buffers{stage=\"", p->out);
-    label(p->out, r->stage[i].name);
+    print_label(p->out, r->stage[i].name);
     mr_fprintf(p->out, "\"} %.6g\n", r->stage[i].queue);
   }
   prometheus_head(p, "stage_buffers", "counter", "Buffers that a stage has given or taken.");
   for (size_t i = 0; i < r->n_stages; i++) {
     fputs("millrace_stage_buffers_total{stage=\"", p->out);
-    label(p->out, r->stage[i].name);
+    print_label(p->out, r->stage[i].name);
     fprintf(p->out, "\"} %" PRId64 "\n", r->stage[i].items);
   }
 }
 
 /* Both can decrease when a process resumes from its checkpoint, so they are gauges. */
-static void links(const page_t *p, const mr_report_t *r) {
+static void print_links(const page_t *p, const mr_report_t *r) {
   static const char *const name[] = {"link_released_buffers", "link_committed_buffers"};
   static const char *const help[] = {
       "Number before which the receiving end of a link holds no buffer.",
@@ -195,7 +196,7 @@ static void links(const page_t *p, const mr_report_t *r) {
       if (!any) prometheus_head(p, name[k], "gauge", help[k]);
       any = true;
       fprintf(p->out, "millrace_%s{stage=\"", name[k]);
-      label(p->out, st->name);
+      print_label(p->out, st->name);
       fprintf(p->out, "\"} %" PRId64 "\n", k ? st->committed : st->released);
     }
   }
@@ -211,7 +212,7 @@ static bool begins_series(const mr_report_t *r, size_t i) {
 
 /* Prints what stages report, stage_NAME with the stage as a label.  Where several stages declare
    one name, it is a counter only if it is a total for all of them. */
-static void reported(const page_t *p, const mr_report_t *r) {
+static void print_stage_reports(const page_t *p, const mr_report_t *r) {
   char name[MR_METRIC_NAME_MAX + 16];
   for (size_t i = 0; i < r->n_numbers; i++) {
     if (!begins_series(r, i)) continue;
@@ -226,7 +227,7 @@ static void reported(const page_t *p, const mr_report_t *r) {
       const mr_number_t *m = &r->number[k];
       if (!m->stage || strcmp(m->def->name, d->name) != 0) continue;
       fprintf(p->out, "millrace_%s%s{stage=\"", name, total ? "_total" : "");
-      label(p->out, m->stage);
+      print_label(p->out, m->stage);
       fputs("\"}", p->out), put_value(p->out, m->value);
     }
   }
@@ -234,27 +235,28 @@ static void reported(const page_t *p, const mr_report_t *r) {
 
 /* Prints nothing before the first step, or while a resumed run repeats steps that were scraped: the
    curves get a gap instead of going backwards. */
-static void progress(const page_t *p, const prometheus_t *t) {
+static void print_progress(const page_t *p, const prometheus_t *t) {
   if (!t->step.step) return;
-  gauge(p, "step", "Training steps done, over all parts of a resumed run.", (double)t->step.step);
-  gauge(p, "steps_planned", "Training steps of the whole run; 0: unknown.",
-        (double)t->step.total_steps);
-  gauge(p, "epoch", "Epoch of training, from 1.", (double)t->step.epoch);
-  counter(p, "images", "Training images seen by this process's run, earlier parts included.",
-          (double)t->step.images);
+  print_gauge(p, "step", "Training steps done, over all parts of a resumed run.",
+              (double)t->step.step);
+  print_gauge(p, "steps_planned", "Training steps of the whole run; 0: unknown.",
+              (double)t->step.total_steps);
+  print_gauge(p, "epoch", "Epoch of training, from 1.", (double)t->step.epoch);
+  print_counter(p, "images", "Training images seen by this process's run, earlier parts included.",
+                (double)t->step.images);
 }
 
 static void write_page(const page_t *p, const prometheus_t *t) {
-  progress(p, t);
-  by_split(p, t, MR_METRIC_OWN(LOSS));
+  print_progress(p, t);
+  print_by_split(p, t, MR_METRIC_OWN(LOSS));
   declared_numbers(p, t);
   own_numbers(p, t, MR_METRIC_STEP);
   step_times(p, t);
-  stages(p, &t->measured);
-  links(p, &t->measured);
-  reported(p, t->step.step ? &t->step : &t->measured);
+  print_stages(p, &t->measured);
+  print_links(p, &t->measured);
+  print_stage_reports(p, t->step.step ? &t->step : &t->measured);
   own_numbers(p, t, MR_METRIC_MACHINE);
-  gauge(p, "finished", "1 once the run is over.", t->over);
+  print_gauge(p, "finished", "1 once the run is over.", t->over);
   if (p->open_metrics) fputs("# EOF\n", p->out);
 }
 

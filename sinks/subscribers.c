@@ -99,7 +99,7 @@ static void subscribers_leave(mr_subscribers_t *g, int i) {
 /* Creates a subscriber's PUB socket, which refuses messages that it has no room for, and connects
    to it under a secret name.  Its linger time is 0 from the start: otherwise a connection that ends
    with messages queued would keep them for ever, and zmq_ctx_term would wait for that. */
-static bool furnish(mr_subscribers_t *g, subscriber_t *u) {
+static bool open_socket(mr_subscribers_t *g, subscriber_t *u) {
   uint64_t secret[2];
   char name[80];
   struct sockaddr_un at;
@@ -126,7 +126,7 @@ static int64_t subscribers_now_ms(void) { return mr_now_ns() / 1000000; }
 
 /* How expendable a subscriber is: 3 before its handshake, 2 without subscriptions, 1 if it is
    stuck. */
-static int idleness(const subscriber_t *u, int64_t now) {
+static int rank_idleness(const subscriber_t *u, int64_t now) {
   if (!u->greeted) return 3;
   if (!u->n_topics) return 2;
   return u->stuck_ms && now - u->stuck_ms > STUCK_MS;
@@ -141,7 +141,7 @@ static int find_place(mr_subscribers_t *g) {
     const subscriber_t *u = g->subscriber[i],
                        *l = least < SUBSCRIBERS_MAX ? g->subscriber[least] : NULL;
     if (!u) return i;
-    int how = idleness(u, now), most = l ? idleness(l, now) : 0;
+    int how = rank_idleness(u, now), most = l ? rank_idleness(l, now) : 0;
     if (how > most || (how && how == most && u->since_ms < l->since_ms)) least = i;
   }
   if (least < SUBSCRIBERS_MAX) subscribers_leave(g, least);
@@ -160,7 +160,7 @@ static void subscribers_let_in(mr_subscribers_t *g, int fd) {
   u->fd = fd, u->inner = -1, u->since_ms = subscribers_now_ms();
   g->subscriber[i] = u;
   g->stats.present++;
-  if (!furnish(g, u)) {
+  if (!open_socket(g, u)) {
     g->stats.refused++;
     subscribers_leave(g, i);
     return;
@@ -206,14 +206,14 @@ static void hear_topics(subscriber_t *u) {
 
 /* Whether a subscription covers a topic.  Topics are paths, and a subscription matches whole parts:
    "train" and "train/" cover "train/loss", but "train/loss" does not cover "train/loss_scale". */
-static bool covers(const unsigned char *sub, size_t n, const char *topic, size_t len) {
+static bool topic_covers(const unsigned char *sub, size_t n, const char *topic, size_t len) {
   if (n > len || memcmp(sub, topic, n)) return false;
   return !n || n == len || sub[n - 1] == '/' || topic[n] == '/';
 }
 
-static bool wants(const subscriber_t *u, const char *topic, size_t len) {
+static bool wants_topic(const subscriber_t *u, const char *topic, size_t len) {
   for (size_t at = 0; at < u->n_topics; at += 2 + length_at(u, at))
-    if (covers(u->topics + at + 2, length_at(u, at), topic, len)) return true;
+    if (topic_covers(u->topics + at + 2, length_at(u, at), topic, len)) return true;
   return false;
 }
 
@@ -226,7 +226,7 @@ static bool subscribers_goes_too_far(const subscriber_t *u, int64_t now) {
 }
 
 /* Moves one subscriber's bytes or drops it; true if there is more to move at once. */
-static bool serve(mr_subscribers_t *g, int i) {
+static bool serve_subscriber(mr_subscribers_t *g, int i) {
   subscriber_t *u = g->subscriber[i];
   hear_topics(u);
   if (subscribers_goes_too_far(u, subscribers_now_ms())) return subscribers_leave(g, i), false;
@@ -244,7 +244,7 @@ bool mr_subscribers_pump(mr_subscribers_t *g) {
   for (int fd; (fd = mr__listener_accept(&g->listener, mr_now_ns())) >= 0;)
     subscribers_let_in(g, fd);
   for (int i = 0; i < SUBSCRIBERS_MAX; i++)
-    if (g->subscriber[i]) more |= serve(g, i);
+    if (g->subscriber[i]) more |= serve_subscriber(g, i);
   return more;
 }
 
@@ -260,7 +260,7 @@ bool mr_subscribers_topic(mr_subscribers_t *g, const char *topic) {
     if (!u) continue;
     hear_topics(u);
     u->takes = false;
-    if (!wants(u, topic, len)) continue;
+    if (!wants_topic(u, topic, len)) continue;
     u->takes = zmq_send(u->pub, topic, len, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0;
     g->stats.dropped += !u->takes;
     u->stuck_ms = u->takes ? 0 : u->stuck_ms ? u->stuck_ms : subscribers_now_ms();

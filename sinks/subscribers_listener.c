@@ -14,7 +14,7 @@
 
 enum { WAITING = 16 /* connections in the kernel's accept queue */ };
 
-static mr_err_t fails(const char *address, const char *what, mr_diag_t *diag) {
+static mr_err_t fail_bind(const char *address, const char *what, mr_diag_t *diag) {
   return mr_fail(diag, MR_ERR_IO, "cannot bind %s: %s: %s", address, what, strerror(errno));
 }
 
@@ -38,7 +38,7 @@ static mr_err_t listen_local(mr__listener_t *d, const char *address, mr_diag_t *
   MR_TRY(mr__listener_local(name, &at, &n, diag));
   MR_TRY(mr_address_make_free(address, diag));
   d->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (d->fd < 0 || bind(d->fd, (void *)&at, n) < 0) return fails(name, "socket", diag);
+  if (d->fd < 0 || bind(d->fd, (void *)&at, n) < 0) return fail_bind(name, "socket", diag);
   if (name[0] != '@') snprintf(d->file, sizeof d->file, "%s", name);
   snprintf(d->address, sizeof d->address, "ipc://%s", name);
   return MR_OK;
@@ -59,7 +59,7 @@ static bool listener_split(const char *text, char *host, size_t n, const char **
 static mr_err_t bound_to(mr__listener_t *d, const char *host, mr_diag_t *diag) {
   struct sockaddr_storage at;
   socklen_t n = sizeof at;
-  if (getsockname(d->fd, (void *)&at, &n) < 0) return fails(host, "address", diag);
+  if (getsockname(d->fd, (void *)&at, &n) < 0) return fail_bind(host, "address", diag);
   bool v6 = at.ss_family == AF_INET6;
   int port =
       ntohs(v6 ? ((struct sockaddr_in6 *)&at)->sin6_port : ((struct sockaddr_in *)&at)->sin_port);
@@ -82,7 +82,7 @@ static mr_err_t listen_tcp(mr__listener_t *d, const char *where, mr_diag_t *diag
   bool good = d->fd >= 0 && !setsockopt(d->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
               !bind(d->fd, at->ai_addr, at->ai_addrlen);
   freeaddrinfo(at);
-  return good ? bound_to(d, host, diag) : fails(where, "socket", diag);
+  return good ? bound_to(d, host, diag) : fail_bind(where, "socket", diag);
 }
 
 mr_err_t mr__listener_open(mr__listener_t *d, const char *address, mr_diag_t *diag) {
@@ -94,7 +94,7 @@ mr_err_t mr__listener_open(mr__listener_t *d, const char *address, mr_diag_t *di
                    address);
   mr_fd_reserve();
   MR_TRY(tcp ? listen_tcp(d, address + 6, diag) : listen_local(d, address, diag));
-  return listen(d->fd, WAITING) < 0 ? fails(address, "listen", diag) : MR_OK;
+  return listen(d->fd, WAITING) < 0 ? fail_bind(address, "listen", diag) : MR_OK;
 }
 
 /* The rate limit is here because each connection costs a ZeroMQ socket. */

@@ -66,7 +66,9 @@ static void tensorboard_put(mr_stage_t *s, Tb__Event *e, int64_t step) {
 }
 
 /* Counts a record that could not be built without memory. */
-static void lose(mr_stage_t *s) { mr_appender_add(&((tensorboard_t *)s->state)->out, s, NULL, 0); }
+static void count_lost(mr_stage_t *s) {
+  mr_appender_add(&((tensorboard_t *)s->state)->out, s, NULL, 0);
+}
 
 /* Values collected for one event. */
 typedef struct values {
@@ -105,7 +107,7 @@ static void tensorboard_put_values(mr_stage_t *s, values_t *v, int64_t step) {
   summary.n_value = v->n, summary.value = list;
   e.what_case = TB__EVENT__WHAT_SUMMARY, e.summary = &summary;
   if (!list || v->lost)
-    lose(s);
+    count_lost(s);
   else if (v->n)
     tensorboard_put(s, &e, step);
   for (size_t i = 0; i < v->n; i++) free(v->value[i].tag);
@@ -247,7 +249,7 @@ static void put_plugin(mr_stage_t *s, const char *tag, Tb__HparamsData *data) {
   uint8_t *content = malloc(tb__hparams_data__get_packed_size(data));
   Tb__PluginData plugin = TB__PLUGIN_DATA__INIT;
   Tb__Metadata meta = TB__METADATA__INIT;
-  if (!content) return lose(s);
+  if (!content) return count_lost(s);
   Tb__SummaryValue *x = tensorboard_add_value(&v, "%s", tag);
   plugin.plugin_name = (char *)"hparams", plugin.has_content = 1;
   plugin.content = (ProtobufCBinaryData){tb__hparams_data__pack(data, content), content};
@@ -312,7 +314,7 @@ static void put_settings(mr_stage_t *s) {
     data.data_case = TB__HPARAMS_DATA__DATA_SESSION_START, data.session_start = &start;
     put_plugin(s, "_hparams_/session_start_info", &data);
   } else {
-    lose(s);
+    count_lost(s);
   }
   free(h), free(list);
 }
@@ -387,7 +389,7 @@ static void put_pictures(mr_stage_t *s, const mr_report_t *r) {
   tensorboard_t *t = s->state;
   if (mr_report_is_numbers(r) && r->n_classes > 0) tensorboard_put_confusion(s, r);
   if (r->kind == MR_REPORT_SAMPLE) put_samples(s, r);
-  if (r->kind == MR_REPORT_WRONG && !mr_sheet_add(&t->wrong, r)) lose(s);
+  if (r->kind == MR_REPORT_WRONG && !mr_sheet_add(&t->wrong, r)) count_lost(s);
   if (r->kind == MR_REPORT_VALID || r->kind == MR_REPORT_TEST) put_wrong(s, r);
 }
 

@@ -13,7 +13,7 @@
 #include "base/xio.h"
 
 static void put_sum(uint8_t *at, const void *data, size_t n) {
-  uint32_t masked = mr_crc32c_masked(mr_crc32c(data, n));
+  uint32_t masked = mr_crc32c_mask(mr_crc32c(data, n));
   for (int i = 0; i < 4; i++) at[i] = (uint8_t)(masked >> 8 * i);
 }
 
@@ -26,7 +26,7 @@ void mr_tfrecord_frame(uint8_t *record, size_t n) {
 static bool sum_is_right(const uint8_t *sum, const void *data, size_t n) {
   uint32_t said = 0;
   for (int i = 0; i < 4; i++) said |= (uint32_t)sum[i] << 8 * i;
-  return said == mr_crc32c_masked(mr_crc32c(data, n));
+  return said == mr_crc32c_mask(mr_crc32c(data, n));
 }
 
 mr_err_t mr_tfrecords_open(mr_tfrecords_t *r, const char *path, mr_diag_t *diag) {

@@ -22,7 +22,7 @@ static double proc_number(const char *file, const char *name) {
   return v;
 }
 
-static double kib(double v) { return v < 0 ? v : v * 1024; }
+static double kib_to_bytes(double v) { return v < 0 ? v : v * 1024; }
 
 void mr_usage_read(const char *path, mr_usage_t *out) {
   struct rusage u;
@@ -31,8 +31,8 @@ void mr_usage_read(const char *path, mr_usage_t *out) {
   if (getrusage(RUSAGE_SELF, &u) == 0)
     out->cpu_s = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
                  (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
-  out->rss = kib(proc_number("/proc/self/status", "VmRSS"));
-  out->peak_rss = kib(proc_number("/proc/self/status", "VmHWM"));
+  out->rss = kib_to_bytes(proc_number("/proc/self/status", "VmRSS"));
+  out->peak_rss = kib_to_bytes(proc_number("/proc/self/status", "VmHWM"));
   out->read = proc_number("/proc/self/io", "read_bytes");
   out->written = proc_number("/proc/self/io", "write_bytes");
   if (statvfs(path, &disk) == 0) out->disk_free = (double)disk.f_bavail * (double)disk.f_frsize;

@@ -76,7 +76,7 @@ static void *web_run_metrics(const char *run, const char *name, size_t *n) {
 
 /* ---- responses ---- */
 
-static struct MHD_Response *asset(const char *path) {
+static struct MHD_Response *find_asset(const char *path) {
   for (const mr_web_asset_t *a = mr_web_assets; a->path; a++) {
     if (strcmp(a->path, path)) continue;
     struct MHD_Response *r =
@@ -87,7 +87,7 @@ static struct MHD_Response *asset(const char *path) {
   return NULL;
 }
 
-static struct MHD_Response *json(char *text) {
+static struct MHD_Response *json_response(char *text) {
   return text ? mr_http_text(text, strlen(text), "application/json") : NULL;
 }
 
@@ -99,7 +99,7 @@ static struct MHD_Response *text_of(char *text) {
   return r;
 }
 
-static struct MHD_Response *bytes(void *data, size_t n, const char *type) {
+static struct MHD_Response *bytes_response(void *data, size_t n, const char *type) {
   return data ? mr_http_text(data, n, type) : NULL;
 }
 
@@ -108,16 +108,16 @@ static struct MHD_Response *web_answer(void *arg, struct MHD_Connection *c, cons
   size_t n = 0;
   if (!strcmp(path, "/events")) return mr_web_stream_events(&w->stream, c);
   if (!strcmp(path, "/run.json")) return text_of(w->run_json);
-  if (!strcmp(path, "/runs.json")) return json(web_runs_json(w->run));
+  if (!strcmp(path, "/runs.json")) return json_response(web_runs_json(w->run));
   if (!strncmp(path, "/runs/", 6)) {
     void *text = web_run_metrics(w->run, path + 6, &n);
-    return bytes(text, n, "application/x-ndjson");
+    return bytes_response(text, n, "application/x-ndjson");
   }
   if (!strncmp(path, "/picture/", 9)) {
     void *png = mr_web_pictures_png(&w->pictures, path + 9, &n);
-    return bytes(png, n, "image/png");
+    return bytes_response(png, n, "image/png");
   }
-  return asset(path);
+  return find_asset(path);
 }
 
 /* ---- the stage ---- */

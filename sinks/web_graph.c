@@ -151,7 +151,7 @@ static void write_edges(FILE *out, const mr_web_live_t *l, const mr_stage_t *s) 
 }
 
 /* The number of a stage by its name, or -1.  Numbers need no quoting. */
-static int stage_named(const mr_stage_t *s, const char *name) {
+static int stage_number_of(const mr_stage_t *s, const char *name) {
   for (int i = 0; i < mr_watch_n_stages(s); i++) {
     mr_stats_t unused;
     if (!strcmp(mr_watch_stage(s, i, &unused), name)) return i;
@@ -170,6 +170,6 @@ char *mr_web_live_json(mr_web_live_t *l, const mr_stage_t *s) {
   write_stages(out, l, mr_watch_n_stages(s));
   fputs("],\"edges\":[", out);
   write_edges(out, l, s);
-  fprintf(out, "],\"limiting\":%d}", stage_named(s, limiting));
+  fprintf(out, "],\"limiting\":%d}", stage_number_of(s, limiting));
   return mr_text_out_close(&text, out, NULL);
 }

@@ -51,7 +51,7 @@ bool mr_augment_is_signed(mr_augment_op_t op) {
 
 /* Element k of n from 0 to `end` or, falling, from 1 to 0; the second half is counted from the
    end. */
-static float linspace(double first, double last, int n, int k) {
+static float linspace_at(double first, double last, int n, int k) {
   float from = (float)first, to = (float)last, step = (to - from) / (float)(n - 1);
   return k < n / 2 ? fmaf(step, (float)k, from) : fmaf(-step, (float)(n - 1 - k), to);
 }
@@ -70,10 +70,10 @@ float mr_augment_magnitude(const mr_augment_space_t *space, mr_augment_op_t op, 
     case MR_AUGMENT_CONTRAST:
     case MR_AUGMENT_SHARPNESS: most = space->colour; break;
     case MR_AUGMENT_POSTERIZE: return nearbyintf(8 - (float)k / (float)((bins - 1) / space->bits));
-    case MR_AUGMENT_SOLARIZE: return linspace(1, 0, bins, k);
+    case MR_AUGMENT_SOLARIZE: return linspace_at(1, 0, bins, k);
     default: return 0;
   }
-  return linspace(0, most, bins, k);
+  return linspace_at(0, most, bins, k);
 }
 
 static double degrees_of(double tangent) { return atan(tangent) * (180 / M_PI); }

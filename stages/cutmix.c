@@ -5,14 +5,14 @@
 
 #include "stages/mix.h"
 
-static int cutmix_clamped(int v, int most) { return v < 0 ? 0 : v > most ? most : v; }
+static int cutmix_clamp(int v, int most) { return v < 0 ? 0 : v > most ? most : v; }
 
 static void cutmix_draw(const mr_mix_t *t, double lam, mr_philox_t *g, mr_mix_draw_t *d) {
   int x = (int)mr_philox_integers(g, 0, t->W), y = (int)mr_philox_integers(g, 0, t->H);
   double r = 0.5 * sqrt(1 - lam);
   int half_w = (int)(r * t->W), half_h = (int)(r * t->H);
-  d->x1 = cutmix_clamped(x - half_w, t->W), d->x2 = cutmix_clamped(x + half_w, t->W);
-  d->y1 = cutmix_clamped(y - half_h, t->H), d->y2 = cutmix_clamped(y + half_h, t->H);
+  d->x1 = cutmix_clamp(x - half_w, t->W), d->x2 = cutmix_clamp(x + half_w, t->W);
+  d->y1 = cutmix_clamp(y - half_h, t->H), d->y2 = cutmix_clamp(y + half_h, t->H);
   d->own = 1 - (double)((int64_t)(d->x2 - d->x1) * (d->y2 - d->y1)) / ((double)t->W * t->H);
 }
 

@@ -100,7 +100,7 @@ static void jpeg_destroy_decoder(void *decoder) {
   free(d);
 }
 
-static mr_err_t jpeg_failed(const jpeg_t *d, mr_diag_t *diag) {
+static mr_err_t jpeg_fail(const jpeg_t *d, mr_diag_t *diag) {
   return mr_fail(diag, d->no_memory ? MR_ERR_NOMEM : MR_ERR_DATA, "JPEG: %s", d->why);
 }
 
@@ -162,7 +162,7 @@ static mr_err_t jpeg_begin(void *decoder, const uint8_t *bytes, size_t n, bool o
                            mr_head_t *head, mr_diag_t *diag) {
   jpeg_t *d = decoder;
   d->bytes = bytes, d->n = n, d->whole = false;
-  if (setjmp(d->back)) return jpeg_failed(d, diag);
+  if (setjmp(d->back)) return jpeg_fail(d, diag);
   jpeg_rewind(d, orient);
   int parts = d->c.num_components;
   if (d->c.data_precision != 8 || (parts != 1 && parts != 3 && parts != 4))
@@ -241,7 +241,7 @@ static mr_err_t jpeg_go(jpeg_t *d, mr_diag_t *diag) {
 static mr_err_t jpeg_read(void *decoder, mr_box_t b, mr_grown_t *to, mr_part_t *out,
                           mr_diag_t *diag) {
   jpeg_t *d = decoder;
-  if (setjmp(d->back)) return jpeg_failed(d, diag);
+  if (setjmp(d->back)) return jpeg_fail(d, diag);
   MR_TRY(jpeg_go(d, diag));
   bool done;
   MR_TRY(mr_jpeg_scan_read(d->scan, &d->c, d->source.next_input_byte, d->source.bytes_in_buffer, b,
@@ -311,7 +311,7 @@ static mr_err_t jpeg_resized(void *decoder, const mr_scaling_t *how, uint8_t *to
   jpeg_t *d = decoder;
   mr_jpeg_planes_t planes;
   bool done;
-  if (setjmp(d->back)) return jpeg_failed(d, diag);
+  if (setjmp(d->back)) return jpeg_fail(d, diag);
   MR_TRY(jpeg_go(d, diag));
   MR_TRY(mr_jpeg_scan_planes(d->scan, &d->c, d->source.next_input_byte, d->source.bytes_in_buffer,
                              how->from, &planes, &done, diag));

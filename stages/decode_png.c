@@ -67,7 +67,7 @@ static void png_destroy_decoder(void *decoder) {
   free(d);
 }
 
-static mr_err_t png_failed(const png_t *d, mr_diag_t *diag) {
+static mr_err_t png_fail(const png_t *d, mr_diag_t *diag) {
   if (d->no_memory) return mr_no_memory(diag, "a PNG of %d x %d pixels", d->w, d->h);
   return mr_fail(diag, MR_ERR_DATA, "PNG: %s", d->why);
 }
@@ -95,7 +95,7 @@ static mr_err_t png_begin(void *decoder, const uint8_t *bytes, size_t n, bool or
                                   png_memory_back);
   if (d->p) d->info = png_create_info_struct(d->p);
   if (!d->p || !d->info) return mr_no_memory(diag, "a PNG decoder");
-  if (setjmp(png_jmpbuf(d->p))) return png_failed(d, diag);
+  if (setjmp(png_jmpbuf(d->p))) return png_fail(d, diag);
   png_set_read_fn(d->p, d, png_take);
   png_set_user_limits(d->p, SIDE_MAX, SIDE_MAX);
   png_set_chunk_malloc_max(d->p, CHUNK_MAX);
@@ -154,7 +154,7 @@ static mr_err_t png_rows(png_t *d, uint8_t *to, size_t stride, mr_diag_t *diag) 
 }
 
 static mr_err_t png_read_rows_of(png_t *d, size_t bytes, mr_diag_t *diag) {
-  if (setjmp(png_jmpbuf(d->p))) return png_failed(d, diag);
+  if (setjmp(png_jmpbuf(d->p))) return png_fail(d, diag);
   png_ask(d);
   if (png_get_rowbytes(d->p, d->info) != bytes) png_error(d->p, "has rows of another size");
   png_read_image(d->p, d->row);

@@ -49,7 +49,7 @@ static mr_err_t webp_begin(void *decoder, const uint8_t *bytes, size_t n, bool o
   return MR_OK;
 }
 
-static mr_err_t webp_failed(VP8StatusCode code, mr_diag_t *diag) {
+static mr_err_t webp_fail(VP8StatusCode code, mr_diag_t *diag) {
   if (code == VP8_STATUS_OUT_OF_MEMORY) return mr_no_memory(diag, "a WebP picture");
   return mr_fail(diag, MR_ERR_DATA, "WebP: is damaged or cut short");
 }
@@ -105,7 +105,7 @@ static mr_err_t webp_read(void *decoder, mr_box_t b, mr_grown_t *to, mr_part_t *
     VP8StatusCode code = d->animated
                              ? webp_first_frame(d, to->at)
                              : webp_still((WebPData){d->bytes, d->n}, to->at, bytes, (int)stride);
-    if (code != VP8_STATUS_OK) return webp_failed(code, diag);
+    if (code != VP8_STATUS_OK) return webp_fail(code, diag);
   }
   d->done = true;
   *out = (mr_part_t){to->at + (size_t)b.i * stride + 3 * (size_t)b.j, stride};

@@ -43,7 +43,7 @@ int mr_exif_orientation(const uint8_t *bytes, size_t n) {
 /* ---- turning ---- */
 
 /* Where the pixel at row y, column x of the turned picture was; h, w: before turning. */
-static void unturned(int orientation, int h, int w, int y, int x, int *from_y, int *from_x) {
+static void unturn_pixel(int orientation, int h, int w, int y, int x, int *from_y, int *from_x) {
   bool across = orientation >= 5;
   int a = across ? x : y, b = across ? y : x;
   bool from_end_y = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
@@ -56,7 +56,7 @@ void mr_turn(const uint8_t *src, size_t stride, int h, int w, int orientation, u
   int out_h = orientation >= 5 ? w : h, out_w = orientation >= 5 ? h : w, fy, fx;
   for (int y = 0; y < out_h; y++)
     for (int x = 0; x < out_w; x++, dst += 3) {
-      unturned(orientation, h, w, y, x, &fy, &fx);
+      unturn_pixel(orientation, h, w, y, x, &fy, &fx);
       memcpy(dst, src + (size_t)fy * stride + 3 * (size_t)fx, 3);
     }
 }
@@ -64,8 +64,8 @@ void mr_turn(const uint8_t *src, size_t stride, int h, int w, int orientation, u
 mr_box_t mr_unturned_box(mr_box_t b, int h, int w, int orientation) {
   int y0, x0, y1, x1;
   if (orientation == 1) return b;
-  unturned(orientation, h, w, b.i, b.j, &y0, &x0);
-  unturned(orientation, h, w, b.i + b.h - 1, b.j + b.w - 1, &y1, &x1);
+  unturn_pixel(orientation, h, w, b.i, b.j, &y0, &x0);
+  unturn_pixel(orientation, h, w, b.i + b.h - 1, b.j + b.w - 1, &y1, &x1);
   int i = y0 < y1 ? y0 : y1, j = x0 < x1 ? x0 : x1;
   return (mr_box_t){
       .i = i, .j = j, .h = (y0 < y1 ? y1 : y0) - i + 1, .w = (x0 < x1 ? x1 : x0) - j + 1};

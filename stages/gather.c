@@ -57,7 +57,7 @@ static mr_err_t gather_plan(mr_stage_t *s) {
 }
 
 /* True if b continues where out ends: slices come in the order of the inputs. */
-static bool follows(const mr_buf_t *out, const mr_buf_t *b, int64_t size) {
+static bool slice_follows(const mr_buf_t *out, const mr_buf_t *b, int64_t size) {
   return b->epoch == out->epoch && b->position == out->position && b->n <= size - out->n &&
          (!b->n || !out->n || b->first == out->first + out->n);
 }
@@ -68,7 +68,7 @@ static mr_err_t add_slice(mr_stage_t *s, int i, mr_buf_t *b, mr_buf_t *out) {
     out->epoch = b->epoch, out->position = b->position, out->flags = b->flags;
     if (spec->n_words) memcpy(out->word, b->word, (size_t)spec->n_words * sizeof *b->word);
   }
-  if (!follows(out, b, s->out_spec[0].batch))
+  if (!slice_follows(out, b, s->out_spec[0].batch))
     return mr_stage_fail(s, MR_ERR_DATA,
                          "batch %" PRId64
                          ": slots from %d on came at input %s after those up to "
@@ -79,7 +79,7 @@ static mr_err_t add_slice(mr_stage_t *s, int i, mr_buf_t *b, mr_buf_t *out) {
   return MR_OK;
 }
 
-static mr_err_t gather_ended(mr_stage_t *s, int i) {
+static mr_err_t gather_end_input(mr_stage_t *s, int i) {
   if (!i || mr_stopping(s) || mr_unwanted(s)) return MR_END;
   return mr_stage_fail(s, MR_ERR_DATA, "input %s has ended, but a has another batch",
                        s->def->in[i].name);
@@ -92,7 +92,7 @@ static mr_err_t gather_step(mr_stage_t *s) {
   if (e != MR_OK) return e;
   for (int i = 0; i < t->n && e == MR_OK; i++) {
     e = mr_pull(s, i, &b);
-    if (e == MR_END) e = gather_ended(s, i);
+    if (e == MR_END) e = gather_end_input(s, i);
     if (e != MR_OK) break;
     e = add_slice(s, i, b, out);
     mr_buf_unref(b);

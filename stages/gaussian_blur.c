@@ -63,14 +63,14 @@ static void gaussian_weights(int n, float sigma, float *weight) {
   for (int k = 0; k < n; k++) weight[k] = (float)(weight[k] / sum);
 }
 
-static inline int mirrored(int k, int n) { return k < 0 ? -k : k < n ? k : 2 * (n - 1) - k; }
+static inline int mirror_index(int k, int n) { return k < 0 ? -k : k < n ? k : 2 * (n - 1) - k; }
 
 /* Row y of the picture blurred downwards, as floats. */
 static void blur_down(const mr_canvas_t *c, int y, const float *weight, int taps, float *out) {
   int n = c->w * c->C;
   memset(out, 0, (size_t)n * sizeof *out);
   for (int k = 0; k < taps; k++) {
-    const uint8_t *from = c->at + (size_t)mirrored(y + k - taps / 2, c->h) * (size_t)n;
+    const uint8_t *from = c->at + (size_t)mirror_index(y + k - taps / 2, c->h) * (size_t)n;
     float w = weight[k];
     for (int x = 0; x < n; x++) out[x] += w * (float)from[x];
   }

@@ -29,10 +29,10 @@ INLINE void rgb_pixels(const uint8_t *restrict y, const uint8_t *restrict cb,
 
 /* Scratch: a line of sums with one more at each end, and two of upsampled chroma. */
 enum { ALIGN = 64 };
-static size_t rgb_padded(int w) { return ((size_t)w + 2 * ALIGN) / ALIGN * ALIGN; }
+static size_t padded_row(int w) { return ((size_t)w + 2 * ALIGN) / ALIGN * ALIGN; }
 
 size_t mr_jpeg_row_scratch(int w) {
-  return sizeof(int16_t) * rgb_padded(w / 2 + 4) + 2 * rgb_padded(w + 4);
+  return sizeof(int16_t) * padded_row(w / 2 + 4) + 2 * padded_row(w + 4);
 }
 
 INLINE int rgb_within(int v, int n) { return v < 0 ? 0 : v < n ? v : n - 1; }
@@ -165,9 +165,9 @@ AVX2 void mr_jpeg_row(const mr_jpeg_part_t *part, int n, int y, int j, int w, ui
     rgb_grey(luma, w, rgb);
     return;
   }
-  uint8_t *row = (uint8_t *)scratch + sizeof(int16_t) * rgb_padded(w / 2 + 4);
+  uint8_t *row = (uint8_t *)scratch + sizeof(int16_t) * padded_row(w / 2 + 4);
   const uint8_t *cb = rgb_chroma(part, 1, y, j, w, rgb_sums(scratch), row);
-  const uint8_t *cr = rgb_chroma(part, 2, y, j, w, rgb_sums(scratch), row + rgb_padded(w + 4));
+  const uint8_t *cr = rgb_chroma(part, 2, y, j, w, rgb_sums(scratch), row + padded_row(w + 4));
   rgb_pixels_avx2(luma, cb, cr, w, rgb);
 }
 

@@ -9,13 +9,13 @@
 
 /* x/y from a reciprocal that is a sum of two floats, inv + rest, as the vector paths compute it.
    Rounded correctly for most operands; if it is wrong for some byte, the table is used. */
-static float divided(float x, float inv, float rest) { return fmaf(x, inv, x * rest); }
+static float divide_exactly(float x, float inv, float rest) { return fmaf(x, inv, x * rest); }
 
 static bool formula_agrees(const mr_norm_t *t) {
   for (int c = 0; c < 3; c++)
     for (int x = 0; x < 256; x++) {
-      float scaled = divided((float)x, MR_NORM_INV, MR_NORM_REST) - t->mean[c];
-      float y = divided(scaled, t->inv[c], t->rest[c]);
+      float scaled = divide_exactly((float)x, MR_NORM_INV, MR_NORM_REST) - t->mean[c];
+      float y = divide_exactly(scaled, t->inv[c], t->rest[c]);
       if (memcmp(&y, &t->table[c][x], sizeof y)) return false;
     }
   return true;

@@ -42,7 +42,7 @@ INLINE __m512i load(const uint8_t *src, int left) {
   return _mm512_maskz_loadu_epi8(left < 64 ? 0xFFFFFFFFu : ~0ull, src);
 }
 
-AVX512 static void chw(const mr_norm_t *t, const uint8_t *src, int n, mr_bf16_t *dst) {
+AVX512 static void norm_bf16_chw(const mr_norm_t *t, const uint8_t *src, int n, mr_bf16_t *dst) {
   for (int c = 0; c < 3; c++, src += n, dst += n) {
     const answers_t a = load_answers(t, c);
     for (int k = 0; k < n; k += 64) {
@@ -82,7 +82,7 @@ INLINE void store_interleaved(const places_t *p, __m512i r, __m512i g, __m512i b
 }
 
 /* In blocks of 256 pixels: a channel's results stay in registers, its numbers in the cache. */
-AVX512 static void hwc(const mr_norm_t *t, const uint8_t *src, int n, mr_bf16_t *dst) {
+AVX512 static void norm_bf16_hwc(const mr_norm_t *t, const uint8_t *src, int n, mr_bf16_t *dst) {
   enum { BLOCK = 256 };
   const places_t p = make_places();
   __m512i number[3][BLOCK / 32];
@@ -100,7 +100,7 @@ AVX512 static void hwc(const mr_norm_t *t, const uint8_t *src, int n, mr_bf16_t 
 
 AVX512 void mr__norm_bf16_avx512(const mr_norm_t *t, const uint8_t *src, int n, bool is_hwc,
                                  void *dst) {
-  (is_hwc ? hwc : chw)(t, src, n, dst);
+  (is_hwc ? norm_bf16_hwc : norm_bf16_chw)(t, src, n, dst);
 }
 
 #else

@@ -34,12 +34,13 @@ static void look_up_straight(mr_canvas_t *c, const double *m) {
   }
 }
 
-static int fixed(double v) { return (int)floor(v * 65536.0 + 0.5); }
+static int to_fixed(double v) { return (int)floor(v * 65536.0 + 0.5); }
 
 static inline __attribute__((always_inline)) void look_up_fixed(mr_canvas_t *c, const double *m,
                                                                 int C) {
-  int dxx = fixed(m[0]), dxy = fixed(m[1]), dyx = fixed(m[3]), dyy = fixed(m[4]);
-  int x_row = fixed(m[2] + m[0] * 0.5 + m[1] * 0.5), y_row = fixed(m[5] + m[3] * 0.5 + m[4] * 0.5);
+  int dxx = to_fixed(m[0]), dxy = to_fixed(m[1]), dyx = to_fixed(m[3]), dyy = to_fixed(m[4]);
+  int x_row = to_fixed(m[2] + m[0] * 0.5 + m[1] * 0.5),
+      y_row = to_fixed(m[5] + m[3] * 0.5 + m[4] * 0.5);
   uint8_t *to = c->spare;
   for (int y = 0; y < c->h; y++, x_row += dxy, y_row += dyy) {
     int xx = x_row, yy = y_row;

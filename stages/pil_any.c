@@ -6,7 +6,7 @@
 #include "stages/pil_resize.h"
 
 /* Most bytes between the first and the last tap of n neighbouring pixels, in groups of n. */
-static int widest(const mr_pil_pass_t *t, int out, int n) {
+static int widest_taps(const mr_pil_pass_t *t, int out, int n) {
   int most = 0;
   for (int b = 0; b < (out + 15) / 16; b++)
     for (int at = mr__pil_any_at(b, out), k = 0; k < 16; k += n) {
@@ -51,8 +51,8 @@ bool mr__pil_any_init(mr_pil_pass_t *t, int out) {
   for (int x = 0; x < out; x++)
     if (t->count[x] > 2 * a->pairs) a->pairs = (t->count[x] + 1) / 2;
   a->blocks = (out + 15) / 16;
-  a->narrow = widest(t, out, 16) <= 64;
-  a->near = widest(t, out, 8) <= 16;
+  a->narrow = widest_taps(t, out, 16) <= 64;
+  a->near = widest_taps(t, out, 8) <= 16;
   if (!any_alloc(a)) return false;
   any_weights(t, out, a);
   any_places(t, out, a);

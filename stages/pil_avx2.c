@@ -13,7 +13,7 @@
 
 /* pair: 8 pairs of pixels as u16; high, low: their weights.  Returns eight sums, in [0,255], as
    s32. */
-AVX2 static inline __m256i weigh8(__m256i pair, __m256i high, __m256i low) {
+AVX2 static inline __m256i weigh_8(__m256i pair, __m256i high, __m256i low) {
   __m256i h = _mm256_slli_epi32(_mm256_madd_epi16(pair, high), 11);
   __m256i l = _mm256_add_epi32(_mm256_madd_epi16(pair, low), _mm256_set1_epi32(1 << 21));
   return _mm256_srli_epi32(_mm256_add_epi32(h, l), 22);
@@ -23,8 +23,8 @@ AVX2 static inline __m256i weigh8(__m256i pair, __m256i high, __m256i low) {
 AVX2 static inline __m256i row_block(const mr_pil_pass_t *t, const uint8_t *row, int b) {
   __m128i v = _mm_loadu_si128((const __m128i *)(row + t->first[8 * b]));
   v = _mm_shuffle_epi8(v, _mm_loadu_si128((const __m128i *)(t->pick + 16 * b)));
-  return weigh8(_mm256_cvtepu8_epi16(v), _mm256_loadu_si256((const __m256i *)(t->high + 16 * b)),
-                _mm256_loadu_si256((const __m256i *)(t->low + 16 * b)));
+  return weigh_8(_mm256_cvtepu8_epi16(v), _mm256_loadu_si256((const __m256i *)(t->high + 16 * b)),
+                 _mm256_loadu_si256((const __m256i *)(t->low + 16 * b)));
 }
 
 /* packs work within 128-bit lanes: restore the order of words */
@@ -39,10 +39,10 @@ AVX2 static inline void row_pass(const mr_pil_pass_t *t, const uint8_t *row, uin
 AVX2 static inline __m256i column_mix(__m256i a, __m256i b, __m256i high, __m256i low) {
   const __m256i zero = _mm256_setzero_si256();
   __m256i l = _mm256_unpacklo_epi8(a, b), h = _mm256_unpackhi_epi8(a, b);
-  __m256i ll = weigh8(_mm256_unpacklo_epi8(l, zero), high, low);
-  __m256i lh = weigh8(_mm256_unpackhi_epi8(l, zero), high, low);
-  __m256i hl = weigh8(_mm256_unpacklo_epi8(h, zero), high, low);
-  __m256i hh = weigh8(_mm256_unpackhi_epi8(h, zero), high, low);
+  __m256i ll = weigh_8(_mm256_unpacklo_epi8(l, zero), high, low);
+  __m256i lh = weigh_8(_mm256_unpackhi_epi8(l, zero), high, low);
+  __m256i hl = weigh_8(_mm256_unpacklo_epi8(h, zero), high, low);
+  __m256i hh = weigh_8(_mm256_unpackhi_epi8(h, zero), high, low);
   return _mm256_packus_epi16(_mm256_packus_epi32(ll, lh), _mm256_packus_epi32(hl, hh));
 }
 

@@ -16,7 +16,7 @@
 static const __mmask64 LOWER = 0x5555555555555555u;
 
 /* Sixteen exact sums of two pixels times their weights, rounded. */
-AVX512 static inline __m512i weigh16(__m512i pair, __m512i high, __m512i low) {
+AVX512 static inline __m512i weigh_16(__m512i pair, __m512i high, __m512i low) {
   __m512i h = _mm512_slli_epi32(_mm512_madd_epi16(pair, high), 12);
   return _mm512_add_epi32(_mm512_dpwssd_epi32(_mm512_set1_epi32(1 << 23), pair, low), h);
 }
@@ -48,8 +48,8 @@ AVX512 static void pil_avx512_row_passes(const mr_pil_pass_t *t, const uint8_t *
   const __m512i place = _mm512_loadu_si512(upper);
   for (int y = 0; y < h; y++, src += 32, dst += 32) {
     __m512i pixels = _mm512_maskz_loadu_epi8(row, src);
-    __m512i a = weigh16(_mm512_maskz_permutexvar_epi8(LOWER, pick0, pixels), high0, low0);
-    __m512i b = weigh16(_mm512_maskz_permutexvar_epi8(LOWER, pick1, pixels), high1, low1);
+    __m512i a = weigh_16(_mm512_maskz_permutexvar_epi8(LOWER, pick0, pixels), high0, low0);
+    __m512i b = weigh_16(_mm512_maskz_permutexvar_epi8(LOWER, pick1, pixels), high1, low1);
     _mm256_storeu_si256((__m256i *)dst, upper_bytes(a, b, place));
   }
 }
@@ -71,8 +71,8 @@ AVX512 static void pil_avx512_column_pass(const mr_pil_pass_t *t, const uint8_t 
     __mmask64 rows = t->first[y] + 1 < h ? ~(__mmask64)0 : 0xFFFFFFFFu;
     __m512i pixels = _mm512_maskz_loadu_epi8(rows, src + t->first[y] * 32);
     __m512i high = pil_avx512_both(v->high + 2 * y), low = pil_avx512_both(v->low + 2 * y);
-    __m512i a = weigh16(_mm512_maskz_permutexvar_epi8(LOWER, pick0, pixels), high, low);
-    __m512i b = weigh16(_mm512_maskz_permutexvar_epi8(LOWER, pick1, pixels), high, low);
+    __m512i a = weigh_16(_mm512_maskz_permutexvar_epi8(LOWER, pick0, pixels), high, low);
+    __m512i b = weigh_16(_mm512_maskz_permutexvar_epi8(LOWER, pick1, pixels), high, low);
     _mm256_storeu_si256((__m256i *)dst, upper_bytes(a, b, place));
   }
 }

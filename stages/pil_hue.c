@@ -32,7 +32,7 @@ static inline hsv_t hsv_from(const uint8_t *rgb) {
 }
 
 /* A level in [0,255], halves away from zero. */
-static inline uint8_t nearest(float v) { return (uint8_t)(int)(v + 0.5f); }
+static inline uint8_t nearest_level(float v) { return (uint8_t)(int)(v + 0.5f); }
 
 /* In an even sector of the turn the second channel rises, in an odd one it falls. */
 static inline void hsv_to(hsv_t c, uint8_t *rgb) {
@@ -40,7 +40,7 @@ static inline void hsv_to(hsv_t c, uint8_t *rgb) {
   int sector = (int)turn;
   float f = turn - (float)sector, v = c.v;
   double part = sector & 1 ? 1.0 - s * f : 1.0 - s * (1.0 - f);
-  uint8_t p = nearest((float)(v * (1.0 - s))), between = nearest((float)(v * part));
+  uint8_t p = nearest_level((float)(v * (1.0 - s))), between = nearest_level((float)(v * part));
   switch (c.s ? sector % 6 : 6) {
     case 0: rgb[0] = c.v, rgb[1] = between, rgb[2] = p; break;
     case 1: rgb[0] = between, rgb[1] = c.v, rgb[2] = p; break;

@@ -27,30 +27,30 @@ mr_box_t mr_crop_fallback(int H, int W, double ratio_lo, double ratio_hi) {
 
 /* ---- crop and resize ---- */
 
-static size_t pil_picture_rounded(size_t n) { return (n + 63) / 64 * 64; }
+static size_t pil_picture_round(size_t n) { return (n + 63) / 64 * 64; }
 
 static size_t planes_bytes(int C, int h, int w) { return (size_t)C * (size_t)h * (size_t)w; }
 
 size_t mr_pil_picture_scratch(const mr_pixels_t *in, int out) {
   int side = in->H > in->W ? in->H : in->W;
-  return pil_picture_rounded(mr_pil_scratch(side, out)) +
-         pil_picture_rounded(planes_bytes(in->C, in->H, in->W)) + planes_bytes(in->C, out, out);
+  return pil_picture_round(mr_pil_scratch(side, out)) +
+         pil_picture_round(planes_bytes(in->C, in->H, in->W)) + planes_bytes(in->C, out, out);
 }
 
 /* a * b / 255, rounded, as in Pillow's MULDIV255. */
-static uint8_t times(int a, int b) {
+static uint8_t times_over_255(int a, int b) {
   int t = a * b + 128;
   return (uint8_t)(((t >> 8) + t) >> 8);
 }
 
 /* Pillow resizes RGBA as RGBa: colours are multiplied by alpha before, and divided by it after. */
-static void premultiply(uint8_t *planes, int n) {
+static void premultiply_alpha(uint8_t *planes, int n) {
   const uint8_t *alpha = planes + 3 * n;
   for (int c = 0; c < 3; c++, planes += n)
-    for (int k = 0; k < n; k++) planes[k] = times(planes[k], alpha[k]);
+    for (int k = 0; k < n; k++) planes[k] = times_over_255(planes[k], alpha[k]);
 }
 
-static void unpremultiply(uint8_t *planes, int n) {
+static void unpremultiply_alpha(uint8_t *planes, int n) {
   const uint8_t *alpha = planes + 3 * n;
   for (int c = 0; c < 3; c++, planes += n)
     for (int k = 0; k < n; k++) {
@@ -78,16 +78,16 @@ void mr_pil_picture(const mr_pil_picture_t *p, const uint8_t *src, mr_box_t b, u
   int out = p->pil.out, side = in->H > in->W ? in->H : in->W;
   bool resizes = b.h != out || b.w != out; /* otherwise Pillow copies */
   bool weighs = p->alpha && in->C == 4 && resizes;
-  uint8_t *rows = scratch, *planes = rows + pil_picture_rounded(mr_pil_scratch(side, out));
-  uint8_t *done = planes + pil_picture_rounded(planes_bytes(in->C, in->H, in->W));
+  uint8_t *rows = scratch, *planes = rows + pil_picture_round(mr_pil_scratch(side, out));
+  uint8_t *done = planes + pil_picture_round(planes_bytes(in->C, in->H, in->W));
   if (!in->hwc && !weighs) {
     mr_pil_crop(&p->pil, src, in->C, in->H, in->W, b, dst, rows);
     return;
   }
   pil_picture_cut(in, src, b, planes);
-  if (weighs) premultiply(planes, b.h * b.w);
+  if (weighs) premultiply_alpha(planes, b.h * b.w);
   uint8_t *to = in->hwc ? done : dst;
   mr_pil_crop(&p->pil, planes, in->C, b.h, b.w, (mr_box_t){.h = b.h, .w = b.w}, to, rows);
-  if (weighs) unpremultiply(to, out * out);
+  if (weighs) unpremultiply_alpha(to, out * out);
   if (in->hwc) mr_pixels_join(to, out, out, in->C, dst);
 }

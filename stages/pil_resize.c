@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static uint8_t weigh(const uint8_t *pixel, int stride, const int32_t *q, int n) {
+static uint8_t weigh_taps(const uint8_t *pixel, int stride, const int32_t *q, int n) {
   int32_t sum = 1 << 21;
   for (int k = 0; k < n; k++) sum += pixel[k * stride] * q[k];
   sum >>= 22;
@@ -17,7 +17,7 @@ static void pil_resize_row_passes(const mr_pil_pass_t *t, int out, const uint8_t
                                   int h, uint8_t *dst) {
   for (int y = 0; y < h; y++, src += stride, dst += out)
     for (int x = 0; x < out; x++)
-      dst[x] = weigh(src + t->first[x], 1, t->q + x * t->taps, t->count[x]);
+      dst[x] = weigh_taps(src + t->first[x], 1, t->q + x * t->taps, t->count[x]);
 }
 
 /* Resizes rows of `width` pixels, stride apart, to `out` rows. */
@@ -26,7 +26,7 @@ static void pil_resize_column_pass(const mr_pil_pass_t *t, int out, const uint8_
   for (int y = 0; y < out; y++)
     for (int x = 0; x < width; x++)
       dst[y * width + x] =
-          weigh(src + t->first[y] * stride + x, stride, t->q + y * t->taps, t->count[y]);
+          weigh_taps(src + t->first[y] * stride + x, stride, t->q + y * t->taps, t->count[y]);
 }
 
 static void copy_rows(const uint8_t *src, int stride, int rows, int width, uint8_t *dst) {

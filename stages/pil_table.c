@@ -7,8 +7,8 @@
 #include "base/isa.h"
 #include "stages/pil_resize.h"
 
-static int imin(int a, int b) { return a < b ? a : b; }
-static int imax(int a, int b) { return a > b ? a : b; }
+static int least_int(int a, int b) { return a < b ? a : b; }
+static int greatest_int(int a, int b) { return a > b ? a : b; }
 
 static double tap_weight(int at, double center, double fscale) {
   double a = fabs((at - center + 0.5) * (1.0 / fscale));
@@ -19,7 +19,8 @@ static double tap_weight(int at, double center, double fscale) {
    many.  Weights are computed twice, once for their sum, which saves memory for them. */
 static int pixel_weights(int in, int out, int x, int32_t *q, int *first) {
   double scale = (double)in / out, fscale = fmax(scale, 1.0), center = (x + 0.5) * scale, sum = 0;
-  int lo = imax((int)(center - fscale + 0.5), 0), hi = imin((int)(center + fscale + 0.5), in);
+  int lo = greatest_int((int)(center - fscale + 0.5), 0),
+      hi = least_int((int)(center + fscale + 0.5), in);
   for (int k = 0; k < hi - lo; k++) sum += tap_weight(k + lo, center, fscale);
   for (int k = 0; k < hi - lo; k++) {
     double w = tap_weight(k + lo, center, fscale);
@@ -30,7 +31,7 @@ static int pixel_weights(int in, int out, int x, int32_t *q, int *first) {
   return hi - lo;
 }
 
-static int taps_of(int in, int out) { return 2 * imax(in / out + 1, 1) + 1; }
+static int taps_of(int in, int out) { return 2 * greatest_int(in / out + 1, 1) + 1; }
 
 static bool pass_alloc(mr_pil_pass_t *t, int in, int out) {
   t->taps = taps_of(in, out);

@@ -98,7 +98,7 @@ static void rebatch_close(mr_stage_t *s) {
 }
 
 /* The next batch starts after the used-up input batch. */
-static void release(mr_stage_t *s, mr_buf_t *out) {
+static void release_input(mr_stage_t *s, mr_buf_t *out) {
   rebatch_t *t = s->state;
   t->before_position = t->in->position, t->number++;
   if (t->in->word)
@@ -121,7 +121,7 @@ static mr_err_t rebatch_fill(mr_stage_t *s, mr_buf_t *out) {
     mr_buf_append(&s->in_spec[0], t->in, t->used, n, out);
     t->used += n;
     out->epoch = t->in->epoch, out->flags = 0;
-    if (t->used == t->in->n) release(s, out);
+    if (t->used == t->in->n) release_input(s, out);
   }
   return MR_OK;
 }

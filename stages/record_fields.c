@@ -18,7 +18,7 @@ static bool list_next(const char **at, char word[WORD_MAX]) {
 
 /* In plan: the index of input 0's field called word; MR_ERR_CONFIG (< 0) with a sentence about the
    setting if the records have no such field. */
-static int field_named(mr_stage_t *s, const char *setting, const char *word) {
+static int find_field_named(mr_stage_t *s, const char *setting, const char *word) {
   char names[MR_FIELDS_MAX * (MR_FIELD_NAME + 2)];
   const mr_spec_t *in = &s->in_spec[0];
   int f = mr_spec_find(in, word);
@@ -51,7 +51,7 @@ static mr_err_t select_plan(mr_stage_t *s) {
   *out = s->in_spec[0];
   out->n_fields = 0;
   while (list_next(&at, word)) {
-    int f = field_named(s, "fields", word);
+    int f = find_field_named(s, "fields", word);
     if (f < 0) return (mr_err_t)f;
     if (mr_spec_find(out, word) >= 0)
       return mr_stage_fail(s, MR_ERR_CONFIG, "setting fields: %s is named twice", word);
@@ -94,7 +94,7 @@ static mr_err_t drop_plan(mr_stage_t *s) {
   bool goes[MR_FIELDS_MAX] = {false};
   char word[WORD_MAX];
   while (list_next(&at, word)) {
-    int f = field_named(s, "fields", word);
+    int f = find_field_named(s, "fields", word);
     if (f < 0) return (mr_err_t)f;
     goes[f] = true;
   }
@@ -137,7 +137,7 @@ static mr_err_t rename_one(mr_stage_t *s, char *word) {
   mr_field_t *field = s->out_spec[0].field;
   char *to = strchr(word, ':');
   if (to) *to++ = 0;
-  int f = field_named(s, "fields", word);
+  int f = find_field_named(s, "fields", word);
   if (f < 0) return (mr_err_t)f;
   if (!to || !mr_field_name_ok(to))
     return mr_stage_fail(s, MR_ERR_CONFIG,

@@ -64,8 +64,8 @@ static bool resize_is_made(const mr_resize_t *how, const mr_picture_t *p) {
   return p->resized && how->filter == MR_FILTER_BILINEAR;
 }
 
-static mr_err_t resize_made(const mr_resize_t *how, const mr_picture_t *p, mr_box_t out,
-                            uint8_t *to) {
+static mr_err_t resize_by_maker(const mr_resize_t *how, const mr_picture_t *p, mr_box_t out,
+                                uint8_t *to) {
   mr_scaling_t all = {{.h = how->in_h, .w = how->in_w}, how->out_h, how->out_w, out};
   return p->resized(p, &all, to);
 }
@@ -78,7 +78,7 @@ static mr_err_t resize_part(const mr_picture_t *p, mr_box_t box, mr_part_t *out)
   mr_part_t src;
   MR_TRY(mr_grow(&w->made, row * (size_t)box.h, diag));
   *out = (mr_part_t){w->made.at, row};
-  if (resize_is_made(&w->how, &w->from)) return resize_made(&w->how, &w->from, box, w->made.at);
+  if (resize_is_made(&w->how, &w->from)) return resize_by_maker(&w->how, &w->from, box, w->made.at);
   MR_TRY(mr_resample_begin(&w->resampler, &w->how, box, &need, diag));
   MR_TRY(mr_picture_part(&w->from, need, &src));
   return mr_resample(&w->resampler, &w->how, need, src, w->made.at, diag);
@@ -91,7 +91,7 @@ static mr_err_t resize_whole(mr_stage_t *s, const mr_value_t *from, uint8_t *to)
   mr_box_t need, all = {.h = w->how.out_h, .w = w->how.out_w};
   size_t bytes = (size_t)all.h * (size_t)all.w * (size_t)w->how.C;
   if (t->in.varies && resize_is_made(&w->how, from->data))
-    return resize_made(&w->how, from->data, all, to);
+    return resize_by_maker(&w->how, from->data, all, to);
   MR_TRY(mr_resample_begin(&w->resampler, &w->how, all, &need, s->diag));
   for (int k = 0; k < mr_pixels_planes(&t->in); k++) {
     mr_part_t src;

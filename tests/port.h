@@ -18,7 +18,7 @@ static inline bool port_can_bind(int port) {
 }
 
 /* A free port whose next one, a second link's, is free too; below those that connections which come
-   and go are given, since what is killed wants its port again.  0: there is none. */
+   and go are given, since what is killed wants its port again.  0: no port is free. */
 static inline int port_free(void) {
   static int tried;
   for (int i = 0; i < 6000; i++) {

@@ -13,16 +13,16 @@ enum { RUNS_MAX = 2000, RUNS_MIN = 5, IN_MAX = 8, OUT_MAX = 8 };
 #define RUN_SECONDS 1.0
 
 /* ---- the functions; arg is unused ---- */
-static mr_err_t empty(mr_fn_t *f, void *arg) { return mr_fn_return(f, 1, f->in); }
+static mr_err_t trace_empty(mr_fn_t *f, void *arg) { return mr_fn_return(f, 1, f->in); }
 
-static mr_err_t waves(mr_fn_t *f, void *arg) {
+static mr_err_t trace_waves(mr_fn_t *f, void *arg) {
   mr_var_t *x = f->in[0];
   for (int i = 0; i < 10; i++)
     x = mr_lax_add(f, mr_lax_scale(f, 0.5, x), mr_lax_scale(f, 0.1, mr_lax_sin(f, x)));
   return mr_fn_return(f, 1, &x);
 }
 
-static mr_err_t product(mr_fn_t *f, void *arg) {
+static mr_err_t trace_product(mr_fn_t *f, void *arg) {
   mr_var_t *y = mr_lax_dot(f, f->in[0], f->in[1]);
   return mr_fn_return(f, 1, &y);
 }
@@ -36,7 +36,7 @@ static mr_err_t bench_jax_become(mr_fn_t *f, mr_fn_t *g) {
   return e;
 }
 
-static mr_err_t hessian(mr_fn_t *f, void *arg) {
+static mr_err_t trace_hessian(mr_fn_t *f, void *arg) {
   mr_fn_t *inner = mr_fn_create(), *g = NULL;
   mr_var_t *x = mr_fn_input(inner, f->in[0]->aval);
   mr_var_t *y = mr_lax_reduce_sum(inner, mr_lax_mul(inner, x, x), 1, (int[]){0});
@@ -46,7 +46,7 @@ static mr_err_t hessian(mr_fn_t *f, void *arg) {
   return e < 0 ? e : bench_jax_become(f, g);
 }
 
-static mr_err_t matvecs(mr_fn_t *f, void *arg) {
+static mr_err_t trace_matvecs(mr_fn_t *f, void *arg) {
   mr_fn_t *inner = mr_fn_create(), *g = NULL;
   mr_var_t *w = mr_fn_input(inner, f->in[0]->aval);
   mr_aval_t one = mr_aval(MR_F32, 1, &f->in[1]->aval.dim[1]);
@@ -59,7 +59,7 @@ static mr_err_t matvecs(mr_fn_t *f, void *arg) {
 }
 
 /* tanh layers and the mean squared error; in: w1 b1 w2 b2 w3 b3 x y. */
-static mr_err_t mlp(mr_fn_t *f, void *arg) {
+static mr_err_t trace_mlp(mr_fn_t *f, void *arg) {
   mr_fn_t *t = mr_fn_create(), *g = NULL;
   for (int i = 0; i < f->n_in; i++) mr_fn_input(t, f->in[i]->aval);
   mr_var_t *x = t->in[6];
@@ -84,17 +84,17 @@ typedef struct jax_case {
 } jax_case_t;
 
 static const jax_case_t cases[] = {
-    {"waves_us", "waves_compile_ms", waves, 1, 1, {{1000, 1000}}},
-    {"hessian_us", "hessian_compile_ms", hessian, 1, 1, {{1000}}},
-    {"matvecs_us", "matvecs_compile_ms", matvecs, 2, 1, {{512, 512}, {256, 512}}},
+    {"waves_us", "waves_compile_ms", trace_waves, 1, 1, {{1000, 1000}}},
+    {"hessian_us", "hessian_compile_ms", trace_hessian, 1, 1, {{1000}}},
+    {"matvecs_us", "matvecs_compile_ms", trace_matvecs, 2, 1, {{512, 512}, {256, 512}}},
     {"mlp_us",
      "mlp_compile_ms",
-     mlp,
+     trace_mlp,
      8,
      7,
      {{784, 512}, {512}, {512, 512}, {512}, {512, 10}, {10}, {128, 784}, {128, 10}}},
-    {"matmul_us", "matmul_compile_ms", product, 2, 1, {{2000, 2000}, {2000, 2000}}},
-    {"dispatch_us", "empty_compile_ms", empty, 1, 1, {{0}}},
+    {"matmul_us", "matmul_compile_ms", trace_product, 2, 1, {{2000, 2000}, {2000, 2000}}},
+    {"dispatch_us", "empty_compile_ms", trace_empty, 1, 1, {{0}}},
 };
 
 typedef struct bound {
@@ -118,7 +118,7 @@ static mr_err_t bench_jax_bind(bound_t *b, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static void unbind(bound_t *b) {
+static void drop_inputs(bound_t *b) {
   for (int i = 0; i < IN_MAX; i++) {
     mr_array_drop(b->in[i]);
     b->in[i] = NULL;
@@ -181,7 +181,7 @@ static mr_err_t time_case(bound_t *b, times_t *t, mr_diag_t *diag) {
   if (e >= 0) e = mr_jitted_create(b->queue, "bench", b->c->trace, NULL, NULL, &j, diag);
   if (e >= 0) e = bench_jax_time_runs(b, j, t, diag);
   mr_jitted_destroy(j);
-  unbind(b);
+  drop_inputs(b);
   return e;
 }
 
@@ -209,7 +209,7 @@ mr_err_t mr_bench_jax(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) {
     if (e < 0) break;
     mr_bench_add(out, b.c->run_us, 1e6 * t.there);
     mr_bench_add(out, b.c->compile_ms, 1e3 * t.compile);
-    if (b.c->trace == product) mr_bench_add(out, "async_us", 1e6 * t.back);
+    if (b.c->trace == trace_product) mr_bench_add(out, "async_us", 1e6 * t.back);
   }
   mr_queue_destroy(b.queue);
   if (e >= 0) e = time_vit(out, diag);

@@ -239,7 +239,7 @@ static bool have_met(const mr_link_t *l) {
   return st.connected;
 }
 
-static void meet(mr_link_t *a, mr_link_t *b) {
+static void await_meeting(mr_link_t *a, mr_link_t *b) {
   while (!have_met(a) || !have_met(b)) {
     bench_link_turn(a, 1);
     bench_link_turn(b, 1);
@@ -254,7 +254,7 @@ static void echo_peer(const way_t *w) {
   mr_link_t *in = mr_link_open_in(&there, &spec, NULL, NULL);
   mr_link_t *out = mr_link_open_out(&back, &spec, 0, NULL);
   if (!in || !out) _exit(1);
-  meet(in, out);
+  await_meeting(in, out);
   for (int64_t i = 0; i < w->n; i++) {
     wait_for_one(in);
     while (!send_next(out, pool, &spec)) bench_link_turn(out, 100);
@@ -280,7 +280,7 @@ static mr_err_t echo_run(way_t *w, result_t *r, mr_diag_t *diag) {
     snprintf(w->address[1], sizeof w->address[1], "%s", mr_link_address(in));
     if ((p = start_peer()) == 0) echo_peer(w);
   }
-  if (p > 0) meet(in, out);
+  if (p > 0) await_meeting(in, out);
   for (int64_t i = 0; p > 0 && i < w->n; i++) {
     while (!send_next(out, pool, &spec)) bench_link_turn(out, 100);
     wait_for_one(in);
@@ -339,17 +339,17 @@ static mr_err_t bench_link_measure(column_t *c, int rounds, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static double ratio(const double *a, const double *b, int n) {
+static double median_ratio(const double *a, const double *b, int n) {
   double v[ROUNDS_MAX];
   for (int i = 0; i < n; i++) v[i] = a[i] / b[i];
   return mr_bench_median(v, n);
 }
 
 static void bench_link_report(column_t *c, int n, mr_bench_t *out) {
-  mr_bench_add(out, "tcp_ratio", ratio(c[TCP].per_s, c[RAW].per_s, n));
-  mr_bench_add(out, "tcp_ratio_window_16", ratio(c[TCP_WIDE].per_s, c[RAW_WIDE].per_s, n));
-  mr_bench_add(out, "curve_ratio", ratio(c[CURVE].per_s, c[TCP].per_s, n));
-  mr_bench_add(out, "turn_ratio", ratio(c[LINK_TURN].turn_us, c[RAW_TURN].turn_us, n));
+  mr_bench_add(out, "tcp_ratio", median_ratio(c[TCP].per_s, c[RAW].per_s, n));
+  mr_bench_add(out, "tcp_ratio_window_16", median_ratio(c[TCP_WIDE].per_s, c[RAW_WIDE].per_s, n));
+  mr_bench_add(out, "curve_ratio", median_ratio(c[CURVE].per_s, c[TCP].per_s, n));
+  mr_bench_add(out, "turn_ratio", median_ratio(c[LINK_TURN].turn_us, c[RAW_TURN].turn_us, n));
   mr_bench_add(out, "raw_per_s", mr_bench_median(c[RAW].per_s, n));
   mr_bench_add(out, "tcp_per_s", mr_bench_median(c[TCP].per_s, n));
   mr_bench_add(out, "raw_per_s_window_16", mr_bench_median(c[RAW_WIDE].per_s, n));

@@ -50,7 +50,7 @@ static mr_err_t bench_cached_trace(mr_fn_t *f, void *arg) {
 }
 
 /* An array of zeros, but 1 for f32 scalars, by which the optimizer divides. */
-static mr_array_t *filled(const mr_aval_t *a, mr_diag_t *diag) {
+static mr_array_t *make_filled_array(const mr_aval_t *a, mr_diag_t *diag) {
   float *x = calloc(1, mr_aval_bytes(a) + sizeof *x);
   if (!x) return NULL;
   if (!a->ndim && a->dtype == MR_F32) *x = 1;
@@ -66,7 +66,7 @@ static mr_err_t make_arguments(cached_t *c, mr_diag_t *diag) {
   c->out = calloc((size_t)step->n_out + 1, sizeof *c->out);
   mr_err_t e = c->in && c->out ? MR_OK : MR_ERR_NOMEM;
   for (c->n_out = step->n_out; e >= 0 && c->n_in < step->n_in; c->n_in++) {
-    c->in[c->n_in] = filled(&step->in[c->n_in]->aval, diag);
+    c->in[c->n_in] = make_filled_array(&step->in[c->n_in]->aval, diag);
     if (!c->in[c->n_in]) e = MR_ERR_NOMEM;
   }
   mr_fn_destroy(step);
@@ -98,8 +98,8 @@ static mr_err_t bench_cached_run(cached_t *c, mr_bench_t *out, mr_diag_t *diag) 
 /* Adds call_first_ms, the first call, which traces, differentiates and compiles; call_cached_ms,
    the median of three further calls until they return; and call_compiles, the number of
    compilations in all four. */
-static mr_err_t bench_cached(const mr_loss_t *l, const mr_train_config_t *t, mr_bench_t *out,
-                             mr_diag_t *diag) {
+static mr_err_t bench_calls(const mr_loss_t *l, const mr_train_config_t *t, mr_bench_t *out,
+                            mr_diag_t *diag) {
   cached_t c = {.loss = l, .train = *t};
   mr_err_t e = bench_cached_run(&c, out, diag);
   mr_jitted_destroy(c.jitted);
@@ -349,7 +349,7 @@ mr_err_t mr_bench_compile(const mr_args_t *a, mr_bench_t *out, mr_diag_t *diag) 
     mr_train_config_t train = mr_train_default(s.batch);
     train.compute = s.compute;
     e = bench_amp(&s.loss, &train, (int)s.steps, out, diag);
-    if (e >= 0) e = bench_cached(&s.loss, &train, out, diag);
+    if (e >= 0) e = bench_calls(&s.loss, &train, out, diag);
   }
   if (e >= 0) bench_model_describe(&s, out);
   setup_fini(&s);

@@ -72,7 +72,7 @@ static void sleep_s(double s) {
 typedef struct stream_case {
   int64_t seconds, workers, batch;
   char source[1024]; /* graph text */
-  mr_role_t role;    /* of the source: MR_ROLE_CLASSES or MR_ROLE_MADE_UP */
+  mr_role_t role;    /* of the source: MR_ROLE_CLASSES or MR_ROLE_SYNTHETIC */
   const char *data;  /* its name */
 } stream_case_t;
 
@@ -88,8 +88,8 @@ static mr_err_t bench_stream_choose_data(const mr_args_t *a, stream_case_t *p, m
     snprintf(p->source, sizeof p->source, mr_bench_source_text, dir);
     p->role = MR_ROLE_CLASSES;
   } else {
-    snprintf(p->source, sizeof p->source, "%s", mr_bench_made_up_text);
-    p->role = MR_ROLE_MADE_UP;
+    snprintf(p->source, sizeof p->source, "%s", mr_bench_synthetic_text);
+    p->role = MR_ROLE_SYNTHETIC;
   }
   p->data = mr_registry_role(mr_all_stages(), p->role)->name;
   return MR_OK;

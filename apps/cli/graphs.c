@@ -15,7 +15,7 @@
 #include "sinks/sinks.h"
 #include "stages/stages.h"
 
-static mr_registry_t *registry(void) {
+static mr_registry_t *stage_registry(void) {
   static mr_registry_t reg;
   if (!reg.n) {
     mr_registry_add(&reg, mr_loaders_stages);
@@ -26,10 +26,10 @@ static mr_registry_t *registry(void) {
   return &reg;
 }
 
-const mr_registry_t *mr_all_stages(void) { return registry(); }
+const mr_registry_t *mr_all_stages(void) { return stage_registry(); }
 
 mr_err_t mr_load_plugin(const char *file, mr_diag_t *diag) {
-  return mr_plugin_load(file, registry(), diag);
+  return mr_plugin_load(file, stage_registry(), diag);
 }
 
 mr_err_t mr_plugin_of_text(void *ctx, const char *origin, const char *file, mr_diag_t *diag) {

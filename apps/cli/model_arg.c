@@ -13,7 +13,7 @@
 #include "model/transforms/transforms.h"
 #include "pipeline/opt.h"
 
-static bool takes(const mr_args_t *a, const char *flag) {
+static bool command_takes(const mr_args_t *a, const char *flag) {
   for (const mr_flag_t *f = a->command->flags; f->name; f++)
     if (!strcmp(f->name, flag)) return true;
   return false;
@@ -83,10 +83,10 @@ static mr_err_t set_flags(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *di
 
 /* --pictures and --slots.  Which mean and std bytes are normalised by changes no size. */
 static mr_err_t held_flags(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *diag) {
-  const char *held = takes(a, "--pictures") ? mr_args_text(a, "--pictures") : NULL;
+  const char *held = command_takes(a, "--pictures") ? mr_args_text(a, "--pictures") : NULL;
   mr_model_field_t *f = &job->field[0];
   job->slots = MR_SLOTS_USUAL;
-  if (takes(a, "--slots"))
+  if (command_takes(a, "--slots"))
     MR_TRY(mr_args_int(a, "--slots", MR_TRAIN_RING, MR_SLOTS_MAX, &job->slots, diag));
   if (!held || !strcmp(held, "f32")) return MR_OK;
   if (strcmp(held, "bf16") && strcmp(held, "u8"))
@@ -196,7 +196,7 @@ static mr_err_t optim_flags(const mr_args_t *a, mr_optim_t *o, mr_diag_t *diag) 
 
 /* As mr_device_arg, for graphs that are planned alone unless the command runs them. */
 static mr_err_t device_to_plan(const mr_args_t *a, const mr_device_t **out, mr_diag_t *diag) {
-  const char *name = takes(a, "--device") ? mr_args_text(a, "--device") : NULL;
+  const char *name = command_takes(a, "--device") ? mr_args_text(a, "--device") : NULL;
   mr_diag_t why = {0};
   *out = NULL;
   if (!name || mr_device_open_to_plan(name, out, &why) >= 0) return MR_OK;
@@ -205,29 +205,29 @@ static mr_err_t device_to_plan(const mr_args_t *a, const mr_device_t **out, mr_d
 }
 
 static mr_err_t step_flags(const mr_args_t *a, mr_train_config_t *t, mr_diag_t *diag) {
-  const char *precision = takes(a, "--precision") ? mr_args_text(a, "--precision") : NULL;
-  const char *dtype = takes(a, "--dtype") ? mr_args_text(a, "--dtype") : NULL;
+  const char *precision = command_takes(a, "--precision") ? mr_args_text(a, "--precision") : NULL;
+  const char *dtype = command_takes(a, "--dtype") ? mr_args_text(a, "--dtype") : NULL;
   *t = mr_train_default(128);
   MR_TRY(device_to_plan(a, &t->compute.device, diag));
-  if (takes(a, "--batch")) MR_TRY(mr_args_int(a, "--batch", 1, 65536, &t->batch, diag));
-  if (takes(a, "--accumulate"))
+  if (command_takes(a, "--batch")) MR_TRY(mr_args_int(a, "--batch", 1, 65536, &t->batch, diag));
+  if (command_takes(a, "--accumulate"))
     MR_TRY(mr_args_int(a, "--accumulate", 1, 65536, &t->accumulate, diag));
-  if (takes(a, "--remat")) MR_TRY(remat_flag(a, &t->compute.remat, diag));
+  if (command_takes(a, "--remat")) MR_TRY(remat_flag(a, &t->compute.remat, diag));
   if (precision) MR_TRY(mr_precision_parse("--precision", precision, &t->compute.precision, diag));
-  if (takes(a, "--param-dtype")) MR_TRY(kept_flags(a, &t->compute, diag));
-  if (takes(a, "--fp8")) MR_TRY(fp8_flags(a, &t->compute, diag));
+  if (command_takes(a, "--param-dtype")) MR_TRY(kept_flags(a, &t->compute, diag));
+  if (command_takes(a, "--fp8")) MR_TRY(fp8_flags(a, &t->compute, diag));
   if (t->compute.fp8.history && t->compute.device && !t->compute.device->backend->host)
     return mr_fail(diag, MR_ERR_USAGE,
                    "%s: --fp8: device %s has no kernels of f8, expected --device cpu beside it",
                    a->command->name, t->compute.device->name);
-  if (takes(a, "--optimizer")) MR_TRY(optim_flags(a, &t->optim, diag));
+  if (command_takes(a, "--optimizer")) MR_TRY(optim_flags(a, &t->optim, diag));
   return dtype_flag(a, "--dtype", dtype, &t->compute.dtype, diag);
 }
 
 /* The policy of --amp and --amp-rule. */
 static mr_err_t amp_flags(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *diag) {
-  const char *amp = takes(a, "--amp") ? mr_args_text(a, "--amp") : NULL;
-  const char *rules = takes(a, "--amp-rule") ? mr_args_text(a, "--amp-rule") : NULL;
+  const char *amp = command_takes(a, "--amp") ? mr_args_text(a, "--amp") : NULL;
+  const char *rules = command_takes(a, "--amp-rule") ? mr_args_text(a, "--amp-rule") : NULL;
   bool none = amp && !strcmp(amp, "none");
   if (amp && !none && strcmp(amp, "usual") && strcmp(amp, "jaxamp"))
     return mr_fail(diag, MR_ERR_USAGE, "%s: --amp: \"%s\", expected usual, jaxamp or none",
@@ -317,7 +317,7 @@ mr_err_t mr_device_named(const mr_args_t *a, mr_diag_t *diag) {
 }
 
 mr_err_t mr_device_arg(const mr_args_t *a, const mr_device_t **out, mr_diag_t *diag) {
-  const char *name = takes(a, "--device") ? mr_args_text(a, "--device") : NULL;
+  const char *name = command_takes(a, "--device") ? mr_args_text(a, "--device") : NULL;
   mr_diag_t why = {0};
   *out = NULL;
   if (!name || mr_device_open(name, out, &why) >= 0) return MR_OK;

@@ -15,7 +15,7 @@
 
 static void example_give(mr_fn_t *f, mr_var_t *y) { mr_fn_return(f, 1, &y); }
 
-static void poly(mr_fn_t *f) {
+static void trace_poly(mr_fn_t *f) {
   mr_var_t *x = mr_fn_input(f, mr_aval_scalar(MR_F32));
   mr_var_t *square = mr_lax_scale(f, 3, mr_lax_integer_pow(f, x, 2));
   mr_var_t *sum = mr_lax_add(f, square, mr_lax_scale(f, 2, x));
@@ -31,7 +31,7 @@ static void example_dot(mr_fn_t *f) {
   example_give(f, mr_lax_dot(f, x, y));
 }
 
-static void gelu(mr_fn_t *f) {
+static void trace_gelu(mr_fn_t *f) {
   mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 3)), *one = mr_literal(f, MR_F32, 1);
   mr_var_t *cube = mr_lax_scale(f, 0.044715, mr_lax_integer_pow(f, x, 3));
   mr_var_t *t = mr_lax_scale(f, 0.7978845608028654, mr_lax_add(f, x, cube));
@@ -40,7 +40,7 @@ static void gelu(mr_fn_t *f) {
 }
 
 /* sum(tanh(x W)^2): a scalar, so that it has a gradient. */
-static void energy(mr_fn_t *f) {
+static void trace_energy(mr_fn_t *f) {
   mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 5));
   mr_var_t *w = mr_fn_input(f, mr_aval_of(MR_F32, 5, 4));
   mr_var_t *t = mr_lax_tanh(f, mr_lax_dot(f, x, w));
@@ -48,7 +48,7 @@ static void energy(mr_fn_t *f) {
 }
 
 /* One layer, tanh(x W), computed in bf16 with f32 input and output. */
-static mr_fn_t *layer(void) {
+static mr_fn_t *trace_layer(void) {
   mr_fn_t *f = mr_fn_create();
   if (!f) return NULL;
   mr_var_t *w = mr_fn_input(f, mr_aval_of(MR_F32, 16, 16));
@@ -70,7 +70,7 @@ static mr_fn_t *example_turn(void) {
   return f;
 }
 
-static mr_fn_t *thrice(void) {
+static mr_fn_t *trace_while(void) {
   mr_fn_t *f = mr_fn_create();
   if (!f) return NULL;
   mr_var_t *i = mr_fn_input(f, mr_aval_scalar(MR_I32));
@@ -80,8 +80,8 @@ static mr_fn_t *thrice(void) {
 }
 
 /* Five layers of one matrix by scan, then three iterations by while. */
-static void layers(mr_fn_t *f) {
-  mr_fn_t *step = layer(), *back = example_turn(), *more = thrice();
+static void trace_layers(mr_fn_t *f) {
+  mr_fn_t *step = trace_layer(), *back = example_turn(), *more = trace_while();
   mr_var_t *w = mr_fn_input(f, mr_aval_of(MR_F32, 16, 16));
   mr_var_t *in[] = {w, mr_fn_input(f, mr_aval_of(MR_F32, 4, 16)), NULL}, *y[2] = {NULL};
   mr_scan_t s = {.length = 5, .n_consts = 1, .n_carry = 1};
@@ -99,8 +99,9 @@ typedef struct example {
       mr_fn_t *f); /* adds inputs and one output; input 0 is f32; failures are in f->diag */
 } example_t;
 
-static const example_t examples[] = {{"poly", poly},     {"dot", example_dot}, {"gelu", gelu},
-                                     {"energy", energy}, {"layers", layers},   {0}};
+static const example_t examples[] = {{"poly", trace_poly},     {"dot", example_dot},
+                                     {"gelu", trace_gelu},     {"energy", trace_energy},
+                                     {"layers", trace_layers}, {0}};
 
 /* ---- names ---- */
 

@@ -12,7 +12,7 @@ const char mr_eval_text[] =
   "! normalize preset=cifar10 ! batch %lld drop-remainder"
 
 const char mr_bench_source_text[] = "cifar10 path=\"%s\" split=train";
-const char mr_bench_made_up_text[] = "synthetic";
+const char mr_bench_synthetic_text[] = "synthetic";
 const char mr_bench_loader_text[] =
     "%s ! shuffle seed=12 epochs=0 ! " RECIPE " workers=%lld name=b ! null";
 const char mr_bench_first_text[] = "%s ! shuffle seed=12 ! slice :%lld ! " RECIPE " ! null";

@@ -13,7 +13,7 @@ extern const char mr_eval_text[];
 /* Formats for the graphs of bench: a source of training records in the folder %s, and the same made
    from a seed; then after a source %s: the recipe to batches of %lld, one batch of it and no more
    than %lld records, records read into batches of %lld without being changed. */
-extern const char mr_bench_source_text[], mr_bench_made_up_text[];
+extern const char mr_bench_source_text[], mr_bench_synthetic_text[];
 extern const char mr_bench_loader_text[]; /* source, batch, workers */
 extern const char mr_bench_first_text[];  /* source, records, batch */
 extern const char mr_bench_reader_text[]; /* source, batch, workers */

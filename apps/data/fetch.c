@@ -125,7 +125,7 @@ static mr_err_t try_once(fetch_t *f, bool *complete) {
                  f->have > 0 ? "; the next call resumes where this one stopped" : "");
 }
 
-static mr_err_t download(fetch_t *f) {
+static mr_err_t download_archive(fetch_t *f) {
   for (int i = 0; i < TRIES; i++) {
     bool complete = false;
     mr_err_t e = try_once(f, &complete);
@@ -151,7 +151,7 @@ static mr_err_t open_part(fetch_t *f) {
 /* Downloads and verifies the file, unless an earlier call has already received all of it. */
 static mr_err_t fetch_complete(fetch_t *f, const char *md5) {
   if (f->have > 0 && mr_check_md5(f->part, md5, NULL) >= 0) return MR_OK;
-  MR_TRY(download(f));
+  MR_TRY(download_archive(f));
   if (fsync(f->fd) < 0)
     return mr_fail(f->diag, MR_ERR_IO, "%s: cannot write: %s", f->part, strerror(errno));
   mr_err_t e = mr_check_md5(f->part, md5, f->diag);

@@ -48,7 +48,7 @@ typedef struct pack {
   mr_pack_bytes_t bytes, ends;
   int64_t shard;          /* the one being made */
   int64_t in_shard, done; /* batches of it; records written by this call */
-  int64_t written, told_ns;
+  int64_t written, reported_ns;
   char graph[17], data[17]; /* digests; data: "" until the graph is settled */
   cJSON *manifest;          /* pack.json as it was found; NULL: there was none */
   bool whole;               /* all shards are there already */
@@ -240,8 +240,8 @@ static mr_err_t flush_shard(pack_t *p, mr_diag_t *diag) {
   MR_TRY(mr_write_file(path, p->bytes.at ? p->bytes.at : (uint8_t *)"", p->bytes.n, diag));
   p->written += (int64_t)p->bytes.n;
   p->bytes.n = p->ends.n = 0, p->in_shard = 0;
-  if (mr_now_ns() - p->told_ns < (int64_t)QUIET_S * 1000000000) return MR_OK;
-  p->told_ns = mr_now_ns();
+  if (mr_now_ns() - p->reported_ns < (int64_t)QUIET_S * 1000000000) return MR_OK;
+  p->reported_ns = mr_now_ns();
   int64_t all = p->spec.n_batches * p->spec.n_epochs;
   if (all)
     fprintf(stderr, "millrace: pack: %" PRId64 " of %" PRId64 " shards, %.1f MB\n", p->shard,
@@ -434,7 +434,7 @@ static int pack_run(const mr_args_t *a, mr_diag_t *diag) {
   pack_t p = {.format = find_format(mr_args_text(a, "--format")),
               .folder = mr_args_text(a, mr_args_text(a, "-o") ? "-o" : "--out"),
               .records = 1024,
-              .told_ns = mr_now_ns()};
+              .reported_ns = mr_now_ns()};
   int64_t workers = 2;
   char *text;
   const char *origin;

@@ -92,7 +92,7 @@ static void tfrecord_add(const mr_spec_t *spec, const mr_buf_t *b, int i, int64_
     map += put_entry(NULL, &spec->field[f], &v);
   }
   uint64_t n = delimited_bytes(map);
-  uint32_t sum = mr_crc32c_masked(mr_crc32c(&n, sizeof n));
+  uint32_t sum = mr_crc32c_mask(mr_crc32c(&n, sizeof n));
   mr_pack_add(bytes, &n, sizeof n), mr_pack_add(bytes, &sum, sizeof sum);
   size_t at = bytes->n;
   put_head(bytes, 1, map);
@@ -101,7 +101,7 @@ static void tfrecord_add(const mr_spec_t *spec, const mr_buf_t *b, int i, int64_
     put_entry(bytes, &spec->field[f], &v);
   }
   if (bytes->short_of) return;
-  sum = mr_crc32c_masked(mr_crc32c(bytes->at + at, n));
+  sum = mr_crc32c_mask(mr_crc32c(bytes->at + at, n));
   mr_pack_add(bytes, &sum, sizeof sum);
 }
 

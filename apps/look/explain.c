@@ -79,7 +79,7 @@ typedef struct found {
   bool lost; /* there was no memory for a row */
 } found_t;
 
-static void kernel_found(void *arg, const mr_call_t *c, const mr_backend_kernel_t *k) {
+static void on_kernel_found(void *arg, const mr_call_t *c, const mr_backend_kernel_t *k) {
   found_t *f = arg;
   mr_explanation_t *x = f->x;
   if (x->n_kernel == x->cap_kernel) {
@@ -112,7 +112,7 @@ static mr_err_t kernels_find(const mr_args_t *a, mr_explanation_t *x, mr_diag_t 
                    "expected --device cuda beside it",
                    d->name);
   found_t found = {x, false};
-  MR_TRY(mr_exec_inspect(x->exec, kernel_found, &found, diag));
+  MR_TRY(mr_exec_inspect(x->exec, on_kernel_found, &found, diag));
   kernels_count(x);
   return found.lost ? mr_no_memory(diag, "the kernels of explain") : MR_OK;
 }

@@ -49,7 +49,7 @@ static int by_amount(const void *a, const void *b) {
 }
 
 /* Replaces the number of a layer by a star: "encoder_blocks.3.attn" -> "encoder_blocks.*.attn". */
-static void like(char *text, const char *scope, size_t size, bool all) {
+static void star_layer_number(char *text, const char *scope, size_t size, bool all) {
   size_t at = 0;
   for (const char *c = scope; *c && at + 1 < size; c++) {
     bool number = isdigit((unsigned char)*c) && (c == scope || c[-1] == '.' || c[-1] == '/');
@@ -75,8 +75,8 @@ static void written_by(const mr_move_row_t *r, bool all, char *text, size_t size
     snprintf(text, size, "an output in other memory");
     return;
   }
-  like(at, e->scope, sizeof at, all);
-  if (r->user) like(user, r->user->scope, sizeof user, all);
+  star_layer_number(at, e->scope, sizeof at, all);
+  if (r->user) star_layer_number(user, r->user->scope, sizeof user, all);
   if (r->note) {
     snprintf(text, size, "%s%s%s",
              r->kind == MR_MOVE_OPERAND ? "the order its kernel wants" : "the end of the loop",
@@ -235,7 +235,7 @@ static void print_products(const mr_explanation_t *x, sums_t *s, bool all, FILE 
   for (int i = 0; i < m->n_product; i++) {
     const mr_product_row_t *p = &m->product[i];
     char text[LINE], at[128], of[MR_AVAL_TEXT];
-    like(at, p->eqn->scope, sizeof at, true);
+    star_layer_number(at, p->eqn->scope, sizeof at, true);
     int n = snprintf(text, sizeof text, "%-36s asked %-8s %s", p->how, mr_precision_name(p->asked),
                      p->eqn->op->name);
     if (all && n > 0)
@@ -321,7 +321,7 @@ static void print_kernels(const mr_explanation_t *x, sums_t *s, bool all, int to
     const mr_kernel_row_t *r = &x->kernel[i];
     char text[LINE], what[LINE / 2], at[128], number[40] = "", stack[40] = "";
     mr_kernel_text(r, what, sizeof what);
-    like(at, r->eqn->scope, sizeof at, all);
+    star_layer_number(at, r->eqn->scope, sizeof at, all);
     if (r->of > 1) snprintf(number, sizeof number, ", kernel %d of %d", r->number, r->of);
     if (r->stack > 0) snprintf(stack, sizeof stack, "; %d bytes in memory", r->stack);
     snprintf(text, sizeof text, "%.340s%s%s%s%s", what, *at ? " in " : "", at, number, stack);

@@ -150,7 +150,7 @@ static void print_plugin(const mr_plugin_t *p) {
 }
 
 /* Replaces a family of stages by the stage that a second word, such as model=mlp, chooses. */
-static mr_err_t chosen(const mr_args_t *a, const mr_stage_def_t **d, mr_diag_t *diag) {
+static mr_err_t choose_of_family(const mr_args_t *a, const mr_stage_def_t **d, mr_diag_t *diag) {
   const char *word = a->n_words > 1 ? a->word[1] : NULL, *by = (*d)->chosen_by;
   char hint[MR_HINT_MAX];
   size_t n = by ? strlen(by) : 0;
@@ -193,7 +193,7 @@ static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
   const mr_stage_def_t *d = mr_registry_find(reg, a->word[0]);
   if (!d && !strcmp(a->word[0], mr_process_def.name)) d = &mr_process_def;
   if (d) {
-    MR_TRY(chosen(a, &d, diag));
+    MR_TRY(choose_of_family(a, &d, diag));
     print_stage(d);
     print_models(d);
     return 0;

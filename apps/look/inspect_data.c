@@ -136,7 +136,7 @@ static bool is_hundred(const char *name) {
 }
 
 /* Inspects a file by its name; *known says whether the name is one that millrace knows. */
-static mr_err_t inspect_named(const char *name, const char *path, bool *known, mr_diag_t *diag) {
+static mr_err_t inspect_by_name(const char *name, const char *path, bool *known, mr_diag_t *diag) {
   *known = true;
   if (ends_with(name, ".npy")) return inspect_npy(path, diag);
   if (ends_with(name, ".safetensors")) return inspect_safetensors(path, diag);
@@ -148,9 +148,9 @@ static mr_err_t inspect_named(const char *name, const char *path, bool *known, m
    counts. */
 static mr_err_t inspect_file(const char *path, bool *known, mr_diag_t *diag) {
   char real[PATH_MAX];
-  MR_TRY(inspect_named(base_name(path), path, known, diag));
+  MR_TRY(inspect_by_name(base_name(path), path, known, diag));
   if (*known || !realpath(path, real)) return MR_OK;
-  return inspect_named(base_name(real), path, known, diag);
+  return inspect_by_name(base_name(real), path, known, diag);
 }
 
 static mr_err_t inspect_folder(const char *path, mr_diag_t *diag) {

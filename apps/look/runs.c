@@ -66,7 +66,7 @@ static int names_in(const char *folder, char **name, int most) {
   return n;
 }
 
-static int list(const char *folder, mr_diag_t *diag) {
+static int list_runs(const char *folder, mr_diag_t *diag) {
   static char *name[RUNS_MAX];
   int n = names_in(folder, name, RUNS_MAX);
   mr_err_t e =
@@ -210,7 +210,7 @@ static void print_losses(const compared_t *c, int n) {
   }
 }
 
-static int compare(const mr_args_t *a, mr_diag_t *diag) {
+static int compare_runs(const mr_args_t *a, mr_diag_t *diag) {
   compared_t *c = calloc(COMPARED, sizeof *c);
   mr_err_t e = c ? MR_OK : mr_no_memory(diag, "runs");
   for (int i = 0; i < a->n_words && e >= 0; i++) e = open_compared(a->word[i], &c[i], diag);
@@ -235,9 +235,9 @@ static bool runs_is_run(const char *path) {
 }
 
 static int runs_run(const mr_args_t *a, mr_diag_t *diag) {
-  if (!a->n_words) return list("runs", diag);
-  if (a->n_words == 1 && !runs_is_run(a->word[0])) return list(a->word[0], diag);
-  return compare(a, diag);
+  if (!a->n_words) return list_runs("runs", diag);
+  if (a->n_words == 1 && !runs_is_run(a->word[0])) return list_runs(a->word[0], diag);
+  return compare_runs(a, diag);
 }
 
 static const mr_hint_t runs_words[] = {{"list ls compare diff", "runs", NULL}, {0}};

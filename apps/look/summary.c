@@ -15,7 +15,7 @@ static const mr_flag_t summary_flags[] = {
     MR_MODEL_FLAGS, {"--depth", "N", "Prints modules down to this depth; default 1."}, {0}};
 
 /* Writes 10695562 as "10,695,562". */
-static void grouped(int64_t v, char text[32]) {
+static void group_digits(int64_t v, char text[32]) {
   char digits[24];
   int n = snprintf(digits, sizeof digits, "%" PRId64, v), at = 0;
   for (int i = 0; i < n; i++) {
@@ -36,7 +36,7 @@ static int summary_narrow(void) {
 static void print_narrow(const char *name, const char *shape, int64_t count, const mr_module_t *m) {
   char number[32], in[MR_AVAL_TEXT], out[MR_AVAL_TEXT], line[512];
   int columns = summary_narrow(), room = columns - 15;
-  grouped(count, number);
+  group_digits(count, number);
   int n = (int)strlen(name);
   if (n > room) printf("%.*s\n", columns, name), name = "", n = 0;
   printf("%s%*s\n", name, columns - n, number);
@@ -52,7 +52,7 @@ static void summary_print_row(const char *name, const char *shape, int64_t count
                               const mr_module_t *m) {
   char text[4][32], in[MR_AVAL_TEXT], out[MR_AVAL_TEXT];
   if (summary_narrow()) return print_narrow(name, shape, count, m);
-  for (int k = 0; k < 4; k++) grouped(k ? count * (k == 1 ? 4 : 2) : count, text[k]);
+  for (int k = 0; k < 4; k++) group_digits(k ? count * (k == 1 ? 4 : 2) : count, text[k]);
   printf("%-36s %-18s %14s %14s %14s %14s", name, shape, text[0], text[1], text[2], text[3]);
   if (m) printf("  %-18s %-19s %s", m->type, mr_aval_text(&m->in, in), mr_aval_text(&m->out, out));
   putchar('\n');
@@ -96,7 +96,7 @@ static void summary_print_table(const mr_summary_row_t *row, int n, int64_t dept
   summary_print_row("total", "", row[0].count, row[0].module);
   if (columns) {
     char f32[32], f16[32], line[128];
-    grouped(4 * row[0].count, f32), grouped(2 * row[0].count, f16);
+    group_digits(4 * row[0].count, f32), group_digits(2 * row[0].count, f16);
     snprintf(line, sizeof line, "bytes: %s in f32, %s in f16 or bf16", f32, f16);
     mr_put_wrapped(stdout, line, columns, 2);
   }

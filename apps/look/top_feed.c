@@ -32,7 +32,7 @@ static mr_err_t open_folder(mr_top_feed_t *f, const char *where, mr_diag_t *diag
 }
 
 /* Reopens the file if a resume has replaced it; false if not. */
-static bool replaced(mr_top_feed_t *f) {
+static bool reopen_replaced(mr_top_feed_t *f) {
   struct stat st;
   if (stat(f->path, &st) < 0 || st.st_ino == f->inode) return false;
   FILE *now = fopen(f->path, "re");
@@ -51,7 +51,7 @@ static char *next_line(mr_top_feed_t *f, bool *again) {
   if (n > 0 && line[n - 1] == '\n') return line;
   free(line);
   fseek(f->file, at, SEEK_SET); /* half a line: retry when the rest is there */
-  *again = replaced(f);
+  *again = reopen_replaced(f);
   return NULL;
 }
 

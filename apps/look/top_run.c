@@ -78,7 +78,7 @@ static mr_top_stage_t *top_add_stage(mr_top_t *t) {
 }
 
 /* Whether a record measures the stage; else it has what the stage reports of itself alone. */
-static bool measures(const cJSON *stage) {
+static bool has_measurements(const cJSON *stage) {
   return cJSON_HasObjectItem(stage, "busy") || cJSON_HasObjectItem(stage, "released");
 }
 
@@ -88,13 +88,13 @@ static void take_stages(mr_top_t *t, const cJSON *all) {
   bool measured = false;
   t->n_reported = 0;
   cJSON_ArrayForEach(one, all) {
-    measured |= measures(one);
+    measured |= has_measurements(one);
     take_reported(t, one);
   }
   if (!measured) return;
   t->n_stages = 0;
   cJSON_ArrayForEach(one, all) {
-    mr_top_stage_t *st = measures(one) ? top_add_stage(t) : NULL;
+    mr_top_stage_t *st = has_measurements(one) ? top_add_stage(t) : NULL;
     if (!st) continue;
     mr_printable_cell(one->string ? one->string : "", sizeof st->name, st->name, sizeof st->name);
     st->busy = top_run_number(one, "busy", 0), st->starved = top_run_number(one, "starved", 0);

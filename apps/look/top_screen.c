@@ -13,7 +13,7 @@ enum { CHART = 9 /* lines of the curve */ };
 enum { COLOUR_BUSY = 1, COLOUR_STARVED, COLOUR_BLOCKED, COLOUR_CURVE };
 
 /* The mean loss of the steps that column x shows; NAN if it has none. */
-static double column(const mr_top_t *t, int x, int width) {
+static double column_loss(const mr_top_t *t, int x, int width) {
   int64_t from = t->n_losses * x / width, to = t->n_losses * (x + 1) / width, n = 0;
   double sum = 0;
   if (to == from && from < t->n_losses) to = from + 1;
@@ -25,7 +25,7 @@ static double column(const mr_top_t *t, int x, int width) {
 static void draw_curve(const mr_top_t *t, int y, int width) {
   double lo = INFINITY, hi = -INFINITY;
   for (int x = 0; x < width; x++) {
-    double v = column(t, x, width);
+    double v = column_loss(t, x, width);
     if (isnan(v)) continue;
     lo = fmin(lo, v), hi = fmax(hi, v);
   }
@@ -34,7 +34,7 @@ static void draw_curve(const mr_top_t *t, int y, int width) {
   mvprintw(y + CHART - 1, 0, "%8.4f", lo);
   attron(COLOR_PAIR(COLOUR_CURVE));
   for (int x = 0; x < width; x++) {
-    double v = column(t, x, width);
+    double v = column_loss(t, x, width);
     if (!isnan(v))
       mvaddch(y + (int)((hi - v) / (hi - lo > 0 ? hi - lo : 1) * (CHART - 1) + .5), 9 + x, '*');
   }

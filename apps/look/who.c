@@ -249,7 +249,7 @@ static int who_record(const mr_args_t *a, mr_graph_t *g, const char *record, int
 /* ---- the command ---- */
 
 /* Sets *steps to --steps, or to the steps in the metrics of the run word[0]; 0 if it is no run. */
-static mr_err_t steps_done(const mr_args_t *a, int64_t *steps, mr_diag_t *diag) {
+static mr_err_t count_steps_done(const mr_args_t *a, int64_t *steps, mr_diag_t *diag) {
   bool given = mr_args_text(a, "--steps") != NULL;
   *steps = 0;
   if (given) return mr_args_int(a, "--steps", 1, INT64_C(1) << 53, steps, diag);
@@ -266,7 +266,7 @@ static int who_ask(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
     MR_TRY(who_step(a, g, step, diag));
     return mr_note_step_ahead(a, 0, step), 0;
   }
-  MR_TRY(steps_done(a, &steps, diag));
+  MR_TRY(count_steps_done(a, &steps, diag));
   return who_record(a, g, record, steps, diag);
 }
 

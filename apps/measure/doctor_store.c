@@ -70,7 +70,7 @@ static double records_of(const mr_served_t *v, int i) {
 }
 
 /* The first of the measured rows that gives this many records a second, else the fastest. */
-static int enough(const mr_served_t *v, double rate) {
+static int first_fast_enough(const mr_served_t *v, double rate) {
   int best = 0;
   for (int i = 0; i < v->n; i++) {
     if (rate > 0 && records_of(v, i) >= rate) return i;
@@ -90,7 +90,7 @@ static void say_cache(cJSON *s, const mr_served_t *v, double gives, double rate)
 }
 
 static void say_verdict(cJSON *s, const mr_served_t *v, double rate) {
-  int i = enough(v, SPARE * rate);
+  int i = first_fast_enough(v, SPARE * rate);
   double gives = records_of(v, i);
   cJSON_AddNumberToObject(s, "records_per_s", round(gives));
   cJSON_AddNumberToObject(s, "connections", v->at[i].connections);
@@ -114,7 +114,7 @@ static void say_verdict(cJSON *s, const mr_served_t *v, double rate) {
 
 /* What is read once does not have to keep up: says how long it takes. */
 static void say_load(cJSON *s, const mr_served_t *v) {
-  int i = enough(v, 0);
+  int i = first_fast_enough(v, 0);
   double rate = v->at[i].bytes_per_s, time = rate > 0 ? (double)v->bytes / rate : 0;
   cJSON_AddNumberToObject(s, "load_bytes", (double)v->bytes);
   cJSON_AddNumberToObject(s, "load_s", round(1e3 * time) / 1e3);
@@ -130,7 +130,7 @@ static void say_load(cJSON *s, const mr_served_t *v) {
 static void say_chunks(cJSON *s, const mr_served_t *v, double rate) {
   double each = v->bytes > 0 ? (double)v->record_bytes * (double)v->records / (double)v->bytes : 0;
   if (each < 2) return;
-  double gives = each * records_of(v, enough(v, SPARE * rate));
+  double gives = each * records_of(v, first_fast_enough(v, SPARE * rate));
   cJSON_AddNumberToObject(s, "records_per_chunk", round(each));
   cJSON_AddNumberToObject(s, "records_per_s_in_file_order", round(gives));
 }

@@ -241,7 +241,7 @@ static mr_err_t print_causes_json(const job_t *j, mr_diag_t *diag) {
 
 /* ---- the command ---- */
 
-static mr_err_t measure(job_t *j, mr_diag_t *diag) {
+static mr_err_t measure_peak(job_t *j, mr_diag_t *diag) {
   size_t planned = mr_exec_peak_bytes(j->x);
   MR_TRY(mr_fn_arrays_init(&j->arrays, j->x, diag));
   j->measured = mr_exec_touched(j->x, (const void *const *)j->arrays.in, j->arrays.out);
@@ -255,7 +255,7 @@ static bool mem_plans(const mr_args_t *a) {
   return mr_args_text(a, "--no-run") || mr_device_is_described(mr_args_text(a, "--device"));
 }
 
-static mr_err_t report(job_t *j, const mr_args_t *a, mr_diag_t *diag) {
+static mr_err_t report_memory(job_t *j, const mr_args_t *a, mr_diag_t *diag) {
   int64_t top = 20;
   MR_TRY(mr_args_int(a, "--top", 0, 1 << 20, &top, diag));
   MR_TRY(mr_mem_report_init(&j->report, j->x, diag));
@@ -274,7 +274,7 @@ static mr_err_t report(job_t *j, const mr_args_t *a, mr_diag_t *diag) {
   const char *device = mr_args_text(a, "--device");
   if (mem_plans(a)) compare_with_room(j, mr_device_is_described(device));
   if (!json) print_whether_it_fits(j, device ? device : "cpu");
-  mr_err_t e = mem_plans(a) ? MR_OK : measure(j, diag);
+  mr_err_t e = mem_plans(a) ? MR_OK : measure_peak(j, diag);
   if (!json && j->measured) printf("measured peak %14zu bytes\n", j->measured);
   MR_TRY(e);
   const mr_device_t *d = mr_exec_device(j->x);
@@ -319,7 +319,7 @@ static int mem_run(const mr_args_t *a, mr_diag_t *diag) {
   if (e >= 0) j.f = mr_model_fn(word, &m, &params, diag);
   if (e >= 0) e = j.f ? mr_model_jit(a, j.f, word, mem_plans(a), &j.x, diag) : diag->code;
   if (e >= 0) name_held(&j, &m, params.n, !strcmp(word, "step"));
-  if (e >= 0) e = report(&j, a, diag);
+  if (e >= 0) e = report_memory(&j, a, diag);
   job_fini(&j);
   mr_params_fini(&params);
   mr_model_job_fini(&m);

@@ -124,7 +124,7 @@ static bool takes_results(const mr_stage_def_t *d) {
 }
 
 /* Replaces the sinks by one that keeps nothing, so that a profile leaves no run folder behind. */
-static mr_err_t silence(mr_graph_t *g, mr_diag_t *diag) {
+static mr_err_t replace_sinks(mr_graph_t *g, mr_diag_t *diag) {
   const mr_stage_def_t *none = mr_registry_role(mr_all_stages(), MR_ROLE_DISCARD);
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_def_t *d = mr_graph_stage_at(g, i)->def;
@@ -134,8 +134,8 @@ static mr_err_t silence(mr_graph_t *g, mr_diag_t *diag) {
 }
 
 static mr_err_t own_graph(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
-  const mr_stage_def_t *made_up = mr_registry_role(mr_all_stages(), MR_ROLE_MADE_UP);
-  const char *data = access(mr_usual_data, F_OK) ? made_up->name : NULL;
+  const mr_stage_def_t *synthetic = mr_registry_role(mr_all_stages(), MR_ROLE_SYNTHETIC);
+  const char *data = access(mr_usual_data, F_OK) ? synthetic->name : NULL;
   for (int i = 0; i < a->n_words; i++)
     if (!strncmp(a->word[i], "data=", 5)) data = a->word[i] + 5;
   MR_TRY(mr_args_settings(a, 0, diag));
@@ -164,7 +164,7 @@ static mr_err_t profile_build(const mr_args_t *a, watch_t *w, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_USAGE, "--device: the value is too long");
   if (device) MR_TRY(mr_graph_override(w->g, set, diag)); /* of all stages that have one */
   MR_TRY(mr_train_stage_copies(w->g, diag));
-  MR_TRY(silence(w->g, diag));
+  MR_TRY(replace_sinks(w->g, diag));
   MR_TRY(mr_graph_settle(w->g, diag));
   mr_train_stage_profile(mr_train_stage(w->g), (mr_train_profile_t){after_step, w});
   return MR_OK;

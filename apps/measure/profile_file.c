@@ -50,7 +50,7 @@ static void add_sum(cJSON *o, const mr_profile_sum_t *s) {
   cJSON_AddNumberToObject(o, "limit_ms", s->ideal_ns / 1e6);
 }
 
-static cJSON *limits(const mr_profile_limits_t *l) {
+static cJSON *limits_json(const mr_profile_limits_t *l) {
   cJSON *o = cJSON_CreateObject();
   cJSON_AddNumberToObject(o, "threads", l->threads);
   cJSON_AddNumberToObject(o, "f32_gflops", l->f32);
@@ -62,7 +62,7 @@ static cJSON *limits(const mr_profile_limits_t *l) {
   return o;
 }
 
-static cJSON *calls(const mr_profile_t *p) {
+static cJSON *calls_json(const mr_profile_t *p) {
   cJSON *list = cJSON_CreateArray();
   for (int i = 0; i < p->n; i++) {
     mr_profile_sum_t s = {0};
@@ -83,14 +83,14 @@ mr_err_t mr_profile_json(const mr_profile_t *p, const char *path, mr_diag_t *dia
   cJSON_AddNumberToObject(o, "steps", p->runs);
   cJSON_AddNumberToObject(o, "step_ms", (double)p->wall_ns / p->runs / 1e6);
   cJSON_AddNumberToObject(o, "between_ms", (double)p->outside_ns / p->runs / 1e6);
-  cJSON_AddItemToObject(o, "limits", limits(&p->limit));
+  cJSON_AddItemToObject(o, "limits", limits_json(&p->limit));
   for (int k = MR_PROFILE_PRODUCT; k <= MR_PROFILE_OTHER; k++) {
     mr_profile_sum_t s = mr_profile_total(p, k);
     cJSON *one = cJSON_AddObjectToObject(kinds, mr_profile_kind_name((mr_profile_kind_t)k));
     add_sum(one, &s);
   }
   cJSON_AddItemToObject(o, "sums", kinds);
-  cJSON_AddItemToObject(o, "calls", calls(p));
+  cJSON_AddItemToObject(o, "calls", calls_json(p));
   char *text = cJSON_Print(o);
   cJSON_Delete(o);
   mr_err_t e = text ? mr_write_file(path, text, strlen(text), diag)

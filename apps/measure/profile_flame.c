@@ -54,7 +54,7 @@ static void profile_flame_grow(tree_t *t, const mr_profile_op_t *c) {
 }
 
 /* Escapes a name for XML; scope names are usually identifiers, but need not be. */
-static void escaped(const char *s, int n, FILE *to) {
+static void write_escaped_name(const char *s, int n, FILE *to) {
   for (int i = 0; i < n; i++)
     if (s[i] == '<' || s[i] == '>' || s[i] == '&' || s[i] == '"' || (unsigned char)s[i] < 32)
       fprintf(to, "&#%d;", (unsigned char)s[i] < 32 ? '?' : s[i]);
@@ -68,7 +68,7 @@ static void profile_flame_draw_box(const box_t *b, const mr_profile_t *p, double
   double ns = b->sum.ns > 0 ? b->sum.ns : 1, step = (double)p->wall_ns / p->runs;
   int room = (int)((width - 8) / 6.7);
   fprintf(to, "<g><title>");
-  escaped(b->name, b->len, to);
+  write_escaped_name(b->name, b->len, to);
   fprintf(to,
           ": %.3f ms, %.1f %% of the step, %d calls, %.1f GFLOP/s, %.1f GB/s, %.0f %% of the limit",
           ns / 1e6, 100 * ns / step, b->sum.calls, b->sum.flop / ns, b->sum.bytes / ns,
@@ -77,7 +77,7 @@ static void profile_flame_draw_box(const box_t *b, const mr_profile_t *p, double
           class[b->kind + 1], x, y, width > 1 ? width - 0.5 : width, ROW - 1);
   if (room >= 3) {
     fprintf(to, "<text x=\"%.2f\" y=\"%d\">", x + 4, y + 14);
-    escaped(b->name, b->len > room ? room - 1 : b->len, to);
+    write_escaped_name(b->name, b->len > room ? room - 1 : b->len, to);
     fputs(b->len > room ? "&#8230;</text>" : "</text>", to);
   }
   fputs("</g>\n", to);

@@ -9,19 +9,19 @@
 
 /* ---- sums ---- */
 
-static double peak(const mr_profile_t *p, const mr_profile_op_t *c) {
+static double peak_of(const mr_profile_t *p, const mr_profile_op_t *c) {
   return c->narrow ? p->limit.bf16 : p->limit.f32;
 }
 
 /* GFLOP/s are operations per nanosecond, GB/s bytes per nanosecond. */
 double mr_profile_ideal_ns(const mr_profile_t *p, const mr_profile_op_t *c) {
-  double work = c->cost.flop / peak(p, c), traffic = c->cost.bytes / p->limit.copy;
+  double work = c->cost.flop / peak_of(p, c), traffic = c->cost.bytes / p->limit.copy;
   return work > traffic ? work : traffic;
 }
 
 mr_profile_kind_t mr_profile_kind(const mr_profile_t *p, const mr_profile_op_t *c) {
   if (c->cost.product) return MR_PROFILE_PRODUCT;
-  bool memory = c->cost.bytes / p->limit.copy > c->cost.flop / peak(p, c);
+  bool memory = c->cost.bytes / p->limit.copy > c->cost.flop / peak_of(p, c);
   return memory && !c->serial ? MR_PROFILE_MEMORY : MR_PROFILE_OTHER;
 }
 
@@ -64,7 +64,7 @@ typedef struct row {
   mr_profile_sum_t sum;
 } row_t;
 
-static int slower(const void *a, const void *b) {
+static int compare_row_times(const void *a, const void *b) {
   const row_t *x = a, *y = b;
   return x->sum.ns < y->sum.ns ? 1 : x->sum.ns > y->sum.ns ? -1 : 0;
 }
@@ -114,7 +114,7 @@ static void print_ops(const mr_profile_t *p, row_t *row, double step_ns, FILE *t
   mr_profile_sum_t all = mr_profile_total(p, -1), rest = {0};
   for (int i = 0; i < p->n; i++)
     mr_profile_add(p, &row_of(row, &n, p->call[i].op, p->call[i].shape)->sum, &p->call[i]);
-  qsort(row, (size_t)n, sizeof *row, slower);
+  qsort(row, (size_t)n, sizeof *row, compare_row_times);
   profile_table_print_head("op", to);
   for (; shown < n && row[shown].sum.ns > SMALL * step_ns; shown++)
     profile_table_print_row(row[shown].name, &row[shown].sum, step_ns, row[shown].shape, to);

@@ -123,7 +123,7 @@ static mr_err_t eval_choose_data(const mr_args_t *a, judged_t *d, mr_diag_t *dia
     return mr_fail(diag, MR_ERR_USAGE, "--data: %.40s...: the path is too long", data);
   if (data) return MR_OK;
   MR_TRY(mr_train_state_progress(checkpoint, &at, diag));
-  if (mr_is_made_up(at.origin)) return strcpy(d->path, at.origin), MR_OK;
+  if (mr_is_synthetic(at.origin)) return strcpy(d->path, at.origin), MR_OK;
   const mr_stage_def_t *source = mr_registry_find(mr_all_stages(), at.origin);
   if (at.origin[0] && (!source || source->role != MR_ROLE_CLASSES))
     return mr_fail(diag, MR_ERR_USAGE,
@@ -158,13 +158,13 @@ static mr_err_t eval_build(const mr_args_t *a, judged_t *d, mr_graph_t *g, mr_di
   d->run = graph_of_run(a->word[0]);
   MR_TRY(eval_choose_data(a, d, diag));
   const char *data = d->path;
-  bool made_up = mr_is_made_up(data);
+  bool synthetic = mr_is_synthetic(data);
   const mr_stage_def_t *source =
-      mr_registry_role(mr_all_stages(), made_up ? MR_ROLE_MADE_UP : MR_ROLE_CLASSES);
+      mr_registry_role(mr_all_stages(), synthetic ? MR_ROLE_SYNTHETIC : MR_ROLE_CLASSES);
   MR_TRY(mr_graph_add_def(g, source, "data", NULL, diag));
-  if (!made_up) MR_TRY(mr_graph_set(g, "data", "path", data, diag));
+  if (!synthetic) MR_TRY(mr_graph_set(g, "data", "path", data, diag));
   for (int i = 0; i < 3; i++)
-    if (!made_up && d->setting[i][0])
+    if (!synthetic && d->setting[i][0])
       MR_TRY(mr_graph_set(g, "data", kept_name[i], d->setting[i], diag));
   MR_TRY(mr_graph_set(g, "data", "split", split ? split : "test", diag));
   MR_TRY(mr_graph_parse(g, mr_eval_text, NULL, 0, diag));

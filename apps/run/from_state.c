@@ -78,7 +78,7 @@ static mr_err_t read_state(const char *path, state_t *st, mr_diag_t *diag) {
 
 /* Reads the earliest of several states: hosts stop at different steps, and all have the steps up to
    the earliest. */
-static mr_err_t earliest(const char *files, state_t *st, mr_diag_t *diag) {
+static mr_err_t read_earliest_state(const char *files, state_t *st, mr_diag_t *diag) {
   char *copy = strdup(files), *save = NULL;
   bool any = false;
   mr_err_t e = copy ? MR_OK : mr_no_memory(diag, "the names of the state files");
@@ -109,7 +109,7 @@ mr_err_t mr_from_state(mr_graph_t *g, const char *files, const char *ledger, mr_
   char step[32];
   const char *stage;
   MR_TRY(find_stream(g, ledger, &stage, diag));
-  MR_TRY(earliest(files, &st, diag));
+  MR_TRY(read_earliest_state(files, &st, diag));
   snprintf(step, sizeof step, "%" PRId64, st.at.number);
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);

@@ -12,14 +12,14 @@
 #include "apps/run/run_dir.h"
 #include "stages/train/train_stage.h"
 
-bool mr_is_made_up(const char *data) {
-  const mr_stage_def_t *made_up = mr_registry_role(mr_all_stages(), MR_ROLE_MADE_UP);
-  return data && made_up && !strcmp(data, made_up->name);
+bool mr_is_synthetic(const char *data) {
+  const mr_stage_def_t *synthetic = mr_registry_role(mr_all_stages(), MR_ROLE_SYNTHETIC);
+  return data && synthetic && !strcmp(data, synthetic->name);
 }
 
 mr_err_t mr_graph_make_up(mr_graph_t *g, const char *data, mr_diag_t *diag) {
   const mr_stage_t *s;
-  if (!mr_is_made_up(data)) return MR_OK;
+  if (!mr_is_synthetic(data)) return MR_OK;
   while ((s = mr_graph_stage_with(g, MR_ROLE_CLASSES, 0)))
     MR_TRY(mr_graph_swap(g, s->def->name, data, diag));
   return MR_OK;

@@ -11,8 +11,8 @@
    parsing.  Sentences about a file begin with its name. */
 mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_t *diag);
 
-/* Whether a value of data= names the source that makes records up (MR_ROLE_MADE_UP), NULL not. */
-bool mr_is_made_up(const char *data);
+/* Whether a value of data= names the source that makes records up (MR_ROLE_SYNTHETIC), NULL not. */
+bool mr_is_synthetic(const char *data);
 
 /* If data is such a name, replaces every source of classes (MR_ROLE_CLASSES) of the graph by that
    source.  MR_OK, also without such a source; MR_ERR_NOMEM. */

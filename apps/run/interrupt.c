@@ -87,7 +87,7 @@ static void say_stopping(const mr_graph_t *g) {
           MR_INTERRUPT_GRACE_MS / 1000);
 }
 
-static void *listen(void *graph) {
+static void *await_signals(void *graph) {
   for (bool stopped = false;;) {
     while (sem_wait(&heard.news) < 0) continue;
     if (!atomic_load_explicit(&heard.listening, memory_order_seq_cst)) return NULL;
@@ -120,7 +120,7 @@ static int start_listening(mr_graph_t *g, pthread_t *t) {
   atomic_store_explicit(&heard.listening, true, memory_order_seq_cst);
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
-  int e = pthread_create(t, NULL, listen, g);
+  int e = pthread_create(t, NULL, await_signals, g);
   if (e) atomic_store_explicit(&heard.listening, false, memory_order_seq_cst);
   if (!e) set_handlers();
   pthread_sigmask(SIG_SETMASK, &before, NULL);

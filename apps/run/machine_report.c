@@ -54,7 +54,7 @@ static void file_value(const char *path, const char *name, char *value, size_t n
 }
 
 /* Lists the instruction sets that kernels of millrace or of its libraries use. */
-static void features(char *text, size_t n) {
+static void list_instruction_sets(char *text, size_t n) {
 #define HAS(name) \
   if (__builtin_cpu_supports(name)) at += snprintf(text + at, at < n ? n - at : 0, "%s ", name)
   size_t at = 0;
@@ -80,7 +80,7 @@ void mr_report_processor(cJSON *report) {
   cpu_set_t mine;
   cJSON *s = cJSON_AddObjectToObject(report, "processor");
   file_value("/proc/cpuinfo", "model name", model, sizeof model);
-  features(sets, sizeof sets);
+  list_instruction_sets(sets, sizeof sets);
   mr_report_say(s, "model", "%s", *model ? model : "unknown");
   cJSON_AddNumberToObject(s, "cores", (double)sysconf(_SC_NPROCESSORS_ONLN));
   if (sched_getaffinity(0, sizeof mine, &mine) == 0)
@@ -91,7 +91,7 @@ void mr_report_processor(cJSON *report) {
   if (uname(&u) == 0) mr_report_say(s, "system", "%s %s %s", u.sysname, u.release, u.machine);
 }
 
-static void megabytes(cJSON *s, const char *name, double bytes) {
+static void add_megabytes(cJSON *s, const char *name, double bytes) {
   cJSON_AddNumberToObject(s, name, (double)(int64_t)(bytes / 1e6));
 }
 
@@ -99,11 +99,11 @@ void mr_report_memory(cJSON *report) {
   struct statvfs v;
   struct rlimit lock;
   cJSON *s = cJSON_AddObjectToObject(report, "memory");
-  megabytes(s, "total_mb", (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE));
-  megabytes(s, "free_mb", (double)mr_memory_available());
-  megabytes(s, "kept_data_at_most_mb", (double)mr_memory_available() / 2);
+  add_megabytes(s, "total_mb", (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE));
+  add_megabytes(s, "free_mb", (double)mr_memory_available());
+  add_megabytes(s, "kept_data_at_most_mb", (double)mr_memory_available() / 2);
   if (statvfs("/dev/shm", &v) == 0)
-    megabytes(s, "dev_shm_free_mb", (double)v.f_bavail * (double)v.f_frsize);
+    add_megabytes(s, "dev_shm_free_mb", (double)v.f_bavail * (double)v.f_frsize);
   else
     mr_report_say(s, "dev_shm_free_mb", "none: %s", strerror(errno));
   if (getrlimit(RLIMIT_MEMLOCK, &lock) == 0 && lock.rlim_cur != RLIM_INFINITY)
@@ -113,7 +113,7 @@ void mr_report_memory(cJSON *report) {
 }
 
 /* Adds whether the file system supports O_DIRECT, tried with an unnamed temporary file. */
-static void direct(cJSON *s, const char *folder) {
+static void add_direct_io(cJSON *s, const char *folder) {
   int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd < 0) {
     mr_report_say(s, "o_direct", "unknown: no file can be made in %s (%s)", folder,
@@ -137,7 +137,7 @@ void mr_report_io(cJSON *report, const char *folder) {
                   mr_uring_refused_text(refused, text, sizeof text) + strlen("io_uring is "));
   else
     mr_report_ring(s);
-  direct(s, folder);
+  add_direct_io(s, folder);
   if (getenv("MILLRACE_IO")) mr_report_say(s, "MILLRACE_IO", "%s", getenv("MILLRACE_IO"));
 }
 

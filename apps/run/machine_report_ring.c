@@ -4,7 +4,7 @@
 
 #include "apps/run/machine_report.h"
 
-static const char *yes(bool b) { return b ? "yes" : "no"; }
+static const char *yes_or_no(bool b) { return b ? "yes" : "no"; }
 
 void mr_report_ring(cJSON *s) {
   struct io_uring ring;
@@ -18,10 +18,11 @@ void mr_report_ring(cJSON *s) {
   io_uring_free_probe(probe);
   cJSON_AddNumberToObject(s, "operations", ops);
   mr_report_say(s, "depth_128", "yes");
-  mr_report_say(s, "registered_buffers", "%s", yes(io_uring_register_buffers(&ring, &v, 1) == 0));
+  mr_report_say(s, "registered_buffers", "%s",
+                yes_or_no(io_uring_register_buffers(&ring, &v, 1) == 0));
   mr_report_say(s, "registered_files", "%s",
-                yes(io_uring_register_files(&ring, (int[]){0}, 1) == 0));
-  mr_report_say(s, "no_dropped_completions", "%s", yes(ring.features & IORING_FEAT_NODROP));
-  mr_report_say(s, "fast_poll", "%s", yes(ring.features & IORING_FEAT_FAST_POLL));
+                yes_or_no(io_uring_register_files(&ring, (int[]){0}, 1) == 0));
+  mr_report_say(s, "no_dropped_completions", "%s", yes_or_no(ring.features & IORING_FEAT_NODROP));
+  mr_report_say(s, "fast_poll", "%s", yes_or_no(ring.features & IORING_FEAT_FAST_POLL));
   io_uring_queue_exit(&ring);
 }

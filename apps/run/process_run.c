@@ -40,7 +40,8 @@ mr_err_t mr_process_cut(const mr_args_t *a, const char *run, mr_graph_t **g, mr_
 }
 
 /* The k-th stage of a role in the process. */
-static const mr_stage_t *nth(const mr_graph_t *g, const char *process, mr_role_t role, int k) {
+static const mr_stage_t *nth_stage_in(const mr_graph_t *g, const char *process, mr_role_t role,
+                                      int k) {
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
     const char *in = mr_graph_process_of(g, s->name);
@@ -54,14 +55,14 @@ static mr_err_t set_ledgers(mr_graph_t *g, const char *process, int64_t step, mr
   char text[32];
   const mr_stage_t *s;
   snprintf(text, sizeof text, "%" PRId64, step);
-  for (int k = 0; (s = nth(g, process, MR_ROLE_LEDGER, k)); k++)
+  for (int k = 0; (s = nth_stage_in(g, process, MR_ROLE_LEDGER, k)); k++)
     MR_TRY(mr_graph_set(g, s->name, "resume-step", text, diag));
   return MR_OK;
 }
 
 static mr_err_t set_outs(mr_graph_t *g, const char *process, const outs_t *outs, mr_diag_t *diag) {
   const mr_stage_t *s;
-  for (int k = 0; k < outs->n && (s = nth(g, process, MR_ROLE_LINK_OUT, k)); k++) {
+  for (int k = 0; k < outs->n && (s = nth_stage_in(g, process, MR_ROLE_LINK_OUT, k)); k++) {
     MR_TRY(mr_graph_resume(g, mr_graph_before(g, s->name, 0), &outs->at[k], diag));
     MR_TRY(mr_graph_start_number(g, s->name, outs->at[k].number, diag));
     MR_TRY(set_ledgers(g, process, outs->at[k].number, diag));
@@ -73,8 +74,8 @@ static mr_err_t set_outs(mr_graph_t *g, const char *process, const outs_t *outs,
    the beginning. */
 static mr_err_t process_run_set_resume(mr_graph_t *g, const char *process, int64_t since,
                                        mr_diag_t *diag) {
-  const mr_stage_t *keep = nth(g, process, MR_ROLE_CHECKPOINT, 0);
-  const mr_stage_t *ledger = nth(g, process, MR_ROLE_LEDGER, 0);
+  const mr_stage_t *keep = nth_stage_in(g, process, MR_ROLE_CHECKPOINT, 0);
+  const mr_stage_t *ledger = nth_stage_in(g, process, MR_ROLE_LEDGER, 0);
   const char *step = keep ? mr_graph_before(g, keep->name, 0) : NULL;
   const char *state = ledger ? mr_graph_setting(g, ledger->name, "state") : NULL;
   char latest[4096];
@@ -104,7 +105,7 @@ static mr_err_t process_run_build(const mr_args_t *a, const outs_t *outs, mr_gra
    answers still hold when the graph runs. */
 static mr_err_t ask_all(const mr_graph_t *g, const char *process, outs_t *outs, mr_diag_t *diag) {
   const mr_stage_t *s;
-  for (int k = 0; k < outs->n && (s = nth(g, process, MR_ROLE_LINK_OUT, k)); k++) {
+  for (int k = 0; k < outs->n && (s = nth_stage_in(g, process, MR_ROLE_LINK_OUT, k)); k++) {
     MR_TRY(mr_link_end_ask(s, &outs->at[k], diag));
     outs->left[k] = mr_link_end_left(s);
   }
@@ -115,7 +116,7 @@ static mr_err_t ask_all(const mr_graph_t *g, const char *process, outs_t *outs, 
 static bool asks_elsewhere(const mr_graph_t *g, const char *process) {
   const mr_stage_t *s;
   mr_stream_at_t at;
-  for (int k = 0; k < OUTS && (s = nth(g, process, MR_ROLE_LINK_OUT, k)); k++)
+  for (int k = 0; k < OUTS && (s = nth_stage_in(g, process, MR_ROLE_LINK_OUT, k)); k++)
     if (mr_link_end_moved(s, &at)) return true;
   return false;
 }
@@ -124,7 +125,8 @@ static bool asks_elsewhere(const mr_graph_t *g, const char *process) {
 static void take_asked(const mr_graph_t *g, const char *process, outs_t *outs) {
   const mr_stage_t *s;
   outs->blamed = false;
-  for (outs->n = 0; outs->n < OUTS && (s = nth(g, process, MR_ROLE_LINK_OUT, outs->n)); outs->n++) {
+  for (outs->n = 0; outs->n < OUTS && (s = nth_stage_in(g, process, MR_ROLE_LINK_OUT, outs->n));
+       outs->n++) {
     bool moved = mr_link_end_moved(s, &outs->at[outs->n]);
     outs->left[outs->n] = !moved && mr_link_end_left(s);
   }
@@ -133,20 +135,20 @@ static void take_asked(const mr_graph_t *g, const char *process, outs_t *outs) {
 /* Before a run: streams whose peers have left earlier graphs do not keep the process. */
 static void set_left(const mr_graph_t *g, const char *process, const outs_t *outs) {
   const mr_stage_t *s;
-  for (int k = 0; k < outs->n && (s = nth(g, process, MR_ROLE_LINK_OUT, k)); k++)
+  for (int k = 0; k < outs->n && (s = nth_stage_in(g, process, MR_ROLE_LINK_OUT, k)); k++)
     if (outs->left[k]) mr_link_end_set_left(s);
 }
 
 /* Refuses, before a run, peers that request a point again where the graph could not start. */
-static void bar(const mr_graph_t *g, const char *process, const outs_t *outs) {
+static void bar_replays(const mr_graph_t *g, const char *process, const outs_t *outs) {
   const mr_stage_t *s;
-  for (int k = 0; k < outs->n_barred && (s = nth(g, process, MR_ROLE_LINK_OUT, k)); k++)
+  for (int k = 0; k < outs->n_barred && (s = nth_stage_in(g, process, MR_ROLE_LINK_OUT, k)); k++)
     mr_link_end_refuse(s, &outs->barred[k], outs->barred_why);
 }
 
 static bool has_sent(const mr_graph_t *g, const char *process) {
   const mr_stage_t *s;
-  for (int k = 0; (s = nth(g, process, MR_ROLE_LINK_OUT, k)); k++)
+  for (int k = 0; (s = nth_stage_in(g, process, MR_ROLE_LINK_OUT, k)); k++)
     if (mr_link_end_sent(s)) return true;
   return false;
 }
@@ -173,7 +175,7 @@ static mr_err_t run_once(const mr_args_t *a, outs_t *outs, bool *stopped, bool *
   mr_diag_t why = {0};
   mr_err_t e = process_run_build(a, outs, &g, &why);
   look.says = false;
-  if (e >= 0) bar(g, process, outs), set_left(g, process, outs);
+  if (e >= 0) bar_replays(g, process, outs), set_left(g, process, outs);
   if (e >= 0) e = mr_run_interruptible(g, &look, stopped, &why);
   bool sent = g && has_sent(g, process), asked = g && !*stopped && asks_elsewhere(g, process);
   if (sent) memcpy(outs->good, outs->at, sizeof outs->at), outs->n_good = outs->n;
@@ -187,7 +189,7 @@ static mr_err_t run_once(const mr_args_t *a, outs_t *outs, bool *stopped, bool *
   return e;
 }
 
-static void on_alone(int signo) { mr_link_end_nobody_comes(mr_all_stages()); }
+static void on_alone(int signo) { mr_link_end_no_peer_comes(mr_all_stages()); }
 
 int mr_process_run(const mr_args_t *a, mr_diag_t *diag) {
   struct sigaction act = {.sa_handler = on_alone, .sa_flags = SA_RESTART};

@@ -234,7 +234,7 @@ static mr_err_t read_allowed(changes_t *c, const char *allow, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static mr_err_t verdict(const changes_t *c, mr_diag_t *diag) {
+static mr_err_t judge_changes(const changes_t *c, mr_diag_t *diag) {
   char words[64] = "";
   for (int i = 0; i < KINDS; i++)
     if (c->refused[i] || (c->allowed[i] && c->text[0]))
@@ -267,7 +267,7 @@ mr_err_t mr_resume_check_changes(const mr_run_dir_t *r, int n_kept, bool begun, 
   if (e >= 0 && !(news->facts = mr_data_facts(c.now))) e = mr_no_memory(diag, "facts of the data");
   for (int i = 0; e >= 0 && i < mr_graph_n_stages(c.now); i++)
     compare_stage(&c, mr_graph_stage_at(c.now, i), news->facts);
-  if (e >= 0) e = verdict(&c, diag);
+  if (e >= 0) e = judge_changes(&c, diag);
   mr_graph_destroy(c.was), mr_graph_destroy(c.now);
   if (e < 0) free(news->facts), news->facts = NULL;
   return e;

@@ -22,7 +22,7 @@ enum { TEXT_MAX = 1 << 20 };
 static const char runs[] = "runs";
 
 /* The highest N of runs/N; 0 without any. */
-static long newest(void) {
+static long newest_run(void) {
   long top = 0;
   DIR *d = opendir(runs);
   for (struct dirent *e; d && (e = readdir(d));) {
@@ -42,7 +42,7 @@ static mr_err_t set_path(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
   if (path)
     snprintf(r->path, sizeof r->path, "%s", path);
   else
-    snprintf(r->path, sizeof r->path, "%s/%ld", runs, newest());
+    snprintf(r->path, sizeof r->path, "%s/%ld", runs, newest_run());
   return MR_OK;
 }
 
@@ -79,7 +79,7 @@ static void run_dir_sweep(const mr_run_dir_t *r, const char *sub) {
 /* Makes the next of runs/1, runs/2, ...; mkdir decides between processes that do so at once. */
 static mr_err_t make_next(mr_run_dir_t *r, mr_diag_t *diag) {
   MR_TRY(mr_make_folder(runs, diag));
-  for (long n = newest() + 1;; n++) {
+  for (long n = newest_run() + 1;; n++) {
     snprintf(r->path, sizeof r->path, "%s/%ld", runs, n);
     if (mkdir(r->path, 0777) == 0) return r->made = true, MR_OK;
     if (errno != EEXIST)
@@ -158,7 +158,7 @@ static mr_err_t check_is_run(const mr_run_dir_t *r, mr_diag_t *diag) {
 
 static mr_err_t run_dir_find(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
   MR_TRY(set_path(r, path, diag));
-  if (!path && !newest())
+  if (!path && !newest_run())
     return mr_fail(diag, MR_ERR_CONFIG, "--resume: there is no run in %s/; name one with --run-dir",
                    runs);
   return check_is_run(r, diag);

@@ -45,13 +45,13 @@ static double run_info_number(const cJSON *j, const char *name) {
   return cJSON_IsNumber(v) ? v->valuedouble : NAN;
 }
 
-static const char *text(const cJSON *j, const char *name) {
+static const char *text_member(const cJSON *j, const char *name) {
   const char *v = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, name));
   return v ? v : "";
 }
 
 /* The first number that the model is judged by; NAN without one. */
-static double judged(const cJSON *j) {
+static double find_judged(const cJSON *j) {
   const cJSON *first = mr_judged(j, NULL);
   return cJSON_IsNumber(first) ? first->valuedouble : NAN;
 }
@@ -71,26 +71,27 @@ static bool note_loss(mr_run_info_t *r, int64_t step, double loss) {
 
 static bool run_info_take_line(mr_run_info_t *r, const char *line, size_t n) {
   cJSON *j = cJSON_ParseWithLength(line, n);
-  const char *kind = text(j, "kind");
+  const char *kind = text_member(j, "kind");
   double step = run_info_number(j, "step"), total = run_info_number(j, "total_steps");
   bool fits = true;
   if (step >= 0 && step <= (double)most_steps) r->step = (int64_t)step;
   if (total >= 0 && total <= 1e15) r->total = (int64_t)total;
   if (run_info_number(j, "elapsed_s") >= 0) r->elapsed_s = run_info_number(j, "elapsed_s");
-  if (*text(j, "ledger"))
-    mr_printable_cell(text(j, "ledger"), sizeof r->ledger, r->ledger, sizeof r->ledger);
-  if (*text(j, "data")) mr_printable_cell(text(j, "data"), sizeof r->data, r->data, sizeof r->data);
+  if (*text_member(j, "ledger"))
+    mr_printable_cell(text_member(j, "ledger"), sizeof r->ledger, r->ledger, sizeof r->ledger);
+  if (*text_member(j, "data"))
+    mr_printable_cell(text_member(j, "data"), sizeof r->data, r->data, sizeof r->data);
   if (!strcmp(kind, "step")) {
     fits = note_loss(r, r->step, run_info_number(j, "loss"));
     double rate = run_info_number(j, "images_per_s");
     r->rate = isnan(r->rate) ? rate : r->rate + (rate - r->rate) / MEAN_OF;
     r->state[0] = 0; /* a resumed run has steps after its "final" */
   }
-  if (!strcmp(kind, "valid")) r->valid = judged(j);
-  if (!strcmp(kind, "test")) r->test = judged(j);
+  if (!strcmp(kind, "valid")) r->valid = find_judged(j);
+  if (!strcmp(kind, "test")) r->test = find_judged(j);
   if (!strcmp(kind, "final"))
     snprintf(r->state, sizeof r->state, "%s",
-             strstr(text(j, "note"), "stopped") ? "stopped" : "finished");
+             strstr(text_member(j, "note"), "stopped") ? "stopped" : "finished");
   cJSON_Delete(j);
   return fits;
 }

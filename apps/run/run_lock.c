@@ -118,7 +118,7 @@ static bool other_hosts_see_it(int fd) {
 
 /* ---- taking it ---- */
 
-static mr_err_t held(const char *folder, const owner_t *o, mr_diag_t *diag) {
+static mr_err_t fail_held(const char *folder, const owner_t *o, mr_diag_t *diag) {
   if (!o->pid)
     return mr_fail(diag, MR_ERR_CONFIG,
                    "%s: another process trains in this run folder; wait for its end, or name "
@@ -147,7 +147,7 @@ static mr_err_t judge_text(const char *folder, int fd, bool made, mr_diag_t *dia
         "%s: another process is about to train in this run folder; if none is, remove %s/lock",
         folder, folder);
   if (!run_lock_is_here(&o)) return held_elsewhere(folder, &o, diag);
-  return is_alive(&o) ? held(folder, &o, diag) : MR_OK;
+  return is_alive(&o) ? fail_held(folder, &o, diag) : MR_OK;
 }
 
 /* Takes the lock of an open file.  MR_OK; *gone says whether its last owner removed the file
@@ -157,7 +157,7 @@ static mr_err_t run_lock_take_file(mr_run_lock_t *l, const char *folder, bool ma
   if (set_lock(l->fd, F_OFD_SETLK) < 0) {
     if (errno == EAGAIN || errno == EACCES) {
       owner_t o = read_owner(l->fd);
-      return held(folder, &o, diag);
+      return fail_held(folder, &o, diag);
     }
     return judge_text(folder, l->fd, made, diag); /* no locks on this file system */
   }

@@ -120,7 +120,7 @@ static mr_err_t supervise_start(crew_t *c, child_t *k, bool again, mr_diag_t *di
 
 /* ---- stopping ---- */
 
-static bool runs(const crew_t *c) {
+static bool any_runs(const crew_t *c) {
   for (int i = 0; i < c->n; i++)
     if (c->child[i].pid) return true;
   return false;
@@ -177,18 +177,18 @@ static void supervise_fail(crew_t *c, mr_diag_t *diag, const child_t *k, const c
 
 /* Whether two processes are connected.  One that has ended is restarted with a connected one that
    died: it sends again what was lost, or confirms that nothing is missing. */
-static bool supervise_joined(const crew_t *c, int i, int k) {
+static bool supervise_are_connected(const crew_t *c, int i, int k) {
   return mr_graph_process_feeds(c->g, i, k) || mr_graph_process_feeds(c->g, k, i);
 }
 
 static mr_err_t start_again(crew_t *c, int i, mr_diag_t *diag) {
   MR_TRY(supervise_start(c, &c->child[i], true, diag));
   for (int k = 0; k < c->n; k++)
-    if (c->child[k].ended && supervise_joined(c, i, k)) MR_TRY(start_again(c, k, diag));
+    if (c->child[k].ended && supervise_are_connected(c, i, k)) MR_TRY(start_again(c, k, diag));
   return MR_OK;
 }
 
-static mr_err_t died(crew_t *c, int i, int signo, mr_diag_t *diag) {
+static mr_err_t note_death(crew_t *c, int i, int signo, mr_diag_t *diag) {
   child_t *k = &c->child[i];
   if (c->stopping) return MR_OK;
   if (k->deaths == k->set.restart) {
@@ -203,10 +203,10 @@ static mr_err_t died(crew_t *c, int i, int signo, mr_diag_t *diag) {
   return start_again(c, i, diag);
 }
 
-static mr_err_t ended(crew_t *c, int i, int status, mr_diag_t *diag) {
+static mr_err_t note_end(crew_t *c, int i, int status, mr_diag_t *diag) {
   child_t *k = &c->child[i];
   k->pid = 0, k->end_ms = supervise_now_ms();
-  if (WIFSIGNALED(status)) return died(c, i, WTERMSIG(status), diag);
+  if (WIFSIGNALED(status)) return note_death(c, i, WTERMSIG(status), diag);
   int code = WEXITSTATUS(status);
   k->ended = code == 0;
   if (code == MR_EXIT_STOPPED) c->stopping = true; /* it was stopped by hand: all stop */
@@ -218,7 +218,7 @@ static mr_err_t supervise_reap(crew_t *c, mr_diag_t *diag) {
   int status;
   for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
     for (int i = 0; i < c->n; i++)
-      if (c->child[i].pid == pid) MR_TRY(ended(c, i, status, diag));
+      if (c->child[i].pid == pid) MR_TRY(note_end(c, i, status, diag));
   if (c->stopping) stop_last_ones(c);
   return MR_OK;
 }
@@ -232,7 +232,7 @@ static bool is_missed(const crew_t *c, int i) {
   if (!k->ended || supervise_now_ms() - k->end_ms < LATE_MS) return false;
   for (int x = 0; x < c->n; x++)
     if (c->child[x].pid && c->child[x].again && c->child[x].start_ms > k->start_ms &&
-        supervise_joined(c, i, x))
+        supervise_are_connected(c, i, x))
       return true;
   return false;
 }
@@ -252,7 +252,7 @@ static bool is_left_alone(const crew_t *c, int i) {
   return fed > 0;
 }
 
-static mr_err_t tick(crew_t *c, mr_diag_t *diag) {
+static mr_err_t start_missed(crew_t *c, mr_diag_t *diag) {
   for (int i = 0; i < c->n && !c->stopping; i++) {
     if (is_missed(c, i)) MR_TRY(supervise_start(c, &c->child[i], true, diag));
     if (!is_left_alone(c, i)) continue;
@@ -264,12 +264,12 @@ static mr_err_t tick(crew_t *c, mr_diag_t *diag) {
 
 static mr_err_t supervise_watch(crew_t *c, const sigset_t *heard, mr_diag_t *diag) {
   mr_err_t e = MR_OK;
-  while (runs(c) && e >= 0) {
+  while (any_runs(c) && e >= 0) {
     const struct timespec most = {.tv_nsec = TICK_MS * 1000000L};
     int signo = sigtimedwait(heard, NULL, &most);
     if (signo == SIGINT || signo == SIGTERM) on_interrupt(c);
     e = supervise_reap(c, diag); /* signals that came together are one */
-    if (e >= 0) e = tick(c, diag);
+    if (e >= 0) e = start_missed(c, diag);
   }
   return e;
 }
@@ -283,7 +283,7 @@ static mr_err_t run_all(crew_t *c, const sigset_t *heard, mr_diag_t *diag) {
   return e;
 }
 
-static void restarts(const crew_t *c) {
+static void print_restarts(const crew_t *c) {
   for (int i = 0; i < c->n; i++)
     if (c->child[i].deaths)
       fprintf(stderr, "millrace: process %s was started again %" PRId64 " times\n",
@@ -306,7 +306,7 @@ int mr_supervise(const mr_args_t *a, const mr_graph_t *g, const char *run, mr_di
   for (int i = 0; i < c->n && e >= 0; i++) e = mr_graph_process(g, i, &c->child[i].set, diag);
   if (e >= 0) e = run_all(c, &heard, diag);
   bool stopped = c->stopping, failed = c->failed;
-  restarts(c);
+  print_restarts(c);
   sigprocmask(SIG_SETMASK, &c->before, NULL);
   free(c);
   if (e < 0) return e;

@@ -132,9 +132,9 @@ static mr_err_t train_settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *d
 static mr_err_t train_choose_data(mr_run_dir_t *r, mr_diag_t *diag) {
   if (mr_run_dir_get(r, "data") || !strstr(r->graph, "$data")) return MR_OK;
   char text[64];
-  const mr_stage_def_t *made_up = mr_registry_role(mr_all_stages(), MR_ROLE_MADE_UP);
+  const mr_stage_def_t *synthetic = mr_registry_role(mr_all_stages(), MR_ROLE_SYNTHETIC);
   snprintf(text, sizeof text, "data=%s",
-           access(mr_usual_data, F_OK) ? made_up->name : mr_usual_data);
+           access(mr_usual_data, F_OK) ? synthetic->name : mr_usual_data);
   return mr_run_dir_set(r, text, diag);
 }
 
@@ -254,8 +254,8 @@ static mr_err_t train_begin(const mr_args_t *a, mr_run_dir_t *r, const resume_t 
   return mr_versions_save(r->path, diag);
 }
 
-static int train(const mr_args_t *a, mr_run_dir_t *r, const resume_t *was, const mr_look_t *look,
-                 mr_diag_t *diag) {
+static int run_training(const mr_args_t *a, mr_run_dir_t *r, const resume_t *was,
+                        const mr_look_t *look, mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_no_memory(diag, "the graph");
   bool stopped = false, done = false;
@@ -293,7 +293,7 @@ static int train_run(const mr_args_t *a, mr_diag_t *diag) {
   MR_TRY(train_check_words(a, diag));
   int e = resume ? prepare_resume(a, &r, &was, diag) : prepare_new(a, &r, &begun, diag);
   bool ready = e >= 0;
-  if (ready) e = train(a, &r, resume ? &was : NULL, &look, diag);
+  if (ready) e = run_training(a, &r, resume ? &was : NULL, &look, diag);
   if (e < 0 && ready && resume) forget_settings(&r, &was);
   if (e < 0 && !resume && begun) mr_run_dir_undo(&r);
   mr_run_dir_free(&r);

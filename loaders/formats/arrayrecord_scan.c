@@ -195,7 +195,7 @@ static mr_err_t array_footer(array_scan_t *t) {
 
 /* ---- the file ---- */
 
-static mr_err_t scan_listed(array_scan_t *t, const array_chunk_t *c) {
+static mr_err_t scan_listed_chunk(array_scan_t *t, const array_chunk_t *c) {
   mr_riegeli_head_t head = {0};
   int64_t end = c[1].at;
   mr_err_t e = array_head(t, c->at, &head, &end);
@@ -209,7 +209,7 @@ static mr_err_t scan_listed(array_scan_t *t, const array_chunk_t *c) {
   return array_add(t, c->at, end, c->n, false);
 }
 
-static mr_err_t array_cut(array_scan_t *t) {
+static mr_err_t fail_cut_short(array_scan_t *t) {
   return ARRAY_FAULT(t, "%s: has no list of chunks at its end: it was cut short, or not closed",
                      t->file->path);
 }
@@ -219,7 +219,7 @@ static mr_err_t scan_next(array_scan_t *t, int64_t *at) {
   mr_riegeli_head_t head;
   message_t whole;
   int64_t begin = *at;
-  if (begin == t->file->size) return array_cut(t);
+  if (begin == t->file->size) return fail_cut_short(t);
   mr_err_t e = array_head(t, begin, &head, at);
   if (e == MR_END)
     return ARRAY_FAULT(t, "%s: is damaged, or ends within the chunk at byte %" PRId64,
@@ -229,7 +229,7 @@ static mr_err_t scan_next(array_scan_t *t, int64_t *at) {
     return array_refuse(t, begin, head.type);
   if (head.type != 'r') return MR_OK;
   e = array_open(t, begin, *at);
-  if (e == MR_OK && is_footer(t, &whole)) return array_cut(t);
+  if (e == MR_OK && is_footer(t, &whole)) return fail_cut_short(t);
   return e < 0 ? e : array_add(t, begin, *at, head.n_records, e == MR_OK);
 }
 
@@ -240,7 +240,8 @@ static mr_err_t scan_chunks(array_scan_t *t) {
   if (e == MR_END || (e == MR_OK && head.type != 's'))
     return ARRAY_FAULT(t, "%s: is not an ArrayRecord file", t->file->path);
   if (e == MR_OK) e = array_footer(t);
-  for (int64_t i = 0; t->list && i < t->n_list && e == MR_OK; i++) e = scan_listed(t, &t->list[i]);
+  for (int64_t i = 0; t->list && i < t->n_list && e == MR_OK; i++)
+    e = scan_listed_chunk(t, &t->list[i]);
   while (!t->list && e == MR_OK) e = scan_next(t, &at);
   return e;
 }

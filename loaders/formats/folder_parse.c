@@ -26,7 +26,7 @@ typedef struct parse {
   int64_t cap;
 } parse_t;
 
-static mr_err_t parse_failed(const parse_t *p, const char *what) {
+static mr_err_t fail_parse(const parse_t *p, const char *what) {
   return mr_fail(p->diag, MR_ERR_DATA, "%s: line %" PRId64 ": %s", p->path, p->line, what);
 }
 
@@ -52,14 +52,14 @@ static bool is_other_number(const char *text) {
 }
 
 static mr_err_t add_row(parse_t *p, const char *file, const char *label) {
-  if (!file || !label) return parse_failed(p, "want a file_name (or path) and a label");
-  if (!*label) return parse_failed(p, "the label is empty");
+  if (!file || !label) return fail_parse(p, "want a file_name (or path) and a label");
+  if (!*label) return fail_parse(p, "the label is empty");
   if (is_other_number(label))
-    return parse_failed(p, "the label is a number that is no class: want numbers from 0, or names");
+    return fail_parse(p, "the label is a number that is no class: want numbers from 0, or names");
   if (!stays_inside(file))
-    return parse_failed(p, "the file must be named by a path in the folder, without \"..\"");
+    return fail_parse(p, "the file must be named by a path in the folder, without \"..\"");
   if (file[strlen(file) - 1] == '/')
-    return parse_failed(p, "the name ends with \"/\", as that of a folder");
+    return fail_parse(p, "the name ends with \"/\", as that of a folder");
   if (p->list->n == p->cap) {
     int64_t cap = p->cap ? 2 * p->cap : 1024;
     label_t *more = realloc(p->label, (size_t)cap * sizeof *more);
@@ -93,15 +93,15 @@ static mr_err_t csv_field(parse_t *p, csv_t *c, bool *last) {
     } else if (!open && (*c->at == ',' || *c->at == '\n')) {
       break;
     } else if (!open && quoted && *c->at != '\r') {
-      return parse_failed(p, "text follows a closing quote");
+      return fail_parse(p, "text follows a closing quote");
     } else if (!open && *c->at == '\r') {
       continue;
     }
     if (!*c->at || n + 1 == FIELD_MAX)
-      return parse_failed(p, "a field with a zero byte, or longer than 4095 bytes");
+      return fail_parse(p, "a field with a zero byte, or longer than 4095 bytes");
     c->field[n++] = *c->at;
   }
-  if (open) return parse_failed(p, "a quote is not closed");
+  if (open) return fail_parse(p, "a quote is not closed");
   c->field[n] = 0;
   *last = c->at == c->end || *c->at == '\n';
   c->at += c->at < c->end;
@@ -130,7 +130,7 @@ static mr_err_t csv_header(parse_t *p, csv_t *c, int want[2]) {
     if (!strcmp(c->field, "label")) want[1] = k;
   }
   if (want[0] >= 0 && want[1] >= 0) return MR_OK;
-  return parse_failed(p, "want a header with the columns file_name (or path) and label");
+  return fail_parse(p, "want a header with the columns file_name (or path) and label");
 }
 
 static mr_err_t parse_csv(parse_t *p, const char *text, size_t n) {
@@ -154,7 +154,7 @@ static mr_err_t parse_csv(parse_t *p, const char *text, size_t n) {
 
 static mr_err_t json_row(parse_t *p, const char *text, size_t n) {
   char number[32];
-  if (memmem(text, n, "\\u0000", 6)) return parse_failed(p, "a string with a zero byte");
+  if (memmem(text, n, "\\u0000", 6)) return fail_parse(p, "a string with a zero byte");
   cJSON *o = cJSON_ParseWithLength(text, n);
   const cJSON *file = cJSON_GetObjectItemCaseSensitive(o, "file_name"),
               *label = cJSON_GetObjectItemCaseSensitive(o, "label");
@@ -166,7 +166,7 @@ static mr_err_t json_row(parse_t *p, const char *text, size_t n) {
     name = number;
   }
   mr_err_t e = cJSON_IsObject(o) ? add_row(p, cJSON_GetStringValue(file), name)
-                                 : parse_failed(p, "want a JSON object");
+                                 : fail_parse(p, "want a JSON object");
   cJSON_Delete(o);
   return e;
 }
@@ -176,7 +176,7 @@ static mr_err_t parse_json_lines(parse_t *p, const char *text, size_t n) {
     const char *stop = memchr(at, '\n', (size_t)(end - at));
     size_t len = (size_t)((stop ? stop : end) - at);
     p->line++;
-    if (len > LINE_MAX_BYTES) return parse_failed(p, "longer than 65536 bytes");
+    if (len > LINE_MAX_BYTES) return fail_parse(p, "longer than 65536 bytes");
     if (strspn(at, " \t\r") < len) MR_TRY(json_row(p, at, len));
     at += len + (stop != NULL);
   }

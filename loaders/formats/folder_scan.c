@@ -45,7 +45,7 @@ static bool is_folder(int at, const struct dirent *e) {
   return fstatat(at, e->d_name, &st, 0) == 0 && S_ISDIR(st.st_mode);
 }
 
-static mr_err_t scan_failed(const scan_t *s, const char *what) {
+static mr_err_t fail_scan(const scan_t *s, const char *what) {
   int reason = errno;
   return mr_fail(s->diag, MR_ERR_IO, "%s/%s: %s: %s", s->folder, s->path, what, strerror(reason));
 }
@@ -71,9 +71,9 @@ static mr_err_t scan_open(scan_t *s, int fd, const char *name, const above_t *up
                           DIR **out) {
   struct stat st;
   int own = openat(fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (own < 0) return scan_failed(s, "the folder cannot be read");
+  if (own < 0) return fail_scan(s, "the folder cannot be read");
   if (fstat(own, &st) < 0 || !(*out = fdopendir(own))) {
-    mr_err_t e = scan_failed(s, "the folder cannot be read");
+    mr_err_t e = fail_scan(s, "the folder cannot be read");
     return close(own), e;
   }
   *here = (above_t){up, st.st_dev, st.st_ino, up ? up->depth + 1 : 0};
@@ -114,7 +114,7 @@ static mr_err_t scan_folder(scan_t *s, size_t n, int fd, const char *name, const
     else
       e = mr__folder_add(s->list, s->path, m, s->label, s->diag);
   }
-  if (e >= 0 && errno) e = scan_failed(s, "the folder cannot be read");
+  if (e >= 0 && errno) e = fail_scan(s, "the folder cannot be read");
   closedir(dir);
   return e;
 }
@@ -133,7 +133,7 @@ static mr_err_t scan_classes(scan_t *s, DIR *dir, walk_names_t *classes) {
     if (!names_add(classes, at->d_name)) return mr_no_memory(s->diag, "the names of classes");
     if (classes->n > MR_FOLDER_CLASSES_MAX) break;
   }
-  if (errno) return scan_failed(s, "the folder cannot be read");
+  if (errno) return fail_scan(s, "the folder cannot be read");
   if (!classes->n)
     return mr_fail(s->diag, MR_ERR_DATA, "%s: holds no folders, want one for each class",
                    s->folder);

@@ -142,7 +142,7 @@ static mr_err_t find_npy_files(npy_t *t, mr_diag_t *diag) {
   return t->label_field >= 0 ? mr_npy_file_find(&t->label_file, &t->remote, &t->url, diag) : MR_OK;
 }
 
-static mr_err_t peek(npy_t *t, mr_diag_t *diag) {
+static mr_err_t peek_columns(npy_t *t, mr_diag_t *diag) {
   MR_TRY(find_npy_files(t, diag));
   for (int i = 0; i < t->n_columns; i++) MR_TRY(peek_column(t, i, diag));
   return t->label_field >= 0 ? peek_labels(t, diag) : MR_OK;
@@ -177,7 +177,7 @@ static mr_err_t npy_plan(mr_stage_t *s) {
   npy_t *t = s->state;
   mr_diag_t why = {0};
   MR_TRY(plan_columns(s));
-  mr_err_t e = peek(t, &why);
+  mr_err_t e = peek_columns(t, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
   MR_TRY(mr__split_plan_files(s, &t->split, t->column[0].n));
   number_classes(t);

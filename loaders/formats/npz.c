@@ -36,9 +36,9 @@ typedef struct npz {
   int n;
 } npz_t;
 
-static uint16_t get16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
-static uint32_t get32(const uint8_t *p) { return get16(p) | (uint32_t)get16(p + 2) << 16; }
-static uint64_t get64(const uint8_t *p) { return get32(p) | (uint64_t)get32(p + 4) << 32; }
+static uint16_t npz_u16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
+static uint32_t npz_u32(const uint8_t *p) { return npz_u16(p) | (uint32_t)npz_u16(p + 2) << 16; }
+static uint64_t npz_u64(const uint8_t *p) { return npz_u32(p) | (uint64_t)npz_u32(p + 4) << 32; }
 
 /* A fault of the contents ends the scan with MR_END. */
 static mr_err_t npz_fault(npz_t *z, const char *what) {
@@ -61,19 +61,19 @@ static mr_err_t find_directory(npz_t *z, int64_t *at) {
   mr_err_t e = npz_read(z, z->size - n, tail, n);
   int64_t end = n - END_BYTES;
   while (e == MR_OK && end >= 0 &&
-         (get32(tail + end) != END || end + END_BYTES + get16(tail + end + 20) != n))
+         (npz_u32(tail + end) != END || end + END_BYTES + npz_u16(tail + end + 20) != n))
     end--;
   if (e == MR_OK && end < 0)
     e = npz_fault(z, "is not an .npz file, or ends early: it has no directory");
   if (e == MR_OK) {
-    z->n_entries = get16(tail + end + 10), z->n_directory = get32(tail + end + 12);
-    *at = get32(tail + end + 16);
-    bool wide = end >= LOCATOR_64_BYTES && get32(tail + end - LOCATOR_64_BYTES) == LOCATOR_64;
-    if (wide) e = npz_read(z, (int64_t)get64(tail + end - 12), more, END_64_BYTES);
-    if (wide && e == MR_OK && get32(more) != END_64) e = npz_fault(z, "has a damaged directory");
+    z->n_entries = npz_u16(tail + end + 10), z->n_directory = npz_u32(tail + end + 12);
+    *at = npz_u32(tail + end + 16);
+    bool wide = end >= LOCATOR_64_BYTES && npz_u32(tail + end - LOCATOR_64_BYTES) == LOCATOR_64;
+    if (wide) e = npz_read(z, (int64_t)npz_u64(tail + end - 12), more, END_64_BYTES);
+    if (wide && e == MR_OK && npz_u32(more) != END_64) e = npz_fault(z, "has a damaged directory");
     if (wide && e == MR_OK)
-      z->n_entries = (int64_t)get64(more + 32), z->n_directory = (int64_t)get64(more + 40),
-      *at = (int64_t)get64(more + 48);
+      z->n_entries = (int64_t)npz_u64(more + 32), z->n_directory = (int64_t)npz_u64(more + 40),
+      *at = (int64_t)npz_u64(more + 48);
   }
   free(tail);
   return e;
@@ -95,12 +95,12 @@ static mr_err_t read_directory(npz_t *z) {
 /* Replaces numbers that a directory entry leaves to its zip64 field. */
 static void widen_entry(const uint8_t *extra, size_t n, uint64_t value[3]) {
   while (n >= 4) {
-    size_t size = get16(extra + 2), at = 4;
+    size_t size = npz_u16(extra + 2), at = 4;
     if (size > n - 4) return;
-    for (int i = 0; i < 3 && get16(extra) == 1; i++) {
+    for (int i = 0; i < 3 && npz_u16(extra) == 1; i++) {
       if (value[i] != UINT32_MAX) continue;
       if (at + 8 > size + 4) return;
-      value[i] = get64(extra + at), at += 8;
+      value[i] = npz_u64(extra + at), at += 8;
     }
     extra += size + 4, n -= size + 4;
   }
@@ -115,8 +115,8 @@ static mr_err_t read_array(npz_t *z, int64_t local, int64_t size, mr_row_array_t
   mr_diag_t why = {0};
   mr_err_t e = npz_read(z, local, head, LOCAL_BYTES);
   if (e != MR_OK) return e;
-  if (get32(head) != LOCAL) return npz_fault(z, "has a damaged directory");
-  a->at = local + LOCAL_BYTES + get16(head + 26) + get16(head + 28);
+  if (npz_u32(head) != LOCAL) return npz_fault(z, "has a damaged directory");
+  a->at = local + LOCAL_BYTES + npz_u16(head + 26) + npz_u16(head + 28);
   if (a->at > z->size || size > z->size - a->at) return npz_fault(z, "has a damaged directory");
   int64_t n = size < HEADER_MAX ? size : HEADER_MAX;
   uint8_t *text = malloc((size_t)n + 1);
@@ -141,17 +141,17 @@ static mr_err_t read_array(npz_t *z, int64_t local, int64_t size, mr_row_array_t
 
 static mr_err_t npz_entry(npz_t *z, int64_t *at) {
   const uint8_t *p = z->directory + *at;
-  if (z->n_directory - *at < CENTRAL_BYTES || get32(p) != CENTRAL)
+  if (z->n_directory - *at < CENTRAL_BYTES || npz_u32(p) != CENTRAL)
     return npz_fault(z, "has a damaged directory");
-  size_t name = get16(p + 28), extra = get16(p + 30), comment = get16(p + 32);
+  size_t name = npz_u16(p + 28), extra = npz_u16(p + 30), comment = npz_u16(p + 32);
   if ((size_t)(z->n_directory - *at - CENTRAL_BYTES) < name + extra + comment)
     return npz_fault(z, "has a damaged directory");
-  uint64_t value[3] = {get32(p + 24), get32(p + 20), get32(p + 42)}; /* size, packed, place */
+  uint64_t value[3] = {npz_u32(p + 24), npz_u32(p + 20), npz_u32(p + 42)}; /* size, packed, place */
   widen_entry(p + CENTRAL_BYTES + name, extra, value);
   *at += CENTRAL_BYTES + (int64_t)(name + extra + comment);
   const char *text = (const char *)p + CENTRAL_BYTES;
   if (name < 4 || memcmp(text + name - 4, ".npy", 4)) return MR_OK; /* no array */
-  if (get16(p + 10) != 0)
+  if (npz_u16(p + 10) != 0)
     return npz_fault(z,
                      "its arrays are compressed, so that rows cannot be read at random: "
                      "numpy.savez writes them uncompressed, numpy.savez_compressed does not");

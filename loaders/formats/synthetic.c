@@ -36,7 +36,7 @@ static mr_err_t synthetic_plan(mr_stage_t *s) {
 
 /* Draws a picture as a function of the record alone and returns its label; the upper key word makes
    splits differ. */
-static uint8_t draw(const synthetic_t *t, int64_t index, uint8_t *picture) {
+static uint8_t draw_picture(const synthetic_t *t, int64_t index, uint8_t *picture) {
   mr_philox_t g;
   mr_philox_init(&g, (uint64_t)t->seed << 32 | (uint64_t)index, (uint64_t)t->split + 1);
   uint8_t label = (uint8_t)mr_philox_integers(&g, 0, MR_SYNTHETIC_CLASSES);
@@ -50,7 +50,8 @@ static mr_err_t synthetic_open(mr_stage_t *s) {
   t->picture = malloc((size_t)t->n * MR_IMAGE_BYTES);
   t->label = malloc((size_t)t->n);
   if (!t->picture || !t->label) return mr_stage_no_memory(s, "%lld pictures", (long long)t->n);
-  for (int64_t k = 0; k < t->n; k++) t->label[k] = draw(t, k, t->picture + k * MR_IMAGE_BYTES);
+  for (int64_t k = 0; k < t->n; k++)
+    t->label[k] = draw_picture(t, k, t->picture + k * MR_IMAGE_BYTES);
   return MR_OK;
 }
 
@@ -81,7 +82,7 @@ static mr_err_t synthetic_fetch(mr_stage_t *s, int worker, const int64_t *index,
     if (t->label)
       image->data = t->picture + index[i] * MR_IMAGE_BYTES, *label = t->label[index[i]];
     else
-      *label = draw(t, index[i], image->data);
+      *label = draw_picture(t, index[i], image->data);
     out[i].key = synthetic_id_of(t, index[i]);
   }
   return MR_OK;
@@ -125,7 +126,7 @@ static const mr_hint_t synthetic_words[] = {
 
 const mr_stage_def_t mr_stage_synthetic = {
     .name = "synthetic",
-    .role = MR_ROLE_MADE_UP,
+    .role = MR_ROLE_SYNTHETIC,
     .hint = synthetic_words,
     .help = "Draws 32x32 pictures of ten shapes and textures in memory, from a seed.",
     .out = {{"out", MR_FLOW_RECORDS, false}},

@@ -69,14 +69,14 @@ static void draw_colours(mr_philox_t *g, int label, int ink[3], int ground[3]) {
 static uint8_t synthetic_draw_clip(int v) { return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v); }
 
 /* Noise as the sum of four bytes: roughly normal, mean 0, deviation about 148 * strength / 256. */
-static int noise(uint32_t bits, int strength) {
+static int noise_of_bits(uint32_t bits, int strength) {
   int sum =
       (int)(bits & 255) + (int)(bits >> 8 & 255) + (int)(bits >> 16 & 255) + (int)(bits >> 24);
   return (sum - 510) * strength / 256;
 }
 
 /* Splitmix64 of a counter: a cheap stream for the 3072 noise values of a picture. */
-static uint64_t scatter(uint64_t x) {
+static uint64_t splitmix64_of(uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
   x = (x ^ x >> 27) * 0x94D049BB133111EBu;
@@ -90,9 +90,10 @@ void mr_synthetic_draw(mr_philox_t *g, int label, uint8_t *dst) {
   uint64_t stream = mr_philox_next64(g);
   for (int k = 0; k < 1024; k++) {
     const int *colour = figure_covers(&f, k % 32, k / 32) ? ink : ground;
-    uint64_t a = scatter(stream + 2 * (uint64_t)k), b = scatter(stream + 2 * (uint64_t)k + 1);
-    dst[k] = synthetic_draw_clip(colour[0] + noise((uint32_t)a, strength));
-    dst[1024 + k] = synthetic_draw_clip(colour[1] + noise((uint32_t)(a >> 32), strength));
-    dst[2048 + k] = synthetic_draw_clip(colour[2] + noise((uint32_t)b, strength));
+    uint64_t a = splitmix64_of(stream + 2 * (uint64_t)k),
+             b = splitmix64_of(stream + 2 * (uint64_t)k + 1);
+    dst[k] = synthetic_draw_clip(colour[0] + noise_of_bits((uint32_t)a, strength));
+    dst[1024 + k] = synthetic_draw_clip(colour[1] + noise_of_bits((uint32_t)(a >> 32), strength));
+    dst[2048 + k] = synthetic_draw_clip(colour[2] + noise_of_bits((uint32_t)b, strength));
   }
 }

@@ -19,7 +19,7 @@ static mr_err_t tfrecord_unpack(const mr_shard_source_t *t, const mr_shard_bytes
   size_t n = (size_t)part->size - MR_TFRECORD_SUM;
   uint32_t sum;
   memcpy(&sum, part->data + n, sizeof sum);
-  if (sum != mr_crc32c_masked(mr_crc32c(part->data, n)))
+  if (sum != mr_crc32c_mask(mr_crc32c(part->data, n)))
     return mr_fail(diag, MR_ERR_DATA, "its checksum is wrong");
   return mr__example_unpack(t, part->data, n, rec, diag);
 }

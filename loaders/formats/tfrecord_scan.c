@@ -50,7 +50,7 @@ static mr_err_t scan_make_room(tfrecord_scan_t *t, size_t n) {
 static mr_err_t count_features(tfrecord_scan_t *t, size_t n) {
   uint32_t sum;
   memcpy(&sum, t->data + n, sizeof sum);
-  if (sum != mr_crc32c_masked(mr_crc32c(t->data, n))) return MR_OK;
+  if (sum != mr_crc32c_mask(mr_crc32c(t->data, n))) return MR_OK;
   return mr_example_count(t->count, t->data, n, t->diag);
 }
 
@@ -62,7 +62,7 @@ static mr_err_t scan_step(tfrecord_scan_t *t) {
   mr_err_t e = scan_read(t, t->at, head, HEAD);
   if (e != MR_OK) return e;
   memcpy(&n, head, 8), memcpy(&sum, head + 8, 4);
-  if (sum != mr_crc32c_masked(mr_crc32c(head, 8)))
+  if (sum != mr_crc32c_mask(mr_crc32c(head, 8)))
     return scan_fault(t, t->at == 0 && head[0] == 0x1F && head[1] == 0x8B
                              ? "is compressed by gzip, which cannot be read at random: gunzip it "
                                "first; no record"

@@ -74,7 +74,7 @@ const char *mr_reader_fallback_seen(void) {
 }
 
 /* The way that MILLRACE_IO names; AUTO if it is unset or names none. */
-static mr_read_way_t backend_asked(mr_reader_t *r) {
+static mr_read_way_t read_way_of_environment(mr_reader_t *r) {
   const char *way = getenv("MILLRACE_IO");
   for (int i = 1; way && i < N_BACKENDS; i++)
     if (!strcmp(way, backend[i].name)) {
@@ -96,7 +96,7 @@ static mr_err_t open_way(mr_reader_t *r, mr_read_way_t b, mr_diag_t *diag) {
 static mr_err_t open_wished(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
   mr_reader_facts_t facts;
   char refused_text[MR_URING_REFUSED_MAX];
-  mr_read_way_t b = backend_asked(r);
+  mr_read_way_t b = read_way_of_environment(r);
   if (b == MR_READ_AUTO) b = conf->chosen;
   if (b == MR_READ_AUTO) {
     mr_reader_facts(r->fd, r->n_files, &facts);

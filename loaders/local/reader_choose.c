@@ -50,7 +50,7 @@ int mr_reader_direct_align(const int *fd, int n_files) {
 
 /* The number of samples in the page cache.  A probe may itself bring a page in, so each call probes
    other pages. */
-static int samples_cached(int fd, int64_t size) {
+static int count_cached_samples(int fd, int64_t size) {
   static atomic_uint looks; /* relaxed: a counter that orders nothing */
   double shift = fmod(0.618034 * atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed), 1);
   int got = 0;
@@ -77,12 +77,12 @@ void mr_reader_facts(const int *fd, int n_files, mr_reader_facts_t *out) {
       out->direct_align = align;
     if (fstat(fd[i], &st) < 0 || st.st_size == 0) continue;
     out->bytes += st.st_size;
-    cached += (double)st.st_size * samples_cached(fd[i], st.st_size) / SAMPLES;
+    cached += (double)st.st_size * count_cached_samples(fd[i], st.st_size) / SAMPLES;
   }
   out->cached = out->bytes ? cached / (double)out->bytes : 1;
 }
 
-static mr_read_way_t pick(mr_read_way_t b, char *why, const char *reason) {
+static mr_read_way_t pick_way(mr_read_way_t b, char *why, const char *reason) {
   snprintf(why, MR_READER_WHY, "%s", reason);
   return b;
 }
@@ -96,13 +96,15 @@ mr_read_way_t mr_reader_choose(const mr_reader_facts_t *f, bool once, char *why)
     return MR_READ_PREAD;
   }
   if (!once && f->cached >= 0.97)
-    return pick(MR_READ_MMAP, why, "the page cache holds the files, and copying is all it takes");
+    return pick_way(MR_READ_MMAP, why,
+                    "the page cache holds the files, and copying is all it takes");
   if (f->direct_align && f->cached < 0.5 && large)
-    return pick(MR_READ_DIRECT, why,
-                "the files are larger than half of the free memory and hardly cached: the page "
-                "cache would only be in the way");
+    return pick_way(MR_READ_DIRECT, why,
+                    "the files are larger than half of the free memory and hardly cached: the page "
+                    "cache would only be in the way");
   if (f->cached >= 0.97)
-    return pick(MR_READ_URING, why, "the page cache holds the files, read once in large pieces");
-  return pick(MR_READ_URING, why,
-              "many reads in flight, and the page cache keeps what it has room for");
+    return pick_way(MR_READ_URING, why,
+                    "the page cache holds the files, read once in large pieces");
+  return pick_way(MR_READ_URING, why,
+                  "many reads in flight, and the page cache keeps what it has room for");
 }

@@ -21,15 +21,16 @@ typedef struct mr_reader_group {
   size_t n_spans;
 } group_t;
 
-static bool before(const mr_read_t *a, const mr_read_t *b) {
+static bool read_comes_before(const mr_read_t *a, const mr_read_t *b) {
   return a->file != b->file ? a->file < b->file : a->offset < b->offset;
 }
 
 /* Insertion sort: a group is small, and a sequential one is in order already. */
-static void sort(group_t *g) {
+static void sort_reads(group_t *g) {
   for (size_t i = 0; i < g->n; i++) {
     size_t k = i;
-    for (; k && before(&g->read[i], &g->read[g->order[k - 1]]); k--) g->order[k] = g->order[k - 1];
+    for (; k && read_comes_before(&g->read[i], &g->read[g->order[k - 1]]); k--)
+      g->order[k] = g->order[k - 1];
     g->order[k] = (uint16_t)i;
   }
 }
@@ -41,7 +42,7 @@ static bool in_line(const mr_read_t *span, const mr_read_t *next) {
 }
 
 /* Extends the last span by the next read; false if it lies too far away or scratch is full. */
-static bool extend(group_t *g, const mr_reader_t *r, const mr_read_t *next, size_t *used) {
+static bool extend_span(group_t *g, const mr_reader_t *r, const mr_read_t *next, size_t *used) {
   mr_read_t *span = &g->span[g->n_spans - 1];
   bool *apart = &g->apart[g->n_spans - 1];
   int64_t end = span->offset + (int64_t)span->len;
@@ -63,10 +64,10 @@ static bool extend(group_t *g, const mr_reader_t *r, const mr_read_t *next, size
 static void reader_join_join(group_t *g, const mr_reader_t *r, const mr_read_t *read, size_t n) {
   size_t used = 0;
   g->read = read, g->n = n, g->n_spans = 0;
-  sort(g);
+  sort_reads(g);
   for (size_t i = 0; i < g->n; i++) {
     const mr_read_t *next = &g->read[g->order[i]];
-    if (i && extend(g, r, next, &used)) continue;
+    if (i && extend_span(g, r, next, &used)) continue;
     g->first[g->n_spans] = (uint16_t)i;
     g->apart[g->n_spans] = false;
     g->span[g->n_spans++] = *next;

@@ -33,7 +33,7 @@ static void on_bus(int signo, siginfo_t *info, void *context) {
 }
 
 /* Called at every open, because the program may have set its own handler since the last one. */
-static void install(void) {
+static void install_bus_handler(void) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   struct sigaction act = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO | SA_NODEFER}, now;
   sigemptyset(&act.sa_mask);
@@ -48,7 +48,7 @@ static void install(void) {
 static mr_err_t reader_mmap_map_open(mr_reader_t *r, mr_diag_t *diag) {
   map_t *m = r->state = calloc(1, sizeof *m);
   if (!m) return mr_no_memory(diag, "a reader");
-  install();
+  install_bus_handler();
   for (int i = 0; i < r->n_files; i++) {
     if (r->size[i] == 0) continue;
     void *at = mmap(NULL, (size_t)r->size[i], PROT_READ, MAP_SHARED, r->fd[i], 0);

@@ -160,7 +160,7 @@ static void reader_uring_prepare(mr_reader_t *r, uring_t *u, int at) {
 /* Returns how many wanted bytes a read of `got` bytes brought, and copies them if they bounced.  If
    a read ended before the first wanted byte: 0 at the file's end, -EAGAIN to retry, -EIO after too
    many retries. */
-static int64_t gain(const mr_reader_t *r, const uring_t *u, slot_t *s, int at, int got) {
+static int64_t count_gained(const mr_reader_t *r, const uring_t *u, slot_t *s, int at, int got) {
   if (!s->bounced || got <= 0) return got;
   int64_t skip = s->left.offset - s->from, more = got - skip;
   if (more <= 0) {
@@ -181,7 +181,7 @@ static bool reader_uring_complete(mr_reader_t *r, uring_t *u, int at, int res, m
     left->len = 0;
     return false;
   }
-  int64_t got = gain(r, u, &u->slot[at], at, res);
+  int64_t got = count_gained(r, u, &u->slot[at], at, res);
   if (got == -EINTR || got == -EAGAIN) {
     reader_uring_prepare(r, u, at);
     return true;

@@ -86,12 +86,12 @@ static decision_t decide_by(const mr_store_conf_t *c) {
   return d;
 }
 
-static decision_t decide(const mr_store_t *st) { return decide_by(&st->conf); }
+static decision_t decide_store(const mr_store_t *st) { return decide_by(&st->conf); }
 
 bool mr_store_keeps(const mr_store_conf_t *conf) { return decide_by(conf).kept; }
 
 mr_err_t mr__store_fill(mr_store_t *st, bool good_alone, mr_diag_t *diag) {
-  int64_t bytes = decide(st).bytes;
+  int64_t bytes = decide_store(st).bytes;
   assert(!st->kept && bytes >= 0);
   size_t room = ((size_t)bytes + MR_STORE_HUGE - 1) & ~(size_t)(MR_STORE_HUGE - 1);
   st->kept = aligned_alloc(MR_STORE_HUGE, room);
@@ -171,7 +171,7 @@ static mr_err_t open_reading(mr_store_t *st, bool keep, mr_diag_t *diag) {
 }
 
 static mr_err_t open_records(mr_store_t *st, mr_diag_t *diag) {
-  decision_t d = decide(st);
+  decision_t d = decide_store(st);
   st->whole = d.whole;
   if (!d.kept || d.bytes >= MR_STORE_BEHIND) return open_reading(st, d.kept, diag);
   MR_TRY(mr__store_fill(st, st->conf.lenient, diag));
@@ -205,7 +205,7 @@ mr_err_t mr_store_explain(const mr_store_conf_t *conf, char *text, size_t n, mr_
   mr_reader_t *r = NULL;
   mr_err_t e = store_make(&st, conf, diag);
   if (e >= 0) {
-    decision_t d = decide(st);
+    decision_t d = decide_store(st);
     e = mr__store_reader(st, d.kept && d.whole, NULL, 0, &r, diag);
     if (e >= 0) store_explain(st, r, d, text, n);
   }

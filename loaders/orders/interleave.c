@@ -37,23 +37,23 @@ typedef struct dealt {
   int64_t cycle;
 } dealt_t;
 
-static dealt_t dealt(const mr_stage_t *s, const mr_walk_t *w) {
+static dealt_t dealt_inputs(const mr_stage_t *s, const mr_walk_t *w) {
   const interleave_t *t = s->state;
   int n = mr_walk_n_below(w);
   return (dealt_t){n, t->cycle < n ? t->cycle : n};
 }
 
-static bool sane(dealt_t d, const int64_t *word) {
+static bool is_sane_state(dealt_t d, const int64_t *word) {
   bool ok = word[TURN] < d.cycle && word[OPENED] <= d.n;
   for (int i = 0; i < d.cycle; i++) ok = ok && word[SLOT + i] <= d.n;
   return ok;
 }
 
 static mr_err_t interleave_next(mr_stage_t *s, mr_walk_t *w) {
-  dealt_t d = dealt(s, w);
+  dealt_t d = dealt_inputs(s, w);
   int64_t *word = mr_walk_words(w);
   if (!d.n) return MR_END; /* fewer streams than workers */
-  if (!sane(d, word))
+  if (!is_sane_state(d, word))
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "cannot resume: a number of the saved state is out of range");
   for (;;) {
@@ -83,9 +83,9 @@ static mr_err_t whole_rounds(dealt_t d, mr_walk_t *w, int64_t n, int64_t *rounds
 }
 
 static mr_err_t interleave_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
-  dealt_t d = dealt(s, w);
+  dealt_t d = dealt_inputs(s, w);
   int64_t *word = mr_walk_words(w), rounds = 0;
-  if (!d.n || !sane(d, word)) return interleave_next(s, w);
+  if (!d.n || !is_sane_state(d, word)) return interleave_next(s, w);
   while (n) {
     MR_TRY(whole_rounds(d, w, n, &rounds));
     for (int i = 0; i < d.cycle && rounds; i++) {

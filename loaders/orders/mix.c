@@ -59,7 +59,7 @@ static int64_t mix_common_divisor(int64_t a, int64_t b) {
 }
 
 /* The weights times the smallest power of ten that makes all of them integers, in lowest terms. */
-static mr_err_t shares_as_said(mr_stage_t *s, const double *weight) {
+static mr_err_t reduce_shares(mr_stage_t *s, const double *weight) {
   mix_t *t = s->state;
   double scale = 1;
   int whole = 0;
@@ -85,7 +85,7 @@ static mr_err_t plan_shares(mr_stage_t *s) {
   for (int i = 0; i < t->n; i++) t->share[i] = 1;
   if (t->weights) {
     MR_TRY(parse_weights(s, weight));
-    MR_TRY(t->exact ? shares_as_said(s, weight) : shares_of_grain(s, weight));
+    MR_TRY(t->exact ? reduce_shares(s, weight) : shares_of_grain(s, weight));
   }
   t->sum = 0;
   for (int i = 0; i < t->n; i++) t->sum += t->share[i];

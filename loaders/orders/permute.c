@@ -51,7 +51,7 @@ static bool make_tiny(kept_t *t, const asked_t *a) {
   return true;
 }
 
-static uint64_t made(const kept_t *t, uint32_t at, uint64_t i) {
+static uint64_t permuted_index(const kept_t *t, uint32_t at, uint64_t i) {
   return t->tiny ? t->tiny_all[at][i] : t->all[at][i];
 }
 
@@ -60,7 +60,7 @@ bool mr_permutes(int64_t n, bool bijective) {
 }
 
 /* How many seeds the wanted one lies after the entry's first; UINT32_MAX for another length. */
-static uint32_t ahead(const kept_t *t, const asked_t *a) {
+static uint32_t seeds_ahead(const kept_t *t, const asked_t *a) {
   const mr_index_shuffle_t *s = t->keys;
   bool same = s->rounds > 0 && s->max_index == a->max_index && t->bijective == a->bijective;
   return same ? a->seed - s->seed : UINT32_MAX;
@@ -72,9 +72,9 @@ static uint32_t n_seeds(const kept_t *t) { return t->n_all ? (uint32_t)t->n_all 
 static kept_t *permute_choose(kept_t *t, const asked_t *a) {
   static _Thread_local unsigned turn;
   for (int k = 0; k < KEPT; k++)
-    if (ahead(&t[k], a) < n_seeds(&t[k])) return &t[k];
+    if (seeds_ahead(&t[k], a) < n_seeds(&t[k])) return &t[k];
   for (int k = 0; k < KEPT; k++)
-    if (ahead(&t[k], a) == n_seeds(&t[k])) return &t[k];
+    if (seeds_ahead(&t[k], a) == n_seeds(&t[k])) return &t[k];
   return &t[turn++ % KEPT];
 }
 
@@ -83,25 +83,25 @@ static kept_t *permute_choose(kept_t *t, const asked_t *a) {
    next seed computes those of eight epochs, then, for tiny ones, of thousands. */
 static uint64_t permute_find(kept_t *t, uint64_t i, const asked_t *a) {
   bool small = a->max_index < MR_SHUFFLE_ALL_MAX;
-  uint32_t at = ahead(t, a);
+  uint32_t at = seeds_ahead(t, a);
   if (t->n_all && at == n_seeds(t)) {
-    if (t->n_all > 1 && make_tiny(t, a)) return made(t, 0, i);
+    if (t->n_all > 1 && make_tiny(t, a)) return permuted_index(t, 0, i);
     take_keys(t, MR_SHUFFLE_TOGETHER, a);
     make_all(t, MR_SHUFFLE_TOGETHER);
-    return made(t, 0, i);
+    return permuted_index(t, 0, i);
   }
   if (at) take_keys(t, 1, a);
   if (!small || !t->calls++) return mr_index_shuffle_at(t->keys, i);
   make_all(t, 1);
-  return made(t, 0, i);
+  return permuted_index(t, 0, i);
 }
 
 uint64_t mr_permute(uint64_t i, uint64_t max_index, uint32_t seed, bool bijective) {
   static _Thread_local kept_t kept[KEPT], *last = NULL;
   const asked_t a = {max_index, seed, bijective};
   if (max_index == 0) return 0;
-  if (!last || ahead(last, &a) >= n_seeds(last)) last = permute_choose(kept, &a);
-  uint32_t at = ahead(last, &a);
-  if (at < (uint32_t)last->n_all) return made(last, at, i);
+  if (!last || seeds_ahead(last, &a) >= n_seeds(last)) last = permute_choose(kept, &a);
+  uint32_t at = seeds_ahead(last, &a);
+  if (at < (uint32_t)last->n_all) return permuted_index(last, at, i);
   return permute_find(last, i, &a);
 }

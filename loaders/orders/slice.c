@@ -14,7 +14,7 @@ typedef struct slice {
 
 /* Parses one part of "A:B:C" and returns the text after it; *given is false for an empty part.
    NULL if it is no number. */
-static const char *part(const char *at, bool *given, int64_t *v) {
+static const char *parse_part(const char *at, bool *given, int64_t *v) {
   char *end;
   *given = *at && *at != ':';
   if (!*given) return at;
@@ -27,7 +27,7 @@ static bool slice_parse(const char *text, bool given[3], int64_t v[3]) {
   const char *at = text;
   given[0] = given[1] = given[2] = false;
   for (int i = 0; i < 3; i++) {
-    if (!(at = part(at, &given[i], &v[i]))) return false;
+    if (!(at = parse_part(at, &given[i], &v[i]))) return false;
     if (!*at) return i > 0;
     at++;
   }

@@ -38,7 +38,7 @@ static bool all_alike(const mr_stage_t *s, int n) {
   return true;
 }
 
-static mr_err_t plan_stacked(mr_stage_t *s) {
+static mr_err_t plan_stack(mr_stage_t *s) {
   zip_t *t = s->state;
   mr_spec_t *out = &s->out_spec[0];
   for (int f = 0; f < out->n_fields; f++) {
@@ -125,7 +125,7 @@ static mr_err_t add_field(mr_stage_t *s, int input, int f) {
   return MR_OK;
 }
 
-static mr_err_t plan_joined(mr_stage_t *s) {
+static mr_err_t plan_join(mr_stage_t *s) {
   const zip_t *t = s->state;
   s->out_spec[0].n_fields = 0;
   for (int i = 0; i < t->n; i++)
@@ -140,7 +140,7 @@ static mr_err_t zip_plan(mr_stage_t *s) {
   MR_TRY(check_prefixes(s));
   s->out_spec[0].seeded = s->in_spec[0].seeded;
   t->stacks = !t->prefix && all_alike(s, t->n);
-  return t->stacks ? plan_stacked(s) : plan_joined(s);
+  return t->stacks ? plan_stack(s) : plan_join(s);
 }
 
 static mr_err_t zip_join(mr_stage_t *s, const mr_rec_t *in, int n, mr_rec_t *out) {

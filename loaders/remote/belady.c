@@ -22,7 +22,7 @@ typedef struct seen_unit {
 struct mr_belady {
   known_use_t *ring; /* [cap] use i is ring[i % cap] */
   size_t cap;        /* a power of two */
-  int64_t taken, told;
+  int64_t taken, reported;
   seen_unit_t *unit; /* [n_units] */
   size_t n_units;
   uint32_t *heap; /* [n_heap] units, [capacity] */
@@ -110,7 +110,8 @@ static bool know_unit(mr_belady_t *b, uint32_t unit) {
 static bool grow_ring(mr_belady_t *b) {
   known_use_t *more = malloc(2 * b->cap * sizeof *more);
   if (!more) return false;
-  for (int64_t i = b->taken; i < b->told; i++) more[(size_t)i & (2 * b->cap - 1)] = *use_at(b, i);
+  for (int64_t i = b->taken; i < b->reported; i++)
+    more[(size_t)i & (2 * b->cap - 1)] = *use_at(b, i);
   free(b->ring);
   b->ring = more, b->cap *= 2;
   return true;
@@ -118,9 +119,9 @@ static bool grow_ring(mr_belady_t *b) {
 
 bool mr_belady_tell(mr_belady_t *b, uint32_t unit) {
   if (!know_unit(b, unit)) return false;
-  if ((size_t)(b->told - b->taken) == b->cap && !grow_ring(b)) return false;
+  if ((size_t)(b->reported - b->taken) == b->cap && !grow_ring(b)) return false;
   seen_unit_t *u = &b->unit[unit];
-  int64_t now = b->told++;
+  int64_t now = b->reported++;
   *use_at(b, now) = (known_use_t){.unit = unit};
   if (u->next != NEVER) {
     use_at(b, u->last)->next = (uint32_t)(now - u->last);
@@ -132,10 +133,10 @@ bool mr_belady_tell(mr_belady_t *b, uint32_t unit) {
   return true;
 }
 
-int64_t mr_belady_known(const mr_belady_t *b) { return b->told - b->taken; }
+int64_t mr_belady_known(const mr_belady_t *b) { return b->reported - b->taken; }
 
 bool mr_belady_take(mr_belady_t *b, mr_belady_use_t *out) {
-  if (b->taken == b->told) return false;
+  if (b->taken == b->reported) return false;
   int64_t now = b->taken++;
   const known_use_t *k = use_at(b, now);
   seen_unit_t *u = &b->unit[k->unit];

@@ -97,7 +97,7 @@ static mr_err_t start_attempt(mr__engine_t *e, mr__request_t *q, int i) {
 }
 
 /* Takes an attempt out of the flight and its request; the caller frees it. */
-static void land(mr__engine_t *e, mr__attempt_t *a) {
+static void end_flight(mr__engine_t *e, mr__attempt_t *a) {
   mr__attempt_t **at = &e->flying;
   while (*at != a) at = &(*at)->next;
   *at = a->next, e->n_flying--;
@@ -111,7 +111,7 @@ static void land(mr__engine_t *e, mr__attempt_t *a) {
 static void drop_attempts(mr__engine_t *e, mr__request_t *q) {
   for (int i = 0; i < 2; i++) {
     mr__attempt_t *a = q->attempt[i];
-    if (a) land(e, a), mr__attempt_free(a);
+    if (a) end_flight(e, a), mr__attempt_free(a);
   }
 }
 
@@ -155,7 +155,7 @@ static void use_answer(mr__engine_t *e, mr__attempt_t *a) {
   if (a->own && q->to) {
     if (q->attempt[0]) { /* it writes to the same place: ended first */
       mr__attempt_t *slow = q->attempt[0];
-      land(e, slow), mr__attempt_free(slow);
+      end_flight(e, slow), mr__attempt_free(slow);
     }
     memcpy(q->to, a->own, (size_t)q->size);
   }
@@ -191,7 +191,7 @@ static void end_attempt(mr__engine_t *e, mr__attempt_t *a, CURLcode code) {
   curl_easy_getinfo(a->easy, CURLINFO_RETRY_AFTER, &after);
   q->status = a->status;
   mr__verdict_t v = mr__attempt_judge(a, code, &why);
-  land(e, a);
+  end_flight(e, a);
   if (v == MR__USE) use_answer(e, a);
   mr__attempt_free(a);
   if (v == MR__USE) {
@@ -249,7 +249,7 @@ static int64_t start_due(mr__engine_t *e) {
 
 /* Whether a request takes much longer than others of its size, and not only because all share a
    link that is full: it has been silent for long, or has got little. */
-static bool straggles(const mr__engine_t *e, const mr__attempt_t *a, int64_t now) {
+static bool is_straggler(const mr__engine_t *e, const mr__attempt_t *a, int64_t now) {
   int64_t usual = e->usual_ns[class_of(a->q->size)];
   if (!usual || e->conf.hedge <= 0 || a->q->page) return false;
   return (double)(now - a->q->begun_ns) > e->conf.hedge * (double)usual &&
@@ -271,7 +271,7 @@ static void watch_flight(mr__engine_t *e) {
       continue;
     }
     if (q->attempt[1] || !q->attempt[0] || e->n_flying >= e->conf.connections ||
-        e->n_hedged * HEDGE_SHARE > e->n_done || !straggles(e, a, now))
+        e->n_hedged * HEDGE_SHARE > e->n_done || !is_straggler(e, a, now))
       continue;
     if (start_attempt(e, q, 1) >= 0) e->n_hedged++;
   }

@@ -33,7 +33,7 @@ static struct {
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Adds s to the list; false if another one answers under this name. */
-static bool enlist(mr__serve_t *s) {
+static bool enlist_server(mr__serve_t *s) {
   pthread_mutex_lock(&all.lock);
   const mr__serve_t *other = all.first;
   while (other && strcmp(mr__peers_own(other->peers), mr__peers_own(s->peers))) other = other->next;
@@ -42,7 +42,7 @@ static bool enlist(mr__serve_t *s) {
   return !other;
 }
 
-static void delist(mr__serve_t *s) {
+static void delist_server(mr__serve_t *s) {
   pthread_mutex_lock(&all.lock);
   mr__serve_t **at = &all.first;
   while (*at != s) at = &(*at)->next;
@@ -126,7 +126,7 @@ mr_err_t mr__serve_open(mr__serve_t **out, const mr__peers_t *p, mr__serve_fn *f
   mr__serve_t *s = *out = calloc(1, sizeof *s);
   if (!s) return mr_no_memory(diag, "answers to peers");
   *s = (mr__serve_t){.peers = p, .fn = fn, .arg = arg};
-  if (!enlist(s)) {
+  if (!enlist_server(s)) {
     free(s);
     *out = NULL;
     return mr_fail(diag, MR_ERR_CONFIG,
@@ -139,7 +139,7 @@ mr_err_t mr__serve_open(mr__serve_t **out, const mr__peers_t *p, mr__serve_fn *f
   s->daemon = code ? NULL : begin_answering(s, a);
   if (a) freeaddrinfo(a);
   if (s->daemon) return MR_OK;
-  delist(s);
+  delist_server(s);
   free(s);
   *out = NULL;
   return mr_fail(diag, MR_ERR_IO,
@@ -150,6 +150,6 @@ mr_err_t mr__serve_open(mr__serve_t **out, const mr__peers_t *p, mr__serve_fn *f
 void mr__serve_close(mr__serve_t *s) {
   if (!s) return;
   MHD_stop_daemon(s->daemon);
-  delist(s);
+  delist_server(s);
   free(s);
 }

@@ -28,7 +28,7 @@ static const char *skip_ini_blanks(const char *at, const char *end) {
   return at;
 }
 
-static size_t trimmed(const char *at, const char *end) {
+static size_t trimmed_length(const char *at, const char *end) {
   while (end > at && isspace((unsigned char)end[-1])) end--;
   return (size_t)(end - at);
 }
@@ -49,13 +49,13 @@ bool mr__remote_ini(const char *text, size_t size, const char *section, const ch
     if (*at == '[') {
       const char *close = memchr(at, ']', (size_t)(stop - at));
       const char *name = skip_ini_blanks(at + 1, close ? close : stop);
-      inside = close && is_word(name, trimmed(name, close), section);
+      inside = close && is_word(name, trimmed_length(name, close), section);
       continue;
     }
     const char *equals = memchr(at, '=', (size_t)(stop - at));
-    if (!inside || nested || !equals || !is_word(at, trimmed(at, equals), key)) continue;
+    if (!inside || nested || !equals || !is_word(at, trimmed_length(at, equals), key)) continue;
     const char *value = skip_ini_blanks(equals + 1, stop);
-    size_t len = trimmed(value, stop);
+    size_t len = trimmed_length(value, stop);
     if (len >= n) return false;
     memcpy(out, value, len), out[len] = 0;
     return true;

@@ -73,14 +73,15 @@ static bool issue_use(mr__window_t *w, bool fetch) {
 static bool issue_next(mr__window_t *w) { return issue_use(w, true); }
 
 /* Bytes in memory and on the way there. */
-static int64_t all_held(const mr__window_t *w) {
+static int64_t count_held_bytes(const mr__window_t *w) {
   return w->held + mr__pending_bytes(w->pending[0]) + mr__pending_bytes(w->pending[1]);
 }
 
 /* Begins what is due soon.  Memory is filled in large steps, so that neighbours can join. */
 static void issue_ahead(mr__window_t *w) {
-  if (all_held(w) <= w->conf.ahead - w->conf.ahead / 8)
-    while (all_held(w) < w->conf.ahead && w->head - w->newest < SLACK && issue_next(w)) continue;
+  if (count_held_bytes(w) <= w->conf.ahead - w->conf.ahead / 8)
+    while (count_held_bytes(w) < w->conf.ahead && w->head - w->newest < SLACK && issue_next(w))
+      continue;
   mr__window_send_due(w);
 }
 

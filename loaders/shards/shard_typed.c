@@ -271,7 +271,7 @@ static mr_err_t typed_number(const mr_shard_bytes_t *p, bool whole, int64_t *i, 
                  whole ? " whole" : "");
 }
 
-static void widen(uint32_t kind, const uint8_t *from, size_t count, int32_t *to) {
+static void widen_to_i32(uint32_t kind, const uint8_t *from, size_t count, int32_t *to) {
   int16_t v;
   for (size_t i = 0; i < count; i++) {
     if (kind == MR_TYPED_I8) to[i] = (int8_t)from[i];
@@ -318,7 +318,7 @@ static mr_err_t unpack_typed(const mr_shards_t *shards, const mr_shards_column_t
     else
       v->data = (void *)p->data;
   } else {
-    widen(c->kind, p->data, bytes / 4, whole ? &one : v->data);
+    widen_to_i32(c->kind, p->data, bytes / 4, whole ? &one : v->data);
     if (whole) *whole = one;
   }
   return MR_OK;

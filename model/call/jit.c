@@ -68,7 +68,7 @@ static bool inputs_stand(const run_t *r, mr_diag_t *why) {
   return true;
 }
 
-static void execute(const run_t *r, mr_diag_t *why) {
+static void execute_run(const run_t *r, mr_diag_t *why) {
   const mr__jit_entry_t *e = r->entry;
   for (int i = 0; i < e->n_in; i++) r->at[i] = r->in_bytes[i]->data;
   for (int i = 0; i < e->n_out; i++) r->at[e->n_in + i] = r->out_bytes[i]->data;
@@ -86,7 +86,7 @@ static void execute(const run_t *r, mr_diag_t *why) {
 static void run_task(mr__task_t *t) {
   run_t *r = (run_t *)t;
   mr_diag_t why = {0};
-  if (inputs_stand(r, &why)) execute(r, &why);
+  if (inputs_stand(r, &why)) execute_run(r, &why);
   for (int i = 0; i < r->entry->n_out; i++) {
     if (why.code < 0)
       mr__array_fail(r->out[i], &why);
@@ -142,8 +142,8 @@ static void jit_commit(mr_jitted_t *j, run_t *r, mr_array_t *const *in, mr_array
   mr__queue_put(j->queue, &r->task, e->small);
 }
 
-static mr_err_t launch(mr_jitted_t *j, mr__jit_entry_t *e, mr_array_t *const *in, mr_array_t **out,
-                       mr_diag_t *diag) {
+static mr_err_t launch_run(mr_jitted_t *j, mr__jit_entry_t *e, mr_array_t *const *in,
+                           mr_array_t **out, mr_diag_t *diag) {
   run_t *r = run_create(j, e);
   if (r && take_outputs(j, r, in)) {
     jit_commit(j, r, in, out);
@@ -221,5 +221,5 @@ mr_err_t mr_jitted_call(mr_jitted_t *j, int n_in, mr_array_t *const *in, int n_o
   if (e->n_out != n_out)
     return mr_fail(diag, MR_ERR_SHAPE, "jit of %s: it gives %d outputs, room was given for %d",
                    j->name, e->n_out, n_out);
-  return launch(j, e, in, out, diag);
+  return launch_run(j, e, in, out, diag);
 }

@@ -32,7 +32,7 @@ struct mr_pmapped {
   device_t device[];
 };
 
-static void compute(device_t *d) {
+static void compute_rank(device_t *d) {
   mr_pmapped_t *p = d->all;
   size_t rank = (size_t)d->rank;
   for (int i = 0; i < p->n_in; i++) d->in[i] = (const char *)p->in[i] + rank * p->step_in[i];
@@ -50,7 +50,7 @@ static void *device_main(void *arg) {
     if (p->stop) break;
     done = p->run;
     pthread_mutex_unlock(&p->lock);
-    compute(d);
+    compute_rank(d);
     pthread_mutex_lock(&p->lock);
     if (--p->working == 0) pthread_cond_broadcast(&p->changed);
   }

@@ -32,7 +32,7 @@ static mr__task_t *next_task(mr_queue_t *q) {
   return t;
 }
 
-static void *work(void *arg) {
+static void *run_tasks(void *arg) {
   mr_queue_t *q = arg;
   mr__task_t *t;
   pthread_mutex_lock(&q->lock);
@@ -54,7 +54,7 @@ mr_err_t mr_queue_create(mr_queue_t **out, mr_diag_t *diag) {
   pthread_mutex_init(&q->lock, NULL);
   pthread_cond_init(&q->news, NULL);
   pthread_cond_init(&q->done, NULL);
-  if (pthread_create(&q->thread, NULL, work, q)) {
+  if (pthread_create(&q->thread, NULL, run_tasks, q)) {
     pthread_mutex_destroy(&q->lock);
     pthread_cond_destroy(&q->news);
     pthread_cond_destroy(&q->done);

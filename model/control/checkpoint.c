@@ -180,7 +180,8 @@ bool mr_save_dots(const mr_eqn_t *e) { return e->op->cost.product; }
 bool mr_save_everything(const mr_eqn_t *e) { return true; }
 
 /* f with the values that the policy saves as further outputs; *n_saved is their number. */
-static mr_fn_t *with_saved(const mr_fn_t *f, mr_policy_fn *policy, int *n_saved, mr_diag_t *diag) {
+static mr_fn_t *add_saved_outputs(const mr_fn_t *f, mr_policy_fn *policy, int *n_saved,
+                                  mr_diag_t *diag) {
   mr_fn_t *b = mr_fn_copy(f, diag);
   if (!b) return NULL;
   mr_var_t **all = mr_mem_take(&b->mem, (size_t)(b->n_out + b->n_var + 1) * sizeof(mr_var_t *));
@@ -196,7 +197,7 @@ static mr_fn_t *with_saved(const mr_fn_t *f, mr_policy_fn *policy, int *n_saved,
 mr_err_t mr_checkpoint(const mr_fn_t *f, mr_policy_fn *policy, mr_fn_t **out, mr_diag_t *diag) {
   int n_saved = 0;
   if (f->diag.code < 0) return mr_diag_relay(diag, f->diag.code, &f->diag);
-  mr_fn_t *b = with_saved(f, policy ? policy : mr_save_nothing, &n_saved, diag);
+  mr_fn_t *b = add_saved_outputs(f, policy ? policy : mr_save_nothing, &n_saved, diag);
   mr_fn_t *g = b ? mr_fn_create() : NULL;
   if (!g) {
     mr_fn_destroy(b);

@@ -144,7 +144,8 @@ static mr_var_t *takes_branch(mr_fn_t *f, mr_var_t *index, int j, int n) {
 /* Makes an operand of floats a constant for the examples that take another branch.  The branch's
    slope may be infinite for them, and 0 times infinity would turn their cotangents of 0 into NaN.
    As in jax. */
-static mr_batched_t cond_taken(mr_fn_t *f, const mr_batched_t *x, mr_var_t *which, int64_t size) {
+static mr_batched_t cond_freeze_others(mr_fn_t *f, const mr_batched_t *x, mr_var_t *which,
+                                       int64_t size) {
   if (!which || !mr_is_float(x->var->aval.dtype)) return *x;
   mr_var_t *v = mr_batch_front(f, x, size);
   return (mr_batched_t){mr_batch_select(f, which, mr_lax_stop_gradient(f, v), v), 0};
@@ -160,7 +161,7 @@ static mr_err_t select_all(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in
   for (int j = 0; j < n; j++) {
     mr_var_t *which = takes_branch(f, in[0].var, j, n);
     for (int i = 1; i < e->n_in && f->diag.code >= 0; i++)
-      x[i] = cond_taken(f, &in[i], which, size);
+      x[i] = cond_freeze_others(f, &in[i], which, size);
     MR_TRY(mr_rule_done(f));
     MR_TRY(mr_inline_mapped(f, b[j], x + 1, y));
     for (int k = 0; k < e->n_out; k++) {

@@ -148,8 +148,8 @@ static mr_err_t way_back(const reverse_t *r, const branch_t *b, mr_var_t **map, 
 
 /* ---- all branches ---- */
 
-static mr_err_t study(reverse_t *r, mr_fn_t *f, const mr_fn_t *const *fns, mr_var_t *const *dout,
-                      mr_diag_t *why) {
+static mr_err_t study_branches(reverse_t *r, mr_fn_t *f, const mr_fn_t *const *fns,
+                               mr_var_t *const *dout, mr_diag_t *why) {
   for (int i = 0; i < r->n; i++) {
     branch_t *b = &r->branch[i];
     b->j = mr_fn_create();
@@ -222,7 +222,7 @@ mr_err_t mr__cond_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_v
   for (int k = 0; k < e->n_out; k++) r.out[k] = mr_is_float(e->out[k]->aval.dtype);
   r.branch = mr_mem_take(&f->mem, n * sizeof *r.branch);
   mr_fn_t **forward = mr_mem_take(&f->mem, 2 * n * sizeof(mr_fn_t *)), **back = forward + n;
-  mr_err_t err = study(&r, f, fns, dout, &why);
+  mr_err_t err = study_branches(&r, f, fns, dout, &why);
   if (err >= 0) err = write_ways(&r, forward, back, &why);
   if (err >= 0) err = cond_vjp_run_back(&r, f, forward, back, dout, din);
   if (why.code < 0) err = mr__call_failed(f, &why);

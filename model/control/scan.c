@@ -69,8 +69,8 @@ static mr_err_t scan_check_counts(const mr_eqn_t *e, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static mr_err_t stacked(const mr_eqn_t *e, const mr_aval_t *a, int64_t n, mr_aval_t *out,
-                        mr_diag_t *diag) {
+static mr_err_t check_stacked(const mr_eqn_t *e, const mr_aval_t *a, int64_t n, mr_aval_t *out,
+                              mr_diag_t *diag) {
   mr_diag_t why = {0};
   if (mr__scan_stacked(a, n, out, &why) >= 0) return MR_OK;
   return mr_fail(diag, why.code, "%s%s%s", e->scope, *e->scope ? ": " : "", why.text);
@@ -82,7 +82,7 @@ static mr_err_t scan_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   mr_scan_parts_t p = mr__scan_parts(e);
   for (int i = 0; i < e->n_in; i++) {
     mr_aval_t a = p.body->in[i]->aval;
-    if (i >= p.s.n_consts + p.s.n_carry) MR_TRY(stacked(e, &a, p.s.length, &a, diag));
+    if (i >= p.s.n_consts + p.s.n_carry) MR_TRY(check_stacked(e, &a, p.s.length, &a, diag));
     if (!mr_aval_equal(&a, &e->in[i]->aval))
       return mr_fail(diag, MR_ERR_SHAPE, "%s%sscan: operand %d is %s, the function wants %s",
                      e->scope, *e->scope ? ": " : "", i, mr_aval_text(&e->in[i]->aval, got),
@@ -91,7 +91,7 @@ static mr_err_t scan_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   for (int i = 0; i < e->n_out; i++) {
     const mr_aval_t *y = &p.body->out[i]->aval;
     if (i >= p.s.n_carry) {
-      MR_TRY(stacked(e, y, p.s.length, &out[i], diag));
+      MR_TRY(check_stacked(e, y, p.s.length, &out[i], diag));
       continue;
     }
     out[i] = e->in[p.s.n_consts + i]->aval;
@@ -206,7 +206,7 @@ const mr_op_def_t mr_op_scan = {
 /* ---- fori_loop with known bounds: a scan that carries the counter, as in jax ---- */
 
 /* Returns body as (constants..., i, carries...) -> (i + 1, carries...). */
-static mr_fn_t *scan_counted(const mr_fn_t *body, int n_consts) {
+static mr_fn_t *scan_add_counter(const mr_fn_t *body, int n_consts) {
   mr_fn_t *b = mr_fn_create();
   if (!b) return NULL;
   mr_var_t **out = mr_mem_take(&b->mem, (size_t)(body->n_out + 1) * sizeof(mr_var_t *));
@@ -230,7 +230,7 @@ mr_err_t mr_lax_fori_loop(mr_fn_t *f, int32_t lo, int32_t hi, const mr_fn_t *bod
   if (!mr_aval_equal(&body->in[n_consts]->aval, &counter))
     return mr__call_refuse(f, "fori_loop", "the counter, which is input %d, is %s, want i32[]",
                            n_consts, mr_aval_text(&body->in[n_consts]->aval, text));
-  mr_fn_t *b = scan_counted(body, n_consts);
+  mr_fn_t *b = scan_add_counter(body, n_consts);
   if (!b) return mr_no_memory(&f->diag, "fori_loop");
   mr_scan_t s = {
       .length = hi > lo ? (int64_t)hi - lo : 0, .n_consts = n_consts, .n_carry = body->n_out + 1};

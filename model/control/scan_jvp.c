@@ -23,7 +23,7 @@ static void scan_jvp_find_moving(forward_t *s, mr_var_t *const *din) {
 /* Lays out the operands of the second scan: constants, carries and rows, each part followed by
    its tangents.  at[i] is the place of operand i, at[n_in + i] that of its tangent.  Returns
    their number. */
-static int layout(const forward_t *s, int *at, mr_scan_t *scan) {
+static int lay_out_operands(const forward_t *s, int *at, mr_scan_t *scan) {
   int from[] = {0, s->p.s.n_consts, s->p.s.n_consts + s->p.s.n_carry, s->n_in}, n = 0;
   int size[3];
   for (int part = 0; part < 3; part++) {
@@ -81,7 +81,7 @@ mr_err_t mr__scan_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_va
   if (!s.n_wrt) return MR_OK;
   mr_diag_t why = {0};
   mr_scan_t scan;
-  int n = layout(&s, at, &scan);
+  int n = lay_out_operands(&s, at, &scan);
   mr_fn_t *step = tangent_step(&s, at, n, &why);
   if (!step) return mr__call_failed(f, &why);
   mr_var_t **in = mr_mem_take(&f->mem, (size_t)(n + 1) * sizeof(mr_var_t *));

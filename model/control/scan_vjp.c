@@ -187,8 +187,8 @@ static mr_err_t scan_vjp_run_back(reverse_t *r, mr_fn_t *f, const mr_fn_t *step,
   return MR_OK;
 }
 
-static mr_err_t reverse(reverse_t *r, mr_fn_t *f, mr_var_t *const *dout, mr_var_t **din,
-                        mr_diag_t *why) {
+static mr_err_t reverse_scan(reverse_t *r, mr_fn_t *f, mr_var_t *const *dout, mr_var_t **din,
+                             mr_diag_t *why) {
   if (scan_vjp_differentiate(r, dout) < 0) return mr_diag_relay(why, r->j->diag.code, &r->j->diag);
   size_t n = (size_t)r->j->n_var + 1;
   r->forward = mr_mem_take(&f->mem, 3 * n);
@@ -216,7 +216,7 @@ mr_err_t mr__scan_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_v
   r.out = r.in + e->n_in;
   find_active(&r, f);
   mr_diag_t why = {0};
-  mr_err_t err = reverse(&r, f, dout, din, &why);
+  mr_err_t err = reverse_scan(&r, f, dout, din, &why);
   if (why.code < 0) err = mr__call_failed(f, &why);
   mr_fn_destroy(r.j);
   return err < 0 ? err : mr_rule_done(f);

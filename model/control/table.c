@@ -48,7 +48,7 @@ const mr_op_def_t *mr_op_find(const char *name) {
 }
 
 /* The name of the first rule that is NULL; NULL if the op has all of them. */
-static const char *forgotten(const mr_op_def_t *op) {
+static const char *forgotten_rule(const mr_op_def_t *op) {
   const struct {
     const char *name;
     bool there;
@@ -66,7 +66,7 @@ static const char *forgotten(const mr_op_def_t *op) {
 }
 
 static mr_err_t check_op(const mr_op_def_t *op, const char *origin, mr_diag_t *diag) {
-  const char *missing = forgotten(op);
+  const char *missing = forgotten_rule(op);
   int at = find_added(op->name);
   if (at >= 0 || find_own(op->name))
     return mr_fail(diag, MR_ERR_CONFIG, "%s: op \"%.60s\": %s has an op of that name; rename it",

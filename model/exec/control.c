@@ -40,14 +40,14 @@ static mr_err_t inner_create(const mr_call_t *c, const mr_fn_t *f, size_t align,
   return MR_OK;
 }
 
-static size_t inner_aligned(const mr_device_t *d, size_t n) {
+static size_t inner_align(const mr_device_t *d, size_t n) {
   return (n + d->backend->align - 1) & ~(d->backend->align - 1);
 }
 
 /* The bytes of x's arena in the scratch. */
-static size_t inner_bytes(const mr_exec_t *x) { return inner_aligned(x->device, x->plan.bytes); }
+static size_t inner_bytes(const mr_exec_t *x) { return inner_align(x->device, x->plan.bytes); }
 
-static size_t call_aligned(const mr_call_t *c, size_t n) { return inner_aligned(c->device, n); }
+static size_t call_align(const mr_call_t *c, size_t n) { return inner_align(c->device, n); }
 
 static mr_err_t control_no_memory(const mr_call_t *c, mr_diag_t *diag) {
   return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
@@ -93,7 +93,7 @@ static void control_aim(const mr_call_t *c, int64_t step) {
   for (int k = 0; k < l->s.n_carry; k++) {
     l->in[first + k] = step ? carry_at(c, second, k, step, n) : c->in[first + k];
     l->out[k] = carry_at(c, second, k, step + 1, n);
-    second += call_aligned(c, l->size[n_in + k]);
+    second += call_align(c, l->size[n_in + k]);
   }
   for (int i = first + l->s.n_carry; i < n_in; i++)
     l->in[i] = (char *)c->in[i] + (size_t)row * l->size[i];
@@ -140,7 +140,7 @@ mr_err_t mr__scan_lower(mr_call_t *c, mr_diag_t *diag) {
   for (int k = 0; k < e->n_out; k++) l->size[e->n_in + k] = mr_aval_bytes(&p.body->out[k]->aval);
   MR_TRY(inner_create(c, p.body, scan_align(c, l), &l->body, diag));
   c->scratch_bytes = inner_bytes(l->body);
-  for (int k = 0; k < p.s.n_carry; k++) c->scratch_bytes += call_aligned(c, l->size[e->n_in + k]);
+  for (int k = 0; k < p.s.n_carry; k++) c->scratch_bytes += call_align(c, l->size[e->n_in + k]);
   if (!p.s.length && p.s.n_carry) { /* otherwise the last step computes them there */
     c->note[0].what = "carries copied to the result of a scan of no steps";
     for (int k = 0; k < p.s.n_carry; k++) c->note[0].bytes += 2 * l->size[e->n_in + k];
@@ -191,7 +191,7 @@ static void while_test(const mr_call_t *c) {
 }
 
 /* Whether another step follows. */
-static bool holds(const mr_call_t *c) {
+static bool loop_holds(const mr_call_t *c) {
   uint8_t yes = 0;
   while_test(c);
   control_move(c, &yes, verdict_of(c), sizeof yes, MR_COPY_OUT);
@@ -206,7 +206,7 @@ static void while_give(void *arg, int part) {
   char *at = (char *)c->scratch + l->second;
   for (int k = 0; k < l->n_carry && part; k++) {
     l->out[k] = at;
-    at += call_aligned(c, carry_bytes(c, k));
+    at += call_align(c, carry_bytes(c, k));
   }
   if (part) mr_exec_start(l->body, l->to_body, l->out);
   for (int k = 0; k < l->n_carry; k++) {
@@ -225,11 +225,11 @@ static void while_run(const mr_call_t *c) {
   const mr_record_ops_t *record = c->device->backend->record;
   void *arg = (void *)(uintptr_t)c; /* what give gets back as const */
   if (record && record->loop && record->loop(c->device, verdict_of(c), while_give, arg)) return;
-  while (holds(c)) {
+  while (loop_holds(c)) {
     char *at = (char *)c->scratch + l->second;
     for (int k = 0; k < l->n_carry; k++) {
       l->out[k] = now[k] == c->out[k] ? at : c->out[k];
-      at += call_aligned(c, carry_bytes(c, k));
+      at += call_align(c, carry_bytes(c, k));
     }
     mr_exec_start(l->body, l->to_body, l->out);
     for (int k = 0; k < l->n_carry; k++) now[k] = now_cond[k] = l->out[k];
@@ -253,9 +253,9 @@ mr_err_t mr__while_lower(mr_call_t *c, mr_diag_t *diag) {
   MR_TRY(inner_create(c, p.body, mr__call_align(c), &l->body, diag));
   size_t body_at = inner_bytes(l->cond);
   l->verdict = body_at + inner_bytes(l->body);
-  l->second = l->verdict + call_aligned(c, 1);
+  l->second = l->verdict + call_align(c, 1);
   c->scratch_bytes = l->second;
-  for (int k = 0; k < p.n_carry; k++) c->scratch_bytes += call_aligned(c, carry_bytes(c, k));
+  for (int k = 0; k < p.n_carry; k++) c->scratch_bytes += call_align(c, carry_bytes(c, k));
   l->inner[0] =
       (mr_call_inner_t){.exec = l->cond, .runs = 1, .when = "each test of while", .branch = -1};
   l->inner[1] = (mr_call_inner_t){

@@ -12,7 +12,7 @@
 #define DESCRIBED ":described="
 
 /* "cpu or opencl[:N]": the names that there are; shares of the processors are for the few. */
-static const char *devices_known(char *text, size_t n) {
+static const char *list_device_names(char *text, size_t n) {
   size_t at = 0;
   text[0] = 0;
   for (int i = 0; mr_backends[i] && at < n; i++)
@@ -30,7 +30,7 @@ static mr_err_t device_parse(const char *name, const mr_backend_t **out, const c
   snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), name);
   if ((*out = mr_backend_find(word))) return MR_OK;
   return mr_fail(diag, MR_ERR_CONFIG, "device = %.60s: there is no such backend, want %s", name,
-                 devices_known(known, sizeof known));
+                 list_device_names(known, sizeof known));
 }
 
 bool mr_device_is_described(const char *name) {

@@ -155,7 +155,7 @@ static bool any_in(const mr_finite_t *w, const mr_eqn_t *e, finite_test_t *test)
 }
 
 /* The first result of e that the search goes through and passes the test; -1: none. */
-static int reached(const mr_finite_t *w, const mr_eqn_t *e, finite_test_t *test) {
+static int reached_result(const mr_finite_t *w, const mr_eqn_t *e, finite_test_t *test) {
   for (int k = 0; k < e->n_out; k++)
     if (w->reaches[e->out[k]->id] && test(w, e->out[k])) return k;
   return -1;
@@ -170,7 +170,7 @@ static bool finite_mark(const mr_finite_t *w, int first, int n) {
     if (finite_is_bad(w, f->out[i]) && !f->out[i]->literal) w->reaches[f->out[i]->id] = any = true;
   for (int i = f->n_eqn - 1; any && i >= 0; i--) {
     const mr_eqn_t *e = f->eqn[i];
-    if (reached(w, e, finite_is_bad) < 0) continue;
+    if (reached_result(w, e, finite_is_bad) < 0) continue;
     for (int k = 0; k < e->n_in; k++)
       if (!e->in[k]->literal && finite_is_bad(w, e->in[k])) w->reaches[e->in[k]->id] = true;
   }
@@ -203,7 +203,7 @@ static bool search_origin(const mr_finite_t *w, int first, int n, mr_fault_t *fa
   int which, any = -1;
   if (!finite_mark(w, first, n)) return false;
   for (int i = 0; i < f->n_eqn; i++) {
-    if ((which = reached(w, f->eqn[i], finite_is_bad)) < 0) continue;
+    if ((which = reached_result(w, f->eqn[i], finite_is_bad)) < 0) continue;
     if (any < 0) any = i;
     if (!any_in(w, f->eqn[i], finite_is_bad)) return fault_at(w, i, which, fault);
   }
@@ -213,10 +213,10 @@ static bool search_origin(const mr_finite_t *w, int first, int n, mr_fault_t *fa
     return true;
   }
   for (int i = 0; i < f->n_eqn; i++)
-    if ((which = reached(w, f->eqn[i], has_nan)) >= 0 && !any_in(w, f->eqn[i], has_nan))
+    if ((which = reached_result(w, f->eqn[i], has_nan)) >= 0 && !any_in(w, f->eqn[i], has_nan))
       return fault_at(w, i, which, fault);
   if (any < 0) return false; /* the output is a literal */
-  return fault_at(w, any, reached(w, f->eqn[any], finite_is_bad), fault);
+  return fault_at(w, any, reached_result(w, f->eqn[any], finite_is_bad), fault);
 }
 
 bool mr_finite_origin(const mr_finite_t *w, int out, mr_fault_t *fault) {

@@ -24,7 +24,9 @@ static int output_of(const planner_t *s, int i) {
   return k < 0 ? -1 : s->f->n_out - s->in_place + k;
 }
 
-static bool becomes(const planner_t *s, int output) { return output >= s->f->n_out - s->in_place; }
+static bool becomes_output(const planner_t *s, int output) {
+  return output >= s->f->n_out - s->in_place;
+}
 
 static bool is_alias(const mr_eqn_t *e) { return e->op->kind == MR_OP_ALIAS; }
 
@@ -61,7 +63,7 @@ static void place_input(planner_t *s, const mr_var_t *v, int index, bool donated
                                                   .pinned = !donated});
 }
 
-static size_t memory_rounded(const mr_memory_plan_t *p, size_t n) {
+static size_t memory_round(const mr_memory_plan_t *p, size_t n) {
   assert(p->align && !(p->align & (p->align - 1)));
   return (n + p->align - 1) & ~(p->align - 1);
 }
@@ -75,14 +77,14 @@ static void place_literal(planner_t *s, const mr_var_t *v) {
                   .pinned = true};
   if (s->apart) {
     b.offset = s->p->constants;
-    s->p->constants += memory_rounded(s->p, b.bytes);
+    s->p->constants += memory_round(s->p, b.bytes);
   }
   s->p->of_var[v->id] = add_block(s, b);
 }
 
 /* The block of an operand whose last use is e and whose bytes output o may take, or -1.  The input
    that becomes o in place comes before any other operand. */
-static int reusable(const planner_t *s, const mr_eqn_t *e, int i, int o) {
+static int reusable_block(const planner_t *s, const mr_eqn_t *e, int i, int o) {
   int found = -1, output = s->output[e->out[o]->id];
   for (int k = 0; k < e->n_in; k++) {
     bool listed = k < MR_INPLACE_IN && o < MR_INPLACE_OUT;
@@ -104,7 +106,7 @@ static int reusable(const planner_t *s, const mr_eqn_t *e, int i, int o) {
    -1. */
 static int left_behind(const planner_t *s, const mr_eqn_t *e, int i, int o) {
   int output = s->output[e->out[o]->id];
-  if (output < 0 || !becomes(s, output)) return -1;
+  if (output < 0 || !becomes_output(s, output)) return -1;
   int b = s->p->of_var[s->f->in[s->f->n_in - (s->f->n_out - output)]->id];
   return s->p->block[b].last < i ? b : -1;
 }
@@ -113,13 +115,13 @@ static void memory_place_output(planner_t *s, const mr_eqn_t *e, int i, int o) {
   int id = e->out[o]->id;
   assert(s->p->of_var[id] < 0); /* each var is made once */
   int last = s->last[id] < i ? i : s->last[id];
-  int b = reusable(s, e, i, o);
+  int b = reusable_block(s, e, i, o);
   int own = left_behind(s, e, i, o);
   if (own >= 0) b = own;
   if (b >= 0) {
     s->p->block[b].last = last;
   } else {
-    bool out = s->output[id] >= 0 && !becomes(s, s->output[id]);
+    bool out = s->output[id] >= 0 && !becomes_output(s, s->output[id]);
     b = add_block(s, (mr_block_t){.place = out ? MR_BLOCK_OUT : MR_BLOCK_ARENA,
                                   .index = s->output[id],
                                   .bytes = mr_aval_bytes(&e->out[o]->aval),
@@ -152,12 +154,12 @@ static int by_size(const void *a, const void *b, void *blocks) {
 }
 
 static size_t lowest_gap(const mr_memory_plan_t *p, const int *placed, int n, const mr_block_t *b) {
-  size_t at = 0, want = memory_rounded(p, b->bytes);
+  size_t at = 0, want = memory_round(p, b->bytes);
   for (int i = 0; i < n; i++) { /* placed is sorted by offset */
     const mr_block_t *q = &p->block[placed[i]];
     if (q->last < b->first || q->first > b->last) continue;
     if (q->offset >= at + want) break;
-    size_t end = q->offset + memory_rounded(p, q->bytes);
+    size_t end = q->offset + memory_round(p, q->bytes);
     if (end > at) at = end;
   }
   return at;

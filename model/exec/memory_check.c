@@ -22,7 +22,8 @@ static void memory_check_put(plan_check_t *w, const mr_var_t *v, const mr_eqn_t 
   w->writer[b] = e;
 }
 
-static mr_err_t lost(const plan_check_t *w, const mr_var_t *v, const mr_eqn_t *e, mr_diag_t *diag) {
+static mr_err_t fail_lost(const plan_check_t *w, const mr_var_t *v, const mr_eqn_t *e,
+                          mr_diag_t *diag) {
   const mr_eqn_t *by = w->writer[w->p->of_var[v->id]];
   char text[MR_AVAL_TEXT];
   return mr_fail(diag, MR_ERR_DATA,
@@ -38,7 +39,7 @@ static mr_err_t read_var(plan_check_t *w, const mr_var_t *v, const mr_eqn_t *e, 
   int b = w->p->of_var[v->id];
   if (v->literal && b >= 0 && w->holds[b] < 0) memory_check_put(w, v, NULL);
   if (b >= 0 && w->holds[b] == w->value[v->id]) return MR_OK;
-  return lost(w, v, e, diag);
+  return fail_lost(w, v, e, diag);
 }
 
 static mr_err_t check_reads(plan_check_t *w, mr_diag_t *diag) {

@@ -35,7 +35,7 @@ static bool any_f8(mr_dtype_t t, const uint8_t *x, int64_t n) {
   return false;
 }
 
-static bool any(mr_dtype_t t, const void *x, int64_t n) {
+static bool any_nan(mr_dtype_t t, const void *x, int64_t n) {
   return (t == MR_F32 && any_f32(x, n)) || (t == MR_F64 && any_f64(x, n)) ||
          (t == MR_BF16 && any_bf16(x, n)) || (t == MR_F16 && any_f16(x, n)) ||
          (mr_is_storage(t) && any_f8(t, x, n));
@@ -50,7 +50,7 @@ static bool any_there(const mr_device_t *d, mr_dtype_t t, const char *x, int64_t
   for (int64_t i = 0; i < n && !found; i += each) {
     int64_t m = n - i < each ? n - i : each;
     mr_device_copy(d, piece, x + size * (size_t)i, size * (size_t)m, MR_COPY_OUT);
-    found = any(t, piece, m);
+    found = any_nan(t, piece, m);
   }
   return found;
 }
@@ -59,7 +59,7 @@ bool mr__gives_nan(const mr_call_t *c) {
   for (int k = 0; k < c->eqn->n_out; k++) {
     const mr_aval_t *a = &c->eqn->out[k]->aval;
     int64_t n = mr_aval_elems(a);
-    if (c->device->backend->host ? any(a->dtype, c->out[k], n)
+    if (c->device->backend->host ? any_nan(a->dtype, c->out[k], n)
                                  : any_there(c->device, a->dtype, c->out[k], n))
       return true;
   }

@@ -90,7 +90,7 @@ mr_err_t mr_fn_return(mr_fn_t *f, int n, mr_var_t *const *out) {
   return MR_OK;
 }
 
-static mr_var_t *literal(mr_fn_t *f, mr_dtype_t dtype, double value, int64_t whole) {
+static mr_var_t *new_literal(mr_fn_t *f, mr_dtype_t dtype, double value, int64_t whole) {
   mr_var_t *v = new_var(f, mr_aval_scalar(dtype), NULL);
   if (!v) return NULL;
   v->literal = true;
@@ -115,11 +115,11 @@ mr_var_t *mr_literal(mr_fn_t *f, mr_dtype_t dtype, double value) {
   if (dtype == MR_BF16) value = mr_bf16_to_f32(mr_bf16_from_f32((float)value));
   if (dtype == MR_F16) value = mr_f16_to_f32(mr_f16_from_f64(value));
   if (mr_is_storage(dtype)) value = mr_f8_to_f32(dtype, mr_f8_from_f32(dtype, (float)value));
-  return literal(f, dtype, value, mr_is_float(dtype) ? 0 : nearest_whole(dtype, value));
+  return new_literal(f, dtype, value, mr_is_float(dtype) ? 0 : nearest_whole(dtype, value));
 }
 
 mr_var_t *mr_literal_whole(mr_fn_t *f, mr_dtype_t dtype, int64_t bits) {
-  return literal(f, dtype, dtype == MR_U64 ? (double)(uint64_t)bits : (double)bits, bits);
+  return new_literal(f, dtype, dtype == MR_U64 ? (double)(uint64_t)bits : (double)bits, bits);
 }
 
 mr_var_t *mr_literal_like(mr_fn_t *f, mr_dtype_t dtype, const mr_var_t *v) {
@@ -156,7 +156,7 @@ static mr_err_t check_results(mr_fn_t *f, const mr_eqn_t *e, int n_out, const mr
 }
 
 /* A copy of fn, owned by f.  NULL: f has failed. */
-static const mr_fn_t *owned(mr_fn_t *f, const mr_fn_t *fn) {
+static const mr_fn_t *own_copy(mr_fn_t *f, const mr_fn_t *fn) {
   mr_fn_t *copy = mr_fn_copy(fn, &f->diag);
   if (!copy) return NULL;
   if (!fn_room(f, &f->child, &f->cap_child, f->n_child, sizeof *f->child)) {
@@ -174,13 +174,13 @@ static mr_err_t adopt_one(mr_fn_t *f, mr_attr_t *a) {
   const mr_fn_t **own = mr_mem_take(&f->mem, (size_t)n * sizeof(mr_fn_t *));
   if (f->mem.failed) return f->diag.code;
   for (int k = 0; k < n; k++)
-    if (!(own[k] = owned(f, fns[k]))) return f->diag.code;
+    if (!(own[k] = own_copy(f, fns[k]))) return f->diag.code;
   a->fn = own[0];
   a->fns = own;
   return MR_OK;
 }
 
-static mr_err_t adopt(mr_fn_t *f, mr_eqn_t *e) {
+static mr_err_t adopt_functions(mr_fn_t *f, mr_eqn_t *e) {
   for (int i = 0; i < e->n_attr; i++) MR_TRY(adopt_one(f, &e->attr[i]));
   return MR_OK;
 }
@@ -222,7 +222,7 @@ mr_eqn_t *mr_emit(mr_fn_t *f, const mr_op_def_t *op, int n_in, mr_var_t *const *
   /* In jax's printing order, so that equal equations also compare attribute by attribute (cse). */
   if (n_attr > 1) qsort(e->attr, (size_t)n_attr, sizeof *attr, fn_by_name);
   mr_aval_t *out = mr_mem_take(&f->mem, (size_t)(n_out + 1) * sizeof *out);
-  if (f->mem.failed || fn_check_counts(f, e) < 0 || adopt(f, e) < 0 ||
+  if (f->mem.failed || fn_check_counts(f, e) < 0 || adopt_functions(f, e) < 0 ||
       op->shape(e, out, &f->diag) < 0 || check_results(f, e, n_out, out) < 0)
     return NULL;
   e->out = mr_mem_take(&f->mem, (size_t)n_out * sizeof *e->out);

@@ -6,7 +6,7 @@
 #include "model/nn/nn.h"
 
 /* q, k or v (B,T,H,D) of qkv (B,T,3,H,D). */
-static mr_var_t *third(mr_nn_t *s, mr_var_t *qkv, int which) {
+static mr_var_t *slice_third(mr_nn_t *s, mr_var_t *qkv, int which) {
   const int64_t *d = qkv->aval.dim;
   int64_t start[] = {0, 0, which, 0, 0}, limit[] = {d[0], d[1], which + 1, d[3], d[4]};
   return mr_lax_reshape_to(s->f, mr_lax_slice(s->f, qkv, start, limit), d[0], d[1], d[3], d[4]);
@@ -18,7 +18,7 @@ static mr_var_t *attend_dropping(mr_nn_t *s, mr_var_t *qkv, float scale) {
   static const int heads_last[] = {0, 2, 1, 3};
   const mr_dot_dims_t scores = {1, 2, {3}, {3}, {0, 2}, {0, 2}};
   const mr_dot_dims_t mixes = {1, 2, {3}, {1}, {0, 1}, {0, 2}};
-  mr_var_t *q = third(s, qkv, 0), *k = third(s, qkv, 1), *v = third(s, qkv, 2);
+  mr_var_t *q = slice_third(s, qkv, 0), *k = slice_third(s, qkv, 1), *v = slice_third(s, qkv, 2);
   mr_var_t *p = mr_lax_dot_general(s->f, q, k, &scores, MR_F32);
   p = mr_lax_softmax(s->f, mr_lax_scale(s->f, (double)scale, p));
   p = mr_nn_drop(s, p, s->attn_drop);
@@ -43,7 +43,7 @@ static mr_var_t *attention_attend(mr_nn_t *s, mr_var_t *qkv, int64_t heads, bool
   return first_only ? mr_nn_first_token(s, o) : o;
 }
 
-static mr_var_t *attention_joined(mr_nn_t *s, mr_var_t *const v[3], int dimension) {
+static mr_var_t *attention_join(mr_nn_t *s, mr_var_t *const v[3], int dimension) {
   return mr_lax_concatenate(s->f, 3, v, dimension);
 }
 
@@ -65,8 +65,7 @@ mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hea
     mr_nn_applied(s, "LinearGeneral", &x->aval, x, &split, x);
     mr_nn_leave(s, inner);
   }
-  mr_var_t *qkv =
-      mr_lax_linear(s->f, x, attention_joined(s, w, 1), attention_joined(s, b, 0), false);
+  mr_var_t *qkv = mr_lax_linear(s->f, x, attention_join(s, w, 1), attention_join(s, b, 0), false);
   mr_var_t *o = attention_attend(s, qkv, heads, first_only);
   size_t inner = mr_nn_enter(s, "out");
   mr_var_t *wo = mr_nn_param_of(s, "kernel", lecun, heads, D, E);

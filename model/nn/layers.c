@@ -41,8 +41,8 @@ mr_var_t *mr_nn_linear_timm_no_bias(mr_nn_t *s, const char *name, mr_var_t *x, i
 /* ---- layer normalization ---- */
 
 /* flax computes the variance in one pass over a row ("fast variance"), PyTorch in two. */
-static mr_var_t *norm(mr_nn_t *s, const char *name, const char *scale_name, mr_var_t *x, float eps,
-                      bool two_pass) {
+static mr_var_t *apply_norm(mr_nn_t *s, const char *name, const char *scale_name, mr_var_t *x,
+                            float eps, bool two_pass) {
   if (!x || !mr_nn_fits(s, "layer_norm", x, 1, MR_MAX_NDIM, 1, "(...,C)")) return NULL;
   size_t mark = mr_nn_enter(s, name);
   int64_t c = x->aval.dim[x->aval.ndim - 1];
@@ -55,11 +55,11 @@ static mr_var_t *norm(mr_nn_t *s, const char *name, const char *scale_name, mr_v
 }
 
 mr_var_t *mr_nn_layer_norm(mr_nn_t *s, const char *name, mr_var_t *x, float eps) {
-  return norm(s, name, "scale", x, eps, false);
+  return apply_norm(s, name, "scale", x, eps, false);
 }
 
 mr_var_t *mr_nn_layer_norm_timm(mr_nn_t *s, const char *name, mr_var_t *x, float eps) {
-  return norm(s, name, "weight", x, eps, true);
+  return apply_norm(s, name, "weight", x, eps, true);
 }
 
 /* ---- the MLP of a transformer block: flax's with tanh-GELU, timm's with erf-GELU ---- */

@@ -19,7 +19,7 @@ mr_aval_t mr_loss_held(const mr_model_field_t *field) {
 }
 
 /* v[c] for each channel, spread to x's shape. */
-static mr_var_t *spread(mr_fn_t *f, const mr_var_t *x, const float *v, int dim) {
+static mr_var_t *spread_channels(mr_fn_t *f, const mr_var_t *x, const float *v, int dim) {
   int64_t n = x->aval.dim[dim];
   mr_var_t *each[3];
   assert(n >= 1 && n <= 3);
@@ -39,8 +39,8 @@ mr_var_t *mr_loss_values(mr_fn_t *f, const mr_model_field_t *field, mr_var_t *x)
   if (x && field->held == MR_U8) {
     int dim = field->channel + 1;
     x = mr_lax_div(f, x, mr_lax_full(f, &x->aval, 255));
-    if (x) x = mr_lax_sub(f, x, spread(f, x, field->mean, dim));
-    if (x) x = mr_lax_div(f, x, spread(f, x, field->std, dim));
+    if (x) x = mr_lax_sub(f, x, spread_channels(f, x, field->mean, dim));
+    if (x) x = mr_lax_div(f, x, spread_channels(f, x, field->std, dim));
   }
   mr_origin_set(f, before);
   return x;
@@ -69,7 +69,7 @@ mr_err_t mr_compute_check(const mr_compute_t *c, mr_diag_t *diag) {
   return mr_fp8_check(&c->fp8, diag);
 }
 
-static mr_aval_t batched(const mr_aval_t *record, int64_t B) {
+static mr_aval_t batched_aval(const mr_aval_t *record, int64_t B) {
   mr_aval_t a = {.dtype = record->dtype, .ndim = record->ndim + 1, .dim = {B}};
   if (a.ndim > MR_MAX_NDIM) return a; /* mr_fn_input refuses it */
   for (int d = 0; d < record->ndim; d++) a.dim[d + 1] = record->dim[d];
@@ -82,7 +82,7 @@ static void loss_build(mr_fn_t *f, const mr_loss_t *l, const mr_compute_t *c,
   mr_loss_out_t out = {0};
   int n = 0;
   for (int i = 0; i < l->n_fields; i++)
-    field[i] = mr_fn_input(f, batched(&l->field[i].aval, use->batch));
+    field[i] = mr_fn_input(f, batched_aval(&l->field[i].aval, use->batch));
   if (l->masked) field[l->n_fields] = mr_fn_input(f, mr_aval_of(MR_F32, use->batch));
   mr_nn_t s = {.f = f,
                .params = params,
@@ -117,7 +117,8 @@ static void loss_amp(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_params_
 
 /* The first row of a text that names nothing in f.  An evaluation lacks what only training does,
    dropout for one: there the name of an op is enough. */
-static const mr_amp_row_t *unmatched(const mr_amp_policy_t *policy, const mr_fn_t *f, bool train) {
+static const mr_amp_row_t *unmatched_row(const mr_amp_policy_t *policy, const mr_fn_t *f,
+                                         bool train) {
   for (int i = 0; i < policy->n_rows; i++) {
     mr_amp_policy_t one = {.enters = policy->enters, .n_rows = 1, .row = {policy->row[i]}};
     if (mr_amp_unmatched(&one, f) && (train || !mr_op_find(policy->row[i].name)))
@@ -135,7 +136,7 @@ static void loss_note_unfit(void *arg, const mr_amp_row_t *row, const mr_eqn_t *
 /* Refuses rows that would do nothing. */
 static mr_err_t loss_check_rows(const mr_amp_policy_t *policy, const mr_fn_t *f, bool train,
                                 mr_diag_t *diag) {
-  const mr_amp_row_t *row = unmatched(policy, f, train);
+  const mr_amp_row_t *row = unmatched_row(policy, f, train);
   if (row)
     return mr_fail(
         diag, MR_ERR_CONFIG,
@@ -163,7 +164,7 @@ static mr_fn_t *loss_in_dtype(mr_fn_t *f, const mr_compute_t *c, bool train, mr_
 
 /* x rounded to t, in f32, with the gradient of x: x + (rounded - x), which is exact, where the
    difference counts as constant.  Differentiating the conversions would round the gradient too. */
-static mr_var_t *rounded(mr_fn_t *g, mr_var_t *x, mr_dtype_t t) {
+static mr_var_t *round_straight_through(mr_fn_t *g, mr_var_t *x, mr_dtype_t t) {
   mr_var_t *r = mr_lax_convert(g, mr_lax_convert(g, x, t), MR_F32);
   return mr_lax_add(g, x, mr_lax_stop_gradient(g, mr_lax_sub(g, r, x)));
 }
@@ -182,7 +183,7 @@ static mr_fn_t *loss_of_rounded(mr_fn_t *f, int n_data, mr_dtype_t t, mr_diag_t 
   g->by = "param-dtype";
   for (int i = 0; i < f->n_in; i++) mr_fn_input(g, f->in[i]->aval);
   for (int i = 0; i < f->n_in && g->diag.code >= 0; i++)
-    in[i] = i < n_data ? g->in[i] : rounded(g, g->in[i], t);
+    in[i] = i < n_data ? g->in[i] : round_straight_through(g, g->in[i], t);
   g->by = "";
   if (g->diag.code >= 0 && mr_inline(g, f, in, out) >= 0) mr_fn_return(g, f->n_out, out);
   mr_fn_destroy(f);

@@ -24,7 +24,8 @@ mr_var_t *mr_nn_embed(mr_nn_t *s, mr_var_t *x, mr_var_t *cls, mr_var_t *pos) {
 
 /* Records the module; its output is shown as a picture whose sides are P times smaller, as the
    convolution that it is. */
-static void applied(mr_nn_t *s, const char *type, const mr_var_t *x, const mr_var_t *y, int64_t P) {
+static void record_applied(mr_nn_t *s, const char *type, const mr_var_t *x, const mr_var_t *y,
+                           int64_t P) {
   if (!y) return;
   const int64_t *d = x->aval.dim;
   mr_aval_t out = mr_aval_of(y->aval.dtype, d[0], d[1] / P, d[2] / P, y->aval.dim[2]);
@@ -42,7 +43,7 @@ mr_var_t *mr_nn_patch_embed(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P
   mr_var_t *y = mr_nn_patches(s, x, P, false);
   w = mr_lax_reshape_to(s->f, w, P * P * C, E);
   y = mr_lax_linear(s->f, y, w, b, false);
-  applied(s, "Conv", x, y, P);
+  record_applied(s, "Conv", x, y, P);
   mr_nn_leave(s, mark);
   return y;
 }
@@ -58,7 +59,7 @@ mr_var_t *mr_nn_patch_embed_timm(mr_nn_t *s, const char *name, mr_var_t *x, int6
   mr_var_t *y = mr_nn_patches(s, x, P, true);
   w = mr_lax_reshape_to(s->f, w, E, P * P * C);
   y = mr_lax_linear(s->f, y, w, b, true);
-  applied(s, "Conv2d", x, y, P);
+  record_applied(s, "Conv2d", x, y, P);
   mr_nn_leave(s, mark);
   return y;
 }

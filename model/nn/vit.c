@@ -22,7 +22,7 @@ static mr_err_t vit_in_range(const char *name, int v, int lo, int hi, mr_diag_t 
   return mr_fail(diag, MR_ERR_CONFIG, "vit.%s: %d, want [%d,%d]", name, v, lo, hi);
 }
 
-static mr_err_t rate(const char *name, float v, mr_diag_t *diag) {
+static mr_err_t check_rate(const char *name, float v, mr_diag_t *diag) {
   if (v >= 0 && v < 1) return MR_OK;
   return mr_fail(diag, MR_ERR_CONFIG, "vit.%s: %g, want [0,1)", name, (double)v);
 }
@@ -42,16 +42,16 @@ mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag) {
   if (c->embed % c->heads)
     return mr_fail(diag, MR_ERR_CONFIG, "vit.heads: %d, want a divisor of embed %d", c->heads,
                    c->embed);
-  MR_TRY(rate("dropout", c->dropout, diag));
-  MR_TRY(rate("attn-drop", c->attn_drop, diag));
-  if (c->proj_drop != -1) MR_TRY(rate("proj-drop", c->proj_drop, diag));
-  MR_TRY(rate("drop-path", c->drop_path, diag));
+  MR_TRY(check_rate("dropout", c->dropout, diag));
+  MR_TRY(check_rate("attn-drop", c->attn_drop, diag));
+  if (c->proj_drop != -1) MR_TRY(check_rate("proj-drop", c->proj_drop, diag));
+  MR_TRY(check_rate("drop-path", c->drop_path, diag));
   if (c->variant == MR_VIT_FLAX && (c->drop_path > 0 || c->no_qkv_bias))
     return mr_fail(diag, MR_ERR_CONFIG,
                    "vit: drop-path and no qkv bias are timm's; take style=timm");
   if (!(c->ln_eps >= 0 && c->ln_eps < 1))
     return mr_fail(diag, MR_ERR_CONFIG, "vit.ln-eps: %g, want [0,1)", (double)c->ln_eps);
-  MR_TRY(rate("label-smoothing", c->label_smoothing, diag));
+  MR_TRY(check_rate("label-smoothing", c->label_smoothing, diag));
   return MR_OK;
 }
 

@@ -8,12 +8,12 @@
 #include "model/ops/rules.h"
 
 /* b x + (1 - b) g */
-static mr_var_t *decay(mr_fn_t *f, double b, mr_var_t *x, mr_var_t *g) {
+static mr_var_t *decay_average(mr_fn_t *f, double b, mr_var_t *x, mr_var_t *g) {
   return mr_lax_add(f, mr_lax_scale(f, b, x), mr_lax_scale(f, 1 - b, g));
 }
 
 /* 1 - b^t, computed in t's dtype, then converted to `as`. */
-static mr_var_t *bias(mr_fn_t *f, double b, mr_var_t *t, mr_dtype_t as) {
+static mr_var_t *bias_correction(mr_fn_t *f, double b, mr_var_t *t, mr_dtype_t as) {
   mr_dtype_t dtype = t->aval.dtype;
   mr_var_t *power = mr_lax_pow(f, mr_literal(f, dtype, b), t);
   return mr_lax_convert(f, mr_lax_sub(f, mr_literal(f, dtype, 1), power), as);
@@ -29,10 +29,10 @@ static mr_err_t adamw_written_out(mr_fn_t *f, const double c[4], mr_var_t *const
   double b1 = c[0], b2 = c[1];
   mr_var_t *eps = mr_literal(f, p->aval.dtype, c[2]);
   mr_var_t *g = mr_lax_mul(f, in[1], in[6]);
-  mr_var_t *m = decay(f, b1, in[2], g);
-  mr_var_t *v = decay(f, b2, in[3], mr_lax_integer_pow(f, g, 2));
-  mr_var_t *root = mr_lax_sqrt(f, mr_lax_div(f, v, bias(f, b2, t, p->aval.dtype)));
-  mr_var_t *along = mr_lax_div(f, m, bias(f, b1, t, p->aval.dtype));
+  mr_var_t *m = decay_average(f, b1, in[2], g);
+  mr_var_t *v = decay_average(f, b2, in[3], mr_lax_integer_pow(f, g, 2));
+  mr_var_t *root = mr_lax_sqrt(f, mr_lax_div(f, v, bias_correction(f, b2, t, p->aval.dtype)));
+  mr_var_t *along = mr_lax_div(f, m, bias_correction(f, b1, t, p->aval.dtype));
   along = mr_lax_div(f, along, mr_lax_add(f, root, eps));
   along = mr_lax_add(f, along, mr_lax_scale(f, c[3], p));
   out[0] = mr_lax_sub(f, p, mr_lax_mul(f, in[4], along));

@@ -19,11 +19,11 @@ mr_var_t *mr_lax_attention_packed(mr_fn_t *f, mr_var_t *qkv, float scale) {
   return emit_attention(f, 1, &qkv, scale);
 }
 
-static bool attention_packed(const mr_eqn_t *e) { return e->in[0]->aval.ndim == 5; }
+static bool attention_is_packed(const mr_eqn_t *e) { return e->in[0]->aval.ndim == 5; }
 
 mr_attention_sizes_t mr__attention_sizes(const mr_eqn_t *e) {
   const mr_aval_t *q = &e->in[0]->aval;
-  int packed = attention_packed(e);
+  int packed = attention_is_packed(e);
   return (mr_attention_sizes_t){q->dim[0],          q->dim[1], q->dim[2 + packed],
                                 q->dim[3 + packed], packed,    e->n_in > 3};
 }
@@ -36,7 +36,7 @@ bool mr__is_attention(const mr_eqn_t *e) {
 static void attention_operands(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *qkv[3]) {
   const mr_aval_t *a = &e->in[0]->aval;
   for (int i = 0; i < 3; i++) {
-    if (!attention_packed(e)) {
+    if (!attention_is_packed(e)) {
       qkv[i] = e->in[i];
       continue;
     }

@@ -42,8 +42,8 @@ void mr__dot_sides(const mr_eqn_t *e, mr_side_t *a, mr_side_t *b) {
 }
 
 /* Whether these are different dimensions of x. */
-static bool within(const mr_aval_t *x, const int *contract, int n_contract, const int *batch,
-                   int n_batch) {
+static bool are_within(const mr_aval_t *x, const int *contract, int n_contract, const int *batch,
+                       int n_batch) {
   unsigned taken = 0;
   for (int i = 0; i < n_contract + n_batch; i++) {
     int d = i < n_contract ? contract[i] : batch[i - n_contract];
@@ -57,8 +57,8 @@ static mr_err_t dot_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const mr_aval_t *x = &e->in[0]->aval, *w = &e->in[1]->aval;
   mr_dot_dims_t d = mr_attr_as_dot(mr_attr_get(e, "dimension_numbers"));
   mr_side_t a, b;
-  if (!within(x, d.lhs_contract, d.n_contract, d.lhs_batch, d.n_batch) ||
-      !within(w, d.rhs_contract, d.n_contract, d.rhs_batch, d.n_batch))
+  if (!are_within(x, d.lhs_contract, d.n_contract, d.lhs_batch, d.n_batch) ||
+      !are_within(w, d.rhs_contract, d.n_contract, d.rhs_batch, d.n_batch))
     return mr_shape_fail(e, diag, "a dimension number is out of range or repeated");
   if (!mr_is_float(x->dtype) ||
       !mr_is_float((mr_dtype_t)mr_attr_get(e, "preferred_element_type")->i[0]))
@@ -134,7 +134,7 @@ static mr_err_t dot_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr
 }
 
 /* Shifts the dimension numbers of an operand by the mapped dimension in front. */
-static void shift(int *dims, int n) {
+static void shift_dims(int *dims, int n) {
   for (int i = 0; i < n; i++) dims[i]++;
 }
 
@@ -146,8 +146,8 @@ static mr_err_t dot_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
   int ndim = e->in[0]->aval.ndim;
   bool left = in[0].axis >= 0, right = in[1].axis >= 0;
   int64_t size = mr_batch_size(2, in);
-  if (left) shift(d.lhs_contract, d.n_contract), shift(d.lhs_batch, d.n_batch);
-  if (right) shift(d.rhs_contract, d.n_contract), shift(d.rhs_batch, d.n_batch);
+  if (left) shift_dims(d.lhs_contract, d.n_contract), shift_dims(d.lhs_batch, d.n_batch);
+  if (right) shift_dims(d.rhs_contract, d.n_contract), shift_dims(d.rhs_batch, d.n_batch);
   out[0].axis = left ? d.n_batch : d.n_batch + ndim - d.n_batch - d.n_contract;
   if (left && right) {
     for (int i = d.n_batch++; i > 0; i--) {

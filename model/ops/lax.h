@@ -145,9 +145,9 @@ mr_var_t *mr_lax_linear(mr_fn_t *f, mr_var_t *x, mr_var_t *w, mr_var_t *b, bool 
    attention: q, k, v (B,T,H,D) -> (B,T,H,D), softmax(q k' scale) v for each image and head.
    Source: jax.nn.dot_product_attention without mask; in tiles after Dao et al., "FlashAttention"
    (2022).
-   attention_packed: the same with q, k, v side by side in one tensor (B,T,3,H,D), without copies.
-   softmax_cross_entropy: logits (B,C) f32 or f64, C >= 1, labels (B) i32 in [0,C) -> losses (B);
-   smoothing in [0,1).  A label outside [0,C) has a one-hot row of zeros; MR_LABEL_NONE
+   attention_is_packed: the same with q, k, v side by side in one tensor (B,T,3,H,D), without
+   copies. softmax_cross_entropy: logits (B,C) f32 or f64, C >= 1, labels (B) i32 in [0,C) -> losses
+   (B); smoothing in [0,1).  A label outside [0,C) has a one-hot row of zeros; MR_LABEL_NONE
    (base/dataset.h) gives a loss of 0.  Source: optax.softmax_cross_entropy of optax.smooth_labels
    of jax.nn.one_hot. dropout: 0 with probability rate in [0,1), else x / (1 - rate).  seed u64[],
    step u32[]; site distinguishes the dropouts of a model.  Equal seed, step and site give equal

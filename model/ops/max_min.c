@@ -7,7 +7,7 @@
 
 /* Sets the share of each operand in a cotangent or tangent: 0 or 1, 1/2 if they are equal, and 0
    for both if one is NaN. */
-static void shares(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *share[2]) {
+static void set_shares(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *share[2]) {
   mr_dtype_t t = e->out[0]->aval.dtype;
   mr_var_t *ma = mr_lax_convert(f, mr_lax_eq(f, e->in[0], e->out[0]), t);
   mr_var_t *mb = mr_lax_convert(f, mr_lax_eq(f, e->in[1], e->out[0]), t);
@@ -18,7 +18,7 @@ static void shares(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *share[2]) {
 
 static mr_err_t tie_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   mr_var_t *share[2];
-  shares(f, e, share);
+  set_shares(f, e, share);
   for (int i = 0; i < 2; i++)
     din[i] = mr_unbroadcast(f, mr_lax_mul(f, dout[0], share[i]), e->in[i]);
   return mr_rule_done(f);
@@ -27,7 +27,7 @@ static mr_err_t tie_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr
 /* Where the operands are equal, each passes on half of its tangent, as in JAX. */
 static mr_err_t tie_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
   mr_var_t *share[2];
-  shares(f, e, share);
+  set_shares(f, e, share);
   for (int i = 0; i < 2; i++)
     if (din[i]) dout[0] = mr_tangent_add(f, dout[0], mr_lax_mul(f, share[i], din[i]));
   return mr_rule_done(f);

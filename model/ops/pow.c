@@ -11,7 +11,7 @@ mr_var_t *mr_lax_pow(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
 
 /* The slope by operand i of d a^b = b a^(b-1) da + log(a) a^b db.  log(0) counts as 0, as in jax:
    0^b is constant for b > 0. */
-static mr_var_t *slope(mr_fn_t *f, const mr_eqn_t *e, int i) {
+static mr_var_t *pow_slope(mr_fn_t *f, const mr_eqn_t *e, int i) {
   mr_var_t *a = e->in[0], *b = e->in[1];
   if (i) {
     mr_var_t *zero = mr_lax_eq(f, a, mr_literal(f, a->aval.dtype, 0));
@@ -25,13 +25,13 @@ static mr_var_t *slope(mr_fn_t *f, const mr_eqn_t *e, int i) {
 static mr_err_t pow_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
   for (int i = 0; i < 2; i++)
     if (!e->in[i]->literal)
-      din[i] = mr_unbroadcast(f, mr_lax_mul(f, dout[0], slope(f, e, i)), e->in[i]);
+      din[i] = mr_unbroadcast(f, mr_lax_mul(f, dout[0], pow_slope(f, e, i)), e->in[i]);
   return mr_rule_done(f);
 }
 
 static mr_err_t pow_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
   for (int i = 0; i < 2; i++)
-    if (din[i]) dout[0] = mr_tangent_add(f, dout[0], mr_lax_mul(f, slope(f, e, i), din[i]));
+    if (din[i]) dout[0] = mr_tangent_add(f, dout[0], mr_lax_mul(f, pow_slope(f, e, i), din[i]));
   return mr_rule_done(f);
 }
 
@@ -51,11 +51,11 @@ const mr_op_def_t mr_op_pow = {
 
 /* ---- integer_pow: the slope's exponent y - 1 and factor y stay exact ---- */
 
-static mr_var_t *raised(mr_fn_t *f, mr_var_t *x, int64_t y) {
+static mr_var_t *raise_to(mr_fn_t *f, mr_var_t *x, int64_t y) {
   return mr_emit1(f, &mr_op_integer_pow, 1, &x, 1, (mr_attr_t[]){mr_attr_int("y", y)});
 }
 
-mr_var_t *mr_lax_integer_pow(mr_fn_t *f, mr_var_t *x, int y) { return raised(f, x, y); }
+mr_var_t *mr_lax_integer_pow(mr_fn_t *f, mr_var_t *x, int y) { return raise_to(f, x, y); }
 
 static mr_err_t integer_pow_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   const int64_t most = (int64_t)1 << 53; /* so that the slope's factor y is exact in a double */
@@ -74,7 +74,7 @@ static mr_err_t integer_pow_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *
   if (y == 0) return MR_OK;
   mr_var_t *slope = y == 1   ? mr_literal(f, x->aval.dtype, 1)
                     : y == 2 ? mr_lax_scale(f, 2, x)
-                             : mr_lax_scale(f, (double)y, raised(f, x, y - 1));
+                             : mr_lax_scale(f, (double)y, raise_to(f, x, y - 1));
   din[0] = mr_lax_mul(f, dout[0], slope);
   return mr_rule_done(f);
 }

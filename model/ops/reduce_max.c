@@ -15,7 +15,7 @@ static mr_var_t *where_largest(mr_fn_t *f, const mr_eqn_t *e) {
 }
 
 /* The sum of v over the axes of e. */
-static mr_var_t *sum_as_reduced(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *v) {
+static mr_var_t *sum_over_axes_of(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *v) {
   const mr_attr_t *axes = mr_attr_get(e, "axes");
   int a[MR_MAX_NDIM];
   for (int i = 0; i < axes->n; i++) a[i] = (int)axes->i[i];
@@ -26,7 +26,7 @@ static mr_var_t *sum_as_reduced(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *v) {
 static mr_err_t reduce_max_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                                mr_var_t **din) {
   mr_var_t *where = where_largest(f, e);
-  mr_var_t *share = mr_lax_div(f, dout[0], sum_as_reduced(f, e, where));
+  mr_var_t *share = mr_lax_div(f, dout[0], sum_over_axes_of(f, e, where));
   din[0] = mr_lax_mul(f, mr__reduce_spread(f, e, share), where);
   return mr_rule_done(f);
 }
@@ -35,8 +35,8 @@ static mr_err_t reduce_max_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *d
 static mr_err_t reduce_max_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din,
                                mr_var_t **dout) {
   mr_var_t *where = where_largest(f, e);
-  mr_var_t *sum = sum_as_reduced(f, e, mr_lax_mul(f, where, din[0]));
-  dout[0] = mr_lax_div(f, sum, sum_as_reduced(f, e, where));
+  mr_var_t *sum = sum_over_axes_of(f, e, mr_lax_mul(f, where, din[0]));
+  dout[0] = mr_lax_div(f, sum, sum_over_axes_of(f, e, where));
   return mr_rule_done(f);
 }
 

@@ -5,25 +5,25 @@
 
 #include "model/ops/lax.h"
 
-static mr_err_t none(mr_diag_t *diag, const mr_eqn_t *e, const char *rule) {
+static mr_err_t fail_no_rule(mr_diag_t *diag, const mr_eqn_t *e, const char *rule) {
   return mr_fail(diag, MR_ERR_NORULE, "%s%s%s has no %s rule", e->scope, *e->scope ? ": " : "",
                  e->op->name, rule);
 }
 
 mr_err_t mr_no_jvp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *din, mr_var_t **dout) {
-  return none(&f->diag, e, "jvp");
+  return fail_no_rule(&f->diag, e, "jvp");
 }
 
 mr_err_t mr_no_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
-  return none(&f->diag, e, "vjp");
+  return fail_no_rule(&f->diag, e, "vjp");
 }
 
 mr_err_t mr_no_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in, mr_batched_t *out) {
-  return none(&f->diag, e, "batch");
+  return fail_no_rule(&f->diag, e, "batch");
 }
 
 mr_err_t mr_no_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
-  return none(&f->diag, e, "open");
+  return fail_no_rule(&f->diag, e, "open");
 }
 
 mr_err_t mr_check_numbers(const mr_eqn_t *e, mr_diag_t *diag) {

@@ -21,21 +21,21 @@ bool mr_sample_done(mr_sample_t *s, mr_var_t *y) {
   return true;
 }
 
-static bool unary(const mr_op_def_t *op, mr_sample_t *s, int k, double lo, double hi) {
+static bool add_unary_sample(const mr_op_def_t *op, mr_sample_t *s, int k, double lo, double hi) {
   if (k > 1) return false;
   mr_var_t *x = k ? mr_sample_scalar(s, MR_F32, lo, hi) : mr_sample_f32(s, lo, hi, 2, 3);
   return mr_sample_done(s, mr_emit1(s->f, op, 1, &x, 0, NULL));
 }
 
 bool mr_sample_unary(const mr_op_def_t *op, mr_sample_t *s, int k) {
-  return unary(op, s, k, -1.5, 1.5);
+  return add_unary_sample(op, s, k, -1.5, 1.5);
 }
 
 bool mr_sample_unary_positive(const mr_op_def_t *op, mr_sample_t *s, int k) {
-  return unary(op, s, k, 0.6, 1.9);
+  return add_unary_sample(op, s, k, 0.6, 1.9);
 }
 
-static bool binary(const mr_op_def_t *op, mr_sample_t *s, int k, double lo, double hi) {
+static bool add_binary_sample(const mr_op_def_t *op, mr_sample_t *s, int k, double lo, double hi) {
   if (k > 2) return false;
   mr_var_t *in[2];
   for (int i = 0; i < 2; i++)
@@ -44,9 +44,9 @@ static bool binary(const mr_op_def_t *op, mr_sample_t *s, int k, double lo, doub
 }
 
 bool mr_sample_binary(const mr_op_def_t *op, mr_sample_t *s, int k) {
-  return binary(op, s, k, -1.5, 1.5);
+  return add_binary_sample(op, s, k, -1.5, 1.5);
 }
 
 bool mr_sample_binary_positive(const mr_op_def_t *op, mr_sample_t *s, int k) {
-  return binary(op, s, k, 0.6, 1.9);
+  return add_binary_sample(op, s, k, 0.6, 1.9);
 }

@@ -78,7 +78,7 @@ static mr_var_t *xent_target(mr_fn_t *f, const mr_eqn_t *e) {
 }
 
 /* Returns v (B,...) with zeros in the rows of label MR_LABEL_NONE. */
-static mr_var_t *xent_counted(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *v) {
+static mr_var_t *xent_zero_rows(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *v) {
   if (!v) return NULL;
   mr_var_t *none = mr_lax_eq(f, e->in[1], mr_literal(f, MR_I32, MR_LABEL_NONE));
   none = none ? mr_lax_broadcast_in_dim(f, none, v->aval.ndim, v->aval.dim, (int[]){0}) : NULL;
@@ -122,7 +122,7 @@ static mr_err_t xent_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   mr_var_t *w = mr_lax_exp(f, mr_lax_sub(f, x, mr_rows_spread(f, top, a)));
   mr_var_t *lse = mr_lax_add(f, top, mr_lax_log(f, mr_lax_reduce_sum(f, w, 1, &last)));
   out[0] = mr_lax_sub(f, lse, mr_lax_reduce_sum(f, mr_lax_mul(f, target, x), 1, &last));
-  out[0] = xent_counted(f, e, out[0]);
+  out[0] = xent_zero_rows(f, e, out[0]);
   return mr_rule_done(f);
 }
 
@@ -162,7 +162,7 @@ static mr_err_t xent_vjp_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   mr_var_t *p = mr_lax_softmax(f, e->in[0]);
   mr_var_t *d = mr_rows_spread(f, e->in[2], &e->in[0]->aval);
   out[0] = mr_lax_mul(f, mr_lax_sub(f, p, xent_target(f, e)), d);
-  out[0] = xent_counted(f, e, out[0]);
+  out[0] = xent_zero_rows(f, e, out[0]);
   return mr_rule_done(f);
 }
 

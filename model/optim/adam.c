@@ -39,7 +39,7 @@ const mr_optim_def_t mr_optim_adam = {.name = "adam",
 /* ---- lamb ---- */
 
 /* |p| / |u|, or 1 if one of them is 0: the sum of both cases, each times whether it holds. */
-static mr_var_t *trust(mr_fn_t *f, mr_var_t *p, mr_var_t *u) {
+static mr_var_t *trust_ratio(mr_fn_t *f, mr_var_t *p, mr_var_t *u) {
   mr_dtype_t t = p->aval.dtype;
   mr_var_t *np = mr_lax_convert(f, mr_lax_sqrt(f, mr_lax_sum_squares(f, 1, &p)), t);
   mr_var_t *nu = mr_lax_convert(f, mr_lax_sqrt(f, mr_lax_sum_squares(f, 1, &u)), t);
@@ -52,8 +52,8 @@ static mr_var_t *trust(mr_fn_t *f, mr_var_t *p, mr_var_t *u) {
 }
 
 /* Adam's direction: the fused op at p = 0 and lr = -1. */
-static mr_err_t direction(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in,
-                          mr_var_t **out) {
+static mr_err_t adam_direction(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in,
+                               mr_var_t **out) {
   const mr_aval_t *a = &in->p->aval;
   mr_adamw_config_t c = {.b1 = o->b1, .b2 = o->b2, .eps = o->eps};
   mr_var_t *zeros = mr_lax_broadcast_in_dim(f, mr_literal(f, a->dtype, 0), a->ndim, a->dim, NULL);
@@ -63,9 +63,9 @@ static mr_err_t direction(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *
 
 static mr_err_t lamb_update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t *in,
                             mr_var_t **out) {
-  MR_TRY(direction(f, o, in, out));
+  MR_TRY(adam_direction(f, o, in, out));
   mr_var_t *u = mr_lax_add(f, out[0], mr_lax_scale(f, o->weight_decay, in->p));
-  u = mr_lax_mul(f, u, trust(f, in->p, u));
+  u = mr_lax_mul(f, u, trust_ratio(f, in->p, u));
   out[0] = mr_lax_sub(f, in->p, mr_lax_mul(f, u, in->lr));
   return f->diag.code;
 }

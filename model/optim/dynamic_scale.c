@@ -31,7 +31,7 @@ typedef struct dynamic {
   int n, *wrt;
 } dynamic_t;
 
-static mr_err_t dynamic_failed(const mr_fn_t *g, mr_diag_t *diag) {
+static mr_err_t dynamic_relay_failure(const mr_fn_t *g, mr_diag_t *diag) {
   return mr_diag_relay(diag, g->diag.code, &g->diag);
 }
 
@@ -43,7 +43,7 @@ static mr_err_t dynamic_end(mr_fn_t *g, int n, mr_var_t *const *out, mr_fn_t **t
     *to = g;
     return MR_OK;
   }
-  mr_err_t e = dynamic_failed(g, diag);
+  mr_err_t e = dynamic_relay_failure(g, diag);
   mr_fn_destroy(g);
   return e;
 }
@@ -61,7 +61,7 @@ static void dynamic_state_inputs(mr_fn_t *g) {
 }
 
 /* *out: (inputs, scaler f32[]) -> (y times scaler, aux..., its gradients...). */
-static mr_err_t dynamic_scaled(const dynamic_t *d, mr_fn_t **out, mr_diag_t *diag) {
+static mr_err_t dynamic_scale_loss(const dynamic_t *d, mr_fn_t **out, mr_diag_t *diag) {
   const mr_fn_t *f = d->f;
   mr_fn_t *scaled = NULL, *g = dynamic_begin(f, f->n_in, diag);
   if (!g) return MR_ERR_NOMEM;
@@ -83,7 +83,7 @@ static mr_var_t *dynamic_unscale(mr_fn_t *g, mr_var_t *x, mr_var_t *scaler) {
   return mr_lax_div(g, mr_lax_convert(g, x, t), mr_lax_convert(g, scaler, t));
 }
 
-/* Results in jaxamp's order, divided where they were scaled, from those of dynamic_scaled. */
+/* Results in jaxamp's order, divided where they were scaled, from those of dynamic_scale_loss. */
 static int dynamic_results(const dynamic_t *d, mr_fn_t *g, mr_var_t *const *y, mr_var_t *scaler,
                            mr_var_t **result) {
   int n = 0, n_out = d->f->n_out;
@@ -97,7 +97,7 @@ static int dynamic_results(const dynamic_t *d, mr_fn_t *g, mr_var_t *const *y, m
 /* *out: (inputs, state) -> (next state, results..., finite bool[]), one attempt. */
 static mr_err_t dynamic_attempt(const dynamic_t *d, mr_fn_t **out, mr_diag_t *diag) {
   mr_fn_t *scaled = NULL;
-  MR_TRY(dynamic_scaled(d, &scaled, diag));
+  MR_TRY(dynamic_scale_loss(d, &scaled, diag));
   int n_in = d->f->n_in, n = 0;
   mr_fn_t *g = dynamic_begin(d->f, n_in, diag);
   if (!g) return mr_fn_destroy(scaled), MR_ERR_NOMEM;
@@ -195,7 +195,7 @@ static mr_err_t dynamic_loop(const mr_fn_t *attempt, int redo, mr_fn_t **out, mr
 /* ---- the transforms ---- */
 
 static mr_err_t dynamic_check(const dynamic_t *d, const char *name, mr_diag_t *diag) {
-  if (d->f->diag.code < 0) return dynamic_failed(d->f, diag);
+  if (d->f->diag.code < 0) return dynamic_relay_failure(d->f, diag);
   if (d->o->redo_on_nan < 0 || d->o->redo_on_nan == INT32_MAX)
     return mr_fail(diag, MR_ERR_CONFIG, "%s: redo_on_nan is %d, want [0,2^31-2]", name,
                    d->o->redo_on_nan);

@@ -50,7 +50,7 @@ static void make_inputs(step_t *s) {
 }
 
 /* The piece of data input i that part k reads. */
-static mr_var_t *piece(step_t *s, int i, int k) {
+static mr_var_t *piece_of_input(step_t *s, int i, int k) {
   mr_var_t *x = s->data[i];
   if (s->loss->parts == 1 || !s->loss->split[i]) return x;
   int64_t start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM], rows = x->aval.dim[0] / s->loss->parts;
@@ -72,7 +72,7 @@ static mr_err_t run_loss(step_t *s, int k, mr_var_t *const *in, mr_var_t **out) 
 static bool step_is_dynamic(const step_t *s) { return s->o->dynamic.patience > 0; }
 
 /* The cotangent of the loss of a part. */
-static mr_var_t *seed(step_t *s) {
+static mr_var_t *loss_seed(step_t *s) {
   int parts = s->loss->parts;
   mr_dtype_t t = s->loss->part[0]->out[0]->aval.dtype;
   if (step_is_dynamic(s))
@@ -95,10 +95,10 @@ static mr_err_t step_run_part(step_t *s, int k, mr_var_t **out, mr_var_t **grad)
   int n_data = s->loss->n_data, n = s->n + (s->n_fp8 > 0);
   mr_var_t **in = mr_mem_take(&s->g->mem, (size_t)f->n_in * sizeof *in);
   mr_var_t **d = mr_mem_take(&s->g->mem, (size_t)n * sizeof *d);
-  for (int i = 0; i < n_data; i++) in[i] = piece(s, i, k);
+  for (int i = 0; i < n_data; i++) in[i] = piece_of_input(s, i, k);
   for (int i = 0; i < n; i++) in[n_data + i] = i < s->n ? s->p[i] : s->fp8[0];
   MR_TRY(run_loss(s, k, in, out));
-  MR_TRY(mr_backward(s->g, out[0], seed(s), n, in + n_data, d));
+  MR_TRY(mr_backward(s->g, out[0], loss_seed(s), n, in + n_data, d));
   for (int i = 0; i < s->n; i++) grad[i] = d[i];
   const char *by = step_by_fp8(s);
   if (s->n_fp8) s->amax = s->amax ? mr_lax_max(s->g, s->amax, d[s->n]) : d[s->n];
@@ -138,7 +138,7 @@ static mr_var_t *clip_scale(mr_fn_t *g, mr_var_t *norm, float clip_norm) {
 }
 
 /* Divides v by a fixed loss scale. */
-static mr_var_t *unscale(step_t *s, mr_var_t *v) {
+static mr_var_t *divide_by_scale(step_t *s, mr_var_t *v) {
   double fixed = (double)s->o->loss_scale;
   return !step_is_dynamic(s) && fixed > 0 && fixed != 1 ? mr_lax_scale(s->g, 1 / fixed, v) : v;
 }
@@ -230,7 +230,7 @@ static mr_err_t step_scale(step_t *s, mr_var_t *norm, mr_var_t *scale, mr_var_t 
 }
 
 /* v if the step is applied, else was. */
-static mr_var_t *if_applied(step_t *s, mr_var_t *apply, mr_var_t *was, mr_var_t *v) {
+static mr_var_t *select_if_applied(step_t *s, mr_var_t *apply, mr_var_t *was, mr_var_t *v) {
   return apply ? mr_lax_select_n(s->g, apply, was, v) : v;
 }
 
@@ -243,17 +243,18 @@ static mr_err_t update_one(step_t *s, int i, mr_var_t *scale, mr_var_t *apply, m
   if (s->o->def->chooses) in.apply = apply;
   MR_TRY(s->o->def->update(s->g, s->o, &in, then));
   for (int k = 0; k < sets; k++)
-    next[k * s->n] = if_applied(s, select, k ? in.slot[k - 1] : in.p, then[k]);
+    next[k * s->n] = select_if_applied(s, select, k ? in.slot[k - 1] : in.p, then[k]);
   if (s->o->ema > 0) {
     mr_var_t *was = s->average[i];
-    next[sets * s->n] = if_applied(s, apply, was, mr_optim_ema(s->g, s->o->ema, was, then[0]));
+    next[sets * s->n] =
+        select_if_applied(s, apply, was, mr_optim_ema(s->g, s->o->ema, was, then[0]));
   }
   return s->g->diag.code;
 }
 
 /* v, or the largest magnitude among tensors [from,to) of the products of fp8 if that is not
    finite. */
-static mr_var_t *step_unless_clamped(step_t *s, int from, int to, mr_var_t *v) {
+static mr_var_t *step_or_clamped_most(step_t *s, int from, int to, mr_var_t *v) {
   const char *by = step_by_fp8(s);
   int64_t products = s->amax->aval.dim[0];
   mr_var_t *met = mr_lax_slice(s->g, s->amax, (int64_t[]){0, from}, (int64_t[]){products, to});
@@ -267,18 +268,18 @@ static mr_var_t *step_unless_clamped(step_t *s, int from, int to, mr_var_t *v) {
 /* A product of fp8 clamps an infinity.  One in an operand belongs to the loss, and one in a
    cotangent, which the loss scale may have caused, to the gradients' norm. */
 static mr_var_t *step_loss_of_all(step_t *s, mr_var_t *loss) {
-  return s->n_fp8 ? step_unless_clamped(s, 0, MR_FP8_TENSORS - 1, loss) : loss;
+  return s->n_fp8 ? step_or_clamped_most(s, 0, MR_FP8_TENSORS - 1, loss) : loss;
 }
 
 static mr_var_t *step_norm_of_all(step_t *s, mr_var_t *norm) {
-  return s->n_fp8 ? step_unless_clamped(s, MR_FP8_TENSORS - 1, MR_FP8_TENSORS, norm) : norm;
+  return s->n_fp8 ? step_or_clamped_most(s, MR_FP8_TENSORS - 1, MR_FP8_TENSORS, norm) : norm;
 }
 
 /* Writes the next state of fp8 to next[n_fp8]. */
 static mr_err_t step_fp8(step_t *s, mr_var_t *apply, mr_var_t **next) {
   if (!s->n_fp8) return MR_OK;
   MR_TRY(mr_fp8_next(s->g, s->loss->fp8, s->amax, s->fp8[0], s->fp8[1], &next[0], &next[1]));
-  for (int i = 0; i < s->n_fp8; i++) next[i] = if_applied(s, apply, s->fp8[i], next[i]);
+  for (int i = 0; i < s->n_fp8; i++) next[i] = select_if_applied(s, apply, s->fp8[i], next[i]);
   return s->g->diag.code;
 }
 
@@ -286,8 +287,8 @@ static mr_err_t step_update(step_t *s, mr_var_t **next) {
   mr_var_t *apply;
   unscale_each(s);
   mr_var_t *norm = mr_lax_sqrt(s->g, mr_lax_sum_squares(s->g, s->n, s->grad));
-  norm = step_norm_of_all(s, unscale(s, mr_lax_convert(s->g, norm, MR_F32)));
-  mr_var_t *scale = unscale(s, clip_scale(s->g, norm, s->o->clip_norm));
+  norm = step_norm_of_all(s, divide_by_scale(s, mr_lax_convert(s->g, norm, MR_F32)));
+  mr_var_t *scale = divide_by_scale(s, clip_scale(s->g, norm, s->o->clip_norm));
   *next++ = norm;
   MR_TRY(step_scale(s, norm, scale, next, &apply));
   next += s->n_scale;
@@ -310,7 +311,7 @@ static mr_err_t step_build(step_t *s) {
   return mr_fn_return(s->g, n, s->out);
 }
 
-static bool computes(mr_dtype_t t) { return mr_is_float(t) && !mr_is_storage(t); }
+static bool can_compute(mr_dtype_t t) { return mr_is_float(t) && !mr_is_storage(t); }
 
 /* Checks that part k was traced, has parameters, and has dtypes that optimizers compute in. */
 static mr_err_t check_part(const mr_optim_loss_t *l, int k, mr_diag_t *diag) {
@@ -326,12 +327,12 @@ static mr_err_t check_part(const mr_optim_loss_t *l, int k, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_SHAPE, "the last input is %s, want the scales of fp8, f32[n,%d]",
                    mr_aval_text(last, text), MR_FP8_TENSORS);
   for (int i = l->n_data; i < f->n_in; i++)
-    if (!computes(f->in[i]->aval.dtype))
+    if (!can_compute(f->in[i]->aval.dtype))
       return mr_fail(diag, MR_ERR_SHAPE,
                      "parameter %d is %s, want f32, bf16, f16 or f64: the loss may convert it to "
                      "what it computes in",
                      i - l->n_data, mr_aval_text(&f->in[i]->aval, text));
-  if (f->out[0]->aval.ndim || !computes(f->out[0]->aval.dtype))
+  if (f->out[0]->aval.ndim || !can_compute(f->out[0]->aval.dtype))
     return mr_fail(diag, MR_ERR_SHAPE, "the loss is %s, want a scalar of f32, bf16, f16 or f64",
                    mr_aval_text(&f->out[0]->aval, text));
   return MR_OK;

@@ -172,7 +172,7 @@ static mr_err_t parse_word(mr_parser_t *p, mr_fn_t *g, const char *name, mr_attr
 }
 
 /* A function.  The caller destroys it (drop_called in parse.c) when the equation has its copy. */
-static mr_err_t parse_called(mr_parser_t *p, const char *name, mr_attr_t *a) {
+static mr_err_t parse_function(mr_parser_t *p, const char *name, mr_attr_t *a) {
   mr_fn_t *called;
   MR_TRY(mr__parse_fn(p, &called));
   *a = mr_attr_fn(name, called);
@@ -216,7 +216,7 @@ mr_err_t mr__parse_attr(mr_parser_t *p, mr_fn_t *g, mr_attr_t *a) {
   const char *name = mr_mem_text(&g->mem, word);
   if (!name) return mr__parse_no_memory(p);
   mr__parse_space(p);
-  if (*p->at == '{' || (holds_function(name) && at_function(p))) return parse_called(p, name, a);
+  if (*p->at == '{' || (holds_function(name) && at_function(p))) return parse_function(p, name, a);
   if (*p->at == '(') {
     const char *here = p->at++;
     if (at_function(p)) return parse_branches(p, g, name, a);

@@ -19,7 +19,7 @@ typedef struct rewrite {
   mr_var_t *x, *y, *z; /* the first three operands, NULL if there are fewer */
 } rewrite_t;
 
-static const mr_attr_t *ints(rewrite_t *r, const char *name) {
+static const mr_attr_t *find_ints(rewrite_t *r, const char *name) {
   const mr_attr_t *a = mr__parse_find(r->l, name);
   return a && a->kind == MR_ATTR_INTS ? a : NULL;
 }
@@ -36,14 +36,15 @@ static bool parse_jax_is_text(rewrite_t *r, const char *name, const char *text) 
   return a && a->kind == MR_ATTR_TEXT && !strcmp(a->text, text);
 }
 
-static mr_err_t cannot(rewrite_t *r, const char *why) {
+static mr_err_t fail_rewrite(rewrite_t *r, const char *why) {
   return mr_fail(&r->g->diag, MR_ERR_DATA, "%s: %s", r->l->op, why);
 }
 
 /* Sets the only result to v.  Fails if v is NULL, as g has failed then. */
 static mr_err_t parse_jax_give(rewrite_t *r, mr_var_t *v) {
   r->out[0] = v;
-  return v && r->l->n_out == 1 ? MR_OK : cannot(r, "cannot be written with the ops there are");
+  return v && r->l->n_out == 1 ? MR_OK
+                               : fail_rewrite(r, "cannot be written with the ops there are");
 }
 
 /* ---- pieces ---- */
@@ -58,14 +59,14 @@ static mr_var_t *upside_down(rewrite_t *r, mr_var_t *x) {
   return mr_lax_sub(r->g, mr_literal_whole(r->g, x->aval.dtype, -1), x);
 }
 
-static mr_var_t *negate(rewrite_t *r, mr_var_t *x) { /* bool */
+static mr_var_t *negate_bool(rewrite_t *r, mr_var_t *x) { /* bool */
   return mr_lax_eq(r->g, x, parse_jax_number(r, MR_BOOL, 0));
 }
 
 static mr_var_t *iota_along(rewrite_t *r, int64_t n) { return mr_lax_iota(r->g, MR_I32, 1, &n, 0); }
 
 /* x with dimension `axis` moved to the front, or with `back`, from the front to `axis`. */
-static mr_var_t *moved(rewrite_t *r, mr_var_t *x, int axis, bool back) {
+static mr_var_t *move_axis(rewrite_t *r, mr_var_t *x, int axis, bool back) {
   int perm[MR_MAX_NDIM], n = 0;
   if (!x || !axis) return x;
   if (!back) perm[n++] = axis;
@@ -78,19 +79,19 @@ static mr_var_t *moved(rewrite_t *r, mr_var_t *x, int axis, bool back) {
 }
 
 static mr_var_t *take_along(rewrite_t *r, mr_var_t *x, int axis, mr_var_t *index) {
-  x = moved(r, x, axis, false);
-  return moved(r, x && index ? mr_lax_take(r->g, x, index) : NULL, axis, true);
+  x = move_axis(r, x, axis, false);
+  return move_axis(r, x && index ? mr_lax_take(r->g, x, index) : NULL, axis, true);
 }
 
 /* A scalar index as i32, clamped to [0,most]. */
-static mr_var_t *clamped(rewrite_t *r, mr_var_t *i, int64_t most) {
+static mr_var_t *clamp_index(rewrite_t *r, mr_var_t *i, int64_t most) {
   i = mr_lax_convert(r->g, i, MR_I32);
   i = mr_lax_max(r->g, i, parse_jax_number(r, MR_I32, 0));
   return mr_lax_min(r->g, i, parse_jax_number(r, MR_I32, (double)most));
 }
 
-static mr_var_t *parse_jax_repeated(rewrite_t *r, mr_var_t *x, int ndim, const int64_t *dim,
-                                    int first) {
+static mr_var_t *parse_jax_repeat(rewrite_t *r, mr_var_t *x, int ndim, const int64_t *dim,
+                                  int first) {
   int at[MR_MAX_NDIM];
   for (int i = 0; x && i < x->aval.ndim; i++) at[i] = i + first;
   return x ? mr_lax_broadcast_in_dim(r->g, x, ndim, dim, at) : NULL;
@@ -98,13 +99,13 @@ static mr_var_t *parse_jax_repeated(rewrite_t *r, mr_var_t *x, int ndim, const i
 
 /* ---- ops ---- */
 
-static mr_err_t same(rewrite_t *r) {
-  if (r->l->n_in != r->l->n_out) return cannot(r, "want as many results as operands");
+static mr_err_t rewrite_same(rewrite_t *r) {
+  if (r->l->n_in != r->l->n_out) return fail_rewrite(r, "want as many results as operands");
   for (int i = 0; i < r->l->n_out; i++) r->out[i] = r->l->in[i];
   return MR_OK;
 }
 
-static mr_err_t square(rewrite_t *r) {
+static mr_err_t rewrite_square(rewrite_t *r) {
   return parse_jax_give(r, mr_lax_integer_pow(r->g, r->x, 2));
 }
 
@@ -131,23 +132,23 @@ static mr_err_t is_finite(rewrite_t *r) {
 }
 
 /* and, or, xor and not for bools. */
-static mr_err_t logic(rewrite_t *r) {
-  if (r->x->aval.dtype != MR_BOOL) return cannot(r, "bits of integers have no op here");
+static mr_err_t rewrite_logic(rewrite_t *r) {
+  if (r->x->aval.dtype != MR_BOOL) return fail_rewrite(r, "bits of integers have no op here");
   switch (r->l->op[0]) {
     case 'a': return parse_jax_give(r, mr_lax_min(r->g, r->x, r->y));
     case 'o': return parse_jax_give(r, mr_lax_max(r->g, r->x, r->y));
     case 'x': return parse_jax_give(r, mr_lax_ne(r->g, r->x, r->y));
-    default: return parse_jax_give(r, negate(r, r->x));
+    default: return parse_jax_give(r, negate_bool(r, r->x));
   }
 }
 
-static mr_err_t clamp(rewrite_t *r) { /* low, x, high */
+static mr_err_t rewrite_clamp(rewrite_t *r) { /* low, x, high */
   return parse_jax_give(r, mr_lax_min(r->g, mr_lax_max(r->g, r->x, r->y), r->z));
 }
 
 /* rem for integers, as C's %.  For floats, x - y trunc(x / y) would round. */
-static mr_err_t rem(rewrite_t *r) {
-  if (mr_is_float(r->x->aval.dtype)) return cannot(r, "remainders of floats have no op here");
+static mr_err_t rewrite_rem(rewrite_t *r) {
+  if (mr_is_float(r->x->aval.dtype)) return fail_rewrite(r, "remainders of floats have no op here");
   mr_var_t *q = mr_lax_div(r->g, r->x, r->y);
   return parse_jax_give(r, mr_lax_sub(r->g, r->x, mr_lax_mul(r->g, q, r->y)));
 }
@@ -156,10 +157,10 @@ static mr_err_t pow_(rewrite_t *r) { /* jax also allows integer exponents */
   return parse_jax_give(r, mr_lax_pow(r->g, r->x, mr_lax_convert(r->g, r->y, r->x->aval.dtype)));
 }
 
-static mr_err_t reduce(rewrite_t *r) {
-  const mr_attr_t *a = ints(r, "axes");
+static mr_err_t rewrite_reduce(rewrite_t *r) {
+  const mr_attr_t *a = find_ints(r, "axes");
   int axes[MR_ATTR_MAX];
-  if (!a || a->n > MR_MAX_NDIM) return cannot(r, "want axes");
+  if (!a || a->n > MR_MAX_NDIM) return fail_rewrite(r, "want axes");
   for (int i = 0; i < a->n; i++) axes[i] = a->i[i] < 0 || a->i[i] > 7 ? -1 : (int)a->i[i];
   const char *kind = strchr(r->l->op, '_');
   mr_var_t *x = r->x;
@@ -169,19 +170,19 @@ static mr_err_t reduce(rewrite_t *r) {
     x = mr_lax_reduce_max(r->g, upside_down(r, x), a->n, axes);
     return parse_jax_give(r, x ? upside_down(r, x) : NULL);
   }
-  if (x->aval.dtype != MR_BOOL) return cannot(r, "bits of integers have no op here");
+  if (x->aval.dtype != MR_BOOL) return fail_rewrite(r, "bits of integers have no op here");
   bool all = !strcmp(kind, "_and");
-  x = mr_lax_convert(r->g, all ? negate(r, x) : x, MR_I32);
+  x = mr_lax_convert(r->g, all ? negate_bool(r, x) : x, MR_I32);
   x = mr_lax_reduce_max(r->g, x, a->n, axes);
   return parse_jax_give(r, all ? mr_lax_le(r->g, x, parse_jax_number(r, MR_I32, 0))
                                : mr_lax_gt(r->g, x, parse_jax_number(r, MR_I32, 0)));
 }
 
 /* argmax and argmin: the first index of the greatest or least, or of a NaN. */
-static mr_err_t argmax(rewrite_t *r) {
-  const mr_attr_t *a = ints(r, "axes");
+static mr_err_t rewrite_argmax(rewrite_t *r) {
+  const mr_attr_t *a = find_ints(r, "axes");
   mr_aval_t s = r->x->aval;
-  if (!a || a->n != 1 || a->i[0] < 0 || a->i[0] >= s.ndim) return cannot(r, "want one axis");
+  if (!a || a->n != 1 || a->i[0] < 0 || a->i[0] >= s.ndim) return fail_rewrite(r, "want one axis");
   int axis = (int)a->i[0], at[MR_MAX_NDIM], n = 0;
   mr_var_t *x = !strcmp(r->l->op, "argmin") ? upside_down(r, r->x) : r->x;
   for (int i = 0; i < s.ndim; i++)
@@ -198,17 +199,17 @@ static mr_err_t argmax(rewrite_t *r) {
 }
 
 static mr_err_t parse_jax_split(rewrite_t *r) {
-  const mr_attr_t *sizes = ints(r, "sizes");
+  const mr_attr_t *sizes = find_ints(r, "sizes");
   int axis, n = r->x->aval.ndim;
   if (!sizes || sizes->n != r->l->n_out || !get_int(r, "axis", 0, n - 1, &axis))
-    return cannot(r, "want an axis, and a size for each result");
+    return fail_rewrite(r, "want an axis, and a size for each result");
   int64_t start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM];
   memcpy(limit, r->x->aval.dim, sizeof limit);
   limit[axis] = 0;
   for (int k = 0; k < sizes->n; k++) {
     int64_t left = r->x->aval.dim[axis] - limit[axis];
     start[axis] = limit[axis];
-    if (sizes->i[k] < 0 || sizes->i[k] > left) return cannot(r, "its sizes do not fit");
+    if (sizes->i[k] < 0 || sizes->i[k] > left) return fail_rewrite(r, "its sizes do not fit");
     limit[axis] += sizes->i[k];
     if (!(r->out[k] = mr_lax_slice(r->g, r->x, start, limit))) return r->g->diag.code;
   }
@@ -217,11 +218,11 @@ static mr_err_t parse_jax_split(rewrite_t *r) {
 
 static mr_err_t parse_jax_stack(rewrite_t *r) {
   int axis, n = r->x->aval.ndim;
-  if (n == MR_MAX_NDIM || !get_int(r, "axis", 0, n, &axis)) return cannot(r, "want an axis");
+  if (n == MR_MAX_NDIM || !get_int(r, "axis", 0, n, &axis)) return fail_rewrite(r, "want an axis");
   mr_var_t **piece = mr_mem_take(&r->g->mem, (size_t)r->l->n_in * sizeof *piece);
   for (int i = 0; i < r->l->n_in; i++) {
     int64_t dim[MR_MAX_NDIM];
-    if (r->l->in[i]->aval.ndim != n) return cannot(r, "its operands have other shapes");
+    if (r->l->in[i]->aval.ndim != n) return fail_rewrite(r, "its operands have other shapes");
     for (int d = 0; d <= n; d++) dim[d] = d == axis ? 1 : r->l->in[i]->aval.dim[d - (d > axis)];
     if (!(piece[i] = mr_lax_reshape(r->g, r->l->in[i], n + 1, dim))) return r->g->diag.code;
   }
@@ -229,17 +230,17 @@ static mr_err_t parse_jax_stack(rewrite_t *r) {
 }
 
 /* tile, one dimension at a time: (..., n, ...) -> (..., r, n, ...) -> (..., r n, ...). */
-static mr_err_t tile(rewrite_t *r) {
-  const mr_attr_t *reps = ints(r, "reps");
+static mr_err_t rewrite_tile(rewrite_t *r) {
+  const mr_attr_t *reps = find_ints(r, "reps");
   mr_var_t *x = r->x;
   int n = x->aval.ndim;
   if (!reps || reps->n != n || n == MR_MAX_NDIM)
-    return cannot(r, "want a count for each dimension");
+    return fail_rewrite(r, "want a count for each dimension");
   for (int axis = 0; axis < n && x; axis++) {
     int64_t dim[MR_MAX_NDIM], whole[MR_MAX_NDIM], times = reps->i[axis];
     int at[MR_MAX_NDIM];
     if (times == 1) continue;
-    if (times < 0 || times > INT32_MAX) return cannot(r, "want counts of 31 bits");
+    if (times < 0 || times > INT32_MAX) return fail_rewrite(r, "want counts of 31 bits");
     memcpy(whole, x->aval.dim, sizeof whole);
     for (int d = 0; d <= n; d++) dim[d] = d == axis ? times : whole[d - (d > axis)];
     for (int d = 0; d < n; d++) at[d] = d + (d >= axis);
@@ -251,22 +252,22 @@ static mr_err_t tile(rewrite_t *r) {
 }
 
 /* pad, not between elements.  A negative padding cuts; a value other than 0 is selected in. */
-static mr_err_t pad(rewrite_t *r) {
-  const mr_attr_t *a = ints(r, "padding_config");
+static mr_err_t rewrite_pad(rewrite_t *r) {
+  const mr_attr_t *a = find_ints(r, "padding_config");
   int64_t low[MR_MAX_NDIM], high[MR_MAX_NDIM];
   int n = r->x->aval.ndim;
-  if (!a || a->n != 3 * n) return cannot(r, "want three numbers for each dimension");
+  if (!a || a->n != 3 * n) return fail_rewrite(r, "want three numbers for each dimension");
   mr_aval_t s = r->x->aval;
   mr_var_t *x = r->x;
   int64_t start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM];
   for (int d = 0; d < n; d++) {
     int64_t lo = a->i[3 * d], hi = a->i[3 * d + 1];
-    if (a->i[3 * d + 2]) return cannot(r, "padding between elements has no op here");
+    if (a->i[3 * d + 2]) return fail_rewrite(r, "padding between elements has no op here");
     if (lo < -s.dim[d] || hi < -s.dim[d] || lo > INT32_MAX || hi > INT32_MAX)
-      return cannot(r, "its padding does not fit");
+      return fail_rewrite(r, "its padding does not fit");
     start[d] = lo < 0 ? -lo : 0, limit[d] = s.dim[d] + (hi < 0 ? hi : 0);
     low[d] = lo > 0 ? lo : 0, high[d] = hi > 0 ? hi : 0;
-    if (limit[d] < start[d]) return cannot(r, "its padding does not fit");
+    if (limit[d] < start[d]) return fail_rewrite(r, "its padding does not fit");
   }
   x = mr_lax_pad(r->g, mr_lax_slice(r->g, x, start, limit), low, high);
   if (r->y->literal && r->y->value == 0) return parse_jax_give(r, x);
@@ -274,7 +275,7 @@ static mr_err_t pad(rewrite_t *r) {
   for (int d = 0; d < n; d++) s.dim[d] = limit[d] - start[d];
   s.dtype = MR_F32;
   mr_var_t *inside = mr_lax_pad(r->g, mr_lax_full(r->g, &s, 1), low, high);
-  mr_var_t *around = x ? parse_jax_repeated(r, r->y, n, x->aval.dim, 0) : NULL;
+  mr_var_t *around = x ? parse_jax_repeat(r, r->y, n, x->aval.dim, 0) : NULL;
   inside = mr_lax_gt(r->g, inside, parse_jax_number(r, MR_F32, 0));
   return parse_jax_give(r, mr_lax_select_n(r->g, inside, around, x));
 }
@@ -282,16 +283,17 @@ static mr_err_t pad(rewrite_t *r) {
 /* slice with strides: every s-th element from start.  Pads to whole rows of s elements and takes
    the first of each row. */
 static mr_err_t strided_slice(rewrite_t *r) {
-  const mr_attr_t *from = ints(r, "start_indices"), *to = ints(r, "limit_indices"),
-                  *step = ints(r, "strides");
+  const mr_attr_t *from = find_ints(r, "start_indices"), *to = find_ints(r, "limit_indices"),
+                  *step = find_ints(r, "strides");
   int n = r->x->aval.ndim;
   if (!from || !to || !step || from->n != n || to->n != n || step->n != n)
-    return cannot(r, "want a start, a limit and a stride for each dimension");
+    return fail_rewrite(r, "want a start, a limit and a stride for each dimension");
   mr_var_t *x = mr_lax_slice(r->g, r->x, from->i, to->i);
   for (int d = 0; d < n && x; d++) {
     int64_t s = step->i[d], low[MR_MAX_NDIM] = {0}, high[MR_MAX_NDIM] = {0}, dim[MR_MAX_NDIM + 1];
     if (s == 1) continue;
-    if (s < 1 || s > INT32_MAX || n == MR_MAX_NDIM) return cannot(r, "its strides do not fit");
+    if (s < 1 || s > INT32_MAX || n == MR_MAX_NDIM)
+      return fail_rewrite(r, "its strides do not fit");
     int64_t rows = (x->aval.dim[d] + s - 1) / s;
     high[d] = rows * s - x->aval.dim[d];
     if (!(x = mr_lax_pad(r->g, x, low, high))) break;
@@ -307,15 +309,16 @@ static mr_err_t strided_slice(rewrite_t *r) {
 /* ---- by index ---- */
 
 static mr_err_t dynamic_slice(rewrite_t *r) {
-  const mr_attr_t *sizes = ints(r, "slice_sizes");
+  const mr_attr_t *sizes = find_ints(r, "slice_sizes");
   int n = r->x->aval.ndim;
-  if (!sizes || sizes->n != n || r->l->n_in != n + 1) return cannot(r, "want sizes and starts");
+  if (!sizes || sizes->n != n || r->l->n_in != n + 1)
+    return fail_rewrite(r, "want sizes and starts");
   mr_var_t *x = r->x;
   for (int d = 0; d < n && x; d++) {
     int64_t size = sizes->i[d], whole = r->x->aval.dim[d];
-    if (size < 0 || size > whole) return cannot(r, "its sizes do not fit");
+    if (size < 0 || size > whole) return fail_rewrite(r, "its sizes do not fit");
     if (size == whole) continue;
-    mr_var_t *start = clamped(r, r->l->in[1 + d], whole - size);
+    mr_var_t *start = clamp_index(r, r->l->in[1 + d], whole - size);
     x = take_along(r, x, d, start ? mr_lax_add(r->g, iota_along(r, size), start) : NULL);
   }
   return parse_jax_give(r, x);
@@ -325,13 +328,13 @@ static mr_err_t dynamic_slice(rewrite_t *r) {
 static mr_err_t dynamic_update_slice(rewrite_t *r) {
   mr_aval_t s = r->x->aval;
   int n = s.ndim;
-  if (!r->y || r->y->aval.ndim != n || r->l->n_in != n + 2) return cannot(r, "want starts");
+  if (!r->y || r->y->aval.ndim != n || r->l->n_in != n + 2) return fail_rewrite(r, "want starts");
   mr_var_t *update = r->y, *mask = NULL;
   for (int d = 0; d < n && update; d++) {
     int64_t size = r->y->aval.dim[d], whole = s.dim[d];
-    if (size > whole || !size) return cannot(r, "its sizes do not fit");
+    if (size > whole || !size) return fail_rewrite(r, "its sizes do not fit");
     if (size == whole) continue;
-    mr_var_t *start = clamped(r, r->l->in[2 + d], whole - size);
+    mr_var_t *start = clamp_index(r, r->l->in[2 + d], whole - size);
     mr_var_t *at = start ? mr_lax_sub(r->g, iota_along(r, whole), start) : NULL;
     mr_var_t *zero = parse_jax_number(r, MR_I32, 0),
              *last = parse_jax_number(r, MR_I32, (double)(size - 1));
@@ -362,7 +365,7 @@ static bool dimension_list(const char *text, const char *name, int *n, int64_t v
 /* gather of rows along one dimension, as x[:, index] gives it; other gathers have no op here. */
 static mr_err_t parse_jax_gather(rewrite_t *r) {
   const mr_attr_t *dims = mr__parse_find(r->l, "dimension_numbers"),
-                  *sizes = ints(r, "slice_sizes");
+                  *sizes = find_ints(r, "slice_sizes");
   int64_t offset[MR_MAX_NDIM], collapsed[MR_MAX_NDIM], map[MR_MAX_NDIM], batch[MR_MAX_NDIM];
   int n_offset, n_collapsed, n_map, n_batch, n = r->x->aval.ndim;
   if (!dims || dims->kind != MR_ATTR_TEXT || !sizes || sizes->n != n || !r->y ||
@@ -370,37 +373,38 @@ static mr_err_t parse_jax_gather(rewrite_t *r) {
       !dimension_list(dims->text, "collapsed_slice_dims", &n_collapsed, collapsed) ||
       !dimension_list(dims->text, "start_index_map", &n_map, map) ||
       !dimension_list(dims->text, "operand_batching_dims", &n_batch, batch))
-    return cannot(r, "its dimension numbers cannot be read");
+    return fail_rewrite(r, "its dimension numbers cannot be read");
   mr_aval_t at = r->y->aval;
   bool rows = n_map == 1 && n_collapsed == 1 && map[0] == collapsed[0] && !n_batch && map[0] >= 0 &&
               map[0] < n && at.ndim >= 1 && at.dim[at.ndim - 1] == 1;
   for (int d = 0; rows && d < n; d++) rows = sizes->i[d] == (d == map[0] ? 1 : r->x->aval.dim[d]);
-  if (!rows) return cannot(r, "other than of rows along one dimension, it has no op here");
+  if (!rows) return fail_rewrite(r, "other than of rows along one dimension, it has no op here");
   if (!parse_jax_is_text(r, "mode", "GatherScatterMode.PROMISE_IN_BOUNDS") &&
       !parse_jax_is_text(r, "mode", "GatherScatterMode.CLIP"))
-    return cannot(r, "indices outside the operand are filled, which has no op here");
+    return fail_rewrite(r, "indices outside the operand are filled, which has no op here");
   mr_var_t *index = mr_lax_convert(r->g, r->y, MR_I32);
   index = index ? mr_lax_reshape(r->g, index, at.ndim - 1, at.dim) : NULL;
-  mr_var_t *x = moved(r, r->x, (int)map[0], false);
+  mr_var_t *x = move_axis(r, r->x, (int)map[0], false);
   x = x && index ? mr_lax_take(r->g, x, index) : NULL;
   if (!x) return r->g->diag.code;
   /* The dimensions of the index come first now; the others belong at offset_dims. */
   int perm[MR_MAX_NDIM], n_index = at.ndim - 1, next = 0, rest = n_index;
-  if (n_index + n_offset != x->aval.ndim) return cannot(r, "its dimension numbers do not fit");
+  if (n_index + n_offset != x->aval.ndim)
+    return fail_rewrite(r, "its dimension numbers do not fit");
   for (int d = 0, k = 0; d < x->aval.ndim; d++) {
     bool is_offset = k < n_offset && offset[k] == d;
     k += is_offset;
     perm[d] = is_offset ? rest++ : next++;
   }
-  if (next != n_index) return cannot(r, "its dimension numbers do not fit");
+  if (next != n_index) return fail_rewrite(r, "its dimension numbers do not fit");
   return parse_jax_give(r, mr_lax_transpose(r->g, x, perm));
 }
 
 /* ---- calls ---- */
 
-static mr_err_t remat(rewrite_t *r) {
+static mr_err_t rewrite_remat(rewrite_t *r) {
   const mr_attr_t *a = mr__parse_find(r->l, "jaxpr");
-  if (!a || a->kind != MR_ATTR_FN) return cannot(r, "want a function");
+  if (!a || a->kind != MR_ATTR_FN) return fail_rewrite(r, "want a function");
   const mr_attr_t attr[] = {mr_attr_fn("jaxpr", a->fn), mr_attr_int("saved", 0)};
   mr_eqn_t *e = mr_emit(r->g, &mr_op_checkpoint, r->l->n_in, r->l->in, 2, attr, r->l->n_out);
   for (int i = 0; e && i < r->l->n_out; i++) r->out[i] = e->out[i];
@@ -434,10 +438,10 @@ static mr_fn_t *relu_rule(const mr_fn_t *body) {
 /* custom_jvp and custom_vjp calls, whose rule jax does not print.  relu is recognised by its name
    and body.  Any other call refuses derivatives, as its rule may differ from those of its
    body. */
-static mr_err_t custom(rewrite_t *r) {
+static mr_err_t rewrite_custom(rewrite_t *r) {
   const mr_attr_t *a = mr__parse_find(r->l, "call_jaxpr");
   if (!a) a = mr__parse_find(r->l, "fun_jaxpr");
-  if (!a || a->kind != MR_ATTR_FN) return cannot(r, "want a function");
+  if (!a || a->kind != MR_ATTR_FN) return fail_rewrite(r, "want a function");
   mr_fn_t *rule = parse_jax_is_text(r, "name", "relu") && is_relu(a->fn) ? relu_rule(a->fn) : NULL;
   const mr_attr_t attr[] = {mr_attr_fn("call_jaxpr", a->fn), mr_attr_fn("jvp_jaxpr", rule)};
   mr_eqn_t *e =
@@ -469,41 +473,41 @@ static const struct rule {
   int n_in; /* -1: any, at least one */
   mr_err_t (*write)(rewrite_t *r);
   bool spreads; /* elementwise, of several operands */
-} rules[] = {{"square", 1, square, false},
+} rules[] = {{"square", 1, rewrite_square, false},
              {"exp2", 1, exp2_, false},
              {"tan", 1, tan_, false},
              {"erfc", 1, erfc_, false},
              {"ceil", 1, ceil_, false},
              {"is_finite", 1, is_finite, false},
-             {"and", 2, logic, true},
-             {"or", 2, logic, true},
-             {"xor", 2, logic, true},
-             {"not", 1, logic, false},
-             {"clamp", 3, clamp, true},
-             {"rem", 2, rem, true},
+             {"and", 2, rewrite_logic, true},
+             {"or", 2, rewrite_logic, true},
+             {"xor", 2, rewrite_logic, true},
+             {"not", 1, rewrite_logic, false},
+             {"clamp", 3, rewrite_clamp, true},
+             {"rem", 2, rewrite_rem, true},
              {"pow", 2, pow_, true},
-             {"reduce_min", 1, reduce, false},
-             {"reduce_and", 1, reduce, false},
-             {"reduce_or", 1, reduce, false},
-             {"psum", 1, reduce, false},
-             {"argmax", 1, argmax, false},
-             {"argmin", 1, argmax, false},
+             {"reduce_min", 1, rewrite_reduce, false},
+             {"reduce_and", 1, rewrite_reduce, false},
+             {"reduce_or", 1, rewrite_reduce, false},
+             {"psum", 1, rewrite_reduce, false},
+             {"argmax", 1, rewrite_argmax, false},
+             {"argmin", 1, rewrite_argmax, false},
              {"split", 1, parse_jax_split, false},
              {"stack", -1, parse_jax_stack, false},
-             {"tile", 1, tile, false},
-             {"pad", 2, pad, false},
+             {"tile", 1, rewrite_tile, false},
+             {"pad", 2, rewrite_pad, false},
              {"slice", 1, strided_slice, false},
              {"dynamic_slice", -1, dynamic_slice, false},
              {"dynamic_update_slice", -1, dynamic_update_slice, false},
              {"gather", 2, parse_jax_gather, false},
-             {"copy", 1, same, false},
-             {"copy_p", 1, same, false},
-             {"pvary", -1, same, false},
-             {"remat2", -1, remat, false},
-             {"remat", -1, remat, false},
-             {"checkpoint", -1, remat, false},
-             {"custom_jvp_call", -1, custom, false},
-             {"custom_vjp_call", -1, custom, false}};
+             {"copy", 1, rewrite_same, false},
+             {"copy_p", 1, rewrite_same, false},
+             {"pvary", -1, rewrite_same, false},
+             {"remat2", -1, rewrite_remat, false},
+             {"remat", -1, rewrite_remat, false},
+             {"checkpoint", -1, rewrite_remat, false},
+             {"custom_jvp_call", -1, rewrite_custom, false},
+             {"custom_vjp_call", -1, rewrite_custom, false}};
 
 /* Whether to rewrite the line.  An op that this tree has too is rewritten only in the form that
    jax alone prints. */

@@ -79,8 +79,8 @@ mr_err_t mr_eval_step_create(const mr_loss_t *l, const mr_compute_t *c, int64_t 
 
 /* Points *out at the set that is evaluated: the host's, the training step's on the device, or a
    copy of its own there. */
-static mr_err_t eval_judged(mr_eval_step_t *e, const mr_params_t *params,
-                            const mr_param_set_t **out, mr_diag_t *diag) {
+static mr_err_t eval_find_judged(mr_eval_step_t *e, const mr_params_t *params,
+                                 const mr_param_set_t **out, mr_diag_t *diag) {
   const mr_param_set_t *judged = mr_params_judged(params);
   const mr_device_t *device = e->s.placed.device;
   mr__placed_t *lender = e->lender ? &mr__train_step_of(e->lender)->placed : NULL;
@@ -99,7 +99,7 @@ mr_err_t mr_eval_step_run(mr_eval_step_t *e, const mr_params_t *params, const vo
                           mr_diag_t *diag) {
   mr__step_t *s = &e->s;
   const mr_param_set_t *judged;
-  MR_TRY(eval_judged(e, params, &judged, diag));
+  MR_TRY(eval_find_judged(e, params, &judged, diag));
   if (judged->dtype != e->kept)
     return mr_fail(diag, MR_ERR_SHAPE, "parameters are kept in %s, the evaluation wants %s",
                    mr_dtype_name(judged->dtype), mr_dtype_name(e->kept));

@@ -20,8 +20,8 @@ static int64_t more_parts(int64_t batch, int64_t k) {
   return 0;
 }
 
-static mr_err_t plan(const mr_loss_t *l, const mr_train_config_t *t, int64_t part, int64_t parts,
-                     mr_train_plan_t *out, mr_diag_t *diag) {
+static mr_err_t plan_parts(const mr_loss_t *l, const mr_train_config_t *t, int64_t part,
+                           int64_t parts, mr_train_plan_t *out, mr_diag_t *diag) {
   mr_train_config_t own = *t;
   own.batch = part * parts;
   own.accumulate = parts;
@@ -33,10 +33,10 @@ static mr_err_t plan(const mr_loss_t *l, const mr_train_config_t *t, int64_t par
 static mr_err_t plan_in_parts(const mr_loss_t *l, const mr_train_config_t *t, int64_t k,
                               mr_train_plan_t *out, mr_diag_t *diag) {
   mr_train_plan_t one;
-  MR_TRY(plan(l, t, t->batch / k, 1, &one, diag));
+  MR_TRY(plan_parts(l, t, t->batch / k, 1, &one, diag));
   *out = one;
   if (k == 1) return MR_OK;
-  MR_TRY(plan(l, t, t->batch / k, 2, out, diag));
+  MR_TRY(plan_parts(l, t, t->batch / k, 2, out, diag));
   out->flop = one.flop + (double)(k - 1) * (out->flop - one.flop);
   out->bytes = one.bytes + (double)(k - 1) * (out->bytes - one.bytes);
   return MR_OK;
@@ -62,7 +62,7 @@ static mr_err_t try_it(search_t *s, const mr_train_config_t *t, int64_t k, bool 
   *fits = p.peak <= s->limit;
   if (!*fits || (s->best.accumulate && cost >= s->cost)) return MR_OK;
   whole = p;
-  if (k > 2) MR_TRY(plan(s->l, t, t->batch / k, k, &whole, diag));
+  if (k > 2) MR_TRY(plan_parts(s->l, t, t->batch / k, k, &whole, diag));
   *fits = whole.peak <= s->limit;
   if (!*fits) return MR_OK;
   s->best = (mr_fit_t){t->compute.remat, k, whole.peak, s->byte};
@@ -79,9 +79,9 @@ static mr_err_t find_least(search_t *s, mr_diag_t *diag) {
     for (int64_t k = 1; k; k = more_parts(s->t->batch, k)) {
       mr_train_config_t own = *s->t;
       own.compute.remat = (mr_nn_remat_t)r;
-      MR_TRY(plan(s->l, &own, own.batch / k, k < 2 ? k : 2, &p, diag));
+      MR_TRY(plan_parts(s->l, &own, own.batch / k, k < 2 ? k : 2, &p, diag));
       if (s->least.accumulate && p.peak >= s->least.peak) continue;
-      if (k > 2) MR_TRY(plan(s->l, &own, own.batch / k, k, &p, diag));
+      if (k > 2) MR_TRY(plan_parts(s->l, &own, own.batch / k, k, &p, diag));
       if (!s->least.accumulate || p.peak < s->least.peak)
         s->least = (mr_fit_t){own.compute.remat, k, p.peak, s->byte};
     }

@@ -15,13 +15,13 @@ struct mr_slots {
   char **block; /* [n] */
 };
 
-static size_t slots_aligned(const mr_device_t *d, size_t bytes) {
+static size_t slots_align(const mr_device_t *d, size_t bytes) {
   return (bytes + d->backend->align - 1) / d->backend->align * d->backend->align;
 }
 
 size_t mr_slots_bytes(const mr_device_t *d, int n, int n_fields, const size_t *field_bytes) {
   size_t bytes = 0;
-  for (int i = 0; i < n_fields; i++) bytes += slots_aligned(d, field_bytes[i]);
+  for (int i = 0; i < n_fields; i++) bytes += slots_align(d, field_bytes[i]);
   return bytes * (size_t)n;
 }
 
@@ -52,7 +52,7 @@ mr_err_t mr_slots_create(const mr_device_t *d, int n, int n_fields, const size_t
   mr_err_t e = s->at && s->block ? MR_OK : mr_no_memory(diag, "the slots of a device");
   for (int i = 0; i < n_fields && e >= 0; i++) {
     s->at[i] = s->bytes;
-    s->bytes += slots_aligned(d, field_bytes[i]);
+    s->bytes += slots_align(d, field_bytes[i]);
   }
   if (e >= 0) e = slots_take(s, diag);
   /* Memory is taken by commands. */

@@ -101,7 +101,7 @@ static mr_var_t *train_report(mr_fn_t *f, const mr_loss_t *l, int64_t batch, con
 
 /* x, of set k, in dtype t; the conversion names the setting that keeps the set narrow. draw: NULL,
    or seed and step of a rounding at random, tensor number `site`. */
-static mr_var_t *train_kept(mr_fn_t *f, mr_var_t *x, mr_dtype_t t, int k, int n_slots,
+static mr_var_t *train_keep(mr_fn_t *f, mr_var_t *x, mr_dtype_t t, int k, int n_slots,
                             mr_var_t *const *draw, int site) {
   mr_origin_t before = mr_origin(f);
   f->by = k && k <= n_slots ? "slot-dtype" : "param-dtype";
@@ -134,7 +134,7 @@ static void train_place(train_order_t *o, mr_eqn_t *e) {
 }
 
 /* The conversions are f's equations [0,first) and [last,n_eqn). */
-static mr_err_t train_order_kept(mr_fn_t *f, int first, int last) {
+static mr_err_t train_order_conversions(mr_fn_t *f, int first, int last) {
   size_t n = (size_t)f->n_var + 1;
   train_order_t o = {.eqn = mr_mem_take(&f->mem, (size_t)(f->n_eqn + 1) * sizeof(mr_eqn_t *)),
                      .reads = mr_mem_take(&f->mem, n * sizeof(mr_eqn_t *)),
@@ -170,7 +170,7 @@ static mr_err_t report_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_
   MR_TRY(f->diag.code);
   for (int i = 0; i < update->n_in; i++)
     in[i] = i < first ? f->in[i]
-                      : train_kept(f, f->in[i], MR_F32, (i - first) / list->n, n_slots, NULL, 0);
+                      : train_keep(f, f->in[i], MR_F32, (i - first) / list->n, n_slots, NULL, 0);
   int n_read = f->n_eqn;
   MR_TRY(mr_inline(f, update, in, u));
   mr_var_t **result = u + y.outs + 2; /* the place of the norm */
@@ -182,9 +182,9 @@ static mr_err_t report_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_
   for (int i = 0; i < y.n_sets && f->diag.code >= 0; i++) {
     mr_var_t **to = &result[1 + y.n_state + i];
     int k = i / list->n;
-    *to = train_kept(f, *to, mr__step_kept_in(&t->compute, k, n_slots), k, n_slots, draw, i);
+    *to = train_keep(f, *to, mr__step_kept_in(&t->compute, k, n_slots), k, n_slots, draw, i);
   }
-  MR_TRY(train_order_kept(f, n_read, n_reported));
+  MR_TRY(train_order_conversions(f, n_read, n_reported));
   return mr_fn_return(f, 1 + y.n_state + y.n_sets, result);
 }
 

@@ -118,13 +118,13 @@ static const char *amp_scope(const amp_t *a, const mr_eqn_t *e) {
   return scope ? scope : "";
 }
 
-static mr_amp_rule_t amp_asked(const amp_t *a, const mr_eqn_t *e) {
+static mr_amp_rule_t amp_rule_of(const amp_t *a, const mr_eqn_t *e) {
   const mr_amp_row_t *r = amp_row_of(a->policy, e, amp_scope(a, e));
   return r ? r->rule : a->policy->others;
 }
 
 static mr_amp_rule_t amp_rule(const amp_t *a, const mr_eqn_t *e) {
-  mr_amp_rule_t r = amp_asked(a, e);
+  mr_amp_rule_t r = amp_rule_of(a, e);
   if (r != MR_AMP_BY_CLASS) return r;
   return e->op->amp.how == MR_AMP_NARROW ? MR_AMP_COMPUTE
          : e->op->amp.how == MR_AMP_WIDE ? MR_AMP_F32
@@ -283,8 +283,8 @@ static mr_var_t *amp_as(const amp_t *a, const mr_eqn_t *e, const mr_var_t *x, mr
 }
 
 /* The dtype operand k of e is wanted in; widest: of what the operands are now. */
-static mr_dtype_t amp_wanted(const amp_t *a, mr_amp_rule_t r, const mr_var_t *x,
-                             mr_dtype_t widest) {
+static mr_dtype_t amp_dtype_for(const amp_t *a, mr_amp_rule_t r, const mr_var_t *x,
+                                mr_dtype_t widest) {
   mr_dtype_t as_is =
       x->literal || !a->map[x->id].now ? x->aval.dtype : a->map[x->id].now->aval.dtype;
   if (!amp_converts(as_is)) return as_is;
@@ -373,7 +373,7 @@ static void amp_drop(const mr_eqn_t *e, mr_attr_t *attr) {
    all that read it do so too, the sums need not be rounded. */
 static mr_dtype_t amp_product(const amp_t *a, const mr_eqn_t *e, mr_amp_rule_t r,
                               mr_var_t *const *in, mr_dtype_t asked) {
-  bool by_class = amp_asked(a, e) == MR_AMP_BY_CLASS;
+  bool by_class = amp_rule_of(a, e) == MR_AMP_BY_CLASS;
   if (r == MR_AMP_ORIGINAL) return asked;
   if (in[0] && in[0]->aval.dtype == MR_F32) return MR_F32;
   return r == MR_AMP_COMPUTE && !(by_class && a->map[e->out[0]->id].wide) ? a->policy->compute
@@ -398,7 +398,7 @@ static void amp_give(const amp_t *a, const mr_eqn_t *e, mr_amp_rule_t r, mr_var_
 static void amp_operands(const amp_t *a, const mr_eqn_t *e, mr_amp_rule_t r, mr_var_t **in) {
   mr_dtype_t widest = amp_widest(a, e);
   for (int k = 0; k < e->n_in; k++)
-    in[k] = amp_as(a, e, e->in[k], amp_wanted(a, r, e->in[k], widest), amp_by(r));
+    in[k] = amp_as(a, e, e->in[k], amp_dtype_for(a, r, e->in[k], widest), amp_by(r));
 }
 
 static mr_err_t amp_eqn(const amp_t *a, const mr_eqn_t *e) {

@@ -25,7 +25,7 @@ static bool same_eqn(const mr_eqn_t *a, const mr_eqn_t *b) {
 }
 
 /* A barrier must stay distinct; functions in attributes are not compared. */
-static bool mergeable(const mr_eqn_t *e) {
+static bool is_mergeable(const mr_eqn_t *e) {
   if (e->op->fuse.apart) return false;
   const mr_fn_t *const *fns;
   for (int k = 0; k < e->n_attr; k++)
@@ -53,7 +53,7 @@ typedef struct table {
 } table_t;
 
 /* Returns the equal equation in the table; without one, enters e and returns NULL. */
-static mr_eqn_t *earlier(table_t *t, mr_eqn_t *e) {
+static mr_eqn_t *find_earlier(table_t *t, mr_eqn_t *e) {
   size_t at = (size_t)cse_hash_of(e) & t->mask;
   for (; t->slot[at]; at = (at + 1) & t->mask)
     if (same_eqn(t->slot[at], e)) return t->slot[at];
@@ -68,7 +68,7 @@ static void cse_merge(mr_fn_t *f, table_t *t, mr_var_t **instead) {
     mr_eqn_t *e = f->eqn[i], *before = NULL;
     for (int k = 0; k < e->n_in; k++)
       if (instead[e->in[k]->id]) e->in[k] = instead[e->in[k]->id];
-    if (mergeable(e)) before = earlier(t, e);
+    if (is_mergeable(e)) before = find_earlier(t, e);
     if (before)
       for (int k = 0; k < e->n_out; k++) instead[e->out[k]->id] = before->out[k];
     else

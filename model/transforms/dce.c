@@ -2,7 +2,7 @@
    pass is enough, because operands come before the equations that use them. */
 #include "model/transforms/transforms.h"
 
-static bool dce_wanted(const mr_eqn_t *e) {
+static bool dce_is_needed(const mr_eqn_t *e) {
   for (int k = 0; k < e->n_out; k++)
     if (e->out[k]->live) return true;
   return false;
@@ -18,7 +18,7 @@ void mr_dce(mr_fn_t *f) {
   int at = f->n_eqn;
   for (int i = f->n_eqn - 1; i >= 0; i--) {
     mr_eqn_t *e = f->eqn[i];
-    if (!dce_wanted(e)) continue;
+    if (!dce_is_needed(e)) continue;
     dce_mark(e->in, e->n_in, true);
     f->eqn[--at] = e;
   }

@@ -18,7 +18,7 @@ static bool is_constant(const mr_var_t *v, double value) {
 
 /* Returns the literal for an f32 scalar that e, an elementwise op, computes from literals, with the
    bits that its kernel would give.  NULL for other equations. */
-static mr_var_t *computed(mr_fn_t *f, const mr_eqn_t *e, const mr_target_t *t) {
+static mr_var_t *compute_literal(mr_fn_t *f, const mr_eqn_t *e, const mr_target_t *t) {
   if (e->n_out != 1 || e->out[0]->aval.ndim || e->out[0]->aval.dtype != MR_F32) return NULL;
   for (int k = 0; k < e->n_in; k++)
     if (!e->in[k]->literal || e->in[k]->aval.dtype != MR_F32) return NULL;
@@ -61,7 +61,7 @@ mr_err_t mr_fold_constants(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag) {
     mr_eqn_t *e = f->eqn[i];
     for (int k = 0; k < e->n_in; k++)
       if (e->in[k]->id < n && instead[e->in[k]->id]) e->in[k] = instead[e->in[k]->id];
-    mr_var_t *v = computed(f, e, t);
+    mr_var_t *v = compute_literal(f, e, t);
     if (!v) v = passed_on(e);
     if (v)
       instead[e->out[0]->id] = v;

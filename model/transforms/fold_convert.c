@@ -7,14 +7,14 @@
 #include "model/ops/operands.h"
 #include "model/transforms/transforms.h"
 
-static bool widening(const mr_eqn_t *e) {
+static bool is_widening(const mr_eqn_t *e) {
   return e && mr__is_conversion(e) && mr_is_narrow(e->in[0]->aval.dtype) &&
          e->in[0]->aval.dtype != MR_F32 && e->out[0]->aval.dtype == MR_F32;
 }
 
 /* Converts back to its dtype what e's operand is f32 of. */
 static bool narrows_back(const mr_eqn_t *e) {
-  return mr__is_conversion(e) && widening(e->in[0]->def) &&
+  return mr__is_conversion(e) && is_widening(e->in[0]->def) &&
          e->in[0]->def->in[0]->aval.dtype == e->out[0]->aval.dtype;
 }
 
@@ -46,14 +46,14 @@ void mr_fold_convert(mr_fn_t *f) {
       mr_eqn_t *e = f->eqn[i];
       for (int k = 0; k < e->n_in; k++) {
         if (instead[e->in[k]->id]) e->in[k] = instead[e->in[k]->id];
-        if (!e->op->amp.mixes || !widening(e->in[k]->def)) continue;
+        if (!e->op->amp.mixes || !is_widening(e->in[k]->def)) continue;
         e->in[k] = e->in[k]->def->in[0];
         asks_f32(f, e);
       }
       if (!e->n_in) continue;
       if (narrows_back(e)) instead[e->out[0]->id] = e->in[0]->def->in[0];
       const mr_var_t *x = e->in[0];
-      if (widening(e) && x->def && x->def->op->amp.widens && uses[x->id] == 1)
+      if (is_widening(e) && x->def && x->def->op->amp.widens && uses[x->id] == 1)
         widen_producer(f, e, instead);
     }
     for (int i = 0; i < f->n_out; i++)

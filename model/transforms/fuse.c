@@ -47,12 +47,12 @@ typedef struct fuser {
 
 static int64_t fuse_elems(const mr_var_t *v) { return mr_aval_elems(&v->aval); }
 
-static int root(const fuser_t *s, int g) {
+static int group_root(const fuser_t *s, int g) {
   while (g >= 0 && s->group[g].into != g) g = s->group[g].into;
   return g;
 }
 
-static int group_of(const fuser_t *s, int i) { return i < 0 ? -1 : root(s, s->of[i]); }
+static int group_of(const fuser_t *s, int i) { return i < 0 ? -1 : group_root(s, s->of[i]); }
 
 static bool fuse_unit_of(const mr_eqn_t *e, mr_unit_t *u) {
   *u = (mr_unit_t){0};
@@ -138,7 +138,7 @@ static bool ends_fit(const fuser_t *s, int a, int b, const mr_eqn_t *e) {
 
 /* ---- groups ---- */
 /* Returns the open group that computes operand v, if an op on n elements may join it; -1 if not. */
-static int candidate(const fuser_t *s, const mr_var_t *v, int i, int64_t n) {
+static int find_candidate(const fuser_t *s, const mr_var_t *v, int i, int64_t n) {
   int g = source_of(s, v);
   if (g < 0) return -1;
   const group_t *x = &s->group[g];
@@ -201,7 +201,7 @@ static bool reads_sum(const fuser_t *s, const mr_eqn_t *e, int g, int64_t n) {
 static int fuse_choose(fuser_t *s, const mr_eqn_t *e, int i, int64_t n) {
   int g = -1;
   for (int turn = 0; turn < 2 * e->n_in; turn++) {
-    int k = turn % e->n_in, c = candidate(s, e->in[k], i, n);
+    int k = turn % e->n_in, c = find_candidate(s, e->in[k], i, n);
     if (c < 0 || c == g || reads_sum(s, e, c, n)) continue;
     if (turn < e->n_in && s->group[c].n == n) continue;
     if (g < 0 && ends_fit(s, c, -1, e))
@@ -271,7 +271,7 @@ static void fuse_find_groups(fuser_t *s) {
   for (int i = 0; i < s->n_eqn; i++) {
     const mr_eqn_t *e = s->eqn[i];
     s->of[i] = fuse_place(s, i);
-    close_others(s, e, root(s, s->of[i]));
+    close_others(s, e, group_root(s, s->of[i]));
     for (int k = 0; k < e->n_out; k++) s->at[e->out[k]->id] = i;
     for (int k = 0; k < e->n_in; k++) s->uses[e->in[k]->id]++;
   }
@@ -308,7 +308,7 @@ static void add_operand(fuser_t *s, body_t *b, mr_var_t *v) {
 
 /* Returns v in the body.  bf16 and f16 operands of an f32 result (mr_fold_convert) are converted,
    since inside a body the ops' own shape rules hold. */
-static mr_var_t *widened(fuser_t *s, body_t *b, const mr_eqn_t *e, mr_var_t *v) {
+static mr_var_t *widen_operand(fuser_t *s, body_t *b, const mr_eqn_t *e, mr_var_t *v) {
   mr_var_t *x = mr__mapped(b->fn, s->map, v);
   bool beside = e->op->amp.mixes && e->out[0]->aval.dtype == MR_F32;
   if (!beside || !mr_is_narrow(v->aval.dtype)) return x;
@@ -322,7 +322,7 @@ static mr_var_t *widened(fuser_t *s, body_t *b, const mr_eqn_t *e, mr_var_t *v) 
 static void add_member(fuser_t *s, body_t *b, const mr_eqn_t *e) {
   mr_var_t *in[MR_UNIT_IN];
   for (int k = 0; k < e->n_in && !b->full; k++) add_operand(s, b, e->in[k]);
-  for (int k = 0; k < e->n_in && !b->full; k++) in[k] = widened(s, b, e, e->in[k]);
+  for (int k = 0; k < e->n_in && !b->full; k++) in[k] = widen_operand(s, b, e, e->in[k]);
   mr_eqn_t *c = b->full ? NULL : mr_emit_like(b->fn, e, in);
   if (c) s->map[e->out[0]->id] = c->out[0];
   b->full |= b->fn->n_eqn > s->t->loop_eqns || b->fn->diag.code < 0;
@@ -360,7 +360,7 @@ static const mr_var_t *fuse_bytes_of(const mr_var_t *v) {
 }
 
 /* Whether the body already returns a value with these bytes. */
-static bool given(const body_t *b, const mr_var_t *inner) {
+static bool is_returned(const body_t *b, const mr_var_t *inner) {
   for (int k = 0; k < b->n_out; k++)
     if (fuse_bytes_of(b->inner[k]) == fuse_bytes_of(inner)) return true;
   return false;
@@ -372,7 +372,7 @@ static void fuse_add_outputs(fuser_t *s, int g, body_t *b) {
     if (group_of(s, i) != g) continue;
     mr_var_t *v = s->eqn[i]->out[0];
     if (s->uses[v->id] == reads_inside(s, g, v)) continue;
-    b->full |= b->n_out == s->t->loop_ends || given(b, s->map[v->id]);
+    b->full |= b->n_out == s->t->loop_ends || is_returned(b, s->map[v->id]);
     if (b->full) return;
     b->inner[b->n_out] = s->map[v->id];
     b->out[b->n_out++] = v;
@@ -397,7 +397,7 @@ static mr_eqn_t *fuse_emit(fuser_t *s, int g, const body_t *b) {
   return e;
 }
 
-static mr_err_t form(fuser_t *s, int g) {
+static mr_err_t form_group(fuser_t *s, int g) {
   body_t b = {.fn = mr_fn_create()};
   if (!b.fn) return mr_no_memory(&s->f->diag, "fuse");
   memset(s->map, 0, (size_t)s->n_var * sizeof *s->map);
@@ -429,7 +429,7 @@ static void write_group(fuser_t *s, int g) {
 /* Forms the fused equations while all others keep their places, then rewrites the list. */
 static mr_err_t fuse_rewrite(fuser_t *s) {
   for (int g = 0; g < s->n_group; g++)
-    if (root(s, g) == g && s->group[g].n_member > 0) MR_TRY(form(s, g));
+    if (group_root(s, g) == g && s->group[g].n_member > 0) MR_TRY(form_group(s, g));
   s->f->n_eqn = 0;
   for (int i = 0; i < s->n_eqn; i++) {
     int g = group_of(s, i);

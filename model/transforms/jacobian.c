@@ -18,7 +18,7 @@ static mr_err_t block_aval(mr_fn_t *g, const mr_aval_t *y, const mr_aval_t *x, m
 }
 
 /* Returns all unit vectors of the shape of a: (elems, a...).  NULL on failure. */
-static mr_var_t *units(mr_fn_t *g, const mr_aval_t *a) {
+static mr_var_t *unit_vectors(mr_fn_t *g, const mr_aval_t *a) {
   int64_t n = mr_aval_elems(a), dim[MR_MAX_NDIM + 1] = {n};
   for (int i = 0; i < a->ndim; i++) dim[i + 1] = a->dim[i];
   if (a->ndim == MR_MAX_NDIM) {
@@ -38,7 +38,7 @@ static mr_err_t map_units(mr_fn_t *g, const mr_fn_t *f, const mr_fn_t *part, int
     if (i < f->n_in)
       in[i] = (mr_batched_t){g->in[i], -1};
     else if (i == f->n_in + k)
-      in[i] = (mr_batched_t){units(g, a), 0};
+      in[i] = (mr_batched_t){unit_vectors(g, a), 0};
     else
       in[i] = (mr_batched_t){mr_lax_full(g, a, 0), -1};
   }

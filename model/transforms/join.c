@@ -88,7 +88,7 @@ static bool alike_eqns(const mr_fn_t *a, const mr_eqn_t *x, const mr_fn_t *b, co
 }
 
 /* Whether two loops of join_size > 0 compute the same. */
-static bool alike(const mr_eqn_t *x, const mr_eqn_t *y) {
+static bool loops_alike(const mr_eqn_t *x, const mr_eqn_t *y) {
   const mr_fn_t *a = join_body(x), *b = join_body(y);
   if (a->n_in != b->n_in || a->n_eqn != b->n_eqn || a->n_out != b->n_out) return false;
   for (int k = 0; k < a->n_in; k++)
@@ -119,7 +119,7 @@ static int new_ends(const joiner_t *s, const group_t *g, const mr_eqn_t *e) {
 static bool join_takes(const joiner_t *s, int g, int i) {
   const group_t *x = &s->group[g];
   const mr_eqn_t *e = s->f->eqn[i];
-  return !x->closed && i - x->last <= REACH && alike(s->f->eqn[x->first], e) &&
+  return !x->closed && i - x->last <= REACH && loops_alike(s->f->eqn[x->first], e) &&
          x->ends + new_ends(s, x, e) <= s->t->joined_ends;
 }
 

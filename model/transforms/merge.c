@@ -55,7 +55,7 @@ static bool is_product(const mr_eqn_t *e) {
          (mr_attr_find(e, "transposed") || e->in[0]->aval.ndim > 1);
 }
 
-static int64_t columns(const mr_eqn_t *e) {
+static int64_t count_product_columns(const mr_eqn_t *e) {
   const mr_aval_t *y = &e->out[0]->aval;
   return y->dim[y->ndim - 1];
 }
@@ -130,30 +130,33 @@ static bool feeds_attention(const merger_t *m, group_t *g) {
    computes at a time.  CACHED: elements of joined matrices that fit the second-level cache. */
 enum { ROWS = 512, TERMS = 256, LANES = 16, CACHED = 1 << 19 };
 
-static int64_t terms(const mr_eqn_t *e) { return e->in[0]->aval.dim[e->in[0]->aval.ndim - 1]; }
+static int64_t count_terms(const mr_eqn_t *e) {
+  return e->in[0]->aval.dim[e->in[0]->aval.ndim - 1];
+}
 
-static int64_t rows(const mr_eqn_t *e) {
+static int64_t count_product_rows(const mr_eqn_t *e) {
   return mr_aval_span(&e->in[0]->aval, 0, e->in[0]->aval.ndim - 1);
 }
 
-static int64_t vectors(int64_t columns) { return (columns + LANES - 1) / LANES; }
+static int64_t count_vectors(int64_t columns) { return (columns + LANES - 1) / LANES; }
 
 /* Whether merging saves at least a third of the vectors of large enough products. */
 static bool fills_vectors(const merger_t *m, const group_t *g) {
   const mr_eqn_t *e = m->eqn[g->first];
   int64_t sum = 0, apart = 0;
   for (int k = 0; k < g->n; k++) {
-    sum += columns(m->eqn[g->member[k]]);
-    apart += vectors(columns(m->eqn[g->member[k]]));
+    sum += count_product_columns(m->eqn[g->member[k]]);
+    apart += count_vectors(count_product_columns(m->eqn[g->member[k]]));
   }
-  return rows(e) >= ROWS && terms(e) >= TERMS && 3 * (apart - vectors(sum)) >= apart && sum;
+  return count_product_rows(e) >= ROWS && count_terms(e) >= TERMS &&
+         3 * (apart - count_vectors(sum)) >= apart && sum;
 }
 
-static bool pays(const merger_t *m, group_t *g) {
+static bool merge_pays(const merger_t *m, group_t *g) {
   const mr_eqn_t *e = m->eqn[g->first];
   group_t fed = *g;
-  if (m->grad_follows && feeds_attention(m, &fed) && rows(e) >= 2 * terms(e) &&
-      3 * columns(m->eqn[fed.member[0]]) * terms(e) <= CACHED) {
+  if (m->grad_follows && feeds_attention(m, &fed) && count_product_rows(e) >= 2 * count_terms(e) &&
+      3 * count_product_columns(m->eqn[fed.member[0]]) * count_terms(e) <= CACHED) {
     *g = fed;
     return true;
   }
@@ -166,7 +169,7 @@ static void find_group(merger_t *m, int i) {
   g.member[g.n++] = i;
   for (int k = i + 1; k < m->n_eqn && k - i <= REACH && g.n < MEMBERS; k++)
     if (may_join(m, i, k)) g.member[g.n++] = k;
-  if (g.n < 2 || !pays(m, &g)) return;
+  if (g.n < 2 || !merge_pays(m, &g)) return;
   g.first = g.member[0];
   for (int k = 0; k < g.n; k++) {
     m->of[g.member[k]] = m->n_group;
@@ -191,39 +194,39 @@ static void merge_find_groups(merger_t *m) {
 
 /* ---- one group as a product ---- */
 /* Appends the equation that computes v to the new list, after those that it needs. */
-static mr_err_t place(merger_t *m, mr_var_t *v) {
+static mr_err_t place_equation(merger_t *m, mr_var_t *v) {
   int i = m->at[v->id];
   if (i < 0 || m->done[i]) return MR_OK;
   m->done[i] = true;
-  for (int k = 0; k < m->eqn[i]->n_in; k++) MR_TRY(place(m, m->eqn[i]->in[k]));
+  for (int k = 0; k < m->eqn[i]->n_in; k++) MR_TRY(place_equation(m, m->eqn[i]->in[k]));
   return mr__keep(m->f, m->eqn[i]);
 }
 
-static bool converts(const mr_var_t *v, const mr_var_t *like) {
+static bool converts_like(const mr_var_t *v, const mr_var_t *like) {
   return v->def && mr__is_conversion(v->def) &&
          v->def->in[0]->aval.dtype == like->def->in[0]->aval.dtype;
 }
 
 /* Returns operand k of all members side by side, NULL on failure.  Operands that are all
    conversions are joined before converting, so that the gradient is sliced in the wider dtype. */
-static mr_var_t *merge_joined(merger_t *m, const group_t *g, int k, int dimension) {
+static mr_var_t *merge_join_operands(merger_t *m, const group_t *g, int k, int dimension) {
   mr_var_t *v[MEMBERS] = {0};
   mr_var_t *first = m->eqn[g->member[0]]->in[k];
   bool wide = first->def && mr__is_conversion(first->def);
   for (int j = 0; j < g->n; j++) {
     v[j] = m->eqn[g->member[j]]->in[k];
-    wide = wide && converts(v[j], first);
+    wide = wide && converts_like(v[j], first);
   }
   for (int j = 0; j < g->n; j++) {
     if (wide) v[j] = v[j]->def->in[0];
-    if (place(m, v[j]) < 0) return NULL;
+    if (place_equation(m, v[j]) < 0) return NULL;
   }
   mr_var_t *all = mr_lax_concatenate(m->f, g->n, v, dimension);
   return wide ? mr_lax_convert(m->f, all, first->aval.dtype) : all;
 }
 
 /* Assigns each member's result, the same var as before, by a slice of the product. */
-static mr_err_t merge_cut(merger_t *m, const group_t *g, mr_var_t *all) {
+static mr_err_t merge_slice_results(merger_t *m, const group_t *g, mr_var_t *all) {
   int64_t start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM];
   int last = all->aval.ndim - 1;
   for (int i = 0; i <= last; i++) limit[i] = all->aval.dim[i];
@@ -260,14 +263,14 @@ static mr_err_t merge_merge(merger_t *m, const group_t *g) {
   mr_var_t *in[3] = {e->in[0]};
   mr_origin_t before = mr_origin(f);
   mr_origin_from(f, e, "merge-products");
-  MR_TRY(place(m, in[0]));
-  in[1] = merge_joined(m, g, 1, merge_is_transposed(e) ? 0 : 1);
-  if (e->n_in == 3) in[2] = merge_joined(m, g, 2, 0);
+  MR_TRY(place_equation(m, in[0]));
+  in[1] = merge_join_operands(m, g, 1, merge_is_transposed(e) ? 0 : 1);
+  if (e->n_in == 3) in[2] = merge_join_operands(m, g, 2, 0);
   if (f->diag.code < 0) return f->diag.code;
   mr_eqn_t *all = mr_emit(f, e->op, e->n_in, in, e->n_attr, e->attr, 1);
   mr_err_t err = !all                ? f->diag.code
                  : g->attention >= 0 ? merge_attend(m, g, all->out[0])
-                                     : merge_cut(m, g, all->out[0]);
+                                     : merge_slice_results(m, g, all->out[0]);
   for (int k = 0; k < g->n; k++) m->done[g->member[k]] = true;
   mr_origin_set(f, before);
   return err;

@@ -14,10 +14,13 @@ typedef struct opening {
   const mr_target_t *target; /* open only ops without a kernel there; NULL: all */
 } opening_t;
 
-static mr_dtype_t changed(const opening_t *o, mr_dtype_t t) { return t == o->from ? o->to : t; }
+static mr_dtype_t changed_dtype(const opening_t *o, mr_dtype_t t) {
+  return t == o->from ? o->to : t;
+}
 
 static mr_var_t *open_mapped(const opening_t *o, mr_var_t **map, const mr_var_t *v) {
-  if (!map[v->id] && v->literal) map[v->id] = mr_literal_like(o->g, changed(o, v->aval.dtype), v);
+  if (!map[v->id] && v->literal)
+    map[v->id] = mr_literal_like(o->g, changed_dtype(o, v->aval.dtype), v);
   return map[v->id];
 }
 
@@ -28,7 +31,7 @@ static mr_err_t open_rewrite(const mr_fn_t *f, opening_t o, mr_fn_t **out, mr_di
 static mr_err_t change_attrs(const opening_t *o, const mr_eqn_t *e, mr_attr_t *attr) {
   mr_err_t err = MR_OK;
   for (int k = 0; k < e->n_attr; k++) {
-    if (attr[k].kind == MR_ATTR_DTYPE) attr[k].i[0] = changed(o, (mr_dtype_t)attr[k].i[0]);
+    if (attr[k].kind == MR_ATTR_DTYPE) attr[k].i[0] = changed_dtype(o, (mr_dtype_t)attr[k].i[0]);
     const mr_fn_t *const *fns;
     int n = mr_attr_calls(&attr[k], &fns);
     if (!n) continue;
@@ -46,7 +49,7 @@ static mr_err_t copy_eqn(const opening_t *o, const mr_eqn_t *e, mr_var_t **map) 
   mr_var_t **in = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
   for (int k = 0; k < e->n_in; k++) in[k] = open_mapped(o, map, e->in[k]);
   const mr_attr_t *asked = e->op->amp.widens ? mr_attr_find(e, "preferred_element_type") : NULL;
-  if (asked && changed(o, (mr_dtype_t)asked->i[0]) != (mr_dtype_t)asked->i[0])
+  if (asked && changed_dtype(o, (mr_dtype_t)asked->i[0]) != (mr_dtype_t)asked->i[0])
     for (int k = 0; k < e->n_in; k++) in[k] = mr_lax_convert(g, in[k], o->to); /* bf16 into f64 */
   mr_attr_t *attr = mr_mem_copy(&g->mem, e->attr, (size_t)e->n_attr, sizeof *attr);
   mr_eqn_t copy = *e, *c = NULL;
@@ -98,7 +101,7 @@ static mr_err_t open_rewrite(const mr_fn_t *f, opening_t o, mr_fn_t **out, mr_di
   mr_var_t **all = mr_mem_take(&g->mem, (size_t)(f->n_out + 1) * sizeof(mr_var_t *));
   for (int i = 0; i < f->n_in; i++) {
     mr_aval_t a = f->in[i]->aval;
-    a.dtype = changed(&o, a.dtype);
+    a.dtype = changed_dtype(&o, a.dtype);
     map[f->in[i]->id] = mr_fn_input(g, a);
   }
   mr_err_t err = MR_OK;

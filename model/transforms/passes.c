@@ -53,7 +53,7 @@ const mr_pass_t mr_passes[] = {
     {.name = "dead-code", .help = "drops what no result needs", .run = drop_dead},
     {0}};
 
-static bool lists(const char *skip, const char *name) {
+static bool list_has(const char *skip, const char *name) {
   size_t n = strlen(name);
   while (skip && *skip) {
     size_t word = strcspn(skip, ",");
@@ -107,7 +107,7 @@ static mr_err_t run_before_grad(const mr_pass_t *p, mr_fn_t *f, mr_diag_t *diag)
 }
 
 bool mr_pass_skipped(const mr_pass_t *p, const char *skip) {
-  return lists(skip ? skip : getenv("MILLRACE_SKIP_PASSES"), p->name);
+  return list_has(skip ? skip : getenv("MILLRACE_SKIP_PASSES"), p->name);
 }
 
 mr_err_t mr_passes_run(mr_fn_t *f, const mr_target_t *t, const char *skip, mr_diag_t *diag) {
@@ -122,6 +122,6 @@ mr_err_t mr_passes_before_grad(mr_fn_t *f, const char *skip, mr_diag_t *diag) {
   if (!skip) skip = getenv("MILLRACE_SKIP_PASSES");
   MR_TRY(passes_check(skip, diag));
   for (const mr_pass_t *p = mr_passes; p->name; p++)
-    if (p->before_grad && !lists(skip, p->name)) MR_TRY(run_before_grad(p, f, diag));
+    if (p->before_grad && !list_has(skip, p->name)) MR_TRY(run_before_grad(p, f, diag));
   return MR_OK;
 }

@@ -64,7 +64,7 @@ static bool is_broadcast(const again_t *s, const mr_var_t *v) {
   return e && again_unit(e, &u) && (u.kind == MR_UNIT_REPEAT || u.kind == MR_UNIT_INDEX);
 }
 
-static bool plainly_made(const again_t *s, const mr_var_t *v) {
+static bool is_plain_result(const again_t *s, const mr_var_t *v) {
   const mr_eqn_t *e = made_by(s, v);
   return e && is_plain(e);
 }
@@ -138,7 +138,7 @@ static price_t price_of(again_t *s, const mr_var_t *v, int at, size_t bytes, int
   } else {
     stop.kept = s->elsewhere[v->id] ? (double)own : NEVER;
   }
-  if (!plainly_made(s, v) || depth == DEEP) return stop;
+  if (!is_plain_result(s, v) || depth == DEEP) return stop;
   const mr_eqn_t *e = made_by(s, v);
   for (int k = 0; k < e->n_in && through.kept != NEVER; k++) {
     price_t p = price_of(s, e->in[k], at, bytes, depth + 1);
@@ -152,8 +152,8 @@ static price_t price_of(again_t *s, const mr_var_t *v, int at, size_t bytes, int
 }
 
 /* Whether equation `at` should compute operand v again. */
-static bool again_wanted(again_t *s, mr_var_t *v, int at) {
-  if (!plainly_made(s, v) || is_broadcast(s, v)) return false;
+static bool should_recompute(again_t *s, mr_var_t *v, int at) {
+  if (!is_plain_result(s, v) || is_broadcast(s, v)) return false;
   const mr_eqn_t *e = made_by(s, v);
   size_t bytes = mr_aval_bytes(&v->aval);
   mr_unit_t u;
@@ -202,7 +202,7 @@ static mr_err_t again_rewrite(again_t *s) {
     for (int k = 0; k < e->n_in; k++) {
       mr_var_t *v = e->in[k];
       if (v->literal || again_current(s, v, s->part[i]) != v) continue;
-      if (again_wanted(s, v, i)) MR_TRY(compute_again(s, v, i));
+      if (should_recompute(s, v, i)) MR_TRY(compute_again(s, v, i));
     }
     for (int k = 0; k < e->n_in; k++) s->in[n++] = again_current(s, e->in[k], s->part[i]);
     MR_TRY(mr__keep(s->f, e));

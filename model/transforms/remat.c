@@ -53,24 +53,24 @@ static bool is_cheap(const remat_t *r, const mr_var_t *v) {
 /* Whether v can be read at equation `at` without keeping a value of more than `small` bytes longer
    than now: v is an input, is read there or later anyway, is small, or can itself be computed again
    from such values by a cheap op. */
-static bool reachable(const remat_t *r, const mr_var_t *v, int at, size_t small) {
+static bool is_reachable(const remat_t *r, const mr_var_t *v, int at, size_t small) {
   if (v->literal || r->place[v->id] < 0) return true;
   bool cheap_and_far = is_cheap(r, v) && is_far(r, v, at);
   if (!cheap_and_far) return r->last[v->id] >= at || mr_aval_bytes(&v->aval) <= small;
   const mr_eqn_t *e = r->old[r->place[v->id]];
   if (widens_storage(e)) return true;
   for (int k = 0; k < e->n_in; k++)
-    if (!reachable(r, e->in[k], at, small)) return false;
+    if (!is_reachable(r, e->in[k], at, small)) return false;
   return true;
 }
 
-static bool remat_wanted(const remat_t *r, const mr_var_t *v, int at) {
+static bool should_rematerialize(const remat_t *r, const mr_var_t *v, int at) {
   size_t bytes = mr_aval_bytes(&v->aval);
   return !v->literal && is_cheap(r, v) && is_far(r, v, at) && bytes >= LARGE &&
-         reachable(r, v, at, bytes / SMALL);
+         is_reachable(r, v, at, bytes / SMALL);
 }
 
-static mr_var_t *current(const remat_t *r, mr_var_t *v) {
+static mr_var_t *current_var(const remat_t *r, mr_var_t *v) {
   return v->id < r->n_var && r->now[v->id] ? r->now[v->id] : v;
 }
 
@@ -84,7 +84,7 @@ static mr_err_t remat_again(remat_t *r, mr_var_t *v, int at) {
   for (int k = 0; k < e->n_in && err >= 0; k++) {
     mr_var_t *x = e->in[k];
     if (!x->literal && is_cheap(r, x) && is_far(r, x, at)) err = remat_again(r, x, at);
-    in[k] = current(r, x);
+    in[k] = current_var(r, x);
   }
   mr_origin_t before = mr_origin(r->f);
   mr_origin_from(r->f, e, "remat");
@@ -99,10 +99,10 @@ static mr_err_t remat_rewrite(remat_t *r) {
   for (int i = 0; i < r->n_old; i++) {
     mr_eqn_t *e = r->old[i];
     for (int k = 0; k < e->n_in; k++)
-      if (remat_wanted(r, e->in[k], i)) MR_TRY(remat_again(r, e->in[k], i));
+      if (should_rematerialize(r, e->in[k], i)) MR_TRY(remat_again(r, e->in[k], i));
     for (int k = 0; k < e->n_in; k++) {
       if (!e->in[k]->literal) r->fresh[e->in[k]->id] = i;
-      e->in[k] = current(r, e->in[k]);
+      e->in[k] = current_var(r, e->in[k]);
     }
     for (int k = 0; k < e->n_out; k++) r->fresh[e->out[k]->id] = i;
     MR_TRY(mr__keep(r->f, e));

@@ -56,29 +56,29 @@ static int sink_seen_before(const mr_eqn_t *d, const mr_view_t *in, int k) {
 }
 
 /* Whether x costs nothing to compute twice, once viewed and once for its other readers. */
-static bool made_again(const mr_var_t *x) {
+static bool is_free_to_repeat(const mr_var_t *x) {
   return x->def->op->fuse.viewed && x->def->op->cost.moves;
 }
 
 /* Whether transposition v of x ends in values that cost nothing to transpose. */
-static bool vanishes(const sinker_t *s, const mr_var_t *x, const mr_view_t *v, int depth) {
+static bool view_vanishes(const sinker_t *s, const mr_var_t *x, const mr_view_t *v, int depth) {
   mr_view_t in[VIEW_IN];
   if (depth > DEPTH || !lets_through(x, v, in)) return false;
-  if (!made_again(x) && !read_once(s, x)) return false;
+  if (!is_free_to_repeat(x) && !read_once(s, x)) return false;
   for (int k = 0; k < x->def->n_in; k++)
     if (in[k].ndim && sink_seen_before(x->def, in, k) < 0 &&
-        !vanishes(s, x->def->in[k], &in[k], depth + 1))
+        !view_vanishes(s, x->def->in[k], &in[k], depth + 1))
       return false;
   return true;
 }
 
 static bool sink_worth_it(const sinker_t *s, const mr_var_t *x, const mr_view_t *v) {
   mr_view_t in[VIEW_IN];
-  if (v->transposes) return vanishes(s, x, v, 0);
-  return lets_through(x, v, in) && (read_once(s, x) || made_again(x));
+  if (v->transposes) return view_vanishes(s, x, v, 0);
+  return lets_through(x, v, in) && (read_once(s, x) || is_free_to_repeat(x));
 }
 
-static mr_var_t *now(const sinker_t *s, mr_var_t *x) {
+static mr_var_t *sunk_var(const sinker_t *s, mr_var_t *x) {
   return x->id < s->n_var && s->instead[x->id] ? s->instead[x->id] : x;
 }
 
@@ -96,17 +96,17 @@ static mr_var_t *emit_view(mr_fn_t *f, mr_var_t *x, const mr_view_t *v) {
 }
 
 /* Returns v of x, appended to the graph with the view moved up as far as it is worth it. */
-static mr_var_t *viewed(sinker_t *s, mr_var_t *x, const mr_view_t *v, int depth) {
+static mr_var_t *view_var(sinker_t *s, mr_var_t *x, const mr_view_t *v, int depth) {
   mr_view_t in[VIEW_IN];
   mr_fn_t *f = s->f;
-  if (!v->ndim) return now(s, x);
-  if (depth > DEPTH || !sink_worth_it(s, x, v)) return emit_view(f, now(s, x), v);
+  if (!v->ndim) return sunk_var(s, x);
+  if (depth > DEPTH || !sink_worth_it(s, x, v)) return emit_view(f, sunk_var(s, x), v);
   mr_var_t *operand[VIEW_IN];
   const mr_eqn_t *d = x->def;
   lets_through(x, v, in);
   for (int k = 0; k < d->n_in; k++) {
     int j = sink_seen_before(d, in, k);
-    operand[k] = j < 0 ? viewed(s, d->in[k], &in[k], depth + 1) : operand[j];
+    operand[k] = j < 0 ? view_var(s, d->in[k], &in[k], depth + 1) : operand[j];
   }
   mr_origin_t before = mr_origin(f);
   mr_origin_from(f, d, "sink");
@@ -118,7 +118,7 @@ static mr_var_t *viewed(sinker_t *s, mr_var_t *x, const mr_view_t *v, int depth)
 }
 
 static mr_err_t sink_keep(sinker_t *s, mr_eqn_t *e) {
-  for (int k = 0; k < e->n_in; k++) e->in[k] = now(s, e->in[k]);
+  for (int k = 0; k < e->n_in; k++) e->in[k] = sunk_var(s, e->in[k]);
   return mr__keep(s->f, e);
 }
 
@@ -127,12 +127,12 @@ static mr_err_t sink_sweep(sinker_t *s, mr_eqn_t *const *old, int n_old) {
     mr_view_t v;
     mr_eqn_t *e = old[i];
     if (e->n_in == 1 && sink_view_of(e, &v) && sink_worth_it(s, e->in[0], &v))
-      s->instead[e->out[0]->id] = viewed(s, e->in[0], &v, 0);
+      s->instead[e->out[0]->id] = view_var(s, e->in[0], &v, 0);
     else
       MR_TRY(sink_keep(s, e));
     if (s->f->diag.code < 0) return s->f->diag.code;
   }
-  for (int i = 0; i < s->f->n_out; i++) s->f->out[i] = now(s, s->f->out[i]);
+  for (int i = 0; i < s->f->n_out; i++) s->f->out[i] = sunk_var(s, s->f->out[i]);
   return MR_OK;
 }
 

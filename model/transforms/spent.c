@@ -7,16 +7,16 @@
 #include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
 
-static bool spent(const mr_eqn_t *e) { return e->op->ad.spent && e->op->ad.spent(e); }
+static bool is_spent(const mr_eqn_t *e) { return e->op->ad.spent && e->op->ad.spent(e); }
 
 static bool any_spent(const mr_fn_t *g) {
   for (int i = 0; i < g->n_eqn; i++)
-    if (spent(g->eqn[i])) return true;
+    if (is_spent(g->eqn[i])) return true;
   return false;
 }
 
 /* Replaces v[n] by now[id]; NULL there, and vars from n_var on, stay. */
-static void replace(int n_var, mr_var_t **now, int n, mr_var_t **v) {
+static void replace_vars(int n_var, mr_var_t **now, int n, mr_var_t **v) {
   for (int i = 0; i < n; i++)
     if (v[i]->id < n_var && now[v[i]->id]) v[i] = now[v[i]->id];
 }
@@ -41,10 +41,10 @@ mr_err_t mr__open_spent(mr_fn_t *g) {
   g->n_eqn = 0;
   mr_err_t err = MR_OK;
   for (int i = 0; i < n && err >= 0; i++) {
-    replace(n_var, now, all[i]->n_in, all[i]->in);
-    err = spent(all[i]) ? open_one(g, all[i], now) : mr__keep(g, all[i]);
+    replace_vars(n_var, now, all[i]->n_in, all[i]->in);
+    err = is_spent(all[i]) ? open_one(g, all[i], now) : mr__keep(g, all[i]);
   }
-  replace(n_var, now, g->n_out, g->out);
+  replace_vars(n_var, now, g->n_out, g->out);
   free(now);
   return err;
 }

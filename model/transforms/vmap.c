@@ -7,7 +7,7 @@
 #include "model/transforms/build.h"
 #include "model/transforms/transforms.h"
 
-static mr_batched_t vmap_mapped(mr_fn_t *g, mr_batched_t *map, const mr_var_t *v) {
+static mr_batched_t vmap_map_var(mr_fn_t *g, mr_batched_t *map, const mr_var_t *v) {
   if (!map[v->id].var && v->literal)
     map[v->id] = (mr_batched_t){mr_literal_like(g, v->aval.dtype, v), -1};
   return map[v->id];
@@ -29,7 +29,7 @@ static mr_err_t map_eqn(mr_fn_t *g, const mr_eqn_t *e, const char *scope, mr_bat
   mr_batched_t *in = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof *in);
   mr_batched_t *out = mr_mem_take(&g->mem, (size_t)(e->n_out + 1) * sizeof *out);
   bool any = false;
-  for (int k = 0; k < e->n_in; k++) any |= (in[k] = vmap_mapped(g, map, e->in[k])).axis >= 0;
+  for (int k = 0; k < e->n_in; k++) any |= (in[k] = vmap_map_var(g, map, e->in[k])).axis >= 0;
   mr_origin_from(g, e, "vmap");
   g->scope = scope;
   if (e->row) g->row = mr_mem_text(&g->mem, e->row);
@@ -61,7 +61,7 @@ mr_err_t mr_inline_mapped(mr_fn_t *g, const mr_fn_t *f, const mr_batched_t *in, 
     const char *scope = mr_mem_text(&g->mem, mr_scope_within(&g->mem, before.scope, e->scope));
     err = g->mem.failed ? g->diag.code : map_eqn(g, e, scope, map);
   }
-  for (int i = 0; i < f->n_out && err >= 0; i++) out[i] = vmap_mapped(g, map, f->out[i]);
+  for (int i = 0; i < f->n_out && err >= 0; i++) out[i] = vmap_map_var(g, map, f->out[i]);
   mr_origin_set(g, before);
   free(map);
   return err;

@@ -58,13 +58,13 @@ static mr_err_t mlp_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
 }
 
 /* Reshapes (B, ...) to (B, N). */
-static mr_var_t *flat(mr_fn_t *f, mr_var_t *x) {
+static mr_var_t *flatten_batch(mr_fn_t *f, mr_var_t *x) {
   return mr_lax_reshape_to(f, x, x->aval.dim[0], mr_aval_span(&x->aval, 1, x->aval.ndim));
 }
 
 /* The mean of the squared (or absolute) differences of each record: f32 (B). */
-static mr_var_t *differences(mr_fn_t *f, mr_var_t *got, mr_var_t *want, bool squared) {
-  mr_var_t *d = mr_lax_sub(f, got, flat(f, want));
+static mr_var_t *mean_difference(mr_fn_t *f, mr_var_t *got, mr_var_t *want, bool squared) {
+  mr_var_t *d = mr_lax_sub(f, got, flatten_batch(f, want));
   d = mr_lax_reduce_sum(f, squared ? mr_lax_mul(f, d, d) : mr_lax_abs(f, d), 1, (int[]){1});
   return mr_lax_scale(f, 1 / (double)got->aval.dim[1], d);
 }
@@ -73,7 +73,7 @@ static mr_err_t mlp_loss(const void *state, mr_nn_t *s, mr_var_t *const *field,
                          mr_loss_out_t *out) {
   const mlp_t *m = state;
   mr_fn_t *f = s->f;
-  mr_var_t *x = flat(f, field[0]), *y = field[1];
+  mr_var_t *x = flatten_batch(f, field[0]), *y = field[1];
   bool classes = y->aval.dtype == MR_I32;
   s->dropout = s->train ? (float)m->dropout : 0;
   for (int i = 0; i < m->layers; i++) {
@@ -89,7 +89,7 @@ static mr_err_t mlp_loss(const void *state, mr_nn_t *s, mr_var_t *const *field,
   else if (m->targets)
     out->losses = mr_loss_of_targets(f, x, y, field[2], 0);
   else
-    out->losses = mr_lax_mul(f, differences(f, x, y, true), field[2]);
+    out->losses = mr_lax_mul(f, mean_difference(f, x, y, true), field[2]);
   out->loss =
       mr_lax_scale(f, 1 / (double)x->aval.dim[0], mr_lax_reduce_sum(f, out->losses, 1, (int[]){0}));
   return f->diag.code;
@@ -101,7 +101,7 @@ static mr_err_t mlp_metrics(const void *state, mr_fn_t *f, mr_var_t *const *fiel
   if (field[1]->aval.dtype == MR_I32) return mr_loss_report_classes(f, out[0], field[1], reported);
   if (m->targets) return mr_loss_report_targets(f, out[0], field[1], field[2], reported);
   reported->counts = field[2];
-  reported->metric[0] = differences(f, out[0], field[1], false);
+  reported->metric[0] = mean_difference(f, out[0], field[1], false);
   return f->diag.code;
 }
 

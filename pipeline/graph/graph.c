@@ -88,7 +88,7 @@ int mr__graph_new_node(mr_graph_t *g, const mr_stage_def_t *def, mr__pos_t pos) 
   return g->n_nodes++;
 }
 
-static bool graph_taken(const mr_graph_t *g, const char *name) {
+static bool graph_has_name(const mr_graph_t *g, const char *name) {
   return mr__graph_find(g, name) >= 0 || mr__process_find(g, name) >= 0;
 }
 
@@ -105,7 +105,7 @@ mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_
                     strlen(name))
     return mr_fail(diag, MR_ERR_USAGE, "%s%s: name = \"%.60s\": want letters, digits, - and _", at,
                    node->def->name, name);
-  if (graph_taken(g, name))
+  if (graph_has_name(g, name))
     return mr_fail(diag, MR_ERR_USAGE, "%s%s: the name \"%.60s\" is taken", at, node->def->name,
                    name);
   node->name = mr__graph_text(g, name, strlen(name));
@@ -115,12 +115,12 @@ mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_
 }
 
 /* Names a node after its def, or after the alias by which the text calls it, with a number from the
- * second on. */
+   second on. */
 static mr_err_t name_after_def(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag) {
   const char *base = node->alias ? node->alias : node->def->name;
   char name[128];
   snprintf(name, sizeof name, "%s", base);
-  for (int k = 2; graph_taken(g, name); k++) snprintf(name, sizeof name, "%s%d", base, k);
+  for (int k = 2; graph_has_name(g, name); k++) snprintf(name, sizeof name, "%s%d", base, k);
   return mr__graph_rename(g, node, name, diag);
 }
 
@@ -130,13 +130,13 @@ mr_err_t mr__graph_name_all(mr_graph_t *g, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static mr_err_t unsettled(const mr_graph_t *g, mr_diag_t *diag) {
+static mr_err_t fail_if_settled(const mr_graph_t *g, mr_diag_t *diag) {
   return g->settled ? mr_fail(diag, MR_ERR_USAGE, "the graph is settled: it cannot change") : MR_OK;
 }
 
 mr_err_t mr_graph_add(mr_graph_t *g, const char *def, const char *name, const char **given,
                       mr_diag_t *diag) {
-  MR_TRY(unsettled(g, diag));
+  MR_TRY(fail_if_settled(g, diag));
   const mr_stage_def_t *d = mr_registry_find(g->reg, def);
   if (!d) {
     char hint[MR_HINT_MAX];
@@ -148,9 +148,9 @@ mr_err_t mr_graph_add(mr_graph_t *g, const char *def, const char *name, const ch
 
 mr_err_t mr_graph_add_def(mr_graph_t *g, const mr_stage_def_t *d, const char *name,
                           const char **given, mr_diag_t *diag) {
-  MR_TRY(unsettled(g, diag));
+  MR_TRY(fail_if_settled(g, diag));
   if (!mr_built_in(d->needs)) return mr_without(diag, d->name, d->needs);
-  if (name && graph_taken(g, name))
+  if (name && graph_has_name(g, name))
     return mr_fail(diag, MR_ERR_USAGE, "%s: the name \"%.60s\" is taken", d->name, name);
   int i = mr__graph_new_node(g, d, (mr__pos_t){0});
   if (i < 0) return mr_no_memory(diag, "a graph");
@@ -189,7 +189,7 @@ void mr__node_forget(mr__node_t *node) {
 }
 
 /* Gives a node another definition of its family. */
-static mr_err_t redefine(mr__node_t *node, const mr_stage_def_t *d, mr_diag_t *diag) {
+static mr_err_t redefine_node(mr__node_t *node, const mr_stage_def_t *d, mr_diag_t *diag) {
   if (node->def == d) return MR_OK;
   void *state = aligned_alloc(64, (d->state_sz + 64) / 64 * 64);
   if (!state) return mr_no_memory(diag, "a graph");
@@ -203,7 +203,7 @@ static mr_err_t graph_choose(mr_graph_t *g, mr__node_t *node, const mr__setting_
                              mr_diag_t *diag) {
   char at[160], hint[MR_HINT_MAX];
   const mr_stage_def_t *d = node->def->choose(mr__setting_text(set), hint, sizeof hint);
-  if (d) return redefine(node, d, diag);
+  if (d) return redefine_node(node, d, diag);
   return mr_fail(diag, MR_ERR_CONFIG, "%s%s: setting %s = %.60s: not accepted%s",
                  mr__setting_where(g, set, at, sizeof at),
                  *node->name ? node->name : node->def->name, set->name, mr__setting_text(set),
@@ -259,7 +259,7 @@ static mr_err_t find_stage(const mr_graph_t *g, const char *name, mr__node_t **o
 mr_err_t mr__graph_set_given(mr_graph_t *g, const char *stage, const char *setting,
                              const char *value, const char *given, mr_diag_t *diag) {
   mr__node_t *node = NULL;
-  MR_TRY(unsettled(g, diag));
+  MR_TRY(fail_if_settled(g, diag));
   MR_TRY(find_stage(g, stage, &node, diag));
   return mr__graph_put(g, node, (mr__setting_t){.name = setting, .text = value, .given = given},
                        diag);
@@ -332,7 +332,7 @@ mr_err_t mr__graph_new_edge(mr_graph_t *g, mr__edge_t e, mr_diag_t *diag) {
 mr_err_t mr_graph_link(mr_graph_t *g, const char *from, const char *out_port, const char *to,
                        const char *in_port, mr_diag_t *diag) {
   mr__node_t *a = NULL, *b = NULL;
-  MR_TRY(unsettled(g, diag));
+  MR_TRY(fail_if_settled(g, diag));
   MR_TRY(find_stage(g, from, &a, diag));
   MR_TRY(find_stage(g, to, &b, diag));
   int out = mr__graph_port(a->def, true, out_port, a->name, (mr__pos_t){0}, diag);
@@ -358,7 +358,7 @@ mr_err_t mr_graph_insert(mr_graph_t *g, const char *def, const char *stage, int 
 }
 
 mr_err_t mr_graph_set_depth(mr_graph_t *g, int depth, mr_diag_t *diag) {
-  MR_TRY(unsettled(g, diag));
+  MR_TRY(fail_if_settled(g, diag));
   if (depth < 2 || depth > 1024 || (depth & (depth - 1)))
     return mr_fail(diag, MR_ERR_CONFIG, "depth = %d: want a power of two in [2,1024]", depth);
   g->depth = depth;
@@ -366,7 +366,7 @@ mr_err_t mr_graph_set_depth(mr_graph_t *g, int depth, mr_diag_t *diag) {
 }
 
 mr_err_t mr_graph_set_pool(mr_graph_t *g, int most, mr_diag_t *diag) {
-  MR_TRY(unsettled(g, diag));
+  MR_TRY(fail_if_settled(g, diag));
   if (most < 1 || most > 65536)
     return mr_fail(diag, MR_ERR_CONFIG, "pool = %d: want a number of buffers in [1,65536]", most);
   g->pool_most = most;
@@ -374,14 +374,14 @@ mr_err_t mr_graph_set_pool(mr_graph_t *g, int most, mr_diag_t *diag) {
 }
 
 mr_err_t mr_graph_swap(mr_graph_t *g, const char *from, const char *to, mr_diag_t *diag) {
-  MR_TRY(unsettled(g, diag));
+  MR_TRY(fail_if_settled(g, diag));
   const mr_stage_def_t *d = mr_registry_find(g->reg, to);
   if (!d) return mr_fail(diag, MR_ERR_USAGE, "unknown stage \"%.60s\"", to);
   d = mr_stage_def_usual(d);
   for (int i = 0; i < g->n_nodes; i++) {
     mr__node_t *node = g->node[i];
     if (strcmp(node->def->name, from)) continue;
-    MR_TRY(redefine(node, d, diag));
+    MR_TRY(redefine_node(node, d, diag));
     int kept = 0;
     for (int k = 0; k < node->n_set; k++)
       if (mr_stage_def_knows(d, node->set[k].name)) node->set[kept++] = node->set[k];

@@ -38,9 +38,9 @@ mr_err_t mr_link_end_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *dia
   return end->ask ? end->ask(s, at, diag) : MR_OK;
 }
 
-void mr_link_end_nobody_comes(const mr_registry_t *reg) {
+void mr_link_end_no_peer_comes(const mr_registry_t *reg) {
   for (int i = 0; i < reg->n; i++) {
     const mr_step_def_t *step = reg->def[i]->step;
-    if (step && step->link_end && step->link_end->nobody_comes) step->link_end->nobody_comes();
+    if (step && step->link_end && step->link_end->no_peer_comes) step->link_end->no_peer_comes();
   }
 }

@@ -21,7 +21,7 @@ struct mr_link_end {
   void (*set_left)(const mr_stage_t *s);
   int64_t (*sent)(const mr_stage_t *s);
   mr_err_t (*ask)(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag);
-  void (*nobody_comes)(void);
+  void (*no_peer_comes)(void);
 };
 
 /* After join: true, with the point in *at, if the peer wants the stream to resume elsewhere.  The
@@ -51,7 +51,7 @@ mr_err_t mr_link_end_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *dia
 
 /* Ends every sending end of this program: its peer has finished with the stream, or will not come.
    reg: of the graphs.  Any thread; also in a signal handler. */
-void mr_link_end_nobody_comes(const mr_registry_t *reg);
+void mr_link_end_no_peer_comes(const mr_registry_t *reg);
 
 MR_END_DECLS
 

@@ -57,7 +57,7 @@ static bool gives_batches(const mr_stage_def_t *def) {
          (def->out[0].flow == MR_FLOW_BATCHES || def->out[0].flow == MR_FLOW_NONE);
 }
 
-static int after(const mr_graph_t *g, int node) {
+static int node_after(const mr_graph_t *g, int node) {
   for (int i = 0; i < g->n_edges; i++)
     if (g->edge[i].from == node && g->edge[i].out == 0) return g->edge[i].to;
   return -1;
@@ -68,7 +68,7 @@ const char *mr_graph_batches(const mr_graph_t *g, const char **last) {
     const mr_stage_def_t *def = g->node[i]->def;
     if (!def->step || def->in[0].flow != MR_FLOW_RECORDS || !def->in[0].name) continue;
     int end = i, steps = 0;
-    for (int to; (to = after(g, end)) >= 0 && gives_batches(g->node[to]->def); end = to)
+    for (int to; (to = node_after(g, end)) >= 0 && gives_batches(g->node[to]->def); end = to)
       if (++steps > g->n_nodes) break; /* a circle, which settle reports */
     *last = g->node[end]->name;
     return g->node[i]->name;

@@ -8,7 +8,7 @@
 
 /* One replacement step: *s points at "$". Returns the text to insert and sets *len.  The parser has
    checked names, so an unknown one can only be a lone dollar. */
-static const char *dollar(const mr_graph_t *g, const char **s, int n_vars, size_t *len) {
+static const char *replace_dollar(const mr_graph_t *g, const char **s, int n_vars, size_t *len) {
   const char *at = *s + 1;
   if (*at == '$') return *s += 2, *len = 1, "$";
   bool brace = *at == '{';
@@ -34,7 +34,7 @@ static mr_err_t override_resolve(resolving_t *r, const char *text, bool expand, 
   *value = text;
   if (!expand) return MR_OK;
   for (const char *s = text; *s;) {
-    const char *put = *s == '$' ? dollar(r->g, &s, n_vars, &len) : (len = 1, s++);
+    const char *put = *s == '$' ? replace_dollar(r->g, &s, n_vars, &len) : (len = 1, s++);
     if (n + len > MR__MOST_VALUE || r->total + n + len > MR__MOST_VALUES)
       return mr_fail(diag, MR_ERR_USAGE,
                      "%s%.60s: its value is longer than %d bytes once variables are replaced%s",

@@ -83,7 +83,7 @@ static mr_err_t pass_most(mr_stage_t *s, mr_batch_walk_t *t, int64_t *n) {
 
 /* Skips n batches without making them; those left at the stream's end one by one.  They are few,
    unless the stream is longer but lies beyond position 2^62. */
-static mr_err_t pass(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
+static mr_err_t skip_batches(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
   int64_t number = n;
   MR_TRY(in_epochs(s, t) ? pass_epochs(s, t, &n) : pass_most(s, t, &n));
   for (int some = 1024; n && !t->ahead.over; n--) {
@@ -112,7 +112,7 @@ static mr_err_t batch_of(mr_stage_t *s, mr_batch_walk_t *t, int64_t record, int6
 mr_err_t mr__batch_go_to_record(mr_stage_t *s, mr_batch_walk_t *t) {
   int64_t number;
   MR_TRY(batch_of(s, t, s->start_record, &number));
-  mr_err_t e = pass(s, t, number);
+  mr_err_t e = skip_batches(s, t, number);
   while (e == MR_OK && t->kept <= s->start_record && !t->ahead.over)
     e = mr__batch_find(s, t, &t->ahead);
   t->cut = (int)(s->start_record - (t->kept - mr_picks_n(t->ahead.picks)));
@@ -121,7 +121,7 @@ mr_err_t mr__batch_go_to_record(mr_stage_t *s, mr_batch_walk_t *t) {
 
 /* Given only a position, a state of several numbers is found by walking there from the start. */
 mr_err_t mr__batch_go_to_start(mr_stage_t *s, mr_batch_walk_t *t) {
-  if (!s->start_position && !s->n_start_words) return pass(s, t, s->start_number);
+  if (!s->start_position && !s->n_start_words) return skip_batches(s, t, s->start_number);
   t->number = s->start_number;
   if (t->words == 1) return mr__batch_load(s, t, &s->start_position);
   if (s->n_start_words) {
@@ -133,7 +133,7 @@ mr_err_t mr__batch_go_to_start(mr_stage_t *s, mr_batch_walk_t *t) {
     return mr__batch_load(s, t, s->start_word);
   }
   t->number = 0;
-  mr_err_t e = pass(s, t, s->start_position / t->conf.size);
+  mr_err_t e = skip_batches(s, t, s->start_position / t->conf.size);
   if (e != MR_OK) return e;
   while (t->records < s->start_position && !t->ahead.over) {
     if ((e = mr__batch_find(s, t, &t->ahead)) != MR_OK) return e;

@@ -220,7 +220,7 @@ void mr__care_close(mr_stage_t *s) {
   c->rt = NULL;
 }
 
-static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+static const char *plural_s(int64_t n) { return n == 1 ? "" : "s"; }
 
 void mr__care_report(const mr_stage_t *s, char *text, size_t n) {
   const mr_care_t *c = mr__care_of(s);
@@ -229,8 +229,8 @@ void mr__care_report(const mr_stage_t *s, char *text, size_t n) {
   int k = 0;
   const char *and = c->n_skipped && c->n_bad ? ", " : "";
   if (c->n_skipped)
-    k = snprintf(text, n, "excluded %" PRId64 " record%s", c->n_skipped, plural(c->n_skipped));
+    k = snprintf(text, n, "excluded %" PRId64 " record%s", c->n_skipped, plural_s(c->n_skipped));
   if (c->n_bad && k >= 0 && (size_t)k < n)
     snprintf(text + k, n - (size_t)k, "%s%" PRId64 " bad record%s, replaced %" PRId64 " time%s",
-             and, c->n_bad, plural(c->n_bad), c->n_replaced, plural(c->n_replaced));
+             and, c->n_bad, plural_s(c->n_bad), c->n_replaced, plural_s(c->n_replaced));
 }

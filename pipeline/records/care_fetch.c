@@ -13,8 +13,8 @@ enum { TRIES = 64 };
 static bool is_bad(mr_err_t e) { return e == MR_ERR_DATA || e == MR_ERR_IO; }
 
 /* A fetch whose failure goes to why. */
-static mr_err_t fetch(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *rec,
-                      mr_diag_t *why) {
+static mr_err_t fetch_apart(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *rec,
+                            mr_diag_t *why) {
   mr_diag_t *diag = s->diag;
   *why = (mr_diag_t){0};
   s->diag = why;
@@ -57,7 +57,7 @@ static mr_err_t find_other(mr_stage_t *s, struct mr__care *t, int worker, int64_
     h = mr_hash_mix(h, (uint64_t)k);
     *other = (int64_t)(h % n);
     if (*other == index || mr__care_bad(t, *other) || is_skipped(s, t, *other)) continue;
-    mr_err_t e = fetch(s, worker, other, 1, &rec, &why);
+    mr_err_t e = fetch_apart(s, worker, other, 1, &rec, &why);
     if (!is_bad(e)) return mr_diag_relay(s->diag, e, &why);
   }
   char path[MR_WHERE_MAX];
@@ -90,7 +90,7 @@ static mr_err_t find_bad(mr_stage_t *s, struct mr__care *t, int worker, const in
   pthread_mutex_lock(&t->lock);
   for (int i = 0; i < n && e >= 0; i++) {
     if (mr__care_bad(t, index[i]) || is_skipped(s, t, index[i])) continue;
-    e = fetch(s, worker, &index[i], 1, &rec, &why);
+    e = fetch_apart(s, worker, &index[i], 1, &rec, &why);
     if (is_bad(e))
       e = note_bad(s, t, worker, index[i], &why);
     else if (e < 0)
@@ -148,7 +148,7 @@ static mr_err_t fetch_singly(mr_stage_t *s, struct mr__care *t, int worker, cons
       good[k] = index[i], at[k++] = i;
     }
   }
-  mr_err_t e = k ? fetch(s, worker, good, k, found, why) : MR_OK;
+  mr_err_t e = k ? fetch_apart(s, worker, good, k, found, why) : MR_OK;
   for (int i = 0; i < k && e >= 0; i++) rec[at[i]] = found[i];
   return e;
 }
@@ -165,7 +165,7 @@ mr_err_t mr__care_fetch(mr_stage_t *s, int worker, int64_t *index, int n, mr_rec
   int64_t real[MR_BURST];
   mr_diag_t why;
   int put = put_others(t, index, n, real);
-  mr_err_t e = fetch(s, worker, real, n, rec, &why);
+  mr_err_t e = fetch_apart(s, worker, real, n, rec, &why);
   if (is_bad(e) && t->replaces) {
     MR_TRY(find_bad(s, t, worker, real, n));
     put = put_others(t, index, n, real);

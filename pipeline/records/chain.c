@@ -227,7 +227,7 @@ mr_chain_t *mr__chain_create(mr_graph_t *g, int node, int port, mr_diag_t *diag)
 
 /* ---- programs ---- */
 
-static mr_err_t reserve(mr__prog_t *p, size_t more, mr_diag_t *diag) {
+static mr_err_t reserve_ops(mr__prog_t *p, size_t more, mr_diag_t *diag) {
   if (p->n + more <= p->cap) return MR_OK;
   size_t cap = 2 * p->cap > p->n + more ? 2 * p->cap : p->n + more;
   mr__op_t *op = realloc(p->op, cap * sizeof *op);
@@ -237,7 +237,7 @@ static mr_err_t reserve(mr__prog_t *p, size_t more, mr_diag_t *diag) {
 }
 
 mr_err_t mr__prog_push(mr__prog_t *p, mr__op_t op, mr_diag_t *diag) {
-  if (p->n == p->cap) MR_TRY(reserve(p, 1, diag));
+  if (p->n == p->cap) MR_TRY(reserve_ops(p, 1, diag));
   assert(p->n < p->cap);
   p->op[p->n++] = op;
   return MR_OK;
@@ -245,7 +245,7 @@ mr_err_t mr__prog_push(mr__prog_t *p, mr__op_t op, mr_diag_t *diag) {
 
 mr_err_t mr__prog_copy(mr__prog_t *p, const mr__op_t *op, size_t n, mr_diag_t *diag) {
   assert(op + n <= p->op || op >= p->op + p->cap); /* of another program, because p may move */
-  MR_TRY(reserve(p, n, diag));
+  MR_TRY(reserve_ops(p, n, diag));
   memcpy(p->op + p->n, op, n * sizeof *op);
   p->n += n;
   return MR_OK;

@@ -28,10 +28,10 @@ bool mr__is_of_record(const mr_chain_t *c, int branch) {
 }
 
 /* assume: with the assumptions of mr__pass_length. */
-static mr_period_t period(const mr_chain_t *c, int branch, bool assume) {
+static mr_period_t branch_period(const mr_chain_t *c, int branch, bool assume) {
   const mr__branch_t *b = &c->branch[branch];
   mr_period_t in[MR_MAX_PORTS] = {{0}}, none = {0};
-  for (int i = 0; i < b->n_in; i++) in[i] = period(c, b->in[i], assume);
+  for (int i = 0; i < b->n_in; i++) in[i] = branch_period(c, b->in[i], assume);
   switch (b->kind) {
     case MR__SOURCE: return (mr_period_t){mr__branch_spec(b)->n_records, true};
     case MR__ORDER: {
@@ -52,10 +52,10 @@ static mr_period_t period(const mr_chain_t *c, int branch, bool assume) {
   return in[0];
 }
 
-mr_period_t mr__period(const mr_chain_t *c, int branch) { return period(c, branch, false); }
+mr_period_t mr__period(const mr_chain_t *c, int branch) { return branch_period(c, branch, false); }
 
 int64_t mr__pass_length(const mr_chain_t *c, int branch) {
-  int64_t n = period(c, branch, true).n;
+  int64_t n = branch_period(c, branch, true).n;
   assert(n >= 0);
   return n > 0 ? n : 1;
 }

@@ -22,7 +22,7 @@ void mr_walk_destroy(mr_walk_t *w) {
 static mr_walk_t *walk_create(const mr_chain_t *c, int branch, int64_t offset, int64_t stride);
 
 /* The number of inputs that this part gets when stride parts take them in turn. */
-static int n_dealt(const mr_walk_t *w, int n_in) {
+static int count_dealt(const mr_walk_t *w, int n_in) {
   return w->offset < n_in ? (int)((n_in - 1 - w->offset) / w->stride) + 1 : 0;
 }
 
@@ -30,7 +30,7 @@ static bool create_below(const mr_chain_t *c, mr_walk_t *w) {
   const mr__branch_t *b = &c->branch[w->branch];
   bool deals = b->kind == MR__NEXT && b->s.def->walk->deals;
   int parts = b->kind == MR__NEXT && b->s.def->walk->n_walks ? b->s.def->walk->n_walks(&b->s) : 0;
-  int n = parts ? parts : deals ? n_dealt(w, b->n_in) : b->n_in;
+  int n = parts ? parts : deals ? count_dealt(w, b->n_in) : b->n_in;
   w->below = calloc((size_t)n + 1, sizeof *w->below);
   if (!w->below) return false;
   for (; w->n_below < n; w->n_below++) {

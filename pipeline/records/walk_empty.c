@@ -19,18 +19,18 @@ enum {
 };
 
 /* The name of the stage that leaves holes before a branch, or drops records; NULL: none does. */
-static const char *dropper(const mr_chain_t *c, int branch) {
+static const char *find_dropper(const mr_chain_t *c, int branch) {
   const mr__branch_t *b = &c->branch[branch];
   if (mr__leaves_holes(b->s.def)) return b->s.name;
   for (int i = 0; i < b->n_in; i++) {
-    const char *name = dropper(c, b->in[i]);
+    const char *name = find_dropper(c, b->in[i]);
     if (name) return name;
   }
   return NULL;
 }
 
 static mr_err_t fail_empty(const mr_walk_t *w, const mr__walking_t *x, int64_t records) {
-  const char *name = dropper(x->c, w->branch);
+  const char *name = find_dropper(x->c, w->branch);
   return mr_stage_fail(x->s, MR_ERR_DATA,
                        "no record is left of an epoch of %" PRId64
                        ": \"%s\" removed all of them; change its settings",

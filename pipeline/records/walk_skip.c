@@ -10,7 +10,7 @@
 
 #include "pipeline/records/walk_private.h"
 
-static mr_err_t skip(mr_walk_t *w, mr__walking_t *x, int64_t n);
+static mr_err_t skip_records(mr_walk_t *w, mr__walking_t *x, int64_t n);
 
 /* ---- record by record ---- */
 
@@ -126,7 +126,7 @@ static mr_err_t skip_sieved(mr_walk_t *w, mr__walking_t *x, int64_t n) {
           whole = each && n ? (n - 1) / each : 0; /* the last period is inspected */
   if (e != MR_OK || !n) return e;
   if (__builtin_mul_overflow(whole, v.period, &pieces)) return MR_END;
-  if (whole) e = w->at ? skip_positions(w, x, pieces) : skip(w->below[0], x, pieces);
+  if (whole) e = w->at ? skip_positions(w, x, pieces) : skip_records(w->below[0], x, pieces);
   n -= whole * each;
   assert(n > 0);
   return e == MR_OK ? look_on(&v, &n, 0) : e;
@@ -135,7 +135,7 @@ static mr_err_t skip_sieved(mr_walk_t *w, mr__walking_t *x, int64_t n) {
 /* ---- any walk ---- */
 
 /* MR_OK; or MR_END, and the walk's position is unspecified. */
-static mr_err_t skip(mr_walk_t *w, mr__walking_t *x, int64_t n) {
+static mr_err_t skip_records(mr_walk_t *w, mr__walking_t *x, int64_t n) {
   mr__branch_t *b = &x->c->branch[w->branch];
   mr_err_t e = MR_OK;
   w->x = x;
@@ -144,7 +144,7 @@ static mr_err_t skip(mr_walk_t *w, mr__walking_t *x, int64_t n) {
   if (b->kind == MR__KEEP) return skip_sieved(w, x, n);
   if (b->kind == MR__NEXT)
     return b->s.def->walk->skip ? b->s.def->walk->skip(&b->s, w, n) : pull_all(w, x, n);
-  for (int i = 0; i < w->n_below && e == MR_OK; i++) e = skip(w->below[i], x, n);
+  for (int i = 0; i < w->n_below && e == MR_OK; i++) e = skip_records(w->below[i], x, n);
   return e;
 }
 
@@ -162,7 +162,7 @@ static mr_err_t skip_most(mr_walk_t *w, mr__walking_t *x, int64_t n, int64_t *do
   while (step && *done < n && e >= 0) { /* after n itself has failed, fewer than 2 * step are
                                            left */
     mr_walk_save(w, kept);
-    e = skip(w, x, step);
+    e = skip_records(w, x, step);
     if (e == MR_OK) *done += step;
     if (e == MR_END) mr_walk_load(w, kept);
     if (e == MR_END && mr__walk_ended(x) != MR_OK) break;
@@ -181,7 +181,7 @@ static mr_err_t skip_most(mr_walk_t *w, mr__walking_t *x, int64_t n, int64_t *do
 mr_err_t mr_walk_pass(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t n) {
   mr__walking_t x = {s, c, INT64_MAX, &c->prog[0], false};
   c->prog[0].n = 0;
-  mr_err_t e = skip(w, &x, n);
+  mr_err_t e = skip_records(w, &x, n);
   w->x = NULL;
   return e;
 }
@@ -202,11 +202,11 @@ mr_err_t mr_walk_epoch(mr_stage_t *s, mr_chain_t *c, mr_walk_t *w, int64_t *reco
 
 /* ---- calls for skip ---- */
 
-mr_err_t mr_walk_skip(mr_walk_t *w, int i, int64_t n) { return skip(w->below[i], w->x, n); }
+mr_err_t mr_walk_skip(mr_walk_t *w, int i, int64_t n) { return skip_records(w->below[i], w->x, n); }
 
 mr_err_t mr_walk_skip_any(mr_walk_t *w, int i, int64_t n) {
   mr_walk_t *below = w->below[i];
-  if (!below->at || !n) return skip(below, w->x, n);
+  if (!below->at || !n) return skip_records(below, w->x, n);
   return skip_positions(below, w->x, n);
 }
 

@@ -15,7 +15,7 @@
 #include "pipeline/stage_step.h"
 
 enum { MR_OWN_WORDS = 8 };
-#define NOBODY INT64_MAX /* no consumer of the edge keeps anything */
+#define NO_CONSUMER INT64_MAX /* no consumer of the edge keeps anything */
 
 static int64_t commit_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -33,13 +33,13 @@ static int64_t number_before(const mr__node_t *node, int64_t number) {
 }
 
 /* Stores what all consumers of a stage have committed; false: unchanged. */
-static bool store(mr_graph_t *g, int at) {
+static bool store_committed(mr_graph_t *g, int at) {
   mr__node_t *node = g->node[at];
-  int64_t number = NOBODY;
+  int64_t number = NO_CONSUMER;
   for (int i = 0; i < g->n_edges; i++)
     if (g->edge[i].from == at)
       number = commit_least(number, commit_least(g->commit[i].here, g->commit[i].beyond));
-  if (number == NOBODY) return false;
+  if (number == NO_CONSUMER) return false;
   assert(number >= 0);
   /* seq_cst: before the load of the parked flag, as wait.h requires; pairs with mr__news. */
   if (atomic_exchange_explicit(&node->committed, number, memory_order_seq_cst) == number)
@@ -51,7 +51,7 @@ static bool store(mr_graph_t *g, int at) {
 static void pass_back(mr_graph_t *g, int at) {
   const mr__node_t *node = g->node[at];
   assert(at >= 0 && at < g->n_nodes);
-  if (is_record_stage(node) || !store(g, at)) return;
+  if (is_record_stage(node) || !store_committed(g, at)) return;
   /* relaxed: stored by this thread just now, or by another that held the lock before. */
   int64_t before =
       number_before(node, atomic_load_explicit(&node->committed, memory_order_relaxed));
@@ -69,14 +69,15 @@ static void commit_begin(mr_graph_t *g, int at, bool beyond) {
     const mr__edge_t *e = &g->edge[i];
     if (e->to != at || is_record_stage(g->node[e->from])) continue;
     *(beyond ? &g->commit[i].beyond : &g->commit[i].here) = g->node[e->from]->start_number;
-    store(g, e->from);
+    store_committed(g, e->from);
     commit_begin(g, e->from, true);
   }
 }
 
 bool mr__commit_init(mr_graph_t *g) {
   g->commit = malloc(((size_t)g->n_edges + 1) * sizeof *g->commit);
-  for (int i = 0; g->commit && i < g->n_edges; i++) g->commit[i] = (mr__commit_t){NOBODY, NOBODY};
+  for (int i = 0; g->commit && i < g->n_edges; i++)
+    g->commit[i] = (mr__commit_t){NO_CONSUMER, NO_CONSUMER};
   for (int i = 0; i < g->n_nodes; i++) atomic_init(&g->node[i]->committed, -1);
   return g->commit;
 }

@@ -42,18 +42,18 @@ static bool leads_to(const mr_graph_t *g, int from, int to) {
   return false;
 }
 
-static bool stored(const mr__durable_t *d, int64_t mark) { return d->mark >= mark && d->stored; }
+static bool is_stored(const mr__durable_t *d, int64_t mark) { return d->mark >= mark && d->stored; }
 
-static bool awaited(const mr__durable_t *d, int64_t mark) {
+static bool is_awaited(const mr__durable_t *d, int64_t mark) {
   return d->mark < mark && !d->gone && !d->late;
 }
 
 /* The first node downstream of `of` that is still awaited (waiting), or whose records are not
    stored; -1: none.  Under commit_lock. */
-static int first(const mr_graph_t *g, int of, int64_t mark, bool waiting) {
+static int first_node(const mr_graph_t *g, int of, int64_t mark, bool waiting) {
   for (int i = 0; i < g->n_nodes; i++) {
     const mr__durable_t *d = &g->node[i]->durable;
-    if (d->answers && (waiting ? awaited(d, mark) : !stored(d, mark)) && leads_to(g, of, i))
+    if (d->answers && (waiting ? is_awaited(d, mark) : !is_stored(d, mark)) && leads_to(g, of, i))
       return i;
   }
   return -1;
@@ -65,11 +65,11 @@ const char *mr_durable_wait(mr_stage_t *s, const char *of, int64_t mark, int ms)
   if (mark <= 0 || from < 0) return NULL;
   int64_t until = mr_now_ns() + ms * INT64_C(1000000);
   pthread_mutex_lock(&g->commit_lock);
-  while (first(g, from, mark, true) >= 0 && !mr__cancelled(s->rt) && mr_now_ns() < until)
+  while (first_node(g, from, mark, true) >= 0 && !mr__cancelled(s->rt) && mr_now_ns() < until)
     mr_cond_wait_until(&g->answered, &g->commit_lock, mr_now_ns() + SLICE_MS * INT64_C(1000000));
-  while (!mr__cancelled(s->rt) && (node = first(g, from, mark, true)) >= 0)
+  while (!mr__cancelled(s->rt) && (node = first_node(g, from, mark, true)) >= 0)
     g->node[node]->durable.late = true;
-  node = first(g, from, mark, false);
+  node = first_node(g, from, mark, false);
   pthread_mutex_unlock(&g->commit_lock);
   return node < 0 ? NULL : g->node[node]->name;
 }

@@ -157,7 +157,7 @@ void mr_set_link(mr_stage_t *s, int64_t released, int64_t committed) {
   atomic_store_explicit(&c->committed_1, committed + 1, memory_order_release);
 }
 
-static bool fan_gone(const mr__fan_t *f) {
+static bool fan_has_gone(const mr__fan_t *f) {
   for (int i = 0; i < f->m; i++)
     if (!mr_ring_gone(f->ring[i])) return false;
   return true;
@@ -170,7 +170,7 @@ bool mr__out_gone(const mr__out_t *out) {
   for (int i = 0; i < out->n_edges; i++) {
     bool watches = mr_ring_is_lossy(out->edge[i].ring[0]);
     watching += watches;
-    if (fan_gone(&out->edge[i])) continue;
+    if (fan_has_gone(&out->edge[i])) continue;
     if (!watches) return false;
     there++;
   }
@@ -238,14 +238,14 @@ void mr_give(mr_stage_t *s, int port, mr_buf_t *const *in, size_t n) {
 }
 
 /* Whether the consumers of all outputs have left; false for a stage without outputs. */
-static bool all_gone(const mr_runtime_t *rt) {
+static bool outputs_have_gone(const mr_runtime_t *rt) {
   bool gone = rt->n_out > 0;
   for (int i = 0; i < MR_MAX_PORTS; i++)
     if (rt->out[i].n_edges && !mr__out_gone(&rt->out[i])) gone = false;
   return gone;
 }
 
-bool mr_unwanted(const mr_stage_t *s) { return all_gone(s->rt); }
+bool mr_unwanted(const mr_stage_t *s) { return outputs_have_gone(s->rt); }
 
 mr_err_t mr_idle(mr_stage_t *s) {
   mr_runtime_t *rt = s->rt;
@@ -253,7 +253,7 @@ mr_err_t mr_idle(mr_stage_t *s) {
   bool over = rt->n_in > 0;
   for (int i = 0; i < MR_MAX_PORTS; i++)
     if (rt->in[i].n && !mr__in_over(&rt->in[i], s->worker)) over = false;
-  return over || all_gone(rt) ? MR_END : MR_AGAIN;
+  return over || outputs_have_gone(rt) ? MR_END : MR_AGAIN;
 }
 
 /* ---- waiting ---- */
@@ -320,7 +320,7 @@ uint64_t mr__news(const mr_runtime_t *rt) {
   return sum;
 }
 
-static bool news_changed(void *arg) {
+static bool port_has_news(void *arg) {
   wait_for_t *w = arg;
   return mr__cancelled(w->rt) || mr__news(w->rt) != w->mark;
 }
@@ -335,7 +335,7 @@ static int why_idle(mr_runtime_t *rt) {
 
 void mr__wait_news(mr_runtime_t *rt, uint64_t mark) {
   wait_for_t w = {rt, 0, mark};
-  mr__wait_counted(rt, why_idle(rt), news_changed, &w);
+  mr__wait_counted(rt, why_idle(rt), port_has_news, &w);
 }
 
 uint64_t mr_news(const mr_stage_t *s) { return mr__news(s->rt); }
@@ -344,11 +344,11 @@ mr_err_t mr_wait_fds(mr_stage_t *s, uint64_t seen, const struct pollfd *fd, int 
   wait_for_t w = {s->rt, 0, seen};
   mr__counters_t *c = &s->rt->count;
   int kind = why_idle(s->rt);
-  if (news_changed(&w) || ms == 0) return MR_OK;
+  if (port_has_news(&w) || ms == 0) return MR_OK;
   nudge_producers(s->rt);
   int64_t since = mr_now_ns();
   begin_wait(c, kind, since);
-  bool could = mr_wait_poll(&s->rt->wait, news_changed, &w, fd, n, ms);
+  bool could = mr_wait_poll(&s->rt->wait, port_has_news, &w, fd, n, ms);
   end_wait(c, kind == MR__STARVED ? &c->starved_ns : &c->blocked_ns, since);
   return could ? MR_OK : mr_stage_fail(s, MR_ERR_IO, "no file descriptor is left to wait with");
 }
@@ -358,7 +358,7 @@ static bool can_pull(void *arg) {
   mr__in_t *in = &w->rt->in[w->port];
   int me = w->rt->s->worker;
   return mr__cancelled(w->rt) || mr__in_over(in, me) || mr_ring_ready(in_ring(in, me)) ||
-         all_gone(w->rt);
+         outputs_have_gone(w->rt);
 }
 
 mr_err_t mr_pull(mr_stage_t *s, int port, mr_buf_t **out) {
@@ -366,7 +366,7 @@ mr_err_t mr_pull(mr_stage_t *s, int port, mr_buf_t **out) {
   for (;;) {
     if (mr__cancelled(s->rt)) return MR_ERR_CANCEL;
     if (mr_take(s, port, out, 1)) return MR_OK;
-    if (mr__in_over(&s->rt->in[port], s->worker) || all_gone(s->rt)) return MR_END;
+    if (mr__in_over(&s->rt->in[port], s->worker) || outputs_have_gone(s->rt)) return MR_END;
     mr__wait_counted(s->rt, MR__STARVED, can_pull, &w);
   }
 }

@@ -119,7 +119,7 @@ static mr_err_t settle_check_ports(const mr_graph_t *g, const mr__node_t *node, 
 
 /* ---- order ---- */
 
-static mr_err_t cycle(const mr_graph_t *g, const int *waits, mr_diag_t *diag) {
+static mr_err_t fail_cycle(const mr_graph_t *g, const int *waits, mr_diag_t *diag) {
   char list[400] = "", at[32] = "";
   for (int i = 0; i < g->n_nodes; i++) {
     if (!waits[i]) continue;
@@ -143,7 +143,7 @@ static mr_err_t sort_nodes(mr_graph_t *g, mr_diag_t *diag) {
       if (g->edge[i].from == g->order[at] && --waits[g->edge[i].to] == 0)
         g->order[done++] = g->edge[i].to;
   assert(done <= g->n_nodes); /* each once */
-  mr_err_t e = done < g->n_nodes ? cycle(g, waits, diag) : MR_OK;
+  mr_err_t e = done < g->n_nodes ? fail_cycle(g, waits, diag) : MR_OK;
   free(waits);
   return e;
 }

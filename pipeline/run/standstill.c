@@ -66,14 +66,14 @@ static void look_behind(const mr_graph_t *g, int node, bool *seen, behind_t *out
   }
 }
 
-static behind_t behind(const mr_graph_t *g, int node, bool *seen) {
+static behind_t find_behind(const mr_graph_t *g, int node, bool *seen) {
   behind_t out = {0};
   memset(seen, 0, (size_t)g->n_nodes * sizeof *seen);
   look_behind(g, node, seen, &out);
   return out;
 }
 
-static size_t ample(const mr_graph_t *g, int node, bool *seen) {
+static size_t ample_buffers(const mr_graph_t *g, int node, bool *seen) {
   memset(seen, 0, (size_t)g->n_nodes * sizeof *seen);
   return under_way(g, node, seen) + 2 * (size_t)g->node[node]->n_workers + 2;
 }
@@ -82,9 +82,9 @@ mr_err_t mr__pool_size(const mr_graph_t *g, int node, size_t *n) {
   bool *seen = calloc((size_t)g->n_nodes, sizeof *seen);
   if (!seen) return MR_ERR_NOMEM;
   size_t most = (size_t)g->pool_most;
-  *n = ample(g, node, seen);
+  *n = ample_buffers(g, node, seen);
   assert(*n > (size_t)g->node[node]->n_workers); /* each worker can hold one */
-  if (most && most < *n && !behind(g, node, seen).watched) *n = most;
+  if (most && most < *n && !find_behind(g, node, seen).watched) *n = most;
   free(seen);
   return MR_OK;
 }
@@ -92,8 +92,8 @@ mr_err_t mr__pool_size(const mr_graph_t *g, int node, size_t *n) {
 static mr_err_t check_pool(const mr_graph_t *g, int i, bool *seen, mr_diag_t *diag) {
   const mr__node_t *node = g->node[i];
   if (!g->pool_most || !node->n_workers || !mr_stage_def_n_out(node->def)) return MR_OK;
-  behind_t b = behind(g, i, seen);
-  size_t have = (size_t)g->pool_most, want = b.several ? ample(g, i, seen) : b.held + 1;
+  behind_t b = find_behind(g, i, seen);
+  size_t have = (size_t)g->pool_most, want = b.several ? ample_buffers(g, i, seen) : b.held + 1;
   if (have >= want || b.watched) return MR_OK;
   if (!b.several)
     return mr_fail(

@@ -95,7 +95,7 @@ static mr_err_t text_setting_put(mr__text_parser_t *p, mr__node_t *node, const c
 }
 
 /* Fails for "size = 4", "size= 4" and "size =4"; value is the text after the '='. */
-static mr_err_t stand_apart(mr__text_parser_t *p, const char *name, const char *value) {
+static mr_err_t fail_separated(mr__text_parser_t *p, const char *name, const char *value) {
   value += strspn(value, " \t");
   return mr__text_wrong(p, MR_ERR_USAGE, p->word.pos,
                         "\"%.60s\" and its value are separated: write %.60s=%.*s without blanks",
@@ -108,7 +108,7 @@ mr_err_t mr__text_setting(mr__text_parser_t *p, mr__node_t *node) {
   snprintf(name, sizeof name, "%.*s", (int)w->name_n, w->text);
   const char *value = w->text + w->name_n + 1;
   const mr_opt_t *o = mr_stage_def_opt(node->def, name);
-  if (!*value && !w->quoted && o && o->type != MR_OPT_STR) return stand_apart(p, name, p->at);
+  if (!*value && !w->quoted && o && o->type != MR_OPT_STR) return fail_separated(p, name, p->at);
   if (has_set(node, name))
     return mr__text_wrong(p, MR_ERR_USAGE, w->pos, "%s: setting \"%s\" is given twice",
                           node->def->name, name);
@@ -177,7 +177,7 @@ static mr_err_t parse_bare(mr__text_parser_t *p, mr__node_t *node, bool *done) {
   const mr_opt_t *o = w->quoted ? NULL : mr_stage_def_opt(node->def, w->text);
   bool stage = w->line_start && mr_registry_find(p->g->reg, w->text); /* shuffle has shuffle= */
   if (!w->quoted && p->at[strspn(p->at, " \t")] == '=')
-    return stand_apart(p, w->text, p->at + strspn(p->at, " \t") + 1);
+    return fail_separated(p, w->text, p->at + strspn(p->at, " \t") + 1);
   if (!w->quoted && !strncmp(w->text, "--", 2))
     return mr__text_wrong(
         p, MR_ERR_USAGE, w->pos,

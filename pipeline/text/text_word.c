@@ -19,16 +19,16 @@ mr_err_t mr__text_wrong(mr__text_parser_t *p, mr_err_t code, mr__pos_t pos, cons
   return mr_fail(p->diag, code, "%s%s", mr__pos_text(pos, at, sizeof at), text);
 }
 
-static void newline(mr__text_parser_t *p) {
+static void skip_newline(mr__text_parser_t *p) {
   p->line++, p->line_start = ++p->at, p->fresh_line = true;
 }
 
 static void skip_blanks(mr__text_parser_t *p) {
   for (;; p->at++) {
-    while (*p->at == '\n') newline(p);
+    while (*p->at == '\n') skip_newline(p);
     if (*p->at == '#') p->at += strcspn(p->at, "\n");
     if (*p->at == '\n') {
-      newline(p), p->at--;
+      skip_newline(p), p->at--;
       continue;
     }
     if (!*p->at || !strchr(" \t\r", *p->at)) return;

@@ -107,13 +107,13 @@ typedef struct candidate {
   double work; /* its work in one of the host's threads, ns */
 } candidate_t;
 
-static double since(const window_t *w, int node, size_t field) {
+static double counted_since(const window_t *w, int node, size_t field) {
   const int64_t *b = (const int64_t *)((const char *)&w->to->node[node] + field);
   const int64_t *a = w->from ? (const int64_t *)((const char *)&w->from->node[node] + field) : NULL;
   return (double)(*b - (a ? *a : 0));
 }
 
-#define SINCE(w, node, field) since(w, node, offsetof(mr_stats_t, field))
+#define SINCE(w, node, field) counted_since(w, node, offsetof(mr_stats_t, field))
 
 /* ns that one thread of a stage has worked in the window. */
 static double diagnose_work_of(const window_t *w, int node) {
@@ -161,7 +161,7 @@ static double cpu_of(const window_t *w, int node) {
    programs, each of them gets as much as the limiting thread while that one wants a processor (not
    while it sleeps).  By the time the limiting thread has had its processor time, the others have
    had B times as much, and what is left goes to the rest of the run. */
-static double bound(const window_t *w, const candidate_t *c, int *next) {
+static double bound_duration(const window_t *w, const candidate_t *c, int *next) {
   double work = c ? diagnose_work_of(w, c->host) : 0, saved = work > 0 ? c->work / work / 2 : 0;
   double cpu = w->cpu - (c ? saved * cpu_of(w, c->host) : 0), most = 0, theirs = 0;
   *next = -2;
@@ -189,9 +189,9 @@ static double others_of(const window_t *w, double all) {
 /* The duration with one candidate twice as fast.  *next: the thread that then limits, -1: still its
    own, -2: the processor.  The run gets shorter by what the bound loses, and by the same proportion
    of its waiting for processors that other programs held. */
-static double faster(const window_t *w, const candidate_t *c, int *next) {
+static double duration_if_faster(const window_t *w, const candidate_t *c, int *next) {
   int now;
-  double before = bound(w, NULL, &now), after = bound(w, c, next), busiest = 0;
+  double before = bound_duration(w, NULL, &now), after = bound_duration(w, c, next), busiest = 0;
   for (int i = 0; i < w->g->n_nodes; i++)
     if (diagnose_work_of(w, i) > busiest) busiest = diagnose_work_of(w, i);
   double stretch = before > 0 && busiest > before ? busiest / before : 1;
@@ -201,7 +201,7 @@ static double faster(const window_t *w, const candidate_t *c, int *next) {
 }
 
 /* The candidates of a thread: the record stages in it, and the rest of its work. */
-static int candidates(const window_t *w, int host, candidate_t *out) {
+static int find_candidates(const window_t *w, int host, candidate_t *out) {
   double all = diagnose_work_of(w, host), parts = 0;
   int n = 0;
   for (int i = 0; i < w->to->n_parts; i++) {
@@ -222,9 +222,9 @@ static bool diagnose_choose(const window_t *w, candidate_t *best, double *best_n
   if (!all) return false;
   for (int host = 0; host < w->g->n_nodes; host++) {
     if (!w->to->node[host].workers) continue;
-    int n = candidates(w, host, all), next;
+    int n = find_candidates(w, host, all), next;
     for (int i = 0; i < n; i++) {
-      double ns = faster(w, &all[i], &next);
+      double ns = duration_if_faster(w, &all[i], &next);
       if (all[i].work <= 0 || (any && ns > *best_ns) ||
           (any && ns == *best_ns && all[i].work <= best->work))
         continue;
@@ -250,14 +250,14 @@ static void look_outside(const window_t *w, double work, mr_diagnosis_t *out) {
   if (out->waits <= work / w->wall) out->link = out->other = NULL, out->waits = 0;
 }
 
-static int cores_allowed(void) {
+static int count_cores(void) {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
 }
 
 bool mr_diagnose(const mr_graph_t *g, const mr_snapshot_t *from, const mr_snapshot_t *now,
                  mr_diagnosis_t *out) {
-  window_t w = {.g = g, .from = from, .to = now, .cores = cores_allowed()};
+  window_t w = {.g = g, .from = from, .to = now, .cores = count_cores()};
   candidate_t c = {0};
   double ns = 0;
   int next = -1;

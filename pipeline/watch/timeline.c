@@ -19,7 +19,7 @@ typedef struct cursor {
   const mr__event_t *next; /* without held: the next buffer given before any is taken, or NULL */
 } cursor_t;
 
-static void slice(const cursor_t *c, const mr__event_t *e, int64_t until) {
+static void add_work_slice(const cursor_t *c, const mr__event_t *e, int64_t until) {
   char name[64];
   const mr_chrome_arg_t args[] = {
       {"buffers", NULL, e->n}, {"position", NULL, (double)e->position}, {0}};
@@ -37,7 +37,7 @@ static uint64_t flow_id(int edge, int64_t number) {
   return ((uint64_t)edge << 40) | ((uint64_t)number & (((uint64_t)1 << 40) - 1));
 }
 
-static void flows(const cursor_t *c, const mr__event_t *e, int64_t at) {
+static void add_flows(const cursor_t *c, const mr__event_t *e, int64_t at) {
   for (int i = 0; i < c->g->n_edges; i++) {
     const mr__edge_t *edge = &c->g->edge[i];
     bool from = e->kind == MR__GAVE && edge->from == c->node && edge->out == e->port;
@@ -51,22 +51,22 @@ static void flows(const cursor_t *c, const mr__event_t *e, int64_t at) {
 /* The work before a wait was on the buffer in hand then. */
 static void wait_slice(cursor_t *c, const mr__event_t *e) {
   const mr__event_t *made = c->held ? c->held : c->next;
-  if (made && e->at_ns > c->mark_ns) slice(c, made, e->at_ns);
+  if (made && e->at_ns > c->mark_ns) add_work_slice(c, made, e->at_ns);
   mr_chrome_slice(c->t, c->thread, e->kind == MR__STARVES ? "waits for input" : "waits for room",
                   "wait", e->at_ns, e->what, NULL);
   c->mark_ns = e->at_ns + e->what;
 }
 
-static void play(cursor_t *c, const mr__event_t *e) {
+static void play_event(cursor_t *c, const mr__event_t *e) {
   if (e->kind == MR__STARVES || e->kind == MR__BLOCKS) {
     wait_slice(c, e);
   } else if (e->kind == MR__GAVE) {
-    slice(c, c->held ? c->held : e, e->at_ns);
-    flows(c, e, c->mark_ns + (e->at_ns - c->mark_ns) / 2);
+    add_work_slice(c, c->held ? c->held : e, e->at_ns);
+    add_flows(c, e, c->mark_ns + (e->at_ns - c->mark_ns) / 2);
     c->held = NULL, c->mark_ns = e->at_ns;
   } else {
-    if (c->held && e->at_ns > c->mark_ns) slice(c, c->held, e->at_ns);
-    flows(c, e, e->at_ns);
+    if (c->held && e->at_ns > c->mark_ns) add_work_slice(c, c->held, e->at_ns);
+    add_flows(c, e, e->at_ns);
     c->held = e, c->mark_ns = e->at_ns;
   }
 }
@@ -80,7 +80,7 @@ static const mr__event_t *given_next(const mr__timeline_t *line, uint64_t i) {
   return NULL;
 }
 
-static void worker(const mr_graph_t *g, int node, int w, int thread, mr_chrome_trace_t *t) {
+static void write_worker(const mr_graph_t *g, int node, int w, int thread, mr_chrome_trace_t *t) {
   const mr_runtime_t *rt = &g->node[node]->rt[w];
   const mr__timeline_t *line = rt->timeline;
   char name[96];
@@ -95,9 +95,9 @@ static void worker(const mr_graph_t *g, int node, int w, int thread, mr_chrome_t
   cursor_t c = {t, g, node, thread, start, NULL, NULL};
   for (uint64_t i = first; i < line->n; i++) {
     c.next = given_next(line, i);
-    play(&c, &line->event[i & (line->cap - 1)]);
+    play_event(&c, &line->event[i & (line->cap - 1)]);
   }
-  if (c.held && end > c.mark_ns) slice(&c, c.held, end);
+  if (c.held && end > c.mark_ns) add_work_slice(&c, c.held, end);
 }
 
 void mr_timeline_write(const mr_graph_t *g, FILE *to) {
@@ -105,6 +105,7 @@ void mr_timeline_write(const mr_graph_t *g, FILE *to) {
   int thread = 1;
   mr_chrome_begin(&t, to, g->start_ns);
   for (int i = 0; i < g->n_nodes; i++)
-    for (int w = 0; g->node[i]->rt && w < g->node[i]->n_workers; w++) worker(g, i, w, thread++, &t);
+    for (int w = 0; g->node[i]->rt && w < g->node[i]->n_workers; w++)
+      write_worker(g, i, w, thread++, &t);
   mr_chrome_end(&t);
 }

@@ -127,7 +127,7 @@ bool mr_watch_asked(const mr_stage_t *s, mr_asked_t *out) {
 int mr_watch_n_edges(const mr_stage_t *s) { return s->rt ? s->rt->g->n_edges : 0; }
 
 /* The indices are above the lowest bit, which says that a side is done. */
-static int64_t waiting(const mr_ring_t *r) {
+static int64_t buffers_waiting(const mr_ring_t *r) {
   uint64_t popped = mr_ring_popped(r) >> 1; /* read first: it never passes what was pushed */
   return (int64_t)((mr_ring_pushed(r) >> 1) - popped);
 }
@@ -141,7 +141,7 @@ void mr_watch_edge(const mr_stage_t *s, int i, mr_watch_edge_t *out) {
                            .lossy = g->node[e->to]->def->in[e->in].lossy};
   int n = e->ring ? g->node[e->from]->n_workers * g->node[e->to]->n_workers : 0;
   for (int k = 0; k < n; k++) {
-    out->waiting += waiting(e->ring[k]);
+    out->waiting += buffers_waiting(e->ring[k]);
     out->room += (int64_t)mr_ring_depth(e->ring[k]);
     out->lost += mr_ring_lost(e->ring[k]);
   }

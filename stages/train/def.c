@@ -61,7 +61,7 @@ static bool def_join(def_t *d, const char *setting) {
 }
 
 /* A setting of the model that has the name of one of the stage's; NULL without one. */
-static const char *clash(const mr_model_def_t *m) {
+static const char *clashing_setting(const mr_model_def_t *m) {
   for (const mr_opt_t *o = m->opts; o && o->type != MR_OPT_END; o++)
     for (const mr_opt_t *own = mr__train_stage_opts; own->type != MR_OPT_END; own++)
       if (!strcmp(o->name, own->name)) return o->name;
@@ -71,7 +71,7 @@ static const char *clash(const mr_model_def_t *m) {
 static const mr_stage_def_t *def_make(const mr_stage_def_t *of, const mr_model_def_t *m,
                                       const char *word, const char *setting, char *hint, size_t n) {
   def_t *d = calloc(1, sizeof *d);
-  const char *both = clash(m);
+  const char *both = clashing_setting(m);
   if (both) snprintf(hint, n, "; its setting %s is one of the stage's", both);
   if (!d || both) return free(d), NULL;
   *d = (def_t){.next = defs, .of = of, .model = m, .stage = *of};
@@ -85,7 +85,7 @@ static const mr_stage_def_t *def_make(const mr_stage_def_t *of, const mr_model_d
   return &d->stage;
 }
 
-static void suggest(const char *word, char *hint, size_t n) {
+static void suggest_model(const char *word, char *hint, size_t n) {
   const mr_model_def_t *m;
   mr_suggest_t near = {.word = word};
   for (int i = 0; (m = mr_model_at(i)); i++) mr_suggest_offer(&near, m->name);
@@ -105,7 +105,7 @@ static const mr_stage_def_t *def_choose(const mr_stage_def_t *of, const char *wo
   const mr_model_def_t *m = mr_model_find(name);
   for (size_t i = 0; !m && i < sizeof old / sizeof *old; i++)
     if (!strcmp(name, old[i].word)) m = mr_model_find(old[i].model), setting = old[i].setting;
-  if (!m) return suggest(name, hint, n), NULL;
+  if (!m) return suggest_model(name, hint, n), NULL;
   if (of == &mr_stage_vit_step && strcmp(m->name, "vit")) {
     snprintf(hint, n, "; vit-step trains vit alone: write train-step model=%s", name);
     return NULL;

@@ -146,7 +146,7 @@ static mr_err_t eval_step_plan(mr_stage_t *s) {
 }
 
 /* Restores the checkpoint's model, and checks that it is a model of these batches. */
-static mr_err_t recall(mr_stage_t *s) {
+static mr_err_t recall_checkpoint(mr_stage_t *s) {
   eval_step_t *v = s->state;
   char holds[MR_MODEL_TEXT], brings[MR_MODEL_TEXT];
   mr_diag_t why = {0};
@@ -192,7 +192,7 @@ static mr_err_t eval_step_open(mr_stage_t *s) {
   mr_diag_t why = {0};
   v->t0 = mr_now_s();
   mr_train_team_report(s, &v->team);
-  MR_TRY(recall(s));
+  MR_TRY(recall_checkpoint(s));
   mr_err_t e = eval_step_load(v, s->in_spec[0].batch, &why);
   mr_backends_leave(); /* batches are evaluated in the stage's own thread */
   return mr_stage_relay(s, e, &why);

@@ -18,7 +18,7 @@ static int64_t fields_classes_of(const mr_spec_t *spec, const mr_field_t *f) {
 }
 
 /* True for pictures that `normalize` has left as bytes or rounded to bf16. */
-static bool fields_is_held(const mr_field_t *f) {
+static bool is_held_field(const mr_field_t *f) {
   if (f->ndim != 3 || f->layout == MR_LAYOUT_NONE) return false;
   if (f->dtype != MR_U8) return f->dtype == MR_BF16;
   int64_t C = f->dim[f->layout == MR_LAYOUT_HWC ? 2 : 0];
@@ -34,7 +34,7 @@ int mr_train_fields(const mr_spec_t *spec, mr_model_field_t *field) {
   for (int i = 0; i < spec->n_fields; i++) {
     const mr_field_t *f = &spec->field[i];
     if (f->ragged) continue;
-    bool held = fields_is_held(f);
+    bool held = is_held_field(f);
     field[n] = (mr_model_field_t){.name = f->name,
                                   .aval = mr_aval(held ? MR_F32 : f->dtype, f->ndim, f->dim),
                                   .layout = layout[f->layout],
@@ -190,7 +190,7 @@ const void *mr_train_value(const mr_spec_t *spec, const mr_buf_t *b, int f, int 
 
 /* True for pictures that `normalize` has made. */
 static bool fields_is_picture(const mr_field_t *f) {
-  return (f->dtype == MR_F32 || fields_is_held(f)) && f->ndim == 3 && f->layout == MR_LAYOUT_HWC &&
+  return (f->dtype == MR_F32 || is_held_field(f)) && f->ndim == 3 && f->layout == MR_LAYOUT_HWC &&
          !f->ragged && f->dim[2] >= 1;
 }
 

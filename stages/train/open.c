@@ -162,7 +162,7 @@ static mr_err_t load_state(train_t *v, mr_diag_t *diag) {
 }
 
 /* Loads parameters and progress of the checkpoint that the settings name, if any. */
-static mr_err_t resume(mr_stage_t *s) {
+static mr_err_t resume_training(mr_stage_t *s) {
   train_t *v = s->state;
   const char *name = mr__train_optimizer_name[v->optimizer];
   if (!v->resume) return MR_OK;
@@ -206,7 +206,7 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
   mr_train_step_before_update(v->step, s->out_linked[OUT_STATE] ? wait_for_checkpoint : NULL, s);
   v->at = (mr_train_progress_t){.seed = (uint64_t)v->seed};
   v->saved_step = -1;
-  MR_TRY(resume(s));
+  MR_TRY(resume_training(s));
   if (mr_train_step_put(v->step, &v->params, &why) < 0) return mr_stage_relay(s, why.code, &why);
   v->at.ema = (float)v->ema;
   mr__computes_text(&v->used.compute, v->at.computes);

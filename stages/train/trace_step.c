@@ -208,8 +208,8 @@ static void gradient_text(const mr__traced_step_t *t, const listing_t *l, const 
              trace_number_text(most, number));
 }
 
-static void describe(const mr__traced_step_t *t, const listing_t *l, const mr_fault_t *f,
-                     char text[MR_TRACED_TEXT]) {
+static void describe_columns(const mr__traced_step_t *t, const listing_t *l, const mr_fault_t *f,
+                             char text[MR_TRACED_TEXT]) {
   char element[256], record[96] = "", input[MR_REPLAY_TEXT], inside[96] = "";
   char gradient[160];
   if (!f->eqn) {
@@ -295,7 +295,7 @@ static mr_err_t trace_report(const mr__traced_step_t *t, mr_train_step_t *step,
   }
   if (e < 0) e = mr_no_memory(diag, "the text of an equation");
   if (e >= 0 && out->found)
-    describe(t, &l, &f, out->text);
+    describe_columns(t, &l, &f, out->text);
   else if (e >= 0)
     trace_unfit(t, g, w, out);
   free(l.kept);

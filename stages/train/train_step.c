@@ -25,7 +25,7 @@ static mr_err_t give_mark(mr_stage_t *s, int64_t *mark) {
 
 /* Gives the state whose parameters were being copied, when they are.  A sink that has left is no
    failure. */
-static mr_err_t train_step_saved(mr_stage_t *s) {
+static mr_err_t train_step_give_saved(mr_stage_t *s) {
   train_t *v = s->state;
   mr_buf_t *b = v->saving;
   if (!b) return MR_OK;
@@ -37,11 +37,11 @@ static mr_err_t train_step_saved(mr_stage_t *s) {
 }
 
 /* Gives a state, unless that of this step has been given.  last: the run ends with it.  Where a
-   device copies its parameters beside the commands, train_step_saved gives it: the next step begins
-   meanwhile. */
+   device copies its parameters beside the commands, train_step_give_saved gives it: the next step
+   begins meanwhile. */
 static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   train_t *v = s->state;
-  MR_TRY(train_step_saved(s));
+  MR_TRY(train_step_give_saved(s));
   if (!s->out_linked[OUT_STATE] || (v->saved_step == v->at.step && !v->at.unvalidated && !last))
     return MR_OK;
   mr_buf_t *b = NULL;
@@ -62,7 +62,7 @@ static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   state->mark = mark, state->resumed = v->resume != NULL;
   v->saved_step = v->at.step;
   v->saving = b;
-  return e == MR_AGAIN && !last ? MR_OK : train_step_saved(s);
+  return e == MR_AGAIN && !last ? MR_OK : train_step_give_saved(s);
 }
 
 /* Reports an evaluation.  Consumers that have left are no stop. */
@@ -98,7 +98,7 @@ static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t ki
   return e;
 }
 
-static mr_err_t validate(mr_stage_t *s) {
+static mr_err_t validate_model(mr_stage_t *s) {
   train_t *v = s->state;
   mr_err_t e = train_step_evaluate(s, IN_VALID, MR_REPORT_VALID);
   for (int port = IN_MORE_VALID; port < MR_MAX_PORTS && e == MR_OK; port++)
@@ -244,7 +244,7 @@ static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
   bool alone =
       mr__train_watched(s, step) || v->profile.after != NULL || !batch->n ||
       !v->fixed_scale; /* a loss that is not finite then ends the run before it is counted */
-  mr_err_t e = alone ? train_step_saved(s) : MR_OK;
+  mr_err_t e = alone ? train_step_give_saved(s) : MR_OK;
   if (e == MR_OK && alone) e = count_steps(s, 0);
   if (e == MR_OK && !batch->n) e = pass_step(s, batch);
   if (e != MR_OK || !batch->n) return mr_buf_unref(batch), e;
@@ -256,7 +256,7 @@ static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
     return mr_buf_unref(batch), e;
   }
   e = begin_step(s, batch, step);
-  mr_err_t saved = train_step_saved(s); /* while the device computes */
+  mr_err_t saved = train_step_give_saved(s); /* while the device computes */
   MR_TRY(e);
   MR_TRY(saved);
   if (v->profile.after) v->profile.after(v->profile.arg, mr_train_step_profiled(v->step), step);
@@ -267,14 +267,14 @@ static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
 mr_err_t mr__train_stage_step(mr_stage_t *s) {
   train_t *v = s->state;
   if (v->at.unvalidated && !mr_stopping(s)) {
-    mr_err_t e = validate(s);
+    mr_err_t e = validate_model(s);
     if (e != MR_OK) return e == MR_END ? MR_OK : e; /* the next call ends the run */
     MR_TRY(train_step_save(s, false));
   }
   mr_buf_t *batch = NULL;
   bool over = mr_stopping(s) || (v->total && v->at.step >= v->total);
   if (!over && v->saving && !mr_take(s, IN_TRAIN, &batch, 1))
-    MR_TRY(train_step_saved(s)); /* the next batch may be long in coming */
+    MR_TRY(train_step_give_saved(s)); /* the next batch may be long in coming */
   mr_err_t e = over ? MR_END : batch ? MR_OK : mr_pull(s, IN_TRAIN, &batch);
   if (e == MR_END) {
     MR_TRY(count_steps(s, 0));

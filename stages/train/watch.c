@@ -41,7 +41,7 @@ static void watch_read(const mr_params_t *params, mr_set_kind_t kind, int k, flo
   for (size_t i = 0; i < params->param[k].size; i++) to[i] = mr_params_read(params, set, k, i);
 }
 
-static mr_set_kind_t watched(const mr_train_watch_t *w) {
+static mr_set_kind_t watched_set(const mr_train_watch_t *w) {
   return w->of_p ? MR_SET_VALUES : MR_SET_SLOT;
 }
 
@@ -57,7 +57,7 @@ bool mr_train_watch_before(mr_train_watch_t *w, const mr_optim_t *o, float lr,
   if (!w->before) w->before = malloc(bytes);
   if (!w->before) return false;
   for (int k = 0; k < params->n; k++)
-    watch_read(params, watched(w), k, w->before + params->param[k].offset);
+    watch_read(params, watched_set(w), k, w->before + params->param[k].offset);
   return true;
 }
 
@@ -67,8 +67,8 @@ void mr_train_watch_fini(mr_train_watch_t *w) {
 }
 
 /* Computes gradients in place: the saved values of a tensor are used once. */
-static const float *gradients(const mr_train_watch_t *w, const mr_params_t *params, int k) {
-  const mr_param_set_t *set = mr_params_set(params, watched(w), 0);
+static const float *compute_gradients(const mr_train_watch_t *w, const mr_params_t *params, int k) {
+  const mr_param_set_t *set = mr_params_set(params, watched_set(w), 0);
   float *was = w->before + params->param[k].offset;
   for (size_t i = 0; i < params->param[k].size; i++)
     was[i] = (mr_params_read(params, set, k, i) - w->decay * was[i]) / w->gain;
@@ -91,7 +91,8 @@ void mr_train_watch_histograms(const mr_train_watch_t *w, const mr_params_t *par
     bool weights = i < params->n;
     mr_histogram_t *h = weights || w->gain != 0 ? mr_report_add_histogram(out) : NULL;
     if (!h) return;
-    const float *x = weights ? weights_of(w, params, i) : gradients(w, params, i - params->n);
+    const float *x =
+        weights ? weights_of(w, params, i) : compute_gradients(w, params, i - params->n);
     histogram_of(weights ? "weights" : "gradients", p->name, x, (int64_t)p->size, h);
   }
 }

@@ -1,4 +1,4 @@
-/* Preloaded into the program by tests (LD_PRELOAD), told by the environment:
+/* Preloaded into the program by tests (LD_PRELOAD), controlled by the environment:
    - FAULT_ALLOC=K: the K-th allocation fails, counted from main over those that the program itself,
      the C library and cJSON ask for (others, such as an OpenMP runtime or the constructors of a
      linked CUDA runtime, end the process by design);

@@ -1,4 +1,4 @@
-/* Alerts of real runs: what each is caused by, what its command is told, and the exit status. */
+/* Alerts of real runs: what each is caused by, what its command receives, and the exit status. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,14 +9,14 @@
 #include "base/xio.h"
 #include "tests/apps/program.h"
 
-static char dir[64], text[1024], told_at[128];
+static char dir[64], text[1024], reported_at[128];
 static const char *all_every; /* how often is measured */
 static program_t p;
 
 static int setup(void **state) {
   strcpy(dir, "/tmp/mr-alerts-XXXXXX");
   if (!mkdtemp(dir)) return -1;
-  snprintf(told_at, sizeof told_at, "%s/told", dir);
+  snprintf(reported_at, sizeof reported_at, "%s/told", dir);
   all_every = "all.every=0";
   return 0;
 }
@@ -25,8 +25,8 @@ static int teardown(void **state) { return program_forget(dir); }
 
 /* Runs 60 steps of a small model whose batches come through a stage, with settings of the step and
    of the alert; returns what the alert's command wrote, "" for nothing (static).  The rings hold
-   every record of the run, so that none is let go on a busy machine. */
-static const char *told(const char *through, const char *step, const char *alert) {
+   every record of the run, so that none is dropped on a busy machine. */
+static const char *reported(const char *through, const char *step, const char *alert) {
   static char said[256];
   snprintf(
       text, sizeof text,
@@ -34,9 +34,9 @@ static const char *told(const char *through, const char *step, const char *alert
       "layers=1 embed=16 mlp=16 heads=2 dropout=0 %s  train.metrics ! telemetry name=all "
       "all. ! progress  all. ! alert %s command='echo $$MILLRACE_ALERT $$MILLRACE_STEP "
       "$$MILLRACE_TEXT >> %s'",
-      through, step, alert, told_at);
+      through, step, alert, reported_at);
   RUN(&p, "run", text, "--depth", "128", all_every);
-  FILE *f = fopen(told_at, "r");
+  FILE *f = fopen(reported_at, "r");
   said[f ? fread(said, 1, sizeof said - 1, f) : 0] = 0;
   if (f) fclose(f);
   return said;
@@ -52,43 +52,45 @@ static void expect(const char *said, const char *begins, int status) {
 
 static void a_sound_run_ends_with_0_and_tells_nothing(void **state) {
   all_every = "all.every=1e6"; /* measured at the end alone, of the whole run */
-  assert_string_equal(told("", "", "fail plateau=50 stall=1 disk=1"), "");
+  assert_string_equal(reported("", "", "fail plateau=50 stall=1 disk=1"), "");
   assert_int_equal(p.status, 0);
 }
 
 static void a_loss_that_leaves_the_numbers_ends_with_1_after_the_last_step(void **state) {
-  expect(told("", "lr=100 optimizer=sgd " SKIPPING, "fail"), "nan ", 1);
+  expect(reported("", "lr=100 optimizer=sgd " SKIPPING, "fail"), "nan ", 1);
   assert_non_null(strstr(p.err, "alert: nan at step "));
   assert_non_null(strstr(p.out, "Done: 60 steps"));
 }
 
-static void a_step_that_ends_the_run_is_told_too(void **state) {
-  expect(told("", "lr=100 optimizer=sgd on-nan=stop", ""), "nan ", 1);
+static void a_step_that_ends_the_run_raises_an_alert_too(void **state) {
+  expect(reported("", "lr=100 optimizer=sgd on-nan=stop", ""), "nan ", 1);
   assert_non_null(strstr(p.err, "alert: nan at step 4: stopped: step 4: the loss is nan"));
   assert_null(strstr(p.out, "Done: 60 steps"));
 }
 
 static void without_fail_an_alert_leaves_the_status_alone(void **state) {
-  expect(told("", "lr=100 optimizer=sgd " SKIPPING, ""), "nan ", 0);
+  expect(reported("", "lr=100 optimizer=sgd " SKIPPING, ""), "nan ", 0);
 }
 
 static void a_rate_of_zero_is_a_plateau(void **state) {
-  expect(told("", "lr=0", "fail plateau=20"), "plateau ", 1);
+  expect(reported("", "lr=0", "fail plateau=20"), "plateau ", 1);
 }
 
 static void slow_data_are_a_stall(void **state) {
-  expect(told("delay us=1000000 asleep !", "steps=6", "fail stall=0.5"), "stall ", 1);
+  expect(reported("delay us=1000000 asleep !", "steps=6", "fail stall=0.5"), "stall ", 1);
   assert_non_null(strstr(p.err, "train waits for data for "));
 }
 
-static void a_full_disk_is_one(void **state) { expect(told("", "", "fail disk=1e18"), "disk ", 1); }
+static void a_full_disk_is_one(void **state) {
+  expect(reported("", "", "fail disk=1e18"), "disk ", 1);
+}
 
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
       CASE(a_sound_run_ends_with_0_and_tells_nothing),
       CASE(a_loss_that_leaves_the_numbers_ends_with_1_after_the_last_step),
-      CASE(a_step_that_ends_the_run_is_told_too),
+      CASE(a_step_that_ends_the_run_raises_an_alert_too),
       CASE(without_fail_an_alert_leaves_the_status_alone),
       CASE(a_rate_of_zero_is_a_plateau),
       CASE(slow_data_are_a_stall),

@@ -89,7 +89,7 @@ static void assert_same_file(const char *a, const char *b) {
   assert_int_equal(system(command), 0);
 }
 
-static void what_is_kept_narrow_is_resumed_to_the_bit(void **state) {
+static void parameters_that_are_kept_narrow_resume_to_the_bit(void **state) {
   static const char *const words[][3] = {{"param-dtype=bf16", "master=none", "slot-dtype=bf16"},
                                          {"param-dtype=f16", "master=f32", "slot-dtype=f32"},
                                          {"param-dtype=bf16", "master=none", "ema=0.9"}};
@@ -276,7 +276,7 @@ static void settings_that_do_nothing_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_kept_narrow_is_resumed_to_the_bit),
+      cmocka_unit_test(parameters_that_are_kept_narrow_resume_to_the_bit),
       cmocka_unit_test(stochastic_rounding_resumes_to_the_bit_and_keeps_small_updates),
       cmocka_unit_test(eval_step_reads_parameters_as_the_run_did),
       cmocka_unit_test(eval_computes_as_the_run_did),

@@ -124,10 +124,10 @@ static double evaluated(const char *ema) {
 static void the_average_is_what_is_tested_and_evaluated(void **state) {
   char path[192];
   snprintf(path, sizeof path, "%s/metrics.jsonl", whole);
-  double told = loss_in(path, "test");
-  assert_true(told > 0);
-  assert_true(evaluated("true") == told);
-  assert_true(evaluated("false") != told);
+  double reported = loss_in(path, "test");
+  assert_true(reported > 0);
+  assert_true(evaluated("true") == reported);
+  assert_true(evaluated("false") != reported);
 }
 
 static void a_checkpoint_without_an_average_begins_one(void **state) {

@@ -23,7 +23,7 @@ enum { RECORD = 3073, BATCH_FILE = 10000 * RECORD };
   "train.metrics ! jsonl path=$run/metrics.jsonl\n" \
   "train.state ! checkpoint dir=$run/checkpoints keep=0\n"
 
-static const char made_up[] =
+static const char synthetic[] =
     "let run = unset\n"
     "synthetic n=200 ! shuffle seed=12 ! normalize preset=cifar10\n"
     "  ! batch 8 drop-remainder name=batches ! " MODEL SINKS;
@@ -33,16 +33,16 @@ static const char real[] =
     "  ! batch 8 drop-remainder ! " MODEL SINKS;
 
 static program_t p;
-static char dir[64], made_up_mr[96], real_mr[96], run[96], data[96];
+static char dir[64], synthetic_mr[96], real_mr[96], run[96], data[96];
 
 static int setup(void **state) {
   strcpy(dir, "/tmp/mr-bad-XXXXXX");
   if (!mkdtemp(dir)) return -1;
-  snprintf(made_up_mr, sizeof made_up_mr, "%s/made-up.mr", dir);
+  snprintf(synthetic_mr, sizeof synthetic_mr, "%s/made-up.mr", dir);
   snprintf(real_mr, sizeof real_mr, "%s/real.mr", dir);
   snprintf(run, sizeof run, "%s/run", dir);
   snprintf(data, sizeof data, "%s/data", dir);
-  if (mr_write_file(made_up_mr, made_up, sizeof made_up - 1, NULL) < 0) return -1;
+  if (mr_write_file(synthetic_mr, synthetic, sizeof synthetic - 1, NULL) < 0) return -1;
   return mr_write_file(real_mr, real, sizeof real - 1, NULL);
 }
 
@@ -64,7 +64,7 @@ static void nothing_left(void) {
 }
 
 static void with(const char *name_value) {
-  RUN(&p, "train", "--graph", made_up_mr, "--run-dir", run, "--steps", "2", name_value);
+  RUN(&p, "train", "--graph", synthetic_mr, "--run-dir", run, "--steps", "2", name_value);
 }
 
 static void wrong_settings_are_usage_errors(void **state) {
@@ -102,7 +102,7 @@ static void a_graph(const char *text, int status, const char *what, const char *
   nothing_left();
 }
 
-static void bad_graphs_are_told_with_their_place(void **state) {
+static void bad_graphs_are_reported_with_line_and_column(void **state) {
   a_graph("synthetic ! shuffle ! normalize ! batch 8 drop-remainder\n" MODEL, 2, "batch", "");
   a_graph("synthetic ! shuffle ! " MODEL, 2, "train takes batches", "records");
   a_graph("synthetic ! shufle ! null", 2, "shufle", "did you mean \"shuffle\"?");
@@ -116,14 +116,14 @@ static void bad_graphs_are_told_with_their_place(void **state) {
 static void wrong_flags_are_usage_errors(void **state) {
   RUN(&p, "train", "--epoch", "2");
   refuses(2, "--epoch", "did you mean \"--epochs\"?");
-  RUN(&p, "train", "--steps", "many", "--graph", made_up_mr, "--run-dir", run);
+  RUN(&p, "train", "--steps", "many", "--graph", synthetic_mr, "--run-dir", run);
   refuses(2, "steps", "many");
   nothing_left();
-  RUN(&p, "train", "--graph", made_up_mr, "--run-dir", run, "--device", "tpu");
+  RUN(&p, "train", "--graph", synthetic_mr, "--run-dir", run, "--device", "tpu");
   refuses(2, "device", "tpu");
   nothing_left();
   if (!access("/dev/nvidiactl", F_OK)) return; /* a driver is here */
-  RUN(&p, "train", "--graph", made_up_mr, "--run-dir", run, "--device", "cuda");
+  RUN(&p, "train", "--graph", synthetic_mr, "--run-dir", run, "--device", "cuda");
   refuses(1, "device", mr_built_in("CUDA") ? "NVIDIA driver" : "no CUDA backend");
   nothing_left();
 }
@@ -221,7 +221,7 @@ static void resume_refused(void) {
 
 static void a_checkpoint_cut_or_changed_anywhere_is_refused(void **state) {
   size_t n, m;
-  RUN(&p, "train", "--graph", made_up_mr, "--run-dir", run, "--steps", "5");
+  RUN(&p, "train", "--graph", synthetic_mr, "--run-dir", run, "--steps", "5");
   assert_int_equal(p.status, 0);
   char *good = bytes_of("step-000005.safetensors", &n);
   const size_t cut[] = {0, 1, 7, 8, 9, 100, n / 2, n - 1};
@@ -243,7 +243,7 @@ static void a_checkpoint_cut_or_changed_anywhere_is_refused(void **state) {
 }
 
 static void another_model_is_named(void **state) {
-  RUN(&p, "train", "--graph", made_up_mr, "--run-dir", run, "--steps", "5");
+  RUN(&p, "train", "--graph", synthetic_mr, "--run-dir", run, "--steps", "5");
   assert_int_equal(p.status, 0);
   RUN(&p, "train", "--resume", "--run-dir", run, "--steps", "6", "layers=2",
       "--allow-change=model");
@@ -256,9 +256,9 @@ static void another_model_is_named(void **state) {
 
 static void run_folders_that_cannot_be_used_are_named(void **state) {
   char below[128];
-  snprintf(below, sizeof below, "%s/run", made_up_mr); /* below a file */
-  RUN(&p, "train", "--graph", made_up_mr, "--run-dir", below, "--steps", "2");
-  refuses(1, made_up_mr, "");
+  snprintf(below, sizeof below, "%s/run", synthetic_mr); /* below a file */
+  RUN(&p, "train", "--graph", synthetic_mr, "--run-dir", below, "--steps", "2");
+  refuses(1, synthetic_mr, "");
   RUN(&p, "train", "--resume", "--run-dir", run);
   refuses(1, run, "");
   nothing_left();
@@ -315,7 +315,7 @@ int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
       CASE(wrong_settings_are_usage_errors),
-      CASE(bad_graphs_are_told_with_their_place),
+      CASE(bad_graphs_are_reported_with_line_and_column),
       CASE(wrong_flags_are_usage_errors),
       CASE(data_that_is_not_cifar10_is_refused),
       CASE(foreign_labels_are_refused),

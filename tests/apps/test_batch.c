@@ -306,7 +306,7 @@ static void the_batch_of_a_training_graph_is_what_its_step_takes(void **state) {
   assert_non_null(strstr(p.out, "step 4, epoch 1: 232 records"));
 }
 
-static void a_record_that_is_left_out_is_told(void **state) {
+static void batch_reports_an_excluded_record(void **state) {
   RUN(&p, "batch", "synthetic n=24 skip-records=3,10-12 ! shuffle seed=1 ! batch 4 ! null",
       "--step", "1");
   assert_non_null(strstr(p.out, "keys 13 7 15 9223372036854775820\nexcluded 12\n"));
@@ -383,7 +383,7 @@ int main(void) {
       cmocka_unit_test(slices_are_not_rebatched),
       cmocka_unit_test(a_host_that_is_none_is_refused),
       cmocka_unit_test(the_batch_of_a_training_graph_is_what_its_step_takes),
-      cmocka_unit_test(a_record_that_is_left_out_is_told),
+      cmocka_unit_test(batch_reports_an_excluded_record),
       cmocka_unit_test(a_far_step_of_an_endless_stream_is_there_at_once),
       cmocka_unit_test(a_step_that_is_none_is_refused),
   };

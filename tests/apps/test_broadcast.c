@@ -15,7 +15,7 @@
   "synthetic n=3200 ! shuffle seed=1 epochs=%d ! normalize ! batch 16 name=b ! " \
   "delay %d asleep ! ledger"
 
-/* A run goes on while these tests are kept from theirs by a busy machine: it is made longer until
+/* A run continues while these tests are kept from theirs by a busy machine: it is made longer until
    they have seen what they came to see. */
 enum { BATCHES = 200, PACE_US = 10000, LONGEST = 16, LONGER = 4 };
 
@@ -75,7 +75,7 @@ static void ledger_alone(int epochs, char *line) {
 
 /* Each of the buffers was published, or is counted as dropped before: on a busy machine some are.
  */
-static void assert_all_told(const char *report, int64_t n) {
+static void assert_all_reported(const char *report, int64_t n) {
   const char *published = strstr(report, " buffers published");
   const char *dropped = strstr(report, " before they were published");
   assert_true(published && dropped);
@@ -115,13 +115,13 @@ static bool is_the_same(int epochs) {
   ledger_alone(epochs, alone);
   ledger_line(r.p->out, "ledger: ", seen);
   assert_string_equal(alone, seen);
-  assert_all_told(r.p->out, epochs * BATCHES);
+  assert_all_reported(r.p->out, epochs * BATCHES);
   bool all_there = number > 0 && got > 20 && missed > 0 && strstr(r.p->out, "to 3 subscribers");
   gone(&reader), gone(&deaf), gone(&rude), free(r.p);
   return all_there;
 }
 
-static void nobody_who_subscribes_changes_or_holds_up_a_run(void **state) {
+static void no_subscriber_changes_or_blocks_a_run(void **state) {
   int epochs = 1;
   while (!is_the_same(epochs) && epochs <= LONGEST) epochs *= LONGER;
   assert_true(epochs <= LONGEST);
@@ -144,7 +144,7 @@ static long lines_in(const char *a, const char *b) {
   "delay %d asleep ! ledger path=%s/all.txt  b. ! broadcast %s"
 
 /* "NAME: ... N WORD": the number. */
-static long told(const char *out, const char *word) {
+static long reported(const char *out, const char *word) {
   const char *at = strstr(out, word);
   if (!at) fail_msg("no \"%s\" in: %s", word, out);
   while (at > out && at[-1] == ' ') at--;
@@ -152,7 +152,7 @@ static long told(const char *out, const char *word) {
   return atol(at);
 }
 
-/* Waits for the end of one that may have come too late to be told of it. */
+/* Waits for the end of one that may have come too late to learn of it. */
 static bool ends_by_itself(running_t *r) {
   for (int ms = 0; runs(r) && ms < 10000; ms += 10) usleep(10000);
   kill(r->pid, SIGINT);
@@ -179,8 +179,8 @@ static bool gets_what_was_published(int epochs) {
   finish(&dies), finish(&r);
   if (r.p->status) fail_msg("%s", r.p->err);
   bool met = ends_by_itself(&s);
-  long got = met ? told(s.p->out, "buffers received") : 0;
-  long missed = met ? told(s.p->out, "missed in") : 0;
+  long got = met ? reported(s.p->out, "buffers received") : 0;
+  long missed = met ? reported(s.p->out, "missed in") : 0;
   char *all = file_of("all", ".txt"), *some = met ? file_of("some", ".txt") : strdup("");
   assert_int_equal(lines_in(all, all), epochs * BATCHES * 16);
   assert_int_equal(lines_in(some, all), 16 * got);
@@ -198,7 +198,7 @@ static void a_source_that_subscribes_gets_what_was_published_and_tells_what_it_m
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(nobody_who_subscribes_changes_or_holds_up_a_run),
+      cmocka_unit_test(no_subscriber_changes_or_blocks_a_run),
       cmocka_unit_test(a_source_that_subscribes_gets_what_was_published_and_tells_what_it_missed),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

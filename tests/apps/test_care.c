@@ -1,4 +1,4 @@
-/* Records that are bad or not wanted: what stands in for them, what is told, what does not move. */
+/* Records that are bad or not wanted: what replaces them, what is reported, what does not move. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,7 +73,7 @@ static void refused(const char *more, int status, const char *sentence) {
 
 /* ---- bad records ---- */
 
-static void a_bad_record_fails_the_run_unless_told_otherwise(void **state) {
+static void a_bad_record_fails_the_run_unless_on_bad_says_otherwise(void **state) {
   write_files();
   spoil_label(2, 5);
   static const char *const more[] = {"", "memory=0", "skip-records=3", "skip-records=3 memory=0"};
@@ -86,7 +86,7 @@ static void a_bad_record_fails_the_run_unless_told_otherwise(void **state) {
   refused("on-bad=quarantine:-1", 2, "want fail, skip-replace or quarantine:N");
 }
 
-static void one_record_is_told_as_one(void **state) {
+static void one_bad_record_is_reported_as_one(void **state) {
   char more[160];
   write_files();
   spoil_label(2, 5);
@@ -287,7 +287,7 @@ static void every_source_of_records_can_leave_some_out(void **state) {
 }
 
 /* The filter looks at each of them, also at those that do not stay. */
-static void what_a_filter_looks_at_is_not_counted(void **state) {
+static void records_that_only_a_filter_reads_are_not_counted(void **state) {
   RUN(&p, "run", "range 40 skip-records=3,10-12 ! filter modulo=2 ! batch 8 workers=2 ! null");
   assert_int_equal(p.status, 0);
   assert_non_null(strstr(p.out, "range: excluded 2 records"));
@@ -361,8 +361,8 @@ static int teardown(void **state) { return program_forget(dir); }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_bad_record_fails_the_run_unless_told_otherwise),
-      cmocka_unit_test(one_record_is_told_as_one),
+      cmocka_unit_test(a_bad_record_fails_the_run_unless_on_bad_says_otherwise),
+      cmocka_unit_test(one_bad_record_is_reported_as_one),
       cmocka_unit_test(replacements_do_not_depend_on_workers_memory_or_backend),
       cmocka_unit_test(good_files_give_the_same_order_under_any_policy),
       cmocka_unit_test(lines_of_another_data_set_are_passed_over),
@@ -372,7 +372,7 @@ int main(void) {
       cmocka_unit_test(a_skipped_record_need_not_be_readable),
       cmocka_unit_test(the_ledger_tells_that_records_were_left_out),
       cmocka_unit_test(every_source_of_records_can_leave_some_out),
-      cmocka_unit_test(what_a_filter_looks_at_is_not_counted),
+      cmocka_unit_test(records_that_only_a_filter_reads_are_not_counted),
       cmocka_unit_test(skipped_steps_come_empty_and_move_no_other),
       cmocka_unit_test(training_passes_skipped_steps_and_says_so),
   };

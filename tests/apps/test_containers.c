@@ -130,7 +130,7 @@ static void records_that_lack_a_member_are_replaced_or_fail_the_run(void **state
   free(text);
 }
 
-static void what_becomes_no_field_is_said(void **state) {
+static void columns_that_become_no_field_are_named(void **state) {
   char path[96], graph[200], text[600] = "\"x,y\"";
   int n = (int)strlen(text);
   snprintf(graph, sizeof graph, "tar %s/bad-{0..1}.tar ! batch 10 ! null", dir);
@@ -185,7 +185,7 @@ static void a_test_set_uses_no_holdout_and_says_so(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_killed_run_resumes_to_the_same_ledger),
-      cmocka_unit_test(what_becomes_no_field_is_said),
+      cmocka_unit_test(columns_that_become_no_field_are_named),
       cmocka_unit_test(an_empty_or_damaged_archive_is_said),
       cmocka_unit_test(a_test_set_uses_no_holdout_and_says_so),
       cmocka_unit_test(records_that_lack_a_member_are_replaced_or_fail_the_run),

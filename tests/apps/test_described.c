@@ -181,7 +181,7 @@ static void the_table_of_kernels_has_the_registers_of_each(void **state) {
   for (int i = 0; i < REGISTERS_MOST; i++) assert_int_equal(rows[i], kernels[i]);
 }
 
-static void what_a_library_takes_follows_from_the_described_version(void **state) {
+static void the_limits_of_a_library_follow_from_the_described_version(void **state) {
   RUN(&p, "explain", "step", TINY, "--device", described(130100, 0));
   says(p.out, "cuBLASLt");
   says_not(p.out, "cuDNN");
@@ -196,7 +196,7 @@ static void what_a_library_takes_follows_from_the_described_version(void **state
   says(p.out, "cuDNN 9.14");
 }
 
-static void what_computes_refuses_a_description(void **state) {
+static void commands_that_compute_refuse_a_described_device(void **state) {
   RUN(&p, "train", "--data", "synthetic", H200);
   assert_int_equal(p.status, 2);
   says(p.err, "a described device computes nothing: only mem, explain and jaxpr take one");
@@ -288,8 +288,8 @@ int main(void) {
       cmocka_unit_test(explain_compiles_the_kernels_for_the_described_gpu),
       cmocka_unit_test(a_library_that_is_switched_off_takes_nothing),
       cmocka_unit_test(the_table_of_kernels_has_the_registers_of_each),
-      cmocka_unit_test(what_a_library_takes_follows_from_the_described_version),
-      cmocka_unit_test(what_computes_refuses_a_description),
+      cmocka_unit_test(the_limits_of_a_library_follow_from_the_described_version),
+      cmocka_unit_test(commands_that_compute_refuse_a_described_device),
       cmocka_unit_test(a_wrong_description_is_one_sentence),
       cmocka_unit_test(doctor_prints_a_description_that_is_read_again),
       cmocka_unit_test(doctor_has_one_row_for_an_nvrtc_that_lacks_something),

@@ -118,7 +118,7 @@ static bool trial(mr_philox_t *g, int runs, bool asleep, bool *near, bool *calm)
 }
 
 /* At most two of 40 may be wrong, and none of the few of the short form, which all sleep: who
-   computes shares the processors with other tests.  Those also keep sleepers from going on in time,
+   computes shares the processors with other tests.  Those also keep sleepers from waking in time,
    and then what was measured is no gain: the short form asks for none there. */
 static void a_slowed_stage_is_named_and_its_gain_foretold(void **state) {
   const char *wanted = getenv("DIAGNOSE_TRIALS");

@@ -133,7 +133,7 @@ static void a_long_run_of_other_lines_is_read_once(void **state) {
 }
 
 /* What is read once and kept in memory never limits the steps. */
-static void what_is_read_once_is_a_load_and_no_rate(void **state) {
+static void a_source_that_is_read_once_has_a_load_time_and_no_rate(void **state) {
   char before[sizeof graph];
   cJSON *report;
   strcpy(before, graph);
@@ -272,7 +272,7 @@ int main(void) {
       cmocka_unit_test(a_server_is_measured_by_what_it_sends),
       cmocka_unit_test(the_verdict_follows_from_the_rate),
       cmocka_unit_test(the_rate_may_be_a_runs),
-      cmocka_unit_test(what_is_read_once_is_a_load_and_no_rate),
+      cmocka_unit_test(a_source_that_is_read_once_has_a_load_time_and_no_rate),
       cmocka_unit_test(an_array_that_is_kept_is_a_load_and_no_rate),
       cmocka_unit_test(a_shard_is_read_once_if_it_is_compressed),
       cmocka_unit_test(a_chunk_of_records_counts_for_all_of_them),

@@ -46,7 +46,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) { return program_forget(dir); }
 
-/* Step of the newest checkpoint; 0: there is none yet. */
+/* Step of the newest checkpoint; 0: not yet written. */
 static long newest(void) {
   char link[160], name[64];
   long step = 0;

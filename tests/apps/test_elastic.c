@@ -215,7 +215,7 @@ static void sleep_us(int us) {
   nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000L}, NULL);
 }
 
-/* Kills a run at random moments until it has been killed so many times or has ended by itself;
+/* Kills a run at random moments until it has been killed this many times or has ended by itself;
    returns the kills. */
 static int killed_run(int g, int most, int whole_us) {
   char from[128];

@@ -14,7 +14,7 @@ static char dir[64], run[128], checkpoint[160];
 static program_t p;
 
 /* The number behind `"name":` in the first line of the run's metrics of this kind. */
-static double told(const char *file, const char *kind, const char *name) {
+static double reported(const char *file, const char *kind, const char *name) {
   char line[8192], want[64], key[64];
   FILE *f = fopen(file, "r");
   assert_non_null(f);
@@ -50,9 +50,9 @@ static void the_test_records_give_what_the_run_gave(void **state) {
   RUN(&p, "eval", checkpoint, "--data", "synthetic", "--jsonl", json);
   if (p.status) fail_msg("%s%s", p.err, p.out);
   assert_non_null(strstr(p.out, "\nTest, Loss: "));
-  assert_true(told(json, "test", "loss") == told(metrics, "test", "loss"));
-  assert_true(told(json, "test", "accuracy") == told(metrics, "test", "accuracy"));
-  assert_true(told(json, "test", "step") == 3);
+  assert_true(reported(json, "test", "loss") == reported(metrics, "test", "loss"));
+  assert_true(reported(json, "test", "accuracy") == reported(metrics, "test", "accuracy"));
+  assert_true(reported(json, "test", "step") == 3);
 }
 
 static void other_records_are_called_by_their_name(void **state) {
@@ -62,7 +62,7 @@ static void other_records_are_called_by_their_name(void **state) {
   assert_null(strstr(p.out, "Test,"));
 }
 
-static void what_is_no_checkpoint_or_no_split_is_refused(void **state) {
+static void a_wrong_checkpoint_or_split_is_refused(void **state) {
   RUN(&p, "eval", run, "--data", "synthetic");
   assert_int_equal(p.status, 1);
   assert_non_null(strstr(p.err, run));
@@ -163,7 +163,7 @@ static void a_checkpoint_is_judged_on_the_data_of_its_run(void **state) {
     RUN(&p, "eval", latest, "--split", split[i], "--jsonl", json);
     if (p.status) fail_msg("%s", p.err);
     assert_null(strstr(p.out, "SYNTHETIC"));
-    assert_true(told(json, "test", "loss") == told(metrics, split[i], "loss"));
+    assert_true(reported(json, "test", "loss") == reported(metrics, split[i], "loss"));
   }
   size_t n;
   void *bytes;
@@ -184,7 +184,7 @@ static void a_checkpoint_is_judged_on_the_data_of_its_run(void **state) {
   assert_int_equal(chdir(before), 0);
 }
 
-static void made_up_pictures_are_for_those_who_were_trained_on_them(void **state) {
+static void synthetic_pictures_are_only_for_runs_that_trained_on_them(void **state) {
   RUN(&p, "eval", checkpoint);
   if (p.status) fail_msg("%s%s", p.err, p.out);
   assert_non_null(strstr(p.out, "(synthetic data)"));
@@ -194,17 +194,17 @@ static void the_last_records_say_the_epoch_of_their_step(void **state) {
   char metrics[160];
   snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", run);
   static const char *const kind[] = {"step", "test", "final"};
-  for (int i = 0; i < 3; i++) assert_true(told(metrics, kind[i], "epoch") == 1);
+  for (int i = 0; i < 3; i++) assert_true(reported(metrics, kind[i], "epoch") == 1);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_test_records_give_what_the_run_gave),
       cmocka_unit_test(a_checkpoint_is_judged_on_the_data_of_its_run),
-      cmocka_unit_test(made_up_pictures_are_for_those_who_were_trained_on_them),
+      cmocka_unit_test(synthetic_pictures_are_only_for_runs_that_trained_on_them),
       cmocka_unit_test(the_last_records_say_the_epoch_of_their_step),
       cmocka_unit_test(other_records_are_called_by_their_name),
-      cmocka_unit_test(what_is_no_checkpoint_or_no_split_is_refused),
+      cmocka_unit_test(a_wrong_checkpoint_or_split_is_refused),
       cmocka_unit_test(a_file_that_claims_a_huge_model_is_refused_by_what_it_lacks),
       cmocka_unit_test(names_in_a_file_cannot_steer_the_terminal),
       cmocka_unit_test(inspect_follows_latest_and_says_where_a_run_has_its_checkpoint),

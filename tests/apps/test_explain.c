@@ -119,7 +119,7 @@ static void the_table_joins_like_layers_unless_all_are_wanted(void **state) {
 }
 
 /* A cast after the product in a step of scan goes into it. */
-static void what_passes_did_within_loops_counts(void **state) {
+static void work_of_passes_within_loops_counts(void **state) {
   RUN(&p, "explain", "layers", "--json");
   cJSON *all = explained();
   const cJSON *o;
@@ -164,7 +164,7 @@ static int count_of(const char *text, const char *what) {
 }
 
 /* Against the text of the compiled graph. */
-static void every_cast_of_the_compiled_graph_is_told(void **state) {
+static void every_cast_of_the_compiled_graph_is_listed(void **state) {
   const char *dtypes[] = {"bf16", "f16", "f32"}, *words[] = {"loss", "grad", "step"};
   for (int i = 0; i < 9; i++) {
     RUN(&p, "jaxpr", words[i / 3], TINY, "--compiled", "--dtype", dtypes[i % 3]);
@@ -260,9 +260,9 @@ int main(void) {
       cmocka_unit_test(each_cast_has_a_cause_a_reader_and_bytes),
       cmocka_unit_test(a_cast_costs_what_it_reads_and_writes),
       cmocka_unit_test(the_table_joins_like_layers_unless_all_are_wanted),
-      cmocka_unit_test(what_passes_did_within_loops_counts),
+      cmocka_unit_test(work_of_passes_within_loops_counts),
       cmocka_unit_test(moves_within_loops_say_how_often_they_run),
-      cmocka_unit_test(every_cast_of_the_compiled_graph_is_told),
+      cmocka_unit_test(every_cast_of_the_compiled_graph_is_listed),
       cmocka_unit_test(sums_come_first_and_name_the_row),
       cmocka_unit_test(measured_times_are_parts_of_the_runs),
       cmocka_unit_test(amp_none_is_taken_beside_f32_as_train_step_does),

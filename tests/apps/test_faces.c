@@ -74,7 +74,7 @@ static int end_with(int signo) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/* The body and head of an answer (heap), NULL if nobody is there; heard is called with its first
+/* The body and head of an answer (heap), NULL without a server; heard is called with its first
    bytes, if not NULL. */
 static char *get_and_tell(const char *url, void (*heard)(void)) {
   int port = 0, n;
@@ -292,7 +292,7 @@ static void after_a_kill_and_a_resume_every_face_shows_one_line(void **state) {
 }
 
 /* A picture that is neither the first field nor the only one.  Those of step 1 stay, as no others
- * come. */
+   come. */
 static void the_page_tells_every_field_and_shows_the_picture_among_them(void **state) {
   static const char graph[] =
       "synthetic n=64 ! zip.a  range 64 ! zip.b  zip prefix=,n. name=zip ! normalize ! shuffle "

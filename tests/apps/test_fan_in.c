@@ -177,7 +177,7 @@ static void a_host_that_dies_resumes_from_the_last_checkpoint(void **state) {
   free(x), free(y), free(calm.p), free(on.p);
 }
 
-static void what_cannot_be_copied_is_told(void **state) {
+static void stages_that_cannot_be_copied_are_refused(void **state) {
   static const char *const bad[][2] = {
       {"synthetic ! batch 4 name=x ! null", "it contains null"},
       {"synthetic ! batch 4 host=0/2 name=x", "host= is what copies set"},
@@ -243,7 +243,7 @@ int main(void) {
       cmocka_unit_test(a_trainer_of_three_readers_ends_with_the_same_weights),
       cmocka_unit_test(a_host_that_dies_resumes_from_the_last_checkpoint),
       cmocka_unit_test(gather_takes_slices_of_one_batch_and_nothing_else),
-      cmocka_unit_test(what_cannot_be_copied_is_told),
+      cmocka_unit_test(stages_that_cannot_be_copied_are_refused),
   };
   setenv("OMP_WAIT_POLICY", "passive", 0);
   return cmocka_run_group_tests(tests, setup, teardown);

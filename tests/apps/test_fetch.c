@@ -180,7 +180,7 @@ static void a_wrong_digest_leaves_nothing(void **state) {
   assert_int_equal(files_in("."), 0);
 }
 
-static void nobody_there_is_one_sentence(void **state) {
+static void a_server_that_is_not_there_gives_one_sentence(void **state) {
   RUN(&p, "data", "fetch", "--dir", dir, "--url", "http://127.0.0.1:1/x");
   expect(1, "http://127.0.0.1:1/x: ");
   RUN(&p, "data", "fetch", "--dir", dir, "--url", "file:///etc/passwd");
@@ -256,7 +256,7 @@ int main(void) {
       CASE(a_server_without_ranges_sends_it_all_again),
       CASE(a_part_of_another_file_is_thrown_away),
       CASE(a_wrong_digest_leaves_nothing),
-      CASE(nobody_there_is_one_sentence),
+      CASE(a_server_that_is_not_there_gives_one_sentence),
       CASE(foreign_archives_are_refused_whole),
       CASE(an_archive_cut_short_is_refused),
   };

@@ -303,7 +303,7 @@ static void an_npz_holds_every_field_of_a_batch(void **state) {
   assert_int_not_equal(access(out, F_OK), 0);
 }
 
-static void who_tells_of_fields_that_are_no_pictures(void **state) {
+static void the_command_who_prints_fields_that_are_no_pictures(void **state) {
   char plugin[TEXT_MAX];
   as_text(plugin, "%s/fields.so", MR_PLUGINS);
   RUN(&p, "who", "--plugin", plugin, "fields ! batch 4 ! null", "--step", "1");
@@ -439,7 +439,7 @@ int main(void) {
       cmocka_unit_test(five_fields_of_which_one_is_ragged_survive_kills_of_each_process),
       cmocka_unit_test(a_run_that_is_killed_whole_is_resumed),
       cmocka_unit_test(an_npz_holds_every_field_of_a_batch),
-      cmocka_unit_test(who_tells_of_fields_that_are_no_pictures),
+      cmocka_unit_test(the_command_who_prints_fields_that_are_no_pictures),
       cmocka_unit_test(a_server_gives_every_field),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

@@ -169,7 +169,7 @@ static void a_filter_behind_decode_replaces_bad_files_too(void **state) {
       first);
 }
 
-static void who_names_the_file_and_the_box(void **state) {
+static void the_command_who_names_the_file_and_the_box(void **state) {
   write_files();
   RUN(&p, "who", text_of("", TRAIN " ! batch 8"), "--step", "3");
   assert_int_equal(p.status, 0);
@@ -215,7 +215,7 @@ int main(void) {
       cmocka_unit_test(quarantined_files_are_listed_and_stay_so),
       cmocka_unit_test(a_filter_behind_decode_replaces_bad_files_too),
       cmocka_unit_test(buffers_without_memory_name_the_setting),
-      cmocka_unit_test(who_names_the_file_and_the_box),
+      cmocka_unit_test(the_command_who_names_the_file_and_the_box),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

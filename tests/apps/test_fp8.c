@@ -201,7 +201,7 @@ static void scales_of_other_products_are_refused(void **state) {
   if (p.status) fail_msg("%s", p.err);
 }
 
-static void what_does_not_go_with_it_is_refused_before_the_first_step(void **state) {
+static void settings_that_exclude_fp8_are_refused_before_the_first_step(void **state) {
   static const char *const bad[][2] = {
       {"train.remat=full", "setting remat = full: with fp8 blocks cannot be recomputed"},
       {"train.fit=2GiB", "setting fit = 2GiB: it chooses remat"},
@@ -236,7 +236,7 @@ int main(void) {
       cmocka_unit_test(a_state_that_no_run_writes_is_refused),
       cmocka_unit_test(another_precision_at_a_resume_is_refused_or_said),
       cmocka_unit_test(scales_of_other_products_are_refused),
-      cmocka_unit_test(what_does_not_go_with_it_is_refused_before_the_first_step),
+      cmocka_unit_test(settings_that_exclude_fp8_are_refused_before_the_first_step),
       cmocka_unit_test(a_checkpoint_in_f8_is_evaluated),
   };
   return cmocka_run_group_tests(tests, group_setup, small_run_forget);

@@ -86,7 +86,7 @@ static void graph_prints_dot_and_touches_no_file(void **state) {
   assert_string_equal(p.out, "");
 }
 
-static void what_a_file_says_wrongly_is_told_with_its_name_and_place(void **state) {
+static void errors_in_a_graph_file_name_the_file_and_the_place(void **state) {
   static const char *const wrong[] = {"let x = 1\ncount ! nul\n", /* seen when it is read */
                                       "let x = 1\ncount ! batch 4 ! null"}; /* when specs settle */
   for (int i = 0; i < 2; i++) {
@@ -399,7 +399,7 @@ int main(void) {
       cmocka_unit_test(wrong_graphs_are_refused_with_their_place),
       cmocka_unit_test(missing_data_is_one_sentence),
       cmocka_unit_test(graph_prints_dot_and_touches_no_file),
-      cmocka_unit_test(what_a_file_says_wrongly_is_told_with_its_name_and_place),
+      cmocka_unit_test(errors_in_a_graph_file_name_the_file_and_the_place),
       cmocka_unit_test(graph_draws_where_graphviz_is),
       cmocka_unit_test(inspect_lists_stages_and_settings),
       cmocka_unit_test(inspect_says_what_each_setting_takes_in_80_columns),

@@ -102,7 +102,7 @@ static void refused(const char *graph, const char *sentence) {
     fail_msg("status %d, want \"%s\": %s", p.status, sentence, p.err);
 }
 
-static void what_is_not_normalised_is_refused(void **state) {
+static void pictures_that_are_not_normalised_are_refused(void **state) {
   refused("synthetic n=16 ! batch 8 ! train-step model=mlp ! progress", "want image of f32");
   refused(
       "synthetic n=16 ! normalize dtype=u8 ! batch 8 ! train-step model=mlp name=t ! progress "
@@ -207,7 +207,7 @@ int main(void) {
       cmocka_unit_test(bytes_and_floats_have_one_ledger),
       cmocka_unit_test(bf16_is_rounded_and_trains),
       cmocka_unit_test(bf16_is_what_products_in_bf16_read),
-      cmocka_unit_test(what_is_not_normalised_is_refused),
+      cmocka_unit_test(pictures_that_are_not_normalised_are_refused),
       cmocka_unit_test(bytes_of_four_channels_are_refused),
       cmocka_unit_test(a_checkpoint_of_bytes_is_evaluated_on_floats),
       cmocka_unit_test(a_replay_file_holds_the_values),

@@ -1,6 +1,6 @@
 /* Every hint leads to something that is accepted: the tables of all stages, settings and commands
    are walked, each word is used as a user would, and what the answer says to write is written. What
-   a table cannot show, that both mean the same, stands in a list of its own. */
+   a table cannot show, that both mean the same, is in a list of its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -72,8 +72,8 @@ static void accepted(const char *piece, const char *for_word) {
   mr_graph_destroy(g);
 }
 
-/* What a user is told who writes this graph. */
-static const char *told(const char *text) {
+/* The error of a user who writes this graph. */
+static const char *reported(const char *text) {
   static mr_diag_t why;
   why = (mr_diag_t){0};
   mr_graph_t *g = mr_graph_create(&reg);
@@ -94,7 +94,7 @@ static void every_word_for_a_stage_leads_to_text_that_is_accepted(void **state) 
         if (mr_registry_find(&reg, word)) fail_msg("%s is a stage", word);
         snprintf(text, sizeof text, "synthetic ! %s ! null", word);
         mr_registry_stage_hint(&reg, word, hint, sizeof hint);
-        const char *says = told(text);
+        const char *says = reported(text);
         if (!*hint || !strstr(says, hint)) fail_msg("%s: \"%s\" is not in: %s", word, hint, says);
         if (row->write && !strstr(says, row->write)) fail_msg("%s: %s", word, says);
         for (int k = 0; k < reg.n; k++) /* no other table has the word */
@@ -245,9 +245,9 @@ static const struct {
     {"synthetic num-buffers=9 ! batch 4 ! null", "it is \"n\" here", NULL},
 };
 
-static void what_a_hint_says_means_the_same(void **state) {
+static void the_suggestion_of_a_hint_means_the_same(void **state) {
   for (size_t i = 0; i < sizeof meaning / sizeof *meaning; i++) {
-    const char *says = told(meaning[i].text), *no = meaning[i].no;
+    const char *says = reported(meaning[i].text), *no = meaning[i].no;
     if (!strstr(says, meaning[i].says) || (no && strstr(says, no)))
       fail_msg("%s: %s, want \"%s\"%s%s", meaning[i].text, says, meaning[i].says,
                no ? ", not " : "", no ? no : "");
@@ -356,7 +356,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_word_for_a_stage_leads_to_text_that_is_accepted),
       cmocka_unit_test(every_word_for_a_setting_leads_to_one_that_takes_its_values),
-      cmocka_unit_test(what_a_hint_says_means_the_same),
+      cmocka_unit_test(the_suggestion_of_a_hint_means_the_same),
       cmocka_unit_test(every_word_for_a_command_leads_to_one),
       cmocka_unit_test(every_word_for_a_flag_leads_to_one_of_its_command),
       cmocka_unit_test(words_without_a_command_of_their_meaning_get_no_hint),

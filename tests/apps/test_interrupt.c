@@ -58,14 +58,14 @@ static void a_reader_that_is_gone_does_not_end_a_run(void **state) {
   int ends[2];
   assert_int_equal(pipe(ends), 0);
   FILE *out = fdopen(ends[1], "w"), *err = tmpfile();
-  close(ends[0]); /* the first line finds nobody */
+  close(ends[0]); /* the first line finds no reader */
   pid_t pid = program_start(words, out, err);
   fclose(out);
   p.status = program_wait(pid);
   program_read(err, p.err, sizeof p.err);
-  char *told = text_of(metrics);
-  assert_non_null(strstr(told, "{\"kind\":\"final\",\"step\":30,"));
-  free(told);
+  char *reported = text_of(metrics);
+  assert_non_null(strstr(reported, "{\"kind\":\"final\",\"step\":30,"));
+  free(reported);
   assert_int_equal(p.status, 0);
 }
 
@@ -93,9 +93,9 @@ static void a_limit_of_file_sizes_costs_metrics_and_not_the_training(void **stat
   if (p.status != 1) fail_msg("%d: %s", p.status, p.err);
   assert_non_null(strstr(p.err, "cannot write: File too large; training continues"));
   assert_non_null(strstr(p.err, "records could not be written"));
-  char *told = text_of(metrics);
-  assert_true(strlen(told) > FEW_BYTES / 2 && strlen(told) <= FEW_BYTES);
-  free(told);
+  char *reported = text_of(metrics);
+  assert_true(strlen(reported) > FEW_BYTES / 2 && strlen(reported) <= FEW_BYTES);
+  free(reported);
 }
 
 static void a_checkpoint_beyond_the_limit_ends_the_run_with_the_reason(void **state) {
@@ -145,12 +145,12 @@ static void a_signal_that_comes_twice_loses_no_step(void **state) {
   take_words(out, err, pid);
   if (p.status != 130) fail_msg("status %d: %s%s", p.status, p.out, p.err);
   assert_non_null(strstr(p.err, "stopping after this step, with a checkpoint; Ctrl-C again"));
-  char *told = text_of(metrics), *last = NULL, path[192];
-  for (char *at = told; (at = strstr(at, "{\"kind\":\"step\",\"step\":")); at++) last = at;
+  char *reported = text_of(metrics), *last = NULL, path[192];
+  for (char *at = reported; (at = strstr(at, "{\"kind\":\"step\",\"step\":")); at++) last = at;
   assert_non_null(last);
   snprintf(path, sizeof path, "%s/checkpoints/step-%06d.safetensors", run, atoi(last + 22));
   if (access(path, F_OK)) fail_msg("%s is not there: %s", path, p.err);
-  free(told);
+  free(reported);
 }
 
 /* Whether a checkpoint is being written. */
@@ -182,7 +182,7 @@ static void a_checkpoint_under_way_is_finished(void **state) {
   assert_int_equal(stat(latest, &st), 0);
 }
 
-static void a_trace_that_cannot_be_written_is_told_before_the_run(void **state) {
+static void a_trace_that_cannot_be_written_is_reported_before_the_run(void **state) {
   char graph[256], ledger[128];
   snprintf(ledger, sizeof ledger, "%s/ledger.txt", dir);
   snprintf(graph, sizeof graph, "synthetic n=8 ! shuffle ! batch 4 ! ledger path=%s", ledger);
@@ -244,7 +244,7 @@ int main(void) {
       CASE(a_second_signal_ends_it_after_the_grace),
       CASE(a_signal_that_comes_twice_loses_no_step),
       CASE(a_checkpoint_under_way_is_finished),
-      CASE(a_trace_that_cannot_be_written_is_told_before_the_run),
+      CASE(a_trace_that_cannot_be_written_is_reported_before_the_run),
       CASE(sigterm_ends_it_as_ctrl_c_does),
       CASE(one_signal_ends_planning),
   };

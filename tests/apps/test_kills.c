@@ -1,7 +1,7 @@
 /* Graphs of several processes that are killed at random moments, the whole run now and then: every
    process that is left ends, and lines and weights are those of a run that was left alone.
 
-   MR_TEST_SEED=S in the environment starts at that seed instead of 3, MR_ROUNDS=N runs so many. */
+   MR_TEST_SEED=S in the environment starts at that seed instead of 3, MR_ROUNDS=N runs N. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -95,7 +95,7 @@ static void a_server_that_all_can_reach_serves_the_keys_it_knows(void **state) {
   free(good.p), stop(&server);
 }
 
-static void who_has_no_key_or_a_wrong_one_gets_nothing(void **state) {
+static void a_peer_without_the_right_key_gets_nothing(void **state) {
   int port = free_port();
   running_t server = serve("127.0.0.1", port);
   running_t bad[] = {take(port, 1, "none", NULL, NULL),
@@ -184,7 +184,7 @@ static void a_process_with_a_wrong_key_gives_nothing_and_that_is_said(void **sta
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_server_that_all_can_reach_serves_the_keys_it_knows),
-      cmocka_unit_test(who_has_no_key_or_a_wrong_one_gets_nothing),
+      cmocka_unit_test(a_peer_without_the_right_key_gets_nothing),
       cmocka_unit_test(beyond_this_machine_only_with_keys),
       cmocka_unit_test(processes_with_keys_meet_again_when_they_were_killed),
       cmocka_unit_test(a_process_with_a_wrong_key_gives_nothing_and_that_is_said),

@@ -59,13 +59,13 @@ static void a_size_to_fit_into_chooses_what_fits(void **state) {
   assert_int_equal(p.status, 2);
 }
 
-static void what_cannot_be_is_refused_in_one_sentence(void **state) {
+static void impossible_requests_are_refused_in_one_sentence(void **state) {
   RUN(&p, "mem", "sum");
   assert_int_equal(p.status, 2);
   assert_non_null(strstr(p.err, "unknown function \"sum\"; expected loss, grad or step"));
 }
 
-static void too_large_a_batch_is_told_with_the_planned_peak(void **state) {
+static void too_large_a_batch_is_refused_with_the_planned_peak(void **state) {
   RUN(&p, "mem", "step", "--batch", "65536");
   assert_int_equal(p.status, 1);
   assert_non_null(strstr(p.err, "out of memory: the planned peak is "));
@@ -114,7 +114,7 @@ static void causes_add_up_for_models_and_dtypes(void **state) {
   }
 }
 
-static void what_is_kept_narrow_is_named_with_its_dtype(void **state) {
+static void parameter_sets_that_are_kept_narrow_are_named_with_their_dtype(void **state) {
   RUN(&p, "mem", "step", TINY, "--json");
   cJSON *all = causes();
   size_t params = bytes_of(cJSON_GetObjectItem(all, "held"), "parameters, f32");
@@ -151,10 +151,10 @@ int main(void) {
       cmocka_unit_test(a_run_touches_what_was_planned_to_the_byte),
       cmocka_unit_test(the_timeline_marks_one_peak_and_tensors_stand_there),
       cmocka_unit_test(a_size_to_fit_into_chooses_what_fits),
-      cmocka_unit_test(what_cannot_be_is_refused_in_one_sentence),
+      cmocka_unit_test(impossible_requests_are_refused_in_one_sentence),
       cmocka_unit_test(causes_add_up_for_models_and_dtypes),
-      cmocka_unit_test(what_is_kept_narrow_is_named_with_its_dtype),
-      cmocka_unit_test(too_large_a_batch_is_told_with_the_planned_peak),
+      cmocka_unit_test(parameter_sets_that_are_kept_narrow_are_named_with_their_dtype),
+      cmocka_unit_test(too_large_a_batch_is_refused_with_the_planned_peak),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

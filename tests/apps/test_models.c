@@ -66,7 +66,7 @@ static void a_setting_of_another_model_is_refused_by_name(void **state) {
   expect_failure("model mlp has no parts to recompute");
 }
 
-static void inspect_lists_what_a_model_can_be_told(void **state) {
+static void inspect_lists_the_settings_of_a_model(void **state) {
   RUN(&p, "inspect", "train-step", "model=mlp");
   expect_says("Width of a hidden layer.");
   expect_says("models\n");
@@ -137,7 +137,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_model_that_is_none_is_named_with_the_nearest),
       cmocka_unit_test(a_setting_of_another_model_is_refused_by_name),
-      cmocka_unit_test(inspect_lists_what_a_model_can_be_told),
+      cmocka_unit_test(inspect_lists_the_settings_of_a_model),
       cmocka_unit_test(the_old_spelling_of_a_form_of_the_vit_gives_the_same_run),
       cmocka_unit_test(an_mlp_trains_resumes_exactly_and_is_evaluated),
       cmocka_unit_test(functions_of_a_model_are_printed_and_planned),

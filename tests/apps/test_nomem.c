@@ -263,7 +263,7 @@ static void fail_one(const command_t *c, long at, const char *whole, size_t n_wh
              seed, p.err);
 }
 
-static void a_failed_allocation_is_told_or_costs_nothing(void **state) {
+static void a_failed_allocation_is_reported_or_costs_nothing(void **state) {
   char *whole = malloc(TEXT_MAX), *text = malloc(TEXT_MAX);
   assert_true(whole && text);
   const char *only = getenv("MILLRACE_NOMEM_COMMAND");
@@ -311,6 +311,6 @@ static int teardown(void **state) { return program_forget(dir); }
 int main(void) {
   if (!MR_FAULTS[0]) return 77;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_failed_allocation_is_told_or_costs_nothing)};
+      cmocka_unit_test(a_failed_allocation_is_reported_or_costs_nothing)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -163,10 +163,10 @@ static void stop_ends_the_run_with_the_state_before_the_step(void **state) {
   TRAIN(four, "train.steps=4");
   assert_int_equal(p.status, 0);
   expect_same_file(stopped, four, 4);
-  char *told = read_text(stopped, "metrics.jsonl");
-  assert_int_equal(count_of(told, "\"kind\":\"step\""), 4);
-  expect_in(told, "\"note\":\"stopped: step 5: the loss is nan\"");
-  free(told);
+  char *reported = read_text(stopped, "metrics.jsonl");
+  assert_int_equal(count_of(reported, "\"kind\":\"step\""), 4);
+  expect_in(reported, "\"note\":\"stopped: step 5: the loss is nan\"");
+  free(reported);
   char path[256];
   checkpoint_of(stopped, 5, path);
   assert_int_not_equal(access(path, F_OK), 0);
@@ -193,10 +193,10 @@ static void skip_trains_as_if_the_batch_were_not_there(void **state) {
     expect_same_sets(run_of(name[0]), 8, run_of(name[1]), 7);
     expect_same_sets(run_of(name[0]), 4, run_of(name[0]), 5);
   }
-  char *told = read_text(run_of("skip-0"), "metrics.jsonl");
-  assert_int_equal(count_of(told, "\"skipped_steps\":0"), 4);
-  assert_int_equal(count_of(told, "\"skipped_steps\":1"), 4);
-  free(told);
+  char *reported = read_text(run_of("skip-0"), "metrics.jsonl");
+  assert_int_equal(count_of(reported, "\"skipped_steps\":0"), 4);
+  assert_int_equal(count_of(reported, "\"skipped_steps\":1"), 4);
+  free(reported);
 }
 
 static void a_resume_that_skips_ends_as_the_run_that_skipped(void **state) {
@@ -220,9 +220,9 @@ static void more_in_a_row_than_allowed_end_the_run(void **state) {
   TRAIN(run, "on-nan=skip", "lr=100", "optimizer=sgd", "max-skipped=2");
   assert_int_equal(p.status, 1);
   expect_in(p.err, "as the 2 steps before it were not finite");
-  char *told = read_text(run, "metrics.jsonl");
-  assert_int_equal(count_of(told, "\"loss\":null"), 2);
-  free(told);
+  char *reported = read_text(run, "metrics.jsonl");
+  assert_int_equal(count_of(reported, "\"loss\":null"), 2);
+  free(reported);
   TRAIN(run_of("row-0"), "on-nan=skip", "max-skipped=0");
   assert_int_equal(p.status, 1);
   expect_in(p.err, "train: step 5: the loss is nan");
@@ -253,10 +253,10 @@ static void a_parameter_beyond_f16_is_no_finite_step(void **state) {
   run = run_of("far-skip");
   TRAIN_FAR(run, "master=none", "on-nan=skip");
   assert_int_equal(p.status, 0);
-  char *told = read_text(run, "metrics.jsonl");
-  assert_non_null(strstr(told, "\"skipped_steps\":7"));
-  assert_int_equal(count_of(told, "\"param_norm\":null"), 0);
-  free(told);
+  char *reported = read_text(run, "metrics.jsonl");
+  assert_non_null(strstr(reported, "\"skipped_steps\":7"));
+  assert_int_equal(count_of(reported, "\"param_norm\":null"), 0);
+  free(reported);
   run = run_of("far-trace");
   TRAIN_FAR(run, "master=none", "on-nan=trace");
   assert_int_equal(p.status, 1);
@@ -431,7 +431,7 @@ static void a_rate_that_is_too_high_is_traced_to_the_op_that_overflows(void **st
   assert_int_equal(p.status, 0);
 }
 
-static void another_instruction_set_is_told(void **state) {
+static void another_instruction_set_is_reported(void **state) {
   char from[256], isa[64];
   const char *set;
   snprintf(from, sizeof from, "%s/nan-000005.safetensors", run_of("trace"));
@@ -680,7 +680,7 @@ int main(void) {
       cmocka_unit_test(trace_names_the_record_that_holds_an_infinity),
       cmocka_unit_test(replay_repeats_the_step_anywhere_to_the_bit),
       cmocka_unit_test(a_step_of_a_device_is_repeated_there),
-      cmocka_unit_test(another_instruction_set_is_told),
+      cmocka_unit_test(another_instruction_set_is_reported),
       cmocka_unit_test(a_long_rule_travels_in_the_file),
       cmocka_unit_test(a_rule_that_no_file_has_room_for_is_refused_at_once),
       cmocka_unit_test(a_step_in_f8_is_repeated_with_its_scales),

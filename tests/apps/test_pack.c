@@ -252,7 +252,7 @@ static void want_failure_of(const char *graph, const char *folder, const char *p
     fail_msg("%s: want '%s', got %d %s", graph, piece, p.status, p.err);
 }
 
-static void what_cannot_be_packed_is_refused(void **state) {
+static void streams_that_cannot_be_packed_are_refused(void **state) {
   char folder[128], reading[600], other[128], path[160];
   pack_to(0, "two", "100", folder, reading);
   want_failure("synthetic n=20", folder, "tar", "holds shards of another graph");
@@ -341,7 +341,7 @@ int main(void) {
       cmocka_unit_test(a_killed_pack_continues_to_the_same_bytes),
       cmocka_unit_test(a_pack_that_fails_at_once_leaves_nothing),
       cmocka_unit_test(a_pack_on_a_full_disk_is_not_whole_and_continues),
-      cmocka_unit_test(what_cannot_be_packed_is_refused),
+      cmocka_unit_test(streams_that_cannot_be_packed_are_refused),
       cmocka_unit_test(damaged_shards_are_written_again),
       cmocka_unit_test(changed_data_is_refused),
       cmocka_unit_test(ends_that_do_not_fit_are_said_of_the_graph),

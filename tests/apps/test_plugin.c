@@ -86,7 +86,7 @@ static void files_that_others_could_have_made_are_refused(void **state) {
   refuses(inside, 1, words);
   assert_int_equal(symlink(inside, in_dir("link.so")), 0); /* where it leads to counts */
   refuses(in_dir("link.so"), 1, words);
-  assert_int_equal(chmod(folder, 01777), 0); /* as /tmp: nobody else can replace what lies there */
+  assert_int_equal(chmod(folder, 01777), 0); /* as /tmp: no other user can replace a file there */
   RUN(&p, "inspect", "--plugin", inside);
   assert_int_equal(p.status, 0);
 }
@@ -103,7 +103,7 @@ static void files_of_other_users_are_refused(void **state) {
   refuses(path, 1, "belongs to user 12345");
 }
 
-static void what_is_no_regular_file_is_refused_without_being_opened(void **state) {
+static void a_plugin_that_is_no_regular_file_is_refused_without_being_opened(void **state) {
   refuses(dir, 1, "it is a folder, expected a regular file");
   assert_int_equal(mkfifo(in_dir("fifo"), 0600), 0);
   refuses(in_dir("fifo"), 1, "a pipe, socket or device"); /* opening it would wait for ever */
@@ -114,7 +114,7 @@ static void what_is_no_regular_file_is_refused_without_being_opened(void **state
   refuses("", 2, "--plugin needs a value");
 }
 
-static void what_is_no_plugin_is_refused(void **state) {
+static void a_file_that_is_no_plugin_is_refused(void **state) {
   write_text(in_dir("text.so"), "no shared object");
   refuses(in_dir("text.so"), 1, "text.so: not a millrace plug-in: it is not a shared object");
   refuses(copy("not_a_plugin", "c.so"), 1, "it has no constant mr_plugin");
@@ -153,7 +153,7 @@ static void names_that_are_there_and_constants_with_gaps_are_refused(void **stat
           "model \"flat\": setting \"width\" lies outside the state of 8 bytes");
 }
 
-static void two_plugins_with_one_name_are_told_apart_by_their_files(void **state) {
+static void two_plugins_with_one_name_are_distinguished_by_their_files(void **state) {
   char words[256];
   copy("whole", "again.so");
   RUN(&p, "inspect", "--plugin", file, "--plugin", in_dir("again.so"));
@@ -202,7 +202,7 @@ static void an_op_of_a_plugin_is_read_differentiated_and_compiled(void **state) 
              "  c:f32[] = reduce_sum[axes=(0,)] b\n  in (c,) }\n");
   RUN(&p, "jaxpr", "--plugin", file, path, "--grad", "--compiled");
   if (p.status) fail_msg("%s", p.err);
-  assert_null(strstr(p.out, "doubled")); /* other ops stand in its place */
+  assert_null(strstr(p.out, "doubled")); /* other ops are in its place */
   RUN(&p, "jaxpr", path);
   assert_int_equal(p.status, 1);
   assert_non_null(strstr(p.err, "sum.jaxpr: jaxpr, line 2: expected a known op, not doubled"));
@@ -378,11 +378,11 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(files_that_others_could_have_made_are_refused),
       cmocka_unit_test(files_of_other_users_are_refused),
-      cmocka_unit_test(what_is_no_regular_file_is_refused_without_being_opened),
-      cmocka_unit_test(what_is_no_plugin_is_refused),
+      cmocka_unit_test(a_plugin_that_is_no_regular_file_is_refused_without_being_opened),
+      cmocka_unit_test(a_file_that_is_no_plugin_is_refused),
       cmocka_unit_test(plugins_for_other_headers_are_refused),
       cmocka_unit_test(names_that_are_there_and_constants_with_gaps_are_refused),
-      cmocka_unit_test(two_plugins_with_one_name_are_told_apart_by_their_files),
+      cmocka_unit_test(two_plugins_with_one_name_are_distinguished_by_their_files),
       cmocka_unit_test(a_stage_of_a_plugin_is_one_like_any_other),
       cmocka_unit_test(an_op_of_a_plugin_is_read_differentiated_and_compiled),
       cmocka_unit_test(one_file_may_be_named_more_than_once),

@@ -88,7 +88,7 @@ static long last_step(const char *name) {
   return step;
 }
 
-/* The step of the first record that tells of a checkpoint as committed; 0: there is none yet. */
+/* The step of the first record that reports a checkpoint as committed; 0: no such record yet. */
 static long committed_at(const char *name) {
   char *text = file_of(name, ".jsonl"), *at = strstr(text, ",\"committed\":40}"), *line = at;
   long step = 0;
@@ -260,7 +260,7 @@ static void a_short_batch_of_a_link_is_judged_as_in_one_process(void **state) {
   free(p);
 }
 
-/* The trainer goes on after its last buffer, while nobody hears from it. */
+/* The trainer continues after its last buffer, while no peer hears from it. */
 static const char late[] =
     "process reader { synthetic n=32 ! shuffle seed=1 epochs=1 ! normalize ! batch 16 "
     "name=batches }\n"
@@ -291,7 +291,7 @@ static void wait_for_lines(const char *name) {
   while (access(path, F_OK)) usleep(10000);
 }
 
-/* Stops a run of both processes by ask, and resumes it: ends as a run that nobody has stopped. */
+/* Stops a run of both processes by ask, and resumes it: ends as a run that was never stopped. */
 static void stop_and_resume(void (*ask)(pid_t above, const char *path)) {
   char path[TEXT_MAX], steps[48];
   long done = -1;
@@ -462,7 +462,7 @@ static void another_user_of_the_host_cannot_reach_the_links_of_a_run(void **stat
   free(r.p);
 }
 
-static void wrong_words_are_told(void **state) {
+static void wrong_process_words_are_refused(void **state) {
   char path[TEXT_MAX];
   program_t *p = calloc(1, sizeof *p);
   write_graph("words", endless, path);
@@ -491,7 +491,7 @@ int main(void) {
       cmocka_unit_test(one_that_dies_too_often_ends_all),
       cmocka_unit_test(processes_that_are_started_one_by_one_meet),
       cmocka_unit_test(another_user_of_the_host_cannot_reach_the_links_of_a_run),
-      cmocka_unit_test(wrong_words_are_told),
+      cmocka_unit_test(wrong_process_words_are_refused),
   };
   setenv("OMP_WAIT_POLICY", "passive", 0);
   return cmocka_run_group_tests(tests, setup, teardown);

@@ -154,7 +154,7 @@ static void a_stream_that_ends_too_early_is_said(void **state) {
 }
 
 /* Even before the graph is looked at, which has no training step. */
-static void a_file_that_cannot_be_written_is_told_before_measuring(void **state) {
+static void a_file_that_cannot_be_written_is_reported_before_measuring(void **state) {
   static const char *const flag[] = {"--trace", "--flame", "--json"};
   for (int k = 0; k < 3; k++) {
     char want[128];
@@ -179,7 +179,7 @@ int main(void) {
       cmocka_unit_test(flame_graph_has_a_titled_box_for_scopes_and_ops),
       cmocka_unit_test(graphs_without_a_training_step_are_refused),
       cmocka_unit_test(a_stream_that_ends_too_early_is_said),
-      cmocka_unit_test(a_file_that_cannot_be_written_is_told_before_measuring),
+      cmocka_unit_test(a_file_that_cannot_be_written_is_reported_before_measuring),
   };
   return cmocka_run_group_tests(tests, measure, clean_up);
 }

@@ -137,7 +137,7 @@ static void metrics_tell_what_was_asked_of_the_server(void **state) {
   free(text);
 }
 
-/* The step of the newest checkpoint of run folder `other`; 0: there is none yet.  Any thread. */
+/* The step of the newest checkpoint of run folder `other`; 0: not yet written.  Any thread. */
 static long newest(void) {
   char link[200], name[64];
   long step = 0;

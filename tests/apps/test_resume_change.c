@@ -94,7 +94,7 @@ static char *all_of_the_run(void) {
   return text;
 }
 
-static void what_changes_the_ledgers_meaning_is_refused_and_said(void **state) {
+static void changes_of_the_meaning_of_the_ledger_are_refused_with_a_reason(void **state) {
   static const struct {
     const char *word, *said, *allow;
   } of[] = {
@@ -121,7 +121,7 @@ static void what_changes_the_ledgers_meaning_is_refused_and_said(void **state) {
   free(before), free(after);
 }
 
-static void what_is_allowed_is_said_and_done(void **state) {
+static void changes_that_are_allowed_are_reported_and_made(void **state) {
   RESUME("--steps", "5", "batch=4", "seed=13", "--allow-change=batch,seed");
   said("changed: batch.size: 8 -> 4");
   said("changed: train.seed: 12 -> 13");
@@ -138,7 +138,7 @@ static void a_checkpoint_of_another_model_is_refused_even_so(void **state) {
   expect(0, "");
 }
 
-static void what_changes_the_training_alone_is_said(void **state) {
+static void changes_of_the_training_alone_are_reported(void **state) {
   RESUME("--steps", "5", "lr=5e-4", "batch.workers=2", "flip.p=0.50");
   said("changed: train.lr: 1e-3 -> 5e-4");
   said("changed: train.steps: 3 -> 5");
@@ -211,7 +211,7 @@ static void a_run_without_its_last_record_is_not_finished(void **state) {
 }
 
 /* Not in whatever folder the program was started in. */
-static void bad_records_are_told_in_the_runs_folder(void **state) {
+static void bad_records_are_listed_in_the_run_folder(void **state) {
   int32_t labels[N] = {[7] = 77};
   char path[160], other[96], before[512];
   write_data("bad", 3);
@@ -231,15 +231,15 @@ static void bad_records_are_told_in_the_runs_folder(void **state) {
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
-      CASE(what_changes_the_ledgers_meaning_is_refused_and_said),
-      CASE(what_is_allowed_is_said_and_done),
+      CASE(changes_of_the_meaning_of_the_ledger_are_refused_with_a_reason),
+      CASE(changes_that_are_allowed_are_reported_and_made),
       CASE(a_checkpoint_of_another_model_is_refused_even_so),
-      CASE(what_changes_the_training_alone_is_said),
+      CASE(changes_of_the_training_alone_are_reported),
       CASE(the_same_data_elsewhere_are_the_same),
       CASE(other_data_of_the_same_shape_are_refused),
       CASE(a_run_of_before_data_txt_resumes),
       CASE(a_finished_run_says_that_there_is_nothing_to_do),
-      CASE(bad_records_are_told_in_the_runs_folder),
+      CASE(bad_records_are_listed_in_the_run_folder),
       CASE(a_run_without_its_last_record_is_not_finished),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

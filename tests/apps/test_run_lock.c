@@ -193,7 +193,7 @@ static void a_number_that_a_later_process_has_does_not_hold(void **state) {
 
 /* Where locks do not reach other hosts, the file alone speaks of them; the kernel's lock speaks for
    all hosts where it does. */
-static void another_hosts_lock_is_told_apart(void **state) {
+static void the_lock_of_another_host_is_recognised(void **state) {
   run_to_its_end(true, new_words);
   expect(0, "");
   write_lock("pid 17 start 5 host another-host.example\n");
@@ -247,7 +247,7 @@ static void runs_that_start_together_get_folders_of_their_own(void **state) {
   assert_int_equal(chdir(before), 0);
 }
 
-static void what_a_run_was_given_is_its_owners_alone(void **state) {
+static void the_settings_of_a_run_are_readable_by_its_owner_alone(void **state) {
   static const char *const file_of[] = {"settings.txt", "graph.mr"};
   umask(022);
   run_to_its_end(true, new_words);
@@ -268,10 +268,10 @@ int main(void) {
       CASE(readers_of_a_live_run_need_no_lock),
       CASE(a_killed_run_leaves_a_lock_that_does_not_hold),
       CASE(a_number_that_a_later_process_has_does_not_hold),
-      CASE(another_hosts_lock_is_told_apart),
+      CASE(the_lock_of_another_host_is_recognised),
       CASE(a_run_that_cannot_begin_leaves_no_lock),
       CASE(runs_that_start_together_get_folders_of_their_own),
-      CASE(what_a_run_was_given_is_its_owners_alone),
+      CASE(the_settings_of_a_run_are_readable_by_its_owner_alone),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

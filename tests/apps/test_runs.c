@@ -50,7 +50,7 @@ static const char *row(const char *key) {
   return text;
 }
 
-static void a_setting_that_one_run_was_given_stands_beside_the_others_default(void **state) {
+static void a_setting_of_one_run_is_shown_beside_the_default_of_the_other(void **state) {
   NEEDS("CURL"); /* webhook= */
   train(a, (const char *const[]){"lr=5e-4", "batch=4", "data.n=32", "warn.webhook=http://h/secret",
                                  "train.warmup=0", NULL});
@@ -90,7 +90,7 @@ static void runs_of_other_models_show_what_those_are_judged_by(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_setting_that_one_run_was_given_stands_beside_the_others_default),
+      cmocka_unit_test(a_setting_of_one_run_is_shown_beside_the_default_of_the_other),
       cmocka_unit_test(runs_of_other_models_show_what_those_are_judged_by),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

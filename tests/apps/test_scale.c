@@ -55,9 +55,9 @@ static at_t values_at(const char *run, int step) {
   snprintf(path, sizeof path, "%s/checkpoints/step-%06d.safetensors", run, step);
   if (mr_safetensors_open(path, &f, &diag) < 0) fail_msg("%s", diag.text);
   const char *text = mr_safetensors_meta(f, "millrace.loss_scale");
-  int told =
+  int reported =
       text ? sscanf(text, "%f %d %d %d %d", &a.scale, &a.good, &a.bad, &a.resets, &a.skipped) : 0;
-  if (told != 5) a.scale = 0; /* of a fixed scale */
+  if (reported != 5) a.scale = 0; /* of a fixed scale */
   for (int i = 0; i < mr_safetensors_count(f); i++) {
     const mr_st_tensor_t *t = mr_safetensors_at(f, i);
     size_t n = 1;
@@ -212,10 +212,10 @@ static void the_metric_is_the_scale_that_a_step_had(void **state) {
     const cJSON *kind = cJSON_GetObjectItemCaseSensitive(j, "kind");
     int step = (int)cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(j, "step"));
     if (cJSON_IsString(kind) && !strcmp(kind->valuestring, "step")) {
-      double told = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(j, "loss_scale"));
+      double reported = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(j, "loss_scale"));
       at_t before = {.scale = 1.7e38f};
       if (step > 1) before = at_step(whole, step - 1);
-      assert_true((float)told == before.scale);
+      assert_true((float)reported == before.scale);
       free(before.values);
       seen++;
     }

@@ -140,7 +140,7 @@ static void is_refused(int64_t number, int64_t position, int words, const char *
   while (head.kind != MR__LINK_REFUSE) {
     ask(s, number, position, words);
     int n = zmq_recv(s, got, sizeof got - 1, 0);
-    if (n < (int)sizeof head) continue; /* nobody is there while the server makes its graph */
+    if (n < (int)sizeof head) continue; /* no peer is there while the server makes its graph */
     assert_true(n < (int)sizeof got);
     got[n] = 0;
     memcpy(&head, got, sizeof head);
@@ -164,7 +164,7 @@ static void a_trainer_that_asks_for_what_cannot_be_is_refused_and_the_next_one_i
   fclose(out);
 }
 
-static void what_cannot_be_served_is_told(void **state) {
+static void graphs_that_cannot_be_served_are_refused(void **state) {
   program_t *p = calloc(1, sizeof *p);
   RUN(p, "serve", "synthetic ! flip");
   assert_int_equal(p->status, 2);
@@ -180,7 +180,7 @@ static void what_cannot_be_served_is_told(void **state) {
   free(p);
 }
 
-static void an_address_that_cannot_be_is_refused_before_anybody_is_waited_for(void **state) {
+static void an_impossible_address_is_refused_before_waiting_for_peers(void **state) {
   static const char *const bad[][2] = {
       {"source link=tcp://h:99999 ! null", "source: link = tcp://h:99999: want tcp://HOST:PORT"},
       {"source link=tcp://h:99999 subscribe=b ! null", "source: link = tcp://h:99999: want tcp://"},
@@ -202,8 +202,8 @@ int main(void) {
       cmocka_unit_test(each_shard_is_a_slice_of_every_batch),
       cmocka_unit_test(
           a_trainer_that_asks_for_what_cannot_be_is_refused_and_the_next_one_is_served),
-      cmocka_unit_test(what_cannot_be_served_is_told),
-      cmocka_unit_test(an_address_that_cannot_be_is_refused_before_anybody_is_waited_for),
+      cmocka_unit_test(graphs_that_cannot_be_served_are_refused),
+      cmocka_unit_test(an_impossible_address_is_refused_before_waiting_for_peers),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

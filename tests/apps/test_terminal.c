@@ -24,7 +24,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) { return program_forget(dir); }
 
-/* Runs the program on a terminal of so many columns; what it wrote there (heap). */
+/* Runs the program on a terminal of this many columns; what it wrote there (heap). */
 static char *on_terminal(const char *const *words, int columns, int *status) {
   char name[64], *text = malloc(1);
   size_t n = 0;
@@ -74,7 +74,7 @@ static char *fits(int columns, const char *const *words) {
 
 #define FITS(columns, ...) fits(columns, (const char *const[]){__VA_ARGS__, NULL})
 
-static void tables_fit(void **state) {
+static void tables_fit_the_width_of_the_terminal(void **state) {
   static const int columns[] = {40, 80};
   for (int i = 0; i < 2; i++) {
     free(FITS(columns[i], "inspect"));
@@ -93,7 +93,7 @@ static void tables_fit(void **state) {
   }
 }
 
-static void help_fits(void **state) {
+static void help_fits_the_width_of_the_terminal(void **state) {
   static const char *const command[] = {"train", "run", "serve", "mem", "jaxpr", "who", "bench"};
   for (size_t i = 0; i < sizeof command / sizeof *command; i++) {
     char *text = FITS(80, command[i], "--help");
@@ -118,7 +118,7 @@ static void a_run_fits(void **state) {
   free(text);
 }
 
-/* A line of one would stand behind the live line of the other. */
+/* A line of one would follow the live line of the other. */
 static void two_progress_stages_share_the_terminal(void **state) {
   static const char graph[] =
       "synthetic n=160 ! shuffle seed=1 epochs=1 ! normalize ! batch 8 ! delay 100000 asleep\n"
@@ -137,8 +137,8 @@ static void two_progress_stages_share_the_terminal(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(tables_fit, setup, teardown),
-      cmocka_unit_test_setup_teardown(help_fits, setup, teardown),
+      cmocka_unit_test_setup_teardown(tables_fit_the_width_of_the_terminal, setup, teardown),
+      cmocka_unit_test_setup_teardown(help_fits_the_width_of_the_terminal, setup, teardown),
       cmocka_unit_test_setup_teardown(a_run_fits, setup, teardown),
       cmocka_unit_test_setup_teardown(two_progress_stages_share_the_terminal, setup, teardown),
   };

@@ -295,7 +295,7 @@ static void refused(const char *graph, const char *sentence) {
     fail_msg("%s: status %d, want \"%s\": %s", graph, p.status, sentence, p.err);
 }
 
-static void what_does_not_fit_is_refused_by_a_sentence(void **state) {
+static void stages_that_do_not_fit_a_device_are_refused_by_a_sentence(void **state) {
   refused(
       "to-device opencl ! null",
       "null: its input \"in\" reads batches in the host's memory, and those of to-device lie on "
@@ -380,7 +380,7 @@ int main(void) {
       cmocka_unit_test(train_puts_it_in_and_a_graph_that_has_it_runs_on_any_device),
       cmocka_unit_test(settings_reach_the_stage_that_train_inserts),
       cmocka_unit_test(a_resume_may_set_the_slots),
-      cmocka_unit_test(what_does_not_fit_is_refused_by_a_sentence),
+      cmocka_unit_test(stages_that_do_not_fit_a_device_are_refused_by_a_sentence),
       cmocka_unit_test(a_link_between_processes_takes_none),
   };
   return cmocka_run_group_tests(tests, group_setup, group_teardown);

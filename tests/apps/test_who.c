@@ -1,5 +1,5 @@
 /* millrace who: what it says of a step is what the step's batch holds, and of a record, where it
- * is. */
+   is. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,7 +77,7 @@ static void also_behind_a_stage_that_makes_other_batches(void **state) {
       "synthetic name=s n=90 ! shuffle seed=5 epochs=3 ! flip ! resized-crop ! batch 16 ! rebatch "
       "14 "
       "! identity ! null");
-  expect_steps_of(/* from the first batch on, as nobody can tell where step N begins */
+  expect_steps_of(/* from the first batch on, as no command can know where step N begins */
                   "synthetic name=s n=120 ! filter p=0.9 ! shuffle seed=5 epochs=3 ! flip ! "
                   "resized-crop ! batch "
                   "16 ! rebatch 15 ! null");

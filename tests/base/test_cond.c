@@ -28,7 +28,7 @@ static int close_meeting(void **state) {
   return pthread_cond_destroy(&m->came) | pthread_mutex_destroy(&m->lock);
 }
 
-static void nobody_comes_before_the_time_is_up(void **state) {
+static void no_waiter_wakes_before_the_time_is_up(void **state) {
   meeting_t *m = *state;
   int64_t until = mr_now_ns() + LATE_NS;
   pthread_mutex_lock(&m->lock);
@@ -46,7 +46,7 @@ static void *come(void *meeting) {
   return NULL;
 }
 
-static void who_is_waited_for_ends_the_wait(void **state) {
+static void a_signal_ends_the_wait(void **state) {
   meeting_t *m = *state;
   pthread_t other;
   bool in_time = true;
@@ -60,9 +60,9 @@ static void who_is_waited_for_ends_the_wait(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(nobody_comes_before_the_time_is_up, open_meeting,
+      cmocka_unit_test_setup_teardown(no_waiter_wakes_before_the_time_is_up, open_meeting,
                                       close_meeting),
-      cmocka_unit_test_setup_teardown(who_is_waited_for_ends_the_wait, open_meeting, close_meeting),
+      cmocka_unit_test_setup_teardown(a_signal_ends_the_wait, open_meeting, close_meeting),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

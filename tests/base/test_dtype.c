@@ -130,7 +130,7 @@ static void every_tie_is_rounded_to_f8_as_ml_dtypes_does(void **state) {
 }
 
 /* 448 is the largest e4m3fn: half a step beyond it still rounds to it, anything more is NaN. */
-static void what_is_too_large_for_f8_becomes_what_it_has(void **state) {
+static void values_beyond_the_range_of_f8_become_infinity_or_nan(void **state) {
   for (int d = 0; d < 2; d++) {
     float step = d ? 0x1p13f : 0x1p5f, most = mr_f8_to_f32(f8s[d].t, f8s[d].largest);
     assert_true(most == (d ? 57344.0f : 448.0f));
@@ -152,7 +152,7 @@ int main(void) {
       cmocka_unit_test(every_f8_is_widened_as_ml_dtypes_does),
       cmocka_unit_test(every_bf16_and_f16_becomes_the_f8_of_ml_dtypes),
       cmocka_unit_test(every_tie_is_rounded_to_f8_as_ml_dtypes_does),
-      cmocka_unit_test(what_is_too_large_for_f8_becomes_what_it_has),
+      cmocka_unit_test(values_beyond_the_range_of_f8_become_infinity_or_nan),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

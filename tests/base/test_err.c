@@ -63,7 +63,7 @@ static void missing_memory_is_said_in_one_way(void **state) {
 }
 
 /* Prefixes and sentences of any length: what fits is the beginning of the whole. */
-static void what_is_too_long_is_cut(void **state) {
+static void a_sentence_that_is_too_long_is_cut(void **state) {
   enum { MOST = 3000 };
   static char prefix[MOST], text[MOST], whole[2 * MOST];
   round_t r = round_first(300);
@@ -89,7 +89,7 @@ int main(void) {
       cmocka_unit_test(a_failure_without_a_sentence_gets_that_of_its_code),
       cmocka_unit_test(news_is_passed_on_and_writes_nothing),
       cmocka_unit_test(missing_memory_is_said_in_one_way),
-      cmocka_unit_test(what_is_too_long_is_cut),
+      cmocka_unit_test(a_sentence_that_is_too_long_is_cut),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

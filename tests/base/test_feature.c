@@ -44,7 +44,7 @@ static void a_part_is_built_in_if_all_it_needs_is(void **state) {
     }
 }
 
-static void what_is_lacking_is_one_sentence_with_package_and_option(void **state) {
+static void a_missing_feature_is_one_sentence_with_package_and_option(void **state) {
   for (const mr_feature_t *f = mr_features; f->name; f++) {
     mr_diag_t diag = {0};
     char option[64];
@@ -127,7 +127,7 @@ int main(void) {
       cmocka_unit_test(a_name_that_is_none_is_seen),
       cmocka_unit_test(each_row_is_whole),
       cmocka_unit_test(a_part_is_built_in_if_all_it_needs_is),
-      cmocka_unit_test(what_is_lacking_is_one_sentence_with_package_and_option),
+      cmocka_unit_test(a_missing_feature_is_one_sentence_with_package_and_option),
       cmocka_unit_test(both_forms_of_a_part_have_one_help),
       cmocka_unit_test(packages_and_documents_name_all),
   };

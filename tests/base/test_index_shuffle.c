@@ -66,7 +66,7 @@ static void every_instruction_set_walks_alike(void **state) {
   }
 }
 
-/* Fewer walks than lanes, as many, one more, all; seeds that go on behind the last one. */
+/* Fewer walks than lanes, as many, one more, all; seeds that continue after the last one. */
 static void tiny_orders_of_many_seeds_are_those_one_by_one(void **state) {
   static const int many[] = {1, 2, 63, 64, 65, 192, 193, MR_SHUFFLE_TINY_TOGETHER};
   static mr_shuffled_tiny_t all[MR_SHUFFLE_TINY_TOGETHER];

@@ -24,7 +24,7 @@ static void a_name_is_found_where_the_loader_looks(void **state) {
   assert_non_null(strstr(path, "libm.so.6"));
 }
 
-static void what_is_not_there_has_no_reason(void **state) {
+static void a_library_that_is_not_there_has_no_reason(void **state) {
   char path[300] = "before", file[100];
   assert_null(mr_library_open("libmr-none.so.1", path, sizeof path));
   assert_string_equal(path, "");
@@ -33,7 +33,7 @@ static void what_is_not_there_has_no_reason(void **state) {
   assert_string_equal(path, "");
 }
 
-static void what_cannot_be_loaded_has_the_loaders_reason(void **state) {
+static void a_library_that_cannot_be_loaded_has_the_reason_of_the_loader(void **state) {
   char path[300], file[100], command[400];
   snprintf(file, sizeof file, "%s/libmr-junk.so.1", folder);
   FILE *f = fopen(file, "w");
@@ -91,8 +91,8 @@ static int remove_folder(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_name_is_found_where_the_loader_looks),
-      cmocka_unit_test(what_is_not_there_has_no_reason),
-      cmocka_unit_test(what_cannot_be_loaded_has_the_loaders_reason),
+      cmocka_unit_test(a_library_that_is_not_there_has_no_reason),
+      cmocka_unit_test(a_library_that_cannot_be_loaded_has_the_reason_of_the_loader),
       cmocka_unit_test(a_table_gets_the_calls_that_there_are),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -61,7 +61,7 @@ static void arrays_come_back_as_they_were(void **state) {
 }
 
 /* Not made: the file of before stays as it was. */
-static void what_no_zip_holds_is_refused(void **state) {
+static void a_damaged_zip_file_is_refused(void **state) {
   mr_npz_array_t array = {.name = "a", .dtype = MR_U8, .ndim = 1, .dim = {3}, .data = "abc"};
   mr_diag_t diag = {0};
   assert_int_equal(mr_npz_save(path, &array, 1, &diag), MR_OK);
@@ -85,7 +85,7 @@ static void a_file_in_memory_that_is_cut_gives_no_array(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(arrays_come_back_as_they_were),
-                                     cmocka_unit_test(what_no_zip_holds_is_refused),
+                                     cmocka_unit_test(a_damaged_zip_file_is_refused),
                                      cmocka_unit_test(a_file_in_memory_that_is_cut_gives_no_array)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

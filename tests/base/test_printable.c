@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/text.h"
 
-static void what_a_terminal_obeys_is_escaped(void **state) {
+static void characters_that_a_terminal_obeys_are_escaped(void **state) {
   static const struct {
     const char *text, *want;
   } cases[] = {
@@ -36,7 +36,7 @@ static void what_a_terminal_obeys_is_escaped(void **state) {
   }
 }
 
-static void what_does_not_fit_ends_at_a_whole_character(void **state) {
+static void a_text_that_does_not_fit_ends_at_a_whole_character(void **state) {
   char to[8];
   assert_string_equal(mr_printable("abcdef\xC3\xA4", to, sizeof to), "abcdef");
   assert_string_equal(mr_printable("abcde\x1B", to, sizeof to), "abcde");
@@ -70,8 +70,8 @@ static void sentences_of_failures_are_one_line(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_a_terminal_obeys_is_escaped),
-      cmocka_unit_test(what_does_not_fit_ends_at_a_whole_character),
+      cmocka_unit_test(characters_that_a_terminal_obeys_are_escaped),
+      cmocka_unit_test(a_text_that_does_not_fit_ends_at_a_whole_character),
       cmocka_unit_test(sentences_of_failures_are_printable),
       cmocka_unit_test(sentences_of_failures_are_one_line),
   };

@@ -19,7 +19,7 @@ static void refuses(const char *text, mr_err_t code, const char *sentence) {
   if (!strstr(diag.text, sentence)) fail_msg("\"%s\" is not in: %s", sentence, diag.text);
 }
 
-static void what_is_no_list_is_refused(void **state) {
+static void a_text_that_is_no_list_is_refused(void **state) {
   refuses("x", MR_ERR_CONFIG, "\"x\": want numbers and ranges");
   refuses("1,-3", MR_ERR_CONFIG, "\"-3\"");
   refuses("5-3", MR_ERR_CONFIG, "\"5-3\"");
@@ -87,7 +87,7 @@ static void a_file_holds_a_list_with_comments(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_no_list_is_refused),
+      cmocka_unit_test(a_text_that_is_no_list_is_refused),
       cmocka_unit_test(empty_lists_hold_nothing),
       cmocka_unit_test(random_lists_hold_what_they_say),
       cmocka_unit_test(the_largest_numbers_have_room),

@@ -66,7 +66,7 @@ static mr_err_t try_open(mr_diag_t *diag) {
   return e;
 }
 
-static void what_is_written_is_read(void **state) {
+static void written_tensors_are_read_back(void **state) {
   write_sample();
   mr_safetensors_t *f;
   mr_diag_t diag = {0};
@@ -227,7 +227,7 @@ static void a_folder_that_is_not_there_is_said(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_written_is_read),
+      cmocka_unit_test(written_tensors_are_read_back),
       cmocka_unit_test(every_cut_is_noticed),
       cmocka_unit_test(every_changed_byte_is_noticed),
       cmocka_unit_test(foreign_files_are_read_and_wrong_ones_refused),

@@ -47,7 +47,7 @@ static int check_value(const char *what, mr_key_t key, uint64_t i, const char *t
   return 1;
 }
 
-static void equals_jax(void **state) {
+static void random_numbers_equal_those_of_jax(void **state) {
   FILE *in = vectors_open("jax_random.txt");
   char *line = NULL;
   size_t cap = 0;
@@ -71,7 +71,7 @@ static void the_inverse_of_erf_is_one(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(equals_jax),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(random_numbers_equal_those_of_jax),
                                      cmocka_unit_test(the_inverse_of_erf_is_one)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static void print_lines(const void *word, FILE *to) {
   for (int i = 0; i < LINES; i++) fprintf(to, "%s %d\n", (const char *)word, i);
 }
 
-static void what_is_printed_is_the_whole_file(void **state) {
+static void a_printed_file_is_whole(void **state) {
   char folder[] = "/tmp/millrace-xio-XXXXXX", path[64], line[32];
   void *data;
   size_t n, at = 0;
@@ -39,13 +39,13 @@ static void what_is_printed_is_the_whole_file(void **state) {
   assert_int_equal(rmdir(folder), 0); /* and no other file was left there */
 }
 
-static void a_place_that_takes_no_file_is_told(void **state) {
+static void a_folder_that_takes_no_file_is_reported(void **state) {
   mr_diag_t diag = {0};
   assert_int_equal(mr_write_printed("/none/there/lines", print_lines, "line", &diag), MR_ERR_IO);
   assert_non_null(strstr(diag.text, "/none/there/lines: cannot make the file"));
 }
 
-static void what_could_not_be_written_is_told_without_leaving_anything(void **state) {
+static void a_failed_write_is_reported_and_leaves_no_file(void **state) {
   char folder[] = "/tmp/millrace-xio-XXXXXX", path[96];
   mr_diag_t diag = {0};
   assert_non_null(mkdtemp(folder));
@@ -120,9 +120,9 @@ static void a_pipe_is_refused_without_waiting_for_its_writer(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_printed_is_the_whole_file),
-      cmocka_unit_test(a_place_that_takes_no_file_is_told),
-      cmocka_unit_test(what_could_not_be_written_is_told_without_leaving_anything),
+      cmocka_unit_test(a_printed_file_is_whole),
+      cmocka_unit_test(a_folder_that_takes_no_file_is_reported),
+      cmocka_unit_test(a_failed_write_is_reported_and_leaves_no_file),
       cmocka_unit_test(a_link_under_a_temporary_name_is_not_followed),
       cmocka_unit_test(temporary_names_differ_and_end_with_the_process_id),
       cmocka_unit_test(a_pipe_is_refused_without_waiting_for_its_writer),

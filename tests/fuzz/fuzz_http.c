@@ -1,5 +1,5 @@
-/* The server of the live page: whatever comes over a connection, nobody gets in without the token.
-   First byte '1': the rest follows a good request line and Host, to get further. */
+/* The server of the live page: whatever comes over a connection, no request is allowed without the
+   token. First byte '1': the rest follows a good request line and Host, to get further. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <sys/socket.h>

@@ -45,7 +45,7 @@ static void look_for_scales(const mr_safetensors_t *f) {
   }
 }
 
-/* A resume from the file: the streams that it holds are told to a graph. */
+/* A resume from the file: a graph gets the streams that it holds. */
 static void resume(const char *path) {
   static const char text[] = "range 9 ! to-iter-dataset ! random-map seed=1 ! batch 2 ! rebatch 3";
   mr_train_progress_t at;

@@ -8,10 +8,10 @@ static uint8_t framed[(1 << 16) + 16];
 
 static size_t frame(const uint8_t *data, size_t n) {
   uint64_t size = n = n < 1 << 16 ? n : 1 << 16;
-  uint32_t sum = mr_crc32c_masked(mr_crc32c(&size, 8));
+  uint32_t sum = mr_crc32c_mask(mr_crc32c(&size, 8));
   memcpy(framed, &size, 8), memcpy(framed + 8, &sum, 4);
   memcpy(framed + 12, data, n);
-  sum = mr_crc32c_masked(mr_crc32c(data, n));
+  sum = mr_crc32c_mask(mr_crc32c(data, n));
   memcpy(framed + 12 + n, &sum, 4);
   return n + 16;
 }

@@ -1,5 +1,6 @@
 /* Batches of random fields: sets of names, dtypes, dimensions and raggedness from a generator,
-   values from the number of the buffer, so that the bytes of any of them can be told at any time.
+   values from the number of the buffer, so that the bytes of any of them can be computed at any
+   time.
  */
 #ifndef MR_TESTS_LINKS_SOME_FIELDS_H
 #define MR_TESTS_LINKS_SOME_FIELDS_H

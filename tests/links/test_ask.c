@@ -194,7 +194,7 @@ static void a_late_peer_moves_the_stream(void **state) {
   mr_graph_destroy(g);
 }
 
-/* As in a graph that is made again: the peer of the first stream left the one before. */
+/* As in a graph that is restarted: the peer of the first stream left the one before. */
 static void a_peer_that_left_before_does_not_keep_the_process(void **state) {
   peer_t p = {.stream = 1, .takes = 3};
   mr_graph_t *g = two_streams();

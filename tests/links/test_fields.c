@@ -82,7 +82,7 @@ static void every_byte_of_every_field_arrives(void **state) {
   while (round_next(&r)) {
     mr_diag_t diag = {0};
     mr_link_stats_t stats;
-    bool shared = one_in(&r, 2), copy = one_in(&r, 3), told = one_in(&r, 2);
+    bool shared = one_in(&r, 2), copy = one_in(&r, 3), reported = one_in(&r, 2);
     made_t t = make(&r, shared);
     mr_link_cfg_t cfg = {
         .name = "edge", .address = "tcp://127.0.0.1:*", .bind = true, .window = WINDOW};
@@ -91,7 +91,7 @@ static void every_byte_of_every_field_arrives(void **state) {
     char at[64];
     snprintf(at, sizeof at, "%s", mr_link_address(out));
     mr_link_cfg_t comes = {.name = "edge", .address = at, .window = WINDOW, .copy = copy};
-    mr_link_t *in = mr_link_open_in(&comes, told ? &t.spec : NULL, NULL, &diag);
+    mr_link_t *in = mr_link_open_in(&comes, reported ? &t.spec : NULL, NULL, &diag);
     round_check(&r, in, "%s", diag.text);
     carry(&r, &t, out, in);
     mr_link_stats(in, &stats);
@@ -226,7 +226,7 @@ static void offsets_and_lengths_that_lie_are_refused(void **state) {
 }
 
 /* A spec that differs in one thing, and the words that name it. */
-static void specs_that_differ_are_told_by_the_field(void **state) {
+static void specs_that_differ_name_the_field(void **state) {
   static const mr_spec_t spec = {
       .flow = MR_FLOW_BATCHES,
       .n_fields = 3,
@@ -321,7 +321,7 @@ static void specs_of_changed_bytes_are_refused_or_sane(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(specs_that_differ_are_told_by_the_field),
+      cmocka_unit_test(specs_that_differ_name_the_field),
       cmocka_unit_test(specs_of_changed_bytes_are_refused_or_sane),
       cmocka_unit_test(offsets_and_lengths_that_lie_are_refused),
       cmocka_unit_test(two_ends_of_other_fields_tell_each_other),

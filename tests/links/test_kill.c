@@ -135,7 +135,8 @@ static int count_left(const char *dir, const char *with) {
   return n;
 }
 
-/* Ends when both have ended by themselves; until then somebody is killed every few milliseconds. */
+/* Ends when both have ended by themselves; until then one of them is killed every few milliseconds.
+ */
 static void torment(setup_t *t, unsigned seed) {
   static void (*const life[2])(const setup_t *) = {send_all, receive_all};
   pid_t pid[2];

@@ -160,7 +160,7 @@ static void a_receiver_that_takes_nothing_stops_the_sender_at_the_window(void **
   close_pair(&p);
 }
 
-/* Until the sending end has heard that so many are released and committed, or of more. */
+/* Until the sending end has heard that this many are released and committed, or of more. */
 static void hear(pair_t *p, int64_t released, int64_t committed, mr_link_stats_t *out) {
   do {
     turn(p->in), mr_link_wait(p->in, 1), turn(p->out);
@@ -168,7 +168,7 @@ static void hear(pair_t *p, int64_t released, int64_t committed, mr_link_stats_t
   } while (out->released < released || out->committed < committed);
 }
 
-static void what_is_held_is_not_acknowledged(void **state) {
+static void buffers_that_are_held_are_not_acknowledged(void **state) {
   pair_t p;
   mr_buf_t *b[2];
   mr_link_stats_t out;
@@ -217,7 +217,7 @@ static void open_by_hand(pair_t *p, int64_t number) {
   if (!p->in) fail_msg("%s", diag.text);
 }
 
-static void what_is_released_gives_credit_and_what_is_committed_is_said_beside_it(void **state) {
+static void a_release_gives_credit_and_carries_the_commit_beside_it(void **state) {
   pair_t p;
   int64_t got = 0;
   mr_link_stats_t in, out;
@@ -239,7 +239,7 @@ static void what_is_released_gives_credit_and_what_is_committed_is_said_beside_i
   close_pair(&p);
 }
 
-/* The receiver dies with 20 committed and 30 done: its successor goes on from 20. */
+/* The receiver dies with 20 committed and 30 done: its successor continues from 20. */
 static void die_after_twenty(pair_t *p, int64_t *got) {
   open_pair(p, 16, 4, true, false);
   mr_link_close(p->in);
@@ -252,7 +252,7 @@ static void die_after_twenty(pair_t *p, int64_t *got) {
   open_by_hand(p, *got = 20);
 }
 
-static void what_is_released_and_not_committed_is_to_be_made_again_from_there(void **state) {
+static void released_buffers_that_are_not_committed_are_requested_again(void **state) {
   pair_t p;
   int64_t got = 0;
   mr_link_point_t asked = {0};
@@ -412,7 +412,7 @@ static void closing_waits_for_what_is_on_its_way(void **state) {
   assert_int_equal(got, 200);
 }
 
-/* Nobody ever comes: closing ends all the same. */
+/* No peer ever comes: closing ends all the same. */
 static void closing_without_a_peer_ends(void **state) {
   mr_spec_t spec = ends_spec(16);
   mr_pool_t *pool = mr_pool_create(&spec, 10);
@@ -448,9 +448,9 @@ int main(void) {
       cmocka_unit_test(an_end_without_a_peer_sleeps),
       cmocka_unit_test(a_receiver_with_an_acknowledgement_due_sleeps_when_its_peer_is_gone),
       cmocka_unit_test(a_receiver_that_takes_nothing_stops_the_sender_at_the_window),
-      cmocka_unit_test(what_is_held_is_not_acknowledged),
-      cmocka_unit_test(what_is_released_gives_credit_and_what_is_committed_is_said_beside_it),
-      cmocka_unit_test(what_is_released_and_not_committed_is_to_be_made_again_from_there),
+      cmocka_unit_test(buffers_that_are_held_are_not_acknowledged),
+      cmocka_unit_test(a_release_gives_credit_and_carries_the_commit_beside_it),
+      cmocka_unit_test(released_buffers_that_are_not_committed_are_requested_again),
       cmocka_unit_test(a_receiver_that_starts_anew_gets_the_rest),
       cmocka_unit_test(a_receiver_that_leaves_waits_until_that_is_heard),
       cmocka_unit_test(a_point_that_is_not_held_is_reported),

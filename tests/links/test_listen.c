@@ -115,12 +115,12 @@ static void buffers_come_whole_in_order_and_to_the_end(void **state) {
   }
 }
 
-static void what_it_was_late_for_is_told_by_both_ends(void **state) {
+static void both_ends_report_what_a_late_subscriber_missed(void **state) {
   both_t t;
   mr_listen_stats_t st;
   mr_cast_stats_t cast;
   open_both(&t, 16);
-  publish(&t, 10); /* to nobody: neither counts them */
+  publish(&t, 10); /* without a subscriber: neither counts them */
   meet(&t, 1);
   publish(&t, 1);
   is(&t, 10);
@@ -212,7 +212,7 @@ static void other_buffers_than_expected_are_refused(void **state) {
   close_both(&t);
 }
 
-static void who_wants_a_server_is_told_that_this_is_a_broadcast(void **state) {
+static void a_client_of_a_server_learns_that_this_is_a_broadcast(void **state) {
   both_t t;
   mr_diag_t diag = {0};
   open_both(&t, 16);
@@ -290,12 +290,12 @@ static void a_malformed_publisher_has_no_effect(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(buffers_come_whole_in_order_and_to_the_end),
-      cmocka_unit_test(what_it_was_late_for_is_told_by_both_ends),
+      cmocka_unit_test(both_ends_report_what_a_late_subscriber_missed),
       cmocka_unit_test(one_that_is_busy_asks_for_no_more_than_its_window),
       cmocka_unit_test(a_publisher_that_was_started_again_is_gone_on_with),
       cmocka_unit_test(one_without_a_spec_learns_it_and_asks_for_nothing_else),
       cmocka_unit_test(other_buffers_than_expected_are_refused),
-      cmocka_unit_test(who_wants_a_server_is_told_that_this_is_a_broadcast),
+      cmocka_unit_test(a_client_of_a_server_learns_that_this_is_a_broadcast),
       cmocka_unit_test(a_malformed_publisher_has_no_effect),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Who else may knock at a link: malformed messages, strangers, wrong keys.  All fail closed while
-   the stream of the right peer goes on. */
+/* Peers that do not belong to a link: malformed messages, strangers, wrong keys.  All fail closed
+   while the stream of the right peer continues. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -321,7 +321,7 @@ static void a_sender_that_lies_is_refused_and_an_honest_one_is_served(void **sta
   }
 }
 
-static void a_server_that_lies_is_told_of_in_a_sentence(void **state) {
+static void a_server_that_lies_is_reported_in_a_sentence(void **state) {
   for (int lie = 0; lie < LIES; lie++) {
     mr_spec_t spec = ends_spec(LIE_WIDTH);
     mr_diag_t diag = {0};
@@ -376,7 +376,7 @@ static void another_links_peer_is_sent_away(void **state) {
   close_both(&t);
 }
 
-static void a_server_of_batches_that_are_too_large_is_told_of(void **state) {
+static void a_server_of_batches_that_are_too_large_is_reported(void **state) {
   mr_spec_t spec = ends_spec(16);
   mr_diag_t diag = {0};
   char at[64];
@@ -404,7 +404,7 @@ static void say_foreign(void *socket, mr__link_kind_t kind) {
   zmq_send(socket, &head, sizeof head, ZMQ_DONTWAIT);
 }
 
-static void a_newcomer_of_another_version_is_told_so(void **state) {
+static void a_newcomer_of_another_version_gets_a_reason(void **state) {
   both_t t;
   mr_link_stats_t st;
   char text[256];
@@ -423,7 +423,7 @@ static void a_newcomer_of_another_version_is_told_so(void **state) {
   close_both(&t);
 }
 
-static void a_server_of_another_version_is_told_of(void **state) {
+static void a_server_of_another_version_is_reported(void **state) {
   mr_spec_t spec = ends_spec(16);
   mr_diag_t diag = {0};
   char at[64];
@@ -487,7 +487,7 @@ static bool is_closed(int fd) {
   return n == 0 || (errno != EAGAIN && errno != EINTR);
 }
 
-/* They stay open and say nothing: most of them are closed again, whoever they are. */
+/* They stay open and say nothing: most of them are closed again, whatever their address. */
 static void connections_are_limited_in_number(void **state) {
   enum { MANY = 200, MOST = 40 };
   both_t t;
@@ -597,7 +597,7 @@ static void keep_out(both_t *t, const char *key, const char *peers) {
   mr_link_close(other);
 }
 
-static void who_is_not_on_the_list_gets_nothing(void **state) {
+static void a_peer_that_is_not_on_the_list_gets_nothing(void **state) {
   both_t t;
   open_both(&t, in_folder("sender.key"), in_folder("reader.key"));
   carry(&t, 20);
@@ -654,18 +654,18 @@ int main(void) {
       cmocka_unit_test(a_peer_that_asks_for_a_point_that_cannot_be_is_refused),
       cmocka_unit_test(numbers_that_would_overflow_are_not_believed),
       cmocka_unit_test(a_sender_that_lies_is_refused_and_an_honest_one_is_served),
-      cmocka_unit_test(a_server_that_lies_is_told_of_in_a_sentence),
+      cmocka_unit_test(a_server_that_lies_is_reported_in_a_sentence),
       cmocka_unit_test(a_stranger_with_good_manners_does_not_take_the_stream_over),
       cmocka_unit_test(another_links_peer_is_sent_away),
-      cmocka_unit_test(a_server_of_batches_that_are_too_large_is_told_of),
-      cmocka_unit_test(a_newcomer_of_another_version_is_told_so),
-      cmocka_unit_test(a_server_of_another_version_is_told_of),
+      cmocka_unit_test(a_server_of_batches_that_are_too_large_is_reported),
+      cmocka_unit_test(a_newcomer_of_another_version_gets_a_reason),
+      cmocka_unit_test(a_server_of_another_version_is_reported),
       cmocka_unit_test(raw_bytes_close_their_own_connection),
       cmocka_unit_test(connections_are_limited_in_number),
       cmocka_unit_test(a_message_without_end_closes_its_own_connection),
       cmocka_unit_test(keys_are_private_and_never_overwritten),
       cmocka_unit_test(with_keys_the_stream_flows),
-      cmocka_unit_test(who_is_not_on_the_list_gets_nothing),
+      cmocka_unit_test(a_peer_that_is_not_on_the_list_gets_nothing),
       cmocka_unit_test(beyond_this_machine_only_with_keys),
   };
   return cmocka_run_group_tests(tests, make_keys, drop_keys);

@@ -1,5 +1,5 @@
-/* Plain requests: batches for a program of a few lines, from a link and from a publisher that
-   nobody can hold back. */
+/* Plain requests: batches for a program of a few lines, from a link and from a publisher that no
+   client can block. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -147,7 +147,7 @@ static void each_batch_is_asked_for_and_comes_once(void **state) {
   gone(&p), close_end(&t);
 }
 
-static void what_is_not_yet_done_with_is_given_again(void **state) {
+static void batches_that_are_not_released_are_given_again(void **state) {
   end_t t;
   open_end(&t, 0, 1 << 20);
   peer_t p = peer(mr_link_address(t.out)), again;
@@ -182,7 +182,7 @@ static void a_batch_that_is_gone_makes_the_stream_start_anew(void **state) {
   }
 }
 
-static void what_is_no_request_has_no_effect(void **state) {
+static void a_message_that_is_no_request_has_no_effect(void **state) {
   static const char *const bad[] = {"edge",
                                     "edge ",
                                     "edge x",
@@ -282,7 +282,7 @@ static void subscribers_come_and_go_and_miss_what_they_are_late_for(void **state
   publisher_t t;
   mr_cast_stats_t stats;
   open_publisher(&t);
-  publish(&t, 10); /* to nobody */
+  publish(&t, 10); /* without a client */
   peer_t a = peer(mr_cast_address(t.cast)), b = peer(mr_cast_address(t.cast));
   ask(&a, "edge 0"), ask(&b, "edge 0");
   hear_all(&t, 2);
@@ -305,7 +305,7 @@ static void subscribers_come_and_go_and_miss_what_they_are_late_for(void **state
   gone(&b), close_publisher(&t);
 }
 
-static void who_asks_and_never_reads_holds_nobody_up(void **state) {
+static void a_client_that_never_reads_blocks_no_other(void **state) {
   publisher_t t;
   mr_cast_stats_t stats = {0};
   open_publisher(&t);
@@ -330,7 +330,7 @@ static void who_asks_and_never_reads_holds_nobody_up(void **state) {
   gone(&deaf), gone(&well), close_publisher(&t);
 }
 
-static void the_end_is_told_to_who_is_there(void **state) {
+static void connected_clients_learn_of_the_end(void **state) {
   publisher_t t;
   open_publisher(&t);
   peer_t p = peer(mr_cast_address(t.cast));
@@ -373,13 +373,13 @@ static void names_that_no_subscriber_could_learn_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_batch_is_asked_for_and_comes_once),
-      cmocka_unit_test(what_is_not_yet_done_with_is_given_again),
+      cmocka_unit_test(batches_that_are_not_released_are_given_again),
       cmocka_unit_test(a_batch_that_is_gone_makes_the_stream_start_anew),
-      cmocka_unit_test(what_is_no_request_has_no_effect),
+      cmocka_unit_test(a_message_that_is_no_request_has_no_effect),
       cmocka_unit_test(a_number_where_the_stream_cannot_start_is_answered_with_the_reason),
       cmocka_unit_test(subscribers_come_and_go_and_miss_what_they_are_late_for),
-      cmocka_unit_test(who_asks_and_never_reads_holds_nobody_up),
-      cmocka_unit_test(the_end_is_told_to_who_is_there),
+      cmocka_unit_test(a_client_that_never_reads_blocks_no_other),
+      cmocka_unit_test(connected_clients_learn_of_the_end),
       cmocka_unit_test(beyond_this_machine_only_with_keys),
       cmocka_unit_test(names_that_no_subscriber_could_learn_are_refused),
   };

@@ -50,16 +50,16 @@ typedef struct origin {
   atomic_llong sent;    /* bytes of bodies */
   atomic_llong claims;  /* the size that it says, if not 0 */
   pthread_mutex_t lock; /* guards the members below */
-  pthread_cond_t left;  /* a guest has left */
-  struct origin_guest *guests;
+  pthread_cond_t left;  /* a client has left */
+  struct origin_client *clients;
   round_t random;
 } origin_t;
 
-typedef struct origin_guest {
+typedef struct origin_client {
   origin_t *o;
   int fd;
-  struct origin_guest *next;
-} origin_guest_t;
+  struct origin_client *next;
+} origin_client_t;
 
 static inline bool origin_send(int fd, const void *data, size_t n) {
   for (size_t at = 0; at < n;) {
@@ -133,10 +133,10 @@ static inline bool origin_answer(origin_t *o, int fd, const char *text) {
   return well && upto == length;
 }
 
-static inline void origin_leave(origin_guest_t *g) {
+static inline void origin_leave(origin_client_t *g) {
   origin_t *o = g->o;
   pthread_mutex_lock(&o->lock);
-  origin_guest_t **at = &o->guests;
+  origin_client_t **at = &o->clients;
   while (*at != g) at = &(*at)->next;
   *at = g->next;
   close(g->fd);
@@ -146,7 +146,7 @@ static inline void origin_leave(origin_guest_t *g) {
 }
 
 static inline void *origin_serve(void *arg) {
-  origin_guest_t *g = arg;
+  origin_client_t *g = arg;
   char text[8192];
   size_t n = 0;
   for (;;) {
@@ -167,10 +167,10 @@ static inline void *origin_listen(void *arg) {
     pthread_t thread;
     int now = 1; /* a head must not wait until the head before it is acknowledged */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now);
-    origin_guest_t *g = malloc(sizeof *g);
+    origin_client_t *g = malloc(sizeof *g);
     pthread_mutex_lock(&o->lock);
-    *g = (origin_guest_t){o, fd, o->guests};
-    o->guests = g;
+    *g = (origin_client_t){o, fd, o->clients};
+    o->clients = g;
     pthread_mutex_unlock(&o->lock);
     if (pthread_create(&thread, NULL, origin_serve, g) != 0) abort();
     pthread_detach(thread);
@@ -197,8 +197,8 @@ static inline void origin_close(origin_t *o) {
   pthread_join(o->thread, NULL);
   close(o->fd);
   pthread_mutex_lock(&o->lock);
-  for (origin_guest_t *g = o->guests; g; g = g->next) shutdown(g->fd, SHUT_RDWR);
-  while (o->guests) pthread_cond_wait(&o->left, &o->lock);
+  for (origin_client_t *g = o->clients; g; g = g->next) shutdown(g->fd, SHUT_RDWR);
+  while (o->clients) pthread_cond_wait(&o->left, &o->lock);
   pthread_mutex_unlock(&o->lock);
 }
 

@@ -167,7 +167,7 @@ static inline void stream_free(stream_t *t) {
   *t = (stream_t){0};
 }
 
-/* Runs text; from: the element of an earlier run after which its stage "stage" goes on, or NULL;
+/* Runs text; from: the element of an earlier run after which its stage "stage" resumes, or NULL;
    words: with its state too. */
 static inline stream_t stream_resume_at(const char *text, const char *stage,
                                         const stream_t *earlier, int from, bool words) {

@@ -98,16 +98,17 @@ static void hits_are_those_of_the_best_cache(void **state) {
   }
 }
 
-/* Uses may be told little by little; with too short a view hits are fewer, and never wrong. */
+/* Uses may be announced little by little; with too short a view hits are fewer, and never wrong. */
 static void a_short_view_is_still_a_cache(void **state) {
   for (round_t r = round_first(200); round_next(&r);) {
-    int use[USES_MOST], units = 1 + (int)draw(&r, UNITS_MOST), told = 0, hits = 0;
+    int use[USES_MOST], units = 1 + (int)draw(&r, UNITS_MOST), reported = 0, hits = 0;
     int n = draw_order(&r, use, units), view = 1 + (int)draw(&r, 3 * (uint64_t)units);
     uint32_t capacity = 1 + (uint32_t)draw(&r, (uint64_t)units);
     mr_belady_t *b = mr_belady_new(capacity);
     for (int i = 0; i < n; i++) {
       mr_belady_use_t u;
-      for (; told < n && told < i + view; told++) mr_belady_tell(b, (uint32_t)use[told]);
+      for (; reported < n && reported < i + view; reported++)
+        mr_belady_tell(b, (uint32_t)use[reported]);
       if (one_in(&r, 20)) mr_belady_drop(b, (uint32_t)draw(&r, UNITS_MOST));
       bool held = mr_belady_holds(b, (uint32_t)use[i]);
       assert_true(mr_belady_take(b, &u));

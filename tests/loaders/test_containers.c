@@ -109,9 +109,9 @@ static void write_tfrecord_files(void) {
     for (int i = first_of(k); i < first_of(k + 1); i++) {
       image_t example = make_example(i);
       uint64_t n = example.n;
-      uint32_t sum = mr_crc32c_masked(mr_crc32c(&n, 8));
+      uint32_t sum = mr_crc32c_mask(mr_crc32c(&n, 8));
       image_add(&o, &n, 8), image_add(&o, &sum, 4), image_add(&o, example.at, example.n);
-      sum = mr_crc32c_masked(mr_crc32c(example.at, example.n));
+      sum = mr_crc32c_mask(mr_crc32c(example.at, example.n));
       image_add(&o, &sum, 4);
       free(example.at);
     }

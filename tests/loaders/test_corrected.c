@@ -108,7 +108,7 @@ static void a_short_window_stays_within_its_epoch(void **state) {
                "range 12 epochs=3 ! window-shuffle 4 seed=5 within-epoch ! batch 6");
 }
 
-static void a_windows_seed_wraps_when_told(void **state) {
+static void the_seed_of_a_window_wraps_with_wrap_seed(void **state) {
   mr_diag_t d = {0};
   int64_t n, m, *row, *rest;
   stream_t t = {0};
@@ -164,7 +164,7 @@ int main(void) {
       cmocka_unit_test(whole_shards_give_each_of_their_records_every_epoch),
       cmocka_unit_test(whole_strided_shards_too),
       cmocka_unit_test(a_short_window_stays_within_its_epoch),
-      cmocka_unit_test(a_windows_seed_wraps_when_told),
+      cmocka_unit_test(the_seed_of_a_window_wraps_with_wrap_seed),
       cmocka_unit_test(a_window_of_4_to_the_k_and_one_gives_all_when_bijective),
       cmocka_unit_test(a_mix_takes_the_weights_as_they_are_when_exact),
   };

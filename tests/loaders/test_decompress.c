@@ -79,7 +79,7 @@ static image_t pack(round_t *r, bool gz, const uint8_t *data, size_t n) {
   return o;
 }
 
-static void what_was_packed_comes_out(void **state) {
+static void decompressing_gives_the_bytes_that_were_compressed(void **state) {
   round_t r = round_first(60);
   while (round_next(&r)) {
     bool gz = one_in(&r, 2);
@@ -404,7 +404,7 @@ static void a_damaged_list_of_states_removes_nothing_else(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_was_packed_comes_out),
+      cmocka_unit_test(decompressing_gives_the_bytes_that_were_compressed),
       cmocka_unit_test(damaged_files_leave_nothing),
       cmocka_unit_test(bombs_are_cut),
       cmocka_unit_test(a_file_without_versions_is_decompressed_each_time),

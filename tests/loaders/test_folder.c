@@ -70,12 +70,12 @@ static void folders_are_listed_as_by_torchvision(void **state) {
       at = classes = 0, listed = false;
       continue;
     }
-    bool told = !strcmp(kind, "class") || !strcmp(kind, "is");
-    if (!told) make_entry(folder, kind, one, two);
+    bool reported = !strcmp(kind, "class") || !strcmp(kind, "is");
+    if (!reported) make_entry(folder, kind, one, two);
     mr_diag_t diag = {0};
-    if (told && !listed && mr_folder_list_scan(&l, folder, 1000, false, &diag) < 0)
+    if (reported && !listed && mr_folder_list_scan(&l, folder, 1000, false, &diag) < 0)
       fail_msg("%s", diag.text);
-    listed |= told;
+    listed |= reported;
     if (!strcmp(kind, "class")) assert_true(classes++ < l.n_classes);
     if (strcmp(kind, "is")) continue;
     assert_true(at < l.n);

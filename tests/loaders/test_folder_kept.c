@@ -75,7 +75,7 @@ static void a_kept_listing_says_its_age(void **state) {
   want_notice("relist=true", NULL);
 }
 
-/* The kept listing is that of the URL, whoever signed it. */
+/* The kept listing is that of the URL, whatever its signature. */
 static void a_list_with_a_new_signature_is_the_same(void **state) {
   static const char *const query[] = {"X-Amz-Signature=1", "X-Amz-Signature=2&X-Amz-Date=3",
                                       "versionId=4"};

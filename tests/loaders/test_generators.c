@@ -78,7 +78,7 @@ static bool each_has_one(const char *text) {
   return with == all;
 }
 
-static void what_draws_is_taken_exactly_where_records_have_generators(void **state) {
+static void stages_that_draw_are_accepted_exactly_where_records_have_generators(void **state) {
   stream_stages = own_stages;
   for (size_t k = 0; k < sizeof streams / sizeof *streams; k++) {
     bool said = settles(streams[k].text), there = each_has_one(streams[k].text);
@@ -89,7 +89,7 @@ static void what_draws_is_taken_exactly_where_records_have_generators(void **sta
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_draws_is_taken_exactly_where_records_have_generators),
+      cmocka_unit_test(stages_that_draw_are_accepted_exactly_where_records_have_generators),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,14 +96,14 @@ static void every_order_is_grains(void **state) {
   compare_orders(vectors_open("dataset_orders.txt"), 40);
 }
 
-/* Mixes of mixes, filters under shuffles, seeds from several inputs: what nobody would write. */
+/* Mixes of mixes, filters under shuffles, seeds from several inputs: unusual combinations. */
 static void random_expressions_give_grains_orders(void **state) {
   FILE *f = fopen(MR_SOURCE_DIR "/tests/golden/dataset_random.txt", "r");
   assert_non_null(f);
   compare_orders(f, 100);
 }
 
-/* Every order above goes on from each of its elements, by the state and where that is one number by
+/* Every order above resumes from each of its elements, by the state and where that is one number by
    the position; and with several threads. */
 static void every_order_resumes_and_does_not_depend_on_threads(void **state) {
   FILE *f = vectors_open("dataset_orders.txt");

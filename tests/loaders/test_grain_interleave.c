@@ -33,7 +33,7 @@ static void the_order_is_grains_at_every_step(void **state) {
         fail_msg("%s: record %d of %s", text, n, line);
     }
     assert_int_equal(n, all.n);
-    for (int i = 0; i < all.n; i++) { /* and it goes on from any */
+    for (int i = 0; i < all.n; i++) { /* and it resumes from any */
       stream_t rest = stream_resume(text, &all, i, true);
       assert_same_stream(text, &all, i + 1, &rest);
       stream_free(&rest);

@@ -68,7 +68,7 @@ static void every_record_is_that_of_the_file(void **state) {
 }
 
 /* A part that was announced elsewhere than it is read would be requested twice. */
-static void what_is_announced_is_requested_once(void **state) {
+static void announced_records_are_requested_once(void **state) {
   hand_t h;
   char fields[60];
   int64_t index[N / 100];
@@ -123,7 +123,7 @@ static void a_file_that_is_no_array_is_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_record_is_that_of_the_file),
-      cmocka_unit_test(what_is_announced_is_requested_once),
+      cmocka_unit_test(announced_records_are_requested_once),
       cmocka_unit_test(a_file_that_changes_is_one_clear_error),
       cmocka_unit_test(a_file_that_is_no_array_is_refused),
   };

@@ -59,7 +59,7 @@ static void sequential_without_a_seed_gives_no_generator(void **state) {
   for (int64_t i = 0; i < 25; i++) {
     mr_at_t at = {0};
     assert_int_equal(mr_stage_sequential.order->at(&h.s, i, &at), MR_OK);
-    assert_int_equal(at.index, i); /* epochs go on counting */
+    assert_int_equal(at.index, i); /* epochs continue to count */
     assert_false(at.seeded);
   }
   hand_close(&h);

@@ -40,7 +40,7 @@ static void tiny_epochs_in_a_row_are_those_one_by_one(void **state) {
     }
 }
 
-static void seeds_go_on_behind_the_last_one(void **state) {
+static void seeds_continue_after_the_last_one(void **state) {
   for (uint32_t epoch = 0; epoch < 3 * MR_SHUFFLE_TOGETHER; epoch++)
     for (uint64_t i = 0; i < 5; i++) check(i, 5, UINT32_MAX - 10 + epoch, false);
 }
@@ -74,7 +74,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(epochs_in_a_row_are_those_one_by_one),
       cmocka_unit_test(tiny_epochs_in_a_row_are_those_one_by_one),
-      cmocka_unit_test(seeds_go_on_behind_the_last_one),
+      cmocka_unit_test(seeds_continue_after_the_last_one),
       cmocka_unit_test(leaps_and_turns_are_those_one_by_one),
       cmocka_unit_test(two_orders_by_turns_keep_apart),
   };

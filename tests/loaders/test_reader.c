@@ -140,7 +140,7 @@ static void reading_past_the_end_names_file_and_byte(void **state) {
     assert_string_equal(d.text, want);
     read[1].offset = SIZE + 100000;
     assert_int_equal(mr_reader_read(r, read, 3, NULL), MR_ERR_DATA);
-    assert_int_equal(mr_reader_read(r, read, 1, NULL), MR_OK); /* and goes on after it */
+    assert_int_equal(mr_reader_read(r, read, 1, NULL), MR_OK); /* and continues after it */
     assert_memory_equal(to, content[0], 10);
     mr_reader_close(r);
   }

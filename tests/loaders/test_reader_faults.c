@@ -150,7 +150,7 @@ static mr_err_t read_all(mr_reader_t *r, const mr_read_t *read, mr_diag_t *d) {
   return e < 0 ? e : mr_reader_finish(r, d);
 }
 
-/* True if opening and reading survived; else the failure was told as it should. */
+/* True if opening and reading survived; else the failure was reported as it should be. */
 static bool one_round(mr_read_way_t backend, uint8_t *to) {
   mr_reader_t *r;
   mr_diag_t d = {0};
@@ -176,8 +176,8 @@ static bool one_round(mr_read_way_t backend, uint8_t *to) {
   return e >= 0;
 }
 
-/* Every N until the rounds end before it: reads that go on after a fault make more calls. */
-static void sweep(mr_read_way_t backend, fault_kind_t kind, long *survived, long *told) {
+/* Every N until the rounds end before it: reads that continue after a fault make more calls. */
+static void sweep(mr_read_way_t backend, fault_kind_t kind, long *survived, long *reported) {
   uint8_t *to = malloc((size_t)N_READS * LEN);
   for (long n = 1;; n++) {
     fault_set(n, kind, false);
@@ -186,7 +186,7 @@ static void sweep(mr_read_way_t backend, fault_kind_t kind, long *survived, long
     if (lived)
       ++*survived;
     else
-      ++*told;
+      ++*reported;
     if (n > 5000) fail_msg("%s: no end of calls", mr_read_way_name(backend));
   }
   free(to);
@@ -195,12 +195,12 @@ static void sweep(mr_read_way_t backend, fault_kind_t kind, long *survived, long
 static void sweep_all(void) {
   for (mr_read_way_t b = MR_READ_AUTO; b <= MR_READ_MMAP; b++)
     for (fault_kind_t k = 0; k < FAULT_KINDS; k++) {
-      long survived = 0, told = 0;
-      sweep(b, k, &survived, &told);
+      long survived = 0, reported = 0;
+      sweep(b, k, &survived, &reported);
       print_message("%s, %s: %ld survived, %ld told\n", mr_read_way_name(b), fault_name[k],
-                    survived, told);
-      if (k == FAULT_SHORT) assert_int_equal(told, 0);
-      assert_true(survived + told > 0);
+                    survived, reported);
+      if (k == FAULT_SHORT) assert_int_equal(reported, 0);
+      assert_true(survived + reported > 0);
     }
 }
 
@@ -229,8 +229,8 @@ static void closing_ends_what_has_begun(void **state) {
     }
 }
 
-/* A device that is gone for good: EIO from call N on never hangs and is told. */
-static void a_device_that_is_gone_is_told_and_never_waited_for(void **state) {
+/* A device that is gone for good: EIO from call N on never hangs and is reported. */
+static void a_device_that_is_gone_is_reported_and_never_waited_for(void **state) {
   uint8_t *to = malloc((size_t)N_READS * LEN);
   for (mr_read_way_t b = MR_READ_AUTO; b <= MR_READ_MMAP; b++)
     for (long n = 1; n < 40; n++) {
@@ -246,7 +246,7 @@ typedef struct worker {
   pthread_t thread;
   mr_read_way_t backend;
   uint8_t *to;
-  long told;
+  long reported;
 } worker_t;
 
 static void *work(void *arg) {
@@ -257,13 +257,13 @@ static void *work(void *arg) {
     mr_reader_t *r;
     mr_diag_t d = {0};
     if (mr_reader_open(&r, conf_of(w->backend), &d) < 0) {
-      w->told++;
+      w->reported++;
       continue;
     }
     mr_err_t e = mr_reader_read(r, read, N_READS, &d);
-    w->told += e < 0;
-    if (e < 0 && !strstr(d.text, "cannot be read at byte")) w->told = -1000000;
-    if (e >= 0 && !bytes_are_right(read, N_READS)) w->told = -1000000;
+    w->reported += e < 0;
+    if (e < 0 && !strstr(d.text, "cannot be read at byte")) w->reported = -1000000;
+    if (e >= 0 && !bytes_are_right(read, N_READS)) w->reported = -1000000;
     mr_reader_close(r);
   }
   return NULL;
@@ -280,7 +280,7 @@ static void two_workers_that_fail_at_once_both_say_so(void **state) {
     }
     for (int i = 0; i < 2; i++) {
       pthread_join(w[i].thread, NULL);
-      assert_true(w[i].told > 0);
+      assert_true(w[i].reported > 0);
       free(w[i].to);
     }
   }
@@ -292,7 +292,7 @@ int main(void) {
       cmocka_unit_test(every_call_may_fail_in_every_way_under_every_backend),
       cmocka_unit_test(reads_that_are_begun_and_finished_survive_the_same),
       cmocka_unit_test(closing_ends_what_has_begun),
-      cmocka_unit_test(a_device_that_is_gone_is_told_and_never_waited_for),
+      cmocka_unit_test(a_device_that_is_gone_is_reported_and_never_waited_for),
       cmocka_unit_test(two_workers_that_fail_at_once_both_say_so),
   };
   return cmocka_run_group_tests(tests, make_files, remove_files);

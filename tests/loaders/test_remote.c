@@ -146,7 +146,7 @@ static void a_changed_object_is_refused(void **state) {
   want_change_refused(true);
 }
 
-static void tries_end(void **state) {
+static void requests_end_after_the_configured_retries(void **state) {
   mr_remote_conf_t few = usual;
   few.retries = 3;
   mr_remote_t *remote = open_remote(&few);
@@ -167,7 +167,7 @@ static void tries_end(void **state) {
   behave(0, ORIGIN_WELL);
 }
 
-static void what_came_from_the_cache_alone_is_reported(void **state) {
+static void a_run_from_the_cache_alone_is_reported(void **state) {
   char text[200];
   mr_remote_counts_t counts = {.uses = 4, .hits = 4};
   mr_remote_report(&counts, text, sizeof text);
@@ -367,8 +367,8 @@ int main(void) {
       cmocka_unit_test(a_server_that_lies_is_one_clear_error),
       cmocka_unit_test(an_etag_with_a_line_in_it_is_not_asked_for),
       cmocka_unit_test(a_changed_object_is_refused),
-      cmocka_unit_test(tries_end),
-      cmocka_unit_test(what_came_from_the_cache_alone_is_reported),
+      cmocka_unit_test(requests_end_after_the_configured_retries),
+      cmocka_unit_test(a_run_from_the_cache_alone_is_reported),
       cmocka_unit_test(corrupt_bytes_are_noticed),
       cmocka_unit_test(a_straggler_is_sent_twice),
       cmocka_unit_test(closing_ends_what_is_in_flight),

@@ -69,14 +69,14 @@ static const char *read_parts(round_t *r, mr_remote_t *remote, const mr_object_t
                               const order_t *p, int view, bool exact) {
   static char text[1100];
   static uint8_t room[32][3 * BLOCK];
-  int told = 0;
+  int reported = 0;
   for (int i = 0; i < p->n;) {
     mr_remote_want_t want[32];
     mr_diag_t diag = {0};
     int n = 1 + (int)draw(r, 32);
     if (n > p->n - i) n = p->n - i;
-    for (; told < p->n && told < i + n + view; told++) {
-      mr_remote_want_t w = {o, p->at[told], p->size[told], NULL};
+    for (; reported < p->n && reported < i + n + view; reported++) {
+      mr_remote_want_t w = {o, p->at[reported], p->size[reported], NULL};
       if (exact || !one_in(r, 20)) mr_remote_tell(remote, &w, 1);
     }
     for (int k = 0; k < n; k++)

@@ -193,7 +193,7 @@ static void each_block_crosses_the_wire_once(void **state) {
   for (int i = PEERS - 1; i >= 0; i--) assert_int_equal(end_child(&child[i]), 0);
 }
 
-static void what_is_loaded_first_crosses_the_wire_once_too(void **state) {
+static void files_loaded_at_the_start_cross_the_wire_once_too(void **state) {
   child_t child[PEERS];
   loads = true;
   long long before = origin.sent;
@@ -210,7 +210,7 @@ static void what_is_loaded_first_crosses_the_wire_once_too(void **state) {
 }
 
 /* The peers of one machine may name one folder: what each has kept is there for the next start of
-   any of them, whoever starts first. */
+   any of them, whichever starts first. */
 static void peers_in_one_folder_keep_each_others_blocks(void **state) {
   child_t child[PEERS];
   long long before;
@@ -354,9 +354,9 @@ static void peers_are_waited_for_no_longer_than_the_timeout(void **state) {
   assert_int_equal(mr__peers_open(&p, &conf, &all, 1, &diag), MR_OK);
   mr__peers_wait(p, 0.2);
   for (int i = 0; i < PEERS; i++) {
-    int guest = accept(fd[i], NULL, NULL);
-    asked += guest >= 0;
-    if (guest >= 0) close(guest);
+    int client = accept(fd[i], NULL, NULL);
+    asked += client >= 0;
+    if (client >= 0) close(client);
     close(fd[i]);
     assert_true(mr__peers_rests(p, i + 1));
   }
@@ -477,7 +477,7 @@ int main(void) {
 #endif
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_block_crosses_the_wire_once),
-      cmocka_unit_test(what_is_loaded_first_crosses_the_wire_once_too),
+      cmocka_unit_test(files_loaded_at_the_start_cross_the_wire_once_too),
       cmocka_unit_test(peers_in_one_folder_keep_each_others_blocks),
       cmocka_unit_test(a_killed_peer_costs_no_byte),
       cmocka_unit_test(a_peer_that_lies_costs_no_byte),

@@ -234,7 +234,7 @@ static void without_holes_in_files_a_full_folder_stays(void **state) {
 }
 
 /* Bytes that were written before a kill, and have no entry. */
-static void what_a_killed_run_has_written_in_part_is_removed(void **state) {
+static void partly_written_files_of_a_killed_run_are_removed(void **state) {
   mr__cache_t *c = open_cache("killed");
   const mr_object_t *all[] = {&two};
   mr_diag_t diag = {0};
@@ -359,7 +359,7 @@ int main(void) {
       cmocka_unit_test(a_block_that_was_removed_is_not_read),
       cmocka_unit_test(a_removed_block_gives_its_room_back),
       cmocka_unit_test(without_holes_in_files_a_full_folder_stays),
-      cmocka_unit_test(what_a_killed_run_has_written_in_part_is_removed),
+      cmocka_unit_test(partly_written_files_of_a_killed_run_are_removed),
       cmocka_unit_test(of_a_huge_object_the_blocks_that_are_there_are_found),
       cmocka_unit_test(a_damaged_file_is_counted_until_it_is_replaced),
       cmocka_unit_test(an_object_of_any_size_evicts_nothing),

@@ -34,10 +34,10 @@ static int32_t read_blocks_of(mr__window_t *w, const mr_object_t *o, uint64_t se
     int k = (int)draw(&r, (uint64_t)i + 1);
     order[i] = order[k], order[k] = i;
   }
-  for (int i = 0, told = 0; i < BLOCKS; i++) {
+  for (int i = 0, reported = 0; i < BLOCKS; i++) {
     mr_remote_want_t want = {o, (int64_t)order[i] * BLOCK, BLOCK, room};
-    for (; told < BLOCKS && told < i + VIEW; told++) {
-      mr_remote_want_t next = {o, (int64_t)order[told] * BLOCK, BLOCK, NULL};
+    for (; reported < BLOCKS && reported < i + VIEW; reported++) {
+      mr_remote_want_t next = {o, (int64_t)order[reported] * BLOCK, BLOCK, NULL};
       mr__window_tell(w, &next, 1);
     }
     mr_err_t e = mr__window_take(w, &want, &diag);

@@ -69,7 +69,7 @@ static const char *read_rows(hand_t *h, uint64_t seed) {
 
 _Static_assert(FILES *ROWS % MR_BURST == 0, "bursts are whole");
 
-static void what_the_scan_read_is_not_requested_again(void **state) {
+static void bytes_that_the_scan_has_read_are_not_requested_again(void **state) {
   hand_t h;
   long long before = origin.sent;
   if (open_tables(&h, "one", "100MB") < 0) fail_msg("%s", h.diag.text);
@@ -211,7 +211,7 @@ static void a_process_that_waits_for_a_scan_answers_its_peers(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_the_scan_read_is_not_requested_again),
+      cmocka_unit_test(bytes_that_the_scan_has_read_are_not_requested_again),
       cmocka_unit_test(a_small_cache_keeps_what_it_has_room_for),
       cmocka_unit_test(a_source_of_another_process_gives_the_cache_back),
       cmocka_unit_test(processes_that_begin_at_once_share_the_scan),

@@ -91,7 +91,7 @@ static const char *wrong_with(const char *index) {
   return wrong;
 }
 
-static void damaged_index_files_are_made_again(void **state) {
+static void damaged_index_files_are_rebuilt(void **state) {
   round_t r = round_first(60);
   while (round_next(&r)) {
     write_counts(&r);
@@ -119,8 +119,8 @@ static void damaged_index_files_are_made_again(void **state) {
 }
 
 static int n_scans;
-static mr_err_t scan_counted(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,
-                             mr_diag_t *diag) {
+static mr_err_t scan_add_counter(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,
+                                 mr_diag_t *diag) {
   __atomic_fetch_add(&n_scans, 1, __ATOMIC_RELAXED);
   return scan_counts(file, draft, fault, diag);
 }
@@ -132,7 +132,7 @@ static void only_files_that_have_changed_are_scanned_again(void **state) {
     mr_shards_t *s;
     mr_diag_t diag = {0};
     mr_shards_conf_t conf = conf_of(in_folder("indexes"));
-    conf.scan = scan_counted, n_scans = 0;
+    conf.scan = scan_add_counter, n_scans = 0;
     if (step == 2) write_file("c3", "\5aaaa\2b", 7);
     if (step == 3) conf.kind = "counts/2";
     assert_int_equal(mr_shards_open(&s, &conf, &diag), MR_OK);
@@ -422,7 +422,7 @@ static void an_index_that_was_waited_for_is_not_written_again(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(damaged_index_files_are_made_again),
+      cmocka_unit_test(damaged_index_files_are_rebuilt),
       cmocka_unit_test(only_files_that_have_changed_are_scanned_again),
       cmocka_unit_test(without_a_place_for_indexes_records_are_still_found),
       cmocka_unit_test(two_processes_make_one_index_at_once),

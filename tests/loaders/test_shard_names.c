@@ -45,7 +45,7 @@ static void names_are_those_of_braceexpand(void **state) {
   }
 }
 
-static void what_is_no_range_or_list_is_refused(void **state) {
+static void a_name_that_is_no_range_or_list_is_refused(void **state) {
   static const char *const cases[] = {
       "{",        "a}",           "{}",      "{a}",           "{1..}",
       "{..2}",    "{a..2}",       "{a..C}",  "{ab..cd}",      "{1..9..0}",
@@ -61,6 +61,6 @@ static void what_is_no_range_or_list_is_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(names_are_those_of_braceexpand),
-                                     cmocka_unit_test(what_is_no_range_or_list_is_refused)};
+                                     cmocka_unit_test(a_name_that_is_no_range_or_list_is_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,7 +119,7 @@ static void closing_does_not_wait_for_the_rest(void **state) {
   }
 }
 
-static void a_bad_record_is_told_by_the_fetch_that_wants_it_alone(void **state) {
+static void a_bad_record_is_reported_by_a_fetch_of_it_alone(void **state) {
   uint8_t *record;
   int64_t number, good = 7, bad = ALL - 1 - (PER_FILE + 1234);
   write_files(PER_FILE + 1234);
@@ -214,7 +214,7 @@ int main(void) {
       cmocka_unit_test(records_are_the_same_before_and_after_they_are_kept),
       cmocka_unit_test(workers_go_over_to_what_is_kept_one_by_one),
       cmocka_unit_test(closing_does_not_wait_for_the_rest),
-      cmocka_unit_test(a_bad_record_is_told_by_the_fetch_that_wants_it_alone),
+      cmocka_unit_test(a_bad_record_is_reported_by_a_fetch_of_it_alone),
       cmocka_unit_test(reads_ahead_change_no_record),
       cmocka_unit_test(nothing_is_read_ahead_where_that_is_not_wanted),
       cmocka_unit_test(few_records_are_kept_by_themselves),

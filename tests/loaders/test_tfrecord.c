@@ -77,11 +77,11 @@ static void add_feature(round_t *r, image_t *map, const char *name, int kind, im
 }
 
 static size_t add_framed(image_t *o, const void *data, uint64_t n) {
-  uint32_t sum = mr_crc32c_masked(mr_crc32c(&n, 8));
+  uint32_t sum = mr_crc32c_mask(mr_crc32c(&n, 8));
   image_add(o, &n, 8), image_add(o, &sum, 4);
   size_t at = o->n;
   image_add(o, data, n);
-  sum = mr_crc32c_masked(mr_crc32c(data, n));
+  sum = mr_crc32c_mask(mr_crc32c(data, n));
   image_add(o, &sum, 4);
   return at;
 }

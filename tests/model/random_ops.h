@@ -20,8 +20,8 @@ typedef struct maker {
   int64_t a, b;  /* sizes of dimensions */
   bool wild;     /* no guards */
   bool whiles;   /* while may be differentiated: the program has forward mode alone */
-  bool own_vjps; /* custom_vjp may stand in it: the program has reverse mode alone */
-  bool draws;    /* random ops may stand in it */
+  bool own_vjps; /* it may have custom_vjp: the program has reverse mode alone */
+  bool draws;    /* it may have random ops */
   bool narrow;   /* some values are bf16 */
 } maker_t;
 

@@ -52,7 +52,7 @@ static inline int pick_operands(maker_t *m, made_t *in, mr_var_t **v) {
   return n;
 }
 
-/* The rule is not the function's own: whoever loses it is found out. */
+/* The rule is not the function's own: a transform that loses it is found out. */
 static inline mr_var_t *scaled_tangent(mr_fn_t *r, mr_var_t *t, const mr_aval_t *y) {
   if (!mr_is_float(t->aval.dtype) || !mr_is_float(y->dtype) || !mr_aval_elems(&t->aval))
     return mr_lax_full(r, y, 0);

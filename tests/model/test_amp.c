@@ -174,12 +174,12 @@ static void jaxamps_default_policy(void **state) {
   assert_case("bf16.empty_policy", mlp("", "", ""), &none, 1e-6);
 }
 
-static void jaxamps_f16(void **state) {
+static void f16_equals_jaxamp(void **state) {
   mr_amp_policy_t f16 = mr_amp_jaxamp(MR_F16);
   assert_case("f16.default", mlp("", "", ""), &f16, 0.002);
 }
 
-static void jaxamps_scopes(void **state) {
+static void scopes_equal_jaxamp(void **state) {
   mr_diag_t diag = {0};
   mr_amp_policy_t p = mr_amp_jaxamp(MR_BF16);
   assert_case("bf16.amp_stop_context", mlp("", "amp_stop", "amp_stop"), &p, 0.01);
@@ -461,7 +461,7 @@ static mr_fn_t *classifier_fn(bool called) {
   return g;
 }
 
-static void what_does_not_take_the_compute_dtype_is_named(void **state) {
+static void ops_that_do_not_take_the_compute_dtype_are_named(void **state) {
   static const struct {
     const char *rules, *want;
   } rows[] = {
@@ -735,8 +735,8 @@ static void unfit_ops_are_found_within_the_scope_of_a_call(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(jaxamps_default_policy),
-      cmocka_unit_test(jaxamps_f16),
-      cmocka_unit_test(jaxamps_scopes),
+      cmocka_unit_test(f16_equals_jaxamp),
+      cmocka_unit_test(scopes_equal_jaxamp),
       cmocka_unit_test(jaxamp_without_a_default_rule),
       cmocka_unit_test(jaxamp_does_not_enter_functions),
       cmocka_unit_test(rows_come_from_a_text_or_are_refused),
@@ -745,7 +745,7 @@ int main(void) {
       cmocka_unit_test(the_usual_policy_on_a_vision_transformer),
       cmocka_unit_test(a_row_keeps_a_part_of_the_model_in_f32),
       cmocka_unit_test(a_row_that_names_nothing_is_found),
-      cmocka_unit_test(what_does_not_take_the_compute_dtype_is_named),
+      cmocka_unit_test(ops_that_do_not_take_the_compute_dtype_are_named),
       cmocka_unit_test(a_rule_reaches_into_every_kind_of_call),
       cmocka_unit_test(a_row_on_functions_that_are_not_entered_matches_nothing),
       cmocka_unit_test(unfit_ops_are_found_within_the_scope_of_a_call),

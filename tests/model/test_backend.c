@@ -224,7 +224,7 @@ static mr_fn_t *some_function(void) {
   return f;
 }
 
-static void a_refusal_and_too_little_memory_are_told(void **state) {
+static void a_refusal_and_too_little_memory_are_reported(void **state) {
   mr_fn_t *f = some_function();
   mr_compile_options_t o = {.device = &twin_device, .skip = "fuse"};
   mr_exec_t *x = NULL;
@@ -395,7 +395,7 @@ int main(void) {
   memory.copy = twin_copy, compile.lower = twin_lower;
   team.begin = twin_begin, team.end = twin_end;
   const struct CMUnitTest tests[] = {
-      ANEW(a_refusal_and_too_little_memory_are_told),
+      ANEW(a_refusal_and_too_little_memory_are_reported),
       ANEW(a_refusal_names_scope_and_op_whatever_the_rule_says),
       ANEW(every_op_gives_the_same_bits_on_a_device),
       ANEW(a_nan_is_found_and_an_arena_measured_through_copies),

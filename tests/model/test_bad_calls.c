@@ -1,5 +1,5 @@
-/* Functions that are handed to scan, while, cond and the like and do not fit: told while tracing,
-   with scope, op, and what is there beside what is wanted. */
+/* Functions that are handed to scan, while, cond and the like and do not fit: reported while
+   tracing, with scope, op, and both shapes. */
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>
@@ -277,8 +277,9 @@ static void a_function_that_reads_a_value_of_another_one(void **state) {
   mr_fn_destroy(f);
 }
 
-/* The first failure of a trace is told by whatever gets the function, and by who compiles it. */
-static void a_failed_function_is_told_by_transforms_and_jit(void **state) {
+/* The first failure of a trace is reported by every transform that gets the function, and when it
+   is compiled. */
+static void transforms_and_jit_report_a_failed_function(void **state) {
   static const char *const want = "add f32[2] f32[3]: want one shape, or one scalar";
   mr_fn_t *bad = failed(), *g = NULL, *h = NULL;
   mr_exec_t *e = NULL;
@@ -310,7 +311,7 @@ int main(void) {
       cmocka_unit_test(branches_that_do_not_agree),
       cmocka_unit_test(a_fori_loop_without_its_counter),
       cmocka_unit_test(rules_of_ones_own_that_do_not_fit),
-      cmocka_unit_test(a_failed_function_is_told_by_transforms_and_jit),
+      cmocka_unit_test(transforms_and_jit_report_a_failed_function),
       cmocka_unit_test(a_function_that_reads_a_value_of_another_one),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* What a user may get wrong, one line each: told while tracing, with scope, op, shapes and numbers.
+/* What a user may get wrong, one line each: reported while tracing, with scope, op, shapes and
+   numbers.
  */
 // clang-format off
 #include <stdarg.h>
@@ -212,7 +213,7 @@ static void expect_compiled(mr_var_t *y, const char *want) {
   mr_fn_destroy(f);
 }
 
-static void what_the_cpu_cannot_is_told_with_op_and_scope_when_it_is_compiled(void **state) {
+static void compiling_an_op_that_the_cpu_lacks_names_op_and_scope(void **state) {
   f = mr_fn_create();
   mr_scope_enter(f, "attn");
   mr_var_t *q = IN(MR_BF16, 2, 2);
@@ -263,7 +264,7 @@ int main(void) {
       cmocka_unit_test(integers_wrap_as_in_jax),
       cmocka_unit_test(rates_outside_their_range),
       cmocka_unit_test(an_input_that_no_function_takes),
-      cmocka_unit_test(what_the_cpu_cannot_is_told_with_op_and_scope_when_it_is_compiled),
+      cmocka_unit_test(compiling_an_op_that_the_cpu_lacks_names_op_and_scope),
       cmocka_unit_test(layers_in_f64_are_computed_in_f64),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -195,7 +195,7 @@ static void expect_refused(mr_fn_t *jvp, mr_fn_t *fwd, mr_fn_t *bwd, const char 
   for (int i = 0; i < 5; i++) mr_fn_destroy(all[i]);
 }
 
-static void what_a_rule_takes_and_gives_must_fit_and_both_shapes_are_told(void **state) {
+static void a_rule_with_wrong_operands_or_results_is_refused_with_both_shapes(void **state) {
   const char *own = "own: custom_vjp_call: ";
   char want[96];
   expect_refused(passes_on(2, 1, 2, -1), NULL, NULL,
@@ -311,7 +311,7 @@ int main(void) {
       cmocka_unit_test(stop_gradient_is_constant_in_both_modes),
       cmocka_unit_test(a_rule_of_another_shape_is_refused),
       cmocka_unit_test(a_checkpoint_of_a_graph_that_failed_fails_as_it_did),
-      cmocka_unit_test(what_a_rule_takes_and_gives_must_fit_and_both_shapes_are_told),
+      cmocka_unit_test(a_rule_with_wrong_operands_or_results_is_refused_with_both_shapes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

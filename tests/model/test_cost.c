@@ -35,7 +35,7 @@ static void a_sum_reads_an_operand_given_twice_once(void **state) {
   mr_fn_destroy(f);
 }
 
-static void what_moves_computes_nothing_and_reads_no_more_than_it_gives(void **state) {
+static void ops_that_move_compute_nothing_and_read_no_more_than_they_give(void **state) {
   mr_fn_t *f = mr_fn_create();
   mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 100, 4));
   mr_cost_t c = mr_cost_of(mr_lax_slice(f, x, (int64_t[]){0, 0}, (int64_t[]){1, 4})->def);
@@ -76,7 +76,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_product_costs_two_operations_a_term),
       cmocka_unit_test(a_sum_reads_an_operand_given_twice_once),
-      cmocka_unit_test(what_moves_computes_nothing_and_reads_no_more_than_it_gives),
+      cmocka_unit_test(ops_that_move_compute_nothing_and_read_no_more_than_they_give),
       cmocka_unit_test(a_training_step_of_the_recipe_costs_what_paper_says),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -495,7 +495,7 @@ static void copies_come_before_the_workspace(void **state) {
   unbind(&b);
 }
 
-static void what_has_no_algorithm_is_left_to_a_kernel(void **state) {
+static void products_without_an_algorithm_are_left_to_a_kernel(void **state) {
   bound_t b;
   found = 0;
   mr_fn_t *f = linear_of(MR_BF16, 64, 32, 16, true, false);
@@ -676,7 +676,7 @@ static void a_shipped_file_has_what_the_users_own_lacks(void **state) {
   shipped_fini(&s);
 }
 
-static void who_measures_gets_the_own_figures(void **state) {
+static void a_tuning_run_prefers_its_own_figures(void **state) {
   shipped_t s;
   mr_cuda_tunings_t t = {0};
   mr_diag_t diag = {0};
@@ -901,12 +901,12 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_batch_of_products_has_strides),
       cmocka_unit_test(rows_of_a_scan_are_asked_for_as_they_lie),
       cmocka_unit_test(copies_come_before_the_workspace),
-      cmocka_unit_test(what_has_no_algorithm_is_left_to_a_kernel),
+      cmocka_unit_test(products_without_an_algorithm_are_left_to_a_kernel),
       cmocka_unit_test(algorithms_are_measured_once_and_kept),
       cmocka_unit_test(a_damaged_tuning_file_is_left_aside_and_said_once),
       cmocka_unit_test(an_algorithm_that_the_library_refuses_is_not_used),
       cmocka_unit_test(a_shipped_file_has_what_the_users_own_lacks),
-      cmocka_unit_test(who_measures_gets_the_own_figures),
+      cmocka_unit_test(a_tuning_run_prefers_its_own_figures),
       cmocka_unit_test(a_damaged_or_foreign_shipped_file_is_left_aside_and_said_once),
       cmocka_unit_test(a_described_device_plans_as_the_device_itself),
       cmocka_unit_test(a_described_device_has_the_algorithms_of_tuning_files),

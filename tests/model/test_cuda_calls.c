@@ -244,8 +244,8 @@ static void a_block_too_large_names_peak_and_what_is_free(void **state) {
   mr_fn_destroy(f);
 }
 
-/* Blocks are not in it, whoever holds them; what something else takes is. */
-static void what_libraries_take_is_seen_beside_the_blocks(void **state) {
+/* It counts no blocks, held or free, but what other libraries take. */
+static void memory_of_libraries_is_counted_beside_the_blocks(void **state) {
   const size_t more = (size_t)100 << 20;
   size_t at_open, least = host.least_free;
   assert_int_equal(cuda->backend->memory->beside(cuda, &at_open), 0);
@@ -371,7 +371,7 @@ int main(void) {
       cmocka_unit_test(items_of_a_group_wait_for_each_other),
       cmocka_unit_test(training_steps_are_the_cpus_and_never_wait),
       cmocka_unit_test(a_block_too_large_names_peak_and_what_is_free),
-      cmocka_unit_test(what_libraries_take_is_seen_beside_the_blocks),
+      cmocka_unit_test(memory_of_libraries_is_counted_beside_the_blocks),
       cmocka_unit_test(a_launch_that_fails_ends_the_device),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

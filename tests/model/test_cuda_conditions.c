@@ -343,7 +343,7 @@ static void a_compiler_without_conditions_leaves_them_to_the_host(void **state) 
   assert_int_equal(status, 0);
 }
 
-static void what_cuda_refuses_is_left_to_the_host_and_said_once(void **state) {
+static void conditions_that_cuda_refuses_are_left_to_the_host_with_one_notice(void **state) {
   static const char *const call[] = {"cudaGraphConditionalHandleCreate",
                                      "cudaGraphAddNode",
                                      "cudaStreamGetCaptureInfo",
@@ -473,7 +473,7 @@ int main(void) {
       cmocka_unit_test(the_device_ends_a_loop),
       cmocka_unit_test(branches_and_loops_may_be_inside_each_other),
       cmocka_unit_test(each_step_of_a_scan_has_its_own_branch),
-      cmocka_unit_test(what_cuda_refuses_is_left_to_the_host_and_said_once),
+      cmocka_unit_test(conditions_that_cuda_refuses_are_left_to_the_host_with_one_notice),
       cmocka_unit_test(the_table_finds_wrong_nodes),
   };
   return cmocka_run_group_tests(tests, open_cuda, NULL);

@@ -19,7 +19,7 @@
   "bf16-gflops 989e3\ncopy-gbs 4800.5\n"
 #define WHOLE HEAD "# a comment\n\nname NVIDIA H200\ncompute-capability 9.0\n" REST
 
-static void what_is_written_is_read_again(void **state) {
+static void a_written_description_is_read_back(void **state) {
   mr_cuda_described_t d, again;
   mr_diag_t diag = {0};
   char *text = NULL;
@@ -103,7 +103,7 @@ static void shipped_descriptions_are_found_by_name(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_written_is_read_again),
+      cmocka_unit_test(a_written_description_is_read_back),
       cmocka_unit_test(damaged_descriptions_are_refused_with_their_line),
       cmocka_unit_test(a_zero_byte_or_a_long_line_is_refused),
       cmocka_unit_test(shipped_descriptions_are_found_by_name),

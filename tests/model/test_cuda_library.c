@@ -176,7 +176,7 @@ static void nvrtc_without_its_builtins_is_refused_by_a_sentence(void **state) {
   empty_folder();
 }
 
-static void what_cannot_be_loaded_is_not_called_missing(void **state) {
+static void a_library_that_cannot_be_loaded_is_not_called_missing(void **state) {
   static const char *const junk[] = {"libmr-none.so.1", NULL}, *const other[] = {"libmr-none.so.1",
                                                                                  "libm.so.6", NULL};
   char file[100], path[300];
@@ -207,7 +207,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_link_to_nvrtc_alone_compiles),
       cmocka_unit_test(cudnn_finds_nvrtc_open),
       cmocka_unit_test(nvrtc_without_its_builtins_is_refused_by_a_sentence),
-      cmocka_unit_test(what_cannot_be_loaded_is_not_called_missing),
+      cmocka_unit_test(a_library_that_cannot_be_loaded_is_not_called_missing),
   };
   mr_diag_t diag = {0};
   if (argc > 1) return strcmp(argv[1], "cudnn") ? child_compiles() : child_opens_cudnn();

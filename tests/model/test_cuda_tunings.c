@@ -31,7 +31,7 @@ static char *printed(const mr_cuda_tunings_t *t) {
   return text;
 }
 
-static void what_is_written_is_read_again(void **state) {
+static void a_written_description_is_read_back(void **state) {
   mr_cuda_tunings_t t = {0}, again = {0};
   mr_diag_t diag = {0};
   for (int i = 0; i < 300; i++) {
@@ -133,7 +133,7 @@ static void a_shipped_file_is_named_by_device_and_version(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_written_is_read_again),
+      cmocka_unit_test(a_written_description_is_read_back),
       cmocka_unit_test(damaged_files_are_refused_with_their_line),
       cmocka_unit_test(a_zero_byte_ends_nothing),
       cmocka_unit_test(a_shipped_file_is_named_by_device_and_version),

@@ -33,10 +33,10 @@ static mr_fn_t *sample_in(const mr_op_def_t *op, const mr_sample_t *s, const cha
   mr_fn_t *g = NULL;
   mr_diag_t diag = {0};
   char *text = text_in(s->f, dtype, long_name);
-  bool told =
+  bool reported =
       mr_fn_parse(text, &g, &diag) >= 0 || strstr(diag.text, "the text says") ||
       (strstr(diag.text, op->name) && (strstr(diag.text, "want") || strstr(diag.text, "must be")));
-  if (!told) fail_msg("%s: %s\n%s", op->name, diag.text, text);
+  if (!reported) fail_msg("%s: %s\n%s", op->name, diag.text, text);
   free(text);
   return g;
 }
@@ -95,7 +95,7 @@ static void check_f64(const mr_op_def_t *op, const mr_sample_t *s, int *taken) {
   mr_fn_destroy(g);
 }
 
-static void what_takes_f64_computes_in_f64(void **state) {
+static void ops_that_take_f64_compute_in_f64(void **state) {
   assert_true(each_sample(check_f64) > 90);
 }
 
@@ -179,14 +179,14 @@ static void check_f16(const mr_op_def_t *op, const mr_sample_t *s, int *taken) {
   mr_fn_destroy(b);
 }
 
-static void what_takes_bf16_takes_f16_and_computes_nearby(void **state) {
+static void ops_that_take_bf16_take_f16_and_give_nearby_values(void **state) {
   assert_true(each_sample(check_f16) > 90);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_takes_f64_computes_in_f64),
-      cmocka_unit_test(what_takes_bf16_takes_f16_and_computes_nearby),
+      cmocka_unit_test(ops_that_take_f64_compute_in_f64),
+      cmocka_unit_test(ops_that_take_bf16_take_f16_and_give_nearby_values),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,10 +121,10 @@ static void results_are_computed_again_as_often_as_jaxamp_does(void **state) {
     _Float16 c16 = (_Float16)c;
     void *out[] = {&y, grad};
     run(x, &s, 2, (const void *[]){w, &c16}, 1 + value, out + !value);
-    char told[32] = "-";
-    if (value) snprintf(told, sizeof told, "%.9g", (double)y);
+    char reported[32] = "-";
+    if (value) snprintf(reported, sizeof reported, "%.9g", (double)y);
     snprintf(got, sizeof got, "%.1f %.1f %s %s -> %.9g %d %d %s %.9g", c, first, redo, fn,
-             (double)s.scaler, s.count, s.total_resets, told, (double)grad[0]);
+             (double)s.scaler, s.count, s.total_resets, reported, (double)grad[0]);
     assert_string_equal(got, line);
     mr_exec_destroy(x);
     n++;
@@ -240,7 +240,7 @@ static void aux_passes_unscaled_and_counts(void **state) {
   mr_fn_destroy(f);
 }
 
-static void what_does_not_fit_is_named(void **state) {
+static void arguments_of_wrong_shapes_are_named(void **state) {
   mr_fn_t *f = aux_fn(), *g = NULL;
   mr_diag_t diag = {0};
   assert_int_equal(mr_dynamic_scale_grad(f, 1, (int[]){0}, NULL, &g, &diag), MR_ERR_SHAPE);
@@ -566,7 +566,7 @@ int main(void) {
       cmocka_unit_test(the_usual_state_is_jaxamps),
       cmocka_unit_test(random_calls_agree_with_an_oracle),
       cmocka_unit_test(aux_passes_unscaled_and_counts),
-      cmocka_unit_test(what_does_not_fit_is_named),
+      cmocka_unit_test(arguments_of_wrong_shapes_are_named),
       cmocka_unit_test(in_f32_the_results_are_those_without_a_scale),
       cmocka_unit_test(mixed_precision_comes_before_or_after),
       cmocka_unit_test(mapped_calls_are_those_of_a_loop),

@@ -243,7 +243,7 @@ static mr_fn_t *crossing(void) {
   return f;
 }
 
-static void what_an_input_becomes_in_place_lands_in_it_whatever_ops_would_write_over(void **state) {
+static void results_kept_in_place_of_inputs_are_right_whatever_ops_overwrite(void **state) {
   static const char *const skip[] = {"", "fuse"};
   for (int k = 0; k < 2; k++) {
     mr_fn_t *f = crossing();
@@ -263,7 +263,7 @@ static void what_an_input_becomes_in_place_lands_in_it_whatever_ops_would_write_
   }
 }
 
-static void what_cannot_become_an_input_in_place_is_refused(void **state) {
+static void an_output_that_cannot_replace_an_input_is_refused(void **state) {
   mr_fn_t *f = mr_fn_create();
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
@@ -287,8 +287,8 @@ int main(void) {
       cmocka_unit_test(a_number_can_be_reshaped_and_passed_on),
       cmocka_unit_test(an_input_is_never_written_unless_donated),
       cmocka_unit_test(a_donated_input_lives_until_its_last_use),
-      cmocka_unit_test(what_an_input_becomes_in_place_lands_in_it_whatever_ops_would_write_over),
-      cmocka_unit_test(what_cannot_become_an_input_in_place_is_refused),
+      cmocka_unit_test(results_kept_in_place_of_inputs_are_right_whatever_ops_overwrite),
+      cmocka_unit_test(an_output_that_cannot_replace_an_input_is_refused),
       cmocka_unit_test(a_plan_that_overwrites_what_is_read_later_is_found_out),
       cmocka_unit_test(a_gate_stands_before_the_first_write_to_a_donated_input),
       cmocka_unit_test(an_output_may_repeat_or_be_an_input_or_a_literal),

@@ -36,7 +36,7 @@ static const mr_move_row_t *find(const mr_explained_t *r, mr_move_kind_t kind) {
 }
 
 /* x' of bf16 as an output, and the same value given out twice. */
-static void moves_are_told_with_their_readers(void **state) {
+static void moves_are_listed_with_their_readers(void **state) {
   mr_fn_t *f = mr_fn_create();
   mr_exec_t *x;
   mr_var_t *a = mr_fn_input(f, mr_aval_of(MR_F32, 8, 4));
@@ -57,7 +57,7 @@ static void moves_are_told_with_their_readers(void **state) {
 }
 
 /* c <- c w, five times, w of f32 by HIGH. */
-static void what_stands_in_a_loop_counts_once_a_step(void **state) {
+static void equations_in_a_loop_count_once_for_each_step(void **state) {
   mr_fn_t *f = mr_fn_create(), *body = mr_fn_create();
   mr_exec_t *x;
   mr_aval_t a = mr_aval_of(MR_F32, 16, 16);
@@ -109,7 +109,7 @@ static mr_fn_t *one_of_two(void) {
   return b;
 }
 
-static void what_values_decide_says_for_once_each_what_it_counts(void **state) {
+static void loops_whose_length_depends_on_values_count_one_iteration(void **state) {
   mr_fn_t *f = mr_fn_create(), *cond = above(0), *body = one_of_two();
   mr_exec_t *x;
   mr_var_t *in = mr_fn_input(f, mr_aval_of(MR_F32, 8, 8)), *out;
@@ -138,8 +138,8 @@ static int composites(const mr_explained_t *r, const mr_op_def_t *op, const mr_o
 }
 
 /* c <- sin(softmax(c) sin(c)), five times; then softmax in f64, which is opened, if the sum is
- * above 9. */
-static void composites_of_loops_and_branches_are_told(void **state) {
+   above 9. */
+static void explain_lists_composites_in_loops_and_branches(void **state) {
   mr_fn_t *f = mr_fn_create(), *body = mr_fn_create(), *branch[2] = {mr_fn_create(), turned(true)};
   mr_exec_t *x;
   mr_var_t *c = mr_fn_input(body, mr_aval_of(MR_F32, 8, 8)), *out;
@@ -260,7 +260,7 @@ static void count_moves(const mr_exec_t *x, double times, tally_t *t) {
   }
 }
 
-static void assert_all_are_told(const func_t *q, mr_fn_t *f, bool whole) {
+static void assert_all_are_listed(const func_t *q, mr_fn_t *f, bool whole) {
   mr_exec_t *x;
   mr_explained_t r = explained(f, &x);
   tally_t want = {0}, got = {0};
@@ -312,7 +312,7 @@ static void random_programs_tell_every_cast_and_move_once(void **state) {
     mr_amp_policy_t p = one_in(3) ? mr_amp_jaxamp(MR_F16) : mr_amp_usual(MR_BF16);
     mr_fn_t *g = NULL;
     DO(&q, mr_amp(q.f, &p, &g, &diag));
-    assert_all_are_told(&q, g, calls_none(q.f));
+    assert_all_are_listed(&q, g, calls_none(q.f));
     mr_fn_destroy(g);
     func_fini(&q);
   }
@@ -320,14 +320,14 @@ static void random_programs_tell_every_cast_and_move_once(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(moves_are_told_with_their_readers),
-      cmocka_unit_test(what_stands_in_a_loop_counts_once_a_step),
-      cmocka_unit_test(composites_of_loops_and_branches_are_told),
+      cmocka_unit_test(moves_are_listed_with_their_readers),
+      cmocka_unit_test(equations_in_a_loop_count_once_for_each_step),
+      cmocka_unit_test(explain_lists_composites_in_loops_and_branches),
       cmocka_unit_test(a_while_copies_its_carries_at_the_end),
       cmocka_unit_test(a_cast_names_the_row_as_the_user_wrote_it_backward_too),
       cmocka_unit_test(each_way_to_decide_has_a_row),
       cmocka_unit_test(random_programs_tell_every_cast_and_move_once),
-      cmocka_unit_test(what_values_decide_says_for_once_each_what_it_counts),
+      cmocka_unit_test(loops_whose_length_depends_on_values_count_one_iteration),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

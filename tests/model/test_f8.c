@@ -151,7 +151,7 @@ static void a_gradient_passes_through_the_conversion(void **state) {
   mr_fn_destroy(g);
 }
 
-static void what_would_compute_f8_is_refused_by_name(void **state) {
+static void ops_that_would_compute_in_f8_are_refused_by_name(void **state) {
   static const char *const text[] = {"add a a",
                                      "exp a",
                                      "lt a a",
@@ -180,7 +180,7 @@ int main(void) {
       cmocka_unit_test(every_instruction_set_converts_alike),
       cmocka_unit_test(the_text_is_jaxs),
       cmocka_unit_test(a_gradient_passes_through_the_conversion),
-      cmocka_unit_test(what_would_compute_f8_is_refused_by_name),
+      cmocka_unit_test(ops_that_would_compute_in_f8_are_refused_by_name),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,7 +89,7 @@ static mr_err_t fit(const vit_t *c, const mr_train_config_t *t, size_t limit, mr
   return mr_fit(&l, true, t, limit, out, diag);
 }
 
-static void what_is_chosen_fits_and_a_step_keeps_to_it(void **state) {
+static void a_chosen_plan_fits_and_the_step_stays_within_it(void **state) {
   vit_t c = small(MR_VIT_FLAX);
   mr_train_config_t t = mr_train_default(BATCH);
   mr_diag_t diag = {0};
@@ -110,7 +110,7 @@ static void what_is_chosen_fits_and_a_step_keeps_to_it(void **state) {
   }
 }
 
-static void where_nothing_fits_the_smallest_peak_is_told(void **state) {
+static void where_nothing_fits_the_smallest_peak_is_reported(void **state) {
   vit_t c = small(MR_VIT_TIMM);
   mr_train_config_t t = mr_train_default(BATCH);
   mr_diag_t diag = {0};
@@ -209,11 +209,11 @@ static void a_device_is_asked_once_for_its_limits_in_each_dtype(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(recomputing_takes_less_and_gives_the_same),
-      cmocka_unit_test(what_is_chosen_fits_and_a_step_keeps_to_it),
+      cmocka_unit_test(a_chosen_plan_fits_and_the_step_stays_within_it),
       cmocka_unit_test(the_cheapest_choice_follows_from_what_a_byte_costs),
       cmocka_unit_test(limits_are_rounded_so_that_noise_changes_no_choice),
       cmocka_unit_test(a_device_is_asked_once_for_its_limits_in_each_dtype),
-      cmocka_unit_test(where_nothing_fits_the_smallest_peak_is_told),
+      cmocka_unit_test(where_nothing_fits_the_smallest_peak_is_reported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,7 +73,7 @@ static void a_product_that_is_widened_is_rounded_once(void **state) {
   finish(f, in, a, b);
 }
 
-static void what_someone_else_reads_in_it_stays_narrow(void **state) {
+static void a_conversion_with_other_readers_stays_narrow(void **state) {
   mr_fn_t *f = mr_fn_create();
   double *in[2], *a[2], *b[2];
   mr_var_t *p = product(f), *y[] = {mr_lax_convert(f, p, MR_F32), mr_lax_tanh(f, p)};
@@ -140,7 +140,7 @@ static int take_f16(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_product_that_is_widened_is_rounded_once),
-      cmocka_unit_test(what_someone_else_reads_in_it_stays_narrow),
+      cmocka_unit_test(a_conversion_with_other_readers_stays_narrow),
       cmocka_unit_test(a_folded_graph_is_copied_and_read_back),
       cmocka_unit_test(an_op_that_mixes_reads_it_itself),
   };

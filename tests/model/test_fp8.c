@@ -325,7 +325,7 @@ static void a_vision_transformer_learns_as_it_does_in_bf16(void **state) {
     fail_msg("the loss falls to %g of the first, in bf16 to %g", f8, narrow);
 }
 
-static void what_does_not_fit_is_named(void **state) {
+static void arguments_of_wrong_shapes_are_named(void **state) {
   mr_fn_t *f = mlp_fn(), *g = NULL;
   mr_diag_t diag = {0};
   int n = -1;
@@ -352,7 +352,7 @@ int main(void) {
       cmocka_unit_test(products_are_those_of_the_codes),
       cmocka_unit_test(an_mlp_learns_as_it_does_in_bf16),
       cmocka_unit_test(a_vision_transformer_learns_as_it_does_in_bf16),
-      cmocka_unit_test(what_does_not_fit_is_named),
+      cmocka_unit_test(arguments_of_wrong_shapes_are_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static mr_err_t net_trace(const void *of, mr_nn_t *s, mr_var_t *const *field, mr
 }
 
 static mr_err_t net_metrics(const void *of, mr_fn_t *f, mr_var_t *const *field,
-                            mr_var_t *const *out, mr_loss_report_t *told) {
+                            mr_var_t *const *out, mr_loss_report_t *reported) {
   return MR_OK;
 }
 
@@ -227,7 +227,7 @@ static void expect_refused(const mr_train_config_t *t, const char *says) {
   if (!strstr(diag.text, says)) fail_msg("\"%s\" is not in: %s", says, diag.text);
 }
 
-static void what_does_not_go_with_it_is_refused(void **state) {
+static void settings_that_exclude_fp8_are_refused(void **state) {
   mr_train_config_t t = mr_train_default(B);
   t.compute.fp8 = mr_fp8_usual();
   t.compute.dtype = MR_F16;
@@ -260,7 +260,7 @@ static int moves_as_written(const mr_fp8_t *fp8, int64_t accumulate, int *by_fp8
   return n;
 }
 
-static void what_fp8_moves_is_not_put_down_to_the_model(void **state) {
+static void copies_of_fp8_are_not_attributed_to_the_model(void **state) {
   const mr_fp8_t max = {.history = 4}, recent = {.history = 1, .most_recent = true};
   for (int64_t accumulate = 1; accumulate <= 2; accumulate++) {
     int by_fp8 = 0, none = 0, plain = moves_as_written(NULL, accumulate, &none);
@@ -278,8 +278,8 @@ int main(void) {
       cmocka_unit_test(parts_of_a_batch_have_the_scales_of_the_whole),
       cmocka_unit_test(steps_in_flight_are_those_read_one_by_one),
       cmocka_unit_test(a_step_without_fp8_has_no_state_of_it),
-      cmocka_unit_test(what_does_not_go_with_it_is_refused),
-      cmocka_unit_test(what_fp8_moves_is_not_put_down_to_the_model),
+      cmocka_unit_test(settings_that_exclude_fp8_are_refused),
+      cmocka_unit_test(copies_of_fp8_are_not_attributed_to_the_model),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -170,7 +170,7 @@ static void sums_of_columns_join_the_loop_that_makes_what_they_sum(void **state)
   }
 }
 
-/* A program folds rows or columns: the second kind stands apart, and reads what the first left. */
+/* A program folds rows or columns: the second kind is apart, and reads what the first left. */
 static void sums_of_rows_and_of_columns_make_two_loops(void **state) {
   mr_fn_t *f = mr_fn_create();
   mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 60, 60)), *y = mr_lax_exp(f, mr_lax_sin(f, x));
@@ -197,7 +197,7 @@ static mr_fn_t *reader_of_a_sum(int64_t n, mr_dtype_t t, bool softmax) {
   return f;
 }
 
-static void what_reads_a_sum_of_a_loop_stands_behind_it(void **state) {
+static void readers_of_the_sum_of_a_loop_come_after_it(void **state) {
   const int64_t sizes[] = {1, 2, 3, 64, 5000, 100003};
   for (int k = 0; k < 24; k++) {
     mr_fn_t *f = reader_of_a_sum(sizes[k / 4], k % 2 ? MR_BF16 : MR_F32, k / 2 % 2);
@@ -314,7 +314,7 @@ int main(void) {
       cmocka_unit_test(donated_operands_are_written_over_only_after_their_last_read),
       cmocka_unit_test(sums_of_columns_join_the_loop_that_makes_what_they_sum),
       cmocka_unit_test(sums_of_rows_and_of_columns_make_two_loops),
-      cmocka_unit_test(what_reads_a_sum_of_a_loop_stands_behind_it),
+      cmocka_unit_test(readers_of_the_sum_of_a_loop_come_after_it),
       cmocka_unit_test(gelu_and_dropout_keep_their_kernels_and_bits_within_a_loop),
       cmocka_unit_test(a_chain_becomes_one_loop_without_memory_of_its_own),
       cmocka_unit_test(a_long_chain_becomes_several_loops),

@@ -153,7 +153,7 @@ static void softmax_and_cross_entropy_are_jax_s(void **state) {
   mr_npy_free(&labels);
 }
 
-static void what_the_result_does_not_depend_on_has_gradient_zero(void **state) {
+static void inputs_that_the_result_does_not_depend_on_have_gradient_zero(void **state) {
   mr_fn_t *f = mr_fn_create(), *g = NULL;
   mr_diag_t diag = {0};
   mr_fn_input(f, mr_aval_of(MR_F32, 3));
@@ -219,7 +219,7 @@ int main(void) {
       cmocka_unit_test(primitives_and_two_derivatives_are_jax_s),
       cmocka_unit_test(the_vjp_of_a_product_is_jax_s),
       cmocka_unit_test(softmax_and_cross_entropy_are_jax_s),
-      cmocka_unit_test(what_the_result_does_not_depend_on_has_gradient_zero),
+      cmocka_unit_test(inputs_that_the_result_does_not_depend_on_have_gradient_zero),
       cmocka_unit_test(grad_of_a_vector_and_by_a_missing_input_are_refused),
       cmocka_unit_test(grad_of_integers_is_refused),
       cmocka_unit_test(results_that_are_no_floats_pass_no_cotangents_on),

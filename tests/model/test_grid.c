@@ -77,7 +77,7 @@ static void jvp_is_finite_differences(const cell_t *c) {
   check_jvp_of(c, c->f, "jvp");
 }
 
-/* d s along t: by forward mode, by differences where there is none. */
+/* d s along t: by forward mode, by differences where an op has no such rule. */
 static double slope_along(const cell_t *c, double **in) {
   mr_fn_t *j = NULL;
   double *both[2], slope;

@@ -88,7 +88,7 @@ static void another_dtype_is_another_graph(void **state) {
   mr_jitted_destroy(j);
 }
 
-/* A task that stands in the queue until the test lets it go. */
+/* A task that waits in the queue until the test lets it go. */
 typedef struct barrier {
   mr__task_t task;
   pthread_mutex_t lock;
@@ -247,7 +247,7 @@ static mr_err_t huge(mr_fn_t *f, void *arg) {
   return mr_fn_return(f, 1, &y);
 }
 
-static void too_little_memory_is_told_with_the_planned_peak_before_a_run(void **state) {
+static void too_little_memory_is_reported_with_the_planned_peak_before_a_run(void **state) {
   mr_jitted_t *j = jitted("huge", huge, (mr_jitted_options_t){0});
   mr_array_t *a = mr_array_of(mr_aval_scalar(MR_F32), &(float){1}, NULL), *out = NULL;
   mr_diag_t diag = {0};
@@ -287,7 +287,7 @@ int main(void) {
       cmocka_unit_test(shapes_that_do_not_fit_fail_the_call_with_op_and_shapes),
       cmocka_unit_test(a_nan_comes_out_at_the_wait_with_op_and_scope_and_the_queue_continues),
       cmocka_unit_test(without_the_check_a_nan_is_a_value),
-      cmocka_unit_test(too_little_memory_is_told_with_the_planned_peak_before_a_run),
+      cmocka_unit_test(too_little_memory_is_reported_with_the_planned_peak_before_a_run),
       cmocka_unit_test(recursion_is_refused),
   };
   return cmocka_run_group_tests(tests, open_queue, close_queue);

@@ -160,7 +160,8 @@ static void run_head(int way, const mr_attention_spec_t *s, const mr_attention_h
   const mr__attention_t *a = mr__attention_of(way);
   size_t bytes = a->fwd_work(s) > a->bwd_work(s) ? a->fwd_work(s) : a->bwd_work(s);
   char *work = aligned_alloc(64, bytes + 64);
-  for (size_t i = 0; i < bytes; i++) work[i] = (char)0xFF; /* NaN to whoever reads it unset */
+  for (size_t i = 0; i < bytes; i++)
+    work[i] = (char)0xFF; /* NaN for a kernel that reads it unset */
   a->fwd(s, h, work);
   for (size_t i = 0; i < bytes; i++) work[i] = (char)0xFF;
   a->bwd(s, h, work);

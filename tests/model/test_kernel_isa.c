@@ -79,14 +79,14 @@ static void onednn_keeps_to_the_named_isa(void **state) {
   assert_true(with(NULL).dnnl >= dnnl_cpu_isa_avx2);
 }
 
-static void an_unknown_isa_is_told(void **state) {
+static void an_unknown_isa_is_reported(void **state) {
   said_t s = with("sse9");
   assert_int_equal(s.err, MR_ERR_CONFIG);
   assert_string_equal(s.text,
                       "MILLRACE_ISA is \"sse9\"; expected plain, avx2, avx512 or avx512-bf16");
 }
 
-static void an_isa_that_the_machine_lacks_is_told(void **state) {
+static void an_isa_that_the_machine_lacks_is_reported(void **state) {
   if (mr_isa_best() == MR_ISA_COUNT - 1) skip();
   said_t s = with("avx512-bf16");
   assert_int_equal(s.err, MR_ERR_UNAVAILABLE);
@@ -98,8 +98,8 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_isa_can_be_named),
       cmocka_unit_test(onednn_keeps_to_the_named_isa),
-      cmocka_unit_test(an_unknown_isa_is_told),
-      cmocka_unit_test(an_isa_that_the_machine_lacks_is_told),
+      cmocka_unit_test(an_unknown_isa_is_reported),
+      cmocka_unit_test(an_isa_that_the_machine_lacks_is_reported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

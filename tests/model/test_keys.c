@@ -187,7 +187,7 @@ static void dropout_by_key_is_mapped_over_keys_and_derived(void **state) {
   mr_fn_destroy(m);
 }
 
-static void what_is_no_key_is_refused(void **state) {
+static void a_value_that_is_no_key_is_refused(void **state) {
   mr_fn_t *f = mr_fn_create();
   assert_null(mr_lax_random_normal(f, mr_fn_input(f, mr_aval_of(MR_U32, 3)), 0, NULL));
   assert_string_equal(f->diag.text,
@@ -234,7 +234,7 @@ int main(void) {
       cmocka_unit_test(a_word_of_the_environment_that_is_no_layout_is_refused),
       cmocka_unit_test(dropout_by_key_is_mapped_over_keys_and_derived),
       cmocka_unit_test(layers_drop_by_key),
-      cmocka_unit_test(what_is_no_key_is_refused),
+      cmocka_unit_test(a_value_that_is_no_key_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -189,7 +189,7 @@ static void a_scan_of_no_rows_gives_its_carry_back(void **state) {
   mr_fn_destroy(b);
 }
 
-static void what_does_not_fit_a_scan_is_named(void **state) {
+static void operands_that_do_not_fit_a_scan_are_named(void **state) {
   mr_fn_t *f = mr_fn_create(), *b = layer();
   const char *outer = mr_scope_enter(f, "stack");
   mr_var_t *in[] = {mr_fn_input(f, mr_aval_of(MR_F32, N, N)),
@@ -489,7 +489,7 @@ int main(void) {
       cmocka_unit_test(a_stack_of_layers_as_a_scan_is_the_layers_written_out),
       cmocka_unit_test(a_step_under_checkpoint_keeps_its_carry_alone),
       cmocka_unit_test(a_scan_of_no_rows_gives_its_carry_back),
-      cmocka_unit_test(what_does_not_fit_a_scan_is_named),
+      cmocka_unit_test(operands_that_do_not_fit_a_scan_are_named),
       cmocka_unit_test(cond_prints_as_in_jax_and_runs_one_branch),
       cmocka_unit_test(the_way_back_of_cond_computes_nothing_again),
       cmocka_unit_test(branches_that_differ_are_named),

@@ -170,7 +170,7 @@ static void steps_of_every_dtype_add_up(void **state) {
 }
 
 /* y = sin(x), loss = sum(y y): y is kept, the gradient is not an activation. */
-static void what_the_backward_pass_reads_again_is_an_activation(void **state) {
+static void values_that_the_backward_pass_reads_again_are_activations(void **state) {
   mr_fn_t *f = mr_fn_create(), *g = NULL;
   mr_diag_t diag = {0};
   mr_mem_causes_t c;
@@ -222,7 +222,7 @@ int main(void) {
       cmocka_unit_test(random_programs_and_their_gradients_add_up),
       cmocka_unit_test(steps_of_every_dtype_add_up),
       cmocka_unit_test(a_fused_conversion_of_what_stays_is_a_cast),
-      cmocka_unit_test(what_the_backward_pass_reads_again_is_an_activation),
+      cmocka_unit_test(values_that_the_backward_pass_reads_again_are_activations),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

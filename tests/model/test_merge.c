@@ -86,9 +86,9 @@ static mr_fn_t *gradient_apart(const mr_fn_t *f) {
   return g;
 }
 
-/* mr_value_and_grad and mr_vjp do it themselves.  Nine products apart (three forth, six back),
-   three merged; the gradient of a bf16 product with weights of f32 is cut in f32: every conversion
-   has gone into a product or stands before one. */
+/* mr_value_and_grad and mr_vjp do it themselves.  Nine products apart (three forward, six
+   backward), three merged; the gradient of a bf16 product with weights of f32 is cut in f32: every
+   conversion has gone into a product or comes before one. */
 static void before_the_gradient_it_merges_the_backward_products_too(void **state) {
   for (int i = 0; i < 4; i++) {
     kind_t k = {.transposed = i & 1, .bias = true, .narrow = i & 2};
@@ -114,7 +114,7 @@ static void products_of_another_precision_stay_apart(void **state) {
 }
 
 /* Two or three products of few columns, the third of them by a matrix that the first product has
-   made: it cannot stand beside it. */
+   made: it cannot be beside it. */
 static mr_fn_t *heads(int64_t rows, int64_t columns, bool chained) {
   mr_fn_t *f = mr_fn_create();
   mr_var_t *x = input(f, rows, TERMS), *y[3];
@@ -134,7 +134,7 @@ static void few_columns_of_many_rows_are_merged_and_cut(void **state) {
   mr_fn_destroy(f), mr_fn_destroy(g);
 }
 
-static void what_depends_on_one_of_them_stays_apart(void **state) {
+static void products_that_depend_on_each_other_stay_apart(void **state) {
   mr_fn_t *f = heads(ROWS, 3, true), *g = merged(f);
   assert_int_equal(count(g, "dot_general"), 2);
   same_values(f, g, 1e-5);
@@ -151,7 +151,7 @@ static void where_slices_cost_more_than_they_save_nothing_changes(void **state) 
   }
 }
 
-static void the_compiler_merges_unless_it_is_told_not_to(void **state) {
+static void the_compiler_merges_unless_the_pass_is_skipped(void **state) {
   mr_fn_t *f = heads(ROWS, 3, false);
   const char *skip[] = {"", "merge-products"};
   const int want[] = {1, 3};
@@ -197,9 +197,9 @@ int main(void) {
       cmocka_unit_test(before_the_gradient_it_merges_the_backward_products_too),
       cmocka_unit_test(products_of_another_precision_stay_apart),
       cmocka_unit_test(few_columns_of_many_rows_are_merged_and_cut),
-      cmocka_unit_test(what_depends_on_one_of_them_stays_apart),
+      cmocka_unit_test(products_that_depend_on_each_other_stay_apart),
       cmocka_unit_test(where_slices_cost_more_than_they_save_nothing_changes),
-      cmocka_unit_test(the_compiler_merges_unless_it_is_told_not_to),
+      cmocka_unit_test(the_compiler_merges_unless_the_pass_is_skipped),
       cmocka_unit_test(an_attention_that_is_not_differentiated_stays_as_it_is),
       cmocka_unit_test(a_training_step_multiplies_q_k_and_v_at_once),
   };

@@ -243,7 +243,7 @@ static void parameters_and_losses_of_other_dtypes_are_refused(void **state) {
   expect_no_step(MR_F32, MR_F32, 1, "the loss is f32[3], want a scalar of f32, bf16, f16 or f64");
 }
 
-static void a_loss_that_was_not_traced_is_told(void **state) {
+static void a_loss_that_was_not_traced_is_reported(void **state) {
   mr_diag_t diag = {0};
   mr_fn_t *f = mr_fn_create(), *step = NULL;
   const mr_fn_t *const part[] = {f};
@@ -350,7 +350,7 @@ int main(void) {
       cmocka_unit_test(settings_of_an_optimizer_count),
       cmocka_unit_test(wrong_settings_are_named),
       cmocka_unit_test(parameters_and_losses_of_other_dtypes_are_refused),
-      cmocka_unit_test(a_loss_that_was_not_traced_is_told),
+      cmocka_unit_test(a_loss_that_was_not_traced_is_reported),
       cmocka_unit_test(an_average_follows_the_weights),
       cmocka_unit_test(parts_of_a_batch_add_up_to_its_step_in_less_memory),
       cmocka_unit_test(parts_draw_masks_of_their_own),

@@ -77,7 +77,7 @@ static double dot(const mr_var_t *v, const double *a, const double *b) {
   return sum;
 }
 
-/* J t by forward mode, by differences where there is none; how near it is. */
+/* J t by forward mode, by differences where an op has no such rule; how near it is. */
 static double slopes_along(const func_t *p, double *const *t, double **jt) {
   double *both[GRID_MAX];
   if (p->reverse_only) {
@@ -291,7 +291,7 @@ enum {
   INNER = sizeof inner / sizeof *inner,
   OUTER = sizeof outer / sizeof *outer,
   PAIRS = INNER * OUTER,
-  SHARE = 8 /* a sample takes one in so many pairs */
+  SHARE = 8 /* a sample takes one in this many pairs */
 };
 
 /* The function that the inner transform makes, with values; its scalar where the outer takes one.

@@ -129,7 +129,7 @@ static void spoil(const mr_fn_t *f) {
 
 static void spoilt_texts_are_refused(void **state) { each_sample(spoil); }
 
-static void what_is_wrong_is_said_with_its_line(void **state) {
+static void parse_errors_name_the_line(void **state) {
   const struct {
     const char *text, *says;
   } wrong[] = {
@@ -309,7 +309,7 @@ static void texts_that_would_grow_without_bound_are_refused(void **state) {
   free(text);
 }
 
-/* jax does not print the author's rule: what a text cannot say is refused, not made up. */
+/* jax does not print the author's rule: what a text cannot say is refused, not guessed. */
 static void calls_whose_rule_is_not_in_the_text_have_no_derivatives(void **state) {
   const char *text =
       "{ lambda ; a:f32[2]. let b:f32[2] = custom_jvp_call[name=%s call_jaxpr={ lambda "
@@ -377,7 +377,7 @@ int main(void) {
       cmocka_unit_test(a_text_of_jax_runs),
       cmocka_unit_test(every_op_comes_back_from_its_text),
       cmocka_unit_test(spoilt_texts_are_refused),
-      cmocka_unit_test(what_is_wrong_is_said_with_its_line),
+      cmocka_unit_test(parse_errors_name_the_line),
       cmocka_unit_test(long_texts_come_back_on_many_lines_and_on_one),
       cmocka_unit_test(constants_keep_every_digit),
       cmocka_unit_test(equal_wide_constants_alone_are_merged),

@@ -101,7 +101,7 @@ static mr_fn_t *chain(void) {
   return f;
 }
 
-static void what_is_the_same_is_computed_once_and_what_differs_stays(void **state) {
+static void equal_equations_are_computed_once_and_different_ones_stay(void **state) {
   mr_fn_t *f = chain();
   assert_int_equal(mr_cse(f, NULL), MR_OK);
   assert_int_equal(count(f, "exp"), 2);
@@ -189,7 +189,7 @@ static int dead_exps(const char *skip, double *out) {
   return n;
 }
 
-static void what_no_result_needs_is_dropped_and_changes_nothing(void **state) {
+static void dropping_dead_equations_changes_no_result(void **state) {
   double with[3], without[3];
   /* The others drop what they leave behind themselves. */
   assert_int_equal(dead_exps("fold-convert,sink,merge-products,fuse,dead-code", without), 1);
@@ -197,7 +197,7 @@ static void what_no_result_needs_is_dropped_and_changes_nothing(void **state) {
   assert_memory_equal(with, without, sizeof with);
 }
 
-static void a_pass_can_be_left_out_and_a_wrong_name_is_told(void **state) {
+static void a_pass_can_be_skipped_and_a_wrong_name_is_reported(void **state) {
   mr_fn_t *f = chain();
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
@@ -218,13 +218,13 @@ static void a_pass_can_be_left_out_and_a_wrong_name_is_told(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_op_written_twice_gives_the_same_bits_with_and_without),
-      cmocka_unit_test(what_is_the_same_is_computed_once_and_what_differs_stays),
+      cmocka_unit_test(equal_equations_are_computed_once_and_different_ones_stay),
       cmocka_unit_test(a_barrier_keeps_what_is_behind_it_apart),
       cmocka_unit_test(minus_zero_is_no_zero),
       cmocka_unit_test(constants_are_computed_when_compiling),
       cmocka_unit_test(ones_of_any_shape_multiply_nothing),
-      cmocka_unit_test(what_no_result_needs_is_dropped_and_changes_nothing),
-      cmocka_unit_test(a_pass_can_be_left_out_and_a_wrong_name_is_told),
+      cmocka_unit_test(dropping_dead_equations_changes_no_result),
+      cmocka_unit_test(a_pass_can_be_skipped_and_a_wrong_name_is_reported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,7 +122,7 @@ static void collectives_work_inside_a_scan_and_in_every_dtype(void **state) {
   mr_fn_destroy(b);
 }
 
-static void what_does_not_fit_the_devices_is_said_before_anything_runs(void **state) {
+static void operands_that_do_not_fit_the_devices_are_refused_before_a_run(void **state) {
   mr_fn_t *f = step();
   mr_pmapped_t *p = NULL;
   diag = (mr_diag_t){0};
@@ -141,7 +141,7 @@ int main(void) {
       cmocka_unit_test(a_step_on_four_devices_is_the_step_under_vmap),
       cmocka_unit_test(a_hundred_runs_give_the_same_bits),
       cmocka_unit_test(collectives_work_inside_a_scan_and_in_every_dtype),
-      cmocka_unit_test(what_does_not_fit_the_devices_is_said_before_anything_runs),
+      cmocka_unit_test(operands_that_do_not_fit_the_devices_are_refused_before_a_run),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ static float *filled(int n, uint32_t seed) {
 }
 
 /* The largest error of out = a b against a sum in f64, as a share of the sum of the terms' sizes.
-   a and b lie in rows, or in columns where told so. */
+   a and b lie in rows, or in columns where the case says so. */
 static double worst(mr_precision_t precision, bool a_turned, bool b_turned) {
   mr_matmul_spec_t s = {.batch = 2, .m = M, .n = N, .k = K, .a = MR_F32, .b = MR_F32};
   s.out = MR_F32, s.precision = precision;

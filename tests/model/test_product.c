@@ -168,7 +168,7 @@ static void split_operands_keep_infinities(void **state) {
   mr_fn_destroy(f);
 }
 
-static void what_libraries_do_not_take_is_refused(void **state) {
+static void products_that_no_library_takes_are_refused(void **state) {
   static const struct {
     mr_dtype_t in, out;
     int64_t k;
@@ -264,7 +264,7 @@ int main(void) {
       cmocka_unit_test(samples_of_products_have_plans_that_give_the_cpus_results),
       cmocka_unit_test(random_products_have_plans_that_give_the_cpus_results),
       cmocka_unit_test(split_operands_keep_infinities),
-      cmocka_unit_test(what_libraries_do_not_take_is_refused),
+      cmocka_unit_test(products_that_no_library_takes_are_refused),
       cmocka_unit_test(products_of_the_recipes_step_are_those_of_the_table),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -105,7 +105,7 @@ static void a_training_step_sinks_its_loss_before_the_gradient(void **state) {
   mr_fn_destroy(whole), mr_fn_destroy(hand);
 }
 
-static void the_compiler_sinks_slices_unless_it_is_told_not_to(void **state) {
+static void the_compiler_sinks_slices_unless_the_pass_is_skipped(void **state) {
   mr_fn_t *f = head(false);
   mr_exec_t *with = NULL, *without = NULL;
   mr_diag_t diag = {0};
@@ -116,7 +116,7 @@ static void the_compiler_sinks_slices_unless_it_is_told_not_to(void **state) {
   mr_fn_destroy(f);
 }
 
-static void what_someone_else_reads_whole_is_not_computed_twice(void **state) {
+static void a_value_that_others_read_whole_is_not_computed_twice(void **state) {
   mr_fn_t *f = mr_fn_create();
   mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, B, T, C));
   mr_var_t *h = mr_lax_linear(f, x, input(f, C, C), NULL, false);
@@ -213,8 +213,8 @@ int main(void) {
       cmocka_unit_test(a_head_that_reads_one_token_costs_what_the_slice_by_hand_costs),
       cmocka_unit_test(sunk_before_the_gradient_it_spares_the_backward_pass_too),
       cmocka_unit_test(a_training_step_sinks_its_loss_before_the_gradient),
-      cmocka_unit_test(the_compiler_sinks_slices_unless_it_is_told_not_to),
-      cmocka_unit_test(what_someone_else_reads_whole_is_not_computed_twice),
+      cmocka_unit_test(the_compiler_sinks_slices_unless_the_pass_is_skipped),
+      cmocka_unit_test(a_value_that_others_read_whole_is_not_computed_twice),
       cmocka_unit_test(a_slice_of_the_last_dimension_stays_below_a_norm),
       cmocka_unit_test(views_of_broadcasts_and_counters_are_made_small_at_once),
       cmocka_unit_test(a_hessian_of_squares_turns_nothing_round),

@@ -372,7 +372,7 @@ static void grad_under_a_named_axis_is_the_gradient_of_the_sum(void **state) {
   mr_fn_destroy(outside);
 }
 
-static void two_axes_are_told_apart_by_their_names(void **state) {
+static void two_axes_are_distinguished_by_their_names(void **state) {
   mr_fn_t *f = mr_fn_create(), *m = NULL;
   mr_diag_t diag = {0};
   mr_var_t *x = mr_fn_input(f, mr_aval_scalar(MR_F32));
@@ -454,7 +454,7 @@ static void a_rule_of_ones_own_sums_over_the_axis(void **state) {
   }
 }
 
-static void an_axis_that_nobody_maps_is_named(void **state) {
+static void an_axis_that_no_vmap_maps_is_named(void **state) {
   mr_fn_t *f = meeting();
   mr_exec_t *x = NULL;
   mr_diag_t diag = {0};
@@ -505,10 +505,10 @@ int main(void) {
       cmocka_unit_test(the_fused_loss_has_jax_s_gradient_and_hessian_product),
       cmocka_unit_test(psum_pmean_all_gather_and_axis_index_are_sums_over_the_examples),
       cmocka_unit_test(grad_under_a_named_axis_is_the_gradient_of_the_sum),
-      cmocka_unit_test(two_axes_are_told_apart_by_their_names),
+      cmocka_unit_test(two_axes_are_distinguished_by_their_names),
       cmocka_unit_test(a_call_whose_operands_are_not_mapped_sees_the_axis),
       cmocka_unit_test(a_rule_of_ones_own_sums_over_the_axis),
-      cmocka_unit_test(an_axis_that_nobody_maps_is_named),
+      cmocka_unit_test(an_axis_that_no_vmap_maps_is_named),
       cmocka_unit_test(axes_that_are_not_there_are_refused),
       cmocka_unit_test(a_norm_of_no_tensors_is_zero),
   };

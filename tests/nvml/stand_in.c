@@ -1,4 +1,4 @@
-/* Stands in for NVIDIA's library where there is no GPU: the functions of its own header, so that a
+/* Replaces NVIDIA's library where there is no GPU: the functions of its own header, so that a
    name or a parameter of theirs cannot differ, and one device whose numbers are known. */
 #include <nvml.h>
 

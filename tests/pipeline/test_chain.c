@@ -445,7 +445,7 @@ static void check_slots(const tree_t *t, const mr_buf_t *b, const plain_t *want,
         (unsigned long long)b->key[i], (unsigned long long)want[i].key);
 }
 
-/* Fills at random positions; a hole among them is told, or nothing is. */
+/* Fills at random positions; a hole among them is reported, or nothing is. */
 static void check_fills(tree_t *t, mr_buf_t *b) {
   int64_t all = all_of(t->node[t->n - 1].spec);
   for (int tries = 0; tries < 12; tries++) {

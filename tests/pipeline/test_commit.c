@@ -26,7 +26,7 @@ static mr_err_t bytes_plan(mr_stage_t *s) {
 }
 static mr_err_t no_step(mr_stage_t *s) { return MR_END; }
 
-/* Two buffers make one; its first one cannot be told. */
+/* Two buffers make one; its first one is unknown. */
 static int64_t pairs_seek(const mr_stage_t *s, int64_t number, int64_t *own, int64_t *record) {
   return number ? number * 2 : -1;
 }
@@ -73,7 +73,7 @@ static void nothing_is_committed_where_no_stage_keeps_anything(void **state) {
   mr_graph_destroy(g);
 }
 
-static void what_says_nothing_changes_nothing(void **state) {
+static void commits_of_unknown_ports_and_stages_change_nothing(void **state) {
   mr_graph_t *g = wired(&reg, table, "make ! pass name=a ! pass name=b", 2);
   mr_stage_t *b = worker_of(g, "b", 0);
   mr_commits(b);
@@ -143,7 +143,7 @@ static int64_t number_before(const mr_stage_def_t *def, int64_t number) {
   return def == &blind || def == &record ? -1 : number;
 }
 
-/* What stage i sees, once what those behind it see is known: nodes stand behind those before them.
+/* What stage i sees, once what those behind it see is known: nodes come after those before them.
  */
 static int64_t want_committed(world_t *w, int i) {
   int64_t least = INT64_MAX;
@@ -266,7 +266,7 @@ static void several_threads_commit_at_once(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(nothing_is_committed_where_no_stage_keeps_anything),
-      cmocka_unit_test(what_says_nothing_changes_nothing),
+      cmocka_unit_test(commits_of_unknown_ports_and_stages_change_nothing),
       cmocka_unit_test(a_stage_may_say_it_of_one_before_it),
       cmocka_unit_test(a_stream_begins_where_it_was_resumed),
       cmocka_unit_test(random_orders_pass_back_the_least),

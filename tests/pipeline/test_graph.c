@@ -175,7 +175,7 @@ static void a_url_with_a_query_is_a_value(void **state) {
   mr_graph_destroy(g);
 }
 
-static void wrong_text_is_told_with_its_place(void **state) {
+static void wrong_text_is_reported_with_line_and_column(void **state) {
   static const char *const bad[][2] = {
       {"", "the graph has no stages"},
       {"sourse ! sink", "1:1: unknown stage \"sourse\"; did you mean \"source\"?"},
@@ -477,7 +477,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(text_and_calls_give_the_same_graph),
       cmocka_unit_test(a_url_with_a_query_is_a_value),
-      cmocka_unit_test(wrong_text_is_told_with_its_place),
+      cmocka_unit_test(wrong_text_is_reported_with_line_and_column),
       cmocka_unit_test(a_graph_that_does_not_fit_is_refused_when_it_settles),
       cmocka_unit_test(overrides_reach_variables_and_settings),
       cmocka_unit_test(two_overrides_of_one_setting_are_refused),

@@ -95,7 +95,7 @@ static const mr_stage_def_t look = {.name = "look",
                                     .step = &(const mr_step_def_t){.run = look_step}};
 static const mr_stage_def_t *const table[] = {&numbers, &watcher, &endless, &work, &look, NULL};
 
-static void what_is_taken_and_what_is_lost_are_all(void **state) {
+static void taken_and_lost_buffers_are_all_buffers(void **state) {
   mr_registry_t reg = {0};
   mr_registry_add(&reg, table);
   for (int workers = 1; workers <= 5; workers++) {
@@ -133,7 +133,7 @@ static void one_that_only_watches_does_not_keep_an_endless_stream_going(void **s
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_taken_and_what_is_lost_are_all),
+      cmocka_unit_test(taken_and_lost_buffers_are_all_buffers),
       cmocka_unit_test(one_that_only_watches_does_not_keep_an_endless_stream_going)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

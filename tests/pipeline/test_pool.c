@@ -81,7 +81,7 @@ static void *churn(void *arg) {
   for (int i = 0; i < 50000; i++) {
     mr_buf_t *b = mr_pool_get(arg);
     if (!b) continue;
-    if (b->data && *(int *)b->data) return arg; /* somebody else has it too */
+    if (b->data && *(int *)b->data) return arg; /* another holder has it too */
     *(int *)b->data = 1;
     *(int *)b->data = 0;
     mr_buf_unref(b);

@@ -337,7 +337,7 @@ static void act(world_t *w) {
   if (what < 45 || !w->n_edges) {
     int i = draw(w->r, w->n);
     if (!w->producer[i].closed) give(w, i);
-    if (what == 0 && !w->producer[i].closed) /* it may end while others go on */
+    if (what == 0 && !w->producer[i].closed) /* it may end while others continue */
       mr__leave(w->producer[i].s->rt), w->producer[i].closed = true;
     return;
   }
@@ -452,7 +452,7 @@ static void *work(void *arg) {
   return NULL;
 }
 
-static void threads_end_whoever_ends_first(void **state) {
+static void threads_end_whichever_ends_first(void **state) {
   round_t r = round_first(200);
   while (round_next(&r)) {
     char text[400];
@@ -496,7 +496,7 @@ int main(void) {
       cmocka_unit_test(a_port_without_a_link_has_nothing_and_keeps_nothing),
       cmocka_unit_test(a_buffer_that_others_hold_keeps_its_number),
       cmocka_unit_test(every_call_returns_what_plain_queues_say),
-      cmocka_unit_test(threads_end_whoever_ends_first),
+      cmocka_unit_test(threads_end_whichever_ends_first),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

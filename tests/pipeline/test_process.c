@@ -1,4 +1,4 @@
-/* process blocks: parsed, dumped, cut, and told when wrong. */
+/* process blocks: parsed, dumped, cut, and reported when wrong. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -194,7 +194,7 @@ static void the_stages_of_the_kept_process_are_planned_as_its_own(void **state) 
   mr_graph_destroy(g);
 }
 
-static void wrong_blocks_are_told_with_their_place(void **state) {
+static void wrong_process_blocks_are_reported_with_line_and_column(void **state) {
   static const char *const bad[][2] = {
       {"process { count }", "1:1: want process NAME { ... }"},
       {"process a count", "1:11: want \"{\" or NAME=VALUE after process a"},
@@ -215,7 +215,7 @@ static void wrong_blocks_are_told_with_their_place(void **state) {
   }
 }
 
-static void what_cannot_leave_a_process_is_refused(void **state) {
+static void edges_that_cannot_leave_a_process_are_refused(void **state) {
   static const char *const bad[][2] = {
       {"process a { count ! sink }\ncount ! sink", "2:1: count2 is in no process"},
       {"process a { records name=r }\nprocess b { sink name=s }\nr. ! s.",
@@ -256,8 +256,8 @@ int main(void) {
       cmocka_unit_test(edges_that_cross_become_links),
       cmocka_unit_test(of_a_cut_graph_one_process_is_kept_with_its_specs),
       cmocka_unit_test(the_stages_of_the_kept_process_are_planned_as_its_own),
-      cmocka_unit_test(wrong_blocks_are_told_with_their_place),
-      cmocka_unit_test(what_cannot_leave_a_process_is_refused),
+      cmocka_unit_test(wrong_process_blocks_are_reported_with_line_and_column),
+      cmocka_unit_test(edges_that_cannot_leave_a_process_are_refused),
       cmocka_unit_test(the_drawing_has_a_cluster_for_each_process),
   };
   return cmocka_run_group_tests(tests, setup, NULL);

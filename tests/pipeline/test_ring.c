@@ -71,7 +71,7 @@ static mr_pool_t *bytes_pool(size_t n) {
 }
 
 /* The producer had looked before the consumer left, and pushes after it. */
-static void what_is_pushed_to_a_consumer_that_has_left_is_released(void **state) {
+static void buffers_pushed_to_a_consumer_that_has_left_are_released(void **state) {
   for (int lossy = 0; lossy < 2; lossy++) {
     mr_ring_t *r = mr_ring_init(*state, DEPTH, NULL, NULL);
     mr_pool_t *pool = bytes_pool(2);
@@ -261,8 +261,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(full_ring_pushes_back, setup, teardown),
       cmocka_unit_test_setup_teardown(a_closed_ring_is_over_once_it_is_empty, setup, teardown),
       cmocka_unit_test_setup_teardown(the_producer_sees_that_the_consumer_left, setup, teardown),
-      cmocka_unit_test_setup_teardown(what_is_pushed_to_a_consumer_that_has_left_is_released, setup,
-                                      teardown),
+      cmocka_unit_test_setup_teardown(buffers_pushed_to_a_consumer_that_has_left_are_released,
+                                      setup, teardown),
       cmocka_unit_test_setup_teardown(a_consumer_that_leaves_at_any_moment_leaves_nothing_behind,
                                       setup, teardown),
       cmocka_unit_test_setup_teardown(a_million_random_bursts_arrive_once_and_in_order, setup,

@@ -209,7 +209,8 @@ static int some_giver(round_t *r, int i) {
   return n ? at[draw(r, n)] : -1;
 }
 
-/* Trees are told apart by their first root alone, so only makes that nothing reads yet are met. */
+/* Trees are distinguished by their first root alone, so only makes that nothing reads yet are met.
+ */
 static int some_lone_make(round_t *r, int i) {
   int at[NODES], n = 0;
   for (int k = 0; k < i; k++) {
@@ -270,7 +271,7 @@ static int first_of(what_t what) { /* in the order in which stages are opened an
   return -1;
 }
 
-static void check_told(const mr_diag_t *diag, mr_err_t e, int i) {
+static void check_reported(const mr_diag_t *diag, mr_err_t e, int i) {
   const plan_t *p = &now.plan[i];
   char want[100];
   mr_err_t code = p->what == FAILS         ? MR_ERR_DATA
@@ -288,7 +289,7 @@ static void check_told(const mr_diag_t *diag, mr_err_t e, int i) {
               diag->text, want);
 }
 
-/* The failure that was told is one that happened. */
+/* The failure that was reported is one that happened. */
 static bool check_failures(const mr_diag_t *diag, mr_err_t e) {
   bool any = false;
   for (int i = 0; i < now.n; i++) {
@@ -298,7 +299,7 @@ static bool check_failures(const mr_diag_t *diag, mr_err_t e) {
     any = true;
     snprintf(start, sizeof start, "n%d:", i);
     if (strncmp(diag->text, start, strlen(start))) continue;
-    return check_told(diag, e, i), true;
+    return check_reported(diag, e, i), true;
   }
   round_check(now.r, !any, "said %d \"%s\", and another stage failed", (int)e, diag->text);
   return false;
@@ -312,7 +313,7 @@ static void check_result(const mr_diag_t *diag, mr_err_t e) {
     return;
   }
   int later = first_of(FAILS_LATER);
-  if (later >= 0) return check_told(diag, e, later);
+  if (later >= 0) return check_reported(diag, e, later);
   round_check(now.r, e == MR_OK, "said %d \"%s\"", (int)e, diag->text);
 }
 
@@ -341,7 +342,7 @@ static void run(round_t *r) {
   int unopened = first_of(FAILS_OPEN);
   if (e < 0) {
     round_check(r, unopened >= 0, "did not start: %s", diag.text);
-    check_told(&diag, e, unopened);
+    check_reported(&diag, e, unopened);
     round_check(r, now.opened[now.n_opened - 1] == unopened, "n%d was opened after it",
                 now.opened[now.n_opened - 1]);
   }

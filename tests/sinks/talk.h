@@ -1,4 +1,4 @@
-/* A source of made-up metrics, and running a graph of it in a folder of its own. */
+/* A source of synthetic metrics, and running a graph of it in a folder of its own. */
 #ifndef MR_TESTS_SINKS_TALK_H
 #define MR_TESTS_SINKS_TALK_H
 
@@ -16,7 +16,7 @@
 #include "sinks/sinks.h"
 
 static const char *const names[] = {"cat", "dog"};
-static const mr_dataset_t made_up = {"synthetic", 2, names};
+static const mr_dataset_t synthetic = {"synthetic", 2, names};
 
 /* ---- a source of metrics: steps first..last, then a test record and the final one ---- */
 
@@ -77,7 +77,7 @@ static void talk_record(const talk_t *t, mr_report_t *r) {
   r->images = step * 10;
   r->elapsed_s = (double)step * 0.5;
   r->ledger = 0xABCDEF + (uint64_t)step;
-  r->dataset = &made_up;
+  r->dataset = &synthetic;
   mr_report_add(r, MR_METRIC_OWN(LOSS), 2.5 / (double)step);
   mr_report_add(r, MR_METRIC_OWN(ACCURACY), 0.25);
   mr_report_add(r, MR_METRIC_OWN(STEP_S), 0.5);

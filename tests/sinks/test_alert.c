@@ -103,8 +103,8 @@ static void left_out_from_step_60(mr_report_t *r) {
   r->skipped = true;
 }
 
-/* Runs a graph whose alert, with settings, writes what it was told; the text (heap). */
-static char *told(const char *source, const char *settings) {
+/* Runs a graph whose alert, with settings, writes what it received; the text (heap). */
+static char *reported(const char *source, const char *settings) {
   char text[512];
   mr_diag_t diag;
   snprintf(text, sizeof text,
@@ -118,30 +118,31 @@ static char *told(const char *source, const char *settings) {
 }
 
 static void a_run_without_a_fault_is_left_alone(void **state) {
-  char *got = told("talk last=300 ! telemetry every=0", "plateau=400 slow=0.5 stall=0.9 disk=1");
+  char *got =
+      reported("talk last=300 ! telemetry every=0", "plateau=400 slow=0.5 stall=0.9 disk=1");
   assert_string_equal(got, "");
   free(got);
 }
 
-static void a_loss_that_is_no_number_is_told_once(void **state) {
+static void a_loss_that_is_not_a_number_raises_one_alert(void **state) {
   talk_before = nan_from_step_30;
-  char *got = told("talk last=50 pause=500", "");
+  char *got = reported("talk last=50 pause=500", "");
   assert_string_equal(got, "nan 30\n");
   free(got);
 }
 
-static void a_plateau_is_told(void **state) {
+static void a_plateau_raises_an_alert(void **state) {
   talk_before = no_better_after_step_40;
-  char *got = told("talk last=400 pause=500", "plateau=50");
+  char *got = reported("talk last=400 pause=500", "plateau=50");
   int step = 0;
   assert_int_equal(sscanf(got, "plateau %d\n", &step), 1);
   assert_true(step >= 90 && step <= 300);
   free(got);
 }
 
-static void a_rate_that_drops_is_told(void **state) {
+static void a_rate_that_drops_raises_an_alert(void **state) {
   talk_before = slower_from_step_100;
-  char *got = told("talk last=200", "slow=0.6");
+  char *got = reported("talk last=200", "slow=0.6");
   int step = 0;
   assert_int_equal(sscanf(got, "slow %d\n", &step), 1);
   assert_true(step > 100 && step < 160);
@@ -150,19 +151,19 @@ static void a_rate_that_drops_is_told(void **state) {
 
 static void steps_that_are_left_out_raise_nothing(void **state) {
   talk_before = left_out_from_step_60;
-  char *got = told("talk last=200", "plateau=150 slow=0.9");
+  char *got = reported("talk last=200", "plateau=150 slow=0.9");
   assert_string_equal(got, "");
   free(got);
 }
 
-static void a_full_disk_is_told(void **state) {
-  char *got = told("talk last=3 ! telemetry every=0", "disk=1e18");
+static void a_full_disk_raises_an_alert(void **state) {
+  char *got = reported("talk last=3 ! telemetry every=0", "disk=1e18");
   assert_string_equal(got, "disk 1\n");
   free(got);
 }
 
-static void a_training_stage_that_waits_is_told(void **state) {
-  char *got = told("drip ! hungry ! telemetry every=0.05", "stall=0.6");
+static void a_training_stage_that_waits_raises_an_alert(void **state) {
+  char *got = reported("drip ! hungry ! telemetry every=0.05", "stall=0.6");
   assert_memory_equal(got, "stall ", 6);
   free(got);
 }
@@ -295,7 +296,7 @@ static void wait_for(const char *name, const char *key, double least) {
   }
 }
 
-static void what_a_subscriber_that_does_not_read_misses_is_a_metric(void **state) {
+static void losses_of_a_subscriber_that_does_not_read_are_a_metric(void **state) {
   char text[512], at[128];
   void *said;
   int few = 1, none = 0;
@@ -346,7 +347,7 @@ static void a_socket_beyond_this_machine_is_refused(void **state) {
 
 /* ---- peers that do not speak the protocol ---- */
 
-static void malformed_peers_hold_nobody(void **state) {
+static void malformed_peers_block_no_thread(void **state) {
   int port = port_free();
   struct sockaddr_in a = {.sin_family = AF_INET,
                           .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
@@ -378,19 +379,19 @@ int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
       CASE(a_run_without_a_fault_is_left_alone),
-      CASE(a_loss_that_is_no_number_is_told_once),
-      CASE(a_plateau_is_told),
-      CASE(a_rate_that_drops_is_told),
+      CASE(a_loss_that_is_not_a_number_raises_one_alert),
+      CASE(a_plateau_raises_an_alert),
+      CASE(a_rate_that_drops_raises_an_alert),
       CASE(steps_that_are_left_out_raise_nothing),
-      CASE(a_full_disk_is_told),
-      CASE(a_training_stage_that_waits_is_told),
+      CASE(a_full_disk_raises_an_alert),
+      CASE(a_training_stage_that_waits_raises_an_alert),
       CASE(an_alert_can_fail_the_run_after_its_end),
       CASE(a_webhook_gets_the_alert_as_json),
       CASE(a_subscriber_gets_topics_and_whole_records),
-      CASE(what_a_subscriber_that_does_not_read_misses_is_a_metric),
+      CASE(losses_of_a_subscriber_that_does_not_read_are_a_metric),
       CASE(addresses_that_cannot_be_are_refused_by_name),
       CASE(a_socket_beyond_this_machine_is_refused),
-      CASE(malformed_peers_hold_nobody),
+      CASE(malformed_peers_block_no_thread),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -174,7 +174,7 @@ static mr_err_t tell(mr_stage_t *s, mr_report_kind_t kind, int64_t step) {
   if (e != MR_OK) return e;
   mr_report_t *r = b->data;
   mr_report_begin(r, kind);
-  r->step = step, r->dataset = &made_up;
+  r->step = step, r->dataset = &synthetic;
   if (kind == MR_REPORT_MARK)
     r->mark = step;
   else

@@ -304,7 +304,7 @@ static size_t record_at(const uint8_t *bytes, int k) {
   return at;
 }
 
-/* Resumes after step 12: holes, NULL if there is none, must be all that is said.  The resumed run's
+/* Resumes after step 12: holes, NULL without any, must be all that is said.  The resumed run's
    own file is removed. */
 static void expect_said_holes(const char *holes) {
   char text[192], want[256] = "", path[400];

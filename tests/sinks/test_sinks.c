@@ -89,7 +89,7 @@ static void progress_counts_steps_that_were_skipped(void **state) {
   free(said);
 }
 
-static void steps_that_were_told_before_a_kill_are_not_told_again(void **state) {
+static void steps_reported_before_a_kill_are_not_reported_again(void **state) {
   char *said = run_said("talk first=31 last=60 ! progress 5 resume-reported=45");
   assert_non_null(strstr(said,
                          "\n"
@@ -321,7 +321,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       CASE(progress_says_the_lines_that_scripts_read),
       CASE(progress_counts_steps_that_were_skipped),
-      CASE(steps_that_were_told_before_a_kill_are_not_told_again),
+      CASE(steps_reported_before_a_kill_are_not_reported_again),
       CASE(jsonl_writes_one_object_a_record),
       CASE(resumed_jsonl_is_as_one_that_never_stopped),
       CASE(steps_that_an_earlier_file_lacks_are_said_at_resume),

@@ -42,7 +42,7 @@ static void *subscriber(const mr_subscribers_t *g, const char *topic, int room) 
   return s;
 }
 
-/* The next message's text: -1 if there is none within ms, of "number" the number, else 0. */
+/* The next message's text: -1 without one within ms, of "number" the number, else 0. */
 static long next(void *s, int ms, char *topic) {
   char text[LONG];
   zmq_setsockopt(s, ZMQ_RCVTIMEO, &ms, sizeof ms);
@@ -95,7 +95,7 @@ static mr_subscribers_t *open_at(const char *address) {
   return g;
 }
 
-static void what_a_slow_subscriber_loses_is_counted_and_costs_no_other_anything(void **state) {
+static void losses_of_a_slow_subscriber_are_counted_and_cost_no_other_anything(void **state) {
   mr_subscribers_t *g = open_at(*state);
   void *deaf = subscriber(g, "", 10), *well = subscriber(g, "number", 2000);
   mr_subscribers_stats_t st, before;
@@ -137,13 +137,13 @@ static void what_a_slow_subscriber_loses_is_counted_and_costs_no_other_anything(
   mr_subscribers_close(g, 0);
 }
 
-static void what_was_sent_last_arrives_before_the_publisher_is_closed(void **state) {
+static void the_last_message_arrives_before_the_publisher_closes(void **state) {
   mr_subscribers_t *g = open_at(*state);
   void *s = subscriber(g, "", 5000);
   char topic[32], text[16];
   mr_subscribers_stats_t st;
   meet(g, s);
-  /* ZeroMQ gives back room for 500 messages at once: so many of the 1000 may still be taken. */
+  /* ZeroMQ gives back room for 500 messages at once: 500 of the 1000 may still be taken. */
   for (int i = 1; i <= LAST; i++) {
     snprintf(text, sizeof text, "%d", i);
     mr_subscribers_send(g, "number", text);
@@ -169,7 +169,7 @@ static void subscribers_come_and_go(void **state) {
   mr_subscribers_close(g, 0);
 }
 
-static void a_text_that_nobody_takes_need_not_be_made(void **state) {
+static void a_text_without_subscribers_is_not_built(void **state) {
   mr_subscribers_t *g = open_at(*state);
   mr_subscribers_stats_t st;
   static char text[LONG];
@@ -194,7 +194,7 @@ static void a_text_that_nobody_takes_need_not_be_made(void **state) {
   mr_subscribers_close(g, 0);
 }
 
-/* Knocks until nobody is let in any more; how many were. */
+/* Connects until no connection is accepted any more; how many were. */
 static int let_in_at(mr__listener_t *d, int64_t now_ns) {
   struct sockaddr_un at;
   socklen_t n;
@@ -290,7 +290,7 @@ static void a_subscription_names_whole_parts_of_a_path(void **state) {
   }
 }
 
-static void what_is_no_longer_subscribed_to_does_not_come(void **state) {
+static void topics_without_a_subscription_are_not_sent(void **state) {
   mr_subscribers_t *g = open_at(*state);
   mr_subscribers_stats_t st;
   char topic[32];
@@ -376,7 +376,7 @@ static void one_that_says_too_much_is_sent_away(void **state) {
   }
 }
 
-static void addresses_that_cannot_be_are_told(void **state) {
+static void impossible_addresses_are_refused(void **state) {
   static const char *const bad[] = {"tcp://127.0.0.1", "tcp://127.0.0.1:99999999", "udp://x",
                                     "ipc://", "ipc:///no/such/folder/x"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -390,21 +390,21 @@ int main(void) {
   static char tcp[] = "tcp://127.0.0.1:*", file[64];
   snprintf(file, sizeof file, "ipc:///tmp/mr-subscribers-%ld", (long)getpid());
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_prestate(what_a_slow_subscriber_loses_is_counted_and_costs_no_other_anything,
+      cmocka_unit_test_prestate(losses_of_a_slow_subscriber_are_counted_and_cost_no_other_anything,
                                 tcp),
-      cmocka_unit_test_prestate(what_was_sent_last_arrives_before_the_publisher_is_closed, tcp),
+      cmocka_unit_test_prestate(the_last_message_arrives_before_the_publisher_closes, tcp),
       cmocka_unit_test_prestate(subscribers_come_and_go, tcp),
-      {"the_same_over_a_socket_file", what_was_sent_last_arrives_before_the_publisher_is_closed,
-       NULL, NULL, file},
+      {"the_same_over_a_socket_file", the_last_message_arrives_before_the_publisher_closes, NULL,
+       NULL, file},
       cmocka_unit_test_prestate(subscribers_come_and_go, file),
-      cmocka_unit_test_prestate(a_text_that_nobody_takes_need_not_be_made, tcp),
+      cmocka_unit_test_prestate(a_text_without_subscribers_is_not_built, tcp),
       cmocka_unit_test(newcomers_are_let_in_at_a_limited_rate),
       cmocka_unit_test(strangers_get_nothing_and_do_no_harm),
       cmocka_unit_test_prestate(a_subscription_names_whole_parts_of_a_path, tcp),
-      cmocka_unit_test_prestate(what_is_no_longer_subscribed_to_does_not_come, tcp),
+      cmocka_unit_test_prestate(topics_without_a_subscription_are_not_sent, tcp),
       cmocka_unit_test(silent_connections_do_not_keep_a_subscriber_out),
       cmocka_unit_test(one_that_says_too_much_is_sent_away),
-      cmocka_unit_test(addresses_that_cannot_be_are_told),
+      cmocka_unit_test(impossible_addresses_are_refused),
   };
   context = zmq_ctx_new();
   int failed = cmocka_run_group_tests(tests, NULL, NULL);

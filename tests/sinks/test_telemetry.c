@@ -28,10 +28,10 @@ static int teardown(void **state) {
 
 static pid_t reader;
 static int hold; /* keeps the pipe open until the run is over */
-static double steps_done;
+static double count_steps_done;
 
 static void wake_reader_for_the_last_words(mr_report_t *r) {
-  if (r->kind == MR_REPORT_TEST) steps_done = mr_now_s();
+  if (r->kind == MR_REPORT_TEST) count_steps_done = mr_now_s();
   if (r->kind == MR_REPORT_FINAL) kill(reader, SIGCONT);
 }
 
@@ -42,7 +42,7 @@ static void start_stopped_reader(const char *fifo) {
   assert_int_equal(mkfifo(fifo, 0600), 0);
   reader = fork();
   if (reader == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no process behind */
     int in = open(fifo, O_RDONLY), to = open(out, O_WRONLY | O_CREAT, 0600);
     dup2(in, 0), dup2(to, 1);
     execlp("cat", "cat", (char *)NULL);
@@ -61,7 +61,7 @@ static void start_stopped_reader(const char *fifo) {
   fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-static void a_stopped_reader_holds_nobody_and_gets_the_final_values(void **state) {
+static void a_stopped_reader_blocks_no_writer_and_gets_the_final_values(void **state) {
   char fifo[96], text[256];
   int status;
   mr_diag_t diag;
@@ -70,10 +70,10 @@ static void a_stopped_reader_holds_nobody_and_gets_the_final_values(void **state
   talk_before = wake_reader_for_the_last_words;
   snprintf(text, sizeof text, "talk last=20000 ! telemetry ! jsonl path=%s", fifo);
   double t0 = mr_now_s();
-  steps_done = 0;
+  count_steps_done = 0;
   assert_int_equal(run(text, &diag), MR_OK);
-  assert_true(steps_done > t0); /* every step was given while the reader stood still */
-  close(hold);                  /* the last writer: the reader takes what is left and ends */
+  assert_true(count_steps_done > t0); /* every step was given while the reader stood still */
+  close(hold);                        /* the last writer: the reader takes what is left and ends */
   assert_int_equal(waitpid(reader, &status, 0), reader);
   char *got = read_text("read");
   const char *last = strstr(got, "\"kind\":\"final\"");
@@ -153,7 +153,7 @@ static void every_measured_record_tells_stages_quantiles_and_the_process(void **
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
-      CASE(a_stopped_reader_holds_nobody_and_gets_the_final_values),
+      CASE(a_stopped_reader_blocks_no_writer_and_gets_the_final_values),
       CASE(a_disk_that_gets_room_again_gets_every_line_whole_and_in_order),
       CASE(every_measured_record_tells_stages_quantiles_and_the_process),
   };

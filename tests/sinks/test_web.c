@@ -294,7 +294,7 @@ static void bodies_nonsense_and_long_heads_do_not_get_in(void **state) {
   finish();
 }
 
-/* Holds the run at its second step until somebody reads. */
+/* Holds the run at its second step until a client reads. */
 static atomic_bool is_read;
 
 static void wait_until_read(mr_report_t *r) {
@@ -391,7 +391,7 @@ static void a_thread_has(const char *begins, int priority) {
   assert_true(threads_of_priority(begins, priority) >= 1);
 }
 
-static void what_answers_strangers_has_the_lowest_priority(void **state) {
+static void threads_that_answer_requests_have_the_lowest_priority(void **state) {
   char text[160];
   snprintf(text, sizeof text,
            "talk last=1000000 pause=5000 name=t  t. ! web port=0  t. ! publish ipc://%s/p", dir);
@@ -402,7 +402,7 @@ static void what_answers_strangers_has_the_lowest_priority(void **state) {
   finish();
 }
 
-/* 64 at once, then one in 20 ms: so many cannot have been let in sooner.  A slow machine is no
+/* 64 at once, then one in 20 ms: this many cannot have been accepted sooner.  A slow machine is no
    matter. */
 static void of_many_that_come_each_is_answered_in_its_turn(void **state) {
   enum { COME = 94, BURST = 64, LATE = COME - BURST - 1 };
@@ -455,7 +455,7 @@ int main(void) {
       CASE(the_stream_brings_every_record_and_ends_with_the_run),
       CASE(clients_that_say_nothing_do_not_hold_the_run),
       CASE(a_connection_that_comes_to_no_request_is_ended),
-      CASE(what_answers_strangers_has_the_lowest_priority),
+      CASE(threads_that_answer_requests_have_the_lowest_priority),
       CASE(of_many_that_come_each_is_answered_in_its_turn),
       CASE(beyond_loopback_it_wants_tls),
       CASE(a_full_log_keeps_every_second_old_step_and_all_the_rest),

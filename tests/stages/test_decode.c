@@ -248,7 +248,7 @@ static void scans_are_counted_before_the_first_is_decoded(void **state) {
 }
 
 /* Bytes like those of a scan in a comment, or behind the end. */
-static void what_looks_like_a_scan_is_not_counted(void **state) {
+static void bytes_that_look_like_a_scan_are_not_counted(void **state) {
   static const uint8_t comment[4] = {0xFF, 0xFE, 2000 >> 8, 2000 & 255};
   static uint8_t bytes[BYTES_MAX];
   int after = 0;
@@ -276,7 +276,7 @@ int main(void) {
       cmocka_unit_test(damaged_files_fail_for_every_box_or_for_none),
       cmocka_unit_test(cut_files_are_bad),
       cmocka_unit_test(scans_are_counted_before_the_first_is_decoded),
-      cmocka_unit_test(what_looks_like_a_scan_is_not_counted),
+      cmocka_unit_test(bytes_that_look_like_a_scan_are_not_counted),
       cmocka_unit_test(a_canvas_of_too_many_pixels_on_a_side_is_bad),
   };
   return cmocka_run_group_tests(tests, read_rows, NULL);

@@ -75,7 +75,7 @@ static void interleaved_pixels_are_mirrored_whole(void **state) {
     }
 }
 
-static void what_draws_is_refused_where_there_is_no_generator(void **state) {
+static void stages_that_draw_are_refused_for_records_without_a_generator(void **state) {
   static const mr_stage_def_t *const def[] = {&mr_stage_flip, &mr_stage_resized_crop};
   static const char *const advice[] = {"set p=0 or p=1", "set scale=1:1"};
   for (int k = 0; k < 2; k++) {
@@ -175,7 +175,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_flip_mirrors_every_row_or_keeps_the_picture),
       cmocka_unit_test(interleaved_pixels_are_mirrored_whole),
-      cmocka_unit_test(what_draws_is_refused_where_there_is_no_generator),
+      cmocka_unit_test(stages_that_draw_are_refused_for_records_without_a_generator),
       cmocka_unit_test(settings_that_leave_nothing_to_draw_need_no_generator),
       cmocka_unit_test(other_input_is_refused_by_each_stage),
       cmocka_unit_test(settings_out_of_range_are_refused),

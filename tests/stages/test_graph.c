@@ -255,7 +255,7 @@ static void a_source_ends_when_every_consumer_has_left(void **state) {
   mr_graph_destroy(g);
 }
 
-static void the_first_error_wins_and_is_told_with_its_stage(void **state) {
+static void the_first_error_wins_and_names_its_stage(void **state) {
   mr_diag_t diag = {0};
   mr_graph_t *g = parsed("count 0 name=c ! nap workers=3 ! check fail-at=50 c. ! identity ! null");
   assert_int_equal(mr_graph_run(g, &diag), MR_ERR_DATA);
@@ -263,7 +263,7 @@ static void the_first_error_wins_and_is_told_with_its_stage(void **state) {
   mr_graph_destroy(g);
 }
 
-static void a_bad_record_is_told_by_its_map(void **state) {
+static void a_map_reports_a_bad_record(void **state) {
   mr_diag_t diag = {0};
   mr_graph_t *g = parsed("picks ! addrandom fail-at=77 name=m ! batch 8 workers=4 ! null");
   assert_int_equal(mr_graph_run(g, &diag), MR_ERR_DATA);
@@ -364,8 +364,8 @@ int main(void) {
       cmocka_unit_test(a_tee_gives_every_consumer_everything),
       cmocka_unit_test(a_consumer_that_leaves_does_not_stop_the_others),
       cmocka_unit_test(a_source_ends_when_every_consumer_has_left),
-      cmocka_unit_test(the_first_error_wins_and_is_told_with_its_stage),
-      cmocka_unit_test(a_bad_record_is_told_by_its_map),
+      cmocka_unit_test(the_first_error_wins_and_names_its_stage),
+      cmocka_unit_test(a_map_reports_a_bad_record),
       cmocka_unit_test(an_endless_graph_can_be_stopped_and_cancelled),
       cmocka_unit_test(batches_do_not_depend_on_workers),
       cmocka_unit_test(the_remainder_is_dropped_when_asked),

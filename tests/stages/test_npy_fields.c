@@ -349,7 +349,7 @@ static void offsets_that_lie_are_refused(void **state) {
   write_plain();
 }
 
-/* With on-bad= others stand in for them. */
+/* With on-bad= others replace them. */
 static void bears(const char *npy) {
   char text[8192];
   mr_diag_t d;

@@ -64,7 +64,7 @@ static void streams_without_holes(void **state) {
   seeks_as_it_walks("range 40 ! seed 3 ! to-iter-dataset ! limit 31 ! batch 4");
 }
 
-static void grains_workers(void **state) {
+static void seeking_in_the_order_of_grains_workers_equals_walking(void **state) {
   for (int workers = 1; workers <= 7; workers++) {
     char text[256];
     snprintf(text, sizeof text,
@@ -89,7 +89,7 @@ static void grains_workers(void **state) {
   }
 }
 
-static void filters(void **state) {
+static void seeking_behind_filters_equals_walking(void **state) {
   static const char *const before[] = {
       "range 101 ! shuffle seed=7 epochs=5",
       "range 101 ! sequential epochs=5",
@@ -263,8 +263,8 @@ int main(void) {
   stream_stages = own;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(streams_without_holes),
-      cmocka_unit_test(grains_workers),
-      cmocka_unit_test(filters),
+      cmocka_unit_test(seeking_in_the_order_of_grains_workers_equals_walking),
+      cmocka_unit_test(seeking_behind_filters_equals_walking),
       cmocka_unit_test(filters_that_no_period_helps),
       cmocka_unit_test(filters_after_streams_that_end),
       cmocka_unit_test(filters_after_mixes),

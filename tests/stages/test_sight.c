@@ -1,5 +1,5 @@
-/* The pictures that train-step shows: of the fields that its model takes, wherever they stand in a
-   record and whatever stands beside them. */
+/* The pictures that train-step shows: of the fields that its model takes, wherever they are in a
+   record and whatever else it holds. */
 #include "loaders/loaders.h"
 #include "metrics/report.h"
 #include "pipeline/graph/graph.h"
@@ -14,7 +14,7 @@ static struct {
   int n;
 } shown;
 
-static mr_err_t told_step(mr_stage_t *s) {
+static mr_err_t reporting_step(mr_stage_t *s) {
   mr_buf_t *b;
   mr_err_t e = mr_pull(s, 0, &b);
   if (e != MR_OK) return e;
@@ -25,11 +25,11 @@ static mr_err_t told_step(mr_stage_t *s) {
   return MR_OK;
 }
 
-static const mr_stage_def_t told = {.name = "told",
-                                    .help = "Keeps pictures.",
-                                    .in = {{.name = "in", .flow = MR_FLOW_METRICS}},
-                                    .step = &(const mr_step_def_t){.run = told_step}};
-static const mr_stage_def_t *const own[] = {&told, NULL};
+static const mr_stage_def_t reported = {.name = "told",
+                                        .help = "Keeps pictures.",
+                                        .in = {{.name = "in", .flow = MR_FLOW_METRICS}},
+                                        .step = &(const mr_step_def_t){.run = reporting_step}};
+static const mr_stage_def_t *const own[] = {&reported, NULL};
 
 /* One step over `records`, of whose batches the model takes image and label. */
 static void run(const char *records) {

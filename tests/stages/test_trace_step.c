@@ -47,7 +47,7 @@ static mr_err_t made_trace(const void *of, mr_nn_t *s, mr_var_t *const *field, m
 }
 
 static mr_err_t made_metrics(const void *of, mr_fn_t *f, mr_var_t *const *field,
-                             mr_var_t *const *out, mr_loss_report_t *told) {
+                             mr_var_t *const *out, mr_loss_report_t *reported) {
   return MR_OK;
 }
 
@@ -114,7 +114,7 @@ static void no_record_is_named_where_rows_may_be_a_parameters(void **state) {
 /* 0 where y is 0, and its derivative is an infinity there. */
 static mr_var_t *made_sqrt(mr_fn_t *f, mr_var_t *y) { return mr_lax_sqrt(f, mr_lax_mul(f, y, y)); }
 
-static void a_backward_op_is_told_from_a_forward_one(void **state) {
+static void a_backward_op_is_distinguished_from_a_forward_one(void **state) {
   set_x();
   x[3 * N + 2] = 0;
   mr_traced_t t = traced(made_sqrt);
@@ -203,7 +203,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_forward_op_is_named_with_scope_element_and_record),
       cmocka_unit_test(no_record_is_named_where_rows_may_be_a_parameters),
-      cmocka_unit_test(a_backward_op_is_told_from_a_forward_one),
+      cmocka_unit_test(a_backward_op_is_distinguished_from_a_forward_one),
       cmocka_unit_test(infinities_of_a_mask_are_not_the_cause),
       cmocka_unit_test(a_nan_made_of_literal_infinities_is_named_where_it_arises),
       cmocka_unit_test(an_input_that_is_not_finite_is_the_cause_itself),

@@ -116,16 +116,16 @@ static void a_table_row_is_whole(void **state) {
 
 static mr_err_t no_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) { return MR_OK; }
 
-static const char *told_name;
-static int told_times;
+static const char *reported_name;
+static int reported_times;
 static mr_err_t telling_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
   static char name[2 * MR_LOSS_METRICS][32];
   if (!mr_model_take(p, "x", diag)) return MR_ERR_SHAPE;
-  for (int i = 0; i < told_times; i++) {
+  for (int i = 0; i < reported_times; i++) {
     snprintf(name[i], sizeof name[i], "score_%d", i);
     mr_model_reports(p, name[i]);
   }
-  if (told_name) mr_model_reports(p, told_name);
+  if (reported_name) mr_model_reports(p, reported_name);
   return MR_OK;
 }
 
@@ -142,22 +142,22 @@ static void a_metric_whose_name_is_reserved_or_malformed_is_refused_with_a_name_
   mr_model_def_t def = *mr_model_find("mlp");
   mr_model_t m;
   mr_diag_t diag = {0};
-  def.plan = telling_plan, told_times = 0;
+  def.plan = telling_plan, reported_times = 0;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    told_name = bad[i], diag = (mr_diag_t){0};
+    reported_name = bad[i], diag = (mr_diag_t){0};
     assert_int_equal(mr_model_plan(&m, &def, NULL, 1, &x, &diag), MR_ERR_CONFIG);
     assert_non_null(strstr(diag.text, "model mlp: it reports a metric \""));
     char *allowed = strstr(diag.text, "; \""), near[MR_METRIC_NAME_MAX + 1];
     assert_non_null(allowed);
     snprintf(near, sizeof near, "%.*s", (int)strcspn(allowed + 3, "\""), allowed + 3);
-    told_name = near, diag = (mr_diag_t){0};
+    reported_name = near, diag = (mr_diag_t){0};
     if (mr_model_plan(&m, &def, NULL, 1, &x, &diag) < 0) fail_msg("%s: %s", bad[i], diag.text);
   }
   longest[300] = 0;
   const char *const good[] = {
       "a2345678901234567890_23", "time", "valid", "constructor", "eta", "accuracy", longest};
   for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-    told_name = good[i], diag = (mr_diag_t){0};
+    reported_name = good[i], diag = (mr_diag_t){0};
     assert_int_equal(mr_model_plan(&m, &def, NULL, 1, &x, &diag), MR_OK);
     assert_string_equal(m.plan.loss.metric[0]->name, good[i]);
   }
@@ -169,13 +169,13 @@ static void a_model_may_report_two_hundred_metrics_and_none_twice(void **state) 
   mr_model_def_t def = *mr_model_find("mlp");
   mr_model_t m;
   mr_diag_t diag = {0};
-  def.plan = telling_plan, told_name = NULL, told_times = 200;
+  def.plan = telling_plan, reported_name = NULL, reported_times = 200;
   assert_int_equal(mr_model_plan(&m, &def, NULL, 1, &x, &diag), MR_OK);
   assert_int_equal(m.plan.loss.n_metrics, 200);
-  told_times = MR_LOSS_METRICS + 1;
+  reported_times = MR_LOSS_METRICS + 1;
   assert_int_equal(mr_model_plan(&m, &def, NULL, 1, &x, &diag), MR_ERR_CONFIG);
   assert_non_null(strstr(diag.text, "model mlp: it reports more than"));
-  told_times = 2, told_name = "score_1", diag = (mr_diag_t){0};
+  reported_times = 2, reported_name = "score_1", diag = (mr_diag_t){0};
   assert_int_equal(mr_model_plan(&m, &def, NULL, 1, &x, &diag), MR_ERR_CONFIG);
   assert_non_null(strstr(diag.text, "model mlp: it reports the metric \"score_1\" twice"));
 }
@@ -343,7 +343,7 @@ static void check_left_out(job_t *j, const char *what) {
 
 static void a_record_that_does_not_count_weighs_nothing(void **state) { each(check_left_out); }
 
-static void only_so_many_runs_may_be_unread(void **state) {
+static void a_step_refuses_a_run_while_four_are_unread(void **state) {
   job_t *j = aligned_alloc(64, (sizeof *j + 63) / 64 * 64);
   mr_diag_t diag = {0};
   mr_train_out_t out;
@@ -373,7 +373,7 @@ int main(void) {
       cmocka_unit_test(gradients_are_those_by_differences),
       cmocka_unit_test(steps_resume_exactly_in_both_dtypes),
       cmocka_unit_test(a_record_that_does_not_count_weighs_nothing),
-      cmocka_unit_test(only_so_many_runs_may_be_unread),
+      cmocka_unit_test(a_step_refuses_a_run_while_four_are_unread),
       cmocka_unit_test(
           a_metric_whose_name_is_reserved_or_malformed_is_refused_with_a_name_that_is_allowed),
       cmocka_unit_test(a_model_may_report_two_hundred_metrics_and_none_twice),

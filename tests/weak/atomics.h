@@ -1,4 +1,4 @@
-/* Stands in front of a file of pipeline/ that the stress tester runs: its atomic operations, futex
+/* Is included before a file of pipeline/ that the stress tester runs: its atomic operations, futex
    calls and pauses become calls of weak.h. */
 #ifndef MR_TESTS_WEAK_ATOMICS_H
 #define MR_TESTS_WEAK_ATOMICS_H

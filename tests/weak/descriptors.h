@@ -1,5 +1,5 @@
-/* Stands in front of wait.c beside atomics.h: its event descriptors and poll become calls of
- * weak.h. */
+/* Is included before wait.c beside atomics.h: its event descriptors and poll become calls of
+   weak.h. */
 #ifndef MR_TESTS_WEAK_DESCRIPTORS_H
 #define MR_TESTS_WEAK_DESCRIPTORS_H
 

@@ -1,6 +1,6 @@
 /* Graphs whose scheduler, ports, rings, pools and waiting run under every order of threads and
    every value that weak memory may show: each buffer arrives once, in order, with what was written
-   into it; nobody sleeps for ever; every buffer comes back.
+   into it; no thread sleeps for ever; every buffer comes back.
 
    MR_ROUNDS and MR_SEED take other numbers of rounds and another first seed. */
 /* clang-format off */

@@ -79,7 +79,7 @@ static void two_that_look_at_each_other_need_seq_cst(void **state) {
   assert_false(finds(both_look, memory_order_seq_cst, memory_order_seq_cst));
 }
 
-/* ---- one location has one order, which nobody sees backwards ---- */
+/* ---- one location has one order, which no thread sees backwards ---- */
 
 static void *count_up(void *arg) {
   for (int i = 1; i < 6; i++) atomic_store_explicit(&x, i, memory_order_relaxed);

@@ -68,7 +68,7 @@ static struct {
   int n_threads;
   int me, n_ops, in_a_row; /* me -1: before or after the threads */
   uint64_t stale, turns,
-      spurious; /* one in so many: an older value, another thread's turn, a wake-up */
+      spurious; /* one in this many: an older value, another thread's turn, a wake-up */
   ucontext_t scheduler;
   location_t location[LOCATIONS];
   int n_locations, n_events, n_views;
@@ -337,7 +337,7 @@ void weak_read(const void *at) {
   note("read", at, 0, -1);
 }
 
-/* ---- mutexes: whoever finds one taken tries again later ---- */
+/* ---- mutexes: a thread that finds one taken tries again later ---- */
 
 void weak_lock(const void *mutex) {
   volatile void *word = (volatile void *)(uintptr_t)mutex; /* its first four bytes: 0 is free */

@@ -45,7 +45,7 @@ int weak_draw(int n);
  */
 void weak_run(const weak_test_t *test, uint64_t first, int n);
 
-/* The same until one round fails, which is told as a return value and not printed: for tests of the
+/* The same until one round fails, which is a return value and not printed: for tests of the
    tester, whose threads are faulty on purpose.  true: some round in n has failed. */
 bool weak_finds(const weak_test_t *test, uint64_t first, int n);
 

@@ -101,7 +101,8 @@ static size_t fwd_work(const mr_attention_spec_t *s) {
   return (size_t)(s->D / 2 * T + (s->T + 1) / 2 * D + ROWS * (T + T / 2 + D)) * 4;
 }
 
-static void fwd(const mr_attention_spec_t *s, const mr_attention_head_t *h, void *work) {
+static void attention_bf16_fwd(const mr_attention_spec_t *s, const mr_attention_head_t *h,
+                               void *work) {
   if (!attention_bf16_in_pairs(s)) {
     mr__attention_avx512.fwd(s, h, work);
     return;
@@ -231,7 +232,8 @@ static void backward_block(const mr_attention_spec_t *s, const mr_attention_head
   mr__pair_multiply(&to_kv, (const mr_bf16_t *)x->p, x->dout, x->dv_sum);
 }
 
-static void bwd(const mr_attention_spec_t *s, const mr_attention_head_t *h, void *work) {
+static void attention_bf16_bwd(const mr_attention_spec_t *s, const mr_attention_head_t *h,
+                               void *work) {
   if (!attention_bf16_in_pairs(s)) {
     mr__attention_avx512.bwd(s, h, work);
     return;
@@ -248,8 +250,8 @@ static void bwd(const mr_attention_spec_t *s, const mr_attention_head_t *h, void
 
 const mr__attention_t mr__attention_bf16 = {.fwd_work = fwd_work,
                                             .bwd_work = bwd_work,
-                                            .fwd = fwd,
-                                            .bwd = bwd,
+                                            .fwd = attention_bf16_fwd,
+                                            .bwd = attention_bf16_bwd,
                                             .by_pairs = attention_bf16_in_pairs};
 #else
 typedef int mr__no_attention_bf16; /* this machine has no such instructions */

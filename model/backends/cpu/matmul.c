@@ -59,7 +59,7 @@ static int64_t ceil_to(int64_t n, int64_t unit) { return (n + unit - 1) / unit *
 
 static int64_t matmul_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t greater_i64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static cut_t matmul_cut(int64_t n, int64_t count, int64_t unit) {
   int64_t size = matmul_least(n, ceil_to((n + count - 1) / count, unit));
@@ -73,7 +73,7 @@ static bool turn_pays(const mr_matmul_spec_t *s) {
 }
 
 /* The largest even number up to pieces, so that teams of two share evenly; at least 1. */
-static int64_t even(int64_t pieces) { return pieces < 2 ? 1 : pieces / 2 * 2; }
+static int64_t even_pieces(int64_t pieces) { return pieces < 2 ? 1 : pieces / 2 * 2; }
 
 /* Divides the product.  Columns are divided only if there are few rows, as oneDNN cannot combine
    a packed b and a result with gaps.  Few rows are divided to the row, so that no thread waits
@@ -81,12 +81,14 @@ static int64_t even(int64_t pieces) { return pieces < 2 ? 1 : pieces / 2 * 2; }
 static void cut_up(mr_matmul_t *p) {
   const mr_matmul_spec_t *s = &p->s;
   bool f32 = s->a == MR_F32 && s->a_col == 1 && p->packs;
-  int64_t rows = even(matmul_least(TILES, s->m / (f32 ? F32_ROWS : TILE_ROWS))), few = FEW_TILES;
+  int64_t rows = even_pieces(matmul_least(TILES, s->m / (f32 ? F32_ROWS : TILE_ROWS))),
+          few = FEW_TILES;
   int64_t part = f32 ? F32_PART : PART;
   if (s->b_row == 1 && s->b_col != 1) few = FEW_TURNED;
   p->m = matmul_cut(s->m, rows, s->m / rows >= 3 * TILE_ROWS ? TILE_ROWS : 1);
   int64_t wide = p->m.count == 1 && s->a_col == 1 ? ROW_COLS : TILE_COLS;
-  p->n = matmul_cut(s->n, p->packs ? 1 : most(1, matmul_least(few / p->m.count, s->n / wide)), 64);
+  p->n = matmul_cut(s->n,
+                    p->packs ? 1 : greater_i64(1, matmul_least(few / p->m.count, s->n / wide)), 64);
   bool parts = s->batch == 1 && s->out == MR_F32 && !s->bias && s->k >= 2 * part;
   p->k = matmul_cut(s->k, parts ? s->k / part : 1, 32);
 }
@@ -154,7 +156,7 @@ static dnnl_status_t matmul_make(mr_matmul_t *p) {
   return dnnl_success;
 }
 
-static void clear(mr_matmul_t *p) {
+static void clear_tiles(mr_matmul_t *p) {
   for (int i = 0; i < 4; i++) {
     for (int part = 0; part < N_PARTS; part++) mr__tile_fini(&p->tile[part][i / 2][i % 2]);
   }
@@ -163,22 +165,23 @@ static void clear(mr_matmul_t *p) {
   p->other = NULL;
 }
 
-static bool fits(const mr_matmul_spec_t *s) {
+static bool matmul_fits(const mr_matmul_spec_t *s) {
   bool f32 = s->a == MR_F32 && s->b == MR_F32 && s->out == MR_F32;
   bool bf16 = s->a == MR_BF16 && s->b == MR_BF16 && (s->out == MR_BF16 || s->out == MR_F32);
   bool f16 = s->a == MR_F16 && s->b == MR_F16 && (s->out == MR_F16 || s->out == MR_F32);
   return (f32 || bf16 || f16) && s->batch > 0 && s->m > 0 && s->n > 0 && s->k > 0;
 }
 
-static mr_err_t matmul_refused(const mr_matmul_spec_t *s, dnnl_status_t status, mr_diag_t *diag) {
+static mr_err_t matmul_report_refusal(const mr_matmul_spec_t *s, dnnl_status_t status,
+                                      mr_diag_t *diag) {
   return mr_fail(diag, status == dnnl_out_of_memory ? MR_ERR_NOMEM : MR_ERR_UNAVAILABLE,
                  "matmul: oneDNN (%s) does not multiply %s %lld x (%lld,%lld) (%lld,%lld): %s",
                  mr_isa_name(mr_isa()), mr_dtype_name(s->a), (long long)s->batch, (long long)s->m,
                  (long long)s->k, (long long)s->k, (long long)s->n, dnnl_status2str(status));
 }
 
-static mr_err_t stand_in(mr_matmul_t *p, const mr_matmul_spec_t *spec, mr_diag_t *diag) {
-  clear(p);
+static mr_err_t create_other(mr_matmul_t *p, const mr_matmul_spec_t *spec, mr_diag_t *diag) {
+  clear_tiles(p);
   return mr_matmul_create(spec, &p->other, diag);
 }
 
@@ -192,18 +195,19 @@ static mr_err_t make_or_refuse(mr_matmul_t *p, mr_diag_t *diag) {
   mr_matmul_spec_t other;
   if (mr__narrows(&p->s)) {
     other = mr__narrow_spec(&p->s);
-    return stand_in(p, &other, diag);
+    return create_other(p, &other, diag);
   }
   dnnl_status_t status = matmul_is_emulated(&p->s) ? dnnl_unimplemented : matmul_make(p);
   if (status == dnnl_success) return MR_OK;
-  if (status != dnnl_unimplemented || p->s.a == MR_F32) return matmul_refused(&p->s, status, diag);
+  if (status != dnnl_unimplemented || p->s.a == MR_F32)
+    return matmul_report_refusal(&p->s, status, diag);
   other = mr__wide_spec(&p->s);
-  return stand_in(p, &other, diag);
+  return create_other(p, &other, diag);
 }
 
 mr_err_t mr_matmul_create(const mr_matmul_spec_t *spec, mr_matmul_t **out, mr_diag_t *diag) {
   *out = NULL;
-  if (!fits(spec))
+  if (!matmul_fits(spec))
     return mr_fail(
         diag, MR_ERR_SHAPE,
         "matmul: no product of %s by %s into %s for sizes %lld x (%lld,%lld) (%lld,%lld)",
@@ -225,7 +229,7 @@ mr_err_t mr_matmul_create(const mr_matmul_spec_t *spec, mr_matmul_t **out, mr_di
 
 void mr_matmul_destroy(mr_matmul_t *p) {
   if (!p) return;
-  clear(p);
+  clear_tiles(p);
   free(p);
   mr__workspace_leave();
 }
@@ -233,12 +237,12 @@ void mr_matmul_destroy(mr_matmul_t *p) {
 static size_t scratch_total(const mr_matmul_t *p) { return (size_t)p->threads * p->scratch_bytes; }
 
 /* Bytes for the converted operands of `other`, beside its own workspace. */
-static size_t copies(const mr_matmul_t *p) {
+static size_t copies_bytes(const mr_matmul_t *p) {
   return p->s.a == MR_F32 ? mr__narrow_bytes(&p->s) : mr__wide_bytes(&p->s);
 }
 
 size_t mr_matmul_workspace(const mr_matmul_t *p) {
-  if (p->other) return copies(p) + mr_matmul_workspace(p->other);
+  if (p->other) return copies_bytes(p) + mr_matmul_workspace(p->other);
   return scratch_total(p) + p->packed_bytes + p->turned_bytes;
 }
 
@@ -295,8 +299,8 @@ static bool matmul_run_part(run_t *r) {
   return !atomic_load_explicit(&r->failed, memory_order_relaxed);
 }
 
-static bool multiply(mr_matmul_t *p, const char *a, const char *b, const char *bias, char *out,
-                     char *work) {
+static bool multiply_tiles(mr_matmul_t *p, const char *a, const char *b, const char *bias,
+                           char *out, char *work) {
   const mr_matmul_spec_t *s = &p->s;
   int64_t size = (int64_t)mr_dtype_size(s->a);
   run_t r = {.p = p, .bias = bias, .out = out, .work = work, .packed = work + scratch_total(p)};
@@ -315,14 +319,14 @@ static bool multiply(mr_matmul_t *p, const char *a, const char *b, const char *b
 }
 
 void mr_matmul_run(mr_matmul_t *p, const void *a, const void *b, const void *bias, void *out) {
-  char *work = mr__workspace_take(p->other ? copies(p) : mr_matmul_workspace(p));
+  char *work = mr__workspace_take(p->other ? copies_bytes(p) : mr_matmul_workspace(p));
   bool done = work != NULL;
   if (work && p->other && p->s.a == MR_F32)
     mr__narrow_run(&p->s, p->other, a, b, bias, out, work);
   else if (work && p->other)
     mr__wide_run(&p->s, p->other, a, b, bias, out, work);
   else if (work)
-    done = multiply(p, a, b, bias, out, work);
+    done = multiply_tiles(p, a, b, bias, out, work);
   if (work) mr__workspace_give(work);
   assert(done || !work);
   if (!done) mr__matmul_plain(&p->s, a, b, bias, out);
@@ -344,7 +348,7 @@ mr_matmul_moves_t mr_matmul_moves(const mr_matmul_t *p) {
   size_t of_b = (size_t)(s->k * s->n) * size;
   if (p->other) {
     mr_matmul_moves_t inner = mr_matmul_moves(p->other);
-    inner.converted += (size_t)s->batch * (of_a + of_b) + copies(p);
+    inner.converted += (size_t)s->batch * (of_a + of_b) + copies_bytes(p);
     return inner;
   }
   return (mr_matmul_moves_t){p->pack[0].run ? 2 * of_b : 0, p->turn ? 2 * of_a : 0, 0};

@@ -43,25 +43,25 @@ static dnnl_data_type_t type_of(mr_dtype_t t) { return t == MR_F32 ? dnnl_f32 : 
    primitives does not compare the stride of a dimension of size 1.  Two views that differ in such a
    stride alone would thus share a primitive that needs the scratch of one of them, and may write
    behind the other's.  So such a stride always gets the same value. */
-static dnnl_status_t view(mr_dtype_t t, int64_t rows, int64_t cols, int64_t row, int64_t col,
-                          dnnl_memory_desc_t *md) {
+static dnnl_status_t make_view(mr_dtype_t t, int64_t rows, int64_t cols, int64_t row, int64_t col,
+                               dnnl_memory_desc_t *md) {
   if (cols == 1) col = 1;
   if (rows == 1) row = col == 1 ? cols : 1;
   dnnl_dims_t dim = {rows, cols}, stride = {row, col};
   return dnnl_memory_desc_init_by_strides(md, 2, dim, type_of(t), stride);
 }
 
-static dnnl_status_t views(mr__tile_t *t, const mr_matmul_spec_t *s) {
+static dnnl_status_t make_views(mr__tile_t *t, const mr_matmul_spec_t *s) {
   dnnl_dims_t row = {1, s->n};
-  MR_DNN(view(s->a, s->m, s->k, s->a_row, s->a_col, &t->a));
-  MR_DNN(view(s->b, s->k, s->n, s->b_row, s->b_col, &t->b));
-  MR_DNN(view(s->out, s->m, s->n, s->out_row, 1, &t->out));
+  MR_DNN(make_view(s->a, s->m, s->k, s->a_row, s->a_col, &t->a));
+  MR_DNN(make_view(s->b, s->k, s->n, s->b_row, s->b_col, &t->b));
+  MR_DNN(make_view(s->out, s->m, s->n, s->out_row, 1, &t->out));
   t->with_bias = s->bias;
   if (!s->bias) return dnnl_success;
   return dnnl_memory_desc_init_by_tag(&t->bias, 2, row, type_of(s->bias_dtype), dnnl_ab);
 }
 
-static dnnl_status_t attributes(bool add, dnnl_primitive_attr_t *attr) {
+static dnnl_status_t make_attributes(bool add, dnnl_primitive_attr_t *attr) {
   dnnl_post_ops_t ops;
   MR_DNN(dnnl_primitive_attr_create(attr));
   dnnl_status_t status = dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user);
@@ -80,7 +80,7 @@ static dnnl_status_t matmul_tile_describe(const mr__tile_t *t, bool add,
   dnnl_matmul_desc_t desc;
   dnnl_primitive_attr_t attr = NULL;
   MR_DNN(dnnl_matmul_desc_init(&desc, &t->a, &t->b, t->with_bias ? &t->bias : NULL, &t->out));
-  dnnl_status_t status = attributes(add, &attr);
+  dnnl_status_t status = make_attributes(add, &attr);
   if (status == dnnl_success)
     status = dnnl_primitive_desc_create(pd, &desc, attr, mr__dnn_engine(), NULL);
   if (attr) dnnl_primitive_attr_destroy(attr);
@@ -101,7 +101,7 @@ dnnl_status_t mr__tile_init(mr__tile_t *t, const mr_matmul_spec_t *s, bool add,
                             const dnnl_memory_desc_t *b) {
   dnnl_primitive_desc_t pd;
   if (!mr__dnn_engine()) return dnnl_runtime_error;
-  MR_DNN(views(t, s));
+  MR_DNN(make_views(t, s));
   if (b) t->b = *b;
   MR_DNN(describe_for_one(t, add, &pd));
   t->scratch = *dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
@@ -114,11 +114,11 @@ dnnl_status_t mr__tile_init(mr__tile_t *t, const mr_matmul_spec_t *s, bool add,
 /* ---- packing ---- */
 
 /* The layout that oneDNN chooses for b. */
-static dnnl_status_t liked(const mr_matmul_spec_t *s, dnnl_memory_desc_t *to) {
+static dnnl_status_t preferred_layout(const mr_matmul_spec_t *s, dnnl_memory_desc_t *to) {
   dnnl_primitive_desc_t pd;
   mr__tile_t t = {0};
   if (!mr__dnn_engine()) return dnnl_runtime_error;
-  MR_DNN(views(&t, s));
+  MR_DNN(make_views(&t, s));
   MR_DNN(dnnl_memory_desc_init_by_tag(&t.b, 2, t.b.dims, t.b.data_type, dnnl_format_tag_any));
   MR_DNN(describe_for_one(&t, false, &pd));
   *to = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
@@ -141,9 +141,9 @@ static bool matmul_tile_in_pairs(const dnnl_memory_desc_t *md, int64_t k) {
 
 dnnl_status_t mr__pack_init(mr__pack_t *p, const mr_matmul_spec_t *s) {
   dnnl_primitive_desc_t pd;
-  MR_DNN(liked(s, &p->to));
+  MR_DNN(preferred_layout(s, &p->to));
   if (!is_blocked(&p->to)) return dnnl_success;
-  MR_DNN(view(s->b, s->k, s->n, s->b_row, s->b_col, &p->from));
+  MR_DNN(make_view(s->b, s->k, s->n, s->b_row, s->b_col, &p->from));
   MR_DNN(dnnl_reorder_primitive_desc_create(&pd, &p->from, mr__dnn_engine(), &p->to,
                                             mr__dnn_engine(), NULL));
   dnnl_status_t status = dnnl_primitive_create(&p->run, pd);
@@ -164,7 +164,7 @@ void mr__pack_fini(mr__pack_t *p) {
   *p = (mr__pack_t){0};
 }
 
-static dnnl_status_t handle(const dnnl_memory_desc_t *md, void *at, dnnl_memory_t *m) {
+static dnnl_status_t make_memory(const dnnl_memory_desc_t *md, void *at, dnnl_memory_t *m) {
   return dnnl_memory_create(m, md, mr__dnn_engine(), at);
 }
 
@@ -176,8 +176,8 @@ dnnl_status_t mr__pack_run(const mr__pack_t *p, const void *b, void *packed) {
     return dnnl_success;
   }
   dnnl_status_t status = dnnl_stream_create(&stream, mr__dnn_engine(), dnnl_stream_default_flags);
-  if (status == dnnl_success) status = handle(&p->from, (void *)b, &from);
-  if (status == dnnl_success) status = handle(&p->to, packed, &to);
+  if (status == dnnl_success) status = make_memory(&p->from, (void *)b, &from);
+  if (status == dnnl_success) status = make_memory(&p->to, packed, &to);
   if (status == dnnl_success) {
     dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
     status = dnnl_primitive_execute(p->run, stream, 2, args);
@@ -191,11 +191,11 @@ dnnl_status_t mr__pack_run(const mr__pack_t *p, const void *b, void *packed) {
 
 static dnnl_status_t tile_frame_open(const mr__tile_t *t, mr__tile_frame_t *frame, void *work) {
   MR_DNN(dnnl_stream_create(&frame->stream, mr__dnn_engine(), dnnl_stream_default_flags));
-  MR_DNN(handle(&t->a, DNNL_MEMORY_NONE, &frame->a));
-  MR_DNN(handle(&t->b, DNNL_MEMORY_NONE, &frame->b));
-  MR_DNN(handle(&t->out, DNNL_MEMORY_NONE, &frame->out));
-  if (t->with_bias) MR_DNN(handle(&t->bias, DNNL_MEMORY_NONE, &frame->bias));
-  return handle(&t->scratch, work, &frame->scratch);
+  MR_DNN(make_memory(&t->a, DNNL_MEMORY_NONE, &frame->a));
+  MR_DNN(make_memory(&t->b, DNNL_MEMORY_NONE, &frame->b));
+  MR_DNN(make_memory(&t->out, DNNL_MEMORY_NONE, &frame->out));
+  if (t->with_bias) MR_DNN(make_memory(&t->bias, DNNL_MEMORY_NONE, &frame->bias));
+  return make_memory(&t->scratch, work, &frame->scratch);
 }
 
 dnnl_status_t mr__tile_run(const mr__tile_t *t, mr__tile_frame_t *frame, const void *a,

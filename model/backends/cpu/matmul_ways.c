@@ -54,7 +54,7 @@ static lines_t lines_of_out(const mr_matmul_spec_t *s) {
 
 /* ---- bf16 and f16 through f32 ---- */
 
-static int64_t round16(int64_t n) { return (n + 15) & ~(int64_t)15; } /* 64 bytes of f32 */
+static int64_t round_up_16(int64_t n) { return (n + 15) & ~(int64_t)15; } /* 64 bytes of f32 */
 
 static int64_t lines_elems(const lines_t *l) { return l->batch * l->count * l->length; }
 
@@ -77,7 +77,7 @@ mr_matmul_spec_t mr__wide_spec(const mr_matmul_spec_t *s) {
 
 size_t mr__wide_bytes(const mr_matmul_spec_t *s) {
   lines_t a = lines_of_a(s), b = lines_of_b(s), out = lines_of_out(s);
-  int64_t n = round16(lines_elems(&a)) + round16(lines_elems(&b)) + round16(s->n);
+  int64_t n = round_up_16(lines_elems(&a)) + round_up_16(lines_elems(&b)) + round_up_16(s->n);
   return (size_t)(n + (s->out != MR_F32 ? lines_elems(&out) : 0)) * sizeof(float);
 }
 
@@ -100,8 +100,9 @@ static void narrow_lines(const lines_t *l, const float *dense, mr_dtype_t t, uin
 void mr__wide_run(const mr_matmul_spec_t *s, mr_matmul_t *f32, const void *a, const void *b,
                   const void *bias, void *out, void *work) {
   lines_t la = lines_of_a(s), lb = lines_of_b(s), lo = lines_of_out(s);
-  float *wa = work, *wb = wa + round16(lines_elems(&la)), *wbias = wb + round16(lines_elems(&lb));
-  float *wout = s->out != MR_F32 ? wbias + round16(s->n) : out;
+  float *wa = work, *wb = wa + round_up_16(lines_elems(&la)),
+        *wbias = wb + round_up_16(lines_elems(&lb));
+  float *wout = s->out != MR_F32 ? wbias + round_up_16(s->n) : out;
   widen_lines(&la, s->a, a, wa);
   widen_lines(&lb, s->b, b, wb);
   if (s->bias) mr__rows()->convert(s->bias_dtype, bias, MR_F32, wbias, 0, s->n);
@@ -111,20 +112,20 @@ void mr__wide_run(const mr_matmul_spec_t *s, mr_matmul_t *f32, const void *a, co
 
 /* ---- f32 through bf16 ---- */
 
-static int64_t round32(int64_t n) { return (n + 31) & ~(int64_t)31; } /* 64 bytes of bf16 */
+static int64_t round_up_32(int64_t n) { return (n + 31) & ~(int64_t)31; } /* 64 bytes of bf16 */
 
 bool mr__narrows(const mr_matmul_spec_t *s) {
   return s->a == MR_F32 &&
          (s->precision == MR_PRECISION_DEFAULT || s->precision == MR_PRECISION_HIGH);
 }
 
-static int64_t passes(const mr_matmul_spec_t *s) {
+static int64_t precision_passes(const mr_matmul_spec_t *s) {
   return s->precision == MR_PRECISION_HIGH ? 3 : 1;
 }
 
 mr_matmul_spec_t mr__narrow_spec(const mr_matmul_spec_t *s) {
   mr_matmul_spec_t w = *s;
-  int64_t k = w.k = s->k * passes(s);
+  int64_t k = w.k = s->k * precision_passes(s);
   w.a = w.b = MR_BF16;
   w.precision = MR_PRECISION_NONE;
   w.a_batch = s->m * k, w.b_batch = k * s->n;
@@ -140,7 +141,8 @@ mr_matmul_spec_t mr__narrow_spec(const mr_matmul_spec_t *s) {
 }
 
 size_t mr__narrow_bytes(const mr_matmul_spec_t *s) {
-  int64_t n = round32(passes(s) * s->batch * s->m * s->k) + passes(s) * s->batch * s->k * s->n;
+  int64_t n = round_up_32(precision_passes(s) * s->batch * s->m * s->k) +
+              precision_passes(s) * s->batch * s->k * s->n;
   return (size_t)n * sizeof(mr_bf16_t);
 }
 
@@ -176,8 +178,8 @@ void mr__narrow_run(const mr_matmul_spec_t *s, mr_matmul_t *bf16, const float *a
                     const void *bias, void *out, void *work) {
   static const part_t of_a[] = {UPPER, FINITE, LOWER}, of_b[] = {UPPER, LOWER, FINITE};
   lines_t la = lines_of_a(s), lb = lines_of_b(s);
-  mr_bf16_t *na = work, *nb = na + round32(passes(s) * s->batch * s->m * s->k);
-  matmul_write_parts(&la, a, passes(s), of_a, na);
-  matmul_write_parts(&lb, b, passes(s), of_b, nb);
+  mr_bf16_t *na = work, *nb = na + round_up_32(precision_passes(s) * s->batch * s->m * s->k);
+  matmul_write_parts(&la, a, precision_passes(s), of_a, na);
+  matmul_write_parts(&lb, b, precision_passes(s), of_b, nb);
   mr_matmul_run(bf16, na, nb, bias, out);
 }

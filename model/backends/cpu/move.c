@@ -14,7 +14,7 @@ void mr__strides(const mr_aval_t *a, int64_t *stride) {
 }
 
 /* Drops dimensions of size 1 and merges neighbours that are contiguous on both sides. */
-static mr_move_t squeezed(const mr_move_t *m) {
+static mr_move_t squeeze_move(const mr_move_t *m) {
   mr_move_t r = {.size = m->size};
   for (int i = 0; i < m->ndim; i++) {
     if (m->dim[i] == 1) continue;
@@ -53,7 +53,7 @@ static void move_row(const void *src, void *dst, int64_t n, int64_t from, int64_
 }
 
 void mr__move(const mr_move_t *whole, const void *src, void *dst) {
-  mr_move_t m = squeezed(whole);
+  mr_move_t m = squeeze_move(whole);
   int64_t rows = 1, size = (int64_t)m.size;
   if (m.ndim == 0) {
     memcpy(dst, src, m.size);

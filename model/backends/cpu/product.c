@@ -84,8 +84,8 @@ static bool product_view_of(const mr_aval_t *x, const mr_side_t *d, const int *r
 }
 
 /* The copy that makes x dense as (batch, rows, cols). */
-static mr_move_t ordered(const mr_aval_t *x, const mr_side_t *d, const int *rows, int n_rows,
-                         const int *cols, int n_cols, view_t *v) {
+static mr_move_t order_dimensions(const mr_aval_t *x, const mr_side_t *d, const int *rows,
+                                  int n_rows, const int *cols, int n_cols, view_t *v) {
   int64_t s[MR_MAX_NDIM], dense = 1;
   mr_move_t m = {.size = mr_dtype_size(x->dtype)};
   int order[MR_MAX_NDIM];
@@ -138,13 +138,15 @@ static void empty_run(const mr_call_t *c) {
 }
 
 /* Decides how the operands of c are read: in place, or through copies in the scratch. */
-static void arrange(mr_call_t *c, const mr_side_t *a, const mr_side_t *b, state_t *s, view_t *va,
-                    view_t *vb) {
+static void arrange_copies(mr_call_t *c, const mr_side_t *a, const mr_side_t *b, state_t *s,
+                           view_t *va, view_t *vb) {
   const mr_aval_t *x = &c->eqn->in[0]->aval, *w = &c->eqn->in[1]->aval;
   s->copy_a = !product_view_of(x, a, a->free, a->n_free, a->contract, a->n_contract, va);
   s->copy_b = !product_view_of(w, b, b->contract, b->n_contract, b->free, b->n_free, vb);
-  if (s->copy_a) s->move_a = ordered(x, a, a->free, a->n_free, a->contract, a->n_contract, va);
-  if (s->copy_b) s->move_b = ordered(w, b, b->contract, b->n_contract, b->free, b->n_free, vb);
+  if (s->copy_a)
+    s->move_a = order_dimensions(x, a, a->free, a->n_free, a->contract, a->n_contract, va);
+  if (s->copy_b)
+    s->move_b = order_dimensions(w, b, b->contract, b->n_contract, b->free, b->n_free, vb);
   s->b_at = s->copy_a ? product_round64(mr_aval_bytes(x)) : 0;
   c->scratch_bytes = s->b_at + (s->copy_b ? product_round64(mr_aval_bytes(w)) : 0);
 }
@@ -186,7 +188,7 @@ static mr_err_t lower_product(mr_call_t *c, const mr_side_t *a, const mr_side_t 
   if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
   view_t va, vb;
   s->bias_in = bias_in;
-  arrange(c, a, b, s, &va, &vb);
+  arrange_copies(c, a, b, s, &va, &vb);
   mr_matmul_spec_t spec = spec_of(c->eqn, a, b, bias_in, &va, &vb);
   mr_err_t err = mr_matmul_create(&spec, &s->matmul, diag);
   if (err < 0) {

@@ -237,7 +237,7 @@ static mr_err_t program_finish(builder_t *b) {
 
 /* The number of elements of the program's values: that of the largest, or 0 if a result is
    empty. */
-static int64_t elements(int n_eqn, mr_eqn_t *const *eqn) {
+static int64_t count_elements(int n_eqn, mr_eqn_t *const *eqn) {
   int64_t n = 0;
   for (int i = 0; i < n_eqn; i++) {
     for (int k = 0; k < eqn[i]->n_in; k++)
@@ -254,7 +254,7 @@ static mr_err_t program_build(builder_t *b, int n_eqn, mr_eqn_t *const *eqn, int
                               mr_var_t *const *in, int n_out, mr_var_t *const *out) {
   if (n_eqn > MR_PROGRAM_EQNS || n_in > MR_PROGRAM_ENDS || n_out > MR_PROGRAM_ENDS)
     return program_refuse(b, "too many equations, operands or results");
-  b->p->n = elements(n_eqn, eqn);
+  b->p->n = count_elements(n_eqn, eqn);
   MR_TRY(bind_inputs(b, n_in, in));
   for (int i = 0; i < n_eqn; i++) MR_TRY(program_bind(b, eqn[i]));
   for (int k = 0; k < n_out; k++) MR_TRY(bind_output(b, out[k], k));
@@ -269,7 +269,7 @@ typedef struct draft {
 } draft_t;
 
 /* A copy of d in one block of memory; NULL without memory. */
-static program_t *compact(const program_t *d) {
+static program_t *copy_compact(const program_t *d) {
   size_t steps = (size_t)d->n_step * sizeof(step_t), folds = (size_t)d->n_reduce * sizeof(step_t);
   size_t values = (size_t)d->n_value * sizeof(value_t);
   program_t *p = malloc(sizeof *p + steps + folds + values);
@@ -290,7 +290,7 @@ mr_err_t mr__program_lower(mr_call_t *c, int n_eqn, mr_eqn_t *const *eqn, int n_
   builder_t b = {.p = &draft.p, .c = c, .diag = diag};
   draft.p = (program_t){.step = draft.step, .reduce = draft.reduce, .value = draft.value};
   MR_TRY(program_build(&b, n_eqn, eqn, n_in, in, n_out, out));
-  program_t *p = compact(&draft.p);
+  program_t *p = copy_compact(&draft.p);
   if (!p) return mr_no_memory(diag, "the lowering of a fused loop");
   c->state = p;
   c->fini = free;

@@ -24,7 +24,7 @@ size_t mr__program_columns_cut(program_t *p) {
 }
 
 /* The row of chunk `chunk` of reduction k in the scratch. */
-static float *partial(const mr_call_t *c, int k, int64_t chunk) {
+static float *partial_row(const mr_call_t *c, int k, int64_t chunk) {
   const program_t *p = c->state;
   return (float *)c->scratch + (k * p->chunks + chunk) * p->inner;
 }
@@ -40,7 +40,7 @@ static void fold_block(frame_t *f, int64_t r, int64_t end, int64_t j, int64_t m)
       const step_t *t = &p->reduce[k];
       const value_t *x = &p->value[t->in[0]];
       const char *at = (const char *)f->at[t->in[0]] + x->size * (size_t)((from - r) * m);
-      t->unit.fold_rows(x->dtype, at, m, to - from, partial(f->c, k, chunk) + j, m);
+      t->unit.fold_rows(x->dtype, at, m, to - from, partial_row(f->c, k, chunk) + j, m);
     }
   }
 }
@@ -55,7 +55,7 @@ static void run_piece(const mr_call_t *c, int64_t from, int64_t to, int64_t j, i
           each = m < p->inner ? 1 : p->block / m;
   for (int k = 0; k < p->n_reduce; k++)
     for (int64_t chunk = from; chunk < to; chunk++)
-      for (int64_t i = 0; i < m; i++) partial(c, k, chunk)[j + i] = p->reduce[k].unit.start;
+      for (int64_t i = 0; i < m; i++) partial_row(c, k, chunk)[j + i] = p->reduce[k].unit.start;
   for (int64_t r = from * p->chunk_rows; r < end; r += each)
     fold_block(&f, r, program_columns_least(r + each, end), j, m);
 }
@@ -68,7 +68,7 @@ static void join_piece(const mr_call_t *c, int64_t j, int64_t m) {
     const step_t *t = &p->reduce[k];
     const value_t *y = &p->value[t->out];
     for (int64_t i = 0; i < m; i++) acc[i] = t->unit.start;
-    t->unit.fold_rows(MR_F32, partial(c, k, 0) + j, p->inner, p->chunks, acc, m);
+    t->unit.fold_rows(MR_F32, partial_row(c, k, 0) + j, p->inner, p->chunks, acc, m);
     mr__rows()->convert(MR_F32, acc, y->dtype, (char *)c->out[y->index] + y->size * (size_t)j, 0,
                         m);
   }

@@ -26,7 +26,7 @@ static void program_run_fill(char *to, const char *from, size_t size, int64_t n)
 }
 
 /* Writes elements [i0,i0+m) of a repeated value to `to`. */
-static void repeat(const value_t *x, const char *from, char *to, int64_t i0, int64_t m) {
+static void repeat_elements(const value_t *x, const char *from, char *to, int64_t i0, int64_t m) {
   size_t size = x->size;
   for (int64_t i = i0; i < i0 + m;) {
     int64_t k = i / x->inner % x->mid, left = i0 + m - i, run;
@@ -42,10 +42,10 @@ static void repeat(const value_t *x, const char *from, char *to, int64_t i0, int
   }
 }
 
-static void *program_run_repeated(const frame_t *f, const value_t *x, int64_t i0, int64_t m) {
+static void *program_run_repeat(const frame_t *f, const value_t *x, int64_t i0, int64_t m) {
   char *from = f->c->in[x->index], *slot = f->slots + (size_t)x->slot * f->p->slot_bytes;
   if (x->inner == 1 && i0 % x->mid + m <= x->mid) return from + x->size * (size_t)(i0 % x->mid);
-  repeat(x, from, slot, i0, m);
+  repeat_elements(x, from, slot, i0, m);
   return slot;
 }
 
@@ -62,7 +62,7 @@ static void count_on(const value_t *x, int64_t k, char *to, int64_t n) {
 }
 
 /* Returns elements [i0,i0+m) of a counter, in its slot. */
-static void *program_run_counted(const frame_t *f, const value_t *x, int64_t i0, int64_t m) {
+static void *program_run_count(const frame_t *f, const value_t *x, int64_t i0, int64_t m) {
   char *slot = f->slots + (size_t)x->slot * f->p->slot_bytes;
   for (int64_t done = 0, run; done < m; done += run) {
     int64_t i = i0 + done, k = i / x->inner % x->mid;
@@ -80,8 +80,8 @@ void mr__frame_block(frame_t *f, int64_t i0, int64_t m) {
     size_t at = x->size * (size_t)i0;
     if (x->place == PLACE_IN) f->at[v] = (char *)f->c->in[x->index] + at;
     if (x->place == PLACE_OUT) f->at[v] = (char *)f->c->out[x->index] + at;
-    if (x->place == PLACE_REPEAT) f->at[v] = program_run_repeated(f, x, i0, m);
-    if (x->place == PLACE_INDEX) f->at[v] = program_run_counted(f, x, i0, m);
+    if (x->place == PLACE_REPEAT) f->at[v] = program_run_repeat(f, x, i0, m);
+    if (x->place == PLACE_INDEX) f->at[v] = program_run_count(f, x, i0, m);
   }
   for (int s = 0; s < p->n_step; s++) {
     const step_t *t = &p->step[s];
@@ -118,7 +118,9 @@ static void run_each(const mr_call_t *c) {
 }
 
 /* ---- with reductions: rows, or chunks of a long row ---- */
-static const value_t *operand(const program_t *p, const step_t *r) { return &p->value[r->in[0]]; }
+static const value_t *first_operand(const program_t *p, const step_t *r) {
+  return &p->value[r->in[0]];
+}
 
 static void program_run_begin(const program_t *p, float (*lane)[MR_FOLD_LANES]) {
   for (int k = 0; k < p->n_reduce; k++)
@@ -129,7 +131,7 @@ static void program_run_fold(const frame_t *f, float (*lane)[MR_FOLD_LANES], int
                              int64_t m) {
   for (int k = 0; k < f->p->n_reduce; k++) {
     const step_t *r = &f->p->reduce[k];
-    const value_t *x = operand(f->p, r);
+    const value_t *x = first_operand(f->p, r);
     r->unit.fold(x->dtype, (char *)f->at[r->in[0]] + x->size * (size_t)skip, lane[k], m);
   }
 }

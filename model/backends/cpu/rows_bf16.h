@@ -99,7 +99,7 @@ static inline void mr__gelu_slope_bf16(const mr_bf16_t *x, const mr_bf16_t *dy, 
 
 /* ---- dropout, 32 elements at a time, given the draws ---- */
 
-static inline __m512 mr__widened(__m256i half) {
+static inline __m512 mr__widen(__m256i half) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
@@ -107,8 +107,8 @@ static inline __m512 mr__widened(__m256i half) {
 static inline void mr__drop32(const mr_bf16_t *x, mr_bf16_t *y, const uint16_t *draw, __m512i limit,
                               __m512 scale) {
   __mmask32 keep = _mm512_cmpge_epu16_mask(_mm512_loadu_si512(draw), limit);
-  __m512 low = mr__widened(_mm256_loadu_si256((const void *)x));
-  __m512 high = mr__widened(_mm256_loadu_si256((const void *)(x + 16)));
+  __m512 low = mr__widen(_mm256_loadu_si256((const void *)x));
+  __m512 high = mr__widen(_mm256_loadu_si256((const void *)(x + 16)));
   __m512i both =
       (__m512i)_mm512_cvtne2ps_pbh(_mm512_mul_ps(high, scale), _mm512_mul_ps(low, scale));
   _mm512_storeu_si512(y, _mm512_maskz_mov_epi16(keep, both));

@@ -75,7 +75,7 @@ FOLD(fold_f32, float, mr_get_f32, mr_set_f32)
 FOLD(fold_f64, double, mr_get_f64, mr_set_f64)
 FOLD(fold_i64, int64_t, mr_get_i64, mr_set_i64)
 
-static int64_t lowest(mr_dtype_t t) {
+static int64_t lowest_value(mr_dtype_t t) {
   return t == MR_I64 ? INT64_MIN : t == MR_I32 ? INT32_MIN : 0;
 }
 
@@ -87,7 +87,7 @@ static void reduction_run(const mr_call_t *c) {
   else if (mr_is_float(t))
     fold_f64(c, fold->start, fold->f64);
   else
-    fold_i64(c, fold->start < 0 ? lowest(t) : (int64_t)fold->start, fold->i64);
+    fold_i64(c, fold->start < 0 ? lowest_value(t) : (int64_t)fold->start, fold->i64);
 }
 
 /* ---- neighbouring dimensions in the middle, of narrow floats; the results equal a loop's ---- */
@@ -152,7 +152,7 @@ mr_err_t mr__cpu_reduce_sum(mr_call_t *c, mr_diag_t *diag) {
   return lower_reduce(c, mr__cpu_unit_reduce_sum, &add, diag);
 }
 
-static float larger(float a, float b) { return a > b || isnan(a) ? a : b; }
+static float larger_f32(float a, float b) { return a > b || isnan(a) ? a : b; }
 
 static double larger_f64(double a, double b) { return a > b || isnan(a) ? a : b; }
 
@@ -169,8 +169,8 @@ bool mr__cpu_unit_reduce_max(mr_cpu_unit_t *u) {
 }
 
 mr_err_t mr__cpu_reduce_max(mr_call_t *c, mr_diag_t *diag) {
-  static const fold_t usual = {larger, larger_f64, larger_i64, -INFINITY};
-  static const fold_t of_u64 = {larger, larger_f64, larger_u64, -INFINITY};
+  static const fold_t usual = {larger_f32, larger_f64, larger_i64, -INFINITY};
+  static const fold_t of_u64 = {larger_f32, larger_f64, larger_u64, -INFINITY};
   bool whole = c->eqn->in[0]->aval.dtype == MR_U64;
   return lower_reduce(c, mr__cpu_unit_reduce_max, whole ? &of_u64 : &usual, diag);
 }

@@ -81,7 +81,7 @@ bool mr__cpu_unit_select_n(mr_cpu_unit_t *u) {
 }
 
 /* ---- powers ---- */
-static double power(double x, int64_t y) {
+static double integer_power(double x, int64_t y) {
   double r = 1;
   for (uint64_t n = y < 0 ? 0 - (uint64_t)y : (uint64_t)y; n; n >>= 1, x *= x)
     if (n & 1) r *= x;
@@ -91,7 +91,7 @@ static double power(double x, int64_t y) {
 static void power_run(const mr_cpu_unit_t *u, const void *const *in, void *out, int64_t n) {
   mr_dtype_t t = to_of(u);
   for (int64_t i = 0; i < n; i++)
-    mr_set_f64(t, out, i, power(mr_get_f64(t, in[0], i * u->step[0]), u->whole));
+    mr_set_f64(t, out, i, integer_power(mr_get_f64(t, in[0], i * u->step[0]), u->whole));
 }
 
 /* Integers wrap: 64-bit products, then truncated. */

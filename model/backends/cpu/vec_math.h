@@ -85,7 +85,7 @@ static inline void vec_store(mr_dtype_t t, void *x, int64_t i, float v) {
 }
 
 /* v rounded to t, as by a store and a load. */
-static inline float vec_rounded(mr_dtype_t t, float v) {
+static inline float vec_round(mr_dtype_t t, float v) {
   if (t == MR_F32) return v;
   if (t == MR_F16) return mr_f16_to_f32(mr_f16_from_f32(v));
   uint32_t u = vec_bits(v), rounded = u + 0x7FFFu + ((u >> 16) & 1u);

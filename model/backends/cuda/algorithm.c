@@ -40,8 +40,8 @@ static int algorithm_id(const mr_cublaslt_t *lt, const cublasLtMatmulAlgo_t *alg
 
 /* Parts of a long sum are added in f32, in a fixed order: results are the same on every run.
    align: of a, b, c and d. */
-static cublasStatus_t prefer(const mr_cublaslt_t *lt, const uint32_t align[4],
-                             cublasLtMatmulPreference_t pref) {
+static cublasStatus_t set_preferences(const mr_cublaslt_t *lt, const uint32_t align[4],
+                                      cublasLtMatmulPreference_t pref) {
   static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
@@ -58,14 +58,14 @@ static cublasStatus_t prefer(const mr_cublaslt_t *lt, const uint32_t align[4],
 }
 
 /* The heuristic's answers, at most `most`, those first that it expects to be
- * fast. */
+   fast. */
 static int ask_heuristic(const mr_cuda_matmul_t *m, const uint32_t align[4],
                          cublasLtHandle_t handle, int most,
                          cublasLtMatmulHeuristicResult_t *found) {
   cublasLtMatmulPreference_t pref;
   int n = 0, kept = 0;
   if (m->lt->cublasLtMatmulPreferenceCreate(&pref) != CUBLAS_STATUS_SUCCESS) return 0;
-  cublasStatus_t s = prefer(m->lt, align, pref);
+  cublasStatus_t s = set_preferences(m->lt, align, pref);
   if (s == CUBLAS_STATUS_SUCCESS)
     s = m->lt->cublasLtMatmulAlgoGetHeuristic(handle, m->desc, m->a, m->b, m->d, m->d, pref, most,
                                               found, &n);

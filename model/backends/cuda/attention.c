@@ -103,8 +103,8 @@ static mr_err_t plan_new(const mr_cudnn_t *c, mr_cuda_device_t *d, const mr_cuda
 }
 
 /* The same for a described device: what it takes follows from its version of cuDNN. */
-static mr_err_t plan_new_described(mr_cuda_device_t *d, const mr_cuda_attention_t *a,
-                                   kept_plan_t **out, mr_diag_t *diag) {
+static mr_err_t plan_described(mr_cuda_device_t *d, const mr_cuda_attention_t *a, kept_plan_t **out,
+                               mr_diag_t *diag) {
   size_t version = (size_t)d->described->cudnn;
   if (!version) return MR_OK;
   kept_plan_t *p = calloc(1, sizeof *p);
@@ -133,7 +133,7 @@ static const kept_plan_t *plan_for(mr_cuda_device_t *d, const mr_cuda_attention_
   pthread_mutex_lock(&d->plans->lock);
   if (d->described) {
     for (p = d->plans->first; p && !same_attention(&p->of, a);) p = p->next;
-    if (!p) plan_new_described(d, a, &p, &why);
+    if (!p) plan_described(d, a, &p, &why);
   } else if (mr__cudnn(&c, &why) == MR_OK && plans_handle(d->plans, c, &why) == MR_OK) {
     for (p = d->plans->first; p; p = p->next)
       if (p->graph.cudnn == c && same_attention(&p->of, a)) break;

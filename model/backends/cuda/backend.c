@@ -30,7 +30,7 @@ static void cuda_compiled_fini(void *state) {
 }
 
 /* The arguments of every kernel of c: operands, results, scratch. */
-static int arguments(const mr_call_t *c, void **arg) {
+static int collect_arguments(const mr_call_t *c, void **arg) {
   const mr_eqn_t *e = c->eqn;
   int n = 0;
   for (int k = 0; k < e->n_in; k++) arg[n++] = c->in[k];
@@ -43,7 +43,7 @@ static void cuda_compiled_run(const mr_call_t *c) {
   mr_cuda_device_t *d = mr__cuda_use(c->device);
   const compiled_t *s = c->state;
   void *arg[MR_CUDA_ARGUMENTS];
-  int n = arguments(c, arg);
+  int n = collect_arguments(c, arg);
   cudaError_t code = cudaSuccess;
   for (int i = 0; i < s->n && code == cudaSuccess; i++)
     code = mr__cuda_launch(d, s->kernel[i], s->items[i], s->group[i], arg, n);
@@ -93,7 +93,7 @@ static size_t cuda_texts(const mr_call_t *call, int n) {
 }
 
 /* Writes the kernels of a call to want and returns how many. */
-static size_t cuda_call_wanted(const mr_call_t *c, mr_cuda_wanted_t *want) {
+static size_t cuda_list_wanted(const mr_call_t *c, mr_cuda_wanted_t *want) {
   if (c->run != cuda_compiled_run) return (size_t)mr__cuda_library_wanted(c, want);
   compiled_t *s = c->state;
   for (int k = 0; k < s->n; k++) want[k] = (mr_cuda_wanted_t){s->text[k], &s->kernel[k]};
@@ -109,11 +109,11 @@ static mr_err_t cuda_inspect(const mr_device_t *device, const mr_call_t *call, i
   mr_cuda_wanted_t *want = calloc(texts + 1, sizeof *want);
   mr_cuda_usage_t *usage = calloc(texts + 1, sizeof *usage);
   mr_err_t e = want && usage ? MR_OK : mr_no_memory(diag, "the kernels of a graph");
-  for (int i = 0; i < n && e >= 0; i++) at += cuda_call_wanted(&call[i], &want[at]);
+  for (int i = 0; i < n && e >= 0; i++) at += cuda_list_wanted(&call[i], &want[at]);
   if (e >= 0) e = mr__cuda_kernels_usage(d, want, at, usage, diag);
   at = 0;
   for (int i = 0; i < n && e >= 0; i++)
-    for (size_t k = cuda_call_wanted(&call[i], want); k > 0; k--, at++)
+    for (size_t k = cuda_list_wanted(&call[i], want); k > 0; k--, at++)
       say(arg, &call[i], &(mr_backend_kernel_t){usage[at].registers, usage[at].stack});
   free(want), free(usage);
   return e;
@@ -131,7 +131,7 @@ static mr_err_t cuda_build(const mr_device_t *device, const mr_call_t *call, int
       mr__cuda_conditions(d);
   mr_cuda_wanted_t *want = calloc(cuda_texts(call, n) + 1, sizeof *want);
   if (!want) return mr_no_memory(diag, "the kernels of a graph");
-  for (int i = 0; i < n; i++) at += cuda_call_wanted(&call[i], &want[at]);
+  for (int i = 0; i < n; i++) at += cuda_list_wanted(&call[i], &want[at]);
   mr_err_t e = mr__cuda_kernels(d, want, at, diag);
   free(want);
   return e;

@@ -40,7 +40,7 @@ void mr__cuda_give(const mr_device_t *device, void *data, size_t bytes) {
 }
 
 /* Bytes that the process holds for blocks, and those of them that blocks use. */
-static void memory_held(const mr_cuda_device_t *d, uint64_t *held, uint64_t *used) {
+static void count_memory_held(const mr_cuda_device_t *d, uint64_t *held, uint64_t *used) {
   *held = *used = 0;
   if (d->pool) {
     d->cu->cudaMemPoolGetAttribute(d->pool, cudaMemPoolAttrReservedMemCurrent, held);
@@ -57,7 +57,7 @@ size_t mr__cuda_room(const mr_device_t *device) {
   uint64_t held, used;
   if (d->described) return d->memory;
   if (d->cu->cudaMemGetInfo(&free, &all) != cudaSuccess) return 0;
-  memory_held(d, &held, &used);
+  count_memory_held(d, &held, &used);
   return free + (held > used ? (size_t)(held - used) : 0);
 }
 
@@ -69,7 +69,7 @@ size_t mr__cuda_beside(const mr_device_t *device, size_t *at_open) {
   *at_open = 0;
   if (d->described) return 0;
   if (d->cu->cudaMemGetInfo(&free, &all) != cudaSuccess) return 0;
-  memory_held(d, &held, &in_blocks);
+  count_memory_held(d, &held, &in_blocks);
   *at_open = d->used;
   size_t used = all - free, known = d->used + (size_t)held;
   return used > known ? used - known : 0;

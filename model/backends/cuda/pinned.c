@@ -147,7 +147,7 @@ uint64_t mr__cuda_pinned_mark(mr_cuda_device_t *d, int queue, cudaEvent_t event,
 }
 
 /* Removes the copies up to number `until` from the queue and returns the first of them. */
-static pinned_t *pins_ended(pins_t *q, uint64_t until) {
+static pinned_t *take_ended_pins(pins_t *q, uint64_t until) {
   pinned_t *first = NULL, **last = &first;
   pthread_mutex_lock(&q->lock);
   for (; q->first && q->done < until; q->done++) {
@@ -165,7 +165,7 @@ void mr__cuda_pinned_settle(mr_cuda_device_t *d, int queue, uint64_t until) {
   bool usable = mr__cuda_usable(d->device, NULL) == MR_OK;
   pins_t *q = &d->pins[queue];
   pthread_mutex_lock(&q->settling);
-  for (pinned_t *p = pins_ended(q, until), *next; p; p = next) {
+  for (pinned_t *p = take_ended_pins(q, until), *next; p; p = next) {
     next = p->next;
     if (p->to && usable) memcpy(p->to, p->data, p->bytes);
     if (p->to && !usable) memset(p->to, 0xFF, p->bytes);

@@ -25,7 +25,7 @@
 enum { DIGITS = 32, NAME = 96 };
 
 /* What a notice has been sent about, each once a process; relaxed. */
-static struct { atomic_bool folder, foreign, damaged, refused, unwritten; } told;
+static struct { atomic_bool folder, foreign, damaged, refused, unwritten; } reported;
 
 static bool first_time(atomic_bool *about) {
   return !atomic_exchange_explicit(about, true, memory_order_relaxed);
@@ -63,7 +63,7 @@ bool mr_kernel_cache_folder(char *path, size_t n, bool *named) {
 /* ---- the folder ---- */
 
 static void say_folder(const char *path, const char *why) {
-  if (first_time(&told.folder))
+  if (first_time(&reported.folder))
     mr_notice(
         "kernels: the folder %s is not used: %s; compiled kernels are not kept, want a folder of "
         "this user's own (MILLRACE_KERNELS=FOLDER, or off)",
@@ -155,7 +155,7 @@ bool mr_kernel_cache_get(mr_kernel_entry_t *e, void **image, size_t *bytes) {
   close(in);
   if (absent || is == MR_KERNEL_WHOLE) return !absent;
   e->left = is == MR_KERNEL_FOREIGN;
-  if (first_time(e->left ? &told.foreign : &told.damaged))
+  if (first_time(e->left ? &reported.foreign : &reported.damaged))
     mr_notice("kernels: %s/%s: %s; %s, and the kernels are compiled", folder, name, why,
               e->left ? "it is left as it is" : "it is replaced");
   return false;
@@ -165,7 +165,7 @@ void mr_kernel_cache_refused(const mr_kernel_entry_t *e, const char *why) {
   char folder[MR_PATH_MAX], name[NAME];
   bool named;
   entry_name(e, name);
-  if (mr_kernel_cache_folder(folder, sizeof folder, &named) && first_time(&told.refused))
+  if (mr_kernel_cache_folder(folder, sizeof folder, &named) && first_time(&reported.refused))
     mr_notice(
         "kernels: %s/%s: the driver refuses it (%s); it is replaced, and the kernels are compiled",
         folder, name, why);
@@ -268,6 +268,6 @@ void mr_kernel_cache_put(const mr_kernel_entry_t *e, const void *image, size_t b
   mr_err_t err = file_put(in, e, image, bytes, &diag);
   if (err >= 0) remove_oldest(in);
   close(in);
-  if (err < 0 && first_time(&told.unwritten))
+  if (err < 0 && first_time(&reported.unwritten))
     mr_notice("kernels: the folder %s: compiled kernels are not kept: %s", folder, diag.text);
 }

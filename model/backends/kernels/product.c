@@ -92,7 +92,7 @@ static bool takes_dtypes(mr_dtype_t in, mr_dtype_t out, mr_product_sums_t *how) 
 }
 
 /* Operands of f32 whose precision asks for products of bf16. */
-static void split(const mr_eqn_t *e, mr_product_t *p) {
+static void split_work(const mr_eqn_t *e, mr_product_t *p) {
   static const mr_product_part_t of_x[] = {MR_PRODUCT_PART_ALL, MR_PRODUCT_PART_FINITE,
                                            MR_PRODUCT_PART_LOWER};
   static const mr_product_part_t of_w[] = {MR_PRODUCT_PART_ALL, MR_PRODUCT_PART_LOWER,
@@ -117,12 +117,12 @@ static void widen_operands(mr_product_t *p) {
   }
 }
 
-static size_t round256(size_t n) { return (n + 255) & ~(size_t)255; }
+static size_t round_up_256(size_t n) { return (n + 255) & ~(size_t)255; }
 
 static size_t place_copy(mr_product_operand_t *o, size_t at) {
   if (!o->n_parts) return at;
   o->at = at;
-  return at + round256((size_t)o->copied * mr_dtype_size(o->dtype));
+  return at + round_up_256((size_t)o->copied * mr_dtype_size(o->dtype));
 }
 
 static bool fits_32_bits(const mr_product_t *p) {
@@ -139,7 +139,7 @@ static bool product_plan(const mr_eqn_t *e, bool wide, mr_product_t *p) {
   *p = (mr_product_t){.bias = e->n_in == 3 ? 2 : -1, .d = e->out[0]->aval.dtype};
   p->a = (mr_product_operand_t){.in = 1, .dtype = w->dtype, .from = w->dtype};
   p->b = (mr_product_operand_t){.in = 0, .dtype = x->dtype, .from = x->dtype};
-  split(e, p);
+  split_work(e, p);
   if (!mr_aval_elems(x) || !mr_aval_elems(w) || x->dtype != w->dtype) return false;
   if (!takes_dtypes(p->a.dtype, p->d, &p->sums)) return false;
   if (wide) widen_operands(p);

@@ -33,7 +33,7 @@ static mr_err_t write_draw(mr_kernel_text_t *t, const char *value, mr_diag_t *di
 }
 
 /* A float in a kernel's text. */
-static const char *spelled(float x, char text[40]) {
+static const char *spell_float(float x, char text[40]) {
   if (isinf(x))
     snprintf(text, 40, "%sINFINITY", x < 0 ? "-" : "");
   else
@@ -48,14 +48,14 @@ mr_err_t mr__kernel_random_bits(mr_kernel_text_t *t, mr_diag_t *diag) {
 mr_err_t mr__kernel_random_uniform(mr_kernel_text_t *t, mr_diag_t *diag) {
   char value[160], lo[40], hi[40];
   snprintf(value, sizeof value, "uniform_of(w, %s, %s)",
-           spelled((float)mr_attr_get(t->e, "minval")->f, lo),
-           spelled((float)mr_attr_get(t->e, "maxval")->f, hi));
+           spell_float((float)mr_attr_get(t->e, "minval")->f, lo),
+           spell_float((float)mr_attr_get(t->e, "maxval")->f, hi));
   return write_draw(t, value, diag);
 }
 
 mr_err_t mr__kernel_random_normal(mr_kernel_text_t *t, mr_diag_t *diag) {
   char value[120], lo[40];
-  snprintf(value, sizeof value, "normal_of(w, %s, 1.0f)", spelled(nextafterf(-1.0f, 0.0f), lo));
+  snprintf(value, sizeof value, "normal_of(w, %s, 1.0f)", spell_float(nextafterf(-1.0f, 0.0f), lo));
   return write_draw(t, value, diag);
 }
 
@@ -64,8 +64,8 @@ mr_err_t mr__kernel_random_truncated_normal(mr_kernel_text_t *t, mr_diag_t *diag
       mr_truncated((float)mr_attr_get(t->e, "lower")->f, (float)mr_attr_get(t->e, "upper")->f);
   char value[240], text[4][40];
   snprintf(value, sizeof value, "fmin(fmax(normal_of(w, %s, %s), %s), %s)",
-           spelled(cut.erf_lo, text[0]), spelled(cut.erf_hi, text[1]), spelled(cut.least, text[2]),
-           spelled(cut.most, text[3]));
+           spell_float(cut.erf_lo, text[0]), spell_float(cut.erf_hi, text[1]),
+           spell_float(cut.least, text[2]), spell_float(cut.most, text[3]));
   return write_draw(t, value, diag);
 }
 

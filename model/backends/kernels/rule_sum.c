@@ -58,7 +58,7 @@ static void write_fold(FILE *f, const char *type, mr_kernel_fold_t how, const ch
 }
 
 /* The statements that read term k of output `o` as v. */
-static char *reading(const reduction_t *r, mr_dtype_t t) {
+static char *read_statement(const reduction_t *r, mr_dtype_t t) {
   char *text = NULL;
   size_t size = 0;
   FILE *f = open_memstream(&text, &size);
@@ -108,7 +108,7 @@ static mr_err_t write_reduction(mr_kernel_text_t *t, mr_kernel_fold_t how, mr_di
   char terms[32];
   if (mr_is_storage(x)) return mr__kernel_refuse(t->e, x, diag);
   if (is_loop(t->e)) return mr__kernel_lone(t, diag);
-  char *load = reading(&r, x);
+  char *load = read_statement(&r, x);
   if (!load) return mr_no_memory(diag, "the kernel of %s", t->e->op->name);
   mr_err_t err;
   if (parts > 1) {

@@ -35,19 +35,19 @@ static void compiled_fini(void *state) {
 }
 
 /* Argument k of every kernel of c: operands, results, scratch. */
-static const void *argument(const mr_call_t *c, int k) {
+static const void *argument_at(const mr_call_t *c, int k) {
   const mr_eqn_t *e = c->eqn;
   if (k < e->n_in) return c->in[k];
   return k < e->n_in + e->n_out ? c->out[k - e->n_in] : c->scratch;
 }
 
-static cl_int start(mr_opencl_device_t *d, const mr_call_t *c, cl_kernel kernel, size_t items,
-                    size_t group) {
+static cl_int start_kernel(mr_opencl_device_t *d, const mr_call_t *c, cl_kernel kernel,
+                           size_t items, size_t group) {
   int n = c->eqn->n_in + c->eqn->n_out + (c->scratch_bytes > 0);
   cl_int code = CL_SUCCESS;
   for (int k = 0; k < n && code == CL_SUCCESS; k++) {
     size_t offset;
-    cl_mem buffer = mr__opencl_find(d, argument(c, k), &offset);
+    cl_mem buffer = mr__opencl_find(d, argument_at(c, k), &offset);
     cl_ulong at = offset;
     code = d->cl->clSetKernelArg(kernel, (cl_uint)(2 * k), sizeof buffer, &buffer);
     if (code == CL_SUCCESS)
@@ -67,7 +67,8 @@ static void compiled_run(const mr_call_t *c) {
   cl_int code = CL_SUCCESS;
   for (int i = 0; i <= s->n && code == CL_SUCCESS; i++) {
     if (i == s->before) code = mr__opencl_blas_run(c, &s->product);
-    if (i < s->n && code == CL_SUCCESS) code = start(d, c, s->kernel[i], s->items[i], s->group[i]);
+    if (i < s->n && code == CL_SUCCESS)
+      code = start_kernel(d, c, s->kernel[i], s->items[i], s->group[i]);
   }
   mr__opencl_ran(d, c, code);
 }

@@ -14,7 +14,7 @@ enum { SIDE = 10, TERMS = 1 << 18 };
 
 typedef enum way { USUAL, ALL, NONE } way_t;
 
-static way_t way_asked(void) {
+static way_t blas_way_of_environment(void) {
   static atomic_flag said = ATOMIC_FLAG_INIT;
   const char *word = getenv("MILLRACE_CLBLAST");
   if (!word || !*word) return USUAL;
@@ -32,7 +32,7 @@ static bool is_large(const mr_product_t *p) {
 }
 
 bool mr__opencl_blas_wants(const mr_eqn_t *e, mr_product_t *p) {
-  way_t way = way_asked();
+  way_t way = blas_way_of_environment();
   if (e->op != &mr_op_dot_general || way == NONE || !mr__product_wide(e, p)) return false;
   return way == ALL || is_large(p);
 }

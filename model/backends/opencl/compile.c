@@ -120,8 +120,8 @@ static cl_int load_image(mr_opencl_device_t *d, const void *image, size_t bytes,
   return code;
 }
 
-static bool program_cached(mr_opencl_device_t *d, mr_kernel_entry_t *e, size_t kernels,
-                           cl_program *out) {
+static bool load_cached_program(mr_opencl_device_t *d, mr_kernel_entry_t *e, size_t kernels,
+                                cl_program *out) {
   void *image;
   size_t bytes;
   char text[40];
@@ -150,7 +150,7 @@ mr_err_t mr__opencl_compile(mr_opencl_device_t *d, const char *text, size_t kern
                             cl_program *out, mr_diag_t *diag) {
   if (!cache_pays(d)) return compile_text(d, text, out, diag);
   mr_kernel_entry_t e = program_entry(d, text);
-  if (program_cached(d, &e, kernels, out)) return MR_OK;
+  if (load_cached_program(d, &e, kernels, out)) return MR_OK;
   MR_TRY(compile_text(d, text, out, diag));
   program_keep(d, &e, *out);
   return MR_OK;

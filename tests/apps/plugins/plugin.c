@@ -122,7 +122,7 @@ static mr_err_t flat_loss(const void *state, mr_nn_t *s, mr_var_t *const *field,
 }
 
 static mr_err_t flat_metrics(const void *state, mr_fn_t *f, mr_var_t *const *field,
-                             mr_var_t *const *out, mr_loss_report_t *told) {
+                             mr_var_t *const *out, mr_loss_report_t *reported) {
   return mr_fail(&f->diag, MR_ERR_UNAVAILABLE, "no test traces this model");
 }
 

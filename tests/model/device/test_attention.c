@@ -85,7 +85,7 @@ static void passes_are_near_f64(const shape_t *s) {
 }
 
 /* Each number of tiles along T, full and with one row more, and along D; each with two of the
- * others. */
+   others. */
 static void attention_of_every_size_is_near_f64(void **state) {
   static const int64_t T[] = {1, 16, 17, 33, 64, 65, 80}, D[] = {8, 16, 24, 48, 64};
   setenv("MILLRACE_ATTENTION", "own", 1);
@@ -117,7 +117,7 @@ static bool is_kept(const shape_t *s) {
   return kept;
 }
 
-static void what_the_kernel_does_not_take_is_opened(void **state) {
+static void attention_that_the_kernel_does_not_take_is_opened(void **state) {
   setenv("MILLRACE_ATTENTION", "own", 1);
   const shape_t taken = {1, 65, 2, 48, MR_BF16, true};
   assert_true(is_kept(&taken));
@@ -138,7 +138,7 @@ int main(int argc, char **argv) {
   int status = open_device(argc, argv);
   if (status) return status;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_the_kernel_does_not_take_is_opened),
+      cmocka_unit_test(attention_that_the_kernel_does_not_take_is_opened),
       cmocka_unit_test(attention_of_the_recipe_is_near_f64_in_each_way),
       cmocka_unit_test(attention_of_every_size_is_near_f64),
   };

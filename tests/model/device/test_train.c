@@ -294,7 +294,7 @@ static void a_fetch_that_is_begun_gives_its_step_while_the_next_computes(void **
     same_sets(&now, &later);
     if (i + 2 < 12) side_run(&later, i + 2, i + 3);
   }
-  assert_int_equal(mr_train_step_fetch_end(later.step, &diag), MR_OK); /* there is none */
+  assert_int_equal(mr_train_step_fetch_end(later.step, &diag), MR_OK); /* it is missing */
   side_fetch(&later);
   same_sets(&now, &later);
   side_close(&now), side_close(&later);
