@@ -52,6 +52,19 @@ MAY_PRINT = {
     'base/text.h',
     'sinks/progress.c',    # the stage whose output is standard output
 }
+# A static function says what it does to what: not `released` or `weigh`, but `release_input`, `weigh_taps`.  A name that
+# ends in a participle begins with a verb, or says that it is a question; or it is a rule of a constant (`.resized = jpeg_resized`).
+PARTICIPLE = re.compile(r'_(?:[a-z]{2,}ed|bound|chosen|dealt|done|drawn|driven|fallen|found|given|gone|grown|heard|held|hidden|kept|known|laid|left|lost|'
+                        r'made|meant|met|paid|said|seen|sent|shown|sold|spent|sunk|taken|thrown|told|torn|turned|won|worn|written)$')
+NO_PARTICIPLES = re.compile(r'(?:seed|feed|need|speed|shed|embed|red|bed|exceed|proceed)$')
+VERBS = set('''add append apply ask assert attach await begin bind break bring build call cancel change check choose clear close collect come
+compare compute convert copy count create cut decide declare decode define delete describe destroy dispatch drop echo emit enter fail feed fetch fill
+find finish flush fold forget form free get give go hear hold inspect join jump keep leave let list load locate look lower make mark match measure merge
+move name need note notify number open order pack pad parse pass pick plan play pop post prefer prepare print pull push put read rebuild recall recompute record
+reduce refuse release remove rename reopen replace report require reserve reset resize resolve resume return rewrite run save say scan seek select send serve set settle
+share show skip sort spawn split start step stop store sum swap sync take tell test time trace try turn unbind unmap unpack update use uses verify visit wait
+walk write'''.split())
+QUESTIONS = {'is', 'are', 'was', 'were', 'has', 'have', 'had', 'can', 'could', 'may', 'must', 'should', 'does', 'do', 'did', 'if', 'any', 'all', 'of', 'with', 'on', 'to', 'same'}
 LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 COMMENT = re.compile(r'/\*.*?\*/', re.S)
 
@@ -160,6 +173,44 @@ def statics_named_alike(sources):
     return wrong
 
 
+STATIC = re.compile(r'^(?:\w+\s+)*static (?!const\b[^(]*=)[^;={}()]*?\b(\w+)\((?=[^;{]*\{)', re.M)
+
+
+def code_of(name):
+    return LITERAL.sub('""', COMMENT.sub(blank, re.sub(r'__attribute__\(\(.*?\)\)\)? ?', '', read(name))))
+
+
+def names(name):
+    """Identifiers that hold a phrase for which there is a word."""
+    seen = set()
+    for match in re.finditer(r'\b[A-Za-z_]\w*', code_of(name)):
+        if match[0] in seen:
+            continue
+        seen.add(match[0])
+        for pattern, instead in PHRASES:
+            if re.search(pattern, match[0].replace('_', ' '), re.I):
+                yield f'{name}: {match[0]}: write {instead}'
+
+
+def statics_say_what(name):
+    code = code_of(name)
+    for match in STATIC.finditer(code):
+        function, line = match[1], code.count('\n', 0, match.start()) + 1
+        words = function.split('_')
+        if '_' not in function:
+            yield f'{name}:{line}: {function}: name a static function by what it does to what, in two words or more'
+        elif PARTICIPLE.search(function) and not NO_PARTICIPLES.search(function) and words[0] not in VERBS and not QUESTIONS & set(words) \
+                and not set(words[1:-1]) & VERBS and not re.search(rf'\.{words[-1]} = {function}\b', code):
+            yield f'{name}:{line}: {function}: a bare participle: begin with what it does, as in release_input'
+
+
+def test_names(name):
+    """Tests whose name is no sentence."""
+    for test in re.findall(r'^static void (\w+)\(void \*\*\w+\)', read(name), re.M):
+        if test.count('_') < 2 or re.match(r'(?:what|who|whom|whose)_|.*_(?:any|every|some)(?:body|one)_', test):
+            yield f'{name}: {test}: a test is named by a sentence that a stranger understands'
+
+
 def opening(name):
     """A .c file whose first comment has fewer than two lines, or that has none."""
     match = re.match(r'/\*.*?\*/', read(name), re.S)
@@ -186,6 +237,12 @@ def main():
     wrong += statics_named_alike(compiled)
     for name in compiled:
         wrong += opening(name)
+        wrong += statics_say_what(name)
+    for name in sources + listed('tests/*.c', 'tests/*.h'):
+        wrong += names(name)
+    for name in listed('tests/*.c', 'tests/*.h'):
+        wrong += in_comments(name)
+        wrong += test_names(name)
     for line in wrong:
         print(line)
     print(f'words: {len(rooms)} headers, {len(documents)} documents, {len(sources)} sources: {len(wrong)} to mend')
