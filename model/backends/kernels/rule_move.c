@@ -78,17 +78,18 @@ mr_err_t mr__kernel_concatenate(mr_kernel_text_t *t, mr_diag_t *diag) {
   int64_t d = mr_attr_get(t->e, "dimension")->i[0], inner = mr_aval_span(y, (int)d + 1, y->ndim);
   int64_t from = 0;
   MR_TRY(mr__kernel_begin(t, mr_aval_elems(y), diag));
-  fprintf(t->f, "  u64 row = i / %" PRId64 ", c = i %% %" PRId64 ";\n", y->dim[d] * inner,
-          y->dim[d] * inner);
+  fprintf(t->f, "  u64 row = i / %" PRId64 ", c = i %% %" PRId64 "; %s v = 0;\n", y->dim[d] * inner,
+          y->dim[d] * inner, mr__kernel_held(y->dtype));
   for (int k = 0; k < t->e->n_in; k++) {
     int64_t n = t->e->in[k]->aval.dim[d] * inner;
     if (n && from)
       fprintf(t->f, "  if (c >= %" PRId64 " && c < %" PRId64 ")", from, from + n);
     else if (n)
       fprintf(t->f, "  if (c < %" PRId64 ")", n);
-    if (n) fprintf(t->f, " y0[i] = x%d[row * %" PRId64 " + c - %" PRId64 "];\n", k, n, from);
+    if (n) fprintf(t->f, " v = x%d[row * %" PRId64 " + c - %" PRId64 "];\n", k, n, from);
     from += n;
   }
+  fputs("  y0[i] = v;\n", t->f);
   return mr__kernel_end(t, diag);
 }
 

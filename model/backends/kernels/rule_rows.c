@@ -49,6 +49,7 @@ typedef struct rows {
   int *pass;         /* by var id: the first pass that can compute it */
   int *done;         /* by var id: the pass that has computed it, -1: none so far */
   bool *kept, *need; /* by var id: kept by its item from pass to pass; needed in the pass at hand */
+  bool ahead;        /* an item has loaded all that the pass reads before it computes */
 } rows_t;
 
 static int64_t elems_of(const mr_var_t *v) { return mr_aval_elems(&v->aval); }
@@ -199,18 +200,44 @@ static void write_draws(FILE *f, const rows_t *r) {
   fputs("  BARRIER;\n", f);
 }
 
+/* Whether v is read from an operand of the kernel. */
+static bool is_loaded(const rows_t *r, const mr_var_t *v) {
+  const mr_fn_t *b = r->l->body;
+  if (!v->def) return mr__fused_input(b, v) >= 0;
+  return mr__fused_unit(v->def).kind == MR_UNIT_REPEAT && mr__fused_input(b, v->def->in[0]) >= 0;
+}
+
+/* The next value that pass p loads, from number *at on, inputs first; NULL: no more. */
+static const mr_var_t *next_load(const rows_t *r, int p, int *at) {
+  const mr_fn_t *b = r->l->body;
+  while (*at < b->n_in + b->n_eqn) {
+    int i = (*at)++;
+    const mr_var_t *v = i < b->n_in ? b->in[i] : b->eqn[i - b->n_in]->out[0];
+    bool from_kept = r->kept[v->id] && r->done[v->id] != p;
+    if (r->need[v->id] && is_loaded(r, v) && !from_kept) return v;
+  }
+  return NULL;
+}
+
+/* Declares v as what its item has loaded before, if it has. */
+static bool write_from_loaded(FILE *f, const rows_t *r, const mr_var_t *v) {
+  if (!r->ahead || !is_loaded(r, v)) return false;
+  fprintf(f, "  %s v%d = l%d[j];\n", mr__kernel_type(v->aval.dtype), v->id, v->id);
+  return true;
+}
+
 static mr_err_t write_needed(FILE *f, const rows_t *r, int p, mr_diag_t *diag) {
   const mr_fn_t *b = r->l->body;
   for (int k = 0; k < b->n_in; k++) {
     const mr_var_t *v = b->in[k];
     if (!r->need[v->id] || write_from_kept(f, r, v, p)) continue;
-    mr__fused_load(f, r->l, v, k, "i");
+    if (!write_from_loaded(f, r, v)) mr__fused_load(f, r->l, v, k, "i");
     write_keep(f, r, v);
   }
   for (int i = 0; i < b->n_eqn; i++) {
     const mr_var_t *v = b->eqn[i]->out[0];
     if (!r->need[v->id] || write_from_kept(f, r, v, p)) continue;
-    MR_TRY(write_member(f, r, b->eqn[i], diag));
+    if (!write_from_loaded(f, r, v)) MR_TRY(write_member(f, r, b->eqn[i], diag));
     write_keep(f, r, v);
   }
   return MR_OK;
@@ -238,6 +265,44 @@ static void write_column_steps(FILE *f, const rows_t *r) {
   }
 }
 
+/* Begins a loop over the elements of an item. */
+static void begin_elements(FILE *f, const rows_t *r) {
+  if (r->each <= UNROLL_MAX) fputs("#pragma unroll\n", f);
+  fprintf(f, "  for (int j = 0; j < %" PRId64 "; j++) {\n  i64 k = (i64)j", r->each);
+  if (r->width > 1) fprintf(f, " * %d + lane", r->width);
+  fputs(";\n", f);
+  if (r->each * r->width != r->l->terms) fprintf(f, "  if (k < %" PRId64 ") {\n", r->l->terms);
+  fprintf(f, "  u64 i = row * %" PRId64 " + (u64)k;\n", r->l->terms);
+}
+
+static void end_elements(FILE *f, const rows_t *r) {
+  fputs(r->each * r->width != r->l->terms ? "  }}\n" : "  }\n", f);
+}
+
+/* Loads what the last pass reads for all elements of an item before it stores the first one: a
+   compiler may not move a load over a store, which might be to the same address, and the loads
+   would wait for one another. */
+static mr_err_t write_loads(FILE *f, rows_t *r, int p, mr_diag_t *diag) {
+  const mr_fn_t *b = r->l->body;
+  int64_t n = 0;
+  const mr_var_t *v;
+  for (int at = 0; next_load(r, p, &at);) n++;
+  r->ahead = n && r->each > 1 && r->each <= UNROLL_MAX && n * r->each <= KEPT_MAX;
+  if (!r->ahead) return MR_OK;
+  for (int at = 0; (v = next_load(r, p, &at));)
+    fprintf(f, "  %s l%d[%" PRId64 "];\n", mr__kernel_type(v->aval.dtype), v->id, r->each);
+  begin_elements(f, r);
+  for (int at = 0; (v = next_load(r, p, &at));) {
+    if (v->def)
+      MR_TRY(mr__fused_member(f, r->l, v->def, "i", diag));
+    else
+      mr__fused_load(f, r->l, v, mr__fused_input(b, v), "i");
+    fprintf(f, "  l%d[j] = v%d;\n", v->id, v->id);
+  }
+  end_elements(f, r);
+  return MR_OK;
+}
+
 /* Pass p over the elements of one item. */
 static mr_err_t write_pass(FILE *f, rows_t *r, int p, bool keep, mr_diag_t *diag) {
   const mr_fused_loop_t *l = r->l;
@@ -246,12 +311,9 @@ static mr_err_t write_pass(FILE *f, rows_t *r, int p, bool keep, mr_diag_t *diag
   for (int j = 0; j < l->n_fold; j++)
     if (r->pass[l->fold[j]->in[0]->id] == p)
       fprintf(f, "  float r%d = %s;\n", j, mr__fused_fold(l->fold[j]).start);
-  if (r->each <= UNROLL_MAX) fputs("#pragma unroll\n", f);
-  fprintf(f, "  for (int j = 0; j < %" PRId64 "; j++) {\n  i64 k = (i64)j", r->each);
-  if (r->width > 1) fprintf(f, " * %d + lane", r->width);
-  fputs(";\n", f);
-  if (r->each * r->width != l->terms) fprintf(f, "  if (k < %" PRId64 ") {\n", l->terms);
-  fprintf(f, "  u64 i = row * %" PRId64 " + (u64)k;\n", l->terms);
+  r->ahead = false;
+  if (p == r->passes - 1) MR_TRY(write_loads(f, r, p, diag));
+  begin_elements(f, r);
   MR_TRY(write_needed(f, r, p, diag));
   for (int j = 0; j < l->n_fold; j++) {
     if (r->pass[l->fold[j]->in[0]->id] != p) continue;
@@ -265,7 +327,7 @@ static mr_err_t write_pass(FILE *f, rows_t *r, int p, bool keep, mr_diag_t *diag
     write_column_steps(f, r);
     if (r->l->n_column) fputs("  }\n", f);
   }
-  fputs(r->each * r->width != l->terms ? "  }}\n" : "  }\n", f);
+  end_elements(f, r);
   return MR_OK;
 }
 
