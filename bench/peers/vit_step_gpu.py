@@ -154,7 +154,7 @@ def run_torch(variant, batch, cut):
     cuda = device.type == 'cuda'
     torch.manual_seed(0)
     model = torch_model(cut).to(device).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-4, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-4, **({'fused': True} if cuda else {}))
     pictures, labels = noise(batch)
     here = [torch.from_numpy(pictures), torch.from_numpy(labels.astype(numpy.int64))]
     if cuda:
@@ -168,7 +168,8 @@ def run_torch(variant, batch, cut):
         return F.cross_entropy(logits.float(), y)
 
     if variant != 'torch-eager':
-        loss_of = torch.compile(loss_of, mode='max-autotune' if variant == 'torch-max' else None)
+        torch._dynamo.reset()  # else the second batch size is compiled for any size
+        loss_of = torch.compile(loss_of, mode='max-autotune' if variant == 'torch-max' else None, dynamic=False)
 
     def step(copy):
         if copy:
