@@ -59,7 +59,7 @@ pack() { # DIR
   root=$(cd "$here/.." && pwd)
   build=${BUILD:-$root/build/gpu}
   cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMILLRACE_WITH=OFF \
-    -DMILLRACE_WITH_OPENCL="${OPENCL:-AUTO}" -DMILLRACE_CUDA="${CUDA:-ON}" >/dev/null || exit 1
+    -DMILLRACE_WITH_OPENCL="${OPENCL:-ON}" -DMILLRACE_CUDA="${CUDA:-ON}" >/dev/null || exit 1
   mapfile -t tests < <(gpu_tests "$build")
   [ ${#tests[@]} != 0 ] || [ "${CUDA:-ON}" = OFF ] || { echo "gpu_check: the build has no test with the label gpu" >&2; exit 1; }
   ninja -C "$build" millrace ${tests[@]+"${tests[@]}"} || exit 1
