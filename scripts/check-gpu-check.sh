@@ -281,9 +281,10 @@ cp "$here/build/release/tests/test_model_device_fit" "$pack/tests/"
 export DEVICE=opencl BATCHES='2 2' LAYERS=1 STEPS=2 SCALE=${SCALE:-4} POCL_CACHE_DIR=$dir/pocl
 declare -A took
 for run in run1 run2; do
-  begun=$SECONDS
+  begun=$SECONDS most=$([ $run = run1 ] && echo 20 || echo 60)
   check "$run" "$dir/pocl-out" || fail "$run fails on PoCL"
   took[$run]=$((SECONDS - begun))
+  [ ${took[$run]} -lt $most ] || took[$run]=$most # the first pass compiled: the next ones are over sooner
   whole "$dir/pocl-out" "$dir/said"
 done
 lines "$dir/pocl-out" '{line["stage"] for line in lines if line["result"] not in ("ok", "skipped")} <= {"tune", "sanitizer", "kernels"}'
@@ -293,7 +294,7 @@ check one "$dir/pocl-out" probe 20 probe || fail "a run behind one that was kill
 lines "$dir/pocl-out" 'rows["b"]["result"] == "killed"'
 
 RANDOM=${SEED:-$$}
-echo "gpu_check: on PoCL run1 takes ${took[run1]} s and run2 ${took[run2]} s; kills from seed ${SEED:-$$}"
+echo "gpu_check: kills on PoCL within ${took[run1]} s and ${took[run2]} s, from seed ${SEED:-$$}"
 for i in $(seq "${KILLS:-10}"); do
   run=$([ $((i % 2)) = 1 ] && echo run1 || echo run2)
   moment=$(awk "BEGIN {printf \"%.2f\", ${took[$run]} * $RANDOM / 32768}")
