@@ -284,7 +284,7 @@ for run in run1 run2; do
   begun=$SECONDS most=$([ $run = run1 ] && echo 20 || echo 60)
   check "$run" "$dir/pocl-out" || fail "$run fails on PoCL"
   took[$run]=$((SECONDS - begun))
-  [ ${took[$run]} -lt $most ] || took[$run]=$most # the first pass compiled: the next ones are over sooner
+  [ "${took[$run]}" -lt "$most" ] || took[$run]=$most # the first pass compiled: the next ones are over sooner
   whole "$dir/pocl-out" "$dir/said"
 done
 lines "$dir/pocl-out" '{line["stage"] for line in lines if line["result"] not in ("ok", "skipped")} <= {"tune", "sanitizer", "kernels"}'

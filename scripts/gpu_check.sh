@@ -370,6 +370,7 @@ stage_tune() { # BATCH...
   for batch in "$@"; do
     bench_step "$batch" --steps 1 --warm-up 1 || return
   done
+  [ -e "$work/products.txt" ] || skip "device $device has no algorithms to measure"
   note products "$(($(wc -l <"$work/products.txt") - 1))"
   shipped_tunings "$work/products.txt" "$work/share/cuda/products"
   note shipped "$(cd "$work/share/cuda/products" && echo *)"
@@ -452,7 +453,7 @@ stage_bisect() {
 # Where the time of a step goes, call by call.
 stage_profile() {
   ours profile --device "$device" --steps 5 --json "$work/profile-step.json" batch="$small" layers="$layers" || return
-  note run_ms "$(tr -d '\n\t' <"$work/profile-step.json" | figure ms)"
+  note step_ms "$(tr -d "\n\t" <"$work/profile-step.json" | figure step_ms)"
 }
 
 # The same, each kernel given by the host.
