@@ -243,7 +243,7 @@ describe_device() {
 
 # What the device can do, measured: the roofs of all figures.  On CUDA that of bf16 is a product of 8192^3.
 stage_limits() {
-  ours profile --device "$device" --steps 1 --json "$work/profile.json" || return
+  ours profile --device "$device" --steps 1 --json "$work/profile.json" batch=8 layers=1 || return
   grep -oE '"(f32_gflops|bf16_gflops|copy_gbs)":[[:space:]]*[0-9.]+' "$work/profile.json" | tr -d '"[:blank:]' |
     while IFS=: read -r key value; do note "$key" "$value"; done
   [ "${device%%:*}" != cuda ] || describe_device
