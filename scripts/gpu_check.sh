@@ -472,7 +472,8 @@ stage_pictures() { # DTYPE BATCH...
     rm -rf "$run"
     ours train --data synthetic --steps 40 --device "$device" --run-dir "$run" \
       batch="$batch" layers="$layers" normalize.dtype="$dtype" seed=3 >/dev/null || return
-    step=$(grep '"kind":"step"' "$run/metrics.jsonl" | tail -n 1 | figure step_p50_s)
+    step=$(figure step_p50_s <"$run/metrics.jsonl")
+    [ -n "$step" ] || return
     note "images_per_s $batch" "$(awk "BEGIN {printf \"%.0f\", $batch / $step}")"
     rm -rf "$run"
   done
