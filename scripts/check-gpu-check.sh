@@ -278,7 +278,7 @@ kill_session() { # PID: as a machine that is taken away, all at once
 cp "$here/build/release/millrace" "$pack/bin/millrace"
 rm -rf "$pack"/tests/* "$work"
 cp "$here/build/release/tests/test_model_device_fit" "$pack/tests/"
-export DEVICE=opencl BATCHES='2 2' LAYERS=1 STEPS=2 SCALE=${SCALE:-4} POCL_CACHE_DIR=$dir/pocl
+export DEVICE=opencl BATCHES='2 2' LAYERS=1 STEPS=2 SCALE=${SCALE:-20} POCL_CACHE_DIR=$dir/pocl
 declare -A took
 for run in run1 run2; do
   begun=$SECONDS most=$([ $run = run1 ] && echo 20 || echo 60)
