@@ -201,7 +201,7 @@ static void write_draws(FILE *f, const rows_t *r) {
 }
 
 /* Whether v is read from an operand of the kernel. */
-static bool is_loaded(const rows_t *r, const mr_var_t *v) {
+static bool is_read_from_operand(const rows_t *r, const mr_var_t *v) {
   const mr_fn_t *b = r->l->body;
   if (!v->def) return mr__fused_input(b, v) >= 0;
   return mr__fused_unit(v->def).kind == MR_UNIT_REPEAT && mr__fused_input(b, v->def->in[0]) >= 0;
@@ -214,14 +214,14 @@ static const mr_var_t *next_load(const rows_t *r, int p, int *at) {
     int i = (*at)++;
     const mr_var_t *v = i < b->n_in ? b->in[i] : b->eqn[i - b->n_in]->out[0];
     bool from_kept = r->kept[v->id] && r->done[v->id] != p;
-    if (r->need[v->id] && is_loaded(r, v) && !from_kept) return v;
+    if (r->need[v->id] && is_read_from_operand(r, v) && !from_kept) return v;
   }
   return NULL;
 }
 
 /* Declares v as what its item has loaded before, if it has. */
 static bool write_from_loaded(FILE *f, const rows_t *r, const mr_var_t *v) {
-  if (!r->ahead || !is_loaded(r, v)) return false;
+  if (!r->ahead || !is_read_from_operand(r, v)) return false;
   fprintf(f, "  %s v%d = l%d[j];\n", mr__kernel_type(v->aval.dtype), v->id, v->id);
   return true;
 }
