@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "model/exec/backend.h"
 #include "model/exec/comm.h"
 #include "model/exec/exec.h"
 
@@ -70,10 +71,16 @@ void mr_pmap_run(mr_pmapped_t *p, const void *const *in, void *const *out) {
 }
 
 static mr_err_t pmap_start(mr_pmapped_t *p, const mr_fn_t *f, int rank, const char *axis,
-                           int threads, mr_diag_t *diag) {
+                           const mr_pmap_options_t *options, mr_diag_t *diag) {
+  const mr_device_t *on = options && options->device ? options->device[rank] : NULL;
+  int threads = options && options->threads ? options->threads : on ? mr_device_threads(on) : 1;
   device_t *d = &p->device[rank];
   mr_comm_rank_t speaks = {p->comm, rank, axis};
-  mr_compile_options_t o = {.threads = threads ? threads : 1, .rank = axis ? &speaks : NULL};
+  mr_compile_options_t o = {.device = on, .threads = threads, .rank = axis ? &speaks : NULL};
+  if (on && !on->backend->host)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "pmap: device %s of rank %d: want a share of the processors, as cpu:0/%d",
+                   on->name, rank, p->n);
   d->all = p;
   d->rank = rank;
   d->in = calloc((size_t)p->n_in + 1, sizeof *d->in);
@@ -108,8 +115,7 @@ mr_err_t mr_pmap(const mr_fn_t *f, const char *axis_name, int devices,
       p->step_in[i] = mr_aval_bytes(&f->in[i]->aval);
   for (int k = 0; k < f->n_out; k++) p->step_out[k] = mr_aval_bytes(&f->out[k]->aval);
   mr_err_t err = MR_OK;
-  for (int i = 0; i < devices && err >= 0; i++)
-    err = pmap_start(p, f, i, axis_name, options ? options->threads : 0, diag);
+  for (int i = 0; i < devices && err >= 0; i++) err = pmap_start(p, f, i, axis_name, options, diag);
   if (err < 0) {
     mr_pmap_destroy(p);
     return err;

@@ -15,16 +15,21 @@ MR_BEGIN_DECLS
 
 typedef struct mr_pmapped mr_pmapped_t;
 
+struct mr_device;
+
 typedef struct mr_pmap_options {
   const bool *shared; /* [f->n_in]: inputs that every device reads whole; NULL: none */
-  int threads;        /* of each device, for its kernels; 0: 1 */
+  int threads;        /* of each device, for its kernels; 0: 1, or as many as `device` has */
+  /* [devices]: where each rank computes, shares of the processors ("cpu:0/4"), which must stay
+     open; NULL: on threads of all processors. */
+  const struct mr_device *const *device;
 } mr_pmap_options_t;
 
 /* Compiles f for each of devices, in [1,1024], and starts a thread for each. f is copied; axis_name
    and what options point at are not needed afterwards. axis_name may be NULL if f has no
    collectives; options: NULL for none.  The caller destroys *out.  MR_OK; MR_ERR_CONFIG for another
-   number of devices; MR_ERR_SHAPE for an all_gather of another size; MR_ERR_NOMEM, also if the
-   system gives no thread; or an error of mr_compile. */
+   number of devices, or one whose memory is not the host's; MR_ERR_SHAPE for an all_gather of
+   another size; MR_ERR_NOMEM, also if the system gives no thread; or an error of mr_compile. */
 mr_err_t mr_pmap(const mr_fn_t *f, const char *axis_name, int devices,
                  const mr_pmap_options_t *options, mr_pmapped_t **out, mr_diag_t *diag);
 /* Runs f on all devices and blocks until all have ended. in[i] holds one value of input i for each

@@ -246,6 +246,7 @@ struct mr_backend {
   const mr_compile_ops_t *compile;
   const mr_team_ops_t *team; /* NULL: calls of a run use the thread that gives them alone */
   const mr_limit_ops_t *limits;
+  const struct mr_collect_ops *collect; /* collect.h; NULL: values go through the host */
 };
 
 /* Ends at NULL; at least one.  The device of the first one that has no number, key "", is the

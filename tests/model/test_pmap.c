@@ -7,6 +7,10 @@
 #include <cmocka.h>
 // clang-format on
 
+#include <stdio.h>
+#include <string.h>
+
+#include "model/exec/device.h"
 #include "tests/model/grid.h"
 
 enum { DEVICES = 4, ROWS = 6, WIDE = 5 };
@@ -82,6 +86,39 @@ static void a_step_on_four_devices_is_the_step_under_vmap(void **state) {
   mr_fn_destroy(f);
 }
 
+static void shares_of_the_processors_give_the_bits_of_threads(void **state) {
+  mr_fn_t *f = step();
+  mr_pmapped_t *p = NULL, *q = NULL;
+  const mr_device_t *device[DEVICES], *share;
+  static results_t want, got;
+  const bool shared[] = {false, true};
+  char name[40];
+  draw();
+  for (int d = 0; d < DEVICES; d++) {
+    snprintf(name, sizeof name, "cpu:%d/%d", d, DEVICES);
+    OK(mr_device_open(name, &device[d], &diag));
+  }
+  OK(mr_pmap(f, "data", DEVICES, &(mr_pmap_options_t){.shared = shared}, &p, &diag));
+  OK(mr_pmap(f, "data", DEVICES, &(mr_pmap_options_t){.shared = shared, .device = device}, &q,
+             &diag));
+  run_pmap(p, &want);
+  run_pmap(q, &got);
+  assert_memory_equal(&got, &want, sizeof got);
+  mr_pmap_destroy(p), mr_pmap_destroy(q);
+  mr_device_t other = *device[1]; /* whose memory the host cannot read */
+  mr_backend_t far = *other.backend;
+  far.host = false, other.backend = &far, other.name = "far:1";
+  share = device[1], device[1] = &other;
+  assert_int_equal(mr_pmap(f, "data", DEVICES,
+                           &(mr_pmap_options_t){.shared = shared, .device = device}, &p, &diag),
+                   MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "device far:1 of rank 1"));
+  diag = (mr_diag_t){0};
+  device[1] = share;
+  for (int d = 0; d < DEVICES; d++) mr_device_close(device[d]);
+  mr_fn_destroy(f);
+}
+
 static void a_hundred_runs_give_the_same_bits(void **state) {
   mr_fn_t *f = step();
   mr_pmapped_t *p = NULL;
@@ -139,6 +176,7 @@ static void operands_that_do_not_fit_the_devices_are_refused_before_a_run(void *
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_step_on_four_devices_is_the_step_under_vmap),
+      cmocka_unit_test(shares_of_the_processors_give_the_bits_of_threads),
       cmocka_unit_test(a_hundred_runs_give_the_same_bits),
       cmocka_unit_test(collectives_work_inside_a_scan_and_in_every_dtype),
       cmocka_unit_test(operands_that_do_not_fit_the_devices_are_refused_before_a_run),

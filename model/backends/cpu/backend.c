@@ -16,6 +16,7 @@
 #include "model/backends/cpu/program.h"
 #include "model/backends/cpu/rules.h"
 #include "model/exec/backend.h"
+#include "model/exec/collect.h"
 #include "model/ops/rules.h"
 #include "model/transforms/passes.h"
 
@@ -270,4 +271,5 @@ const mr_backend_t mr_backend_cpu = {.name = "cpu",
                                      .memory = &cpu_memory_ops,
                                      .compile = &cpu_compile_ops,
                                      .team = &cpu_team_ops,
-                                     .limits = &cpu_limit_ops};
+                                     .limits = &cpu_limit_ops,
+                                     .collect = &mr_collect_threads};

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/backends/cpu/rules.h"
+#include "model/exec/collect.h"
 #include "model/exec/comm.h"
 #include "model/exec/exec.h"
 #include "model/ir/element.h"
@@ -35,20 +36,6 @@ static mr_err_t axis_lower(mr_call_t *c, void (*run)(const mr_call_t *c), mr_dia
                  mr_attr_get(c->eqn, "axis_name")->text);
 }
 
-/* out = out + x, element by element in the dtype's own arithmetic. */
-static void add_to(mr_dtype_t t, void *out, const void *x, int64_t n) {
-  if (t == MR_F32) {
-    float *y = out;
-    for (int64_t i = 0; i < n; i++) y[i] += ((const float *)x)[i];
-    return;
-  }
-  for (int64_t i = 0; i < n; i++)
-    if (mr_is_float(t))
-      mr_set_f64(t, out, i, mr_get_f64(t, out, i) + mr_get_f64(t, x, i));
-    else
-      mr_set_i64(t, out, i, mr__add_i2(mr_get_i64(t, out, i), mr_get_i64(t, x, i)));
-}
-
 /* Each device adds all values itself, in rank order, which gives the same bits on all devices. */
 static void psum_run(const mr_call_t *c) {
   const axis_state_t *s = c->state;
@@ -56,7 +43,7 @@ static void psum_run(const mr_call_t *c) {
   const void *const *all = mr__comm_meet(s->comm, s->rank, c->in[0]);
   memcpy(c->out[0], all[0], mr_aval_bytes(a));
   for (int r = 1; r < mr_comm_size(s->comm); r++)
-    add_to(a->dtype, c->out[0], all[r], mr_aval_elems(a));
+    mr__collect_add(a->dtype, c->out[0], all[r], mr_aval_elems(a));
   mr__comm_leave(s->comm);
 }
 

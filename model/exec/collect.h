@@ -1,0 +1,57 @@
+/* Collectives: a table of the calls by which the ranks of a communicator exchange values.
+
+   A rank is a device of this or another process.  Each call is given to the queue of the rank's
+   device, in whose order it runs; on a device without a queue it has ended when it returns.  All
+   ranks make the same calls in the same order; send and receive pair up by themselves.  A call that
+   waits longer than the communicator's limit fails, as do all calls after it: a run cannot return
+   an error, so its results are bytes 0xFF, NaN in every float, and `failed` names the rank that did
+   not come. */
+#ifndef MR_MODEL_EXEC_COLLECT_H
+#define MR_MODEL_EXEC_COLLECT_H
+
+#include "model/exec/backend.h"
+
+MR_BEGIN_DECLS
+
+typedef struct mr_collect mr_collect_t; /* one rank of a communicator; one thread at a time */
+
+enum { MR_COLLECT_RANKS = 1024, MR_COLLECT_ID = 64 };
+
+typedef struct mr_collect_ops {
+  const char *name; /* "threads" */
+  /* Joins the communicator `id`, a text of less than MR_COLLECT_ID bytes that all its ranks give,
+     as number `rank` of `size`; does not wait for the others.  Calls may wait limit_s seconds for
+     another rank, > 0.  The caller destroys *out before it closes d.  MR_OK; MR_ERR_CONFIG for a
+     rank or size out of range, another size than the other ranks gave, or a rank that has joined
+     already; MR_ERR_NOMEM. */
+  mr_err_t (*create)(const mr_device_t *d, const char *id, int rank, int size, double limit_s,
+                     mr_collect_t **out, mr_diag_t *diag);
+  /* out[n] = the sum of all ranks' in[n], added in the order of ranks: the same bits everywhere.
+     in and out lie in the rank's device and do not overlap, here and below. */
+  void (*all_reduce)(mr_collect_t *c, mr_dtype_t t, int64_t n, const void *in, void *out);
+  /* out[size][bytes]: what each rank gave as in[bytes], by rank. */
+  void (*all_gather)(mr_collect_t *c, size_t bytes, const void *in, void *out);
+  /* out[n]: part number `rank` of the sum of all ranks' in[size][n]. */
+  void (*reduce_scatter)(mr_collect_t *c, mr_dtype_t t, int64_t n, const void *in, void *out);
+  /* out[size][bytes]: row r is row `rank` of in[size][bytes] of rank r. */
+  void (*all_to_all)(mr_collect_t *c, size_t bytes, const void *in, void *out);
+  /* Sends data[bytes] to rank `to`, whose receive has the same bytes; and the other way round. */
+  void (*send)(mr_collect_t *c, int to, size_t bytes, const void *data);
+  void (*receive)(mr_collect_t *c, int from, size_t bytes, void *data);
+  /* Makes all calls of all ranks fail, those that wait now too.  Any thread. */
+  void (*abort)(mr_collect_t *c);
+  /* MR_OK, *rank -1; or MR_ERR_UNAVAILABLE with the sentence, *rank the one that did not come in
+     time, or -1 after an abort or a message of other bytes than expected.  Any thread. */
+  mr_err_t (*failed)(mr_collect_t *c, int *rank, mr_diag_t *diag);
+  void (*destroy)(mr_collect_t *c); /* leaves the communicator; not during a call; NULL is fine */
+} mr_collect_ops_t;
+
+/* Ranks are threads of this process, on devices whose memory is the host's. */
+extern const mr_collect_ops_t mr_collect_threads;
+
+/* out[n] = out[n] + x[n], each in the dtype's own arithmetic. */
+void mr__collect_add(mr_dtype_t t, void *out, const void *x, int64_t n);
+
+MR_END_DECLS
+
+#endif
