@@ -287,7 +287,8 @@ for run in run1 run2; do
   [ "${took[$run]}" -lt "$most" ] || took[$run]=$most # the first pass compiled: the next ones are over sooner
   whole "$dir/pocl-out" "$dir/said"
 done
-lines "$dir/pocl-out" '{line["stage"] for line in lines if line["result"] not in ("ok", "skipped")} <= {"tune", "sanitizer", "kernels"}'
+# That 50 steps in bf16 stay near the CPU's is not asked of one block on PoCL: tests/model/device/ compares the devices.
+lines "$dir/pocl-out" '{line["stage"] for line in lines if line["result"] not in ("ok", "skipped")} <= {"sanitizer", "parity-bf16"}'
 lines "$dir/pocl-out" 'rows["step"]["first_loss"] > 0 and rows["bench-4096"]["step_with_copy_s 2"] > 0 and rows["tests"]["passed"] == 1'
 printf '{"run":"a","stage":"b","result": "running","status":0}\n' >"$dir/pocl-out/running.json"
 check one "$dir/pocl-out" probe 20 probe || fail "a run behind one that was killed fails"

@@ -315,7 +315,7 @@ stage_parity() { # DTYPE LIMIT
   rm -rf "$work/parity-$1"-*
   for where in cpu "$device"; do
     ours train --data synthetic --steps 50 --device "$where" --run-dir "$work/parity-$1-${where%%:*}" \
-      batch=$((small < 64 ? small : 64)) layers=$((layers < 2 ? layers : 2)) train.dtype="$1" dropout=0 seed=7 >/dev/null || return
+      batch=64 layers=$((layers < 2 ? layers : 2)) train.dtype="$1" dropout=0 seed=7 >/dev/null || return
   done
   paste <(losses "$work/parity-$1-cpu") <(losses "$work/parity-$1-${device%%:*}") >"$work/parity-$1.txt"
   awk -v limit="$2" '{d = $1 - $2; if (d < 0) d = -d; if (d > most) most = d; n++}
