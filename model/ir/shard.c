@@ -2,59 +2,93 @@
    write the equation that one device computes on its parts. */
 #include "model/ir/shard.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/ir/op.h"
 
+static int fail_factor(mr_factors_t *s, const char *fault) {
+  if (!s->fault) s->fault = fault;
+  return -1;
+}
+
 int mr_factor_add(mr_factors_t *s, int64_t size, mr_cut_t cut) {
+  if (size < 0) return fail_factor(s, "a factor has a size below 0");
+  if (s->n == s->max)
+    return fail_factor(s, "more factors than operands and results have dimensions");
   s->factor[s->n] = (mr_factor_t){size, cut};
   return s->n++;
 }
 
-static void append_factor(mr_dim_factors_t *dim, int k) {
-  assert(dim->n <= MR_MAX_NDIM);
-  dim->of[dim->n++] = k;
+/* Appends factor k to dimension d of operand or result i of n. */
+static void append_factor(mr_factors_t *s, mr_dim_factors_t (*of)[MR_MAX_NDIM], int n, int i, int d,
+                          int k) {
+  if (i < 0 || i >= n || d < 0 || d >= MR_MAX_NDIM)
+    fail_factor(s, "a factor of an operand, result or dimension that the op lacks");
+  else if (k < 0 || k >= s->n)
+    fail_factor(s, "a dimension with a factor that was not added");
+  else if (of[i][d].n == MR_MAX_NDIM)
+    fail_factor(s, "a dimension with too many factors");
+  else
+    of[i][d].of[of[i][d].n++] = k;
 }
 
-void mr_factor_in(mr_factors_t *s, int i, int d, int k) { append_factor(&s->in[i][d], k); }
-void mr_factor_out(mr_factors_t *s, int i, int d, int k) { append_factor(&s->out[i][d], k); }
+void mr_factor_in(mr_factors_t *s, int i, int d, int k) {
+  append_factor(s, s->in, s->n_in, i, d, k);
+}
+
+void mr_factor_out(mr_factors_t *s, int i, int d, int k) {
+  append_factor(s, s->out, s->n_out, i, d, k);
+}
 
 void mr_factors_fini(mr_factors_t *s) {
   free(s->factor), free(s->in), free(s->out);
   *s = (mr_factors_t){0};
 }
 
-/* Gives each dimension of v the factor that it lacks. */
+/* Gives each dimension of v, with the factors dim, the factor that it lacks.  One that has
+   MR_MAX_NDIM has room for this one more. */
 static void complete_dims(mr_factors_t *s, const mr_aval_t *v, mr_dim_factors_t *dim) {
   for (int d = 0; d < v->ndim; d++) {
     int64_t covered = 1;
-    for (int k = 0; k < dim[d].n; k++) covered *= s->factor[dim[d].of[k]].size;
-    if (covered == v->dim[d]) continue;
-    assert(covered && v->dim[d] % covered == 0);
-    append_factor(&dim[d], mr_factor_add(s, v->dim[d] / covered, MR_CUT_WHOLE));
+    bool fits = true;
+    for (int k = 0; k < dim[d].n; k++)
+      fits &= !__builtin_mul_overflow(covered, s->factor[dim[d].of[k]].size, &covered);
+    if (fits && covered == v->dim[d]) continue;
+    if (!fits || !covered || v->dim[d] % covered) {
+      fail_factor(s, "factors whose product does not divide their dimension");
+      return;
+    }
+    s->factor[s->n] = (mr_factor_t){v->dim[d] / covered, MR_CUT_WHOLE};
+    dim[d].of[dim[d].n++] = s->n++;
   }
 }
 
+static mr_err_t fill_factors(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  mr_err_t err = e->op->shard.rule(e, s, diag);
+  for (int i = 0; i < e->n_in && err == MR_OK && !s->fault; i++)
+    complete_dims(s, &e->in[i]->aval, s->in[i]);
+  for (int i = 0; i < e->n_out && err == MR_OK && !s->fault; i++)
+    complete_dims(s, &e->out[i]->aval, s->out[i]);
+  if (err < 0 || !s->fault) return err;
+  return mr_fail(diag, MR_ERR_CONFIG, "%s%s%s: its shard rule is wrong: %s", e->scope,
+                 *e->scope ? ": " : "", e->op->name, s->fault);
+}
+
 mr_err_t mr_factors_of(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
-  size_t n = 2; /* a rule adds at most one factor for each dimension, and so does complete_dims */
-  for (int i = 0; i < e->n_in; i++) n += 2 * (size_t)e->in[i]->aval.ndim;
-  for (int i = 0; i < e->n_out; i++) n += 2 * (size_t)e->out[i]->aval.ndim;
-  *s = (mr_factors_t){.factor = calloc(n, sizeof *s->factor),
-                      .in = calloc((size_t)e->n_in + 1, sizeof *s->in),
-                      .out = calloc((size_t)e->n_out + 1, sizeof *s->out)};
+  int dims = 0;
+  for (int i = 0; i < e->n_in; i++) dims += e->in[i]->aval.ndim;
+  for (int i = 0; i < e->n_out; i++) dims += e->out[i]->aval.ndim;
+  *s = (mr_factors_t){.max = dims + 2, .n_in = e->n_in, .n_out = e->n_out};
+  /* Behind what the rule may add there is room for what complete_dims adds. */
+  s->factor = calloc((size_t)(s->max + dims), sizeof *s->factor);
+  s->in = calloc((size_t)e->n_in + 1, sizeof *s->in);
+  s->out = calloc((size_t)e->n_out + 1, sizeof *s->out);
   mr_err_t err = s->factor && s->in && s->out
-                     ? e->op->shard.rule(e, s, diag)
+                     ? fill_factors(e, s, diag)
                      : mr_no_memory(diag, "the factors of %s", e->op->name);
-  if (err != MR_OK) {
-    mr_factors_fini(s);
-    return err;
-  }
-  for (int i = 0; i < e->n_in; i++) complete_dims(s, &e->in[i]->aval, s->in[i]);
-  for (int i = 0; i < e->n_out; i++) complete_dims(s, &e->out[i]->aval, s->out[i]);
-  assert((size_t)s->n <= n);
-  return MR_OK;
+  if (err != MR_OK) mr_factors_fini(s);
+  return err;
 }
 
 mr_aval_t mr_part_aval(const mr_aval_t *a, const mr_factors_t *s, const mr_dim_factors_t *dim,

@@ -7,7 +7,8 @@
 
        dot_general of (a b c) and (c d): a EACH, b EACH, c SUM, d EACH -> (a b d)
 
-   An op's rule (mr_op_def.shard) fills a table for one equation.  What it leaves out is WHOLE. */
+   An op's rule (mr_op_def.shard.rule) fills a table for one equation.  What it leaves out is WHOLE.
+ */
 #ifndef MR_MODEL_IR_SHARD_H
 #define MR_MODEL_IR_SHARD_H
 
@@ -40,9 +41,11 @@ typedef struct mr_dim_factors {
 
 /* The table of one equation. */
 typedef struct mr_factors {
-  int n; /* factors */
+  int n, max; /* factors in the table, and those it has room for */
   mr_factor_t *factor;
-  mr_dim_factors_t (*in)[MR_MAX_NDIM], (*out)[MR_MAX_NDIM]; /* [e->n_in], [e->n_out] */
+  int n_in, n_out;                                          /* of the equation */
+  mr_dim_factors_t (*in)[MR_MAX_NDIM], (*out)[MR_MAX_NDIM]; /* [n_in], [n_out] */
+  const char *fault; /* static: the first call that did not fit the table; NULL: none */
 } mr_factors_t;
 
 /* Fills s, whose tables hold no factor yet, with those that may be cut, by the calls below.
@@ -58,15 +61,20 @@ typedef struct mr_op_shard {
   mr_cut_t folds; /* of a reduction: how its parts are joined, SUM or MAX */
 } mr_op_shard_t;
 
-/* For rules.  add: returns the number of a new factor of that size.  in, out: factor k becomes the
-   next one, inwards, of dimension d of operand or result i. */
+/* For rules.  add: returns the number of a new factor of that size; a table has room for one factor
+   for each dimension of each operand and result, and two more.  in, out: factor k becomes the next
+   one, inwards, of dimension d of operand or result i; a dimension has at most MR_MAX_NDIM.  A call
+   that does not fit (no room, a size < 0, no such factor, operand, result or dimension) changes
+   nothing but fault, with which mr_factors_of fails; add then returns -1. */
 int mr_factor_add(mr_factors_t *s, int64_t size, mr_cut_t cut);
 void mr_factor_in(mr_factors_t *s, int i, int d, int k);
 void mr_factor_out(mr_factors_t *s, int i, int d, int k);
 
 /* Sets *s to e's table by its op's rule, complete: what no factor of the rule covers is a WHOLE
    factor of its own.  MR_OK: the caller ends it with mr_factors_fini.  Else *s is empty: MR_OPEN,
-   MR_ERR_NORULE or MR_ERR_NOMEM, the last two with a sentence in diag.  Any thread. */
+   or with a sentence in diag MR_ERR_NORULE, MR_ERR_NOMEM, or MR_ERR_CONFIG: the rule, such as a
+   plug-in's, is wrong (a fault, or factors whose product does not divide their dimension).  Any
+   thread. */
 mr_err_t mr_factors_of(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag);
 void mr_factors_fini(mr_factors_t *s);
 

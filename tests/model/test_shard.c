@@ -426,6 +426,77 @@ static void a_collective_says_that_it_has_no_shard_rule(void **state) {
   mr_fn_destroy(f);
 }
 
+/* ---- rules that are wrong, as a plug-in's may be ---- */
+
+enum { MANY = 1000 };
+
+static mr_err_t adds_too_many(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  for (int i = 0; i < MANY; i++) mr_factor_in(s, 0, 0, mr_factor_add(s, 1, MR_CUT_EACH));
+  return MR_OK;
+}
+static mr_err_t repeats_a_factor(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  int k = mr_factor_add(s, 1, MR_CUT_EACH);
+  for (int i = 0; i < MANY; i++) mr_factor_out(s, 0, 1, k);
+  return MR_OK;
+}
+static mr_err_t names_no_factor(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  mr_factor_in(s, 0, 0, 3);
+  return MR_OK;
+}
+static mr_err_t names_no_operand(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  mr_factor_in(s, e->n_in, 0, mr_factor_add(s, 4, MR_CUT_EACH));
+  return MR_OK;
+}
+static mr_err_t names_no_dimension(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  mr_factor_out(s, 0, MR_MAX_NDIM, mr_factor_add(s, 4, MR_CUT_EACH));
+  return MR_OK;
+}
+static mr_err_t divides_nothing(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  mr_factor_in(s, 0, 0, mr_factor_add(s, 3, MR_CUT_EACH));
+  return MR_OK;
+}
+static mr_err_t has_an_empty_factor(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  mr_factor_in(s, 0, 0, mr_factor_add(s, 0, MR_CUT_EACH));
+  return MR_OK;
+}
+static mr_err_t has_a_negative_factor(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  mr_factor_in(s, 0, 0, mr_factor_add(s, -2, MR_CUT_EACH));
+  return MR_OK;
+}
+static mr_err_t overflows(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
+  for (int i = 0; i < 3; i++) mr_factor_in(s, 0, 0, mr_factor_add(s, INT64_MAX, MR_CUT_EACH));
+  return MR_OK;
+}
+
+static void a_wrong_rule_is_refused_before_it_writes_beside_its_table(void **state) {
+  static const struct {
+    mr_shard_rule *rule;
+    const char *why;
+  } row[] = {{adds_too_many, "more factors than operands and results have dimensions"},
+             {repeats_a_factor, "a dimension with too many factors"},
+             {names_no_factor, "a factor that was not added"},
+             {names_no_operand, "that the op lacks"},
+             {names_no_dimension, "that the op lacks"},
+             {divides_nothing, "does not divide their dimension"},
+             {has_an_empty_factor, "does not divide their dimension"},
+             {has_a_negative_factor, "a size below 0"},
+             {overflows, "does not divide their dimension"}};
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *y = mr_lax_tanh(f, mr_fn_input(f, mr_aval_of(MR_F32, 4, 6)));
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    mr_op_def_t op = *y->def->op;
+    mr_eqn_t e = *y->def;
+    mr_factors_t t;
+    mr_diag_t diag = {0};
+    op.shard.rule = row[i].rule, e.op = &op;
+    assert_int_equal(mr_factors_of(&e, &t, &diag), MR_ERR_CONFIG);
+    if (!strstr(diag.text, row[i].why)) fail_msg("%s, want %s", diag.text, row[i].why);
+    assert_non_null(strstr(diag.text, "tanh: its shard rule is wrong: "));
+    assert_true(!t.factor && !t.in && !t.out && !t.n);
+  }
+  mr_fn_destroy(f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_op_on_parts_of_its_operands_joins_to_the_whole),
@@ -434,6 +505,7 @@ int main(void) {
       cmocka_unit_test(a_reshape_has_the_factors_that_both_shapes_share),
       cmocka_unit_test(a_cut_that_no_table_allows_is_refused_by_name),
       cmocka_unit_test(a_collective_says_that_it_has_no_shard_rule),
+      cmocka_unit_test(a_wrong_rule_is_refused_before_it_writes_beside_its_table),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
