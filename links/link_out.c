@@ -88,15 +88,6 @@ static mr_err_t out_wait(mr_stage_t *s, mr_link_t *link, uint64_t seen) {
   return mr_link_pending(link) ? MR_OK : mr_wait_fds(s, seen, fd, n, ms);
 }
 
-/* Set in a signal handler; relaxed: it hands nothing over, and the next wake-up sees it. */
-static atomic_bool no_peer_comes;
-
-void mr_link_out_no_peer_comes(void) {
-  atomic_store_explicit(&no_peer_comes, true, memory_order_relaxed);
-}
-
-static bool is_alone(void) { return atomic_load_explicit(&no_peer_comes, memory_order_relaxed); }
-
 /* Reports what a peer's death costs. */
 static void say_return(const mr_stage_t *s, int64_t number, const mr_link_stats_t *now,
                        const char *how) {
@@ -139,7 +130,7 @@ static mr_err_t out_turn(mr_stage_t *s) {
   mr_link_report_refusals(s, o->link, &o->refused);
   MR_TRY(hear_peer(s));
   o->left = mr_link_left(o->link);
-  if (o->left || is_alone() || is_idle(o)) return MR_END;
+  if (o->left || mr_link_end_all_ended() || is_idle(o)) return MR_END;
   return n ? MR_OK : out_wait(s, o->link, seen);
 }
 
@@ -210,7 +201,7 @@ mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *dia
   mr_err_t e;
   mr_err_t come = MR_AGAIN;
   int64_t until = mr_now_ns() + ASK_MS * INT64_C(1000000);
-  while ((e = mr_link_pump(link, diag)) >= 0 && !is_alone() && mr_now_ns() < until) {
+  while ((e = mr_link_pump(link, diag)) >= 0 && !mr_link_end_all_ended() && mr_now_ns() < until) {
     come = mr_link_asked(link, &asked);
     if (come != MR_AGAIN) break;
     mr_link_wait(link, 250);
@@ -226,8 +217,7 @@ static const mr_link_end_t out_end = {.moved = mr_link_out_moved,
                                       .left = mr_link_out_left,
                                       .set_left = mr_link_out_set_left,
                                       .sent = mr_link_out_sent,
-                                      .ask = mr_link_out_ask,
-                                      .no_peer_comes = mr_link_out_no_peer_comes};
+                                      .ask = mr_link_out_ask};
 
 const mr_stage_def_t mr_stage_link_out = {
     .name = "link-out",

@@ -98,14 +98,10 @@ void mr_link_out_set_left(const mr_stage_t *s);
 /* After join: how many buffers it has sent; 0 for a stage that never settled. */
 int64_t mr_link_out_sent(const mr_stage_t *s);
 
-/* Ends every link-out of this program: its peer has finished with the stream, or will not come.
-   Any thread; also in a signal handler. */
-void mr_link_out_no_peer_comes(void);
-
 /* link-out of a settled graph that does not run: blocks until the peer has come, and sets *at to
    the point it wants to resume from.  MR_OK, with *at unchanged if the peer left the graph before,
    if none comes within three seconds (one that comes later and wants another point makes the graph
-   move again), and after mr_link_out_no_peer_comes; or the failure of mr_link_open_out or
+   move again), and after mr_link_end_end_all; or the failure of mr_link_open_out or
    mr_link_pump.  The sentence is in diag. */
 mr_err_t mr_link_out_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag);
 

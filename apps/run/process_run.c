@@ -189,7 +189,7 @@ static mr_err_t run_once(const mr_args_t *a, outs_t *outs, bool *stopped, bool *
   return e;
 }
 
-static void on_alone(int signo) { mr_link_end_no_peer_comes(mr_all_stages()); }
+static void on_alone(int signo) { mr_link_end_end_all(); }
 
 int mr_process_run(const mr_args_t *a, mr_diag_t *diag) {
   struct sigaction act = {.sa_handler = on_alone, .sa_flags = SA_RESTART};

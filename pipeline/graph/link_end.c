@@ -2,6 +2,8 @@
    stage's definition, and a function that is not there means that nothing happens. */
 #include "pipeline/graph/link_end.h"
 
+#include <stdatomic.h>
+
 static const mr_link_end_t *link_end_of(const mr_stage_t *s) {
   static const mr_link_end_t none;
   const mr_link_end_t *end = s->def->step ? s->def->step->link_end : NULL;
@@ -38,9 +40,17 @@ mr_err_t mr_link_end_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *dia
   return end->ask ? end->ask(s, at, diag) : MR_OK;
 }
 
-void mr_link_end_no_peer_comes(const mr_registry_t *reg) {
-  for (int i = 0; i < reg->n; i++) {
-    const mr_step_def_t *step = reg->def[i]->step;
-    if (step && step->link_end && step->link_end->no_peer_comes) step->link_end->no_peer_comes();
-  }
+/* Lock-free, since a signal handler sets it.  Relaxed, in end_all and in all_ended alike: it hands
+   nothing over, and the stages that the signal wakes see it. */
+static atomic_bool all_ended;
+_Static_assert(ATOMIC_BOOL_LOCK_FREE == 2, "a signal handler must not take a lock");
+
+void mr_link_end_end_all(void) {
+  atomic_store_explicit(&all_ended, true,
+                        memory_order_relaxed); /* pairs with mr_link_end_all_ended */
+}
+
+bool mr_link_end_all_ended(void) {
+  return atomic_load_explicit(&all_ended,
+                              memory_order_relaxed); /* pairs with mr_link_end_end_all */
 }

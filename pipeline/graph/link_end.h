@@ -3,8 +3,9 @@
 
    A stage with the role MR_ROLE_LINK_OUT has a table of these functions in its step
    (mr_step_def_t.link_end).  Each may be NULL, as may the table: the peer then takes the stream as
-   it comes.  The calls below are for the thread that builds graphs; they never block, but for
-   mr_link_end_ask.  s is a stage of a graph; its state exists once the graph has settled. */
+   it comes.  The calls below are for the thread that builds graphs, but for the last two; they
+   never block, but for mr_link_end_ask.  s is a stage of a graph; its state exists once the graph
+   has settled. */
 #ifndef MR_PIPELINE_GRAPH_LINK_END_H
 #define MR_PIPELINE_GRAPH_LINK_END_H
 
@@ -21,7 +22,6 @@ struct mr_link_end {
   void (*set_left)(const mr_stage_t *s);
   int64_t (*sent)(const mr_stage_t *s);
   mr_err_t (*ask)(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag);
-  void (*no_peer_comes)(void);
 };
 
 /* After join: true, with the point in *at, if the peer wants the stream to resume elsewhere.  The
@@ -49,9 +49,13 @@ int64_t mr_link_end_sent(const mr_stage_t *s);
    comes soon; or a failure, with its sentence in diag. */
 mr_err_t mr_link_end_ask(const mr_stage_t *s, mr_stream_at_t *at, mr_diag_t *diag);
 
-/* Ends every sending end of this program: its peer has finished with the stream, or will not come.
-   reg: of the graphs.  Any thread; also in a signal handler. */
-void mr_link_end_no_peer_comes(const mr_registry_t *reg);
+/* Ends every sending end of this program, for good: its peer has finished with the stream, or will
+   not come.  It sets one flag, which the stages read.  Any thread; also in a signal handler. */
+void mr_link_end_end_all(void);
+
+/* Whether mr_link_end_end_all has been called.  A sending end without a peer then ends its stream,
+   at the latest when it runs next, and its ask waits no longer.  Any thread. */
+bool mr_link_end_all_ended(void);
 
 MR_END_DECLS
 

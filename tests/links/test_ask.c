@@ -10,12 +10,14 @@
 /* clang-format on */
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
 #include "links/link_stage.h"
 #include "links/links.h"
 #include "pipeline/graph/graph.h"
+#include "pipeline/graph/link_end.h"
 #include "pipeline/stage_step.h"
 #include "tests/links/ends.h"
 
@@ -224,6 +226,26 @@ static void a_peer_that_left_before_and_comes_again_is_served(void **state) {
   mr_graph_destroy(g);
 }
 
+static void end_all_in_a_handler(int signo) { mr_link_end_end_all(); }
+
+/* No peer comes, and the source has no end: what ends the graph is the signal.  The last test, as
+   what the handler sets is for good. */
+static void a_signal_ends_the_streams_that_wait_for_a_peer(void **state) {
+  struct sigaction act = {.sa_handler = end_all_in_a_handler};
+  mr_diag_t why = {0};
+  mr_graph_t *g = two_streams();
+  assert_false(mr_link_end_all_ended());
+  sigaction(SIGUSR1, &act, NULL);
+  raise(SIGUSR1);
+  assert_true(mr_link_end_all_ended());
+  if (mr_graph_start(g, &why) < 0 || mr_graph_join(g, &why) < 0) fail_msg("%s", why.text);
+  assert_int_equal(mr_link_end_sent(mr_graph_stage(g, "first")), 0);
+  mr_graph_destroy(g);
+  g = two_streams();
+  assert_int_equal(asked_of(g, "first"), UNCHANGED);
+  mr_graph_destroy(g);
+}
+
 static int setup(void **state) {
   for (int i = 0; i < 2; i++)
     snprintf(address[i], sizeof address[i], "ipc://@mr-ask-%d-%d", (int)getpid(), i);
@@ -241,6 +263,7 @@ int main(void) {
       cmocka_unit_test(a_late_peer_moves_the_stream),
       cmocka_unit_test(a_peer_that_left_before_does_not_keep_the_process),
       cmocka_unit_test(a_peer_that_left_before_and_comes_again_is_served),
+      cmocka_unit_test(a_signal_ends_the_streams_that_wait_for_a_peer),
   };
   return cmocka_run_group_tests(tests, setup, NULL);
 }
