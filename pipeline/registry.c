@@ -82,16 +82,29 @@ const char *mr_registry_role_list(const mr_registry_t *reg, mr_role_t role, cons
 
 /* ---- stages from outside the program ---- */
 
-static mr_err_t registry_check_name(const mr_stage_def_t *def, mr_diag_t *diag) {
+/* Checks the form of a name or of an alias (what), which has n characters. */
+static mr_err_t check_form(const mr_stage_def_t *def, const char *what, const char *name, size_t n,
+                           mr_diag_t *diag) {
   static const char *const words[] = {"let", "process", "plugin"};
   static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
-  if (strspn(def->name, chars) != strlen(def->name))
-    return mr_fail(diag, MR_ERR_CONFIG, "stage \"%.60s\": expected letters, digits, - and _",
-                   def->name);
+  int shown = n < MR_STAGE_NAME_MAX ? (int)n : MR_STAGE_NAME_MAX;
+  if (n > MR_STAGE_NAME_MAX)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "stage \"%.60s\": the %s \"%.*s...\" has %zu characters, want at most %d",
+                   def->name, what, shown, name, n, MR_STAGE_NAME_MAX);
+  if (strspn(name, chars) < n)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "stage \"%.60s\": the %s \"%.*s\": expected letters, digits, - and _", def->name,
+                   what, shown, name);
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (!strcmp(def->name, words[i]))
+    if (strlen(words[i]) == n && !strncmp(name, words[i], n))
       return mr_fail(diag, MR_ERR_CONFIG,
-                     "stage \"%s\": the name is a word of graph text; choose another", def->name);
+                     "stage \"%.60s\": the %s \"%s\" is a word of graph text; choose another",
+                     def->name, what, words[i]);
+  return MR_OK;
+}
+
+static mr_err_t check_helps(const mr_stage_def_t *def, mr_diag_t *diag) {
   if (!def->help || !*def->help)
     return mr_fail(diag, MR_ERR_CONFIG, "stage \"%.60s\": has no help", def->name);
   for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++)
@@ -101,18 +114,44 @@ static mr_err_t registry_check_name(const mr_stage_def_t *def, mr_diag_t *diag) 
   return MR_OK;
 }
 
-/* Checks that no alias of a stage is a name that is there already. */
-static mr_err_t check_alias(const mr_registry_t *reg, const mr_stage_def_t *def, mr_diag_t *diag) {
-  char alias[64];
-  for (const char *at = def->alias; at && *at; at += strspn(at, " ")) {
-    size_t n = strcspn(at, " ");
-    snprintf(alias, sizeof alias, "%.*s", (int)n, at);
-    int k = registry_index_of(reg, alias);
-    if (k >= 0)
+static bool answers_to(const mr_stage_def_t *def, const char *name) {
+  return !strcmp(def->name, name) || is_listed(def->alias, name);
+}
+
+/* Checks that no stage of reg, nor one before number i of the table, answers to a name of it. */
+static mr_err_t check_free(const mr_registry_t *reg, const mr_stage_def_t *const *table, int i,
+                           const char *what, const char *name, mr_diag_t *diag) {
+  int at = registry_index_of(reg, name);
+  const char *owner = at >= 0 && reg->origin[at] ? reg->origin[at] : "the program";
+  if (at >= 0 && name == table[i]->name)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "stage \"%s\": %s has a stage of that name; rename one of them", name, owner);
+  if (at >= 0)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "stage \"%s\": its %s \"%s\" is a name of stage \"%s\" of %s; choose another",
+                   table[i]->name, what, name, reg->def[at]->name, owner);
+  for (int k = 0; k < i; k++)
+    if (answers_to(table[k], name))
       return mr_fail(diag, MR_ERR_CONFIG,
-                     "stage \"%s\": its alias \"%s\" is a name of stage \"%s\"; choose another",
-                     def->name, alias, reg->def[k]->name);
+                     "stage \"%s\": its %s \"%s\" is a name of stage \"%s\" of the same table; "
+                     "choose another",
+                     table[i]->name, what, name, table[k]->name);
+  return MR_OK;
+}
+
+static mr_err_t check_aliases(const mr_registry_t *reg, const mr_stage_def_t *const *table, int i,
+                              mr_diag_t *diag) {
+  const mr_stage_def_t *def = table[i];
+  char alias[MR_STAGE_NAME_MAX + 1];
+  for (const char *at = def->alias; at && *(at += strspn(at, " "));) {
+    size_t n = strcspn(at, " ");
+    MR_TRY(check_form(def, "alias", at, n, diag));
+    memcpy(alias, at, n), alias[n] = 0;
     at += n;
+    if (!strcmp(alias, def->name) || is_listed(at, alias))
+      return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": it has the name \"%s\" twice; remove one",
+                     def->name, alias);
+    MR_TRY(check_free(reg, table, i, "alias", alias, diag));
   }
   return MR_OK;
 }
@@ -120,20 +159,14 @@ static mr_err_t check_alias(const mr_registry_t *reg, const mr_stage_def_t *def,
 /* Checks stage i of the table, after those before it have passed. */
 static mr_err_t registry_check_one(const mr_registry_t *reg, const mr_stage_def_t *const *table,
                                    int i, mr_diag_t *diag) {
-  MR_TRY(mr_stage_def_check(table[i], diag));
-  MR_TRY(registry_check_name(table[i], diag));
-  const char *name = table[i]->name;
-  int at = registry_index_of(reg, name);
-  if (at >= 0)
-    return mr_fail(diag, MR_ERR_CONFIG,
-                   "stage \"%s\": %s has a stage of that name; rename one of them", name,
-                   reg->origin[at] ? reg->origin[at] : "the program");
-  MR_TRY(check_alias(reg, table[i], diag));
-  for (int k = 0; k < i; k++)
-    if (!strcmp(table[k]->name, name) || is_listed(table[k]->alias, name))
-      return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": it is listed twice", name);
+  const mr_stage_def_t *def = table[i];
+  MR_TRY(mr_stage_def_check(def, diag));
+  MR_TRY(check_form(def, "name", def->name, strlen(def->name), diag));
+  MR_TRY(check_helps(def, diag));
+  MR_TRY(check_free(reg, table, i, "name", def->name, diag));
+  MR_TRY(check_aliases(reg, table, i, diag));
   if (reg->n + i == MR_REGISTRY_MAX)
-    return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": no room for more than %d stages", name,
+    return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": no room for more than %d stages", def->name,
                    MR_REGISTRY_MAX);
   return MR_OK;
 }

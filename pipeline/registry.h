@@ -15,7 +15,8 @@
 
 MR_BEGIN_DECLS
 
-enum { MR_REGISTRY_MAX = 256 };
+/* STAGE_NAME_MAX: of a plug-in's names and aliases, in characters. */
+enum { MR_REGISTRY_MAX = 256, MR_STAGE_NAME_MAX = 63 };
 
 /* Zero-initialise; the caller keeps it as long as graphs use it.  The thread that builds graphs may
    add stages while graphs exist; none is ever removed. */
@@ -31,8 +32,9 @@ typedef struct mr_registry {
 void mr_registry_add(mr_registry_t *reg, const mr_stage_def_t *const *table);
 
 /* Checks that every stage of a NULL-ended table from outside the program can be added: it is
-   complete (a name of letters, digits, - and _, a help, settings that lie in its state, something
-   to do), its names are free, both ends of a link come together, and there is room.  MR_OK;
+   complete (a help, settings that lie in its state, something to do); its name and its aliases are
+   of at most MR_STAGE_NAME_MAX letters, digits, - and _, are no words of graph text, and are free,
+   in reg and in the table; both ends of a link come together; and there is room.  MR_OK;
    MR_ERR_CONFIG names the stage, the fault, and where a stage of the same name comes from.  origin:
    "plug-in cutout (/lib/cutout.so)". */
 mr_err_t mr_registry_check(const mr_registry_t *reg, const mr_stage_def_t *const *table,
@@ -67,13 +69,14 @@ const char *mr_registry_role_list(const mr_registry_t *reg, mr_role_t role, cons
 const char *mr_registry_hint(const mr_registry_t *reg, const char *word, char *text, size_t n);
 
 /* What the stages' hints say about a word for a stage, "; stage \"flip\" does that: flip p=0.5",
-   into text[0,n); "" if none knows it.  Returns text. */
+   into text[0,n); "" if none knows it.  Of several stages that know it, the one that was added last
+   by a plug-in speaks, else the program's first.  Returns text. */
 const char *mr_registry_stage_hint(const mr_registry_t *reg, const char *word, char *text,
                                    size_t n);
 
 /* The same for a word for a setting that def lacks: its own settings' words, its own hints, then
-   those of other stages ("; it is \"workers\" of batch").  own: only the first two.  Returns text.
- */
+   those of other stages ("; it is \"workers\" of batch"), in the order of mr_registry_stage_hint.
+   own: only the first two.  Returns text. */
 const char *mr_registry_setting_hint(const mr_registry_t *reg, const mr_stage_def_t *def,
                                      const char *word, bool own, char *text, size_t n);
 

@@ -15,14 +15,25 @@ const char *mr_stage_def_setting_for(const mr_stage_def_t *def, const char *word
   return mr_stage_def_parallel(def) && mr_hint_has(workers_hint, word) ? "workers" : NULL;
 }
 
+/* The k-th stage in the order in which hints are looked for: those of plug-ins, the last first, as
+   they take the place of the program's, which follow in their order.  NULL behind the last. */
+static const mr_stage_def_t *searched(const mr_registry_t *reg, int k) {
+  for (int i = reg->n - 1; i >= 0; i--)
+    if (reg->origin[i] && !k--) return reg->def[i];
+  for (int i = 0; i < reg->n; i++)
+    if (!reg->origin[i] && !k--) return reg->def[i];
+  return NULL;
+}
+
 const char *mr_registry_stage_hint(const mr_registry_t *reg, const char *word, char *text,
                                    size_t n) {
   char usual[128];
+  const mr_stage_def_t *d;
   text[0] = 0;
-  for (int i = 0; i < reg->n; i++) {
-    const mr_hint_t *row = mr_hint_find(reg->def[i]->hint, word);
+  for (int k = 0; (d = searched(reg, k)); k++) {
+    const mr_hint_t *row = mr_hint_find(d->hint, word);
     if (!row) continue;
-    snprintf(usual, sizeof usual, "stage \"%s\" does that", reg->def[i]->name);
+    snprintf(usual, sizeof usual, "stage \"%s\" does that", d->name);
     return mr_hint_text(row, usual, text, n);
   }
   return text;
@@ -58,12 +69,13 @@ static bool is_central(const mr_stage_def_t *def) {
 const char *mr_registry_setting_hint(const mr_registry_t *reg, const mr_stage_def_t *def,
                                      const char *word, bool own, char *text, size_t n) {
   if (*own_hint(def, word, text, n) || own) return text;
-  for (int i = 0; i < reg->n; i++) {
-    const mr_hint_t *row = mr_hint_find(reg->def[i]->setting_hint, word);
+  const mr_stage_def_t *d;
+  for (int k = 0; (d = searched(reg, k)); k++) {
+    const mr_hint_t *row = mr_hint_find(d->setting_hint, word);
     if (row) return mr_hint_text(row, NULL, text, n);
   }
-  for (int i = 0; i < reg->n; i++) {
-    const mr_stage_def_t *d = mr_stage_def_usual(reg->def[i]);
+  for (int k = 0; (d = searched(reg, k)); k++) {
+    d = mr_stage_def_usual(d);
     if (!is_central(d) || d->role == def->role) continue;
     const char *ours = mr_stage_def_knows(d, word) ? word : mr_stage_def_setting_for(d, word);
     if (ours) return snprintf(text, n, "; it is \"%s\" of %s", ours, d->name), text;

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 /* clang-format on */
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/feature.h"
@@ -150,6 +151,95 @@ static void a_stage_without_a_name_is_refused(void **state) {
   d.name = "", refused(&d, "no name");
 }
 
+/* ---- tables of plug-ins ---- */
+
+static mr_stage_def_t named(const char *name, const char *alias) {
+  mr_stage_def_t d = of_kinds(MAP);
+  d.name = name, d.help = "Is odd.", d.alias = alias;
+  return d;
+}
+
+/* What is said of a table of two stages; "" if it passes. */
+static const char *said_of(const mr_stage_def_t *a, const mr_stage_def_t *b) {
+  static mr_stage_def_t ours;
+  static mr_diag_t diag;
+  mr_registry_t *reg = calloc(1, sizeof *reg);
+  const mr_stage_def_t *const table[] = {a, b, NULL};
+  ours = named("ours", "former older"), diag = (mr_diag_t){0};
+  mr_registry_add(reg, (const mr_stage_def_t *const[]){&ours, NULL});
+  mr_err_t e = mr_registry_check(reg, table, "plug-in x", &diag);
+  free(reg);
+  assert_true(e == MR_OK || e == MR_ERR_CONFIG);
+  return e < 0 ? diag.text : "";
+}
+
+#define LETTERS63 "abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+static void a_name_or_alias_of_a_plug_in_belongs_to_one_stage(void **state) {
+  static const struct {
+    const char *name[2], *alias[2], *part; /* part: "", it passes */
+  } row[] = {
+      {{"a", "b"}, {NULL, NULL}, ""},
+      {{"a", "b"}, {"c  d", " e "}, ""},
+      {{"a", "b"}, {LETTERS63, NULL}, ""},
+      {{LETTERS63, "b"}, {NULL, NULL}, ""},
+      {{"a", "b"}, {"", " "}, ""},
+      {{"ab", "b"}, {"bc", "c"}, ""},
+      {{"a", "a"},
+       {NULL, NULL},
+       "\"a\": its name \"a\" is a name of stage \"a\" of the same table"},
+      {{"a", "b"}, {NULL, "a"}, "\"b\": its alias \"a\" is a name of stage \"a\" of the same"},
+      {{"a", "b"}, {"b", NULL}, "\"b\": its name \"b\" is a name of stage \"a\" of the same"},
+      {{"a", "b"}, {"c", "d c"}, "\"b\": its alias \"c\" is a name of stage \"a\" of the same"},
+      {{"a", "b"}, {"a", NULL}, "\"a\": it has the name \"a\" twice"},
+      {{"a", "b"}, {"c d c", NULL}, "\"a\": it has the name \"c\" twice"},
+      {{"ours", "b"}, {NULL, NULL}, "\"ours\": the program has a stage of that name"},
+      {{"older", "b"}, {NULL, NULL}, "\"older\": the program has a stage of that name"},
+      {{"a", "b"}, {NULL, "c ours"}, "\"b\": its alias \"ours\" is a name of stage \"ours\""},
+      {{"a", "b"}, {"former", NULL}, "\"a\": its alias \"former\" is a name of stage \"ours\""},
+      {{"let", "b"}, {NULL, NULL}, "the name \"let\" is a word of graph text"},
+      {{"a", "b"}, {NULL, "c let"}, "\"b\": the alias \"let\" is a word of graph text"},
+      {{"a", "b"}, {"process c", NULL}, "the alias \"process\" is a word of graph text"},
+      {{"a", "b"}, {"plugin", NULL}, "the alias \"plugin\" is a word of graph text"},
+      {{"a!", "b"}, {NULL, NULL}, "the name \"a!\": expected letters"},
+      {{"a", "b"}, {"c=d", NULL}, "the alias \"c=d\": expected letters, digits, - and _"},
+      {{"a", "b"}, {"c\td", NULL}, "expected letters, digits, - and _"},
+      {{"a", "b"}, {NULL, "x."}, "the alias \"x.\": expected letters"},
+      {{"a", "b"}, {"_" LETTERS63, NULL}, "has 64 characters, want at most 63"},
+      {{"_" LETTERS63, "b"}, {NULL, NULL}, "has 64 characters, want at most 63"},
+  };
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    mr_stage_def_t a = named(row[i].name[0], row[i].alias[0]);
+    mr_stage_def_t b = named(row[i].name[1], row[i].alias[1]);
+    const char *says = said_of(&a, &b);
+    if (*row[i].part ? !strstr(says, row[i].part) : *says)
+      fail_msg("row %zu: \"%s\", want \"%s\"", i, says, row[i].part);
+  }
+}
+
+static void a_plug_in_s_hints_come_before_those_of_the_program(void **state) {
+  static const mr_hint_t words[] = {{"other", NULL, NULL}, {0}};
+  static const mr_hint_t first[] = {{"thing", NULL, "the first"}, {0}};
+  static const mr_hint_t second[] = {{"thing", NULL, "the second"}, {0}};
+  mr_registry_t *reg = calloc(1, sizeof *reg);
+  mr_stage_def_t one = named("one", NULL), two = named("two", NULL), plug = named("plug", NULL),
+                 last = named("last", NULL), asked = named("asked", NULL);
+  char text[MR_HINT_MAX];
+  one.hint = two.hint = plug.hint = last.hint = words;
+  one.setting_hint = first, plug.setting_hint = second;
+  mr_registry_add(reg, (const mr_stage_def_t *const[]){&one, &two, &asked, NULL});
+  mr_registry_stage_hint(reg, "other", text, sizeof text);
+  assert_non_null(strstr(text, "\"one\""));
+  mr_registry_setting_hint(reg, &asked, "thing", false, text, sizeof text);
+  assert_non_null(strstr(text, "the first"));
+  mr_registry_add_from(reg, (const mr_stage_def_t *const[]){&plug, &last, NULL}, "plug-in x");
+  mr_registry_stage_hint(reg, "other", text, sizeof text);
+  assert_non_null(strstr(text, "\"last\""));
+  mr_registry_setting_hint(reg, &asked, "thing", false, text, sizeof text);
+  assert_non_null(strstr(text, "the second"));
+  free(reg);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(only_one_kind_or_order_and_walk_pass),
@@ -158,6 +248,8 @@ int main(void) {
       cmocka_unit_test(a_stage_that_is_not_built_in_is_only_named),
       cmocka_unit_test(settings_lie_inside_the_state),
       cmocka_unit_test(a_stage_without_a_name_is_refused),
+      cmocka_unit_test(a_name_or_alias_of_a_plug_in_belongs_to_one_stage),
+      cmocka_unit_test(a_plug_in_s_hints_come_before_those_of_the_program),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
