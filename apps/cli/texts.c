@@ -21,6 +21,9 @@ const char mr_bench_reader_text[] =
 const char mr_bench_hops_text[] =
     "count 0 ! identity ! identity ! identity ! identity ! identity ! identity name=b ! null";
 
+const char mr_pack_index_text[] = "%s index=beside ! batch 1 ! null";
+const char mr_pack_batch_text[] = "%.*s\n! batch %d workers=%lld name=pack\n";
+
 const mr_face_t mr_faces[] = {{"--tensorboard", "tensorboard dir='%s/tensorboard'"},
                               {"--prometheus", "prometheus"},
                               {"--web", "web run='%s'"},

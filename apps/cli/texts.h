@@ -19,6 +19,11 @@ extern const char mr_bench_first_text[];  /* source, records, batch */
 extern const char mr_bench_reader_text[]; /* source, batch, workers */
 extern const char mr_bench_hops_text[];   /* a counter, six stages that pass buffers on, an end */
 
+/* Formats for the graphs of `data pack`: after a source %s, what scans its shards and keeps their
+   indexes beside them; and a graph (its length as an int, its text) with a stage called "pack"
+   behind it, on a line of its own, that makes batches of %d records in %lld threads. */
+extern const char mr_pack_index_text[], mr_pack_batch_text[];
+
 /* A flag of train that adds a stage to the run's graph. */
 typedef struct mr_face {
   const char *flag, *text; /* text: what follows "!"; %s is the run folder */

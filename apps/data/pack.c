@@ -17,6 +17,7 @@
 #include <xxhash.h>
 
 #include "apps/cli/cli.h"
+#include "apps/cli/texts.h"
 #include "apps/data/pack.h"
 #include "apps/run/graph_arg.h"
 #include "apps/run/resume.h"
@@ -338,7 +339,7 @@ static void reading_text(const pack_t *p, char text[2 * NAME_MAX_BYTES + MR_PACK
    finds. */
 static mr_err_t index_shards(const pack_t *p, const char *reading, mr_diag_t *diag) {
   static char text[2 * NAME_MAX_BYTES + MR_PACK_MAX + 64];
-  snprintf(text, sizeof text, "%s index=beside ! batch 1 ! null", reading);
+  snprintf(text, sizeof text, mr_pack_index_text, reading);
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_no_memory(diag, "a graph");
   mr_err_t e = mr_graph_parse(g, text, NULL, 0, diag);
@@ -375,8 +376,7 @@ static mr_err_t pack_parse(pack_t *p, const mr_args_t *a, const char *text, int6
   char *whole = malloc(n + 120);
   if (!whole) return mr_no_memory(diag, "the graph");
   /* On a line of its own: the text may end with a comment. */
-  snprintf(whole, n + 120, "%.*s\n! batch %d workers=%" PRId64 " name=pack\n", (int)n, text,
-           p->batch, workers);
+  snprintf(whole, n + 120, mr_pack_batch_text, (int)n, text, p->batch, (long long)workers);
   mr_args_t with = *a;
   with.word[0] = whole;
   mr_err_t e = mr_graph_from_args(&with, 0, g, diag);

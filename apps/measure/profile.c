@@ -142,7 +142,7 @@ static mr_err_t own_graph(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
   MR_TRY(mr_graph_set_origin(g, "default graph", diag));
   MR_TRY(mr_graph_parse(g, mr_default_graph, a->word, a->n_words, diag));
   MR_TRY(mr_graph_overrides_once(g, a->word, a->n_words, diag));
-  return mr_graph_make_up(g, data, diag);
+  return mr_graph_use_synthetic(g, data, diag);
 }
 
 static mr_err_t profile_build(const mr_args_t *a, watch_t *w, mr_diag_t *diag) {

@@ -17,7 +17,7 @@ bool mr_is_synthetic(const char *data) {
   return data && synthetic && !strcmp(data, synthetic->name);
 }
 
-mr_err_t mr_graph_make_up(mr_graph_t *g, const char *data, mr_diag_t *diag) {
+mr_err_t mr_graph_use_synthetic(mr_graph_t *g, const char *data, mr_diag_t *diag) {
   const mr_stage_t *s;
   if (!mr_is_synthetic(data)) return MR_OK;
   while ((s = mr_graph_stage_with(g, MR_ROLE_CLASSES, 0)))
@@ -66,7 +66,7 @@ static mr_err_t from_text(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *
   mr_err_t e = graph_arg_parse(a, at, text, origin, g, diag);
   free(text);
   for (int i = at + 1; i < a->n_words && e >= 0; i++)
-    if (!strncmp(a->word[i], "data=", 5)) e = mr_graph_make_up(g, a->word[i] + 5, diag);
+    if (!strncmp(a->word[i], "data=", 5)) e = mr_graph_use_synthetic(g, a->word[i] + 5, diag);
   return e;
 }
 

@@ -224,7 +224,7 @@ mr_err_t mr_run_dir_graph(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag)
   snprintf(run, sizeof run, "run=%s", r->path);
   if (strstr(r->graph, "$run")) setting[n++] = run;
   MR_TRY(mr_run_dir_parse(r, g, setting, n, diag));
-  MR_TRY(mr_graph_make_up(g, data, diag));
+  MR_TRY(mr_graph_use_synthetic(g, data, diag));
   return set_quarantine(r, g, diag);
 }
 
