@@ -17,7 +17,7 @@ const char *mr_stage_def_setting_for(const mr_stage_def_t *def, const char *word
 
 /* The k-th stage in the order in which hints are looked for: those of plug-ins, the last first, as
    they take the place of the program's, which follow in their order.  NULL behind the last. */
-static const mr_stage_def_t *searched(const mr_registry_t *reg, int k) {
+static const mr_stage_def_t *stage_of_search(const mr_registry_t *reg, int k) {
   for (int i = reg->n - 1; i >= 0; i--)
     if (reg->origin[i] && !k--) return reg->def[i];
   for (int i = 0; i < reg->n; i++)
@@ -30,7 +30,7 @@ const char *mr_registry_stage_hint(const mr_registry_t *reg, const char *word, c
   char usual[128];
   const mr_stage_def_t *d;
   text[0] = 0;
-  for (int k = 0; (d = searched(reg, k)); k++) {
+  for (int k = 0; (d = stage_of_search(reg, k)); k++) {
     const mr_hint_t *row = mr_hint_find(d->hint, word);
     if (!row) continue;
     snprintf(usual, sizeof usual, "stage \"%s\" does that", d->name);
@@ -70,11 +70,11 @@ const char *mr_registry_setting_hint(const mr_registry_t *reg, const mr_stage_de
                                      const char *word, bool own, char *text, size_t n) {
   if (*own_hint(def, word, text, n) || own) return text;
   const mr_stage_def_t *d;
-  for (int k = 0; (d = searched(reg, k)); k++) {
+  for (int k = 0; (d = stage_of_search(reg, k)); k++) {
     const mr_hint_t *row = mr_hint_find(d->setting_hint, word);
     if (row) return mr_hint_text(row, NULL, text, n);
   }
-  for (int k = 0; (d = searched(reg, k)); k++) {
+  for (int k = 0; (d = stage_of_search(reg, k)); k++) {
     d = mr_stage_def_usual(d);
     if (!is_central(d) || d->role == def->role) continue;
     const char *ours = mr_stage_def_knows(d, word) ? word : mr_stage_def_setting_for(d, word);

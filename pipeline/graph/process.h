@@ -48,7 +48,7 @@ bool mr_graph_process_feeds(const mr_graph_t *g, int i, int k);
    all processes of a run share, for the links of one host (mr_process_address, whose failures are
    passed on).  MR_ERR_USAGE: a stage is in no block, an edge carries what cannot leave a process, a
    block cannot be copied, or the graph is settled; MR_ERR_CONFIG: a setting of a block;
-   MR_ERR_UNAVAILABLE: this build has no links. Before settle. */
+   MR_ERR_UNAVAILABLE: this build has no links.  Before settle. */
 mr_err_t mr_graph_cut(mr_graph_t *g, const char *run, mr_diag_t *diag);
 
 /* The k-th address after `address` into text[0,n): "tcp://HOST:PORT" with PORT + k, else "-k"
