@@ -140,7 +140,7 @@ static void refused(const char *id, int rank, int size, double limit_s, const ch
   if (!strstr(diag.text, says)) fail_msg("%s", diag.text);
 }
 
-static void blocks_that_do_not_fit_are_refused_by_a_sentence(void **state) {
+static void ranks_that_do_not_fit_a_group_are_refused_by_a_sentence(void **state) {
   mr_collect_t *c = joined("pair", 0, 2, 1);
   refused("pair", 0, 2, 1, "rank 0 has joined already");
   refused("pair", 1, 3, 1, "size 3, the other ranks have 2");
@@ -155,7 +155,7 @@ int main(void) {
       cmocka_unit_test(every_rank_gets_what_the_call_promises),
       cmocka_unit_test(a_rank_that_does_not_come_is_named),
       cmocka_unit_test(an_abort_ends_the_calls_that_wait),
-      cmocka_unit_test(blocks_that_do_not_fit_are_refused_by_a_sentence),
+      cmocka_unit_test(ranks_that_do_not_fit_a_group_are_refused_by_a_sentence),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
