@@ -121,7 +121,7 @@ static void attention_that_the_kernel_does_not_take_is_opened(void **state) {
   setenv("MILLRACE_ATTENTION", "own", 1);
   const shape_t taken = {1, 65, 2, 48, MR_BF16, true};
   assert_true(is_kept(&taken));
-  if (!strcmp(device->name, "opencl")) {
+  if (!strcmp(device->backend->name, "opencl")) {
     const shape_t other[] = {{1, 81, 2, 48, MR_BF16, true},
                              {1, 65, 2, 72, MR_BF16, true},
                              {1, 65, 2, 44, MR_BF16, false},
@@ -131,7 +131,7 @@ static void attention_that_the_kernel_does_not_take_is_opened(void **state) {
   setenv("MILLRACE_ATTENTION", "opened", 1);
   assert_false(is_kept(&taken));
   unsetenv("MILLRACE_ATTENTION");
-  if (!strcmp(device->name, "opencl")) assert_false(is_kept(&taken));
+  if (!strcmp(device->backend->name, "opencl")) assert_false(is_kept(&taken));
 }
 
 int main(int argc, char **argv) {

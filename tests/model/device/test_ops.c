@@ -253,9 +253,10 @@ static void the_host_cannot_touch_the_devices_memory(void **state) {
   mr_device_give(device, (void *)(uintptr_t)p, 100);
 }
 
-/* In a process of its own, as the device is chosen once. */
+/* In a process of its own, whose device the environment chooses. */
 static void a_device_that_is_not_there_is_refused(void **state) {
-  const char *variable = strcmp(device->name, "cuda") ? "MILLRACE_OPENCL" : "MILLRACE_CUDA";
+  const char *variable =
+      strcmp(device->backend->name, "cuda") ? "MILLRACE_OPENCL" : "MILLRACE_CUDA";
   static const char *const wish[] = {"99", "x", "-1", "1e3"};
   for (int i = 0; i < 4; i++) {
     int status = 0, end[2];
@@ -265,7 +266,7 @@ static void a_device_that_is_not_there_is_refused(void **state) {
     if (child == 0) {
       dup2(end[1], 1);
       setenv(variable, wish[i], 1);
-      execl("/proc/self/exe", "test", device->name, "refused", NULL);
+      execl("/proc/self/exe", "test", device->backend->name, "refused", NULL);
       _exit(99);
     }
     close(end[1]);
