@@ -150,7 +150,7 @@ void mr_doctor_store(cJSON *report, mr_stage_t *s, double rate) {
     mr_report_say(section, "verdict", "cannot be measured: %s", why.text);
     return;
   }
-  cJSON_AddNumberToObject(section, "latency_ms", round(1e4 * v.latency_s) / 10);
+  cJSON_AddNumberToObject(section, "latency_ms", round(1e6 * v.latency_s) / 1000);
   if (!v.once) cJSON_AddNumberToObject(section, "bytes_per_record", (double)v.record_bytes);
   for (int i = 0; i < v.n; i++) {
     snprintf(name, sizeof name, "mb_per_s_with_%d", v.at[i].connections);

@@ -87,7 +87,7 @@ static void explain_names_libraries_dtypes_and_kernels(void **state) {
   if (p.status) fail_msg("%s", p.err);
   says(p.out, "cuBLASLt, algorithm chosen on the device, sums in f32");
   says(p.out, "cuDNN 9.19");
-  says(p.out, "kernels start on cuda in a run");
+  says(p.out, "kernels start on cuda:described=NVIDIA-H200 in a run");
   RUN(&p, "explain", "step", TINY, H200, "--dtype", "f32");
   says(p.out, "cuBLASLt, algorithm chosen on the device, f32");
   says_not(p.out, "cuDNN");

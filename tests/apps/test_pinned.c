@@ -17,17 +17,32 @@
 
 static program_t p;
 
+/* The instruction for dot products of bf16 pairs, and what oneDNN does around it, have other bits
+   on processors of AMD and Intel, so that this row has a ledger for each; others are not compared.
+ */
 static const struct {
   mr_isa_t isa;
   const char *dtype, *ledger;
-} pinned[] = {{MR_ISA_PLAIN, "f32", "67e171e12516bf7d"},
-              {MR_ISA_PLAIN, "bf16", "6c2dfd8db7a47e95"},
-              {MR_ISA_AVX2, "f32", "0fb18c5e4fca4978"},
-              {MR_ISA_AVX2, "bf16", "4ae1e7464f036166"},
-              {MR_ISA_AVX512, "f32", "d08bce54b604ad50"},
-              {MR_ISA_AVX512, "bf16", "6f74839cc23c74cf"},
-              {MR_ISA_AVX512_BF16, "f32", "d08bce54b604ad50"},
-              {MR_ISA_AVX512_BF16, "bf16", "cd7357c3ce06667b"}};
+  enum { ANY, AMD, INTEL } vendor;
+} pinned[] = {{MR_ISA_PLAIN, "f32", "67e171e12516bf7d", ANY},
+              {MR_ISA_PLAIN, "bf16", "6c2dfd8db7a47e95", ANY},
+              {MR_ISA_AVX2, "f32", "0fb18c5e4fca4978", ANY},
+              {MR_ISA_AVX2, "bf16", "4ae1e7464f036166", ANY},
+              {MR_ISA_AVX512, "f32", "d08bce54b604ad50", ANY},
+              {MR_ISA_AVX512, "bf16", "6f74839cc23c74cf", ANY},
+              {MR_ISA_AVX512_BF16, "f32", "d08bce54b604ad50", ANY},
+              {MR_ISA_AVX512_BF16, "bf16", "cd7357c3ce06667b", AMD},
+              {MR_ISA_AVX512_BF16, "bf16", "6cef05356fb22eb8", INTEL}};
+
+static bool made_by(int vendor) {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return vendor == ANY || (vendor == AMD && __builtin_cpu_is("amd")) ||
+         (vendor == INTEL && __builtin_cpu_is("intel"));
+#else
+  return vendor == ANY;
+#endif
+}
 
 /* Whether the graph ends with this ledger; says so if not. */
 static bool has_ledger(const char *what, const char *graph, const char *want) {
@@ -69,6 +84,7 @@ static void a_short_training_run_keeps_its_ledger(void **state) {
       print_message("%s: this machine lacks it\n", isa);
       continue;
     }
+    if (!made_by(pinned[i].vendor)) continue;
     snprintf(graph, sizeof graph,
              RECORDS "! vit-step embed=64 mlp=128 heads=2 layers=2 steps=6 dtype=%s ! progress",
              pinned[i].dtype);

@@ -84,7 +84,7 @@ static void stages_that_draw_are_refused_for_records_without_a_generator(void **
     in.seeded = false;
     assert_int_equal(hand_plan(&h, def[k], &in, NULL), MR_ERR_CONFIG);
     assert_non_null(strstr(h.diag.text, "no generator"));
-    assert_non_null(strstr(h.diag.text, "\"shuffle seed=N\""));
+    assert_non_null(strstr(h.diag.text, "put a stage that gives them one before this stage"));
     assert_non_null(strstr(h.diag.text, advice[k]));
     hand_close(&h);
   }
