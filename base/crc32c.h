@@ -11,7 +11,7 @@
 /* Returns the checksum of data[0,n).  Any thread; cannot fail. */
 uint32_t mr_crc32c(const void *data, size_t n);
 
-/* The same without the processor's instruction, for tests and other processors. */
+/* Returns the same without the processor's instruction, for tests and other processors. */
 uint32_t mr_crc32c_plain(const void *data, size_t n);
 
 /* Returns the form in which TFRecord files store a checksum, because data may contain checksums

@@ -29,7 +29,8 @@ typedef struct mr_hint {
    False for "" and for a word longer than 63 bytes. */
 bool mr_hint_has(const char *words, const char *word);
 
-/* Returns the row that has the word; NULL without one, or if rows is NULL. */
+/* Returns the row that has the word, which lives as long as rows; NULL without one, or if rows is
+   NULL. */
 const mr_hint_t *mr_hint_find(const mr_hint_t *rows, const char *word);
 
 /* Writes "; WHY: WRITE" of a row into the caller's text[0,n), with `usual` where the row has no

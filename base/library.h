@@ -22,7 +22,8 @@ typedef struct mr_library_call {
 } mr_library_call_t;
 
 /* Sets *table's pointers to lib's calls; call[] ends at a NULL name.  Returns NULL, or the name of
-   the first one that lib lacks, whose pointer is then NULL; "" if lib is NULL. */
+   the first one that lib lacks, which belongs to call[] and whose pointer is then NULL; "" if lib
+   is NULL. */
 const char *mr_library_calls(void *lib, const mr_library_call_t *call, void *table);
 
 MR_END_DECLS

@@ -124,8 +124,8 @@ void mr_report_add(mr_report_t *r, const mr_metric_def_t *def, double value);
 /* Adds what the stages of s's graph have reported so far (mr_metric_report); nothing before the
    graph has started. */
 void mr_report_add_stages(mr_report_t *r, const mr_stage_t *s);
-/* Adds an element to a part and returns it, zeroed, or NULL without memory.  It may move when
-   another one is added. */
+/* Adds an element to a part and returns it, zeroed, or NULL without memory.  It belongs to r, and
+   may move when another one is added. */
 mr_stage_use_t *mr_report_add_stage(mr_report_t *r);
 mr_histogram_t *mr_report_add_histogram(mr_report_t *r);
 mr_picture_t *mr_report_add_picture(mr_report_t *r);
@@ -149,7 +149,8 @@ static inline bool mr_report_is_numbers(const mr_report_t *r) { return r->kind <
    "test", "final", "histograms", "sample", "wrong", "mark"; "unknown" for any other number. Static,
    or the report's. */
 const char *mr_report_kind_text(const mr_report_t *r);
-/* The same with "train" for a step: before the names of its numbers, "train/loss". */
+/* Returns the same, static or the report's, but "train" for a step: what comes before the names of
+   its numbers, "train/loss". */
 const char *mr_report_split(const mr_report_t *r);
 
 enum { MR_REPORT_DENSE = 1024 /* classes of a matrix that files list as rows of numbers */ };

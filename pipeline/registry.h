@@ -59,7 +59,7 @@ const char *mr_registry_role_name(const mr_registry_t *reg, mr_role_t role, cons
 
 /* The same for all stages of a role, in the order of the registry, each with a setting as graph
    text has it, in quotes.  value and, for a setting that is a text, text_value are what follows the
-   "=".  "" if no stage has the role. */
+   "=".  "" if no stage has the role.  Into the caller's text[0,n).  Returns text. */
 const char *mr_registry_role_list(const mr_registry_t *reg, mr_role_t role, const char *setting,
                                   const char *value, const char *text_value, char *text, size_t n);
 
@@ -69,8 +69,8 @@ const char *mr_registry_role_list(const mr_registry_t *reg, mr_role_t role, cons
 const char *mr_registry_hint(const mr_registry_t *reg, const char *word, char *text, size_t n);
 
 /* What the stages' hints say about a word for a stage, "; stage \"flip\" does that: flip p=0.5",
-   into text[0,n); "" if none knows it.  Of several stages that know it, the one that was added last
-   by a plug-in speaks, else the program's first.  Returns text. */
+   into the caller's text[0,n); "" if none knows it.  Of several stages that know it, the one that
+   was added last by a plug-in speaks, else the program's first.  Returns text. */
 const char *mr_registry_stage_hint(const mr_registry_t *reg, const char *word, char *text,
                                    size_t n);
 

@@ -48,7 +48,7 @@ typedef struct mr_decoder_def {
 
 extern const mr_decoder_def_t mr_decoder_jpeg, mr_decoder_png, mr_decoder_webp;
 
-/* Bytes that tell each format from others. */
+/* Return whether bytes[0,n) begin as those of the format do. */
 bool mr_is_jpeg(const uint8_t *bytes, size_t n);
 bool mr_is_png(const uint8_t *bytes, size_t n);
 bool mr_is_webp(const uint8_t *bytes, size_t n);
@@ -61,7 +61,7 @@ int mr_exif_orientation(const uint8_t *bytes, size_t n);
    orientation in [2,8], to dst without gaps; from 5 on height and width change places. */
 void mr_turn(const uint8_t *src, size_t stride, int h, int w, int orientation, uint8_t *dst);
 
-/* The box before turning that becomes `box` of a picture that is h x w before it. */
+/* Returns the box before turning that becomes `box` of a picture that is h x w before it. */
 mr_box_t mr_unturned_box(mr_box_t box, int h, int w, int orientation);
 
 #endif

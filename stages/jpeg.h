@@ -145,7 +145,7 @@ bool mr_jpeg_pass_samples(const mr_jpeg_store_t *s, const mr_jpeg_part_t *part,
    mr_jpeg_row_scratch(w) bytes, 64-aligned. */
 void mr_jpeg_row(const mr_jpeg_part_t *part, int n, int y, int j, int w, uint8_t *rgb,
                  void *scratch);
-size_t mr_jpeg_row_scratch(int w);
+size_t mr_jpeg_row_scratch(int w); /* returns bytes; cannot fail */
 
 /* Writes n pixels, RGB, from n samples each of Y, Cb and Cr.  On every machine. */
 void mr_jpeg_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, int n, uint8_t *rgb);

@@ -20,7 +20,7 @@ typedef struct mr_norm {
                             instructions */
 } mr_norm_t;
 
-/* torch's result for byte x, each step rounded to f32: what the tables hold. */
+/* Returns torch's result for byte x, each step rounded to f32: what the tables hold. */
 float mr_norm_value(int x, float mean, float std);
 
 /* Fills the tables.  mean, std: of bytes scaled to [0,1]; std not 0.  simd false: use tables

@@ -30,7 +30,8 @@ typedef struct mr_pixels {
 mr_err_t mr_pixels_plan(mr_stage_t *s, const char *field, int channels_max, int side_max,
                         mr_pixels_t *out);
 
-/* The same for pictures of one size or of different sizes: of these, always HWC, H and W are 0. */
+/* The same, with the same failures, for pictures of one size or of different sizes: of these,
+   always HWC, H and W are 0. */
 mr_err_t mr_pixels_plan_any(mr_stage_t *s, const char *field, int channels_max, int side_max,
                             mr_pixels_t *out);
 

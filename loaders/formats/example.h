@@ -39,8 +39,9 @@ typedef struct mr_example_walk {
 mr_err_t mr_example_next(mr_example_walk_t *w, mr_example_feature_t *f, mr_diag_t *diag);
 
 /* Copies the values of a feature from mr_example_next, of the kind that the name says, into
-   out[f->n]; bytes returns where the first value lies.  The list has been checked, so that only
-   ints can fail: it returns false if narrow, which makes out i32, and a value does not fit. */
+   out[f->n]; bytes returns where the first value lies in the message, valid as long as that, and
+   sets *n to its size.  The list has been checked, so that only ints can fail: it returns false if
+   narrow, which makes out i32, and a value does not fit. */
 bool mr_example_ints(const mr_example_feature_t *f, bool narrow, void *out);
 void mr_example_floats(const mr_example_feature_t *f, float *out);
 const uint8_t *mr_example_bytes(const mr_example_feature_t *f, size_t *n); /* f->n >= 1 */

@@ -87,7 +87,7 @@ static inline const char *mr_folder_path(const mr_folder_list_t *l, int64_t i) {
 /* ---- for both ways of listing ---- */
 
 /* Compares byte strings as Python compares the str that os.fsdecode makes of them: by code points,
-   and bytes that are no UTF-8 as U+DC80 and up. */
+   and bytes that are no UTF-8 as U+DC80 and up.  Returns -1, 0 or 1. */
 int mr__folder_compare(const char *a, size_t n, const char *b, size_t m);
 
 /* Appends a file.  MR_ERR_DATA beyond l->most, MR_ERR_NOMEM. */

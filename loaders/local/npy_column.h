@@ -40,7 +40,8 @@ typedef struct mr_npy_reading {
 mr_err_t mr_npy_columns_cut(mr_stage_t *s, const char *setting, char *text, bool ragged,
                             mr_npy_column_t *column, int *n);
 
-/* Finds the files of a column whose paths are set (mr_npy_file_find); forget ends that. */
+/* Finds the files of a column whose paths are set; forget ends that.  MR_OK, or the failure of
+   mr_npy_file_find. */
 mr_err_t mr_npy_column_find(mr_npy_column_t *c, mr_remote_t **remote, const mr_remote_conf_t *conf,
                             mr_diag_t *diag);
 void mr_npy_column_forget(mr_npy_column_t *c);

@@ -21,7 +21,8 @@ typedef struct mr_split {
 mr_err_t mr__split_plan(mr_stage_t *s, mr_split_t *p);
 
 /* The same for a source whose files are one set of n records: split=test takes all of them, since
-   it cannot tell which would be a test set, and a notice says so if some are to be held back. */
+   it cannot tell which would be a test set, and a notice says so if some are to be held back.
+   Fails as mr__split_plan. */
 mr_err_t mr__split_plan_files(mr_stage_t *s, mr_split_t *p, int64_t n);
 
 static inline bool mr__split_is_test(const mr_split_t *p) { return p->kind == MR_SPLIT_TEST; }

@@ -51,7 +51,8 @@ void mr__remote_sum_line(const char *line, size_t n, mr_remote_sum_t *out);
 bool mr__remote_is_etag(const char *text, size_t n);
 
 /* Returns the value of a header line (n bytes) called name, in any case, and its length without
-   white space around it in *len; NULL if the line is another one. */
+   white space around it in *len; NULL if the line is another one.  It lies in the line and is
+   valid as long as that. */
 const char *mr__remote_value(const char *line, size_t n, const char *name, size_t *len);
 
 enum { MR_SERVE_MOST = 8 << 20 /* bytes of one answer to a peer */ };

@@ -49,17 +49,19 @@ void mr__peers_failed(mr__peers_t *p, int peer, const char *why);
 void mr__peers_answered(mr__peers_t *p, int peer);
 bool mr__peers_rests(mr__peers_t *p, int peer); /* whether it is left alone now */
 
-/* Returns the object of a request's path, "/" and its 32 digits; NULL for any other path.  Any
- * thread. */
+/* Returns the object of a request's path, "/" and its 32 digits; NULL for any other path.  It is
+   one of those given to open, and its owner is the caller of open.  Any thread. */
 const mr_object_t *mr__peers_find(const mr__peers_t *p, const char *path);
 
 /* Returns whether a request's Authorization holds the token, in a time that does not depend on how
    much of it is right.  text may be NULL. */
 bool mr__peers_allows(const mr__peers_t *p, const char *text);
 
-const char *mr__peers_own(const mr__peers_t *p);            /* HOST:PORT of this process */
-int mr__peers_count(const mr__peers_t *p);                  /* with this process */
-const char *mr__peers_name(const mr__peers_t *p, int peer); /* of a peer; both live as long as p */
+/* Return HOST:PORT of this process, the number of peers with this process, and HOST:PORT of a peer,
+   in [0,count).  The names are p's, valid until mr__peers_close. */
+const char *mr__peers_own(const mr__peers_t *p);
+int mr__peers_count(const mr__peers_t *p);
+const char *mr__peers_name(const mr__peers_t *p, int peer);
 
 /* ---- remote_serve.c ---- */
 

@@ -25,7 +25,7 @@ typedef struct mr__window_conf {
   mr__engine_t *peer_engine; /* for requests to peers, without retries */
 } mr__window_conf_t;
 
-/* NULL without memory. */
+/* Returns a window, which the caller destroys; NULL without memory.  *conf is copied. */
 mr__window_t *mr__window_create(const mr__window_conf_t *conf);
 void mr__window_destroy(mr__window_t *w); /* NULL is fine; the engine must be closed before */
 

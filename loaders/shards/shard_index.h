@@ -92,7 +92,7 @@ mr_err_t mr_shard_draft_part(mr_shard_draft_t *d, uint32_t column, int64_t at, i
                              mr_diag_t *diag);
 
 /* The same for item number `item` of a part that holds several; the column counts the size of the
- * part. */
+   part.  MR_ERR_NOMEM. */
 mr_err_t mr_shard_draft_item(mr_shard_draft_t *d, uint32_t column, int64_t at, int64_t size,
                              uint32_t item, mr_diag_t *diag);
 

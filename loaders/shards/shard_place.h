@@ -11,7 +11,7 @@ enum { MR_SHARD_PLACE_MAX = MR_PATH_MAX + 128, MR_SHARD_LOCK_MAX = MR_SHARD_PLAC
 
 /* Returns where to keep the index, and what was decompressed, of a file here or, with `remote`, at
    a URL: `where`, or `cache`, the folder of the cache of objects, if that is not NULL, the file is
-   remote and where is NULL or "auto". */
+   remote and where is NULL or "auto".  The text stays the caller's. */
 const char *mr_shard_where(const char *where, bool remote, const char *cache);
 
 /* Writes place number i, from 0, at which to look for the index of the file at path; where: the

@@ -83,7 +83,7 @@ typedef struct mr_shards {
 mr_err_t mr_shards_open(mr_shards_t **out, const mr_shards_conf_t *conf, mr_diag_t *diag);
 void mr_shards_close(mr_shards_t *s); /* NULL is fine */
 
-/* Returns the shard that holds record number, in [0,n_records). */
+/* Returns the shard that holds record number, in [0,n_records); it belongs to s. */
 const mr_shard_t *mr_shards_find(const mr_shards_t *s, int64_t number);
 
 /* Sets *part to the part of record number, in this shard, that belongs to a column of

@@ -48,8 +48,8 @@ bool mr_device_is_described(const char *name);
    comes from. */
 mr_err_t mr__device_number(const char *backend, const char *variable, const char *number,
                            char key[MR_DEVICE_KEY], mr_diag_t *diag);
-/* For backends: writes "device = opencl:7", or without a number "MILLRACE_OPENCL = 7", to text and
-   returns it. */
+/* For backends: writes "device = opencl:7", or without a number "MILLRACE_OPENCL = 7", to the
+   caller's text and returns it. */
 const char *mr__device_wish(const char *backend, const char *variable, const char *number,
                             char text[120]);
 /* For backends: whether MILLRACE_SYNC=1 asks for a wait after each call, so that the one that fails

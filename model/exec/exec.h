@@ -82,8 +82,8 @@ const struct mr_device *mr_exec_device(const mr_exec_t *x);
 const mr_fn_t *mr_exec_fn(const mr_exec_t *x);
 size_t mr_exec_peak_bytes(const mr_exec_t *x);
 
-/* How many calls, those of loops and branches included, take scratch on the device that is not
-   known without it, and so is not in the peak.  0 but for a described device. */
+/* Returns how many calls, those of loops and branches included, take scratch on the device that is
+   not known without it, and so is not in the peak.  0 but for a described device. */
 int mr_exec_unplanned(const mr_exec_t *x);
 
 struct mr_backend_kernel;

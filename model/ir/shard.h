@@ -88,9 +88,9 @@ mr_aval_t mr_part_aval(const mr_aval_t *a, const mr_factors_t *s, const mr_dim_f
 mr_eqn_t *mr_emit_part(mr_fn_t *f, const mr_eqn_t *e, const mr_factors_t *s, const int64_t *parts,
                        mr_var_t *const *in);
 
-/* Writes the table into out[size] and returns out: "ab, bc -> ac | b SUM": a letter for each factor
-   that may be cut, . for what is WHOLE, () for a dimension of several or none, and the factors that
-   are not EACH behind the bar. */
+/* Writes the table into the caller's out[size] and returns out: "ab, bc -> ac | b SUM": a letter
+   for each factor that may be cut, . for what is WHOLE, () for a dimension of several or none, and
+   the factors that are not EACH behind the bar. */
 const char *mr_factors_text(const mr_eqn_t *e, const mr_factors_t *s, char *out, size_t size);
 
 MR_END_DECLS

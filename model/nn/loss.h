@@ -109,7 +109,8 @@ int mr_loss_n_data(const mr_loss_t *l);
 /* Returns a record of a field as a batch holds it.  Cannot fail. */
 mr_aval_t mr_loss_held(const mr_model_field_t *field);
 /* Traces the values of a field, (B, ...) as field->aval says, from x, a batch as it is held: x
-   itself if that is the same.  NULL on failure, with the sentence in f->diag. */
+   itself if that is the same.  The result belongs to f; NULL on failure, with the sentence in
+   f->diag. */
 mr_var_t *mr_loss_values(mr_fn_t *f, const mr_model_field_t *field, mr_var_t *x);
 
 /* Traces the graph (fields as held..., mask f32 (B) if masked, seed u64[], step u32[], parameters
@@ -138,13 +139,13 @@ mr_err_t mr_loss_report_classes(mr_fn_t *f, mr_var_t *logits, mr_var_t *labels,
                                 mr_loss_report_t *reported);
 
 /* The same for losses of targets: targets f32 (B,C), a share for each class; mask f32 (B).  A guess
-   is right if it is the class with the largest share. */
+   is right if it is the class with the largest share.  MR_OK, or the failure in f->diag. */
 mr_err_t mr_loss_report_targets(mr_fn_t *f, mr_var_t *logits, mr_var_t *targets, mr_var_t *mask,
                                 mr_loss_report_t *reported);
 
 /* The cross-entropy of each record with its targets, of which a share `smoothing` in [0,1) is
    spread evenly over all classes: f32 (B), 0 where the mask is 0; as torch's cross_entropy of
-   probabilities.  NULL with the failure in f->diag: MR_ERR_SHAPE as the ops. */
+   probabilities.  Belongs to f; NULL with the failure in f->diag: MR_ERR_SHAPE as the ops. */
 mr_var_t *mr_loss_of_targets(mr_fn_t *f, mr_var_t *logits, mr_var_t *targets, mr_var_t *mask,
                              double smoothing);
 

@@ -95,7 +95,7 @@ void *mr_params_at(const mr_params_t *s, const mr_param_set_t *set, int i);
 /* The arena of a set of f32 (asserted), [arena_size]; it belongs to s.  NULL: there is no such
    set, or alloc has not been called. */
 float *mr_params_f32(const mr_params_t *s, mr_set_kind_t kind, int number);
-/* Element i of tensor k in a set of f32, bf16 or f16, after alloc. */
+/* Returns element i of tensor k in a set of f32, bf16 or f16, after alloc. */
 float mr_params_read(const mr_params_t *s, const mr_param_set_t *set, int k, size_t i);
 /* The set that evaluation uses: the average if there is one, else the values.  It belongs to s;
    NULL before alloc. */

@@ -73,7 +73,7 @@ mr_attention_sizes_t mr__attention_sizes(
 /* ---- convert_element_type, broadcast_in_dim, fused ---- */
 bool mr__is_conversion(const struct mr_eqn *e); /* returns whether e converts between dtypes */
 /* Returns the value whose elements v repeats, through any number of broadcasts; v if it repeats
-   none. */
+   none.  It belongs to v's graph. */
 const struct mr_var *mr__repeated(const struct mr_var *v);
 /* Returns the body of a fused loop, which belongs to e; NULL if e is none. */
 const struct mr_fn *mr__loop_body(const struct mr_eqn *e);

@@ -42,7 +42,8 @@ mr_scale_state_t mr_scale_state_start(float scale);
 /* bool[]: whether all elements of x[n], n >= 1 values of f32, are finite.  Belongs to f; NULL
    with the sentence in f->diag. */
 mr_var_t *mr_optim_finite(mr_fn_t *f, int n, mr_var_t *const *x);
-/* The same for n >= 0 values of any dtypes; whole numbers and bool are finite. */
+/* The same for n >= 0 values of any dtypes; whole numbers and bool are finite.  Belongs to f; NULL
+   as above. */
 mr_var_t *mr_optim_all_finite(mr_fn_t *f, int n, mr_var_t *const *x);
 /* Traces how a scale moves: with finite, bool[], after `patience` finite steps it is multiplied by
    `factor` and its count of finite steps begins again; without, it is divided by it.  scale and

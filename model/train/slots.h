@@ -27,7 +27,7 @@ void mr_slots_destroy(mr_slots_t *s);
 /* Returns the device's address of field i in slot k: aligned as the backend says, valid as long as
    s, never NULL. */
 void *mr_slots_at(const mr_slots_t *s, int k, int i);
-/* Bytes that n such slots take on the device. */
+/* Returns the bytes that n such slots take on the device. */
 size_t mr_slots_bytes(const mr_device_t *d, int n, int n_fields, const size_t *field_bytes);
 
 /* Begins to copy bytes[i] bytes of each field into slot k, which no command that is under way may

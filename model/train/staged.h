@@ -41,13 +41,15 @@ void mr__staged_fini(mr__staged_t *s); /* waits for the device; zeroed is fine *
 /* Sets in[0,n) to the device's arrays for a run's fields, and queues the copies to them; field[i]
    must stay until the run is read. */
 void mr__staged_fields(const mr__staged_t *s, const void *const *field, const void **in);
-/* The host's bytes of scalar i of a run, to be filled before mr__staged_scalars copies all. */
+/* Returns the host's bytes of scalar i of a run, to be filled before mr__staged_scalars copies all.
+   They belong to s until mr__staged_fini; run + MR_TRAIN_RING has the same. */
 void *mr__staged_scalar(const mr__staged_t *s, int64_t run, int i);
 void mr__staged_scalars(const mr__staged_t *s, int64_t run);
 /* Queues the copy of the loss scale's state that the last run has left to the scalars of the next,
    behind mr__staged_scalars. */
 void mr__staged_pass_on(const mr__staged_t *s);
-/* The device's addresses of scalar i, and of output i, of each run. */
+/* Return the device's addresses of scalar i, and of output i, of each run, valid until
+   mr__staged_fini. */
 void *mr__staged_in(const mr__staged_t *s, int i);
 void *mr__staged_out(const mr__staged_t *s, int i);
 /* After the run's commands: queues the copy of its outputs to the host. */
@@ -55,7 +57,8 @@ void mr__staged_end(mr__staged_t *s, int64_t run);
 /* Waits for them, as mr_queue_ops_t.reached: MR_OK; MR_AGAIN, only without wait: nothing yet; or
    the device's failure. */
 mr_err_t mr__staged_read(mr__staged_t *s, int64_t run, bool wait, mr_diag_t *diag);
-/* The host's bytes of output i of a run that has been read; valid until MR_TRAIN_RING more runs. */
+/* Returns the host's bytes of output i of a run that has been read; valid until MR_TRAIN_RING more
+   runs. */
 const void *mr__staged_result(const mr__staged_t *s, int64_t run, int i);
 
 #endif

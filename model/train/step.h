@@ -16,13 +16,14 @@ typedef struct mr__step {
   mr__placed_t placed; /* the parameters on a device */
 } mr__step_t;
 
-/* The part of a training step; it lives as long as t.  Implemented in train.c. */
+/* Returns the part of a training step; it lives as long as t.  Implemented in train.c. */
 mr__step_t *mr__train_step_of(mr_train_step_t *t);
 
-/* The dtype that set k of a step (values, slots..., average) is kept in. */
+/* Returns the dtype that set k of a step (values, slots..., average) is kept in. */
 mr_dtype_t mr__step_kept_in(const mr_compute_t *c, int k, int n_slots);
 
-/* The device that a step computes on, or NULL if it computes in the host's memory. */
+/* The device that a step computes on, which belongs to who opened it, or NULL if it computes in the
+   host's memory. */
 const mr_device_t *mr__step_device(const mr_compute_t *c);
 
 /* Traces the metrics of a batch of `batch` records into f, from the fields in[] and the loss's

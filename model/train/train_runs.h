@@ -57,12 +57,13 @@ void mr__runs_end(mr__runs_t *r);
 /* Waits for the oldest unread run: MR_OK; MR_END: all are read; MR_AGAIN, only without wait:
    nothing yet; MR_ERR_UNAVAILABLE: the device has failed. */
 mr_err_t mr__runs_await(mr__runs_t *r, bool wait, mr_diag_t *diag);
-/* What the oldest unread run, which has ended, has reported; valid until MR_TRAIN_RING more runs
-   have begun. */
+/* Returns what the oldest unread run, which has ended, has reported; valid until MR_TRAIN_RING more
+   runs have begun. */
 const float *mr__runs_reported(const mr__runs_t *r);
 /* Copies the state of the loss scale that it has left, from a device, to `scale`. */
 void mr__runs_read_scale(mr__runs_t *r);
-/* The state of the loss scale that a run reads; that of run `begun` is the next one's. */
+/* Returns the state of the loss scale that a run reads; that of run `begun` is the next one's.  It
+   belongs to r; run + MR_TRAIN_RING + 1 has the same. */
 mr_scale_state_t *mr__runs_scale_of(mr__runs_t *r, int64_t run);
 /* Undoes the run that was read last and all begun since; waits until none of them uses its fields.
    At least one must have been read. */

@@ -104,7 +104,8 @@ const char *mr_amp_stop(mr_fn_t *f);
    destroys it; f stays as it was.  Before or after grad, vmap and the other transforms.
    MR_ERR_CONFIG for a compute dtype that is neither bf16 nor f16, MR_ERR_NOMEM; no *out then. */
 mr_err_t mr_amp(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_fn_t **out, mr_diag_t *diag);
-/* The same, and now[f->n_var], by the ids of f's vars: the dtype that each has in *out. */
+/* The same, with the same failures, and now[f->n_var], by the ids of f's vars: the dtype that each
+   has in *out. */
 mr_err_t mr_amp_dtypes(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_dtype_t *now,
                        mr_fn_t **out, mr_diag_t *diag);
 

@@ -13,7 +13,8 @@ int mr_watch_n_stages(const mr_stage_t *s);
    workers 0: none of its threads has begun. */
 const char *mr_watch_stage(const mr_stage_t *s, int i, mr_stats_t *out);
 
-const char *mr_watch_name(const mr_stage_t *s, int i); /* the name alone */
+/* Returns the name alone, owned by the graph, never NULL. */
+const char *mr_watch_name(const mr_stage_t *s, int i);
 
 /* Threads of stage i, 0 for a record stage: it runs in the threads of the stage that makes
    batches. */

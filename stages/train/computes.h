@@ -14,7 +14,8 @@ enum { MR__COMPUTES_TENSORS = 2 };
    fp8 the dtype alone.  Cannot fail. */
 void mr__computes_text(const mr_compute_t *c, char text[MR_TRAIN_COMPUTES]);
 
-/* A hash of amp= and amp-rule=, which settle the products that scales of fp8 belong to; never 0. */
+/* Returns a hash of amp= and amp-rule=, which settle the products that scales of fp8 belong to.
+   Never 0. */
 uint64_t mr__computes_rules(const mr_train_amp_t *a);
 
 /* Writes the tensors of a state to t[MR__COMPUTES_TENSORS], which then point at it, and returns

@@ -42,8 +42,9 @@ mr_err_t mr_train_batch_fetch(mr_train_batch_t *to, const mr_train_batch_t *from
                               const mr_spec_t *spec, const mr_loss_t *l, const mr_device_t *b,
                               mr_diag_t *diag);
 
-/* Returns the value of field f of record i in the host's memory: in the batch, or, if that lies on
-   the device d, copied to room, which has mr_field_bytes bytes. */
+/* Returns the value of field f of record i in the host's memory: in the batch, as long as the
+   caller holds b, or, if that lies on the device d, copied to the caller's room of mr_field_bytes
+   bytes. */
 const void *mr_train_value(const mr_spec_t *spec, const mr_buf_t *b, int f, int i,
                            const mr_device_t *d, void *room);
 

@@ -23,7 +23,8 @@ bool mr_is_model_setting(const mr_stage_t *s, const char *setting);
 mr_err_t mr_train_stage_devices(mr_graph_t *g, mr_diag_t *diag);
 
 /* Puts a stage to-device before the input `in` of each training stage whose device is not the CPU,
-   unless its batches come from one, and then calls mr_train_stage_devices.  As that otherwise. */
+   unless its batches come from one, and then calls mr_train_stage_devices.  As that otherwise, but
+   fails as mr_graph_insert and mr_graph_set too. */
 mr_err_t mr_train_stage_copies(mr_graph_t *g, mr_diag_t *diag);
 
 /* For mr_graph_on_missing, of a graph that mr_train_stage_copies changes later: puts the same

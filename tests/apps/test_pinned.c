@@ -18,8 +18,7 @@
 static program_t p;
 
 /* The instruction for dot products of bf16 pairs, and what oneDNN does around it, have other bits
-   on processors of AMD and Intel, so that this row has a ledger for each; others are not compared.
- */
+   on processors of AMD than of Intel: this row has a ledger for each; others are not compared. */
 static const struct {
   mr_isa_t isa;
   const char *dtype, *ledger;

@@ -69,14 +69,14 @@ typedef struct mr_cuda_api {
 #undef MR_CUDA_POINTER
 } mr_cuda_api_t;
 
-/* The table, static.  Any thread. */
+/* Returns the table, static.  Any thread. */
 const mr_cuda_api_t *mr__cuda_api(void);
 
 /* Puts another table in its place, which must stay; NULL: the library's again.  For tests: no other
    thread may use the backend, and no device may be open. */
 void mr__cuda_api_put(const mr_cuda_api_t *table);
 
-/* "cudaErrorMemoryAllocation (out of memory)", written to text. */
+/* Writes "cudaErrorMemoryAllocation (out of memory)" to the caller's text and returns it. */
 const char *mr__cuda_error(cudaError_t code, char text[160]);
 
 #endif

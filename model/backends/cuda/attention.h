@@ -11,11 +11,11 @@
    notice is sent, once.  Any thread; the first call for a shape takes the library's time. */
 bool mr__cuda_attention_takes(mr_cuda_device_t *d, const mr_eqn_t *e);
 
-/* Takes and frees d->plans.  Nothing without cuDNN's headers. */
+/* Takes and frees d->plans.  MR_OK or MR_ERR_NOMEM.  Nothing without cuDNN's headers. */
 mr_err_t mr__cuda_plans_create(mr_cuda_device_t *d, mr_diag_t *diag);
 void mr__cuda_plans_destroy(mr_cuda_device_t *d);
 
-/* The version of cuDNN that takes attention on this machine; 0: none does. */
+/* Returns the version of cuDNN that takes attention on this machine; 0: none does. */
 size_t mr__cuda_attention_version(void);
 
 /* As mr_compile_ops_t.lower: MR_OK, or MR_ERR_NORULE without a sentence if cuDNN does not take

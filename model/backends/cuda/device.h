@@ -99,13 +99,14 @@ mr_err_t mr__cuda_write_described(const mr_device_t *device, FILE *to, mr_diag_t
    which libraries were found where (describe.c). */
 void mr__cuda_describe(void (*say)(void *arg, const char *line), void *arg);
 
-/* The CUDA device of an open one, which becomes the calling thread's current one.  Cannot fail. */
+/* The CUDA device of an open one, which becomes the calling thread's current one.  It lives until
+   mr__cuda_close.  Cannot fail. */
 mr_cuda_device_t *mr__cuda_use(const mr_device_t *device);
 
-/* The stream that the calling thread's commands for d are given to, which is the recording's if it
-   records them. */
+/* Returns the stream that the calling thread's commands for d are given to, which is the
+   recording's if it records them. */
 cudaStream_t mr__cuda_stream(mr_cuda_device_t *d);
-/* The stream of that number. */
+/* Returns the stream of that number. */
 cudaStream_t mr__cuda_queue(mr_cuda_device_t *d, int queue);
 
 /* What a thread records instead of starting it (captured.c).  It may give kernels and copies within
@@ -118,14 +119,16 @@ typedef struct mr_cuda_recording {
   char why[240];             /* the first failure; empty: none */
 } mr_cuda_recording_t;
 
-/* Begins a recording of the calling thread's commands; NULL: ends it. */
+/* Begins a recording of the calling thread's commands in *r, which stays the caller's; NULL: ends
+   it. */
 void mr__cuda_record(mr_cuda_recording_t *r);
-mr_cuda_recording_t *mr__cuda_recording(void); /* the calling thread's; NULL: none */
+mr_cuda_recording_t *mr__cuda_recording(void); /* the calling thread's, until it ends; NULL: none */
 
 /* ---- memory (memory.c) ----
    Blocks are taken and given back in the order of the stream's commands: giving one back does not
    wait for the kernels that still use it, but without a pool, where it waits for all commands.  As
-   in mr_memory_ops_t. */
+   in mr_memory_ops_t: take returns a block that give frees, or NULL without memory and on a
+   described device. */
 void *mr__cuda_take(const mr_device_t *device, size_t bytes);
 void mr__cuda_give(const mr_device_t *device, void *data, size_t bytes);
 size_t mr__cuda_room(const mr_device_t *device);
@@ -148,10 +151,10 @@ cudaError_t mr__cuda_pinned_copy(mr_cuda_device_t *d, int queue, void *to, const
 uint64_t mr__cuda_pinned_mark(mr_cuda_device_t *d, int queue, cudaEvent_t event, cudaError_t *code);
 /* Ends the first `until` copies of a stream, whose commands are done. */
 void mr__cuda_pinned_settle(mr_cuda_device_t *d, int queue, uint64_t until);
-/* Takes and frees d->pins; nothing of d is under way. */
+/* Takes and frees d->pins; nothing of d is under way.  MR_OK or MR_ERR_NOMEM. */
 mr_err_t mr__cuda_pins_create(mr_cuda_device_t *d, mr_diag_t *diag);
 void mr__cuda_pins_destroy(mr_cuda_device_t *d);
-/* As in mr_memory_ops_t. */
+/* As in mr_memory_ops_t: false if the memory stays as it is. */
 bool mr__cuda_pin(const mr_device_t *device, void *host, size_t bytes);
 void mr__cuda_unpin(const mr_device_t *device, void *host);
 
@@ -161,7 +164,8 @@ void mr__cuda_copy_beside(const mr_device_t *device, void *to, const void *from,
 void mr__cuda_follow_beside(const mr_device_t *device, mr_copy_way_t way);
 void mr__cuda_wait_beside(const mr_device_t *device, mr_copy_way_t way);
 
-/* ---- marks (mark.c), as in mr_queue_ops_t ---- */
+/* ---- marks (mark.c), as in mr_queue_ops_t ----
+   NULL if a mark cannot be made; reached frees it, unless it returns MR_AGAIN. */
 void *mr__cuda_mark(const mr_device_t *device);
 void *mr__cuda_mark_beside(const mr_device_t *device, mr_copy_way_t way);
 mr_err_t mr__cuda_reached(const mr_device_t *device, void *mark, bool wait, mr_diag_t *diag);

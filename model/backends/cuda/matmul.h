@@ -20,7 +20,8 @@ mr_err_t mr__cuda_matmul(const mr_cublaslt_t *lt, const mr_product_t *p, mr_cuda
 void mr__cuda_matmul_fini(mr_cuda_matmul_t *m); /* cannot fail, empties *m */
 
 /* Sets the address of m's bias.  The library reads no bias when it chooses or checks an algorithm,
-   but takes the alignment of this address for that of every later one.  Its status (matmul.c). */
+   but takes the alignment of this address for that of every later one.  Returns its status
+   (matmul.c). */
 cublasStatus_t mr__cuda_matmul_bias(const mr_cuda_matmul_t *m, const void *bias);
 
 enum { MR_CUDA_WORKSPACE = 64 << 20 }; /* bytes that an algorithm may ask for */

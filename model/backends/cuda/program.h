@@ -53,12 +53,12 @@ typedef struct mr_cuda_image {
 mr_err_t mr__cuda_compile(const mr_nvrtc_t *nvrtc, const char *text, const char *arch,
                           mr_cuda_image_t *out, char **log, mr_diag_t *diag);
 
-/* The program's entry in the kernel cache. */
+/* Returns the program's entry in the kernel cache. */
 mr_kernel_entry_t mr__cuda_entry(const mr_nvrtc_t *nvrtc, const char *text, const char *arch);
 
 /* Starts a kernel of `items` work-items on the thread's stream, in groups of exactly `group` items
    each, which divides items (mr_kernel_t; 0: of any size): arg[n] are pointers into the device's
-   memory. */
+   memory.  Returns CUDA's status, or cudaErrorInvalidConfiguration for too many groups. */
 cudaError_t mr__cuda_launch(mr_cuda_device_t *d, cudaKernel_t kernel, int64_t items, int group,
                             void **arg, int n);
 

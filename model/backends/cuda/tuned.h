@@ -20,7 +20,8 @@ bool mr__cuda_tuned_own(const char *device, uint64_t version, const char *produc
                         mr_cuda_tuning_t *row);
 
 /* The same for the shipped file (base/share.h), whose name is that of
-   mr__cuda_tunings_file.  Any thread; the first call for a device and version reads the file. */
+   mr__cuda_tunings_file.  false: it has none.  Any thread; the first call for a device and version
+   reads the file. */
 bool mr__cuda_tuned_shipped(const char *device, uint64_t version, const char *product,
                             mr_cuda_tuning_t *row);
 

@@ -63,7 +63,7 @@ const mr_cuda_tuning_t *mr__cuda_tunings_find(const mr_cuda_tunings_t *t, const 
 mr_err_t mr__cuda_tunings_put(mr_cuda_tunings_t *t, const mr_cuda_tuning_t *row, mr_diag_t *diag);
 
 /* Writes the name of the file that is shipped for a device and a version,
-   "cuda/products/NVIDIA-H200-130100.txt", to name and returns it: characters of
+   "cuda/products/NVIDIA-H200-130100.txt", to the caller's name and returns it: characters of
    the device but letters, digits, '.' and '_' become '-'. */
 const char *mr__cuda_tunings_file(const char *device, uint64_t version,
                                   char name[MR_CUDA_TUNINGS_FILE]);

@@ -26,13 +26,14 @@ typedef struct mr_fused_loop {
   bool wide;              /* an item has eight neighbouring elements (rule_wide.c) */
 } mr_fused_loop_t;
 
-/* The loop of t->e whose body is `body`. */
+/* Returns the loop of t->e whose body is `body`. */
 mr_fused_loop_t mr__fused_loop(mr_kernel_text_t *t, const mr_fn_t *body);
 
 mr_unit_t mr__fused_unit(const mr_eqn_t *e); /* of an equation of a body; cannot fail */
 /* The number of v among the inputs of body; -1: none of them. */
 int mr__fused_input(const mr_fn_t *body, const mr_var_t *v);
-/* The number of v, the result of a reduction that no equation reads, among the results of body. */
+/* Returns the number of v, the result of a reduction that no equation reads, among the results of
+   body. */
 int mr__fused_result(const mr_fn_t *body, const mr_var_t *v);
 mr_kernel_fold_t mr__fused_fold(const mr_eqn_t *e); /* of a reduction */
 /* Sets text to the name of a value: its variable, or a constant. */

@@ -76,14 +76,14 @@ bool mr__product(const mr_eqn_t *e, mr_product_t *p);
 
 /* The same for a library that multiplies f32 and f64 alone and adds no bias: operands of 16 bits
    are copied as f32, and the matrix d that the library writes has the dtype of the operands, which
-   is not p->d where that has 16 bits. */
+   is not p->d where that has 16 bits.  false if such a library does not compute it. */
 bool mr__product_wide(const mr_eqn_t *e, mr_product_t *p);
 
 enum { MR_PRODUCT_TEXT = 200 };
 
-/* Writes what an algorithm depends on to text, on one line: "m=1152 n=8320 k=384 batch=1 a=bf16:N
-   b=bf16:N d=bf16 bias f32", with each matrix's ld and batch stride where it is not dense.  Returns
-   text.  Equal texts take the same algorithms. */
+/* Writes what an algorithm depends on to the caller's text, on one line: "m=1152 n=8320 k=384
+   batch=1 a=bf16:N b=bf16:N d=bf16 bias f32", with each matrix's ld and batch stride where it is
+   not dense.  Returns text.  Equal texts take the same algorithms. */
 const char *mr__product_text(const mr_product_t *p, char text[MR_PRODUCT_TEXT]);
 
 /* Writes the kernels that copy operands of e's plan p into *k, which the caller ends: first a's,

@@ -26,7 +26,7 @@ typedef mr_err_t mr_kernel_rule_fn(mr_kernel_text_t *t, mr_diag_t *diag);
    parameters are declared; a work-item past the last has returned.  MR_OK, MR_ERR_NOMEM. */
 mr_err_t mr__kernel_begin(mr_kernel_text_t *t, int64_t items, mr_diag_t *diag);
 /* The same for `groups` work-groups of `width` items each, all of which run.  `i` is not declared:
-   GROUP and LANE tell the items apart. */
+   GROUP and LANE tell the items apart.  MR_OK, MR_ERR_NOMEM. */
 mr_err_t mr__kernel_begin_groups(mr_kernel_text_t *t, int64_t groups, int width, mr_diag_t *diag);
 /* Says how the kernel under way is made (mr_kernel_t.form), if it is not the usual way of its op.
  */
@@ -34,8 +34,8 @@ void mr__kernel_form(mr_kernel_text_t *t, const char *form);
 /* Ends the body.  MR_OK or MR_ERR_NOMEM. */
 mr_err_t mr__kernel_end(mr_kernel_text_t *t, mr_diag_t *diag);
 
-/* How a dtype's values are held in a kernel's memory, and in its variables: "u16" and "float" for
-   bf16.  Integers compute in 64 bits, u64 without a sign.  Static text. */
+/* Return how a dtype's values are held in a kernel's memory, and in its variables: "u16" and
+   "float" for bf16.  Integers compute in 64 bits, u64 without a sign.  Static text. */
 const char *mr__kernel_held(mr_dtype_t t);
 const char *mr__kernel_type(mr_dtype_t t);
 
@@ -72,13 +72,14 @@ void mr__kernel_dropped(FILE *f, const mr_eqn_t *e, const char *in, const char *
 typedef struct mr_kernel_fold {
   const char *start, *step;
 } mr_kernel_fold_t;
-/* The fold of reduce_sum and reduce_max over values of t; static texts. */
+/* Returns the fold of reduce_sum and reduce_max over values of t; static texts. */
 mr_kernel_fold_t mr__kernel_fold(const mr_op_def_t *op, mr_dtype_t t);
 
 /* An item adds this many terms before it adds their sum to what it has. */
 enum { MR_KERNEL_BLOCK = 16 };
 
-/* Parts in which `outputs` sums of `terms` terms are made; 1: each by one item (parts.c). */
+/* Returns the parts that `outputs` sums of `terms` terms are made in; 1: each by one item
+   (parts.c). */
 int64_t mr__kernel_parts(int64_t outputs, int64_t terms);
 
 /* A fold that was made in parts, and the number of the result that it gives. */

@@ -55,7 +55,7 @@ mr_err_t mr__opencl_api(const mr_opencl_api_t **api, mr_diag_t *diag);
    version.  False without a library. */
 bool mr__opencl_loader(char *path, size_t n);
 
-/* "CL_OUT_OF_RESOURCES (-5)", written to text. */
+/* Writes "CL_OUT_OF_RESOURCES (-5)" to the caller's text and returns it. */
 const char *mr__opencl_error(cl_int code, char text[40]);
 
 #endif

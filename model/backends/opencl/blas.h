@@ -15,8 +15,8 @@
    says once.  Reads the environment at each call.  Any thread. */
 bool mr__opencl_blas_wants(const mr_eqn_t *e, mr_product_t *p);
 
-/* The same, and CLBlast is there; if it is not, a notice says so, once.  Any thread; the first call
-   loads the library. */
+/* Returns whether the same holds and CLBlast is there; if it is not, a notice says so, once.  Any
+   thread; the first call loads the library. */
 bool mr__opencl_blas_takes(const mr_eqn_t *e, mr_product_t *p);
 
 /* Says in one line, as mr_device_ops_t.describe, which file of CLBlast computes products, or why

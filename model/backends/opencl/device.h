@@ -70,7 +70,8 @@ static inline mr_opencl_device_t *mr__opencl_device(const mr_device_t *of) { ret
 /* ---- memory (memory.c) ----
    A block is a buffer of the device.  Its address is a range of the process's address space that
    nothing can read or write: pointers into it can be computed, and an access by the host is a
-   fault.  The calls that take an mr_device_t are those of mr_memory_ops_t and mr_queue_ops_t. */
+   fault.  The calls that take an mr_device_t are those of mr_memory_ops_t and mr_queue_ops_t: take
+   returns a block that give frees, or NULL without memory. */
 void *mr__opencl_take(const mr_device_t *device, size_t bytes);
 void mr__opencl_give(const mr_device_t *device, void *data, size_t bytes);
 /* The buffer of d that `at` lies in, and its offset there.  NULL, which no block has: buffer NULL.
@@ -84,7 +85,8 @@ void mr__opencl_copy_beside(const mr_device_t *device, void *to, const void *fro
                             mr_copy_way_t way);
 size_t mr__opencl_taken(mr_opencl_device_t *d); /* bytes of all blocks not given back yet */
 
-/* ---- marks (mark.c), as in mr_queue_ops_t ---- */
+/* ---- marks (mark.c), as in mr_queue_ops_t ----
+   NULL if a mark cannot be made; reached frees it, unless it returns MR_AGAIN. */
 void *mr__opencl_mark(const mr_device_t *device);
 void *mr__opencl_mark_beside(const mr_device_t *device, mr_copy_way_t way);
 void mr__opencl_follow_beside(const mr_device_t *device, mr_copy_way_t way);
