@@ -20,24 +20,29 @@ train --steps 5 --resume
 "$work/venv/bin/python" "$root/scripts/check-readers.py" "$work/run"
 "$work/venv/bin/python" "$root/scripts/check-tensorboard.py" "$work/run"
 
+port() { # a free one
+  PYTHONPATH=$root/scripts python3 -c 'import chromium; print(chromium.free_port())'
+}
+
 # A trainer in Python: the batches of `millrace serve`, and what stage publish says of a run.
+served=$(port) several=$(port) published=$(port)
 graph='synthetic n=320 ! shuffle seed=1 epochs=1 ! flip ! normalize ! batch 16'
-"$root/build/release/millrace" serve "$graph" --bind tcp://127.0.0.1:5791 >"$work/serve.log" 2>&1 &
+"$root/build/release/millrace" serve "$graph" --bind "tcp://127.0.0.1:$served" >"$work/serve.log" 2>&1 &
 server=$!
 "$work/venv/bin/python" "$root/scripts/check-link.py" --make "$work"
 fields="npy fields=pixels:$work/pixels.npy,weight:$work/weight.npy,box:$work/box.npy,id:$work/id.npy
   ragged=tokens:$work/tokens.npy:$work/at.npy ! shuffle seed=3 epochs=1 ! batch 16 workers=2"
-"$root/build/release/millrace" serve "$fields" --bind tcp://127.0.0.1:5793 >"$work/several.log" 2>&1 &
-several=$!
+"$root/build/release/millrace" serve "$fields" --bind "tcp://127.0.0.1:$several" >"$work/several.log" 2>&1 &
+served_fields=$!
 "$root/build/release/millrace" run 'process a { synthetic n=32000 ! shuffle epochs=0 ! normalize ! batch 16 name=b }
   process t { vit-step name=train embed=16 mlp=32 heads=2 layers=1 patch=8
-              train.metrics ! publish tcp://127.0.0.1:5792 }
+              train.metrics ! publish tcp://127.0.0.1:'"$published"' }
   b. ! train.' >"$work/publish.log" 2>&1 &
 publisher=$!
-trap 'kill $server $several $publisher 2>/dev/null || true; wait; rm -rf "$work"' EXIT
+trap 'kill $server $served_fields $publisher 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 for step in 1 20; do
   "$root/build/release/millrace" batch "$graph" --step "$step" --out "$work/$step.npy" --labels "$work/$step-labels.npy" >/dev/null
   "$root/build/release/millrace" batch "$fields" --step "$step" --out "$work/$step.npz" >/dev/null
 done
-"$work/venv/bin/python" "$root/scripts/check-link.py" "$root/examples/link" tcp://127.0.0.1:5791 tcp://127.0.0.1:5793 tcp://127.0.0.1:5792 "$work"
+"$work/venv/bin/python" "$root/scripts/check-link.py" "$root/examples/link" "tcp://127.0.0.1:$served" "tcp://127.0.0.1:$several" "tcp://127.0.0.1:$published" "$work"
 "$work/venv/bin/python" "$root/scripts/check-faces.py" "$root/build/release/millrace"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Checks that the pipeline, the commands and what loads plug-ins look for stages by role and never by name, and that of
 # the commands only apps/cli/texts.c holds graph text.
+# shellcheck disable=SC2086 # lists of files are several words
 set -eu
 cd "$(dirname "$0")/.."
 

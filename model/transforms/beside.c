@@ -85,7 +85,8 @@ static int side_find_early(side_t *s) {
 
 static mr_eqn_t *side_form(side_t *s, mr_eqn_t *const *e, int n, int n_ends) {
   mr_fn_t *body = mr_fn_create(), *f = s->f;
-  mr_var_t **in = calloc(2 * (size_t)n_ends + 1, sizeof(mr_var_t *)), **out = in + n_ends;
+  mr_var_t **in = calloc(2 * (size_t)n_ends + 1, sizeof(mr_var_t *));
+  mr_var_t **out = in ? in + n_ends : NULL;
   mr_eqn_t *made = NULL;
   int n_in = 0;
   for (int i = 0; i < n && body && in; i++) {
