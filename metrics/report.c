@@ -167,6 +167,11 @@ const char *mr_report_kind_text(const mr_report_t *r) {
   return "unknown";
 }
 
+bool mr_report_kind_is_valid(const char *kind) {
+  size_t n = strlen("valid");
+  return !strncmp(kind, "valid", n) && (!kind[n] || kind[n] == '.');
+}
+
 const char *mr_report_split(const mr_report_t *r) {
   return r->kind == MR_REPORT_STEP ? "train" : mr_report_kind_text(r);
 }

@@ -153,6 +153,10 @@ const char *mr_report_kind_text(const mr_report_t *r);
    its numbers, "train/loss". */
 const char *mr_report_split(const mr_report_t *r);
 
+/* Returns whether a kind, as a file has it, is that of a validation: "valid", or "valid.NAME" of
+   one of several inputs. */
+bool mr_report_kind_is_valid(const char *kind);
+
 enum { MR_REPORT_DENSE = 1024 /* classes of a matrix that files list as rows of numbers */ };
 /* Returns the report as one JSON object on one line, the form that files, pages and sockets share;
    no newline, the caller frees it.  A matrix of up to `dense` classes is written as rows,

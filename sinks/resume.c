@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "base/xio.h"
+#include "metrics/report.h"
 
 /* ---- the steps of an earlier run ---- */
 
@@ -101,19 +102,13 @@ void mr_reported_steps_fini(mr_reported_steps_t *t) {
 
 /* ---- lines of an earlier run ---- */
 
-/* The names of several inputs of held-back records begin alike: "valid", "valid.dogs". */
-static bool is_validation(const char *kind) {
-  size_t n = strlen("valid");
-  return !strncmp(kind, "valid", n) && (!kind[n] || kind[n] == '.');
-}
-
 bool mr_resume_keeps(const mr_resume_t *r, const char *kind, double step) {
   if (step > (double)r->step || !strcmp(kind, "final") || !strcmp(kind, "test")) return false;
-  return r->valid || step != (double)r->step || !is_validation(kind);
+  return r->valid || step != (double)r->step || !mr_report_kind_is_valid(kind);
 }
 
 bool mr_resume_was_reported(int64_t reported, const char *kind, int64_t step) {
-  return strcmp(kind, "step") ? step < reported && is_validation(kind) : step <= reported;
+  return strcmp(kind, "step") ? step < reported && mr_report_kind_is_valid(kind) : step <= reported;
 }
 
 bool mr_resume_is_file(const char *path) {

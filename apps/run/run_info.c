@@ -14,6 +14,7 @@
 #include "base/metric.h"
 #include "base/text.h"
 #include "base/xio.h"
+#include "metrics/report.h"
 
 const cJSON *mr_judged(const cJSON *record, const cJSON *after) {
   for (const cJSON *at = after ? after->next : record->child; at; at = at->next)
@@ -69,6 +70,13 @@ static bool note_loss(mr_run_info_t *r, int64_t step, double loss) {
   return true;
 }
 
+/* Notes a validation.  Of several inputs one is shown throughout: "valid" where it is. */
+static void note_validation(mr_run_info_t *r, const char *kind, double judged) {
+  if (!*r->valid_of || !strcmp(kind, "valid"))
+    snprintf(r->valid_of, sizeof r->valid_of, "%s", kind);
+  if (!strcmp(r->valid_of, kind)) r->valid = judged;
+}
+
 static bool run_info_take_line(mr_run_info_t *r, const char *line, size_t n) {
   cJSON *j = cJSON_ParseWithLength(line, n);
   const char *kind = text_member(j, "kind");
@@ -87,7 +95,7 @@ static bool run_info_take_line(mr_run_info_t *r, const char *line, size_t n) {
     r->rate = isnan(r->rate) ? rate : r->rate + (rate - r->rate) / MEAN_OF;
     r->state[0] = 0; /* a resumed run has steps after its "final" */
   }
-  if (!strcmp(kind, "valid")) r->valid = find_judged(j);
+  if (mr_report_kind_is_valid(kind)) note_validation(r, kind, find_judged(j));
   if (!strcmp(kind, "test")) r->test = find_judged(j);
   if (!strcmp(kind, "final"))
     snprintf(r->state, sizeof r->state, "%s",

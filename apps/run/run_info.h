@@ -18,6 +18,7 @@ typedef struct mr_run_info {
   double rate;        /* images/s over the newest steps */
   double elapsed_s;   /* of its last part, after the last resume */
   char state[24];     /* "finished", "stopped", "running", "broken off" */
+  char valid_of[64];  /* the kind that `valid` is of: "valid", else the first "valid.NAME" */
   char data[24], ledger[20];
   double *loss_at; /* [n_loss] loss of each step, NAN if unknown; heap */
   int64_t n_loss;

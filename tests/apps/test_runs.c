@@ -88,10 +88,48 @@ static void runs_of_other_models_show_what_those_are_judged_by(void **state) {
   assert_string_equal(test, "-");
 }
 
+/* Valid as `millrace runs` shows it of a run with these records. */
+static const char *valid_shown(const char *lines) {
+  static char valid[16];
+  char path[128];
+  snprintf(path, sizeof path, "%s/named", dir);
+  assert_int_equal(mr_make_folder(path, NULL), MR_OK);
+  snprintf(path, sizeof path, "%s/named/metrics.jsonl", dir);
+  assert_int_equal(mr_write_file(path, lines, strlen(lines), NULL), MR_OK);
+  RUN(&p, "runs", dir);
+  assert_int_equal(p.status, 0);
+  const char *at = strstr(p.out, "\nnamed ");
+  assert_non_null(at);
+  assert_int_equal(sscanf(at, " named %*s%*[^0-9]%*d %*s %15s", valid), 1);
+  return valid;
+}
+
+#define RECORD(kind, step, accuracy)                                             \
+  "{\"kind\":\"" kind "\",\"step\":" step ",\"loss\":0.5,\"accuracy\":" accuracy \
+  ",\"records\":8}"                                                              \
+  "\n"
+
+static void a_run_with_named_validations_alone_shows_the_first_of_them(void **state) {
+  assert_string_equal(valid_shown(RECORD("step", "1", "0.75") RECORD("valid.dogs", "1", "0.25")),
+                      "0.2500");
+  assert_string_equal(
+      valid_shown(RECORD("step", "1", "0.75") RECORD("valid.dogs", "1", "0.25")
+                      RECORD("valid.cats", "1", "0.5") RECORD("valid.dogs", "2", "0.375")
+                          RECORD("valid.cats", "2", "0.625")),
+      "0.3750");
+  assert_string_equal(
+      valid_shown(RECORD("step", "1", "0.75") RECORD("valid.dogs", "1", "0.25")
+                      RECORD("valid", "1", "0.125") RECORD("valid.dogs", "1", "0.625")),
+      "0.1250");
+  assert_string_equal(valid_shown(RECORD("step", "1", "0.75") RECORD("validity", "1", "0.25")),
+                      "-");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_setting_of_one_run_is_shown_beside_the_default_of_the_other),
       cmocka_unit_test(runs_of_other_models_show_what_those_are_judged_by),
+      cmocka_unit_test(a_run_with_named_validations_alone_shows_the_first_of_them),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
