@@ -80,16 +80,18 @@ static mr_err_t train_step_evaluated(mr_stage_t *s, mr_report_kind_t kind, int p
   return e < 0 ? e : MR_OK;
 }
 
-/* Evaluates an input and reports the result, if there are records.  MR_OK.  MR_END: an orderly stop
-   interrupted it, nothing was reported. */
-static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t kind) {
+/* Evaluates an input and reports the result, if there are records.  at: where the input's stream
+   is, moved behind the evaluation; NULL: nothing keeps that.  MR_OK.  MR_END: an orderly stop
+   interrupted it, nothing was reported and *at is unchanged. */
+static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t kind,
+                                    mr_stream_at_t *at) {
   train_t *v = s->state;
   if (!s->in_linked[port]) return MR_OK;
   mr_tally_t tally = {.loss = &v->eval_loss, .wrong = mr__train_report_wrong};
-  if (port < MR_TRAIN_STREAMS) tally.at = v->at.stream[port];
+  if (at) tally.at = *at;
   mr_err_t e = mr_train_evaluate(s, port, v->eval, &v->params, &tally);
   v->step_t0 = mr_now_s();
-  if (e == MR_OK && port < MR_TRAIN_STREAMS) v->at.stream[port] = tally.at;
+  if (e == MR_OK && at) *at = tally.at;
   if (e == MR_OK)
     e = train_step_evaluated(s, kind, port, &tally);
   else if (e == MR_END && !tally.stopped)
@@ -98,12 +100,15 @@ static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t ki
   return e;
 }
 
+/* All inputs of held-back records count as one validation: a stop in any of them leaves the stream
+   where it began, since a resumed run evaluates all of them again. */
 static mr_err_t validate_model(mr_stage_t *s) {
   train_t *v = s->state;
-  mr_err_t e = train_step_evaluate(s, IN_VALID, MR_REPORT_VALID);
+  mr_stream_at_t at = v->at.stream[IN_VALID];
+  mr_err_t e = train_step_evaluate(s, IN_VALID, MR_REPORT_VALID, &at);
   for (int port = IN_MORE_VALID; port < MR_MAX_PORTS && e == MR_OK; port++)
-    e = train_step_evaluate(s, port, MR_REPORT_VALID);
-  if (e == MR_OK) v->at.unvalidated = false;
+    e = train_step_evaluate(s, port, MR_REPORT_VALID, NULL);
+  if (e == MR_OK) v->at.unvalidated = false, v->at.stream[IN_VALID] = at;
   return e;
 }
 
@@ -125,7 +130,7 @@ static void say_why(mr_stage_t *s, bool stopped, mr_report_t *r) {
 static mr_err_t train_step_finish(mr_stage_t *s) {
   bool stopped = mr_stopping(s) || ((const train_t *)s->state)->bad.code < 0;
   if (!stopped) {
-    mr_err_t e = train_step_evaluate(s, IN_TEST, MR_REPORT_TEST);
+    mr_err_t e = train_step_evaluate(s, IN_TEST, MR_REPORT_TEST, NULL);
     if (e < 0) return e;
     stopped = e == MR_END;
   }
