@@ -68,8 +68,11 @@ typedef struct mr_port_def {
   bool device; /* input: may take batches whose values lie on a device (mr_spec_t.device); output:
                   gives such */
   bool family; /* input, optional: one of several whose names begin alike and that a graph names:
-                  its name is "valid.*", and a graph links to "valid.dogs" */
+                  its name is "valid.*", and a graph links to "valid.dogs": NAME of
+                  [A-Za-z0-9_-], at most MR_IN_NAME_MAX characters in all */
 } mr_port_def_t;
+
+enum { MR_IN_NAME_MAX = 63 }; /* characters of the name that a graph gives an input */
 
 /* The members of each kind: pipeline/stage_KIND.h. */
 typedef struct mr_source_def mr_source_def_t;

@@ -57,8 +57,8 @@ bool mr_resume_is_file(const char *path);
 
 /* A line of an earlier run's file. */
 typedef struct mr_resume_line {
-  bool head;     /* names of columns, always kept; then the other fields are unused */
-  char kind[64]; /* as mr_report_kind_text */
+  bool head; /* names of columns, always kept; then the other fields are unused */
+  char kind[MR_IN_NAME_MAX + 1]; /* as mr_report_kind_text */
   int64_t step;
 } mr_resume_line_t;
 

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/feature.h"
+#include "base/text.h"
 #include "pipeline/graph/graph_private.h"
 
 mr_graph_t *mr_graph_create(const mr_registry_t *reg) {
@@ -295,6 +296,24 @@ int mr__graph_port(const mr_stage_def_t *def, bool out, const char *name, const 
 /* Length of "valid." in the name "valid.*" of a family, else 0. */
 static size_t family_prefix(const mr_port_def_t *p) { return p->family ? strlen(p->name) - 1 : 0; }
 
+/* Such a name becomes a kind of record: in tables, in JSON, in the labels of scrapers. */
+static mr_err_t check_family_name(const char *name, const char *stage, mr__pos_t pos,
+                                  mr_diag_t *diag) {
+  static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+  const char *own = name + strcspn(name, ".") + 1;
+  size_t n = strlen(name);
+  char at[32], shown[96];
+  if (own[strspn(own, allowed)] == 0 && n <= MR_IN_NAME_MAX) return MR_OK;
+  mr__pos_text(pos, at, sizeof at);
+  mr_printable_cell(name, 64, shown, sizeof shown);
+  if (n > MR_IN_NAME_MAX)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "%s%s.%s...: the name of this input has %zu characters; want at most %d", at,
+                   stage, shown, n, MR_IN_NAME_MAX);
+  return mr_fail(diag, MR_ERR_USAGE, "%s%s.%s: want %.*sNAME with a NAME of [A-Za-z0-9_-]", at,
+                 stage, shown, (int)(own - name), name);
+}
+
 mr_err_t mr__graph_input(mr_graph_t *g, int i, const char *name, mr__pos_t pos, mr__edge_t *e,
                          mr_diag_t *diag) {
   const mr__node_t *node = g->node[i];
@@ -309,6 +328,7 @@ mr_err_t mr__graph_input(mr_graph_t *g, int i, const char *name, mr__pos_t pos, 
     if (!taken && free_port < 0) free_port = k;
     if (taken && !strcmp(taken->in_name, name)) free_port = k, taken = NULL, k = MR_MAX_PORTS;
   }
+  if (n) MR_TRY(check_family_name(name, node->name, pos, diag));
   if (n && free_port < 0)
     return mr_fail(diag, MR_ERR_USAGE, "%s%s.%.60s: %s has at most %d inputs %.*sNAME",
                    mr__pos_text(pos, at, sizeof at), node->name, name, node->name, n,

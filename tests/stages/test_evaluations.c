@@ -280,6 +280,36 @@ static void a_name_twice_and_one_too_many_are_refused(void **state) {
   assert_non_null(strstr(diag.text, "no input \"vlaid.x\""));
 }
 
+/* They are kinds of records in files, which are read back when a run resumes. */
+static void names_that_a_file_of_records_could_not_hold_are_refused(void **state) {
+  enum { LONGEST = 63 };
+  static const char *const bad[] = {"a,b", "a\"b", "a\nb", "a b", "a.b", "\xc3\xa4", "a\\", "a{"};
+  static const char two[] =
+      "classy name=a n=32 ! batch 16 ! train-step name=t model=mlp hidden=4 "
+      "threads=1 ! keep  classy name=b n=16 ! batch 16 name=held";
+  mr_diag_t diag;
+  char name[LONGEST + 2];
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    snprintf(name, sizeof name, "valid.%s", bad[i]);
+    assert_int_equal(parse_graph(two, &diag), MR_OK);
+    assert_int_equal(mr_graph_link(graph, "held", NULL, "t", name, &diag), MR_ERR_USAGE);
+    assert_non_null(strstr(diag.text, "want valid.NAME with a NAME of [A-Za-z0-9_-]"));
+    assert_null(strchr(diag.text, '\n'));
+  }
+  memset(name, 'n', sizeof name), memcpy(name, "valid.", 6), name[LONGEST + 1] = 0;
+  assert_int_equal(parse_graph(two, &diag), MR_OK);
+  assert_int_equal(mr_graph_link(graph, "held", NULL, "t", name, &diag), MR_ERR_USAGE);
+  assert_non_null(strstr(diag.text, "64 characters; want at most 63"));
+  name[LONGEST] = 0, diag = (mr_diag_t){0};
+  if (mr_graph_link(graph, "held", NULL, "t", name, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_graph_run(graph, &diag) < 0) fail_msg("%s", diag.text);
+  assert_int_equal(kept.n, 1);
+  assert_string_equal(mr_report_kind_text(&kept.report[0]), name);
+  assert_true(run_graph("classy name=a ! batch 4 ! " HEAD "classy name=b ! batch 4 ! t.valid.a.b",
+                        &diag) < 0);
+  assert_non_null(strstr(diag.text, "t.valid.a.b: want valid.NAME"));
+}
+
 /* ---- a validation of two inputs that a stop interrupts ---- */
 
 static char folder[64];
@@ -416,6 +446,7 @@ int main(void) {
       CASE(a_thousand_classes_have_a_confusion_matrix),
       CASE(each_input_of_held_back_records_is_reported_under_its_name),
       CASE(a_name_twice_and_one_too_many_are_refused),
+      CASE(names_that_a_file_of_records_could_not_hold_are_refused),
       CASE(a_validation_that_a_stop_interrupts_is_repeated_from_its_beginning),
       CASE(a_dumped_graph_keeps_the_names),
   };
