@@ -40,10 +40,23 @@ typedef struct page {
   bool open_metrics;
 } page_t;
 
+/* Prints a text in which backslash and newline are escaped, and a quote too if `quotes`. */
+static void print_escaped(FILE *out, const char *text, bool quotes) {
+  for (; *text; text++) {
+    if (*text == '\\' || (*text == '"' && quotes)) fputc('\\', out);
+    if (*text == '\n')
+      fputs("\\n", out);
+    else
+      fputc(*text, out);
+  }
+}
+
+/* The older format has no escape for a quote in a help. */
 static void prometheus_head(const page_t *p, const char *name, const char *type, const char *help) {
   bool total = !p->open_metrics && !strcmp(type, "counter"); /* the older format names the sample */
-  fprintf(p->out, "# HELP millrace_%s%s %s\n# TYPE millrace_%s%s %s\n", name, total ? "_total" : "",
-          help, name, total ? "_total" : "", type);
+  fprintf(p->out, "# HELP millrace_%s%s ", name, total ? "_total" : "");
+  print_escaped(p->out, help, p->open_metrics);
+  fprintf(p->out, "\n# TYPE millrace_%s%s %s\n", name, total ? "_total" : "", type);
 }
 
 /* Prometheus reads NaN and +Inf, and refuses the "-nan" that printf may print. */
@@ -68,16 +81,7 @@ static void print_counter(const page_t *p, const char *name, const char *help, d
   fprintf(p->out, "millrace_%s_total", name), put_value(p->out, v);
 }
 
-/* Prints a label's value; backslash, quote and newline are escaped. */
-static void print_label(FILE *out, const char *text) {
-  for (; *text; text++) {
-    if (*text == '\\' || *text == '"') fputc('\\', out);
-    if (*text == '\n')
-      fputs("\\n", out);
-    else
-      fputc(*text, out);
-  }
-}
+static void print_label(FILE *out, const char *text) { print_escaped(out, text, true); }
 
 /* ---- numbers by the table ---- */
 

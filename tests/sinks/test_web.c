@@ -23,7 +23,7 @@ static const mr_stage_def_t *const own[] = {&talk_def, NULL};
 static int setup(void **state) { return talk_setup(own); }
 static int teardown(void **state) {
   talk_over = false;
-  talk_before = NULL;
+  talk_before = NULL, talk_metrics = &talk_usual;
   return talk_teardown();
 }
 
@@ -443,6 +443,37 @@ static void a_full_log_keeps_every_second_old_step_and_all_the_rest(void **state
   mr_web_log_fini(&l);
 }
 
+/* The lines of a page of Prometheus that begin with "# " say the same as without what is in a help:
+   a scraper would take a line of its own for a sample. */
+static void a_help_of_several_lines_is_one_line_for_a_scraper(void **state) {
+  static const mr_metric_def_t score = {.name = "score",
+                                        .help = "A \"score\", C:\\dir.\nmillrace_step 7\n"};
+  static const mr_metric_def_t *const one[] = {&score};
+  static const mr_metric_list_t list = {.n = 1, .def = one};
+  static const struct {
+    const char *head, *help;
+  } format[] = {
+      {"", "\n# HELP millrace_score A \"score\", C:\\\\dir.\\nmillrace_step 7\\n\n# TYPE "},
+      {"Accept: application/openmetrics-text\r\n",
+       "\n# HELP millrace_score A \\\"score\\\", C:\\\\dir.\\nmillrace_step 7\\n\n# TYPE "}};
+  int at = 0;
+  char head[128];
+  talk_metrics = &list;
+  start("talk last=1000000 pause=5000 name=t  t. ! prometheus port=0  t. ! web port=0");
+  char *said = read_text("said"), *address = strstr(said, "prometheus: http://127.0.0.1:");
+  assert_non_null(address);
+  assert_int_equal(sscanf(address, "prometheus: http://127.0.0.1:%d/metrics", &at), 1);
+  for (size_t i = 0; i < sizeof format / sizeof *format; i++) {
+    snprintf(head, sizeof head, "Host: 127.0.0.1:%d\r\n%s", at, format[i].head);
+    char *answer = get(at, "GET", "/metrics", head);
+    if (!strstr(answer, format[i].help)) fail_msg("%s", answer);
+    assert_null(strstr(answer, "\nmillrace_step 7"));
+    free(answer);
+  }
+  free(said);
+  finish();
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -459,6 +490,7 @@ int main(void) {
       CASE(of_many_that_come_each_is_answered_in_its_turn),
       CASE(beyond_loopback_it_wants_tls),
       CASE(a_full_log_keeps_every_second_old_step_and_all_the_rest),
+      CASE(a_help_of_several_lines_is_one_line_for_a_scraper),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
