@@ -78,7 +78,7 @@ static bool is_series(const char *name) {
 
 static bool is_reserved(const char *name, mr_metric_role_t role) {
   if (role == MR_METRIC_STAGE) return is_in(of_stages, name);
-  if (!strcmp(name, MR_METRIC_OWN(ACCURACY)->name)) return false;
+  if (!strcmp(name, MR_METRIC_OWN(ACCURACY)->name)) return role != MR_METRIC_JUDGED;
   return mr_metric_own(name) || is_in(of_report, name) || is_series(name) ||
          !strncmp(name, "stage_", strlen("stage_"));
 }

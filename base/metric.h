@@ -68,7 +68,7 @@ const mr_metric_def_t *mr_metric_own(const char *name);
 
 /* ---- those of models and stages ---- */
 /* Checks the name of a metric that a model or a stage declares.  role: JUDGED or STAGE, whose
-   reserved names differ; accuracy may be declared as JUDGED.  who begins the sentence, "model
+   reserved names differ; accuracy may be declared as JUDGED alone.  who begins the sentence, "model
    mixer"; NULL: the caller does so.  MR_OK; or MR_ERR_CONFIG, with the name, the reserved names or
    the form of a name, and the nearest name that is allowed. */
 mr_err_t mr_metric_check(const char *who, const char *name, mr_metric_role_t role, mr_diag_t *diag);

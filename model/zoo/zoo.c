@@ -121,11 +121,16 @@ const mr_model_field_t *mr_model_take(mr_model_plan_t *p, const char *name, mr_d
   return NULL;
 }
 
-/* Checks the name where it is declared; mr_model_plan reports the fault. */
+/* Checks the metric where it is declared; mr_model_plan reports the fault. */
 void mr_model_judged_by(mr_model_plan_t *p, const mr_metric_def_t *metric) {
   mr_loss_t *l = &p->loss;
   if (p->wrong.code < 0 || mr_metric_check(NULL, metric->name, MR_METRIC_JUDGED, &p->wrong) < 0)
     return;
+  if (metric->role != MR_METRIC_JUDGED) {
+    mr_fail(&p->wrong, MR_ERR_CONFIG, "its metric \"%.80s\" has another role than MR_METRIC_JUDGED",
+            metric->name);
+    return;
+  }
   for (int i = 0; i < l->n_metrics; i++)
     if (!strcmp(l->metric[i]->name, metric->name)) {
       mr_fail(&p->wrong, MR_ERR_CONFIG, "it reports the metric \"%.80s\" twice", metric->name);

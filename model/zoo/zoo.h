@@ -59,8 +59,9 @@ const mr_model_field_t *mr_model_take(mr_model_plan_t *p, const char *name, mr_d
    caller of plan owns the field. */
 const mr_model_field_t *mr_model_may_take(mr_model_plan_t *p, const char *name);
 /* Appends a metric that the model is judged by, beside its loss.  It is not copied and must live as
-   long as the program; its role is MR_METRIC_JUDGED.  mr_model_plan then refuses a name that is
-   reserved, has another form or occurs twice, and more than MR_LOSS_METRICS of them. */
+   long as the program; its role is MR_METRIC_JUDGED.  mr_model_plan then refuses another role, a
+   name that is reserved, has another form or occurs twice, and more than MR_LOSS_METRICS of them.
+ */
 void mr_model_judged_by(mr_model_plan_t *p, const mr_metric_def_t *metric);
 /* The same by its name alone, which is copied: "accuracy", of which more is better; of any other
    less is. */

@@ -180,6 +180,32 @@ static mr_err_t settle_memory(const mr_graph_t *g, const mr__edge_t *e, const mr
       at, to->name, mr__edge_in_name(g, e), from->name, spec->device, from->name, step);
 }
 
+/* Checks what the reports of a stage are declared to hold: each number has one name and a place in
+   every face. */
+static mr_err_t check_metric_list(const char *stage, const mr_metric_list_t *list,
+                                  mr_diag_t *diag) {
+  for (size_t i = 0; list && i < list->n; i++) {
+    const mr_metric_def_t *d = list->def[i];
+    if (!d || !d->name) return mr_metric_check(stage, NULL, MR_METRIC_STEP, diag);
+    if (mr_metric_own(d->name) != d) {
+      bool known =
+          d->role == MR_METRIC_JUDGED || d->role == MR_METRIC_STEP || d->role == MR_METRIC_MACHINE;
+      MR_TRY(mr_metric_check(stage, d->name, known ? d->role : MR_METRIC_STEP, diag));
+      if (!known)
+        return mr_fail(
+            diag, MR_ERR_CONFIG,
+            "%s: its metric \"%.80s\" has role %d; want MR_METRIC_JUDGED, MR_METRIC_STEP "
+            "or MR_METRIC_MACHINE",
+            stage, d->name, (int)d->role);
+    }
+    for (size_t k = 0; k < i; k++)
+      if (!strcmp(list->def[k]->name, d->name))
+        return mr_fail(diag, MR_ERR_CONFIG, "%s: it reports the metric \"%.80s\" twice", stage,
+                       d->name);
+  }
+  return MR_OK;
+}
+
 static mr_err_t settle_edge(mr_graph_t *g, const mr__edge_t *e, mr_diag_t *diag) {
   mr__node_t *from = g->node[e->from], *to = g->node[e->to];
   const mr_spec_t *spec = &from->worker->out_spec[e->out];
@@ -192,10 +218,7 @@ static mr_err_t settle_edge(mr_graph_t *g, const mr__edge_t *e, mr_diag_t *diag)
                    "out_spec[%d] with mr_report_spec",
                    mr__pos_text(e->pos, at, sizeof at), from->name, from->def->out[e->out].name,
                    e->out);
-  for (size_t i = 0; spec->metrics && i < spec->metrics->n; i++)
-    if (mr_metric_own(spec->metrics->def[i]->name) != spec->metrics->def[i])
-      MR_TRY(mr_metric_check(from->name, spec->metrics->def[i]->name, spec->metrics->def[i]->role,
-                             diag));
+  MR_TRY(check_metric_list(from->name, spec->metrics, diag));
   bool records = spec->flow == MR_FLOW_RECORDS;
   for (int f = 0; f < spec->n_fields && records && mr__is_step(to->def); f++)
     if (spec->field[f].varies)

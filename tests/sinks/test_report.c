@@ -189,6 +189,41 @@ static void a_list_with_a_reserved_name_is_refused_when_the_graph_is_settled(voi
                          "\"model_epoch\" is allowed"));
 }
 
+static void a_list_with_a_name_twice_or_a_role_of_another_place_is_refused(void **state) {
+  static mr_metric_def_t a = {.name = "score"}, b = {.name = "bias"};
+  static const mr_metric_def_t *const two[] = {&a, &b}, *const hole[] = {&a, NULL},
+                                      *const own_twice[] = {MR_METRIC_OWN(LR), MR_METRIC_OWN(LR)};
+  static mr_metric_list_t list = {.n = 2, .def = two};
+  static const int roles[] = {MR_METRIC_STAGE, MR_METRIC_STAGE + 1, 1000000, -1};
+  mr_diag_t diag;
+  talk_metrics = &list, talk_before = NULL;
+  for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+    b.role = (mr_metric_role_t)roles[i];
+    assert_int_equal(run("talk ! null", &diag), MR_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, "talk: its metric \"bias\" has role"));
+    assert_non_null(strstr(diag.text, "want MR_METRIC_JUDGED"));
+  }
+  b.name = "epoch"; /* whose name is reserved for a role that has none of its own too */
+  assert_int_equal(run("talk ! null", &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "reserved"));
+  b = (mr_metric_def_t){.name = "accuracy", .role = MR_METRIC_STEP};
+  assert_int_equal(run("talk ! null", &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "reserved"));
+  for (int role = MR_METRIC_JUDGED; role <= MR_METRIC_MACHINE; role++) {
+    b = (mr_metric_def_t){.name = "score", .role = (mr_metric_role_t)role};
+    assert_int_equal(run("talk ! null", &diag), MR_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, "talk: it reports the metric \"score\" twice"));
+    b.name = "bias";
+    if (run("talk ! null", &diag) < 0) fail_msg("%s", diag.text);
+  }
+  list.def = own_twice;
+  assert_int_equal(run("talk ! null", &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "\"lr\" twice"));
+  list.def = hole;
+  assert_int_equal(run("talk ! null", &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "a metric without a name"));
+}
+
 static void stages_report_numbers_of_their_own_under_one_name_too(void **state) {
   run_well(
       "reporting name=a ! gathers name=g ! jsonl path=%s/s.jsonl  reporting name=b ! g.two  "
@@ -290,6 +325,7 @@ int main(void) {
       CASE(numbers_that_are_not_finite_keep_the_files_readable),
       CASE(a_number_without_a_column_is_named),
       CASE(a_list_with_a_reserved_name_is_refused_when_the_graph_is_settled),
+      CASE(a_list_with_a_name_twice_or_a_role_of_another_place_is_refused),
       CASE(stages_report_numbers_of_their_own_under_one_name_too),
       CASE(a_stage_that_declares_a_reserved_name_or_one_twice_is_refused),
       CASE(a_thousand_classes_have_a_confusion_matrix_in_every_file),

@@ -180,6 +180,32 @@ static void a_model_may_report_two_hundred_metrics_and_none_twice(void **state) 
   assert_non_null(strstr(diag.text, "model mlp: it reports the metric \"score_1\" twice"));
 }
 
+static mr_metric_def_t other_role = {.name = "score"};
+static mr_err_t other_role_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
+  if (!mr_model_take(p, "x", diag)) return MR_ERR_SHAPE;
+  mr_model_judged_by(p, &other_role);
+  return MR_OK;
+}
+
+static void a_model_is_judged_by_metrics_of_that_role_alone(void **state) {
+  static const int roles[] = {MR_METRIC_STEP, MR_METRIC_MACHINE, MR_METRIC_STAGE, 77, -1};
+  const mr_model_field_t x = {.name = "x", .aval = mr_aval_of(MR_F32, 3), .layout = ""};
+  mr_model_def_t def = *mr_model_find("mlp");
+  mr_model_t m;
+  mr_diag_t diag = {0};
+  def.plan = other_role_plan;
+  for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+    other_role.role = (mr_metric_role_t)roles[i], diag = (mr_diag_t){0};
+    assert_int_equal(mr_model_plan(&m, &def, NULL, 1, &x, &diag), MR_ERR_CONFIG);
+    assert_non_null(strstr(diag.text,
+                           "model mlp: its metric \"score\" has another role than "
+                           "MR_METRIC_JUDGED"));
+  }
+  other_role.role = MR_METRIC_JUDGED, diag = (mr_diag_t){0};
+  assert_int_equal(mr_model_plan(&m, &def, NULL, 1, &x, &diag), MR_OK);
+  assert_ptr_equal(m.plan.loss.metric[0], &other_role);
+}
+
 static void a_model_that_lacks_something_or_exists_is_not_added(void **state) {
   mr_diag_t diag = {0};
   mr_model_def_t def = *mr_model_find("mlp");
@@ -377,6 +403,7 @@ int main(void) {
       cmocka_unit_test(
           a_metric_whose_name_is_reserved_or_malformed_is_refused_with_a_name_that_is_allowed),
       cmocka_unit_test(a_model_may_report_two_hundred_metrics_and_none_twice),
+      cmocka_unit_test(a_model_is_judged_by_metrics_of_that_role_alone),
       cmocka_unit_test(a_model_that_lacks_something_or_exists_is_not_added),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
