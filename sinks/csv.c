@@ -29,6 +29,7 @@ typedef struct column {
 typedef struct columns {
   size_t n, room;
   column_t *at; /* [n] heap */
+  bool lost;    /* memory ran out, and columns are missing */
 } columns_t;
 
 static const char *const report_name[] = {"kind", "step", "epoch", "images", "elapsed_s", NULL};
@@ -77,16 +78,15 @@ static mr_err_t csv_plan(mr_stage_t *s) {
 
 /* ---- the columns ---- */
 
-/* Without memory the column is missing, and columns->room is 0. */
+/* After a column without memory no other is added: those behind it would be in the wrong place. */
 static void add_column(columns_t *c, column_t one) {
-  if (c->n && !c->room) return;
-  if (c->n == c->room) {
+  if (c->n == c->room && !c->lost) {
     size_t room = c->room ? 2 * c->room : 64;
     column_t *more = realloc(c->at, room * sizeof *more);
-    c->room = more ? room : 0;
-    if (!more) return;
-    c->at = more;
+    c->lost = !more;
+    if (more) c->at = more, c->room = room;
   }
+  if (c->lost) return;
   c->at[c->n++] = one;
 }
 
@@ -203,7 +203,7 @@ static void take_columns(csv_t *c, const columns_t *of_graph) {
       at += (size_t)snprintf(missing + at, sizeof missing - at, "%s%s%s%s", at ? ", " : "",
                              m->stage ? m->stage : "", m->stage ? "." : "", m->def->name);
   }
-  if (!found) c->columns.room = 0;
+  c->columns.lost |= !found;
   free(found);
   if (at)
     mr_notice("%s: it began without columns for %s, and stays without them", c->path, missing);
@@ -239,11 +239,12 @@ static mr_err_t csv_prepare(mr_stage_t *s, mr_diag_t *diag) {
   columns_t of_graph = {0};
   if (again) MR_TRY(head_in_file(c, diag));
   columns_of_graph(s, &of_graph);
+  bool lost = of_graph.lost;
   if (c->head)
     take_columns(c, &of_graph), free(of_graph.at);
   else
     c->columns = of_graph, c->head = head_text(&of_graph);
-  if (!c->head || !c->columns.room) return mr_no_memory(diag, "the columns");
+  if (!c->head || lost || c->columns.lost) return mr_no_memory(diag, "the columns");
   if (again) MR_TRY(mr_resume_cut(s, c->path, &c->resume, read_row, c, diag));
   MR_TRY(mr_appender_open(&c->out, s, c->path, again, diag));
   if (!mr_appender_size(&c->out)) mr_appender_add(&c->out, s, c->head, strlen(c->head));

@@ -46,6 +46,13 @@ static int lines_of(const char *name) {
   return n;
 }
 
+static bool same(const char *text, const char *name) {
+  char *other = read_text(name);
+  bool is = !strcmp(text, other);
+  free(other);
+  return is;
+}
+
 static off_t size_of_events(void) {
   char path[400];
   struct stat st = {0};
@@ -59,13 +66,19 @@ static off_t size_of_events(void) {
   return st.st_size;
 }
 
+/* The head of the table of a run with all its memory; "": not known yet. */
+static char head[4096];
+
 static mr_err_t run_with(long at, mr_diag_t *diag) {
-  char text[512], events[128];
+  char text[512], events[128], again[128];
   assert_int_equal(talk_teardown() | talk_setup(own), 0);
+  snprintf(again, sizeof again, "%s/r.csv", dir);
+  assert_int_equal(mr_write_file(again, head, strlen(head), NULL), MR_OK);
   snprintf(events, sizeof events, "t. ! tensorboard dir=%s/tb", dir);
   snprintf(text, sizeof text,
-           "talk last=5 name=t  t. ! jsonl path=%s/m.jsonl  t. ! csv path=%s/m.csv  %s", dir, dir,
-           with("PROTOBUF", events));
+           "talk last=5 name=t  t. ! jsonl path=%s/m.jsonl  t. ! csv path=%s/m.csv  "
+           "t. ! csv name=csv2 path=%s resume-step=0  %s",
+           dir, dir, again, with("PROTOBUF", events));
   calls = 0;
   fail_at = at;
   mr_err_t e = run(text, diag);
@@ -77,6 +90,10 @@ static void a_failed_allocation_fails_the_run_or_costs_no_record(void **state) {
   mr_diag_t diag;
   talk_depth = 16; /* no record is lost on its way */
   assert_int_equal(run_with(0, &diag), MR_OK);
+  char *table = read_text("m.csv");
+  assert_true(strcspn(table, "\n") + 2 < sizeof head);
+  snprintf(head, sizeof head, "%.*s", (int)strcspn(table, "\n") + 1, table);
+  assert_int_equal(run_with(0, &diag), MR_OK);
   long n = calls, failed = 0;
   off_t events = size_of_events();
   for (long k = 1; k <= n; k++) {
@@ -85,9 +102,11 @@ static void a_failed_allocation_fails_the_run_or_costs_no_record(void **state) {
       failed++;
       continue;
     }
-    if (lines_of("m.jsonl") != 7 || lines_of("m.csv") != 8 || size_of_events() != events)
+    if (lines_of("m.jsonl") != 7 || lines_of("m.csv") != 8 || !same(table, "m.csv") ||
+        lines_of("r.csv") != 8 || !same(table, "r.csv") || size_of_events() != events)
       fail_msg("allocation %ld: the run ended well, but its files are not whole", k);
   }
+  free(table);
   print_message("%ld allocations, %ld of them end the run\n", n, failed);
   assert_true(failed > n / 2);
 }
