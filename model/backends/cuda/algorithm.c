@@ -13,10 +13,13 @@ enum { CANDIDATES = 32, ALIGN = 64 /* bytes, of parameters; of other arrays it i
 
 mr_err_t mr__cublaslt_handle(mr_cuda_device_t *d, const mr_cublaslt_t *lt, cublasLtHandle_t *handle,
                              mr_diag_t *diag) {
-  cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
   pthread_mutex_lock(&d->lt.lock);
-  if (d->lt.of != lt && (s = lt->cublasLtCreate(&d->lt.handle)) == CUBLAS_STATUS_SUCCESS)
-    d->lt.of = lt;
+  /* What has failed is not asked again for each product: the library keeps memory each time. */
+  if (d->lt.of != lt && d->lt.refused != lt) {
+    d->lt.why = lt->cublasLtCreate(&d->lt.handle);
+    *(d->lt.why == CUBLAS_STATUS_SUCCESS ? &d->lt.of : &d->lt.refused) = lt;
+  }
+  cublasStatus_t s = d->lt.of == lt ? CUBLAS_STATUS_SUCCESS : d->lt.why;
   *handle = d->lt.handle;
   pthread_mutex_unlock(&d->lt.lock);
   if (s == CUBLAS_STATUS_SUCCESS) return MR_OK;

@@ -77,7 +77,9 @@ typedef struct mr_cuda_device {
   } conditions;                         /* condition.c */
   struct {
     pthread_mutex_t lock;
-    const mr_cublaslt_t *of; /* the table that made it; NULL: none yet */
+    const mr_cublaslt_t *of;      /* the table that made it; NULL: none yet */
+    const mr_cublaslt_t *refused; /* the table whose library did not start here; NULL: none */
+    cublasStatus_t why;
     cublasLtHandle_t handle;
   } lt;                        /* algorithm.c */
   struct mr_cuda_plans *plans; /* of attention (attention.c); NULL: without cuDNN */
