@@ -21,7 +21,7 @@ int main(void) {
     printf("[  SKIPPED ] cuda_joined: there is no g++\n");
     return 77;
   }
-  /* Without a GPU the library does not start, and keeps memory then; products are not tested here. */
+  /* Products are not tested here, and without a GPU their library keeps memory. */
   setenv("MILLRACE_CUBLASLT", "off", 1);
   host_put();
   if (mr_device_open("cuda", &device, &diag) < 0) return printf("%s\n", diag.text), 1;
