@@ -174,14 +174,16 @@ static char *head_text(const columns_t *c) {
 
 /* Whether a column is called name[0,n). */
 static bool column_is_called(const column_t *c, const char *name, size_t n) {
-  char text[MR_METRIC_NAME_MAX + 256];
   const char *last = c->holds == OF_REPORT ? report_name[c->use]
                      : c->holds == NUMBER  ? c->def->name
                      : c->holds == LEDGER  ? "ledger"
                                            : use_name[c->use];
-  int k =
-      snprintf(text, sizeof text, "%s%s%s", c->stage ? c->stage : "", c->stage ? "." : "", last);
-  return k == (int)n && !memcmp(name, text, n);
+  size_t k = c->stage ? strlen(c->stage) : 0;
+  if (c->stage) {
+    if (n <= k || memcmp(name, c->stage, k) != 0 || name[k] != '.') return false;
+    name += k + 1, n -= k + 1;
+  }
+  return strlen(last) == n && !memcmp(name, last, n);
 }
 
 /* Takes the columns of an earlier file, whose head is c->head: those of this graph in their places,

@@ -70,7 +70,7 @@ static void field_of(const char *table, int r, int k, char *text, size_t n) {
 }
 
 static int column_of(const char *table, const char *name) {
-  char text[64];
+  char text[1024];
   int columns = 1;
   for (const char *c = table; *c != '\n'; c++) columns += *c == ',';
   for (int k = 0; k < columns; k++) {
@@ -139,6 +139,27 @@ static void a_resumed_csv_keeps_its_columns_when_stages_come_or_go(void **state)
   assert_string_equal(field, "9");
   field_of(got, 9, column_of(got, "one.busy"), field, sizeof field);
   assert_string_equal(field, "");
+  free(got);
+}
+
+static void a_resumed_csv_keeps_the_columns_of_stages_with_long_names(void **state) {
+  enum { LONG = 900 };
+  char stage[LONG + 1], text[LONG + 256], column[LONG + 16], field[64];
+  mr_diag_t diag;
+  memset(stage, 'n', LONG), stage[LONG] = 0;
+  for (int again = 0; again < 2; again++) {
+    snprintf(text, sizeof text,
+             "talk first=%d last=9 name=%s ! telemetry every=0 ! csv path=%s/l%s", again ? 5 : 1,
+             stage, dir, again ? " resume-step=4" : "");
+    if (run(text, &diag) < 0) fail_msg("%s", diag.text);
+  }
+  char *got = read_text("l");
+  snprintf(column, sizeof column, "%s.items", stage);
+  assert_true(column_of(got, column) >= 0);
+  for (int step = 4; step <= 5; step++) { /* of the first part, of the second */
+    field_of(got, step, column_of(got, column), field, sizeof field);
+    assert_string_not_equal(field, "");
+  }
   free(got);
 }
 
@@ -407,6 +428,7 @@ int main(void) {
       CASE(csv_has_the_numbers_of_each_stage),
       CASE(resumed_csv_has_every_step_once),
       CASE(a_resumed_csv_keeps_its_columns_when_stages_come_or_go),
+      CASE(a_resumed_csv_keeps_the_columns_of_stages_with_long_names),
       CASE(csv_has_columns_for_what_the_model_is_judged_by),
       CASE(csv_has_a_column_of_skipped_steps_where_steps_can_be_skipped),
       CASE(a_head_that_a_kill_cut_is_written_again),
