@@ -99,11 +99,14 @@ int mr__process_find(const mr_graph_t *g, const char *name) {
   return -1;
 }
 
+/* Of the names of stages, and of the inputs that a graph names. */
+static const char name_characters[] =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+
 mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_diag_t *diag) {
   char at[32];
   mr__pos_text(node->pos, at, sizeof at);
-  if (!*name || strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") !=
-                    strlen(name))
+  if (!*name || name[strspn(name, name_characters)])
     return mr_fail(diag, MR_ERR_USAGE, "%s%s: name = \"%.60s\": want letters, digits, - and _", at,
                    node->def->name, name);
   if (graph_has_name(g, name))
@@ -299,11 +302,10 @@ static size_t family_prefix(const mr_port_def_t *p) { return p->family ? strlen(
 /* Such a name becomes a kind of record: in tables, in JSON, in the labels of scrapers. */
 static mr_err_t check_family_name(const char *name, const char *stage, mr__pos_t pos,
                                   mr_diag_t *diag) {
-  static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
   const char *own = name + strcspn(name, ".") + 1;
   size_t n = strlen(name);
   char at[32], shown[96];
-  if (own[strspn(own, allowed)] == 0 && n <= MR_IN_NAME_MAX) return MR_OK;
+  if (own[strspn(own, name_characters)] == 0 && n <= MR_IN_NAME_MAX) return MR_OK;
   mr__pos_text(pos, at, sizeof at);
   mr_printable_cell(name, 64, shown, sizeof shown);
   if (n > MR_IN_NAME_MAX)
