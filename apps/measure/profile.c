@@ -13,6 +13,7 @@
 #include "apps/look/explain.h"
 #include "apps/run/graph_arg.h"
 #include "apps/run/interrupt.h"
+#include "apps/run/synthetic.h"
 #include "base/clock.h"
 #include "base/xio.h"
 #include "model/exec/backend.h"

@@ -14,6 +14,7 @@
 #include "apps/run/graph_arg.h"
 #include "apps/run/interrupt.h"
 #include "apps/run/run_dir.h"
+#include "apps/run/synthetic.h"
 #include "loaders/local/split.h"
 #include "stages/train/state.h"
 #include "stages/train/train_stage.h"

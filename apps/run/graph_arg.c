@@ -10,20 +10,8 @@
 #include <sys/stat.h>
 
 #include "apps/run/run_dir.h"
+#include "apps/run/synthetic.h"
 #include "stages/train/train_stage.h"
-
-bool mr_is_synthetic(const char *data) {
-  const mr_stage_def_t *synthetic = mr_registry_role(mr_all_stages(), MR_ROLE_SYNTHETIC);
-  return data && synthetic && !strcmp(data, synthetic->name);
-}
-
-mr_err_t mr_graph_use_synthetic(mr_graph_t *g, const char *data, mr_diag_t *diag) {
-  const mr_stage_t *s;
-  if (!mr_is_synthetic(data)) return MR_OK;
-  while ((s = mr_graph_stage_with(g, MR_ROLE_CLASSES, 0)))
-    MR_TRY(mr_graph_swap(g, s->def->name, data, diag));
-  return MR_OK;
-}
 
 static mr_err_t graph_arg_parse(const mr_args_t *a, int at, const char *text, const char *origin,
                                 mr_graph_t *g, mr_diag_t *diag) {

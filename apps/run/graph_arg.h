@@ -6,17 +6,11 @@
 #include "pipeline/graph/graph.h"
 
 /* Parses word[at] (text, a file's name, or the folder of a run, whose settings come first) with the
-   words after it as overrides NAME=VALUE; data=synthetic does as in mr_graph_use_synthetic.  The
+   words after it as overrides NAME=VALUE; data=synthetic does as in
+   mr_graph_use_synthetic (synthetic.h).  The
    caller destroys *g, which is NULL on failure: MR_ERR_USAGE for a wrong word, else failures of
    reading or parsing.  Sentences about a file begin with its name. */
 mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_t *diag);
-
-/* Whether a value of data= names the source that makes records up (MR_ROLE_SYNTHETIC), NULL not. */
-bool mr_is_synthetic(const char *data);
-
-/* If data is such a name, replaces every source of classes (MR_ROLE_CLASSES) of the graph by that
-   source.  MR_OK, also without such a source; MR_ERR_NOMEM. */
-mr_err_t mr_graph_use_synthetic(mr_graph_t *g, const char *data, mr_diag_t *diag);
 
 /* If word[at] is the folder of a run that has not reached this step, prints that on standard error.
    Call it after showing the step's batch. */

@@ -13,6 +13,7 @@
 
 #include "apps/cli/cli.h"
 #include "apps/run/graph_arg.h"
+#include "apps/run/synthetic.h"
 #include "base/text.h"
 #include "base/xio.h"
 #include "stages/train/train_stage.h"

@@ -15,6 +15,8 @@ mr_err_t mr_plugin_of_text(void *ctx, const char *origin, const char *file, mr_d
   return mr_load_plugin(file, diag);
 }
 
+const mr_registry_t *mr_all_stages(void) { return fuzz_stages(); }
+
 static void every_option(const char *text) {
   const mr_registry_t *reg = fuzz_stages();
   for (int i = 0; i < reg->n; i++) {
