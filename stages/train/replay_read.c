@@ -158,8 +158,8 @@ static mr_err_t replay_read_field(mr_replay_t *r, char *line, mr_model_field_t *
                                   mr_diag_t *diag) {
   char name[MR__REPLAY_NAME], *rest = NULL, *end = NULL;
   const char *word = strtok_r(line, " ", &rest), *classes = strtok_r(NULL, " ", &rest);
-  f->layout = strtok_r(NULL, " ", &rest);
-  f->name = word, f->layout = f->layout ? f->layout : "";
+  const char *layout = strtok_r(NULL, " ", &rest);
+  *f = (mr_model_field_t){.name = word, .layout = layout ? layout : ""}; /* held as it is kept */
   f->classes = classes ? strtoll(classes, &end, 10) : -1;
   snprintf(name, sizeof name, "field/%.200s", word ? word : "");
   const mr_st_tensor_t *t = mr_safetensors_find(r->file, name);
