@@ -3,8 +3,9 @@
 #ifndef MR_MODEL_BACKENDS_CUDA_ATTENTION_H
 #define MR_MODEL_BACKENDS_CUDA_ATTENTION_H
 
-#include "model/backends/cuda/device.h"
 #include "model/exec/call.h"
+
+typedef struct mr_cuda_device mr_cuda_device_t; /* of device.h, which needs CUDA's headers */
 
 /* Whether mr__cuda_attention_lower takes e on d: cuDNN has a plan for it, which
    is kept.  Without the library, or if it refuses a shape that the backend expected it to take, a
