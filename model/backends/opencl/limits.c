@@ -3,7 +3,7 @@
 #include "model/backends/kernels/limits.h"
 #include "model/backends/opencl/program.h"
 
-enum { ITEMS = 1 << 14 };
+enum { ITEMS = 1 << 14, GROUP = 64 };
 
 /* Of a copy: much more than the caches hold of a GPU, and of a CPU, which copies the host's memory.
  */
@@ -17,8 +17,8 @@ typedef struct fma_run {
 
 static bool run_fma(void *arg) {
   const fma_run_t *r = arg;
-  size_t items = ITEMS;
-  return r->d->cl->clEnqueueNDRangeKernel(r->d->queue, r->kernel, 1, NULL, &items, NULL, 0, NULL,
+  size_t items = ITEMS, group = GROUP;
+  return r->d->cl->clEnqueueNDRangeKernel(r->d->queue, r->kernel, 1, NULL, &items, &group, 0, NULL,
                                           NULL) == CL_SUCCESS;
 }
 
