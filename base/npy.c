@@ -14,11 +14,14 @@
 enum { HEADER_MAX = MR_NPY_HEADER_MAX - 12 };
 
 static const struct {
-  const char *descr;
+  const char *name; /* behind the byte order */
   mr_dtype_t dtype;
-} npy_types[] = {{"|b1", MR_BOOL}, {"|u1", MR_U8},  {"<i4", MR_I32},
-                 {"<u4", MR_U32},  {"<i8", MR_I64}, {"<u8", MR_U64},
-                 {"<f2", MR_F16},  {"<f4", MR_F32}, {"<f8", MR_F64}};
+  size_t size;
+  bool is_signed;
+} npy_types[] = {{"b1", MR_BOOL, 1, 0}, {"u1", MR_U8, 1, 0},  {"i1", MR_I32, 1, 1},
+                 {"i2", MR_I32, 2, 1},  {"u2", MR_I32, 2, 0}, {"i4", MR_I32, 4, 1},
+                 {"u4", MR_U32, 4, 0},  {"i8", MR_I64, 8, 1}, {"u8", MR_U64, 8, 0},
+                 {"f2", MR_F16, 2, 1},  {"f4", MR_F32, 4, 1}, {"f8", MR_F64, 8, 1}};
 
 /* The text after 'name': in the header's Python dictionary; NULL if the name is missing. */
 static const char *npy_value_of(const char *header, const char *name) {
@@ -28,13 +31,16 @@ static const char *npy_value_of(const char *header, const char *name) {
   return at + strspn(at, " ");
 }
 
-static int npy_parse_dtype(const char *at, mr_dtype_t *dtype) {
-  for (size_t i = 0; i < sizeof npy_types / sizeof npy_types[0]; i++)
-    if (at[0] == '\'' && !strncmp(at + 1, npy_types[i].descr, 3) && at[4] == '\'') {
-      *dtype = npy_types[i].dtype;
-      return 1;
-    }
-  return 0;
+/* Parses "'<f4'". */
+static bool npy_parse_dtype(const char *at, mr_npy_t *out) {
+  if (at[0] != '\'' || !at[1] || !strchr("<>|=", at[1])) return false;
+  for (size_t i = 0; i < sizeof npy_types / sizeof npy_types[0]; i++) {
+    if (strncmp(at + 2, npy_types[i].name, 2) != 0 || at[4] != '\'') continue;
+    out->dtype = npy_types[i].dtype, out->size = npy_types[i].size;
+    out->is_signed = npy_types[i].is_signed, out->swapped = at[1] == '>' && out->size > 1;
+    return true;
+  }
+  return false;
 }
 
 /* Parses "(2, 3)", "(5,)" or "()" into ndim, dim and count; 0 if it is no such tuple or too
@@ -81,22 +87,22 @@ static mr_err_t parse_header(const char *path, const char *header, mr_npy_t *out
   if (!descr || !order || !shape)
     return mr_fail(diag, MR_ERR_DATA, "%s: its header does not name descr, fortran_order and shape",
                    path);
-  if (!npy_parse_dtype(descr, &out->dtype)) {
+  if (!npy_parse_dtype(descr, out)) {
     quote_type(descr, type, sizeof type);
     return mr_fail(diag, MR_ERR_DATA,
-                   "%s: its type is %s, want a little-endian b1 u1 i4 u4 i8 u8 f2 f4 or f8; "
+                   "%s: its type is %s, want b1 u1 i1 i2 u2 i4 u4 i8 u8 f2 f4 or f8; "
                    "a.astype(\"<f4\") in NumPy, or the like, makes one",
                    path, type);
   }
-  if (strncmp(order, "False", 5) != 0)
-    return mr_fail(diag, MR_ERR_DATA,
-                   "%s: is in Fortran order, want C order; numpy.ascontiguousarray makes it", path);
   if (!parse_shape(shape, out) ||
       __builtin_mul_overflow(out->count, mr_dtype_size(out->dtype), &bytes))
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: its shape is not valid: want at most %d dimensions that are not negative "
                    "and fit in memory",
                    path, MR_MAX_NDIM);
+  int long_ones = 0; /* dimensions along which the order matters */
+  for (int i = 0; i < out->ndim; i++) long_ones += out->dim[i] != 1;
+  out->fortran = !strncmp(order, "True", 4) && long_ones > 1;
   return MR_OK;
 }
 
@@ -136,10 +142,49 @@ mr_err_t mr_npy_header(const char *path, const void *file, size_t n, mr_npy_t *o
   return e;
 }
 
+bool mr_npy_as_is(const mr_npy_t *a) {
+  return !a->fortran && !a->swapped && a->size == mr_dtype_size(a->dtype);
+}
+
+/* The bytes of one element as its value; to need not be aligned. */
+static void npy_element(const mr_npy_t *a, const uint8_t *from, uint8_t *to) {
+  uint8_t b[8];
+  for (size_t i = 0; i < a->size; i++) b[i] = from[a->swapped ? a->size - 1 - i : i];
+  if (a->size == mr_dtype_size(a->dtype)) {
+    memcpy(to, b, a->size);
+    return;
+  }
+  int32_t v = a->size == 1 ? (int8_t)b[0] : b[0] | b[1] << 8;
+  if (a->size == 2 && a->is_signed) v = (int16_t)v;
+  memcpy(to, &v, sizeof v);
+}
+
+void mr_npy_convert(const mr_npy_t *a, const void *from, void *to) {
+  size_t wide = mr_dtype_size(a->dtype), step[MR_MAX_NDIM], at = 0;
+  int64_t index[MR_MAX_NDIM] = {0};
+  if (mr_npy_as_is(a)) {
+    memcpy(to, from, a->count * wide);
+    return;
+  }
+  size_t run = 1; /* elements between neighbours along each dimension, in the file */
+  for (int i = 0; i < a->ndim; i++) {
+    int d = a->fortran ? i : a->ndim - 1 - i;
+    step[d] = run, run *= (size_t)a->dim[d];
+  }
+  for (size_t i = 0; i < a->count; i++) {
+    npy_element(a, (const uint8_t *)from + at * a->size, (uint8_t *)to + i * wide);
+    for (int d = a->ndim - 1; d >= 0; d--) {
+      at += step[d];
+      if (++index[d] < a->dim[d]) break;
+      at -= step[d] * (size_t)a->dim[d], index[d] = 0;
+    }
+  }
+}
+
 mr_err_t mr_npy_check_size(const char *path, const mr_npy_t *a, size_t bytes, mr_diag_t *diag) {
-  if (bytes == a->count * mr_dtype_size(a->dtype)) return MR_OK;
+  if (bytes == a->count * a->size) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA, "%s: holds %zu data bytes, its shape wants %zu", path, bytes,
-                 a->count * mr_dtype_size(a->dtype));
+                 a->count * a->size);
 }
 
 mr_err_t mr_npy_peek(const char *path, mr_npy_t *out, size_t *offset, mr_diag_t *diag) {
@@ -170,9 +215,11 @@ static mr_err_t npy_take(const char *path, const unsigned char *file, size_t n, 
   size_t at;
   MR_TRY(mr_npy_header(path, file, n, a, &at, diag));
   MR_TRY(mr_npy_check_size(path, a, n - at, diag));
-  a->data = aligned_alloc(64, (n - at + 64) / 64 * 64);
-  if (!a->data) return mr_no_memory(diag, "%s, %zu bytes", path, n - at);
-  memcpy(a->data, file + at, n - at);
+  size_t wide = mr_dtype_size(a->dtype), bytes = a->count * wide;
+  a->data = aligned_alloc(64, (bytes + 64) / 64 * 64);
+  if (!a->data) return mr_no_memory(diag, "%s, %zu bytes", path, bytes);
+  mr_npy_convert(a, file + at, a->data);
+  a->size = wide, a->is_signed = a->swapped = a->fortran = false;
   return MR_OK;
 }
 

@@ -3,6 +3,7 @@
 #include "loaders/formats/litdata_scan.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@ typedef struct leaf {
   mr_field_t type;
   uint32_t column; /* in the draft; of arrays, the last one's */
   bool has_last;   /* kind and type are those of column */
+  const char *why; /* the last array of it that could not be read; literal */
 } leaf_t;
 
 typedef struct litdata_scan {
@@ -92,9 +94,11 @@ static mr_err_t litdata_leaf(litdata_scan_t *t, leaf_t *l) {
   mr_diag_t failed = {0};
   bool refused = l->kind == MR_TYPED_REFUSED, plain = l->kind == MR_TYPED_PLAIN;
   const char *name = l->is->name;
-  const char *why = strcmp(l->is->format, "pickle")
-                        ? l->is->format
-                        : "it holds pickles, which are programs: store bytes, str or arrays";
+  char why[MR_LITDATA_FORMAT_MAX + 80];
+  if (!strcmp(l->is->format, "pickle"))
+    snprintf(why, sizeof why, "it holds pickles, which are programs: store bytes, str or arrays");
+  else
+    snprintf(why, sizeof why, "no field is made of litdata's %s", l->is->format);
   if (l->head) return MR_OK; /* its columns follow from its values */
   mr_err_t e = mr_typed_column(t->draft, name, strlen(name), l->kind, plain ? &l->type : NULL,
                                refused ? why : NULL, &l->column, &failed);
@@ -117,21 +121,24 @@ static mr_err_t array_type(litdata_scan_t *t, leaf_t *l, int64_t *at, int64_t *s
                        : (int64_t)mr_dtype_size(now->type.dtype);
     now->type.ndim = 1, now->type.dim[0] = *size / each;
     *good = *size > 0 && *size % each == 0;
+    l->why = *size ? "its bytes are no whole number of elements" : "an array of it has no elements";
     return MR_OK;
   }
+  l->why = "an array of it is malformed";
   if (*size < 8) return MR_OK;
   mr_err_t e = litdata_read(t, *at, head, 8);
   if (e != MR_OK) return e;
   uint32_t n = leaf_u32(head + 4, big);
-  if (!set_type(now, litdata_type(big, leaf_u32(head, big))) || n > MR_MAX_NDIM - 1 ||
-      *size < 8 + 4 * (int64_t)n)
-    return MR_OK;
+  if (!set_type(now, litdata_type(big, leaf_u32(head, big))))
+    return l->why = "no field has the type of its arrays, as complex numbers", MR_OK;
+  if (n > MR_MAX_NDIM - 1) return l->why = "its arrays have too many dimensions", MR_OK;
+  if (*size < 8 + 4 * (int64_t)n) return MR_OK;
   e = litdata_read(t, *at + 8, head + 8, 4 * (int64_t)n);
   if (e != MR_OK) return e;
   for (uint32_t i = 0; i < n; i++) {
     now->type.dim[now->type.ndim++] = leaf_u32(head + 8 + 4 * i, big);
-    if (now->type.dim[i] < 1 || now->type.dim[i] > MR_SHARD_PART_MAX ||
-        mr_field_bytes(&now->type) > MR_SHARD_PART_MAX)
+    if (!now->type.dim[i]) return l->why = "an array of it has no elements", MR_OK;
+    if (now->type.dim[i] > MR_SHARD_PART_MAX || mr_field_bytes(&now->type) > MR_SHARD_PART_MAX)
       return MR_OK;
   }
   *at += 8 + 4 * (int64_t)n, *size -= 8 + 4 * (int64_t)n, *good = true;
@@ -217,6 +224,17 @@ static mr_err_t add_items(litdata_scan_t *t) {
   return MR_OK;
 }
 
+/* A leaf of arrays of which none could be read becomes a column that says why. */
+static mr_err_t refuse_leaves(litdata_scan_t *t) {
+  for (int i = 0; i < t->set->n_leaves && t->n; i++) {
+    leaf_t *l = &t->leaf[i];
+    if (l->head && !l->has_last && l->why)
+      MR_TRY(
+          mr_typed_refuse(t->draft, l->is->name, strlen(l->is->name), l->why, &l->column, t->diag));
+  }
+  return MR_OK;
+}
+
 mr_err_t mr_litdata_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,
                          mr_diag_t *diag) {
   litdata_scan_t *t = calloc(1, sizeof *t);
@@ -230,6 +248,7 @@ mr_err_t mr_litdata_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag
   }
   if (e == MR_OK) e = read_offsets(t);
   if (e == MR_OK) e = add_items(t);
+  if (e == MR_OK) e = refuse_leaves(t);
   free(t->offset), free(t);
   return e < 0 ? e : MR_OK;
 }

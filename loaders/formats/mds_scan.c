@@ -4,6 +4,7 @@
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ typedef struct mds_column {
   mr_field_t last_type; /* of such an array: what column is for */
   mr_typed_t last_kind;
   bool has_last;
+  const char *no_value; /* the last array of it that could not be read; literal */
 } mds_column_t;
 
 typedef struct mds_scan {
@@ -114,10 +116,12 @@ static mr_err_t mds_add_column(mds_scan_t *t, const cJSON *name, const cJSON *en
   if (c->array && c->size >= 0) c->kind = MR_TYPED_REFUSED, c->array = false;
   if (c->array) return MR_OK; /* its columns follow from its values */
   bool refused = c->kind == MR_TYPED_REFUSED;
+  char encoding_why[120];
+  snprintf(encoding_why, sizeof encoding_why, "no field is made of encoding %.60s", c->encoding);
   const char *why = !refused ? NULL
                     : !strcmp(c->encoding, "pkl")
                         ? "it holds pickles, which are programs: store bytes, str, json or arrays"
-                        : c->encoding;
+                        : encoding_why;
   mr_diag_t failed = {0};
   mr_err_t e = mr_typed_column(t->draft, c->name, strlen(c->name), c->kind, plain ? &c->type : NULL,
                                why, &c->column, &failed);
@@ -189,6 +193,7 @@ static mr_err_t mds_array_type(mds_scan_t *t, mds_column_t *c, int64_t *at, int6
               {18, "float16"}, {32, "uint32"}, {33, "int32"},  {34, "float32"},
               {64, "uint64"},  {65, "int64"},  {66, "float64"}};
   *good = false;
+  c->no_value = "an array of it is malformed";
   uint8_t p[ARRAY_HEAD_MAX];
   int64_t most = *size < ARRAY_HEAD_MAX ? *size : ARRAY_HEAD_MAX, used = 0;
   mr_err_t e = mds_read(t, *at, p, most);
@@ -198,7 +203,7 @@ static mr_err_t mds_array_type(mds_scan_t *t, mds_column_t *c, int64_t *at, int6
     bool known = false;
     for (size_t i = 0; most && i < sizeof type / sizeof *type; i++)
       if (type[i].code == *p) known = mds_type(type[i].name, strlen(type[i].name), &now);
-    if (!known) return MR_OK;
+    if (!known) return c->no_value = "no field has the type of its arrays", MR_OK;
     used++;
   }
   if (used == most) return MR_OK;
@@ -208,7 +213,8 @@ static mr_err_t mds_array_type(mds_scan_t *t, mds_column_t *c, int64_t *at, int6
   for (int i = 0; i < dims; i++, used += each) {
     uint64_t d = 0;
     memcpy(&d, p + used, (size_t)each);
-    if (d < 1 || d > MR_SHARD_PART_MAX) return MR_OK;
+    if (d < 1) return c->no_value = "an array of it has no elements", MR_OK;
+    if (d > MR_SHARD_PART_MAX) return MR_OK;
     now.type.dim[now.type.ndim++] = (int64_t)d;
     if (mr_field_bytes(&now.type) > MR_SHARD_PART_MAX) return MR_OK;
   }
@@ -268,6 +274,11 @@ mr_err_t mr_mds_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *
   t->diag = diag;
   mr_err_t e = mds_read_head(t);
   if (e == MR_OK) e = mds_add_samples(t);
+  for (int i = 0; i < t->n_columns && e == MR_OK; i++) { /* of whose arrays none could be read */
+    mds_column_t *c = &t->column[i];
+    if (c->array && !c->has_last && c->no_value)
+      e = mr_typed_refuse(draft, c->name, strlen(c->name), c->no_value, &c->column, diag);
+  }
   cJSON_Delete(t->config);
   free(t->offset), free(t);
   return e < 0 ? e : MR_OK;

@@ -2,6 +2,7 @@
    the offset of a row follows from its index; the directory at the end of the zip names the arrays.
 
    Source of the format: PKWARE, "APPNOTE - .ZIP File Format Specification". */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,12 +107,44 @@ static void widen_entry(const uint8_t *extra, size_t n, uint64_t value[3]) {
   }
 }
 
+static void refuse_array(mr_row_array_t *a, const char *why) {
+  a->refused = true;
+  snprintf(a->why_text, sizeof a->why_text, "%.*s", (int)sizeof a->why_text - 1, why);
+}
+
+/* Takes type and shape; bytes: what the entry holds behind its header. */
+static mr_err_t take_array(npz_t *z, const mr_npy_t *npy, int64_t bytes, size_t offset,
+                           mr_row_array_t *a) {
+  if (npy->count * npy->size != (uint64_t)bytes) {
+    mr_fail(z->fault, MR_ERR_DATA, "%s: array %.*s: its size is not that of its shape", z->path,
+            (int)a->n_name, a->name);
+    return MR_END;
+  }
+  if (npy->fortran)
+    return refuse_array(a,
+                        "it is in Fortran order, whose rows are scattered: "
+                        "numpy.ascontiguousarray makes C order"),
+           MR_OK;
+  if (npy->swapped)
+    return refuse_array(a,
+                        "it is big-endian: a.astype(a.dtype.newbyteorder(\"<\"))"
+                        " makes a little-endian one"),
+           MR_OK;
+  a->kind = npy->size == mr_dtype_size(npy->dtype) ? MR_TYPED_PLAIN
+            : npy->size == 1                       ? MR_TYPED_I8
+            : npy->is_signed                       ? MR_TYPED_I16
+                                                   : MR_TYPED_U16;
+  a->dtype = npy->dtype, a->ndim = npy->ndim, a->at += (int64_t)offset;
+  memcpy(a->dim, npy->dim, sizeof a->dim);
+  return MR_OK;
+}
+
 /* Reads the header of the array behind a local header, and checks that the array fills its entry.
  */
 static mr_err_t read_array(npz_t *z, int64_t local, int64_t size, mr_row_array_t *a) {
   uint8_t head[LOCAL_BYTES];
   mr_npy_t npy;
-  size_t offset;
+  size_t offset = 0;
   mr_diag_t why = {0};
   mr_err_t e = npz_read(z, local, head, LOCAL_BYTES);
   if (e != MR_OK) return e;
@@ -123,20 +156,12 @@ static mr_err_t read_array(npz_t *z, int64_t local, int64_t size, mr_row_array_t
   if (!text) return mr_no_memory(z->diag, "a header of %s", z->path);
   e = npz_read(z, a->at, text, n);
   if (e == MR_OK) {
-    e = mr_npy_header(z->path, text, (size_t)n, &npy, &offset, &why);
-    bool whole = e >= 0 && npy.count * mr_dtype_size(npy.dtype) == (uint64_t)size - offset;
-    if (e == MR_ERR_DATA || (e >= 0 && !whole)) {
-      mr_fail(z->fault, MR_ERR_DATA, "%s: array %.*s: %s", z->path, (int)a->n_name, a->name,
-              e < 0 ? why.text : "its size is not that of its shape");
-      e = MR_END;
-    }
+    e = mr_npy_header("its header", text, (size_t)n, &npy, &offset, &why);
+    if (e == MR_ERR_DATA) e = MR_OK, refuse_array(a, why.text);
     if (e < 0) mr_diag_relay(z->diag, e, &why);
   }
   free(text);
-  if (e != MR_OK) return e;
-  a->dtype = npy.dtype, a->ndim = npy.ndim, a->at += (int64_t)offset;
-  memcpy(a->dim, npy.dim, sizeof a->dim);
-  return MR_OK;
+  return e != MR_OK || a->refused ? e : take_array(z, &npy, size - (int64_t)offset, offset, a);
 }
 
 static mr_err_t npz_entry(npz_t *z, int64_t *at) {
@@ -151,10 +176,14 @@ static mr_err_t npz_entry(npz_t *z, int64_t *at) {
   *at += CENTRAL_BYTES + (int64_t)(name + extra + comment);
   const char *text = (const char *)p + CENTRAL_BYTES;
   if (name < 4 || memcmp(text + name - 4, ".npy", 4)) return MR_OK; /* no array */
-  if (npz_u16(p + 10) != 0)
-    return npz_fault(z,
-                     "its arrays are compressed, so that rows cannot be read at random: "
-                     "numpy.savez writes them uncompressed, numpy.savez_compressed does not");
+  mr_row_array_t *packed = &z->array[z->n];
+  if (npz_u16(p + 10) != 0) {
+    packed->name = text, packed->n_name = name - 4, z->n++;
+    refuse_array(packed,
+                 "it is compressed, so that rows cannot be read at random: "
+                 "numpy.savez writes it uncompressed");
+    return MR_OK;
+  }
   if (value[0] != value[1] || value[0] > (uint64_t)z->size || value[2] > (uint64_t)z->size)
     return npz_fault(z, "has a damaged directory");
   mr_row_array_t *a = &z->array[z->n++];
@@ -168,7 +197,7 @@ static mr_err_t npz_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag
   int64_t at = 0;
   mr_err_t e = read_directory(&z);
   for (int64_t i = 0; i < z.n_entries && e == MR_OK; i++) e = npz_entry(&z, &at);
-  if (e == MR_OK) e = mr_row_columns(z.array, z.n, z.path, draft, fault, diag);
+  if (e == MR_OK) e = mr_row_columns(z.array, z.n, file, draft, fault, diag);
   free(z.directory), free(z.array);
   return e < 0 ? e : MR_OK;
 }

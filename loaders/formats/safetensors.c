@@ -2,6 +2,7 @@
    for each record.
    Headers are read once, at plan; no index is kept. */
 #include <cjson/cJSON.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,21 +17,33 @@ static int64_t header_whole(const cJSON *j) {
   return good && (double)(int64_t)j->valuedouble == j->valuedouble ? (int64_t)j->valuedouble : -1;
 }
 
+/* Sets the type by its name, or why it cannot be read. */
+static bool tensor_type(const char *name, mr_row_array_t *a) {
+  static const struct {
+    const char *name;
+    mr_typed_t kind;
+  } narrow[] = {{"I8", MR_TYPED_I8}, {"I16", MR_TYPED_I16}, {"U16", MR_TYPED_U16}};
+  for (int i = 0; i < MR_DTYPE_COUNT; i++)
+    if (!strcmp(name, mr_dtype_safetensors(i))) return a->dtype = (mr_dtype_t)i, true;
+  for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++)
+    if (!strcmp(name, narrow[i].name)) return a->kind = narrow[i].kind, a->dtype = MR_I32, true;
+  snprintf(a->why_text, sizeof a->why_text, "no field has its type, %.20s", name);
+  return a->refused = true, false;
+}
+
 /* A tensor whose data lie in the file's last `body` bytes. */
 static bool read_tensor_head(const cJSON *j, int64_t head, int64_t body, mr_row_array_t *a) {
   const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(j, "dtype"), *d;
   const cJSON *shape = cJSON_GetObjectItemCaseSensitive(j, "shape");
   const cJSON *place = cJSON_GetObjectItemCaseSensitive(j, "data_offsets");
   int64_t from = -1, to = -1, bytes;
-  int type = 0;
   if (!cJSON_IsString(dtype) || !cJSON_IsArray(shape) || cJSON_GetArraySize(place) != 2)
     return false;
-  while (type < MR_DTYPE_COUNT && strcmp(dtype->valuestring, mr_dtype_safetensors(type))) type++;
   from = header_whole(place->child), to = header_whole(place->child->next);
   if (from < 0 || to < from || to > body || cJSON_GetArraySize(shape) > MR_MAX_NDIM) return false;
   *a = (mr_row_array_t){.name = j->string, .n_name = strlen(j->string), .at = head + from};
-  if (type == MR_DTYPE_COUNT) return true; /* of a type that no field has: no rows */
-  a->dtype = (mr_dtype_t)type, bytes = (int64_t)mr_dtype_size(a->dtype);
+  if (!tensor_type(dtype->valuestring, a)) return true;
+  bytes = (int64_t)mr_typed_stored(a->kind, a->dtype);
   cJSON_ArrayForEach(d, shape) {
     a->dim[a->ndim] = header_whole(d);
     if (a->dim[a->ndim] < 0 || __builtin_mul_overflow(bytes, a->dim[a->ndim++], &bytes))
@@ -51,7 +64,7 @@ static mr_err_t add_tensors(const cJSON *json, int64_t head, const mr_shard_file
       mr_fail(fault, MR_ERR_DATA, "%s: tensor %.200s is malformed, or lies outside the file",
               file->path, j->string);
   }
-  if (e >= 0 && !fault->code) e = mr_row_columns(array, n, file->path, draft, fault, diag);
+  if (e >= 0 && !fault->code) e = mr_row_columns(array, n, file, draft, fault, diag);
   free(array);
   return e;
 }

@@ -184,11 +184,11 @@ static mr_err_t unpack_npy(const mr_field_t *f, const mr_shard_bytes_t *p, void 
   size_t bytes = mr_field_bytes(f);
   bool same = head.dtype == f->dtype && head.ndim == f->ndim &&
               !memcmp(head.dim, f->dim, (size_t)f->ndim * sizeof *f->dim);
-  if (!same || offset + bytes != (size_t)p->size)
+  if (!same || offset + head.count * head.size != (size_t)p->size)
     return mr_fail(diag, MR_ERR_DATA,
                    "holds an array of another type, shape or size than the first "
                    "record's");
-  memcpy(to, p->data + offset, bytes);
+  mr_npy_convert(&head, p->data + offset, to);
   for (size_t i = 0; f->dtype == MR_BOOL && i < bytes; i++)
     if (((uint8_t *)to)[i] > 1)
       return mr_fail(diag, MR_ERR_DATA, "holds a bool that is not 0 or 1");

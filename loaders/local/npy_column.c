@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/text.h"
+
 enum { RECORD_MAX = 1 << 28 };
 
 /* ---- settings ---- */
@@ -79,7 +81,7 @@ static mr_err_t peek_even(mr_npy_column_t *c, mr_diag_t *diag) {
                    "%s: holds %s, want an array (N, ...) with records in it, one for each number "
                    "along the first dimension",
                    c->file.path, mr_npy_text(a, text, sizeof text));
-  if (c->at % each)
+  if (mr_npy_as_is(a) && c->at % each)
     return mr_fail(diag, MR_ERR_DATA, "%s: its data begin at byte %zu, want a multiple of %zu",
                    c->file.path, c->at, each);
   c->n = a->dim[0];
@@ -165,9 +167,24 @@ static mr_npy_rows_conf_t rows_conf(const mr_npy_column_t *c, const mr_npy_readi
       .files = c->files, .memory = how->memory, .backend = how->backend, .lenient = how->lenient};
 }
 
+/* An array that is narrow, big-endian or in Fortran order is converted as a whole. */
+static bool is_converted(const mr_npy_column_t *c) {
+  return !c->offsets.path && !mr_npy_as_is(&c->head);
+}
+
+static mr_err_t load_converted(mr_npy_column_t *c, mr_diag_t *diag) {
+  MR_TRY(mr_npy_file_load(&c->file, &c->whole, diag));
+  if (c->whole.dtype != c->head.dtype || c->whole.count != c->head.count ||
+      memcmp(c->whole.dim, c->head.dim, sizeof c->head.dim) != 0)
+    return mr_fail(diag, MR_ERR_DATA, "%s: has changed since the graph was planned", c->file.path);
+  if (c->head.dtype != MR_BOOL) return MR_OK;
+  return mr_npy_check_bools(c->file.path, c->whole.data, c->whole.count, diag);
+}
+
 mr_err_t mr_npy_column_open(mr_npy_column_t *c, const mr_npy_reading_t *how, mr_diag_t *diag) {
   mr_store_conf_t even = npy_column_store_conf(c, how);
   mr_npy_rows_conf_t ragged = rows_conf(c, how);
+  if (is_converted(c)) return load_converted(c, diag);
   return c->offsets.path ? mr_npy_rows_open(&c->rows, &ragged, diag)
                          : mr_store_open(&c->store, &even, diag);
 }
@@ -175,6 +192,7 @@ mr_err_t mr_npy_column_open(mr_npy_column_t *c, const mr_npy_reading_t *how, mr_
 void mr_npy_column_close(mr_npy_column_t *c) {
   mr_store_close(c->store);
   mr_npy_rows_close(c->rows);
+  mr_npy_free(&c->whole);
   c->store = NULL, c->rows = NULL;
 }
 
@@ -182,6 +200,11 @@ mr_err_t mr_npy_column_explain(const mr_npy_column_t *c, const mr_npy_reading_t 
                                size_t n, mr_diag_t *diag) {
   mr_store_conf_t even = npy_column_store_conf(c, how);
   mr_npy_rows_conf_t ragged = rows_conf(c, how);
+  if (is_converted(c)) {
+    mr_snprintf(text, n, "read once, converted and kept in memory (%.1f MB)",
+                (double)(c->record * (size_t)c->n) / 1e6);
+    return MR_OK;
+  }
   if (!c->offsets.path) return mr_store_explain(&even, text, n, diag);
   mr_npy_rows_explain(&ragged, text, n);
   return MR_OK;
@@ -191,19 +214,25 @@ mr_err_t mr_npy_column_fetch(mr_npy_column_t *c, int worker, const int64_t *inde
                              int64_t *number, mr_rec_t *out, mr_diag_t *diag) {
   uint8_t *record[MR_BURST];
   if (c->offsets.path) return mr_npy_rows_fetch(c->rows, worker, number, k, f, out, diag);
+  for (int i = 0; c->whole.data && i < k; i++) {
+    number[i] = mr__split_at(c->split, index[i]);
+    out[i].field[f].data = (char *)c->whole.data + (size_t)number[i] * c->record;
+  }
+  if (c->whole.data) return MR_OK;
   MR_TRY(mr_store_fetch(c->store, worker, index, k, number, record, diag));
   for (int i = 0; i < k; i++) out[i].field[f].data = record[i];
   return MR_OK;
 }
 
 bool mr_npy_column_due(const mr_npy_column_t *c) {
-  if (!c->file.object) return false;
+  if (!c->file.object || is_converted(c)) return false;
   return c->offsets.path ? !mr_npy_rows_kept(c->rows) : !mr_store_kept(c->store);
 }
 
 bool mr_npy_column_keeps(const mr_npy_column_t *c, const mr_npy_reading_t *how) {
   mr_store_conf_t even = npy_column_store_conf(c, how);
   mr_npy_rows_conf_t ragged = rows_conf(c, how);
+  if (is_converted(c)) return true;
   return c->offsets.path ? mr_npy_rows_keeps(&ragged) : mr_store_keeps(&even);
 }
 

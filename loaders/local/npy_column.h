@@ -21,6 +21,7 @@ typedef struct mr_npy_column {
   size_t at;     /* even: bytes before the first record */
   size_t record; /* even: bytes of a record */
   mr_store_t *store;
+  mr_npy_t whole; /* even, if its bytes must be converted: all of it, from open to close */
 
   mr_npy_rows_files_t files; /* ragged */
   mr_npy_rows_t *rows;

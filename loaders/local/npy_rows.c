@@ -95,7 +95,7 @@ static mr_err_t peek_longest(mr_npy_rows_files_t *f, mr_diag_t *diag) {
 static mr_err_t peek_offsets(mr_npy_rows_files_t *f, mr_diag_t *diag) {
   mr_npy_t a;
   MR_TRY(mr_npy_file_peek(&f->offsets, &a, &f->offsets_at, diag));
-  if (a.dtype != MR_I64 || a.ndim != 1 || a.count < 2)
+  if (!mr_npy_as_is(&a) || a.dtype != MR_I64 || a.ndim != 1 || a.count < 2)
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: holds %s of %d dimensions and %zu numbers, want offsets, i8 (N+1,) with N "
                    "at least 1: a.astype(\"<i8\") in NumPy makes them of others",
@@ -110,6 +110,11 @@ mr_err_t mr_npy_rows_peek(mr_npy_rows_files_t *f, const mr_npy_file_t *values,
   mr_npy_t *a = &f->head;
   MR_TRY(mr_npy_file_peek(values, a, &f->values_at, diag));
   size_t each = mr_dtype_size(a->dtype), bytes;
+  if (!mr_npy_as_is(a))
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: its values are narrower than 32 bits, big-endian or in Fortran order, want "
+                   "numpy.ascontiguousarray(a, \"<i4\") or the like for values with offsets",
+                   values->path);
   for (int i = 1; i < a->ndim; i++)
     if (__builtin_mul_overflow(f->row, (size_t)a->dim[i], &f->row)) f->row = 0;
   if (a->ndim < 1 || a->ndim >= MR_MAX_NDIM || !f->row || f->row > RECORD_MAX ||

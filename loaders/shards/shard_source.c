@@ -66,32 +66,50 @@ mr_err_t mr__shard_check_label(const mr_shard_source_t *t, int64_t label, mr_dia
                  label, end - 1);
 }
 
-enum { NOT_IN_ALL, NO_NAME, TOO_MANY }; /* why a column becomes no field */
+void mr__shard_left_note(mr_shard_left_t *l, const char *column, const char *why) {
+  int i = 0;
+  while (i < l->n_whys && strncmp(l->of[i].why, why, sizeof l->of[i].why - 1) != 0) i++;
+  if (i == MR_SHARD_LEFT_WHYS) i--;
+  if (i == l->n_whys) snprintf(l->of[l->n_whys++].why, sizeof l->of[i].why, "%s", why);
+  struct mr_shard_left_why *w = &l->of[i];
+  char quoted[260];
+  snprintf(quoted, sizeof quoted, "\"%.250s\"", column);
+  if (strstr(w->names, quoted)) return;
+  w->n++;
+  size_t at = strlen(w->names), room = sizeof w->names - at;
+  if (strlen(quoted) + 3 > room || w->shown + 1 < w->n) return;
+  snprintf(w->names + at, room, "%s%s", at ? ", " : "", quoted);
+  w->shown++;
+}
 
 bool mr__shard_left_add(mr_shard_left_t *l, const mr_shard_source_t *t, const char *column,
                         const char *used) {
-  int why = !used                          ? NOT_IN_ALL
-            : !mr_field_name_ok(used)      ? NO_NAME
-            : t->n_fields == MR_FIELDS_MAX ? TOO_MANY
-                                           : MR_SHARD_LEFT_WHYS;
-  if (why == MR_SHARD_LEFT_WHYS) return false;
-  if (!l->n[why]++) snprintf(l->first[why], sizeof l->first[why], "%s", column);
-  return true;
+  static_assert(MR_FIELDS_MAX == 16, "as the sentence says");
+  const char *why = !used                          ? "not every record has it"
+                    : !mr_field_name_ok(used)      ? "no field can have that name"
+                    : t->n_fields == MR_FIELDS_MAX ? "a record has at most 16 fields"
+                                                   : NULL;
+  if (why) mr__shard_left_note(l, column, why);
+  return why != NULL;
 }
 
+/* A notice holds some 1,000 bytes: reasons that do not fit into one go into the next. */
 void mr__shard_left_say(const mr_shard_left_t *l, const mr_shard_source_t *t, const char *what) {
-  static const char *const why[] = {[NOT_IN_ALL] = "not every record has it",
-                                    [NO_NAME] = "no field can have that name",
-                                    [TOO_MANY] = "a record has at most 16 fields"};
-  static_assert(MR_FIELDS_MAX == 16, "as the sentence says");
-  char text[500] = "";
+  enum { MOST = 800 };
+  char text[MOST + 900] = "";
   size_t at = 0;
-  for (int i = 0; i < MR_SHARD_LEFT_WHYS; i++)
-    if (l->n[i])
-      at += (size_t)snprintf(text + at, sizeof text - at, "%s%d %s%s, %s\"%s\" (%s)",
-                             at ? "; " : "", l->n[i], what, l->n[i] == 1 ? "" : "s",
-                             l->n[i] == 1 ? "" : "first ", l->first[i], why[i]);
-  if (at) mr_notice("%s: left out: %s: fields= chooses", t->shards->shard[0].path, text);
+  for (int i = 0; i < l->n_whys; i++) {
+    const struct mr_shard_left_why *w = &l->of[i];
+    char more[40] = "";
+    if (w->n > w->shown) snprintf(more, sizeof more, " and %d more", w->n - w->shown);
+    at += (size_t)snprintf(text + at, sizeof text - at, "%s%d %s%s, %s%s (%s)", at ? "; " : "",
+                           w->n, what, w->n == 1 ? "" : "s", w->names, more, w->why);
+    bool last = i + 1 == l->n_whys;
+    if (last || at + strlen(l->of[i + 1].names) + strlen(l->of[i + 1].why) > MOST) {
+      mr_notice("%s: left out: %s: fields= chooses", t->shards->shard[0].path, text);
+      at = 0;
+    }
+  }
 }
 
 /* ---- plan ---- */

@@ -112,19 +112,25 @@ int mr__shard_source_want(mr_shard_source_t *t, int column);
 /* For settle: a ragged field of up to `most` bytes.  Returned by value. */
 mr_field_t mr__shard_bytes_field(const char *name, int64_t most);
 
-/* For settle without fields=: the columns that become no field, for one notice. */
-enum { MR_SHARD_LEFT_WHYS = 3 };
+/* For settle without fields=: the columns that become no field, each with its reason. */
+enum { MR_SHARD_LEFT_WHYS = 16 /* different reasons; the last one takes what is beyond */ };
 typedef struct mr_shard_left {
-  int n[MR_SHARD_LEFT_WHYS];          /* for each reason */
-  char first[MR_SHARD_LEFT_WHYS][64]; /* the first one's name */
+  int n_whys;
+  struct mr_shard_left_why {
+    char why[200], names[600]; /* the names quoted, as many as fit */
+    int n, shown;
+  } of[MR_SHARD_LEFT_WHYS];
 } mr_shard_left_t;
 
-/* Adds a column that has no field: `used` is the field's name, or NULL if not every record has the
-   column.  Returns whether it was added. */
+/* Notes that a column becomes no field, for this reason; a second note of both is none. */
+void mr__shard_left_note(mr_shard_left_t *l, const char *column, const char *why);
+
+/* Notes a column that has no field: `used` is the field's name, or NULL if not every record has the
+   column.  Returns whether it was noted. */
 bool mr__shard_left_add(mr_shard_left_t *l, const mr_shard_source_t *t, const char *column,
                         const char *used);
 
-/* Says how many were left out, if any were, and how to choose others; what: "column". */
+/* Names the columns that were left out, with their reasons, if any were; what: "column". */
 void mr__shard_left_say(const mr_shard_left_t *l, const mr_shard_source_t *t, const char *what);
 
 /* For unpack: MR_ERR_DATA with a sentence if label is not a class of classes=, else MR_OK. */

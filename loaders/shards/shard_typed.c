@@ -33,6 +33,23 @@ mr_err_t mr_typed_column(mr_shard_draft_t *d, const char *name, size_t n, mr_typ
   return mr_shard_draft_column(d, text, (size_t)at, kind, column, diag);
 }
 
+mr_err_t mr_typed_refuse(mr_shard_draft_t *d, const char *name, size_t n, const char *why,
+                         uint32_t *column, mr_diag_t *diag) {
+  enum { WHY_MAX = 120 };
+  char fit[MR_SHARD_NAME_MAX], text[WHY_MAX];
+  mr_diag_t failed = {0};
+  snprintf(text, sizeof text, "%s", why);
+  size_t most = sizeof fit - 2 - strlen(text);
+  if (n > most) n = most;
+  for (size_t i = 0; i < n; i++) fit[i] = name[i] && name[i] != '\t' ? name[i] : '?';
+  mr_err_t e = mr_typed_column(d, fit, n, MR_TYPED_REFUSED, NULL, text, column, &failed);
+  return e == MR_ERR_NOMEM ? mr_diag_relay(diag, e, &failed) : MR_OK;
+}
+
+size_t mr_typed_stored(mr_typed_t kind, mr_dtype_t dtype) {
+  return kind == MR_TYPED_PLAIN ? mr_dtype_size(dtype) : kind == MR_TYPED_I8 ? 1 : 2;
+}
+
 /* Whether a column is called name. */
 static bool is_called(const mr_shards_column_t *c, const char *name) {
   size_t n = strlen(name);
@@ -190,6 +207,15 @@ static mr_err_t typed_no_column(mr_stage_t *s, const mr_shard_source_t *t, const
                        t->shards->shard->path, list);
 }
 
+/* Whether a column is there again, with another type or shape. */
+static bool has_another(const mr_shards_t *shards, int column, const char *name) {
+  for (int c = 0; c < shards->n_columns; c++)
+    if (c != column && shards->column[c].kind != MR_TYPED_REFUSED &&
+        is_called(&shards->column[c], name))
+      return true;
+  return false;
+}
+
 /* Without fields=: the columns that every record has with one type. */
 static mr_err_t typed_settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out) {
   char called[MR_SHARD_NAME_MAX];
@@ -198,10 +224,16 @@ static mr_err_t typed_settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_
     const mr_shards_column_t *k = &t->shards->column[c];
     copy_name(k, called);
     const char *name = k->have == t->shards->n_records ? typed_usual_name(called) : NULL;
-    if (k->kind >= MR_TYPED_WORD || mr__shard_left_add(&left, t, called, name)) continue;
-    MR_TRY(typed_settle_field(s, t, c, name, NULL, out));
+    if (k->kind == MR_TYPED_WORD) continue;
+    if (k->kind == MR_TYPED_REFUSED)
+      mr__shard_left_note(&left, called, typed_text(k));
+    else if (!name && has_another(t->shards, c, called))
+      mr__shard_left_note(&left, called, "its type or shape differs from record to record");
+    else if (!mr__shard_left_add(&left, t, called, name))
+      MR_TRY(typed_settle_field(s, t, c, name, NULL, out));
   }
-  if (t->n_fields) return mr__shard_left_say(&left, t, "column"), MR_OK;
+  mr__shard_left_say(&left, t, "column");
+  if (t->n_fields) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "no column of %s is in every record with one type and a name that can be a "
                        "field's: want fields=COLUMN:FIELD,..",
@@ -305,8 +337,8 @@ static mr_err_t unpack_typed(const mr_shards_t *shards, const mr_shards_column_t
     return *(double *)v->data = number, MR_OK;
   }
   typed_field_of(c, &f);
-  size_t bytes = mr_field_bytes(&f), narrow = c->kind == MR_TYPED_I8 ? 1 : 2;
-  size_t want = c->kind == MR_TYPED_PLAIN ? bytes : bytes / 4 * narrow;
+  size_t bytes = mr_field_bytes(&f);
+  size_t want = bytes / mr_dtype_size(f.dtype) * mr_typed_stored((mr_typed_t)c->kind, f.dtype);
   if ((size_t)p->size != want)
     return mr_fail(diag, MR_ERR_DATA, "has %" PRId64 " bytes, want %zu", p->size, want);
   for (size_t i = 0; f.dtype == MR_BOOL && i < bytes; i++)

@@ -30,6 +30,15 @@ mr_err_t mr_typed_column(mr_shard_draft_t *d, const char *name, size_t n, mr_typ
                          const mr_field_t *type, const char *why, uint32_t *column,
                          mr_diag_t *diag);
 
+/* Adds a column that cannot be a field, for the reason why: a question for it gets the reason, and
+   the notice of what is left out has it.  A name that no column can have is cut or changed until
+   one can.  A draft without room is fine.  MR_ERR_NOMEM. */
+mr_err_t mr_typed_refuse(mr_shard_draft_t *d, const char *name, size_t n, const char *why,
+                         uint32_t *column, mr_diag_t *diag);
+
+/* Returns the bytes that an element of a PLAIN or narrow kind has in the file. */
+size_t mr_typed_stored(mr_typed_t kind, mr_dtype_t dtype);
+
 /* Sets kind and dtype by NumPy's name of a type, name[0,n); "int" is int64.  False, and nothing
    set, for another name. */
 bool mr_typed_numpy(const char *name, size_t n, mr_typed_t *kind, mr_dtype_t *dtype);

@@ -26,7 +26,11 @@ static inline const char *in_folder(const char *name) {
 }
 
 static int n_notices;
-static inline void count_notice(void *arg, const char *text) { n_notices++; }
+static char last_notice[1024];
+static inline void count_notice(void *arg, const char *text) {
+  n_notices++;
+  snprintf(last_notice, sizeof last_notice, "%s", text);
+}
 
 /* The cache lies in the folder too, so that no test finds another's index. */
 static inline int make_folder(void **state) {

@@ -197,6 +197,11 @@ static void columns_that_are_no_fields_say_why(void **state) {
   draw_records(&r);
   write_data_set(-1, NULL, NULL);
   want_refused(&mr_stage_mds, pickle, "it holds pickles, which are programs");
+  hand_t h;
+  if (shards_plan(&h, &mr_stage_mds, (const char *const[]){files, index, NULL}) < 0)
+    fail_msg("%s", h.diag.text);
+  shards_close(&h);
+  assert_non_null(strstr(last_notice, "\"pk\" (it holds pickles, which are programs"));
   want_refused(&mr_stage_mds, none, "there is no column y; the records of");
 }
 

@@ -134,9 +134,72 @@ static void files_without_rows_are_refused(void **state) {
   want_refused(stage[1], (const char *const[]){files[0], NULL}, "text: ");
 }
 
+/* A safetensors file of five tensors by hand, as base/safetensors.h does not write narrow ones. */
+static void write_tensors(const char *name) {
+  static const char head[] =
+      "{\"i\":{\"dtype\":\"I8\",\"shape\":[3],\"data_offsets\":[0,3]},"
+      "\"u\":{\"dtype\":\"U16\",\"shape\":[3,1],\"data_offsets\":[3,9]},"
+      "\"s\":{\"dtype\":\"I16\",\"shape\":[3],\"data_offsets\":[9,15]},"
+      "\"c\":{\"dtype\":\"C64\",\"shape\":[3],\"data_offsets\":[15,39]},"
+      "\"few\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[39,47]}}";
+  uint8_t file[8 + sizeof head - 1 + 47] = {0}, *data = file + sizeof file - 47;
+  uint64_t n = sizeof head - 1;
+  memcpy(file, &n, 8), memcpy(file + 8, head, n);
+  for (int i = 0; i < 3; i++) {
+    data[i] = (uint8_t)(-1 - i);
+    memcpy(data + 3 + 2 * i, &(uint16_t){(uint16_t)(65535 - i)}, 2);
+    memcpy(data + 9 + 2 * i, &(int16_t){(int16_t)(-300 * i)}, 2);
+  }
+  write_file(name, file, sizeof file);
+}
+
+static void narrow_tensors_become_i32_and_the_others_are_named(void **state) {
+  char files[100];
+  hand_t h;
+  snprintf(files, sizeof files, "files=%s/narrow.safetensors", folder);
+  write_tensors("narrow.safetensors");
+  if (shards_plan(&h, stage[1], (const char *const[]){files, NULL}) < 0 || h.s.def->open(&h.s) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_int_equal(h.s.out_spec[0].n_fields, 3);
+  assert_non_null(strstr(last_notice, "\"c\" (no field has its type, C64)"));
+  assert_non_null(strstr(last_notice, "\"few\" (2 rows, and the records are 3)"));
+  burst_t *b = burst_new(&h.s);
+  for (int64_t i = 0; i < 3; i++) {
+    if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
+    assert_int_equal(*(int32_t *)b->rec[0].field[0].data, -1 - i);
+    assert_int_equal(*(int32_t *)b->rec[0].field[1].data, 65535 - i);
+    assert_int_equal(*(int32_t *)b->rec[0].field[2].data, -300 * i);
+  }
+  burst_free(b), shards_close(&h);
+  want_refused(stage[1], (const char *const[]){files, "fields=c", NULL}, "has its type, C64");
+  want_refused(stage[1], (const char *const[]){files, "fields=i,few", NULL},
+               "1 array of 3 rows (i) and 1 of 2 (few) are asked for");
+  if (shards_plan(&h, stage[1], (const char *const[]){files, "fields=few", NULL}) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_int_equal(h.s.out_spec[0].n_records, 2);
+  shards_close(&h);
+}
+
+static void equal_groups_of_row_counts_are_refused_with_both(void **state) {
+  char files[100];
+  float data[7] = {0};
+  mr_diag_t d = {0};
+  mr_npz_array_t z[] = {{.name = "a", .dtype = MR_F32, .ndim = 1, .dim = {5}, .data = data},
+                        {.name = "b", .dtype = MR_F32, .ndim = 1, .dim = {7}, .data = data},
+                        {.name = "c", .dtype = MR_F32, .ndim = 1, .dim = {5}, .data = data},
+                        {.name = "d", .dtype = MR_F32, .ndim = 1, .dim = {7}, .data = data}};
+  snprintf(files, sizeof files, "files=%s/two.npz", folder);
+  assert_int_equal(mr_npz_save(in_folder("two.npz"), z, 4, &d), MR_OK);
+  want_refused(stage[0], (const char *const[]){files, NULL},
+               "2 arrays of 5 rows (a) and 2 of 7 (b)");
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_what_was_written),
-                                     cmocka_unit_test(damaged_bytes_never_lead_out_of_the_file),
-                                     cmocka_unit_test(files_without_rows_are_refused)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(rows_are_what_was_written),
+      cmocka_unit_test(damaged_bytes_never_lead_out_of_the_file),
+      cmocka_unit_test(files_without_rows_are_refused),
+      cmocka_unit_test(narrow_tensors_become_i32_and_the_others_are_named),
+      cmocka_unit_test(equal_groups_of_row_counts_are_refused_with_both)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
