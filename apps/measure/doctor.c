@@ -138,6 +138,7 @@ static int doctor_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_report_io(report, folder);
   mr_report_gpu(report);
   mr_report_devices(report);
+  mr_doctor_ranks(report);
   mr_report_libraries(report);
   mr_err_t e = a->n_words ? add_sources(a, report, diag) : MR_OK;
   if (e >= 0) e = doctor_print(a, report, diag);
