@@ -116,6 +116,27 @@ int mr_open_regular_fd(const char *path) {
   return -1;
 }
 
+static bool line_grow(char **line, size_t *room, size_t n) {
+  if (n < *room) return true;
+  size_t more = *room ? 2 * *room : 256;
+  char *p = realloc(*line, more);
+  if (p) *line = p, *room = more;
+  return p != NULL;
+}
+
+ssize_t mr_read_line(FILE *f, size_t most, char **line, size_t *room) {
+  size_t n = 0;
+  if (!line_grow(line, room, 1)) return -1;
+  for (int c = 0; c != '\n' && (c = getc_unlocked(f)) != EOF; n++)
+    if (n < most) {
+      if (!line_grow(line, room, n + 1)) return -1;
+      (*line)[n] = (char)c;
+    }
+  bool whole = n <= most && !ferror(f);
+  (*line)[whole ? n : 0] = 0;
+  return !n || ferror(f) ? -1 : whole ? (ssize_t)n : 0;
+}
+
 FILE *mr_open_regular(const char *path) {
   int fd = mr_open_regular_fd(path);
   FILE *f = fd < 0 ? NULL : fdopen(fd, "r");

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "base/decls.h"
 #include "base/err.h"
@@ -33,6 +34,13 @@ mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_d
 int mr_open_regular_fd(const char *path);
 FILE *mr_open_regular(const char *path);
 const char *mr_open_reason(int error);
+
+/* Reads the next line, with its newline if it has one, into *line, which is grown (heap, the caller
+   frees it; *line NULL and *room 0 at first) and ends with a NUL.  Returns its bytes; 0 for a line
+   of more than `most` bytes, which is skipped to its end and leaves *line ""; -1 at the end of the
+   file, after an error (ferror) or without memory (errno ENOMEM, not feof). */
+ssize_t mr_read_line(FILE *f, size_t most, char **line, size_t *room);
+enum { MR_LINE_MOST = 16 << 20 /* bytes of a line of a run's files */ };
 
 /* Whether a call failed with this errno for want of descriptors or memory, so that it says nothing
    about the file.  mr_open_short fails for such an open: MR_ERR_NOMEM, always, with the path, the

@@ -218,7 +218,7 @@ static mr_err_t head_in_file(csv_t *c, mr_diag_t *diag) {
   FILE *f = mr_open_regular(c->path);
   char *line = NULL;
   size_t room = 0, n = strlen(beginning);
-  ssize_t got = f ? getline(&line, &room, f) : -1;
+  ssize_t got = f ? mr_read_line(f, MR_LINE_MOST, &line, &room) : -1;
   if (f) fclose(f);
   bool whole = got > 0 && line[got - 1] == '\n';
   size_t length = got > 0 ? (size_t)got : 0;

@@ -8,6 +8,7 @@
 
 #include "apps/cli/cli.h"
 #include "apps/look/top_run.h"
+#include "base/clock.h"
 #include "base/feature.h"
 #include "base/text.h"
 
@@ -29,17 +30,27 @@ static int print_once(mr_top_t *t) {
   return 0;
 }
 
-enum { FIRST_MS = 5000, ALL_MS = 60000 };
+enum { FIRST_MS = 5000, ALL_MS = 10000 };
 
 /* Waits until the page has sent all earlier records, which takes longer when training leaves it
-   little time. */
-static void wait_for_all(mr_top_t *t) {
-  for (int ms = 0; ms < ALL_MS && !mr_top_feed_over(t->feed); ms += 50) {
-    mr_top_drain(t);
-    if (mr_top_feed_caught_up(t->feed) && (t->seen || ms >= FIRST_MS)) break;
-    usleep(50000);
+   little time.  A page that has not done so by then, or has sent nothing at all, is not waited for:
+   it may never end. */
+static mr_err_t wait_for_all(mr_top_t *t, mr_diag_t *diag) {
+  int64_t begun = mr_now_ns(), ms = 0;
+  bool any = false;
+  for (;; ms = (mr_now_ns() - begun) / 1000000) {
+    bool more = mr_top_drain(t), up = mr_top_feed_caught_up(t->feed);
+    any |= more || up;
+    if (!more && (mr_top_feed_over(t->feed) || (up && (t->seen || ms >= FIRST_MS)))) return MR_OK;
+    if (ms >= ALL_MS || (!any && ms >= FIRST_MS)) break;
+    if (!more) usleep(50000);
   }
-  mr_top_drain(t);
+  if (!t->seen)
+    return mr_fail(diag, MR_ERR_IO, "%s: no record of a run in %d s; is it the page of a run?",
+                   t->where, (int)(ms / 1000));
+  mr_notice("%s: its records have not ended after %d s; these are the newest until then", t->where,
+            (int)(ms / 1000));
+  return MR_OK;
 }
 
 /* Overwrites a token in the word, which is part of argv and visible to every user of the host. */
@@ -62,11 +73,12 @@ static int top_run(const mr_args_t *a, mr_diag_t *diag) {
   if (e >= 0) {
     t->where = mr_top_feed_name(t->feed);
     mr_top_forget(t);
-    if (once) wait_for_all(t);
+    result = once ? wait_for_all(t, diag) : MR_OK;
     const char *over = once && !t->seen ? mr_top_feed_over(t->feed) : NULL;
-    result = over   ? mr_fail(diag, MR_ERR_IO, "%s: %s", t->where, over)
-             : once ? print_once(t)
-                    : mr_top_watch(t, diag);
+    result = result < 0 ? result
+             : over     ? mr_fail(diag, MR_ERR_IO, "%s: %s", t->where, over)
+             : once     ? print_once(t)
+                        : mr_top_watch(t, diag);
   }
   mr_top_feed_close(t->feed);
   mr_top_fini(t);

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 
 #include "apps/look/top_page.h"
+#include "base/text.h"
+#include "base/xio.h"
 
 struct mr_top_feed {
   mr_top_page_t *page; /* NULL: a file, described by the fields below */
@@ -19,14 +21,15 @@ struct mr_top_feed {
 
 static mr_err_t open_folder(mr_top_feed_t *f, const char *where, mr_diag_t *diag) {
   struct stat st;
-  snprintf(f->name, sizeof f->name, "%s", where);
+  mr_printable(where, f->name, sizeof f->name);
   snprintf(f->path, sizeof f->path, "%s/metrics.jsonl", where);
-  f->file = fopen(f->path, "re");
+  f->file = mr_open_regular(f->path);
   if (!f->file)
-    return mr_fail(diag, MR_ERR_IO,
-                   "%s: holds no metrics.jsonl; name a run's folder, its web.url or the address of "
-                   "its page",
-                   where);
+    return mr_fail(
+        diag, MR_ERR_IO,
+        "%s: holds no metrics.jsonl, a regular file; name a run's folder, its web.url or "
+        "the address of its page",
+        where);
   f->inode = fstat(fileno(f->file), &st) == 0 ? st.st_ino : 0;
   return MR_OK;
 }
@@ -35,7 +38,7 @@ static mr_err_t open_folder(mr_top_feed_t *f, const char *where, mr_diag_t *diag
 static bool reopen_replaced(mr_top_feed_t *f) {
   struct stat st;
   if (stat(f->path, &st) < 0 || st.st_ino == f->inode) return false;
-  FILE *now = fopen(f->path, "re");
+  FILE *now = mr_open_regular(f->path);
   if (!now) return false;
   fclose(f->file);
   f->file = now, f->inode = st.st_ino;
@@ -47,7 +50,8 @@ static char *next_line(mr_top_feed_t *f, bool *again) {
   size_t cap = 0;
   long at = ftell(f->file);
   clearerr(f->file);
-  ssize_t n = getline(&line, &cap, f->file);
+  ssize_t n;
+  while ((n = mr_read_line(f->file, MR_LINE_MOST, &line, &cap)) == 0) at = ftell(f->file);
   if (n > 0 && line[n - 1] == '\n') return line;
   free(line);
   fseek(f->file, at, SEEK_SET); /* half a line: retry when the rest is there */
@@ -64,7 +68,7 @@ static bool is_address(const char *where) {
 /* Reads a file with an address, as the web stage writes it; false if it has none. */
 static bool read_address(const char *path, char *address, size_t n) {
   struct stat st;
-  FILE *f = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "re") : NULL;
+  FILE *f = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? mr_open_regular(path) : NULL;
   bool read = f && fgets(address, (int)n, f) && is_address(address);
   if (f) fclose(f);
   if (read) address[strcspn(address, "\r\n")] = 0;

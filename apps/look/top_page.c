@@ -10,6 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/shown.h"
+#include "base/text.h"
+#include "base/xio.h"
+
+enum { LINES_AT_ONCE = 4096 };
 enum { MOST = 64 << 20 }; /* bytes received and not yet taken */
 
 struct mr_top_page {
@@ -21,7 +26,7 @@ struct mr_top_page {
   atomic_bool stop;     /* relaxed: asks the reader to end, which is then joined */
   pthread_mutex_t lock; /* guards the fields below */
   char *text;           /* [n] bytes received; [0,at) have been taken */
-  size_t n, at;
+  size_t n, at, line;   /* line: bytes after the last newline */
   char over[CURL_ERROR_SIZE + 64];
 };
 
@@ -33,7 +38,10 @@ static size_t top_page_on_data(char *data, size_t size, size_t n, void *arg) {
   mr_top_page_t *p = arg;
   size_t more = size * n;
   pthread_mutex_lock(&p->lock);
-  char *text = p->n + more < MOST ? realloc(p->text, p->n + more + 1) : NULL;
+  const char *end = memrchr(data, '\n', more);
+  p->line = end ? (size_t)(data + more - end) - 1 : p->line + more;
+  char *text =
+      p->n + more < MOST && p->line < MR_LINE_MOST ? realloc(p->text, p->n + more + 1) : NULL;
   if (text) {
     memcpy(text + p->n, data, more);
     p->text = text, p->n += more;
@@ -60,6 +68,9 @@ static void *read_page(void *arg) {
              "the token is missing or wrong; name the run's web.url, or set MILLRACE_TOKEN");
   else if (status >= 400)
     snprintf(p->over, sizeof p->over, "the page answers %ld", status);
+  else if (p->line >= MR_LINE_MOST)
+    snprintf(p->over, sizeof p->over, "the page sends a line of more than %d MiB",
+             MR_LINE_MOST >> 20);
   else
     snprintf(p->over, sizeof p->over, "%s", e == CURLE_OK ? "the run is over" : why);
   pthread_mutex_unlock(&p->lock);
@@ -83,8 +94,11 @@ static mr_err_t top_page_start(mr_top_page_t *p, const char *where, mr_diag_t *d
   const char *query = strchr(where, '?');
   int n = query ? (int)(query - where) : (int)strlen(where);
   bool slash = n > 0 && where[n - 1] == '/';
-  snprintf(p->name, sizeof p->name, "%.*s", n, where);
-  snprintf(p->path, sizeof p->path, "%s%sevents", p->name, slash ? "" : "/");
+  snprintf(p->path, sizeof p->path, "%.*s%sevents", n, where, slash ? "" : "/");
+  char *shown = mr_shown_url(where); /* without user and password too */
+  if (!shown) return mr_no_memory(diag, "the name of a page");
+  mr_printable(shown, p->name, sizeof p->name);
+  free(shown);
   p->curl = curl_easy_init();
   if (!p->curl || !set_token(p, query)) return mr_no_memory(diag, "the text of %s", p->name);
   curl_easy_setopt(p->curl, CURLOPT_URL, p->path);
@@ -124,7 +138,8 @@ const char *mr_top_page_name(const mr_top_page_t *p) { return p->name; }
 /* Takes the first complete line of the received text; NULL without one. */
 static char *top_page_take_line(mr_top_page_t *p) {
   pthread_mutex_lock(&p->lock);
-  char *end = p->n > p->at ? memchr(p->text + p->at, '\n', p->n - p->at) : NULL, *line = NULL;
+  bool whole = p->n - p->at > p->line; /* the rest of the last line is looked at once */
+  char *end = whole ? memchr(p->text + p->at, '\n', p->n - p->at) : NULL, *line = NULL;
   if (end) {
     line = strndup(p->text + p->at, (size_t)(end - p->text) - p->at);
     p->at = (size_t)(end - p->text) + 1;
@@ -137,7 +152,8 @@ static char *top_page_take_line(mr_top_page_t *p) {
 }
 
 char *mr_top_page_next(mr_top_page_t *p) {
-  for (char *line; (line = top_page_take_line(p)); free(line)) {
+  int n = 0; /* a page may send lines without a record as fast as they are taken */
+  for (char *line; n < LINES_AT_ONCE && (line = top_page_take_line(p)); n++, free(line)) {
     p->caught_up |= !strncmp(line, "event: live", 11);
     if (!strncmp(line, "data: {\"kind\"", 13)) {
       memmove(line, line + 6, strlen(line + 6) + 1);
@@ -151,7 +167,7 @@ bool mr_top_page_caught_up(const mr_top_page_t *p) { return p->caught_up; }
 
 const char *mr_top_page_over(mr_top_page_t *p) {
   pthread_mutex_lock(&p->lock);
-  const char *why = p->over[0] && p->at == p->n ? p->over : NULL;
+  const char *why = p->over[0] && p->n - p->at <= p->line ? p->over : NULL;
   pthread_mutex_unlock(&p->lock);
   return why;
 }

@@ -155,7 +155,9 @@ void mr_top_fini(mr_top_t *t) {
 
 bool mr_top_drain(mr_top_t *t) {
   bool again = false, any = false;
-  for (char *text; (text = mr_top_feed_next(t->feed, &again)) || again; any = true) {
+  int n = 0;
+  for (char *text; n < MR_TOP_BURST && ((text = mr_top_feed_next(t->feed, &again)) || again);
+       any = true, n++) {
     if (again) mr_top_forget(t);
     if (text) take_record(t, text);
     free(text);

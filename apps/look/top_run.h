@@ -13,6 +13,7 @@
 #include "base/metric.h"
 
 enum { MR_TOP_LOSSES = 1 << 16, MR_TOP_LINES = 6, MR_TOP_HEAD_LINES = 7, MR_TOP_LINE = 640 };
+enum { MR_TOP_BURST = 4096 };
 enum { MR_TOP_STAGE_COLUMNS = 76 /* width of a stage's line in words */ };
 
 typedef struct mr_top_stage {
@@ -44,7 +45,8 @@ typedef struct mr_top {
 void mr_top_forget(mr_top_t *t);
 void mr_top_fini(mr_top_t *t); /* frees what t holds, but for where and feed; all zero is fine */
 
-/* Takes every record available now; returns whether there was any.  Never blocks. */
+/* Takes the records available now, at most MR_TOP_BURST of them; returns whether there was any.
+   Never blocks. */
 bool mr_top_drain(mr_top_t *t);
 
 /* Writes the lines of numbers; returns how many, in [3,MR_TOP_HEAD_LINES]. */

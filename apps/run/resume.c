@@ -61,7 +61,7 @@ static int64_t last_step(const char *path, int64_t since) {
   char *line = NULL;
   size_t cap = 0;
   FILE *f = mr_resume_is_newer(path, since) ? mr_open_regular(path) : NULL;
-  while (f && getline(&line, &cap, f) > 0)
+  while (f && mr_read_line(f, MR_LINE_MOST, &line, &cap) >= 0)
     if (sscanf(line, "{\"kind\":\"step\",\"step\":%" SCNd64 ",", &step) == 1 && step > last)
       last = step;
   if (f) fclose(f);

@@ -122,8 +122,8 @@ static mr_err_t read_metrics(mr_run_info_t *r, mr_diag_t *diag) {
   snprintf(file, sizeof file, "%s/metrics.jsonl", r->path);
   if (stat(file, &st) < 0 || !(f = mr_open_regular(file)))
     return mr_fail(diag, MR_ERR_IO, "%s: holds no metrics.jsonl, so it is not a run", r->path);
-  for (ssize_t n; fits && (n = getline(&line, &cap, f)) > 0;)
-    fits = run_info_take_line(r, line, (size_t)n);
+  for (ssize_t n; fits && (n = mr_read_line(f, MR_LINE_MOST, &line, &cap)) >= 0;)
+    if (n) fits = run_info_take_line(r, line, (size_t)n);
   int reason = fits && !feof(f) ? errno : 0;
   free(line);
   fclose(f);

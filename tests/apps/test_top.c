@@ -6,11 +6,14 @@
 
 #include <cmocka.h>
 
+#include <arpa/inet.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/xio.h"
@@ -269,6 +272,79 @@ static void skipped_steps_are_shown_once_there_are_any(void **state) {
   assert_non_null(strstr(p.out, "\nsteps skipped as not finite: 3\n"));
 }
 
+static void metrics_that_are_no_regular_file_are_not_waited_for(void **state) {
+  char path[96];
+  snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+  assert_int_equal(mkfifo(path, 0600), 0);
+  RUN(&p, "top", dir, "--once");
+  assert_int_not_equal(p.status, 0);
+  assert_non_null(strstr(p.err, "regular file"));
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(symlink("/dev/zero", path), 0);
+  RUN(&p, "top", dir, "--once");
+  assert_int_not_equal(p.status, 0);
+  assert_non_null(strstr(p.err, "regular file"));
+}
+
+static void a_line_without_end_is_passed_over(void **state) {
+  char path[96];
+  snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+  add_step(6, 0.75);
+  FILE *f = fopen(path, "a");
+  for (int i = 0; i < 17 << 10; i++) fprintf(f, "%1024d", i);
+  fputc('\n', f);
+  fclose(f);
+  add_step(7, 0.5);
+  RUN(&p, "top", dir, "--once");
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "step 7/100"));
+}
+
+/* ---- pages that never say what they have ---- */
+
+/* Serves one connection in a process of its own: an answer's head, then `part` again and again. */
+static pid_t serve_page(const char *part, int *port) {
+  struct sockaddr_in a = {.sin_family = AF_INET};
+  socklen_t size = sizeof a;
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  assert_true(!bind(fd, (struct sockaddr *)&a, sizeof a) && !listen(fd, 8) &&
+              !getsockname(fd, (struct sockaddr *)&a, &size));
+  *port = ntohs(a.sin_port);
+  pid_t pid = fork();
+  if (pid == 0) {
+    static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+    int c = accept(fd, NULL, NULL);
+    bool resume = send(c, head, strlen(head), MSG_NOSIGNAL) > 0;
+    while (resume && *part) resume = send(c, part, strlen(part), MSG_NOSIGNAL) > 0;
+    char none;
+    while (resume && recv(c, &none, 1, 0) > 0) continue; /* says nothing until the other leaves */
+    _exit(0);
+  }
+  close(fd);
+  return pid;
+}
+
+static void a_page_without_end_is_left(void **state) {
+  NEEDS("CURL");
+  static const char *const row[][2] = {
+      {"", "no record of a run"},
+      {"yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"
+       "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy",
+       "a line of more than"},
+      {": a comment that is no record\n", "no record of a run"},
+  };
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    int port;
+    char url[64];
+    pid_t server = serve_page(row[i][0], &port);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d/?token=x", port);
+    RUN(&p, "top", "--once", url);
+    if (!p.status || !strstr(p.err, row[i][1])) fail_msg("%zu: %d %s", i, p.status, p.err);
+    assert_int_equal(program_wait(server), 0);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(it_follows_a_run_and_leaves_on_q, setup, teardown),
@@ -280,6 +356,10 @@ int main(void) {
       cmocka_unit_test_setup_teardown(without_a_terminal_it_says_what_to_do, setup, teardown),
       cmocka_unit_test_setup_teardown(a_model_is_shown_by_what_it_is_judged_by, setup, teardown),
       cmocka_unit_test_setup_teardown(skipped_steps_are_shown_once_there_are_any, setup, teardown),
+      cmocka_unit_test_setup_teardown(metrics_that_are_no_regular_file_are_not_waited_for, setup,
+                                      teardown),
+      cmocka_unit_test_setup_teardown(a_line_without_end_is_passed_over, setup, teardown),
+      cmocka_unit_test(a_page_without_end_is_left),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

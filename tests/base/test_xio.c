@@ -118,6 +118,31 @@ static void a_pipe_is_refused_without_waiting_for_its_writer(void **state) {
   assert_int_equal(rmdir(folder), 0);
 }
 
+static void a_line_beyond_the_limit_is_skipped_without_memory_for_it(void **state) {
+  FILE *f = tmpfile();
+  char *line = NULL;
+  size_t room = 0;
+  assert_non_null(f);
+  fputs("a\n12345678\n123456789", f);
+  for (int i = 0; i < 100000; i++) fputc('x', f);
+  fputs("\n\nlast", f);
+  rewind(f);
+  assert_int_equal(mr_read_line(f, 9, &line, &room), 2);
+  assert_string_equal(line, "a\n");
+  assert_int_equal(mr_read_line(f, 9, &line, &room), 9);
+  assert_string_equal(line, "12345678\n");
+  assert_int_equal(mr_read_line(f, 9, &line, &room), 0);
+  assert_string_equal(line, "");
+  assert_int_equal(mr_read_line(f, 9, &line, &room), 1);
+  assert_string_equal(line, "\n");
+  assert_int_equal(mr_read_line(f, 9, &line, &room), 4);
+  assert_string_equal(line, "last");
+  assert_int_equal(mr_read_line(f, 9, &line, &room), -1);
+  assert_true(feof(f) && room < 1000);
+  fclose(f);
+  free(line);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_printed_file_is_whole),
@@ -126,6 +151,7 @@ int main(void) {
       cmocka_unit_test(a_link_under_a_temporary_name_is_not_followed),
       cmocka_unit_test(temporary_names_differ_and_end_with_the_process_id),
       cmocka_unit_test(a_pipe_is_refused_without_waiting_for_its_writer),
+      cmocka_unit_test(a_line_beyond_the_limit_is_skipped_without_memory_for_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
