@@ -17,7 +17,7 @@ typedef enum mr_opt_type {
   MR_OPT_F64,    /* double */
   MR_OPT_BOOL,   /* bool; the bare word means true */
   MR_OPT_STR,    /* const char *, owned by the graph; NULL when the default is NULL */
-  MR_OPT_SECRET, /* as STR; its text is never shown (mr_watch_setting) */
+  MR_OPT_SECRET, /* as STR; its text is never shown (mr_shown) */
   MR_OPT_ENUM,   /* int: index into choices "hwc|chw" */
   MR_OPT_RANGE,  /* double[2] from "0.9:1.0"; lo <= hi */
   MR_OPT_VEC3,   /* double[3] from "0.49,0.48,0.44" */

@@ -213,7 +213,8 @@ static mr_err_t alert_plan(mr_stage_t *s) {
   if (*to && !mr_built_in("CURL"))
     return mr_stage_relay(s, mr_without(&why, "webhook", "CURL"), &why);
   if (!*to || !strncasecmp(to, "http://", 7) || !strncasecmp(to, "https://", 8)) return MR_OK;
-  return mr_stage_fail(s, MR_ERR_CONFIG, "webhook = %s: want http://... or https://...", to);
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "webhook: want an address that begins with http:// or https://");
 }
 
 static void alert_report(mr_stage_t *s, char *text, size_t n) {

@@ -40,6 +40,6 @@ mr_err_t mr_alert_post(const char *address, const char *kind, int64_t step, cons
   cJSON_free(body);
   curl_easy_cleanup(c);
   if (code == CURLE_OK) return MR_OK;
-  return mr_fail(diag, code == CURLE_OUT_OF_MEMORY ? MR_ERR_NOMEM : MR_ERR_IO, "%s: %s", address,
-                 curl_easy_strerror(code));
+  return mr_fail(diag, code == CURLE_OUT_OF_MEMORY ? MR_ERR_NOMEM : MR_ERR_IO,
+                 "webhook: not reached: %s", curl_easy_strerror(code));
 }

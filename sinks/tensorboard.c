@@ -264,20 +264,22 @@ typedef struct hparam {
   Tb__HparamEntry entry;
   Tb__HparamValue value;
   char name[160]; /* STAGE.SETTING */
+  char *text;     /* its value; heap */
 } hparam_t;
 
-static void set_hparam(hparam_t *h, const char *stage, const mr_opt_t *o, const char *text) {
+/* Takes text over. */
+static void set_hparam(hparam_t *h, const char *stage, const mr_opt_t *o, char *text) {
   Tb__HparamEntry *e = &h->entry;
   Tb__HparamValue *v = &h->value;
   snprintf(h->name, sizeof h->name, "%s.%s", stage, o->name);
   tb__hparam_entry__init(e), tb__hparam_value__init(v);
-  e->key = h->name, e->value = v;
+  e->key = h->name, e->value = v, h->text = text;
   if (o->type == MR_OPT_INT || o->type == MR_OPT_F64)
     v->kind_case = TB__HPARAM_VALUE__KIND_NUMBER_VALUE, v->number_value = mr_strtod(text, NULL);
   else if (o->type == MR_OPT_BOOL)
     v->kind_case = TB__HPARAM_VALUE__KIND_BOOL_VALUE, v->bool_value = text[0] == 't';
   else
-    v->kind_case = TB__HPARAM_VALUE__KIND_STRING_VALUE, v->string_value = (char *)(uintptr_t)text;
+    v->kind_case = TB__HPARAM_VALUE__KIND_STRING_VALUE, v->string_value = text;
 }
 
 /* Whether a stage shows or stores results; an experiment does not vary its settings. */
@@ -285,26 +287,33 @@ static bool is_sink(const mr_stage_def_t *def) {
   return def->in[0].name && (!def->out[0].name || def->in[0].flow == MR_FLOW_METRICS);
 }
 
-/* Fills h[], or counts if it is NULL; returns how many settings there are. */
-static size_t each_setting(const mr_stage_t *s, hparam_t *h) {
+/* Fills h[most], or counts if it is NULL; returns how many settings there are. */
+static size_t each_setting(const mr_stage_t *s, hparam_t *h, size_t most) {
   size_t n = 0;
   for (int i = 0; i < mr_watch_n_stages(s); i++) {
     const mr_stage_def_t *def = mr_watch_def(s, i);
     for (const mr_opt_t *o = def->opts; !is_sink(def) && o && o->type != MR_OPT_END; o++) {
-      const char *text = mr_watch_setting(s, i, o->name);
-      if (text && h) set_hparam(&h[n], mr_watch_name(s, i), o, text);
-      n += text != NULL;
+      char *text = mr_watch_setting(s, i, o->name);
+      if (!text || n == most) {
+        free(text);
+        continue;
+      }
+      if (h)
+        set_hparam(&h[n], mr_watch_name(s, i), o, text);
+      else
+        free(text);
+      n++;
     }
   }
   return n;
 }
 
 static void put_settings(mr_stage_t *s) {
-  size_t n = each_setting(s, NULL);
+  size_t n = each_setting(s, NULL, SIZE_MAX);
   hparam_t *h = calloc(n + 1, sizeof *h);
   Tb__HparamEntry **list = calloc(n + 1, sizeof *list);
   if (h && list) {
-    each_setting(s, h);
+    n = each_setting(s, h, n);
     for (size_t i = 0; i < n; i++) list[i] = &h[i].entry;
     Tb__HparamsData data = TB__HPARAMS_DATA__INIT;
     Tb__SessionStart start = TB__SESSION_START__INIT;
@@ -316,6 +325,7 @@ static void put_settings(mr_stage_t *s) {
   } else {
     count_lost(s);
   }
+  for (size_t i = 0; h && i < n; i++) free(h[i].text);
   free(h), free(list);
 }
 

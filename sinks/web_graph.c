@@ -1,6 +1,6 @@
 /* The graph as the page's JSON.  Its structure never changes while it runs and is built once, as a
    cJSON tree; the live part, counters and queues of each stage, is needed ten times a second and
-   printed directly.  Secrets are hidden by mr_watch_setting. */
+   printed directly.  Settings are shown by mr_watch_setting. */
 #include "sinks/web_private.h"
 
 #include <cjson/cJSON.h>
@@ -18,8 +18,9 @@ static void add_settings(cJSON *one, const mr_stage_t *s, int i) {
   cJSON *set = cJSON_AddObjectToObject(one, "settings");
   const mr_stage_def_t *def = mr_watch_def(s, i);
   for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++) {
-    const char *text = mr_watch_setting(s, i, o->name);
+    char *text = mr_watch_setting(s, i, o->name);
     if (text) cJSON_AddStringToObject(set, o->name, text);
+    free(text);
   }
 }
 

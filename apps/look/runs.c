@@ -11,6 +11,7 @@
 
 #include "apps/cli/cli.h"
 #include "apps/run/run_info.h"
+#include "base/shown.h"
 #include "base/text.h"
 
 enum { RUNS_MAX = 4096 };
@@ -35,10 +36,10 @@ static const char *short_name(const char *path) {
 }
 
 static void print_run(const mr_run_info_t *r, bool whole_path) {
-  char loss[24], valid[24], test[24], rate[24];
+  char loss[24], valid[24], test[24], rate[24], path[MR_RUN_PATH + 300];
   printf("%-20s %-10s %9" PRId64 " %8s %7s %7s %9s %-10s %s\n",
-         whole_path ? r->path : short_name(r->path), r->state, r->step,
-         runs_number(r->loss, "%.4f", loss, sizeof loss),
+         mr_printable(whole_path ? r->path : short_name(r->path), path, sizeof path), r->state,
+         r->step, runs_number(r->loss, "%.4f", loss, sizeof loss),
          runs_number(r->valid, "%.4f", valid, sizeof valid),
          runs_number(r->test, "%.4f", test, sizeof test),
          runs_number(r->rate, "%.1f", rate, sizeof rate), r->data, r->ledger);
@@ -148,19 +149,42 @@ static const mr_stage_t *stage_of(const mr_graph_t *g, const char *name, const c
   return n == 1 ? found : NULL;
 }
 
-/* Writes a run's value of a setting, given or default, into out; "-" if it has no such setting. */
+/* The secret setting of this name, "STAGE.SETTING" or "SETTING", of any stage of the graph or of
+   any that millrace has: the graph may no longer be readable.  NULL: the name is of none. */
+static const mr_opt_t *secret_of(const mr_graph_t *g, const char *name) {
+  const char *dot = strchr(name, '.'), *setting = dot ? dot + 1 : name;
+  const mr_registry_t *all = mr_all_stages();
+  const mr_opt_t *o = NULL;
+  for (int i = 0; g && i < mr_graph_n_stages(g); i++) {
+    o = mr_stage_def_opt(mr_graph_stage_at(g, i)->def, setting);
+    if (o && o->type == MR_OPT_SECRET) return o;
+  }
+  for (int i = 0; i < all->n; i++) {
+    o = mr_stage_def_opt(all->def[i], setting);
+    if (o && o->type == MR_OPT_SECRET) return o;
+  }
+  return NULL;
+}
+
+/* Whether a run's variable may hold a secret; without its graph nothing tells what uses it. */
+static bool variable_hides(const compared_t *c, const char *name) {
+  char unused[VALUE];
+  bool variable = c->dir.graph && variable_of(c->dir.graph, name, unused, sizeof unused);
+  return variable && (c->g ? mr_graph_hides(c->g, name) : true);
+}
+
+/* Writes a run's value of a setting, given or default, as it may be shown into out; "-" if it has
+   no such setting. */
 static void runs_value_of(const compared_t *c, const char *name, char *out, size_t n) {
   const char *setting, *given = mr_run_dir_get(&c->dir, name);
+  char variable[1024];
   const mr_stage_t *s = c->g ? stage_of(c->g, name, &setting) : NULL;
-  const mr_opt_t *o = s ? mr_stage_def_opt(s->def, setting) : NULL;
-  if (o && o->type == MR_OPT_SECRET && given)
-    snprintf(out, n, "(hidden)");
-  else if (given)
-    snprintf(out, n, "%s", given);
-  else if (!c->dir.graph || !variable_of(c->dir.graph, name, out, n)) {
-    const char *text = s ? mr_graph_setting(c->g, s->name, setting) : NULL;
-    snprintf(out, n, "%s", text ? text : "-");
-  }
+  if (!given && c->dir.graph && variable_of(c->dir.graph, name, variable, sizeof variable))
+    given = variable;
+  if (!given && s) given = mr_graph_setting(c->g, s->name, setting);
+  char *shown = given && !variable_hides(c, name) ? mr_shown(secret_of(c->g, name), given) : NULL;
+  mr_printable(shown ? shown : given ? "(hidden)" : "-", out, n);
+  free(shown);
 }
 
 static void runs_print_row(const compared_t *c, int n, const char *name) {
@@ -171,7 +195,8 @@ static void runs_print_row(const compared_t *c, int n, const char *name) {
     differ |= strcmp(value[i], value[0]) != 0;
   }
   if (!differ) return;
-  printf("%-28s", name);
+  char label[128];
+  printf("%-28s", mr_printable(name, label, sizeof label));
   for (int i = 0; i < n; i++) printf(" %16.16s", value[i]);
   putchar('\n');
 }
@@ -218,7 +243,10 @@ static int compare_runs(const mr_args_t *a, mr_diag_t *diag) {
     runs_print_head();
     for (int i = 0; i < a->n_words; i++) print_run(&c[i].info, true);
     printf("\n%-28s", "");
-    for (int i = 0; i < a->n_words; i++) printf(" %16.16s", short_name(c[i].info.path));
+    for (int i = 0; i < a->n_words; i++) {
+      char path[VALUE];
+      printf(" %16.16s", mr_printable(short_name(c[i].info.path), path, sizeof path));
+    }
     putchar('\n');
     print_settings(c, a->n_words);
     print_losses(c, a->n_words);

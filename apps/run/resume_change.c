@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "apps/cli/cli.h"
-#include "loaders/remote/remote.h"
+#include "base/shown.h"
 #include "pipeline/stage_source.h"
 #include "stages/train/train_stage.h"
 
@@ -118,15 +118,8 @@ static bool is_place(const mr_stage_t *s, const mr_opt_t *o) {
   return mr_says_where(s->def) && o->type == MR_OPT_STR && is_one_of(o->name, places);
 }
 
-/* What may be shown of a setting's value, heap, NULL without memory: of a URL no user, password or
-   query.  A list of URLs is hidden, since nothing shows where a password in it ends. */
 static char *shown_value(const mr_opt_t *o, const char *value) {
-  bool url = o->type == MR_OPT_STR && value && strstr(value, "://");
-  if (!value) return strdup("none");
-  if (o->type == MR_OPT_SECRET) return strdup("(hidden)");
-  if (!url || !strpbrk(value, "?#@")) return strdup(value);
-  bool one = mr_remote_is(value) && !strstr(strstr(value, "://") + 3, "://");
-  return one && !strstr(value, "::") ? mr_remote_shown(value) : strdup("(hidden)");
+  return value ? mr_shown(o, value) : strdup("none");
 }
 
 static void report_values(changes_t *c, kind_t kind, const char *what, const mr_opt_t *o,

@@ -232,7 +232,8 @@ mr_err_t mr_run_dir_graph(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag)
 mr_err_t mr_run_dir_set(mr_run_dir_t *r, const char *name_value, mr_diag_t *diag) {
   const char *eq = strchr(name_value, '=');
   if (!eq || eq == name_value || strchr(name_value, '\n'))
-    return mr_fail(diag, MR_ERR_USAGE, "\"%s\": want NAME=VALUE in one line", name_value);
+    return mr_fail(diag, MR_ERR_USAGE, "\"%.*s%s\": want NAME=VALUE in one line",
+                   (int)strcspn(name_value, "=\n"), name_value, eq ? "=..." : "");
   if (r->n_settings == MR_RUN_SETTINGS)
     return mr_fail(diag, MR_ERR_USAGE, "more than %d settings", MR_RUN_SETTINGS);
   char *copy = strdup(name_value);

@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <xxhash.h>
 
+#include "base/shown.h"
 #include "loaders/remote/remote_url.h"
 
 enum { BUCKET_LEAST = 3, BUCKET_MOST = 63 };
@@ -40,28 +41,9 @@ static char *decode_file_url(const char *url) {
   return path;
 }
 
-/* Where the host begins.  A password may hold an unencoded "/", "?" or "#": what is before them is
-   no host then, since its port is no number, and all up to the last "@" is hidden. */
-static const char *host_of(const char *from) {
-  const char *end = from + strcspn(from, "/?#"), *host = from, *at = strrchr(from, '@');
-  for (const char *c = from; c < end; c++)
-    if (*c == '@') host = c + 1;
-  const char *port = *host == '[' ? NULL : memchr(host, ':', (size_t)(end - host));
-  bool number = !port || strspn(port + 1, "0123456789") == (size_t)(end - port - 1);
-  return number || !at || at < end ? host : at + 1;
-}
-
 char *mr_remote_shown(const char *name) {
   if (begins_with(name, "file://")) return decode_file_url(name);
-  if (!mr_remote_is(name) || begins_with(name, "s3://")) return strdup(name);
-  const char *host = host_of(strstr(name, "://") + 3);
-  char *shown = malloc(strlen(name) + 1);
-  if (!shown) return NULL;
-  size_t scheme = (size_t)(strstr(name, "://") + 3 - name), rest = strcspn(host, "?#");
-  memcpy(shown, name, scheme);
-  memcpy(shown + scheme, host, rest);
-  shown[scheme + rest] = 0;
-  return shown;
+  return mr_remote_is(name) ? mr_shown_url(name) : strdup(name);
 }
 
 /* ---- queries ---- */

@@ -1,8 +1,10 @@
 /* A settled graph as Graphviz text: a node for each stage with its settings, an edge with its spec.
    Record stages have no thread of their own, so those that run as one loop with their batch stage
    share a cluster, and edges between processes are drawn as the links they become. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/shown.h"
 #include "pipeline/graph/graph_private.h"
 #include "pipeline/graph/process.h"
 
@@ -23,11 +25,13 @@ static void dot_put_node(const mr_graph_t *g, int i, FILE *out) {
   if (strcmp(node->name, node->def->name)) fprintf(out, " (%s)", node->def->name);
   if (node->n_workers > 1) fprintf(out, " x%d", node->n_workers);
   for (int k = 0; k < node->n_set; k++) {
-    const char *text = mr__setting_text(&node->set[k]);
+    const char *name = node->set[k].name;
+    char *text = mr_shown(mr_stage_def_opt(node->def, name), mr__setting_text(&node->set[k]));
     fputs("\\n", out);
-    put_escaped(node->set[k].name, out);
+    put_escaped(name, out);
     fputs(" = ", out);
-    put_escaped(text ? text : "", out);
+    put_escaped(text ? text : "(hidden)", out);
+    free(text);
   }
   fprintf(out, "\"%s];\n", node->n_workers ? "" : ", style=\"rounded,filled\", fillcolor=white");
 }

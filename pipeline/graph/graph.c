@@ -209,7 +209,7 @@ static mr_err_t graph_choose(mr_graph_t *g, mr__node_t *node, const mr__setting_
   const mr_stage_def_t *d = node->def->choose(mr__setting_text(set), hint, sizeof hint);
   if (d) return redefine_node(node, d, diag);
   return mr_fail(diag, MR_ERR_CONFIG, "%s%s: setting %s = %.60s: not accepted%s",
-                 mr__setting_where(g, set, at, sizeof at),
+                 mr__setting_where(g, node->def, set, at, sizeof at),
                  *node->name ? node->name : node->def->name, set->name, mr__setting_text(set),
                  hint);
 }

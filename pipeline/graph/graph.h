@@ -216,6 +216,9 @@ mr_stage_t *mr_graph_stage_with(const mr_graph_t *g, mr_role_t role, int k);
 /* The text of a setting as given (variables replaced) or its default; NULL if the stage or both are
    missing.  Belongs to the graph, or is the definition's own. */
 const char *mr_graph_setting(const mr_graph_t *g, const char *stage, const char *setting);
+/* Whether the value of a variable must not be shown: a secret setting of a stage uses it, directly
+   or through other variables.  False for a name that is no variable. */
+bool mr_graph_hides(const mr_graph_t *g, const char *variable);
 
 /* The name of the first stage of the text that makes batches of records; *last: the name of the
    last stage on the line of batches downstream (itself, if no stage changes them).  Both NULL

@@ -212,9 +212,11 @@ const char *mr__setting_text(const mr__setting_t *set);
 mr_atomic_i64_t *mr__metrics_none(const mr_stage_def_t *def);
 
 const char *mr__pos_text(mr__pos_t pos, char *text, size_t n);
-/* Where a setting's value comes from, into text[0,n): "epochs=three: " for an override of the
-   setting or of a variable in it, else the place in the text, or "". Returns text. */
-const char *mr__setting_where(const mr_graph_t *g, const mr__setting_t *set, char *text, size_t n);
+/* Where the value of a setting of def comes from, into text[0,n): "epochs=three: " for an override
+   of the setting or of a variable in it, as it may be shown, else the place in the text, or "".
+   Returns text. */
+const char *mr__setting_where(const mr_graph_t *g, const mr_stage_def_t *def,
+                              const mr__setting_t *set, char *text, size_t n);
 /* Fails with code and why's sentence; the text's origin comes before a sentence that begins with a
    place. */
 mr_err_t mr__fail_at_origin(const mr_graph_t *g, mr_err_t code, const mr_diag_t *why,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/shown.h"
 #include "pipeline/graph/graph_private.h"
 
 /* One replacement step: *s points at "$". Returns the text to insert and sets *len.  The parser has
@@ -297,6 +298,23 @@ static target_t target_of(const mr_graph_t *g, const char *name_value) {
   return t;
 }
 
+/* An override for a sentence, into to[0,n): a secret in it is hidden.  Returns to. */
+static const char *show_override(const mr_graph_t *g, target_t t, const char *name_value, char *to,
+                                 size_t n) {
+  const mr_opt_t *o = NULL;
+  const char *value = strchr(name_value, '=') + 1; /* it has been applied, so it has one */
+  char name[64];
+  snprintf(name, sizeof name, "%.*s", (int)t.n, t.n ? t.name : "");
+  for (int i = 0; t.n && i < g->n_nodes; i++)
+    if (t.of == g->node[i]) o = mr_stage_def_opt(g->node[i]->def, name);
+  bool hides = !t.n && mr_graph_hides(g, ((const mr__var_t *)t.of)->name);
+  char *shown = hides ? NULL : mr_shown(o, value);
+  snprintf(to, n, "%.*s%.100s", (int)(value - name_value < 100 ? value - name_value : 100),
+           name_value, shown ? shown : "(hidden)");
+  free(shown);
+  return to;
+}
+
 mr_err_t mr_graph_overrides_once(const mr_graph_t *g, const char *const *name_value, int n,
                                  mr_diag_t *diag) {
   for (int j = 1; j < n; j++) {
@@ -305,9 +323,11 @@ mr_err_t mr_graph_overrides_once(const mr_graph_t *g, const char *const *name_va
       target_t a = target_of(g, name_value[i]);
       if (a.of != b.of || a.n != b.n || memcmp(a.name ? a.name : "", b.name ? b.name : "", a.n))
         continue;
+      char x[256], y[256];
       return mr_fail(diag, MR_ERR_USAGE,
                      "%.100s and %.100s set the same %s: it is given twice, want one of them",
-                     name_value[i], name_value[j], a.n ? "setting" : "variable");
+                     show_override(g, a, name_value[i], x, sizeof x),
+                     show_override(g, b, name_value[j], y, sizeof y), a.n ? "setting" : "variable");
     }
   }
   return MR_OK;

@@ -15,7 +15,8 @@ static mr_err_t set_one(mr_graph_t *g, mr__node_t *node, const mr__setting_t *se
   static const mr_opt_t workers = {
       .name = "workers", .type = MR_OPT_INT, .unit = "threads", .lo = 1, .hi = MR_MAX_WORKERS};
   char at[160], who[256];
-  snprintf(who, sizeof who, "%s%s", mr__setting_where(g, set, at, sizeof at), node->name);
+  snprintf(who, sizeof who, "%s%s", mr__setting_where(g, node->def, set, at, sizeof at),
+           node->name);
   const char *text = mr__setting_text(set);
   const mr_opt_t *o = mr_stage_def_opt(node->def, set->name);
   if (o) return mr_opt_set(o, node->state, who, text, diag);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/shown.h"
 #include "pipeline/graph/graph.h"
 #include "pipeline/run/runtime_private.h"
 #include "pipeline/watch/diagnose.h"
@@ -106,11 +107,10 @@ int mr_watch_n_workers(const mr_stage_t *s, int i) { return s->rt->g->node[i]->n
 
 const mr_stage_def_t *mr_watch_def(const mr_stage_t *s, int i) { return s->rt->g->node[i]->def; }
 
-const char *mr_watch_setting(const mr_stage_t *s, int i, const char *setting) {
+char *mr_watch_setting(const mr_stage_t *s, int i, const char *setting) {
   const mr__node_t *node = s->rt->g->node[i];
-  const mr_opt_t *o = mr_stage_def_opt(node->def, setting);
-  const char *text = mr_graph_setting(s->rt->g, node->name, setting);
-  return o && o->type == MR_OPT_SECRET && text && *text ? "(hidden)" : text;
+  return mr_shown(mr_stage_def_opt(node->def, setting),
+                  mr_graph_setting(s->rt->g, node->name, setting));
 }
 
 bool mr_watch_asked(const mr_stage_t *s, mr_asked_t *out) {

@@ -26,10 +26,10 @@ bool mr_watch_metric(const mr_stage_t *s, int i, int k, double *value);
 
 /* Stage i's definition, for its settings; never NULL, lives as long as the registry's table. */
 const mr_stage_def_t *mr_watch_def(const mr_stage_t *s, int i);
-/* A setting's text as given or its default, "(hidden)" for a secret that is given; owned by the
-   graph or the definition.  NULL if neither is set.  Only in open: the graph keeps texts without a
+/* A setting's text as given or its default, as it may be shown (mr_shown; heap, the caller frees
+   it). NULL if neither is set, or without memory.  Only in open: the graph keeps texts without a
    lock. */
-const char *mr_watch_setting(const mr_stage_t *s, int i, const char *setting);
+char *mr_watch_setting(const mr_stage_t *s, int i, const char *setting);
 
 typedef struct mr_watch_edge {
   int from, to;          /* stages */

@@ -125,11 +125,30 @@ static void a_run_with_named_validations_alone_shows_the_first_of_them(void **st
                       "-");
 }
 
+static void a_folder_name_cannot_command_the_terminal(void **state) {
+  static const char *const name = "\033]0;owned\007\033[31m";
+  char path[160], own[128];
+  snprintf(own, sizeof own, "%s/%s", dir, name);
+  snprintf(path, sizeof path, "%s/metrics.jsonl", own);
+  assert_int_equal(mr_make_folder(own, NULL), MR_OK);
+  static const char lines[] = RECORD("step", "1", "0.75");
+  assert_int_equal(mr_write_file(path, lines, strlen(lines), NULL), MR_OK);
+  const char *const line[][6] = {
+      {"runs", dir}, {"runs", own, a}, {"runs", own}, {"top", "--once", own}};
+  for (size_t i = 0; i < sizeof line / sizeof *line; i++) {
+    program_run(&p, line[i]);
+    if (strpbrk(p.out, "\033\007") || strpbrk(p.err, "\033\007"))
+      fail_msg("line %zu: %s%s", i, p.out, p.err);
+    if (!strstr(p.out, "\\x1b]0;owned")) fail_msg("line %zu: %s%s", i, p.out, p.err);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_setting_of_one_run_is_shown_beside_the_default_of_the_other),
       cmocka_unit_test(runs_of_other_models_show_what_those_are_judged_by),
       cmocka_unit_test(a_run_with_named_validations_alone_shows_the_first_of_them),
+      cmocka_unit_test(a_folder_name_cannot_command_the_terminal),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,302 @@
+/* A run whose graph is full of secrets, through every face of it: what a command prints, what the
+   page sends, and what lies in the run's folder hold none of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <ftw.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "base/shown.h"
+#include "base/xio.h"
+#include "links/links.h"
+#include "loaders/loaders.h"
+#include "pipeline/registry.h"
+#include "sinks/sinks.h"
+#include "stages/stages.h"
+#include "tests/apps/program.h"
+#include "tests/loaders/origin.h"
+#include "tests/port.h"
+
+static const char *const secret[] = {"zebra", "heron", "otter", "wombat", "badger", "ferret"};
+enum { SECRETS = sizeof secret / sizeof *secret };
+
+static char dir[64], run[96], file[96];
+static origin_t origin;
+static void *shard;
+static program_t p;
+
+static void has_none(const char *what, const char *text) {
+  for (int i = 0; i < SECRETS; i++)
+    if (strstr(text, secret[i])) fail_msg("%s shows %s: %s", what, secret[i], text);
+}
+
+static void program_has_none(const char *what) { has_none(what, p.out), has_none(what, p.err); }
+
+/* Writes n numbers as numpy.save does. */
+static int write_numbers(const char *path, const char *shape, int n) {
+  FILE *f = fopen(path, "wb");
+  char head[120];
+  if (!f) return -1;
+  fwrite("\x93NUMPY\1\0\x76\0", 1, 10, f); /* 118 bytes of header follow */
+  int k =
+      snprintf(head, sizeof head, "{'descr': '<f4', 'fortran_order': False, 'shape': %s, }", shape);
+  fprintf(f, "%s%*s\n", head, 117 - k, "");
+  for (int i = 0; i < n; i++) fwrite(&(float){(float)(i % 7) / 8}, sizeof(float), 1, f);
+  return fclose(f);
+}
+
+/* Packs 64 records of a regression as one tar file. */
+static int pack_numbers(void) {
+  char x[96], y[96], fields[300], packed[96];
+  snprintf(x, sizeof x, "%s/x.npy", dir), snprintf(y, sizeof y, "%s/y.npy", dir);
+  snprintf(packed, sizeof packed, "%s/packed", dir);
+  if (write_numbers(x, "(64, 4)", 256) || write_numbers(y, "(64,)", 64)) return -1;
+  snprintf(fields, sizeof fields, "npy fields=x:%s,y:%s", x, y);
+  RUN(&p, "pack", fields, "-o", packed, "--records", "64");
+  if (p.status) fprintf(stderr, "%s", p.err);
+  return p.status;
+}
+
+static int setup(void **state) {
+  char text[2048], path[96];
+  size_t n;
+  strcpy(dir, "/tmp/mr-secrets-XXXXXX");
+  if (!mkdtemp(dir)) return -1;
+  for (const char *const *v = (const char *const[]){"http_proxy", "all_proxy", "ALL_PROXY", NULL};
+       *v; v++)
+    unsetenv(*v);
+  snprintf(run, sizeof run, "%s/r", dir);
+  snprintf(file, sizeof file, "%s/g.mr", dir);
+  if (pack_numbers()) return -1;
+  snprintf(path, sizeof path, "%s/packed/shard-00000.tar", dir);
+  if (mr_read_file(path, (size_t)1 << 26, &shard, &n, NULL) < 0) return -1;
+  origin_open(&origin, shard, n, 1);
+  int length =
+      snprintf(text, sizeof text,
+               "let run = x\n"
+               "let word = wombat\n"
+               "let inner = a${word}b\n"
+               "tar http://zebra:heron@127.0.0.1:%d/s.tar?X-Amz-Signature=otter name=data "
+               "fields=x.npy:x:npy,y.npy:y:npy peer-token=$inner ! shuffle seed=1 epochs=0 "
+               "! batch 16 drop-remainder "
+               "! train-step name=train model=mlp hidden=8 threads=1 steps=1000000\n"
+               "train.metrics ! telemetry every=0 name=t\n"
+               "t. ! jsonl path=$run/metrics.jsonl\n"
+               "t. ! csv path=$run/metrics.csv\n"
+               "t. ! tensorboard dir=$run/tb\n"
+               "t. ! web port=0\n"
+               "t. ! alert command='true badger' webhook=http://127.0.0.1:1/ferret\n"
+               "train.state ! checkpoint dir=$run/checkpoints\n",
+               origin.port);
+  return mr_write_file(file, text, (size_t)length, NULL) < 0 ? -1 : 0;
+}
+
+static int teardown(void **state) {
+  origin_close(&origin);
+  free(shard);
+  return program_forget(dir);
+}
+
+/* ---- a live run ---- */
+
+static FILE *out, *err;
+static pid_t pid;
+
+/* The port and the token of the page, once the run has said them. */
+static int page_of(char token[128]) {
+  char said[8192];
+  for (;; usleep(5000)) {
+    int port;
+    ssize_t k = pread(fileno(out), said, sizeof said - 1, 0);
+    said[k > 0 ? k : 0] = 0;
+    const char *at = strstr(said, "http://127.0.0.1:");
+    if (at && strchr(at, '\n') &&
+        sscanf(at, "http://127.0.0.1:%d/?token=%127[^\r\n]", &port, token) == 2)
+      return port;
+    if (waitpid(pid, NULL, WNOHANG) == pid) {
+      program_read(err, p.err, sizeof p.err);
+      fail_msg("the run has ended: %s%s", said, p.err);
+    }
+  }
+}
+
+/* The first bytes of what the page answers, at most most of them; all of them if it ends (heap). */
+static char *answer_of(int port, const char *token, const char *path, size_t most) {
+  char text[512], *answer = malloc(most + 1);
+  size_t have = 0;
+  struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int n = snprintf(text, sizeof text, "GET /%s?token=%s HTTP/1.0\r\nHost: 127.0.0.1:%d\r\n\r\n",
+                   path, token, port);
+  if (connect(fd, (struct sockaddr *)&a, sizeof a) || send(fd, text, (size_t)n, MSG_NOSIGNAL) != n)
+    fail_msg("nobody answers for %s", path);
+  for (ssize_t k = 1; k > 0 && have<most; have += k> 0 ? (size_t)k : 0)
+    k = recv(fd, answer + have, most - have, 0);
+  close(fd);
+  for (size_t i = 0; i < have; i++)
+    if (!answer[i]) answer[i] = ' ';
+  answer[have] = 0;
+  return answer;
+}
+
+static void the_page_shows_no_secret(void **state) {
+  static const char *const face[] = {"", "run.json", "events"};
+  const char *words[] = {"train", "--graph", file, "--run-dir", run, "--threads", "1", NULL};
+  char token[128];
+  out = tmpfile(), err = tmpfile();
+  pid = program_start(words, out, err);
+  int port = page_of(token);
+  for (size_t i = 0; i < sizeof face / sizeof *face; i++) {
+    char *answer = answer_of(port, token, face[i], 1 << 16);
+    if (!strstr(answer, " 200 ")) fail_msg("%s: %s", face[i], answer);
+    if (!strcmp(face[i], "run.json")) assert_non_null(strstr(answer, "/s.tar"));
+    has_none(face[i], answer);
+    free(answer);
+  }
+  kill(pid, SIGTERM);
+  program_wait(pid);
+  program_read(out, p.out, sizeof p.out);
+  program_read(err, p.err, sizeof p.err);
+  program_has_none("train");
+}
+
+/* ---- files ---- */
+
+static int n_files;
+
+static bool bytes_hold(const char *data, size_t n, const char *word) {
+  return memmem(data, n, word, strlen(word)) != NULL;
+}
+
+/* A resume needs the graph and the settings as they were given; no other user may read them. */
+static int look_into(const char *path, const struct stat *st, int type, struct FTW *at) {
+  void *data;
+  size_t n;
+  const char *name = path + at->base;
+  if (type != FTW_F || mr_read_file(path, (size_t)1 << 28, &data, &n, NULL) < 0) return 0;
+  bool own = !strcmp(name, "graph.mr") || !strcmp(name, "settings.txt");
+  if (own && st->st_mode & 077) fail_msg("%s has mode %04o", path, (unsigned)st->st_mode & 07777u);
+  for (int i = 0; i < SECRETS && !own; i++)
+    if (bytes_hold(data, n, secret[i])) fail_msg("%s holds %s", path, secret[i]);
+  free(data);
+  n_files++;
+  return 0;
+}
+
+static void no_file_of_the_run_that_others_can_read_holds_a_secret(void **state) {
+  n_files = 0;
+  assert_int_equal(nftw(run, look_into, 16, FTW_PHYS), 0);
+  assert_in_range(n_files, 7, 1000);
+}
+
+/* ---- commands ---- */
+
+static void no_command_shows_a_secret(void **state) {
+  char other[96], latest[160], nan[96];
+  snprintf(other, sizeof other, "%s/other", dir);
+  snprintf(latest, sizeof latest, "%s/checkpoints/latest", run);
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "--threads", "1", "train.steps=2",
+      "word=wombat-2", "alert.command=true badger");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  program_has_none("a second run");
+  snprintf(nan, sizeof nan, "%s/nan", dir);
+  const char *const line[][12] = {
+      {"train", "--graph", file, "--run-dir", nan, "--threads", "1", "train.steps=300",
+       "train.lr=100", "train.optimizer=sgd", "train.on-nan=skip"}, /* the alert tells of it */
+      {"graph", file},
+      {"graph", file, "data.peer-token=wombat-3"},
+      {"runs", dir},
+      {"runs", run, other},
+      {"top", "--once", other},
+      {"who", other, "--step", "1"},
+      {"batch", other, "--step", "1"},
+      {"inspect", run},
+      {"inspect", latest},
+      {"eval", latest},
+      {"train", "--run-dir", other, "--resume", "--steps", "3", "word=wombat-4"},
+      {"graph", file, "word=wombat-5", "word=wombat-6"},
+      {"graph", file, "data.peer-token=wombat-5", "data.peer-token=wombat-6"},
+      {"run", file, "alert.webhook=wombat-8://ferret", "run=/nowhere"},
+      {"train", "--run-dir", other, "--resume", "data.peer-token=wombat\n-7"},
+  };
+  for (size_t i = 0; i < sizeof line / sizeof *line; i++) {
+    program_run(&p, line[i]);
+    char what[200];
+    snprintf(what, sizeof what, "%s (line %zu)", line[i][0], i);
+    program_has_none(what);
+    if (!i && !strstr(p.err, "webhook")) fail_msg("no alert: %s%s", p.out, p.err);
+  }
+  RUN(&p, "graph", file);
+  if (p.status || !strstr(p.out, "(hidden)") || !strstr(p.out, "/s.tar"))
+    fail_msg("%s%s", p.out, p.err);
+  RUN(&p, "runs", run, other);
+  if (p.status || !strstr(p.out, "train.steps")) fail_msg("%s%s", p.out, p.err);
+}
+
+/* ---- every setting that there is ---- */
+
+static void each_setting_of_each_stage_is_shown_without_secrets(void **state) {
+  static const char *const given[] = {
+      "https://zebra:heron@host:8/a/b?sig=otter#ferret",
+      "https://zebra:he/ron?@host/a?sig=otter",
+      "http://host/a?sig=otter,http://zebra:heron@host/b",
+      "s3://zebra:heron@bucket/key",
+      "http://zebra:heron@host/{000..100}.tar",
+      "a.tar,https://zebra:heron@host/x",
+  };
+  static mr_registry_t all;
+  int secrets = 0;
+  mr_registry_add(&all, mr_loaders_stages);
+  mr_registry_add(&all, mr_stages_stages);
+  mr_registry_add(&all, mr_links_stages);
+  mr_registry_add(&all, mr_sinks_stages);
+  for (int i = 0; i < all.n; i++)
+    for (const mr_opt_t *o = all.def[i]->opts; o && o->type != MR_OPT_END; o++) {
+      for (size_t k = 0; k < sizeof given / sizeof *given; k++) {
+        char *shown = mr_shown(o, given[k]);
+        assert_non_null(shown);
+        has_none(o->name, shown);
+        free(shown);
+      }
+      if (o->type != MR_OPT_SECRET) continue;
+      char *shown = mr_shown(o, "badger");
+      assert_string_equal(shown, "(hidden)");
+      free(shown), secrets++;
+    }
+  assert_in_range(secrets, 3, 1000);
+}
+
+static void a_setting_that_is_no_secret_is_shown_as_it_is(void **state) {
+  static const char *const row[][2] = {
+      {"", ""},
+      {"a@b?c", "a@b?c"},
+      {"s3://bucket/a?b@c", "s3://bucket/a?b@c"},
+      {"http://host/{0..9}.tar", "http://host/{0..9}.tar"},
+      {"file:///a?b", "file:///a?b"},
+      {"https://u:p@host:8/a/b?sig=1#x", "https://host:8/a/b"},
+  };
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    char *shown = mr_shown(NULL, row[i][0]);
+    assert_string_equal(shown, row[i][1]);
+    free(shown);
+  }
+  assert_null(mr_shown(NULL, NULL));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_page_shows_no_secret),
+      cmocka_unit_test(no_file_of_the_run_that_others_can_read_holds_a_secret),
+      cmocka_unit_test(no_command_shows_a_secret),
+      cmocka_unit_test(each_setting_of_each_stage_is_shown_without_secrets),
+      cmocka_unit_test(a_setting_that_is_no_secret_is_shown_as_it_is),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
