@@ -121,10 +121,17 @@ static void jpeg_rewind(jpeg_t *d, bool orient) {
 }
 
 static int jpeg_orientation(const jpeg_t *d) {
-  for (const struct jpeg_marker_struct *m = d->c.marker_list; m; m = m->next)
-    if (m->marker == JPEG_APP0 + 1 && m->data_length > 6 && !memcmp(m->data, "Exif\0\0", 6))
-      return mr_exif_orientation(m->data, m->data_length);
-  return 1;
+  static const char xmp[29] = "http://ns.adobe.com/xap/1.0/";
+  bool exif = false;
+  int turned = 0, by_xmp = 0;
+  for (const struct jpeg_marker_struct *m = d->c.marker_list; m; m = m->next) {
+    if (m->marker != JPEG_APP0 + 1) continue;
+    if (!exif && m->data_length > 6 && !memcmp(m->data, "Exif\0\0", 6))
+      exif = true, turned = mr_exif_orientation(m->data, m->data_length);
+    if (m->data_length > sizeof xmp && !memcmp(m->data, xmp, sizeof xmp)) /* the last one counts */
+      by_xmp = mr_xmp_orientation(m->data + sizeof xmp, m->data_length - sizeof xmp);
+  }
+  return turned ? turned : by_xmp ? by_xmp : 1;
 }
 
 /* Whether a marker ends the entropy-coded bytes from `at` on.  Without one the file is cut short,
@@ -238,6 +245,19 @@ static mr_err_t jpeg_go(jpeg_t *d, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* Reads what lies behind the only scan, as Pillow does: a marker there that libjpeg refuses makes a
+   bad file of pixels that seem right. */
+static void jpeg_finish(jpeg_t *d) {
+  if (jpeg_has_multiple_scans(&d->c)) return; /* read before the first pixel */
+  JDIMENSION left = d->c.output_height - d->c.output_scanline;
+  JSAMPROW row[1] = {d->row.at}; /* any row's */
+  /* The last line is not passed but read: libjpeg-turbo takes a picture whose last line is passed
+     for one that has ended. */
+  if (left > 1) jpeg_skip_scanlines(&d->c, left - 1);
+  while (left && d->c.output_scanline < d->c.output_height) jpeg_read_scanlines(&d->c, row, 1);
+  jpeg_finish_decompress(&d->c);
+}
+
 static mr_err_t jpeg_read(void *decoder, mr_box_t b, mr_grown_t *to, mr_part_t *out,
                           mr_diag_t *diag) {
   jpeg_t *d = decoder;
@@ -255,6 +275,7 @@ static mr_err_t jpeg_read(void *decoder, mr_box_t b, mr_grown_t *to, mr_part_t *
   MR_TRY(mr_grow(&d->row, 4 * width, diag));
   if (b.i) jpeg_skip_scanlines(&d->c, (JDIMENSION)b.i);
   jpeg_rows(d, b.h, to->at);
+  jpeg_finish(d);
   *out = (mr_part_t){to->at + 3 * ((size_t)(top - b.i) * width + (size_t)(b.j - first)), 3 * width};
   return MR_OK;
 }
@@ -304,6 +325,7 @@ static mr_err_t jpeg_raw(jpeg_t *d, mr_jpeg_planes_t *p, mr_diag_t *diag) {
     }
     jpeg_read_raw_data(&d->c, rows, (JDIMENSION)lines);
   }
+  jpeg_finish(d);
   return MR_OK;
 }
 

@@ -79,10 +79,28 @@ static mr_err_t png_fail(const png_t *d, mr_diag_t *diag) {
 enum { N_NOT_READ = 4, CHUNKS = 16 };
 static const png_byte not_read[] = "tEXt\0zTXt\0iTXt\0iCCP";
 
+/* The orientation of an eXIf chunk behind the pixels or, without one, of XMP text that is not
+   compressed; 1 if neither has one. */
+static int png_later_orientation(const uint8_t *bytes, size_t n) {
+  static const char xmp[] = "XML:com.adobe.xmp";
+  int turned = 0, by_xmp = 0;
+  for (size_t at = 8, size; n - at >= 12; at += 12 + size) {
+    const uint8_t *chunk = bytes + at;
+    size = (size_t)chunk[0] << 24 | (size_t)chunk[1] << 16 | (size_t)chunk[2] << 8 | chunk[3];
+    if (size > n - at - 12) break;
+    if (!memcmp(chunk + 4, "eXIf", 4)) turned = mr_exif_orientation(chunk + 8, size);
+    if (!memcmp(chunk + 4, "iTXt", 4) && size > sizeof xmp && !memcmp(chunk + 8, xmp, sizeof xmp) &&
+        !chunk[8 + sizeof xmp])
+      by_xmp = mr_xmp_orientation(chunk + 8 + sizeof xmp, size - sizeof xmp);
+  }
+  return turned ? turned : by_xmp ? by_xmp : 1;
+}
+
 static int png_orientation(const png_t *d) {
   png_bytep exif;
   png_uint_32 n;
-  return png_get_eXIf_1(d->p, d->info, &n, &exif) ? mr_exif_orientation(exif, n) : 1;
+  int turned = png_get_eXIf_1(d->p, d->info, &n, &exif) ? mr_exif_orientation(exif, n) : 0;
+  return turned ? turned : png_later_orientation(d->bytes, d->n);
 }
 
 static mr_err_t png_begin(void *decoder, const uint8_t *bytes, size_t n, bool orient,
@@ -131,7 +149,7 @@ static void png_ask(png_t *d) {
 static void png_from_palette(png_t *d, const uint8_t *raw, size_t n, uint8_t *rgb) {
   png_color colour[256], *given = NULL;
   int n_given = 0;
-  for (int i = 0; i < 256; i++) colour[i] = (png_color){(uint8_t)i, (uint8_t)i, (uint8_t)i};
+  memset(colour, 0, sizeof colour); /* black beyond the palette */
   png_get_PLTE(d->p, d->info, &given, &n_given);
   for (int i = 0; i < n_given && i < 256; i++) colour[i] = given[i];
   for (size_t i = 0; i < n; i++, rgb += 3)

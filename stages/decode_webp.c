@@ -22,14 +22,18 @@ static void webp_destroy(void *decoder) { free(decoder); }
 static int webp_orientation(const webp_t *d) {
   WebPData data = {d->bytes, d->n};
   WebPChunkIterator at;
-  int turned = 1;
+  int turned = 0;
   WebPDemuxer *demux = WebPDemux(&data);
   if (demux && WebPDemuxGetChunk(demux, "EXIF", 1, &at)) {
     turned = mr_exif_orientation(at.chunk.bytes, at.chunk.size);
     WebPDemuxReleaseChunkIterator(&at);
   }
+  if (demux && !turned && WebPDemuxGetChunk(demux, "XMP ", 1, &at)) {
+    turned = mr_xmp_orientation(at.chunk.bytes, at.chunk.size);
+    WebPDemuxReleaseChunkIterator(&at);
+  }
   WebPDemuxDelete(demux);
-  return turned;
+  return turned ? turned : 1;
 }
 
 static mr_err_t webp_begin(void *decoder, const uint8_t *bytes, size_t n, bool orient,

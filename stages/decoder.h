@@ -53,9 +53,11 @@ bool mr_is_jpeg(const uint8_t *bytes, size_t n);
 bool mr_is_png(const uint8_t *bytes, size_t n);
 bool mr_is_webp(const uint8_t *bytes, size_t n);
 
-/* The orientation in the EXIF data (TIFF, after "Exif\0\0" if there is one), [1,8]; 1 if there is
-   none. */
+/* Return the orientation, in [1,8], in EXIF data (TIFF, after "Exif\0\0" if there is one) and in
+   XMP text, which counts where EXIF has none.  A number of any type of TIFF counts, as in Pillow's
+   exif_transpose; one that is no orientation is 1.  0 without any. */
 int mr_exif_orientation(const uint8_t *bytes, size_t n);
+int mr_xmp_orientation(const uint8_t *bytes, size_t n);
 
 /* Copies a box of h x w RGB pixels, whose rows are `stride` bytes apart, turned upright from an
    orientation in [2,8], to dst without gaps; from 5 on height and width change places. */

@@ -166,6 +166,18 @@ static bool scan_mcus(mr_jpeg_scan_t *s, const scan_window_t *w, int interval) {
   return true;
 }
 
+/* Whether the scan's bytes, behind those that were decoded, are followed by the picture's end and
+   no other marker, which libjpeg must judge. */
+static bool scan_is_last(mr_jpeg_scan_t *s) {
+  while (s->marker >= JPEG_RST0 && s->marker <= JPEG_RST0 + 7) {
+    const uint8_t *ff = memchr(s->at, 0xFF, (size_t)(s->end - s->at));
+    if (!ff || s->end - ff < 2) return false;
+    s->at = ff + 1;
+    if (ff[1] && ff[1] != 0xFF) s->marker = ff[1];
+  }
+  return s->marker == JPEG_EOI;
+}
+
 /* Whether this machine has the instructions that jpeg*.c is compiled for. */
 static bool scan_machine(void) {
   return mr_isa() >= MR_ISA_AVX2 && __builtin_cpu_supports("bmi") &&
@@ -182,8 +194,8 @@ mr_err_t mr_jpeg_scan_planes(mr_jpeg_scan_t *s, const struct jpeg_decompress_str
   if (c->progressive_mode) MR_TRY(mr__jpeg_passes_memory(s, &w, diag));
   s->at = bytes, s->end = bytes + n;
   memset(s->block, 0, sizeof s->block);
-  *done =
-      c->progressive_mode ? mr__jpeg_passes(s, c, &w) : scan_mcus(s, &w, (int)c->restart_interval);
+  *done = c->progressive_mode ? mr__jpeg_passes(s, c, &w)
+                              : scan_mcus(s, &w, (int)c->restart_interval) && scan_is_last(s);
   out->n = s->n;
   for (int i = 0; i < s->n; i++) {
     const mr_jpeg_part_t *p = &s->part[i];

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/npy.h"
 #include "base/text.h"
@@ -47,8 +48,9 @@ static mr_err_t no_member(mr_stage_t *s, const mr_shard_source_t *t, const char 
   char list[300] = "";
   size_t at = 0;
   for (int c = 0; c < t->shards->n_columns && at + 40 < sizeof list; c++)
-    at += (size_t)snprintf(list + at, sizeof list - at, "%s%.30s", at ? ", " : "",
-                           t->shards->column[c].name);
+    if (t->shards->column[c].kind != MR_TAR_LEFT)
+      at += (size_t)snprintf(list + at, sizeof list - at, "%s%.30s", at ? ", " : "",
+                             t->shards->column[c].name);
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "setting fields: no member is called .%.100s; the members of %s are %s",
                        member, t->shards->shard->path, list);
@@ -134,6 +136,64 @@ static mr_err_t settle_word(mr_stage_t *s, mr_shard_source_t *t, const mr_shard_
   return settle_field(s, t, column, name, as, out);
 }
 
+static int order_key_hashes(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* The key of a sample whose members do not follow each other, so that it counts as several; NULL if
+   no sample is so.  Asked only where members are missing. */
+static const char *find_apart(const mr_shard_t *shard) {
+  int64_t n = shard->index.n_records;
+  uint64_t *hash = n > 1 ? malloc((size_t)n * sizeof *hash) : NULL, twice = 0;
+  bool found = false;
+  for (int64_t i = 0; hash && i < n; i++) {
+    const char *key = mr_shards_key(shard, shard->first + i);
+    hash[i] = XXH3_64bits(key, strlen(key));
+  }
+  if (hash) qsort(hash, (size_t)n, sizeof *hash, order_key_hashes);
+  for (int64_t i = 1; hash && i < n && !found; i++)
+    if (hash[i] == hash[i - 1]) found = true, twice = hash[i];
+  free(hash);
+  for (int64_t i = 0; found && i < n; i++) {
+    const char *key = mr_shards_key(shard, shard->first + i);
+    if (XXH3_64bits(key, strlen(key)) == twice) return key;
+  }
+  return NULL;
+}
+
+/* Says of samples that lack members why they may lack them. */
+static void say_apart(const mr_shard_source_t *t) {
+  for (int i = 0; i < t->shards->n; i++) {
+    const char *key = find_apart(&t->shards->shard[i]);
+    if (!key) continue;
+    mr_notice(
+        "%s: the members of sample %.200s do not follow each other, so that it counts as "
+        "several: pack the files in the order of their names (tar --sort=name)",
+        t->shards->shard[i].path, key);
+    return;
+  }
+}
+
+/* Links, which have no contents here. */
+static void note_links(mr_shard_left_t *left, const mr_shard_source_t *t) {
+  for (int c = 0; c < t->shards->n_columns; c++) {
+    const mr_shards_column_t *k = &t->shards->column[c];
+    const char *tab = k->kind == MR_TAR_LEFT ? strchr(k->name, '\t') : NULL;
+    char ext[64];
+    if (!tab) continue;
+    snprintf(ext, sizeof ext, "%.*s", (int)(tab - k->name), k->name);
+    mr__shard_left_note(left, ext, tab + 1);
+  }
+}
+
+/* Whether every sample lacks none of the members that a field is made of. */
+static bool all_have(const mr_shard_source_t *t) {
+  for (int i = 0; i < t->n_wants; i++)
+    if (t->shards->column[t->want[i]].have < t->shards->n_records) return false;
+  return true;
+}
+
 /* Without fields=: the members that every sample has. */
 static mr_err_t settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out) {
   mr_shard_left_t left = {0};
@@ -143,16 +203,27 @@ static mr_err_t settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out
     if (k->kind != MR_TAR_MEMBER || mr__shard_left_add(&left, t, k->name, name)) continue;
     MR_TRY(settle_field(s, t, c, name, usual_as(k->name), out));
   }
-  if (t->n_fields) return mr__shard_left_say(&left, t, "member"), MR_OK;
-  return mr_stage_fail(s, MR_ERR_CONFIG,
-                       "no member is in every sample of %s: want fields=EXT:FIELD,..",
-                       t->shards->shard->path);
+  if (left.n_whys) say_apart(t);
+  note_links(&left, t);
+  mr__shard_left_say(&left, t, "member");
+  if (t->n_fields) return MR_OK;
+  const char *name = t->shards->n_columns > 1 ? t->shards->column[1].name : "";
+  return mr_stage_fail(
+      s, MR_ERR_CONFIG, "no member is in every sample of %s: want fields=EXT:FIELD,..%s%.60s",
+      t->shards->shard->path, strchr(name, '.') ? "; a name is cut at its first dot: .." : "",
+      strchr(name, '.') ? name : "");
 }
 
 static mr_err_t tar_settle(mr_shard_source_t *t, mr_stage_t *s, const mr_shard_field_word_t *word,
                            int n, mr_spec_t *out) {
+  if (!n) return settle_usual(s, t, out);
   for (int i = 0; i < n; i++) MR_TRY(settle_word(s, t, &word[i], out));
-  return n ? MR_OK : settle_usual(s, t, out);
+  if (all_have(t)) return MR_OK;
+  mr_shard_left_t left = {0};
+  note_links(&left, t);
+  mr__shard_left_say(&left, t, "member");
+  say_apart(t);
+  return MR_OK;
 }
 
 /* ---- records ---- */
@@ -232,7 +303,7 @@ static mr_err_t tar_unpack(const mr_shard_source_t *t, const mr_shard_bytes_t *p
 }
 
 static const mr_shard_kind_t kind = {.name = "tar",
-                                     .index = "tar/1",
+                                     .index = "tar/2",
                                      .scan = mr_tar_scan,
                                      .settle = tar_settle,
                                      .unpack = tar_unpack};

@@ -206,8 +206,9 @@ static mr_err_t tar_add_member(tar_t *t, char *name, int64_t at, int64_t size) {
   if (!cut_name(name, &ext)) return MR_OK;
   mr_err_t e = mr_shard_draft_column(t->draft, ext, strlen(ext), MR_TAR_MEMBER, &column, &why);
   if (e == MR_ERR_DATA)
-    return TAR_FAULT(t, "%s: member %.200s.%.100s at byte %" PRId64 ": %s", t->path, name, ext,
-                     t->at, why.text);
+    return TAR_FAULT(
+        t, "%s: member %.200s.%.100s at byte %" PRId64 ": %s%s", t->path, name, ext, t->at,
+        why.text, strchr(ext, '.') ? ": a name is cut at its first dot, as WebDataset does" : "");
   if (e < 0) return mr_diag_relay(t->diag, e, &why);
   if (!*t->key || strcmp(t->key, name) != 0) MR_TRY(begin_sample(t, name));
   if (sample_has(t, column))
@@ -216,7 +217,51 @@ static mr_err_t tar_add_member(tar_t *t, char *name, int64_t at, int64_t size) {
   return mr_shard_draft_part(t->draft, column, at, size, t->diag);
 }
 
+/* Notes a link: its contents are another member's, so that it is no part of a sample. */
+static mr_err_t tar_note_link(tar_t *t, char type, char *name) {
+  char *ext, text[MR_SHARD_NAME_MAX];
+  uint32_t column;
+  if (!cut_name(name, &ext)) return MR_OK;
+  snprintf(text, sizeof text, "%.60s\ta sample has it as a %s link, without contents", ext,
+           type == '1' ? "hard" : "symbolic");
+  mr_err_t e = mr_shard_draft_column(t->draft, text, strlen(text), MR_TAR_LEFT, &column, NULL);
+  if (e >= 0) mr_shard_draft_count(t->draft, column, 0);
+  return e == MR_ERR_NOMEM ? mr_no_memory(t->diag, "the scan of %s", t->path) : MR_OK;
+}
+
 /* ---- the archive ---- */
+
+/* What lies behind the first zero block: zeros to the end.  Anything else is of an archive that
+   continues, of which no program agrees whether it counts.  Many more zeros than tar writes are
+   what a download leaves that has stopped. */
+static mr_err_t check_tar_end(tar_t *t) {
+  enum { CHUNK = 1 << 18, RECORD = 20 * BLOCK };
+  static const uint8_t zero[BLOCK];
+  uint8_t *chunk = malloc(CHUNK);
+  mr_err_t e = chunk ? MR_OK : mr_no_memory(t->diag, "the end of %s", t->path);
+  for (int64_t at = t->at; at < t->size && e == MR_OK;) {
+    int64_t n = t->size - at < CHUNK ? t->size - at : CHUNK;
+    e = tar_read(t, at, chunk, (size_t)n);
+    for (int64_t i = 0; i < n && e == MR_OK; i += BLOCK) {
+      size_t some = n - i < BLOCK ? (size_t)(n - i) : BLOCK;
+      if (!memcmp(chunk + i, zero, some)) continue;
+      e = TAR_FAULT(t,
+                    "%s: continues at byte %" PRId64 " behind its end mark at byte %" PRId64
+                    ": it is several archives joined, or a download with a hole; unpack it "
+                    "(tar --ignore-zeros) and pack it again",
+                    t->path, at + i, t->at);
+    }
+    at += n;
+  }
+  free(chunk);
+  int64_t padded = (t->at + 2 * BLOCK + RECORD - 1) / RECORD * RECORD;
+  if (e == MR_OK && t->size > padded)
+    mr_notice("%s: its last %" PRId64
+              " bytes are zeros, more than tar writes behind an archive: if a download stopped, "
+              "samples are missing",
+              t->path, t->size - t->at);
+  return e == MR_OK ? MR_END : e;
+}
 
 /* Describes bytes that are no header: a compressed archive is the usual cause. */
 static mr_err_t no_header(tar_t *t, const block_t *b) {
@@ -248,10 +293,14 @@ static bool is_regular(const block_t *b, const char *name) {
 static mr_err_t tar_step(tar_t *t) {
   block_t b;
   char name[NAME_MAX_BYTES];
-  if (t->at == t->size && t->at) return MR_END; /* without the two zero blocks, as some write it */
+  if (t->at == t->size && t->at) { /* as some write it */
+    mr_notice("%s: has no end mark: if it was cut between two members, samples are missing",
+              t->path);
+    return MR_END;
+  }
   mr_err_t e = tar_read(t, t->at, &b, sizeof b);
   if (e != MR_OK) return e;
-  if (is_zero_block(&b)) return MR_END;
+  if (is_zero_block(&b)) return check_tar_end(t);
   if (!has_right_sum(&b)) return no_header(t, &b);
   bool describes = b.type == 'x' || b.type == 'L';
   int64_t size = tar_number(b.size, sizeof b.size), body = t->at + BLOCK;
@@ -276,6 +325,7 @@ static mr_err_t tar_step(tar_t *t) {
     tar_name_of(t, &b, name);
     t->extra = (extra_t){0};
     if (is_regular(&b, name)) e = tar_add_member(t, name, body, size);
+    if (b.type == '1' || b.type == '2') e = tar_note_link(t, b.type, name);
   }
   int64_t padded = (size + BLOCK - 1) / BLOCK * BLOCK;
   t->at = padded < t->size - body ? body + padded : t->size;

@@ -12,6 +12,7 @@
 enum {
   MR_TAR_MEMBER, /* name: the extension, in lower case, without its dot */
   MR_TAR_KEY,    /* name "__key__": sizes of keys, and no parts */
+  MR_TAR_LEFT,   /* name "EXT\tREASON": members that have no contents of their own; no parts */
 };
 
 /* An mr_shard_scan_fn for ustar, pax and GNU archives without compression. */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/machine.h"
+#include "base/npy.h"
 #include "base/suggest.h"
 #include "base/xio.h"
 #include "loaders/local/reader.h"
@@ -20,7 +21,12 @@
 enum { LLMC_HEAD = 1024, IDX_HEAD = 34, CHUNK = 1 << 16 /* tokens looked at together */ };
 
 int mr_token_size(mr_token_type_t type) {
-  return type == MR_TOKEN_U8 ? 1 : type == MR_TOKEN_U16 ? 2 : 4;
+  static const int size[] = {[MR_TOKEN_U16] = 2,
+                             [MR_TOKEN_U32] = 4,
+                             [MR_TOKEN_U8] = 1,
+                             [MR_TOKEN_I32] = 4,
+                             [MR_TOKEN_I64] = 8};
+  return size[type];
 }
 
 int32_t mr_token_widen(mr_token_type_t type, const void *from, int64_t n, int32_t *to) {
@@ -34,6 +40,14 @@ int32_t mr_token_widen(mr_token_type_t type, const void *from, int64_t n, int32_
     }
   } else if (type == MR_TOKEN_U8) {
     for (int64_t i = 0; i < n; i++) to[i] = ((const uint8_t *)from)[i];
+  } else if (type == MR_TOKEN_I64) {
+    const char *at = from;
+    for (int64_t i = 0; i < n; i++) {
+      int64_t v;
+      memcpy(&v, at + 8 * i, 8);
+      to[i] = v == (int32_t)v ? (int32_t)v : -1; /* negative: it does not fit */
+      bits |= to[i];
+    }
   } else {
     memcpy(to, from, (size_t)n * 4);
     for (int64_t i = 0; i < n; i++) bits |= to[i];
@@ -80,12 +94,81 @@ static mr_err_t read_llmc_head(const mr_shard_t *s, const int32_t *head, mr_toke
                  s->path, head[1], head[2], f->type == MR_TOKEN_U16 ? 1 : 7, n);
 }
 
+/* Other files that people name like token files; none of these begins a plausible row of ids. */
+static const struct {
+  const char *magic, *what;
+  size_t n;
+} not_tokens[] = {{"\x1f\x8b\x08", "packed by gzip: unpack it first (gunzip)", 3},
+                  {"\x28\xb5\x2f\xfd", "packed by zstd: unpack it first (unzstd)", 4},
+                  {"BZh", "packed by bzip2: unpack it first (bunzip2)", 3},
+                  {"\xfd\x37\x7a\x58\x5a", "packed by xz: unpack it first (unxz)", 5},
+                  {"\x04\x22\x4d\x18", "packed by lz4: unpack it first (unlz4)", 4},
+                  {"PK\3\4", "a zip file, as .npz: save the ids with numpy.save", 4},
+                  {"\x89HDF\r\n", "an HDF5 file: save the ids with numpy.save", 6},
+                  {"PAR1", "a Parquet file: save the ids with numpy.save", 4},
+                  {"ARROW1", "an Arrow file: save the ids with numpy.save", 6},
+                  {"\x80\x04\x95", "a Python pickle: save the ids with numpy.save", 3},
+                  {"MMIDIDX", "an index of Megatron-LM: name the .bin beside it", 7}};
+
+/* Whether bytes [0,n) are text: UTF-8 without controls, or marked as text. */
+static bool is_text(const uint8_t *p, size_t n) {
+  if (n >= 3 && !memcmp(p, "\xEF\xBB\xBF", 3)) return true;
+  for (size_t i = 0; i < n; i++)
+    if (p[i] >= 0x7F || (p[i] < ' ' && p[i] != '\n' && p[i] != '\r' && p[i] != '\t')) return false;
+  return n >= 64;
+}
+
+/* Refuses what is not a file of ids, by what its first bytes say.  dtype=u8 may be any bytes, text
+   too. */
+static mr_err_t check_is_tokens(const char *path, const uint8_t *p, size_t n, mr_token_type_t type,
+                                mr_diag_t *diag) {
+  for (size_t i = 0; i < sizeof not_tokens / sizeof *not_tokens; i++)
+    if (n >= not_tokens[i].n && !memcmp(p, not_tokens[i].magic, not_tokens[i].n))
+      return mr_fail(diag, MR_ERR_DATA, "%s: holds no token ids but is %s", path,
+                     not_tokens[i].what);
+  if (type == MR_TOKEN_U8 || !is_text(p, n)) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA,
+                 "%s: holds text, want token ids: a tokenizer makes them; dtype=u8 takes each byte "
+                 "as a token",
+                 path);
+}
+
+/* The ids of an .npy file, (N,) or rows of them, one after the other. */
+static mr_err_t read_npy_head(const mr_shard_t *s, const uint8_t *p, size_t n, mr_token_file_t *f,
+                              mr_diag_t *diag) {
+  mr_npy_t a;
+  size_t head;
+  MR_TRY(mr_npy_header(s->path, p, n, &a, &head, diag));
+  bool whole = a.dtype == MR_U8 || a.dtype == MR_I32 || a.dtype == MR_U32 || a.dtype == MR_I64 ||
+               a.dtype == MR_U64;
+  if (!whole || a.swapped || a.fortran ||
+      (a.dtype == MR_I32 && (a.size == 1 || (a.size == 2 && a.is_signed))))
+    return mr_fail(
+        diag, MR_ERR_DATA,
+        "%s: holds an array of %s%s%s of %zu bytes, want ids as u1, u2, u4, i4, i8 or u8 "
+        "in C order: a.astype(\"u4\") in NumPy makes them",
+        s->path, a.swapped ? "big-endian " : "", a.fortran ? "Fortran-ordered " : "",
+        mr_dtype_name(a.dtype), a.size);
+  f->type = a.size == 1         ? MR_TOKEN_U8
+            : a.size == 2       ? MR_TOKEN_U16
+            : a.size == 8       ? MR_TOKEN_I64
+            : a.dtype == MR_I32 ? MR_TOKEN_I32
+                                : MR_TOKEN_U32;
+  f->head = (int64_t)head;
+  return mr_npy_check_size(s->path, &a, (size_t)s->id.size - head, diag);
+}
+
 static mr_err_t read_flat_head(const mr_shard_t *s, mr_shard_file_t *in,
                                const mr_token_files_conf_t *c, mr_token_file_t *f,
                                mr_diag_t *diag) {
   int32_t head[3] = {0};
+  uint8_t first[4096]; /* numpy.save's head has 128 bytes */
+  size_t n = s->id.size < (int64_t)sizeof first ? (size_t)s->id.size : sizeof first;
   f->type = c->type;
-  if (s->id.size >= LLMC_HEAD) MR_TRY(read_span(in, 0, head, sizeof head, diag));
+  if (n) MR_TRY(read_span(in, 0, first, n, diag));
+  if (n >= LLMC_HEAD) memcpy(head, first, sizeof head);
+  if (n > 8 && !memcmp(first, "\x93NUMPY", 6)) MR_TRY(read_npy_head(s, first, n, f, diag));
+  MR_TRY(check_is_tokens(s->path, first, n, c->type, diag));
   if (head[0] == 20240520 || head[0] == 20240801) MR_TRY(read_llmc_head(s, head, f, diag));
   int64_t bytes = s->id.size - f->head;
   f->n = bytes / mr_token_size(f->type);
@@ -98,8 +181,8 @@ static mr_err_t read_flat_head(const mr_shard_t *s, mr_shard_file_t *in,
 static mr_err_t find_eos(mr_shard_file_t *in, const mr_token_file_t *f, int64_t eos, documents_t *d,
                          mr_diag_t *diag) {
   int width = mr_token_size(f->type);
-  uint8_t *raw = malloc((size_t)CHUNK * 8);
-  int32_t *token = (int32_t *)(raw + (size_t)CHUNK * 4);
+  uint8_t *raw = malloc((size_t)CHUNK * 12);
+  int32_t *token = (int32_t *)(raw + (size_t)CHUNK * 8);
   mr_err_t e = raw ? MR_OK : mr_no_memory(diag, "the scan of %s", in->path);
   for (int64_t at = 0; at < f->n && e >= 0;) {
     int64_t n = f->n - at < CHUNK ? f->n - at : CHUNK;
@@ -226,6 +309,12 @@ static mr_err_t take_idx(const idx_t *x, const mr_shard_t *s, mr_token_file_t *f
                    "%s: document %" PRIu64 " begins at sequence %" PRId64
                    ", want ascending numbers up to %" PRIu64,
                    x->path, next, i64_at(x->document, next), x->n);
+  int64_t end = x->m ? i64_at(x->document, x->m - 1) : 0;
+  if (x->n && (!x->m || i64_at(x->document, 0) != 0 || end != (int64_t)x->n))
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: its documents go from sequence %" PRId64 " to %" PRId64
+                   ", want all, 0 to %" PRIu64 ": the index was cut or joined wrongly",
+                   x->path, x->m ? i64_at(x->document, 0) : 0, end, x->n);
   f->n = tokens;
   if (s->id.size == tokens * width) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA, "%s: %" PRId64 " bytes, and %s wants %" PRId64, s->path,
@@ -373,7 +462,7 @@ static mr_err_t widen_file(mr_token_files_t *t, int i, mr_reader_t *r, mr_shard_
 
 mr_err_t mr_token_files_widen(mr_token_files_t *t, mr_diag_t *diag) {
   size_t bytes = (size_t)t->n * sizeof *t->wide;
-  uint8_t *piece = malloc((size_t)CHUNK * 4);
+  uint8_t *piece = malloc((size_t)CHUNK * 8);
   if (!t->wide) t->wide = mr_pages_alloc(bytes);
   mr_err_t e = t->wide && piece ? MR_OK : mr_no_memory(diag, "%zu bytes of tokens", bytes);
   for (int i = 0; i < t->shards->n && e >= 0; i++) {

@@ -1,8 +1,8 @@
 /* Files of token ids as one long row of tokens, with the documents in it.
 
-   Flat files (nanoGPT: ids alone; llm.c: a header of 1 KiB before them), and Megatron-LM's pairs of
-   NAME.bin and NAME.idx.  Sources: Megatron-LM megatron/core/datasets/indexed_dataset.py; llm.c
-   llmc/dataloader.h, dev/data/data_common.py. */
+   Flat files (nanoGPT: ids alone; llm.c: a header of 1 KiB before them; NumPy's .npy), and
+   Megatron-LM's pairs of NAME.bin and NAME.idx.  Sources: Megatron-LM
+   megatron/core/datasets/indexed_dataset.py; llm.c llmc/dataloader.h, dev/data/data_common.py. */
 #ifndef MR_LOADERS_FORMATS_TOKEN_FILES_H
 #define MR_LOADERS_FORMATS_TOKEN_FILES_H
 
@@ -12,7 +12,8 @@ typedef enum mr_token_type {
   MR_TOKEN_U16,
   MR_TOKEN_U32,
   MR_TOKEN_U8,
-  MR_TOKEN_I32
+  MR_TOKEN_I32,
+  MR_TOKEN_I64 /* of .npy files alone */
 } mr_token_type_t;
 #define MR_TOKEN_TYPES "u16|u32|u8|i32" /* in the order above, for a setting */
 

@@ -257,6 +257,8 @@ static void write_harmed(int harm) {
     case 10:
       add_header(&o, "x", "", 'x', 22, false), add_body(&o, "22 GNU.sparse.major=1\n", 22);
       break;
+    case 11: image_add(&o, NULL, 1024), add_sample(&o, "c", "3"); break; /* joined archives */
+    case 12: image_add(&o, NULL, 512), add_sample(&o, "c", "3"); break;  /* a hole */
     default:
       add_header(&o, "x", NULL, 'L', 5000, false), memset(image_add(&o, NULL, 5120), 'n', 5120);
   }
@@ -275,12 +277,14 @@ static const char *const harmed_piece[] = {"no tar header at byte 4096",
                                            "ends within a header",
                                            "no tar header at byte 4096",
                                            "holds a sparse member",
+                                           "continues at byte 5120 behind its end mark at byte 4096",
+                                           "continues at byte 4608 behind its end mark at byte 4096",
                                            "a name of 5000 bytes"};
 
 static void damaged_archives_are_refused_by_file_and_byte(void **state) {
   char files[120];
   snprintf(files, sizeof files, "files=%s", in_folder("harmed.tar"));
-  for (int harm = 0; harm < 12; harm++) {
+  for (int harm = 0; harm < 14; harm++) {
     write_harmed(harm);
     want_refused(&mr_stage_tar, HAND_SETTINGS(files, "fields=jpg:image,cls:label"),
                  harmed_piece[harm]);
@@ -293,7 +297,7 @@ static void damaged_archives_are_refused_by_file_and_byte(void **state) {
 static void records_before_the_damage_are_used_if_bad_ones_may_be(void **state) {
   char files[120];
   snprintf(files, sizeof files, "files=%s", in_folder("harmed.tar"));
-  for (int harm = 0; harm < 12; harm++) {
+  for (int harm = 0; harm < 14; harm++) {
     hand_t h;
     write_harmed(harm);
     n_notices = 0;
@@ -399,7 +403,7 @@ static void an_index_with_a_member_of_no_sample_is_refused(void **state) {
   FILE *f = fopen(in_folder("forged.tar"), "rb");
   assert_int_equal(mr_shard_id_of(fileno(f), "forged.tar", &id, NULL), MR_OK);
   fclose(f);
-  assert_int_equal(mr_shard_index_load(in_folder("forged.tar.mrindex"), "tar/1", &id, &x, NULL),
+  assert_int_equal(mr_shard_index_load(in_folder("forged.tar.mrindex"), "tar/2", &id, &x, NULL),
                    MR_OK);
   for (uint32_t c = 0; c < x.n_columns; c++)
     if (!strcmp(x.text + x.column[c].name, "cls"))
@@ -408,6 +412,44 @@ static void an_index_with_a_member_of_no_sample_is_refused(void **state) {
   assert_int_equal(mr_shard_index_save(&x, in_folder("forged.tar.mrindex"), NULL), MR_OK);
   mr_shard_index_close(&x);
   want_refused(&mr_stage_tar, HAND_SETTINGS(files, "index=beside"), "has its member .npy");
+}
+
+static void plan_archive(image_t *o, const char *name, const char *fields) {
+  char files[120];
+  hand_t h;
+  snprintf(files, sizeof files, "files=%s", in_folder(name));
+  write_file(name, o->at, o->n);
+  *last_notice = 0;
+  shards_plan(&h, &mr_stage_tar, fields ? HAND_SETTINGS(files, fields) : HAND_SETTINGS(files));
+  shards_close(&h);
+  free(o->at);
+}
+
+static void archives_that_may_lack_samples_are_said(void **state) {
+  image_t o = {0};
+  add_sample(&o, "a", "1");
+  plan_archive(&o, "no-mark.tar", NULL);
+  assert_non_null(strstr(last_notice, "has no end mark"));
+  o = (image_t){0};
+  add_sample(&o, "a", "1"), image_add(&o, NULL, 20480);
+  plan_archive(&o, "zeros.tar", NULL);
+  assert_non_null(strstr(last_notice, "its last 20480 bytes are zeros"));
+  o = (image_t){0};
+  add_sample(&o, "a", "1"), image_add(&o, NULL, 10240 - o.n);
+  plan_archive(&o, "padded.tar", NULL);
+  assert_string_equal(last_notice, "");
+  o = (image_t){0};
+  add_header(&o, "a.jpg", NULL, '0', 1, false), add_body(&o, "1", 1);
+  add_header(&o, "b.jpg", NULL, '0', 1, false), add_body(&o, "1", 1);
+  add_header(&o, "a.cls", NULL, '0', 1, false), add_body(&o, "1", 1);
+  image_add(&o, NULL, 1024);
+  plan_archive(&o, "apart.tar", "fields=jpg:image,cls:label");
+  assert_non_null(strstr(last_notice, "the members of sample a do not follow each other"));
+  o = (image_t){0};
+  add_sample(&o, "a", "1"), add_header(&o, "b.cls", NULL, '0', 1, false), add_body(&o, "1", 1);
+  add_header(&o, "b.jpg", NULL, '1', 0, false), image_add(&o, NULL, 1024);
+  plan_archive(&o, "link.tar", "fields=jpg:image,cls:label");
+  assert_non_null(strstr(last_notice, "\"jpg\" (a sample has it as a hard link"));
 }
 
 /* ---- few descriptors ---- */
@@ -456,6 +498,7 @@ int main(void) {
       cmocka_unit_test(records_before_the_damage_are_used_if_bad_ones_may_be),
       cmocka_unit_test(samples_that_lack_a_member_or_hold_no_number_fail_their_fetch),
       cmocka_unit_test(wrong_settings_are_refused),
+      cmocka_unit_test(archives_that_may_lack_samples_are_said),
       cmocka_unit_test(an_index_with_a_member_of_no_sample_is_refused),
       cmocka_unit_test(records_are_read_as_long_as_one_file_can_be_opened),
   };

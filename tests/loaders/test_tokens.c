@@ -274,12 +274,75 @@ static void files_and_settings_that_do_not_fit_are_refused(void **state) {
   WRONG("want sequences that follow each other", "length=2");
   write_idx(magic, 1, 8, 2, 3, good, at, wild);
   WRONG("document 1 begins at sequence 9", "length=2", "pack=reset");
+  write_idx(magic, 1, 8, 2, 3, good, at, (int64_t[]){0, 1, 1});
+  WRONG("its documents go from sequence 0 to 1, want all, 0 to 2", "length=2");
   write_idx(magic, 1, 4, 2, 3, good, (int64_t[]){0, 8}, begin);
   WRONG("10 bytes, and", "length=2");
   unlink(in_folder("w.idx"));
   int32_t head[512] = {20240520, 1, 511};
   write_file("w.bin", head, sizeof head);
   WRONG("its header says version 1 and 511 tokens, want version 1 and 512", "length=2");
+}
+
+/* A .npy file of ten ids 0, 3, 6 .. */
+static void write_npy_ids(const char *descr, int width) {
+  image_t o = {0};
+  char head[129];
+  memcpy(head, "\x93NUMPY\1\0\x76\0", 10);
+  int n = snprintf(head + 10, sizeof head - 10,
+                   "{'descr': '%s', 'fortran_order': False, 'shape': (10,), }", descr);
+  memset(head + 10 + n, ' ', (size_t)(118 - n));
+  image_add(&o, head, 128);
+  for (int64_t i = 0; i < 10; i++) add_token(&o, width, 3 * i);
+  write_file("w.npy", o.at, o.n);
+  free(o.at);
+}
+
+static void npy_files_are_rows_of_ids(void **state) {
+  static const struct {
+    const char *descr;
+    int width;
+  } type[] = {{"|u1", 1}, {"<u2", 2}, {"<u4", 4}, {"<i4", 4}, {"<i8", 8}, {"<u8", 8}};
+  char files[100];
+  hand_t h;
+  snprintf(files, sizeof files, "files=%s", in_folder("w.npy"));
+  for (size_t k = 0; k < 2 * (sizeof type / sizeof *type); k++) {
+    write_npy_ids(type[k / 2].descr, type[k / 2].width);
+    if (hand_open(&h, &mr_stage_tokens, NULL,
+                  HAND_SETTINGS(files, "length=3", k % 2 ? "memory=0" : "memory=1000000")) < 0)
+      fail_msg("%s", h.diag.text);
+    burst_t *b = burst_new(&h.s);
+    assert_int_equal(h.s.out_spec[0].n_records, 3);
+    for (int64_t i = 0; i < 3; i++) {
+      if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
+      for (int j = 0; j < 3; j++)
+        assert_int_equal(((int32_t *)b->rec[0].field[0].data)[j], 3 * (3 * i + j));
+    }
+    burst_free(b), shards_close(&h);
+  }
+  write_npy_ids("<f4", 4);
+  WRONG("want ids as u1, u2, u4, i4, i8 or u8", "length=3");
+  write_npy_ids(">u2", 2);
+  WRONG("holds an array of big-endian", "length=3");
+}
+
+static void files_that_are_no_ids_are_refused_by_name(void **state) {
+  static const struct {
+    const char *bytes;
+    const char *piece;
+  } other[] = {{"\x1f\x8b\x08\1..........", "packed by gzip"},
+               {"\x28\xb5\x2f\xfd..........", "packed by zstd"},
+               {"PAR1..................", "a Parquet file"},
+               {"It is a truth universally acknowledged, that a single man in possession of a good "
+                "fortune, must be in want of a wife.",
+                "holds text, want token ids"}};
+  char files[100];
+  snprintf(files, sizeof files, "files=%s", in_folder("w.bin"));
+  unlink(in_folder("w.idx"));
+  for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+    write_file("w.bin", other[i].bytes, strlen(other[i].bytes));
+    WRONG(other[i].piece, "length=2");
+  }
 }
 
 static void tokens_outside_the_vocabulary_make_a_bad_record(void **state) {
@@ -310,6 +373,8 @@ int main(void) {
       cmocka_unit_test(random_windows_are_those_of_the_oracle),
       cmocka_unit_test(whole_documents_lose_no_target),
       cmocka_unit_test(files_and_settings_that_do_not_fit_are_refused),
+      cmocka_unit_test(npy_files_are_rows_of_ids),
+      cmocka_unit_test(files_that_are_no_ids_are_refused_by_name),
       cmocka_unit_test(tokens_outside_the_vocabulary_make_a_bad_record),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

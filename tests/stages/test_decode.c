@@ -269,6 +269,97 @@ static void bytes_that_look_like_a_scan_are_not_counted(void **state) {
   assert_true(after > 10);
 }
 
+/* Pixels above a stray marker would be right; libjpeg finds it behind the scan. */
+static void a_marker_within_a_scan_makes_a_bad_file(void **state) {
+  static uint8_t bytes[BYTES_MAX];
+  int bad = 0;
+  for (int i = 0; i < n_rows; i++) {
+    size_t n = (size_t)row[i].n, at = 2;
+    memcpy(bytes, file + row[i].at, n);
+    if (decoder_of(bytes, n) != &mr_decoder_jpeg || bytes[n - 1] != 0xD9) continue;
+    bool baseline = false, restarts = false;
+    while (at + 4 < n && bytes[at + 1] != 0xDA) {
+      baseline |= bytes[at + 1] == 0xC0, restarts |= bytes[at + 1] == 0xDD;
+      at += 2 + (size_t)(bytes[at + 2] << 8 | bytes[at + 3]);
+    }
+    if (!baseline || restarts || n - at < 200) continue; /* restarts pass over markers */
+    mr_diag_t diag = {0};
+    bytes[n - 60] = 0xFF, bytes[n - 59] = 0x85;
+    if (read_pixel(bytes, n, &diag) != MR_ERR_DATA) fail_msg("%s: is taken", row[i].name);
+    bad++;
+  }
+  assert_true(bad > 5);
+}
+
+/* ---- PNG chunks by hand ---- */
+
+static size_t add_chunk(uint8_t *to, const char *type, const void *data, uint32_t n) {
+  uint8_t be[4] = {(uint8_t)(n >> 24), (uint8_t)(n >> 16), (uint8_t)(n >> 8), (uint8_t)n};
+  memcpy(to, be, 4), memcpy(to + 4, type, 4);
+  if (n) memcpy(to + 8, data, n);
+  uint32_t crc = crc32_of(0, to + 4, n + 4);
+  for (int i = 0; i < 4; i++) to[8 + n + (size_t)i] = (uint8_t)(crc >> (24 - 8 * i));
+  return n + 12;
+}
+
+/* Indices 0 and 200 of a palette of one colour. */
+static void an_index_beyond_the_palette_is_black(void **state) {
+  static const uint8_t head[] = {0, 0, 0, 2, 0, 0, 0, 1, 8, 3, 0, 0, 0}, colour[] = {10, 20, 30};
+  static const uint8_t rows[14] = {0x78, 1, 1, 3, 0, 0xFC, 0xFF, 0, 0, 200};
+  uint8_t png[200] = "\x89PNG\r\n\x1A\n", zlib[sizeof rows];
+  memcpy(zlib, rows, sizeof rows);
+  uint32_t a = 1, b = 0; /* Adler-32 */
+  for (int i = 7; i < 10; i++) a = (a + rows[i]) % 65521, b = (b + a) % 65521;
+  zlib[10] = (uint8_t)(b >> 8), zlib[11] = (uint8_t)b, zlib[12] = (uint8_t)(a >> 8);
+  zlib[13] = (uint8_t)a;
+  size_t n = 8;
+  n += add_chunk(png + n, "IHDR", head, sizeof head);
+  n += add_chunk(png + n, "PLTE", colour, sizeof colour);
+  n += add_chunk(png + n, "IDAT", zlib, sizeof zlib);
+  n += add_chunk(png + n, "IEND", NULL, 0);
+  mr_grown_t to = {0};
+  mr_head_t is;
+  mr_part_t part;
+  mr_diag_t diag = {0};
+  void *d = kept(&mr_decoder_png);
+  mr_err_t e = mr_decoder_png.begin(d, png, n, false, &is, &diag);
+  if (e >= 0) e = mr_decoder_png.read(d, (mr_box_t){0, 0, 1, 2}, &to, &part, &diag);
+  if (e < 0) fail_msg("%s", diag.text);
+  assert_memory_equal(part.data, ((uint8_t[]){10, 20, 30, 0, 0, 0}), 6);
+  free(to.at);
+}
+
+/* An entry of a TIFF directory: its type, count and value, which lies at byte 26 if it does not fit
+   into four bytes. */
+static int orientation_of(int type, int count, const void *value, size_t n) {
+  uint8_t tiff[40] = {'I', 'I', '*', 0, 8, 0, 0, 0, 1, 0, 0x12, 1};
+  tiff[12] = (uint8_t)type, tiff[14] = (uint8_t)count;
+  if (n > 4) tiff[18] = 26;
+  memcpy(tiff + (n > 4 ? 26 : 18), value, n);
+  return mr_exif_orientation(tiff, sizeof tiff);
+}
+
+static void orientations_of_every_type_of_number_count(void **state) {
+  assert_int_equal(orientation_of(3, 1, &(uint16_t){6}, 2), 6);
+  assert_int_equal(orientation_of(4, 1, &(uint32_t){6}, 4), 6);
+  assert_int_equal(orientation_of(9, 1, &(int32_t){8}, 4), 8);
+  assert_int_equal(orientation_of(5, 1, (uint32_t[]){12, 2}, 8), 6);
+  assert_int_equal(orientation_of(5, 1, (uint32_t[]){13, 2}, 8), 1);
+  assert_int_equal(orientation_of(5, 1, (uint32_t[]){6, 0}, 8), 1);
+  assert_int_equal(orientation_of(11, 1, &(float){3}, 4), 3);
+  assert_int_equal(orientation_of(12, 1, &(double){7}, 8), 7);
+  assert_int_equal(orientation_of(1, 1, "\6", 1), 1); /* bytes are no number */
+  assert_int_equal(orientation_of(3, 1, &(uint16_t){9}, 2), 1);
+  assert_int_equal(orientation_of(3, 2, (uint16_t[]){5, 6}, 4), 5);
+  assert_int_equal(orientation_of(3, 0, &(uint16_t){6}, 2), 0);
+  assert_int_equal(orientation_of(5, 255, (uint32_t[]){12, 2}, 8), 0); /* beyond the data */
+  static const char *const xmp[] = {"<x tiff:Orientation=\"6\"/>", "<tiff:Orientation>3</..>",
+                                    "<tiff:Orientation>9</..>", "tiff:Orientation", "tiff:Ori"};
+  static const int want[] = {6, 3, 1, 0, 0};
+  for (int i = 0; i < 5; i++)
+    assert_int_equal(mr_xmp_orientation((const uint8_t *)xmp[i], strlen(xmp[i])), want[i]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(files_have_pillows_pixels),
@@ -277,6 +368,9 @@ int main(void) {
       cmocka_unit_test(cut_files_are_bad),
       cmocka_unit_test(scans_are_counted_before_the_first_is_decoded),
       cmocka_unit_test(bytes_that_look_like_a_scan_are_not_counted),
+      cmocka_unit_test(a_marker_within_a_scan_makes_a_bad_file),
+      cmocka_unit_test(an_index_beyond_the_palette_is_black),
+      cmocka_unit_test(orientations_of_every_type_of_number_count),
       cmocka_unit_test(a_canvas_of_too_many_pixels_on_a_side_is_bad),
   };
   return cmocka_run_group_tests(tests, read_rows, NULL);
