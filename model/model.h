@@ -10,6 +10,7 @@
 #include "model/exec/device.h"
 #include "model/exec/exec.h"
 #include "model/ir/fn.h"
+#include "model/mesh/placement_rules.h"
 #include "model/nn/loss.h"
 #include "model/nn/params.h"
 #include "model/nn/vit.h"
