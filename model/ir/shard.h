@@ -59,6 +59,8 @@ typedef struct mr_op_shard {
      the attribute with the places from which those sizes are counted (a slice's); NULL: 0. */
   const char *sizes, *from;
   mr_cut_t folds; /* of a reduction: how its parts are joined, SUM or MAX */
+  /* Linear in all operands together: if each operand is a term of a sum, the result is one. */
+  bool linear;
 } mr_op_shard_t;
 
 /* For rules.  add: returns the number of a new factor of that size; a table has room for one factor

@@ -34,6 +34,7 @@ const mr_op_def_t mr_op_add = {
     .amp.mixes = true,
     .cpu = {.f2 = mr__add_f2, .d2 = mr__add_d2, .i2 = mr__add_i2},
     .device = {.real = "a + b", .whole = "a + b"},
+    .shard.linear = true,
 };
 
 mr_var_t *mr_lax_add_any(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -48,6 +49,7 @@ const mr_op_def_t mr_op_add_any = {
     .amp.mixes = true,
     .cpu = {.f2 = mr__add_f2, .d2 = mr__add_d2, .i2 = mr__add_i2},
     .device = {.real = "a + b", .whole = "a + b"},
+    .shard.linear = true,
 };
 
 mr_var_t *mr_lax_neg(mr_fn_t *f, mr_var_t *x) { return mr_emit1(f, &mr_op_neg, 1, &x, 0, NULL); }
@@ -73,6 +75,7 @@ const mr_op_def_t mr_op_neg = {
     .amp = {MR_AMP_FOLLOW},
     .cpu = {.f1 = neg_f1, .d1 = neg_d1, .i1 = neg_i1},
     .device = {.real = "-a", .whole = "(T)0 - a"},
+    .shard.linear = true,
 };
 
 mr_var_t *mr_lax_sub(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {
@@ -102,6 +105,7 @@ const mr_op_def_t mr_op_sub = {
     .ad = {.jvp = sub_jvp, .vjp = sub_vjp},
     .cpu = {.f2 = sub_f2, .d2 = sub_d2, .i2 = sub_i2},
     .device = {.real = "a - b", .whole = "a - b"},
+    .shard.linear = true,
 };
 
 mr_var_t *mr_lax_mul(mr_fn_t *f, mr_var_t *a, mr_var_t *b) {

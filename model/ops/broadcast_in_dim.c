@@ -157,7 +157,7 @@ const mr_op_def_t mr_op_broadcast_in_dim = {
     .fuse = {.unit = broadcast_unit, .view = broadcast_view, .viewed = broadcast_viewed},
     .amp = {MR_AMP_FOLLOW},
     .cost = {.moves = true},
-    .shard = {broadcast_shard, .sizes = "shape"},
+    .shard = {broadcast_shard, .sizes = "shape", .linear = true},
 };
 
 mr_var_t *mr_lax_full(mr_fn_t *f, const mr_aval_t *like, double value) {

@@ -114,7 +114,7 @@ const mr_op_def_t mr_op_reduce_sum = {
     .ad = {.jvp = mr_jvp_linear, .vjp = reduce_sum_vjp},
     .fuse = {.unit = mr__reduce_unit},
     .amp = {MR_AMP_WIDE, .widens = true},
-    .shard = {mr_shard_reduce, .folds = MR_CUT_SUM},
+    .shard = {mr_shard_reduce, .folds = MR_CUT_SUM, .linear = true},
 };
 
 /* ---- cumsum ---- */
@@ -167,5 +167,5 @@ const mr_op_def_t mr_op_cumsum = {
     .ad = {.jvp = mr_jvp_linear, .vjp = cumsum_vjp},
     .reuse = {.of = {1}},
     .amp = {MR_AMP_WIDE},
-    .shard = {cumsum_shard},
+    .shard = {cumsum_shard, .linear = true},
 };

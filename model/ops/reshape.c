@@ -64,7 +64,7 @@ const mr_op_def_t mr_op_reshape = {
     .fuse = {.unit = mr_unit_same, .view = reshape_view, .viewed = reshape_viewed},
     .amp = {MR_AMP_FOLLOW},
     .cost = {.moves = true},
-    .shard = {mr_shard_reshape, .sizes = "new_sizes"},
+    .shard = {mr_shard_reshape, .sizes = "new_sizes", .linear = true},
 };
 
 mr_var_t *mr_lax_squeeze(mr_fn_t *f, mr_var_t *x, int n, const int *dims) {
@@ -121,5 +121,5 @@ const mr_op_def_t mr_op_squeeze = {
     .fuse = {.unit = mr_unit_same},
     .amp = {MR_AMP_FOLLOW},
     .cost = {.moves = true},
-    .shard = {mr_shard_reshape},
+    .shard = {mr_shard_reshape, .linear = true},
 };

@@ -84,7 +84,7 @@ const mr_op_def_t mr_op_slice = {
     .amp = {MR_AMP_FOLLOW},
     .cost = {.moves = true},
     .fuse = {.is_view = slice_is_view},
-    .shard = {slice_shard, .sizes = "limit_indices", .from = "start_indices"},
+    .shard = {slice_shard, .sizes = "limit_indices", .from = "start_indices", .linear = true},
 };
 
 /* ---- pad ---- */
@@ -157,7 +157,7 @@ const mr_op_def_t mr_op_pad = {
     .ad = {.jvp = mr_jvp_linear, .vjp = pad_vjp},
     .amp = {MR_AMP_FOLLOW},
     .cost = {.moves = true},
-    .shard = {pad_shard},
+    .shard = {pad_shard, .linear = true},
 };
 
 /* ---- concatenate ---- */
@@ -230,5 +230,5 @@ const mr_op_def_t mr_op_concatenate = {
     .ad = {.jvp = mr_jvp_linear, .vjp = concatenate_vjp},
     .amp = {MR_AMP_FOLLOW},
     .cost = {.moves = true},
-    .shard = {concatenate_shard},
+    .shard = {concatenate_shard, .linear = true},
 };

@@ -82,7 +82,7 @@ const mr_op_def_t mr_op_transpose = {
     .amp = {MR_AMP_FOLLOW},
     .cost = {.moves = true},
     .fuse = {.is_view = transpose_is_view},
-    .shard = {transpose_shard},
+    .shard = {transpose_shard, .linear = true},
 };
 
 /* ---- rev ---- */
@@ -143,5 +143,5 @@ const mr_op_def_t mr_op_rev = {
     .ad = {.jvp = mr_jvp_linear, .vjp = rev_vjp},
     .amp = {MR_AMP_FOLLOW},
     .cost = {.moves = true},
-    .shard = {rev_shard},
+    .shard = {rev_shard, .linear = true},
 };
