@@ -26,8 +26,9 @@ typedef struct jpeg {
   jmp_buf back;
   char why[JMSG_LENGTH_MAX];
   bool no_memory;
-  bool ready; /* the header has been read, and no pixel */
-  bool whole; /* the file's end has been found */
+  bool ready;  /* the header has been read, and no pixel */
+  bool whole;  /* the file's end has been found */
+  bool behind; /* the bytes behind the only scan are being read */
   const uint8_t *bytes;
   size_t n;
   mr_grown_t row; /* CMYK pixels of a row */
@@ -51,14 +52,20 @@ static void jpeg_say_nothing(j_common_ptr c) {}
 
 static void jpeg_source_nothing(j_decompress_ptr c) {}
 
+/* Behind all pixels a segment may lead out of the file, as for Pillow. */
 static boolean jpeg_source_ends(j_decompress_ptr c) {
-  ERREXIT(c, JERR_INPUT_EOF);
-  return FALSE;
+  static const JOCTET end[] = {0xFF, JPEG_EOI};
+  if (!((jpeg_t *)c)->behind) ERREXIT(c, JERR_INPUT_EOF);
+  c->src->next_input_byte = end, c->src->bytes_in_buffer = sizeof end;
+  return TRUE;
 }
 
 static void jpeg_source_skip(j_decompress_ptr c, long n) {
   if (n <= 0) return;
-  if ((size_t)n > c->src->bytes_in_buffer) ERREXIT(c, JERR_INPUT_EOF);
+  if ((size_t)n > c->src->bytes_in_buffer) {
+    jpeg_source_ends(c);
+    return;
+  }
   c->src->next_input_byte += n, c->src->bytes_in_buffer -= (size_t)n;
 }
 
@@ -115,7 +122,7 @@ static void jpeg_rewind(jpeg_t *d, bool orient) {
   d->source.next_input_byte = d->bytes, d->source.bytes_in_buffer = d->n;
   d->c.progress = &d->progress;
   jpeg_save_markers(&d->c, JPEG_APP0 + 1, orient ? 0xFFFF : 0);
-  d->ready = false;
+  d->ready = d->behind = false;
   jpeg_read_header(&d->c, TRUE);
   d->ready = true;
 }
@@ -255,6 +262,7 @@ static void jpeg_finish(jpeg_t *d) {
      for one that has ended. */
   if (left > 1) jpeg_skip_scanlines(&d->c, left - 1);
   while (left && d->c.output_scanline < d->c.output_height) jpeg_read_scanlines(&d->c, row, 1);
+  d->behind = true;
   jpeg_finish_decompress(&d->c);
 }
 

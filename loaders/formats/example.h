@@ -26,12 +26,17 @@ typedef struct mr_example_feature {
   const uint8_t *list; /* [list_n] the encoded list */
   size_t list_n;
   int64_t n; /* values in it */
+  int lists; /* encoded lists: protobuf joins those of messages that occur twice */
+  const uint8_t
+      *entry; /* [entry_n] of several: the message that holds them all; list is the first */
+  size_t entry_n;
 } mr_example_feature_t;
 
 /* A walk over the features of a message.  Zero all but at and end, which delimit it. */
 typedef struct mr_example_walk {
   const uint8_t *at, *end;         /* of the message */
   const uint8_t *map_at, *map_end; /* of the features not yet walked over */
+  bool sequences; /* the feature lists of a SequenceExample instead, of which only names are set */
 } mr_example_walk_t;
 
 /* Sets *f to the next feature.  MR_OK; MR_END behind the last; MR_ERR_DATA, with a sentence that

@@ -14,6 +14,7 @@ typedef enum leaf_head {
   HEAD_NONE,
   HEAD_NUMPY,  /* u32 type, u32 dimensions, u32 each; little-endian */
   HEAD_TENSOR, /* the same, big-endian */
+  HEAD_JSON,   /* JSON text, or a byte that says how lists and dicts are written instead */
   HEAD_VECTOR  /* none: one dimension, whose size follows from the bytes */
 } leaf_head_t;
 
@@ -72,7 +73,7 @@ static bool set_type(leaf_t *l, const char *name) {
 
 /* What a leaf of this format is. */
 static void settle_format(leaf_t *l) {
-  static const char *const bytes[] = {"str", "text", "bytes", "jpeg", "image", "json", "file"};
+  static const char *const bytes[] = {"str", "text", "bytes", "jpeg", "image", "file"};
   const char *format = l->is->format, *colon = strchr(format, ':');
   size_t n = colon ? (size_t)(colon - format) : strlen(format);
   uint64_t number = colon ? strtoull(colon + 1, NULL, 10) : 0;
@@ -83,6 +84,7 @@ static void settle_format(leaf_t *l) {
   if (IS("int")) set_type(l, "int64");
   if (IS("float")) set_type(l, "float64");
   if (IS("bool")) set_type(l, "bool");
+  if (IS("json")) l->head = HEAD_JSON;
   if (IS("numpy")) l->head = HEAD_NUMPY;
   if (IS("tensor")) l->head = HEAD_TENSOR;
   if (IS("no_header_numpy") && set_type(l, litdata_type(false, number))) l->head = HEAD_VECTOR;
@@ -106,6 +108,38 @@ static mr_err_t litdata_leaf(litdata_scan_t *t, leaf_t *l) {
   return e < 0 ? mr_diag_relay(t->diag, e, &failed) : MR_OK;
 }
 
+/* A list or a dict: JSON text in older releases; since then behind a byte of 0 and its length, or,
+   of equal elements, as numbers behind a byte and their count. */
+static mr_err_t json_type(litdata_scan_t *t, leaf_t *l, int64_t *at, int64_t *size, leaf_t *now,
+                          bool *good) {
+  static const mr_dtype_t list[] = {[2] = MR_I64, [3] = MR_F64, [4] = MR_BOOL};
+  static const mr_dtype_t single[] = {[8] = MR_I64, [9] = MR_F64, [10] = MR_BOOL};
+  uint8_t head[5] = {0};
+  l->why = "litdata wrote its lists or dicts in a form of its own: write them as str (json.dumps)";
+  if (*size < 1) return MR_OK;
+  mr_err_t e = litdata_read(t, *at, head, *size < 5 ? *size : 5);
+  if (e != MR_OK) return e;
+  uint32_t n = leaf_u32(head + 1, false);
+  int64_t skip = *head < ' ' ? 5 : 0;
+  *now = (leaf_t){.kind = MR_TYPED_BYTES};
+  if (!*head) {
+    *good = *size == 5 + (int64_t)n;
+  } else if (*head >= 2 && *head <= 4) {
+    now->kind = MR_TYPED_PLAIN,
+    now->type = (mr_field_t){.dtype = list[*head], .ndim = 1, .dim = {n}};
+    *good = n && *size == 5 + (int64_t)(n * (uint64_t)mr_dtype_size(now->type.dtype)) &&
+            *size <= MR_SHARD_PART_MAX;
+    if (!n) l->why = "an array of it has no elements";
+  } else if (*head >= 8 && *head <= 10) {
+    now->kind = MR_TYPED_PLAIN, now->type.dtype = single[*head], skip = 1;
+    *good = *size == 1 + (int64_t)mr_dtype_size(now->type.dtype);
+  } else {
+    *good = *head >= ' ';
+  }
+  if (*good) *at += skip, *size -= skip;
+  return MR_OK;
+}
+
 /* Reads the type of an array at *at, and moves *at and *size behind its head.  False, and no
    change, if it is malformed: the record is a bad one. */
 static mr_err_t array_type(litdata_scan_t *t, leaf_t *l, int64_t *at, int64_t *size, leaf_t *now,
@@ -114,6 +148,7 @@ static mr_err_t array_type(litdata_scan_t *t, leaf_t *l, int64_t *at, int64_t *s
   bool big = l->head == HEAD_TENSOR;
   *now = (leaf_t){.kind = l->kind, .type = {.dtype = l->type.dtype}};
   *good = false;
+  if (l->head == HEAD_JSON) return json_type(t, l, at, size, now, good);
   if (l->head == HEAD_VECTOR) {
     int64_t each = now->kind == MR_TYPED_I8 ? 1
                    : now->kind == MR_TYPED_I16 || now->kind == MR_TYPED_U16
@@ -156,8 +191,8 @@ static mr_err_t array_column(litdata_scan_t *t, leaf_t *l, int64_t *at, int64_t 
   mr_diag_t failed = {0};
   mr_err_t e = array_type(t, l, at, size, &now, good);
   if (e != MR_OK || !*good || (l->has_last && same_array(l, &now))) return e;
-  e = mr_typed_column(t->draft, l->is->name, strlen(l->is->name), now.kind, &now.type, NULL,
-                      &l->column, &failed);
+  e = mr_typed_column(t->draft, l->is->name, strlen(l->is->name), now.kind,
+                      now.kind == MR_TYPED_BYTES ? NULL : &now.type, NULL, &l->column, &failed);
   if (e == MR_ERR_DATA) return *good = false, MR_OK; /* too many shapes */
   if (e < 0) return mr_diag_relay(t->diag, e, &failed);
   l->kind = now.kind, l->type = now.type, l->has_last = true;

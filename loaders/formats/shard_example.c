@@ -38,15 +38,24 @@ static mr_err_t settle_bytes(mr_stage_t *s, const char *member, const char *as, 
   return MR_OK;
 }
 
+/* The records that have features; the others are bad ones. */
+static int64_t count_examples(const mr_shards_t *shards) {
+  for (int c = 0; c < shards->n_columns; c++)
+    if (shards->column[c].kind == MR_COLUMN_EXAMPLE) return shards->column[c].have;
+  return 0;
+}
+
 /* A feature of numbers: a single one, or the shape given, or as many as each record has. */
 static mr_err_t settle_numbers(mr_stage_t *s, const char *member, const char *as,
-                               const mr_shards_column_t *c, mr_field_t *f, int *made, int64_t *n) {
+                               const mr_shards_column_t *c, int64_t examples, mr_field_t *f,
+                               int *made, int64_t *n, bool *absent) {
   bool whole = c->kind == MR_COLUMN_INT64, even = c->least == c->most;
   char has[80];
   int64_t count = 1;
   snprintf(has, sizeof has, "%" PRId64 " to %" PRId64 " %s", c->least, c->most,
            whole ? "whole numbers" : "floats");
   *made = AS_NUMBERS, *n = even ? c->most : -1;
+  *absent = false;
   if (!as && whole && even && c->most == 1 && !strcmp(f->name, "label")) as = "label";
   if (as && !strcmp(as, "label")) {
     if (!whole || !even || c->most != 1) return wrong_as(s, member, as, has, "one whole number");
@@ -61,17 +70,23 @@ static mr_err_t settle_numbers(mr_stage_t *s, const char *member, const char *as
                     whole ? "i64, i32 or label, or i64[2x3], i32[2x3] of as many numbers"
                           : "f32, or f32[2x3] of as many numbers");
   memcpy(g.name, f->name, sizeof g.name);
+  /* A type without a shape, as tf.io.VarLenFeature: records without the feature have no values. */
+  if (as && g.ndim < 0 && c->have < examples) *absent = true, even = false, *n = -1;
   if (g.ndim < 0 && even && c->most == 1) g.ndim = 0;
   if (g.ndim < 0) g.ndim = 1, g.dim[0] = c->most > 0 ? c->most : 1, g.ragged = !even || !c->most;
   *f = g;
   return MR_OK;
 }
 
+static bool is_feature(const mr_shards_column_t *c) {
+  return c->kind < MR_COLUMN_EXAMPLE || c->kind == MR_COLUMN_SEQUENCE;
+}
+
 /* The commonest kind of a feature: records in which it is of another kind are bad. */
 static int commonest_column(const mr_shards_t *shards, const char *name) {
   int best = -1;
   for (int c = 0; c < shards->n_columns; c++)
-    if (shards->column[c].kind < MR_COLUMN_EXAMPLE && !strcmp(shards->column[c].name, name) &&
+    if (is_feature(&shards->column[c]) && !strcmp(shards->column[c].name, name) &&
         (best < 0 || shards->column[c].have > shards->column[best].have))
       best = c;
   return best;
@@ -81,7 +96,7 @@ static mr_err_t no_such_feature(mr_stage_t *s, const mr_shard_source_t *t, const
   char list[400] = "";
   size_t at = 0;
   for (int c = 0; c < t->shards->n_columns && at + 50 < sizeof list; c++) {
-    if (t->shards->column[c].kind >= MR_COLUMN_EXAMPLE) continue;
+    if (!is_feature(&t->shards->column[c])) continue;
     at += (size_t)snprintf(list + at, sizeof list - at, "%s%.40s", at ? ", " : "",
                            t->shards->column[c].name);
   }
@@ -120,11 +135,15 @@ static mr_err_t settle_feature(mr_stage_t *s, int column, const char *name, cons
       more.kind = MR_FEATURE_BYTES;
       MR_TRY(settle_bytes(s, c->name, as, c->most, &f, &made));
       break;
+    case MR_COLUMN_SEQUENCE:
+      return wrong_as(s, c->name, as, "the feature list of a SequenceExample",
+                      "__record__:FIELD for the whole record");
     case MR_COLUMN_LIST:
       return wrong_as(s, c->name, as, "lists of byte strings", "one of a record");
     default:
       more.kind = c->kind == MR_COLUMN_INT64 ? MR_FEATURE_INT64 : MR_FEATURE_FLOAT;
-      MR_TRY(settle_numbers(s, c->name, as, c, &f, &made, &more.n));
+      MR_TRY(settle_numbers(s, c->name, as, c, count_examples(base->shards), &f, &made, &more.n,
+                            &more.absent));
   }
   if (made == AS_LABEL) {
     f = mr_field_of_label((int)base->classes);
@@ -141,11 +160,19 @@ static mr_err_t settle_feature(mr_stage_t *s, int column, const char *name, cons
   return MR_OK;
 }
 
-/* The records that have features; the others are bad ones. */
-static int64_t count_examples(const mr_shards_t *shards) {
-  for (int c = 0; c < shards->n_columns; c++)
-    if (shards->column[c].kind == MR_COLUMN_EXAMPLE) return shards->column[c].have;
-  return 0;
+/* Why a feature is no field whatever it is called; NULL: it may be one. */
+static const char *why_no_field(const mr_shards_t *shards, const mr_shards_column_t *k,
+                                int64_t examples) {
+  if (k->kind == MR_COLUMN_SEQUENCE) return "the feature list of a SequenceExample";
+  if (k->kind == MR_COLUMN_LIST) return "several byte strings, or none, in a record";
+  if (k->have == examples) return NULL;
+  for (int c = 0; c < shards->n_columns; c++) {
+    const mr_shards_column_t *other = &shards->column[c];
+    if (other == k || !is_feature(other) || strcmp(other->name, k->name) != 0) continue;
+    return other->kind == MR_COLUMN_LIST ? "several byte strings, or none, in a record"
+                                         : "its values differ in kind from record to record";
+  }
+  return NULL;
 }
 
 /* Without fields=: the features that every Example has, with values of one kind. */
@@ -155,12 +182,15 @@ static mr_err_t settle_usual_features(mr_stage_t *s, mr_shard_source_t *t, mr_sp
   for (int c = 0; c < t->shards->n_columns; c++) {
     const mr_shards_column_t *k = &t->shards->column[c];
     const char *name = k->have == examples ? usual_feature_name(k->name) : NULL;
-    if (k->kind == MR_COLUMN_RECORD || k->kind == MR_COLUMN_LIST || k->kind == MR_COLUMN_EXAMPLE ||
-        k->kind == MR_COLUMN_CHUNK || mr__shard_left_add(&left, t, k->name, name))
-      continue;
-    MR_TRY(settle_feature(s, c, name, NULL, out));
+    if (k->kind == MR_COLUMN_RECORD || !is_feature(k)) continue;
+    const char *why = why_no_field(t->shards, k, examples);
+    if (why)
+      mr__shard_left_note(&left, k->name, why);
+    else if (!mr__shard_left_add(&left, t, k->name, name))
+      MR_TRY(settle_feature(s, c, name, NULL, out));
   }
-  if (t->n_fields) return mr__shard_left_say(&left, t, "feature"), MR_OK;
+  mr__shard_left_say(&left, t, "feature");
+  if (t->n_fields) return MR_OK;
   return mr_stage_fail(s, MR_ERR_CONFIG,
                        "no feature is in every record of %s: want fields=FEATURE:FIELD,.., or "
                        "fields=__record__:record for records that are not a tf.train.Example",
@@ -239,8 +269,11 @@ static mr_err_t unpack_features(const mr_shard_source_t *t, const uint8_t *data,
   for (int i = 0; i < t->n_fields; i++) {
     mr_diag_t why = {0};
     if (t->field[i].as == AS_RECORD) continue;
-    e = found[i].kind ? unpack_feature(t, i, &found[i], &rec->field[i], &why)
-                      : mr_fail(&why, MR_ERR_DATA, "is missing");
+    if (!found[i].kind && ((const mr_shard_example_t *)t)->more[i].absent)
+      e = MR_OK, rec->field[i].rows = 0;
+    else
+      e = found[i].kind ? unpack_feature(t, i, &found[i], &rec->field[i], &why)
+                        : mr_fail(&why, MR_ERR_DATA, "is missing");
     if (e < 0) return mr_fail(diag, e, "feature %.200s %s", t->field[i].member, why.text);
   }
   return MR_OK;

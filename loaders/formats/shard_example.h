@@ -14,9 +14,10 @@ enum {
   MR_COLUMN_BYTES,  /* a feature of one byte string: its length */
   MR_COLUMN_FLOAT,  /* numbers: how many */
   MR_COLUMN_INT64,
-  MR_COLUMN_LIST,    /* a feature of no or several byte strings: how many */
-  MR_COLUMN_EXAMPLE, /* name "", no feature: the records that have features */
-  MR_COLUMN_CHUNK,   /* of a container that compresses records in groups: the bytes of a group */
+  MR_COLUMN_LIST,     /* a feature of no or several byte strings: how many */
+  MR_COLUMN_EXAMPLE,  /* name "", no feature: the records that have features */
+  MR_COLUMN_CHUNK,    /* of a container that compresses records in groups: the bytes of a group */
+  MR_COLUMN_SEQUENCE, /* a feature list of a SequenceExample, which becomes no field */
 };
 
 /* ---- for a scan ---- */
@@ -37,7 +38,8 @@ mr_err_t mr_example_count(mr_example_count_t *c, const uint8_t *data, size_t n, 
 typedef struct mr_example_field {
   mr_feature_kind_t kind;
   size_t name_n;
-  int64_t n; /* values of every record; -1: ragged */
+  int64_t n;   /* values of every record; -1: ragged */
+  bool absent; /* a record without the feature has no values */
 } mr_example_field_t;
 
 /* The state of a source of Examples. */

@@ -44,6 +44,22 @@ static mr_err_t note_feature(mr_example_count_t *t, const mr_example_feature_t *
   return MR_OK;
 }
 
+/* Notes the names of the feature lists of a SequenceExample. */
+static mr_err_t note_sequences(mr_example_count_t *t, const uint8_t *data, size_t n,
+                               mr_diag_t *diag) {
+  mr_example_walk_t w = {.at = data, .end = data + n, .sequences = true};
+  mr_example_feature_t f;
+  uint32_t column;
+  while (mr_example_next(&w, &f, NULL) == MR_OK) {
+    if (!f.name_n) continue;
+    mr_err_t e =
+        mr_shard_draft_column(t->draft, f.name, f.name_n, MR_COLUMN_SEQUENCE, &column, NULL);
+    if (e == MR_ERR_NOMEM) return mr_no_memory(diag, "the features of a record");
+    if (e >= 0) mr_shard_draft_count(t->draft, column, 0);
+  }
+  return MR_OK;
+}
+
 mr_err_t mr_example_count(mr_example_count_t *t, const uint8_t *data, size_t n, mr_diag_t *diag) {
   mr_example_walk_t whole = {.at = data, .end = data + n}, w = whole;
   mr_example_feature_t f;
@@ -58,5 +74,5 @@ mr_err_t mr_example_count(mr_example_count_t *t, const uint8_t *data, size_t n, 
   while (mr_example_next(&whole, &f, NULL) == MR_OK) MR_TRY(note_feature(t, &f, diag));
   for (int i = 0; i < t->n_columns; i++)
     mr_shard_draft_count(t->draft, t->column[i], t->value[t->column[i]]);
-  return MR_OK;
+  return note_sequences(t, data, n, diag);
 }

@@ -238,6 +238,39 @@ static void wide_nodes_are_refused(void **state) {
   WRONG("want a \"config\" whose \"data_format\" has", "fields=0:x");
 }
 
+/* Three items with JSON in the forms of several releases, and a dict in a form that is not read. */
+static void json_comes_as_text_or_numbers(void **state) {
+  static const uint8_t tagged[] = {0, 5, 0, 0, 0, '[', '1', '.', '0', ']'};
+  static const uint8_t whole[] = {2, 1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0};
+  static const uint8_t dict[] = {5, 0, 0, 0, 0};
+  litdata_out_t o = {0};
+  char text[2000] = "";
+  hand_t h;
+  for (int i = 0; i < 3; i++) {
+    const void *leaf[] = {i ? (const void *)tagged : "[1.0]", whole, dict};
+    litdata_item(&o, leaf, (uint32_t[]){i ? sizeof tagged : 5, sizeof whole, sizeof dict}, 3);
+  }
+  image_t file = litdata_file(&o);
+  write_file("chunk-0-0.bin", file.at, file.n);
+  litdata_index_add(text, sizeof text, "chunk-0-0.bin", 3);
+  litdata_index_end(text, sizeof text, "[\"json\", \"json\", \"json\"]",
+                    "[\\\\\\\"a\\\\\\\", \\\\\\\"b\\\\\\\", \\\\\\\"c\\\\\\\"]", 3, "");
+  write_index(text);
+  if (shards_plan(&h, &mr_stage_litdata, HAND_SETTINGS(folder_setting(), "holdout=0")) < 0 ||
+      h.s.def->open(&h.s) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_int_equal(h.s.out_spec[0].n_fields, 2);
+  assert_non_null(strstr(last_notice, "\"c\" (litdata wrote its lists or dicts"));
+  burst_t *b = burst_new(&h.s);
+  for (int64_t i = 0; i < 3; i++) {
+    if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
+    assert_int_equal(b->rec[0].field[0].rows, 5);
+    assert_memory_equal(b->rec[0].field[0].data, "[1.0]", 5);
+    assert_int_equal(*(int64_t *)b->rec[0].field[1].data, 7);
+  }
+  burst_free(b), shards_close(&h), free(file.at), litdata_free(&o);
+}
+
 /* index.json in the working folder, so that nothing is put before the names in it. */
 static void urls_are_no_names_of_a_folder(void **state) {
   static const char *const name[] = {"http://127.0.0.1:1/x", "s3://bucket/x", "file:///etc/passwd"};
@@ -263,6 +296,7 @@ int main(void) {
       cmocka_unit_test(a_cut_chunk_gives_the_items_before_the_cut),
       cmocka_unit_test(index_files_that_lie_are_refused),
       cmocka_unit_test(wide_nodes_are_refused),
+      cmocka_unit_test(json_comes_as_text_or_numbers),
       cmocka_unit_test(urls_are_no_names_of_a_folder),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -266,20 +266,21 @@ static void write_harmed(int harm) {
   free(o.at);
 }
 
-static const char *const harmed_piece[] = {"no tar header at byte 4096",
-                                           "the archive is cut short",
-                                           "the archive is cut short or damaged",
-                                           "the archive is cut short or damaged",
-                                           "a second member b.jpg",
-                                           "holds a sparse member",
-                                           "pax header at byte 4096 is damaged",
-                                           "a header of 2097152 bytes",
-                                           "ends within a header",
-                                           "no tar header at byte 4096",
-                                           "holds a sparse member",
-                                           "continues at byte 5120 behind its end mark at byte 4096",
-                                           "continues at byte 4608 behind its end mark at byte 4096",
-                                           "a name of 5000 bytes"};
+static const char *const harmed_piece[] = {
+    "no tar header at byte 4096",
+    "the archive is cut short",
+    "the archive is cut short or damaged",
+    "the archive is cut short or damaged",
+    "a second member b.jpg",
+    "holds a sparse member",
+    "pax header at byte 4096 is damaged",
+    "a header of 2097152 bytes",
+    "ends within a header",
+    "no tar header at byte 4096",
+    "holds a sparse member",
+    "continues at byte 5120 behind its end mark at byte 4096",
+    "continues at byte 4608 behind its end mark at byte 4096",
+    "a name of 5000 bytes"};
 
 static void damaged_archives_are_refused_by_file_and_byte(void **state) {
   char files[120];

@@ -363,6 +363,70 @@ static void a_feature_held_twice_counts_once(void **state) {
   burst_free(b), shards_close(&h), free(o.at);
 }
 
+/* One record whose feature "n" has two lists in one value, and then others in another value. */
+static void lists_that_occur_twice_are_joined(void **state) {
+  round_t r = {.x = 6};
+  static const int64_t number[] = {4, 5, 6, 7};
+  image_t o = {0}, list[4] = {0}, value[2] = {0}, entry = {0}, map = {0}, example = {0}, text = {0};
+  hand_t h;
+  for (int i = 0; i < 4; i++) add_ints(&r, &list[i], number + i, 1);
+  add_delimited(&text, 1, "x", 1);
+  add_delimited(&value[0], 3, list[0].at, list[0].n); /* which a list of strings ends */
+  add_delimited(&value[0], 1, text.at, text.n);
+  add_delimited(&value[0], 3, list[1].at, list[1].n);
+  add_delimited(&value[0], 3, list[2].at, list[2].n);
+  add_delimited(&value[1], 3, list[3].at, list[3].n);
+  add_delimited(&entry, 2, value[0].at, value[0].n), add_delimited(&entry, 1, "n", 1);
+  add_delimited(&entry, 2, value[1].at, value[1].n);
+  add_delimited(&map, 1, entry.at, entry.n), add_delimited(&example, 1, map.at, map.n);
+  add_framed(&o, example.at, example.n);
+  write_file("r.tfrecord", o.at, o.n);
+  if (hand_open(&h, &mr_stage_tfrecord, NULL, HAND_SETTINGS(files_setting(), "holdout=0")) < 0)
+    fail_msg("%s", h.diag.text);
+  burst_t *b = burst_new(&h.s);
+  assert_int_equal(burst_fetch(&h, 0, (int64_t[]){0}, 1, b), MR_OK);
+  assert_int_equal(h.s.out_spec[0].field[0].dim[0], 3);
+  assert_memory_equal(b->rec[0].field[0].data, number + 1, 24);
+  burst_free(b), shards_close(&h);
+  for (int i = 0; i < 4; i++) free(list[i].at);
+  free(value[0].at), free(value[1].at), free(entry.at), free(map.at), free(example.at), free(o.at);
+  free(text.at);
+}
+
+/* Of two records the second has no "n", and both have feature lists of a SequenceExample. */
+static void absent_features_are_empty_and_feature_lists_are_named(void **state) {
+  round_t r = {.x = 6};
+  image_t o = {0};
+  hand_t h;
+  for (int i = 0; i < 2; i++) {
+    image_t map = {0}, list = {0}, example = {0}, sequence = {0}, lists = {0};
+    if (!i) fill_an_int(&r, &list), add_feature(&r, &map, "n", 3, &list);
+    fill_an_int(&r, &list), add_feature(&r, &map, "id", 3, &list);
+    fill_two_strings(&r, &list), add_feature(&r, &map, "words", 1, &list);
+    add_delimited(&example, 1, map.at, map.n);
+    add_delimited(&sequence, 1, "steps", 5), add_delimited(&lists, 1, sequence.at, sequence.n);
+    add_delimited(&example, 2, lists.at, lists.n);
+    add_framed(&o, example.at, example.n);
+    free(map.at), free(example.at), free(sequence.at), free(lists.at);
+  }
+  write_file("r.tfrecord", o.at, o.n);
+  if (hand_open(&h, &mr_stage_tfrecord, NULL, HAND_SETTINGS(files_setting(), "fields=n:n:i64")) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_true(h.s.out_spec[0].field[0].ragged);
+  burst_t *b = burst_new(&h.s);
+  assert_int_equal(burst_fetch(&h, 0, (int64_t[]){0, 1}, 2, b), MR_OK);
+  assert_int_equal(b->rec[0].field[0].rows, 1);
+  assert_int_equal(b->rec[1].field[0].rows, 0);
+  burst_free(b), shards_close(&h);
+  if (shards_plan(&h, &mr_stage_tfrecord, HAND_SETTINGS(files_setting(), "holdout=0")) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_int_equal(h.s.out_spec[0].n_fields, 1);
+  assert_non_null(strstr(last_notice, "\"steps\" (the feature list of a SequenceExample)"));
+  assert_non_null(strstr(last_notice, "\"words\" (several byte strings, or none, in a record)"));
+  assert_non_null(strstr(last_notice, "\"n\" (not every record has it)"));
+  shards_close(&h), free(o.at);
+}
+
 static void fill_nothing(round_t *r, image_t *list) {}
 
 static void a_feature_without_values_has_no_rows(void **state) {
@@ -418,6 +482,8 @@ int main(void) {
       cmocka_unit_test(bad_records_do_not_count_for_the_fields),
       cmocka_unit_test(names_with_a_nul_are_left_out),
       cmocka_unit_test(a_feature_held_twice_counts_once),
+      cmocka_unit_test(lists_that_occur_twice_are_joined),
+      cmocka_unit_test(absent_features_are_empty_and_feature_lists_are_named),
       cmocka_unit_test(a_feature_without_values_has_no_rows),
       cmocka_unit_test(settings_that_do_not_fit_are_refused),
   };
