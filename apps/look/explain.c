@@ -22,6 +22,11 @@ static const mr_flag_t explain_flags[] = {
     {"--runs", "N",
      "Also runs the function N times, on zeros, and prints the share of the time of each row that "
      "is an equation of its own; default 0: shares are of planned bytes alone."},
+    {"--mesh", "AXIS=N,...",
+     "Ranks as a mesh with named axes, for --array; default data=N of N ranks."},
+    {"--array", "ARRAY=PLACEMENT",
+     "Draws which ranks hold which part of an array instead: a shape or the name of a parameter, "
+     "as 384x1536=(None,model) (docs/distributed.md)."},
     MR_NAMED_FN_FLAGS,
     MR_MODEL_BATCH_FLAGS,
     {0}};
@@ -149,6 +154,7 @@ static int explain_run(const mr_args_t *a, mr_diag_t *diag) {
   const char *word = a->n_words ? a->word[0] : "step";
   mr_fn_t *f = NULL;
   mr_exec_t *exec = NULL;
+  if (mr_args_text(a, "--array") || mr_args_text(a, "--mesh")) return mr_explain_array(a, diag);
   if (mr_args_text(a, "--runs") && mr_device_is_described(mr_args_text(a, "--device")))
     return mr_fail(diag, MR_ERR_USAGE, "explain: --runs: a described device runs nothing");
   mr_err_t e = mr_named_fn(a, word, &f, diag);

@@ -1,10 +1,11 @@
 /* The report of `millrace explain` about a compiled graph, as a table
-   (explain_table.c) and as JSON (explain_json.c). */
+   (explain_table.c) and as JSON (explain_json.c), and of an array on a mesh (explain_array.c). */
 #ifndef MR_APPS_LOOK_EXPLAIN_H
 #define MR_APPS_LOOK_EXPLAIN_H
 
 #include <stdio.h>
 
+#include "apps/cli/cli.h"
 #include "base/err.h"
 #include "model/exec/explain.h"
 
@@ -58,5 +59,10 @@ enum { MR_EQUATION_TEXT = 256 };
    not fit; "" for the copy of an output, and without memory.  The names of values are those of the
    whole graph, or of the loop that the equation is in. */
 void mr_move_equation(const mr_move_row_t *r, char *text, size_t size);
+
+/* Draws the array of --array on the mesh of --mesh, on standard output.  MR_ERR_USAGE: the mesh,
+   the shape or name, or the placement is wrong; else failures of planning the model, and
+   MR_ERR_NOMEM. */
+mr_err_t mr_explain_array(const mr_args_t *a, mr_diag_t *diag);
 
 #endif

@@ -1,6 +1,6 @@
 /* A mesh, a placement and rules, a line each, the first byte with the number of dimensions: what is
    read is printed and read again as the same, and the parts of an array that fits lie within it. */
-#include "model/mesh/placement.h"
+#include "model/mesh/placement_draw.h"
 #include "model/mesh/placement_rules.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -14,6 +14,9 @@ static void check_parts(const mr_placement_t *p, const mr_mesh_t *m, int ndim) {
     for (int d = 0; d < ndim; d++)
       fuzz_need(n[d] == 1 + d % 2 && from[d] >= 0 && from[d] + n[d] <= dim[d], "a part within");
   }
+  static FILE *null;
+  if (!null) null = fopen("/dev/null", "w");
+  fuzz_need(null && mr_placement_draw(p, m, ndim, dim, 80, null, NULL) == MR_OK, "a picture");
 }
 
 static void check_placement(const char *text, const mr_mesh_t *m, int ndim) {

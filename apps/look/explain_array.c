@@ -1,0 +1,131 @@
+/* millrace explain --array: draws how one array lies on a mesh of ranks.  Nothing is compiled: the
+   shape is written there, or is a parameter's of the model. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "apps/cli/model_arg.h"
+#include "apps/look/explain.h"
+#include "base/launcher.h"
+#include "base/suggest.h"
+#include "base/text.h"
+#include "model/mesh/placement_draw.h"
+
+typedef struct array_shape {
+  int ndim;
+  int64_t dim[MR_MAX_NDIM];
+} array_shape_t;
+
+/* Parses "384x1536" in text[0,n). */
+static mr_err_t parse_array_sizes(const char *text, size_t n, array_shape_t *s, mr_diag_t *diag) {
+  const char *at = text, *end = text + n;
+  while (at < end && s->ndim < MR_MAX_NDIM) {
+    int64_t size = 0;
+    const char *first = at;
+    for (; at < end && *at >= '0' && *at <= '9' && size <= INT32_MAX; at++)
+      size = 10 * size + (*at - '0');
+    if (at == first || size < 1 || size > INT32_MAX) break;
+    s->dim[s->ndim++] = size;
+    if (at == end) return MR_OK;
+    if (*at++ != 'x') break;
+  }
+  return mr_fail(diag, MR_ERR_USAGE,
+                 "explain: --array %.*s: expected at most %d sizes from 1, as 384x1536, or a "
+                 "parameter's name",
+                 n > 100 ? 100 : (int)n, text, MR_MAX_NDIM);
+}
+
+/* The shape of a parameter of the model that the flags describe. */
+static mr_err_t find_param_shape(const mr_args_t *a, const char *name, array_shape_t *s,
+                                 mr_diag_t *diag) {
+  const mr_loss_use_t use = {.batch = 1};
+  mr_model_job_t job;
+  mr_params_t params = {0};
+  mr_fn_t *fn = NULL;
+  char near[160];
+  mr_suggest_t like = {.word = name};
+  const mr_param_t *found = NULL;
+  mr_err_t e = mr_model_arg(a, a->n_words, &job, diag);
+  if (e >= 0 && !(fn = mr_loss_fn(&job.model.plan.loss, &job.train.compute, &use, &params, diag)))
+    e = diag->code;
+  for (int i = 0; e >= 0 && i < params.n; i++) {
+    mr_suggest_offer(&like, params.param[i].name);
+    if (!strcmp(params.param[i].name, name)) found = &params.param[i];
+  }
+  if (found) {
+    s->ndim = found->aval.ndim;
+    memcpy(s->dim, found->aval.dim, sizeof s->dim);
+  } else if (e >= 0) {
+    e = mr_fail(diag, MR_ERR_USAGE,
+                "explain: --array %.100s: the model has no parameter of that name%s", name,
+                like.best ? mr_suggest_text(&like, near, sizeof near)
+                          : "; `millrace summary --depth 9` lists them");
+  }
+  mr_fn_destroy(fn);
+  mr_params_fini(&params);
+  mr_model_job_fini(&job);
+  return e;
+}
+
+static void print_array_shape(const array_shape_t *s, const mr_placement_t *p, const mr_mesh_t *m) {
+  for (int d = 0; d < s->ndim; d++)
+    printf("%s%" PRId64, d ? "x" : "", s->dim[d] / (p ? mr_placement_parts(p, m, d) : 1));
+}
+
+static mr_err_t print_array(const array_shape_t *s, const mr_placement_t *p, const mr_mesh_t *m,
+                            mr_diag_t *diag) {
+  char mesh[MR_MESH_TEXT], text[MR_PLACEMENT_TEXT];
+  int parts = 1;
+  for (int d = 0; d < s->ndim; d++) parts *= mr_placement_parts(p, m, d);
+  print_array_shape(s, NULL, m);
+  printf(" as %s on the mesh %s: ", mr_placement_text(p, m, s->ndim, text), mr_mesh_text(m, mesh));
+  print_array_shape(s, p, m);
+  printf(" on each rank, %d part%s on %d rank%s each\n", parts, parts == 1 ? "" : "s",
+         mr_mesh_ranks(m) / parts, mr_mesh_ranks(m) / parts == 1 ? "" : "s");
+  for (int a = 0; a < m->n; a++)
+    if (p->partial >> a & 1) printf("along %s the ranks hold terms of a sum\n", m->name[a]);
+  return mr_placement_draw(p, m, s->ndim, s->dim, mr_columns(STDOUT_FILENO), stdout, diag);
+}
+
+/* The mesh of --mesh, or that of the ranks that a launcher has started. */
+static mr_err_t mesh_of_flag(const mr_args_t *a, mr_mesh_t *m, mr_diag_t *diag) {
+  const char *text = mr_args_text(a, "--mesh");
+  mr_launch_t launch;
+  mr_diag_t why = {0};
+  MR_TRY(mr_launch_of_process(&launch, diag));
+  mr_err_t e = mr_mesh_parse(text, launch.launcher ? launch.size : 0, m, &why);
+  return mr_diag_prefix(diag, e < 0 ? MR_ERR_USAGE : e, &why, "explain: --mesh");
+}
+
+mr_err_t mr_explain_array(const mr_args_t *a, mr_diag_t *diag) {
+  const char *text = mr_args_text(a, "--array"), *equals = text ? strchr(text, '=') : NULL;
+  array_shape_t s = {0};
+  mr_mesh_t m;
+  mr_placement_t p;
+  mr_diag_t why = {0};
+  if (a->n_words)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "explain: %s: expected no function beside --mesh and --array", a->word[0]);
+  if (mr_args_text(a, "--json"))
+    return mr_fail(diag, MR_ERR_USAGE, "explain: --json: expected no --mesh and --array beside it");
+  if (!text) return mr_fail(diag, MR_ERR_USAGE, "explain: --mesh: expected --array beside it");
+  if (!equals || equals == text)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "explain: --array %.100s: expected SHAPE=PLACEMENT or NAME=PLACEMENT, as "
+                   "384x1536=(None,model)",
+                   text);
+  char *name = strndup(text, (size_t)(equals - text));
+  if (!name) return mr_no_memory(diag, "the name of an array");
+  mr_err_t e = mesh_of_flag(a, &m, diag);
+  if (e >= 0 && *text >= '0' && *text <= '9')
+    e = parse_array_sizes(text, (size_t)(equals - text), &s, diag);
+  else if (e >= 0)
+    e = find_param_shape(a, name, &s, diag);
+  if (e >= 0 && (mr_placement_parse(name, equals + 1, &m, s.ndim, &p, &why) < 0 ||
+                 mr_placement_fits(name, &p, &m, s.ndim, s.dim, &why) < 0))
+    e = mr_diag_prefix(diag, MR_ERR_USAGE, &why, "explain: --array");
+  free(name);
+  return e < 0 ? e : print_array(&s, &p, &m, diag);
+}
