@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "base/trusted.h"
 
 enum { NAME_TRIES = 100, KEPT = 8 };
 
@@ -69,11 +70,9 @@ static mr_err_t read_all(int fd, const char *path, char *out, size_t max, size_t
   return MR_OK;
 }
 
-mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_diag_t *diag) {
-  *data = NULL;
-  /* O_NONBLOCK: the open of a pipe without a writer would never return. */
-  int fd = open_again(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-  if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+/* Reads what is open, and closes it. */
+static mr_err_t read_open(int fd, const char *path, size_t max, void **data, size_t *n,
+                          mr_diag_t *diag) {
   struct stat st;
   mr_err_t e = MR_OK;
   char *bytes = NULL;
@@ -95,6 +94,27 @@ mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_d
   bytes[*n] = 0;
   *data = bytes;
   return MR_OK;
+}
+
+mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_diag_t *diag) {
+  *data = NULL;
+  /* O_NONBLOCK: the open of a pipe without a writer would never return. */
+  int fd = open_again(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+  if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+  return read_open(fd, path, max, data, n, diag);
+}
+
+mr_err_t mr_read_trusted(const char *path, size_t max, const mr_trust_t *more, void **data,
+                         size_t *n, mr_diag_t *diag) {
+  *data = NULL;
+  int fd = open_again(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0);
+  if (fd < 0 && errno == ELOOP)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE, "%s: it is a link, want a regular file", path);
+  if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+  mr_err_t e = mr_trusted(fd, path, more, diag);
+  if (e >= 0) return read_open(fd, path, max, data, n, diag);
+  close(fd);
+  return e;
 }
 
 /* Reads are to wait for the disk: io_uring would otherwise return EAGAIN. */
@@ -156,7 +176,7 @@ mr_err_t mr_open_short(const char *path, int error, mr_diag_t *diag) {
   return mr_fail(diag, MR_ERR_NOMEM, "%s: cannot be opened: %s%s", path, strerror(error), advice);
 }
 
-mr_err_t mr_make_folder(const char *path, mr_diag_t *diag) {
+static mr_err_t make_folder(const char *path, mode_t mode, mr_diag_t *diag) {
   char part[MR_PATH_MAX];
   size_t n = strlen(path);
   if (n == 0 || n >= sizeof part)
@@ -166,7 +186,7 @@ mr_err_t mr_make_folder(const char *path, mr_diag_t *diag) {
     if (part[i] != '/' && part[i] != 0) continue;
     char kept = part[i];
     part[i] = 0;
-    int made = mkdir(part, 0777);
+    int made = mkdir(part, kept ? 0777 : mode);
     if (made < 0 && errno != EEXIST)
       return mr_fail(diag, MR_ERR_IO, "%s: cannot make the folder: %s", part, strerror(errno));
     if (made == 0) MR_TRY(mr_sync_parent(part, diag));
@@ -176,6 +196,17 @@ mr_err_t mr_make_folder(const char *path, mr_diag_t *diag) {
   if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
     return mr_fail(diag, MR_ERR_IO, "%s: not a folder", path);
   return MR_OK;
+}
+
+mr_err_t mr_make_folder(const char *path, mr_diag_t *diag) { return make_folder(path, 0777, diag); }
+
+mr_err_t mr_make_own_folder(const char *path, mr_diag_t *diag) {
+  char plain[MR_PATH_MAX];
+  size_t n = strlen(path);
+  if (n == 0 || n >= sizeof plain) return make_folder(path, 0755, diag);
+  memcpy(plain, path, n + 1);
+  while (n > 1 && plain[n - 1] == '/') plain[--n] = 0; /* else the last part would be none */
+  return make_folder(plain, 0755, diag);
 }
 
 /* Opens a new file `stem` + random digits + process id and leaves its name in name[0,n).  With
@@ -277,15 +308,25 @@ mr_err_t mr_file_writable(const char *path, mr_diag_t *diag) {
   return MR_OK;
 }
 
-mr_err_t mr_write_file(const char *path, const void *data, size_t n, mr_diag_t *diag) {
+static mr_err_t write_data(const char *path, const void *data, size_t n, bool own,
+                           mr_diag_t *diag) {
   mr_newfile_t f;
   MR_TRY(mr_newfile_open(&f, path, diag));
+  if (own) mr_trust_own(f.fd, NULL); /* else each process makes the file anew */
   mr_err_t e = mr_write_all(f.fd, data, n, path, diag);
   if (e < 0) {
     mr_newfile_drop(&f);
     return e;
   }
   return mr_newfile_commit(&f, diag);
+}
+
+mr_err_t mr_write_file(const char *path, const void *data, size_t n, mr_diag_t *diag) {
+  return write_data(path, data, n, false, diag);
+}
+
+mr_err_t mr_write_own(const char *path, const void *data, size_t n, mr_diag_t *diag) {
+  return write_data(path, data, n, true, diag);
 }
 
 mr_err_t mr_write_printed(const char *path, mr_print_fn *print, const void *what, mr_diag_t *diag) {

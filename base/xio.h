@@ -13,6 +13,7 @@
 
 #include "base/decls.h"
 #include "base/err.h"
+#include "base/trusted.h"
 
 MR_BEGIN_DECLS
 
@@ -26,6 +27,11 @@ mr_err_t mr_write_all(int fd, const void *data, size_t n, const char *path, mr_d
    follows the contents).  MR_ERR_DATA if the file is larger; MR_ERR_IO, at once, for a pipe or a
    device; MR_ERR_NOMEM.  *data is NULL on failure. */
 mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_diag_t *diag);
+
+/* The same for a file that this process has not written itself: MR_ERR_UNAVAILABLE if it is not to
+   be believed (mr_trusted with `more`), or is a link. */
+mr_err_t mr_read_trusted(const char *path, size_t max, const mr_trust_t *more, void **data,
+                         size_t *n, mr_diag_t *diag);
 
 /* Open a regular file for reading, as a descriptor or a stream; the caller closes it.  -1 or NULL,
    with errno, if it cannot be opened or is not a regular file: a pipe would make the caller wait
@@ -51,6 +57,10 @@ mr_err_t mr_open_short(const char *path, int error, mr_diag_t *diag);
 /* Makes a folder and its missing parents and syncs each into the folder above.  An existing folder
    is fine; MR_ERR_IO if path is something else or a folder cannot be made. */
 mr_err_t mr_make_folder(const char *path, mr_diag_t *diag);
+/* The same for a folder whose files this user's next process is to believe (base/trusted.h):
+   neither the group nor others may write there, whatever the umask.  An existing folder stays as it
+   is. */
+mr_err_t mr_make_own_folder(const char *path, mr_diag_t *diag);
 
 /* Checks that this process can make a file in the folder path, by making and removing one.
    MR_ERR_IO if it cannot. */
@@ -87,6 +97,10 @@ mr_err_t mr_file_writable(const char *path, mr_diag_t *diag);
 
 /* Writes data[0,n) to path whole or not at all, through mr_newfile; fails as its calls do. */
 mr_err_t mr_write_file(const char *path, const void *data, size_t n, mr_diag_t *diag);
+
+/* The same for a file that this user's next process is to believe (base/trusted.h): neither the
+   group nor others may write it, whatever the umask. */
+mr_err_t mr_write_own(const char *path, const void *data, size_t n, mr_diag_t *diag);
 
 /* The same for the text that print writes of `what`.  The text is held in memory first;
    MR_ERR_NOMEM if it does not fit, and nothing is written. */

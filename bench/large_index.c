@@ -36,6 +36,7 @@ static mr_err_t make_index(const char *archive, int fd, int64_t records, mr_diag
   mr_shard_index_t x = {0};
   snprintf(path, sizeof path, "%s.mrindex", archive);
   MR_TRY(mr_shard_id_of(fd, archive, &id, diag));
+  MR_TRY(mr_shard_id_for_index(fd, archive, &id, diag));
   mr_shard_draft_t *d = mr_shard_draft_new();
   if (!d) return mr_no_memory(diag, "an index");
   mr_err_t e = describe_columns(d, records, diag);

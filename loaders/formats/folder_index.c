@@ -41,7 +41,7 @@ mr_err_t mr_folder_index_read(const char *name, const char *where, uint64_t dige
   struct stat st;
   mr_err_t e = MR_END;
   for (int i = 0; e == MR_END && mr_shard_place(name, where, i, path); i++)
-    if (mr_shard_index_load(path, KIND, &id, &x, NULL) >= 0) e = MR_OK;
+    if (mr_shard_index_load(path, KIND, &id, NULL, &x, NULL) >= 0) e = MR_OK;
   if (e != MR_OK) return e;
   *written_s = stat(path, &st) == 0 ? (int64_t)st.st_mtime : 0;
   for (int64_t i = 0; i < x.n_records && e >= 0; i++) e = folder_take_row(&x, i, take, ctx, diag);

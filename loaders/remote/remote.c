@@ -176,7 +176,7 @@ static mr_err_t open_cache(mr_remote_t *r, const mr_object_t *const *object, int
   size_t limit;
   MR_TRY(mr_bytes_parse("setting cache-size", r->conf.cache_size, &limit, diag));
   MR_TRY(mr__cache_open(&r->cache, r->conf.cache, (int64_t)limit, r->conf.ahead,
-                        r->conf.cache_block, diag));
+                        r->conf.cache_block, r->conf.shared, diag));
   int64_t most = mr__cache_share(r->cache, object, n, own, n_own);
   if (r->peers) most -= leave_to_peers(r, *own, n_own);
   most = most > 0 ? most / r->conf.cache_block : 0;

@@ -1,7 +1,8 @@
 /* The folder of blocks: 256 folders of files, one for each object (remote_object.h).  The file
-   `used` beside them holds the number of bytes of all blocks.  Runs update it through a shared
-   mapping, and each holds a shared lock on it; a run that gets an exclusive lock counts again,
-   which corrects what killed runs left wrong.  A second lock, on its first byte, is held from the
+   `used` beside them holds the number of bytes of all blocks.  Runs update it under a lock of its
+   second byte, and not through a mapping, which ends the process if another one shortens the file.
+   Each holds a shared lock on it; a run that gets an exclusive lock counts again, which corrects
+   what killed runs left wrong.  A second lock, on its first byte, is held from the
    opening on: whether other runs hold it can be asked without giving it up, which flock cannot. */
 #include "loaders/remote/remote_cache.h"
 
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -36,7 +36,9 @@ struct mr__cache {
   char folder[MR_PATH_MAX];
   int64_t limit, slack, block;
   int fd;                 /* of the file `used`; holds the lock */
-  _Atomic int64_t *used;  /* bytes of all blocks of the folder; shared by processes */
+  pthread_mutex_t lock;   /* guards counted, and the number in the file among threads */
+  int64_t counted;        /* the number of bytes as this run last knew it */
+  mr_trust_t trust;       /* whose files are believed */
   _Atomic int64_t excess; /* bytes by which this run's last write above the limit exceeded it, less
                              what it has evicted since; not positive: it does not exceed it */
   uint64_t drawn;         /* in the names of temporary files: containers have equal process ids */
@@ -74,7 +76,8 @@ bool mr__cache_takes(const mr_object_t *o) {
 /* ---- files ---- */
 
 static mr__taken_t cached_file(const mr__cache_t *c, const mr_object_t *o) {
-  mr__taken_t t = {.file = {.fd = -1, .size = o->size, .block = c->block}, .slot = -1};
+  mr__taken_t t = {.file = {.fd = -1, .size = o->size, .block = c->block, .trust = c->trust},
+                   .slot = -1};
   mr__cache_state_hash(o, t.file.state);
   return t;
 }
@@ -167,13 +170,35 @@ static bool is_shared(const mr__cache_t *c) {
   return fcntl(c->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
+enum { COUNT_AT = 1 /* byte of `used` whose lock guards the number */ };
+
+static void lock_count(const mr__cache_t *c, short type) {
+  struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = COUNT_AT, .l_len = 1};
+  while (fcntl(c->fd, F_OFD_SETLKW, &lock) < 0 && errno == EINTR) continue;
+}
+
+/* Adds n to the number of bytes, or sets it, and returns the new one.  A file that another process
+   has shortened, or a disk that fails, leaves what this run knows. */
+static int64_t count_bytes(mr__cache_t *c, int64_t n, bool set) {
+  int64_t used;
+  pthread_mutex_lock(&c->lock);
+  lock_count(c, F_WRLCK); /* without such locks, runs at once may miscount until the next start */
+  if (pread(c->fd, &used, sizeof used, 0) != sizeof used) used = c->counted;
+  c->counted = used = set ? n : used + n;
+  ssize_t put = pwrite(c->fd, &used, sizeof used, 0);
+  (void)put;
+  lock_count(c, F_UNLCK);
+  pthread_mutex_unlock(&c->lock);
+  return used;
+}
+
 /* Counts n bytes more, before they are written: runs that write at once do not exceed the limit
    together.  False if the folder is full. */
 static bool reserve_bytes(mr__cache_t *c, int64_t n, int64_t going) {
   int64_t more = going < c->slack ? going : c->slack;
-  int64_t used = atomic_fetch_add_explicit(c->used, n, memory_order_relaxed) + n;
+  int64_t used = count_bytes(c, n, false);
   if (used > c->limit && (used > c->limit + more || is_shared(c)))
-    return atomic_fetch_sub_explicit(c->used, n, memory_order_relaxed), false;
+    return count_bytes(c, -n, false), false;
   if (used > c->limit) atomic_store_explicit(&c->excess, used - c->limit, memory_order_relaxed);
   return true;
 }
@@ -207,7 +232,7 @@ mr_err_t mr__cache_write(mr__cache_t *c, const mr_object_t *o, int64_t at, const
     mr__opened_leave(c->opened, &t);
     if (e < 0) mr_diag_prefix(diag, e, &why, "%s", c->folder);
   }
-  if (!*stamp) atomic_fetch_sub_explicit(c->used, n, memory_order_relaxed);
+  if (!*stamp) count_bytes(c, -n, false);
   return e;
 }
 
@@ -249,7 +274,7 @@ static void remove_block(mr__cache_t *c, const mr_object_t *o, int64_t at, bool 
   else
     mr__opened_leave(c->opened, &t);
   if (!gone) return;
-  atomic_fetch_sub_explicit(c->used, n, memory_order_relaxed);
+  count_bytes(c, -n, false);
   atomic_fetch_sub_explicit(&c->excess, n, memory_order_relaxed);
 }
 
@@ -441,7 +466,7 @@ int64_t mr__cache_share(mr__cache_t *c, const mr_object_t *const *object, int n,
   if (!list_blocks(c, object, n, alone, &f)) f.bytes_other = c->limit; /* as if it were full */
   if (alone) {
     make_room(c, &f, wanted);
-    atomic_store_explicit(c->used, f.bytes_other + f.bytes_own, memory_order_relaxed);
+    count_bytes(c, f.bytes_other + f.bytes_own, true);
   }
   if (alone) share_lock(c);
   free(f.other);
@@ -458,6 +483,7 @@ void mr__cache_note_peer(mr__cache_t *c, const char *name) {
   int n = snprintf(line, sizeof line, "%s\n", name);
   int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (fd < 0) return;
+  if (c->trust.group) mr_trust_own(fd, &c->trust);
   if (n > 0 && n < (int)sizeof line) mr_write_all(fd, line, (size_t)n, path, NULL);
   close(fd);
 }
@@ -466,7 +492,9 @@ bool mr__cache_knows_peer(const mr__cache_t *c, const char *name) {
   char path[2 * MR_PATH_MAX], line[300];
   bool known = false;
   snprintf(path, sizeof path, "%s/peers", c->folder);
-  FILE *f = fopen(path, "re");
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  FILE *f = fd >= 0 && !mr_distrust(fd, &c->trust) ? fdopen(fd, "r") : NULL;
+  if (fd >= 0 && !f) close(fd);
   while (f && !known && fgets(line, sizeof line, f)) {
     line[strcspn(line, "\n")] = 0;
     known = !strcmp(line, name);
@@ -485,42 +513,71 @@ static mr_err_t refuse_folder(const char *folder, const char *what, int error, m
                       : "name a folder in which this user may create files");
 }
 
+/* What another user could write is not used: their blocks would have any digest they like. */
+static mr_err_t trust_in_cache(const mr__cache_t *c, int fd, const char *path, mr_diag_t *diag) {
+  mr_diag_t why = {0};
+  mr_err_t e = mr_trusted(fd, path, &c->trust, &why);
+  if (e >= 0) return MR_OK;
+  return mr_fail(diag, e, "setting cache = %s: %s%s", c->folder, why.text,
+                 c->trust.group ? "" : "; `shared` believes the folder of a group");
+}
+
+/* Checks a folder of the cache, and opens one that was just made to the cache's group. */
+static mr_err_t check_folder_trust(const mr__cache_t *c, const char *path, bool made,
+                                   mr_diag_t *diag) {
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return refuse_folder(c->folder, "it cannot be opened", errno, diag);
+  if (made && c->trust.group) mr_trust_own(fd, &c->trust);
+  mr_err_t e = trust_in_cache(c, fd, path, diag);
+  close(fd);
+  return e;
+}
+
+static mr_err_t make_folders(const mr__cache_t *c, mr_diag_t *diag) {
+  char path[2 * MR_PATH_MAX];
+  bool made = access(c->folder, F_OK) < 0;
+  MR_TRY(mr_make_own_folder(c->folder, diag));
+  MR_TRY(check_folder_trust(c, c->folder, made, diag));
+  for (unsigned k = 0; k < MR__OBJECT_FOLDERS; k++) {
+    snprintf(path, sizeof path, "%s/%02x", c->folder, k);
+    made = mkdir(path, 0755) == 0;
+    if (!made && errno != EEXIST)
+      return refuse_folder(c->folder, "folders in it cannot be created", errno, diag);
+    MR_TRY(check_folder_trust(c, path, made, diag));
+  }
+  return MR_OK;
+}
+
 static mr_err_t open_used(mr__cache_t *c, mr_diag_t *diag) {
   char path[2 * MR_PATH_MAX];
   struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_len = 1};
   snprintf(path, sizeof path, "%s/used", c->folder);
   c->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (c->fd < 0 || ftruncate(c->fd, sizeof *c->used) < 0)
+  if (c->fd < 0) return refuse_folder(c->folder, "its file used cannot be written", errno, diag);
+  if (c->trust.group) mr_trust_own(c->fd, &c->trust); /* of another member: it is so already */
+  MR_TRY(trust_in_cache(c, c->fd, path, diag));
+  if (ftruncate(c->fd, sizeof c->counted) < 0)
     return refuse_folder(c->folder, "its file used cannot be written", errno, diag);
   fcntl(c->fd, F_OFD_SETLK, &lock); /* without such locks, this run counts as none */
-  /* A hole in a mapping would end the process by SIGBUS where the disk is full. */
-  int error = posix_fallocate(c->fd, 0, sizeof *c->used);
+  int error = posix_fallocate(c->fd, 0, sizeof c->counted); /* no room for a number: say it now */
   if (error) return refuse_folder(c->folder, "its file used cannot be written", error, diag);
-  c->used = mmap(NULL, sizeof *c->used, PROT_READ | PROT_WRITE, MAP_SHARED, c->fd, 0);
-  if (c->used == MAP_FAILED)
-    return c->used = NULL,
-           mr_fail(diag, MR_ERR_IO, "%s: cannot be mapped: %s", path, strerror(errno));
   return MR_OK;
 }
 
 mr_err_t mr__cache_open(mr__cache_t **out, const char *folder, int64_t limit, int64_t slack,
-                        int64_t block, mr_diag_t *diag) {
-  char path[2 * MR_PATH_MAX];
+                        int64_t block, bool group, mr_diag_t *diag) {
   mr__cache_t *c = *out = calloc(1, sizeof *c);
   if (!c) return mr_no_memory(diag, "the cache");
   c->fd = -1, c->limit = limit, c->slack = slack, c->block = block;
+  c->trust.group = group;
+  pthread_mutex_init(&c->lock, NULL);
   if (getrandom(&c->drawn, sizeof c->drawn, GRND_NONBLOCK) < 0)
     c->drawn = (uint64_t)mr_now_ns() << 20 | (uint64_t)getpid();
   mr_err_t e = snprintf(c->folder, sizeof c->folder, "%s", folder) < (int)sizeof c->folder
-                   ? mr_make_folder(folder, diag)
+                   ? make_folders(c, diag)
                    : mr_fail(diag, MR_ERR_CONFIG,
                              "setting cache = %.100s...: want a path of less than %zu bytes",
                              folder, sizeof c->folder);
-  for (unsigned k = 0; k < MR__OBJECT_FOLDERS && e >= 0; k++) {
-    snprintf(path, sizeof path, "%s/%02x", folder, k);
-    if (mkdir(path, 0755) < 0 && errno != EEXIST)
-      e = refuse_folder(folder, "folders in it cannot be created", errno, diag);
-  }
   if (e >= 0) e = open_used(c, diag);
   if (e >= 0 && !(c->opened = mr__opened_new())) e = mr_no_memory(diag, "the cache");
   if (e >= 0) c->punches = mr__object_punches(c->fd);
@@ -533,7 +590,7 @@ mr_err_t mr__cache_open(mr__cache_t **out, const char *folder, int64_t limit, in
 void mr__cache_close(mr__cache_t *c) {
   if (!c) return;
   mr__opened_close(c->opened);
-  if (c->used) munmap(c->used, sizeof *c->used);
+  pthread_mutex_destroy(&c->lock);
   if (c->fd >= 0) close(c->fd);
   free(c);
 }

@@ -25,10 +25,12 @@
 typedef struct mr__cache mr__cache_t;
 
 /* Opens the folder, which is made if it is missing, for `limit` bytes in blocks of `block` bytes,
-   and `slack` bytes for blocks that are to be removed.  The caller ends *out with mr__cache_close.
-   MR_ERR_IO, MR_ERR_NOMEM; *out is NULL then. */
+   and `slack` bytes for blocks that are to be removed.  group: members of the groups of this
+   process may own and write what lies there.  The caller ends *out with mr__cache_close. MR_ERR_IO,
+   MR_ERR_NOMEM, MR_ERR_UNAVAILABLE if others could have written there (mr_trusted); *out is NULL
+   then. */
 mr_err_t mr__cache_open(mr__cache_t **out, const char *folder, int64_t limit, int64_t slack,
-                        int64_t block, mr_diag_t *diag);
+                        int64_t block, bool group, mr_diag_t *diag);
 void mr__cache_close(mr__cache_t *c); /* NULL is fine; the blocks stay */
 
 /* Larger objects are not cached: a server may say any size. */

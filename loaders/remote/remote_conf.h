@@ -18,6 +18,7 @@ typedef struct mr_remote_conf {
   int64_t ahead;                         /* bytes in memory that are fetched before they are due */
   const char *cache, *cache_size;        /* folder, NULL: none; its limit */
   int64_t cache_block;                   /* bytes */
+  bool shared;                           /* members of this process's groups may write the cache */
   const char *peers, *peer, *peer_token; /* NULL: the cache is not shared with other processes */
   bool elsewhere; /* mr_stage_t.elsewhere: another process answers peers and keeps the cache; no
                      setting */
@@ -63,6 +64,9 @@ typedef struct mr_remote_counts {
   {.name = "cache-block", .type = MR_OPT_INT, .offset = offsetof(state, member.cache_block),      \
    .unit = "bytes", .def = "65536", .lo = 4096, .hi = 67108864,                                 \
    .help = "URLs: size of a block of the cache."},                                                \
+  {.name = "shared", .type = MR_OPT_BOOL, .offset = offsetof(state, member.shared),               \
+   .def = "false", .help = "URLs: the cache is a group's: what its members wrote there is "       \
+           "believed.  By default only this user and root may have written it."},                 \
   {.name = "peers", .type = MR_OPT_STR, .offset = offsetof(state, member.peers),                  \
    .unit = "HOST:PORT,...", .help = "URLs: processes that share their caches, this one included: "\
            "each block is fetched from the server by one of them."},                              \

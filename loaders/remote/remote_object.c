@@ -107,7 +107,7 @@ static bool object_whole(const mr__object_file_t *f) {
 
 void mr__object_open(mr__object_file_t *f, const char *path) {
   f->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (f->fd < 0 || object_whole(f)) return;
+  if (f->fd < 0 || (!mr_distrust(f->fd, &f->trust) && object_whole(f))) return;
   close(f->fd);
   f->fd = -1;
 }
@@ -134,7 +134,7 @@ mr_err_t mr__object_make(mr__object_file_t *f, const char *path, const char *tem
                          mr_diag_t *diag) {
   object_tail_t t = tail_of(f);
   f->fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-  bool made = f->fd >= 0 && ftruncate(f->fd, tail_at(f)) == 0 &&
+  bool made = f->fd >= 0 && mr_trust_own(f->fd, &f->trust) && ftruncate(f->fd, tail_at(f)) == 0 &&
               write_exactly(f->fd, tail_at(f), &t, sizeof t);
   mr_err_t e =
       made ? place_file(f, path, temporary, diag)

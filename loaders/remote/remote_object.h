@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "base/trusted.h"
 
 enum {
   MR__OBJECT_NAME = 80,
@@ -46,9 +47,11 @@ typedef struct mr__object_file {
   int fd;
   int64_t size, block; /* of the object, of a block */
   uint64_t state[2];
+  mr_trust_t trust; /* whose files are believed */
 } mr__object_file_t;
 
-/* Opens the file at path; f->fd is -1 without one, or if what lies there is no such file. */
+/* Opens the file at path; f->fd is -1 without one, or if what lies there is no such file, or one
+   that is not to be believed. */
 void mr__object_open(mr__object_file_t *f, const char *path);
 
 /* Makes it: writes it under the name `temporary`, and places it at path, unless another run has

@@ -45,12 +45,12 @@ static uint64_t raw_sum_digest(const raw_sum_t *s) {
   return XXH3_64bits(s, offsetof(raw_sum_t, digest));
 }
 
-/* MR_END if it is missing or damaged; MR_ERR_NOMEM. */
+/* MR_END if it is missing, damaged or not to be believed; MR_ERR_NOMEM. */
 static mr_err_t raw_sum_read(const char *path, raw_sum_t *out, mr_diag_t *diag) {
   mr_diag_t why = {0};
   void *data;
   size_t n;
-  mr_err_t e = mr_read_file(path, sizeof *out, &data, &n, &why);
+  mr_err_t e = mr_read_trusted(path, sizeof *out, NULL, &data, &n, &why);
   if (e < 0) return e == MR_ERR_NOMEM ? mr_diag_relay(diag, e, &why) : MR_END;
   bool whole = n == sizeof *out;
   if (whole) memcpy(out, data, sizeof *out);
@@ -64,7 +64,7 @@ static mr_err_t raw_sum_write(const char *path, raw_sum_t *s, mr_diag_t *diag) {
   if (!raw_sum_path(path, to)) return mr_fail(diag, MR_ERR_IO, "%s: the path is too long", path);
   memcpy(s->magic, MAGIC, sizeof MAGIC);
   s->digest = raw_sum_digest(s);
-  return mr_write_file(to, s, sizeof *s, diag);
+  return mr_write_own(to, s, sizeof *s, diag);
 }
 
 /* Whether all bytes of a file have this digest; false too if they cannot be read. */
@@ -94,10 +94,10 @@ mr_err_t mr__raw_find(const char *path, uint64_t state, int64_t bytes, bool *sou
   if (!raw_sum_path(path, sum_path)) return MR_OK;
   mr_err_t e = raw_sum_read(sum_path, &sum, diag);
   if (e != MR_OK || sum.state != state) return e < 0 ? e : MR_OK;
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (fd < 0 && mr_is_shortage(errno)) return mr_open_short(path, errno, diag);
   if (fd < 0) return MR_OK;
-  bool there = mr_shard_id_of(fd, path, &now, NULL) >= 0;
+  bool there = !mr_distrust(fd, NULL) && mr_shard_id_of(fd, path, &now, NULL) >= 0;
   bool same = there && !memcmp(&now, &sum.id, sizeof now);
   *sound = same || (there && now.size == sum.id.size && raw_has_contents(fd, state, sum.contents));
   close(fd);
@@ -134,6 +134,7 @@ mr_err_t mr__raw_note(const char *made, const char *path, uint64_t state, uint64
   int fd = open(made, O_RDONLY | O_CLOEXEC);
   if (fd < 0 && mr_is_shortage(errno)) return mr_open_short(made, errno, diag);
   if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", made, strerror(errno));
+  mr_trust_own(fd, NULL);
   mr_err_t e = mr_shard_id_of(fd, made, &sum.id, diag);
   close(fd);
   if (e >= 0) raw_states_add(path);

@@ -13,6 +13,7 @@
 #include <xxhash.h>
 
 #include "base/spill.h"
+#include "base/trusted.h"
 #include "base/xio.h"
 
 enum {
@@ -309,18 +310,21 @@ static mr_err_t read_index(int fd, const char *path, const char *kind, const mr_
 }
 
 mr_err_t mr_shard_index_load(const char *path, const char *kind, const mr_shard_id_t *id,
-                             mr_shard_index_t *out, mr_diag_t *diag) {
+                             const mr_trust_t *trust, mr_shard_index_t *out, mr_diag_t *diag) {
   *out = (mr_shard_index_t){0};
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+  if (fd < 0 && errno == ELOOP)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE, "%s: it is a link, want a regular file", path);
   if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-  mr_err_t e = read_index(fd, path, kind, id, out, diag);
+  mr_err_t e = mr_trusted(fd, path, trust, diag);
+  if (e >= 0) e = read_index(fd, path, kind, id, out, diag);
   close(fd);
   if (e < 0) mr_shard_index_close(out);
   return e;
 }
 
 mr_err_t mr_shard_index_save(const mr_shard_index_t *x, const char *path, mr_diag_t *diag) {
-  return mr_write_file(path, x->block, x->bytes, diag);
+  return mr_write_own(path, x->block, x->bytes, diag);
 }
 
 void mr_shard_index_close(mr_shard_index_t *x) {
@@ -340,6 +344,15 @@ mr_err_t mr_shard_id_of(int fd, const char *path, mr_shard_id_t *id, mr_diag_t *
   *id = (mr_shard_id_t){.size = st.st_size,
                         .mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
                         .digest = XXH3_64bits(ends, (size_t)(a + b))};
+  return MR_OK;
+}
+
+mr_err_t mr_shard_id_for_index(int fd, const char *path, mr_shard_id_t *id, mr_diag_t *diag) {
+  struct stat st;
+  if (fstat(fd, &st) < 0) return mr_fail(diag, MR_ERR_IO, "%s: %s", path, strerror(errno));
+  const uint64_t place[] = {(uint64_t)st.st_ino, (uint64_t)st.st_ctim.tv_sec,
+                            (uint64_t)st.st_ctim.tv_nsec};
+  id->digest = XXH3_64bits_withSeed(place, sizeof place, id->digest);
   return MR_OK;
 }
 

@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "base/spill.h"
+#include "base/trusted.h"
 #include "loaders/remote/remote.h"
 
 enum {
@@ -115,6 +116,12 @@ mr_err_t mr_shard_index_make(const mr_shard_draft_t *d, const char *kind, const 
 /* Fills *id from an open regular file.  MR_ERR_IO with the path in the sentence. */
 mr_err_t mr_shard_id_of(int fd, const char *path, mr_shard_id_t *id, mr_diag_t *diag);
 
+/* Adds to the *id of an open file what tells apart files made anew with equal size, time and ends:
+   the inode and the time of its last change, which no program sets.  An index is kept under that;
+   renaming or linking a file changes it, so it says nothing of a file that stays open.  MR_ERR_IO
+   as before. */
+mr_err_t mr_shard_id_for_index(int fd, const char *path, mr_shard_id_t *id, mr_diag_t *diag);
+
 /* The same of a remote object. */
 void mr_shard_id_of_object(const mr_object_t *object, mr_shard_id_t *id);
 
@@ -125,9 +132,10 @@ static inline const mr_shard_record_t *mr_shard_index_row(const mr_shard_index_t
 
 /* Reads the index file at path into memory and checks every row there.  The caller ends *out with
    mr_shard_index_close.  MR_ERR_IO, MR_ERR_DATA if it is not an index, damaged, or that of another
-   kind or state of the shard, or MR_ERR_NOMEM; *out is zeroed then. */
+   kind or state of the shard, MR_ERR_NOMEM, or MR_ERR_UNAVAILABLE if it is not to be believed
+   (mr_trusted with `trust`) or a link; *out is zeroed then. */
 mr_err_t mr_shard_index_load(const char *path, const char *kind, const mr_shard_id_t *id,
-                             mr_shard_index_t *out, mr_diag_t *diag);
+                             const mr_trust_t *trust, mr_shard_index_t *out, mr_diag_t *diag);
 
 /* Writes the index to path, whole or not at all; fails as mr_write_file. */
 mr_err_t mr_shard_index_save(const mr_shard_index_t *x, const char *path, mr_diag_t *diag);

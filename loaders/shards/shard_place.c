@@ -75,7 +75,7 @@ mr_err_t mr_shard_place_new(const char *path, const char *where, char out[MR_SHA
     return mr_fail(diag, MR_ERR_CONFIG,
                    "there is no folder for a cache: XDG_CACHE_HOME and HOME "
                    "name none");
-  MR_TRY(mr_make_folder(folder, diag));
+  MR_TRY(mr_make_own_folder(folder, diag));
   if (place_in_folder(folder, path, out)) return MR_OK;
   return mr_fail(diag, MR_ERR_IO, "%s: its path cannot be found", path);
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -31,7 +32,8 @@ typedef struct work {
   int *late;      /* [s->n] files whose index another process is making: they come last */
   int n_late, next_late;
   int64_t reported_ns;
-  bool reported, unkept; /* a notice of progress, or of an index that is not kept, has been sent */
+  bool reported, unkept, distrusted; /* a notice of progress, of an index that is not kept, or of
+                                       one that is not believed has been sent */
   mr_err_t e;
   mr_diag_t diag;
 } work_t;
@@ -61,7 +63,7 @@ static mr_err_t make_index(const work_t *w, mr_shard_t *shard, int fd, mr_diag_t
   else
     e = e == MR_ERR_DATA ? MR_OK : mr_diag_relay(diag, e, &fault);
   if (e >= 0)
-    e = mr_shard_index_make(d, c->kind ? c->kind : "", &shard->id,
+    e = mr_shard_index_make(d, c->kind ? c->kind : "", &shard->kept,
                             fault.code < 0 ? fault.text : NULL, &shard->index, diag);
   mr_shard_file_fini(&file);
   mr_shard_draft_free(d);
@@ -92,12 +94,36 @@ static void say_unkept(work_t *w, const mr_shard_t *shard, const mr_diag_t *why)
               why->text);
 }
 
-static bool find_index(const mr_shards_conf_t *c, mr_shard_t *shard) {
+/* One that another user could have written is left as it is. */
+static void say_distrusted(work_t *w, const mr_diag_t *why) {
+  pthread_mutex_lock(&w->lock);
+  bool first = !w->distrusted;
+  w->distrusted = true;
+  pthread_mutex_unlock(&w->lock);
+  if (first) mr_notice("%s: this index is not used, and another one is made", why->text);
+}
+
+static bool find_index(work_t *w, mr_shard_t *shard) {
+  const mr_shards_conf_t *c = w->conf;
   char path[MR_SHARD_PLACE_MAX], name[MR_SHARD_PLACE_MAX];
   if (!c->kind) return false;
-  for (int i = 0; mr_shard_place(index_name(shard, name), index_place(c, shard), i, path); i++)
-    if (mr_shard_index_load(path, c->kind, &shard->id, &shard->index, NULL) >= 0) return true;
+  for (int i = 0; mr_shard_place(index_name(shard, name), index_place(c, shard), i, path); i++) {
+    mr_diag_t why = {0};
+    mr_err_t e =
+        mr_shard_index_load(path, c->kind, &shard->kept, &shard->trust, &shard->index, &why);
+    if (e >= 0) return true;
+    if (e == MR_ERR_UNAVAILABLE) say_distrusted(w, &why);
+  }
   return false;
+}
+
+static mr_err_t identify_file(mr_shard_t *shard, int fd, mr_diag_t *diag) {
+  struct stat st;
+  MR_TRY(mr_shard_id_of(fd, shard->path, &shard->id, diag));
+  shard->kept = shard->id;
+  shard->trust.has_owner = fstat(fd, &st) == 0;
+  if (shard->trust.has_owner) shard->trust.owner = st.st_uid;
+  return mr_shard_id_for_index(fd, shard->path, &shard->kept, diag);
 }
 
 /* Opens what a shard's name says and identifies it; *fd is -1 for an object. */
@@ -107,6 +133,7 @@ static mr_err_t open_named(const work_t *w, mr_shard_t *shard, int *fd, mr_diag_
   if (shard->url) {
     if (!shard->object) MR_TRY(mr_remote_object(w->s->remote, shard->url, &shard->object, diag));
     mr_shard_id_of_object(shard->object, &shard->id);
+    shard->kept = shard->id;
     return MR_OK;
   }
   *fd = open(shard->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -115,7 +142,7 @@ static mr_err_t open_named(const work_t *w, mr_shard_t *shard, int *fd, mr_diag_
   if (*fd < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s%s", shard->path, strerror(reason),
                    mr_path_hint(shard->path, hint, sizeof hint));
-  return mr_shard_id_of(*fd, shard->path, &shard->id, diag);
+  return identify_file(shard, *fd, diag);
 }
 
 /* Lets the container check the file, unless it is opened again; an uncompressed one that it gives
@@ -148,7 +175,7 @@ static mr_err_t make_kept_index(work_t *w, mr_shard_t *shard, int fd, bool wait,
       mr_shard_place_new(index_name(shard, name), index_place(w->conf, shard), path, &why);
   int held = kept >= 0 ? mr_shard_lock(path, wait, lock, &busy) : -1;
   if (busy) return MR_END;
-  bool found = held >= 0 && find_index(w->conf, shard);
+  bool found = held >= 0 && find_index(w, shard);
   mr_err_t e = found ? MR_OK : make_index(w, shard, fd, diag);
   if (e >= 0 && kept >= 0 && !found) kept = mr_shard_index_save(&shard->index, path, &why);
   mr_shard_unlock(held, lock);
@@ -161,7 +188,7 @@ static mr_err_t make_kept_index(work_t *w, mr_shard_t *shard, int fd, bool wait,
 static mr_err_t open_shard(work_t *w, mr_shard_t *shard, bool wait, mr_diag_t *diag) {
   int fd;
   mr_err_t e = open_file(w, shard, wait, &fd, diag);
-  if (e >= 0 && w->conf->scan && !find_index(w->conf, shard))
+  if (e >= 0 && w->conf->scan && !find_index(w, shard))
     e = make_kept_index(w, shard, fd, wait, diag);
   if (fd >= 0) close(fd);
   if (e != MR_OK || !w->conf->scan) return e;

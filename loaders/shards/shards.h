@@ -49,7 +49,8 @@ typedef struct mr_shard {
   const mr_object_t *object; /* NULL: a local file */
   bool remote;               /* an object, or a local file that was decompressed from one */
   int64_t first;             /* number of its first record */
-  mr_shard_id_t id;
+  mr_shard_id_t id, kept;    /* kept: under which its index is kept */
+  mr_trust_t trust;          /* its owner may have made its index too */
   mr_shard_index_t index;
   uint32_t *column; /* [index.n_columns] numbers in mr_shards_t.column; MR_SHARD_APART */
 } mr_shard_t;

@@ -117,7 +117,7 @@ static void answers_end_when_the_reading_does(void **state) {
   mr_diag_t diag = {0};
   pthread_t thread;
   if (mr__engine_open(&engine, &conf, "", &diag) < 0 ||
-      mr__cache_open(&cache, in_folder("answers"), 2 * BYTES, conf.ahead, BLOCK, &diag) < 0)
+      mr__cache_open(&cache, in_folder("answers"), 2 * BYTES, conf.ahead, BLOCK, false, &diag) < 0)
     fail_msg("%s", diag.text);
   mr__window_conf_t how = {.engine = engine,
                            .ahead = conf.ahead,

@@ -431,7 +431,7 @@ static void objects_of_one_path_and_other_queries_share_no_block(void **state) {
   mr__stamp_t own;
   other.url = "http://h/get?f=2";
   snprintf(at, sizeof at, "%s/queries", folder);
-  if (mr__cache_open(&c, at, 1 << 20, 0, BLOCK, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr__cache_open(&c, at, 1 << 20, 0, BLOCK, false, &diag) < 0) fail_msg("%s", diag.text);
   assert_int_equal(mr__cache_write(c, &o, 0, block, sizeof block, 0, &own, &diag), MR_OK);
   assert_true(mr__cache_has(c, &o, 0));
   assert_false(mr__cache_has(c, &other, 0));
@@ -455,7 +455,7 @@ static char others_folder[200];
 static void open_others_folder(void) {
   mr__cache_t *c;
   mr_diag_t diag = {0};
-  assert_int_equal(mr__cache_open(&c, others_folder, 1 << 20, 0, BLOCK, &diag), MR_ERR_IO);
+  assert_int_equal(mr__cache_open(&c, others_folder, 1 << 20, 0, BLOCK, false, &diag), MR_ERR_IO);
   assert_null(c);
   assert_non_null(strstr(diag.text, "setting cache = "));
   assert_non_null(strstr(diag.text, "Permission denied; name a folder"));
@@ -469,7 +469,7 @@ static void another_users_folder_is_one_sentence(void **state) {
   assert_int_equal(mkdir(others_folder, 0555), 0);
   as_another_user(open_others_folder); /* nothing is in it yet */
   assert_int_equal(chmod(others_folder, 0755), 0);
-  assert_int_equal(mr__cache_open(&c, others_folder, 1 << 20, 0, BLOCK, &diag), MR_OK);
+  assert_int_equal(mr__cache_open(&c, others_folder, 1 << 20, 0, BLOCK, false, &diag), MR_OK);
   mr__cache_close(c);
   if (geteuid() == 0) as_another_user(open_others_folder); /* a run of its owner has filled it */
 }

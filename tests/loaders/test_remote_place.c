@@ -48,7 +48,7 @@ int __wrap_posix_fallocate(int fd, off_t at, off_t n) {
 static mr__cache_t *open_cache(const char *name) {
   mr__cache_t *c;
   mr_diag_t diag = {0};
-  if (mr__cache_open(&c, in_folder(name), 10 * BLOCK, 0, BLOCK, &diag) < 0)
+  if (mr__cache_open(&c, in_folder(name), 10 * BLOCK, 0, BLOCK, false, &diag) < 0)
     fail_msg("%s", diag.text);
   return c;
 }
@@ -123,6 +123,21 @@ static void a_block_that_another_run_is_writing_is_left_to_it(void **state) {
   mr__cache_close(c);
 }
 
+/* As any process of this user may do; a mapping of it would end this process. */
+static void a_count_that_another_process_shortens_is_written_anew(void **state) {
+  mr__cache_t *c = open_cache("shortened");
+  mr_diag_t diag = {0};
+  mr__stamp_t own;
+  char path[300];
+  assert_int_equal(mr__cache_write(c, &object, 0, block, BLOCK, 0, &own, &diag), MR_OK);
+  assert_int_equal(bytes_counted("shortened"), BLOCK);
+  snprintf(path, sizeof path, "%s/used", in_folder("shortened"));
+  assert_int_equal(truncate(path, 0), 0);
+  assert_int_equal(mr__cache_write(c, &two, 0, block, BLOCK, 0, &own, &diag), MR_OK);
+  assert_int_equal(bytes_counted("shortened"), 2 * BLOCK);
+  mr__cache_close(c);
+}
+
 static void a_block_that_was_there_is_not_trusted(void **state) {
   mr__cache_t *c = open_cache("there");
   mr_diag_t diag = {0};
@@ -189,9 +204,11 @@ static void a_removed_block_gives_its_room_back(void **state) {
     mr_diag_t diag = {0};
     uint8_t data[BLOCK];
     mr__stamp_t own;
-    assert_int_equal(mr__cache_open(&c, in_folder(name), MANY * BLOCK, 0, BLOCK, &diag), MR_OK);
+    assert_int_equal(mr__cache_open(&c, in_folder(name), MANY * BLOCK, 0, BLOCK, false, &diag),
+                     MR_OK);
     if (shared)
-      assert_int_equal(mr__cache_open(&other, in_folder(name), MANY * BLOCK, 0, BLOCK, &diag), 0);
+      assert_int_equal(
+          mr__cache_open(&other, in_folder(name), MANY * BLOCK, 0, BLOCK, false, &diag), 0);
     for (int i = 0; i < MANY; i++) {
       memset(data, i, sizeof data);
       assert_int_equal(mr__cache_write(c, &large, i * BLOCK, data, BLOCK, 0, &own, &diag), MR_OK);
@@ -344,7 +361,8 @@ static void a_disk_without_room_for_the_count_is_refused(void **state) {
   mr__cache_t *c;
   mr_diag_t diag = {0};
   no_room = ENOSPC;
-  assert_int_equal(mr__cache_open(&c, in_folder("none"), 10 * BLOCK, 0, BLOCK, &diag), MR_ERR_IO);
+  assert_int_equal(mr__cache_open(&c, in_folder("none"), 10 * BLOCK, 0, BLOCK, false, &diag),
+                   MR_ERR_IO);
   no_room = 0;
   assert_null(c);
   assert_non_null(strstr(diag.text, "setting cache = "));
@@ -355,6 +373,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_block_that_two_runs_write_is_counted_once),
       cmocka_unit_test(a_block_that_another_run_is_writing_is_left_to_it),
+      cmocka_unit_test(a_count_that_another_process_shortens_is_written_anew),
       cmocka_unit_test(a_block_that_was_there_is_not_trusted),
       cmocka_unit_test(a_block_that_was_removed_is_not_read),
       cmocka_unit_test(a_removed_block_gives_its_room_back),

@@ -36,7 +36,7 @@ static const char *enter(user_t *u) {
   mr_diag_t diag = {0};
   for (int i = 0; i < OBJECTS; i++) all[i] = &object[i];
   memset(u->stamp, 0, sizeof u->stamp);
-  if (mr__cache_open(&u->c, in_folder("together"), LIMIT, 4 * BLOCK, BLOCK, &diag) < 0)
+  if (mr__cache_open(&u->c, in_folder("together"), LIMIT, 4 * BLOCK, BLOCK, false, &diag) < 0)
     return "a folder that cannot be opened";
   mr__cache_share(u->c, all, OBJECTS, &own, &n);
   free(own);

@@ -61,8 +61,8 @@ static void units_without_a_future_are_forgotten(void **state) {
     mr_diag_t diag = {0};
     if (mr_remote_open(&remote, &conf, &diag) < 0 || mr_remote_object(remote, url, &o, &diag) < 0 ||
         mr__engine_open(&engine, &conf, "", &diag) < 0 ||
-        (cached &&
-         mr__cache_open(&cache, in_folder("units"), KEPT * BLOCK, conf.ahead, BLOCK, &diag) < 0))
+        (cached && mr__cache_open(&cache, in_folder("units"), KEPT * BLOCK, conf.ahead, BLOCK,
+                                  false, &diag) < 0))
       fail_msg("%s", diag.text);
     mr__window_conf_t how = {.engine = engine,
                              .ahead = conf.ahead,

@@ -17,6 +17,7 @@
 #include <xxhash.h>
 
 #include "base/err.h"
+#include "base/trusted.h"
 #include "base/xio.h"
 #include "model/backends/kernels/cache_file.h"
 
@@ -85,7 +86,6 @@ static bool cache_make(const char *path) {
 
 /* A descriptor of the folder; -1: it is missing, or it cannot be used, which has been said. */
 static int cache_open(char path[MR_PATH_MAX], bool make) {
-  struct stat st;
   bool named;
   if (!mr_kernel_cache_folder(path, MR_PATH_MAX, &named)) return -1;
   if (make && !cache_make(path)) return -1;
@@ -94,10 +94,7 @@ static int cache_open(char path[MR_PATH_MAX], bool make) {
     if (errno != ENOENT) say_folder(path, strerror(errno));
     return -1;
   }
-  const char *why = fstat(fd, &st) < 0                 ? strerror(errno)
-                    : st.st_uid != geteuid()           ? "it belongs to another user"
-                    : st.st_mode & (S_IWGRP | S_IWOTH) ? "other users may write there"
-                                                       : NULL;
+  const char *why = mr_distrust(fd, NULL);
   if (!why) return fd;
   say_folder(path, why);
   close(fd);
@@ -124,8 +121,7 @@ static mr_kernel_file_t file_get(int fd, const mr_kernel_entry_t *e, void **imag
   if (fstat(fd, &st) < 0) return *why = strerror(errno), MR_KERNEL_FOREIGN;
   if (!S_ISREG(st.st_mode) || st.st_size > MR_KERNEL_HEADER + MR_KERNEL_IMAGE_MOST)
     return *why = "no compiled kernel of millrace", MR_KERNEL_FOREIGN;
-  if (st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH))
-    return *why = "other users may write it", MR_KERNEL_FOREIGN;
+  if ((*why = mr_distrust(fd, NULL))) return MR_KERNEL_FOREIGN;
   char *data = malloc((size_t)st.st_size + 1);
   if (!data) return *why = "out of memory", MR_KERNEL_FOREIGN;
   mr_kernel_file_t is = MR_KERNEL_DAMAGED;
