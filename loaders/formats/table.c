@@ -25,6 +25,7 @@ typedef struct table {
   int n_columns;                          /* cells of a row */
   const char *name[MR_TABLE_COLUMNS_MAX]; /* [n_columns], in the indexes */
   int cell[MR_FIELDS_MAX];                /* of each field */
+  int order[MR_FIELDS_MAX];               /* the fields in the order of their cells */
   int words_of;                           /* the field whose words are classes; -1: none */
   const char *word[MR_CLASSES_MAX];       /* [n_words] its words, sorted; in the indexes */
   int n_words;
@@ -170,10 +171,18 @@ static const char *table_usual_name(const char *column) {
   return !strcmp(column, "class") || !strcmp(column, "cls") ? "label" : column;
 }
 
-static int table_usual_as(int kind, const char *name) {
+/* How many numbers of a column a type changes. */
+static int64_t count_changed(const mr_shards_t *s, const char *name, uint32_t kind) {
+  for (int c = 0; c < s->n_columns; c++)
+    if (s->column[c].kind == kind && !strcmp(s->column[c].name, name)) return s->column[c].have;
+  return 0;
+}
+
+static int table_usual_as(const mr_shards_t *s, int kind, const char *column, const char *name) {
   if (!strcmp(name, "label") && kind == MR_TABLE_INT) return AS_LABEL;
   if (!strcmp(name, "label") && kind == MR_TABLE_TEXT) return AS_CLASS;
-  return kind == MR_TABLE_INT ? AS_I64 : kind == MR_TABLE_FLOAT ? AS_F32 : AS_BYTES;
+  if (kind == MR_TABLE_FLOAT) return count_changed(s, column, MR_TABLE_NOT_F32) ? AS_F64 : AS_F32;
+  return kind == MR_TABLE_INT ? AS_I64 : AS_BYTES;
 }
 
 /* Whether cells of a kind can become such values. */
@@ -215,7 +224,7 @@ static mr_err_t table_settle_field(mr_stage_t *s, const char *column, const char
     return mr_stage_fail(
         s, MR_ERR_DATA,
         "column %.100s: the index files do not say what it holds: remove them (.mrindex)", column);
-  int as = word ? table_find_as(word) : table_usual_as(kind, name);
+  int as = word ? table_find_as(word) : table_usual_as(base->shards, kind, column, name);
   mr_field_t f = {0};
   if (as < 0 || !table_fits(kind, as))
     return mr_stage_fail(s, MR_ERR_CONFIG,
@@ -225,6 +234,15 @@ static mr_err_t table_settle_field(mr_stage_t *s, const char *column, const char
                          : kind == MR_TABLE_FLOAT ? "bytes, f32 or f64"
                          : kind == MR_TABLE_TEXT  ? "bytes or class"
                                                   : "bytes");
+  int64_t changed = as == AS_F32   ? count_changed(base->shards, column, MR_TABLE_NOT_F32)
+                    : as == AS_F64 ? count_changed(base->shards, column, MR_TABLE_NOT_F64)
+                                   : 0;
+  if (changed)
+    mr_notice(
+        "%s: column %.100s: %" PRId64
+        " numbers are not what %s can hold, so that they change: fields=%.60s:%s:%s keeps them",
+        base->shards->shard->path, column, changed, as_word[as], column, name,
+        as == AS_F32 && !count_changed(base->shards, column, MR_TABLE_NOT_F64) ? "f64" : "bytes");
   if (as == AS_CLASS) MR_TRY(settle_words(s, t, column, at));
   if (as == AS_BYTES)
     f = mr__shard_bytes_field(name, most);
@@ -257,7 +275,12 @@ static mr_err_t table_settle_usual(mr_stage_t *s, table_t *t, const mr_shard_t *
   mr_shard_left_t left = {0};
   for (int c = 0; c < t->n_columns; c++) {
     const char *name = table_usual_name(t->name[c]);
-    if (!mr__shard_left_add(&left, &t->source, t->name[c], name))
+    int64_t most;
+    if (t->n_columns <= MR_SHARD_COLUMNS_MAX &&
+        count_changed(t->source.shards, t->name[c], MR_TABLE_UNNAMED) &&
+        table_kind(t->source.shards, t->name[c], &most) >= 0 && !most)
+      mr__shard_left_note(&left, t->name[c], "it has neither a name nor a value");
+    else if (!mr__shard_left_add(&left, &t->source, t->name[c], name))
       MR_TRY(table_settle_field(s, t->name[c], name, NULL, out));
   }
   if (t->source.n_fields) return mr__shard_left_say(&left, &t->source, "column"), MR_OK;
@@ -289,7 +312,13 @@ static mr_err_t table_settle(mr_shard_source_t *base, mr_stage_t *s,
           w->member);
     MR_TRY(table_settle_field(s, w->member, name, w->as, out));
   }
-  return n ? MR_OK : table_settle_usual(s, t, first, out);
+  if (!n) MR_TRY(table_settle_usual(s, t, first, out));
+  for (int f = 0; f < base->n_fields; f++) { /* sorted by insertion */
+    int k = f;
+    for (; k && t->cell[t->order[k - 1]] > t->cell[f]; k--) t->order[k] = t->order[k - 1];
+    t->order[k] = f;
+  }
+  return MR_OK;
 }
 
 /* ---- records ---- */
@@ -314,14 +343,17 @@ static int64_t class_of_word(const table_t *t, const char *cell, size_t n) {
 static mr_err_t parse_cell(const char *cell, size_t n, bool whole, int64_t *i, double *d,
                            mr_diag_t *diag) {
   char text[NUMBER_MAX + 1], *end = text;
+  mr_table_trim(&cell, &n);
+  bool missing = !whole && mr_table_missing(cell, n);
   size_t k = n < NUMBER_MAX ? n : NUMBER_MAX;
   memcpy(text, cell, k), text[k] = 0;
   errno = 0;
   if (whole)
     *i = strtoll(text, &end, 10);
   else
-    *d = n ? mr_strtod(text, &end) : __builtin_nan("");
-  if (n <= NUMBER_MAX && end == text + n && (n || !whole) && !(whole && errno)) return MR_OK;
+    *d = missing ? __builtin_nan("") : mr_strtod(text, &end);
+  if (missing) return MR_OK;
+  if (n <= NUMBER_MAX && n && end == text + n && !(whole && errno)) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA, "holds \"%.40s\", want a%s number", text,
                  whole ? " whole" : "");
 }
@@ -365,29 +397,30 @@ static mr_err_t unpack_cell(const table_t *t, int field, char *cell, size_t n, m
 static mr_err_t table_unpack(const mr_shard_source_t *base, const mr_shard_bytes_t *part,
                              mr_rec_t *rec, mr_diag_t *diag) {
   const table_t *t = (const table_t *)base;
-  char *at = (char *)part->data, *end = at + part->size, *cell[MR_TABLE_COLUMNS_MAX];
-  size_t n[MR_TABLE_COLUMNS_MAX];
-  int cells = 0;
+  char *at = (char *)part->data, *end = at + part->size, *cell[MR_FIELDS_MAX] = {0};
+  size_t n[MR_FIELDS_MAX] = {0}, bytes = 0;
+  int cells = 0, next = 0;
   mr_diag_t why = {0};
   for (; at && cells <= t->n_columns; cells++) {
     char *one;
-    size_t bytes;
     if (!mr_table_cell(&at, end, t->separator, &one, &bytes))
       return mr_fail(diag, MR_ERR_DATA, "cell %d has a quote that is not closed", cells + 1);
-    if (cells < t->n_columns) cell[cells] = one, n[cells] = bytes;
+    for (; next < base->n_fields && t->cell[t->order[next]] == cells; next++)
+      cell[t->order[next]] = one, n[t->order[next]] = bytes;
   }
-  if (cells != t->n_columns)
+  bool comma = cells == t->n_columns + 1 && !at && !bytes; /* at the end of the row */
+  if (cells != t->n_columns && !comma)
     return mr_fail(diag, MR_ERR_DATA, "has %s than the %d cells of the first row",
                    cells < t->n_columns ? "fewer" : "more", t->n_columns);
   for (int f = 0; f < base->n_fields; f++) {
-    mr_err_t e = unpack_cell(t, f, cell[t->cell[f]], n[t->cell[f]], &rec->field[f], &why);
+    mr_err_t e = unpack_cell(t, f, cell[f], n[f], &rec->field[f], &why);
     if (e < 0) return mr_fail(diag, e, "column %.200s %s", base->field[f].member, why.text);
   }
   return MR_OK;
 }
 
 static const mr_shard_kind_t table_kind_def = {.name = "table",
-                                               .index = "table/3",
+                                               .index = "table/4",
                                                .scan = mr_table_scan,
                                                .apart = MR_TABLE_WORD,
                                                .settle = table_settle,

@@ -4,6 +4,8 @@
 #include "loaders/formats/table_scan.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +13,15 @@
 #include "base/text.h"
 #include "loaders/shards/shard_reads.h"
 
-enum { CHUNK = 1 << 18, CELL_MAX = MR_TABLE_CELL_MAX, HEADER_MAX = 1 << 16 };
+enum { WIDE = 400, WIDE_ROOM = 512 /* columns, and the words of those that are text */ };
+enum { CHUNK = 1 << 18, CELL_MAX = MR_TABLE_CELL_MAX, HEADER_MAX = 1 << 20 };
 
 typedef struct table_column {
   char name[MR_SHARD_NAME_MAX];
   int kind; /* MR_TABLE_INT, FLOAT or TEXT so far */
+  bool unnamed;
+  int64_t numbers, missing; /* cells that hold one; words that stand for a missing one */
+  int64_t not_f32, not_f64;
   int64_t least, most;
   char *word[MR_TABLE_WORDS_MAX]; /* [n_words] sorted, heap */
   int n_words;
@@ -26,7 +32,7 @@ typedef struct table_scan {
   mr_shard_file_t *file;
   mr_shard_draft_t *draft;
   mr_diag_t *fault, *diag;
-  char separator;
+  char separator, eol;
   table_column_t *column; /* [n_columns] */
   int n_columns;
   uint32_t row_column;
@@ -62,27 +68,82 @@ bool mr_table_cell(char **at, char *end, char separator, char **cell, size_t *n)
   return true;
 }
 
-/* Whether the text is a whole number of 64 bits. */
-static bool is_whole_text(const char *s, int64_t n) {
-  int64_t i = n > 1 && (*s == '-' || *s == '+'), value = 0;
+void mr_table_trim(const char **text, size_t *n) {
+  while (*n && **text == ' ') ++*text, --*n;
+  while (*n && (*text)[*n - 1] == ' ') --*n;
+}
+
+bool mr_table_missing(const char *text, size_t n) {
+  static const char *const word[] = {"NA",   "N/A",  "n/a", "#N/A", "<NA>", "NULL",
+                                     "null", "None", "NaN", "nan",  "-nan", "-NaN"};
+  for (size_t i = 0; n && n <= 4 && i < sizeof word / sizeof *word; i++)
+    if (strlen(word[i]) == n && !memcmp(word[i], text, n)) return true;
+  return !n;
+}
+
+/* Whether the text is digits behind a sign. */
+static bool is_digits(const char *s, size_t n) {
+  size_t i = n > 1 && (*s == '-' || *s == '+');
+  for (size_t k = i; k < n; k++)
+    if (s[k] < '0' || s[k] > '9') return false;
+  return n > i;
+}
+
+/* Whether it is a whole number of 64 bits. */
+static bool is_whole_text(const char *s, size_t n) {
+  int64_t value = 0;
   bool negative = *s == '-';
-  if (n - i < 1 || n >= CELL_MAX) return false;
-  for (; i < n; i++) {
+  if (!is_digits(s, n)) return false;
+  for (size_t i = *s == '-' || *s == '+'; i < n; i++) {
     int64_t digit = s[i] - '0';
-    if (digit < 0 || digit > 9 || __builtin_mul_overflow(value, 10, &value) ||
+    if (__builtin_mul_overflow(value, 10, &value) ||
         __builtin_add_overflow(value, negative ? -digit : digit, &value))
       return false;
   }
   return true;
 }
 
-static bool is_number_text(char *s, int64_t n) {
+/* Whether a whole number is written with these digits. */
+static bool has_digits(double v, const char *s, size_t n) {
+  char text[400];
+  bool negative = *s == '-';
+  if (*s == '-' || *s == '+') s++, n--;
+  while (n > 1 && *s == '0') s++, n--;
+  mr_snprintf(text, sizeof text, "%.0f", negative ? -v : v);
+  return strlen(text) == n && !memcmp(text, s, n);
+}
+
+/* Counts what f32 and f64 would change of a number, which is v. */
+static void count_changes(table_column_t *c, double v, const char *s, size_t n) {
+  bool digits = is_digits(s, n), named = !digits && strpbrk(s, "nNyY") != NULL; /* inf, infinity */
+  double narrow = (double)(float)v;
+  if (named || (digits && n < 8)) return;
+  if (isinf(narrow) || (digits && !has_digits(narrow, s, n))) c->not_f32++;
+  if (isinf(v) || (digits && n > 15 && !has_digits(v, s, n))) c->not_f64++;
+}
+
+/* Takes a cell, of which text has the first bytes, into the kind of its column. */
+static void take_kind(table_column_t *c, char *text, int64_t size) {
+  const char *s = text;
+  size_t n = size < CELL_MAX ? (size_t)size : CELL_MAX - 1;
   char *end;
-  if (n == 0) return true; /* a missing number */
-  if (n >= CELL_MAX) return false;
-  s[n] = 0;
-  mr_strtod(s, &end);
-  return end == s + n;
+  if (c->kind == MR_TABLE_TEXT) return;
+  mr_table_trim(&s, &n);
+  text[s - text + (ptrdiff_t)n] = 0;
+  bool whole = size < CELL_MAX && is_whole_text(s, n);
+  if (size >= CELL_MAX) {
+    c->kind = MR_TABLE_TEXT;
+  } else if (whole && n < 8) { /* the usual case: no type changes it */
+    c->numbers++;
+  } else if (mr_table_missing(s, n)) {
+    c->kind = MR_TABLE_FLOAT, c->missing += n > 0;
+  } else {
+    double v = mr_strtod(s, &end);
+    if (end != s + n) c->kind = MR_TABLE_TEXT;
+    if (c->kind == MR_TABLE_INT && !whole) c->kind = MR_TABLE_FLOAT;
+    c->numbers++;
+    if (c->kind != MR_TABLE_TEXT) count_changes(c, v, s, n);
+  }
 }
 
 /* Adds a word of a column.  Numbers are words too, until there are too many, since a column may
@@ -119,9 +180,9 @@ static mr_err_t end_cell(table_scan_t *t) {
   if (!c) return MR_OK;
   if (first || t->n_text < c->least) c->least = t->n_text;
   if (first || t->n_text > c->most) c->most = t->n_text;
-  if (c->kind == MR_TABLE_INT && !is_whole_text(t->text, t->n_text)) c->kind = MR_TABLE_FLOAT;
-  if (c->kind == MR_TABLE_FLOAT && !is_number_text(t->text, t->n_text)) c->kind = MR_TABLE_TEXT;
-  return c->full ? MR_OK : add_word(t, c);
+  mr_err_t e = c->full ? MR_OK : add_word(t, c);
+  take_kind(c, t->text, t->n_text);
+  return e;
 }
 
 static void begin_cell(table_scan_t *t) {
@@ -157,8 +218,8 @@ static mr_err_t take_byte(table_scan_t *t, char c, int64_t at, bool after_cr) {
     bool again = t->doubled;
     t->quoted = t->was_quoted = true, t->doubled = false;
     if (!again) return MR_OK; /* the first quote of the cell */
-  } else if (c == '\n') {
-    return end_row(t, at, after_cr);
+  } else if (c == t->eol) {
+    return end_row(t, at, after_cr && c == '\n');
   } else if (c == t->separator) {
     MR_TRY(end_cell(t));
     begin_cell(t);
@@ -192,18 +253,23 @@ static mr_err_t scan_rows(table_scan_t *t, int64_t at) {
   if (t->quoted)
     return TABLE_FAULT(t, "%s: ends within quotes, in the row at byte %" PRId64, t->file->path,
                        t->row_at);
-  return t->row_at < at ? end_row(t, at, cr) : MR_OK;
+  return t->row_at < at ? end_row(t, at, cr && t->eol == '\n') : MR_OK;
 }
 
 /* ---- the first row ---- */
 
 static mr_err_t name_column(table_scan_t *t, const char *cell, size_t n) {
-  if (!n || n >= MR_SHARD_NAME_MAX - CELL_MAX || memchr(cell, 0, n) || memchr(cell, '\t', n))
+  table_column_t *c = &t->column[t->n_columns];
+  char number[24];
+  if (!n) { /* as pandas and R write a column of row names, and a comma at the end of all rows */
+    cell = number, c->unnamed = true;
+    n = (size_t)snprintf(number, sizeof number, "column-%d", t->n_columns + 1);
+  }
+  if (n >= MR_SHARD_NAME_MAX - CELL_MAX || memchr(cell, 0, n) || memchr(cell, '\t', n))
     return TABLE_FAULT(t,
-                       "%s: column %d has a name of %zu bytes, want 1 to %d without tabs: the "
+                       "%s: column %d has a name of %zu bytes, want at most %d without tabs: the "
                        "first row must name the columns",
                        t->file->path, t->n_columns + 1, n, MR_SHARD_NAME_MAX - CELL_MAX - 1);
-  table_column_t *c = &t->column[t->n_columns];
   memcpy(c->name, cell, n), c->name[n] = 0;
   c->kind = MR_TABLE_INT;
   for (int i = 0; i < t->n_columns; i++)
@@ -228,31 +294,74 @@ static char choose_separator(const char *row, size_t n) {
   return choice[best];
 }
 
-/* Reads the names of the columns; *next is where the second row begins. */
-static mr_err_t table_read_header(table_scan_t *t, int64_t *next) {
-  char row[HEADER_MAX];
-  int64_t most = t->file->size < HEADER_MAX ? t->file->size : HEADER_MAX;
-  mr_err_t e = mr_shard_file_read(t->file, 0, row, (size_t)most, t->diag);
-  if (e < 0) return e;
-  int64_t first = e == MR_OK && most >= 3 && !memcmp(row, "\xEF\xBB\xBF", 3) ? 3 : 0, end = first;
-  bool quoted = false;
-  for (; end < most && (quoted || row[end] != '\n'); end++) quoted ^= row[end] == '"';
-  if (e == MR_END || end == first || (end == HEADER_MAX && most == HEADER_MAX))
-    return TABLE_FAULT(t, "%s: has no first row of at most %d bytes that names its columns",
-                       t->file->path, HEADER_MAX);
-  *next = end < most ? end + 1 : end;
-  if (row[end - 1] == '\r') end--;
-  t->separator = choose_separator(row + first, (size_t)(end - first));
-  for (char *at = row + first, *cell; at;) {
+/* Refuses by name what is no CSV file. */
+static mr_err_t check_is_table(table_scan_t *t, const char *p, int64_t n) {
+  static const struct {
+    const char *magic, *what;
+    int64_t n;
+  } other[] = {{"\xFF\xFE", "UTF-16 text: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it", 2},
+               {"\xFE\xFF", "UTF-16 text: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it", 2},
+               {"\x1f\x8b", "packed by gzip: unpack it first (gunzip)", 2},
+               {"\x28\xb5\x2f\xfd", "packed by zstd: unpack it first (unzstd)", 4},
+               {"BZh", "packed by bzip2: unpack it first (bunzip2)", 3},
+               {"\xfd\x37\x7a\x58\x5a", "packed by xz: unpack it first (unxz)", 5},
+               {"PAR1", "a Parquet file: write it as CSV (pandas: to_csv)", 4},
+               {"ARROW1", "an Arrow file: write it as CSV (pandas: to_csv)", 6},
+               {"FEA1", "a Feather file: write it as CSV (pandas: to_csv)", 4},
+               {"\xFF\xFF\xFF\xFF", "an Arrow stream: write it as CSV (pandas: to_csv)", 4},
+               {"PK\3\4", "a zip file, as of a spreadsheet: save it as CSV", 4},
+               {"\x89HDF", "an HDF5 file: write it as CSV", 4},
+               {"SQLite format 3", "a database: export its table as CSV", 15},
+               {"{\"", "JSON lines: write them as CSV (pandas: to_csv)", 2},
+               {"[{", "JSON: write it as CSV (pandas: to_csv)", 2}};
+  for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+    if (n >= other[i].n && !memcmp(p, other[i].magic, (size_t)other[i].n))
+      return TABLE_FAULT(t, "%s: is no CSV file but %s", t->file->path, other[i].what);
+  if (n >= 4 && (!p[0] != !p[1]) && !p[0] == !p[2] && !p[1] == !p[3])
+    return TABLE_FAULT(t,
+                       "%s: is no CSV file but UTF-16 text: iconv -f UTF-16 -t UTF-8 makes "
+                       "UTF-8 of it",
+                       t->file->path);
+  return MR_OK;
+}
+
+static mr_err_t name_columns(table_scan_t *t, char *at, char *end) {
+  for (char *cell; at;) {
     size_t n;
     if (t->n_columns == MR_TABLE_COLUMNS_MAX)
       return TABLE_FAULT(t, "%s: more than %d columns", t->file->path, MR_TABLE_COLUMNS_MAX);
-    if (!mr_table_cell(&at, row + end, t->separator, &cell, &n))
+    if (!mr_table_cell(&at, end, t->separator, &cell, &n))
       return TABLE_FAULT(t, "%s: a quote in the first row is not closed", t->file->path);
-    e = name_column(t, cell, n);
+    mr_err_t e = name_column(t, cell, n);
     if (e != MR_OK) return e;
   }
   return MR_OK;
+}
+
+/* Reads the names of the columns; *next is where the second row begins. */
+static mr_err_t table_read_header(table_scan_t *t, int64_t *next) {
+  int64_t most = t->file->size < HEADER_MAX ? t->file->size : HEADER_MAX;
+  char *row = malloc((size_t)most + 1);
+  if (!row) return mr_no_memory(t->diag, "the first row of %s", t->file->path);
+  mr_err_t e = mr_shard_file_read(t->file, 0, row, (size_t)most, t->diag);
+  if (e == MR_OK && most) e = check_is_table(t, row, most);
+  bool ended = e == MR_END, quoted = false;
+  int64_t first = e == MR_OK && most >= 3 && !memcmp(row, "\xEF\xBB\xBF", 3) ? 3 : 0, end = first;
+  while (e == MR_OK && end < most && (quoted || (row[end] != '\n' && row[end] != '\r')))
+    quoted ^= row[end++] == '"';
+  if (ended && t->fault->code) { /* another file */
+  } else if (e >= 0 && (ended || end == first || (end == HEADER_MAX && most == HEADER_MAX))) {
+    e = TABLE_FAULT(t, "%s: has no first row of at most %d bytes that names its columns",
+                    t->file->path, HEADER_MAX);
+  } else if (e == MR_OK) {
+    bool cr = end < most && row[end] == '\r', both = cr && end + 1 < most && row[end + 1] == '\n';
+    t->eol = cr && !both ? '\r' : '\n';
+    *next = end + (end < most) + both;
+    t->separator = choose_separator(row + first, (size_t)(end - first));
+    e = name_columns(t, row + first, row + end);
+  }
+  free(row);
+  return e;
 }
 
 /* ---- the index ---- */
@@ -279,13 +388,30 @@ static mr_err_t note_words(table_scan_t *t, const table_column_t *c) {
   return MR_OK;
 }
 
+/* Notes how many numbers of a column f32 and f64 change, and that it has no name. */
+static mr_err_t note_changes(table_scan_t *t, const table_column_t *c) {
+  const int64_t have[] = {c->not_f32, c->not_f64, c->unnamed};
+  uint32_t column;
+  for (uint32_t i = 0; i < 3 && c->kind <= MR_TABLE_FLOAT; i++) {
+    if (!have[i]) continue;
+    MR_TRY(mr_shard_draft_column(t->draft, c->name, strlen(c->name), MR_TABLE_NOT_F32 + i, &column,
+                                 t->diag));
+    mr_shard_draft_total(t->draft, column, have[i], 0, 0);
+  }
+  return MR_OK;
+}
+
 /* What the columns hold; words as long as there is room for all of a column, first those of text:
    numbers are words if the column is text in another file. */
 static mr_err_t table_note_kinds(table_scan_t *t) {
   int room = MR_SHARD_COLUMNS_MAX - 2 - 2 * t->n_columns;
+  bool wide = t->n_columns > WIDE; /* looking for a word would take long */
   uint32_t column;
+  if (wide) room = WIDE_ROOM;
   for (int i = 0; i < t->n_columns; i++) {
     table_column_t *c = &t->column[i];
+    if (c->kind == MR_TABLE_FLOAT && c->missing && !c->numbers) c->kind = MR_TABLE_TEXT;
+    MR_TRY(note_changes(t, c));
     if (c->kind == MR_TABLE_TEXT && (c->full || c->n_words > room)) c->kind = MR_TABLE_MANY;
     if (c->kind == MR_TABLE_TEXT) room -= c->n_words;
     MR_TRY(mr_shard_draft_column(t->draft, c->name, strlen(c->name), (uint32_t)c->kind, &column,
@@ -294,7 +420,7 @@ static mr_err_t table_note_kinds(table_scan_t *t) {
   }
   for (int i = 0; i < t->n_columns; i++)
     if (t->column[i].kind == MR_TABLE_TEXT) MR_TRY(note_words(t, &t->column[i]));
-  for (int i = 0; i < t->n_columns; i++) {
+  for (int i = 0; i < t->n_columns && !wide; i++) {
     table_column_t *c = &t->column[i];
     if (c->kind >= MR_TABLE_TEXT || c->full || c->n_words > room) continue;
     room -= c->n_words;
@@ -307,6 +433,7 @@ mr_err_t mr_table_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t
                        mr_diag_t *diag) {
   table_scan_t t = {.file = file, .draft = draft, .fault = fault, .diag = diag};
   int64_t next = 0;
+  mr_shard_draft_widen(draft);
   t.column = calloc(MR_TABLE_COLUMNS_MAX, sizeof *t.column);
   if (!t.column) return mr_no_memory(diag, "an index of %s", file->path);
   mr_err_t e = table_read_header(&t, &next);

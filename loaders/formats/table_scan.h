@@ -17,16 +17,26 @@ enum {
   MR_TABLE_FLOAT,     /* numbers, or empty */
   MR_TABLE_TEXT,      /* sizes: of the cells, without quotes */
   MR_TABLE_MANY,      /* text with more words than are counted */
+  MR_TABLE_NOT_F32,   /* numbers of a column that f32 changes: whole ones, and those too large */
+  MR_TABLE_NOT_F64,   /* the same for f64 */
+  MR_TABLE_UNNAMED,   /* a column to which the first row gives no name */
   MR_TABLE_WORD, /* "NAME\tWORD": a word of a column, of all of its words in the file or none */
 };
 
-enum { MR_TABLE_COLUMNS_MAX = 256, MR_TABLE_WORDS_MAX = 256 /* different ones of a column */ };
+enum { MR_TABLE_COLUMNS_MAX = 8192, MR_TABLE_WORDS_MAX = 256 /* different ones of a column */ };
 enum { MR_TABLE_CELL_MAX = 128 /* bytes from which on a cell is neither a number nor a word */ };
 
 /* An mr_shard_scan_fn.  A row with another number of cells than the first is a record all the same,
    and a bad one when it is read. */
 mr_err_t mr_table_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,
                        mr_diag_t *diag);
+
+/* Moves *text and *n to what is left without blanks around it. */
+void mr_table_trim(const char **text, size_t *n);
+
+/* Returns whether a cell without blanks stands for a missing number: it is empty, or holds NA,
+   null, None or the like, as pandas reads them. */
+bool mr_table_missing(const char *text, size_t n);
 
 /* Cuts the next cell from the text [*at,end), which it changes: quotes are removed.  Sets
    cell[0,*n) and moves *at behind the separator, or to NULL behind the last cell.  False for a

@@ -41,8 +41,9 @@ struct mr_shard_draft {
   mr_spill_t record, part, text; /* rows as in mr_shard_index_t */
   size_t n_records, n_parts, n_text;
   uint32_t n_columns;
-  int64_t even; /* records that the one record stands for; 0: it is one of many */
-  mr_shard_column_t column[MR_SHARD_COLUMNS_MAX];
+  int64_t even;  /* records that the one record stands for; 0: it is one of many */
+  uint32_t most; /* columns */
+  mr_shard_column_t column[MR_SHARD_COLUMNS_WIDE];
 };
 
 /* ---- drafts ---- */
@@ -60,6 +61,7 @@ mr_shard_draft_t *mr_shard_draft_new(void) {
   mr_shard_draft_t *d = calloc(1, sizeof *d);
   if (!d) return NULL;
   d->record = d->part = d->text = MR_SPILL_NONE;
+  d->most = MR_SHARD_COLUMNS_MAX;
   if (draft_grow(&d->text, 1, 1, NULL) < 0) return free(d), NULL;
   draft_text(d)[d->n_text++] = 0; /* place 0 means none */
   return d;
@@ -89,6 +91,8 @@ mr_err_t mr_shard_draft_record(mr_shard_draft_t *d, const char *key, size_t n, m
   return MR_OK;
 }
 
+void mr_shard_draft_widen(mr_shard_draft_t *d) { d->most = MR_SHARD_COLUMNS_WIDE; }
+
 mr_err_t mr_shard_draft_column(mr_shard_draft_t *d, const char *name, size_t n, uint32_t kind,
                                uint32_t *column, mr_diag_t *diag) {
   if (n >= MR_SHARD_NAME_MAX || memchr(name, 0, n))
@@ -100,9 +104,8 @@ mr_err_t mr_shard_draft_column(mr_shard_draft_t *d, const char *name, size_t n, 
     *column = c;
     return MR_OK;
   }
-  if (d->n_columns == MR_SHARD_COLUMNS_MAX)
-    return mr_fail(diag, MR_ERR_DATA, "more than %d different names of parts",
-                   MR_SHARD_COLUMNS_MAX);
+  if (d->n_columns == d->most)
+    return mr_fail(diag, MR_ERR_DATA, "more than %u different names of parts", d->most);
   mr_shard_column_t row = {.kind = kind};
   MR_TRY(draft_add_text(d, name, n, &row.name, diag));
   d->column[ *column = d->n_columns++] = row;
@@ -220,7 +223,7 @@ mr_err_t mr_shard_index_make(const mr_shard_draft_t *d, const char *kind, const 
 static bool has_true_size(const head_t *h, size_t bytes) {
   uint64_t limit =
       bytes / sizeof(mr_shard_record_t); /* no count can be larger: nothing overflows */
-  if (h->n_records >= limit || h->n_parts > limit || h->n_columns > MR_SHARD_COLUMNS_MAX ||
+  if (h->n_records >= limit || h->n_parts > limit || h->n_columns > MR_SHARD_COLUMNS_WIDE ||
       h->n_text > bytes || h->n_text < 1 || h->fault >= h->n_text)
     return false;
   uint64_t size = h->id.size < 0 ? 0 : (uint64_t)h->id.size;
@@ -236,7 +239,7 @@ static bool has_true_size(const head_t *h, size_t bytes) {
 /* Whether every place and number in the rows lies where it must, so that users need no checks. */
 static bool has_good_rows(const mr_shard_index_t *x) {
   const head_t *h = x->block;
-  bool in_file[MR_SHARD_COLUMNS_MAX] = {0}; /* the column has parts, whose sizes it counts */
+  bool in_file[MR_SHARD_COLUMNS_WIDE] = {0}; /* the column has parts, whose sizes it counts */
   if (x->text[h->n_text - 1] || x->text[0]) return false;
   for (uint64_t i = 0; i <= h->n_records; i++) {
     uint64_t before = i ? x->record[i - 1].part : 0;

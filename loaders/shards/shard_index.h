@@ -20,8 +20,9 @@
 #include "loaders/remote/remote.h"
 
 enum {
-  MR_SHARD_COLUMNS_MAX = 1024,
-  MR_SHARD_NAME_MAX = 256, /* bytes of a column's name with its final NUL */
+  MR_SHARD_COLUMNS_MAX = 1024,       /* of a draft */
+  MR_SHARD_COLUMNS_WIDE = 20 * 1024, /* of one that mr_shard_draft_widen was called for */
+  MR_SHARD_NAME_MAX = 256,           /* bytes of a column's name with its final NUL */
 };
 
 /* Which state of a file the index describes. */
@@ -72,6 +73,10 @@ typedef struct mr_shard_draft mr_shard_draft_t;
 /* Returns an empty draft, which the caller ends with mr_shard_draft_free; NULL without memory. */
 mr_shard_draft_t *mr_shard_draft_new(void);
 void mr_shard_draft_free(mr_shard_draft_t *d); /* NULL is fine */
+
+/* Lets a draft have as many columns as a table has: finding one takes a time that grows with their
+   number. */
+void mr_shard_draft_widen(mr_shard_draft_t *d);
 
 /* Begins the next record; key (n bytes without NUL, copied) may be NULL.  MR_ERR_NOMEM. */
 mr_err_t mr_shard_draft_record(mr_shard_draft_t *d, const char *key, size_t n, mr_diag_t *diag);

@@ -298,11 +298,13 @@ static int find_column(const mr_shards_t *s, const char *name, uint32_t kind) {
 static mr_err_t join_column(mr_shards_t *s, mr_shard_t *shard, uint32_t i, mr_diag_t *diag) {
   const mr_shard_column_t *from = &shard->index.column[i];
   const char *name = shard->index.text + from->name;
-  int c = find_column(s, name, from->kind);
+  int c = (int)i; /* files of one kind mostly have the same columns in the same order */
+  if (c >= s->n_columns || s->column[c].kind != from->kind || strcmp(s->column[c].name, name) != 0)
+    c = find_column(s, name, from->kind);
   if (c < 0) {
-    if (s->n_columns == MR_SHARD_COLUMNS_MAX)
+    if (s->n_columns == MR_SHARD_COLUMNS_WIDE)
       return mr_fail(diag, MR_ERR_DATA, "%s: more than %d different names of parts", shard->path,
-                     MR_SHARD_COLUMNS_MAX);
+                     MR_SHARD_COLUMNS_WIDE);
     c = s->n_columns++;
     s->column[c] = (mr_shards_column_t){
         .name = name, .kind = from->kind, .least = from->least, .most = from->most};
@@ -316,7 +318,7 @@ static mr_err_t join_column(mr_shards_t *s, mr_shard_t *shard, uint32_t i, mr_di
 }
 
 static mr_err_t join_shards(mr_shards_t *s, const mr_shards_conf_t *conf, mr_diag_t *diag) {
-  s->column = calloc(MR_SHARD_COLUMNS_MAX, sizeof *s->column);
+  s->column = calloc(MR_SHARD_COLUMNS_WIDE, sizeof *s->column);
   if (!s->column) return mr_no_memory(diag, "columns");
   for (int k = 0; k < s->n; k++) {
     mr_shard_t *shard = &s->shard[k];

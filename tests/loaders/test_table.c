@@ -242,7 +242,7 @@ static void tables_that_do_not_fit_are_refused(void **state) {
   } t[] = {{"a,b\n1,2\n", "b,a\n1,2\n", "a", "its first row names other columns"},
            {"a,b\n1,2\n", "a;b\n1;2\n", "a", "its first row names other columns"},
            {"a,a\n1,2\n", "a,a\n1,2\n", "a", "two columns are called a"},
-           {"a,,b\n1,2,3\n", "a\n1\n", "a", "column 2 has a name of 0 bytes"},
+           {"a,,b\n1,2,3\n", "a\n1\n", "a", "its first row names other columns"},
            {"", "a\n1\n", "a", "has no first row"},
            {"a,b\n1,\"2\n", "a,b\n1,2\n", "a", "ends within quotes, in the row at byte 4"},
            {"a,b\n1,x\n", "a,b\n1,2\n", "c", "there is no column c; the first row"},
@@ -252,6 +252,114 @@ static void tables_that_do_not_fit_are_refused(void **state) {
     write_file("t0.csv", t[i].first, strlen(t[i].first));
     write_file("t1.csv", t[i].second, strlen(t[i].second));
     want_refused(&mr_stage_table, table_settings(t[i].fields), t[i].piece);
+  }
+}
+
+static void open_table(hand_t *h, const char *text, size_t n, const char *fields) {
+  static char files[120], chosen[200];
+  snprintf(files, sizeof files, "files=%s", in_folder("people.csv"));
+  snprintf(chosen, sizeof chosen, "fields=%s", fields);
+  write_file("people.csv", text, n);
+  *last_notice = 0;
+  if (shards_plan(h, &mr_stage_table,
+                  *fields ? HAND_SETTINGS(files, chosen) : HAND_SETTINGS(files, "holdout=0")) < 0 ||
+      h->s.def->open(&h->s) < 0)
+    fail_msg("%s", h->diag.text);
+}
+
+static void tables_as_people_write_them_are_read(void **state) {
+  static const char *const text[] = {
+      ",x,label\n0,1.5,7\n1,NA,8\n2, 2.5 ,9\n",                     /* pandas, R */
+      "row,x,label,\nA,1.5,7,\nB,None,8,\nC,2.5,9,\n",              /* a comma at the end */
+      "row,x,label\nA,1.5,7,\nB,null,8,\nC,2.5,9,\n",               /* of the rows alone */
+      "\xEF\xBB\xBFrow,x,label\r\nA,1.5,7\r\nB,,8\r\nC,2.5, 9\r\n", /* a spreadsheet */
+      "row,x,label\rA,1.5,7 \rB,NaN,8\rC,2.5,9\r",                  /* lines end in a return */
+      "\"row\",\"x\",\"label\"\n\"A\",1.5,7\n\"B\",N/A,8\n\"C\",2.5,9\n"};
+  for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+    hand_t h;
+    open_table(&h, text[i], strlen(text[i]), "x,label");
+    assert_int_equal(h.s.out_spec[0].field[0].dtype, MR_F32);
+    assert_int_equal(h.s.out_spec[0].n_records, 3);
+    burst_t *b = burst_new(&h.s);
+    if (burst_fetch(&h, 0, (int64_t[]){0, 1, 2}, 3, b) < 0) fail_msg("%zu: %s", i, h.diag.text);
+    for (int k = 0; k < 3; k++) {
+      float x = *(float *)b->rec[k].field[0].data;
+      if (k == 1 ? x == x : x != (k ? 2.5f : 1.5f))
+        fail_msg("%zu: x of row %d: %g", i, k, (double)x);
+      assert_int_equal(*(int32_t *)b->rec[k].field[1].data, 7 + k);
+    }
+    burst_free(b), shards_close(&h);
+  }
+  hand_t h;
+  open_table(&h, text[1], strlen(text[1]), "");
+  assert_int_equal(h.s.out_spec[0].n_fields, 3);
+  assert_non_null(strstr(last_notice, "\"column-4\" (it has neither a name nor a value)"));
+  shards_close(&h);
+  open_table(&h, "x\nNA\nNA\n", 8, "x"); /* no number says that these are missing ones */
+  assert_true(h.s.out_spec[0].field[0].ragged);
+  shards_close(&h);
+}
+
+static void thousands_of_columns_are_read(void **state) {
+  enum { COLUMNS = 5000, WIDE_ROWS = 3 };
+  image_t o = {0};
+  char cell[32];
+  for (int r = -1; r < WIDE_ROWS; r++)
+    for (int c = 0; c < COLUMNS; c++) {
+      int n = r < 0 ? snprintf(cell, sizeof cell, "p%d", c)
+              : c   ? snprintf(cell, sizeof cell, "%d", r * COLUMNS + c)
+                    : snprintf(cell, sizeof cell, "%s", r == 1 ? "dog" : "cat");
+      image_add(&o, cell, (size_t)n), image_add(&o, c + 1 < COLUMNS ? "," : "\n", 1);
+    }
+  hand_t h;
+  open_table(&h, (char *)o.at, o.n, "p4999,p0:label:class,p17:x,p17:again:f32");
+  burst_t *b = burst_new(&h.s);
+  assert_int_equal(burst_fetch(&h, 0, (int64_t[]){0, 1, 2}, 3, b), MR_OK);
+  for (int r = 0; r < WIDE_ROWS; r++) {
+    assert_int_equal(*(int64_t *)b->rec[r].field[0].data, r * COLUMNS + 4999);
+    assert_int_equal(*(int32_t *)b->rec[r].field[1].data, r == 1);
+    assert_int_equal(*(int64_t *)b->rec[r].field[2].data, r * COLUMNS + 17);
+    assert_true(*(float *)b->rec[r].field[3].data == (float)(r * COLUMNS + 17));
+  }
+  burst_free(b), shards_close(&h), free(o.at);
+}
+
+static void numbers_that_a_type_changes_are_said(void **state) {
+  static const struct {
+    const char *text, *fields, *piece; /* "": no notice */
+    mr_dtype_t dtype;
+  } t[] = {{"x,y\n16777217,1\n,1\n", "x", "", MR_F64}, /* f64 holds what f32 does not */
+           {"x,y\n16777217,1\n,1\n", "x:x:f32", "1 numbers are not what f32 can hold", MR_F32},
+           {"x,y\n16777216,1\n,1\n", "x", "", MR_F32},
+           {"x,y\n9007199254740993,1\n,1\n", "x", "1 numbers are not what f64 can hold", MR_F64},
+           {"x\n9007199254740993\n", "x", "", MR_I64},
+           {"x\n18446744073709551615\n-1\n", "x", "1 numbers are not what f64 can hold", MR_F64},
+           {"x\n1e400\n1\n", "x", "1 numbers are not what f64 can hold", MR_F64},
+           {"x\n1e39\n1\n", "x", "", MR_F64},
+           {"x\ninf\n0.1\n", "x", "", MR_F32}};
+  for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+    hand_t h;
+    open_table(&h, t[i].text, strlen(t[i].text), t[i].fields);
+    if (h.s.out_spec[0].field[0].dtype != t[i].dtype) fail_msg("%s: another type", t[i].text);
+    if (*t[i].piece ? !strstr(last_notice, t[i].piece) : *last_notice)
+      fail_msg("%s: '%s', want '%s'", t[i].text, last_notice, t[i].piece);
+    shards_close(&h);
+  }
+}
+
+static void files_that_are_no_csv_are_refused_by_name(void **state) {
+  static const struct {
+    const char *bytes;
+    size_t n;
+    const char *piece;
+  } t[] = {{"\xFF\xFEx\0\n\0", 6, "UTF-16"},         {"x\0\n\0001\0\n", 8, "UTF-16"},
+           {"\x1f\x8b\x08...", 6, "packed by gzip"}, {"PAR1....", 8, "a Parquet file"},
+           {"ARROW1..", 8, "an Arrow file"},         {"{\"a\": 1}\n", 9, "JSON lines"}};
+  char files[120];
+  snprintf(files, sizeof files, "files=%s", in_folder("other.csv"));
+  for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+    write_file("other.csv", t[i].bytes, t[i].n);
+    want_refused(&mr_stage_table, HAND_SETTINGS(files, "holdout=0"), t[i].piece);
   }
 }
 
@@ -295,6 +403,10 @@ int main(void) {
       cmocka_unit_test(whole_numbers_of_64_bits_keep_every_digit),
       cmocka_unit_test(damaged_bytes_give_bad_records_or_a_sentence),
       cmocka_unit_test(tables_that_do_not_fit_are_refused),
+      cmocka_unit_test(tables_as_people_write_them_are_read),
+      cmocka_unit_test(thousands_of_columns_are_read),
+      cmocka_unit_test(numbers_that_a_type_changes_are_said),
+      cmocka_unit_test(files_that_are_no_csv_are_refused_by_name),
       cmocka_unit_test(long_numbers_are_numbers),
       cmocka_unit_test(on_bad_is_advised_only_where_it_helps),
   };
