@@ -121,14 +121,22 @@ mr_eqn_t *mr_emit_part(mr_fn_t *f, const mr_eqn_t *e, const mr_factors_t *s, con
   if (f->diag.code < 0 || check_parts(f, e, s, parts) < 0) return NULL;
   const char *sizes = e->op->shard.sizes, *from = e->op->shard.from;
   if (!sizes) return mr_emit_like(f, e, in);
-  mr_aval_t y = mr_part_aval(&e->out[0]->aval, s, s->out[0], parts);
+  const mr_aval_t *whole = &e->out[0]->aval;
+  mr_aval_t y = mr_part_aval(whole, s, s->out[0], parts);
+  int64_t start[MR_MAX_NDIM] = {0};
+  for (int d = 0; d < y.ndim && from; d++) {
+    int64_t at = mr_attr_get(e, from)->i[d];
+    start[d] = y.dim[d] == whole->dim[d] ? at : at / whole->dim[d] * y.dim[d];
+  }
   mr_eqn_t part = *e;
   mr_attr_t *attr = mr_mem_copy(&f->mem, e->attr, (size_t)e->n_attr, sizeof *attr);
   if (f->mem.failed) return NULL;
   part.attr = attr;
-  for (int i = 0; i < e->n_attr; i++)
+  for (int i = 0; i < e->n_attr; i++) {
     for (int d = 0; d < y.ndim && !strcmp(attr[i].name, sizes); d++)
-      attr[i].i[d] = y.dim[d] + (from ? mr_attr_get(e, from)->i[d] : 0);
+      attr[i].i[d] = y.dim[d] + start[d];
+    for (int d = 0; d < y.ndim && from && !strcmp(attr[i].name, from); d++) attr[i].i[d] = start[d];
+  }
   return mr_emit_like(f, &part, in);
 }
 

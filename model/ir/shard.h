@@ -56,7 +56,8 @@ typedef mr_err_t mr_shard_rule(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *di
 typedef struct mr_op_shard {
   mr_shard_rule *rule; /* mr_no_shard (ops/shard.h): it has none */
   /* The attribute with the sizes of result 0, which a part replaces by its own; NULL: none.  from:
-     the attribute with the places from which those sizes are counted (a slice's); NULL: 0. */
+     the attribute with the places from which those sizes are counted (a slice's), multiples of them
+     where they are cut, and of a part's sizes then; NULL: 0. */
   const char *sizes, *from;
   mr_cut_t folds; /* of a reduction: how its parts are joined, SUM or MAX */
   /* Linear in all operands together: if each operand is a term of a sum, the result is one. */

@@ -65,11 +65,18 @@ static bool slice_is_view(const mr_eqn_t *e, mr_view_t *v) {
 }
 
 /* Dimensions that are not sliced. */
+/* Block k of equal ones, of q, k and v in one matrix say, may be cut within the blocks. */
 static mr_err_t slice_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
-  unsigned sliced = 0;
-  for (int d = 0; d < e->out[0]->aval.ndim; d++)
-    if (e->out[0]->aval.dim[d] != e->in[0]->aval.dim[d]) sliced |= 1u << d;
-  return mr__shard_but(e, s, sliced);
+  const int64_t *start = mr_attr_get(e, "start_indices")->i;
+  for (int d = 0; d < e->out[0]->aval.ndim; d++) {
+    int64_t whole = e->in[0]->aval.dim[d], own = e->out[0]->aval.dim[d];
+    if (whole == own) mr__factor_all(e, s, d, MR_CUT_EACH);
+    if (whole == own || !own || whole % own || start[d] % own) continue;
+    mr_factor_in(s, 0, d, mr_factor_add(s, whole / own, MR_CUT_WHOLE));
+    int k = mr_factor_add(s, own, MR_CUT_EACH);
+    mr_factor_in(s, 0, d, k), mr_factor_out(s, 0, d, k);
+  }
+  return MR_OK;
 }
 
 const mr_op_def_t mr_op_slice = {
@@ -215,8 +222,18 @@ static bool concatenate_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   return mr_sample_done(s, mr_lax_concatenate(s->f, 3, x, 1));
 }
 
+/* Operands of one size are blocks of the result, and may be cut within the blocks. */
 static mr_err_t concatenate_shard(const mr_eqn_t *e, mr_factors_t *s, mr_diag_t *diag) {
-  return mr__shard_but(e, s, 1u << mr_attr_get(e, "dimension")->i[0]);
+  int d = (int)mr_attr_get(e, "dimension")->i[0];
+  int64_t own = e->in[0]->aval.dim[d];
+  MR_TRY(mr__shard_but(e, s, 1u << d));
+  for (int i = 1; i < e->n_in; i++)
+    if (e->in[i]->aval.dim[d] != own) return MR_OK;
+  mr_factor_out(s, 0, d, mr_factor_add(s, e->n_in, MR_CUT_WHOLE));
+  int k = mr_factor_add(s, own, MR_CUT_EACH);
+  mr_factor_out(s, 0, d, k);
+  for (int i = 0; i < e->n_in; i++) mr_factor_in(s, i, d, k);
+  return MR_OK;
 }
 
 const mr_op_def_t mr_op_concatenate = {

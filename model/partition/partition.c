@@ -236,10 +236,26 @@ static mr_err_t cut_open_form(partition_t *p, const mr_eqn_t *e, mr_place_t **ma
   return mr_rule_done(p->c.g);
 }
 
+/* Whether an operand is cut where e's table has it whole, and e has an open form, which may have it
+   otherwise: a product's terms, say, though the fused op adds a bias to them. */
+static bool wants_open_form(partition_t *p, const mr_eqn_t *e, const mr_factors_t *s,
+                            mr_place_t **map) {
+  mr_factor_cut_t as;
+  for (int i = 0; i < e->n_in && e->op->open != mr_no_open; i++) {
+    const mr_spread_t *at = &place_of_operand(p, map, e->in[i])->own.at;
+    for (int d = 0; d < e->in[i]->aval.ndim; d++) {
+      int k = own_factor(p, s, &s->in[i][d], at, d, &as);
+      if (at->axes[d] && (k < 0 || s->factor[k].cut == MR_CUT_WHOLE)) return true;
+    }
+  }
+  return false;
+}
+
 static mr_err_t cut_equations(partition_t *p, const mr_fn_t *f, mr_place_t **map) {
   for (int i = 0; i < f->n_eqn; i++) {
     mr_factors_t s = {0};
     mr_err_t err = mr_factors_of(f->eqn[i], &s, &p->c.g->diag);
+    if (err == MR_OK && wants_open_form(p, f->eqn[i], &s, map)) err = MR_OPEN;
     if (err == MR_OK) err = cut_by_table(p, f->eqn[i], &s, map);
     mr_factors_fini(&s);
     if (err == MR_OPEN) err = cut_open_form(p, f->eqn[i], map);

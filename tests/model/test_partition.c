@@ -11,6 +11,7 @@
 #include <cmocka.h>
 // clang-format on
 
+#include "model/mesh/placement_rules.h"
 #include "model/partition/partition.h"
 #include "tests/model/random_program.h"
 
@@ -403,6 +404,71 @@ static void threads_of_pmap_compute_the_parts(void **state) {
   mr_fn_destroy(f), mr_fn_destroy(local);
 }
 
+/* ---- a whole model ---- */
+/* Megatron's table for flax's ViT: heads and the first linear layer by columns, what reads them by
+   rows. */
+#define MEGATRON                                                                        \
+  "*.query.kernel=(None,model,None),*.key.kernel=(None,model,None),"                    \
+  "*.value.kernel=(None,model,None),*.query.bias=(model,None),*.key.bias=(model,None)," \
+  "*.value.bias=(model,None),*.out.kernel=(model,None,None),"                           \
+  "*.linear1.kernel=(None,model),*.linear1.bias=(model),*.linear2.kernel=(model,None)"
+
+/* The loss of a ViT of two blocks and its gradients by all parameters, which are listed in p. */
+static mr_fn_t *vit_gradients(mr_params_t *p, int *n_data) {
+  static mr_vit_config_t c;
+  mr_diag_t diag = {0};
+  int wrt[GRID_MAX];
+  c = mr_vit_default();
+  c.image = 8, c.embed = 16, c.mlp = 32, c.heads = 4, c.layers = 2, c.classes = 6;
+  mr_loss_t l = mr_vit_loss(&c);
+  const mr_compute_t f32 = {.dtype = MR_F32};
+  const mr_loss_use_t use = {.batch = 8, .train = true};
+  mr_fn_t *f = mr_loss_fn(&l, &f32, &use, p, &diag), *loss, *g = NULL;
+  if (!f) fail_msg("%s", diag.text);
+  *n_data = mr_loss_n_data(&l);
+  loss = mr_fn_copy(f, &diag);
+  mr_fn_return(loss, 1, (mr_var_t *[]){loss->out[0]});
+  for (int i = 0; i < p->n; i++) wrt[i] = *n_data + i;
+  if (mr_value_and_grad(loss, p->n, wrt, &g, &diag) < 0) fail_msg("%s", diag.text);
+  mr_fn_destroy(f), mr_fn_destroy(loss);
+  return g;
+}
+
+/* Forward each block sums twice over the model, where Megatron has its g, and backward twice, its
+   f; the embeddings, the head and the norms are whole there. */
+static void a_vit_is_cut_by_data_and_by_megatrons_table(void **state) {
+  mr_params_t p = {0};
+  mr_placement_t in[GRID_MAX] = {{.partial = 0}}, out[GRID_MAX] = {{.partial = 0}};
+  mr_placement_rules_t rules = {0};
+  mr_mesh_t mesh = mesh_of("data=2,model=2");
+  mr_diag_t diag = {0};
+  double *x[GRID_MAX];
+  int n_data;
+  mr_fn_t *g = vit_gradients(&p, &n_data);
+  assert_int_equal(mr_placement_rules_parse(MEGATRON, &rules, &diag), MR_OK);
+  for (int i = 0; i < g->n_in; i++) x[i] = values(g->in[i], i < 2 ? 0 : -0.5, i < 2 ? 5 : 0.5);
+  in[0] = placed(&mesh, g->in[0]->aval.ndim, "P('data')");
+  in[1] = placed(&mesh, g->in[1]->aval.ndim, "P('data')");
+  for (int i = 0; i < p.n; i++) {
+    const mr_param_t *q = &p.param[i];
+    if (mr_placement_rules_place(&rules, &mesh, q->name, q->aval.ndim, q->aval.dim, &in[n_data + i],
+                                 &diag) < 0)
+      fail_msg("%s", diag.text);
+    out[1 + i] = in[n_data + i];
+  }
+  mr_fn_t *local = partitioned("vit", g, &mesh, in, out);
+  assert_int_equal(count_over(local, "psum", "model"), 2 * (2 + 2));
+  assert_true(count_over(local, "psum", "data") <= 1 + p.n);
+  for (int i = 0; i < local->n_eqn; i++)
+    if (!strcmp(local->eqn[i]->op->name, "all_gather"))
+      assert_string_equal(local->eqn[i]->of->name, "dropout"); /* which numbers its elements */
+  assert_cut_is_whole("vit", g, &mesh, in, out, x, 2e-5);
+  free_all(g->n_in, x);
+  mr_fn_destroy(g), mr_fn_destroy(local);
+  mr_placement_rules_fini(&rules);
+  mr_params_fini(&p);
+}
+
 /* ---- bad input ---- */
 static void assert_refused(mr_placement_t in, mr_placement_t out, const char *want) {
   mr_mesh_t mesh = mesh_of("data=4,model=2");
@@ -448,6 +514,7 @@ int main(void) {
       cmocka_unit_test(blocks_of_a_dimension_are_cut_each_by_itself),
       cmocka_unit_test(a_broadcast_is_written_for_the_part_alone),
       cmocka_unit_test(threads_of_pmap_compute_the_parts),
+      cmocka_unit_test(a_vit_is_cut_by_data_and_by_megatrons_table),
       cmocka_unit_test(placements_that_do_not_fit_are_refused_with_what_lies_so),
       cmocka_unit_test(a_function_that_communicates_is_refused),
       cmocka_unit_test(samples_of_all_ops_and_their_gradients_are_cut_and_joined),
