@@ -142,7 +142,7 @@ typedef struct setup {
   mr_vit_config_t vit;
   mr_loss_t loss; /* of vit */
   mr_compute_t compute;
-  int64_t steps, warm_up, batch, accumulate;
+  int64_t steps, warm_up, batch, accumulate, ordered;
   bool queued;  /* its fields lie on a device when a step begins */
   size_t limit; /* of --fit; 0: none */
   mr_params_t params;
@@ -167,6 +167,7 @@ static mr_err_t read_flags(const mr_args_t *a, setup_t *s, mr_diag_t *diag) {
   MR_TRY(mr_args_int(a, "--warm-up", 0, STEPS_MAX, &s->warm_up, diag));
   MR_TRY(mr_args_int(a, "--batch", 1, 65536, &s->batch, diag));
   MR_TRY(mr_args_int(a, "--accumulate", 1, 65536, &s->accumulate, diag));
+  MR_TRY(mr_args_int(a, "--ordered", 0, MR_ORDERED_MOST, &s->ordered, diag));
   if (mr_args_text(a, "--fit"))
     MR_TRY(mr_bytes_parse("--fit", mr_args_text(a, "--fit"), &s->limit, diag));
   MR_TRY(mr_args_int(a, "--layers", 1, 1000, &layers, diag));
@@ -210,6 +211,7 @@ static mr_err_t bench_model_fit(setup_t *s, mr_train_config_t *t, mr_diag_t *dia
 static mr_err_t compile_train(setup_t *s, mr_diag_t *diag) {
   mr_train_config_t train = mr_train_default(s->batch);
   train.accumulate = s->accumulate;
+  train.ordered = s->ordered;
   train.compute = s->compute;
   train.there = s->queued;
   MR_TRY(bench_model_fit(s, &train, diag));
@@ -258,6 +260,7 @@ static void bench_model_describe(const setup_t *s, mr_bench_t *out) {
 
 static void describe_memory(const setup_t *s, mr_bench_t *out) {
   mr_bench_add(out, "accumulate", (double)s->accumulate);
+  mr_bench_add(out, "ordered", (double)s->ordered);
   mr_bench_add(out, "remat", (double)s->compute.remat); /* 0 none, 1 dots, 2 full */
   mr_bench_add(out, "planned_peak_bytes", (double)mr_exec_peak_bytes(mr_train_step_exec(s->train)));
 }

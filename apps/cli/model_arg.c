@@ -212,6 +212,8 @@ static mr_err_t step_flags(const mr_args_t *a, mr_train_config_t *t, mr_diag_t *
   if (command_takes(a, "--batch")) MR_TRY(mr_args_int(a, "--batch", 1, 65536, &t->batch, diag));
   if (command_takes(a, "--accumulate"))
     MR_TRY(mr_args_int(a, "--accumulate", 1, 65536, &t->accumulate, diag));
+  if (command_takes(a, "--ordered"))
+    MR_TRY(mr_args_int(a, "--ordered", 0, MR_ORDERED_MOST, &t->ordered, diag));
   if (command_takes(a, "--remat")) MR_TRY(remat_flag(a, &t->compute.remat, diag));
   if (precision) MR_TRY(mr_precision_parse("--precision", precision, &t->compute.precision, diag));
   if (command_takes(a, "--param-dtype")) MR_TRY(kept_flags(a, &t->compute, diag));

@@ -25,6 +25,7 @@
        "not here (docs/devices.md)."},                                                           \
       {"--remat", "W", "What the backward pass of a block recomputes: none, dots or full."},     \
       {"--accumulate", "N", "Parts into which a step splits its batch; default 1."},             \
+      {"--ordered", "N", "Parts that a step adds as a binary tree, a power of two."},            \
       {"--dtype", "f32|bf16|f16", "Type that the model computes in; default bf16."},             \
       {"--amp", "usual|jaxamp|none",                                                             \
        "What computes in that type (docs/transforms.md); none: beside --dtype f32."},            \

@@ -30,6 +30,8 @@ static const mr_flag_t train_flags[] = {
     {"--threads", "N",
      "Number of compute threads; default one per processor (pin=true binds them)."},
     {"--fit", "SIZE", "Limits the memory for the values of a step, for example to 2GiB."},
+    {"--ordered", "N",
+     "Works through a batch in N parts, a power of two, and adds their gradients as a fixed tree."},
     {"--graph", "FILE", "Uses this graph instead of the default one."},
     MR_LOOK_FLAGS,
     MR_FACE_FLAGS,
@@ -57,6 +59,7 @@ static mr_err_t train_check_flags(const mr_args_t *a, mr_diag_t *diag) {
   MR_TRY(mr_args_int(a, "--epochs", 0, 1000000000, &unused, diag));
   if (mr_args_text(a, "--allow-change") && !mr_args_text(a, "--resume"))
     return mr_fail(diag, MR_ERR_USAGE, "--allow-change: goes with --resume");
+  MR_TRY(mr_args_int(a, "--ordered", 0, MR_ORDERED_MOST, &unused, diag));
   return mr_args_int(a, "--threads", 0, 1024, &unused, diag);
 }
 
@@ -108,8 +111,8 @@ static mr_err_t train_check_words(const mr_args_t *a, mr_diag_t *diag) {
 /* Appends flags and words to the run's settings; flags are settings with a short name, and only one
    of the two may be given. */
 static mr_err_t train_settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
-  static const char *const known[] = {"--data",   "--steps", "--epochs",
-                                      "--device", "--fit",   "--threads"};
+  static const char *const known[] = {"--data", "--steps",   "--epochs", "--device",
+                                      "--fit",  "--threads", "--ordered"};
   MR_TRY(mr_device_named(a, diag));
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     const char *value = mr_args_text(a, known[i]), *name = known[i] + 2;

@@ -88,7 +88,9 @@ static void loss_build(mr_fn_t *f, const mr_loss_t *l, const mr_compute_t *c,
                .params = params,
                .train = use->train,
                .remat = use->train ? mr_nn_policy(c->remat) : NULL,
-               .next_site = use->first_site};
+               .next_site = use->first_site,
+               .first_record = use->first_record,
+               .records = use->batch};
   if (c->precision) f->precision = c->precision;
   s.seed = mr_fn_input(f, mr_aval_scalar(MR_U64));
   s.step = mr_fn_input(f, mr_aval_scalar(MR_U32));

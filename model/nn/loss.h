@@ -99,7 +99,11 @@ mr_err_t mr_compute_check(const mr_compute_t *c, mr_diag_t *diag);
 typedef struct mr_loss_use {
   int64_t batch;       /* B, [1,2^20] */
   bool train;          /* for training: with dropout and the like */
-  uint32_t first_site; /* number of the first dropout; it differs between parts of a batch */
+  uint32_t first_site; /* number of the first dropout; it differs between parts of a batch that
+                          draw masks of their own */
+  /* The B records begin here in the batch that they are a part of, and draw what they would draw
+     in a graph of the whole batch. */
+  int64_t first_record;
 } mr_loss_use_t;
 
 /* Returns the number of inputs before the parameters in the graph of mr_loss_fn: the fields, the

@@ -70,10 +70,18 @@ void mr_nn_applied_to(mr_nn_t *s, const char *type, const mr_var_t *x, const mr_
   if (x && y) mr_nn_applied(s, type, &x->aval, x, &y->aval, y);
 }
 
+/* The element of the whole batch's x that the first of this one is; 0 if x has no records. */
+static int64_t nn_first_element(const mr_nn_t *s, const mr_aval_t *x) {
+  if (!s->records || !x->ndim || !x->dim[0] || x->dim[0] % s->records) return 0;
+  return mr_aval_elems(x) / s->records * s->first_record;
+}
+
 mr_var_t *mr_nn_drop(mr_nn_t *s, mr_var_t *x, float rate) {
-  if (rate <= 0) return x;
+  if (rate <= 0 || !x) return x;
   uint32_t site = s->next_site++;
-  if (!s->key) return mr_lax_dropout(s->f, x, rate, site, s->seed, s->step);
+  if (!s->key)
+    return mr_lax_dropout_from(s->f, x, rate, site, nn_first_element(s, &x->aval), s->seed,
+                               s->step);
   mr_var_t *key = mr_lax_random_fold_in(s->f, s->key, mr_literal(s->f, MR_U32, site));
   return mr_lax_dropout_by_key(s->f, x, rate, key);
 }

@@ -37,8 +37,11 @@ typedef struct mr_nn {
   mr_var_t *seed, *step;
   mr_var_t *key;      /* u32[2]: dropouts draw from it and their number; NULL: from seed and step */
   uint32_t next_site; /* number of the next dropout */
-  char prefix[256];   /* "encoder_blocks.0.attn." */
-  bool called;        /* f is a function that the model's graph calls (mr_nn_remat) */
+  /* The graph works on records [first_record, first_record + records) of a batch, whose draws it
+     makes.  records 0: on all of the batch. */
+  int64_t first_record, records;
+  char prefix[256]; /* "encoder_blocks.0.attn." */
+  bool called;      /* f is a function that the model's graph calls (mr_nn_remat) */
   /* For each part that has been entered: the scope around it and its own.  A part may be entered
      inside a scope of f (mr_scope_enter, mr_amp_stop), which then stays part of the path. */
   int depth;

@@ -8,8 +8,20 @@
 
 mr_var_t *mr_lax_dropout(mr_fn_t *f, mr_var_t *x, float rate, uint32_t site, mr_var_t *seed,
                          mr_var_t *step) {
-  return mr_emit1(f, &mr_op_dropout, 3, (mr_var_t *[]){x, seed, step}, 2,
-                  (mr_attr_t[]){mr_attr_float("rate", rate), mr_attr_int("site", site)});
+  return mr_lax_dropout_from(f, x, rate, site, 0, seed, step);
+}
+
+mr_var_t *mr_lax_dropout_from(mr_fn_t *f, mr_var_t *x, float rate, uint32_t site, int64_t first,
+                              mr_var_t *seed, mr_var_t *step) {
+  const mr_attr_t attr[] = {mr_attr_int("first", first), mr_attr_float("rate", rate),
+                            mr_attr_int("site", site)};
+  int skip = first == 0; /* what begins at 0 does not say so */
+  return mr_emit1(f, &mr_op_dropout, 3, (mr_var_t *[]){x, seed, step}, 3 - skip, attr + skip);
+}
+
+int64_t mr_dropout_first(const mr_eqn_t *e) {
+  const mr_attr_t *first = mr_attr_find(e, "first");
+  return first ? first->i[0] : 0;
 }
 
 static mr_err_t dropout_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
@@ -21,6 +33,8 @@ static mr_err_t dropout_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag
       return mr_shape_fail(e, diag, "seed's sizes are not x's first ones");
   double rate = mr_attr_get(e, "rate")->f;
   if (!(rate >= 0 && rate < 1)) return mr_shape_fail(e, diag, "want a rate in [0,1)");
+  if (mr_dropout_first(e) < 0 || mr_dropout_first(e) > MR_DROPOUT_FIRST_MOST)
+    return mr_shape_fail(e, diag, "want a first element in [0,2^62]");
   return mr_shape_floats(e, out, diag);
 }
 
@@ -30,10 +44,11 @@ static bool dropout_unit(const mr_eqn_t *e, mr_unit_t *u) {
   return mr_is_narrow(e->in[0]->aval.dtype) && !e->in[1]->aval.ndim && !e->in[2]->aval.ndim;
 }
 
-/* The same op on the cotangent: seed, site and step give the same mask. */
+/* The same op on the cotangent: seed, site, step and first element give the same mask. */
 static mr_err_t dropout_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
-  din[0] = mr_lax_dropout(f, dout[0], (float)mr_attr_get(e, "rate")->f,
-                          (uint32_t)mr_attr_get(e, "site")->i[0], e->in[1], e->in[2]);
+  din[0] = mr_lax_dropout_from(f, dout[0], (float)mr_attr_get(e, "rate")->f,
+                               (uint32_t)mr_attr_get(e, "site")->i[0], mr_dropout_first(e),
+                               e->in[1], e->in[2]);
   return mr_rule_done(f);
 }
 
@@ -62,10 +77,10 @@ static mr_err_t dropout_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t 
 }
 
 static bool dropout_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
-  if (k > 0) return false;
+  if (k > 1) return false;
   mr_var_t *x = mr_sample_f32(s, -1, 1, 3, 4), *seed = mr_sample_scalar(s, MR_U64, 1, 99);
-  return mr_sample_done(s,
-                        mr_lax_dropout(s->f, x, 0.4f, 3, seed, mr_sample_scalar(s, MR_U32, 1, 9)));
+  mr_var_t *step = mr_sample_scalar(s, MR_U32, 1, 9);
+  return mr_sample_done(s, mr_lax_dropout_from(s->f, x, 0.4f, 3, k ? 12 : 0, seed, step));
 }
 
 const mr_op_def_t mr_op_dropout = {

@@ -72,12 +72,15 @@ mr_optim_t mr_optim_of(const char *name);
 /* MR_OK, or MR_ERR_CONFIG with setting, value and range, also if o->def is NULL. */
 mr_err_t mr_optim_check(const mr_optim_t *o, mr_diag_t *diag);
 
-/* The loss of a step: one function, traced `parts` times with different dropout sites.  Part k
-   reads the k-th of `parts` equal pieces, along dimension 0, of each data input i with split[i],
-   and the other data inputs whole.  With parts = 1, split is not read.  The caller keeps
-   everything. */
+/* The loss of a step: one function, traced `parts` times with different dropouts.  Part k reads the
+   k-th of `parts` pieces, along dimension 0, of each data input i with split[i], and the other data
+   inputs whole.  Pieces may differ in their number of records if all split inputs of a part have
+   the same.  With parts = 1, split is not read.  The caller keeps everything. */
 typedef struct mr_optim_loss {
   int n_data, parts;
+  /* Parts are added as a binary tree, ((0+1)+(2+3))+((4+5)+(6+7)), so that who has computed parts
+     [k 2^d, (k+1) 2^d) has a sum of it; parts is a power of two then.  Else one after the other. */
+  bool tree;
   const mr_fn_t *const *part; /* [parts] (data[n_data], parameters...) -> (mean loss, aux...) */
   const bool *split;          /* [n_data] */
   /* mr_fp8_products was applied to the parts: their last input, behind the parameters, has the
@@ -107,17 +110,27 @@ int mr_optim_sets(const mr_optim_t *o);
    steps.
 
    The passes that spare the backward pass work run on the loss first (transforms/passes.h).  With
-   several parts the gradient is the mean over the parts, which are computed one after the other in
-   the memory of one.  An aux that is a scalar is averaged; any other is concatenated along
-   dimension 0.
+   several parts the gradient is the mean over the parts, each weighted by its records, which are
+   computed one after the other in the memory of one; a tree keeps a sum for each of its levels.  An
+   aux that is a scalar is averaged alike; any other is concatenated along dimension 0.
 
-   MR_OK: the caller destroys *out.  Errors: those of mr_optim_check; MR_ERR_CONFIG for no parts or
-   no parameters, and those of mr_fp8_check; MR_ERR_SHAPE if parts differ, the last input is not
-   scales with fp8, the loss is not a scalar, or the loss or a parameter
-   is not f32, bf16, f16 or f64; MR_ERR_NORULE as mr_value_and_grad; MR_ERR_NOMEM.  Source:
-   optax.chain of clip_by_global_norm and the optimizer, and optax.MultiSteps for parts. */
+   MR_OK: the caller destroys *out.  Errors: those of mr_optim_check; MR_ERR_CONFIG for no parts, a
+   tree of a number of parts that is no power of two, or no parameters, and those of mr_fp8_check;
+   MR_ERR_SHAPE if parts differ, the last input is not scales with fp8, the loss is not a scalar, or
+   the loss or a parameter is not f32, bf16, f16 or f64; MR_ERR_NORULE as mr_value_and_grad;
+   MR_ERR_NOMEM.  Source: optax.chain of clip_by_global_norm and the optimizer, and optax.MultiSteps
+   for parts. */
 mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_fn_t **out,
                           mr_diag_t *diag);
+
+/* What parts [from,to) add to such a step: (its inputs, those that are split with the records of
+   these parts alone) -> (loss, aux..., amax f32[n,MR_FP8_TENSORS] with loss->fp8, gradients...).
+   Loss, scalars and gradients are sums in the step's order, weighted by the records of a part in
+   those of all parts, and gradients have the loss scale in them.  The sum of parts [0,parts) is the
+   step's; with a tree it is the sum of what two halves of [0,parts) give, and so on down to
+   parts.  [from,to) is not empty and lies in [0,parts).  Returns as mr_optim_step_fn. */
+mr_err_t mr_optim_parts_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, int from, int to,
+                           mr_fn_t **out, mr_diag_t *diag);
 
 /* The average of weights over time: decay * average + (1 - decay) * p, in their dtype
    (optax.incremental_update with step_size 1 - decay).  Belongs to f; NULL as mr_lax_add. */

@@ -1,5 +1,8 @@
 /* The graph of a training step: gradients of the loss (for the whole batch, or averaged over its
-   parts), clipping, and the optimizer's update of each parameter. */
+   parts), clipping, and the optimizer's update of each parameter.  What parts give is added in an
+   order that depends on their numbers alone: a chain, or a tree whose subtrees may be computed by
+   others. */
+#include <assert.h>
 #include <math.h>
 
 #include "model/optim/optim.h"
@@ -10,6 +13,7 @@ typedef struct step {
   mr_fn_t *g;
   const mr_optim_loss_t *loss;
   const mr_optim_t *o;
+  int from, to;   /* the parts that are computed */
   int n, n_out;   /* parameters; outputs of the loss */
   int n_scale;    /* scalars that count steps (mr_optim_counts) */
   int n_fp8;      /* scales and history, or 0 */
@@ -19,16 +23,37 @@ typedef struct step {
   mr_var_t **grad; /* [n] */
 } step_t;
 
-static mr_aval_t step_whole(const mr_optim_loss_t *loss, int i) {
-  mr_aval_t a = loss->part[0]->in[i]->aval;
-  if (loss->parts > 1 && loss->split[i]) a.dim[0] *= loss->parts;
+static bool is_split(const mr_optim_loss_t *loss, int i) {
+  return loss->parts > 1 && loss->split[i];
+}
+
+/* The rows of data input i, which is split, in parts [from,to). */
+static int64_t rows_of_parts(const mr_optim_loss_t *loss, int i, int from, int to) {
+  int64_t rows = 0;
+  for (int k = from; k < to; k++) rows += loss->part[k]->in[i]->aval.dim[0];
+  return rows;
+}
+
+/* Data input i of the parts that are computed. */
+static mr_aval_t step_whole(const step_t *s, int i) {
+  mr_aval_t a = s->loss->part[0]->in[i]->aval;
+  if (is_split(s->loss, i)) a.dim[0] = rows_of_parts(s->loss, i, s->from, s->to);
   return a;
+}
+
+/* The share of part k's records in those of all parts. */
+static double weight_of_part(const mr_optim_loss_t *loss, int k) {
+  for (int i = 0; i < loss->n_data; i++)
+    if (is_split(loss, i))
+      return (double)loss->part[k]->in[i]->aval.dim[0] /
+             (double)rows_of_parts(loss, i, 0, loss->parts);
+  return 1.0 / loss->parts;
 }
 
 static void make_inputs(step_t *s) {
   const mr_fn_t *f = s->loss->part[0];
   int n_data = s->loss->n_data, n_slots = s->o->def->n_slots, sets = mr_optim_sets(s->o);
-  for (int i = 0; i < n_data; i++) mr_fn_input(s->g, step_whole(s->loss, i));
+  for (int i = 0; i < n_data; i++) mr_fn_input(s->g, step_whole(s, i));
   mr_fn_input(s->g, mr_aval_scalar(MR_F32));
   mr_fn_input(s->g, mr_aval_scalar(MR_F32));
   for (int i = 0; i < s->n_scale; i++) mr_fn_input(s->g, mr_aval_scalar(i ? MR_I32 : MR_F32));
@@ -52,10 +77,11 @@ static void make_inputs(step_t *s) {
 /* The piece of data input i that part k reads. */
 static mr_var_t *piece_of_input(step_t *s, int i, int k) {
   mr_var_t *x = s->data[i];
-  if (s->loss->parts == 1 || !s->loss->split[i]) return x;
-  int64_t start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM], rows = x->aval.dim[0] / s->loss->parts;
+  if (!is_split(s->loss, i) || s->to - s->from == 1) return x;
+  int64_t start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM];
   for (int d = 0; d < x->aval.ndim; d++) limit[d] = x->aval.dim[d];
-  start[0] = k * rows, limit[0] = (k + 1) * rows;
+  start[0] = rows_of_parts(s->loss, i, s->from, k);
+  limit[0] = rows_of_parts(s->loss, i, s->from, k + 1);
   return mr_lax_slice(s->g, x, start, limit);
 }
 
@@ -71,14 +97,15 @@ static mr_err_t run_loss(step_t *s, int k, mr_var_t *const *in, mr_var_t **out) 
 
 static bool step_is_dynamic(const step_t *s) { return s->o->dynamic.patience > 0; }
 
-/* The cotangent of the loss of a part. */
-static mr_var_t *loss_seed(step_t *s) {
-  int parts = s->loss->parts;
+/* The cotangent of the loss of part k. */
+static mr_var_t *loss_seed(step_t *s, int k) {
+  double fixed = s->o->loss_scale > 0 ? (double)s->o->loss_scale : 1;
+  double weight = weight_of_part(s->loss, k);
   mr_dtype_t t = s->loss->part[0]->out[0]->aval.dtype;
   if (step_is_dynamic(s))
     return mr_lax_convert(
-        s->g, parts > 1 ? mr_lax_scale(s->g, 1.0 / parts, s->scale[0]) : s->scale[0], t);
-  return mr_literal(s->g, t, (s->o->loss_scale > 0 ? (double)s->o->loss_scale : 1) / parts);
+        s->g, s->loss->parts > 1 ? mr_lax_scale(s->g, weight, s->scale[0]) : s->scale[0], t);
+  return mr_literal(s->g, t, s->loss->tree ? fixed * weight : fixed / s->loss->parts);
 }
 
 /* Marks what follows as written by fp8; returns what g->by was. */
@@ -98,7 +125,7 @@ static mr_err_t step_run_part(step_t *s, int k, mr_var_t **out, mr_var_t **grad)
   for (int i = 0; i < n_data; i++) in[i] = piece_of_input(s, i, k);
   for (int i = 0; i < n; i++) in[n_data + i] = i < s->n ? s->p[i] : s->fp8[0];
   MR_TRY(run_loss(s, k, in, out));
-  MR_TRY(mr_backward(s->g, out[0], loss_seed(s), n, in + n_data, d));
+  MR_TRY(mr_backward(s->g, out[0], loss_seed(s, k), n, in + n_data, d));
   for (int i = 0; i < s->n; i++) grad[i] = d[i];
   const char *by = step_by_fp8(s);
   if (s->n_fp8) s->amax = s->amax ? mr_lax_max(s->g, s->amax, d[s->n]) : d[s->n];
@@ -106,26 +133,73 @@ static mr_err_t step_run_part(step_t *s, int k, mr_var_t **out, mr_var_t **grad)
   return s->g->diag.code;
 }
 
-/* Output i of the loss over all parts, whose outputs lie n_out apart in all. */
+/* ---- the order in which parts are added ---- */
+
+/* Sums of parts that wait for another, of decreasing size: one of a chain, one a level of a tree.
+ */
+typedef struct sums {
+  mr_var_t **of[32];
+  int n;
+} sums_t;
+
+/* How many of the sums that wait are added to what part k gives. */
+static int sums_before(const step_t *s, int k) {
+  int n = 0;
+  if (!s->loss->tree) return k > s->from;
+  for (int at = k - s->from; at & 1; at >>= 1) n++;
+  return n;
+}
+
+/* Adds x[n], of part k. */
+static void sums_add(step_t *s, sums_t *sums, int k, int n, mr_var_t **x) {
+  for (int left = sums_before(s, k); left; left--) {
+    mr_var_t **was = sums->of[--sums->n];
+    for (int i = 0; i < n; i++) x[i] = mr_lax_add(s->g, was[i], x[i]);
+  }
+  sums->of[sums->n++] = x;
+}
+
+/* Adds the sums that wait, those of the last parts first. */
+static mr_var_t **sums_end(step_t *s, sums_t *sums, int n) {
+  while (sums->n > 1) {
+    mr_var_t **x = sums->of[--sums->n], **was = sums->of[sums->n - 1];
+    for (int i = 0; i < n; i++) was[i] = mr_lax_add(s->g, was[i], x[i]);
+  }
+  return sums->of[0];
+}
+
+/* x[k]: a scalar of part from + k.  A chain of equal parts is weighted once. */
+static mr_var_t *sum_of_scalars(step_t *s, mr_var_t **x) {
+  int n = s->to - s->from;
+  sums_t sums = {0};
+  for (int k = 0; k < n; k++) {
+    if (s->loss->tree) x[k] = mr_lax_scale(s->g, weight_of_part(s->loss, s->from + k), x[k]);
+    sums_add(s, &sums, s->from + k, 1, &x[k]);
+  }
+  mr_var_t *sum = sums_end(s, &sums, 1)[0];
+  return s->loss->tree ? sum : mr_lax_scale(s->g, 1.0 / s->loss->parts, sum);
+}
+
+/* Output i of the loss over the parts, whose outputs lie n_out apart in all. */
 static mr_var_t *step_join(step_t *s, mr_var_t **all, int i) {
-  int parts = s->loss->parts;
-  mr_var_t **x = mr_mem_take(&s->g->mem, (size_t)parts * sizeof *x);
-  for (int k = 0; k < parts; k++) x[k] = all[k * s->n_out + i];
-  if (parts == 1 || !x[0]) return x[0];
-  if (x[0]->aval.ndim) return mr_lax_concatenate(s->g, parts, x, 0);
-  mr_var_t *sum = x[0];
-  for (int k = 1; k < parts; k++) sum = mr_lax_add(s->g, sum, x[k]);
-  return mr_lax_scale(s->g, 1.0 / parts, sum);
+  int n = s->to - s->from;
+  mr_var_t **x = mr_mem_take(&s->g->mem, (size_t)n * sizeof *x);
+  for (int k = 0; k < n; k++) x[k] = all[k * s->n_out + i];
+  if (s->loss->parts == 1 || !x[0]) return x[0];
+  if (!x[0]->aval.ndim) return sum_of_scalars(s, x);
+  return n == 1 ? x[0] : mr_lax_concatenate(s->g, n, x, 0);
 }
 
 static mr_err_t run_parts(step_t *s) {
-  int parts = s->loss->parts;
-  mr_var_t **all = mr_mem_take(&s->g->mem, (size_t)(parts * s->n_out) * sizeof *all);
-  mr_var_t **more = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof *more);
-  for (int k = 0; k < parts; k++) {
-    MR_TRY(step_run_part(s, k, all + k * s->n_out, k ? more : s->grad));
-    for (int i = 0; k && i < s->n; i++) s->grad[i] = mr_lax_add(s->g, s->grad[i], more[i]);
+  int n = s->to - s->from;
+  mr_var_t **all = mr_mem_take(&s->g->mem, (size_t)(n * s->n_out) * sizeof *all);
+  sums_t sums = {0};
+  for (int k = s->from; k < s->to; k++) {
+    mr_var_t **grad = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof *grad);
+    MR_TRY(step_run_part(s, k, all + (k - s->from) * s->n_out, grad));
+    sums_add(s, &sums, k, s->n, grad);
   }
+  s->grad = sums_end(s, &sums, s->n);
   for (int i = 0; i < s->n_out; i++) s->out[i] = step_join(s, all, i);
   return s->g->diag.code;
 }
@@ -300,7 +374,6 @@ static mr_err_t step_update(step_t *s, mr_var_t **next) {
 
 static mr_err_t step_build(step_t *s) {
   int n = s->n_out + 1 + s->n_scale + s->n_fp8 + mr_optim_sets(s->o) * s->n;
-  s->grad = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof *s->grad);
   s->out = mr_mem_take(&s->g->mem, (size_t)n * sizeof *s->out);
   make_inputs(s);
   MR_TRY(run_parts(s));
@@ -308,6 +381,18 @@ static mr_err_t step_build(step_t *s) {
   const char *outer = mr_scope_enter(s->g, s->o->def->name);
   MR_TRY(step_update(s, s->out + s->n_out));
   mr_scope_leave(s->g, outer);
+  return mr_fn_return(s->g, n, s->out);
+}
+
+/* The sums of parts [from,to) alone. */
+static mr_err_t step_build_parts(step_t *s) {
+  int n = s->n_out + (s->n_fp8 > 0) + s->n;
+  s->out = mr_mem_take(&s->g->mem, (size_t)n * sizeof *s->out);
+  make_inputs(s);
+  MR_TRY(run_parts(s));
+  mr_var_t **next = s->out + s->n_out;
+  if (s->n_fp8) *next++ = s->amax;
+  for (int i = 0; i < s->n; i++) next[i] = s->grad[i];
   return mr_fn_return(s->g, n, s->out);
 }
 
@@ -338,9 +423,25 @@ static mr_err_t check_part(const mr_optim_loss_t *l, int k, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* Whether data input i of part k differs from the first part's in its number of records alone,
+   which is that of all its split inputs, and which a tree may. */
+static bool differs_in_records(const mr_optim_loss_t *l, int k, int i) {
+  mr_aval_t a = l->part[k]->in[i]->aval;
+  const mr_aval_t *first = &l->part[0]->in[i]->aval;
+  int64_t rows = a.dim[0];
+  bool same = l->tree && rows > 0 && a.ndim == first->ndim;
+  for (int j = 0; same && j < l->n_data; j++)
+    same = !l->split[j] || (l->part[k]->in[j]->aval.dim[0] == rows &&
+                            l->part[0]->in[j]->aval.dim[0] == first->dim[0]);
+  a.dim[0] = first->dim[0];
+  return same && mr_aval_equal(&a, first);
+}
+
 static mr_err_t step_check(const mr_optim_loss_t *l, mr_diag_t *diag) {
   if (l->parts < 1)
     return mr_fail(diag, MR_ERR_CONFIG, "a step of %d parts, want 1 or more", l->parts);
+  if (l->tree && (l->parts & (l->parts - 1)))
+    return mr_fail(diag, MR_ERR_CONFIG, "a tree of %d parts, want a power of two", l->parts);
   if (l->fp8) MR_TRY(mr_fp8_check(l->fp8, diag));
   for (int k = 0; k < l->parts; k++) {
     const mr_fn_t *f = l->part[k], *first = l->part[0];
@@ -350,23 +451,24 @@ static mr_err_t step_check(const mr_optim_loss_t *l, mr_diag_t *diag) {
         return mr_fail(diag, MR_ERR_SHAPE, "data input %d is a scalar: it has no parts", i);
     bool same = f->n_in == first->n_in && f->n_out == first->n_out;
     for (int i = 0; same && i < f->n_in; i++)
-      same = mr_aval_equal(&f->in[i]->aval, &first->in[i]->aval);
+      same = mr_aval_equal(&f->in[i]->aval, &first->in[i]->aval) ||
+             (i < l->n_data && is_split(l, i) && differs_in_records(l, k, i));
     if (!same) return mr_fail(diag, MR_ERR_SHAPE, "part %d of the loss differs from the first", k);
   }
   return MR_OK;
 }
 
-mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_fn_t **out,
-                          mr_diag_t *diag) {
+static mr_err_t step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, int from, int to,
+                        mr_err_t (*build)(step_t *s), mr_fn_t **out, mr_diag_t *diag) {
   MR_TRY(mr_optim_check(o, diag));
   MR_TRY(step_check(loss, diag));
   const mr_fn_t *first = loss->part[0];
-  step_t s = {.g = mr_fn_create(), .loss = loss, .o = o};
+  step_t s = {.g = mr_fn_create(), .loss = loss, .o = o, .from = from, .to = to};
   if (!s.g) return mr_no_memory(diag, "the graph of a step of %s", o->def->name);
   s.n_fp8 = loss->fp8 ? 2 : 0;
   s.n = first->n_in - loss->n_data - (loss->fp8 != NULL), s.n_out = first->n_out;
   s.n_scale = mr_optim_counts(o) ? MR_SCALE_VARS : 0;
-  mr_err_t err = step_build(&s);
+  mr_err_t err = build(&s);
   if (err < 0) {
     mr_diag_relay(diag, err, &s.g->diag);
     mr_fn_destroy(s.g);
@@ -375,6 +477,17 @@ mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_f
   mr_dce(s.g);
   *out = s.g;
   return MR_OK;
+}
+
+mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_fn_t **out,
+                          mr_diag_t *diag) {
+  return step_fn(loss, o, 0, loss->parts, step_build, out, diag);
+}
+
+mr_err_t mr_optim_parts_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, int from, int to,
+                           mr_fn_t **out, mr_diag_t *diag) {
+  assert(0 <= from && from < to && to <= loss->parts);
+  return step_fn(loss, o, from, to, step_build_parts, out, diag);
 }
 
 mr_var_t *mr_optim_ema(mr_fn_t *f, float decay, mr_var_t *average, mr_var_t *p) {

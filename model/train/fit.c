@@ -102,6 +102,11 @@ static mr_err_t none_fits(search_t *s, mr_diag_t *diag) {
 mr_err_t mr_fit_at(const mr_loss_t *l, bool remat, const mr_train_config_t *t, size_t limit,
                    double byte, mr_fit_t *out, mr_diag_t *diag) {
   search_t s = {.l = l, .t = t, .remats = remat ? MR_NN_REMATS : 1, .limit = limit, .byte = byte};
+  if (t->ordered)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "fit: it chooses the parts of a batch, which ordered=%lld sets; want one of "
+                   "them, and remat= to need less memory",
+                   (long long)t->ordered);
   for (int r = 0; r < s.remats; r++) {
     mr_train_config_t own = *t;
     own.compute.remat = (mr_nn_remat_t)r;

@@ -16,7 +16,8 @@ typedef struct mr_fit {
 /* Finds the cheapest choice whose planned peak is at most limit bytes, and writes it to *out.  The
    cost of a plan is its operations, and mr_fit_byte_cost operations for each byte that it moves.
    With remat false the search varies accumulate alone: pass true for a loss whose model has
-   mr_model_def_t.remat. t->accumulate and t->compute.remat are ignored.
+   mr_model_def_t.remat. t->accumulate and t->compute.remat are ignored;
+   MR_ERR_CONFIG with t->ordered.
 
    Each candidate is planned, which takes about a tenth of a second; nothing is run and no arena is
    taken.  MR_OK; MR_ERR_NOMEM if no choice fits, where the sentence names the smallest reachable

@@ -11,12 +11,45 @@
 
 enum { SITES = 1 << 16 }; /* dropout numbers reserved for a part: more than any model uses */
 
+mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag) {
+  if (t->accumulate < 1 || t->batch % t->accumulate)
+    return mr_fail(diag, MR_ERR_CONFIG, "accumulate: %lld, want a divisor of the batch %lld",
+                   (long long)t->accumulate, (long long)t->batch);
+  if (!t->ordered) return MR_OK;
+  if (t->ordered < 0 || t->ordered > MR_ORDERED_MOST || (t->ordered & (t->ordered - 1)))
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "ordered: %lld, want a power of two in [1,%d], or 0 for none",
+                   (long long)t->ordered, MR_ORDERED_MOST);
+  if (t->ordered > t->batch)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "ordered: %lld parts of a batch of %lld records, want at most a part a record",
+                   (long long)t->ordered, (long long)t->batch);
+  if (t->accumulate > 1)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "accumulate: %lld beside ordered=%lld, which splits the batch too; want one of "
+                   "them",
+                   (long long)t->accumulate, (long long)t->ordered);
+  return MR_OK;
+}
+
+int64_t mr_train_parts(const mr_train_config_t *t) {
+  return t->ordered ? t->ordered : t->accumulate;
+}
+
+int64_t mr_train_part_at(const mr_train_config_t *t, int64_t k) {
+  int64_t parts = mr_train_parts(t), more = t->batch % parts;
+  return k * (t->batch / parts) + (k < more ? k : more);
+}
+
 /* Traces the loss once for each part.  The first trace fills the list of parameters. */
 static mr_err_t trace_parts(mr_params_t *list, const mr_loss_t *l, const mr_train_config_t *t,
                             mr_fn_t **part, mr_diag_t *diag) {
-  for (int k = 0; k < t->accumulate; k++) {
-    mr_loss_use_t use = {
-        .batch = t->batch / t->accumulate, .train = true, .first_site = (uint32_t)k * SITES};
+  for (int k = 0; k < mr_train_parts(t); k++) {
+    int64_t at = mr_train_part_at(t, k);
+    mr_loss_use_t use = {.batch = mr_train_part_at(t, k + 1) - at,
+                         .train = true,
+                         .first_site = t->ordered ? 0 : (uint32_t)k * SITES,
+                         .first_record = t->ordered ? at : 0};
     mr_params_t again = {0};
     part[k] = mr_loss_fn(l, &t->compute, &use, k ? &again : list, diag);
     mr_params_fini(&again);
@@ -36,15 +69,20 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
                           mr_fn_t **out, mr_diag_t *diag) {
   bool split[MR_LOSS_FIELDS + 3] = {false};
   for (int i = 0; i < l->n_fields + l->masked; i++) split[i] = true;
-  mr_fn_t **part = calloc((size_t)t->accumulate, sizeof *part);
+  int parts = (int)mr_train_parts(t);
+  mr_fn_t **part = calloc((size_t)parts, sizeof *part);
   if (!part) return mr_no_memory(diag, "a step");
   mr_err_t err = trace_parts(list, l, t, part, diag);
-  mr_optim_loss_t loss = {mr_loss_n_data(l), (int)t->accumulate, (const mr_fn_t *const *)part,
-                          split, t->compute.fp8.history ? &t->compute.fp8 : NULL};
+  mr_optim_loss_t loss = {.n_data = mr_loss_n_data(l),
+                          .parts = parts,
+                          .tree = t->ordered > 0,
+                          .part = (const mr_fn_t *const *)part,
+                          .split = split,
+                          .fp8 = t->compute.fp8.history ? &t->compute.fp8 : NULL};
   mr_optim_t optim = t->optim;
   optim.below = mr_train_limit(&t->compute);
   if (err >= 0) err = mr_optim_step_fn(&loss, &optim, out, diag);
-  for (int k = 0; k < t->accumulate; k++) mr_fn_destroy(part[k]);
+  for (int k = 0; k < parts; k++) mr_fn_destroy(part[k]);
   free(part);
   return err;
 }
@@ -196,9 +234,7 @@ mr_err_t mr_train_step_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
                           mr_fn_t **out, mr_diag_t *diag) {
   mr_fn_t *update = NULL;
   MR_TRY(mr_optim_check(&t->optim, diag));
-  if (t->accumulate < 1 || t->batch % t->accumulate)
-    return mr_fail(diag, MR_ERR_CONFIG, "accumulate: %lld, want a divisor of the batch %lld",
-                   (long long)t->accumulate, (long long)t->batch);
+  MR_TRY(mr_train_parts_check(t, diag));
   MR_TRY(update_fn(l, t, list, &update, diag));
   mr_fn_t *f = mr_fn_create();
   mr_err_t e = f ? MR_OK : mr_no_memory(diag, "a step");

@@ -39,6 +39,7 @@ mr_train_config_t mr__train_config(const train_t *v, int64_t batch) {
                                      .device = v->on},
                          .batch = batch,
                          .accumulate = v->accumulate,
+                         .ordered = v->ordered,
                          .there = v->there};
   mr_train_amp_set(&v->amp, &t.compute);
   set_unless_usual(&t.optim.b1, v->b1);

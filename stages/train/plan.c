@@ -135,6 +135,26 @@ mr_err_t mr__train_plan_scale(mr_stage_t *s) {
                        v->loss_scale);
 }
 
+/* fit= chooses into how many parts a batch is split, which ordered= says. */
+static mr_err_t plan_ordered(mr_stage_t *s) {
+  const train_t *v = s->state;
+  if (v->ordered & (v->ordered - 1))
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting ordered = %" PRId64 ": want a power of two, or 0 for none",
+                         v->ordered);
+  if (v->ordered && v->fit)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting fit = %s: it chooses the parts of a batch, which ordered = "
+                         "%" PRId64 " sets; want one of them, and remat= to need less memory",
+                         v->fit, v->ordered);
+  if (v->ordered && v->accumulate > 1)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting accumulate = %" PRId64 ": ordered = %" PRId64
+                         " splits the batch too; want one of them",
+                         v->accumulate, v->ordered);
+  return MR_OK;
+}
+
 /* Scales of fp8 do not reach products inside functions that the graph calls, and the kernels of a
    device have no codes of f8. */
 static mr_err_t plan_fp8(mr_stage_t *s) {
@@ -189,6 +209,7 @@ mr_err_t mr__train_stage_plan(mr_stage_t *s) {
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting remat = %s: model %s has no parts to recompute, want none",
                          mr_nn_remat_name((mr_nn_remat_t)v->remat), def->name);
+  MR_TRY(plan_ordered(s));
   MR_TRY(plan_fp8(s));
   v->eval_batch = 0;
   MR_TRY(plan_evaluation(s));

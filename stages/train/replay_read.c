@@ -285,6 +285,9 @@ mr_err_t mr__replay_read(mr_replay_t *r, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: accumulate=%" PRId64 " does not divide a batch of %" PRId64, r->path,
                    c->accumulate, B);
+  mr_diag_t own = {0};
+  if (mr_train_parts_check(c, &own) < 0)
+    return mr_diag_prefix(diag, MR_ERR_DATA, &own, "%s", r->path);
   MR_TRY(read_batch(r, diag));
   MR_TRY(read_fp8(r, diag));
   return read_params(r, diag);

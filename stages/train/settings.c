@@ -111,6 +111,16 @@ const mr_opt_t mr__train_stage_opts[] = {
      .lo = 1,
      .hi = 65536,
      .help = "Splits a batch into this many parts and adds up their gradients: needs less memory."},
+    {.name = "ordered",
+     .type = MR_OPT_INT,
+     .offset = AT(ordered),
+     .unit = "parts",
+     .def = "0",
+     .hi = MR_ORDERED_MOST,
+     .help =
+         "Works through a batch in this many parts, a power of two, and adds their gradients as "
+         "a fixed binary tree; each record draws what it draws in a batch of one part; 0: "
+         "none."},
     {.name = "remat",
      .hint = "activationcheckpointing gradientcheckpointing gradcheckpointing checkpointing "
              "usecheckpoint",

@@ -80,16 +80,19 @@ static int operands_of(const mr_var_t *v, bool *seen, const mr_var_t **queue, in
 /* Of a step in parts, the part that v of g belongs to: it is computed from a slice of the batch's
    fields.  -1 if it is not, or without memory. */
 static int64_t trace_part_of(const mr__traced_step_t *t, const mr_fn_t *g, const mr_var_t *v) {
+  const mr_train_config_t *c = &t->config;
   const mr_var_t **queue = calloc((size_t)g->n_var + 1, sizeof *queue);
   bool *seen = calloc((size_t)g->n_var + 1, sizeof *seen);
-  int64_t part = -1, rows = t->config.batch / t->config.accumulate;
+  int64_t part = -1, parts = mr_train_parts(c);
   int n = 0;
   if (queue && seen) queue[n++] = v;
   for (int at = 0; at < n && part < 0; at++) {
     const mr_eqn_t *e = queue[at]->def;
     for (int i = 0; e && e->op == &mr_op_slice && i < t->loss->n_fields; i++)
-      if (e->in[0] == g->in[i] && e->out[0]->aval.dim[0] == rows)
-        part = mr_attr_get(e, "start_indices")->i[0] / rows;
+      for (int64_t k = 0; e->in[0] == g->in[i] && k < parts; k++)
+        if (mr_attr_get(e, "start_indices")->i[0] == mr_train_part_at(c, k) &&
+            e->out[0]->aval.dim[0] == mr_train_part_at(c, k + 1) - mr_train_part_at(c, k))
+          part = k;
     n = operands_of(queue[at], seen, queue, n);
   }
   free(queue), free(seen);
@@ -100,13 +103,16 @@ static int64_t trace_part_of(const mr__traced_step_t *t, const mr_fn_t *g, const
    input.  "" if its rows are no records, or may be those of a parameter's gradient. */
 static void record_text(const mr__traced_step_t *t, const mr_fn_t *g, const mr_eqn_t *e,
                         bool forward, const mr_aval_t *a, int64_t row, char text[96]) {
-  int64_t parts = t->config.accumulate, rows = t->config.batch / parts, part = -1;
+  const mr_train_config_t *c = &t->config;
+  int64_t parts = mr_train_parts(c), part = -1;
   *text = 0;
   if (!a->ndim) return;
-  if (parts > 1 && e && a->dim[0] == rows) part = trace_part_of(t, g, e->out[0]);
+  if (parts > 1 && e) part = trace_part_of(t, g, e->out[0]);
+  if (part >= 0 && a->dim[0] != mr_train_part_at(c, part + 1) - mr_train_part_at(c, part))
+    part = -1;
   if (of_parameter(t, a) && (part < 0 || !forward)) return;
   if (a->dim[0] != t->config.batch && part < 0) return;
-  int64_t slot = part < 0 ? row : part * rows + row;
+  int64_t slot = part < 0 ? row : mr_train_part_at(c, part) + row;
   if (slot >= t->n_records) return;
   int n = snprintf(text, 96, " (slot %" PRId64 ", record %" PRIu64, slot, t->record[slot]);
   if (part < 0)

@@ -190,7 +190,7 @@ static void dropout_keeps_its_share(void **state) {
   double first[2];
   for (uint32_t site = 0; site < 2; site++) {
     double sum = 0;
-    mr_dropout(MR_F32, xf, zf, 65536, 0.25f, 12, site, 1);
+    mr_dropout(MR_F32, xf, zf, 65536, 0.25f, 12, site, 1, 0);
     for (int64_t i = 0; i < 65536; i++) sum += (double)zf[i];
     first[site] = sum;
     assert_true(fabs(sum / 65536 - 1) < 0.02);
@@ -203,7 +203,7 @@ static void dropout_draws_philox(void **state) {
   for (int64_t i = 0; i < 8; i++) xf[i] = 1;
   const uint32_t word[] = {0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u};
   for (int limit = 0x4000; limit < 0x10000; limit += 0x4000) {
-    mr_dropout(MR_F32, xf, zf, 8, (float)limit / 65536, 0, 0, 0);
+    mr_dropout(MR_F32, xf, zf, 8, (float)limit / 65536, 0, 0, 0, 0);
     for (int i = 0; i < 8; i++)
       assert_int_equal(zf[i] > 0, (int)(word[i / 2] >> 16 * (i & 1) & 0xFFFF) >= limit);
   }

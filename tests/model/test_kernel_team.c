@@ -49,7 +49,7 @@ static void gelu(result_t *r) {
 
 static void elements(result_t *r) {
   mr_convert(MR_F32, a, MR_BF16, r->n, N);
-  mr_dropout(MR_F32, a, r->y, N, 0.3f, 8, 2, 1);
+  mr_dropout(MR_F32, a, r->y, N, 0.3f, 8, 2, 1, 0);
 }
 
 static const mr_adamw_step_t adamw_step = {1e-3f, 0.9f, 0.999f, 1e-8f, 1e-2f, 0.271f, 0.003f, 1};

@@ -81,11 +81,12 @@ void mr_layer_norm_bwd(mr_dtype_t xt, const void *x, const float *scale, const f
 void mr_gelu_fwd(mr_gelu_t kind, mr_dtype_t t, const void *x, void *y, int64_t n);
 void mr_gelu_bwd(mr_gelu_t kind, mr_dtype_t t, const void *x, const void *dy, void *dx, int64_t n);
 
-/* y = keep ? x / (1-rate) : 0.  Whether element i is kept depends on (seed, site, step, i) alone
-   (Philox4x32-10, key = seed, counter = (i/8, site, step), 16 bits for each element), so the
-   backward pass calls the same function on dy.  rate in [0,1).  y may be x. */
+/* y = keep ? x / (1-rate) : 0.  Whether element i is kept depends on (seed, site, step, first + i)
+   alone (Philox4x32-10, key = seed, counter = ((first+i)/8, site, step), 16 bits for each element),
+   so the backward pass calls the same function on dy.  rate in [0,1), first in [0,2^62].  y may be
+   x. */
 void mr_dropout(mr_dtype_t t, const void *x, void *y, int64_t n, float rate, uint64_t seed,
-                uint32_t site, uint32_t step);
+                uint32_t site, uint32_t step, int64_t first);
 
 /* y = x, each number rounded to the next of t (MR_BF16 or MR_F16) below or above, with
    probabilities (f16 below 2^-14: to 16 bits) that make the mean x; what t holds stays, and so does

@@ -85,10 +85,10 @@ void mr_gelu_bwd(mr_gelu_t kind, mr_dtype_t t, const void *x, const void *dy, vo
 }
 
 void mr_dropout(mr_dtype_t t, const void *x, void *y, int64_t n, float rate, uint64_t seed,
-                uint32_t site, uint32_t step) {
+                uint32_t site, uint32_t step, int64_t first) {
   size_t size = mr_dtype_size(t);
-  OVER_PIECES(k->dropout(t, (const char *)x + size * (size_t)i0, (char *)y + size * (size_t)i0, i0,
-                         i1 - i0, rate, seed, site, step))
+  OVER_PIECES(k->dropout(t, (const char *)x + size * (size_t)i0, (char *)y + size * (size_t)i0,
+                         first + i0, i1 - i0, rate, seed, site, step))
 }
 
 void mr_stochastic_round(mr_dtype_t t, const float *x, void *y, int64_t n, uint64_t seed,

@@ -192,10 +192,12 @@ bool mr__cpu_unit_gelu_vjp(mr_cpu_unit_t *u) {
 typedef struct dropped {
   float rate;
   uint32_t site;
+  int64_t first;
 } dropped_t;
 
 static dropped_t dropped_of(const mr_eqn_t *e) {
-  return (dropped_t){(float)mr_attr_get(e, "rate")->f, (uint32_t)mr_attr_get(e, "site")->i[0]};
+  return (dropped_t){(float)mr_attr_get(e, "rate")->f, (uint32_t)mr_attr_get(e, "site")->i[0],
+                     mr_dropout_first(e)};
 }
 
 /* f64 has no kernel of its own: it draws the mask by dropping ones in f32. */
@@ -205,7 +207,7 @@ static void draw_f64(const mr_call_t *c, int64_t at, int64_t n, uint64_t seed, u
   double *y = (double *)c->out[0] + at;
   float *mask = c->scratch;
   for (int64_t i = 0; i < n; i++) mask[i] = 1;
-  mr_dropout(MR_F32, mask, mask, n, s->rate, seed, s->site, step);
+  mr_dropout(MR_F32, mask, mask, n, s->rate, seed, s->site, step, s->first);
   for (int64_t i = 0; i < n; i++) y[i] = mask[i] != 0 ? x[i] / (1 - (double)s->rate) : 0;
 }
 
@@ -221,7 +223,7 @@ static void dropout_run(const mr_call_t *c) {
       draw_f64(c, d * n, n, seed, step);
     else
       mr_dropout(x->dtype, (char *)c->in[0] + at, (char *)c->out[0] + at, n, s->rate, seed, s->site,
-                 step);
+                 step, s->first);
   }
 }
 
@@ -239,14 +241,15 @@ static void dropout_unit_run(const mr_cpu_unit_t *u, const void *const *in, void
   size_t size = mr_dtype_size(t);
   for (int64_t i = 0; !u->step[0] && i < n; i++) /* one element for all */
     memcpy((char *)out + (size_t)i * size, in[0], size);
-  mr__rows()->dropout(t, u->step[0] ? in[0] : out, out, from, n, u->rate, *(const uint64_t *)in[1],
-                      (uint32_t)u->whole, *(const uint32_t *)in[2]);
+  mr__rows()->dropout(t, u->step[0] ? in[0] : out, out, u->first + from, n, u->rate,
+                      *(const uint64_t *)in[1], (uint32_t)u->whole, *(const uint32_t *)in[2]);
 }
 
 bool mr__cpu_unit_dropout(mr_cpu_unit_t *u) {
   dropped_t s = dropped_of(u->eqn);
   u->rate = s.rate;
   u->whole = s.site;
+  u->first = s.first;
   u->run_at = dropout_unit_run;
   return true;
 }

@@ -19,6 +19,7 @@ struct mr_cpu_unit {
   mr_lane_fn *kernel; /* for run, or NULL */
   int64_t whole; /* for run: the value of an attribute: a kind, a power, the number of a site */
   float rate;    /* for run: the rate of dropout */
+  int64_t first; /* for run_at: the element of a larger array that dropout's first one is */
   /* REDUCE, of f32 or bf16: folds elements into MR_FOLD_LANES lanes that begin at `start`; `join`
      folds the lanes.  COLUMNS: fold_rows (lanes.h) folds rows into one that begins at `start`. */
   void (*fold)(mr_dtype_t t, const void *x, float *lane, int64_t n);

@@ -169,15 +169,17 @@ static bool is_set_before(const mr_fused_loop_t *l, const mr_var_t *v) {
 }
 
 bool mr__fused_draws(const mr_fused_loop_t *l, const mr_eqn_t *e) {
-  return e->op == &mr_op_dropout && is_set_before(l, e->in[1]) && is_set_before(l, e->in[2]);
+  return e->op == &mr_op_dropout && mr_dropout_first(e) % 8 == 0 && is_set_before(l, e->in[1]) &&
+         is_set_before(l, e->in[2]);
 }
 
 void mr__fused_draw(FILE *f, const mr_eqn_t *e, const char *words, const char *eight) {
   char seed[MR_KERNEL_NAME], step[MR_KERNEL_NAME];
   mr__fused_name(e->in[1], seed);
   mr__fused_name(e->in[2], step);
-  fprintf(f, "  dropout_words(%s, %s, %s, %uu, %s);\n", words, eight, seed,
-          (unsigned)mr_attr_get(e, "site")->i[0], step);
+  fprintf(f, "  dropout_words(%s, %s", words, eight);
+  if (mr_dropout_first(e)) fprintf(f, " + (u64)%" PRId64, mr_dropout_first(e) / 8);
+  fprintf(f, ", %s, %uu, %s);\n", seed, (unsigned)mr_attr_get(e, "site")->i[0], step);
 }
 
 void mr__fused_dropped(FILE *f, const mr_eqn_t *e, const char *draw) {

@@ -92,7 +92,9 @@ void mr__kernel_dropped(FILE *f, const mr_eqn_t *e, const char *in, const char *
 static mr_err_t value_of_dropout(FILE *f, const mr_eqn_t *e, char (*in)[MR_KERNEL_NAME],
                                  const char *out, const char *number, mr_diag_t *diag) {
   char draw[4 * MR_KERNEL_NAME];
-  snprintf(draw, sizeof draw, "dropout_of(%s, %s, %uu, %s)", number, in[1],
+  char from[2 * MR_KERNEL_NAME] = "";
+  if (mr_dropout_first(e)) snprintf(from, sizeof from, "(u64)%" PRId64 " + ", mr_dropout_first(e));
+  snprintf(draw, sizeof draw, "dropout_of(%s%s, %s, %uu, %s)", from, number, in[1],
            (unsigned)mr_attr_get(e, "site")->i[0], in[2]);
   mr__kernel_dropped(f, e, in[0], out, draw);
   return MR_OK;

@@ -149,6 +149,14 @@ static void parts_averages_and_clipping_are_the_cpus(void **state) {
   both_sides("accumulate=2 ema=0.9", &t, 1e-3);
 }
 
+/* Parts of a tree, whose dropouts begin within the batch. */
+static void ordered_parts_are_the_cpus(void **state) {
+  mr_train_config_t t = mr_train_default(B);
+  t.compute.dtype = MR_F32;
+  t.ordered = 4;
+  both_sides("ordered=4", &t, 1e-3);
+}
+
 /* A scale that overflows at first and is halved until it does not, with steps unread: the state is
    handed on within the device. */
 static void a_dynamic_scale_takes_the_cpus_course(void **state) {
@@ -474,6 +482,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(losses_in_bf16_are_near_the_cpus),
       cmocka_unit_test(losses_with_own_attention_are_near_the_cpus),
       cmocka_unit_test(parts_averages_and_clipping_are_the_cpus),
+      cmocka_unit_test(ordered_parts_are_the_cpus),
       cmocka_unit_test(a_dynamic_scale_takes_the_cpus_course),
       cmocka_unit_test(narrow_parameters_are_trained_as_on_the_cpu),
       cmocka_unit_test(a_run_that_resumes_is_the_same_to_the_bit),
