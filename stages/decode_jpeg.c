@@ -256,7 +256,8 @@ static mr_err_t jpeg_go(jpeg_t *d, mr_diag_t *diag) {
    bad file of pixels that seem right. */
 static void jpeg_finish(jpeg_t *d) {
   if (jpeg_has_multiple_scans(&d->c)) return; /* read before the first pixel */
-  JDIMENSION left = d->c.output_height - d->c.output_scanline;
+  /* Raw data are read by the row of MCUs, beyond the last line. */
+  JDIMENSION at = d->c.output_scanline, end = d->c.output_height, left = at < end ? end - at : 0;
   JSAMPROW row[1] = {d->row.at}; /* any row's */
   /* The last line is not passed but read: libjpeg-turbo takes a picture whose last line is passed
      for one that has ended. */
