@@ -14,7 +14,12 @@
 #include "loaders/shards/shard_reads.h"
 
 enum { WIDE = 400, WIDE_ROOM = 512 /* columns, and the words of those that are text */ };
-enum { CHUNK = 1 << 18, CELL_MAX = MR_TABLE_CELL_MAX, HEADER_MAX = 1 << 20 };
+enum {
+  CHUNK = 1 << 18,
+  CELL_MAX = MR_TABLE_CELL_MAX,
+  HEADER_MAX = 1 << 20,
+  HEADER_PIECE = 1 << 16
+};
 
 typedef struct table_column {
   char name[MR_SHARD_NAME_MAX];
@@ -338,29 +343,55 @@ static mr_err_t name_columns(table_scan_t *t, char *at, char *end) {
   return MR_OK;
 }
 
+/* The first row of a table: the bytes [first,end) of its row, of the n that have been read. */
+typedef struct table_head {
+  char *row; /* heap */
+  int64_t n, first, end;
+  bool quoted;
+} table_head_t;
+
+/* Reads on until the first row has ended, the file has, or HEADER_MAX bytes are read.  In pieces of
+   64 KiB, as more than the names take would be requested again by the scan. */
+static mr_err_t read_first_row(table_scan_t *t, table_head_t *h) {
+  int64_t most = t->file->size < HEADER_MAX ? t->file->size : HEADER_MAX;
+  h->row = malloc((size_t)most + 1);
+  if (!h->row) return mr_no_memory(t->diag, "the first row of %s", t->file->path);
+  while (h->n < most) {
+    int64_t piece = most - h->n < HEADER_PIECE ? most - h->n : HEADER_PIECE;
+    mr_err_t e = mr_shard_file_read(t->file, h->n, h->row + h->n, (size_t)piece, t->diag);
+    if (e != MR_OK) return e;
+    if (!h->n) {
+      if ((e = check_is_table(t, h->row, piece)) != MR_OK) return e;
+      h->first = h->end = piece >= 3 && !memcmp(h->row, "\xEF\xBB\xBF", 3) ? 3 : 0;
+    }
+    h->n += piece;
+    for (; h->end < h->n && (h->quoted || (h->row[h->end] != '\n' && h->row[h->end] != '\r'));
+         h->end++)
+      h->quoted ^= h->row[h->end] == '"';
+    /* Behind a '\r' a '\n' may follow. */
+    if (h->end + 1 < h->n) break;
+  }
+  return MR_OK;
+}
+
 /* Reads the names of the columns; *next is where the second row begins. */
 static mr_err_t table_read_header(table_scan_t *t, int64_t *next) {
-  int64_t most = t->file->size < HEADER_MAX ? t->file->size : HEADER_MAX;
-  char *row = malloc((size_t)most + 1);
-  if (!row) return mr_no_memory(t->diag, "the first row of %s", t->file->path);
-  mr_err_t e = mr_shard_file_read(t->file, 0, row, (size_t)most, t->diag);
-  if (e == MR_OK && most) e = check_is_table(t, row, most);
-  bool ended = e == MR_END, quoted = false;
-  int64_t first = e == MR_OK && most >= 3 && !memcmp(row, "\xEF\xBB\xBF", 3) ? 3 : 0, end = first;
-  while (e == MR_OK && end < most && (quoted || (row[end] != '\n' && row[end] != '\r')))
-    quoted ^= row[end++] == '"';
+  table_head_t h = {0};
+  mr_err_t e = read_first_row(t, &h);
+  bool ended = e == MR_END;
   if (ended && t->fault->code) { /* another file */
-  } else if (e >= 0 && (ended || end == first || (end == HEADER_MAX && most == HEADER_MAX))) {
+  } else if (e >= 0 && (ended || h.end == h.first || h.end == HEADER_MAX)) {
     e = TABLE_FAULT(t, "%s: has no first row of at most %d bytes that names its columns",
                     t->file->path, HEADER_MAX);
   } else if (e == MR_OK) {
-    bool cr = end < most && row[end] == '\r', both = cr && end + 1 < most && row[end + 1] == '\n';
+    bool cr = h.end < h.n && h.row[h.end] == '\r';
+    bool both = cr && h.end + 1 < h.n && h.row[h.end + 1] == '\n';
     t->eol = cr && !both ? '\r' : '\n';
-    *next = end + (end < most) + both;
-    t->separator = choose_separator(row + first, (size_t)(end - first));
-    e = name_columns(t, row + first, row + end);
+    *next = h.end + (h.end < h.n) + both;
+    t->separator = choose_separator(h.row + h.first, (size_t)(h.end - h.first));
+    e = name_columns(t, h.row + h.first, h.row + h.end);
   }
-  free(row);
+  free(h.row);
   return e;
 }
 
