@@ -127,14 +127,17 @@ static void a_run_with_named_validations_alone_shows_the_first_of_them(void **st
 
 static void a_folder_name_cannot_command_the_terminal(void **state) {
   static const char *const name = "\033]0;owned\007\033[31m";
-  char path[160], own[128];
-  snprintf(own, sizeof own, "%s/%s", dir, name);
-  snprintf(path, sizeof path, "%s/metrics.jsonl", own);
-  assert_int_equal(mr_make_folder(own, NULL), MR_OK);
   static const char lines[] = RECORD("step", "1", "0.75");
-  assert_int_equal(mr_write_file(path, lines, strlen(lines), NULL), MR_OK);
+  char path[192], own[128], other[128];
+  snprintf(own, sizeof own, "%s/%s", dir, name);
+  snprintf(other, sizeof other, "%s/beside", dir);
+  for (int i = 0; i < 2; i++) {
+    snprintf(path, sizeof path, "%s/metrics.jsonl", i ? other : own);
+    assert_int_equal(mr_make_folder(i ? other : own, NULL), MR_OK);
+    assert_int_equal(mr_write_file(path, lines, strlen(lines), NULL), MR_OK);
+  }
   const char *const line[][6] = {
-      {"runs", dir}, {"runs", own, a}, {"runs", own}, {"top", "--once", own}};
+      {"runs", dir}, {"runs", own, other}, {"runs", own}, {"top", "--once", own}};
   for (size_t i = 0; i < sizeof line / sizeof *line; i++) {
     program_run(&p, line[i]);
     if (strpbrk(p.out, "\033\007") || strpbrk(p.err, "\033\007"))

@@ -47,6 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     fuzz_need(head.h >= 1 && head.w >= 1 && head.turned >= 1 && head.turned <= 8, "a sane head");
     if ((int64_t)head.h * head.w <= PIXELS_MAX) compare(formats[i], made[i], head, data, n);
   }
-  fuzz_need(mr_exif_orientation(data, n) >= 1, "an orientation");
+  int turned = mr_exif_orientation(data, n), by_xmp = mr_xmp_orientation(data, n);
+  fuzz_need(turned >= 0 && turned <= 8 && by_xmp >= 0 && by_xmp <= 8, "an orientation or none");
   return 0;
 }
