@@ -149,6 +149,73 @@ def check_safetensors():
     compare('safetensors', f'safetensors {folder}/s-{{0..2}}.safetensors fields=id,x,class:label', expected, 'id')
 
 
+def first_batch(graph):
+    """The fields of the first records, and the notices."""
+    out = os.path.join(folder, 'batch.npz')
+    said = subprocess.run([program, 'batch', f'{graph} ! batch 2', '--step', '1', '--out', out], check=True, capture_output=True, text=True)
+    with numpy.load(out) as arrays:
+        return {name for name in arrays if not name.endswith('.offsets')}, said.stderr
+
+
+def name_all(name, graphs):
+    """graphs: columns by the graph that reads them, and one that is surely a field.  Each is a field, or named as left out."""
+    for graph, columns in graphs.items():
+        fields, said = first_batch(graph)
+        lost = [c for c in columns if c not in fields and f'"{c}"' not in said]
+        if lost:
+            sys.exit(f'{name}: left out without a word: {lost}')
+    print(f'{name}: each of {sum(map(len, graphs.values()))} columns is a field or named')
+
+
+def check_every_type():
+    """One column of every type that a library writes: none may leave without a word."""
+    import safetensors.numpy
+
+    kinds = '? i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16 S3 U3 M8[s] m8[s] V4 >i4 >f8'.split()
+    arrays = {f'c{i}': numpy.zeros((3, 2), kind) for i, kind in enumerate(kinds)}
+    arrays |= {'fortran': numpy.asfortranarray(numpy.ones((3, 2))), 'empty': numpy.zeros((3, 0)), 'single': numpy.float32(1), 'few': numpy.zeros(2)}
+    names = list(arrays)
+    graphs = {}
+    for at in range(0, len(names), 12):
+        path = os.path.join(folder, f'every-{at}.npz')
+        some = {n: arrays[n] for n in names[at:at + 12]}
+        numpy.savez(path, id=numpy.arange(3), id2=numpy.arange(3), id3=numpy.arange(3), **some)
+        graphs[f'npz {path}'] = some
+    name_all('npz, every type', graphs)
+
+    path = os.path.join(folder, 'every.safetensors')
+    some = {f'c{i}': numpy.zeros((3, 2), kind) for i, kind in enumerate('? i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8'.split())}
+    try:
+        safetensors.numpy.save_file(some, path)
+    except (ValueError, KeyError):  # releases without complex numbers
+        del some['c12']
+        safetensors.numpy.save_file(some, path)
+    name_all('safetensors, every type', {f'safetensors {path}': some})
+
+    writer, _ = import_litdata()
+    leaves = {'none': None, 'scalar': numpy.float32(3), 'text': 'a', 'bytes': b'a', 'f16': numpy.zeros(2, 'f2'), 'empty': numpy.zeros(0, 'f4'),
+              'rank0': numpy.array(5), 'complex': numpy.zeros(2, 'c8'), 'flag': True, 'whole': 1, 'real': 0.5, 'wide': numpy.zeros((2, 2), 'c16')}
+    path = os.path.join(folder, 'every-litdata')
+    shards = writer(path, chunk_bytes=1 << 20)
+    for i in range(3):
+        shards.add_item(i, {'id': i} | leaves)
+    shards.done()
+    shards.merge()
+    name_all('litdata, every type', {f'litdata {path}': leaves})
+
+    writer, _ = import_mds()
+    from PIL import Image
+    picture = Image.fromarray(numpy.zeros((4, 4, 3), 'u1'))
+    values = {'bytes': b'a', 'str': 'a', 'int': 1, 'uint8': numpy.uint8(1), 'int8': numpy.int8(1), 'uint16': numpy.uint16(1),
+              'int16': numpy.int16(1), 'float16': numpy.float16(1), 'str_float': 0.5, 'pkl': {1}, 'json': {'a': 1}, 'pil': picture, 'png': picture,
+              'ndarray': numpy.zeros((2, 2), 'f4')}
+    path = os.path.join(folder, 'every-mds')
+    with writer(out=path, columns={f'c_{k}': k for k in values}) as shards:
+        for _ in range(3):
+            shards.write({f'c_{k}': v for k, v in values.items()})
+    name_all('mds, every type', {f'mds {path}': [f'c_{k}' for k in values]})
+
+
 def check_beton(generator):
     """More kinds of fields than check_ffcv's file has.  FFCV needs OpenCV and a compiler to install, so that this file is written here,
     with NumPy's types, as ffcv/types.py has them."""
@@ -531,6 +598,7 @@ check_arrayrecord(random.Random(9))
 check_tokens(random.Random(3))
 check_npz()
 check_safetensors()
+check_every_type()
 check_table(random.Random(7))
 check_beton(random.Random(8))
 check_ffcv()
