@@ -9,7 +9,10 @@
 
 #include <stdbool.h>
 
+#include "base/decls.h"
 #include "base/err.h"
+
+MR_BEGIN_DECLS
 
 enum {
   MR_RANKS_MAX = 1 << 20, /* ranks of a job */
@@ -60,5 +63,7 @@ const char *mr_launcher_name(mr_launcher_t launcher);
    the caller's host[MR_HOST_MAX].  MR_ERR_CONFIG, with `variable` in the sentence, if text is no
    such list or the name is too long; host is then "". */
 mr_err_t mr_first_host(const char *variable, const char *text, char *host, mr_diag_t *diag);
+
+MR_END_DECLS
 
 #endif

@@ -6,7 +6,10 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/decls.h"
 #include "base/err.h"
+
+MR_BEGIN_DECLS
 
 /* Who is believed beside this user and root. */
 typedef struct mr_trust {
@@ -28,5 +31,7 @@ mr_err_t mr_trusted(int fd, const char *path, const mr_trust_t *more, mr_diag_t 
 /* Takes the right to write from the group and others, whatever the umask: so that this user's next
    process believes the file, or for a group from others alone.  Whether that worked. */
 bool mr_trust_own(int fd, const mr_trust_t *more);
+
+MR_END_DECLS
 
 #endif
