@@ -214,7 +214,8 @@ events {{}}
 http {{ access_log off; client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
 uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
 server {{ listen 127.0.0.1:{plain}; listen 127.0.0.1:{tls} ssl http2; ssl_certificate {folder}/cert.pem;
-ssl_certificate_key {folder}/key.pem; root {folder}/www; location /plain/ {{ alias {folder}/www/; max_ranges 0; }} }} }}''')
+ssl_certificate_key {folder}/key.pem; root {folder}/www; location /plain/ {{ alias {folder}/www/; max_ranges 0; }}
+location /clear/ {{ rewrite ^/clear/(.*)$ http://127.0.0.1:{plain}/$1 redirect; }} }} }}''')
         server = subprocess.Popen(['nginx', '-c', f'{folder}/nginx.conf', '-e', f'{folder}/nginx.log'], stderr=subprocess.DEVNULL)
         for _ in range(100):
             if server.poll() is not None:
@@ -374,6 +375,8 @@ try:
 
     same('nginx', local, run(f'http://127.0.0.1:{plain}/{names}'))
     same('nginx, https with HTTP/2', local, run(f'https://localhost:{tls}/{names}', '', {'SSL_CERT_FILE': f'{folder}/cert.pem'}))
+    same('a redirect of http', local, run(f'http://127.0.0.1:{plain}/clear/{names}'))
+    fails('a redirect from https to http', 'leads from https to http', run(f'https://localhost:{tls}/clear/{names}', '', {'SSL_CERT_FILE': f'{folder}/cert.pem'}))
     fails('a certificate that nobody signed', 'certificate', run(f'https://localhost:{tls}/{names}'))
     same('no_proxy', local, run(f'http://127.0.0.1:{plain}/{names}', '', {'no_proxy': '*', 'http_proxy': 'http://127.0.0.1:1'}))
     same('file://', local, run(f'file://{folder}/www/{names}'))

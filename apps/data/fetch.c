@@ -68,8 +68,7 @@ static int fetch_on_progress(void *arg, curl_off_t total, curl_off_t now, curl_o
 
 static void fetch_set_options(CURL *c, fetch_t *f, char *reason) {
   curl_easy_setopt(c, CURLOPT_URL, f->url);
-  curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+  mr__remote_schemes(c, f->url);
   curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 1L);
   curl_easy_setopt(c, CURLOPT_MAXREDIRS, 5L);
   curl_easy_setopt(c, CURLOPT_FAILONERROR, 1L);
@@ -120,8 +119,7 @@ static mr_err_t try_once(fetch_t *f, bool *complete) {
     return start_over(f); /* the server has no ranges, or the part is of another file */
   }
   if (worth_another_try(code) && f->have > f->from) return MR_OK;
-  return mr_fail(f->diag, MR_ERR_IO, "%s: %s%s", f->url,
-                 reason[0] ? reason : curl_easy_strerror(code),
+  return mr_fail(f->diag, MR_ERR_IO, "%s: %s%s", f->url, mr__remote_reason(code, reason),
                  f->have > 0 ? "; the next call resumes where this one stopped" : "");
 }
 

@@ -93,6 +93,19 @@ void mr__remote_certificates(CURL *c) {
   if (folder && *folder) curl_easy_setopt(c, CURLOPT_CAPATH, folder);
 }
 
+void mr__remote_schemes(CURL *c, const char *url) {
+  bool secure = !strncasecmp(url, "https:", 6);
+  curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, secure ? "https" : "http,https");
+}
+
+const char *mr__remote_reason(CURLcode code, const char *reason) {
+  if (code == CURLE_UNSUPPORTED_PROTOCOL)
+    return "the server leads from https to http, where bytes can be read and changed on their way: "
+           "give the http address itself if that is wanted";
+  return *reason ? reason : curl_easy_strerror(code);
+}
+
 static void set_options(mr__attempt_t *a, double timeout_s) {
   const mr__request_t *q = a->q;
   CURL *c = a->easy;
@@ -100,8 +113,7 @@ static void set_options(mr__attempt_t *a, double timeout_s) {
   snprintf(range, sizeof range, "%" PRId64 "-%" PRId64, q->at, q->at + q->size - 1);
   curl_easy_setopt(c, CURLOPT_URL, q->object->url);
   curl_easy_setopt(c, CURLOPT_PATH_AS_IS, 1L); /* keys may hold ".." and "//" */
-  curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+  mr__remote_schemes(c, q->object->url);
   curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, q->object->s3 ? 0L : 1L);
   curl_easy_setopt(c, CURLOPT_MAXREDIRS, 5L);
   curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);

@@ -37,6 +37,12 @@ void mr__attempt_free(mr__attempt_t *a); /* it must be in no multi handle */
 /* Makes a transfer accept what the files of SSL_CERT_FILE and SSL_CERT_DIR certify, if they are
  * set. */
 void mr__remote_certificates(CURL *c);
+/* Allows http and https, and no redirect from https to http: what was asked for by an https:// name
+   must not come in clear.  url: the first one. */
+void mr__remote_schemes(CURL *c, const char *url);
+/* Returns why a transfer has failed, for people: `reason` is what libcurl wrote, or "".  It lives
+   as long as reason. */
+const char *mr__remote_reason(CURLcode code, const char *reason);
 
 typedef enum mr__verdict { MR__USE, MR__AGAIN, MR__FAIL } mr__verdict_t;
 

@@ -129,7 +129,6 @@ mr__verdict_t mr__attempt_judge(mr__attempt_t *a, CURLcode code, mr_diag_t *diag
   if (!a->wrong_etag && is_empty_object(a, code)) return MR__USE;
   if (over && a->status == 206) return judge_answer(a, diag);
   if (over) return judge_status(a, diag);
-  mr_fail(diag, MR_ERR_IO, "%s: %s", a->q->object->name,
-          *a->reason ? a->reason : curl_easy_strerror(code));
+  mr_fail(diag, MR_ERR_IO, "%s: %s", a->q->object->name, mr__remote_reason(code, a->reason));
   return passes_by(code) ? MR__AGAIN : MR__FAIL;
 }
