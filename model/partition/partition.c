@@ -20,49 +20,6 @@ typedef struct partition {
   opened_t *opened;
 } partition_t;
 
-int mr__factor_behind(const mr_cutter_t *c, const mr_factors_t *s, const mr_dim_factors_t *dim,
-                      mr_axes_t axes, int64_t blocks, mr_factor_cut_t *cut) {
-  int64_t before = 1;
-  int found = -1;
-  *cut = (mr_factor_cut_t){0};
-  if (!blocks) blocks = 1;
-  for (int j = 0; j < dim->n && before && blocks % before == 0; j++) {
-    int64_t size = s->factor[dim->of[j]].size, own = blocks / before;
-    if (size % own == 0 && size / own % mr__parts_of(c->mesh, axes) == 0 && size)
-      found = dim->of[j], *cut = (mr_factor_cut_t){axes, own};
-    before *= size;
-  }
-  return found;
-}
-
-mr_spread_t mr__spread_of(const mr_aval_t *a, const mr_factors_t *s, const mr_dim_factors_t *dim,
-                          const mr_factor_cut_t *cut) {
-  mr_spread_t p = {.sums = 0};
-  for (int d = 0; d < a->ndim; d++) {
-    int64_t before = 1;
-    for (int j = 0; j < dim[d].n && !p.axes[d]; j++) {
-      int k = dim[d].of[j];
-      if (cut[k].axes) p.axes[d] = cut[k].axes, p.blocks[d] = before * cut[k].blocks;
-      before *= s->factor[k].size;
-    }
-  }
-  return p;
-}
-
-mr_eqn_t *mr__cut_equation(mr_cutter_t *c, const mr_eqn_t *e, const mr_factors_t *s,
-                           const mr_factor_cut_t *cut, mr_place_t *const *needs) {
-  mr_fn_t *g = c->g;
-  mr_var_t **in = mr_mem_take(&g->mem, ((size_t)e->n_in + 1) * sizeof(mr_var_t *));
-  int64_t *parts = mr_mem_take(&g->mem, ((size_t)s->n + 1) * sizeof *parts);
-  for (int k = 0; k < s->n; k++) parts[k] = mr__parts_of(c->mesh, cut[k].axes);
-  for (int i = 0; i < e->n_in; i++)
-    in[i] = mr__resharded(c, needs[i], mr__spread_of(&e->in[i]->aval, s, s->in[i], cut), e);
-  mr_eqn_t copy = *e;
-  copy.scope = mr_mem_text(&g->mem, e->scope);
-  if (copy.row) copy.row = mr_mem_text(&g->mem, copy.row);
-  return mr_emit_part(g, &copy, s, parts, in);
-}
-
 /* ---- which factors are cut ---- */
 /* Whether k is the only cut factor of each dimension that has it. */
 static bool cuts_alone(const mr_factors_t *s, int n, mr_dim_factors_t (*of)[MR_MAX_NDIM],
@@ -82,17 +39,17 @@ static bool cuts_alone(const mr_factors_t *s, int n, mr_dim_factors_t (*of)[MR_M
 
 static bool may_cut(const mr_factors_t *s, const mr_factor_cut_t *cut, int k, mr_axes_t along) {
   for (int j = 0; j < s->n; j++)
-    if (mr__bits_of(cut[j].axes) & mr__bits_of(along)) return false;
+    if (cut[j].axes & along) return false;
   return !cut[k].axes && s->factor[k].cut != MR_CUT_WHOLE &&
          cuts_alone(s, s->n_in, s->in, cut, k) && cuts_alone(s, s->n_out, s->out, cut, k);
 }
 
 /* The factor that cuts dimension d of a value that lies so, and how; -1: none does. */
 static int own_factor(const partition_t *p, const mr_factors_t *s, const mr_dim_factors_t *dim,
-                      const mr_spread_t *at, int d, mr_factor_cut_t *as) {
+                      const mr_placement_t *at, int d, mr_factor_cut_t *as) {
   *as = (mr_factor_cut_t){0};
   if (!at->axes[d]) return -1;
-  return mr__factor_behind(&p->c, s, dim, at->axes[d], at->blocks[d], as);
+  return mr__factor_behind(&p->c, s, dim, at->axes[d], at->outer[d], as);
 }
 
 static bool has_dimension_of(const mr_factors_t *s, const mr_dim_factors_t *dim, int k) {
@@ -109,7 +66,7 @@ static double gain_of_cut(const partition_t *p, const mr_eqn_t *e, const mr_fact
   double gain = 0;
   for (int i = 0; i < e->n_in; i++)
     for (int d = 0; d < e->in[i]->aval.ndim; d++) {
-      const mr_spread_t *at = &needs[i]->own.at;
+      const mr_placement_t *at = &needs[i]->own.at;
       mr_factor_cut_t own;
       if (at->axes[d] == as.axes && own_factor(p, s, &s->in[i][d], at, d, &own) == k &&
           own.blocks == as.blocks)
@@ -141,39 +98,40 @@ static void choose_cuts(const partition_t *p, const mr_eqn_t *e, const mr_factor
 }
 
 /* ---- equations ---- */
-static void place_value(mr_place_t *at, const mr_var_t *v, mr_spread_t p, mr_var_t *var) {
+static void place_value(mr_place_t *at, const mr_var_t *v, mr_placement_t p, mr_var_t *var) {
   *at = (mr_place_t){.whole = v->aval, .own = {.at = p, .var = var}};
 }
 
 static mr_place_t *place_of_operand(partition_t *p, mr_place_t **map, const mr_var_t *v) {
   if (!map[v->id] && v->literal) {
     map[v->id] = mr_mem_take(&p->c.g->mem, sizeof(mr_place_t));
-    place_value(map[v->id], v, (mr_spread_t){.sums = 0}, mr_literal_like(p->c.g, v->aval.dtype, v));
+    place_value(map[v->id], v, (mr_placement_t){.partial = 0},
+                mr_literal_like(p->c.g, v->aval.dtype, v));
   }
   return map[v->id];
 }
 
 /* The axes along which all of e's operands are terms of sums, if e is linear in them together and
    in one dtype: its result is then a term too. */
-static uint32_t terms_through(const mr_eqn_t *e, mr_place_t *const *needs) {
+static mr_axes_t terms_through(const mr_eqn_t *e, mr_place_t *const *needs) {
   if (!e->op->shard.linear || !e->n_in) return 0;
-  uint32_t terms = needs[0]->own.at.sums;
+  mr_axes_t terms = needs[0]->own.at.partial;
   for (int i = 0; i < e->n_in; i++) {
-    if (e->in[i]->literal || needs[i]->own.at.sums != terms) return 0;
+    if (e->in[i]->literal || needs[i]->own.at.partial != terms) return 0;
     if (e->in[i]->aval.dtype != e->out[0]->aval.dtype) return 0;
   }
   return terms;
 }
 
 /* Joins the maxima of parts; sums stay terms. */
-static mr_spread_t place_of_result(partition_t *p, const mr_eqn_t *e, const mr_factors_t *s,
-                                   const mr_factor_cut_t *cut, int i, mr_var_t **var) {
-  mr_spread_t at = mr__spread_of(&e->out[i]->aval, s, s->out[i], cut);
-  uint32_t max = 0;
+static mr_placement_t place_of_result(partition_t *p, const mr_eqn_t *e, const mr_factors_t *s,
+                                      const mr_factor_cut_t *cut, int i, mr_var_t **var) {
+  mr_placement_t at = mr__placement_of(&e->out[i]->aval, s, s->out[i], cut);
+  mr_axes_t max = 0;
   for (int k = 0; k < s->n; k++) {
     if (!cut[k].axes || has_dimension_of(s, s->out[i], k)) continue;
-    if (s->factor[k].cut == MR_CUT_SUM) at.sums |= mr__bits_of(cut[k].axes);
-    if (s->factor[k].cut == MR_CUT_MAX) max |= mr__bits_of(cut[k].axes);
+    if (s->factor[k].cut == MR_CUT_SUM) at.partial |= cut[k].axes;
+    if (s->factor[k].cut == MR_CUT_MAX) max |= cut[k].axes;
   }
   if (!max) return at;
   mr_origin_t before = mr_origin(p->c.g);
@@ -191,11 +149,11 @@ static mr_err_t cut_by_table(partition_t *p, const mr_eqn_t *e, const mr_factors
   mr_factor_cut_t *cut = mr_mem_take(mem, ((size_t)s->n + 1) * sizeof *cut);
   for (int i = 0; i < e->n_in; i++) needs[i] = place_of_operand(p, map, e->in[i]);
   choose_cuts(p, e, s, needs, cut);
-  uint32_t terms = terms_through(e, needs);
+  mr_axes_t terms = terms_through(e, needs);
   for (int i = 0; i < e->n_in && !terms; i++) { /* the sums, before e is written */
-    mr_spread_t summed = needs[i]->own.at;
-    summed.sums = 0;
-    if (needs[i]->own.at.sums) mr__resharded(&p->c, needs[i], summed, e);
+    mr_placement_t summed = needs[i]->own.at;
+    summed.partial = 0;
+    if (needs[i]->own.at.partial) mr__resharded(&p->c, needs[i], summed, e);
   }
   mr_eqn_t *y;
   if (terms) { /* the operands as terms: the same cuts, nothing is summed */
@@ -203,7 +161,7 @@ static mr_err_t cut_by_table(partition_t *p, const mr_eqn_t *e, const mr_factors
     for (int i = 0; i < e->n_in; i++) {
       as_they_are[i] = mr_mem_take(mem, sizeof(mr_place_t));
       place_value(as_they_are[i], e->in[i], needs[i]->own.at, needs[i]->own.var);
-      as_they_are[i]->own.at.sums = 0;
+      as_they_are[i]->own.at.partial = 0;
     }
     y = mr__cut_equation(&p->c, e, s, cut, as_they_are);
   } else {
@@ -211,9 +169,9 @@ static mr_err_t cut_by_table(partition_t *p, const mr_eqn_t *e, const mr_factors
   }
   for (int i = 0; y && i < e->n_out; i++) {
     mr_var_t *var = y->out[i];
-    mr_spread_t at = place_of_result(p, e, s, cut, i, &var);
+    mr_placement_t at = place_of_result(p, e, s, cut, i, &var);
     mr_place_t *to = map[e->out[i]->id] = mr_mem_take(mem, sizeof *to);
-    at.sums |= terms;
+    at.partial |= terms;
     place_value(to, e->out[i], at, var);
     to->def = e, to->needs = needs;
   }
@@ -242,7 +200,7 @@ static bool wants_open_form(partition_t *p, const mr_eqn_t *e, const mr_factors_
                             mr_place_t **map) {
   mr_factor_cut_t as;
   for (int i = 0; i < e->n_in && e->op->open != mr_no_open; i++) {
-    const mr_spread_t *at = &place_of_operand(p, map, e->in[i])->own.at;
+    const mr_placement_t *at = &place_of_operand(p, map, e->in[i])->own.at;
     for (int d = 0; d < e->in[i]->aval.ndim; d++) {
       int k = own_factor(p, s, &s->in[i][d], at, d, &as);
       if (at->axes[d] && (k < 0 || s->factor[k].cut == MR_CUT_WHOLE)) return true;
@@ -265,21 +223,21 @@ static mr_err_t cut_equations(partition_t *p, const mr_fn_t *f, mr_place_t **map
 }
 
 /* ---- */
-/* The placement without axes of size 1. */
-static mr_spread_t spread_of_placement(const mr_mesh_t *mesh, int ndim, const mr_placement_t *p) {
-  mr_spread_t q = {.sums = 0};
-  for (int a = mesh->n - 1; a >= 0; a--) {
-    if (mesh->size[a] == 1) continue;
-    q.sums |= p->partial & 1u << a;
-    for (int d = 0; d < ndim; d++)
-      if (p->axes[d] >> a & 1) q.axes[d] = q.axes[d] << 4 | (mr_axes_t)(a + 1);
+/* The placement without axes of size 1, and without blocks where nothing is cut. */
+static mr_placement_t plain_placement(const mr_mesh_t *mesh, int ndim, const mr_placement_t *p) {
+  mr_placement_t q = {.partial = p->partial};
+  mr_axes_t longer = 0;
+  for (int a = 0; a < mesh->n; a++)
+    if (mesh->size[a] > 1) longer |= (mr_axes_t)(1 << a);
+  q.partial &= longer;
+  for (int d = 0; d < ndim; d++) {
+    q.axes[d] = p->axes[d] & longer;
+    q.outer[d] = q.axes[d] ? p->outer[d] : 0;
   }
-  for (int d = 0; d < ndim; d++)
-    if (q.axes[d]) q.blocks[d] = p->outer[d];
   return q;
 }
 
-static mr_aval_t aval_of_part(const mr_aval_t *a, const mr_mesh_t *mesh, const mr_spread_t *p) {
+static mr_aval_t aval_of_part(const mr_aval_t *a, const mr_mesh_t *mesh, const mr_placement_t *p) {
   mr_aval_t part = *a;
   for (int d = 0; d < a->ndim; d++) part.dim[d] /= mr__parts_of(mesh, p->axes[d]);
   return part;
@@ -321,16 +279,16 @@ mr_err_t mr_partition(const mr_fn_t *f, const mr_mesh_t *mesh, const mr_placemen
   mr_place_t **map = mr_mem_take(&g->mem, ((size_t)f->n_var + 1) * sizeof(mr_place_t *));
   mr_var_t **y = mr_mem_take(&g->mem, ((size_t)f->n_out + 1) * sizeof(mr_var_t *));
   for (int i = 0; i < f->n_in; i++) {
-    mr_spread_t at =
-        in ? spread_of_placement(mesh, f->in[i]->aval.ndim, &in[i]) : (mr_spread_t){.sums = 0};
+    mr_placement_t at =
+        in ? plain_placement(mesh, f->in[i]->aval.ndim, &in[i]) : (mr_placement_t){.partial = 0};
     mr_var_t *part = mr_fn_input(g, aval_of_part(&f->in[i]->aval, mesh, &at));
     map[f->in[i]->id] = mr_mem_take(&g->mem, sizeof(mr_place_t));
     place_value(map[f->in[i]->id], f->in[i], at, part);
   }
   mr_err_t err = cut_equations(&p, f, map);
   for (int i = 0; i < f->n_out && err >= 0; i++) {
-    mr_spread_t want =
-        out ? spread_of_placement(mesh, f->out[i]->aval.ndim, &out[i]) : (mr_spread_t){.sums = 0};
+    mr_placement_t want =
+        out ? plain_placement(mesh, f->out[i]->aval.ndim, &out[i]) : (mr_placement_t){.partial = 0};
     y[i] = mr__resharded(&p.c, place_of_operand(&p, map, f->out[i]), want, f->out[i]->def);
   }
   for (opened_t *o = p.opened; o; o = o->next) mr_fn_destroy(o->f);

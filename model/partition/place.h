@@ -1,5 +1,7 @@
 /* The values of a function while it is cut (partition.c): each lies somewhere, and may be had in
-   other placements, which reshard.c writes.  Every function leaves a failure in g->diag. */
+   other placements.  reshard.c writes a value in another placement, and the equation that a device
+   computes.  Vars and equations that are returned belong to g; every function leaves a failure in
+   g->diag. */
 #ifndef MR_MODEL_PARTITION_PLACE_H
 #define MR_MODEL_PARTITION_PLACE_H
 
@@ -7,17 +9,9 @@
 #include "model/ir/shard.h"
 #include "model/mesh/placement.h"
 
-/* Axes of the mesh that cut one dimension together: 4 bits each, the number of the axis and 1, the
-   one that cuts into the largest parts in the lowest bits.  0: none. */
-typedef uint32_t mr_axes_t;
-
-/* How a value is spread over the mesh: as a placement (placement.h) says, with axes in any order.
-   Axes of size 1 are left out; blocks (outer) of 0 are 1. */
-typedef struct mr_spread {
-  mr_axes_t axes[MR_MAX_NDIM];
-  int64_t blocks[MR_MAX_NDIM];
-  uint32_t sums; /* bit a: along axis a devices hold terms of a sum */
-} mr_spread_t;
+/* Axes of the mesh, as bits: 1 << axis.  Several that cut one dimension are in the mesh's order,
+   the first one cuts into the largest parts. */
+typedef uint8_t mr_axes_t;
 
 /* How a factor (ir/shard.h) is cut: along these axes, as that many blocks, >= 1 where axes cut,
    each of which is cut by itself. */
@@ -26,9 +20,9 @@ typedef struct mr_factor_cut {
   int64_t blocks;
 } mr_factor_cut_t;
 
-/* A value in one placement. */
+/* A value in one placement, without axes of size 1. */
 typedef struct mr_version {
-  mr_spread_t at;
+  mr_placement_t at;
   mr_var_t *var; /* of the local function */
   struct mr_version *next;
 } mr_version_t;
@@ -47,27 +41,26 @@ typedef struct mr_cutter {
 
 /* Returns into how many parts these axes cut. */
 int mr__parts_of(const mr_mesh_t *mesh, mr_axes_t axes);
-/* Returns them as bits, 1 << axis. */
-uint32_t mr__bits_of(mr_axes_t axes);
 
-/* Returns the value as `want` says, appended to g where needed; e needs it.  NULL on failure. */
-mr_var_t *mr__resharded(mr_cutter_t *c, mr_place_t *p, mr_spread_t want, const mr_eqn_t *e);
+/* Returns the value as `want` says, appended to g where needed; e needs it.  It belongs to g; NULL
+   on failure. */
+mr_var_t *mr__resharded(mr_cutter_t *c, mr_place_t *p, mr_placement_t want, const mr_eqn_t *e);
 
-/* Appends e on its operands' parts, with factor k cut as cut[k] says (divisible, none of them
-   WHOLE).  Returns the equation, or NULL. */
+/* Appends e on its operands' parts, with factor k cut as cut[k] says (it divides, and is
+   not WHOLE).  Returns the equation, which belongs to g, or NULL. */
 mr_eqn_t *mr__cut_equation(mr_cutter_t *c, const mr_eqn_t *e, const mr_factors_t *s,
                            const mr_factor_cut_t *cut, mr_place_t *const *needs);
 
 /* Returns how a value with these dimensions lies, if factor k is cut as cut[k] says. */
-mr_spread_t mr__spread_of(const mr_aval_t *a, const mr_factors_t *s, const mr_dim_factors_t *dim,
-                          const mr_factor_cut_t *cut);
+mr_placement_t mr__placement_of(const mr_aval_t *a, const mr_factors_t *s,
+                                const mr_dim_factors_t *dim, const mr_factor_cut_t *cut);
 
 /* Returns the factor of a dimension that these axes cut if it is cut as that many blocks, and sets
- *cut to how; -1: none. */
+ *cut to how; -1: no factor is. */
 int mr__factor_behind(const mr_cutter_t *c, const mr_factors_t *s, const mr_dim_factors_t *dim,
                       mr_axes_t axes, int64_t blocks, mr_factor_cut_t *cut);
 
-/* Returns the maximum of x over the devices along these axes, bits. */
-mr_var_t *mr__max_over(mr_cutter_t *c, mr_var_t *x, uint32_t axes);
+/* Returns the maximum of x over the devices along these axes; it belongs to g, NULL on failure. */
+mr_var_t *mr__max_over(mr_cutter_t *c, mr_var_t *x, mr_axes_t axes);
 
 #endif

@@ -1,5 +1,6 @@
 /* A value in another placement: terms are summed, a dimension is gathered, or a device takes its
-   part of what it has whole. */
+   part of what it has whole.  The equation on a device's parts of its operands is here too: a
+   broadcast is rather written again for a part than cut. */
 #include <string.h>
 
 #include "model/control/control.h"
@@ -7,20 +8,15 @@
 
 int mr__parts_of(const mr_mesh_t *mesh, mr_axes_t axes) {
   int n = 1;
-  for (; axes; axes >>= 4) n *= mesh->size[(axes & 15) - 1];
+  for (int a = 0; a < mesh->n; a++)
+    if (axes >> a & 1) n *= mesh->size[a];
   return n;
 }
 
-uint32_t mr__bits_of(mr_axes_t axes) {
-  uint32_t bits = 0;
-  for (; axes; axes >>= 4) bits |= 1u << ((axes & 15) - 1);
-  return bits;
-}
+static int64_t blocks_of(const mr_placement_t *p, int d) { return p->outer[d] ? p->outer[d] : 1; }
 
-static int64_t blocks_of(const mr_spread_t *p, int d) { return p->blocks[d] ? p->blocks[d] : 1; }
-
-static bool is_spread_alike(const mr_spread_t *a, const mr_spread_t *b) {
-  if (a->sums != b->sums) return false;
+static bool is_placed_alike(const mr_placement_t *a, const mr_placement_t *b) {
+  if (a->partial != b->partial) return false;
   for (int d = 0; d < MR_MAX_NDIM; d++)
     if (a->axes[d] != b->axes[d] || (a->axes[d] && blocks_of(a, d) != blocks_of(b, d)))
       return false;
@@ -43,8 +39,8 @@ static rows_t rows_to_cut(const mr_aval_t *a, int d, int64_t blocks, int64_t par
 static mr_var_t *place_along(mr_cutter_t *c, mr_axes_t axes) {
   mr_fn_t *g = c->g;
   mr_var_t *at = NULL;
-  for (; axes; axes >>= 4) {
-    int a = (int)(axes & 15) - 1;
+  for (int a = 0; a < c->mesh->n; a++) {
+    if (!(axes >> a & 1)) continue;
     mr_var_t *i = mr_lax_axis_index(g, c->mesh->name[a]);
     if (at) at = mr_lax_mul(g, at, mr_literal_whole(g, MR_I32, c->mesh->size[a]));
     at = at ? mr_lax_add(g, at, i) : i;
@@ -70,9 +66,8 @@ static mr_var_t *take_part(mr_cutter_t *c, mr_var_t *x, int d, mr_axes_t axes, i
 /* x, of which a device has a part of dimension d, whole.  The innermost axis first. */
 static mr_var_t *gather_parts(mr_cutter_t *c, mr_var_t *x, int d, mr_axes_t axes, int64_t blocks) {
   mr_fn_t *g = c->g;
-  for (int k = MR_MESH_AXES - 1; k >= 0 && x; k--) {
-    if (!(axes >> 4 * k & 15)) continue;
-    int a = (int)(axes >> 4 * k & 15) - 1;
+  for (int a = c->mesh->n - 1; a >= 0 && x; a--) {
+    if (!(axes >> a & 1)) continue;
     mr_aval_t whole = x->aval;
     int64_t size = c->mesh->size[a];
     rows_t r = rows_to_cut(&x->aval, d, blocks, 1);
@@ -85,13 +80,13 @@ static mr_var_t *gather_parts(mr_cutter_t *c, mr_var_t *x, int d, mr_axes_t axes
   return x;
 }
 
-static mr_var_t *sum_terms(mr_cutter_t *c, mr_var_t *x, uint32_t axes) {
+static mr_var_t *sum_terms(mr_cutter_t *c, mr_var_t *x, mr_axes_t axes) {
   for (int a = 0; a < c->mesh->n && x; a++)
     if (axes >> a & 1) x = mr_lax_psum(c->g, x, c->mesh->name[a]);
   return x;
 }
 
-mr_var_t *mr__max_over(mr_cutter_t *c, mr_var_t *x, uint32_t axes) {
+mr_var_t *mr__max_over(mr_cutter_t *c, mr_var_t *x, mr_axes_t axes) {
   mr_fn_t *g = c->g;
   for (int a = 0; a < c->mesh->n && x; a++) {
     if (!(axes >> a & 1)) continue;
@@ -102,6 +97,50 @@ mr_var_t *mr__max_over(mr_cutter_t *c, mr_var_t *x, uint32_t axes) {
     x = mr_lax_reshape(g, x, part.ndim, part.dim);
   }
   return x;
+}
+
+/* ---- an equation on the parts of its operands ---- */
+int mr__factor_behind(const mr_cutter_t *c, const mr_factors_t *s, const mr_dim_factors_t *dim,
+                      mr_axes_t axes, int64_t blocks, mr_factor_cut_t *cut) {
+  int64_t before = 1;
+  int found = -1;
+  *cut = (mr_factor_cut_t){0};
+  if (!blocks) blocks = 1;
+  for (int j = 0; j < dim->n && before && blocks % before == 0; j++) {
+    int64_t size = s->factor[dim->of[j]].size, own = blocks / before;
+    if (size % own == 0 && size / own % mr__parts_of(c->mesh, axes) == 0 && size)
+      found = dim->of[j], *cut = (mr_factor_cut_t){axes, own};
+    before *= size;
+  }
+  return found;
+}
+
+mr_placement_t mr__placement_of(const mr_aval_t *a, const mr_factors_t *s,
+                                const mr_dim_factors_t *dim, const mr_factor_cut_t *cut) {
+  mr_placement_t p = {.partial = 0};
+  for (int d = 0; d < a->ndim; d++) {
+    int64_t before = 1;
+    for (int j = 0; j < dim[d].n && !p.axes[d]; j++) {
+      int k = dim[d].of[j];
+      if (cut[k].axes) p.axes[d] = cut[k].axes, p.outer[d] = before * cut[k].blocks;
+      before *= s->factor[k].size;
+    }
+  }
+  return p;
+}
+
+mr_eqn_t *mr__cut_equation(mr_cutter_t *c, const mr_eqn_t *e, const mr_factors_t *s,
+                           const mr_factor_cut_t *cut, mr_place_t *const *needs) {
+  mr_fn_t *g = c->g;
+  mr_var_t **in = mr_mem_take(&g->mem, ((size_t)e->n_in + 1) * sizeof(mr_var_t *));
+  int64_t *parts = mr_mem_take(&g->mem, ((size_t)s->n + 1) * sizeof *parts);
+  for (int k = 0; k < s->n; k++) parts[k] = mr__parts_of(c->mesh, cut[k].axes);
+  for (int i = 0; i < e->n_in; i++)
+    in[i] = mr__resharded(c, needs[i], mr__placement_of(&e->in[i]->aval, s, s->in[i], cut), e);
+  mr_eqn_t copy = *e;
+  copy.scope = mr_mem_text(&g->mem, e->scope);
+  if (copy.row) copy.row = mr_mem_text(&g->mem, copy.row);
+  return mr_emit_part(g, &copy, s, parts, in);
 }
 
 /* ---- a part of a broadcast, without the whole ---- */
@@ -116,11 +155,11 @@ static bool is_made_of_little(const mr_eqn_t *e) {
 
 /* Sets cut[s->n] to the cuts that give the equation's result as `want` says; false: none do. */
 static bool finds_cuts_for(const mr_cutter_t *c, const mr_factors_t *s, const mr_place_t *p,
-                           const mr_spread_t *want, mr_factor_cut_t *cut) {
+                           const mr_placement_t *want, mr_factor_cut_t *cut) {
   for (int d = 0; d < p->whole.ndim; d++) {
     mr_factor_cut_t as;
     if (!want->axes[d]) continue;
-    int k = mr__factor_behind(c, s, &s->out[0][d], want->axes[d], want->blocks[d], &as);
+    int k = mr__factor_behind(c, s, &s->out[0][d], want->axes[d], want->outer[d], &as);
     if (k < 0 || s->factor[k].cut != MR_CUT_EACH || cut[k].axes) return false;
     cut[k] = as;
   }
@@ -128,11 +167,11 @@ static bool finds_cuts_for(const mr_cutter_t *c, const mr_factors_t *s, const mr
 }
 
 /* The value's equation once more, for the part alone; NULL if that is not worth while. */
-static mr_var_t *written_again(mr_cutter_t *c, const mr_place_t *p, const mr_spread_t *want) {
+static mr_var_t *written_again(mr_cutter_t *c, const mr_place_t *p, const mr_placement_t *want) {
   mr_factors_t s = {0};
   mr_diag_t unsaid = {0};
   mr_var_t *y = NULL;
-  if (!p->def || want->sums || p->own.at.sums || !is_made_of_little(p->def) ||
+  if (!p->def || want->partial || p->own.at.partial || !is_made_of_little(p->def) ||
       mr_factors_of(p->def, &s, &unsaid) != MR_OK)
     return NULL;
   mr_factor_cut_t *cut = mr_mem_take(&c->g->mem, ((size_t)s.n + 1) * sizeof *cut);
@@ -145,54 +184,55 @@ static mr_var_t *written_again(mr_cutter_t *c, const mr_place_t *p, const mr_spr
 }
 
 /* ---- */
-static uint32_t axes_in_use(const mr_spread_t *p) {
-  uint32_t all = p->sums;
-  for (int d = 0; d < MR_MAX_NDIM; d++) all |= mr__bits_of(p->axes[d]);
+static mr_axes_t axes_in_use(const mr_placement_t *p) {
+  mr_axes_t all = p->partial;
+  for (int d = 0; d < MR_MAX_NDIM; d++) all |= p->axes[d];
   return all;
 }
 
 /* Takes parts along axes that `at` does not use yet. */
-static mr_var_t *take_parts(mr_cutter_t *c, mr_var_t *x, mr_spread_t *at, const mr_spread_t *want) {
+static mr_var_t *take_parts(mr_cutter_t *c, mr_var_t *x, mr_placement_t *at,
+                            const mr_placement_t *want) {
   for (int d = 0; x && d < x->aval.ndim; d++) {
-    if (!want->axes[d] || at->axes[d] || (axes_in_use(at) & mr__bits_of(want->axes[d]))) continue;
+    if (!want->axes[d] || at->axes[d] || (axes_in_use(at) & want->axes[d])) continue;
     x = take_part(c, x, d, want->axes[d], blocks_of(want, d));
-    at->axes[d] = want->axes[d], at->blocks[d] = want->blocks[d];
+    at->axes[d] = want->axes[d], at->outer[d] = want->outer[d];
   }
   return x;
 }
 
-static mr_var_t *move_to(mr_cutter_t *c, const mr_version_t *from, const mr_spread_t *want) {
-  mr_spread_t at = from->at;
-  uint32_t terms = at.sums & ~want->sums;
+static mr_var_t *move_to(mr_cutter_t *c, const mr_version_t *from, const mr_placement_t *want) {
+  mr_placement_t at = from->at;
+  mr_axes_t terms = at.partial & (mr_axes_t)~want->partial;
   mr_var_t *x = sum_terms(c, from->var, terms);
-  at.sums &= want->sums;
+  at.partial &= want->partial;
   x = take_parts(c, x, &at, want);
   for (int d = 0; x && d < x->aval.ndim; d++) {
     if (!at.axes[d] || (at.axes[d] == want->axes[d] && blocks_of(&at, d) == blocks_of(want, d)))
       continue;
     x = gather_parts(c, x, d, at.axes[d], blocks_of(&at, d));
-    at.axes[d] = 0, at.blocks[d] = 0;
+    at.axes[d] = 0, at.outer[d] = 0;
   }
   return take_parts(c, x, &at, want);
 }
 
-mr_var_t *mr__resharded(mr_cutter_t *c, mr_place_t *p, mr_spread_t want, const mr_eqn_t *e) {
+mr_var_t *mr__resharded(mr_cutter_t *c, mr_place_t *p, mr_placement_t want, const mr_eqn_t *e) {
   for (const mr_version_t *v = &p->own; v; v = v->next)
-    if (is_spread_alike(&v->at, &want)) return v->var;
+    if (is_placed_alike(&v->at, &want)) return v->var;
   mr_origin_t before = mr_origin(c->g);
   if (e) mr_origin_from(c->g, e, "partition");
   c->g->scope = mr_mem_text(&c->g->mem, c->g->scope);
   const mr_version_t *from = &p->own;
   /* The sum of the terms serves every later reader. */
-  if (p->own.at.sums && !want.sums) {
-    mr_spread_t summed = p->own.at;
-    summed.sums = 0;
-    p->own.var = sum_terms(c, p->own.var, p->own.at.sums);
+  if (p->own.at.partial && !want.partial) {
+    mr_placement_t summed = p->own.at;
+    summed.partial = 0;
+    p->own.var = sum_terms(c, p->own.var, p->own.at.partial);
     p->own.at = summed;
   }
   mr_version_t *made = mr_mem_take(&c->g->mem, sizeof *made);
   *made = (mr_version_t){want, NULL, p->own.next};
-  if (is_spread_alike(&p->own.at, &want))
+  if (is_placed_alike(&p->own.at, &want))
     made->var = p->own.var;
   else if (!(made->var = written_again(c, p, &want)))
     made->var = move_to(c, from, &want);
