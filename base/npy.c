@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file_kind.h"
 #include "base/suggest.h"
 #include "base/xio.h"
 
@@ -106,31 +107,24 @@ static mr_err_t parse_header(const char *path, const char *header, mr_npy_t *out
   return MR_OK;
 }
 
-/* Guesses the real format from a file's first bytes, for the end of an error sentence. */
-static const char *what_else(const void *file, size_t n) {
-  static const struct {
-    const char *magic, *what;
-  } known[] = {{"\x1f\x8b", "; it is packed: unpack it first (gunzip)"},
-               {"PK",
-                "; it is a zip file, as .npz and torch.save write them: save each array with "
-                "numpy.save"},
-               {"\x80", "; it is a Python pickle: save the array with numpy.save"},
-               {"\x89HDF", "; it is an HDF5 file: save each array with numpy.save"},
-               {"\x89PNG", "; it is a picture: gather pictures in one array with numpy.save"},
-               {"\xff\xd8\xff", "; it is a picture: gather pictures in one array with numpy.save"}};
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (n >= strlen(known[i].magic) && !memcmp(file, known[i].magic, strlen(known[i].magic)))
-      return known[i].what;
-  return "";
+/* Refuses a file without npy's mark, with what it is instead. */
+static mr_err_t fail_other_kind(const char *path, const void *file, size_t n, mr_diag_t *diag) {
+  const mr_file_kind_t *kind = mr_file_kind(file, n);
+  if (!kind) return mr_fail(diag, MR_ERR_DATA, "%s: not an .npy file of format 1 to 3", path);
+  if (kind->unpack)
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: not an .npy file of format 1 to 3; it is %s: unpack it first (%s)", path,
+                   kind->what, kind->unpack);
+  return mr_fail(diag, MR_ERR_DATA,
+                 "%s: not an .npy file of format 1 to 3; it is %s: save each array with numpy.save",
+                 path, kind->what);
 }
 
 mr_err_t mr_npy_header(const char *path, const void *file, size_t n, mr_npy_t *out, size_t *offset,
                        mr_diag_t *diag) {
   size_t len, at = header_place(file, n, &len);
   *out = (mr_npy_t){0};
-  if (at == 0)
-    return mr_fail(diag, MR_ERR_DATA, "%s: not an .npy file of format 1 to 3%s", path,
-                   what_else(file, n));
+  if (at == 0) return fail_other_kind(path, file, n, diag);
   if (len > n - at || len > HEADER_MAX)
     return mr_fail(diag, MR_ERR_DATA, "%s: a header of %zu bytes does not fit", path, len);
   char *header = strndup((const char *)file + at, len);

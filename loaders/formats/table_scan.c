@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file_kind.h"
 #include "base/text.h"
 #include "loaders/shards/shard_reads.h"
 
@@ -302,25 +303,22 @@ static char choose_separator(const char *row, size_t n) {
 /* Refuses by name what is no CSV file. */
 static mr_err_t check_is_table(table_scan_t *t, const char *p, int64_t n) {
   static const struct {
-    const char *magic, *what;
+    const char *mark, *what;
     int64_t n;
   } other[] = {{"\xFF\xFE", "UTF-16 text: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it", 2},
                {"\xFE\xFF", "UTF-16 text: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it", 2},
-               {"\x1f\x8b", "packed by gzip: unpack it first (gunzip)", 2},
-               {"\x28\xb5\x2f\xfd", "packed by zstd: unpack it first (unzstd)", 4},
-               {"BZh", "packed by bzip2: unpack it first (bunzip2)", 3},
-               {"\xfd\x37\x7a\x58\x5a", "packed by xz: unpack it first (unxz)", 5},
-               {"PAR1", "a Parquet file: write it as CSV (pandas: to_csv)", 4},
-               {"ARROW1", "an Arrow file: write it as CSV (pandas: to_csv)", 6},
-               {"FEA1", "a Feather file: write it as CSV (pandas: to_csv)", 4},
                {"\xFF\xFF\xFF\xFF", "an Arrow stream: write it as CSV (pandas: to_csv)", 4},
-               {"PK\3\4", "a zip file, as of a spreadsheet: save it as CSV", 4},
-               {"\x89HDF", "an HDF5 file: write it as CSV", 4},
-               {"SQLite format 3", "a database: export its table as CSV", 15},
                {"{\"", "JSON lines: write them as CSV (pandas: to_csv)", 2},
                {"[{", "JSON: write it as CSV (pandas: to_csv)", 2}};
+  const mr_file_kind_t *kind = mr_file_kind(p, (size_t)n);
+  if (kind && kind->unpack)
+    return TABLE_FAULT(t, "%s: is no CSV file but %s: unpack it first (%s)", t->file->path,
+                       kind->what, kind->unpack);
+  if (kind)
+    return TABLE_FAULT(t, "%s: is no CSV file but %s: write it as CSV (pandas: to_csv)",
+                       t->file->path, kind->what);
   for (size_t i = 0; i < sizeof other / sizeof *other; i++)
-    if (n >= other[i].n && !memcmp(p, other[i].magic, (size_t)other[i].n))
+    if (n >= other[i].n && !memcmp(p, other[i].mark, (size_t)other[i].n))
       return TABLE_FAULT(t, "%s: is no CSV file but %s", t->file->path, other[i].what);
   if (n >= 4 && (!p[0] != !p[1]) && !p[0] == !p[2] && !p[1] == !p[3])
     return TABLE_FAULT(t,

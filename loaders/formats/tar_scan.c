@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file_kind.h"
+
 enum { BLOCK = 512, NAME_MAX_BYTES = 4096, EXTRA_MAX = 1 << 20 /* bytes of a pax header */ };
 
 /* A header block.  All members are bytes: it may lie anywhere. */
@@ -265,21 +267,13 @@ static mr_err_t check_tar_end(tar_t *t) {
 
 /* Describes bytes that are no header: a compressed archive is the usual cause. */
 static mr_err_t no_header(tar_t *t, const block_t *b) {
-  static const struct {
-    const char *magic, *name, *advice;
-    int n;
-  } packed[] = {{"\x1f\x8b", "gzip", "gunzip", 2},
-                {"\x28\xb5\x2f\xfd", "zstd", "unzstd", 4},
-                {"BZh", "bzip2", "bunzip2", 3},
-                {"\xfd"
-                 "7zXZ",
-                 "xz", "unxz", 5}};
-  for (size_t i = 0; t->at == 0 && i < sizeof packed / sizeof *packed; i++)
-    if (!memcmp(b, packed[i].magic, (size_t)packed[i].n))
-      return TAR_FAULT(t,
-                       "%s: is compressed by %s, and compressed archives cannot be read at "
-                       "random: unpack it with %s first",
-                       t->path, packed[i].name, packed[i].advice);
+  const mr_file_kind_t *kind = t->at ? NULL : mr_file_kind(b, sizeof *b);
+  if (kind && kind->packer)
+    return TAR_FAULT(t,
+                     "%s: is compressed by %s, and compressed archives cannot be read at "
+                     "random: unpack it with %s first",
+                     t->path, kind->packer, kind->unpack);
+  if (kind) return TAR_FAULT(t, "%s: is no tar archive but %s", t->path, kind->what);
   return TAR_FAULT(t, "%s: no tar header at byte %" PRId64 ", or a damaged one", t->path, t->at);
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file_kind.h"
 #include "base/machine.h"
 #include "base/npy.h"
 #include "base/suggest.h"
@@ -94,22 +95,6 @@ static mr_err_t read_llmc_head(const mr_shard_t *s, const int32_t *head, mr_toke
                  s->path, head[1], head[2], f->type == MR_TOKEN_U16 ? 1 : 7, n);
 }
 
-/* Other files that people name like token files; none of these begins a plausible row of ids. */
-static const struct {
-  const char *magic, *what;
-  size_t n;
-} not_tokens[] = {{"\x1f\x8b\x08", "packed by gzip: unpack it first (gunzip)", 3},
-                  {"\x28\xb5\x2f\xfd", "packed by zstd: unpack it first (unzstd)", 4},
-                  {"BZh", "packed by bzip2: unpack it first (bunzip2)", 3},
-                  {"\xfd\x37\x7a\x58\x5a", "packed by xz: unpack it first (unxz)", 5},
-                  {"\x04\x22\x4d\x18", "packed by lz4: unpack it first (unlz4)", 4},
-                  {"PK\3\4", "a zip file, as .npz: save the ids with numpy.save", 4},
-                  {"\x89HDF\r\n", "an HDF5 file: save the ids with numpy.save", 6},
-                  {"PAR1", "a Parquet file: save the ids with numpy.save", 4},
-                  {"ARROW1", "an Arrow file: save the ids with numpy.save", 6},
-                  {"\x80\x04\x95", "a Python pickle: save the ids with numpy.save", 3},
-                  {"MMIDIDX", "an index of Megatron-LM: name the .bin beside it", 7}};
-
 /* Whether bytes [0,n) are text: UTF-8 without controls, or marked as text. */
 static bool is_text(const uint8_t *p, size_t n) {
   if (n >= 3 && !memcmp(p, "\xEF\xBB\xBF", 3)) return true;
@@ -122,10 +107,18 @@ static bool is_text(const uint8_t *p, size_t n) {
    too. */
 static mr_err_t check_is_tokens(const char *path, const uint8_t *p, size_t n, mr_token_type_t type,
                                 mr_diag_t *diag) {
-  for (size_t i = 0; i < sizeof not_tokens / sizeof *not_tokens; i++)
-    if (n >= not_tokens[i].n && !memcmp(p, not_tokens[i].magic, not_tokens[i].n))
-      return mr_fail(diag, MR_ERR_DATA, "%s: holds no token ids but is %s", path,
-                     not_tokens[i].what);
+  const mr_file_kind_t *kind = mr_file_kind(p, n);
+  if (kind && kind->unpack)
+    return mr_fail(diag, MR_ERR_DATA, "%s: holds no token ids but is %s: unpack it first (%s)",
+                   path, kind->what, kind->unpack);
+  if (kind)
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: holds no token ids but is %s: save the ids with numpy.save", path,
+                   kind->what);
+  if (n >= 7 && !memcmp(p, "MMIDIDX", 7))
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: holds no token ids but is an index of Megatron-LM: name the .bin beside it",
+                   path);
   if (type == MR_TOKEN_U8 || !is_text(p, n)) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA,
                  "%s: holds text, want token ids: a tokenizer makes them; dtype=u8 takes each byte "
@@ -162,7 +155,7 @@ static mr_err_t read_flat_head(const mr_shard_t *s, mr_shard_file_t *in,
                                const mr_token_files_conf_t *c, mr_token_file_t *f,
                                mr_diag_t *diag) {
   int32_t head[3] = {0};
-  uint8_t first[4096]; /* numpy.save's head has 128 bytes */
+  uint8_t first[4096] = {0}; /* numpy.save's head has 128 bytes */
   size_t n = s->id.size < (int64_t)sizeof first ? (size_t)s->id.size : sizeof first;
   f->type = c->type;
   if (n) MR_TRY(read_span(in, 0, first, n, diag));

@@ -282,11 +282,11 @@ static const struct {
     {{"run", "npy images=dir labels=x ! batch 4 ! null"},
      "graph:1:1: npy: dir: cannot open: not a regular file; it is a folder"},
     {{"run", "npy images=zipped.npy labels=x ! batch 4 ! null"},
-     "graph:1:1: npy: zipped.npy: not an .npy file of format 1 to 3; it is packed: unpack it first "
-     "(gunzip)"},
+     "graph:1:1: npy: zipped.npy: not an .npy file of format 1 to 3; it is packed by gzip: unpack "
+     "it first (gunzip)"},
     {{"run", "npy images=arrays.npz labels=x ! batch 4 ! null"},
-     "graph:1:1: npy: arrays.npz: not an .npy file of format 1 to 3; it is a zip file, as .npz and "
-     "torch.save write them: save each array with numpy.save"},
+     "graph:1:1: npy: arrays.npz: not an .npy file of format 1 to 3; it is a zip file, as .npz, "
+     "torch.save and spreadsheets are: save each array with numpy.save"},
     {{"run", "npy images=~/a.npy labels=x ! batch 4 ! null"},
      "graph:1:1: npy: ~/a.npy: cannot open: No such file or directory; \"~\" is not expanded here: "
      "write the whole path"},
@@ -422,8 +422,8 @@ static int set_up(void **state) {
                                         {"py/data_batch_1", "x"},
                                         {"packed/cifar-10-binary.tar.gz", "x"},
                                         {"images.npy.gz", "x"},
-                                        {"zipped.npy", "\x1f\x8b xxxx"},
-                                        {"arrays.npz", "PK xxxx"},
+                                        {"zipped.npy", "\x1f\x8b\x08 xxxx"},
+                                        {"arrays.npz", "PK\3\4 xxxx"},
                                         {"x.mr", "synthetic ! batch 4 ! null\n"},
                                         {"run/graph.mr", "synthetic ! batch 4 ! null\n"},
                                         {"run/settings.txt", "\n"},

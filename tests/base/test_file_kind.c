@@ -1,0 +1,69 @@
+/* What files are by their first bytes: marks that real programs write, whole and cut short. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file_kind.h"
+
+/* The first bytes of what a program writes to its standard output. */
+static size_t read_output_of(const char *command, unsigned char *bytes, size_t most) {
+  FILE *f = popen(command, "r");
+  assert_non_null(f);
+  size_t n = fread(bytes, 1, most, f);
+  pclose(f);
+  return n;
+}
+
+static void files_of_packers_and_of_python_are_known_by_name(void **state) {
+  static const struct {
+    const char *command, *packer, *what;
+  } row[] = {{"echo a | gzip", "gzip", "packed by gzip"},
+             {"echo a | bzip2 2>/dev/null", "bzip2", "packed by bzip2"},
+             {"echo a | xz 2>/dev/null", "xz", "packed by xz"},
+             {"python3 -c 'import pickle,sys; sys.stdout.buffer.write(pickle.dumps(dict(a=1), 4))'",
+              NULL, "a Python pickle"},
+             {"python3 -c 'import pickle,sys; sys.stdout.buffer.write(pickle.dumps([1, 2, 3], 5))'",
+              NULL, "a Python pickle"},
+             {"python3 -c 'import io,sys,zipfile; b = io.BytesIO(); z = zipfile.ZipFile(b, \"w\"); "
+              "z.writestr(\"a\", \"b\"); z.close(); sys.stdout.buffer.write(b.getvalue())'",
+              NULL, "a zip file, as .npz, torch.save and spreadsheets are"}};
+  int found = 0;
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    unsigned char bytes[64];
+    size_t n = read_output_of(row[i].command, bytes, sizeof bytes);
+    if (!n) continue; /* the program is not on this machine */
+    const mr_file_kind_t *kind = mr_file_kind(bytes, n);
+    if (!kind) fail_msg("%s is of no kind", row[i].command);
+    assert_string_equal(kind->what, row[i].what);
+    assert_int_equal(!kind->packer, !row[i].packer);
+    if (row[i].packer) assert_string_equal(kind->packer, row[i].packer);
+    assert_int_equal(!kind->packer, !kind->unpack);
+    assert_null(mr_file_kind(bytes, 1));
+    found++;
+  }
+  assert_true(found > 0);
+}
+
+static void text_and_numbers_are_of_no_kind(void **state) {
+  static const uint16_t ids[] = {15496, 995, 0, 50256};
+  static const float numbers[] = {0, 1, -1, 0.5f};
+  assert_null(mr_file_kind("id,x\n1,2\n", 9));
+  assert_null(mr_file_kind(ids, sizeof ids));
+  assert_null(mr_file_kind(numbers, sizeof numbers));
+  assert_null(mr_file_kind("", 0));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(files_of_packers_and_of_python_are_known_by_name),
+      cmocka_unit_test(text_and_numbers_are_of_no_kind),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
