@@ -53,7 +53,8 @@ typedef const char *mr_variable_fn(void *arg, const char *name);
    Kubernetes must set it, and MILLRACE_RANKS to the number of its completions. */
 mr_err_t mr_launch_read(mr_variable_fn *variable, void *arg, mr_launch_t *l, mr_diag_t *diag);
 
-/* The same from this process's environment.  Not while another thread changes it. */
+/* The same from this process's environment: MR_OK, or MR_ERR_CONFIG as above.  Not while another
+   thread changes it. */
 mr_err_t mr_launch_of_process(mr_launch_t *l, mr_diag_t *diag);
 
 /* Returns the launcher's name for people, static: "srun", "Open MPI's mpirun", "none". */

@@ -31,7 +31,7 @@ static size_t exif_size(uint32_t type) {
   return type < sizeof size ? size[type] : 0;
 }
 
-/* The value at `at`; 0 if it is none of the numbers from 1 to 8. */
+/* The value at `at`, or 0 if it is not in [1,8]. */
 static int exif_value(const uint8_t *at, uint32_t type, bool little) {
   uint32_t a = exif_number(at, exif_size(type) == 1 ? 1 : exif_size(type) == 2 ? 2 : 4, little);
   if (type == 5 || type == 10) { /* a quotient */

@@ -122,7 +122,7 @@ typedef struct mr_shard_left {
   } of[MR_SHARD_LEFT_WHYS];
 } mr_shard_left_t;
 
-/* Notes that a column becomes no field, for this reason; a second note of both is none. */
+/* Notes that a column becomes no field, for this reason; a repetition is dropped. */
 void mr__shard_left_note(mr_shard_left_t *l, const char *column, const char *why);
 
 /* Notes a column that has no field: `used` is the field's name, or NULL if not every record has the

@@ -117,7 +117,7 @@ static mr_err_t read_end(spec_reader_t *r) {
   return MR_OK;
 }
 
-/* A tuple; shorter ones are right if a name stands before it. */
+/* A tuple; behind the name PartitionSpec or P it may have fewer entries than dimensions. */
 static mr_err_t read_spec(spec_reader_t *r) {
   size_t n = word_here(r);
   const char *word = r->at;

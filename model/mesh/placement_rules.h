@@ -18,9 +18,9 @@ typedef struct mr_placement_rules {
   } rule[MR_PLACEMENT_RULES];
 } mr_placement_rules_t;
 
-/* Cuts text into rules at the commas outside of brackets; NULL or "" is none.  The placements are
-   not parsed, since that needs the dimensions of a parameter.  The caller ends *r with
-   mr_placement_rules_fini, also after a failure: MR_ERR_CONFIG names the rule that is not
+/* Cuts text into rules at the commas outside of brackets; NULL and "" have no rules.  The
+   placements are not parsed, since that needs the dimensions of a parameter.  The caller ends *r
+   with mr_placement_rules_fini, also after a failure: MR_ERR_CONFIG names the rule that is not
    PATTERN=PLACEMENT, or whose brackets do not close; MR_ERR_NOMEM. */
 mr_err_t mr_placement_rules_parse(const char *text, mr_placement_rules_t *r, mr_diag_t *diag);
 void mr_placement_rules_fini(mr_placement_rules_t *r); /* zeroed is fine */

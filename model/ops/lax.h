@@ -170,9 +170,10 @@ mr_var_t *mr_lax_softmax_cross_entropy(mr_fn_t *f, mr_var_t *logits, mr_var_t *l
                                        float smoothing);
 mr_var_t *mr_lax_dropout(mr_fn_t *f, mr_var_t *x, float rate, uint32_t site, mr_var_t *seed,
                          mr_var_t *step);
-/* The dropout of a piece of a larger array, whose element `first`, in [0,MR_DROPOUT_FIRST_MOST], is
-   x's first: the piece is dropped as the whole would be. */
 #define MR_DROPOUT_FIRST_MOST ((int64_t)1 << 62)
+/* The dropout of a piece of a larger array, whose element `first`, in [0,MR_DROPOUT_FIRST_MOST], is
+   x's first: the piece is dropped as the whole would be.  The result belongs to f; NULL on failure,
+   MR_ERR_SHAPE for another first. */
 mr_var_t *mr_lax_dropout_from(mr_fn_t *f, mr_var_t *x, float rate, uint32_t site, int64_t first,
                               mr_var_t *seed, mr_var_t *step);
 int64_t mr_dropout_first(const mr_eqn_t *e); /* returns `first` of a dropout */

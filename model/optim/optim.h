@@ -78,8 +78,9 @@ mr_err_t mr_optim_check(const mr_optim_t *o, mr_diag_t *diag);
    the same.  With parts = 1, split is not read.  The caller keeps everything. */
 typedef struct mr_optim_loss {
   int n_data, parts;
-  /* Parts are added as a binary tree, ((0+1)+(2+3))+((4+5)+(6+7)), so that who has computed parts
-     [k 2^d, (k+1) 2^d) has a sum of it; parts is a power of two then.  Else one after the other. */
+  /* Parts are added as a binary tree, ((0+1)+(2+3))+((4+5)+(6+7)), so that parts
+     [k 2^d, (k+1) 2^d) alone give one of its sums; parts is a power of two then.  Else one after
+     the other. */
   bool tree;
   const mr_fn_t *const *part; /* [parts] (data[n_data], parameters...) -> (mean loss, aux...) */
   const bool *split;          /* [n_data] */

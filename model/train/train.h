@@ -29,7 +29,7 @@ typedef struct mr_train_config {
      whose records draw what they draw in a batch of one part; accumulate is 1 then.  0: none. */
   int64_t ordered;
   bool there; /* when a run begins its fields lie in the memory of compute.device
-                 (model/train/slots.h),         and their classes have been checked
+                 (model/train/slots.h), and their classes have been checked
                  (mr_train_check_classes); a mask never does */
 } mr_train_config_t;
 

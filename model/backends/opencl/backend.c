@@ -44,7 +44,7 @@ static const void *argument_at(const mr_call_t *c, int k) {
 /* Kernels without groups of their own get one of these: a driver that may choose takes what divides
    the items, 3,216 say, and one that runs a group on a thread keeps every item's variables on its
    stack (PoCL: 6.6 MB of 8).  Two sizes are also two compilations at most. */
-static size_t group_of_loop(size_t items) { return items > 4096 ? 256 : 64; }
+static size_t group_of_loop(size_t items) { return items > 4096 ? MR_KERNEL_GROUP : 64; }
 
 static cl_int start_kernel(mr_opencl_device_t *d, const mr_call_t *c, cl_kernel kernel,
                            size_t items, size_t group) {
