@@ -4,6 +4,7 @@
 #define MR_TESTS_LOADERS_SHARDS_H
 
 #include <dirent.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,11 +26,16 @@ static inline const char *in_folder(const char *name) {
   return path[at];
 }
 
+/* Shards are opened by several threads, each of which may send a notice.  A test reads these when
+   no shard is being opened. */
+static pthread_mutex_t notices_lock = PTHREAD_MUTEX_INITIALIZER;
 static int n_notices;
 static char last_notice[1024];
 static inline void count_notice(void *arg, const char *text) {
+  pthread_mutex_lock(&notices_lock);
   n_notices++;
   snprintf(last_notice, sizeof last_notice, "%s", text);
+  pthread_mutex_unlock(&notices_lock);
 }
 
 /* The cache lies in the folder too, so that no test finds another's index. */
