@@ -30,7 +30,8 @@ const mr_metric_def_t mr_metric_table[] = {
 static const char *const of_report[] = {
     "kind",      "step",   "total_steps", "epoch",     "images",  "elapsed_s",
     "skipped",   "stages", "bad_step",    "confusion", "classes", "confusion_cells",
-    "n_classes", "ledger", "data",        "note",      "picture", NULL};
+    "n_classes", "ledger", "data",        "note",      "picture", "repeating_until",
+    NULL};
 
 /* Series of Prometheus that are no row of the table (sinks/prometheus.c). */
 static const char *const of_prometheus[] = {"step",
@@ -40,6 +41,7 @@ static const char *const of_prometheus[] = {"step",
                                             "images_total",
                                             "step_seconds",
                                             "finished",
+                                            "repeating_until_step",
                                             "step_seconds_sum",
                                             "link_released_buffers",
                                             "step_seconds_count",

@@ -17,6 +17,7 @@
 #include "metrics/report.h"
 #include "pipeline/stage_step.h"
 #include "sinks/alert_post.h"
+#include "sinks/resume.h"
 
 enum { SETTLE = 20, COMMAND_MS = 10000 };
 static const double lower = 1e-3; /* share by which the loss must fall to count as lower */
@@ -28,13 +29,14 @@ typedef struct alert {
   int64_t plateau;
   double stall, slow, disk;
   const char *command, *webhook;
+  int64_t until; /* last step that was reported before a resume */
 
   int64_t steps, best_step;
   double mean, best;      /* loss, smoothed; its lowest */
   double rate, best_rate; /* images/s, likewise */
   bool reported[KINDS];
   int n_reported;
-  char first[256];
+  char first[400];
 } alert_t;
 
 #define AT(field) offsetof(alert_t, field)
@@ -88,6 +90,7 @@ static const mr_opt_t alert_opts[] = {
      .offset = AT(fail),
      .def = "false",
      .help = "Makes the run fail at its end."},
+    MR_RESUME_REPORTED_OPT(AT(until)),
     {0}};
 
 /* ---- reporting ---- */
@@ -127,9 +130,13 @@ static void run_command(const alert_t *a, const char *kind, int64_t step, const 
   free(env);
 }
 
-static void alert_send(alert_t *a, int kind, int64_t step, const char *text) {
+static void alert_send(alert_t *a, int kind, int64_t step, const char *what) {
+  char text[320];
   if (a->reported[kind]) return;
   a->reported[kind] = true;
+  snprintf(text, sizeof text, "%s", what);
+  if (mr_resume_was_reported(a->until, "step", step))
+    snprintf(text, sizeof text, "%s (repeating until step %" PRId64 ")", what, a->until);
   mr_notice("alert: %s at step %" PRId64 ": %s", kind_name[kind], step, text);
   if (!a->n_reported++)
     snprintf(a->first, sizeof a->first, "%s at step %" PRId64 ": %s", kind_name[kind], step, text);

@@ -153,7 +153,7 @@ static void skipped_text(const mr_report_t *r, bool line, char *text, size_t n) 
 
 static void say_step(mr_stage_t *s, const mr_report_t *r) {
   progress_t *p = s->state;
-  bool line = r->step % p->every == 0 && !was_reported(p, r);
+  bool line = r->step % p->every == 0, again = was_reported(p, r);
   bool mine = p->terminal && (!live || live == p); /* one stage has the live line */
   if (!line && !(mine && (!p->begun || r->elapsed_s - p->shown_s > 0.1))) {
     if (!p->begun) progress_mark(p, r);
@@ -166,13 +166,18 @@ static void say_step(mr_stage_t *s, const mr_report_t *r) {
   skipped_text(r, line, judged, sizeof judged);
   double loss = progress_unsigned_nan(mr_report_get(r, MR_METRIC_OWN(LOSS), 0));
   clear_live();
-  if (r->skipped) {
+  if (line && again) {
+    say_line("Repeating step %" PRId64 " until step %" PRId64 "%s", r->step, p->reported, pace);
+  } else if (r->skipped) {
     say_line("Step %" PRId64 ", skipped%s", r->step, pace);
   } else if (line) {
     say_line("Step %" PRId64 ", Loss: %.4f%s%s", r->step, loss, judged, pace);
   } else {
-    char of[32] = ""; /* empty for an endless stream */
+    char of[96] = ""; /* empty for an endless stream */
     if (r->total_steps > 0) snprintf(of, sizeof of, "/%" PRId64, r->total_steps);
+    if (again)
+      snprintf(of + strlen(of), sizeof of - strlen(of), ", repeating until step %" PRId64,
+               p->reported);
     mr_snprintf(text, sizeof text, "%" PRId64 "%s, loss %.4f%s%s", r->step, of, loss, judged, pace);
     put_live(text);
     live = p;
@@ -261,8 +266,12 @@ static void say_confusion(const mr_report_t *r) {
     say_mistakes(r);
 }
 
-static void say_valid(const mr_report_t *r) {
+static void say_valid(const progress_t *p, const mr_report_t *r) {
   char judged[480];
+  if (was_reported(p, r))
+    return say_line("Repeated validation after epoch %" PRId64 " (step %" PRId64
+                    "), until step %" PRId64,
+                    r->epoch, r->step, p->reported);
   judged_text(r, true, judged, sizeof judged);
   bool named = r->input && strcmp(r->input, "valid") != 0;
   say_line("Validation%s%s after epoch %" PRId64 " (step %" PRId64 "), Loss: %.4f%s",
@@ -305,7 +314,7 @@ static void progress_say(mr_stage_t *s, const mr_report_t *r) {
     say_step(s, r);
   } else {
     clear_live();
-    if (r->kind == MR_REPORT_VALID && !was_reported(p, r)) say_valid(r);
+    if (r->kind == MR_REPORT_VALID) say_valid(p, r);
     if (r->kind == MR_REPORT_TEST) say_test(r);
     if (r->kind == MR_REPORT_FINAL) say_final(r);
     progress_mark(p, r); /* the time of an evaluation does not count as training */

@@ -16,7 +16,7 @@
 typedef struct prometheus {
   mr_http_settings_t set;
   mr_http_t http;
-  int64_t reported;           /* last step that was reported before a resume */
+  int64_t reported, images;   /* last step that was reported before a resume, and its images */
   mr_stage_t *s;              /* for the definitions of its graph's metrics */
   pthread_mutex_t lock;       /* guards the fields below */
   bool ready;                 /* the lock is initialised */
@@ -29,9 +29,18 @@ typedef struct prometheus {
   bool over;
 } prometheus_t;
 
-static const mr_opt_t prometheus_opts[] = {MR_HTTP_OPTS(offsetof(prometheus_t, set), "9464"),
-                                           MR_RESUME_REPORTED_OPT(offsetof(prometheus_t, reported)),
-                                           {0}};
+static const mr_opt_t prometheus_opts[] = {
+    MR_HTTP_OPTS(offsetof(prometheus_t, set), "9464"),
+    MR_RESUME_REPORTED_OPT(offsetof(prometheus_t, reported)),
+    {.name = "resume-images",
+     .type = MR_OPT_INT,
+     .offset = offsetof(prometheus_t, images),
+     .unit = "images",
+     .def = "0",
+     .hi = 1e18,
+     .help = "Training images up to resume-reported; their "
+             "counter waits there while steps are repeated."},
+    {0}};
 
 /* ---- the text ---- */
 
@@ -237,9 +246,18 @@ static void print_stage_reports(const page_t *p, const mr_report_t *r) {
   }
 }
 
-/* Prints nothing before the first step, or while a resumed run repeats steps that were scraped: the
-   curves get a gap instead of going backwards. */
+/* Whether the newest step is one that was reported before a resume. */
+static bool is_repeating(const prometheus_t *t) {
+  return t->step.step && mr_resume_was_reported(t->reported, "step", t->step.step);
+}
+
+/* Prints nothing before the first step.  While a resumed run repeats steps, gauges are those of the
+   repeated step, and the counter waits, since it may never go back. */
 static void print_progress(const page_t *p, const prometheus_t *t) {
+  print_gauge(p, "repeating_until_step",
+              "Last step that was reported before a resume, while the steps up to it are repeated; "
+              "0: none is.",
+              is_repeating(t) ? (double)t->reported : 0);
   if (!t->step.step) return;
   print_gauge(p, "step", "Training steps done, over all parts of a resumed run.",
               (double)t->step.step);
@@ -247,7 +265,7 @@ static void print_progress(const page_t *p, const prometheus_t *t) {
               (double)t->step.total_steps);
   print_gauge(p, "epoch", "Epoch of training, from 1.", (double)t->step.epoch);
   print_counter(p, "images", "Training images seen by this process's run, earlier parts included.",
-                (double)t->step.images);
+                (double)(t->step.images > t->images ? t->step.images : t->images));
 }
 
 static void write_page(const page_t *p, const prometheus_t *t) {
@@ -322,7 +340,7 @@ static void keep_evaluation(prometheus_t *t, const mr_report_t *r) {
 
 static void prometheus_keep(prometheus_t *t, const mr_report_t *r) {
   if (r->kind == MR_REPORT_STEP) {
-    if (!mr_resume_was_reported(t->reported, "step", r->step)) mr_report_copy(&t->step, r);
+    mr_report_copy(&t->step, r);
     t->n_steps++, t->steps_s += mr_report_get(r, MR_METRIC_OWN(STEP_S), 0);
   }
   if (r->kind == MR_REPORT_VALID || r->kind == MR_REPORT_TEST) keep_evaluation(t, r);

@@ -1,7 +1,9 @@
 /* Publishes metrics over ZeroMQ.  Each number has its own topic ("train/loss", "valid/accuracy",
    "stages/train/busy"), and each whole record the topic "record".  A subscription to "train" or
-   "train/" receives all topics below, one to "train/loss" that topic alone.  A slow subscriber
-   loses messages, which are counted, and delays nothing (sinks/subscribers.h). */
+   "train/" receives all topics below, one to "train/loss" that topic alone.  While a resumed run
+   repeats what was reported before, numbers have topics below "repeat" ("repeat/train/loss"), so
+   that no curve goes back, and messages have a member "repeating_until".  A slow subscriber loses
+   messages, which are counted, and delays nothing (sinks/subscribers.h). */
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>
@@ -63,36 +65,54 @@ static mr_err_t publish_open(mr_stage_t *s) {
   return MR_OK;
 }
 
+/* Whether a report is of a step or validation that an earlier part of the run has reported. */
+static bool is_repeated(const publish_t *p, const mr_report_t *r) {
+  return mr_resume_was_reported(p->reported, mr_report_kind_text(r), r->step);
+}
+
+/* Writes the member that a message of a repeated step has, or "". */
+static const char *repeating_text(const publish_t *p, const mr_report_t *r, char text[48]) {
+  text[0] = 0;
+  if (is_repeated(p, r)) snprintf(text, 48, ",\"repeating_until\":%" PRId64, p->reported);
+  return text;
+}
+
 /* Sends a number under PATH/NAME; path has two parts for one of a stage. */
-static void send_number(publish_t *p, const mr_report_t *r, const char *path, const char *stage,
-                        const char *name, double v) {
-  char text[160], value[32] = "null", *topic = NULL; /* JSON has no NaN */
-  if (asprintf(&topic, "%s/%s%s%s", path, stage ? stage : "", stage ? "/" : "", name) < 0) return;
+static void send_number(publish_t *p, const mr_report_t *r, const char *stage, const char *name,
+                        double v) {
+  char text[192], repeating[48], value[32] = "null", *topic = NULL; /* JSON has no NaN */
+  const char *path = stage ? "stages" : mr_report_split(r);
+  const char *repeat = !stage && is_repeated(p, r) ? "repeat/" : "";
+  if (asprintf(&topic, "%s%s/%s%s%s", repeat, path, stage ? stage : "", stage ? "/" : "", name) < 0)
+    return;
   bool wanted = mr_subscribers_topic(p->subscribers, topic);
   free(topic);
   if (!wanted) return;
   if (isfinite(v)) mr_snprintf(value, sizeof value, "%.17g", v);
-  mr_snprintf(text, sizeof text, "{\"step\":%" PRId64 ",\"value\":%s,\"elapsed_s\":%.6f}", r->step,
-              value, r->elapsed_s);
+  mr_snprintf(text, sizeof text, "{\"step\":%" PRId64 ",\"value\":%s,\"elapsed_s\":%.6f%s}",
+              r->step, value, r->elapsed_s, repeating_text(p, r, repeating));
   mr_subscribers_text(p->subscribers, text);
+}
+
+/* Sends a report whole, as one object. */
+static void send_record(publish_t *p, const mr_report_t *r) {
+  char repeating[48], *whole = NULL, *text = mr_report_json(r, MR_REPORT_DENSE);
+  repeating_text(p, r, repeating);
+  if (text && *repeating && asprintf(&whole, "%.*s%s}", (int)strlen(text) - 1, text, repeating) < 0)
+    whole = NULL;
+  const char *sent = *repeating ? whole : text;
+  mr_subscribers_text(p->subscribers, sent ? sent : "null"); /* without memory */
+  free(text), free(whole);
 }
 
 static void send_report(publish_t *p, const mr_report_t *r) {
   for (size_t i = 0; i < r->n_numbers; i++) {
     const mr_number_t *m = &r->number[i];
-    send_number(p, r, m->stage ? "stages" : mr_report_split(r), m->stage, m->def->name, m->value);
+    send_number(p, r, m->stage, m->def->name, m->value);
   }
   for (size_t i = 0; i < r->n_stages; i++)
-    send_number(p, r, "stages", r->stage[i].name, "busy", r->stage[i].busy);
-  if (!mr_subscribers_topic(p->subscribers, "record")) return;
-  char *text = mr_report_json(r, MR_REPORT_DENSE);
-  mr_subscribers_text(p->subscribers, text ? text : "null"); /* without memory */
-  free(text);
-}
-
-static bool is_news(const publish_t *p, const mr_report_t *r) {
-  return mr_report_is_numbers(r) &&
-         !mr_resume_was_reported(p->reported, mr_report_kind_text(r), r->step);
+    send_number(p, r, r->stage[i].name, "busy", r->stage[i].busy);
+  if (mr_subscribers_topic(p->subscribers, "record")) send_record(p, r);
 }
 
 static mr_err_t publish_step(mr_stage_t *s) {
@@ -102,7 +122,7 @@ static mr_err_t publish_step(mr_stage_t *s) {
   bool more = mr_subscribers_pump(p->subscribers);
   size_t k = mr_take(s, 0, b, MR_BURST);
   for (size_t i = 0; i < k; i++) {
-    if (is_news(p, b[i]->data)) send_report(p, b[i]->data);
+    if (mr_report_is_numbers(b[i]->data)) send_report(p, b[i]->data);
     mr_buf_unref(b[i]);
   }
   mr_subscribers_stats(p->subscribers, &p->count);

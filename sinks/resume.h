@@ -31,15 +31,15 @@ typedef struct mr_resume {
         "reported again."                                                                       \
   }
 
-/* The setting of a sink that cannot take back what it has shown: it reports nothing up to this
-   step. */
+/* The setting of a sink that cannot take back what it has shown: up to this step it says that steps
+   are repeated. */
 #define MR_RESUME_REPORTED_OPT(at)                                                               \
   {                                                                                              \
     .name = "resume-reported", .type = MR_OPT_INT, .offset = (at), .unit = "steps", .def = "-1", \
     .lo = -1, .hi = 1e15,                                                                        \
     .help =                                                                                      \
-        "Last step that the run reported before it was killed; steps up to it are not "          \
-        "reported again."                                                                        \
+        "Last step that the run reported before it was killed; steps up to it are shown as "     \
+        "repeated ones."                                                                         \
   }
 
 /* Returns whether the earlier run reported a record: a step up to `reported`, or a validation

@@ -19,7 +19,8 @@ typedef struct telemetry {
   const char *disk;
   double took[WINDOW];
   int64_t n_took;
-  double at; /* time of the last measurement, mr_now_s; of open before the first */
+  double at;     /* time of the last measurement, mr_now_s; of open before the first */
+  bool measured; /* the first record is measured too: so that a page shows every number at once */
   mr_usage_t usage;
   mr_gpu_t gpu;
   mr_stats_t *before; /* [n_stages] */
@@ -33,7 +34,9 @@ static const mr_opt_t telemetry_opts[] = {
      .def = "1",
      .lo = 0,
      .hi = 1e6,
-     .help = "Seconds between measurements; records in between pass unchanged."},
+     .help =
+         "Seconds between measurements, the first with the first record; records in between pass "
+         "unchanged."},
     {.name = "disk",
      .type = MR_OPT_STR,
      .offset = offsetof(telemetry_t, disk),
@@ -180,8 +183,8 @@ static void telemetry_measure(mr_stage_t *s, mr_report_t *r) {
   double now = mr_now_s(), passed = now - t->at;
   double took = mr_report_get(r, MR_METRIC_OWN(STEP_S), -1);
   if (r->kind == MR_REPORT_STEP && took >= 0) t->took[t->n_took++ % WINDOW] = took;
-  if (r->kind == MR_REPORT_STEP && passed < t->every) return;
-  t->at = now;
+  if (r->kind == MR_REPORT_STEP && t->measured && passed < t->every) return;
+  t->at = now, t->measured = true;
   add_quantiles(t, r);
   telemetry_add_stages(s, r);
   add_usage(t, r, passed);

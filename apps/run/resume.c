@@ -54,35 +54,48 @@ bool mr_resume_is_newer(const char *path, int64_t since) {
   return st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec >= since;
 }
 
-/* The last step among the lines of a metrics file that was written since; -1 without one.  Only
-   lines in the format of metrics/json.c count. */
-static int64_t last_step(const char *path, int64_t since) {
-  int64_t last = -1, step;
+/* What the lines of a metrics file say last. */
+typedef struct reported {
+  int64_t step, images; /* -1 and 0 without a step */
+} reported_t;
+
+/* Takes the last step among the lines of a metrics file that was written since.  Only lines in the
+   format of metrics/json.c count. */
+static void look_for_last_step(const char *path, int64_t since, reported_t *last) {
+  int64_t step, images;
   char *line = NULL;
   size_t cap = 0;
   FILE *f = mr_resume_is_newer(path, since) ? mr_open_regular(path) : NULL;
-  while (f && mr_read_line(f, MR_LINE_MOST, &line, &cap) >= 0)
-    if (sscanf(line, "{\"kind\":\"step\",\"step\":%" SCNd64 ",", &step) == 1 && step > last)
-      last = step;
+  while (f && mr_read_line(f, MR_LINE_MOST, &line, &cap) >= 0) {
+    if (sscanf(line, "{\"kind\":\"step\",\"step\":%" SCNd64 ",", &step) != 1 || step <= last->step)
+      continue;
+    const char *at = strstr(line, "\"images\":");
+    last->step = step;
+    if (at && sscanf(at, "\"images\":%" SCNd64, &images) == 1 && images > last->images)
+      last->images = images;
+  }
   if (f) fclose(f);
   free(line);
-  return last;
+}
+
+/* Sets a setting of every stage that has it. */
+static mr_err_t set_everywhere(mr_graph_t *g, const char *name, int64_t value, mr_diag_t *diag) {
+  char text[32];
+  snprintf(text, sizeof text, "%" PRId64, value);
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    if (mr_stage_def_opt(s->def, name)) MR_TRY(mr_graph_set(g, s->name, name, text, diag));
+  }
+  return MR_OK;
 }
 
 mr_err_t mr_resume_reported(mr_graph_t *g, int64_t since, mr_diag_t *diag) {
-  int64_t reported = -1;
-  char text[32];
+  reported_t last = {.step = -1};
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
     const char *path = mr_graph_setting(g, s->name, "path");
-    int64_t last = path && s->def->role == MR_ROLE_LINES ? last_step(path, since) : -1;
-    if (last > reported) reported = last;
+    if (path && s->def->role == MR_ROLE_LINES) look_for_last_step(path, since, &last);
   }
-  snprintf(text, sizeof text, "%" PRId64, reported);
-  for (int i = 0; i < mr_graph_n_stages(g); i++) {
-    const mr_stage_t *s = mr_graph_stage_at(g, i);
-    if (mr_stage_def_opt(s->def, "resume-reported"))
-      MR_TRY(mr_graph_set(g, s->name, "resume-reported", text, diag));
-  }
-  return MR_OK;
+  MR_TRY(set_everywhere(g, "resume-reported", last.step, diag));
+  return set_everywhere(g, "resume-images", last.images, diag);
 }

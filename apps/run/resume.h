@@ -22,13 +22,14 @@ mr_err_t mr_resume_from(mr_graph_t *g, const char *step, const char *path, mr_di
    not followed. */
 bool mr_resume_is_newer(const char *path, int64_t since);
 
-/* Metrics reported before a kill are not reported again.  The last checkpoint is older than the
-   last report, so a resume repeats some steps.  Files are cut back to the checkpoint, but reports
-   to a terminal, a scraper or a subscriber cannot be taken back.
+/* The last checkpoint is older than the last report, so a resume repeats some steps.  Files are cut
+   back to the checkpoint, but reports to a terminal, a scraper or a subscriber cannot be taken
+   back: they show these steps as repeated ones.
 
    Sets resume-reported of every stage that has it to the last step in the files of the graph's
-   jsonl stages, or -1 without one.  Files not written since (ns of the Unix clock) are ignored.  g
-   must not be settled, and the files not yet cut back.  Fails as mr_graph_set. */
+   jsonl stages, or -1 without one, and resume-images to its images.  Files not written since (ns of
+   the Unix clock) are ignored.  g must not be settled, and the files not yet cut back.  Fails as
+   mr_graph_set. */
 mr_err_t mr_resume_reported(mr_graph_t *g, int64_t since, mr_diag_t *diag);
 
 /* The changes that a resume makes to its run. */

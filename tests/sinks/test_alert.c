@@ -131,6 +131,25 @@ static void a_loss_that_is_not_a_number_raises_one_alert(void **state) {
   free(got);
 }
 
+/* Step 30 is one that was reported before a kill, and in the second run it is not. */
+static void an_alert_says_that_its_step_comes_again(void **state) {
+  static const char *const want[] = {"the loss is nan (repeating until step 45)\n",
+                                     "the loss is nan\n"};
+  char text[512];
+  mr_diag_t diag;
+  talk_before = nan_from_step_30;
+  for (int i = 0; i < 2; i++) {
+    snprintf(text, sizeof text,
+             "talk last=50 ! alert resume-reported=%d command='echo \"$$MILLRACE_TEXT\" > %s/told'",
+             i ? 29 : 45, dir);
+    mr_err_t e = run(text, &diag);
+    if (e < 0) fail_msg("%s", diag.text);
+    char *got = read_text("told");
+    assert_string_equal(got, want[i]);
+    free(got);
+  }
+}
+
 static void a_plateau_raises_an_alert(void **state) {
   talk_before = no_better_after_step_40;
   char *got = reported("talk last=400 pause=500", "plateau=50");
@@ -263,6 +282,46 @@ static void a_subscriber_gets_topics_and_whole_records(void **state) {
   zmq_ctx_term(context);
 }
 
+/* A subscriber of all topics: repeated steps come below "repeat" and say until when. */
+static void a_subscriber_learns_which_steps_come_again(void **state) {
+  enum { UNTIL = 2000 };
+  char text[256], at[128], topic[64], body[8192];
+  void *said;
+  bool curve = false, repeated = false, record = false, final = false;
+  pthread_t thread;
+  snprintf(at, sizeof at, "ipc://%s/again", dir);
+  snprintf(text, sizeof text,
+           "talk last=1000000 pause=1000 ! publish %s linger=600 resume-reported=%d", at, UNTIL);
+  void *context = zmq_ctx_new(), *sub = zmq_socket(context, ZMQ_SUB);
+  zmq_setsockopt(sub, ZMQ_SUBSCRIBE, "", 0);
+  assert_int_equal(zmq_connect(sub, at), 0);
+  assert_int_equal(pthread_create(&thread, NULL, publish_graph, text), 0);
+  while (!final) {
+    int k = zmq_recv(sub, topic, sizeof topic - 1, 0), n = zmq_recv(sub, body, sizeof body - 1, 0);
+    assert_true(k > 0 && n > 0);
+    topic[k] = 0, body[n] = 0;
+    cJSON *j = cJSON_Parse(body);
+    const cJSON *until = cJSON_GetObjectItem(j, "repeating_until");
+    const char *kind = cJSON_GetStringValue(cJSON_GetObjectItem(j, "kind"));
+    int64_t step = (int64_t)cJSON_GetNumberValue(cJSON_GetObjectItem(j, "step"));
+    bool again = step <= UNTIL && (!kind || !strcmp(kind, "step"));
+    assert_non_null(j);
+    if (!strncmp(topic, "test/", 5)) again = false; /* after the steps, whatever its number */
+    assert_int_equal(cJSON_IsNumber(until), again);
+    if (again) assert_int_equal(cJSON_GetNumberValue(until), UNTIL);
+    if (!strcmp(topic, "record")) record |= again;
+    if (!strcmp(topic, "repeat/train/loss")) repeated = true, assert_true(again);
+    if (!strcmp(topic, "train/loss")) curve = talk_over = true, assert_false(again);
+    final = kind && !strcmp(kind, "final");
+    cJSON_Delete(j);
+  }
+  assert_true(curve && repeated && record);
+  pthread_join(thread, &said);
+  if (said) fail_msg("%s", (char *)said);
+  zmq_close(sub);
+  zmq_ctx_term(context);
+}
+
 /* The final record of a file of lines. */
 static double number_at_the_end(const char *name, const char *key) {
   char path[128], line[16384], last[16384] = "";
@@ -381,6 +440,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       CASE(a_run_without_a_fault_is_left_alone),
       CASE(a_loss_that_is_not_a_number_raises_one_alert),
+      CASE(an_alert_says_that_its_step_comes_again),
       CASE(a_plateau_raises_an_alert),
       CASE(a_rate_that_drops_raises_an_alert),
       CASE(steps_that_are_left_out_raise_nothing),
@@ -389,6 +449,7 @@ int main(void) {
       CASE(an_alert_can_fail_the_run_after_its_end),
       CASE(a_webhook_gets_the_alert_as_json),
       CASE(a_subscriber_gets_topics_and_whole_records),
+      CASE(a_subscriber_learns_which_steps_come_again),
       CASE(losses_of_a_subscriber_that_does_not_read_are_a_metric),
       CASE(addresses_that_cannot_be_are_refused_by_name),
       CASE(a_socket_beyond_this_machine_is_refused),

@@ -89,13 +89,16 @@ static void progress_counts_steps_that_were_skipped(void **state) {
   free(said);
 }
 
-static void steps_reported_before_a_kill_are_not_reported_again(void **state) {
+static void steps_known_from_before_a_kill_are_shown_as_coming_again(void **state) {
   char *said = run_said("talk first=31 last=60 ! progress 5 resume-reported=45");
   assert_non_null(strstr(said,
                          "\n"
                          "Steps 31 to 45 are repeated; they were reported before.\n"));
   assert_null(strstr(said, "Step 35,"));
   assert_null(strstr(said, "Step 45,"));
+  assert_non_null(strstr(said, "\nRepeating step 35 until step 45, 20.0 images/s, ETA 13s"));
+  assert_non_null(strstr(said, "\nRepeating step 45 until step 45, 20.0 images/s, "));
+  assert_null(strstr(said, "Repeating step 50"));
   assert_non_null(strstr(said, "\nStep 50, "));
   assert_non_null(strstr(said, "\nStep 60, "));
   assert_non_null(strstr(said, "\nTest, Loss: "));
@@ -321,7 +324,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       CASE(progress_says_the_lines_that_scripts_read),
       CASE(progress_counts_steps_that_were_skipped),
-      CASE(steps_reported_before_a_kill_are_not_reported_again),
+      CASE(steps_known_from_before_a_kill_are_shown_as_coming_again),
       CASE(jsonl_writes_one_object_a_record),
       CASE(resumed_jsonl_is_as_one_that_never_stopped),
       CASE(steps_that_an_earlier_file_lacks_are_said_at_resume),

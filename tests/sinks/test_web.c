@@ -474,6 +474,54 @@ static void a_help_of_several_lines_is_one_line_for_a_scraper(void **state) {
   finish();
 }
 
+static double series(const char *page, const char *name) {
+  char key[64];
+  double v = -1;
+  snprintf(key, sizeof key, "\n%s ", name);
+  const char *at = strstr(page, key);
+  if (!at || sscanf(at + strlen(key), "%lf", &v) != 1) fail_msg("%s: %s", name, page);
+  return v;
+}
+
+static char *metrics_of(int at) {
+  char head[64];
+  snprintf(head, sizeof head, "Host: 127.0.0.1:%d\r\n", at);
+  return get(at, "GET", "/metrics", head);
+}
+
+/* The numbers of /metrics while a resumed run repeats steps 3 and later, and after it. */
+static void a_scraper_sees_that_steps_come_again_and_no_counter_goes_back(void **state) {
+  int at = 0;
+  start(
+      "talk first=3 last=1000000 pause=5000 ! telemetry name=m  "
+      "m. ! prometheus port=0 resume-reported=900000 resume-images=9000000  "
+      "m. ! prometheus name=later port=0 resume-reported=4 resume-images=40  "
+      "m. ! web port=0");
+  char *said = read_text("said"), *address = strstr(said, "prometheus: http://127.0.0.1:");
+  assert_non_null(address);
+  assert_int_equal(sscanf(address, "prometheus: http://127.0.0.1:%d/metrics", &at), 1);
+  char *page = metrics_of(at);
+  while (!strstr(page, "\nmillrace_step ")) free(page), page = metrics_of(at); /* the first step */
+  assert_true(series(page, "millrace_repeating_until_step") == 900000);
+  double step = series(page, "millrace_step");
+  assert_true(step >= 3 && step < 900000);
+  assert_true(series(page, "millrace_images_total") == 9000000);
+  assert_true(series(page, "millrace_loss{split=\"train\"}") > 0);
+  assert_true(series(page, "millrace_resident_memory_bytes") > 0);
+  assert_non_null(strstr(page, "\nmillrace_stage_time_ratio{stage=\"m\""));
+  free(page);
+  address = strstr(said, "later: http://127.0.0.1:");
+  assert_non_null(address);
+  assert_int_equal(sscanf(address, "later: http://127.0.0.1:%d/metrics", &at), 1);
+  page = metrics_of(at);
+  while (!strstr(page, "\nmillrace_step ") || series(page, "millrace_step") < 5)
+    free(page), page = metrics_of(at);
+  assert_true(series(page, "millrace_repeating_until_step") == 0);
+  assert_true(series(page, "millrace_images_total") == 10 * series(page, "millrace_step"));
+  free(page), free(said);
+  finish();
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -491,6 +539,7 @@ int main(void) {
       CASE(beyond_loopback_it_wants_tls),
       CASE(a_full_log_keeps_every_second_old_step_and_all_the_rest),
       CASE(a_help_of_several_lines_is_one_line_for_a_scraper),
+      CASE(a_scraper_sees_that_steps_come_again_and_no_counter_goes_back),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
