@@ -1,0 +1,182 @@
+/* Names of classes: joining and matching lists against a plain oracle, and the sentences of lists
+   that do not match. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/classes.h"
+#include "base/philox.h"
+
+enum { NAMES = 300, LISTS = 5 };
+
+static char word[NAMES][16];
+
+static void write_words(void) {
+  for (int i = 0; i < NAMES; i++) snprintf(word[i], sizeof word[i], "name-%d", i * 7919 % 1000);
+}
+
+/* A random subset of the words in a random order. */
+static mr_classes_t random_list(mr_philox_t *g, const char **room) {
+  int n = 0;
+  for (int i = 0; i < NAMES; i++)
+    if (mr_philox_integers(g, 0, 3)) room[n++] = word[i];
+  for (int i = n - 1; i > 0; i--) {
+    int k = (int)mr_philox_integers(g, 0, i + 1);
+    const char *t = room[i];
+    room[i] = room[k], room[k] = t;
+  }
+  return (mr_classes_t){n, room};
+}
+
+static int place_of(const mr_classes_t *c, const char *name) {
+  for (int i = 0; i < c->n; i++)
+    if (!strcmp(c->name[i], name)) return i;
+  return -1;
+}
+
+static void joined_lists_hold_each_name_once_and_say_where_it_went(void **state) {
+  const char *room[LISTS][NAMES], *of[LISTS] = {"a", "b", "c", "d", "e"};
+  write_words();
+  for (uint64_t seed = 0; seed < 200; seed++) {
+    mr_philox_t g;
+    mr_philox_init(&g, seed, 1);
+    mr_classes_t list[LISTS];
+    const mr_classes_t *at[LISTS];
+    int n = 1 + (int)mr_philox_integers(&g, 0, LISTS);
+    for (int l = 0; l < n; l++) list[l] = random_list(&g, room[l]), at[l] = &list[l];
+    mr_classes_joined_t j;
+    mr_diag_t diag = {0};
+    if (mr_classes_join(at, of, n, &j, &diag) < 0) fail_msg("seed %d: %s", (int)seed, diag.text);
+    int want = 0;
+    for (int l = 0; l < n; l++)
+      for (int i = 0; i < list[l].n; i++) {
+        int to = j.number[l] ? j.number[l][i] : i;
+        bool fresh = true;
+        for (int k = 0; k < l; k++) fresh &= place_of(&list[k], list[l].name[i]) < 0;
+        if (fresh && to != want)
+          fail_msg("seed %d: a new name at %d, want %d", (int)seed, to, want);
+        want += fresh;
+        assert_in_range(to, 0, j.all.n - 1);
+        assert_string_equal(j.all.name[to], list[l].name[i]);
+      }
+    assert_int_equal(j.all.n, want);
+    assert_null(j.number[0]); /* the first list stays as it is */
+    mr_classes_unjoin(&j);
+  }
+}
+
+static void a_list_is_matched_by_name_or_its_first_name_without_a_place_is_reported(void **state) {
+  const char *room[2][NAMES];
+  write_words();
+  for (uint64_t seed = 0; seed < 200; seed++) {
+    mr_philox_t g;
+    mr_philox_init(&g, seed, 2);
+    mr_classes_t from = random_list(&g, room[0]), to = random_list(&g, room[1]);
+    if (seed % 2) { /* all of from's names, in another order */
+      memcpy(room[1], room[0], sizeof room[1]);
+      to.n = from.n;
+      for (int i = 0; i + 1 < to.n; i += 2) {
+        const char *t = room[1][i];
+        room[1][i] = room[1][i + 1], room[1][i + 1] = t;
+      }
+    }
+    int32_t *number;
+    mr_diag_t diag = {0};
+    const char *lacks = NULL;
+    for (int i = 0; i < from.n && !lacks; i++)
+      if (place_of(&to, from.name[i]) < 0) lacks = from.name[i];
+    mr_err_t e = mr_classes_align(&from, "this", &to, "that", &number, &diag);
+    assert_int_equal(e, lacks ? MR_ERR_DATA : MR_OK);
+    if (lacks) {
+      char quoted[32];
+      snprintf(quoted, sizeof quoted, "\"%s\" is only in the first", lacks);
+      assert_null(number);
+      assert_non_null(strstr(diag.text, quoted));
+      continue;
+    }
+    for (int i = 0; i < from.n; i++)
+      assert_int_equal(number ? number[i] : i, place_of(&to, from.name[i]));
+    free(number);
+  }
+}
+
+static void both_lists_are_in_the_sentence(void **state) {
+  static const char *const one[] = {"ant", "bee", "cat"},
+                           *const other[] = {"bee", "cat", "d\x1bog"},
+                           *const crane[] = {"crane", "ant", "crane"};
+  const mr_classes_t a = {3, one}, b = {3, other}, c = {3, crane};
+  int32_t *number;
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_classes_align(&a, "one", &b, "other", &number, &diag), MR_ERR_DATA);
+  assert_string_equal(
+      diag.text,
+      "one has the 3 classes ant, bee, cat, and other the 3 classes bee, cat, "
+      "d\\x1bog: \"ant\" is only in the first: want the same names, or fewer there");
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_classes_align(&c, "one", &a, "other", &number, &diag), MR_ERR_DATA);
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_classes_align(&a, "one", &c, "other", &number, &diag), MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, "\"crane\" is in a list twice"));
+  const mr_classes_t *const list[] = {&c, &a};
+  const char *const of[] = {"one", "other"};
+  mr_classes_joined_t j;
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_classes_join(list, of, 2, &j, &diag), MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, "crane, ant, crane"));
+  assert_non_null(strstr(diag.text, "ant, bee, cat"));
+}
+
+static void equal_lists_and_missing_ones_need_no_numbers(void **state) {
+  static const char *const crane[] = {"crane", "ant", "crane"}, *const again[] = {"crane", "ant",
+                                                                                  "crane"};
+  const mr_classes_t a = {3, crane}, b = {3, again};
+  const mr_classes_t *const list[] = {&a, &b};
+  const char *const of[] = {"one", "other"};
+  int32_t *number;
+  mr_classes_joined_t j;
+  mr_diag_t diag = {0};
+  assert_true(mr_classes_same(&a, &b));
+  assert_true(mr_classes_same(NULL, NULL));
+  assert_false(mr_classes_same(&a, NULL));
+  assert_int_equal(mr_classes_align(&a, "one", &b, "other", &number, &diag), MR_OK);
+  assert_null(number);
+  assert_int_equal(mr_classes_align(NULL, "one", &b, "other", &number, &diag), MR_OK);
+  assert_null(number);
+  assert_int_equal(mr_classes_join(list, of, 2, &j, &diag), MR_OK); /* twice, but in both alike */
+  assert_int_equal(j.all.n, 3);
+  mr_classes_unjoin(&j);
+}
+
+static void a_long_list_is_cut_and_says_how_much(void **state) {
+  const char *room[NAMES];
+  char text[60];
+  write_words();
+  for (int i = 0; i < NAMES; i++) room[i] = word[i];
+  const mr_classes_t c = {NAMES, room};
+  mr_classes_text(&c, text, sizeof text);
+  assert_non_null(strstr(text, "name-0, name-919"));
+  const char *more = strstr(text, " and ");
+  assert_non_null(more);
+  int shown = 1;
+  for (const char *at = text; (at = strstr(at, ", ")); at++) shown++;
+  assert_int_equal(atoi(more + 5), NAMES - shown);
+  assert_string_equal(mr_classes_text(NULL, text, sizeof text), "no names");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(joined_lists_hold_each_name_once_and_say_where_it_went),
+      cmocka_unit_test(a_list_is_matched_by_name_or_its_first_name_without_a_place_is_reported),
+      cmocka_unit_test(both_lists_are_in_the_sentence),
+      cmocka_unit_test(equal_lists_and_missing_ones_need_no_numbers),
+      cmocka_unit_test(a_long_list_is_cut_and_says_how_much),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
