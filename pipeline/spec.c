@@ -114,6 +114,12 @@ int mr_spec_label(const mr_spec_t *spec) {
   return found;
 }
 
+int mr_spec_classes(const mr_spec_t *spec, int f) {
+  const mr_field_t *field = &spec->field[f];
+  if (field->classes) return field->classes->n;
+  return spec->dataset && spec->dataset->n_classes ? spec->dataset->n_classes : field->n_classes;
+}
+
 bool mr_spec_alike(const mr_spec_t *a, const mr_spec_t *b) {
   bool alike = a->n_fields == b->n_fields;
   for (int f = 0; f < a->n_fields && alike; f++)

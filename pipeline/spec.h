@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "base/classes.h"
 #include "base/dataset.h"
 #include "base/decls.h"
 #include "base/dtype.h"
@@ -44,6 +45,9 @@ typedef struct mr_field {
   bool label;    /* i32, no dimensions: a class, or MR_LABEL_NONE (base/dataset.h) if the record has
                     none or is excluded */
   int n_classes; /* label: classes are in [0,n_classes); 0: unknown */
+  const mr_classes_t *classes; /* label, and rows of numbers for its classes, one-hot: what the
+                                  numbers mean; owned by the stage that says so, from its plan to
+                                  forget.  NULL: numbers without names */
   float mean[3], std[3]; /* pictures of floats: a byte was 255 * (value * std + mean); of bytes: a
                             step normalises them so; std 0: unknown */
 } mr_field_t;
@@ -99,6 +103,9 @@ void mr_field_text(const mr_field_t *f, int64_t batch, char *text, size_t n);
 
 /* Index of the field of this name, or -1. */
 int mr_spec_find(const mr_spec_t *spec, const char *name);
+/* How many classes field f of a spec has, a label or one-hot rows: those that are named, else those
+   of the data set, which speaks of all labels, else the field's n_classes; 0: unknown. */
+int mr_spec_classes(const mr_spec_t *spec, int f);
 /* Index of the only label field; -1 without one, -2 if there are several. */
 int mr_spec_label(const mr_spec_t *spec);
 /* True if both have the same fields in the same order: equal names, and alike (mr_field_alike). */

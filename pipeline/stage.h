@@ -169,6 +169,14 @@ typedef struct mr_stage_def {
    metric whose name is reserved (mr_metric_check) or occurs twice.  diag may be NULL. */
 mr_err_t mr_stage_def_check(const mr_stage_def_t *def, mr_diag_t *diag);
 
+/* Labels of an order's inputs that its output numbers otherwise: number[p][f][c], c in [0,n[p][f]),
+   is the class in the output that input p calls c in field f.  NULL: that field of that input stays
+   as it is.  A renumbered field has its bit in mr_stage_t.writes. */
+typedef struct mr_renumber {
+  const int32_t *number[MR_MAX_PORTS][MR_FIELDS_MAX];
+  int n[MR_MAX_PORTS][MR_FIELDS_MAX];
+} mr_renumber_t;
+
 /* A planned or running stage; with workers=N one mr_stage_t for each worker, state shared. */
 struct mr_stage {
   const mr_stage_def_t *def;
@@ -197,7 +205,9 @@ struct mr_stage {
   uint16_t
       writes; /* source, map, join: plan may set it, bit f: fetch or run writes the value of field f
                  of output 0 into room that it is given (stage_source.h, stage_map.h) */
-  uint8_t from[MR_FIELDS_MAX]; /* map, join: set by mr_field_from */
+  uint8_t from[MR_FIELDS_MAX];   /* map, join: set by mr_field_from */
+  const mr_renumber_t *renumber; /* order, walk: plan may set it, from the stage's state: how labels
+                                    of its inputs become those of its output; NULL: unchanged */
   uint16_t reads;       /* filter: plan may set it, bit f: keep reads field f (stage_filter.h) */
   size_t scratch_bytes; /* map: plan may set it: bytes of scratch */
   void *scratch;        /* each worker's own, 64-aligned, zeros before its first call; NULL if

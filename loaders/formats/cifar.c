@@ -22,10 +22,16 @@ mr_err_t mr__cifar_plan(mr_stage_t *s, const mr_cifar_kind_t *kind, const char *
                         int n_classes, const char *names_file) {
   mr_cifar_t *t = s->state;
   MR_TRY(mr__split_plan(s, &t->split));
-  t->kind = kind, t->names_file = names_file;
+  mr_diag_t why = {0};
+  t->kind = kind;
   mr__class_names_usual(&t->names, class_name, n_classes);
+  bool short_enough = strlen(t->folder) < MR_CIFAR_PATH; /* else open refuses it */
+  mr_err_t e = short_enough ? mr__class_names_read(&t->names, t->folder, names_file, &why) : MR_OK;
+  if (e < 0) return mr_stage_relay(s, e, &why);
   t->dataset = (mr_dataset_t){kind->origin, n_classes, t->names.name};
+  t->named = (mr_classes_t){n_classes, t->names.name};
   s->out_spec[0] = mr_image_spec(mr__split_size(&t->split), &t->dataset);
+  s->out_spec[0].field[MR_LABEL].classes = &t->named;
   s->writes = 1 << MR_LABEL;
   return MR_OK;
 }
@@ -116,8 +122,7 @@ static mr_err_t open_store(mr_cifar_t *t, mr_diag_t *diag) {
   paths_t paths;
   mr_store_conf_t conf;
   MR_TRY(cifar_store_conf(t, &paths, &conf, diag));
-  MR_TRY(mr_store_open(&t->store, &conf, diag));
-  return mr__class_names_read(&t->names, t->folder, t->names_file, diag);
+  return mr_store_open(&t->store, &conf, diag);
 }
 
 mr_err_t mr__cifar_open(mr_stage_t *s) {

@@ -41,15 +41,15 @@ struct mr_cifar {
   mr_split_t split;
   mr_care_t care;
   const mr_cifar_kind_t *kind;
-  const char *names_file; /* in the folder */
-  int label_at;           /* offset of the label byte in a record */
+  int label_at; /* offset of the label byte in a record */
   mr_class_names_t names;
   mr_dataset_t dataset;
+  mr_classes_t named;
   mr_store_t *store;
 };
 
 /* Settles the output spec; call it after setting split.training and split.test.  The class names
-   are class_name[n_classes], static, unless the folder's names_file has others at open.
+   are class_name[n_classes], static, unless the folder's names_file has others.
    MR_ERR_CONFIG if the split is empty. */
 mr_err_t mr__cifar_plan(mr_stage_t *s, const mr_cifar_kind_t *kind, const char *const *class_name,
                         int n_classes, const char *names_file);

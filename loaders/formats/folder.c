@@ -30,6 +30,7 @@ typedef struct folder {
   mr_care_t care;
   mr_folder_list_t list; /* plan makes it */
   mr_dataset_t dataset;
+  mr_classes_t named;
   mr_files_t *files;
   mr_remote_conf_t url;
   mr_folder_remote_t *remote; /* from plan to forget; NULL: a folder here */
@@ -121,6 +122,8 @@ static mr_err_t folder_plan(mr_stage_t *s) {
                                .n_records = mr__split_size(&t->split),
                                .n_epochs = 1,
                                .dataset = &t->dataset};
+  t->named = (mr_classes_t){t->list.n_classes, t->list.name};
+  if (!t->list.numbered) s->out_spec[0].field[MR_LABEL].classes = &t->named;
   s->writes = 1 << MR_LABEL;
   return MR_OK;
 }

@@ -32,6 +32,7 @@ typedef struct mr_folder_list {
   const char *from;  /* the folder or list, for sentences; the caller's, used until listing ends */
   const char **name; /* [n_classes] of the classes, printable */
   int n_classes;
+  bool numbered;   /* a list of files gives numbers, and names say no more than these */
   uint64_t *empty; /* [n_empty] in text, of keys: the classes without a file, as they are named */
   int n_empty;
 } mr_folder_list_t;

@@ -194,6 +194,7 @@ static int by_label(const void *a, const void *b) {
 static mr_err_t number_labels(parse_t *p) {
   mr_folder_list_t *l = p->list;
   int most = 0;
+  l->numbered = true;
   for (int64_t i = 0; i < l->n; i++) {
     l->file[i].label = atoi(p->label[i].text);
     if (l->file[i].label > most) most = l->file[i].label;

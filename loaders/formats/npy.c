@@ -29,6 +29,7 @@ typedef struct npy {
   const char *number_at[MR_CLASSES_MAX];
   mr_class_names_t names;
   mr_dataset_t dataset;
+  mr_classes_t named; /* those of names=; n 0: none */
   mr_care_t care;
   mr_remote_conf_t url;
   mr_remote_t *remote;       /* of files at URLs, from plan to forget; NULL: none */
@@ -148,12 +149,24 @@ static mr_err_t peek_columns(npy_t *t, mr_diag_t *diag) {
   return t->label_field >= 0 ? peek_labels(t, diag) : MR_OK;
 }
 
-static void number_classes(npy_t *t) {
+/* Without names=, classes are called by their numbers. */
+static mr_err_t name_npy_classes(mr_stage_t *s) {
+  npy_t *t = s->state;
+  mr_diag_t why = {0};
+  if (t->names_file && t->label_field >= 0) {
+    t->names.n = mr_setting_given(s, offsetof(npy_t, classes)) ? (int)t->classes : 0;
+    mr_err_t e = mr__class_names_read(&t->names, NULL, t->names_file, &why);
+    if (e < 0) return mr_stage_relay(s, e, &why);
+    t->classes = t->names.n;
+    t->named = (mr_classes_t){t->names.n, t->names.name};
+    return MR_OK;
+  }
   for (int i = 0; i < t->classes; i++) {
     snprintf(t->number[i], sizeof t->number[i], "%d", i);
     t->number_at[i] = t->number[i];
   }
   mr__class_names_usual(&t->names, t->number_at, (int)t->classes);
+  return MR_OK;
 }
 
 static void npy_plan_fields(mr_stage_t *s) {
@@ -170,6 +183,7 @@ static void npy_plan_fields(mr_stage_t *s) {
     out->field[npy_field_of(t, i)] = mr_npy_column_field(&t->column[i], t->layout);
   if (t->label_field < 0) return;
   out->field[t->label_field] = mr_field_of_label(classes);
+  if (t->named.n) out->field[t->label_field].classes = &t->named;
   s->writes = (uint16_t)(1u << t->label_field);
 }
 
@@ -180,7 +194,7 @@ static mr_err_t npy_plan(mr_stage_t *s) {
   mr_err_t e = peek_columns(t, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
   MR_TRY(mr__split_plan_files(s, &t->split, t->column[0].n));
-  number_classes(t);
+  MR_TRY(name_npy_classes(s));
   npy_plan_fields(s);
   return MR_OK;
 }
@@ -218,7 +232,7 @@ static mr_err_t load_labels(npy_t *t, mr_diag_t *diag) {
                    t->label_file.path);
   for (int64_t i = 0; i < (int64_t)now->count && !t->care.lenient; i++)
     MR_TRY(check_label(t, i, diag));
-  return t->names_file ? mr__class_names_read(&t->names, NULL, t->names_file, diag) : MR_OK;
+  return MR_OK;
 }
 
 /* ---- reading ---- */
@@ -408,7 +422,7 @@ static const mr_opt_t npy_opts[] = {
     {.name = "names",
      .type = MR_OPT_STR,
      .offset = offsetof(npy_t, names_file),
-     .help = "File of the class names, one per line."},
+     .help = "File of the class names, one per line; without classes= there are as many as names."},
     {.name = "layout",
      .type = MR_OPT_ENUM,
      .offset = offsetof(npy_t, layout),

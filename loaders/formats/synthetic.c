@@ -15,6 +15,8 @@
 static const mr_dataset_t synthetic_dataset = {"synthetic", MR_SYNTHETIC_CLASSES,
                                                mr_synthetic_class};
 
+static const mr_classes_t synthetic_classes = {MR_SYNTHETIC_CLASSES, mr_synthetic_class};
+
 enum { KEPT_MAX = 50000 };
 
 typedef struct synthetic {
@@ -30,6 +32,7 @@ static mr_err_t synthetic_plan(mr_stage_t *s) {
   synthetic_t *t = s->state;
   if (t->n == 0) t->n = usual[t->split];
   s->out_spec[0] = mr_image_spec(t->n, &synthetic_dataset);
+  s->out_spec[0].field[MR_LABEL].classes = &synthetic_classes;
   s->writes = 1 << MR_LABEL | (t->n > KEPT_MAX ? 1 << MR_IMAGE : 0);
   return MR_OK;
 }

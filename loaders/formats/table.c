@@ -29,6 +29,7 @@ typedef struct table {
   int words_of;                           /* the field whose words are classes; -1: none */
   const char *word[MR_CLASSES_MAX];       /* [n_words] its words, sorted; in the indexes */
   int n_words;
+  int32_t number[MR_CLASSES_MAX]; /* [n_words] with names=: which class each is */
 } table_t;
 
 /* ---- columns over all files ---- */
@@ -196,6 +197,30 @@ static bool table_fits(int kind, int as) {
   }
 }
 
+/* Numbers the words by the names of names=.  A file that has none of the words, but as many names,
+   calls them otherwise, in their sorted order. */
+static mr_err_t number_words(mr_stage_t *s, table_t *t, const char *column) {
+  const mr_class_names_t *names = &t->source.names;
+  const mr_classes_t words = {t->n_words, t->word};
+  char one[300], other[300];
+  int found = 0;
+  for (int w = 0; w < t->n_words; w++) {
+    t->number[w] = -1;
+    for (int i = names->n - 1; i >= 0; i--)
+      if (!strcmp(names->name[i], t->word[w])) t->number[w] = i;
+    found += t->number[w] >= 0;
+  }
+  if (found == t->n_words) return MR_OK;
+  for (int w = 0; w < t->n_words; w++) t->number[w] = w;
+  if (!found && t->n_words == names->n) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_DATA,
+                       "setting names = %.200s: has %d names, %s, and column %.100s the %d words "
+                       "%s: want a name for each word, or as many others in their sorted order",
+                       t->source.names_file, names->n,
+                       mr_classes_text(&t->source.named, one, sizeof one), column, t->n_words,
+                       mr_classes_text(&words, other, sizeof other));
+}
+
 static mr_err_t settle_words(mr_stage_t *s, table_t *t, const char *column, int field) {
   mr_shard_source_t *base = &t->source;
   if (t->words_of >= 0)
@@ -203,10 +228,12 @@ static mr_err_t settle_words(mr_stage_t *s, table_t *t, const char *column, int 
                          "setting fields: %.100s is a second field as class, want at most one",
                          column);
   MR_TRY(collect_words(s, t, column));
-  if (!base->classes) base->classes = t->n_words;
   t->words_of = field;
+  if (base->names_file) return number_words(s, t, column);
+  if (!base->classes) base->classes = t->n_words;
   mr__class_names_usual(&base->names, t->word, t->n_words);
   base->dataset = (mr_dataset_t){"table", (int)base->classes, base->names.name};
+  base->named = (mr_classes_t){(int)base->classes, base->names.name};
   return MR_OK;
 }
 
@@ -251,6 +278,7 @@ static mr_err_t table_settle_field(mr_stage_t *s, const char *column, const char
   else
     f.dtype = dtype[as];
   snprintf(f.name, sizeof f.name, "%s", name);
+  if (as == AS_CLASS) f.classes = &base->named;
   if (as != AS_BYTES) s->writes |= (uint16_t)(1u << at);
   base->field[at] = (mr_shard_field_t){.want = 0, .as = as, .member = column};
   t->cell[at] = table_find(t, column);
@@ -373,6 +401,7 @@ static mr_err_t unpack_cell(const table_t *t, int field, char *cell, size_t n, m
   }
   if (as == AS_CLASS) {
     whole = class_of_word(t, cell, n);
+    if (whole >= 0 && base->names_file) whole = t->number[whole];
     if (whole < 0)
       return mr_fail(diag, MR_ERR_DATA,
                      "holds \"%.*s\", which is not among the words that were indexed as classes",

@@ -247,6 +247,23 @@ static mr_err_t tar_parse_number(const mr_shard_bytes_t *p, bool whole, int64_t 
                  whole ? " whole" : "");
 }
 
+/* The class that a member of text names: a number or, with names=, a name. */
+static mr_err_t tar_parse_class(const mr_shard_source_t *t, const mr_shard_bytes_t *p,
+                                int64_t *label, mr_diag_t *diag) {
+  const char *text = (const char *)p->data;
+  int64_t n = p->size;
+  if (tar_parse_number(p, true, label, NULL, NULL) >= 0) return MR_OK;
+  while (n && strchr(" \n\r\t", *text)) text++, n--;
+  while (n && strchr(" \n\r\t", text[n - 1])) n--;
+  for (int i = 0; i < t->named.n; i++)
+    if (n && strlen(t->named.name[i]) == (size_t)n && !memcmp(t->named.name[i], text, (size_t)n))
+      return *label = i, MR_OK;
+  return mr_fail(diag, MR_ERR_DATA, "holds \"%.*s\", want a whole number%s", (int)(n < 40 ? n : 40),
+                 text,
+                 t->named.n ? " or one of the names in names="
+                            : "; names=FILE, with a name a line, gives names their numbers");
+}
+
 static mr_err_t unpack_npy(const mr_field_t *f, const mr_shard_bytes_t *p, void *to,
                            mr_diag_t *diag) {
   mr_npy_t head;
@@ -273,7 +290,7 @@ static mr_err_t unpack_field(const mr_shard_source_t *t, int f, const mr_shard_b
   if (!p->data) return mr_fail(diag, MR_ERR_DATA, "is missing");
   switch (t->field[f].as) {
     case AS_LABEL:
-      MR_TRY(tar_parse_number(p, true, &whole, NULL, diag));
+      MR_TRY(tar_parse_class(t, p, &whole, diag));
       MR_TRY(mr__shard_check_label(t, whole, diag));
       *(int32_t *)v->data = (int32_t)whole;
       return MR_OK;

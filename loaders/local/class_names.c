@@ -22,17 +22,19 @@ static bool is_name(const char *s) {
   return n >= 1 && n <= 31;
 }
 
-/* Splits text into lines; false unless they are exactly names->n valid names. */
+/* Splits text into lines; false unless they are exactly names->n valid names, or some if that is
+   0. */
 static bool split_names(mr_class_names_t *names) {
-  int n = 0;
+  int n = 0, most = names->n ? names->n : MR_CLASSES_MAX;
   char *rest = names->text, *line;
   while ((line = strsep(&rest, "\n"))) {
     line[strcspn(line, "\r")] = 0;
     if (!*line) continue;
-    if (n == names->n || !is_name(line)) return false;
+    if (n == most || !is_name(line)) return false;
     names->name[n++] = line;
   }
-  return n == names->n;
+  if (!names->n) names->n = n;
+  return n && n == names->n;
 }
 
 mr_err_t mr__class_names_read(mr_class_names_t *names, const char *folder, const char *file,
@@ -42,12 +44,15 @@ mr_err_t mr__class_names_read(mr_class_names_t *names, const char *folder, const
   if (len >= (int)sizeof path)
     return mr_fail(diag, MR_ERR_CONFIG, "%s: the path is too long", file);
   FILE *f = mr_open_regular(path);
-  if (!f && errno == ENOENT && folder) return MR_OK;
+  if (!f && (errno == ENOENT || errno == ENOTDIR) && folder) return MR_OK;
   if (!f) return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", path, mr_open_reason(errno));
   size_t n = fread(names->text, 1, sizeof names->text, f);
   bool whole = n < sizeof names->text && !ferror(f) && !memchr(names->text, 0, n);
   fclose(f);
   names->text[whole ? n : 0] = 0;
   if (whole && split_names(names)) return MR_OK;
+  if (!names->n)
+    return mr_fail(diag, MR_ERR_DATA, "%s: want the names of 1 to %d classes, one a line", path,
+                   MR_CLASSES_MAX);
   return mr_fail(diag, MR_ERR_DATA, "%s: want the names of %d classes, one a line", path, names->n);
 }

@@ -16,9 +16,9 @@ typedef struct mr_class_names {
 void mr__class_names_usual(mr_class_names_t *names, const char *const *usual, int n);
 
 /* Replaces the names by those of folder/file, or of the path `file` if folder is NULL.  The file
-   must have names->n names of 1 to 31 bytes without control characters, else MR_ERR_DATA, and names
-   is undefined.  MR_OK, with names unchanged, if the folder has no such file; MR_ERR_IO if it
-   cannot be opened. */
+   must have names->n names of 1 to 31 bytes without control characters, or if that is 0 any number
+   from 1 to MR_CLASSES_MAX, which names->n becomes; else MR_ERR_DATA, and names is undefined.
+   MR_OK, with names unchanged, if the folder has no such file; MR_ERR_IO if it cannot be opened. */
 mr_err_t mr__class_names_read(mr_class_names_t *names, const char *folder, const char *file,
                               mr_diag_t *diag);
 

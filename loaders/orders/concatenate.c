@@ -10,6 +10,7 @@
 typedef struct concatenate {
   int n;
   int64_t length[MR_MAX_PORTS];
+  mr_inputs_t inputs;
 } concatenate_t;
 
 static mr_err_t concatenate_plan(mr_stage_t *s) {
@@ -17,6 +18,7 @@ static mr_err_t concatenate_plan(mr_stage_t *s) {
   int64_t sum = 0;
   MR_TRY(mr_inputs_plan(s, &t->n));
   MR_TRY(mr_inputs_alike(s, t->n));
+  MR_TRY(mr_inputs_join_classes(s, t->n, &t->inputs));
   for (int i = 0; i < t->n; i++) {
     t->length[i] = s->in_spec[i].n_records;
     if (t->length[i] > (INT64_C(1) << 62) / MR_MAX_PORTS)
@@ -76,6 +78,10 @@ static const mr_walk_def_t concatenate_walk = {
     .n_words = 1,
 };
 
+static void concatenate_forget(mr_stage_t *s) {
+  mr_inputs_forget(&((concatenate_t *)s->state)->inputs);
+}
+
 static const mr_hint_t concatenate_words[] = {
     {"chain concat chaindataset concatdataset", "concatenate", NULL}, {0}};
 
@@ -87,6 +93,7 @@ const mr_stage_def_t mr_stage_concatenate = {
     .out = {{"out", MR_FLOW_RECORDS, false}},
     .state_sz = sizeof(concatenate_t),
     .plan = concatenate_plan,
+    .forget = concatenate_forget,
     .order = &(const mr_order_def_t){.at = concatenate_order, .period = concatenate_period},
     .walk = &concatenate_walk,
 };

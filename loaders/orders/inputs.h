@@ -22,4 +22,22 @@ mr_err_t mr_inputs_plan(mr_stage_t *s, int *n);
 /* Checks that the inputs [0,n) have the same fields: MR_ERR_SHAPE names the first that differs. */
 mr_err_t mr_inputs_alike(mr_stage_t *s, int n);
 
+/* What joining the classes of the inputs has made: from plan to forget, in the stage's state. */
+typedef struct mr_inputs {
+  mr_classes_joined_t joined[MR_FIELDS_MAX]; /* by field; empty: no names */
+  mr_renumber_t renumber;
+  mr_dataset_t dataset;
+} mr_inputs_t;
+
+/* Gives each label of the output the classes of all inputs, and has those of inputs that number
+   them otherwise renumbered (mr_stage_t.renumber); an input without names keeps its numbers, which
+   is said.  After mr_inputs_alike.  MR_ERR_DATA names both lists: of one-hot rows, which are not
+   renumbered, or with a name twice; MR_ERR_NOMEM.  mr_inputs_forget frees what is in *t. */
+mr_err_t mr_inputs_join_classes(mr_stage_t *s, int n, mr_inputs_t *t);
+void mr_inputs_forget(mr_inputs_t *t);
+
+/* Checks that the classes of field f of inputs a and i have the same names, if both have names:
+   MR_ERR_DATA names both lists, and ends with `advice`. */
+mr_err_t mr_inputs_same_classes(mr_stage_t *s, int i, int f, const char *advice);
+
 #endif

@@ -7,6 +7,7 @@
 typedef struct interleave {
   int64_t cycle;
   int n;
+  mr_inputs_t inputs;
 } interleave_t;
 
 enum { TURN, OPENED, SLOT /* [cycle] its stream + 1; 0: none */, WORDS = SLOT + MR_MAX_PORTS };
@@ -16,6 +17,7 @@ static mr_err_t interleave_plan(mr_stage_t *s) {
   mr_spec_t *out = &s->out_spec[0];
   MR_TRY(mr_inputs_plan(s, &t->n));
   MR_TRY(mr_inputs_alike(s, t->n));
+  MR_TRY(mr_inputs_join_classes(s, t->n, &t->inputs));
   if (t->cycle > t->n) t->cycle = t->n;
   for (int i = 1; i < t->n; i++)
     if (__builtin_add_overflow(out->n_records, s->in_spec[i].n_records, &out->n_records))
@@ -118,6 +120,10 @@ static const mr_walk_def_t interleave_walk = {
     .n_words = WORDS,
 };
 
+static void interleave_forget(mr_stage_t *s) {
+  mr_inputs_forget(&((interleave_t *)s->state)->inputs);
+}
+
 const mr_stage_def_t mr_stage_interleave = {
     .name = "interleave",
     .help = "Takes records from several streams in turn (grain's InterleaveIterDataset).",
@@ -126,5 +132,6 @@ const mr_stage_def_t mr_stage_interleave = {
     .opts = interleave_opts,
     .state_sz = sizeof(interleave_t),
     .plan = interleave_plan,
+    .forget = interleave_forget,
     .walk = &interleave_walk,
 };

@@ -13,6 +13,7 @@ typedef struct mix {
   int n;
   int64_t share[MR_MAX_PORTS], sum; /* the weights as integers, and their sum */
   bool exact;
+  mr_inputs_t inputs;
 } mix_t;
 
 enum { INDEX, STOP }; /* words */
@@ -110,6 +111,7 @@ static mr_err_t mix_plan(mr_stage_t *s) {
   mix_t *t = s->state;
   MR_TRY(mr_inputs_plan(s, &t->n));
   MR_TRY(mr_inputs_alike(s, t->n));
+  MR_TRY(mr_inputs_join_classes(s, t->n, &t->inputs));
   MR_TRY(plan_shares(s));
   s->out_spec[0].n_records = mixed_records(s);
   if (s->out_spec[0].n_records < 1 && !s->in_spec[0].sequential)
@@ -206,6 +208,8 @@ static const mr_opt_t mix_opts[] = {
              "to integers, 233:100 for 7:3."},
     {0}};
 
+static void mix_forget(mr_stage_t *s) { mr_inputs_forget(&((mix_t *)s->state)->inputs); }
+
 static const mr_hint_t mix_words[] = {
     {"samplefromdatasets mixture interleavedatasets", "mix weights=7,3", NULL}, {0}};
 
@@ -218,6 +222,7 @@ const mr_stage_def_t mr_stage_mix = {
     .opts = mix_opts,
     .state_sz = sizeof(mix_t),
     .plan = mix_plan,
+    .forget = mix_forget,
     .order = &(const mr_order_def_t){.at = mix_order, .period = mix_period},
     .walk = &(const mr_walk_def_t){.next = mix_next, .skip = mix_skip, .n_words = 2},
 };

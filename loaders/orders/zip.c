@@ -45,6 +45,9 @@ static mr_err_t plan_stack(mr_stage_t *s) {
     const mr_field_t *in = &s->in_spec[0].field[f];
     mr_field_t *field = &out->field[f];
     *field = *in;
+    for (int i = 1; i < t->n; i++)
+      MR_TRY(mr_inputs_same_classes(
+          s, i, f, "the label is input a's: want the same classes, or prefix=A,B,.. to keep both"));
     if (in->label) continue;
     if (in->ragged || in->ndim + 1 >= MR_MAX_NDIM)
       return mr_stage_fail(s, MR_ERR_SHAPE,

@@ -124,12 +124,31 @@ static mr_err_t shard_source_check_fields(mr_stage_t *s, const mr_spec_t *out) {
   return MR_OK;
 }
 
-static void name_classes(mr_shard_source_t *t) {
+/* Without names=, classes are called by their numbers, which say nothing more. */
+static mr_err_t name_classes(mr_stage_t *s) {
+  mr_shard_source_t *t = s->state;
+  mr_diag_t why = {0};
+  t->named = (mr_classes_t){0};
+  if (t->names_file) {
+    t->names.n = (int)t->classes;
+    mr_err_t e = mr__class_names_read(&t->names, NULL, t->names_file, &why);
+    if (e < 0) return mr_stage_relay(s, e, &why);
+    t->classes = t->names.n;
+    t->named = (mr_classes_t){t->names.n, t->names.name};
+    return MR_OK;
+  }
   for (int i = 0; i < t->classes; i++) {
     snprintf(t->number[i], sizeof t->number[i], "%d", i);
     t->number_at[i] = t->number[i];
   }
   mr__class_names_usual(&t->names, t->number_at, (int)t->classes);
+  return MR_OK;
+}
+
+/* What labels are called, unless the kind has said it. */
+static void name_fields(mr_shard_source_t *t, mr_spec_t *out) {
+  for (int f = 0; f < t->n_fields && t->named.n; f++)
+    if (out->field[f].label && !out->field[f].classes) out->field[f].classes = &t->named;
 }
 
 static mr_err_t open_shards(mr_stage_t *s) {
@@ -166,7 +185,7 @@ mr_err_t mr__shard_source_plan(mr_stage_t *s, const mr_shard_kind_t *kind) {
   MR_TRY(cut_field_words(s, word, &n));
   MR_TRY(open_shards(s));
   MR_TRY(mr__split_plan_files(s, &t->split, t->shards->n_records));
-  name_classes(t);
+  MR_TRY(name_classes(s));
   t->dataset = (mr_dataset_t){kind->name, (int)t->classes, t->names.name};
   *out = (mr_spec_t){.flow = MR_FLOW_RECORDS,
                      .n_records = mr__split_size(&t->split),
@@ -175,6 +194,7 @@ mr_err_t mr__shard_source_plan(mr_stage_t *s, const mr_shard_kind_t *kind) {
   t->n_fields = t->n_wants = 0;
   MR_TRY(kind->settle(t, s, word, n, out));
   out->n_fields = t->n_fields;
+  name_fields(t, out);
   memcpy(t->spec, out->field, sizeof t->spec);
   if (s->elsewhere) mr_remote_rest(t->shards->remote);
   return shard_source_check_fields(s, out);
@@ -251,8 +271,6 @@ mr_err_t mr__shard_source_open(mr_stage_t *s) {
   if (e >= 0 && t->kind->group) e = mr_shard_groups_open(&t->groups, t->kind->group, &why);
   if (e >= 0 && t->shards->remote) e = mr_remote_start(t->shards->remote, &why);
   t->order_seen = t->order_jumps = 0;
-  if (e >= 0 && t->names_file && t->classes)
-    e = mr__class_names_read(&t->names, NULL, t->names_file, &why);
   return mr_stage_relay(s, e, &why);
 }
 

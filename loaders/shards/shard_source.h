@@ -86,6 +86,7 @@ struct mr_shard_source {
   char number[MR_CLASSES_MAX][12]; /* names of classes without a file of names */
   const char *number_at[MR_CLASSES_MAX];
   mr_dataset_t dataset;
+  mr_classes_t named;          /* those names, if they are given and not numbers */
   mr_shard_reads_t *reads;     /* from open to close */
   mr_shard_groups_t *groups;   /* as long; NULL: each part is of one record */
   atomic_bool foreseen;        /* the future is announced by foresee, not by ahead */
@@ -154,7 +155,7 @@ mr_err_t mr__shard_check_label(const mr_shard_source_t *t, int64_t label, mr_dia
    .unit = "classes", .def = "0", .hi = MR_CLASSES_MAX,                                           \
    .help = "Labels are in [0,classes); 0: unknown."},                                             \
   {.name = "names", .type = MR_OPT_STR, .offset = offsetof(mr_shard_source_t, names_file),        \
-   .help = "File of the class names, one per line."},                                             \
+   .help = "File of the class names, one per line; without classes= there are as many as names."},                                             \
   {.name = "id-base", .type = MR_OPT_INT, .offset = offsetof(mr_shard_source_t, id_base),         \
    .def = "0", .hi = 1e15,                                                                        \
    .help = "Id of the first record; give data sets that are used in one graph different ids."},   \

@@ -55,7 +55,7 @@ static void chain_plan_fields(mr__branch_t *b) {
     b->field[f].in = (uint8_t)(none ? MR__NO_FIELD : from % MR_FIELDS_MAX);
     b->field[f].end = MR__NO_FIELD;
     b->passes &= !none && from == f;
-    if ((runs || b->kind == MR__SOURCE) && is_written(b, f)) b->made[b->n_made++] = (uint8_t)f;
+    if (is_written(b, f)) b->made[b->n_made++] = (uint8_t)f;
   }
 }
 
@@ -67,7 +67,7 @@ static void pass_ends(mr_chain_t *c, int i) {
   for (int p = 0; p < b->n_in; p++) {
     mr__branch_t *below = &c->branch[b->in[p]];
     for (int f = 0; f < b->n_fields; f++) {
-      if (runs && (is_written(b, f) || b->field[f].port != p)) continue;
+      if (is_written(b, f) || (runs && b->field[f].port != p)) continue;
       int in = runs ? b->field[f].in : f;
       if (in < below->n_fields) below->field[in].end = b->field[f].end;
     }
@@ -249,4 +249,12 @@ mr_err_t mr__prog_copy(mr__prog_t *p, const mr__op_t *op, size_t n, mr_diag_t *d
   memcpy(p->op + p->n, op, n * sizeof *op);
   p->n += n;
   return MR_OK;
+}
+
+mr_err_t mr__prog_renumber(const mr__branch_t *b, int branch, int port, mr__prog_t *p) {
+  const mr_renumber_t *r = b->s.renumber;
+  bool some = false;
+  for (int f = 0; r && f < b->n_fields; f++) some |= r->number[port][f] != NULL;
+  mr__op_t op = {MR__OP_RENUMBER, branch, port, {0}};
+  return some ? mr__prog_push(p, op, b->s.diag) : MR_OK;
 }

@@ -13,6 +13,7 @@ static size_t part_begins(const mr_chain_t *c, const mr__op_t *op, size_t k) {
     case MR__OP_LEAF:
     case MR__OP_HOLE: break;
     case MR__OP_SEED:
+    case MR__OP_RENUMBER:
     case MR__OP_MAP: return part_begins(c, op, k - 1);
     case MR__OP_JOIN:
       for (int i = c->branch[op[k].node].n_in; i > 0; i--) k = part_begins(c, op, k - 1);

@@ -23,12 +23,19 @@ typedef enum mr__kind { MR__SOURCE, MR__ORDER, MR__MAP, MR__KEEP, MR__JOIN, MR__
 
 enum { MR__NO_FIELD = UINT8_MAX };
 
-typedef enum mr__code { MR__OP_LEAF, MR__OP_SEED, MR__OP_MAP, MR__OP_JOIN, MR__OP_HOLE } mr__code_t;
+typedef enum mr__code {
+  MR__OP_LEAF,
+  MR__OP_SEED,
+  MR__OP_MAP,
+  MR__OP_JOIN,
+  MR__OP_HOLE,
+  MR__OP_RENUMBER
+} mr__code_t;
 
 typedef struct mr__op {
   int32_t code; /* mr__code_t */
   int32_t node;
-  int64_t index;   /* LEAF: in the source; SEED: the counter */
+  int64_t index;   /* LEAF: in the source; SEED: the counter; RENUMBER: the input port */
   uint64_t key[2]; /* SEED; LEAF: key[0] is the slot of the fetch */
 } mr__op_t;
 
@@ -65,7 +72,8 @@ typedef struct mr__branch {
     uint8_t end;          /* the field of a finished record that this one becomes, if no later stage
                              writes it; else MR__NO_FIELD */
   } field[MR_FIELDS_MAX]; /* [n_fields] */
-  uint8_t made[MR_FIELDS_MAX]; /* [n_made] fields that a source, map or join writes */
+  uint8_t made[MR_FIELDS_MAX]; /* [n_made] fields that the stage writes: a source, map or join,
+                                  or an order that renumbers labels */
   int n_made;
   bool passes;                    /* MAP: before it runs, every output field is the input field of
                                      its number */
@@ -108,6 +116,10 @@ static inline const mr_spec_t *mr__branch_spec(const mr__branch_t *b) { return &
 /* Append one operation, or op[0,n) of another program.  MR_ERR_NOMEM with a sentence in diag. */
 mr_err_t mr__prog_push(mr__prog_t *p, mr__op_t op, mr_diag_t *diag);
 mr_err_t mr__prog_copy(mr__prog_t *p, const mr__op_t *op, size_t n, mr_diag_t *diag);
+
+/* Appends, behind the program of a record of input port of an order or walk, what renumbers its
+   labels, if they are renumbered. */
+mr_err_t mr__prog_renumber(const mr__branch_t *b, int branch, int port, mr__prog_t *p);
 
 /* Appends the program of the record at a position of an indexable branch.  MR_OK; *hole says
    whether the position is a hole: then nothing is appended.  Or a failure, with a sentence. */

@@ -23,7 +23,9 @@ static mr_err_t locate_order(mr_chain_t *c, int branch, int64_t position, mr__pr
   if (at.hole) return *hole = true, MR_OK;
   assert(at.port >= 0 && at.port < b->n_in);
   MR_TRY(mr__locate(c, b->in[at.port], at.index, p, hole));
-  if (*hole || !at.seeded) return MR_OK;
+  if (*hole) return MR_OK;
+  MR_TRY(mr__prog_renumber(b, branch, at.port, p));
+  if (!at.seeded) return MR_OK;
   mr__op_t op = {MR__OP_SEED, branch, (int64_t)at.counter, {at.key[0], at.key[1]}};
   return mr__prog_push(p, op, b->s.diag);
 }
@@ -197,6 +199,24 @@ static mr_err_t run_join(mr_chain_t *c, mr__branch_t *b, int level, bool into) {
   return MR_OK;
 }
 
+/* An order whose inputs number classes in their own ways. */
+static mr_err_t run_renumber(mr_chain_t *c, mr__branch_t *b, int port, int level, bool into) {
+  const mr_renumber_t *r = b->s.renumber;
+  if (c->level[level].hole) return MR_OK;
+  mr_rec_t *rec = &c->rec[level], out = begin_rec(c, b, level, into);
+  for (int k = 0; k < b->n_made; k++) {
+    int f = b->made[k];
+    int32_t label = *(const int32_t *)rec->field[f].data;
+    bool known = r->number[port][f] && label != MR_LABEL_NONE && !rec->skipped;
+    if (known && (label < 0 || label >= r->n[port][f]))
+      return mr_stage_fail(&b->s, MR_ERR_DATA, "a record of input %s has label %d, want [0,%d)",
+                           b->s.def->in[port].name, label, r->n[port][f]);
+    *(int32_t *)out.field[f].data = known ? r->number[port][f][label] : label;
+  }
+  *rec = out;
+  return MR_OK;
+}
+
 static void run_seed(mr_chain_t *c, const mr__op_t *op, int level) {
   mr_philox_t *rng = &c->level[level].rng;
   mr_philox_init(rng, op->key[0], op->key[1]);
@@ -214,6 +234,7 @@ mr_err_t mr__run(mr_chain_t *c, const mr__op_t *op, size_t n, bool into, mr_rec_
       case MR__OP_HOLE: set_hole(c, b, ++top); break;
       case MR__OP_SEED: run_seed(c, &op[k], top); break;
       case MR__OP_MAP: MR_TRY(run_map(c, b, top, into)); break;
+      case MR__OP_RENUMBER: MR_TRY(run_renumber(c, b, (int)op[k].index, top, into)); break;
       case MR__OP_JOIN:
         top -= b->n_in - 1;
         assert(top >= 0);

@@ -244,12 +244,25 @@ static mr_walk_t *below_of(const mr_walk_t *w, int i) {
   return w->below[i];
 }
 
-mr_err_t mr_walk_pull(mr_walk_t *w, int i) { return mr__walk_pull(below_of(w, i), w->x); }
+/* Renumbers the labels of the record that walk i has just given. */
+static mr_err_t walk_renumber(const mr_walk_t *w, int i) {
+  const mr__branch_t *b = &w->x->c->branch[w->branch];
+  int port = 0;
+  if (!b->s.renumber) return MR_OK;
+  while (port + 1 < b->n_in && b->in[port] != w->below[i]->branch) port++;
+  return mr__prog_renumber(b, w->branch, port, w->x->prog);
+}
+
+mr_err_t mr_walk_pull(mr_walk_t *w, int i) {
+  mr_err_t e = mr__walk_pull(below_of(w, i), w->x);
+  return e == MR_OK ? walk_renumber(w, i) : e;
+}
 void mr_walk_rewind(mr_walk_t *w, int i) { rewind_walk(below_of(w, i)); }
 
 mr_err_t mr_walk_pull_any(mr_walk_t *w, int i) {
   mr_walk_t *below = below_of(w, i);
-  return below->at ? pull_at(below, w->x, true) : mr__walk_pull(below, w->x);
+  mr_err_t e = below->at ? pull_at(below, w->x, true) : mr__walk_pull(below, w->x);
+  return e == MR_OK ? walk_renumber(w, i) : e;
 }
 
 mr_err_t mr_walk_seed(mr_walk_t *w, const uint64_t key[2], int64_t k) {

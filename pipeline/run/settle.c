@@ -266,6 +266,7 @@ static mr_err_t plan_node(mr_graph_t *g, int i, mr_diag_t *diag) {
   node->worker->n_workers = node->n_workers ? node->n_workers : 1;
   for (int p = 0; p < MR_MAX_PORTS; p++) node->worker->out_spec[p].flow = node->def->out[p].flow;
   node->worker->writes = node->worker->reads = 0;
+  node->worker->renumber = NULL;
   memset(node->worker->from, 0, sizeof node->worker->from);
   mr_err_t e = mr__default_seed(g, i, node->worker);
   if (e >= 0) e = mr__before_plan(node->worker);
