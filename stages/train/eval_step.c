@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "model/exec/device.h"
@@ -12,6 +13,7 @@
 #include "pipeline/stage_step.h"
 #include "stages/train/amp.h"
 #include "stages/train/fields.h"
+#include "stages/train/inputs.h"
 #include "stages/train/state.h"
 #include "stages/train/tally.h"
 #include "stages/train/team.h"
@@ -92,6 +94,10 @@ typedef struct eval_step {
   mr_train_team_t team;
 
   recalled_t recalled;
+  mr_train_inputs_t inputs; /* of the checkpoint, from plan or open to forget; none: older */
+  bool compared;            /* the classes of the batches have been compared with these */
+  mr_train_aligned_t aligned;
+  mr_dataset_t dataset; /* of the batches, with the classes of the checkpoint */
   mr_model_t model;
   mr_train_metrics_t metrics; /* of the reports */
   mr_params_t params;
@@ -134,6 +140,34 @@ static const mr_opt_t eval_step_opts[] = {
     {0},
 };
 
+/* Has the labels of the batches in the numbers of the checkpoint's model, and reports call them as
+   it does. */
+static mr_err_t compare_classes(mr_stage_t *s) {
+  eval_step_t *v = s->state;
+  mr_diag_t why = {0};
+  char of[256];
+  if (v->compared) return MR_OK;
+  mr_err_t e = mr_train_inputs_read(v->checkpoint, &v->inputs, &why);
+  if (e < 0) return mr_stage_relay(s, e, &why);
+  snprintf(of, sizeof of, "the checkpoint %.200s", v->checkpoint);
+  MR_TRY(mr_train_align(s, 0, &v->inputs.spec, of, &v->aligned));
+  v->compared = true;
+  const mr_dataset_t *d = s->in_spec[0].dataset;
+  int label = mr_spec_label(&s->in_spec[0]);
+  const mr_classes_t *c = label >= 0 ? s->in_spec[0].field[label].classes : NULL;
+  if (!d || !c) return MR_OK;
+  v->dataset = (mr_dataset_t){d->origin, c->n, c->name};
+  s->in_spec[0].dataset = &v->dataset;
+  return MR_OK;
+}
+
+static void eval_step_forget(mr_stage_t *s) {
+  eval_step_t *v = s->state;
+  mr_train_aligned_fini(&v->aligned);
+  mr_train_inputs_fini(&v->inputs);
+  v->compared = false;
+}
+
 static mr_err_t eval_step_plan(mr_stage_t *s) {
   eval_step_t *v = s->state;
   if (!v->checkpoint || !v->checkpoint[0])
@@ -141,6 +175,7 @@ static mr_err_t eval_step_plan(mr_stage_t *s) {
   mr_diag_t why = {0};
   if (mr_device_check(v->device, &why) < 0) return mr_stage_relay(s, why.code, &why);
   MR_TRY(mr_train_amp_plan(s, &v->amp));
+  if (access(v->checkpoint, R_OK) == 0) MR_TRY(compare_classes(s)); /* else open says more */
   s->out_spec[0] = mr_report_spec(s->in_spec[0].dataset, &v->metrics.list);
   return MR_OK;
 }
@@ -153,6 +188,7 @@ static mr_err_t recall_checkpoint(mr_stage_t *s) {
   mr_err_t e = mr_train_state_model(v->checkpoint, holds, &why);
   if (e >= 0) e = recall_model(&v->recalled, v->checkpoint, holds, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
+  MR_TRY(compare_classes(s));
   MR_TRY(mr_train_model_for(s, 0, v->recalled.def, v->recalled.state, &v->model));
   mr_model_text(&v->model, brings);
   static const mr_metric_id_t own[] = {MR_METRIC_ID_RECORDS};
@@ -209,7 +245,7 @@ static void eval_step_close(mr_stage_t *s) {
 
 static mr_err_t eval_step_step(mr_stage_t *s) {
   eval_step_t *v = s->state;
-  mr_tally_t tally = {.loss = &v->model.plan.loss};
+  mr_tally_t tally = {.loss = &v->model.plan.loss, .aligned = &v->aligned};
   mr_buf_t *b = NULL;
   mr_err_t e = mr_train_evaluate(s, 0, v->step, &v->params, &tally);
   if (e == MR_OK) e = mr_fresh(s, 0, &b);
@@ -249,6 +285,7 @@ const mr_stage_def_t mr_stage_eval_step = {
     .opts = eval_step_opts,
     .state_sz = sizeof(eval_step_t),
     .plan = eval_step_plan,
+    .forget = eval_step_forget,
     .open = eval_step_open,
     .close = eval_step_close,
     .step = &eval_step_run,

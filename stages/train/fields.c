@@ -11,12 +11,6 @@
 #include "model/train/train.h"
 #include "stages/norm.h"
 
-/* The number of classes of a label: the dataset's, if the stream has one, else the field's. */
-static int64_t fields_classes_of(const mr_spec_t *spec, const mr_field_t *f) {
-  if (!f->label) return 0;
-  return spec->dataset && spec->dataset->n_classes ? spec->dataset->n_classes : f->n_classes;
-}
-
 /* True for pictures that `normalize` has left as bytes or rounded to bf16. */
 static bool is_held_field(const mr_field_t *f) {
   if (f->ndim != 3 || f->layout == MR_LAYOUT_NONE) return false;
@@ -38,7 +32,7 @@ int mr_train_fields(const mr_spec_t *spec, mr_model_field_t *field) {
     field[n] = (mr_model_field_t){.name = f->name,
                                   .aval = mr_aval(held ? MR_F32 : f->dtype, f->ndim, f->dim),
                                   .layout = layout[f->layout],
-                                  .classes = fields_classes_of(spec, f),
+                                  .classes = f->label ? mr_spec_classes(spec, i) : 0,
                                   .held = held ? f->dtype : (mr_dtype_t)0,
                                   .channel = f->layout == MR_LAYOUT_HWC ? 2 : 0};
     memcpy(field[n].mean, f->mean, sizeof f->mean);
@@ -84,19 +78,22 @@ static void *fields_copy(size_t record, size_t n, size_t B, const void *from) {
   return to;
 }
 
-/* Takes b's fields, or copies of B records if b is short. */
+/* Takes b's fields, or copies of B records if b is short or has labels in other numbers. */
 static bool fields_take(mr_train_batch_t *t, const mr_spec_t *spec, const mr_loss_t *l,
-                        const mr_buf_t *b) {
+                        const mr_train_aligned_t *aligned, const mr_buf_t *b) {
   size_t n = (size_t)b->n, B = (size_t)spec->batch;
   assert(n == B || !spec->device); /* train-step refuses a short batch */
   for (int i = 0; i < l->n_fields; i++) {
     const mr_aval_t held = mr_loss_held(&l->field[i]);
     size_t record = mr_aval_bytes(&held);
-    t->field[i] = b->field[mr_spec_find(spec, l->field[i].name)].data;
-    if (n == B) continue;
+    int f = mr_spec_find(spec, l->field[i].name);
+    bool renumbered = aligned && aligned->number[f];
+    t->field[i] = b->field[f].data;
+    if (n == B && !renumbered) continue;
     t->field[i] = t->own[i] = fields_copy(record, n, B, t->field[i]);
     if (!t->own[i]) return false;
     int32_t *label = t->own[i];
+    if (renumbered) mr_train_aligned_apply(aligned, f, label, (int64_t)n);
     for (size_t k = n; l->field[i].classes && k < B; k++) label[k] = MR_LABEL_NONE;
   }
   if (!l->masked) return true;
@@ -107,9 +104,10 @@ static bool fields_take(mr_train_batch_t *t, const mr_spec_t *spec, const mr_los
 }
 
 mr_err_t mr_train_batch_init(mr_train_batch_t *t, mr_stage_t *s, const mr_spec_t *spec,
-                             const mr_loss_t *l, const mr_buf_t *b) {
+                             const mr_loss_t *l, const mr_train_aligned_t *aligned,
+                             const mr_buf_t *b) {
   *t = (mr_train_batch_t){.own = {NULL}};
-  if (fields_take(t, spec, l, b)) return MR_OK;
+  if (fields_take(t, spec, l, aligned, b)) return MR_OK;
   return mr_stage_no_memory(s, "padding a batch of %d records to %lld", b->n,
                             (long long)spec->batch);
 }

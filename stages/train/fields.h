@@ -5,6 +5,7 @@
 #include "model/exec/backend.h"
 #include "model/zoo/zoo.h"
 #include "pipeline/stage.h"
+#include "stages/train/align.h"
 
 /* Lists the fields of a stream of batches, except ragged ones, in field[MR_FIELDS_MAX]; returns how
    many, [0,MR_FIELDS_MAX].  Their names live as long as spec. */
@@ -22,11 +23,13 @@ typedef struct mr_train_batch {
 } mr_train_batch_t;
 
 /* Points t at b's fields or, if b is short, at copies padded to a whole batch with its last record,
-   which does not count.  They are copies because other stages share the buffer, and because one
-   from a link ends with its last record.  b must outlive t.  MR_OK, or MR_ERR_NOMEM with a
+   which does not count; labels that `aligned` renumbers (NULL: none) are copies too.  They are
+   copies because other stages share the buffer, and because one from a link ends with its last
+   record.  b must outlive t.  MR_OK, or MR_ERR_NOMEM with a
    sentence; fini frees the copies, also after a failure. */
 mr_err_t mr_train_batch_init(mr_train_batch_t *t, mr_stage_t *s, const mr_spec_t *spec,
-                             const mr_loss_t *l, const mr_buf_t *b);
+                             const mr_loss_t *l, const mr_train_aligned_t *aligned,
+                             const mr_buf_t *b);
 void mr_train_batch_fini(mr_train_batch_t *t);
 
 /* MR_OK, or MR_ERR_DATA if a label of a batch that lies on a device is outside the loss's classes;

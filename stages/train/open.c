@@ -156,6 +156,33 @@ static int64_t newest_epoch(const mr_train_progress_t *at, const mr_spec_t *in) 
   return at->epoch + (at->step > 0 && !at_end);
 }
 
+/* A checkpoint's model knows classes by number: those of the stream must be the same ones. */
+static mr_err_t open_check_classes(mr_stage_t *s, const mr_spec_t *then, mr_diag_t *diag) {
+  const train_t *v = s->state;
+  char one[300], other[300];
+  for (int f = 0; f < then->n_fields; f++) {
+    int now = mr_spec_find(&s->in_spec[IN_TRAIN], then->field[f].name);
+    const mr_classes_t *was = then->field[f].classes,
+                       *is = now < 0 ? NULL : s->in_spec[IN_TRAIN].field[now].classes;
+    if (!was || !is || mr_classes_same(was, is)) continue;
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: its model was trained on the %d classes %s of field %s, and input %s has "
+                   "the %d classes %s: want the same classes in the same order, or a new run",
+                   v->resume, was->n, mr_classes_text(was, one, sizeof one), then->field[f].name,
+                   s->in_name[IN_TRAIN], is->n, mr_classes_text(is, other, sizeof other));
+  }
+  return MR_OK;
+}
+
+static mr_err_t open_check_inputs(mr_stage_t *s, mr_diag_t *diag) {
+  const train_t *v = s->state;
+  mr_train_inputs_t then;
+  mr_err_t e = mr_train_inputs_read(v->resume, &then, diag);
+  if (e >= 0) e = open_check_classes(s, &then.spec, diag);
+  mr_train_inputs_fini(&then);
+  return e;
+}
+
 static mr_err_t load_state(train_t *v, mr_diag_t *diag) {
   char model[MR_MODEL_TEXT];
   mr_model_text(&v->model, model);
@@ -168,7 +195,8 @@ static mr_err_t resume_training(mr_stage_t *s) {
   const char *name = mr__train_optimizer_name[v->optimizer];
   if (!v->resume) return MR_OK;
   mr_diag_t why = {0};
-  mr_err_t e = load_state(v, &why);
+  mr_err_t e = open_check_inputs(s, &why);
+  if (e >= 0) e = load_state(v, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
   if (strcmp(v->at.optimizer, name))
     return mr_stage_fail(s, MR_ERR_CONFIG,
@@ -209,6 +237,9 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
   v->saved_step = -1;
   MR_TRY(resume_training(s));
   if (mr_train_step_put(v->step, &v->params, &why) < 0) return mr_stage_relay(s, why.code, &why);
+  v->inputs = mr_train_inputs_text(&s->in_spec[IN_TRAIN], &v->model.plan.loss);
+  if (!v->inputs) return mr_stage_no_memory(s, "the description of its inputs");
+  v->at.inputs = v->inputs;
   v->at.ema = (float)v->ema;
   mr__computes_text(&v->used.compute, v->at.computes);
   v->at.fp8_rules = mr__computes_rules(&v->amp);
@@ -228,6 +259,8 @@ void mr__train_stage_close(mr_stage_t *s) {
   while (v->read < v->begun) mr__train_flight_fini(&v->flight[v->read++ % MR_TRAIN_RING]);
   mr_buf_unref(v->saving);
   v->saving = NULL;
+  free(v->inputs);
+  v->inputs = NULL, v->at.inputs = NULL;
   mr_train_watch_fini(&v->watch);
   mr_params_fini(&v->params);
   mr_device_close(v->on);

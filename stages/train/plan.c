@@ -1,6 +1,7 @@
 /* Plans train-step: what follows from its settings and inputs: the model, the schedule, the length
    of the run, the outputs. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,9 +79,20 @@ static mr_err_t plan_input(mr_stage_t *s, int port) {
 
 /* Plans the evaluation inputs, which share one compiled function and so a batch size. */
 static mr_err_t plan_evaluation(mr_stage_t *s) {
-  for (int port = IN_VALID; port < MR_MAX_PORTS; port++)
-    if (s->in_linked[port]) MR_TRY(plan_input(s, port));
+  train_t *v = s->state;
+  char of[MR_IN_NAME_MAX + 16];
+  snprintf(of, sizeof of, "input %s", s->in_name[IN_TRAIN]);
+  for (int port = IN_VALID; port < MR_MAX_PORTS; port++) {
+    if (!s->in_linked[port]) continue;
+    MR_TRY(mr_train_align(s, port, &s->in_spec[IN_TRAIN], of, &v->aligned[port]));
+    MR_TRY(plan_input(s, port));
+  }
   return MR_OK;
+}
+
+void mr__train_stage_forget(mr_stage_t *s) {
+  train_t *v = s->state;
+  for (int port = 0; port < MR_MAX_PORTS; port++) mr_train_aligned_fini(&v->aligned[port]);
 }
 
 /* The size of a state, from the list of parameters, traced with one record. */

@@ -69,12 +69,13 @@ static const int32_t *report_truth(const mr_buf_t *batch, const mr_train_sight_t
 
 /* Writes record i's picture; room: of mr_train_value. */
 static void report_picture(mr_stage_t *s, int port, const mr_train_sight_t *sight,
-                           const mr_buf_t *batch, int i, int guess, void *room, mr_report_t *out) {
+                           const mr_buf_t *batch, int i, int32_t truth, int guess, void *room,
+                           mr_report_t *out) {
   const train_t *v = s->state;
   const mr_spec_t *spec = &s->in_spec[port];
   mr_picture_t *p = mr_report_add_picture(out);
   if (!p) return;
-  p->truth = report_truth(batch, sight)[i], p->guess = guess, p->key = batch->key[i];
+  p->truth = truth, p->guess = guess, p->key = batch->key[i];
   mr_train_picture(&spec->field[sight->picture],
                    mr_train_value(spec, batch, sight->picture, i, v->on, room), p);
 }
@@ -90,7 +91,8 @@ static mr_err_t report_samples(mr_stage_t *s, const mr_buf_t *batch) {
   if (!room) return mr_stage_no_memory(s, "a picture");
   mr_err_t e = mr__train_report_fresh(s, MR_REPORT_SAMPLE, &b);
   for (int i = 0; i < MR_TRAIN_SAMPLES && i < batch->n && e == MR_OK && b; i++)
-    report_picture(s, IN_TRAIN, &sight, batch, i, -1, room, b->data);
+    report_picture(s, IN_TRAIN, &sight, batch, i, report_truth(batch, &sight)[i], -1, room,
+                   b->data);
   free(room);
   return e == MR_OK ? mr__train_report_give(s, b) : e;
 }
@@ -105,14 +107,13 @@ mr_err_t mr__train_report_watched(mr_stage_t *s, const mr_buf_t *batch) {
 }
 
 void mr__train_report_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, const mr_buf_t *batch,
-                            int i, int guess) {
+                            int i, int32_t truth, int guess) {
   mr_buf_t *b;
   mr_train_sight_t sight;
   if (!mr_train_sight(&s->in_spec[port], tally->loss, &sight)) return;
-  int32_t truth = report_truth(batch, &sight)[i];
   if (mr_tally_confused(tally, truth, guess) > MR_TRAIN_WRONG) return;
   if (mr__train_report_fresh(s, MR_REPORT_WRONG, &b) < 0 || !b) return;
-  report_picture(s, port, &sight, batch, i, guess, NULL, b->data);
+  report_picture(s, port, &sight, batch, i, truth, guess, NULL, b->data);
   (void)mr__train_report_give(s, b); /* a failure here is the graph's, and ends the step anyway */
 }
 

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "stages/train/computes.h"
 
-enum { N_META = 15, TEXT = 192, N_GROUPS = 4, NAME = 256, VERSION = 2 };
+enum { N_META = 16, TEXT = 192, N_GROUPS = 4, NAME = 256, VERSION = 2 };
 
 const char *const mr_train_stream_name[MR_TRAIN_STREAMS] = {"in", "valid"};
 static const char *const group[N_GROUPS] = {"params", "adam.m", "adam.v", "ema"};
@@ -87,6 +87,7 @@ static void pack_meta(const char *model, const mr_train_progress_t *p, mr_state_
   snprintf(text + 7 * TEXT, TEXT, "%016" PRIx64, p->fp8_rules);
   if (p->fp8.n && p->fp8_rules)
     s->meta[n++] = (mr_st_meta_t){"millrace.fp8_rules", text + 7 * TEXT};
+  if (p->inputs) s->meta[n++] = (mr_st_meta_t){"millrace.inputs", p->inputs};
   s->n_meta = n;
 }
 

@@ -7,9 +7,9 @@
    (pipeline/graph/stream_at.h), which takes as long after a million steps as after one.  Text:
    millrace.model (mr_model_text: every setting that shapes the model), step, images, position,
    epoch, ledger, seed, unvalidated, the data's origin, the optimizer, a dynamic loss scale's state
-   (loss_scale: its five numbers), computes (mr__computes_text), fp8_rules (mr__computes_rules) and
-   the version of all this, each as "millrace.WORD". Version 1 had no version and no streams but the
-   training stream's position.
+   (loss_scale: its five numbers), computes (mr__computes_text), fp8_rules (mr__computes_rules),
+   inputs (mr_train_inputs_text) and the version of all this, each as "millrace.WORD". Version 1 had
+   no version and no streams but the training stream's position.
 
    The calls on a file return MR_OK, or fail with a sentence in diag: MR_ERR_IO, MR_ERR_DATA or
    MR_ERR_NOMEM. */
@@ -41,6 +41,8 @@ typedef struct mr_train_progress {
   mr_scale_state_t scale;                  /* of a dynamic loss scale; scale 0: none */
   char optimizer[16];                      /* the optimizer whose moments adam.m and adam.v are */
   char computes[MR_TRAIN_COMPUTES];        /* mr__computes_text; "": an older checkpoint */
+  const char *inputs;                      /* mr_train_inputs_text, which outlives the states made
+                                              of this; NULL: none; not read from files */
   mr_train_fp8_t fp8;                      /* belongs to the step; not read from files */
   uint64_t fp8_rules;                      /* mr__computes_rules; 0: an older checkpoint */
   mr_stream_at_t stream[MR_TRAIN_STREAMS]; /* between two steps, or validations */

@@ -91,7 +91,7 @@ static mr_err_t tally_count(evaluation_t *v, const flight_t *f, const mr_eval_ro
     if (!tally_confuse(t, truth[i], guess))
       return mr_stage_no_memory(v->s, "the confusion matrix of %lld classes",
                                 (long long)t->n_classes);
-    if (guess != truth[i] && t->wrong) t->wrong(v->s, t, v->port, f->b, i, guess);
+    if (guess != truth[i] && t->wrong) t->wrong(v->s, t, v->port, f->b, i, truth[i], guess);
   }
   return MR_OK;
 }
@@ -119,7 +119,9 @@ static mr_err_t read_rows(evaluation_t *v, int64_t most) {
 static mr_err_t evaluate_batch(evaluation_t *v, mr_buf_t *b) {
   flight_t *f = &v->flight[v->begun % MR_TRAIN_RING];
   const mr_spec_t *spec = &v->s->in_spec[v->port];
-  mr_err_t e = b->n ? mr_train_batch_init(&f->fields, v->s, spec, v->tally->loss, b) : MR_OK;
+  mr_err_t e =
+      b->n ? mr_train_batch_init(&f->fields, v->s, spec, v->tally->loss, v->tally->aligned, b)
+           : MR_OK;
   if (e >= 0 && b->n) e = mr_eval_step_run(v->step, v->params, f->fields.field, v->s->diag);
   if (e >= 0 && b->n) {
     f->b = b, v->begun++;

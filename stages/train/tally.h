@@ -6,10 +6,12 @@
 #include "model/train/train.h"
 #include "pipeline/graph/stream_at.h"
 #include "pipeline/stage.h"
+#include "stages/train/align.h"
 
 /* Counts of an evaluation. */
 typedef struct mr_tally {
   const mr_loss_t *loss;                  /* the loss to evaluate */
+  const mr_train_aligned_t *aligned;      /* how the port's labels are renumbered; NULL: not */
   bool stopped;                           /* by an orderly stop: the counts are incomplete */
   int64_t records;                        /* records that count */
   double losses, metric[MR_LOSS_METRICS]; /* sums over these */
@@ -18,15 +20,16 @@ typedef struct mr_tally {
   mr_confused_t *confused; /* [room] heap: cells of the confusion matrix, found by hashing; free
                               ones count 0 */
   size_t n_confused, room;
-  /* Called for every record with a wrong guess, after it is counted; NULL: not called. */
+  /* Called for every record of class truth with a wrong guess, after it is counted; NULL: not
+     called. */
   void (*wrong)(mr_stage_t *s, const struct mr_tally *tally, int port, const mr_buf_t *b, int i,
-                int guess);
+                int32_t truth, int guess);
 } mr_tally_t;
 
 /* Reads port up to the end of an epoch, or of the stream, and counts; step takes the port's
-   batches.  Blocks.  tally: zero but for loss, at and wrong; the caller ends it with mr_tally_fini,
-   also after a failure.  MR_OK.  MR_END if the stream ended and no record counted, or if an orderly
-   stop was requested meanwhile (tally->stopped).  Or a failure. */
+   batches.  Blocks.  tally: zero but for loss, aligned, at and wrong; the caller ends it with
+   mr_tally_fini, also after a failure.  MR_OK.  MR_END if the stream ended and no record counted,
+   or if an orderly stop was requested meanwhile (tally->stopped).  Or a failure. */
 mr_err_t mr_train_evaluate(mr_stage_t *s, int port, mr_eval_step_t *step, const mr_params_t *params,
                            mr_tally_t *tally);
 

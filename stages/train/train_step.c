@@ -87,7 +87,8 @@ static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t ki
                                     mr_stream_at_t *at) {
   train_t *v = s->state;
   if (!s->in_linked[port]) return MR_OK;
-  mr_tally_t tally = {.loss = &v->eval_loss, .wrong = mr__train_report_wrong};
+  mr_tally_t tally = {
+      .loss = &v->eval_loss, .aligned = &v->aligned[port], .wrong = mr__train_report_wrong};
   if (at) tally.at = *at;
   mr_err_t e = mr_train_evaluate(s, port, v->eval, &v->params, &tally);
   v->step_t0 = mr_now_s();
@@ -227,7 +228,7 @@ static mr_err_t begin_step(mr_stage_t *s, mr_buf_t *batch, int64_t step) {
   }
   const mr_train_in_t in = {.step = step, .seed = v->at.seed, .lr = f->lr};
   mr_err_t e =
-      mr_train_batch_init(&f->fields, s, &s->in_spec[IN_TRAIN], &v->model.plan.loss, batch);
+      mr_train_batch_init(&f->fields, s, &s->in_spec[IN_TRAIN], &v->model.plan.loss, NULL, batch);
   if (e >= 0 && v->there)
     e = mr_train_check_labels(s, &s->in_spec[IN_TRAIN], &v->model.plan.loss, batch);
   mr_diag_t diag = {0};

@@ -5,6 +5,7 @@
 #include "model/optim/schedule.h"
 #include "stages/train/amp.h"
 #include "stages/train/fields.h"
+#include "stages/train/inputs.h"
 #include "stages/train/state.h"
 #include "stages/train/tally.h"
 #include "stages/train/team.h"
@@ -52,8 +53,10 @@ typedef struct train {
   mr__train_flight_t flight[MR_TRAIN_RING];
   int64_t begun, read; /* steps begun and read; the others are in flight */
   mr_eval_step_t *eval;
+  mr_train_aligned_t aligned[MR_MAX_PORTS]; /* evaluation inputs, from plan to forget */
   mr_loss_t eval_loss; /* the model's, of fields as valid and test hold them; if eval_batch */
   mr_train_progress_t at;
+  char *inputs;       /* heap, from open to close: what checkpoints say of the input in */
   int64_t eval_batch; /* 0: neither is linked */
   mr_buf_t *saving;   /* a state whose parameters are being copied from the device; NULL: none */
   int64_t saved_step; /* step of the latest state given or loaded, -1: none */
@@ -82,6 +85,8 @@ mr_err_t mr__train_plan_scale(mr_stage_t *s); /* reads setting loss-scale; MR_ER
 /* def.c: the model of a stage, and the model's settings in the stage's state, behind train_t. */
 const mr_model_def_t *mr__train_model_of(const mr_stage_t *s);
 void *mr__train_model_state(const mr_stage_t *s);
+
+void mr__train_stage_forget(mr_stage_t *s);
 
 /* open.c: compiles the step and fills its parameters, or frees both. */
 mr_err_t mr__train_stage_open(mr_stage_t *s);
@@ -114,6 +119,6 @@ bool mr__train_watched(const mr_stage_t *s, int64_t step);
 mr_err_t mr__train_report_watched(mr_stage_t *s, const mr_buf_t *batch);
 /* Reports a few pictures of each cell of the confusion matrix (mr_tally_t.wrong). */
 void mr__train_report_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, const mr_buf_t *batch,
-                            int i, int guess);
+                            int i, int32_t truth, int guess);
 
 #endif
