@@ -38,7 +38,7 @@ typedef struct subscriber {
 
 struct mr_cast {
   mr__socket_t k;
-  mr_spec_t spec; /* its dataset is only in `welcome` */
+  mr_spec_t spec; /* its names are only in `welcome` */
   char *welcome;  /* [n_welcome] body of the answer to "NAME spec" */
   size_t n_welcome;
   char name[MR_LINK_NAME_MAX];
@@ -59,6 +59,7 @@ mr_cast_t *mr_cast_open(const mr_link_cfg_t *cfg, const mr_spec_t *spec, mr_diag
   mr_cast_t *c = calloc(1, sizeof *c);
   if (!c) return mr_no_memory(diag, "a publisher"), NULL;
   c->spec = *spec, c->spec.dataset = NULL;
+  for (int f = 0; f < c->spec.n_fields; f++) c->spec.field[f].classes = NULL;
   c->window = cfg->window ? cfg->window : MR__LINK_WINDOW;
   c->linger_ms = cfg->linger_ms ? cfg->linger_ms : MR__LINK_LINGER_MS;
   strncpy(c->name, cfg->name, sizeof c->name - 1);

@@ -176,7 +176,7 @@ struct mr_link {
 
   mr_spec_t spec; /* known: have_spec */
   bool have_spec, spec_is_wanted;
-  void *names; /* owned: memory of the spec's dataset */
+  void *names; /* owned: memory of the spec's names */
 
   /* sending end: buffers [first_held,next) are held, of which those before `sent` are in flight;
      those before first_held are released */

@@ -16,7 +16,7 @@ struct mr_listen {
   char name[MR_LINK_NAME_MAX];
   int window;
   mr_spec_t spec;
-  void *names; /* memory of the spec's dataset */
+  void *names; /* memory of the spec's names */
   bool takes, have_spec, ended;
   bool checked; /* the publisher has the expected spec; checked again after each silence */
   bool pool_is_given;

@@ -2,10 +2,11 @@
 
    The server decides what they are, so planning asks it for the spec; running is the work of
    link-in. */
-#include <string.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "links/source_private.h"
+#include "links/wire.h"
 #include "pipeline/stage_step.h"
 
 static const mr_opt_t source_opts[] = {
@@ -49,25 +50,20 @@ static const mr_opt_t source_opts[] = {
      .help = "How long to wait for the server's answer before anything runs."},
     {0}};
 
-/* Copies one of the server's strings, so that it outlives the link. */
-static const char *source_keep(source_t *t, size_t *used, const char *text) {
-  size_t n = strlen(text) + 1;
-  if (*used + n > MR__SOURCE_NAMES) return "";
-  char *at = memcpy(t->names + *used, text, n);
-  *used += n;
-  return at;
+mr_err_t mr__source_keep_spec(mr_stage_t *s, const mr_spec_t *spec) {
+  enum { ROOM = 256 << 10 }; /* more than a message has room for */
+  source_t *t = s->state;
+  void *wire = malloc(ROOM);
+  size_t n = wire ? mr__link_spec_write(spec, wire, ROOM) : 0;
+  free(t->names), t->names = NULL;
+  bool good = n && mr__link_spec_read(wire, n, &s->out_spec[0], &t->names);
+  free(wire);
+  return good ? MR_OK : mr_stage_no_memory(s, "the names of a server's classes");
 }
 
-void mr__source_keep_dataset(source_t *t, mr_spec_t *spec) {
-  size_t used = 0;
-  const mr_dataset_t *d = spec->dataset;
-  if (!d) return;
-  t->dataset.origin = source_keep(t, &used, d->origin);
-  t->dataset.n_classes = d->n_classes < MR__SOURCE_CLASSES ? d->n_classes : MR__SOURCE_CLASSES;
-  t->dataset.class_name = t->class_name;
-  for (int i = 0; i < t->dataset.n_classes; i++)
-    t->class_name[i] = source_keep(t, &used, d->class_name[i]);
-  spec->dataset = &t->dataset;
+static void source_forget(mr_stage_t *s) {
+  source_t *t = s->state;
+  free(t->names), t->names = NULL;
 }
 
 static mr_err_t source_ask(mr_stage_t *s, mr_link_t *link) {
@@ -82,9 +78,7 @@ static mr_err_t source_ask(mr_stage_t *s, mr_link_t *link) {
                                          : " (an end with a key refuses peers without one)");
     if (!mr_link_spec(link)) mr_link_wait(link, 50);
   }
-  s->out_spec[0] = *mr_link_spec(link);
-  mr__source_keep_dataset(s->state, &s->out_spec[0]);
-  return MR_OK;
+  return mr__source_keep_spec(s, mr_link_spec(link));
 }
 
 static mr_err_t source_plan(mr_stage_t *s) {
@@ -135,6 +129,7 @@ const mr_stage_def_t mr_stage_source = {
     .opts = source_opts,
     .state_sz = sizeof(source_t),
     .plan = source_plan,
+    .forget = source_forget,
     .open = source_open,
     .close = source_close,
     .report = source_report,

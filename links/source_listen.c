@@ -30,9 +30,8 @@ static mr_err_t source_listen_ask(mr_stage_t *s, mr_listen_t *listen) {
     mr_listen_fds(listen, &fd, &ms);
     if (!mr_listen_spec(listen) && !mr_listen_pending(listen)) poll(&fd, 1, ms < 50 ? ms : 50);
   }
-  s->out_spec[0] = *mr_listen_spec(listen);
+  MR_TRY(mr__source_keep_spec(s, mr_listen_spec(listen)));
   s->out_spec[0].n_epochs = 0; /* its length is unknown */
-  mr__source_keep_dataset(s->state, &s->out_spec[0]);
   return MR_OK;
 }
 

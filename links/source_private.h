@@ -6,21 +6,18 @@
 #include "links/link_stage.h"
 #include "links/listen.h"
 
-enum { MR__SOURCE_CLASSES = 1024, MR__SOURCE_NAMES = 32 << 10 };
-
 typedef struct source {
   mr_link_in_t in; /* first: link-in works on it */
   int64_t wait;
   const char *subscribe; /* NULL: a server's stream */
   mr_listen_t *listen;
   mr_listen_stats_t heard;
-  mr_dataset_t dataset;
-  const char *class_name[MR__SOURCE_CLASSES];
-  char names[MR__SOURCE_NAMES];
+  void *names; /* heap, from plan to forget: the names in the spec of what comes */
 } source_t;
 
-/* Copies the dataset's strings into t, so that they outlive the link. */
-void mr__source_keep_dataset(source_t *t, mr_spec_t *spec);
+/* Makes the spec of a link or listener the output's, with copies of its names, which the link does
+   not outlive.  MR_OK; MR_ERR_NOMEM. */
+mr_err_t mr__source_keep_spec(mr_stage_t *s, const mr_spec_t *spec);
 
 mr_err_t mr__source_listen_plan(mr_stage_t *s);
 mr_err_t mr__source_listen_open(mr_stage_t *s);

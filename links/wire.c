@@ -181,9 +181,11 @@ static const char *wire_take(const char **at, size_t *left, size_t n) {
   return part;
 }
 
-/* The number of classes of a label field: the field's own or, for the only label, the dataset's. */
+/* The number of classes of a label field: those it names, its own number or, for the only label,
+   the dataset's; the least of them. */
 static int wire_classes_of(const mr_spec_t *spec, int f) {
   int own = spec->field[f].n_classes ? spec->field[f].n_classes : INT32_MAX;
+  if (spec->field[f].classes && spec->field[f].classes->n < own) own = spec->field[f].classes->n;
   int named = spec->dataset && spec->dataset->n_classes && mr_spec_label(spec) == f
                   ? spec->dataset->n_classes
                   : INT32_MAX;

@@ -134,7 +134,7 @@ bool mr__link_offsets_fit(const void *offset, int n, const mr_field_t *field, in
    BYTES. */
 size_t mr__link_spec_write(const mr_spec_t *spec, void *out, size_t cap);
 /* Reads a spec; false if the bytes are not a spec, or without memory.  *names holds its dataset
-   (NULL without one); the caller frees it after the spec. */
+   and the names of classes (NULL without any); the caller frees it after the spec. */
 bool mr__link_spec_read(const void *in, size_t n, mr_spec_t *spec, void **names);
 /* True if buffers of a can be taken for buffers of b.  If not, why[0,n) says what differs, and
    names the field: "field tokens: u32[4,<=7] there, u32[4,<=9] here", where a is there. */

@@ -30,6 +30,23 @@ static bool gather_alike(const mr_spec_t *a, const mr_spec_t *b) {
          a->n_records == b->n_records && a->n_epochs == b->n_epochs;
 }
 
+/* The slices of a batch come from one data set, so that other names of its classes are a mistake.
+ */
+static mr_err_t gather_check_classes(mr_stage_t *s, int i) {
+  char one[300], other[300];
+  for (int f = 0; f < s->in_spec[0].n_fields; f++) {
+    const mr_classes_t *a = s->in_spec[0].field[f].classes, *b = s->in_spec[i].field[f].classes;
+    if (!a || !b || mr_classes_same(a, b)) continue;
+    return mr_stage_fail(s, MR_ERR_DATA,
+                         "inputs a and %s are not slices of the same batches: field %s has the %d "
+                         "classes %s in a and the %d classes %s in %s",
+                         s->def->in[i].name, s->in_spec[0].field[f].name, a->n,
+                         mr_classes_text(a, one, sizeof one), b->n,
+                         mr_classes_text(b, other, sizeof other), s->def->in[i].name);
+  }
+  return MR_OK;
+}
+
 static mr_err_t gather_plan(mr_stage_t *s) {
   gather_t *t = s->state;
   mr_spec_t *out = &s->out_spec[0];
@@ -40,6 +57,7 @@ static mr_err_t gather_plan(mr_stage_t *s) {
                            "inputs a and %s are not slices of the same batches: want the same "
                            "records, sizes and epochs",
                            s->def->in[t->n].name);
+    MR_TRY(gather_check_classes(s, t->n));
     most += s->in_spec[t->n].batch;
   }
   for (int i = t->n; i < MR_MAX_PORTS; i++)

@@ -269,6 +269,87 @@ static void specs_that_differ_name_the_field(void **state) {
   assert_true(mr__link_spec_same(&spec, &spec, (char[1]){0}, 1));
 }
 
+/* ---- names of classes ---- */
+
+enum { MOST_NAMES = 40 };
+typedef struct named {
+  char text[MR_FIELDS_MAX + 1][MOST_NAMES][12];
+  const char *name[MR_FIELDS_MAX + 1][MOST_NAMES];
+  mr_classes_t list[MR_FIELDS_MAX + 1];
+  mr_dataset_t dataset;
+} named_t;
+
+static void write_list(round_t *r, named_t *t, int l, int n) {
+  for (int i = 0; i < n; i++) {
+    snprintf(t->text[l][i], sizeof t->text[l][i], "c%d", draw(r, 1000));
+    t->name[l][i] = t->text[l][i];
+  }
+  t->list[l] = (mr_classes_t){n, t->name[l]};
+}
+
+/* Gives a spec names: some of its fields those of its data set, some their own. */
+static void name_spec(round_t *r, named_t *t, mr_spec_t *spec) {
+  int last = MR_FIELDS_MAX;
+  write_list(r, t, last, 1 + draw(r, MOST_NAMES));
+  if (one_in(r, 2)) {
+    t->dataset = (mr_dataset_t){"some", t->list[last].n, t->list[last].name};
+    spec->dataset = &t->dataset;
+  }
+  for (int f = 0; f < spec->n_fields; f++) {
+    write_list(r, t, f, 1 + draw(r, MOST_NAMES));
+    if (one_in(r, 2)) spec->field[f].classes = &t->list[one_in(r, 2) ? f : last];
+  }
+}
+
+static void names_of_classes_arrive_with_their_fields(void **state) {
+  round_t r = round_first(2000);
+  static named_t t;
+  static char wire[64 << 10];
+  while (round_next(&r)) {
+    mr_spec_t spec = some_spec(&r), got;
+    void *names;
+    name_spec(&r, &t, &spec);
+    size_t n = mr__link_spec_write(&spec, wire, sizeof wire);
+    round_check(&r, n && mr__link_spec_read(wire, n, &got, &names), "a spec is lost");
+    for (int f = 0; f < spec.n_fields; f++)
+      round_check(&r, mr_classes_same(got.field[f].classes, spec.field[f].classes), "field %d", f);
+    round_check(&r, !spec.dataset == !got.dataset, "a data set");
+    if (spec.dataset) {
+      const mr_classes_t a = {spec.dataset->n_classes, spec.dataset->class_name},
+                         b = {got.dataset->n_classes, got.dataset->class_name};
+      round_check(&r, mr_classes_same(&a, &b), "names of a data set");
+    }
+    mr_spec_t none;
+    void *unread = NULL;
+    round_check(&r, !mr__link_spec_read(wire, n - 1, &none, &unread), "a name that is cut");
+    free(names), free(unread);
+  }
+}
+
+static void ends_with_other_classes_tell_each_other_both_lists(void **state) {
+  static const char *const one[] = {"ant", "bee", "cat"}, *const other[] = {"bee", "cat", "dog"};
+  const mr_classes_t a = {3, one}, b = {3, other};
+  mr_diag_t diag = {0};
+  mr_spec_t spec = {
+      .flow = MR_FLOW_BATCHES, .n_fields = 1, .field = {mr_field_of_label(3)}, .batch = 4};
+  mr_spec_t more = spec;
+  spec.field->classes = &a, more.field->classes = &b;
+  mr_link_cfg_t cfg = {.name = "edge", .address = "tcp://127.0.0.1:*", .bind = true};
+  mr_link_t *out = mr_link_open_out(&cfg, &spec, 0, &diag);
+  assert_non_null(out);
+  mr_link_cfg_t comes = {.name = "edge", .address = mr_link_address(out)};
+  mr_link_t *in = mr_link_open_in(&comes, &more, NULL, &diag);
+  assert_non_null(in);
+  while (mr_link_pump(in, &diag) >= 0) mr_link_pump(out, NULL), mr_link_wait(in, 1);
+  assert_int_equal(diag.code, MR_ERR_SHAPE);
+  assert_non_null(strstr(diag.text,
+                         "field label: the 3 classes ant, bee, cat there, the 3 classes bee, cat, "
+                         "dog here"));
+  mr_link_close(in), mr_link_close(out);
+  more.field->classes = NULL; /* an end that knows no names says nothing against them */
+  assert_true(mr__link_spec_same(&spec, &more, (char[1]){0}, 1));
+}
+
 static void two_ends_of_other_fields_tell_each_other(void **state) {
   mr_diag_t diag = {0};
   mr_spec_t spec = {.flow = MR_FLOW_BATCHES,
@@ -324,6 +405,8 @@ int main(void) {
       cmocka_unit_test(specs_that_differ_name_the_field),
       cmocka_unit_test(specs_of_changed_bytes_are_refused_or_sane),
       cmocka_unit_test(offsets_and_lengths_that_lie_are_refused),
+      cmocka_unit_test(names_of_classes_arrive_with_their_fields),
+      cmocka_unit_test(ends_with_other_classes_tell_each_other_both_lists),
       cmocka_unit_test(two_ends_of_other_fields_tell_each_other),
       cmocka_unit_test(plain_frames_hold_every_field),
       cmocka_unit_test(every_byte_of_every_field_arrives),

@@ -308,6 +308,17 @@ static void numbers_without_names_are_kept_and_said(void **state) {
   assert_string_equal(got.classes, "no names"); /* it has numbers beyond the names */
 }
 
+static void slices_of_other_classes_are_not_gathered(void **state) {
+  run_text(
+      "named ant,bee,cat ! batch 8 host=0/2 ! gather name=g ! take  "
+      "named ant,bee,cat ! batch 8 host=1/2 ! g.b");
+  assert_string_equal(got.classes, "ant, bee, cat");
+  refused(
+      "named ant,bee,cat ! batch 8 host=0/2 ! gather name=g ! take  "
+      "named bee,ant,cat ! batch 8 host=1/2 ! g.b",
+      (const char *[]){"ant, bee, cat", "bee, ant, cat", "inputs a and b", NULL});
+}
+
 static void each_side_of_a_zip_keeps_its_names(void **state) {
   run_text(
       "named ant,bee,cat ! zip name=j prefix=l-,r- ! batch 10 ! take  "
@@ -479,6 +490,7 @@ int main(void) {
       cmocka_unit_test(equal_lists_stay_as_they_are),
       cmocka_unit_test(rows_and_names_that_occur_twice_are_refused_with_both_lists),
       cmocka_unit_test(numbers_without_names_are_kept_and_said),
+      cmocka_unit_test(slices_of_other_classes_are_not_gathered),
       cmocka_unit_test(each_side_of_a_zip_keeps_its_names),
       cmocka_unit_test(held_back_records_are_scored_by_name),
       cmocka_unit_test(a_class_that_training_lacks_is_refused_with_both_lists),
