@@ -63,6 +63,8 @@ void mr_npy_free(mr_npy_t *a); /* zeroed or NULL is fine */
    multiple of 64 that is at most MR_NPY_HEAD_MAX; cannot fail.  ndim <= MR_MAX_NDIM. */
 enum { MR_NPY_HEAD_MAX = 640 };
 size_t mr_npy_head(mr_dtype_t dtype, int ndim, const int64_t *dim, char out[MR_NPY_HEAD_MAX]);
+/* The same for elements that are texts of `chars` characters in UTF-32. */
+size_t mr_npy_head_of_texts(int chars, int ndim, const int64_t *dim, char out[MR_NPY_HEAD_MAX]);
 
 /* Writes an array of ndim <= MR_MAX_NDIM dimensions as format 1.0, whole or not at all.  Returns
    MR_ERR_IO as mr_newfile_open, mr_write_all and mr_newfile_commit do.  bf16 becomes two raw bytes

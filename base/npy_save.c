@@ -20,10 +20,10 @@ static const char *descr_of(mr_dtype_t t) {
   return descr[t];
 }
 
-size_t mr_npy_head(mr_dtype_t dtype, int ndim, const int64_t *dim, char out[MR_NPY_HEAD_MAX]) {
+static size_t npy_head_of(const char *descr, int ndim, const int64_t *dim,
+                          char out[MR_NPY_HEAD_MAX]) {
   char *text = out + PREFIX;
-  int n = snprintf(text, HEADER_MAX, "{'descr': '%s', 'fortran_order': False, 'shape': (",
-                   descr_of(dtype));
+  int n = snprintf(text, HEADER_MAX, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
   for (int i = 0; i < ndim; i++)
     n += snprintf(text + n, HEADER_MAX - (size_t)n, "%" PRId64 "%s", dim[i],
                   ndim == 1      ? ","
@@ -35,6 +35,16 @@ size_t mr_npy_head(mr_dtype_t dtype, int ndim, const int64_t *dim, char out[MR_N
   memcpy(out, "\x93NUMPY\x01\x00", 8);
   out[8] = (char)(n & 255), out[9] = (char)(n >> 8);
   return (size_t)(PREFIX + n);
+}
+
+size_t mr_npy_head(mr_dtype_t dtype, int ndim, const int64_t *dim, char out[MR_NPY_HEAD_MAX]) {
+  return npy_head_of(descr_of(dtype), ndim, dim, out);
+}
+
+size_t mr_npy_head_of_texts(int chars, int ndim, const int64_t *dim, char out[MR_NPY_HEAD_MAX]) {
+  char descr[16];
+  snprintf(descr, sizeof descr, "<U%d", chars);
+  return npy_head_of(descr, ndim, dim, out);
 }
 
 mr_err_t mr_npy_save(const char *path, mr_dtype_t dtype, int ndim, const int64_t *dim,

@@ -82,8 +82,9 @@ typedef struct entry {
 static size_t entry_bytes(const entry_t *e) { return e->n_head + e->n_data; }
 
 static void npz_describe(const mr_npz_array_t *a, const crc_t *c, entry_t *e) {
-  e->n_head = mr_npy_head(a->dtype, a->ndim, a->dim, e->head);
-  e->n_data = mr_dtype_size(a->dtype);
+  e->n_head = a->chars ? mr_npy_head_of_texts(a->chars, a->ndim, a->dim, e->head)
+                       : mr_npy_head(a->dtype, a->ndim, a->dim, e->head);
+  e->n_data = a->chars ? 4 * (size_t)a->chars : mr_dtype_size(a->dtype);
   for (int i = 0; i < a->ndim; i++) e->n_data *= (size_t)a->dim[i];
   e->crc = crc_add(c, crc_add(c, 0, e->head, e->n_head), a->data, e->n_data);
   size_t n = strlen(a->name);

@@ -15,6 +15,8 @@ enum { MR_NPZ_MOST = 64, MR_NPZ_NAME = 64 };
 typedef struct mr_npz_array {
   char name[MR_NPZ_NAME]; /* unique in the file */
   mr_dtype_t dtype;
+  int chars; /* above 0: its elements are texts of this many characters, UTF-32 padded with zeros
+                ("<U7"), whatever dtype says */
   int ndim;
   int64_t dim[MR_MAX_NDIM];
   const void *data; /* row-major; the caller's */

@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Bytes of the UTF-8 character at s, and its code point; 1 and UINT32_MAX for an invalid byte. */
-static size_t utf8_character(const unsigned char *s, uint32_t *code) {
+size_t mr_utf8_character(const char *text, uint32_t *code) {
+  const unsigned char *s = (const unsigned char *)text;
   size_t n = *s < 0x80 ? 1 : *s >= 0xC2 && *s < 0xE0 ? 2 : *s >= 0xE0 && *s < 0xF0 ? 3 : 4;
   static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
   uint32_t c = n == 1 ? *s : *s & (0xFFu >> (n + 1));
@@ -33,7 +33,7 @@ char *mr_printable_cell(const char *text, size_t most, char *to, size_t size) {
   size_t at = 0, len;
   uint32_t c;
   for (const unsigned char *s = (const unsigned char *)text; *s && most; s += len, most--) {
-    len = utf8_character(s, &c);
+    len = mr_utf8_character((const char *)s, &c);
     bool plain = !is_obeyed(c);
     size_t need = plain ? len : 4 * len;
     if (at + need >= size) break;

@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "base/err.h"
@@ -24,6 +25,10 @@ int mr_snprintf(char *to, size_t n, const char *fmt, ...) __attribute__((format(
 int mr_fprintf(FILE *to, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int mr_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int mr_sscanf(const char *text, const char *fmt, ...) __attribute__((format(scanf, 2, 3)));
+
+/* Returns the bytes of the UTF-8 character at s, in [1,4], and its code point in *code; 1 and
+   UINT32_MAX for a byte that begins none.  Text ends with a 0, which is a character of its own. */
+size_t mr_utf8_character(const char *s, uint32_t *code);
 
 /* Makes text from files and peers safe to show as part of a line on a terminal; cannot fail. Copies
    text into the caller's to[size], size >= 1, and returns to, which always ends with a 0.  Bytes

@@ -24,6 +24,7 @@
 #include "apps/run/take_batches.h"
 #include "base/clock.h"
 #include "base/xio.h"
+#include "loaders/local/class_names.h"
 
 enum { BATCH_MAX = 256, QUIET_S = 2, SHARDS_MAX = 65536, NAME_MAX_BYTES = MR_PATH_MAX + 64 };
 
@@ -74,7 +75,8 @@ static void remove_parts(const pack_t *p) {
   char path[NAME_MAX_BYTES + 256];
   for (struct dirent *e; d && (e = readdir(d));) {
     bool own = !strncmp(e->d_name, "shard", 5) || !strncmp(e->d_name, "pack.json", 9) ||
-               !strncmp(e->d_name, "index.json", 10);
+               !strncmp(e->d_name, "index.json", 10) ||
+               !strncmp(e->d_name, MR_PACK_CLASSES, sizeof MR_PACK_CLASSES - 1);
     if (!own || !strstr(e->d_name, ".part-")) continue;
     snprintf(path, sizeof path, "%s/%s", p->folder, e->d_name);
     unlink(path);
@@ -104,6 +106,8 @@ static void leave_parts(const pack_t *p, bool made_folder) {
               n, n == 1 ? " is" : "s are", p->folder);
     return;
   }
+  unlink(path);
+  other_path(p, MR_PACK_CLASSES, path);
   unlink(path);
   if (made_folder) rmdir(p->folder);
 }
@@ -264,6 +268,43 @@ static mr_err_t pack_take(void *ctx, const mr_spec_t *spec, int64_t step, const 
   return ++p->in_shard == p->steps ? flush_shard(p, diag) : MR_OK;
 }
 
+/* The names of the stream's labels; NULL without any, or if labels have names of their own each,
+   since a file of names speaks of all labels. */
+static const mr_classes_t *pack_names(const mr_spec_t *spec) {
+  const mr_classes_t *found = NULL;
+  for (int f = 0; f < spec->n_fields; f++) {
+    const mr_field_t *field = &spec->field[f];
+    if (!field->label) continue;
+    if (!field->classes || (found && !mr_classes_same(found, field->classes))) return NULL;
+    found = field->classes;
+  }
+  return found;
+}
+
+/* Writes the names of classes beside the shards; a stream without names removes what an earlier
+   call has left. */
+static mr_err_t pack_write_names(const pack_t *p, mr_diag_t *diag) {
+  const mr_classes_t *c = pack_names(&p->spec);
+  char path[NAME_MAX_BYTES], *text = NULL;
+  size_t n = 0;
+  other_path(p, MR_PACK_CLASSES, path);
+  bool fits = c && c->n <= MR_CLASSES_MAX;
+  for (int i = 0; fits && i < c->n; i++) fits = mr__class_name_ok(c->name[i]);
+  if (c && !fits)
+    mr_notice(
+        "pack: the names of the %d classes are not kept: want at most %d names of at most %d "
+        "bytes",
+        c->n, MR_CLASSES_MAX, MR_CLASS_NAME_MAX);
+  if (!fits) return unlink(path), MR_OK;
+  for (int i = 0; i < c->n; i++) n += strlen(c->name[i]) + 1;
+  if (!(text = malloc(n + 1))) return mr_no_memory(diag, "names of classes");
+  char *at = text;
+  for (int i = 0; i < c->n; i++) at += sprintf(at, "%s\n", c->name[i]);
+  mr_err_t e = mr_write_file(path, text, n, diag);
+  free(text);
+  return e;
+}
+
 static bool pack_ready(void *ctx, const mr_graph_t *g) {
   pack_t *p = ctx;
   const char *last;
@@ -276,6 +317,7 @@ static bool pack_ready(void *ctx, const mr_graph_t *g) {
   if (p->e >= 0) p->e = digest_data(p, g, &p->diag);
   if (p->e >= 0 && p->manifest) p->e = check_data(p, p->manifest, &p->diag);
   if (p->e >= 0 && !p->whole) p->e = write_manifest(p, false, &p->diag);
+  if (p->e >= 0 && !p->whole) p->e = pack_write_names(p, &p->diag);
   return p->e >= 0 && !p->whole;
 }
 
@@ -484,7 +526,7 @@ const mr_command_t mr_command_pack = {
         "files\n"
         "that an uninterrupted one would have written.  pack.json beside them has \"whole\": true "
         "once\n"
-        "they are all there.\n",
+        "they are all there.  The names of classes, if they are known, are in pack-classes.txt.\n",
     .flags = pack_flags,
     .min_words = 1,
     .max_words = MR_WORDS_MAX,

@@ -2,6 +2,7 @@
    earlier ones. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "apps/cli/cli.h"
@@ -10,6 +11,7 @@
 #include "base/ledger.h"
 #include "base/npy.h"
 #include "base/npz.h"
+#include "base/text.h"
 #include "pipeline/care.h"
 
 static const mr_flag_t batch_flags[] = {
@@ -70,11 +72,52 @@ static mr_err_t save_npy(const char *file, const mr_spec_t *spec, const mr_buf_t
   return mr_npy_save(file, field->dtype, field->ndim + 1, dim, b->field[f].data, diag);
 }
 
+/* Adds the names of a field's classes as the array NAME.classes, whose data is the caller's.  Names
+   are cut at NAME_CHARS characters. */
+static mr_err_t add_names(const mr_field_t *field, mr_npz_array_t *a, mr_diag_t *diag) {
+  enum { NAME_CHARS = 256 };
+  const mr_classes_t *c = field->classes;
+  int chars = 1;
+  for (int i = 0; i < c->n; i++) {
+    int n = 0;
+    uint32_t code;
+    for (const char *at = c->name[i]; *at; n++) at += mr_utf8_character(at, &code);
+    chars = n > chars ? n : chars;
+  }
+  if (chars > NAME_CHARS) chars = NAME_CHARS;
+  uint32_t *to = calloc((size_t)c->n * (size_t)chars + 1, sizeof *to);
+  if (!to) return mr_no_memory(diag, "names of classes");
+  for (int i = 0; i < c->n; i++) {
+    const char *at = c->name[i];
+    for (int k = 0; k < chars && *at; k++) {
+      uint32_t *code = &to[(size_t)i * (size_t)chars + (size_t)k];
+      at += mr_utf8_character(at, code);
+      if (*code == UINT32_MAX) *code = 0xFFFD; /* the replacement character */
+    }
+  }
+  *a = (mr_npz_array_t){.chars = chars, .ndim = 1, .dim = {c->n}, .data = to};
+  snprintf(a->name, sizeof a->name, "%s.classes", field->name);
+  return MR_OK;
+}
+
+/* Adds those of all fields, unless a field has such a name. */
+static mr_err_t add_all_names(const mr_spec_t *spec, mr_npz_array_t *array, int *n,
+                              mr_diag_t *diag) {
+  for (int f = 0; f < spec->n_fields; f++) {
+    char name[MR_NPZ_NAME];
+    snprintf(name, sizeof name, "%s.classes", spec->field[f].name);
+    if (!spec->field[f].classes || mr_spec_find(spec, name) >= 0) continue;
+    MR_TRY(add_names(&spec->field[f], &array[*n], diag));
+    ++*n;
+  }
+  return MR_OK;
+}
+
 /* Writes each field as array NAME of shape (B,...).  A ragged field is the rows of all records, and
    NAME.offsets. */
 static mr_err_t save_npz(const char *file, const mr_spec_t *spec, const mr_buf_t *b,
                          mr_diag_t *diag) {
-  mr_npz_array_t array[2 * MR_FIELDS_MAX];
+  mr_npz_array_t array[3 * MR_FIELDS_MAX] = {0};
   int n = 0;
   for (int f = 0; f < spec->n_fields; f++) {
     const mr_field_t *field = &spec->field[f];
@@ -97,7 +140,11 @@ static mr_err_t save_npz(const char *file, const mr_spec_t *spec, const mr_buf_t
                      "\"rename\" before the batch stage",
                      field->name, a->name);
   }
-  return mr_npz_save(file, array, n, diag);
+  int fields = n;
+  mr_err_t e = add_all_names(spec, array, &n, diag);
+  if (e >= 0) e = mr_npz_save(file, array, n, diag);
+  while (n > fields) free((void *)array[--n].data);
+  return e;
 }
 
 static mr_err_t save_values(const char *file, const mr_spec_t *spec, const mr_buf_t *b,

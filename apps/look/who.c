@@ -73,11 +73,20 @@ static int32_t label_of(const mr_lineage_t *t) {
   return f < 0 ? MR_LABEL_NONE : *(const int32_t *)t->rec->field[f].data;
 }
 
+/* What the record's class is called; NULL: it has no name. */
+static const char *who_class_name(const mr_lineage_t *t) {
+  int f = mr_spec_label(t->spec);
+  const mr_classes_t *c = f < 0 ? NULL : t->spec->field[f].classes;
+  int32_t label = label_of(t);
+  return c && label >= 0 && label < c->n ? c->name[label] : NULL;
+}
+
 static cJSON *object_of(const mr_lineage_t *t) {
   cJSON *o = cJSON_CreateObject();
   cJSON_AddNumberToObject(o, "slot", t->slot); /* who_print_row sets the final one */
   cJSON_AddNumberToObject(o, "id", (double)t->rec->key);
   if (mr_spec_label(t->spec) >= 0) cJSON_AddNumberToObject(o, "label", label_of(t));
+  if (who_class_name(t)) cJSON_AddStringToObject(o, "class", who_class_name(t));
   cJSON_AddItemToObject(o, "fields", mr_who_fields_json(t->spec, t->rec));
   if (t->rec->skipped) cJSON_AddTrueToObject(o, "left_out");
   cJSON *leaves = cJSON_AddArrayToObject(o, "from"), *draws = cJSON_AddArrayToObject(o, "draws");

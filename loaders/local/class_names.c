@@ -15,11 +15,11 @@ void mr__class_names_usual(mr_class_names_t *names, const char *const *usual, in
   names->n = n;
 }
 
-static bool is_name(const char *s) {
+bool mr__class_name_ok(const char *s) {
   size_t n = strlen(s);
   for (size_t i = 0; i < n; i++)
     if ((unsigned char)s[i] < 0x20 || s[i] == 0x7F) return false;
-  return n >= 1 && n <= 31;
+  return n >= 1 && n <= MR_CLASS_NAME_MAX;
 }
 
 /* Splits text into lines; false unless they are exactly names->n valid names, or some if that is
@@ -30,7 +30,7 @@ static bool split_names(mr_class_names_t *names) {
   while ((line = strsep(&rest, "\n"))) {
     line[strcspn(line, "\r")] = 0;
     if (!*line) continue;
-    if (n == most || !is_name(line)) return false;
+    if (n == most || !mr__class_name_ok(line)) return false;
     names->name[n++] = line;
   }
   if (!names->n) names->n = n;

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 
@@ -124,14 +125,27 @@ static mr_err_t shard_source_check_fields(mr_stage_t *s, const mr_spec_t *out) {
   return MR_OK;
 }
 
-/* Without names=, classes are called by their numbers, which say nothing more. */
+/* The names that `millrace pack` has written beside its shards, into path[MR_PATH_MAX]; NULL:
+   none. */
+static const char *packed_names(const mr_shard_source_t *t, char *path) {
+  const mr_shard_t *first = t->shards->shard;
+  const char *slash = strrchr(first->path, '/');
+  int folder = slash ? (int)(slash - first->path) : 1;
+  if (first->object) return NULL;
+  snprintf(path, MR_PATH_MAX, "%.*s/" MR_PACK_CLASSES, folder, slash ? first->path : ".");
+  return access(path, F_OK) == 0 ? path : NULL;
+}
+
+/* Without a file of names, classes are called by their numbers, which say nothing more. */
 static mr_err_t name_classes(mr_stage_t *s) {
   mr_shard_source_t *t = s->state;
   mr_diag_t why = {0};
+  char packed[MR_PATH_MAX];
+  const char *file = t->names_file ? t->names_file : packed_names(t, packed);
   t->named = (mr_classes_t){0};
-  if (t->names_file) {
+  if (file) {
     t->names.n = (int)t->classes;
-    mr_err_t e = mr__class_names_read(&t->names, NULL, t->names_file, &why);
+    mr_err_t e = mr__class_names_read(&t->names, NULL, file, &why);
     if (e < 0) return mr_stage_relay(s, e, &why);
     t->classes = t->names.n;
     t->named = (mr_classes_t){t->names.n, t->names.name};

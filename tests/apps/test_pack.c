@@ -97,6 +97,40 @@ static void every_format_gives_the_ledger_of_the_source(void **state) {
   free(want);
 }
 
+/* The classes of the first records of a stream, as `who` calls them, into out[600]. */
+static void classes_of(const char *stream, char out[600]) {
+  char graph[1500];
+  size_t n = 0;
+  out[0] = 0;
+  snprintf(graph, sizeof graph, "%s ! batch 20 ! null", stream);
+  RUN(&p, "who", graph, "--step", "1", "--json");
+  if (p.status) fail_msg("%s: %s%s", graph, p.out, p.err);
+  for (const char *at = p.out; (at = strstr(at, "\"class\":\"")) && n < 500;)
+    at += 9, n += (size_t)snprintf(out + n, 600 - n, "%.*s ", (int)strcspn(at, "\""), at);
+}
+
+static void names_of_classes_come_back_with_the_shards(void **state) {
+  static const char named[] = "synthetic n=40 ! select label";
+  char folder[128], path[160], want[600], got[600];
+  classes_of(named, want);
+  assert_true(strlen(want) > 40);
+  for (int f = 0; f < FORMATS; f++) {
+    snprintf(folder, sizeof folder, "%s/named-%s", dir, format[f]);
+    RUN(&p, "pack", named, "-o", folder, "--format", format[f]);
+    if (p.status) fail_msg("%s%s", p.out, p.err);
+    char reading[600] = "";
+    const char *at = strstr(p.out, "read them by\n  ");
+    assert_non_null(at);
+    snprintf(reading, sizeof reading, "%.*s", (int)strcspn(at + 15, "\n"), at + 15);
+    classes_of(reading, got);
+    assert_string_equal(got, want);
+    snprintf(path, sizeof path, "%s/pack-classes.txt", folder);
+    assert_int_equal(unlink(path), 0);
+    classes_of(reading, got);
+    assert_string_equal(got, "");
+  }
+}
+
 /* A folder's name that is no word of a graph, and a graph that ends with a comment. */
 static void names_with_blanks_and_comments_are_read_back(void **state) {
   char kept[sizeof source], *want = ledger_of(source), folder[128], reading[600];
@@ -337,6 +371,7 @@ static void ends_that_do_not_fit_are_said_of_the_graph(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_format_gives_the_ledger_of_the_source),
+      cmocka_unit_test(names_of_classes_come_back_with_the_shards),
       cmocka_unit_test(names_with_blanks_and_comments_are_read_back),
       cmocka_unit_test(a_killed_pack_continues_to_the_same_bytes),
       cmocka_unit_test(a_pack_that_fails_at_once_leaves_nothing),

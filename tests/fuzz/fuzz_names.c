@@ -7,7 +7,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   static mr_class_names_t names;
   static const char *usual[256];
-  char shown[160], again[640];
+  char shown[640], again[2560];
   mr_diag_t diag = {0};
   if (!n) return 0;
   for (int i = 0; i < 256; i++) usual[i] = "?";
@@ -18,10 +18,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   }
   fuzz_need(*data ? names.n == *data : names.n > 0, "as many as are wanted");
   for (int i = 0; i < names.n; i++) {
-    fuzz_need(strlen(names.name[i]) >= 1 && strlen(names.name[i]) <= 31, "a name of 1 to 31 bytes");
-    mr_printable_cell(names.name[i], 31, shown, sizeof shown);
+    fuzz_need(mr__class_name_ok(names.name[i]), "a name of a class");
+    mr_printable_cell(names.name[i], MR_CLASS_NAME_MAX, shown, sizeof shown);
     for (const char *c = shown; *c; c++) fuzz_need((unsigned char)*c >= 0x20 && *c != 0x7F, "text");
-    fuzz_need(!strcmp(mr_printable_cell(shown, 160, again, sizeof again), shown), "nothing left");
+    fuzz_need(!strcmp(mr_printable_cell(shown, 640, again, sizeof again), shown), "nothing left");
   }
   return 0;
 }
