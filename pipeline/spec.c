@@ -117,7 +117,7 @@ int mr_spec_label(const mr_spec_t *spec) {
 int mr_spec_classes(const mr_spec_t *spec, int f) {
   const mr_field_t *field = &spec->field[f];
   if (field->classes) return field->classes->n;
-  return spec->dataset && spec->dataset->n_classes ? spec->dataset->n_classes : field->n_classes;
+  return field->n_classes || !spec->dataset ? field->n_classes : spec->dataset->n_classes;
 }
 
 bool mr_spec_alike(const mr_spec_t *a, const mr_spec_t *b) {

@@ -103,8 +103,8 @@ void mr_field_text(const mr_field_t *f, int64_t batch, char *text, size_t n);
 
 /* Index of the field of this name, or -1. */
 int mr_spec_find(const mr_spec_t *spec, const char *name);
-/* How many classes field f of a spec has, a label or one-hot rows: those that are named, else those
-   of the data set, which speaks of all labels, else the field's n_classes; 0: unknown. */
+/* How many classes field f of a spec has, a label or one-hot rows: those that are named, else the
+   field's n_classes, else those of the data set; 0: unknown. */
 int mr_spec_classes(const mr_spec_t *spec, int f);
 /* Index of the only label field; -1 without one, -2 if there are several. */
 int mr_spec_label(const mr_spec_t *spec);

@@ -33,7 +33,7 @@ static mr_err_t mix_plan_classes(mr_stage_t *s) {
   mr_mix_t *t = s->state;
   const mr_spec_t *in = &s->in_spec[0];
   const mr_field_t *f = &in->field[t->label];
-  int64_t known = f->n_classes ? f->n_classes : mr_spec_classes(in, t->label);
+  int64_t known = mr_spec_classes(in, t->label);
   t->rows = !f->label;
   if (t->rows) known = f->dim[0];
   if (!known && !t->classes)

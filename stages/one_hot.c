@@ -22,7 +22,7 @@ static mr_err_t one_hot_plan(mr_stage_t *s) {
   t->field = mr_field_choose(s, t->field_name, is_label, "a label");
   if (t->field < 0) return (mr_err_t)t->field;
   const mr_field_t *f = &in->field[t->field];
-  int64_t known = f->n_classes ? f->n_classes : mr_spec_classes(in, t->field);
+  int64_t known = mr_spec_classes(in, t->field);
   if (!known && !t->classes)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "field %s does not say how many classes there are; set classes=N",

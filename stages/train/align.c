@@ -71,6 +71,14 @@ mr_err_t mr_train_align(mr_stage_t *s, int port, const mr_spec_t *want, const ch
   return MR_OK;
 }
 
+void mr_train_name_dataset(mr_spec_t *spec, int f, mr_dataset_t *own) {
+  const mr_dataset_t *d = spec->dataset;
+  const mr_classes_t *c = f < 0 ? NULL : spec->field[f].classes;
+  if (!d || f < 0 || (!c && mr_spec_label(spec) == f)) return;
+  *own = (mr_dataset_t){d->origin, c ? c->n : 0, c ? c->name : NULL};
+  spec->dataset = own;
+}
+
 void mr_train_aligned_fini(mr_train_aligned_t *a) {
   for (int f = 0; f < MR_FIELDS_MAX; f++) free(a->number[f]);
   *a = (mr_train_aligned_t){0};

@@ -27,4 +27,8 @@ void mr_train_aligned_fini(mr_train_aligned_t *a);
    input's classes becomes INT32_MAX, which a step refuses. */
 void mr_train_aligned_apply(const mr_train_aligned_t *a, int f, int32_t *label, int64_t n);
 
+/* Has an input's data set, which reports of its records name, call the classes of field f, which
+   the model predicts, as that field does.  own: the stage's, which may become the data set. */
+void mr_train_name_dataset(mr_spec_t *spec, int f, mr_dataset_t *own);
+
 #endif

@@ -152,12 +152,8 @@ static mr_err_t compare_classes(mr_stage_t *s) {
   snprintf(of, sizeof of, "the checkpoint %.200s", v->checkpoint);
   MR_TRY(mr_train_align(s, 0, &v->inputs.spec, of, &v->aligned));
   v->compared = true;
-  const mr_dataset_t *d = s->in_spec[0].dataset;
   int label = mr_spec_label(&s->in_spec[0]);
-  const mr_classes_t *c = label >= 0 ? s->in_spec[0].field[label].classes : NULL;
-  if (!d || !c) return MR_OK;
-  v->dataset = (mr_dataset_t){d->origin, c->n, c->name};
-  s->in_spec[0].dataset = &v->dataset;
+  if (label >= 0) mr_train_name_dataset(&s->in_spec[0], label, &v->dataset);
   return MR_OK;
 }
 
@@ -191,6 +187,9 @@ static mr_err_t recall_checkpoint(mr_stage_t *s) {
   MR_TRY(compare_classes(s));
   MR_TRY(mr_train_model_for(s, 0, v->recalled.def, v->recalled.state, &v->model));
   mr_model_text(&v->model, brings);
+  if (mr_spec_label(&s->in_spec[0]) == -2)
+    mr_train_name_dataset(&s->in_spec[0], mr_train_truth(&s->in_spec[0], &v->model.plan.loss),
+                          &v->dataset);
   static const mr_metric_id_t own[] = {MR_METRIC_ID_RECORDS};
   mr_train_metrics_list(&v->metrics, &v->model.plan.loss, own, 1);
   if (!strcmp(holds, brings)) return MR_OK;

@@ -192,13 +192,19 @@ static bool fields_is_picture(const mr_field_t *f) {
          !f->ragged && f->dim[2] >= 1;
 }
 
+int mr_train_truth(const mr_spec_t *spec, const mr_loss_t *l) {
+  int truth = -1;
+  for (int i = l->n_fields - 1; i >= 0 && l->classes; i--)
+    if (l->field[i].classes == l->classes) truth = mr_spec_find(spec, l->field[i].name);
+  return truth;
+}
+
 bool mr_train_sight(const mr_spec_t *spec, const mr_loss_t *l, mr_train_sight_t *out) {
-  *out = (mr_train_sight_t){-1, -1};
+  *out = (mr_train_sight_t){-1, mr_train_truth(spec, l)};
   for (int i = l->n_fields - 1; i >= 0; i--) {
     int f = mr_spec_find(spec, l->field[i].name);
     if (f < 0) continue;
     if (fields_is_picture(&spec->field[f])) out->picture = f;
-    if (l->classes && l->field[i].classes == l->classes) out->truth = f;
   }
   return out->picture >= 0 && out->truth >= 0;
 }

@@ -57,6 +57,9 @@ typedef struct mr_train_sight {
   int truth;   /* the class to predict */
 } mr_train_sight_t;
 
+/* Index of the field with the classes that the loss predicts; -1: none of a label's. */
+int mr_train_truth(const mr_spec_t *spec, const mr_loss_t *l);
+
 /* False if the loss takes no picture or predicts no class; nothing is then displayed. */
 bool mr_train_sight(const mr_spec_t *spec, const mr_loss_t *l, mr_train_sight_t *out);
 

@@ -107,14 +107,16 @@ static mr_err_t state_bytes(mr_stage_t *s, int64_t *bytes) {
 }
 
 static mr_err_t plan_outputs(mr_stage_t *s) {
+  train_t *v = s->state;
   int64_t bytes;
   MR_TRY(state_bytes(s, &bytes));
+  mr_spec_t *in = &s->in_spec[IN_TRAIN];
+  mr_train_name_dataset(in, mr_train_truth(in, &v->model.plan.loss), &v->dataset);
   const mr_dataset_t *dataset = s->in_spec[IN_TRAIN].dataset;
   static const mr_metric_id_t own[] = {MR_METRIC_ID_LR,         MR_METRIC_ID_GRAD_NORM,
                                        MR_METRIC_ID_PARAM_NORM, MR_METRIC_ID_LOSS_SCALE,
                                        MR_METRIC_ID_STEP_S,     MR_METRIC_ID_IMAGES_PER_S,
                                        MR_METRIC_ID_RECORDS,    MR_METRIC_ID_SKIPPED_STEPS};
-  train_t *v = s->state;
   size_t n = sizeof own / sizeof *own - !mr__train_may_skip(v);
   mr_train_metrics_list(&v->metrics, &v->model.plan.loss, own, n);
   s->out_spec[OUT_METRICS] = mr_report_spec(dataset, &v->metrics.list);

@@ -54,7 +54,8 @@ typedef struct train {
   int64_t begun, read; /* steps begun and read; the others are in flight */
   mr_eval_step_t *eval;
   mr_train_aligned_t aligned[MR_MAX_PORTS]; /* evaluation inputs, from plan to forget */
-  mr_loss_t eval_loss; /* the model's, of fields as valid and test hold them; if eval_batch */
+  mr_dataset_t dataset; /* of input in, with the names of the classes that the model predicts */
+  mr_loss_t eval_loss;  /* the model's, of fields as valid and test hold them; if eval_batch */
   mr_train_progress_t at;
   char *inputs;       /* heap, from open to close: what checkpoints say of the input in */
   int64_t eval_batch; /* 0: neither is linked */

@@ -354,6 +354,20 @@ static void held_back_records_are_scored_by_name(void **state) {
   }
 }
 
+/* The data set of a zip is that of its first input, whose classes are others. */
+static void reports_name_the_classes_that_are_predicted(void **state) {
+  run_text(
+      "named dog,owl n=24 ! select label ! rename label:other ! zip name=z ! "
+      "shuffle seed=1 epochs=60 ! batch 8 ! train-step name=t model=mlp hidden=8 lr=0.01 "
+      "threads=1 ! judge  named ant,bee,cat n=24 ! z.b  "
+      "named owl,dog n=12 ! select label ! rename label:other ! zip name=y ! batch 5 ! t.test  "
+      "named cat,bee n=12 ! y.b");
+  assert_string_equal(got.classes, "ant, bee, cat");
+  assert_float_equal(got.accuracy, 1, 0);
+  assert_int_equal(got.confused[1][1], 6);
+  assert_int_equal(got.confused[2][2], 6);
+}
+
 static void a_class_that_training_lacks_is_refused_with_both_lists(void **state) {
   refused(TRAIN("ant,bee,cat") "named bee,cat,dog ! batch 4 ! t.valid",
           (const char *[]){"input valid has the 3 classes bee, cat, dog",
@@ -493,6 +507,7 @@ int main(void) {
       cmocka_unit_test(slices_of_other_classes_are_not_gathered),
       cmocka_unit_test(each_side_of_a_zip_keeps_its_names),
       cmocka_unit_test(held_back_records_are_scored_by_name),
+      cmocka_unit_test(reports_name_the_classes_that_are_predicted),
       cmocka_unit_test(a_class_that_training_lacks_is_refused_with_both_lists),
       cmocka_unit_test(a_checkpoint_is_evaluated_by_name),
       cmocka_unit_test(a_run_is_not_resumed_with_other_classes),
