@@ -37,7 +37,9 @@ typedef struct mr_opt {
   size_t offset;       /* of the value in the state of the stage or model */
   const char *unit;    /* "records", "s", "" */
   const char *def;     /* default, as text; NULL: must be given (STR: NULL value) */
-  double lo, hi;       /* range of INT, F64, RANGE, VEC3, VEC, both ends included; lo == hi: any */
+  double lo, hi;       /* range of INT, F64, RANGE, VEC3, VEC, both ends included; lo == hi: any.
+                          The default of INT and F64 may lie outside, as -1 for "the usual value"
+                          does: it is then taken too, and no other number outside */
   const char *choices; /* ENUM */
   const char *help;    /* one sentence, ends with a period */
   int positional;      /* 1: a bare value, as in `batch 128`, sets this one */

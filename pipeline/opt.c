@@ -12,6 +12,22 @@
 
 #include "base/text.h"
 
+static bool opt_within(const mr_opt_t *o, double v) {
+  return o->lo == o->hi || (v >= o->lo && v <= o->hi);
+}
+
+/* True if the default is no value of the range: a word, such as -1, for the setting's absence. */
+static bool default_is_outside(const mr_opt_t *o) {
+  return (o->type == MR_OPT_INT || o->type == MR_OPT_F64) && o->def &&
+         !opt_within(o, mr_strtod(o->def, NULL));
+}
+
+/* True for a value of the range, and for the default although it is outside, since graph texts
+   and checkpoints write it; a number between them means nothing. */
+static bool opt_in_range(const mr_opt_t *o, double v) {
+  return opt_within(o, v) || (default_is_outside(o) && v == mr_strtod(o->def, NULL));
+}
+
 /* Describes the values of a setting, for a sentence. */
 static void want_text(const mr_opt_t *o, char *text, size_t n) {
   static const char *const kind[] = {[MR_OPT_INT] = "a whole number",
@@ -30,11 +46,8 @@ static void want_text(const mr_opt_t *o, char *text, size_t n) {
            o->type == MR_OPT_SECRET)
     snprintf(text, n, "%s%s%s", kind[o->type], gap, unit);
   else
-    mr_snprintf(text, n, "%s in [%.15g,%.15g]%s%s", kind[o->type], o->lo, o->hi, gap, unit);
-}
-
-static bool opt_in_range(const mr_opt_t *o, double v) {
-  return o->lo == o->hi || (v >= o->lo && v <= o->hi);
+    mr_snprintf(text, n, "%s in [%.15g,%.15g]%s%s%s%s", kind[o->type], o->lo, o->hi, gap, unit,
+                default_is_outside(o) ? ", or " : "", default_is_outside(o) ? o->def : "");
 }
 
 /* Parses a number that must be followed by stop; neither NaN nor infinite. */

@@ -83,7 +83,6 @@ static const mr_opt_t vit_opts[] = {
      .type = MR_OPT_F64,
      .offset = AT(proj_drop),
      .def = "-1",
-     .lo = -1,
      .hi = 0.99,
      .help = "timm: dropout rate of the attention output while training; -1: that of dropout."},
     {.name = "drop-path",

@@ -49,6 +49,23 @@ static void right_texts_are_taken(void **state) {
   assert_string_equal(b.text, "a b");
 }
 
+/* -1 is a word for the usual value, not the border of a range. */
+static void default_outside_of_its_range_is_taken_alone(void **state) {
+  static const char *const refused[] = {"-0.5",       "-1e-300", "-0.9999999",
+                                        "-1.0000001", "-2",      "1.01"};
+  mr_opt_t usual = number;
+  mr_diag_t diag = {0};
+  box_t b = {0};
+  usual.def = "-1";
+  assert_int_equal(mr_opt_set(&usual, &b, "s", "-1.0", NULL), MR_OK);
+  assert_true(b.number == -1);
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    assert_int_equal(mr_opt_set(&usual, &b, "s", refused[i], &diag), MR_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, "want a number in [0,1], or -1"));
+    assert_true(b.number == -1);
+  }
+}
+
 static void wrong_texts_are_refused_and_change_nothing(void **state) {
   static const struct {
     const mr_opt_t *opt;
@@ -145,6 +162,7 @@ static void hints_for_values_mean_the_same(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(right_texts_are_taken),
+      cmocka_unit_test(default_outside_of_its_range_is_taken_alone),
       cmocka_unit_test(wrong_texts_are_refused_and_change_nothing),
       cmocka_unit_test(a_refusal_names_stage_setting_value_and_what_is_wanted),
       cmocka_unit_test(hints_for_values_mean_the_same),
