@@ -3,7 +3,11 @@
    has no place here: the reader of text asks for those itself. */
 #include "base/file_kind.h"
 
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "base/xio.h"
 
 #define MARK(text) text, sizeof(text) - 1
 
@@ -38,4 +42,44 @@ const mr_file_kind_t *mr_file_kind(const void *bytes, size_t n) {
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (n >= known[i].n && !memcmp(bytes, known[i].mark, known[i].n)) return &known[i].kind;
   return NULL;
+}
+
+/* UTF-8 is not decoded: bytes above 0x7F do for text. */
+static bool file_is_text(const unsigned char *p, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (p[i] == 0x7F || (p[i] < ' ' && p[i] != '\n' && p[i] != '\r' && p[i] != '\t')) return false;
+  return n >= 16;
+}
+
+const char *mr_file_described(const void *bytes, size_t n) {
+  const unsigned char *p = bytes;
+  const mr_file_kind_t *kind = mr_file_kind(bytes, n);
+  size_t at = 0;
+  if (kind) return kind->what;
+  if (!file_is_text(p, n)) return NULL;
+  if (!memcmp(p, "\xEF\xBB\xBF", 3)) at = 3;
+  while (at < n && strchr(" \t\r\n", p[at])) at++;
+  bool object = at + 1 < n && p[at] == '{', list = at + 1 < n && p[at] == '[';
+  while (object && at + 1 < n && !(p[at] == '\n' && p[at + 1] == '{')) at++;
+  if (object && at + 1 < n) return "JSON lines";
+  return object || list ? "JSON" : "text";
+}
+
+const char *mr_file_kind_hint(const void *bytes, size_t n, char *text, size_t size) {
+  const mr_file_kind_t *kind = mr_file_kind(bytes, n);
+  const char *what = mr_file_described(bytes, n);
+  text[0] = 0;
+  if (what && kind && kind->unpack)
+    snprintf(text, size, "; it is %s: unpack it first (%s)", what, kind->unpack);
+  else if (what)
+    snprintf(text, size, "; it is %s", what);
+  return text;
+}
+
+const char *mr_file_hint(const char *path, char *text, size_t size) {
+  unsigned char bytes[MR_FILE_LOOK];
+  FILE *f = mr_open_regular(path);
+  size_t n = f ? fread(bytes, 1, sizeof bytes, f) : 0;
+  if (f) fclose(f);
+  return mr_file_kind_hint(bytes, n, text, size);
 }

@@ -18,6 +18,20 @@ typedef struct mr_file_kind {
    known here: the marks of all of them are unlikely in numbers and in text.  Any thread. */
 const mr_file_kind_t *mr_file_kind(const void *bytes, size_t n);
 
+/* Returns what a file is that begins with bytes[n], or is no longer: the kind's `what`, or "JSON
+   lines", "JSON" or "text"; static.  NULL: something else, or too few bytes to tell.  For readers
+   of files that are no text. */
+const char *mr_file_described(const void *bytes, size_t n);
+
+enum { MR_FILE_LOOK = 256 /* bytes of a file that are enough for both */ };
+
+/* Writes the end of a sentence that refuses such a file into the caller's text[size], size > 0: ";
+   it is a Parquet file", "; it is packed by gzip: unpack it first (gunzip)"; "" if it is not
+   described. Returns text. */
+const char *mr_file_kind_hint(const void *bytes, size_t n, char *text, size_t size);
+/* The same of the file at path; "" too if it is no regular file that can be read. */
+const char *mr_file_hint(const char *path, char *text, size_t size);
+
 MR_END_DECLS
 
 #endif

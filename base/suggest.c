@@ -2,6 +2,7 @@
    letters are missing, added, changed or swapped for its length; a path is explained by what is
    there instead: a folder, or a packed file. */
 #include "base/suggest.h"
+#include "base/file_kind.h"
 
 #include <ctype.h>
 #include <stdint.h>
@@ -82,7 +83,7 @@ const char *mr_path_hint(const char *path, char *text, size_t n) {
         return text;
       }
     if (S_ISDIR(st.st_mode)) snprintf(text, n, "; it is a folder");
-    if (S_ISREG(st.st_mode)) snprintf(text, n, "; it is a file");
+    if (S_ISREG(st.st_mode) && !*mr_file_hint(path, text, n)) snprintf(text, n, "; it is a file");
     return text;
   }
   for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {

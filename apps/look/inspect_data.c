@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_kind.h"
 #include "base/npy.h"
 #include "base/safetensors.h"
 #include "base/text.h"
@@ -181,9 +182,11 @@ mr_err_t mr_inspect_data(const char *path, mr_diag_t *diag) {
   if (strlen(path) >= PATH || stat(path, &st) < 0)
     return mr_fail(diag, MR_ERR_IO, "%.200s: cannot be read: %s", path, strerror(errno));
   bool known;
+  char hint[120];
   if (S_ISDIR(st.st_mode)) return inspect_folder(path, diag);
   MR_TRY(inspect_file(path, &known, diag));
   if (known) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA,
-                 "%s: want a name that ends in .npy or .safetensors, or one of CIFAR's", path);
+                 "%s: want a name that ends in .npy or .safetensors, or one of CIFAR's%s", path,
+                 mr_file_hint(path, hint, sizeof hint));
 }

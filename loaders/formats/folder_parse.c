@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file_kind.h"
 #include "loaders/formats/folder_list.h"
 
 enum { COLUMNS_MAX = 64, FIELD_MAX = 4096, LINE_MAX_BYTES = 1 << 16 };
@@ -232,6 +233,11 @@ mr_err_t mr_folder_list_parse(mr_folder_list_t *l, const char *path, const char 
   bool numbers = true;
   size_t start = 0;
   *l = (mr_folder_list_t){.most = most, .from = path};
+  const mr_file_kind_t *kind = mr_file_kind(text, n);
+  if (kind)
+    return mr_fail(diag, MR_ERR_DATA, "%s: is no list of files but %s%s%s", path, kind->what,
+                   kind->unpack ? ": unpack it first, with " : ": want CSV or JSON lines",
+                   kind->unpack ? kind->unpack : "");
   if (n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) text += 3, n -= 3; /* a byte order mark */
   while (start < n && strchr(" \t\r\n", text[start]) && text[start]) start++;
   mr_err_t e =

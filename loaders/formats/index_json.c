@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
+
+#include "base/suggest.h"
 
 enum { INDEX_MAX = 256 << 20 /* bytes */ };
 
@@ -32,6 +35,14 @@ static mr_err_t index_json_get(const mr_remote_conf_t *conf, const char *url, vo
   return e;
 }
 
+static mr_err_t check_is_folder(const char *name, mr_diag_t *diag) {
+  struct stat st;
+  char hint[120];
+  if (stat(name, &st) < 0 || !S_ISREG(st.st_mode)) return MR_OK;
+  return mr_fail(diag, MR_ERR_IO, "%s: want the folder of an index.json%s", name,
+                 mr_path_hint(name, hint, sizeof hint));
+}
+
 mr_err_t mr_index_json_read(mr_index_json_t *x, const char *name, const mr_remote_conf_t *conf,
                             mr_diag_t *diag) {
   char whole[MR_PATH_MAX], *shown;
@@ -52,6 +63,7 @@ mr_err_t mr_index_json_read(mr_index_json_t *x, const char *name, const mr_remot
   if (!shown) return mr_no_memory(diag, "the name of an index");
   snprintf(x->path, sizeof x->path, "%s", shown);
   free(shown);
+  if (!x->remote && !is_file) MR_TRY(check_is_folder(name, diag));
   MR_TRY(x->remote ? index_json_get(conf, whole, &text, &n, diag)
                    : mr_read_file(whole, INDEX_MAX, &text, &n, diag));
   x->json = cJSON_ParseWithLength(text, n);

@@ -452,6 +452,7 @@ static const mr_shard_kind_t table_kind_def = {.name = "table",
                                                .index = "table/4",
                                                .scan = mr_table_scan,
                                                .apart = MR_TABLE_WORD,
+                                               .own = "text",
                                                .settle = table_settle,
                                                .unpack = table_unpack};
 

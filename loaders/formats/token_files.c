@@ -119,6 +119,13 @@ static mr_err_t check_is_tokens(const char *path, const uint8_t *p, size_t n, mr
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: holds no token ids but is an index of Megatron-LM: name the .bin beside it",
                    path);
+  const char *what = mr_file_described(p, n);
+  if (what && type != MR_TOKEN_U8 && !strncmp(what, "JSON", 4))
+    return mr_fail(
+        diag, MR_ERR_DATA,
+        "%s: holds no token ids but is %s: a tokenizer makes them of its texts; dtype=u8 "
+        "takes each byte as a token",
+        path, what);
   if (type == MR_TOKEN_U8 || !is_text(p, n)) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA,
                  "%s: holds text, want token ids: a tokenizer makes them; dtype=u8 takes each byte "

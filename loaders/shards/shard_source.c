@@ -172,6 +172,7 @@ static mr_err_t open_shards(mr_stage_t *s) {
                            .kind = t->kind->index,
                            .scan = t->kind->scan,
                            .apart = t->kind->apart,
+                           .own = t->kind->own,
                            .index = t->index,
                            .lenient = t->care.lenient,
                            .remote = &t->remote,

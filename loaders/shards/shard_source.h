@@ -41,6 +41,7 @@ typedef struct mr_shard_kind {
   const char *index; /* kind of its index files; NULL: indexes are cheap and not kept */
   mr_shard_scan_fn *scan;
   uint32_t apart;           /* as in mr_shards_conf_t */
+  const char *own;          /* likewise */
   mr_shard_group_fn *group; /* for containers that keep several records in one part; else NULL */
 
   /* Settles the fields from t->shards and word[0,n) (n == 0: fields= is not given): fills t->field,

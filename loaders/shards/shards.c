@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/file_kind.h"
 #include "base/suggest.h"
 #include "base/xio.h"
 #include "loaders/shards/shard_names.h"
@@ -49,6 +50,20 @@ static mr_shard_file_t scanned_file(const work_t *w, const mr_shard_t *shard, in
                            .ctx = w->conf->ctx};
 }
 
+/* Ends the sentence about a faulty file by what it is, unless that has been said or files of this
+   source are so. */
+static void say_kind(mr_shard_file_t *file, const char *own, mr_diag_t *fault) {
+  char bytes[MR_FILE_LOOK], hint[120];
+  size_t n = file->size < MR_FILE_LOOK ? (size_t)file->size : MR_FILE_LOOK,
+         at = strlen(fault->text);
+  mr_diag_t unsaid = {0};
+  if (!n || mr_shard_file_read(file, 0, bytes, n, &unsaid) != MR_OK) return;
+  const char *what = mr_file_described(bytes, n);
+  if (!what || (own && !strncmp(what, own, strlen(own))) || strstr(fault->text, what)) return;
+  snprintf(fault->text + at, sizeof fault->text - at, "%s",
+           mr_file_kind_hint(bytes, n, hint, sizeof hint));
+}
+
 static mr_err_t make_index(const work_t *w, mr_shard_t *shard, int fd, mr_diag_t *diag) {
   const mr_shards_conf_t *c = w->conf;
   mr_diag_t fault = {0};
@@ -62,6 +77,7 @@ static mr_err_t make_index(const work_t *w, mr_shard_t *shard, int fd, mr_diag_t
     e = c->scan(&file, d, &fault, diag);
   else
     e = e == MR_ERR_DATA ? MR_OK : mr_diag_relay(diag, e, &fault);
+  if (e >= 0 && fault.code < 0) say_kind(&file, c->own, &fault);
   if (e >= 0)
     e = mr_shard_index_make(d, c->kind ? c->kind : "", &shard->kept,
                             fault.code < 0 ? fault.text : NULL, &shard->index, diag);

@@ -28,6 +28,8 @@ typedef struct mr_shards_conf {
   bool lenient;           /* a file with a fault gives the records before it */
   uint32_t apart;         /* columns of this kind and above stay each file's own and have no number
                              in mr_shards_t.column; 0: all are joined */
+  const char
+      *own; /* what mr_file_described calls files of the kind, its beginning; NULL: nothing */
   const mr_remote_conf_t *remote; /* for names that are URLs; copied.  NULL: URLs are refused */
 
   /* Checks file i, which is open, before its index is looked for, and may set *other (heap; the

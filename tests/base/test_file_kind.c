@@ -51,6 +51,26 @@ static void files_of_packers_and_of_python_are_known_by_name(void **state) {
   assert_true(found > 0);
 }
 
+static void a_sentence_ends_with_what_a_file_is(void **state) {
+  static const struct {
+    const char *bytes, *hint;
+  } row[] = {{"{\"a\": 1}\n{\"a\": 2}\n", "; it is JSON lines"},
+             {"  [1, 2, 3, 4, 5]\n", "; it is JSON"},
+             {"{\"a\": 1, \"b\": [2]}", "; it is JSON"},
+             {"a,b\n1,2\n3,4\n5,6\n", "; it is text"},
+             {"\xEF\xBB\xBFgr\xC3\xBC\xC3\x9F Gott, Welt", "; it is text"},
+             {"short", ""},
+             {"PAR1\25\4\25", "; it is a Parquet file"},
+             {"ARROW1", "; it is an Arrow file"},
+             {"\x1f\x8b\x08", "; it is packed by gzip: unpack it first (gunzip)"},
+             {"\1\2\3\4\5\6\7\1\2\3\4\5\6\7\1\2\3", ""}};
+  char hint[120];
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+    assert_string_equal(mr_file_kind_hint(row[i].bytes, strlen(row[i].bytes), hint, sizeof hint),
+                        row[i].hint);
+  assert_string_equal(mr_file_hint("/nowhere/at/all", hint, sizeof hint), "");
+}
+
 static void text_and_numbers_are_of_no_kind(void **state) {
   static const uint16_t ids[] = {15496, 995, 0, 50256};
   static const float numbers[] = {0, 1, -1, 0.5f};
@@ -63,6 +83,7 @@ static void text_and_numbers_are_of_no_kind(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(files_of_packers_and_of_python_are_known_by_name),
+      cmocka_unit_test(a_sentence_ends_with_what_a_file_is),
       cmocka_unit_test(text_and_numbers_are_of_no_kind),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
