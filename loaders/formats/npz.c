@@ -125,15 +125,11 @@ static mr_err_t take_array(npz_t *z, const mr_npy_t *npy, int64_t bytes, size_t 
                         "it is in Fortran order, whose rows are scattered: "
                         "numpy.ascontiguousarray makes C order"),
            MR_OK;
-  if (npy->swapped)
-    return refuse_array(a,
-                        "it is big-endian: a.astype(a.dtype.newbyteorder(\"<\"))"
-                        " makes a little-endian one"),
-           MR_OK;
-  a->kind = npy->size == mr_dtype_size(npy->dtype) ? MR_TYPED_PLAIN
-            : npy->size == 1                       ? MR_TYPED_I8
-            : npy->is_signed                       ? MR_TYPED_I16
-                                                   : MR_TYPED_U16;
+  bool as_is = npy->size == mr_dtype_size(npy->dtype), swapped = npy->swapped && npy->size > 1;
+  a->kind = as_is            ? (swapped ? MR_TYPED_SWAPPED : MR_TYPED_PLAIN)
+            : npy->size == 1 ? MR_TYPED_I8
+            : npy->is_signed ? (swapped ? MR_TYPED_SWAPPED_I16 : MR_TYPED_I16)
+                             : (swapped ? MR_TYPED_SWAPPED_U16 : MR_TYPED_U16);
   a->dtype = npy->dtype, a->ndim = npy->ndim, a->at += (int64_t)offset;
   memcpy(a->dim, npy->dim, sizeof a->dim);
   return MR_OK;
@@ -191,19 +187,37 @@ static mr_err_t npz_entry(npz_t *z, int64_t *at) {
   return read_array(z, (int64_t)value[2], (int64_t)value[0], a);
 }
 
+/* Of members of one name the last counts, as for Python's zipfile; a file with more members than a
+   reader takes is refused anyway. */
+static void drop_replaced(npz_t *z) {
+  int n = 0;
+  for (int i = 0; i < z->n; i++) {
+    bool again = false;
+    for (int k = i + 1; k < z->n && z->n <= 2 * MR_SHARD_COLUMNS_MAX && !again; k++)
+      again = z->array[k].n_name == z->array[i].n_name &&
+              !memcmp(z->array[k].name, z->array[i].name, z->array[i].n_name);
+    if (!again) z->array[n++] = z->array[i];
+  }
+  z->n = n;
+}
+
 static mr_err_t npz_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,
                          mr_diag_t *diag) {
   npz_t z = {.file = file, .size = file->size, .path = file->path, .fault = fault, .diag = diag};
   int64_t at = 0;
   mr_err_t e = read_directory(&z);
   for (int64_t i = 0; i < z.n_entries && e == MR_OK; i++) e = npz_entry(&z, &at);
+  drop_replaced(&z);
   if (e == MR_OK) e = mr_row_columns(z.array, z.n, file, draft, fault, diag);
   free(z.directory), free(z.array);
   return e < 0 ? e : MR_OK;
 }
 
-static const mr_shard_kind_t npz_kind = {
-    .name = "npz", .scan = npz_scan, .settle = mr__typed_settle, .unpack = mr__typed_unpack};
+static const mr_shard_kind_t npz_kind = {.name = "npz",
+                                         .own = "a zip file",
+                                         .scan = npz_scan,
+                                         .settle = mr__typed_settle,
+                                         .unpack = mr__typed_unpack};
 
 static mr_err_t npz_plan(mr_stage_t *s) { return mr__shard_source_plan(s, &npz_kind); }
 

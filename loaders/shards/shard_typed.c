@@ -47,7 +47,8 @@ mr_err_t mr_typed_refuse(mr_shard_draft_t *d, const char *name, size_t n, const 
 }
 
 size_t mr_typed_stored(mr_typed_t kind, mr_dtype_t dtype) {
-  return kind == MR_TYPED_PLAIN ? mr_dtype_size(dtype) : kind == MR_TYPED_I8 ? 1 : 2;
+  bool as_is = kind == MR_TYPED_PLAIN || kind == MR_TYPED_SWAPPED;
+  return as_is ? mr_dtype_size(dtype) : kind == MR_TYPED_I8 ? 1 : 2;
 }
 
 /* Whether a column is called name. */
@@ -131,6 +132,9 @@ static bool typed_field_of(const mr_shards_column_t *c, mr_field_t *f) {
     case MR_TYPED_I8:
     case MR_TYPED_I16:
     case MR_TYPED_U16:
+    case MR_TYPED_SWAPPED:
+    case MR_TYPED_SWAPPED_I16:
+    case MR_TYPED_SWAPPED_U16:
       if (!mr_typed_parse(typed_text(c), f, &count) || f->ndim < 0) return false;
       if (f->ndim == 3 && (f->dtype == MR_U8 || f->dtype == MR_F32))
         f->layout = mr_npy_layout(f->dim);
@@ -159,7 +163,9 @@ static mr_err_t typed_settle_field(mr_stage_t *s, mr_shard_source_t *t, int colu
   if (!typed_field_of(c, &f))
     return mr_stage_fail(s, MR_ERR_DATA, "column %.100s cannot be a field: %.120s", called,
                          typed_text(c));
-  bool label = has_classes(c, &f), narrow = c->kind >= MR_TYPED_I8 && c->kind <= MR_TYPED_U16;
+  bool label = has_classes(c, &f),
+       made_anew =
+           (c->kind >= MR_TYPED_I8 && c->kind <= MR_TYPED_U16) || c->kind >= MR_TYPED_SWAPPED;
   bool text = c->kind == MR_TYPED_TEXT_INT || c->kind == MR_TYPED_TEXT_FLOAT;
   if (as && !strcmp(as, "bytes") && (text || c->kind == MR_TYPED_TEXT_CLASS || f.ragged)) {
     f = mr__shard_bytes_field(name, c->most), text = false;
@@ -176,7 +182,7 @@ static mr_err_t typed_settle_field(mr_stage_t *s, mr_shard_source_t *t, int colu
   if (mr_field_bytes(&f) > MR_SHARD_PART_MAX)
     return mr_stage_fail(s, MR_ERR_DATA, "column %.100s: %zu bytes in a record, want at most %d",
                          called, mr_field_bytes(&f), MR_SHARD_PART_MAX);
-  if (made == AS_LABEL || narrow || text) s->writes |= (uint16_t)(1u << at);
+  if (made == AS_LABEL || made_anew || text) s->writes |= (uint16_t)(1u << at);
   t->field[at] =
       (mr_shard_field_t){.want = mr__shard_source_want(t, column), .as = made, .member = c->name};
   out->field[at] = f;
@@ -303,13 +309,22 @@ static mr_err_t typed_number(const mr_shard_bytes_t *p, bool whole, int64_t *i, 
                  whole ? " whole" : "");
 }
 
+/* Elements of `size` bytes in the other order. */
+static void swap_bytes(const uint8_t *from, size_t count, size_t size, uint8_t *to) {
+  for (size_t i = 0; i < count; i++, from += size, to += size)
+    for (size_t k = 0; k < size; k++) to[k] = from[size - 1 - k];
+}
+
 static void widen_to_i32(uint32_t kind, const uint8_t *from, size_t count, int32_t *to) {
   int16_t v;
   for (size_t i = 0; i < count; i++) {
     if (kind == MR_TYPED_I8) to[i] = (int8_t)from[i];
     if (kind == MR_TYPED_I8) continue;
-    memcpy(&v, from + 2 * i, 2);
-    to[i] = kind == MR_TYPED_I16 ? v : (uint16_t)v;
+    if (kind >= MR_TYPED_SWAPPED)
+      swap_bytes(from + 2 * i, 1, 2, (uint8_t *)&v);
+    else
+      memcpy(&v, from + 2 * i, 2);
+    to[i] = kind == MR_TYPED_I16 || kind == MR_TYPED_SWAPPED_I16 ? v : (uint16_t)v;
   }
 }
 
@@ -349,6 +364,11 @@ static mr_err_t unpack_typed(const mr_shards_t *shards, const mr_shards_column_t
       *whole = whole_at(f.dtype, p->data);
     else
       v->data = (void *)p->data;
+  } else if (c->kind == MR_TYPED_SWAPPED) {
+    uint64_t single;
+    size_t size = mr_dtype_size(f.dtype);
+    swap_bytes(p->data, bytes / size, size, whole ? (uint8_t *)&single : v->data);
+    if (whole) *whole = whole_at(f.dtype, &single);
   } else {
     widen_to_i32(c->kind, p->data, bytes / 4, whole ? &one : v->data);
     if (whole) *whole = one;

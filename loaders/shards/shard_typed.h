@@ -20,11 +20,14 @@ typedef enum mr_typed {
   MR_TYPED_TEXT_CLASS, /* text; its class is its index in the sorted words of the column */
   MR_TYPED_WORD,       /* a word of such a column, "NAME\tWORD": no column of its own */
   MR_TYPED_REFUSED,    /* a column that cannot be a field; TYPE says why */
+  MR_TYPED_SWAPPED,    /* an array of the type, its elements big-endian; and as I16 and U16 */
+  MR_TYPED_SWAPPED_I16,
+  MR_TYPED_SWAPPED_U16,
 } mr_typed_t;
 
-/* Adds a column (name[0,n)), or finds it, in *column.  type: dtype and dimensions of PLAIN and of
-   the narrow kinds (dtype i32 there); NULL for the others.  why: of REFUSED, else NULL.
-   MR_ERR_DATA for a name that is too long or holds a NUL or a tab, and for too many columns;
+/* Adds a column (name[0,n)), or finds it, in *column.  type: dtype and dimensions of PLAIN, of
+   SWAPPED and of the narrow kinds (dtype i32 there); NULL for the others.  why: of REFUSED, else
+   NULL. MR_ERR_DATA for a name that is too long or holds a NUL or a tab, and for too many columns;
    MR_ERR_NOMEM. */
 mr_err_t mr_typed_column(mr_shard_draft_t *d, const char *name, size_t n, mr_typed_t kind,
                          const mr_field_t *type, const char *why, uint32_t *column,
@@ -36,7 +39,7 @@ mr_err_t mr_typed_column(mr_shard_draft_t *d, const char *name, size_t n, mr_typ
 mr_err_t mr_typed_refuse(mr_shard_draft_t *d, const char *name, size_t n, const char *why,
                          uint32_t *column, mr_diag_t *diag);
 
-/* Returns the bytes that an element of a PLAIN or narrow kind has in the file. */
+/* Returns the bytes that an element of a PLAIN, SWAPPED or narrow kind has in the file. */
 size_t mr_typed_stored(mr_typed_t kind, mr_dtype_t dtype);
 
 /* Sets kind and dtype by NumPy's name of a type, name[0,n); "int" is int64.  False, and nothing

@@ -194,12 +194,90 @@ static void equal_groups_of_row_counts_are_refused_with_both(void **state) {
                "2 arrays of 5 rows (a) and 2 of 7 (b)");
 }
 
+/* The bytes of n elements in the other order. */
+static void swap(void *to, const void *from, size_t n, size_t size) {
+  for (size_t i = 0; i < n * size; i++)
+    ((uint8_t *)to)[i] = ((const uint8_t *)from)[i / size * size + size - 1 - i % size];
+}
+
+/* Written little-endian with swapped bytes, and then said to be big-endian. */
+static void elements_of_the_other_byte_order_are_read(void **state) {
+  enum { N = 6 };
+  static const float value[N][2] = {{1.5f, -2}, {3, 4},     {1e-30f, 6},
+                                    {7, 8},     {9, 1e30f}, {0, -0.0f}};
+  static const int64_t whole[N] = {1, -2, INT64_MAX, INT64_MIN, 5, 258};
+  static const uint32_t label[N] = {0, 1, 2, 3, 2, 1};
+  static const int16_t narrow[N] = {1, -1, 258, -32768, 32767, 0};
+  float bx[N][2];
+  int64_t bid[N];
+  uint32_t blabel[N];
+  int16_t bnarrow[N][2] = {{0}};
+  char files[100];
+  void *data;
+  size_t n;
+  hand_t h;
+  mr_diag_t d = {0};
+  swap(bx, value, 2 * N, 4), swap(bid, whole, N, 8), swap(blabel, label, N, 4);
+  for (int i = 0; i < N; i++) swap(&bnarrow[i / 2][i % 2], &narrow[i], 1, 2);
+  mr_npz_array_t z[] = {
+      {.name = "x", .dtype = MR_F32, .ndim = 2, .dim = {N, 2}, .data = bx},
+      {.name = "id", .dtype = MR_I64, .ndim = 1, .dim = {N}, .data = bid},
+      {.name = "label", .dtype = MR_U32, .ndim = 1, .dim = {N}, .data = blabel},
+      {.name = "narrow", .dtype = MR_F16, .ndim = 1, .dim = {N}, .data = bnarrow}};
+  assert_int_equal(mr_npz_save(in_folder("big.npz"), z, 4, &d), MR_OK);
+  assert_int_equal(mr_read_file(in_folder("big.npz"), 1 << 20, &data, &n, &d), MR_OK);
+  int found = 0;
+  for (char *at = data; (at = memmem(at, (size_t)((char *)data + n - at), "'<", 2)); found++) {
+    at[1] = '>';
+    if (at[2] == 'f' && at[3] == '2') at[2] = 'i';
+  }
+  assert_int_equal(found, 4);
+  write_file("big.npz", data, n);
+  free(data);
+  snprintf(files, sizeof files, "files=%s/big.npz", folder);
+  if (shards_plan(&h, stage[0], (const char *const[]){files, NULL}) < 0 || h.s.def->open(&h.s) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_int_equal(h.s.out_spec[0].n_fields, 4);
+  burst_t *b = burst_new(&h.s);
+  for (int64_t i = 0; i < N; i++) {
+    if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
+    assert_memory_equal(b->rec[0].field[0].data, value[i], sizeof value[i]);
+    assert_int_equal(*(int64_t *)b->rec[0].field[1].data, whole[i]);
+    assert_int_equal(*(int32_t *)b->rec[0].field[2].data, label[i]);
+    assert_int_equal(*(int32_t *)b->rec[0].field[3].data, narrow[i]);
+  }
+  burst_free(b), shards_close(&h);
+}
+
+/* numpy.load gives the last one. */
+static void of_members_of_one_name_the_last_counts(void **state) {
+  static const int32_t before[3] = {1, 2, 3}, after[4] = {7, 8, 9, 10};
+  char files[100];
+  hand_t h;
+  mr_diag_t d = {0};
+  mr_npz_array_t z[] = {{.name = "a", .dtype = MR_I32, .ndim = 1, .dim = {3}, .data = before},
+                        {.name = "a", .dtype = MR_I32, .ndim = 1, .dim = {4}, .data = after}};
+  assert_int_equal(mr_npz_save(in_folder("twice.npz"), z, 2, &d), MR_OK);
+  snprintf(files, sizeof files, "files=%s/twice.npz", folder);
+  if (shards_plan(&h, stage[0], (const char *const[]){files, NULL}) < 0 || h.s.def->open(&h.s) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_int_equal(h.s.out_spec[0].n_records, 4);
+  burst_t *b = burst_new(&h.s);
+  for (int64_t i = 0; i < 4; i++) {
+    if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
+    assert_int_equal(*(int32_t *)b->rec[0].field[0].data, after[i]);
+  }
+  burst_free(b), shards_close(&h);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_are_what_was_written),
       cmocka_unit_test(damaged_bytes_never_lead_out_of_the_file),
       cmocka_unit_test(files_without_rows_are_refused),
       cmocka_unit_test(narrow_tensors_become_i32_and_the_others_are_named),
+      cmocka_unit_test(elements_of_the_other_byte_order_are_read),
+      cmocka_unit_test(of_members_of_one_name_the_last_counts),
       cmocka_unit_test(equal_groups_of_row_counts_are_refused_with_both)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
