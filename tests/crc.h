@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include "tests/vectors.h"
 
 /* zlib's, continued: 0 for the first of several pieces. */
 static inline uint32_t crc32_of(uint32_t crc, const void *data, size_t n) {
@@ -19,12 +20,10 @@ static inline uint32_t crc32_of(uint32_t crc, const void *data, size_t n) {
 
 /* Fails unless file (of tests/golden) says so of name. */
 static inline void assert_crc(const char *file, const char *name, uint32_t crc) {
-  char path[512], line[128], word[64];
+  char line[128], word[64];
   unsigned want = 0;
   bool found = false;
-  snprintf(path, sizeof path, MR_SOURCE_DIR "/tests/golden/%s", file);
-  FILE *f = fopen(path, "r");
-  assert_non_null(f);
+  FILE *f = vectors_open_own(file);
   while (!found && fgets(line, sizeof line, f))
     found = *line != '#' && sscanf(line, "%63s %x", word, &want) == 2 && !strcmp(word, name);
   fclose(f);

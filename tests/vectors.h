@@ -15,15 +15,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Opens MR_GOLDEN/name; the caller closes it.  The environment's MR_VECTORS names another folder,
-   of vectors that were made with other parameters. */
-static inline FILE *vectors_open(const char *name) {
-  char path[512];
+enum { VECTORS_PATH = 512 };
+
+/* Writes the path of a file of vectors, MR_GOLDEN/name, and returns it.  The environment's
+   MR_VECTORS names another folder, of vectors that were made with other parameters. */
+static inline const char *vectors_path(char path[VECTORS_PATH], const char *name) {
   const char *folder = getenv("MR_VECTORS");
-  snprintf(path, sizeof path, "%s/%s", folder ? folder : MR_GOLDEN, name);
+  snprintf(path, VECTORS_PATH, "%s/%s", folder ? folder : MR_GOLDEN, name);
+  return path;
+}
+
+static inline FILE *vectors_at(const char *path) {
   FILE *f = fopen(path, "rb");
   if (!f) fail_msg("%s cannot be opened", path);
   return f;
+}
+
+/* Opens it; the caller closes it. */
+static inline FILE *vectors_open(const char *name) {
+  char path[VECTORS_PATH];
+  return vectors_at(vectors_path(path, name));
+}
+
+#ifdef MR_SOURCE_DIR
+/* The same for vectors that only this tree has: those of MR_VECTORS if that folder has the file. */
+static inline const char *vectors_own_path(char path[VECTORS_PATH], const char *name) {
+  FILE *f = getenv("MR_VECTORS") ? fopen(vectors_path(path, name), "rb") : NULL;
+  if (!f) snprintf(path, VECTORS_PATH, MR_SOURCE_DIR "/tests/golden/%s", name);
+  if (f) fclose(f);
+  return path;
+}
+
+static inline FILE *vectors_open_own(const char *name) {
+  char path[VECTORS_PATH];
+  return vectors_at(vectors_own_path(path, name));
+}
+#endif
+
+/* The test has met n cases of a file: at least as many as the tree's vectors have, and of another
+   folder's at least one. */
+static inline void vectors_met(int64_t n, int64_t least) {
+  if (n < (getenv("MR_VECTORS") ? 1 : least)) fail_msg("%d cases were met", (int)n);
 }
 
 /* The next line that is no comment into line[0,n), without its newline; 0 at the end. */
@@ -39,17 +71,31 @@ static inline int vectors_line(FILE *f, char *line, size_t n) {
   return 0;
 }
 
-/* The payload of a .npy file of exactly bytes bytes; the caller frees it. */
-static inline void *vectors_npy(const char *name, size_t bytes) {
+/* The payload of a .npy file, some rows of row bytes each, and their number; the caller frees it.
+ */
+static inline void *vectors_npy_rows(const char *name, size_t row, size_t *n) {
   FILE *f = vectors_open(name);
   unsigned char head[10];
   assert_int_equal(fread(head, 1, 10, f), 10);
   assert_memory_equal(head, "\x93NUMPY\x01\x00", 8);
-  fseek(f, 10 + (head[8] | head[9] << 8), SEEK_SET);
-  unsigned char *data = malloc(bytes + 1);
+  long at = 10 + (head[8] | head[9] << 8);
+  assert_int_equal(fseek(f, 0, SEEK_END), 0);
+  size_t bytes = (size_t)(ftell(f) - at);
+  assert_true(bytes > 0 && bytes % row == 0);
+  fseek(f, at, SEEK_SET);
+  unsigned char *data = malloc(bytes);
   assert_non_null(data);
-  assert_int_equal(fread(data, 1, bytes + 1, f), bytes);
+  assert_int_equal(fread(data, 1, bytes, f), bytes);
   fclose(f);
+  *n = bytes / row;
+  return data;
+}
+
+/* The payload of a .npy file of exactly bytes bytes; the caller frees it. */
+static inline void *vectors_npy(const char *name, size_t bytes) {
+  size_t n;
+  void *data = vectors_npy_rows(name, bytes, &n);
+  assert_int_equal(n, 1);
   return data;
 }
 

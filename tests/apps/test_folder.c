@@ -14,6 +14,7 @@
 #include "base/xio.h"
 #include "tests/apps/program.h"
 #include "tests/needs.h"
+#include "tests/vectors.h"
 
 enum { BYTES_MAX = 1 << 20 };
 
@@ -28,12 +29,10 @@ static void write_files(void) {
   static char bytes[BYTES_MAX];
   char line[256], name[64], path[192];
   int at, n, k = 0;
-  FILE *f = fopen(MR_SOURCE_DIR "/tests/golden/pictures.bin", "rb");
-  assert_non_null(f);
+  FILE *f = vectors_open_own("pictures.bin");
   assert_true(fread(bytes, 1, sizeof bytes, f) > 0);
   fclose(f);
-  f = fopen(MR_SOURCE_DIR "/tests/golden/pictures.txt", "r");
-  assert_non_null(f);
+  f = vectors_open_own("pictures.txt");
   for (const char *c = "ab"; *c; c++) {
     snprintf(path, sizeof path, "%s/%c", dir, *c);
     mkdir(path, 0755);

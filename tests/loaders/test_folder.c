@@ -50,8 +50,8 @@ static void make_entry(const char *folder, const char *kind, const char *path, c
 }
 
 static void folders_are_listed_as_by_torchvision(void **state) {
-  char line[2048], path[] = MR_SOURCE_DIR "/tests/golden/folder.txt", folder[64] = "";
-  FILE *f = fopen(path, "r");
+  char line[2048], folder[64] = "";
+  FILE *f = vectors_open_own("folder.txt");
   mr_folder_list_t l = {0};
   int64_t at = 0;
   int cases = 0, classes = 0;
@@ -84,7 +84,7 @@ static void folders_are_listed_as_by_torchvision(void **state) {
     assert_int_equal(l.file[at++].label, atoi(two));
   }
   fclose(f);
-  assert_true(cases > 10);
+  vectors_met(cases, 11);
 }
 
 static void refused(const char *folder, int64_t most, mr_err_t code, const char *why) {

@@ -1,6 +1,7 @@
 /* grain's Dataset orders and iterator states: every expression of the vectors becomes a graph. */
 #include "tests/loaders/grain_expr.h"
 #include "tests/loaders/streams.h"
+#include "tests/vectors.h"
 
 enum { LINE = 4096 };
 
@@ -98,8 +99,7 @@ static void every_order_is_grains(void **state) {
 
 /* Mixes of mixes, filters under shuffles, seeds from several inputs: unusual combinations. */
 static void random_expressions_give_grains_orders(void **state) {
-  FILE *f = fopen(MR_SOURCE_DIR "/tests/golden/dataset_random.txt", "r");
-  assert_non_null(f);
+  FILE *f = vectors_open_own("dataset_random.txt");
   compare_orders(f, 100);
 }
 

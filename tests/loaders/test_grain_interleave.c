@@ -1,5 +1,6 @@
 /* mp-prefetch behind interleave deals whole streams out to its workers, as grain's does. */
 #include "tests/loaders/streams.h"
+#include "tests/vectors.h"
 
 /* "range 0 stop=4 ! interleave C name=i  range 100 stop=103 ! i.b ..  i. ! mp-prefetch P ! batch B"
  */
@@ -18,7 +19,7 @@ static void graph_of(const char *lengths, int cycle, int workers, int batch, cha
 }
 
 static void the_order_is_grains_at_every_step(void **state) {
-  FILE *f = fopen(MR_SOURCE_DIR "/tests/golden/interleave_workers.txt", "r");
+  FILE *f = vectors_open_own("interleave_workers.txt");
   char line[1024], lengths[64], text[1024];
   int cycle, workers, at, rows = 0;
   assert_non_null(f);

@@ -7,15 +7,14 @@
 #include <string.h>
 
 #include "model/model.h"
+#include "tests/vectors.h"
 
 /* The text under "## title", up to the empty line. */
 static inline void golden_text(const char *title, char *out, size_t size) {
-  char path[512], line[512];
+  char line[512];
   bool in = false;
   size_t at = 0;
-  snprintf(path, sizeof path, "%s/transforms/jaxprs.txt", MR_GOLDEN);
-  FILE *f = fopen(path, "r");
-  assert_non_null(f);
+  FILE *f = vectors_open("transforms/jaxprs.txt");
   out[0] = 0;
   while (fgets(line, sizeof line, f)) {
     if (in && line[0] == '\n') break;

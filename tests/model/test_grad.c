@@ -14,12 +14,14 @@
 
 #include "base/npy.h"
 #include "model/model.h"
+#include "tests/vectors.h"
 
 static mr_npy_t load(const char *file) {
-  char path[512];
+  char path[VECTORS_PATH], file_name[128];
   mr_npy_t a = {0};
   mr_diag_t diag = {0};
-  snprintf(path, sizeof path, "%s/transforms/%s.npy", MR_GOLDEN, file);
+  snprintf(file_name, sizeof file_name, "transforms/%s.npy", file);
+  vectors_path(path, file_name);
   if (mr_npy_load(path, &a, &diag) < 0) fail_msg("%s", diag.text);
   return a;
 }

@@ -16,6 +16,7 @@
 
 #include "model/model.h"
 #include "model/ops/rules.h"
+#include "tests/vectors.h"
 
 enum { TEXT = 1 << 20, SHOWN = 12 };
 
@@ -148,8 +149,7 @@ static bool holds_arrays(const char *text) {
 
 static void nine_of_ten_programs_of_jax_come_in_and_compute_the_same(void **state) {
   const char *path = getenv("MILLRACE_JAXPRS");
-  FILE *f = fopen(path ? path : MR_SOURCE_DIR "/tests/golden/jaxprs/jax.txt", "r");
-  assert_non_null(f);
+  FILE *f = path ? vectors_at(path) : vectors_open_own("jaxprs/jax.txt");
   program_t p = {.text = malloc(TEXT), .want = malloc(TEXT)};
   int n = 0, read = 0, wrong = 0;
   while (next_program(f, &p)) {

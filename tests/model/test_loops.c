@@ -13,6 +13,7 @@
 #include "base/npy.h"
 #include "tests/model/grid.h"
 #include "tests/model/jaxprs.h"
+#include "tests/vectors.h"
 
 static mr_diag_t diag;
 
@@ -23,9 +24,10 @@ static mr_diag_t diag;
   } while (0)
 
 static double *numbers(const char *name, size_t *n) {
-  char path[512];
+  char path[VECTORS_PATH], file_name[128];
   mr_npy_t a = {0};
-  snprintf(path, sizeof path, "%s/transforms/%s.npy", MR_GOLDEN, name);
+  snprintf(file_name, sizeof file_name, "transforms/%s.npy", name);
+  vectors_path(path, file_name);
   OK(mr_npy_load(path, &a, &diag));
   double *v = doubles((int64_t)a.count);
   for (size_t i = 0; i < a.count; i++) v[i] = (double)((const float *)a.data)[i];

@@ -15,6 +15,7 @@
 #include "model/model.h"
 #include "model/ops/rules.h"
 #include "tests/model/vit_step.h"
+#include "tests/vectors.h"
 
 enum { NA = 6, NB = 3, N = NA + NB };
 
@@ -53,8 +54,7 @@ static mr_exec_t *compile(const mr_optim_t *o, mr_dtype_t t, bool in_place) {
 /* The values that optax has after a step of a case. */
 static void golden(const char *name, int step, float want[N]) {
   char line[512], word[32];
-  FILE *f = fopen(MR_SOURCE_DIR "/tests/golden/optim.txt", "r");
-  assert_non_null(f);
+  FILE *f = vectors_open_own("optim.txt");
   bool found = false;
   while (!found && fgets(line, sizeof line, f)) {
     int at, k = 0;
@@ -117,8 +117,7 @@ static void each_optimizer_steps_as_optax_does(void **state) {
 /* The values that optax has after a step of a case in that dtype. */
 static void golden_in(const char *name, const char *dtype, int step, double want[N]) {
   char line[512], word[32], type[32];
-  FILE *f = fopen(MR_SOURCE_DIR "/tests/golden/optim_dtypes.txt", "r");
-  assert_non_null(f);
+  FILE *f = vectors_open_own("optim_dtypes.txt");
   bool found = false;
   while (!found && fgets(line, sizeof line, f)) {
     int at, k = 0;

@@ -14,6 +14,7 @@
 
 #include "model/model.h"
 #include "tests/model/vit_step.h"
+#include "tests/vectors.h"
 
 static mr_params_t recipe(uint64_t seed) {
   mr_params_t p = {0};
@@ -24,16 +25,14 @@ static mr_params_t recipe(uint64_t seed) {
 }
 
 static void the_recipe_has_flax_s_tensors_and_modules(void **state) {
-  char path[512], line[512], name[200];
+  char line[512], name[200];
   mr_params_t p = recipe(12);
   mr_summary_row_t *rows = NULL;
   int n = 0, row = 0, tensor = 0;
   long long count;
   assert_int_equal(mr_summary(&p, &rows, &n, NULL), MR_OK);
   assert_int_equal(p.count, 10695562);
-  snprintf(path, sizeof path, "%s/vit/tabulate.txt", MR_GOLDEN);
-  FILE *f = fopen(path, "r");
-  assert_non_null(f);
+  FILE *f = vectors_open("vit/tabulate.txt");
   while (fgets(line, sizeof line, f)) {
     if (sscanf(line, "tensor %199s %lld", name, &count) == 2) {
       assert_string_equal(p.param[tensor].name, name);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "tests/model/grid.h"
+#include "tests/vectors.h"
 
 /* The texts of jaxprs.txt, one after the other; false at the end. */
 static bool next_text(FILE *f, char *title, char *text, size_t size) {
@@ -40,10 +41,8 @@ static mr_fn_t *parsed(const char *text) {
 static bool of_other_ops(const char *text) { return strstr(text, "sub a e"); }
 
 static void texts_of_jax_come_back_as_they_are(void **state) {
-  char path[512], title[128], text[4096];
-  snprintf(path, sizeof path, "%s/transforms/jaxprs.txt", MR_GOLDEN);
-  FILE *f = fopen(path, "r");
-  assert_non_null(f);
+  char title[128], text[4096];
+  FILE *f = vectors_open("transforms/jaxprs.txt");
   int seen = 0;
   while (next_text(f, title, text, sizeof text)) {
     if (of_other_ops(text)) continue;

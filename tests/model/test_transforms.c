@@ -11,13 +11,15 @@
 
 #include "base/npy.h"
 #include "tests/model/grid.h"
+#include "tests/vectors.h"
 
 /* An array of the golden values; dims as in the file. */
 static mr_npy_t load(const char *name) {
-  char path[512];
+  char path[VECTORS_PATH], file_name[128];
   mr_npy_t a = {0};
   mr_diag_t diag = {0};
-  snprintf(path, sizeof path, "%s/transforms/%s.npy", MR_GOLDEN, name);
+  snprintf(file_name, sizeof file_name, "transforms/%s.npy", name);
+  vectors_path(path, file_name);
   if (mr_npy_load(path, &a, &diag) < 0) fail_msg("%s", diag.text);
   return a;
 }

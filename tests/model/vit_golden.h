@@ -12,15 +12,15 @@
 #include "model/exec/device.h"
 #include "model/model.h"
 #include "tests/model/vit_step.h"
+#include "tests/vectors.h"
 
 static const mr_device_t *vit_device; /* where the models compute; NULL: the CPU */
 
-/* Writes the path of a file of vectors and returns it.  The environment's MR_VECTORS names their
-   folder where the tree's own is not. */
+/* Writes the path of a file of a variant's vectors and returns it. */
 static inline const char *vit_path(char path[512], const char *variant, const char *file) {
-  const char *folder = getenv("MR_VECTORS");
-  snprintf(path, 512, "%s/vit/%s/%s", folder ? folder : MR_GOLDEN, variant, file);
-  return path;
+  char name[256];
+  snprintf(name, sizeof name, "vit/%s/%s", variant, file);
+  return vectors_path(path, name);
 }
 
 static inline mr_npy_t load(const char *variant, const char *file) {

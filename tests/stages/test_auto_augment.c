@@ -19,13 +19,7 @@ typedef struct table {
 
 static table_t usual_31[MR_AUGMENT_OPS], usual_10[MR_AUGMENT_OPS], wide_31[MR_AUGMENT_OPS];
 
-static FILE *own_vectors(const char *name) {
-  char path[512];
-  snprintf(path, sizeof path, MR_SOURCE_DIR "/tests/golden/%s", name);
-  FILE *f = fopen(path, "r");
-  if (!f) fail_msg("%s", path);
-  return f;
-}
+static FILE *own_vectors(const char *name) { return vectors_open_own(name); }
 
 static void magnitudes_are_torchs(void **state) {
   FILE *f = own_vectors("augment_magnitudes.txt");
