@@ -62,6 +62,8 @@ typedef struct mr_spec {
                                       flow */
   int64_t n_batches;               /* BATCHES: buffers in one epoch */
   int64_t n_epochs;                /* epochs in the stream; 0: endless */
+  int64_t ahead;   /* BATCHES: buffers that the stream has given more than its epochs
+                      say, since a resume changed their lengths; may be negative */
   bool even;       /* BATCHES: each holds B records, except the last one of an epoch or, if
                       n_batches is 0, of the stream */
   bool by_record;  /* BATCHES: the stage that makes them can begin at any record of its stream

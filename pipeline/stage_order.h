@@ -35,6 +35,12 @@ struct mr_order_def {
      records. */
   mr_period_t (*period)(const mr_stage_t *s, const mr_period_t *in);
 
+  /* Sets input[p], for each linked input p, to the position at which the stage continues there
+     behind its first `position` records, which it has taken in order.  After plan.  The stage then
+     has a setting "resume", "POSITION:A,B,..", by which it continues so: a resume that changed the
+     stage sets it.  NULL: its order is not one of its inputs' own. */
+  void (*reached)(const mr_stage_t *s, int64_t position, int64_t *input);
+
   bool sparse;    /* leaves holes */
   bool uncounted; /* grain does not count this stage as a step from a pipeline's seed */
 };

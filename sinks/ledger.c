@@ -85,6 +85,9 @@ static const mr_opt_t ledger_opts[] = {
     {0}};
 
 static mr_err_t ledger_plan(mr_stage_t *s) {
+  ledger_t *t = s->state;
+  if (t->path && !*t->path) t->path = NULL;
+  if (t->state && !*t->state) t->state = NULL;
   s->out_spec[0] = s->in_spec[0];
   return MR_OK;
 }

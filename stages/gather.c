@@ -27,7 +27,7 @@ static const mr_opt_t gather_opts[] = {
 
 static bool gather_alike(const mr_spec_t *a, const mr_spec_t *b) {
   return mr_spec_alike(a, b) && a->n_words == b->n_words && a->n_batches == b->n_batches &&
-         a->n_records == b->n_records && a->n_epochs == b->n_epochs;
+         a->ahead == b->ahead && a->n_records == b->n_records && a->n_epochs == b->n_epochs;
 }
 
 /* The slices of a batch come from one data set, so that other names of its classes are a mistake.

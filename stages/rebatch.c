@@ -60,7 +60,7 @@ static mr_err_t rebatch_plan(mr_stage_t *s) {
         (long long)t->size);
   *out = s->in_spec[0];
   out->batch = (t->size + t->host.n - 1) / t->host.n;
-  out->n_batches = 0; /* known at the end */
+  out->n_batches = 0, out->ahead = 0; /* known at the end */
   out->part = t->host.n > 1, out->even = !out->part, out->by_record = false;
   out->n_words = OWN_WORDS + s->in_spec[0].n_words;
   if (out->n_words <= MR_STREAM_WORDS_MAX) return MR_OK;
@@ -182,6 +182,7 @@ static int64_t rebatch_seek(const mr_stage_t *s, int64_t number, int64_t *own, i
     return 0;
   }
   if (!in->even) return -1;
+  if (in->ahead) return -1;
   if (in->n_batches) { /* an epoch's last batch may be short or dropped */
     int64_t full = in->n_batches * each;
     int64_t records = full < in->n_records ? full : in->n_records;

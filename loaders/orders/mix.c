@@ -2,6 +2,7 @@
    MapDataset.mix, and after to-iter-dataset its IterDataset.mix. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "loaders/orders/inputs.h"
@@ -14,6 +15,8 @@ typedef struct mix {
   int64_t share[MR_MAX_PORTS], sum; /* the weights as integers, and their sum */
   bool exact;
   mr_inputs_t inputs;
+  const char *resume;
+  int64_t from, base[MR_MAX_PORTS]; /* from this position on, input i continues at base[i] */
 } mix_t;
 
 enum { INDEX, STOP }; /* words */
@@ -93,6 +96,41 @@ static mr_err_t plan_shares(mr_stage_t *s) {
   return MR_OK;
 }
 
+/* Reads the setting resume: "POSITION:A,B,..", all in [0,2^62). */
+static mr_err_t plan_base(mr_stage_t *s) {
+  mix_t *t = s->state;
+  const char *at = t->resume;
+  t->from = 0;
+  memset(t->base, 0, sizeof t->base);
+  if (!at || !*at) return MR_OK;
+  for (int i = -1; i < t->n; i++) {
+    char *end;
+    int64_t v = *at >= '0' && *at <= '9' ? strtoll(at, &end, 10) : -1;
+    char want = i < 0 ? ':' : i + 1 < t->n ? ',' : 0;
+    if (v < 0 || v >= INT64_C(1) << 62 || *end != want)
+      return mr_stage_fail(s, MR_ERR_CONFIG,
+                           "setting resume = \"%.200s\": want POSITION:A,B,.. with a position for "
+                           "each of %d inputs, as a resume writes it, or none",
+                           t->resume, t->n);
+    *(i < 0 ? &t->from : &t->base[i]) = v;
+    at = end + 1;
+  }
+  return MR_OK;
+}
+
+/* Records of the only epoch, after a resume with other weights: what has passed, and then until an
+   input has too few left. */
+static int64_t mixed_since_resume(const mr_stage_t *s) {
+  const mix_t *t = s->state;
+  __int128 most = (INT64_C(1) << 62) - t->from;
+  for (int i = 0; i < t->n; i++) {
+    int64_t left = s->in_spec[i].n_records - t->base[i];
+    __int128 here = (__int128)(left > 0 ? left : 0) * t->sum / t->share[i];
+    most = here < most ? here : most;
+  }
+  return t->from + (int64_t)most;
+}
+
 /* Records until an input has too few left for its share; in doubles as in grain, or exactly. */
 static int64_t mixed_records(const mr_stage_t *s) {
   const mix_t *t = s->state;
@@ -113,7 +151,9 @@ static mr_err_t mix_plan(mr_stage_t *s) {
   MR_TRY(mr_inputs_alike(s, t->n));
   MR_TRY(mr_inputs_join_classes(s, t->n, &t->inputs));
   MR_TRY(plan_shares(s));
-  s->out_spec[0].n_records = mixed_records(s);
+  MR_TRY(plan_base(s));
+  bool changed = t->from && s->out_spec[0].n_epochs == 1;
+  s->out_spec[0].n_records = changed ? mixed_since_resume(s) : mixed_records(s);
   if (s->out_spec[0].n_records < 1 && !s->in_spec[0].sequential)
     return mr_stage_fail(s, MR_ERR_CONFIG, "an input has no record for its weight");
   return MR_OK;
@@ -135,7 +175,10 @@ static void mix_choose(const mix_t *t, int64_t k, mr_at_t *at) {
 }
 
 static mr_err_t mix_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
-  mix_choose(s->state, position, at);
+  const mix_t *t = s->state;
+  bool on = position >= t->from;
+  mix_choose(t, on ? position - t->from : position, at);
+  if (on) at->index += t->base[at->port];
   return MR_OK;
 }
 
@@ -145,6 +188,7 @@ static mr_period_t mix_period(const mr_stage_t *s, const mr_period_t *in) {
   const mix_t *t = s->state;
   mr_period_t out = {0, true};
   int64_t cycles = 1;
+  if (t->from) return (mr_period_t){0};
   for (int i = 0; i < t->n; i++) {
     if (!in[i].n) return (mr_period_t){0};
     int64_t needed = in[i].n / mix_common_divisor(in[i].n, t->share[i]);
@@ -179,6 +223,14 @@ static void count_shares(const mix_t *t, int64_t k, int64_t *n) {
   }
 }
 
+/* Where each input continues behind the first `position` records. */
+static void mix_reached(const mr_stage_t *s, int64_t position, int64_t *input) {
+  const mix_t *t = s->state;
+  bool on = position >= t->from;
+  count_shares(t, on ? position - t->from : position, input);
+  for (int i = 0; i < t->n && on; i++) input[i] += t->base[i];
+}
+
 static mr_err_t mix_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
   const mix_t *t = s->state;
   int64_t *word = mr_walk_words(w), before[MR_MAX_PORTS], after[MR_MAX_PORTS];
@@ -206,6 +258,13 @@ static const mr_opt_t mix_opts[] = {
      .def = "false",
      .help = "Uses the weights as given; grain scales the smallest to 100 and truncates the others "
              "to integers, 233:100 for 7:3."},
+    {.name = "resume",
+     .type = MR_OPT_STR,
+     .offset = offsetof(mix_t, resume),
+     .unit = "POSITION:A,B,..",
+     .help =
+         "Written by a resume that changed the mix: from this position on each input continues at "
+         "a position of its own."},
     {0}};
 
 static void mix_forget(mr_stage_t *s) { mr_inputs_forget(&((mix_t *)s->state)->inputs); }
@@ -223,6 +282,6 @@ const mr_stage_def_t mr_stage_mix = {
     .state_sz = sizeof(mix_t),
     .plan = mix_plan,
     .forget = mix_forget,
-    .order = &(const mr_order_def_t){.at = mix_order, .period = mix_period},
+    .order = &(const mr_order_def_t){.at = mix_order, .period = mix_period, .reached = mix_reached},
     .walk = &(const mr_walk_def_t){.next = mix_next, .skip = mix_skip, .n_words = 2},
 };

@@ -5,6 +5,10 @@
    Worker w of N makes the batches w, w + N, ..., so a batch's content depends on its number
    alone.
 
+   After a resume that changed what is before this stage, or its size, the setting resume says with
+   which record which step begins; that epoch's batches follow from there, and numbers inside this
+   file run on as if the rest of the epoch were the end of one with this size.
+
    If a stream has holes or no positions, the number does not say where a batch begins, and a walk
    finds the batches in order (batch_walk.c). */
 #include <inttypes.h>
@@ -28,9 +32,14 @@ typedef struct batch {
   mr_ranges_t skip;
   const char *host_text;
   mr_host_t host;
-  cursor_t *cursor; /* [workers] */
-  int64_t first;    /* the first batch given, */
-  int cut;          /* and how many of its records it omits */
+  const char *resume_text;
+  mr_batch_resume_t resume;
+  int64_t shifted, shift; /* the epoch that a resume has cut, and by how many records its batches
+                             lie behind their usual places */
+  int64_t ahead;          /* number of a buffer outside, less the one in here */
+  cursor_t *cursor;       /* [workers] */
+  int64_t first;          /* the first batch given, */
+  int cut;                /* and how many of its records it omits */
   mr_batch_walk_t *walk;
   pthread_mutex_t lock; /* guards foreseen, and announcing */
   int64_t foreseen;     /* the first batch that has not been announced to the sources */
@@ -90,6 +99,12 @@ static const mr_opt_t batch_opts[] = {
      .unit = "steps",
      .help = "Steps to skip, from 1, 3,10-20 or @FILE: their batches come empty and change no "
              "parameter."},
+    {.name = "resume",
+     .type = MR_OPT_STR,
+     .offset = offsetof(batch_t, resume_text),
+     .unit = "POSITION:STEPS",
+     .help = "Written by a resume that changed the stream: the position at which the batch behind "
+             "this many steps begins, and the state of the stream there."},
     {0},
 };
 
@@ -103,6 +118,18 @@ static bool is_walked(const mr_stage_t *s) {
 static bool batch_crosses(const batch_t *b) { return b->across || b->order == ORDER_GRAIN_WORKERS; }
 
 static const int64_t POSITION_MAX = INT64_C(1) << 62;
+
+/* Finds where the cut epoch's batches lie; n_batches is settled. */
+static void plan_resume(mr_stage_t *s) {
+  batch_t *b = s->state;
+  mr_spec_t *out = &s->out_spec[0];
+  int64_t i = b->resume.position % out->n_records, left = out->n_records - i;
+  int64_t rest = left / b->size + (!b->drop && left % b->size);
+  b->shifted = b->resume.position / out->n_records;
+  b->shift = i - (out->n_batches - rest) * b->size;
+  b->ahead = b->resume.number - ((b->shifted + 1) * out->n_batches - rest);
+  out->ahead = b->ahead;
+}
 
 /* Joins all epochs to one; endless ones to an epoch that batches divide evenly. */
 static mr_err_t join_epochs(mr_stage_t *s, int64_t size, mr_spec_t *out) {
@@ -131,12 +158,13 @@ static mr_err_t plan_lengths(mr_stage_t *s) {
     out->n_batches = 0;
     return MR_OK;
   }
-  out->n_words = 0;
+  out->n_words = 0, out->ahead = 0;
   if (batch_crosses(b)) MR_TRY(join_epochs(s, b->size, out));
   out->n_batches = (out->n_records + (b->drop ? 0 : b->size - 1)) / b->size;
   if (out->n_batches < 1)
     return mr_stage_fail(s, MR_ERR_CONFIG, "setting size = %lld: an epoch has only %lld records",
                          (long long)b->size, (long long)out->n_records);
+  if (b->resume.given) plan_resume(s);
   return MR_OK;
 }
 
@@ -168,11 +196,13 @@ static mr_err_t batch_plan(mr_stage_t *s) {
   *out = *in;
   out->flow = MR_FLOW_BATCHES;
   MR_TRY(mr_host_parse(s, b->host_text, b->size, &b->host));
+  MR_TRY(mr_batch_resume_parse(s, b->resume_text, &b->resume));
   out->batch = (b->size + b->host.n - 1) / b->host.n;
   MR_TRY(check_fields(s));
   out->part = b->host.n > 1;
   bool all = !(b->skip_steps && *b->skip_steps);
-  out->even = !out->part && all && !is_walked(s), out->by_record = !out->part && !out->even;
+  out->even = !out->part && all && !is_walked(s),
+  out->by_record = !out->part && !out->even && !b->resume.given;
   return plan_lengths(s);
 }
 
@@ -210,9 +240,17 @@ static mr_err_t first_batch(mr_stage_t *s) {
   int64_t epoch = s->start_position / spec->n_records, i = s->start_position % spec->n_records;
   b->cut = 0;
   if (s->start_record) return go_to_record(s);
-  if (!s->start_position && s->start_number) return b->first = s->start_number, check_first(s);
+  if (!s->start_position && s->start_number < b->resume.number)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting resume = %.60s: with these settings the stream begins with step "
+                         "%lld, and step %lld was asked for",
+                         b->resume_text, (long long)b->resume.number + 1,
+                         (long long)s->start_number + 1);
+  if (!s->start_position && s->start_number)
+    return b->first = s->start_number - b->ahead, check_first(s);
+  if (b->resume.given && epoch == b->shifted) i -= b->shift;
   bool over = batch_crosses(b) && i / b->size == spec->n_batches; /* at what is dropped */
-  if (s->start_position < 0 || i % b->size || (i / b->size >= spec->n_batches && !over))
+  if (s->start_position < 0 || i < 0 || i % b->size || (i / b->size >= spec->n_batches && !over))
     return mr_stage_fail(s, MR_ERR_CONFIG, "no batch of %lld starts at position %lld",
                          (long long)b->size, (long long)s->start_position);
   b->first = epoch * spec->n_batches + i / b->size;
@@ -223,9 +261,13 @@ static int64_t batch_seek(const mr_stage_t *s, int64_t number, int64_t *own, int
   const batch_t *b = s->state;
   const mr_spec_t *spec = &s->out_spec[0];
   int64_t at;
-  if (is_walked(s)) return 0; /* batch_walk.c seeks by the number */
+  if (is_walked(s)) return 0;               /* batch_walk.c seeks by the number */
+  if (number < b->resume.number) return -1; /* of other settings */
+  number -= b->ahead;
   if (__builtin_mul_overflow(number / spec->n_batches, spec->n_records, &at)) return -1;
-  return __builtin_add_overflow(at, number % spec->n_batches * b->size, &at) ? -1 : at;
+  int64_t within = number % spec->n_batches * b->size;
+  if (b->resume.given && number / spec->n_batches == b->shifted) within += b->shift;
+  return __builtin_add_overflow(at, within, &at) ? -1 : at;
 }
 
 static mr_err_t batch_open(mr_stage_t *s) {
@@ -236,9 +278,10 @@ static mr_err_t batch_open(mr_stage_t *s) {
     return mr_diag_prefix(s->diag, why.code, &why, "%s: setting skip-steps", s->name);
   if (is_walked(s)) {
     int parts = b->order == ORDER_GRAIN_WORKERS && b->loader_workers ? (int)b->loader_workers : 1;
-    return mr_batch_walk_open(
-        s, (mr_batch_conf_t){b->size, b->drop, batch_crosses(b), parts, b->host, &b->skip},
-        &b->walk);
+    return mr_batch_walk_open(s,
+                              (mr_batch_conf_t){b->size, b->drop, batch_crosses(b), parts, b->host,
+                                                &b->skip, b->resume.given ? &b->resume : NULL},
+                              &b->walk);
   }
   MR_TRY(first_batch(s));
   b->foreseen = b->first;
@@ -268,11 +311,12 @@ static span_t span_of(const mr_stage_t *s, int64_t number) {
   const batch_t *b = s->state;
   const mr_spec_t *spec = &s->out_spec[0];
   int64_t epoch = number / spec->n_batches, i = number % spec->n_batches;
-  int64_t start = i * b->size, left = spec->n_records - start;
+  int64_t start = i * b->size + (b->resume.given && epoch == b->shifted ? b->shift : 0);
+  int64_t left = spec->n_records - start;
   span_t at = {.n = (int)(left < b->size ? left : b->size), .last = i + 1 == spec->n_batches};
   at.end = start + at.n;
   mr_host_slice(&b->host, &at.first, &at.n);
-  if (mr_ranges_has(&b->skip, (uint64_t)number + 1)) at.n = 0;
+  if (mr_ranges_has(&b->skip, (uint64_t)(number + b->ahead) + 1)) at.n = 0;
   if (number == b->first) at.first += b->cut, at.n -= b->cut;
   at.pos = epoch * spec->n_records + start + at.first;
   return at;

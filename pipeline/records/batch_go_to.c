@@ -96,6 +96,37 @@ static mr_err_t skip_batches(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
   return MR_OK;
 }
 
+/* Skips n batches from where the walk is; those of a stream with epochs one by one. */
+static mr_err_t skip_further(mr_stage_t *s, mr_batch_walk_t *t, int64_t n) {
+  if (!in_epochs(s, t)) MR_TRY(pass_most(s, t, &n));
+  for (; n && !t->ahead.over; n--) {
+    mr_err_t e = mr__batch_find(s, t, &t->ahead);
+    if (e != MR_OK) return e;
+  }
+  return MR_OK;
+}
+
+static mr_err_t refuse_words(mr_stage_t *s, const mr_batch_walk_t *t, int n) {
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "the stream was left with a state of %d numbers, this one has %d", n,
+                       t->words);
+}
+
+/* Seeks a number alone in a stream that a resume has changed. */
+static mr_err_t continue_from_resume(mr_stage_t *s, mr_batch_walk_t *t,
+                                     const mr_batch_resume_t *r) {
+  int64_t n = s->start_number - r->number;
+  if (n < 0)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting resume: with these settings the stream begins with step %lld, "
+                         "and step %lld was asked for",
+                         (long long)r->number + 1, (long long)s->start_number + 1);
+  t->number = r->number, t->records = r->position;
+  if (t->words > 1 && r->n_words != t->words) return refuse_words(s, t, r->n_words);
+  MR_TRY(mr__batch_load(s, t, t->words == 1 ? &r->position : r->word));
+  return skip_further(s, t, n);
+}
+
 /* Finds the number of the batch that holds a record, counted without skipped steps, or of an
    earlier batch. */
 static mr_err_t batch_of(mr_stage_t *s, mr_batch_walk_t *t, int64_t record, int64_t *number) {
@@ -121,14 +152,13 @@ mr_err_t mr__batch_go_to_record(mr_stage_t *s, mr_batch_walk_t *t) {
 
 /* Given only a position, a state of several numbers is found by walking there from the start. */
 mr_err_t mr__batch_go_to_start(mr_stage_t *s, mr_batch_walk_t *t) {
+  if (!s->start_position && !s->n_start_words && t->conf.resume)
+    return continue_from_resume(s, t, t->conf.resume);
   if (!s->start_position && !s->n_start_words) return skip_batches(s, t, s->start_number);
   t->number = s->start_number;
   if (t->words == 1) return mr__batch_load(s, t, &s->start_position);
   if (s->n_start_words) {
-    if (s->n_start_words != t->words)
-      return mr_stage_fail(s, MR_ERR_CONFIG,
-                           "the stream was left with a state of %d numbers, this one has %d",
-                           s->n_start_words, t->words);
+    if (s->n_start_words != t->words) return refuse_words(s, t, s->n_start_words);
     t->records = s->start_position;
     return mr__batch_load(s, t, s->start_word);
   }

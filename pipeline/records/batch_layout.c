@@ -8,6 +8,7 @@
 
 /* ---- slices ---- */
 
+/* Takes a whole number off the front of a text. */
 static bool host_number(const char **at, int64_t *out) {
   char *end;
   if (**at < '0' || **at > '9') return false;
@@ -31,6 +32,25 @@ void mr_host_slice(const mr_host_t *h, int *from, int *n) {
   int64_t lo = *n * h->i / h->n, hi = *n * (h->i + 1) / h->n;
   *from += (int)lo;
   *n = (int)(hi - lo);
+}
+
+/* ---- a resume that changed the stream ---- */
+
+static bool take_resumed(const char **at, int64_t *out) {
+  return host_number(at, out) && *out < INT64_C(1) << 62;
+}
+
+mr_err_t mr_batch_resume_parse(mr_stage_t *s, const char *text, mr_batch_resume_t *r) {
+  r->given = text && *text, r->n_words = 0, r->position = r->number = 0;
+  if (!r->given) return MR_OK;
+  const char *at = text;
+  bool good = take_resumed(&at, &r->position) && *at++ == ':' && take_resumed(&at, &r->number);
+  for (char before = ':'; good && *at == before && r->n_words < MR_STREAM_WORDS_MAX; before = ',')
+    at++, good = take_resumed(&at, &r->word[r->n_words++]);
+  if (good && !*at) return MR_OK;
+  return mr_stage_fail(
+      s, MR_ERR_CONFIG,
+      "setting resume = %.60s: want POSITION:STEPS, as a resume writes it, or none", text);
 }
 
 /* ---- skipped steps ---- */

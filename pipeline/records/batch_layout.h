@@ -19,6 +19,19 @@ mr_err_t mr_host_parse(mr_stage_t *s, const char *text, int64_t size, mr_host_t 
    differ by at most one slot. */
 void mr_host_slice(const mr_host_t *h, int *from, int *n);
 
+/* ---- a resume that changed the stream: where the batch behind this many steps begins ---- */
+
+typedef struct mr_batch_resume {
+  bool given;
+  int64_t position, number;          /* the first record's position; batches before it */
+  int n_words;                       /* of a stream that is walked: its state there */
+  int64_t word[MR_STREAM_WORDS_MAX]; /* [n_words] */
+} mr_batch_resume_t;
+
+/* Parses "POSITION:NUMBER" or "POSITION:NUMBER:WORD,WORD,..", all in [0,2^62), into *r; NULL or ""
+   is none.  MR_OK, or MR_ERR_CONFIG with a sentence of the stage. */
+mr_err_t mr_batch_resume_parse(mr_stage_t *s, const char *text, mr_batch_resume_t *r);
+
 /* ---- skipped steps: how many records come before a batch, and which batch holds one ---- */
 
 typedef struct mr_left_out {

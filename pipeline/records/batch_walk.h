@@ -17,6 +17,8 @@ typedef struct mr_batch_conf {
                   alternate */
   mr_host_t host;
   const mr_ranges_t *skip; /* steps, from 1, whose batches are empty */
+  const mr_batch_resume_t
+      *resume; /* where a number leads that is given alone; NULL: to the start */
 } mr_batch_conf_t;
 
 /* How many numbers the state of the batches has, over a stream of this spec; 1 for one walk over an

@@ -152,7 +152,7 @@ static mr_err_t wait_for_checkpoint(void *arg) { return mr_all_back(arg, OUT_STA
 
 /* A checkpoint counts finished epochs: one more has begun, unless it was made at an epoch's end. */
 static int64_t newest_epoch(const mr_train_progress_t *at, const mr_spec_t *in) {
-  bool at_end = in->n_batches ? at->epoch * in->n_batches == at->step : at->unvalidated;
+  bool at_end = in->n_batches ? at->epoch * in->n_batches + in->ahead == at->step : at->unvalidated;
   return at->epoch + (at->step > 0 && !at_end);
 }
 

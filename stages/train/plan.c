@@ -13,6 +13,7 @@ enum { CONSTANT, COSINE, LINEAR, RSQRT }; /* setting schedule */
 
 static int64_t total_steps(const train_t *v, const mr_spec_t *in) {
   int64_t stream = in->n_batches * in->n_epochs; /* 0: endless */
+  if (stream) stream += in->ahead;
   if (!v->steps) return stream;
   return stream && stream < v->steps ? stream : v->steps;
 }
