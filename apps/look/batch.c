@@ -174,15 +174,17 @@ static mr_err_t batch_save(void *ctx, const mr_spec_t *spec, int64_t step, const
 
 static int batch_run(const mr_args_t *a, mr_diag_t *diag) {
   wanted_t w = {.out = mr_args_text(a, "--out"), .labels = mr_args_text(a, "--labels")};
-  mr_graph_t *g;
+  mr_graph_of_steps_t of;
   if (!mr_args_text(a, "--step"))
     return mr_fail(diag, MR_ERR_USAGE, "batch: --step N must be given");
   mr_batches_t want = {.stage = mr_args_text(a, "--stage"), .n = 1, .take = batch_save, .ctx = &w};
   MR_TRY(mr_args_int(a, "--step", 1, INT64_C(1) << 53, &want.first, diag));
-  MR_TRY(mr_graph_from_args(a, 0, &g, diag));
-  mr_err_t e = mr_take_batches(g, &want, diag);
+  MR_TRY(mr_graph_of_step(a, 0, want.first, want.stage, &of, diag));
+  want.data = of.data;
+  mr_err_t e = mr_take_batches(of.g, &want, diag);
   if (e >= 0) mr_note_step_ahead(a, 0, want.first);
-  mr_graph_destroy(g);
+  mr_graph_destroy(of.g);
+  free(of.data);
   return e;
 }
 
@@ -191,7 +193,8 @@ const mr_command_t mr_command_batch = {
     .words = "GRAPH|FILE|RUN --step N --out F.npz|F.npy [--labels F.npy] [NAME=VALUE...]",
     .help = "Writes the batch of any one step, without producing the earlier ones.",
     .more =
-        "\nRUN is the folder of a run: its graph with its settings.  The keys and the ledger's "
+        "\nRUN is the folder of a run: its graph with the settings of that step.  The keys and the "
+        "ledger's "
         "hash of\nthis step alone go to standard output.  In FILE.npz each field is an array "
         "(B,...); a ragged\n"
         "one is the rows of all records, and NAME.offsets says where each record's begin.",

@@ -1,5 +1,5 @@
 /* millrace who: lists the records of a step, or the steps that saw a record.  Both follow from the
-   graph, its settings and the seed, so a run stores nothing for this. */
+   graph, its settings and the seed; a run stores for this which of these held when (history.h). */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -186,13 +186,19 @@ static mr_err_t report_step(void *ctx, const mr_spec_t *spec, int64_t step, cons
   return MR_OK;
 }
 
-static int who_step(const mr_args_t *a, mr_graph_t *g, int64_t step, mr_diag_t *diag) {
+static int who_step(const mr_args_t *a, int64_t step, mr_diag_t *diag) {
   who_t w = {.json = mr_args_text(a, "--json") != NULL};
+  mr_graph_of_steps_t of;
   mr_batches_t want = {
       .stage = mr_args_text(a, "--stage"), .first = step, .n = 1, .take = report_step, .ctx = &w};
-  mr_graph_lineage(g, note_record, &w, false);
-  mr_err_t e = mr_take_batches(g, &want, diag);
+  MR_TRY(mr_graph_of_step(a, 0, step, want.stage, &of, diag));
+  want.data = of.data;
+  mr_graph_lineage(of.g, note_record, &w, false);
+  mr_err_t e = mr_take_batches(of.g, &want, diag);
   while (w.rows) free_oldest(&w);
+  mr_graph_destroy(of.g);
+  free(of.data);
+  if (e >= 0) mr_note_step_ahead(a, 0, step);
   return e;
 }
 
@@ -230,15 +236,9 @@ static mr_err_t look_in(void *ctx, const mr_spec_t *spec, int64_t step, const mr
   return MR_OK;
 }
 
-static int who_record(const mr_args_t *a, mr_graph_t *g, const char *record, int64_t steps,
-                      mr_diag_t *diag) {
-  char *end;
-  who_t w = {.json = mr_args_text(a, "--json") != NULL, .source = mr_args_text(a, "--source")};
-  w.record = *record >= '0' && *record <= '9' ? strtoull(record, &end, 10) : 0;
-  if (*record < '0' || *record > '9' || *end)
-    return mr_fail(diag, MR_ERR_USAGE, "who: --record: \"%s\", expected an id", record);
-  if (w.source && !mr_graph_stage(g, w.source))
-    return mr_fail(diag, MR_ERR_USAGE, "who: --source: no stage is called \"%s\"", w.source);
+static mr_err_t who_check_sources(const mr_graph_t *g, const char *source, mr_diag_t *diag) {
+  if (source && !mr_graph_stage(g, source))
+    return mr_fail(diag, MR_ERR_USAGE, "who: --source: no stage is called \"%s\"", source);
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
     if (s->def->source && !s->def->source->where)
@@ -247,10 +247,38 @@ static int who_record(const mr_args_t *a, mr_graph_t *g, const char *record, int
           "who: --record: the source %s cannot tell its records' ids without reading them",
           s->name);
   }
-  mr_graph_lineage(g, is_record, &w, true);
+  return MR_OK;
+}
+
+/* Looks through the steps from `first` on that have the settings of that step, at most to
+   `steps` (0: no limit); *last: the last of them. */
+static mr_err_t look_through_part(const mr_args_t *a, who_t *w, int64_t first, int64_t steps,
+                                  int64_t *last, mr_diag_t *diag) {
+  mr_graph_of_steps_t of;
   mr_batches_t want = {
-      .stage = mr_args_text(a, "--stage"), .first = 1, .n = steps, .take = look_in, .ctx = &w};
-  MR_TRY(mr_take_batches(g, &want, diag));
+      .stage = mr_args_text(a, "--stage"), .first = first, .take = look_in, .ctx = w};
+  MR_TRY(mr_graph_of_step(a, 0, first, want.stage, &of, diag));
+  *last = of.last;
+  int64_t end = steps && steps < of.last ? steps : of.last;
+  if (end < INT64_MAX) want.n = end - first + 1;
+  want.data = of.data;
+  mr_err_t e = who_check_sources(of.g, w->source, diag);
+  if (e >= 0) mr_graph_lineage(of.g, is_record, w, true);
+  if (e >= 0) e = mr_take_batches(of.g, &want, diag);
+  mr_graph_destroy(of.g);
+  free(of.data);
+  return e;
+}
+
+static int who_record(const mr_args_t *a, const char *record, int64_t steps, mr_diag_t *diag) {
+  char *end;
+  who_t w = {.json = mr_args_text(a, "--json") != NULL, .source = mr_args_text(a, "--source")};
+  w.record = *record >= '0' && *record <= '9' ? strtoull(record, &end, 10) : 0;
+  if (*record < '0' || *record > '9' || *end)
+    return mr_fail(diag, MR_ERR_USAGE, "who: --record: \"%s\", expected an id", record);
+  for (int64_t first = 1, last = 0; last < INT64_MAX && (!steps || first <= steps);
+       first = last < INT64_MAX ? last + 1 : last)
+    MR_TRY(look_through_part(a, &w, first, steps, &last, diag));
   if (!w.json && !w.found) puts("no step saw it");
   return 0;
 }
@@ -265,26 +293,16 @@ static mr_err_t count_steps_done(const mr_args_t *a, int64_t *steps, mr_diag_t *
   return mr_run_dir_steps(a->word[0], steps, diag);
 }
 
-static int who_ask(const mr_args_t *a, mr_graph_t *g, mr_diag_t *diag) {
+static int who_run(const mr_args_t *a, mr_diag_t *diag) {
   const char *record = mr_args_text(a, "--record");
   int64_t step = 0, steps = 0;
+  MR_TRY(mr_args_settings(a, 1, diag));
   if ((mr_args_text(a, "--step") != NULL) == (record != NULL))
     return mr_fail(diag, MR_ERR_USAGE, "who: give one of --step N and --record ID");
   MR_TRY(mr_args_int(a, "--step", 1, INT64_C(1) << 53, &step, diag));
-  if (!record) {
-    MR_TRY(who_step(a, g, step, diag));
-    return mr_note_step_ahead(a, 0, step), 0;
-  }
+  if (!record) return who_step(a, step, diag);
   MR_TRY(count_steps_done(a, &steps, diag));
-  return who_record(a, g, record, steps, diag);
-}
-
-static int who_run(const mr_args_t *a, mr_diag_t *diag) {
-  mr_graph_t *g;
-  MR_TRY(mr_graph_from_args(a, 0, &g, diag));
-  int e = who_ask(a, g, diag);
-  mr_graph_destroy(g);
-  return e;
+  return who_record(a, record, steps, diag);
 }
 
 const mr_command_t mr_command_who = {
@@ -293,9 +311,10 @@ const mr_command_t mr_command_who = {
     .help = "Lists the records of a step with their draws, or the steps that saw a record.",
     .more =
         "\n"
-        "Nothing of this is stored: it follows from the graph, its settings and the seed.  RUN is "
-        "a run's\n"
-        "folder.",
+        "It follows from the graph, its settings and the seed.  RUN is a run's folder, whose "
+        "history "
+        "says\n"
+        "which settings held at each step.",
     .flags = who_flags,
     .min_words = 1,
     .max_words = MR_WORDS_MAX,

@@ -38,11 +38,15 @@ void mr_note_step_ahead(const mr_args_t *a, int at, int64_t step) {
           a->word[at], (long long)done, done == 1 ? "" : "s", (long long)step);
 }
 
-static mr_err_t from_run(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *diag) {
+/* Builds the graph of a run, part NULL: as it is now. */
+static mr_err_t from_part(const mr_args_t *a, int at, const mr_history_part_t *part, mr_graph_t *g,
+                          mr_diag_t *diag) {
   mr_run_dir_t r = {0};
   mr_err_t e = mr_run_dir_read(&r, a->word[at], diag);
+  if (e >= 0 && part) e = mr_run_dir_become(&r, part, diag);
   for (int i = at + 1; i < a->n_words && e >= 0; i++) e = mr_run_dir_set(&r, a->word[i], diag);
   if (e >= 0) e = mr_run_dir_graph(&r, g, diag);
+  if (e >= 0) e = mr_run_dir_carry(&r, g, diag);
   mr_run_dir_free(&r);
   return e;
 }
@@ -59,7 +63,8 @@ static mr_err_t from_text(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *
 }
 
 mr_err_t mr_graph_again(const mr_args_t *a, int at, mr_graph_t *g, mr_diag_t *diag) {
-  MR_TRY(graph_arg_is_run(a->word[at]) ? from_run(a, at, g, diag) : from_text(a, at, g, diag));
+  MR_TRY(graph_arg_is_run(a->word[at]) ? from_part(a, at, NULL, g, diag)
+                                       : from_text(a, at, g, diag));
   MR_TRY(mr_graph_overrides_once(g, a->word + at + 1, a->n_words - at - 1, diag));
   return mr_train_stage_devices(g, diag);
 }
@@ -75,4 +80,65 @@ mr_err_t mr_graph_from_args(const mr_args_t *a, int at, mr_graph_t **g, mr_diag_
     *g = NULL;
   }
   return e;
+}
+
+/* ---- a run as it was ---- */
+
+/* Whether batches of this stage are those that the training step takes. */
+static bool feeds_training(const mr_graph_t *g, const char *stage) {
+  const mr_stage_t *step = mr_train_stage(g);
+  const char *last, *at = stage ? stage : mr_graph_batches(g, &last);
+  if (!stage && at) at = last;
+  for (const char *one = step ? mr_graph_before(g, step->name, 0) : NULL; one && at;
+       one = mr_graph_before(g, one, 0))
+    if (!strcmp(one, at)) return true;
+  return false;
+}
+
+static void say_changed_plugins(const mr_history_part_t *part, int64_t step) {
+  char said[1024] = "", *now = mr_run_plugins_text();
+  if (now) mr_run_plugins_compare(part->plugins, now, said, sizeof said);
+  if (*said)
+    fprintf(stderr, "millrace: since step %lld, whose records these are: %s", (long long)step,
+            said);
+  free(now);
+}
+
+static mr_err_t graph_of_part(const mr_args_t *a, int at, const mr_history_part_t *part,
+                              mr_graph_t **g, mr_diag_t *diag) {
+  *g = mr_graph_create(mr_all_stages());
+  if (!*g) return mr_no_memory(diag, "a graph");
+  MR_TRY(from_part(a, at, part, *g, diag));
+  MR_TRY(mr_graph_overrides_once(*g, a->word + at + 1, a->n_words - at - 1, diag));
+  return mr_train_stage_devices(*g, diag);
+}
+
+/* Takes the graph of the part that the step belongs to, if it says anything of these batches. */
+static mr_err_t take_part_of_run(const mr_args_t *a, int at, int64_t step, const char *stage,
+                                 const mr_history_t *h, mr_graph_of_steps_t *to, mr_diag_t *diag) {
+  const mr_history_part_t *part = mr_history_at(h, step);
+  if (!part) return MR_OK;
+  mr_err_t e = graph_of_part(a, at, part, &to->g, diag);
+  if (e >= 0 && feeds_training(to->g, stage)) {
+    if (part + 1 < h->part + h->n) to->last = part[1].from;
+    if (*part->data && !(to->data = strdup(part->data))) e = mr_no_memory(diag, "a run as it was");
+    say_changed_plugins(part, step);
+    if (e >= 0) return MR_OK;
+  }
+  mr_graph_destroy(to->g);
+  to->g = NULL;
+  return e;
+}
+
+mr_err_t mr_graph_of_step(const mr_args_t *a, int at, int64_t step, const char *stage,
+                          mr_graph_of_steps_t *to, mr_diag_t *diag) {
+  mr_history_t h = {0};
+  *to = (mr_graph_of_steps_t){.last = INT64_MAX};
+  mr_err_t e = mr_args_settings(a, at + 1, diag);
+  if (e >= 0 && graph_arg_is_run(a->word[at])) {
+    e = mr_history_read(a->word[at], &h, diag);
+    if (e >= 0) e = take_part_of_run(a, at, step, stage, &h, to, diag);
+    mr_history_free(&h);
+  }
+  return e < 0 || to->g ? e : mr_graph_from_args(a, at, &to->g, diag);
 }

@@ -38,15 +38,15 @@ typedef struct mr_resume_news {
   char said[2048]; /* lines for the user, one per change; "": nothing has changed */
 } mr_resume_news_t;
 
-/* Compares the run as it was, r's settings [0,n_kept) and its data.txt, with the resumed run: all
-   of r's settings and the data found now.  Changes to the training records, seeds, batches or the
+/* Compares the run as it was, its graph and settings and data.txt, with the resumed run: r's graph
+   and settings and the data found now.  Changes to the training records, seeds, batches or the
    model invalidate the ledger: MR_ERR_USAGE, unless the run has no checkpoint yet (begun is false),
    or allow names them: some of the words "data,seed,batch,model"; NULL allows none.  Other changes,
    and allowed ones, are listed in news->said.  Settings that affect no number, such as workers, may
    change freely, as may the place of the same data.  Also fails if the graph of the new settings
    cannot be built; news->facts is NULL after any failure. */
-mr_err_t mr_resume_check_changes(const mr_run_dir_t *r, int n_kept, bool begun, const char *allow,
-                                 mr_resume_news_t *news, mr_diag_t *diag);
+mr_err_t mr_resume_check_changes(const mr_run_dir_t *was, const mr_run_dir_t *r, bool begun,
+                                 const char *allow, mr_resume_news_t *news, mr_diag_t *diag);
 
 /* The identity of a run's data sets, independent of their place, as RUN/data.txt keeps it from the
    run's begin.  Returns a line "STAGE ORIGIN records=N classes=N sample=HASH" for each source of a

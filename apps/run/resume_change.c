@@ -239,23 +239,21 @@ static mr_err_t judge_changes(const changes_t *c, mr_diag_t *diag) {
                  c->text, words);
 }
 
-/* Builds the run's graph with its first n settings; the caller destroys *g, after a failure too. */
-static mr_err_t graph_with(const mr_run_dir_t *r, int n, mr_graph_t **g, mr_diag_t *diag) {
-  mr_run_dir_t part = *r;
-  part.n_settings = n;
+/* Builds a run's graph; the caller destroys *g, after a failure too. */
+static mr_err_t graph_with(const mr_run_dir_t *r, mr_graph_t **g, mr_diag_t *diag) {
   *g = mr_graph_create(mr_all_stages());
   if (!*g) return mr_no_memory(diag, "the graph");
-  return mr_run_dir_graph(&part, *g, diag);
+  return mr_run_dir_graph(r, *g, diag);
 }
 
-mr_err_t mr_resume_check_changes(const mr_run_dir_t *r, int n_kept, bool begun, const char *allow,
-                                 mr_resume_news_t *news, mr_diag_t *diag) {
+mr_err_t mr_resume_check_changes(const mr_run_dir_t *was, const mr_run_dir_t *r, bool begun,
+                                 const char *allow, mr_resume_news_t *news, mr_diag_t *diag) {
   changes_t c = {.r = r, .news = news};
   *news = (mr_resume_news_t){0};
   MR_TRY(read_allowed(&c, allow, diag));
   for (int i = 0; i < KINDS; i++) c.allowed[i] |= !begun;
-  mr_err_t e = graph_with(r, n_kept, &c.was, diag);
-  if (e >= 0) e = graph_with(r, r->n_settings, &c.now, diag);
+  mr_err_t e = graph_with(was, &c.was, diag);
+  if (e >= 0) e = graph_with(r, &c.now, diag);
   if (e >= 0) e = mr_graph_settle(c.now, diag);
   if (e >= 0 && !(news->facts = mr_data_facts(c.now))) e = mr_no_memory(diag, "facts of the data");
   for (int i = 0; e >= 0 && i < mr_graph_n_stages(c.now); i++)

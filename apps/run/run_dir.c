@@ -54,10 +54,16 @@ static void file_in(const mr_run_dir_t *r, const char *name, char *path) {
 /* Whether NAME is a run's temporary file whose writer, the process id at its end, no longer
    exists. */
 static bool is_leftover(const char *name) {
-  static const char *const first[] = {
-      "graph.mr.part-",      "settings.txt.part-", "data.txt.part-", "metrics.jsonl.part-",
-      "versions.json.part-", "web.url.part-",      "step-",          ".latest-",
-      ".writable-"};
+  static const char *const first[] = {"history.jsonl.part-",
+                                      "graph.mr.part-",
+                                      "settings.txt.part-",
+                                      "data.txt.part-",
+                                      "metrics.jsonl.part-",
+                                      "versions.json.part-",
+                                      "web.url.part-",
+                                      "step-",
+                                      ".latest-",
+                                      ".writable-"};
   bool ours = false;
   for (size_t i = 0; i < sizeof first / sizeof *first; i++)
     ours |= !strncmp(name, first[i], strlen(first[i]));
@@ -110,8 +116,8 @@ mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
 }
 
 void mr_run_dir_undo(mr_run_dir_t *r) {
-  static const char *const written[] = {"settings.txt", "graph.mr", "data.txt", "versions.json",
-                                        "web.url"};
+  static const char *const written[] = {"settings.txt",  "graph.mr",      "data.txt",
+                                        "history.jsonl", "versions.json", "web.url"};
   char path[MR_RUN_PATH + 64];
   struct stat st;
   file_in(r, "metrics.jsonl", path);
@@ -261,12 +267,16 @@ static mr_err_t write_private(const mr_run_dir_t *r, const char *name, const cha
   return e;
 }
 
-mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag) {
-  char path[MR_RUN_PATH + 64];
+/* The settings, one a line; heap, NULL without memory. */
+static char *run_settings_text(const mr_run_dir_t *r) {
   mr_text_out_t out;
   FILE *f = mr_text_out_open(&out);
   for (int i = 0; f && i < r->n_settings; i++) fprintf(f, "%s\n", r->setting[i]);
-  char *text = mr_text_out_close(&out, f, NULL);
+  return mr_text_out_close(&out, f, NULL);
+}
+
+mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag) {
+  char path[MR_RUN_PATH + 64], *text = run_settings_text(r);
   mr_err_t e = text ? write_private(r, "graph.mr", r->graph, diag) : mr_no_memory(diag, "settings");
   if (e >= 0) e = write_private(r, "settings.txt", text, diag);
   if (e >= 0 && r->data) e = write_private(r, "data.txt", r->data, diag);
@@ -276,10 +286,46 @@ mr_err_t mr_run_dir_save(const mr_run_dir_t *r, mr_diag_t *diag) {
   return e;
 }
 
+mr_err_t mr_run_dir_part(const mr_run_dir_t *r, int64_t from, mr_history_part_t *part,
+                         mr_diag_t *diag) {
+  *part = (mr_history_part_t){.from = from,
+                              .graph = r->graph,
+                              .settings = run_settings_text(r),
+                              .carry = r->carry,
+                              .data = r->data,
+                              .plugins = mr_run_plugins_text()};
+  return part->settings && part->plugins ? MR_OK : mr_no_memory(diag, "the history");
+}
+
+mr_err_t mr_run_dir_become(mr_run_dir_t *r, const mr_history_part_t *part, mr_diag_t *diag) {
+  char *graph = strdup(part->graph), *data = *part->data ? strdup(part->data) : NULL,
+       *carry = strdup(part->carry), *settings = strdup(part->settings), *save = NULL;
+  bool whole = graph && carry && settings && (data || !*part->data);
+  mr_err_t e = whole ? MR_OK : mr_no_memory(diag, "a run as it was");
+  while (r->n_settings) free(r->setting[--r->n_settings]);
+  free(r->graph), free(r->data), free(r->carry);
+  r->graph = graph, r->data = data, r->carry = carry;
+  for (char *line = whole ? strtok_r(settings, "\n", &save) : NULL; line && e >= 0;
+       line = strtok_r(NULL, "\n", &save))
+    e = mr_run_dir_set(r, line, diag);
+  free(settings);
+  return e;
+}
+
+mr_err_t mr_run_dir_carry(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag) {
+  char *text = strdup(r->carry ? r->carry : ""), *save = NULL;
+  mr_err_t e = text ? MR_OK : mr_no_memory(diag, "settings");
+  for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line && e >= 0;
+       line = strtok_r(NULL, "\n", &save))
+    e = mr_graph_override(g, line, diag);
+  free(text);
+  return e;
+}
+
 void mr_run_dir_free(mr_run_dir_t *r) {
   mr_run_lock_release(r->lock);
   for (int i = 0; i < r->n_settings; i++) free(r->setting[i]);
-  free(r->graph), free(r->data);
+  free(r->graph), free(r->data), free(r->carry);
   *r = (mr_run_dir_t){0};
 }
 

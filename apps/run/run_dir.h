@@ -1,7 +1,7 @@
-/* A run's folder: RUN/graph.mr, RUN/settings.txt, RUN/data.txt, RUN/versions.json,
-   RUN/metrics.jsonl, RUN/checkpoints/, and RUN/lock while a process trains there.  Main thread
-   only.  Implemented in run_dir.c; the plug-ins of a run in run_plugins.c, its additional sinks in
-   faces.c. */
+/* A run's folder: RUN/graph.mr, RUN/settings.txt, RUN/data.txt, RUN/history.jsonl,
+   RUN/versions.json, RUN/metrics.jsonl, RUN/checkpoints/, and RUN/lock while a process trains
+   there.  Main thread only.  Implemented in run_dir.c; the plug-ins of a run in run_plugins.c, its
+   additional sinks in faces.c. */
 #ifndef MR_APPS_RUN_RUN_DIR_H
 #define MR_APPS_RUN_RUN_DIR_H
 
@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "apps/cli/cli.h"
+#include "apps/run/history.h"
 #include "apps/run/run_lock.h"
 #include "base/err.h"
 #include "pipeline/graph/graph.h"
@@ -22,6 +23,7 @@ typedef struct mr_run_dir {
   char *setting[MR_RUN_SETTINGS]; /* NAME=VALUE each; heap */
   int n_settings;
   char *data;                    /* of mr_data_facts; heap; NULL: the run has none */
+  char *carry;                   /* as in mr_history_part_t; heap; NULL: none */
   bool made;                     /* the folder did not exist before */
   bool read;                     /* graph and settings were read from the folder */
   mr_run_lock_t *lock;           /* held for training; NULL for reading only */
@@ -52,6 +54,19 @@ mr_err_t mr_run_dir_read(mr_run_dir_t *r, const char *path, mr_diag_t *diag);
    sources; quarantine= files are in the folder unless they are set.  Failures of plug-ins, parsing
    and settings. */
 mr_err_t mr_run_dir_graph(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag);
+
+/* Applies the settings by which a stream that changed continues (r->carry) to a parsed graph.  Only
+   for a graph that begins behind the step of that change.  Failures of settings. */
+mr_err_t mr_run_dir_carry(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag);
+
+/* Replaces graph, settings, data and carry of r by those of a part.  MR_ERR_NOMEM, MR_ERR_USAGE as
+   mr_run_dir_set. */
+mr_err_t mr_run_dir_become(mr_run_dir_t *r, const mr_history_part_t *part, mr_diag_t *diag);
+
+/* Sets *part to what r holds, from this step on, with the plug-ins that are loaded; the caller
+   frees settings and plugins, the other texts are r's.  MR_ERR_NOMEM. */
+mr_err_t mr_run_dir_part(const mr_run_dir_t *r, int64_t from, mr_history_part_t *part,
+                         mr_diag_t *diag);
 
 /* The first part of that: the text and its plug-ins, with settings[0,n). */
 mr_err_t mr_run_dir_parse(const mr_run_dir_t *r, mr_graph_t *g, const char *const *settings, int n,
@@ -96,6 +111,14 @@ mr_err_t mr_run_plugins_note(mr_run_dir_t *r, mr_diag_t *diag);
    the run's folder: folders of runs are copied and shared as data and must not bring code along.
    MR_ERR_USAGE for a relative FILE, and failures of mr_plugin_load. */
 mr_err_t mr_run_plugins_load(const mr_run_dir_t *r, mr_diag_t *diag);
+
+/* Returns the plug-ins that are loaded as lines "NAME DIGEST", of the bytes of their files; heap,
+   the caller frees it.  NULL without memory. */
+char *mr_run_plugins_text(void);
+
+/* Appends a line for the user, "changed: plug-in NAME: ...", to said[0,n) for each plug-in that
+   both texts name with other digests. */
+void mr_run_plugins_compare(const char *was, const char *now, char *said, size_t n);
 
 /* An mr_plugin_fn for the graph text of a run that was read from its folder (ctx: its
    mr_run_dir_t).  It loads nothing, because the run's settings name all its plug-ins and they are

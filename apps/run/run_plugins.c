@@ -3,12 +3,18 @@
    must not bring code along. */
 #include "apps/run/run_dir.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "apps/cli/cli.h"
+#include "apps/run/resume.h"
+#include "base/text.h"
+#include "base/xio.h"
+#include "pipeline/stage_source.h"
 #include "plugins/plugin.h"
 
 static const char prefix[] = "plugin=";
@@ -44,6 +50,41 @@ mr_err_t mr_run_plugins_note(mr_run_dir_t *r, mr_diag_t *diag) {
     if (!there) MR_TRY(mr_run_dir_set(r, text, diag));
   }
   return MR_OK;
+}
+
+/* ---- which bytes they had ---- */
+
+/* The digest of a file's bytes; 0 if it cannot be read. */
+static uint64_t plugin_digest(const char *file) {
+  char bytes[1 << 16];
+  uint64_t hash = 0;
+  FILE *f = mr_open_regular(file);
+  for (size_t n; f && (n = fread(bytes, 1, sizeof bytes, f)) > 0;)
+    hash = XXH3_64bits_withSeed(bytes, n, hash);
+  if (f) fclose(f);
+  return hash;
+}
+
+char *mr_run_plugins_text(void) {
+  mr_text_out_t text;
+  FILE *f = mr_text_out_open(&text);
+  for (int p = 0; f && p < mr_plugin_count(); p++) {
+    const char *file, *name = mr_plugin_at(p, &file)->name;
+    fprintf(f, "%s %016" PRIx64 "\n", name, plugin_digest(file));
+  }
+  return mr_text_out_close(&text, f, NULL);
+}
+
+void mr_run_plugins_compare(const char *was, const char *now, char *said, size_t n) {
+  for (const char *at = now, *end; (end = strchr(at, '\n')); at = end + 1) {
+    char name[MR_WHERE_MAX], before[64];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(at, " \n"), at);
+    size_t k = strlen(name), m = strlen(said);
+    if (!mr_data_facts_of(was, name, before, sizeof before)) continue;
+    if (at[k] != ' ' || !strncmp(at + k + 1, before, (size_t)(end - at) - k - 1)) continue;
+    snprintf(said + m, n - m, "changed: plug-in %s: the bytes of its file: %s -> %.*s\n", name,
+             before, (int)(end - at - 1) - (int)k, at + k + 1);
+  }
 }
 
 /* ---- loading ---- */

@@ -5,7 +5,11 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "apps/run/resume.h"
+#include "base/err.h"
 #include "pipeline/stage_step.h"
 
 typedef struct taker {
@@ -43,6 +47,7 @@ static mr_err_t start_at(mr_graph_t *g, const char *batch, const char *name,
   const mr_spec_t *made = &mr_graph_stage(g, batch)->out_spec[0];
   const mr_spec_t *taken = &mr_graph_stage(g, name)->in_spec[0];
   int64_t last = taken->n_batches * taken->n_epochs; /* 0: endless or unknown */
+  if (last) last += taken->ahead;
   if (step < 1 || (last && step > last))
     return mr_fail(diag, MR_ERR_CONFIG, "%s: step %" PRId64 ": the stream has steps 1 to %" PRId64,
                    batch, step, last);
@@ -50,6 +55,17 @@ static mr_err_t start_at(mr_graph_t *g, const char *batch, const char *name,
   MR_TRY(mr_graph_seek(g, name, step - 1, &found, diag));
   *drop = found || same ? 0 : step - 1;
   return !found && same ? mr_graph_start_number(g, batch, step - 1, diag) : MR_OK;
+}
+
+/* Stages that keep what batches hold keep nothing of these: their files are the run's. */
+static mr_err_t keep_no_ledger(mr_graph_t *g, mr_diag_t *diag) {
+  static const char *const file[] = {"path", "state"};
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    for (int k = 0; k < 2 && s->def->role == MR_ROLE_LEDGER; k++)
+      if (mr_stage_def_opt(s->def, file[k])) MR_TRY(mr_graph_set(g, s->name, file[k], "", diag));
+  }
+  return MR_OK;
 }
 
 static mr_err_t take_batches_build(mr_graph_t *g, const mr_batches_t *want, const char **name,
@@ -60,6 +76,7 @@ static mr_err_t take_batches_build(mr_graph_t *g, const mr_batches_t *want, cons
   if (!mr_graph_batches(g, &last))
     return mr_fail(diag, MR_ERR_USAGE, "the graph makes no batches: it has no batch stage");
   MR_TRY(mr_graph_only(g, stage ? stage : last, diag));
+  MR_TRY(keep_no_ledger(g, diag));
   *batch = mr_graph_batches(g, &last);
   if (!*batch)
     return mr_fail(diag, MR_ERR_USAGE, "%s: there is no batch stage at or before it", stage);
@@ -70,11 +87,27 @@ static mr_err_t take_batches_build(mr_graph_t *g, const mr_batches_t *want, cons
   return mr_graph_link(g, stage ? stage : last, NULL, *name, NULL, diag);
 }
 
+static mr_err_t say_other_data(const mr_graph_t *g, const mr_batches_t *want, mr_diag_t *diag) {
+  char was[512], now[512], *facts = mr_data_facts(g);
+  if (!facts) return mr_no_memory(diag, "facts of the data");
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const char *name = mr_graph_stage_at(g, i)->name;
+    if (mr_data_facts_of(want->data, name, was, sizeof was) &&
+        mr_data_facts_of(facts, name, now, sizeof now) && strcmp(was, now) != 0)
+      mr_notice("the data of stage %s are not those of step %" PRId64
+                ", whose records may have been others: %s then, %s now",
+                name, want->first, was, now);
+  }
+  free(facts);
+  return MR_OK;
+}
+
 mr_err_t mr_take_batches(mr_graph_t *g, const mr_batches_t *want, mr_diag_t *diag) {
   const char *name = NULL, *batch = NULL;
   int64_t drop = 0;
   MR_TRY(take_batches_build(g, want, &name, &batch, diag));
   MR_TRY(mr_graph_settle(g, diag));
+  if (want->data) MR_TRY(say_other_data(g, want, diag));
   if (want->ready && !want->ready(want->ctx, g)) return MR_OK;
   MR_TRY(start_at(g, batch, name, want, &drop, diag));
   taker_t *t = mr_graph_stage(g, name)->state;

@@ -17,6 +17,8 @@ typedef struct mr_batches {
   int workers; /* of the batch stage; 0: one, which makes no batches that are not taken */
   bool (*ready)(void *ctx, const mr_graph_t *g); /* called with the settled graph; false ends the
                                                     call with MR_OK; NULL: true */
+  const char *data; /* of mr_data_facts: a word on standard error names the sources whose data are
+                       others now; NULL: none */
 } mr_batches_t;
 
 /* Cuts g, which must not be settled, down to the stage, starts it at step `first`, and passes each

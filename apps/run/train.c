@@ -10,6 +10,7 @@
 #include "apps/cli/cli.h"
 #include "apps/cli/model_arg.h"
 #include "apps/cli/texts.h"
+#include "apps/run/carry.h"
 #include "apps/run/interrupt.h"
 #include "apps/run/leak.h"
 #include "apps/run/resume.h"
@@ -157,10 +158,44 @@ static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, bool *begun, mr
 /* The state of the run's folder before a resume. */
 typedef struct resume {
   mr_resume_point_t at;
-  int n_kept; /* settings that the run had before */
-  char *data; /* its data.txt; heap; NULL: it had none */
+  mr_history_t history;
+  char *history_text; /* of its file as it was; heap */
+  int n_kept;         /* settings that the run had before */
+  char *data;         /* its data.txt; heap; NULL: it had none */
   mr_resume_news_t news;
 } resume_t;
+
+/* The history of a run that an earlier version began is what its folder says. */
+static mr_err_t read_history(const mr_run_dir_t *r, resume_t *was, mr_diag_t *diag) {
+  mr_history_part_t part;
+  MR_TRY(mr_history_read(r->path, &was->history, diag));
+  if (!(was->history_text = strdup(was->history.text))) return mr_no_memory(diag, "the history");
+  if (was->history.n) return MR_OK;
+  mr_err_t e = mr_run_dir_part(r, 0, &part, diag);
+  free(part.plugins), part.plugins = NULL; /* those of its steps are unknown */
+  if (e >= 0) e = mr_history_add(&was->history, &part, diag);
+  free(part.settings);
+  return e;
+}
+
+/* Says, or refuses, what differs from the newest start of the run. */
+static mr_err_t compare_with_before(const mr_args_t *a, const mr_run_dir_t *r, resume_t *was,
+                                    mr_diag_t *diag) {
+  mr_run_dir_t before = {.read = true};
+  snprintf(before.path, sizeof before.path, "%s", r->path);
+  snprintf(before.origin, sizeof before.origin, "%s", r->origin);
+  mr_err_t e = mr_run_dir_become(&before, &was->history.newest, diag);
+  if (e >= 0)
+    e = mr_resume_check_changes(&before, r, was->at.path[0], mr_args_text(a, "--allow-change"),
+                                &was->news, diag);
+  mr_run_dir_free(&before);
+  char *plugins = e >= 0 ? mr_run_plugins_text() : NULL;
+  if (plugins)
+    mr_run_plugins_compare(was->history.newest.plugins, plugins, was->news.said,
+                           sizeof was->news.said);
+  free(plugins);
+  return e;
+}
 
 static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, resume_t *was,
                                mr_diag_t *diag) {
@@ -168,13 +203,13 @@ static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, resume_t *wa
     return mr_fail(diag, MR_ERR_USAGE, "--graph: a resumed run keeps its own graph");
   MR_TRY(mr_run_dir_open(r, mr_args_text(a, "--run-dir"), diag));
   was->n_kept = r->n_settings;
+  MR_TRY(read_history(r, was, diag));
   MR_TRY(train_settings(a, r, diag));
   MR_TRY(mr_faces_add(a, r, diag));
   MR_TRY(mr_run_dir_resume_point(r, &was->at, diag));
-  MR_TRY(mr_resume_check_changes(r, was->n_kept, was->at.path[0], mr_args_text(a, "--allow-change"),
-                                 &was->news, diag));
+  MR_TRY(compare_with_before(a, r, was, diag));
   was->data = r->data, r->data = was->news.facts;
-  return MR_OK;
+  return mr_carry_stream(r, &was->history, &was->at, diag);
 }
 
 static mr_err_t train_set_resume(mr_graph_t *g, const mr_resume_point_t *at, mr_diag_t *diag) {
@@ -197,6 +232,7 @@ static mr_err_t train_set_replay(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t
 static mr_err_t train_build(const mr_run_dir_t *r, const mr_resume_point_t *resume, mr_graph_t *g,
                             mr_diag_t *diag) {
   MR_TRY(mr_run_dir_graph(r, g, diag));
+  MR_TRY(mr_run_dir_carry(r, g, diag));
   MR_TRY(mr_train_stage_copies(g, diag));
   if (resume) MR_TRY(mr_resume_reported(g, 0, diag));
   if (resume && resume->path[0]) MR_TRY(train_set_resume(g, resume, diag));
@@ -242,9 +278,23 @@ static mr_err_t look_at_end(const mr_run_dir_t *r, const resume_t *was, const mr
   return MR_OK;
 }
 
+/* Appends this start to the run's history. */
+static mr_err_t note_start(const mr_run_dir_t *r, resume_t *was, mr_diag_t *diag) {
+  mr_history_t fresh = {0}, *h = &fresh;
+  mr_history_part_t part;
+  if (was) h = &was->history;
+  if (!was && !(fresh.text = strdup(""))) return mr_no_memory(diag, "the history");
+  mr_err_t e = mr_run_dir_part(r, was ? was->at.at.step : 0, &part, diag);
+  if (e >= 0) e = mr_history_add(h, &part, diag);
+  if (e >= 0) e = mr_history_write(r->path, h->text, diag);
+  free(part.settings), free(part.plugins);
+  mr_history_free(&fresh);
+  return e;
+}
+
 /* Builds and checks the graph and writes the run's files, so that mistakes are reported before the
    first thread starts. */
-static mr_err_t train_begin(const mr_args_t *a, mr_run_dir_t *r, const resume_t *was, mr_graph_t *g,
+static mr_err_t train_begin(const mr_args_t *a, mr_run_dir_t *r, resume_t *was, mr_graph_t *g,
                             bool *done, mr_diag_t *diag) {
   MR_TRY(train_build(r, was ? &was->at : NULL, g, diag));
   MR_TRY(mr_graph_overrides_once(g, a->word, a->n_words, diag));
@@ -254,11 +304,12 @@ static mr_err_t train_begin(const mr_args_t *a, mr_run_dir_t *r, const resume_t 
   if (!was && !(r->data = mr_data_facts(g))) return mr_no_memory(diag, "facts of the data");
   MR_TRY(mr_run_plugins_note(r, diag));
   MR_TRY(mr_run_dir_save(r, diag));
+  MR_TRY(note_start(r, was, diag));
   return mr_versions_save(r->path, diag);
 }
 
-static int run_training(const mr_args_t *a, mr_run_dir_t *r, const resume_t *was,
-                        const mr_look_t *look, mr_diag_t *diag) {
+static int run_training(const mr_args_t *a, mr_run_dir_t *r, resume_t *was, const mr_look_t *look,
+                        mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_no_memory(diag, "the graph");
   bool stopped = false, done = false;
@@ -284,6 +335,7 @@ static void forget_settings(mr_run_dir_t *r, resume_t *was) {
   free(r->data);
   r->data = was->data, was->data = NULL;
   (void)mr_run_dir_save(r, &unsaid);
+  (void)mr_history_write(r->path, was->history_text, &unsaid);
 }
 
 static int train_run(const mr_args_t *a, mr_diag_t *diag) {
@@ -300,7 +352,8 @@ static int train_run(const mr_args_t *a, mr_diag_t *diag) {
   if (e < 0 && ready && resume) forget_settings(&r, &was);
   if (e < 0 && !resume && begun) mr_run_dir_undo(&r);
   mr_run_dir_free(&r);
-  free(was.data);
+  mr_history_free(&was.history);
+  free(was.data), free(was.history_text);
   return e;
 }
 

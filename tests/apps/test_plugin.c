@@ -360,6 +360,12 @@ static void a_run_folder_brings_no_code_along(void **state) {
   copy("whole", "run3/whole.so");
   snprintf(path, sizeof path, "%s/settings.txt", run);
   write_text(path, "steps=2\nplugin=whole %s/whole.so\n", run);
+  write_text(in_dir("run3/history.jsonl"),
+             "{\"from\":0,\"graph\":\"null\",\"settings\":\"plugin=whole %s/whole.so\\n\"}\n", run);
+  RUN(&p, "who", run, "--step", "1");
+  assert_int_equal(p.status, 1);
+  assert_non_null(strstr(p.err, "code from there is not loaded"));
+  assert_int_equal(unlink(in_dir("run3/history.jsonl")), 0); /* as of earlier versions */
   RUN(&p, "who", run, "--step", "1");
   assert_int_equal(p.status, 1);
   assert_non_null(strstr(p.err, "code from there is not loaded"));
