@@ -79,28 +79,106 @@ static mr_err_t png_fail(const png_t *d, mr_diag_t *diag) {
 enum { N_NOT_READ = 4, CHUNKS = 16 };
 static const png_byte not_read[] = "tEXt\0zTXt\0iTXt\0iCCP";
 
-/* The orientation of an eXIf chunk behind the pixels or, without one, of XMP text that is not
-   compressed; 1 if neither has one. */
-static int png_later_orientation(const uint8_t *bytes, size_t n) {
-  static const char xmp[] = "XML:com.adobe.xmp";
-  int turned = 0, by_xmp = 0;
-  for (size_t at = 8, size; n - at >= 12; at += 12 + size) {
-    const uint8_t *chunk = bytes + at;
-    size = (size_t)chunk[0] << 24 | (size_t)chunk[1] << 16 | (size_t)chunk[2] << 8 | chunk[3];
-    if (size > n - at - 12) break;
-    if (!memcmp(chunk + 4, "eXIf", 4)) turned = mr_exif_orientation(chunk + 8, size);
-    if (!memcmp(chunk + 4, "iTXt", 4) && size > sizeof xmp && !memcmp(chunk + 8, xmp, sizeof xmp) &&
-        !chunk[8 + sizeof xmp])
-      by_xmp = mr_xmp_orientation(chunk + 8 + sizeof xmp, size - sizeof xmp);
+/* ---- text ---- */
+
+static const char profile_name[] = "Raw profile type exif", xmp_name[] = "XML:com.adobe.xmp";
+
+/* Reads the header of a file that has one text chunk alone; its text, copied, and *n its bytes;
+   NULL without one. */
+static uint8_t *png_read_text(png_t *d, size_t *n) {
+  png_textp text;
+  int n_texts = 0;
+  uint8_t *copy = NULL;
+  d->p = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, d, png_throw, png_ignore, d, png_memory,
+                                  png_memory_back);
+  if (d->p) d->info = png_create_info_struct(d->p);
+  if (!d->p || !d->info || setjmp(png_jmpbuf(d->p))) return NULL;
+  png_set_read_fn(d->p, d, png_take);
+  png_set_user_limits(d->p, SIDE_MAX, SIDE_MAX);
+  png_set_chunk_malloc_max(d->p, CHUNK_MAX);
+  png_set_crc_action(d->p, PNG_CRC_ERROR_QUIT, PNG_CRC_WARN_DISCARD);
+  png_read_info(d->p, d->info);
+  if (!png_get_text(d->p, d->info, &text, &n_texts) || n_texts < 1) return NULL;
+  *n = text->compression > 0 ? text->itxt_length : text->text_length;
+  if ((copy = malloc(*n + 1))) memcpy(copy, text->text, *n), copy[*n] = 0;
+  return copy;
+}
+
+/* The text of a chunk of a file that is whole up to it, unpacked if it is compressed; heap, NULL
+   without one.  libpng reads it from a file that has nothing else, because it would keep every text
+   of the whole file, however long. */
+static uint8_t *png_text_of(const uint8_t *file, const uint8_t *chunk, size_t size, size_t *n) {
+  enum { HEAD = 33 /* the signature and IHDR */ };
+  static const uint8_t pixels[] = {0, 0, 0, 0, 'I', 'D', 'A', 'T', 0x35, 0xAF, 0x06, 0x1E};
+  uint8_t *alone = malloc(HEAD + 12 + size + sizeof pixels);
+  if (!alone) return NULL;
+  memcpy(alone, file, HEAD);
+  memcpy(alone + HEAD, chunk, 12 + size);
+  memcpy(alone + HEAD + 12 + size, pixels, sizeof pixels);
+  png_t d = {.bytes = alone, .n = HEAD + 12 + size + sizeof pixels};
+  uint8_t *text = png_read_text(&d, n);
+  png_end(&d);
+  free(alone);
+  return text;
+}
+
+/* The EXIF data that ImageMagick writes as text: three lines, then hexadecimal digits.  In place;
+   their number, 0 for other text. */
+static size_t png_unhex(uint8_t *text, size_t n) {
+  size_t at = 0, out = 0;
+  for (int line = 0; line < 3; line++, at++)
+    while (at < n && text[at] != '\n') at++;
+  int half = -1;
+  for (; at < n; at++) {
+    static const char digits[] = "0123456789abcdef";
+    if (!text[at]) return 0;
+    if (half < 0 && strchr(" \t\r\n\f\v", text[at])) continue;
+    const char *digit = strchr(digits, text[at] >= 'A' ? text[at] | 0x20 : text[at]);
+    if (!digit) return 0;
+    int value = (int)(digit - digits);
+    if (half < 0)
+      half = value;
+    else
+      text[out++] = (uint8_t)(half << 4 | value), half = -1;
   }
-  return turned ? turned : by_xmp ? by_xmp : 1;
+  return half < 0 ? out : 0;
+}
+
+static bool png_is_named(const uint8_t *chunk, size_t size, const char *name) {
+  size_t n = strlen(name) + 1;
+  return size > n && !memcmp(chunk + 8, name, n);
+}
+
+/* What the chunks of a file say of its orientation, 0: nothing; the last of each counts. */
+typedef struct png_turned {
+  bool exif; /* an eXIf chunk is there, so that a profile in text does not count */
+  int by_exif, by_profile, by_xmp;
+} png_turned_t;
+
+static void png_look_at_text(const uint8_t *file, const uint8_t *chunk, size_t size,
+                             png_turned_t *t) {
+  bool profile = png_is_named(chunk, size, profile_name);
+  bool xmp = !memcmp(chunk + 4, "iTXt", 4) && png_is_named(chunk, size, xmp_name);
+  size_t n = 0;
+  uint8_t *text = profile || xmp ? png_text_of(file, chunk, size, &n) : NULL;
+  if (text && profile) t->by_profile = mr_exif_orientation(text, png_unhex(text, n));
+  if (text && xmp) t->by_xmp = mr_xmp_orientation(text, n);
+  free(text);
 }
 
 static int png_orientation(const png_t *d) {
-  png_bytep exif;
-  png_uint_32 n;
-  int turned = png_get_eXIf_1(d->p, d->info, &n, &exif) ? mr_exif_orientation(exif, n) : 0;
-  return turned ? turned : png_later_orientation(d->bytes, d->n);
+  png_turned_t t = {0};
+  for (size_t at = 8, size; d->n - at >= 12; at += 12 + size) {
+    const uint8_t *chunk = d->bytes + at;
+    size = (size_t)chunk[0] << 24 | (size_t)chunk[1] << 16 | (size_t)chunk[2] << 8 | chunk[3];
+    if (size > d->n - at - 12) break;
+    if (!memcmp(chunk + 4, "eXIf", 4))
+      t.exif = true, t.by_exif = mr_exif_orientation(chunk + 8, size);
+    else if (!memcmp(chunk + 5, "EXt", 3) || !memcmp(chunk + 5, "TXt", 3))
+      png_look_at_text(d->bytes, chunk, size, &t);
+  }
+  int turned = t.exif ? t.by_exif : t.by_profile;
+  return turned ? turned : t.by_xmp ? t.by_xmp : 1;
 }
 
 static mr_err_t png_begin(void *decoder, const uint8_t *bytes, size_t n, bool orient,

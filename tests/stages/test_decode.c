@@ -338,6 +338,88 @@ static int orientation_of(int type, int count, const void *value, size_t n) {
   return mr_exif_orientation(tiff, sizeof tiff);
 }
 
+/* ---- orientations in the text of a PNG ---- */
+
+static size_t put_number(uint8_t *to, size_t v) {
+  for (int i = 0; i < 4; i++) to[i] = (uint8_t)(v >> (24 - 8 * i));
+  return 4;
+}
+
+/* Appends a chunk of this type and data. */
+static size_t put_chunk(uint8_t *to, const char *type, const void *data, size_t n) {
+  size_t at = put_number(to, n);
+  memcpy(to + at, type, 4), memcpy(to + at + 4, data, n);
+  at += 4 + n;
+  return at + put_number(to + at, crc32_of(0, to + 4, 4 + n));
+}
+
+/* A zlib stream of one block that is not compressed. */
+static size_t put_stored(uint8_t *to, const char *text, size_t n) {
+  uint32_t a = 1, b = 0;
+  memcpy(to, "\x78\x01\x01", 3);
+  to[3] = (uint8_t)n, to[4] = (uint8_t)(n >> 8), to[5] = (uint8_t)~n, to[6] = (uint8_t)(~n >> 8);
+  memcpy(to + 7, text, n);
+  for (size_t i = 0; i < n; i++) a = (a + (uint8_t)text[i]) % 65521, b = (b + a) % 65521;
+  return 7 + n + put_number(to + 7 + n, b << 16 | a);
+}
+
+/* What ImageMagick writes of an orientation, and other text. */
+static int profile_text(char text[400], const char *head, int orientation) {
+  return sprintf(text, "%s4578696600004d4d002a000000080001011200030000\n0001%04x000000000000\n",
+                 head, orientation);
+}
+
+/* The orientation of the first PNG of the golden files with these chunks behind its header. */
+static int turned_by(const uint8_t *chunks, size_t n) {
+  const row_t *f = row;
+  while (!mr_decoder_png.is(file + f->at, (size_t)f->n)) f++;
+  uint8_t *whole = malloc((size_t)f->n + n);
+  mr_diag_t diag = {0};
+  mr_head_t head;
+  memcpy(whole, file + f->at, 33), memcpy(whole + 33, chunks, n);
+  memcpy(whole + 33 + n, file + f->at + 33, (size_t)f->n - 33);
+  if (mr_decoder_png.begin(kept(&mr_decoder_png), whole, (size_t)f->n + n, true, &head, &diag) < 0)
+    fail_msg("%s", diag.text);
+  free(whole);
+  return head.turned;
+}
+
+static void orientations_in_the_text_of_a_png_count(void **state) {
+  static const char name[] = "Raw profile type exif", usual[] = "\nexif\n      44\n";
+  static const uint8_t exif[] = "MM\0*\0\0\0\10\0\1\1\22\0\3\0\0\0\1\0\10\0\0\0\0\0\0";
+  uint8_t chunk[2000], data[1000];
+  char text[400];
+  size_t n, at, head = sizeof name;
+  memcpy(data, name, head);
+  n = (size_t)profile_text(text, usual, 6);
+  memcpy(data + head, text, n);
+  at = put_chunk(chunk, "tEXt", data, head + n);
+  assert_int_equal(turned_by(chunk, at), 6);
+  size_t more = put_chunk(chunk + at, "eXIf", exif, sizeof exif - 1);
+  assert_int_equal(turned_by(chunk, at + more), 8); /* the profile does not count then */
+  data[head] = 0;                                   /* the method of compression */
+  size_t packed = put_stored(data + head + 1, text, n);
+  assert_int_equal(turned_by(chunk, put_chunk(chunk, "zTXt", data, head + 1 + packed)), 6);
+  memset(data + head, 0, 4), memcpy(data + head + 4, text, n);
+  assert_int_equal(turned_by(chunk, put_chunk(chunk, "iTXt", data, head + 4 + n)), 6);
+  static const struct {
+    const char *head;
+    int orientation, want;
+  } row_of[] = {{"\nexif\n44\n", 3, 3},  {"no lines", 6, 1},     {"\nexif\n44\n0x", 6, 1},
+                {"\nexif\n44\n4", 6, 1}, {"\nexif\n44\n", 9, 1}, {"\nexif\n44\n  \t", 5, 5}};
+  for (size_t i = 0; i < sizeof row_of / sizeof *row_of; i++) {
+    n = (size_t)profile_text(text, row_of[i].head, row_of[i].orientation);
+    memcpy(data + head, text, n);
+    assert_int_equal(turned_by(chunk, put_chunk(chunk, "tEXt", data, head + n)), row_of[i].want);
+  }
+  static const char xmp[] = "XML:com.adobe.xmp\0\1\0\0", line[] = "<x tiff:Orientation=\"7\"/>";
+  memcpy(data, xmp, sizeof xmp);
+  packed = put_stored(data + sizeof xmp, line, sizeof line - 1);
+  assert_int_equal(turned_by(chunk, put_chunk(chunk, "iTXt", data, sizeof xmp + packed)), 7);
+  data[sizeof xmp + 8] ^= 1; /* damaged: no text, and no harm */
+  assert_int_equal(turned_by(chunk, put_chunk(chunk, "iTXt", data, sizeof xmp + packed)), 1);
+}
+
 static void orientations_of_every_type_of_number_count(void **state) {
   assert_int_equal(orientation_of(3, 1, &(uint16_t){6}, 2), 6);
   assert_int_equal(orientation_of(4, 1, &(uint32_t){6}, 4), 6);
@@ -369,6 +451,7 @@ int main(void) {
       cmocka_unit_test(bytes_that_look_like_a_scan_are_not_counted),
       cmocka_unit_test(a_marker_within_a_scan_makes_a_bad_file),
       cmocka_unit_test(an_index_beyond_the_palette_is_black),
+      cmocka_unit_test(orientations_in_the_text_of_a_png_count),
       cmocka_unit_test(orientations_of_every_type_of_number_count),
       cmocka_unit_test(a_canvas_of_too_many_pixels_on_a_side_is_bad),
   };
