@@ -88,6 +88,9 @@ void mr_set_link(mr_stage_t *s, int64_t released, int64_t committed);
    whatever it returns. */
 mr_err_t mr_pull(mr_stage_t *s, int port, mr_buf_t **out);
 mr_err_t mr_push(mr_stage_t *s, int port, mr_buf_t *b);
+/* As mr_pull; also MR_END once an orderly stop was requested: for a stage that then wants no more
+   input, whatever holds up the stages upstream. */
+mr_err_t mr_pull_until_stop(mr_stage_t *s, int port, mr_buf_t **out);
 mr_err_t mr_fresh(mr_stage_t *s, int port, mr_buf_t **out); /* a free buffer from the port's pool */
 /* Blocks until every consumer has released what was given at the port, and with it what that points
    to.  For stages of one worker, which itself holds no buffer of the port.  MR_OK or

@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "base/clock.h"
+#include "base/halt.h"
 #include "base/xio.h"
 #include "loaders/remote/remote_private.h"
 #include "loaders/shards/shard_place.h"
@@ -264,6 +265,7 @@ typedef struct asking {
   mr_err_t e;
   mr_diag_t diag;
   int64_t reported_ns;
+  mr_halt_t halt; /* of the thread that asks */
 } asking_t;
 
 static mr_err_t ask_state(mr_folder_remote_t *f, int64_t i, mr_diag_t *diag) {
@@ -286,6 +288,7 @@ static void report_asked(asking_t *a, int64_t i) {
 
 static void *ask_main(void *arg) {
   asking_t *a = arg;
+  mr_halt_set(a->halt);
   while (!atomic_load_explicit(&a->failed, memory_order_relaxed)) {
     int64_t i = atomic_fetch_add_explicit(&a->next, 1, memory_order_relaxed);
     if (i >= a->f->list->n) break;
@@ -303,7 +306,7 @@ static void *ask_main(void *arg) {
 
 static mr_err_t folder_ask_all(mr_folder_remote_t *f, mr_diag_t *diag) {
   pthread_t thread[IDENTIFY];
-  asking_t a = {.f = f, .reported_ns = mr_now_ns()};
+  asking_t a = {.f = f, .halt = mr_halt_get(), .reported_ns = mr_now_ns()};
   int n = 0;
   pthread_mutex_init(&a.lock, NULL);
   for (; n < IDENTIFY && n + 1 < f->list->n; n++)

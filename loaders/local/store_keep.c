@@ -23,12 +23,14 @@ typedef struct work {
   atomic_int failed;
   pthread_mutex_t lock;
   mr_diag_t diag; /* the first failure */
+  mr_halt_t halt; /* of the thread that waits for it */
 } work_t;
 
 static void *work_main(void *arg) {
   work_t *w = arg;
   mr_reader_t *r = NULL;
   mr_diag_t diag = {0};
+  mr_halt_set(w->halt);
   mr_err_t e = w->reads ? mr__store_reader(w->st, !w->few, NULL, 0, &r, &diag) : MR_OK;
   while (e >= 0 && !atomic_load_explicit(&w->failed, memory_order_relaxed)) {
     if (atomic_load_explicit(&w->st->stop, memory_order_relaxed))
@@ -52,6 +54,7 @@ static mr_err_t work_together(work_t *w, mr_diag_t *diag) {
   if (w->st->behind) cores = (cores + 1) / 2;
   int n = 0, most = cores < THREADS ? (int)cores : THREADS;
   pthread_mutex_init(&w->lock, NULL);
+  w->halt = mr_halt_get();
   for (; n + 1 < most && n + 1 < w->n; n++)
     if (pthread_create(&thread[n], NULL, work_main, w) != 0) break;
   work_main(w);
@@ -143,12 +146,14 @@ mr_err_t mr__store_keep_few(mr_store_t *st, mr_diag_t *diag) {
 static void *keeper_main(void *arg) {
   mr_store_t *st = arg;
   mr_diag_t why = {0};
+  mr_halt_set(st->halt);
   if (mr__store_fill(st, true, &why) >= 0 && st->kept)
     atomic_store_explicit(&st->ready, true, memory_order_release);
   return NULL;
 }
 
 bool mr__store_behind(mr_store_t *st) {
+  st->halt = mr_halt_get();
   st->behind = true; /* set before the thread starts, which reads it */
   if (pthread_create(&st->keeper, NULL, keeper_main, st) != 0) st->behind = false;
   return st->behind;

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/halt.h"
 #include "loaders/local/store.h"
 #include "pipeline/stage.h"
 
@@ -38,6 +39,7 @@ struct mr_store {
   atomic_bool ready; /* set with release after the last byte of kept, read with acquire */
   atomic_bool stop;  /* asks the background thread to end: relaxed, the join follows it */
   bool behind;       /* a background thread fills kept while fetches read their records */
+  mr_halt_t halt;    /* for it */
   pthread_t keeper;
   bool whole;     /* kept holds the files, byte b of file f at f * stride + b; else the records of
                      the source in index order */

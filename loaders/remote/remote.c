@@ -13,6 +13,7 @@
 #include <xxhash.h>
 
 #include "base/clock.h"
+#include "base/halt.h"
 #include "base/text.h"
 #include "loaders/remote/remote_answer.h"
 #include "loaders/remote/remote_engine.h"
@@ -210,12 +211,12 @@ static mr_err_t start_serving(mr_remote_t *r, mr__window_t *window, bool must, m
 /* Begins to answer as soon as the process that did so during the plan has ended that. */
 static mr_err_t serve_later(mr_remote_t *r, mr__window_t *window, mr_diag_t *diag) {
   int64_t until = mr_now_ns() + (int64_t)(r->conf.timeout * 1e9);
-  const struct timespec pause = {0, 20000000};
+  enum { PAUSE_NS = 20000000 };
   mr_diag_t why = {0};
   mr_err_t e;
   while ((e = mr__serve_open(&r->serve, r->peers, mr__window_serve, window, &why)) == MR_ERR_IO &&
-         mr_now_ns() < until)
-    nanosleep(&pause, NULL);
+         mr_now_ns() < until && mr_halt_pause(PAUSE_NS))
+    continue;
   return mr_diag_relay(diag, e, &why);
 }
 
@@ -353,7 +354,8 @@ static void note_done(mr__request_t *q, void *arg) {
   pthread_mutex_unlock(&w->lock);
 }
 
-/* Sends q[0,n) and waits for all; the first failure in their order. */
+/* Sends q[0,n) and waits for all; the first failure in their order.  Those that are under way when
+   the run is to end are given up: no server can hold it. */
 static mr_err_t send_all(mr_remote_t *r, mr__request_t *q, int n, mr_diag_t *diag) {
   wait_t w = {.left = n};
   pthread_mutex_init(&w.lock, NULL);
@@ -363,7 +365,9 @@ static mr_err_t send_all(mr_remote_t *r, mr__request_t *q, int n, mr_diag_t *dia
     mr__engine_submit(r->engine, &q[i]);
   }
   pthread_mutex_lock(&w.lock);
-  while (w.left) pthread_cond_wait(&w.over, &w.lock);
+  while (w.left && mr_halt_wait(&w.over, &w.lock)) continue;
+  if (w.left) mr__engine_drop(r->engine, q, n);
+  while (w.left) pthread_cond_wait(&w.over, &w.lock); /* the engine waits for nothing */
   pthread_mutex_unlock(&w.lock);
   pthread_cond_destroy(&w.over), pthread_mutex_destroy(&w.lock);
   for (int i = 0; i < n; i++)

@@ -15,7 +15,7 @@ static void reset_answer(mr__attempt_t *a) {
   a->span = (mr_remote_span_t){-1, -1, -1};
   a->sum = (mr_remote_sum_t){0};
   a->has_span = a->encoded = a->refused = a->wrong_etag = false, a->etag[0] = a->region[0] = 0,
-  a->mtime_ns = 0;
+  a->mtime_ns = 0, a->said[0] = 0, a->n_said = 0;
 }
 
 static void copy_header_value(char *out, size_t room, const char *from, size_t n) {
@@ -27,7 +27,6 @@ static size_t on_header(char *line, size_t one, size_t n, void *arg) {
   mr__attempt_t *a = arg;
   const char *v;
   size_t k;
-  a->last_ns = mr_now_ns();
   if (n > 5 && !strncmp(line, "HTTP/", 5)) { /* after a redirect another answer begins */
     const char *space = memchr(line, ' ', n);
     reset_answer(a);
@@ -69,14 +68,24 @@ static size_t on_page(mr__attempt_t *a, const char *data, size_t n) {
   return n;
 }
 
+/* An error's text: its beginning is kept, and one without end is cut. */
+static size_t on_error_text(mr__attempt_t *a, const char *data, size_t n) {
+  size_t at = strlen(a->said), room = sizeof a->said - 1 - at, k = n < room ? n : room;
+  const char *nul = memchr(data, 0, k);
+  if (nul) k = (size_t)(nul - data);
+  memcpy(a->said + at, data, k), a->said[at + k] = 0;
+  a->n_said += (int64_t)n;
+  a->refused = a->n_said > MR__SAID_MOST;
+  return a->refused ? 0 : n;
+}
+
 static size_t on_body(char *data, size_t one, size_t n, void *arg) {
   mr__attempt_t *a = arg;
+  if (a->status == 200 && !a->q->page) return a->refused = true, 0; /* a whole object */
+  if (a->status != (a->q->page ? 200 : 206)) return on_error_text(a, data, n);
   a->last_ns = mr_now_ns();
-  if (a->q->page) return a->status == 200 ? on_page(a, data, n) : n;
-  if (a->status != 206) { /* an error's text: passed over, or cut if it is a whole object */
-    a->refused = a->status == 200;
-    return a->refused ? 0 : n;
-  }
+  if (!a->got) a->floor_ns = a->last_ns;
+  if (a->q->page) return on_page(a, data, n);
   if ((int64_t)n > a->q->size - a->got) {
     a->too_long = true;
     return 0;
@@ -117,6 +126,7 @@ static void set_options(mr__attempt_t *a, double timeout_s) {
   curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, q->object->s3 ? 0L : 1L);
   curl_easy_setopt(c, CURLOPT_MAXREDIRS, 5L);
   curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L); /* a resolver that does not answer is left behind */
   curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(timeout_s * 1000));
   curl_easy_setopt(c, CURLOPT_BUFFERSIZE, 256L * 1024);
   curl_easy_setopt(c, CURLOPT_USERAGENT, "millrace");

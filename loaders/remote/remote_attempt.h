@@ -10,14 +10,20 @@
 #include "loaders/remote/remote_answer.h"
 #include "loaders/remote/remote_engine.h"
 
+enum { MR__SAID_MAX = 2048, MR__SAID_MOST = 1 << 16 /* bytes of an error's text that are read */ };
+
 /* One transfer of a request. */
 typedef struct mr__attempt {
   mr__request_t *q;
   CURL *easy;
   struct curl_slist *headers;
-  uint8_t *to;  /* where its bytes go: q->to, or its own room */
-  uint8_t *own; /* heap; NULL: none */
-  int64_t got, begun_ns, last_ns;
+  uint8_t *to;                    /* where its bytes go: q->to, or its own room */
+  uint8_t *own;                   /* heap; NULL: none */
+  int64_t got, begun_ns, last_ns; /* last_ns: of bytes that were asked for */
+  int64_t floor_ns, floor_got;    /* when the rate was last looked at, and got then; first by the
+                                     first byte */
+  char said[MR__SAID_MAX];        /* the beginning of an error's text */
+  int64_t n_said;                 /* bytes of that text, which may be longer than what is kept */
   long status;
   mr_remote_span_t span;
   mr_remote_sum_t sum;
@@ -43,6 +49,12 @@ void mr__remote_schemes(CURL *c, const char *url);
 /* Returns why a transfer has failed, for people: `reason` is what libcurl wrote, or "".  It lives
    as long as reason. */
 const char *mr__remote_reason(CURLcode code, const char *reason);
+
+/* Writes the code of an error of S3, "ExpiredToken", into code[64]; false, and "", without one. */
+bool mr__attempt_code(const mr__attempt_t *a, char code[64]);
+
+/* Whether that code says that the credentials are no longer good: newer ones may be. */
+bool mr__attempt_expired(const mr__attempt_t *a);
 
 typedef enum mr__verdict { MR__USE, MR__AGAIN, MR__FAIL } mr__verdict_t;
 

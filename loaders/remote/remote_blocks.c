@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/halt.h"
 #include "loaders/remote/remote_window_private.h"
 
 enum { FOR_EVER = 1 << 30 /* seconds */ };
@@ -78,12 +79,12 @@ static void await_disk(mr__window_t *w, const int64_t *share, int64_t most, int6
                        double seconds) {
   int64_t end = mr_now_ns() + (int64_t)(seconds * 1e9);
   while (*share + w->writing > most - n && (*share || w->writing) && !w->stands_still) {
-    int64_t writes = w->writes, now = mr_now_ns(), until = now + (int64_t)(w->conf.patience * 1e9);
-    if (now >= end) return;
-    if (until > end) until = end;
-    struct timespec at = {until / 1000000000, until % 1000000000};
-    bool over = pthread_cond_clockwait(&w->written, &w->lock, CLOCK_MONOTONIC, &at) == ETIMEDOUT;
-    if (over && until < end && writes == w->writes && w->writing) w->stands_still = true;
+    int64_t writes = w->writes, until = mr_now_ns() + (int64_t)(w->conf.patience * 1e9);
+    while (mr_now_ns() < until && writes == w->writes && *share + w->writing > most - n &&
+           !w->stands_still) {
+      if (mr_now_ns() >= end || !mr_halt_wait(&w->written, &w->lock)) return;
+    }
+    if (mr_now_ns() >= until && writes == w->writes && w->writing) w->stands_still = true;
   }
 }
 
@@ -94,7 +95,7 @@ static mr_err_t read_paced(mr__window_t *w, int64_t *share, int64_t most,
                            const mr_remote_want_t *want, bool direct, mr_diag_t *diag) {
   /* A peer waits for its answer no longer than for a server's. */
   await_disk(w, share, most, want->size, direct ? w->conf.patience / 4 : FOR_EVER);
-  if (w->closing) return MR_ERR_CANCEL; /* the engine may be closed by now */
+  if (w->closing || mr_halted()) return MR_ERR_CANCEL; /* the engine may be closed by now */
   *share += want->size;
   mr_err_t e = read_blocks(w, want, direct, diag);
   *share -= want->size;

@@ -22,6 +22,7 @@
 #include <xxhash.h>
 
 #include "base/clock.h"
+#include "base/halt.h"
 #include "base/xio.h"
 #include "loaders/remote/remote_opened.h"
 #include "loaders/remote/remote_url.h"
@@ -170,11 +171,15 @@ static bool is_shared(const mr__cache_t *c) {
   return fcntl(c->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-enum { COUNT_AT = 1 /* byte of `used` whose lock guards the number */ };
+enum {
+  COUNT_AT = 1,      /* byte of `used` whose lock guards the number */
+  PAUSE_NS = 1000000 /* between two tries to lock what another run has locked, for a moment */
+};
 
 static void lock_count(const mr__cache_t *c, short type) {
   struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = COUNT_AT, .l_len = 1};
-  while (fcntl(c->fd, F_OFD_SETLKW, &lock) < 0 && errno == EINTR) continue;
+  while (fcntl(c->fd, F_OFD_SETLK, &lock) < 0)
+    if ((errno != EINTR && errno != EAGAIN && errno != EACCES) || !mr_halt_pause(PAUSE_NS)) return;
 }
 
 /* Adds n to the number of bytes, or sets it, and returns the new one.  A file that another process
@@ -440,7 +445,8 @@ static bool lock_alone(mr__cache_t *c) { return flock(c->fd, LOCK_EX | LOCK_NB) 
 
 /* A failed lock_alone may have lost the shared lock too. */
 static void share_lock(mr__cache_t *c) {
-  while (flock(c->fd, LOCK_SH) < 0 && errno == EINTR) continue;
+  while (flock(c->fd, LOCK_SH | LOCK_NB) < 0)
+    if ((errno != EINTR && errno != EWOULDBLOCK) || !mr_halt_pause(PAUSE_NS)) return;
 }
 
 /* Removes the oldest files of other objects until `wanted` bytes of this run's have room, or

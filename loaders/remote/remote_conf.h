@@ -47,7 +47,8 @@ typedef struct mr_remote_counts {
            "the pause is drawn from 0 to that."},                                                 \
   {.name = "timeout", .type = MR_OPT_F64, .offset = offsetof(state, member.timeout),              \
    .unit = "s", .def = "30", .lo = 0.05, .hi = 3600,                                              \
-   .help = "URLs: time without a byte after which a request has failed."},                        \
+   .help = "URLs: time without a byte, or with less than 64 bytes a second, after which a request "       \
+           "has failed."},                        \
   {.name = "hedge", .type = MR_OPT_F64, .offset = offsetof(state, member.hedge),                  \
    .unit = "times", .def = "4", .lo = 0, .hi = 1000,                                              \
    .help = "URLs: a request that takes this many times as long as usual is sent a second time; "  \

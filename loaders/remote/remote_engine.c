@@ -8,17 +8,20 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/halt.h"
 #include "loaders/remote/remote_attempt.h"
 
 enum {
-  RECENT = 64,       /* requests from which the usual time is known */
-  RECENT_LEAST = 16, /* as many are needed before one is hedged */
-  HEDGE_SHARE = 20,  /* at most one request in this number is sent twice */
-  PAUSE_MAX_S = 20,  /* between two tries */
-  AFTER_MAX_S = 60,  /* a longer Retry-After is not obeyed */
-  CLASSES = 40,      /* of sizes, by powers of two */
-  RENEW_S = 300,     /* credentials are renewed this long before they end */
-  WATCH_NS = 2000000 /* between two looks at what is in flight */
+  RECENT = 64,        /* requests from which the usual time is known */
+  RECENT_LEAST = 16,  /* as many are needed before one is hedged */
+  HEDGE_SHARE = 20,   /* at most one request in this number is sent twice */
+  PAUSE_MAX_S = 20,   /* between two tries */
+  AFTER_MAX_S = 60,   /* a longer Retry-After is not obeyed */
+  CLASSES = 40,       /* of sizes, by powers of two */
+  RENEW_S = 300,      /* credentials are renewed this long before they end */
+  WATCH_NS = 2000000, /* between two looks at what is in flight */
+  FLOOR_RATE = 64,    /* bytes a second, over each `timeout`: less is as good as silence */
+  QUIET_S = 10        /* between two notices of waiting */
 };
 
 struct mr__engine {
@@ -26,9 +29,10 @@ struct mr__engine {
   char region[64];
   CURLM *multi;
   pthread_t thread;
-  pthread_mutex_t lock; /* guards the four members below */
+  mr_halt_t halt;       /* of the thread that opened it */
+  pthread_mutex_t lock; /* guards the five members below, and `unwanted` of requests */
   mr__request_t *inbox, **inbox_last;
-  bool ends;
+  bool ends, drops; /* drops: some requests are unwanted */
   mr_remote_counts_t counts;
   /* The thread's own. */
   mr__request_t *first, **last; /* to be started, when they are due */
@@ -38,7 +42,7 @@ struct mr__engine {
   int64_t recent[CLASSES][RECENT]; /* ns of the last requests of a class of sizes */
   int n_recent[CLASSES];
   int64_t usual_ns[CLASSES]; /* 0: unknown */
-  int64_t watched_ns;
+  int64_t watched_ns, said_ns;
   uint64_t random;
   bool has_credentials;
   mr_credentials_t credentials;
@@ -184,6 +188,31 @@ static void start_later(mr__engine_t *e, mr__request_t *q, int64_t after_s) {
   pthread_mutex_unlock(&e->lock);
 }
 
+/* A wait that is longer than `timeout` is said, so that a run that stands still says why. */
+static void say_waiting_for(mr__engine_t *e, const mr_diag_t *why, int64_t after_s) {
+  int64_t now = mr_now_ns();
+  if (e->said_ns && now - e->said_ns < (int64_t)QUIET_S * 1000000000) return;
+  e->said_ns = now;
+  if (after_s > 0)
+    mr_notice("%s and asks for a pause of %lld s: the next request follows in %d s", why->text,
+              (long long)after_s, (int)(after_s < AFTER_MAX_S ? after_s : AFTER_MAX_S));
+  else
+    mr_notice("%s; the request is repeated", why->text);
+}
+
+/* Repeats that while nothing but waiting happens. */
+static void say_still_waiting(mr__engine_t *e) {
+  int64_t now = mr_now_ns(), due = INT64_MAX;
+  const mr__request_t *first = NULL;
+  if (e->flying || !e->said_ns || now - e->said_ns < (int64_t)QUIET_S * 1000000000) return;
+  for (const mr__request_t *q = e->first; q; q = q->next)
+    if (q->due_ns < due) first = q, due = q->due_ns;
+  if (!first || due <= now) return;
+  e->said_ns = now;
+  mr_notice("%s: still waiting for the server; the next request follows in %lld s",
+            first->object->name, (long long)((due - now) / 1000000000));
+}
+
 static void end_attempt(mr__engine_t *e, mr__attempt_t *a, CURLcode code) {
   mr__request_t *q = a->q;
   mr_diag_t why = {0};
@@ -191,6 +220,8 @@ static void end_attempt(mr__engine_t *e, mr__attempt_t *a, CURLcode code) {
   curl_easy_getinfo(a->easy, CURLINFO_RETRY_AFTER, &after);
   q->status = a->status;
   mr__verdict_t v = mr__attempt_judge(a, code, &why);
+  if (mr__attempt_expired(a)) e->has_credentials = false; /* read again: they may be new */
+  bool waits = (double)after > e->conf.timeout || code == CURLE_OPERATION_TIMEDOUT;
   end_flight(e, a);
   if (v == MR__USE) use_answer(e, a);
   mr__attempt_free(a);
@@ -210,6 +241,7 @@ static void end_attempt(mr__engine_t *e, mr__attempt_t *a, CURLcode code) {
       q->diag = why;
     finish_request(e, q, q->diag.code);
   } else {
+    if (waits && e->conf.retries) say_waiting_for(e, &why, (int64_t)after);
     q->diag = (mr_diag_t){0};
     start_later(e, q, (int64_t)after);
   }
@@ -217,13 +249,45 @@ static void end_attempt(mr__engine_t *e, mr__attempt_t *a, CURLcode code) {
 
 /* ---- the thread ---- */
 
+static void cancel_request(mr__engine_t *e, mr__request_t *q) {
+  mr_fail(&q->diag, MR_ERR_CANCEL, "%s: the reading was ended", q->object->name);
+  finish_request(e, q, MR_ERR_CANCEL);
+}
+
+/* With the lock held: notes which requests are to end. */
+static void note_unwanted(mr__engine_t *e) {
+  for (mr__request_t *q = e->first; q; q = q->next) q->goes = q->unwanted;
+  for (mr__attempt_t *a = e->flying; a; a = a->next) a->q->goes = a->q->unwanted;
+}
+
+/* Ends those.  A request is its caller's again once it has ended. */
+static void drop_unwanted(mr__engine_t *e) {
+  for (mr__request_t **at = &e->first; *at;) {
+    mr__request_t *q = *at;
+    if (!q->goes) {
+      at = &q->next;
+      continue;
+    }
+    if (!(*at = q->next)) e->last = at;
+    cancel_request(e, q);
+  }
+  for (mr__attempt_t *a = e->flying; a;) {
+    mr__attempt_t *next = a->next;
+    if (a->q->goes) cancel_request(e, a->q), next = e->flying; /* it may have had two */
+    a = next;
+  }
+}
+
 /* Moves new requests behind those that wait; false once the engine is closed. */
 static bool take_inbox(mr__engine_t *e) {
   pthread_mutex_lock(&e->lock);
   if (e->inbox) *e->last = e->inbox, e->last = e->inbox_last;
   e->inbox = NULL, e->inbox_last = &e->inbox;
-  bool ends = e->ends;
+  bool ends = e->ends, drops = e->drops;
+  if (drops) note_unwanted(e);
+  e->drops = false;
   pthread_mutex_unlock(&e->lock);
+  if (drops) drop_unwanted(e);
   return !ends;
 }
 
@@ -256,6 +320,30 @@ static bool is_straggler(const mr__engine_t *e, const mr__attempt_t *a, int64_t 
          (now - a->last_ns > usual / 2 || a->got < a->q->size / 2);
 }
 
+/* An answer whose error text does not end is judged by its status. */
+static bool has_only_error_text(mr__attempt_t *a) {
+  if (a->n_said) a->refused = true;
+  return a->refused;
+}
+
+/* Whether a transfer has been silent for `timeout`, or has got next to nothing in that time: a byte
+   now and then would hold a run for ever.  Bytes of the body alone count.  Writes the reason. */
+static bool is_stalled(const mr__engine_t *e, mr__attempt_t *a, int64_t now) {
+  double timeout = e->conf.timeout * 1e9;
+  if ((double)(now - a->last_ns) > timeout) {
+    if (!has_only_error_text(a))
+      snprintf(a->reason, sizeof a->reason, "no byte for %.3g s", e->conf.timeout);
+    return true;
+  }
+  if (!a->got || (double)(now - a->floor_ns) < timeout) return false;
+  int64_t got = a->got - a->floor_got;
+  a->floor_ns = now, a->floor_got = a->got;
+  if ((double)got >= FLOOR_RATE * e->conf.timeout) return false;
+  snprintf(a->reason, sizeof a->reason, "only %lld bytes in %.3g s", (long long)got,
+           e->conf.timeout);
+  return true;
+}
+
 /* Ends what is silent, and hedges what is slow. */
 static void watch_flight(mr__engine_t *e) {
   int64_t now = mr_now_ns();
@@ -264,8 +352,7 @@ static void watch_flight(mr__engine_t *e) {
   for (mr__attempt_t *a = e->flying, *next; a; a = next) {
     next = a->next;
     mr__request_t *q = a->q;
-    if ((double)(now - a->last_ns) > e->conf.timeout * 1e9) {
-      snprintf(a->reason, sizeof a->reason, "no byte for %.3g s", e->conf.timeout);
+    if (is_stalled(e, a, now)) {
       end_attempt(e, a, CURLE_OPERATION_TIMEDOUT);
       next = e->flying; /* the list may have lost any of its members */
       continue;
@@ -292,28 +379,25 @@ static int take_answers(mr__engine_t *e) {
 }
 
 static void cancel_all(mr__engine_t *e) {
-  while (e->flying) {
-    mr__request_t *q = e->flying->q;
-    mr_fail(&q->diag, MR_ERR_CANCEL, "%s: the reading was ended", q->object->name);
-    finish_request(e, q, MR_ERR_CANCEL);
-  }
+  while (e->flying) cancel_request(e, e->flying->q);
   for (mr__request_t *q = e->first, *next; q; q = next) {
     next = q->next;
-    mr_fail(&q->diag, MR_ERR_CANCEL, "%s: the reading was ended", q->object->name);
-    finish_request(e, q, MR_ERR_CANCEL);
+    cancel_request(e, q);
   }
 }
 
 static void *engine_main(void *arg) {
   mr__engine_t *e = arg;
   int running;
+  mr_halt_set(e->halt);
   while (take_inbox(e)) {
     int64_t due = start_due(e), now = mr_now_ns();
-    int wait_ms = e->flying ? 20 : 60000;
+    int wait_ms = e->flying ? 20 : e->first ? 1000 : 60000;
     if (due != INT64_MAX && (due - now) / 1000000 < wait_ms) wait_ms = (int)((due - now) / 1000000);
     curl_multi_perform(e->multi, &running);
     bool room = take_answers(e) > 0;
     watch_flight(e);
+    say_still_waiting(e);
     if (room && e->first) continue; /* what waits for a connection has one now */
     if (running || !e->first || due != INT64_MAX)
       curl_multi_poll(e->multi, NULL, 0, wait_ms < 0 ? 0 : wait_ms, NULL);
@@ -339,6 +423,7 @@ mr_err_t mr__engine_open(mr__engine_t **out, const mr_remote_conf_t *conf, const
     free(e);
     return mr_no_memory(diag, "requests");
   }
+  e->halt = mr_halt_get();
   e->conf = *conf, e->inbox_last = &e->inbox, e->last = &e->first;
   e->random = (uint64_t)mr_now_ns() | 1;
   snprintf(e->region, sizeof e->region, "%s", region);
@@ -370,12 +455,20 @@ void mr__engine_close(mr__engine_t *e) {
 
 void mr__engine_submit(mr__engine_t *e, mr__request_t *q) {
   q->next = NULL, q->tries = 0, q->due_ns = 0;
-  q->attempt[0] = q->attempt[1] = NULL;
+  q->attempt[0] = q->attempt[1] = NULL, q->unwanted = q->goes = false;
   pthread_mutex_lock(&e->lock);
   bool first = !e->inbox;
   *e->inbox_last = q, e->inbox_last = &q->next;
   pthread_mutex_unlock(&e->lock);
   if (first) curl_multi_wakeup(e->multi);
+}
+
+void mr__engine_drop(mr__engine_t *e, mr__request_t *q, int n) {
+  pthread_mutex_lock(&e->lock);
+  for (int i = 0; i < n; i++) q[i].unwanted = true;
+  e->drops = true;
+  pthread_mutex_unlock(&e->lock);
+  curl_multi_wakeup(e->multi);
 }
 
 void mr__engine_count(mr__engine_t *e, mr_remote_counts_t *out) {

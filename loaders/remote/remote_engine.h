@@ -43,6 +43,8 @@ typedef struct mr__request {
   struct mr__attempt *attempt[2]; /* in flight; the second is a hedge */
   int tries;
   int64_t due_ns, begun_ns;
+  bool unwanted; /* guarded by the engine's lock */
+  bool goes;     /* unwanted, as its thread knows it */
 } mr__request_t;
 
 /* Starts the thread.  MR_ERR_NOMEM, MR_ERR_UNAVAILABLE. */
@@ -50,6 +52,9 @@ mr_err_t mr__engine_open(mr__engine_t **out, const mr_remote_conf_t *conf, const
                          mr_diag_t *diag);
 void mr__engine_close(mr__engine_t *e); /* NULL is fine; requests in flight end by MR_ERR_CANCEL */
 void mr__engine_submit(mr__engine_t *e, mr__request_t *q); /* any thread; does not block */
+/* Ends requests of q[0,n), all of which were submitted, by MR_ERR_CANCEL, but for those that have
+   ended already: done is called for each as ever, soon.  Any thread; does not block. */
+void mr__engine_drop(mr__engine_t *e, mr__request_t *q, int n);
 void mr__engine_count(mr__engine_t *e, mr_remote_counts_t *out);
 
 /* Sends one small request with libcurl, in remote_plain.c. */

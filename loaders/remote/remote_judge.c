@@ -32,11 +32,29 @@ static mr__verdict_t judge_page(const mr__attempt_t *a, mr_diag_t *diag) {
   return MR__FAIL;
 }
 
+bool mr__attempt_code(const mr__attempt_t *a, char code[64]) {
+  const char *at = strstr(a->said, "<Code>");
+  size_t n =
+      at ? strspn(at + 6, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.") : 0;
+  bool whole = at && n && n < 64 && !strncmp(at + 6 + n, "</Code>", 7);
+  snprintf(code, 64, "%.*s", whole ? (int)n : 0, whole ? at + 6 : "");
+  return whole;
+}
+
+bool mr__attempt_expired(const mr__attempt_t *a) {
+  char code[64];
+  return a->q->object->s3 && mr__attempt_code(a, code) &&
+         (!strcmp(code, "ExpiredToken") || !strcmp(code, "ExpiredTokenException") ||
+          !strcmp(code, "TokenRefreshRequired"));
+}
+
 static mr__verdict_t judge_status(const mr__attempt_t *a, mr_diag_t *diag) {
   const char *name = a->q->object->name;
-  char more[200] = "";
-  if (a->status == 408 || a->status == 429 || a->status >= 500) {
-    mr_fail(diag, MR_ERR_IO, "%s: the server answers with status %ld", name, a->status);
+  char more[300] = "", code[64];
+  bool coded = mr__attempt_code(a, code);
+  if (a->status == 408 || a->status == 429 || a->status >= 500 || mr__attempt_expired(a)) {
+    mr_fail(diag, MR_ERR_IO, "%s: the server answers with status %ld%s%s", name, a->status,
+            coded ? ", " : "", code);
     return MR__AGAIN;
   }
   if (a->status == 412) return say_changed(diag, a);
@@ -56,7 +74,8 @@ static mr__verdict_t judge_status(const mr__attempt_t *a, mr_diag_t *diag) {
   else if (a->status == 403)
     snprintf(more, sizeof more,
              "; it does not exist, or these credentials do not permit reading it");
-  mr_fail(diag, MR_ERR_IO, "%s: the server answers with status %ld%s", name, a->status, more);
+  mr_fail(diag, MR_ERR_IO, "%s: the server answers with status %ld%s%s%s", name, a->status,
+          coded ? ", " : "", code, more);
   return MR__FAIL;
 }
 

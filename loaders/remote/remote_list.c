@@ -9,7 +9,7 @@
 #include "loaders/remote/remote_private.h"
 #include "loaders/remote/remote_url.h"
 
-enum { PAGE_MAX = 32 << 20, URL_MAX = 32768, EMPTY_MAX = 1000, QUIET_S = 3 };
+enum { PAGE_MAX = 32 << 20, URL_MAX = 32768, EMPTY_MAX = 100, QUIET_S = 3 };
 
 typedef struct listing {
   mr_remote_t *r;

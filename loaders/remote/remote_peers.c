@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "base/clock.h"
+#include "base/halt.h"
 #include "base/text.h"
 #include "loaders/remote/remote_cache.h"
 #include "loaders/remote/remote_engine.h"
@@ -241,7 +242,7 @@ bool mr__peers_own_answers(const mr__peers_t *p) {
  */
 void mr__peers_wait(mr__peers_t *p, double seconds) {
   int64_t until = mr_now_ns() + (int64_t)(seconds * 1e9);
-  const struct timespec pause = {0, 50000000};
+  enum { PAUSE_NS = 50000000 };
   bool there[MR_PEERS_MAX] = {0};
   mr_diag_t why = {0};
   char reason[700];
@@ -249,7 +250,7 @@ void mr__peers_wait(mr__peers_t *p, double seconds) {
   for (int left = p->n - 1; left && mr_now_ns() < until;) {
     for (int i = 0; i < p->n && mr_now_ns() < until; i++)
       if (!there[i] && peer_is_there(&p->peer[i], &why)) there[i] = true, left--;
-    if (left) nanosleep(&pause, NULL);
+    if (left && !mr_halt_pause(PAUSE_NS)) break;
   }
   for (int i = 0; i < p->n; i++) {
     if (there[i]) continue;

@@ -4,6 +4,7 @@
 #include <curl/curl.h>
 #include <string.h>
 
+#include "base/halt.h"
 #include "loaders/remote/remote_engine.h"
 
 typedef struct plain_body {
@@ -17,6 +18,10 @@ static size_t on_plain(char *data, size_t one, size_t n, void *arg) {
   memcpy(b->text + b->n, data, n);
   b->n += n, b->text[b->n] = 0;
   return n;
+}
+
+static int ends_early(void *arg, curl_off_t n, curl_off_t have, curl_off_t m, curl_off_t sent) {
+  return mr_halted();
 }
 
 mr_err_t mr__engine_plain(const char *method, const char *url, const char *headers, char *text,
@@ -34,6 +39,8 @@ mr_err_t mr__engine_plain(const char *method, const char *url, const char *heade
   curl_easy_setopt(c, CURLOPT_HTTPHEADER, lines);
   curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, 2000L);
   curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
+  curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, ends_early);
   curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_plain);
   curl_easy_setopt(c, CURLOPT_WRITEDATA, &body);
   CURLcode code = curl_easy_perform(c);

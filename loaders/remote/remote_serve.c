@@ -11,12 +11,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
+#include "base/xio.h"
 #include "loaders/remote/remote_answer.h"
 #include "loaders/remote/remote_peers.h"
 
-enum { CONNECTIONS = 1024, IDLE_S = 60 };
+/* Strangers can open connections too: they get a share of the descriptors, and not for long. */
+enum { CONNECTIONS = 1024, SHARE = 4, IDLE_S = 10 };
+
+static unsigned most_connections(void) {
+  struct rlimit r;
+  if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur == RLIM_INFINITY) return CONNECTIONS;
+  rlim_t share = r.rlim_cur / SHARE;
+  return share > CONNECTIONS ? CONNECTIONS : share < 2 ? 2 : (unsigned)share;
+}
 
 struct mr__serve {
   struct mr__serve *next; /* in the list of this process */
@@ -111,10 +121,11 @@ static enum MHD_Result serve_request(void *arg, struct MHD_Connection *c, const 
 
 static struct MHD_Daemon *begin_answering(mr__serve_t *s, const struct addrinfo *a) {
   unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL;
+  mr_fd_reserve(); /* for the run's own files */
   if (a->ai_family == AF_INET6) flags |= MHD_USE_IPv6;
   return MHD_start_daemon(flags, 0, NULL, NULL, serve_request, s, MHD_OPTION_SOCK_ADDR, a->ai_addr,
-                          MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
-                          IDLE_S, MHD_OPTION_END);
+                          MHD_OPTION_CONNECTION_LIMIT, most_connections(),
+                          MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_END);
 }
 
 mr_err_t mr__serve_open(mr__serve_t **out, const mr__peers_t *p, mr__serve_fn *fn, void *arg,

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/halt.h"
 #include "loaders/remote/remote_window_private.h"
 
 enum {
@@ -227,7 +228,9 @@ mr_err_t mr__unit_copy(mr__window_t *w, int32_t i, const mr_remote_want_t *want,
   mr__unit_t *u = &w->unit[i];
   uint8_t *to = (uint8_t *)want->to + (from - want->at);
   mr__chunk_t *c;
-  while ((c = w->unit[i].chunk) && !c->done) pthread_cond_wait(&w->arrived, &w->lock);
+  while ((c = w->unit[i].chunk) && !c->done)
+    if (!mr_halt_wait(&w->arrived, &w->lock))
+      return mr_fail(diag, MR_ERR_CANCEL, "%s: the reading was ended", want->object->name);
   u = &w->unit[i];
   if (c && mr__chunk_code(c) < 0) return mr_diag_relay(diag, mr__chunk_code(c), &c->request->diag);
   if (c) {

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/halt.h"
 #include "loaders/remote/remote.h"
 
 #define ENDING ".mrindex"
@@ -91,7 +91,6 @@ static void say_waiting(const char *name) {
    on the removed file finds that.  Any user may wait for it. */
 int mr_shard_lock(const char *path, bool wait, char name[MR_SHARD_LOCK_MAX], bool *busy) {
   enum { PAUSE_NS = 20000000, QUIET = 250 /* pauses before a notice */ };
-  const struct timespec pause = {0, PAUSE_NS};
   snprintf(name, MR_SHARD_LOCK_MAX, "%s.lock", path);
   *busy = false;
   int fd = open(name, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
@@ -100,8 +99,10 @@ int mr_shard_lock(const char *path, bool wait, char name[MR_SHARD_LOCK_MAX], boo
     *busy = errno == EWOULDBLOCK;
     if (*busy && wait) {
       if (tries++ == QUIET) say_waiting(name);
-      nanosleep(&pause, NULL);
-      continue;
+      if (mr_halt_pause(PAUSE_NS)) continue;
+      *busy = false; /* the run is to end: what is read next says so */
+      close(fd);
+      return -1;
     }
     if (!*busy) unlink(name); /* no locks here */
     close(fd);

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file_kind.h"
+#include "base/halt.h"
 #include "base/suggest.h"
 #include "base/xio.h"
 #include "loaders/shards/shard_names.h"
@@ -37,6 +38,7 @@ typedef struct work {
                                        one that is not believed has been sent */
   mr_err_t e;
   mr_diag_t diag;
+  mr_halt_t halt; /* of the thread that opens them */
 } work_t;
 
 /* ---- one file ---- */
@@ -239,6 +241,7 @@ static int take_shard(work_t *w, bool *wait) {
 static void *index_main(void *arg) {
   work_t *w = arg;
   bool wait;
+  mr_halt_set(w->halt);
   pthread_mutex_lock(&w->lock);
   for (int i; (i = take_shard(w, &wait)) >= 0;) {
     pthread_mutex_unlock(&w->lock);
@@ -259,6 +262,7 @@ static void *index_main(void *arg) {
 /* Asks for the identities of objects. */
 static void *identify_main(void *arg) {
   work_t *w = arg;
+  mr_halt_set(w->halt);
   pthread_mutex_lock(&w->lock);
   while (w->next < w->s->n && w->e >= 0) {
     mr_shard_t *shard = &w->s->shard[w->next++];
@@ -284,7 +288,7 @@ static void identify_all(work_t *w) {
 }
 
 static mr_err_t open_all(mr_shards_t *s, const mr_shards_conf_t *conf, mr_diag_t *diag) {
-  work_t w = {.conf = conf, .s = s, .reported_ns = mr_now_ns()};
+  work_t w = {.conf = conf, .s = s, .halt = mr_halt_get(), .reported_ns = mr_now_ns()};
   bool shared = s->remote && conf->remote->cache; /* what is scanned needs to know all objects */
   pthread_t thread[THREADS];
   long cores = sysconf(_SC_NPROCESSORS_ONLN);

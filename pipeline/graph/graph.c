@@ -10,6 +10,15 @@
 #include "base/text.h"
 #include "pipeline/graph/graph_private.h"
 
+/* relaxed: what waits looks again soon, and is handed nothing. */
+static bool graph_ends(const void *of) {
+  const mr_graph_t *g = of;
+  return atomic_load_explicit(&g->stop, memory_order_relaxed) ||
+         atomic_load_explicit(&g->cancel, memory_order_relaxed);
+}
+
+mr_halt_t mr__graph_halt(const mr_graph_t *g) { return (mr_halt_t){graph_ends, g}; }
+
 mr_graph_t *mr_graph_create(const mr_registry_t *reg) {
   mr_graph_t *g = calloc(1, sizeof *g);
   if (!g) return NULL;

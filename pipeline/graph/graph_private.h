@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/halt.h"
 #include "pipeline/graph/graph.h"
 #include "pipeline/pool.h"
 #include "pipeline/ring.h"
@@ -135,7 +136,7 @@ struct mr_graph {
   mr_wait_t **wait;        /* [n_waits] wait objects of all threads, grouped by node */
   _Atomic int n_waits;     /* release at the end of mr__wire, acquire by readers of `wait` */
   atomic_int stop, cancel; /* news for waiters: exchanged and loaded seq_cst (wait.h), but relaxed
-                              by mr_stopping, whose stage looks again soon */
+                              by mr_stopping and mr__graph_halt, which look again soon */
   pthread_mutex_t commit_lock;
   pthread_cond_t answered;    /* signalled when a stage's mr__durable_t changes */
   mr__commit_t *commit;       /* [n_edges] under commit_lock; NULL before the start */
@@ -227,6 +228,9 @@ mr_err_t mr__graph_set_given(mr_graph_t *g, const char *stage, const char *setti
 
 /* True if def is a step stage, which threads run. */
 static inline bool mr__is_step(const mr_stage_def_t *def) { return def->step != NULL; }
+
+/* What the waits of threads that work for a graph ask: whether it was stopped or cancelled. */
+mr_halt_t mr__graph_halt(const mr_graph_t *g);
 
 /* The edge into an input port, or NULL. */
 const mr__edge_t *mr__edge_into(const mr_graph_t *g, int node, int port);

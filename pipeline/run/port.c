@@ -361,14 +361,31 @@ static bool can_pull(void *arg) {
          outputs_have_gone(w->rt);
 }
 
-mr_err_t mr_pull(mr_stage_t *s, int port, mr_buf_t **out) {
+/* seq_cst: pairs with mr_graph_stop's exchange. */
+static bool graph_is_stopped(const mr_runtime_t *rt) {
+  return atomic_load_explicit(&rt->g->stop, memory_order_seq_cst);
+}
+
+static bool can_pull_or_stop(void *arg) {
+  const wait_for_t *w = arg;
+  return graph_is_stopped(w->rt) || can_pull(arg);
+}
+
+static mr_err_t pull_when(mr_stage_t *s, int port, mr_buf_t **out, bool stops) {
   wait_for_t w = {s->rt, port, 0};
   for (;;) {
     if (mr__cancelled(s->rt)) return MR_ERR_CANCEL;
+    if (stops && graph_is_stopped(s->rt)) return MR_END;
     if (mr_take(s, port, out, 1)) return MR_OK;
     if (mr__in_over(&s->rt->in[port], s->worker) || outputs_have_gone(s->rt)) return MR_END;
-    mr__wait_counted(s->rt, MR__STARVED, can_pull, &w);
+    mr__wait_counted(s->rt, MR__STARVED, stops ? can_pull_or_stop : can_pull, &w);
   }
+}
+
+mr_err_t mr_pull(mr_stage_t *s, int port, mr_buf_t **out) { return pull_when(s, port, out, false); }
+
+mr_err_t mr_pull_until_stop(mr_stage_t *s, int port, mr_buf_t **out) {
+  return pull_when(s, port, out, true);
 }
 
 static bool can_push(void *arg) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/halt.h"
 #include "base/text.h"
 #include "pipeline/records/care_private.h"
 #include "pipeline/run/runtime_private.h"
@@ -48,6 +49,12 @@ static void fail_graph(mr_graph_t *g, mr_stage_t *s, mr_err_t code) {
 
 /* ---- threads ---- */
 
+/* Whether a wait ended early because an orderly end was asked for: no failure, and nothing of what
+   was waited for has been given. */
+static bool is_given_up(const mr_runtime_t *rt, mr_err_t e) {
+  return e == MR_ERR_CANCEL && mr_stopping(rt->s) && !mr__cancelled(rt);
+}
+
 /* Waits only after MR_AGAIN twice without news in between, so that no news is overlooked. */
 static mr_err_t run_steps(mr_runtime_t *rt) {
   uint64_t mark = 0;
@@ -56,6 +63,7 @@ static mr_err_t run_steps(mr_runtime_t *rt) {
     if (mr__cancelled(rt)) return MR_ERR_CANCEL;
     mr_err_t e = rt->node->def->step->run(rt->s);
     assert(e <= MR_END);
+    if (is_given_up(rt, e)) return *rt->s->diag = (mr_diag_t){0}, MR_END;
     if (e < 0 || e == MR_END) return e;
     if (e == MR_OK) {
       marked = false;
@@ -71,6 +79,7 @@ static mr_err_t run_steps(mr_runtime_t *rt) {
 static void *worker_main(void *arg) {
   mr_runtime_t *rt = arg;
   char name[16];
+  mr_halt_set(mr__graph_halt(rt->g));
   assert(rt->s->rt == rt && rt->s->worker < rt->node->n_workers);
   snprintf(name, sizeof name, "%.11s/%d", rt->node->name, rt->s->worker % 100);
   pthread_setname_np(pthread_self(), name);
@@ -221,7 +230,9 @@ mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag) {
   if (e < 0) return fail_without_buffers(g, diag);
   sigset_t before;
   hold_sigpipe(&before);
+  mr_halt_t outer = mr_halt_set(mr__graph_halt(g));
   e = open_stages(g, diag);
+  mr_halt_set(outer);
   drop_sigpipe(&before);
   g->start_ns = mr_now_ns(), g->start_cpu_ns = mr_cpu_ns();
   g->start_all_ns = mr_processors_ns();

@@ -302,7 +302,9 @@ static mr_err_t settle_settle(mr_graph_t *g, mr_diag_t *diag) {
 mr_err_t mr_graph_settle(mr_graph_t *g, mr_diag_t *diag) {
   if (g->settled) return MR_OK;
   mr_diag_t why = {0};
+  mr_halt_t outer = mr_halt_set(mr__graph_halt(g));
   mr_err_t e = settle_settle(g, &why);
+  mr_halt_set(outer);
   if (e >= 0 || !why.code) return e;
   return mr__fail_at_origin(g, e, &why, diag);
 }

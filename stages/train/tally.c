@@ -136,7 +136,7 @@ static mr_err_t tally_evaluate(evaluation_t *v) {
   mr_stage_t *s = v->s;
   for (bool last = false; !last;) {
     mr_buf_t *b = NULL;
-    mr_err_t e = mr_stopping(s) ? MR_END : mr_pull(s, v->port, &b);
+    mr_err_t e = mr_pull_until_stop(s, v->port, &b);
     v->tally->stopped = e == MR_END && mr_stopping(s);
     if (v->tally->stopped) return MR_END;
     if (e == MR_END) MR_TRY(read_rows(v, 0));

@@ -281,7 +281,7 @@ mr_err_t mr__train_stage_step(mr_stage_t *s) {
   bool over = mr_stopping(s) || (v->total && v->at.step >= v->total);
   if (!over && v->saving && !mr_take(s, IN_TRAIN, &batch, 1))
     MR_TRY(train_step_give_saved(s)); /* the next batch may be long in coming */
-  mr_err_t e = over ? MR_END : batch ? MR_OK : mr_pull(s, IN_TRAIN, &batch);
+  mr_err_t e = over ? MR_END : batch ? MR_OK : mr_pull_until_stop(s, IN_TRAIN, &batch);
   if (e == MR_END) {
     MR_TRY(count_steps(s, 0));
     return train_step_finish(s);

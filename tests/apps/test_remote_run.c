@@ -137,16 +137,18 @@ static void metrics_tell_what_was_asked_of_the_server(void **state) {
   free(text);
 }
 
-/* The step of the newest checkpoint of run folder `other`; 0: not yet written.  Any thread. */
-static long newest(void) {
+/* The step of the newest checkpoint of a run folder; 0: not yet written.  Any thread. */
+static long newest_of(const char *run) {
   char link[200], name[64];
   long step = 0;
-  snprintf(link, sizeof link, "%s/other/checkpoints/latest", dir);
+  snprintf(link, sizeof link, "%s/%s/checkpoints/latest", dir, run);
   ssize_t n = readlink(link, name, sizeof name - 1);
   if (n < 0) return 0;
   name[n] = 0;
   return sscanf(name, "step-%ld.safetensors", &step) == 1 ? step : 0;
 }
+
+static long newest(void) { return newest_of("other"); }
 
 /* The checkpoint after which the run is killed.  The server answers nothing from then on: what has
    been fetched ahead is less than three epochs of twenty steps, so that the run cannot end before.
@@ -192,6 +194,45 @@ static void killed_and_resumed_the_ledger_is_the_same(void **state) {
   if (p.status) fail_msg("%s%s", p.out, p.err);
   ledger_of(in_dir("whole"), whole), ledger_of(in_dir("other"), killed);
   assert_string_equal(whole, killed);
+}
+
+/* The run that the server leaves without an answer once it has trained some steps. */
+static atomic_bool left_waiting;
+static bool leaves_it_waiting(void) {
+  if (newest_of("silent") < 6) return false;
+  left_waiting = true;
+  return true;
+}
+
+/* The last step that was made is saved, though the server would be waited for longer than any test
+   lasts. */
+static void a_stop_is_heard_while_a_server_is_silent(void **state) {
+  const char *words[] = {"train",
+                         "--graph",
+                         in_dir("g.mr"),
+                         "--run-dir",
+                         in_dir("silent"),
+                         "tar.timeout=3600",
+                         "tar.hedge=0",
+                         "tar.cache-size=8192",
+                         NULL};
+  FILE *out = tmpfile(), *err = tmpfile();
+  char path[200];
+  origin.trouble = 0;
+  origin.holds = leaves_it_waiting;
+  pid_t pid = program_start(words, out, err);
+  while (!left_waiting && !has_ended(pid)) usleep(1000);
+  kill(pid, SIGTERM);
+  p.status = program_wait(pid);
+  origin.holds = NULL;
+  program_read(out, p.out, sizeof p.out), program_read(err, p.err, sizeof p.err);
+  if (!strstr(p.err, "stopping after this step")) fail_msg("status %d: %s", p.status, p.err);
+  if (strstr(p.err, "reading was ended")) fail_msg("%s", p.err); /* a stop is no failure */
+  snprintf(path, sizeof path, "%s/metrics.jsonl", in_dir("silent"));
+  char *text = read_text(path), *last = strstr(text, "{\"kind\":\"final\"");
+  assert_non_null(last);
+  assert_int_equal(number_of(last, "step"), newest_of("silent"));
+  free(text);
 }
 
 /* A run of a few steps, and a resume with this word for its source. */
@@ -321,6 +362,7 @@ int main(void) {
       cmocka_unit_test(large_blocks_are_advised_against_only_where_that_helps),
       cmocka_unit_test(metrics_tell_what_was_asked_of_the_server),
       cmocka_unit_test(killed_and_resumed_the_ledger_is_the_same),
+      cmocka_unit_test(a_stop_is_heard_while_a_server_is_silent),
       cmocka_unit_test(how_bytes_are_fetched_may_change_on_a_resume),
       cmocka_unit_test(an_object_that_has_changed_is_other_data),
       cmocka_unit_test(a_resume_shows_no_secret_of_a_url),

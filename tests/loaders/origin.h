@@ -33,6 +33,10 @@ typedef enum origin_way {
   ORIGIN_MISSING, /* 404, as for every index of tokens */
   ORIGIN_CHANGED, /* another ETag, if the request wants none */
   ORIGIN_CONTROL, /* a control character in the ETag */
+  ORIGIN_DRIP,    /* a byte of the body now and then */
+  ORIGIN_TALK,    /* an error whose text has no end */
+  ORIGIN_WAIT,    /* 100 Continue without end */
+  ORIGIN_DENY,    /* 403, with a code as S3 gives */
 } origin_way_t;
 
 typedef struct origin {
@@ -76,6 +80,12 @@ static inline bool origin_head(int fd, int status, const char *more) {
   return origin_send(fd, head, (size_t)n);
 }
 
+/* Sends a part again and again, with a pause, until the client gives up. */
+static inline bool origin_repeat(int fd, const char *part, size_t n, useconds_t pause) {
+  while (origin_send(fd, part, n)) usleep(pause);
+  return false;
+}
+
 /* Answers one request; false: the connection is to be ended. */
 static inline bool origin_answer(origin_t *o, int fd, const char *text) {
   char more[500], digest[100];
@@ -106,6 +116,14 @@ static inline bool origin_answer(origin_t *o, int fd, const char *text) {
   if (way == ORIGIN_DROP) return false;
   bool (*holds)(void) = o->holds;
   if (holds && holds()) return recv(fd, digest, 1, 0), false; /* until the client gives up */
+  static const char code[] = "<Error><Code>InvalidObjectState</Code></Error>",
+                    go[] = "HTTP/1.1 100 Continue\r\n\r\n";
+  if (way == ORIGIN_WAIT) return origin_repeat(fd, go, sizeof go - 1, 1000);
+  if (way == ORIGIN_TALK)
+    return origin_head(fd, 404, "Connection: close\r\n") &&
+           origin_repeat(fd, code, sizeof code - 1, 0);
+  if (way == ORIGIN_DENY)
+    return origin_head(fd, 403, "Content-Length: 46\r\n") && origin_send(fd, code, 46);
   if (way == ORIGIN_BUSY) return origin_head(fd, 503, "Retry-After: 0\r\nContent-Length: 0\r\n");
   if (way == ORIGIN_MISSING || strstr(text, ".idx HTTP/"))
     return origin_head(fd, 404, "Content-Length: 0\r\n");
@@ -124,6 +142,7 @@ static inline bool origin_answer(origin_t *o, int fd, const char *text) {
            o->claims ? (size_t)o->claims : whole, length, state, digest,
            way == ORIGIN_PACKED ? "Content-Encoding: gzip\r\n" : "");
   bool well = origin_head(fd, way == ORIGIN_WHOLE ? 200 : 206, more);
+  if (way == ORIGIN_DRIP) return free(body), well && origin_repeat(fd, "x", 1, 40000);
   if (way == ORIGIN_CORRUPT) body[length / 2] ^= 1;
   size_t upto = way == ORIGIN_CUT || way == ORIGIN_SILENT ? length / 2 : length;
   o->sent += (long long)upto; /* before: what a client has received is counted */

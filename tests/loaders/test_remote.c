@@ -104,6 +104,33 @@ static void a_server_that_lies_is_one_clear_error(void **state) {
   want_fault(ORIGIN_CHANGED, MR_ERR_DATA, "has changed");
 }
 
+/* A byte now and then, 100 Continue and an error's text restart no clock. */
+static void a_server_that_never_ends_is_left_after_the_timeout(void **state) {
+  static const struct {
+    origin_way_t way;
+    const char *want;
+  } row[] = {{ORIGIN_DRIP, "bytes in 0.15 s"},
+             {ORIGIN_WAIT, "no byte for 0.15 s"},
+             {ORIGIN_TALK, "status 404, InvalidObjectState"},
+             {ORIGIN_DENY, "status 403, InvalidObjectState"}};
+  mr_remote_conf_t few = usual;
+  few.retries = 1, few.hedge = 0;
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    mr_remote_t *remote = open_remote(&few);
+    const mr_object_t *o;
+    mr_diag_t diag = {0};
+    uint8_t to[1000];
+    behave(0, ORIGIN_WELL);
+    assert_int_equal(mr_remote_object(remote, url_of("x"), &o, &diag), MR_OK);
+    behave(0, row[i].way);
+    mr_remote_want_t want = {o, 0, sizeof to, to};
+    if (mr_remote_read(remote, &want, 1, &diag) != MR_ERR_IO || !strstr(diag.text, row[i].want))
+      fail_msg("row %zu: %s", i, diag.text);
+    mr_remote_close(remote);
+  }
+  behave(0, ORIGIN_WELL);
+}
+
 /* It would end the line of a request, and the next one would be the server's. */
 static void an_etag_with_a_line_in_it_is_not_asked_for(void **state) {
   mr_remote_t *remote = open_remote(&usual);
@@ -365,6 +392,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(troubles_that_pass_change_no_byte),
       cmocka_unit_test(a_server_that_lies_is_one_clear_error),
+      cmocka_unit_test(a_server_that_never_ends_is_left_after_the_timeout),
       cmocka_unit_test(an_etag_with_a_line_in_it_is_not_asked_for),
       cmocka_unit_test(a_changed_object_is_refused),
       cmocka_unit_test(requests_end_after_the_configured_retries),
