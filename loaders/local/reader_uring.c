@@ -12,9 +12,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/halt.h"
 #include "loaders/local/reader_private.h"
 
-enum { BOUNCE = 1 << 16, ODD_MAX = 64 /* most short reads in a row without a wanted byte */ };
+enum {
+  BOUNCE = 1 << 16,
+  ODD_MAX = 64,       /* most short reads in a row without a wanted byte */
+  REFUSED_MAX = 1000, /* most times in a row that the kernel refuses to take reads */
+  PAUSE_NS = 1000000  /* between two of them */
+};
 
 typedef struct slot {
   mr_read_t left; /* the part still to read */
@@ -197,13 +203,17 @@ static bool reader_uring_complete(mr_reader_t *r, uring_t *u, int at, int res, m
   return true;
 }
 
-/* Submits what is prepared and waits for a completion; retries after EINTR and a full completion
-   queue. */
+/* Submits what is prepared and waits for a completion; retries after EINTR and, while completions
+   come or for a moment, where the kernel has no memory or its completion queue is full.  A kernel
+   that refuses for ever is a broken ring, whose reads another way does. */
 static int submit_and_wait(uring_t *u) {
   int e;
-  do {
-    e = io_uring_submit_and_wait(&u->ring, 1);
-  } while (e == -EINTR || e == -EAGAIN || e == -EBUSY);
+  for (int refused = 0; (e = io_uring_submit_and_wait(&u->ring, 1)) < 0;) {
+    if (e != -EINTR && e != -EAGAIN && e != -EBUSY) return e;
+    if (e == -EINTR) continue;
+    if (io_uring_cq_ready(&u->ring)) return 0;
+    if (++refused == REFUSED_MAX || !mr_halt_pause(PAUSE_NS)) return e;
+  }
   return e;
 }
 
