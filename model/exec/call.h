@@ -23,6 +23,19 @@ typedef struct mr_call_note {
 } mr_call_note_t;
 enum { MR_CALL_NOTES = 4 };
 
+/* What the call makes of one operand before it uses it, and what other calls with the same operand
+   and an equal form use as it is: the operand packed for a product, say.  The memory plan gives
+   such calls one place, which stays as long as one of them has not run. */
+typedef struct mr_call_kept {
+  size_t bytes;     /* 0: nothing */
+  int operand;      /* number among the equation's */
+  const void *form; /* [form_bytes], of the call's state: equal bytes, equal content */
+  size_t form_bytes;
+  const char *what; /* the text of its note: bytes that only the call that makes it moves */
+  void *at;         /* NULL: no other call uses it, and the call has it in memory of its own */
+  bool make;        /* the call is the first of those that use it */
+} mr_call_kept_t;
+
 /* A graph that the call runs: a body, a condition or a branch. */
 typedef struct mr_call_inner {
   struct mr_exec *exec; /* belongs to the call's state */
@@ -42,6 +55,7 @@ struct mr_call {
   void (*fini)(void *state);       /* frees state; NULL without one */
   void *scratch; /* aligned as the backend's memory, scratch_bytes, alive during run only */
   size_t scratch_bytes;
+  mr_call_kept_t kept;
   const char *how;                    /* for products: how it is executed, in short; else NULL */
   mr_call_note_t note[MR_CALL_NOTES]; /* up to the first without a text */
   const mr_call_inner_t *inner;       /* [n_inner], of state */

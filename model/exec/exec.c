@@ -85,6 +85,7 @@ void mr__exec_bind(mr_exec_t *x) {
     for (int k = 0; k < c->eqn->n_in; k++) bind_var(x, &c->in[k], c->eqn->in[k]);
     for (int k = 0; k < c->eqn->n_out; k++) bind_var(x, &c->out[k], c->eqn->out[k]);
     if (x->plan.of_scratch[i] >= 0) exec_bind(x, &c->scratch, x->plan.of_scratch[i]);
+    if (x->plan.of_kept[i] >= 0) exec_bind(x, &c->kept.at, x->plan.of_kept[i]);
     bind_inner(c);
   }
   for (int i = 0; i < f->n_out; i++) bind_var(x, &x->result[i], f->out[i]);
@@ -109,6 +110,18 @@ static mr_err_t take_arena(mr_exec_t *x, const mr_compile_options_t *o, mr_diag_
                  host ? "" : d->name, o->smaller ? o->smaller : "a smaller batch");
 }
 
+/* Calls that find what they would keep made already do not move its bytes. */
+static void settle_kept(mr_exec_t *x) {
+  for (int i = 0; i < x->fn->n_eqn; i++) {
+    mr_call_t *c = &x->call[i];
+    int b = x->plan.of_kept[i];
+    c->kept.make = b < 0 || x->plan.block[b].first == i;
+    for (int k = 0; !c->kept.make && k < MR_CALL_NOTES; k++)
+      if (c->note[k].what == c->kept.what)
+        c->note[k] = (mr_call_note_t){"operand packed before", 0};
+  }
+}
+
 mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_t *o, bool apart,
                        mr_diag_t *diag) {
   const mr_device_t *d = x->device;
@@ -122,6 +135,7 @@ mr_err_t mr__exec_plan(mr_exec_t *x, const mr_fn_t *f, const mr_compile_options_
   MR_TRY(mr_memory_plan_init(&x->plan, x->fn, o->donate, o->in_place, x->call, d->backend->align,
                              apart, diag));
   MR_TRY(mr_memory_plan_check(&x->plan, x->fn, diag));
+  settle_kept(x);
   if (o->plan_only) return MR_OK;
   const mr_compile_ops_t *compile = d->backend->compile;
   if (compile->build) MR_TRY(compile->build(d, x->call, x->fn->n_eqn, diag));

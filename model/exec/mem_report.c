@@ -25,6 +25,7 @@ static void mem_report_collect(mr_mem_report_t *r, const mr_exec_t *x, bool *see
     for (int k = 0; k < e->n_out; k++)
       mem_report_add(r, x, seen, x->plan.of_var[e->out[k]->id], e, k);
     mem_report_add(r, x, seen, x->plan.of_scratch[i], e, -1);
+    mem_report_add(r, x, seen, x->plan.of_kept[i], e, -1);
   }
   for (int i = 0; i < f->n_out; i++)
     if (f->out[i]->literal) mem_report_add(r, x, seen, x->plan.of_var[f->out[i]->id], NULL, 0);

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "model/ir/op.h"
 
@@ -14,6 +15,8 @@ typedef struct planner {
   int *root;   /* by var id: the var whose bytes it shares, through reshapes */
   int *last;   /* by root id: the last equation that reads it; n_eqn for outputs */
   int *output; /* by root id: the number of the output it becomes, or -1 */
+  int *keeper; /* by equation: the first that keeps the same of the same operand */
+  int *reader; /* by equation that is a keeper: the last of them */
   int in_place;
   bool apart;
 } planner_t;
@@ -49,9 +52,40 @@ static void find_lifetimes(planner_t *s) {
 }
 
 static int add_block(planner_t *s, mr_block_t b) {
-  assert(s->p->n_block <= s->f->n_var + s->f->n_eqn && b.first <= b.last + 1);
+  assert(s->p->n_block <= s->f->n_var + 2 * s->f->n_eqn && b.first <= b.last + 1);
   s->p->block[s->p->n_block] = b;
   return s->p->n_block++;
+}
+
+static bool keep_the_same(const planner_t *s, const mr_call_t *x, const mr_call_t *y) {
+  const mr_call_kept_t *a = &x->kept, *b = &y->kept;
+  return s->root[x->eqn->in[a->operand]->id] == s->root[y->eqn->in[b->operand]->id] &&
+         a->bytes == b->bytes && a->form_bytes == b->form_bytes &&
+         !memcmp(a->form, b->form, a->form_bytes);
+}
+
+/* newest: by root id, the last keeper of the operand so far, or -1; before: by equation, the keeper
+   before it. */
+static void find_keepers(planner_t *s, const mr_call_t *call, int *newest, int *before) {
+  for (int i = 0; i < s->f->n_var; i++) newest[i] = -1;
+  for (int i = 0; i < s->f->n_eqn; i++) {
+    s->keeper[i] = -1;
+    if (!call[i].kept.bytes) continue;
+    int *at = &newest[s->root[call[i].eqn->in[call[i].kept.operand]->id]], k = *at;
+    while (k >= 0 && !keep_the_same(s, &call[k], &call[i])) k = before[k];
+    if (k < 0) before[i] = *at, *at = k = i;
+    s->keeper[i] = k;
+    s->reader[k] = i;
+  }
+}
+
+static void place_kept(planner_t *s, int i, const mr_call_t *call) {
+  int k = s->keeper[i];
+  if (k < 0 || s->reader[k] == k) return;
+  s->p->of_kept[i] =
+      k < i
+          ? s->p->of_kept[k]
+          : add_block(s, (mr_block_t){.bytes = call->kept.bytes, .first = i, .last = s->reader[i]});
 }
 
 static void place_input(planner_t *s, const mr_var_t *v, int index, bool donated) {
@@ -143,6 +177,7 @@ static void place_eqn(planner_t *s, int i, const mr_call_t *call) {
   if (call->scratch_bytes)
     s->p->of_scratch[i] =
         add_block(s, (mr_block_t){.bytes = call->scratch_bytes, .first = i, .last = i});
+  place_kept(s, i, call);
 }
 
 /* ---- offsets: the largest block first, each at the lowest offset free during its lifetime ---- */
@@ -182,11 +217,13 @@ static void assign_offsets(mr_memory_plan_t *p, int *order, int *placed) {
   }
 }
 
-static void plan_all(planner_t *s, const bool *donate, const mr_call_t *call) {
+static void plan_all(planner_t *s, const bool *donate, const mr_call_t *call, int *newest,
+                     int *before) {
   const mr_fn_t *f = s->f;
   for (int i = 0; i < f->n_var; i++) s->p->of_var[i] = -1;
-  for (int i = 0; i < f->n_eqn; i++) s->p->of_scratch[i] = -1;
+  for (int i = 0; i < f->n_eqn; i++) s->p->of_scratch[i] = s->p->of_kept[i] = -1;
   find_lifetimes(s);
+  find_keepers(s, call, newest, before);
   for (int i = 0; i < f->n_in; i++)
     place_input(s, f->in[i], i, (donate && donate[i]) || output_of(s, i) >= 0);
   for (int i = 0; i < f->n_eqn; i++) place_eqn(s, i, &call[i]);
@@ -217,13 +254,14 @@ mr_err_t mr_memory_plan_init(mr_memory_plan_t *p, const mr_fn_t *f, const bool *
                              int in_place, const mr_call_t *call, size_t align, bool apart,
                              mr_diag_t *diag) {
   MR_TRY(check_in_place(f, in_place, diag));
-  size_t n = (size_t)(f->n_var + f->n_eqn) + 1;
+  size_t n = (size_t)(f->n_var + 2 * f->n_eqn) + 1;
   *p = (mr_memory_plan_t){.block = calloc(n, sizeof *p->block),
                           .of_var = calloc(n, sizeof(int)),
                           .of_scratch = calloc(n, sizeof(int)),
+                          .of_kept = calloc(n, sizeof(int)),
                           .align = align};
-  int *work = calloc(5 * n, sizeof *work);
-  if (!p->block || !p->of_var || !p->of_scratch || !work) {
+  int *work = calloc(7 * n, sizeof *work);
+  if (!p->block || !p->of_var || !p->of_scratch || !p->of_kept || !work) {
     free(work);
     mr_memory_plan_fini(p);
     return mr_no_memory(diag, "the memory plan");
@@ -233,10 +271,12 @@ mr_err_t mr_memory_plan_init(mr_memory_plan_t *p, const mr_fn_t *f, const bool *
                  .root = work,
                  .last = work + n,
                  .output = work + 2 * n,
+                 .keeper = work + 3 * n,
+                 .reader = work + 4 * n,
                  .in_place = in_place,
                  .apart = apart};
-  plan_all(&s, donate, call);
-  assign_offsets(p, work + 3 * n, work + 4 * n);
+  plan_all(&s, donate, call, work + 5 * n, work + 6 * n);
+  assign_offsets(p, work + 5 * n, work + 6 * n);
   free(work);
   return MR_OK;
 }
@@ -245,5 +285,6 @@ void mr_memory_plan_fini(mr_memory_plan_t *p) {
   free(p->block);
   free(p->of_var);
   free(p->of_scratch);
+  free(p->of_kept);
   *p = (mr_memory_plan_t){0};
 }

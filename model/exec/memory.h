@@ -30,6 +30,8 @@ typedef struct mr_memory_plan {
   mr_block_t *block;
   int *of_var;     /* [f->n_var]: its block, -1 if it is never used */
   int *of_scratch; /* [f->n_eqn]: the block of the call's scratch, -1 without scratch */
+  int *of_kept; /* [f->n_eqn]: the block of what calls keep of an operand; -1: nothing, or no other
+                   call uses it.  The call at the block's first makes it. */
   size_t align;
   size_t bytes;     /* of the arena: the peak */
   size_t constants; /* bytes of literals outside the arena */
@@ -38,9 +40,9 @@ typedef struct mr_memory_plan {
 /* Plans the memory of f. donate: [f->n_in], or NULL for none. in_place: the last in_place inputs
    are donated and become the last in_place outputs, one by one: such an output is computed in its
    input's memory or copied there at the end of a run, and no other output takes that memory. call:
-   [f->n_eqn], read for their scratch. align: the alignment of blocks, a power of two. apart:
-   literals get memory outside the arena, which other executables write to between runs; else each
-   keeps its place in the arena throughout.
+   [f->n_eqn], read for their scratch and what they keep. align: the alignment of blocks, a power of
+   two. apart: literals get memory outside the arena, which other executables write to between runs;
+   else each keeps its place in the arena throughout.
 
    MR_OK: the caller frees *p with mr_memory_plan_fini.  MR_ERR_SHAPE if in_place is out of range,
    an input and its output differ, or such an output is another such input; MR_ERR_NOMEM.  After a

@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/exec/exec_private.h"
 #include "model/exec/memory.h"
+#include "model/ir/element.h"
 #include "model/model.h"
 
 static mr_exec_t *compile(const mr_fn_t *f, const bool *donate) {
@@ -212,6 +214,106 @@ static void random_graphs_give_what_a_loop_gives(void **state) {
   }
 }
 
+/* Random chains of products and sums of matrices[ROWS][SIDE] with few weights[SIDE][SIDE], some of
+   them computed, which many of the products have in common, as they are or transposed.  The oracle
+   computes each equation alone. */
+enum { ROWS = 1056, SIDE = 64, WEIGHTS = 4, CHAIN = 24 };
+
+static mr_var_t *product_of(mr_fn_t *f, mr_var_t *x, mr_var_t *w, bool transposed) {
+  return mr_lax_linear(f, x, w, NULL, transposed);
+}
+
+/* out = x w, or x + w of matrices. */
+static void compute_alone(const void *x, const void *w, mr_aval_t of_w, int kind, void *out) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *a = mr_fn_input(f, kind == 2 ? of_w : mr_aval_of(of_w.dtype, ROWS, SIDE));
+  mr_var_t *b = mr_fn_input(f, of_w);
+  mr_var_t *y = kind == 2 ? mr_lax_add(f, a, b) : product_of(f, a, b, kind == 1);
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  mr_exec_t *e = compile(f, NULL);
+  mr_exec_run(e, (const void *[]){x, w}, (void *[]){out});
+  mr_exec_destroy(e);
+  mr_fn_destroy(f);
+}
+
+static void fill_alike(mr_dtype_t t, char *x, int64_t n, uint32_t r) {
+  for (int64_t i = 0; i < n; i++) {
+    r = r * 1664525u + 1013904223u;
+    mr_set_f64(t, x, i, ((double)(r >> 16) - 32768) / 262144);
+  }
+}
+
+static void products_that_share_an_operand_give_what_each_gives_alone(void **state) {
+  enum { ALL = CHAIN + 1 };
+  size_t most = (size_t)ROWS * SIDE * 4;
+  char *value = aligned_alloc(64, ALL * most), *weight = aligned_alloc(64, WEIGHTS * most);
+  char *got = aligned_alloc(64, ALL * most);
+  uint32_t r = 77;
+  for (int round = 0; round < 12; round++) {
+    mr_dtype_t t = round & 1 ? MR_BF16 : MR_F32;
+    mr_aval_t matrix = mr_aval_of(t, ROWS, SIDE), square = mr_aval_of(t, SIDE, SIDE);
+    mr_fn_t *f = mr_fn_create();
+    mr_var_t *v[ALL], *w[WEIGHTS];
+    v[0] = mr_fn_input(f, matrix);
+    fill_alike(t, value, (int64_t)ROWS * SIDE, r);
+    for (int i = 0; i < WEIGHTS; i++) { /* the last two are computed */
+      if (i < 2)
+        w[i] = mr_fn_input(f, square), fill_alike(t, weight + i * most, SIDE * SIDE, r + i);
+      if (i >= 2) w[i] = mr_lax_add(f, w[i - 2], w[i - 1]);
+      if (i >= 2)
+        compute_alone(weight + (i - 2) * most, weight + (i - 1) * most, square, 2,
+                      weight + i * most);
+    }
+    for (int i = 1; i < ALL; i++) {
+      r = r * 1664525u + 1013904223u;
+      int a = i - 1 - (int)(r >> 8) % (i < 4 ? i : 4), b = (int)(r >> 16) % WEIGHTS;
+      int kind = (int)(r >> 24) % 3;
+      v[i] = kind == 2 ? mr_lax_add(f, v[a], v[0]) : product_of(f, v[a], w[b], kind == 1);
+      compute_alone(value + a * most, kind == 2 ? value : weight + b * most,
+                    kind == 2 ? matrix : square, kind, value + i * most);
+    }
+    assert_int_equal(mr_fn_return(f, ALL, v), MR_OK);
+    mr_exec_t *e = compile(f, NULL);
+    void *out[ALL];
+    for (int i = 0; i < ALL; i++) out[i] = got + i * most;
+    for (int twice = 0; twice < 2; twice++) {
+      mr_exec_run(e, (const void *[]){value, weight, weight + most}, out);
+      for (int i = 0; i < ALL; i++)
+        if (memcmp(out[i], value + i * most, mr_aval_bytes(&matrix)))
+          fail_msg("round %d, value %d", round, i);
+      if (twice) break;
+      for (int i = 1; i < ALL; i++) memset(out[i], 0xFF, most);
+    }
+    mr_exec_destroy(e);
+    mr_fn_destroy(f);
+  }
+  free(value), free(weight), free(got);
+}
+
+/* One operand of two forms, used six times: two of the products pack it. */
+static void an_operand_is_packed_once_for_all_products_of_its_form(void **state) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *w = mr_fn_input(f, mr_aval_of(MR_F32, SIDE, SIDE)), *y[6];
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, ROWS, SIDE));
+  for (int i = 0; i < 6; i++) {
+    x = mr_lax_neg(f, x);
+    y[i] = product_of(f, x, w, i & 1);
+  }
+  assert_int_equal(mr_fn_return(f, 6, y), MR_OK);
+  mr_exec_t *e = compile(f, NULL);
+  int packed = 0, before = 0;
+  for (int i = 0; i < e->fn->n_eqn; i++)
+    for (int k = 0; k < MR_CALL_NOTES && e->call[i].note[k].what; k++) {
+      packed += !strcmp(e->call[i].note[k].what, "operand 1 packed");
+      before += !strcmp(e->call[i].note[k].what, "operand packed before");
+    }
+  if (packed + before == 0) skip(); /* an instruction set for which nothing is packed */
+  assert_int_equal(packed, 2);
+  assert_int_equal(before, 4);
+  mr_exec_destroy(e);
+  mr_fn_destroy(f);
+}
+
 static void a_widened_product_is_rounded_once(void **state) {
   mr_fn_t *f = mr_fn_create();
   mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_BF16, 2, 3));
@@ -293,6 +395,8 @@ int main(void) {
       cmocka_unit_test(a_gate_stands_before_the_first_write_to_a_donated_input),
       cmocka_unit_test(an_output_may_repeat_or_be_an_input_or_a_literal),
       cmocka_unit_test(random_graphs_give_what_a_loop_gives),
+      cmocka_unit_test(products_that_share_an_operand_give_what_each_gives_alone),
+      cmocka_unit_test(an_operand_is_packed_once_for_all_products_of_its_form),
       cmocka_unit_test(a_widened_product_is_rounded_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

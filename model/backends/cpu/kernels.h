@@ -48,6 +48,17 @@ mr_err_t mr_matmul_create(const mr_matmul_spec_t *spec, mr_matmul_t **out, mr_di
 /* Multiplies.  One thread at a time for one p.  A run that gets no work memory computes in plain
    C, slowly. */
 void mr_matmul_run(mr_matmul_t *p, const void *a, const void *b, const void *bias, void *out);
+/* What a run makes of b alone: products of equal form make the same of the same b. */
+typedef struct mr_matmul_kept {
+  size_t bytes;     /* 0: nothing that outlives a run */
+  const void *form; /* [form_bytes], of p */
+  size_t form_bytes;
+} mr_matmul_kept_t;
+mr_matmul_kept_t mr_matmul_kept(const mr_matmul_t *p);
+/* mr_matmul_run, which reads what it would make of b from kept[bytes], 64-aligned, or with `make`
+   writes it there first.  The result has the same bits. */
+void mr_matmul_run_kept(mr_matmul_t *p, const void *a, const void *b, const void *bias, void *out,
+                        void *kept, bool make);
 void mr_matmul_destroy(mr_matmul_t *p); /* NULL is fine */
 /* Bytes that a run reads and writes to rearrange operands: to pack b, to transpose a (turned),
    and to round, split or widen both (converted). */

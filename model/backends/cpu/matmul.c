@@ -13,6 +13,7 @@
 #include <oneapi/dnnl/dnnl_debug.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/isa.h"
 #include "model/backends/cpu/kernels.h"
@@ -53,6 +54,9 @@ struct mr_matmul {
   size_t scratch_bytes;           /* for one thread */
   size_t packed_bytes;
   size_t turned_bytes;
+  struct pack_form { /* what the packed b depends on beside b */
+    dnnl_memory_desc_t from, to;
+  } form;
 };
 
 static int64_t ceil_to(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -145,6 +149,17 @@ static dnnl_status_t make_part(mr_matmul_t *p, int part) {
   return dnnl_success;
 }
 
+/* A part's panels are packed over those of the part before: only a sum of one part leaves all. */
+static bool leaves_packed(const mr_matmul_t *p) {
+  return !p->other && p->pack[0].run && p->k.count == 1;
+}
+
+static void note_form(mr_matmul_t *p) {
+  if (!leaves_packed(p)) return;
+  memcpy(&p->form.from, &p->pack[0].from, sizeof p->form.from);
+  memcpy(&p->form.to, &p->pack[0].to, sizeof p->form.to);
+}
+
 static dnnl_status_t matmul_make(mr_matmul_t *p) {
   p->turn = turn_pays(&p->s);
   p->packs = p->turn || (p->s.batch == 1 && p->s.m >= PACK_ROWS);
@@ -153,6 +168,7 @@ static dnnl_status_t matmul_make(mr_matmul_t *p) {
   p->threads = omp_get_max_threads();
   for (int part = 0; part < N_PARTS; part++)
     if (has_part(&p->k, part)) MR_DNN(make_part(p, part));
+  note_form(p);
   return dnnl_success;
 }
 
@@ -252,6 +268,7 @@ typedef struct run {
   int part;
   const char *a, *b, *bias;
   char *out, *work, *packed;
+  bool is_packed;    /* b lies in `packed` already */
   int64_t a_row;     /* the row stride of a, transposed or not */
   atomic_int failed; /* relaxed: it is read after the barrier at the team's end */
 } run_t;
@@ -292,19 +309,27 @@ static bool matmul_run_part(run_t *r) {
   int64_t tiles = p->s.batch * p->m.count * p->n.count;
   int most_now = omp_get_max_threads(), team = (int)matmul_least(most_now, p->threads);
   const mr__pack_t *pack = &p->pack[r->part == SHORT];
-  if (pack->run && mr__pack_run(pack, r->b, r->packed) != dnnl_success) return false;
+  if (pack->run && !r->is_packed && mr__pack_run(pack, r->b, r->packed) != dnnl_success)
+    return false;
   if (tiles == 1 || team == 1) omp_set_num_threads(team = 1);
   run_tiles(r, team, tiles);
   omp_set_num_threads(most_now);
   return !atomic_load_explicit(&r->failed, memory_order_relaxed);
 }
 
+/* packed: b as it was packed before, or NULL. */
 static bool multiply_tiles(mr_matmul_t *p, const char *a, const char *b, const char *bias,
-                           char *out, char *work) {
+                           char *out, char *work, char *packed) {
   const mr_matmul_spec_t *s = &p->s;
   int64_t size = (int64_t)mr_dtype_size(s->a);
-  run_t r = {.p = p, .bias = bias, .out = out, .work = work, .packed = work + scratch_total(p)};
-  mr_bf16_t *turned = (mr_bf16_t *)(r.packed + p->packed_bytes);
+  char *room = work + scratch_total(p);
+  run_t r = {.p = p,
+             .bias = bias,
+             .out = out,
+             .work = work,
+             .packed = packed ? packed : room,
+             .is_packed = packed != NULL};
+  mr_bf16_t *turned = (mr_bf16_t *)(room + p->packed_bytes);
   for (int64_t k = 0; k < p->k.count; k++) {
     int64_t from = k * p->k.size, terms = k == p->k.count - 1 ? p->k.rest : p->k.size;
     r.part = part_kind(&p->k, k);
@@ -318,7 +343,9 @@ static bool multiply_tiles(mr_matmul_t *p, const char *a, const char *b, const c
   return true;
 }
 
-void mr_matmul_run(mr_matmul_t *p, const void *a, const void *b, const void *bias, void *out) {
+/* packed: as for multiply_tiles. */
+static void matmul_run_on(mr_matmul_t *p, const void *a, const void *b, const void *bias, void *out,
+                          char *packed) {
   char *work = mr__workspace_take(p->other ? copies_bytes(p) : mr_matmul_workspace(p));
   bool done = work != NULL;
   if (work && p->other && p->s.a == MR_F32)
@@ -326,10 +353,30 @@ void mr_matmul_run(mr_matmul_t *p, const void *a, const void *b, const void *bia
   else if (work && p->other)
     mr__wide_run(&p->s, p->other, a, b, bias, out, work);
   else if (work)
-    done = multiply_tiles(p, a, b, bias, out, work);
+    done = multiply_tiles(p, a, b, bias, out, work, packed);
   if (work) mr__workspace_give(work);
   assert(done || !work);
   if (!done) mr__matmul_plain(&p->s, a, b, bias, out);
+}
+
+void mr_matmul_run(mr_matmul_t *p, const void *a, const void *b, const void *bias, void *out) {
+  matmul_run_on(p, a, b, bias, out, NULL);
+}
+
+/* Whether packing succeeded stands behind what is packed. */
+enum { VERDICT = 64 };
+
+mr_matmul_kept_t mr_matmul_kept(const mr_matmul_t *p) {
+  if (!leaves_packed(p)) return (mr_matmul_kept_t){0};
+  return (mr_matmul_kept_t){p->packed_bytes + VERDICT, &p->form, sizeof p->form};
+}
+
+void mr_matmul_run_kept(mr_matmul_t *p, const void *a, const void *b, const void *bias, void *out,
+                        void *kept, bool make) {
+  char *packed = kept, *verdict = packed + p->packed_bytes;
+  assert(leaves_packed(p));
+  if (make) *verdict = mr__pack_run(&p->pack[0], b, packed) == dnnl_success;
+  matmul_run_on(p, a, b, bias, out, *verdict ? packed : NULL);
 }
 
 const char *mr_matmul_how(const mr_matmul_t *p) {

@@ -34,7 +34,11 @@ static void product_run(const mr_call_t *c) {
     mr__move(&s->move_b, b, copy);
     b = copy;
   }
-  mr_matmul_run(s->matmul, a, b, s->bias_in < 0 ? NULL : c->in[s->bias_in], c->out[0]);
+  const void *bias = s->bias_in < 0 ? NULL : c->in[s->bias_in];
+  if (c->kept.at)
+    mr_matmul_run_kept(s->matmul, a, b, bias, c->out[0], c->kept.at, c->kept.make);
+  else
+    mr_matmul_run(s->matmul, a, b, bias, c->out[0]);
 }
 
 static void product_fini(void *state) {
@@ -111,6 +115,19 @@ static void add_note(mr_call_t *c, const char *what, size_t bytes) {
   if (bytes && n < MR_CALL_NOTES) c->note[n] = (mr_call_note_t){what, bytes};
 }
 
+static const char packed_note[] = "operand 1 packed";
+
+/* Products with the same operand 1, of the parts of a batch for instance, pack it once. */
+static void keep_packed(mr_call_t *c, const state_t *s) {
+  mr_matmul_kept_t k = mr_matmul_kept(s->matmul);
+  if (!k.bytes || s->copy_b) return;
+  c->kept = (mr_call_kept_t){.bytes = k.bytes,
+                             .operand = 1,
+                             .form = k.form,
+                             .form_bytes = k.form_bytes,
+                             .what = packed_note};
+}
+
 static void product_describe(mr_call_t *c, const state_t *s) {
   mr_matmul_moves_t moves = mr_matmul_moves(s->matmul);
   c->how = mr_matmul_how(s->matmul);
@@ -119,7 +136,7 @@ static void product_describe(mr_call_t *c, const state_t *s) {
   if (s->copy_b)
     add_note(c, "operand 1 copied into order", 2 * mr_aval_bytes(&c->eqn->in[1]->aval));
   add_note(c, "operands converted", moves.converted);
-  add_note(c, "operand 1 packed", moves.packed);
+  add_note(c, packed_note, moves.packed);
   add_note(c, "operand 0 turned", moves.turned);
 }
 
@@ -199,6 +216,7 @@ static mr_err_t lower_product(mr_call_t *c, const mr_side_t *a, const mr_side_t 
   c->fini = product_fini;
   c->run = product_run;
   product_describe(c, s);
+  keep_packed(c, s);
   return MR_OK;
 }
 
