@@ -72,6 +72,15 @@ mr_optim_t mr_optim_of(const char *name);
 /* MR_OK, or MR_ERR_CONFIG with setting, value and range, also if o->def is NULL. */
 mr_err_t mr_optim_check(const mr_optim_t *o, mr_diag_t *diag);
 
+/* Ranks of a communicator (exec/comm.h) that share the parts of a tree. */
+typedef struct mr_optim_ranks {
+  int rank, size;
+  const char *axis; /* the communicator's */
+} mr_optim_ranks_t;
+/* Returns the first of the parts that a rank in [0,size] computes, size <= parts; that of rank
+   `size` is parts.  If they are uneven the first ranks have a part more. */
+int mr_optim_rank_from(int parts, int size, int rank);
+
 /* The loss of a step: one function, traced `parts` times with different dropouts.  Part k reads the
    k-th of `parts` pieces, along dimension 0, of each data input i with split[i], and the other data
    inputs whole.  Pieces may differ in their number of records if all split inputs of a part have
@@ -84,6 +93,10 @@ typedef struct mr_optim_loss {
   bool tree;
   const mr_fn_t *const *part; /* [parts] (data[n_data], parameters...) -> (mean loss, aux...) */
   const bool *split;          /* [n_data] */
+  /* Of mr_optim_step_fn alone, with a tree: its graph is that of one rank, which reads the whole
+     data inputs, computes its parts, gathers what the others have, and adds all of it as a graph
+     without ranks does: results have the same bits on any number of ranks.  NULL: none. */
+  const mr_optim_ranks_t *ranks;
   /* mr_fp8_products was applied to the parts: their last input, behind the parameters, has the
      scales.  NULL: it was not. */
   const mr_fp8_t *fp8;
@@ -116,8 +129,9 @@ int mr_optim_sets(const mr_optim_t *o);
    aux that is a scalar is averaged alike; any other is concatenated along dimension 0.
 
    MR_OK: the caller destroys *out.  Errors: those of mr_optim_check; MR_ERR_CONFIG for no parts, a
-   tree of a number of parts that is no power of two, or no parameters, and those of mr_fp8_check;
-   MR_ERR_SHAPE if parts differ, the last input is not scales with fp8, the loss is not a scalar, or
+   tree of a number of parts that is no power of two, more ranks than parts, ranks without a tree,
+   or no parameters, and those of mr_fp8_check; MR_ERR_SHAPE if parts differ, ranks would exchange
+   what f32 does not hold, the last input is not scales with fp8, the loss is not a scalar, or
    the loss or a parameter is not f32, bf16, f16 or f64; MR_ERR_NORULE as mr_value_and_grad;
    MR_ERR_NOMEM.  Source: optax.chain of clip_by_global_norm and the optimizer, and optax.MultiSteps
    for parts. */

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "model/optim/optim.h"
+#include "model/optim/exchange.h"
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
@@ -34,10 +34,14 @@ static int64_t rows_of_parts(const mr_optim_loss_t *loss, int i, int from, int t
   return rows;
 }
 
-/* Data input i of the parts that are computed. */
+/* The parts whose records the data inputs have: those that are computed, or with ranks all. */
+static int first_given(const step_t *s) { return s->loss->ranks ? 0 : s->from; }
+static int last_given(const step_t *s) { return s->loss->ranks ? s->loss->parts : s->to; }
+
+/* Data input i of the step. */
 static mr_aval_t step_whole(const step_t *s, int i) {
   mr_aval_t a = s->loss->part[0]->in[i]->aval;
-  if (is_split(s->loss, i)) a.dim[0] = rows_of_parts(s->loss, i, s->from, s->to);
+  if (is_split(s->loss, i)) a.dim[0] = rows_of_parts(s->loss, i, first_given(s), last_given(s));
   return a;
 }
 
@@ -77,11 +81,11 @@ static void make_inputs(step_t *s) {
 /* The piece of data input i that part k reads. */
 static mr_var_t *piece_of_input(step_t *s, int i, int k) {
   mr_var_t *x = s->data[i];
-  if (!is_split(s->loss, i) || s->to - s->from == 1) return x;
+  if (!is_split(s->loss, i) || last_given(s) - first_given(s) == 1) return x;
   int64_t start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM];
   for (int d = 0; d < x->aval.ndim; d++) limit[d] = x->aval.dim[d];
-  start[0] = rows_of_parts(s->loss, i, s->from, k);
-  limit[0] = rows_of_parts(s->loss, i, s->from, k + 1);
+  start[0] = rows_of_parts(s->loss, i, first_given(s), k);
+  limit[0] = rows_of_parts(s->loss, i, first_given(s), k + 1);
   return mr_lax_slice(s->g, x, start, limit);
 }
 
@@ -142,11 +146,12 @@ typedef struct sums {
   int n;
 } sums_t;
 
-/* How many of the sums that wait are added to what part k gives. */
+/* How many of the sums that wait are added to what part k gives.  Those of a rank are sums of the
+   tree of all parts, whose left halves another rank may have. */
 static int sums_before(const step_t *s, int k) {
-  int n = 0;
+  int n = 0, origin = first_given(s), size = 1;
   if (!s->loss->tree) return k > s->from;
-  for (int at = k - s->from; at & 1; at >>= 1) n++;
+  for (int at = k - origin; at & 1 && (at - 1) * size + origin >= s->from; at >>= 1) n++, size *= 2;
   return n;
 }
 
@@ -168,27 +173,164 @@ static mr_var_t **sums_end(step_t *s, sums_t *sums, int n) {
   return sums->of[0];
 }
 
-/* x[k]: a scalar of part from + k.  A chain of equal parts is weighted once. */
-static mr_var_t *sum_of_scalars(step_t *s, mr_var_t **x) {
-  int n = s->to - s->from;
+/* x: a scalar of part k, weighted if the parts are added as a tree.  A chain of equal parts is
+   weighted once. */
+static mr_var_t *weighted_scalar(step_t *s, int k, mr_var_t *x) {
+  return s->loss->tree ? mr_lax_scale(s->g, weight_of_part(s->loss, k), x) : x;
+}
+
+/* x[n]: the weighted scalars of the parts from s->from on. */
+static mr_var_t *sum_of_scalars(step_t *s, int n, mr_var_t **x) {
   sums_t sums = {0};
-  for (int k = 0; k < n; k++) {
-    if (s->loss->tree) x[k] = mr_lax_scale(s->g, weight_of_part(s->loss, s->from + k), x[k]);
-    sums_add(s, &sums, s->from + k, 1, &x[k]);
-  }
+  for (int k = 0; k < n; k++) sums_add(s, &sums, s->from + k, 1, &x[k]);
   mr_var_t *sum = sums_end(s, &sums, 1)[0];
   return s->loss->tree ? sum : mr_lax_scale(s->g, 1.0 / s->loss->parts, sum);
 }
 
-/* Output i of the loss over the parts, whose outputs lie n_out apart in all. */
+/* Output i of the loss over the parts that are computed, whose outputs lie n_out apart in all. */
 static mr_var_t *step_join(step_t *s, mr_var_t **all, int i) {
   int n = s->to - s->from;
   mr_var_t **x = mr_mem_take(&s->g->mem, (size_t)n * sizeof *x);
   for (int k = 0; k < n; k++) x[k] = all[k * s->n_out + i];
   if (s->loss->parts == 1 || !x[0]) return x[0];
-  if (!x[0]->aval.ndim) return sum_of_scalars(s, x);
-  return n == 1 ? x[0] : mr_lax_concatenate(s->g, n, x, 0);
+  if (x[0]->aval.ndim) return n == 1 ? x[0] : mr_lax_concatenate(s->g, n, x, 0);
+  for (int k = 0; k < n; k++) x[k] = weighted_scalar(s, s->from + k, x[k]);
+  return sum_of_scalars(s, n, x);
 }
+
+/* ---- ranks ---- */
+
+int mr_optim_rank_from(int parts, int size, int rank) {
+  int more = parts % size;
+  return rank * (parts / size) + (rank < more ? rank : more);
+}
+
+/* A sum of the tree, of parts [from,to), and the place at which its rank has it. */
+typedef struct node {
+  int from, to, rank, place;
+} node_t;
+
+/* The sums that all ranks have, node[n] in order, and the most that one has. */
+typedef struct nodes {
+  node_t *node;
+  int n, most;
+} nodes_t;
+
+/* The parts of a rank are the fewest sums of the tree, as sums_add leaves them. */
+static nodes_t nodes_of_ranks(step_t *s) {
+  int parts = s->loss->parts, size = s->loss->ranks->size;
+  nodes_t all = {.node = mr_mem_take(&s->g->mem, (size_t)parts * sizeof(node_t))};
+  for (int r = 0; r < size && all.node; r++) {
+    int at = mr_optim_rank_from(parts, size, r), to = mr_optim_rank_from(parts, size, r + 1);
+    for (int place = 0; at < to; place++) {
+      int n = parts;
+      while (at % n || at + n > to) n /= 2;
+      all.node[all.n++] = (node_t){at, at + n, r, place};
+      if (place >= all.most) all.most = place + 1;
+      at += n;
+    }
+  }
+  return all;
+}
+
+/* The sum of parts [from,to) of gradient i, whose pieces of place j have the number
+   first + j n + i. */
+static mr_var_t *sum_of_nodes(step_t *s, const mr__exchange_t *x, const nodes_t *nodes, int first,
+                              int i, int from, int to) {
+  for (int k = 0; k < nodes->n; k++) {
+    const node_t *v = &nodes->node[k];
+    if (v->from == from && v->to == to)
+      return mr__exchange_take(x, first + v->place * s->n + i, v->rank, 0, &s->p[i]->aval);
+  }
+  int half = (from + to) / 2;
+  mr_var_t *left = sum_of_nodes(s, x, nodes, first, i, from, half);
+  return mr_lax_add(s->g, left, sum_of_nodes(s, x, nodes, first, i, half, to));
+}
+
+/* The most records, or with records false parts, that a rank has. */
+static int64_t most_of_ranks(const step_t *s, bool records) {
+  int64_t most = 0;
+  int parts = s->loss->parts, size = s->loss->ranks->size, split = 0;
+  while (records && !s->loss->split[split]) split++;
+  for (int r = 0; r < size; r++) {
+    int from = mr_optim_rank_from(parts, size, r), to = mr_optim_rank_from(parts, size, r + 1);
+    int64_t n = records ? rows_of_parts(s->loss, split, from, to) : to - from;
+    if (n > most) most = n;
+  }
+  return most;
+}
+
+/* Gives output i of this rank's parts: scalars part by part, weighted, others joined. */
+static int give_output(step_t *s, mr__exchange_t *x, mr_var_t **all, int i) {
+  int n = s->to - s->from;
+  const mr_aval_t *a = &all[i]->aval;
+  if (a->ndim)
+    return mr__exchange_give(x, step_join(s, all, i),
+                             most_of_ranks(s, true) * (mr_aval_elems(a) / a->dim[0]));
+  mr_var_t **each = mr_mem_take(&s->g->mem, (size_t)n * sizeof *each);
+  for (int k = 0; each && k < n; k++)
+    each[k] = mr_lax_reshape_to(s->g, weighted_scalar(s, s->from + k, all[k * s->n_out + i]), 1);
+  mr_var_t *v = each && n > 1 ? mr_lax_concatenate(s->g, n, each, 0) : each ? each[0] : NULL;
+  return mr__exchange_give(x, v, most_of_ranks(s, false));
+}
+
+/* Output i over the parts of all ranks, from a piece. */
+static mr_var_t *take_output(step_t *s, const mr__exchange_t *x, int piece, mr_aval_t a) {
+  int parts = s->loss->parts, size = s->loss->ranks->size, n = 0, split = 0;
+  mr_var_t **v = mr_mem_take(&s->g->mem, (size_t)parts * sizeof *v);
+  while (a.ndim && !s->loss->split[split]) split++;
+  for (int r = 0; v && r < size; r++) {
+    int from = mr_optim_rank_from(parts, size, r), to = mr_optim_rank_from(parts, size, r + 1);
+    for (int k = from; !a.ndim && k < to; k++)
+      v[n++] = mr__exchange_take(x, piece, r, k - from, &a);
+    if (!a.ndim) continue;
+    a.dim[0] = rows_of_parts(s->loss, split, from, to);
+    v[n++] = mr__exchange_take(x, piece, r, 0, &a);
+  }
+  if (a.ndim) return mr_lax_concatenate(s->g, n, v, 0);
+  int mine = s->from;
+  s->from = 0; /* all parts are added */
+  mr_var_t *sum = sum_of_scalars(s, n, v);
+  s->from = mine;
+  return sum;
+}
+
+/* The largest of what ranks have met. */
+static mr_var_t *take_amax(step_t *s, const mr__exchange_t *x, int piece) {
+  mr_aval_t a = s->amax->aval;
+  mr_var_t *most = mr__exchange_take(x, piece, 0, 0, &a);
+  for (int r = 1; r < s->loss->ranks->size; r++)
+    most = mr_lax_max(s->g, most, mr__exchange_take(x, piece, r, 0, &a));
+  return most;
+}
+
+/* Outputs, gradients and amax of all ranks' parts, from those of this rank's: outputs in all, and
+   sums of gradients. */
+static mr_err_t step_exchange(step_t *s, mr_var_t **all, const sums_t *sums) {
+  nodes_t nodes = nodes_of_ranks(s);
+  int *piece = mr_mem_take(&s->g->mem, (size_t)s->n_out * sizeof *piece), amax = 0;
+  mr__exchange_t x = mr__exchange_start(s->g, s->loss->ranks, s->n_out + 1 + nodes.most * s->n);
+  s->grad = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof(mr_var_t *));
+  if (s->g->mem.failed || s->g->diag.code < 0) return s->g->diag.code;
+  const char *outer = mr_scope_enter(s->g, "exchange");
+  for (int i = 0; i < s->n_out; i++) piece[i] = all[i] ? give_output(s, &x, all, i) : -1;
+  if (s->n_fp8) amax = mr__exchange_give(&x, s->amax, mr_aval_elems(&s->amax->aval));
+  int first = x.n;
+  for (int j = 0; j < nodes.most; j++)
+    for (int i = 0; i < s->n; i++)
+      mr__exchange_give(&x, j < sums->n ? sums->of[j][i] : NULL, mr_aval_elems(&s->p[i]->aval));
+  MR_TRY(s->g->diag.code);
+  mr__exchange_gather(&x);
+  for (int i = 0; i < s->n_out; i++)
+    s->out[i] = piece[i] < 0 ? NULL : take_output(s, &x, piece[i], all[i]->aval);
+  if (s->n_fp8) s->amax = take_amax(s, &x, amax);
+  for (int i = 0; i < s->n; i++)
+    s->grad[i] = sum_of_nodes(s, &x, &nodes, first, i, 0, s->loss->parts);
+  mr_scope_leave(s->g, outer);
+  return s->g->diag.code;
+}
+
+/* ---- the step ---- */
 
 static mr_err_t run_parts(step_t *s) {
   int n = s->to - s->from;
@@ -199,6 +341,7 @@ static mr_err_t run_parts(step_t *s) {
     MR_TRY(step_run_part(s, k, all + (k - s->from) * s->n_out, grad));
     sums_add(s, &sums, k, s->n, grad);
   }
+  if (s->loss->ranks) return step_exchange(s, all, &sums);
   s->grad = sums_end(s, &sums, s->n);
   for (int i = 0; i < s->n_out; i++) s->out[i] = step_join(s, all, i);
   return s->g->diag.code;
@@ -437,12 +580,35 @@ static bool differs_in_records(const mr_optim_loss_t *l, int k, int i) {
   return same && mr_aval_equal(&a, first);
 }
 
+static bool f32_holds(mr_dtype_t t) { return t == MR_F32 || t == MR_BF16 || t == MR_F16; }
+
+/* Checks that ranks can share the parts, and that f32 holds what they exchange. */
+static mr_err_t check_ranks(const mr_optim_loss_t *l, mr_diag_t *diag) {
+  const mr_optim_ranks_t *r = l->ranks;
+  const mr_fn_t *f = l->part[0];
+  char text[MR_AVAL_TEXT];
+  if (!l->tree || r->size < 1 || r->size > l->parts || r->rank < 0 || r->rank >= r->size)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "rank %d of %d ranks that share %d parts, want a tree of at least a part a rank",
+                   r->rank, r->size, l->parts);
+  for (int i = l->n_data; i < f->n_in + f->n_out; i++) {
+    const mr_var_t *v = i < f->n_in ? f->in[i] : f->out[i - f->n_in];
+    if (v && !f32_holds(v->aval.dtype))
+      return mr_fail(diag, MR_ERR_SHAPE,
+                     "%s %d of the loss is %s, which ranks do not exchange, want f32, bf16 or f16",
+                     i < f->n_in ? "input" : "output", i < f->n_in ? i : i - f->n_in,
+                     mr_aval_text(&v->aval, text));
+  }
+  return MR_OK;
+}
+
 static mr_err_t step_check(const mr_optim_loss_t *l, mr_diag_t *diag) {
   if (l->parts < 1)
     return mr_fail(diag, MR_ERR_CONFIG, "a step of %d parts, want 1 or more", l->parts);
   if (l->tree && (l->parts & (l->parts - 1)))
     return mr_fail(diag, MR_ERR_CONFIG, "a tree of %d parts, want a power of two", l->parts);
   if (l->fp8) MR_TRY(mr_fp8_check(l->fp8, diag));
+  if (l->ranks) MR_TRY(check_ranks(l, diag));
   for (int k = 0; k < l->parts; k++) {
     const mr_fn_t *f = l->part[k], *first = l->part[0];
     MR_TRY(check_part(l, k, diag));
@@ -481,12 +647,17 @@ static mr_err_t step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, int fr
 
 mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_fn_t **out,
                           mr_diag_t *diag) {
-  return step_fn(loss, o, 0, loss->parts, step_build, out, diag);
+  const mr_optim_ranks_t *r = loss->ranks;
+  bool shared =
+      r && r->size >= 1 && r->rank >= 0 && r->rank < r->size; /* else step_check refuses */
+  int from = shared ? mr_optim_rank_from(loss->parts, r->size, r->rank) : 0;
+  int to = shared ? mr_optim_rank_from(loss->parts, r->size, r->rank + 1) : loss->parts;
+  return step_fn(loss, o, from, to, step_build, out, diag);
 }
 
 mr_err_t mr_optim_parts_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, int from, int to,
                            mr_fn_t **out, mr_diag_t *diag) {
-  assert(0 <= from && from < to && to <= loss->parts);
+  assert(0 <= from && from < to && to <= loss->parts && !loss->ranks);
   return step_fn(loss, o, from, to, step_build_parts, out, diag);
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/train/ranks.h"
 #include "model/train/step.h"
 #include "model/train/train_fp8.h"
 
@@ -18,6 +19,8 @@ mr_train_config_t mr_train_default(int64_t batch) {
 
 struct mr_train_step {
   mr__step_t s;
+  mr__ranks_t *ranks;    /* the others, of a step that is rank 0; NULL: there are none */
+  const mr_params_t *of; /* whose values the other ranks have; NULL: none yet */
   mr_optim_t optim;
   mr_compute_t compute;
   mr__fp8_ring_t fp8;
@@ -31,7 +34,7 @@ struct mr_train_step {
 mr__step_t *mr__train_step_of(mr_train_step_t *t) { return &t->s; }
 
 static mr_err_t build_train(mr__step_t *s, const mr_loss_t *l, const mr_train_config_t *t,
-                            bool plan_only, mr_diag_t *diag) {
+                            const mr_comm_rank_t *comm, bool plan_only, mr_diag_t *diag) {
   mr_fn_t *f = NULL;
   MR_TRY(mr_train_step_fn(l, t, &s->list, &f, diag));
   static const char smaller[] = "a smaller batch, or let fit= choose to work through it in parts";
@@ -41,7 +44,8 @@ static mr_err_t build_train(mr__step_t *s, const mr_loss_t *l, const mr_train_co
                                   .device = t->compute.device,
                                   .threads = t->compute.threads,
                                   .pin = t->compute.pin,
-                                  .plan_only = plan_only};
+                                  .plan_only = plan_only,
+                                  .rank = comm};
   mr_err_t e = mr_compile(f, &options, &s->exec, diag);
   mr_fn_destroy(f);
   return e;
@@ -54,8 +58,9 @@ static int train_first_fp8(const mr_train_step_t *t) {
   return mr_loss_n_data(&t->s.loss) + 2 + (counts_steps(t) ? MR_SCALE_VARS : 0);
 }
 
-mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *config,
-                              mr_train_step_t **out, mr_diag_t *diag) {
+mr_err_t mr__train_step_of_rank(const mr_loss_t *l, const mr_train_config_t *config,
+                                const mr_comm_rank_t *comm, mr_train_step_t **out,
+                                mr_diag_t *diag) {
   mr_diag_t own = {0};
   mr_train_step_t *t = calloc(1, sizeof *t);
   if (!t) return mr_no_memory(diag, "a compiled step");
@@ -71,7 +76,7 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
   if (mr__step_device(&config->compute) && config->compute.fp8.history)
     mr_fail(&own, MR_ERR_NORULE, "fp8: device %s has no kernels of f8, want device=cpu beside it",
             config->compute.device->name);
-  mr_err_t err = own.code < 0 ? own.code : build_train(&t->s, l, config, false, &own);
+  mr_err_t err = own.code < 0 ? own.code : build_train(&t->s, l, config, comm, false, &own);
   t->s.placed = (mr__placed_t){.device = mr__step_device(&config->compute),
                                .n_slots = config->optim.def->n_slots,
                                .average = config->optim.ema > 0,
@@ -88,6 +93,23 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
   return MR_OK;
 }
 
+mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *config,
+                              mr_train_step_t **out, mr_diag_t *diag) {
+  mr__ranks_t *ranks = NULL;
+  mr_diag_t own = {0};
+  mr_train_step_t *t = NULL;
+  if (config->ranks <= 1) return mr__train_step_of_rank(l, config, NULL, out, diag);
+  MR_TRY(mr_train_parts_check(config, diag));
+  if (mr__step_device(&config->compute))
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "%d ranks: device %s is not the processors', which ranks of one process share",
+                   config->ranks, config->compute.device->name);
+  mr_err_t e = mr__ranks_create(l, config, &ranks, &t, &own);
+  if (e < 0) return mr_diag_relay(diag, e, &own);
+  t->ranks = ranks;
+  return *out = t, MR_OK;
+}
+
 static mr_train_plan_t train_plan_of(const mr_exec_t *x) {
   mr_train_plan_t p = {.peak = mr_exec_peak_bytes(x)};
   const mr_fn_t *f = mr_exec_fn(x);
@@ -102,7 +124,9 @@ mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
                             mr_train_plan_t *out, mr_diag_t *diag) {
   mr__step_t s = {.batch = config->batch};
   mr_diag_t own = {0};
-  mr_err_t err = build_train(&s, l, config, true, &own);
+  mr_train_config_t alone = *config; /* a plan is that of a step without ranks */
+  alone.ranks = 0;
+  mr_err_t err = build_train(&s, l, &alone, NULL, true, &own);
   if (err >= 0) *out = train_plan_of(s.exec);
   mr__step_fini(&s);
   return mr_diag_relay(diag, err, &own);
@@ -137,12 +161,12 @@ static mr_err_t set_params(mr_train_step_t *t, const mr_params_t *params, int in
   return MR_OK;
 }
 
-mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *const *field,
-                           const mr_train_in_t *given, mr_diag_t *diag) {
+mr_err_t mr__train_step_prepare(mr_train_step_t *t, const mr_params_t *params,
+                                const void *const *field, const mr_train_in_t *given,
+                                mr_diag_t *diag) {
   mr__step_t *s = &t->s;
   mr__runs_t *r = &s->runs;
   int in = mr_loss_n_data(&s->loss), out = 1;
-  if (s->placed.device && s->placed.of != params) MR_TRY(mr_train_step_put(t, params, diag));
   const mr__scalars_t now = {given->seed, (uint32_t)given->step, given->lr, (float)given->step};
   MR_TRY(mr__step_begin(s, params, field, &now, diag));
   mr__runs_rate(r, in), in += 2;
@@ -151,19 +175,38 @@ mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *
     mr__fp8_ring_bind(&t->fp8, r->begun, r->in + in, r->out + out);
     in += 2, out += 2;
   }
-  MR_TRY(set_params(t, params, in, out, diag));
   t->waited = MR_OK;
-  mr__step_start(s);
+  return set_params(t, params, in, out, diag);
+}
+
+static void start_own(mr_train_step_t *t) { mr__step_start(&t->s); }
+
+mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *const *field,
+                           const mr_train_in_t *given, mr_diag_t *diag) {
+  mr__step_t *s = &t->s;
+  if (s->placed.device && s->placed.of != params) MR_TRY(mr_train_step_put(t, params, diag));
+  MR_TRY(mr__train_step_prepare(t, params, field, given, diag));
+  if (t->ranks) {
+    if (t->of != params) mr__ranks_stale(t->ranks);
+    t->of = params;
+    MR_TRY(mr__ranks_prepare(t->ranks, t, params, field, given, diag));
+    mr__ranks_run(t->ranks, start_own, t);
+    if (t->waited < 0) mr__ranks_stale(t->ranks); /* they have updated theirs */
+  } else {
+    start_own(t);
+  }
   if (t->waited < 0) return t->waited;
   /* A command that the device has refused is this step's; what fails later is found by its mark. */
   if (s->placed.device) MR_TRY(mr_device_usable(s->placed.device, diag));
   s->placed.newer = true;
-  r->begun++;
+  s->runs.begun++;
+  if (t->ranks) mr__ranks_begun(t->ranks);
   return MR_OK;
 }
 
 mr_err_t mr_train_step_put(mr_train_step_t *t, const mr_params_t *params, mr_diag_t *diag) {
   MR_TRY(mr__step_same_params(&t->s, params, diag));
+  if (t->ranks) mr__ranks_stale(t->ranks);
   return mr__placed_put(&t->s.placed, params, diag);
 }
 
@@ -193,6 +236,8 @@ mr_err_t mr_train_step_read(mr_train_step_t *t, bool wait, mr_train_out_t *out, 
   if (e != MR_OK) return e;
   if (counts_steps(t)) mr__runs_read_scale(r);
   const float *reported = mr__runs_reported(r);
+  if (t->ranks)
+    MR_TRY(mr__ranks_read(t->ranks, reported, MR_REPORT_METRICS + t->s.loss.n_metrics, diag));
   const mr_scale_state_t *was = mr__runs_scale_of(r, r->read);
   const mr_scale_state_t *next = mr__runs_scale_of(r, r->read + 1);
   float fixed = t->optim.loss_scale > 0 ? t->optim.loss_scale : 1;
@@ -211,7 +256,10 @@ mr_err_t mr_train_step_read(mr_train_step_t *t, bool wait, mr_train_out_t *out, 
   return MR_OK;
 }
 
-void mr_train_step_retake(mr_train_step_t *t) { mr__runs_retake(&t->s.runs); }
+void mr_train_step_retake(mr_train_step_t *t) {
+  mr__runs_retake(&t->s.runs);
+  if (t->ranks) mr__ranks_retake(t->ranks);
+}
 
 /* The vector that a step reports begins with the loss: concatenate of it and other scalars. */
 const mr_var_t *mr_train_loss_of(const mr_fn_t *f) {
@@ -262,8 +310,10 @@ mr_exec_t *mr_train_step_profiled(mr_train_step_t *s) { return s->s.exec; }
 
 void mr_train_step_destroy(mr_train_step_t *s) {
   if (!s) return;
+  mr__ranks_t *ranks = s->ranks;
   mr__step_fini(&s->s);
   mr__fp8_ring_fini(&s->fp8);
   free(s->forward);
   free(s);
+  mr__ranks_destroy(ranks);
 }

@@ -28,6 +28,11 @@ typedef struct mr_train_config {
   /* Parts, a power of two of at most the batch, whose gradients are added as a binary tree, and
      whose records draw what they draw in a batch of one part; accumulate is 1 then.  0: none. */
   int64_t ordered;
+  /* Ranks that share the ordered parts, at most a part each; 0 or 1: none.  A step creates all
+     of them, as threads of this process with parameters of their own, and works as one: params,
+     results and bits are those of a step without ranks. */
+  int ranks;
+  int rank;   /* for mr_train_step_fn: the one whose graph it is, in [0,ranks) */
   bool there; /* when a run begins its fields lie in the memory of compute.device
                  (model/train/slots.h), and their classes have been checked
                  (mr_train_check_classes); a mask never does */
@@ -37,7 +42,7 @@ typedef struct mr_train_config {
 mr_train_config_t mr_train_default(int64_t batch);
 
 enum { MR_ORDERED_MOST = 256 };
-/* MR_OK, or MR_ERR_CONFIG if batch, accumulate and ordered do not go together. */
+/* MR_OK, or MR_ERR_CONFIG if batch, accumulate, ordered and ranks do not go together. */
 mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag);
 /* Returns the number of parts that a step of t works through, which mr_train_parts_check accepts,
    and the first record of part k in [0,parts]; that of the last is the batch.  If they are uneven
@@ -48,9 +53,10 @@ int64_t mr_train_part_at(const mr_train_config_t *t, int64_t k);
    slots..., average...) -> (reported f32 (MR_REPORT_METRICS + n_metrics), scale..., fp8..., p...,
    slots..., average...), as mr_optim_step_fn has them, p and slots in the dtypes that compute keeps
    them in. list, zeroed before, receives the parameters' names and places.  On success the caller
-   destroys *out; it calls mr_params_fini on list in any case.  MR_OK; MR_ERR_CONFIG names the
-   setting of the model or of the optimizer, accumulate or ordered; MR_ERR_NOMEM; or an error of the
-   loss's own functions.
+   destroys *out; it calls mr_params_fini on list in any case.  With ranks the graph is that of
+   t->rank, and gathers over the axis "ranks" (mr_optim_loss_t.ranks).  MR_OK; MR_ERR_CONFIG names
+   the setting of the model or of the optimizer, accumulate or ordered; MR_ERR_NOMEM; or an error of
+   the loss's own functions.
  */
 mr_err_t mr_train_step_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_params_t *list,
                           mr_fn_t **out, mr_diag_t *diag);

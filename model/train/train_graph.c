@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "model/ops/operands.h"
+#include "model/train/ranks.h"
 #include "model/train/step.h"
 #include "model/transforms/transforms.h"
 
@@ -15,6 +16,10 @@ mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag) {
   if (t->accumulate < 1 || t->batch % t->accumulate)
     return mr_fail(diag, MR_ERR_CONFIG, "accumulate: %lld, want a divisor of the batch %lld",
                    (long long)t->accumulate, (long long)t->batch);
+  if (t->ranks > 1 && t->ordered < t->ranks)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "%d ranks that share ordered=%lld parts, want at least a part a rank", t->ranks,
+                   (long long)t->ordered);
   if (!t->ordered) return MR_OK;
   if (t->ordered < 0 || t->ordered > MR_ORDERED_MOST || (t->ordered & (t->ordered - 1)))
     return mr_fail(diag, MR_ERR_CONFIG,
@@ -73,9 +78,11 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
   mr_fn_t **part = calloc((size_t)parts, sizeof *part);
   if (!part) return mr_no_memory(diag, "a step");
   mr_err_t err = trace_parts(list, l, t, part, diag);
+  const mr_optim_ranks_t ranks = {t->rank, t->ranks, MR__RANKS_AXIS};
   mr_optim_loss_t loss = {.n_data = mr_loss_n_data(l),
                           .parts = parts,
                           .tree = t->ordered > 0,
+                          .ranks = t->ranks > 1 ? &ranks : NULL,
                           .part = (const mr_fn_t *const *)part,
                           .split = split,
                           .fp8 = t->compute.fp8.history ? &t->compute.fp8 : NULL};

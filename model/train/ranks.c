@@ -1,0 +1,205 @@
+/* Ranks as threads.  Everything that can fail happens on the caller's thread before any rank
+   computes, because a rank that does not come would keep the others waiting in the exchange.  A run
+   is a counter that the caller raises; each thread that sees it runs its step, and the last one to
+   finish wakes the caller. */
+#include "model/train/ranks.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/exec/device.h"
+#include "model/train/step.h"
+
+typedef struct peer {
+  mr__ranks_t *all;
+  mr_train_step_t *step;
+  mr_params_t params; /* as rank 0's */
+  bool same;          /* params have the values of rank 0's */
+  pthread_t thread;
+  bool started;
+} peer_t;
+
+struct mr__ranks {
+  mr_comm_t *comm;
+  mr_compute_t compute; /* without the caller's policy */
+  bool average;
+  int n; /* other ranks */
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  int64_t run; /* runs requested so far */
+  int working; /* threads that have not finished the last one */
+  bool stop;
+  peer_t peer[]; /* [n] of ranks 1, 2, ... */
+};
+
+static void *peer_main(void *arg) {
+  peer_t *p = arg;
+  mr__ranks_t *r = p->all;
+  int64_t done = 0;
+  pthread_mutex_lock(&r->lock);
+  for (;;) {
+    while (!r->stop && r->run == done) pthread_cond_wait(&r->changed, &r->lock);
+    if (r->stop) break;
+    done = r->run;
+    pthread_mutex_unlock(&r->lock);
+    mr__step_start(mr__train_step_of(p->step));
+    pthread_mutex_lock(&r->lock);
+    if (--r->working == 0) pthread_cond_broadcast(&r->changed);
+  }
+  pthread_mutex_unlock(&r->lock);
+  mr_backends_leave();
+  return NULL;
+}
+
+/* Each rank's share of the threads. */
+static int threads_of_rank(const mr_train_config_t *t) {
+  const mr_device_t *d = t->compute.device ? t->compute.device : mr_device_default();
+  int all = t->compute.threads > 0 ? t->compute.threads : mr_device_threads(d);
+  return all >= t->ranks ? all / t->ranks : 1;
+}
+
+static mr_err_t ranks_step(const mr__ranks_t *r, const mr_loss_t *l, mr_train_config_t t, int rank,
+                           mr_train_step_t **out, mr_diag_t *diag) {
+  const mr_comm_rank_t comm = {r->comm, rank, MR__RANKS_AXIS};
+  t.rank = rank;
+  t.compute.threads = threads_of_rank(&t);
+  return mr__train_step_of_rank(l, &t, &comm, out, diag);
+}
+
+static mr_err_t peer_start(peer_t *p, mr__ranks_t *r, int rank, mr_diag_t *diag) {
+  p->all = r;
+  if (pthread_create(&p->thread, NULL, peer_main, p))
+    return mr_fail(diag, MR_ERR_NOMEM, "no thread for rank %d of %d", rank, r->n + 1);
+  p->started = true;
+  return MR_OK;
+}
+
+mr_err_t mr__ranks_create(const mr_loss_t *l, const mr_train_config_t *config, mr__ranks_t **out,
+                          mr_train_step_t **own, mr_diag_t *diag) {
+  int n = config->ranks - 1;
+  mr__ranks_t *r = calloc(1, sizeof *r + (size_t)n * sizeof r->peer[0]);
+  if (!r) return mr_no_memory(diag, "a step of %d ranks", config->ranks);
+  pthread_mutex_init(&r->lock, NULL);
+  pthread_cond_init(&r->changed, NULL);
+  r->n = n, r->average = config->optim.ema > 0, r->compute = config->compute;
+  r->compute.policy = NULL;
+  mr_err_t e = mr_comm_create(config->ranks, &r->comm, diag);
+  if (e >= 0) e = ranks_step(r, l, *config, 0, own, diag);
+  for (int i = 0; i < n && e >= 0; i++)
+    e = ranks_step(r, l, *config, i + 1, &r->peer[i].step, diag);
+  for (int i = 0; i < n && e >= 0; i++) e = peer_start(&r->peer[i], r, i + 1, diag);
+  if (e >= 0) return *out = r, MR_OK;
+  mr_train_step_destroy(*own);
+  *own = NULL;
+  mr__ranks_destroy(r);
+  return e;
+}
+
+void mr__ranks_destroy(mr__ranks_t *r) {
+  if (!r) return;
+  pthread_mutex_lock(&r->lock);
+  r->stop = true;
+  pthread_cond_broadcast(&r->changed);
+  pthread_mutex_unlock(&r->lock);
+  for (int i = 0; i < r->n; i++) {
+    peer_t *p = &r->peer[i];
+    if (p->started) pthread_join(p->thread, NULL);
+    mr_train_step_destroy(p->step);
+    mr_params_fini(&p->params);
+  }
+  pthread_cond_destroy(&r->changed);
+  pthread_mutex_destroy(&r->lock);
+  mr_comm_destroy(r->comm);
+  free(r);
+}
+
+/* ---- parameters ---- */
+
+/* Takes the arenas of a rank's parameters, which are those of `from`. */
+static mr_err_t peer_take_params(const mr__ranks_t *r, mr_params_t *p, const mr_params_t *from,
+                                 mr_diag_t *diag) {
+  mr_train_want_sets(&r->compute, p);
+  if (r->average) mr_params_want(p, MR_SET_AVERAGE, 0, MR_F32);
+  for (int i = 0; i < from->n; i++)
+    MR_TRY(mr_params_add(p, from->param[i].name, from->param[i].aval, from->param[i].init, diag));
+  return mr_params_alloc(p, diag);
+}
+
+static mr_err_t peer_copy_params(const mr__ranks_t *r, peer_t *p, const mr_params_t *from,
+                                 mr_diag_t *diag) {
+  if (p->same) return MR_OK;
+  if (!p->params.n && peer_take_params(r, &p->params, from, diag) < 0) {
+    mr_params_fini(&p->params);
+    return diag->code;
+  }
+  for (int i = 0; i < p->params.n_sets; i++) {
+    const mr_param_set_t *to = &p->params.set[i];
+    const mr_param_set_t *set = mr_params_set(from, to->kind, to->number);
+    if (set) memcpy(to->data, set->data, from->arena_size * mr_dtype_size(to->dtype));
+  }
+  p->same = true;
+  return MR_OK;
+}
+
+static void peer_copy_state(mr_train_step_t *to, mr_train_step_t *from) {
+  *mr_train_step_scale(to) = *mr_train_step_scale(from);
+  mr_train_fp8_t a = mr_train_step_fp8(to), b = mr_train_step_fp8(from);
+  size_t n = (size_t)b.n * MR_FP8_TENSORS;
+  if (!n) return;
+  memcpy(a.scale, b.scale, n * sizeof *a.scale);
+  memcpy(a.amax, b.amax, n * (size_t)b.history * sizeof *a.amax);
+}
+
+/* ---- runs ---- */
+
+mr_err_t mr__ranks_prepare(mr__ranks_t *r, mr_train_step_t *own, const mr_params_t *params,
+                           const void *const *field, const mr_train_in_t *given, mr_diag_t *diag) {
+  for (int i = 0; i < r->n; i++) {
+    peer_t *p = &r->peer[i];
+    MR_TRY(peer_copy_params(r, p, params, diag));
+    peer_copy_state(p->step, own);
+    MR_TRY(mr__train_step_prepare(p->step, &p->params, field, given, diag));
+  }
+  return MR_OK;
+}
+
+void mr__ranks_run(mr__ranks_t *r, void (*start)(mr_train_step_t *own), mr_train_step_t *own) {
+  pthread_mutex_lock(&r->lock);
+  r->working = r->n;
+  r->run++;
+  pthread_cond_broadcast(&r->changed);
+  pthread_mutex_unlock(&r->lock);
+  start(own);
+  pthread_mutex_lock(&r->lock);
+  while (r->working) pthread_cond_wait(&r->changed, &r->lock);
+  pthread_mutex_unlock(&r->lock);
+}
+
+void mr__ranks_begun(mr__ranks_t *r) {
+  for (int i = 0; i < r->n; i++) mr__train_step_of(r->peer[i].step)->runs.begun++;
+}
+
+void mr__ranks_stale(mr__ranks_t *r) {
+  for (int i = 0; i < r->n; i++) r->peer[i].same = false;
+}
+
+mr_err_t mr__ranks_read(mr__ranks_t *r, const float *reported, int n, mr_diag_t *diag) {
+  for (int i = 0; i < r->n; i++) {
+    mr__runs_t *runs = &mr__train_step_of(r->peer[i].step)->runs;
+    const float *own = mr__runs_reported(runs);
+    if (memcmp(own, reported, (size_t)n * sizeof *own))
+      return mr_fail(diag, MR_ERR_DATA,
+                     "rank %d of %d reports loss %.9g and a norm of the parameters of %.9g, rank 0 "
+                     "%.9g and %.9g: they have lost step",
+                     i + 1, r->n + 1, (double)own[MR_REPORT_LOSS],
+                     (double)own[MR_REPORT_PARAM_NORM], (double)reported[MR_REPORT_LOSS],
+                     (double)reported[MR_REPORT_PARAM_NORM]);
+  }
+  for (int i = 0; i < r->n; i++) mr__train_step_of(r->peer[i].step)->runs.read++;
+  return MR_OK;
+}
+
+void mr__ranks_retake(mr__ranks_t *r) {
+  for (int i = 0; i < r->n; i++) mr_train_step_retake(r->peer[i].step);
+}

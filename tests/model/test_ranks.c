@@ -1,0 +1,212 @@
+/* Ranks that share the parts of a step: whatever their number, weights, slots, average and all
+   that a step reports have the same bits. */
+#include <math.h>
+
+#include "model/model.h"
+#include "tests/model/vit_step.h"
+#include "tests/vectors.h"
+
+enum { PARTS = 8, MOST = 32, PIXELS = 8 * 8 * 3, STEPS = 6 };
+
+static const int all_counts[] = {2, 3, 4, 5, 6, 7, 8, 0}, two_counts[] = {3, 8, 0};
+
+typedef struct batch {
+  float *images;
+  _Alignas(64) int32_t labels[MOST];
+} batch_t;
+
+static batch_t batch_of(void) {
+  batch_t b = {.images = aligned_alloc(64, MOST * PIXELS * sizeof(float))};
+  for (int i = 0; i < MOST * PIXELS; i++) b.images[i] = (float)(i * 7919 % 1000) / 500 - 1;
+  for (int i = 0; i < MOST; i++) b.labels[i] = i * 7 % 10;
+  return b;
+}
+
+static vit_t dropping_vit(mr_dtype_t dtype) {
+  vit_t c = vit_default();
+  c.model.image = 8, c.model.embed = 32, c.model.mlp = 64, c.model.heads = 2, c.model.layers = 2;
+  c.model.dropout = .3f, c.model.attn_drop = .2f;
+  c.how.dtype = dtype, c.how.threads = 2;
+  return c;
+}
+
+static mr_train_config_t config_of(int64_t batch) {
+  mr_train_config_t t = mr_train_default(batch);
+  t.ordered = PARTS;
+  t.optim.clip_norm = 0.5f;
+  return t;
+}
+
+/* The end of a run: its parameters and what its steps have reported. */
+typedef struct end {
+  mr_params_t params;
+  mr_train_out_t out[STEPS];
+} end_t;
+
+/* Runs STEPS steps; `bad`, if not 0, is one whose pictures have a NaN. */
+static end_t trained(const vit_t *c, mr_train_config_t t, int ranks, int bad) {
+  batch_t b = batch_of();
+  end_t r = {0};
+  mr_diag_t diag = {0};
+  mr_train_step_t *step;
+  t.ranks = ranks;
+  mr_train_want_sets(&c->how, &r.params);
+  if (t.optim.ema > 0) mr_params_want(&r.params, MR_SET_AVERAGE, 0, MR_F32);
+  if (vit_params(c, 3, &r.params, &diag) < 0 || vit_step(c, t, &step, &diag) < 0)
+    fail_msg("%d ranks: %s", ranks, diag.text);
+  for (int i = 0; i < STEPS; i++) {
+    float was = b.images[PIXELS * (t.batch - 1)];
+    if (i + 1 == bad) b.images[PIXELS * (t.batch - 1)] = NAN;
+    if (vit_run(step, &r.params, b.images, b.labels, 1e-2f, i + 1, 5, &r.out[i], &diag) < 0)
+      fail_msg("%d ranks, step %d: %s", ranks, i + 1, diag.text);
+    b.images[PIXELS * (t.batch - 1)] = was;
+  }
+  mr_train_step_destroy(step);
+  free(b.images);
+  return r;
+}
+
+static bool same_out(const mr_train_out_t *a, const mr_train_out_t *b) {
+  const float x[] = {a->loss, a->grad_norm, a->param_norm, a->loss_scale};
+  const float y[] = {b->loss, b->grad_norm, b->param_norm, b->loss_scale};
+  return !memcmp(x, y, sizeof x) && a->applied == b->applied && a->bad == b->bad &&
+         a->skipped == b->skipped && a->counted == b->counted &&
+         !memcmp(a->metric, b->metric, sizeof a->metric);
+}
+
+static void assert_same_end(const end_t *a, const end_t *b, int ranks) {
+  for (int i = 0; i < STEPS; i++)
+    if (!same_out(&a->out[i], &b->out[i]))
+      fail_msg("%d ranks, step %d: loss %.9g, norm %.9g, want %.9g and %.9g", ranks, i + 1,
+               (double)b->out[i].loss, (double)b->out[i].grad_norm, (double)a->out[i].loss,
+               (double)a->out[i].grad_norm);
+  for (int k = 0; k < a->params.n_sets; k++) {
+    const mr_param_set_t *x = &a->params.set[k], *y = &b->params.set[k];
+    if (memcmp(x->data, y->data, a->params.arena_size * mr_dtype_size(x->dtype)) != 0)
+      fail_msg("%d ranks: set %d differs", ranks, k);
+  }
+}
+
+/* Runs of those numbers of ranks beside one without; returns its last step's. */
+static mr_train_out_t same_on_all(const int *ranks, const vit_t *c, mr_train_config_t t, int bad) {
+  end_t one = trained(c, t, 1, bad);
+  for (; *ranks; ranks++) {
+    end_t many = trained(c, t, *ranks, bad);
+    assert_same_end(&one, &many, *ranks);
+    mr_params_fini(&many.params);
+  }
+  mr_params_fini(&one.params);
+  return one.out[STEPS - 1];
+}
+
+static void any_number_of_ranks_reaches_the_same_bits(void **state) {
+  vit_t c = dropping_vit(MR_F32);
+  mr_train_out_t last = same_on_all(all_counts, &c, config_of(MOST), 0);
+  assert_true(last.counted == MOST && isfinite(last.loss));
+}
+
+static void uneven_batches_reach_the_same_bits(void **state) {
+  vit_t c = dropping_vit(MR_BF16);
+  same_on_all(two_counts, &c, config_of(27), 0);
+}
+
+static void a_moving_scale_a_skipped_step_and_an_average_are_the_same(void **state) {
+  vit_t c = dropping_vit(MR_BF16);
+  mr_train_config_t t = config_of(MOST);
+  t.optim.dynamic = mr_loss_scale_usual();
+  t.optim.dynamic.start = 1024, t.optim.dynamic.patience = 2, t.optim.dynamic.max_bad = 3;
+  t.optim.only_finite = true;
+  t.optim.ema = 0.9f;
+  assert_int_equal(same_on_all(two_counts, &c, t, 3).skipped, 1);
+}
+
+static void parameters_kept_narrow_are_the_same(void **state) {
+  vit_t c = dropping_vit(MR_BF16);
+  c.how.values = MR_BF16, c.how.slots = MR_BF16, c.how.stochastic = true;
+  same_on_all(two_counts, &c, config_of(MOST), 0);
+}
+
+static void products_in_f8_are_the_same(void **state) {
+  vit_t c = dropping_vit(MR_BF16);
+  c.how.fp8 = (mr_fp8_t){.format = MR_FP8_E4M3, .history = 3};
+  same_on_all(two_counts, &c, config_of(MOST), 0);
+}
+
+/* A step that is taken back runs again from the same state on all ranks. */
+static void a_step_that_is_taken_back_repeats_itself(void **state) {
+  vit_t c = dropping_vit(MR_F32);
+  batch_t b = batch_of();
+  mr_train_config_t t = config_of(MOST);
+  mr_params_t p = {0};
+  mr_diag_t diag = {0};
+  mr_train_step_t *step;
+  mr_train_out_t first, again;
+  t.ranks = 3;
+  t.optim.only_finite = true;
+  if (vit_params(&c, 3, &p, &diag) < 0 || vit_step(&c, t, &step, &diag) < 0)
+    fail_msg("%s", diag.text);
+  float was = b.images[0];
+  b.images[0] = NAN;
+  if (vit_run(step, &p, b.images, b.labels, 1e-3f, 1, 5, &first, &diag) < 0)
+    fail_msg("%s", diag.text);
+  assert_false(first.applied);
+  mr_train_step_retake(step);
+  b.images[0] = was;
+  if (vit_run(step, &p, b.images, b.labels, 1e-3f, 1, 5, &again, &diag) < 0)
+    fail_msg("%s", diag.text);
+  assert_true(again.applied && again.skipped == 0 && isfinite(again.loss));
+  mr_train_step_destroy(step);
+  mr_params_fini(&p);
+  free(b.images);
+}
+
+/* Values that the caller writes between runs reach all ranks. */
+static void parameters_that_are_put_reach_all_ranks(void **state) {
+  vit_t c = dropping_vit(MR_F32);
+  batch_t b = batch_of();
+  mr_train_out_t out[2][2];
+  for (int k = 0; k < 2; k++) {
+    mr_train_config_t t = config_of(MOST);
+    mr_params_t p = {0};
+    mr_diag_t diag = {0};
+    mr_train_step_t *step;
+    t.ranks = k ? 5 : 1;
+    if (vit_params(&c, 3, &p, &diag) < 0 || vit_step(&c, t, &step, &diag) < 0 ||
+        vit_run(step, &p, b.images, b.labels, 1e-2f, 1, 5, &out[k][0], &diag) < 0)
+      fail_msg("%s", diag.text);
+    mr_params_init(&p, 9);
+    if (mr_train_step_put(step, &p, &diag) < 0 ||
+        vit_run(step, &p, b.images, b.labels, 1e-2f, 2, 5, &out[k][1], &diag) < 0)
+      fail_msg("%s", diag.text);
+    mr_train_step_destroy(step);
+    mr_params_fini(&p);
+  }
+  for (int i = 0; i < 2; i++) assert_true(same_out(&out[0][i], &out[1][i]));
+  free(b.images);
+}
+
+static void ranks_without_a_part_are_refused(void **state) {
+  vit_t c = dropping_vit(MR_F32);
+  mr_train_config_t t = config_of(MOST);
+  mr_train_step_t *step;
+  mr_diag_t diag = {0};
+  t.ranks = 9;
+  assert_int_equal(vit_step(&c, t, &step, &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "9 ranks that share ordered=8 parts"));
+  t.ranks = 2, t.ordered = 0;
+  assert_int_equal(vit_step(&c, t, &step, &diag), MR_ERR_CONFIG);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(any_number_of_ranks_reaches_the_same_bits),
+      cmocka_unit_test(uneven_batches_reach_the_same_bits),
+      cmocka_unit_test(a_moving_scale_a_skipped_step_and_an_average_are_the_same),
+      cmocka_unit_test(parameters_kept_narrow_are_the_same),
+      cmocka_unit_test(products_in_f8_are_the_same),
+      cmocka_unit_test(a_step_that_is_taken_back_repeats_itself),
+      cmocka_unit_test(parameters_that_are_put_reach_all_ranks),
+      cmocka_unit_test(ranks_without_a_part_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
