@@ -35,13 +35,14 @@ static int64_t rows_of_parts(const mr_optim_loss_t *loss, int i, int from, int t
 }
 
 /* The parts whose records the data inputs have: those that are computed, or with ranks all. */
-static int first_given(const step_t *s) { return s->loss->ranks ? 0 : s->from; }
-static int last_given(const step_t *s) { return s->loss->ranks ? s->loss->parts : s->to; }
+static int input_from_part(const step_t *s) { return s->loss->ranks ? 0 : s->from; }
+static int input_to_part(const step_t *s) { return s->loss->ranks ? s->loss->parts : s->to; }
 
 /* Data input i of the step. */
 static mr_aval_t step_whole(const step_t *s, int i) {
   mr_aval_t a = s->loss->part[0]->in[i]->aval;
-  if (is_split(s->loss, i)) a.dim[0] = rows_of_parts(s->loss, i, first_given(s), last_given(s));
+  if (is_split(s->loss, i))
+    a.dim[0] = rows_of_parts(s->loss, i, input_from_part(s), input_to_part(s));
   return a;
 }
 
@@ -81,11 +82,11 @@ static void make_inputs(step_t *s) {
 /* The piece of data input i that part k reads. */
 static mr_var_t *piece_of_input(step_t *s, int i, int k) {
   mr_var_t *x = s->data[i];
-  if (!is_split(s->loss, i) || last_given(s) - first_given(s) == 1) return x;
+  if (!is_split(s->loss, i) || input_to_part(s) - input_from_part(s) == 1) return x;
   int64_t start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM];
   for (int d = 0; d < x->aval.ndim; d++) limit[d] = x->aval.dim[d];
-  start[0] = rows_of_parts(s->loss, i, first_given(s), k);
-  limit[0] = rows_of_parts(s->loss, i, first_given(s), k + 1);
+  start[0] = rows_of_parts(s->loss, i, input_from_part(s), k);
+  limit[0] = rows_of_parts(s->loss, i, input_from_part(s), k + 1);
   return mr_lax_slice(s->g, x, start, limit);
 }
 
@@ -149,7 +150,7 @@ typedef struct sums {
 /* How many of the sums that wait are added to what part k gives.  Those of a rank are sums of the
    tree of all parts, whose left halves another rank may have. */
 static int sums_before(const step_t *s, int k) {
-  int n = 0, origin = first_given(s), size = 1;
+  int n = 0, origin = input_from_part(s), size = 1;
   if (!s->loss->tree) return k > s->from;
   for (int at = k - origin; at & 1 && (at - 1) * size + origin >= s->from; at >>= 1) n++, size *= 2;
   return n;
