@@ -27,7 +27,6 @@ enum {
 
 /* ---- the socket ---- */
 
-typedef struct mr__zap mr__zap_t;
 typedef struct mr__guard mr__guard_t;
 
 /* One ZeroMQ socket: a DEALER where it connects, a ROUTER (a DEALER that tells its peers apart)
@@ -44,7 +43,7 @@ typedef struct mr__socket {
   int fd;
   char at[256];
   bool has_file; /* bound to ipc://FILE */
-  mr__zap_t *zap;
+  struct mr_zap *zap;
   unsigned char peer[MR__LINK_ID_MAX]; /* the served peer */
   size_t n_peer;                       /* 0: none yet (ROUTER) */
   unsigned char from[MR__LINK_ID_MAX]; /* the sender of the last message */
@@ -94,7 +93,6 @@ void mr__guard_heard(mr__guard_t *g, zmq_msg_t *frame, bool good, bool served);
 
 /* Sets the CURVE keys and the accepted peers; nothing if cfg has none (curve.c). */
 mr_err_t mr__socket_curve(mr__socket_t *k, const mr_link_cfg_t *cfg, mr_diag_t *diag);
-void mr__zap_stop(mr__zap_t *z); /* before the context ends; NULL is fine */
 
 /* ---- buffers of the receiving end ---- */
 

@@ -7,6 +7,7 @@
 
 #include "base/loopback.h"
 #include "links/link_private.h"
+#include "links/zap.h"
 
 enum {
   RETRY_MS = 20,
@@ -109,7 +110,7 @@ void mr__socket_close(mr__socket_t *k, int linger_ms) {
     set_int(k->socket, ZMQ_LINGER, linger_ms);
     zmq_close(k->socket);
   }
-  mr__zap_stop(k->zap);
+  mr_zap_close(k->zap);
   if (k->context) zmq_ctx_term(k->context);
   *k = (mr__socket_t){0};
 }

@@ -41,7 +41,7 @@ MISUSED = [
     (r'\bmr_turnstile\w*', 'mr_rate_limit'),
     (r'\bMR_MAX_LANES\b', 'MR_MAX_READERS: a lane is an elementwise function, or a part of a vector register'),
 ]
-LIBRARIES = ('base/', 'pipeline/', 'metrics/', 'loaders/', 'stages/', 'links/', 'sinks/', 'model/', 'plugins/')
+LIBRARIES = ('base/', 'pipeline/', 'metrics/', 'loaders/', 'stages/', 'links/', 'sinks/', 'model/', 'ranks/', 'plugins/')
 ENDS_OR_PRINTS = re.compile(r'(?<!\w)(?:(?:mr_|v)?printf|puts|putchar|perror|psignal|warnx?|errx?|abort|_?_?exit|_Exit|quick_exit|raise)\('
                             r'|(?<!\w)std(?:out|err)\b|(?<!\w)STD(?:OUT|ERR)_FILENO\b')
 # Files that print by contract.

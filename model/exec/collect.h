@@ -49,6 +49,11 @@ typedef struct mr_collect_ops {
 /* Ranks are threads of this process, on devices whose memory is the host's. */
 extern const mr_collect_ops_t mr_collect_threads;
 
+/* For tables whose ranks read memory of the host: what create refuses by MR_ERR_CONFIG whatever the
+   other ranks gave. */
+mr_err_t mr__collect_check(const mr_device_t *d, const char *id, int rank, int size, double limit_s,
+                           mr_diag_t *diag);
+
 /* out[n] = out[n] + x[n], each in the dtype's own arithmetic. */
 void mr__collect_add(mr_dtype_t t, void *out, const void *x, int64_t n);
 

@@ -82,8 +82,8 @@ static mr_err_t group_join(const char *id, int rank, int size, group_t **out, mr
   return *out = g, MR_OK;
 }
 
-static mr_err_t threads_create(const mr_device_t *d, const char *id, int rank, int size,
-                               double limit_s, mr_collect_t **out, mr_diag_t *diag) {
+mr_err_t mr__collect_check(const mr_device_t *d, const char *id, int rank, int size, double limit_s,
+                           mr_diag_t *diag) {
   if (size < 1 || size > MR_COLLECT_RANKS || rank < 0 || rank >= size)
     return mr_fail(diag, MR_ERR_CONFIG,
                    "communicator: rank %d of %d, want 0 to size - 1 of 1 to %d", rank, size,
@@ -94,8 +94,14 @@ static mr_err_t threads_create(const mr_device_t *d, const char *id, int rank, i
                    id, MR_COLLECT_ID);
   if (!d->backend->host)
     return mr_fail(diag, MR_ERR_CONFIG,
-                   "communicator %s: device %s is not the processors', which threads need", id,
+                   "communicator %s: device %s is not the processors', which these ranks need", id,
                    d->name);
+  return MR_OK;
+}
+
+static mr_err_t threads_create(const mr_device_t *d, const char *id, int rank, int size,
+                               double limit_s, mr_collect_t **out, mr_diag_t *diag) {
+  MR_TRY(mr__collect_check(d, id, rank, size, limit_s, diag));
   mr_collect_t *c = calloc(1, sizeof *c);
   if (!c) return mr_no_memory(diag, "a rank of a communicator");
   *c = (mr_collect_t){.rank = rank, .limit_s = limit_s};

@@ -1,0 +1,49 @@
+/* The job of this process: the ranks that a launcher has started, and the table of collectives by
+   which they exchange values.  One call opens the right one. */
+#ifndef MR_RANKS_JOB_H
+#define MR_RANKS_JOB_H
+
+#include "base/launcher.h"
+#include "model/exec/collect.h"
+
+MR_BEGIN_DECLS
+
+typedef struct mr_job mr_job_t;
+
+typedef struct mr_job_cfg {
+  /* "auto", "threads", "mpi" or "zmq"; NULL: auto, which is threads for one process, else mpi where
+     the launcher and a library of MPI allow it, else zmq. */
+  const char *communicator;
+  /* For zmq: a file NAME.key of `millrace keys`, the same on all ranks.  NULL: the 64 hexadecimal
+     digits of MILLRACE_SECRET, if it is set.  Without either, ranks are reached on this host alone.
+   */
+  const char *key;
+  double limit_s; /* how long a rank may take to come when the job is opened and closed; > 0 */
+} mr_job_cfg_t;
+
+/* Opens the job that l describes; all its ranks call it.  It blocks until all have come, but never
+   with threads.  The caller closes *out.  A process has at most one job that is open.  MR_OK;
+   MR_ERR_CONFIG for a setting, a key or an address that does not fit; MR_ERR_IO if the address of
+   rank 0 cannot be bound; MR_ERR_UNAVAILABLE, with the rank that has not come in the sentence, for
+   one of them, for a library that is missing or cannot be used from threads; MR_ERR_NOMEM. */
+mr_err_t mr_job_open(const mr_launch_t *l, const mr_job_cfg_t *cfg, mr_job_t **out,
+                     mr_diag_t *diag);
+/* The job's table.  With threads any number of ranks may be created; else each process is one rank
+   of a communicator, of at most the job's size, and devices' memory must be the host's.  Static. */
+const mr_collect_ops_t *mr_job_collect(const mr_job_t *job);
+/* This process's number among the job's processes, and how many they are; 0 and 1 with threads. */
+int mr_job_rank(const mr_job_t *job);
+int mr_job_size(const mr_job_t *job);
+/* After all communicators are destroyed.  Blocks until all ranks close the job, so that none misses
+   what another has sent; up to the limit, and briefly once a communicator has failed.  NULL is
+   fine. */
+void mr_job_close(mr_job_t *job);
+
+/* Ranks are processes of a job that is open, on devices whose memory is the host's: over ZeroMQ.
+   create needs the job: MR_ERR_CONFIG without one.  A rank of another size or a number twice may be
+   found only when the calls begin, which then fail with that sentence. */
+extern const mr_collect_ops_t mr_collect_zmq;
+
+MR_END_DECLS
+
+#endif

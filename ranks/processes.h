@@ -1,0 +1,19 @@
+/* Collectives of processes on a wire: what a job and its tables share. */
+#ifndef MR_RANKS_PROCESSES_H
+#define MR_RANKS_PROCESSES_H
+
+#include "ranks/wire.h"
+
+MR_BEGIN_DECLS
+
+/* Starts the process's end: takes over w, and a thread of it receives from now on.  One at a time:
+   MR_ERR_CONFIG if there is one; MR_ERR_NOMEM.  On failure w is the caller's. */
+mr_err_t mr__processes_start(const mr__wire_ops_t *ops, mr__wire_t *w, int rank, int size,
+                             double limit_s, mr_diag_t *diag);
+/* Waits until all ranks call it, up to the limit unless something has failed before; then ends the
+   thread and closes the wire. */
+void mr__processes_stop(void);
+
+MR_END_DECLS
+
+#endif

@@ -1,0 +1,1 @@
+mr_needs(mr_ranks ZMQ ranks/wire_zmq.c)

@@ -1,0 +1,428 @@
+/* The wire of ZeroMQ: each process binds a PULL, and connects a PUSH to each process to which it
+   sends.  Rank 0 is where the launcher says; the others say hello to it with the port that they
+   have bound, and it sends all of them the addresses of all.
+
+   Beyond this host everything is CURVE's.  The key is one for the whole job, as a job's ranks trust
+   each other alike: each is the server and the client of that one pair, and accepts no other. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "base/clock.h"
+#include "base/loopback.h"
+#include "base/text.h"
+#include "links/curve_key.h"
+#include "links/zap.h"
+#include "ranks/wire.h"
+
+enum {
+  ADDRESS_BYTES = 96,
+  RETRY_MS = 20,
+  RETRY_MAX_MS = 500,
+  HANDSHAKE_MS = 3000,
+  BYE_MS = 2000,
+  SEAL_BYTES = 256 /* at most that CURVE adds to a message */
+};
+enum { HELLO = 1, WELCOME, ADDRESSES, REFUSED }; /* field a of the parcels that open */
+
+typedef struct zmq_parcel {
+  mr__parcel_t parcel;
+  zmq_msg_t message;
+  char peer[48]; /* the sender's address, as the kernel gives it; of parcels that open */
+} zmq_parcel_t;
+
+struct mr__wire {
+  void *context, *in, **out; /* out[size]; NULL: not connected yet */
+  mr_zap_t *zap;
+  const mr_launch_t *l;
+  int rank, size, wake;
+  bool here, sealed; /* all ranks are on this host; CURVE is on */
+  int64_t limit_ns;
+  char public_key[MR_CURVE_KEY_TEXT], secret_key[MR_CURVE_KEY_TEXT];
+  char (*address)[ADDRESS_BYTES];    /* [size]; "" if unknown */
+  mr__parcel_t *early, **early_last; /* what has come while the wire was being opened */
+};
+
+static void set_number(void *socket, int option, int value) {
+  zmq_setsockopt(socket, option, &value, sizeof value);
+}
+
+/* ---- keys ---- */
+
+static int secret_digit(char c) {
+  return c >= '0' && c <= '9'                 ? c - '0'
+         : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                              : -1;
+}
+
+static mr_err_t read_secret(mr__wire_t *w, const char *text, mr_diag_t *diag) {
+  unsigned char raw[MR_ZAP_KEY];
+  bool good = strlen(text) == 2 * sizeof raw;
+  for (size_t i = 0; good && i < sizeof raw; i++) {
+    int high = secret_digit(text[2 * i]), low = secret_digit(text[2 * i + 1]);
+    good = high >= 0 && low >= 0;
+    raw[i] = (unsigned char)(high * 16 + low);
+  }
+  if (!good)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "MILLRACE_SECRET: expected 64 hexadecimal digits, the same for all ranks, as "
+                   "`openssl rand -hex 32` prints them");
+  zmq_z85_encode(w->secret_key, raw, sizeof raw);
+  explicit_bzero(raw, sizeof raw);
+  if (!zmq_curve_public(w->public_key, w->secret_key)) return MR_OK;
+  return mr_fail(diag, MR_ERR_UNAVAILABLE, "this ZeroMQ library has no CURVE");
+}
+
+static mr_err_t wire_read_key(mr__wire_t *w, const char *file, mr_diag_t *diag) {
+  const char *secret = getenv("MILLRACE_SECRET");
+  w->sealed = file || (secret && *secret);
+  if (file) return mr_curve_key_read_secret(file, w->public_key, w->secret_key, diag);
+  if (w->sealed) return read_secret(w, secret, diag);
+  if (w->here) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "communicator=zmq: rank 0 is at %.80s, and ranks on several hosts need a key: set "
+                 "MILLRACE_SECRET to the same 64 hexadecimal digits for all (openssl rand -hex 32) "
+                 "or give all of them one file of `millrace keys`",
+                 w->l->host);
+}
+
+static mr_err_t set_curve(mr__wire_t *w, void *socket, bool server, mr_diag_t *diag) {
+  if (!w->sealed) return MR_OK;
+  int one = 1;
+  int bad = zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, w->secret_key, MR_CURVE_KEY_TEXT) ||
+            zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, w->public_key, MR_CURVE_KEY_TEXT);
+  if (server)
+    bad = bad || zmq_setsockopt(socket, ZMQ_CURVE_SERVER, &one, sizeof one) ||
+          zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, "millrace", 8);
+  else
+    bad = bad || zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, w->public_key, MR_CURVE_KEY_TEXT);
+  if (!bad) return MR_OK;
+  return mr_fail(diag, MR_ERR_UNAVAILABLE, "this ZeroMQ library has no CURVE");
+}
+
+/* ---- sockets ---- */
+
+static void *wire_socket(mr__wire_t *w, int kind, bool ipv6, mr_diag_t *diag) {
+  int64_t longest = (int64_t)sizeof(mr__head_t) + MR__PARCEL_MOST + SEAL_BYTES;
+  void *s = zmq_socket(w->context, kind);
+  if (!s) {
+    mr_fail(diag, MR_ERR_NOMEM, "cannot create a socket: %s", zmq_strerror(zmq_errno()));
+    return NULL;
+  }
+  zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &longest, sizeof longest);
+  set_number(s, ZMQ_SNDHWM, 0); /* a call's parcels are all queued: it never waits for a receiver */
+  set_number(s, ZMQ_RCVHWM, 0);
+  set_number(s, ZMQ_LINGER, 0);
+  set_number(s, ZMQ_RECONNECT_IVL, RETRY_MS);
+  set_number(s, ZMQ_RECONNECT_IVL_MAX, RETRY_MAX_MS);
+  set_number(s, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
+  set_number(s, ZMQ_IPV6, ipv6);
+  if (set_curve(w, s, kind == ZMQ_PULL, diag) >= 0) return s;
+  zmq_close(s);
+  return NULL;
+}
+
+static mr_err_t wire_bind(mr__wire_t *w, mr_diag_t *diag) {
+  char at[64], port[12] = "*";
+  const char *host = w->here ? "127.0.0.1" : "*";
+  if (!(w->in = wire_socket(w, ZMQ_PULL, strchr(w->l->host, ':') && !w->here, diag)))
+    return diag ? diag->code : MR_ERR_NOMEM;
+  if (w->sealed) {
+    unsigned char key[1][MR_ZAP_KEY];
+    zmq_z85_decode(key[0], w->public_key);
+    MR_TRY(mr_zap_open(w->context, key, 1, &w->zap, diag));
+  }
+  if (w->rank == 0) mr_snprintf(port, sizeof port, "%d", w->l->port);
+  mr_snprintf(at, sizeof at, "tcp://%s:%s", host, port);
+  if (!zmq_bind(w->in, at)) return MR_OK;
+  return mr_fail(diag, MR_ERR_IO,
+                 "rank %d cannot listen at %s (%s): MILLRACE_RANK0=HOST:PORT names another port",
+                 w->rank, at, zmq_strerror(zmq_errno()));
+}
+
+static int wire_bound_port(const mr__wire_t *w) {
+  char at[256] = "";
+  size_t n = sizeof at;
+  zmq_getsockopt(w->in, ZMQ_LAST_ENDPOINT, at, &n);
+  const char *colon = strrchr(at, ':');
+  return colon ? atoi(colon + 1) : 0;
+}
+
+static void write_address(char to[ADDRESS_BYTES], const char *host, int port) {
+  mr_snprintf(to, ADDRESS_BYTES, strchr(host, ':') ? "tcp://[%.70s]:%d" : "tcp://%.72s:%d", host,
+              port);
+}
+
+/* ---- parcels ---- */
+
+static void drop_sent(void *data, void *parcel) {
+  mr__parcel_t *p = parcel;
+  p->drop(p);
+}
+
+static bool zmq_wire_send(mr__wire_t *w, int to, mr__parcel_t *p) {
+  zmq_msg_t m;
+  if (!w->out[to]) {
+    void *s = wire_socket(w, ZMQ_PUSH, strchr(w->address[to], '[') != NULL, NULL);
+    if (s && zmq_connect(s, w->address[to])) zmq_close(s), s = NULL;
+    w->out[to] = s;
+  }
+  if (!w->out[to] || zmq_msg_init_data(&m, p->head, sizeof *p->head + p->head->bytes, drop_sent, p))
+    return p->drop(p), false;
+  if (zmq_msg_send(&m, w->out[to], ZMQ_DONTWAIT) >= 0) return true;
+  return zmq_msg_close(&m), false;
+}
+
+static void drop_received(mr__parcel_t *p) {
+  zmq_msg_close(&((zmq_parcel_t *)(void *)p)->message);
+  free(p);
+}
+
+/* Within a message data may lie anywhere: those that are not aligned are copied.  Takes over m. */
+static mr__parcel_t *parcel_of_message(mr__wire_t *w, zmq_msg_t *m) {
+  size_t n = zmq_msg_size(m);
+  bool aligned = (uintptr_t)zmq_msg_data(m) % 8 == 0;
+  zmq_parcel_t *p = mr__head_is_good(zmq_msg_data(m), n, w->size) ? calloc(1, sizeof *p) : NULL;
+  if (p && (aligned ? zmq_msg_init(&p->message) : zmq_msg_init_size(&p->message, n)))
+    free(p), p = NULL;
+  if (!p) return zmq_msg_close(m), NULL;
+  const char *peer = zmq_msg_gets(m, "Peer-Address");
+  mr_snprintf(p->peer, sizeof p->peer, "%s", peer ? peer : "");
+  if (aligned)
+    zmq_msg_move(&p->message, m);
+  else
+    memcpy(zmq_msg_data(&p->message), zmq_msg_data(m), n);
+  zmq_msg_close(m);
+  p->parcel.head = zmq_msg_data(&p->message);
+  p->parcel.data = (char *)(p->parcel.head + 1);
+  p->parcel.drop = drop_received;
+  return &p->parcel;
+}
+
+/* The next parcel of any kind, or NULL when the time is up or after a wake. */
+static mr__parcel_t *wire_next(mr__wire_t *w, int ms) {
+  for (bool waited = false;;) {
+    zmq_msg_t m;
+    zmq_msg_init(&m);
+    if (zmq_msg_recv(&m, w->in, ZMQ_DONTWAIT) >= 0) {
+      mr__parcel_t *p = parcel_of_message(w, &m);
+      if (p) return p;
+      continue;
+    }
+    zmq_msg_close(&m);
+    if (waited) return NULL;
+    zmq_pollitem_t item[2] = {{w->in, 0, ZMQ_POLLIN, 0}, {NULL, w->wake, ZMQ_POLLIN, 0}};
+    zmq_poll(item, 2, ms);
+    uint64_t wakes;
+    if (item[1].revents && read(w->wake, &wakes, sizeof wakes) < 0) return NULL;
+    waited = true;
+  }
+}
+
+static mr__parcel_t *zmq_wire_receive(mr__wire_t *w, int ms, bool soon) {
+  mr__parcel_t *p = w->early;
+  if (p) return w->early = p->next, p;
+  p = wire_next(w, ms);
+  if (!p || p->head->kind != MR__PARCEL_OPENING) return p;
+  return p->drop(p), NULL; /* of another job, or of one that has been opened twice */
+}
+
+static void zmq_wire_wake(mr__wire_t *w) {
+  uint64_t one = 1;
+  while (write(w->wake, &one, sizeof one) < 0 && errno == EINTR) continue;
+}
+
+static void zmq_wire_close(mr__wire_t *w, bool whole) {
+  if (!w) return;
+  for (mr__parcel_t *p; (p = w->early);) w->early = p->next, p->drop(p);
+  for (int r = 0; w->out && r < w->size; r++)
+    if (w->out[r]) set_number(w->out[r], ZMQ_LINGER, BYE_MS), zmq_close(w->out[r]);
+  if (w->in) zmq_close(w->in);
+  mr_zap_close(w->zap);
+  if (w->context) zmq_ctx_term(w->context);
+  if (w->wake >= 0) close(w->wake);
+  explicit_bzero(w->secret_key, sizeof w->secret_key);
+  free(w->out), free(w->address), free(w);
+}
+
+/* ---- opening ---- */
+
+static bool send_opening(mr__wire_t *w, int to, int what, int b, uint64_t call, const void *data,
+                         size_t bytes) {
+  mr__parcel_t *p = mr__parcel_new(bytes);
+  if (!p) return false;
+  p->head->kind = MR__PARCEL_OPENING, p->head->from = (uint32_t)w->rank;
+  p->head->a = what, p->head->b = b, p->head->call = call;
+  if (bytes) memcpy(p->data, data, bytes);
+  return zmq_wire_send(w, to, p);
+}
+
+/* The next parcel that opens, until that time; others are kept for later. */
+static mr__parcel_t *next_opening(mr__wire_t *w, int64_t until_ns) {
+  for (;;) {
+    int64_t left = until_ns - mr_now_ns();
+    mr__parcel_t *p =
+        wire_next(w, left > 0 ? (int)(left / 1000000 < 1000 ? left / 1000000 + 1 : 1000) : 0);
+    if (p && p->head->kind == MR__PARCEL_OPENING) return p;
+    if (p) p->next = NULL, *w->early_last = p, w->early_last = &p->next;
+    if (!p && left <= 0) return NULL;
+  }
+}
+
+/* Answers a rank that does not fit the job. */
+static void refuse_rank(mr__wire_t *w, const char *address, const char *text) {
+  mr__parcel_t *p = mr__parcel_new(strlen(text));
+  void *s = wire_socket(w, ZMQ_PUSH, strchr(address, '[') != NULL, NULL);
+  zmq_msg_t m;
+  if (p && s && !zmq_connect(s, address)) {
+    set_number(s, ZMQ_LINGER, BYE_MS);
+    p->head->kind = MR__PARCEL_OPENING, p->head->a = REFUSED, p->head->b = -1;
+    memcpy(p->data, text, strlen(text));
+    if (!zmq_msg_init_data(&m, p->head, sizeof *p->head + p->head->bytes, drop_sent, p)) {
+      if (zmq_msg_send(&m, s, ZMQ_DONTWAIT) < 0) zmq_msg_close(&m);
+      p = NULL;
+    }
+  }
+  if (p) p->drop(p);
+  if (s) zmq_close(s);
+}
+
+/* Notes the address of a rank that says hello.  Seen from rank 0, a rank of its own host may come
+   from a loopback address, which means another host elsewhere: it is sent without a host. */
+static void note_hello(mr__wire_t *w, const mr__parcel_t *p, int *known) {
+  const mr__head_t *h = p->head;
+  const char *peer = ((const zmq_parcel_t *)(const void *)p)->peer;
+  char address[ADDRESS_BYTES], text[256];
+  if (h->a != HELLO || h->call < 1 || h->call > 65535 || !*peer) return;
+  write_address(address, peer, (int)h->call);
+  if (h->b != w->size)
+    mr_snprintf(text, sizeof text, "rank %d is one of %d, but rank 0 one of %d", (int)h->from, h->b,
+                w->size);
+  else if (*w->address[h->from])
+    mr_snprintf(text, sizeof text, "a rank %d of the job at this address has come already",
+                (int)h->from);
+  else {
+    memcpy(w->address[h->from], address, sizeof address);
+    (*known)++;
+    send_opening(w, (int)h->from, WELCOME, 0, 0, NULL, 0);
+    return;
+  }
+  refuse_rank(w, address, text);
+}
+
+static mr_err_t gather_ranks(mr__wire_t *w, int *missing, mr_diag_t *diag) {
+  int known = 1;
+  int64_t until = mr_now_ns() + w->limit_ns;
+  write_address(w->address[0], "127.0.0.1", w->l->port); /* itself */
+  for (mr__parcel_t *p; known < w->size && (p = next_opening(w, until)); p->drop(p))
+    note_hello(w, p, &known);
+  if (known < w->size) {
+    char text[256];
+    int late = 1;
+    while (*w->address[late]) late++;
+    *missing = late;
+    mr_snprintf(text, sizeof text, "rank %d of %d did not come to the job within %g s", late,
+                w->size, (double)w->limit_ns * 1e-9);
+    for (int r = 1; r < w->size; r++)
+      if (*w->address[r]) send_opening(w, r, REFUSED, late, 0, text, strlen(text));
+    return mr_fail(diag, MR_ERR_UNAVAILABLE, "%s", text);
+  }
+  char(*all)[ADDRESS_BYTES] = calloc((size_t)w->size, sizeof *all);
+  bool good = all != NULL;
+  for (int r = 0; r < w->size && good; r++) {
+    bool by_loopback =
+        !strncmp(w->address[r], "tcp://127.", 10) || !strncmp(w->address[r], "tcp://[::1]", 11);
+    memcpy(all[r], w->address[r], sizeof all[r]);
+    if (by_loopback && !w->here)
+      mr_snprintf(all[r], sizeof all[r], "%s", strrchr(w->address[r], ':'));
+  }
+  for (int r = 1; r < w->size && good; r++)
+    good = send_opening(w, r, ADDRESSES, 0, 0, all, (size_t)w->size * sizeof *all);
+  free(all);
+  return good ? MR_OK : mr_no_memory(diag, "the addresses of %d ranks", w->size);
+}
+
+/* Each is of text: "tcp://HOST:PORT", or ":PORT" on the host of rank 0. */
+static bool take_addresses(mr__wire_t *w, const mr__parcel_t *p) {
+  if (p->head->bytes != (uint64_t)w->size * ADDRESS_BYTES) return false;
+  for (int r = 1; r < w->size; r++) {
+    const char *text = p->data + (size_t)r * ADDRESS_BYTES;
+    if (!memchr(text, 0, ADDRESS_BYTES)) return false;
+    if (*text == ':')
+      write_address(w->address[r], w->l->host, atoi(text + 1));
+    else
+      memcpy(w->address[r], text, ADDRESS_BYTES);
+    if (!mr_address_is_one(w->address[r])) return false;
+  }
+  return true;
+}
+
+static mr_err_t ask_rank0(mr__wire_t *w, int *missing, mr_diag_t *diag) {
+  int64_t until = mr_now_ns() + w->limit_ns;
+  write_address(w->address[0], w->here ? "127.0.0.1" : w->l->host, w->l->port);
+  if (!send_opening(w, 0, HELLO, w->size, (uint64_t)wire_bound_port(w), NULL, 0))
+    return mr_fail(diag, MR_ERR_IO, "cannot connect to rank 0 at %s: %s", w->address[0],
+                   zmq_strerror(zmq_errno()));
+  for (mr__parcel_t *p; (p = next_opening(w, until)); p->drop(p)) {
+    int what = p->head->a;
+    if (what == WELCOME) until = mr_now_ns() + 2 * w->limit_ns; /* it decides who is late */
+    if (what == ADDRESSES && take_addresses(w, p)) return p->drop(p), MR_OK;
+    if (what != REFUSED) continue;
+    *missing = p->head->b >= -1 && p->head->b < w->size ? p->head->b : -1;
+    mr_fail(diag, *missing < 0 ? MR_ERR_CONFIG : MR_ERR_UNAVAILABLE, "%.*s",
+            p->head->bytes < 300 ? (int)p->head->bytes : 300, p->data);
+    p->drop(p);
+    return *missing < 0 ? MR_ERR_CONFIG : MR_ERR_UNAVAILABLE;
+  }
+  *missing = 0;
+  return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                 "rank 0 did not answer rank %d at %s within %g s: is it started, has it the same "
+                 "key, and does that address lead to its host?",
+                 w->rank, w->address[0], (double)w->limit_ns * 1e-9);
+}
+
+static mr_err_t wire_open_with(mr__wire_t *w, const mr__wire_cfg_t *cfg, int *missing,
+                               mr_diag_t *diag) {
+  MR_TRY(wire_read_key(w, cfg->key, diag));
+  w->context = zmq_ctx_new();
+  w->out = calloc((size_t)w->size, sizeof *w->out);
+  w->address = calloc((size_t)w->size, sizeof *w->address);
+  w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (!w->context || !w->out || !w->address || w->wake < 0)
+    return mr_no_memory(diag, "a job of %d ranks", w->size);
+  zmq_ctx_set(w->context, ZMQ_MAX_SOCKETS, w->size + 64);
+  MR_TRY(wire_bind(w, diag));
+  return w->rank ? ask_rank0(w, missing, diag) : gather_ranks(w, missing, diag);
+}
+
+static mr_err_t zmq_wire_open(const mr__wire_cfg_t *cfg, mr__wire_t **out, int *missing,
+                              mr_diag_t *diag) {
+  const mr_launch_t *l = cfg->launch;
+  double s = cfg->limit_s < 1e6 ? cfg->limit_s : 1e6;
+  *missing = -1;
+  if (!*l->host || !l->port)
+    return mr_fail(
+        diag, MR_ERR_CONFIG,
+        "communicator=zmq: %s does not say where rank 0 is: set MILLRACE_RANK0=HOST:PORT for "
+        "all ranks, or use communicator=mpi",
+        mr_launcher_name(l->launcher));
+  mr__wire_t *w = calloc(1, sizeof *w);
+  if (!w) return mr_no_memory(diag, "a job of %d ranks", l->size);
+  w->l = l, w->rank = l->rank, w->size = l->size, w->limit_ns = (int64_t)(s * 1e9), w->wake = -1;
+  w->here = l->n_nodes == 1 || mr_host_is_loopback(l->host);
+  w->early_last = &w->early;
+  mr_err_t e = wire_open_with(w, cfg, missing, diag);
+  w->l = NULL; /* the caller's */
+  if (e < 0) return zmq_wire_close(w, false), e;
+  return *out = w, MR_OK;
+}
+
+const mr__wire_ops_t mr__wire_zmq = {.name = "zmq",
+                                     .open = zmq_wire_open,
+                                     .send = zmq_wire_send,
+                                     .receive = zmq_wire_receive,
+                                     .wake = zmq_wire_wake,
+                                     .close = zmq_wire_close};

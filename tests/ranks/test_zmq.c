@@ -1,0 +1,284 @@
+/* Ranks as processes over ZeroMQ: the bits of threads, with and without keys, and the name of a
+   rank that never comes, is killed or stands still. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include "links/curve_key.h"
+#include "tests/ranks/processes.h"
+#include "tests/ranks/sequence.h"
+
+enum { TURNS = 120, SEED = 28 };
+
+/* ---- the same bits ---- */
+
+typedef struct thread_rank {
+  int rank, size;
+  uint64_t hash;
+} thread_rank_t;
+
+static uint64_t run_as(const mr_collect_ops_t *ops, int rank, int size, said_t *said) {
+  mr_collect_t *c = NULL;
+  mr_diag_t diag = {0};
+  int missing = -2;
+  uint64_t hash = 0;
+  mr_err_t e = ops->create(mr_device_default(), "sequence", rank, size, 600, &c, &diag);
+  if (e >= 0) {
+    hash = sequence_run(ops, c, rank, size, SEED, TURNS);
+    e = ops->failed(c, &missing, &diag);
+  }
+  ops->destroy(c);
+  if (said) {
+    said->hash = hash, said->code = e, said->missing = missing;
+    snprintf(said->text, sizeof said->text, "%.300s", diag.text);
+  }
+  return hash;
+}
+
+static void *thread_main(void *arg) {
+  thread_rank_t *r = arg;
+  r->hash = run_as(&mr_collect_threads, r->rank, r->size, NULL);
+  return NULL;
+}
+
+static void process_main(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  assert_int_equal(mr_job_rank(job), rank);
+  run_as(mr_job_collect(job), rank, mr_job_size(job), said);
+}
+
+static void same_as_threads(ranks_t *t) {
+  pthread_t thread[RANKS_MOST];
+  thread_rank_t expected[RANKS_MOST];
+  for (int r = 0; r < t->size; r++) start_rank(t, r, process_main);
+  for (int r = 0; r < t->size; r++) {
+    expected[r] = (thread_rank_t){.rank = r, .size = t->size};
+    assert_int_equal(pthread_create(&thread[r], NULL, thread_main, &expected[r]), 0);
+  }
+  for (int r = 0; r < t->size; r++) pthread_join(thread[r], NULL);
+  for (int r = 0; r < t->size; r++) {
+    said_t said = end_rank(t, r);
+    if (said.code < 0) fail_msg("rank %d: %s", r, said.text);
+    assert_true(expected[r].hash != 0);
+    assert_true(said.hash == expected[r].hash);
+  }
+}
+
+static void processes_give_the_bits_of_threads(void **state) {
+  static const int sizes[] = {1, 2, 3, 5};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    ranks_t t = ranks_of(sizes[i], 600);
+    same_as_threads(&t);
+  }
+}
+
+static void a_secret_of_the_environment_seals_what_ranks_send(void **state) {
+  setenv("MILLRACE_SECRET", "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF", 1);
+  ranks_t t = ranks_of(2, 600);
+  same_as_threads(&t);
+  unsetenv("MILLRACE_SECRET");
+}
+
+static void a_file_of_keys_is_the_key_of_all_ranks(void **state) {
+  char folder[] = "/tmp/millrace-ranks-XXXXXX", name[80], file[100];
+  mr_diag_t diag = {0};
+  assert_non_null(mkdtemp(folder));
+  snprintf(name, sizeof name, "%s/job", folder);
+  if (mr_curve_key_make(name, &diag) < 0) fail_msg("%s", diag.text);
+  snprintf(file, sizeof file, "%s.key", name);
+  ranks_t t = ranks_of(2, 600);
+  t.cfg.key = file;
+  same_as_threads(&t);
+  unlink(file);
+  snprintf(file, sizeof file, "%s.pub", name);
+  unlink(file);
+  rmdir(folder);
+}
+
+/* ---- who has not come ---- */
+
+static void says(said_t said, int missing, const char *text) {
+  if (said.code != MR_ERR_UNAVAILABLE || said.missing != missing || !strstr(said.text, text))
+    fail_msg("code %d, rank %d: %s", said.code, said.missing, said.text);
+}
+
+static void a_rank_that_is_never_started_is_named_by_all(void **state) {
+  ranks_t t = ranks_of(4, 3);
+  for (int r = 0; r < 4; r++)
+    if (r != 2) start_rank(&t, r, NULL);
+  for (int r = 0; r < 4; r++)
+    if (r != 2) says(end_rank(&t, r), -2, "rank 2 of 4 did not come to the job within 3 s");
+}
+
+static void a_rank_with_another_secret_is_not_let_in(void **state) {
+  ranks_t t = ranks_of(2, 3);
+  setenv("MILLRACE_SECRET", "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF", 1);
+  start_rank(&t, 0, NULL);
+  setenv("MILLRACE_SECRET", "10112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF", 1);
+  start_rank(&t, 1, NULL);
+  unsetenv("MILLRACE_SECRET");
+  says(end_rank(&t, 0), -2, "rank 1 of 2 did not come to the job");
+  says(end_rank(&t, 1), -2, "rank 0 did not answer rank 1");
+}
+
+/* Reduces until it fails; rank 2 stops, is killed, or leaves out a call after some. */
+enum { STOPS = SIGSTOP, IS_KILLED = SIGKILL, COMPUTES = 0 };
+static int fate;
+
+static void reduce_until_it_fails(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  const mr_collect_ops_t *ops = mr_job_collect(job);
+  enum { N = 100000 };
+  static float in[N], out[N];
+  mr_collect_t *c = NULL;
+  mr_diag_t diag = {0};
+  said->code = ops->create(mr_device_default(), "watched", rank, t->size, 3, &c, &diag);
+  for (int turn = 0; said->code >= 0; turn++) {
+    if (rank == 2 && turn == 20 && fate) raise(fate);
+    if (rank == 2 && turn == 20 && !fate) break;
+    ops->all_reduce(c, MR_F32, N, in, out);
+    said->code = ops->failed(c, &said->missing, &diag);
+  }
+  while (rank == 2 && !fate && said->code >= 0) /* elsewhere, until the others give up */
+    said->code = ops->failed(c, &said->missing, &diag), sched_yield();
+  if (said->code < 0 && !isnan(out[0]) && rank != 2) said->code = MR_ERR_DATA;
+  snprintf(said->text, sizeof said->text, "%.300s", diag.text);
+  ops->destroy(c);
+}
+
+static void named_by_all(int how) {
+  ranks_t t = ranks_of(4, 600);
+  fate = how;
+  for (int r = 0; r < 4; r++) start_rank(&t, r, reduce_until_it_fails);
+  for (int r = 0; r < 4; r++)
+    if (r != 2) says(end_rank(&t, r), 2, "rank 2 did not come to all_reduce within 3 s");
+  if (how == STOPS) kill(t.pid[2], SIGCONT);
+  said_t late = end_rank(&t, 2);
+  if (how == IS_KILLED)
+    assert_int_equal(late.code, MR_ERR_CANCEL);
+  else
+    says(late, 2, "rank 2 did not come");
+}
+
+static void a_rank_that_is_killed_is_named_by_all(void **state) { named_by_all(IS_KILLED); }
+static void a_rank_that_stands_still_is_named_by_all(void **state) { named_by_all(STOPS); }
+static void a_rank_that_leaves_out_a_call_is_named_by_all(void **state) { named_by_all(COMPUTES); }
+
+static void abort_one(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  const mr_collect_ops_t *ops = mr_job_collect(job);
+  mr_collect_t *c = NULL;
+  mr_diag_t diag = {0};
+  float x = 1, y = 0;
+  said->code = ops->create(mr_device_default(), "aborted", rank, t->size, 3600, &c, &diag);
+  if (said->code < 0) return;
+  ops->all_reduce(c, MR_F32, 1, &x, &y); /* all have come */
+  if (rank == 1)
+    ops->abort(c);
+  else
+    ops->all_reduce(c, MR_F32, 1, &x, &y);
+  said->code = ops->failed(c, &said->missing, &diag);
+  snprintf(said->text, sizeof said->text, "%.300s", diag.text);
+  ops->destroy(c);
+}
+
+static void an_abort_ends_the_calls_of_all_processes(void **state) {
+  ranks_t t = ranks_of(3, 600);
+  for (int r = 0; r < 3; r++) start_rank(&t, r, abort_one);
+  for (int r = 0; r < 3; r++) says(end_rank(&t, r), -1, "it was aborted");
+}
+
+static void make_other_calls(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  const mr_collect_ops_t *ops = mr_job_collect(job);
+  mr_collect_t *c = NULL;
+  mr_diag_t diag = {0};
+  float x = 1, y[2] = {0};
+  said->code = ops->create(mr_device_default(), "other calls", rank, t->size, 600, &c, &diag);
+  if (said->code < 0) return;
+  if (rank)
+    ops->all_gather(c, sizeof x, &x, y);
+  else
+    ops->all_reduce(c, MR_F32, 1, &x, y);
+  said->code = ops->failed(c, &said->missing, &diag);
+  snprintf(said->text, sizeof said->text, "%.300s", diag.text);
+  ops->destroy(c);
+}
+
+static void ranks_that_make_other_calls_are_reported(void **state) {
+  ranks_t t = ranks_of(2, 600);
+  for (int r = 0; r < 2; r++) start_rank(&t, r, make_other_calls);
+  for (int r = 0; r < 2; r++)
+    says(end_rank(&t, r), -1, "all ranks must make the same calls in the same order");
+}
+
+/* ---- what is refused ---- */
+
+static void open_fails(const mr_launch_t *l, const mr_job_cfg_t *cfg, mr_err_t code,
+                       const char *text) {
+  mr_diag_t diag = {0};
+  mr_job_t *job = NULL;
+  assert_int_equal(mr_job_open(l, cfg, &job, &diag), code);
+  if (!strstr(diag.text, text)) fail_msg("%s", diag.text);
+  assert_null(job);
+}
+
+static void settings_that_do_not_fit_a_job_are_refused_by_a_sentence(void **state) {
+  mr_launch_t l = {
+      .launcher = MR_LAUNCHER_SLURM, .size = 2, .n_nodes = 2, .host = "n1", .port = 7000};
+  mr_job_cfg_t cfg = {.communicator = "zmq", .limit_s = 1};
+  open_fails(&l, &cfg, MR_ERR_CONFIG, "need a key");
+  setenv("MILLRACE_SECRET", "0011", 1);
+  open_fails(&l, &cfg, MR_ERR_CONFIG, "expected 64 hexadecimal digits");
+  unsetenv("MILLRACE_SECRET");
+  cfg.communicator = "zqm";
+  open_fails(&l, &cfg, MR_ERR_CONFIG, "did you mean \"zmq\"");
+  cfg.communicator = "threads";
+  open_fails(&l, &cfg, MR_ERR_CONFIG, "srun has started 2 processes");
+  cfg.communicator = "zmq", l.launcher = MR_LAUNCHER_OPEN_MPI, l.host[0] = 0, l.port = 0;
+  open_fails(&l, &cfg, MR_ERR_CONFIG, "set MILLRACE_RANK0=HOST:PORT");
+  cfg.limit_s = 0;
+  open_fails(&l, &cfg, MR_ERR_CONFIG, "want more than 0");
+}
+
+static void without_a_launcher_ranks_are_threads(void **state) {
+  mr_launch_t l = {.size = 1, .local_size = 1, .n_nodes = 1};
+  mr_job_cfg_t cfg = {.limit_s = 1};
+  mr_job_t *job = NULL;
+  assert_int_equal(mr_job_open(&l, &cfg, &job, NULL), MR_OK);
+  assert_ptr_equal(mr_job_collect(job), &mr_collect_threads);
+  assert_int_equal(mr_job_size(job), 1);
+  mr_job_close(job);
+}
+
+static void a_rank_of_a_process_needs_a_job(void **state) {
+  mr_collect_t *c = NULL;
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_collect_zmq.create(mr_device_default(), "lone", 0, 1, 1, &c, &diag),
+                   MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "no job is open"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(processes_give_the_bits_of_threads),
+      cmocka_unit_test(a_secret_of_the_environment_seals_what_ranks_send),
+      cmocka_unit_test(a_file_of_keys_is_the_key_of_all_ranks),
+      cmocka_unit_test(a_rank_that_is_never_started_is_named_by_all),
+      cmocka_unit_test(a_rank_with_another_secret_is_not_let_in),
+      cmocka_unit_test(a_rank_that_is_killed_is_named_by_all),
+      cmocka_unit_test(a_rank_that_stands_still_is_named_by_all),
+      cmocka_unit_test(a_rank_that_leaves_out_a_call_is_named_by_all),
+      cmocka_unit_test(an_abort_ends_the_calls_of_all_processes),
+      cmocka_unit_test(ranks_that_make_other_calls_are_reported),
+      cmocka_unit_test(settings_that_do_not_fit_a_job_are_refused_by_a_sentence),
+      cmocka_unit_test(without_a_launcher_ranks_are_threads),
+      cmocka_unit_test(a_rank_of_a_process_needs_a_job),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
