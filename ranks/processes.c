@@ -119,17 +119,6 @@ static void send_others(const mr__group_t *g, bool members, mr__parcel_kind_t ki
   }
 }
 
-static void fail_without_memory(mr__group_t *g) {
-  mr_diag_t why = {0};
-  mr_no_memory(&why, "what rank %d sends", g->own);
-  mr__group_fail(g, -1, "%s", why.text);
-}
-
-void mr__group_send(mr__group_t *g, int r, mr__parcel_kind_t kind, uint64_t call, int b,
-                    mr__parcel_t *p) {
-  if (!send_parcel(g, g->member[r].job_rank, kind, call, g->own, b, p)) fail_without_memory(g);
-}
-
 static void set_failed(mr__group_t *g, int missing, const char *text) {
   g->missing = missing;
   mr_fail(&g->why, MR_ERR_UNAVAILABLE, "%s", text);
@@ -148,6 +137,19 @@ void mr__group_fail(mr__group_t *g, int missing, const char *format, ...) {
   mr_snprintf(text, sizeof text, "communicator %s: %s", g->id, said);
   set_failed(g, missing, text);
   send_others(g, true, MR__PARCEL_FAIL, missing, 0, g->why.text);
+}
+
+static void fail_without_memory(mr__group_t *g) {
+  mr_diag_t why = {0};
+  if (g->why.code < 0) return;
+  mr_no_memory(&why, "what rank %d sends", g->own);
+  set_failed(g, -1, why.text);
+  send_others(g, true, MR__PARCEL_FAIL, -1, 0, g->why.text);
+}
+
+void mr__group_send(mr__group_t *g, int r, mr__parcel_kind_t kind, uint64_t call, int b,
+                    mr__parcel_t *p) {
+  if (!send_parcel(g, g->member[r].job_rank, kind, call, g->own, b, p)) fail_without_memory(g);
 }
 
 /* ---- joining ---- */
