@@ -35,7 +35,8 @@ static const mr_flag_t bench_flags[] = {
     {"--accumulate", "N", "Parts into which a training step splits its batch; default 1."},
     {"--ordered", "N", "Parts that a training step adds as a binary tree, a power of two."},
     {"--dtype", "f32|bf16|f16", "Type that the model computes in; default bf16."},
-    {"--device", "cpu|opencl[:N]|cuda[:N]", "Where step, infer and compile compute; default cpu."},
+    {"--device", "cpu[:N]|opencl[:N]|cuda[:N]",
+     "Where step, infer and compile compute; default cpu."},
     {"--threads", "N", "Number of compute threads; default one per processor."},
     {"--pin", NULL, "Binds each of these threads to a processor of its own."},
     {0}};

@@ -20,7 +20,7 @@
   }
 #define MR_MODEL_RUN_FLAGS                                                                       \
   {"--batch", "N", "Records in a batch; default 128."},                                          \
-      {"--device", "cpu|opencl[:N]|cuda[:N]",                                                    \
+      {"--device", "cpu[:N]|opencl[:N]|cuda[:N]",                                                \
        "Where the function computes; default cpu.  cuda:described=NAME plans for a GPU that is " \
        "not here (docs/devices.md)."},                                                           \
       {"--remat", "W", "What the backward pass of a block recomputes: none, dots or full."},     \

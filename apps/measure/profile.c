@@ -25,7 +25,7 @@ enum { WARM_UP = 2, STEPS_MAX = 1000 };
 
 static const mr_flag_t profile_flags[] = {
     {"--steps", "N", "Measured steps, after 2 unmeasured ones; default 5."},
-    {"--device", "cpu|opencl[:N]|cuda[:N]",
+    {"--device", "cpu[:N]|opencl[:N]|cuda[:N]",
      "Where the step runs; default as the graph says, or cpu."},
     {"--trace", "FILE", "Also writes every kernel call as a Chrome trace (Perfetto opens it)."},
     {"--flame", "FILE", "Also writes a flame graph by scope as SVG."},

@@ -30,7 +30,7 @@ static const mr_flag_t eval_flags[] = {
     {"--amp-rule", "RULES", "Exceptions to it, as train-step's amp-rule=."},
     {"--param-dtype", "f32|bf16|f16", "Type of the parameters that the model reads."},
     {"--threads", "N", "Number of compute threads; default one per processor."},
-    {"--device", "cpu|opencl[:N]|cuda[:N]", "Where the model computes; default cpu."},
+    {"--device", "cpu[:N]|opencl[:N]|cuda[:N]", "Where the model computes; default cpu."},
     {"--pin", NULL, "Binds each of these threads to a processor of its own."},
     {"--jsonl", "FILE", "Also writes the result as JSON."},
     {0}};

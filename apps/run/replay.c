@@ -18,7 +18,7 @@
 static const mr_flag_t replay_flags[] = {
     {"--trace", NULL, "Also lists every equation up to the first that is not finite."},
     {"--threads", "N", "Number of compute threads; default as the run had.  Changes no bit."},
-    {"--device", "cpu|opencl[:N]|cuda[:N]", "Where the step is repeated; default cpu."},
+    {"--device", "cpu[:N]|opencl[:N]|cuda[:N]", "Where the step is repeated; default cpu."},
     {0}};
 
 static uint32_t bits_of(float v) {
