@@ -78,7 +78,17 @@ static bool is_series(const char *name) {
   return is_in(of_prometheus, name);
 }
 
+/* Prometheus calls a counter NAME_total: so a metric "x_total" would be the counter of another,
+   "x". */
+static const char total_end[] = "_total";
+
+static bool ends_in_total(const char *name) {
+  size_t n = strlen(name), end = sizeof total_end - 1;
+  return n > end && !strcmp(name + n - end, total_end);
+}
+
 static bool is_reserved(const char *name, mr_metric_role_t role) {
+  if (ends_in_total(name)) return true;
   if (role == MR_METRIC_STAGE) return is_in(of_stages, name);
   if (!strcmp(name, MR_METRIC_OWN(ACCURACY)->name)) return role != MR_METRIC_JUDGED;
   return mr_metric_own(name) || is_in(of_report, name) || is_series(name) ||
@@ -97,6 +107,7 @@ static void reserved_text(mr_metric_role_t role, char *text, size_t n) {
   if (role == MR_METRIC_STAGE) {
     for (int i = 0; of_stages[i] && at < n; i++)
       at += (size_t)snprintf(text + at, n - at, "%s%s", i ? ", " : "", of_stages[i]);
+    if (at < n) snprintf(text + at, n - at, " and *%s", total_end);
     return;
   }
   for (int i = 0; of_report[i] && at < n; i++)
@@ -104,7 +115,8 @@ static void reserved_text(mr_metric_role_t role, char *text, size_t n) {
   for (int i = 0; i < MR_METRICS_N && at < n; i++)
     if (&mr_metric_table[i] != MR_METRIC_OWN(ACCURACY))
       at += (size_t)snprintf(text + at, n - at, ", %s", mr_metric_table[i].name);
-  if (at < n) snprintf(text + at, n - at, ", stage_* and the names of Prometheus' series");
+  if (at < n)
+    snprintf(text + at, n - at, ", stage_*, *%s and the names of Prometheus' series", total_end);
 }
 
 static bool has_form(const char *name) {
@@ -125,6 +137,7 @@ static void nearest_name(const char *name, mr_metric_role_t role, char *text, si
     text[at++] = to;
   }
   text[at] = 0;
+  while (ends_in_total(text)) text[at -= sizeof total_end - 1] = 0;
   while (at && text[at - 1] == '_') text[--at] = 0;
   if (!at) snprintf(text, n, "metric");
   if (!is_reserved(text, role)) return;

@@ -189,6 +189,23 @@ static void a_list_with_a_reserved_name_is_refused_when_the_graph_is_settled(voi
                          "\"model_epoch\" is allowed"));
 }
 
+/* "reads", a total, is millrace_reads_total for Prometheus. */
+static void a_name_that_is_anothers_counter_is_refused(void **state) {
+  static const char *const name[] = {"reads_total", "reads_total_total"};
+  static mr_metric_def_t counter = {.name = "reads", .total = true, .role = MR_METRIC_MACHINE};
+  static mr_metric_def_t other = {.role = MR_METRIC_STEP};
+  static const mr_metric_def_t *const two[] = {&counter, &other};
+  static const mr_metric_list_t list = {.n = 2, .def = two};
+  mr_diag_t diag;
+  talk_metrics = &list, talk_before = NULL;
+  for (int i = 0; i < 2; i++) {
+    other.name = name[i];
+    assert_int_equal(run("talk ! null", &diag), MR_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, "which is reserved; \"reads\" is allowed"));
+    assert_non_null(strstr(diag.text, "*_total"));
+  }
+}
+
 static void a_list_with_a_name_twice_or_a_role_of_another_place_is_refused(void **state) {
   static mr_metric_def_t a = {.name = "score"}, b = {.name = "bias"};
   static const mr_metric_def_t *const two[] = {&a, &b}, *const hole[] = {&a, NULL},
@@ -242,7 +259,8 @@ static void stages_report_numbers_of_their_own_under_one_name_too(void **state) 
 }
 
 static void a_stage_that_declares_a_reserved_name_or_one_twice_is_refused(void **state) {
-  static const char *const bad[] = {"busy", "queue", "items", "committed", "a,b", "Kept", ""};
+  static const char *const bad[] = {"busy", "queue", "items",      "committed",
+                                    "a,b",  "Kept",  "read_total", ""};
   mr_metric_def_t metrics[3] = {{.role = MR_METRIC_STAGE}, {0}};
   mr_stage_def_t def = reporting_def;
   mr_diag_t diag;
@@ -319,7 +337,9 @@ static void a_copy_has_parts_of_its_own_and_an_empty_report_none(void **state) {
 }
 
 int main(void) {
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f)                                                 \
+  cmocka_unit_test(a_name_that_is_anothers_counter_is_refused), \
+      cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
       CASE(two_hundred_metrics_of_long_names_are_in_every_file),
       CASE(numbers_that_are_not_finite_keep_the_files_readable),
