@@ -79,7 +79,7 @@ static void find_keepers(planner_t *s, const mr_call_t *call, int *newest, int *
   }
 }
 
-static void place_kept(planner_t *s, int i, const mr_call_t *call) {
+static void place_kept_operand(planner_t *s, int i, const mr_call_t *call) {
   int k = s->keeper[i];
   if (k < 0 || s->reader[k] == k) return;
   s->p->of_kept[i] =
@@ -177,7 +177,7 @@ static void place_eqn(planner_t *s, int i, const mr_call_t *call) {
   if (call->scratch_bytes)
     s->p->of_scratch[i] =
         add_block(s, (mr_block_t){.bytes = call->scratch_bytes, .first = i, .last = i});
-  place_kept(s, i, call);
+  place_kept_operand(s, i, call);
 }
 
 /* ---- offsets: the largest block first, each at the lowest offset free during its lifetime ---- */

@@ -150,12 +150,12 @@ static dnnl_status_t make_part(mr_matmul_t *p, int part) {
 }
 
 /* A part's panels are packed over those of the part before: only a sum of one part leaves all. */
-static bool leaves_packed(const mr_matmul_t *p) {
+static bool packs_whole_operand(const mr_matmul_t *p) {
   return !p->other && p->pack[0].run && p->k.count == 1;
 }
 
 static void note_form(mr_matmul_t *p) {
-  if (!leaves_packed(p)) return;
+  if (!packs_whole_operand(p)) return;
   memcpy(&p->form.from, &p->pack[0].from, sizeof p->form.from);
   memcpy(&p->form.to, &p->pack[0].to, sizeof p->form.to);
 }
@@ -363,18 +363,18 @@ void mr_matmul_run(mr_matmul_t *p, const void *a, const void *b, const void *bia
   matmul_run_on(p, a, b, bias, out, NULL);
 }
 
-/* Whether packing succeeded stands behind what is packed. */
+/* Whether packing succeeded is written after what is packed. */
 enum { VERDICT = 64 };
 
 mr_matmul_kept_t mr_matmul_kept(const mr_matmul_t *p) {
-  if (!leaves_packed(p)) return (mr_matmul_kept_t){0};
+  if (!packs_whole_operand(p)) return (mr_matmul_kept_t){0};
   return (mr_matmul_kept_t){p->packed_bytes + VERDICT, &p->form, sizeof p->form};
 }
 
 void mr_matmul_run_kept(mr_matmul_t *p, const void *a, const void *b, const void *bias, void *out,
                         void *kept, bool make) {
   char *packed = kept, *verdict = packed + p->packed_bytes;
-  assert(leaves_packed(p));
+  assert(packs_whole_operand(p));
   if (make) *verdict = mr__pack_run(&p->pack[0], b, packed) == dnnl_success;
   matmul_run_on(p, a, b, bias, out, *verdict ? packed : NULL);
 }
