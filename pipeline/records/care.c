@@ -12,10 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/ledger.h"
 #include "base/xio.h"
 #include "pipeline/stage_source.h"
-
-enum { QUARANTINE_MAX = 1 << 24 };
 
 mr_care_t *mr__care_of(const mr_stage_t *s) {
   const mr_source_def_t *source = s->def->source;
@@ -51,31 +50,41 @@ mr_err_t mr__care_plan(mr_stage_t *s) {
 
 /* ---- the list of bad records ---- */
 
-static int by_index(const void *a, const void *b) {
-  int64_t x = ((const bad_t *)a)->index, y = ((const bad_t *)b)->index;
-  return (x > y) - (x < y);
+/* The slot of a record in a table of cap slots, a power of two with a free one: its own, or the
+   free one where it belongs. */
+static bad_t *bad_slot(bad_t *table, int64_t cap, int64_t index) {
+  uint64_t at = mr_hash_mix(0, (uint64_t)index);
+  while (table[at & (uint64_t)(cap - 1)].index >= 0 &&
+         table[at & (uint64_t)(cap - 1)].index != index)
+    at++;
+  return &table[at & (uint64_t)(cap - 1)];
 }
 
 const bad_t *mr__care_bad(const struct mr__care *t, int64_t index) {
-  bad_t key = {.index = index};
-  int64_t n = mr__care_n_bad(t);
-  return n ? bsearch(&key, t->bad, (size_t)n, sizeof key, by_index) : NULL;
+  const bad_t *row = t->cap ? bad_slot(t->bad, t->cap, index) : NULL;
+  return row && row->index >= 0 ? row : NULL;
+}
+
+/* Moves the rows to a table of twice the slots. */
+static bool bad_grow(struct mr__care *t) {
+  int64_t cap = t->cap ? 2 * t->cap : 32;
+  bad_t *more = malloc((size_t)cap * sizeof *more);
+  if (!more) return false;
+  for (int64_t i = 0; i < cap; i++) more[i].index = -1;
+  for (int64_t i = 0; i < t->cap; i++)
+    if (t->bad[i].index >= 0) *bad_slot(more, cap, t->bad[i].index) = t->bad[i];
+  free(t->bad);
+  t->bad = more, t->cap = cap;
+  return true;
 }
 
 mr_err_t mr__care_add(mr_stage_t *s, struct mr__care *t, bad_t row) {
-  int64_t at = mr__care_n_bad(t);
-  bad_t *known = (bad_t *)mr__care_bad(t, row.index);
-  assert(at <= t->cap);
-  if (known) return *known = row, MR_OK;
-  if (at == t->cap) {
-    int64_t cap = t->cap ? 2 * t->cap : 16;
-    void *more = realloc(t->bad, (size_t)cap * sizeof *t->bad);
-    if (!more) return mr_stage_no_memory(s, "a list of bad records");
-    t->bad = more, t->cap = cap;
-  }
-  for (; at > 0 && t->bad[at - 1].index > row.index; at--) t->bad[at] = t->bad[at - 1];
-  t->bad[at] = row;
-  atomic_fetch_add_explicit(&t->n_bad, 1, memory_order_relaxed);
+  assert(row.index >= 0);
+  if (2 * (mr__care_n_bad(t) + 1) > t->cap && !bad_grow(t))
+    return mr_stage_no_memory(s, "a list of bad records");
+  bad_t *slot = bad_slot(t->bad, t->cap, row.index);
+  if (slot->index < 0) atomic_fetch_add_explicit(&t->n_bad, 1, memory_order_relaxed);
+  *slot = row;
   return MR_OK;
 }
 
@@ -147,21 +156,29 @@ static mr_err_t remember_line(mr_stage_t *s, struct mr__care *t, const char *lin
   return e;
 }
 
+/* Reads the file line by line, whatever its length; a last line that a kill has cut does not
+   count. */
+static mr_err_t remember_quarantine(mr_stage_t *s, struct mr__care *t, const char *path) {
+  FILE *f = mr_open_regular(path);
+  char *line = NULL;
+  size_t room = 0;
+  mr_err_t e = MR_OK;
+  if (!f && errno == ENOENT) return MR_OK;
+  if (!f)
+    return mr_stage_fail(s, MR_ERR_IO, "quarantine=%s: cannot be read: %s", path,
+                         mr_open_reason(errno));
+  for (ssize_t n; e >= 0 && (n = mr_read_line(f, MR_LINE_MOST, &line, &room)) >= 0;)
+    if (n && line[n - 1] == '\n') e = remember_line(s, t, line, (size_t)n - 1);
+  if (e >= 0 && !feof(f))
+    e = mr_stage_fail(s, MR_ERR_IO, "quarantine=%s: cannot be read: %s", path, strerror(errno));
+  free(line);
+  fclose(f);
+  return e;
+}
+
 static mr_err_t open_quarantine(mr_stage_t *s, struct mr__care *t) {
   const char *path = mr__care_of(s)->file;
-  mr_diag_t why = {0};
-  void *text = NULL;
-  size_t n = 0;
-  if (access(path, F_OK) == 0 && mr_read_file(path, QUARANTINE_MAX, &text, &n, &why) < 0)
-    return mr_stage_relay(s, why.code, &why);
-  mr_err_t e = MR_OK;
-  for (char *at = text, *end; e >= 0 && at && (end = memchr(at, '\n', n)); at = end + 1) {
-    size_t len = (size_t)(end - at);
-    e = remember_line(s, t, at, len);
-    n -= len + 1;
-  }
-  free(text);
-  if (e < 0) return e;
+  MR_TRY(remember_quarantine(s, t, path));
   t->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   return t->fd >= 0 ? MR_OK
                     : mr_stage_fail(s, MR_ERR_IO, "quarantine=%s: cannot be written: %s", path,

@@ -62,13 +62,13 @@ struct mr__care {
      them. */
   mr_value_t value[MR_FIELDS_MAX];
   void *room;
-  /* Relaxed: independent counts.  n_bad is also the length of `bad` and changes under the lock;
+  /* Relaxed: independent counts.  n_bad is also the rows in `bad` and changes under the lock;
      put_others reads it without.  If it misses a record that turns bad meanwhile, the fetch finds
      that record bad again. */
   _Atomic int64_t n_skipped, n_replaced, n_bad;
   pthread_mutex_t lock; /* guards the members below */
-  bad_t *bad;           /* [n_bad] sorted by index */
-  int64_t cap;
+  bad_t *bad;           /* [cap] a hash table, at most half full; index -1: a free slot */
+  int64_t cap;          /* a power of two; 0: no table */
 };
 
 /* Bad records known so far.  Any thread. */

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <stdbool.h>
+#include <sys/stat.h>
 
 #include "base/dataset.h"
 #include "base/npy.h"
@@ -181,6 +182,31 @@ static void the_quarantine_file_names_file_offset_and_reason(void **state) {
   snprintf(more, sizeof more, "on-bad=quarantine:2 quarantine=%s", quarantine);
   refused(more, 1, "more than 2 bad records (on-bad): ");
   refused("on-bad=quarantine:9 quarantine=/none/there", 1, "quarantine=/none/there: cannot");
+}
+
+/* 20 MB of lines of another stage stand before those of this one. */
+static void a_quarantine_file_of_any_length_is_read(void **state) {
+  enum { OTHERS = 200000 };
+  char more[160], again[17];
+  write_files();
+  spoil_label(2, 5), spoil_label(0, 7);
+  FILE *f = fopen(quarantine, "w");
+  assert_non_null(f);
+  for (int i = 0; i < OTHERS; i++)
+    fprintf(
+        f,
+        "{\"source\":\"elsewhere\",\"index\":%d,\"id\":%d,\"reason\":\"a label out of its range\","
+        "\"replacement\":0}\n",
+        i, i);
+  assert_int_equal(fclose(f), 0);
+  snprintf(more, sizeof more, "on-bad=quarantine:2 quarantine=%s", quarantine);
+  strcpy(again, ledger_of(more, ""));
+  struct stat st;
+  assert_int_equal(stat(quarantine, &st), 0);
+  assert_true(st.st_size > 1 << 24);
+  assert_string_equal(ledger_of(more, ""), again); /* with what the file remembers */
+  assert_non_null(strstr(p.out, "2 bad records"));
+  unlink(quarantine);
 }
 
 static void when_everything_is_bad_the_run_fails(void **state) {
@@ -367,6 +393,7 @@ int main(void) {
       cmocka_unit_test(good_files_give_the_same_order_under_any_policy),
       cmocka_unit_test(lines_of_another_data_set_are_passed_over),
       cmocka_unit_test(the_quarantine_file_names_file_offset_and_reason),
+      cmocka_unit_test(a_quarantine_file_of_any_length_is_read),
       cmocka_unit_test(when_everything_is_bad_the_run_fails),
       cmocka_unit_test(skipped_records_keep_their_place_and_move_nothing),
       cmocka_unit_test(a_skipped_record_need_not_be_readable),
