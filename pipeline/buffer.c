@@ -13,14 +13,16 @@
 
 /* The free list is a stack of indices.  Its head carries a tag that grows with every change, so an
    unchanged head means an unchanged stack (no ABA within 2^32 changes between two instructions).
-   Last in, first out: buffers never needed are never touched. */
+   Last in, first out, and a buffer is formatted when it is first taken: of those that are never
+   needed nothing is ever touched, and a pool costs what it is used for. */
 #define NONE UINT32_MAX
 
 struct mr_pool {
   _Alignas(64) _Atomic uint64_t head; /* tag << 32 | index, NONE when empty */
   _Alignas(64) mr_buf_t *buf;         /* [n] */
-  _Atomic uint32_t *next;             /* [n] below in the stack; relaxed, ordered by head */
+  _Atomic uint32_t *next; /* [n] below in the stack (pool_below); relaxed, ordered by head */
   uint32_t n;
+  mr__slot_t slot;
   void *map;
   size_t map_bytes;
   int fd;                    /* of shared memory; -1: private */
@@ -124,10 +126,16 @@ void mr_buf_append(const mr_spec_t *spec, const mr_buf_t *from, int at, int n, m
 
 /* ---- the pool ---- */
 
-static void format_buf(mr_pool_t *p, uint32_t i, const mr__slot_t *t) {
-  p->buf[i] = (mr_buf_t){.pool = p};
-  mr__slot_set(&p->buf[i], t, (char *)p->map + t->bytes * i);
-  atomic_init(&p->next[i], i + 1 < p->n ? i + 1 : NONE);
+/* The buffer under buffer i in the stack.  next is relative to i + 1, so that zeros are a stack of
+   all buffers in their order. */
+static uint32_t pool_below(const mr_pool_t *p, uint32_t i) {
+  uint32_t below = atomic_load_explicit(&p->next[i], memory_order_relaxed) + i + 1;
+  return below < p->n ? below : NONE;
+}
+
+static void format_buf(mr_pool_t *p, mr_buf_t *b) {
+  *b = (mr_buf_t){.pool = p};
+  mr__slot_set(b, &p->slot, (char *)p->map + p->slot.bytes * (size_t)(b - p->buf));
 }
 
 /* The seal against shrinking keeps a peer that maps the memory from faulting on it. */
@@ -162,7 +170,7 @@ static mr_pool_t *buffer_create(const mr_spec_t *spec, size_t n, bool shared) {
   p->next = calloc(n ? n : 1, sizeof *p->next);
   p->map = map_memory(p, shared);
   if (!p->buf || !p->next || !p->map) return mr_pool_destroy(p), NULL;
-  for (uint32_t i = 0; i < p->n; i++) format_buf(p, i, &t);
+  p->slot = t;
   p->fini = spec->fini;
   atomic_init(&p->head, n ? 0 : (uint64_t)NONE);
   return p;
@@ -175,7 +183,8 @@ mr_pool_t *mr_pool_create_shared(const mr_spec_t *spec, size_t n) {
 
 void mr_pool_destroy(mr_pool_t *p) {
   if (!p) return;
-  for (uint32_t i = 0; p->fini && i < p->n; i++) p->fini(p->buf[i].data);
+  for (uint32_t i = 0; p->fini && p->buf && i < p->n; i++)
+    if (p->buf[i].pool) p->fini(p->buf[i].data);
   if (p->map) munmap(p->map, p->map_bytes);
   if (p->fd >= 0) close(p->fd);
   if (p->hooks.destroyed) p->hooks.destroyed(p->hooks.arg);
@@ -190,7 +199,7 @@ static uint32_t pool_pop(mr_pool_t *p) {
   do {
     uint32_t i = (uint32_t)head;
     if (i == NONE) return NONE;
-    want = ((head >> 32) + 1) << 32 | atomic_load_explicit(&p->next[i], memory_order_relaxed);
+    want = ((head >> 32) + 1) << 32 | pool_below(p, i);
   } while (!atomic_compare_exchange_weak_explicit(&p->head, &head, want, memory_order_acq_rel,
                                                   memory_order_acquire));
   return (uint32_t)head;
@@ -206,6 +215,7 @@ mr_buf_t *mr_pool_get(mr_pool_t *p) {
   if (i == NONE) return NULL;
   mr_buf_t *b = &p->buf[i];
   assert(i < p->n && !refs_of(b)); /* a free buffer has no owner */
+  if (!b->pool) format_buf(p, b);
   b->size = 0, b->seq = 0, b->epoch = 0, b->position = 0, b->n = 0, b->flags = 0;
   b->first = 0;
   atomic_store_explicit(&b->refs, 1, memory_order_relaxed); /* the ring publishes it */
@@ -218,7 +228,7 @@ static void pool_put(mr_pool_t *p, uint32_t i) {
   /* relaxed: only the index is used, and the swap fails if it is outdated. */
   uint64_t head = atomic_load_explicit(&p->head, memory_order_relaxed), want;
   do {
-    atomic_store_explicit(&p->next[i], (uint32_t)head, memory_order_relaxed);
+    atomic_store_explicit(&p->next[i], (uint32_t)head - i - 1, memory_order_relaxed);
     want = ((head >> 32) + 1) << 32 | i;
   } while (!atomic_compare_exchange_weak_explicit(&p->head, &head, want, memory_order_seq_cst,
                                                   memory_order_relaxed));
@@ -263,8 +273,7 @@ uint64_t mr__pool_news(const mr_pool_t *p) {
    next is relaxed because the head's load orders it. */
 bool mr__pool_whole(const mr_pool_t *p) {
   uint32_t n = 0;
-  for (uint32_t i = (uint32_t)mr__pool_news(p); i != NONE && n < p->n; n++)
-    i = atomic_load_explicit(&p->next[i], memory_order_relaxed);
+  for (uint32_t i = (uint32_t)mr__pool_news(p); i != NONE && n < p->n; n++) i = pool_below(p, i);
   return n == p->n;
 }
 

@@ -108,41 +108,6 @@ int mr__process_find(const mr_graph_t *g, const char *name) {
   return -1;
 }
 
-/* Of the names of stages, and of the inputs that a graph names. */
-static const char name_characters[] =
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
-
-mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_diag_t *diag) {
-  char at[32];
-  mr__pos_text(node->pos, at, sizeof at);
-  if (!*name || name[strspn(name, name_characters)])
-    return mr_fail(diag, MR_ERR_USAGE, "%s%s: name = \"%.60s\": want letters, digits, - and _", at,
-                   node->def->name, name);
-  if (graph_has_name(g, name))
-    return mr_fail(diag, MR_ERR_USAGE, "%s%s: the name \"%.60s\" is taken", at, node->def->name,
-                   name);
-  node->name = mr__graph_text(g, name, strlen(name));
-  if (!node->name) return mr_no_memory(diag, "a graph");
-  node->worker->name = node->name;
-  return MR_OK;
-}
-
-/* Names a node after its def, or after the alias by which the text calls it, with a number from the
-   second on. */
-static mr_err_t name_after_def(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag) {
-  const char *base = node->alias ? node->alias : node->def->name;
-  char name[128];
-  snprintf(name, sizeof name, "%s", base);
-  for (int k = 2; graph_has_name(g, name); k++) snprintf(name, sizeof name, "%s%d", base, k);
-  return mr__graph_rename(g, node, name, diag);
-}
-
-mr_err_t mr__graph_name_all(mr_graph_t *g, mr_diag_t *diag) {
-  for (int i = 0; i < g->n_nodes; i++)
-    if (!*g->node[i]->name) MR_TRY(name_after_def(g, g->node[i], diag));
-  return MR_OK;
-}
-
 static mr_err_t fail_if_settled(const mr_graph_t *g, mr_diag_t *diag) {
   return g->settled ? mr_fail(diag, MR_ERR_USAGE, "the graph is settled: it cannot change") : MR_OK;
 }
@@ -169,7 +134,7 @@ mr_err_t mr_graph_add_def(mr_graph_t *g, const mr_stage_def_t *d, const char *na
   if (i < 0) return mr_no_memory(diag, "a graph");
   mr__node_t *node = g->node[i];
   node->named = name != NULL;
-  MR_TRY(name ? mr__graph_rename(g, node, name, diag) : name_after_def(g, node, diag));
+  MR_TRY(name ? mr__graph_rename(g, node, name, diag) : mr__graph_name(g, node, diag));
   if (given) *given = node->name;
   return MR_OK;
 }
@@ -314,7 +279,7 @@ static mr_err_t check_family_name(const char *name, const char *stage, mr__pos_t
   const char *own = name + strcspn(name, ".") + 1;
   size_t n = strlen(name);
   char at[32], shown[96];
-  if (own[strspn(own, name_characters)] == 0 && n <= MR_IN_NAME_MAX) return MR_OK;
+  if (own[strspn(own, mr__name_characters)] == 0 && n <= MR_IN_NAME_MAX) return MR_OK;
   mr__pos_text(pos, at, sizeof at);
   mr_printable_cell(name, 64, shown, sizeof shown);
   if (n > MR_IN_NAME_MAX)
@@ -354,9 +319,32 @@ const char *mr__edge_in_name(const mr_graph_t *g, const mr__edge_t *e) {
   return e->in_name ? e->in_name : g->node[e->to]->def->in[e->in].name;
 }
 
+/* Puts an edge behind those that lead to the same node. */
+static void list_edge(mr_graph_t *g, int edge) {
+  int *last = &g->node[g->edge[edge].to]->first_in;
+  while (*last) last = &g->edge[*last - 1].next_in;
+  *last = edge + 1;
+  g->edge[edge].next_in = 0;
+}
+
+void mr__graph_list_edges(mr_graph_t *g) {
+  for (int i = 0; i < g->n_nodes; i++) g->node[i]->first_in = 0;
+  for (int i = 0; i < g->n_edges; i++) list_edge(g, i);
+}
+
+void mr__graph_redirect(mr_graph_t *g, int edge, int to) {
+  mr__edge_t *e = &g->edge[edge];
+  int *at = &g->node[e->to]->first_in;
+  while (*at != edge + 1) at = &g->edge[*at - 1].next_in;
+  *at = e->next_in;
+  e->to = to, e->in = 0, e->in_name = NULL;
+  list_edge(g, edge);
+}
+
 mr_err_t mr__graph_new_edge(mr_graph_t *g, mr__edge_t e, mr_diag_t *diag) {
   if (!graph_grow(&g->edge, g->n_edges, sizeof *g->edge)) return mr_no_memory(diag, "a graph");
   g->edge[g->n_edges++] = e;
+  list_edge(g, g->n_edges - 1);
   return MR_OK;
 }
 
@@ -382,9 +370,9 @@ mr_err_t mr_graph_insert(mr_graph_t *g, const char *def, const char *stage, int 
   MR_TRY(mr_graph_add(g, def, NULL, given, diag));
   int i = mr__graph_find(g, *given);
   g->node[i]->process = g->node[to]->process;
-  g->edge[at].to = i, g->edge[at].in = 0;
-  mr__edge_t e = {i, 0, to, in_port, g->edge[at].pos, NULL, g->edge[at].in_name};
-  g->edge[at].in_name = NULL;
+  mr__edge_t e = {
+      .from = i, .to = to, .in = in_port, .pos = g->edge[at].pos, .in_name = g->edge[at].in_name};
+  mr__graph_redirect(g, at, i);
   return mr__graph_new_edge(g, e, diag);
 }
 
@@ -419,14 +407,15 @@ mr_err_t mr_graph_swap(mr_graph_t *g, const char *from, const char *to, mr_diag_
     node->n_set = kept;
     if (node->named) continue;
     node->name = "", node->alias = NULL;
-    MR_TRY(name_after_def(g, node, diag));
+    mr__names_forget(g); /* its former name is free */
+    MR_TRY(mr__graph_name(g, node, diag));
   }
   return MR_OK;
 }
 
 const mr__edge_t *mr__edge_into(const mr_graph_t *g, int node, int port) {
-  for (int i = 0; i < g->n_edges; i++)
-    if (g->edge[i].to == node && g->edge[i].in == port) return &g->edge[i];
+  for (int i = g->node[node]->first_in; i; i = g->edge[i - 1].next_in)
+    if (g->edge[i - 1].in == port) return &g->edge[i - 1];
   return NULL;
 }
 
@@ -446,4 +435,30 @@ mr_stage_t *mr_graph_stage_with(const mr_graph_t *g, mr_role_t role, int k) {
   for (int i = 0; i < g->n_nodes; i++)
     if (g->node[i]->def->role == role && k-- == 0) return g->node[i]->worker;
   return NULL;
+}
+
+mr_err_t mr__edges_behind(const mr_graph_t *g, int node, mr__behind_t **list, int *n) {
+  size_t nodes = (size_t)g->n_nodes, edges = (size_t)g->n_edges;
+  int *next = malloc((edges + 1) * sizeof *next), *first = malloc((nodes + 1) * sizeof *first);
+  bool *seen = calloc(nodes + 1, sizeof *seen);
+  mr__behind_t *out = malloc((edges + 1) * sizeof *out);
+  *n = 0, *list = NULL;
+  bool there = next && first && seen && out;
+  for (size_t i = 0; there && i < nodes; i++) first[i] = -1;
+  for (int i = g->n_edges - 1; there && i >= 0; i--)
+    next[i] = first[g->edge[i].from], first[g->edge[i].from] = i;
+  /* The list is also what is left to do: each stage comes in with the first edge that leads to
+     it. */
+  for (int at = -1; there && at < *n; at++) {
+    int from = at < 0 ? node : g->edge[out[at].edge].to;
+    for (int i = at < 0 || out[at].first ? first[from] : -1; i >= 0; i = next[i]) {
+      bool *known = &seen[g->edge[i].to];
+      out[(*n)++] = (mr__behind_t){i, !*known};
+      *known = true;
+    }
+  }
+  free(next), free(first), free(seen);
+  if (!there) return free(out), MR_ERR_NOMEM;
+  *list = out;
+  return MR_OK;
 }

@@ -60,6 +60,7 @@ typedef struct mr__node {
   mr_stage_t *worker;        /* [MR_MAX_WORKERS] */
   mr_atomic_i64_t *reported; /* mr_stage_t.reported; relaxed: each is a number of its own */
   int n_workers;             /* threads; 0: a record stage */
+  int first_in;              /* the first edge that leads here, plus 1; 0: none */
   int process;               /* its block, from 1; 0: none */
   const char *alias;         /* of the stage, if the text calls it so; NULL: def->name */
   const char *next; /* the stage that follows it without "!", and so begins another chain; NULL:
@@ -80,6 +81,7 @@ typedef struct mr__edge {
   mr__pos_t pos;
   mr_ring_t **ring;    /* [workers of from][workers of to] */
   const char *in_name; /* of an input of a family, "valid.dogs"; NULL: the definition's */
+  int next_in;         /* the next edge into the same node, plus 1; 0: none */
 } mr__edge_t;
 
 /* The number before which an edge's buffers are committed: `here` by the stage it leads to,
@@ -119,10 +121,12 @@ struct mr_graph {
   int n_edges;
   mr__var_t *var;
   int n_vars;
-  int timeline_events; /* of each worker; 0: off */
-  int depth;           /* 0: by buffer size */
-  int pool_most;       /* 0: as many as the rings hold */
-  int *order;          /* [n_nodes] topological, sources first; NULL until settled */
+  int timeline_events;       /* of each worker; 0: off */
+  int depth;                 /* 0: by buffer size */
+  int pool_most;             /* 0: as many as the rings hold */
+  struct mr__taken *taken;   /* [cap_taken] the names in use (name.c); NULL: not known now */
+  size_t n_taken, cap_taken; /* cap_taken: a power of two */
+  int *order;                /* [n_nodes] topological, sources first; NULL until settled */
   bool settled, started, joined;
   int64_t start_ns, start_cpu_ns; /* when its threads started; processor time of the process at that
                                      moment */
@@ -159,11 +163,22 @@ int mr__graph_new_node(mr_graph_t *g, const mr_stage_def_t *def, mr__pos_t pos);
 /* Runs forget of a stage whose plan has run, once; before its state is zeroed or freed. */
 void mr__node_forget(mr__node_t *node);
 mr_err_t mr__graph_new_edge(mr_graph_t *g, mr__edge_t e, mr_diag_t *diag);
+/* Lets an edge lead to input 0 of node `to`, under the input's own name. */
+void mr__graph_redirect(mr_graph_t *g, int edge, int to);
+void mr__graph_list_edges(mr_graph_t *g); /* after nodes or edges have got other numbers */
 mr_err_t mr__graph_put(mr_graph_t *g, mr__node_t *node, mr__setting_t set, mr_diag_t *diag);
 /* For a family: gives the node the definition that its settings choose, which then must know all of
    them.  Not resolved: does nothing if a variable decides.  MR_ERR_CONFIG names the setting. */
 mr_err_t mr__graph_choose(mr_graph_t *g, mr__node_t *node, bool resolved, mr_diag_t *diag);
+/* name.c: the characters of the names of stages, and of the inputs that a graph names. */
+extern const char mr__name_characters[];
+/* Names a node; MR_ERR_USAGE if another has the name or it has other characters. */
 mr_err_t mr__graph_rename(mr_graph_t *g, mr__node_t *node, const char *name, mr_diag_t *diag);
+/* Names a node after its def, or after the alias by which the text calls it, with a number from the
+   second on. */
+mr_err_t mr__graph_name(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag);
+mr_err_t mr__graph_name_all(mr_graph_t *g, mr_diag_t *diag); /* those without a name */
+void mr__names_forget(mr_graph_t *g);                        /* after a name has become free */
 int mr__process_find(const mr_graph_t *g, const char *name); /* index, or -1 */
 /* Records a plug-in of the text, and loads it. */
 mr_err_t mr__graph_plugin(mr_graph_t *g, const char *file, mr_diag_t *diag);
@@ -178,7 +193,6 @@ void mr__graph_drop(mr_graph_t *g, int *kept);
 /* For a settled graph: MR_ERR_CONFIG if a stage is to resume from a state with more numbers than
    its stream has.  A state with fewer comes from an earlier version. */
 mr_err_t mr__resume_check(const mr_graph_t *g, mr_diag_t *diag);
-mr_err_t mr__graph_name_all(mr_graph_t *g, mr_diag_t *diag);
 /* Index of a port by name (NULL: the first), or -1 with a sentence that begins with pos and
    stage. */
 int mr__graph_port(const mr_stage_def_t *def, bool out, const char *name, const char *stage,
@@ -235,14 +249,24 @@ mr_halt_t mr__graph_halt(const mr_graph_t *g);
 /* The edge into an input port, or NULL. */
 const mr__edge_t *mr__edge_into(const mr_graph_t *g, int node, int port);
 
+/* An edge downstream of a node. */
+typedef struct mr__behind {
+  int edge;
+  bool first; /* the first one in the list that leads to its stage */
+} mr__behind_t;
+/* Lists every edge downstream of a node, each once, in *list (heap, the caller frees it) and *n; in
+   a time proportional to the graph, without recursion.  MR_ERR_NOMEM, and *list is NULL. */
+mr_err_t mr__edges_behind(const mr_graph_t *g, int node, mr__behind_t **list, int *n);
+
 /* standstill.c: sizes of rings and pools, and the check that a graph with them cannot come to a
    standstill. */
 
 /* Buffers that each ring of an edge holds.  After the specs are settled. */
 size_t mr__edge_depth(const mr_graph_t *g, const mr__edge_t *e);
 
-/* The buffers of each of a stage's pools: as many as the rings allow in flight, or the most that
-   mr_graph_set_pool allows.  MR_ERR_NOMEM. */
+/* The buffers of each of a stage's pools: as many as the rings allow in flight, but along a long
+   chain of single workers a few for each stage; or the most that mr_graph_set_pool allows.
+   MR_ERR_NOMEM. */
 mr_err_t mr__pool_size(const mr_graph_t *g, int node, size_t *n);
 
 /* Refuses a settled graph whose stages could wait for each other for ever, with the reason. */

@@ -16,6 +16,7 @@ static void only_mark(const mr_graph_t *g, int node, int *kept) {
 /* Dropped nodes stay in memory, because specs may point into their state. */
 void mr__graph_drop(mr_graph_t *g, int *kept) {
   int n = 0, edges = 0;
+  mr__names_forget(g); /* those of dropped nodes are free */
   for (int i = 0; i < g->n_nodes; i++) {
     mr__node_t *node = g->node[i];
     if (!kept[i]) {
@@ -34,6 +35,7 @@ void mr__graph_drop(mr_graph_t *g, int *kept) {
     g->edge[edges++] = e;
   }
   g->n_edges = edges;
+  mr__graph_list_edges(g);
 }
 
 mr_err_t mr_graph_only(mr_graph_t *g, const char *stage, mr_diag_t *diag) {

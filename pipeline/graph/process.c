@@ -235,9 +235,10 @@ static mr_err_t cut_edge(mr_graph_t *g, int edge, cut_t *c, mr_diag_t *diag) {
   MR_TRY(process_set(g, in, "link", link, diag));
   MR_TRY(set_ends(g, c, out, in, diag));
   c->n_links++;
-  g->edge[edge].to = a, g->edge[edge].in = 0, g->edge[edge].in_name = NULL;
-  MR_TRY(mr__graph_new_edge(g, (mr__edge_t){a, 0, b, 0, e.pos, NULL, NULL}, diag));
-  return mr__graph_new_edge(g, (mr__edge_t){b, 0, e.to, e.in, e.pos, NULL, e.in_name}, diag);
+  mr__graph_redirect(g, edge, a);
+  MR_TRY(mr__graph_new_edge(g, (mr__edge_t){.from = a, .to = b, .pos = e.pos}, diag));
+  return mr__graph_new_edge(
+      g, (mr__edge_t){.from = b, .to = e.to, .in = e.in, .pos = e.pos, .in_name = e.in_name}, diag);
 }
 
 mr_err_t mr_graph_cut(mr_graph_t *g, const char *run, mr_diag_t *diag) {

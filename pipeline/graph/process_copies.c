@@ -168,12 +168,15 @@ static mr_err_t gather_edge(copies_t *c, int edge, mr_diag_t *diag) {
   MR_TRY(mr__graph_rename(c->g, node, name, diag));
   MR_TRY(
       mr__graph_put(c->g, node, (mr__setting_t){.name = "size", .text = size, .pos = e.pos}, diag));
-  c->g->edge[edge].to = i, c->g->edge[edge].in = 0;
+  mr__graph_redirect(c->g, edge, i);
   for (int k = 1; k < c->n; k++)
     MR_TRY(mr__graph_new_edge(
-        c->g, (mr__edge_t){*twin_of(c, k, e.from), e.out, i, k, e.pos, NULL, NULL}, diag));
-  c->g->edge[edge].in_name = NULL;
-  return mr__graph_new_edge(c->g, (mr__edge_t){i, 0, e.to, e.in, e.pos, NULL, e.in_name}, diag);
+        c->g,
+        (mr__edge_t){.from = *twin_of(c, k, e.from), .out = e.out, .to = i, .in = k, .pos = e.pos},
+        diag));
+  return mr__graph_new_edge(
+      c->g, (mr__edge_t){.from = i, .to = e.to, .in = e.in, .pos = e.pos, .in_name = e.in_name},
+      diag);
 }
 
 static mr_err_t write_out(copies_t *c, mr_diag_t *diag) {

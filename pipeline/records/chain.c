@@ -119,34 +119,44 @@ static int count_branches(const mr_graph_t *g, int node, int n) {
   return n;
 }
 
+/* Makes what a branch with known inputs needs; false without memory. */
+static bool fill_branch(mr_chain_t *c, mr__branch_t *b, mr__node_t *node) {
+  size_t own = chain_align64(b->s.scratch_bytes);
+  assert(b->n_in <= MR_MAX_PORTS && (b->kind == MR__SOURCE) == !b->n_in);
+  chain_plan_fields(b);
+  count_made(c, b);
+  if (b->kind == MR__SOURCE) b->worker = node->n_chains++;
+  if (b->kind == MR__SOURCE && !make_rooms(b)) return false;
+  if (own && !(b->s.scratch = aligned_alloc(64, own))) return false;
+  if (own) memset(b->s.scratch, 0, own);
+  return true;
+}
+
 /* Adds the branches of node and all before it; returns node's branch, or -1.  *depth: records that
-   it needs at once. */
+   it needs at once.  Chains are as long as their user likes, so a level takes a few hundred bytes
+   of stack: the branch is filled in its place, behind those before it. */
 static int chain_grow(mr_graph_t *g, mr_chain_t *c, const mr__edge_t *from, mr_diag_t *diag,
                       int *depth) {
   mr__node_t *node = g->node[from->from];
-  mr__branch_t b = {.s = *node->worker};
-  b.s.diag = diag, b.s.scratch = NULL, b.node = from->from;
-  b.kind = chain_kind_of(&b.s);
+  mr__kind_t kind = chain_kind_of(node->worker);
+  int in[MR_MAX_PORTS], n_in = 0;
   *depth = 1;
   for (int p = 0; p < mr_stage_def_n_in(node->def); p++) {
     const mr__edge_t *e = mr__edge_into(g, from->from, p);
     int below;
+    in[p] = 0;
     if (!e) continue;
-    if ((b.in[p] = chain_grow(g, c, e, diag, &below)) < 0) return -1;
-    if (b.kind == MR__JOIN) below += p;
+    if ((in[p] = chain_grow(g, c, e, diag, &below)) < 0) return -1;
+    if (kind == MR__JOIN) below += p;
     if (below > *depth) *depth = below;
-    b.n_in = p + 1;
+    n_in = p + 1;
   }
-  assert(*depth >= 1 && b.n_in <= MR_MAX_PORTS && (b.kind == MR__SOURCE) == !b.n_in);
-  chain_plan_fields(&b);
-  count_made(c, &b);
-  if (b.kind == MR__SOURCE) b.worker = node->n_chains++;
-  size_t own = chain_align64(b.s.scratch_bytes);
-  if ((b.kind == MR__SOURCE && !make_rooms(&b)) || (own && !(b.s.scratch = aligned_alloc(64, own))))
-    return free_branch(&b), -1;
-  if (own) memset(b.s.scratch, 0, own);
-  c->branch[c->n_branches] = b;
-  return c->n_branches++;
+  mr__branch_t *b = &c->branch[c->n_branches++]; /* zeros so far */
+  b->s = *node->worker;
+  b->s.diag = diag, b->s.scratch = NULL, b->node = from->from;
+  b->kind = kind, b->n_in = n_in;
+  for (int p = 0; p < n_in; p++) b->in[p] = in[p];
+  return fill_branch(c, b, node) ? c->n_branches - 1 : -1;
 }
 
 /* A hole requested as a record: zeros, no rows, and no class. */

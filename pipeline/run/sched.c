@@ -312,6 +312,7 @@ void mr_graph_destroy(mr_graph_t *g) {
     g->texts = next;
   }
   free(g->node), free(g->edge), free(g->var), free(g->order);
+  mr__names_forget(g);
   if (g->sample) g->free_sample(g->sample);
   pthread_mutex_destroy(&g->lock);
   pthread_mutex_destroy(&g->commit_lock);

@@ -29,71 +29,63 @@ static size_t held_by(const mr__node_t *node) {
   return (size_t)(node->worker->holds > 0 ? node->worker->holds : 1);
 }
 
-/* Buffers that may be in flight downstream of a stage: full rings, and for each worker the buffers
-   it holds and the one it is about to give; a whole burst for a worker that must never delay the
-   stage. */
-static size_t under_way(const mr_graph_t *g, int node, bool *seen) {
-  size_t n = 0;
-  for (int i = 0; i < g->n_edges; i++) {
-    const mr__edge_t *e = &g->edge[i];
-    if (e->from != node) continue;
-    size_t to = (size_t)g->node[e->to]->n_workers;
-    n += (size_t)g->node[node]->n_workers * to * mr__edge_depth(g, e);
-    if (port_into(g, e)->lossy) n += MR_BURST * to;
-    if (seen[e->to]) continue;
-    seen[e->to] = true;
-    n += (held_by(g->node[e->to]) + 1) * to + under_way(g, e->to, seen);
-  }
-  return n;
-}
+enum { SHARE = 2 * MR_BURST, SHARES_LEAST = 2560, SHARES_MOST = 16384 };
 
+/* What is downstream of a stage. */
 typedef struct behind {
-  size_t held;  /* buffers that stages may hold while they wait for one more */
-  bool several; /* a stage has several workers: the buffers of one can delay another */
-  bool watched; /* there is an observer, which must never delay the stage */
+  size_t ample;  /* buffers that may be in flight: full rings, and for each worker the buffers it
+                    holds and the one it is about to give; a whole burst for a worker that must never
+                    delay the stage */
+  size_t held;   /* buffers that stages may hold while they wait for one more */
+  size_t stages; /* with threads */
+  bool several;  /* a stage has several workers: the buffers of one can delay another */
+  bool watched;  /* there is an observer, which must never delay the stage */
 } behind_t;
 
-static void look_behind(const mr_graph_t *g, int node, bool *seen, behind_t *out) {
-  if (g->node[node]->n_workers > 1) out->several = true;
-  for (int i = 0; i < g->n_edges; i++) {
-    const mr__edge_t *e = &g->edge[i];
-    if (e->from != node) continue;
-    if (port_into(g, e)->lossy) out->watched = true;
-    if (seen[e->to]) continue;
-    seen[e->to] = true;
-    out->held += held_by(g->node[e->to]);
-    look_behind(g, e->to, seen, out);
+static mr_err_t find_behind(const mr_graph_t *g, int node, behind_t *b) {
+  mr__behind_t *list;
+  int n, own = g->node[node]->n_workers;
+  MR_TRY(mr__edges_behind(g, node, &list, &n));
+  *b = (behind_t){.ample = 2 * (size_t)own + 2, .several = own > 1};
+  for (int i = 0; i < n; i++) {
+    const mr__edge_t *e = &g->edge[list[i].edge];
+    size_t from = (size_t)g->node[e->from]->n_workers, to = (size_t)g->node[e->to]->n_workers;
+    b->ample += from * to * mr__edge_depth(g, e);
+    if (port_into(g, e)->lossy) b->ample += MR_BURST * to, b->watched = true;
+    if (!list[i].first) continue;
+    b->ample += (held_by(g->node[e->to]) + 1) * to;
+    b->held += held_by(g->node[e->to]), b->stages++;
+    b->several |= to > 1;
   }
-}
-
-static behind_t find_behind(const mr_graph_t *g, int node, bool *seen) {
-  behind_t out = {0};
-  memset(seen, 0, (size_t)g->n_nodes * sizeof *seen);
-  look_behind(g, node, seen, &out);
-  return out;
-}
-
-static size_t ample_buffers(const mr_graph_t *g, int node, bool *seen) {
-  memset(seen, 0, (size_t)g->n_nodes * sizeof *seen);
-  return under_way(g, node, seen) + 2 * (size_t)g->node[node]->n_workers + 2;
-}
-
-mr_err_t mr__pool_size(const mr_graph_t *g, int node, size_t *n) {
-  bool *seen = calloc((size_t)g->n_nodes, sizeof *seen);
-  if (!seen) return MR_ERR_NOMEM;
-  size_t most = (size_t)g->pool_most;
-  *n = ample_buffers(g, node, seen);
-  assert(*n > (size_t)g->node[node]->n_workers); /* each worker can hold one */
-  if (most && most < *n && !find_behind(g, node, seen).watched) *n = most;
-  free(seen);
+  free(list);
+  assert(b->ample > (size_t)own); /* each worker can hold one */
   return MR_OK;
 }
 
-static mr_err_t check_pool(const mr_graph_t *g, int i, bool *seen, mr_diag_t *diag) {
+/* Where no buffer can delay another one, one more than the stages hold is enough to proceed, and
+   two bursts for each stage let all of them work: a long chain with all of its queues full would
+   take memory that grows with the square of its length. */
+static size_t share_of(const behind_t *b) {
+  size_t n = SHARE * (b->stages + 1);
+  n = n < SHARES_LEAST ? SHARES_LEAST : n > SHARES_MOST ? SHARES_MOST : n;
+  n += b->held;
+  return b->several || b->watched || n > b->ample ? b->ample : n;
+}
+
+mr_err_t mr__pool_size(const mr_graph_t *g, int node, size_t *n) {
+  size_t most = (size_t)g->pool_most;
+  behind_t b;
+  MR_TRY(find_behind(g, node, &b));
+  *n = most && !b.watched && most < b.ample ? most : share_of(&b);
+  return MR_OK;
+}
+
+static mr_err_t check_pool(const mr_graph_t *g, int i, mr_diag_t *diag) {
   const mr__node_t *node = g->node[i];
+  behind_t b;
   if (!g->pool_most || !node->n_workers || !mr_stage_def_n_out(node->def)) return MR_OK;
-  behind_t b = find_behind(g, i, seen);
-  size_t have = (size_t)g->pool_most, want = b.several ? ample_buffers(g, i, seen) : b.held + 1;
+  if (find_behind(g, i, &b) < 0) return mr_no_memory(diag, "the check against deadlocks");
+  size_t have = (size_t)g->pool_most, want = b.several ? b.ample : b.held + 1;
   if (have >= want || b.watched) return MR_OK;
   if (!b.several)
     return mr_fail(
@@ -204,7 +196,7 @@ mr_err_t mr__check_standstill(const mr_graph_t *g, mr_diag_t *diag) {
               .edge = calloc(n, sizeof *r.edge)};
   bool there = r.kept && r.seen && r.tree && r.edge;
   mr_err_t e = there ? check_rings(g, &r, diag) : mr_no_memory(diag, "the check against deadlocks");
-  for (int i = 0; i < g->n_nodes && e >= 0; i++) e = check_pool(g, i, r.seen, diag);
+  for (int i = 0; i < g->n_nodes && e >= 0; i++) e = check_pool(g, i, diag);
   free(r.kept), free(r.seen), free(r.tree), free(r.edge);
   return e;
 }

@@ -85,16 +85,18 @@ void mr_use_pool(mr_stage_t *s, int port, mr_pool_t *p) {
   set_pool(s->rt->g, mr__graph_find(s->rt->g, s->name), port, p);
 }
 
-/* True if buffers of this stage may reach an input through which they leave the process. */
-static bool may_leave(const mr_graph_t *g, int node, bool *seen) {
-  bool leaves = false;
-  seen[node] = true;
-  for (int i = 0; i < g->n_edges && !leaves; i++) {
-    const mr__edge_t *e = &g->edge[i];
-    if (e->from != node) continue;
-    leaves = g->node[e->to]->def->in[e->in].leaves || (!seen[e->to] && may_leave(g, e->to, seen));
+/* Whether buffers of this stage may reach an input through which they leave the process. */
+static mr_err_t may_leave(const mr_graph_t *g, int node, bool *leaves) {
+  mr__behind_t *list;
+  int n;
+  MR_TRY(mr__edges_behind(g, node, &list, &n));
+  *leaves = false;
+  for (int i = 0; i < n && !*leaves; i++) {
+    const mr__edge_t *e = &g->edge[list[i].edge];
+    *leaves = g->node[e->to]->def->in[e->in].leaves;
   }
-  return leaves;
+  free(list);
+  return MR_OK;
 }
 
 static mr_pool_t *make_pool(const mr_spec_t *spec, size_t n, bool leaves) {
@@ -107,10 +109,8 @@ static mr_err_t make_pools(mr_graph_t *g, int i) {
   if (!node->n_workers) return MR_OK;
   size_t n;
   MR_TRY(mr__pool_size(g, i, &n));
-  bool *seen = calloc((size_t)g->n_nodes, sizeof *seen);
-  if (!seen) return MR_ERR_NOMEM;
-  bool leaves = may_leave(g, i, seen);
-  free(seen);
+  bool leaves;
+  MR_TRY(may_leave(g, i, &leaves));
   for (int p = 0; p < mr_stage_def_n_out(node->def); p++) {
     mr_pool_t *pool = make_pool(&node->worker->out_spec[p], n, leaves);
     if (!pool) return MR_ERR_NOMEM;
