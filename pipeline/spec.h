@@ -47,7 +47,8 @@ typedef struct mr_field {
   int n_classes; /* label: classes are in [0,n_classes); 0: unknown */
   const mr_classes_t *classes; /* label, and rows of numbers for its classes, one-hot: what the
                                   numbers mean; owned by the stage that says so, from its plan to
-                                  forget.  NULL: numbers without names */
+                                  forget.  As many as n_classes, if that is known: other
+                                  names do not leave the stage.  NULL: numbers without names */
   float mean[3], std[3]; /* pictures of floats: a byte was 255 * (value * std + mean); of bytes: a
                             step normalises them so; std 0: unknown */
 } mr_field_t;

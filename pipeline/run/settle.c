@@ -257,6 +257,16 @@ static mr_err_t explain_plan(mr_graph_t *g, int i, mr_err_t code, const mr_diag_
   return mr_fail(diag, code, "%s%s%s", at, why->text, from);
 }
 
+/* A stage that copies a spec and gives a label another number of classes has other classes than
+   those that the names are of. */
+static void forget_stale_names(mr_spec_t *spec) {
+  for (int f = 0; f < spec->n_fields && f < MR_FIELDS_MAX; f++) {
+    mr_field_t *field = &spec->field[f];
+    if (field->classes && field->n_classes && field->n_classes != field->classes->n)
+      field->classes = NULL;
+  }
+}
+
 static mr_err_t plan_node(mr_graph_t *g, int i, mr_diag_t *diag) {
   mr__node_t *node = g->node[i];
   mr_diag_t why = {0};
@@ -272,6 +282,7 @@ static mr_err_t plan_node(mr_graph_t *g, int i, mr_diag_t *diag) {
   if (e >= 0) e = mr__before_plan(node->worker);
   if (e >= 0) e = mr__care_plan(node->worker);
   if (e >= 0 && node->def->plan) node->planned = true, e = node->def->plan(node->worker);
+  for (int p = 0; p < MR_MAX_PORTS && e >= 0; p++) forget_stale_names(&node->worker->out_spec[p]);
   if (e >= 0) e = mr__after_plan(node->worker);
   node->worker->diag = NULL;
   if (e < 0) return explain_plan(g, i, e, &why, diag);

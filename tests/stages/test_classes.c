@@ -16,6 +16,7 @@
 #include "loaders/loaders.h"
 #include "metrics/report.h"
 #include "pipeline/graph/graph.h"
+#include "pipeline/stage_map.h"
 #include "pipeline/stage_source.h"
 #include "pipeline/stage_step.h"
 #include "sinks/sinks.h"
@@ -163,7 +164,26 @@ static const mr_stage_def_t take_def = {.name = "take",
                                          .in = {{.name = "in", .flow = MR_FLOW_METRICS}},
                                          .step = &(const mr_step_def_t){.run = judge_step}};
 
-static const mr_stage_def_t *const own[] = {&named_def, &take_def, &judge_def, NULL};
+static mr_err_t halve_plan(mr_stage_t *s) {
+  s->out_spec[0] = s->in_spec[0];
+  s->out_spec[0].field[1].n_classes = 2;
+  s->writes = 2;
+  return MR_OK;
+}
+
+static mr_err_t halve_map(mr_stage_t *s, const mr_rec_t *in, mr_rec_t *out) {
+  *(int32_t *)out->field[1].data = *(const int32_t *)in->field[1].data / 2;
+  return MR_OK;
+}
+
+static const mr_stage_def_t halve_def = {.name = "halve",
+                                         .help = "Makes classes of pairs of classes.",
+                                         .in = {{.name = "in", .flow = MR_FLOW_RECORDS}},
+                                         .out = {{.name = "out", .flow = MR_FLOW_RECORDS}},
+                                         .plan = halve_plan,
+                                         .map = &(const mr_map_def_t){.run = halve_map}};
+
+static const mr_stage_def_t *const own[] = {&named_def, &halve_def, &take_def, &judge_def, NULL};
 static mr_registry_t reg;
 static char dir[] = "/tmp/mr-classes-XXXXXX", notice[2048];
 
@@ -323,6 +343,15 @@ static void each_side_of_a_zip_keeps_its_names(void **state) {
   run_text(
       "named ant,bee,cat ! zip name=j prefix=l-,r- ! batch 10 ! take  "
       "named bee,cat,dog first=100 ! j.b");
+  assert_string_equal(got.classes, "ant, bee, cat");
+}
+
+static void another_number_of_classes_has_other_names(void **state) {
+  run_text("named ant,bee,cat,dog ! halve ! batch 8 ! take");
+  assert_string_equal(got.classes, "no names");
+  run_text("named ant,bee,cat ! one-hot classes=5 ! batch 8 ! take");
+  assert_string_equal(got.classes, "no names");
+  run_text("named ant,bee,cat ! one-hot ! batch 8 ! take");
   assert_string_equal(got.classes, "ant, bee, cat");
 }
 
@@ -506,6 +535,7 @@ int main(void) {
       cmocka_unit_test(numbers_without_names_are_kept_and_said),
       cmocka_unit_test(slices_of_other_classes_are_not_gathered),
       cmocka_unit_test(each_side_of_a_zip_keeps_its_names),
+      cmocka_unit_test(another_number_of_classes_has_other_names),
       cmocka_unit_test(held_back_records_are_scored_by_name),
       cmocka_unit_test(reports_name_the_classes_that_are_predicted),
       cmocka_unit_test(a_class_that_training_lacks_is_refused_with_both_lists),
