@@ -22,6 +22,7 @@ typedef struct publish {
   const char *bind;
   mr_subscribers_t *subscribers;
   mr_subscribers_stats_t count; /* as of the last step */
+  bool said;                    /* that connections have been refused */
   char at[256];                 /* the address it is bound to */
   int64_t reported;
   double linger; /* s */
@@ -115,6 +116,23 @@ static void send_report(publish_t *p, const mr_report_t *r) {
   if (mr_subscribers_topic(p->subscribers, "record")) send_record(p, r);
 }
 
+/* A refused subscriber hears nothing: ZeroMQ connects again and again without a word. */
+static void say_refusals(mr_stage_t *s) {
+  publish_t *p = s->state;
+  if (p->said || !p->count.refused) return;
+  p->said = true;
+  if (p->count.full)
+    mr_notice(
+        "%s: %d subscribers are connected, the most that %s serves; further ones are refused "
+        "until one leaves, want a second stage publish at another address for them",
+        s->name, MR_SUBSCRIBERS_MAX, p->at);
+  else
+    mr_notice(
+        "%s: a subscriber of %s could not be served for want of descriptors or memory; each "
+        "takes about six descriptors, and `ulimit -n` shows how many the process may have",
+        s->name, p->at);
+}
+
 static mr_err_t publish_step(mr_stage_t *s) {
   publish_t *p = s->state;
   mr_buf_t *b[MR_BURST];
@@ -127,6 +145,7 @@ static mr_err_t publish_step(mr_stage_t *s) {
   }
   mr_subscribers_stats(p->subscribers, &p->count);
   mr_set_dropped(s, p->count.dropped);
+  say_refusals(s);
   mr_err_t e = k ? MR_OK : mr_idle(s);
   const struct pollfd fd = {.fd = mr_subscribers_fd(p->subscribers), .events = POLLIN};
   return k || more || e != MR_AGAIN

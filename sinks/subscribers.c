@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@
 #include "sinks/subscribers_private.h"
 
 enum {
-  SUBSCRIBERS_MAX = 64,
+  SUBSCRIBERS_MAX = MR_SUBSCRIBERS_MAX,
   HIGH_WATER = 1000,    /* messages queued for one subscriber */
   LONGEST_TOPIC = 4096, /* otherwise a peer's size field would decide what is allocated */
   TOPICS_BYTES = 16384, /* of all subscriptions of one subscriber */
@@ -34,6 +35,7 @@ typedef struct subscriber {
   int fd, inner; /* the subscriber's connection; our connection to its socket */
   void *pub;
   bool greeted;     /* its first bytes have been checked */
+  bool ready;       /* a descriptor has changed, or there is more to move: to be served */
   bool takes;       /* took the first frame of a message and gets the second one */
   int64_t since_ms; /* when it connected */
   int64_t stuck_ms; /* since when it has taken no message that it wanted; 0: it takes them */
@@ -51,8 +53,9 @@ struct mr_subscribers {
   mr_subscribers_stats_t stats;
 };
 
-static bool subscribers_watch(const mr_subscribers_t *g, int fd) {
-  struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
+/* of: the subscriber that fd belongs to; NULL for the listener. */
+static bool subscribers_watch(const mr_subscribers_t *g, int fd, subscriber_t *of) {
+  struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = of};
   return epoll_ctl(g->epoll, EPOLL_CTL_ADD, fd, &e) == 0;
 }
 
@@ -66,7 +69,7 @@ static mr_err_t subscribers_open_all(mr_subscribers_t *g, const char *address, m
   MR_TRY(mr__listener_open(&g->listener, address, diag));
   g->epoll = epoll_create1(EPOLL_CLOEXEC);
   g->context = zmq_ctx_new();
-  if (g->epoll < 0 || !g->context || !subscribers_watch(g, g->listener.fd))
+  if (g->epoll < 0 || !g->context || !subscribers_watch(g, g->listener.fd, NULL))
     return mr_fail(diag, MR_ERR_IO, "cannot serve %s: %s", address, strerror(errno));
   zmq_ctx_set(g->context, ZMQ_MAX_SOCKETS,
               4 * SUBSCRIBERS_MAX); /* closed ones remain for a while */
@@ -81,92 +84,6 @@ mr_subscribers_t *mr_subscribers_open(const char *address, mr_diag_t *diag) {
   if (subscribers_open_all(g, address, diag) >= 0) return g;
   mr_subscribers_close(g, 0);
   return NULL;
-}
-
-/* ---- coming and going ---- */
-
-static void subscribers_leave(mr_subscribers_t *g, int i) {
-  subscriber_t *u = g->subscriber[i];
-  int none = 0;
-  if (u->pub) zmq_setsockopt(u->pub, ZMQ_LINGER, &none, sizeof none), zmq_close(u->pub);
-  if (u->fd >= 0) close(u->fd);
-  if (u->inner >= 0) close(u->inner);
-  free(u);
-  g->subscriber[i] = NULL;
-  g->stats.present--;
-}
-
-/* Creates a subscriber's PUB socket, which refuses messages that it has no room for, and connects
-   to it under a secret name.  Its linger time is 0 from the start: otherwise a connection that ends
-   with messages queued would keep them for ever, and zmq_ctx_term would wait for that. */
-static bool open_socket(mr_subscribers_t *g, subscriber_t *u) {
-  uint64_t secret[2];
-  char name[80];
-  struct sockaddr_un at;
-  socklen_t n = 0;
-  int64_t longest = LONGEST_TOPIC;
-  int on = 1, none = 0, high = HIGH_WATER, patience = HANDSHAKE_MS;
-  if (getrandom(secret, sizeof secret, 0) != sizeof secret) return false;
-  snprintf(name, sizeof name, "ipc://@millrace-%016" PRIx64 "%016" PRIx64, secret[0], secret[1]);
-  u->pub = zmq_socket(g->context, ZMQ_XPUB); /* a PUB that reports subscriptions */
-  if (!u->pub) return false;
-  zmq_setsockopt(u->pub, ZMQ_XPUB_VERBOSER, &on, sizeof on);
-  zmq_setsockopt(u->pub, ZMQ_HANDSHAKE_IVL, &patience, sizeof patience);
-  zmq_setsockopt(u->pub, ZMQ_LINGER, &none, sizeof none);
-  zmq_setsockopt(u->pub, ZMQ_SNDHWM, &high, sizeof high);
-  zmq_setsockopt(u->pub, ZMQ_XPUB_NODROP, &on, sizeof on);
-  zmq_setsockopt(u->pub, ZMQ_MAXMSGSIZE, &longest, sizeof longest);
-  if (zmq_bind(u->pub, name) < 0 || mr__listener_local(name + 6, &at, &n, NULL) < 0) return false;
-  u->inner = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  return u->inner >= 0 && connect(u->inner, (void *)&at, n) == 0 &&
-         subscribers_watch(g, u->inner) && subscribers_watch(g, u->fd);
-}
-
-static int64_t subscribers_now_ms(void) { return mr_now_ns() / 1000000; }
-
-/* How expendable a subscriber is: 3 before its handshake, 2 without subscriptions, 1 if it is
-   stuck. */
-static int rank_idleness(const subscriber_t *u, int64_t now) {
-  if (!u->greeted) return 3;
-  if (!u->n_topics) return 2;
-  return u->stuck_ms && now - u->stuck_ms > STUCK_MS;
-}
-
-/* A free place, or that of the most expendable subscriber, the oldest of several: silent
-   connections must not keep subscribers out.  SUBSCRIBERS_MAX if all are in use. */
-static int find_place(mr_subscribers_t *g) {
-  int64_t now = subscribers_now_ms();
-  int least = SUBSCRIBERS_MAX;
-  for (int i = 0; i < SUBSCRIBERS_MAX; i++) {
-    const subscriber_t *u = g->subscriber[i],
-                       *l = least < SUBSCRIBERS_MAX ? g->subscriber[least] : NULL;
-    if (!u) return i;
-    int how = rank_idleness(u, now), most = l ? rank_idleness(l, now) : 0;
-    if (how > most || (how && how == most && u->since_ms < l->since_ms)) least = i;
-  }
-  if (least < SUBSCRIBERS_MAX) subscribers_leave(g, least);
-  return least;
-}
-
-static void subscribers_let_in(mr_subscribers_t *g, int fd) {
-  int i = find_place(g), on = 1;
-  subscriber_t *u = i < SUBSCRIBERS_MAX ? calloc(1, sizeof *u) : NULL;
-  if (!u) {
-    g->stats.refused++;
-    close(fd);
-    return;
-  }
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* fails harmlessly on Unix sockets */
-  u->fd = fd, u->inner = -1, u->since_ms = subscribers_now_ms();
-  g->subscriber[i] = u;
-  g->stats.present++;
-  if (!open_socket(g, u)) {
-    g->stats.refused++;
-    subscribers_leave(g, i);
-    return;
-  }
-  u->in.from = u->out.to = u->fd;
-  u->in.to = u->out.from = u->inner;
 }
 
 /* ---- subscriptions ---- */
@@ -217,6 +134,93 @@ static bool wants_topic(const subscriber_t *u, const char *topic, size_t len) {
   return false;
 }
 
+/* ---- coming and going ---- */
+
+static void subscribers_leave(mr_subscribers_t *g, int i) {
+  subscriber_t *u = g->subscriber[i];
+  int none = 0;
+  if (u->pub) zmq_setsockopt(u->pub, ZMQ_LINGER, &none, sizeof none), zmq_close(u->pub);
+  if (u->fd >= 0) close(u->fd);
+  if (u->inner >= 0) close(u->inner);
+  free(u);
+  g->subscriber[i] = NULL;
+  g->stats.present--;
+}
+
+/* Creates a subscriber's PUB socket, which refuses messages that it has no room for, and connects
+   to it under a secret name.  Its linger time is 0 from the start: otherwise a connection that ends
+   with messages queued would keep them for ever, and zmq_ctx_term would wait for that. */
+static bool open_socket(mr_subscribers_t *g, subscriber_t *u) {
+  uint64_t secret[2];
+  char name[80];
+  struct sockaddr_un at;
+  socklen_t n = 0;
+  int64_t longest = LONGEST_TOPIC;
+  int on = 1, none = 0, high = HIGH_WATER, patience = HANDSHAKE_MS;
+  if (getrandom(secret, sizeof secret, 0) != sizeof secret) return false;
+  snprintf(name, sizeof name, "ipc://@millrace-%016" PRIx64 "%016" PRIx64, secret[0], secret[1]);
+  u->pub = zmq_socket(g->context, ZMQ_XPUB); /* a PUB that reports subscriptions */
+  if (!u->pub) return false;
+  zmq_setsockopt(u->pub, ZMQ_XPUB_VERBOSER, &on, sizeof on);
+  zmq_setsockopt(u->pub, ZMQ_HANDSHAKE_IVL, &patience, sizeof patience);
+  zmq_setsockopt(u->pub, ZMQ_LINGER, &none, sizeof none);
+  zmq_setsockopt(u->pub, ZMQ_SNDHWM, &high, sizeof high);
+  zmq_setsockopt(u->pub, ZMQ_XPUB_NODROP, &on, sizeof on);
+  zmq_setsockopt(u->pub, ZMQ_MAXMSGSIZE, &longest, sizeof longest);
+  if (zmq_bind(u->pub, name) < 0 || mr__listener_local(name + 6, &at, &n, NULL) < 0) return false;
+  u->inner = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  return u->inner >= 0 && connect(u->inner, (void *)&at, n) == 0 &&
+         subscribers_watch(g, u->inner, u) && subscribers_watch(g, u->fd, u);
+}
+
+static int64_t subscribers_now_ms(void) { return mr_now_ns() / 1000000; }
+
+/* How expendable a subscriber is: 3 before its handshake, 2 without subscriptions, 1 if it is
+   stuck. */
+static int rank_idleness(const subscriber_t *u, int64_t now) {
+  if (!u->greeted) return 3;
+  if (!u->n_topics) return 2;
+  return u->stuck_ms && now - u->stuck_ms > STUCK_MS;
+}
+
+/* A free place, or that of the most expendable subscriber, the oldest of several: silent
+   connections must not keep subscribers out.  SUBSCRIBERS_MAX if all are in use. */
+static int find_place(mr_subscribers_t *g) {
+  int64_t now = subscribers_now_ms();
+  int least = SUBSCRIBERS_MAX;
+  for (int i = 0; i < SUBSCRIBERS_MAX; i++) {
+    const subscriber_t *u = g->subscriber[i],
+                       *l = least < SUBSCRIBERS_MAX ? g->subscriber[least] : NULL;
+    if (!u) return i;
+    hear_topics(g->subscriber[i]);
+    int how = rank_idleness(u, now), most = l ? rank_idleness(l, now) : 0;
+    if (how > most || (how && how == most && u->since_ms < l->since_ms)) least = i;
+  }
+  if (least < SUBSCRIBERS_MAX) subscribers_leave(g, least);
+  return least;
+}
+
+static void subscribers_let_in(mr_subscribers_t *g, int fd) {
+  int i = find_place(g), on = 1;
+  subscriber_t *u = i < SUBSCRIBERS_MAX ? calloc(1, sizeof *u) : NULL;
+  if (!u) {
+    g->stats.refused++, g->stats.full += i == SUBSCRIBERS_MAX;
+    close(fd);
+    return;
+  }
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* fails harmlessly on Unix sockets */
+  u->ready = true, u->fd = fd, u->inner = -1, u->since_ms = subscribers_now_ms();
+  g->subscriber[i] = u;
+  g->stats.present++;
+  if (!open_socket(g, u)) {
+    g->stats.refused++;
+    subscribers_leave(g, i);
+    return;
+  }
+  u->in.from = u->out.to = u->fd;
+  u->in.to = u->out.from = u->inner;
+}
+
 /* ---- serving ---- */
 
 static bool subscribers_goes_too_far(const subscriber_t *u, int64_t now) {
@@ -234,17 +238,23 @@ static bool serve_subscriber(mr_subscribers_t *g, int i) {
   u->greeted = in == MR_OK;
   if (u->greeted) in = mr__relay_move(&u->in);
   if (in == MR_END || out == MR_END) return subscribers_leave(g, i), false;
-  return in == MR_OK || out == MR_OK;
+  return u->ready = in == MR_OK || out == MR_OK;
 }
 
-bool mr_subscribers_pump(mr_subscribers_t *g) {
+bool mr_subscribers_pump(mr_subscribers_t *g) { return mr__subscribers_pump_at(g, mr_now_ns()); }
+
+bool mr__subscribers_pump_at(mr_subscribers_t *g, int64_t now_ns) {
   struct epoll_event e[2 * SUBSCRIBERS_MAX + 1];
   bool more = false;
-  epoll_wait(g->epoll, e, sizeof e / sizeof *e, 0); /* edge-triggered: all are served in any case */
-  for (int fd; (fd = mr__listener_accept(&g->listener, mr_now_ns())) >= 0;)
-    subscribers_let_in(g, fd);
+  /* Edge-triggered: a subscriber without an event has nothing to move.  Those without a greeting
+     are served in any case, because their time may be over. */
+  int n = epoll_wait(g->epoll, e, sizeof e / sizeof *e, 0);
+  for (int i = 0; i < n; i++)
+    if (e[i].data.ptr) ((subscriber_t *)e[i].data.ptr)->ready = true;
+  for (int fd; (fd = mr__listener_accept(&g->listener, now_ns)) >= 0;) subscribers_let_in(g, fd);
   for (int i = 0; i < SUBSCRIBERS_MAX; i++)
-    if (g->subscriber[i]) more |= serve_subscriber(g, i);
+    if (g->subscriber[i] && (g->subscriber[i]->ready || !g->subscriber[i]->greeted))
+      more |= serve_subscriber(g, i);
   return more;
 }
 
@@ -259,6 +269,7 @@ bool mr_subscribers_topic(mr_subscribers_t *g, const char *topic) {
     subscriber_t *u = g->subscriber[i];
     if (!u) continue;
     hear_topics(u);
+    u->ready |= u->wants_too_much;
     u->takes = false;
     if (!wants_topic(u, topic, len)) continue;
     u->takes = zmq_send(u->pub, topic, len, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0;
@@ -296,10 +307,10 @@ static void subscribers_linger(mr_subscribers_t *g, int ms) {
   }
   while (g->stats.present) {
     int64_t left = (until - mr_now_ns()) / 1000000;
-    struct epoll_event e;
+    struct pollfd any = {.fd = g->epoll, .events = POLLIN};
     bool more = mr_subscribers_pump(g);
     if (left <= 0) return;
-    if (g->stats.present && !more) epoll_wait(g->epoll, &e, 1, left < 20 ? (int)left : 20);
+    if (g->stats.present && !more) poll(&any, 1, left < 20 ? (int)left : 20);
   }
 }
 

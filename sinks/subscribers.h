@@ -14,13 +14,16 @@
 
 #include "base/err.h"
 
+enum { MR_SUBSCRIBERS_MAX = 1024 }; /* that one publisher serves at a time */
+
 typedef struct mr_subscribers mr_subscribers_t;
 
 typedef struct mr_subscribers_stats {
   int present;     /* subscribers now */
   int64_t sent;    /* messages published */
   int64_t dropped; /* messages that a subscriber wanted and did not get, over all subscribers */
-  int64_t refused; /* connections beyond the maximum, or that could not be served */
+  int64_t refused; /* connections beyond the maximum, or that could not be served, */
+  int64_t full;    /* and of these: those that came while MR_SUBSCRIBERS_MAX were served */
 } mr_subscribers_stats_t;
 
 /* Listens at tcp://HOST:PORT (port * takes a free one), ipc://@NAME or ipc://FILE.  The caller

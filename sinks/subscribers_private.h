@@ -10,6 +10,12 @@
 
 #include "base/err.h"
 #include "sinks/background.h"
+#include "sinks/subscribers.h"
+
+/* ---- subscribers.c ---- */
+
+/* mr_subscribers_pump, which accepts connections as at a time of mr_now_ns that the caller says. */
+bool mr__subscribers_pump_at(mr_subscribers_t *g, int64_t now_ns);
 
 /* ---- subscribers_listener.c ---- */
 

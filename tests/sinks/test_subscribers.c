@@ -12,12 +12,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <zmq.h>
 
+#include "base/clock.h"
 #include "sinks/subscribers.h"
 #include "sinks/subscribers_private.h"
 
@@ -42,6 +44,11 @@ static void *subscriber(const mr_subscribers_t *g, const char *topic, int room) 
   return s;
 }
 
+/* How much later than it is connections come, for the rate at which they are accepted. */
+static int64_t later_ns;
+
+static bool pump(mr_subscribers_t *g) { return mr__subscribers_pump_at(g, mr_now_ns() + later_ns); }
+
 /* The next message's text: -1 without one within ms, of "number" the number, else 0. */
 static long next(void *s, int ms, char *topic) {
   char text[LONG];
@@ -65,7 +72,7 @@ static long take_all(mr_subscribers_t *g, void *s, long *numbers, long *marks) {
   long n = 0, v = -1;
   *numbers = *marks = 0;
   while (!*marks || v != mark) {
-    mr_subscribers_pump(g);
+    pump(g);
     v = next(s, 10, topic);
     n += v >= 0, *numbers += v > 0 && v < MARK;
     if (v >= 0) continue;
@@ -81,9 +88,9 @@ static void meet(mr_subscribers_t *g, void *s) {
   char topic[32];
   long numbers, marks;
   do {
-    mr_subscribers_pump(g);
+    pump(g);
     mr_subscribers_send(g, "hello", "");
-    mr_subscribers_pump(g);
+    pump(g);
   } while (next(s, 1, topic) < 0);
   take_all(g, s, &numbers, &marks);
 }
@@ -105,7 +112,7 @@ static void losses_of_a_slow_subscriber_are_counted_and_cost_no_other_anything(v
   ballast[sizeof ballast - 1] = 0;
   meet(g, deaf);
   mr_subscribers_send(g, "number", "0");
-  while (next(well, 1, topic) < 0) mr_subscribers_pump(g), mr_subscribers_send(g, "number", "0");
+  while (next(well, 1, topic) < 0) pump(g), mr_subscribers_send(g, "number", "0");
   take_all(g, well, &numbers, &marks), take_all(g, deaf, &numbers, &marks);
   mr_subscribers_stats(g, &before);
   for (long i = 1; i <= MANY; i++) {
@@ -116,7 +123,7 @@ static void losses_of_a_slow_subscriber_are_counted_and_cost_no_other_anything(v
     while (heard < i) {           /* in step with the one that reads */
       zmq_pollitem_t either[] = {{.socket = well, .events = ZMQ_POLLIN},
                                  {.fd = mr_subscribers_fd(g), .events = ZMQ_POLLIN}};
-      if (!mr_subscribers_pump(g)) zmq_poll(either, 2, -1);
+      if (!pump(g)) zmq_poll(either, 2, -1);
       long v = next(well, 0, topic);
       if (v > 0 && v < MARK) assert_int_equal(v, ++heard);
     }
@@ -162,7 +169,7 @@ static void subscribers_come_and_go(void **state) {
     void *s = subscriber(g, "", 100);
     meet(g, s);
     zmq_close(s);
-    do mr_subscribers_pump(g), mr_subscribers_stats(g, &st);
+    do pump(g), mr_subscribers_stats(g, &st);
     while (st.present);
   }
   assert_int_equal(st.dropped, 0);
@@ -182,13 +189,13 @@ static void a_text_without_subscribers_is_not_built(void **state) {
   long made = 0;
   for (; mr_subscribers_topic(g, "it does not read"); made++) {
     mr_subscribers_text(g, text);
-    mr_subscribers_pump(g);
+    pump(g);
   }
   mr_subscribers_stats(g, &st);
   assert_true(made > 0);
   assert_int_equal(st.dropped, before + 1); /* the one whose text was not made */
   zmq_close(s);
-  do mr_subscribers_pump(g), mr_subscribers_stats(g, &st);
+  do pump(g), mr_subscribers_stats(g, &st);
   while (st.present);
   assert_false(mr_subscribers_topic(g, "nobody is there any more"));
   mr_subscribers_close(g, 0);
@@ -243,11 +250,11 @@ static void strangers_get_nothing_and_do_no_harm(void **state) {
     assert_int_equal(connect(fd, (void *)&at, n), 0);
     if (i % 3 == 0) assert_true(send(fd, old, sizeof old, MSG_NOSIGNAL) > 0);
     if (i % 3 == 1) assert_true(send(fd, web, sizeof web, MSG_NOSIGNAL) > 0);
-    mr_subscribers_pump(g);
+    pump(g);
     close(fd);
-    mr_subscribers_pump(g);
+    pump(g);
   }
-  do mr_subscribers_pump(g), mr_subscribers_stats(g, &st);
+  do pump(g), mr_subscribers_stats(g, &st);
   while (st.present);
   void *s = subscriber(g, "", 100);
   meet(g, s);
@@ -280,7 +287,7 @@ static void a_subscription_names_whole_parts_of_a_path(void **state) {
     mr_subscribers_send(g, cases[i].topic, "text");
     mr_subscribers_send(g, "number", "1");
     long first;
-    do mr_subscribers_pump(g);
+    do pump(g);
     while ((first = next(s, 10, topic)) < 0);
     if ((first == 0) != cases[i].gets || (!first && strcmp(topic, cases[i].topic)))
       fail_msg("a subscriber to \"%s\" is sent \"%s\" on \"%s\"", cases[i].sub, topic,
@@ -300,7 +307,7 @@ static void topics_without_a_subscription_are_not_sent(void **state) {
   zmq_setsockopt(s, ZMQ_UNSUBSCRIBE, "", 0);
   while (mr_subscribers_topic(g, "other")) {
     mr_subscribers_text(g, "");
-    mr_subscribers_pump(g);
+    pump(g);
     next(s, 1, topic); /* one that does not read would be sent nothing either */
   }
   assert_true(mr_subscribers_topic(g, "hello"));
@@ -322,23 +329,67 @@ static int connect_to(const char *name) {
   return fd;
 }
 
+/* Raises the limit of descriptors; false if the machine does not allow as many. */
+static bool may_open(rlim_t n) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_max < n) return false;
+  if (limit.rlim_cur < n) limit.rlim_cur = n;
+  return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
 static void silent_connections_do_not_keep_a_subscriber_out(void **state) {
-  enum { PLACES = 64 };
+  enum { PLACES = MR_SUBSCRIBERS_MAX };
   char address[64], *name = address + strlen("ipc://@");
-  int fd[PLACES];
+  static int fd[PLACES];
+  if (!may_open(12 * PLACES)) skip();
   snprintf(address, sizeof address, "ipc://@mr-silent-%ld", (long)getpid());
   mr_subscribers_t *g = open_at(address);
   mr_subscribers_stats_t st = {0};
   for (int i = 0; i < PLACES; i++) {
     fd[i] = connect_to(name);
-    mr_subscribers_pump(g);
+    later_ns += MR__LISTENER_EACH_MS * INT64_C(1000000);
+    pump(g);
   }
+  later_ns += MR__LISTENER_EACH_MS * INT64_C(1000000);
   void *s = subscriber(g, "", 100);
   meet(g, s);
   mr_subscribers_stats(g, &st);
   assert_true(st.present > 0 && st.present <= PLACES);
+  assert_int_equal(st.refused, 0);
   for (int i = 0; i < PLACES; i++) close(fd[i]);
   zmq_close(s);
+  mr_subscribers_close(g, 0);
+}
+
+/* The most that a publisher serves hear what it sends; the next one is refused and counted. */
+static void as_many_subscribers_as_there_are_places_are_served_and_one_more_is_counted(
+    void **state) {
+  enum { PLACES = MR_SUBSCRIBERS_MAX };
+  static void *s[PLACES];
+  char address[64], topic[32];
+  if (!may_open(12 * PLACES)) skip();
+  snprintf(address, sizeof address, "ipc://@mr-many-%ld", (long)getpid());
+  mr_subscribers_t *g = open_at(address);
+  mr_subscribers_stats_t st = {0};
+  for (int i = 0; i < PLACES; i++) {
+    char own[32];
+    snprintf(own, sizeof own, "number-%d", i);
+    later_ns += MR__LISTENER_EACH_MS * INT64_C(1000000);
+    s[i] = subscriber(g, own, 100);
+    do pump(g), mr_subscribers_send(g, own, ""), pump(g);
+    while (next(s[i], 1, topic) < 0);
+  }
+  mr_subscribers_stats(g, &st);
+  assert_int_equal(st.present, PLACES);
+  assert_int_equal(st.refused, 0);
+  later_ns += MR__LISTENER_EACH_MS * INT64_C(1000000);
+  int fd = connect_to(address + strlen("ipc://@"));
+  do pump(g), mr_subscribers_stats(g, &st);
+  while (!st.refused);
+  assert_int_equal(st.full, 1);
+  assert_int_equal(st.present, PLACES);
+  close(fd);
+  for (int i = 0; i < PLACES; i++) zmq_close(s[i]);
   mr_subscribers_close(g, 0);
 }
 
@@ -356,7 +407,7 @@ static void one_that_says_too_much_is_sent_away(void **state) {
     int fd = connect_to(name);
     assert_int_equal(send(fd, greeting, sizeof greeting, MSG_NOSIGNAL), sizeof greeting);
     assert_int_equal(send(fd, ready, sizeof ready - 1, MSG_NOSIGNAL), sizeof ready - 1);
-    do mr_subscribers_pump(g), mr_subscribers_stats(g, &st);
+    do pump(g), mr_subscribers_stats(g, &st);
     while (!st.present);
     for (unsigned turn = 0; st.present; turn++) {
       memset(block, kind ? (int)(turn % 251) : 0, sizeof block);
@@ -365,11 +416,11 @@ static void one_that_says_too_much_is_sent_away(void **state) {
         memcpy(block + at + 3, &turn, sizeof turn);
       }
       if (send(fd, block, sizeof block, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EPIPE) break;
-      mr_subscribers_pump(g);
+      pump(g);
       mr_subscribers_stats(g, &st);
       if (turn > 10000000) fail_msg("it may say what it likes");
     }
-    do mr_subscribers_pump(g), mr_subscribers_stats(g, &st);
+    do pump(g), mr_subscribers_stats(g, &st);
     while (st.present);
     close(fd);
     mr_subscribers_close(g, 0);
@@ -403,10 +454,12 @@ int main(void) {
       cmocka_unit_test_prestate(a_subscription_names_whole_parts_of_a_path, tcp),
       cmocka_unit_test_prestate(topics_without_a_subscription_are_not_sent, tcp),
       cmocka_unit_test(silent_connections_do_not_keep_a_subscriber_out),
+      cmocka_unit_test(as_many_subscribers_as_there_are_places_are_served_and_one_more_is_counted),
       cmocka_unit_test(one_that_says_too_much_is_sent_away),
       cmocka_unit_test(impossible_addresses_are_refused),
   };
   context = zmq_ctx_new();
+  zmq_ctx_set(context, ZMQ_MAX_SOCKETS, 2 * MR_SUBSCRIBERS_MAX);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   zmq_ctx_term(context);
   struct stat st;
