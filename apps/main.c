@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "apps/cli/cli.h"
@@ -122,11 +123,22 @@ static void print_announcement(void *arg, const char *text) {
   fflush(stdout);
 }
 
+/* Takes all descriptors that the process may have: the usual limit of 1024 is one for programs that
+   call select, and data sets of more files than that are ordinary. */
+enum { DESCRIPTORS = 1 << 20 };
+static void raise_descriptors(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= DESCRIPTORS) return;
+  limit.rlim_cur = limit.rlim_max < DESCRIPTORS ? limit.rlim_max : DESCRIPTORS;
+  setrlimit(RLIMIT_NOFILE, &limit); /* a failure leaves the limit as it was, which is announced */
+}
+
 /* Runs a command; a holds the plug-ins given before it.  Returns the exit status. */
 static int main_run(const mr_command_t *c, mr_args_t *a, int argc, char **argv) {
   mr_diag_t diag = {0};
   cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = json_malloc, .free_fn = free});
   mr_announce_to(print_announcement, NULL);
+  raise_descriptors();
   mr_replay_made_with(mr_versions_line());
   int e = mr_isa_check(&diag);
   if (e >= 0 && !mr_built_in(c->needs)) e = mr_without(&diag, c->name, c->needs);

@@ -14,9 +14,10 @@
 #include <unistd.h>
 
 #include "base/xio.h"
+#include "loaders/shards/shard_names.h"
 #include "pipeline/stage.h"
 
-enum { OPEN_MOST = 512, ALIGN = 64, WANTS_MAX = MR_BURST * MR_FIELDS_MAX };
+enum { ALIGN = 64, WANTS_MAX = MR_BURST * MR_FIELDS_MAX };
 
 typedef struct open_file {
   int fd;   /* -1: closed */
@@ -37,8 +38,29 @@ struct mr_shard_reads {
   shard_worker_t of_worker[MR_MAX_READERS];
 };
 
-mr_err_t mr_shard_reads_open(mr_shard_reads_t **out, const mr_shards_t *shards, mr_diag_t *diag) {
+/* A quarter of what the process may open, at least one: it may have other sources. */
+static int files_at_once(void) {
   struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return 1;
+  rlim_t quarter = limit.rlim_cur / 4;
+  return limit.rlim_cur == RLIM_INFINITY || quarter >= MR_SHARDS_MAX ? MR_SHARDS_MAX
+                                                                     : (int)quarter + 1;
+}
+
+/* Sends a notice if reads will open and close files over and over, which costs a random read of a
+   cached record five times its time. */
+static void say_most_files(const mr_shard_reads_t *r) {
+  int files = 0;
+  for (int i = 0; i < r->shards->n; i++) files += !r->shards->shard[i].object;
+  if (files > r->most)
+    mr_notice(
+        "%s: it is one of %d files, of which %d can be open at once, a quarter of what the "
+        "process may open; reads of the others open them again, which is slower; want a "
+        "higher limit (`ulimit -n %d`) or fewer, larger files",
+        r->shards->shard[0].path, files, r->most, 4 * files);
+}
+
+mr_err_t mr_shard_reads_open(mr_shard_reads_t **out, const mr_shards_t *shards, mr_diag_t *diag) {
   mr_shard_reads_t *r = *out = calloc(1, sizeof *r);
   if (r) r->file = malloc((size_t)shards->n * sizeof *r->file);
   if (!r || !r->file) {
@@ -47,10 +69,9 @@ mr_err_t mr_shard_reads_open(mr_shard_reads_t **out, const mr_shards_t *shards, 
   }
   for (int i = 0; i < shards->n; i++) r->file[i] = (open_file_t){.fd = -1};
   r->shards = shards;
-  r->most = OPEN_MOST; /* a quarter of what the process may open, at least one */
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 4 < OPEN_MOST)
-    r->most = (int)(limit.rlim_cur / 4) + 1;
+  r->most = files_at_once();
   pthread_mutex_init(&r->lock, NULL);
+  say_most_files(r);
   return MR_OK;
 }
 

@@ -1,5 +1,7 @@
 /* The stage tar: random archives in every dialect against what was written, in random bursts; and
    archives that lie. */
+#include <dirent.h>
+
 #include "pipeline/care.h"
 #include "tests/loaders/shards.h"
 
@@ -493,6 +495,61 @@ static void records_are_read_as_long_as_one_file_can_be_opened(void **state) {
   }
 }
 
+static int open_descriptors(void) {
+  int n = 0;
+  DIR *d = opendir("/proc/self/fd");
+  assert_non_null(d);
+  while (readdir(d)) n++;
+  closedir(d);
+  return n;
+}
+
+/* Reads the record of each of `shards` files and returns how many files are still open then; every
+   further read of those needs no open. */
+static int files_left_open(int shards) {
+  char files[200];
+  hand_t h;
+  snprintf(files, sizeof files, "files=%s/many-{0..%d}.tar", folder, shards - 1);
+  *last_notice = 0;
+  if (hand_open(&h, &mr_stage_tar, NULL, HAND_SETTINGS(files, "fields=jpg:image,cls:label")) < 0)
+    fail_msg("%s", h.diag.text);
+  burst_t *b = burst_new(&h.s);
+  int before = open_descriptors();
+  for (int64_t i = 0; i < shards; i++)
+    if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
+  int left = open_descriptors() - before;
+  burst_free(b);
+  shards_close(&h);
+  return left;
+}
+
+static void as_many_shards_stay_open_as_the_descriptors_of_the_process_allow(void **state) {
+  enum { FILES = 600, FEW = 256 };
+  struct rlimit was, now;
+  for (int i = 0; i < FILES; i++) {
+    char name[32];
+    image_t o = {0};
+    add_sample(&o, "a", "1"), image_add(&o, NULL, 1024);
+    snprintf(name, sizeof name, "many-%d.tar", i);
+    write_file(name, o.at, o.n);
+    free(o.at);
+  }
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+  if (was.rlim_max < 4 * FILES) skip();
+  now = was, now.rlim_cur = 4 * FILES;
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
+  assert_int_equal(files_left_open(FILES), FILES);
+  assert_string_equal(last_notice, "");
+  now.rlim_cur = FEW;
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
+  assert_int_equal(files_left_open(FEW / 4 + 1), FEW / 4 + 1);
+  assert_string_equal(last_notice, "");
+  assert_int_equal(files_left_open(FEW / 4 + 2), FEW / 4 + 1);
+  assert_non_null(strstr(last_notice, "one of 66 files, of which 65 can be open at once"));
+  assert_non_null(strstr(last_notice, "ulimit -n"));
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(random_archives_are_read_as_written),
@@ -503,6 +560,7 @@ int main(void) {
       cmocka_unit_test(archives_that_may_lack_samples_are_said),
       cmocka_unit_test(an_index_with_a_member_of_no_sample_is_refused),
       cmocka_unit_test(records_are_read_as_long_as_one_file_can_be_opened),
+      cmocka_unit_test(as_many_shards_stay_open_as_the_descriptors_of_the_process_allow),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
