@@ -177,6 +177,9 @@ mr_err_t mr_args_parse(const mr_command_t *c, int argc, char **argv, mr_args_t *
       if (diag->code < 0) return diag->code;
     } else if (!words_only && argv[i][0] == '-' && !strchr("0123456789.", argv[i][1])) {
       MR_TRY(take_flag(out, argc, argv, &i, diag));
+    } else if (out->n_words == MR_WORDS_MAX) {
+      return mr_fail(diag, MR_ERR_USAGE, "%s: more than %d words, of which \"%s\" is one too many",
+                     c->name, MR_WORDS_MAX, argv[i]);
     } else if (out->n_words == c->max_words) {
       return mr_fail(diag, MR_ERR_USAGE, "%s: one word too many, \"%s\"; usage: millrace %s %s",
                      c->name, argv[i], c->name, c->words);

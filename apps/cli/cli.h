@@ -12,7 +12,11 @@
 #include "base/err.h"
 #include "pipeline/registry.h"
 
-enum { MR_FLAGS_MAX = 40, MR_WORDS_MAX = 256, MR_PLUGINS_MAX = 32, MR_EXIT_STOPPED = 130 };
+enum { MR_FLAGS_MAX = 40, MR_WORDS_MAX = 1024, MR_PLUGINS_MAX = 32, MR_EXIT_STOPPED = 130 };
+enum {
+  MR_GRAPH_BYTES_MAX = 64 << 20, /* of the text of a stream graph, also that in a run's folder */
+  MR_JAXPR_BYTES_MAX = 256 << 20  /* of the text of a jaxpr */
+};
 
 typedef struct mr_flag {
   const char *name;  /* "--records" */

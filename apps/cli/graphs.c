@@ -59,7 +59,7 @@ mr_err_t mr_graph_text(const char *arg, char **text, const char **origin, mr_dia
   if (looks_like_file(arg) || (there && S_ISREG(st.st_mode))) {
     void *bytes;
     size_t n;
-    MR_TRY(mr_read_file(arg, 1 << 20, &bytes, &n, diag));
+    MR_TRY(mr_read_file(arg, MR_GRAPH_BYTES_MAX, &bytes, &n, diag));
     *origin = arg;
     *text = bytes;
     if (!memchr(bytes, 0, n)) return MR_OK;

@@ -127,7 +127,7 @@ static mr_err_t read_fn(const char *path, mr_fn_t **out, mr_diag_t *diag) {
   void *text;
   size_t n;
   mr_diag_t why = {0};
-  MR_TRY(mr_read_file(path, 1 << 20, &text, &n, diag));
+  MR_TRY(mr_read_file(path, MR_JAXPR_BYTES_MAX, &text, &n, diag));
   mr_err_t e = mr_fn_parse(text, out, &why);
   free(text);
   return mr_diag_prefix(diag, e, &why, "%s", path);

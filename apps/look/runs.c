@@ -14,8 +14,6 @@
 #include "base/shown.h"
 #include "base/text.h"
 
-enum { RUNS_MAX = 4096 };
-
 /* Writes "0.4123", or "-" for NaN; returns text. */
 static const char *runs_number(double v, const char *fmt, char *text, size_t n) {
   if (isnan(v))
@@ -51,50 +49,67 @@ static int runs_by_name(const void *a, const void *b) {
   return strverscmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Puts the names of the runs in a folder, at most `most`, into name[] (heap) in order, and returns
-   how many.  A run is a folder with metrics. */
-static int names_in(const char *folder, char **name, int most) {
-  int n = 0;
+/* Appends a copy of a name to *name (heap), which has *room places; false without memory. */
+static bool append_name(char ***name, size_t *n, size_t *room, const char *text) {
+  if (*n == *room) {
+    size_t more = *room ? 2 * *room : 64;
+    char **grown = realloc(*name, more * sizeof *grown);
+    if (!grown) return false;
+    *name = grown, *room = more;
+  }
+  if (!((*name)[*n] = strdup(text))) return false;
+  ++*n;
+  return true;
+}
+
+/* Puts the names of the runs in a folder into *name (heap, as its *n names are) in order.  A run is
+   a folder with metrics.  MR_ERR_NOMEM; the caller frees the names in any case. */
+static mr_err_t names_in(const char *folder, char ***name, size_t *n, mr_diag_t *diag) {
+  size_t room = 0;
+  mr_err_t code = MR_OK;
   DIR *d = opendir(folder);
-  for (struct dirent *e; d && n < most && (e = readdir(d));) {
+  for (struct dirent *e; d && code >= 0 && (e = readdir(d));) {
     char file[MR_RUN_PATH + 300];
     snprintf(file, sizeof file, "%s/%s/metrics.jsonl", folder, e->d_name);
     if (e->d_name[0] == '.' || access(file, R_OK) < 0) continue;
-    if ((name[n] = strdup(e->d_name))) n++;
+    if (!append_name(name, n, &room, e->d_name))
+      code = mr_no_memory(diag, "the names of the runs in %s", folder);
   }
   if (d) closedir(d);
-  qsort(name, (size_t)n, sizeof *name, runs_by_name);
-  return n;
+  if (*n) qsort(*name, *n, sizeof **name, runs_by_name);
+  return code;
 }
 
 static int list_runs(const char *folder, mr_diag_t *diag) {
-  static char *name[RUNS_MAX];
-  int n = names_in(folder, name, RUNS_MAX);
-  mr_err_t e =
-      n ? MR_OK
-        : mr_fail(diag, MR_ERR_IO, "%s: holds no runs; `millrace train` makes runs/1", folder);
-  if (n) runs_print_head();
-  for (int i = 0; i < n; i++) {
+  char **name = NULL;
+  size_t n = 0;
+  mr_err_t e = names_in(folder, &name, &n, diag);
+  if (e >= 0 && !n)
+    e = mr_fail(diag, MR_ERR_IO, "%s: holds no runs; `millrace train` makes runs/1", folder);
+  if (e >= 0) runs_print_head();
+  for (size_t i = 0; i < n && e >= 0; i++) {
     char path[MR_RUN_PATH + 300];
     mr_run_info_t r;
     mr_diag_t unsaid = {0};
     snprintf(path, sizeof path, "%s/%s", folder, name[i]);
     if (mr_run_info_read(path, &r, &unsaid) >= 0) print_run(&r, false);
     mr_run_info_free(&r);
-    free(name[i]);
   }
+  for (size_t i = 0; i < n; i++) free(name[i]);
+  free(name);
   return e;
 }
 
 /* ---- side by side ---- */
 
-enum { COMPARED = 16, VALUE = 64 };
+enum { COMPARED = MR_WORDS_MAX, VALUE = 64 };
 
 /* A run in a comparison.  dir has the settings that were given; g has the values of all others. */
 typedef struct compared {
   mr_run_info_t info;
   mr_run_dir_t dir;
-  mr_graph_t *g; /* NULL: its files can no longer be read */
+  mr_graph_t *g;     /* NULL: its files can no longer be read */
+  char value[VALUE]; /* of the setting whose row is printed */
 } compared_t;
 
 static mr_err_t open_compared(const char *path, compared_t *c, mr_diag_t *diag) {
@@ -187,17 +202,16 @@ static void runs_value_of(const compared_t *c, const char *name, char *out, size
   free(shown);
 }
 
-static void runs_print_row(const compared_t *c, int n, const char *name) {
-  char value[COMPARED][VALUE];
+static void runs_print_row(compared_t *c, int n, const char *name) {
   bool differ = false;
   for (int i = 0; i < n; i++) {
-    runs_value_of(&c[i], name, value[i], VALUE);
-    differ |= strcmp(value[i], value[0]) != 0;
+    runs_value_of(&c[i], name, c[i].value, VALUE);
+    differ |= strcmp(c[i].value, c[0].value) != 0;
   }
   if (!differ) return;
   char label[128];
   printf("%-28s", mr_printable(name, label, sizeof label));
-  for (int i = 0; i < n; i++) printf(" %16.16s", value[i]);
+  for (int i = 0; i < n; i++) printf(" %16.16s", c[i].value);
   putchar('\n');
 }
 
@@ -212,7 +226,7 @@ static bool first_of_name(const compared_t *c, int i, int k, char *name, size_t 
   return true;
 }
 
-static void print_settings(const compared_t *c, int n) {
+static void print_settings(compared_t *c, int n) {
   char name[128];
   for (int i = 0; i < n; i++)
     for (int k = 0; k < c[i].dir.n_settings; k++)
@@ -236,7 +250,7 @@ static void print_losses(const compared_t *c, int n) {
 }
 
 static int compare_runs(const mr_args_t *a, mr_diag_t *diag) {
-  compared_t *c = calloc(COMPARED, sizeof *c);
+  compared_t *c = calloc((size_t)a->n_words, sizeof *c);
   mr_err_t e = c ? MR_OK : mr_no_memory(diag, "runs");
   for (int i = 0; i < a->n_words && e >= 0; i++) e = open_compared(a->word[i], &c[i], diag);
   if (e >= 0) {

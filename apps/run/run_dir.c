@@ -18,8 +18,6 @@
 #include "base/xio.h"
 #include "stages/train/train_stage.h"
 
-enum { TEXT_MAX = 1 << 20 };
-
 static const char runs[] = "runs";
 
 /* The highest N of runs/N; 0 without any. */
@@ -140,7 +138,7 @@ static mr_err_t run_dir_read_text(const mr_run_dir_t *r, const char *name, char 
   void *data;
   size_t n;
   file_in(r, name, path);
-  MR_TRY(mr_read_file(path, TEXT_MAX, &data, &n, diag));
+  MR_TRY(mr_read_file(path, MR_GRAPH_BYTES_MAX, &data, &n, diag));
   *text = realloc(data, n + 1);
   if (!*text) {
     free(data);

@@ -34,7 +34,7 @@ mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag) {
   MR_TRY(vit_in_range("embed", c->embed, 1, 65536, diag));
   MR_TRY(vit_in_range("mlp", c->mlp, 1, 262144, diag));
   MR_TRY(vit_in_range("heads", c->heads, 1, c->embed, diag));
-  MR_TRY(vit_in_range("layers", c->layers, 1, 256, diag));
+  MR_TRY(vit_in_range("layers", c->layers, 1, 1024, diag));
   MR_TRY(vit_in_range("classes", c->classes, 2, 1 << 20, diag));
   if (c->image % c->patch)
     return mr_fail(diag, MR_ERR_CONFIG, "vit.patch: %d, want a divisor of the image size %d",

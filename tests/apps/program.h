@@ -14,7 +14,7 @@ extern char **environ;
 
 typedef struct program {
   int status; /* exit status; 128 + signal if killed */
-  char out[1 << 19], err[1 << 16];
+  char out[1 << 20], err[1 << 16];
 } program_t;
 
 static inline void program_read(FILE *f, char *text, size_t n) {
@@ -25,8 +25,12 @@ static inline void program_read(FILE *f, char *text, size_t n) {
 
 /* Starts the program; out and err take what it says.  argv[0] is put in. */
 static inline pid_t program_start(const char *const *words, FILE *out, FILE *err) {
-  char *argv[64] = {(char *)MR_PROGRAM};
-  for (int i = 0; words[i] && i < 62; i++) argv[i + 1] = (char *)words[i];
+  size_t n = 0;
+  while (words[n]) n++;
+  char **argv = calloc(n + 2, sizeof *argv);
+  if (!argv) return -1;
+  argv[0] = (char *)MR_PROGRAM;
+  memcpy(argv + 1, words, n * sizeof *argv);
   posix_spawn_file_actions_t fa;
   posix_spawn_file_actions_init(&fa);
   posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", 0, 0);
@@ -35,6 +39,7 @@ static inline pid_t program_start(const char *const *words, FILE *out, FILE *err
   pid_t pid = -1;
   if (posix_spawn(&pid, MR_PROGRAM, &fa, NULL, argv, environ)) pid = -1;
   posix_spawn_file_actions_destroy(&fa);
+  free(argv);
   return pid;
 }
 
