@@ -15,7 +15,7 @@
 enum { MR_FLAGS_MAX = 40, MR_WORDS_MAX = 1024, MR_PLUGINS_MAX = 32, MR_EXIT_STOPPED = 130 };
 enum {
   MR_GRAPH_BYTES_MAX = 64 << 20, /* of the text of a stream graph, also that in a run's folder */
-  MR_JAXPR_BYTES_MAX = 256 << 20  /* of the text of a jaxpr */
+  MR_JAXPR_BYTES_MAX = 256 << 20 /* of the text of a jaxpr */
 };
 
 typedef struct mr_flag {

@@ -1,4 +1,4 @@
-/* Limits of the command line (docs/limits.md): what is at one works, and what is one above it is
+/* Limits of the command line: what is at one works, and what is one above it is
    refused by a sentence, or nothing limits it. */
 #include <setjmp.h>
 #include <stdarg.h>
