@@ -263,12 +263,13 @@ static bool tidy_entry(void *arg, int64_t at, const mr__block_entry_t *e) {
   return true;
 }
 
-/* What the disk gives to the table, the tail and parts of pages is no trace of a kill. */
+/* What the disk gives to the table, the tail and parts of pages, at most three pages more than they
+   have bytes, is no trace of a kill: one block is, of which these three hide a part. */
 void mr__object_tidy(const mr__object_file_t *f) {
   struct stat st;
   found_t t = {.f = f};
   int64_t table = tail_at(f) - table_at(f) + 3 * 4096;
   if (fstat(f->fd, &st) < 0 || !each_entry(f, false, count_entry, &t)) return;
-  if ((int64_t)st.st_blocks * 512 - table - t.bytes >= f->block)
+  if ((int64_t)st.st_blocks * 512 - table - t.bytes >= f->block / 2)
     each_entry(f, true, tidy_entry, &t);
 }

@@ -236,6 +236,54 @@ static void whole_documents_lose_no_target(void **state) {
   }
 }
 
+/* Files are looked through in pieces of 65,536 tokens: documents end on both sides of the borders,
+   at them, and in later pieces. */
+static void documents_end_behind_each_eos(const char *dtype, int width) {
+  enum { N = 200000, EOS = 7 };
+  static const int ends[] = {3, 65534, 65535, 65536, 65537, 100000, 131071, 131072, 199990, N - 1};
+  enum { ENDS = sizeof ends / sizeof *ends };
+  image_t o = {0};
+  char files[100];
+  hand_t h;
+  for (int i = 0, k = 0; i < N; i++) {
+    add_token(&o, width, i == ends[k] ? EOS : 1);
+    k += i == ends[k] && k < ENDS - 1;
+  }
+  write_file("long.bin", o.at, o.n);
+  free(o.at);
+  snprintf(files, sizeof files, "files=%s", in_folder("long.bin"));
+  mr_err_t e =
+      hand_open(&h, &mr_stage_tokens, NULL,
+                HAND_SETTINGS(files, "length=9", "stride=1", "pack=reset", dtype, "eos=7"));
+  if (e < 0) fail_msg("%s", h.diag.text);
+  burst_t *b = burst_new(&h.s);
+  int reset_at = -1;
+  for (int f = 0; f < h.s.out_spec[0].n_fields; f++)
+    if (!strcmp(h.s.out_spec[0].field[f].name, "positions")) reset_at = f;
+  assert_true(reset_at >= 0);
+  /* The window that begins 4 before the first token of a document counts from 0 again there, and
+     nowhere else. */
+  for (int i = 0; i < ENDS - 1; i++) {
+    int64_t begin = ends[i] + 1, at = begin - 4 < 0 ? 0 : begin - 4;
+    assert_true(burst_fetch(&h, 0, &at, 1, b) >= 0);
+    const int32_t *position = b->value[0][reset_at].data;
+    for (int k = 1; k < 9; k++) {
+      bool starts = false;
+      for (int j = 0; j < ENDS; j++) starts |= at + k == ends[j] + 1;
+      if ((position[k] == 0) != starts)
+        fail_msg("token %lld has position %d", (long long)at + k, position[k]);
+    }
+  }
+  burst_free(b);
+  shards_close(&h);
+}
+
+static void documents_end_behind_eos_wherever_it_stands(void **state) {
+  documents_end_behind_each_eos("dtype=u8", 1);
+  documents_end_behind_each_eos("dtype=u16", 2);
+  documents_end_behind_each_eos("dtype=u32", 4);
+}
+
 static void write_idx(const char *magic, uint64_t version, uint8_t type, uint64_t n, uint64_t m,
                       const int32_t *length, const int64_t *pointer, const int64_t *begin) {
   image_t o = {0};
@@ -372,6 +420,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(random_windows_are_those_of_the_oracle),
       cmocka_unit_test(whole_documents_lose_no_target),
+      cmocka_unit_test(documents_end_behind_eos_wherever_it_stands),
       cmocka_unit_test(files_and_settings_that_do_not_fit_are_refused),
       cmocka_unit_test(npy_files_are_rows_of_ids),
       cmocka_unit_test(files_that_are_no_ids_are_refused_by_name),

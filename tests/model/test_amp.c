@@ -242,6 +242,41 @@ static void jaxamp_does_not_enter_functions(void **state) {
 
 /* ---- policies ---- */
 
+/* x w in bf16, plus an f32 array that comes through one op. */
+static mr_fn_t *product_plus(bool repeats, bool first) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 4, 8));
+  mr_var_t *w = mr_fn_input(f, mr_aval_of(MR_F32, 8, 8));
+  mr_var_t *b = mr_fn_input(f, repeats ? mr_aval_of(MR_F32, 8) : mr_aval_of(MR_F32, 8, 4));
+  mr_var_t *y = mr_lax_dot(f, x, w);
+  mr_var_t *over = repeats ? mr_lax_broadcast_in_dim(f, b, 2, (int64_t[]){4, 8}, (int[]){1})
+                           : mr_lax_transpose(f, b, (int[]){1, 0});
+  mr_var_t *z = first ? mr_lax_add(f, over, y) : mr_lax_add(f, y, over);
+  assert_int_equal(mr_fn_return(f, 1, &z), MR_OK);
+  return f;
+}
+
+/* A bias follows what it is added to, and is converted while it is small; an array of the sum's own
+   size has a say in its dtype. */
+static void only_what_repeats_a_smaller_value_follows_the_sum(void **state) {
+  mr_amp_policy_t p = mr_amp_usual(MR_BF16);
+  for (int i = 0; i < 4; i++) {
+    bool repeats = i & 1, met = false;
+    mr_fn_t *f = product_plus(repeats, i & 2), *g = amped(f, &p);
+    for (int k = 0; k < g->n_eqn; k++) {
+      const mr_eqn_t *e = g->eqn[k];
+      if (e->op == &mr_op_convert_element_type && e->in[0]->def && repeats)
+        assert_ptr_not_equal(e->in[0]->def->op, &mr_op_broadcast_in_dim);
+      if (e->op != &mr_op_add) continue;
+      met = true;
+      assert_int_equal(e->out[0]->aval.dtype, repeats ? MR_BF16 : MR_F32);
+    }
+    assert_true(met);
+    mr_fn_destroy(g);
+    mr_fn_destroy(f);
+  }
+}
+
 static void rows_come_from_a_text_or_are_refused(void **state) {
   static const char *const bad[] = {"head",     "head=",   "=f32",     "head=f64",
                                     "head:f32", "a=f32,b", "head==f32"};
@@ -739,6 +774,7 @@ int main(void) {
       cmocka_unit_test(scopes_equal_jaxamp),
       cmocka_unit_test(jaxamp_without_a_default_rule),
       cmocka_unit_test(jaxamp_does_not_enter_functions),
+      cmocka_unit_test(only_what_repeats_a_smaller_value_follows_the_sum),
       cmocka_unit_test(rows_come_from_a_text_or_are_refused),
       cmocka_unit_test(a_scope_is_matched_by_whole_components),
       cmocka_unit_test(parts_keep_the_scopes_around_them),

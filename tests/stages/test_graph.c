@@ -357,6 +357,46 @@ static void a_graph_draws_itself(void **state) {
   mr_graph_destroy(g);
 }
 
+/* Whether the text builds the chain cifar100 ! filter ! batch ! null, whose filter has this label.
+ */
+static void builds_chain(const char *text, const char *label) {
+  mr_graph_t *g = parsed(text);
+  const char *got = mr_graph_setting(g, "f", "label");
+  mr_diag_t diag = {0};
+  if (!got || strcmp(got, label)) fail_msg("%s: label is %s", text, got ? got : "not set");
+  if (mr_graph_settle(g, &diag) < 0) fail_msg("%s: %s", text, diag.text);
+  mr_graph_destroy(g);
+}
+
+/* A bare word with a dot is a value where a value may stand, and otherwise names a stage. */
+static void a_reference_may_follow_a_value_on_its_line(void **state) {
+  static const char head[] = "synthetic n=8 name=s ! filter name=f ";
+  static const struct {
+    const char *tail, *label;
+  } row[] = {{"3 ! batch 4 ! null", "3"},        {"3 f. ! batch 4 ! null", "3"},
+             {"3 f.out ! batch 4 ! null", "3"},  {"label=3 f.out ! batch 4 ! null", "3"},
+             {"3\nf.out ! batch 4 ! null", "3"}, {"f. ! batch 4 ! null", NULL},
+             {"\nf.out ! batch 4 ! null", NULL}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    char text[200];
+    snprintf(text, sizeof text, "%s%s", head, row[i].tail);
+    if (row[i].label) {
+      builds_chain(text, row[i].label);
+    } else { /* the filter has no label, and the reference is one all the same */
+      mr_graph_t *g = parsed(text);
+      assert_null(mr_graph_setting(g, "f", "label"));
+      mr_graph_destroy(g);
+    }
+  }
+  mr_graph_t *g = parsed("npy name=n a.b labels=c.d ! batch 4 name=b b.out ! null");
+  assert_string_equal(mr_graph_setting(g, "n", "images"), "a.b"); /* its value was open */
+  assert_string_equal(mr_graph_setting(g, "b", "size"), "4");
+  mr_graph_destroy(g);
+  g = parsed("synthetic n=8 ! flip 0.25 name=f f.out ! batch 4 ! null");
+  assert_string_equal(mr_graph_setting(g, "f", "p"), "0.25"); /* a number, not a port of stage 0 */
+  mr_graph_destroy(g);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(counted_buffers_reach_the_null_sink),
@@ -371,6 +411,7 @@ int main(void) {
       cmocka_unit_test(the_remainder_is_dropped_when_asked),
       cmocka_unit_test(a_stream_resumes_from_a_batch_boundary),
       cmocka_unit_test(a_graph_draws_itself),
+      cmocka_unit_test(a_reference_may_follow_a_value_on_its_line),
   };
   return cmocka_run_group_tests(tests, setup, NULL);
 }
