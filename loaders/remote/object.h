@@ -11,7 +11,8 @@ typedef struct mr_object {
   char *url;  /* as it is requested */
   bool s3;
   bool listed;            /* its state was found by an earlier listing, which may be out of date */
-  const char *bearer;     /* NULL: none; a peer's object: the token that it wants */
+  const char *token;      /* NULL: none; of a peer's object: what both ends prove that they know */
+  const char *peer;       /* with a token: HOST:PORT of the peer, which the path follows in url */
   int64_t size, mtime_ns; /* mtime_ns: 0 if the server gives no Last-Modified */
   const char *etag;       /* "" if the server gives none */
   uint64_t state[2];      /* a hash of all that; 0: not computed yet */

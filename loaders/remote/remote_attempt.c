@@ -14,8 +14,8 @@
 static void reset_answer(mr__attempt_t *a) {
   a->span = (mr_remote_span_t){-1, -1, -1};
   a->sum = (mr_remote_sum_t){0};
-  a->has_span = a->encoded = a->refused = a->wrong_etag = false, a->etag[0] = a->region[0] = 0,
-  a->mtime_ns = 0, a->said[0] = 0, a->n_said = 0;
+  a->has_span = a->encoded = a->refused = a->wrong_etag = false,
+  a->etag[0] = a->region[0] = a->proof[0] = 0, a->mtime_ns = 0, a->said[0] = 0, a->n_said = 0;
 }
 
 static void copy_header_value(char *out, size_t room, const char *from, size_t n) {
@@ -39,6 +39,8 @@ static size_t on_header(char *line, size_t one, size_t n, void *arg) {
     a->wrong_etag = !mr__remote_is_etag(v, k), copy_header_value(a->etag, sizeof a->etag, v, k);
   else if ((v = mr__remote_value(line, n, "x-amz-bucket-region", &k)))
     copy_header_value(a->region, sizeof a->region, v, k);
+  else if ((v = mr__remote_value(line, n, "millrace-proof", &k)))
+    copy_header_value(a->proof, sizeof a->proof, v, k);
   else if ((v = mr__remote_value(line, n, "content-encoding", &k)))
     a->encoded = !(k == 8 && !strncasecmp(v, "identity", k));
   else if ((v = mr__remote_value(line, n, "last-modified", &k))) {
@@ -115,6 +117,12 @@ const char *mr__remote_reason(CURLcode code, const char *reason) {
   return *reason ? reason : curl_easy_strerror(code);
 }
 
+mr_proof_about_t mr__attempt_about(const mr__request_t *q) {
+  const mr_object_t *o = q->object;
+  return (mr_proof_about_t){o->token, o->peer, o->url + strlen("http://") + strlen(o->peer), q->at,
+                            q->size};
+}
+
 static void set_options(mr__attempt_t *a, double timeout_s) {
   const mr__request_t *q = a->q;
   CURL *c = a->easy;
@@ -141,11 +149,14 @@ static void set_options(mr__attempt_t *a, double timeout_s) {
   curl_easy_setopt(c, CURLOPT_WRITEDATA, a);
   curl_easy_setopt(c, CURLOPT_PRIVATE, a);
   mr__remote_certificates(c);
-  if (q->object->bearer) { /* a peer: no other host gets the token */
+  if (q->object->token) {
+    mr_proof_about_t about = mr__attempt_about(q);
+    char header[32 + MR_PROOF_TEXT];
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
-    curl_easy_setopt(c, CURLOPT_XOAUTH2_BEARER, q->object->bearer);
-    curl_easy_setopt(c, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+    if (!mr__proof_ask(&about, a->asked)) return; /* the peer refuses, and the server is asked */
+    snprintf(header, sizeof header, "Authorization: Millrace %s", a->asked);
+    a->headers = curl_slist_append(a->headers, header);
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "loaders/remote/remote_answer.h"
 #include "loaders/remote/remote_engine.h"
+#include "loaders/remote/remote_proof.h"
 
 enum { MR__SAID_MAX = 2048, MR__SAID_MOST = 1 << 16 /* bytes of an error's text that are read */ };
 
@@ -29,6 +30,7 @@ typedef struct mr__attempt {
   mr_remote_sum_t sum;
   bool has_span, encoded, too_long, refused; /* refused: the body is not wanted */
   bool wrong_etag;
+  char asked[MR_PROOF_TEXT], proof[MR_PROOF_TEXT]; /* of an exchange with a peer */
   char etag[256], region[64], reason[CURL_ERROR_SIZE];
   int64_t mtime_ns;         /* 0: not said */
   struct mr__attempt *next; /* in the list of those in flight */
@@ -39,6 +41,9 @@ typedef struct mr__attempt {
  */
 mr__attempt_t *mr__attempt_new(mr__request_t *q, bool own, double timeout_s);
 void mr__attempt_free(mr__attempt_t *a); /* it must be in no multi handle */
+
+/* What a request to a peer is about, for its proofs. */
+mr_proof_about_t mr__attempt_about(const mr__request_t *q);
 
 /* Makes a transfer accept what the files of SSL_CERT_FILE and SSL_CERT_DIR certify, if they are
  * set. */

@@ -87,6 +87,12 @@ static bool is_same_state(const mr__attempt_t *a) {
   return *o->etag || a->mtime_ns == o->mtime_ns;
 }
 
+/* Whether an answer of a peer proves that its bytes come from a process of this job. */
+static bool proves_itself(const mr__attempt_t *a) {
+  mr_proof_about_t about = mr__attempt_about(a->q);
+  return a->to && mr__proof_answered(&about, a->asked, a->to, a->proof);
+}
+
 /* Whether the answer is of the bytes and the object that were asked for. */
 static mr__verdict_t judge_answer(const mr__attempt_t *a, mr_diag_t *diag) {
   const mr__request_t *q = a->q;
@@ -109,6 +115,10 @@ static mr__verdict_t judge_answer(const mr__attempt_t *a, mr_diag_t *diag) {
     return say_no(diag, a, MR_ERR_DATA, "the server's Content-Range is of other bytes");
   if (a->got != q->size)
     return say_no(diag, a, MR_ERR_DATA, "the server sends fewer bytes than its Content-Range says");
+  if (o->token && !proves_itself(a))
+    return say_no(diag, a, MR_ERR_DATA,
+                  "the answer does not prove that it is of this job: another process listens "
+                  "there, or has another token (MILLRACE_PEER_TOKEN or peer-token)");
   bool whole = q->at == 0 && q->size == a->span.total;
   if (!a->to || (a->sum.whole && !whole) || mr__remote_sum_ok(&a->sum, a->to, (size_t)q->size))
     return MR__USE;

@@ -175,7 +175,7 @@ static mr_object_t *make_object(const mr__peers_t *p, const peer_t *peer, int nu
   mr_object_t *own = calloc(1, sizeof *own);
   if (!own) return NULL;
   *own = *o;
-  own->s3 = false, own->bearer = p->token;
+  own->s3 = false, own->token = p->token, own->peer = peer->name;
   own->name = own->url = NULL;
   if (asprintf(&own->name, "peer %s: %s", peer->name, o->name) < 0) own->name = NULL;
   if (asprintf(&own->url, "http://%s%s", peer->name, p->served[number].path) < 0) own->url = NULL;
@@ -271,10 +271,6 @@ const mr_object_t *mr__peers_find(const mr__peers_t *p, const char *path) {
   return s ? s->object : NULL;
 }
 
-bool mr__peers_allows(const mr__peers_t *p, const char *text) {
-  size_t n = strlen(p->token);
-  unsigned differ = 0;
-  if (!text || strncmp(text, "Bearer ", 7) || strlen(text + 7) != n) return false;
-  for (size_t i = 0; i < n; i++) differ |= (unsigned)(p->token[i] ^ text[7 + i]);
-  return !differ;
+mr_proof_about_t mr__peers_about(const mr__peers_t *p, const char *path, int64_t at, int64_t n) {
+  return (mr_proof_about_t){p->token, mr__peers_own(p), path, at, n};
 }

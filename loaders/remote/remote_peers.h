@@ -2,8 +2,9 @@
    owner, and the others ask the owner, which fetches it from the server if it does not have it.
 
    A peer answers ranges of an object as a server does, with its size, ETag and time, so the engine
-   checks its answers as it checks a server's (length, range, state, checksum), and what fails there
-   is fetched from the server instead.  The order of records never depends on peers.
+   checks its answers as it checks a server's (length, range, state).  Both ends prove that they
+   know the job's token (remote_proof.h), which no message holds.  What fails is fetched from the
+   server instead.  The order of records never depends on peers.
 
    Implemented in remote_peers.c; the answering end is remote_serve.c, or remote_serve_without.c. */
 #ifndef MR_LOADERS_REMOTE_REMOTE_PEERS_H
@@ -12,6 +13,7 @@
 #include "base/err.h"
 #include "loaders/remote/object.h"
 #include "loaders/remote/remote_conf.h"
+#include "loaders/remote/remote_proof.h"
 
 enum { MR_PEERS_MAX = 256, MR_PEER_TOKEN_MIN = 16, MR_PEER_PATH = 34 /* "/", 32 digits, NUL */ };
 
@@ -53,9 +55,9 @@ bool mr__peers_rests(mr__peers_t *p, int peer); /* whether it is left alone now 
    one of those given to open, and its owner is the caller of open.  Any thread. */
 const mr_object_t *mr__peers_find(const mr__peers_t *p, const char *path);
 
-/* Returns whether a request's Authorization holds the token, in a time that does not depend on how
-   much of it is right.  text may be NULL. */
-bool mr__peers_allows(const mr__peers_t *p, const char *text);
+/* Returns what an exchange is about in which this process answers with bytes [at,at+n) of the
+   object of a path, for its proofs; path must live as long as what is returned. */
+mr_proof_about_t mr__peers_about(const mr__peers_t *p, const char *path, int64_t at, int64_t n);
 
 /* Return HOST:PORT of this process, the number of peers with this process, and HOST:PORT of a peer,
    in [0,count).  The names are p's, valid until mr__peers_close. */

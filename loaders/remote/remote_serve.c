@@ -1,12 +1,11 @@
 /* Answers peers with ranges of objects, over libmicrohttpd, a thread for each connection: an answer
-   may wait for the server of the objects.  Without the token there is no answer but that the
-   process is there. */
+   may wait for the server of the objects.  Without a proof of the token there is no answer but that
+   the process is there. */
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <microhttpd.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <openssl/evp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,11 +68,10 @@ static enum MHD_Result say_status(struct MHD_Connection *c, unsigned status) {
 }
 
 /* The headers by which the engine of the other end knows bytes and state. */
-static void describe_range(struct MHD_Response *r, const mr_object_t *o, int64_t at, int64_t n,
-                           const uint8_t *data) {
-  unsigned char sum[EVP_MAX_MD_SIZE], base64[2 * EVP_MAX_MD_SIZE];
-  unsigned k = 0;
-  char text[300];
+static void describe_range(struct MHD_Response *r, const mr_object_t *o,
+                           const mr_proof_about_t *about, const char *asked, const uint8_t *data) {
+  int64_t at = about->at, n = about->size;
+  char text[300], proof[MR_PROOF_TEXT];
   time_t t = (time_t)(o->mtime_ns / 1000000000);
   struct tm tm;
   snprintf(text, sizeof text, "bytes %" PRId64 "-%" PRId64 "/%" PRId64, at, at + n - 1, o->size);
@@ -81,17 +79,15 @@ static void describe_range(struct MHD_Response *r, const mr_object_t *o, int64_t
   if (*o->etag) MHD_add_response_header(r, "ETag", o->etag);
   if (t && gmtime_r(&t, &tm) && strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &tm))
     MHD_add_response_header(r, "Last-Modified", text);
-  if (!EVP_Digest(data, (size_t)n, sum, &k, EVP_sha256(), NULL)) return;
-  EVP_EncodeBlock(base64, sum, (int)k);
-  snprintf(text, sizeof text, "sha-256=:%s:", (char *)base64);
-  MHD_add_response_header(r, "Content-Digest", text);
+  if (mr__proof_answer(about, asked, data, proof))
+    MHD_add_response_header(r, "Millrace-Proof", proof);
 }
 
 static enum MHD_Result give_range(const mr__serve_t *s, struct MHD_Connection *c,
-                                  const mr_object_t *o) {
-  const char *range = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Range");
-  int64_t at, n;
-  if (!range || !mr__serve_range(range, o->size, &at, &n)) return say_status(c, 416);
+                                  const mr_object_t *o, const mr_proof_about_t *about,
+                                  const char *asked) {
+  int64_t at = about->at, n = about->size;
+  if (at > o->size - n) return say_status(c, 416);
   uint8_t *data = malloc((size_t)n);
   if (!data || s->fn(s->arg, o, at, n, data) != MR_OK) {
     free(data);
@@ -99,7 +95,7 @@ static enum MHD_Result give_range(const mr__serve_t *s, struct MHD_Connection *c
   }
   struct MHD_Response *r = MHD_create_response_from_buffer((size_t)n, data, MHD_RESPMEM_MUST_FREE);
   if (!r) return free(data), MHD_NO;
-  describe_range(r, o, at, n, data);
+  describe_range(r, o, about, asked, data);
   enum MHD_Result done = MHD_queue_response(c, 206, r);
   MHD_destroy_response(r);
   return done;
@@ -113,10 +109,16 @@ static enum MHD_Result serve_request(void *arg, struct MHD_Connection *c, const 
   if (!*state && !strcmp(method, "GET")) return *state = &seen, MHD_YES;
   if (strcmp(method, "GET") || *upload_size) return MHD_NO;
   if (!strcmp(url, "/")) return say_status(c, 200);
-  if (!mr__peers_allows(s->peers, MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization")))
+  const char *asked = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization"),
+             *range = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Range");
+  int64_t at, n;
+  if (!asked || strncmp(asked, "Millrace ", 9) || !range ||
+      !mr__serve_range(range, INT64_MAX, &at, &n))
     return say_status(c, 401);
+  mr_proof_about_t about = mr__peers_about(s->peers, url, at, n);
+  if (!mr__proof_asked(&about, asked + 9)) return say_status(c, 401);
   const mr_object_t *o = mr__peers_find(s->peers, url);
-  return o ? give_range(s, c, o) : say_status(c, 404);
+  return o ? give_range(s, c, o, &about, asked + 9) : say_status(c, 404);
 }
 
 static struct MHD_Daemon *begin_answering(mr__serve_t *s, const struct addrinfo *a) {

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "loaders/remote/remote_proof.h"
 #include "tests/random.h"
 
 /* Ways to answer.  The first are passing troubles, after which the same request is answered. */
@@ -44,6 +45,9 @@ typedef struct origin {
   const uint8_t *data;
   size_t n;
   pthread_t thread;
+  const char *token, *peer; /* what it proves in its answers as this peer of a job; NULL: nothing */
+  const char *secret;       /* NULL, or a text that no request may hold */
+  atomic_bool leaked;       /* one did */
   const char *json; /* what it answers for index.json; NULL: the same bytes as for all paths */
   bool (*_Atomic holds)(void); /* NULL, or asked before each answer: true holds it back for ever */
   atomic_int trouble;          /* percent of requests that meet a trouble */
@@ -75,7 +79,7 @@ static inline bool origin_send(int fd, const void *data, size_t n) {
 }
 
 static inline bool origin_head(int fd, int status, const char *more) {
-  char head[600];
+  char head[800];
   int n = snprintf(head, sizeof head, "HTTP/1.1 %d x\r\n%s\r\n", status, more);
   return origin_send(fd, head, (size_t)n);
 }
@@ -88,7 +92,7 @@ static inline bool origin_repeat(int fd, const char *part, size_t n, useconds_t 
 
 /* Answers one request; false: the connection is to be ended. */
 static inline bool origin_answer(origin_t *o, int fd, const char *text) {
-  char more[500], digest[100];
+  char more[700], digest[100];
   unsigned char sum[32];
   bool json = o->json && strstr(text, "/index.json HTTP/");
   const uint8_t *data = json ? (const uint8_t *)o->json : o->data;
@@ -116,6 +120,7 @@ static inline bool origin_answer(origin_t *o, int fd, const char *text) {
   if (way == ORIGIN_DROP) return false;
   bool (*holds)(void) = o->holds;
   if (holds && holds()) return recv(fd, digest, 1, 0), false; /* until the client gives up */
+  if (o->secret && strstr(text, o->secret)) o->leaked = true;
   static const char code[] = "<Error><Code>InvalidObjectState</Code></Error>",
                     go[] = "HTTP/1.1 100 Continue\r\n\r\n";
   if (way == ORIGIN_WAIT) return origin_repeat(fd, go, sizeof go - 1, 1000);
@@ -135,12 +140,21 @@ static inline bool origin_answer(origin_t *o, int fd, const char *text) {
   memcpy(body, data + first, n);
   EVP_Digest(body, length, sum, NULL, EVP_sha256(), NULL);
   EVP_EncodeBlock((unsigned char *)digest, sum, 32);
+  char proof[40 + MR_PROOF_TEXT] = "";
+  const char *asked = strcasestr(text, "\r\nauthorization: Millrace ");
+  if (o->token && asked) {
+    char path[64];
+    sscanf(text, "GET %63s", path);
+    mr_proof_about_t about = {o->token, o->peer, path, first, (int64_t)n};
+    if (mr__proof_answer(&about, asked + 26, body, proof + 16))
+      memcpy(proof, "Millrace-Proof: ", 16), strcat(proof, "\r\n");
+  }
   snprintf(more, sizeof more,
            "Content-Range: bytes %lld-%lld/%zu\r\nContent-Length: %zu\r\n%s"
-           "Content-Digest: sha-256=:%s:\r\n%s",
+           "Content-Digest: sha-256=:%s:\r\n%s%s",
            first + (way == ORIGIN_OTHER), last + (way == ORIGIN_OTHER),
            o->claims ? (size_t)o->claims : whole, length, state, digest,
-           way == ORIGIN_PACKED ? "Content-Encoding: gzip\r\n" : "");
+           way == ORIGIN_PACKED ? "Content-Encoding: gzip\r\n" : "", proof);
   bool well = origin_head(fd, way == ORIGIN_WHOLE ? 200 : 206, more);
   if (way == ORIGIN_DRIP) return free(body), well && origin_repeat(fd, "x", 1, 40000);
   if (way == ORIGIN_CORRUPT) body[length / 2] ^= 1;

@@ -264,6 +264,7 @@ static void a_peer_that_lies_costs_no_byte(void **state) {
   draw_names();
   origin_open(&liar, content, BYTES, 79);
   snprintf(peers, sizeof peers, "%s,127.0.0.1:%d", names[0], liar.port);
+  liar.token = TOKEN, liar.peer = strchr(peers, ',') + 1;
   for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
     const mr_object_t *o;
     mr_remote_counts_t counts;
@@ -289,6 +290,38 @@ static void a_peer_that_lies_costs_no_byte(void **state) {
   assert_true(origin.sent - before < BYTES);
   mr_remote_close(remote);
   origin_close(&liar);
+}
+
+/* It answers as a peer does, with a checksum of its bytes, and finds no secret in what it is
+   asked; one that knows the token of another job fares no better, nor does one of this job that
+   answers for another peer. */
+static void a_stranger_at_a_peers_port_gets_no_token_and_gives_no_byte(void **state) {
+  static uint8_t forged[BYTES];
+  static const struct {
+    const char *token, *peer;
+  } row[] = {{NULL, NULL}, {"another-token-of-16", NULL}, {TOKEN, "127.0.0.1:1"}};
+  origin_t stranger;
+  char peers[100], cache[32];
+  draw_names();
+  for (int i = 0; i < BYTES; i++) forged[i] = content[i] ^ 1;
+  origin_open(&stranger, forged, BYTES, 79);
+  snprintf(peers, sizeof peers, "%s,127.0.0.1:%d", names[0], stranger.port);
+  stranger.secret = TOKEN;
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    const mr_object_t *o;
+    snprintf(cache, sizeof cache, "stranger-%zu", i);
+    stranger.token = row[i].token;
+    stranger.peer = row[i].peer ? row[i].peer : strchr(peers, ',') + 1;
+    int requests = stranger.requests, notices = n_notices;
+    mr_remote_t *remote = open_peer(cache, names[0], peers, &o);
+    assert_non_null(remote);
+    if (!read_all(remote, o, i + 1, -1)) fail_msg("row %zu: forged bytes", i);
+    mr_remote_close(remote);
+    assert_true(stranger.requests > requests);
+    assert_int_equal(n_notices, notices + 1);
+  }
+  assert_false(stranger.leaked);
+  origin_close(&stranger);
 }
 
 /* A peer that stands still keeps the requests that are in flight, and no more of them wait for it.
@@ -394,6 +427,16 @@ static void want_answer(const char *path, const char *headers, const char *answe
     fail_msg("%s: want %s, got %s", path, answer, diag.text);
 }
 
+/* The same to a request for `path` that proves to know a token for `proven` of a peer. */
+static void want_proof(const char *token, const char *peer, const char *proven, const char *path,
+                       const char *answer) {
+  mr_proof_about_t about = {token, peer, proven, 5, 10};
+  char headers[60 + MR_PROOF_TEXT], proof[MR_PROOF_TEXT];
+  assert_true(mr__proof_ask(&about, proof));
+  snprintf(headers, sizeof headers, "Authorization: Millrace %s\r\nRange: bytes=5-14", proof);
+  want_answer(path, headers, answer);
+}
+
 static void without_the_token_there_is_no_byte(void **state) {
   const mr_object_t *o;
   char path[MR_PEER_PATH] = "/";
@@ -403,10 +446,12 @@ static void without_the_token_there_is_no_byte(void **state) {
   mr__cache_state(o, path + 1);
   want_answer("/", NULL, NULL);
   want_answer(path, NULL, "401");
-  want_answer(path, "Authorization: Bearer 0123456789abcdeF", "401");
-  want_answer(path, "Authorization: Bearer 0123456789abcdef0", "401");
-  want_answer(path, "Authorization: Bearer " TOKEN, "416"); /* without a range */
-  want_answer("/0123", "Authorization: Bearer " TOKEN, "404");
+  want_answer(path, "Authorization: Bearer " TOKEN, "401"); /* the token itself is no proof */
+  want_proof("0123456789abcdeF", names[0], path, path, "401");
+  want_proof("0123456789abcdef0", names[0], path, path, "401");
+  want_proof(TOKEN, "127.0.0.1:1", path, path, "401"); /* asked of another peer */
+  want_proof(TOKEN, names[0], "/0123", path, "401");   /* for another object */
+  want_proof(TOKEN, names[0], "/0123", "/0123", "404");
   mr_remote_close(remote);
 }
 
@@ -481,6 +526,7 @@ int main(void) {
       cmocka_unit_test(peers_in_one_folder_keep_each_others_blocks),
       cmocka_unit_test(a_killed_peer_costs_no_byte),
       cmocka_unit_test(a_peer_that_lies_costs_no_byte),
+      cmocka_unit_test(a_stranger_at_a_peers_port_gets_no_token_and_gives_no_byte),
       cmocka_unit_test(a_peer_that_stands_still_is_waited_for_once),
       cmocka_unit_test(a_peer_that_fails_rests_until_it_may_have_recovered),
       cmocka_unit_test(peers_are_waited_for_no_longer_than_the_timeout),
