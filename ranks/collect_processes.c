@@ -297,3 +297,4 @@ static mr_err_t processes_failed(mr_collect_t *c, int *rank, mr_diag_t *diag) {
   }
 
 const mr_collect_ops_t mr_collect_zmq = PROCESSES_TABLE("zmq");
+const mr_collect_ops_t mr_collect_mpi = PROCESSES_TABLE("mpi");

@@ -1,12 +1,13 @@
-/* Opens what a job's ranks exchange values by.  Which one must be the same on all ranks, so that it
-   follows from the launcher and the setting, which are the same; what differs from host to host, as
-   a library that one of them lacks, is an error and no reason to take another. */
+/* Opens what a job's ranks exchange values by.  Which one follows from the launcher and the
+   setting, which are the same on all ranks, and from whether there is a library of MPI: where that
+   differs from host to host, ranks miss each other, and say so when the limit is over. */
 #include "ranks/job.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/suggest.h"
+#include "ranks/mpi.h"
 #include "ranks/processes.h"
 
 struct mr_job {
@@ -18,7 +19,7 @@ struct mr_job {
 static const struct job_row {
   const mr__wire_ops_t *wire;
   const mr_collect_ops_t *collect;
-} job_rows[] = {{&mr__wire_zmq, &mr_collect_zmq}};
+} job_rows[] = {{&mr__wire_zmq, &mr_collect_zmq}, {&mr__wire_mpi, &mr_collect_mpi}};
 enum { N_ROWS = sizeof job_rows / sizeof *job_rows };
 
 static mr_err_t refuse_communicator(const char *name, mr_diag_t *diag) {
@@ -26,15 +27,23 @@ static mr_err_t refuse_communicator(const char *name, mr_diag_t *diag) {
   mr_suggest_t s = {.word = name};
   mr_suggest_offer(&s, "auto"), mr_suggest_offer(&s, "threads");
   for (int i = 0; i < N_ROWS; i++) mr_suggest_offer(&s, job_rows[i].wire->name);
-  return mr_fail(diag, MR_ERR_CONFIG, "communicator=%.40s: want auto, threads or zmq%s", name,
+  return mr_fail(diag, MR_ERR_CONFIG, "communicator=%.40s: want auto, threads, mpi or zmq%s", name,
                  mr_suggest_text(&s, hint, sizeof hint));
+}
+
+static const char *best_communicator(const mr_launch_t *l) {
+  char path[512];
+  void *lib;
+  if (l->size == 1) return "threads";
+  if (l->mpi && (!*l->host || mr_mpi_library_find(l, &lib, path, sizeof path))) return "mpi";
+  return "zmq";
 }
 
 /* *row NULL: threads. */
 static mr_err_t choose_row(const mr_launch_t *l, const char *name, const struct job_row **row,
                            mr_diag_t *diag) {
   *row = NULL;
-  if (!name || !strcmp(name, "auto")) name = l->size == 1 ? "threads" : "zmq";
+  if (!name || !strcmp(name, "auto")) name = best_communicator(l);
   for (int i = 0; i < N_ROWS; i++)
     if (!strcmp(name, job_rows[i].wire->name)) *row = &job_rows[i];
   if (*row) return MR_OK;
@@ -43,7 +52,7 @@ static mr_err_t choose_row(const mr_launch_t *l, const char *name, const struct 
   return mr_fail(
       diag, MR_ERR_CONFIG,
       "communicator=threads: %s has started %d processes, and threads are ranks of one: use "
-      "auto or zmq",
+      "auto, mpi or zmq",
       mr_launcher_name(l->launcher), l->size);
 }
 

@@ -39,10 +39,11 @@ int mr_job_size(const mr_job_t *job);
    fine. */
 void mr_job_close(mr_job_t *job);
 
-/* Ranks are processes of a job that is open, on devices whose memory is the host's: over ZeroMQ.
+/* Ranks are processes of a job that is open, on devices whose memory is the host's: over ZeroMQ,
+   over MPI.
    create needs the job: MR_ERR_CONFIG without one.  A rank of another size or a number twice may be
    found only when the calls begin, which then fail with that sentence. */
-extern const mr_collect_ops_t mr_collect_zmq;
+extern const mr_collect_ops_t mr_collect_zmq, mr_collect_mpi;
 
 MR_END_DECLS
 

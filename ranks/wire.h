@@ -84,7 +84,7 @@ typedef struct mr__wire_ops {
   void (*close)(mr__wire_t *w, bool whole);
 } mr__wire_ops_t;
 
-extern const mr__wire_ops_t mr__wire_zmq;
+extern const mr__wire_ops_t mr__wire_zmq, mr__wire_mpi;
 
 MR_END_DECLS
 

@@ -2,10 +2,13 @@
 # usage: scripts/check-ranks.sh [LAUNCHER...]
 # Starts `millrace doctor` by real launchers and compares what it says about its rank with what was asked for: openmpi,
 # mpich, torchrun, slurm (a cluster of two nodes on this machine, with ports and keys of its own; as root).  Needs their
-# packages, and build/release/millrace or the program that $MILLRACE names.
+# packages, and build/release/millrace or the program that $MILLRACE names.  By the same launchers it starts
+# build/release/tests/ranks_program ($RANKS_PROGRAM): the ranks' collectives over MPI and ZeroMQ must give the bits of
+# threads, and a rank that is stopped is named by the others.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=$PWD/${MILLRACE:-build/release/millrace}
+collect=$PWD/${RANKS_PROGRAM:-build/release/tests/ranks_program}
 dir=$(mktemp -d)
 pids=() # of the daemons of Slurm
 end() {
@@ -44,6 +47,37 @@ expected
 $2"
 }
 
+# What the ranks of a launcher write, by rank.
+collect() { # COMMUNICATOR [stop RANK|threads N] -- COMMAND...
+  local args=()
+  while [ "$1" != -- ]; do args+=("$1"); shift; done
+  shift
+  rm -rf "$dir/collect"
+  mkdir "$dir/collect"
+  "$@" "$collect" "$dir/collect" "${args[@]}" >"$dir/out" 2>"$dir/err"
+}
+
+# The collectives of N ranks by a launcher are those of threads, to the bit.
+same_bits() { # N COMMUNICATOR EXPECTED COMMAND...
+  local threads rank
+  collect threads threads "$1" -- env || fail "threads fail"
+  threads=$(cat "$dir"/collect/*)
+  collect "$2" -- "${@:4}" || fail "$*: fails"
+  [ "$(sed -n 1p -s "$dir"/collect/*)" = "$threads" ] || fail "$*: other bits than threads"
+  for ((rank = 0; rank < $1; rank++)); do
+    [ "$(sed -n 2p "$dir/collect/$rank")" = "$3" ] || fail "$*: rank $rank uses $(sed -n 2p "$dir/collect/$rank")"
+  done
+}
+
+# Rank 1 of 3 stops itself: the others name it.
+names_the_stopped_rank() { # COMMUNICATOR COMMAND...
+  local rank
+  collect "$1" stop 1 -- timeout -k 5 120 "${@:2}" || true # the engine ends such a job in its own way
+  for rank in 0 2; do
+    grep -q "rank 1 did not come to all_reduce within 3 s" "$dir/collect/$rank" || fail "$*: rank $rank does not name rank 1"
+  done
+}
+
 check_openmpi() {
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   doctor mpirun.openmpi --oversubscribe -n 3
@@ -53,6 +87,9 @@ Open MPI's mpirun|2|3|2|3|1" launcher rank ranks rank_of_this_host ranks_of_this
   # The variable of one rank is another's: that is noticed, in the sentence of this rank alone.
   doctor mpirun.openmpi --oversubscribe -n 1 env OMPI_COMM_WORLD_RANK=7
   want "a wrong rank" "unknown|OMPI_COMM_WORLD_RANK=7: expected a rank below OMPI_COMM_WORLD_SIZE=1, in [0,0]" launcher missing
+  same_bits 3 auto mpi mpirun.openmpi --oversubscribe -n 3
+  same_bits 3 zmq zmq mpirun.openmpi --oversubscribe -n 3 -x MILLRACE_RANK0="127.0.0.1:$(free_ports 1)"
+  names_the_stopped_rank mpi mpirun.openmpi --oversubscribe -n 3
 }
 
 check_mpich() {
@@ -60,6 +97,9 @@ check_mpich() {
   want mpich "MPICH's mpirun|0|3|0|3|1
 MPICH's mpirun|1|3|1|3|1
 MPICH's mpirun|2|3|2|3|1" launcher rank ranks rank_of_this_host ranks_of_this_host hosts
+  same_bits 3 auto mpi mpirun.mpich -n 3
+  same_bits 3 zmq zmq env MILLRACE_RANK0="127.0.0.1:$(free_ports 1)" mpirun.mpich -n 3
+  names_the_stopped_rank mpi mpirun.mpich -n 3
 }
 
 check_torchrun() { # Debian's does not know its own default of -r and -t under Python 3.11
@@ -69,6 +109,7 @@ check_torchrun() { # Debian's does not know its own default of -r and -t under P
   local derived=$((61440 + port % 4096))
   want torchrun "torchrun|0|2|0|2|0|1|127.0.0.1:$derived|127.0.0.1
 torchrun|1|2|1|2|0|1|127.0.0.1:$derived|127.0.0.1" launcher rank ranks rank_of_this_host ranks_of_this_host host hosts rank0 rank0_address
+  same_bits 2 auto zmq torchrun --no_python --nproc_per_node 2 --master_addr 127.0.0.1 --master_port "$(free_ports 1)" -r 1 -t 1 --log_dir "$dir/torchrun"
 }
 
 free_ports() { # N
@@ -132,6 +173,9 @@ srun|1|2|PMI of Slurm" launcher rank ranks mpi_by
   doctor salloc -Q -N 1 -n 2 mpirun.mpich -n 2
   want "mpirun within a job" "MPICH's mpirun|0|2
 MPICH's mpirun|1|2" launcher rank ranks
+  same_bits 2 auto mpi srun -N 1 -n 2 --mpi=pmi2
+  # The two nodes of this cluster are one host, and their names have no address.
+  same_bits 3 auto zmq env MILLRACE_SECRET="$(python3 -c 'import secrets; print(secrets.token_hex(32))')" MILLRACE_RANK0="127.0.0.1:$(free_ports 1)" srun -N 2 -n 3 --mpi=none
   doctor salloc -Q -N 1 -n 2
   want "a job without srun" "none|0|1" launcher rank ranks
   case $(ranks missing) in *"srun has not started"*) ;; *) fail "salloc: does not miss srun" ;; esac

@@ -11,14 +11,7 @@
 #include "apps/run/machine_report.h"
 #include "base/launcher.h"
 #include "base/library.h"
-
-/* A library of MPI by the name that the loader looks for. */
-static const struct mpi_library {
-  const char *file, *family, *package;
-} mpi_libraries[] = {{"libmpi.so.40", "Open MPI", "libopenmpi3"},
-                     {"libmpich.so.12", "MPICH", "libmpich12"},
-                     {"libmpi.so.12", "MPICH", "libmpich12"},
-                     {0}};
+#include "ranks/mpi.h"
 
 /* What the job lacks: sentences, one after the other. */
 typedef struct lacks {
@@ -41,10 +34,10 @@ static void lacks_say(lacks_t *l, const char *format, ...) {
 
 /* Adds which MPI library there is, of the launcher's kind if it has one. */
 static void add_mpi(cJSON *s, const mr_launch_t *l, lacks_t *lacks) {
-  const struct mpi_library *found = NULL, *own = NULL;
+  const mr_mpi_library_t *found = NULL, *own = NULL;
   char path[512] = "", file[512];
-  for (const struct mpi_library *m = mpi_libraries; m->file; m++) {
-    bool fits = l->mpi && !strcmp(l->mpi, m->family);
+  for (const mr_mpi_library_t *m = mr_mpi_libraries; m->file; m++) {
+    bool fits = l->mpi && mr_mpi_fits(m, l->mpi);
     if (fits && !own) own = m;
     if ((found && !fits) || !mr_library_open(m->file, file, sizeof file)) continue;
     found = m;

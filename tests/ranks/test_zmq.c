@@ -242,6 +242,8 @@ static void settings_that_do_not_fit_a_job_are_refused_by_a_sentence(void **stat
   open_fails(&l, &cfg, MR_ERR_CONFIG, "srun has started 2 processes");
   cfg.communicator = "zmq", l.launcher = MR_LAUNCHER_OPEN_MPI, l.host[0] = 0, l.port = 0;
   open_fails(&l, &cfg, MR_ERR_CONFIG, "set MILLRACE_RANK0=HOST:PORT");
+  cfg.communicator = "mpi";
+  open_fails(&l, &cfg, MR_ERR_CONFIG, "gives these processes no MPI");
   cfg.limit_s = 0;
   open_fails(&l, &cfg, MR_ERR_CONFIG, "want more than 0");
 }
