@@ -8,6 +8,7 @@
 
 #include "base/npy.h"
 #include "loaders/formats/row_columns.h"
+#include "loaders/formats/turned_rows.h"
 #include "loaders/shards/shard_typed.h"
 
 enum {
@@ -120,16 +121,17 @@ static mr_err_t take_array(npz_t *z, const mr_npy_t *npy, int64_t bytes, size_t 
             (int)a->n_name, a->name);
     return MR_END;
   }
-  if (npy->fortran)
+  bool as_is = npy->size == mr_dtype_size(npy->dtype), swapped = npy->swapped && npy->size > 1;
+  if (npy->fortran && (!as_is || swapped))
     return refuse_array(a,
-                        "it is in Fortran order, whose rows are scattered: "
+                        "it is in Fortran order, and narrow or big-endian: "
                         "numpy.ascontiguousarray makes C order"),
            MR_OK;
-  bool as_is = npy->size == mr_dtype_size(npy->dtype), swapped = npy->swapped && npy->size > 1;
   a->kind = as_is            ? (swapped ? MR_TYPED_SWAPPED : MR_TYPED_PLAIN)
             : npy->size == 1 ? MR_TYPED_I8
             : npy->is_signed ? (swapped ? MR_TYPED_SWAPPED_I16 : MR_TYPED_I16)
                              : (swapped ? MR_TYPED_SWAPPED_U16 : MR_TYPED_U16);
+  if (npy->fortran) a->kind = MR_TYPED_FORTRAN;
   a->dtype = npy->dtype, a->ndim = npy->ndim, a->at += (int64_t)offset;
   memcpy(a->dim, npy->dim, sizeof a->dim);
   return MR_OK;
@@ -213,11 +215,40 @@ static mr_err_t npz_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag
   return e < 0 ? e : MR_OK;
 }
 
+/* The state of the stage. */
+typedef struct npz_source {
+  mr_shard_source_t source; /* first: the shared hooks work on it */
+  mr_turned_rows_t turned;  /* from open to close */
+} npz_source_t;
+
+static mr_err_t npz_unpack(const mr_shard_source_t *t, const mr_shard_bytes_t *part, mr_rec_t *rec,
+                           mr_diag_t *diag) {
+  const mr_turned_rows_t *turned = &((const npz_source_t *)t)->turned;
+  mr_shard_bytes_t own[MR_FIELDS_MAX];
+  if (!turned->n) return mr__typed_unpack(t, part, rec, diag);
+  memcpy(own, part, (size_t)t->n_wants * sizeof *own);
+  mr_turned_rows_apply(turned, t, (int64_t)rec->key - t->id_base, own);
+  return mr__typed_unpack(t, own, rec, diag);
+}
+
+static mr_err_t npz_open(mr_stage_t *s) {
+  npz_source_t *t = s->state;
+  mr_diag_t why = {0};
+  MR_TRY(mr__shard_source_open(s));
+  mr_err_t e = mr_turned_rows_open(&t->turned, &t->source, &why);
+  return mr_stage_relay(s, e, &why);
+}
+
+static void npz_close(mr_stage_t *s) {
+  mr_turned_rows_close(&((npz_source_t *)s->state)->turned);
+  mr__shard_source_close(s);
+}
+
 static const mr_shard_kind_t npz_kind = {.name = "npz",
                                          .own = "a zip file",
                                          .scan = npz_scan,
                                          .settle = mr__typed_settle,
-                                         .unpack = mr__typed_unpack};
+                                         .unpack = npz_unpack};
 
 static mr_err_t npz_plan(mr_stage_t *s) { return mr__shard_source_plan(s, &npz_kind); }
 
@@ -232,7 +263,12 @@ const mr_stage_def_t mr_stage_npz = {
     .name = "npz",
     .help = "Reads the rows of the arrays of .npz files, in any order.",
     .opts = npz_opts,
-    .state_sz = sizeof(mr_shard_source_t),
+    .state_sz = sizeof(npz_source_t),
     .plan = npz_plan,
-    MR_SHARD_HOOKS,
+    .forget = mr__shard_source_forget,
+    .open = npz_open,
+    .close = npz_close,
+    .report = mr__shard_source_report,
+    .source = &mr__shard_source,
+    .out = {{"out", MR_FLOW_RECORDS, false}},
 };

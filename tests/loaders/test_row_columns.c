@@ -249,6 +249,61 @@ static void elements_of_the_other_byte_order_are_read(void **state) {
   burst_free(b), shards_close(&h);
 }
 
+/* Says of the arrays in a file that they are in Fortran order. */
+static void say_fortran(const char *name) {
+  static const char c_order[] = "'fortran_order': False";
+  void *data;
+  size_t n;
+  mr_diag_t d = {0};
+  assert_int_equal(mr_read_file(in_folder(name), 1 << 28, &data, &n, &d), MR_OK);
+  char *at = data, *end = at + n;
+  int found = 0;
+  for (; (at = memmem(at, (size_t)(end - at), c_order, sizeof c_order - 1)); found++)
+    memcpy(at + 17, "True ", 5);
+  assert_true(found > 0);
+  write_file(name, data, n);
+  free(data);
+}
+
+static void rows_of_arrays_in_fortran_order_are_put_together(void **state) {
+  round_t r = round_first(40);
+  while (round_next(&r)) {
+    int dims = 2 + draw(&r, 3), each = 1;
+    bool large = r.seed == 1; /* more than is read together */
+    int64_t dim[4] = {large ? 6000000 : 2 + draw(&r, 50), 0};
+    for (int k = 1; k < dims; k++)
+      each *= (int)(dim[k] = large ? (k == 1 ? 3 : 1) : 2 + draw(&r, 4));
+    size_t all = (size_t)dim[0] * (size_t)each;
+    uint16_t *data = malloc(all * sizeof *data);
+    for (size_t i = 0; i < all; i++) data[i] = (uint16_t)(i * 2654435761u >> 7);
+    mr_npz_array_t z = {.name = "a", .dtype = MR_F16, .ndim = dims, .data = data};
+    memcpy(z.dim, dim, sizeof dim);
+    char files[100];
+    hand_t h;
+    mr_diag_t d = {0};
+    assert_int_equal(mr_npz_save(in_folder("turned.npz"), &z, 1, &d), MR_OK);
+    say_fortran("turned.npz");
+    snprintf(files, sizeof files, "files=%s/turned.npz", folder);
+    if (shards_plan(&h, stage[0], (const char *const[]){files, NULL}) < 0 ||
+        h.s.def->open(&h.s) < 0)
+      fail_msg("%s", h.diag.text);
+    assert_int_equal(h.s.out_spec[0].n_records, dim[0]);
+    burst_t *b = burst_new(&h.s);
+    for (int n = 0; n < 20; n++) {
+      int64_t i = n ? draw(&r, (int)dim[0]) : dim[0] - 1, index[4] = {i};
+      if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
+      const uint16_t *got = b->rec[0].field[0].data;
+      for (int k = 0; k < each; k++) {
+        int64_t rest = k, at = 0;
+        for (int q = dims - 1; q > 0; q--) index[q] = rest % dim[q], rest /= dim[q];
+        for (int q = dims - 1; q >= 0; q--) at = at * dim[q] + index[q];
+        round_check(&r, got[k] == data[at], "record %d, element %d", (int)i, k);
+      }
+    }
+    burst_free(b), shards_close(&h), free(data);
+  }
+}
+
 /* numpy.load gives the last one. */
 static void of_members_of_one_name_the_last_counts(void **state) {
   static const int32_t before[3] = {1, 2, 3}, after[4] = {7, 8, 9, 10};
@@ -278,6 +333,7 @@ int main(void) {
       cmocka_unit_test(narrow_tensors_become_i32_and_the_others_are_named),
       cmocka_unit_test(elements_of_the_other_byte_order_are_read),
       cmocka_unit_test(of_members_of_one_name_the_last_counts),
+      cmocka_unit_test(rows_of_arrays_in_fortran_order_are_put_together),
       cmocka_unit_test(equal_groups_of_row_counts_are_refused_with_both)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
