@@ -18,6 +18,7 @@
 #include <xxhash.h>
 
 #include "base/ledger.h"
+#include "base/lines.h"
 #include "base/xio.h"
 #include "pipeline/run/commit.h"
 #include "pipeline/stage_step.h"
@@ -94,26 +95,20 @@ static mr_err_t ledger_plan(mr_stage_t *s) {
 
 /* ---- resuming ---- */
 
-/* Bytes of the complete lines up to step; lines are in the order of steps. */
-static size_t bytes_up_to(const char *text, size_t n, int64_t step) {
-  size_t kept = 0;
-  for (size_t at = 0; at < n;) {
-    const char *end = memchr(text + at, '\n', n - at);
-    if (!end || strtoll(text + at, NULL, 10) > step) break;
-    kept = at = (size_t)(end - text) + 1;
-  }
-  return kept;
+static int64_t step_of_record(const void *unused, const char *line, size_t n) {
+  return *line >= '0' && *line <= '9' ? strtoll(line, NULL, 10) : -1;
 }
 
+/* Lines are in the order of steps. */
 static mr_err_t cut_back(const ledger_t *t, mr_diag_t *diag) {
-  void *text;
-  size_t n;
   if (t->resume_step < 0 || !mr_resume_is_file(t->path)) return MR_OK;
-  MR_TRY(mr_read_file(t->path, (size_t)1 << 34, &text, &n, diag));
-  size_t kept = bytes_up_to(text, n, t->resume_step);
-  free(text);
-  if (kept == n || truncate(t->path, (off_t)kept) == 0) return MR_OK;
-  return mr_fail(diag, MR_ERR_IO, "%s: cannot be cut: %s", t->path, strerror(errno));
+  FILE *f = mr_open_regular(t->path);
+  int64_t kept = f ? mr_lines_above(f, t->resume_step, step_of_record, NULL) : -1;
+  int reason = errno;
+  if (f) fclose(f);
+  if (kept >= 0 && truncate(t->path, (off_t)kept) == 0) return MR_OK;
+  return mr_fail(diag, MR_ERR_IO, "%s: cannot be cut: %s", t->path,
+                 kept < 0 ? mr_open_reason(reason) : strerror(errno));
 }
 
 static mr_err_t ledger_open(mr_stage_t *s) {

@@ -65,10 +65,12 @@ typedef struct mr_resume_line {
 /* Parses line[0,n), which ends with a newline, into *out; false if it is no line of such a file. */
 typedef bool mr_resume_read_fn(const void *arg, const char *line, size_t n, mr_resume_line_t *out);
 
-/* Rewrites a file of lines without those that mr_resume_keeps rejects or that cannot be parsed, and
-   without the bytes after the last newline.  Sends a notice that names the steps up to r->step
-   without a record of kind "step".  MR_OK also if path is missing or not a regular file.
-   MR_ERR_IO, MR_ERR_DATA for a file of more than 4 GiB, MR_ERR_NOMEM: the file is untouched. */
+/* Cuts a file of lines whose steps do not decrease: takes out those that mr_resume_keeps rejects or
+   that cannot be parsed, and the bytes after the last newline.  Of a file of any length it reads
+   the last MR_LINES_TAIL bytes up to r->step and a few dozen lines before; what lies before these
+   stays as it is.  Sends a notice that names the steps in what it read, up to r->step, without a
+   record of kind "step".  MR_OK also if path is missing or not a regular file.  MR_ERR_IO,
+   MR_ERR_NOMEM: the file is untouched. */
 mr_err_t mr_resume_cut(const mr_stage_t *s, const char *path, const mr_resume_t *r,
                        mr_resume_read_fn *read, const void *arg, mr_diag_t *diag);
 
@@ -92,10 +94,10 @@ bool mr_reported_steps_add(mr_reported_steps_t *t, int64_t step);
 /* Removes the steps from first on. */
 void mr_reported_steps_forget(mr_reported_steps_t *t, int64_t first);
 
-/* Sends a notice, with the stage's name, that names the steps in [1,last] missing from the set;
+/* Sends a notice, with the stage's name, that names the steps in [first,last] missing from the set;
    none if no step is missing.  where: the file or folder that lacks them. */
 void mr_reported_steps_say_missing(const mr_reported_steps_t *t, const mr_stage_t *s,
-                                   const char *where, int64_t last);
+                                   const char *where, int64_t first, int64_t last);
 
 void mr_reported_steps_fini(mr_reported_steps_t *t); /* frees the ranges */
 

@@ -378,7 +378,7 @@ static mr_err_t look_back(mr_stage_t *s, mr_diag_t *diag) {
   const tensorboard_t *t = s->state;
   mr_reported_steps_t steps = {0};
   mr_err_t e = mr_event_steps(t->dir, &steps, diag);
-  if (e >= 0) mr_reported_steps_say_missing(&steps, s, t->dir, t->resume.step);
+  if (e >= 0) mr_reported_steps_say_missing(&steps, s, t->dir, 1, t->resume.step);
   mr_reported_steps_fini(&steps);
   return e;
 }

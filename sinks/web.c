@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/feature.h"
+#include "base/lines.h"
 #include "base/xio.h"
 #include "metrics/report.h"
 #include "pipeline/stage_step.h"
@@ -41,7 +42,7 @@ static const mr_opt_t web_opts[] = {
 
 /* ---- other runs, to overlay their curves ---- */
 
-enum { LARGEST = 64 << 20 }; /* bytes of another run's metrics */
+enum { MOST = 16 << 20 /* bytes of a run's metrics, of longer ones a sample */ };
 
 /* The names of the sibling folders of run that have a metrics.jsonl, as a JSON array (heap); NULL
    without memory. */
@@ -62,16 +63,17 @@ static char *web_runs_json(const char *run) {
   return text;
 }
 
-/* The metrics.jsonl of one of them, *n bytes (heap); NULL if it cannot be read, exceeds LARGEST
-   bytes, or the name, which comes from a request, is no plain folder name. */
+/* The metrics.jsonl of one of them, or a sample of its lines, *n bytes (heap); NULL if it cannot be
+   read or the name, which comes from a request, is no plain folder name. */
 static void *web_run_metrics(const char *run, const char *name, size_t *n) {
   char file[MR_PATH_MAX];
-  void *data;
+  char *data;
+  bool all;
   mr_diag_t unsaid = {0};
   if (!*name || name[0] == '.' || strchr(name, '/')) return NULL;
   if (snprintf(file, sizeof file, "%s/../%s/metrics.jsonl", run, name) >= (int)sizeof file)
     return NULL;
-  return mr_read_file(file, LARGEST, &data, n, &unsaid) < 0 ? NULL : data;
+  return mr_lines_sample(file, MOST, &data, n, &all, &unsaid) < 0 ? NULL : data;
 }
 
 /* ---- responses ---- */
@@ -128,14 +130,16 @@ static mr_err_t web_plan(mr_stage_t *s) {
   return mr_http_plan(s, &w->set);
 }
 
-/* Adds the records of the run before a resume, so that curves begin where the run began. */
+/* Adds the records of the run before a resume, or a sample of them, so that curves begin where the
+   run began. */
 static void read_earlier(web_t *w) {
-  char path[MR_PATH_MAX], *save = NULL;
-  void *text;
+  char path[MR_PATH_MAX], *save = NULL, *text;
+  bool all;
   size_t n;
   mr_diag_t unsaid = {0};
   snprintf(path, sizeof path, "%s/metrics.jsonl", w->run);
-  if (w->resume.step < 0 || mr_read_file(path, (size_t)1 << 30, &text, &n, &unsaid) < 0) return;
+  if (w->resume.step < 0 || mr_lines_sample(path, MOST, &text, &n, &all, &unsaid) < 0) return;
+  if (!all) mr_notice("%s: %s: the page shows a sample of its lines", w->stage->name, path);
   for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
     cJSON *j = cJSON_Parse(line);
     const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(j, "kind"));

@@ -34,10 +34,10 @@ static mr_err_t open_folder(mr_top_feed_t *f, const char *where, mr_diag_t *diag
   return MR_OK;
 }
 
-/* Reopens the file if a resume has replaced it; false if not. */
-static bool reopen_replaced(mr_top_feed_t *f) {
+/* Reopens the file if a resume has replaced it or cut it before byte `at`; false if not. */
+static bool reopen_replaced(mr_top_feed_t *f, long at) {
   struct stat st;
-  if (stat(f->path, &st) < 0 || st.st_ino == f->inode) return false;
+  if (stat(f->path, &st) < 0 || (st.st_ino == f->inode && st.st_size >= at)) return false;
   FILE *now = mr_open_regular(f->path);
   if (!now) return false;
   fclose(f->file);
@@ -55,7 +55,7 @@ static char *next_line(mr_top_feed_t *f, bool *again) {
   if (n > 0 && line[n - 1] == '\n') return line;
   free(line);
   fseek(f->file, at, SEEK_SET); /* half a line: retry when the rest is there */
-  *again = reopen_replaced(f);
+  *again = reopen_replaced(f, at);
   return NULL;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/lines.h"
 #include "base/xio.h"
 
 /* Sets every sink that keeps what an earlier run wrote. */
@@ -59,13 +60,16 @@ typedef struct reported {
   int64_t step, images; /* -1 and 0 without a step */
 } reported_t;
 
-/* Takes the last step among the lines of a metrics file that was written since.  Only lines in the
-   format of metrics/json.c count. */
+/* Takes the last step among the last lines of a metrics file that was written since.  Only lines in
+   the format of metrics/json.c count. */
 static void look_for_last_step(const char *path, int64_t since, reported_t *last) {
   int64_t step, images;
   char *line = NULL;
   size_t cap = 0;
+  struct stat st;
   FILE *f = mr_resume_is_newer(path, since) ? mr_open_regular(path) : NULL;
+  if (f && fstat(fileno(f), &st) == 0 && st.st_size > MR_LINES_TAIL)
+    mr_lines_seek(f, st.st_size - MR_LINES_TAIL);
   while (f && mr_read_line(f, MR_LINE_MOST, &line, &cap) >= 0) {
     if (sscanf(line, "{\"kind\":\"step\",\"step\":%" SCNd64 ",", &step) != 1 || step <= last->step)
       continue;

@@ -259,6 +259,56 @@ static void a_table_with_other_columns_is_not_gone_on_with(void **state) {
   assert_non_null(strstr(diag.text, "other columns"));
 }
 
+/* A file of 5 GiB, of which nearly all is a hole, that ends with the lines of steps 101 to 140. */
+static void write_long_file(const char *path, const char *head, const char *line) {
+  FILE *f = fopen(path, "w");
+  assert_non_null(f);
+  fputs(head, f);
+  assert_int_equal(fseeko(f, (off_t)5 << 30, SEEK_SET), 0);
+  fputc('\n', f);
+  for (int step = 101; step <= 140; step++) {
+    fprintf(f, line, step);
+    fputc('\n', f);
+  }
+  assert_int_equal(fclose(f), 0);
+}
+
+/* What follows byte `at` of a file. */
+static char *text_behind(const char *path, off_t at, char text[4096]) {
+  FILE *f = fopen(path, "r");
+  assert_non_null(f);
+  assert_int_equal(fseeko(f, at, SEEK_SET), 0);
+  text[fread(text, 1, 4095, f)] = 0;
+  fclose(f);
+  return text;
+}
+
+static void files_of_any_length_are_resumed_from_their_end(void **state) {
+  static const struct {
+    const char *stage, *head, *line, *last, *next;
+  } files[] = {
+      {"jsonl", "{\"kind\":\"step\",\"step\":1,\"epoch\":0}\n",
+       "{\"kind\":\"step\",\"step\":%d,\"epoch\":0}", "\"step\":120,", "\"step\":121,"},
+      {"csv", "kind,step,epoch,images,elapsed_s,loss\n", "step,%d,0,0,0,0", "\nstep,120,",
+       "\nstep,121,"},
+  };
+  char text[192], path[96], got[4096];
+  mr_diag_t diag;
+  snprintf(path, sizeof path, "%s/long", dir);
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    write_long_file(path, files[i].head, files[i].line);
+    snprintf(text, sizeof text, "talk first=121 last=122 ! %s path=%s resume-step=120",
+             files[i].stage, path);
+    if (run(text, &diag) != MR_OK) fail_msg("%s: %s", files[i].stage, diag.text);
+    text_behind(path, (off_t)5 << 30, got);
+    char *last = strstr(got, files[i].last), *next = strstr(got, files[i].next);
+    assert_true(last && next && last < next);
+    assert_null(strstr(next + 1, files[i].next)); /* once: the earlier one is gone */
+    assert_null(strstr(got, "123"));
+    assert_int_equal(unlink(path), 0);
+  }
+}
+
 static void the_check_sum_is_crc_32c(void **state) {
   assert_int_equal(mr_crc32c("123456789", 9), 0xe3069283);
   assert_int_equal(mr_crc32c("", 0), 0);
@@ -427,6 +477,7 @@ int main(void) {
       CASE(csv_has_a_row_a_record_and_a_field_a_column),
       CASE(csv_has_the_numbers_of_each_stage),
       CASE(resumed_csv_has_every_step_once),
+      CASE(files_of_any_length_are_resumed_from_their_end),
       CASE(a_resumed_csv_keeps_its_columns_when_stages_come_or_go),
       CASE(a_resumed_csv_keeps_the_columns_of_stages_with_long_names),
       CASE(csv_has_columns_for_what_the_model_is_judged_by),
