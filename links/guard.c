@@ -10,12 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/xio.h"
+#include "base/slow_clients.h"
 #include "links/link_private.h"
 
 enum {
@@ -23,7 +22,6 @@ enum {
   SPEAK_MS = 10000,         /* a connection without a message of the protocol is then closed */
   IDLE_MS = 5000,           /* one with a newer message is not closed for a newcomer */
   STRANGER_BYTES = 1 << 18, /* of incomplete messages */
-  SHARE = 4,                /* this fraction of the process's descriptors: 1/SHARE */
 };
 
 typedef struct connection {
@@ -42,22 +40,14 @@ struct mr__guard {
   connection_t at[];
 };
 
-static int guard_limit_of(int most) {
-  struct rlimit r;
-  if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur == RLIM_INFINITY) return most;
-  int64_t share = (int64_t)r.rlim_cur / SHARE;
-  return share < most ? share < 2 ? 2 : (int)share : most;
-}
-
 mr__guard_t *mr__guard_open(void *context, void *socket, int most, int64_t served_bytes) {
   static _Atomic uint64_t count; /* relaxed: makes a unique name */
   char name[64];
   int none = 0;
   size_t n = sizeof(int);
-  mr_fd_reserve();
   mr__guard_t *g = calloc(1, sizeof *g + (size_t)most * sizeof *g->at);
   if (!g) return NULL;
-  g->socket = socket, g->most = guard_limit_of(most), g->served = -1,
+  g->socket = socket, g->most = mr_listener_most(most), g->served = -1,
   g->served_bytes = served_bytes;
   snprintf(name, sizeof name, "inproc://guard-%llu",
            (unsigned long long)atomic_fetch_add_explicit(&count, 1, memory_order_relaxed));

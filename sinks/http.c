@@ -18,7 +18,7 @@
 #include "base/xio.h"
 #include "sinks/background.h"
 
-enum { IDLE_S = 20, HEAD_BYTES = 16 << 10 };
+enum { CONNECTIONS = 32, IDLE_S = 20, HEAD_BYTES = 16 << 10 };
 enum { DEFAULT_PORTS = 100 /* ports to try from the default one on */ };
 enum { BURST = 64, EACH_NS = 20000000 /* new connections at once, then one every 20 ms */ };
 
@@ -195,7 +195,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
   if (!r) return MHD_NO;
   add_headers(r);
   if (allowed) add_cookie(h, c, r);
-  mr_http_slow_answer(&h->slow, fd_of(c));
+  mr_slow_clients_answer(&h->slow, fd_of(c));
   enum MHD_Result done = MHD_queue_response(c, status ? status : MHD_HTTP_OK, r);
   MHD_destroy_response(r);
   return done;
@@ -215,13 +215,14 @@ static void http_let_in(mr_http_t *h) {
 static void on_connection(void *arg, struct MHD_Connection *c, void **state,
                           enum MHD_ConnectionNotificationCode code) {
   mr_http_t *h = arg;
-  if (code == MHD_CONNECTION_NOTIFY_STARTED) http_let_in(h), mr_http_slow_begin(&h->slow, fd_of(c));
-  if (code == MHD_CONNECTION_NOTIFY_CLOSED) mr_http_slow_end(&h->slow, fd_of(c));
+  if (code == MHD_CONNECTION_NOTIFY_STARTED)
+    http_let_in(h), mr_slow_clients_begin(&h->slow, fd_of(c));
+  if (code == MHD_CONNECTION_NOTIFY_CLOSED) mr_slow_clients_end(&h->slow, fd_of(c));
 }
 
 static void on_completed(void *arg, struct MHD_Connection *c, void **state,
                          enum MHD_RequestTerminationCode code) {
-  mr_http_slow_wait(&((mr_http_t *)arg)->slow, fd_of(c));
+  mr_slow_clients_wait(&((mr_http_t *)arg)->slow, fd_of(c));
 }
 
 /* ---- life ---- */
@@ -265,13 +266,12 @@ static void start_daemon(void *arg) {
   h->daemon =
       MHD_start_daemon(flags, 0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, log_nothing,
                        NULL, MHD_OPTION_SOCK_ADDR, &l->at->sa, MHD_OPTION_CONNECTION_LIMIT,
-                       (unsigned)MR_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
-                       (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES,
+                       (unsigned)h->most, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
+                       MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES,
                        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_NOTIFY_COMPLETED,
                        on_completed, h, h->tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END,
                        h->cert, MHD_OPTION_HTTPS_MEM_KEY, h->key, MHD_OPTION_END);
   l->error = h->daemon ? 0 : errno;
-  mr_fd_reserve(); /* connections may take all others */
 }
 
 /* Listens at one port; returns 0 or errno. */
@@ -331,13 +331,14 @@ mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set
   *h = (mr_http_t){.answer = answer,
                    .arg = arg,
                    .need_token = need_token,
+                   .most = mr_listener_most(CONNECTIONS),
                    .rate = mr_rate_limit(BURST, EACH_NS),
                    .bind = set->bind,
                    .allow_host = set->allow_host};
   bool keeps = folder && snprintf(path, sizeof path, "%s/%s.url", folder, s->name) < MR_PATH_MAX;
   MR_TRY(take_address(h, s, keeps ? path : NULL, &last_port));
   MR_TRY(read_tls(h, s, set));
-  if (!mr_http_slow_open(&h->slow, IDLE_S))
+  if (!mr_slow_clients_open(&h->slow, h->most, IDLE_S))
     return mr_stage_fail(s, MR_ERR_NOMEM, "cannot start the thread that ends slow connections");
   mr_err_t e = listen_somewhere(h, s, set, last_port);
   if (e < 0) {
@@ -353,7 +354,7 @@ mr_err_t mr_http_open(mr_http_t *h, mr_stage_t *s, const mr_http_settings_t *set
 void mr_http_close(mr_http_t *h) {
   if (h->daemon) MHD_stop_daemon(h->daemon);
   h->daemon = NULL;
-  mr_http_slow_close(&h->slow);
+  mr_slow_clients_close(&h->slow);
   free(h->cert), free(h->key);
   h->cert = h->key = NULL;
 }

@@ -13,9 +13,9 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "base/slow_clients.h"
 #include "pipeline/stage.h"
 #include "sinks/background.h"
-#include "sinks/http_slow.h"
 
 enum { MR_HTTP_TOKEN = 33 }; /* bytes of a token: 32 hexadecimal digits and the end */
 
@@ -72,7 +72,8 @@ typedef struct mr_http {
   char token[MR_HTTP_TOKEN];
   const char *allow_host, *bind;
   char *cert, *key; /* heap: the files' text */
-  mr_http_slow_t slow;
+  int most;         /* connections at a time */
+  mr_slow_clients_t slow;
   mr_rate_limit_t rate; /* used by the server's thread alone */
   atomic_int port; /* the port it listens at; 0 until known, when every Host is refused.  Relaxed:
                       it orders nothing else */

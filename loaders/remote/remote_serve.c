@@ -10,22 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
-#include "base/xio.h"
+#include "base/slow_clients.h"
 #include "loaders/remote/remote_answer.h"
 #include "loaders/remote/remote_peers.h"
 
-/* Strangers can open connections too: they get a share of the descriptors, and not for long. */
-enum { CONNECTIONS = 1024, SHARE = 4, IDLE_S = 10 };
-
-static unsigned most_connections(void) {
-  struct rlimit r;
-  if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur == RLIM_INFINITY) return CONNECTIONS;
-  rlim_t share = r.rlim_cur / SHARE;
-  return share > CONNECTIONS ? CONNECTIONS : share < 2 ? 2 : (unsigned)share;
-}
+enum { CONNECTIONS = 1024, IDLE_S = 10 /* to a request that proves the token */ };
 
 struct mr__serve {
   struct mr__serve *next; /* in the list of this process */
@@ -33,6 +24,7 @@ struct mr__serve {
   mr__serve_fn *fn;
   void *arg;
   struct MHD_Daemon *daemon;
+  mr_slow_clients_t slow;
 };
 
 /* Those of this process, each at a port of its own. */
@@ -62,6 +54,7 @@ static void delist_server(mr__serve_t *s) {
 static enum MHD_Result say_status(struct MHD_Connection *c, unsigned status) {
   static char text[] = "";
   struct MHD_Response *r = MHD_create_response_from_buffer(0, text, MHD_RESPMEM_PERSISTENT);
+  if (r) MHD_add_response_header(r, "Connection", "close"); /* a stranger holds it no longer */
   enum MHD_Result done = r ? MHD_queue_response(c, status, r) : MHD_NO;
   if (r) MHD_destroy_response(r);
   return done;
@@ -101,10 +94,14 @@ static enum MHD_Result give_range(const mr__serve_t *s, struct MHD_Connection *c
   return done;
 }
 
+static int serve_fd_of(struct MHD_Connection *c) {
+  return MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+}
+
 static enum MHD_Result serve_request(void *arg, struct MHD_Connection *c, const char *url,
                                      const char *method, const char *version, const char *upload,
                                      size_t *upload_size, void **state) {
-  const mr__serve_t *s = arg;
+  mr__serve_t *s = arg;
   static int seen;
   if (!*state && !strcmp(method, "GET")) return *state = &seen, MHD_YES;
   if (strcmp(method, "GET") || *upload_size) return MHD_NO;
@@ -117,17 +114,32 @@ static enum MHD_Result serve_request(void *arg, struct MHD_Connection *c, const 
     return say_status(c, 401);
   mr_proof_about_t about = mr__peers_about(s->peers, url, at, n);
   if (!mr__proof_asked(&about, asked + 9)) return say_status(c, 401);
+  mr_slow_clients_answer(&s->slow, serve_fd_of(c));
   const mr_object_t *o = mr__peers_find(s->peers, url);
   return o ? give_range(s, c, o, &about, asked + 9) : say_status(c, 404);
 }
 
+static void serve_on_connection(void *arg, struct MHD_Connection *c, void **state,
+                                enum MHD_ConnectionNotificationCode code) {
+  mr__serve_t *s = arg;
+  if (code == MHD_CONNECTION_NOTIFY_STARTED) mr_slow_clients_begin(&s->slow, serve_fd_of(c));
+  if (code == MHD_CONNECTION_NOTIFY_CLOSED) mr_slow_clients_end(&s->slow, serve_fd_of(c));
+}
+
+static void serve_on_completed(void *arg, struct MHD_Connection *c, void **state,
+                               enum MHD_RequestTerminationCode code) {
+  mr_slow_clients_wait(&((mr__serve_t *)arg)->slow, serve_fd_of(c));
+}
+
 static struct MHD_Daemon *begin_answering(mr__serve_t *s, const struct addrinfo *a) {
   unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL;
-  mr_fd_reserve(); /* for the run's own files */
+  int most = mr_listener_most(CONNECTIONS);
   if (a->ai_family == AF_INET6) flags |= MHD_USE_IPv6;
+  if (!mr_slow_clients_open(&s->slow, most, IDLE_S)) return NULL;
   return MHD_start_daemon(flags, 0, NULL, NULL, serve_request, s, MHD_OPTION_SOCK_ADDR, a->ai_addr,
-                          MHD_OPTION_CONNECTION_LIMIT, most_connections(),
-                          MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_END);
+                          MHD_OPTION_CONNECTION_LIMIT, (unsigned)most, MHD_OPTION_NOTIFY_CONNECTION,
+                          serve_on_connection, s, MHD_OPTION_NOTIFY_COMPLETED, serve_on_completed,
+                          s, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_END);
 }
 
 mr_err_t mr__serve_open(mr__serve_t **out, const mr__peers_t *p, mr__serve_fn *fn, void *arg,
@@ -152,6 +164,7 @@ mr_err_t mr__serve_open(mr__serve_t **out, const mr__peers_t *p, mr__serve_fn *f
   s->daemon = code ? NULL : begin_answering(s, a);
   if (a) freeaddrinfo(a);
   if (s->daemon) return MR_OK;
+  mr_slow_clients_close(&s->slow);
   delist_server(s);
   free(s);
   *out = NULL;
@@ -163,6 +176,7 @@ mr_err_t mr__serve_open(mr__serve_t **out, const mr__peers_t *p, mr__serve_fn *f
 void mr__serve_close(mr__serve_t *s) {
   if (!s) return;
   MHD_stop_daemon(s->daemon);
+  mr_slow_clients_close(&s->slow);
   delist_server(s);
   free(s);
 }

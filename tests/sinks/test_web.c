@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
-#include "sinks/http_slow.h"
+#include "base/slow_clients.h"
 #include "sinks/web_private.h"
 #include "tests/sinks/talk.h"
 
@@ -335,34 +335,34 @@ static void clients_that_say_nothing_do_not_hold_the_run(void **state) {
 static const double LIMIT_S = 0.2;
 
 /* A connection that was answered within the limit: once more, if a busy machine let that pass. */
-static void answered_in_time(mr_http_slow_t *s, int pair[2]) {
+static void answered_in_time(mr_slow_clients_t *s, int pair[2]) {
   for (;;) {
     double from = mr_now_s();
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-    mr_http_slow_begin(s, pair[0]);
-    mr_http_slow_answer(s, pair[0]);
+    mr_slow_clients_begin(s, pair[0]);
+    mr_slow_clients_answer(s, pair[0]);
     if (mr_now_s() - from < LIMIT_S) return;
-    mr_http_slow_end(s, pair[0]);
+    mr_slow_clients_end(s, pair[0]);
     close(pair[0]), close(pair[1]);
   }
 }
 
 /* The server's own limit is 20 s: scripts/check-web.sh waits for it. */
 static void a_connection_that_comes_to_no_request_is_ended(void **state) {
-  mr_http_slow_t s = {0};
+  mr_slow_clients_t s = {0};
   int slow[2], answered[2];
   char byte;
   assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, slow), 0);
-  assert_true(mr_http_slow_open(&s, LIMIT_S));
+  assert_true(mr_slow_clients_open(&s, 8, LIMIT_S));
   answered_in_time(&s, answered);
-  mr_http_slow_begin(&s, slow[0]);
+  mr_slow_clients_begin(&s, slow[0]);
   assert_int_equal(recv(slow[1], &byte, 1, 0), 0);
   assert_int_equal(recv(answered[1], &byte, 1, MSG_DONTWAIT), -1); /* still open */
-  mr_http_slow_end(&s, slow[0]);
+  mr_slow_clients_end(&s, slow[0]);
   close(slow[0]);
-  mr_http_slow_wait(&s, answered[0]); /* for another request, which does not come either */
+  mr_slow_clients_wait(&s, answered[0]); /* for another request, which does not come either */
   assert_int_equal(recv(answered[1], &byte, 1, 0), 0);
-  mr_http_slow_close(&s);
+  mr_slow_clients_close(&s);
   close(slow[1]), close(answered[0]), close(answered[1]);
 }
 
