@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/loopback.h"
 #include "base/xio.h"
 #include "loaders/remote/remote_sign.h"
 
@@ -170,11 +171,95 @@ static mr_err_t of_metadata(mr_credentials_t *out, mr_plain_request_fn *plain, m
   return e;
 }
 
+/* A token goes to no host but this machine and those that give credentials to containers. */
+static bool gives_credentials(const char *url) {
+  static const char *const host[] = {"169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
+  const char *at = url + strlen("http://");
+  char name[64];
+  if (strncmp(url, "http://", strlen("http://"))) return false;
+  size_t n = *at == '[' ? strcspn(at, "]") + 1 : strcspn(at, ":/?#");
+  if (n >= sizeof name || !strchr(":/", at[n]) || memchr(at, '@', n)) return false;
+  memcpy(name, at, n), name[n] = 0;
+  for (size_t i = 0; i < sizeof host / sizeof *host; i++)
+    if (!strcmp(name, host[i])) return true;
+  return mr_host_is_loopback(name) || !strcmp(name, "localhost") || !strcmp(name, "[::1]");
+}
+
+/* What a container's host gives: a path at its own address, or a whole URL, and perhaps a token in
+   the environment or in a file. */
+static mr_err_t of_container(mr_credentials_t *out, mr_plain_request_fn *plain, mr_diag_t *diag) {
+  const char *path = env_of("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
+             *full = env_of("AWS_CONTAINER_CREDENTIALS_FULL_URI"),
+             *token = env_of("AWS_CONTAINER_AUTHORIZATION_TOKEN"),
+             *file = env_of("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+  char url[MR_PATH_MAX], header[MR_TOKEN_MAX];
+  void *kept = NULL;
+  size_t n;
+  if (path ? snprintf(url, sizeof url, "http://169.254.170.2%s", path) >= (int)sizeof url
+           : snprintf(url, sizeof url, "%s", full) >= (int)sizeof url)
+    return mr_fail(diag, MR_ERR_CONFIG, "the URL of the container's credentials is too long");
+  if (!gives_credentials(url))
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "%s: want http:// and a host of this machine, 169.254.170.2, 169.254.170.23 or "
+                   "[fd00:ec2::23]",
+                   url);
+  if (file && mr_read_file(file, sizeof header / 2, &kept, &n, diag) < 0) return MR_ERR_CONFIG;
+  if (kept) token = kept;
+  int length = token ? (int)strcspn(token, "\r\n") : 0;
+  int k = snprintf(header, sizeof header, "Authorization: %.*s", length, length ? token : "");
+  char *text = malloc(METADATA_MAX);
+  mr_err_t e = text ? MR_OK : mr_no_memory(diag, "credentials");
+  if (e >= 0 && k >= (int)sizeof header)
+    e = mr_fail(diag, MR_ERR_CONFIG, "the token for the container's credentials is too long");
+  if (e >= 0) e = plain("GET", url, length ? header : NULL, text, METADATA_MAX, diag);
+  if (e >= 0 && !mr__remote_parse_metadata(text, out))
+    e = mr_fail(diag, MR_ERR_IO, "the container's host gives no credentials");
+  if (kept) explicit_bzero(kept, n);
+  if (text) explicit_bzero(text, METADATA_MAX);
+  explicit_bzero(header, sizeof header);
+  free(kept), free(text);
+  return e;
+}
+
+/* Whether the profile names a program that prints credentials, or a role; the first word found. */
+static const char *unsupported_source(void) {
+  static const char *const word[] = {"credential_process", "web_identity_token_file", "sso_session",
+                                     "sso_start_url", "role_arn"};
+  char section[256], value[MR_PATH_MAX];
+  const char *found = NULL;
+  size_t size;
+  if (env_of("AWS_WEB_IDENTITY_TOKEN_FILE")) return "AWS_WEB_IDENTITY_TOKEN_FILE";
+  config_section(section, sizeof section);
+  for (int of_config = 0; of_config < 2 && !found; of_config++) {
+    char *text = of_config ? read_profile_file("AWS_CONFIG_FILE", "config", &size)
+                           : read_profile_file("AWS_SHARED_CREDENTIALS_FILE", "credentials", &size);
+    for (size_t i = 0; text && !found && i < sizeof word / sizeof *word; i++)
+      if (mr__remote_ini(text, size, of_config ? section : profile_name(), word[i], value,
+                         sizeof value))
+        found = word[i];
+    free(text);
+  }
+  return found;
+}
+
 mr_err_t mr__remote_credentials(mr_credentials_t *out, mr_plain_request_fn *plain,
                                 mr_diag_t *diag) {
   mr_diag_t why = {0};
   *out = (mr_credentials_t){0};
   if (of_environment(out) || of_profile(out)) return MR_OK;
+  /* Each of these would give a role of its own; the machine's, which may be wider, is not meant. */
+  const char *other = unsupported_source();
+  if (other)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "s3://: the credentials are to come from %s, which millrace does not read: want "
+                   "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, as `aws "
+                   "configure export-credentials` prints them",
+                   other);
+  if (env_of("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") ||
+      env_of("AWS_CONTAINER_CREDENTIALS_FULL_URI"))
+    return of_container(out, plain, &why) >= 0
+               ? MR_OK
+               : mr_fail(diag, MR_ERR_CONFIG, "s3://: AWS_CONTAINER_CREDENTIALS_*: %s", why.text);
   const char *off = env_of("AWS_EC2_METADATA_DISABLED");
   if (off && !strcmp(off, "true"))
     mr_fail(&why, MR_ERR_IO, "AWS_EC2_METADATA_DISABLED is true");
