@@ -257,9 +257,7 @@ mr_err_t mr__remote_credentials(mr_credentials_t *out, mr_plain_request_fn *plai
                    other);
   if (env_of("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") ||
       env_of("AWS_CONTAINER_CREDENTIALS_FULL_URI"))
-    return of_container(out, plain, &why) >= 0
-               ? MR_OK
-               : mr_fail(diag, MR_ERR_CONFIG, "s3://: AWS_CONTAINER_CREDENTIALS_*: %s", why.text);
+    return mr_diag_prefix(diag, of_container(out, plain, &why), &why, "s3://");
   const char *off = env_of("AWS_EC2_METADATA_DISABLED");
   if (off && !strcmp(off, "true"))
     mr_fail(&why, MR_ERR_IO, "AWS_EC2_METADATA_DISABLED is true");
