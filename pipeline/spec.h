@@ -84,6 +84,7 @@ typedef struct mr_spec {
                                 each of its buffers when it is destroyed.  NULL: nothing */
   const char *device; /* BATCHES: the device in whose memory the fields' values lie, as users name
                          it; lives as long as the graph.  NULL: the host's memory */
+  int ranks;          /* BATCHES: ranks of the step behind that share each batch; 0: it has none */
 } mr_spec_t;
 
 /* Elements of one record's field, 1 for a field without dimensions, and their bytes; for a ragged

@@ -255,15 +255,32 @@ static bool comes_from_device(const mr_graph_t *g, const char *before) {
   return mr_graph_stage(g, before)->def->out[0].device;
 }
 
+extern const mr_stage_def_t mr_stage_shard_to_device; /* shard_to_device.c */
+
+/* The stage of those that a program inserts which has the setting SETTING or STAGE.SETTING; NULL:
+   none has it. */
+static const mr_stage_def_t *inserted_with(const char *name) {
+  static const mr_stage_def_t *const inserted[] = {&mr_stage_to_device, &mr_stage_shard_to_device};
+  const char *dot = strchr(name, '.');
+  for (size_t i = 0; i < sizeof inserted / sizeof *inserted; i++) {
+    const char *of = inserted[i]->name;
+    size_t n = strlen(of);
+    if (dot ? (size_t)(dot - name) == n && !strncmp(name, of, n)
+            : mr_stage_def_opt(inserted[i], name) != NULL)
+      return inserted[i];
+  }
+  return NULL;
+}
+
 mr_err_t mr_train_stage_missing(mr_graph_t *g, const char *name, mr_diag_t *diag) {
-  const char *dot = strchr(name, '.'), *of = mr_stage_to_device.name, *given;
-  if (dot ? strncmp(name, of, strlen(of)) != 0 : !mr_stage_def_opt(&mr_stage_to_device, name))
-    return MR_OK;
+  const mr_stage_def_t *def = inserted_with(name);
+  const char *given;
+  if (!def) return MR_OK;
   for (int i = 0, n = mr_graph_n_stages(g); i < n; i++) {
     const mr_stage_t *step = mr_graph_stage_at(g, i);
     const char *before = mr_is_train_stage(step) ? mr_graph_before(g, step->name, 0) : NULL;
     if (before && !comes_from_device(g, before))
-      MR_TRY(mr_graph_insert(g, of, step->name, 0, &given, diag));
+      MR_TRY(mr_graph_insert(g, def->name, step->name, 0, &given, diag));
   }
   return MR_OK;
 }

@@ -34,6 +34,8 @@ static const mr_flag_t train_flags[] = {
     {"--fit", "SIZE", "Limits the memory for the values of a step, for example to 2GiB."},
     {"--ordered", "N",
      "Works through a batch in N parts, a power of two, and adds their gradients as a fixed tree."},
+    {"--mesh", "AXIS=N,...",
+     "Trains by N ranks, threads of this process, as batch=8,model=1 (docs/distributed.md)."},
     {"--graph", "FILE", "Uses this graph instead of the default one."},
     MR_LOOK_FLAGS,
     MR_FACE_FLAGS,
@@ -113,8 +115,8 @@ static mr_err_t train_check_words(const mr_args_t *a, mr_diag_t *diag) {
 /* Appends flags and words to the run's settings; flags are settings with a short name, and only one
    of the two may be given. */
 static mr_err_t train_settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
-  static const char *const known[] = {"--data", "--steps",   "--epochs", "--device",
-                                      "--fit",  "--threads", "--ordered"};
+  static const char *const known[] = {"--data", "--steps",   "--epochs",  "--device",
+                                      "--fit",  "--threads", "--ordered", "--mesh"};
   MR_TRY(mr_device_named(a, diag));
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     const char *value = mr_args_text(a, known[i]), *name = known[i] + 2;

@@ -161,10 +161,15 @@ static mr_err_t settle_memory(const mr_graph_t *g, const mr__edge_t *e, const mr
                               mr_diag_t *diag) {
   const mr__node_t *from = g->node[e->from], *to = g->node[e->to];
   char text[32];
-  if (!spec->device || to->def->in[e->in].device) return MR_OK;
+  if (to->def->in[e->in].device || (!spec->device && !spec->ranks)) return MR_OK;
   const mr_stage_def_t *trains = mr_registry_role(g->reg, MR_ROLE_STEP);
   const char *step = trains ? trains->name : "training step";
   const char *at = mr__pos_text(e->pos, text, sizeof text);
+  if (spec->ranks)
+    return mr_fail(diag, MR_ERR_SHAPE,
+                   "%s%s: its input \"%s\" has no ranks, and %d ranks share the batches of %s; put "
+                   "%s directly before the input \"in\" of a %s on the CPU",
+                   at, to->name, mr__edge_in_name(g, e), spec->ranks, from->name, from->name, step);
   if (to->def->out[0].device)
     return mr_fail(diag, MR_ERR_SHAPE,
                    "%s%s: the batches of %s lie on device %s already; leave one of the two out", at,

@@ -139,6 +139,7 @@ static mr_err_t open_compile(mr_stage_t *s) {
   v->used = train;
   if (v->ema > 0) mr_params_want(&v->params, MR_SET_AVERAGE, 0, MR_F32);
   if (e >= 0) e = mr_loss_params(loss, (uint64_t)v->seed, &v->params, &why);
+  train.ranks = v->ranks;
   if (e >= 0) e = mr_train_step_create(loss, &train, &v->step, &why);
   if (v->ema > 0) train.compute.values = MR_F32; /* evaluation reads the average */
   if (e >= 0 && v->eval_batch)

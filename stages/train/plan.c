@@ -170,6 +170,40 @@ static mr_err_t plan_ordered(mr_stage_t *s) {
   return MR_OK;
 }
 
+enum { ORDERED_OF_RANKS = 8 }; /* parts that ranks share unless ordered= says otherwise */
+
+/* The ranks that shard-to-device has declared share the ordered parts of a batch. */
+static mr_err_t plan_ranks(mr_stage_t *s) {
+  train_t *v = s->state;
+  int64_t batch = s->in_spec[IN_TRAIN].batch;
+  v->ranks = s->in_spec[IN_TRAIN].ranks;
+  if (!v->ranks) return MR_OK;
+  if (!v->ordered) v->ordered = ORDERED_OF_RANKS;
+  if (!mr_device_on_host(v->device))
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting device = %s: %d ranks share the batches of input in, and ranks "
+                         "of one process compute on its processors; want device=cpu",
+                         v->device, v->ranks);
+  if (v->ranks > v->ordered)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting ordered = %" PRId64
+                         ": %d ranks share the parts of a batch; want "
+                         "at most %" PRId64 " ranks, or ordered= of at least %d",
+                         v->ordered, v->ranks, v->ordered, v->ranks);
+  if (batch < v->ordered)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting ordered = %" PRId64 ": a batch of %" PRId64
+                         " records has no record for each part that %d ranks share; want a batch "
+                         "of at least %" PRId64 ", or a smaller ordered=",
+                         v->ordered, batch, v->ranks, v->ordered);
+  if (v->team.pin && v->ranks > 1)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting pin = true: %d ranks would be bound to the same processors; want "
+                         "pin=false beside mesh=",
+                         v->ranks);
+  return MR_OK;
+}
+
 /* Scales of fp8 do not reach products inside functions that the graph calls, and the kernels of a
    device have no codes of f8. */
 static mr_err_t plan_fp8(mr_stage_t *s) {
@@ -224,6 +258,7 @@ mr_err_t mr__train_stage_plan(mr_stage_t *s) {
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting remat = %s: model %s has no parts to recompute, want none",
                          mr_nn_remat_name((mr_nn_remat_t)v->remat), def->name);
+  MR_TRY(plan_ranks(s));
   MR_TRY(plan_ordered(s));
   MR_TRY(plan_fp8(s));
   v->eval_batch = 0;

@@ -116,7 +116,7 @@ const mr_opt_t mr__train_stage_opts[] = {
      .help =
          "Works through a batch in this many parts, a power of two, and adds their gradients as "
          "a fixed binary tree; each record draws what it draws in a batch of one part; 0: "
-         "none."},
+         "none, or 8 behind shard-to-device, whose ranks share them."},
     {.name = "remat",
      .hint = "activationcheckpointing gradientcheckpointing gradcheckpointing checkpointing "
              "usecheckpoint",

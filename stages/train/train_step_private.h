@@ -40,6 +40,7 @@ typedef struct train {
 
   const mr_device_t *on; /* that device, from open to close */
   bool there;            /* the training batches lie there (to-device) */
+  int ranks;             /* that share each batch (shard-to-device); 0: the step has none */
   double fixed_scale;    /* of the loss; 0: a dynamic one */
   mr_model_t model;
   mr_train_metrics_t metrics; /* of the reports */
