@@ -77,7 +77,7 @@ static kind_t resume_change_kind_of(const mr_graph_t *g, const mr_stage_t *s, co
   if (!stream) return is_one_of(name, unseen) ? UNSEEN : FREE;
   if (is_one_of(name, unseen)) return UNSEEN;
   if (mr_stage_def_opt(d, name) && mr_stage_def_opt(d, name)->length) return FREE;
-  if (d->out[0].device && !strcmp(name, "device")) return FREE;
+  if (d->out[0].device && (!strcmp(name, "device") || !strcmp(name, "mesh"))) return FREE;
   return d->in[0].flow == MR_FLOW_BATCHES || d->role == MR_ROLE_BATCH ? BATCH : DATA;
 }
 

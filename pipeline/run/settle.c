@@ -161,7 +161,8 @@ static mr_err_t settle_memory(const mr_graph_t *g, const mr__edge_t *e, const mr
                               mr_diag_t *diag) {
   const mr__node_t *from = g->node[e->from], *to = g->node[e->to];
   char text[32];
-  if (to->def->in[e->in].device || (!spec->device && !spec->ranks)) return MR_OK;
+  bool passes_on = to->def->out[0].name || (to->def->step && to->def->step->outside);
+  if (to->def->in[e->in].device || (!spec->device && !(spec->ranks && passes_on))) return MR_OK;
   const mr_stage_def_t *trains = mr_registry_role(g->reg, MR_ROLE_STEP);
   const char *step = trains ? trains->name : "training step";
   const char *at = mr__pos_text(e->pos, text, sizeof text);

@@ -1,0 +1,157 @@
+/* train --mesh: ranks of one process give the checkpoint, ledger and report of a run on one, also
+   where a run stops on some ranks and resumes on others. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/apps/small_run.h"
+
+enum { STEPS = 6 };
+
+/* Batches of 18 records: parts of 3 and of 2. */
+static const char graph[] =
+    "let run = unset\n"
+    "synthetic n=40 split=train ! shuffle seed=1 epochs=3 ! flip p=0.5 ! normalize preset=cifar10\n"
+    "  ! batch 18 drop-remainder ! shard-to-device mesh=batch=1,model=1\n"
+    "  ! train-step name=train model=vit layers=1 embed=16 mlp=16 heads=2 dropout=0.2 ema=0.75\n"
+    "      clip-norm=0.5 loss-scale=dynamic lr=1e-2 threads=2 checkpoint-every=2\n"
+    "synthetic n=32 split=test ! sequential epochs=1 ! normalize preset=cifar10\n"
+    "  ! batch 16 ! train.test\n"
+    "train.metrics ! progress\n"
+    "train.state ! checkpoint dir=$run/checkpoints keep=0\n";
+
+static char whole_end[1 << 12]; /* what the run on one rank says last */
+
+/* Keeps the line of the ledger of what was said. */
+static void keep_ledger(char *to, size_t n) {
+  const char *at = strstr(p.out, "\nledger "), *end = at ? strchr(at + 1, '\n') : NULL;
+  if (!end || (size_t)(end - at) > n) {
+    fail_msg("no ledger: %s%s", p.out, p.err);
+    return;
+  }
+  memcpy(to, at + 1, (size_t)(end - at - 1));
+  to[end - at - 1] = 0;
+}
+
+static int group_setup(void **state) {
+  int status = small_run("mesh", graph);
+  if (!status) keep_ledger(whole_end, sizeof whole_end);
+  return status;
+}
+
+static void assert_same_checkpoint(const char *run, int step) {
+  char path[192];
+  void *x, *y;
+  size_t n, m;
+  snprintf(path, sizeof path, "%s/checkpoints/step-%06d.safetensors", whole, step);
+  assert_int_equal(mr_read_file(path, 1 << 24, &x, &n, NULL), MR_OK);
+  snprintf(path, sizeof path, "%s/checkpoints/step-%06d.safetensors", run, step);
+  if (mr_read_file(path, 1 << 24, &y, &m, NULL) < 0) fail_msg("no %s", path);
+  if (n != m || memcmp(x, y, n) != 0) fail_msg("%s differs from that of one rank", path);
+  free(x), free(y);
+}
+
+static void any_mesh_ends_with_the_checkpoint_and_ledger_of_one_rank(void **state) {
+  static const char *const mesh[] = {"batch=2,model=1", "data=3", "x=5", "batch=8"};
+  for (size_t i = 0; i < sizeof mesh / sizeof *mesh; i++) {
+    char run[128], ledger[sizeof whole_end];
+    snprintf(run, sizeof run, "%s/mesh%zu", dir, i);
+    RUN(&p, "train", "--graph", file, "--run-dir", run, "--mesh", mesh[i]);
+    if (p.status) fail_msg("%s: %s%s", mesh[i], p.out, p.err);
+    keep_ledger(ledger, sizeof ledger);
+    assert_string_equal(ledger, whole_end);
+    for (int step = 2; step <= STEPS; step += 2) assert_same_checkpoint(run, step);
+  }
+}
+
+static void a_run_resumes_on_other_ranks_with_the_same_bits(void **state) {
+  static const char *const mesh[] = {"data=4", "data=3", "data=7", "data=1"};
+  char ledger[sizeof whole_end];
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "--mesh", mesh[0], "train.steps=1");
+  assert_int_equal(p.status, 0);
+  for (int i = 1; i < 4; i++) {
+    const char *until[] = {"", "train.steps=3", "train.steps=4", "train.steps=0"};
+    RUN(&p, "train", "--run-dir", other, "--resume", "--mesh", mesh[i], until[i]);
+    if (p.status) fail_msg("%s: %s%s", mesh[i], p.out, p.err);
+    assert_non_null(strstr(p.out, "shard-to-device.mesh: "));
+  }
+  keep_ledger(ledger, sizeof ledger);
+  assert_string_equal(ledger, whole_end);
+  assert_same_checkpoint(other, STEPS);
+}
+
+static void the_default_graph_gets_its_ranks_by_the_flag(void **state) {
+  char run[2][128], ledger[2][sizeof whole_end];
+  for (int i = 0; i < 2; i++) {
+    snprintf(run[i], sizeof run[i], "%s/flag%d", dir, i);
+    RUN(&p, "train", "--data", "synthetic", "--run-dir", run[i], "--steps", "2", "model=mlp",
+        i ? "--mesh" : "--ordered", i ? "batch=4,model=1" : "8");
+    if (p.status) fail_msg("%s%s", p.out, p.err);
+    keep_ledger(ledger[i], sizeof ledger[i]);
+  }
+  assert_string_equal(ledger[0], ledger[1]);
+}
+
+static void a_mesh_that_does_not_fit_is_refused(void **state) {
+  static const struct {
+    const char *mesh, *also, *said;
+  } bad[] = {
+      {"data=9", "train.lr=1e-2", "9 ranks share the parts of a batch; want at most 8 ranks"},
+      {"data=2,model=2", "train.lr=1e-2", "axis model has size 2"},
+      {"data=two", "train.lr=1e-2", "expected sizes from 1"},
+      {"data=2,data=2", "train.lr=1e-2", "data"},
+      {"data=2", "train.ordered=6", "want a power of two"},
+      {"data=2", "train.ordered=32", "a batch of 18 records"},
+      {"data=2", "train.pin=true", "want pin=false"},
+      {"data=2", "train.accumulate=2", "splits the batch too"},
+      {"data=2", "train.device=opencl", "want device=cpu"},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    char run[128];
+    snprintf(run, sizeof run, "%s/bad%zu", dir, i);
+    RUN(&p, "train", "--graph", file, "--run-dir", run, "--mesh", bad[i].mesh, bad[i].also);
+    if (!p.status || !strstr(p.err, bad[i].said))
+      fail_msg("mesh %s %s: status %d, \"%s\"", bad[i].mesh, bad[i].also, p.status, p.err);
+  }
+}
+
+static void batches_that_ranks_share_go_to_a_training_step_alone(void **state) {
+  char path[128], run[128];
+  static const char wrong[] =
+      "synthetic n=40 split=train ! sequential epochs=1 ! normalize preset=cifar10\n"
+      "  ! batch 8 drop-remainder ! shard-to-device mesh=data=2 ! delay\n"
+      "  ! train-step name=train model=mlp\n";
+  snprintf(path, sizeof path, "%s/wrong.mr", dir);
+  snprintf(run, sizeof run, "%s/wrong", dir);
+  assert_int_equal(mr_write_file(path, wrong, sizeof wrong - 1, NULL), MR_OK);
+  RUN(&p, "train", "--graph", path, "--run-dir", run);
+  assert_int_not_equal(p.status, 0);
+  if (!strstr(p.err, "2 ranks share the batches of shard-to-device")) fail_msg("%s", p.err);
+}
+
+static void a_mesh_of_one_process_is_refused_in_a_job_of_several(void **state) {
+  char run[128];
+  snprintf(run, sizeof run, "%s/job", dir);
+  setenv("OMPI_COMM_WORLD_RANK", "1", 1), setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  setenv("OMPI_COMM_WORLD_LOCAL_RANK", "1", 1), setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
+  RUN(&p, "train", "--graph", file, "--run-dir", run, "--mesh", "data=2");
+  unsetenv("OMPI_COMM_WORLD_RANK"), unsetenv("OMPI_COMM_WORLD_SIZE");
+  unsetenv("OMPI_COMM_WORLD_LOCAL_RANK"), unsetenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  assert_int_not_equal(p.status, 0);
+  assert_non_null(strstr(p.err, "rank 1 of 2 processes"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(any_mesh_ends_with_the_checkpoint_and_ledger_of_one_rank),
+      cmocka_unit_test(a_run_resumes_on_other_ranks_with_the_same_bits),
+      cmocka_unit_test(the_default_graph_gets_its_ranks_by_the_flag),
+      cmocka_unit_test(a_mesh_that_does_not_fit_is_refused),
+      cmocka_unit_test(batches_that_ranks_share_go_to_a_training_step_alone),
+      cmocka_unit_test(a_mesh_of_one_process_is_refused_in_a_job_of_several),
+  };
+  return cmocka_run_group_tests(tests, group_setup, small_run_forget);
+}
