@@ -29,7 +29,8 @@ mr_err_t mr_train_stage_copies(mr_graph_t *g, mr_diag_t *diag);
 
 /* For mr_graph_on_missing, of a graph that mr_train_stage_copies changes later: puts the same
    stages in, on any device, if `name` is a setting of to-device, so that overrides reach them, and
-   shard-to-device if it is one of that.  On the CPU they pass batches unchanged.  MR_OK, or MR_ERR_NOMEM. */
+   shard-to-device if it is one of that.  On the CPU they pass batches unchanged.  MR_OK, or
+   MR_ERR_NOMEM. */
 mr_err_t mr_train_stage_missing(mr_graph_t *g, const char *name, mr_diag_t *diag);
 
 /* Steps that the run will have made at its end; 0 if unknown.  s: of a settled graph. */
