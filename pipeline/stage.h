@@ -70,6 +70,8 @@ typedef struct mr_port_def {
   bool family; /* input, optional: one of several whose names begin alike and that a graph names:
                   its name is "valid.*", and a graph links to "valid.dogs": NAME of
                   [A-Za-z0-9_-], at most MR_IN_NAME_MAX characters in all */
+  bool alike;  /* input: one of several that take the same and begin at the first; a link that names
+                  no input takes the first of them that has none yet */
 } mr_port_def_t;
 
 enum { MR_IN_NAME_MAX = 63 }; /* characters of the name that a graph gives an input */

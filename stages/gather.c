@@ -119,18 +119,15 @@ static mr_err_t gather_step(mr_stage_t *s) {
   return mr_push(s, 0, out);
 }
 
+#define SLICES(letter, may_lack) \
+  { .name = letter, .flow = MR_FLOW_BATCHES, .optional = may_lack, .alike = true }
+
 const mr_stage_def_t mr_stage_gather = {
     .name = "gather",
     .role = MR_ROLE_GATHER,
     .help = "Assembles whole batches from the slices of several readers (batch host=I/N).",
-    .in = {{"a", MR_FLOW_BATCHES, false},
-           {"b", MR_FLOW_BATCHES, true},
-           {"c", MR_FLOW_BATCHES, true},
-           {"d", MR_FLOW_BATCHES, true},
-           {"e", MR_FLOW_BATCHES, true},
-           {"f", MR_FLOW_BATCHES, true},
-           {"g", MR_FLOW_BATCHES, true},
-           {"h", MR_FLOW_BATCHES, true}},
+    .in = {SLICES("a", false), SLICES("b", true), SLICES("c", true), SLICES("d", true),
+           SLICES("e", true), SLICES("f", true), SLICES("g", true), SLICES("h", true)},
     .out = {{"out", MR_FLOW_BATCHES, false}},
     .opts = gather_opts,
     .state_sz = sizeof(gather_t),

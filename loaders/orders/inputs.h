@@ -5,13 +5,13 @@
 #include "pipeline/stage.h"
 
 /* .in of such a stage: the first two must be connected, the rest may be. */
-#define MR_RECORD_INPUTS                                                                          \
-  {                                                                                               \
-    {"a", MR_FLOW_RECORDS, false}, {"b", MR_FLOW_RECORDS, false}, {"c", MR_FLOW_RECORDS, true},   \
-        {"d", MR_FLOW_RECORDS, true}, {"e", MR_FLOW_RECORDS, true}, {"f", MR_FLOW_RECORDS, true}, \
-        {"g", MR_FLOW_RECORDS, true}, {                                                           \
-      "h", MR_FLOW_RECORDS, true                                                                  \
-    }                                                                                             \
+#define MR_RECORD_INPUT(letter, may_lack) \
+  { .name = letter, .flow = MR_FLOW_RECORDS, .optional = may_lack, .alike = true }
+#define MR_RECORD_INPUTS                                                                    \
+  {                                                                                         \
+    MR_RECORD_INPUT("a", false), MR_RECORD_INPUT("b", false), MR_RECORD_INPUT("c", true),   \
+        MR_RECORD_INPUT("d", true), MR_RECORD_INPUT("e", true), MR_RECORD_INPUT("f", true), \
+        MR_RECORD_INPUT("g", true), MR_RECORD_INPUT("h", true)                              \
   }
 
 /* Counts the connected inputs into *n and copies the first one's spec to the output, with n_epochs

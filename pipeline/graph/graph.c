@@ -290,6 +290,23 @@ static mr_err_t check_family_name(const char *name, const char *stage, mr__pos_t
                  stage, shown, (int)(own - name), name);
 }
 
+/* The first input that nothing leads into yet, of node i, whose inputs are alike. */
+static mr_err_t take_free_input(mr_graph_t *g, int i, mr__pos_t pos, mr__edge_t *e,
+                                mr_diag_t *diag) {
+  const mr__node_t *node = g->node[i];
+  const mr_port_def_t *port = node->def->in;
+  int n = 0;
+  char at[32];
+  while (n < MR_MAX_PORTS && port[n].name && port[n].alike && mr__edge_into(g, i, n)) n++;
+  if (n == MR_MAX_PORTS || !port[n].name || !port[n].alike)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "%s%s has %d inputs, and each is connected already; want fewer, or some of them "
+                   "joined by another %s before it",
+                   mr__pos_text(pos, at, sizeof at), node->name, n, node->def->name);
+  e->in = n;
+  return MR_OK;
+}
+
 mr_err_t mr__graph_input(mr_graph_t *g, int i, const char *name, mr__pos_t pos, mr__edge_t *e,
                          mr_diag_t *diag) {
   const mr__node_t *node = g->node[i];
@@ -311,6 +328,7 @@ mr_err_t mr__graph_input(mr_graph_t *g, int i, const char *name, mr__pos_t pos, 
                    (int)strcspn(name, ".") + 1, name);
   e->in_name = n ? mr__graph_text(g, name, strlen(name)) : NULL;
   if (n && !e->in_name) return mr_no_memory(diag, "a graph");
+  if ((!name || !*name) && port[0].alike) return take_free_input(g, i, pos, e, diag);
   e->in = n ? free_port : mr__graph_port(node->def, false, name, node->name, pos, diag);
   return e->in < 0 ? MR_ERR_USAGE : MR_OK;
 }

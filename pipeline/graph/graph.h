@@ -51,8 +51,9 @@ mr_err_t mr_graph_add_def(mr_graph_t *g, const mr_stage_def_t *def, const char *
 mr_err_t mr_graph_set(mr_graph_t *g, const char *stage, const char *setting, const char *value,
                       mr_diag_t *diag);
 
-/* Links an output port to an input port; a NULL port is the first one.  One output port may feed
-   several inputs (an implicit tee).  MR_ERR_USAGE: no such stage or port.  A second link into one
+/* Links an output port to an input port; a NULL port is the first one, or the first without a
+   link of inputs that are alike (mr_port_def_t).  One output port may feed several inputs (an
+   implicit tee).  MR_ERR_USAGE: no such stage or port.  A second link into one
    input is refused when the graph settles. */
 mr_err_t mr_graph_link(mr_graph_t *g, const char *from, const char *out_port, const char *to,
                        const char *in_port, mr_diag_t *diag);
@@ -66,7 +67,8 @@ mr_err_t mr_graph_link(mr_graph_t *g, const char *from, const char *out_port, co
    stage name=value word ! stage ... are chains; whitespace and newlines may separate any two words;
    a chain ends where a stage or a reference follows without "!". A bare word is a yes-or-no setting
    or the stage's positional value.  "x." continues from the first output port of stage x, "x.port"
-   from a named one (or, at the end of a chain, leads into it), wherever the text defines x.  Quotes
+   from a named one, wherever the text defines x; at the end of a chain they lead into x, "x." into
+   its first input or, of inputs that are alike (those of mix), the first that has none yet.  Quotes
    "" and '' keep spaces; $NAME or ${NAME} in a value is replaced, $$ is a dollar; # starts a
    comment.  process NAME name=value ... { ... } at the start of a line says in which process the
    stages of its chains run (pipeline/graph/process.h).  plugin FILE at the start of a line, before
