@@ -14,7 +14,7 @@
 #include "pipeline/records/lineage.h"
 #include "pipeline/stage_source.h"
 
-enum { SOURCES = 32, FIRST = 3 /* pairs that are reported */, RECORDS_MAX = 100 << 20 };
+enum { SOURCES = 1024, FIRST = 3 /* pairs that are reported */, RECORDS_MAX = 100 << 20 };
 
 /* A record of an input, identified by the hash of its place or of its bytes. */
 typedef struct seen {

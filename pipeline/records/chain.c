@@ -26,7 +26,7 @@ void mr__chain_destroy(mr_chain_t *c) {
   if (!c) return;
   for (int i = 0; i < c->n_branches; i++) free_branch(&c->branch[i]);
   free(c->branch), free(c->scratch), free(c->zeros), free(c->rec), free(c->level);
-  free(c->prog[0].op), free(c->prog[1].op), free(c->draws);
+  free(c->prog[0].op), free(c->prog[1].op), free(c->draws), free(c->leaf);
   free(c);
 }
 
@@ -222,12 +222,15 @@ mr_chain_t *mr__chain_create(mr_graph_t *g, int node, int port, mr_diag_t *diag)
   int first = mr__edge_into(g, node, port)->from, n = count_branches(g, first, 0);
   assert(n <= BRANCHES_MAX); /* mr__chain_check */
   c->branch = calloc((size_t)n, sizeof *c->branch);
-  if (g->lineage.fn) c->lineage = &g->lineage, c->draws = calloc(1, sizeof *c->draws);
+  if (g->lineage.fn) {
+    c->lineage = &g->lineage, c->draws = calloc(1, sizeof *c->draws);
+    c->leaf = calloc((size_t)n, sizeof *c->leaf);
+  }
   c->spec = g->node[node]->worker->in_spec[port];
   for (int f = 0; f < c->spec.n_fields; f++)
     c->bytes[f] = c->spec.field[f].ragged ? mr_field_row(&c->spec.field[f])
                                           : mr_field_bytes(&c->spec.field[f]);
-  if (!c->branch || (c->lineage && !c->draws) ||
+  if (!c->branch || (c->lineage && (!c->draws || !c->leaf)) ||
       chain_grow(g, c, mr__edge_into(g, node, port), diag, &c->depth) < 0 || !make_scratch(c))
     return mr__chain_destroy(c), NULL;
   for (int f = 0; f < c->spec.n_fields; f++) c->branch[c->n_branches - 1].field[f].end = (uint8_t)f;

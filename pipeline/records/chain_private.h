@@ -106,6 +106,7 @@ struct mr_chain {
   const mr__op_t *failed;          /* operation at which the last mr__run failed */
   const mr__lineage_to_t *lineage; /* NULL: no one asks for lineages */
   mr_draws_t *draws;               /* of the current record; NULL without lineage */
+  mr_leaf_t *leaf;                 /* [n_branches] the same */
   mr__prog_t prog[2];              /* programs of a burst and of the next one */
   int64_t then;                    /* where the fill after the next one begins, */
   int then_n;                      /* and its length; 0: unknown */

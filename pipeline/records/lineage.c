@@ -4,6 +4,7 @@
    are opened. */
 #include "pipeline/records/lineage.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/ledger.h"
@@ -39,11 +40,12 @@ void mr_draw_text(const mr_draws_t *d, int i, char *text, size_t n) {
 
 uint64_t mr__lineage_report(mr_chain_t *c, const mr__op_t *op, size_t n, int slot,
                             const mr_rec_t *rec) {
-  mr_lineage_t t = {.slot = slot, .rec = rec, .spec = &c->spec, .draws = c->draws};
+  mr_lineage_t t = {.slot = slot, .rec = rec, .spec = &c->spec, .leaf = c->leaf, .draws = c->draws};
   for (size_t k = 0; k < n; k++) {
-    if (op[k].code != MR__OP_LEAF || t.n_leaves == MR_LEAVES_MAX) continue;
+    if (op[k].code != MR__OP_LEAF) continue;
     mr__branch_t *b = &c->branch[op[k].node];
-    t.leaf[t.n_leaves++] = (mr_leaf_t){&b->s, op[k].index, rec ? &b->rec[op[k].key[0]] : NULL};
+    assert(t.n_leaves < c->n_branches);
+    c->leaf[t.n_leaves++] = (mr_leaf_t){&b->s, op[k].index, rec ? &b->rec[op[k].key[0]] : NULL};
   }
   return c->lineage->fn(c->lineage->ctx, &t);
 }

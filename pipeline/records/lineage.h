@@ -5,7 +5,7 @@
 
 #include "pipeline/graph/graph.h"
 
-enum { MR_DRAWS_MAX = 64, MR_LEAVES_MAX = 16 };
+enum { MR_DRAWS_MAX = 64 };
 
 /* What maps noted with mr_draw_note for one record, in order; the first MR_DRAWS_MAX are kept. */
 typedef struct mr_draws {
@@ -29,7 +29,7 @@ typedef struct mr_lineage {
   const mr_rec_t *rec;   /* as it goes into the batch; NULL if records are only found */
   const mr_spec_t *spec; /* of rec */
   int n_leaves;
-  mr_leaf_t leaf[MR_LEAVES_MAX];
+  const mr_leaf_t *leaf; /* [n_leaves] */
   const mr_draws_t *draws;
 } mr_lineage_t;
 

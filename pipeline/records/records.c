@@ -9,7 +9,9 @@
 #include "pipeline/stage_map.h"
 #include "pipeline/stage_order.h"
 
-enum { SEEDS_MAX = 64 };
+/* Visits of stages on all paths, a stage once for each path through it.  A graph with more is
+   refused later, as no chain takes it (mr__chain_check). */
+enum { VISITS_MAX = 1 << 16 };
 
 /* ---- seeds ---- */
 
@@ -17,41 +19,57 @@ typedef struct visit {
   int node, depth;
 } visit_t;
 
+/* The stages to visit, and the words of those visited. */
+typedef struct seeds {
+  visit_t *queue; /* [cap] */
+  uint32_t *word; /* [2 * cap] */
+  int head, tail, cap, n;
+} seeds_t;
+
+static bool visit_later(seeds_t *w, visit_t v) {
+  if (w->tail == w->cap) {
+    int cap = w->cap ? 2 * w->cap : 64;
+    visit_t *queue = realloc(w->queue, (size_t)cap * sizeof *queue);
+    if (queue) w->queue = queue;
+    uint32_t *word = realloc(w->word, 2 * (size_t)cap * sizeof *word);
+    if (word) w->word = word;
+    if (!queue || !word) return false;
+    w->cap = cap;
+  }
+  w->queue[w->tail++] = v;
+  return true;
+}
+
 /* grain walks the stages before this one breadth-first, on each path up to the nearest stage with
    its own seed, and hashes the seeds with their distances. */
-static int gather_seeds(const mr_graph_t *g, int node, uint32_t *word, visit_t *queue, int cap) {
-  int n = 0, head = 0, tail = 0;
-  queue[tail++] = (visit_t){node, 0};
-  while (head < tail && n + 2 <= SEEDS_MAX) {
-    visit_t v = queue[head++];
+static bool gather_seeds(const mr_graph_t *g, int node, seeds_t *w) {
+  if (!visit_later(w, (visit_t){node, 0})) return false;
+  while (w->head < w->tail && w->tail <= VISITS_MAX) {
+    visit_t v = w->queue[w->head++];
     int64_t seed = v.depth ? g->node[v.node]->worker->base_seed : -1;
     if (seed >= 0) {
-      word[n++] = (uint32_t)seed, word[n++] = (uint32_t)v.depth;
+      w->word[w->n++] = (uint32_t)seed, w->word[w->n++] = (uint32_t)v.depth;
       continue;
     }
     for (int p = 0; p < MR_MAX_PORTS; p++) {
       const mr__edge_t *e = mr__edge_into(g, v.node, p);
-      if (!e || tail == cap) continue;
+      if (!e) continue;
       const mr_order_def_t *order = g->node[e->from]->def->order;
       bool counts = !order || !order->uncounted;
-      queue[tail++] = (visit_t){e->from, v.depth + counts};
+      if (!visit_later(w, (visit_t){e->from, v.depth + counts})) return false;
     }
   }
-  return n;
+  return true;
 }
 
 mr_err_t mr__default_seed(mr_graph_t *g, int node, mr_stage_t *s) {
-  uint32_t word[SEEDS_MAX];
+  seeds_t w = {0};
   if (s->def->out[0].flow != MR_FLOW_RECORDS) return MR_OK;
-  int cap = 4 * g->n_nodes + 16;
-  visit_t *queue = calloc((size_t)cap, sizeof *queue);
-  if (!queue) return MR_ERR_NOMEM;
-  int n = gather_seeds(g, node, word, queue, cap);
-  free(queue);
-  if (!n) return MR_OK;
-  mr_seed_sequence(word, (size_t)n, &s->default_seed, 1);
-  s->has_default_seed = true;
-  return MR_OK;
+  mr_err_t e = gather_seeds(g, node, &w) ? MR_OK : MR_ERR_NOMEM;
+  if (w.n) mr_seed_sequence(w.word, (size_t)w.n, &s->default_seed, 1);
+  s->has_default_seed = w.n > 0;
+  free(w.queue), free(w.word);
+  return e;
 }
 
 mr_err_t mr_needs_generator(mr_stage_t *s, const char *otherwise) {
