@@ -131,7 +131,7 @@ static mr_err_t take_array(npz_t *z, const mr_npy_t *npy, int64_t bytes, size_t 
             : npy->size == 1 ? MR_TYPED_I8
             : npy->is_signed ? (swapped ? MR_TYPED_SWAPPED_I16 : MR_TYPED_I16)
                              : (swapped ? MR_TYPED_SWAPPED_U16 : MR_TYPED_U16);
-  if (npy->fortran) a->kind = MR_TYPED_FORTRAN;
+  a->fortran = npy->fortran;
   a->dtype = npy->dtype, a->ndim = npy->ndim, a->at += (int64_t)offset;
   memcpy(a->dim, npy->dim, sizeof a->dim);
   return MR_OK;

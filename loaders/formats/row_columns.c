@@ -78,7 +78,7 @@ static mr_err_t add_array(const mr_row_array_t *a, int64_t rows, mr_shard_draft_
   mr_err_t e = mr_typed_column(draft, a->name, a->n_name, a->kind, &type, NULL, &column, &why);
   if (e == MR_ERR_DATA) return mr_typed_refuse(draft, a->name, a->n_name, why.text, &column, diag);
   if (e < 0) return mr_diag_relay(diag, e, &why);
-  return mr_shard_draft_part(draft, column, a->at, mr_row_array_bytes(a) / rows, diag);
+  return mr_shard_draft_item(draft, column, a->at, mr_row_array_bytes(a) / rows, a->fortran, diag);
 }
 
 /* Two groups of arrays of which neither is the larger, or two that are asked for. */

@@ -49,6 +49,11 @@ static mr_err_t turn_array(mr_shard_reads_t *reads, const mr_shard_t *shard, int
   return MR_OK;
 }
 
+/* Whether a file has a column in Fortran order; *p is its first record's part then. */
+static bool is_scattered(const mr_shard_t *shard, int column, mr_shard_part_t *p) {
+  return shard->index.n_records && mr_shards_part(shard, shard->first, column, p) && p->item;
+}
+
 static mr_err_t turn_column(const mr_shard_source_t *t, mr_shard_reads_t *reads,
                             const mr_shard_t *shard, int column, mr_spill_t *rows,
                             mr_diag_t *diag) {
@@ -56,8 +61,7 @@ static mr_err_t turn_column(const mr_shard_source_t *t, mr_shard_reads_t *reads,
   mr_field_t row = {0};
   mr_shard_part_t p;
   int64_t each, n = shard->index.n_records;
-  if (!n || !mr_shards_part(shard, shard->first, column, &p))
-    return MR_OK; /* it has no such array */
+  if (!is_scattered(shard, column, &p)) return MR_OK;
   if (!type || !mr_typed_parse(type + 1, &row, &each) || row.ndim < 0)
     return mr_fail(diag, MR_ERR_DATA, "%s: its index is damaged", shard->path);
   size_t size = mr_dtype_size(row.dtype);
@@ -67,8 +71,9 @@ static mr_err_t turn_column(const mr_shard_source_t *t, mr_shard_reads_t *reads,
 }
 
 static bool turns_any(const mr_shard_source_t *t) {
-  for (int w = 0; w < t->n_wants; w++)
-    if (t->shards->column[t->want[w]].kind == MR_TYPED_FORTRAN) return true;
+  mr_shard_part_t p;
+  for (int i = 0; i < t->shards->n * t->n_wants; i++)
+    if (is_scattered(&t->shards->shard[i / t->n_wants], t->want[i % t->n_wants], &p)) return true;
   return false;
 }
 
@@ -80,11 +85,9 @@ mr_err_t mr_turned_rows_open(mr_turned_rows_t *out, const mr_shard_source_t *t, 
     return mr_no_memory(diag, "the arrays of %d files", t->shards->n);
   for (out->n = 0; out->n < n; out->n++) out->rows[out->n] = MR_SPILL_NONE;
   mr_err_t e = mr_shard_reads_open(&reads, t->shards, diag);
-  for (int i = 0; i < n && e >= 0; i++) {
-    int column = t->want[i % t->n_wants];
-    if (t->shards->column[column].kind == MR_TYPED_FORTRAN)
-      e = turn_column(t, reads, &t->shards->shard[i / t->n_wants], column, &out->rows[i], diag);
-  }
+  for (int i = 0; i < n && e >= 0; i++)
+    e = turn_column(t, reads, &t->shards->shard[i / t->n_wants], t->want[i % t->n_wants],
+                    &out->rows[i], diag);
   mr_shard_reads_close(reads);
   return e;
 }

@@ -8,16 +8,16 @@
 
 typedef struct mr_turned_rows {
   mr_spill_t *rows; /* [n] of shard s and want w at s * n_wants + w; without bytes: read as it is */
-  int n;            /* 0: no column is in Fortran order */
+  int n;            /* 0: no array is in Fortran order */
 } mr_turned_rows_t;
 
-/* Reads the columns of a planned source that are MR_TYPED_FORTRAN, and turns them.  Blocks.  MR_OK;
-   the errors of mr_shard_reads_fetch; MR_ERR_NOMEM.  mr_turned_rows_close frees *out, zeroed
-   before, in any case. */
+/* Reads the arrays of a planned source's wants that are in Fortran order (mr_row_array_t.fortran),
+   and turns them.  Blocks.  MR_OK; the errors of mr_shard_reads_fetch; MR_ERR_NOMEM.
+   mr_turned_rows_close frees *out, zeroed before, in any case. */
 mr_err_t mr_turned_rows_open(mr_turned_rows_t *out, const mr_shard_source_t *t, mr_diag_t *diag);
 void mr_turned_rows_close(mr_turned_rows_t *t);
 
-/* Points the parts of a record (part[n_wants]) that are of such columns at its rows. */
+/* Points the parts of a record (part[n_wants]) that are of such arrays at its rows. */
 void mr_turned_rows_apply(const mr_turned_rows_t *turned, const mr_shard_source_t *t,
                           int64_t number, mr_shard_bytes_t *part);
 

@@ -47,7 +47,7 @@ mr_err_t mr_typed_refuse(mr_shard_draft_t *d, const char *name, size_t n, const 
 }
 
 size_t mr_typed_stored(mr_typed_t kind, mr_dtype_t dtype) {
-  bool as_is = kind == MR_TYPED_PLAIN || kind == MR_TYPED_SWAPPED || kind == MR_TYPED_FORTRAN;
+  bool as_is = kind == MR_TYPED_PLAIN || kind == MR_TYPED_SWAPPED;
   return as_is ? mr_dtype_size(dtype) : kind == MR_TYPED_I8 ? 1 : 2;
 }
 
@@ -135,7 +135,6 @@ static bool typed_field_of(const mr_shards_column_t *c, mr_field_t *f) {
     case MR_TYPED_SWAPPED:
     case MR_TYPED_SWAPPED_I16:
     case MR_TYPED_SWAPPED_U16:
-    case MR_TYPED_FORTRAN:
       if (!mr_typed_parse(typed_text(c), f, &count) || f->ndim < 0) return false;
       if (f->ndim == 3 && (f->dtype == MR_U8 || f->dtype == MR_F32))
         f->layout = mr_npy_layout(f->dim);
@@ -165,8 +164,8 @@ static mr_err_t typed_settle_field(mr_stage_t *s, mr_shard_source_t *t, int colu
     return mr_stage_fail(s, MR_ERR_DATA, "column %.100s cannot be a field: %.120s", called,
                          typed_text(c));
   bool label = has_classes(c, &f),
-       made_anew = (c->kind >= MR_TYPED_I8 && c->kind <= MR_TYPED_U16) ||
-                   (c->kind >= MR_TYPED_SWAPPED && c->kind <= MR_TYPED_SWAPPED_U16);
+       made_anew =
+           (c->kind >= MR_TYPED_I8 && c->kind <= MR_TYPED_U16) || c->kind >= MR_TYPED_SWAPPED;
   bool text = c->kind == MR_TYPED_TEXT_INT || c->kind == MR_TYPED_TEXT_FLOAT;
   if (as && !strcmp(as, "bytes") && (text || c->kind == MR_TYPED_TEXT_CLASS || f.ragged)) {
     f = mr__shard_bytes_field(name, c->most), text = false;
@@ -360,7 +359,7 @@ static mr_err_t unpack_typed(const mr_shards_t *shards, const mr_shards_column_t
   for (size_t i = 0; f.dtype == MR_BOOL && i < bytes; i++)
     if (p->data[i] > 1) return mr_fail(diag, MR_ERR_DATA, "holds a bool that is not 0 or 1");
   int32_t one;
-  if (c->kind == MR_TYPED_PLAIN || c->kind == MR_TYPED_FORTRAN) {
+  if (c->kind == MR_TYPED_PLAIN) {
     if (whole)
       *whole = whole_at(f.dtype, p->data);
     else

@@ -23,8 +23,6 @@ typedef enum mr_typed {
   MR_TYPED_SWAPPED,    /* an array of the type, its elements big-endian; and as I16 and U16 */
   MR_TYPED_SWAPPED_I16,
   MR_TYPED_SWAPPED_U16,
-  MR_TYPED_FORTRAN, /* an array of the type; the file has it in Fortran order, and the source hands
-                       over its rows put together (loaders/formats/turned_rows.h) */
 } mr_typed_t;
 
 /* Adds a column (name[0,n)), or finds it, in *column.  type: dtype and dimensions of PLAIN, of

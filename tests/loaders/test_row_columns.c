@@ -304,6 +304,28 @@ static void rows_of_arrays_in_fortran_order_are_put_together(void **state) {
   }
 }
 
+static void files_of_both_orders_go_together(void **state) {
+  static const float rows[4][2] = {{1, 2}, {3, 4}, {5, 6}, {7, 8}}, turned[2][2] = {{5, 7}, {6, 8}};
+  char files[120];
+  hand_t h;
+  mr_diag_t d = {0};
+  mr_npz_array_t z = {.name = "x", .dtype = MR_F32, .ndim = 2, .dim = {2, 2}, .data = rows};
+  assert_int_equal(mr_npz_save(in_folder("order0.npz"), &z, 1, &d), MR_OK);
+  z.data = turned;
+  assert_int_equal(mr_npz_save(in_folder("order1.npz"), &z, 1, &d), MR_OK);
+  say_fortran("order1.npz");
+  snprintf(files, sizeof files, "files=%s/order{0..1}.npz", folder);
+  if (shards_plan(&h, stage[0], (const char *const[]){files, NULL}) < 0 || h.s.def->open(&h.s) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_int_equal(h.s.out_spec[0].n_records, 4);
+  burst_t *b = burst_new(&h.s);
+  for (int64_t i = 0; i < 4; i++) {
+    if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
+    assert_memory_equal(b->rec[0].field[0].data, rows[i], sizeof rows[i]);
+  }
+  burst_free(b), shards_close(&h);
+}
+
 /* numpy.load gives the last one. */
 static void of_members_of_one_name_the_last_counts(void **state) {
   static const int32_t before[3] = {1, 2, 3}, after[4] = {7, 8, 9, 10};
@@ -334,6 +356,7 @@ int main(void) {
       cmocka_unit_test(elements_of_the_other_byte_order_are_read),
       cmocka_unit_test(of_members_of_one_name_the_last_counts),
       cmocka_unit_test(rows_of_arrays_in_fortran_order_are_put_together),
+      cmocka_unit_test(files_of_both_orders_go_together),
       cmocka_unit_test(equal_groups_of_row_counts_are_refused_with_both)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
