@@ -2,6 +2,7 @@
    runs its executable on its part of the arrays, and the last one to finish wakes the caller. */
 #include "model/call/pmap.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -75,7 +76,7 @@ static mr_err_t pmap_start(mr_pmapped_t *p, const mr_fn_t *f, int rank, const ch
   const mr_device_t *on = options && options->device ? options->device[rank] : NULL;
   int threads = options && options->threads ? options->threads : on ? mr_device_threads(on) : 1;
   device_t *d = &p->device[rank];
-  mr_comm_rank_t speaks = {p->comm, rank, axis};
+  mr_comm_rank_t speaks = mr_comm_rank_of(p->comm, rank, axis);
   mr_compile_options_t o = {.device = on, .threads = threads, .rank = axis ? &speaks : NULL};
   if (on && !on->backend->host)
     return mr_fail(diag, MR_ERR_CONFIG,
@@ -96,7 +97,8 @@ static mr_err_t pmap_start(mr_pmapped_t *p, const mr_fn_t *f, int rank, const ch
 mr_err_t mr_pmap(const mr_fn_t *f, const char *axis_name, int devices,
                  const mr_pmap_options_t *options, mr_pmapped_t **out, mr_diag_t *diag) {
   mr_comm_t *comm;
-  MR_TRY(mr_comm_create(devices, &comm, diag));
+  double limit = options && options->limit_s ? options->limit_s : (double)INFINITY;
+  MR_TRY(mr_comm_create(devices, limit, &comm, diag));
   mr_pmapped_t *p = calloc(1, sizeof *p + (size_t)devices * sizeof p->device[0]);
   size_t *step = calloc((size_t)(f->n_in + f->n_out) + 1, sizeof *step);
   if (!p || !step) {
@@ -122,6 +124,10 @@ mr_err_t mr_pmap(const mr_fn_t *f, const char *axis_name, int devices,
   }
   *out = p;
   return MR_OK;
+}
+
+mr_err_t mr_pmap_failed(const mr_pmapped_t *p, int *rank, mr_diag_t *diag) {
+  return mr_comm_failed(p->comm, rank, diag);
 }
 
 void mr_pmap_destroy(mr_pmapped_t *p) {

@@ -188,7 +188,7 @@ static void collect_leave(mr_collect_t *c) {
   group_t *g = c->group;
   pthread_mutex_lock(&g->lock);
   uint64_t n = ++g->member[c->rank].come;
-  pthread_cond_broadcast(&g->changed);
+  if (group_late(g, n) < 0) pthread_cond_broadcast(&g->changed); /* the last one wakes all others */
   while (group_late(g, n) >= 0) pthread_cond_wait(&g->changed, &g->lock);
   pthread_mutex_unlock(&g->lock);
 }
@@ -197,17 +197,10 @@ static const char *collect_shown(const mr_collect_t *c, int rank) {
   return c->group->member[rank].shown;
 }
 
-static bool collect_has_failed(mr_collect_t *c) {
-  pthread_mutex_lock(&c->group->lock);
-  bool failed = c->group->why.code < 0;
-  pthread_mutex_unlock(&c->group->lock);
-  return failed;
-}
-
 /* Meets; false, with 0xFF in out, if the communicator has failed. */
 static bool collect_begin(mr_collect_t *c, const void *in, void *out, size_t bytes,
                           const char *what) {
-  if (!collect_has_failed(c) && collect_meet(c, in, what)) return true;
+  if (collect_meet(c, in, what)) return true;
   if (bytes) memset(out, 0xFF, bytes);
   return false;
 }

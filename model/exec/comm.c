@@ -1,42 +1,45 @@
-/* A communicator of threads: an array of pointers and a barrier, passed once to publish them and
-   once before they may change. */
+/* A communicator of threads for graphs: one that no other of the process can be mistaken for, with
+   all of its ranks joined from the start. */
 #include "model/exec/comm.h"
 
-#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+#include "model/exec/device.h"
 
 struct mr_comm {
   int size;
-  pthread_barrier_t meeting;
-  const void *shown[]; /* [size] */
+  mr_collect_t *rank[]; /* [size] */
 };
 
-mr_err_t mr_comm_create(int size, mr_comm_t **out, mr_diag_t *diag) {
-  if (size < 1 || size > 1024)
-    return mr_fail(diag, MR_ERR_CONFIG, "communicator: %d devices, want 1 to 1024", size);
-  mr_comm_t *c = calloc(1, sizeof *c + (size_t)size * sizeof c->shown[0]);
-  if (!c || pthread_barrier_init(&c->meeting, NULL, (unsigned)size)) {
-    free(c);
-    return mr_no_memory(diag, "a communicator of %d devices", size);
-  }
+mr_err_t mr_comm_create(int size, double limit_s, mr_comm_t **out, mr_diag_t *diag) {
+  static _Atomic uint64_t count; /* relaxed: makes a unique name */
+  char id[MR_COLLECT_ID];
+  if (size < 1 || size > MR_COLLECT_RANKS)
+    return mr_fail(diag, MR_ERR_CONFIG, "communicator: %d devices, want 1 to %d", size,
+                   MR_COLLECT_RANKS);
+  mr_comm_t *c = calloc(1, sizeof *c + (size_t)size * sizeof c->rank[0]);
+  if (!c) return mr_no_memory(diag, "a communicator of %d devices", size);
   c->size = size;
-  *out = c;
-  return MR_OK;
+  snprintf(id, sizeof id, "graph %llu",
+           (unsigned long long)atomic_fetch_add_explicit(&count, 1, memory_order_relaxed));
+  mr_err_t e = MR_OK;
+  for (int r = 0; r < size && e >= 0; r++)
+    e = mr_collect_threads.create(mr_device_default(), id, r, size, limit_s, &c->rank[r], diag);
+  if (e < 0) return mr_comm_destroy(c), e;
+  return *out = c, MR_OK;
 }
 
 void mr_comm_destroy(mr_comm_t *c) {
-  if (!c) return;
-  pthread_barrier_destroy(&c->meeting);
+  for (int r = 0; c && r < c->size; r++) mr_collect_threads.destroy(c->rank[r]);
   free(c);
 }
 
-int mr_comm_size(const mr_comm_t *c) { return c->size; }
-
-/* The barrier orders the writes of each device before it with the reads of the others after it. */
-const void *const *mr__comm_meet(mr_comm_t *c, int rank, const void *value) {
-  c->shown[rank] = value;
-  pthread_barrier_wait(&c->meeting);
-  return c->shown;
+mr_comm_rank_t mr_comm_rank_of(const mr_comm_t *c, int rank, const char *axis) {
+  return (mr_comm_rank_t){&mr_collect_threads, c->rank[rank], rank, c->size, axis};
 }
 
-void mr__comm_leave(mr_comm_t *c) { pthread_barrier_wait(&c->meeting); }
+mr_err_t mr_comm_failed(const mr_comm_t *c, int *rank, mr_diag_t *diag) {
+  return mr_collect_threads.failed(c->rank[0], rank, diag);
+}

@@ -1,30 +1,36 @@
-/* A communicator: devices that compute the same graph on parts of the data and exchange values in
-   its collectives.  Here a device is a thread of this process. */
+/* The communicator of a compiled graph: devices that compute the same graph on parts of the data
+   and exchange values in its collectives, through any table of collect.h. */
 #ifndef MR_MODEL_EXEC_COMM_H
 #define MR_MODEL_EXEC_COMM_H
 
-#include "base/err.h"
+#include "model/exec/collect.h"
 
-typedef struct mr_comm mr_comm_t;
+MR_BEGIN_DECLS
 
-/* One device of a communicator, for which a graph is compiled: its collectives over axis exchange
-   values with the other devices. */
+/* One device of a communicator, for which a graph is compiled: its collectives over axis are calls
+   of that rank, in the order of the graph.  ops and collect belong to the caller and outlive all
+   graphs compiled with them. */
 typedef struct mr_comm_rank {
-  mr_comm_t *comm;
-  int rank; /* in [0,mr_comm_size) */
+  const mr_collect_ops_t *ops;
+  mr_collect_t *collect;
+  int rank, size; /* rank in [0,size) */
   const char *axis;
 } mr_comm_rank_t;
 
-/* A communicator of size devices, in [1,1024].  It must outlive all graphs compiled with it; the
-   caller destroys it.  MR_OK, MR_ERR_CONFIG for another size, or MR_ERR_NOMEM. */
-mr_err_t mr_comm_create(int size, mr_comm_t **out, mr_diag_t *diag);
-void mr_comm_destroy(mr_comm_t *c);   /* NULL is fine */
-int mr_comm_size(const mr_comm_t *c); /* devices */
+/* All ranks of a communicator of this process's threads. */
+typedef struct mr_comm mr_comm_t;
 
-/* Publishes value and waits until every device has published its own.  Returns the values of all
-   devices by rank, [size]; the array belongs to c and is valid until this device calls leave.  Each
-   device calls meet and leave in turn; a device that does not come blocks the others for ever. */
-const void *const *mr__comm_meet(mr_comm_t *c, int rank, const void *value);
-void mr__comm_leave(mr_comm_t *c); /* waits until every device has called it */
+/* A communicator of size ranks, in [1,1024], whose calls wait limit_s for each other, > 0;
+   INFINITY: forever.  It must outlive all graphs compiled with its ranks; the caller destroys it.
+   MR_OK, MR_ERR_CONFIG for another size or limit, or MR_ERR_NOMEM. */
+mr_err_t mr_comm_create(int size, double limit_s, mr_comm_t **out, mr_diag_t *diag);
+void mr_comm_destroy(mr_comm_t *c); /* NULL is fine */
+/* Rank number `rank` of c, for the axis of that name, which is the caller's. */
+mr_comm_rank_t mr_comm_rank_of(const mr_comm_t *c, int rank, const char *axis);
+/* MR_OK; MR_ERR_UNAVAILABLE with the sentence if a rank has not come in time, whose number becomes
+ *rank: what ran since then has NaN for results.  Any thread. */
+mr_err_t mr_comm_failed(const mr_comm_t *c, int *rank, mr_diag_t *diag);
+
+MR_END_DECLS
 
 #endif

@@ -4,6 +4,7 @@
    finish wakes the caller. */
 #include "model/train/ranks.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +62,7 @@ static int threads_of_rank(const mr_train_config_t *t) {
 
 static mr_err_t ranks_step(const mr__ranks_t *r, const mr_loss_t *l, mr_train_config_t t, int rank,
                            mr_train_step_t **out, mr_diag_t *diag) {
-  const mr_comm_rank_t comm = {r->comm, rank, MR__RANKS_AXIS};
+  const mr_comm_rank_t comm = mr_comm_rank_of(r->comm, rank, MR__RANKS_AXIS);
   t.rank = rank;
   t.compute.threads = threads_of_rank(&t);
   return mr__train_step_of_rank(l, &t, &comm, out, diag);
@@ -84,7 +85,7 @@ mr_err_t mr__ranks_create(const mr_loss_t *l, const mr_train_config_t *config, m
   pthread_cond_init(&r->changed, NULL);
   r->n = n, r->average = config->optim.ema > 0, r->compute = config->compute;
   r->compute.policy = NULL;
-  mr_err_t e = mr_comm_create(config->ranks, &r->comm, diag);
+  mr_err_t e = mr_comm_create(config->ranks, (double)INFINITY, &r->comm, diag);
   if (e >= 0) e = ranks_step(r, l, *config, 0, own, diag);
   for (int i = 0; i < n && e >= 0; i++)
     e = ranks_step(r, l, *config, i + 1, &r->peer[i].step, diag);

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 // clang-format on
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -173,12 +174,41 @@ static void operands_that_do_not_fit_the_devices_are_refused_before_a_run(void *
   mr_fn_destroy(f);
 }
 
+static void a_device_that_does_not_come_to_a_collective_is_named_after_the_limit(void **state) {
+  mr_fn_t *sums = mr_fn_create(), *same = mr_fn_create(), *f = mr_fn_create();
+  mr_pmapped_t *p = NULL;
+  mr_var_t *v = mr_lax_psum(sums, mr_fn_input(sums, mr_aval_of(MR_F32, 2)), "i");
+  assert_int_equal(mr_fn_return(sums, 1, &v), MR_OK);
+  v = mr_fn_input(same, mr_aval_of(MR_F32, 2));
+  assert_int_equal(mr_fn_return(same, 1, &v), MR_OK);
+  mr_var_t *comes = mr_fn_input(f, mr_aval_scalar(MR_BOOL));
+  v = mr_fn_input(f, mr_aval_of(MR_F32, 2));
+  if (mr_lax_cond(f, comes, sums, same, &v, &v) < 0) fail_msg("%s", f->diag.text);
+  assert_int_equal(mr_fn_return(f, 1, &v), MR_OK);
+  OK(mr_pmap(f, "i", 3, &(mr_pmap_options_t){.limit_s = 0.01}, &p, &diag));
+  _Alignas(64) bool all[3] = {true, true, false};
+  _Alignas(64) float given[6] = {1, 2, 3, 4, 5, 6}, got[6];
+  int missing = -2;
+  mr_pmap_run(p, (const void *[]){all, given}, (void *[]){got});
+  assert_int_equal(mr_pmap_failed(p, &missing, &diag), MR_ERR_UNAVAILABLE);
+  assert_int_equal(missing, 2);
+  assert_non_null(strstr(diag.text, "rank 2 did not come to all_reduce within 0.01 s"));
+  for (int i = 0; i < 4; i++) assert_true(isnan(got[i]));
+  for (int i = 4; i < 6; i++) assert_true(got[i] == given[i]);
+  mr_pmap_destroy(p);
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_pmap(f, "i", 3, &(mr_pmap_options_t){.limit_s = -1}, &p, &diag),
+                   MR_ERR_CONFIG);
+  mr_fn_destroy(f), mr_fn_destroy(sums), mr_fn_destroy(same);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_step_on_four_devices_is_the_step_under_vmap),
       cmocka_unit_test(shares_of_the_processors_give_the_bits_of_threads),
       cmocka_unit_test(a_hundred_runs_give_the_same_bits),
       cmocka_unit_test(collectives_work_inside_a_scan_and_in_every_dtype),
+      cmocka_unit_test(a_device_that_does_not_come_to_a_collective_is_named_after_the_limit),
       cmocka_unit_test(operands_that_do_not_fit_the_devices_are_refused_before_a_run),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,10 @@
 #include <sys/stat.h>
 
 #include "links/curve_key.h"
+#include "model/control/control.h"
+#include "model/exec/comm.h"
+#include "model/exec/exec.h"
+#include "model/ops/lax.h"
 #include "tests/ranks/processes.h"
 #include "tests/ranks/sequence.h"
 
@@ -101,6 +105,47 @@ static void a_file_of_keys_is_the_key_of_all_ranks(void **state) {
   snprintf(file, sizeof file, "%s.pub", name);
   unlink(file);
   rmdir(folder);
+}
+
+/* A graph's collectives are the job's: rank r gives (r+1, 2r+2) and gets the sum times its number,
+   and what each gave. */
+static void run_a_graph(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  mr_diag_t diag = {0};
+  mr_comm_rank_t at = {mr_job_collect(job), NULL, rank, t->size, "i"};
+  mr_fn_t *f = mr_fn_create();
+  mr_exec_t *x = NULL;
+  mr_var_t *v = mr_fn_input(f, mr_aval_of(MR_F32, 2)), *out[2];
+  mr_var_t *number = mr_lax_convert(f, mr_lax_axis_index(f, "i"), MR_F32);
+  out[0] = mr_lax_mul(f, mr_lax_psum(f, v, "i"), number);
+  out[1] = mr_lax_all_gather(f, v, "i", t->size);
+  mr_fn_return(f, 2, out);
+  said->code = at.ops->create(mr_device_default(), "graph", rank, t->size, 600, &at.collect, &diag);
+  if (said->code >= 0)
+    said->code = mr_compile(f, &(mr_compile_options_t){.threads = 1, .rank = &at}, &x, &diag);
+  snprintf(said->text, sizeof said->text, "%.300s", diag.text);
+  if (said->code < 0) return;
+  _Alignas(64) float in[2] = {(float)(rank + 1), (float)(2 * rank + 2)}, sum[2],
+                     all[2 * RANKS_MOST];
+  float n = (float)(t->size * (t->size + 1) / 2);
+  for (int turn = 0; turn < 20; turn++) {
+    mr_exec_run(x, (const void *[]){in}, (void *[]){sum, all});
+    for (int k = 0; k < 2; k++)
+      if (sum[k] != n * (float)((k + 1) * rank)) said->code = MR_ERR_DATA;
+    for (int i = 0; i < 2 * t->size; i++)
+      if (all[i] != (float)((i / 2 + 1) * (i % 2 + 1))) said->code = MR_ERR_DATA;
+  }
+  mr_exec_destroy(x);
+  mr_fn_destroy(f);
+  at.ops->destroy(at.collect);
+}
+
+static void a_compiled_graph_exchanges_values_between_processes(void **state) {
+  ranks_t t = ranks_of(3, 600);
+  for (int r = 0; r < 3; r++) start_rank(&t, r, run_a_graph);
+  for (int r = 0; r < 3; r++) {
+    said_t said = end_rank(&t, r);
+    if (said.code < 0) fail_msg("rank %d: code %d: %s", r, said.code, said.text);
+  }
 }
 
 /* ---- who has not come ---- */
@@ -271,6 +316,7 @@ int main(void) {
       cmocka_unit_test(processes_give_the_bits_of_threads),
       cmocka_unit_test(a_secret_of_the_environment_seals_what_ranks_send),
       cmocka_unit_test(a_file_of_keys_is_the_key_of_all_ranks),
+      cmocka_unit_test(a_compiled_graph_exchanges_values_between_processes),
       cmocka_unit_test(a_rank_that_is_never_started_is_named_by_all),
       cmocka_unit_test(a_rank_with_another_secret_is_not_let_in),
       cmocka_unit_test(a_rank_that_is_killed_is_named_by_all),
