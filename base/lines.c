@@ -2,13 +2,14 @@
    next line. */
 #include "base/lines.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/xio.h"
 
-enum { PIECES = 64, NEAR = 1 << 16 };
+enum { PIECES = 64, NEAR = 1 << 16, PIECE = 1 << 20 };
 
 int64_t mr_lines_seek(FILE *f, int64_t at) {
   if (fseeko(f, at > 0 ? (off_t)at - 1 : 0, SEEK_SET) < 0) return -1;
@@ -52,6 +53,35 @@ int64_t mr_lines_above(FILE *f, int64_t last, mr_lines_number_fn *number, const 
   bool failed = size < 0 || k < 0;
   free(line);
   return failed ? -1 : lo;
+}
+
+/* The last line in text[0,n) that begins with start, and not at byte 0; NULL: none. */
+static const char *last_in(const char *text, size_t n, const char *start) {
+  size_t length = strlen(start);
+  for (const char *newline; n && (newline = memrchr(text, '\n', n));) {
+    size_t behind = n - (size_t)(newline + 1 - text);
+    if (behind >= length && !memcmp(newline + 1, start, length)) return newline + 1;
+    n = (size_t)(newline - text);
+  }
+  return NULL;
+}
+
+/* Pieces overlap, so that a beginning that one cuts is whole in the next. */
+int64_t mr_lines_last(FILE *f, int64_t before, int64_t most, const char *start) {
+  static const int64_t overlap = 64;
+  char *piece = malloc(PIECE);
+  int64_t found = -1, first = before > most ? before - most : 0;
+  assert(strlen(start) < (size_t)overlap);
+  for (int64_t to = before; piece && found < 0 && to > first;) {
+    int64_t from = to - PIECE > first ? to - PIECE : first;
+    size_t n = fseeko(f, (off_t)from, SEEK_SET) < 0 ? 0 : fread(piece, 1, (size_t)(to - from), f);
+    const char *line = last_in(piece, n, start);
+    if (line) found = from + (line - piece);
+    if (!from && !line && n >= strlen(start) && !memcmp(piece, start, strlen(start))) found = 0;
+    to = from == first ? first : from + overlap;
+  }
+  free(piece);
+  return found;
 }
 
 /* Appends the whole lines of f that lie in [from,to) to text. */

@@ -31,6 +31,11 @@ typedef int64_t mr_lines_number_fn(const void *arg, const char *line, size_t n);
    if f cannot be read or without memory. */
 int64_t mr_lines_above(FILE *f, int64_t last, mr_lines_number_fn *number, const void *arg);
 
+/* Finds the last line that begins with `start` among those that begin in [before-most,before), byte
+   `before` being a line's beginning.  Returns its byte; -1 without one, or if f cannot be read, or
+   without memory. */
+int64_t mr_lines_last(FILE *f, int64_t before, int64_t most, const char *start);
+
 /* Reads a regular file's whole lines into *text (heap, the caller frees it; a NUL follows), *n
    bytes: all of them if the file has at most `most` bytes; else those that lie in equal pieces all
    over the file, its first and its last lines among them.  *all says which.  MR_ERR_IO,

@@ -93,7 +93,6 @@ static int list_runs(const char *folder, mr_diag_t *diag) {
     mr_diag_t unsaid = {0};
     snprintf(path, sizeof path, "%s/%s", folder, name[i]);
     if (mr_run_info_read(path, &r, &unsaid) >= 0) print_run(&r, false);
-    mr_run_info_free(&r);
   }
   for (size_t i = 0; i < n; i++) free(name[i]);
   free(name);
@@ -127,7 +126,6 @@ static mr_err_t open_compared(const char *path, compared_t *c, mr_diag_t *diag) 
 static void close_compared(compared_t *c) {
   mr_graph_destroy(c->g);
   mr_run_dir_free(&c->dir);
-  mr_run_info_free(&c->info);
 }
 
 /* Copies the value of "let NAME = VALUE" in a graph's text into out; false if there is no such

@@ -31,6 +31,7 @@ static int print_once(mr_top_t *t) {
 }
 
 enum { FIRST_MS = 5000, ALL_MS = 10000 };
+enum { ONCE = 1 << 20, LIVE = 64 << 20 /* bytes of a run's newest records, for its curve */ };
 
 /* Waits until the page has sent all earlier records, which takes longer when training leaves it
    little time.  A page that has not done so by then, or has sent nothing at all, is not waited for:
@@ -67,7 +68,7 @@ static int top_run(const mr_args_t *a, mr_diag_t *diag) {
                    "top: standard output is not a terminal; --once prints the numbers");
   mr_top_t *t = calloc(1, sizeof *t);
   if (!t) return mr_no_memory(diag, "top");
-  mr_err_t e = mr_top_feed_open(a->word[0], &t->feed, diag);
+  mr_err_t e = mr_top_feed_open(a->word[0], once ? ONCE : LIVE, &t->feed, diag);
   int result = e;
   hide_token(a->word[0]);
   if (e >= 0) {

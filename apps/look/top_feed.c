@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "apps/look/top_page.h"
+#include "base/lines.h"
 #include "base/text.h"
 #include "base/xio.h"
 
@@ -17,9 +18,23 @@ struct mr_top_feed {
   char path[4200], name[4100];
   FILE *file;
   ino_t inode;
+  int64_t newest; /* where the newest records begin, behind an earlier validation; below 0: there */
 };
 
-static mr_err_t open_folder(mr_top_feed_t *f, const char *where, mr_diag_t *diag) {
+enum { FURTHER = 8 << 20 /* bytes in which a validation is looked for */ };
+
+/* Moves to the last validation before the newest records, or to these. */
+static void begin_late(mr_top_feed_t *f, int64_t bytes) {
+  struct stat st;
+  f->newest = -1;
+  if (fstat(fileno(f->file), &st) < 0 || st.st_size <= bytes) return;
+  int64_t from = mr_lines_seek(f->file, st.st_size - bytes);
+  int64_t valid = from < 0 ? -1 : mr_lines_last(f->file, from, FURTHER, "{\"kind\":\"valid\"");
+  if (valid >= 0) f->newest = from;
+  fseeko(f->file, (off_t)(valid >= 0 ? valid : from < 0 ? 0 : from), SEEK_SET);
+}
+
+static mr_err_t open_folder(mr_top_feed_t *f, const char *where, int64_t bytes, mr_diag_t *diag) {
   struct stat st;
   mr_printable(where, f->name, sizeof f->name);
   snprintf(f->path, sizeof f->path, "%s/metrics.jsonl", where);
@@ -31,6 +46,7 @@ static mr_err_t open_folder(mr_top_feed_t *f, const char *where, mr_diag_t *diag
         "the address of its page",
         where);
   f->inode = fstat(fileno(f->file), &st) == 0 ? st.st_ino : 0;
+  begin_late(f, bytes);
   return MR_OK;
 }
 
@@ -41,7 +57,7 @@ static bool reopen_replaced(mr_top_feed_t *f, long at) {
   FILE *now = mr_open_regular(f->path);
   if (!now) return false;
   fclose(f->file);
-  f->file = now, f->inode = st.st_ino;
+  f->file = now, f->inode = st.st_ino, f->newest = -1;
   return true;
 }
 
@@ -52,7 +68,11 @@ static char *next_line(mr_top_feed_t *f, bool *again) {
   clearerr(f->file);
   ssize_t n;
   while ((n = mr_read_line(f->file, MR_LINE_MOST, &line, &cap)) == 0) at = ftell(f->file);
-  if (n > 0 && line[n - 1] == '\n') return line;
+  if (n > 0 && line[n - 1] == '\n') {
+    if (f->newest >= 0) fseeko(f->file, (off_t)f->newest, SEEK_SET);
+    f->newest = -1;
+    return line;
+  }
   free(line);
   fseek(f->file, at, SEEK_SET); /* half a line: retry when the rest is there */
   *again = reopen_replaced(f, at);
@@ -75,7 +95,7 @@ static bool read_address(const char *path, char *address, size_t n) {
   return read;
 }
 
-mr_err_t mr_top_feed_open(const char *where, mr_top_feed_t **out, mr_diag_t *diag) {
+mr_err_t mr_top_feed_open(const char *where, int64_t bytes, mr_top_feed_t **out, mr_diag_t *diag) {
   char address[1024];
   mr_top_feed_t *f = calloc(1, sizeof *f);
   *out = NULL;
@@ -84,7 +104,7 @@ mr_err_t mr_top_feed_open(const char *where, mr_top_feed_t **out, mr_diag_t *dia
                : is_address(where)  ? mr_top_page_open(where, &f->page, diag)
                : read_address(where, address, sizeof address)
                    ? mr_top_page_open(address, &f->page, diag)
-                   : open_folder(f, where, diag);
+                   : open_folder(f, where, bytes, diag);
   if (e < 0) mr_top_feed_close(f);
   if (e >= 0) *out = f;
   return e;

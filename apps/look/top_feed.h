@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -12,10 +13,11 @@ typedef struct mr_top_feed mr_top_feed_t;
 
 /* Opens a feed, which the caller closes.  where: a folder with metrics.jsonl, the http address that
    `train --web` prints, or the file in which the run keeps it (RUN/web.url); it is copied.  An
-   address without a token uses MILLRACE_TOKEN.  Returns before any record is read.  MR_ERR_IO if
-   there is no such file, MR_ERR_USAGE for a name that is too long, MR_ERR_UNAVAILABLE for an
+   address without a token uses MILLRACE_TOKEN.  bytes: of a longer file only as many of its newest
+   records are read, and one validation before these.  Returns before any record is read.  MR_ERR_IO
+   if there is no such file, MR_ERR_USAGE for a name that is too long, MR_ERR_UNAVAILABLE for an
    address in a build without libcurl, MR_ERR_NOMEM; *out is NULL on failure. */
-mr_err_t mr_top_feed_open(const char *where, mr_top_feed_t **out, mr_diag_t *diag);
+mr_err_t mr_top_feed_open(const char *where, int64_t bytes, mr_top_feed_t **out, mr_diag_t *diag);
 void mr_top_feed_close(mr_top_feed_t *f); /* NULL is fine */
 
 /* Returns the folder, or the address without its token.  Belongs to f and lives as long as it. */

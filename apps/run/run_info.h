@@ -20,17 +20,15 @@ typedef struct mr_run_info {
   char state[24];     /* "finished", "stopped", "running", "broken off" */
   char valid_of[64];  /* the kind that `valid` is of: "valid", else the first "valid.NAME" */
   char data[24], ledger[20];
-  double *loss_at; /* [n_loss] loss of each step, NAN if unknown; heap */
-  int64_t n_loss;
 } mr_run_info_t;
 
-/* Reads metrics.jsonl of a folder; lines that are no records are ignored.  MR_ERR_IO if the folder
-   holds no run, MR_ERR_USAGE for a name that is too long, MR_ERR_NOMEM.  The caller calls
-   mr_run_info_free after a failure too. */
+/* Reads the newest lines of a folder's metrics.jsonl, whatever its length, and looks for
+   validations and a test a little further back; lines that are no records are ignored.  MR_ERR_IO
+   if the folder holds no run, MR_ERR_USAGE for a name that is too long, MR_ERR_NOMEM. */
 mr_err_t mr_run_info_read(const char *path, mr_run_info_t *out, mr_diag_t *diag);
-void mr_run_info_free(mr_run_info_t *r); /* all zero is fine */
 
-/* Returns the mean loss of the 20 steps up to step; NAN if none is known. */
+/* Returns the mean loss of the 20 steps up to step, which it looks for in the file; NAN if none is
+   known. */
 double mr_run_info_loss(const mr_run_info_t *r, int64_t step);
 
 /* Returns the first of these numbers in a record of metrics.jsonl behind the member `after`, or in

@@ -273,7 +273,6 @@ static mr_err_t look_at_end(const mr_run_dir_t *r, const resume_t *was, const mr
   if (at->at.unvalidated || more) return MR_OK;
   *done = mr_run_info_read(r->path, &reported, &unsaid) >= 0 &&
           !strcmp(reported.state, "finished") && reported.step == step;
-  mr_run_info_free(&reported);
   if (*done)
     printf("run folder: %s\nnothing to do: the run has finished, at step %" PRId64
            ", ledger %016" PRIx64 "; --steps or --epochs makes it longer\n",

@@ -132,6 +132,52 @@ static void a_stage_with_a_thread_takes_as_much_memory_in_a_long_chain(void **st
   if (many - few > 200 * STAGE_KB) fail_msg("%ld kB for 50 stages, %ld kB for 250", few, many);
 }
 
+/* Bytes that this process and the children it has waited for have read; -1 where the system does
+   not count them. */
+static long long bytes_read(void) {
+  long long n = -1;
+  FILE *f = fopen("/proc/self/io", "r");
+  if (f && fscanf(f, "rchar: %lld", &n) != 1) n = -1;
+  if (f) fclose(f);
+  return n;
+}
+
+/* 100 MB of metrics: `lines` steps, a validation after 50 of each 100 and none in the last part. */
+static void write_metrics(const char *run, int lines) {
+  char path[96];
+  snprintf(path, sizeof path, "%s/metrics.jsonl", run);
+  assert_int_equal(mr_make_folder(run, NULL), MR_OK);
+  FILE *f = fopen(path, "w");
+  assert_non_null(f);
+  for (int i = 1; i <= lines; i++) {
+    fprintf(f,
+            "{\"kind\":\"step\",\"step\":%d,\"total_steps\":%d,\"epoch\":%d,\"loss\":%.4f,"
+            "\"images_per_s\":1000,\"filled\":\"%0100d\"}\n",
+            i, lines + 1, i / 100, 1.0 + i % 2, 0);
+    if (i == lines - 20000) fprintf(f, "{\"kind\":\"valid\",\"step\":%d,\"accuracy\":0.5125}\n", i);
+  }
+  assert_int_equal(fclose(f), 0);
+}
+
+static void runs_are_shown_by_their_newest_lines(void **state) {
+  enum { LINES = 500000 };
+  char a[64], b[64];
+  snprintf(a, sizeof a, "%s/runs/a", dir), snprintf(b, sizeof b, "%s/runs/b", dir);
+  write_metrics(a, LINES), write_metrics(b, 1000);
+  const char *const words[][4] = {{"runs", a, b}, {"top", a, "--once"}};
+  for (int i = 0; i < 2; i++) {
+    long long before = bytes_read();
+    program_run(&p, words[i]);
+    long long took = bytes_read() - before;
+    if (p.status) fail_msg("%s: %s", words[i][0], p.err);
+    assert_non_null(strstr(p.out, "500000"));
+    assert_non_null(strstr(p.out, "0.51"));
+    if (!i) assert_non_null(strstr(p.out, "loss at step 800"));
+    if (!i) assert_non_null(strstr(p.out, "1.5000"));
+    if (before >= 0 && took > 48 << 20) fail_msg("%s: %lld bytes read", words[i][0], took);
+  }
+}
+
 static int setup(void **state) { return mkdtemp(dir) ? 0 : -1; }
 static int teardown(void **state) { return program_forget(dir); }
 
@@ -140,6 +186,7 @@ int main(void) {
       cmocka_unit_test(a_thousand_record_stages_run_within_a_mebibyte_of_stack),
       cmocka_unit_test(more_record_stages_than_there_may_be_are_refused),
       cmocka_unit_test(nested_functions_need_little_stack),
+      cmocka_unit_test(runs_are_shown_by_their_newest_lines),
       cmocka_unit_test(a_stage_with_a_thread_takes_as_much_memory_in_a_long_chain),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

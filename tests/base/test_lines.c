@@ -106,6 +106,31 @@ static void a_long_file_is_searched_with_few_reads(void **state) {
   fclose(f);
 }
 
+static void the_last_line_of_a_kind_is_found_before_a_byte(void **state) {
+  enum { LINES = 60000, FILLED = 40 };
+  char path[] = "/tmp/mr-lines-XXXXXX";
+  int fd = mkstemp(path);
+  assert_true(fd >= 0);
+  FILE *f = fdopen(fd, "w+");
+  int64_t kind_at[LINES / 10000], end[LINES / 10000];
+  for (int i = 0; i < LINES; i++) {
+    if (i % 10000 == 0) kind_at[i / 10000] = (int64_t)ftello(f);
+    fprintf(f, "%s %d %.*s kind\n", i % 10000 ? "line" : "kind", i, FILLED,
+            "........................................");
+    if (i % 10000 == 9999) end[i / 10000] = (int64_t)ftello(f);
+  }
+  int64_t all = (int64_t)ftello(f);
+  for (int i = 0; i < LINES / 10000; i++) {
+    assert_true(mr_lines_last(f, end[i], all, "kind") == kind_at[i]);
+    assert_true(mr_lines_last(f, end[i], end[i] - kind_at[i] - 1, "kind") == -1);
+    if (i) assert_true(mr_lines_last(f, kind_at[i], all, "kind") == kind_at[i - 1]);
+  }
+  assert_true(mr_lines_last(f, all, all, "none") == -1);
+  assert_true(mr_lines_last(f, 0, all, "kind") == -1);
+  fclose(f);
+  assert_int_equal(unlink(path), 0);
+}
+
 static void a_sample_has_the_first_and_the_last_lines_and_no_more_than_asked(void **state) {
   char path[] = "/tmp/mr-lines-XXXXXX", *text;
   int fd = mkstemp(path);
@@ -140,6 +165,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lines_above_a_number_begin_where_a_scan_finds_them),
       cmocka_unit_test(a_long_file_is_searched_with_few_reads),
+      cmocka_unit_test(the_last_line_of_a_kind_is_found_before_a_byte),
       cmocka_unit_test(a_sample_has_the_first_and_the_last_lines_and_no_more_than_asked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
