@@ -7,7 +7,10 @@
 
 #include "loaders/shards/shard_reads.h"
 
-enum { PIECE = 16 << 20 /* bytes that are read together */ };
+enum {
+  PIECE = 16 << 20, /* bytes that are read together */
+  ZEROS = 64        /* behind the last row, as behind every part */
+};
 
 /* An array (rows, dim...) that is being turned. */
 typedef struct turning {
@@ -64,8 +67,9 @@ static mr_err_t turn_column(const mr_shard_source_t *t, mr_shard_reads_t *reads,
   if (!is_scattered(shard, column, &p)) return MR_OK;
   if (!type || !mr_typed_parse(type + 1, &row, &each) || row.ndim < 0)
     return mr_fail(diag, MR_ERR_DATA, "%s: its index is damaged", shard->path);
-  size_t size = mr_dtype_size(row.dtype);
-  MR_TRY(mr_spill_grow(rows, (size_t)(n * each) * size, "an array in Fortran order", diag));
+  size_t size = mr_dtype_size(row.dtype), bytes = (size_t)(n * each) * size;
+  MR_TRY(mr_spill_grow(rows, bytes + ZEROS, "an array in Fortran order", diag));
+  memset((uint8_t *)rows->at + bytes, 0, ZEROS);
   mr_spill_settle(rows);
   return turn_array(reads, shard, p.at, &(turning_t){n, each, size, &row, rows->at}, diag);
 }
