@@ -101,12 +101,33 @@ static bool continues_otherwise(const carry_t *c, const char *name) {
   return moved;
 }
 
-/* Another order: what is before it is read out of turn, and can only be as it was. */
+/* Whether records that a source gains come behind those that it had, as the order sees them. */
+static bool gains_at_the_end(const carry_t *c, const char *name) {
+  const mr_stage_t *s = mr_graph_stage(c->now, name);
+  while (s && s->def->map) {
+    const char *before = mr_graph_before(c->now, s->name, 0);
+    s = before ? mr_graph_stage(c->now, before) : NULL;
+  }
+  return s && s->def->source;
+}
+
+/* An order of the records of an epoch.  Those that were added come at the end of this one; another
+   change draws the rest of it anew. */
 static int64_t follow_order(carry_t *c, const mr_stage_t *a, const mr_stage_t *b,
                             int64_t position) {
-  int64_t had = records_before(c, a), has = b->out_spec[0].n_records;
-  const char *before = mr_graph_before(c->now, b->name, 0);
-  if (had != has || !same_settings(c, b) || (before && continues_otherwise(c, before)))
+  int64_t had = records_before(c, a), has = b->out_spec[0].n_records, cut, began;
+  int64_t epoch = had > 0 ? position / had : 0;
+  const char *before = mr_graph_before(c->now, b->name, 0), *shard, *was;
+  bool same = same_settings(c, b);
+  shard = mr_graph_setting(c->now, b->name, "shard"),
+  was = mr_graph_setting(c->was, a->name, "resume");
+  if (!was || sscanf(was, "%" SCNd64 ":%" SCNd64, &cut, &began) != 2 || cut != epoch)
+    cut = -1, began = had;
+  bool appends = same && had > 0 && has > had && before && gains_at_the_end(c, before) &&
+                 (!shard || !*shard) && mr_stage_def_opt(b->def, "resume");
+  if (appends || (cut >= 0 && same && had == has))
+    fprintf(c->out, "%s.resume=%" PRId64 ":%" PRId64 "\n", b->name, epoch, began);
+  else if (had != has || !same || (before && continues_otherwise(c, before)))
     c->anew = b->name;
   return place_in_epoch(position, had, has);
 }
@@ -186,6 +207,15 @@ static const mr_stage_t *batches_of(const mr_graph_t *g, const char *last) {
   return NULL;
 }
 
+/* A walk keeps positions of its sources' epochs, which nothing here can move. */
+static void look_for_gains(carry_t *c) {
+  for (int i = 0; i < mr_graph_n_stages(c->now); i++) {
+    const mr_stage_t *b = mr_graph_stage_at(c->now, i), *a = mr_graph_stage(c->was, b->name);
+    if (a && a->def == b->def && a->def->source && records_before(c, a) != b->out_spec[0].n_records)
+      c->anew = b->name;
+  }
+}
+
 /* Writes the settings of a stream that has changed, and moves *at.  False if it cannot continue. */
 static bool carry_on(carry_t *c, const char *was_last, const char *now_last, mr_stream_at_t *at) {
   const mr_stage_t *a = batches_of(c->was, was_last), *b = batches_of(c->now, now_last);
@@ -194,6 +224,7 @@ static bool carry_on(carry_t *c, const char *was_last, const char *now_last, mr_
   if (words != b->out_spec[0].n_words || words != at->n_words) return false;
   const char *records = mr_graph_before(c->now, b->name, 0);
   if (!words && records) at->position = follow_position(c, records, at->position);
+  if (words) look_for_gains(c);
   fprintf(c->out, "%s.resume=%" PRId64 ":%" PRId64, b->name, at->position, at->number);
   for (int i = 0; i < words; i++) fprintf(c->out, "%c%" PRId64, i ? ',' : ':', at->word[i]);
   fputc('\n', c->out);

@@ -2,6 +2,9 @@
    key, the stage adds where that record is in the stream of its input. */
 #include "loaders/orders/order.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "loaders/orders/sampler.h"
 
 /* Sets records per epoch and epochs, so that a batch can end where an epoch does. */
@@ -18,6 +21,25 @@ static void order_lengths(const mr_sampler_t *m, mr_spec_t *out) {
   } else {
     out->n_records = m->local_len, out->n_epochs = 1;
   }
+}
+
+/* Reads the setting resume. */
+static mr_err_t plan_cut_epoch(mr_stage_t *s, const mr_sampler_conf_t *conf) {
+  mr_order_t *o = s->state;
+  mr_sampler_conf_t had = *conf;
+  int64_t last = (INT64_C(1) << 62) / conf->n_records;
+  mr_diag_t why = {0};
+  char more;
+  o->cut = -1;
+  if (!o->resume || !*o->resume) return MR_OK;
+  int n = sscanf(o->resume, "%" SCNd64 ":%" SCNd64 "%c", &o->cut, &had.n_records, &more);
+  if (n != 2 || o->cut < 0 || o->cut >= last || had.n_records < 1 ||
+      had.n_records > conf->n_records || conf->n_shards > 1)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting resume = %.60s: want EPOCH:RECORDS with at most the %" PRId64
+                         " records that an epoch has, as a resume writes it, and no shard=",
+                         o->resume, conf->n_records);
+  return mr_stage_relay(s, mr_sampler_init(&o->before, &had, &why), &why);
 }
 
 mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle) {
@@ -40,6 +62,7 @@ mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle) {
     return mr_stage_fail(s, MR_ERR_CONFIG, "shard=%s, want I/N with 0 <= I < N", o->shard);
   mr_diag_t why = {0};
   if (mr_sampler_init(&o->sampler, &conf, &why) < 0) return mr_stage_relay(s, why.code, &why);
+  MR_TRY(plan_cut_epoch(s, &conf));
   order_lengths(&o->sampler, out);
   out->seeded |= conf.seeded;
   return MR_OK;
@@ -53,6 +76,12 @@ mr_err_t mr__order_at(mr_stage_t *s, int64_t position, mr_at_t *at) {
                          (long long)position, o->shard);
   int64_t index = mr_sampler_index(&o->sampler, position);
   mr_sampler_at(&o->sampler, index, &at->index, &at->key[0]);
+  if (o->cut >= 0 && position / c->n_records == o->cut) {
+    int64_t had = o->before.conf.n_records, i = position % c->n_records;
+    uint64_t key; /* that of the position is the new one's */
+    at->index = i;
+    if (i < had) mr_sampler_at(&o->before, o->cut * had + i, &at->index, &key);
+  }
   /* The index counts epochs too: a stage before this one may give each epoch another order. */
   bool strided = c->sequential && !c->whole_shards;
   int64_t epoch = strided ? index / c->n_records : position / o->sampler.size;
@@ -68,7 +97,8 @@ mr_period_t mr__order_period(const mr_stage_t *s, const mr_period_t *in) {
   const mr_sampler_t *m = &((const mr_order_t *)s->state)->sampler;
   const mr_sampler_conf_t *c = &m->conf;
   bool strided = c->sequential && !c->whole_shards && c->n_records % c->n_shards;
-  bool keeps = in[0].n && c->n_records % in[0].n == 0 && (c->n_shards == 1 || in[0].ordered) &&
-               !strided && (!c->shuffle || mr_permutes(m->size, c->bijective));
+  bool keeps = ((const mr_order_t *)s->state)->cut < 0 && in[0].n && c->n_records % in[0].n == 0 &&
+               (c->n_shards == 1 || in[0].ordered) && !strided &&
+               (!c->shuffle || mr_permutes(m->size, c->bijective));
   return (mr_period_t){keeps ? m->size : 0, in[0].ordered && !c->shuffle};
 }

@@ -11,6 +11,10 @@ typedef struct mr_order {
   const char *shard; /* "I/N" or NULL */
   bool drop_remainder, shuffle, whole_shards, bijective;
   mr_sampler_t sampler;
+  const char *resume;
+  int64_t cut;         /* the epoch in which records were added; -1: none */
+  mr_sampler_t before; /* of the records that it began with: they keep their order, and those that
+                          were added come behind them */
 } mr_order_t;
 
 /* Settles the output spec.  With one shard an epoch is the data set and epochs is as given.  With
@@ -42,7 +46,11 @@ mr_period_t mr__order_period(const mr_stage_t *s, const mr_period_t *in);
   {.name = "whole-shards", .type = MR_OPT_BOOL, .offset = offsetof(mr_order_t, whole_shards),     \
    .def = "false",                                                                                \
    .help = "Each shard gives all of its records in every epoch, even if shards differ in "        \
-           "size; grain 0.2.18 omits some and lets the shards' epochs drift apart."}
+           "size; grain 0.2.18 omits some and lets the shards' epochs drift apart."},               \
+  {.name = "resume", .type = MR_OPT_STR, .offset = offsetof(mr_order_t, resume),                  \
+   .unit = "EPOCH:RECORDS",                                                                       \
+   .help = "Written by a resume that found more records: this epoch began with so few, keeps "    \
+           "their order, and has those added since at its end."}
 /* clang-format on */
 
 #endif

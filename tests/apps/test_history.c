@@ -15,13 +15,15 @@
 #include "base/xio.h"
 #include "tests/apps/program.h"
 
-enum { ROUNDS = 10, CHANGES = 5, N = 96, STEPS_MOST = 400, SLOTS_MOST = 64, SOURCES = 2 };
+enum { ROUNDS = 10, CHANGES = 5, N = 96, N_MOST = 512, STEPS_MOST = 400, SLOTS_MOST = 64 };
+enum { SOURCES = 3 };
 
 /* A stream of two sources in which nothing is dropped, so that each source's records follow one
    another: the first shuffled or not, the second in its own order. */
 typedef struct shape {
   const char *name, *text;
   bool in_order; /* the first source too */
+  bool gains;    /* sources may get more records */
 } shape_t;
 
 #define SINKS                                                                                 \
@@ -35,20 +37,20 @@ static const shape_t shapes[] = {
      LETS "synthetic n=96 seed=1 name=a ! shuffle seed=3 epochs=0 name=sa ! m.a\n"
           "synthetic n=96 seed=2 name=b ! sequential epochs=0 name=sb ! m.b\n"
           "mix weights=$w name=m" SINKS,
-     false},
+     false, true},
     {"mix of walks",
      LETS "synthetic n=96 seed=1 name=a ! sequential epochs=0 name=sa ! to-iter-dataset name=ia ! "
           "m.a\n"
           "synthetic n=96 seed=2 name=b ! sequential epochs=0 name=sb ! to-iter-dataset name=ib ! "
           "m.b\n"
           "mix weights=$w name=m" SINKS,
-     true},
+     true, false},
     {"mix of a mix, flipped",
      LETS "synthetic n=96 seed=1 name=a ! sequential epochs=0 name=sa ! m.a\n"
           "synthetic n=96 seed=2 name=b ! sequential seed=6 epochs=0 name=sb ! inner.a\n"
           "synthetic n=96 seed=5 name=c ! shuffle seed=7 epochs=0 name=sc ! inner.b\n"
           "mix weights=2,3 name=inner ! flip ! m.b\nmix weights=$w name=m" SINKS,
-     true},
+     true, true},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -97,10 +99,13 @@ static void read_ledger(void) {
   fclose(f);
 }
 
-/* Positions in each source, counted over the whole run. */
+/* How many records each source has now, and had when a step was made. */
+static int has[SOURCES], had[STEPS_MOST + 1][SOURCES];
+
+/* What has passed of a source's epoch. */
 typedef struct passed {
   int n;
-  bool seen[N]; /* in this epoch of the source */
+  bool seen[N_MOST];
 } passed_t;
 
 /* Compares a step, and follows the sources. */
@@ -122,13 +127,15 @@ static void step_is_as_delivered(const char *history, int step, bool in_order, p
                step, slot, key, slot < d->n ? d->key[slot] : 0, line);
     n++;
     passed_t *s = &source[name[0] - 'a'];
-    if (s->n % N == 0) memset(s->seen, 0, sizeof s->seen);
+    int of = had[step][name[0] - 'a'];
     bool orderly = name[0] == 'b' || (name[0] == 'a' && in_order);
-    if (key >= N || s->seen[key] || (orderly && key != (uint64_t)s->n % N))
-      fail_msg("%s: step %d, slot %d: %s has passed %d records, and its record %" PRIu64 " %s",
-               history, step, slot, name, s->n, key,
-               key < N && s->seen[key] ? "comes again" : "comes too soon");
-    s->seen[key] = true, s->n++;
+    if (key >= (uint64_t)of || s->seen[key] || (orderly && key != (uint64_t)s->n))
+      fail_msg("%s: step %d, slot %d: %s has passed %d of %d records, and its record %" PRIu64
+               " %s",
+               history, step, slot, name, s->n, of, key,
+               key < N_MOST && s->seen[key] ? "comes again" : "comes too soon");
+    s->seen[key] = true;
+    if (++s->n == of) *s = (passed_t){0};
   }
   if (n != d->n)
     fail_msg("%s: step %d: who says %d records, the ledger %d", history, step, n, d->n);
@@ -169,17 +176,22 @@ static void run_on(const char *history, char words[][128], int n_words, int to, 
   program_read(out, p.out, sizeof p.out), program_read(err, p.err, sizeof p.err);
   if (p.status != (killed ? 128 + SIGKILL : 0))
     fail_msg("%s: status %d: %s%s", history, p.status, p.out, p.err);
+  int from = 0;
+  const char *at = strstr(p.out, "resumed at step ");
+  if (at) assert_int_equal(sscanf(at, "resumed at step %d", &from), 1);
+  for (int step = from + 1; step <= STEPS_MOST; step++) memcpy(had[step], has, sizeof has);
 }
 
 /* A setting that changes, as words of a resume; returns how many. */
-static int draw_change(char words[][128]) {
+static int draw_change(const shape_t *shape, char words[][128]) {
   int n = 0;
   strcpy(words[n++], "--resume");
-  int kind = draw(5);
+  int kind = draw(shape->gains ? 6 : 5), of = draw(2);
   if (kind == 0 || kind == 3) sprintf(words[n++], "batch=%d", 3 + draw(20));
   if (kind == 1 || kind == 3) sprintf(words[n++], "w=%d,%d", 1 + draw(5), 1 + draw(5));
   if (kind == 2) sprintf(words[n++], "%c.skip-records=%d,%d", 'a' + draw(2), draw(N), draw(N));
   if (kind == 4) sprintf(words[n++], "train.lr=%d", 1 + draw(3));
+  if (kind == 5) sprintf(words[n++], "%c.n=%d", 'a' + of, has[of] += 1 + draw(40));
   strcpy(words[n++], "--allow-change=data,batch");
   return n;
 }
@@ -190,18 +202,19 @@ static void one_history(unsigned seed) {
   drawn = seed;
   snprintf(history, sizeof history, "MR_TEST_SEED=%u, %s", seed, shape->name);
   program_forget(run);
+  for (int i = 0; i < SOURCES; i++) has[i] = N;
   if (mr_write_file(file, shape->text, strlen(shape->text), NULL) < 0) fail_msg("%s", file);
   sprintf(words[0], "--graph=%s", file);
   int to = 1 + draw(6), changes = 1 + draw(CHANGES);
   run_on(history, words, 1, to, draw(3) == 0);
   for (int i = 0; i < changes; i++) {
-    int n = draw_change(words);
+    int n = draw_change(shape, words);
     to = reported_steps() + 1 + draw(6);
     bool last = i + 1 == changes;
     run_on(history, words, n, to, !last && draw(2));
   }
   read_ledger();
-  passed_t source[3] = {0};
+  passed_t source[SOURCES] = {0};
   for (int step = 1; step <= to && step <= STEPS_MOST; step++)
     step_is_as_delivered(history, step, shape->in_order, source);
   memcpy(before, ledger, sizeof before);
