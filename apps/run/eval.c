@@ -67,15 +67,28 @@ static void keep_setting(const mr_graph_t *g, const char *stage, const char *nam
   snprintf(to, n, "%s", text ? text : "");
 }
 
-/* Returns the graph of a checkpoint's run, which the caller destroys; NULL if it is missing or
-   cannot be read. */
+/* Makes r the run as it was when it wrote a checkpoint of its folder. */
+static mr_err_t become_as_of(mr_run_dir_t *r, const char *checkpoint, mr_diag_t *diag) {
+  mr_train_progress_t at;
+  mr_history_t h;
+  MR_TRY(mr_train_state_progress(checkpoint, &at, diag));
+  mr_err_t e = mr_history_read(r->path, &h, diag);
+  const mr_history_part_t *part = e >= 0 ? mr_history_at(&h, at.step) : NULL;
+  if (part) e = mr_run_dir_become(r, part, diag);
+  mr_history_free(&h);
+  return e;
+}
+
+/* Returns the graph of a checkpoint's run as it was then, which the caller destroys; NULL if it is
+   missing or cannot be read. */
 static mr_graph_t *graph_of_run(const char *checkpoint) {
   char run[MR_RUN_PATH];
   mr_run_dir_t r = {0};
   mr_diag_t unsaid = {0};
   if (!run_of(checkpoint, run)) return NULL;
   mr_graph_t *g = mr_graph_create(mr_all_stages());
-  bool found = g && mr_run_dir_read(&r, run, &unsaid) >= 0 && mr_run_dir_graph(&r, g, &unsaid) >= 0;
+  bool found = g && mr_run_dir_read(&r, run, &unsaid) >= 0 &&
+               become_as_of(&r, checkpoint, &unsaid) >= 0 && mr_run_dir_graph(&r, g, &unsaid) >= 0;
   mr_run_dir_free(&r);
   if (!found) mr_graph_destroy(g);
   return found ? g : NULL;

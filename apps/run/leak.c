@@ -11,6 +11,8 @@
 #include "apps/cli/cli.h"
 #include "apps/run/leak.h"
 #include "apps/run/take_batches.h"
+#include "base/err.h"
+#include "base/text.h"
 #include "pipeline/records/lineage.h"
 #include "pipeline/stage_source.h"
 
@@ -39,6 +41,13 @@ typedef struct leak {
   char first[MR_MAX_PORTS][512];           /* text of the first pairs, by the other port */
   char file[MR_WHERE_MAX], real[PATH_MAX]; /* the last file's name and its real path */
 } leak_t;
+
+/* What graphs are built from: now, and in earlier parts of the run. */
+typedef struct past {
+  mr_build_fn build;
+  void *now, *const *past; /* [n] */
+  int n;
+} past_t;
 
 /* ---- a set of records ---- */
 
@@ -226,10 +235,45 @@ static mr_err_t leak_refuse(const leak_t *t, const char *stage, mr_diag_t *diag)
       stage, text);
 }
 
+/* The text of what leads to a stage of a graph built from ctx; heap, NULL if there is none. */
+static char *stream_text(const char *stage, mr_build_fn build, void *ctx, mr_diag_t *why) {
+  mr_text_out_t text;
+  mr_graph_t *g = mr_graph_create(mr_all_stages());
+  bool there = g && build(ctx, g, why) >= 0 && mr_graph_only(g, stage, why) >= 0;
+  FILE *f = there ? mr_text_out_open(&text) : NULL;
+  if (f) mr_graph_dump(g, f);
+  mr_graph_destroy(g);
+  return there ? mr_text_out_close(&text, f, NULL) : NULL;
+}
+
+/* Looks through the training records of earlier parts of the run whose stream was another. */
+static mr_err_t look_at_past(leak_t *t, const char *before, const past_t *p, mr_diag_t *diag) {
+  mr_diag_t why = {0};
+  char *last = stream_text(before, p->build, p->now, &why);
+  mr_err_t e = MR_OK;
+  for (int i = p->n - 1; i >= 0 && e >= 0; i--) {
+    why = (mr_diag_t){0};
+    char *text = stream_text(before, p->build, p->past[i], &why);
+    bool same = text && last && !strcmp(text, last);
+    mr_err_t here = !text  ? MR_ERR_DATA
+                    : same ? MR_OK
+                           : look_at_port(t, before, p->build, p->past[i], &why);
+    if (here < 0 && t->no_memory)
+      e = mr_diag_relay(diag, here, &why);
+    else if (here < 0)
+      mr_notice("leak-check: the records of an earlier part of the run cannot be compared: %s",
+                why.text);
+    free(last);
+    last = text;
+  }
+  free(last);
+  return e;
+}
+
 /* Checks the inputs from the last to the first.  The first one is usually the largest by far, so
    its records are compared but not stored. */
-static mr_err_t check_stage(leak_t *t, const mr_graph_t *g, const char *stage, mr_build_fn build,
-                            void *ctx, mr_diag_t *diag) {
+static mr_err_t check_stage(leak_t *t, const mr_graph_t *g, const char *stage, const past_t *of,
+                            mr_diag_t *diag) {
   int others = 0;
   for (int p = mr_stage_def_n_in(t->def) - 1; p >= 0; p--) {
     const char *before = mr_graph_before(g, stage, p);
@@ -237,13 +281,16 @@ static mr_err_t check_stage(leak_t *t, const mr_graph_t *g, const char *stage, m
     if (!before || (p == 0 && !others)) continue;
     t->port = p, t->stores = p > 0, others++;
     t->input[p] = mr_graph_input_name(g, stage, p);
-    MR_TRY(look_at_port(t, before, build, ctx, diag));
+    MR_TRY(look_at_port(t, before, of->build, of->now, diag));
+    if (p == 0) MR_TRY(look_at_past(t, before, of, diag));
     MR_TRY(leak_refuse(t, stage, diag));
   }
   return MR_OK;
 }
 
-mr_err_t mr_leak_check(const mr_graph_t *g, mr_build_fn build, void *ctx, mr_diag_t *diag) {
+mr_err_t mr_leak_check(const mr_graph_t *g, mr_build_fn build, void *ctx, void *const *past,
+                       int n_past, mr_diag_t *diag) {
+  const past_t of = {build, ctx, past, n_past};
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
     if (!mr_stage_def_opt(s->def, "leak-check")) continue;
@@ -252,7 +299,7 @@ mr_err_t mr_leak_check(const mr_graph_t *g, mr_build_fn build, void *ctx, mr_dia
     leak_t *t = calloc(1, sizeof *t);
     if (!t) return mr_no_memory(diag, "leak-check");
     t->def = s->def, t->content = !strcmp(mode, "content");
-    mr_err_t e = check_stage(t, g, s->name, build, ctx, diag);
+    mr_err_t e = check_stage(t, g, s->name, &of, diag);
     free(t->row), free(t);
     if (e < 0) return e;
   }

@@ -124,7 +124,7 @@ static int run_run(const mr_args_t *a, mr_diag_t *diag) {
   if (e >= 0) e = run_check_flags(a, g, diag);
   bool several = mr_graph_n_processes(g) > 0;
   if (e >= 0 && !mr_args_text(a, "--process"))
-    e = mr_leak_check(g, run_build_again, (void *)a, diag);
+    e = mr_leak_check(g, run_build_again, (void *)a, NULL, 0, diag);
   if (several) {
     mr_graph_destroy(g);
     if (e < 0) return e;

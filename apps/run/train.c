@@ -280,6 +280,27 @@ static mr_err_t look_at_end(const mr_run_dir_t *r, const resume_t *was, const mr
   return MR_OK;
 }
 
+/* Compares the records of evaluations with those of training, in all parts of the run. */
+static mr_err_t check_leaks(mr_run_dir_t *r, const resume_t *was, const mr_graph_t *g,
+                            mr_diag_t *diag) {
+  int n = was && was->at.path[0] ? was->history.n : 0;
+  while (n && was->history.part[n - 1].from >= was->at.at.step) n--; /* its steps are repeated */
+  mr_run_dir_t *part = calloc((size_t)n + 1, sizeof *part);
+  void **past = calloc((size_t)n + 1, sizeof *past);
+  mr_err_t e = part && past ? MR_OK : mr_no_memory(diag, "the history");
+  for (int i = 0; i < n && e >= 0; i++) {
+    part[i].read = true;
+    snprintf(part[i].path, sizeof part[i].path, "%s", r->path);
+    snprintf(part[i].origin, sizeof part[i].origin, "%s", r->origin);
+    e = mr_run_dir_become(&part[i], &was->history.part[i], diag);
+    past[i] = &part[i];
+  }
+  if (e >= 0) e = mr_leak_check(g, train_build_again, r, past, n, diag);
+  for (int i = 0; i < n && part; i++) mr_run_dir_free(&part[i]);
+  free(part), free(past);
+  return e;
+}
+
 /* Appends this start to the run's history. */
 static mr_err_t note_start(const mr_run_dir_t *r, resume_t *was, mr_diag_t *diag) {
   mr_history_t fresh = {0}, *h = &fresh;
@@ -302,7 +323,7 @@ static mr_err_t train_begin(const mr_args_t *a, mr_run_dir_t *r, resume_t *was, 
   MR_TRY(mr_graph_overrides_once(g, a->word, a->n_words, diag));
   if (was) MR_TRY(look_at_end(r, was, g, done, diag));
   if (*done) return MR_OK;
-  MR_TRY(mr_leak_check(g, train_build_again, r, diag));
+  MR_TRY(check_leaks(r, was, g, diag));
   if (!was && !(r->data = mr_data_facts(g))) return mr_no_memory(diag, "facts of the data");
   MR_TRY(mr_run_plugins_note(r, diag));
   MR_TRY(mr_run_dir_save(r, diag));

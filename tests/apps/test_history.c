@@ -228,8 +228,32 @@ static void random_histories_are_answered_as_they_were(void **state) {
   for (int i = 0; i < (rounds ? atoi(rounds) : ROUNDS); i++) one_history(seed + (unsigned)i);
 }
 
+/* Training and validation change places: what is held back now was trained on before. */
+static void records_of_earlier_parts_are_no_validation(void **state) {
+  static const char text[] = LETS
+      "let train = :48\nlet held = 48:\n"
+      "synthetic n=96 seed=1 name=a ! slice $train name=of-train ! "
+      "sequential epochs=0 name=sa ! normalize ! batch $batch ! train-step name=train "
+      "model=mlp hidden=4 threads=1\n"
+      "synthetic n=96 seed=1 name=b ! slice $held name=of-held ! "
+      "sequential epochs=0 name=sb ! normalize ! batch 16 name=held-batches ! train.valid\n"
+      "train.metrics ! jsonl path=$run/metrics.jsonl\n"
+      "train.state ! checkpoint dir=$run/checkpoints\n";
+  program_forget(run);
+  assert_int_equal(mr_write_file(file, text, sizeof text - 1, NULL), MR_OK);
+  RUN(&p, "train", "--graph", file, "--run-dir", run, "train.steps=4");
+  if (p.status) fail_msg("%s", p.err);
+  RUN(&p, "train", "--run-dir", run, "--resume", "train.steps=8", "train=48:", "held=:48",
+      "--allow-change=data");
+  if (p.status != 2 || !strstr(p.err, "leak-check")) fail_msg("status %d: %s", p.status, p.err);
+  RUN(&p, "train", "--run-dir", run, "--resume", "train.steps=8");
+  if (p.status) fail_msg("%s", p.err);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(records_of_earlier_parts_are_no_validation,
+                                      make_folder_of_the_test, remove_folder_of_the_test),
       cmocka_unit_test_setup_teardown(random_histories_are_answered_as_they_were,
                                       make_folder_of_the_test, remove_folder_of_the_test),
   };
