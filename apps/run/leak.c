@@ -235,7 +235,7 @@ static mr_err_t leak_refuse(const leak_t *t, const char *stage, mr_diag_t *diag)
       stage, text);
 }
 
-/* The text of what leads to a stage of a graph built from ctx; heap, NULL if there is none. */
+/* The text of what leads to a stage of a graph built from ctx; heap, NULL if it cannot be built. */
 static char *stream_text(const char *stage, mr_build_fn build, void *ctx, mr_diag_t *why) {
   mr_text_out_t text;
   mr_graph_t *g = mr_graph_create(mr_all_stages());

@@ -33,6 +33,12 @@ static mr_err_t set_streams(mr_graph_t *g, const char *step, const mr_train_prog
     const char *before = mr_graph_before(g, step, i);
     if (before && at->stream_known[i]) MR_TRY(mr_graph_resume(g, before, &at->stream[i], diag));
   }
+  for (int port = MR_TRAIN_STREAMS; port < MR_MAX_PORTS; port++) {
+    const char *name = mr_graph_input_name(g, step, port), *before = mr_graph_before(g, step, port);
+    for (int i = 0; name && before && i < MR_TRAIN_MORE; i++)
+      if (!strcmp(name, at->more[i].name))
+        MR_TRY(mr_graph_resume(g, before, &at->more[i].at, diag));
+  }
   return MR_OK;
 }
 

@@ -221,6 +221,22 @@ static void open_scale(train_t *v, int64_t batch) {
   if (now->bad > most) now->bad = most;
 }
 
+/* Puts the further streams of held-back records in the order of their ports; one that the
+   checkpoint does not have begins at its start. */
+static void sort_more_streams(mr_stage_t *s) {
+  train_t *v = s->state;
+  mr_train_more_t sorted[MR_TRAIN_MORE];
+  memset(sorted, 0, sizeof sorted);
+  for (int i = 0; i < MR_TRAIN_MORE; i++) {
+    const char *name = s->in_linked[IN_MORE_VALID + i] ? s->in_name[IN_MORE_VALID + i] : NULL;
+    if (!name) continue;
+    for (int k = 0; k < MR_TRAIN_MORE; k++)
+      if (!strcmp(v->at.more[k].name, name)) sorted[i] = v->at.more[k];
+    snprintf(sorted[i].name, sizeof sorted[i].name, "%s", name);
+  }
+  memcpy(v->at.more, sorted, sizeof sorted);
+}
+
 mr_err_t mr__train_stage_open(mr_stage_t *s) {
   train_t *v = s->state;
   mr_diag_t why = {0};
@@ -246,6 +262,7 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
   v->at.fp8_rules = mr__computes_rules(&v->amp);
   open_scale(v, s->in_spec[IN_TRAIN].batch);
   for (int i = 0; i < MR_TRAIN_STREAMS; i++) v->at.stream_known[i] = s->in_linked[i];
+  sort_more_streams(s);
   const mr_dataset_t *dataset = s->in_spec[IN_TRAIN].dataset;
   snprintf(v->at.origin, sizeof v->at.origin, "%s", dataset ? dataset->origin : "");
   snprintf(v->at.optimizer, sizeof v->at.optimizer, "%s", mr__train_optimizer_name[v->optimizer]);

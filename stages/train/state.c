@@ -16,6 +16,7 @@ enum { N_META = 16, TEXT = 192, N_GROUPS = 4, NAME = 256, VERSION = 2 };
 const char *const mr_train_stream_name[MR_TRAIN_STREAMS] = {"in", "valid"};
 static const char *const group[N_GROUPS] = {"params", "adam.m", "adam.v", "ema"};
 
+enum { STREAMS = MR_TRAIN_STREAMS + MR_TRAIN_MORE };
 enum { VALUES = 0, AVERAGE = 3 }; /* indices in `group` */
 
 static const mr_param_set_t *set_of(const mr_params_t *params, int which) {
@@ -33,11 +34,10 @@ static int state_groups(const mr_params_t *params) {
 static size_t state_align64(size_t n) { return (n + 63) / 64 * 64; }
 
 size_t mr_train_state_bytes(const mr_params_t *params, bool averaged) {
-  size_t tensors =
-      (size_t)(params->n * (N_GROUPS - !averaged)) + MR_TRAIN_STREAMS + MR__COMPUTES_TENSORS;
+  size_t tensors = (size_t)(params->n * (N_GROUPS - !averaged)) + STREAMS + MR__COMPUTES_TENSORS;
   return state_align64(sizeof(mr_state_t)) + state_align64(N_META * sizeof(mr_st_meta_t)) +
          N_META * TEXT + MR_MODEL_TEXT + state_align64(tensors * sizeof(mr_st_tensor_t)) +
-         tensors * NAME + state_align64(MR_TRAIN_STREAMS * MR_STREAM_AT_NUMBERS * sizeof(int64_t));
+         tensors * NAME + state_align64(STREAMS * MR_STREAM_AT_NUMBERS * sizeof(int64_t));
 }
 
 /* Memory taken piece by piece; mr_train_state_bytes computes the total. */
@@ -93,12 +93,13 @@ static void pack_meta(const char *model, const mr_train_progress_t *p, mr_state_
 
 static int pack_streams(const mr_train_progress_t *p, mr_st_tensor_t *t, char *name,
                         cursor_t *cur) {
-  int64_t *to = state_take(cur, (size_t)MR_TRAIN_STREAMS * MR_STREAM_AT_NUMBERS * sizeof *to);
+  int64_t *to = state_take(cur, (size_t)STREAMS * MR_STREAM_AT_NUMBERS * sizeof *to);
   int n_streams = 0;
-  for (int i = 0; i < MR_TRAIN_STREAMS; i++) {
-    if (!p->stream_known[i]) continue;
-    int n = mr_stream_at_pack(&p->stream[i], to);
-    snprintf(name, NAME, "stream/%s", mr_train_stream_name[i]);
+  for (int i = 0; i < STREAMS; i++) {
+    const mr_train_more_t *more = i < MR_TRAIN_STREAMS ? NULL : &p->more[i - MR_TRAIN_STREAMS];
+    if (more ? !more->name[0] : !p->stream_known[i]) continue;
+    int n = mr_stream_at_pack(more ? &more->at : &p->stream[i], to);
+    snprintf(name, NAME, "stream/%s", more ? more->name : mr_train_stream_name[i]);
     *t = (mr_st_tensor_t){.name = name, .dtype = MR_I64, .ndim = 1, .dim = {n}, .data = to};
     t++, name += NAME, to += n, n_streams++;
   }
@@ -108,7 +109,7 @@ static int pack_streams(const mr_train_progress_t *p, mr_st_tensor_t *t, char *n
 static void pack_tensors(const mr_params_t *params, const mr_train_progress_t *p, mr_state_t *s,
                          cursor_t *cur) {
   s->n_tensors = params->n * state_groups(params);
-  size_t most = (size_t)s->n_tensors + MR_TRAIN_STREAMS + MR__COMPUTES_TENSORS;
+  size_t most = (size_t)s->n_tensors + STREAMS + MR__COMPUTES_TENSORS;
   s->tensor = state_take(cur, most * sizeof *s->tensor);
   char *name = state_take(cur, most * NAME);
   mr_st_tensor_t *t = s->tensor;
@@ -189,6 +190,31 @@ static mr_err_t state_check_version(const mr_safetensors_t *f, const char *path,
                  path, version, VERSION);
 }
 
+/* Reads the state of a stream from a tensor; false if it is none. */
+static bool unpack_stream(const mr_st_tensor_t *t, mr_stream_at_t *at) {
+  int64_t number[MR_STREAM_AT_NUMBERS];
+  if (t->dtype != MR_I64 || t->ndim != 1 || t->dim[0] > MR_STREAM_AT_NUMBERS) return false;
+  memcpy(number, t->data, (size_t)t->dim[0] * sizeof *number);
+  return mr_stream_at_unpack(at, number, t->dim[0]);
+}
+
+static mr_err_t load_more_streams(const mr_safetensors_t *f, const char *path,
+                                  mr_train_progress_t *p, mr_diag_t *diag) {
+  static const char prefix[] = "stream/valid.";
+  int n = 0;
+  for (int i = 0; i < mr_safetensors_count(f) && n < MR_TRAIN_MORE; i++) {
+    const mr_st_tensor_t *t = mr_safetensors_at(f, i);
+    const char *name = t->name + strlen("stream/");
+    if (strncmp(t->name, prefix, sizeof prefix - 1) || strlen(name) > MR_IN_NAME_MAX) continue;
+    if (!unpack_stream(t, &p->more[n].at))
+      return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s is not the state of a stream", path,
+                     t->name);
+    snprintf(p->more[n].name, sizeof p->more[n].name, "%s", name);
+    n++;
+  }
+  return MR_OK;
+}
+
 /* In a file of version 1, only the training stream's position is known. */
 static mr_err_t load_streams(const mr_safetensors_t *f, const char *path, int64_t position,
                              mr_train_progress_t *p, mr_diag_t *diag) {
@@ -196,17 +222,14 @@ static mr_err_t load_streams(const mr_safetensors_t *f, const char *path, int64_
   p->stream_known[0] = true;
   for (int i = 0; i < MR_TRAIN_STREAMS; i++) {
     char name[NAME];
-    int64_t number[MR_STREAM_AT_NUMBERS];
     snprintf(name, sizeof name, "stream/%s", mr_train_stream_name[i]);
     const mr_st_tensor_t *t = mr_safetensors_find(f, name);
     if (!t) continue;
-    bool good = t->dtype == MR_I64 && t->ndim == 1 && t->dim[0] <= MR_STREAM_AT_NUMBERS;
-    if (good) memcpy(number, t->data, (size_t)t->dim[0] * sizeof *number);
-    if (!good || !mr_stream_at_unpack(&p->stream[i], number, t->dim[0]))
+    if (!unpack_stream(t, &p->stream[i]))
       return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s is not the state of a stream", path, name);
     p->stream_known[i] = true;
   }
-  return MR_OK;
+  return load_more_streams(f, path, p, diag);
 }
 
 /* Refuses a text that scale_text would not have written. */

@@ -3,7 +3,8 @@
 
    Tensors: "params/NAME", "adam.m/NAME", "adam.v/NAME" for every parameter, f32, and "ema/NAME" if
    an average of the weights is kept; "fp8/scale" and "fp8/amax" (computes.h); "stream/PORT", i64,
-   for each linked input in mr_train_stream_name: where its stream resumes
+   for each linked input in mr_train_stream_name, and each further input of held-back records
+   ("valid.dogs"): where its stream resumes
    (pipeline/graph/stream_at.h), which takes as long after a million steps as after one.  Text:
    millrace.model (mr_model_text: every setting that shapes the model), step, images, position,
    epoch, ledger, seed, unvalidated, the data's origin, the optimizer, a dynamic loss scale's state
@@ -24,9 +25,15 @@
 
 /* Inputs whose streams resume.  The test stream is read once, at the end of the run, and again if
    the run is extended after its end: always from the start. */
-enum { MR_TRAIN_STREAMS = 2, MR_TRAIN_COMPUTES = 96 };
+enum { MR_TRAIN_STREAMS = 2, MR_TRAIN_MORE = MR_MAX_PORTS - 3, MR_TRAIN_COMPUTES = 96 };
 
 extern const char *const mr_train_stream_name[MR_TRAIN_STREAMS]; /* "in", "valid" */
+
+/* A further input of held-back records, by the name that the graph gives it. */
+typedef struct mr_train_more {
+  char name[MR_IN_NAME_MAX + 1]; /* "valid.dogs"; "": none */
+  mr_stream_at_t at;
+} mr_train_more_t;
 
 /* The progress of a run between two steps. */
 typedef struct mr_train_progress {
@@ -47,6 +54,7 @@ typedef struct mr_train_progress {
   uint64_t fp8_rules;                      /* mr__computes_rules; 0: an older checkpoint */
   mr_stream_at_t stream[MR_TRAIN_STREAMS]; /* between two steps, or validations */
   bool stream_known[MR_TRAIN_STREAMS];
+  mr_train_more_t more[MR_TRAIN_MORE]; /* in any order */
 } mr_train_progress_t;
 
 /* Bytes of a STATE buffer for a model of these parameters, averaged: with an average of them.

@@ -101,15 +101,19 @@ static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t ki
   return e;
 }
 
-/* All inputs of held-back records count as one validation: a stop in any of them leaves the stream
-   where it began, since a resumed run evaluates all of them again. */
+/* All inputs of held-back records count as one validation: a stop in any of them leaves all streams
+   where they began, since a resumed run evaluates all of them again. */
 static mr_err_t validate_model(mr_stage_t *s) {
   train_t *v = s->state;
   mr_stream_at_t at = v->at.stream[IN_VALID];
   mr_err_t e = train_step_evaluate(s, IN_VALID, MR_REPORT_VALID, &at);
+  mr_train_more_t more[MR_TRAIN_MORE];
+  memcpy(more, v->at.more, sizeof more);
   for (int port = IN_MORE_VALID; port < MR_MAX_PORTS && e == MR_OK; port++)
-    e = train_step_evaluate(s, port, MR_REPORT_VALID, NULL);
-  if (e == MR_OK) v->at.unvalidated = false, v->at.stream[IN_VALID] = at;
+    e = train_step_evaluate(s, port, MR_REPORT_VALID, &more[port - IN_MORE_VALID].at);
+  if (e != MR_OK) return e;
+  v->at.unvalidated = false, v->at.stream[IN_VALID] = at;
+  memcpy(v->at.more, more, sizeof more);
   return e;
 }
 

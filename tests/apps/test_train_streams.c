@@ -1,5 +1,5 @@
 /* Every stream of a training run resumes from what its checkpoint holds of it: walked ones too, the
-   validation stream too, and at once however far it has come. */
+   validation streams too, and at once however far it has come. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,6 +18,8 @@
   "  ! vit-step name=train layers=1 embed=16 mlp=16 heads=2 checkpoint-every=1\n"             \
   "synthetic name=held n=64 split=valid ! shuffle seed=5 epochs=0 ! filter name=some p=0.6\n" \
   "  ! flip ! normalize preset=cifar10 ! batch 16 name=held-batches ! train.valid\n"          \
+  "synthetic name=dogs n=48 seed=9 split=valid ! shuffle seed=6 epochs=0 ! flip\n"            \
+  "  ! normalize preset=cifar10 ! batch 16 name=dogs-batches ! train.valid.dogs\n"            \
   "synthetic name=last n=32 split=test ! sequential epochs=1 ! normalize preset=cifar10\n"    \
   "  ! batch 16 name=last-batches ! train.test\n"                                             \
   "train.metrics ! jsonl path=$run/metrics.jsonl\n"                                           \
@@ -89,7 +91,7 @@ static char *validations(const char *run, int *steps) {
   for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
     const char *step = strstr(line, "\"step\":"), *loss = strstr(line, "\"loss\":");
     if (step && atoi(step + 7) > *steps) *steps = atoi(step + 7);
-    if (!strstr(line, "\"kind\":\"valid\"") || !step || !loss) continue;
+    if (!strstr(line, "\"kind\":\"valid") || !step || !loss) continue;
     sprintf(out + strlen(out), "%d %.24s\n", atoi(step + 7), loss);
   }
   free(text);
