@@ -5,7 +5,7 @@
 
 #include "pipeline/graph/graph_private.h"
 
-enum { MR_WORD_MAX = 4096 };
+enum { MR_WORD_MAX = 65536 }; /* bytes of a word with its final NUL */
 
 typedef struct mr__word {
   char text[MR_WORD_MAX]; /* quotes removed */

@@ -47,7 +47,8 @@ static mr_err_t read_quoted(mr__text_parser_t *p, mr__word_t *w, size_t *n) {
       return mr__text_wrong(p, MR_ERR_USAGE, open, "the quote %c is not closed", quote);
     if (*p->at == '\\' && quote == '"' && (p->at[1] == '"' || p->at[1] == '\\')) p->at++;
     if (*n + 1 >= MR_WORD_MAX)
-      return mr__text_wrong(p, MR_ERR_USAGE, open, "a word has more than %d", MR_WORD_MAX);
+      return mr__text_wrong(p, MR_ERR_USAGE, open, "a word has more than %d characters",
+                            MR_WORD_MAX - 1);
     w->text[(*n)++] = *p->at;
   }
   if (!*p->at) return mr__text_wrong(p, MR_ERR_USAGE, open, "the quote %c is not closed", quote);
@@ -66,7 +67,8 @@ mr_err_t mr__text_word(mr__text_parser_t *p, mr__word_t *w) {
     if (*p->at == '=' && !w->name_n && n && !w->quoted && !memmem(w->text, n, "://", 3))
       w->name_n = n; /* that of a URL's query names no setting */
     if (n + 1 >= MR_WORD_MAX)
-      return mr__text_wrong(p, MR_ERR_USAGE, w->pos, "a word has more than %d", MR_WORD_MAX);
+      return mr__text_wrong(p, MR_ERR_USAGE, w->pos, "a word has more than %d characters",
+                            MR_WORD_MAX - 1);
     w->text[n++] = *p->at++;
   }
   w->text[n] = 0;
