@@ -87,7 +87,7 @@ static void cast_forget(kept_t *t) {
 }
 
 void mr_cast_close(mr_cast_t *c) {
-  if (!c) return;
+  if (!c || mr__socket_is_of_parent(&c->k)) return;
   for (int i = 0; c->kept && i < c->window; i++) cast_forget(&c->kept[i]);
   mr__socket_close(&c->k, c->linger_ms);
   free(c->kept), free(c->welcome), free(c);
@@ -227,6 +227,7 @@ static void cast_hear(mr_cast_t *c, mr__message_t *m, int64_t now) {
 
 void mr_cast_pump(mr_cast_t *c) {
   mr__message_t m;
+  if (mr__socket_is_of_parent(&c->k)) return;
   int64_t now = mr__link_now_ms();
   mr__guard_tend(c->k.guard);
   for (int i = 0; i < PER_PUMP; i++) {

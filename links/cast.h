@@ -38,7 +38,9 @@ void mr_cast_end(mr_cast_t *c, int64_t number);
 /* True if the stream has ended and every present subscriber knows it. */
 bool mr_cast_done(const mr_cast_t *c);
 
-void mr_cast_pump(mr_cast_t *c); /* reads requests and answers those it can */
+/* Reads requests and answers those it can.  In a child of the process that opened c, this and close
+   do nothing. */
+void mr_cast_pump(mr_cast_t *c);
 
 enum { MR_CAST_FDS = 2 };
 /* As mr_link_fds and mr_link_pending: mr_cast_fds fills fd[0,MR_CAST_FDS) and returns MR_CAST_FDS,

@@ -143,7 +143,7 @@ static void link_linger(mr_link_t *l) {
 }
 
 void mr_link_close(mr_link_t *l) {
-  if (!l) return;
+  if (!l || mr__socket_is_of_parent(&l->k)) return;
   if (l->k.socket) link_linger(l);
   for (int64_t i = l->first_held; l->held && i < l->next; i++)
     mr_buf_unref(l->held[i % l->cfg.window]);
@@ -305,6 +305,11 @@ static void hear_all(mr_link_t *l) {
 }
 
 mr_err_t mr_link_pump(mr_link_t *l, mr_diag_t *diag) {
+  if (mr__socket_is_of_parent(&l->k))
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "link %s was opened by the process that this one was forked from: use it there, "
+                   "and open a link of your own here",
+                   l->cfg.name);
   if (l->k.guard) mr__guard_tend(l->k.guard);
   hear_all(l);
   if (l->failure.code < 0) return mr_diag_relay(diag, l->failure.code, &l->failure);
@@ -343,6 +348,7 @@ int mr_link_fds(mr_link_t *l, struct pollfd fd[MR_LINK_FDS], int *timeout_ms) {
 }
 
 bool mr_link_pending(mr_link_t *l) {
+  if (mr__socket_is_of_parent(&l->k)) return true; /* pump says so */
   bool heard = l->heard;
   l->heard = false;
   return heard || mr__socket_readable(&l->k);
@@ -350,6 +356,7 @@ bool mr_link_pending(mr_link_t *l) {
 
 void mr_link_wait(mr_link_t *l, int ms) {
   struct pollfd fd[MR_LINK_FDS];
+  if (mr__socket_is_of_parent(&l->k)) return;
   int due, n = mr_link_fds(l, fd, &due);
   if (mr_link_pending(l)) return;
   poll(fd, (nfds_t)n, ms < 0 || due < ms ? due : ms);

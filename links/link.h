@@ -109,7 +109,8 @@ void mr_link_close(mr_link_t *l);
    failure with a sentence, which is final.  An end that connects fails with MR_ERR_SHAPE (specs
    differ) or MR_ERR_DATA (the peer refuses, or sends what is invalid).  An end that binds refuses
    such a peer and waits for another one: a stranger who reaches an address must not be able to end
-   the process behind it.  Either end may fail with MR_ERR_NOMEM. */
+   the process behind it.  Either end may fail with MR_ERR_NOMEM.  MR_ERR_USAGE in a child of the
+   process that opened it, where mr_link_wait returns at once, and mr_link_close does nothing. */
 mr_err_t mr_link_pump(mr_link_t *l, mr_diag_t *diag);
 
 /* Why the last of stats.refused peers was refused; "" without one, never NULL.  Owned by the link,

@@ -48,6 +48,7 @@ typedef struct mr__socket {
   size_t n_peer;                       /* 0: none yet (ROUTER) */
   unsigned char from[MR__LINK_ID_MAX]; /* the sender of the last message */
   size_t n_from;
+  uint32_t forks; /* mr_forks() where it was opened */
 } mr__socket_t;
 
 /* Opens and binds or connects the socket; longest: most bytes of an accepted frame.  MR_OK;
@@ -58,6 +59,8 @@ mr_err_t mr__socket_open(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t long
 /* True if the peer's connection still exists, as far as this end knows; sends it the message. */
 bool mr__socket_peer_stands(mr__socket_t *k, const void *message, size_t n);
 void mr__socket_close(mr__socket_t *k, int linger_ms);
+/* True in a child of the process that opened it, which has the threads that serve the socket. */
+bool mr__socket_is_of_parent(const mr__socket_t *k);
 /* A whole message.  receive returns false if none is there, and there is then nothing to close. */
 typedef struct mr__message {
   int n;    /* frames, at least 1 */

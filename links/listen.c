@@ -87,7 +87,7 @@ mr_listen_t *mr_listen_open(const mr_link_cfg_t *cfg, const mr_spec_t *want, int
 }
 
 void mr_listen_close(mr_listen_t *l) {
-  if (!l) return;
+  if (!l || mr__socket_is_of_parent(&l->k)) return;
   for (; l->taken < l->stats.received; l->taken++) mr_buf_unref(l->came[l->taken % l->window]);
   mr__socket_close(&l->k, 0);
   if (!l->pool_is_given) mr_pool_destroy(l->pool);
@@ -176,6 +176,11 @@ static void listen_ask(mr_listen_t *l) {
 
 mr_err_t mr_listen_pump(mr_listen_t *l, mr_diag_t *diag) {
   mr__message_t m;
+  if (mr__socket_is_of_parent(&l->k))
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "%s was opened by the process that this one was forked from: use it there, and "
+                   "open a subscriber of your own here",
+                   l->name);
   for (int i = 0; i < PER_PUMP; i++) {
     if (!mr__socket_receive(&l->k, &m)) break;
     if (!listen_hear(l, &m)) l->stats.malformed++;

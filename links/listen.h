@@ -28,7 +28,8 @@ mr_listen_t *mr_listen_open(const mr_link_cfg_t *cfg, const mr_spec_t *want, int
 void mr_listen_close(mr_listen_t *l); /* NULL is fine */
 
 /* Does all that can be done now.  MR_OK, or a final failure with a sentence: MR_ERR_SHAPE (the
-   publisher's spec differs), MR_ERR_DATA (it refuses), MR_ERR_NOMEM. */
+   publisher's spec differs), MR_ERR_DATA (it refuses), MR_ERR_NOMEM, MR_ERR_USAGE in a child of the
+   process that opened l, where close does nothing. */
 mr_err_t mr_listen_pump(mr_listen_t *l, mr_diag_t *diag);
 /* As mr_link_fds; returns 1. */
 int mr_listen_fds(mr_listen_t *l, struct pollfd *fd, int *timeout_ms);

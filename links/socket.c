@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/forks.h"
 #include "base/loopback.h"
 #include "links/link_private.h"
 #include "links/zap.h"
@@ -77,11 +78,14 @@ static mr_err_t refuse_address(const mr_link_cfg_t *cfg, mr_diag_t *diag) {
   return MR_OK;
 }
 
+bool mr__socket_is_of_parent(const mr__socket_t *k) { return k->socket && k->forks != mr_forks(); }
+
 mr_err_t mr__socket_open(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t longest,
                          mr_diag_t *diag) {
   size_t n = sizeof k->at, fd_n = sizeof k->fd;
   MR_TRY(refuse_address(cfg, diag));
   k->router = cfg->bind;
+  k->forks = mr_forks();
   k->context = zmq_ctx_new();
   k->socket = k->context ? zmq_socket(k->context, k->router ? ZMQ_ROUTER : ZMQ_DEALER) : NULL;
   if (!k->socket)

@@ -84,6 +84,17 @@ static void *thread_main(void *unused) {
   return NULL;
 }
 
+/* In a child, which has none of the threads, and whose readers from before the fork are its
+   parent's. */
+static void pool_begin_again(void) {
+  gate = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  pool = (struct pool){.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
+}
+
+__attribute__((constructor)) static void pool_outlives_forks(void) {
+  pthread_atfork(NULL, NULL, pool_begin_again);
+}
+
 /* Starts the threads unless they run.  If none can be started, the calling threads do the reads. */
 static void reader_pread_start_threads(void) {
   pthread_mutex_lock(&gate);

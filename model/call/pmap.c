@@ -5,7 +5,9 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/forks.h"
 #include "model/exec/backend.h"
 #include "model/exec/comm.h"
 #include "model/exec/exec.h"
@@ -17,6 +19,7 @@ typedef struct device {
   const void **in;
   void **out;
   pthread_t thread;
+  int64_t done; /* the last run that its thread has begun */
   bool started;
 } device_t;
 
@@ -28,9 +31,11 @@ struct mr_pmapped {
   void *const *out;
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  int64_t run; /* runs requested so far; a device runs when it has done fewer */
-  int working; /* devices that have not finished the last one */
+  uint32_t forks; /* mr_forks() where the devices' threads are */
+  int64_t run;    /* runs requested so far; a device runs when it has done fewer */
+  int working;    /* devices that have not finished the last one */
   bool stop;
+  bool without_threads; /* in a child: the system gives too few */
   device_t device[];
 };
 
@@ -45,12 +50,11 @@ static void compute_rank(device_t *d) {
 static void *device_main(void *arg) {
   device_t *d = arg;
   mr_pmapped_t *p = d->all;
-  int64_t done = 0;
   pthread_mutex_lock(&p->lock);
   for (;;) {
-    while (!p->stop && p->run == done) pthread_cond_wait(&p->changed, &p->lock);
+    while (!p->stop && p->run == d->done) pthread_cond_wait(&p->changed, &p->lock);
     if (p->stop) break;
-    done = p->run;
+    d->done = p->run;
     pthread_mutex_unlock(&p->lock);
     compute_rank(d);
     pthread_mutex_lock(&p->lock);
@@ -60,7 +64,25 @@ static void *device_main(void *arg) {
   return NULL;
 }
 
+/* In a child, which has none of the threads: starts them anew. */
+static void pmap_start_again(mr_pmapped_t *p) {
+  p->forks = mr_forks();
+  pthread_mutex_init(&p->lock, NULL);
+  pthread_cond_init(&p->changed, NULL);
+  for (int i = 0; i < p->n; i++) {
+    device_t *d = &p->device[i];
+    d->done = p->run;
+    d->started = !p->without_threads && !pthread_create(&d->thread, NULL, device_main, d);
+    p->without_threads |= !d->started;
+  }
+}
+
 void mr_pmap_run(mr_pmapped_t *p, const void *const *in, void *const *out) {
+  if (p->forks != mr_forks()) pmap_start_again(p);
+  if (p->without_threads) {
+    for (int k = 0; k < p->n_out; k++) memset(out[k], 0xFF, (size_t)p->n * p->step_out[k]);
+    return;
+  }
   pthread_mutex_lock(&p->lock);
   p->in = in;
   p->out = out;
@@ -108,6 +130,7 @@ mr_err_t mr_pmap(const mr_fn_t *f, const char *axis_name, int devices,
     return mr_no_memory(diag, "pmap");
   }
   p->comm = comm;
+  p->forks = mr_forks();
   p->n = devices, p->n_in = f->n_in, p->n_out = f->n_out;
   p->step_in = step, p->step_out = step + f->n_in;
   pthread_mutex_init(&p->lock, NULL);
@@ -127,18 +150,25 @@ mr_err_t mr_pmap(const mr_fn_t *f, const char *axis_name, int devices,
 }
 
 mr_err_t mr_pmap_failed(const mr_pmapped_t *p, int *rank, mr_diag_t *diag) {
+  for (*rank = 0; p->without_threads && p->device[*rank].started;) ++*rank;
+  if (p->without_threads)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "pmap: no thread for device %d of %d in a process that was forked since", *rank,
+                   p->n);
   return mr_comm_failed(p->comm, rank, diag);
 }
 
 void mr_pmap_destroy(mr_pmapped_t *p) {
   if (!p) return;
+  if (p->forks != mr_forks())
+    pthread_mutex_init(&p->lock, NULL), pthread_cond_init(&p->changed, NULL);
   pthread_mutex_lock(&p->lock);
   p->stop = true;
   pthread_cond_broadcast(&p->changed);
   pthread_mutex_unlock(&p->lock);
   for (int i = 0; i < p->n; i++) {
     device_t *d = &p->device[i];
-    if (d->started) pthread_join(d->thread, NULL);
+    if (d->started && p->forks == mr_forks()) pthread_join(d->thread, NULL);
     mr_exec_destroy(d->exec);
     free(d->in);
     free(d->out);

@@ -42,7 +42,7 @@ mr_err_t mr_pmap(const mr_fn_t *f, const char *axis_name, int devices,
 void mr_pmap_run(mr_pmapped_t *p, const void *const *in, void *const *out);
 /* MR_OK; or MR_ERR_UNAVAILABLE with the sentence, and *rank, if a device did not come to a
    collective within the limit, in this run or one before: collectives since then give bytes 0xFF.
-   After a run. */
+   After a run.  The same of a child that gets no threads: all results are bytes 0xFF there. */
 mr_err_t mr_pmap_failed(const mr_pmapped_t *p, int *rank, mr_diag_t *diag);
 /* Joins the threads and frees p.  Not during a run.  NULL is fine. */
 void mr_pmap_destroy(mr_pmapped_t *p);

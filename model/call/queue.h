@@ -1,5 +1,9 @@
 /* A queue of runs: one thread executes them in the order of the calls, so that a run finds the
-   outputs of earlier runs. */
+   outputs of earlier runs.
+
+   A fork waits until no run of any queue is in progress.  A child may use its copies of queues,
+   functions and arrays: it has no thread of the queue, so its own threads execute the runs, those
+   too that were queued before the fork.  Only the CPU's: what a device holds is the parent's. */
 #ifndef MR_MODEL_CALL_QUEUE_H
 #define MR_MODEL_CALL_QUEUE_H
 

@@ -31,7 +31,9 @@ enum { MR_MAX_WORKERS = 64 };
 /* An empty graph over the stages of reg, which must outlive it; the caller destroys it.  NULL
    without memory. */
 mr_graph_t *mr_graph_create(const mr_registry_t *reg);
-void mr_graph_destroy(mr_graph_t *g); /* cancels and joins a graph that runs; NULL is fine */
+/* Cancels and joins a graph that runs; NULL is fine.  In a child of the process that runs it, it
+   does nothing: what the graph has stays as it was at the fork. */
+void mr_graph_destroy(mr_graph_t *g);
 
 /* ---- building by calls; names are copied ---- */
 
@@ -190,7 +192,7 @@ mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag);
 
 /* Blocks until every thread has ended, and closes the stages.  MR_OK (also if the graph does not
    run); the first failure of any stage, as "STAGE: ..."; MR_ERR_CANCEL after mr_graph_cancel; or
-   the first stage's verdict. */
+   the first stage's verdict; MR_ERR_USAGE at once in a child of the process that runs it. */
 mr_err_t mr_graph_join(mr_graph_t *g, mr_diag_t *diag);
 
 mr_err_t mr_graph_run(mr_graph_t *g, mr_diag_t *diag); /* start, then join; fails as either */

@@ -128,6 +128,7 @@ struct mr_graph {
   size_t n_taken, cap_taken; /* cap_taken: a power of two */
   int *order;                /* [n_nodes] topological, sources first; NULL until settled */
   bool settled, started, joined;
+  uint32_t forks;                 /* mr_forks() where it was started */
   int64_t start_ns, start_cpu_ns; /* when its threads started; processor time of the process at that
                                      moment */
   _Atomic int64_t end_ns;         /* when the threads had ended; 0 before */
@@ -271,5 +272,8 @@ mr_err_t mr__pool_size(const mr_graph_t *g, int node, size_t *n);
 
 /* Refuses a settled graph whose stages could wait for each other for ever, with the reason. */
 mr_err_t mr__check_standstill(const mr_graph_t *g, mr_diag_t *diag);
+
+/* True in a child of the process that runs g: its threads are not here.  Implemented in sched.c. */
+bool mr__graph_is_of_parent(const mr_graph_t *g);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/forks.h"
 #include "base/halt.h"
 #include "base/text.h"
 #include "pipeline/records/care_private.h"
@@ -225,6 +226,7 @@ mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag) {
   if (g->started) return mr_fail(diag, MR_ERR_USAGE, "the graph has run already");
   MR_TRY(mr__resume_check(g, diag));
   g->started = true;
+  g->forks = mr_forks();
   assert(g->order);
   mr_err_t e = mr__wire(g);
   if (e < 0) return fail_without_buffers(g, diag);
@@ -247,8 +249,17 @@ mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag) {
   return e;
 }
 
+bool mr__graph_is_of_parent(const mr_graph_t *g) {
+  return g->started && !g->joined && g->forks != mr_forks();
+}
+
 mr_err_t mr_graph_join(mr_graph_t *g, mr_diag_t *diag) {
   if (!g->started || g->joined) return MR_OK;
+  if (mr__graph_is_of_parent(g))
+    return mr_fail(
+        diag, MR_ERR_USAGE,
+        "the graph was started by the process that this one was forked from, which has "
+        "its threads, files and links: join it there, and start a graph of your own here");
   join_threads(g);
   g->end_cpu_ns = mr_cpu_ns(), g->end_all_ns = mr_processors_ns();
   /* release pairs with the acquire in diagnose.c: the times before it are visible. */
@@ -292,7 +303,7 @@ static void destroy_node(mr__node_t *node) {
 }
 
 void mr_graph_destroy(mr_graph_t *g) {
-  if (!g) return;
+  if (!g || mr__graph_is_of_parent(g)) return; /* threads of the parent use what it has */
   if (g->started && !g->joined) {
     mr_graph_cancel(g);
     mr_graph_join(g, NULL);

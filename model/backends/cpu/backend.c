@@ -102,6 +102,13 @@ static void team_spread(const mr_device_t *d, int threads) { team_set(threads); 
    they wait. */
 static void team_release(void) { omp_pause_resource_all(omp_pause_soft); }
 
+/* A child has none of the threads, and OpenMP would wait for them for ever: the team of the thread
+   that forks ends before, and begins again with the next work, in parent and child. */
+__attribute__((constructor)) static void team_outlives_forks(void) {
+  pthread_atfork(team_release, NULL, NULL);
+  pthread_atfork(mr__workspace_hold, mr__workspace_let_go, mr__workspace_let_go);
+}
+
 /* ---- memory, which is the host's: one for all shares ---- */
 
 static void *host_take(const mr_device_t *d, size_t bytes) { return mr_pages_alloc(bytes); }

@@ -173,6 +173,9 @@ void mr__strides(const mr_aval_t *a, int64_t *stride);
    kept while there are users, and freed when the last one leaves. */
 void mr__workspace_join(void);
 void mr__workspace_leave(void);
+/* Around a fork: hold keeps other threads out, so that a child finds the list whole. */
+void mr__workspace_hold(void);
+void mr__workspace_let_go(void);
 
 /* Lends a block of at least `bytes`, 64-aligned, contents undefined; NULL without memory.  The
    caller returns it with mr__workspace_give.  Any thread. */

@@ -20,6 +20,10 @@ static struct {
   block_t *idle; /* the last returned one first */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+void mr__workspace_hold(void) { pthread_mutex_lock(&pool.lock); }
+
+void mr__workspace_let_go(void) { pthread_mutex_unlock(&pool.lock); }
+
 void mr__workspace_join(void) {
   pthread_mutex_lock(&pool.lock);
   pool.users++;
