@@ -37,7 +37,11 @@ void mr_comm_destroy(mr_comm_t *c) {
 }
 
 mr_comm_rank_t mr_comm_rank_of(const mr_comm_t *c, int rank, const char *axis) {
-  return (mr_comm_rank_t){&mr_collect_threads, c->rank[rank], rank, c->size, axis};
+  return (mr_comm_rank_t){.ops = &mr_collect_threads,
+                          .collect = c->rank[rank],
+                          .rank = rank,
+                          .size = c->size,
+                          .axis = axis};
 }
 
 mr_err_t mr_comm_failed(const mr_comm_t *c, int *rank, mr_diag_t *diag) {

@@ -15,6 +15,9 @@ typedef struct mr_comm_rank {
   mr_collect_t *collect;
   int rank, size; /* rank in [0,size) */
   const char *axis;
+  /* Set by each all_gather: whether it has failed, by what it gave, since another rank may leave,
+     and make the table fail, when this call has not.  The caller's; NULL: it is not asked. */
+  bool *gather_failed;
 } mr_comm_rank_t;
 
 /* All ranks of a communicator of this process's threads. */

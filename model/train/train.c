@@ -20,6 +20,11 @@ mr_train_config_t mr_train_default(int64_t batch) {
 struct mr_train_step {
   mr__step_t s;
   mr__ranks_t *ranks;    /* the others, of a step that is rank 0; NULL: there are none */
+  bool *exchange_failed; /* of a rank that is alone in this process, of its last run; NULL: it is
+                            none */
+  const mr_collect_ops_t *collect_ops; /* then: its place in the communicator of ranks */
+  mr_collect_t *collect;
+  mr_diag_t why;         /* of an exchange that has failed */
   const mr_params_t *of; /* whose values the other ranks have; NULL: none yet */
   mr_optim_t optim;
   mr_compute_t compute;
@@ -93,6 +98,31 @@ mr_err_t mr__train_step_of_rank(const mr_loss_t *l, const mr_train_config_t *con
   return MR_OK;
 }
 
+static bool may_update(void *arg);
+
+/* The step of the one rank that this process has. */
+static mr_err_t create_rank(const mr_loss_t *l, const mr_train_config_t *config,
+                            mr_train_step_t **out, mr_diag_t *diag) {
+  mr_train_step_t *t = NULL;
+  bool *failed = calloc(1, sizeof *failed);
+  if (!failed) return mr_no_memory(diag, "a rank of a step");
+  const mr_comm_rank_t of = {.ops = config->collect_ops,
+                             .collect = config->collect,
+                             .rank = config->rank,
+                             .size = config->ranks,
+                             .axis = MR__RANKS_AXIS,
+                             .gather_failed = failed};
+  mr_err_t e = mr__train_step_of_rank(l, config, &of, &t, diag);
+  if (e < 0) {
+    free(failed);
+    return e;
+  }
+  t->exchange_failed = failed;
+  t->collect_ops = config->collect_ops, t->collect = config->collect;
+  mr_exec_gate(t->s.exec, may_update, t);
+  return *out = t, MR_OK;
+}
+
 mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *config,
                               mr_train_step_t **out, mr_diag_t *diag) {
   mr__ranks_t *ranks = NULL;
@@ -100,6 +130,7 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
   mr_train_step_t *t = NULL;
   if (config->ranks <= 1) return mr__train_step_of_rank(l, config, NULL, out, diag);
   MR_TRY(mr_train_parts_check(config, diag));
+  if (config->collect) return create_rank(l, config, out, diag);
   if (mr__step_device(&config->compute))
     return mr_fail(diag, MR_ERR_CONFIG,
                    "%d ranks: device %s is not the processors', which ranks of one process share",
@@ -195,6 +226,7 @@ mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *
   } else {
     start_own(t);
   }
+  if (t->why.code < 0) return mr_diag_relay(diag, t->why.code, &t->why);
   if (t->waited < 0) return t->waited;
   /* A command that the device has refused is this step's; what fails later is found by its mark. */
   if (s->placed.device) MR_TRY(mr_device_usable(s->placed.device, diag));
@@ -291,9 +323,14 @@ mr_train_part_t mr_train_part_of(mr_train_step_t *s, const mr_eqn_t *e) {
   return update ? MR_PART_UPDATE : MR_PART_BACKWARD;
 }
 
+/* Before a run's first write to params, which comes behind its exchange. */
 static bool may_update(void *arg) {
   mr_train_step_t *s = arg;
-  s->waited = s->wait(s->wait_arg);
+  int missing;
+  if (s->exchange_failed && *s->exchange_failed)
+    s->waited = s->collect_ops->failed(s->collect, &missing, &s->why);
+  else if (s->wait)
+    s->waited = s->wait(s->wait_arg);
   return s->waited >= 0;
 }
 
@@ -301,7 +338,7 @@ void mr_train_step_before_update(mr_train_step_t *s, mr_err_t (*wait)(void *arg)
   s->wait = wait;
   s->wait_arg = arg;
   bool in_place = !s->s.placed.device; /* a device's runs write to no array of the host */
-  mr_exec_gate(s->s.exec, wait && in_place ? may_update : NULL, s);
+  mr_exec_gate(s->s.exec, (wait || s->exchange_failed) && in_place ? may_update : NULL, s);
 }
 
 const mr_exec_t *mr_train_step_exec(const mr_train_step_t *s) { return s->s.exec; }
@@ -314,6 +351,7 @@ void mr_train_step_destroy(mr_train_step_t *s) {
   mr__step_fini(&s->s);
   mr__fp8_ring_fini(&s->fp8);
   free(s->forward);
+  free(s->exchange_failed);
   free(s);
   mr__ranks_destroy(ranks);
 }

@@ -32,7 +32,13 @@ typedef struct mr_train_config {
      of them, as threads of this process with parameters of their own, and works as one: params,
      results and bits are those of a step without ranks. */
   int ranks;
-  int rank;   /* for mr_train_step_fn: the one whose graph it is, in [0,ranks) */
+  /* This process has rank `rank` alone, and this is it in a communicator of `ranks`: runs exchange
+     by collect_ops what others have computed, and all ranks run the same steps with the same whole
+     batches and scalars.  A run whose exchange fails returns the table's failure, with params
+     unchanged.  It stays the caller's and outlives the step.  NULL: the step creates all ranks. */
+  const struct mr_collect_ops *collect_ops;
+  struct mr_collect *collect;
+  int rank;   /* in [0,ranks), with collect, and for mr_train_step_fn: the one whose graph it is */
   bool there; /* when a run begins its fields lie in the memory of compute.device
                  (model/train/slots.h), and their classes have been checked
                  (mr_train_check_classes); a mask never does */

@@ -1,7 +1,10 @@
 /* Ranks that share the parts of a step: whatever their number, weights, slots, average and all
    that a step reports have the same bits. */
 #include <math.h>
+#include <pthread.h>
 
+#include "model/exec/collect.h"
+#include "model/exec/device.h"
 #include "model/model.h"
 #include "tests/model/vit_step.h"
 #include "tests/vectors.h"
@@ -185,6 +188,93 @@ static void parameters_that_are_put_reach_all_ranks(void **state) {
   free(b.images);
 }
 
+/* ---- a rank that is alone in its process ---- */
+
+typedef struct lone {
+  pthread_t thread;
+  int rank, ranks;
+  end_t end;
+  mr_err_t err;
+  char text[1024];
+} lone_t;
+
+static mr_err_t lone_run(lone_t *l, mr_collect_t *collect, bool leaves, mr_diag_t *diag) {
+  vit_t c = dropping_vit(MR_F32);
+  batch_t b = batch_of();
+  mr_train_config_t t = config_of(MOST);
+  mr_train_step_t *step = NULL;
+  t.ranks = l->ranks, t.rank = l->rank;
+  t.collect_ops = &mr_collect_threads, t.collect = collect;
+  c.how.threads = 1;
+  mr_err_t e = vit_params(&c, 3, &l->end.params, diag);
+  if (e >= 0) e = vit_step(&c, t, &step, diag);
+  for (int i = 0; i < STEPS && e >= 0; i++) {
+    if (leaves && i == STEPS / 2) {
+      mr_collect_threads.abort(collect);
+      break;
+    }
+    e = vit_run(step, &l->end.params, b.images, b.labels, 1e-2f, i + 1, 5, &l->end.out[i], diag);
+  }
+  mr_train_step_destroy(step);
+  free(b.images);
+  return e;
+}
+
+static void lone_join(lone_t *l, bool leaves) {
+  mr_collect_t *collect;
+  mr_diag_t diag = {0};
+  l->err = mr_collect_threads.create(mr_device_default(), "lone", l->rank, l->ranks, 1e6, &collect,
+                                     &diag);
+  if (l->err >= 0) {
+    l->err = lone_run(l, collect, leaves, &diag);
+    mr_collect_threads.destroy(collect);
+  }
+  snprintf(l->text, sizeof l->text, "%s", diag.text);
+}
+
+static void *lone_stays(void *arg) { return lone_join(arg, false), NULL; }
+static void *lone_leaves(void *arg) { return lone_join(arg, true), NULL; }
+
+/* Runs ranks that know each other by a table of collectives alone; the last one may leave. */
+static void run_lone(lone_t *l, int ranks, bool leaves) {
+  for (int r = 0; r < ranks; r++) {
+    l[r] = (lone_t){.rank = r, .ranks = ranks};
+    void *(*start)(void *) = leaves && r == ranks - 1 ? lone_leaves : lone_stays;
+    assert_int_equal(pthread_create(&l[r].thread, NULL, start, &l[r]), 0);
+  }
+  for (int r = 0; r < ranks; r++) pthread_join(l[r].thread, NULL);
+}
+
+static void ranks_that_share_a_table_of_collectives_reach_the_same_bits(void **state) {
+  vit_t c = dropping_vit(MR_F32);
+  end_t one = trained(&c, config_of(MOST), 1, 0);
+  for (int ranks = 2; ranks <= 3; ranks++) {
+    lone_t l[3];
+    run_lone(l, ranks, false);
+    for (int r = 0; r < ranks; r++) {
+      if (l[r].err < 0) fail_msg("rank %d: %s", r, l[r].text);
+      assert_same_end(&one, &l[r].end, ranks);
+      mr_params_fini(&l[r].end.params);
+    }
+  }
+  mr_params_fini(&one.params);
+}
+
+/* The step that the others cannot complete leaves their parameters as they were. */
+static void a_rank_that_leaves_ends_the_step_of_the_others(void **state) {
+  lone_t l[3];
+  run_lone(l, 3, true);
+  assert_true(l[2].err >= 0);
+  for (int r = 0; r < 2; r++) {
+    assert_int_equal(l[r].err, MR_ERR_UNAVAILABLE);
+    assert_non_null(strstr(l[r].text, "communicator lone"));
+    for (int k = 0; k < l[r].end.params.n_sets; k++)
+      assert_memory_equal(l[r].end.params.set[k].data, l[2].end.params.set[k].data,
+                          l[r].end.params.arena_size * mr_dtype_size(l[r].end.params.set[k].dtype));
+  }
+  for (int r = 0; r < 3; r++) mr_params_fini(&l[r].end.params);
+}
+
 static void ranks_without_a_part_are_refused(void **state) {
   vit_t c = dropping_vit(MR_F32);
   mr_train_config_t t = config_of(MOST);
@@ -206,6 +296,8 @@ int main(void) {
       cmocka_unit_test(products_in_f8_are_the_same),
       cmocka_unit_test(a_step_that_is_taken_back_repeats_itself),
       cmocka_unit_test(parameters_that_are_put_reach_all_ranks),
+      cmocka_unit_test(ranks_that_share_a_table_of_collectives_reach_the_same_bits),
+      cmocka_unit_test(a_rank_that_leaves_ends_the_step_of_the_others),
       cmocka_unit_test(ranks_without_a_part_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
