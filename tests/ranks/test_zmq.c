@@ -111,7 +111,7 @@ static void a_file_of_keys_is_the_key_of_all_ranks(void **state) {
    and what each gave. */
 static void run_a_graph(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
   mr_diag_t diag = {0};
-  mr_comm_rank_t at = {mr_job_collect(job), NULL, rank, t->size, "i"};
+  mr_comm_rank_t at = {.ops = mr_job_collect(job), .rank = rank, .size = t->size, .axis = "i"};
   mr_fn_t *f = mr_fn_create();
   mr_exec_t *x = NULL;
   mr_var_t *v = mr_fn_input(f, mr_aval_of(MR_F32, 2)), *out[2];
