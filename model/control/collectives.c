@@ -135,13 +135,7 @@ static mr_err_t gather_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag)
 
 /* Each example receives the sum over all examples of the cotangents for its own place. */
 static mr_err_t gather_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
-  const char *axis = mr_attr_get(e, "axis_name")->text;
-  const mr_aval_t *y = &e->out[0]->aval;
-  mr_var_t *place = mr_lax_iota(f, MR_I32, y->ndim, y->dim, 0);
-  mr_var_t *own = mr_lax_eq(f, place, mr_lax_axis_index(f, axis));
-  mr_var_t *all = mr_lax_psum(f, dout[0], axis);
-  all = mr_lax_mul(f, all, mr_lax_convert(f, own, y->dtype));
-  din[0] = mr_lax_reduce_sum(f, all, 1, (int[]){0});
+  din[0] = mr_lax_psum_scatter(f, dout[0], mr_attr_get(e, "axis_name")->text);
   return mr_rule_done(f);
 }
 
@@ -182,6 +176,131 @@ const mr_op_def_t mr_op_all_gather = {
     .sample = gather_sample,
     .collective = true,
     .ad = {.jvp = mr_jvp_linear, .vjp = gather_vjp},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.moves = true},
+    .shard = {mr_no_shard},
+};
+
+mr_var_t *mr_lax_psum_scatter(mr_fn_t *f, mr_var_t *x, const char *axis_name) {
+  mr_attr_t axis = mr_attr_text("axis_name", mr_mem_text(&f->mem, axis_name));
+  return mr_emit1(f, &mr_op_reduce_scatter, 1, &x, 1, &axis);
+}
+
+static mr_err_t scatter_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const mr_aval_t *x = &e->in[0]->aval;
+  if (!x->ndim) return mr_shape_fail(e, diag, "want a dimension 0 of the axis's size");
+  *out = mr_aval_scalar(x->dtype);
+  for (int i = 1; i < x->ndim; i++) out->dim[out->ndim++] = x->dim[i];
+  return MR_OK;
+}
+
+/* Each row's sum was received at one place alone, whose cotangent all terms of that row receive. */
+static mr_err_t scatter_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  din[0] = mr_lax_all_gather(f, dout[0], mr_attr_get(e, "axis_name")->text, e->in[0]->aval.dim[0]);
+  return mr_rule_done(f);
+}
+
+/* MR_ERR_SHAPE if x, the value of one example, has another dimension 0 than the bound axis. */
+static mr_err_t check_rows(mr_fn_t *f, const mr_eqn_t *e) {
+  int64_t rows = e->in[0]->aval.dim[0];
+  if (rows == f->axis_size) return MR_OK;
+  return mr_fail(&f->diag, MR_ERR_SHAPE, "%s: axis \"%s\" has size %lld, not %lld", e->op->name,
+                 f->axis_name, (long long)f->axis_size, (long long)rows);
+}
+
+static mr_err_t scatter_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                              mr_batched_t *out) {
+  if (!mr_axis_bound(f, e)) { /* another axis is mapped: it follows the rows */
+    mr_var_t *x = mr_batch_move(f, &in[0], 1);
+    mr_eqn_t *b = mr_emit_like(f, e, &x);
+    out[0] = (mr_batched_t){b ? b->out[0] : NULL, 0};
+    return mr_rule_done(f);
+  }
+  MR_TRY(check_rows(f, e));
+  mr_var_t *x = mr_batch_front(f, &in[0], f->axis_size);
+  out[0] = (mr_batched_t){mr_lax_reduce_sum(f, x, 1, (int[]){0}), 0}; /* row r is example r's */
+  return mr_rule_done(f);
+}
+
+/* x, from its outer product with the place's number on */
+static mr_var_t *sample_rows(mr_fn_t *b, mr_var_t *x) {
+  mr_var_t *place = mr_lax_iota(b, MR_F32, 2, (int64_t[]){3, 2}, 0);
+  mr_var_t *rows = mr_lax_broadcast_in_dim(b, x, 2, (int64_t[]){3, 2}, (int[]){1});
+  return mr_lax_mul(b, mr_lax_sin(b, rows), place);
+}
+
+static bool scatter_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_fn_t *b = mr_fn_create();
+  mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, 2));
+  return axis_sample(s, b, mr_lax_mul(b, x, mr_lax_psum_scatter(b, sample_rows(b, x), "i")));
+}
+
+const mr_op_def_t mr_op_reduce_scatter = {
+    MR_RULES_PRIMITIVE,
+    .name = "reduce_scatter",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = scatter_shape,
+    .batch = scatter_batch,
+    .sample = scatter_sample,
+    .collective = true,
+    .ad = {.jvp = mr_jvp_linear, .vjp = scatter_vjp},
+    .amp = {MR_AMP_FOLLOW},
+    .shard = {mr_no_shard},
+};
+
+mr_var_t *mr_lax_all_to_all(mr_fn_t *f, mr_var_t *x, const char *axis_name) {
+  mr_attr_t axis = mr_attr_text("axis_name", mr_mem_text(&f->mem, axis_name));
+  return mr_emit1(f, &mr_op_all_to_all, 1, &x, 1, &axis);
+}
+
+static mr_err_t exchange_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  if (!e->in[0]->aval.ndim) return mr_shape_fail(e, diag, "want a dimension 0 of the axis's size");
+  *out = e->in[0]->aval;
+  return MR_OK;
+}
+
+/* What went from here to there comes back. */
+static mr_err_t exchange_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {
+  din[0] = mr_lax_all_to_all(f, dout[0], mr_attr_get(e, "axis_name")->text);
+  return mr_rule_done(f);
+}
+
+static mr_err_t exchange_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                               mr_batched_t *out) {
+  if (!mr_axis_bound(f, e)) { /* another axis is mapped: it follows the rows */
+    mr_var_t *x = mr_batch_move(f, &in[0], 1);
+    mr_eqn_t *b = mr_emit_like(f, e, &x);
+    out[0] = (mr_batched_t){b ? b->out[0] : NULL, 1};
+    return mr_rule_done(f);
+  }
+  MR_TRY(check_rows(f, e));
+  /* What example k has for r is row k of what r receives. */
+  out[0] = (mr_batched_t){mr_batch_front(f, &in[0], f->axis_size), 1};
+  return mr_rule_done(f);
+}
+
+static bool exchange_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_fn_t *b = mr_fn_create();
+  mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, 2));
+  mr_var_t *all = mr_lax_all_to_all(b, sample_rows(b, x), "i");
+  mr_var_t *place = mr_lax_iota(b, MR_F32, 2, (int64_t[]){3, 2}, 0);
+  all = mr_lax_reduce_sum(b, mr_lax_mul(b, all, place), 1, (int[]){0});
+  return axis_sample(s, b, mr_lax_mul(b, x, all));
+}
+
+const mr_op_def_t mr_op_all_to_all = {
+    MR_RULES_PRIMITIVE,
+    .name = "all_to_all",
+    .n_in = 1,
+    .n_out = 1,
+    .shape = exchange_shape,
+    .batch = exchange_batch,
+    .sample = exchange_sample,
+    .collective = true,
+    .ad = {.jvp = mr_jvp_linear, .vjp = exchange_vjp},
     .amp = {MR_AMP_FOLLOW},
     .cost = {.moves = true},
     .shard = {mr_no_shard},

@@ -98,6 +98,11 @@ mr_var_t *mr_lax_pmean(mr_fn_t *f, mr_var_t *x, const char *axis_name); /* the m
 mr_var_t *mr_lax_all_gather(
     mr_fn_t *f, mr_var_t *x, const char *axis_name,
     int64_t size); /* all values along a new dimension 0 of size, the axis's */
+/* Of x with a dimension 0 of the axis's size: psum_scatter gives the place's own row of the sum;
+   all_to_all gives as row k what place k has in this place's row.  After jax.lax with
+   scatter_dimension, split_axis and concat_axis 0, not tiled. */
+mr_var_t *mr_lax_psum_scatter(mr_fn_t *f, mr_var_t *x, const char *axis_name);
+mr_var_t *mr_lax_all_to_all(mr_fn_t *f, mr_var_t *x, const char *axis_name);
 mr_var_t *mr_lax_axis_index(mr_fn_t *f, const char *axis_name); /* i32[]: the place on the axis */
 
 #define MR_OP(name) extern const mr_op_def_t mr_op_##name;

@@ -174,6 +174,50 @@ static void operands_that_do_not_fit_the_devices_are_refused_before_a_run(void *
   mr_fn_destroy(f);
 }
 
+/* (x (4,3)) -> its gradient of a loss in which devices meet by rows. */
+static mr_fn_t *gradient_of_rows(void) {
+  mr_fn_t *l = mr_fn_create(), *g = NULL;
+  mr_var_t *in = mr_fn_input(l, mr_aval_of(MR_F32, DEVICES, 3));
+  mr_var_t *own = mr_lax_convert(l, mr_lax_axis_index(l, "i"), MR_F32);
+  mr_var_t *y = mr_lax_psum_scatter(l, mr_lax_sin(l, in), "i");
+  mr_var_t *z = mr_lax_tanh(l, mr_lax_all_to_all(l, mr_lax_mul(l, in, in), "i"));
+  mr_var_t *place = mr_lax_iota(l, MR_F32, 2, (int64_t[]){DEVICES, 3}, 0);
+  y = mr_lax_mul(l, mr_lax_integer_pow(l, y, 2), own);
+  y = mr_lax_add(l, mr_lax_reduce_sum(l, y, 1, (int[]){0}),
+                 mr_lax_reduce_sum(l, mr_lax_mul(l, z, place), 2, (int[]){0, 1}));
+  y = mr_lax_mul(l, y, own);
+  if (mr_fn_return(l, 1, &y) < 0) fail_msg("%s", l->diag.text);
+  OK(mr_value_and_grad(l, 1, (int[]){0}, &g, &diag));
+  mr_fn_destroy(l);
+  return g;
+}
+
+static void rows_scattered_and_exchanged_have_the_derivatives_of_vmap(void **state) {
+  mr_fn_t *g = gradient_of_rows(), *m = NULL;
+  mr_pmapped_t *p = NULL;
+  mr_exec_t *e = NULL;
+  _Alignas(64) float given[DEVICES][DEVICES][3], got[DEVICES][DEVICES][3],
+      want[DEVICES][DEVICES][3];
+  _Alignas(64) float got_loss[DEVICES], want_loss[DEVICES];
+  for (int i = 0; i < DEVICES * DEVICES * 3; i++) (&given[0][0][0])[i] = (float)random_in(-1, 1);
+  OK(mr_vmap_axis(g, "i", DEVICES, NULL, NULL, &m, &diag));
+  OK(mr_compile(m, NULL, &e, &diag));
+  mr_exec_run(e, (const void *[]){given}, (void *[]){want_loss, want});
+  OK(mr_pmap(g, "i", DEVICES, NULL, &p, &diag));
+  mr_pmap_run(p, (const void *[]){given}, (void *[]){got_loss, got});
+  for (int d = 0; d < DEVICES; d++) {
+    assert_true(fabsf(got_loss[d] - want_loss[d]) < 1e-5f);
+    for (int i = 0; i < DEVICES * 3; i++)
+      assert_true(fabsf((&got[d][0][0])[i] - (&want[d][0][0])[i]) < 1e-5f);
+  }
+  mr_pmap_destroy(p);
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_pmap(g, "i", 3, NULL, &p, &diag), MR_ERR_SHAPE);
+  assert_non_null(strstr(diag.text, "axis \"i\" has 3 devices, not 4"));
+  mr_exec_destroy(e);
+  mr_fn_destroy(m), mr_fn_destroy(g);
+}
+
 static void a_device_that_does_not_come_to_a_collective_is_named_after_the_limit(void **state) {
   mr_fn_t *sums = mr_fn_create(), *same = mr_fn_create(), *f = mr_fn_create();
   mr_pmapped_t *p = NULL;
@@ -208,6 +252,7 @@ int main(void) {
       cmocka_unit_test(shares_of_the_processors_give_the_bits_of_threads),
       cmocka_unit_test(a_hundred_runs_give_the_same_bits),
       cmocka_unit_test(collectives_work_inside_a_scan_and_in_every_dtype),
+      cmocka_unit_test(rows_scattered_and_exchanged_have_the_derivatives_of_vmap),
       cmocka_unit_test(a_device_that_does_not_come_to_a_collective_is_named_after_the_limit),
       cmocka_unit_test(operands_that_do_not_fit_the_devices_are_refused_before_a_run),
   };

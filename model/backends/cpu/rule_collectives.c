@@ -53,11 +53,37 @@ static void gather_run(const mr_call_t *c) {
     *s->gather_failed = memcmp((const char *)c->out[0] + (size_t)s->rank * n, c->in[0], n) != 0;
 }
 
+/* MR_ERR_SHAPE if a dimension that is the axis's has another size. */
+static mr_err_t check_axis_size(const mr_call_t *c, int64_t size, mr_diag_t *diag) {
+  const mr_comm_rank_t *s = c->state;
+  if (size == s->size) return MR_OK;
+  return mr_fail(diag, MR_ERR_SHAPE, "%s: axis \"%s\" has %d devices, not %lld", c->eqn->op->name,
+                 mr_attr_get(c->eqn, "axis_name")->text, s->size, (long long)size);
+}
+
 mr_err_t mr__cpu_all_gather(mr_call_t *c, mr_diag_t *diag) {
   MR_TRY(axis_lower(c, gather_run, diag));
+  return check_axis_size(c, mr_attr_get(c->eqn, "axis_size")->i[0], diag);
+}
+
+static void scatter_run(const mr_call_t *c) {
   const mr_comm_rank_t *s = c->state;
-  int64_t size = mr_attr_get(c->eqn, "axis_size")->i[0];
-  if (size == s->size) return MR_OK;
-  return mr_fail(diag, MR_ERR_SHAPE, "all_gather: axis \"%s\" has %d devices, not %lld",
-                 mr_attr_get(c->eqn, "axis_name")->text, s->size, (long long)size);
+  const mr_aval_t *a = &c->eqn->out[0]->aval;
+  s->ops->reduce_scatter(s->collect, a->dtype, mr_aval_elems(a), c->in[0], c->out[0]);
+}
+
+mr_err_t mr__cpu_reduce_scatter(mr_call_t *c, mr_diag_t *diag) {
+  MR_TRY(axis_lower(c, scatter_run, diag));
+  return check_axis_size(c, c->eqn->in[0]->aval.dim[0], diag);
+}
+
+static void exchange_run(const mr_call_t *c) {
+  const mr_comm_rank_t *s = c->state;
+  size_t bytes = mr_aval_bytes(&c->eqn->in[0]->aval) / (size_t)s->size;
+  s->ops->all_to_all(s->collect, bytes, c->in[0], c->out[0]);
+}
+
+mr_err_t mr__cpu_all_to_all(mr_call_t *c, mr_diag_t *diag) {
+  MR_TRY(axis_lower(c, exchange_run, diag));
+  return check_axis_size(c, c->eqn->in[0]->aval.dim[0], diag);
 }
