@@ -276,10 +276,14 @@ void mr__link_hear(mr_link_t *l, mr__message_t *m) {
     mr__link_in_hears(l, &head, first + sizeof head, m);
 }
 
+/* A receiver that has the whole stream says nothing until its program has done with the last
+   buffer, however long that takes, and then acknowledges it in this session.  A sender that waits
+   for that keeps to it: one that has taken the receiver's place answers its beats with a RESET. */
 static void send_beat(mr_link_t *l) {
   int64_t now = mr__link_now_ms();
   if (l->state != MR__LINK_MET) return;
-  if (now - l->heard_ms > MR__LINK_SILENT_MS) return mr__link_part(l);
+  bool may_be_silent = l->out && l->end_said;
+  if (!may_be_silent && now - l->heard_ms > MR__LINK_SILENT_MS) return mr__link_part(l);
   if (now - l->said_ms >= MR__LINK_BEAT_MS && !mr__link_say(l, MR__LINK_BEAT, 0, NULL, 0))
     l->said_ms = now; /* no peer to receive it; not retried at once */
 }
