@@ -66,7 +66,14 @@ static mr_err_t serve_build(const mr_args_t *a, int shard, int shards, const mr_
     MR_TRY(mr_graph_resume(*g, last, at, diag));
     MR_TRY(mr_graph_start_number(*g, MR_SERVE_LINK, at->number, diag));
   }
-  return mr_graph_settle(*g, diag);
+  MR_TRY(mr_graph_settle(*g, diag));
+  const char *size = mr_graph_setting(*g, shares ? shares : batch, "size");
+  long long records = size ? atoll(size) : 0;
+  if (records % shards == 0) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "serve: --shards %d: batches of %lld records have no slices of one shape for so "
+                 "many trainers; want a number that divides %lld",
+                 shards, records, records);
 }
 
 static void serve_greet(const mr_graph_t *g, int shard, int shards) {

@@ -195,8 +195,18 @@ static void an_impossible_address_is_refused_before_waiting_for_peers(void **sta
   free(p);
 }
 
+/* Each trainer would be promised a shape that only some of its batches have. */
+static void a_batch_that_does_not_divide_into_the_shards_is_refused(void **state) {
+  char said[4096];
+  FILE *out = tmpfile();
+  assert_int_not_equal(program_wait(serve("3", out)), 0);
+  program_read(out, said, sizeof said);
+  if (!strstr(said, "--shards 3: batches of 16 records")) fail_msg("%s", said);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_batch_that_does_not_divide_into_the_shards_is_refused),
       cmocka_unit_test(a_trainer_gets_the_stream_and_the_next_one_too),
       cmocka_unit_test(one_that_stops_resumes_from_its_state),
       cmocka_unit_test(each_shard_is_a_slice_of_every_batch),
