@@ -51,11 +51,14 @@ static bool trains_on(const mr_graph_t *g, const mr_stage_t *s) {
 /* Settings of how the same numbers are computed, and of how the same bytes are fetched; they are no
    part of a run's identity. */
 static const char *const unseen[] = {
-    "workers",     "threads",    "pin",    "memory", "read-ahead", "backend",     "host",
-    "us",          "asleep",     "window", "wait",   "link",       "key",         "peers",
-    "slots",       "remat",      "fit",    "resume", "path",       "leak-check",  "quarantine",
-    "peer",        "peer-token", "relist", "index",  "retries",    "backoff",     "timeout",
-    "connections", "hedge",      "ahead",  "cache",  "cache-size", "cache-block", NULL};
+    "workers",    "threads", "pin",        "memory",     "read-ahead",
+    "backend",    "host",    "us",         "asleep",     "window",
+    "wait",       "link",    "key",        "peers",      "slots",
+    "remat",      "fit",     "resume",     "path",       "leak-check",
+    "quarantine", "peer",    "peer-token", "relist",     "local-redirects",
+    "index",      "retries", "backoff",    "timeout",    "connections",
+    "hedge",      "ahead",   "cache",      "cache-size", "cache-block",
+    NULL};
 /* Settings that lengthen or shorten a stream, or exclude records and steps without shifting others;
    a resume may change them. */
 static const char *const length[] = {"epochs",     "steps",  "skip-records",

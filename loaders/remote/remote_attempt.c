@@ -123,7 +123,25 @@ mr_proof_about_t mr__attempt_about(const mr__request_t *q) {
                             q->size};
 }
 
-static void set_options(mr__attempt_t *a, double timeout_s) {
+bool mr__remote_is_near(const char *ip) {
+  if (!strncasecmp(ip, "::ffff:", 7)) ip += 7; /* an IPv4 address */
+  return !strncmp(ip, "127.", 4) || !strncmp(ip, "169.254.", 8) || !strncmp(ip, "0.", 2) ||
+         !strcmp(ip, "::1") || !strcmp(ip, "::") || !strncasecmp(ip, "fd00:ec2:", 9) ||
+         (!strncasecmp(ip, "fe", 2) && strchr("89abAB", ip[2]) && ip[2]);
+}
+
+/* Before each request of a transfer, with the address that it is connected to. */
+static int on_connected(void *arg, char *ip, char *local, int port, int local_port) {
+  mr__attempt_t *a = arg;
+  long redirects = 0;
+  bool near = mr__remote_is_near(ip);
+  curl_easy_getinfo(a->easy, CURLINFO_REDIRECT_COUNT, &redirects);
+  if (!redirects) a->began_near = near;
+  a->astray = redirects && near && !a->began_near && !a->may_come_near;
+  return a->astray ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+}
+
+static void set_options(mr__attempt_t *a, const mr_remote_conf_t *conf) {
   const mr__request_t *q = a->q;
   CURL *c = a->easy;
   char range[64];
@@ -135,7 +153,10 @@ static void set_options(mr__attempt_t *a, double timeout_s) {
   curl_easy_setopt(c, CURLOPT_MAXREDIRS, 5L);
   curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L); /* a resolver that does not answer is left behind */
-  curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(timeout_s * 1000));
+  curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(conf->timeout * 1000));
+  a->may_come_near = conf->local_redirects;
+  curl_easy_setopt(c, CURLOPT_PREREQFUNCTION, on_connected);
+  curl_easy_setopt(c, CURLOPT_PREREQDATA, a);
   curl_easy_setopt(c, CURLOPT_BUFFERSIZE, 256L * 1024);
   curl_easy_setopt(c, CURLOPT_USERAGENT, "millrace");
   curl_easy_setopt(c, CURLOPT_ERRORBUFFER, a->reason);
@@ -166,7 +187,7 @@ void mr__attempt_free(mr__attempt_t *a) {
   free(a->own), free(a);
 }
 
-mr__attempt_t *mr__attempt_new(mr__request_t *q, bool own, double timeout_s) {
+mr__attempt_t *mr__attempt_new(mr__request_t *q, bool own, const mr_remote_conf_t *conf) {
   mr__attempt_t *a = calloc(1, sizeof *a);
   own = own && q->to;
   if (a) a->easy = curl_easy_init();
@@ -177,6 +198,6 @@ mr__attempt_t *mr__attempt_new(mr__request_t *q, bool own, double timeout_s) {
   }
   a->q = q, a->to = own ? a->own : q->to;
   reset_answer(a);
-  set_options(a, timeout_s);
+  set_options(a, conf);
   return a;
 }

@@ -30,6 +30,8 @@ typedef struct mr__attempt {
   mr_remote_sum_t sum;
   bool has_span, encoded, too_long, refused; /* refused: the body is not wanted */
   bool wrong_etag;
+  bool began_near, may_come_near,
+      astray; /* its first host, and its redirects, are of this machine */
   char asked[MR_PROOF_TEXT], proof[MR_PROOF_TEXT]; /* of an exchange with a peer */
   char etag[256], region[64], reason[CURL_ERROR_SIZE];
   int64_t mtime_ns;         /* 0: not said */
@@ -37,9 +39,10 @@ typedef struct mr__attempt {
 } mr__attempt_t;
 
 /* Prepares a transfer of q but for its headers; `own`: with room of its own, if the bytes matter,
-   since q's other transfer writes to q->to.  timeout_s is for the connection.  NULL without memory.
+   since q's other transfer writes to q->to.  Of conf, the time to connect and the redirects that
+   are followed.  NULL without memory.
  */
-mr__attempt_t *mr__attempt_new(mr__request_t *q, bool own, double timeout_s);
+mr__attempt_t *mr__attempt_new(mr__request_t *q, bool own, const mr_remote_conf_t *conf);
 void mr__attempt_free(mr__attempt_t *a); /* it must be in no multi handle */
 
 /* What a request to a peer is about, for its proofs. */
@@ -51,6 +54,9 @@ void mr__remote_certificates(CURL *c);
 /* Allows http and https, and no redirect from https to http: what was asked for by an https:// name
    must not come in clear.  url: the first one. */
 void mr__remote_schemes(CURL *c, const char *url);
+/* Whether an address, as libcurl writes it, is of this machine or of its link alone: loopback,
+   link-local, or unspecified, which is loopback too. */
+bool mr__remote_is_near(const char *ip);
 /* Returns why a transfer has failed, for people: `reason` is what libcurl wrote, or "".  It lives
    as long as reason. */
 const char *mr__remote_reason(CURLcode code, const char *reason);

@@ -14,6 +14,7 @@ typedef struct mr_remote_conf {
   bool anonymous;                /* s3: requests are not signed */
   int64_t connections, retries;
   double backoff, timeout;               /* s */
+  bool local_redirects;                  /* a server elsewhere may lead to this machine */
   double hedge;                          /* times the usual time of a request; 0: never */
   int64_t ahead;                         /* bytes in memory that are fetched before they are due */
   const char *cache, *cache_size;        /* folder, NULL: none; its limit */
@@ -49,6 +50,9 @@ typedef struct mr_remote_counts {
    .unit = "s", .def = "30", .lo = 0.05, .hi = 3600,                                              \
    .help = "URLs: time without a byte, or with less than 64 bytes a second, after which a request "       \
            "has failed."},                        \
+  {.name = "local-redirects", .type = MR_OPT_BOOL, .offset = offsetof(state, member.local_redirects), \
+   .def = "false", .help = "URLs: a server elsewhere may redirect to an address of this machine or "\
+           "of its link (127.0.0.1, 169.254.169.254), where it could read what is not its own."}, \
   {.name = "hedge", .type = MR_OPT_F64, .offset = offsetof(state, member.hedge),                  \
    .unit = "times", .def = "4", .lo = 0, .hi = 1000,                                              \
    .help = "URLs: a request that takes this many times as long as usual is sent a second time; "  \

@@ -75,7 +75,7 @@ static mr_err_t engine_sign(mr__engine_t *e, mr__attempt_t *a, mr_diag_t *diag) 
 /* Starts attempt i of q.  A hedge has its own room, since both write at once. */
 static mr_err_t start_attempt(mr__engine_t *e, mr__request_t *q, int i) {
   char text[300];
-  mr__attempt_t *a = mr__attempt_new(q, i > 0, e->conf.timeout);
+  mr__attempt_t *a = mr__attempt_new(q, i > 0, &e->conf);
   if (!a) return mr_no_memory(&q->diag, "a request");
   if (*q->object->etag && strncmp(q->object->etag, "W/", 2)) {
     snprintf(text, sizeof text, "If-Match: %s", q->object->etag);

@@ -250,8 +250,9 @@ static void end_changed(void) {
 
 static void how_bytes_are_fetched_may_change_on_a_resume(void **state) {
   static const char *const word[] = {
-      "connections=3", "retries=50", "backoff=0.002",  "timeout=5",        "hedge=0",
-      "ahead=2000000", "index=auto", "cache-size=1MB", "cache-block=8192", "peer-token=0123456789"};
+      "connections=3",  "retries=50",       "backoff=0.002",        "timeout=5",
+      "hedge=0",        "ahead=2000000",    "local-redirects=true", "index=auto",
+      "cache-size=1MB", "cache-block=8192", "peer-token=0123456789"};
   char text[200];
   origin.trouble = 0;
   for (size_t i = 0; i <= sizeof word / sizeof *word; i++) {

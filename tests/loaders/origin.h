@@ -48,6 +48,7 @@ typedef struct origin {
   const char *token, *peer; /* what it proves in its answers as this peer of a job; NULL: nothing */
   const char *secret;       /* NULL, or a text that no request may hold */
   atomic_bool leaked;       /* one did */
+  const char *lead;         /* where it redirects every request; NULL: nowhere */
   const char *json; /* what it answers for index.json; NULL: the same bytes as for all paths */
   bool (*_Atomic holds)(void); /* NULL, or asked before each answer: true holds it back for ever */
   atomic_int trouble;          /* percent of requests that meet a trouble */
@@ -120,6 +121,10 @@ static inline bool origin_answer(origin_t *o, int fd, const char *text) {
   if (way == ORIGIN_DROP) return false;
   bool (*holds)(void) = o->holds;
   if (holds && holds()) return recv(fd, digest, 1, 0), false; /* until the client gives up */
+  if (o->lead) {
+    snprintf(more, sizeof more, "Location: %s\r\nContent-Length: 0\r\n", o->lead);
+    return origin_head(fd, 302, more);
+  }
   if (o->secret && strstr(text, o->secret)) o->leaked = true;
   static const char code[] = "<Error><Code>InvalidObjectState</Code></Error>",
                     go[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -212,8 +217,10 @@ static inline void *origin_listen(void *arg) {
 }
 
 /* Serves data[0,n), which must stay, under any path. */
-static inline void origin_open(origin_t *o, const void *data, size_t n, uint64_t seed) {
-  struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+/* At an address of this machine. */
+static inline void origin_open_at(origin_t *o, const char *ip, const void *data, size_t n,
+                                  uint64_t seed) {
+  struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(ip)};
   socklen_t len = sizeof a;
   *o = (origin_t){.data = data, .n = n, .random = {.x = seed}, .way = ORIGIN_WELL};
   pthread_mutex_init(&o->lock, NULL), pthread_cond_init(&o->left, NULL);
@@ -222,6 +229,10 @@ static inline void origin_open(origin_t *o, const void *data, size_t n, uint64_t
   getsockname(o->fd, (struct sockaddr *)&a, &len);
   o->port = ntohs(a.sin_port);
   if (pthread_create(&o->thread, NULL, origin_listen, o) != 0) abort();
+}
+
+static inline void origin_open(origin_t *o, const void *data, size_t n, uint64_t seed) {
+  origin_open_at(o, "127.0.0.1", data, n, seed);
 }
 
 /* Afterwards nothing reads the data. */

@@ -1,6 +1,9 @@
 /* Remote objects from a server that misbehaves: the bytes are right, or there is one clear error;
    names of objects; what servers say. */
+#include <ifaddrs.h>
+
 #include "loaders/remote/remote_answer.h"
+#include "loaders/remote/remote_attempt.h"
 #include "loaders/remote/remote_private.h"
 #include "loaders/remote/remote_sign.h"
 #include "loaders/remote/remote_url.h"
@@ -129,6 +132,58 @@ static void a_server_that_never_ends_is_left_after_the_timeout(void **state) {
     mr_remote_close(remote);
   }
   behave(0, ORIGIN_WELL);
+}
+
+static void addresses_of_this_machine_are_known(void **state) {
+  static const char *const near[] = {
+      "127.0.0.1",        "127.9.9.9",          "169.254.169.254", "0.0.0.0", "::1",          "::",
+      "::ffff:127.0.0.1", "::ffff:169.254.1.1", "fe80::1",         "FEBF::1", "fd00:ec2::254"};
+  static const char *const far[] = {"128.0.0.1",       "10.0.0.1", "169.255.0.1", "192.168.0.1",
+                                    "100.0.0.1",       "fec0::1",  "fe",          "2001:db8::1",
+                                    "::ffff:10.0.0.1", ""};
+  for (size_t i = 0; i < sizeof near / sizeof *near; i++)
+    if (!mr__remote_is_near(near[i])) fail_msg("%s", near[i]);
+  for (size_t i = 0; i < sizeof far / sizeof *far; i++)
+    if (mr__remote_is_near(far[i])) fail_msg("%s", far[i]);
+}
+
+/* The address of an interface of this machine that is not near, for "elsewhere"; false without. */
+static bool outer_address(char out[INET_ADDRSTRLEN]) {
+  struct ifaddrs *all = NULL;
+  bool found = false;
+  if (getifaddrs(&all) < 0) return false;
+  for (struct ifaddrs *i = all; i && !found; i = i->ifa_next) {
+    if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET) continue;
+    inet_ntop(AF_INET, &((struct sockaddr_in *)i->ifa_addr)->sin_addr, out, INET_ADDRSTRLEN);
+    found = !mr__remote_is_near(out);
+  }
+  freeifaddrs(all);
+  return found;
+}
+
+static void a_server_elsewhere_leads_to_no_address_of_this_machine(void **state) {
+  char at[INET_ADDRSTRLEN], url[64], lead[64];
+  origin_t elsewhere;
+  if (!outer_address(at)) skip();
+  origin_open_at(&elsewhere, at, content, BYTES, 78);
+  snprintf(lead, sizeof lead, "http://127.0.0.1:%d/x", origin.port);
+  snprintf(url, sizeof url, "http://%s:%d/x", at, elsewhere.port);
+  elsewhere.lead = lead;
+  behave(0, ORIGIN_WELL);
+  for (int allowed = 0; allowed < 2; allowed++) {
+    mr_remote_conf_t conf = usual;
+    conf.local_redirects = allowed;
+    mr_remote_t *remote = open_remote(&conf);
+    const mr_object_t *o;
+    mr_diag_t diag = {0};
+    int before = origin.requests;
+    mr_err_t e = mr_remote_object(remote, url, &o, &diag);
+    if (e != (allowed ? MR_OK : MR_ERR_IO)) fail_msg("%d: %s", allowed, diag.text);
+    if (!allowed) assert_non_null(strstr(diag.text, "local-redirects"));
+    assert_int_equal(origin.requests - before, allowed);
+    mr_remote_close(remote);
+  }
+  origin_close(&elsewhere);
 }
 
 /* It would end the line of a request, and the next one would be the server's. */
@@ -393,6 +448,8 @@ int main(void) {
       cmocka_unit_test(troubles_that_pass_change_no_byte),
       cmocka_unit_test(a_server_that_lies_is_one_clear_error),
       cmocka_unit_test(a_server_that_never_ends_is_left_after_the_timeout),
+      cmocka_unit_test(addresses_of_this_machine_are_known),
+      cmocka_unit_test(a_server_elsewhere_leads_to_no_address_of_this_machine),
       cmocka_unit_test(an_etag_with_a_line_in_it_is_not_asked_for),
       cmocka_unit_test(a_changed_object_is_refused),
       cmocka_unit_test(requests_end_after_the_configured_retries),
