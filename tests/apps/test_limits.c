@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include <sys/stat.h>
+
 #include "base/xio.h"
 #include "tests/apps/program.h"
 
@@ -20,12 +22,15 @@ static int setup(void **state) {
 
 static int teardown(void **state) { return program_forget(dir); }
 
+/* Without the library's calls, which wait for the disk. */
 static void make_run(const char *path) {
-  static const char line[] = "{\"kind\":\"step\",\"step\":1,\"loss\":0.75}\n";
   char file[160];
   snprintf(file, sizeof file, "%s/metrics.jsonl", path);
-  assert_int_equal(mr_make_folder(path, NULL), MR_OK);
-  assert_int_equal(mr_write_file(file, line, sizeof line - 1, NULL), MR_OK);
+  mkdir(path, 0777); /* there already: fine */
+  FILE *f = fopen(file, "w");
+  assert_non_null(f);
+  fputs("{\"kind\":\"step\",\"step\":1,\"loss\":0.75}\n", f);
+  assert_int_equal(fclose(f), 0);
 }
 
 /* ---- the table of docs/limits.md ---- */
@@ -214,6 +219,7 @@ static void all_runs_of_a_folder_are_listed(void **state) {
   enum { RUNS = 5000 };
   char folder[96], run[128];
   snprintf(folder, sizeof folder, "%s/many", dir);
+  assert_int_equal(mkdir(folder, 0777), 0);
   for (int i = 0; i < RUNS; i++) {
     snprintf(run, sizeof run, "%s/%d", folder, i);
     make_run(run);
