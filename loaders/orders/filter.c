@@ -8,11 +8,11 @@
 #include "base/philox.h"
 #include "pipeline/stage_filter.h"
 
-enum { VALUES_MAX = 64 };
+enum { VALUES_MAX = 8192 };
 
 typedef struct filter {
   const char *text, *field_name;
-  int64_t value[VALUES_MAX];
+  int64_t value[VALUES_MAX]; /* [n_values] in ascending order */
   int n_values, field;
   mr_dtype_t dtype; /* of field */
   double key[2], remainder[2], p;
@@ -42,6 +42,11 @@ static bool filter_is_number(const mr_field_t *f) {
   bool whole = f->dtype == MR_BOOL || f->dtype == MR_U8 || f->dtype == MR_I32 ||
                f->dtype == MR_U32 || f->dtype == MR_I64 || f->dtype == MR_U64;
   return whole && !f->ndim && !f->ragged;
+}
+
+static int filter_by_value(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
 }
 
 /* The numbers of a dtype that a setting can name, both ends included. */
@@ -91,6 +96,7 @@ static mr_err_t filter_plan(mr_stage_t *s) {
   t->field = f, t->dtype = s->in_spec[0].field[f].dtype;
   s->reads = (uint16_t)(1u << f);
   for (int i = 0; i < t->n_values; i++) MR_TRY(check_value(s, t->value[i]));
+  qsort(t->value, (size_t)t->n_values, sizeof *t->value, filter_by_value);
   return MR_OK;
 }
 
@@ -109,9 +115,12 @@ static bool has_value(const filter_t *t, const mr_rec_t *rec) {
   int64_t v;
   if (!t->n_values) return true;
   if (!number_at(rec->field[t->field].data, t->dtype, &v)) return false;
-  for (int i = 0; i < t->n_values; i++)
-    if (t->value[i] == v) return true;
-  return false;
+  int lo = 0, hi = t->n_values; /* v is in [lo,hi) if it is there */
+  while (hi - lo > 1) {
+    int middle = lo + (hi - lo) / 2;
+    *(t->value[middle] <= v ? &lo : &hi) = middle;
+  }
+  return t->value[lo] == v;
 }
 
 /* A function of the record alone, so that each epoch keeps the same records. */

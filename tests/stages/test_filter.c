@@ -87,6 +87,31 @@ static void a_field_of_any_whole_type_decides(void **state) {
   }
 }
 
+/* Lists of every length, in no order and with values twice, against a search through the list. */
+static void a_record_stays_if_its_value_is_anywhere_in_the_list(void **state) {
+  static const int step = 37; /* prime to N: each number once, in no order */
+  for (int n = 1; n <= N; n++) {
+    char text[1024] = "kinds ! filter ";
+    static int64_t value[STREAM_MAX];
+    bool stays[N] = {false};
+    for (int i = 0; i < n; i++) {
+      int id = i % 7 == 6 ? 0 : i * step % N;
+      stays[id] = true;
+      snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d", i ? "," : "", id);
+    }
+    strcat(text, " field=id ! select id ! batch 7");
+    stream_t t = stream_run(text);
+    int got = values_of(&t, 0, value), at = 0;
+    for (int id = 0; id < N; id++) {
+      if (!stays[id]) continue;
+      if (at >= got || value[at] != id) fail_msg("%s: record %d is not %d", text, at, id);
+      at++;
+    }
+    assert_int_equal(got, at);
+    stream_free(&t);
+  }
+}
+
 static void fields_that_cannot_decide_are_refused(void **state) {
   static const char *const row[][2] = {
       {"kinds ! filter 1 field=nix", "setting field = nix: the records have id, b, u8"},
@@ -100,8 +125,8 @@ static void fields_that_cannot_decide_are_refused(void **state) {
       {"kinds ! filter 256 field=u8", "no record has the value 256, since field u8 is u8"},
       {"kinds ! filter -1 field=u64", "no record has the value -1, since field u64 is u64"},
       {"kinds ! filter 2 field=b", "no record has the value 2, since field b is bool"},
-      {"kinds ! filter 9223372036854775808 field=u64", "want up to 64 whole numbers"},
-      {"kinds ! filter 1,x field=b", "want up to 64 whole numbers"}};
+      {"kinds ! filter 9223372036854775808 field=u64", "want up to 8192 whole numbers"},
+      {"kinds ! filter 1,x field=b", "want up to 8192 whole numbers"}};
   for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
     char text[256];
     mr_diag_t d = {0};
@@ -169,9 +194,11 @@ static void far_batches_hold_what_they_do_in_turn(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_field_of_any_whole_type_decides),
-                                     cmocka_unit_test(fields_that_cannot_decide_are_refused),
-                                     cmocka_unit_test(far_batches_hold_what_they_do_in_turn)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_field_of_any_whole_type_decides),
+      cmocka_unit_test(a_record_stays_if_its_value_is_anywhere_in_the_list),
+      cmocka_unit_test(fields_that_cannot_decide_are_refused),
+      cmocka_unit_test(far_batches_hold_what_they_do_in_turn)};
   stream_stages = own;
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
