@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "model/backends/cuda/blas.h"
@@ -585,6 +586,27 @@ static void write_text(const char *path, const char *text) {
   assert_int_equal(fclose(f), 0);
 }
 
+static void a_tuning_file_that_others_may_write_is_left_aside(void **state) {
+  char folder[] = "/tmp/tuning-XXXXXX", path[100], link[100];
+  assert_non_null(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/products.txt", folder);
+  snprintf(link, sizeof link, "%s/link.txt", folder);
+  mode_t before = umask(002); /* what a run writes itself, it believes */
+  assert_says(tuned(path, true), "algorithm 73 (measured)");
+  umask(before);
+  assert_says(tuned(path, false), "algorithm 73 (measured)");
+  assert_int_equal(chmod(path, 0666), 0);
+  const char *text = tuned(path, false);
+  assert_says(text, "it is left as it is");
+  assert_says(text, "algorithm 71 (heuristic)");
+  assert_int_equal(chmod(path, 0600), 0);
+  assert_says(tuned(path, false), "algorithm 73 (measured)");
+  assert_int_equal(symlink(path, link), 0);
+  assert_says(tuned(link, false), "algorithm 71 (heuristic)");
+  snprintf(path, sizeof path, "rm -r %s", folder);
+  assert_int_equal(system(path), 0);
+}
+
 static void a_damaged_tuning_file_is_left_aside_and_said_once(void **state) {
   char path[] = "/tmp/tuning-XXXXXX", kept[100] = "";
   int fd = mkstemp(path);
@@ -903,6 +925,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(copies_come_before_the_workspace),
       cmocka_unit_test(products_without_an_algorithm_are_left_to_a_kernel),
       cmocka_unit_test(algorithms_are_measured_once_and_kept),
+      cmocka_unit_test(a_tuning_file_that_others_may_write_is_left_aside),
       cmocka_unit_test(a_damaged_tuning_file_is_left_aside_and_said_once),
       cmocka_unit_test(an_algorithm_that_the_library_refuses_is_not_used),
       cmocka_unit_test(a_shipped_file_has_what_the_users_own_lacks),

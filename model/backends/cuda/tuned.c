@@ -38,11 +38,15 @@ static bool tuned_path(char path[MR_PATH_MAX]) {
   return !tuned_is_off() && n < MR_PATH_MAX;
 }
 
-/* Reads the rows of a file into the zeroed *rows, which stays empty on failure. */
-static mr_err_t tuned_parse(const char *path, mr_cuda_tunings_t *rows, mr_diag_t *diag) {
+/* Reads the rows of a file into the zeroed *rows, which stays empty on failure.  own: it was made
+   by an earlier run, and another user must not choose this one's algorithms. */
+static mr_err_t tuned_parse(const char *path, bool own, mr_cuda_tunings_t *rows, mr_diag_t *diag) {
   void *text;
   size_t n;
-  MR_TRY(mr_read_file(path, MR_CUDA_TUNINGS_BYTES, &text, &n, diag));
+  if (own)
+    MR_TRY(mr_read_trusted(path, MR_CUDA_TUNINGS_BYTES, NULL, &text, &n, diag));
+  else
+    MR_TRY(mr_read_file(path, MR_CUDA_TUNINGS_BYTES, &text, &n, diag));
   mr_err_t e = mr__cuda_tunings_parse(text, n, rows, diag);
   free(text);
   if (e < 0) mr__cuda_tunings_fini(rows);
@@ -56,7 +60,7 @@ static void tuned_read_own(void) {
   if (!tuned_path(tuned.path)) return;
   tuned.writes = true;
   if (access(tuned.path, F_OK) != 0 && errno == ENOENT) return;
-  if (tuned_parse(tuned.path, &tuned.rows, &diag) == MR_OK) return;
+  if (tuned_parse(tuned.path, true, &tuned.rows, &diag) == MR_OK) return;
   tuned.writes = false;
   mr_notice(
       "device cuda: tuning file %s: %s; it is left as it is, and products take shipped "
@@ -87,7 +91,7 @@ static const mr_cuda_tunings_t *tuned_read_shipped(const char *device, uint64_t 
   tuned.oldest = !tuned.oldest;
   mr__cuda_tunings_fini(rows);
   if (tuned_is_off() || !mr_share_find(name, path, sizeof path)) return rows;
-  mr_err_t e = tuned_parse(path, rows, &diag);
+  mr_err_t e = tuned_parse(path, false, rows, &diag);
   if (e == MR_OK) e = tuned_is_of(rows, device, version, &diag);
   if (e == MR_OK) return rows;
   mr__cuda_tunings_fini(rows);
@@ -129,9 +133,16 @@ static mr_err_t tuned_write(mr_diag_t *diag) {
   char *end = strrchr(folder, '/');
   if (end && end != folder) {
     *end = 0;
-    MR_TRY(mr_make_folder(folder, diag));
+    MR_TRY(mr_make_own_folder(folder, diag));
   }
-  return mr_write_printed(tuned.path, mr__cuda_tunings_print, &tuned.rows, diag);
+  char *text = NULL;
+  size_t n = 0;
+  FILE *to = open_memstream(&text, &n);
+  if (to) mr__cuda_tunings_print(&tuned.rows, to);
+  mr_err_t e = to && fclose(to) == 0 ? mr_write_own(tuned.path, text, n, diag)
+                                     : mr_no_memory(diag, "measured algorithms");
+  free(text);
+  return e;
 }
 
 void mr__cuda_tuned_put(const mr_cuda_tuning_t *row) {
