@@ -12,12 +12,14 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <zmq.h>
 
 #include "links/curve_key.h"
 #include "model/control/control.h"
 #include "model/exec/comm.h"
 #include "model/exec/exec.h"
 #include "model/ops/lax.h"
+#include "ranks/wire.h"
 #include "tests/ranks/processes.h"
 #include "tests/ranks/sequence.h"
 
@@ -146,6 +148,38 @@ static void a_compiled_graph_exchanges_values_between_processes(void **state) {
     said_t said = end_rank(&t, r);
     if (said.code < 0) fail_msg("rank %d: code %d: %s", r, said.code, said.text);
   }
+}
+
+/* Sends to rank 0's address, until it is killed, what no rank sends: heads cut short and drawn at
+   random, each with one field out of its range. */
+static void flood(int port) {
+  char address[40];
+  round_t random = {.x = 28};
+  void *context = zmq_ctx_new(), *out = zmq_socket(context, ZMQ_PUSH);
+  snprintf(address, sizeof address, "tcp://127.0.0.1:%d", port);
+  if (zmq_connect(out, address)) _exit(1);
+  for (;;) {
+    mr__head_t h = {.magic = MR__PARCEL_MAGIC, .kind = 1 + (uint32_t)draw(&random, 8)};
+    h.a = draw(&random, 4) - 1, h.b = draw(&random, 2000) - 3;
+    strcpy(h.id, "sequence");
+    int wrong = draw(&random, 6);
+    if (wrong == 0) h.magic++;
+    if (wrong == 1) h.from = 2 + (uint32_t)draw(&random, 1 << 30);
+    if (wrong == 2) h.kind = 100 + (uint32_t)draw(&random, 1 << 30);
+    if (wrong == 3) h.bytes = 1 + (uint64_t)draw(&random, 1 << 30);
+    if (wrong == 4) memset(h.id, 'x', sizeof h.id);
+    size_t n = wrong == 5 ? (size_t)draw(&random, sizeof h) : sizeof h;
+    if (zmq_send(out, &h, n, 0) < 0) _exit(1);
+  }
+}
+
+static void what_is_no_parcel_does_not_disturb_a_job(void **state) {
+  ranks_t t = ranks_of(2, 600);
+  pid_t stranger = fork();
+  if (!stranger) flood(t.launch.port);
+  same_as_threads(&t);
+  kill(stranger, SIGKILL);
+  waitpid(stranger, NULL, 0);
 }
 
 /* ---- who has not come ---- */
@@ -316,6 +350,7 @@ int main(void) {
       cmocka_unit_test(processes_give_the_bits_of_threads),
       cmocka_unit_test(a_secret_of_the_environment_seals_what_ranks_send),
       cmocka_unit_test(a_file_of_keys_is_the_key_of_all_ranks),
+      cmocka_unit_test(what_is_no_parcel_does_not_disturb_a_job),
       cmocka_unit_test(a_compiled_graph_exchanges_values_between_processes),
       cmocka_unit_test(a_rank_that_is_never_started_is_named_by_all),
       cmocka_unit_test(a_rank_with_another_secret_is_not_let_in),
