@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/loopback.h"
 #include "base/suggest.h"
 #include "ranks/mpi.h"
 #include "ranks/processes.h"
@@ -31,7 +32,7 @@ static mr_err_t refuse_communicator(const char *name, mr_diag_t *diag) {
                  mr_suggest_text(&s, hint, sizeof hint));
 }
 
-static const char *best_communicator(const mr_launch_t *l) {
+const char *mr_job_communicator(const mr_launch_t *l) {
   char path[512];
   void *lib;
   if (l->size == 1) return "threads";
@@ -39,11 +40,15 @@ static const char *best_communicator(const mr_launch_t *l) {
   return "zmq";
 }
 
+bool mr_job_needs_key(const mr_launch_t *l) {
+  return l->n_nodes != 1 && !mr_host_is_loopback(l->host);
+}
+
 /* *row NULL: threads. */
 static mr_err_t choose_row(const mr_launch_t *l, const char *name, const struct job_row **row,
                            mr_diag_t *diag) {
   *row = NULL;
-  if (!name || !strcmp(name, "auto")) name = best_communicator(l);
+  if (!name || !strcmp(name, "auto")) name = mr_job_communicator(l);
   for (int i = 0; i < N_ROWS; i++)
     if (!strcmp(name, job_rows[i].wire->name)) *row = &job_rows[i];
   if (*row) return MR_OK;

@@ -21,6 +21,10 @@ typedef struct mr_job_cfg {
   double limit_s; /* how long a rank may take to come when the job is opened and closed; > 0 */
 } mr_job_cfg_t;
 
+/* Returns what "auto" is for l: "threads", "mpi" or "zmq".  Looks for a library of MPI.  Static. */
+const char *mr_job_communicator(const mr_launch_t *l);
+/* Returns whether zmq's ranks of l need a key: they are not on this host alone.  Pure. */
+bool mr_job_needs_key(const mr_launch_t *l);
 /* Opens the job that l describes; all its ranks call it.  It blocks until all have come, but never
    with threads.  The caller closes *out.  A process has at most one job that is open.  MR_OK;
    MR_ERR_CONFIG for a setting, a key or an address that does not fit; MR_ERR_IO if the address of

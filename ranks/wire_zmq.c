@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "links/curve_key.h"
 #include "links/zap.h"
+#include "ranks/job.h"
 #include "ranks/wire.h"
 
 enum {
@@ -412,7 +413,7 @@ static mr_err_t zmq_wire_open(const mr__wire_cfg_t *cfg, mr__wire_t **out, int *
   mr__wire_t *w = calloc(1, sizeof *w);
   if (!w) return mr_no_memory(diag, "a job of %d ranks", l->size);
   w->l = l, w->rank = l->rank, w->size = l->size, w->limit_ns = (int64_t)(s * 1e9), w->wake = -1;
-  w->here = l->n_nodes == 1 || mr_host_is_loopback(l->host);
+  w->here = !mr_job_needs_key(l);
   w->early_last = &w->early;
   mr_err_t e = wire_open_with(w, cfg, missing, diag);
   w->l = NULL; /* the caller's */

@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -11,6 +12,7 @@
 #include "apps/run/machine_report.h"
 #include "base/launcher.h"
 #include "base/library.h"
+#include "ranks/job.h"
 #include "ranks/mpi.h"
 
 /* What the job lacks: sentences, one after the other. */
@@ -103,6 +105,16 @@ static void add_gpus(cJSON *s, const cJSON *report, const mr_launch_t *l, lacks_
               l->local_size, gpus, gpus == 1 ? "GPU" : "GPUs");
 }
 
+/* Adds by what the ranks would exchange values. */
+static void add_communicator(cJSON *s, const mr_launch_t *l, lacks_t *lacks) {
+  const char *by = mr_job_communicator(l), *secret = getenv("MILLRACE_SECRET");
+  mr_report_say(s, "communicator", "%s", by);
+  if (!strcmp(by, "zmq") && mr_job_needs_key(l) && (!secret || !*secret))
+    lacks_say(lacks,
+              "ranks on several hosts, and no secret of theirs: set MILLRACE_SECRET to the same 64 "
+              "hexadecimal digits for all, or give all of them one file of `millrace keys`");
+}
+
 static void add_number_known(cJSON *s, const char *name, int number) {
   if (number >= 0) cJSON_AddNumberToObject(s, name, number);
 }
@@ -126,6 +138,7 @@ void mr_doctor_ranks(cJSON *report) {
   add_number_known(s, "hosts", l.n_nodes);
   add_rank0(s, &l, &lacks);
   add_mpi(s, &l, &lacks);
+  add_communicator(s, &l, &lacks);
   add_gpus(s, report, &l, &lacks);
   if (l.in_allocation)
     lacks_say(&lacks, "this is a job of Slurm, but srun has not started this process: it is alone");

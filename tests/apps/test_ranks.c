@@ -95,11 +95,19 @@ static const char *row_of_ranks(const char *name) {
 
 static void doctor_reports_the_launcher_or_why_it_is_unknown(void **state) {
   assert_string_equal(row_of_ranks("launcher"), "none");
+  assert_string_equal(row_of_ranks("communicator"), "threads");
   setenv("RANK", "1", 1), setenv("WORLD_SIZE", "2", 1), setenv("MASTER_ADDR", "127.0.0.1", 1);
   setenv("MASTER_PORT", "7000", 1);
   assert_string_equal(row_of_ranks("launcher"), "torchrun");
   assert_string_equal(row_of_ranks("rank0"), "127.0.0.1:7000");
   assert_string_equal(row_of_ranks("rank0_address"), "127.0.0.1");
+  assert_string_equal(row_of_ranks("communicator"), "zmq");
+  assert_null(strstr(row_of_ranks("missing"), "MILLRACE_SECRET"));
+  setenv("MASTER_ADDR", "192.0.2.1", 1); /* of another host */
+  assert_non_null(strstr(row_of_ranks("missing"), "set MILLRACE_SECRET to the same 64"));
+  setenv("MILLRACE_SECRET", "00", 1);
+  assert_null(strstr(row_of_ranks("missing"), "MILLRACE_SECRET"));
+  unsetenv("MILLRACE_SECRET");
   setenv("RANK", "2", 1);
   assert_string_equal(row_of_ranks("launcher"), "unknown");
   assert_non_null(strstr(row_of_ranks("missing"), "RANK=2: expected a rank below WORLD_SIZE=2"));

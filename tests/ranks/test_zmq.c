@@ -173,7 +173,7 @@ static void flood(int port) {
   }
 }
 
-static void what_is_no_parcel_does_not_disturb_a_job(void **state) {
+static void messages_that_no_rank_sends_do_not_disturb_a_job(void **state) {
   ranks_t t = ranks_of(2, 600);
   pid_t stranger = fork();
   if (!stranger) flood(t.launch.port);
@@ -350,7 +350,7 @@ int main(void) {
       cmocka_unit_test(processes_give_the_bits_of_threads),
       cmocka_unit_test(a_secret_of_the_environment_seals_what_ranks_send),
       cmocka_unit_test(a_file_of_keys_is_the_key_of_all_ranks),
-      cmocka_unit_test(what_is_no_parcel_does_not_disturb_a_job),
+      cmocka_unit_test(messages_that_no_rank_sends_do_not_disturb_a_job),
       cmocka_unit_test(a_compiled_graph_exchanges_values_between_processes),
       cmocka_unit_test(a_rank_that_is_never_started_is_named_by_all),
       cmocka_unit_test(a_rank_with_another_secret_is_not_let_in),
