@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/clock.h"
 #include "base/feature.h"
@@ -84,14 +85,27 @@ int mr__graph_find(const mr_graph_t *g, const char *name) {
   return -1;
 }
 
+/* Pages of their own: most stages use the first worker alone, and a heap that takes back such
+   blocks would clear them whole for the next stage. */
+static mr_stage_t *make_workers(void) {
+  void *at = mmap(NULL, MR_MAX_WORKERS * sizeof(mr_stage_t), PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return at == MAP_FAILED ? NULL : at;
+}
+
+void mr__workers_free(mr_stage_t *worker) {
+  if (worker) munmap(worker, MR_MAX_WORKERS * sizeof *worker);
+}
+
 int mr__graph_new_node(mr_graph_t *g, const mr_stage_def_t *def, mr__pos_t pos) {
   mr__node_t *node = calloc(1, sizeof *node);
   if (!node || !graph_grow(&g->node, g->n_nodes, sizeof *g->node)) return free(node), -1;
   def = mr_stage_def_usual(def);
   *node = (mr__node_t){.def = def, .name = "", .pos = pos};
-  node->worker = calloc(MR_MAX_WORKERS, sizeof *node->worker);
+  node->worker = make_workers();
   node->state = aligned_alloc(64, (def->state_sz + 64) / 64 * 64);
-  if (!node->worker || !node->state) return free(node->worker), free(node->state), free(node), -1;
+  if (!node->worker || !node->state)
+    return mr__workers_free(node->worker), free(node->state), free(node), -1;
   node->worker->def = def;
   node->worker->name = node->name;
   g->node[g->n_nodes] = node;

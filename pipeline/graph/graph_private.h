@@ -161,6 +161,8 @@ int mr__graph_find(const mr_graph_t *g, const char *name); /* node index, or -1 
    nameless until mr__graph_rename or mr__graph_name_all. */
 int mr__graph_new_node(mr_graph_t *g, const mr_stage_def_t *def, mr__pos_t pos); /* -1: no memory */
 
+void mr__workers_free(mr_stage_t *worker); /* a node's; NULL is fine */
+
 /* Runs forget of a stage whose plan has run, once; before its state is zeroed or freed. */
 void mr__node_forget(mr__node_t *node);
 mr_err_t mr__graph_new_edge(mr_graph_t *g, mr__edge_t e, mr_diag_t *diag);

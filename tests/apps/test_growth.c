@@ -11,6 +11,7 @@
 
 #include "base/xio.h"
 #include "tests/apps/program.h"
+#include "tests/needs.h"
 
 static program_t p;
 static char dir[] = "/tmp/mr-growth-XXXXXX";
@@ -132,6 +133,28 @@ static void a_stage_with_a_thread_takes_as_much_memory_in_a_long_chain(void **st
   if (many - few > 200 * STAGE_KB) fail_msg("%ld kB for 50 stages, %ld kB for 250", few, many);
 }
 
+/* The most that one of its processes takes, each of which settles the whole graph. */
+static long memory_of_processes(int n) {
+  char path[64];
+  snprintf(path, sizeof path, "%s/processes.mr", dir);
+  FILE *f = fopen(path, "w");
+  assert_non_null(f);
+  fputs("process src { count n=1 bytes=4096 name=i0 }\n", f);
+  for (int i = 1; i <= n; i++) fprintf(f, "process p%d { identity name=i%d }\n", i, i);
+  fputs("process end { null name=z }\n", f);
+  for (int i = 1; i <= n; i++) fprintf(f, "i%d. ! i%d.\n", i - 1, i);
+  fprintf(f, "i%d. ! z.\n", n);
+  assert_int_equal(fclose(f), 0);
+  return memory_of(path);
+}
+
+static void a_process_takes_little_memory_for_each_of_the_others(void **state) {
+  enum { PROCESS_KB = 300 };
+  NEEDS("ZMQ");
+  long few = memory_of_processes(4), many = memory_of_processes(32);
+  if (many - few > 28 * PROCESS_KB) fail_msg("%ld kB of 4 processes, %ld kB of 32", few, many);
+}
+
 /* Bytes that this process and the children it has waited for have read; -1 where the system does
    not count them. */
 static long long bytes_read(void) {
@@ -186,6 +209,7 @@ int main(void) {
       cmocka_unit_test(a_thousand_record_stages_run_within_a_mebibyte_of_stack),
       cmocka_unit_test(more_record_stages_than_there_may_be_are_refused),
       cmocka_unit_test(nested_functions_need_little_stack),
+      cmocka_unit_test(a_process_takes_little_memory_for_each_of_the_others),
       cmocka_unit_test(runs_are_shown_by_their_newest_lines),
       cmocka_unit_test(a_stage_with_a_thread_takes_as_much_memory_in_a_long_chain),
   };
