@@ -45,10 +45,12 @@ typedef struct origin {
   const uint8_t *data;
   size_t n;
   pthread_t thread;
-  const char *token, *peer; /* what it proves in its answers as this peer of a job; NULL: nothing */
-  const char *secret;       /* NULL, or a text that no request may hold */
-  atomic_bool leaked;       /* one did */
-  const char *lead;         /* where it redirects every request; NULL: nowhere */
+  const char *_Atomic token,
+      *_Atomic peer; /* what it proves in its answers as this peer of a job; NULL: nothing */
+  const char *_Atomic expired; /* a request with it is answered as S3 does to an old token */
+  const char *_Atomic secret;  /* NULL, or a text that no request may hold */
+  atomic_bool leaked;          /* one did */
+  const char *_Atomic lead;    /* where it redirects every request; NULL: nowhere */
   const char *json; /* what it answers for index.json; NULL: the same bytes as for all paths */
   bool (*_Atomic holds)(void); /* NULL, or asked before each answer: true holds it back for ever */
   atomic_int trouble;          /* percent of requests that meet a trouble */
@@ -121,6 +123,11 @@ static inline bool origin_answer(origin_t *o, int fd, const char *text) {
   if (way == ORIGIN_DROP) return false;
   bool (*holds)(void) = o->holds;
   if (holds && holds()) return recv(fd, digest, 1, 0), false; /* until the client gives up */
+  if (o->expired && strstr(text, o->expired)) {
+    static const char why[] = "<Error><Code>ExpiredToken</Code></Error>";
+    snprintf(more, sizeof more, "Content-Length: %zu\r\n", sizeof why - 1);
+    return origin_head(fd, 400, more) && origin_send(fd, why, sizeof why - 1);
+  }
   if (o->lead) {
     snprintf(more, sizeof more, "Location: %s\r\nContent-Length: 0\r\n", o->lead);
     return origin_head(fd, 302, more);

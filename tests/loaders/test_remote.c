@@ -134,6 +134,46 @@ static void a_server_that_never_ends_is_left_after_the_timeout(void **state) {
   behave(0, ORIGIN_WELL);
 }
 
+static void write_credentials(const char *path, const char *token) {
+  FILE *f = fopen(path, "w");
+  assert_non_null(f);
+  fprintf(f,
+          "[default]\naws_access_key_id = k\naws_secret_access_key = s\naws_session_token = %s\n",
+          token);
+  assert_int_equal(fclose(f), 0);
+}
+
+static void a_token_that_has_expired_is_read_again(void **state) {
+  char path[] = "/tmp/mr-token-XXXXXX", endpoint[64];
+  uint8_t to[1000];
+  int fd = mkstemp(path);
+  assert_true(fd >= 0);
+  close(fd);
+  unsetenv("AWS_ACCESS_KEY_ID"), unsetenv("AWS_PROFILE");
+  setenv("AWS_SHARED_CREDENTIALS_FILE", path, 1);
+  snprintf(endpoint, sizeof endpoint, "http://127.0.0.1:%d", origin.port);
+  behave(0, ORIGIN_WELL);
+  mr_remote_conf_t conf = usual;
+  conf.endpoint = endpoint, conf.retries = 3;
+  mr_remote_t *remote = open_remote(&conf);
+  const mr_object_t *o;
+  mr_diag_t diag = {0};
+  write_credentials(path, "the-first-token");
+  if (mr_remote_object(remote, "s3://bucket/key", &o, &diag) < 0) fail_msg("%s", diag.text);
+  mr_remote_want_t want = {o, 0, sizeof to, to};
+  origin.expired = "the-first-token";
+  if (mr_remote_read(remote, &want, 1, &diag) != MR_ERR_IO || !strstr(diag.text, "ExpiredToken"))
+    fail_msg("%s", diag.text); /* the file has no newer one */
+  write_credentials(path, "the-second-token");
+  diag = (mr_diag_t){0};
+  if (mr_remote_read(remote, &want, 1, &diag) < 0) fail_msg("%s", diag.text);
+  assert_memory_equal(to, content, sizeof to);
+  mr_remote_close(remote);
+  origin.expired = NULL;
+  unsetenv("AWS_SHARED_CREDENTIALS_FILE");
+  unlink(path);
+}
+
 static void addresses_of_this_machine_are_known(void **state) {
   static const char *const near[] = {
       "127.0.0.1",        "127.9.9.9",          "169.254.169.254", "0.0.0.0", "::1",          "::",
@@ -448,6 +488,7 @@ int main(void) {
       cmocka_unit_test(troubles_that_pass_change_no_byte),
       cmocka_unit_test(a_server_that_lies_is_one_clear_error),
       cmocka_unit_test(a_server_that_never_ends_is_left_after_the_timeout),
+      cmocka_unit_test(a_token_that_has_expired_is_read_again),
       cmocka_unit_test(addresses_of_this_machine_are_known),
       cmocka_unit_test(a_server_elsewhere_leads_to_no_address_of_this_machine),
       cmocka_unit_test(an_etag_with_a_line_in_it_is_not_asked_for),
