@@ -264,7 +264,8 @@ static void a_peer_that_lies_costs_no_byte(void **state) {
   draw_names();
   origin_open(&liar, content, BYTES, 79);
   snprintf(peers, sizeof peers, "%s,127.0.0.1:%d", names[0], liar.port);
-  liar.token = TOKEN, liar.peer = strchr(peers, ',') + 1;
+  liar.token = TOKEN;
+  liar.peer = strchr(peers, ',') + 1;
   for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
     const mr_object_t *o;
     mr_remote_counts_t counts;

@@ -57,7 +57,8 @@ static void a_containers_host_gives_credentials(void **state) {
   snprintf(url, sizeof url, "http://127.0.0.1:%d/index.json", host.port);
   setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url, 1);
   setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "of-the-container", 1);
-  host.secret = "\r\nAuthorization: of-the-container\r\n", host.leaked = false;
+  host.secret = "\r\nAuthorization: of-the-container\r\n";
+  host.leaked = false;
   if (mr__remote_credentials(&c, mr__engine_plain, &diag) < 0) fail_msg("%s", diag.text);
   assert_string_equal(c.key, "narrow");
   assert_string_equal(c.token, "t");
