@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# usage: bench/growth.py [--work] [--times] [PROGRAM]
+# Measures what ten times as much costs: each axis at four sizes, the exponent of a power of the size fitted to what each
+# size takes more than the smallest, compared with what is allowed.  Peak memory and bytes read by default, as .ci/run does;
+# --work: also the instructions, counted by valgrind, where it is installed; --times: also seconds, which decide nothing.
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+WORDS = [w for w in sys.argv[1:] if not w.startswith('-')]
+PROGRAM = os.path.abspath(WORDS[0] if WORDS else os.path.join(ROOT, 'build/release/millrace'))
+
+
+def write(name, text):
+    with open(name, 'w') as f:
+        f.write(text)
+    return name
+
+
+def records(n):
+    return 'run', write('g.mr', 'range 2000 ! shuffle seed=1' + ' ! repeat 1' * n + ' ! batch 256 ! null\n')
+
+
+def steps(n):
+    return 'run', write('g.mr', 'count n=1000 bytes=64' + ' ! identity' * n + ' ! null\n')
+
+
+def unnamed(n):
+    return 'graph', write('g.mr', 'count n=1 bytes=64' + ' ! identity' * n + ' ! null\n')
+
+
+def processes(n):
+    lines = ['process src { count n=1 bytes=4096 name=i0 }', 'process end { null name=z }']
+    lines += [f'process p{i} {{ identity name=i{i} }}' for i in range(1, n + 1)]
+    lines += [f'i{i - 1}. ! i{i}.' for i in range(1, n + 1)] + [f'i{n}. ! z.']
+    return 'run', write('g.mr', '\n'.join(lines) + '\n')
+
+
+def npy(name, dtype, shape, data):
+    head = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
+    head += ' ' * (-(len(head) + 11) % 64) + '\n'
+    with open(name, 'wb') as f:
+        f.write(b'\x93NUMPY\x01\x00' + len(head).to_bytes(2, 'little') + head.encode() + data)
+
+
+def bad_records(n):
+    npy('x.npy', '|u1', f'({2 * n}, 2, 2, 3)', bytes(24 * n))
+    npy('y.npy', '<i4', f'({2 * n},)', b'\x4d\0\0\0\0\0\0\0' * n)
+    return 'run', (f'npy images=x.npy labels=y.npy classes=10 on-bad=quarantine:{n} quarantine={n}.jsonl'
+                   f' ! shuffle seed=1 ! batch 64 ! null')
+
+
+def metrics(n):
+    os.makedirs('r', exist_ok=True)
+    with open('r/metrics.jsonl', 'w') as f:
+        for i in range(1, n + 1):
+            record = {'kind': 'step', 'step': i, 'total_steps': n + 1, 'epoch': 1, 'loss': 1.5, 'filled': 'x' * 100}
+            f.write(json.dumps(record, separators=(',', ':')) + '\n')
+
+
+def runs(n):
+    metrics(n)
+    return 'runs', 'r', 'r'
+
+
+def top(n):
+    metrics(n)
+    return 'top', 'r', '--once'
+
+
+# axis, sizes, exponents allowed of memory, bytes read and instructions, and the most kB that one more may take
+AXES = [
+    ('stages of records', records, (100, 200, 400, 800), 1.2, 1.2, 1.6, 400),
+    ('stages with threads', steps, (50, 100, 200, 400), 1.2, 1.2, 1.6, 400),
+    ('stages without names', unnamed, (250, 500, 1000, 2000), 1.2, 1.2, 1.6, 100),
+    ('processes', processes, (4, 8, 16, 32), 1.4, 2.2, None, 300),
+    ('bad records', bad_records, (5000, 10000, 20000, 40000), 1.2, 1.2, 1.2, 1),
+    ('lines of metrics, runs', runs, (100000, 200000, 400000, 800000), 0.2, 0.2, None, 0.05),
+    ('lines of metrics, top --once', top, (100000, 200000, 400000, 800000), 0.2, 0.2, None, 0.05),
+]
+
+
+def bytes_read():
+    with open('/proc/self/io') as f:  # with those of the children that have been waited for
+        return int(f.readline().split()[1])
+
+
+def measure(words):
+    """Peak kB of the program or a process of its own, bytes read, seconds."""
+    began, before = time.monotonic(), bytes_read()
+    child = os.posix_spawn(PROGRAM, [PROGRAM, *words], os.environ, file_actions=[
+        (os.POSIX_SPAWN_OPEN, 1, '/dev/null', os.O_WRONLY, 0), (os.POSIX_SPAWN_OPEN, 2, 'said', os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)])
+    status, use = os.wait4(child, 0)[1:]
+    if status:
+        sys.exit(f'growth: {" ".join(words)[:80]}: status {status}: {open("said").read()[:300]}')
+    return use.ru_maxrss, bytes_read() - before, time.monotonic() - began
+
+
+def instructions(words):
+    out = subprocess.run(['valgrind', '--tool=callgrind', '--callgrind-out-file=/dev/null', PROGRAM, *words],
+                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True).stderr
+    found = [line.split(':')[1] for line in out.splitlines() if 'Collected' in line]
+    return int(found[0]) if found else None
+
+
+def exponent(sizes, took, least):
+    """The slope of log(took - what the smallest takes) over log(size); 0 where that never exceeds `least`."""
+    more = [(math.log(n - sizes[0]), math.log(t - took[0])) for n, t in zip(sizes[1:], took[1:]) if t - took[0] > least]
+    if len(more) < 2:
+        return 0.0
+    x, y = (sum(p[k] for p in more) / len(more) for k in (0, 1))
+    return sum((a - x) * (b - y) for a, b in more) / sum((a - x) ** 2 for a, b in more)
+
+
+def main():
+    bad = 0
+    work, times = '--work' in sys.argv, '--times' in sys.argv
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    print(f'{"axis":30} {"sizes":>20} {"memory":>7} {"of one, kB":>10} {"read":>6}' + ' instructions' * work)
+    for name, words, sizes, memory, read, most_work, most_kb in AXES:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            took = [measure(words(n)) for n in sizes]
+            counts = [instructions(words(n)) for n in sizes] if work and most_work else None
+            os.chdir('/')
+        kb, io = ([t[k] for t in took] for k in (0, 1))
+        one = (kb[-1] - kb[0]) / (sizes[-1] - sizes[0])
+        found = [(exponent(sizes, kb, 4096), memory), (exponent(sizes, io, 1 << 22), read), (one, most_kb)]
+        line = f'{name:30} {sizes[0]:>9} to {sizes[-1]:>7} {found[0][0]:7.2f} {one:10.3g} {found[1][0]:6.2f}'
+        if counts and None not in counts:
+            found.append((exponent(sizes, counts, 0), most_work))
+            line += f' {found[-1][0]:12.2f}'
+        if times:
+            line += '  ' + ', '.join(f'{t[2]:.2f} s' for t in took)
+        wrong = any(is_now > most for is_now, most in found)
+        bad += wrong
+        print(line + ('  MORE THAN ALLOWED: ' + ', '.join(f'{m:g}' for _, m in found)) * wrong, flush=True)
+    print(f'growth: {len(AXES)} axes, {bad} more than allowed')
+    return 1 if bad else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
