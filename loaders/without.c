@@ -36,6 +36,7 @@ mr_err_t mr__engine_open(mr__engine_t **out, const mr_remote_conf_t *conf, const
 
 void mr__engine_close(mr__engine_t *e) { assert(!e); }
 void mr__engine_submit(mr__engine_t *e, mr__request_t *q) { assert(!"no engine is open"); }
+void mr__engine_drop(mr__engine_t *e, mr__request_t *q, int n) { assert(!"no engine is open"); }
 void mr__engine_count(mr__engine_t *e, mr_remote_counts_t *out) { *out = (mr_remote_counts_t){0}; }
 
 mr_err_t mr__engine_plain(const char *method, const char *url, const char *headers, char *text,
