@@ -245,6 +245,10 @@ static mr_err_t plan_there(mr_stage_t *s) {
                        v->device, there);
 }
 
+/* Epochs of a known length without an end; where stages such as filter and limit decide how many
+   batches there are, nothing is known of the end either. */
+static bool plan_is_endless(const mr_spec_t *in) { return in->n_batches && !in->n_epochs; }
+
 mr_err_t mr__train_stage_plan(mr_stage_t *s) {
   train_t *v = s->state;
   mr_diag_t why = {0};
@@ -272,8 +276,10 @@ mr_err_t mr__train_stage_plan(mr_stage_t *s) {
                                     : v->schedule == LINEAR ? MR_SCHEDULE_LINEAR
                                                             : MR_SCHEDULE_COSINE};
   if (!v->total && ends)
-    return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting schedule = %s: the stream is endless, want steps= beside it",
-                         v->schedule == LINEAR ? "linear" : "cosine");
+    return mr_stage_fail(s, MR_ERR_CONFIG, "setting schedule = %s: %s, want steps= beside it",
+                         v->schedule == LINEAR ? "linear" : "cosine",
+                         plan_is_endless(&s->in_spec[IN_TRAIN])
+                             ? "the stream is endless"
+                             : "the number of batches is not known before they are made");
   return plan_outputs(s);
 }

@@ -67,6 +67,31 @@ static void with(const char *name_value) {
   RUN(&p, "train", "--graph", synthetic_mr, "--run-dir", run, "--steps", "2", name_value);
 }
 
+/* A filter or a limit decides how long a stream is: such a stream is not called endless. */
+static void a_schedule_asks_for_steps_and_says_what_is_known_of_the_stream(void **state) {
+  static const char unknown[] =
+      "the number of batches is not known before they are made, want "
+      "steps= beside it",
+                    endless[] = "the stream is endless, want steps= beside it";
+  static const struct {
+    const char *stream, *schedule, *says;
+  } t[] = {{"filter 0,1 ! shuffle seed=1 epochs=2", "cosine", unknown},
+           {"shuffle seed=1 epochs=2 ! limit 1000", "linear", unknown},
+           {"sequential epochs=1 ! filter 0", "linear", unknown},
+           {"shuffle seed=1 epochs=0", "cosine", endless},
+           {"sequential epochs=0", "linear", endless}};
+  for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+    char text[300];
+    snprintf(text, sizeof text,
+             "synthetic ! %s ! normalize ! batch 50 drop-remainder ! train-step model=mlp hidden=8 "
+             "schedule=%s",
+             t[i].stream, t[i].schedule);
+    RUN(&p, "run", text);
+    if (p.status != 2 || !strstr(p.err, t[i].says))
+      fail_msg("%s: status %d: %s", text, p.status, p.err);
+  }
+}
+
 static void wrong_settings_are_usage_errors(void **state) {
   static const struct {
     const char *given, *what, *expected;
@@ -315,6 +340,7 @@ int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
       CASE(wrong_settings_are_usage_errors),
+      CASE(a_schedule_asks_for_steps_and_says_what_is_known_of_the_stream),
       CASE(bad_graphs_are_reported_with_line_and_column),
       CASE(wrong_flags_are_usage_errors),
       CASE(data_that_is_not_cifar10_is_refused),
