@@ -63,14 +63,15 @@ static int graph_run(const mr_args_t *a, mr_diag_t *diag) {
   const char *svg = mr_args_text(a, "--svg");
   MR_TRY(mr_graph_from_args(a, 0, &g, diag));
   int e = mr_graph_settle(g, diag);
-  if (e >= 0 && !svg) mr_graph_dot(g, stdout);
+  if (e >= 0 && !svg && mr_graph_dot(g, stdout) < 0) e = mr_no_memory(diag, "the text of a graph");
   if (e >= 0 && svg) {
     mr_text_out_t out;
     size_t n;
     FILE *f = mr_text_out_open(&out);
-    if (f) mr_graph_dot(g, f);
+    bool whole = f && mr_graph_dot(g, f) >= 0;
     char *text = mr_text_out_close(&out, f, &n);
-    e = text ? write_svg(text, n, svg, diag) : mr_no_memory(diag, "the drawing of a graph");
+    e = text && whole ? write_svg(text, n, svg, diag)
+                      : mr_no_memory(diag, "the drawing of a graph");
     free(text);
   }
   mr_graph_destroy(g);

@@ -92,7 +92,9 @@ static int list_runs(const char *folder, mr_diag_t *diag) {
     mr_run_info_t r;
     mr_diag_t unsaid = {0};
     snprintf(path, sizeof path, "%s/%s", folder, name[i]);
-    if (mr_run_info_read(path, &r, &unsaid) >= 0) print_run(&r, false);
+    mr_err_t read = mr_run_info_read(path, &r, &unsaid);
+    if (read >= 0) print_run(&r, false);
+    if (read == MR_ERR_NOMEM) e = mr_diag_relay(diag, read, &unsaid);
   }
   for (size_t i = 0; i < n; i++) free(name[i]);
   free(name);
@@ -187,30 +189,34 @@ static bool variable_hides(const compared_t *c, const char *name) {
 }
 
 /* Writes a run's value of a setting, given or default, as it may be shown into out; "-" if it has
-   no such setting. */
-static void runs_value_of(const compared_t *c, const char *name, char *out, size_t n) {
+   no such setting.  MR_ERR_NOMEM without a sentence. */
+static mr_err_t runs_value_of(const compared_t *c, const char *name, char *out, size_t n) {
   const char *setting, *given = mr_run_dir_get(&c->dir, name);
   char variable[1024];
   const mr_stage_t *s = c->g ? stage_of(c->g, name, &setting) : NULL;
   if (!given && c->dir.graph && variable_of(c->dir.graph, name, variable, sizeof variable))
     given = variable;
   if (!given && s) given = mr_graph_setting(c->g, s->name, setting);
-  char *shown = given && !variable_hides(c, name) ? mr_shown(secret_of(c->g, name), given) : NULL;
+  bool hides = given && variable_hides(c, name);
+  char *shown = given && !hides ? mr_shown(secret_of(c->g, name), given) : NULL;
+  if (given && !hides && !shown) return MR_ERR_NOMEM;
   mr_printable(shown ? shown : given ? "(hidden)" : "-", out, n);
   free(shown);
+  return MR_OK;
 }
 
-static void runs_print_row(compared_t *c, int n, const char *name) {
+static mr_err_t runs_print_row(compared_t *c, int n, const char *name) {
   bool differ = false;
   for (int i = 0; i < n; i++) {
-    runs_value_of(&c[i], name, c[i].value, VALUE);
+    MR_TRY(runs_value_of(&c[i], name, c[i].value, VALUE));
     differ |= strcmp(c[i].value, c[0].value) != 0;
   }
-  if (!differ) return;
+  if (!differ) return MR_OK;
   char label[128];
   printf("%-28s", mr_printable(name, label, sizeof label));
   for (int i = 0; i < n; i++) printf(" %16.16s", c[i].value);
   putchar('\n');
+  return MR_OK;
 }
 
 /* Copies the name of setting k of run i; false if an earlier setting has it too. */
@@ -224,15 +230,16 @@ static bool first_of_name(const compared_t *c, int i, int k, char *name, size_t 
   return true;
 }
 
-static void print_settings(compared_t *c, int n) {
+static mr_err_t print_settings(compared_t *c, int n) {
   char name[128];
   for (int i = 0; i < n; i++)
     for (int k = 0; k < c[i].dir.n_settings; k++)
-      if (first_of_name(c, i, k, name, sizeof name)) runs_print_row(c, n, name);
+      if (first_of_name(c, i, k, name, sizeof name)) MR_TRY(runs_print_row(c, n, name));
+  return MR_OK;
 }
 
 /* Prints the losses at some steps that all runs have reached. */
-static void print_losses(const compared_t *c, int n) {
+static mr_err_t print_losses(const compared_t *c, int n, mr_diag_t *diag) {
   int64_t common = c[0].info.step;
   for (int i = 1; i < n; i++) common = c[i].info.step < common ? c[i].info.step : common;
   for (int part = 1; part <= 5 && common; part++) {
@@ -241,10 +248,14 @@ static void print_losses(const compared_t *c, int n) {
     char label[48], text[32];
     snprintf(label, sizeof label, "loss at step %" PRId64, at);
     printf("%-28s", label);
-    for (int i = 0; i < n; i++)
-      printf(" %16s", runs_number(mr_run_info_loss(&c[i].info, at), "%.4f", text, sizeof text));
+    for (int i = 0; i < n; i++) {
+      double loss;
+      MR_TRY(mr_run_info_loss(&c[i].info, at, &loss, diag));
+      printf(" %16s", runs_number(loss, "%.4f", text, sizeof text));
+    }
     putchar('\n');
   }
+  return MR_OK;
 }
 
 static int compare_runs(const mr_args_t *a, mr_diag_t *diag) {
@@ -260,9 +271,10 @@ static int compare_runs(const mr_args_t *a, mr_diag_t *diag) {
       printf(" %16.16s", mr_printable(short_name(c[i].info.path), path, sizeof path));
     }
     putchar('\n');
-    print_settings(c, a->n_words);
-    print_losses(c, a->n_words);
+    e = print_settings(c, a->n_words);
+    if (e < 0) mr_no_memory(diag, "the settings of %d runs", a->n_words);
   }
+  if (e >= 0) e = print_losses(c, a->n_words, diag);
   for (int i = 0; c && i < a->n_words; i++) close_compared(&c[i]);
   free(c);
   return e;

@@ -148,8 +148,7 @@ mr_err_t mr_run_info_read(const char *path, mr_run_info_t *out, mr_diag_t *diag)
   if (snprintf(out->path, sizeof out->path, "%s", path) >= (int)sizeof out->path)
     return mr_fail(diag, MR_ERR_USAGE, "%.60s...: the name is too long", path);
   MR_TRY(read_metrics(out, diag));
-  out->loss = mr_run_info_loss(out, out->step);
-  return MR_OK;
+  return mr_run_info_loss(out, out->step, &out->loss, diag);
 }
 
 /* The step of a line of metrics, as metrics/json.c begins it or as JSON; below 0: none. */
@@ -174,22 +173,25 @@ static void note_loss(const char *line, size_t n, int64_t first, double loss[MEA
   cJSON_Delete(j);
 }
 
-double mr_run_info_loss(const mr_run_info_t *r, int64_t step) {
+mr_err_t mr_run_info_loss(const mr_run_info_t *r, int64_t step, double *out, mr_diag_t *diag) {
   char file[MR_RUN_PATH + 32], *line = NULL;
   size_t cap = 0;
   double loss[MEAN_OF], sum = 0;
   int64_t first = step - MEAN_OF + 1;
   int n = 0;
   for (int i = 0; i < MEAN_OF; i++) loss[i] = NAN;
+  errno = 0;
   FILE *f = open_metrics(r->path, file);
   int64_t at = f ? mr_lines_above(f, first - 1, step_of_metrics, NULL) : -1;
   int64_t end = f ? mr_lines_above(f, step, step_of_metrics, NULL) : -1;
   if (at >= 0 && end >= 0 && fseeko(f, (off_t)at, SEEK_SET) == 0)
     for (ssize_t k; ftello(f) < end && (k = mr_read_line(f, MR_LINE_MOST, &line, &cap)) >= 0;)
       if (k) note_loss(line, (size_t)k, first, loss);
+  bool complete = errno != ENOMEM;
   free(line);
   if (f) fclose(f);
   for (int i = 0; i < MEAN_OF; i++)
     if (!isnan(loss[i])) sum += loss[i], n++;
-  return n ? sum / n : NAN;
+  *out = n ? sum / n : NAN;
+  return complete ? MR_OK : mr_no_memory(diag, "the losses of %s", r->path);
 }

@@ -27,9 +27,9 @@ typedef struct mr_run_info {
    if the folder holds no run, MR_ERR_USAGE for a name that is too long, MR_ERR_NOMEM. */
 mr_err_t mr_run_info_read(const char *path, mr_run_info_t *out, mr_diag_t *diag);
 
-/* Returns the mean loss of the 20 steps up to step, which it looks for in the file; NAN if none is
-   known. */
-double mr_run_info_loss(const mr_run_info_t *r, int64_t step);
+/* Sets *loss to the mean loss of the 20 steps up to step, which it looks for in the file; NAN if
+   none is known.  MR_OK or MR_ERR_NOMEM. */
+mr_err_t mr_run_info_loss(const mr_run_info_t *r, int64_t step, double *loss, mr_diag_t *diag);
 
 /* Returns the first of these numbers in a record of metrics.jsonl behind the member `after`, or in
    all of it if that is NULL.  NULL without one.  A null is a NaN.  It belongs to the record

@@ -18,8 +18,10 @@ static void put_escaped(const char *s, FILE *out) {
   }
 }
 
-static void dot_put_node(const mr_graph_t *g, int i, FILE *out) {
+/* MR_ERR_NOMEM: a setting's text is missing in the line. */
+static mr_err_t dot_put_node(const mr_graph_t *g, int i, FILE *out) {
   const mr__node_t *node = g->node[i];
+  mr_err_t e = MR_OK;
   fprintf(out, "  n%d [label=\"", i);
   put_escaped(node->name, out);
   if (strcmp(node->name, node->def->name)) fprintf(out, " (%s)", node->def->name);
@@ -30,21 +32,24 @@ static void dot_put_node(const mr_graph_t *g, int i, FILE *out) {
     fputs("\\n", out);
     put_escaped(name, out);
     fputs(" = ", out);
-    put_escaped(text ? text : "(hidden)", out);
+    put_escaped(text ? text : "", out);
+    if (!text && mr__setting_text(&node->set[k])) e = MR_ERR_NOMEM;
     free(text);
   }
   fprintf(out, "\"%s];\n", node->n_workers ? "" : ", style=\"rounded,filled\", fillcolor=white");
+  return e;
 }
 
 /* Writes the record stages before a stage, each once. */
-static void put_chain(const mr_graph_t *g, int node, bool *done, FILE *out) {
+static mr_err_t put_chain(const mr_graph_t *g, int node, bool *done, FILE *out) {
   for (int p = 0; p < MR_MAX_PORTS; p++) {
     const mr__edge_t *e = mr__edge_into(g, node, p);
     if (!e || e->from >= NODES_MAX || g->node[e->from]->n_workers || done[e->from]) continue;
     done[e->from] = true;
-    dot_put_node(g, e->from, out);
-    put_chain(g, e->from, done, out);
+    MR_TRY(dot_put_node(g, e->from, out));
+    MR_TRY(put_chain(g, e->from, done, out));
   }
+  return MR_OK;
 }
 
 static void put_edge(const mr_graph_t *g, const mr__edge_t *e, FILE *out) {
@@ -68,27 +73,29 @@ static bool reads_records(const mr_graph_t *g, int node) {
 }
 
 /* Writes the stages of a block, those that run as one loop in clusters. */
-static void dot_put_stages(const mr_graph_t *g, int process, bool *done, FILE *out) {
+static mr_err_t dot_put_stages(const mr_graph_t *g, int process, bool *done, FILE *out) {
   for (int i = 0; i < g->n_nodes && i < NODES_MAX; i++) {
     if (!g->node[i]->n_workers || !reads_records(g, i) || g->node[i]->process != process) continue;
     fprintf(out, "  subgraph cluster_%d {\n  label=\"fused\"; style=filled; color=lightgrey;\n", i);
-    put_chain(g, i, done, out);
-    dot_put_node(g, i, out);
+    MR_TRY(put_chain(g, i, done, out));
+    MR_TRY(dot_put_node(g, i, out));
     done[i] = true;
     fputs("  }\n", out);
   }
   for (int i = 0; i < g->n_nodes; i++)
-    if (g->node[i]->process == process && (i >= NODES_MAX || !done[i])) dot_put_node(g, i, out);
+    if (g->node[i]->process == process && (i >= NODES_MAX || !done[i]))
+      MR_TRY(dot_put_node(g, i, out));
+  return MR_OK;
 }
 
-void mr_graph_dot(const mr_graph_t *g, FILE *out) {
+mr_err_t mr_graph_dot(const mr_graph_t *g, FILE *out) {
   bool done[NODES_MAX] = {false};
   fputs(
       "digraph millrace {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n"
       "  edge [fontname=\"sans-serif\", fontsize=10];\n",
       out);
   for (int i = 0; i < g->n_plugins; i++) fprintf(out, "  // plugin %s\n", g->plugin[i]);
-  dot_put_stages(g, 0, done, out);
+  MR_TRY(dot_put_stages(g, 0, done, out));
   for (int i = 0; i < g->n_processes; i++) {
     fprintf(out, "  subgraph cluster_process_%d {\n  fontname=\"sans-serif\"; style=rounded; ", i);
     mr_process_t p;
@@ -96,9 +103,10 @@ void mr_graph_dot(const mr_graph_t *g, FILE *out) {
     fprintf(out, "label=\"process %s", g->process[i]->name);
     if (several) fprintf(out, ", %d copies", (int)p.copies);
     fprintf(out, "\";\n");
-    dot_put_stages(g, i + 1, done, out);
+    MR_TRY(dot_put_stages(g, i + 1, done, out));
     fputs("  }\n", out);
   }
   for (int i = 0; i < g->n_edges; i++) put_edge(g, &g->edge[i], out);
   fputs("}\n", out);
+  return MR_OK;
 }

@@ -270,8 +270,10 @@ void mr_graph_stats(const mr_graph_t *g, int i, mr_stats_t *out);
 void mr_graph_report(const mr_graph_t *g, FILE *out);
 
 /* Writes the settled graph in Graphviz' DOT language: stages with their settings, edges with their
-   specs, fused chains as clusters. */
-void mr_graph_dot(const mr_graph_t *g, FILE *out);
+   specs, fused chains as clusters.  MR_ERR_NOMEM, without a sentence: what was written is not
+   whole.
+ */
+mr_err_t mr_graph_dot(const mr_graph_t *g, FILE *out);
 
 /* ---- a timeline: what each worker did with which buffer, when it waited (timeline.c) ---- */
 
