@@ -213,6 +213,26 @@ static void compare_stage(changes_t *c, const mr_stage_t *s, const char *facts) 
   resume_change_report(c, trains_on(c->now, s) ? DATA : FREE, name, was->def->name, s->def->name);
 }
 
+/* Whether ranks share the batches of the step, whose parts are then ordered without a setting. */
+static bool is_shared(const mr_graph_t *g) {
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    if (mr_stage_def_opt(s->def, "mesh") && trains_on(g, s)) return true;
+  }
+  return false;
+}
+
+/* A mesh that comes or goes is no change if ordered= is set: any number of ranks has the same bits.
+   Else it changes the order in which gradients are added. */
+static void compare_mesh(changes_t *c) {
+  const mr_stage_t *step = mr_train_stage(c->now);
+  const char *ordered = step ? mr_graph_setting(c->now, step->name, "ordered") : NULL;
+  bool was = is_shared(c->was), now = is_shared(c->now);
+  if (was == now || (ordered && strcmp(ordered, "0"))) return;
+  resume_change_report(c, BATCH, "mesh (sets ordered=8)", was ? "given" : "none",
+                       now ? "given" : "none");
+}
+
 /* ---- allowed changes ---- */
 
 static mr_err_t read_allowed(changes_t *c, const char *allow, mr_diag_t *diag) {
@@ -261,6 +281,7 @@ mr_err_t mr_resume_check_changes(const mr_run_dir_t *was, const mr_run_dir_t *r,
   if (e >= 0 && !(news->facts = mr_data_facts(c.now))) e = mr_no_memory(diag, "facts of the data");
   for (int i = 0; e >= 0 && i < mr_graph_n_stages(c.now); i++)
     compare_stage(&c, mr_graph_stage_at(c.now, i), news->facts);
+  if (e >= 0) compare_mesh(&c);
   if (e >= 0) e = judge_changes(&c, diag);
   mr_graph_destroy(c.was), mr_graph_destroy(c.now);
   if (e < 0) free(news->facts), news->facts = NULL;

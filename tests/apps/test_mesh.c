@@ -95,6 +95,20 @@ static void the_default_graph_gets_its_ranks_by_the_flag(void **state) {
   assert_string_equal(ledger[0], ledger[1]);
 }
 
+/* Without ordered=, ranks change the order of sums: the run would be another one. */
+static void a_run_without_a_mesh_is_not_resumed_on_one_unasked(void **state) {
+  char run[128];
+  snprintf(run, sizeof run, "%s/late", dir);
+  RUN(&p, "train", "--data", "synthetic", "--run-dir", run, "--steps", "1", "model=mlp");
+  assert_int_equal(p.status, 0);
+  RUN(&p, "train", "--run-dir", run, "--resume", "--steps", "2", "--mesh", "data=2");
+  assert_int_not_equal(p.status, 0);
+  assert_non_null(strstr(p.err, "mesh (sets ordered=8) none -> given"));
+  RUN(&p, "train", "--run-dir", run, "--resume", "--steps", "2", "--mesh", "data=2",
+      "--allow-change", "batch");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+}
+
 static void a_mesh_that_does_not_fit_is_refused(void **state) {
   static const struct {
     const char *mesh, *also, *said;
@@ -149,6 +163,7 @@ int main(void) {
       cmocka_unit_test(any_mesh_ends_with_the_checkpoint_and_ledger_of_one_rank),
       cmocka_unit_test(a_run_resumes_on_other_ranks_with_the_same_bits),
       cmocka_unit_test(the_default_graph_gets_its_ranks_by_the_flag),
+      cmocka_unit_test(a_run_without_a_mesh_is_not_resumed_on_one_unasked),
       cmocka_unit_test(a_mesh_that_does_not_fit_is_refused),
       cmocka_unit_test(batches_that_ranks_share_go_to_a_training_step_alone),
       cmocka_unit_test(a_mesh_of_one_process_is_refused_in_a_job_of_several),
