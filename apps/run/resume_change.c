@@ -214,7 +214,7 @@ static void compare_stage(changes_t *c, const mr_stage_t *s, const char *facts) 
 }
 
 /* Whether ranks share the batches of the step, whose parts are then ordered without a setting. */
-static bool is_shared(const mr_graph_t *g) {
+static bool has_ranks_of_step(const mr_graph_t *g) {
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
     if (mr_stage_def_opt(s->def, "mesh") && trains_on(g, s)) return true;
@@ -227,7 +227,7 @@ static bool is_shared(const mr_graph_t *g) {
 static void compare_mesh(changes_t *c) {
   const mr_stage_t *step = mr_train_stage(c->now);
   const char *ordered = step ? mr_graph_setting(c->now, step->name, "ordered") : NULL;
-  bool was = is_shared(c->was), now = is_shared(c->now);
+  bool was = has_ranks_of_step(c->was), now = has_ranks_of_step(c->now);
   if (was == now || (ordered && strcmp(ordered, "0"))) return;
   resume_change_report(c, BATCH, "mesh (sets ordered=8)", was ? "given" : "none",
                        now ? "given" : "none");
