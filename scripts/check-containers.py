@@ -31,11 +31,17 @@ def batches(graph):
 
 
 def records(graph):
-    """All records of one epoch, in shuffled order; a ragged field is the rows of its record."""
+    """All records of one epoch, in shuffled order; a ragged field is the rows of its record, and what NAME.classes calls a
+    number of NAME is NAME.class."""
     for batch in batches(graph):
         for i in range(BATCH):
-            yield {name: a[batch[f'{name}.offsets'][i]:batch[f'{name}.offsets'][i + 1]] if f'{name}.offsets' in batch else a[i]
-                   for name, a in batch.items() if not name.endswith('.offsets')}
+            record = {name: a[batch[f'{name}.offsets'][i]:batch[f'{name}.offsets'][i + 1]] if f'{name}.offsets' in batch else a[i]
+                      for name, a in batch.items() if not name.endswith(('.offsets', '.classes'))}
+            for name, a in batch.items():
+                if name.endswith('.classes'):
+                    field = name.removesuffix('.classes')
+                    record[f'{field}.class'] = a[record[field]]
+            yield record
 
 
 def compare(name, graph, expected, key):
@@ -285,7 +291,7 @@ def check_table(generator):
         for row in pandas.read_csv(path, keep_default_na=False, dtype={'text': str, 'ratio': str}).itertuples():
             expected[numpy.int64(row.id).tobytes()] = {
                 'id': numpy.int64(row.id), 'text': row.text.encode(), 'ratio': numpy.float64(row.ratio or 'nan'),
-                'label': numpy.int32(['ant', 'bee', 'c,at', 'd"g'].index(row.kind))}
+                'label': numpy.int32(['ant', 'bee', 'c,at', 'd"g'].index(row.kind)), 'label.class': numpy.str_(row.kind)}
     compare('table', f'table {folder}/t-{{0..2}}.csv fields=id,text,ratio:ratio:f64,kind:label:class', expected, 'id')
 
 
