@@ -29,6 +29,7 @@ static void begin_late(mr_top_feed_t *f, int64_t bytes) {
   f->newest = -1;
   if (fstat(fileno(f->file), &st) < 0 || st.st_size <= bytes) return;
   int64_t from = mr_lines_seek(f->file, st.st_size - bytes);
+  if (from >= st.st_size) from = -1; /* within a line longer than that: all records are before it */
   int64_t valid = from < 0 ? -1 : mr_lines_last(f->file, from, FURTHER, "{\"kind\":\"valid\"");
   if (valid >= 0) f->newest = from;
   fseeko(f->file, (off_t)(valid >= 0 ? valid : from < 0 ? 0 : from), SEEK_SET);

@@ -201,6 +201,22 @@ static void runs_are_shown_by_their_newest_lines(void **state) {
   }
 }
 
+static void records_before_a_line_of_megabytes_are_shown(void **state) {
+  char run[64], path[96];
+  snprintf(run, sizeof run, "%s/runs/long", dir);
+  snprintf(path, sizeof path, "%s/metrics.jsonl", run);
+  write_metrics(run, 30);
+  for (int end = 0; end < 2; end++) { /* without its newline, and with it */
+    FILE *f = fopen(path, "a");
+    assert_non_null(f);
+    for (int i = 0; i < 3 << 20 && !end; i++) putc('y', f);
+    if (end) putc('\n', f);
+    assert_int_equal(fclose(f), 0);
+    program_run(&p, (const char *const[]){"top", run, "--once", NULL});
+    if (p.status || !strstr(p.out, "step 30")) fail_msg("%s%s", p.err, p.out);
+  }
+}
+
 static int setup(void **state) { return mkdtemp(dir) ? 0 : -1; }
 static int teardown(void **state) { return program_forget(dir); }
 
@@ -211,6 +227,7 @@ int main(void) {
       cmocka_unit_test(nested_functions_need_little_stack),
       cmocka_unit_test(a_process_takes_little_memory_for_each_of_the_others),
       cmocka_unit_test(runs_are_shown_by_their_newest_lines),
+      cmocka_unit_test(records_before_a_line_of_megabytes_are_shown),
       cmocka_unit_test(a_stage_with_a_thread_takes_as_much_memory_in_a_long_chain),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
