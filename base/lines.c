@@ -42,7 +42,7 @@ int64_t mr_lines_above(FILE *f, int64_t last, mr_lines_number_fn *number, const 
   size_t room = 0;
   int64_t size = lines_size(f), lo = 0, hi = size, after = 0, k = 0;
   bool below = false; /* lo is known */
-  for (int64_t back = NEAR; lo < hi && k >= 0; back *= 2) {
+  for (int64_t back = NEAR; lo < hi && k >= 0; back = back < size / 2 ? 2 * back : size) {
     int64_t mid = below ? lo + (hi - lo) / 2 : back < size ? size - back : 0;
     k = next_number(f, mid, hi, number, arg, &line, &room, &after);
     if (k > last)
