@@ -14,8 +14,9 @@ typedef struct mr_file_kind {
   const char *unpack; /* the program that unpacks it, "gunzip"; NULL: it is not packed */
 } mr_file_kind_t;
 
-/* Returns the kind of a file that begins with bytes[n], static, or NULL if it is none of those
-   known here: the marks of all of them are unlikely in numbers and in text.  Any thread. */
+/* Returns the kind of a file that begins with bytes[n], a static text, or NULL for any other kind
+   than those known here: the marks of all of them are unlikely in numbers and in text.  Any thread.
+ */
 const mr_file_kind_t *mr_file_kind(const void *bytes, size_t n);
 
 /* Returns what a file is that begins with bytes[n], or is no longer: the kind's `what`, or "JSON

@@ -19,7 +19,7 @@ mr_train_config_t mr_train_default(int64_t batch) {
 
 struct mr_train_step {
   mr__step_t s;
-  mr__ranks_t *ranks;    /* the others, of a step that is rank 0; NULL: there are none */
+  mr__ranks_t *ranks;    /* the other ranks, in the step of rank 0; NULL: no others */
   bool *exchange_failed; /* of a rank that is alone in this process, of its last run; NULL: it is
                             none */
   const mr_collect_ops_t *collect_ops; /* then: its place in the communicator of ranks */

@@ -190,7 +190,7 @@ static mr_err_t state_check_version(const mr_safetensors_t *f, const char *path,
                  path, version, VERSION);
 }
 
-/* Reads the state of a stream from a tensor; false if it is none. */
+/* Reads the state of a stream from a tensor; false if the tensor holds no such state. */
 static bool unpack_stream(const mr_st_tensor_t *t, mr_stream_at_t *at) {
   int64_t number[MR_STREAM_AT_NUMBERS];
   if (t->dtype != MR_I64 || t->ndim != 1 || t->dim[0] > MR_STREAM_AT_NUMBERS) return false;

@@ -18,8 +18,7 @@
 #include "sinks/sinks.h"
 #include "stages/stages.h"
 #include "tests/apps/program.h"
-
-enum { HANGS = 60 /* seconds; a hang's, not a speed's */ };
+#include "tests/child.h"
 
 static mr_registry_t reg;
 
@@ -36,19 +35,6 @@ static mr_graph_t *parsed(const char *text) {
   mr_graph_t *g = mr_graph_create(&reg);
   if (mr_graph_parse(g, text, NULL, 0, &diag) < 0) fail_msg("%s", diag.text);
   return g;
-}
-
-static void in_a_child(int (*fn)(void *arg), void *arg) {
-  int status;
-  pid_t child = fork();
-  assert_true(child >= 0);
-  if (!child) {
-    alarm(HANGS);
-    _exit(fn(arg));
-  }
-  assert_int_equal(waitpid(child, &status, 0), child);
-  if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
-  assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 #define FINITE "synthetic n=64 ! sequential epochs=2 ! normalize ! batch 8 ! null"

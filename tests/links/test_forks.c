@@ -15,21 +15,7 @@
 
 #include "links/link.h"
 #include "links/listen.h"
-
-enum { HANGS = 60 /* seconds; a hang's, not a speed's */ };
-
-static void in_a_child(int (*fn)(void *arg), void *arg) {
-  int status;
-  pid_t child = fork();
-  assert_true(child >= 0);
-  if (!child) {
-    alarm(HANGS);
-    _exit(fn(arg));
-  }
-  assert_int_equal(waitpid(child, &status, 0), child);
-  if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
-  assert_int_equal(WEXITSTATUS(status), 0);
-}
+#include "tests/child.h"
 
 static int link_is_refused(void *arg) {
   mr_link_t *l = arg;

@@ -18,8 +18,9 @@
 #include "base/forks.h"
 #include "model/call/pmap.h"
 #include "model/model.h"
+#include "tests/child.h"
 
-enum { N = 1 << 20, SMALL = 4, HANGS = 60 /* seconds; a hang's, not a speed's */ };
+enum { N = 1 << 20, SMALL = 4 };
 
 static mr_queue_t *queue;
 static mr_jitted_t *whole, *product;
@@ -82,21 +83,6 @@ static uint32_t value(mr_jitted_t *j, mr_array_t *a) {
   uint32_t h = bits_of(data, mr_aval_bytes(mr_array_aval(out)));
   mr_array_drop(out);
   return h;
-}
-
-/* Runs fn in a child and wants its status to be 0. */
-static void in_a_child(int (*fn)(void *arg), void *arg) {
-  int status;
-  fflush(stdout), fflush(stderr);
-  pid_t child = fork();
-  assert_true(child >= 0);
-  if (!child) {
-    alarm(HANGS);
-    _exit(fn(arg));
-  }
-  assert_int_equal(waitpid(child, &status, 0), child);
-  if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
-  assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 typedef struct wanted {

@@ -182,7 +182,7 @@ static void messages_that_no_rank_sends_do_not_disturb_a_job(void **state) {
   waitpid(stranger, NULL, 0);
 }
 
-/* ---- who has not come ---- */
+/* ---- the missing rank is named ---- */
 
 static void says(said_t said, int missing, const char *text) {
   if (said.code != MR_ERR_UNAVAILABLE || said.missing != missing || !strstr(said.text, text))
