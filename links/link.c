@@ -277,8 +277,9 @@ void mr__link_hear(mr_link_t *l, mr__message_t *m) {
 }
 
 /* A receiver that has the whole stream says nothing until its program has done with the last
-   buffer, however long that takes, and then acknowledges it in this connection.  A sender that waits
-   for that keeps to it: one that has taken the receiver's place answers its beats with a RESET. */
+   buffer, however long that takes, and then acknowledges it in this connection.  A sender that
+   waits for that keeps to it: one that has taken the receiver's place answers its beats with a
+   RESET. */
 static void send_beat(mr_link_t *l) {
   int64_t now = mr__link_now_ms();
   if (l->state != MR__LINK_MET) return;

@@ -1,5 +1,6 @@
-/* Runs a function in a child of the test, where a failed assertion of cmocka would go on with the
-   parent's tests: the child says by its status whether all was well.  Include it after cmocka.h. */
+/* Runs a function in a child of the test, where a failed assertion of cmocka would continue with
+   the parent's tests: the child says by its status whether all was well.  Include it after
+   cmocka.h. */
 #ifndef MR_TESTS_CHILD_H
 #define MR_TESTS_CHILD_H
 
