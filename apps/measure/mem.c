@@ -119,8 +119,11 @@ static void mem_add_held(job_t *j, const char *name, const char *dtype, int firs
   for (int i = first; i < first + n; i++) h->bytes += mr_aval_bytes(&j->f->in[i]->aval);
 }
 
-static const char *mem_input_dtype(const job_t *j, int input) {
-  return mr_dtype_name(j->f->in[input]->aval.dtype);
+/* A set of parameters lies in an arena, with room between its tensors. */
+static void mem_add_set(job_t *j, const char *name, const mr_params_t *params, int first) {
+  mr_dtype_t t = j->f->in[first]->aval.dtype;
+  mem_add_held(j, name, mr_dtype_name(t), first, 0);
+  j->held[j->n_held - 1].bytes = params->arena_size * mr_dtype_size(t);
 }
 
 /* The batches of a step on a device lie in the slots of to-device. */
@@ -136,11 +139,12 @@ static void mem_add_data(job_t *j, const mr_model_job_t *m, int n, bool step) {
 
 /* Names the inputs: data first, then the state of fp8 and the sets of parameters, as
    mr_train_step_fn orders them; scales are the last input of other functions. */
-static void name_held(job_t *j, const mr_model_job_t *m, int n_params, bool step) {
+static void name_held(job_t *j, const mr_model_job_t *m, const mr_params_t *params, bool step) {
   const mr_optim_t *o = &m->train.optim;
   bool fp8 = m->train.compute.fp8.history > 0;
   int sets = step ? mr_optim_sets(o) : 1;
-  int at = j->f->n_in - sets * n_params - (fp8 && !step), data = at - (fp8 && step ? 2 : 0);
+  int n_params = params->n, at = j->f->n_in - sets * n_params - (fp8 && !step),
+      data = at - (fp8 && step ? 2 : 0);
   char name[48];
   mem_add_data(j, m, data, step);
   if (fp8)
@@ -154,7 +158,7 @@ static void name_held(job_t *j, const mr_model_job_t *m, int n_params, bool step
                k                        ? "average of the parameters"
                : m->train.compute.reads ? "master copy of the parameters"
                                         : "parameters");
-    mem_add_held(j, name, mem_input_dtype(j, at), at, n_params);
+    mem_add_set(j, name, params, at);
   }
   if (step) j->update = o->def->name;
 }
@@ -318,7 +322,7 @@ static int mem_run(const mr_args_t *a, mr_diag_t *diag) {
   if (e >= 0) e = mem_fit(a, word, &m, diag);
   if (e >= 0) j.f = mr_model_fn(word, &m, &params, diag);
   if (e >= 0) e = j.f ? mr_model_jit(a, j.f, word, mem_plans(a), &j.x, diag) : diag->code;
-  if (e >= 0) name_held(&j, &m, params.n, !strcmp(word, "step"));
+  if (e >= 0) name_held(&j, &m, &params, !strcmp(word, "step"));
   if (e >= 0) e = report_memory(&j, a, diag);
   job_fini(&j);
   mr_params_fini(&params);

@@ -49,10 +49,15 @@ void mr_params_want(mr_params_t *s, mr_set_kind_t kind, int number, mr_dtype_t d
   s->set[s->n_sets++] = (mr_param_set_t){.kind = kind, .number = number, .dtype = dtype};
 }
 
+void mr_params_want_slots(mr_params_t *s, int n, mr_dtype_t dtype) {
+  assert(!s->slots_wanted && n >= 0 && n <= MR_PARAM_SLOTS);
+  for (int i = 0; i < n; i++) mr_params_want(s, MR_SET_SLOT, i, dtype);
+  s->slots_wanted = true;
+}
+
 static void want_usual(mr_params_t *s) {
   if (!mr_params_set(s, MR_SET_VALUES, 0)) mr_params_want(s, MR_SET_VALUES, 0, MR_F32);
-  for (int i = 0; i < MR_PARAM_SLOTS; i++)
-    if (!mr_params_set(s, MR_SET_SLOT, i)) mr_params_want(s, MR_SET_SLOT, i, MR_F32);
+  if (!s->slots_wanted) mr_params_want_slots(s, MR_PARAM_SLOTS, MR_F32);
 }
 
 mr_err_t mr_params_alloc(mr_params_t *s, mr_diag_t *diag) {
@@ -166,8 +171,7 @@ void mr_params_init(mr_params_t *s, uint64_t seed) {
     for (size_t i = 0; i < t->size && average; i++)
       params_store(s, average, k, i, mr_params_read(s, values, k, i));
   }
-  for (int i = 0; i < MR_PARAM_SLOTS; i++) {
-    const mr_param_set_t *slot = mr_params_set(s, MR_SET_SLOT, i);
-    memset(slot->data, 0, s->arena_size * mr_dtype_size(slot->dtype));
-  }
+  for (int i = 0; i < s->n_sets; i++)
+    if (s->set[i].kind == MR_SET_SLOT)
+      memset(s->set[i].data, 0, s->arena_size * mr_dtype_size(s->set[i].dtype));
 }

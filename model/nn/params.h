@@ -67,6 +67,7 @@ typedef struct mr_params {
   int64_t count;       /* elements of the tensors */
   int n_sets;
   mr_param_set_t set[MR_PARAM_SETS];
+  bool slots_wanted; /* mr_params_want_slots was called */
 } mr_params_t;
 
 /* Appends a tensor of aval, f32; name is copied.  MR_OK, MR_ERR_CONFIG for a name that exists
@@ -75,12 +76,16 @@ mr_err_t mr_params_add(mr_params_t *s, const char *name, mr_aval_t aval, mr_init
                        mr_diag_t *diag);
 /* Appends a module; m.name is copied, m.type is not.  MR_OK or MR_ERR_NOMEM. */
 mr_err_t mr_params_module(mr_params_t *s, mr_module_t m, mr_diag_t *diag);
-/* Requests a set, or another dtype for values or a slot, before alloc.  Asserts that the same set
-   has not been requested before. */
+/* Requests an average, or another dtype for values, before alloc.  Asserts that the same set has
+   not been requested before. */
 void mr_params_want(mr_params_t *s, mr_set_kind_t kind, int number, mr_dtype_t dtype);
-/* Takes arenas of zeros for all tensors: values and MR_PARAM_SLOTS slots (a checkpoint has both,
-   whatever the optimizer), in f32 unless mr_params_want requested another dtype, and any further
-   set that it requested.  MR_OK; MR_ERR_NOMEM names the bytes. */
+/* Requests n slots of that dtype, in [0,MR_PARAM_SLOTS], before alloc: as many as the optimizer
+   has, none for parameters that are only evaluated.  Asserts that no slot has been requested
+   before. */
+void mr_params_want_slots(mr_params_t *s, int n, mr_dtype_t dtype);
+/* Takes arenas of zeros for all tensors: values, in f32 unless mr_params_want requested another
+   dtype; the slots of mr_params_want_slots, or without it MR_PARAM_SLOTS of f32; and an average if
+   it was requested.  MR_OK; MR_ERR_NOMEM names the bytes. */
 mr_err_t mr_params_alloc(mr_params_t *s, mr_diag_t *diag);
 /* Frees lists and arenas, and zeroes *s. */
 void mr_params_fini(mr_params_t *s);

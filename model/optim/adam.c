@@ -21,6 +21,7 @@ static mr_err_t adamw_update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_
 const mr_optim_def_t mr_optim_adamw = {
     .name = "adamw",
     .n_slots = 2,
+    .slot = {"adam.m", "adam.v"},
     .chooses = true,
     .usual = {.b1 = .9f, .b2 = .999f, .eps = 1e-8f, .weight_decay = 1e-4f},
     .update = adamw_update};
@@ -32,6 +33,7 @@ static mr_err_t adam_update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t
 
 const mr_optim_def_t mr_optim_adam = {.name = "adam",
                                       .n_slots = 2,
+                                      .slot = {"adam.m", "adam.v"},
                                       .chooses = true,
                                       .usual = {.b1 = .9f, .b2 = .999f, .eps = 1e-8f},
                                       .update = adam_update};
@@ -72,5 +74,6 @@ static mr_err_t lamb_update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t
 
 const mr_optim_def_t mr_optim_lamb = {.name = "lamb",
                                       .n_slots = 2,
+                                      .slot = {"adam.m", "adam.v"},
                                       .usual = {.b1 = .9f, .b2 = .999f, .eps = 1e-6f},
                                       .update = lamb_update};

@@ -51,6 +51,7 @@ typedef struct mr_optim_in {
 struct mr_optim_def {
   const char *name;
   int n_slots;
+  const char *slot[MR_OPTIM_SLOTS]; /* [n_slots] what checkpoints call them: "adam.m" */
   bool chooses; /* update reads in->apply; else the step selects between its results and the old */
   /* The default settings; def is NULL here. */
   mr_optim_t usual;

@@ -23,8 +23,11 @@ static mr_err_t momentum_update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_
   return f->diag.code;
 }
 
-const mr_optim_def_t mr_optim_momentum = {
-    .name = "momentum", .n_slots = 1, .usual = {.b1 = .9f}, .update = momentum_update};
+const mr_optim_def_t mr_optim_momentum = {.name = "momentum",
+                                          .n_slots = 1,
+                                          .slot = {"momentum.m"},
+                                          .usual = {.b1 = .9f},
+                                          .update = momentum_update};
 
 /* ---- lion ---- */
 
@@ -44,5 +47,6 @@ static mr_err_t lion_update(mr_fn_t *f, const mr_optim_t *o, const mr_optim_in_t
 
 const mr_optim_def_t mr_optim_lion = {.name = "lion",
                                       .n_slots = 1,
+                                      .slot = {"lion.m"},
                                       .usual = {.b1 = .9f, .b2 = .99f, .weight_decay = 1e-3f},
                                       .update = lion_update};

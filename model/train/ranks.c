@@ -24,7 +24,7 @@ typedef struct peer {
 struct mr__ranks {
   mr_comm_t *comm;
   mr_compute_t compute; /* without the caller's policy */
-  bool average;
+  mr_optim_t optim;
   int n; /* other ranks */
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -83,7 +83,7 @@ mr_err_t mr__ranks_create(const mr_loss_t *l, const mr_train_config_t *config, m
   if (!r) return mr_no_memory(diag, "a step of %d ranks", config->ranks);
   pthread_mutex_init(&r->lock, NULL);
   pthread_cond_init(&r->changed, NULL);
-  r->n = n, r->average = config->optim.ema > 0, r->compute = config->compute;
+  r->n = n, r->optim = config->optim, r->compute = config->compute;
   r->compute.policy = NULL;
   mr_err_t e = mr_comm_create(config->ranks, (double)INFINITY, &r->comm, diag);
   if (e >= 0) e = ranks_step(r, l, *config, 0, own, diag);
@@ -120,8 +120,7 @@ void mr__ranks_destroy(mr__ranks_t *r) {
 /* Takes the arenas of a rank's parameters, which are those of `from`. */
 static mr_err_t peer_take_params(const mr__ranks_t *r, mr_params_t *p, const mr_params_t *from,
                                  mr_diag_t *diag) {
-  mr_train_want_sets(&r->compute, p);
-  if (r->average) mr_params_want(p, MR_SET_AVERAGE, 0, MR_F32);
+  mr_train_want_sets(&r->compute, &r->optim, p);
   for (int i = 0; i < from->n; i++)
     MR_TRY(mr_params_add(p, from->param[i].name, from->param[i].aval, from->param[i].init, diag));
   return mr_params_alloc(p, diag);

@@ -11,10 +11,10 @@ mr_dtype_t mr__step_kept_in(const mr_compute_t *c, int k, int n_slots) {
   return t ? t : MR_F32;
 }
 
-void mr_train_want_sets(const mr_compute_t *c, mr_params_t *params) {
-  if (c->values) mr_params_want(params, MR_SET_VALUES, 0, c->values);
-  for (int i = 0; i < MR_PARAM_SLOTS && c->slots; i++)
-    mr_params_want(params, MR_SET_SLOT, i, c->slots);
+void mr_train_want_sets(const mr_compute_t *c, const mr_optim_t *o, mr_params_t *params) {
+  mr_params_want(params, MR_SET_VALUES, 0, c->values ? c->values : MR_F32);
+  mr_params_want_slots(params, o ? o->def->n_slots : 0, c->slots ? c->slots : MR_F32);
+  if (o && o->ema > 0) mr_params_want(params, MR_SET_AVERAGE, 0, MR_F32);
 }
 
 const mr_device_t *mr__step_device(const mr_compute_t *c) {

@@ -81,8 +81,9 @@ enum {
 int mr_train_step_in_place(const mr_train_config_t *t, const mr_params_t *list);
 
 /* Requests the sets of params, before mr_loss_params or mr_params_alloc, in the dtypes that c keeps
-   them in. */
-void mr_train_want_sets(const mr_compute_t *c, mr_params_t *params);
+   them in: values, the slots of o, and an average if o->ema.  o: NULL requests values alone, which
+   is what an evaluation needs. */
+void mr_train_want_sets(const mr_compute_t *c, const mr_optim_t *o, mr_params_t *params);
 
 typedef struct mr_train_step mr_train_step_t;
 

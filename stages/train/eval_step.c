@@ -210,7 +210,7 @@ static mr_err_t eval_step_load(eval_step_t *v, int64_t batch, mr_diag_t *diag) {
   mr_model_text(&v->model, model);
   MR_TRY(mr_train_state_averaged(v->checkpoint, &averaged, diag));
   MR_TRY(mr_train_state_kept(v->checkpoint, &compute, diag));
-  mr_train_want_sets(&compute, &v->params);
+  mr_train_want_sets(&compute, NULL, &v->params);
   if (averaged && v->ema && compute.values && compute.values != MR_F32)
     compute.reads = 0; /* a run without a master copy reads its average unrounded */
   if (averaged && v->ema) compute.values = MR_F32;

@@ -133,11 +133,10 @@ static mr_err_t open_compile(mr_stage_t *s) {
   const mr_loss_t *loss = &v->model.plan.loss;
   mr_diag_t why = {0};
   mr_err_t e = open_fit(v, &train, &why);
-  mr_train_want_sets(&train.compute, &v->params);
+  mr_train_want_sets(&train.compute, &train.optim, &v->params);
   open_report_precision(s, &train);
   open_report_unused(s);
   v->used = train;
-  if (v->ema > 0) mr_params_want(&v->params, MR_SET_AVERAGE, 0, MR_F32);
   if (e >= 0) e = mr_loss_params(loss, (uint64_t)v->seed, &v->params, &why);
   train.ranks = v->ranks;
   if (e >= 0) e = mr_train_step_create(loss, &train, &v->step, &why);
@@ -184,26 +183,33 @@ static mr_err_t open_check_inputs(mr_stage_t *s, mr_diag_t *diag) {
   return e;
 }
 
+/* The checkpoint's optimizer must be that of the settings: others keep other slots. */
+static mr_err_t open_check_optimizer(const train_t *v, mr_diag_t *diag) {
+  const char *name = mr__train_optimizer_name[v->optimizer];
+  mr_train_progress_t then;
+  MR_TRY(mr_train_state_progress(v->resume, &then, diag));
+  if (!strcmp(then.optimizer, name)) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "setting optimizer = %s: the checkpoint %s was made by %s, whose moments mean "
+                 "something else; resume with that one",
+                 name, v->resume, then.optimizer);
+}
+
 static mr_err_t load_state(train_t *v, mr_diag_t *diag) {
   char model[MR_MODEL_TEXT];
   mr_model_text(&v->model, model);
+  MR_TRY(open_check_optimizer(v, diag));
   return mr_train_state_load(v->resume, model, &v->params, &v->at, diag);
 }
 
 /* Loads parameters and progress of the checkpoint that the settings name, if any. */
 static mr_err_t resume_training(mr_stage_t *s) {
   train_t *v = s->state;
-  const char *name = mr__train_optimizer_name[v->optimizer];
   if (!v->resume) return MR_OK;
   mr_diag_t why = {0};
   mr_err_t e = open_check_inputs(s, &why);
   if (e >= 0) e = load_state(v, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
-  if (strcmp(v->at.optimizer, name))
-    return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting optimizer = %s: the checkpoint %s was made by %s, whose moments "
-                         "mean something else; resume with that one",
-                         name, v->resume, v->at.optimizer);
   MR_TRY(mr__computes_resume(s));
   v->saved_step = v->at.step;
   v->epoch = newest_epoch(&v->at, &s->in_spec[IN_TRAIN]);

@@ -244,23 +244,25 @@ static mr_err_t replay_read_tensor(const mr_replay_t *r, int which, int i, const
   return MR_OK;
 }
 
+/* The set of the step that row k of mr__replay_set names; NULL: the step has none. */
+static const mr_param_set_t *replay_set(const mr_replay_t *r, int k) {
+  return mr_params_set(&r->params, mr__replay_set[k].kind, mr__replay_set[k].number);
+}
+
 static mr_err_t read_params(mr_replay_t *r, mr_diag_t *diag) {
   const mr_loss_t *l = &r->model.plan.loss;
-  bool averaged = r->step.config.optim.ema > 0;
   mr_diag_t why = {0};
-  mr_train_want_sets(&r->step.config.compute, &r->params);
+  mr_train_want_sets(&r->step.config.compute, &r->step.config.optim, &r->params);
   mr_err_t e = mr_loss_params_list(l, &r->params, &why);
   if (e < 0) return mr_diag_prefix(diag, e, &why, "%s", r->path);
-  for (int k = 0; k < MR__REPLAY_SETS - !averaged; k++)
-    for (int i = 0; i < r->params.n; i++) MR_TRY(replay_read_tensor(r, k, i, NULL, diag));
-  if (averaged) mr_params_want(&r->params, MR_SET_AVERAGE, 0, MR_F32);
+  for (int k = 0; k < MR__REPLAY_SETS; k++)
+    for (int i = 0; i < r->params.n && replay_set(r, k); i++)
+      MR_TRY(replay_read_tensor(r, k, i, NULL, diag));
   if ((e = mr_params_alloc(&r->params, &why)) < 0)
     return mr_diag_prefix(diag, e, &why, "%s", r->path);
-  for (int k = 0; k < MR__REPLAY_SETS - !averaged; k++) {
-    const mr_param_set_t *to =
-        mr_params_set(&r->params, mr__replay_set[k].kind, mr__replay_set[k].number);
-    for (int i = 0; i < r->params.n; i++) MR_TRY(replay_read_tensor(r, k, i, to, diag));
-  }
+  for (int k = 0; k < MR__REPLAY_SETS; k++)
+    for (int i = 0; i < r->params.n && replay_set(r, k); i++)
+      MR_TRY(replay_read_tensor(r, k, i, replay_set(r, k), diag));
   return MR_OK;
 }
 

@@ -11,30 +11,61 @@
 #include "base/text.h"
 #include "stages/train/computes.h"
 
-enum { N_META = 16, TEXT = 192, N_GROUPS = 4, NAME = 256, VERSION = 2 };
+enum { N_META = 16, TEXT = 192, NAME = 256, VERSION = 3 };
 
 const char *const mr_train_stream_name[MR_TRAIN_STREAMS] = {"in", "valid"};
-static const char *const group[N_GROUPS] = {"params", "adam.m", "adam.v", "ema"};
+/* What every optimizer's slots were called up to version 2. */
+static const char *const adams_slot[MR_OPTIM_SLOTS] = {"adam.m", "adam.v"};
 
 enum { STREAMS = MR_TRAIN_STREAMS + MR_TRAIN_MORE };
-enum { VALUES = 0, AVERAGE = 3 }; /* indices in `group` */
+/* The sets of parameters that a checkpoint holds, in the order of its tensors. */
+typedef struct group {
+  const char *name; /* "params", "lion.m" */
+  mr_set_kind_t kind;
+  int number;
+} group_t;
 
-static const mr_param_set_t *set_of(const mr_params_t *params, int which) {
-  static const struct {
-    mr_set_kind_t kind;
-    int number;
-  } of[N_GROUPS] = {{MR_SET_VALUES, 0}, {MR_SET_SLOT, 0}, {MR_SET_SLOT, 1}, {MR_SET_AVERAGE, 0}};
-  return mr_params_set(params, of[which].kind, of[which].number);
+typedef struct groups {
+  group_t of[MR_PARAM_SETS];
+  int n;
+} groups_t;
+
+static void groups_add(groups_t *g, const char *name, mr_set_kind_t kind, int number) {
+  g->of[g->n++] = (group_t){name, kind, number};
 }
 
-static int state_groups(const mr_params_t *params) {
-  return N_GROUPS - !mr_params_set(params, MR_SET_AVERAGE, 0);
+/* Those of an optimizer; a name that is unknown has no slots. */
+static groups_t state_groups(const char *optimizer, bool averaged) {
+  const mr_optim_def_t *def = mr_optim_of(optimizer).def;
+  groups_t g = {0};
+  groups_add(&g, "params", MR_SET_VALUES, 0);
+  for (int i = 0; def && i < def->n_slots; i++) groups_add(&g, def->slot[i], MR_SET_SLOT, i);
+  if (averaged) groups_add(&g, "ema", MR_SET_AVERAGE, 0);
+  return g;
+}
+
+/* Those of an optimizer for which these parameters have sets. */
+static groups_t groups_of(const mr_params_t *params, const char *optimizer) {
+  groups_t all = state_groups(optimizer, true), g = {0};
+  for (int i = 0; i < all.n; i++)
+    if (all.of[i].kind == MR_SET_VALUES || mr_params_set(params, all.of[i].kind, all.of[i].number))
+      g.of[g.n++] = all.of[i];
+  return g;
+}
+
+/* The oldest version that has these groups. */
+static int version_of(const groups_t *g) {
+  for (int i = 0, slots = 0; i < g->n; i++)
+    if (g->of[i].kind == MR_SET_SLOT && strcmp(g->of[i].name, adams_slot[g->of[i].number]) == 0)
+      if (++slots == MR_OPTIM_SLOTS) return 2;
+  return VERSION;
 }
 
 static size_t state_align64(size_t n) { return (n + 63) / 64 * 64; }
 
 size_t mr_train_state_bytes(const mr_params_t *params, bool averaged) {
-  size_t tensors = (size_t)(params->n * (N_GROUPS - !averaged)) + STREAMS + MR__COMPUTES_TENSORS;
+  size_t tensors =
+      (size_t)(params->n * (MR_PARAM_SETS - !averaged)) + STREAMS + MR__COMPUTES_TENSORS;
   return state_align64(sizeof(mr_state_t)) + state_align64(N_META * sizeof(mr_st_meta_t)) +
          N_META * TEXT + MR_MODEL_TEXT + state_align64(tensors * sizeof(mr_st_tensor_t)) +
          tensors * NAME + state_align64(STREAMS * MR_STREAM_AT_NUMBERS * sizeof(int64_t));
@@ -56,15 +87,18 @@ static void scale_text(const mr_scale_state_t *c, char text[TEXT]) {
               c->skipped);
 }
 
-static void pack_meta(const char *model, const mr_train_progress_t *p, mr_state_t *s, char *text,
-                      char *model_text) {
+static void pack_meta(const char *model, const mr_train_progress_t *p, const groups_t *groups,
+                      mr_state_t *s, char *text, char *model_text) {
   const struct {
     const char *name;
     int64_t value;
-  } number[] = {{"millrace.step", p->step},          {"millrace.images", p->images},
-                {"millrace.epoch", p->epoch},        {"millrace.position", p->stream[0].position},
-                {"millrace.seed", (int64_t)p->seed}, {"millrace.unvalidated", p->unvalidated},
-                {"millrace.version", VERSION}};
+  } number[] = {{"millrace.step", p->step},
+                {"millrace.images", p->images},
+                {"millrace.epoch", p->epoch},
+                {"millrace.position", p->stream[0].position},
+                {"millrace.seed", (int64_t)p->seed},
+                {"millrace.unvalidated", p->unvalidated},
+                {"millrace.version", version_of(groups)}};
   int n = 0;
   for (; n < (int)(sizeof number / sizeof *number); n++, text += TEXT) {
     snprintf(text, TEXT, "%" PRId64, number[n].value);
@@ -106,21 +140,22 @@ static int pack_streams(const mr_train_progress_t *p, mr_st_tensor_t *t, char *n
   return n_streams;
 }
 
-static void pack_tensors(const mr_params_t *params, const mr_train_progress_t *p, mr_state_t *s,
-                         cursor_t *cur) {
-  s->n_tensors = params->n * state_groups(params);
+static void pack_tensors(const mr_params_t *params, const mr_train_progress_t *p,
+                         const groups_t *groups, mr_state_t *s, cursor_t *cur) {
+  s->n_tensors = params->n * groups->n;
   size_t most = (size_t)s->n_tensors + STREAMS + MR__COMPUTES_TENSORS;
   s->tensor = state_take(cur, most * sizeof *s->tensor);
   char *name = state_take(cur, most * NAME);
   mr_st_tensor_t *t = s->tensor;
-  for (int which = 0; which < state_groups(params); which++) {
+  for (int k = 0; k < groups->n; k++) {
+    const mr_param_set_t *set = mr_params_set(params, groups->of[k].kind, groups->of[k].number);
     for (int i = 0; i < params->n; i++, t++, name += NAME) {
       const mr_param_t *q = &params->param[i];
-      snprintf(name, NAME, "%s/%s", group[which], q->name);
+      snprintf(name, NAME, "%s/%s", groups->of[k].name, q->name);
       *t = (mr_st_tensor_t){.name = name,
-                            .dtype = set_of(params, which)->dtype,
+                            .dtype = set->dtype,
                             .ndim = q->aval.ndim,
-                            .data = mr_params_at(params, set_of(params, which), i)};
+                            .data = mr_params_at(params, set, i)};
       memcpy(t->dim, q->aval.dim, sizeof t->dim);
     }
   }
@@ -137,8 +172,9 @@ size_t mr_train_state_pack(const mr_params_t *params, const char *model,
     s->taken[i] = i < MR_TRAIN_STREAMS && p->stream_known[i] ? p->stream[i].number : -1;
   s->meta = state_take(&cur, N_META * sizeof *s->meta);
   char *text = state_take(&cur, (size_t)N_META * TEXT);
-  pack_meta(model, p, s, text, state_take(&cur, MR_MODEL_TEXT));
-  pack_tensors(params, p, s, &cur);
+  groups_t groups = groups_of(params, p->optimizer);
+  pack_meta(model, p, &groups, s, text, state_take(&cur, MR_MODEL_TEXT));
+  pack_tensors(params, p, &groups, s, &cur);
   return (size_t)(cur.at - (char *)mem);
 }
 
@@ -248,6 +284,11 @@ static mr_err_t load_scale(const mr_safetensors_t *f, const char *path, mr_scale
                  path, text);
 }
 
+static const char *optimizer_of(const mr_safetensors_t *f) {
+  const char *name = mr_safetensors_meta(f, "millrace.optimizer");
+  return name ? name : "adamw";
+}
+
 static mr_err_t load_progress(const mr_safetensors_t *f, const char *path, mr_train_progress_t *p,
                               mr_diag_t *diag) {
   const char *word[] = {"step", "images", "position", "epoch", "seed", "unvalidated"};
@@ -264,8 +305,7 @@ static mr_err_t load_progress(const mr_safetensors_t *f, const char *path, mr_tr
   MR_TRY(load_scale(f, path, &p->scale, diag));
   const char *origin = mr_safetensors_meta(f, "millrace.data");
   snprintf(p->origin, sizeof p->origin, "%s", origin ? origin : "");
-  const char *optimizer = mr_safetensors_meta(f, "millrace.optimizer");
-  snprintf(p->optimizer, sizeof p->optimizer, "%s", optimizer ? optimizer : "adamw");
+  snprintf(p->optimizer, sizeof p->optimizer, "%s", optimizer_of(f));
   const char *computes = mr_safetensors_meta(f, "millrace.computes");
   snprintf(p->computes, sizeof p->computes, "%s", computes ? computes : "");
   const char *rules = mr_safetensors_meta(f, "millrace.fp8_rules");
@@ -325,14 +365,32 @@ mr_err_t mr_train_state_averaged(const char *path, bool *out, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* Whether a tensor belongs to a group. */
+static bool state_is_of(const char *name, const char *group) {
+  size_t n = strlen(group);
+  return !strncmp(name, group, n) && name[n] == '/';
+}
+
+/* What a file calls a group: up to version 2, slots had the names of Adam's. */
+static const char *file_calls(const mr_safetensors_t *f, const group_t *g) {
+  if (g->kind != MR_SET_SLOT) return g->name;
+  for (int i = 0; i < mr_safetensors_count(f); i++)
+    if (state_is_of(mr_safetensors_at(f, i)->name, g->name)) return g->name;
+  return adams_slot[g->number];
+}
+
 mr_err_t mr_train_state_kept(const char *path, mr_compute_t *c, mr_diag_t *diag) {
   mr_safetensors_t *f = NULL;
   MR_TRY(mr_safetensors_open(path, &f, diag));
+  groups_t groups = state_groups(optimizer_of(f), false);
+  for (int k = 0; k < groups.n; k++) groups.of[k].name = file_calls(f, &groups.of[k]);
   for (int i = 0; i < mr_safetensors_count(f); i++) {
     const mr_st_tensor_t *t = mr_safetensors_at(f, i);
     if (t->dtype != MR_BF16 && t->dtype != MR_F16) continue;
-    if (!strncmp(t->name, "params/", 7)) c->values = t->dtype;
-    if (!strncmp(t->name, "adam.m/", 7)) c->slots = t->dtype;
+    if (state_is_of(t->name, "params")) c->values = t->dtype;
+    for (int k = 0; k < groups.n; k++)
+      if (groups.of[k].kind == MR_SET_SLOT && state_is_of(t->name, groups.of[k].name))
+        c->slots = t->dtype;
   }
   mr_safetensors_close(f);
   return MR_OK;
@@ -341,11 +399,12 @@ mr_err_t mr_train_state_kept(const char *path, mr_compute_t *c, mr_diag_t *diag)
 /* A new average begins as the parameters. */
 static mr_err_t load_tensors(const mr_safetensors_t *f, const char *path, const mr_params_t *params,
                              mr_diag_t *diag) {
-  for (int which = 0; which < state_groups(params); which++) {
-    int from = which == AVERAGE && !has_average(f) ? VALUES : which;
-    const mr_param_set_t *to = set_of(params, which);
-    for (int i = 0; i < params->n; i++)
-      MR_TRY(load_tensor(f, path, group[from], params, i, to, diag));
+  groups_t groups = groups_of(params, optimizer_of(f));
+  for (int k = 0; k < groups.n; k++) {
+    const group_t *g = &groups.of[k];
+    const char *from = g->kind == MR_SET_AVERAGE && !has_average(f) ? "params" : file_calls(f, g);
+    const mr_param_set_t *to = mr_params_set(params, g->kind, g->number);
+    for (int i = 0; i < params->n; i++) MR_TRY(load_tensor(f, path, from, params, i, to, diag));
   }
   return MR_OK;
 }

@@ -1,16 +1,18 @@
 /* What a checkpoint of train-step holds, packed into the payload of a STATE buffer, and read
    back.
 
-   Tensors: "params/NAME", "adam.m/NAME", "adam.v/NAME" for every parameter, f32, and "ema/NAME" if
-   an average of the weights is kept; "fp8/scale" and "fp8/amax" (computes.h); "stream/PORT", i64,
-   for each linked input in mr_train_stream_name, and each further input of held-back records
+   Tensors: "params/NAME" for every parameter, f32, "adam.m/NAME" and the like for each slot of the
+   optimizer (mr_optim_def_t.slot), and "ema/NAME" if an average of the weights is kept; "fp8/scale"
+   and "fp8/amax" (computes.h); "stream/PORT", i64, for each linked input in mr_train_stream_name,
+   and each further input of held-back records
    ("valid.dogs"): where its stream resumes
    (pipeline/graph/stream_at.h), which takes as long after a million steps as after one.  Text:
    millrace.model (mr_model_text: every setting that shapes the model), step, images, position,
    epoch, ledger, seed, unvalidated, the data's origin, the optimizer, a dynamic loss scale's state
    (loss_scale: its five numbers), computes (mr__computes_text), fp8_rules (mr__computes_rules),
-   inputs (mr_train_inputs_text) and the version of all this, each as "millrace.WORD". Version 1 had
-   no version and no streams but the training stream's position.
+   inputs (mr_train_inputs_text) and the version of all this, each as "millrace.WORD".  Version 1
+   had no version and no streams but the training stream's position; up to version 2 every file had
+   two slots, called adam.m and adam.v.  A file says the oldest version that has all it holds.
 
    The calls on a file return MR_OK, or fail with a sentence in diag: MR_ERR_IO, MR_ERR_DATA or
    MR_ERR_NOMEM. */
@@ -46,7 +48,7 @@ typedef struct mr_train_progress {
   char origin[32];                         /* of the data, "cifar10" */
   float ema;                               /* decay of the average of weights, 0: none */
   mr_scale_state_t scale;                  /* of a dynamic loss scale; scale 0: none */
-  char optimizer[16];                      /* the optimizer whose moments adam.m and adam.v are */
+  char optimizer[16];                      /* the optimizer that keeps the slots */
   char computes[MR_TRAIN_COMPUTES];        /* mr__computes_text; "": an older checkpoint */
   const char *inputs;                      /* mr_train_inputs_text, which outlives the states made
                                               of this; NULL: none; not read from files */

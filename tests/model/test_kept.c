@@ -26,9 +26,10 @@ static run_t *begin(mr_dtype_t compute, mr_dtype_t values, mr_dtype_t slots, mr_
   r->vit.model.layers = 1, r->vit.model.dropout = 0;
   r->vit.how = (mr_compute_t){
       .dtype = compute, .values = values, .slots = slots, .reads = reads, .threads = 1};
-  mr_train_want_sets(&r->vit.how, &r->params);
+  mr_train_config_t train = mr_train_default(B);
+  mr_train_want_sets(&r->vit.how, &train.optim, &r->params);
   if (vit_params(&r->vit, 3, &r->params, &diag) < 0) fail_msg("%s", diag.text);
-  if (vit_step(&r->vit, mr_train_default(B), &r->step, &diag) < 0) fail_msg("%s", diag.text);
+  if (vit_step(&r->vit, train, &r->step, &diag) < 0) fail_msg("%s", diag.text);
   for (int i = 0; i < PIXELS; i++) r->images[i] = (float)(i * 37 % 101) / 50 - 1;
   for (int i = 0; i < B; i++) r->labels[i] = i % 10;
   return r;

@@ -53,8 +53,7 @@ static end_t trained(const vit_t *c, mr_train_config_t t, int ranks, int bad) {
   mr_diag_t diag = {0};
   mr_train_step_t *step;
   t.ranks = ranks;
-  mr_train_want_sets(&c->how, &r.params);
-  if (t.optim.ema > 0) mr_params_want(&r.params, MR_SET_AVERAGE, 0, MR_F32);
+  mr_train_want_sets(&c->how, &t.optim, &r.params);
   if (vit_params(c, 3, &r.params, &diag) < 0 || vit_step(c, t, &step, &diag) < 0)
     fail_msg("%d ranks: %s", ranks, diag.text);
   for (int i = 0; i < STEPS; i++) {

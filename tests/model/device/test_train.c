@@ -45,8 +45,7 @@ static vit_t small_vit(const mr_compute_t *how, const mr_device_t *b) {
 static void side_open(side_t *s, const mr_train_config_t *t, const mr_device_t *b) {
   mr_diag_t diag = {0};
   *s = (side_t){.t = *t, .v = small_vit(&t->compute, b)};
-  mr_train_want_sets(&t->compute, &s->params);
-  if (t->optim.ema > 0) mr_params_want(&s->params, MR_SET_AVERAGE, 0, MR_F32);
+  mr_train_want_sets(&t->compute, &t->optim, &s->params);
   if (vit_params(&s->v, 12, &s->params, &diag) < 0 || vit_step(&s->v, s->t, &s->step, &diag) < 0 ||
       vit_eval(&s->v, B, s->step, &s->eval, &diag) < 0)
     fail_msg("%s", diag.text);
