@@ -312,10 +312,9 @@ static bool pack_ready(void *ctx, const mr_graph_t *g) {
   p->spec = mr_graph_stage(g, last)->out_spec[0];
   p->e = p->format->check(&p->spec, &p->diag);
   if (p->e >= 0 && !p->spec.n_epochs)
-    p->e = mr_fail(
-        &p->diag, MR_ERR_CONFIG,
-        "pack: the stream is endless, or its length is not known: want epochs=1 of its source or "
-        "shuffle");
+    p->e = mr_fail(&p->diag, MR_ERR_CONFIG,
+                   "pack: the stream is endless, or its length is not known: want epochs=1 of its "
+                   "source, or of shuffle");
   if (p->e >= 0) p->e = digest_data(p, g, &p->diag);
   if (p->e >= 0 && p->manifest) p->e = check_data(p, p->manifest, &p->diag);
   if (p->e >= 0 && !p->whole) p->e = write_manifest(p, false, &p->diag);
