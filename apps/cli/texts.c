@@ -4,8 +4,8 @@
 
 const char mr_usual_data[] = "data/cifar-10-batches-bin";
 
-const char mr_eval_text[] =
-    "data. ! normalize preset=cifar10 ! batch 256 ! eval-step name=eval eval. ! progress";
+const char mr_eval_text[] = "eval-step name=%s evaluations=1 %s. ! progress";
+const char mr_alone_text[] = "data. ! normalize %s ! batch 256";
 
 #define RECIPE                                                     \
   "flip p=0.5 ! resized-crop size=32 scale=0.9:1.0 ratio=0.9:1.1 " \

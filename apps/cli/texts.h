@@ -7,8 +7,10 @@
 /* The folder where `millrace data fetch` puts the data of the default graph. */
 extern const char mr_usual_data[];
 
-/* After a source called "data": evaluates a checkpoint by a stage called "eval". */
-extern const char mr_eval_text[];
+/* Formats: a stage of the name %s that evaluates a checkpoint once, and again its name, which leads
+   to what prints the result; batches of a source called "data", whose pictures are normalised by
+   the settings %s. */
+extern const char mr_eval_text[], mr_alone_text[];
 
 /* Formats for the graphs of bench: a source of training records in the folder %s, and the same made
    from a seed; then after a source %s: the recipe to batches of %lld, one batch of it and no more

@@ -1,29 +1,29 @@
-/* millrace eval: evaluates a checkpoint on one split of the data.  It reads the data's place and
-   its split from the folder of the run that wrote the checkpoint, so that the validation records
-   are those which training did not see; then it runs a small graph that ends in eval-step. */
-#include <limits.h>
+/* millrace eval: evaluates a checkpoint on records that its run's graph leads into the training
+   step.  The graph is that of the run, with its sources, its preparation of records and its
+   plug-ins, cut behind the batches and ended by eval-step: what is measured is what the run
+   measured.  A checkpoint without its run says by itself how its pictures were normalised. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "apps/cli/cli.h"
 #include "apps/cli/model_arg.h"
 #include "apps/cli/texts.h"
-#include "apps/run/graph_arg.h"
+#include "apps/run/checkpoint_arg.h"
 #include "apps/run/interrupt.h"
-#include "apps/run/run_dir.h"
 #include "apps/run/synthetic.h"
 #include "loaders/local/split.h"
+#include "stages/train/inputs.h"
 #include "stages/train/state.h"
-#include "stages/train/train_stage.h"
 
 static const mr_flag_t eval_flags[] = {
-    {"--data", "DIR",
-     "Folder of CIFAR-10 in its official binary layout, or the word synthetic; default: the data "
-     "that the checkpoint's run was trained on."},
-    {"--split", "train|valid|test", "Which records to use; default test."},
+    {"--data", "PATH",
+     "Where the records are now: what the variable `data` of the run's graph, or its source, "
+     "reads; "
+     "or the word synthetic.  Default: as the run says."},
+    {"--split", "train|valid|test",
+     "Which records to use; default test, or valid if the run has no others."},
     {"--dtype", "f32|bf16|f16",
      "Type that the model computes in; default, as for the three below: as the checkpoint's run."},
     {"--amp", "usual|jaxamp|none", "What computes in that type, as train-step's amp=."},
@@ -35,177 +35,255 @@ static const mr_flag_t eval_flags[] = {
     {"--jsonl", "FILE", "Also writes the result as JSON."},
     {0}};
 
-/* What a checkpoint is evaluated on. */
+enum { N_PRECISION = 5 };
+static const char *const precision_name[N_PRECISION] = {"dtype", "amp", "amp-rule", "param-dtype",
+                                                        "matmul-precision"};
+
+/* A checkpoint and the graph that evaluates it. */
 typedef struct judged {
-  mr_graph_t *run;        /* of the checkpoint's run; NULL: it has none that can be read */
-  char path[MR_RUN_PATH]; /* of the data, or the name of the source that makes it up */
-  char setting[3][32];    /* the run's values of kept_name; "": default */
+  mr_checkpoint_arg_t of;
+  mr_graph_t *g;                      /* of.graph, cut to what is evaluated, or own */
+  mr_graph_t *own;                    /* of a checkpoint without a run; NULL: none */
+  const char *line;                   /* the stage whose batches are evaluated */
+  const char *called;                 /* what its records are called; NULL: test records */
+  char name[32];                      /* of the stage that evaluates */
+  const char *precision[N_PRECISION]; /* its settings of these names; NULL: default */
 } judged_t;
 
-/* The settings that decide which records belong to which split. */
-static const char *const kept_name[3] = {"records", "holdout", "split-seed"};
-
-/* Writes the run of a checkpoint RUN/checkpoints/NAME into run[0,MR_RUN_PATH); false if it has
-   none. */
-static bool run_of(const char *checkpoint, char *run) {
-  char real[PATH_MAX], graph[PATH_MAX + 16];
-  if (!realpath(checkpoint, real)) return false;
-  for (int up = 0; up < 2; up++) {
-    char *slash = strrchr(real, '/');
-    if (!slash) return false;
-    *slash = 0;
-  }
-  snprintf(graph, sizeof graph, "%s/graph.mr", real);
-  if (access(graph, R_OK) || strlen(real) >= MR_RUN_PATH) return false;
-  strcpy(run, real);
-  return true;
+/* What the records of --split are called; NULL: test records, which need no word. */
+static const char *name_records(const char *split) {
+  if (!split || !strcmp(split, "test")) return NULL;
+  return strcmp(split, "train") ? "Held-back records" : "Training records";
 }
 
-static void keep_setting(const mr_graph_t *g, const char *stage, const char *name, char *to,
-                         size_t n) {
-  const char *text = mr_graph_setting(g, stage, name);
-  snprintf(to, n, "%s", text ? text : "");
-}
+/* ---- the records of the run ---- */
 
-/* Makes r the run as it was when it wrote a checkpoint of its folder. */
-static mr_err_t become_as_of(mr_run_dir_t *r, const char *checkpoint, mr_diag_t *diag) {
-  mr_train_progress_t at;
-  mr_history_t h;
-  MR_TRY(mr_train_state_progress(checkpoint, &at, diag));
-  mr_err_t e = mr_history_read(r->path, &h, diag);
-  const mr_history_part_t *part = e >= 0 ? mr_history_at(&h, at.step) : NULL;
-  if (part) e = mr_run_dir_become(r, part, diag);
-  mr_history_free(&h);
-  return e;
-}
-
-/* Returns the graph of a checkpoint's run as it was then, which the caller destroys; NULL if it is
-   missing or cannot be read. */
-static mr_graph_t *graph_of_run(const char *checkpoint) {
-  char run[MR_RUN_PATH];
-  mr_run_dir_t r = {0};
-  mr_diag_t unsaid = {0};
-  if (!run_of(checkpoint, run)) return NULL;
-  mr_graph_t *g = mr_graph_create(mr_all_stages());
-  bool found = g && mr_run_dir_read(&r, run, &unsaid) >= 0 &&
-               become_as_of(&r, checkpoint, &unsaid) >= 0 && mr_run_dir_graph(&r, g, &unsaid) >= 0;
-  mr_run_dir_free(&r);
-  if (!found) mr_graph_destroy(g);
-  return found ? g : NULL;
-}
-
-/* Finds the source of classes of the run: its folder, and which records were held back.  False if
-   the run has none. */
-static bool data_of_run(judged_t *d) {
-  const mr_stage_t *s = d->run ? mr_graph_stage_with(d->run, MR_ROLE_CLASSES, 0) : NULL;
-  if (s) {
-    keep_setting(d->run, s->name, "path", d->path, sizeof d->path);
-    for (int i = 0; i < 3; i++)
-      keep_setting(d->run, s->name, kept_name[i], d->setting[i], sizeof d->setting[i]);
-  }
-  return s && d->path[0];
-}
-
-/* The precision that the model computes in: as the flags say, else as the run trained it.  Of the
-   run's settings, those that do not go with --dtype are left out. */
-static mr_err_t eval_set_precision(const mr_args_t *a, const mr_graph_t *run, mr_graph_t *g,
-                                   mr_diag_t *diag) {
-  static const char *const name[] = {"dtype", "amp", "amp-rule", "param-dtype", "matmul-precision"};
-  const mr_stage_t *s = run ? mr_train_stage(run) : NULL;
-  const char *dtype = mr_args_text(a, "--dtype");
-  for (int i = 0; i < 5; i++) {
-    char flag[32];
-    snprintf(flag, sizeof flag, "--%s", name[i]);
-    const char *text = mr_args_text(a, flag);
-    if (!text && s) {
-      text = mr_graph_setting(run, s->name, name[i]);
-      bool of_amp = i == 1 || i == 2, none = i == 1 && text && !strcmp(text, "none");
-      if (text && of_amp && dtype && (none || !strcmp(dtype, "f32"))) text = NULL;
-    }
-    if (text && *text) MR_TRY(mr_graph_set(g, "eval", name[i], text, diag));
+/* Gives the line that is evaluated the records of the training line: those in order, whole and
+   without augmentation.  False if the two lines have different sources. */
+static mr_err_t read_training_records(judged_t *d, const char *train, bool *done, mr_diag_t *diag) {
+  const mr_stage_t *to = mr_line_source(d->g, d->line), *from = mr_line_source(d->g, train);
+  *done = to && from && to->def == from->def;
+  for (const mr_opt_t *o = *done ? to->def->opts : NULL; o && o->name; o++) {
+    const char *value = mr_graph_setting(d->g, from->name, o->name),
+               *was = mr_graph_setting(d->g, to->name, o->name);
+    if (value && (!was || strcmp(value, was) != 0))
+      MR_TRY(mr_graph_set(d->g, to->name, o->name, value, diag));
   }
   return MR_OK;
 }
 
-/* Chooses the data: --data, else the data of the checkpoint's run.  Never synthetic pictures for a
-   checkpoint that was trained on others, unless they are requested. */
-static mr_err_t eval_choose_data(const mr_args_t *a, judged_t *d, mr_diag_t *diag) {
-  const char *data = mr_args_text(a, "--data"), *checkpoint = a->word[0];
+/* The training line itself, where the run evaluates no other: with the records of a split that its
+   source divides them into, else with those of training. */
+static mr_err_t choose_unprepared(judged_t *d, const char *split, mr_diag_t *diag) {
+  d->line = mr_checkpoint_line(&d->of, "in");
+  const mr_stage_t *source = d->line ? mr_line_source(d->g, d->line) : NULL;
+  if (!d->line) return mr_fail(diag, MR_ERR_USAGE, "eval: nothing leads into %s", d->of.step);
+  mr_notice(
+      "eval: the run evaluates no records; these are prepared as for training, with its "
+      "augmentation");
+  mr_role_t role = source ? source->def->role : MR_ROLE_NONE;
+  bool divides = role == MR_ROLE_CLASSES || role == MR_ROLE_SYNTHETIC;
+  if (divides) return mr_graph_set(d->g, source->name, "split", split ? split : "test", diag);
+  d->called = "Training records";
+  if (!split || !strcmp(split, "train")) return MR_OK;
+  return mr_fail(diag, MR_ERR_USAGE,
+                 "eval: --split %s: the run's graph leads only training records into %s", split,
+                 d->of.step);
+}
+
+/* The line of training records, prepared as records are for evaluation. */
+static mr_err_t choose_training(judged_t *d, mr_diag_t *diag) {
+  const char *train = mr_checkpoint_line(&d->of, "in");
+  bool done = false;
+  d->called = "Training records";
+  if (train) MR_TRY(read_training_records(d, train, &done, diag));
+  if (done) return MR_OK;
+  d->line = train;
+  mr_notice(
+      "eval: the run evaluates no records of its training source, so that these are as "
+      "training takes them, with its order and its augmentation");
+  return MR_OK;
+}
+
+/* Chooses the batches of the run's graph that are evaluated. */
+static mr_err_t choose_line(judged_t *d, const char *split, mr_diag_t *diag) {
+  const char *test = mr_checkpoint_line(&d->of, "test"),
+             *valid = mr_checkpoint_line(&d->of, "valid");
+  d->called = name_records(split);
+  if (!test && !valid) return choose_unprepared(d, split, diag);
+  d->line = test ? test : valid;
+  if (split && !strcmp(split, "train")) return choose_training(d, diag);
+  if (split) d->line = strcmp(split, "valid") ? test : valid;
+  if (d->line == valid) d->called = "Held-back records";
+  if (d->line) return MR_OK;
+  return mr_fail(diag, MR_ERR_USAGE,
+                 "eval: --split %s: the run's graph leads no such records into %s; --split takes "
+                 "another, of train, %s",
+                 split, d->of.step, valid ? "valid" : "test");
+}
+
+/* Reads the records of the run's graph elsewhere: data is a folder, a file, or synthetic. */
+static mr_err_t read_elsewhere(judged_t *d, const char *data, mr_diag_t *diag) {
+  if (mr_is_synthetic(data)) return mr_graph_use_synthetic(d->g, data, diag);
+  const mr_stage_t *source = mr_line_source(d->g, d->line);
+  if (source) return mr_source_set_place(d->g, source, data, "--data", diag);
+  return mr_fail(diag, MR_ERR_USAGE,
+                 "--data: several sources lead into %s; give their settings as STAGE.SETTING=VALUE",
+                 d->line);
+}
+
+static mr_err_t graph_of_run(const mr_args_t *a, judged_t *d, mr_diag_t *diag) {
+  const char *data = mr_args_text(a, "--data");
+  d->g = d->of.graph;
+  MR_TRY(choose_line(d, mr_args_text(a, "--split"), diag));
+  MR_TRY(mr_graph_only(d->g, d->line, diag));
+  return data && !d->of.placed ? read_elsewhere(d, data, diag) : MR_OK;
+}
+
+/* ---- a checkpoint alone ---- */
+
+/* The records of a checkpoint that no run is known of: CIFAR-10, or what is made up for it. */
+static mr_err_t find_alone(const mr_args_t *a, const char *checkpoint, const char **data,
+                           mr_diag_t *diag) {
   mr_train_progress_t at;
-  bool of_run = data_of_run(d);
-  if (data && snprintf(d->path, sizeof d->path, "%s", data) >= (int)sizeof d->path)
-    return mr_fail(diag, MR_ERR_USAGE, "--data: %.40s...: the path is too long", data);
-  if (data) return MR_OK;
+  if ((*data = mr_args_text(a, "--data"))) return MR_OK;
   MR_TRY(mr_train_state_progress(checkpoint, &at, diag));
-  if (mr_is_synthetic(at.origin)) return strcpy(d->path, at.origin), MR_OK;
+  if (mr_is_synthetic(at.origin)) {
+    *data = mr_registry_role(mr_all_stages(), MR_ROLE_SYNTHETIC)->name;
+    return MR_OK;
+  }
   const mr_stage_def_t *source = mr_registry_find(mr_all_stages(), at.origin);
   if (at.origin[0] && (!source || source->role != MR_ROLE_CLASSES))
     return mr_fail(diag, MR_ERR_USAGE,
-                   "%s: was trained on data of the stage %s, and eval reads CIFAR-10 alone; give a "
-                   "graph that ends in `eval-step checkpoint=%s` to `millrace run`",
+                   "%s: was trained on data of the stage %s, and without its run eval reads "
+                   "CIFAR-10 alone; give a graph that ends in `eval-step checkpoint=%s` to "
+                   "`millrace run`",
                    checkpoint, at.origin, checkpoint);
-  if (!of_run) strcpy(d->path, mr_usual_data);
-  if (access(d->path, F_OK) == 0) return MR_OK;
-  return mr_fail(
-      diag, MR_ERR_IO,
-      "%s: was trained on CIFAR-10, which is not in %s (%s); name its folder with --data",
-      checkpoint, d->path, of_run ? "as its run says" : "where it usually is");
-}
-
-/* Refuses a folder, since users often name the run, and suggests its newest checkpoint. */
-static mr_err_t check_is_file(const char *path, mr_diag_t *diag) {
-  char latest[MR_RUN_PATH];
-  struct stat st;
-  if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode)) return MR_OK;
-  int n = snprintf(latest, sizeof latest, "%s/checkpoints/latest", path);
-  if (n < (int)sizeof latest && access(latest, F_OK) == 0)
-    return mr_fail(diag, MR_ERR_IO, "eval: %s is a run; its newest checkpoint is %s", path, latest);
+  *data = mr_usual_data;
+  if (access(*data, F_OK) == 0) return MR_OK;
   return mr_fail(diag, MR_ERR_IO,
-                 "eval: %s is a folder, want a checkpoint, such as RUN/checkpoints/latest", path);
+                 "%s: was trained on CIFAR-10, which is not in %s (where it usually is); name its "
+                 "folder with --data",
+                 checkpoint, *data);
 }
 
-static mr_err_t eval_build(const mr_args_t *a, judged_t *d, mr_graph_t *g, mr_diag_t *diag) {
-  const char *split = mr_args_text(a, "--split"), *jsonl = mr_args_text(a, "--jsonl"),
-             *threads = mr_args_text(a, "--threads"), *device = mr_args_text(a, "--device");
-  MR_TRY(mr_device_named(a, diag));
-  MR_TRY(check_is_file(a->word[0], diag));
-  d->run = graph_of_run(a->word[0]);
-  MR_TRY(eval_choose_data(a, d, diag));
-  const char *data = d->path;
+/* Writes the settings of normalize by which the checkpoint's pictures were prepared. */
+static mr_err_t say_normalisation(const char *checkpoint, char *text, size_t n, mr_diag_t *diag) {
+  mr_train_inputs_t in;
+  snprintf(text, n, "preset=cifar10"); /* of checkpoints that do not say it */
+  MR_TRY(mr_train_inputs_read(checkpoint, &in, diag));
+  for (int i = 0; i < in.spec.n_fields; i++) {
+    const mr_field_t *f = &in.spec.field[i];
+    if (!(f->std[0] > 0)) continue;
+    snprintf(text, n, "mean=%.9g,%.9g,%.9g std=%.9g,%.9g,%.9g", (double)f->mean[0],
+             (double)f->mean[1], (double)f->mean[2], (double)f->std[0], (double)f->std[1],
+             (double)f->std[2]);
+  }
+  mr_train_inputs_fini(&in);
+  return MR_OK;
+}
+
+static mr_err_t graph_alone(const mr_args_t *a, judged_t *d, mr_diag_t *diag) {
+  const char *split = mr_args_text(a, "--split"), *data;
+  char normal[160], text[320];
+  d->g = d->own = mr_graph_create(mr_all_stages());
+  if (!d->own) return mr_no_memory(diag, "the graph");
+  MR_TRY(find_alone(a, d->of.path, &data, diag));
   bool synthetic = mr_is_synthetic(data);
   const mr_stage_def_t *source =
       mr_registry_role(mr_all_stages(), synthetic ? MR_ROLE_SYNTHETIC : MR_ROLE_CLASSES);
-  MR_TRY(mr_graph_add_def(g, source, "data", NULL, diag));
-  if (!synthetic) MR_TRY(mr_graph_set(g, "data", "path", data, diag));
-  for (int i = 0; i < 3; i++)
-    if (!synthetic && d->setting[i][0])
-      MR_TRY(mr_graph_set(g, "data", kept_name[i], d->setting[i], diag));
-  MR_TRY(mr_graph_set(g, "data", "split", split ? split : "test", diag));
-  MR_TRY(mr_graph_parse(g, mr_eval_text, NULL, 0, diag));
-  MR_TRY(mr_graph_set(g, "eval", "checkpoint", a->word[0], diag));
-  if (split && strcmp(split, "test"))
-    MR_TRY(mr_graph_set(g, "eval", "records",
-                        strcmp(split, "train") ? "Held-back records" : "Training records", diag));
-  MR_TRY(eval_set_precision(a, d->run, g, diag));
-  if (threads) MR_TRY(mr_graph_set(g, "eval", "threads", threads, diag));
-  if (device) MR_TRY(mr_graph_set(g, "eval", "device", device, diag));
-  if (mr_args_text(a, "--pin")) MR_TRY(mr_graph_set(g, "eval", "pin", "true", diag));
+  MR_TRY(mr_graph_add_def(d->g, source, "data", NULL, diag));
+  if (!synthetic) MR_TRY(mr_graph_set(d->g, "data", "path", data, diag));
+  MR_TRY(mr_graph_set(d->g, "data", "split", split ? split : "test", diag));
+  MR_TRY(say_normalisation(d->of.path, normal, sizeof normal, diag));
+  snprintf(text, sizeof text, mr_alone_text, normal);
+  MR_TRY(mr_graph_parse(d->g, text, NULL, 0, diag));
+  d->called = name_records(split);
+  (void)mr_graph_batches(d->g, &d->line);
+  return MR_OK;
+}
+
+/* ---- the stage that evaluates ---- */
+
+/* The precision that the model computes in: as the flags say, else as the run trained it.  Of the
+   run's settings, those that do not go with --dtype are left out.  Before the graph is cut. */
+static void note_precision(const mr_args_t *a, judged_t *d) {
+  const char *dtype = mr_args_text(a, "--dtype");
+  for (int i = 0; i < N_PRECISION; i++) {
+    char flag[32];
+    snprintf(flag, sizeof flag, "--%s", precision_name[i]);
+    const char *text = mr_args_text(a, flag);
+    if (!text && d->of.graph) {
+      text = mr_graph_setting(d->of.graph, d->of.step, precision_name[i]);
+      bool of_amp = i == 1 || i == 2, none = i == 1 && text && !strcmp(text, "none");
+      if (text && of_amp && dtype && (none || !strcmp(dtype, "f32"))) text = NULL;
+    }
+    d->precision[i] = text;
+  }
+}
+
+/* Adds the stage behind the batches, under a name that is free. */
+static mr_err_t add_stage(judged_t *d, mr_diag_t *diag) {
+  char text[256];
+  strcpy(d->name, "eval");
+  for (int i = 2; mr_graph_stage(d->g, d->name); i++)
+    snprintf(d->name, sizeof d->name, "eval%d", i);
+  snprintf(text, sizeof text, mr_eval_text, d->name, d->name);
+  MR_TRY(mr_graph_parse(d->g, text, NULL, 0, diag));
+  return mr_graph_link(d->g, d->line, NULL, d->name, NULL, diag);
+}
+
+static mr_err_t set_stage(const mr_args_t *a, judged_t *d, mr_diag_t *diag) {
+  const char *threads = mr_args_text(a, "--threads"), *device = mr_args_text(a, "--device");
+  MR_TRY(mr_graph_set(d->g, d->name, "checkpoint", d->of.path, diag));
+  if (d->called) MR_TRY(mr_graph_set(d->g, d->name, "records", d->called, diag));
+  for (int i = 0; i < N_PRECISION; i++)
+    if (d->precision[i] && d->precision[i][0])
+      MR_TRY(mr_graph_set(d->g, d->name, precision_name[i], d->precision[i], diag));
+  if (threads) MR_TRY(mr_graph_set(d->g, d->name, "threads", threads, diag));
+  if (device) MR_TRY(mr_graph_set(d->g, d->name, "device", device, diag));
+  return mr_args_text(a, "--pin") ? mr_graph_set(d->g, d->name, "pin", "true", diag) : MR_OK;
+}
+
+static mr_err_t add_lines(const mr_args_t *a, judged_t *d, mr_diag_t *diag) {
+  const char *jsonl = mr_args_text(a, "--jsonl"), *name;
   if (!jsonl) return MR_OK;
-  const mr_stage_def_t *lines = mr_registry_role(mr_all_stages(), MR_ROLE_LINES);
-  const char *name;
-  MR_TRY(mr_graph_add_def(g, lines, NULL, &name, diag));
-  MR_TRY(mr_graph_set(g, name, "path", jsonl, diag));
-  return mr_graph_link(g, "eval", NULL, name, NULL, diag);
+  MR_TRY(
+      mr_graph_add_def(d->g, mr_registry_role(mr_all_stages(), MR_ROLE_LINES), NULL, &name, diag));
+  MR_TRY(mr_graph_set(d->g, name, "path", jsonl, diag));
+  return mr_graph_link(d->g, d->name, NULL, name, NULL, diag);
+}
+
+static mr_err_t eval_build(const mr_args_t *a, judged_t *d, mr_diag_t *diag) {
+  MR_TRY(mr_device_named(a, diag));
+  MR_TRY(mr_checkpoint_arg(a->word[0], mr_args_text(a, "--data"), a->word + 1, a->n_words - 1,
+                           &d->of, diag));
+  note_precision(a, d);
+  MR_TRY(d->of.graph ? graph_of_run(a, d, diag) : graph_alone(a, d, diag));
+  MR_TRY(add_stage(d, diag));
+  MR_TRY(set_stage(a, d, diag));
+  return add_lines(a, d, diag);
+}
+
+/* Runs the graph.  Data that have moved are what most often fails here. */
+static mr_err_t run_built(const mr_args_t *a, judged_t *d, bool *stopped, mr_diag_t *diag) {
+  mr_diag_t why = {0};
+  const mr_stage_t *source = mr_line_source(d->g, d->line);
+  const char *place = source ? mr_source_place(d->g, source) : NULL;
+  mr_err_t e = mr_run_interruptible(d->g, NULL, stopped, &why);
+  bool moved = e < 0 && place && access(place, F_OK) < 0 && !mr_args_text(a, "--data");
+  if (!moved) return mr_diag_relay(diag, e, &why);
+  return mr_fail(diag, e, "%s; if the data have moved, name its folder with --data", why.text);
 }
 
 static int eval_run(const mr_args_t *a, mr_diag_t *diag) {
-  mr_graph_t *g = mr_graph_create(mr_all_stages());
-  if (!g) return mr_no_memory(diag, "the graph");
   bool stopped = false;
   judged_t d = {0};
-  int e = eval_build(a, &d, g, diag);
-  if (e >= 0) e = mr_run_interruptible(g, NULL, &stopped, diag);
-  mr_graph_destroy(g), mr_graph_destroy(d.run);
+  MR_TRY(mr_args_settings(a, 1, diag));
+  int e = eval_build(a, &d, diag);
+  if (e >= 0) e = run_built(a, &d, &stopped, diag);
+  mr_graph_destroy(d.own);
+  mr_checkpoint_arg_fini(&d.of);
   return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
 }
 
@@ -222,11 +300,13 @@ const mr_command_t mr_command_eval = {
     .hint = eval_words,
     .flag_hint = eval_flag_words,
     .values = {mr_split_hints, mr_dtype_hints},
-    .words = "CHECKPOINT",
+    .words = "RUN|CHECKPOINT [NAME=VALUE...]",
     .help = "Evaluates a checkpoint: loss, accuracy, confusion matrix.",
-    .more = "\nA run's newest checkpoint is RUN/checkpoints/latest.",
+    .more =
+        "\nThe checkpoint's run prepares the records: its graph, settings and plug-ins, as they "
+        "were then.\nNAME=VALUE changes a setting of that graph.",
     .flags = eval_flags,
     .min_words = 1,
-    .max_words = 1,
+    .max_words = MR_WORDS_MAX,
     .run = eval_run,
 };

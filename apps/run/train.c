@@ -135,9 +135,22 @@ static mr_err_t train_settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *d
   return MR_OK;
 }
 
-/* Without a setting of data: CIFAR-10 if the default folder exists, else synthetic pictures. */
-static mr_err_t train_choose_data(mr_run_dir_t *r, mr_diag_t *diag) {
+/* Whether a graph's text gives its variable `data` a value. */
+static bool lets_data(const char *text) {
+  for (const char *line = text; line; line = strchr(line, '\n')) {
+    line += strspn(line, "\n \t\r");
+    const char *name = line + 3 + strspn(line + (strncmp(line, "let", 3) ? 0 : 3), " \t");
+    if (strncmp(line, "let", 3) || name == line + 3 || strncmp(name, "data", 4)) continue;
+    if (name[4 + strspn(name + 4, " \t")] == '=') return true;
+  }
+  return false;
+}
+
+/* The default graph without a setting of data, or a user's that leaves it open: CIFAR-10 if the
+   default folder exists, else synthetic pictures. */
+static mr_err_t train_choose_data(bool own, mr_run_dir_t *r, mr_diag_t *diag) {
   if (mr_run_dir_get(r, "data") || !strstr(r->graph, "$data")) return MR_OK;
+  if (own && lets_data(r->graph)) return MR_OK;
   char text[64];
   const mr_stage_def_t *synthetic = mr_registry_role(mr_all_stages(), MR_ROLE_SYNTHETIC);
   snprintf(text, sizeof text, "data=%s",
@@ -155,7 +168,7 @@ static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, bool *begun, mr
   if (!file && !(r->graph = strdup(mr_default_graph))) return mr_no_memory(diag, "the graph");
   MR_TRY(train_settings(a, r, diag));
   MR_TRY(mr_faces_add(a, r, diag));
-  return train_choose_data(r, diag);
+  return train_choose_data(file != NULL, r, diag);
 }
 
 /* The state of the run's folder before a resume. */

@@ -91,8 +91,10 @@ typedef struct eval_step {
   mr_train_amp_t amp;
   bool ema;
   int precision;
+  int64_t evaluations;
   mr_train_team_t team;
 
+  int64_t done; /* evaluations */
   recalled_t recalled;
   mr_train_inputs_t inputs; /* of the checkpoint, from plan or open to forget; none: older */
   bool compared;            /* the classes of the batches have been compared with these */
@@ -119,6 +121,13 @@ static const mr_opt_t eval_step_opts[] = {
      .type = MR_OPT_STR,
      .offset = offsetof(eval_step_t, records),
      .help = "What the records are called beside the result, where they are no test records."},
+    {.name = "evaluations",
+     .type = MR_OPT_INT,
+     .offset = offsetof(eval_step_t, evaluations),
+     .unit = "epochs",
+     .def = "0",
+     .hi = 1e12,
+     .help = "Ends after this many, also of an endless stream; 0: when the stream ends."},
     {.name = "ema",
      .type = MR_OPT_BOOL,
      .offset = offsetof(eval_step_t, ema),
@@ -246,6 +255,8 @@ static mr_err_t eval_step_step(mr_stage_t *s) {
   eval_step_t *v = s->state;
   mr_tally_t tally = {.loss = &v->model.plan.loss, .aligned = &v->aligned};
   mr_buf_t *b = NULL;
+  if (v->evaluations && v->done == v->evaluations) return MR_END;
+  v->done++;
   mr_err_t e = mr_train_evaluate(s, 0, v->step, &v->params, &tally);
   if (e == MR_OK) e = mr_fresh(s, 0, &b);
   if (e != MR_OK || !b) { /* also if stopped: half an evaluation is no result */

@@ -63,9 +63,9 @@ static void other_records_are_called_by_their_name(void **state) {
 }
 
 static void a_wrong_checkpoint_or_split_is_refused(void **state) {
-  RUN(&p, "eval", run, "--data", "synthetic");
+  RUN(&p, "eval", dir, "--data", "synthetic");
   assert_int_equal(p.status, 1);
-  assert_non_null(strstr(p.err, run));
+  assert_non_null(strstr(p.err, "holds no run"));
   RUN(&p, "eval", checkpoint, "--data", "synthetic", "--split", "half");
   assert_int_equal(p.status, 2);
   assert_non_null(strstr(p.err, "half"));
@@ -197,12 +197,106 @@ static void the_last_records_say_the_epoch_of_their_step(void **state) {
   for (int i = 0; i < 3; i++) assert_true(reported(metrics, kind[i], "epoch") == 1);
 }
 
+/* ---- the graph of the run ---- */
+
+/* Trains a graph whose preparation of records no default knows; valid: its held-back records are
+   an endless stream. */
+static void train_own_graph(const char *to, const char *lines) {
+  char file[160], text[2048];
+  snprintf(file, sizeof file, "%s/own.mr", dir);
+  snprintf(text, sizeof text,
+           "let run = r\n"
+           "synthetic n=320 name=shapes split=train ! shuffle seed=1 epochs=1 ! flip p=0.5"
+           " ! normalize mean=0.5 std=0.01 ! batch 32 drop-remainder"
+           " ! train-step name=train model=mlp hidden=16 layers=1\n%s"
+           "train.metrics ! jsonl path=$run/metrics.jsonl\n"
+           "train.state ! checkpoint dir=$run/checkpoints\n",
+           lines);
+  assert_int_equal(mr_write_file(file, text, strlen(text), NULL), MR_OK);
+  RUN(&p, "train", "--graph", file, "--run-dir", to);
+  if (p.status) fail_msg("%s", p.err);
+}
+
+static void records_are_prepared_as_the_run_prepared_them(void **state) {
+  char of[128], json[160], metrics[192];
+  snprintf(of, sizeof of, "%s/other", dir);
+  snprintf(json, sizeof json, "%s/other.jsonl", dir);
+  snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", of);
+  train_own_graph(of,
+                  "synthetic n=320 name=vd split=valid ! sequential epochs=0"
+                  " ! normalize mean=0.5 std=0.01 ! batch 50 ! train.valid\n"
+                  "synthetic n=320 name=td split=test ! sequential epochs=1"
+                  " ! normalize mean=0.5 std=0.01 ! batch 50 ! train.test\n");
+  static const char *const split[] = {"test", "valid"};
+  for (int i = 0; i < 2; i++) { /* the run, not one of its checkpoints */
+    RUN(&p, "eval", of, "--split", split[i], "--jsonl", json);
+    if (p.status) fail_msg("%s", p.err);
+    assert_true(reported(json, "test", "loss") == reported(metrics, split[i], "loss"));
+    assert_true(reported(json, "test", "records") == reported(metrics, split[i], "records"));
+  }
+  double loss = reported(json, "test", "loss");
+  RUN(&p, "eval", of, "--split", "valid", "--jsonl", json, "vd.split=test");
+  if (p.status) fail_msg("%s", p.err);
+  assert_true(reported(json, "test", "loss") == reported(metrics, "test", "loss"));
+  assert_true(reported(json, "test", "loss") != loss);
+  RUN(&p, "eval", of, "--split", "train", "--jsonl", json);
+  if (p.status) fail_msg("%s", p.err);
+  assert_true(reported(json, "test", "records") == 320); /* whole, as the evaluated ones are */
+  assert_non_null(strstr(p.out, "Training records, Loss: "));
+}
+
+static void a_run_without_test_records_is_judged_on_those_held_back(void **state) {
+  char of[128], json[160], metrics[192];
+  snprintf(of, sizeof of, "%s/held", dir);
+  snprintf(json, sizeof json, "%s/held.jsonl", dir);
+  snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", of);
+  train_own_graph(of,
+                  "synthetic n=320 name=vd split=valid ! sequential epochs=0"
+                  " ! normalize mean=0.5 std=0.01 ! batch 50 ! train.valid\n");
+  RUN(&p, "eval", of, "--jsonl", json);
+  if (p.status) fail_msg("%s", p.err);
+  assert_non_null(strstr(p.out, "Held-back records, Loss: "));
+  assert_true(reported(json, "test", "loss") == reported(metrics, "valid", "loss"));
+  RUN(&p, "eval", of, "--split", "test");
+  assert_int_equal(p.status, 2);
+  assert_non_null(strstr(p.err,
+                         "--split test: the run's graph leads no such records into train; "
+                         "--split takes another, of train, valid"));
+}
+
+/* The checkpoint's own words about its pictures, not a default's. */
+static void a_checkpoint_without_its_run_says_how_pictures_are_normalised(void **state) {
+  char of[128], json[160], metrics[192], latest[192], alone[160];
+  snprintf(of, sizeof of, "%s/gone", dir);
+  snprintf(json, sizeof json, "%s/gone.jsonl", dir);
+  snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", of);
+  snprintf(latest, sizeof latest, "%s/checkpoints/latest", of);
+  snprintf(alone, sizeof alone, "%s/gone.safetensors", dir);
+  train_own_graph(of,
+                  "synthetic name=td split=test ! sequential epochs=1"
+                  " ! normalize mean=0.5 std=0.01 ! batch 256 ! train.test\n");
+  size_t n;
+  void *bytes;
+  assert_int_equal(mr_read_file(latest, 1 << 28, &bytes, &n, NULL), MR_OK);
+  assert_int_equal(mr_write_file(alone, bytes, n, NULL), MR_OK);
+  free(bytes);
+  RUN(&p, "eval", alone, "--jsonl", json);
+  if (p.status) fail_msg("%s", p.err);
+  assert_true(reported(json, "test", "loss") == reported(metrics, "test", "loss"));
+  RUN(&p, "eval", alone, "batch=3");
+  assert_int_equal(p.status, 2);
+  assert_non_null(strstr(p.err, "of no run that is here"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_test_records_give_what_the_run_gave),
       cmocka_unit_test(a_checkpoint_is_judged_on_the_data_of_its_run),
       cmocka_unit_test(synthetic_pictures_are_only_for_runs_that_trained_on_them),
       cmocka_unit_test(the_last_records_say_the_epoch_of_their_step),
+      cmocka_unit_test(records_are_prepared_as_the_run_prepared_them),
+      cmocka_unit_test(a_run_without_test_records_is_judged_on_those_held_back),
+      cmocka_unit_test(a_checkpoint_without_its_run_says_how_pictures_are_normalised),
       cmocka_unit_test(other_records_are_called_by_their_name),
       cmocka_unit_test(a_wrong_checkpoint_or_split_is_refused),
       cmocka_unit_test(a_file_that_claims_a_huge_model_is_refused_by_what_it_lacks),

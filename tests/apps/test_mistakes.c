@@ -365,8 +365,10 @@ static const struct {
      "dir: holds no graph.mr, so it is not a run; `millrace runs` lists the runs"},
     {{"train", "--graph", "dir"},
      "dir: it is a folder that holds no run, want a graph, its file or a run"},
-    {{"eval", "run"}, "eval: run is a run; its newest checkpoint is run/checkpoints/latest"},
-    {{"eval", "dir"}, "eval: dir is a folder, want a checkpoint, such as RUN/checkpoints/latest"},
+    {{"eval", "run"}, "run/checkpoints/latest: 2 bytes are too few for a safetensors file"},
+    {{"eval", "dir"},
+     "dir is a folder that holds no run, want a run or a checkpoint, such as "
+     "RUN/checkpoints/latest"},
     {{"eval", "nofile"}, "nofile: cannot open: No such file or directory"},
     {{"eval", "run/checkpoints/latest"},
      "run/checkpoints/latest: 2 bytes are too few for a safetensors file"},

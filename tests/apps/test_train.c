@@ -198,6 +198,25 @@ static void a_run_of_no_step_says_why(void **state) {
   assert_non_null(strstr(p.out, "batch gave nothing: the stages before it removed every record"));
 }
 
+/* Where there is no CIFAR-10, no other records take the place of those that a graph names. */
+static void the_data_of_ones_own_graph_are_kept(void **state) {
+  static const char *const let[] = {"let data = no-such", "  let\tdata =no-such",
+                                    "let data=no-such"};
+  char text[512], here[256];
+  assert_non_null(getcwd(here, sizeof here));
+  assert_int_equal(chdir(dir), 0);
+  for (int i = 0; i < 3; i++) {
+    snprintf(text, sizeof text,
+             "let batch = 8\n%s # not data = here\ncifar10 path=$data ! shuffle seed=1 epochs=1\n"
+             "  ! normalize ! batch $batch ! train-step name=t model=mlp\nt.metrics ! progress\n",
+             let[i]);
+    assert_int_equal(mr_write_file("own.mr", text, strlen(text), NULL), MR_OK);
+    RUN(&p, "train", "--graph", "own.mr", "--run-dir", a);
+    expect(1, "path=no-such");
+  }
+  assert_int_equal(chdir(here), 0);
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -207,6 +226,7 @@ int main(void) {
       CASE(ctrl_c_leaves_a_checkpoint_to_resume_from),
       CASE(bad_input_gets_one_sentence),
       CASE(a_run_of_no_step_says_why),
+      CASE(the_data_of_ones_own_graph_are_kept),
       CASE(many_classes_are_trained_and_tested_without_a_matrix),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
