@@ -142,7 +142,7 @@ static mr_err_t graph_of_run(const mr_args_t *a, judged_t *d, mr_diag_t *diag) {
 
 /* ---- a checkpoint alone ---- */
 
-/* The records of a checkpoint that no run is known of: CIFAR-10, or what is made up for it. */
+/* The records of a checkpoint that no run is known of: CIFAR-10, or synthetic ones. */
 static mr_err_t find_alone(const mr_args_t *a, const char *checkpoint, const char **data,
                            mr_diag_t *diag) {
   mr_train_progress_t at;
