@@ -15,9 +15,10 @@ typedef struct mr_comm_rank {
   mr_collect_t *collect;
   int rank, size; /* rank in [0,size) */
   const char *axis;
-  /* Set by each all_gather: whether it has failed, by what it gave, since another rank may leave,
-     and make the table fail, when this call has not.  The caller's; NULL: it is not asked. */
-  bool *gather_failed;
+  /* Set by an all_gather or all_to_all that has failed, by what it gave, since another rank may
+     leave, and make the table fail, when this call has not.  The caller's, who clears it; NULL: it
+     is not asked. */
+  bool *exchange_failed;
 } mr_comm_rank_t;
 
 /* All ranks of a communicator of this process's threads. */

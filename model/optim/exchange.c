@@ -1,43 +1,119 @@
-/* The exchange as equations: pieces are padded to the sizes that all ranks have, joined to one
-   vector, gathered by rank, and cut again. */
+/* The exchange as equations: the row that goes to a rank is a concatenation of the parts of arrays
+   that lie in its share, of zeros that fill the share up to the largest one's size, and of what all
+   are posted. */
 #include "model/optim/exchange.h"
 
 #include <assert.h>
 
 #include "model/control/control.h"
 
-mr__exchange_t mr__exchange_start(mr_fn_t *f, const mr_optim_ranks_t *ranks, int most) {
-  mr__exchange_t x = {.f = f, .ranks = ranks, .most = most};
-  x.piece = mr_mem_take(&f->mem, (size_t)most * sizeof *x.piece);
-  x.at = mr_mem_take(&f->mem, (size_t)(most + 1) * sizeof *x.at);
-  if (x.at) x.at[0] = 0;
+mr__exchange_t mr__exchange_start(mr_fn_t *f, const mr_optim_ranks_t *ranks, int n,
+                                  const int64_t *size, int most) {
+  mr__exchange_t x = {.f = f, .ranks = ranks, .n = n, .most_posted = most};
+  x.at = mr_mem_take(&f->mem, (size_t)(n + 1) * sizeof *x.at);
+  x.from = mr_mem_take(&f->mem, (size_t)(ranks->size + 1) * sizeof *x.from);
+  x.posted = mr_mem_take(&f->mem, (size_t)(most + 1) * sizeof *x.posted);
+  x.posted_at = mr_mem_take(&f->mem, (size_t)(most + 1) * sizeof *x.posted_at);
+  if (f->mem.failed) return x;
+  x.at[0] = x.posted_at[0] = 0;
+  for (int i = 0; i < n; i++) x.at[i + 1] = x.at[i] + size[i];
+  x.width = (x.at[n] + ranks->size - 1) / ranks->size;
+  for (int r = 0; r <= ranks->size; r++) x.from[r] = r * x.width < x.at[n] ? r * x.width : x.at[n];
   return x;
 }
 
-int mr__exchange_give(mr__exchange_t *x, mr_var_t *v, int64_t size) {
-  mr_aval_t flat = mr_aval_of(MR_F32, size);
-  int64_t n = v ? mr_aval_elems(&v->aval) : 0;
-  assert(x->n < x->most && n <= size);
-  if (v) {
-    v = mr_lax_reshape_to(x->f, mr_lax_convert(x->f, v, MR_F32), n);
-    if (n < size) v = mr_lax_pad(x->f, v, (int64_t[]){0}, (int64_t[]){size - n});
-  } else {
-    v = mr_lax_full(x->f, &flat, 0);
+static mr_var_t *exchange_flat(mr_fn_t *f, mr_var_t *v) {
+  return v ? mr_lax_reshape_to(f, mr_lax_convert(f, v, MR_F32), mr_aval_elems(&v->aval)) : NULL;
+}
+
+static mr_var_t *exchange_zeros(mr_fn_t *f, int64_t n) {
+  mr_aval_t flat = mr_aval_of(MR_F32, n);
+  return mr_lax_full(f, &flat, 0);
+}
+
+int mr__exchange_post(mr__exchange_t *x, mr_var_t *v, int64_t size) {
+  v = exchange_flat(x->f, v);
+  assert(x->n_posted < x->most_posted && (!v || v->aval.dim[0] <= size));
+  if (v && v->aval.dim[0] < size)
+    v = mr_lax_pad(x->f, v, (int64_t[]){0}, (int64_t[]){size - v->aval.dim[0]});
+  x->posted[x->n_posted] = v;
+  x->posted_at[x->n_posted + 1] = x->posted_at[x->n_posted] + size;
+  return x->n_posted++;
+}
+
+/* Appends to row[n] what rank r receives of a term, whose arrays are flat.  Returns the new n. */
+static int exchange_row(const mr__exchange_t *x, int r, mr_var_t *const *flat, mr_var_t **row,
+                        int n) {
+  int64_t from = x->from[r], to = x->from[r + 1], filled = flat ? to - from : 0;
+  for (int i = 0; flat && i < x->n; i++) {
+    int64_t a = from > x->at[i] ? from : x->at[i], b = to < x->at[i + 1] ? to : x->at[i + 1];
+    if (a >= b) continue;
+    bool whole = b - a == x->at[i + 1] - x->at[i];
+    row[n++] =
+        whole ? flat[i]
+              : mr_lax_slice(x->f, flat[i], (int64_t[]){a - x->at[i]}, (int64_t[]){b - x->at[i]});
   }
-  x->piece[x->n] = v;
-  x->at[x->n + 1] = x->at[x->n] + size;
-  return x->n++;
+  if (filled < x->width) row[n++] = exchange_zeros(x->f, x->width - filled);
+  return n;
 }
 
-void mr__exchange_gather(mr__exchange_t *x) {
-  mr_var_t *mine = x->n > 1 ? mr_lax_concatenate(x->f, x->n, x->piece, 0) : x->piece[0];
-  x->all = mr_lax_all_gather(x->f, mine, x->ranks->axis, x->ranks->size);
+void mr__exchange_send(mr__exchange_t *x, int n_terms, mr_var_t **const *term) {
+  mr_fn_t *f = x->f;
+  int size = x->ranks->size, n = 0;
+  mr_var_t ***flat = mr_mem_take(&f->mem, (size_t)(n_terms + 1) * sizeof *flat);
+  mr_var_t **row = mr_mem_take(
+      &f->mem, (size_t)size * (size_t)(n_terms * (x->n + 1) + x->n_posted) * sizeof *row);
+  for (int k = 0; k < n_terms && flat && term[k]; k++) {
+    flat[k] = mr_mem_take(&f->mem, (size_t)(x->n + 1) * sizeof(mr_var_t *));
+    for (int i = 0; flat[k] && i < x->n; i++) flat[k][i] = exchange_flat(f, term[k][i]);
+  }
+  if (f->mem.failed || f->diag.code < 0) return;
+  for (int r = 0; r < size; r++) {
+    for (int k = 0; k < n_terms; k++) n = exchange_row(x, r, term[k] ? flat[k] : NULL, row, n);
+    for (int i = 0; i < x->n_posted; i++) row[n++] = x->posted[i];
+  }
+  mr_var_t *rows = mr_lax_concatenate(f, n, row, 0);
+  rows = mr_lax_reshape_to(f, rows, size, n_terms * x->width + x->posted_at[x->n_posted]);
+  x->all = mr_lax_all_to_all(f, rows, x->ranks->axis);
 }
 
-mr_var_t *mr__exchange_take(const mr__exchange_t *x, int piece, int rank, int64_t at,
-                            const mr_aval_t *aval) {
-  int64_t from = x->at[piece] + at;
-  mr_var_t *v = mr_lax_slice(x->f, x->all, (int64_t[]){rank, from},
-                             (int64_t[]){rank + 1, from + mr_aval_elems(aval)});
+/* Elements [from,from+n) of what a rank has sent. */
+static mr_var_t *take_sent(const mr__exchange_t *x, int rank, int64_t from, int64_t n) {
+  mr_var_t *v =
+      mr_lax_slice(x->f, x->all, (int64_t[]){rank, from}, (int64_t[]){rank + 1, from + n});
+  return mr_lax_reshape_to(x->f, v, n);
+}
+
+mr_var_t *mr__exchange_posted(const mr__exchange_t *x, int posted, int rank, int64_t at,
+                              const mr_aval_t *aval) {
+  if (!x->all) return NULL;
+  int64_t terms = x->all->aval.dim[1] - x->posted_at[x->n_posted];
+  mr_var_t *v = take_sent(x, rank, terms + x->posted_at[posted] + at, mr_aval_elems(aval));
   return mr_lax_convert(x->f, mr_lax_reshape(x->f, v, aval->ndim, aval->dim), aval->dtype);
+}
+
+mr_var_t *mr__exchange_term(const mr__exchange_t *x, int term, int rank, int64_t from, int64_t to,
+                            mr_dtype_t t) {
+  int64_t own = x->from[x->ranks->rank];
+  if (!x->all) return NULL;
+  return mr_lax_convert(x->f, take_sent(x, rank, term * x->width + from - own, to - from), t);
+}
+
+mr_var_t *mr__exchange_gather(const mr__exchange_t *x, mr_var_t *share) {
+  if (share && share->aval.dim[0] < x->width)
+    share = mr_lax_pad(x->f, share, (int64_t[]){0}, (int64_t[]){x->width - share->aval.dim[0]});
+  return mr_lax_all_gather(x->f, share, x->ranks->axis, x->ranks->size);
+}
+
+mr_var_t *mr__exchange_whole(const mr__exchange_t *x, mr_var_t *shares, int i,
+                             const mr_aval_t *aval) {
+  int r = 0;
+  if (!shares) return NULL;
+  while (r + 1 < x->ranks->size && x->from[r + 1] <= x->at[i]) r++;
+  /* All shares before the last ones, which are shorter, have the full width, so that an array over
+     several is one piece. */
+  int64_t from = r * x->width + x->at[i] - x->from[r], n = x->at[i + 1] - x->at[i];
+  mr_var_t *flat = mr_lax_reshape_to(x->f, shares, x->ranks->size * x->width);
+  flat = mr_lax_slice(x->f, flat, &from, (int64_t[]){from + n});
+  return mr_lax_convert(x->f, mr_lax_reshape(x->f, flat, aval->ndim, aval->dim), aval->dtype);
 }

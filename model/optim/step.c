@@ -234,18 +234,38 @@ static nodes_t nodes_of_ranks(step_t *s) {
   return all;
 }
 
-/* The sum of parts [from,to) of gradient i, whose pieces of place j have the number
-   first + j n + i. */
-static mr_var_t *sum_of_nodes(step_t *s, const mr__exchange_t *x, const nodes_t *nodes, int first,
-                              int i, int from, int to) {
+/* The sum of parts [from,to) of elements [at,end) of all gradients, which are t: the term of place
+   j of a rank is the sum that it has there. */
+static mr_var_t *sum_of_nodes(step_t *s, const mr__exchange_t *x, const nodes_t *nodes, int64_t at,
+                              int64_t end, mr_dtype_t t, int from, int to) {
   for (int k = 0; k < nodes->n; k++) {
     const node_t *v = &nodes->node[k];
-    if (v->from == from && v->to == to)
-      return mr__exchange_take(x, first + v->place * s->n + i, v->rank, 0, &s->p[i]->aval);
+    if (v->from == from && v->to == to) return mr__exchange_term(x, v->place, v->rank, at, end, t);
   }
   int half = (from + to) / 2;
-  mr_var_t *left = sum_of_nodes(s, x, nodes, first, i, from, half);
-  return mr_lax_add(s->g, left, sum_of_nodes(s, x, nodes, first, i, half, to));
+  mr_var_t *left = sum_of_nodes(s, x, nodes, at, end, t, from, half);
+  return mr_lax_add(s->g, left, sum_of_nodes(s, x, nodes, at, end, t, half, to));
+}
+
+/* This rank's share of the gradients over all parts, f32[elements]: neighbours of one dtype are
+   added together. */
+static mr_var_t *sum_of_share(step_t *s, const mr__exchange_t *x, const nodes_t *nodes) {
+  int64_t at = x->from[s->loss->ranks->rank], end = x->from[s->loss->ranks->rank + 1];
+  mr_var_t **sum = mr_mem_take(&s->g->mem, (size_t)(s->n + 1) * sizeof *sum);
+  int n = 0, i = 0;
+  while (sum && at < end) {
+    while (x->at[i + 1] <= at) i++;
+    mr_dtype_t t = s->p[i]->aval.dtype;
+    int last = i;
+    while (last + 1 < s->n && s->p[last + 1]->aval.dtype == t) last++;
+    int64_t to = x->at[last + 1] < end ? x->at[last + 1] : end;
+    mr_var_t *v = sum_of_nodes(s, x, nodes, at, to, t, 0, s->loss->parts);
+    sum[n++] = mr_lax_convert(s->g, v, MR_F32);
+    at = to;
+  }
+  mr_aval_t none = mr_aval_of(MR_F32, x->width);
+  if (!n) return mr_lax_full(s->g, &none, 0);
+  return n > 1 ? mr_lax_concatenate(s->g, n, sum, 0) : sum[0];
 }
 
 /* The most records, or with records false parts, that a rank has. */
@@ -261,32 +281,32 @@ static int64_t most_of_ranks(const step_t *s, bool records) {
   return most;
 }
 
-/* Gives output i of this rank's parts: scalars part by part, weighted, others joined. */
-static int give_output(step_t *s, mr__exchange_t *x, mr_var_t **all, int i) {
+/* Posts output i of this rank's parts: scalars part by part, weighted, others joined. */
+static int post_output(step_t *s, mr__exchange_t *x, mr_var_t **all, int i) {
   int n = s->to - s->from;
   const mr_aval_t *a = &all[i]->aval;
   if (a->ndim)
-    return mr__exchange_give(x, step_join(s, all, i),
+    return mr__exchange_post(x, step_join(s, all, i),
                              most_of_ranks(s, true) * (mr_aval_elems(a) / a->dim[0]));
   mr_var_t **each = mr_mem_take(&s->g->mem, (size_t)n * sizeof *each);
   for (int k = 0; each && k < n; k++)
     each[k] = mr_lax_reshape_to(s->g, weighted_scalar(s, s->from + k, all[k * s->n_out + i]), 1);
   mr_var_t *v = each && n > 1 ? mr_lax_concatenate(s->g, n, each, 0) : each ? each[0] : NULL;
-  return mr__exchange_give(x, v, most_of_ranks(s, false));
+  return mr__exchange_post(x, v, most_of_ranks(s, false));
 }
 
-/* Output i over the parts of all ranks, from a piece. */
-static mr_var_t *take_output(step_t *s, const mr__exchange_t *x, int piece, mr_aval_t a) {
+/* Output i over the parts of all ranks, from what they have posted. */
+static mr_var_t *posted_output(step_t *s, const mr__exchange_t *x, int posted, mr_aval_t a) {
   int parts = s->loss->parts, size = s->loss->ranks->size, n = 0, split = 0;
   mr_var_t **v = mr_mem_take(&s->g->mem, (size_t)parts * sizeof *v);
   while (a.ndim && !s->loss->split[split]) split++;
   for (int r = 0; v && r < size; r++) {
     int from = mr_optim_rank_from(parts, size, r), to = mr_optim_rank_from(parts, size, r + 1);
     for (int k = from; !a.ndim && k < to; k++)
-      v[n++] = mr__exchange_take(x, piece, r, k - from, &a);
+      v[n++] = mr__exchange_posted(x, posted, r, k - from, &a);
     if (!a.ndim) continue;
     a.dim[0] = rows_of_parts(s->loss, split, from, to);
-    v[n++] = mr__exchange_take(x, piece, r, 0, &a);
+    v[n++] = mr__exchange_posted(x, posted, r, 0, &a);
   }
   if (a.ndim) return mr_lax_concatenate(s->g, n, v, 0);
   int mine = s->from;
@@ -297,36 +317,44 @@ static mr_var_t *take_output(step_t *s, const mr__exchange_t *x, int piece, mr_a
 }
 
 /* The largest of what ranks have met. */
-static mr_var_t *take_amax(step_t *s, const mr__exchange_t *x, int piece) {
+static mr_var_t *posted_amax(step_t *s, const mr__exchange_t *x, int posted) {
   mr_aval_t a = s->amax->aval;
-  mr_var_t *most = mr__exchange_take(x, piece, 0, 0, &a);
+  mr_var_t *most = mr__exchange_posted(x, posted, 0, 0, &a);
   for (int r = 1; r < s->loss->ranks->size; r++)
-    most = mr_lax_max(s->g, most, mr__exchange_take(x, piece, r, 0, &a));
+    most = mr_lax_max(s->g, most, mr__exchange_posted(x, posted, r, 0, &a));
   return most;
+}
+
+/* The terms of the gradients that this rank has: of each place a sum, or NULL. */
+static mr_var_t ***terms_of_rank(step_t *s, const sums_t *sums, const nodes_t *nodes) {
+  mr_var_t ***term = mr_mem_take(&s->g->mem, (size_t)(nodes->most + 1) * sizeof *term);
+  for (int j = 0; term && j < sums->n; j++) term[j] = sums->of[j];
+  return term;
 }
 
 /* Outputs, gradients and amax of all ranks' parts, from those of this rank's: outputs in all, and
    sums of gradients. */
 static mr_err_t step_exchange(step_t *s, mr_var_t **all, const sums_t *sums) {
+  mr_mem_t *mem = &s->g->mem;
   nodes_t nodes = nodes_of_ranks(s);
-  int *piece = mr_mem_take(&s->g->mem, (size_t)s->n_out * sizeof *piece), amax = 0;
-  mr__exchange_t x = mr__exchange_start(s->g, s->loss->ranks, s->n_out + 1 + nodes.most * s->n);
-  s->grad = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof(mr_var_t *));
-  if (s->g->mem.failed || s->g->diag.code < 0) return s->g->diag.code;
+  int *posted = mr_mem_take(mem, (size_t)(s->n_out + 1) * sizeof *posted);
+  int64_t *size = mr_mem_take(mem, (size_t)(s->n + 1) * sizeof *size);
+  mr_var_t ***term = terms_of_rank(s, sums, &nodes);
+  s->grad = mr_mem_take(mem, (size_t)s->n * sizeof(mr_var_t *));
+  if (mem->failed || s->g->diag.code < 0) return s->g->diag.code;
+  for (int i = 0; i < s->n; i++) size[i] = mr_aval_elems(&s->p[i]->aval);
+  mr__exchange_t x = mr__exchange_start(s->g, s->loss->ranks, s->n, size, s->n_out + 1);
+  if (mem->failed) return s->g->diag.code;
   const char *outer = mr_scope_enter(s->g, "exchange");
-  for (int i = 0; i < s->n_out; i++) piece[i] = all[i] ? give_output(s, &x, all, i) : -1;
-  if (s->n_fp8) amax = mr__exchange_give(&x, s->amax, mr_aval_elems(&s->amax->aval));
-  int first = x.n;
-  for (int j = 0; j < nodes.most; j++)
-    for (int i = 0; i < s->n; i++)
-      mr__exchange_give(&x, j < sums->n ? sums->of[j][i] : NULL, mr_aval_elems(&s->p[i]->aval));
+  for (int i = 0; i < s->n_out; i++) posted[i] = all[i] ? post_output(s, &x, all, i) : -1;
+  int amax = s->n_fp8 ? mr__exchange_post(&x, s->amax, mr_aval_elems(&s->amax->aval)) : 0;
+  mr__exchange_send(&x, nodes.most, term);
   MR_TRY(s->g->diag.code);
-  mr__exchange_gather(&x);
   for (int i = 0; i < s->n_out; i++)
-    s->out[i] = piece[i] < 0 ? NULL : take_output(s, &x, piece[i], all[i]->aval);
-  if (s->n_fp8) s->amax = take_amax(s, &x, amax);
-  for (int i = 0; i < s->n; i++)
-    s->grad[i] = sum_of_nodes(s, &x, &nodes, first, i, 0, s->loss->parts);
+    s->out[i] = posted[i] < 0 ? NULL : posted_output(s, &x, posted[i], all[i]->aval);
+  if (s->n_fp8) s->amax = posted_amax(s, &x, amax);
+  mr_var_t *shares = mr__exchange_gather(&x, sum_of_share(s, &x, &nodes));
+  for (int i = 0; i < s->n; i++) s->grad[i] = mr__exchange_whole(&x, shares, i, &s->p[i]->aval);
   mr_scope_leave(s->g, outer);
   return s->g->diag.code;
 }

@@ -111,7 +111,7 @@ static mr_err_t create_rank(const mr_loss_t *l, const mr_train_config_t *config,
                              .rank = config->rank,
                              .size = config->ranks,
                              .axis = MR__RANKS_AXIS,
-                             .gather_failed = failed};
+                             .exchange_failed = failed};
   mr_err_t e = mr__train_step_of_rank(l, config, &of, &t, diag);
   if (e < 0) {
     free(failed);
@@ -224,6 +224,7 @@ mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *
     mr__ranks_run(t->ranks, start_own, t);
     if (t->waited < 0) mr__ranks_stale(t->ranks); /* they have updated theirs */
   } else {
+    if (t->exchange_failed) *t->exchange_failed = false;
     start_own(t);
   }
   if (t->why.code < 0) return mr_diag_relay(diag, t->why.code, &t->why);

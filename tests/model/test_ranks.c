@@ -274,6 +274,22 @@ static void a_rank_that_leaves_ends_the_step_of_the_others(void **state) {
   for (int r = 0; r < 3; r++) mr_params_fini(&l[r].end.params);
 }
 
+/* A rank receives its share of the gradients of each other rank, never all of them from all. */
+static void a_rank_takes_no_more_memory_where_there_are_more_of_them(void **state) {
+  vit_t c = dropping_vit(MR_F32);
+  size_t peak[2];
+  for (int k = 0; k < 2; k++) {
+    mr_train_config_t t = config_of(MOST);
+    mr_train_step_t *step;
+    mr_diag_t diag = {0};
+    t.ordered = 16, t.ranks = k ? 16 : 4;
+    if (vit_step(&c, t, &step, &diag) < 0) fail_msg("%s", diag.text);
+    peak[k] = mr_exec_peak_bytes(mr_train_step_exec(step));
+    mr_train_step_destroy(step);
+  }
+  if (peak[1] > peak[0]) fail_msg("%zu bytes a rank of 16, %zu of 4", peak[1], peak[0]);
+}
+
 static void ranks_without_a_part_are_refused(void **state) {
   vit_t c = dropping_vit(MR_F32);
   mr_train_config_t t = config_of(MOST);
@@ -297,6 +313,7 @@ int main(void) {
       cmocka_unit_test(parameters_that_are_put_reach_all_ranks),
       cmocka_unit_test(ranks_that_share_a_table_of_collectives_reach_the_same_bits),
       cmocka_unit_test(a_rank_that_leaves_ends_the_step_of_the_others),
+      cmocka_unit_test(a_rank_takes_no_more_memory_where_there_are_more_of_them),
       cmocka_unit_test(ranks_without_a_part_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

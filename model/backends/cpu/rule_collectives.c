@@ -45,12 +45,16 @@ mr_err_t mr__cpu_axis_index(mr_call_t *c, mr_diag_t *diag) {
   return axis_lower(c, rule_collectives_index_run, diag);
 }
 
+/* After a call that gives back the rank's own bytes, unless it fails. */
+static void note_failure(const mr_comm_rank_t *s, const void *own, const void *back, size_t n) {
+  if (s->exchange_failed && memcmp(own, back, n) != 0) *s->exchange_failed = true;
+}
+
 static void gather_run(const mr_call_t *c) {
   const mr_comm_rank_t *s = c->state;
   size_t n = mr_aval_bytes(&c->eqn->in[0]->aval);
   s->ops->all_gather(s->collect, n, c->in[0], c->out[0]);
-  if (s->gather_failed) /* else a rank finds its own bytes */
-    *s->gather_failed = memcmp((const char *)c->out[0] + (size_t)s->rank * n, c->in[0], n) != 0;
+  note_failure(s, c->in[0], (const char *)c->out[0] + (size_t)s->rank * n, n);
 }
 
 /* MR_ERR_SHAPE if a dimension that is the axis's has another size. */
@@ -79,8 +83,9 @@ mr_err_t mr__cpu_reduce_scatter(mr_call_t *c, mr_diag_t *diag) {
 
 static void exchange_run(const mr_call_t *c) {
   const mr_comm_rank_t *s = c->state;
-  size_t bytes = mr_aval_bytes(&c->eqn->in[0]->aval) / (size_t)s->size;
-  s->ops->all_to_all(s->collect, bytes, c->in[0], c->out[0]);
+  size_t n = mr_aval_bytes(&c->eqn->in[0]->aval) / (size_t)s->size, own = (size_t)s->rank * n;
+  s->ops->all_to_all(s->collect, n, c->in[0], c->out[0]);
+  note_failure(s, (const char *)c->in[0] + own, (const char *)c->out[0] + own, n);
 }
 
 mr_err_t mr__cpu_all_to_all(mr_call_t *c, mr_diag_t *diag) {
