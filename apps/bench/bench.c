@@ -34,6 +34,7 @@ static const mr_flag_t bench_flags[] = {
      "step: chooses remat and accumulate so that the planned peak is at most this size."},
     {"--accumulate", "N", "Parts into which a training step splits its batch; default 1."},
     {"--ordered", "N", "Parts that a training step adds as a binary tree, a power of two."},
+    {"--ranks", "N", "step: ranks that share these parts, threads of the process; default 1."},
     {"--dtype", "f32|bf16|f16", "Type that the model computes in; default bf16."},
     {"--device", "cpu[:N]|opencl[:N]|cuda[:N]",
      "Where step, infer and compile compute; default cpu."},
