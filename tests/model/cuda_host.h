@@ -148,10 +148,13 @@ static inline bool host_refuses(const char *call) {
 
 /* ---- memory ---- */
 
+/* The block that has these bytes.  Where a block ends another may begin: an address alone asks for
+   the block of the byte that is there. */
 static inline host_block_t *host_find(const void *at, size_t bytes) {
   for (size_t i = 0; i < host.n_block; i++) {
     host_block_t *b = &host.block[i];
-    if (b->base && (const char *)at >= b->base && (const char *)at + bytes <= b->base + b->bytes)
+    const char *end = b->base + (b->bytes ? b->bytes : 1);
+    if (b->base && (const char *)at >= b->base && (const char *)at + (bytes ? bytes : 1) <= end)
       return b;
   }
   return NULL;
