@@ -370,8 +370,13 @@ def every_face_shows_one_line(run, browser, scraper, subscriber, told):
     one_line("the page's curve", browser.run("return Array.from({length: charts.loss.numRows()}, (_, i) => charts.loss.getValue(i, 0))"), last)
     scraped_losses = scraper.query('millrace_loss{split="train"}[1h]')[0]["values"]
     scrapes = {t: float(v) for t, v in scraper.query("millrace_step[1h]")[0]["values"]}  # asked last: it has all of these times
-    if list(scrapes.values()) != sorted(scrapes.values()) or scraper.value("resets(millrace_images_total[1h])") != 0:
+    repeats = {t: float(v) for t, v in scraper.query("millrace_repeating_until_step[1h]")[0]["values"] if float(v) > 0}
+    new = [step for t, step in scrapes.items() if t not in repeats]
+    if new != sorted(new) or scraper.value("resets(millrace_images_total[1h])") != 0:
         fail("Prometheus: the steps go back")
+    for t in repeats:
+        if t in scrapes and scrapes[t] > repeats[t]:
+            fail(f"Prometheus: step {scrapes[t]} is shown as repeated, and they end at {repeats[t]:.0f}")
     for t, loss in scraped_losses:
         if not math.isclose(float(loss), losses[scrapes[t]], rel_tol=1e-8):
             fail(f"Prometheus: loss {loss} of step {scrapes[t]}, in the end it is {losses[scrapes[t]]}")
