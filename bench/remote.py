@@ -29,6 +29,8 @@ import tempfile
 import time
 
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.append(f'{root}/scripts')
+from ports import free_port # noqa: E402
 
 
 def options():
@@ -82,12 +84,6 @@ class Shards:
 
 def hash_of(name):
     return hashlib.sha256(name.encode()).digest()
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
 
 
 def start_nginx(folder, www):

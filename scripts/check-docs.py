@@ -12,7 +12,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -20,6 +19,8 @@ import tarfile
 import tempfile
 import time
 import zipfile
+
+from ports import free_ports
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LIMIT_S = 150  # no command takes a tenth of it; a hang is told instead of waited for
@@ -229,23 +230,6 @@ def framed(data):
         return struct.pack('<I', ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
     head = struct.pack('<Q', len(data))
     return head + masked(head) + data + masked(data)
-
-
-def free_ports(n):
-    """A port such that it and the n - 1 after it are free now."""
-    while True:
-        ends = [socket.socket() for _ in range(n)]
-        try:
-            ends[0].bind(('127.0.0.1', 0))
-            first = ends[0].getsockname()[1]
-            for i, end in enumerate(ends[1:], 1):
-                end.bind(('127.0.0.1', first + i))
-            return first
-        except (OSError, OverflowError):
-            pass
-        finally:
-            for end in ends:
-                end.close()
 
 
 class Document:

@@ -20,7 +20,8 @@ import urllib.parse
 import urllib.request
 
 import zmq
-from chromium import Browser, children, fail, free_port, run_check, wait_for
+from chromium import Browser, children, fail, run_check, wait_for
+from ports import free_port
 from tensorboard.backend.event_processing import event_accumulator
 from tensorboard.util import tb_logging
 

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Lets a real Prometheus scrape a run; promtool reads the page, and the dashboard's queries are run.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -40,7 +40,8 @@ scrape_configs:
     static_configs: [{targets: ['${host%%/*}']}]
 YML
 promtool check config "$work/prometheus.yml" >/dev/null
-port=$(cd "$root/scripts" && python3 -c 'import chromium; print(chromium.free_port())')
+exec 9< <(python3 "$root/scripts/ports.py" 1)
+read -r port <&9
 prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/data" \
   --web.listen-address="127.0.0.1:$port" >"$work/prometheus.log" 2>&1 &
 pids="$pids $!"

@@ -14,10 +14,17 @@ pids=() # of the daemons of Slurm
 end() {
   local pid
   for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
-  wait
+  for pid in "${pids[@]}"; do wait "$pid" || true; done
   rm -rf "$dir"
 }
 trap end EXIT
+exec 9< <(python3 scripts/ports.py 10) # each is used once; they are held until the end
+read -ra ports <&9
+printf '%s\n' "${ports[@]}" >"$dir/ports"
+next_port() { # the first of the file, which it leaves
+  head -n 1 "$dir/ports"
+  sed -i 1d "$dir/ports"
+}
 fail() { echo "ranks: $*" >&2; cat "$dir/out" "$dir/err" >&2; exit 1; }
 
 # The rows of doctor's section that were named, a line a rank, in the order of ranks.
@@ -88,7 +95,7 @@ Open MPI's mpirun|2|3|2|3|1" launcher rank ranks rank_of_this_host ranks_of_this
   doctor mpirun.openmpi --oversubscribe -n 1 env OMPI_COMM_WORLD_RANK=7
   want "a wrong rank" "unknown|OMPI_COMM_WORLD_RANK=7: expected a rank below OMPI_COMM_WORLD_SIZE=1, in [0,0]" launcher missing
   same_bits 3 auto mpi mpirun.openmpi --oversubscribe -n 3
-  same_bits 3 zmq zmq mpirun.openmpi --oversubscribe -n 3 -x MILLRACE_RANK0="127.0.0.1:$(free_ports 1)"
+  same_bits 3 zmq zmq mpirun.openmpi --oversubscribe -n 3 -x MILLRACE_RANK0="127.0.0.1:$(next_port)"
   names_the_stopped_rank mpi mpirun.openmpi --oversubscribe -n 3
 }
 
@@ -98,30 +105,24 @@ check_mpich() {
 MPICH's mpirun|1|3|1|3|1
 MPICH's mpirun|2|3|2|3|1" launcher rank ranks rank_of_this_host ranks_of_this_host hosts
   same_bits 3 auto mpi mpirun.mpich -n 3
-  same_bits 3 zmq zmq env MILLRACE_RANK0="127.0.0.1:$(free_ports 1)" mpirun.mpich -n 3
+  same_bits 3 zmq zmq env MILLRACE_RANK0="127.0.0.1:$(next_port)" mpirun.mpich -n 3
   names_the_stopped_rank mpi mpirun.mpich -n 3
 }
 
 check_torchrun() { # Debian's does not know its own default of -r and -t under Python 3.11
   local port
-  port=$(free_ports 1)
+  port=$(next_port)
   doctor torchrun --no_python --nproc_per_node 2 --master_addr 127.0.0.1 --master_port "$port" -r 1 -t 1 --log_dir "$dir/torchrun"
   local derived=$((61440 + port % 4096))
   want torchrun "torchrun|0|2|0|2|0|1|127.0.0.1:$derived|127.0.0.1
 torchrun|1|2|1|2|0|1|127.0.0.1:$derived|127.0.0.1" launcher rank ranks rank_of_this_host ranks_of_this_host host hosts rank0 rank0_address
-  same_bits 2 auto zmq torchrun --no_python --nproc_per_node 2 --master_addr 127.0.0.1 --master_port "$(free_ports 1)" -r 1 -t 1 --log_dir "$dir/torchrun"
-}
-
-free_ports() { # N
-  python3 -c 'import socket, sys
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
-print(*(s.getsockname()[1] for s in held))' "$1"
+  same_bits 2 auto zmq torchrun --no_python --nproc_per_node 2 --master_addr 127.0.0.1 --master_port "$(next_port)" -r 1 -t 1 --log_dir "$dir/torchrun"
 }
 
 start_slurm() {
   local host control one two
   host=$(hostname -s)
-  read -r control one two <<<"$(free_ports 3)"
+  control=$(next_port) one=$(next_port) two=$(next_port)
   mkdir -p "$dir/munge" "$dir/state"
   chmod 755 "$dir"
   head -c 128 /dev/urandom >"$dir/munge/key"
@@ -175,7 +176,7 @@ srun|1|2|PMI of Slurm" launcher rank ranks mpi_by
 MPICH's mpirun|1|2" launcher rank ranks
   same_bits 2 auto mpi srun -N 1 -n 2 --mpi=pmi2
   # The two nodes of this cluster are one host, and their names have no address.
-  same_bits 3 auto zmq env MILLRACE_SECRET="$(python3 -c 'import secrets; print(secrets.token_hex(32))')" MILLRACE_RANK0="127.0.0.1:$(free_ports 1)" srun -N 2 -n 3 --mpi=none
+  same_bits 3 auto zmq env MILLRACE_SECRET="$(python3 -c 'import secrets; print(secrets.token_hex(32))')" MILLRACE_RANK0="127.0.0.1:$(next_port)" srun -N 2 -n 3 --mpi=none
   doctor salloc -Q -N 1 -n 2
   want "a job without srun" "none|0|1" launcher rank ranks
   case $(ranks missing) in *"srun has not started"*) ;; *) fail "salloc: does not miss srun" ;; esac

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Trains a few steps of a small model, in two parts, and reads the results with other people's
 # readers: Python's own, safetensors, TensorBoard; at last a run with every face at once.
 set -eu
@@ -20,12 +20,9 @@ train --steps 5 --resume
 "$work/venv/bin/python" "$root/scripts/check-readers.py" "$work/run"
 "$work/venv/bin/python" "$root/scripts/check-tensorboard.py" "$work/run"
 
-port() { # a free one
-  PYTHONPATH=$root/scripts python3 -c 'import chromium; print(chromium.free_port())'
-}
-
 # A trainer in Python: the batches of `millrace serve`, and what stage publish says of a run.
-served=$(port) several=$(port) published=$(port)
+exec 9< <(python3 "$root/scripts/ports.py" 3)
+read -r served several published <&9
 graph='synthetic n=320 ! shuffle seed=1 epochs=1 ! flip ! normalize ! batch 16'
 "$root/build/release/millrace" serve "$graph" --bind "tcp://127.0.0.1:$served" >"$work/serve.log" 2>&1 &
 server=$!

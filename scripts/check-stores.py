@@ -25,6 +25,7 @@ import botocore.credentials
 from moto.server import ThreadedMotoServer
 
 import stores_data
+from ports import free_port
 
 program, folder = sys.argv[1:]
 seed = int(os.environ.get('MILLRACE_SEED', '1'))
@@ -193,12 +194,6 @@ def serve(handler):
     server = Server(('127.0.0.1', 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server.server_port
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
 
 
 def start_nginx():

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import time
 
-from chromium import Browser, children, fail, free_port, run_check, wait_for
+from chromium import Browser, children, fail, run_check, wait_for
+from ports import free_port
 
 millrace = os.path.abspath(sys.argv[1])
 shots = sys.argv[2] if len(sys.argv) > 2 else None

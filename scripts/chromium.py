@@ -1,38 +1,24 @@
 """A real Chromium, driven through WebDriver as far as the checks of the live page need it; and what
-they share: ports, waiting, processes that end with the check."""
+they share: waiting, processes that end with the check."""
 
 import base64
 import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
 
+from ports import free_port
+
 children, browsers = [], []
 
 
 def fail(text):
     sys.exit(f"{os.path.basename(sys.argv[0])}: {text}")
-
-
-def free_port(tried=[0]):
-    """Below the ports that passing connections are given, so that it is still free when it is used."""
-    for _ in range(6000):
-        tried[0] += 1
-        port = 20000 + (os.getpid() + tried[0]) % 12000
-        with socket.socket() as s:
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                s.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
-    fail("no free port in [20000, 32000)")
 
 
 def wait_for(what, text, seconds=120):

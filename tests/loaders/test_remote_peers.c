@@ -48,21 +48,11 @@ static mr_remote_conf_t usual = {.connections = 8,
 /* Ports for the processes, as "127.0.0.1:PORT", and the list of all. */
 static char names[PEERS][32], list[PEERS * 40];
 
-/* Draws ports that no other test takes before the processes do: port_free gives none whose next one
-   is in use, and the sockets hold those until names are drawn again. */
 static void draw_names(void) {
-  static int held[PEERS];
   *list = 0;
   for (int i = 0; i < PEERS; i++) {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int port;
-    if (held[i] > 0) close(held[i]);
-    held[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    do {
-      port = port_free();
-      assert_true(port > 0);
-      a.sin_port = htons((uint16_t)(port + 1));
-    } while (bind(held[i], (struct sockaddr *)&a, sizeof a) != 0);
+    int port = port_free();
+    assert_true(port > 0);
     snprintf(names[i], sizeof names[i], "127.0.0.1:%d", port);
     snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? "," : "", names[i]);
   }

@@ -219,7 +219,9 @@ static int let_in_at(mr__listener_t *d, int64_t now_ns) {
 static void newcomers_are_let_in_at_a_limited_rate(void **state) {
   const int64_t start = 5000000000, each = MR__LISTENER_EACH_MS * INT64_C(1000000);
   mr__listener_t d;
-  assert_int_equal(mr__listener_open(&d, "ipc://@millrace-test-listener", NULL), MR_OK);
+  char address[64];
+  snprintf(address, sizeof address, "ipc://@mr-newcomers-%ld", (long)getpid());
+  assert_int_equal(mr__listener_open(&d, address, NULL), MR_OK);
   assert_int_equal(mr__listener_wait_ms(&d), -1);
   assert_int_equal(let_in_at(&d, start), MR__LISTENER_BURST);
   assert_int_equal(mr__listener_wait_ms(&d), MR__LISTENER_EACH_MS + 1);
