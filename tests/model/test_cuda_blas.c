@@ -514,6 +514,47 @@ static void keep_notice(void *arg, const char *text) {
   snprintf(said + strlen(said), sizeof said - strlen(said), "%s\n", text);
 }
 
+static cublasStatus_t create_fails(cublasLtHandle_t *h) { return CUBLAS_STATUS_NOT_INITIALIZED; }
+static cublasStatus_t desc_fails(cublasLtMatmulDesc_t *d, cublasComputeType_t c, cudaDataType_t t) {
+  return CUBLAS_STATUS_ALLOC_FAILED;
+}
+static cublasStatus_t heuristic_fails(cublasLtHandle_t h, cublasLtMatmulDesc_t desc,
+                                      cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                      cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                      cublasLtMatmulPreference_t p, int n,
+                                      cublasLtMatmulHeuristicResult_t *out, int *count) {
+  return CUBLAS_STATUS_INTERNAL_ERROR;
+}
+
+/* Two products are left to kernels, and one notice says why. */
+static void fails_and_says(const mr_cublaslt_t *table, const char *wanted) {
+  bound_t b;
+  said[0] = 0;
+  mr_notice_to(keep_notice, NULL);
+  mr__cublaslt_put(table);
+  for (int64_t n = 16; n <= 32; n *= 2) {
+    assert_int_equal(lower(&b, linear_of(MR_BF16, 64, 32, n, true, false)), MR_ERR_NORULE);
+    unbind(&b);
+  }
+  mr__cublaslt_put(&lt);
+  mr_notice_to(NULL, NULL);
+  char *first = strstr(said, wanted);
+  if (!first || strcmp(strchr(said, '\n'), "\n")) fail_msg("%s", said);
+  assert_non_null(strstr(first, ", so that products are computed by generated kernels"));
+}
+
+static void a_library_that_fails_is_said_once(void **state) {
+  static mr_cublaslt_t create, desc, choice; /* a device remembers the tables that have failed */
+  create = desc = choice = lt;
+  create.cublasLtCreate = create_fails;
+  desc.cublasLtMatmulDescCreate = desc_fails;
+  choice.cublasLtMatmulAlgoGetHeuristic = heuristic_fails;
+  fails_and_says(&create, "device cuda: recorded does not start: CUBLAS_STATUS_RECORDED");
+  fails_and_says(&desc, "device cuda: cuBLASLt refuses the product ");
+  fails_and_says(&choice, "device cuda: cuBLASLt finds no algorithm for the product ");
+  assert_int_equal(living, 0);
+}
+
 /* The tuning file is read once a process, so that each of these is a process of its own. */
 
 static int tuned_child(const char *path) {
@@ -924,6 +965,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(rows_of_a_scan_are_asked_for_as_they_lie),
       cmocka_unit_test(copies_come_before_the_workspace),
       cmocka_unit_test(products_without_an_algorithm_are_left_to_a_kernel),
+      cmocka_unit_test(a_library_that_fails_is_said_once),
       cmocka_unit_test(algorithms_are_measured_once_and_kept),
       cmocka_unit_test(a_tuning_file_that_others_may_write_is_left_aside),
       cmocka_unit_test(a_damaged_tuning_file_is_left_aside_and_said_once),

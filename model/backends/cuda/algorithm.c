@@ -60,23 +60,25 @@ static cublasStatus_t set_preferences(const mr_cublaslt_t *lt, const uint32_t al
   return s;
 }
 
-/* The heuristic's answers, at most `most`, those first that it expects to be
-   fast. */
-static int ask_heuristic(const mr_cuda_matmul_t *m, const uint32_t align[4],
-                         cublasLtHandle_t handle, int most,
-                         cublasLtMatmulHeuristicResult_t *found) {
+/* The heuristic's answers, at most `most`, those first that it expects to be fast; *kept of them
+   can be used. */
+static cublasStatus_t ask_heuristic(const mr_cuda_matmul_t *m, const uint32_t align[4],
+                                    cublasLtHandle_t handle, int most,
+                                    cublasLtMatmulHeuristicResult_t *found, int *kept) {
   cublasLtMatmulPreference_t pref;
-  int n = 0, kept = 0;
-  if (m->lt->cublasLtMatmulPreferenceCreate(&pref) != CUBLAS_STATUS_SUCCESS) return 0;
-  cublasStatus_t s = set_preferences(m->lt, align, pref);
+  int n = 0;
+  *kept = 0;
+  cublasStatus_t s = m->lt->cublasLtMatmulPreferenceCreate(&pref);
+  if (s != CUBLAS_STATUS_SUCCESS) return s;
+  s = set_preferences(m->lt, align, pref);
   if (s == CUBLAS_STATUS_SUCCESS)
     s = m->lt->cublasLtMatmulAlgoGetHeuristic(handle, m->desc, m->a, m->b, m->d, m->d, pref, most,
                                               found, &n);
   m->lt->cublasLtMatmulPreferenceDestroy(pref);
   for (int i = 0; s == CUBLAS_STATUS_SUCCESS && i < n; i++)
     if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= MR_CUDA_WORKSPACE)
-      found[kept++] = found[i];
-  return kept;
+      found[(*kept)++] = found[i];
+  return s;
 }
 
 static void take_result(const mr_cuda_matmul_t *m, const cublasLtMatmulHeuristicResult_t *r,
@@ -138,7 +140,13 @@ mr_err_t mr__cuda_algorithm(mr_cuda_device_t *d, const mr_product_t *p, size_t a
     return MR_ERR_NORULE;
   if (in_place == ALIGN && take_tuned(m, handle, d->name, product, out)) return MR_OK;
   bool tunes = mr__cuda_tuned_asked() && in_place == ALIGN;
-  int n = ask_heuristic(m, aligned, handle, tunes ? CANDIDATES : 1, found), best = -1;
+  int n, best = -1;
+  cublasStatus_t s = ask_heuristic(m, aligned, handle, tunes ? CANDIDATES : 1, found, &n);
+  /* NOT_SUPPORTED: there is no algorithm for this product, as the contract of the call has it. */
+  if (s != CUBLAS_STATUS_SUCCESS && s != CUBLAS_STATUS_NOT_SUPPORTED)
+    return mr_fail(diag, MR_ERR_UNAVAILABLE,
+                   "device cuda: cuBLASLt finds no algorithm for the product %s: %s", product,
+                   m->lt->cublasLtGetStatusName(s));
   if (!n) return MR_ERR_NORULE;
   if (tunes && (best = mr__cuda_tune(d, handle, p, m, found, n, &ns)) >= 0)
     keep_measured(d, m->lt, product, &found[best], ns);

@@ -68,9 +68,19 @@ static void say_missing(void) {
   if (mr__cublaslt(&lt, &why) < 0) mr_notice("%s", why.text);
 }
 
+/* Once a device: its products go to kernels that are slow, and nothing else would say why. */
+static void say_refused(mr_cuda_device_t *d, const mr_cublaslt_t *lt, const mr_diag_t *why) {
+  pthread_mutex_lock(&d->lt.lock);
+  bool first = d->lt.said != lt;
+  d->lt.said = lt;
+  pthread_mutex_unlock(&d->lt.lock);
+  if (first)
+    mr_notice("%s, so that products are computed by generated kernels, which are slow", why->text);
+}
+
 /* Plans e and chooses its algorithm, for addresses that are multiples of `align`
-   bytes.  MR_ERR_NORULE if cuBLASLt does not take it; the caller ends s->matmul
-   in any case. */
+   bytes.  MR_ERR_NORULE if cuBLASLt does not take it, and a notice if it fails; the caller ends
+   s->matmul in any case. */
 static mr_err_t blas_choose_described(const mr_cuda_described_t *d, size_t align, blas_state_t *s) {
   const mr_cublaslt_t *lt;
   if (!d->cublaslt) return MR_ERR_NORULE;
@@ -79,25 +89,27 @@ static mr_err_t blas_choose_described(const mr_cuda_described_t *d, size_t align
   return MR_OK;
 }
 
-static mr_err_t blas_choose(mr_cuda_device_t *d, const mr_eqn_t *e, size_t align, blas_state_t *s,
-                            mr_diag_t *diag) {
+static mr_err_t blas_choose(mr_cuda_device_t *d, const mr_eqn_t *eqn, size_t align,
+                            blas_state_t *s) {
   const mr_cublaslt_t *lt;
   mr_diag_t why = {0};
-  if (mr__cuda_is_off(MR_CUDA_SWITCH_CUBLASLT) || !mr__product(e, &s->plan)) return MR_ERR_NORULE;
+  if (mr__cuda_is_off(MR_CUDA_SWITCH_CUBLASLT) || !mr__product(eqn, &s->plan)) return MR_ERR_NORULE;
   if (d->described) return blas_choose_described(d->described, align, s);
   if (mr__cublaslt(&lt, NULL) < 0) {
     pthread_once(&missing_said, say_missing);
     return MR_ERR_NORULE;
   }
-  if (mr__cublaslt_handle(d, lt, &s->handle, &why) < 0 ||
-      mr__cuda_matmul(lt, &s->plan, &s->matmul, &why) < 0)
-    return MR_ERR_NORULE;
-  return mr__cuda_algorithm(d, &s->plan, align, &s->matmul, &s->algorithm, diag);
+  mr_err_t e = mr__cublaslt_handle(d, lt, &s->handle, &why);
+  if (e >= 0) e = mr__cuda_matmul(lt, &s->plan, &s->matmul, &why);
+  if (e >= 0) e = mr__cuda_algorithm(d, &s->plan, align, &s->matmul, &s->algorithm, &why);
+  if (e != MR_ERR_UNAVAILABLE) return e;
+  say_refused(d, lt, &why);
+  return MR_ERR_NORULE;
 }
 
 bool mr__cuda_blas_takes(mr_cuda_device_t *d, const mr_eqn_t *e) {
   blas_state_t s = {0};
-  mr_err_t err = blas_choose(d, e, 64, &s, NULL);
+  mr_err_t err = blas_choose(d, e, 64, &s);
   mr__cuda_matmul_fini(&s.matmul);
   return err == MR_OK;
 }
@@ -118,7 +130,7 @@ static void blas_describe(mr_call_t *c, blas_state_t *s) {
 mr_err_t mr__cuda_blas_lower(mr_call_t *c, mr_diag_t *diag) {
   blas_state_t *s = calloc(1, sizeof *s);
   if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
-  mr_err_t err = blas_choose(mr__cuda_use(c->device), c->eqn, mr__call_align(c), s, diag);
+  mr_err_t err = blas_choose(mr__cuda_use(c->device), c->eqn, mr__call_align(c), s);
   if (err == MR_OK) err = mr__product_copies(c->eqn, &s->plan, &s->copies, diag);
   if (err < 0) {
     blas_fini(s);

@@ -79,6 +79,7 @@ typedef struct mr_cuda_device {
     pthread_mutex_t lock;
     const mr_cublaslt_t *of;      /* the table that made it; NULL: none yet */
     const mr_cublaslt_t *refused; /* the table whose library did not start here; NULL: none */
+    const mr_cublaslt_t *said;    /* the table of whose failure a notice was sent (blas.c) */
     cublasStatus_t why;
     cublasLtHandle_t handle;
   } lt;                        /* algorithm.c */
