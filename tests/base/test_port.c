@@ -17,27 +17,27 @@
 
 enum { PROCESSES = 20, DRAWN = 10, SCRIPTS = 3 };
 
-/* Draws ports, tells them, and holds them until go is closed. */
-static void draw_and_hold(int told, int go) {
+/* Draws ports, reports them, and holds them until go is closed. */
+static void draw_and_hold(int reports, int go) {
   int port[DRAWN];
   char byte;
   for (int i = 0; i < DRAWN; i++) port[i] = port_free();
-  if (write(told, port, sizeof port) != sizeof port) _exit(1);
+  if (write(reports, port, sizeof port) != sizeof port) _exit(1);
   _exit(read(go, &byte, 1) != 0);
 }
 
 static void processes_at_the_same_time_draw_different_ports(void **state) {
   static unsigned char drawn[65536];
-  int told[2], go[2], port[DRAWN], status;
+  int reports[2], go[2], port[DRAWN], status;
   char command[512];
-  assert_int_equal(pipe(told) | pipe(go), 0);
+  assert_int_equal(pipe(reports) | pipe(go), 0);
   for (int i = 0; i < PROCESSES; i++) {
     pid_t pid = fork();
     assert_true(pid >= 0);
-    if (!pid) close(go[1]), draw_and_hold(told[1], go[0]);
+    if (!pid) close(go[1]), draw_and_hold(reports[1], go[0]);
   }
   for (int i = 0; i < PROCESSES; i++) {
-    assert_int_equal(read(told[0], port, sizeof port),
+    assert_int_equal(read(reports[0], port, sizeof port),
                      sizeof port); /* whole: fewer than PIPE_BUF */
     for (int k = 0; k < DRAWN; k++) {
       assert_in_range(port[k], 20000, 31999);

@@ -69,7 +69,7 @@ static void say_missing(void) {
 }
 
 /* Once a device: its products go to kernels that are slow, and nothing else would say why. */
-static void say_refused(mr_cuda_device_t *d, const mr_cublaslt_t *lt, const mr_diag_t *why) {
+static void say_library_failed(mr_cuda_device_t *d, const mr_cublaslt_t *lt, const mr_diag_t *why) {
   pthread_mutex_lock(&d->lt.lock);
   bool first = d->lt.said != lt;
   d->lt.said = lt;
@@ -103,7 +103,7 @@ static mr_err_t blas_choose(mr_cuda_device_t *d, const mr_eqn_t *eqn, size_t ali
   if (e >= 0) e = mr__cuda_matmul(lt, &s->plan, &s->matmul, &why);
   if (e >= 0) e = mr__cuda_algorithm(d, &s->plan, align, &s->matmul, &s->algorithm, &why);
   if (e != MR_ERR_UNAVAILABLE) return e;
-  say_refused(d, lt, &why);
+  say_library_failed(d, lt, &why);
   return MR_ERR_NORULE;
 }
 
