@@ -11,9 +11,10 @@
 enum { WHOLE_BYTES = 1 << 15 /* all_reduce of less sends the operand to every rank */ };
 
 /* The calls, as their parcels say. */
-typedef enum call { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL } call_t;
-static const char *const call_names[] = {"all_reduce", "all_gather", "reduce_scatter",
-                                         "all_to_all"};
+typedef enum call { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, ALL_MAX, ALL_MIN } call_t;
+static const char *const call_names[] = {"all_reduce",           "all_gather",
+                                         "reduce_scatter",       "all_to_all",
+                                         "all_reduce (maximum)", "all_reduce (minimum)"};
 enum { N_CALLS = sizeof call_names / sizeof *call_names };
 
 static mr_err_t processes_create(const mr_device_t *d, const char *id, int rank, int size,
@@ -99,22 +100,23 @@ static bool take_into(mr_collect_t *c, call_t what, int from, char *out, size_t 
   return true;
 }
 
-/* out = out + x, for rank 0 out = x. */
-static void add_term(mr_dtype_t t, int rank, void *out, const void *x, size_t bytes) {
+/* out = out + x, or the larger or smaller one; for rank 0 out = x. */
+static void add_term(mr_reduce_t how, mr_dtype_t t, int rank, void *out, const void *x,
+                     size_t bytes) {
   if (!bytes) return;
   if (rank == 0)
     memcpy(out, x, bytes);
   else
-    mr__collect_add(t, out, x, (int64_t)(bytes / mr_dtype_size(t)));
+    mr__collect_reduce(how, t, out, x, (int64_t)(bytes / mr_dtype_size(t)));
 }
 
 /* One piece of the sum, of what the others give and this rank's own. */
-static bool sum_piece(mr_collect_t *c, call_t what, mr_dtype_t t, const void *own, void *out,
-                      size_t bytes) {
+static bool sum_piece(mr_collect_t *c, call_t what, mr_reduce_t how, mr_dtype_t t, const void *own,
+                      void *out, size_t bytes) {
   for (int r = 0; r < c->size; r++) {
     mr__parcel_t *p = r == c->rank ? NULL : take_data(c, what, r, bytes);
     if (r != c->rank && !p) return false;
-    add_term(t, r, out, p ? p->data : own, bytes);
+    add_term(how, t, r, out, p ? p->data : own, bytes);
     if (p) p->drop(p);
   }
   return true;
@@ -138,10 +140,11 @@ static void end_call(bool good, void *out, size_t bytes) {
 
 /* ---- the calls ---- */
 
-static bool sum_whole(mr_collect_t *c, mr_dtype_t t, const char *in, char *out, size_t bytes) {
+static bool sum_whole(mr_collect_t *c, call_t what, mr_reduce_t how, mr_dtype_t t, const char *in,
+                      char *out, size_t bytes) {
   for (int r = 0; r < c->size; r++)
-    if (r != c->rank) give_data(c, ALL_REDUCE, r, in, bytes);
-  return sum_piece(c, ALL_REDUCE, t, in, out, bytes);
+    if (r != c->rank) give_data(c, what, r, in, bytes);
+  return sum_piece(c, what, how, t, in, out, bytes);
 }
 
 /* Where part r of n elements begins; the first ones have one element more. */
@@ -150,37 +153,39 @@ static size_t sum_part_begins(int64_t n, int size, int r, size_t element) {
   return (size_t)(each * r + (r < more ? r : more)) * element;
 }
 
-static bool sum_parts(mr_collect_t *c, mr_dtype_t t, int64_t n, const char *in, char *out) {
+static bool sum_parts(mr_collect_t *c, call_t what, mr_reduce_t how, mr_dtype_t t, int64_t n,
+                      const char *in, char *out) {
   size_t element = mr_dtype_size(t);
   for (int i = 1; i < c->size; i++) { /* each begins with another rank */
     int r = (c->rank + i) % c->size;
     size_t from = sum_part_begins(n, c->size, r, element);
-    give_data(c, ALL_REDUCE, r, in + from, sum_part_begins(n, c->size, r + 1, element) - from);
+    give_data(c, what, r, in + from, sum_part_begins(n, c->size, r + 1, element) - from);
   }
   size_t at = sum_part_begins(n, c->size, c->rank, element);
   size_t end = sum_part_begins(n, c->size, c->rank + 1, element), k;
   for (; at < end; at += k) {
     k = piece_at(end, at);
-    if (!sum_piece(c, ALL_REDUCE, t, in + at, out + at, k)) return false;
-    for (int i = 1; i < c->size; i++)
-      give_data(c, ALL_REDUCE, (c->rank + i) % c->size, out + at, k);
+    if (!sum_piece(c, what, how, t, in + at, out + at, k)) return false;
+    for (int i = 1; i < c->size; i++) give_data(c, what, (c->rank + i) % c->size, out + at, k);
   }
   for (int i = 1; i < c->size; i++) {
     int r = (c->rank + i) % c->size;
     size_t from = sum_part_begins(n, c->size, r, element);
-    if (!take_into(c, ALL_REDUCE, r, out + from,
-                   sum_part_begins(n, c->size, r + 1, element) - from))
+    if (!take_into(c, what, r, out + from, sum_part_begins(n, c->size, r + 1, element) - from))
       return false;
   }
   return true;
 }
 
-static void processes_all_reduce(mr_collect_t *c, mr_dtype_t t, int64_t n, const void *in,
-                                 void *out) {
+static void processes_all_reduce(mr_collect_t *c, mr_reduce_t how, mr_dtype_t t, int64_t n,
+                                 const void *in, void *out) {
+  static const call_t call_of[] = {
+      [MR_REDUCE_SUM] = ALL_REDUCE, [MR_REDUCE_MAX] = ALL_MAX, [MR_REDUCE_MIN] = ALL_MIN};
+  call_t what = call_of[how];
   size_t bytes = (size_t)n * mr_dtype_size(t);
   bool whole = bytes < WHOLE_BYTES || n < c->size;
-  bool good = begin_call(c, "all_reduce") &&
-              (whole ? sum_whole(c, t, in, out, bytes) : sum_parts(c, t, n, in, out));
+  bool good = begin_call(c, call_names[what]) && (whole ? sum_whole(c, what, how, t, in, out, bytes)
+                                                        : sum_parts(c, what, how, t, n, in, out));
   end_call(good, out, bytes);
 }
 
@@ -195,7 +200,7 @@ static void processes_reduce_scatter(mr_collect_t *c, mr_dtype_t t, int64_t n, c
   }
   if (good) do {
       k = piece_at(bytes, at);
-      good = sum_piece(c, REDUCE_SCATTER, t, own + at, (char *)out + at, k);
+      good = sum_piece(c, REDUCE_SCATTER, MR_REDUCE_SUM, t, own + at, (char *)out + at, k);
     } while (good && (at += k) < bytes);
   end_call(good, out, bytes);
 }
@@ -233,23 +238,34 @@ static bool wait_for_member(mr_collect_t *c, int r, const char *what) {
   return good;
 }
 
-/* Returns when the receiver has it all: a receiver that does not come is then known, and no more
-   than one letter to each rank is under way. */
-static void processes_send(mr_collect_t *c, int to, size_t bytes, const void *data) {
-  mr__group_t *g = c->group;
+/* Gives a letter to the wire, which queues it.  Returns what member[to].taken is when the receiver
+   has it whole; 0 after a failure. */
+static uint64_t letter_give(mr_collect_t *c, int to, size_t bytes, const void *data) {
   size_t at = 0, n;
-  if (!wait_for_member(c, to, "receive")) return;
+  if (!wait_for_member(c, to, "receive")) return 0;
   mr__processes_lock();
-  uint64_t until_taken = g->member[to].taken + 1;
+  uint64_t taken = c->group->member[to].taken + 1;
   mr__processes_unlock();
   do {
     n = piece_at(bytes, at);
     give_piece(c, to, MR__PARCEL_LETTER, bytes, 0, bytes ? (const char *)data + at : data, n);
   } while ((at += n) < bytes);
+  return taken;
+}
+
+/* Returns when the receiver has it all: a receiver that does not come is then known, and no more
+   than one letter to each rank is under way. */
+static void letter_end(mr_collect_t *c, int to, uint64_t taken) {
+  mr__group_t *g = c->group;
   mr__processes_lock();
   int64_t until = mr__group_until(g);
-  while (g->member[to].taken < until_taken && mr__group_wait(g, to, until, "receive")) continue;
+  while (g->member[to].taken < taken && mr__group_wait(g, to, until, "receive")) continue;
   mr__processes_unlock();
+}
+
+static void processes_send(mr_collect_t *c, int to, size_t bytes, const void *data) {
+  uint64_t taken = letter_give(c, to, bytes, data);
+  if (taken) letter_end(c, to, taken);
 }
 
 static void processes_receive(mr_collect_t *c, int from, size_t bytes, void *data) {
@@ -274,6 +290,19 @@ static void processes_receive(mr_collect_t *c, int from, size_t bytes, void *dat
   end_call(good, data, bytes);
 }
 
+static void processes_send_receive(mr_collect_t *c, int to, int from, size_t bytes, const void *in,
+                                   void *out) {
+  if (to == c->rank && from == c->rank) { /* a rank has no wire to itself */
+    bool good = wait_for_member(c, to, "receive");
+    if (good && bytes) memcpy(out, in, bytes);
+    end_call(good, out, bytes);
+    return;
+  }
+  uint64_t taken = to < 0 ? 0 : letter_give(c, to, bytes, in);
+  if (from >= 0) processes_receive(c, from, bytes, out);
+  if (taken) letter_end(c, to, taken);
+}
+
 static void processes_abort(mr_collect_t *c) {
   mr__processes_lock();
   mr__group_fail(c->group, -1, "it was aborted");
@@ -288,12 +317,13 @@ static mr_err_t processes_failed(mr_collect_t *c, int *rank, mr_diag_t *diag) {
   return e;
 }
 
-#define PROCESSES_TABLE(text)                                                                 \
-  {                                                                                           \
-    .name = text, .create = processes_create, .all_reduce = processes_all_reduce,             \
-    .all_gather = processes_all_gather, .reduce_scatter = processes_reduce_scatter,           \
-    .all_to_all = processes_all_to_all, .send = processes_send, .receive = processes_receive, \
-    .abort = processes_abort, .failed = processes_failed, .destroy = processes_destroy        \
+#define PROCESSES_TABLE(text)                                                                     \
+  {                                                                                               \
+    .name = text, .create = processes_create, .all_reduce = processes_all_reduce,                 \
+    .all_gather = processes_all_gather, .reduce_scatter = processes_reduce_scatter,               \
+    .all_to_all = processes_all_to_all, .send = processes_send, .receive = processes_receive,     \
+    .send_receive = processes_send_receive, .abort = processes_abort, .failed = processes_failed, \
+    .destroy = processes_destroy                                                                  \
   }
 
 const mr_collect_ops_t mr_collect_zmq = PROCESSES_TABLE("zmq");

@@ -17,6 +17,10 @@ typedef struct mr_collect mr_collect_t; /* one rank of a communicator; one threa
 
 enum { MR_COLLECT_RANKS = 1024, MR_COLLECT_ID = 64 };
 
+/* What a reduction makes of the ranks' values.  A maximum and a minimum are NaN where one of the
+   values is. */
+typedef enum mr_reduce { MR_REDUCE_SUM, MR_REDUCE_MAX, MR_REDUCE_MIN } mr_reduce_t;
+
 typedef struct mr_collect_ops {
   const char *name; /* "threads" */
   /* Joins the communicator `id`, a text of less than MR_COLLECT_ID bytes that all its ranks give,
@@ -26,9 +30,10 @@ typedef struct mr_collect_ops {
      already; MR_ERR_NOMEM. */
   mr_err_t (*create)(const mr_device_t *d, const char *id, int rank, int size, double limit_s,
                      mr_collect_t **out, mr_diag_t *diag);
-  /* out[n] = the sum of all ranks' in[n], added in the order of ranks: the same bits everywhere.
-     in and out lie in the rank's device and do not overlap, here and below. */
-  void (*all_reduce)(mr_collect_t *c, mr_dtype_t t, int64_t n, const void *in, void *out);
+  /* out[n] = the sum, maximum or minimum of all ranks' in[n], taken in the order of ranks: the same
+     bits everywhere.  in and out lie in the rank's device and do not overlap, here and below. */
+  void (*all_reduce)(mr_collect_t *c, mr_reduce_t how, mr_dtype_t t, int64_t n, const void *in,
+                     void *out);
   /* out[size][bytes]: what each rank gave as in[bytes], by rank. */
   void (*all_gather)(mr_collect_t *c, size_t bytes, const void *in, void *out);
   /* out[n]: part number `rank` of the sum of all ranks' in[size][n]. */
@@ -38,6 +43,9 @@ typedef struct mr_collect_ops {
   /* Sends data[bytes] to rank `to`, whose receive has the same bytes; and the other way round. */
   void (*send)(mr_collect_t *c, int to, size_t bytes, const void *data);
   void (*receive)(mr_collect_t *c, int from, size_t bytes, void *data);
+  /* Both at once, so that ranks in a ring need not take turns: sends in[bytes] to rank `to`, and
+     receives out[bytes] from rank `from`; -1: to none, from none.  Both may be this rank. */
+  void (*send_receive)(mr_collect_t *c, int to, int from, size_t bytes, const void *in, void *out);
   /* Makes all calls of all ranks fail, those that wait now too.  Any thread. */
   void (*abort)(mr_collect_t *c);
   /* MR_OK, *rank -1; or MR_ERR_UNAVAILABLE with the sentence, *rank the one that did not come in
@@ -54,8 +62,8 @@ extern const mr_collect_ops_t mr_collect_threads;
 mr_err_t mr__collect_check(const mr_device_t *d, const char *id, int rank, int size, double limit_s,
                            mr_diag_t *diag);
 
-/* out[n] = out[n] + x[n], each in the dtype's own arithmetic. */
-void mr__collect_add(mr_dtype_t t, void *out, const void *x, int64_t n);
+/* out[n] = out[n] + x[n], each in the dtype's own arithmetic, or the larger or smaller one. */
+void mr__collect_reduce(mr_reduce_t how, mr_dtype_t t, void *out, const void *x, int64_t n);
 
 MR_END_DECLS
 

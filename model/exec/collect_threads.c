@@ -4,6 +4,7 @@
    long as that takes, since they have come. */
 #include "model/exec/collect.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,7 +208,35 @@ static bool collect_begin(mr_collect_t *c, const void *in, void *out, size_t byt
 
 /* ---- the calls ---- */
 
-void mr__collect_add(mr_dtype_t t, void *out, const void *x, int64_t n) {
+/* y, or x where that is larger (by sign -1: smaller) or NaN; as lax.max and min order zeros. */
+static void take_extremes(mr_dtype_t t, int sign, void *out, const void *x, int64_t n) {
+  if (t == MR_F32) {
+    float *y = out;
+    const float *z = x;
+    const float s = (float)sign;
+    for (int64_t i = 0; i < n; i++) y[i] = s * y[i] > s * z[i] || isnan(y[i]) ? y[i] : z[i];
+    return;
+  }
+  for (int64_t i = 0; i < n; i++) {
+    bool stays;
+    if (mr_is_float(t)) {
+      double y = mr_get_f64(t, out, i), z = mr_get_f64(t, x, i);
+      stays = sign * y > sign * z || isnan(y);
+    } else {
+      int64_t y = mr_get_i64(t, out, i), z = mr_get_i64(t, x, i);
+      bool larger = t == MR_U64 ? (uint64_t)y > (uint64_t)z : y > z;
+      stays = sign > 0 ? larger : !larger;
+    }
+    size_t size = mr_dtype_size(t), at = (size_t)i * size;
+    if (!stays) memcpy((char *)out + at, (const char *)x + at, size);
+  }
+}
+
+void mr__collect_reduce(mr_reduce_t how, mr_dtype_t t, void *out, const void *x, int64_t n) {
+  if (how != MR_REDUCE_SUM) {
+    take_extremes(t, how == MR_REDUCE_MAX ? 1 : -1, out, x, n);
+    return;
+  }
   if (t == MR_F32) {
     float *y = out;
     for (int64_t i = 0; i < n; i++) y[i] += ((const float *)x)[i];
@@ -220,16 +249,18 @@ void mr__collect_add(mr_dtype_t t, void *out, const void *x, int64_t n) {
       mr_set_i64(t, out, i, mr__add_i2(mr_get_i64(t, out, i), mr_get_i64(t, x, i)));
 }
 
-/* The sum of n elements that begin `at` bytes behind what each rank shows. */
-static void collect_sum(mr_collect_t *c, mr_dtype_t t, int64_t n, size_t at, void *out) {
+/* The sum or extreme of n elements that begin `at` bytes behind what each rank shows. */
+static void reduce_shown(mr_collect_t *c, mr_reduce_t how, mr_dtype_t t, int64_t n, size_t at,
+                         void *out) {
   if (n) memcpy(out, collect_shown(c, 0) + at, (size_t)n * mr_dtype_size(t));
-  for (int r = 1; r < c->group->size; r++) mr__collect_add(t, out, collect_shown(c, r) + at, n);
+  for (int r = 1; r < c->group->size; r++)
+    mr__collect_reduce(how, t, out, collect_shown(c, r) + at, n);
 }
 
-static void threads_all_reduce(mr_collect_t *c, mr_dtype_t t, int64_t n, const void *in,
-                               void *out) {
+static void threads_all_reduce(mr_collect_t *c, mr_reduce_t how, mr_dtype_t t, int64_t n,
+                               const void *in, void *out) {
   if (!collect_begin(c, in, out, (size_t)n * mr_dtype_size(t), "all_reduce")) return;
-  collect_sum(c, t, n, 0, out);
+  reduce_shown(c, how, t, n, 0, out);
   collect_leave(c);
 }
 
@@ -237,7 +268,7 @@ static void threads_reduce_scatter(mr_collect_t *c, mr_dtype_t t, int64_t n, con
                                    void *out) {
   size_t bytes = (size_t)n * mr_dtype_size(t);
   if (!collect_begin(c, in, out, bytes, "reduce_scatter")) return;
-  collect_sum(c, t, n, (size_t)c->rank * bytes, out);
+  reduce_shown(c, MR_REDUCE_SUM, t, n, (size_t)c->rank * bytes, out);
   collect_leave(c);
 }
 
@@ -271,24 +302,27 @@ static bool letter_wait(mr_collect_t *c, const letter_t *l, bool there, int othe
   return (l->data != NULL) == there && g->why.code >= 0;
 }
 
-static void threads_send(mr_collect_t *c, int to, size_t bytes, const void *data) {
+/* Shows a letter, with the lock held; false: the communicator has failed. */
+static bool letter_post(mr_collect_t *c, int to, size_t bytes, const void *data) {
   static const char nothing[1];
   group_t *g = c->group;
   letter_t *l = &g->letter[c->rank * g->size + to];
-  pthread_mutex_lock(&g->lock);
-  if (letter_wait(c, l, false, to, "receive")) {
-    *l = (letter_t){bytes ? data : nothing, bytes};
-    pthread_cond_broadcast(&g->changed);
-    letter_wait(c, l, false, to, "receive");
-    l->data = NULL; /* the caller's bytes end here, also after a failure */
-  }
-  pthread_mutex_unlock(&g->lock);
+  if (!letter_wait(c, l, false, to, "receive")) return false;
+  *l = (letter_t){bytes ? data : nothing, bytes};
+  pthread_cond_broadcast(&g->changed);
+  return true;
 }
 
-static void threads_receive(mr_collect_t *c, int from, size_t bytes, void *data) {
+/* Until it has been read.  The caller's bytes end here, also after a failure. */
+static void letter_leave(mr_collect_t *c, int to) {
+  letter_t *l = &c->group->letter[c->rank * c->group->size + to];
+  letter_wait(c, l, false, to, "receive");
+  l->data = NULL;
+}
+
+static void letter_read(mr_collect_t *c, int from, size_t bytes, void *data) {
   group_t *g = c->group;
   letter_t *l = &g->letter[from * g->size + c->rank];
-  pthread_mutex_lock(&g->lock);
   bool good = letter_wait(c, l, true, from, "send");
   if (good && l->bytes != bytes) {
     group_fail(g, -1, "a message has other bytes than its receive expected", c);
@@ -296,8 +330,24 @@ static void threads_receive(mr_collect_t *c, int from, size_t bytes, void *data)
   }
   if (good && bytes) memcpy(data, l->data, bytes);
   if (good) l->data = NULL, pthread_cond_broadcast(&g->changed);
-  pthread_mutex_unlock(&g->lock);
   if (!good && bytes) memset(data, 0xFF, bytes);
+}
+
+static void threads_send_receive(mr_collect_t *c, int to, int from, size_t bytes, const void *in,
+                                 void *out) {
+  pthread_mutex_lock(&c->group->lock);
+  bool posted = to >= 0 && letter_post(c, to, bytes, in);
+  if (from >= 0) letter_read(c, from, bytes, out);
+  if (posted) letter_leave(c, to);
+  pthread_mutex_unlock(&c->group->lock);
+}
+
+static void threads_send(mr_collect_t *c, int to, size_t bytes, const void *data) {
+  threads_send_receive(c, to, -1, bytes, data, NULL);
+}
+
+static void threads_receive(mr_collect_t *c, int from, size_t bytes, void *data) {
+  threads_send_receive(c, -1, from, bytes, NULL, data);
 }
 
 static void threads_abort(mr_collect_t *c) {
@@ -323,6 +373,7 @@ const mr_collect_ops_t mr_collect_threads = {.name = "threads",
                                              .all_to_all = threads_all_to_all,
                                              .send = threads_send,
                                              .receive = threads_receive,
+                                             .send_receive = threads_send_receive,
                                              .abort = threads_abort,
                                              .failed = threads_failed,
                                              .destroy = threads_destroy};

@@ -67,7 +67,7 @@ static void run_until_one_stops(mr_job_t *job, mr_collect_t *c, int stops, FILE 
   int missing;
   for (int turn = 0; ops->failed(c, &missing, &diag) >= 0; turn++) {
     if (turn == 20 && mr_job_rank(job) == stops) raise(SIGSTOP);
-    ops->all_reduce(c, MR_F32, 100000, in, out);
+    ops->all_reduce(c, MR_REDUCE_SUM, MR_F32, 100000, in, out);
   }
   fprintf(f, "%s\n", diag.text);
 }
@@ -87,7 +87,7 @@ static void time_reduce(mr_job_t *job, mr_collect_t *c, size_t bytes, double the
   double s[TIMES];
   for (int i = -1; i < TIMES; i++) {
     double begin = mr_now_s();
-    ops->all_reduce(c, MR_F32, (int64_t)(bytes / 4), in, out);
+    ops->all_reduce(c, MR_REDUCE_SUM, MR_F32, (int64_t)(bytes / 4), in, out);
     if (i >= 0) s[i] = mr_now_s() - begin;
   }
   fprintf(f, "%s %zu bytes: %.2f ms", ops->name, bytes, 1e3 * middle(s));

@@ -38,7 +38,8 @@ static inline uint64_t sequence_run(const mr_collect_ops_t *ops, mr_collect_t *c
   char *in = calloc(1, SEQUENCE_BYTES), *out = calloc(1, SEQUENCE_BYTES);
   int missing;
   for (int t = 0; t < turns; t++) {
-    int what = (int)(round_bits(&shared) % 5);
+    int what = (int)(round_bits(&shared) % 8);
+    int skip = 1 + (int)(round_bits(&shared) % (uint64_t)size);
     bool large = round_bits(&shared) % 8 == 0;
     mr_dtype_t type = dtypes[round_bits(&shared) % 4];
     size_t element = mr_dtype_size(type);
@@ -47,13 +48,19 @@ static inline uint64_t sequence_run(const mr_collect_ops_t *ops, mr_collect_t *c
     sequence_fill(in, bytes * (size_t)size, &own);
     memset(out, 0, bytes * (size_t)size);
     if (what == 0)
-      ops->all_reduce(c, type, (int64_t)n * size, in, out);
+      ops->all_reduce(c, MR_REDUCE_SUM, type, (int64_t)n * size, in, out);
     else if (what == 1)
       ops->reduce_scatter(c, type, (int64_t)n, in, out);
     else if (what == 2)
       ops->all_gather(c, bytes, in, out);
     else if (what == 3)
       ops->all_to_all(c, bytes, in, out);
+    else if (what == 4 || what == 5)
+      ops->all_reduce(c, what == 4 ? MR_REDUCE_MAX : MR_REDUCE_MIN, type, (int64_t)n * size, in,
+                      out);
+    else if (what == 6) /* round a ring of that step, all at once */
+      ops->send_receive(c, (rank + skip) % size, (rank + size - skip % size) % size, bytes, in,
+                        out);
     else if (size > 1) { /* round the ring, those of even numbers first */
       int next = (rank + 1) % size, before = (rank + size - 1) % size;
       if (rank % 2) ops->receive(c, before, bytes, out);

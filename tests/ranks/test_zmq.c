@@ -222,7 +222,7 @@ static void reduce_until_it_fails(const ranks_t *t, int rank, mr_job_t *job, sai
   for (int turn = 0; said->code >= 0; turn++) {
     if (rank == 2 && turn == 20 && fate) raise(fate);
     if (rank == 2 && turn == 20 && !fate) break;
-    ops->all_reduce(c, MR_F32, N, in, out);
+    ops->all_reduce(c, MR_REDUCE_SUM, MR_F32, N, in, out);
     said->code = ops->failed(c, &said->missing, &diag);
   }
   while (rank == 2 && !fate && said->code >= 0) /* elsewhere, until the others give up */
@@ -257,11 +257,11 @@ static void abort_one(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
   float x = 1, y = 0;
   said->code = ops->create(mr_device_default(), "aborted", rank, t->size, 3600, &c, &diag);
   if (said->code < 0) return;
-  ops->all_reduce(c, MR_F32, 1, &x, &y); /* all have come */
+  ops->all_reduce(c, MR_REDUCE_SUM, MR_F32, 1, &x, &y); /* all have come */
   if (rank == 1)
     ops->abort(c);
   else
-    ops->all_reduce(c, MR_F32, 1, &x, &y);
+    ops->all_reduce(c, MR_REDUCE_SUM, MR_F32, 1, &x, &y);
   said->code = ops->failed(c, &said->missing, &diag);
   snprintf(said->text, sizeof said->text, "%.300s", diag.text);
   ops->destroy(c);
@@ -283,7 +283,7 @@ static void make_other_calls(const ranks_t *t, int rank, mr_job_t *job, said_t *
   if (rank)
     ops->all_gather(c, sizeof x, &x, y);
   else
-    ops->all_reduce(c, MR_F32, 1, &x, y);
+    ops->all_reduce(c, MR_REDUCE_SUM, MR_F32, 1, &x, y);
   said->code = ops->failed(c, &said->missing, &diag);
   snprintf(said->text, sizeof said->text, "%.300s", diag.text);
   ops->destroy(c);
