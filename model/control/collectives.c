@@ -4,14 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/control/collectives_private.h"
 #include "model/control/control.h"
 #include "model/ops/lax.h"
 #include "model/ops/rules.h"
 #include "model/transforms/transforms.h"
 
-/* Ends a sample: maps body, (x f32[2]) -> (y), over an axis "i" of 3 and inlines it, as such an
-   op needs an axis.  Destroys body. */
-static bool axis_sample(mr_sample_t *s, mr_fn_t *body, mr_var_t *y) {
+bool mr__axis_sample(mr_sample_t *s, mr_fn_t *body, mr_var_t *y) {
   mr_fn_t *m = NULL;
   mr_var_t *x = mr_sample_f32(s, -1, 1, 3, 2), *out = NULL;
   if (mr_fn_return(body, 1, &y) >= 0 &&
@@ -60,7 +59,7 @@ static bool psum_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   mr_fn_t *b = mr_fn_create();
   mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, 2));
   mr_var_t *y = mr_lax_mul(b, x, mr_lax_psum(b, mr_lax_sin(b, x), "i"));
-  return axis_sample(s, b, mr_lax_add(b, y, mr_lax_pmean(b, x, "i")));
+  return mr__axis_sample(s, b, mr_lax_add(b, y, mr_lax_pmean(b, x, "i")));
 }
 
 const mr_op_def_t mr_op_psum = {
@@ -76,6 +75,59 @@ const mr_op_def_t mr_op_psum = {
     .amp = {MR_AMP_FOLLOW},
     .shard = {mr_no_shard},
 };
+
+/* ---- pmax, pmin ---- */
+
+mr_var_t *mr_lax_pmax(mr_fn_t *f, mr_var_t *x, const char *axis_name) {
+  mr_attr_t axis = mr_attr_text("axis_name", mr_mem_text(&f->mem, axis_name));
+  return mr_emit1(f, &mr_op_pmax, 1, &x, 1, &axis);
+}
+
+mr_var_t *mr_lax_pmin(mr_fn_t *f, mr_var_t *x, const char *axis_name) {
+  mr_attr_t axis = mr_attr_text("axis_name", mr_mem_text(&f->mem, axis_name));
+  return mr_emit1(f, &mr_op_pmin, 1, &x, 1, &axis);
+}
+
+/* Reverses the order of numbers: -x, for integers -1 - x, which never overflows, and not. */
+static mr_var_t *in_reverse_order(mr_fn_t *f, mr_var_t *x) {
+  mr_dtype_t t = x ? x->aval.dtype : MR_F32;
+  if (mr_is_float(t)) return mr_lax_neg(f, x);
+  if (t == MR_BOOL) return mr_lax_eq(f, x, mr_literal(f, t, 0));
+  return mr_lax_sub(f, mr_literal_whole(f, t, -1), x);
+}
+
+static mr_err_t extreme_batch(mr_fn_t *f, const mr_eqn_t *e, const mr_batched_t *in,
+                              mr_batched_t *out) {
+  bool least = e->op == &mr_op_pmin;
+  mr_var_t *x = in[0].var;
+  if (!mr_axis_bound(f, e)) return mr_batch_pointwise(f, e, in, out);
+  if (in[0].axis >= 0) {
+    if (least) x = in_reverse_order(f, x);
+    x = mr_lax_reduce_max(f, x, 1, &in[0].axis);
+    if (least) x = in_reverse_order(f, x);
+  }
+  out[0] = (mr_batched_t){x, -1};
+  return mr_rule_done(f);
+}
+
+/* x pmax(sin(x)), or pmin */
+static bool extreme_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 0) return false;
+  mr_fn_t *b = mr_fn_create();
+  mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, 2)), *y = mr_lax_sin(b, x);
+  y = op == &mr_op_pmin ? mr_lax_pmin(b, y, "i") : mr_lax_pmax(b, y, "i");
+  return mr__axis_sample(s, b, mr_lax_mul(b, x, y));
+}
+
+#define EXTREME                                                                                   \
+  MR_RULES_PRIMITIVE, .n_in = 1, .n_out = 1, .shape = mr_shape_same, .batch = extreme_batch,      \
+                      .sample = extreme_sample, .collective = true, .ad = {mr_no_jvp, mr_no_vjp}, \
+                      .amp = {MR_AMP_FOLLOW}, .shard = {mr_no_shard}
+
+const mr_op_def_t mr_op_pmax = {EXTREME, .name = "pmax"};
+const mr_op_def_t mr_op_pmin = {EXTREME, .name = "pmin"};
+
+/* ---- axis_index ---- */
 
 mr_var_t *mr_lax_axis_index(mr_fn_t *f, const char *axis_name) {
   mr_attr_t axis = mr_attr_text("axis_name", mr_mem_text(&f->mem, axis_name));
@@ -99,7 +151,7 @@ static bool index_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   mr_fn_t *b = mr_fn_create();
   mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, 2));
   mr_var_t *i = mr_lax_convert(b, mr_lax_axis_index(b, "i"), MR_F32);
-  return axis_sample(s, b, mr_lax_mul(b, x, i));
+  return mr__axis_sample(s, b, mr_lax_mul(b, x, i));
 }
 
 const mr_op_def_t mr_op_axis_index = {
@@ -163,7 +215,7 @@ static bool gather_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   mr_var_t *all = mr_lax_sin(b, mr_lax_all_gather(b, x, "i", 3));
   mr_var_t *place = mr_lax_iota(b, MR_F32, 2, (int64_t[]){3, 2}, 0);
   all = mr_lax_reduce_sum(b, mr_lax_mul(b, all, place), 1, (int[]){0});
-  return axis_sample(s, b, mr_lax_mul(b, x, all));
+  return mr__axis_sample(s, b, mr_lax_mul(b, x, all));
 }
 
 const mr_op_def_t mr_op_all_gather = {
@@ -233,7 +285,7 @@ static bool scatter_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 0) return false;
   mr_fn_t *b = mr_fn_create();
   mr_var_t *x = mr_fn_input(b, mr_aval_of(MR_F32, 2));
-  return axis_sample(s, b, mr_lax_mul(b, x, mr_lax_psum_scatter(b, sample_rows(b, x), "i")));
+  return mr__axis_sample(s, b, mr_lax_mul(b, x, mr_lax_psum_scatter(b, sample_rows(b, x), "i")));
 }
 
 const mr_op_def_t mr_op_reduce_scatter = {
@@ -288,7 +340,7 @@ static bool exchange_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   mr_var_t *all = mr_lax_all_to_all(b, sample_rows(b, x), "i");
   mr_var_t *place = mr_lax_iota(b, MR_F32, 2, (int64_t[]){3, 2}, 0);
   all = mr_lax_reduce_sum(b, mr_lax_mul(b, all, place), 1, (int[]){0});
-  return axis_sample(s, b, mr_lax_mul(b, x, all));
+  return mr__axis_sample(s, b, mr_lax_mul(b, x, all));
 }
 
 const mr_op_def_t mr_op_all_to_all = {

@@ -4,8 +4,8 @@
 
    Errors and ownership are as in lax.h: results belong to f and live as long as it, and a failure
    leaves its sentence in f->diag.  Functions passed in are copied and stay the caller's.  Each op
-   is implemented in the file of its name (fori_loop in scan.c, switch in cond.c); the ops over an
-   axis in collectives.c. */
+   is implemented in the file of its name (fori_loop in scan.c, switch in cond.c); the other ops
+   over an axis in collectives.c. */
 #ifndef MR_MODEL_CONTROL_H
 #define MR_MODEL_CONTROL_H
 
@@ -95,6 +95,10 @@ mr_err_t mr_checkpoint(const mr_fn_t *f, mr_policy_fn *policy, mr_fn_t **out, mr
    NULL with the sentence in f->diag; axis_name is copied ---- */
 mr_var_t *mr_lax_psum(mr_fn_t *f, mr_var_t *x, const char *axis_name);  /* the sum over the axis */
 mr_var_t *mr_lax_pmean(mr_fn_t *f, mr_var_t *x, const char *axis_name); /* the mean; x of floats */
+/* The largest and the smallest value over the axis, NaN where one is NaN.  They have no derivatives
+   (MR_ERR_NORULE), as in jax; those of what mr_vmap_axis makes of them are reduce_max's. */
+mr_var_t *mr_lax_pmax(mr_fn_t *f, mr_var_t *x, const char *axis_name);
+mr_var_t *mr_lax_pmin(mr_fn_t *f, mr_var_t *x, const char *axis_name);
 mr_var_t *mr_lax_all_gather(
     mr_fn_t *f, mr_var_t *x, const char *axis_name,
     int64_t size); /* all values along a new dimension 0 of size, the axis's */
@@ -103,11 +107,29 @@ mr_var_t *mr_lax_all_gather(
    scatter_dimension, split_axis and concat_axis 0, not tiled. */
 mr_var_t *mr_lax_psum_scatter(mr_fn_t *f, mr_var_t *x, const char *axis_name);
 mr_var_t *mr_lax_all_to_all(mr_fn_t *f, mr_var_t *x, const char *axis_name);
+/* Sends x from place perm[k][0] to place perm[k][1], for k in [0,n); where none is sent there are
+   zeros.  No place sends or receives twice: MR_ERR_SHAPE; nor is one outside of the axis, which is
+   found out when the axis is bound.  The derivative goes the other way.  perm is copied. */
+mr_var_t *mr_lax_ppermute(mr_fn_t *f, mr_var_t *x, const char *axis_name, int n,
+                          const int (*perm)[2]);
 mr_var_t *mr_lax_axis_index(mr_fn_t *f, const char *axis_name); /* i32[]: the place on the axis */
+
+/* ---- on a mesh ---- */
+/* x, which lies on a mesh as spec says where mr_partition cuts the function: an entry for each
+   dimension, "(None,model)", "((data,model),None)"; elsewhere it is x itself.  Its cotangent lies
+   so too; a dimension that mr_vmap adds is whole.  A var of f; NULL with MR_ERR_SHAPE for another
+   number of entries.  After jax.lax.with_sharding_constraint. */
+mr_var_t *mr_lax_shard(mr_fn_t *f, mr_var_t *x, const char *spec);
 
 #define MR_OP(name) extern const mr_op_def_t mr_op_##name;
 #include "model/control/list.def"
 #undef MR_OP
+
+/* Of an equation ppermute: sets *to and *from to where place r of an axis of that size sends and
+   from where it receives, -1: none.  MR_OK; MR_ERR_SHAPE with the sentence for a pair that is not
+   of the axis. */
+mr_err_t mr_ppermute_places(const mr_eqn_t *e, int64_t size, int r, int *to, int *from,
+                            mr_diag_t *diag);
 
 MR_END_DECLS
 

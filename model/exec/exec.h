@@ -41,9 +41,10 @@ struct mr_compile_options {
                        environment's MILLRACE_SKIP_PASSES says */
   /* What the sentence of MR_ERR_NOMEM advises to take instead; NULL: "a smaller batch". */
   const char *smaller;
-  /* The device of a communicator (comm.h) that this is compiled for; read by mr_compile alone.
-     NULL: none. */
+  /* [n_ranks]: the device of a communicator (comm.h) that this is compiled for, one for each named
+     axis of its collectives; read by mr_compile alone.  NULL: none. */
   const struct mr_comm_rank *rank;
+  int n_ranks; /* 0: one, unless rank is NULL */
 };
 
 /* Compiles a copy of f, which stays the caller's. options may be NULL.  The caller destroys *out.

@@ -185,7 +185,8 @@ static mr_err_t unknown_op(mr_parser_t *p, const char *name) {
 /* Emits the line; out[n_out] receives its values. */
 static mr_err_t emit_values(mr_parser_t *p, mr_fn_t *g, mr_parse_line_t *l, mr_var_t **out) {
   bool done = false;
-  MR_TRY(mr__parse_jax(p, g, l, out, &done));
+  MR_TRY(mr__parse_jax_over_axes(p, g, l, out, &done));
+  if (!done) MR_TRY(mr__parse_jax(p, g, l, out, &done));
   if (done) return MR_OK;
   const mr_op_def_t *op = mr_op_find(l->op);
   if (!op) return unknown_op(p, l->op);

@@ -108,6 +108,7 @@ static mr_err_t parse_tuple(mr_parser_t *p, mr_fn_t *g, const char *name, mr_att
   int64_t v[MR_ATTR_MAX];
   int n = 0;
   const char *from = p->at++;
+  if (!strcmp(name, "perm")) return p->at = from, parse_opaque(p, g, name, a); /* of any length */
   if (parse_attr_opens(p, "([")) return parse_dot(p, name, a);
   if (parse_attr_opens(p, "Precision.")) return parse_precision(p, a);
   mr__parse_space(p);

@@ -83,5 +83,8 @@ void mr__parse_jax_fit(mr_fn_t *g, mr_parse_line_t *l);
 /* Emits the line if its op is one of jax's that is written with other ops here: fills out[n_out]
    and sets *done.  A failure is in g->diag too. */
 mr_err_t mr__parse_jax(mr_parser_t *p, mr_fn_t *g, mr_parse_line_t *l, mr_var_t **out, bool *done);
+/* The same for an op over named axes, as jax and as this tree print it. */
+mr_err_t mr__parse_jax_over_axes(mr_parser_t *p, mr_fn_t *g, mr_parse_line_t *l, mr_var_t **out,
+                                 bool *done);
 
 #endif

@@ -4,6 +4,9 @@
 
 #include <stdlib.h>
 
+#include "base/text.h"
+#include "model/control/control.h"
+#include "model/mesh/placement_rules.h"
 #include "model/ops/rules.h"
 #include "model/partition/place.h"
 #include "model/transforms/build.h"
@@ -209,8 +212,30 @@ static bool wants_open_form(partition_t *p, const mr_eqn_t *e, const mr_factors_
   return false;
 }
 
+static mr_placement_t plain_placement(const mr_mesh_t *mesh, int ndim, const mr_placement_t *p);
+
+/* The operand where the constraint says. */
+static mr_err_t constrain_value(partition_t *p, const mr_eqn_t *e, mr_place_t **map) {
+  const mr_aval_t *a = &e->in[0]->aval;
+  mr_diag_t *diag = &p->c.g->diag;
+  mr_placement_t want;
+  char where[160];
+  mr_snprintf(where, sizeof where, "%.100s%ssharding_constraint", e->scope, *e->scope ? ": " : "");
+  MR_TRY(mr_placement_parse(where, mr_attr_get(e, "spec")->text, p->c.mesh, a->ndim, &want, diag));
+  MR_TRY(mr_placement_fits(where, &want, p->c.mesh, a->ndim, a->dim, diag));
+  want = plain_placement(p->c.mesh, a->ndim, &want);
+  mr_var_t *var = mr__resharded(&p->c, place_of_operand(p, map, e->in[0]), want, e);
+  mr_place_t *to = map[e->out[0]->id] = mr_mem_take(&p->c.g->mem, sizeof *to);
+  place_value(to, e->out[0], want, var);
+  return mr_rule_done(p->c.g);
+}
+
 static mr_err_t cut_equations(partition_t *p, const mr_fn_t *f, mr_place_t **map) {
   for (int i = 0; i < f->n_eqn; i++) {
+    if (f->eqn[i]->op == &mr_op_sharding_constraint) {
+      MR_TRY(constrain_value(p, f->eqn[i], map));
+      continue;
+    }
     mr_factors_t s = {0};
     mr_err_t err = mr_factors_of(f->eqn[i], &s, &p->c.g->diag);
     if (err == MR_OK && wants_open_form(p, f->eqn[i], &s, map)) err = MR_OPEN;

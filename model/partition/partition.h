@@ -20,6 +20,9 @@ MR_BEGIN_DECLS
    What an op cannot cut is computed by every device.  Sums over a cut dimension add their terms in
    another order than f does; all else has f's bits.
 
+   A value that mr_lax_shard constrains lies as its spec says from there on: MR_ERR_CONFIG for an
+   axis that the mesh lacks.
+
    Collectives are marked: `by` is "partition", scope and `of` are those of the equation that needs
    them.  MR_OK: the caller destroys *local.  MR_ERR_SHAPE, with input or result in the sentence, if
    a placement does not fit its array (mr_placement_fits); MR_ERR_NORULE for a function that

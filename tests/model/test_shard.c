@@ -276,8 +276,9 @@ static void every_op_on_parts_of_its_operands_joins_to_the_whole(void **state) {
 /* Which ops have no rule, which only their open form, and which can never be cut; draws of one key
    number their elements. */
 static void ops_that_cannot_be_cut_are_known(void **state) {
-  static const char *const none[] = {"psum",       "all_gather", "reduce_scatter",
-                                     "all_to_all", "axis_index", NULL};
+  static const char *const none[] = {"psum",       "pmax",           "pmin",
+                                     "all_gather", "reduce_scatter", "all_to_all",
+                                     "ppermute",   "axis_index",     NULL};
   static const char *const open[] = {
       "custom_jvp_call", "custom_vjp_call", "checkpoint", "jit", "fused", NULL};
   static const char *const whole[] = {"scan", "cond", "while", NULL};

@@ -456,6 +456,114 @@ static void a_rule_of_ones_own_sums_over_the_axis(void **state) {
   }
 }
 
+/* sin(f(x) x) of x = 0 ... 7 (4,2), where f sends 0 -> 1 -> 2 and 3 -> 0, and its gradient; jax
+   0.10.2 gave them over four devices. */
+static void ppermute_sends_as_jax_does_and_its_derivative_comes_back(void **state) {
+  const int perm[][2] = {{0, 1}, {1, 2}, {3, 0}};
+  double x[8] = {0, 1, 2, 3, 4, 5, 6, 7}, *in[] = {x}, sent[8] = {6, 7, 0, 1, 2, 3, 0, 0};
+  double slope[8] = {8.0,
+                     2.307338237762451,
+                     -0.5820001363754272,
+                     -4.7884321212768555,
+                     -0.2910000681877136,
+                     -2.2790637016296387,
+                     0.0,
+                     0.7539022564888};
+  double *w[] = {sent}, *s[] = {slope}, *y[1];
+  for (int turn = 0; turn < 2; turn++) {
+    mr_fn_t *f = mr_fn_create(), *m = NULL;
+    mr_diag_t diag = {0};
+    mr_var_t *v = mr_fn_input(f, mr_aval_of(MR_F32, 2));
+    mr_var_t *got = mr_lax_ppermute(f, v, "i", 3, perm);
+    if (turn) got = mr_lax_sin(f, mr_lax_mul(f, got, v));
+    f = done(f, turn ? sum(f, got) : got);
+    if (turn) f = grad(f);
+    if (mr_vmap_axis(f, "i", 4, NULL, NULL, &m, &diag) < 0) fail_msg("%s", diag.text);
+    run_f64(m, in, y);
+    assert_near("ppermute", m, y, turn ? s : w, turn ? 1e-6 : 0);
+    free(y[0]);
+    mr_fn_destroy(m), mr_fn_destroy(f);
+  }
+}
+
+static mr_fn_t *one_extreme(mr_dtype_t t, bool least) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(t, 2));
+  return done(f, least ? mr_lax_pmin(f, x, "i") : mr_lax_pmax(f, x, "i"));
+}
+
+static void pmax_and_pmin_are_the_extremes_over_the_examples(void **state) {
+  double x[6] = {-3, 5, 2, -7, 0, 4}, *in[] = {x}, *y[1];
+  double want[2][6] = {{2, 5, 2, 5, 2, 5}, {-3, -7, -3, -7, -3, -7}}, *w[] = {NULL};
+  for (int least = 0; least < 2; least++)
+    for (int whole = 0; whole < 2; whole++) {
+      mr_fn_t *f = one_extreme(whole ? MR_I32 : MR_F32, least), *m = NULL;
+      mr_diag_t diag = {0};
+      if (mr_vmap_axis(f, "i", 3, NULL, NULL, &m, &diag) < 0) fail_msg("%s", diag.text);
+      w[0] = want[least];
+      run_as_it_is(m, in, y);
+      assert_near("extremes", m, y, w, 0);
+      free(y[0]);
+      mr_fn_destroy(m), mr_fn_destroy(f);
+    }
+}
+
+/* jax: "Differentiation rule for 'pmax' not implemented". */
+static void pmax_and_pmin_have_no_derivative_as_in_jax(void **state) {
+  for (int least = 0; least < 2; least++) {
+    mr_fn_t *f = mr_fn_create(), *out = NULL;
+    mr_diag_t diag = {0};
+    mr_var_t *x = mr_fn_input(f, mr_aval_scalar(MR_F32));
+    f = done(f, least ? mr_lax_pmin(f, x, "i") : mr_lax_pmax(f, x, "i"));
+    assert_int_equal(mr_grad(f, 1, (int[]){0}, &out, &diag), MR_ERR_NORULE);
+    assert_non_null(strstr(diag.text, least ? "pmin" : "pmax"));
+    diag = (mr_diag_t){0};
+    assert_int_equal(mr_jvp(f, 1, (int[]){0}, &out, &diag), MR_ERR_NORULE);
+    mr_fn_destroy(f);
+  }
+}
+
+static void a_permutation_that_is_none_is_refused(void **state) {
+  const int bad[][2][2] = {{{0, 1}, {0, 2}}, {{0, 1}, {2, 1}}, {{0, 1}, {-1, 2}}};
+  const char *pair[] = {"pair 1 is (0, 2)", "pair 1 is (2, 1)", "pair 1 is (-1, 2)"};
+  for (int k = 0; k < 3; k++) {
+    mr_fn_t *f = mr_fn_create();
+    mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 2));
+    assert_null(mr_lax_ppermute(f, x, "i", 2, bad[k]));
+    assert_int_equal(f->diag.code, MR_ERR_SHAPE);
+    if (!strstr(f->diag.text, pair[k])) fail_msg("%s", f->diag.text);
+    mr_fn_destroy(f);
+  }
+  mr_fn_t *f = mr_fn_create(), *m = NULL;
+  mr_diag_t diag = {0};
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 2));
+  f = done(f, mr_lax_ppermute(f, x, "i", 1, (const int[][2]){{0, 5}}));
+  assert_int_equal(mr_vmap_axis(f, "i", 3, NULL, NULL, &m, &diag), MR_ERR_SHAPE);
+  assert_non_null(strstr(diag.text, "axis \"i\" has size 3, so no pair (0, 5)"));
+  mr_fn_destroy(f);
+}
+
+/* What is printed is read again; a text of another shape is not taken for a permutation. */
+static void a_permutation_is_printed_and_parsed(void **state) {
+  mr_fn_t *f = mr_fn_create(), *again = NULL;
+  mr_diag_t diag = {0};
+  mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, 2));
+  f = done(f, mr_lax_ppermute(f, x, "i", 2, (const int[][2]){{0, 1}, {1, 0}}));
+  char *text = mr_fn_text(f), *twice;
+  assert_non_null(strstr(text, "ppermute[axis_name=i perm=((0, 1), (1, 0))] a"));
+  if (mr_fn_parse(text, &again, &diag) < 0) fail_msg("%s", diag.text);
+  twice = mr_fn_text(again);
+  assert_string_equal(twice, text);
+  free(text), free(twice);
+  mr_fn_destroy(again), again = NULL;
+  assert_int_equal(
+      mr_fn_parse("{ lambda ; a:f32[2]. let b:f32[2] = ppermute[axis_name=i perm=((0, 1), "
+                  "(0, 2))] a in (b,) }",
+                  &again, &diag),
+      MR_ERR_DATA);
+  mr_fn_destroy(f);
+}
+
 static void an_axis_that_no_vmap_maps_is_named(void **state) {
   mr_fn_t *f = meeting();
   mr_exec_t *x = NULL;
@@ -510,6 +618,11 @@ int main(void) {
       cmocka_unit_test(two_axes_are_distinguished_by_their_names),
       cmocka_unit_test(a_call_whose_operands_are_not_mapped_sees_the_axis),
       cmocka_unit_test(a_rule_of_ones_own_sums_over_the_axis),
+      cmocka_unit_test(ppermute_sends_as_jax_does_and_its_derivative_comes_back),
+      cmocka_unit_test(pmax_and_pmin_are_the_extremes_over_the_examples),
+      cmocka_unit_test(pmax_and_pmin_have_no_derivative_as_in_jax),
+      cmocka_unit_test(a_permutation_that_is_none_is_refused),
+      cmocka_unit_test(a_permutation_is_printed_and_parsed),
       cmocka_unit_test(an_axis_that_no_vmap_maps_is_named),
       cmocka_unit_test(axes_that_are_not_there_are_refused),
       cmocka_unit_test(a_norm_of_no_tensors_is_zero),

@@ -5,16 +5,25 @@
 #include <string.h>
 
 #include "model/backends/cpu/rules.h"
+#include "model/control/control.h"
 #include "model/exec/comm.h"
 #include "model/exec/exec.h"
 #include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
+/* The rank for the axis of that name; NULL: none is bound. */
+static const mr_comm_rank_t *rank_along(const mr_compile_options_t *o, const char *axis) {
+  int n = o->rank && !o->n_ranks ? 1 : o->n_ranks;
+  for (int k = 0; k < n; k++)
+    if (!strcmp(o->rank[k].axis, axis)) return &o->rank[k];
+  return NULL;
+}
+
 /* Lowers a collective, if the graph is compiled for a device of its axis (mr_pmap).
    MR_ERR_NORULE if neither a transform nor a device has bound the axis. */
 static mr_err_t axis_lower(mr_call_t *c, void (*run)(const mr_call_t *c), mr_diag_t *diag) {
-  const mr_comm_rank_t *rank = c->options->rank;
-  if (rank && !strcmp(rank->axis, mr_attr_get(c->eqn, "axis_name")->text)) {
+  const mr_comm_rank_t *rank = rank_along(c->options, mr_attr_get(c->eqn, "axis_name")->text);
+  if (rank) {
     mr_comm_rank_t *s = malloc(sizeof *s);
     if (!s) return mr_no_memory(diag, "the lowering of %s", c->eqn->op->name);
     *s = *rank;
@@ -29,13 +38,19 @@ static mr_err_t axis_lower(mr_call_t *c, void (*run)(const mr_call_t *c), mr_dia
                  mr_attr_get(c->eqn, "axis_name")->text);
 }
 
-static void psum_run(const mr_call_t *c) {
+static void reduce_all(const mr_call_t *c, mr_reduce_t how) {
   const mr_comm_rank_t *s = c->state;
   const mr_aval_t *a = &c->eqn->out[0]->aval;
-  s->ops->all_reduce(s->collect, a->dtype, mr_aval_elems(a), c->in[0], c->out[0]);
+  s->ops->all_reduce(s->collect, how, a->dtype, mr_aval_elems(a), c->in[0], c->out[0]);
 }
 
+static void psum_run(const mr_call_t *c) { reduce_all(c, MR_REDUCE_SUM); }
+static void pmax_run(const mr_call_t *c) { reduce_all(c, MR_REDUCE_MAX); }
+static void pmin_run(const mr_call_t *c) { reduce_all(c, MR_REDUCE_MIN); }
+
 mr_err_t mr__cpu_psum(mr_call_t *c, mr_diag_t *diag) { return axis_lower(c, psum_run, diag); }
+mr_err_t mr__cpu_pmax(mr_call_t *c, mr_diag_t *diag) { return axis_lower(c, pmax_run, diag); }
+mr_err_t mr__cpu_pmin(mr_call_t *c, mr_diag_t *diag) { return axis_lower(c, pmin_run, diag); }
 
 static void rule_collectives_index_run(const mr_call_t *c) {
   *(int32_t *)c->out[0] = ((const mr_comm_rank_t *)c->state)->rank;
@@ -91,4 +106,32 @@ static void exchange_run(const mr_call_t *c) {
 mr_err_t mr__cpu_all_to_all(mr_call_t *c, mr_diag_t *diag) {
   MR_TRY(axis_lower(c, exchange_run, diag));
   return check_axis_size(c, c->eqn->in[0]->aval.dim[0], diag);
+}
+
+/* Where this rank sends and from where it receives, beside its communicator. */
+typedef struct permute {
+  mr_comm_rank_t *rank;
+  int to, from;
+} permute_t;
+
+static void permute_fini(void *state) {
+  free(((permute_t *)state)->rank);
+  free(state);
+}
+
+static void permute_run(const mr_call_t *c) {
+  const permute_t *p = c->state;
+  const mr_comm_rank_t *s = p->rank;
+  size_t bytes = mr_aval_bytes(&c->eqn->out[0]->aval);
+  if (p->from < 0 && bytes) memset(c->out[0], 0, bytes);
+  s->ops->send_receive(s->collect, p->to, p->from, bytes, c->in[0], c->out[0]);
+}
+
+mr_err_t mr__cpu_ppermute(mr_call_t *c, mr_diag_t *diag) {
+  MR_TRY(axis_lower(c, permute_run, diag));
+  permute_t *p = malloc(sizeof *p);
+  if (!p) return mr_no_memory(diag, "the lowering of ppermute");
+  *p = (permute_t){.rank = c->state};
+  c->state = p, c->fini = permute_fini;
+  return mr_ppermute_places(c->eqn, p->rank->size, p->rank->rank, &p->to, &p->from, diag);
 }
