@@ -21,10 +21,12 @@ programs_build_and_run() {
     g++ $strict -std=c++17 -x c++ "$root/tests/install/library.c" -x none $(pkg-config --cflags --libs millrace) -o library++
     cc -O2 -Wall "$examples/spirals/spirals.c" $(pkg-config --cflags --libs millrace) -o spirals
     cc -O2 -Wall "$examples/tour/tour.c" $(pkg-config --cflags --libs millrace) -o tour
+    cc -O2 -Wall "$examples/mesh/mesh.c" $(pkg-config --cflags --libs millrace) -pthread -o mesh
   }
   for program in ./library11 ./library17 ./library++ ./spirals; do "$program"; done
   test -s spirals.svg
   ./tour | diff - "$examples/tour/tour.txt"
+  ./mesh | diff - "$examples/mesh/mesh.txt"
   rm -rf own-op
   cmake -S "$examples/own-op" -B own-op -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
   cmake --build own-op >/dev/null
