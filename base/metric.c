@@ -31,7 +31,7 @@ static const char *const of_report[] = {
     "kind",      "step",   "total_steps", "epoch",     "images",  "elapsed_s",
     "skipped",   "stages", "bad_step",    "confusion", "classes", "confusion_cells",
     "n_classes", "ledger", "data",        "note",      "picture", "repeating_until",
-    NULL};
+    "ema",       NULL};
 
 /* Series of Prometheus that are no row of the table (sinks/prometheus.c). */
 static const char *const of_prometheus[] = {"step",

@@ -159,6 +159,7 @@ static void json_put_report(FILE *out, const mr_report_t *r, int64_t dense) {
           r->step, r->total_steps, r->epoch, r->images);
   json_put_number(out, r->elapsed_s);
   if (r->skipped) fputs(",\"skipped\":1", out);
+  if (r->average > 0) fputs(",\"ema\":", out), json_put_number(out, r->average);
   if (r->bad_step) fprintf(out, ",\"bad_step\":%" PRId64, r->bad_step);
   for (size_t i = 0; i < r->n_numbers; i++) {
     if (r->number[i].stage) continue;

@@ -89,6 +89,8 @@ typedef struct mr_report {
   const mr_dataset_t *dataset; /* owned by the source stage; NULL: unknown */
   bool skipped;                /* STEP: the step was left out, and has no numbers */
   int64_t bad_step;            /* FINAL: the step that was not finite and ended the run; 0: none */
+  double average;              /* VALID, TEST: decay of the average of the weights that was
+                                  evaluated; 0: the weights themselves were */
   int64_t mark;                /* MARK: number of the state that follows, from 1 */
   bool incomplete;             /* memory ran out, and a part is missing */
   char note[256];              /* why the run ended, or which records were evaluated, or "" */

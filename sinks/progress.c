@@ -266,25 +266,34 @@ static void say_confusion(const mr_report_t *r) {
     say_mistakes(r);
 }
 
+/* Says that an average of the weights was evaluated, if it was. */
+static const char *average_text(const mr_report_t *r, char text[64]) {
+  *text = 0;
+  if (r->average > 0) mr_snprintf(text, 64, ", of the average of the weights (ema=%g)", r->average);
+  return text;
+}
+
 static void say_valid(const progress_t *p, const mr_report_t *r) {
   char judged[480];
   if (was_reported(p, r))
     return say_line("Repeated validation after epoch %" PRId64 " (step %" PRId64
                     "), until step %" PRId64,
                     r->epoch, r->step, p->reported);
+  char average[64];
   judged_text(r, true, judged, sizeof judged);
   bool named = r->input && strcmp(r->input, "valid") != 0;
-  say_line("Validation%s%s after epoch %" PRId64 " (step %" PRId64 "), Loss: %.4f%s",
+  say_line("Validation%s%s after epoch %" PRId64 " (step %" PRId64 "), Loss: %.4f%s%s",
            named ? " " : "", named ? r->input : "", r->epoch, r->step,
-           progress_unsigned_nan(mr_report_get(r, MR_METRIC_OWN(LOSS), 0)), judged);
+           progress_unsigned_nan(mr_report_get(r, MR_METRIC_OWN(LOSS), 0)), judged,
+           average_text(r, average));
 }
 
 static void say_test(const mr_report_t *r) {
-  char note[4 * sizeof r->note], judged[480];
+  char note[4 * sizeof r->note], judged[480], average[64];
   judged_text(r, true, judged, sizeof judged);
-  say_line("%s, Loss: %.4f%s%s", r->note[0] ? mr_printable(r->note, note, sizeof note) : "Test",
+  say_line("%s, Loss: %.4f%s%s%s", r->note[0] ? mr_printable(r->note, note, sizeof note) : "Test",
            progress_unsigned_nan(mr_report_get(r, MR_METRIC_OWN(LOSS), 0)), judged,
-           is_synthetic(r) ? " (synthetic data)" : "");
+           average_text(r, average), is_synthetic(r) ? " (synthetic data)" : "");
   say_confusion(r);
 }
 

@@ -119,11 +119,15 @@ mr_var_t *mr_lax_take(mr_fn_t *f, mr_var_t *x, mr_var_t *index);
    reduce_sum, reduce_max: without the n different axes.  An empty sum is 0, an empty maximum -inf
    or the least integer.
    sum_squares: n >= 0 tensors of f32, bf16 or f16 -> f32[], the squares of all elements, summed in
-   f64; f64[] if one of them is f64.  Source: optax.global_norm ---- */
+   f64; f64[] if one of them is f64.  Source: optax.global_norm
+   sum_squares_pair: the same -> f32[2] or f64[2]: that sum, and the sum of the squares of
+   2^-MR_SQUARES_SHIFT times each element, which is finite if all elements are ---- */
 mr_var_t *mr_lax_cumsum(mr_fn_t *f, mr_var_t *x, int axis, bool reverse);
 mr_var_t *mr_lax_reduce_sum(mr_fn_t *f, mr_var_t *x, int n, const int *axes);
 mr_var_t *mr_lax_reduce_max(mr_fn_t *f, mr_var_t *x, int n, const int *axes);
+enum { MR_SQUARES_SHIFT = 80 };
 mr_var_t *mr_lax_sum_squares(mr_fn_t *f, int n, mr_var_t *const *x);
+mr_var_t *mr_lax_sum_squares_pair(mr_fn_t *f, int n, mr_var_t *const *x);
 
 /* ---- products of two values of one dtype: accumulated in f32 (f64 in f64), rounded once to `out`;
    f32 at f's precision (fn.h mr_precision_enter).  Each returns a var owned by f, NULL on failure.

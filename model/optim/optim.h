@@ -35,8 +35,9 @@ typedef struct mr_optim {
      is one that is not finite.  For parameters that the caller rounds to a dtype of a small range;
      the updates are computed twice for it, a parameter at a time.  0: no limit */
   float below;
-  float ema;     /* decay of an average of the parameters over time, in [0,1); 0: none */
-  bool nesterov; /* momentum: looks ahead by one step */
+  float ema;       /* decay of an average of the parameters over time, in [0,1); 0: none */
+  float ema_after; /* the average began after this many applied steps, >= 0 */
+  bool nesterov;   /* momentum: looks ahead by one step */
 } mr_optim_t;
 
 /* The values of one parameter: p, g and the slots have the same shape and dtype, f32, bf16, f16
@@ -112,7 +113,7 @@ int mr_optim_sets(const mr_optim_t *o);
 /* *out: (data[n_data], lr f32[], t f32[], scale..., fp8..., p..., slot 0..., slot 1...,
          average...) -> (mean loss, aux..., global gradient norm f32[] before clipping, scale...,
          fp8..., p..., slot 0..., slot 1..., average...)
-   average: mr_optim_ema of the new p, only with o->ema.
+   average: mr_optim_debiased_ema of the new p, only with o->ema.
    fp8: scales f32[n,MR_FP8_TENSORS] and history f32[history,n,MR_FP8_TENSORS] of mr_fp8_next, only
    with loss->fp8.  The magnitudes of a step are the largest of its parts.  Codes are clamped, which
    would hide one that is not finite: an operand's replaces the loss, a cotangent's the norm.  A
@@ -151,6 +152,11 @@ mr_err_t mr_optim_parts_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, int
 /* The average of weights over time: decay * average + (1 - decay) * p, in their dtype
    (optax.incremental_update with step_size 1 - decay).  Belongs to f; NULL as mr_lax_add. */
 mr_var_t *mr_optim_ema(mr_fn_t *f, float decay, mr_var_t *average, mr_var_t *p);
+/* The same for an average that starts from nothing and is debiased, as optax.ema's default is:
+   after `count` steps, f32[] from 1, the weights of step i count by decay^(count-i), and all such
+   factors add up to 1.  average: of count - 1 steps; of no step, any finite numbers. */
+mr_var_t *mr_optim_debiased_ema(mr_fn_t *f, float decay, mr_var_t *count, mr_var_t *average,
+                                mr_var_t *p);
 
 MR_END_DECLS
 

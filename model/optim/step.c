@@ -3,6 +3,7 @@
    order that depends on their numbers alone: a chain, or a tree whose subtrees may be computed by
    others. */
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 
 #include "model/optim/exchange.h"
@@ -376,11 +377,10 @@ static mr_err_t run_parts(step_t *s) {
   return s->g->diag.code;
 }
 
-/* The factor that limits the global norm of the gradients to clip_norm. */
-static mr_var_t *clip_scale(mr_fn_t *g, mr_var_t *norm, float clip_norm) {
-  mr_var_t *one = mr_literal(g, MR_F32, 1);
-  if (!(clip_norm > 0)) return one;
-  return mr_lax_min(g, mr_lax_div(g, mr_literal(g, MR_F32, (double)clip_norm), norm), one);
+/* Element k of the squares of mr_lax_sum_squares_pair, as the root in f32. */
+static mr_var_t *root_of_pair(mr_fn_t *g, mr_var_t *pair, int64_t k) {
+  mr_var_t *v = mr_lax_slice(g, pair, &k, (int64_t[]){k + 1});
+  return mr_lax_convert(g, mr_lax_sqrt(g, mr_lax_reshape(g, v, 0, NULL)), MR_F32);
 }
 
 /* Divides v by a fixed loss scale. */
@@ -492,8 +492,9 @@ static mr_err_t update_one(step_t *s, int i, mr_var_t *scale, mr_var_t *apply, m
     next[k * s->n] = select_if_applied(s, select, k ? in.slot[k - 1] : in.p, then[k]);
   if (s->o->ema > 0) {
     mr_var_t *was = s->average[i];
-    next[sets * s->n] =
-        select_if_applied(s, apply, was, mr_optim_ema(s->g, s->o->ema, was, then[0]));
+    mr_var_t *count = mr_lax_sub(s->g, s->t, mr_literal(s->g, MR_F32, (double)s->o->ema_after));
+    next[sets * s->n] = select_if_applied(
+        s, apply, was, mr_optim_debiased_ema(s->g, s->o->ema, count, was, then[0]));
   }
   return s->g->diag.code;
 }
@@ -529,12 +530,38 @@ static mr_err_t step_fp8(step_t *s, mr_var_t *apply, mr_var_t **next) {
   return s->g->diag.code;
 }
 
+/* The global norm of the gradients without a fixed loss scale, and the factor that limits it to
+   clip_norm.  Squares of a gradient whose norm is above 1.8e19 overflow, which without clipping is
+   a norm that is not finite: with it, a second sum of smaller squares gives norm and factor.  A
+   norm above FLT_MAX of a finite gradient is reported as that. */
+static void step_norm(step_t *s, mr_var_t **norm, mr_var_t **scale) {
+  mr_fn_t *g = s->g;
+  double most = (double)s->o->clip_norm;
+  *scale = mr_literal(g, MR_F32, 1);
+  if (!(most > 0)) {
+    mr_var_t *root = mr_lax_sqrt(g, mr_lax_sum_squares(g, s->n, s->grad));
+    *norm = step_norm_of_all(s, divide_by_scale(s, mr_lax_convert(g, root, MR_F32)));
+    return;
+  }
+  mr_var_t *pair = mr_lax_sum_squares_pair(g, s->n, s->grad);
+  mr_var_t *plain = divide_by_scale(s, root_of_pair(g, pair, 0));
+  mr_var_t *small = divide_by_scale(s, root_of_pair(g, pair, 1));
+  mr_var_t *large = mr_lax_scale(g, ldexp(1, MR_SQUARES_SHIFT), small);
+  mr_var_t *fits = mr_optim_finite(g, 1, &plain), *finite = mr_optim_finite(g, 1, &small);
+  mr_var_t *reported = mr_lax_min(g, large, mr_literal(g, MR_F32, (double)FLT_MAX));
+  reported = mr_lax_select_n(g, fits, mr_lax_select_n(g, finite, large, reported), plain);
+  *norm = step_norm_of_all(s, reported);
+  mr_var_t *of_plain = mr_lax_div(g, mr_literal(g, MR_F32, most), *norm);
+  double less = ldexp(most, -MR_SQUARES_SHIFT);
+  mr_var_t *of_small = mr_lax_div(g, mr_literal(g, MR_F32, less), small);
+  *scale = mr_lax_min(g, mr_lax_select_n(g, fits, of_small, of_plain), *scale);
+}
+
 static mr_err_t step_update(step_t *s, mr_var_t **next) {
-  mr_var_t *apply;
+  mr_var_t *apply, *norm, *scale;
   unscale_each(s);
-  mr_var_t *norm = mr_lax_sqrt(s->g, mr_lax_sum_squares(s->g, s->n, s->grad));
-  norm = step_norm_of_all(s, divide_by_scale(s, mr_lax_convert(s->g, norm, MR_F32)));
-  mr_var_t *scale = divide_by_scale(s, clip_scale(s->g, norm, s->o->clip_norm));
+  step_norm(s, &norm, &scale);
+  scale = divide_by_scale(s, scale);
   *next++ = norm;
   MR_TRY(step_scale(s, norm, scale, next, &apply));
   next += s->n_scale;
@@ -688,6 +715,24 @@ mr_err_t mr_optim_parts_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, int
                            mr_fn_t **out, mr_diag_t *diag) {
   assert(0 <= from && from < to && to <= loss->parts && !loss->ranks);
   return step_fn(loss, o, from, to, step_build_parts, out, diag);
+}
+
+/* (1 - d) / (1 - d^n): what the newest of n steps counts for.  1 - d^n is 2h / (1 + h) with
+   h = tanh(-n log(d) / 2), which is exact for a d near 1 too. */
+static mr_var_t *share_of_newest(mr_fn_t *f, double d, mr_var_t *n) {
+  mr_var_t *one = mr_literal(f, MR_F32, 1);
+  mr_var_t *h = mr_lax_tanh(f, mr_lax_scale(f, -log(d) / 2, n));
+  mr_var_t *share = mr_lax_div(f, mr_lax_add(f, h, one), mr_lax_scale(f, 2, h));
+  return mr_lax_min(f, mr_lax_scale(f, 1 - d, share), one);
+}
+
+mr_var_t *mr_optim_debiased_ema(mr_fn_t *f, float decay, mr_var_t *count, mr_var_t *average,
+                                mr_var_t *p) {
+  mr_dtype_t t = p->aval.dtype;
+  mr_var_t *share = share_of_newest(f, (double)decay, count);
+  mr_var_t *rest = mr_lax_sub(f, mr_literal(f, MR_F32, 1), share);
+  return mr_lax_add(f, mr_lax_mul(f, average, mr_lax_convert(f, rest, t)),
+                    mr_lax_mul(f, p, mr_lax_convert(f, share, t)));
 }
 
 mr_var_t *mr_optim_ema(mr_fn_t *f, float decay, mr_var_t *average, mr_var_t *p) {

@@ -148,13 +148,14 @@ static int optional_attrs(const mr_eqn_t *e, mr_parse_line_t *l) {
   const mr_attr_t *precision = mr__parse_find(l, "precision");
   const mr_attr_t *layout = mr__parse_find(l, "partitionable");
   const mr_attr_t *residuals = mr__parse_find(l, "residuals");
-  const mr_attr_t *first = mr__parse_find(l, "first");
+  const mr_attr_t *first = mr__parse_find(l, "first"), *pair = mr__parse_find(l, "pair");
   bool asks = (op->amp.mixes || op->amp.widens) && !mr_attr_find(e, "preferred_element_type");
   return (wide && wide->kind == MR_ATTR_DTYPE && wide->i[0] == MR_F32 && asks) +
          (precision && precision->kind == MR_ATTR_PRECISION && op->cost.product) +
          (layout && layout->kind == MR_ATTR_BOOL && op->draws) +
          (residuals && residuals->kind == MR_ATTR_INT && op->ad.spent) +
-         (first && first->kind == MR_ATTR_INT && !strcmp(op->name, "dropout"));
+         (first && first->kind == MR_ATTR_INT && !strcmp(op->name, "dropout")) +
+         (pair && pair->kind == MR_ATTR_BOOL && !strcmp(op->name, "sum_squares"));
 }
 
 static mr_err_t settle_attrs(mr_parser_t *p, mr_fn_t *g, const mr_op_def_t *op,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "model/exec/device.h"
 #include "model/zoo/zoo.h"
 #include "pipeline/opt.h"
@@ -251,6 +252,14 @@ static void eval_step_close(mr_stage_t *s) {
   v->step = NULL, v->on = NULL;
 }
 
+/* The decay of the average that is evaluated, as the run's setting had it: not with the digits that
+   an f32 has besides. */
+static double evaluated_decay(const eval_step_t *v) {
+  char text[32];
+  mr_snprintf(text, sizeof text, "%.7g", (double)v->at.ema);
+  return mr_strtod(text, NULL);
+}
+
 static mr_err_t eval_step_step(mr_stage_t *s) {
   eval_step_t *v = s->state;
   mr_tally_t tally = {.loss = &v->model.plan.loss, .aligned = &v->aligned};
@@ -268,6 +277,7 @@ static mr_err_t eval_step_step(mr_stage_t *s) {
   r->step = v->at.step, r->epoch = v->at.epoch ? v->at.epoch : v->at.step > 0;
   r->images = v->at.images, r->ledger = v->at.ledger, r->elapsed_s = mr_now_s() - v->t0;
   r->dataset = s->in_spec[0].dataset;
+  if (v->ema) r->average = evaluated_decay(v);
   if (v->records) snprintf(r->note, sizeof r->note, "%s", v->records);
   e = mr_tally_report(&tally, r);
   mr_tally_fini(&tally);

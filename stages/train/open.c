@@ -49,7 +49,7 @@ mr_train_config_t mr__train_config(const train_t *v, int64_t batch) {
   t.optim.clip_norm = (float)v->clip_norm;
   open_set_scale(v, &t.optim);
   t.optim.nesterov = v->nesterov;
-  t.optim.ema = (float)v->ema;
+  t.optim.ema = (float)v->ema, t.optim.ema_after = (float)v->ema_after;
   return t;
 }
 
@@ -124,6 +124,19 @@ static void open_report_unused(const mr_stage_t *s) {
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
     if (!row[i].used && !open_is_usual(s, row[i].name))
       mr_notice("%s: setting %s changes nothing without %s", s->name, row[i].name, row[i].needs);
+}
+
+/* Finds when the average of the weights began: with the run, or with the resume that asks for one
+   which the checkpoint does not have. */
+static mr_err_t open_average(train_t *v, mr_diag_t *diag) {
+  mr_train_progress_t then;
+  v->ema_after = 0;
+  if (!v->resume || !(v->ema > 0)) return MR_OK;
+  MR_TRY(mr_train_state_progress(v->resume, &then, diag));
+  mr_train_config_t c = mr__train_config(v, 1);
+  v->ema_after = then.ema > 0 ? then.ema_after
+                              : then.step - (mr_optim_counts(&c.optim) ? then.scale.skipped : 0);
+  return MR_OK;
 }
 
 /* Compiles both functions; the stage's name comes before the model's sentences. */
@@ -252,6 +265,8 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
     return mr_diag_prefix(s->diag, MR_ERR_IO, &why, "%s: setting replay-dir", s->name);
   mr_err_t e = mr_device_open(v->device, &v->on, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
+  e = open_average(v, &why);
+  if (e < 0) return mr_stage_relay(s, e, &why);
   e = open_compile(s);
   mr_backends_leave(); /* steps run in the stage's own thread, with its own team */
   if (e < 0) return e;
@@ -263,7 +278,7 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
   v->inputs = mr_train_inputs_text(&s->in_spec[IN_TRAIN], &v->model.plan.loss);
   if (!v->inputs) return mr_stage_no_memory(s, "the description of its inputs");
   v->at.inputs = v->inputs;
-  v->at.ema = (float)v->ema;
+  v->at.ema = (float)v->ema, v->at.ema_after = v->ema_after;
   mr__computes_text(&v->used.compute, v->at.computes);
   v->at.fp8_rules = mr__computes_rules(&v->amp);
   open_scale(v, s->in_spec[IN_TRAIN].batch);

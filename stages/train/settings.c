@@ -138,8 +138,8 @@ const mr_opt_t mr__train_stage_opts[] = {
      .offset = AT(ema),
      .def = "0",
      .hi = 0.9999999,
-     .help = "Decay of an average of the weights over the steps, which validation and test then "
-             "use and checkpoints hold beside the weights; 0: none."},
+     .help = "Decay of an average of the weights over the steps, debiased, which validation and "
+             "test then use and checkpoints hold beside the weights; 0: none."},
     {.name = "clip-norm",
      .hint = "gradclip gradientclip clipgrad clipgradnorm gradclipnorm maxgradnorm gradientclipval "
              "globalclipnorm",

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "stages/train/computes.h"
 
-enum { N_META = 16, TEXT = 192, NAME = 256, VERSION = 3 };
+enum { N_META = 18, TEXT = 192, NAME = 256, VERSION = 3 };
 
 const char *const mr_train_stream_name[MR_TRAIN_STREAMS] = {"in", "valid"};
 /* What every optimizer's slots were called up to version 2. */
@@ -114,6 +114,9 @@ static void pack_meta(const char *model, const mr_train_progress_t *p, const gro
   s->meta[n++] = (mr_st_meta_t){"millrace.optimizer", text + 3 * TEXT};
   mr_snprintf(text + 4 * TEXT, TEXT, "%.9g", (double)p->ema);
   if (p->ema > 0) s->meta[n++] = (mr_st_meta_t){"millrace.ema", text + 4 * TEXT};
+  snprintf(text + 8 * TEXT, TEXT, "%" PRId64, p->ema_after);
+  if (p->ema > 0 && p->ema_after)
+    s->meta[n++] = (mr_st_meta_t){"millrace.ema_after", text + 8 * TEXT};
   scale_text(&p->scale, text + 5 * TEXT);
   if (p->scale.scale > 0) s->meta[n++] = (mr_st_meta_t){"millrace.loss_scale", text + 5 * TEXT};
   snprintf(text + 6 * TEXT, TEXT, "%s", p->computes);
@@ -268,6 +271,21 @@ static mr_err_t load_streams(const mr_safetensors_t *f, const char *path, int64_
   return load_more_streams(f, path, p, diag);
 }
 
+/* Decay and beginning of the average, if the file has one. */
+static mr_err_t load_average(const mr_safetensors_t *f, const char *path, mr_train_progress_t *p,
+                             mr_diag_t *diag) {
+  const char *decay = mr_safetensors_meta(f, "millrace.ema");
+  uint64_t after = 0;
+  if (!decay) return MR_OK;
+  if (mr_sscanf(decay, "%f", &p->ema) != 1 || !(p->ema > 0 && p->ema < 1))
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: metadata millrace.ema is \"%.100s\", want a decay in (0,1)", path, decay);
+  if (mr_safetensors_meta(f, "millrace.ema_after"))
+    MR_TRY(load_number(f, path, "ema_after", 10, &after, diag));
+  p->ema_after = (int64_t)after;
+  return MR_OK;
+}
+
 /* Refuses a text that scale_text would not have written. */
 static mr_err_t load_scale(const mr_safetensors_t *f, const char *path, mr_scale_state_t *c,
                            mr_diag_t *diag) {
@@ -303,6 +321,7 @@ static mr_err_t load_progress(const mr_safetensors_t *f, const char *path, mr_tr
   MR_TRY(load_streams(f, path, (int64_t)n[2], p, diag));
   MR_TRY(load_number(f, path, "ledger", 16, &p->ledger, diag));
   MR_TRY(load_scale(f, path, &p->scale, diag));
+  MR_TRY(load_average(f, path, p, diag));
   const char *origin = mr_safetensors_meta(f, "millrace.data");
   snprintf(p->origin, sizeof p->origin, "%s", origin ? origin : "");
   snprintf(p->optimizer, sizeof p->optimizer, "%s", optimizer_of(f));

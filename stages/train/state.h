@@ -2,9 +2,9 @@
    back.
 
    Tensors: "params/NAME" for every parameter, f32, "adam.m/NAME" and the like for each slot of the
-   optimizer (mr_optim_def_t.slot), and "ema/NAME" if an average of the weights is kept; "fp8/scale"
-   and "fp8/amax" (computes.h); "stream/PORT", i64, for each linked input in mr_train_stream_name,
-   and each further input of held-back records
+   optimizer (mr_optim_def_t.slot), and "ema/NAME" if an average of the weights is kept
+   (mr_optim_debiased_ema); "fp8/scale" and "fp8/amax" (computes.h); "stream/PORT", i64, for each
+   linked input in mr_train_stream_name, and each further input of held-back records
    ("valid.dogs"): where its stream resumes
    (pipeline/graph/stream_at.h), which takes as long after a million steps as after one.  Text:
    millrace.model (mr_model_text: every setting that shapes the model), step, images, position,
@@ -47,6 +47,7 @@ typedef struct mr_train_progress {
   bool unvalidated;                        /* an epoch is over, its validation is not */
   char origin[32];                         /* of the data, "cifar10" */
   float ema;                               /* decay of the average of weights, 0: none */
+  int64_t ema_after;                       /* applied steps before the average began */
   mr_scale_state_t scale;                  /* of a dynamic loss scale; scale 0: none */
   char optimizer[16];                      /* the optimizer that keeps the slots */
   char computes[MR_TRAIN_COMPUTES];        /* mr__computes_text; "": an older checkpoint */

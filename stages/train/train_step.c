@@ -72,6 +72,7 @@ static mr_err_t train_step_evaluated(mr_stage_t *s, mr_report_kind_t kind, int p
   mr_err_t e = mr__train_report_fresh(s, kind, &b);
   if (e == MR_OK && b && kind == MR_REPORT_VALID)
     ((mr_report_t *)b->data)->input = s->in_name[port];
+  if (e == MR_OK && b) ((mr_report_t *)b->data)->average = ((const train_t *)s->state)->ema;
   if (e == MR_OK && b && mr_tally_report(tally, b->data) < 0) {
     mr_buf_unref(b);
     return mr_stage_no_memory(s, "a report");

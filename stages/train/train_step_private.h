@@ -46,9 +46,10 @@ typedef struct train {
   mr_train_metrics_t metrics; /* of the reports */
   mr_train_config_t used;     /* of the compiled step: the settings, and what fit= has chosen */
   mr_schedule_t rate;
-  int64_t total; /* steps of the whole run, 0: unknown */
-  int64_t epoch; /* of the newest step, from 1; 0 before the first.  at.epoch counts finished
-                    epochs */
+  int64_t ema_after; /* applied steps before the average began */
+  int64_t total;     /* steps of the whole run, 0: unknown */
+  int64_t epoch;     /* of the newest step, from 1; 0 before the first.  at.epoch counts finished
+                        epochs */
   mr_params_t params;
   mr_train_step_t *step;
   mr__train_flight_t flight[MR_TRAIN_RING];

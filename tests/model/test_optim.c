@@ -7,6 +7,7 @@
 #include <cmocka.h>
 // clang-format on
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,6 +199,39 @@ static void settings_of_an_optimizer_count(void **state) {
   check("lamb_decay", &o);
 }
 
+/* Gradients whose squares, or whose norm, f32 does not hold. */
+static void any_finite_gradient_is_clipped(void **state) {
+  static const float largest[] = {1e-20f, 1, 1e15f, 1.7e19f, 1.9e19f, 1e25f, 1e33f, 3.4e38f};
+  for (size_t k = 0; k < 2 * sizeof largest / sizeof *largest; k++) {
+    mr_optim_t o = mr_optim_of("sgd");
+    o.clip_norm = 0.5f, o.loss_scale = k % 2 ? 0.5f : 0;
+    mr_exec_t *x = compile(&o, MR_F32, true);
+    _Alignas(64) float p[2 * ROW] = {0}, g[2 * ROW] = {0};
+    float lr = 1, t = 1, loss, norm;
+    double sum = 0;
+    for (int i = 0; i < N; i++) {
+      float *at = &g[i < NA ? i : ROW + i - NA];
+      *at = (i % 2 ? -1.0f : 1.0f) * largest[k / 2] / (float)(1 + i % 3);
+      sum += (double)*at * (double)*at;
+    }
+    mr_exec_run(x, (const void *[]){g, g + ROW, &lr, &t, p, p + ROW},
+                (void *[]){&loss, &norm, p, p + ROW});
+    double size = sqrt(sum), less = fmin(1, 0.5 / size);
+    double said = fmin(size, (double)FLT_MAX);
+    if (!(fabs((double)norm - said) <= 1e-6 * said))
+      fail_msg("largest %g: the norm is %.9g, want %.9g", (double)largest[k / 2], (double)norm,
+               said);
+    for (int i = 0; i < N; i++) {
+      int at = i < NA ? i : ROW + i - NA;
+      double want = -less * (double)g[at];
+      if (!(fabs((double)p[at] - want) <= 1e-5 * fabs(want)))
+        fail_msg("largest %g, value %d: %.9g, want %.9g", (double)largest[k / 2], i, (double)p[at],
+                 want);
+    }
+    mr_exec_destroy(x);
+  }
+}
+
 static void wrong_settings_are_named(void **state) {
   mr_diag_t diag = {0};
   assert_null(mr_optim_of("adamx").def);
@@ -347,6 +381,7 @@ int main(void) {
       cmocka_unit_test(each_optimizer_steps_as_optax_does),
       cmocka_unit_test(each_optimizer_steps_other_floats_as_optax_does),
       cmocka_unit_test(settings_of_an_optimizer_count),
+      cmocka_unit_test(any_finite_gradient_is_clipped),
       cmocka_unit_test(wrong_settings_are_named),
       cmocka_unit_test(parameters_and_losses_of_other_dtypes_are_refused),
       cmocka_unit_test(a_loss_that_was_not_traced_is_reported),

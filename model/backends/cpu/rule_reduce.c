@@ -8,6 +8,7 @@
 #include "model/backends/cpu/rows.h"
 #include "model/backends/cpu/rules.h"
 #include "model/ir/element.h"
+#include "model/ops/lax.h"
 #include "model/ops/operands.h"
 #include "model/ops/rules.h"
 
@@ -210,7 +211,9 @@ static void sum_squares_run(const mr_call_t *c) {
   double sum = 0;
   for (int i = 0; i < c->eqn->n_in; i++)
     sum += mr_sum_squares(c->in[i], mr_aval_elems(&c->eqn->in[i]->aval));
-  *(float *)c->out[0] = (float)sum;
+  float *out = c->out[0];
+  out[0] = (float)sum;
+  if (c->eqn->out[0]->aval.ndim) out[1] = (float)ldexp(sum, -2 * MR_SQUARES_SHIFT); /* a pair */
 }
 
 mr_err_t mr__cpu_sum_squares(mr_call_t *c, mr_diag_t *diag) {
