@@ -35,7 +35,7 @@ static mr_var_t *sum_squares_written_out(mr_fn_t *f, int n, mr_var_t *const *x, 
 
 /* The kernel takes f32: bf16 and f16 are converted to it.  If one is f64, all are converted to f64
    and summed by primitives. */
-static mr_var_t *squares(mr_fn_t *f, int n, mr_var_t *const *x, bool pair) {
+static mr_var_t *emit_squares(mr_fn_t *f, int n, mr_var_t *const *x, bool pair) {
   bool wide = false, plain = true;
   mr_attr_t attr = mr_attr_bool("pair", true);
   for (int i = 0; i < n; i++) {
@@ -52,11 +52,11 @@ static mr_var_t *squares(mr_fn_t *f, int n, mr_var_t *const *x, bool pair) {
 }
 
 mr_var_t *mr_lax_sum_squares(mr_fn_t *f, int n, mr_var_t *const *x) {
-  return squares(f, n, x, false);
+  return emit_squares(f, n, x, false);
 }
 
 mr_var_t *mr_lax_sum_squares_pair(mr_fn_t *f, int n, mr_var_t *const *x) {
-  return squares(f, n, x, true);
+  return emit_squares(f, n, x, true);
 }
 
 static mr_err_t sum_squares_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
@@ -97,7 +97,7 @@ static mr_err_t sum_squares_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) 
   out[0] = NULL;
   for (int i = 0; i < e->n_in; i += FEW) {
     int n = e->n_in - i < FEW ? e->n_in - i : FEW;
-    mr_var_t *sum = squares(f, n, e->in + i, pair);
+    mr_var_t *sum = emit_squares(f, n, e->in + i, pair);
     out[0] = i ? mr_lax_add(f, out[0], sum) : sum;
   }
   return mr_rule_done(f);
@@ -106,7 +106,7 @@ static mr_err_t sum_squares_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) 
 static bool sum_squares_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
   if (k > 1) return false;
   mr_var_t *x[] = {mr_sample_f32(s, -1, 1, 2, 3), mr_sample_f32(s, -1, 1, 4)};
-  return mr_sample_done(s, squares(s->f, 2, x, k == 1));
+  return mr_sample_done(s, emit_squares(s->f, 2, x, k == 1));
 }
 
 /* Of several tensors, one by one: parts of one tensor beside all of another would add the latter

@@ -130,7 +130,7 @@ static double evaluated(const char *ema) {
   return loss_in(out, "test");
 }
 
-static void what_is_evaluated_from_an_average_says_so(void **state) {
+static void an_evaluation_of_the_average_says_so(void **state) {
   char latest[192], path[192];
   static const char said[] = "of the average of the weights (ema=0.75)";
   RUN(&p, "eval", (snprintf(latest, sizeof latest, "%s/checkpoints/latest", whole), latest),
@@ -173,7 +173,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_average_is_of_the_steps_that_were_taken),
       cmocka_unit_test(a_resumed_run_continues_with_the_same_average),
-      cmocka_unit_test(what_is_evaluated_from_an_average_says_so),
+      cmocka_unit_test(an_evaluation_of_the_average_says_so),
       cmocka_unit_test(the_average_is_what_is_tested_and_evaluated),
       cmocka_unit_test(a_checkpoint_without_an_average_begins_one),
   };
