@@ -70,6 +70,7 @@ typedef struct mr_spec {
   bool by_record;  /* BATCHES: the stage that makes them can begin at any record of its stream
                       (mr_stage_t.start_record) */
   bool part;       /* BATCHES: one host's slices of batches */
+  int64_t whole;   /* BATCHES, part: the most records of a whole batch; 0: unknown */
   bool sequential; /* RECORDS: a walk (grain's IterDataset), not a function of positions; n_records
                       may then be 0, unknown */
   bool holes;      /* RECORDS: some positions may be holes */

@@ -133,6 +133,15 @@ mr_err_t mr_graph_swap(mr_graph_t *g, const char *from, const char *to, mr_diag_
    Pointers to the remaining stages and their names stay valid.  MR_ERR_USAGE: no such stage. */
 mr_err_t mr_graph_only(mr_graph_t *g, const char *stage, mr_diag_t *diag);
 
+/* Drops every stage but this one and those upstream of its input in_port, and the links into its
+   other inputs.  As mr_graph_only otherwise.  MR_ERR_USAGE: no such stage, or nothing leads into
+   that input. */
+mr_err_t mr_graph_only_input(mr_graph_t *g, const char *stage, int in_port, mr_diag_t *diag);
+
+/* How many links lead out of a stage, of all its outputs; 0 without such a stage.  Before settle
+   too. */
+int mr_graph_n_readers(const mr_graph_t *g, const char *stage);
+
 /* Writes the graph in canonical form (one stage or link a line, given settings, variables
    replaced): two graphs are the same if their dumps are. */
 void mr_graph_dump(const mr_graph_t *g, FILE *out);

@@ -51,6 +51,32 @@ mr_err_t mr_graph_only(mr_graph_t *g, const char *stage, mr_diag_t *diag) {
   return MR_OK;
 }
 
+mr_err_t mr_graph_only_input(mr_graph_t *g, const char *stage, int in_port, mr_diag_t *diag) {
+  int at = mr__graph_find(g, stage), from = -1;
+  if (g->settled) return mr_fail(diag, MR_ERR_USAGE, "the graph is settled: it cannot change");
+  for (int i = 0; i < g->n_edges; i++)
+    if (g->edge[i].to == at && g->edge[i].in == in_port) from = g->edge[i].from;
+  if (at < 0 || from < 0)
+    return mr_fail(diag, MR_ERR_USAGE, "no stage \"%.60s\" whose input %d is linked", stage,
+                   in_port);
+  int *kept = calloc((size_t)g->n_nodes, sizeof *kept), edges = 0;
+  if (!kept) return mr_no_memory(diag, "a graph");
+  only_mark(g, from, kept);
+  kept[at] = 1;
+  for (int i = 0; i < g->n_edges; i++)
+    if (g->edge[i].to != at || g->edge[i].in == in_port) g->edge[edges++] = g->edge[i];
+  g->n_edges = edges;
+  mr__graph_drop(g, kept);
+  free(kept);
+  return MR_OK;
+}
+
+int mr_graph_n_readers(const mr_graph_t *g, const char *stage) {
+  int at = mr__graph_find(g, stage), n = 0;
+  for (int i = 0; i < g->n_edges; i++) n += g->edge[i].from == at;
+  return n;
+}
+
 /* ---- the line of batches ---- */
 
 /* In the host's memory: the line ends before a stage that moves batches to a device. */

@@ -31,6 +31,7 @@ typedef struct batch {
   const char *skip_steps;
   mr_ranges_t skip;
   const char *host_text;
+  int64_t parts;
   mr_host_t host;
   const char *resume_text;
   mr_batch_resume_t resume;
@@ -93,6 +94,14 @@ static const mr_opt_t batch_opts[] = {
      .offset = offsetof(batch_t, host_text),
      .unit = "I/N",
      .help = "Produces only slice I of N, from 0, of each batch, for N processes that share it."},
+    {.name = "parts",
+     .type = MR_OPT_INT,
+     .offset = offsetof(batch_t, parts),
+     .unit = "parts",
+     .def = "0",
+     .hi = 65536,
+     .help = "With host=: slices are whole parts of a batch that is cut into this many, as ranks "
+             "share those of ordered= (docs/distributed.md); 0: slices of equal records."},
     {.name = "skip-steps",
      .type = MR_OPT_STR,
      .offset = offsetof(batch_t, skip_steps),
@@ -189,6 +198,22 @@ static mr_err_t check_fields(mr_stage_t *s) {
   return MR_OK;
 }
 
+/* The most records of a slice. */
+static mr_err_t plan_slices(mr_stage_t *s) {
+  batch_t *b = s->state;
+  mr_host_t first = {.n = b->host.n, .parts = b->parts};
+  int from = 0, n = (int)b->size;
+  b->host.parts = b->parts;
+  if (b->parts && (b->parts < b->host.n || b->parts > b->size))
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting parts = %" PRId64 ": want 0, or a part for each of the %" PRId64
+                         " slices and at most one for each of the %" PRId64 " records",
+                         b->parts, b->host.n, b->size);
+  mr_host_slice(&first, &from, &n);
+  s->out_spec[0].batch = b->parts ? n : (b->size + b->host.n - 1) / b->host.n;
+  return MR_OK;
+}
+
 static mr_err_t batch_plan(mr_stage_t *s) {
   batch_t *b = s->state;
   const mr_spec_t *in = &s->in_spec[0];
@@ -197,9 +222,9 @@ static mr_err_t batch_plan(mr_stage_t *s) {
   out->flow = MR_FLOW_BATCHES;
   MR_TRY(mr_host_parse(s, b->host_text, b->size, &b->host));
   MR_TRY(mr_batch_resume_parse(s, b->resume_text, &b->resume));
-  out->batch = (b->size + b->host.n - 1) / b->host.n;
+  MR_TRY(plan_slices(s));
   MR_TRY(check_fields(s));
-  out->part = b->host.n > 1;
+  out->part = b->host.n > 1, out->whole = out->part ? b->size : 0;
   bool all = !(b->skip_steps && *b->skip_steps);
   out->even = !out->part && all && !is_walked(s),
   out->by_record = !out->part && !out->even && !b->resume.given;

@@ -6,6 +6,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/parts.h"
+
 /* ---- slices ---- */
 
 /* Takes a whole number off the front of a text. */
@@ -18,7 +20,7 @@ static bool host_number(const char **at, int64_t *out) {
 }
 
 mr_err_t mr_host_parse(mr_stage_t *s, const char *text, int64_t size, mr_host_t *h) {
-  *h = (mr_host_t){0, 1};
+  *h = (mr_host_t){.n = 1};
   if (!text || !*text) return MR_OK;
   const char *at = text;
   bool good = host_number(&at, &h->i) && *at++ == '/' && host_number(&at, &h->n) && !*at;
@@ -28,8 +30,14 @@ mr_err_t mr_host_parse(mr_stage_t *s, const char *text, int64_t size, mr_host_t 
                        text, size);
 }
 
+/* Where the slice of host i begins among n slots. */
+static int64_t host_slice_begins(const mr_host_t *h, int64_t i, int64_t n) {
+  if (!h->parts) return n * i / h->n;
+  return mr_part_begins(n, h->parts, mr_part_begins(h->parts, h->n, i));
+}
+
 void mr_host_slice(const mr_host_t *h, int *from, int *n) {
-  int64_t lo = *n * h->i / h->n, hi = *n * (h->i + 1) / h->n;
+  int64_t lo = host_slice_begins(h, h->i, *n), hi = host_slice_begins(h, h->i + 1, *n);
   *from += (int)lo;
   *n = (int)(hi - lo);
 }

@@ -8,15 +8,16 @@
 /* ---- slices: host I of N takes a contiguous slice of every batch ---- */
 
 typedef struct mr_host {
-  int64_t i, n; /* i in [0,n) */
+  int64_t i, n;  /* i in [0,n) */
+  int64_t parts; /* slices are whole parts of this many (base/parts.h); 0: of equal records */
 } mr_host_t;
 
 /* Parses "I/N" with 0 <= I < N <= size into *h; NULL or "" is 0/1.  MR_OK, or MR_ERR_CONFIG with a
    sentence of the stage. */
 mr_err_t mr_host_parse(mr_stage_t *s, const char *text, int64_t size, mr_host_t *h);
 
-/* Reduces slots [*from,*from+*n) to the host's own; the slices of all hosts follow one another and
-   differ by at most one slot. */
+/* Reduces slots [*from,*from+*n) to the host's own.  The slices of all hosts follow one another and
+   differ by at most one slot, or with parts by one part; the first is then the longest. */
 void mr_host_slice(const mr_host_t *h, int *from, int *n);
 
 /* ---- a resume that changed the stream: where the batch behind this many steps begins ---- */
