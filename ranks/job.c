@@ -79,7 +79,8 @@ mr_err_t mr_job_open(const mr_launch_t *l, const mr_job_cfg_t *cfg, mr_job_t **o
   *job = (mr_job_t){row->collect, l->rank, l->size};
   mr__wire_cfg_t wire = {l, cfg->key, cfg->limit_s};
   mr_err_t e = row->wire->open(&wire, &w, &missing, diag);
-  if (e >= 0 && (e = mr__processes_start(row->wire, w, l->rank, l->size, cfg->limit_s, diag)) < 0)
+  if (e >= 0 && (e = mr__processes_start(row->wire, w, l->rank, l->size, cfg->limit_s,
+                                         cfg->silent_s, diag)) < 0)
     row->wire->close(w, false);
   if (e < 0) return free(job), e;
   return *out = job, MR_OK;
@@ -88,6 +89,14 @@ mr_err_t mr_job_open(const mr_launch_t *l, const mr_job_cfg_t *cfg, mr_job_t **o
 const mr_collect_ops_t *mr_job_collect(const mr_job_t *job) { return job->collect; }
 int mr_job_rank(const mr_job_t *job) { return job->rank; }
 int mr_job_size(const mr_job_t *job) { return job->size; }
+
+void mr_job_doing(mr_job_t *job, const char *what, int64_t step, bool long_work) {
+  if (job->collect != &mr_collect_threads) mr__processes_doing(what, step, long_work);
+}
+
+void mr_job_fail(mr_job_t *job, const char *why) {
+  if (job->collect != &mr_collect_threads) mr__processes_fail(why);
+}
 
 void mr_job_close(mr_job_t *job) {
   if (!job) return;

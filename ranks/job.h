@@ -19,6 +19,11 @@ typedef struct mr_job_cfg {
    */
   const char *key;
   double limit_s; /* how long a rank may take to come when the job is opened and closed; > 0 */
+  /* Above 0: a call that waits for a process of which nothing has been heard for that long fails,
+     and so does one that waits for ranks that wait for it in turn.  A rank that is heard of, and
+     says that its work may take long (mr_job_doing), may keep others waiting beyond the limit of
+     their communicator.  0: that limit alone counts. */
+  double silent_s;
 } mr_job_cfg_t;
 
 /* Returns what "auto" is for l: "threads", "mpi" or "zmq".  Looks for a library of MPI.  Static. */
@@ -38,6 +43,13 @@ const mr_collect_ops_t *mr_job_collect(const mr_job_t *job);
 /* This process's number among the job's processes, and how many they are; 0 and 1 with threads. */
 int mr_job_rank(const mr_job_t *job);
 int mr_job_size(const mr_job_t *job);
+/* Says what this process does from now on, which the others' sentences repeat if they wait for it:
+   `what` is static, "computes", at step `step` of a run; long_work: it may take long.  Any thread.
+   Nothing with threads. */
+void mr_job_doing(mr_job_t *job, const char *what, int64_t step, bool long_work);
+/* Says that this process's run has failed, and why: all communicators of all ranks fail with that
+   sentence, now and later.  Any thread.  Nothing with threads. */
+void mr_job_fail(mr_job_t *job, const char *why);
 /* After all communicators are destroyed.  Blocks until all ranks close the job, so that none misses
    what another has sent; up to the limit, and briefly once a communicator has failed.  NULL is
    fine. */

@@ -4,9 +4,14 @@
    Who is late: a rank that waits says so to the others now and then, and for whom it waits.  A rank
    whose time is up follows these words, from the rank that it waits for itself, to the first one
    that has not said anything lately: that one computes, is stopped or is dead.  Its verdict goes to
-   all members, so that they report one rank. */
+   all members, so that they report one rank.
+
+   Which of these it is: the process of the late rank is asked, and its receiving thread answers
+   whatever the others do, and says what that is.  One that does not answer fails the call long
+   before the time of the call is up (mr_job_cfg_t.silent_s). */
 #include "ranks/processes_private.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +19,16 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-enum { GROUPS_MOST = 4096, TICK_MOST_MS = 200 };
+enum { GROUPS_MOST = 4096, TICK_MOST_MS = 200, ASK_MS = 500, LEFT_MS = 3000, NOTICE_S = 10 };
+enum { DOING_TEXT = 120 };
+
+/* What is known of another process. */
+typedef struct other {
+  int64_t heard_ns; /* when anything came from it last; the job's start */
+  int64_t gave_ns;  /* when values came last; 0: never */
+  bool long_work;
+  char doing[DOING_TEXT]; /* what it said last that it does; "": nothing */
+} other_t;
 
 /* How many communicators of an id this process has had. */
 typedef struct epoch {
@@ -33,6 +47,12 @@ static struct {
   bool stop, whole;    /* whole: nothing has failed */
   mr__group_t *groups;
   epoch_t *epochs;
+  double silent_s; /* 0: none */
+  other_t *other;  /* [size] */
+  mr_diag_t down;  /* why a rank's run has failed; code MR_OK: none */
+  const char *doing;
+  int64_t step, doing_ns;
+  bool long_work;
   pthread_t thread;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -180,6 +200,7 @@ mr_err_t mr__group_join(const char *id, int rank, int size, double limit_s, mr__
   g->member[rank].job_rank = process.rank;
   g->joined++;
   e->n++;
+  if (process.down.code < 0) set_failed(g, -1, process.down.text);
   send_others(g, false, MR__PARCEL_JOIN, rank, size, "");
   process.ops->wake(process.wire); /* its limit may be shorter than the others' */
   return *out = g, MR_OK;
@@ -194,9 +215,15 @@ void mr__group_leave(mr__group_t *g) {
 
 int64_t mr__group_until(const mr__group_t *g) { return mr_now_ns() + (int64_t)(g->limit_s * 1e9); }
 
+/* A rank that has said within this time that it waits still does. */
+static int64_t fresh_ns(const mr__group_t *g) {
+  double s = process.silent_s > 0 && process.silent_s < g->limit_s ? process.silent_s : g->limit_s;
+  return (int64_t)(s * 0.6e9);
+}
+
 /* Follows from rank r on who waits for whom; the file's comment says how. */
 static int find_late_member(const mr__group_t *g, int r) {
-  int64_t fresh = mr_now_ns() - (int64_t)(g->limit_s * 0.6e9);
+  int64_t fresh = mr_now_ns() - fresh_ns(g);
   for (int i = 0; i < g->size; i++) {
     const mr__member_t *m = &g->member[r];
     if (m->beat_ns < fresh || !m->beat_ns || m->waits_for == g->own) break;
@@ -205,17 +232,97 @@ static int find_late_member(const mr__group_t *g, int r) {
   return r;
 }
 
+/* Its process; in a communicator of the whole job also before it has joined.  -1: unknown. */
+static int process_of_member(const mr__group_t *g, int r) {
+  int known = g->member[r].job_rank;
+  return known < 0 && g->size == process.size ? r : known;
+}
+
+static void ask_process(int to) {
+  mr__parcel_t *p = mr__parcel_new(0);
+  if (!p) return;
+  p->head->kind = MR__PARCEL_ASK, p->head->from = (uint32_t)process.rank;
+  process.ops->send(process.wire, to, p);
+}
+
+/* "; rank 2 computes step 18 since 12 s", or nothing. */
+static const char *doing_text(int r, const other_t *o, const char *verb, char *text, size_t n) {
+  text[0] = 0;
+  if (o && *o->doing) mr_snprintf(text, n, "; rank %d %s%s", r, verb, o->doing);
+  return text;
+}
+
+static bool fail_late(mr__group_t *g, int late, const char *what) {
+  int at = process_of_member(g, late);
+  char doing[DOING_TEXT + 64];
+  doing_text(late, at < 0 || !process.silent_s ? NULL : &process.other[at], "", doing,
+             sizeof doing);
+  mr__group_fail(g, late, "rank %d did not come to %s within %g s, for which rank %d waited%s",
+                 late, what, g->limit_s, g->own, doing);
+  return false;
+}
+
+/* Whether a wait that began then has to end: its time is up, or the rank that is late has left,
+   says nothing, or waits for this one. */
+static bool wait_has_failed(mr__group_t *g, int r, int64_t begun, int64_t until, const char *what) {
+  int64_t now = mr_now_ns(), silent = (int64_t)(process.silent_s * 1e9);
+  const mr__member_t *m = &g->member[r];
+  bool is_up = now >= until;
+  if (m->left_ns && now - m->left_ns > (int64_t)LEFT_MS * 1000000) {
+    mr__group_fail(g, r, "rank %d has left, and rank %d waited for it in %s", r, g->own, what);
+    return true;
+  }
+  if (!is_up && (!silent || now - begun < (int64_t)ASK_MS * 1000000)) return false;
+  int late = m->job_rank < 0 ? r : find_late_member(g, r), at = process_of_member(g, late);
+  if (!silent || at < 0) return is_up && !fail_late(g, late, what);
+  const other_t *o = &process.other[at];
+  char doing[DOING_TEXT + 64];
+  ask_process(at);
+  if (now - (o->heard_ns > begun ? o->heard_ns : begun) > silent) {
+    mr__group_fail(g, late,
+                   "rank %d has not been heard of for %.0f s, while rank %d waits for it in %s: it "
+                   "was stopped, has died or cannot be reached%s",
+                   late, (double)(now - o->heard_ns) * 1e-9, g->own, what,
+                   doing_text(late, o, "said last that it ", doing, sizeof doing));
+    return true;
+  }
+  bool circle = g->member[late].waits_for == g->own &&
+                now - g->member[late].beat_ns < (int64_t)ASK_MS * 4000000;
+  if (circle && now - (o->gave_ns > begun ? o->gave_ns : begun) > silent) {
+    mr__group_fail(g, late,
+                   "rank %d waits for rank %d in %s, and rank %d for rank %d: they make different "
+                   "calls%s",
+                   g->own, r, what, late, g->own, doing_text(late, o, "", doing, sizeof doing));
+    return true;
+  }
+  return is_up && !o->long_work && !fail_late(g, late, what);
+}
+
+/* Tells the user once that a wait is long, unless what it is for may take long. */
+static void notice_wait(mr__group_t *g, int r, int64_t begun, const char *what) {
+  int late = g->member[r].job_rank < 0 ? r : find_late_member(g, r);
+  int at = process_of_member(g, late), own = g->own;
+  char doing[DOING_TEXT + 64];
+  if (!process.silent_s || g->noticed == begun || at < 0 || process.other[at].long_work ||
+      mr_now_ns() - begun < INT64_C(1000000000) * NOTICE_S)
+    return;
+  g->noticed = begun;
+  doing_text(late, &process.other[at], "", doing, sizeof doing);
+  mr__processes_unlock(); /* the caller looks at everything again */
+  mr_notice("rank %d has waited for rank %d in %s for %d s%s", own, late, what, NOTICE_S, doing);
+  mr__processes_lock();
+}
+
 bool mr__group_wait(mr__group_t *g, int r, int64_t until_ns, const char *what) {
   if (g->why.code < 0) return false;
-  if (mr_now_ns() >= until_ns) {
-    int late = g->member[r].job_rank < 0 ? r : find_late_member(g, r);
-    mr__group_fail(g, late, "rank %d did not come to %s within %g s, for which rank %d waited",
-                   late, what, g->limit_s, g->own);
-    return false;
-  }
+  int64_t begun = until_ns - (int64_t)(g->limit_s * 1e9), wake = until_ns;
+  if (wait_has_failed(g, r, begun, until_ns, what)) return false;
+  if (process.silent_s > 0 || g->member[r].left_ns) wake = mr_now_ns() + (int64_t)ASK_MS * 1000000;
+  if (wake > until_ns && !process.silent_s) wake = until_ns;
   g->waits_for = r;
   if (process.waiting++ == 0 && process.ops->polls) process.ops->wake(process.wire);
-  mr_cond_wait_until(&g->changed, &process.lock, until_ns); /* the caller looks once more */
+  mr_cond_wait_until(&g->changed, &process.lock, wake); /* the caller looks once more */
+  notice_wait(g, r, begun, what);
   process.waiting--;
   g->waits_for = -1;
   return g->why.code >= 0;
@@ -239,7 +346,9 @@ static void take_join(const mr__head_t *h) {
   pthread_cond_broadcast(&g->changed);
 }
 
-static void take_leave(mr__group_t *g) {
+static void take_leave(mr__group_t *g, mr__member_t *m) {
+  m->left_ns = mr_now_ns();
+  pthread_cond_broadcast(&g->changed);
   if (++g->left == g->joined && g->own < 0) remove_group(g);
 }
 
@@ -259,19 +368,68 @@ static bool is_from_member(const mr__group_t *g, const mr__head_t *h) {
   return false;
 }
 
+static void answer_alive(int to) {
+  char text[DOING_TEXT] = "";
+  if (process.doing)
+    mr_snprintf(text, sizeof text, "%.60s step %" PRId64 " since %.0f s", process.doing,
+                process.step, (double)(mr_now_ns() - process.doing_ns) * 1e-9);
+  mr__parcel_t *p = mr__parcel_new(strlen(text));
+  if (!p) return;
+  memcpy(p->data, text, strlen(text));
+  p->head->kind = MR__PARCEL_ALIVE, p->head->from = (uint32_t)process.rank;
+  p->head->a = process.long_work;
+  process.ops->send(process.wire, to, p);
+}
+
+static void take_alive(other_t *o, const mr__parcel_t *p) {
+  char text[DOING_TEXT];
+  size_t n = p->head->bytes < sizeof text - 1 ? p->head->bytes : sizeof text - 1;
+  memcpy(text, p->data, n), text[n] = 0;
+  mr_printable(text, o->doing, sizeof o->doing);
+  o->long_work = p->head->a != 0;
+}
+
+/* Fails all communicators of this process. */
+static void fail_all(const char *text) {
+  if (process.down.code < 0) return;
+  mr_fail(&process.down, MR_ERR_UNAVAILABLE, "%s", text);
+  process.whole = false;
+  for (mr__group_t *g = process.groups; g; g = g->next)
+    if (g->why.code >= 0) set_failed(g, -1, process.down.text);
+  pthread_cond_broadcast(&process.left);
+}
+
+static void take_down(const mr__parcel_t *p) {
+  char said[900], text[1000];
+  size_t n = p->head->bytes < sizeof said - 1 ? p->head->bytes : sizeof said - 1;
+  memcpy(said, p->data, n), said[n] = 0;
+  mr_snprintf(text, sizeof text, "rank %d has failed: %s", (int)p->head->from, said);
+  fail_all(text);
+}
+
+/* What a process says of itself and not of a communicator.  false: another kind. */
+static bool take_of_process(const mr__parcel_t *p) {
+  const mr__head_t *h = p->head;
+  if (h->kind == MR__PARCEL_ASK) return answer_alive((int)h->from), true;
+  if (h->kind == MR__PARCEL_ALIVE) return take_alive(&process.other[h->from], p), true;
+  if (h->kind == MR__PARCEL_DOWN) return take_down(p), true;
+  if (h->kind != MR__PARCEL_BYE) return false;
+  process.byes++;
+  pthread_cond_broadcast(&process.left);
+  return true;
+}
+
 /* Gives p to its communicator, or drops it. */
 static void take_parcel(mr__parcel_t *p) {
   const mr__head_t *h = p->head;
+  process.other[h->from].heard_ns = mr_now_ns();
   if (h->kind == MR__PARCEL_JOIN) return take_join(h), p->drop(p);
-  if (h->kind == MR__PARCEL_BYE) {
-    process.byes++;
-    pthread_cond_broadcast(&process.left);
-    return p->drop(p);
-  }
+  if (take_of_process(p)) return p->drop(p);
   mr__group_t *g = group_of_id(h->id, h->epoch);
   if (!g || !is_from_member(g, h)) return p->drop(p);
   mr__member_t *m = &g->member[h->kind == MR__PARCEL_FAIL ? 0 : h->a];
   if (h->kind == MR__PARCEL_DATA || h->kind == MR__PARCEL_LETTER) {
+    process.other[h->from].gave_ns = mr_now_ns();
     parcels_add(h->kind == MR__PARCEL_DATA ? &m->data : &m->letters, p);
     pthread_cond_broadcast(&g->changed);
     return;
@@ -280,7 +438,7 @@ static void take_parcel(mr__parcel_t *p) {
   if (h->kind == MR__PARCEL_BEAT && h->b >= 0 && h->b < g->size)
     m->beat_ns = mr_now_ns(), m->waits_for = h->b;
   if (h->kind == MR__PARCEL_FAIL) take_fail(g, p);
-  if (h->kind == MR__PARCEL_LEAVE) take_leave(g);
+  if (h->kind == MR__PARCEL_LEAVE) take_leave(g, m);
   p->drop(p);
 }
 
@@ -316,23 +474,53 @@ static void *receive_main(void *arg) {
 }
 
 mr_err_t mr__processes_start(const mr__wire_ops_t *ops, mr__wire_t *w, int rank, int size,
-                             double limit_s, mr_diag_t *diag) {
+                             double limit_s, double silent_s, mr_diag_t *diag) {
+  other_t *other = calloc((size_t)size, sizeof *other);
+  if (!other) return mr_no_memory(diag, "the ranks of a job");
+  for (int r = 0; r < size; r++) other[r].heard_ns = mr_now_ns();
   mr__processes_lock();
   bool free_now = !process.wire;
   if (free_now) {
+    process.other = other, process.silent_s = silent_s;
+    process.down = (mr_diag_t){0}, process.doing = NULL;
     process.ops = ops, process.wire = w, process.rank = rank, process.size = size;
     process.stop = false, process.whole = true, process.waiting = process.byes = 0;
     process.limit_s = limit_s < 1e8 ? limit_s : 1e8;
     mr_cond_init(&process.left);
   }
   mr__processes_unlock();
-  if (!free_now)
+  if (!free_now) {
+    free(other);
     return mr_fail(diag, MR_ERR_CONFIG, "a job of %d ranks is open in this process already",
                    process.size);
+  }
   if (!pthread_create(&process.thread, NULL, receive_main, NULL)) return MR_OK;
   pthread_cond_destroy(&process.left);
-  process.wire = NULL;
+  free(process.other);
+  process.wire = NULL, process.other = NULL;
   return mr_no_memory(diag, "the thread of a job's ranks");
+}
+
+void mr__processes_doing(const char *what, int64_t step, bool long_work) {
+  mr__processes_lock();
+  process.doing = what, process.step = step, process.long_work = long_work;
+  process.doing_ns = mr_now_ns();
+  mr__processes_unlock();
+}
+
+void mr__processes_fail(const char *text) {
+  size_t n = strlen(text);
+  mr__processes_lock();
+  bool first = process.wire && process.down.code >= 0;
+  if (first) fail_all(text);
+  for (int r = 0; first && r < process.size; r++) {
+    mr__parcel_t *p = r == process.rank ? NULL : mr__parcel_new(n);
+    if (!p) continue;
+    memcpy(p->data, text, n);
+    p->head->kind = MR__PARCEL_DOWN, p->head->from = (uint32_t)process.rank;
+    process.ops->send(process.wire, r, p);
+  }
+  mr__processes_unlock();
 }
 
 void mr__processes_stop(void) {
@@ -356,6 +544,8 @@ void mr__processes_stop(void) {
   pthread_cond_destroy(&process.left);
   mr__processes_lock();
   process.wire = NULL;
+  free(process.other);
+  process.other = NULL;
   while (process.groups) remove_group(process.groups);
   for (epoch_t *e; (e = process.epochs); free(e)) process.epochs = e->next;
   mr__processes_unlock();

@@ -9,7 +9,10 @@ MR_BEGIN_DECLS
 /* Starts the process's end: takes over w, and a thread of it receives from now on.  One at a time:
    MR_ERR_CONFIG if there is one; MR_ERR_NOMEM.  On failure w is the caller's. */
 mr_err_t mr__processes_start(const mr__wire_ops_t *ops, mr__wire_t *w, int rank, int size,
-                             double limit_s, mr_diag_t *diag);
+                             double limit_s, double silent_s, mr_diag_t *diag);
+/* mr_job_fail and mr_job_doing, of the process that was started. */
+void mr__processes_fail(const char *text);
+void mr__processes_doing(const char *what, int64_t step, bool long_work);
 /* Waits until all ranks call it, up to the limit unless something has failed before; then ends the
    thread and closes the wire. */
 void mr__processes_stop(void);

@@ -17,6 +17,7 @@ typedef struct mr__member {
   int job_rank; /* -1: has not joined */
   mr__parcels_t data, letters;
   uint64_t taken;  /* letters that it has acknowledged */
+  int64_t left_ns; /* when it left; 0: it has not */
   int64_t beat_ns; /* when it said last that it waits, for the rank below; 0: never */
   int waits_for;
 } mr__member_t;
@@ -31,6 +32,7 @@ typedef struct mr__group {
   pthread_cond_t changed;
   mr_diag_t why; /* of the first failure; code MR_OK: none */
   int missing;
+  int64_t noticed; /* the beginning of the wait that a notice has reported; 0: none */
   int waits_for;   /* the rank that this one waits for; -1: none */
   int64_t beat_ns; /* when this rank said so last */
   mr__member_t member[];
