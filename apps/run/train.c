@@ -16,7 +16,9 @@
 #include "apps/run/resume.h"
 #include "apps/run/run_dir.h"
 #include "apps/run/run_info.h"
+#include "apps/run/train_job.h"
 #include "apps/run/versions.h"
+#include "model/exec/process_ranks.h"
 #include "stages/train/train_stage.h"
 
 static const mr_flag_t train_flags[] = {
@@ -35,7 +37,8 @@ static const mr_flag_t train_flags[] = {
     {"--ordered", "N",
      "Works through a batch in N parts, a power of two, and adds their gradients as a fixed tree."},
     {"--mesh", "AXIS=N,...",
-     "Trains by N ranks, threads of this process, as batch=8,model=1 (docs/distributed.md)."},
+     "Trains by N ranks, threads of this process, as batch=8,model=1, or the processes of a job: "
+     "data=RANKS without it (docs/distributed.md)."},
     {"--graph", "FILE", "Uses this graph instead of the default one."},
     MR_LOOK_FLAGS,
     MR_FACE_FLAGS,
@@ -135,6 +138,19 @@ static mr_err_t train_settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *d
   return MR_OK;
 }
 
+/* The processes of a job are the ranks of a mesh, also if those of the run so far were others. */
+static mr_err_t train_set_mesh(const mr_args_t *a, mr_run_dir_t *r, int processes,
+                               mr_diag_t *diag) {
+  char text[32];
+  bool given = mr_args_text(a, "--mesh") != NULL;
+  for (int i = 0; i < a->n_words; i++) given |= strstr(a->word[i], "mesh=") != NULL;
+  if (processes <= 1 || given) return MR_OK;
+  snprintf(text, sizeof text, "mesh=data=%d", processes);
+  const char *was = mr_run_dir_get(r, "mesh");
+  if (was && !strcmp(was, text + 5)) return MR_OK;
+  return mr_run_dir_set(r, text, diag);
+}
+
 /* Whether a graph's text gives its variable `data` a value. */
 static bool lets_data(const char *text) {
   for (const char *line = text; line; line = strchr(line, '\n')) {
@@ -159,7 +175,8 @@ static mr_err_t train_choose_data(bool own, mr_run_dir_t *r, mr_diag_t *diag) {
 }
 
 /* Prepares a new run.  Sets *begun once the folder is this run's, to be undone on failure. */
-static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, bool *begun, mr_diag_t *diag) {
+static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, int processes, bool *begun,
+                            mr_diag_t *diag) {
   const char *file = mr_args_text(a, "--graph"), *origin;
   MR_TRY(mr_run_dir_new(r, mr_args_text(a, "--run-dir"), diag));
   *begun = true;
@@ -167,6 +184,7 @@ static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, bool *begun, mr
   snprintf(r->origin, sizeof r->origin, "%s", file ? origin : "default graph");
   if (!file && !(r->graph = strdup(mr_default_graph))) return mr_no_memory(diag, "the graph");
   MR_TRY(train_settings(a, r, diag));
+  MR_TRY(train_set_mesh(a, r, processes, diag));
   MR_TRY(mr_faces_add(a, r, diag));
   return train_choose_data(file != NULL, r, diag);
 }
@@ -213,7 +231,7 @@ static mr_err_t compare_with_before(const mr_args_t *a, const mr_run_dir_t *r, r
   return e;
 }
 
-static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, resume_t *was,
+static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, int processes, resume_t *was,
                                mr_diag_t *diag) {
   if (mr_args_text(a, "--graph"))
     return mr_fail(diag, MR_ERR_USAGE, "--graph: a resumed run keeps its own graph");
@@ -221,6 +239,7 @@ static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, resume_t *wa
   was->n_kept = r->n_settings;
   MR_TRY(read_history(r, was, diag));
   MR_TRY(train_settings(a, r, diag));
+  MR_TRY(train_set_mesh(a, r, processes, diag));
   MR_TRY(mr_faces_add(a, r, diag));
   MR_TRY(mr_run_dir_resume_point(r, &was->at, diag));
   MR_TRY(compare_with_before(a, r, was, diag));
@@ -245,15 +264,42 @@ static mr_err_t train_set_replay(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t
   return mr_graph_set(g, step->name, "replay-dir", r->path, diag);
 }
 
-static mr_err_t train_build(const mr_run_dir_t *r, const mr_resume_point_t *resume, mr_graph_t *g,
-                            mr_diag_t *diag) {
+/* What a rank that follows runs of the graph: the stream of training batches and the step.  Rank 0
+   evaluates, and has the sinks. */
+static mr_err_t train_only_step(mr_graph_t *g, mr_diag_t *diag) {
+  const mr_stage_t *step = mr_train_stage(g);
+  if (step) return mr_graph_only_input(g, step->name, 0, diag);
+  return mr_fail(diag, MR_ERR_USAGE,
+                 "the graph has no %s, which the processes of a job could share",
+                 mr_registry_role(mr_all_stages(), MR_ROLE_STEP)->name);
+}
+
+static mr_err_t train_build_graph(const mr_run_dir_t *r, const mr_resume_point_t *resume,
+                                  bool follows, mr_graph_t *g, mr_diag_t *diag) {
+  const char *whole;
   MR_TRY(mr_run_dir_graph(r, g, diag));
   MR_TRY(mr_run_dir_carry(r, g, diag));
   MR_TRY(mr_train_stage_copies(g, diag));
+  MR_TRY(mr_train_stage_slices(g, &whole, diag));
+  if (whole && !follows)
+    mr_notice(
+        "each process reads whole batches, as %s is between the stage that makes them and the "
+        "ranks, or gives them to others too",
+        whole);
+  if (follows) MR_TRY(train_only_step(g, diag));
   if (resume) MR_TRY(mr_resume_reported(g, 0, diag));
   if (resume && resume->path[0]) MR_TRY(train_set_resume(g, resume, diag));
   MR_TRY(train_set_replay(r, g, diag));
   return mr_graph_settle(g, diag);
+}
+
+/* The graph that is to run: the processes of a job are its ranks. */
+static mr_err_t train_build(const mr_run_dir_t *r, const mr_resume_point_t *resume, bool follows,
+                            mr_graph_t *g, mr_diag_t *diag) {
+  mr_process_ranks_pause(false);
+  mr_err_t e = train_build_graph(r, resume, follows, g, diag);
+  mr_process_ranks_pause(true);
+  return e;
 }
 
 static void train_greet(const mr_run_dir_t *r, const resume_t *was) {
@@ -332,7 +378,7 @@ static mr_err_t note_start(const mr_run_dir_t *r, resume_t *was, mr_diag_t *diag
    first thread starts. */
 static mr_err_t train_begin(const mr_args_t *a, mr_run_dir_t *r, resume_t *was, mr_graph_t *g,
                             bool *done, mr_diag_t *diag) {
-  MR_TRY(train_build(r, was ? &was->at : NULL, g, diag));
+  MR_TRY(train_build(r, was ? &was->at : NULL, false, g, diag));
   MR_TRY(mr_graph_overrides_once(g, a->word, a->n_words, diag));
   if (was) MR_TRY(look_at_end(r, was, g, done, diag));
   if (*done) return MR_OK;
@@ -344,20 +390,57 @@ static mr_err_t train_begin(const mr_args_t *a, mr_run_dir_t *r, resume_t *was, 
   return mr_versions_save(r->path, diag);
 }
 
-static int run_training(const mr_args_t *a, mr_run_dir_t *r, resume_t *was, const mr_look_t *look,
-                        mr_diag_t *diag) {
+/* The same of a rank that follows, which writes nothing. */
+static mr_err_t follow_begin(mr_run_dir_t *r, const mr_resume_point_t *at, mr_graph_t *g,
+                             mr_diag_t *diag) {
+  MR_TRY(train_build(r, *at->path ? at : NULL, true, g, diag));
+  if (!(r->data = mr_data_facts(g))) return mr_no_memory(diag, "facts of the data");
+  return MR_OK;
+}
+
+/* A run of this process, or of this rank of a job. */
+typedef struct train_run {
+  const mr_args_t *args;
+  mr_train_job_t *job; /* NULL: none */
+  mr_run_dir_t dir;
+  resume_t was;
+  bool resumes, follows;
+} train_run_t;
+
+/* Begins the run on all ranks, or says on all of them why not. */
+static mr_err_t begin_ranks(train_run_t *t, mr_graph_t *g, int *done, mr_diag_t *diag) {
+  bool all_done = false;
+  resume_t *was = t->resumes ? &t->was : NULL;
+  MR_TRY(mr_train_job_share(t->job, &t->dir, &t->was.at, diag));
+  mr_err_t e = t->follows ? follow_begin(&t->dir, &t->was.at, g, diag)
+                          : train_begin(t->args, &t->dir, was, g, &all_done, diag);
+  *done = all_done;
+  MR_TRY(mr_train_job_agree(t->job, e, done, diag));
+  if (*done) return MR_OK;
+  e = mr_train_job_same_data(t->job, t->dir.data, diag);
+  return mr_train_job_agree(t->job, e, NULL, diag);
+}
+
+static int run_training(train_run_t *t, mr_diag_t *diag) {
+  static const mr_look_t nothing;
+  const mr_look_t look = t->follows ? nothing : mr_look_of(t->args);
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_no_memory(diag, "the graph");
-  bool stopped = false, done = false;
-  int e = train_begin(a, r, was, g, &done, diag);
+  bool stopped = false;
+  int done = 0;
+  mr_err_t e = begin_ranks(t, g, &done, diag);
   if (e >= 0 && !done) {
-    train_greet(r, was);
-    e = mr_run_interruptible(g, look, &stopped, diag);
+    if (!t->follows) train_greet(&t->dir, t->resumes ? &t->was : NULL);
+    mr_process_ranks_pause(false);
+    e = mr_run_interruptible(g, &look, &stopped, diag);
+    if (e >= 0 && t->job) stopped = mr_train_stage_stopped(mr_train_stage(g));
+    if (e < 0) mr_train_job_fail(t->job, diag);
+    if (e >= 0) e = mr_train_job_agree(t->job, e, NULL, diag);
   }
   mr_graph_destroy(g);
-  if (e >= 0 && stopped)
-    printf("stopped; resume with: millrace train --run-dir %s --resume\n", r->path);
-  return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
+  if (e >= 0 && stopped && !t->follows)
+    printf("stopped; resume with: millrace train --run-dir %s --resume\n", t->dir.path);
+  return e < 0 ? (int)e : stopped ? MR_EXIT_STOPPED : 0;
 }
 
 /* Drops the settings given to a resumed run that failed before its next checkpoint, since they may
@@ -374,22 +457,34 @@ static void forget_settings(mr_run_dir_t *r, resume_t *was) {
   (void)mr_history_write(r->path, was->history_text, &unsaid);
 }
 
+/* Prepares the run's folder, on rank 0, and runs. */
+static int prepare_and_run(train_run_t *t, mr_diag_t *diag) {
+  const mr_args_t *a = t->args;
+  int processes = mr_train_job_size(t->job);
+  bool begun = false;
+  mr_err_t prepared = MR_OK;
+  if (!t->follows && t->resumes) prepared = prepare_resume(a, &t->dir, processes, &t->was, diag);
+  if (!t->follows && !t->resumes) prepared = prepare_new(a, &t->dir, processes, &begun, diag);
+  bool ready = prepared >= 0;
+  int e = mr_train_job_agree(t->job, prepared, NULL, diag);
+  if (e >= 0) e = run_training(t, diag);
+  if (e < 0 && ready && t->resumes && !t->follows) forget_settings(&t->dir, &t->was);
+  if (e < 0 && begun) mr_run_dir_undo(&t->dir);
+  return e;
+}
+
 static int train_run(const mr_args_t *a, mr_diag_t *diag) {
-  mr_run_dir_t r = {0};
-  resume_t was = {0};
-  bool resume = mr_args_text(a, "--resume") != NULL, begun = false;
+  train_run_t t = {.args = a, .resumes = mr_args_text(a, "--resume") != NULL};
   mr_writes_fail();
-  mr_look_t look = mr_look_of(a);
   MR_TRY(train_check_flags(a, diag));
   MR_TRY(train_check_words(a, diag));
-  int e = resume ? prepare_resume(a, &r, &was, diag) : prepare_new(a, &r, &begun, diag);
-  bool ready = e >= 0;
-  if (ready) e = run_training(a, &r, resume ? &was : NULL, &look, diag);
-  if (e < 0 && ready && resume) forget_settings(&r, &was);
-  if (e < 0 && !resume && begun) mr_run_dir_undo(&r);
-  mr_run_dir_free(&r);
-  mr_history_free(&was.history);
-  free(was.data), free(was.history_text);
+  MR_TRY(mr_train_job_open(a, &t.job, diag));
+  t.follows = mr_train_job_follows(t.job);
+  int e = prepare_and_run(&t, diag);
+  mr_run_dir_free(&t.dir);
+  mr_history_free(&t.was.history);
+  free(t.was.data), free(t.was.history_text);
+  mr_train_job_close(t.job, e < 0 ? (mr_err_t)e : MR_OK, diag);
   return e;
 }
 

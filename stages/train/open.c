@@ -152,6 +152,9 @@ static mr_err_t open_compile(mr_stage_t *s) {
   v->used = train;
   if (e >= 0) e = mr_loss_params(loss, (uint64_t)v->seed, &v->params, &why);
   train.ranks = v->ranks;
+  if (e >= 0) e = mr__agree_open(s, v->ordered, &v->agree);
+  if (e < 0 && !why.code) return e;
+  mr__agree_set(v->agree, &train);
   if (e >= 0) e = mr_train_step_create(loss, &train, &v->step, &why);
   if (v->ema > 0) train.compute.values = MR_F32; /* evaluation reads the average */
   if (e >= 0 && v->eval_batch)
@@ -161,7 +164,12 @@ static mr_err_t open_compile(mr_stage_t *s) {
 
 /* A checkpoint is written from the parameters themselves while the next step computes its
    gradients; the step's update waits until it is written. */
-static mr_err_t wait_for_checkpoint(void *arg) { return mr_all_back(arg, OUT_STATE); }
+static mr_err_t wait_for_checkpoint(void *arg) {
+  const mr_stage_t *s = arg;
+  const train_t *v = s->state;
+  mr__agree_doing(v->agree, "waits for the checkpoint before", v->at.step + 1, true);
+  return mr_all_back(arg, OUT_STATE);
+}
 
 /* A checkpoint counts finished epochs: one more has begun, unless it was made at an epoch's end. */
 static int64_t newest_epoch(const mr_train_progress_t *at, const mr_spec_t *in) {
@@ -295,6 +303,8 @@ void mr__train_stage_close(mr_stage_t *s) {
   train_t *v = s->state;
   mr_eval_step_destroy(v->eval);  /* uses the training step's memory */
   mr_train_step_destroy(v->step); /* waits for runs that still read their batches */
+  mr__agree_close(v->agree);
+  v->agree = NULL;
   while (v->read < v->begun) mr__train_flight_fini(&v->flight[v->read++ % MR_TRAIN_RING]);
   mr_buf_unref(v->saving);
   v->saving = NULL;

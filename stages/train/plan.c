@@ -170,15 +170,13 @@ static mr_err_t plan_ordered(mr_stage_t *s) {
   return MR_OK;
 }
 
-enum { ORDERED_OF_RANKS = 8 }; /* parts that ranks share unless ordered= says otherwise */
-
 /* The ranks that shard-to-device has declared share the ordered parts of a batch. */
 static mr_err_t plan_ranks(mr_stage_t *s) {
   train_t *v = s->state;
   int64_t batch = s->in_spec[IN_TRAIN].batch;
   v->ranks = s->in_spec[IN_TRAIN].ranks;
   if (!v->ranks) return MR_OK;
-  if (!v->ordered) v->ordered = ORDERED_OF_RANKS;
+  if (!v->ordered) v->ordered = MR__ORDERED_OF_RANKS;
   if (!mr_device_on_host(v->device))
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting device = %s: %d ranks share the batches of input in, and ranks "
@@ -196,6 +194,12 @@ static mr_err_t plan_ranks(mr_stage_t *s) {
                          " records has no record for each part that %d ranks share; want a batch "
                          "of at least %" PRId64 ", or a smaller ordered=",
                          v->ordered, batch, v->ranks, v->ordered);
+  if (mr_process_ranks() && v->on_nan == MR__ON_NAN_TRACE)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting on-nan = trace: a step of %d processes cannot be run again by "
+                         "one, which has its own records alone; want on-nan=stop, and on-nan=trace "
+                         "in a run of one process from the same checkpoint",
+                         v->ranks);
   if (v->team.pin && v->ranks > 1)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting pin = true: %d ranks would be bound to the same processors; want "

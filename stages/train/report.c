@@ -90,7 +90,8 @@ static mr_err_t report_samples(mr_stage_t *s, const mr_buf_t *batch) {
   void *room = malloc(mr_field_bytes(&spec->field[sight.picture]) + 1);
   if (!room) return mr_stage_no_memory(s, "a picture");
   mr_err_t e = mr__train_report_fresh(s, MR_REPORT_SAMPLE, &b);
-  for (int i = 0; i < MR_TRAIN_SAMPLES && i < batch->n && e == MR_OK && b; i++)
+  int own = mr__agree_own(v->agree, batch);
+  for (int i = 0; i < MR_TRAIN_SAMPLES && i < own && e == MR_OK && b; i++)
     report_picture(s, IN_TRAIN, &sight, batch, i, report_truth(batch, &sight)[i], -1, room,
                    b->data);
   free(room);

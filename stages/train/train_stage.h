@@ -33,6 +33,18 @@ mr_err_t mr_train_stage_copies(mr_graph_t *g, mr_diag_t *diag);
    MR_ERR_NOMEM. */
 mr_err_t mr_train_stage_missing(mr_graph_t *g, const char *name, mr_diag_t *diag);
 
+/* Lets each process of a job (model/exec/process_ranks.h) make its own slice alone of the batches
+   that ranks share: sets host= and parts= of the stage before each shard-to-device, if that makes
+   batches for nothing else; where another stage is between, each process makes whole batches.
+   *whole, if not NULL, is set to the name of such a stage, owned by the graph, else to NULL.
+   Nothing without a job.  Before settle, after variables and overrides are set.  MR_OK;
+   MR_ERR_CONFIG if host= is set already; MR_ERR_NOMEM. */
+mr_err_t mr_train_stage_slices(mr_graph_t *g, const char **whole, mr_diag_t *diag);
+
+/* Whether the ranks have agreed to stop, because one of them was asked to.  s: of a graph that has
+   run. */
+bool mr_train_stage_stopped(const mr_stage_t *s);
+
 /* Steps that the run will have made at its end; 0 if unknown.  s: of a settled graph. */
 int64_t mr_train_stage_total(const mr_stage_t *s);
 

@@ -41,6 +41,7 @@ static mr_err_t train_step_give_saved(mr_stage_t *s) {
    begins meanwhile. */
 static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   train_t *v = s->state;
+  mr__agree_doing(v->agree, "gives the checkpoint of", v->at.step, true);
   MR_TRY(train_step_give_saved(s));
   if (!s->out_linked[OUT_STATE] || (v->saved_step == v->at.step && !v->at.unvalidated && !last))
     return MR_OK;
@@ -63,6 +64,17 @@ static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   v->saved_step = v->at.step;
   v->saving = b;
   return e == MR_AGAIN && !last ? MR_OK : train_step_give_saved(s);
+}
+
+/* Whether the run is to end before its time.  Ranks that are processes end when all have agreed to:
+   one that has been asked alone continues until then. */
+static bool train_step_stops(const mr_stage_t *s) {
+  const train_t *v = s->state;
+  return v->agree ? v->agreed_stop : mr_stopping(s);
+}
+
+bool mr_train_stage_stopped(const mr_stage_t *s) {
+  return ((const train_t *)s->state)->agreed_stop;
 }
 
 /* Reports an evaluation.  Consumers that have left are no stop. */
@@ -88,6 +100,7 @@ static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t ki
                                     mr_stream_at_t *at) {
   train_t *v = s->state;
   if (!s->in_linked[port]) return MR_OK;
+  mr__agree_doing(v->agree, "evaluates after", v->at.step, true);
   mr_tally_t tally = {
       .loss = &v->eval_loss, .aligned = &v->aligned[port], .wrong = mr__train_report_wrong};
   if (at) tally.at = *at;
@@ -134,7 +147,7 @@ static void say_why(mr_stage_t *s, bool stopped, mr_report_t *r) {
 
 /* Ends the run: test unless stopped, the last state, the final record. */
 static mr_err_t train_step_finish(mr_stage_t *s) {
-  bool stopped = mr_stopping(s) || ((const train_t *)s->state)->bad.code < 0;
+  bool stopped = train_step_stops(s) || ((const train_t *)s->state)->bad.code < 0;
   if (!stopped) {
     mr_err_t e = train_step_evaluate(s, IN_TEST, MR_REPORT_TEST, NULL);
     if (e < 0) return e;
@@ -175,6 +188,7 @@ static mr_err_t train_step_count_step(mr_stage_t *s, const mr__train_flight_t *f
   train_t *v = s->state;
   const mr_buf_t *batch = f->batch;
   uint32_t bits;
+  v->said = *r;
   memcpy(&bits, &r->loss, sizeof bits);
   v->at.step++, v->epoch = v->at.epoch + 1;
   v->at.images += batch->n;
@@ -232,6 +246,7 @@ static mr_err_t begin_step(mr_stage_t *s, mr_buf_t *batch, int64_t step) {
     }
   }
   const mr_train_in_t in = {.step = step, .seed = v->at.seed, .lr = f->lr};
+  mr__agree_doing(v->agree, "computes", step, false);
   mr_err_t e =
       mr_train_batch_init(&f->fields, s, &s->in_spec[IN_TRAIN], &v->model.plan.loss, NULL, batch);
   if (e >= 0 && v->there)
@@ -239,7 +254,8 @@ static mr_err_t begin_step(mr_stage_t *s, mr_buf_t *batch, int64_t step) {
   mr_diag_t diag = {0};
   if (e >= 0) {
     e = mr_train_step_run(v->step, &v->params, f->fields.field, &in, &diag);
-    mr_diag_prefix(s->diag, e, &diag, "step %" PRId64, step);
+    mr_diag_prefix(s->diag, e, &diag, "%s%sstep %" PRId64, v->agree ? s->name : "",
+                   v->agree ? ": " : "", step);
   }
   if (e < 0) return mr__train_flight_fini(f), e;
   v->begun++;
@@ -275,6 +291,25 @@ static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
   return count_steps(s, alone || ends || last || checkpoint_due(v, step) ? 0 : MR_TRAIN_RING - 1);
 }
 
+/* Has the ranks agree about this rank's next batch, or the end of its stream; a batch that is not
+   worked on is released. */
+static mr_err_t agree_on_batch(mr_stage_t *s, mr_err_t pulled, mr_buf_t *batch) {
+  train_t *v = s->state;
+  int64_t step = v->at.step + (v->begun - v->read) + 1;
+  mr__agree_doing(v->agree, "is ready for", step, true);
+  mr_err_t e = mr__agree(s, v->agree, step, pulled, &v->said, batch, &v->agreed_stop);
+  if (e != MR_OK && pulled == MR_OK) mr_buf_unref(batch);
+  return e;
+}
+
+/* The next batch, of all ranks.  MR_END: the run ends. */
+static mr_err_t next_batch(mr_stage_t *s, mr_buf_t **batch) {
+  train_t *v = s->state;
+  mr__agree_doing(v->agree, "reads the batch of", v->at.step + (v->begun - v->read) + 1, false);
+  mr_err_t e = *batch ? MR_OK : mr_pull_until_stop(s, IN_TRAIN, batch);
+  return v->agree && (e == MR_OK || e == MR_END) ? agree_on_batch(s, e, *batch) : e;
+}
+
 mr_err_t mr__train_stage_step(mr_stage_t *s) {
   train_t *v = s->state;
   if (v->at.unvalidated && !mr_stopping(s)) {
@@ -283,10 +318,10 @@ mr_err_t mr__train_stage_step(mr_stage_t *s) {
     MR_TRY(train_step_save(s, false));
   }
   mr_buf_t *batch = NULL;
-  bool over = mr_stopping(s) || (v->total && v->at.step >= v->total);
+  bool over = train_step_stops(s) || (v->total && v->at.step >= v->total);
   if (!over && v->saving && !mr_take(s, IN_TRAIN, &batch, 1))
     MR_TRY(train_step_give_saved(s)); /* the next batch may be long in coming */
-  mr_err_t e = over ? MR_END : batch ? MR_OK : mr_pull_until_stop(s, IN_TRAIN, &batch);
+  mr_err_t e = over ? MR_END : next_batch(s, &batch);
   if (e == MR_END) {
     MR_TRY(count_steps(s, 0));
     return train_step_finish(s);

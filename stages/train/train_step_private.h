@@ -3,6 +3,7 @@
 #define MR_STAGES_TRAIN_STEP_PRIVATE_H
 
 #include "model/optim/schedule.h"
+#include "stages/train/agree.h"
 #include "stages/train/amp.h"
 #include "stages/train/fields.h"
 #include "stages/train/inputs.h"
@@ -14,6 +15,8 @@
 
 enum { IN_TRAIN, IN_VALID, IN_TEST, IN_MORE_VALID /* and the inputs after it */ };
 enum { OUT_METRICS, OUT_STATE };
+
+enum { MR__ORDERED_OF_RANKS = 8 }; /* parts that ranks share unless ordered= says otherwise */
 
 /* A step in flight, whose results have not been read. */
 typedef struct mr__train_flight {
@@ -41,6 +44,9 @@ typedef struct train {
   const mr_device_t *on; /* that device, from open to close */
   bool there;            /* the training batches lie there (to-device) */
   int ranks;             /* that share each batch (shard-to-device); 0: the step has none */
+  mr__agree_t *agree;    /* from open to close, where they are processes; NULL: they are not */
+  bool agreed_stop;      /* they have agreed to stop */
+  mr_train_out_t said;   /* what the newest step that was read has reported */
   double fixed_scale;    /* of the loss; 0: a dynamic one */
   mr_model_t model;
   mr_train_metrics_t metrics; /* of the reports */

@@ -146,12 +146,12 @@ static void batches_that_ranks_share_go_to_a_training_step_alone(void **state) {
   if (!strstr(p.err, "2 ranks share the batches of shard-to-device")) fail_msg("%s", p.err);
 }
 
-static void a_mesh_of_one_process_is_refused_in_a_job_of_several(void **state) {
+static void ranks_of_a_job_that_run_a_graph_by_another_command_are_refused(void **state) {
   char run[128];
-  snprintf(run, sizeof run, "%s/job", dir);
+  snprintf(run, sizeof run, "run=%s/job", dir);
   setenv("OMPI_COMM_WORLD_RANK", "1", 1), setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
   setenv("OMPI_COMM_WORLD_LOCAL_RANK", "1", 1), setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
-  RUN(&p, "train", "--graph", file, "--run-dir", run, "--mesh", "data=2");
+  RUN(&p, "run", file, run, "mesh=data=2");
   unsetenv("OMPI_COMM_WORLD_RANK"), unsetenv("OMPI_COMM_WORLD_SIZE");
   unsetenv("OMPI_COMM_WORLD_LOCAL_RANK"), unsetenv("OMPI_COMM_WORLD_LOCAL_SIZE");
   assert_int_not_equal(p.status, 0);
@@ -166,7 +166,7 @@ int main(void) {
       cmocka_unit_test(a_run_without_a_mesh_is_not_resumed_on_one_unasked),
       cmocka_unit_test(a_mesh_that_does_not_fit_is_refused),
       cmocka_unit_test(batches_that_ranks_share_go_to_a_training_step_alone),
-      cmocka_unit_test(a_mesh_of_one_process_is_refused_in_a_job_of_several),
+      cmocka_unit_test(ranks_of_a_job_that_run_a_graph_by_another_command_are_refused),
   };
   return cmocka_run_group_tests(tests, group_setup, small_run_forget);
 }

@@ -1,0 +1,34 @@
+/* The ranks that are processes: which one this process is, and by what they exchange values.  A
+   program that has opened a job of several processes says so here, once; what it runs afterwards
+   asks.  In a process that is alone there are none. */
+#ifndef MR_MODEL_EXEC_PROCESS_RANKS_H
+#define MR_MODEL_EXEC_PROCESS_RANKS_H
+
+#include "model/exec/collect.h"
+
+MR_BEGIN_DECLS
+
+typedef struct mr_process_ranks {
+  const mr_collect_ops_t *ops; /* each process is one rank of its communicators */
+  int rank, size;              /* size at least 2 */
+  int threads;                 /* this rank's share of its host's processors, at least 1 */
+  double limit_s;              /* how long a rank may keep the others waiting; > 0 */
+  /* Says what this rank does from now on, for the others' sentences if they wait for it: `what` is
+     static, "computes", at step `step` of a run; long_work: it may keep them waiting beyond the
+     limit.  Any thread; never blocks for long.  May be NULL. */
+  void (*doing)(const char *what, int64_t step, bool long_work);
+} mr_process_ranks_t;
+
+/* Keeps a copy of *r; NULL: there are none any more.  While no graph is planned or runs. */
+void mr_process_ranks_set(const mr_process_ranks_t *r);
+/* Returns them; NULL without.  Valid until the next set.  Any thread. */
+const mr_process_ranks_t *mr_process_ranks(void);
+
+/* While paused, mr_process_ranks returns NULL: graphs are planned as those of a process that is
+   alone, to compare with them and not to run them.  Not paused at first.  As set, above. */
+void mr_process_ranks_pause(bool paused);
+bool mr_process_ranks_paused(void);
+
+MR_END_DECLS
+
+#endif

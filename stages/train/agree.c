@@ -1,0 +1,241 @@
+/* Each rank gives a fixed number of bytes: a head, and its rows of the batch.  All ranks see all
+   heads and draw the same conclusion from them, so that none continues alone: a rank that only saw
+   its own end would leave the others waiting for it in the middle of a step. */
+#include "stages/train/agree.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ledger.h"
+#include "base/parts.h"
+#include "model/exec/device.h"
+#include "pipeline/stage_step.h"
+
+typedef enum agreed { AGREED_BATCH = 1, AGREED_END, AGREED_STOP } agreed_t;
+
+typedef struct head {
+  uint32_t what, flags; /* agreed_t; of the batch */
+  int32_t first, n;     /* this rank's slots [first,first+n) */
+  int64_t step, epoch, position;
+  uint64_t stream;          /* hash of the state of a walk, and of the keys of a whole batch */
+  float loss, norm, params; /* of the newest step read */
+  uint32_t spare;
+} head_t;
+_Static_assert(sizeof(head_t) % 8 == 0, "the rows behind a head are aligned");
+
+struct mr__agree {
+  const mr_process_ranks_t *ranks;
+  mr_collect_t *collect;
+  bool slices; /* each rank has its own records alone */
+  int rows;    /* the most of a rank; 0: batches are whole */
+  int n_labels, label[MR_FIELDS_MAX];
+  size_t bytes;     /* of a rank */
+  char *mine, *all; /* [bytes], [size][bytes] */
+  int own;          /* records of the newest batch that this process has */
+};
+
+/* ---- rows: keys u64, draws u64, labels i32, marks u8 ---- */
+
+static size_t agree_bytes(const mr__agree_t *a) {
+  size_t row = 2 * sizeof(uint64_t) + (size_t)a->n_labels * sizeof(int32_t) + 1;
+  return (sizeof(head_t) + (size_t)a->rows * row + 7) / 8 * 8;
+}
+
+static int32_t *labels_of(const mr_buf_t *b, int f) {
+  return b->field[f].label ? b->field[f].label : b->field[f].data;
+}
+
+/* Copies n rows between a batch, from slot `first` on, and a message. */
+static void copy_message_rows(const mr__agree_t *a, mr_buf_t *b, int first, int n, char *message,
+                              bool give) {
+  char *at = message + sizeof(head_t);
+  const size_t rows = (size_t)a->rows;
+  struct piece {
+    void *of_batch;
+    size_t size;
+  } piece[3 + MR_FIELDS_MAX] = {{b->key + first, sizeof *b->key},
+                                {b->draw + first, sizeof *b->draw}};
+  int k = 2;
+  for (int i = 0; i < a->n_labels; i++)
+    piece[k++] = (struct piece){labels_of(b, a->label[i]) + first, sizeof(int32_t)};
+  piece[k++] = (struct piece){b->excluded + first, sizeof *b->excluded};
+  for (int i = 0; i < k; at += rows * piece[i++].size) {
+    size_t bytes = (size_t)n * piece[i].size;
+    if (give)
+      memcpy(at, piece[i].of_batch, bytes);
+    else
+      memcpy(piece[i].of_batch, at, bytes);
+  }
+}
+
+/* ---- opening ---- */
+
+static void list_labels(mr__agree_t *a, const mr_spec_t *in) {
+  for (int f = 0; f < in->n_fields; f++)
+    if (in->field[f].label) a->label[a->n_labels++] = f;
+}
+
+mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, mr__agree_t **out) {
+  const mr_process_ranks_t *p = mr_process_ranks();
+  const mr_spec_t *in = &s->in_spec[0];
+  mr_diag_t why = {0};
+  *out = NULL;
+  if (!p || !in->ranks) return MR_OK;
+  mr__agree_t *a = calloc(1, sizeof *a);
+  if (!a) return mr_stage_no_memory(s, "what ranks agree on");
+  a->ranks = p, a->slices = in->part;
+  if (a->slices) list_labels(a, in);
+  if (a->slices)
+    a->rows = (int)mr_part_begins(in->batch, ordered, mr_part_begins(ordered, p->size, 1));
+  a->bytes = agree_bytes(a);
+  a->mine = calloc(1, a->bytes), a->all = calloc((size_t)p->size, a->bytes);
+  mr_err_t e = a->mine && a->all ? MR_OK : mr_no_memory(&why, "what ranks agree on");
+  if (e >= 0)
+    e = p->ops->create(mr_device_default(), "train", p->rank, p->size, p->limit_s, &a->collect,
+                       &why);
+  if (e >= 0) return *out = a, MR_OK;
+  mr__agree_close(a);
+  return mr_stage_relay(s, e, &why);
+}
+
+void mr__agree_close(mr__agree_t *a) {
+  if (!a) return;
+  if (a->collect) a->ranks->ops->destroy(a->collect);
+  free(a->mine), free(a->all);
+  free(a);
+}
+
+void mr__agree_set(const mr__agree_t *a, mr_train_config_t *t) {
+  if (!a) return;
+  t->rank = a->ranks->rank, t->ranks = a->ranks->size;
+  t->collect_ops = a->ranks->ops, t->collect = a->collect;
+  if (!t->compute.threads) t->compute.threads = a->ranks->threads;
+}
+
+int mr__agree_own(const mr__agree_t *a, const mr_buf_t *batch) { return a ? a->own : batch->n; }
+
+void mr__agree_doing(const mr__agree_t *a, const char *what, int64_t step, bool long_work) {
+  if (a && a->ranks->doing) a->ranks->doing(what, step, long_work);
+}
+
+/* ---- a step ---- */
+
+static uint64_t stream_hash(const mr__agree_t *a, const mr_spec_t *in, const mr_buf_t *b) {
+  uint64_t h = 1;
+  for (int i = 0; b->word && i < in->n_words; i++) h = mr_hash_mix(h, (uint64_t)b->word[i]);
+  for (int i = 0; !a->slices && i < b->n; i++)
+    h = mr_hash_mix(mr_hash_mix(h, b->key[i]), b->draw[i]);
+  return h;
+}
+
+/* Writes what this rank has. */
+static void write_mine(const mr_stage_t *s, mr__agree_t *a, int64_t step, agreed_t what,
+                       const mr_train_out_t *said, mr_buf_t *b) {
+  head_t h = {.what = what, .step = step};
+  h.loss = said->loss, h.norm = said->grad_norm, h.params = said->param_norm;
+  if (what == AGREED_BATCH) {
+    h.flags = b->flags, h.epoch = b->epoch, h.position = b->position;
+    h.stream = stream_hash(a, &s->in_spec[0], b);
+    h.first = a->slices ? b->first : 0, h.n = b->n - h.first;
+    if (a->slices) copy_message_rows(a, b, h.first, h.n, a->mine, true);
+  }
+  memcpy(a->mine, &h, sizeof h);
+}
+
+static head_t head_of(const mr__agree_t *a, int rank) {
+  head_t h;
+  memcpy(&h, a->all + (size_t)rank * a->bytes, sizeof h);
+  return h;
+}
+
+static mr_err_t refuse_end(mr_stage_t *s, const mr__agree_t *a, const head_t *first) {
+  for (int r = 1; r < a->ranks->size; r++) {
+    head_t h = head_of(a, r);
+    if (h.what != first->what)
+      return mr_stage_fail(s, MR_ERR_DATA,
+                           "step %" PRId64
+                           ": the stream of rank %d has ended, and rank %d has another batch: want "
+                           "the same graph and data on all ranks",
+                           first->step, h.what == AGREED_END ? r : 0, h.what == AGREED_END ? 0 : r);
+  }
+  return MR_END;
+}
+
+/* Whether two ranks are at the same place of the same stream. */
+static mr_err_t compare_places(mr_stage_t *s, int r, const head_t *h, const head_t *first) {
+  if (h->epoch != first->epoch || h->position != first->position || h->flags != first->flags ||
+      h->stream != first->stream)
+    return mr_stage_fail(s, MR_ERR_DATA,
+                         "step %" PRId64 ": the batch of rank %d ends at position %" PRId64
+                         " of epoch %" PRId64 ", that of rank 0 at position %" PRId64
+                         " of epoch %" PRId64 "%s: want the same graph and data on all ranks",
+                         first->step, r, h->position, h->epoch, first->position, first->epoch,
+                         h->stream != first->stream ? ", and they hold other records" : "");
+  return MR_OK;
+}
+
+/* The numbers that a step reports are those of all ranks' records. */
+static mr_err_t compare_steps(mr_stage_t *s, int r, const head_t *h, const head_t *first) {
+  if (h->step == first->step && !memcmp(&h->loss, &first->loss, 3 * sizeof h->loss)) return MR_OK;
+  if (h->step != first->step)
+    return mr_stage_fail(s, MR_ERR_DATA,
+                         "rank %d is at step %" PRId64 ", rank 0 at step %" PRId64
+                         ": want all ranks to begin with the same checkpoint",
+                         r, h->step, first->step);
+  return mr_stage_fail(s, MR_ERR_DATA,
+                       "before step %" PRId64
+                       ": rank %d reports loss %.9g and a norm of the parameters of %.9g, rank 0 "
+                       "%.9g and %.9g: they have lost step",
+                       first->step, r, (double)h->loss, (double)h->params, (double)first->loss,
+                       (double)first->params);
+}
+
+/* Puts the rows of all ranks into a batch. */
+static mr_err_t join_rows(mr_stage_t *s, mr__agree_t *a, mr_buf_t *b) {
+  int at = 0;
+  for (int r = 0; r < a->ranks->size; r++) {
+    head_t h = head_of(a, r);
+    bool fits =
+        h.n >= 0 && h.n <= a->rows && at + h.n <= s->in_spec[0].batch && (!h.n || h.first == at);
+    if (!fits)
+      return mr_stage_fail(s, MR_ERR_DATA,
+                           "step %" PRId64
+                           ": rank %d has records [%d,%d) of the batch, want those "
+                           "from %d on",
+                           h.step, r, h.first, h.first + h.n, at);
+    if (r != a->ranks->rank) copy_message_rows(a, b, at, h.n, a->all + (size_t)r * a->bytes, false);
+    at += h.n;
+  }
+  a->own = b->n - b->first;
+  b->n = at, b->first = 0;
+  return MR_OK;
+}
+
+mr_err_t mr__agree(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled,
+                   const mr_train_out_t *said, mr_buf_t *batch, bool *stop) {
+  const mr_collect_ops_t *ops = a->ranks->ops;
+  agreed_t what = mr_stopping(s) ? AGREED_STOP : pulled == MR_END ? AGREED_END : AGREED_BATCH;
+  mr_diag_t why = {0};
+  int missing;
+  write_mine(s, a, step, what, said, batch);
+  ops->all_gather(a->collect, a->bytes, a->mine, a->all);
+  if (ops->failed(a->collect, &missing, &why) < 0)
+    return mr_diag_prefix(s->diag, MR_ERR_UNAVAILABLE, &why, "%s: step %" PRId64, s->name, step);
+  const head_t first = head_of(a, 0);
+  bool ends = false;
+  for (int r = 0; r < a->ranks->size; r++) {
+    head_t h = head_of(a, r);
+    MR_TRY(compare_steps(s, r, &h, &first));
+    *stop |= h.what == AGREED_STOP;
+    ends |= h.what == AGREED_END;
+  }
+  if (*stop) return MR_END;
+  if (ends) return refuse_end(s, a, &first);
+  for (int r = 1; r < a->ranks->size; r++) {
+    head_t h = head_of(a, r);
+    MR_TRY(compare_places(s, r, &h, &first));
+  }
+  a->own = batch->n;
+  return a->slices ? join_rows(s, a, batch) : MR_OK;
+}

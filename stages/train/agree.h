@@ -1,0 +1,40 @@
+/* What ranks that are processes agree on before each step: that all have the same batch, end their
+   streams or stop together; and what each needs of the others' records: keys, draws, marks of
+   exclusion and labels, so that the ledger of each is that of the whole batch.
+
+   One exchange a step, on the stage's thread, on the communicator by which the step exchanges its
+   sums too: the calls of a rank have one order.  A stage without such ranks has no mr__agree_t. */
+#ifndef MR_STAGES_TRAIN_AGREE_H
+#define MR_STAGES_TRAIN_AGREE_H
+
+#include "model/exec/process_ranks.h"
+#include "model/train/train.h"
+#include "pipeline/stage.h"
+
+typedef struct mr__agree mr__agree_t;
+
+/* Joins the communicator of the job's ranks for stage s, whose input 0 has batches, worked through
+   in `ordered` parts.  *out is NULL, with MR_OK, where the ranks are not processes.  MR_ERR_CONFIG,
+   MR_ERR_NOMEM.  The caller closes it. */
+mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, mr__agree_t **out);
+void mr__agree_close(mr__agree_t *a); /* NULL is fine */
+
+/* Sets rank, size and communicator of a step's configuration; those of a NULL stay. */
+void mr__agree_set(const mr__agree_t *a, mr_train_config_t *t);
+
+/* Agrees about step `step`, the next one.  pulled: MR_OK with this rank's batch, or MR_END, at the
+   end of its stream or because it is to stop.  said: this rank's numbers of the newest step that
+   has been read, of which all ranks must have the same.  Blocks until all ranks have come.  MR_OK:
+   all have a batch, and *batch is whole now, but for the values of other ranks' records.  MR_END:
+   all end; *stop: because a rank is to stop.  A failure with its sentence: the ranks do not fit, or
+   one has not come. */
+mr_err_t mr__agree(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled,
+                   const mr_train_out_t *said, mr_buf_t *batch, bool *stop);
+
+/* Slots of a batch whose values this process has, [0,n), for rank 0's samples: all without a. */
+int mr__agree_own(const mr__agree_t *a, const mr_buf_t *batch);
+
+/* Says what this rank does (mr_process_ranks_t.doing).  NULL is fine. */
+void mr__agree_doing(const mr__agree_t *a, const char *what, int64_t step, bool long_work);
+
+#endif

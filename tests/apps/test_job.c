@@ -1,0 +1,328 @@
+/* train in a job of several processes, over ZeroMQ, as a launcher would start them: the checkpoint
+   and ledger of one process, stops that all ranks make together, ranks that die or do not fit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/apps/small_run.h"
+#include "tests/port.h"
+
+enum { STEPS = 6, RANKS_MOST = 4, WORDS_MOST = 16 };
+
+/* Batches of 18 records, in 8 parts of 3 and of 2. */
+static const char graph[] =
+    "let run = unset\n"
+    "synthetic n=40 split=train ! shuffle seed=1 epochs=3 ! flip p=0.5 ! normalize preset=cifar10\n"
+    "  ! batch 18 drop-remainder\n"
+    "  ! train-step name=train model=vit layers=1 embed=16 mlp=16 heads=2 dropout=0.2 ema=0.75\n"
+    "      clip-norm=0.5 loss-scale=dynamic lr=1e-2 threads=1 ordered=8 checkpoint-every=2 "
+    "leak-check=off\n"
+    "synthetic n=32 split=test ! sequential epochs=1 ! normalize preset=cifar10\n"
+    "  ! batch 16 ! train.test\n"
+    "synthetic n=20 split=test name=held ! sequential epochs=1 ! normalize preset=cifar10\n"
+    "  ! batch 16 ! train.valid\n"
+    "train.metrics ! progress\n"
+    "train.metrics ! jsonl path=$run/metrics.jsonl\n"
+    "train.state ! checkpoint dir=$run/checkpoints keep=0\n";
+
+static char whole_end[256]; /* the ledger of the run of one process */
+
+static void keep_ledger(const char *out, char *to, size_t n) {
+  const char *at = strstr(out, "\nledger "), *end = at ? strchr(at + 1, '\n') : NULL;
+  if (!end || (size_t)(end - at) > n) {
+    fail_msg("no ledger: %s%s", p.out, p.err);
+    return;
+  }
+  memcpy(to, at + 1, (size_t)(end - at - 1));
+  to[end - at - 1] = 0;
+}
+
+static int group_setup(void **state) {
+  unsetenv("MILLRACE_SECRET");
+  int status = small_run("job", graph);
+  if (!status) keep_ledger(p.out, whole_end, sizeof whole_end);
+  return status;
+}
+
+/* ---- a job ---- */
+
+typedef struct job {
+  int size;
+  pid_t pid[RANKS_MOST];
+  FILE *out[RANKS_MOST], *err[RANKS_MOST];
+  int status[RANKS_MOST];
+  char said[RANKS_MOST][1 << 14], complained[RANKS_MOST][1 << 14];
+} job_t;
+
+static job_t job;
+
+static void set_number(const char *name, int value) {
+  char text[16];
+  snprintf(text, sizeof text, "%d", value);
+  setenv(name, text, 1);
+}
+
+/* Starts the ranks by the variables that torchrun sets; words end with NULL.  odd, unless NULL, is
+   what rank 1 gets more. */
+static void start_job(int size, const char *const *words, const char *odd) {
+  const char *all[WORDS_MOST + 2];
+  int n = 0, port = port_free();
+  for (; words[n] && n < WORDS_MOST; n++) all[n] = words[n];
+  job = (job_t){.size = size};
+  setenv("MASTER_ADDR", "127.0.0.1", 1);
+  set_number("MASTER_PORT", port);
+  set_number("WORLD_SIZE", size), set_number("LOCAL_WORLD_SIZE", size);
+  for (int r = 0; r < size; r++) {
+    set_number("RANK", r), set_number("LOCAL_RANK", r);
+    all[n] = r == 1 ? odd : NULL, all[n + 1] = NULL;
+    job.out[r] = tmpfile(), job.err[r] = tmpfile();
+    job.pid[r] = program_start(all, job.out[r], job.err[r]);
+  }
+  static const char *const names[] = {"MASTER_ADDR",      "MASTER_PORT", "WORLD_SIZE",
+                                      "LOCAL_WORLD_SIZE", "RANK",        "LOCAL_RANK"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
+}
+
+static void end_job(void) {
+  for (int r = 0; r < job.size; r++) {
+    job.status[r] = program_wait(job.pid[r]);
+    program_read(job.out[r], job.said[r], sizeof job.said[r]);
+    program_read(job.err[r], job.complained[r], sizeof job.complained[r]);
+  }
+}
+
+#define START(size, odd, ...) start_job(size, (const char *const[]){__VA_ARGS__, NULL}, odd)
+
+static void assert_all_end_well(void) {
+  for (int r = 0; r < job.size; r++)
+    if (job.status[r])
+      fail_msg("rank %d of %d: status %d: %s%s", r, job.size, job.status[r], job.said[r],
+               job.complained[r]);
+}
+
+/* Until the run has kept the state after a step, or a rank has ended. */
+static void wait_for_step(const char *run, int step) {
+  char path[192];
+  siginfo_t ended = {0};
+  snprintf(path, sizeof path, "%s/checkpoints/step-%06d.safetensors", run, step);
+  while (access(path, F_OK) < 0 &&
+         waitid(P_PID, (id_t)job.pid[0], &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && !ended.si_pid)
+    usleep(2000);
+}
+
+static void assert_same_checkpoint(const char *a, const char *b, int step) {
+  const char *run[] = {a, b};
+  void *bytes[2];
+  size_t n[2];
+  for (int i = 0; i < 2; i++) {
+    char path[192];
+    snprintf(path, sizeof path, "%s/checkpoints/step-%06d.safetensors", run[i], step);
+    if (mr_read_file(path, 1 << 24, &bytes[i], &n[i], NULL) < 0) fail_msg("no %s", path);
+  }
+  if (n[0] != n[1] || memcmp(bytes[0], bytes[1], n[0]) != 0) fail_msg("%s differs from %s", b, a);
+  free(bytes[0]), free(bytes[1]);
+}
+
+/* The step of a run's newest checkpoint. */
+static int newest_step(const char *run) {
+  char path[192], name[192] = "";
+  int step = -1;
+  snprintf(path, sizeof path, "%s/checkpoints/latest", run);
+  ssize_t n = readlink(path, name, sizeof name - 1);
+  if (n > 0) sscanf(name, "step-%d.safetensors", &step);
+  return step;
+}
+
+/* ---- the same run ---- */
+
+static void a_job_ends_with_the_checkpoints_and_ledger_of_one_process(void **state) {
+  for (int size = 2; size <= RANKS_MOST; size++) {
+    char run[128], ledger[sizeof whole_end];
+    snprintf(run, sizeof run, "%s/job%d", dir, size);
+    START(size, NULL, "train", "--graph", file, "--run-dir", run);
+    end_job();
+    assert_all_end_well();
+    keep_ledger(job.said[0], ledger, sizeof ledger);
+    assert_string_equal(ledger, whole_end);
+    for (int step = 2; step <= STEPS; step += 2) assert_same_checkpoint(whole, run, step);
+    for (int r = 1; r < size; r++) assert_string_equal(job.said[r], "");
+  }
+}
+
+static void a_job_resumes_on_other_processes_and_on_threads(void **state) {
+  char ledger[sizeof whole_end];
+  START(4, NULL, "train", "--graph", file, "--run-dir", other, "train.steps=1");
+  end_job();
+  assert_all_end_well();
+  START(3, NULL, "train", "--run-dir", other, "--resume", "train.steps=3");
+  end_job();
+  assert_all_end_well();
+  if (!strstr(job.said[0], "shard-to-device.mesh: data=4 -> data=3")) fail_msg("%s", job.said[0]);
+  if (strstr(job.complained[0], "cannot be built again")) fail_msg("%s", job.complained[0]);
+  RUN(&p, "train", "--run-dir", other, "--resume", "train.steps=4");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  START(2, NULL, "train", "--run-dir", other, "--resume", "train.steps=0");
+  end_job();
+  assert_all_end_well();
+  keep_ledger(job.said[0], ledger, sizeof ledger);
+  assert_string_equal(ledger, whole_end);
+  assert_same_checkpoint(whole, other, STEPS);
+}
+
+/* mixup mixes records of the whole batch, so that each process makes all of it. */
+static void ranks_read_whole_batches_where_slices_would_be_others(void **state) {
+  static const char mixed[] =
+      "let run = unset\n"
+      "synthetic n=40 split=train ! shuffle seed=1 epochs=2 ! normalize preset=cifar10\n"
+      "  ! one-hot ! batch 16 drop-remainder ! mixup\n"
+      "  ! train-step name=train model=vit layers=1 embed=16 mlp=16 heads=2 threads=1 ordered=8\n"
+      "train.metrics ! progress\n"
+      "train.state ! checkpoint dir=$run/checkpoints keep=0\n";
+  char path[128], one[128], two[128];
+  snprintf(path, sizeof path, "%s/mixed.mr", dir);
+  snprintf(one, sizeof one, "%s/mixed1", dir), snprintf(two, sizeof two, "%s/mixed2", dir);
+  assert_int_equal(mr_write_file(path, mixed, sizeof mixed - 1, NULL), MR_OK);
+  RUN(&p, "train", "--graph", path, "--run-dir", one);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  START(3, NULL, "train", "--graph", path, "--run-dir", two);
+  end_job();
+  assert_all_end_well();
+  assert_non_null(strstr(job.complained[0], "each process reads whole batches"));
+  assert_same_checkpoint(one, two, newest_step(one));
+}
+
+/* ---- stops and deaths ---- */
+
+static void a_stop_of_any_rank_stops_all_after_the_same_step(void **state) {
+  for (int victim = 0; victim < 3; victim += 2) {
+    char run[128], alone[128], until[32], ledger[2][64];
+    snprintf(run, sizeof run, "%s/stop%d", dir, victim);
+    snprintf(alone, sizeof alone, "%s/alone%d", dir, victim);
+    START(3, NULL, "train", "--graph", file, "--run-dir", run, "shuffle.epochs=100000");
+    wait_for_step(run, 2);
+    kill(job.pid[victim], SIGTERM);
+    end_job();
+    for (int r = 0; r < 3; r++)
+      if (job.status[r] != 130) fail_msg("rank %d: %d: %s", r, job.status[r], job.complained[r]);
+    int step = newest_step(run);
+    assert_true(step >= 2);
+    snprintf(until, sizeof until, "train.steps=%d", step + 1);
+    START(2, NULL, "train", "--run-dir", run, "--resume", until);
+    end_job();
+    assert_all_end_well();
+    keep_ledger(job.said[0], ledger[0], sizeof ledger[0]);
+    RUN(&p, "train", "--graph", file, "--run-dir", alone, "shuffle.epochs=100000", until);
+    if (p.status) fail_msg("%s%s", p.out, p.err);
+    keep_ledger(p.out, ledger[1], sizeof ledger[1]);
+    assert_string_equal(ledger[0], ledger[1]);
+  }
+}
+
+static void the_others_name_a_rank_that_is_killed_and_its_run_resumes_without_it(void **state) {
+  char run[128], alone[128], until[32], ledger[2][64];
+  snprintf(run, sizeof run, "%s/killed", dir);
+  snprintf(alone, sizeof alone, "%s/killed-alone", dir);
+  START(4, NULL, "train", "--graph", file, "--run-dir", run, "shuffle.epochs=100000");
+  wait_for_step(run, 2);
+  kill(job.pid[2], SIGKILL);
+  end_job();
+  for (int r = 0; r < 4; r++) {
+    if (r == 2) continue;
+    assert_int_equal(job.status[r], 1);
+    if (!strstr(job.complained[r], "rank 2 has not been heard of") ||
+        !strstr(job.complained[r], "train: step "))
+      fail_msg("rank %d says: %s", r, job.complained[r]);
+  }
+  int step = newest_step(run);
+  assert_true(step >= 2);
+  snprintf(until, sizeof until, "train.steps=%d", step + 2);
+  START(3, NULL, "train", "--run-dir", run, "--resume", until);
+  end_job();
+  assert_all_end_well();
+  keep_ledger(job.said[0], ledger[0], sizeof ledger[0]);
+  RUN(&p, "train", "--graph", file, "--run-dir", alone, "shuffle.epochs=100000", until);
+  keep_ledger(p.out, ledger[1], sizeof ledger[1]);
+  assert_string_equal(ledger[0], ledger[1]);
+}
+
+static void the_others_name_a_rank_that_is_stopped(void **state) {
+  char run[128];
+  snprintf(run, sizeof run, "%s/stands", dir);
+  START(3, NULL, "train", "--graph", file, "--run-dir", run, "shuffle.epochs=100000");
+  wait_for_step(run, 2);
+  kill(job.pid[1], SIGSTOP);
+  int status[] = {program_wait(job.pid[0]), 0, program_wait(job.pid[2])};
+  kill(job.pid[1], SIGKILL);
+  program_wait(job.pid[1]);
+  for (int r = 0; r < 3; r++) {
+    program_read(job.out[r], job.said[r], sizeof job.said[r]);
+    program_read(job.err[r], job.complained[r], sizeof job.complained[r]);
+    if (r == 1) continue;
+    assert_int_equal(status[r], 1);
+    if (!strstr(job.complained[r], "rank 1 has not been heard of"))
+      fail_msg("rank %d says: %s", r, job.complained[r]);
+  }
+}
+
+/* ---- what is refused ---- */
+
+static void assert_all_refuse(const char *said, const char *run) {
+  for (int r = 0; r < job.size; r++)
+    if (job.status[r] != 2 || !strstr(job.complained[r], said))
+      fail_msg("rank %d: status %d, \"%s\", want \"%s\"", r, job.status[r], job.complained[r],
+               said);
+  if (access(run, F_OK) == 0) fail_msg("%s was made", run);
+}
+
+static void a_rank_with_another_command_line_is_refused_by_all(void **state) {
+  static const struct {
+    const char *odd, *said;
+  } row[] = {
+      {"train.lr=1e-3", "rank 1 has train.lr = 1e-3, and rank 0 has nothing more"},
+      {"--steps=3", "rank 1 has --steps = 3, and rank 0 has none"},
+  };
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    char run[128];
+    snprintf(run, sizeof run, "%s/odd", dir);
+    START(3, row[i].odd, "train", "--graph", file, "--run-dir", run, "train.seed=5");
+    end_job();
+    assert_all_refuse(row[i].said, run);
+  }
+}
+
+static void all_ranks_refuse_settings_that_do_not_fit_their_job(void **state) {
+  static const struct {
+    const char *mesh, *also, *said;
+  } bad[] = {
+      {"data=8", "train.lr=1e-2", "8 ranks, and this job has 2 processes"},
+      {"data=1", "train.lr=1e-2", "1 ranks, and this job has 2 processes"},
+      {"data=2", "train.on-nan=trace", "want on-nan=stop"},
+      {"data=2", "batch.host=0/2", "want no host="},
+      {"data=2", "train.lr=many", "want a number"},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    char run[128], also[64];
+    snprintf(run, sizeof run, "%s/unfit", dir);
+    snprintf(also, sizeof also, "%s", bad[i].also);
+    START(2, NULL, "train", "--graph", file, "--run-dir", run, "--mesh", bad[i].mesh, also);
+    end_job();
+    assert_all_refuse(bad[i].said, run);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_job_ends_with_the_checkpoints_and_ledger_of_one_process),
+      cmocka_unit_test(a_job_resumes_on_other_processes_and_on_threads),
+      cmocka_unit_test(ranks_read_whole_batches_where_slices_would_be_others),
+      cmocka_unit_test(a_stop_of_any_rank_stops_all_after_the_same_step),
+      cmocka_unit_test(the_others_name_a_rank_that_is_killed_and_its_run_resumes_without_it),
+      cmocka_unit_test(the_others_name_a_rank_that_is_stopped),
+      cmocka_unit_test(a_rank_with_another_command_line_is_refused_by_all),
+      cmocka_unit_test(all_ranks_refuse_settings_that_do_not_fit_their_job),
+  };
+  return cmocka_run_group_tests(tests, group_setup, small_run_forget);
+}
