@@ -26,6 +26,42 @@ extern const char mr_bench_hops_text[];   /* a counter, six stages that pass buf
    behind it, on a line of its own, that makes batches of %d records in %lld threads. */
 extern const char mr_pack_index_text[], mr_pack_batch_text[];
 
+/* How data of a kind are read: the stage that reads them, its setting that says where, and the
+   endings of its files, "" for kinds that are told otherwise. */
+typedef enum mr_kind {
+  MR_KIND_PICTURES, /* a folder of pictures for each class */
+  MR_KIND_CIFAR10,
+  MR_KIND_CIFAR100,
+  MR_KIND_TAR,
+  MR_KIND_TFRECORD,
+  MR_KIND_ARRAYRECORD,
+  MR_KIND_MDS,
+  MR_KIND_LITDATA,
+  MR_KIND_BETON,
+  MR_KIND_NPY,
+  MR_KIND_NPZ,
+  MR_KIND_SAFETENSORS,
+  MR_KIND_TABLE,
+  MR_KIND_TOKENS,
+  MR_KINDS
+} mr_kind_t;
+typedef struct mr_kind_text {
+  const char *stage, *place, *ends, *called; /* called: "tar archives" */
+} mr_kind_text_t;
+extern const mr_kind_text_t mr_kind_texts[MR_KINDS];
+
+/* Formats for the graph that train chooses for data (apps/run/choose_graph.c), and for looking at
+   them: a source %s with 64 of its records from all places, and all of its labels. */
+extern const char mr_chosen_head_text[];  /* comment, data, more variables, epochs, batch */
+extern const char mr_chosen_train_text[]; /* source, its settings, maps, settings of the step */
+extern const char mr_chosen_valid_text[]; /* source, name, its settings, maps, name, input */
+extern const char mr_chosen_tail_text[];  /* no argument */
+extern const char mr_let_data_text[];     /* where the data are */
+extern const char mr_look_text[], mr_look_labels_text[]; /* source, its settings; field of labels */
+extern const char mr_decode_text[], mr_vary_text[], mr_crop_text[], mr_resize_text[];
+extern const char mr_normal_rgb_text[], mr_normal_text[], mr_rename_text[];
+extern const char mr_step_vit_text[], mr_step_mlp_text[];
+
 /* A flag of train that adds a stage to the run's graph. */
 typedef struct mr_face {
   const char *flag, *text; /* text: what follows "!"; %s is the run folder */

@@ -200,7 +200,8 @@ static int inspect_run(const mr_args_t *a, mr_diag_t *diag) {
   }
   if (a->n_words > 1)
     return mr_fail(diag, MR_ERR_USAGE, "inspect: %s: only a stage has settings", a->word[0]);
-  if (access(a->word[0], F_OK) == 0) return mr_inspect_data(a->word[0], diag);
+  if (access(a->word[0], F_OK) == 0 || strstr(a->word[0], "://") || strchr(a->word[0], '{'))
+    return mr_inspect_data(a->word[0], diag);
   char hint[MR_HINT_MAX];
   if (strpbrk(a->word[0], "/."))
     return mr_fail(diag, MR_ERR_USAGE, "inspect: %s: there is no such file or folder%s", a->word[0],
@@ -214,11 +215,11 @@ static const mr_hint_t inspect_words[] = {{"gstinspect1.0 stages plugins", "insp
 const mr_command_t mr_command_inspect = {
     .name = "inspect",
     .hint = inspect_words,
-    .words = "[STAGE [model=NAME]|process|FILE|FOLDER]",
+    .words = "[STAGE [model=NAME]|process|PATH]",
     .help = "Lists all stages, the ports and settings of one stage, or the contents of data files.",
     .more =
         "\n"
-        "Data files: .npy, .safetensors, and the binary files of CIFAR-10 and CIFAR-100.",
+        "Data: what `millrace train PATH` recognises, and .npy and .safetensors files alone.",
     .flags = inspect_flags,
     .max_words = 2,
     .run = inspect_run,

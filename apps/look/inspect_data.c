@@ -14,7 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file_kind.h"
+#include "apps/run/choose_graph.h"
+#include "apps/run/recognise.h"
 #include "base/npy.h"
 #include "base/safetensors.h"
 #include "base/text.h"
@@ -154,6 +155,29 @@ static mr_err_t inspect_file(const char *path, bool *known, mr_diag_t *diag) {
   return inspect_by_name(base_name(real), path, known, diag);
 }
 
+/* What train would read there. */
+static mr_err_t inspect_source(const char *path, mr_diag_t *diag) {
+  mr_found_t *f = malloc(sizeof *f);
+  mr_seen_t seen;
+  char fields[1024];
+  if (!f) return mr_no_memory(diag, "what is at a path");
+  mr_err_t e = mr_recognise(path, NULL, f, diag);
+  if (e >= 0) e = mr_see(f, "", &seen, diag);
+  if (e >= 0) {
+    mr_spec_text(&seen.spec, fields, sizeof fields);
+    printf("%s: %s, %" PRId64 " records for training: %s\n", path, mr_kind_texts[f->kind].called,
+           seen.spec.n_records, fields);
+    if (seen.side) printf("  pictures of %d pixels along the shorter side (median)\n", seen.side);
+    if (seen.n_classes)
+      printf("  %" PRId64 " classes%s%s\n", seen.n_classes, *seen.classes ? ": " : "",
+             seen.classes);
+    printf("  read by: %s %s, with data=%s\n", mr_kind_texts[f->kind].stage, f->train, f->data);
+    if (*f->valid) printf("  for validation: %s\n", *f->valid_data ? f->valid_data : f->valid);
+  }
+  free(f);
+  return e;
+}
+
 static mr_err_t inspect_folder(const char *path, mr_diag_t *diag) {
   struct dirent **entry;
   bool any = false;
@@ -174,19 +198,17 @@ static mr_err_t inspect_folder(const char *path, mr_diag_t *diag) {
   snprintf(latest, sizeof latest, "%s/checkpoints/latest", path);
   if (access(latest, F_OK) == 0)
     return mr_fail(diag, MR_ERR_DATA, "%s is a run; its newest checkpoint is %s", path, latest);
-  return mr_fail(diag, MR_ERR_DATA, "%s: holds no data file of a kind that millrace knows", path);
+  return inspect_source(path, diag);
 }
 
 mr_err_t mr_inspect_data(const char *path, mr_diag_t *diag) {
   struct stat st;
+  if (strstr(path, "://") || strchr(path, '{') || strstr(path, "::"))
+    return inspect_source(path, diag);
   if (strlen(path) >= PATH || stat(path, &st) < 0)
     return mr_fail(diag, MR_ERR_IO, "%.200s: cannot be read: %s", path, strerror(errno));
   bool known;
-  char hint[120];
   if (S_ISDIR(st.st_mode)) return inspect_folder(path, diag);
   MR_TRY(inspect_file(path, &known, diag));
-  if (known) return MR_OK;
-  return mr_fail(diag, MR_ERR_DATA,
-                 "%s: want a name that ends in .npy or .safetensors, or one of CIFAR's%s", path,
-                 mr_file_hint(path, hint, sizeof hint));
+  return known ? MR_OK : inspect_source(path, diag);
 }

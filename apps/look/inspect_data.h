@@ -1,12 +1,13 @@
-/* The contents of data files, for millrace inspect. */
+/* The contents of data, for millrace inspect. */
 #ifndef MR_APPS_LOOK_INSPECT_DATA_H
 #define MR_APPS_LOOK_INSPECT_DATA_H
 
 #include "base/err.h"
 
 /* Prints the contents of the file at path, or of each known file in the folder: an .npy array, the
-   records of CIFAR-10 or CIFAR-100, or the tensors of a safetensors file.  MR_ERR_DATA with the
-   path if it is none of these or damaged; MR_ERR_IO, MR_ERR_NOMEM. */
+   records of CIFAR-10 or CIFAR-100, or the tensors of a safetensors file; else what mr_recognise
+   finds at that path or URL, with its fields and classes.  MR_ERR_DATA with the path if nothing is
+   known of it or it is damaged; MR_ERR_IO, MR_ERR_NOMEM; failures of its source. */
 mr_err_t mr_inspect_data(const char *path, mr_diag_t *diag);
 
 #endif

@@ -11,18 +11,21 @@
 #include "apps/cli/model_arg.h"
 #include "apps/cli/texts.h"
 #include "apps/run/carry.h"
+#include "apps/run/choose_graph.h"
 #include "apps/run/interrupt.h"
 #include "apps/run/leak.h"
 #include "apps/run/resume.h"
 #include "apps/run/run_dir.h"
 #include "apps/run/run_info.h"
+#include "apps/run/synthetic.h"
 #include "apps/run/train_job.h"
 #include "apps/run/versions.h"
 #include "model/exec/process_ranks.h"
 #include "stages/train/train_stage.h"
 
 static const mr_flag_t train_flags[] = {
-    {"--data", "DIR", "Folder of CIFAR-10 in its official binary layout, or the word synthetic."},
+    {"--data", "PATH", "The same as PATH; or the word synthetic."},
+    {"--print-graph", NULL, "Prints the graph that would run, and ends."},
     {"--steps", "N", "Ends after N steps."},
     {"--epochs", "N", "Number of passes over the training records; default 1."},
     {"--run-dir", "DIR", "Folder of this run; default runs/1, runs/2, ..."},
@@ -89,8 +92,18 @@ static mr_err_t train_check_setting(const char *word, mr_diag_t *diag) {
                  name, row->write, word + strlen(name) + 1);
 }
 
+/* What a command line asks for: its data, its settings, and the graph. */
+typedef struct given {
+  const char *place; /* of the data: PATH or --data; NULL: not given */
+  const char *word[MR_WORDS_MAX];
+  int n;        /* of word: NAME=VALUE each, without those that the chosen graph has taken */
+  char *chosen; /* the graph for that place; heap; NULL: another graph */
+} given_t;
+
+static bool is_place(const char *word) { return !strchr(word, '=') || strstr(word, "://"); }
+
 /* Refuses words that name a run, a folder or a file instead of a setting, with advice. */
-static mr_err_t train_check_words(const mr_args_t *a, mr_diag_t *diag) {
+static mr_err_t train_check_words(const mr_args_t *a, const given_t *in, mr_diag_t *diag) {
   char graph[MR_RUN_PATH + 64];
   struct stat st;
   for (int i = 0; i < a->n_words; i++) {
@@ -104,37 +117,104 @@ static mr_err_t train_check_words(const mr_args_t *a, mr_diag_t *diag) {
           "train: %s is a run, expected NAME=VALUE; to resume it: millrace train --run-dir "
           "%s --resume",
           word, word);
-    if (S_ISDIR(st.st_mode))
+    size_t n_word = strlen(word);
+    if (n_word > 3 && !strcmp(word + n_word - 3, ".mr"))
       return mr_fail(diag, MR_ERR_USAGE,
-                     "train: %s is a folder, expected NAME=VALUE; say --data %s to train on it, "
-                     "--run-dir %s to write into it",
-                     word, word, word);
-    return mr_fail(diag, MR_ERR_USAGE,
-                   "train: %s is a file, expected NAME=VALUE; --graph FILE names a graph", word);
+                     "train: %s is a file, expected data or NAME=VALUE; --graph FILE names a graph",
+                     word);
+    if (word == in->place) continue;
+    return mr_fail(
+        diag, MR_ERR_USAGE,
+        "train: %s is a %s, expected NAME=VALUE: data come first and once, as PATH or as "
+        "--data PATH; --run-dir %s writes into it",
+        word, S_ISDIR(st.st_mode) ? "folder" : "file", word);
   }
-  return mr_args_settings(a, 0, diag);
+  return mr_args_settings(a, a->n_words && a->word[0] == in->place, diag);
+}
+
+/* The value of a setting among the words; NULL without one. */
+static const char *given_setting(const given_t *in, const char *name) {
+  size_t n = strlen(name);
+  for (int i = 0; i < in->n; i++)
+    if (!strncmp(in->word[i], name, n) && in->word[i][n] == '=') return in->word[i] + n + 1;
+  return NULL;
+}
+
+/* Drops the words that are taken. */
+static void drop_words(given_t *in, const bool *taken) {
+  int n = 0;
+  for (int i = 0; i < in->n; i++)
+    if (!taken[i]) in->word[n++] = in->word[i];
+  in->n = n;
+}
+
+/* Recognises the data and chooses their graph.  CIFAR-10 has the default graph; and a folder that
+   nothing is recognised in is left to it too, if it is not there or the user calls it CIFAR's. */
+static mr_err_t choose_for_place(given_t *in, bool by_flag, mr_diag_t *diag) {
+  static char cifar[MR_FOUND_TEXT];
+  mr_found_t *f = malloc(sizeof *f);
+  bool taken[MR_WORDS_MAX] = {0};
+  const char *kind = given_setting(in, "source");
+  mr_diag_t why = {0};
+  if (!f) return mr_no_memory(diag, "a graph");
+  mr_err_t e = mr_recognise(in->place, kind, f, &why);
+  bool unknown = by_flag && e < 0 && !kind;
+  if (e >= 0 && f->kind == MR_KIND_CIFAR10)
+    in->place = strcpy(cifar, f->data);
+  else if (e >= 0)
+    e = mr_choose_graph(in->place, f, in->word, in->n, taken, &in->chosen, &why);
+  for (int i = 0; i < in->n; i++) taken[i] |= !strncmp(in->word[i], "source=", 7);
+  drop_words(in, taken);
+  free(f);
+  return unknown ? MR_OK : mr_diag_relay(diag, e, &why);
+}
+
+/* Reads the words.  A graph of the user's own takes the place as its variable `data`. */
+static mr_err_t train_read_words(const mr_args_t *a, given_t *in, mr_diag_t *diag) {
+  const char *flag = mr_args_text(a, "--data");
+  bool first = a->n_words && is_place(a->word[0]);
+  in->place = first ? a->word[0] : flag;
+  if (first && flag)
+    return mr_fail(diag, MR_ERR_USAGE, "train: data are given twice, as %s and as --data %s",
+                   a->word[0], flag);
+  MR_TRY(train_check_words(a, in, diag));
+  for (int i = first; i < a->n_words; i++) in->word[in->n++] = a->word[i];
+  if (first && mr_args_text(a, "--resume"))
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "train: %s: a resumed run keeps its data; --data PATH says where they are now",
+                   a->word[0]);
+  return MR_OK;
+}
+
+/* Chooses the graph for the data, unless there is one. */
+static mr_err_t choose_graph_of(const mr_args_t *a, given_t *in, mr_diag_t *diag) {
+  if (!in->place || mr_args_text(a, "--graph") || mr_args_text(a, "--resume")) return MR_OK;
+  bool by_flag = mr_args_text(a, "--data") != NULL;
+  return mr_is_synthetic(in->place) ? MR_OK : choose_for_place(in, by_flag, diag);
 }
 
 /* Appends flags and words to the run's settings; flags are settings with a short name, and only one
    of the two may be given. */
-static mr_err_t train_settings(const mr_args_t *a, mr_run_dir_t *r, mr_diag_t *diag) {
+static mr_err_t train_settings(const mr_args_t *a, const given_t *in, mr_run_dir_t *r,
+                               mr_diag_t *diag) {
   static const char *const known[] = {"--data", "--steps",   "--epochs",  "--device",
                                       "--fit",  "--threads", "--ordered", "--mesh"};
   MR_TRY(mr_device_named(a, diag));
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    const char *value = mr_args_text(a, known[i]), *name = known[i] + 2;
+    const char *value = i            ? mr_args_text(a, known[i])
+                        : in->chosen ? NULL
+                                     : in->place,
+               *name = known[i] + 2;
     char text[MR_RUN_PATH];
-    size_t n = strlen(name);
     if (!value) continue;
-    for (int j = 0; j < a->n_words; j++)
-      if (!strncmp(a->word[j], name, n) && a->word[j][n] == '=')
-        return mr_fail(diag, MR_ERR_USAGE, "train: %s is given twice, as %s and as %s=", name,
-                       known[i], name);
+    if (given_setting(in, name))
+      return mr_fail(diag, MR_ERR_USAGE, "train: %s is given twice, as %s and as %s=", name,
+                     known[i], name);
     if (snprintf(text, sizeof text, "%s=%s", name, value) >= (int)sizeof text)
       return mr_fail(diag, MR_ERR_USAGE, "%s: the value is too long", known[i]);
     MR_TRY(mr_run_dir_set(r, text, diag));
   }
-  for (int i = 0; i < a->n_words; i++) MR_TRY(mr_run_dir_set(r, a->word[i], diag));
+  for (int i = 0; i < in->n; i++) MR_TRY(mr_run_dir_set(r, in->word[i], diag));
   return MR_OK;
 }
 
@@ -175,18 +255,22 @@ static mr_err_t train_choose_data(bool own, mr_run_dir_t *r, mr_diag_t *diag) {
 }
 
 /* Prepares a new run.  Sets *begun once the folder is this run's, to be undone on failure. */
-static mr_err_t prepare_new(const mr_args_t *a, mr_run_dir_t *r, int processes, bool *begun,
-                            mr_diag_t *diag) {
+static mr_err_t prepare_new(const mr_args_t *a, const given_t *in, mr_run_dir_t *r, int processes,
+                            bool *begun, mr_diag_t *diag) {
   const char *file = mr_args_text(a, "--graph"), *origin;
   MR_TRY(mr_run_dir_new(r, mr_args_text(a, "--run-dir"), diag));
   *begun = true;
   if (file) MR_TRY(mr_graph_text(file, &r->graph, &origin, diag));
-  snprintf(r->origin, sizeof r->origin, "%s", file ? origin : "default graph");
-  if (!file && !(r->graph = strdup(mr_default_graph))) return mr_no_memory(diag, "the graph");
-  MR_TRY(train_settings(a, r, diag));
+  snprintf(r->origin, sizeof r->origin, "%s",
+           file         ? origin
+           : in->chosen ? "chosen graph"
+                        : "default graph");
+  if (!file && !(r->graph = strdup(in->chosen ? in->chosen : mr_default_graph)))
+    return mr_no_memory(diag, "the graph");
+  MR_TRY(train_settings(a, in, r, diag));
   MR_TRY(train_set_mesh(a, r, processes, diag));
   MR_TRY(mr_faces_add(a, r, diag));
-  return train_choose_data(file != NULL, r, diag);
+  return train_choose_data(file || in->chosen, r, diag);
 }
 
 /* The state of the run's folder before a resume. */
@@ -231,14 +315,14 @@ static mr_err_t compare_with_before(const mr_args_t *a, const mr_run_dir_t *r, r
   return e;
 }
 
-static mr_err_t prepare_resume(const mr_args_t *a, mr_run_dir_t *r, int processes, resume_t *was,
-                               mr_diag_t *diag) {
+static mr_err_t prepare_resume(const mr_args_t *a, const given_t *in, mr_run_dir_t *r,
+                               int processes, resume_t *was, mr_diag_t *diag) {
   if (mr_args_text(a, "--graph"))
     return mr_fail(diag, MR_ERR_USAGE, "--graph: a resumed run keeps its own graph");
   MR_TRY(mr_run_dir_open(r, mr_args_text(a, "--run-dir"), diag));
   was->n_kept = r->n_settings;
   MR_TRY(read_history(r, was, diag));
-  MR_TRY(train_settings(a, r, diag));
+  MR_TRY(train_settings(a, in, r, diag));
   MR_TRY(train_set_mesh(a, r, processes, diag));
   MR_TRY(mr_faces_add(a, r, diag));
   MR_TRY(mr_run_dir_resume_point(r, &was->at, diag));
@@ -376,10 +460,10 @@ static mr_err_t note_start(const mr_run_dir_t *r, resume_t *was, mr_diag_t *diag
 
 /* Builds and checks the graph and writes the run's files, so that mistakes are reported before the
    first thread starts. */
-static mr_err_t train_begin(const mr_args_t *a, mr_run_dir_t *r, resume_t *was, mr_graph_t *g,
+static mr_err_t train_begin(const given_t *in, mr_run_dir_t *r, resume_t *was, mr_graph_t *g,
                             bool *done, mr_diag_t *diag) {
   MR_TRY(train_build(r, was ? &was->at : NULL, false, g, diag));
-  MR_TRY(mr_graph_overrides_once(g, a->word, a->n_words, diag));
+  MR_TRY(mr_graph_overrides_once(g, in->word, in->n, diag));
   if (was) MR_TRY(look_at_end(r, was, g, done, diag));
   if (*done) return MR_OK;
   MR_TRY(check_leaks(r, was, g, diag));
@@ -401,6 +485,7 @@ static mr_err_t follow_begin(mr_run_dir_t *r, const mr_resume_point_t *at, mr_gr
 /* A run of this process, or of this rank of a job. */
 typedef struct train_run {
   const mr_args_t *args;
+  given_t in;
   mr_train_job_t *job; /* NULL: none */
   mr_run_dir_t dir;
   resume_t was;
@@ -413,7 +498,7 @@ static mr_err_t begin_ranks(train_run_t *t, mr_graph_t *g, int *done, mr_diag_t 
   resume_t *was = t->resumes ? &t->was : NULL;
   MR_TRY(mr_train_job_share(t->job, &t->dir, &t->was.at, diag));
   mr_err_t e = t->follows ? follow_begin(&t->dir, &t->was.at, g, diag)
-                          : train_begin(t->args, &t->dir, was, g, &all_done, diag);
+                          : train_begin(&t->in, &t->dir, was, g, &all_done, diag);
   *done = all_done;
   MR_TRY(mr_train_job_agree(t->job, e, done, diag));
   if (*done) return MR_OK;
@@ -430,6 +515,7 @@ static int run_training(train_run_t *t, mr_diag_t *diag) {
   int done = 0;
   mr_err_t e = begin_ranks(t, g, &done, diag);
   if (e >= 0 && !done) {
+    if (t->in.chosen) printf("%s\n", t->in.chosen);
     if (!t->follows) train_greet(&t->dir, t->resumes ? &t->was : NULL);
     mr_process_ranks_pause(false);
     e = mr_run_interruptible(g, &look, &stopped, diag);
@@ -457,14 +543,30 @@ static void forget_settings(mr_run_dir_t *r, resume_t *was) {
   (void)mr_history_write(r->path, was->history_text, &unsaid);
 }
 
+/* Prints the text that would run, with the settings that the command line adds. */
+static int print_graph(const mr_args_t *a, given_t *in, mr_diag_t *diag) {
+  const char *file = mr_args_text(a, "--graph"), *origin;
+  char *own = NULL;
+  if (mr_args_text(a, "--resume"))
+    return mr_fail(diag, MR_ERR_USAGE, "--print-graph: a resumed run's graph is its graph.mr");
+  MR_TRY(choose_graph_of(a, in, diag));
+  if (file) MR_TRY(mr_graph_text(file, &own, &origin, diag));
+  fputs(own ? own : in->chosen ? in->chosen : mr_default_graph, stdout);
+  free(own);
+  return 0;
+}
+
 /* Prepares the run's folder, on rank 0, and runs. */
 static int prepare_and_run(train_run_t *t, mr_diag_t *diag) {
   const mr_args_t *a = t->args;
   int processes = mr_train_job_size(t->job);
   bool begun = false;
   mr_err_t prepared = MR_OK;
-  if (!t->follows && t->resumes) prepared = prepare_resume(a, &t->dir, processes, &t->was, diag);
-  if (!t->follows && !t->resumes) prepared = prepare_new(a, &t->dir, processes, &begun, diag);
+  if (!t->follows) prepared = choose_graph_of(a, &t->in, diag);
+  if (prepared >= 0 && !t->follows && t->resumes)
+    prepared = prepare_resume(a, &t->in, &t->dir, processes, &t->was, diag);
+  if (prepared >= 0 && !t->follows && !t->resumes)
+    prepared = prepare_new(a, &t->in, &t->dir, processes, &begun, diag);
   bool ready = prepared >= 0;
   int e = mr_train_job_agree(t->job, prepared, NULL, diag);
   if (e >= 0) e = run_training(t, diag);
@@ -473,18 +575,25 @@ static int prepare_and_run(train_run_t *t, mr_diag_t *diag) {
   return e;
 }
 
+static int train_with(train_run_t *t, mr_diag_t *diag) {
+  const mr_args_t *a = t->args;
+  MR_TRY(mr_train_job_open(a, &t->job, diag));
+  t->follows = mr_train_job_follows(t->job);
+  int e = prepare_and_run(t, diag);
+  mr_run_dir_free(&t->dir);
+  mr_history_free(&t->was.history);
+  free(t->was.data), free(t->was.history_text);
+  mr_train_job_close(t->job, e < 0 ? (mr_err_t)e : MR_OK, diag);
+  return e;
+}
+
 static int train_run(const mr_args_t *a, mr_diag_t *diag) {
   train_run_t t = {.args = a, .resumes = mr_args_text(a, "--resume") != NULL};
   mr_writes_fail();
   MR_TRY(train_check_flags(a, diag));
-  MR_TRY(train_check_words(a, diag));
-  MR_TRY(mr_train_job_open(a, &t.job, diag));
-  t.follows = mr_train_job_follows(t.job);
-  int e = prepare_and_run(&t, diag);
-  mr_run_dir_free(&t.dir);
-  mr_history_free(&t.was.history);
-  free(t.was.data), free(t.was.history_text);
-  mr_train_job_close(t.job, e < 0 ? (mr_err_t)e : MR_OK, diag);
+  MR_TRY(train_read_words(a, &t.in, diag));
+  int e = mr_args_text(a, "--print-graph") ? print_graph(a, &t.in, diag) : train_with(&t, diag);
+  free(t.in.chosen);
   return e;
 }
 
@@ -492,12 +601,14 @@ const mr_command_t mr_command_train = {
     .name = "train",
     .hint = train_words,
     .flag_hint = train_flag_words,
-    .words = "[NAME=VALUE...]",
-    .help =
-        "Trains a model (a Vision Transformer, or model=NAME) on CIFAR-10, or on synthetic "
-        "pictures.",
+    .words = "[PATH] [NAME=VALUE...]",
+    .help = "Trains a model on your data, or on CIFAR-10 or synthetic pictures.",
     .more =
         "\n"
+        "PATH is a folder, a file or a URL of data: what lies there is recognised, a graph is "
+        "chosen "
+        "for it,\nprinted and kept as RUN/graph.mr; source=STAGE says what it is.  Without PATH: "
+        "CIFAR-10.\n"
         "NAME is a variable of the graph (batch, seed), STAGE.SETTING, or a setting that one "
         "stage\n"
         "has (lr, dropout, ...): `millrace inspect train-step [model=NAME]` lists them.\n"

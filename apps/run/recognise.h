@@ -1,0 +1,25 @@
+/* What lies at a path or URL: which stage reads it, and what of it is for training, validation and
+   test.  Names and the beginnings of small files decide; records are not read.  Main thread only.
+ */
+#ifndef MR_APPS_RUN_RECOGNISE_H
+#define MR_APPS_RUN_RECOGNISE_H
+
+#include "apps/cli/texts.h"
+#include "base/err.h"
+
+enum { MR_FOUND_TEXT = 8192 };
+
+/* Texts that graph text can hold as they are; "" means none. */
+typedef struct mr_found {
+  mr_kind_t kind;
+  char data[MR_FOUND_TEXT];       /* the value of the variable `data` */
+  char valid_data[MR_FOUND_TEXT]; /* that of `valid_data`, if validation records have other files */
+  char train[256], valid[256], test[256]; /* settings of the source: "path=$data/train" */
+} mr_found_t;
+
+/* Recognises what lies at `path`.  kind: a stage that the user names (source=), NULL: as it looks.
+   MR_ERR_IO: it cannot be read; MR_ERR_DATA: nothing that is known, or several kinds, with what
+   would be; MR_ERR_USAGE: a path that graph text cannot hold, or an unknown kind. */
+mr_err_t mr_recognise(const char *path, const char *kind, mr_found_t *out, mr_diag_t *diag);
+
+#endif
