@@ -100,7 +100,11 @@ typedef struct given {
   char *chosen; /* the graph for that place; heap; NULL: another graph */
 } given_t;
 
-static bool is_place(const char *word) { return !strchr(word, '=') || strstr(word, "://"); }
+/* Whether a word is a path or a URL: it is there, or looks like one. */
+static bool is_place(const char *word) {
+  if (strstr(word, "://")) return true;
+  return !strchr(word, '=') && (strpbrk(word, "/.{") || access(word, F_OK) == 0);
+}
 
 /* Refuses words that name a run, a folder or a file instead of a setting, with advice. */
 static mr_err_t train_check_words(const mr_args_t *a, const given_t *in, mr_diag_t *diag) {

@@ -311,9 +311,12 @@ static const struct {
      "train: run is a run, expected NAME=VALUE; to resume it: millrace train --run-dir run "
      "--resume"},
     {{"train", "dir"},
-     "train: dir is a folder, expected NAME=VALUE; say --data dir to train on it, --run-dir dir to "
-     "write into it"},
-    {{"train", "x.mr"}, "train: x.mr is a file, expected NAME=VALUE; --graph FILE names a graph"},
+     "dir: holds no data that are recognised; want a folder of pictures for each class, CIFAR's "
+     "files, an index.json of MDS or litdata, images.npy and labels.npy, or files that end in "
+     ".tar, .tfrecord, .arrayrecord, .beton, .npz, .safetensors, .csv or .bin (tokens); "
+     "source=STAGE says what it is"},
+    {{"train", "x.mr"},
+     "train: x.mr is a file, expected data or NAME=VALUE; --graph FILE names a graph"},
     {{"train", "foo"}, "train: \"foo\", expected NAME=VALUE"},
     {{"train", "lr", "=", "0.1"},
      "train: \"lr\" and its value are separated: write lr=0.1 without blanks"},
@@ -356,7 +359,7 @@ static const struct {
     {{"train", "-e", "3"}, "train: unknown flag -e; it is --epochs here"},
     {{"train", "--output-dir", "x"}, "train: unknown flag --output-dir; it is --run-dir here"},
     {{"train", "--gpu", "0"}, "train: unknown flag --gpu; write --device cuda"},
-    {{"train", "--data"}, "train: --data needs a value, DIR"},
+    {{"train", "--data"}, "train: --data needs a value, PATH"},
     {{"train", "--data", "dir"},
      "data: path=dir: holds no data_batch_1.bin; `millrace data fetch` downloads CIFAR-10"},
     {{"train", "--data", "file"},
@@ -379,7 +382,11 @@ static const struct {
      "inspect: unknown stage \"videoscale\"; stage \"resize\" does that: resize 256, or resize "
      "224x224"},
     {{"inspect", "Batch"}, "inspect: unknown stage \"Batch\"; did you mean \"batch\"?"},
-    {{"inspect", "file"}, "file: want a name that ends in .npy or .safetensors, or one of CIFAR's"},
+    {{"inspect", "file"},
+     "file: is not recognised by its name; want a folder of pictures for each class, CIFAR's "
+     "files, an index.json of MDS or litdata, images.npy and labels.npy, or files that end in "
+     ".tar, .tfrecord, .arrayrecord, .beton, .npz, .safetensors, .csv or .bin (tokens); "
+     "source=STAGE says what it is"},
     {{"graph", "synthetic ! bacth 4 ! null"},
      "graph:1:13: unknown stage \"bacth\"; did you mean \"batch\"?"},
     {{"who", "run", "--step", "x"},

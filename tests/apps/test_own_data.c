@@ -187,8 +187,8 @@ static void what_cannot_be_told_is_asked_for(void **state) {
   expect(1, "empty: holds no data that are recognised; want a folder of pictures for each class");
   RUN(&p, "train", "photos/train/a");
   expect(1, "its pictures are in no folder of a class");
-  RUN(&p, "train", "no-such-place");
-  expect(1, "no-such-place: cannot be read");
+  RUN(&p, "train", "no/such");
+  expect(1, "no/such: cannot be read");
   RUN(&p, "train", "photos", "--data", "photos");
   expect(2, "data are given twice");
   RUN(&p, "train", "photos", "photos");
