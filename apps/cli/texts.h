@@ -27,7 +27,7 @@ extern const char mr_bench_hops_text[];   /* a counter, six stages that pass buf
 extern const char mr_pack_index_text[], mr_pack_batch_text[];
 
 /* How data of a kind are read: the stage that reads them, its setting that says where, and the
-   endings of its files, "" for kinds that are told otherwise. */
+   endings of its files, "" for kinds that other things show. */
 typedef enum mr_kind {
   MR_KIND_PICTURES, /* a folder of pictures for each class */
   MR_KIND_CIFAR10,

@@ -158,7 +158,7 @@ static mr_err_t inspect_file(const char *path, bool *known, mr_diag_t *diag) {
 /* What train would read there. */
 static mr_err_t inspect_source(const char *path, mr_diag_t *diag) {
   mr_found_t *f = malloc(sizeof *f);
-  mr_seen_t seen;
+  mr_records_seen_t seen;
   char fields[1024];
   if (!f) return mr_no_memory(diag, "what is at a path");
   mr_err_t e = mr_recognise(path, NULL, f, diag);

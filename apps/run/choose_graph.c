@@ -1,6 +1,7 @@
 /* Choosing a graph: pictures with classes go to a Vision Transformer of 64 patches, x with y or
    classes to a perceptron.  Sizes follow the data; a tenth of the records is held back where no
-   others are for validation.  What cannot be told is asked for by the name of its setting. */
+   others are for validation.  What the data do not say is asked for by the
+   name of its setting. */
 #include "apps/run/choose_graph.h"
 
 #include <inttypes.h>
@@ -19,7 +20,7 @@ enum { LOOKS = 64, LABELS_MOST = 200000, CHOSEN_MAPS = 1024 };
 /* ---- looking ---- */
 
 typedef struct look {
-  mr_seen_t *seen;
+  mr_records_seen_t *seen;
   int side[LOOKS], n_sides;
   int64_t top; /* largest label */
 } look_t;
@@ -88,7 +89,7 @@ static void write_classes(const mr_classes_t *c, char *text, size_t n) {
 
 /* Copies what the source says of its records. */
 static bool look_at_source(void *ctx, const mr_graph_t *g) {
-  mr_seen_t *seen = ((look_t *)ctx)->seen;
+  mr_records_seen_t *seen = ((look_t *)ctx)->seen;
   const mr_stage_t *s = mr_graph_stage_at(g, 0);
   seen->spec = s->out_spec[0];
   seen->spec.dataset = NULL;
@@ -128,12 +129,12 @@ static mr_err_t run_look(const char *format, const mr_found_t *f, const char *se
   return e;
 }
 
-static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+static int by_side(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 /* Finds the number of classes from the labels. */
 static mr_err_t count_classes(const mr_found_t *f, const char *settings, look_t *l,
                               mr_diag_t *diag) {
-  mr_seen_t *seen = l->seen;
+  mr_records_seen_t *seen = l->seen;
   const char *label = seen->spec.field[seen->label].name;
   if (seen->spec.n_records > LABELS_MOST)
     return mr_fail(diag, MR_ERR_USAGE,
@@ -146,12 +147,13 @@ static mr_err_t count_classes(const mr_found_t *f, const char *settings, look_t 
   return MR_OK;
 }
 
-mr_err_t mr_see(const mr_found_t *f, const char *settings, mr_seen_t *out, mr_diag_t *diag) {
+mr_err_t mr_see(const mr_found_t *f, const char *settings, mr_records_seen_t *out,
+                mr_diag_t *diag) {
   look_t l = {.seen = out, .top = -1};
-  *out = (mr_seen_t){.image = -1, .label = -1};
+  *out = (mr_records_seen_t){.image = -1, .label = -1};
   mr_batches_t want = {.first = 1, .take = look_at_batch, .ctx = &l, .ready = look_at_source};
   MR_TRY(run_look(mr_look_text, f, settings, "", &want, diag));
-  qsort(l.side, (size_t)l.n_sides, sizeof *l.side, by_number);
+  qsort(l.side, (size_t)l.n_sides, sizeof *l.side, by_side);
   out->side = l.n_sides ? l.side[l.n_sides / 2] : 0;
   return out->label >= 0 && !out->n_classes ? count_classes(f, settings, &l, diag) : MR_OK;
 }
@@ -161,15 +163,15 @@ mr_err_t mr_see(const mr_found_t *f, const char *settings, mr_seen_t *out, mr_di
 typedef struct chosen {
   const char *path;
   const mr_found_t *found;
-  mr_seen_t seen;
+  mr_records_seen_t seen;
   char settings[4096];                         /* of every source */
   char train[CHOSEN_MAPS], valid[CHOSEN_MAPS]; /* maps */
   char step[64];                               /* settings of the step */
   bool model;                                  /* the user names it */
 } chosen_t;
 
-static void append(char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void append(char *text, const char *format, ...) {
+static void append_map(char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append_map(char *text, const char *format, ...) {
   size_t n = strlen(text);
   va_list args;
   va_start(args, format);
@@ -178,10 +180,10 @@ static void append(char *text, const char *format, ...) {
 }
 
 /* Both lines have this map. */
-#define BOTH(c, ...) (append((c)->train, __VA_ARGS__), append((c)->valid, __VA_ARGS__))
+#define BOTH(c, ...) (append_map((c)->train, __VA_ARGS__), append_map((c)->valid, __VA_ARGS__))
 
 /* Gives a field the name that models take. */
-static void call_it(chosen_t *c, int f, const char *name) {
+static void call_field(chosen_t *c, int f, const char *name) {
   const char *was = c->seen.spec.field[f].name;
   if (strcmp(was, name) != 0) BOTH(c, mr_rename_text, was, name);
 }
@@ -196,9 +198,9 @@ static int patch_of(int side) {
 /* Pictures of any size become squares of one, by the size that most have at least. */
 static int choose_square(chosen_t *c, int side) {
   int to = side < 48 ? 32 : side < 112 ? 64 : 128;
-  append(c->train, mr_crop_text, to);
-  append(c->train, "%s", mr_vary_text);
-  append(c->valid, mr_resize_text, to * 8 / 7, to);
+  append_map(c->train, mr_crop_text, to);
+  append_map(c->train, "%s", mr_vary_text);
+  append_map(c->valid, mr_resize_text, to * 8 / 7, to);
   return to;
 }
 
@@ -207,8 +209,8 @@ static mr_err_t choose_for_pictures(chosen_t *c, mr_diag_t *diag) {
   int axis = f->layout == MR_LAYOUT_CHW ? 1 : 0, h = (int)f->dim[axis], w = (int)f->dim[axis + 1];
   int channels = (int)(axis ? f->dim[0] : f->dim[2]), side = h < w ? h : w;
   bool any = c->seen.encoded || f->varies, rgb = any || channels == 3;
-  call_it(c, c->seen.image, "image");
-  call_it(c, c->seen.label, "label");
+  call_field(c, c->seen.image, "image");
+  call_field(c, c->seen.label, "label");
   if (c->seen.encoded) BOTH(c, "%s", mr_decode_text);
   if (any || (rgb && h != w))
     side = choose_square(c, c->seen.encoded ? c->seen.side : f->varies ? 128 : side);
@@ -218,7 +220,7 @@ static mr_err_t choose_for_pictures(chosen_t *c, mr_diag_t *diag) {
                    "your own that resizes them",
                    c->path, h, w, channels);
   else if (rgb && f->dtype == MR_U8)
-    append(c->train, "%s", mr_vary_text);
+    append_map(c->train, "%s", mr_vary_text);
   if (f->dtype == MR_U8) BOTH(c, "%s", rgb ? mr_normal_rgb_text : mr_normal_text);
   if (!c->model) snprintf(c->step, sizeof c->step, mr_step_vit_text, patch_of(side));
   return MR_OK;
@@ -256,15 +258,15 @@ static mr_err_t choose_maps(chosen_t *c, mr_diag_t *diag) {
   }
   if (c->seen.image >= 0 && c->seen.label >= 0) return choose_for_pictures(c, diag);
   if (x < 0 || (y < 0 && c->seen.label < 0)) return c->model ? MR_OK : ask_for_fields(c, diag);
-  call_it(c, x, "x");
-  if (y < 0) call_it(c, c->seen.label, "label");
+  call_field(c, x, "x");
+  if (y < 0) call_field(c, c->seen.label, "label");
   if (!c->model) snprintf(c->step, sizeof c->step, "%s", mr_step_mlp_text);
   return MR_OK;
 }
 
 /* Says in a few words what was found. */
 static void describe_found(const chosen_t *c, char *text, size_t n) {
-  const mr_seen_t *s = &c->seen;
+  const mr_records_seen_t *s = &c->seen;
   size_t at = (size_t)snprintf(text, n, "%s, %" PRId64 " records for training",
                                mr_kind_texts[c->found->kind].called, s->spec.n_records);
   if (s->encoded && at < n)

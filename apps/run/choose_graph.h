@@ -17,12 +17,12 @@ typedef struct mr_seen {
   int64_t n_classes; /* of the label; 0: none */
   bool counted;      /* by its largest value: the source does not say it */
   char classes[512]; /* the first names of them, "ant, bee"; "": they have none */
-} mr_seen_t;
+} mr_records_seen_t;
 
 /* Looks at 64 records from all places of the source, and at all labels if the source does not say
    how many classes there are and its records are few.  settings: more settings of the source, ""
    for none.  Reads; blocks.  Failures of the source; MR_ERR_USAGE asks for classes=. */
-mr_err_t mr_see(const mr_found_t *f, const char *settings, mr_seen_t *out, mr_diag_t *diag);
+mr_err_t mr_see(const mr_found_t *f, const char *settings, mr_records_seen_t *out, mr_diag_t *diag);
 
 /* Writes the graph for path, where f was found, into *text (heap, the caller's).  word[0,n) are
    NAME=VALUE; those that are settings of the source become part of the graph, and taken[i] is set.

@@ -74,12 +74,12 @@ static bool is_picture(const char *name) { return ends_in(name, ".jpg .jpeg .png
 
 /* ---- folders ---- */
 
-static bool is_folder(const char *path) {
+static bool is_data_folder(const char *path) {
   struct stat st;
   return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-static bool has(const char *folder, const char *name) {
+static bool has_entry(const char *folder, const char *name) {
   char path[FOUND_PATH + 300];
   return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
          access(path, F_OK) == 0;
@@ -93,7 +93,7 @@ typedef struct listing {
 
 static int is_shown(const struct dirent *e) { return e->d_name[0] != '.'; }
 
-static mr_err_t list(const char *folder, listing_t *l, mr_diag_t *diag) {
+static mr_err_t read_listing(const char *folder, listing_t *l, mr_diag_t *diag) {
   l->entry = NULL;
   l->n = scandir(folder, &l->entry, is_shown, alphasort);
   if (l->n >= 0) return MR_OK;
@@ -101,7 +101,7 @@ static mr_err_t list(const char *folder, listing_t *l, mr_diag_t *diag) {
   return mr_fail(diag, MR_ERR_IO, "%.300s: cannot be read: %s", folder, strerror(errno));
 }
 
-static void list_free(listing_t *l) {
+static void listing_free(listing_t *l) {
   while (l->n > 0) free(l->entry[--l->n]);
   free(l->entry);
 }
@@ -110,15 +110,15 @@ static void list_free(listing_t *l) {
 static bool holds_pictures(const char *folder, bool within) {
   listing_t l;
   bool any = false;
-  if (list(folder, &l, NULL) < 0) return false;
+  if (read_listing(folder, &l, NULL) < 0) return false;
   for (int i = 0; i < l.n && !any; i++) {
     char path[FOUND_PATH + 300];
     if (snprintf(path, sizeof path, "%s/%s", folder, l.entry[i]->d_name) >= (int)sizeof path)
       continue;
-    any = within ? is_folder(path) && holds_pictures(path, false)
-                 : is_picture(l.entry[i]->d_name) && !is_folder(path);
+    any = within ? is_data_folder(path) && holds_pictures(path, false)
+                 : is_picture(l.entry[i]->d_name) && !is_data_folder(path);
   }
-  list_free(&l);
+  listing_free(&l);
   return any;
 }
 
@@ -128,7 +128,7 @@ static const char *part_folder(const char *folder, const listing_t *l, int part)
   for (int i = 0; i < l->n; i++) {
     const char *name = l->entry[i]->d_name;
     bool fits = snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path;
-    if (fits && in_words(part_names[part], name, strlen(name)) && is_folder(path)) return name;
+    if (fits && in_words(part_names[part], name, strlen(name)) && is_data_folder(path)) return name;
   }
   return NULL;
 }
@@ -198,8 +198,8 @@ static mr_err_t write_files(const char *folder, const files_t *f, char *text, si
 }
 
 /* Looks for files of one kind in a folder; out->kind is MR_KINDS if there are none. */
-static mr_err_t found_files(const char *folder, const listing_t *l, mr_kind_t want, mr_found_t *out,
-                            mr_diag_t *diag) {
+static mr_err_t recognise_files(const char *folder, const listing_t *l, mr_kind_t want,
+                                mr_found_t *out, mr_diag_t *diag) {
   static files_t of[PARTS + 1]; /* the last: of no part */
   for (int p = 0; p <= PARTS; p++) of[p].n = 0;
   for (int i = 0; i < l->n; i++) {
@@ -230,10 +230,10 @@ static mr_err_t found_files(const char *folder, const listing_t *l, mr_kind_t wa
 /* ---- what lies there ---- */
 
 /* Arrays by the names that belong together; false if they are others. */
-static bool found_arrays(const char *folder, mr_found_t *out) {
-  if (has(folder, "images.npy") && has(folder, "labels.npy")) {
+static bool find_arrays(const char *folder, mr_found_t *out) {
+  if (has_entry(folder, "images.npy") && has_entry(folder, "labels.npy")) {
     strcpy(out->train, "images=$data/images.npy labels=$data/labels.npy");
-  } else if (has(folder, "x.npy") && has(folder, "y.npy")) {
+  } else if (has_entry(folder, "x.npy") && has_entry(folder, "y.npy")) {
     strcpy(out->train, "fields=x:$data/x.npy,y:$data/y.npy");
   } else {
     return false;
@@ -242,10 +242,10 @@ static bool found_arrays(const char *folder, mr_found_t *out) {
   return true;
 }
 
-static bool found_cifar(const char *folder, mr_found_t *out) {
-  bool ten = has(folder, "data_batch_1.bin"), hundred = has(folder, "train.bin") &&
-                                                        has(folder, "test.bin") &&
-                                                        has(folder, "fine_label_names.txt");
+static bool find_cifar(const char *folder, mr_found_t *out) {
+  bool ten = has_entry(folder, "data_batch_1.bin"),
+       hundred = has_entry(folder, "train.bin") && has_entry(folder, "test.bin") &&
+                 has_entry(folder, "fine_label_names.txt");
   out->kind = ten ? MR_KIND_CIFAR10 : hundred ? MR_KIND_CIFAR100 : MR_KINDS;
   if (!ten && !hundred) return false;
   strcpy(out->train, "path=$data");
@@ -254,8 +254,7 @@ static bool found_cifar(const char *folder, mr_found_t *out) {
 }
 
 /* Sets the parts train, val and test of a folder that has them. */
-static void found_parts(const char *folder, const listing_t *l, const char *place,
-                        mr_found_t *out) {
+static void find_parts(const char *folder, const listing_t *l, const char *place, mr_found_t *out) {
   char *const text[PARTS] = {out->train, out->valid, out->test};
   for (int p = 0; p < PARTS; p++) {
     const char *name = part_folder(folder, l, p);
@@ -267,20 +266,20 @@ static void found_parts(const char *folder, const listing_t *l, const char *plac
 }
 
 /* What a folder holds, without a look into its parts; MR_KINDS: nothing known. */
-static mr_err_t found_in(const char *folder, const listing_t *l, mr_kind_t want, mr_found_t *out,
-                         mr_diag_t *diag) {
+static mr_err_t recognise_in(const char *folder, const listing_t *l, mr_kind_t want,
+                             mr_found_t *out, mr_diag_t *diag) {
   out->kind = MR_KINDS;
-  if ((want == MR_KINDS || want == MR_KIND_NPY) && found_arrays(folder, out)) return MR_OK;
-  if (found_cifar(folder, out)) return MR_OK;
+  if ((want == MR_KINDS || want == MR_KIND_NPY) && find_arrays(folder, out)) return MR_OK;
+  if (find_cifar(folder, out)) return MR_OK;
   if ((out->kind = kind_of_index(folder)) != MR_KINDS) return MR_OK;
-  MR_TRY(found_files(folder, l, want, out, diag));
+  MR_TRY(recognise_files(folder, l, want, out, diag));
   if (out->kind == MR_KINDS && holds_pictures(folder, true)) out->kind = MR_KIND_PICTURES;
   return MR_OK;
 }
 
-static mr_err_t nothing_known(const char *path, mr_diag_t *diag) {
+static mr_err_t fail_unknown(const char *path, mr_diag_t *diag) {
   char hint[120] = "";
-  bool folder = is_folder(path), flat = folder && holds_pictures(path, false);
+  bool folder = is_data_folder(path), flat = folder && holds_pictures(path, false);
   if (!folder) mr_file_hint(path, hint, sizeof hint);
   return mr_fail(
       diag, MR_ERR_DATA,
@@ -296,30 +295,32 @@ static mr_err_t nothing_known(const char *path, mr_diag_t *diag) {
 }
 
 /* A folder with parts is of the kind of its training part. */
-static mr_err_t found_folder(const char *folder, mr_kind_t want, mr_found_t *out, mr_diag_t *diag) {
+static mr_err_t recognise_folder(const char *folder, mr_kind_t want, mr_found_t *out,
+                                 mr_diag_t *diag) {
   listing_t l, of_train;
   char train[FOUND_PATH + 300];
-  MR_TRY(list(folder, &l, diag));
+  MR_TRY(read_listing(folder, &l, diag));
   const char *name = part_folder(folder, &l, TRAIN);
   mr_err_t e = MR_OK;
   out->kind = MR_KINDS;
   if (name) {
     snprintf(train, sizeof train, "%s/%s", folder, name);
-    if ((e = list(train, &of_train, diag)) >= 0) e = found_in(train, &of_train, want, out, diag);
-    list_free(&of_train);
+    if ((e = read_listing(train, &of_train, diag)) >= 0)
+      e = recognise_in(train, &of_train, want, out, diag);
+    listing_free(&of_train);
     bool whole =
         out->kind == MR_KIND_PICTURES || out->kind == MR_KIND_MDS || out->kind == MR_KIND_LITDATA;
     if (e >= 0 && whole) {
       out->train[0] = 0;
-      found_parts(folder, &l, mr_kind_texts[out->kind].place, out);
+      find_parts(folder, &l, mr_kind_texts[out->kind].place, out);
     }
   }
-  if (e >= 0 && out->kind == MR_KINDS) e = found_in(folder, &l, want, out, diag);
-  if (e >= 0 && out->kind == MR_KINDS && has(folder, "cifar-10-batches-bin")) {
+  if (e >= 0 && out->kind == MR_KINDS) e = recognise_in(folder, &l, want, out, diag);
+  if (e >= 0 && out->kind == MR_KINDS && has_entry(folder, "cifar-10-batches-bin")) {
     strncat(out->data, "/cifar-10-batches-bin", sizeof out->data - strlen(out->data) - 1);
     out->kind = MR_KIND_CIFAR10;
   }
-  list_free(&l);
+  listing_free(&l);
   return e;
 }
 
@@ -330,7 +331,7 @@ static void name_of_url(const char *url, char *name, size_t n) {
   if (slash) memmove(name, slash + 1, strlen(slash));
 }
 
-static mr_err_t found_url(const char *url, mr_found_t *out, mr_diag_t *diag) {
+static mr_err_t find_url(const char *url, mr_found_t *out, mr_diag_t *diag) {
   char name[FOUND_PATH];
   name_of_url(url, name, sizeof name);
   out->kind = kind_of_name(name);
@@ -342,7 +343,7 @@ static mr_err_t found_url(const char *url, mr_found_t *out, mr_diag_t *diag) {
 }
 
 /* The kind that the user names. */
-static mr_err_t found_named(const char *kind, mr_kind_t *out, mr_diag_t *diag) {
+static mr_err_t read_kind(const char *kind, mr_kind_t *out, mr_diag_t *diag) {
   char known[256] = "";
   for (int k = 0; k < MR_KINDS; k++) {
     if (!strcmp(kind, mr_kind_texts[k].stage)) return *out = (mr_kind_t)k, MR_OK;
@@ -362,19 +363,19 @@ mr_err_t mr_recognise(const char *path, const char *kind, mr_found_t *out, mr_di
   snprintf(out->data, sizeof out->data, "%s", path);
   size_t n = strlen(out->data);
   if (n > 1 && out->data[n - 1] == '/' && !strstr(path, "://")) out->data[n - 1] = 0;
-  if (kind) MR_TRY(found_named(kind, &want, diag));
+  if (kind) MR_TRY(read_kind(kind, &want, diag));
   bool remote = strstr(path, "://") != NULL, several = strchr(path, '{') || strstr(path, "::");
   bool there = !remote && !several && stat(path, &st) == 0;
   if (!remote && !several && !there)
     return mr_fail(diag, MR_ERR_IO, "%.300s: cannot be read: %s", path, strerror(errno));
   char folder[FOUND_PATH];
   snprintf(folder, sizeof folder, "%s", out->data);
-  if (there && S_ISDIR(st.st_mode)) MR_TRY(found_folder(folder, want, out, diag));
-  if (out->kind == MR_KINDS && want == MR_KINDS && remote) MR_TRY(found_url(path, out, diag));
+  if (there && S_ISDIR(st.st_mode)) MR_TRY(recognise_folder(folder, want, out, diag));
+  if (out->kind == MR_KINDS && want == MR_KINDS && remote) MR_TRY(find_url(path, out, diag));
   if (out->kind == MR_KINDS && want == MR_KINDS && !(there && S_ISDIR(st.st_mode)))
     out->kind = kind_of_name(path);
   if (want != MR_KINDS) out->kind = want;
-  if (out->kind == MR_KINDS) return nothing_known(path, diag);
+  if (out->kind == MR_KINDS) return fail_unknown(path, diag);
   if (!*out->train && out->kind == MR_KIND_NPY) strcpy(out->train, "fields=x:$data");
   if (!*out->train)
     snprintf(out->train, sizeof out->train, "%s=$data", mr_kind_texts[out->kind].place);

@@ -101,7 +101,7 @@ typedef struct given {
 } given_t;
 
 /* Whether a word is a path or a URL: it is there, or looks like one. */
-static bool is_place(const char *word) {
+static bool is_path_of_data(const char *word) {
   if (strstr(word, "://")) return true;
   return !strchr(word, '=') && (strpbrk(word, "/.{") || access(word, F_OK) == 0);
 }
@@ -176,7 +176,7 @@ static mr_err_t choose_for_place(given_t *in, bool by_flag, mr_diag_t *diag) {
 /* Reads the words.  A graph of the user's own takes the place as its variable `data`. */
 static mr_err_t train_read_words(const mr_args_t *a, given_t *in, mr_diag_t *diag) {
   const char *flag = mr_args_text(a, "--data");
-  bool first = a->n_words && is_place(a->word[0]);
+  bool first = a->n_words && is_path_of_data(a->word[0]);
   in->place = first ? a->word[0] : flag;
   if (first && flag)
     return mr_fail(diag, MR_ERR_USAGE, "train: data are given twice, as %s and as --data %s",

@@ -1,5 +1,5 @@
 /* millrace train PATH and inspect PATH: data of every kind are recognised, and get a graph that
-   trains on them; what cannot be told is asked for. */
+   trains on them; what they do not say is asked for. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -167,7 +167,7 @@ static void a_name_decides_which_stage_reads_a_file(void **state) {
   expect(1, "litdata: ");
 }
 
-static void what_cannot_be_told_is_asked_for(void **state) {
+static void data_that_could_mean_several_things_need_a_setting(void **state) {
   write_words("table.csv", "height,kind\n1,a\n2,b\n3,a\n");
   RUN(&p, "train", "table.csv");
   expect(2, "height, kind, which do not say what to learn from what; want fields=");
@@ -208,7 +208,7 @@ int main(void) {
       cmocka_unit_test(a_graph_is_printed_and_nothing_made),
       cmocka_unit_test(each_kind_of_data_is_recognised),
       cmocka_unit_test(a_name_decides_which_stage_reads_a_file),
-      cmocka_unit_test(what_cannot_be_told_is_asked_for),
+      cmocka_unit_test(data_that_could_mean_several_things_need_a_setting),
       cmocka_unit_test(settings_of_the_source_are_in_the_graph),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
