@@ -1,5 +1,5 @@
 /* The command line: one constant per command, and one line in commands.def.  Implemented in args.c
-   (flags) and graphs.c (stages, plug-ins, graph texts).
+   (flags) and graphs.c (stages, plug-ins).
 
    A command returns a failure (< 0) with its sentence in diag, or the exit status of the program:
    0, or MR_EXIT_STOPPED after Ctrl-C. */
@@ -11,12 +11,10 @@
 
 #include "base/err.h"
 #include "pipeline/registry.h"
+#include "pipeline/text/graph_text.h"
 
 enum { MR_FLAGS_MAX = 40, MR_WORDS_MAX = 1024, MR_PLUGINS_MAX = 32, MR_EXIT_STOPPED = 130 };
-enum {
-  MR_GRAPH_BYTES_MAX = 64 << 20, /* of the text of a stream graph, also that in a run's folder */
-  MR_JAXPR_BYTES_MAX = 256 << 20 /* of the text of a jaxpr */
-};
+enum { MR_JAXPR_BYTES_MAX = 256 << 20 /* of the text of a jaxpr */ };
 
 typedef struct mr_flag {
   const char *name;  /* "--records" */
@@ -94,12 +92,6 @@ mr_err_t mr_load_plugin(const char *file, mr_diag_t *diag);
    text's file, or in the current folder if the text is the argument itself.  Fails as
    mr_plugin_load; MR_ERR_USAGE if the path is too long. */
 mr_err_t mr_plugin_of_text(void *ctx, const char *origin, const char *file, mr_diag_t *diag);
-
-/* Reads a graph argument into *text (heap, the caller frees it): the contents of the file of that
-   name, else the argument itself.  *origin is arg or the static text "graph", for
-   "FILE:LINE:COLUMN" in sentences.  *text is NULL on failure: MR_ERR_USAGE for a folder,
-   MR_ERR_DATA for a binary or too large file, MR_ERR_IO, MR_ERR_NOMEM. */
-mr_err_t mr_graph_text(const char *arg, char **text, const char **origin, mr_diag_t *diag);
 
 /* examples/cifar10-vit.mr, compiled in: the graph that train runs without --graph. */
 extern const char mr_default_graph[];

@@ -8,6 +8,7 @@
 
 #include "apps/cli/cli.h"
 #include "base/shown.h"
+#include "pipeline/graph/stream_settings.h"
 #include "pipeline/stage_source.h"
 #include "stages/train/train_stage.h"
 
@@ -48,21 +49,6 @@ static bool trains_on(const mr_graph_t *g, const mr_stage_t *s) {
   return step && is_before(g, step->name, 0, s->name);
 }
 
-/* Settings of how the same numbers are computed, and of how the same bytes are fetched; they are no
-   part of a run's identity. */
-static const char *const unseen[] = {
-    "workers",    "threads", "pin",        "memory",     "read-ahead",
-    "backend",    "host",    "us",         "asleep",     "window",
-    "wait",       "link",    "key",        "peers",      "slots",
-    "remat",      "fit",     "resume",     "path",       "leak-check",
-    "quarantine", "peer",    "peer-token", "relist",     "local-redirects",
-    "index",      "retries", "backoff",    "timeout",    "connections",
-    "hedge",      "ahead",   "cache",      "cache-size", "cache-block",
-    NULL};
-/* Settings that lengthen or shorten a stream, or exclude records and steps without shifting others;
-   a resume may change them. */
-static const char *const length[] = {"epochs",     "steps",  "skip-records",
-                                     "skip-steps", "on-bad", NULL};
 /* Settings of a model about its training, not its structure. */
 static const char *const training[] = {"label-smoothing", NULL};
 
@@ -75,11 +61,10 @@ static kind_t resume_change_kind_of(const mr_graph_t *g, const mr_stage_t *s, co
   const mr_stage_def_t *d = s->def;
   bool step = mr_is_train_stage(s), stream = !step && trains_on(g, s);
   if (step && mr_is_model_setting(s, name) && !is_one_of(name, training)) return MODEL;
-  if (is_one_of(name, length)) return FREE;
+  if (mr_setting_is_length(d, name)) return FREE;
   if ((step || stream) && is_seed(name)) return SEED;
-  if (!stream) return is_one_of(name, unseen) ? UNSEEN : FREE;
-  if (is_one_of(name, unseen)) return UNSEEN;
-  if (mr_stage_def_opt(d, name) && mr_stage_def_opt(d, name)->length) return FREE;
+  if (!stream) return mr_setting_is_means(name) ? UNSEEN : FREE;
+  if (mr_setting_is_means(name)) return UNSEEN;
   if (d->out[0].device && (!strcmp(name, "device") || !strcmp(name, "mesh"))) return FREE;
   return d->in[0].flow == MR_FLOW_BATCHES || d->role == MR_ROLE_BATCH ? BATCH : DATA;
 }
@@ -114,13 +99,6 @@ static bool same_value(const mr_stage_def_t *d, const mr_opt_t *o, const char *a
   return same;
 }
 
-/* Whether a setting names a file or folder, whose contents count and not its name
-   (compare_data). */
-static bool is_place(const mr_stage_t *s, const mr_opt_t *o) {
-  static const char *const places[] = {"path", "images", "labels", "names", NULL};
-  return mr_says_where(s->def) && o->type == MR_OPT_STR && is_one_of(o->name, places);
-}
-
 static char *shown_value(const mr_opt_t *o, const char *value) {
   return value ? mr_shown(o, value) : strdup("none");
 }
@@ -144,7 +122,7 @@ static bool compare_settings(changes_t *c, const mr_stage_t *s) {
   for (const mr_opt_t *o = s->def->opts; o && o->name; o++) {
     const char *was = mr_graph_setting(c->was, s->name, o->name),
                *now = mr_graph_setting(c->now, s->name, o->name);
-    if (is_place(s, o) || same_value(s->def, o, was, now)) continue;
+    if (mr_setting_is_place(s->def, o) || same_value(s->def, o, was, now)) continue;
     kind_t kind = resume_change_kind_of(c->now, s, o->name);
     same &= kind == FREE || kind == UNSEEN;
     snprintf(name, sizeof name, "%.64s.%.64s", s->name, o->name);
@@ -158,7 +136,7 @@ static bool compare_settings(changes_t *c, const mr_stage_t *s) {
 /* The first setting that names the data of a source; NULL without one. */
 static const mr_opt_t *place_of(const mr_stage_t *s) {
   for (const mr_opt_t *o = s->def->opts; o && o->name; o++)
-    if (is_place(s, o)) return o;
+    if (mr_setting_is_place(s->def, o)) return o;
   return NULL;
 }
 
