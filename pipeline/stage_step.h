@@ -37,6 +37,9 @@ struct mr_step_def {
                      name: without inputs it waits for buffers from there, else for room there */
   /* NULL: it is no sending end, or its peer always takes the stream as it comes. */
   const mr_link_end_t *link_end;
+  /* Each worker's last call, in its thread, however it ends: run is not called again, also where
+     the graph was cancelled or failed before run could tell.  NULL: nothing to do. */
+  void (*left)(mr_stage_t *s);
 };
 
 /* ---- buffers; none of the first four calls blocks ---- */

@@ -90,6 +90,7 @@ static void *worker_main(void *arg) {
   atomic_store_explicit(&rt->count.start_ns, mr_now_ns(), memory_order_relaxed);
   mr_err_t e = run_steps(rt);
   if (e < 0) fail_graph(rt->g, rt->s, e);
+  if (rt->node->def->step->left) rt->node->def->step->left(rt->s);
   mr__durable_leave(rt);
   mr__leave(rt);
   mr_thread_time_t t = mr_thread_time(tid);
