@@ -5,7 +5,8 @@ include(CMakePackageConfigHelpers)
 get_property(objects GLOBAL PROPERTY MR_OBJECTS)
 if(BUILD_SHARED_LIBS)
   add_library(millrace_library SHARED ${objects})
-  target_link_libraries(millrace_library PRIVATE mr_loaders mr_stages mr_links mr_ranks mr_sinks mr_plugins)
+  target_link_libraries(millrace_library PRIVATE mr_loaders mr_stages mr_links mr_ranks mr_sinks mr_plugins
+    mr_pull)
   set_target_properties(millrace_library PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
   target_link_options(millrace_library PRIVATE -Wl,--no-undefined
     -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/millrace.map)

@@ -3,77 +3,35 @@
    have everything. */
 #include "apps/run/resume.h"
 
-#include <cjson/cJSON.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/xio.h"
+#include "pull/state.h"
 
-enum { FILE_MAX = 1 << 16, VERSION = 2 /* 1 had no "version" */ };
+enum { FILE_MAX = 1 << 16 };
 
 typedef struct state {
   mr_stream_at_t at;
   char ledger[17];
 } state_t;
 
-static bool from_state_whole(const cJSON *o, const char *name, int64_t *out) {
-  const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, name);
-  if (!cJSON_IsNumber(v) || !(v->valuedouble >= 0 && v->valuedouble <= 9e15)) return false;
-  *out = (int64_t)v->valuedouble;
-  return true;
-}
-
-static bool from_state_parse_words(const cJSON *words, state_t *st) {
-  int n = cJSON_GetArraySize(words);
-  if (!cJSON_IsArray(words) || n > MR_STREAM_WORDS_MAX) return false;
-  for (int i = 0; i < n; i++) {
-    const char *text = cJSON_GetStringValue(cJSON_GetArrayItem(words, i));
-    char *end = NULL;
-    errno = 0;
-    st->at.word[i] = text ? strtoll(text, &end, 10) : 0;
-    if (!text || end == text || *end || errno) return false;
-  }
-  st->at.n_words = n;
-  return true;
-}
-
-static bool parse_ledger(const cJSON *o, state_t *st) {
-  const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, "ledger"));
-  if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) return false;
-  memcpy(st->ledger, text, sizeof st->ledger);
-  return true;
-}
-
-static mr_err_t from_state_check_version(const char *path, const cJSON *o, mr_diag_t *diag) {
-  int64_t version;
-  if (!cJSON_GetObjectItemCaseSensitive(o, "version")) return MR_OK;
-  if (from_state_whole(o, "version", &version) && version >= 1 && version <= VERSION) return MR_OK;
-  return mr_fail(diag, MR_ERR_DATA,
-                 "--from: %s: a state of another version, want at most %d; use a newer millrace",
-                 path, VERSION);
-}
-
-static mr_err_t parse_state(const char *path, const cJSON *o, state_t *st, mr_diag_t *diag) {
-  MR_TRY(from_state_check_version(path, o, diag));
-  bool good = o && from_state_whole(o, "step", &st->at.number) &&
-              from_state_whole(o, "position", &st->at.position) && parse_ledger(o, st) &&
-              from_state_parse_words(cJSON_GetObjectItemCaseSensitive(o, "words"), st);
-  return good ? MR_OK
-              : mr_fail(diag, MR_ERR_DATA, "--from: %s: is not the state of a stream", path);
-}
-
 static mr_err_t read_state(const char *path, state_t *st, mr_diag_t *diag) {
   void *text;
   size_t n;
+  mr_stream_state_t read;
+  mr_diag_t why = {0};
   MR_TRY(mr_read_file(path, FILE_MAX, &text, &n, diag));
-  cJSON *o = cJSON_ParseWithLength(text, n);
-  mr_err_t e = parse_state(path, o, st, diag);
-  cJSON_Delete(o);
+  mr_err_t e = mr_stream_state_read(text, n, &read, &why);
   free(text);
-  return e;
+  if (e >= 0 && read.by_number)
+    e = mr_fail(&why, MR_ERR_DATA, "is a state behind a seek, which says no position");
+  st->at = read.at;
+  memcpy(st->ledger, read.ledger, sizeof st->ledger);
+  mr_stream_state_free(&read);
+  return e < 0 ? mr_diag_prefix(diag, e, &why, "--from: %s", path) : MR_OK;
 }
 
 /* Reads the earliest of several states: hosts stop at different steps, and all have the steps up to

@@ -1,0 +1,92 @@
+/* What a stream is and how it runs, as JSON: for callers in languages that know no C structs, and
+   so that a new number changes no struct. */
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/watch/diagnose.h"
+#include "pull/reader.h"
+
+static void describe_field(cJSON *fields, const mr_field_t *f) {
+  static const char *const layout[] = {[MR_LAYOUT_CHW] = "CHW", [MR_LAYOUT_HWC] = "HWC"};
+  cJSON *o = cJSON_CreateObject(), *dim = cJSON_CreateArray();
+  cJSON_AddStringToObject(o, "name", f->name);
+  cJSON_AddStringToObject(o, "dtype", mr_dtype_name(f->dtype));
+  for (int i = 0; i < f->ndim; i++)
+    cJSON_AddItemToArray(dim, cJSON_CreateNumber((double)f->dim[i]));
+  cJSON_AddItemToObject(o, "dim", dim);
+  cJSON_AddBoolToObject(o, "ragged", f->ragged);
+  cJSON_AddBoolToObject(o, "label", f->label);
+  if (layout[f->layout]) cJSON_AddStringToObject(o, "layout", layout[f->layout]);
+  if (f->n_classes) cJSON_AddNumberToObject(o, "n_classes", f->n_classes);
+  if (f->classes)
+    cJSON_AddItemToObject(o, "classes", cJSON_CreateStringArray(f->classes->name, f->classes->n));
+  cJSON_AddItemToArray(fields, o);
+}
+
+static cJSON *describe_spec(const mr__reader_t *r) {
+  const mr_spec_t *spec = mr__reader_spec(r);
+  cJSON *o = cJSON_CreateObject(), *fields = cJSON_CreateArray();
+  cJSON_AddStringToObject(o, "stage", mr__reader_stage(r));
+  cJSON_AddNumberToObject(o, "batch", (double)spec->batch);
+  cJSON_AddNumberToObject(o, "steps", (double)mr__reader_steps(r));
+  cJSON_AddNumberToObject(o, "epoch_steps", (double)spec->n_batches);
+  cJSON_AddNumberToObject(o, "epoch_records", (double)spec->n_records);
+  cJSON_AddNumberToObject(o, "epochs", (double)spec->n_epochs);
+  for (int f = 0; f < spec->n_fields; f++) describe_field(fields, &spec->field[f]);
+  cJSON_AddItemToObject(o, "fields", fields);
+  return o;
+}
+
+static double describe_share(int64_t part, int64_t whole) {
+  return whole > 0 ? (double)part / (double)whole : 0;
+}
+
+static cJSON *describe_stats(const mr__reader_t *r) {
+  const mr_graph_t *g = mr__reader_graph(r);
+  cJSON *o = cJSON_CreateObject(), *stages = cJSON_CreateArray();
+  char text[512] = "";
+  for (int i = 0; i < mr_graph_n_stages(g) - 1; i++) { /* the last one hands over */
+    mr_stats_t st;
+    mr_graph_stats(g, i, &st);
+    cJSON *s = cJSON_CreateObject();
+    cJSON_AddStringToObject(s, "name", mr_graph_stage_at(g, i)->name);
+    cJSON_AddNumberToObject(s, "workers", st.workers);
+    cJSON_AddNumberToObject(s, "items", (double)st.items);
+    cJSON_AddNumberToObject(s, "busy", describe_share(st.busy_ns, st.alive_ns));
+    cJSON_AddNumberToObject(s, "starved", describe_share(st.starved_ns, st.alive_ns));
+    cJSON_AddNumberToObject(s, "blocked", describe_share(st.blocked_ns, st.alive_ns));
+    cJSON_AddItemToArray(stages, s);
+  }
+  cJSON_AddItemToObject(o, "stages", stages);
+  mr_snapshot_t *now = mr_snapshot_take(g);
+  mr_diagnosis_t d;
+  if (now && mr_diagnose(g, NULL, now, &d)) {
+    mr_diagnosis_text(&d, text, sizeof text);
+    cJSON_AddStringToObject(o, "limiting_stage", d.stage);
+  }
+  mr_snapshot_free(now);
+  cJSON_AddStringToObject(o, "limiting", text);
+  return o;
+}
+
+static cJSON *describe_graph(const mr__reader_t *r) {
+  return cJSON_CreateString(mr__reader_text(r));
+}
+
+mr_err_t mr__reader_describe(const mr__reader_t *r, const char *what, char **text,
+                             mr_diag_t *diag) {
+  static const struct {
+    const char *what;
+    cJSON *(*of)(const mr__reader_t *r);
+  } table[] = {{"spec", describe_spec}, {"stats", describe_stats}, {"graph", describe_graph}};
+  *text = NULL;
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    if (strcmp(what, table[i].what) != 0) continue;
+    cJSON *o = table[i].of(r);
+    *text = o ? cJSON_PrintUnformatted(o) : NULL;
+    cJSON_Delete(o);
+    return *text ? MR_OK : mr_no_memory(diag, "a description of the stream");
+  }
+  return mr_fail(diag, MR_ERR_USAGE, "describe %.40s: want spec, stats or graph", what);
+}

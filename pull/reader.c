@@ -1,0 +1,421 @@
+/* A graph cut down to its batches, with a stage of its own at their end that puts each into a
+   queue. The stage never waits for the caller: what is in the queue are buffers of a pool, so that
+   the pool bounds it, and a slow caller stops the stages that fill buffers.
+
+   Who waits for a batch polls an eventfd, which signals interrupt and mr_loader_stop may write to
+   from a signal handler. */
+#include "pull/reader.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/forks.h"
+#include "base/text.h"
+#include "links/links.h"
+#include "loaders/loaders.h"
+#include "pipeline/stage_step.h"
+#include "pipeline/text/graph_text.h"
+#include "plugins/plugin.h"
+#include "sinks/sinks.h"
+#include "stages/stages.h"
+
+struct mr__reader {
+  mr_atomic_int_t refs; /* the loader, and each batch that is not dropped */
+  mr_atomic_int_t out;  /* batches that are not dropped */
+  mr_registry_t reg;
+  mr_graph_t *g;
+  const char *stage, *batch; /* whose batches, and which stage makes them of records or NULL */
+  const char *end;           /* the stage of our own behind it */
+  mr_spec_t spec;
+  int64_t steps;
+  char *text; /* of the graph without our stage, canonical */
+  int wake;
+  uint32_t forks;
+  pthread_mutex_t lock; /* of the rest */
+  mr_buf_t **queue;     /* [cap] a ring of n from head on */
+  size_t head, n, cap;
+  int64_t drop; /* batches to drop before the first one */
+  bool ended;
+};
+
+typedef struct batch {
+  mr_batch_t pub; /* first, so that the caller's pointer is ours */
+  mr_atomic_int_t refs;
+  mr__reader_t *reader;
+  mr_buf_t *buf;
+} batch_t;
+
+/* ---- the stage at the end ---- */
+
+typedef struct hand_over {
+  mr__reader_t *reader;
+  int64_t keep;
+} hand_over_t;
+
+static const mr_opt_t hand_over_opts[] = {{.name = "keep",
+                                           .type = MR_OPT_INT,
+                                           .offset = offsetof(hand_over_t, keep),
+                                           .def = "0",
+                                           .hi = 4096,
+                                           .help = "Batches that the caller may keep."},
+                                          {0}};
+
+static void wake_up(int fd) {
+  uint64_t one = 1;
+  ssize_t n = write(fd, &one, sizeof one); /* fails only when it is awake 2^64 times */
+  (void)n;
+}
+
+static bool queue_grow(mr__reader_t *r) {
+  size_t cap = r->cap ? 2 * r->cap : 64;
+  mr_buf_t **more = calloc(cap, sizeof *more);
+  if (!more) return false;
+  for (size_t i = 0; i < r->n; i++) more[i] = r->queue[(r->head + i) % r->cap];
+  free(r->queue);
+  r->queue = more, r->head = 0, r->cap = cap;
+  return true;
+}
+
+/* Puts buffers in; false without memory, and the rest is still the caller's. */
+static bool queue_put(mr__reader_t *r, mr_buf_t **b, size_t *n) {
+  size_t i = 0;
+  pthread_mutex_lock(&r->lock);
+  for (; i < *n; i++) {
+    if (r->drop) {
+      r->drop--;
+      mr_buf_unref(b[i]);
+      continue;
+    }
+    if (r->n == r->cap && !queue_grow(r)) break;
+    r->queue[(r->head + r->n++) % r->cap] = b[i];
+  }
+  if (r->n) wake_up(r->wake);
+  pthread_mutex_unlock(&r->lock);
+  bool all = i == *n;
+  *n = i;
+  return all;
+}
+
+static void hand_over_left(mr_stage_t *s) {
+  mr__reader_t *r = ((hand_over_t *)s->state)->reader;
+  pthread_mutex_lock(&r->lock);
+  r->ended = true;
+  wake_up(r->wake);
+  pthread_mutex_unlock(&r->lock);
+}
+
+static mr_err_t hand_over_plan(mr_stage_t *s) {
+  s->holds = ((hand_over_t *)s->state)->keep + 2; /* the newest, and one that comes */
+  return MR_OK;
+}
+
+static mr_err_t hand_over_run(mr_stage_t *s) {
+  mr__reader_t *r = ((hand_over_t *)s->state)->reader;
+  mr_buf_t *b[MR_BURST];
+  mr_err_t e = mr_pull(s, 0, b);
+  if (e != MR_OK) return e;
+  size_t n = 1 + mr_take(s, 0, b + 1, MR_BURST - 1), put = n;
+  if (queue_put(r, b, &put)) return MR_OK;
+  for (size_t i = put; i < n; i++) mr_buf_unref(b[i]);
+  return mr_stage_no_memory(s, "the queue of batches");
+}
+
+static const mr_stage_def_t hand_over = {
+    .name = "hand-over",
+    .help = "Hands batches to the program.",
+    .in = {{"in", MR_FLOW_BATCHES, false}},
+    .opts = hand_over_opts,
+    .state_sz = sizeof(hand_over_t),
+    .plan = hand_over_plan,
+    .step = &(const mr_step_def_t){.run = hand_over_run, .left = hand_over_left}};
+
+/* ---- the graph ---- */
+
+static mr_err_t load_plugin(void *ctx, const char *origin, const char *file, mr_diag_t *diag) {
+  static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+  char path[4096];
+  const char *slash = origin && *file != '/' ? strrchr(origin, '/') : NULL;
+  int folder = slash ? (int)(slash - origin) + 1 : 0;
+  if (snprintf(path, sizeof path, "%.*s%s", folder, origin ? origin : "", file) >= (int)sizeof path)
+    return mr_fail(diag, MR_ERR_USAGE, "plugin %.200s...: the path is too long", file);
+  pthread_mutex_lock(&one);
+  mr_err_t e = mr_plugin_load(path, ctx, diag);
+  pthread_mutex_unlock(&one);
+  return e;
+}
+
+static mr_err_t reader_add_stages(mr__reader_t *r, const mr_loader_settings_t *set,
+                                  mr_diag_t *diag) {
+  mr_registry_add(&r->reg, mr_loaders_stages);
+  mr_registry_add(&r->reg, mr_stages_stages);
+  mr_registry_add(&r->reg, mr_links_stages);
+  mr_registry_add(&r->reg, mr_sinks_stages);
+  if (!set->stages) return MR_OK;
+  MR_TRY(mr_registry_check(&r->reg, set->stages, "the program's own stages", diag));
+  mr_registry_add_from(&r->reg, set->stages, "the program's own stages");
+  return MR_OK;
+}
+
+static bool step_gives_batches(const mr_stage_t *s) {
+  return s->def->step && s->def->out[0].name && s->def->out[0].flow == MR_FLOW_BATCHES;
+}
+
+/* Whose batches: of the line that begins where batches are made of records, or else where they come
+   from outside. */
+static mr_err_t find_batches_stage(const mr_graph_t *g, const char *wanted, const char **stage,
+                                   mr_diag_t *diag) {
+  const char *last = NULL;
+  mr_graph_batches(g, &last);
+  for (int i = 0; i < mr_graph_n_stages(g) && !last; i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    if (!s->def->in[0].name && step_gives_batches(s)) last = s->name;
+  }
+  for (int i = 0; i < mr_graph_n_stages(g) && last && !wanted;) { /* on, and from the first again */
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    const char *before = mr_graph_before(g, s->name, 0);
+    bool next = before && !strcmp(before, last) && step_gives_batches(s) && strcmp(s->name, last);
+    if (next) last = s->name;
+    i = next ? 0 : i + 1;
+  }
+  if (!last)
+    return mr_fail(
+        diag, MR_ERR_USAGE,
+        "the graph makes no batches: it has no batch stage; add one, as in \"batch 64\"");
+  if (wanted && !mr_graph_stage(g, wanted))
+    return mr_fail(diag, MR_ERR_USAGE, "no stage of the graph is called \"%.60s\"", wanted);
+  *stage = mr_graph_on_host(g, wanted ? wanted : last);
+  if (!*stage) *stage = wanted ? wanted : last; /* mr_graph_only says what it is not */
+  return MR_OK;
+}
+
+/* Stages that keep what batches hold keep nothing of these: the caller has mr_loader_state. */
+static mr_err_t keep_no_ledgers(mr_graph_t *g, mr_diag_t *diag) {
+  static const char *const file[] = {"path", "state"};
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const mr_stage_t *s = mr_graph_stage_at(g, i);
+    for (int k = 0; k < 2 && s->def->role == MR_ROLE_LEDGER; k++)
+      if (mr_stage_def_opt(s->def, file[k])) MR_TRY(mr_graph_set(g, s->name, file[k], "", diag));
+  }
+  return MR_OK;
+}
+
+static mr_err_t share_out(mr_graph_t *g, const mr_loader_settings_t *set, mr_diag_t *diag) {
+  const char *shares = mr_graph_shares(g);
+  char host[32];
+  if (!set->hosts) return MR_OK;
+  if (set->hosts < 1 || set->host < 0 || set->host >= set->hosts)
+    return mr_fail(diag, MR_ERR_CONFIG, "host %d of %d: want a number in [0,%d)", set->host,
+                   set->hosts, set->hosts > 1 ? set->hosts : 1);
+  if (!shares)
+    return mr_fail(diag, MR_ERR_USAGE, "host %d of %d: the graph makes no batches to share",
+                   set->host, set->hosts);
+  snprintf(host, sizeof host, "%d/%d", set->host, set->hosts);
+  return mr_graph_set(g, shares, "host", host, diag);
+}
+
+static char *graph_dump(const mr_graph_t *g) {
+  mr_text_out_t out;
+  FILE *f = mr_text_out_open(&out);
+  if (f) mr_graph_dump(g, f);
+  return mr_text_out_close(&out, f, NULL);
+}
+
+static mr_err_t cut_down(mr__reader_t *r, const mr_loader_settings_t *set, mr_diag_t *diag) {
+  char keep[12];
+  const char *last;
+  MR_TRY(find_batches_stage(r->g, set->stage, &r->stage, diag));
+  MR_TRY(mr_graph_only(r->g, r->stage, diag));
+  MR_TRY(keep_no_ledgers(r->g, diag));
+  MR_TRY(share_out(r->g, set, diag));
+  r->batch = mr_graph_batches(r->g, &last);
+  if (set->keep < 0 || set->keep > 4096)
+    return mr_fail(diag, MR_ERR_CONFIG, "keep %d: want [0,4096] batches", set->keep);
+  snprintf(keep, sizeof keep, "%d", set->keep);
+  if (!(r->text = graph_dump(r->g))) return mr_no_memory(diag, "the text of the graph");
+  MR_TRY(mr_graph_add_def(r->g, &hand_over, NULL, &r->end, diag));
+  MR_TRY(mr_graph_set(r->g, r->end, "keep", keep, diag));
+  return mr_graph_link(r->g, r->stage, NULL, r->end, NULL, diag);
+}
+
+static mr_err_t build_reader(mr__reader_t *r, const char *graph, const mr_loader_settings_t *set,
+                             mr_diag_t *diag) {
+  char *text;
+  const char *origin;
+  MR_TRY(reader_add_stages(r, set, diag));
+  if (!(r->g = mr_graph_create(&r->reg))) return mr_no_memory(diag, "a graph");
+  if (set->plugins) mr_graph_on_plugin(r->g, load_plugin, &r->reg);
+  MR_TRY(mr_graph_text(graph, &text, &origin, diag));
+  mr_err_t e = mr_graph_set_origin(r->g, origin, diag);
+  if (e >= 0) e = mr_graph_parse(r->g, text, set->set, set->n_set, diag);
+  free(text);
+  MR_TRY(e);
+  MR_TRY(cut_down(r, set, diag));
+  MR_TRY(mr_graph_settle(r->g, diag));
+  const mr_stage_t *end = mr_graph_stage(r->g, r->end);
+  r->spec = end->in_spec[0];
+  r->steps = r->spec.n_batches * r->spec.n_epochs;
+  if (r->steps) r->steps += r->spec.ahead;
+  ((hand_over_t *)end->state)->reader = r;
+  return MR_OK;
+}
+
+static void reader_free(mr__reader_t *r) {
+  for (size_t i = 0; i < r->n; i++) mr_buf_unref(r->queue[(r->head + i) % r->cap]);
+  free(r->queue), free(r->text);
+  mr_graph_destroy(r->g);
+  pthread_mutex_destroy(&r->lock);
+  free(r);
+}
+
+mr_err_t mr__reader_build(const char *graph, const mr_loader_settings_t *settings, int wake,
+                          mr__reader_t **reader, mr_diag_t *diag) {
+  mr__reader_t *r = calloc(1, sizeof *r);
+  *reader = NULL;
+  if (!r) return mr_no_memory(diag, "a stream");
+  pthread_mutex_init(&r->lock, NULL);
+  atomic_init(&r->refs, 1);
+  r->wake = wake, r->forks = mr_forks();
+  mr_err_t e = build_reader(r, graph, settings, diag);
+  if (e < 0)
+    reader_free(r);
+  else
+    *reader = r;
+  return e;
+}
+
+mr_err_t mr__reader_resume(mr__reader_t *r, const mr_stream_at_t *at, mr_diag_t *diag) {
+  return mr_graph_resume(r->g, r->stage, at, diag);
+}
+
+mr_err_t mr__reader_seek(mr__reader_t *r, int64_t step, mr_diag_t *diag) {
+  bool found = false;
+  if (step < 0 || (r->steps && step > r->steps))
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "%s: step %" PRId64 ": want [0,%" PRId64
+                   "], behind a "
+                   "batch of the stream",
+                   r->stage, step, r->steps ? r->steps : INT64_MAX);
+  if (!step) return MR_OK;
+  MR_TRY(mr_graph_seek(r->g, r->stage, step, &found, diag));
+  if (found) return MR_OK;
+  const mr_spec_t *made = r->batch ? &mr_graph_stage(r->g, r->batch)->out_spec[0] : NULL;
+  bool same = made && made->n_batches == r->spec.n_batches && made->batch == r->spec.batch;
+  if (same) return mr_graph_start_number(r->g, r->batch, step, diag);
+  r->drop = step; /* before the start: no other thread has it yet */
+  return MR_OK;
+}
+
+mr_err_t mr__reader_start(mr__reader_t *r, mr_diag_t *diag) { return mr_graph_start(r->g, diag); }
+
+/* ---- batches ---- */
+
+void mr__reader_take(mr__reader_t *r, mr_buf_t **batch, bool *ended) {
+  uint64_t count;
+  pthread_mutex_lock(&r->lock);
+  *batch = r->n ? r->queue[r->head] : NULL;
+  if (*batch) r->head = (r->head + 1) % r->cap, r->n--;
+  *ended = !*batch && r->ended;
+  /* Only an empty queue silences the eventfd, and under the lock: a batch that comes later wakes
+     the thread that polls. */
+  if (!*batch && !*ended) {
+    ssize_t n = read(r->wake, &count, sizeof count);
+    (void)n;
+  }
+  pthread_mutex_unlock(&r->lock);
+}
+
+mr_err_t mr__reader_verdict(mr__reader_t *r, mr_diag_t *diag) {
+  mr_err_t e = mr_graph_join(r->g, diag);
+  return e < 0 ? e : MR_END;
+}
+
+static void set_field(mr_batch_field_t *to, const mr_field_t *field, const mr_buf_field_t *v,
+                      int n) {
+  int skip = field->ragged; /* its first dimension is the one that rows run along */
+  *to = (mr_batch_field_t){.name = field->name,
+                           .dtype_name = mr_dtype_name(field->dtype),
+                           .dtype = (int32_t)field->dtype,
+                           .ndim = field->ndim + 1 - skip,
+                           .dim = {field->ragged ? v->offset[n] : n},
+                           .data = v->data,
+                           .offset = v->offset};
+  memcpy(to->dim + 1, field->dim + skip, (size_t)(field->ndim - skip) * sizeof *to->dim);
+}
+
+mr_batch_t *mr__reader_batch(mr__reader_t *r, mr_buf_t *buf, int64_t step) {
+  batch_t *b = malloc(sizeof *b);
+  if (!b) {
+    mr_buf_unref(buf);
+    return NULL;
+  }
+  static_assert(MR_FIELDS_MAX == 16 && MR_MAX_NDIM == 8, "arrays of mr_batch_t");
+  b->pub = (mr_batch_t){.step = step,
+                        .epoch = buf->epoch,
+                        .n = buf->n,
+                        .first = buf->first,
+                        .ends_epoch = buf->flags & MR_BUF_EPOCH_END,
+                        .writable = r->batch != NULL, /* else it may be a peer's memory */
+                        .n_fields = r->spec.n_fields,
+                        .key = buf->key,
+                        .draw = buf->draw,
+                        .excluded = buf->excluded};
+  for (int f = 0; f < r->spec.n_fields; f++)
+    set_field(&b->pub.field[f], &r->spec.field[f], &buf->field[f], buf->n);
+  b->reader = r, b->buf = buf;
+  atomic_init(&b->refs, 1);
+  /* relaxed: the caller has a reference to r, and what is counted is only compared. */
+  atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&r->out, 1, memory_order_relaxed);
+  return &b->pub;
+}
+
+int mr__reader_out(mr__reader_t *r) {
+  /* acquire pairs with the release in mr_batch_drop: the buffer of a batch that no longer counts is
+     back. */
+  return atomic_load_explicit(&r->out, memory_order_acquire);
+}
+
+/* In a child of a fork nothing is given back: the graph is the parent's. */
+static void reader_drop(mr__reader_t *r) {
+  /* acq_rel: the last one follows all accesses of the others. */
+  if (atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) == 1 && r->forks == mr_forks())
+    reader_free(r);
+}
+
+const mr_batch_t *mr_batch_keep(const mr_batch_t *batch) {
+  batch_t *b = (batch_t *)(uintptr_t)batch;
+  /* relaxed: the caller has a reference already. */
+  if (b) atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+  return batch;
+}
+
+void mr_batch_drop(const mr_batch_t *batch) {
+  batch_t *b = (batch_t *)(uintptr_t)batch;
+  /* acq_rel: the last one follows all accesses of the others. */
+  if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1) return;
+  if (b->reader->forks == mr_forks()) mr_buf_unref(b->buf);
+  /* release pairs with the acquire in mr__reader_out. */
+  atomic_fetch_sub_explicit(&b->reader->out, 1, memory_order_release);
+  reader_drop(b->reader);
+  free(b);
+}
+
+/* ---- looking at it, leaving it ---- */
+
+const mr_graph_t *mr__reader_graph(const mr__reader_t *r) { return r->g; }
+const char *mr__reader_text(const mr__reader_t *r) { return r->text; }
+const mr_spec_t *mr__reader_spec(const mr__reader_t *r) { return &r->spec; }
+const char *mr__reader_stage(const mr__reader_t *r) { return r->stage; }
+int64_t mr__reader_steps(const mr__reader_t *r) { return r->steps; }
+
+void mr__reader_leave(mr__reader_t *r) {
+  if (!r) return;
+  mr_graph_cancel(r->g);
+  mr_graph_join(r->g, NULL);
+  pthread_mutex_lock(&r->lock); /* the queue's batches hold buffers that no caller will get */
+  for (; r->n; r->n--, r->head = (r->head + 1) % r->cap) mr_buf_unref(r->queue[r->head]);
+  pthread_mutex_unlock(&r->lock);
+  reader_drop(r);
+}

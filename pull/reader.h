@@ -1,0 +1,43 @@
+/* A graph that runs for its batches, and the queue of those that have come. */
+#ifndef MR_PULL_READER_H
+#define MR_PULL_READER_H
+
+#include <pthread.h>
+
+#include "pipeline/graph/graph.h"
+#include "pull/loader.h"
+
+typedef struct mr__reader mr__reader_t;
+
+/* Builds and settles the graph of settings.  wake: an eventfd, the caller's, that is written to
+   when a batch comes or the stream ends.  *reader is NULL on failure. */
+mr_err_t mr__reader_build(const char *graph, const mr_loader_settings_t *settings, int wake,
+                          mr__reader_t **reader, mr_diag_t *diag);
+/* Before start: where the stream begins. */
+mr_err_t mr__reader_resume(mr__reader_t *r, const mr_stream_at_t *at, mr_diag_t *diag);
+mr_err_t mr__reader_seek(mr__reader_t *r, int64_t step, mr_diag_t *diag);
+mr_err_t mr__reader_start(mr__reader_t *r, mr_diag_t *diag);
+
+/* The oldest batch that has come in *batch, the caller's; NULL if none has, and *ended says whether
+   none will.  Clears wake if one may come. */
+void mr__reader_take(mr__reader_t *r, mr_buf_t **batch, bool *ended);
+/* After the end: waits for the graph's threads.  MR_END, or what a stage failed with. */
+mr_err_t mr__reader_verdict(mr__reader_t *r, mr_diag_t *diag);
+
+/* A batch over a buffer, which it takes over; it has one reference.  NULL without memory, and buf
+   is released. */
+mr_batch_t *mr__reader_batch(mr__reader_t *r, mr_buf_t *buf, int64_t step);
+int mr__reader_out(mr__reader_t *r); /* batches that are not dropped */
+
+const mr_graph_t *mr__reader_graph(const mr__reader_t *r);
+/* As mr_loader_describe; in describe.c. */
+mr_err_t mr__reader_describe(const mr__reader_t *r, const char *what, char **text, mr_diag_t *diag);
+const char *mr__reader_text(const mr__reader_t *r); /* the graph's, canonical */
+const mr_spec_t *mr__reader_spec(const mr__reader_t *r);
+const char *mr__reader_stage(const mr__reader_t *r); /* whose batches */
+int64_t mr__reader_steps(const mr__reader_t *r);
+
+/* Ends the graph and gives the caller's reference back: what its batches hold stays. */
+void mr__reader_leave(mr__reader_t *r);
+
+#endif
