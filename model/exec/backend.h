@@ -44,7 +44,8 @@ typedef struct mr_device_ops {
   /* Opens the device that `number` means, as key has it: d->backend, d->index and d->name are set,
      and this sets d->context.  MR_OK; MR_ERR_CONFIG for a device that this machine does not have;
      MR_ERR_UNAVAILABLE without driver or device; MR_ERR_NOMEM.  After a failure close is not
-     called. One call at a time in a process; blocks while a driver starts. */
+     called.  One call of this, of open_described and of close at a time in a backend; blocks while
+     a driver starts. */
   mr_err_t (*open)(mr_device_t *d, const char *number, mr_diag_t *diag);
   /* Opens the described device `what` in place of one, for graphs that are planned and never run:
      it has no memory to take, and build refuses.  fma and bandwidth are its description's, room its

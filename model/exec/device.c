@@ -4,7 +4,9 @@
    this build leaves out says so. */
 #include "model/exec/device.h"
 
+#include <assert.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,20 +82,43 @@ typedef struct opened {
   mr_device_t device;
   char name[MR_DEVICE_KEY + 32];
   int owners;
+  bool settling; /* it opens or closes without the lock: who wants it waits */
   struct opened *next;
 } opened_t;
 
-/* Of the whole process.  The lock is held while a device opens or closes, so that no second one of
-   the same name comes between. */
+enum { BACKENDS_MAX = 4 };
+
+/* Of the whole process.  A driver may take seconds to open or close a device, so that the lock of
+   the list is not held meanwhile: the entry is marked, and other devices are kept, opened and
+   closed.  Drivers of one backend are called by one thread at a time: OpenCL's are asked in a fork,
+   and what another thread held in them would never be let go in the child. */
 static struct {
   pthread_mutex_t lock;
+  pthread_cond_t settled;
   opened_t *first;
-} devices = {.lock = PTHREAD_MUTEX_INITIALIZER};
+  pthread_mutex_t turn[BACKENDS_MAX]; /* of mr_backends[i] */
+} devices = {.lock = PTHREAD_MUTEX_INITIALIZER,
+             .settled = PTHREAD_COND_INITIALIZER,
+             .turn = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
+                      PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER}};
+
+static pthread_mutex_t *turn_of(const mr_backend_t *b) {
+  int i = 0;
+  while (mr_backends[i] != b) i++;
+  assert(i < BACKENDS_MAX);
+  return &devices.turn[i];
+}
 
 static opened_t **opened_find(const char *name) {
   opened_t **at = &devices.first;
   while (*at && strcmp((*at)->name, name) != 0) at = &(*at)->next;
   return at;
+}
+
+static void opened_remove(const opened_t *o) {
+  opened_t **at = &devices.first;
+  while (*at != o) at = &(*at)->next;
+  *at = o->next;
 }
 
 /* The default device has no entry in the list: it is always open. */
@@ -117,26 +142,49 @@ static const mr_device_t *device_default(const mr_backend_t *b, const char *key)
 
 typedef mr_err_t open_fn(mr_device_t *d, const char *what, mr_diag_t *diag);
 
+/* A new entry, not open yet; NULL without memory. */
+static opened_t *opened_create(const mr_backend_t *b, const char *name, const char *key) {
+  opened_t *o = calloc(1, sizeof *o);
+  if (!o) return NULL;
+  snprintf(o->name, sizeof o->name, "%s", name);
+  bool numbered = *key >= '0' && *key <= '9';
+  o->device = (mr_device_t){b, NULL, numbered ? (int)strtol(key, NULL, 10) : -1, o->name};
+  o->next = devices.first, devices.first = o;
+  return o;
+}
+
+/* Between these two the caller opens or closes the device of o, in its backend's turn; the lock,
+   which is held before and after, is not held. */
+static void opened_begin(opened_t *o) {
+  o->settling = true;
+  pthread_mutex_unlock(&devices.lock);
+  pthread_mutex_lock(turn_of(o->device.backend));
+}
+
+static void opened_end(opened_t *o) {
+  pthread_mutex_unlock(turn_of(o->device.backend));
+  pthread_mutex_lock(&devices.lock);
+  o->settling = false;
+  pthread_cond_broadcast(&devices.settled);
+}
+
 /* One more owner of the device of that key, which open(what) opens if it is not. */
 static mr_err_t devices_open(const mr_backend_t *b, const char *key, open_fn *open,
                              const char *what, const mr_device_t **out, mr_diag_t *diag) {
   char name[sizeof((opened_t *)0)->name];
   snprintf(name, sizeof name, "%s%s%s", b->name, *key ? ":" : "", key);
-  mr_err_t e = MR_OK;
   pthread_mutex_lock(&devices.lock);
-  opened_t *o = *opened_find(name);
-  if (!o) {
-    o = calloc(1, sizeof *o);
-    e = o ? MR_OK : mr_no_memory(diag, "device %s", name);
-    if (o) {
-      memcpy(o->name, name, sizeof name);
-      bool numbered = *key >= '0' && *key <= '9';
-      o->device = (mr_device_t){b, NULL, numbered ? (int)strtol(key, NULL, 10) : -1, o->name};
-      e = open(&o->device, what, diag);
-    }
-    if (e >= 0) o->next = devices.first, devices.first = o;
-    if (e < 0) free(o), o = NULL;
-  }
+  opened_t *o;
+  while ((o = *opened_find(name)) && o->settling)
+    pthread_cond_wait(&devices.settled, &devices.lock);
+  mr_err_t e = MR_OK;
+  if (!o && (o = opened_create(b, name, key))) {
+    opened_begin(o);
+    e = open(&o->device, what, diag);
+    opened_end(o);
+    if (e < 0) opened_remove(o), free(o), o = NULL;
+  } else if (!o)
+    e = mr_no_memory(diag, "device %s", name);
   if (o) o->owners++, *out = &o->device;
   pthread_mutex_unlock(&devices.lock);
   return e;
@@ -188,8 +236,10 @@ void mr_device_close(const mr_device_t *d) {
   pthread_mutex_lock(&devices.lock);
   opened_t **at = opened_of(d), *o = at ? *at : NULL;
   if (o && --o->owners == 0) {
-    *at = o->next;
+    opened_begin(o);
     o->device.backend->device->close(&o->device);
+    opened_end(o);
+    opened_remove(o);
     free(o);
   }
   pthread_mutex_unlock(&devices.lock);
