@@ -173,5 +173,10 @@ bool mr_report_kind_is_valid(const char *kind) {
 }
 
 const char *mr_report_split(const mr_report_t *r) {
-  return r->kind == MR_REPORT_STEP ? "train" : mr_report_kind_text(r);
+  switch (r->kind) {
+    case MR_REPORT_STEP:
+    case MR_REPORT_SAMPLE: return "train";
+    case MR_REPORT_WRONG: return r->input ? r->input : "valid";
+    default: return mr_report_kind_text(r);
+  }
 }

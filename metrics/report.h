@@ -79,8 +79,8 @@ typedef struct mr_picture {
 /* ---- the report ---- */
 typedef struct mr_report {
   mr_report_kind_t kind;
-  const char *input; /* VALID: the input of the training stage, "valid" or "valid.NAME", owned by
-                        the graph; NULL: "valid" */
+  const char *input; /* VALID, WRONG: the input of the training stage, "valid", "valid.NAME" or
+                        "test", owned by the graph; NULL: "valid" */
   int64_t step, total_steps; /* step counts from 1; total 0: unknown */
   int64_t epoch;             /* of the newest step, from 1; 0 before the first */
   int64_t images;            /* training images seen so far */
@@ -151,8 +151,9 @@ static inline bool mr_report_is_numbers(const mr_report_t *r) { return r->kind <
    "test", "final", "histograms", "sample", "wrong", "mark"; "unknown" for any other number. Static,
    or the report's. */
 const char *mr_report_kind_text(const mr_report_t *r);
-/* Returns the same, static or the report's, but "train" for a step: what comes before the names of
-   its numbers, "train/loss". */
+/* Returns what the report is of, static or the report's: "train" for a step and its pictures, the
+   input of an evaluation and of its pictures, else the same.  It comes before the names of numbers,
+   "train/loss". */
 const char *mr_report_split(const mr_report_t *r);
 
 /* Returns whether a kind, as a file has it, is that of a validation: "valid", or "valid.NAME" of

@@ -64,7 +64,8 @@ static bool picture_begin(mr_sheet_t *s, const mr_report_t *r) {
   s->rgb = malloc(bytes), s->count = calloc((size_t)C, (size_t)C);
   if (!s->rgb || !s->count) return mr_sheet_fini(s), false;
   memset(s->rgb, 255, bytes);
-  s->step = r->step, s->n_classes = C, s->width = C * SLOT_W, s->height = C * SLOT_H;
+  s->step = r->step, s->split = mr_report_split(r), s->n_classes = C, s->width = C * SLOT_W,
+  s->height = C * SLOT_H;
   return true;
 }
 
@@ -73,7 +74,9 @@ static bool sheet_add_one(mr_sheet_t *s, const mr_report_t *r, const mr_picture_
   if (C < 1 || C > MR_SHEET_CLASSES || p->truth < 0 || p->truth >= C || p->guess < 0 ||
       p->guess >= C || p->width > MR_PICTURE_SIDE || p->height > MR_PICTURE_SIDE)
     return true;
-  if ((s->n_classes != C || s->step != r->step) && !picture_begin(s, r)) return false;
+  if ((s->n_classes != C || s->step != r->step || strcmp(s->split, mr_report_split(r)) != 0) &&
+      !picture_begin(s, r))
+    return false;
   uint8_t *count = &s->count[p->truth * C + p->guess];
   if (*count == MR_SHEET_EACH) return true;
   int x = p->guess * SLOT_W + (*count)++ * MR_PICTURE_SIDE, y = p->truth * SLOT_H;

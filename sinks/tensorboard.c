@@ -197,7 +197,9 @@ static char *sheet_about(const mr_report_t *r, int n_classes) {
 static void put_wrong(mr_stage_t *s, const mr_report_t *r) {
   tensorboard_t *t = s->state;
   size_t n = 0;
-  if (!t->wrong.n_classes || t->wrong.step != r->step) return;
+  if (!t->wrong.n_classes || t->wrong.step != r->step ||
+      strcmp(t->wrong.split, mr_report_split(r)) != 0)
+    return;
   int width = t->wrong.width, height = t->wrong.height, C = t->wrong.n_classes;
   char *about = sheet_about(r, C);
   void *png = mr_sheet_png(&t->wrong, &n);

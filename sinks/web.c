@@ -175,13 +175,14 @@ static mr_err_t web_open(mr_stage_t *s) {
   return MR_OK;
 }
 
+/* The name of an input has letters, digits, '.', '_' and '-' alone. */
 static char *picture_json(web_t *w, const mr_report_t *r, const mr_picture_t *p) {
   char *text = NULL;
   int n = asprintf(&text,
-                   "{\"kind\":\"%s\",\"step\":%" PRId64 ",\"picture\":%" PRIu64
+                   "{\"kind\":\"%s\",\"step\":%" PRId64 ",\"of\":\"%s\",\"picture\":%" PRIu64
                    ",\"truth\":%d,\"guess\":%d,\"key\":%" PRIu64 "}",
-                   mr_report_kind_text(r), r->step, mr_web_pictures_add(&w->pictures, p), p->truth,
-                   p->guess, p->key);
+                   mr_report_kind_text(r), r->step, mr_report_split(r),
+                   mr_web_pictures_add(&w->pictures, p), p->truth, p->guess, p->key);
   return n < 0 ? NULL : text;
 }
 

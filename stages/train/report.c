@@ -114,6 +114,7 @@ void mr__train_report_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, co
   if (!mr_train_sight(&s->in_spec[port], tally->loss, &sight)) return;
   if (mr_tally_confused(tally, truth, guess) > MR_TRAIN_WRONG) return;
   if (mr__train_report_fresh(s, MR_REPORT_WRONG, &b) < 0 || !b) return;
+  ((mr_report_t *)b->data)->input = s->in_name[port];
   report_picture(s, port, &sight, batch, i, truth, guess, NULL, b->data);
   (void)mr__train_report_give(s, b); /* a failure here is the graph's, and ends the step anyway */
 }

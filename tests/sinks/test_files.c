@@ -461,6 +461,9 @@ static void pictures_of_mistakes_stand_where_the_confusion_matrix_counts_them(vo
         want = 10 * (dx / MR_PICTURE_SIDE + 1);
       assert_int_equal(s.rgb[(y * s.width + x) * 3], want);
     }
+  r->input = "valid.dogs", p->guess = 0; /* another evaluation of the same step */
+  assert_true(mr_sheet_add(&s, r));
+  assert_int_equal(s.rgb[((s.height / 3) * s.width + s.width / 3 * 2) * 3], 255);
   void *png = mr_sheet_png(&s, &n);
   if (mr_built_in("PNG"))
     assert_memory_equal(png, "\x89PNG", 4);

@@ -108,15 +108,29 @@ enum { KEPT = 16 };
 static struct {
   mr_report_t report[KEPT];
   int n;
+  int mistakes[KEPT]; /* pictures that came before report i of the same input */
+  int strays;         /* pictures of another input than the next report's */
+  const char *of[256];
+  int n_of;
 } kept;
+
+/* An evaluation's report closes the pictures that have come since the one before. */
+static void keep_numbers(const mr_report_t *r) {
+  for (int i = 0; i < kept.n_of; i++) {
+    bool same = !strcmp(kept.of[i], mr_report_split(r));
+    kept.mistakes[kept.n] += same, kept.strays += !same;
+  }
+  kept.n_of = 0;
+  mr_report_copy(&kept.report[kept.n++], r);
+}
 
 static mr_err_t keep_step(mr_stage_t *s) {
   mr_buf_t *b;
   mr_err_t e = mr_pull(s, 0, &b);
   if (e != MR_OK) return e;
   const mr_report_t *r = b->data;
-  if ((r->kind == MR_REPORT_VALID || r->kind == MR_REPORT_TEST) && kept.n < KEPT)
-    mr_report_copy(&kept.report[kept.n++], r);
+  if ((r->kind == MR_REPORT_VALID || r->kind == MR_REPORT_TEST) && kept.n < KEPT) keep_numbers(r);
+  if (r->kind == MR_REPORT_WRONG && kept.n_of < 256) kept.of[kept.n_of++] = mr_report_split(r);
   mr_buf_unref(b);
   return MR_OK;
 }
@@ -203,7 +217,7 @@ static mr_err_t run_graph(const char *text, mr_diag_t *diag) {
 
 static int forget(void **state) {
   for (int i = 0; i < kept.n; i++) mr_report_fini(&kept.report[i]);
-  kept.n = 0;
+  memset(&kept, 0, sizeof kept);
   mr_graph_destroy(graph);
   graph = NULL;
   return 0;
@@ -260,6 +274,26 @@ static void each_input_of_held_back_records_is_reported_under_its_name(void **st
     assert_float_equal(mr_report_get(r, MR_METRIC_OWN(RECORDS), 0), want[i].records, 0);
     assert_true(mr_report_has(r, MR_METRIC_OWN(LOSS), NULL));
     assert_true(mr_report_has(r, MR_METRIC_OWN(ACCURACY), NULL));
+  }
+}
+
+/* Each picture names the input that it was found in, as does the matrix that counts it. */
+static void pictures_of_mistakes_belong_to_their_input(void **state) {
+  mr_diag_t diag;
+  mr_err_t e = run_graph("synthetic name=a n=32 ! normalize ! batch 16 ! " HEAD
+                         "synthetic name=b n=16 seed=2 ! normalize ! batch 16 ! t.valid  "
+                         "synthetic name=d n=48 seed=3 ! normalize ! batch 16 ! t.valid.dogs  "
+                         "synthetic name=e n=16 seed=4 ! normalize ! batch 16 ! t.test",
+                         &diag);
+  if (e < 0) fail_msg("%s", diag.text);
+  assert_int_equal(kept.n, 3);
+  assert_int_equal(kept.strays, 0);
+  for (int i = 0; i < 3; i++) {
+    const mr_report_t *r = &kept.report[i];
+    uint32_t mistakes = 0;
+    for (size_t k = 0; k < r->n_confused; k++)
+      if (r->confused[k].truth != r->confused[k].guess) mistakes += r->confused[k].count;
+    assert_in_range(kept.mistakes[i], 1, mistakes);
   }
 }
 
@@ -445,6 +479,7 @@ int main(void) {
       CASE(seventeen_classes_have_a_confusion_matrix),
       CASE(a_thousand_classes_have_a_confusion_matrix),
       CASE(each_input_of_held_back_records_is_reported_under_its_name),
+      CASE(pictures_of_mistakes_belong_to_their_input),
       CASE(a_name_twice_and_one_too_many_are_refused),
       CASE(names_that_a_file_of_records_could_not_hold_are_refused),
       CASE(a_validation_that_a_stop_interrupts_is_repeated_from_its_beginning),
