@@ -1,6 +1,7 @@
-/* The messages that a page opened later is sent first.  The array grows to a limit and is then
-   thinned: every second step of its older half goes, and everything else stays.  Messages are
-   counted by reference, because slow pages still send from them after they have left the log. */
+/* The messages that a page opened later is sent first.  They grow to a limit of messages and of
+   bytes and are then thinned: every second step of their older half goes, and everything else
+   stays, as far as the limit of bytes allows it.  Messages are counted by reference, because slow
+   pages still send from them after they have left the log. */
 #include "sinks/web_private.h"
 
 #include <stdio.h>
@@ -21,22 +22,25 @@ void mr_web_message_unref(mr_web_message_t *m) {
   if (m && --m->refs == 0) free(m);
 }
 
-static void thin_out(mr_web_log_t *l) {
-  size_t kept = 0;
+/* Drops every second message of the older half that does not stay, or of all there.  False: there
+   was none. */
+static bool thin_out(mr_web_log_t *l, bool all) {
+  size_t kept = 0, before = l->n;
   bool turn = false;
   for (size_t i = 0; i < l->n; i++) {
-    bool goes = i < l->n / 2 && !l->message[i]->stays && (turn = !turn);
+    bool goes = i < l->n / 2 && (all || !l->message[i]->stays) && (turn = !turn);
     if (goes)
-      mr_web_message_unref(l->message[i]);
+      l->bytes -= l->message[i]->n, mr_web_message_unref(l->message[i]);
     else
       l->message[kept++] = l->message[i];
   }
   l->n = kept;
-  l->thinned++;
+  l->thinned += kept < before;
+  return kept < before;
 }
 
 static bool web_log_make_room(mr_web_log_t *l) {
-  if (l->n == MR_WEB_LOG_MAX) thin_out(l);
+  if (l->n == MR_WEB_LOG_MAX) thin_out(l, false);
   if (l->n < l->cap) return true;
   if (l->n == MR_WEB_LOG_MAX) return false; /* none could be dropped */
   size_t cap = l->cap ? 2 * l->cap : 256;
@@ -49,7 +53,9 @@ static bool web_log_make_room(mr_web_log_t *l) {
 void mr_web_log_add(mr_web_log_t *l, const char *text, bool stays) {
   mr_web_message_t *m = web_log_make_room(l) ? mr_web_message(NULL, text) : NULL;
   if (!m) return;
+  while (l->bytes + m->n > MR_WEB_LOG_BYTES && (thin_out(l, false) || thin_out(l, true))) continue;
   m->stays = stays;
+  l->bytes += m->n;
   l->message[l->n++] = m;
 }
 

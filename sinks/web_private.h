@@ -64,11 +64,11 @@ void *mr_web_pictures_png(mr_web_pictures_t *w, const char *number, size_t *n);
    in the middle of a message holds a reference, so that the log may drop it meanwhile.  The caller
    holds one lock around all calls. */
 
-enum { MR_WEB_LOG_MAX = 1 << 16 };
+enum { MR_WEB_LOG_MAX = 1 << 16, MR_WEB_LOG_BYTES = 64 << 20 };
 
 typedef struct mr_web_message {
   int refs;
-  bool stays; /* never dropped */
+  bool stays; /* is dropped only for the limit of bytes, after the others */
   size_t n;   /* bytes of text */
   char text[];
 } mr_web_message_t;
@@ -81,12 +81,15 @@ void mr_web_message_unref(mr_web_message_t *m); /* NULL is fine */
 typedef struct mr_web_log {
   mr_web_message_t **message;
   size_t n, cap;
+  size_t bytes;   /* of all messages' texts */
   size_t thinned; /* how often the log was thinned, which makes earlier positions invalid */
 } mr_web_log_t;
 
 /* Adds text as an unnamed event; without memory, drops it.  A full log drops every second message
-   of its older half except those that stay, so that a curve keeps its shape; if none can be
-   dropped, the new one is. */
+   of its older half except those that stay, so that a curve keeps its shape; if none of
+   MR_WEB_LOG_MAX can be dropped, the new one is.  Beyond MR_WEB_LOG_BYTES it drops those that stay
+   in the same way once no others are left there: the matrices of a thousand evaluations.  The
+   newest message is kept whatever its size. */
 void mr_web_log_add(mr_web_log_t *l, const char *text, bool stays);
 void mr_web_log_fini(mr_web_log_t *l);
 

@@ -443,6 +443,33 @@ static void a_full_log_keeps_every_second_old_step_and_all_the_rest(void **state
   mr_web_log_fini(&l);
 }
 
+/* Matrices of a thousand evaluations, which stay, would fill the memory of a long run. */
+static void the_log_of_a_page_has_a_limit_of_bytes(void **state) {
+  enum { ADDED = 3000, BYTES = 100000 };
+  mr_web_log_t l = {0};
+  char *text = malloc(BYTES + 1);
+  memset(text, ' ', BYTES), text[BYTES] = 0;
+  for (int i = 0; i < ADDED; i++) {
+    text[snprintf(text, 10, "%d", i)] = ' ';
+    mr_web_log_add(&l, text, i % 3 != 0);
+    assert_true(l.bytes <= MR_WEB_LOG_BYTES);
+  }
+  size_t bytes = 0;
+  for (size_t i = 0; i < l.n; i++) {
+    bytes += l.message[i]->n;
+    if (i) assert_true(atoi(l.message[i]->text + 6) > atoi(l.message[i - 1]->text + 6));
+  }
+  assert_int_equal(l.bytes, bytes);
+  assert_true(l.bytes > MR_WEB_LOG_BYTES / 2);
+  assert_int_equal(atoi(l.message[l.n - 1]->text + 6), ADDED - 1);
+  free(text);
+  text = malloc(MR_WEB_LOG_BYTES + 2);
+  memset(text, ' ', MR_WEB_LOG_BYTES + 1), text[MR_WEB_LOG_BYTES + 1] = 0;
+  mr_web_log_add(&l, text, false); /* alone beside what one thinning leaves */
+  assert_int_equal(l.message[l.n - 1]->n, MR_WEB_LOG_BYTES + 1 + strlen("data: \n\n"));
+  mr_web_log_fini(&l), free(text);
+}
+
 /* The lines of a page of Prometheus that begin with "# " say the same as without what is in a help:
    a scraper would take a line of its own for a sample. */
 static void a_help_of_several_lines_is_one_line_for_a_scraper(void **state) {
@@ -532,6 +559,7 @@ int main(void) {
       CASE(the_next_page_of_a_folder_has_the_same_address),
       CASE(bodies_nonsense_and_long_heads_do_not_get_in),
       CASE(the_stream_brings_every_record_and_ends_with_the_run),
+      CASE(the_log_of_a_page_has_a_limit_of_bytes),
       CASE(clients_that_say_nothing_do_not_hold_the_run),
       CASE(a_connection_that_comes_to_no_request_is_ended),
       CASE(threads_that_answer_requests_have_the_lowest_priority),
