@@ -28,15 +28,15 @@ enum { MR_SHEET_EACH = 2, MR_SHEET_CLASSES = 64 };
 typedef struct mr_sheet {
   int64_t step;
   const char *split; /* mr_report_split, not owned */
-  int n_classes; /* 0: empty */
-  uint8_t *rgb;  /* (height,width,3) heap */
+  int n_classes;     /* 0: empty */
+  uint8_t *rgb;      /* (height,width,3) heap */
   int width, height;
   uint8_t *count; /* [n_classes * n_classes] pictures in each cell; heap */
 } mr_sheet_t;
 
 /* Adds the pictures of a report of kind MR_REPORT_WRONG; the first one of another step or input
-   clears the sheet.  A picture without a class, of too many classes or for a full cell is skipped, which is no
-   failure.  Returns false without memory. */
+   clears the sheet.  A picture without a class, of too many classes or for a full cell is skipped,
+   which is no failure.  Returns false without memory. */
 bool mr_sheet_add(mr_sheet_t *s, const mr_report_t *r);
 
 /* Returns the sheet as a PNG of *n bytes, heap, which the caller frees, and empties the sheet.

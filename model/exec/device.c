@@ -102,7 +102,7 @@ static struct {
              .turn = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
                       PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER}};
 
-static pthread_mutex_t *turn_of(const mr_backend_t *b) {
+static pthread_mutex_t *driver_turn(const mr_backend_t *b) {
   int i = 0;
   while (mr_backends[i] != b) i++;
   assert(i < BACKENDS_MAX);
@@ -158,11 +158,11 @@ static opened_t *opened_create(const mr_backend_t *b, const char *name, const ch
 static void opened_begin(opened_t *o) {
   o->settling = true;
   pthread_mutex_unlock(&devices.lock);
-  pthread_mutex_lock(turn_of(o->device.backend));
+  pthread_mutex_lock(driver_turn(o->device.backend));
 }
 
 static void opened_end(opened_t *o) {
-  pthread_mutex_unlock(turn_of(o->device.backend));
+  pthread_mutex_unlock(driver_turn(o->device.backend));
   pthread_mutex_lock(&devices.lock);
   o->settling = false;
   pthread_cond_broadcast(&devices.settled);

@@ -36,7 +36,7 @@ static cudaError_t event_create(cudaEvent_t *e, unsigned flags) {
 }
 static cudaError_t event_record(cudaEvent_t e, cudaStream_t s) { return cudaSuccess; }
 static cudaError_t event_destroy(cudaEvent_t e) { return cudaSuccess; }
-static cudaError_t no_memory_told(size_t *free, size_t *all) { return cudaErrorUnknown; }
+static cudaError_t memory_unknown(size_t *free, size_t *all) { return cudaErrorUnknown; }
 static const char *error_name(cudaError_t e) { return "cudaErrorRecorded"; }
 
 static cudaError_t properties(struct cudaDeviceProp *p, int device) {
@@ -178,7 +178,7 @@ int main(void) {
                                        .cudaEventCreateWithFlags = event_create,
                                        .cudaEventRecord = event_record,
                                        .cudaEventDestroy = event_destroy,
-                                       .cudaMemGetInfo = no_memory_told,
+                                       .cudaMemGetInfo = memory_unknown,
                                        .cudaGetErrorName = error_name,
                                        .cudaGetErrorString = error_name};
   sem_init(&asked, 0, 0), sem_init(&go, 0, 0);
