@@ -21,7 +21,7 @@ def fail(text):
     sys.exit(f"{os.path.basename(sys.argv[0])}: {text}")
 
 
-def wait_for(what, text, seconds=120):
+def wait_for(what, text, seconds=600):  # no wait takes a tenth of it on a busy machine; a hang is told
     for _ in range(int(seconds * 10)):
         value = what()
         if value:
