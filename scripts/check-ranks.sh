@@ -4,7 +4,9 @@
 # mpich, torchrun, slurm (a cluster of two nodes on this machine, with ports and keys of its own; as root).  Needs their
 # packages, and build/release/millrace or the program that $MILLRACE names.  By the same launchers it starts
 # build/release/tests/ranks_program ($RANKS_PROGRAM): the ranks' collectives over MPI and ZeroMQ must give the bits of
-# threads, and a rank that is stopped is named by the others.
+# threads, and a rank that is stopped is named by the others.  `millrace train` by them has the checkpoint and ledger of one
+# process; after kill -9 of a rank the engine's job ends, and the run resumes on one rank less.
+# shellcheck disable=SC2317 # `launch` of each launcher is called by train_by
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=$PWD/${MILLRACE:-build/release/millrace}
@@ -18,7 +20,7 @@ end() {
   rm -rf "$dir"
 }
 trap end EXIT
-exec 9< <(python3 scripts/ports.py 10) # each is used once; they are held until the end
+exec 9< <(python3 scripts/ports.py 24) # each is used once; they are held until the end
 read -ra ports <&9
 printf '%s\n' "${ports[@]}" >"$dir/ports"
 next_port() { # the first of the file, which it leaves
@@ -85,6 +87,54 @@ names_the_stopped_rank() { # COMMUNICATOR COMMAND...
   done
 }
 
+# ---- train ----
+
+cat >"$dir/train.mr" <<'GRAPH'
+let run = unset
+synthetic n=40 split=train ! shuffle seed=1 epochs=3 ! flip p=0.5 ! normalize preset=cifar10 ! batch 18 drop-remainder
+  ! train-step name=train model=vit layers=1 embed=16 mlp=16 heads=2 dropout=0.2 lr=1e-2 threads=1 ordered=8 checkpoint-every=2
+train.metrics ! progress
+train.state ! checkpoint dir=$run/checkpoints keep=0
+GRAPH
+
+# Ranks leave their process's number in a file of their own; torchrun would replace $$.
+train_by() { # N TRAIN'S-ARGUMENTS..., started by the function `launch`
+  rm -rf "$dir/pids"
+  mkdir "$dir/pids"
+  # shellcheck disable=SC2016 # the rank's shell expands it
+  launch "$1" sh -c 'sh -c "echo \$PPID" >"$(mktemp -p "$0")"; exec "$@"' "$dir/pids" "$program" train "${@:2}" >"$dir/out" 2>"$dir/err" </dev/null
+}
+
+train_alone() { # RUN TRAIN'S-ARGUMENTS...: the ledger
+  "$program" train --graph "$dir/train.mr" --run-dir "$dir/$1" "${@:2}" >"$dir/alone" 2>"$dir/err" || fail "train of one process fails"
+  grep '^ledger ' "$dir/alone"
+}
+
+newest_step() { # RUN
+  local name
+  name=$(readlink "$dir/$1/checkpoints/latest")
+  name=${name#step-}
+  echo $((10#${name%.safetensors}))
+}
+
+trains() { # LAUNCHER N
+  local run=$1 expected step engine
+  [ -d "$dir/alone-run" ] || train_alone alone-run >"$dir/expected"
+  train_by "$2" --graph "$dir/train.mr" --run-dir "$dir/$run" || fail "train by $1 fails"
+  [ "$(grep '^ledger ' "$dir/out")" = "$(cat "$dir/expected")" ] || fail "train by $1: another ledger than $(cat "$dir/expected")"
+  cmp "$dir/alone-run/checkpoints/step-000006.safetensors" "$dir/$run/checkpoints/step-000006.safetensors" || fail "train by $1: another checkpoint"
+  # A rank is killed when the run has a checkpoint.
+  train_by "$2" --graph "$dir/train.mr" --run-dir "$dir/$run-killed" shuffle.epochs=100000 &
+  engine=$!
+  until [ -e "$dir/$run-killed/checkpoints/latest" ] || ! kill -0 $engine 2>/dev/null; do sleep 0.05; done
+  kill -9 "$(sort -n "$dir/pids"/* | tail -n 1)" || fail "train by $1: no rank to kill"
+  if wait $engine; then fail "train by $1: the job of a killed rank ends well"; fi
+  step=$(newest_step "$run-killed")
+  train_by $(($2 - 1)) --run-dir "$dir/$run-killed" --resume train.steps=$((step + 1)) || fail "train by $1 on one rank less fails"
+  expected=$(train_alone "$run-undisturbed" shuffle.epochs=100000 train.steps=$((step + 1)))
+  [ "$(grep '^ledger ' "$dir/out")" = "$expected" ] || fail "train by $1: after a kill another ledger than $expected"
+}
+
 check_openmpi() {
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   doctor mpirun.openmpi --oversubscribe -n 3
@@ -97,6 +147,8 @@ Open MPI's mpirun|2|3|2|3|1" launcher rank ranks rank_of_this_host ranks_of_this
   same_bits 3 auto mpi mpirun.openmpi --oversubscribe -n 3
   same_bits 3 zmq zmq mpirun.openmpi --oversubscribe -n 3 -x MILLRACE_RANK0="127.0.0.1:$(next_port)"
   names_the_stopped_rank mpi mpirun.openmpi --oversubscribe -n 3
+  launch() { mpirun.openmpi --oversubscribe -n "$@"; }
+  trains openmpi 3
 }
 
 check_mpich() {
@@ -107,6 +159,8 @@ MPICH's mpirun|2|3|2|3|1" launcher rank ranks rank_of_this_host ranks_of_this_ho
   same_bits 3 auto mpi mpirun.mpich -n 3
   same_bits 3 zmq zmq env MILLRACE_RANK0="127.0.0.1:$(next_port)" mpirun.mpich -n 3
   names_the_stopped_rank mpi mpirun.mpich -n 3
+  launch() { mpirun.mpich -n "$@"; }
+  trains mpich 3
 }
 
 check_torchrun() { # Debian's does not know its own default of -r and -t under Python 3.11
@@ -117,6 +171,14 @@ check_torchrun() { # Debian's does not know its own default of -r and -t under P
   want torchrun "torchrun|0|2|0|2|0|1|127.0.0.1:$derived|127.0.0.1
 torchrun|1|2|1|2|0|1|127.0.0.1:$derived|127.0.0.1" launcher rank ranks rank_of_this_host ranks_of_this_host host hosts rank0 rank0_address
   same_bits 2 auto zmq torchrun --no_python --nproc_per_node 2 --master_addr 127.0.0.1 --master_port "$(next_port)" -r 1 -t 1 --log_dir "$dir/torchrun"
+  launch() { # what rank 0 says is in its log
+    local status=0
+    rm -rf "$dir/torchrun"
+    torchrun --no_python --nproc_per_node "$1" --master_addr 127.0.0.1 --master_port "$(next_port)" -r 1 -t 1 --log_dir "$dir/torchrun" "${@:2}" >/dev/null || status=$?
+    cat "$dir"/torchrun/*/attempt_0/0/stdout.log
+    return "$status"
+  }
+  trains torchrun 3
 }
 
 start_slurm() {
@@ -177,6 +239,10 @@ MPICH's mpirun|1|2" launcher rank ranks
   same_bits 2 auto mpi srun -N 1 -n 2 --mpi=pmi2
   # The two nodes of this cluster are one host, and their names have no address.
   same_bits 3 auto zmq env MILLRACE_SECRET="$(python3 -c 'import secrets; print(secrets.token_hex(32))')" MILLRACE_RANK0="127.0.0.1:$(next_port)" srun -N 2 -n 3 --mpi=none
+  launch() {
+    MILLRACE_SECRET=$(python3 -c 'import secrets; print(secrets.token_hex(32))') MILLRACE_RANK0="127.0.0.1:$(next_port)" srun -N 2 -n "$1" --mpi=none "${@:2}"
+  }
+  trains slurm 4
   doctor salloc -Q -N 1 -n 2
   want "a job without srun" "none|0|1" launcher rank ranks
   case $(ranks missing) in *"srun has not started"*) ;; *) fail "salloc: does not miss srun" ;; esac
