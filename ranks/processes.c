@@ -238,6 +238,12 @@ static int process_of_member(const mr__group_t *g, int r) {
   return known < 0 && g->size == process.size ? r : known;
 }
 
+/* How long a call waits before it asks, and then from question to question. */
+static int64_t ask_every_ns(const mr__group_t *g) {
+  int64_t usual = (int64_t)ASK_MS * 1000000, quarter = (int64_t)(g->limit_s * 0.25e9);
+  return quarter < usual ? quarter : usual;
+}
+
 static void ask_process(int to) {
   mr__parcel_t *p = mr__parcel_new(0);
   if (!p) return;
@@ -272,7 +278,7 @@ static bool wait_has_failed(mr__group_t *g, int r, int64_t begun, int64_t until,
     mr__group_fail(g, r, "rank %d has left, and rank %d waited for it in %s", r, g->own, what);
     return true;
   }
-  if (!is_up && (!silent || now - begun < (int64_t)ASK_MS * 1000000)) return false;
+  if (!is_up && (!silent || now - begun < ask_every_ns(g))) return false;
   int late = m->job_rank < 0 ? r : find_late_member(g, r), at = process_of_member(g, late);
   if (!silent || at < 0) return is_up && !fail_late(g, late, what);
   const other_t *o = &process.other[at];
@@ -317,7 +323,7 @@ bool mr__group_wait(mr__group_t *g, int r, int64_t until_ns, const char *what) {
   if (g->why.code < 0) return false;
   int64_t begun = until_ns - (int64_t)(g->limit_s * 1e9), wake = until_ns;
   if (wait_has_failed(g, r, begun, until_ns, what)) return false;
-  if (process.silent_s > 0 || g->member[r].left_ns) wake = mr_now_ns() + (int64_t)ASK_MS * 1000000;
+  if (process.silent_s > 0 || g->member[r].left_ns) wake = mr_now_ns() + ask_every_ns(g);
   if (wake > until_ns && !process.silent_s) wake = until_ns;
   g->waits_for = r;
   if (process.waiting++ == 0 && process.ops->polls) process.ops->wake(process.wire);

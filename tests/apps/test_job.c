@@ -172,6 +172,47 @@ static void a_job_resumes_on_other_processes_and_on_threads(void **state) {
   assert_same_checkpoint(whole, other, STEPS);
 }
 
+/* Holes, walks, steps without records, records that are excluded, batches across epochs. */
+static void every_kind_of_stream_gives_a_job_the_batches_of_one_process(void **state) {
+  static const char *const stream[] = {
+      "synthetic n=90 split=train ! shuffle seed=1 epochs=2 ! normalize preset=cifar10\n"
+      "  ! filter label=0,1,2,3,4,5,6 ! batch 18 drop-remainder",
+      "synthetic n=90 split=train ! shuffle seed=1 epochs=2 ! flip ! normalize preset=cifar10\n"
+      "  ! batch 18 drop-remainder skip-steps=2,5",
+      "synthetic n=90 split=train skip-records=3,17,40-44 ! shuffle seed=1 epochs=2\n"
+      "  ! normalize preset=cifar10 ! batch 18 drop-remainder workers=2",
+      "synthetic n=90 split=train ! shuffle seed=1 epochs=2 ! normalize preset=cifar10\n"
+      "  ! batch 17 drop-remainder across-epochs",
+      "synthetic n=90 split=train ! shuffle seed=1 ! to-iter-dataset ! window-shuffle 20 seed=3\n"
+      "  ! normalize preset=cifar10 ! batch 18 drop-remainder"};
+  for (size_t i = 0; i < sizeof stream / sizeof *stream; i++) {
+    char text[2048], path[128], one[128], two[128], ledger[2][64];
+    snprintf(text, sizeof text,
+             "let run = unset\n%s\n"
+             "  ! train-step name=train model=vit layers=1 embed=16 mlp=16 heads=2 threads=1\n"
+             "      ordered=8 steps=7\n"
+             "train.metrics ! progress\n"
+             "train.state ! checkpoint dir=$run/checkpoints keep=0\n",
+             stream[i]);
+    snprintf(path, sizeof path, "%s/stream%zu.mr", dir, i);
+    snprintf(one, sizeof one, "%s/kind%zu", dir, i),
+        snprintf(two, sizeof two, "%s/kind%zu-job", dir, i);
+    assert_int_equal(mr_write_file(path, text, strlen(text), NULL), MR_OK);
+    RUN(&p, "train", "--graph", path, "--run-dir", one);
+    if (p.status) fail_msg("%s: %s%s", stream[i], p.out, p.err);
+    keep_ledger(p.out, ledger[0], sizeof ledger[0]);
+    START(3, NULL, "train", "--graph", path, "--run-dir", two, "train.steps=3");
+    end_job();
+    assert_all_end_well();
+    START(4, NULL, "train", "--run-dir", two, "--resume", "train.steps=7");
+    end_job();
+    assert_all_end_well();
+    keep_ledger(job.said[0], ledger[1], sizeof ledger[1]);
+    if (strcmp(ledger[0], ledger[1])) fail_msg("%s: %s, %s", stream[i], ledger[0], ledger[1]);
+    assert_same_checkpoint(one, two, newest_step(one));
+  }
+}
+
 /* mixup mixes records of the whole batch, so that each process makes all of it. */
 static void ranks_read_whole_batches_where_slices_would_be_others(void **state) {
   static const char mixed[] =
@@ -317,6 +358,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_job_ends_with_the_checkpoints_and_ledger_of_one_process),
       cmocka_unit_test(a_job_resumes_on_other_processes_and_on_threads),
+      cmocka_unit_test(every_kind_of_stream_gives_a_job_the_batches_of_one_process),
       cmocka_unit_test(ranks_read_whole_batches_where_slices_would_be_others),
       cmocka_unit_test(a_stop_of_any_rank_stops_all_after_the_same_step),
       cmocka_unit_test(the_others_name_a_rank_that_is_killed_and_its_run_resumes_without_it),

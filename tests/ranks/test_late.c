@@ -1,0 +1,180 @@
+/* A rank that the others wait for: whether it works, is stopped or has failed is told from what its
+   process answers, and not from how long it takes. */
+// clang-format off
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include <signal.h>
+
+#include "base/clock.h"
+#include "model/exec/device.h"
+#include "tests/ranks/processes.h"
+
+enum { SIZE = 3 };
+
+/* Joins a communicator with this limit. */
+static mr_collect_t *join(mr_job_t *job, double limit_s, said_t *said) {
+  mr_collect_t *c = NULL;
+  mr_diag_t diag = {0};
+  said->code = mr_job_collect(job)->create(mr_device_default(), "late", mr_job_rank(job), SIZE,
+                                           limit_s, &c, &diag);
+  return c;
+}
+
+static void gather(mr_job_t *job, mr_collect_t *c) {
+  int mine = mr_job_rank(job), all[SIZE];
+  mr_job_collect(job)->all_gather(c, sizeof mine, &mine, all);
+}
+
+/* Leaves the communicator and says how it has gone. */
+static void leave(mr_job_t *job, mr_collect_t *c, said_t *said) {
+  mr_diag_t diag = {0};
+  said->code = mr_job_collect(job)->failed(c, &said->missing, &diag);
+  snprintf(said->text, sizeof said->text, "%.390s", diag.text);
+  mr_job_collect(job)->destroy(c);
+}
+
+static void run_all(ranks_t *t, rank_fn *fn) {
+  for (int r = 0; r < t->size; r++) start_rank(t, r, fn);
+}
+
+/* Works, while the others wait for much longer than the limit. */
+static void work_long(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  mr_collect_t *c = join(job, 2, said);
+  if (rank == 1) {
+    mr_job_doing(job, "evaluates after", 7, true);
+    for (double until = mr_now_s() + 4; mr_now_s() < until;) continue;
+  }
+  gather(job, c);
+  leave(job, c, said);
+}
+
+static void work_that_may_take_long_outlasts_the_limit(void **state) {
+  ranks_t t = ranks_of(SIZE, 600);
+  t.cfg.silent_s = 60;
+  run_all(&t, work_long);
+  for (int r = 0; r < SIZE; r++) {
+    said_t said = end_rank(&t, r);
+    if (said.code < 0) fail_msg("rank %d: %s", r, said.text);
+  }
+}
+
+static void work_until_the_others_fail(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  mr_collect_t *c = join(job, 2, said);
+  mr_diag_t diag = {0};
+  int missing;
+  mr_job_doing(job, rank == 1 ? "reads the batch of" : "is ready for", 7, false);
+  while (rank == 1 && mr_job_collect(job)->failed(c, &missing, &diag) >= 0) continue;
+  gather(job, c);
+  leave(job, c, said);
+}
+
+static void a_rank_that_is_late_is_named_with_what_it_does(void **state) {
+  ranks_t t = ranks_of(SIZE, 600);
+  t.cfg.silent_s = 60;
+  run_all(&t, work_until_the_others_fail);
+  for (int r = 0; r < SIZE; r++) {
+    said_t said = end_rank(&t, r);
+    assert_int_equal(said.code, MR_ERR_UNAVAILABLE);
+    assert_int_equal(said.missing, 1);
+    if (!strstr(said.text, "rank 1 did not come to all_gather within 2 s") ||
+        !strstr(said.text, "; rank 1 reads the batch of step 7 since"))
+      fail_msg("rank %d says: %s", r, said.text);
+  }
+}
+
+static void stop_within_a_call(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  mr_collect_t *c = join(job, 600, said);
+  gather(job, c);
+  if (rank == 1) raise(SIGSTOP);
+  gather(job, c);
+  leave(job, c, said);
+}
+
+static void a_process_that_says_nothing_is_named_long_before_the_limit(void **state) {
+  ranks_t t = ranks_of(SIZE, 600);
+  t.cfg.silent_s = 1;
+  run_all(&t, stop_within_a_call);
+  for (int r = 0; r < SIZE; r++) {
+    if (r == 1) continue;
+    said_t said = end_rank(&t, r);
+    assert_int_equal(said.missing, 1);
+    if (!strstr(said.text, "rank 1 has not been heard of")) fail_msg("rank %d: %s", r, said.text);
+  }
+  kill(t.pid[1], SIGKILL);
+  end_rank(&t, 1);
+}
+
+static void wait_in_a_circle(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  char byte;
+  mr_collect_t *c = join(job, 600, said);
+  gather(job, c);
+  mr_job_collect(job)->receive(c, (rank + 1) % SIZE, 1, &byte);
+  leave(job, c, said);
+}
+
+static void ranks_that_wait_for_each_other_do_not_wait_for_the_limit(void **state) {
+  ranks_t t = ranks_of(SIZE, 600);
+  t.cfg.silent_s = 1;
+  run_all(&t, wait_in_a_circle);
+  for (int r = 0; r < SIZE; r++) {
+    said_t said = end_rank(&t, r);
+    assert_int_equal(said.code, MR_ERR_UNAVAILABLE);
+    if (!strstr(said.text, "they make different calls")) fail_msg("rank %d: %s", r, said.text);
+  }
+}
+
+static void fail_while_others_wait(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  mr_collect_t *c = join(job, 600, said);
+  gather(job, c);
+  if (rank == 1) mr_job_fail(job, "the disk is full");
+  gather(job, c);
+  leave(job, c, said);
+  c = join(job, 600, said); /* one that is joined later fails too */
+  gather(job, c);
+  leave(job, c, said);
+}
+
+static void a_run_that_fails_says_why_to_all_ranks(void **state) {
+  ranks_t t = ranks_of(SIZE, 600);
+  run_all(&t, fail_while_others_wait);
+  for (int r = 0; r < SIZE; r++) {
+    said_t said = end_rank(&t, r);
+    assert_int_equal(said.code, MR_ERR_UNAVAILABLE);
+    assert_string_equal(said.text,
+                        r == 1 ? "the disk is full" : "rank 1 has failed: the disk is full");
+  }
+}
+
+static void leave_early(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  mr_collect_t *c = join(job, 600, said);
+  gather(job, c);
+  if (rank != 1) gather(job, c);
+  leave(job, c, said);
+}
+
+static void a_rank_that_leaves_is_not_waited_for(void **state) {
+  ranks_t t = ranks_of(SIZE, 600);
+  run_all(&t, leave_early);
+  for (int r = 0; r < SIZE; r++) {
+    said_t said = end_rank(&t, r);
+    if (r == 1) continue;
+    if (!strstr(said.text, "rank 1 has left")) fail_msg("rank %d: %s", r, said.text);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(work_that_may_take_long_outlasts_the_limit),
+      cmocka_unit_test(a_rank_that_is_late_is_named_with_what_it_does),
+      cmocka_unit_test(a_process_that_says_nothing_is_named_long_before_the_limit),
+      cmocka_unit_test(ranks_that_wait_for_each_other_do_not_wait_for_the_limit),
+      cmocka_unit_test(a_run_that_fails_says_why_to_all_ranks),
+      cmocka_unit_test(a_rank_that_leaves_is_not_waited_for),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
