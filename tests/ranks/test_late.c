@@ -1,4 +1,4 @@
-/* A rank that the others wait for: whether it works, is stopped or has failed is told from what its
+/* A rank that the others wait for: whether it works, is stopped or has failed follows from what its
    process answers, and not from how long it takes. */
 // clang-format off
 #include <stdarg.h>
