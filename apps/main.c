@@ -16,6 +16,7 @@
 #include "base/isa.h"
 #include "base/suggest.h"
 #include "base/text.h"
+#include "pipeline/graph/graph.h"
 #include "stages/train/replay.h"
 
 #define MR_COMMAND(name) extern const mr_command_t mr_command_##name;
@@ -182,5 +183,8 @@ int main(int argc, char **argv) {
     mr_args_help(c);
     return 0;
   }
-  return main_run(c, &args, argc - 2, argv + 2);
+  int status = main_run(c, &args, argc - 2, argv + 2);
+  if (!mr_graph_is_stuck()) return status;
+  fflush(stdout);
+  _exit(status);
 }

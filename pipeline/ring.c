@@ -10,7 +10,7 @@
 /* Each side writes its own line and reads the other's only when its cached copy of the other's
    index says full or empty.  Indices only grow; the lowest bit of the published word says that the
    side is done (closed, abandoned), so that a single load tells both. */
-enum { DONE = 1 };
+enum { DONE = 1, LOST_PRODUCER = 1, LOST_CONSUMER = 2 };
 
 typedef struct {
   _Alignas(
@@ -26,6 +26,7 @@ struct mr_ring {
   _Alignas(64) size_t mask;
   bool lossy;
   atomic_uint draining; /* 1: one side empties a ring whose consumer has left, see ring_drain() */
+  atomic_uint absent;   /* LOST_PRODUCER | LOST_CONSUMER; seq_cst, as the words of both sides */
   _Atomic int64_t lost; /* written by the producer alone, relaxed: an independent count */
   _Alignas(64) _Atomic(mr_buf_t *) slot[]; /* [depth]; relaxed: the words order them */
 };
@@ -87,6 +88,14 @@ static uint64_t ring_look(const side_t *s) {
 static uint64_t is_own_done(const side_t *s) {
   return atomic_load_explicit(&s->word, memory_order_relaxed) & DONE;
 }
+
+/* Pairs with mr_ring_lose_*: seq_cst because waiters decide by it whether to sleep. */
+static bool is_lost(const mr_ring_t *r, unsigned side) {
+  return atomic_load_explicit(&r->absent, memory_order_seq_cst) & side;
+}
+
+/* The consumer has left and calls none of its functions, unlike one that is lost. */
+static bool consumer_has_left(const mr_ring_t *r) { return ring_look(&r->consumer) & DONE; }
 
 static size_t cached_room(const mr_ring_t *r) {
   assert(r->producer.index - r->producer.seen <= r->mask + 1); /* the consumer is not ahead */
@@ -160,7 +169,7 @@ static size_t pop_lossy(mr_ring_t *r, mr_buf_t **out, size_t n) {
 size_t mr_ring_push(mr_ring_t *r, mr_buf_t *const *in, size_t n) {
   if (r->lossy) {
     for (size_t i = 0; i < n; i++) push_lossy(r, in[i]);
-    if (mr_ring_gone(r)) ring_drain(r);
+    if (consumer_has_left(r)) ring_drain(r);
     return n;
   }
   size_t k = cached_room(r);
@@ -174,12 +183,12 @@ size_t mr_ring_push(mr_ring_t *r, mr_buf_t *const *in, size_t n) {
   }
   r->producer.index += k;
   ring_publish(&r->producer, 0);
-  if (mr_ring_gone(r)) ring_drain(r);
+  if (consumer_has_left(r)) ring_drain(r);
   return k;
 }
 
 void mr_ring_close(mr_ring_t *r) { ring_publish(&r->producer, DONE); }
-bool mr_ring_gone(mr_ring_t *r) { return ring_look(&r->consumer) & DONE; }
+bool mr_ring_gone(mr_ring_t *r) { return consumer_has_left(r) || is_lost(r, LOST_CONSUMER); }
 
 static size_t cached_ready(const mr_ring_t *r) {
   assert(r->consumer.seen - r->consumer.index <=
@@ -215,8 +224,17 @@ void mr_ring_nudge(mr_ring_t *r) {
 
 bool mr_ring_over(mr_ring_t *r) {
   uint64_t front = r->lossy ? ring_look(&r->consumer) >> 1 : r->consumer.index;
-  return ring_look(&r->producer) == (front << 1 | DONE);
+  uint64_t word = ring_look(&r->producer);
+  return word == (front << 1 | DONE) || (word == front << 1 && is_lost(r, LOST_PRODUCER));
 }
+
+static void ring_lose(mr_ring_t *r, unsigned side, mr_wait_t *other) {
+  atomic_fetch_or_explicit(&r->absent, side, memory_order_seq_cst);
+  if (other) mr_wait_wake(other);
+}
+
+void mr_ring_lose_producer(mr_ring_t *r) { ring_lose(r, LOST_PRODUCER, r->producer.other); }
+void mr_ring_lose_consumer(mr_ring_t *r) { ring_lose(r, LOST_CONSUMER, r->consumer.other); }
 
 void mr_ring_abandon(mr_ring_t *r) {
   if (r->lossy)

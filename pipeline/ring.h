@@ -45,7 +45,7 @@ void mr_ring_fini(mr_ring_t *r);
 size_t mr_ring_push(mr_ring_t *r, mr_buf_t *const *in, size_t n);
 size_t mr_ring_room(mr_ring_t *r); /* producer: buffers that push takes now, [0,depth] */
 void mr_ring_close(mr_ring_t *r);  /* producer: ends the stream */
-bool mr_ring_gone(mr_ring_t *r);   /* producer: true once the consumer has left */
+bool mr_ring_gone(mr_ring_t *r);   /* producer: true once the consumer has left or is lost */
 
 /* Consumer: takes up to n buffers in order and returns how many, in [0,n]; 0 means empty.  The
    caller owns them.  A sleeping producer is woken only when half of the ring is free, because a
@@ -54,11 +54,18 @@ bool mr_ring_gone(mr_ring_t *r);   /* producer: true once the consumer has left 
 size_t mr_ring_pop(mr_ring_t *r, mr_buf_t **out, size_t n);
 void mr_ring_nudge(mr_ring_t *r);   /* consumer: wakes the producer if it sleeps */
 size_t mr_ring_ready(mr_ring_t *r); /* consumer: buffers that pop gives now, [0,depth] */
-/* Consumer: true once the ring is closed and every buffer has been popped. */
+/* Consumer: true once the ring is closed, or its producer is lost, and every buffer has been
+   popped. */
 bool mr_ring_over(mr_ring_t *r);
 /* Consumer: leaves.  What is in the ring, and what is pushed later, is released; the consumer calls
    none of its functions after this. */
 void mr_ring_abandon(mr_ring_t *r);
+
+/* Any thread: the other side shall not wait for this one any longer, whose thread does not come
+   back.  Should it do so, its calls work as before: what it pushes may be popped although the ring
+   was over, and what it has not popped stays in the ring until mr_ring_fini. */
+void mr_ring_lose_producer(mr_ring_t *r);
+void mr_ring_lose_consumer(mr_ring_t *r);
 
 /* Consumer of a lossy ring.  front: how many buffers have been popped or dropped before the oldest
    one.  pop_front: takes the oldest buffer into *out, which the caller owns, if that many have

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "base/halt.h"
 #include "pipeline/stage_map.h"
 #include "pipeline/stage_step.h"
 
@@ -25,17 +26,20 @@ static int64_t *sleep_owes(const void *state) {
   return &owes[i].ns;
 }
 
-/* Occupies the processor for us microseconds of this thread's time, as a slow stage would. */
+/* Occupies the processor for us microseconds of this thread's time, as a slow stage would, which no
+   stop interrupts either. */
 static void compute_us(double us) {
   int64_t end = mr_thread_cpu_ns() + (int64_t)(us * 1e3);
   while (mr_thread_cpu_ns() < end) continue;
 }
 
-/* Sleeps for us microseconds.  A thread that wakes too late sleeps less the next times, so that
-   many calls take the requested time whatever else runs. */
+/* Sleeps for us microseconds, or until the run is to end.  A thread that wakes too late sleeps less
+   the next times, so that many calls take the requested time whatever else runs. */
 static void sleep_us(const void *state, double us) {
   int64_t *owes = sleep_owes(state);
   int64_t begin = mr_now_ns(), end = begin + (int64_t)(us * 1e3) - *owes;
+  const int64_t last = MR_HALT_SLICE_MS * INT64_C(1000000);
+  if (end - begin > last && !mr_halt_pause(end - begin - last)) return;
   struct timespec t = {(time_t)(end / 1000000000), (long)(end % 1000000000)};
   if (end > begin)
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) continue;

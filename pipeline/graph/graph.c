@@ -27,6 +27,7 @@ mr_graph_t *mr_graph_create(const mr_registry_t *reg) {
   pthread_mutex_init(&g->lock, NULL);
   pthread_mutex_init(&g->commit_lock, NULL);
   mr_cond_init(&g->answered);
+  mr_cond_init(&g->ended);
   return g;
 }
 

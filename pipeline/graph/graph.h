@@ -199,10 +199,20 @@ mr_err_t mr_graph_settle(mr_graph_t *g, mr_diag_t *diag);
    open; opened stages are closed again, and the graph may only be looked at and destroyed. */
 mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag);
 
-/* Blocks until every thread has ended, and closes the stages.  MR_OK (also if the graph does not
-   run); the first failure of any stage, as "STAGE: ..."; MR_ERR_CANCEL after mr_graph_cancel; or
-   the first stage's verdict; MR_ERR_USAGE at once in a child of the process that runs it. */
+/* Blocks until every thread has ended, and closes the stages.  After a stop, a cancel or a failure
+   a thread that the kernel does not give back (a disk or server of files that does not answer) is
+   waited for a second, or five where it only writes results and delays no one; the others then go
+   on without it, and a notice names its stage.  It, its stage and g stay as they are until the
+   process ends (mr_graph_is_stuck).
+
+   MR_OK (also if the graph does not run); the first failure of any stage, as "STAGE: ...";
+   MR_ERR_CANCEL after mr_graph_cancel; or the first stage's verdict; MR_ERR_USAGE at once in a
+   child of the process that runs it. */
 mr_err_t mr_graph_join(mr_graph_t *g, mr_diag_t *diag);
+
+/* Whether a graph of this process was left to a thread that had not come back: end the process by
+   _exit then, since that thread may do so while exit runs.  Any thread. */
+bool mr_graph_is_stuck(void);
 
 mr_err_t mr_graph_run(mr_graph_t *g, mr_diag_t *diag); /* start, then join; fails as either */
 

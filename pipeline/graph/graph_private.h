@@ -128,6 +128,8 @@ struct mr_graph {
   size_t n_taken, cap_taken; /* cap_taken: a power of two */
   int *order;                /* [n_nodes] topological, sources first; NULL until settled */
   bool settled, started, joined;
+  int n_stuck;                    /* threads that have not ended though it is joined (stuck.c) */
+  struct mr_graph *next_kept;     /* for good, because of them */
   uint32_t forks;                 /* mr_forks() where it was started */
   int64_t start_ns, start_cpu_ns; /* when its threads started; processor time of the process at that
                                      moment */
@@ -143,10 +145,12 @@ struct mr_graph {
   atomic_int stop, cancel; /* news for waiters: exchanged and loaded seq_cst (wait.h), but relaxed
                               by mr_stopping and mr__graph_halt, which look again soon */
   pthread_mutex_t commit_lock;
-  pthread_cond_t answered;    /* signalled when a stage's mr__durable_t changes */
-  mr__commit_t *commit;       /* [n_edges] under commit_lock; NULL before the start */
-  pthread_mutex_t lock;       /* guards the four below */
-  mr_diag_t failure;          /* the first one */
+  pthread_cond_t answered; /* signalled when a stage's mr__durable_t changes */
+  mr__commit_t *commit;    /* [n_edges] under commit_lock; NULL before the start */
+  atomic_int n_lost;       /* threads that no one waits for (stuck.c); as stop, news for waiters */
+  pthread_cond_t ended;    /* signalled under lock when a thread has ended */
+  pthread_mutex_t lock;    /* guards the four below, and which threads are over */
+  mr_diag_t failure;       /* the first one */
   struct mr_snapshot *sample; /* where the window of mr_limiting_stage began; NULL: not yet */
   void (*free_sample)(struct mr_snapshot *sample); /* set with it */
   int64_t sampled_ns;

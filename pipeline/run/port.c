@@ -304,10 +304,11 @@ void mr__wait_counted(mr_runtime_t *rt, int kind, bool (*ready)(void *arg), void
                                     .kind = kind == MR__STARVED ? MR__STARVES : MR__BLOCKS});
 }
 
-/* All seq_cst, because waiters decide by them whether to sleep (wait.h); stop and committed pair
-   with the exchanges of mr_graph_stop and commit.c. */
+/* All seq_cst, because waiters decide by them whether to sleep (wait.h); stop, n_lost and committed
+   pair with the exchanges of mr_graph_stop, stuck.c and commit.c. */
 uint64_t mr__news(const mr_runtime_t *rt) {
-  uint64_t sum = (uint64_t)atomic_load_explicit(&rt->g->stop, memory_order_seq_cst);
+  uint64_t sum = (uint64_t)atomic_load_explicit(&rt->g->stop, memory_order_seq_cst) +
+                 (uint64_t)atomic_load_explicit(&rt->g->n_lost, memory_order_seq_cst);
   if (!rt->n_in) sum += (uint64_t)atomic_load_explicit(&rt->node->committed, memory_order_seq_cst);
   for (int p = 0; p < MR_MAX_PORTS; p++) {
     const mr__in_t *in = &rt->in[p];
@@ -404,10 +405,24 @@ mr_err_t mr_push(mr_stage_t *s, int port, mr_buf_t *b) {
   return MR_OK;
 }
 
+/* Whether some consumer is gone or lost: one that is lost may keep every buffer of the pool. */
+static bool misses_consumer(const mr__out_t *out) {
+  for (int i = 0; i < out->n_edges; i++)
+    for (int k = 0; k < out->edge[i].m; k++)
+      if (mr_ring_gone(out->edge[i].ring[k])) return true;
+  return false;
+}
+
+/* seq_cst: pairs with stuck.c. */
+static bool keeps_all(const mr_runtime_t *rt, const mr__out_t *out) {
+  return atomic_load_explicit(&rt->g->n_lost, memory_order_seq_cst) && misses_consumer(out);
+}
+
 static bool can_get(void *arg) {
   wait_for_t *w = arg;
   const mr__out_t *out = &w->rt->out[w->port];
-  return mr__cancelled(w->rt) || mr__out_gone(out) || mr__pool_free(out->pool);
+  return mr__cancelled(w->rt) || mr__out_gone(out) || mr__pool_free(out->pool) ||
+         keeps_all(w->rt, out);
 }
 
 mr_err_t mr_fresh(mr_stage_t *s, int port, mr_buf_t **out) {
@@ -417,6 +432,7 @@ mr_err_t mr_fresh(mr_stage_t *s, int port, mr_buf_t **out) {
     if (mr__cancelled(s->rt)) return MR_ERR_CANCEL;
     if (mr__out_gone(&s->rt->out[port])) return MR_END;
     if ((*out = mr_pool_get(s->rt->out[port].pool))) return MR_OK;
+    if (keeps_all(s->rt, &s->rt->out[port])) return MR_END;
     mr__wait_counted(s->rt, MR__BLOCKED, can_get, &w);
   }
 }

@@ -87,6 +87,10 @@ typedef struct mr_runtime {
   mr_diag_t diag;
   pthread_t thread;
   bool running;
+  bool over;        /* the thread has ended; under the graph's lock */
+  atomic_bool lost; /* no one waits for it (stuck.c), and it ends if it comes back; relaxed: the
+                       rings say so to its neighbours */
+  int64_t still_since, still_cpu; /* stuck.c: since when it uses no processor; how much it has */
   _Alignas(64) mr__counters_t count;
 } mr_runtime_t;
 
@@ -124,5 +128,9 @@ void mr__durable_leave(mr_runtime_t *rt);
 /* When a thread ends: closes every output ring, leaves every input ring and releases its
    buffers. */
 void mr__leave(mr_runtime_t *rt);
+
+/* stuck.c: blocks until every thread has ended, or the run is to end and the others are stuck in
+   the kernel.  A notice names each of these.  Returns how many there are. */
+int mr__join_threads(mr_graph_t *g);
 
 #endif

@@ -56,12 +56,18 @@ static bool is_given_up(const mr_runtime_t *rt, mr_err_t e) {
   return e == MR_ERR_CANCEL && mr_stopping(rt->s) && !mr__cancelled(rt);
 }
 
+/* relaxed: a thread that others no longer wait for only ends (stuck.c). */
+static bool is_given_up_on(const mr_runtime_t *rt) {
+  return atomic_load_explicit(&rt->lost, memory_order_relaxed);
+}
+
 /* Waits only after MR_AGAIN twice without news in between, so that no news is overlooked. */
 static mr_err_t run_steps(mr_runtime_t *rt) {
   uint64_t mark = 0;
   bool marked = false;
   for (;;) {
     if (mr__cancelled(rt)) return MR_ERR_CANCEL;
+    if (is_given_up_on(rt)) return MR_END;
     mr_err_t e = rt->node->def->step->run(rt->s);
     assert(e <= MR_END);
     if (is_given_up(rt, e)) return *rt->s->diag = (mr_diag_t){0}, MR_END;
@@ -89,14 +95,18 @@ static void *worker_main(void *arg) {
   atomic_store_explicit(&rt->count.tid, tid, memory_order_relaxed);
   atomic_store_explicit(&rt->count.start_ns, mr_now_ns(), memory_order_relaxed);
   mr_err_t e = run_steps(rt);
-  if (e < 0) fail_graph(rt->g, rt->s, e);
-  if (rt->node->def->step->left) rt->node->def->step->left(rt->s);
+  if (e < 0 && !is_given_up_on(rt)) fail_graph(rt->g, rt->s, e);
+  if (rt->node->def->step->left && !is_given_up_on(rt)) rt->node->def->step->left(rt->s);
   mr__durable_leave(rt);
   mr__leave(rt);
   mr_thread_time_t t = mr_thread_time(tid);
   atomic_store_explicit(&rt->count.delay_ns, t.delay_ns, memory_order_relaxed);
   atomic_store_explicit(&rt->count.cpu_ns, t.cpu_ns, memory_order_relaxed);
   atomic_store_explicit(&rt->count.end_ns, mr_now_ns(), memory_order_relaxed);
+  pthread_mutex_lock(&rt->g->lock);
+  rt->over = true;
+  pthread_cond_signal(&rt->g->ended);
+  pthread_mutex_unlock(&rt->g->lock);
   return NULL;
 }
 
@@ -164,9 +174,18 @@ static mr_err_t open_stages(mr_graph_t *g, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* A thread that is stuck uses its stage, and the records' stages that lead to it. */
+static bool is_in_use(const mr_graph_t *g, const mr__node_t *node) {
+  if (!g->n_stuck) return false;
+  for (int w = 0; w < node->n_workers; w++)
+    if (node->rt[w].running) return true;
+  return !node->n_workers;
+}
+
 static void close_stages(mr_graph_t *g) {
   for (int i = g->n_nodes - 1; i >= 0; i--) {
     mr__node_t *node = g->node[g->order[i]];
+    if (is_in_use(g, node)) continue;
     if (node->opened && node->def->close) node->def->close(node->worker);
     if (node->opened) mr__care_close(node->worker);
     node->opened = false;
@@ -181,15 +200,6 @@ static mr_err_t hear_verdicts(mr_graph_t *g, mr_diag_t *diag) {
     if (e < 0) return mr_diag_relay(diag, e, s->diag);
   }
   return MR_OK;
-}
-
-static void join_threads(mr_graph_t *g) {
-  for (int i = 0; i < g->n_nodes; i++)
-    for (int w = 0; g->node[i]->rt && w < g->node[i]->n_workers; w++) {
-      mr_runtime_t *rt = &g->node[i]->rt[w];
-      if (rt->running) pthread_join(rt->thread, NULL);
-      rt->running = false;
-    }
 }
 
 /* The stage whose setting max-bytes= makes a record of the batches so large; NULL without one. */
@@ -242,7 +252,7 @@ mr_err_t mr_graph_start(mr_graph_t *g, mr_diag_t *diag) {
   if (e >= 0) e = sched_start_threads(g, diag);
   if (e >= 0) return MR_OK;
   mr_graph_cancel(g);
-  join_threads(g);
+  mr__join_threads(g);
   hold_sigpipe(&before);
   close_stages(g);
   drop_sigpipe(&before);
@@ -261,7 +271,7 @@ mr_err_t mr_graph_join(mr_graph_t *g, mr_diag_t *diag) {
         diag, MR_ERR_USAGE,
         "the graph was started by the process that this one was forked from, which has "
         "its threads, files and links: join it there, and start a graph of your own here");
-  join_threads(g);
+  mr__join_threads(g);
   g->end_cpu_ns = mr_cpu_ns(), g->end_all_ns = mr_processors_ns();
   /* release pairs with the acquire in diagnose.c: the times before it are visible. */
   atomic_store_explicit(&g->end_ns, mr_now_ns(), memory_order_release);
@@ -309,6 +319,7 @@ void mr_graph_destroy(mr_graph_t *g) {
     mr_graph_cancel(g);
     mr_graph_join(g, NULL);
   }
+  if (g->n_stuck) return; /* threads that may come back use what it has */
   mr__unwire(g);
   for (int i = 0; i < g->n_nodes; i++) destroy_node(g->node[i]);
   for (int i = 0; i < g->n_processes; i++) destroy_node(g->process[i]);
@@ -329,5 +340,6 @@ void mr_graph_destroy(mr_graph_t *g) {
   pthread_mutex_destroy(&g->lock);
   pthread_mutex_destroy(&g->commit_lock);
   pthread_cond_destroy(&g->answered);
+  pthread_cond_destroy(&g->ended);
   free(g);
 }

@@ -114,8 +114,8 @@ static bool has_ended(pid_t pid) {
    hears it before the delay has a buffer ends by itself. */
 static bool ends_by_signals(int signo) {
   FILE *out = tmpfile(), *err = tmpfile();
-  pid_t pid = program_start(
-      (const char *const[]){"run", "count 2 ! delay us=1e9 asleep ! null", NULL}, out, err);
+  pid_t pid =
+      program_start((const char *const[]){"run", "count 2 ! delay us=1e9 ! null", NULL}, out, err);
   assert_int_equal(program_wait_for_handler(pid, signo, 1), 0);
   int64_t from = mr_now_ns();
   for (; !has_ended(pid); usleep(5000)) kill(pid, signo);
@@ -131,6 +131,16 @@ static bool ends_by_signals(int signo) {
 
 static void a_second_signal_ends_it_after_the_grace(void **state) {
   while (!ends_by_signals(SIGTERM)) continue;
+}
+
+static void the_first_signal_ends_a_stage_that_sleeps(void **state) {
+  FILE *out = tmpfile(), *err = tmpfile();
+  pid_t pid = program_start(
+      (const char *const[]){"run", "count 2 ! delay us=1e9 asleep ! null", NULL}, out, err);
+  assert_int_equal(program_wait_for_handler(pid, SIGTERM, 1), 0);
+  kill(pid, SIGTERM);
+  take_words(out, err, pid);
+  assert_int_equal(p.status, 130);
 }
 
 /* As timeout, srun and make send it: to the process and to its group, at the same moment. */
@@ -242,6 +252,7 @@ int main(void) {
       CASE(a_limit_of_file_sizes_costs_metrics_and_not_the_training),
       CASE(a_checkpoint_beyond_the_limit_ends_the_run_with_the_reason),
       CASE(a_second_signal_ends_it_after_the_grace),
+      CASE(the_first_signal_ends_a_stage_that_sleeps),
       CASE(a_signal_that_comes_twice_loses_no_step),
       CASE(a_checkpoint_under_way_is_finished),
       CASE(a_trace_that_cannot_be_written_is_reported_before_the_run),

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "tests/weak/weak.h"
 
 #define WEAK_T(p) __typeof__(((void)0, *(p))) /* without _Atomic */
@@ -94,6 +95,7 @@
 #define pthread_mutex_unlock(m) weak_unlock(m)
 #define pthread_cond_wait(c, m) \
   (weak_unlock(m), weak_yield(), weak_lock(m)) /* woken for no reason */
+#define mr_cond_wait_until(c, m, until_ns) pthread_cond_wait(c, m)
 #define pthread_cond_signal(c) ((void)(c))
 #define pthread_cond_broadcast(c) ((void)(c))
 
