@@ -35,6 +35,7 @@ static const mr_flag_t bench_flags[] = {
     {"--accumulate", "N", "Parts into which a training step splits its batch; default 1."},
     {"--ordered", "N", "Parts that a training step adds as a binary tree, a power of two."},
     {"--ranks", "N", "step: ranks that share these parts, threads of the process; default 1."},
+    {"--zero", "N", "step: what these ranks keep a share of, as train-step's setting zero."},
     {"--dtype", "f32|bf16|f16", "Type that the model computes in; default bf16."},
     {"--device", "cpu[:N]|opencl[:N]|cuda[:N]",
      "Where step, infer and compile compute; default cpu."},

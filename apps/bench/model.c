@@ -142,7 +142,7 @@ typedef struct setup {
   mr_vit_config_t vit;
   mr_loss_t loss; /* of vit */
   mr_compute_t compute;
-  int64_t steps, warm_up, batch, accumulate, ordered, ranks;
+  int64_t steps, warm_up, batch, accumulate, ordered, ranks, zero;
   bool queued;  /* its fields lie on a device when a step begins */
   size_t limit; /* of --fit; 0: none */
   mr_params_t params;
@@ -170,6 +170,7 @@ static mr_err_t read_flags(const mr_args_t *a, setup_t *s, mr_diag_t *diag) {
   MR_TRY(mr_args_int(a, "--accumulate", 1, 65536, &s->accumulate, diag));
   MR_TRY(mr_args_int(a, "--ordered", 0, MR_ORDERED_MOST, &s->ordered, diag));
   MR_TRY(mr_args_int(a, "--ranks", 1, MR_ORDERED_MOST, &s->ranks, diag));
+  MR_TRY(mr_args_int(a, "--zero", 0, MR_ZERO_MOST, &s->zero, diag));
   if (mr_args_text(a, "--fit"))
     MR_TRY(mr_bytes_parse("--fit", mr_args_text(a, "--fit"), &s->limit, diag));
   MR_TRY(mr_args_int(a, "--layers", 1, 1000, &layers, diag));
@@ -214,7 +215,7 @@ static mr_err_t compile_train(setup_t *s, mr_diag_t *diag) {
   mr_train_config_t train = mr_train_default(s->batch);
   train.accumulate = s->accumulate;
   train.ordered = s->ordered;
-  train.ranks = (int)s->ranks;
+  train.ranks = (int)s->ranks, train.zero = (int)s->zero;
   train.compute = s->compute;
   train.there = s->queued;
   MR_TRY(bench_model_fit(s, &train, diag));
@@ -265,6 +266,7 @@ static void describe_memory(const setup_t *s, mr_bench_t *out) {
   mr_bench_add(out, "accumulate", (double)s->accumulate);
   mr_bench_add(out, "ordered", (double)s->ordered);
   mr_bench_add(out, "ranks", (double)s->ranks);
+  mr_bench_add(out, "zero", (double)s->zero);
   mr_bench_add(out, "remat", (double)s->compute.remat); /* 0 none, 1 dots, 2 full */
   mr_bench_add(out, "planned_peak_bytes", (double)mr_exec_peak_bytes(mr_train_step_exec(s->train)));
 }

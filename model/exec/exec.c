@@ -54,9 +54,11 @@ static bool writes_input(const mr_exec_t *x, const mr_eqn_t *e) {
   return false;
 }
 
-static int first_write(const mr_exec_t *x) {
-  int i = 0;
-  while (i < x->fn->n_eqn && !(x->call[i].run && writes_input(x, x->fn->eqn[i]))) i++;
+static int first_write(const mr_exec_t *x, bool before_collective) {
+  int i = 0, last = x->fn->n_eqn;
+  for (int k = 0; before_collective && k < x->fn->n_eqn; k++)
+    if (x->fn->eqn[k]->op->collective) last = k;
+  while (i < last && !(x->call[i].run && writes_input(x, x->fn->eqn[i]))) i++;
   return i;
 }
 
@@ -152,7 +154,7 @@ static mr_err_t exec_compile(mr_exec_t *x, const mr_fn_t *f, const mr_compile_op
   if (o->plan_only) return MR_OK;
   MR_TRY(take_arena(x, o, diag));
   mr__exec_bind(x);
-  x->first_write = first_write(x);
+  x->first_write = first_write(x, o->gate_before_collective);
   if (!x->device->backend->record || !mr__exec_repeats(x)) return MR_OK;
   x->key = calloc((size_t)(x->fn->n_in + x->fn->n_out) + 1, sizeof *x->key);
   return x->key ? MR_OK : mr_no_memory(diag, "a compiled graph");

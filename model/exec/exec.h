@@ -39,6 +39,9 @@ struct mr_compile_options {
   bool plan_only;   /* takes no arena and cannot run: for graph, plan and peak alone */
   const char *skip; /* passes to leave out (transforms/passes.h), "cse,remat"; NULL: as the
                        environment's MILLRACE_SKIP_PASSES says */
+  /* The gate (mr_exec_gate) is called before the last collective too, if the first write comes
+     later: ranks whose gates close together then leave none waiting in it. */
+  bool gate_before_collective;
   /* What the sentence of MR_ERR_NOMEM advises to take instead; NULL: "a smaller batch". */
   const char *smaller;
   /* [n_ranks]: the device of a communicator (comm.h) that this is compiled for, one for each named

@@ -33,7 +33,8 @@ struct mr_exec {
   bool (*may_write)(void *arg);
   void *gate_arg;
   bool waits_beside; /* before first_write, for copies beside the commands */
-  int first_write;   /* the first equation that writes over a donated input; n_eqn: none does */
+  int first_write; /* where the gate is: the first equation that writes over a donated input, or the
+                    last collective before it; n_eqn: none does */
   bool check_nans;
   const mr_eqn_t *nan;      /* the first equation of the last run that gave a NaN, or NULL */
   struct mr_finite *finite; /* looks at the values of a run (finite.h); NULL: none does */

@@ -128,6 +128,9 @@ mr_var_t *mr_lax_reduce_max(mr_fn_t *f, mr_var_t *x, int n, const int *axes);
 enum { MR_SQUARES_SHIFT = 80 };
 mr_var_t *mr_lax_sum_squares(mr_fn_t *f, int n, mr_var_t *const *x);
 mr_var_t *mr_lax_sum_squares_pair(mr_fn_t *f, int n, mr_var_t *const *x);
+/* The sum of the squares of x, of f32, bf16 or f16, in f64[]: sums of several, added in their order
+   and rounded to f32, have the bits of mr_lax_sum_squares of all.  A var owned by f, or NULL. */
+mr_var_t *mr_lax_sum_squares_wide(mr_fn_t *f, mr_var_t *x);
 
 /* ---- products of two values of one dtype: accumulated in f32 (f64 in f64), rounded once to `out`;
    f32 at f's precision (fn.h mr_precision_enter).  Each returns a var owned by f, NULL on failure.

@@ -59,10 +59,19 @@ mr_var_t *mr_lax_sum_squares_pair(mr_fn_t *f, int n, mr_var_t *const *x) {
   return emit_squares(f, n, x, true);
 }
 
+/* The attribute of a sum that stays f64. */
+static bool sum_is_wide(const mr_eqn_t *e) { return mr_attr_find(e, "wide") != NULL; }
+
+mr_var_t *mr_lax_sum_squares_wide(mr_fn_t *f, mr_var_t *x) {
+  mr_attr_t wide = mr_attr_int("wide", 1);
+  x = mr_lax_convert(f, x, MR_F32);
+  return mr_emit1(f, &mr_op_sum_squares, 1, &x, 1, &wide);
+}
+
 static mr_err_t sum_squares_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
   for (int i = 0; i < e->n_in; i++)
     if (e->in[i]->aval.dtype != MR_F32) return mr_shape_fail(e, diag, "want f32");
-  out[0] = is_pair(e) ? mr_aval_of(MR_F32, 2) : mr_aval_scalar(MR_F32);
+  out[0] = is_pair(e) ? mr_aval_of(MR_F32, 2) : mr_aval_scalar(sum_is_wide(e) ? MR_F64 : MR_F32);
   return MR_OK;
 }
 
@@ -74,7 +83,7 @@ static mr_var_t *pair_at(mr_fn_t *f, mr_var_t *pair, int64_t k) {
 static mr_err_t sum_squares_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
                                 mr_var_t **din) {
   bool pair = is_pair(e);
-  mr_var_t *d = pair ? pair_at(f, dout[0], 0) : dout[0];
+  mr_var_t *d = pair ? pair_at(f, dout[0], 0) : mr_lax_convert(f, dout[0], MR_F32);
   mr_var_t *small = pair ? pair_at(f, dout[0], 1) : NULL;
   for (int i = 0; i < e->n_in; i++) {
     din[i] = mr_lax_mul(f, d, mr_lax_scale(f, 2, e->in[i]));
@@ -90,6 +99,11 @@ static mr_err_t sum_squares_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *
 static mr_err_t sum_squares_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
   enum { FEW = 32 };
   bool pair = is_pair(e);
+  if (sum_is_wide(e)) {
+    mr_var_t *x = mr_lax_convert(f, e->in[0], MR_F64);
+    out[0] = sum_squares_written_out(f, 1, &x, false);
+    return mr_rule_done(f);
+  }
   if (e->n_in <= FEW) {
     out[0] = sum_squares_written_out(f, e->n_in, e->in, pair);
     return mr_rule_done(f);

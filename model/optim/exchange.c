@@ -8,7 +8,7 @@
 #include "model/control/control.h"
 
 mr__exchange_t mr__exchange_start(mr_fn_t *f, const mr_optim_ranks_t *ranks, int n,
-                                  const int64_t *size, int most) {
+                                  const int64_t *size, const int *share, int most) {
   mr__exchange_t x = {.f = f, .ranks = ranks, .n = n, .most_posted = most};
   x.at = mr_mem_take(&f->mem, (size_t)(n + 1) * sizeof *x.at);
   x.from = mr_mem_take(&f->mem, (size_t)(ranks->size + 1) * sizeof *x.from);
@@ -18,7 +18,12 @@ mr__exchange_t mr__exchange_start(mr_fn_t *f, const mr_optim_ranks_t *ranks, int
   x.at[0] = x.posted_at[0] = 0;
   for (int i = 0; i < n; i++) x.at[i + 1] = x.at[i] + size[i];
   x.width = (x.at[n] + ranks->size - 1) / ranks->size;
-  for (int r = 0; r <= ranks->size; r++) x.from[r] = r * x.width < x.at[n] ? r * x.width : x.at[n];
+  for (int r = 0; r <= ranks->size; r++) {
+    int64_t even = r * x.width < x.at[n] ? r * x.width : x.at[n];
+    x.from[r] = share ? x.at[share[r]] : even;
+  }
+  for (int r = 0; r < ranks->size; r++)
+    if (x.from[r + 1] - x.from[r] > x.width) x.width = x.from[r + 1] - x.from[r];
   return x;
 }
 
@@ -100,6 +105,7 @@ mr_var_t *mr__exchange_term(const mr__exchange_t *x, int term, int rank, int64_t
 }
 
 mr_var_t *mr__exchange_gather(const mr__exchange_t *x, mr_var_t *share) {
+  if (!share) share = exchange_zeros(x->f, x->width);
   if (share && share->aval.dim[0] < x->width)
     share = mr_lax_pad(x->f, share, (int64_t[]){0}, (int64_t[]){x->width - share->aval.dim[0]});
   return mr_lax_all_gather(x->f, share, x->ranks->axis, x->ranks->size);
@@ -110,8 +116,8 @@ mr_var_t *mr__exchange_whole(const mr__exchange_t *x, mr_var_t *shares, int i,
   int r = 0;
   if (!shares) return NULL;
   while (r + 1 < x->ranks->size && x->from[r + 1] <= x->at[i]) r++;
-  /* All shares before the last ones, which are shorter, have the full width, so that an array over
-     several is one piece. */
+  /* Even shares before the last ones, which are shorter, have the full width, so that an array over
+     several is one piece; no other array is in several. */
   int64_t from = r * x->width + x->at[i] - x->from[r], n = x->at[i + 1] - x->at[i];
   mr_var_t *flat = mr_lax_reshape_to(x->f, shares, x->ranks->size * x->width);
   flat = mr_lax_slice(x->f, flat, &from, (int64_t[]){from + n});

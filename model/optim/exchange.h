@@ -22,10 +22,11 @@ typedef struct mr__exchange {
   mr_var_t *all; /* f32[ranks, terms * width + posted]: what each rank has sent to this one */
 } mr__exchange_t;
 
-/* Starts an exchange of terms of n arrays, of size[i] elements each, whose vector has even shares,
-   in f; at most `most` are posted.  Its memory is f's; f->diag on failure. */
+/* Starts an exchange of terms of n arrays, of size[i] elements each, in f.  The vector has even
+   shares, or rank r has arrays [share[r],share[r+1]), unless share is NULL.  At most `most` are
+   posted.  Its memory is f's; f->diag on failure. */
 mr__exchange_t mr__exchange_start(mr_fn_t *f, const mr_optim_ranks_t *ranks, int n,
-                                  const int64_t *size, int most);
+                                  const int64_t *size, const int *share, int most);
 /* Adds what this rank posts to all: the elements of v, which f32 holds exactly, followed by zeros
    up to size elements.  All ranks post the same sizes in the same order.  Returns its number. */
 int mr__exchange_post(mr__exchange_t *x, mr_var_t *v, int64_t size);
@@ -40,8 +41,8 @@ mr_var_t *mr__exchange_posted(const mr__exchange_t *x, int posted, int rank, int
    t[to-from]. */
 mr_var_t *mr__exchange_term(const mr__exchange_t *x, int term, int rank, int64_t from, int64_t to,
                             mr_dtype_t t);
-/* Gives share, f32[elements of this rank's share], to all and returns the shares of all,
-   f32[ranks, width]. */
+/* Gives share, f32[elements of this rank's share] or NULL if it has none, to all and returns the
+   shares of all, f32[ranks, width]. */
 mr_var_t *mr__exchange_gather(const mr__exchange_t *x, mr_var_t *share);
 /* Returns array i of gathered shares as aval. */
 mr_var_t *mr__exchange_whole(const mr__exchange_t *x, mr_var_t *shares, int i,

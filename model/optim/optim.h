@@ -78,7 +78,15 @@ mr_err_t mr_optim_check(const mr_optim_t *o, mr_diag_t *diag);
 typedef struct mr_optim_ranks {
   int rank, size;
   const char *axis; /* the communicator's */
+  /* 0: each rank updates all parameters.  1: a rank updates its share of them, for which alone it
+     has slots and an average, and receives the others' new values. */
+  int zero;
 } mr_optim_ranks_t;
+/* Returns the first of n parameters that is in the share of a rank in [0,ranks]; that of rank
+   `ranks` is n.  size(arg, i) is the number of elements of parameter i.  Shares are neighbours, the
+   largest one is as small as can be, and the last ranks may have none. */
+int mr_optim_share_from(int n, int64_t (*size)(const void *arg, int i), const void *arg, int ranks,
+                        int rank);
 /* Returns the first of the parts that a rank in [0,size] computes, size <= parts; that of rank
    `size` is parts.  If they are uneven the first ranks have a part more. */
 int mr_optim_rank_from(int parts, int size, int rank);
@@ -129,6 +137,9 @@ int mr_optim_sets(const mr_optim_t *o);
    several parts the gradient is the mean over the parts, each weighted by its records, which are
    computed one after the other in the memory of one; a tree keeps a sum for each of its levels.  An
    aux that is a scalar is averaged alike; any other is concatenated along dimension 0.
+
+   With loss->ranks and zero >= 1 slots and average are those of the rank's share alone, of
+   parameters [mr_optim_share_from(rank), mr_optim_share_from(rank + 1)).
 
    MR_OK: the caller destroys *out.  Errors: those of mr_optim_check; MR_ERR_CONFIG for no parts, a
    tree of a number of parts that is no power of two, more ranks than parts, ranks without a tree,

@@ -6,6 +6,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "model/control/control.h"
 #include "model/optim/exchange.h"
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
@@ -16,12 +17,16 @@ typedef struct step {
   const mr_optim_t *o;
   int from, to;   /* the parts that are computed */
   int n, n_out;   /* parameters; outputs of the loss */
+  int lo, hi;     /* the parameters that are updated; slot and average have no others */
+  int *share;     /* [ranks+1] the first parameter of each rank; NULL: each updates all */
   int n_scale;    /* scalars that count steps (mr_optim_counts) */
   int n_fp8;      /* scales and history, or 0 */
   mr_var_t *amax; /* the largest magnitudes of the parts' products so far; NULL without fp8 */
+  /* p is [n]; slot and average are [hi-lo] from lo on */
   mr_var_t **data, *lr, *t, **scale, **fp8, **p, **slot[MR_OPTIM_SLOTS], **average;
-  mr_var_t **out;  /* [n_out] of the loss, over all parts */
-  mr_var_t **grad; /* [n] */
+  const mr__exchange_t *exchange; /* of ranks */
+  mr_var_t **out;                 /* [n_out] of the loss, over all parts */
+  mr_var_t **grad;                /* [n] */
 } step_t;
 
 static bool is_split(const mr_optim_loss_t *loss, int i) {
@@ -69,15 +74,16 @@ static void make_inputs(step_t *s) {
     mr_fn_input(s->g, mr_aval_of(MR_F32, s->loss->fp8->history, scales.dim[0], scales.dim[1]));
   }
   for (int set = 0; set < sets; set++)
-    for (int i = 0; i < s->n; i++) mr_fn_input(s->g, f->in[n_data + i]->aval);
+    for (int i = set ? s->lo : 0; i < (set ? s->hi : s->n); i++)
+      mr_fn_input(s->g, f->in[n_data + i]->aval);
   s->data = s->g->in; /* the array has its final place now */
   s->lr = s->data[n_data];
   s->t = s->data[n_data + 1];
   s->scale = s->data + n_data + 2;
   s->fp8 = s->scale + s->n_scale;
   s->p = s->fp8 + s->n_fp8;
-  for (int k = 0; k < n_slots; k++) s->slot[k] = s->p + (k + 1) * s->n;
-  s->average = s->p + (n_slots + 1) * s->n;
+  for (int k = 0; k < n_slots; k++) s->slot[k] = s->p + s->n + k * (s->hi - s->lo);
+  s->average = s->p + s->n + n_slots * (s->hi - s->lo);
 }
 
 /* The piece of data input i that part k reads. */
@@ -250,7 +256,7 @@ static mr_var_t *sum_of_nodes(step_t *s, const mr__exchange_t *x, const nodes_t 
 
 /* This rank's share of the gradients over all parts, f32[elements]: neighbours of one dtype are
    added together. */
-static mr_var_t *sum_of_share(step_t *s, const mr__exchange_t *x, const nodes_t *nodes) {
+static mr_var_t *sum_of_even_share(step_t *s, const mr__exchange_t *x, const nodes_t *nodes) {
   int64_t at = x->from[s->loss->ranks->rank], end = x->from[s->loss->ranks->rank + 1];
   mr_var_t **sum = mr_mem_take(&s->g->mem, (size_t)(s->n + 1) * sizeof *sum);
   int n = 0, i = 0;
@@ -264,9 +270,21 @@ static mr_var_t *sum_of_share(step_t *s, const mr__exchange_t *x, const nodes_t 
     sum[n++] = mr_lax_convert(s->g, v, MR_F32);
     at = to;
   }
-  mr_aval_t none = mr_aval_of(MR_F32, x->width);
-  if (!n) return mr_lax_full(s->g, &none, 0);
-  return n > 1 ? mr_lax_concatenate(s->g, n, sum, 0) : sum[0];
+  return n > 1 ? mr_lax_concatenate(s->g, n, sum, 0) : n ? sum[0] : NULL;
+}
+
+/* The gradients, over all parts, of the parameters that this rank updates. */
+static void sum_gradients(step_t *s, const mr__exchange_t *x, const nodes_t *nodes) {
+  mr_var_t *shares = s->share ? NULL : mr__exchange_gather(x, sum_of_even_share(s, x, nodes));
+  for (int i = s->lo; i < s->hi; i++) {
+    const mr_aval_t *a = &s->p[i]->aval;
+    if (!s->share) {
+      s->grad[i] = mr__exchange_whole(x, shares, i, a);
+      continue;
+    }
+    mr_var_t *sum = sum_of_nodes(s, x, nodes, x->at[i], x->at[i + 1], a->dtype, 0, s->loss->parts);
+    s->grad[i] = mr_lax_reshape(s->g, sum, a->ndim, a->dim);
+  }
 }
 
 /* The most records, or with records false parts, that a rank has. */
@@ -344,7 +362,8 @@ static mr_err_t step_exchange(step_t *s, mr_var_t **all, const sums_t *sums) {
   s->grad = mr_mem_take(mem, (size_t)s->n * sizeof(mr_var_t *));
   if (mem->failed || s->g->diag.code < 0) return s->g->diag.code;
   for (int i = 0; i < s->n; i++) size[i] = mr_aval_elems(&s->p[i]->aval);
-  mr__exchange_t x = mr__exchange_start(s->g, s->loss->ranks, s->n, size, s->n_out + 1);
+  mr__exchange_t x = mr__exchange_start(s->g, s->loss->ranks, s->n, size, s->share, s->n_out + 1);
+  mr__exchange_t *kept = mr_mem_take(mem, sizeof *kept);
   if (mem->failed) return s->g->diag.code;
   const char *outer = mr_scope_enter(s->g, "exchange");
   for (int i = 0; i < s->n_out; i++) posted[i] = all[i] ? post_output(s, &x, all, i) : -1;
@@ -354,10 +373,72 @@ static mr_err_t step_exchange(step_t *s, mr_var_t **all, const sums_t *sums) {
   for (int i = 0; i < s->n_out; i++)
     s->out[i] = posted[i] < 0 ? NULL : posted_output(s, &x, posted[i], all[i]->aval);
   if (s->n_fp8) s->amax = posted_amax(s, &x, amax);
-  mr_var_t *shares = mr__exchange_gather(&x, sum_of_share(s, &x, &nodes));
-  for (int i = 0; i < s->n; i++) s->grad[i] = mr__exchange_whole(&x, shares, i, &s->p[i]->aval);
+  sum_gradients(s, &x, &nodes);
+  *kept = x;
+  s->exchange = kept;
   mr_scope_leave(s->g, outer);
   return s->g->diag.code;
+}
+
+/* ---- shares of the update ---- */
+
+/* What each rank has of x, t[n] here: t[ranks, n]. */
+static mr_var_t *of_all_ranks(step_t *s, mr_var_t *x) {
+  return mr_lax_all_gather(s->g, x, s->loss->ranks->axis, s->loss->ranks->size);
+}
+
+/* f32[]: the largest of the ranks' numbers; NULL for a rank without parameters. */
+static mr_var_t *most_over_ranks(step_t *s, mr_var_t *most) {
+  const mr_aval_t one = mr_aval_of(MR_F32, 1);
+  most = most ? mr_lax_reshape_to(s->g, most, 1) : mr_lax_full(s->g, &one, 0);
+  return mr_lax_reduce_max(s->g, of_all_ranks(s, most), 2, (int[]){0, 1});
+}
+
+/* The sum of the squares of all gradients, of which this rank may have a share: parameter by
+   parameter, as mr_lax_sum_squares adds, or with `pair` mr_lax_sum_squares_pair. */
+static mr_var_t *squares_of_gradients(step_t *s, bool pair) {
+  mr_fn_t *g = s->g;
+  if (!s->share)
+    return pair ? mr_lax_sum_squares_pair(g, s->n, s->grad) : mr_lax_sum_squares(g, s->n, s->grad);
+  int ranks = s->loss->ranks->size, most = 1, n = s->hi - s->lo;
+  mr_var_t **own = mr_mem_take(&g->mem, (size_t)(s->n + 1) * sizeof *own), *sum = NULL;
+  for (int r = 0; r < ranks; r++)
+    if (s->share[r + 1] - s->share[r] > most) most = s->share[r + 1] - s->share[r];
+  for (int i = 0; own && i < n; i++)
+    own[i] = mr_lax_reshape_to(g, mr_lax_sum_squares_wide(g, s->grad[s->lo + i]), 1);
+  const mr_aval_t none = mr_aval_of(MR_F64, most - n);
+  if (own && n < most) own[n++] = mr_lax_full(g, &none, 0);
+  mr_var_t *mine = !own ? NULL : n > 1 ? mr_lax_concatenate(g, n, own, 0) : own[0];
+  mr_var_t *all = of_all_ranks(s, mine);
+  for (int r = 0; all && r < ranks; r++)
+    for (int i = 0; i < s->share[r + 1] - s->share[r]; i++) {
+      mr_var_t *v = mr_lax_slice(g, all, (int64_t[]){r, i}, (int64_t[]){r + 1, i + 1});
+      v = mr_lax_reshape(g, v, 0, NULL);
+      sum = sum ? mr_lax_add(g, sum, v) : v;
+    }
+  if (!pair) return mr_lax_convert(g, sum, MR_F32);
+  mr_var_t *small = mr_lax_scale(g, ldexp(1, -2 * MR_SQUARES_SHIFT), sum);
+  mr_var_t *both[] = {mr_lax_reshape_to(g, mr_lax_convert(g, sum, MR_F32), 1),
+                      mr_lax_reshape_to(g, mr_lax_convert(g, small, MR_F32), 1)};
+  return mr_lax_concatenate(g, 2, both, 0);
+}
+
+/* Completes the new values next[n], of which this rank has [lo,hi). */
+static void take_updates(step_t *s, mr_var_t **next) {
+  mr_fn_t *g = s->g;
+  mr_var_t **own = mr_mem_take(&g->mem, (size_t)(s->n + 1) * sizeof *own);
+  int n = s->hi - s->lo;
+  const char *outer = mr_scope_enter(g, "exchange");
+  for (int i = 0; own && i < n; i++) {
+    mr_var_t *v = mr_lax_convert(g, next[s->lo + i], MR_F32);
+    own[i] = v ? mr_lax_reshape_to(g, v, mr_aval_elems(&v->aval)) : NULL;
+  }
+  mr_var_t *mine = !own || !n ? NULL : n > 1 ? mr_lax_concatenate(g, n, own, 0) : own[0];
+  mr_var_t *shares = mr__exchange_gather(s->exchange, mine);
+  for (int i = 0; i < s->n; i++)
+    if (i < s->lo || i >= s->hi)
+      next[i] = mr__exchange_whole(s->exchange, shares, i, &s->p[i]->aval);
+  mr_scope_leave(g, outer);
 }
 
 /* ---- the step ---- */
@@ -397,7 +478,7 @@ static mr_var_t *as_parameter(step_t *s, int i, mr_var_t *v) {
 /* Divides the gradients by a dynamic scale.  This comes before their norm, whose squares would
    overflow with the scale in them. */
 static void unscale_each(step_t *s) {
-  for (int i = 0; step_is_dynamic(s) && i < s->n; i++)
+  for (int i = s->lo; step_is_dynamic(s) && i < s->hi; i++)
     s->grad[i] = mr_lax_div(s->g, s->grad[i], as_parameter(s, i, s->scale[0]));
 }
 
@@ -413,7 +494,7 @@ static mr_loss_scale_t step_rule(const step_t *s) {
 static mr_optim_in_t step_in(step_t *s, int i, mr_var_t *scale) {
   mr_optim_in_t in = {.p = s->p[i], .g = s->grad[i], .t = s->t};
   in.lr = as_parameter(s, i, s->lr), in.scale = as_parameter(s, i, scale);
-  for (int k = 0; k < s->o->def->n_slots; k++) in.slot[k] = s->slot[k][i];
+  for (int k = 0; k < s->o->def->n_slots; k++) in.slot[k] = s->slot[k][i - s->lo];
   return in;
 }
 
@@ -437,10 +518,11 @@ static mr_var_t *step_excess(step_t *s, mr_var_t *scale) {
   mr_var_t *most = NULL;
   if (!(s->o->below > 0) || !s->n_scale) return NULL;
   const char *outer = mr_scope_enter(g, MR_OPTIM_REACH);
-  for (int i = 0; i < s->n && g->diag.code >= 0; i++) {
+  for (int i = s->lo; i < s->hi && g->diag.code >= 0; i++) {
     mr_var_t *v = step_reach(s, i, scale);
     most = most ? mr_lax_max(g, most, v) : v;
   }
+  if (s->share) most = most_over_ranks(s, most);
   mr_var_t *fits = mr_lax_lt(g, most, mr_literal(g, MR_F32, (double)s->o->below));
   most = mr_lax_select_n(g, fits, mr_literal(g, MR_F32, INFINITY), mr_literal(g, MR_F32, 0));
   mr_scope_leave(g, outer);
@@ -480,20 +562,22 @@ static mr_var_t *select_if_applied(step_t *s, mr_var_t *apply, mr_var_t *was, mr
   return apply ? mr_lax_select_n(s->g, apply, was, v) : v;
 }
 
-/* Updates parameter i; its tensor in set k is next[k * n]. */
+/* Updates parameter i: next has all values, then each later set's tensors [lo,hi). */
 static mr_err_t update_one(step_t *s, int i, mr_var_t *scale, mr_var_t *apply, mr_var_t **next) {
-  int sets = 1 + s->o->def->n_slots;
+  int sets = 1 + s->o->def->n_slots, each = s->hi - s->lo;
+  mr_var_t **later = next + s->n + i - s->lo;
   mr_optim_in_t in = step_in(s, i, scale);
   mr_var_t *then[1 + MR_OPTIM_SLOTS];
   mr_var_t *select = s->o->def->chooses ? NULL : apply;
   if (s->o->def->chooses) in.apply = apply;
   MR_TRY(s->o->def->update(s->g, s->o, &in, then));
   for (int k = 0; k < sets; k++)
-    next[k * s->n] = select_if_applied(s, select, k ? in.slot[k - 1] : in.p, then[k]);
+    *(k ? &later[(k - 1) * each] : &next[i]) =
+        select_if_applied(s, select, k ? in.slot[k - 1] : in.p, then[k]);
   if (s->o->ema > 0) {
-    mr_var_t *was = s->average[i];
+    mr_var_t *was = s->average[i - s->lo];
     mr_var_t *count = mr_lax_sub(s->g, s->t, mr_literal(s->g, MR_F32, (double)s->o->ema_after));
-    next[sets * s->n] = select_if_applied(
+    later[(sets - 1) * each] = select_if_applied(
         s, apply, was, mr_optim_debiased_ema(s->g, s->o->ema, count, was, then[0]));
   }
   return s->g->diag.code;
@@ -539,11 +623,11 @@ static void step_norm(step_t *s, mr_var_t **norm, mr_var_t **scale) {
   double most = (double)s->o->clip_norm;
   *scale = mr_literal(g, MR_F32, 1);
   if (!(most > 0)) {
-    mr_var_t *root = mr_lax_sqrt(g, mr_lax_sum_squares(g, s->n, s->grad));
+    mr_var_t *root = mr_lax_sqrt(g, squares_of_gradients(s, false));
     *norm = step_norm_of_all(s, divide_by_scale(s, mr_lax_convert(g, root, MR_F32)));
     return;
   }
-  mr_var_t *pair = mr_lax_sum_squares_pair(g, s->n, s->grad);
+  mr_var_t *pair = squares_of_gradients(s, true);
   mr_var_t *plain = divide_by_scale(s, root_of_pair(g, pair, 0));
   mr_var_t *small = divide_by_scale(s, root_of_pair(g, pair, 1));
   mr_var_t *large = mr_lax_scale(g, ldexp(1, MR_SQUARES_SHIFT), small);
@@ -567,12 +651,13 @@ static mr_err_t step_update(step_t *s, mr_var_t **next) {
   next += s->n_scale;
   MR_TRY(step_fp8(s, apply, next));
   next += s->n_fp8;
-  for (int i = 0; i < s->n; i++) MR_TRY(update_one(s, i, scale, apply, next + i));
+  for (int i = s->lo; i < s->hi; i++) MR_TRY(update_one(s, i, scale, apply, next));
+  if (s->share) take_updates(s, next);
   return s->g->diag.code;
 }
 
 static mr_err_t step_build(step_t *s) {
-  int n = s->n_out + 1 + s->n_scale + s->n_fp8 + mr_optim_sets(s->o) * s->n;
+  int n = s->n_out + 1 + s->n_scale + s->n_fp8 + s->n + (mr_optim_sets(s->o) - 1) * (s->hi - s->lo);
   s->out = mr_mem_take(&s->g->mem, (size_t)n * sizeof *s->out);
   make_inputs(s);
   MR_TRY(run_parts(s));
@@ -680,6 +765,24 @@ static mr_err_t step_check(const mr_optim_loss_t *l, mr_diag_t *diag) {
   return MR_OK;
 }
 
+static int64_t elements_of_parameter(const void *arg, int i) {
+  const mr_optim_loss_t *loss = arg;
+  return mr_aval_elems(&loss->part[0]->in[loss->n_data + i]->aval);
+}
+
+/* Sets which parameters are updated. */
+static mr_err_t step_set_share(step_t *s) {
+  const mr_optim_ranks_t *r = s->loss->ranks;
+  s->hi = s->n;
+  if (!r || !r->zero) return MR_OK;
+  s->share = mr_mem_take(&s->g->mem, (size_t)(r->size + 1) * sizeof *s->share);
+  if (!s->share) return s->g->diag.code;
+  for (int k = 0; k <= r->size; k++)
+    s->share[k] = mr_optim_share_from(s->n, elements_of_parameter, s->loss, r->size, k);
+  s->lo = s->share[r->rank], s->hi = s->share[r->rank + 1];
+  return MR_OK;
+}
+
 static mr_err_t step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, int from, int to,
                         mr_err_t (*build)(step_t *s), mr_fn_t **out, mr_diag_t *diag) {
   MR_TRY(mr_optim_check(o, diag));
@@ -690,7 +793,8 @@ static mr_err_t step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, int fr
   s.n_fp8 = loss->fp8 ? 2 : 0;
   s.n = first->n_in - loss->n_data - (loss->fp8 != NULL), s.n_out = first->n_out;
   s.n_scale = mr_optim_counts(o) ? MR_SCALE_VARS : 0;
-  mr_err_t err = build(&s);
+  mr_err_t err = step_set_share(&s);
+  if (err >= 0) err = build(&s);
   if (err < 0) {
     mr_diag_relay(diag, err, &s.g->diag);
     mr_fn_destroy(s.g);

@@ -25,7 +25,8 @@ struct mr__ranks {
   mr_comm_t *comm;
   mr_compute_t compute; /* without the caller's policy */
   mr_optim_t optim;
-  int n; /* other ranks */
+  bool shares; /* slots and average are rank 0's, of which each rank updates a share */
+  int n;       /* other ranks */
   pthread_mutex_t lock;
   pthread_cond_t changed;
   int64_t run; /* runs requested so far */
@@ -84,6 +85,7 @@ mr_err_t mr__ranks_create(const mr_loss_t *l, const mr_train_config_t *config, m
   pthread_mutex_init(&r->lock, NULL);
   pthread_cond_init(&r->changed, NULL);
   r->n = n, r->optim = config->optim, r->compute = config->compute;
+  r->shares = config->zero > 0;
   r->compute.policy = NULL;
   mr_err_t e = mr_comm_create(config->ranks, (double)INFINITY, &r->comm, diag);
   if (e >= 0) e = ranks_step(r, l, *config, 0, own, diag);
@@ -120,7 +122,7 @@ void mr__ranks_destroy(mr__ranks_t *r) {
 /* Takes the arenas of a rank's parameters, which are those of `from`. */
 static mr_err_t peer_take_params(const mr__ranks_t *r, mr_params_t *p, const mr_params_t *from,
                                  mr_diag_t *diag) {
-  mr_train_want_sets(&r->compute, &r->optim, p);
+  mr_train_want_sets(&r->compute, r->shares ? NULL : &r->optim, p);
   for (int i = 0; i < from->n; i++)
     MR_TRY(mr_params_add(p, from->param[i].name, from->param[i].aval, from->param[i].init, diag));
   return mr_params_alloc(p, diag);
@@ -159,7 +161,8 @@ mr_err_t mr__ranks_prepare(mr__ranks_t *r, mr_train_step_t *own, const mr_params
     peer_t *p = &r->peer[i];
     MR_TRY(peer_copy_params(r, p, params, diag));
     peer_copy_state(p->step, own);
-    MR_TRY(mr__train_step_prepare(p->step, &p->params, field, given, diag));
+    const mr_params_t *shares = r->shares ? params : &p->params;
+    MR_TRY(mr__train_step_prepare(p->step, &p->params, shares, field, given, diag));
   }
   return MR_OK;
 }
@@ -198,6 +201,13 @@ mr_err_t mr__ranks_read(mr__ranks_t *r, const float *reported, int n, mr_diag_t 
   }
   for (int i = 0; i < r->n; i++) mr__train_step_of(r->peer[i].step)->runs.read++;
   return MR_OK;
+}
+
+bool mr__ranks_share(const mr__ranks_t *r) { return r->shares; }
+
+void mr__ranks_gate(mr__ranks_t *r, bool (*may_write)(void *arg), void *arg) {
+  for (int i = 0; i < r->n; i++)
+    mr_exec_gate(mr__train_step_of(r->peer[i].step)->exec, may_write, arg);
 }
 
 void mr__ranks_retake(mr__ranks_t *r) {

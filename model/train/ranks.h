@@ -35,14 +35,19 @@ void mr__ranks_stale(mr__ranks_t *r);
 /* Reads the oldest unread run of the other ranks.  MR_OK, or MR_ERR_DATA if a rank has reported
    other numbers than rank 0, n of them. */
 mr_err_t mr__ranks_read(mr__ranks_t *r, const float *reported, int n, mr_diag_t *diag);
+/* Whether the ranks update shares of one rank's slots (mr_train_config_t.zero). */
+bool mr__ranks_share(const mr__ranks_t *r);
+/* Sets a gate (mr_exec_gate) of all ranks but rank 0, which any of their threads calls. */
+void mr__ranks_gate(mr__ranks_t *r, bool (*may_write)(void *arg), void *arg);
 void mr__ranks_retake(mr__ranks_t *r); /* as mr_train_step_retake, on the other ranks */
 
-/* Implemented in train.c: the step of one rank, comm NULL for a step without ranks; and the two
-   halves of its run, of which only the second computes. */
+/* Implemented in train.c: the step of one rank, comm NULL for a step without ranks; and the
+   half of its run that does not compute yet: values are those of params, and what the rank has a
+   share of is in shares, which may be params. */
 mr_err_t mr__train_step_of_rank(const mr_loss_t *l, const mr_train_config_t *config,
                                 const mr_comm_rank_t *comm, mr_train_step_t **out, mr_diag_t *diag);
 mr_err_t mr__train_step_prepare(mr_train_step_t *t, const mr_params_t *params,
-                                const void *const *field, const mr_train_in_t *given,
-                                mr_diag_t *diag);
+                                const mr_params_t *shares, const void *const *field,
+                                const mr_train_in_t *given, mr_diag_t *diag);
 
 #endif

@@ -22,6 +22,12 @@ mr__step_t *mr__train_step_of(mr_train_step_t *t);
 /* Returns the dtype that set k of a step (values, slots..., average) is kept in. */
 mr_dtype_t mr__step_kept_in(const mr_compute_t *c, int k, int n_slots);
 
+/* The tensors [from,to) of a list of parameters whose slots and average a step of t->rank has. */
+typedef struct mr__share {
+  int from, to;
+} mr__share_t;
+mr__share_t mr__step_share(const mr_train_config_t *t, const mr_params_t *list);
+
 /* The device that a step computes on, which belongs to who opened it, or NULL if it computes in the
    host's memory. */
 const mr_device_t *mr__step_device(const mr_compute_t *c);

@@ -3,6 +3,7 @@
 #include "model/train/train.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,12 +29,15 @@ struct mr_train_step {
   const mr_params_t *of; /* whose values the other ranks have; NULL: none yet */
   mr_optim_t optim;
   mr_compute_t compute;
+  mr__share_t share; /* of slots and average */
   mr__fp8_ring_t fp8;
   mr_err_t (*wait)(void *arg);
   void *wait_arg;
   bool
       *forward; /* [n_var] of the compiled graph: the loss depends on it; NULL: not found out yet */
-  mr_err_t waited; /* what the last run's wait returned */
+  mr_err_t waited;      /* what the last run's wait returned */
+  pthread_mutex_t gate; /* between ranks that update shares of the same params */
+  bool asked;           /* wait was called in this run */
 };
 
 mr__step_t *mr__train_step_of(mr_train_step_t *t) { return &t->s; }
@@ -50,6 +54,7 @@ static mr_err_t build_train(mr__step_t *s, const mr_loss_t *l, const mr_train_co
                                   .threads = t->compute.threads,
                                   .pin = t->compute.pin,
                                   .plan_only = plan_only,
+                                  .gate_before_collective = t->zero > 0,
                                   .rank = comm};
   mr_err_t e = mr_compile(f, &options, &s->exec, diag);
   mr_fn_destroy(f);
@@ -74,6 +79,7 @@ mr_err_t mr__train_step_of_rank(const mr_loss_t *l, const mr_train_config_t *con
   t->s.loss = *l;
   t->optim = config->optim;
   t->compute = config->compute;
+  pthread_mutex_init(&t->gate, NULL);
   t->compute.policy = NULL; /* the caller's, used while the step is built */
   float fixed = config->optim.loss_scale > 0 ? config->optim.loss_scale : 1;
   t->s.runs.scale[0] = mr_scale_state_start(
@@ -94,6 +100,7 @@ mr_err_t mr__train_step_of_rank(const mr_loss_t *l, const mr_train_config_t *con
     mr_train_step_destroy(t);
     return mr_diag_relay(diag, err, &own);
   }
+  t->share = mr__step_share(config, &t->s.list);
   *out = t;
   return MR_OK;
 }
@@ -156,7 +163,7 @@ mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
   mr__step_t s = {.batch = config->batch};
   mr_diag_t own = {0};
   mr_train_config_t alone = *config; /* a plan is that of a step without ranks */
-  alone.ranks = 0;
+  alone.ranks = 0, alone.zero = 0;
   mr_err_t err = build_train(&s, l, &alone, NULL, true, &own);
   if (err >= 0) *out = train_plan_of(s.exec);
   mr__step_fini(&s);
@@ -171,30 +178,31 @@ mr_train_fp8_t mr_train_step_fp8(const mr_train_step_t *t) {
   return mr__fp8_ring_at(&t->fp8, t->s.runs.begun);
 }
 
-/* Points inputs and outputs at the sets that the step updates, in its order.  MR_ERR_CONFIG if
-   params have no average but the step needs it. */
-static mr_err_t set_params(mr_train_step_t *t, const mr_params_t *params, int in, int out,
-                           mr_diag_t *diag) {
+/* Points inputs and outputs at the sets that the step updates, in its order: values of params, the
+   others of shares.  MR_ERR_CONFIG if there is no average but the step needs it. */
+static mr_err_t set_params(mr_train_step_t *t, const mr_params_t *params, const mr_params_t *shares,
+                           int in, int out, mr_diag_t *diag) {
   int slots = t->optim.def->n_slots, sets = mr_optim_sets(&t->optim);
   for (int k = 0; k < sets; k++) {
     mr_set_kind_t kind = !k ? MR_SET_VALUES : k <= slots ? MR_SET_SLOT : MR_SET_AVERAGE;
+    const mr_params_t *of = k ? shares : params;
     const mr_param_set_t *set =
-        mr__placed_set(&t->s.placed, params, kind, kind == MR_SET_SLOT ? k - 1 : 0);
+        mr__placed_set(&t->s.placed, of, kind, kind == MR_SET_SLOT ? k - 1 : 0);
     if (!set && k > slots)
       return mr_fail(diag, MR_ERR_CONFIG, "ema: the parameters have no room for their average");
     if (set->dtype != mr__step_kept_in(&t->compute, k, slots))
       return mr_fail(diag, MR_ERR_SHAPE, "parameters: set %d is kept in %s, the step wants %s", k,
                      mr_dtype_name(set->dtype),
                      mr_dtype_name(mr__step_kept_in(&t->compute, k, slots)));
-    for (int i = 0; i < params->n; i++)
-      t->s.runs.in[in++] = t->s.runs.out[out++] = mr_params_at(params, set, i);
+    for (int i = k ? t->share.from : 0; i < (k ? t->share.to : of->n); i++)
+      t->s.runs.in[in++] = t->s.runs.out[out++] = mr_params_at(of, set, i);
   }
   return MR_OK;
 }
 
 mr_err_t mr__train_step_prepare(mr_train_step_t *t, const mr_params_t *params,
-                                const void *const *field, const mr_train_in_t *given,
-                                mr_diag_t *diag) {
+                                const mr_params_t *shares, const void *const *field,
+                                const mr_train_in_t *given, mr_diag_t *diag) {
   mr__step_t *s = &t->s;
   mr__runs_t *r = &s->runs;
   int in = mr_loss_n_data(&s->loss), out = 1;
@@ -207,7 +215,8 @@ mr_err_t mr__train_step_prepare(mr_train_step_t *t, const mr_params_t *params,
     in += 2, out += 2;
   }
   t->waited = MR_OK;
-  return set_params(t, params, in, out, diag);
+  t->asked = false;
+  return set_params(t, params, shares, in, out, diag);
 }
 
 static void start_own(mr_train_step_t *t) { mr__step_start(&t->s); }
@@ -216,7 +225,7 @@ mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *
                            const mr_train_in_t *given, mr_diag_t *diag) {
   mr__step_t *s = &t->s;
   if (s->placed.device && s->placed.of != params) MR_TRY(mr_train_step_put(t, params, diag));
-  MR_TRY(mr__train_step_prepare(t, params, field, given, diag));
+  MR_TRY(mr__train_step_prepare(t, params, params, field, given, diag));
   if (t->ranks) {
     if (t->of != params) mr__ranks_stale(t->ranks);
     t->of = params;
@@ -335,9 +344,25 @@ static bool may_update(void *arg) {
   return s->waited >= 0;
 }
 
+/* The same for any of the ranks that update the params of s: the first one asks for all. */
+static bool may_update_shares(void *arg) {
+  mr_train_step_t *s = arg;
+  pthread_mutex_lock(&s->gate);
+  if (!s->asked) (void)may_update(s);
+  s->asked = true;
+  bool may = s->waited >= 0;
+  pthread_mutex_unlock(&s->gate);
+  return may;
+}
+
 void mr_train_step_before_update(mr_train_step_t *s, mr_err_t (*wait)(void *arg), void *arg) {
   s->wait = wait;
   s->wait_arg = arg;
+  if (s->ranks && mr__ranks_share(s->ranks)) {
+    mr_exec_gate(s->s.exec, wait ? may_update_shares : NULL, s);
+    mr__ranks_gate(s->ranks, wait ? may_update_shares : NULL, s);
+    return;
+  }
   bool in_place = !s->s.placed.device; /* a device's runs write to no array of the host */
   mr_exec_gate(s->s.exec, (wait || s->exchange_failed) && in_place ? may_update : NULL, s);
 }
@@ -353,6 +378,7 @@ void mr_train_step_destroy(mr_train_step_t *s) {
   mr__fp8_ring_fini(&s->fp8);
   free(s->forward);
   free(s->exchange_failed);
+  pthread_mutex_destroy(&s->gate);
   free(s);
   mr__ranks_destroy(ranks);
 }

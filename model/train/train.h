@@ -32,6 +32,11 @@ typedef struct mr_train_config {
      of them, as threads of this process with parameters of their own, and works as one: params,
      results and bits are those of a step without ranks. */
   int ranks;
+  /* 0: each rank has all slots.  1: a rank updates its share of the parameters, whole ones
+     (mr_optim_share_from), and has slots and average of these alone; the bits are the same.  Shares
+     are parts of the caller's params, which all ranks of the process update.  Without ranks it is
+     0. */
+  int zero;
   /* This process has rank `rank` alone, and this is it in a communicator of `ranks`: runs exchange
      by collect_ops what others have computed, and all ranks run the same steps with the same whole
      batches and scalars.  A run whose exchange fails returns the table's failure, with params
@@ -47,8 +52,8 @@ typedef struct mr_train_config {
 /* Returns AdamW with its default settings, products in bf16, and the batch in one part. */
 mr_train_config_t mr_train_default(int64_t batch);
 
-enum { MR_ORDERED_MOST = 256 };
-/* MR_OK, or MR_ERR_CONFIG if batch, accumulate, ordered and ranks do not go together. */
+enum { MR_ORDERED_MOST = 256, MR_ZERO_MOST = 1 };
+/* MR_OK, or MR_ERR_CONFIG if batch, accumulate, ordered, ranks and zero do not go together. */
 mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag);
 /* Returns the number of parts that a step of t works through, which mr_train_parts_check accepts,
    and the first record of part k in [0,parts]; that of the last is the batch.  If they are uneven
@@ -77,9 +82,8 @@ enum {
   MR_REPORT_METRICS
 };
 /* Returns how many of the last inputs of mr_train_step_fn's graph become its last outputs in place:
-   the tensors of all of its sets.  Cannot fail. */
+   the tensors of all of its sets, of t->rank's share alone where it has no others.  Cannot fail. */
 int mr_train_step_in_place(const mr_train_config_t *t, const mr_params_t *list);
-
 /* Requests the sets of params, before mr_loss_params or mr_params_alloc, in the dtypes that c keeps
    them in: values, the slots of o, and an average if o->ema.  o: NULL requests values alone, which
    is what an evaluation needs. */
@@ -176,9 +180,10 @@ mr_err_t mr_train_step_fetch_end(mr_train_step_t *s, mr_diag_t *diag);
    with the loss scale's and fp8's state that the first of them began with. */
 void mr_train_step_retake(mr_train_step_t *s);
 /* Lets other threads read params during the forward and backward pass of a run.  Each run, or on a
-   device each mr_train_step_fetch, calls wait(arg) once, on its own thread, before its first write
-   to params; wait returns when no thread reads them.  A failure of wait ends the run with that
-   error, and params stay unchanged.  NULL, as at first: there are no readers. */
+   device each mr_train_step_fetch, calls wait(arg) once, on its own thread or, with zero, that of
+   one of its ranks, before its first write to params; wait returns when no thread reads them.  A
+   failure of wait ends the run with that error, and params stay unchanged.  NULL, as at first:
+   there are no readers. */
 void mr_train_step_before_update(mr_train_step_t *s, mr_err_t (*wait)(void *arg), void *arg);
 /* Returns the loss scale's state, which each run reads and advances if mr_optim_counts; never NULL.
    It starts as mr_scale_state_start of optim.dynamic.start or of the fixed scale; a resume

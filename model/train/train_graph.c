@@ -20,6 +20,14 @@ mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_CONFIG,
                    "%d ranks that share ordered=%lld parts, want at least a part a rank", t->ranks,
                    (long long)t->ordered);
+  if (t->zero < 0 || t->zero > MR_ZERO_MOST)
+    return mr_fail(diag, MR_ERR_CONFIG, "zero: %d, want [0,%d]", t->zero, MR_ZERO_MOST);
+  if (t->zero && t->ranks > 1 && t->collect)
+    return mr_fail(
+        diag, MR_ERR_CONFIG,
+        "zero=%d: ranks that are processes of their own keep whole slots, want zero=0 or "
+        "ranks of one process",
+        t->zero);
   if (!t->ordered) return MR_OK;
   if (t->ordered < 0 || t->ordered > MR_ORDERED_MOST || (t->ordered & (t->ordered - 1)))
     return mr_fail(diag, MR_ERR_CONFIG,
@@ -78,7 +86,7 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
   mr_fn_t **part = calloc((size_t)parts, sizeof *part);
   if (!part) return mr_no_memory(diag, "a step");
   mr_err_t err = trace_parts(list, l, t, part, diag);
-  const mr_optim_ranks_t ranks = {t->rank, t->ranks, MR__RANKS_AXIS};
+  const mr_optim_ranks_t ranks = {t->rank, t->ranks, MR__RANKS_AXIS, t->zero};
   mr_optim_loss_t loss = {.n_data = mr_loss_n_data(l),
                           .parts = parts,
                           .tree = t->ordered > 0,
@@ -113,17 +121,31 @@ static mr_var_t *vector_of(mr_fn_t *f, int n, mr_var_t **scalar) {
 
 /* The layout of the results of update_fn. */
 typedef struct layout {
-  int outs, n_sets; /* outputs of the loss for metrics; tensors of all sets */
-  int n_state;      /* what else passes from step to step: the loss scale's scalars, and fp8's */
+  int outs, n_sets;  /* outputs of the loss for metrics; tensors of all sets */
+  mr__share_t share; /* of slots and average */
+  int n_state;       /* what else passes from step to step: the loss scale's scalars, and fp8's */
 } layout_t;
 
 static layout_t train_layout_of(const mr_fn_t *u, const mr_train_config_t *t,
                                 const mr_params_t *list) {
   layout_t y = {.n_state = (mr_optim_counts(&t->optim) ? MR_SCALE_VARS : 0) +
                            (t->compute.fp8.history ? 2 : 0),
-                .n_sets = mr_train_step_in_place(t, list)};
+                .n_sets = mr_train_step_in_place(t, list),
+                .share = mr__step_share(t, list)};
   y.outs = u->n_out - y.n_state - y.n_sets - 3; /* loss, losses and norm */
   return y;
+}
+
+/* A tensor of a set. */
+typedef struct place {
+  int set, tensor;
+} place_t;
+
+/* Tensor number i of the sets: all values, then those of each later set that the rank has. */
+static place_t place_in_sets(const layout_t *y, int n_params, int i) {
+  int each = y->share.to - y->share.from, later = i - n_params;
+  if (later < 0) return (place_t){0, i};
+  return (place_t){1 + later / each, y->share.from + later % each};
 }
 
 /* Traces the vector that a step reports from u, the results of update_fn. */
@@ -209,13 +231,15 @@ static mr_err_t report_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_
   int first = update->n_in - y.n_sets, n_slots = t->optim.def->n_slots;
   for (int i = 0; i < update->n_in; i++) {
     mr_aval_t a = update->in[i]->aval;
-    if (i >= first) a.dtype = mr__step_kept_in(&t->compute, (i - first) / list->n, n_slots);
+    if (i >= first)
+      a.dtype = mr__step_kept_in(&t->compute, place_in_sets(&y, list->n, i - first).set, n_slots);
     mr_fn_input(f, a);
   }
   MR_TRY(f->diag.code);
   for (int i = 0; i < update->n_in; i++)
     in[i] = i < first ? f->in[i]
-                      : train_keep(f, f->in[i], MR_F32, (i - first) / list->n, n_slots, NULL, 0);
+                      : train_keep(f, f->in[i], MR_F32, place_in_sets(&y, list->n, i - first).set,
+                                   n_slots, NULL, 0);
   int n_read = f->n_eqn;
   MR_TRY(mr_inline(f, update, in, u));
   mr_var_t **result = u + y.outs + 2; /* the place of the norm */
@@ -226,15 +250,29 @@ static mr_err_t report_fn(mr_fn_t *f, const mr_loss_t *l, const mr_train_config_
   int n_reported = f->n_eqn;
   for (int i = 0; i < y.n_sets && f->diag.code >= 0; i++) {
     mr_var_t **to = &result[1 + y.n_state + i];
-    int k = i / list->n;
-    *to = train_keep(f, *to, mr__step_kept_in(&t->compute, k, n_slots), k, n_slots, draw, i);
+    place_t at = place_in_sets(&y, list->n, i);
+    *to = train_keep(f, *to, mr__step_kept_in(&t->compute, at.set, n_slots), at.set, n_slots, draw,
+                     at.set * list->n + at.tensor);
   }
   MR_TRY(train_order_conversions(f, n_read, n_reported));
   return mr_fn_return(f, 1 + y.n_state + y.n_sets, result);
 }
 
+static int64_t elements_of_listed(const void *arg, int i) {
+  const mr_params_t *list = arg;
+  return (int64_t)list->param[i].size;
+}
+
+mr__share_t mr__step_share(const mr_train_config_t *t, const mr_params_t *list) {
+  if (t->ranks <= 1 || !t->zero) return (mr__share_t){0, list->n};
+  return (mr__share_t){
+      mr_optim_share_from(list->n, elements_of_listed, list, t->ranks, t->rank),
+      mr_optim_share_from(list->n, elements_of_listed, list, t->ranks, t->rank + 1)};
+}
+
 int mr_train_step_in_place(const mr_train_config_t *t, const mr_params_t *list) {
-  return mr_optim_sets(&t->optim) * list->n;
+  mr__share_t share = mr__step_share(t, list);
+  return list->n + (mr_optim_sets(&t->optim) - 1) * (share.to - share.from);
 }
 
 mr_err_t mr_train_step_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_params_t *list,

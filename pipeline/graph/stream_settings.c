@@ -22,7 +22,7 @@ bool mr_setting_is_means(const char *name) {
       "quarantine", "peer",    "peer-token", "relist",     "local-redirects",
       "index",      "retries", "backoff",    "timeout",    "connections",
       "hedge",      "ahead",   "cache",      "cache-size", "cache-block",
-      NULL};
+      "zero",       NULL};
   return is_among(name, means);
 }
 

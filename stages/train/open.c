@@ -40,6 +40,7 @@ mr_train_config_t mr__train_config(const train_t *v, int64_t batch) {
                          .batch = batch,
                          .accumulate = v->accumulate,
                          .ordered = v->ordered,
+                         .zero = (int)v->zero,
                          .there = v->there};
   mr_train_amp_set(&v->amp, &t.compute);
   set_unless_usual(&t.optim.b1, v->b1);
@@ -118,6 +119,7 @@ static void open_report_unused(const mr_stage_t *s) {
       {"loss-scale-patience", "loss-scale=dynamic", dynamic},
       {"max-skipped", "on-nan=skip or loss-scale=dynamic", dynamic || v->on_nan == MR__ON_NAN_SKIP},
       {"replay-dir", "on-nan=trace", v->on_nan == MR__ON_NAN_TRACE},
+      {"zero", "ranks behind shard-to-device", v->ranks > 1},
       {"fp8-history", "fp8=", fp8},
       {"fp8-margin", "fp8=", fp8},
       {"fp8-amax", "fp8=", fp8}};

@@ -117,6 +117,16 @@ const mr_opt_t mr__train_stage_opts[] = {
          "Works through a batch in this many parts, a power of two, and adds their gradients as "
          "a fixed binary tree; each record draws what it draws in a batch of one part; 0: "
          "none, or 8 behind shard-to-device, whose ranks share them."},
+    {.name = "zero",
+     .hint = "zerostage zerooptimization zero1 sharding",
+     .type = MR_OPT_INT,
+     .offset = AT(zero),
+     .def = "0",
+     .hi = MR_ZERO_MOST,
+     .help =
+         "What ranks behind shard-to-device keep a share of, with the same results.  0: nothing, "
+         "each updates all parameters; 1: the optimizer's slots and the average, each rank "
+         "updates its share and receives the others' parameters."},
     {.name = "remat",
      .hint = "activationcheckpointing gradientcheckpointing gradcheckpointing checkpointing "
              "usecheckpoint",

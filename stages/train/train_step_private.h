@@ -35,8 +35,8 @@ typedef struct train {
   mr_train_amp_t amp;
   int precision;
   double lr, b1, b2, eps, weight_decay, clip_norm, ema, scale_start;
-  int64_t warmup, steps, seed, checkpoint_every, watch_every, accumulate, ordered, scale_patience,
-      max_skipped, redo_on_nan;
+  int64_t warmup, steps, seed, checkpoint_every, watch_every, accumulate, ordered, zero,
+      scale_patience, max_skipped, redo_on_nan;
   int optimizer, schedule, leak_check, remat, on_nan;
   bool nesterov;
   const char *resume, *fit, *loss_scale, *replay_dir, *device;

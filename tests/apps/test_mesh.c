@@ -67,6 +67,24 @@ static void any_mesh_ends_with_the_checkpoint_and_ledger_of_one_rank(void **stat
   }
 }
 
+/* The same run with what ranks share of the optimizer's state changed at each resume. */
+static void a_run_resumes_with_another_zero_with_the_same_bits(void **state) {
+  char run[128], ledger[sizeof whole_end];
+  snprintf(run, sizeof run, "%s/zero", dir);
+  RUN(&p, "train", "--graph", file, "--run-dir", run, "--mesh", "data=4", "train.zero=1",
+      "train.steps=2");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  RUN(&p, "train", "--run-dir", run, "--resume", "--mesh", "data=3", "train.zero=0",
+      "train.steps=4");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  RUN(&p, "train", "--run-dir", run, "--resume", "--mesh", "data=5", "train.zero=1",
+      "train.steps=0");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  keep_ledger(ledger, sizeof ledger);
+  assert_string_equal(ledger, whole_end);
+  for (int step = 2; step <= STEPS; step += 2) assert_same_checkpoint(run, step);
+}
+
 static void a_run_resumes_on_other_ranks_with_the_same_bits(void **state) {
   static const char *const mesh[] = {"data=4", "data=3", "data=7", "data=1"};
   char ledger[sizeof whole_end];
@@ -121,6 +139,7 @@ static void a_mesh_that_does_not_fit_is_refused(void **state) {
       {"data=2", "train.ordered=32", "a batch of 18 records"},
       {"data=2", "train.pin=true", "want pin=false"},
       {"data=2", "train.accumulate=2", "splits the batch too"},
+      {"data=2", "train.zero=4", "zero"},
       {"data=2", "train.device=opencl", "want device=cpu"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -161,6 +180,7 @@ static void ranks_of_a_job_that_run_a_graph_by_another_command_are_refused(void 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(any_mesh_ends_with_the_checkpoint_and_ledger_of_one_rank),
+      cmocka_unit_test(a_run_resumes_with_another_zero_with_the_same_bits),
       cmocka_unit_test(a_run_resumes_on_other_ranks_with_the_same_bits),
       cmocka_unit_test(the_default_graph_gets_its_ranks_by_the_flag),
       cmocka_unit_test(a_run_without_a_mesh_is_not_resumed_on_one_unasked),

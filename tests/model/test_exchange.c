@@ -53,7 +53,7 @@ static void compile_step(const small_t *c, int rank, int size, const mr_comm_t *
   mr_fn_t *part = part_of(c), *step;
   const mr_fn_t *parts[PARTS];
   for (int k = 0; k < PARTS; k++) parts[k] = part;
-  mr_optim_ranks_t ranks = {rank, size, "ranks"};
+  mr_optim_ranks_t ranks = {.rank = rank, .size = size, .axis = "ranks"};
   mr_comm_rank_t speaks = {0};
   mr_diag_t diag = {0};
   mr_optim_t o = mr_optim_of("momentum");

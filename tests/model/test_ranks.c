@@ -9,8 +9,9 @@
 #include "tests/model/vit_step.h"
 #include "tests/vectors.h"
 
-enum { PARTS = 8, MOST = 32, PIXELS = 8 * 8 * 3, STEPS = 6 };
+enum { MOST_ZERO = 1, PARTS = 8, MOST = 32, PIXELS = 8 * 8 * 3, STEPS = 6 };
 
+static float lr_of_runs = 1e-2f;
 static const int all_counts[] = {2, 3, 4, 5, 6, 7, 8, 0}, two_counts[] = {3, 8, 0};
 
 typedef struct batch {
@@ -59,7 +60,7 @@ static end_t trained(const vit_t *c, mr_train_config_t t, int ranks, int bad) {
   for (int i = 0; i < STEPS; i++) {
     float was = b.images[PIXELS * (t.batch - 1)];
     if (i + 1 == bad) b.images[PIXELS * (t.batch - 1)] = NAN;
-    if (vit_run(step, &r.params, b.images, b.labels, 1e-2f, i + 1, 5, &r.out[i], &diag) < 0)
+    if (vit_run(step, &r.params, b.images, b.labels, lr_of_runs, i + 1, 5, &r.out[i], &diag) < 0)
       fail_msg("%d ranks, step %d: %s", ranks, i + 1, diag.text);
     b.images[PIXELS * (t.batch - 1)] = was;
   }
@@ -76,27 +77,28 @@ static bool same_out(const mr_train_out_t *a, const mr_train_out_t *b) {
          !memcmp(a->metric, b->metric, sizeof a->metric);
 }
 
-static void assert_same_end(const end_t *a, const end_t *b, int ranks) {
+static void assert_same_end(const end_t *a, const end_t *b, int ranks, int zero) {
   for (int i = 0; i < STEPS; i++)
     if (!same_out(&a->out[i], &b->out[i]))
-      fail_msg("%d ranks, step %d: loss %.9g, norm %.9g, want %.9g and %.9g", ranks, i + 1,
-               (double)b->out[i].loss, (double)b->out[i].grad_norm, (double)a->out[i].loss,
+      fail_msg("%d ranks, zero=%d, step %d: loss %.9g, norm %.9g, want %.9g and %.9g", ranks, zero,
+               i + 1, (double)b->out[i].loss, (double)b->out[i].grad_norm, (double)a->out[i].loss,
                (double)a->out[i].grad_norm);
   for (int k = 0; k < a->params.n_sets; k++) {
     const mr_param_set_t *x = &a->params.set[k], *y = &b->params.set[k];
     if (memcmp(x->data, y->data, a->params.arena_size * mr_dtype_size(x->dtype)) != 0)
-      fail_msg("%d ranks: set %d differs", ranks, k);
+      fail_msg("%d ranks, zero=%d: set %d differs", ranks, zero, k);
   }
 }
 
-/* Runs of those numbers of ranks beside one without; returns its last step's. */
+/* Runs of those numbers of ranks, with any zero=, beside one without; returns its last step's. */
 static mr_train_out_t same_on_all(const int *ranks, const vit_t *c, mr_train_config_t t, int bad) {
   end_t one = trained(c, t, 1, bad);
-  for (; *ranks; ranks++) {
-    end_t many = trained(c, t, *ranks, bad);
-    assert_same_end(&one, &many, *ranks);
-    mr_params_fini(&many.params);
-  }
+  for (; *ranks; ranks++)
+    for (t.zero = 0; t.zero <= MOST_ZERO; t.zero++) {
+      end_t many = trained(c, t, *ranks, bad);
+      assert_same_end(&one, &many, *ranks, t.zero);
+      mr_params_fini(&many.params);
+    }
   mr_params_fini(&one.params);
   return one.out[STEPS - 1];
 }
@@ -132,6 +134,115 @@ static void products_in_f8_are_the_same(void **state) {
   vit_t c = dropping_vit(MR_BF16);
   c.how.fp8 = (mr_fp8_t){.format = MR_FP8_E4M3, .history = 3};
   same_on_all(two_counts, &c, config_of(MOST), 0);
+}
+
+/* Parameters in f16 alone: an update that would overflow any of them is not applied by any rank. */
+static void updates_that_would_overflow_are_found_on_all_ranks(void **state) {
+  vit_t c = dropping_vit(MR_F16);
+  mr_train_config_t t = config_of(MOST);
+  c.how.values = MR_F16;
+  t.optim.only_finite = true, t.optim.dynamic.max_bad = STEPS;
+  t.optim.weight_decay = 99;
+  t.optim.clip_norm = 0;
+  same_on_all(two_counts, &c, t, 0);
+  lr_of_runs = 5e3f; /* updates of thousands, of the parameters by weight decay too */
+  mr_train_out_t last = same_on_all(two_counts, &c, t, 0);
+  lr_of_runs = 1e-2f;
+  assert_true(last.skipped > 0);
+}
+
+/* A norm of one parameter alone, no slots, one slot. */
+static void every_optimizer_reaches_the_same_bits(void **state) {
+  static const char *const name[] = {"lamb", "sgd", "momentum", "lion", "adam"};
+  vit_t c = dropping_vit(MR_F32);
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+    mr_train_config_t t = config_of(MOST);
+    t.optim = mr_optim_of(name[i]);
+    t.optim.ema = i % 2 ? 0.5f : 0;
+    same_on_all((const int[]){5, 0}, &c, t, 0);
+  }
+}
+
+/* ---- shares ---- */
+
+static int64_t size_of_number(const void *arg, int i) { return ((const int64_t *)arg)[i]; }
+
+static int64_t largest_share(const int64_t *size, int n, int ranks) {
+  int64_t most = 0;
+  for (int r = 0; r < ranks; r++) {
+    int from = mr_optim_share_from(n, size_of_number, size, ranks, r);
+    int to = mr_optim_share_from(n, size_of_number, size, ranks, r + 1);
+    int64_t sum = 0;
+    assert_true(from <= to && to <= n);
+    for (int i = from; i < to; i++) sum += size[i];
+    if (sum > most) most = sum;
+  }
+  return most;
+}
+
+/* The least largest share of [at,n), by trying all cuts. */
+static int64_t least_largest(const int64_t *size, int at, int n, int ranks) {
+  int64_t best = INT64_MAX, sum = 0;
+  if (ranks == 1) {
+    for (int i = at; i < n; i++) sum += size[i];
+    return sum;
+  }
+  for (int i = at; i <= n; i++) {
+    int64_t rest = least_largest(size, i, n, ranks - 1), most = sum > rest ? sum : rest;
+    if (most < best) best = most;
+    if (i < n) sum += size[i];
+  }
+  return best;
+}
+
+static void shares_are_all_parameters_and_the_largest_is_as_small_as_can_be(void **state) {
+  uint32_t x = 1;
+  for (int round = 0; round < 200; round++) {
+    int64_t size[9];
+    int n = 1 + round % 9;
+    for (int i = 0; i < n; i++) size[i] = (x = x * 1664525 + 1013904223) >> 26;
+    for (int ranks = 1; ranks <= 5; ranks++) {
+      assert_int_equal(mr_optim_share_from(n, size_of_number, size, ranks, 0), 0);
+      assert_int_equal(mr_optim_share_from(n, size_of_number, size, ranks, ranks), n);
+      assert_int_equal(largest_share(size, n, ranks), least_largest(size, 0, n, ranks));
+    }
+  }
+}
+
+static int waits;
+static mr_err_t wait_counted(void *arg) { return waits++, *(mr_err_t *)arg; }
+
+/* All ranks write to the caller's slots: none does before its readers are gone. */
+static void ranks_with_shares_wait_once_for_the_readers_of_params(void **state) {
+  vit_t c = dropping_vit(MR_F32);
+  batch_t b = batch_of();
+  mr_train_config_t t = config_of(MOST);
+  mr_params_t p = {0};
+  mr_diag_t diag = {0};
+  mr_train_step_t *step;
+  mr_train_out_t out;
+  t.ranks = 5, t.zero = 1;
+  mr_train_want_sets(&c.how, &t.optim, &p);
+  if (vit_params(&c, 3, &p, &diag) < 0 || vit_step(&c, t, &step, &diag) < 0)
+    fail_msg("%s", diag.text);
+  mr_err_t answer = MR_ERR_CANCEL;
+  void *was[MR_PARAM_SETS];
+  size_t bytes = p.arena_size * sizeof(float);
+  for (int k = 0; k < p.n_sets; k++) was[k] = malloc(bytes), memcpy(was[k], p.set[k].data, bytes);
+  mr_train_step_before_update(step, wait_counted, &answer);
+  assert_int_equal(vit_run(step, &p, b.images, b.labels, 1e-2f, 1, 5, &out, &diag), MR_ERR_CANCEL);
+  assert_int_equal(waits, 1);
+  for (int k = 0; k < p.n_sets; k++) assert_memory_equal(was[k], p.set[k].data, bytes);
+  answer = MR_OK;
+  assert_int_equal(vit_run(step, &p, b.images, b.labels, 1e-2f, 1, 5, &out, &diag), MR_OK);
+  assert_int_equal(waits, 2);
+  for (int k = 0; k < p.n_sets; k++) {
+    assert_true(memcmp(was[k], p.set[k].data, bytes) != 0);
+    free(was[k]);
+  }
+  mr_train_step_destroy(step);
+  mr_params_fini(&p);
+  free(b.images);
 }
 
 /* A step that is taken back runs again from the same state on all ranks. */
@@ -252,7 +363,7 @@ static void ranks_that_share_a_table_of_collectives_reach_the_same_bits(void **s
     run_lone(l, ranks, false);
     for (int r = 0; r < ranks; r++) {
       if (l[r].err < 0) fail_msg("rank %d: %s", r, l[r].text);
-      assert_same_end(&one, &l[r].end, ranks);
+      assert_same_end(&one, &l[r].end, ranks, 0);
       mr_params_fini(&l[r].end.params);
     }
   }
@@ -309,6 +420,10 @@ int main(void) {
       cmocka_unit_test(a_moving_scale_a_skipped_step_and_an_average_are_the_same),
       cmocka_unit_test(parameters_kept_narrow_are_the_same),
       cmocka_unit_test(products_in_f8_are_the_same),
+      cmocka_unit_test(updates_that_would_overflow_are_found_on_all_ranks),
+      cmocka_unit_test(every_optimizer_reaches_the_same_bits),
+      cmocka_unit_test(shares_are_all_parameters_and_the_largest_is_as_small_as_can_be),
+      cmocka_unit_test(ranks_with_shares_wait_once_for_the_readers_of_params),
       cmocka_unit_test(a_step_that_is_taken_back_repeats_itself),
       cmocka_unit_test(parameters_that_are_put_reach_all_ranks),
       cmocka_unit_test(ranks_that_share_a_table_of_collectives_reach_the_same_bits),

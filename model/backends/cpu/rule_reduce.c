@@ -211,6 +211,10 @@ static void sum_squares_run(const mr_call_t *c) {
   double sum = 0;
   for (int i = 0; i < c->eqn->n_in; i++)
     sum += mr_sum_squares(c->in[i], mr_aval_elems(&c->eqn->in[i]->aval));
+  if (c->eqn->out[0]->aval.dtype == MR_F64) {
+    *(double *)c->out[0] = sum;
+    return;
+  }
   float *out = c->out[0];
   out[0] = (float)sum;
   if (c->eqn->out[0]->aval.ndim) out[1] = (float)ldexp(sum, -2 * MR_SQUARES_SHIFT); /* a pair */

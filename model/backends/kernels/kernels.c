@@ -30,7 +30,8 @@ static mr_kernel_rule_fn *kernel_rule(const mr_op_def_t *op) {
 }
 
 bool mr_kernels_take(const mr_eqn_t *e, int ends) {
-  return !mr__is_attention(e) && kernel_rule(e->op) && e->n_in + e->n_out <= ends;
+  bool wide = e->op == &mr_op_sum_squares && e->out[0]->aval.dtype == MR_F64;
+  return !mr__is_attention(e) && !wide && kernel_rule(e->op) && e->n_in + e->n_out <= ends;
 }
 
 const char *mr_kernels_how(const mr_eqn_t *e) {
