@@ -39,15 +39,20 @@ static bool is_far(const remat_t *r, const mr_var_t *v, int at) {
   return r->place[v->id] >= 0 && at - r->fresh[v->id] > FAR;
 }
 
-/* Values of f8 are kept instead of what they are widened to, which takes more. */
-static bool widens_storage(const mr_eqn_t *e) {
-  return mr__is_conversion(e) && mr_is_storage(e->in[0]->aval.dtype);
+/* Values of f8 are kept instead of what they are widened to, which takes more; and so are inputs,
+   which are kept anyway: parameters without a copy in f32. */
+static bool widens_kept(const remat_t *r, const mr_eqn_t *e) {
+  const mr_var_t *from = e->n_in ? e->in[0] : NULL;
+  if (!from || !mr__is_conversion(e)) return false;
+  return mr_is_storage(from->aval.dtype) ||
+         (!from->literal && r->place[from->id] < 0 &&
+          mr_dtype_size(from->aval.dtype) < mr_dtype_size(e->out[0]->aval.dtype));
 }
 
 static bool is_cheap(const remat_t *r, const mr_var_t *v) {
   if (r->place[v->id] < 0) return false;
   const mr_eqn_t *e = r->old[r->place[v->id]];
-  return e->op->cost.cheap || widens_storage(e);
+  return e->op->cost.cheap || widens_kept(r, e);
 }
 
 /* Whether v can be read at equation `at` without keeping a value of more than `small` bytes longer
@@ -58,7 +63,7 @@ static bool is_reachable(const remat_t *r, const mr_var_t *v, int at, size_t sma
   bool cheap_and_far = is_cheap(r, v) && is_far(r, v, at);
   if (!cheap_and_far) return r->last[v->id] >= at || mr_aval_bytes(&v->aval) <= small;
   const mr_eqn_t *e = r->old[r->place[v->id]];
-  if (widens_storage(e)) return true;
+  if (widens_kept(r, e)) return true;
   for (int k = 0; k < e->n_in; k++)
     if (!is_reachable(r, e->in[k], at, small)) return false;
   return true;

@@ -114,6 +114,36 @@ static void causes_add_up_for_models_and_dtypes(void **state) {
   }
 }
 
+/* The bytes of a step in all, of a model whose kernels are large beside its activations. */
+static double step_bytes_in_all(const char *param, const char *master, const char *optimizer) {
+  RUN(&p, "mem", "step", "model=vit", "layers=2", "--batch", "8", "--no-run", "--json", "--dtype",
+      "bf16", "--param-dtype", param, "--master", master, "--optimizer", optimizer);
+  if (p.status) fail_msg("%s", p.err);
+  cJSON *all = cJSON_Parse(p.out);
+  double bytes = cJSON_GetNumberValue(cJSON_GetObjectItem(all, "planned_peak_bytes")) +
+                 cJSON_GetNumberValue(cJSON_GetObjectItem(all, "held_bytes"));
+  cJSON_Delete(all);
+  return bytes;
+}
+
+/* Half of the bytes of the parameters are saved at least: no copy in f32 lives through
+   the step instead. */
+static void narrow_parameters_without_a_master_copy_need_less_memory(void **state) {
+  static const char *const optimizer[] = {"adamw", "sgd", "lion"};
+  RUN(&p, "mem", "loss", "model=vit", "layers=2", "--batch", "8", "--no-run", "--json");
+  cJSON *all = cJSON_Parse(p.out);
+  double params = (double)bytes_of(cJSON_GetObjectItem(all, "held"), "parameters, f32");
+  cJSON_Delete(all);
+  assert_true(params > 0);
+  for (int i = 0; i < 3; i++) {
+    double wide = step_bytes_in_all("f32", "f32", optimizer[i]);
+    double narrow = step_bytes_in_all("bf16", "none", optimizer[i]);
+    if (!(narrow < wide - 0.5 * params))
+      fail_msg("%s: %.0f bytes, %.0f with f32 parameters of %.0f", optimizer[i], narrow, wide,
+               params);
+  }
+}
+
 static void parameter_sets_that_are_kept_narrow_are_named_with_their_dtype(void **state) {
   RUN(&p, "mem", "step", TINY, "--json");
   cJSON *all = causes();
@@ -153,6 +183,7 @@ int main(void) {
       cmocka_unit_test(a_size_to_fit_into_chooses_what_fits),
       cmocka_unit_test(impossible_requests_are_refused_in_one_sentence),
       cmocka_unit_test(causes_add_up_for_models_and_dtypes),
+      cmocka_unit_test(narrow_parameters_without_a_master_copy_need_less_memory),
       cmocka_unit_test(parameter_sets_that_are_kept_narrow_are_named_with_their_dtype),
       cmocka_unit_test(too_large_a_batch_is_refused_with_the_planned_peak),
   };
