@@ -204,8 +204,44 @@ static void a_batch_that_does_not_divide_into_the_shards_is_refused(void **state
   if (!strstr(said, "--shards 3: batches of 16 records")) fail_msg("%s", said);
 }
 
+/* The records of another process cannot be compared with those of evaluation, which is said; those
+   of two evaluations are. */
+static void a_trainer_on_a_source_is_validated(void **state) {
+  char graph[1024], file[96], run[2][96];
+  static const char *const test[] = {"n=32 split=test seed=5", "n=32 split=test"};
+  program_t *p = calloc(2, sizeof *p);
+  FILE *out = tmpfile();
+  pid_t server =
+      program_start((const char *const[]){"serve",
+                                          "synthetic n=320 ! shuffle seed=1 epochs=1 ! normalize ! "
+                                          "batch 16",
+                                          "--bind", at, NULL},
+                    out, out);
+  snprintf(file, sizeof file, "%s/trainer.mr", dir);
+  for (int i = 0; i < 2; i++) {
+    snprintf(
+        graph, sizeof graph,
+        "source %s ! train-step name=train model=mlp hidden=8 steps=3\n"
+        "synthetic n=32 split=test ! sequential epochs=1 ! normalize ! batch 16 ! train.valid\n"
+        "synthetic %s ! sequential epochs=1 ! normalize ! batch 16 ! train.test\n"
+        "train.metrics ! progress\n",
+        at, test[i]);
+    (void)mr_write_file(file, graph, strlen(graph), NULL);
+    snprintf(run[i], sizeof run[i], "%s/trainer%d", dir, i);
+    RUN(&p[i], "train", "--graph", file, "--run-dir", run[i]);
+  }
+  stop(server);
+  if (p[0].status) fail_msg("%s%s", p[0].out, p[0].err);
+  assert_non_null(strstr(p[0].err, "the batches of input in come from another process"));
+  assert_non_null(strstr(p[0].out, "Test, Loss"));
+  assert_int_equal(p[1].status, 2);
+  assert_non_null(strstr(p[1].err, "share 32 records"));
+  fclose(out), free(p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_trainer_on_a_source_is_validated),
       cmocka_unit_test(a_batch_that_does_not_divide_into_the_shards_is_refused),
       cmocka_unit_test(a_trainer_gets_the_stream_and_the_next_one_too),
       cmocka_unit_test(one_that_stops_resumes_from_its_state),
