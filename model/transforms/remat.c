@@ -41,7 +41,7 @@ static bool is_far(const remat_t *r, const mr_var_t *v, int at) {
 
 /* Values of f8 are kept instead of what they are widened to, which takes more; and so are inputs,
    which are kept anyway: parameters without a copy in f32. */
-static bool widens_kept(const remat_t *r, const mr_eqn_t *e) {
+static bool widens_input_or_storage(const remat_t *r, const mr_eqn_t *e) {
   const mr_var_t *from = e->n_in ? e->in[0] : NULL;
   if (!from || !mr__is_conversion(e)) return false;
   return mr_is_storage(from->aval.dtype) ||
@@ -52,7 +52,7 @@ static bool widens_kept(const remat_t *r, const mr_eqn_t *e) {
 static bool is_cheap(const remat_t *r, const mr_var_t *v) {
   if (r->place[v->id] < 0) return false;
   const mr_eqn_t *e = r->old[r->place[v->id]];
-  return e->op->cost.cheap || widens_kept(r, e);
+  return e->op->cost.cheap || widens_input_or_storage(r, e);
 }
 
 /* Whether v can be read at equation `at` without keeping a value of more than `small` bytes longer
@@ -63,7 +63,7 @@ static bool is_reachable(const remat_t *r, const mr_var_t *v, int at, size_t sma
   bool cheap_and_far = is_cheap(r, v) && is_far(r, v, at);
   if (!cheap_and_far) return r->last[v->id] >= at || mr_aval_bytes(&v->aval) <= small;
   const mr_eqn_t *e = r->old[r->place[v->id]];
-  if (widens_kept(r, e)) return true;
+  if (widens_input_or_storage(r, e)) return true;
   for (int k = 0; k < e->n_in; k++)
     if (!is_reachable(r, e->in[k], at, small)) return false;
   return true;
