@@ -44,9 +44,11 @@ typedef struct mr_resume_news {
    or allow names them: some of the words "data,seed,batch,model"; NULL allows none.  Other changes,
    and allowed ones, are listed in news->said.  Settings that affect no number, such as workers, may
    change freely, as may the place of the same data.  Also fails if the graph of the new settings
-   cannot be built; news->facts is NULL after any failure. */
+   cannot be built; news->facts is NULL after any failure.  step: the last one that is done; where
+   the next has another learning rate than it would have had, news->said has both. */
 mr_err_t mr_resume_check_changes(const mr_run_dir_t *was, const mr_run_dir_t *r, bool begun,
-                                 const char *allow, mr_resume_news_t *news, mr_diag_t *diag);
+                                 int64_t step, const char *allow, mr_resume_news_t *news,
+                                 mr_diag_t *diag);
 
 /* The identity of a run's data sets, independent of their place, as RUN/data.txt keeps it from the
    run's begin.  Returns a line "STAGE ORIGIN records=N classes=N sample=HASH" for each source of a

@@ -8,6 +8,7 @@
 
 #include "apps/cli/cli.h"
 #include "base/shown.h"
+#include "base/text.h"
 #include "pipeline/graph/stream_settings.h"
 #include "pipeline/stage_source.h"
 #include "stages/train/train_stage.h"
@@ -247,8 +248,27 @@ static mr_err_t graph_with(const mr_run_dir_t *r, mr_graph_t **g, mr_diag_t *dia
   return mr_run_dir_graph(r, *g, diag);
 }
 
+/* Says by how much the learning rate of the next step is another one than by the settings before:
+   where a run is made longer, its schedule reaches its end later.  A graph that cannot be settled
+   any more, since its data is gone, has no rate. */
+static void compare_rates(changes_t *c, int64_t step) {
+  const mr_stage_t *now = mr_train_stage(c->now);
+  mr_diag_t unsaid = {0};
+  char *said = c->news->said;
+  size_t n = strlen(said);
+  if (!n || step < 1 || !now || mr_graph_settle(c->was, &unsaid) < 0) return;
+  const mr_stage_t *was = mr_train_stage(c->was);
+  double before = was ? mr_train_stage_rate(was, step + 1) : 0,
+         then = mr_train_stage_rate(now, step + 1);
+  if (!was || before == then) return;
+  mr_snprintf(said + n, sizeof c->news->said - n,
+              "changed: learning rate of step %lld: %.4g -> %.4g; step %lld had %.4g\n",
+              (long long)step + 1, before, then, (long long)step, mr_train_stage_rate(was, step));
+}
+
 mr_err_t mr_resume_check_changes(const mr_run_dir_t *was, const mr_run_dir_t *r, bool begun,
-                                 const char *allow, mr_resume_news_t *news, mr_diag_t *diag) {
+                                 int64_t step, const char *allow, mr_resume_news_t *news,
+                                 mr_diag_t *diag) {
   changes_t c = {.r = r, .news = news};
   *news = (mr_resume_news_t){0};
   MR_TRY(read_allowed(&c, allow, diag));
@@ -261,6 +281,7 @@ mr_err_t mr_resume_check_changes(const mr_run_dir_t *was, const mr_run_dir_t *r,
     compare_stage(&c, mr_graph_stage_at(c.now, i), news->facts);
   if (e >= 0) compare_mesh(&c);
   if (e >= 0) e = judge_changes(&c, diag);
+  if (e >= 0) compare_rates(&c, step);
   mr_graph_destroy(c.was), mr_graph_destroy(c.now);
   if (e < 0) free(news->facts), news->facts = NULL;
   return e;

@@ -308,8 +308,8 @@ static mr_err_t compare_with_before(const mr_args_t *a, const mr_run_dir_t *r, r
   snprintf(before.origin, sizeof before.origin, "%s", r->origin);
   mr_err_t e = mr_run_dir_become(&before, &was->history.newest, diag);
   if (e >= 0)
-    e = mr_resume_check_changes(&before, r, was->at.path[0], mr_args_text(a, "--allow-change"),
-                                &was->news, diag);
+    e = mr_resume_check_changes(&before, r, was->at.path[0], was->at.at.step,
+                                mr_args_text(a, "--allow-change"), &was->news, diag);
   mr_run_dir_free(&before);
   char *plugins = e >= 0 ? mr_run_plugins_text() : NULL;
   if (plugins)

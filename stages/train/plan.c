@@ -18,6 +18,10 @@ static int64_t total_steps(const train_t *v, const mr_spec_t *in) {
   return stream && stream < v->steps ? stream : v->steps;
 }
 
+double mr_train_stage_rate(const mr_stage_t *s, int64_t step) {
+  return (double)mr_schedule_at(&((const train_t *)s->state)->rate, step - 1);
+}
+
 int64_t mr_train_stage_total(const mr_stage_t *s) { return ((const train_t *)s->state)->total; }
 
 /* True if two losses take the same fields, whatever batches hold them as. */

@@ -48,6 +48,9 @@ bool mr_train_stage_stopped(const mr_stage_t *s);
 /* Steps that the run will have made at its end; 0 if unknown.  s: of a settled graph. */
 int64_t mr_train_stage_total(const mr_stage_t *s);
 
+/* The learning rate of a step, from 1.  s: of a settled graph. */
+double mr_train_stage_rate(const mr_stage_t *s, int64_t step);
+
 typedef struct mr_train_profile {
   /* Called after each step (number step, from 1) on the stage's thread; x does not run then. */
   void (*after)(void *arg, mr_exec_t *x, int64_t step);

@@ -228,6 +228,23 @@ static void bad_records_are_listed_in_the_run_folder(void **state) {
   assert_int_equal(chdir(before), 0);
 }
 
+/* A schedule that ends with the run reaches another rate where the run becomes longer. */
+static void a_longer_run_under_a_schedule_says_both_rates(void **state) {
+  char longer[112];
+  snprintf(longer, sizeof longer, "%s/longer", dir);
+  RUN(&p, "train", "--graph", file, "--run-dir", longer, setting("a"), "leak-check=off",
+      "train.lr=1e-3", "train.schedule=linear", "train.warmup=0", "train.steps=4");
+  if (p.status) fail_msg("%s", p.err);
+  RUN(&p, "train", "--run-dir", longer, "--resume", "train.steps=5");
+  said(
+      "changed: train.steps: 4 -> 5\n"
+      "changed: learning rate of step 5: 0 -> 0.0002; step 4 had 0.00025\n");
+  RUN(&p, "train", "--run-dir", longer, "--resume", "train.steps=6", "train.schedule=constant");
+  said("changed: learning rate of step 6: 0 -> 0.001; step 5 had 0.0002\n");
+  RUN(&p, "train", "--run-dir", longer, "--resume", "train.checkpoint-every=2");
+  if (p.status || strstr(p.out, "learning rate")) fail_msg("%s%s", p.out, p.err);
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -238,6 +255,7 @@ int main(void) {
       CASE(the_same_data_elsewhere_are_the_same),
       CASE(other_data_of_the_same_shape_are_refused),
       CASE(a_run_of_before_data_txt_resumes),
+      CASE(a_longer_run_under_a_schedule_says_both_rates),
       CASE(a_finished_run_says_that_there_is_nothing_to_do),
       CASE(bad_records_are_listed_in_the_run_folder),
       CASE(a_run_without_its_last_record_is_not_finished),
