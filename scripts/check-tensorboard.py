@@ -28,6 +28,9 @@ for name in ("loss", "accuracy", "lr", "grad_norm", "param_norm", "loss_scale"):
         if not math.isclose(p.value, told[p.step], rel_tol=1e-6, abs_tol=1e-30):
             sys.exit(f"train/{name} at {p.step}: {p.value}, metrics.jsonl says {told[p.step]}")
 
+for tag, about in (("train/step_s", "Time of the newest step. Unit: s."), ("test/loss", "Mean loss")):
+    if not events.SummaryMetadata(tag).summary_description.startswith(about):
+        sys.exit(f"{tag} is described as {events.SummaryMetadata(tag).summary_description!r}")
 histograms = tags["histograms"]
 weights = [t for t in histograms if t.startswith("weights/")]
 gradients = [t for t in histograms if t.startswith("gradients/")]

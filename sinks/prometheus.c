@@ -60,11 +60,25 @@ static void print_escaped(FILE *out, const char *text, bool quotes) {
   }
 }
 
-/* The older format has no escape for a quote in a help. */
-static void prometheus_head(const page_t *p, const char *name, const char *type, const char *help) {
+static bool ends_with_unit(const char *name, const char *unit) {
+  size_t n = strlen(name), k = strlen(unit);
+  return n > k && name[n - k - 1] == '_' && !strcmp(name + n - k, unit);
+}
+
+/* unit: NULL or "" without one.  OpenMetrics has a line for it where the name ends with it; else it
+   is told with the help.  The older format has no escape for a quote in a help. */
+static void prometheus_head(const page_t *p, const char *name, const char *type, const char *help,
+                            const char *unit) {
+  bool has_unit = unit && *unit, named = has_unit && ends_with_unit(name, unit);
   bool total = !p->open_metrics && !strcmp(type, "counter"); /* the older format names the sample */
   fprintf(p->out, "# HELP millrace_%s%s ", name, total ? "_total" : "");
   print_escaped(p->out, help, p->open_metrics);
+  if (has_unit && !named) {
+    fputs(" Unit: ", p->out);
+    print_escaped(p->out, unit, p->open_metrics);
+    fputc('.', p->out);
+  }
+  if (named && p->open_metrics) fprintf(p->out, "\n# UNIT millrace_%s %s", name, unit);
   fprintf(p->out, "\n# TYPE millrace_%s%s %s\n", name, total ? "_total" : "", type);
 }
 
@@ -80,13 +94,15 @@ static void put_value(FILE *out, double v) {
     mr_fprintf(out, " %.9g\n", v);
 }
 
-static void print_gauge(const page_t *p, const char *name, const char *help, double v) {
-  prometheus_head(p, name, "gauge", help);
+static void print_gauge(const page_t *p, const char *name, const char *help, const char *unit,
+                        double v) {
+  prometheus_head(p, name, "gauge", help, unit);
   fprintf(p->out, "millrace_%s", name), put_value(p->out, v);
 }
 
-static void print_counter(const page_t *p, const char *name, const char *help, double v) {
-  prometheus_head(p, name, "counter", help);
+static void print_counter(const page_t *p, const char *name, const char *help, const char *unit,
+                          double v) {
+  prometheus_head(p, name, "counter", help, unit);
   fprintf(p->out, "millrace_%s_total", name), put_value(p->out, v);
 }
 
@@ -104,7 +120,7 @@ static const char *help_of(const mr_metric_def_t *d) {
 /* Prints a number of training and of each evaluation, distinguished by a label. */
 static void print_by_split(const page_t *p, const prometheus_t *t, const mr_metric_def_t *d) {
   double v;
-  prometheus_head(p, series_of(d), "gauge", help_of(d));
+  prometheus_head(p, series_of(d), "gauge", help_of(d), d->unit);
   for (size_t i = 0; i <= t->n_evaluated; i++) {
     const mr_report_t *r = i ? &t->evaluated[i - 1] : &t->step;
     if (!mr_report_has(r, d, &v)) continue;
@@ -118,7 +134,7 @@ static void print_by_split(const page_t *p, const prometheus_t *t, const mr_metr
 static void one_number(const page_t *p, const mr_report_t *r, const mr_metric_def_t *d) {
   double v;
   if (mr_report_has(r, d, &v))
-    (d->total ? print_counter : print_gauge)(p, series_of(d), help_of(d), v);
+    (d->total ? print_counter : print_gauge)(p, series_of(d), help_of(d), d->unit, v);
 }
 
 /* What millrace itself reports of steps and of the machine, in the order of the table. */
@@ -127,7 +143,7 @@ static void own_numbers(const page_t *p, const prometheus_t *t, mr_metric_role_t
     const mr_metric_def_t *d = &mr_metric_table[i];
     if (d->role != role || !d->prometheus) continue;
     if (d == MR_METRIC_OWN(PUBLISH_DROPPED))
-      print_counter(p, series_of(d), help_of(d), mr_report_get(&t->measured, d, 0));
+      print_counter(p, series_of(d), help_of(d), d->unit, mr_report_get(&t->measured, d, 0));
     else
       one_number(p, role == MR_METRIC_STEP ? &t->step : &t->measured, d);
   }
@@ -154,7 +170,7 @@ static void step_times(const page_t *p, const prometheus_t *t) {
              {"0.99", MR_METRIC_OWN(STEP_P99_S)}};
   double v;
   prometheus_head(p, "step_seconds", "summary",
-                  "Time a training step takes; quantiles of the latest 512.");
+                  "Time a training step takes; quantiles of the latest 512.", "seconds");
   for (int i = 0; i < 3; i++)
     if (mr_report_has(&t->measured, row[i].def, &v)) {
       fprintf(p->out, "millrace_step_seconds{quantile=\"%s\"}", row[i].quantile);
@@ -169,7 +185,7 @@ static void step_times(const page_t *p, const prometheus_t *t) {
 static void print_stages(const page_t *p, const mr_report_t *r) {
   if (!r->n_stages) return;
   prometheus_head(p, "stage_time_ratio", "gauge",
-                  "Share of a stage's time by state: busy, starved, blocked.");
+                  "Share of a stage's time by state: busy, starved, blocked.", "ratio");
   for (size_t i = 0; i < r->n_stages; i++) {
     const mr_stage_use_t *st = &r->stage[i];
     const double share[] = {st->busy, st->starved, st->blocked};
@@ -181,13 +197,14 @@ static void print_stages(const page_t *p, const mr_report_t *r) {
     }
   }
   prometheus_head(p, "stage_queue_buffers", "gauge",
-                  "Buffers found waiting at a stage's inputs, mean.");
+                  "Buffers found waiting at a stage's inputs, mean.", "buffers");
   for (size_t i = 0; i < r->n_stages; i++) {
     fputs("millrace_stage_queue_buffers{stage=\"", p->out);
     print_label(p->out, r->stage[i].name);
     mr_fprintf(p->out, "\"} %.6g\n", r->stage[i].queue);
   }
-  prometheus_head(p, "stage_buffers", "counter", "Buffers that a stage has given or taken.");
+  prometheus_head(p, "stage_buffers", "counter", "Buffers that a stage has given or taken.",
+                  "buffers");
   for (size_t i = 0; i < r->n_stages; i++) {
     fputs("millrace_stage_buffers_total{stage=\"", p->out);
     print_label(p->out, r->stage[i].name);
@@ -206,7 +223,7 @@ static void print_links(const page_t *p, const mr_report_t *r) {
     for (size_t i = 0; i < r->n_stages; i++) {
       const mr_stage_use_t *st = &r->stage[i];
       if (!st->link) continue;
-      if (!any) prometheus_head(p, name[k], "gauge", help[k]);
+      if (!any) prometheus_head(p, name[k], "gauge", help[k], "buffers");
       any = true;
       fprintf(p->out, "millrace_%s{stage=\"", name[k]);
       print_label(p->out, st->name);
@@ -235,7 +252,7 @@ static void print_stage_reports(const page_t *p, const mr_report_t *r) {
       if (r->number[k].stage && !strcmp(r->number[k].def->name, d->name))
         total &= r->number[k].def->total;
     snprintf(name, sizeof name, "stage_%s", d->name);
-    prometheus_head(p, name, total ? "counter" : "gauge", help_of(d));
+    prometheus_head(p, name, total ? "counter" : "gauge", help_of(d), d->unit);
     for (size_t k = i; k < r->n_numbers; k++) {
       const mr_number_t *m = &r->number[k];
       if (!m->stage || strcmp(m->def->name, d->name) != 0) continue;
@@ -257,15 +274,15 @@ static void print_progress(const page_t *p, const prometheus_t *t) {
   print_gauge(p, "repeating_until_step",
               "Last step that was reported before a resume, while the steps up to it are repeated; "
               "0: none is.",
-              is_repeating(t) ? (double)t->reported : 0);
+              NULL, is_repeating(t) ? (double)t->reported : 0);
   if (!t->step.step) return;
-  print_gauge(p, "step", "Training steps done, over all parts of a resumed run.",
+  print_gauge(p, "step", "Training steps done, over all parts of a resumed run.", NULL,
               (double)t->step.step);
-  print_gauge(p, "steps_planned", "Training steps of the whole run; 0: unknown.",
+  print_gauge(p, "steps_planned", "Training steps of the whole run; 0: unknown.", NULL,
               (double)t->step.total_steps);
-  print_gauge(p, "epoch", "Epoch of training, from 1.", (double)t->step.epoch);
+  print_gauge(p, "epoch", "Epoch of training, from 1.", NULL, (double)t->step.epoch);
   print_counter(p, "images", "Training images seen by this process's run, earlier parts included.",
-                (double)(t->step.images > t->images ? t->step.images : t->images));
+                "images", (double)(t->step.images > t->images ? t->step.images : t->images));
 }
 
 static void write_page(const page_t *p, const prometheus_t *t) {
@@ -278,7 +295,7 @@ static void write_page(const page_t *p, const prometheus_t *t) {
   print_links(p, &t->measured);
   print_stage_reports(p, t->step.step ? &t->step : &t->measured);
   own_numbers(p, t, MR_METRIC_MACHINE);
-  print_gauge(p, "finished", "1 once the run is over.", t->over);
+  print_gauge(p, "finished", "1 once the run is over.", NULL, t->over);
   if (p->open_metrics) fputs("# EOF\n", p->out);
 }
 

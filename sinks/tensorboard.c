@@ -20,6 +20,12 @@
 #include "sinks/resume.h"
 #include "sinks/tfrecord.h"
 
+/* A series whose description was written: readers take that of its first value. */
+typedef struct series {
+  const mr_metric_def_t *def;
+  const char *of; /* the stage or the split, owned by the graph or static */
+} series_t;
+
 typedef struct tensorboard {
   const char *dir;
   mr_resume_t resume;
@@ -29,6 +35,8 @@ typedef struct tensorboard {
   int64_t sample_step;
   mr_sheet_t wrong; /* pictures of the evaluation in progress */
   bool said;        /* that the classes are too many for a picture */
+  size_t n_described;
+  series_t *described; /* heap */
 } tensorboard_t;
 
 static const mr_opt_t tensorboard_opts[] = {
@@ -121,13 +129,53 @@ static void set_scalar(Tb__SummaryValue *value, double x) {
     value->value_case = TB__SUMMARY_VALUE__VALUE_SIMPLE_VALUE, value->simple_value = (float)x;
 }
 
+/* What a metric means and its unit, for the first value of a series. */
+typedef struct about {
+  Tb__Metadata meta;
+  Tb__PluginData plugin;
+  char *text; /* heap */
+} about_t;
+
+/* Whether the series has not been described yet; it is then taken for described.  False if there is
+   nothing to say. */
+static bool describes_first(tensorboard_t *t, const mr_metric_def_t *def, const char *of,
+                            values_t *v) {
+  if (!def->help && !def->unit) return false;
+  for (size_t i = 0; i < t->n_described; i++)
+    if (t->described[i].def == def && !strcmp(t->described[i].of, of)) return false;
+  series_t *more = realloc(t->described, (t->n_described + 1) * sizeof *more);
+  if (!more) return v->lost = true, false;
+  t->described = more;
+  more[t->n_described++] = (series_t){def, of};
+  return true;
+}
+
+static void describe_metric(about_t *a, const mr_metric_def_t *def, Tb__SummaryValue *x,
+                            values_t *v) {
+  bool unit = def->unit && *def->unit, help = def->help && *def->help;
+  if (!x || asprintf(&a->text, "%s%s%s%s%s", help ? def->help : "", help && unit ? " " : "",
+                     unit ? "Unit: " : "", unit ? def->unit : "", unit ? "." : "") < 0) {
+    a->text = NULL, v->lost = true;
+    return;
+  }
+  tb__metadata__init(&a->meta), tb__plugin_data__init(&a->plugin);
+  a->plugin.plugin_name = (char *)"scalars", a->meta.plugin_data = &a->plugin;
+  a->meta.summary_description = a->text;
+  x->metadata = &a->meta;
+}
+
 static void put_numbers(mr_stage_t *s, const mr_report_t *r) {
+  tensorboard_t *t = s->state;
   values_t v = {0};
-  for (size_t i = 0; i < r->n_numbers; i++) {
+  about_t *about = calloc(r->n_numbers + 1, sizeof *about);
+  v.lost = !about;
+  for (size_t i = 0; about && i < r->n_numbers; i++) {
     const mr_number_t *m = &r->number[i];
-    set_scalar(m->stage ? tensorboard_add_value(&v, "stages/%s/%s", m->stage, m->def->name)
-                        : tensorboard_add_value(&v, "%s/%s", mr_report_split(r), m->def->name),
-               m->value);
+    const char *of = m->stage ? m->stage : mr_report_split(r);
+    Tb__SummaryValue *x =
+        tensorboard_add_value(&v, "%s%s/%s", m->stage ? "stages/" : "", of, m->def->name);
+    set_scalar(x, m->value);
+    if (describes_first(t, m->def, of, &v)) describe_metric(&about[i], m->def, x, &v);
   }
   for (size_t i = 0; i < r->n_stages; i++) {
     const mr_stage_use_t *st = &r->stage[i];
@@ -140,6 +188,8 @@ static void put_numbers(mr_stage_t *s, const mr_report_t *r) {
     set_scalar(tensorboard_add_value(&v, "stages/%s/committed", st->name), (double)st->committed);
   }
   tensorboard_put_values(s, &v, r->step);
+  for (size_t i = 0; about && i < r->n_numbers; i++) free(about[i].text);
+  free(about);
 }
 
 /* ---- pictures ---- */
@@ -428,6 +478,7 @@ static void tensorboard_close(mr_stage_t *s) {
   tensorboard_t *t = s->state;
   mr_appender_close(&t->out, s);
   mr_sheet_fini(&t->wrong);
+  free(t->described);
 }
 
 static mr_err_t tensorboard_verdict(mr_stage_t *s) {

@@ -475,13 +475,18 @@ static void the_log_of_a_page_has_a_limit_of_bytes(void **state) {
 static void a_help_of_several_lines_is_one_line_for_a_scraper(void **state) {
   static const mr_metric_def_t score = {.name = "score",
                                         .help = "A \"score\", C:\\dir.\nmillrace_step 7\n"};
-  static const mr_metric_def_t *const one[] = {&score};
-  static const mr_metric_list_t list = {.n = 1, .def = one};
+  static const mr_metric_def_t delay_ms = {.name = "delay_ms", .unit = "ms", .help = "Late."};
+  static const mr_metric_def_t speed = {.name = "speed", .unit = "a\n/s", .help = "Fast."};
+  static const mr_metric_def_t *const one[] = {&score, &delay_ms, &speed};
+  static const mr_metric_list_t list = {.n = 3, .def = one};
+  static const char with_unit[] = "\n# HELP millrace_speed Fast. Unit: a\\n/s.\n# TYPE ";
   static const struct {
-    const char *head, *help;
+    const char *head, *unit, *help;
   } format[] = {
-      {"", "\n# HELP millrace_score A \"score\", C:\\\\dir.\\nmillrace_step 7\\n\n# TYPE "},
+      {"", "\n# HELP millrace_delay_ms Late.\n# TYPE ",
+       "\n# HELP millrace_score A \"score\", C:\\\\dir.\\nmillrace_step 7\\n\n# TYPE "},
       {"Accept: application/openmetrics-text\r\n",
+       "\n# HELP millrace_delay_ms Late.\n# UNIT millrace_delay_ms ms\n# TYPE ",
        "\n# HELP millrace_score A \\\"score\\\", C:\\\\dir.\\nmillrace_step 7\\n\n# TYPE "}};
   int at = 0;
   char head[128];
@@ -493,7 +498,9 @@ static void a_help_of_several_lines_is_one_line_for_a_scraper(void **state) {
   for (size_t i = 0; i < sizeof format / sizeof *format; i++) {
     snprintf(head, sizeof head, "Host: 127.0.0.1:%d\r\n%s", at, format[i].head);
     char *answer = get(at, "GET", "/metrics", head);
-    if (!strstr(answer, format[i].help)) fail_msg("%s", answer);
+    if (!strstr(answer, format[i].help) || !strstr(answer, format[i].unit) ||
+        !strstr(answer, with_unit))
+      fail_msg("%s", answer);
     assert_null(strstr(answer, "\nmillrace_step 7"));
     free(answer);
   }
