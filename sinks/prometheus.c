@@ -66,7 +66,7 @@ static bool ends_with_unit(const char *name, const char *unit) {
 }
 
 /* unit: NULL or "" without one.  OpenMetrics has a line for it where the name ends with it; else it
-   is told with the help.  The older format has no escape for a quote in a help. */
+   goes with the help.  The older format has no escape for a quote in a help. */
 static void prometheus_head(const page_t *p, const char *name, const char *type, const char *help,
                             const char *unit) {
   bool has_unit = unit && *unit, named = has_unit && ends_with_unit(name, unit);

@@ -393,12 +393,12 @@ function drawPictures(where, list) {
 
 /* A large matrix comes as the cells that are not 0. */
 const mostRows = 32, mostMistakes = 50;
-let shown = ''; /* the input whose matrix is there */
+let matrixOf = ''; /* the input whose matrix is there */
 function drawConfusion(r) {
   const n = r.confusion ? r.confusion.length : r.n_classes;
   const nameOf = (i) => (r.classes || [])[i] ?? classes[i] ?? String(i);
   $('confusion').closest('section').hidden = false;
-  shown = r.kind;
+  matrixOf = r.kind;
   $('confusion-of').textContent = `(${evaluationText(r.kind)}, step ${r.step})`;
   if (r.confusion && n <= mostRows) drawRows(r, Array.from({ length: n }, (_, i) => nameOf(i)));
   else drawMistakes(r.confusion_cells || r.confusion.flatMap((row, t) => row.flatMap((k, g) => (k ? [[t, g, k]] : []))), n, nameOf);
@@ -419,7 +419,7 @@ function drawMistakes(cells, n, nameOf) {
 }
 
 function showMistake(t, g) {
-  const found = wrong.filter((p) => p.of === shown && p.truth === t && p.guess === g);
+  const found = wrong.filter((p) => p.of === matrixOf && p.truth === t && p.guess === g);
   drawPictures($('wrong'), found);
   if (!found.length) $('wrong').textContent = t === g ? 'These are right.' : 'No picture of this mistake was kept.';
 }
