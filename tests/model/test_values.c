@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "base/dataset.h"
+#include "base/philox.h"
 #include "tests/model/grid.h"
 
 /* y of a graph f (destroyed) whose inputs are in[] gives want[]. */
@@ -300,6 +301,37 @@ static void the_largest_u64_is_found(void **state) {
   gives(f, mr_lax_reduce_max(f, x, 1, (int[]){1}), at, (const double[]){0x1p63, 0});
 }
 
+/* Of positive terms, whose sum in f32 loses what each part adds: within a last place of f64's, as
+   XLA's is within 1e-7. */
+static void products_of_long_vectors_are_as_exact_as_f32_holds(void **state) {
+  enum { TERMS = 4000000 };
+  static const bool rows[] = {false, true};
+  float *a = grid_bytes(TERMS * sizeof *a), *b = grid_bytes(TERMS * sizeof *b), got;
+  double want = 0;
+  mr_philox_t g;
+  mr_philox_init(&g, 7, 0);
+  for (int i = 0; i < TERMS; i++) {
+    a[i] = (float)mr_philox_uniform(&g, 0, 1), b[i] = (float)mr_philox_uniform(&g, 0, 1);
+    want += (double)a[i] * (double)b[i];
+  }
+  for (int k = 0; k < 2; k++) {
+    mr_fn_t *f = mr_fn_create();
+    mr_diag_t diag = {0};
+    mr_exec_t *x = NULL;
+    mr_aval_t p = rows[k] ? mr_aval_of(MR_F32, 1, TERMS) : mr_aval_of(MR_F32, TERMS),
+              q = rows[k] ? mr_aval_of(MR_F32, TERMS, 1) : p;
+    mr_var_t *u = mr_fn_input(f, p), *v = mr_fn_input(f, q), *y = mr_lax_dot(f, u, v);
+    assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+    if (mr_compile(f, NULL, &x, &diag) < 0) fail_msg("%s", diag.text);
+    mr_exec_run(x, (const void *[]){a, b}, (void *[]){&got});
+    if (!(fabs((double)got - want) <= 1e-7 * want))
+      fail_msg("%.9g, want %.9g: off by %.2g", (double)got, want, fabs((double)got / want - 1));
+    mr_exec_destroy(x);
+    mr_fn_destroy(f);
+  }
+  free(a), free(b);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_label_that_is_no_class_is_a_one_hot_row_of_zeros),
@@ -315,6 +347,7 @@ int main(void) {
       cmocka_unit_test(empty_tensors_go_through_every_transform),
       cmocka_unit_test(u64_has_no_sign_in_any_op_that_asks_for_one),
       cmocka_unit_test(the_largest_u64_is_found),
+      cmocka_unit_test(products_of_long_vectors_are_as_exact_as_f32_holds),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,6 +192,54 @@ static mr_matmul_spec_t spec_of(const mr_eqn_t *e, const mr_side_t *a, const mr_
   return spec;
 }
 
+/* ---- long vectors ---- */
+
+enum { LONG_VECTOR = 4096, VECTOR_PIECES = 64 };
+
+typedef struct vectors {
+  int64_t batch, terms, a_batch, a_step, b_batch, b_step; /* sizes, and strides of elements */
+} vectors_t;
+
+/* Terms [from,to) in f64. */
+static double add_terms(const vectors_t *v, const float *a, const float *b, int64_t from,
+                        int64_t to) {
+  double sum = 0;
+  if (v->a_step == 1 && v->b_step == 1) {
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = from; i < to; i++) sum += (double)a[i] * (double)b[i];
+  } else {
+    for (int64_t i = from; i < to; i++) sum += (double)a[i * v->a_step] * (double)b[i * v->b_step];
+  }
+  return sum;
+}
+
+/* The pieces follow from the number of terms alone, so any team gives the same bits. */
+static void vectors_run(const mr_call_t *c) {
+  const vectors_t *v = c->state;
+  int64_t piece = (v->terms + VECTOR_PIECES - 1) / VECTOR_PIECES;
+  for (int64_t z = 0; z < v->batch; z++) {
+    const float *a = (const float *)c->in[0] + z * v->a_batch;
+    const float *b = (const float *)c->in[1] + z * v->b_batch;
+    double part[VECTOR_PIECES], sum = 0;
+#pragma omp parallel for schedule(static) if (v->terms > VECTOR_PIECES * LONG_VECTOR)
+    for (int64_t i = 0; i < VECTOR_PIECES; i++) {
+      int64_t to = (i + 1) * piece;
+      part[i] = add_terms(v, a, b, i * piece, to < v->terms ? to : v->terms);
+    }
+    for (int64_t i = 0; i < VECTOR_PIECES; i++) sum += part[i];
+    ((float *)c->out[0])[z] = (float)sum;
+  }
+}
+
+/* Whether a product is one of long f32 vectors.  A library adds parts of such a sum one to the
+   other in f32, and of millions of terms that loses digits; reading them takes longer than adding
+   them in f64. */
+static bool is_of_long_vectors(const mr_matmul_spec_t *s) {
+  return s->m == 1 && s->n == 1 && s->k >= LONG_VECTOR && s->a == MR_F32 && s->b == MR_F32 &&
+         s->out == MR_F32 && !s->bias && s->precision != MR_PRECISION_DEFAULT &&
+         s->precision != MR_PRECISION_HIGH;
+}
+
 /* Lowers out = a b (+ bias[n]); out is dense (batch, a's free, b's free).  bias_in: index of the
    bias among e->in, or -1. */
 static mr_err_t lower_product(mr_call_t *c, const mr_side_t *a, const mr_side_t *b, int bias_in,
@@ -207,6 +255,13 @@ static mr_err_t lower_product(mr_call_t *c, const mr_side_t *a, const mr_side_t 
   s->bias_in = bias_in;
   arrange_copies(c, a, b, s, &va, &vb);
   mr_matmul_spec_t spec = spec_of(c->eqn, a, b, bias_in, &va, &vb);
+  if (is_of_long_vectors(&spec) && !s->copy_a && !s->copy_b) {
+    const vectors_t v = {spec.batch, spec.k, spec.a_batch, spec.a_col, spec.b_batch, spec.b_row};
+    free(s);
+    c->run = vectors_run;
+    c->how = "f32, f64 sums";
+    return mr__call_state(c, &v, sizeof v, diag);
+  }
   mr_err_t err = mr_matmul_create(&spec, &s->matmul, diag);
   if (err < 0) {
     free(s);
