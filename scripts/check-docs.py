@@ -19,6 +19,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
+import zlib
 
 from ports import free_ports
 
@@ -163,7 +164,26 @@ def make_arrays(folder):
     save_npy(f'{folder}/tokens.npy', 'i4', (at[-1],), range(at[-1]))
     save_npy(f'{folder}/tokens-at.npy', 'i8', (1001,), at)
     make_shards(f'{folder}/shards', generator)
+    make_pictures(f'{folder}/my-photos', generator)
     return folder
+
+
+def make_pictures(folder, generator):
+    """48 pictures in two folders of classes, dark and light, and some of them once more in one folder."""
+    def chunk(kind, data):
+        return struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
+
+    os.makedirs(f'{os.path.dirname(folder)}/more-photos')
+    for k, name in enumerate(('dark', 'light')):
+        os.makedirs(f'{folder}/{name}')
+        for i in range(24):
+            rows = b''.join(b'\0' + bytes(128 * k + generator.randrange(128) for _ in range(120)) for _ in range(40))
+            png = (b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', 40, 40, 8, 2, 0, 0, 0)) +
+                   chunk(b'IDAT', zlib.compress(rows, 1)) + chunk(b'IEND', b''))
+            places = [f'{folder}/{name}/{i}.png'] + [f'{os.path.dirname(folder)}/more-photos/{k}-{i}.png'] * (i < 3)
+            for place in places:
+                with open(place, 'wb') as f:
+                    f.write(png)
 
 
 def make_shards(folder, generator):

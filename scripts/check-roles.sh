@@ -37,7 +37,7 @@ bad="$bad
 $(named 'batch|source|seed' $pipeline)"
 # Words of commands, metrics and files that stages are called by too; and the formats of `data pack`, which are read by
 # the stages of their names.
-common='batch|source|seed|ledger|checkpoint|count|null|folder|limit'
+common='batch|predict|source|seed|ledger|checkpoint|count|null|folder|limit'
 bad="$bad
 $(named "$common" $others)"
 bad="$bad

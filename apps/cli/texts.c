@@ -7,6 +7,11 @@ const char mr_usual_data[] = "data/cifar-10-batches-bin";
 const char mr_eval_text[] = "eval-step name=%s evaluations=1 %s. ! progress";
 const char mr_alone_text[] = "data. ! normalize %s ! batch 256";
 
+const char mr_predict_text[] = "predict name=%s";
+const char mr_unlabelled_text[] =
+    "%s name=data\n! sequential epochs=1\n%s ! batch 64 name=batches\n";
+const char mr_normal_of_text[] = "  ! normalize %s\n";
+
 #define RECIPE                                                     \
   "flip p=0.5 ! resized-crop size=32 scale=0.9:1.0 ratio=0.9:1.1 " \
   "! normalize preset=cifar10 ! batch %lld drop-remainder"

@@ -12,6 +12,9 @@ extern const char mr_usual_data[];
    the settings %s. */
 extern const char mr_eval_text[], mr_alone_text[];
 
+/* Formats: a stage of the name %s that predicts; and batches of a source %s, its settings, maps. */
+extern const char mr_predict_text[], mr_unlabelled_text[], mr_normal_of_text[];
+
 /* Formats for the graphs of bench: a source of training records in the folder %s, and the same made
    from a seed; then after a source %s: the recipe to batches of %lld, one batch of it and no more
    than %lld records, records read into batches of %lld without being changed. */

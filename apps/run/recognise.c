@@ -2,6 +2,7 @@
    folders of pictures.  A folder that holds train and val (or such) is looked at part by part. */
 #include "apps/run/recognise.h"
 
+#include <cjson/cJSON.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -382,4 +383,58 @@ mr_err_t mr_recognise(const char *path, const char *kind, mr_found_t *out, mr_di
   if (*out->valid_data)
     snprintf(out->valid, sizeof out->valid, "%s=$valid_data", mr_kind_texts[out->kind].place);
   return MR_OK;
+}
+
+/* ---- pictures without classes ---- */
+
+static void write_listed(FILE *f, const char *name) {
+  cJSON *row = cJSON_CreateObject();
+  cJSON_AddStringToObject(row, "file_name", name);
+  cJSON_AddNumberToObject(row, "label", 0);
+  char *text = cJSON_PrintUnformatted(row);
+  cJSON_Delete(row);
+  if (text) fprintf(f, "%s\n", text);
+  cJSON_free(text);
+}
+
+/* Lists the pictures of a folder, or the one of that name, for stage folder. */
+static mr_err_t list_pictures(const char *folder, const char *only, mr_found_t *out,
+                              mr_diag_t *diag) {
+  listing_t l;
+  const char *tmp = getenv("TMPDIR");
+  snprintf(out->list, sizeof out->list, "%.32s/millrace-XXXXXX",
+           tmp && strlen(tmp) < 32 ? tmp : "/tmp");
+  MR_TRY(read_listing(folder, &l, diag));
+  int fd = mkstemp(out->list);
+  FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
+  for (int i = 0; f && i < l.n; i++)
+    if (only ? !strcmp(l.entry[i]->d_name, only) : is_picture(l.entry[i]->d_name))
+      write_listed(f, l.entry[i]->d_name);
+  listing_free(&l);
+  bool good = f && !ferror(f);
+  if (f && fclose(f)) good = false;
+  if (!good) return mr_fail(diag, MR_ERR_IO, "%s: cannot be written", out->list);
+  out->kind = MR_KIND_PICTURES;
+  snprintf(out->data, sizeof out->data, "%s", folder);
+  snprintf(out->train, sizeof out->train, "path=$data list=%s", out->list);
+  return MR_OK;
+}
+
+mr_err_t mr_recognise_unlabelled(const char *path, const char *kind, mr_found_t *out,
+                                 mr_diag_t *diag) {
+  char folder[FOUND_PATH];
+  struct stat st;
+  bool there = strlen(path) < sizeof folder && stat(path, &st) == 0;
+  const char *slash = strrchr(path, '/');
+  *out = (mr_found_t){.kind = MR_KINDS};
+  if (!kind && there && S_ISREG(st.st_mode) && is_picture(path)) {
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    return list_pictures(*folder ? folder : "/", slash ? slash + 1 : path, out, diag);
+  }
+  if (!kind && there && S_ISDIR(st.st_mode) && holds_pictures(path, false))
+    return list_pictures(path, NULL, out, diag);
+  MR_TRY(mr_recognise(path, kind, out, diag));
+  if (!*out->valid) return MR_OK;
+  return mr_fail(diag, MR_ERR_USAGE,
+                 "%.300s: has parts for training and validation; name one of them", path);
 }

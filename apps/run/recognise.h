@@ -14,6 +14,7 @@ typedef struct mr_found {
   mr_kind_t kind;
   char data[MR_FOUND_TEXT];       /* the value of the variable `data` */
   char valid_data[MR_FOUND_TEXT]; /* that of `valid_data`, if validation records have other files */
+  char list[64];                  /* a temporary list of the pictures of a folder without classes */
   char train[256], valid[256], test[256]; /* settings of the source: "path=$data/train" */
 } mr_found_t;
 
@@ -21,5 +22,11 @@ typedef struct mr_found {
    MR_ERR_IO: it cannot be read; MR_ERR_DATA: nothing that is known, or several kinds, with what
    would be; MR_ERR_USAGE: a path that graph text cannot hold, or an unknown kind. */
 mr_err_t mr_recognise(const char *path, const char *kind, mr_found_t *out, mr_diag_t *diag);
+
+/* The same for predictions, which need no classes: a picture, or a folder with pictures in no
+   folders of classes, becomes a temporary list of them, out->list, which the caller unlinks.
+   MR_ERR_USAGE for a folder of several parts. */
+mr_err_t mr_recognise_unlabelled(const char *path, const char *kind, mr_found_t *out,
+                                 mr_diag_t *diag);
 
 #endif

@@ -103,7 +103,10 @@ typedef struct given {
 /* Whether a word is a path or a URL: it is there, or looks like one. */
 static bool is_path_of_data(const char *word) {
   if (strstr(word, "://")) return true;
-  return !strchr(word, '=') && (strpbrk(word, "/.{") || access(word, F_OK) == 0);
+  char *end;
+  (void)strtod(word, &end);
+  bool file = strchr(word, '.') && *end; /* 0.1 is a number */
+  return !strchr(word, '=') && (file || strpbrk(word, "/{") || access(word, F_OK) == 0);
 }
 
 /* Refuses words that name a run, a folder or a file instead of a setting, with advice. */
@@ -127,13 +130,16 @@ static mr_err_t train_check_words(const mr_args_t *a, const given_t *in, mr_diag
                      "train: %s is a file, expected data or NAME=VALUE; --graph FILE names a graph",
                      word);
     if (word == in->place) continue;
-    return mr_fail(
-        diag, MR_ERR_USAGE,
-        "train: %s is a %s, expected NAME=VALUE: data come first and once, as PATH or as "
-        "--data PATH; --run-dir %s writes into it",
-        word, S_ISDIR(st.st_mode) ? "folder" : "file", word);
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "train: %s is a %s, expected NAME=VALUE: data are named once, as PATH or as "
+                   "--data PATH; --run-dir %s writes into it",
+                   word, S_ISDIR(st.st_mode) ? "folder" : "file", word);
   }
-  return mr_args_settings(a, a->n_words && a->word[0] == in->place, diag);
+  mr_args_t rest = *a;
+  rest.n_words = 0;
+  for (int i = 0; i < a->n_words; i++)
+    if (a->word[i] != in->place) rest.word[rest.n_words++] = a->word[i];
+  return mr_args_settings(&rest, 0, diag);
 }
 
 /* The value of a setting among the words; NULL without one. */
@@ -176,17 +182,20 @@ static mr_err_t choose_for_place(given_t *in, bool by_flag, mr_diag_t *diag) {
 /* Reads the words.  A graph of the user's own takes the place as its variable `data`. */
 static mr_err_t train_read_words(const mr_args_t *a, given_t *in, mr_diag_t *diag) {
   const char *flag = mr_args_text(a, "--data");
-  bool first = a->n_words && is_path_of_data(a->word[0]);
-  in->place = first ? a->word[0] : flag;
-  if (first && flag)
-    return mr_fail(diag, MR_ERR_USAGE, "train: data are given twice, as %s and as --data %s",
-                   a->word[0], flag);
+  const char *path = NULL;
+  for (int i = 0; i < a->n_words && !path; i++)
+    if (is_path_of_data(a->word[i])) path = a->word[i];
+  in->place = path ? path : flag;
+  if (path && flag)
+    return mr_fail(diag, MR_ERR_USAGE, "train: data are given twice, as %s and as --data %s", path,
+                   flag);
   MR_TRY(train_check_words(a, in, diag));
-  for (int i = first; i < a->n_words; i++) in->word[in->n++] = a->word[i];
-  if (first && mr_args_text(a, "--resume"))
+  for (int i = 0; i < a->n_words; i++)
+    if (a->word[i] != path) in->word[in->n++] = a->word[i];
+  if (path && mr_args_text(a, "--resume"))
     return mr_fail(diag, MR_ERR_USAGE,
                    "train: %s: a resumed run keeps its data; --data PATH says where they are now",
-                   a->word[0]);
+                   path);
   return MR_OK;
 }
 

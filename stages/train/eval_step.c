@@ -10,80 +10,14 @@
 #include "base/text.h"
 #include "model/exec/device.h"
 #include "model/zoo/zoo.h"
-#include "pipeline/opt.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/amp.h"
 #include "stages/train/fields.h"
 #include "stages/train/inputs.h"
+#include "stages/train/recall.h"
 #include "stages/train/state.h"
 #include "stages/train/tally.h"
 #include "stages/train/team.h"
-
-/* ---- a model, restored from its description in a checkpoint (mr_model_text) ---- */
-
-typedef struct recalled {
-  const mr_model_def_t *def;
-  void *state; /* heap; settings from the text, else their defaults */
-  char *words; /* heap; the state's strings point here */
-} recalled_t;
-
-static mr_err_t set_defaults(recalled_t *r, mr_diag_t *diag) {
-  for (const mr_opt_t *o = r->def->opts; o && o->type != MR_OPT_END; o++)
-    if (o->def) MR_TRY(mr_opt_set(o, r->state, r->def->name, o->def, diag));
-  return MR_OK;
-}
-
-/* The setting that a word belongs to: NAME=VALUE, or one of a setting's choices alone; NULL: none.
- *value is its value. */
-static const mr_opt_t *setting_of(const mr_model_def_t *def, const char *word, const char **value) {
-  size_t n = strcspn(word, "=");
-  *value = word[n] ? word + n + 1 : word;
-  for (const mr_opt_t *o = def->opts; o && o->type != MR_OPT_END; o++) {
-    if (!word[n] && o->type == MR_OPT_ENUM && mr_is_choice(o->choices, word)) return o;
-    if (word[n] && strlen(o->name) == n && !strncmp(o->name, word, n)) return o;
-  }
-  return NULL;
-}
-
-/* Sets the settings among the words.  The other words describe fields and classes; they are
-   compared with the stream's after the model is planned. */
-static mr_err_t set_words(recalled_t *r, char *words, mr_diag_t *diag) {
-  char *rest = NULL;
-  for (char *w = strtok_r(words, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) {
-    const char *value;
-    const mr_opt_t *o = setting_of(r->def, w, &value);
-    if (o) MR_TRY(mr_opt_set(o, r->state, r->def->name, value, diag));
-  }
-  return MR_OK;
-}
-
-/* Fills r from text; path is for sentences.  MR_OK; MR_ERR_DATA: the model or a setting's value is
-   unknown; MR_ERR_NOMEM.  recalled_fini frees r, also after a failure. */
-static mr_err_t recall_model(recalled_t *r, const char *path, const char *text, mr_diag_t *diag) {
-  char name[64] = "", *rest;
-  mr_diag_t why = {0};
-  size_t n = strcspn(text, " ");
-  *r = (recalled_t){0};
-  if (n < sizeof name) memcpy(name, text, n), name[n] = 0;
-  if (!(r->def = mr_model_find(name)))
-    return mr_fail(diag, MR_ERR_DATA,
-                   "%s: a checkpoint of model \"%.60s\", which is unknown here; --plugin FILE.so "
-                   "loads others",
-                   path, name);
-  r->state = calloc(1, r->def->state_sz + 1);
-  r->words = strdup(text);
-  if (!r->state || !r->words) return mr_no_memory(diag, "a model");
-  rest = r->words + n;
-  mr_err_t e = set_defaults(r, &why);
-  if (e >= 0) e = set_words(r, rest, &why);
-  return e < 0 ? mr_diag_prefix(diag, MR_ERR_DATA, &why, "%s: metadata millrace.model", path) : e;
-}
-
-static void recalled_fini(recalled_t *r) {
-  free(r->state);
-  free(r->words);
-  *r = (recalled_t){0};
-}
 
 /* ---- the stage ---- */
 
@@ -96,7 +30,7 @@ typedef struct eval_step {
   mr_train_team_t team;
 
   int64_t done; /* evaluations */
-  recalled_t recalled;
+  mr_recalled_t recalled;
   mr_train_inputs_t inputs; /* of the checkpoint, from plan or open to forget; none: older */
   bool compared;            /* the classes of the batches have been compared with these */
   mr_train_aligned_t aligned;
@@ -192,7 +126,7 @@ static mr_err_t recall_checkpoint(mr_stage_t *s) {
   char holds[MR_MODEL_TEXT], brings[MR_MODEL_TEXT];
   mr_diag_t why = {0};
   mr_err_t e = mr_train_state_model(v->checkpoint, holds, &why);
-  if (e >= 0) e = recall_model(&v->recalled, v->checkpoint, holds, &why);
+  if (e >= 0) e = mr_recall_model(&v->recalled, v->checkpoint, holds, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
   MR_TRY(compare_classes(s));
   MR_TRY(mr_train_model_for(s, 0, v->recalled.def, v->recalled.state, &v->model));
@@ -215,20 +149,7 @@ static mr_err_t eval_step_load(eval_step_t *v, int64_t batch, mr_diag_t *diag) {
   MR_TRY(mr_device_open(v->device, &v->on, diag));
   compute.device = v->on;
   compute.precision = (mr_precision_t)v->precision;
-  char model[MR_MODEL_TEXT];
-  bool averaged;
-  mr_model_text(&v->model, model);
-  MR_TRY(mr_train_state_averaged(v->checkpoint, &averaged, diag));
-  MR_TRY(mr_train_state_kept(v->checkpoint, &compute, diag));
-  mr_train_want_sets(&compute, NULL, &v->params);
-  if (averaged && v->ema && compute.values && compute.values != MR_F32)
-    compute.reads = 0; /* a run without a master copy reads its average unrounded */
-  if (averaged && v->ema) compute.values = MR_F32;
-  if (averaged && v->ema) mr_params_want(&v->params, MR_SET_AVERAGE, 0, MR_F32);
-  MR_TRY(mr_loss_params_list(loss, &v->params, diag));
-  MR_TRY(mr_train_state_check(v->checkpoint, model, &v->params, diag));
-  MR_TRY(mr_params_alloc(&v->params, diag));
-  MR_TRY(mr_train_state_load(v->checkpoint, model, &v->params, &v->at, diag));
+  MR_TRY(mr_recall_params(v->checkpoint, &v->model, v->ema, &compute, &v->params, &v->at, diag));
   return mr_eval_step_create(loss, &compute, batch, NULL, &v->step, diag);
 }
 
@@ -247,7 +168,7 @@ static void eval_step_close(mr_stage_t *s) {
   eval_step_t *v = s->state;
   mr_eval_step_destroy(v->step);
   mr_params_fini(&v->params);
-  recalled_fini(&v->recalled);
+  mr_recalled_fini(&v->recalled);
   mr_device_close(v->on);
   v->step = NULL, v->on = NULL;
 }

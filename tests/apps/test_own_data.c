@@ -13,36 +13,15 @@
 #include "base/npy.h"
 #include "base/npz.h"
 #include "base/xio.h"
+#include "tests/apps/pictures.h"
 #include "tests/apps/program.h"
-#include "tests/vectors.h"
 
-enum { BYTES_MAX = 1 << 20, ROWS = 40 };
+enum { ROWS = 40 };
 
 static program_t p;
 static char dir[] = "/tmp/mr-own-XXXXXX", before[512];
 
 #define SMALL "layers=1", "embed=32", "mlp=32", "heads=2", "--steps", "1"
-
-/* The committed pictures, twice, in classes a and b of a folder. */
-static void write_pictures(const char *folder) {
-  static char bytes[BYTES_MAX];
-  char line[256], name[64], path[192];
-  int at, n, k = 0;
-  FILE *f = vectors_open_own("pictures.bin");
-  assert_true(fread(bytes, 1, sizeof bytes, f) > 0);
-  fclose(f);
-  for (const char *c = "ab"; *c; c++) {
-    snprintf(path, sizeof path, "%s/%c", folder, *c);
-    assert_int_equal(mr_make_folder(path, NULL), MR_OK);
-  }
-  f = vectors_open_own("pictures.txt");
-  while (fgets(line, sizeof line, f)) {
-    if (sscanf(line, "%63s %d %d", name, &at, &n) != 3 || *name == '#') continue;
-    snprintf(path, sizeof path, "%s/%c/%s.jpg", folder, "ab"[k++ % 2], name);
-    assert_int_equal(mr_write_file(path, bytes + at, (size_t)n, NULL), MR_OK);
-  }
-  fclose(f);
-}
 
 static void write_words(const char *path, const char *text) {
   assert_int_equal(mr_write_file(path, text, strlen(text), NULL), MR_OK);
@@ -192,7 +171,7 @@ static void data_that_could_mean_several_things_need_a_setting(void **state) {
   RUN(&p, "train", "photos", "--data", "photos");
   expect(2, "data are given twice");
   RUN(&p, "train", "photos", "photos");
-  expect(2, "photos is a folder, expected NAME=VALUE: data come first and once");
+  expect(2, "photos is a folder, expected NAME=VALUE: data are named once");
 }
 
 /* Settings of the source that the user gives reach every source of the graph. */

@@ -1,0 +1,208 @@
+/* millrace predict and the stage of its name: what a run has learned, of records from anywhere. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <sys/stat.h>
+
+#include "base/npy.h"
+#include "tests/apps/pictures.h"
+#include "tests/apps/program.h"
+#include "tests/npz.h"
+
+static program_t p;
+static char dir[] = "/tmp/mr-predict-XXXXXX", before[512];
+
+static void must(void) {
+  if (p.status) fail_msg("%s%s", p.err, p.out);
+}
+
+static void expect(int status, const char *sentence) {
+  if (p.status != status || !strstr(p.err, sentence))
+    fail_msg("status %d, expected %d and \"%s\": %s%s", p.status, status, sentence, p.err, p.out);
+}
+
+/* A run on pictures, and its checkpoint alone; a run from x to y. */
+static int setup(void **state) {
+  static float x[160], y[40];
+  const int64_t rows[] = {40, 4};
+  if (!mkdtemp(dir) || !getcwd(before, sizeof before) || chdir(dir) < 0) return -1;
+  write_pictures("photos");
+  RUN(&p, "train", "photos", "--run-dir", "r", "--steps", "8", "batch=8", "layers=1", "embed=32",
+      "mlp=32", "heads=2", "ema=0.5", "threads=1");
+  must();
+  assert_int_equal(system("cp r/checkpoints/latest alone.safetensors"), 0);
+  for (int i = 0; i < 40; i++) x[i * 4] = y[i] = (float)i;
+  assert_int_equal(mr_make_folder("numbers", NULL), MR_OK);
+  assert_int_equal(mr_npy_save("numbers/x.npy", MR_F32, 2, rows, x, NULL), MR_OK);
+  assert_int_equal(mr_npy_save("numbers/y.npy", MR_F32, 1, rows, y, NULL), MR_OK);
+  RUN(&p, "train", "numbers", "--run-dir", "n", "--steps", "2", "hidden=8", "threads=1");
+  must();
+  return 0;
+}
+
+static int teardown(void **state) {
+  if (chdir(before) < 0) return -1;
+  return program_forget(dir);
+}
+
+static char *read_text(const char *path) {
+  void *bytes;
+  size_t n;
+  assert_int_equal(mr_read_file(path, 1 << 24, &bytes, &n, NULL), MR_OK);
+  char *text = realloc(bytes, n + 1);
+  assert_non_null(text);
+  text[n] = 0;
+  return text;
+}
+
+/* The number behind `"name":` in the first line of a file of this kind. */
+static double judged(const char *file, const char *name) {
+  char key[64], *text = read_text(file);
+  snprintf(key, sizeof key, "\"%s\":", name);
+  const char *at = strstr(text, "\"kind\":\"test\"");
+  at = at ? strstr(at, key) : NULL;
+  if (!at) fail_msg("%s has no %s", file, name);
+  double v = strtod(at + strlen(key), NULL);
+  free(text);
+  return v;
+}
+
+static void classes_are_those_that_the_evaluation_counts(void **state) {
+  int n = 0, right = 0;
+  RUN(&p, "predict", "r", "photos", "--top", "2", "--out", "rows.jsonl");
+  must();
+  char *text = read_text("rows.jsonl"), *rest = NULL, last[256] = "";
+  for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest), n++) {
+    cJSON *o = cJSON_Parse(line);
+    const char *file = cJSON_GetStringValue(cJSON_GetObjectItem(o, "file")),
+               *class = cJSON_GetStringValue(cJSON_GetObjectItem(o, "class"));
+    cJSON *scores = cJSON_GetObjectItem(o, "scores");
+    assert_true(file && class && cJSON_GetArraySize(scores) == 2);
+    double one = cJSON_GetArrayItem(scores, 0)->valuedouble,
+           other = cJSON_GetArrayItem(scores, 1)->valuedouble;
+    assert_true(one >= other && one + other > 0.99 && one + other < 1.01);
+    assert_true(strcmp(file, last) > 0); /* the order of the records */
+    snprintf(last, sizeof last, "%s", file);
+    assert_int_equal(cJSON_GetObjectItem(o, "id")->valueint, n);
+    char in[32];
+    snprintf(in, sizeof in, "photos/%s/", class);
+    right += !strncmp(file, in, strlen(in));
+    cJSON_Delete(o);
+  }
+  free(text);
+  RUN(&p, "eval", "r", "valid-data.split=all", "--jsonl", "eval.jsonl");
+  must();
+  assert_int_equal((int)judged("eval.jsonl", "records"), n);
+  assert_true(fabs(judged("eval.jsonl", "accuracy") - (double)right / n) < 1e-6);
+}
+
+static void a_checkpoint_alone_predicts_the_same(void **state) {
+  RUN(&p, "predict", "r", "photos", "--out", "a.csv");
+  must();
+  RUN(&p, "predict", "alone.safetensors", "photos", "--out", "b.csv", "batches.size=7");
+  must();
+  char *a = read_text("a.csv"), *b = read_text("b.csv");
+  assert_string_equal(a, b);
+  assert_int_equal(strncmp(a, "id,file,offset,class1,score1\n0,\"photos/a/", 40), 0);
+  free(a), free(b);
+}
+
+static void a_command_that_was_killed_continues_behind_its_whole_batches(void **state) {
+  RUN(&p, "predict", "r", "photos", "--out", "whole.jsonl");
+  must();
+  char *whole = read_text("whole.jsonl");
+  size_t n = strlen(whole);
+  const size_t cut[] = {0, 1, n / 3, n - 1, n};
+  for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
+    assert_int_equal(mr_write_file("part.jsonl", whole, cut[i], NULL), MR_OK);
+    RUN(&p, "predict", "r", "photos", "--out", "part.jsonl", "--resume");
+    must();
+    char *part = read_text("part.jsonl");
+    assert_string_equal(part, whole);
+    free(part);
+  }
+  free(whole);
+  RUN(&p, "predict", "r", "photos", "--resume", "--out", "x.npz");
+  expect(2, "--resume: wants --out FILE.jsonl or FILE.csv");
+}
+
+static void a_record_that_cannot_be_read_has_its_row(void **state) {
+  assert_int_equal(system("mkdir -p mixed && cp photos/a/* mixed/"), 0);
+  assert_int_equal(mr_write_file("mixed/0.jpg", "\xff\xd8\xff nothing more", 16, NULL), MR_OK);
+  RUN(&p, "predict", "r", "mixed", "--out", "mixed.jsonl"); /* pictures without classes */
+  must();
+  assert_non_null(strstr(p.err, "mixed/0.jpg cannot be read"));
+  assert_non_null(strstr(p.err, "; 1 cannot be read"));
+  char *text = read_text("mixed.jsonl");
+  assert_int_equal(strncmp(text, "{\"id\":0,\"file\":\"mixed/0.jpg\",\"bad\":true}\n", 41), 0);
+  assert_null(strstr(strchr(text, '\n'), "bad"));
+  free(text);
+  RUN(&p, "predict", "r", "mixed/0.jpg");
+  assert_int_not_equal(p.status, 0); /* nothing is left to predict */
+}
+
+static void arrays_of_numbers_and_features_are_written(void **state) {
+  void *file;
+  size_t n;
+  mr_npy_t a;
+  int arrays = 0;
+  RUN(&p, "predict", "n", "numbers", "--out", "y.npz");
+  must();
+  assert_int_equal(mr_read_file("y.npz", 1 << 24, &file, &n, NULL), MR_OK);
+  assert_true(npz_find(file, n, "values", &a, &arrays));
+  assert_true(arrays == 2 && a.dtype == MR_F32 && a.ndim == 2 && a.dim[0] == 40 && a.dim[1] == 1);
+  free(file);
+  RUN(&p, "predict", "r", "photos", "--features", "--out", "f.npz");
+  must();
+  assert_int_equal(mr_read_file("f.npz", 1 << 24, &file, &n, NULL), MR_OK);
+  assert_true(npz_find(file, n, "values", &a, &arrays));
+  assert_true(a.ndim == 2 && a.dim[1] == 32); /* embed */
+  free(file);
+}
+
+/* A graph's own preparation must be the checkpoint's. */
+static void the_stage_refuses_records_that_are_prepared_otherwise(void **state) {
+#define LINE "folder photos ! sequential epochs=1 ! decode ! resize 36 ! center-crop 32 ! "
+#define END " ! batch 8 ! predict alone.safetensors ! null"
+  RUN(&p, "run", LINE "normalize preset=imagenet" END);
+  must();
+  assert_non_null(strstr(p.out, "null: "));
+  RUN(&p, "run", LINE "normalize mean=0.1 std=0.1" END);
+  expect(2, "field image is normalised by mean=0.1,0.1,0.1");
+  RUN(&p, "run", LINE "resize 16x16 ! normalize preset=imagenet" END);
+  expect(2, "and the model of alone.safetensors was trained on image f32[32,32,3] HWC");
+  RUN(&p, "run", "npy fields=x:numbers/x.npy ! sequential epochs=1" END);
+  expect(2, "takes the field image, and input in has x");
+  RUN(&p, "predict", "n", "photos");
+  assert_int_equal(p.status, 2);
+}
+
+static void a_folder_without_a_run_and_missing_data_are_refused(void **state) {
+  RUN(&p, "predict", "photos", "photos");
+  expect(1, "photos is a folder that holds no run");
+  RUN(&p, "predict", "r", "no-such");
+  expect(1, "no-such: cannot be read");
+  RUN(&p, "predict", "r", "photos", "--out", "rows.parquet");
+  expect(2, "--out: rows.parquet: want a name that ends in .jsonl, .csv or .npz");
+  RUN(&p, "predict", "r");
+  assert_int_equal(p.status, 2);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(classes_are_those_that_the_evaluation_counts),
+      cmocka_unit_test(a_checkpoint_alone_predicts_the_same),
+      cmocka_unit_test(a_command_that_was_killed_continues_behind_its_whole_batches),
+      cmocka_unit_test(a_record_that_cannot_be_read_has_its_row),
+      cmocka_unit_test(arrays_of_numbers_and_features_are_written),
+      cmocka_unit_test(the_stage_refuses_records_that_are_prepared_otherwise),
+      cmocka_unit_test(a_folder_without_a_run_and_missing_data_are_refused),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
