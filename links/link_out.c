@@ -22,7 +22,7 @@ typedef struct out {
   mr_link_stats_t reported;     /* of the closed link */
   bool moved, ended, left;      /* left: the peer has finished, or wants no more */
   bool left_before;             /* the peer left an earlier graph of this process */
-  bool awaited;                 /* this stage counts in n_awaited */
+  bool awaited;                 /* this stage counts in its graph (mr_link_end_await) */
   int64_t connections, refused; /* those reported so far */
   mr_stream_at_t at;
   mr_link_point_t barred; /* barred_why[0]: a peer that asks for this point is refused */
@@ -38,20 +38,18 @@ static mr_err_t out_plan(mr_stage_t *s) {
   return mr_link_settings_check(s, &o->set, "address");
 }
 
-/* The running stages of this program that serve a peer or wait for one that may come.  Relaxed: it
-   hands nothing over, and a stage that reads it late ends a wake-up later. */
-static atomic_int n_awaited;
-
-static void set_awaited(out_t *o, bool awaited) {
+static void set_awaited(const mr_stage_t *s, bool awaited) {
+  out_t *o = s->state;
   if (o->awaited == awaited) return;
   o->awaited = awaited;
-  atomic_fetch_add_explicit(&n_awaited, awaited ? 1 : -1, memory_order_relaxed);
+  mr_link_end_await(s, awaited ? 1 : -1);
 }
 
 /* Whether this stage only waits for a peer that has left before, and no other stage keeps the
-   process: should the peer come after all, its supervisor starts the process again. */
-static bool is_idle(const out_t *o) {
-  return !o->awaited && !atomic_load_explicit(&n_awaited, memory_order_relaxed);
+   graph: should the peer come after all, its supervisor starts the process again. */
+static bool is_idle(const mr_stage_t *s) {
+  const out_t *o = s->state;
+  return !o->awaited && !mr_link_end_any_awaits(s);
 }
 
 static mr_err_t out_open(mr_stage_t *s) {
@@ -62,7 +60,7 @@ static mr_err_t out_open(mr_stage_t *s) {
   o->link = mr_link_open_out(&cfg, &s->in_spec[0], s->start_number, &why);
   if (o->link && *o->barred_why) mr_link_refuse(o->link, &o->barred, o->barred_why);
   mr_commits(s);
-  set_awaited(o, !o->left_before);
+  set_awaited(s, !o->left_before);
   return o->link ? MR_OK : mr_stage_relay(s, why.code, &why);
 }
 
@@ -112,7 +110,7 @@ static mr_err_t hear_peer(mr_stage_t *s) {
   }
   if (now.connections > o->connections) {
     o->connections = now.connections;
-    set_awaited(o, true);
+    set_awaited(s, true);
     say_return(s, asked.number, &now, "sent");
   }
   return MR_OK;
@@ -130,19 +128,19 @@ static mr_err_t out_turn(mr_stage_t *s) {
   mr_link_report_refusals(s, o->link, &o->refused);
   MR_TRY(hear_peer(s));
   o->left = mr_link_left(o->link);
-  if (o->left || mr_link_end_all_ended() || is_idle(o)) return MR_END;
+  if (o->left || mr_link_end_all_ended() || is_idle(s)) return MR_END;
   return n ? MR_OK : out_wait(s, o->link, seen);
 }
 
 static mr_err_t out_step(mr_stage_t *s) {
   mr_err_t e = out_turn(s);
-  if (e < 0 || e == MR_END) set_awaited(s->state, false);
+  if (e < 0 || e == MR_END) set_awaited(s, false);
   return e;
 }
 
 static void out_close(mr_stage_t *s) {
   out_t *o = s->state;
-  set_awaited(o, false);
+  set_awaited(s, false);
   if (o->link) mr_link_stats(o->link, &o->reported);
   mr_link_close(o->link);
   o->link = NULL;

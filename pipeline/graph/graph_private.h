@@ -147,6 +147,8 @@ struct mr_graph {
   pthread_mutex_t commit_lock;
   pthread_cond_t answered; /* signalled when a stage's mr__durable_t changes */
   mr__commit_t *commit;    /* [n_edges] under commit_lock; NULL before the start */
+  atomic_int n_awaiting;   /* mr_link_end_await; relaxed: it hands nothing over, and a stage that
+                              reads it late ends a wake-up later */
   atomic_int n_lost;       /* threads that no one waits for (stuck.c); as stop, news for waiters */
   pthread_cond_t ended;    /* signalled under lock when a thread has ended */
   pthread_mutex_t lock;    /* guards the four below, and which threads are over */

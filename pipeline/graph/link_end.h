@@ -57,6 +57,12 @@ void mr_link_end_end_all(void);
    at the latest when it runs next, and its ask waits no longer.  Any thread. */
 bool mr_link_end_all_ended(void);
 
+/* Counts the sending ends of a graph that serve a peer or wait for one that may come, by +1 and -1:
+   each from the stage's open on, to its end.  any_awaits: whether there is one in the graph of s.
+   For the stage's own threads. */
+void mr_link_end_await(const mr_stage_t *s, int change);
+bool mr_link_end_any_awaits(const mr_stage_t *s);
+
 MR_END_DECLS
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "pipeline/graph/link_end.h"
 #include "pipeline/run/runtime_private.h"
 #include "pipeline/stage_step.h"
 
@@ -17,6 +18,15 @@ enum { DEPTH_EVERY = 16 }; /* takes per sample of the queue depth */
 bool mr_stopping(const mr_stage_t *s) {
   /* relaxed: a request to end soon, which hands nothing over. */
   return s->rt && atomic_load_explicit(&s->rt->g->stop, memory_order_relaxed);
+}
+
+void mr_link_end_await(const mr_stage_t *s, int change) {
+  assert(s->rt); /* relaxed, as n_awaiting says. */
+  atomic_fetch_add_explicit(&s->rt->g->n_awaiting, change, memory_order_relaxed);
+}
+
+bool mr_link_end_any_awaits(const mr_stage_t *s) {
+  return atomic_load_explicit(&s->rt->g->n_awaiting, memory_order_relaxed) > 0;
 }
 
 bool mr__stage_cancelled(const mr_stage_t *s) { return s->rt && mr__cancelled(s->rt); }

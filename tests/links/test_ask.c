@@ -210,6 +210,24 @@ static void a_peer_that_left_before_does_not_keep_the_process(void **state) {
   mr_graph_destroy(g);
 }
 
+/* Another graph of this process that waits for a peer is not this one's affair. */
+static void a_graph_does_not_wait_for_the_peers_of_another_graph(void **state) {
+  char text[256];
+  mr_diag_t why = {0};
+  mr_graph_t *other = mr_graph_create(&reg), *g = two_streams();
+  snprintf(text, sizeof text, "numbers ! link-out link=other address=%s-other bind linger=50",
+           address[0]);
+  if (mr_graph_parse(other, text, NULL, 0, &why) < 0 || mr_graph_start(other, &why) < 0)
+    fail_msg("%s", why.text);
+  mr_link_out_set_left(mr_graph_stage(g, "first"));
+  mr_link_out_set_left(mr_graph_stage(g, "second"));
+  if (mr_graph_run(g, &why) < 0) fail_msg("%s", why.text);
+  mr_graph_destroy(g);
+  mr_graph_stop(other);
+  if (mr_graph_join(other, &why) < 0) fail_msg("%s", why.text);
+  mr_graph_destroy(other);
+}
+
 static void a_peer_that_left_before_and_comes_again_is_served(void **state) {
   peer_t first = {.stream = 0, .takes = 5}, second = {.stream = 1, .takes = 3};
   mr_graph_t *g = two_streams();
@@ -262,6 +280,7 @@ int main(void) {
       cmocka_unit_test(a_peer_that_has_left_is_not_asked_again),
       cmocka_unit_test(a_late_peer_moves_the_stream),
       cmocka_unit_test(a_peer_that_left_before_does_not_keep_the_process),
+      cmocka_unit_test(a_graph_does_not_wait_for_the_peers_of_another_graph),
       cmocka_unit_test(a_peer_that_left_before_and_comes_again_is_served),
       cmocka_unit_test(a_signal_ends_the_streams_that_wait_for_a_peer),
   };
