@@ -320,8 +320,10 @@ static mr_err_t tar_unpack(const mr_shard_source_t *t, const mr_shard_bytes_t *p
 }
 
 static const mr_shard_kind_t kind = {.name = "tar",
-                                     .index = "tar/2",
+                                     .index = "tar/3",
                                      .scan = mr_tar_scan,
+                                     .head = MR_TAR_HEAD,
+                                     .check_head = mr_tar_check_head,
                                      .settle = tar_settle,
                                      .unpack = tar_unpack};
 

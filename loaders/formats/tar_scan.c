@@ -161,10 +161,10 @@ static mr_err_t take_extra(tar_t *t, char type, int64_t at, int64_t size) {
 /* ---- members ---- */
 
 /* The name of a member, from the headers before it or its own, into name[NAME_MAX_BYTES]. */
-static void tar_name_of(const tar_t *t, const block_t *b, char *name) {
+static void tar_name_of(const extra_t *extra, const block_t *b, char *name) {
   bool posix = !memcmp(b->magic, "ustar", 6); /* GNU's own magic has no prefix */
-  if (t->extra.has_name)
-    memcpy(name, t->extra.name, NAME_MAX_BYTES);
+  if (extra->has_name)
+    memcpy(name, extra->name, NAME_MAX_BYTES);
   else if (posix && b->prefix[0])
     snprintf(name, NAME_MAX_BYTES, "%.155s/%.100s", b->prefix, b->name);
   else
@@ -201,7 +201,7 @@ static mr_err_t begin_sample(tar_t *t, const char *key) {
   return MR_OK;
 }
 
-static mr_err_t tar_add_member(tar_t *t, char *name, int64_t at, int64_t size) {
+static mr_err_t tar_add_member(tar_t *t, char *name, bool described, int64_t at, int64_t size) {
   char *ext;
   uint32_t column;
   mr_diag_t why = {0};
@@ -216,7 +216,7 @@ static mr_err_t tar_add_member(tar_t *t, char *name, int64_t at, int64_t size) {
   if (sample_has(t, column))
     return TAR_FAULT(t, "%s: a second member %.200s.%.100s at byte %" PRId64 ", want one of a name",
                      t->path, name, ext, t->at);
-  return mr_shard_draft_part(t->draft, column, at, size, t->diag);
+  return mr_shard_draft_item(t->draft, column, at, size, described, t->diag);
 }
 
 /* Notes a link: its contents are another member's, so that it is no part of a sample. */
@@ -316,14 +316,38 @@ static mr_err_t tar_step(tar_t *t) {
   if (describes) {
     e = take_extra(t, b.type, body, size);
   } else if (b.type != 'g' && b.type != 'K') {
-    tar_name_of(t, &b, name);
+    tar_name_of(&t->extra, &b, name);
+    bool described = t->extra.has_name || t->extra.has_size;
     t->extra = (extra_t){0};
-    if (is_regular(&b, name)) e = tar_add_member(t, name, body, size);
+    if (is_regular(&b, name)) e = tar_add_member(t, name, described, body, size);
     if (b.type == '1' || b.type == '2') e = tar_note_link(t, b.type, name);
   }
   int64_t padded = (size + BLOCK - 1) / BLOCK * BLOCK;
   t->at = padded < t->size - body ? body + padded : t->size;
   return e;
+}
+
+/* Of a member that headers before its own describe (p->item), its own has no name or size that
+   could be compared. */
+mr_err_t mr_tar_check_head(const uint8_t *head, const char *key, const char *member,
+                           const mr_shard_part_t *p, mr_diag_t *diag) {
+  static const extra_t none;
+  block_t b;
+  char name[NAME_MAX_BYTES], *ext = name;
+  memcpy(&b, head, sizeof b);
+  tar_name_of(&none, &b, name);
+  if (!has_right_sum(&b) || !(p->item || is_regular(&b, name)))
+    return mr_fail(diag, MR_ERR_DATA, "no header of a file stands before byte %" PRId64, p->at);
+  if (p->item) return MR_OK;
+  int64_t size = tar_number(b.size, sizeof b.size);
+  if (!cut_name(name, &ext) || strcmp(name, key) != 0 || strcmp(ext, member) != 0)
+    return mr_fail(diag, MR_ERR_DATA, "the header before byte %" PRId64 " is of %.200s%s%.100s",
+                   p->at, name, ext == name ? "" : ".", ext == name ? "" : ext);
+  if (size != p->size)
+    return mr_fail(diag, MR_ERR_DATA,
+                   "the header before byte %" PRId64 " has %" PRId64 " bytes, its index %" PRId64,
+                   p->at, size, p->size);
+  return MR_OK;
 }
 
 mr_err_t mr_tar_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,

@@ -15,6 +15,13 @@ enum {
   MR_TAR_LEFT,   /* name "EXT\tREASON": members that have no contents of their own; no parts */
 };
 
+enum { MR_TAR_HEAD = 512 /* bytes of a header, which stands before its member */ };
+
+/* Whether the header before a part, head[0,MR_TAR_HEAD), is still that of the member that the scan
+   found there; mr_shard_kind_t.check_head.  MR_ERR_DATA. */
+mr_err_t mr_tar_check_head(const uint8_t *head, const char *key, const char *member,
+                           const mr_shard_part_t *p, mr_diag_t *diag);
+
 /* An mr_shard_scan_fn for ustar, pax and GNU archives without compression. */
 mr_err_t mr_tar_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,
                      mr_diag_t *diag);

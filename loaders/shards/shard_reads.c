@@ -160,7 +160,7 @@ static mr_err_t lay_out(shard_worker_t *l, mr_shard_want_t *want, int n, mr_diag
   size_t bytes = 0;
   for (int i = 0; i < n; i++) {
     if (want[i].pass) continue;
-    if (want[i].size > MR_SHARD_PART_MAX)
+    if (want[i].size > MR_SHARD_PART_MAX + MR_SHARD_HEAD_MAX)
       return mr_fail(diag, MR_ERR_DATA,
                      "%s: %" PRId64 " bytes at byte %" PRId64 ", want at most %d",
                      want[i].shard->path, want[i].size, want[i].at, MR_SHARD_PART_MAX);

@@ -8,7 +8,10 @@
 
 #include "loaders/shards/shards.h"
 
-enum { MR_SHARD_PART_MAX = 1 << 28 /* bytes of one part */ };
+enum {
+  MR_SHARD_PART_MAX = 1 << 28, /* bytes of one part */
+  MR_SHARD_HEAD_MAX = 4096,    /* bytes before it that may be read with it */
+};
 
 typedef struct mr_shard_reads mr_shard_reads_t;
 

@@ -316,6 +316,12 @@ static void shard_source_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
   out->key = (uint64_t)(number + t->id_base);
 }
 
+/* How many bytes before a part are read with it; an index that leaves it no room is wrong, which
+   unpack_record says. */
+static int bytes_before(const mr_shard_source_t *t, const mr_shard_part_t *p) {
+  return p->at >= t->kind->head ? t->kind->head : 0;
+}
+
 /* Fills want with the parts of records index[0,n), record by record; a part that a record lacks has
    size -1 there and is not counted.  Returns how many are to be read. */
 static int list_parts(const mr_shard_source_t *t, const int64_t *index, int n, int64_t *number,
@@ -326,11 +332,33 @@ static int list_parts(const mr_shard_source_t *t, const int64_t *index, int n, i
     const mr_shard_t *shard = mr_shards_find(t->shards, number[i]);
     for (int w = 0; w < t->n_wants; w++) {
       mr_shard_part_t p;
-      if (mr_shards_part(shard, number[i], t->want[w], &p))
-        want[k++] = (mr_shard_want_t){.shard = shard, .at = p.at, .size = p.size, .item = p.item};
+      if (!mr_shards_part(shard, number[i], t->want[w], &p)) continue;
+      int head = bytes_before(t, &p);
+      want[k++] = (mr_shard_want_t){
+          .shard = shard, .at = p.at - head, .size = p.size + head, .item = p.item};
     }
   }
   return k;
+}
+
+/* A part of a record, behind its head, which is checked: an index may be of another state of the
+   file although size and times are the same. */
+static mr_err_t behind_head(const mr_shard_source_t *t, const mr_shard_want_t *want, int w,
+                            const mr_shard_part_t *p, const char *key, mr_shard_bytes_t *out,
+                            mr_diag_t *diag) {
+  int head = t->kind->head;
+  mr_diag_t why = {0};
+  *out = (mr_shard_bytes_t){want->data + head, want->size - head};
+  if (!head) return MR_OK;
+  const char *member = t->shards->column[t->want[w]].name;
+  mr_err_t e = bytes_before(t, p)
+                   ? t->kind->check_head(want->data, key, member, p, &why)
+                   : mr_fail(&why, MR_ERR_DATA, "nothing stands before byte %" PRId64, p->at);
+  if (e >= 0) return MR_OK;
+  return mr_fail(diag, e,
+                 "member .%s: %s: the file has changed since its index was made, or is damaged; "
+                 "remove the index (%s) to have it made anew",
+                 member, why.text, t->index);
 }
 
 static mr_err_t unpack_record(const mr_shard_source_t *t, int64_t number,
@@ -339,16 +367,18 @@ static mr_err_t unpack_record(const mr_shard_source_t *t, int64_t number,
   const char *key = mr_shards_key(shard, number);
   mr_shard_bytes_t part[MR_FIELDS_MAX];
   mr_diag_t why = {0};
+  mr_err_t e = MR_OK;
   for (int w = 0; w < t->n_wants; w++) {
     mr_shard_part_t p;
     bool has = mr_shards_part(shard, number, t->want[w], &p);
-    part[w] = has ? (mr_shard_bytes_t){(*want)->data, (*want)->size} : (mr_shard_bytes_t){0};
+    part[w] = (mr_shard_bytes_t){0};
+    if (has && e >= 0) e = behind_head(t, *want, w, &p, key, &part[w], &why);
     *want += has;
   }
   for (int f = 0; f < t->n_fields; f++)
     if (t->field[f].want < 0) rec->field[f] = (mr_value_t){(void *)key, (int64_t)strlen(key)};
   rec->key = (uint64_t)(number + t->id_base);
-  mr_err_t e = t->kind->unpack(t, part, rec, &why);
+  if (e >= 0) e = t->kind->unpack(t, part, rec, &why);
   if (e >= 0) return MR_OK;
   return mr_fail(diag, e, "%s: record %" PRId64 "%s%.200s, at byte %" PRId64 ": %s", shard->path,
                  number - shard->first, *key ? ", " : "", key, first_byte(t, shard, number),

@@ -55,6 +55,13 @@ typedef struct mr_shard_kind {
   mr_err_t (*unpack)(const mr_shard_source_t *t, const mr_shard_bytes_t *part, mr_rec_t *rec,
                      mr_diag_t *diag);
 
+  /* Checks the `head` bytes that stand before each part in the file, with every record: that they
+     still are those of part p, called `member`, of the record with this key.  head is 0, or at most
+     MR_SHARD_HEAD_MAX and a multiple of 64.  MR_ERR_DATA, as unpack. */
+  int head;
+  mr_err_t (*check_head)(const uint8_t *head, const char *key, const char *member,
+                         const mr_shard_part_t *p, mr_diag_t *diag);
+
   /* Names the files of the data set by t->files, into the empty *out, and notes what prepare needs;
      what it notes lives in the state.  NULL: files= names them.  MR_ERR_CONFIG, MR_ERR_IO,
      MR_ERR_DATA, MR_ERR_NOMEM. */

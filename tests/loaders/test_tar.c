@@ -408,7 +408,7 @@ static void an_index_with_a_member_of_no_sample_is_refused(void **state) {
   assert_int_equal(mr_shard_id_for_index(fileno(f), "forged.tar", &id, NULL), MR_OK);
   fclose(f);
   assert_int_equal(
-      mr_shard_index_load(in_folder("forged.tar.mrindex"), "tar/2", &id, NULL, &x, NULL), MR_OK);
+      mr_shard_index_load(in_folder("forged.tar.mrindex"), "tar/3", &id, NULL, &x, NULL), MR_OK);
   for (uint32_t c = 0; c < x.n_columns; c++)
     if (!strcmp(x.text + x.column[c].name, "cls"))
       for (int i = 0; i < 2; i++) ((mr_shard_part_t *)x.part)[i].column = c;
@@ -454,6 +454,51 @@ static void archives_that_may_lack_samples_are_said(void **state) {
   add_header(&o, "b.jpg", NULL, '1', 0, false), image_add(&o, NULL, 1024);
   plan_archive(&o, "link.tar", "fields=jpg:image,cls:label");
   assert_non_null(strstr(last_notice, "\"jpg\" (a sample has it as a hard link"));
+}
+
+/* Header h of sample b's .cls in an archive of two such samples, changed in one way. */
+static void change_header(uint8_t *h, int how) {
+  switch (how) {
+    case 0: h[0] = 'c', put_sum(h); break;              /* another sample's */
+    case 1: memcpy(h + 2, "seg", 3), put_sum(h); break; /* another member */
+    case 2: put_octal((char *)h + 124, 12, 2), put_sum(h); break;
+    case 3: h[156] = '2', put_sum(h); break; /* a link */
+    default: memset(h, 'x', 512);            /* another's contents */
+  }
+}
+
+/* What was planned with an index is not what lies there when the record is read, though its size is
+   the same. */
+static void a_record_whose_header_has_changed_is_refused(void **state) {
+  static const char *const piece[] = {"is of c.cls", "is of b.seg", "has 2 bytes, its index 1",
+                                      "no header of a file", "no header of a file"};
+  char files[120];
+  snprintf(files, sizeof files, "files=%s", in_folder("moved.tar"));
+  for (int how = 0; how < 5; how++) {
+    image_t o = {0};
+    hand_t h;
+    int64_t index[] = {0, 1};
+    add_sample(&o, "a", "1"), add_sample(&o, "b", "2");
+    image_add(&o, NULL, 1024);
+    size_t at = 0;
+    write_file("moved.tar", o.at, o.n);
+    if (hand_open(&h, &mr_stage_tar, NULL, HAND_SETTINGS(files, "fields=jpg:image,cls:label")) < 0)
+      fail_msg("%s", h.diag.text);
+    burst_t *b = burst_new(&h.s);
+    assert_int_equal(burst_fetch(&h, 0, index, 2, b), MR_OK);
+    for (; memcmp(o.at + at, "b.cls", 6) != 0; at += 512) continue;
+    change_header(o.at + at, how);
+    FILE *f = fopen(in_folder("moved.tar"), "r+b"); /* in place: the file that is open changes */
+    assert_int_equal(fwrite(o.at, 1, o.n, f), o.n);
+    fclose(f);
+    assert_int_equal(burst_fetch(&h, 0, index, 1, b), MR_OK);
+    assert_int_equal(burst_fetch(&h, 0, index + 1, 1, b), MR_ERR_DATA);
+    if (!strstr(h.diag.text, piece[how]) || !strstr(h.diag.text, "since its index was made"))
+      fail_msg("%s, want %s", h.diag.text, piece[how]);
+    free(o.at);
+    burst_free(b);
+    shards_close(&h);
+  }
 }
 
 /* ---- few descriptors ---- */
@@ -559,6 +604,7 @@ int main(void) {
       cmocka_unit_test(wrong_settings_are_refused),
       cmocka_unit_test(archives_that_may_lack_samples_are_said),
       cmocka_unit_test(an_index_with_a_member_of_no_sample_is_refused),
+      cmocka_unit_test(a_record_whose_header_has_changed_is_refused),
       cmocka_unit_test(records_are_read_as_long_as_one_file_can_be_opened),
       cmocka_unit_test(as_many_shards_stay_open_as_the_descriptors_of_the_process_allow),
   };
