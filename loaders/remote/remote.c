@@ -44,6 +44,7 @@ struct mr_remote {
   pthread_mutex_t starting; /* held while it is started */
   pthread_mutex_t lock;     /* guards the members below */
   object_row_t *objects;
+  bool said_stateless; /* the notice of say_stateless */
   mr__pieces_t memory; /* of objects, which may be millions */
 };
 
@@ -171,13 +172,17 @@ static int64_t leave_to_peers(const mr_remote_t *r, mr__cached_t *own, size_t *n
   return *n = k, left;
 }
 
-/* Opens the cache; *blocks is how many this run may keep, own[0,*n_own) what is there already. */
+/* Opens the cache; *blocks is how many this run may keep, own[0,*n_own) what is there already.  A
+   disk that is full costs the cache and not the run, as one that fills during it. */
 static mr_err_t open_cache(mr_remote_t *r, const mr_object_t *const *object, int n,
                            uint32_t *blocks, mr__cached_t **own, size_t *n_own, mr_diag_t *diag) {
   size_t limit;
+  mr_diag_t full = {0};
   MR_TRY(mr_bytes_parse("setting cache-size", r->conf.cache_size, &limit, diag));
-  MR_TRY(mr__cache_open(&r->cache, r->conf.cache, (int64_t)limit, r->conf.ahead,
-                        r->conf.cache_block, r->conf.shared, diag));
+  mr_err_t e = mr__cache_open(&r->cache, r->conf.cache, (int64_t)limit, r->conf.ahead,
+                              r->conf.cache_block, r->conf.shared, &full);
+  if (e < 0) return mr_diag_relay(diag, e, &full);
+  if (e == MR_END) return mr_notice("%s; this run keeps nothing in it", full.text), MR_OK;
   int64_t most = mr__cache_share(r->cache, object, n, own, n_own);
   if (r->peers) most -= leave_to_peers(r, *own, n_own);
   most = most > 0 ? most / r->conf.cache_block : 0;
@@ -423,6 +428,21 @@ static mr_err_t keep_object(mr_remote_t *r, const naming_t *n, const mr_object_t
   return MR_OK;
 }
 
+/* Says once of an object that nothing but its size tells one state from another. */
+static void say_stateless(mr_remote_t *r, const mr_object_t *o) {
+  pthread_mutex_lock(&r->lock);
+  bool said = r->said_stateless;
+  r->said_stateless = true;
+  pthread_mutex_unlock(&r->lock);
+  if (!said)
+    mr_notice(
+        "%s: the server sends neither ETag nor Last-Modified, so that a new object of the same "
+        "size "
+        "is taken for the one before; nothing of it is kept in cache=, but indexes of it are: give "
+        "changed data a new name",
+        o->name);
+}
+
 static mr_err_t open_object(mr_remote_t *r, const char *url, const mr_object_t **out, long *status,
                             mr_diag_t *diag) {
   naming_t n;
@@ -434,6 +454,7 @@ static mr_err_t open_object(mr_remote_t *r, const char *url, const mr_object_t *
   *status = q.status;
   mr_object_t state = {.size = q.total, .mtime_ns = q.mtime_ns, .etag = q.etag};
   if (e >= 0) e = keep_object(r, &n, &state, out, diag);
+  if (e >= 0 && !*state.etag && !state.mtime_ns) say_stateless(r, *out);
   free(n.name);
   return e;
 }

@@ -44,6 +44,7 @@ struct mr__cache {
                              what it has evicted since; not positive: it does not exceed it */
   uint64_t drawn;         /* in the names of temporary files: containers have equal process ids */
   atomic_uint n_temporary;
+  bool full;    /* its disk had no room for the folders and `used` */
   bool punches; /* a removed block gives its room back; else none is evicted */
   mr__opened_t *opened;
 };
@@ -512,11 +513,12 @@ bool mr__cache_knows_peer(const mr__cache_t *c, const char *name) {
 /* ---- life ---- */
 
 /* Another user's folder, or one on a disk that is read-only or full. */
-static mr_err_t refuse_folder(const char *folder, const char *what, int error, mr_diag_t *diag) {
-  bool full = error == ENOSPC || error == EDQUOT;
-  return mr_fail(diag, MR_ERR_IO, "setting cache = %s: %s: %s; %s", folder, what, strerror(error),
-                 full ? "make room there, or name a folder on another disk"
-                      : "name a folder in which this user may create files");
+static mr_err_t refuse_folder(mr__cache_t *c, const char *what, int error, mr_diag_t *diag) {
+  c->full = error == ENOSPC || error == EDQUOT;
+  return mr_fail(diag, MR_ERR_IO, "setting cache = %s: %s: %s; %s", c->folder, what,
+                 strerror(error),
+                 c->full ? "make room there, or name a folder on another disk"
+                         : "name a folder in which this user may create files");
 }
 
 /* What another user could write is not used: their blocks would have any digest they like. */
@@ -529,26 +531,27 @@ static mr_err_t trust_in_cache(const mr__cache_t *c, int fd, const char *path, m
 }
 
 /* Checks a folder of the cache, and opens one that was just made to the cache's group. */
-static mr_err_t check_folder_trust(const mr__cache_t *c, const char *path, bool made,
-                                   mr_diag_t *diag) {
+static mr_err_t check_folder_trust(mr__cache_t *c, const char *path, bool made, mr_diag_t *diag) {
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return refuse_folder(c->folder, "it cannot be opened", errno, diag);
+  if (fd < 0) return refuse_folder(c, "it cannot be opened", errno, diag);
   if (made && c->trust.group) mr_trust_own(fd, &c->trust);
   mr_err_t e = trust_in_cache(c, fd, path, diag);
   close(fd);
   return e;
 }
 
-static mr_err_t make_folders(const mr__cache_t *c, mr_diag_t *diag) {
+static mr_err_t make_folders(mr__cache_t *c, mr_diag_t *diag) {
   char path[2 * MR_PATH_MAX];
   bool made = access(c->folder, F_OK) < 0;
-  MR_TRY(mr_make_own_folder(c->folder, diag));
+  mr_err_t e = mr_make_own_folder(c->folder, diag);
+  if (e < 0 && errno == ENOSPC) return refuse_folder(c, "it cannot be created", errno, diag);
+  MR_TRY(e);
   MR_TRY(check_folder_trust(c, c->folder, made, diag));
   for (unsigned k = 0; k < MR__OBJECT_FOLDERS; k++) {
     snprintf(path, sizeof path, "%s/%02x", c->folder, k);
     made = mkdir(path, 0755) == 0;
     if (!made && errno != EEXIST)
-      return refuse_folder(c->folder, "folders in it cannot be created", errno, diag);
+      return refuse_folder(c, "folders in it cannot be created", errno, diag);
     MR_TRY(check_folder_trust(c, path, made, diag));
   }
   return MR_OK;
@@ -559,14 +562,14 @@ static mr_err_t open_used(mr__cache_t *c, mr_diag_t *diag) {
   struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_len = 1};
   snprintf(path, sizeof path, "%s/used", c->folder);
   c->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (c->fd < 0) return refuse_folder(c->folder, "its file used cannot be written", errno, diag);
+  if (c->fd < 0) return refuse_folder(c, "its file used cannot be written", errno, diag);
   if (c->trust.group) mr_trust_own(c->fd, &c->trust); /* of another member: it is so already */
   MR_TRY(trust_in_cache(c, c->fd, path, diag));
   if (ftruncate(c->fd, sizeof c->counted) < 0)
-    return refuse_folder(c->folder, "its file used cannot be written", errno, diag);
+    return refuse_folder(c, "its file used cannot be written", errno, diag);
   fcntl(c->fd, F_OFD_SETLK, &lock); /* without such locks, this run counts as none */
   int error = posix_fallocate(c->fd, 0, sizeof c->counted); /* no room for a number: say it now */
-  if (error) return refuse_folder(c->folder, "its file used cannot be written", error, diag);
+  if (error) return refuse_folder(c, "its file used cannot be written", error, diag);
   return MR_OK;
 }
 
@@ -588,9 +591,10 @@ mr_err_t mr__cache_open(mr__cache_t **out, const char *folder, int64_t limit, in
   if (e >= 0 && !(c->opened = mr__opened_new())) e = mr_no_memory(diag, "the cache");
   if (e >= 0) c->punches = mr__object_punches(c->fd);
   if (e >= 0) return MR_OK;
+  bool full = c->full;
   mr__cache_close(c);
   *out = NULL;
-  return e;
+  return full ? MR_END : e;
 }
 
 void mr__cache_close(mr__cache_t *c) {

@@ -26,7 +26,8 @@ typedef struct mr__cache mr__cache_t;
 
 /* Opens the folder, which is made if it is missing, for `limit` bytes in blocks of `block` bytes,
    and `slack` bytes for blocks that are to be removed.  group: members of the groups of this
-   process may own and write what lies there.  The caller ends *out with mr__cache_close. MR_ERR_IO,
+   process may own and write what lies there.  The caller ends *out with mr__cache_close.  MR_END,
+   with a sentence in diag, if the folder's disk has no room for the cache's own files; MR_ERR_IO,
    MR_ERR_NOMEM, MR_ERR_UNAVAILABLE if others could have written there (mr_trusted); *out is NULL
    then. */
 mr_err_t mr__cache_open(mr__cache_t **out, const char *folder, int64_t limit, int64_t slack,

@@ -79,12 +79,14 @@ static mr__verdict_t judge_status(const mr__attempt_t *a, mr_diag_t *diag) {
   return MR__FAIL;
 }
 
-/* Whether the answer is of the state that the object had when it was opened: of its size and ETag
-   or, without one, its time. */
+/* Whether the answer is of the state that the object had when it was opened: of its size and ETag.
+   A weak ETag need not change with the bytes, so that it counts together with the time, and without
+   an ETag the time counts alone. */
 static bool is_same_state(const mr__attempt_t *a) {
   const mr_object_t *o = a->q->object;
   if (a->span.total != o->size || strcmp(a->etag, o->etag)) return false;
-  return *o->etag || a->mtime_ns == o->mtime_ns;
+  bool strong = *o->etag && strncmp(o->etag, "W/", 2) != 0;
+  return strong || a->mtime_ns == o->mtime_ns;
 }
 
 /* Whether an answer of a peer proves that its bytes come from a process of this job. */

@@ -57,6 +57,8 @@ typedef struct origin {
   atomic_int way;              /* what all others meet */
   atomic_int etag;             /* the object's state */
   atomic_bool dated;           /* only the time shows that the object has changed */
+  atomic_bool weak;            /* with dated: there is an ETag, a weak one that never changes */
+  atomic_bool stateless;       /* neither ETag nor time */
   atomic_int requests;
   atomic_llong sent;    /* bytes of bodies */
   atomic_llong claims;  /* the size that it says, if not 0 */
@@ -112,10 +114,11 @@ static inline bool origin_answer(origin_t *o, int fd, const char *text) {
   char etag[32];
   snprintf(etag, sizeof etag, "\"e%s%d\"", way == ORIGIN_CONTROL ? "\001" : "",
            o->etag + (way == ORIGIN_CHANGED));
-  char state[120];
-  snprintf(state, sizeof state, "%s%s%sLast-Modified: Sun, 06 Nov 1994 08:49:%02d GMT\r\n",
-           o->dated ? "" : "ETag: ", o->dated ? "" : etag, o->dated ? "" : "\r\n",
-           o->dated ? (37 + o->etag) % 60 : 37);
+  char state[120] = "";
+  const char *said = !o->dated ? etag : o->weak ? "W/\"w\"" : "";
+  if (!o->stateless)
+    snprintf(state, sizeof state, "%s%s%sLast-Modified: Sun, 06 Nov 1994 08:49:%02d GMT\r\n",
+             *said ? "ETag: " : "", said, *said ? "\r\n" : "", o->dated ? (37 + o->etag) % 60 : 37);
   const char *match = strcasestr(text, "\r\nif-match: ");
   if (match && strncmp(match + 12, etag, strlen(etag)))
     return origin_head(fd, 412, "Content-Length: 0\r\n");

@@ -243,29 +243,53 @@ static void an_etag_with_a_line_in_it_is_not_asked_for(void **state) {
   mr_remote_close(remote);
 }
 
-/* dated: the server gives no ETag. */
-static void want_change_refused(bool dated) {
+/* dated: the server gives no ETag or, if weak, one that does not change with the bytes. */
+static void want_change_refused(bool dated, bool weak) {
   mr_remote_t *remote = open_remote(&usual);
   const mr_object_t *o;
   mr_diag_t diag = {0};
   uint8_t to[10];
   behave(0, ORIGIN_WELL);
   origin.dated = dated;
+  origin.weak = weak;
   assert_int_equal(mr_remote_object(remote, url_of("x"), &o, &diag), MR_OK);
-  assert_int_equal(!*o->etag, dated);
+  assert_int_equal(!*o->etag, dated && !weak);
   mr_remote_want_t want = {o, 0, sizeof to, to};
   if (mr_remote_read(remote, &want, 1, &diag) < 0) fail_msg("%s", diag.text);
   origin.etag++;
   assert_int_equal(mr_remote_read(remote, &want, 1, &diag), MR_ERR_DATA);
   assert_non_null(strstr(diag.text, "has changed since it was opened"));
   origin.etag--;
-  origin.dated = false;
+  origin.dated = origin.weak = false;
   mr_remote_close(remote);
 }
 
 static void a_changed_object_is_refused(void **state) {
-  want_change_refused(false);
-  want_change_refused(true);
+  want_change_refused(false, false);
+  want_change_refused(true, false);
+  want_change_refused(true, true);
+}
+
+static void count_stateless(void *arg, const char *text) {
+  *(int *)arg += strstr(text, "sends neither ETag nor Last-Modified") != NULL;
+}
+
+static void an_object_whose_states_look_alike_is_said_once(void **state) {
+  mr_remote_t *remote = open_remote(&usual);
+  const mr_object_t *o;
+  mr_diag_t diag = {0};
+  int said = 0;
+  behave(0, ORIGIN_WELL);
+  mr_notice_to(count_stateless, &said);
+  assert_int_equal(mr_remote_object(remote, url_of("x"), &o, &diag), MR_OK);
+  assert_int_equal(said, 0);
+  origin.stateless = true;
+  for (int i = 0; i < 2; i++)
+    assert_int_equal(mr_remote_object(remote, url_of(i ? "y" : "x"), &o, &diag), MR_OK);
+  mr_notice_to(NULL, NULL);
+  origin.stateless = false;
+  assert_int_equal(said, 1);
+  mr_remote_close(remote);
 }
 
 static void requests_end_after_the_configured_retries(void **state) {
@@ -493,6 +517,7 @@ int main(void) {
       cmocka_unit_test(a_server_elsewhere_leads_to_no_address_of_this_machine),
       cmocka_unit_test(an_etag_with_a_line_in_it_is_not_asked_for),
       cmocka_unit_test(a_changed_object_is_refused),
+      cmocka_unit_test(an_object_whose_states_look_alike_is_said_once),
       cmocka_unit_test(requests_end_after_the_configured_retries),
       cmocka_unit_test(a_run_from_the_cache_alone_is_reported),
       cmocka_unit_test(corrupt_bytes_are_noticed),
