@@ -36,7 +36,7 @@ INSTEAD = {'<': ['<='], '<=': ['<'], '>': ['>='], '>=': ['>'], '==': ['!='], '!=
 
 def instead_of(token, before):
     """What a token may become."""
-    if re.fullmatch(r'\d+', token) and before not in ('[', '.') or re.fullmatch(r'\d+', token) and before == '[':
+    if re.fullmatch(r'\d+', token):
         return [str(int(token) + 1)] + ([str(int(token) - 1)] if int(token) else [])
     if token == '!' and before == '!':
         return []
@@ -147,7 +147,10 @@ def try_program(program, seconds):
 
 
 class Faults:
+    """Faults in a list of files, and the programs that are run for each."""
+
     def __init__(self, files, seconds):
+        self.objects = {}
         self.seconds, self.times_path = seconds, TREE + '.times'
         self.times = json.load(open(self.times_path)) if os.path.isfile(self.times_path) else {}
         self.bad = set()
@@ -212,15 +215,13 @@ class Faults:
         finally:
             open(target, 'w').write(text)
 
-    objects = {}
-
 
 def run_bytes(command):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
 
 
 def main():
-    p = argparse.ArgumentParser(add_help=False)
+    p = argparse.ArgumentParser(description='Whether the tests would notice a fault of one token.')
     p.add_argument('n', nargs='?', type=int, default=100)
     p.add_argument('--since', default='HEAD~1')
     p.add_argument('--file', action='append')
