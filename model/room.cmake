@@ -20,7 +20,7 @@ mr_needs(mr_model_backends_opencl "OPENCL;CLBLAST" ${cl}/blas.c ${cl}/clblast.c)
 
 # The files of the backend that call CUDA: without a toolkit the *_without.c are compiled instead.
 file(GLOB cuda CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/model/backends/cuda/*.c)
-list(FILTER cuda EXCLUDE REGEX "(_without|/cubin|/tunings|/described)\\.c$") # the last three are plain C, for any machine
+list(FILTER cuda EXCLUDE REGEX "(_without|/cubin|/tunings|/described|/find)\\.c$") # the last four are plain C, for any machine
 set(cu model/backends/cuda)
 set(cudnn ${cu}/attention.c ${cu}/attention_graph.c ${cu}/cudnn.c)
 list(REMOVE_ITEM cuda ${cudnn})

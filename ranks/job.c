@@ -9,10 +9,12 @@
 #include "base/loopback.h"
 #include "base/suggest.h"
 #include "ranks/mpi.h"
+#include "ranks/nccl.h"
 #include "ranks/processes.h"
 
 struct mr_job {
   const mr_collect_ops_t *collect;
+  bool wired; /* to other processes */
   int rank, size;
 };
 
@@ -26,10 +28,10 @@ enum { N_ROWS = sizeof job_rows / sizeof *job_rows };
 static mr_err_t refuse_communicator(const char *name, mr_diag_t *diag) {
   char hint[80];
   mr_suggest_t s = {.word = name};
-  mr_suggest_offer(&s, "auto"), mr_suggest_offer(&s, "threads");
+  mr_suggest_offer(&s, "auto"), mr_suggest_offer(&s, "threads"), mr_suggest_offer(&s, "nccl");
   for (int i = 0; i < N_ROWS; i++) mr_suggest_offer(&s, job_rows[i].wire->name);
-  return mr_fail(diag, MR_ERR_CONFIG, "communicator=%.40s: want auto, threads, mpi or zmq%s", name,
-                 mr_suggest_text(&s, hint, sizeof hint));
+  return mr_fail(diag, MR_ERR_CONFIG, "communicator=%.40s: want auto, threads, mpi, zmq or nccl%s",
+                 name, mr_suggest_text(&s, hint, sizeof hint));
 }
 
 const char *mr_job_communicator(const mr_launch_t *l) {
@@ -71,12 +73,14 @@ mr_err_t mr_job_open(const mr_launch_t *l, const mr_job_cfg_t *cfg, mr_job_t **o
   if (l->size > MR_COLLECT_RANKS)
     return mr_fail(diag, MR_ERR_CONFIG, "the job has %d ranks, want at most %d", l->size,
                    MR_COLLECT_RANKS);
-  MR_TRY(choose_row(l, cfg->communicator, &row, diag));
+  bool by_nccl = cfg->communicator && !strcmp(cfg->communicator, "nccl");
+  MR_TRY(choose_row(l, by_nccl ? NULL : cfg->communicator, &row, diag));
   mr_job_t *job = calloc(1, sizeof *job);
   if (!job) return mr_no_memory(diag, "a job of %d ranks", l->size);
-  *job = (mr_job_t){.collect = &mr_collect_threads, .size = 1};
+  *job = (mr_job_t){.collect = by_nccl ? &mr_collect_nccl : &mr_collect_threads, .size = 1};
+  mr__nccl_carry(row ? row->collect : &mr_collect_threads);
   if (!row) return *out = job, MR_OK;
-  *job = (mr_job_t){row->collect, l->rank, l->size};
+  *job = (mr_job_t){by_nccl ? &mr_collect_nccl : row->collect, true, l->rank, l->size};
   mr__wire_cfg_t wire = {l, cfg->key, cfg->limit_s};
   mr_err_t e = row->wire->open(&wire, &w, &missing, diag);
   if (e >= 0 && (e = mr__processes_start(row->wire, w, l->rank, l->size, cfg->limit_s,
@@ -100,6 +104,7 @@ void mr_job_fail(mr_job_t *job, const char *why) {
 
 void mr_job_close(mr_job_t *job) {
   if (!job) return;
-  if (job->collect != &mr_collect_threads) mr__processes_stop();
+  if (job->wired) mr__processes_stop();
+  mr__nccl_carry(&mr_collect_threads);
   free(job);
 }

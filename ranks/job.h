@@ -11,8 +11,10 @@ MR_BEGIN_DECLS
 typedef struct mr_job mr_job_t;
 
 typedef struct mr_job_cfg {
-  /* "auto", "threads", "mpi" or "zmq"; NULL: auto, which is threads for one process, else mpi where
-     the launcher and a library of MPI allow it, else zmq. */
+  /* "auto", "threads", "mpi", "zmq" or "nccl"; NULL: auto, which is threads for one process, else
+     mpi where the launcher and a library of MPI allow it, else zmq.  nccl is for CUDA devices; what
+     its ranks must tell each other, the unique ids of communicators among it, goes by what auto is.
+   */
   const char *communicator;
   /* For zmq: a file NAME.key of `millrace keys`, the same on all ranks.  NULL: the 64 hexadecimal
      digits of MILLRACE_SECRET, if it is set.  Without either, ranks are reached on this host alone.
@@ -38,7 +40,8 @@ bool mr_job_needs_key(const mr_launch_t *l);
 mr_err_t mr_job_open(const mr_launch_t *l, const mr_job_cfg_t *cfg, mr_job_t **out,
                      mr_diag_t *diag);
 /* The job's table.  With threads any number of ranks may be created; else each process is one rank
-   of a communicator, of at most the job's size, and devices' memory must be the host's.  Static. */
+   of a communicator, of at most the job's size, and devices' memory must be the host's.  With nccl
+   devices are CUDA's, one for each rank.  Static. */
 const mr_collect_ops_t *mr_job_collect(const mr_job_t *job);
 /* This process's number among the job's processes, and how many they are; 0 and 1 with threads. */
 int mr_job_rank(const mr_job_t *job);
@@ -60,6 +63,18 @@ void mr_job_close(mr_job_t *job);
    create needs the job: MR_ERR_CONFIG without one.  A rank of another size or a number twice may be
    found only when the calls begin, which then fail with that sentence. */
 extern const mr_collect_ops_t mr_collect_zmq, mr_collect_mpi;
+
+/* Ranks are CUDA devices, each of another process of the job that is open with communicator=nccl,
+   or of another thread, and NCCL computes: sums have the same bits on all ranks, but are added in
+   its own order, and a maximum beside a NaN is what it makes of it.  The library is opened at run
+   time; create: MR_ERR_UNAVAILABLE without one of 2.18 or newer, MR_ERR_CONFIG for a device of
+   another kind.  The first call of a communicator connects all of its ranks: each makes it, on a
+   thread of its own, and not while it is recorded.  A call is given to the device's queue, and
+   later calls may be recorded and repeated with a run; the limit is watched from a thread beside.
+   A call that is aborted while it runs leaves its results, and what is computed of them meanwhile,
+   undefined; `failed` tells.  NCCL has no sums of bool and none of eight-bit floats: such a call
+   fails. */
+extern const mr_collect_ops_t mr_collect_nccl;
 
 MR_END_DECLS
 

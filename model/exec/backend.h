@@ -146,6 +146,12 @@ typedef struct mr_queue_ops {
      no command of a branch or loop. */
   void (*wait_beside)(const mr_device_t *d, mr_copy_way_t way);
 
+  /* The driver's own handle of the queue to which the calling thread's commands for d are given,
+     for a library that gives commands itself; d is then the thread's current device.  *recorded:
+     the thread records them (mr_record_ops_t) and they run later.  NULL: libraries have no such
+     handle. */
+  void *(*stream)(const mr_device_t *d, bool *recorded);
+
   /* How a profile times calls; NULL: by the host's clock, from a call's start until the device is
      done. */
   const mr_clock_ops_t *clock;

@@ -31,7 +31,8 @@ typedef struct mr_collect_ops {
   mr_err_t (*create)(const mr_device_t *d, const char *id, int rank, int size, double limit_s,
                      mr_collect_t **out, mr_diag_t *diag);
   /* out[n] = the sum, maximum or minimum of all ranks' in[n], taken in the order of ranks: the same
-     bits everywhere.  in and out lie in the rank's device and do not overlap, here and below. */
+     bits everywhere (by NCCL in its own order, with the same bits on all ranks).  in and out lie in
+     the rank's device and do not overlap, here and below. */
   void (*all_reduce)(mr_collect_t *c, mr_reduce_t how, mr_dtype_t t, int64_t n, const void *in,
                      void *out);
   /* out[size][bytes]: what each rank gave as in[bytes], by rank. */

@@ -186,6 +186,12 @@ static const mr_memory_ops_t cuda_memory_ops = {.take = mr__cuda_take,
                                                 .pin = mr__cuda_pin,
                                                 .unpin = mr__cuda_unpin};
 /* Commands are under way when a run has been given; marks tell when they are done. */
+static void *cuda_stream_of(const mr_device_t *device, bool *recorded) {
+  mr_cuda_device_t *d = mr__cuda_use(device);
+  *recorded = mr__cuda_recording() && mr__cuda_recording()->d == d;
+  return mr__cuda_stream(d);
+}
+
 static const mr_queue_ops_t cuda_queue_ops = {.copy_later = mr__cuda_copy_later,
                                               .mark = mr__cuda_mark,
                                               .reached = mr__cuda_reached,
@@ -193,6 +199,7 @@ static const mr_queue_ops_t cuda_queue_ops = {.copy_later = mr__cuda_copy_later,
                                               .mark_beside = mr__cuda_mark_beside,
                                               .follow_beside = mr__cuda_follow_beside,
                                               .wait_beside = mr__cuda_wait_beside,
+                                              .stream = cuda_stream_of,
                                               .clock = &mr__cuda_clock};
 static const mr_record_ops_t cuda_record_ops = {.repeat = mr__cuda_repeat,
                                                 .forget = mr__cuda_forget,
