@@ -23,7 +23,12 @@ static const mr_flag_t explain_flags[] = {
      "Also runs the function N times, on zeros, and prints the share of the time of each row that "
      "is an equation of its own; default 0: shares are of planned bytes alone."},
     {"--mesh", "AXIS=N,...",
-     "Ranks as a mesh with named axes, for --array; default data=N of N ranks."},
+     "Ranks as a mesh with named axes: prints the collectives of FUNCTION step, loss or grad on "
+     "it, the bytes that a rank receives, and what asked for them; with --array, draws an array.  "
+     "Default data=N of N ranks."},
+    {"--partition", "RULES",
+     "With --mesh, how parameters lie, as \"*.linear1.kernel=(None,model)\"; default whole."},
+    {"--zero", "N", "With --mesh, what ranks of a step keep a share of, as zero= of train-step."},
     {"--array", "ARRAY=PLACEMENT",
      "Draws which ranks hold which part of an array instead: a shape or the name of a parameter, "
      "as 384x1536=(None,model) (docs/distributed.md)."},

@@ -8,6 +8,7 @@
 #include "apps/cli/cli.h"
 #include "base/err.h"
 #include "model/exec/explain.h"
+#include "model/mesh/mesh.h"
 
 /* A pass and the numbers of equations before and after it, loops and branches included. */
 typedef struct mr_pass_row {
@@ -64,5 +65,9 @@ void mr_move_equation(const mr_move_row_t *r, char *text, size_t size);
    the shape or name, or the placement is wrong; else failures of planning the model, and
    MR_ERR_NOMEM. */
 mr_err_t mr_explain_array(const mr_args_t *a, mr_diag_t *diag);
+/* Prints the collectives of the function `word` (step, loss or grad of the model) on a mesh, with
+   the bytes that a rank receives and what asked for them.  MR_ERR_USAGE: a mesh or rules that do
+   not fit; else failures of building the function. */
+mr_err_t mr_explain_mesh(const mr_args_t *a, const char *word, const mr_mesh_t *m, mr_diag_t *diag);
 
 #endif

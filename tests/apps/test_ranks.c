@@ -1,4 +1,5 @@
 /* millrace explain --mesh --array as a person meets it, and the ranks that doctor reports. */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,12 +66,86 @@ static void wrong_arrays_and_meshes_are_refused(void **state) {
   refuses(MESH, "9=(model)", "dimension 0 of 9 does not divide among the 2 ranks of model");
   refuses(MESH, "encoder_blocks.0.linear1.kernal=B",
           "did you mean \"encoder_blocks.0.linear1.kernel\"?");
-  RUN(&p, "explain", "--mesh", MESH);
-  assert_true(p.status == 2 && strstr(p.err, "expected --array beside it"));
   RUN(&p, "explain", "--mesh", MESH, "--array", "8=B", "step");
   assert_true(p.status == 2 && strstr(p.err, "expected no function beside"));
   RUN(&p, "explain", "--mesh", MESH, "--array", "8=B", "--json");
   assert_true(p.status == 2 && strstr(p.err, "--json: expected no --mesh"));
+}
+
+#define TINY \
+  "--layers", "2", "--embed", "32", "--mlp", "64", "--heads", "2", "--batch", "8", "--dtype", "f32"
+
+/* How many lines have both texts. */
+static int lines_with(const char *a, const char *b) {
+  int n = 0;
+  for (const char *at = p.out; *at; at += strcspn(at, "\n") + (at[strcspn(at, "\n")] == '\n')) {
+    size_t length = strcspn(at, "\n");
+    const char *x = strstr(at, a), *y = strstr(at, b);
+    n += x && y && x < at + length && y < at + length;
+  }
+  return n;
+}
+
+/* Shares of gradients go to their ranks and come back as sums. */
+static void the_collectives_of_a_step_are_printed_with_their_bytes(void **state) {
+  RUN(&p, "explain", "--mesh", "batch=8,model=1", TINY);
+  if (p.status) fail_msg("%s", p.err);
+  assert_non_null(strstr(p.out, "step on the mesh batch=8,model=1: 2 collectives"));
+  assert_int_equal(lines_with("all_to_all", "batch "), 1);
+  assert_int_equal(lines_with("all_gather", "exchange"), 1);
+  const char *row = strstr(p.out, "all_gather");
+  int64_t elements = 0, bytes = 0;
+  assert_int_equal(sscanf(row, "all_gather batch f32[%" SCNd64 "] %" SCNd64, &elements, &bytes), 2);
+  assert_int_equal(bytes, 7 * 4 * elements);
+  RUN(&p, "explain", "step", "--mesh", "data=3", "--zero", "1", TINY);
+  if (p.status) fail_msg("%s", p.err);
+  assert_int_equal(lines_with("all_gather", "adamw"), 2); /* the norm, and new parameters */
+  RUN(&p, "explain", "--mesh", "data=1", TINY);
+  assert_true(p.status == 0 && strstr(p.out, ": 0 collectives"));
+}
+
+/* Megatron's columns and rows: a sum forward at the rows, one backward before the columns. */
+static void the_collectives_of_a_cut_function_name_the_equations_that_need_them(void **state) {
+  static const char rules[] =
+      "*.linear1.kernel=(None,model), *.linear1.bias=(model), "
+      "*.linear2.kernel=(model,None)";
+  RUN(&p, "explain", "loss", "--mesh", MESH, "--partition", rules, TINY);
+  if (p.status) fail_msg("%s", p.err);
+  assert_int_equal(lines_with("psum            model", "in encoder_blocks.0.linear2"), 1);
+  assert_int_equal(lines_with("psum            model", ""), 2);
+  RUN(&p, "explain", "grad", "--mesh", MESH, "--partition", rules, TINY);
+  if (p.status) fail_msg("%s", p.err);
+  assert_int_equal(lines_with("psum            model", ""), 4);
+  assert_int_equal(lines_with("psum            data", "in encoder_blocks.1.linear1"), 2);
+  RUN(&p, "explain", "grad", "--mesh", MESH, TINY);
+  assert_int_equal(lines_with("psum            model", ""), 0);
+}
+
+static void functions_that_do_not_fit_a_mesh_are_refused(void **state) {
+  static const struct {
+    const char *word, *mesh, *flag, *value, *said;
+  } bad[] = {
+      {"step", MESH, "--top", "1", "axis model has size 2"},
+      {"step", "data=2", "--partition", "*.kernel=(model)", "expected function loss or grad"},
+      {"step", "data=9", "--top", "1", "9 ranks"},
+      {"step", "data=2", "--zero", "7", "--zero: \"7\""},
+      {"loss", "data=2", "--zero", "1", "expected function step"},
+      {"loss", "data=3", "--top", "1",
+       "8 records does not divide among the 3 ranks of data: 2 left"},
+      {"loss", MESH, "--partition", "*.linear9.kernel=(model)",
+       "did you mean \"*.linear1.kernel\"?"},
+      {"loss", MESH, "--partition", "*.linear1.kernel=(tensor)", "has no axis \"tensor\""},
+      {"loss", MESH, "--partition", "*.linear1.kernel=(None,None,model)",
+       "more entries than the 2"},
+      {"loss", "data=2,model=5", "--partition", "*.linear1.kernel=(None,model)",
+       "dimension 1 of 64 does not divide among the 5 ranks of model: 4 are left over"},
+      {"poly", MESH, "--top", "1", "expected loss, grad or step"},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    RUN(&p, "explain", bad[i].word, "--mesh", bad[i].mesh, bad[i].flag, bad[i].value, TINY);
+    if (!p.status || !strstr(p.err, bad[i].said))
+      fail_msg("%s: \"%s\" is not in: %s", bad[i].mesh, bad[i].said, p.err);
+  }
 }
 
 static void a_mesh_has_as_many_ranks_as_the_launcher_has_started(void **state) {
@@ -121,6 +196,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_array_is_drawn_by_shape_or_name),
       cmocka_unit_test(wrong_arrays_and_meshes_are_refused),
+      cmocka_unit_test(the_collectives_of_a_step_are_printed_with_their_bytes),
+      cmocka_unit_test(the_collectives_of_a_cut_function_name_the_equations_that_need_them),
+      cmocka_unit_test(functions_that_do_not_fit_a_mesh_are_refused),
       cmocka_unit_test(a_mesh_has_as_many_ranks_as_the_launcher_has_started),
       cmocka_unit_test(doctor_reports_the_launcher_or_why_it_is_unknown),
   };
