@@ -194,6 +194,52 @@ static void equal_groups_of_row_counts_are_refused_with_both(void **state) {
                "2 arrays of 5 rows (a) and 2 of 7 (b)");
 }
 
+/* What the format's reference library (safetensors 0.8.0) says of each file, both readers here say
+   too: NULL, it is read. */
+static void places_of_tensors_are_judged_as_by_the_reference_library(void **state) {
+#define T(name, shape, from, to) \
+  "\"" name "\":{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":[" #from "," #to "]}"
+  static const struct {
+    const char *head, *piece;
+    size_t body;
+  } row[] = {
+      {"{" T("a", "[4,2]", 0, 32) "," T("b", "[4,2]", 32, 64) "}", NULL, 64},
+      {"{" T("b", "[4,2]", 32, 64) "," T("a", "[4,2]", 0, 32) "}", NULL, 64},
+      {"{" T("a", "[4,2]", 0, 32) "," T("e", "[4,0]", 32, 32) "}", NULL, 32},
+      {"{" T("a", "[4,2]", 0, 32) ",\"__metadata__\":{\"x\":\"y\"}}", NULL, 32},
+      {"{" T("a", "[4,2]", 0, 32) "," T("b", "[4,2]", 16, 48) "}", "a hole or an overlap", 48},
+      {"{" T("a", "[4,2]", 0, 32) "," T("b", "[4,2]", 0, 32) "}", "a hole or an overlap", 32},
+      {"{" T("a", "[4,2]", 0, 32) "," T("b", "[4,2]", 40, 72) "}", "a hole or an overlap", 72},
+      {"{" T("a", "[4,2]", 8, 40) "}", "a hole or an overlap", 40},
+      {"{" T("a", "[4,2]", 0, 32) "," T("e", "[4,0]", 16, 16) "}", "a hole or an overlap", 32},
+      {"{" T("a", "[4,2]", 0, 32) "}", "8 bytes at the end belong to no tensor", 40},
+      {"{" T("a", "[4,2]", 0, 32) ",\"__metadata__\":{\"x\":1}}", "", 32},
+      {"{" T("a", "[4,2]", 0, 32) "}xx", "", 32}};
+#undef T
+  char files[100];
+  snprintf(files, sizeof files, "files=%s/judged.safetensors", folder);
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    uint8_t file[512] = {0};
+    uint64_t n = strlen(row[i].head);
+    mr_safetensors_t *f;
+    mr_diag_t d = {0};
+    hand_t h;
+    memcpy(file, &n, 8), memcpy(file + 8, row[i].head, n);
+    write_file("judged.safetensors", file, 8 + n + row[i].body);
+    mr_err_t e = mr_safetensors_open(in_folder("judged.safetensors"), &f, &d);
+    mr_safetensors_close(f);
+    if ((e >= 0) != !row[i].piece) fail_msg("%s: %s", row[i].head, d.text);
+    if (row[i].piece) {
+      assert_non_null(strstr(d.text, row[i].piece));
+      want_refused(stage[1], (const char *const[]){files, NULL}, row[i].piece);
+    } else {
+      if (shards_plan(&h, stage[1], (const char *const[]){files, NULL}) < 0)
+        fail_msg("%s", h.diag.text);
+      shards_close(&h);
+    }
+  }
+}
+
 /* The bytes of n elements in the other order. */
 static void swap(void *to, const void *from, size_t n, size_t size) {
   for (size_t i = 0; i < n * size; i++)
@@ -357,6 +403,7 @@ int main(void) {
       cmocka_unit_test(of_members_of_one_name_the_last_counts),
       cmocka_unit_test(rows_of_arrays_in_fortran_order_are_put_together),
       cmocka_unit_test(files_of_both_orders_go_together),
+      cmocka_unit_test(places_of_tensors_are_judged_as_by_the_reference_library),
       cmocka_unit_test(equal_groups_of_row_counts_are_refused_with_both)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
