@@ -15,7 +15,7 @@
 
 /* The bytes that a rank receives in a collective of n ranks.  A sum is cut into a part a rank: the
    parts are received, added, and given to all. */
-static int64_t bytes_received(const mr_eqn_t *e, int n) {
+static int64_t count_received_bytes(const mr_eqn_t *e, int n) {
   int64_t in = (int64_t)mr_aval_bytes(&e->in[0]->aval);
   int64_t out = (int64_t)mr_aval_bytes(&e->out[0]->aval);
   if (e->op == &mr_op_all_gather || e->op == &mr_op_all_to_all) return out / n * (n - 1);
@@ -39,7 +39,7 @@ static void print_collective(const mr_eqn_t *e, const mr_mesh_t *m) {
   char text[MR_AVAL_TEXT];
   const char *axis = mr_attr_get(e, "axis_name")->text;
   printf("%-15s %-8s %-24s %14" PRId64 "  %s%s%s\n", e->op->name, name_of_axis(m, axis),
-         mr_aval_text(&e->in[0]->aval, text), bytes_received(e, ranks_along(m, axis)),
+         mr_aval_text(&e->in[0]->aval, text), count_received_bytes(e, ranks_along(m, axis)),
          e->of ? e->of->name : "", e->of && *e->scope ? " in " : "", e->scope);
 }
 
@@ -51,7 +51,7 @@ static mr_err_t print_collectives(const char *word, const mr_fn_t *f, const mr_m
   for (int i = 0; i < f->n_eqn; i++)
     if (is_exchange(f->eqn[i])) {
       const char *axis = mr_attr_get(f->eqn[i], "axis_name")->text;
-      n++, bytes += bytes_received(f->eqn[i], ranks_along(m, axis));
+      n++, bytes += count_received_bytes(f->eqn[i], ranks_along(m, axis));
     }
   printf("%s on the mesh %s: %d collective%s, in which a rank receives %" PRId64 " bytes\n", word,
          mr_mesh_text(m, mesh), n, n == 1 ? "" : "s", bytes);
