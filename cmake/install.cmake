@@ -29,6 +29,9 @@ write_basic_package_version_file(millraceConfigVersion.cmake COMPATIBILITY SameM
 
 install(TARGETS millrace RUNTIME DESTINATION bin)
 install(TARGETS millrace_library ARCHIVE DESTINATION lib LIBRARY DESTINATION lib)
+if(SKBUILD) # the wheel of python/ holds the library beside its modules
+  install(TARGETS millrace_library LIBRARY DESTINATION millrace COMPONENT python NAMELINK_SKIP)
+endif()
 install(CODE "set(source \"${CMAKE_SOURCE_DIR}\")")
 install(SCRIPT cmake/install_headers.cmake)
 install(FILES ${CMAKE_BINARY_DIR}/millrace.pc ${CMAKE_BINARY_DIR}/millrace-plugin.pc DESTINATION lib/pkgconfig)

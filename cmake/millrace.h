@@ -32,6 +32,7 @@
 #include "pipeline/stage_walk.h"
 #include "pipeline/state.h"
 #include "plugins/plugin.h"
+#include "pull/dlpack.h"
 #include "pull/loader.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"

@@ -90,3 +90,52 @@ mr_err_t mr__reader_describe(const mr__reader_t *r, const char *what, char **tex
   }
   return mr_fail(diag, MR_ERR_USAGE, "describe %.40s: want spec, stats or graph", what);
 }
+
+/* ---- the table of stages ---- */
+
+static void describe_setting(cJSON *settings, const mr_opt_t *o) {
+  static const char *const type[] = {
+      [MR_OPT_INT] = "int",     [MR_OPT_F64] = "float",   [MR_OPT_BOOL] = "bool",
+      [MR_OPT_STR] = "str",     [MR_OPT_SECRET] = "str",  [MR_OPT_ENUM] = "enum",
+      [MR_OPT_RANGE] = "range", [MR_OPT_VEC3] = "vector", [MR_OPT_VEC] = "vector"};
+  cJSON *s = cJSON_CreateObject();
+  cJSON_AddStringToObject(s, "name", o->name);
+  cJSON_AddStringToObject(s, "type", type[o->type]);
+  if (o->def) cJSON_AddStringToObject(s, "default", o->def);
+  if (o->unit) cJSON_AddStringToObject(s, "unit", o->unit);
+  if (o->choices) cJSON_AddStringToObject(s, "choices", o->choices);
+  if (o->help) cJSON_AddStringToObject(s, "help", o->help);
+  if (o->positional) cJSON_AddTrueToObject(s, "positional");
+  cJSON_AddItemToArray(settings, s);
+}
+
+static void describe_ports(cJSON *stage, const char *side, const mr_port_def_t *port) {
+  cJSON *ports = cJSON_CreateArray();
+  for (int i = 0; i < MR_MAX_PORTS && port[i].name; i++)
+    cJSON_AddItemToArray(ports, cJSON_CreateString(port[i].name));
+  cJSON_AddItemToObject(stage, side, ports);
+}
+
+static void describe_stage(cJSON *stages, const mr_stage_def_t *def) {
+  cJSON *o = cJSON_CreateObject(), *settings = cJSON_CreateArray();
+  const mr_stage_def_t *usual = mr_stage_def_usual(def);
+  cJSON_AddStringToObject(o, "name", def->name);
+  cJSON_AddStringToObject(o, "help", def->help ? def->help : "");
+  describe_ports(o, "in", def->in);
+  describe_ports(o, "out", def->out);
+  for (const mr_opt_t *s = usual->opts; s && s->name; s++) describe_setting(settings, s);
+  cJSON_AddItemToObject(o, "settings", settings);
+  if (mr_stage_def_parallel(def)) cJSON_AddTrueToObject(o, "parallel");
+  cJSON_AddItemToArray(stages, o);
+}
+
+mr_err_t mr_loader_stages(char **text, mr_diag_t *diag) {
+  mr_registry_t *reg = calloc(1, sizeof *reg);
+  cJSON *stages = cJSON_CreateArray();
+  if (reg) mr__reader_all_stages(reg);
+  for (int i = 0; reg && i < reg->n; i++) describe_stage(stages, reg->def[i]);
+  *text = reg && stages ? cJSON_PrintUnformatted(stages) : NULL;
+  cJSON_Delete(stages);
+  free(reg);
+  return *text ? MR_OK : mr_no_memory(diag, "the table of stages");
+}

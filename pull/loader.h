@@ -100,6 +100,9 @@ mr_err_t mr_loader_take(mr_loader_t *l, int ms, const mr_batch_t **batch, mr_dia
    mr_batch_drop after mr_loader_close, which frees the graph.  Returns batch; NULL is fine. */
 const mr_batch_t *mr_batch_keep(const mr_batch_t *batch);
 void mr_batch_drop(const mr_batch_t *batch);
+/* A copy of the batch in memory of its own, the caller's until mr_batch_drop: it is none of those
+   that are kept, and its values may be written.  NULL without memory.  Any thread. */
+const mr_batch_t *mr_batch_copy(const mr_batch_t *batch);
 /* How many batches of the loader are kept now, without one that mr_loader_next gave last. */
 int mr_loader_kept(mr_loader_t *l);
 
@@ -142,6 +145,11 @@ const mr_spec_t *mr_loader_spec(mr_loader_t *l);
    "graph": a string, the graph's canonical text.
    MR_ERR_USAGE: none of these. */
 mr_err_t mr_loader_describe(mr_loader_t *l, const char *what, char **text, mr_diag_t *diag);
+
+/* The table of all stages as JSON in *text (heap, the caller frees it; NULL on failure):
+   [{"name":..,"help":..,"in":[..],"out":[..],"parallel":true,"settings":[{"name":..,"type":..,
+   "default":..,"unit":..,"choices":..,"help":..,"positional":true}]}].  MR_ERR_NOMEM. */
+mr_err_t mr_loader_stages(char **text, mr_diag_t *diag);
 
 /* Stops the stream, waits for the calls in other threads, which return at once, and frees the
    loader; what is kept stays until it is dropped.  No call follows.  NULL is fine. */

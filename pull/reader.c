@@ -7,6 +7,7 @@
 #include "pull/reader.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -43,7 +44,7 @@ struct mr__reader {
 typedef struct batch {
   mr_batch_t pub; /* first, so that the caller's pointer is ours */
   mr_atomic_int_t refs;
-  mr__reader_t *reader;
+  mr__reader_t *reader; /* NULL: a copy, whose values are in the same block of memory */
   mr_buf_t *buf;
 } batch_t;
 
@@ -146,12 +147,16 @@ static mr_err_t load_plugin(void *ctx, const char *origin, const char *file, mr_
   return e;
 }
 
+void mr__reader_all_stages(mr_registry_t *reg) {
+  mr_registry_add(reg, mr_loaders_stages);
+  mr_registry_add(reg, mr_stages_stages);
+  mr_registry_add(reg, mr_links_stages);
+  mr_registry_add(reg, mr_sinks_stages);
+}
+
 static mr_err_t reader_add_stages(mr__reader_t *r, const mr_loader_settings_t *set,
                                   mr_diag_t *diag) {
-  mr_registry_add(&r->reg, mr_loaders_stages);
-  mr_registry_add(&r->reg, mr_stages_stages);
-  mr_registry_add(&r->reg, mr_links_stages);
-  mr_registry_add(&r->reg, mr_sinks_stages);
+  mr__reader_all_stages(&r->reg);
   if (!set->stages) return MR_OK;
   MR_TRY(mr_registry_check(&r->reg, set->stages, "the program's own stages", diag));
   mr_registry_add_from(&r->reg, set->stages, "the program's own stages");
@@ -395,11 +400,61 @@ void mr_batch_drop(const mr_batch_t *batch) {
   batch_t *b = (batch_t *)(uintptr_t)batch;
   /* acq_rel: the last one follows all accesses of the others. */
   if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1) return;
+  if (!b->reader) return free(b);
   if (b->reader->forks == mr_forks()) mr_buf_unref(b->buf);
   /* release pairs with the acquire in mr__reader_out. */
   atomic_fetch_sub_explicit(&b->reader->out, 1, memory_order_release);
   reader_drop(b->reader);
   free(b);
+}
+
+/* Bytes of a field's values, and where they are in a copy: each array 64-aligned. */
+static size_t field_bytes(const mr_batch_field_t *f) {
+  size_t bytes = mr_dtype_size((mr_dtype_t)f->dtype);
+  for (int d = 0; d < f->ndim; d++) bytes *= (size_t)f->dim[d];
+  return bytes;
+}
+
+static void *copy_array(char *base, size_t *at, const void *from, size_t bytes) {
+  char *to = base ? base + *at : NULL;
+  *at += (bytes + 63) & ~(size_t)63;
+  if (to && bytes) memcpy(to, from, bytes);
+  return to;
+}
+
+/* Copies all arrays of `from` behind base, and points `to` there; base NULL: counts.  Returns the
+   bytes. */
+static size_t copy_arrays(const mr_batch_t *from, char *base, mr_batch_t *to) {
+  size_t at = 0, n = (size_t)from->n;
+  for (int f = 0; f < from->n_fields; f++) {
+    const mr_batch_field_t *v = &from->field[f];
+    to->field[f].data = copy_array(base, &at, v->data, field_bytes(v));
+    if (v->offset)
+      to->field[f].offset = copy_array(base, &at, v->offset, (n + 1) * sizeof *v->offset);
+  }
+  to->key = copy_array(base, &at, from->key, n * sizeof *from->key);
+  to->draw = copy_array(base, &at, from->draw, n * sizeof *from->draw);
+  to->excluded = copy_array(base, &at, from->excluded, n);
+  return at;
+}
+
+const mr_batch_t *mr_batch_copy(const mr_batch_t *batch) {
+  mr_batch_t counted = *batch;
+  size_t head = (sizeof(batch_t) + 63) & ~(size_t)63;
+  size_t names = sizeof(char[MR_FIELDS_MAX][MR_FIELD_NAME]);
+  batch_t *b = aligned_alloc(64, head + names + copy_arrays(batch, NULL, &counted));
+  if (!b) return NULL;
+  b->pub = *batch;
+  copy_arrays(batch, (char *)b + head + names, &b->pub);
+  for (int f = 0; f < batch->n_fields; f++) { /* names are the stream's, which may end before */
+    char *name = (char *)b + head + (size_t)f * MR_FIELD_NAME;
+    snprintf(name, MR_FIELD_NAME, "%s", batch->field[f].name);
+    b->pub.field[f].name = name;
+  }
+  b->pub.writable = true;
+  b->reader = NULL, b->buf = NULL;
+  atomic_init(&b->refs, 1);
+  return &b->pub;
 }
 
 /* ---- looking at it, leaving it ---- */

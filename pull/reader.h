@@ -30,6 +30,8 @@ mr_batch_t *mr__reader_batch(mr__reader_t *r, mr_buf_t *buf, int64_t step);
 int mr__reader_out(mr__reader_t *r); /* batches that are not dropped */
 
 const mr_graph_t *mr__reader_graph(const mr__reader_t *r);
+/* Adds the program's stages. */
+void mr__reader_all_stages(mr_registry_t *reg);
 /* As mr_loader_describe; in describe.c. */
 mr_err_t mr__reader_describe(const mr__reader_t *r, const char *what, char **text, mr_diag_t *diag);
 const char *mr__reader_text(const mr__reader_t *r); /* the graph's, canonical */

@@ -119,4 +119,5 @@ programs_build_and_run "$work/shared"
 # shellcheck disable=SC2046
 plugins_build_and_run "$work/shared" $(pkg-config --libs millrace)
 ldd library11 | grep -q "$work/shared/lib/libmillrace.so.0"
+"$root/scripts/check-python.sh" "$work/shared/lib/libmillrace.so.0"
 echo "install: the installed program runs; programs build against the static and the shared library, by pkg-config and CMake; plug-ins build and run"

@@ -19,6 +19,7 @@
 #include "loaders/loaders.h"
 #include "pipeline/graph/graph.h"
 #include "pipeline/stage_step.h"
+#include "pull/dlpack.h"
 #include "pull/loader.h"
 #include "sinks/sinks.h"
 #include "stages/stages.h"
@@ -375,6 +376,81 @@ static void kept_batches_stay_and_outlive_their_loader(void **state) {
   }
 }
 
+static void a_copy_is_the_callers_own(void **state) {
+  const mr_batch_t *b;
+  mr_diag_t d = {0};
+  mr_loader_t *l = opened(streams[1], NULL);
+  assert_int_equal(mr_loader_next(l, &b, &d), MR_OK);
+  uint64_t content = content_of(b);
+  const mr_batch_t *copy = mr_batch_copy(b);
+  memset(b->field[0].data, 1, 8);
+  assert_int_equal(mr_loader_next(l, &b, &d), MR_OK); /* it is none of those that are kept */
+  mr_loader_close(l);
+  assert_true(content_of(copy) == content);
+  assert_string_equal(copy->field[0].name, "image");
+  assert_true(copy->writable);
+  mr_batch_drop(mr_batch_keep(copy));
+  mr_batch_drop(copy);
+}
+
+/* What the specification of DLPack says of a tensor, read as a consumer reads it. */
+typedef struct seen_tensor {
+  void *data;
+  int32_t device_type, device_id, ndim;
+  uint8_t code, bits;
+  uint16_t lanes;
+  int64_t *shape, *strides;
+  uint64_t byte_offset;
+} seen_tensor_t;
+typedef struct seen_versioned {
+  uint32_t major, minor;
+  void *ctx;
+  void (*deleter)(struct seen_versioned *self);
+  uint64_t flags;
+  seen_tensor_t tensor;
+} seen_versioned_t;
+typedef struct seen_plain {
+  seen_tensor_t tensor;
+  void *ctx;
+  void (*deleter)(struct seen_plain *self);
+} seen_plain_t;
+
+static void *drops_a_view(void *arg) {
+  seen_versioned_t *v = arg;
+  v->deleter(v);
+  return NULL;
+}
+
+static void a_view_by_dlpack_keeps_its_batch_until_it_is_deleted(void **state) {
+  const mr_batch_t *b;
+  mr_diag_t d = {0};
+  void *view, *plain, *first;
+  pthread_t t;
+  mr_loader_t *l = opened(streams[1], NULL);
+  assert_int_equal(mr_loader_take(l, -1, &b, &d), MR_OK);
+  assert_int_equal(mr_batch_dlpack(b, 0, true, &view, &d), MR_OK);
+  assert_int_equal(mr_batch_dlpack(b, 1, false, &first, &d), MR_OK);
+  const seen_versioned_t *v = view;
+  assert_true(v->major == 1 && v->flags == 0 && v->tensor.data == b->field[0].data);
+  assert_true(v->tensor.device_type == 1 && v->tensor.lanes == 1 && v->tensor.byte_offset == 0);
+  assert_true(v->tensor.code == 2 && v->tensor.bits == 32 && v->tensor.ndim == 4);
+  const int64_t shape[] = {16, 32, 32, 3}, strides[] = {3072, 96, 3, 1};
+  assert_memory_equal(v->tensor.shape, shape, sizeof shape);
+  assert_memory_equal(v->tensor.strides, strides, sizeof strides);
+  assert_int_equal(((seen_plain_t *)first)->tensor.ndim, 1);
+  assert_int_equal(mr_batch_dlpack(b, 2, true, &plain, NULL), MR_ERR_USAGE); /* no offsets */
+  assert_int_equal(mr_batch_dlpack(b, -1, true, &plain, NULL), MR_ERR_USAGE);
+  assert_null(plain);
+  ((seen_plain_t *)first)->deleter(first);
+  const mr_batch_t *more;
+  mr_batch_drop(b);
+  assert_int_equal(mr_loader_kept(l), 1); /* the views have it */
+  assert_int_equal(mr_loader_next(l, &more, NULL), MR_ERR_USAGE);
+  mr_loader_close(l);
+  pthread_create(&t, NULL, drops_a_view, view);
+  pthread_join(t, NULL);
+}
+
 /* ---- threads ---- */
 
 typedef struct shared {
@@ -610,6 +686,8 @@ int main(void) {
       cmocka_unit_test(broken_states_are_refused),
       cmocka_unit_test(seek_finds_every_batch),
       cmocka_unit_test(kept_batches_stay_and_outlive_their_loader),
+      cmocka_unit_test(a_copy_is_the_callers_own),
+      cmocka_unit_test(a_view_by_dlpack_keeps_its_batch_until_it_is_deleted),
       cmocka_unit_test(threads_that_share_a_loader_see_each_batch_once),
       cmocka_unit_test(stop_ends_the_wait_of_another_thread),
       cmocka_unit_test(a_batch_that_does_not_come_is_not_waited_for_longer),

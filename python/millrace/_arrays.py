@@ -1,0 +1,221 @@
+"""Batches and their arrays: views of the stream's own buffers, which go back to it when the last view has gone."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Optional
+
+from . import _abi
+from ._library import library
+from .errors import ShapeError, UsageError, error_of
+
+# Of each mr_dtype_t: its name here, its letters in the array interface (None: numpy has none), its bytes.
+DTYPES: tuple[tuple[str, Optional[str], int], ...] = (
+    ("bool", "|b1", 1), ("uint8", "|u1", 1), ("int32", "<i4", 4), ("uint32", "<u4", 4), ("int64", "<i8", 8),
+    ("uint64", "<u8", 8), ("bfloat16", None, 2), ("float16", "<f2", 2), ("float32", "<f4", 4),
+    ("float64", "<f8", 8), ("float8_e4m3fn", None, 1), ("float8_e5m2", None, 1),
+)
+_I64 = 4
+_UNSIGNED = {1: "|u1", 2: "<u2"}
+
+
+class Held:
+    """One reference to a batch of the library."""
+
+    __slots__ = ("pointer", "_drop")
+
+    def __init__(self, pointer: Any, drop: Any) -> None:
+        self.pointer = pointer
+        self._drop = drop
+
+    def __del__(self) -> None:
+        self._drop(self.pointer)
+
+
+class Array:
+    """The values of one field of a batch.
+
+    numpy.asarray, torch.from_dlpack, jax.numpy.from_dlpack and others take it without a copy.
+    """
+
+    __slots__ = ("_held", "_index", "_data", "_dtype", "shape", "offsets", "readonly", "__weakref__")
+
+    def __init__(self, held: Held, index: int, data: int, dtype: int, shape: tuple[int, ...],
+                 readonly: bool, offsets: Optional["Array"] = None) -> None:
+        self._held = held
+        self._index = index
+        self._data = data
+        self._dtype = dtype
+        self.shape = shape
+        self.readonly = readonly
+        self.offsets = offsets  # of a ragged field: record i has the rows [offsets[i],offsets[i+1])
+
+    @property
+    def dtype(self) -> str:
+        """"float32", "bfloat16"."""
+        return DTYPES[self._dtype][0]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        n = 1
+        for d in self.shape:
+            n *= d
+        return n
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * DTYPES[self._dtype][2]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<millrace.Array {self.dtype}{list(self.shape)}>"
+
+    def _interface(self, letters: str) -> dict[str, Any]:
+        return {"version": 3, "shape": self.shape, "typestr": letters, "data": (self._data, self.readonly),
+                "strides": None}
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        letters = DTYPES[self._dtype][1]
+        if letters is None:
+            raise AttributeError(f"numpy has no {self.dtype} of its own")
+        return self._interface(letters)
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:
+        import numpy
+
+        name, letters, size = DTYPES[self._dtype]
+        if letters is not None:
+            array = numpy.asarray(_Interface(self, letters))
+        else:
+            try:
+                import ml_dtypes
+            except ImportError:
+                raise ShapeError(f"numpy has no {name}: install ml_dtypes, take the array by DLPack, or put "
+                                 '"normalize dtype=f32" into the stream') from None
+            array = numpy.asarray(_Interface(self, _UNSIGNED[size])).view(getattr(ml_dtypes, name))
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"{name} as {dtype} needs a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __getitem__(self, at: Any) -> Any:
+        """As of the numpy array."""
+        return self.__array__()[at]
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Optional[tuple[int, int]] = None,
+                   dl_device: Optional[tuple[int, int]] = None, copy: Optional[bool] = None) -> Any:
+        if stream is not None:
+            raise BufferError(f"stream {stream!r}: the array is in the host's memory, which has none")
+        if dl_device is not None and tuple(dl_device) != (1, 0):
+            raise BufferError(f"device {dl_device!r}: the array is in the host's memory, device (1, 0)")
+        if copy:
+            return self.copy().__dlpack__(max_version=max_version)
+        versioned = max_version is not None and max_version[0] >= 1
+        lib = library()
+        managed = ctypes.c_void_p()
+        diag = _abi.mr_diag_t()
+        e = lib.mr_batch_dlpack(self._held.pointer, self._index, versioned, ctypes.byref(managed),
+                                ctypes.byref(diag))
+        if e < 0:
+            raise BufferError(str(error_of(e, diag)))
+        name = b"dltensor_versioned" if versioned else b"dltensor"
+        return ctypes.pythonapi.PyCapsule_New(managed, name,
+                                              ctypes.cast(lib.mr_dlpack_capsule_end, ctypes.c_void_p))
+
+    def copy(self) -> "Array":
+        """The values in memory of their own, which may be written."""
+        held = copied(self._held)
+        n_fields: int = held.pointer.contents.n_fields
+        arrays = arrays_of(held)
+        for i, array in enumerate(arrays.values()):
+            if self._index == i:
+                return array
+            if self._index == n_fields + i and array.offsets is not None:
+                return array.offsets
+        raise UsageError("the array is of no field")
+
+    def tolist(self) -> Any:
+        return self.__array__().tolist()
+
+
+class _Interface:
+    """What numpy reads an array from: it keeps this object, and with it the batch."""
+
+    __slots__ = ("_of", "_letters")
+
+    def __init__(self, of: Array, letters: str) -> None:
+        self._of = of
+        self._letters = letters
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self._of._interface(self._letters)
+
+
+def arrays_of(held: Held) -> dict[str, Array]:
+    """The arrays of all fields, by name."""
+    batch = held.pointer.contents
+    readonly = not batch.writable
+    n_fields = batch.n_fields
+    out = {}
+    for i in range(n_fields):
+        field = batch.field[i]
+        offsets = None
+        if field.offset:
+            at = ctypes.cast(field.offset, ctypes.c_void_p).value or 0
+            offsets = Array(held, n_fields + i, at, _I64, (batch.n + 1,), True)
+        out[field.name.decode()] = Array(held, i, field.data or 0, field.dtype, tuple(field.dim[:field.ndim]),
+                                         readonly, offsets)
+    return out
+
+
+def copied(held: Held) -> Held:
+    lib = library()
+    pointer = lib.mr_batch_copy(held.pointer)
+    if not pointer:
+        raise MemoryError("out of memory for a copy of a batch")
+    return Held(pointer, lib.mr_batch_drop)
+
+
+class Batch(dict[str, Array]):
+    """The fields of a batch by name, and where it stands in its stream."""
+
+    __slots__ = ("_held", "step", "epoch", "n", "first", "ends_epoch", "copied")
+
+    def __init__(self, held: Held, is_copy: bool = False) -> None:
+        super().__init__(arrays_of(held))
+        batch = held.pointer.contents
+        self._held = held
+        self.step: int = batch.step  #: batches up to and with this one
+        self.epoch: int = batch.epoch  #: from 0
+        self.n: int = batch.n  #: records
+        self.first: int = batch.first  #: slot of record 0 in the whole batch, above 0 where hosts share
+        self.ends_epoch: bool = batch.ends_epoch
+        self.copied: bool = is_copy  #: the stream's buffers were all kept, so that this is a copy
+
+    @property
+    def ids(self) -> list[int]:
+        """The records' ids within their source."""
+        batch = self._held.pointer.contents
+        return [] if not batch.n else list(batch.key[:batch.n])
+
+    @property
+    def excluded(self) -> list[bool]:
+        """Which records have no weight: skip-records= names them, or they are holes."""
+        batch = self._held.pointer.contents
+        return [] if not batch.n else [x != 0 for x in batch.excluded[:batch.n]]
+
+    def copy(self) -> "Batch":
+        """The batch in memory of its own."""
+        return Batch(copied(self._held), True)

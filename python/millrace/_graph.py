@@ -1,0 +1,161 @@
+"""Graphs as text, as files, and as stages joined by "|"."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+from typing import Any, Optional, Union
+
+from . import _abi
+from ._library import library, text_of
+from .errors import ConfigError, UsageError, error_of
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./:,+%@~-]+")
+
+
+def text_of_value(value: Any, joint: str = ",") -> str:
+    """A setting's value as graph text has it, without quotes."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return joint.join(text_of_value(v) for v in value)
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    if isinstance(value, os.PathLike):
+        return str(os.fspath(value))
+    if hasattr(value, "item"):  # a number of numpy
+        return text_of_value(value.item(), joint)
+    raise TypeError(f"{value!r}: want a number, a text, a path, a truth value or a sequence of these")
+
+
+def quoted(text: str) -> str:
+    if _PLAIN.fullmatch(text):
+        return text
+    if "\0" in text:
+        raise UsageError(f"{text!r}: a text of a graph cannot hold a zero byte")
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$") + '"'
+
+
+class Graph:
+    """Stages in a row, and the graphs that lead into them; str() is its text."""
+
+    __slots__ = ("_before", "_row")
+
+    def __init__(self, row: str, before: tuple[str, ...] = ()) -> None:
+        self._row = row
+        self._before = before
+
+    def __or__(self, other: "Graph") -> "Graph":
+        if not isinstance(other, Graph):
+            return NotImplemented
+        return Graph(f"{self._row} ! {other._row}", self._before + other._before)
+
+    def __str__(self) -> str:
+        return "\n".join(self._before + (self._row,))
+
+    def __repr__(self) -> str:
+        return f"millrace.Graph({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Graph) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+GraphLike = Union[str, Graph, "os.PathLike[str]"]
+
+_table: Optional[dict[str, dict[str, Any]]] = None
+_joined = 0
+
+
+def stages() -> dict[str, dict[str, Any]]:
+    """What every stage takes, by name: the tables that `millrace inspect` prints."""
+    global _table
+    if _table is None:
+        lib = library()
+        text, diag = ctypes.c_char_p(), _abi.mr_diag_t()
+        e = lib.mr_loader_stages(ctypes.byref(text), ctypes.byref(diag))
+        if e < 0:
+            raise error_of(e, diag)
+        table: dict[str, dict[str, Any]] = {s["name"]: s for s in json.loads(text_of(lib, text))}
+        _table = table
+    return _table
+
+
+class Stage:
+    """Makes the stage of a name: a call gives a graph of that stage alone."""
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        self._row = row
+        self._settings = {s["name"].replace("-", "_"): s for s in row["settings"]}
+        self.__name__ = row["name"].replace("-", "_")
+        self.__doc__ = _doc_of(row)
+
+    def __repr__(self) -> str:
+        return f"<millrace stage {self._row['name']}>"
+
+    def _setting(self, name: str) -> dict[str, Any]:
+        bare = name[:-1] if name.endswith("_") else name  # from_, for words of Python
+        found = self._settings.get(bare)
+        if found is None and bare in ("workers", "name"):
+            return {"name": bare, "type": "str"}
+        if found is not None:
+            return found
+        import difflib
+
+        near = difflib.get_close_matches(bare, list(self._settings), 1)
+        hint = f'; did you mean "{near[0]}"?' if near else f"; it has {', '.join(self._settings) or 'none'}"
+        raise ConfigError(f"{self._row['name']}: there is no setting {bare!r}{hint}")
+
+    def __call__(self, *inputs: Any, **settings: Any) -> Graph:
+        global _joined
+        words = [self._row["name"]]
+        graphs = [x for x in inputs if isinstance(x, Graph)]
+        values = [x for x in inputs if not isinstance(x, Graph)]
+        usual = [s for s in self._row["settings"] if s.get("positional")]
+        if len(values) > len(usual):
+            raise ConfigError(f"{self._row['name']}: takes {len(usual)} value{'s' * (len(usual) != 1)} without a "
+                              f"name, not {len(values)}")
+        for s, v in zip(usual, values):
+            text = quoted(text_of_value(v))
+            words.append(f"{s['name']}={text}" if s["type"] == "str" else text)
+        if graphs and "name" not in settings:
+            _joined += 1
+            settings["name"] = f"{self.__name__}-of-{_joined}"
+        for name, v in settings.items():
+            if v is None:
+                continue
+            s = self._setting(name)
+            words.append(f"{s['name']}={quoted(text_of_value(v, ':' if s['type'] == 'range' else ','))}")
+        before: tuple[str, ...] = ()
+        ports = self._row["in"]
+        if len(graphs) > len(ports):
+            raise UsageError(f"{self._row['name']}: has {len(ports)} inputs, not {len(graphs)}")
+        for g, port in zip(graphs, ports):
+            before += g._before + (f"{g._row} ! {settings['name']}.{port}",)
+        return Graph(" ".join(words), before)
+
+
+def _doc_of(row: dict[str, Any]) -> str:
+    lines = [row["help"], ""]
+    for s in row["settings"]:
+        what = s.get("choices") or s["type"]
+        usual = f", default {s['default']}" if "default" in s else ""
+        lines += [f"{s['name'].replace('-', '_')}: {what}{usual}", f"    {s.get('help', '')}"]
+    return "\n".join(lines)
+
+
+def stage(name: str) -> Stage:
+    """The stage of this name, with "_" for "-"; AttributeError for an unknown one."""
+    table = stages()
+    row = table.get(name) or table.get(name.rstrip("_").replace("_", "-"))
+    if row is None:
+        import difflib
+
+        near = difflib.get_close_matches(name.replace("_", "-"), list(table), 1)
+        hint = f'; did you mean "{near[0].replace("-", "_")}"?' if near else ""
+        raise AttributeError(f"millrace has no {name!r}, and no stage is called so{hint}")
+    return Stage(row)

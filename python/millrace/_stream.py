@@ -1,0 +1,283 @@
+"""A stream of batches: an iterator with a place that can be saved, found and shared among hosts."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Optional, Union
+
+from . import _abi
+from ._arrays import Batch, Held, copied
+from ._graph import Graph, GraphLike, text_of_value
+from ._library import library, text_of
+from .errors import ClosedError, ConfigError, UsageError, error_of
+
+State = Union[str, bytes, Mapping[str, Any]]
+
+_alive: "weakref.WeakSet[Stream]" = weakref.WeakSet()
+
+
+def _settings_of(settings: Mapping[str, Any]) -> list[bytes]:
+    return [f"{name}={text_of_value(value)}".encode() for name, value in settings.items() if value is not None]
+
+
+def _state_text(state: State) -> bytes:
+    if isinstance(state, bytes):
+        return state
+    if isinstance(state, str):
+        return state.encode()
+    if isinstance(state, Mapping):
+        return json.dumps(state).encode()
+    raise TypeError(f"state: want what stream.state() gave, not {type(state).__name__}")
+
+
+def _text_of_graph(graph: GraphLike) -> str:
+    if isinstance(graph, (str, Graph)):
+        return str(graph)
+    if isinstance(graph, os.PathLike):
+        return os.path.abspath(os.fspath(graph))
+    raise TypeError(f"graph: want text, a path or stages, not {type(graph).__name__}")
+
+
+class Stream(Iterator[Batch]):
+    """The batches of a graph, as `millrace run` makes them: same order, same ledger.
+
+    It is an iterator: two loops over one stream share its place.  Any thread may use it.
+    """
+
+    def __init__(self, graph: GraphLike, *, state: Optional[State] = None,
+                 host: Optional[tuple[int, int]] = None, keep: int = 4, stage: Optional[str] = None,
+                 settings: Optional[Mapping[str, Any]] = None, plugins: bool = False) -> None:
+        self._ptr: Any = None
+        self._lock = threading.Lock()
+        self._users = 0
+        self._closing: Any = None
+        self._graph = _text_of_graph(graph)
+        self._how: dict[str, Any] = {"host": host, "keep": keep, "stage": stage,
+                                     "settings": dict(settings or {}), "plugins": plugins}
+        self._keep = keep
+        self._lib = library()
+        self._ptr = self._open(state, keep)
+        self._take = self._lib.mr_loader_take
+        self._drop = self._lib.mr_batch_drop
+        _alive.add(self)
+
+    def _open(self, state: Optional[State], keep: int) -> Any:
+        host = self._how["host"]
+        if host is not None and (not isinstance(host, tuple) or len(host) != 2 or host[1] < 1):
+            raise ConfigError(f"host {host!r}: want (i, n), slice i of n of each batch")
+        words = _settings_of(self._how["settings"])
+        stage = self._how["stage"]
+        if not isinstance(keep, int) or not 0 <= keep <= 4096:
+            raise ConfigError(f"keep {keep!r}: want a whole number in [0,4096]")
+        set_ = _abi.mr_loader_settings_t(
+            set=(ctypes.c_char_p * (len(words) + 1))(*words), n_set=len(words), keep=keep,
+            host=host[0] if host else 0, hosts=host[1] if host else 0,
+            stage=stage.encode() if stage is not None else None,
+            state=_state_text(state) if state is not None else None, plugins=self._how["plugins"])
+        ptr, diag = ctypes.c_void_p(), _abi.mr_diag_t()
+        text = self._graph.encode()
+        if b"\0" in text:
+            raise UsageError("the text of a graph cannot hold a zero byte")
+        e = self._lib.mr_loader_open(text, ctypes.byref(set_), ctypes.byref(ptr), ctypes.byref(diag))
+        if e < 0:
+            raise error_of(e, diag)
+        return ptr
+
+    # ---- one call after the other, from any thread ----
+
+    def _enter(self) -> Any:
+        with self._lock:
+            if self._ptr is None:
+                raise ClosedError("the stream is closed")
+            self._users += 1
+            return self._ptr
+
+    def _exit(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users or self._closing is None:
+                return
+            ptr, self._closing = self._closing, None
+        self._lib.mr_loader_close(ptr)
+
+    def close(self) -> None:
+        """Ends the stream, and the waits of other threads; arrays that are kept stay."""
+        with self._lock:
+            ptr, self._ptr = self._ptr, None
+            if ptr is None:
+                return
+            if self._users:  # the last of them closes it
+                self._closing = ptr
+                self._lib.mr_loader_stop(ptr)
+                return
+        self._lib.mr_loader_close(ptr)
+
+    def stop(self) -> None:
+        """Ends the waits of other threads with StoppedError, until seek."""
+        ptr = self._enter()
+        try:
+            self._lib.mr_loader_stop(ptr)
+        finally:
+            self._exit()
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], value: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_ptr", None) is not None:
+            self.close()
+
+    # ---- batches ----
+
+    def __iter__(self) -> "Stream":
+        return self
+
+    def __next__(self) -> Batch:
+        ptr = self._enter()
+        try:
+            batch, diag = ctypes.POINTER(_abi.mr_batch_t)(), _abi.mr_diag_t()
+            crowded = self._lib.mr_loader_kept(ptr) >= self._keep
+            while True:  # MR_AGAIN: a signal came, whose handler has run when the call is made again
+                e = self._take(ptr, -1, ctypes.byref(batch), ctypes.byref(diag))
+                if e != _abi.MR_AGAIN:
+                    break
+            if e == _abi.MR_END:
+                raise StopIteration
+            if e < 0:
+                raise error_of(e, diag)
+            held = Held(batch, self._drop)
+            return Batch(copied(held), True) if crowded else Batch(held)
+        finally:
+            self._exit()
+
+    def __len__(self) -> int:
+        """Batches of the whole stream, whatever its place; TypeError for one without a known end."""
+        n: int = self._ask("mr_loader_steps")
+        if not n:
+            raise TypeError("the stream is endless, or its length is not known before its end")
+        return n
+
+    def __length_hint__(self) -> int:
+        n: int = self._ask("mr_loader_steps")
+        return max(0, n - self.step) if n else 0
+
+    def __getitem__(self, step: int) -> Batch:
+        """Batch number `step`, from 0, without making those before it; the stream's place stays."""
+        if not isinstance(step, int):
+            raise TypeError(f"stream[{step!r}]: want a whole number")
+        n: int = self._ask("mr_loader_steps")
+        at = step + n if step < 0 else step
+        if at < 0 or (n and at >= n):
+            raise IndexError(f"stream[{step}]: the stream has {n} batches")
+        with Stream(self._graph, **self._how) as other:
+            other.seek(at)
+            for batch in other:
+                return batch
+        raise IndexError(f"stream[{step}]: the stream ends before")
+
+    def seek(self, step: int) -> None:
+        """Goes to batch number `step`, from 0: the next one is stream[step].  The ledger restarts there."""
+        ptr, diag = self._enter(), _abi.mr_diag_t()
+        try:
+            e = self._lib.mr_loader_seek(ptr, step, ctypes.byref(diag))
+            if e < 0:
+                raise error_of(e, diag)
+        finally:
+            self._exit()
+
+    # ---- its place ----
+
+    def state(self) -> str:
+        """The place behind the last batch, as JSON of a few hundred bytes: mr.stream(..., state=s)."""
+        return self._text("mr_loader_state")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"millrace": self.state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues at a state of this stream, perhaps of other workers and hosts."""
+        if not isinstance(state, Mapping) or "millrace" not in state:
+            raise TypeError("load_state_dict: want what state_dict gave")
+        fresh = self._open(state["millrace"], self._keep)
+        with self._lock:
+            old, self._ptr = self._ptr, fresh
+            if old is not None and self._users:
+                self._closing, old = old, None
+                self._lib.mr_loader_stop(self._closing)
+        if old is not None:
+            self._lib.mr_loader_close(old)
+
+    @property
+    def step(self) -> int:
+        """Batches given so far, counted from the start of the stream."""
+        return int(self._ask("mr_loader_step"))
+
+    @property
+    def ledger(self) -> str:
+        """The ledger of the batches so far, as the program prints it."""
+        return f"{self._ask('mr_loader_ledger'):016x}"
+
+    # ---- what it is ----
+
+    def _ask(self, call: str) -> int:
+        ptr = self._enter()
+        try:
+            return int(getattr(self._lib, call)(ptr))
+        finally:
+            self._exit()
+
+    def _text(self, call: str, *arguments: Any) -> str:
+        ptr, text, diag = self._enter(), ctypes.c_char_p(), _abi.mr_diag_t()
+        try:
+            e = getattr(self._lib, call)(ptr, *arguments, ctypes.byref(text), ctypes.byref(diag))
+            if e < 0:
+                raise error_of(e, diag)
+            return text_of(self._lib, text)
+        finally:
+            self._exit()
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What the batches hold: size, fields with name, dtype, dimensions, classes; epochs."""
+        spec: dict[str, Any] = json.loads(self._text("mr_loader_describe", b"spec"))
+        return spec
+
+    def stats(self) -> dict[str, Any]:
+        """What each stage did so far, and which one limits the stream."""
+        stats: dict[str, Any] = json.loads(self._text("mr_loader_describe", b"stats"))
+        return stats
+
+    @property
+    def graph(self) -> str:
+        """The graph's canonical text."""
+        return str(json.loads(self._text("mr_loader_describe", b"graph")))
+
+    def who(self, step: int) -> list[int]:
+        """The ids of the records of batch number `step`, from 0."""
+        return self[step].ids
+
+    def __repr__(self) -> str:
+        return f"millrace.stream({self._graph!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Text, settings and place travel, open files do not."""
+        return _opened_again, (self._graph, self._how, self.state())
+
+
+def _opened_again(graph: str, how: dict[str, Any], state: str) -> Stream:
+    return Stream(graph, state=state, **how)
+
+
+def close_all() -> None:
+    for stream in list(_alive):
+        stream.close()
