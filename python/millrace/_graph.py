@@ -74,15 +74,16 @@ _joined = 0
 def stages() -> dict[str, dict[str, Any]]:
     """What every stage takes, by name: the tables that `millrace inspect` prints."""
     global _table
-    if _table is None:
-        lib = library()
-        text, diag = ctypes.c_char_p(), _abi.mr_diag_t()
-        e = lib.mr_loader_stages(ctypes.byref(text), ctypes.byref(diag))
-        if e < 0:
-            raise error_of(e, diag)
-        table: dict[str, dict[str, Any]] = {s["name"]: s for s in json.loads(text_of(lib, text))}
-        _table = table
-    return _table
+    if _table is not None:
+        return _table
+    lib = library()
+    text, diag = ctypes.c_char_p(), _abi.mr_diag_t()
+    e = lib.mr_loader_stages(ctypes.byref(text), ctypes.byref(diag))
+    if e < 0:
+        raise error_of(e, diag)
+    table: dict[str, dict[str, Any]] = {s["name"]: s for s in json.loads(text_of(lib, text))}
+    _table = table
+    return table
 
 
 class Stage:
