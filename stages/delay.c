@@ -30,7 +30,7 @@ static int64_t *sleep_owes(const void *state) {
    stop interrupts either. */
 static void compute_us(double us) {
   int64_t end = mr_thread_cpu_ns() + (int64_t)(us * 1e3);
-  while (mr_thread_cpu_ns() < end && !mr_halted()) continue;
+  while (mr_thread_cpu_ns() < end) continue;
 }
 
 /* Sleeps for us microseconds, or until the run is to end.  A thread that wakes too late sleeps less
@@ -41,8 +41,6 @@ static void sleep_us(const void *state, double us) {
   const int64_t last = MR_HALT_SLICE_MS * INT64_C(1000000);
   if (end - begin > last && !mr_halt_pause(end - begin - last)) return;
   struct timespec t = {(time_t)(end / 1000000000), (long)(end % 1000000000)};
-  int64_t last = MR_HALT_SLICE_MS * INT64_C(1000000); /* slept to the point, and not asked about */
-  if (end - begin > last && !mr_halt_pause(end - begin - last)) return;
   if (end > begin)
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) continue;
   *owes = mr_now_ns() - end;

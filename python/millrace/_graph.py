@@ -91,7 +91,7 @@ class Stage:
 
     def __init__(self, row: dict[str, Any]) -> None:
         self._row = row
-        self._settings = {s["name"].replace("-", "_"): s for s in row["settings"]}
+        self._settings: dict[str, dict[str, Any]] = {s["name"].replace("-", "_"): s for s in row["settings"]}
         self.__name__ = row["name"].replace("-", "_")
         self.__doc__ = _doc_of(row)
 
