@@ -218,7 +218,7 @@ static int profile_run(const mr_args_t *a, mr_diag_t *diag) {
   if (e >= 0) e = profile_report(a, &w, diag);
   mr_graph_destroy(w.g);
   free(w.call), free(w.p.call), free(w.p.at), free(w.p.ns);
-  return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
+  return e < 0 ? e : stopped ? mr_interrupt_status() : 0;
 }
 
 static const mr_hint_t profile_words[] = {{"trace", "profile", NULL}, {0}};

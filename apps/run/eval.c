@@ -284,7 +284,7 @@ static int eval_run(const mr_args_t *a, mr_diag_t *diag) {
   if (e >= 0) e = run_built(a, &d, &stopped, diag);
   mr_graph_destroy(d.own);
   mr_checkpoint_arg_fini(&d.of);
-  return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
+  return e < 0 ? e : stopped ? mr_interrupt_status() : 0;
 }
 
 static const mr_hint_t eval_words[] = {{"evaluate validate test", "eval", NULL}, {0}};

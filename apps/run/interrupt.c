@@ -19,6 +19,7 @@
 #include "loaders/local/reader.h"
 #include "pipeline/graph/graph.h"
 #include "sinks/sinks.h"
+#include "stages/train/train_stage.h"
 
 void mr_notice_reader(void) {
   static atomic_bool said; /* relaxed: it only decides which caller prints */
@@ -41,6 +42,8 @@ static struct {
   sem_t news;
   _Atomic int64_t first_ns; /* when the first signal came; 0: none did */
   atomic_int end_by;        /* the signal that ends the process at once; 0: none */
+  atomic_int first;         /* the first signal's number; 0: none came */
+  atomic_bool save;         /* SIGUSR1 came, and no state has been asked for since */
   atomic_bool asked_above;  /* the request came from the supervisor, not from a user */
   atomic_bool listening;    /* a graph runs, and a thread waits for news */
   atomic_bool planning;     /* a later graph is planned, which looks at no request */
@@ -59,10 +62,17 @@ static void end_by(int signo) {
 static void interrupt_on_signal(int signo, siginfo_t *info, void *context) {
   int kept = errno;
   int64_t now = mr_now_ns(), first = 0;
+  if (signo == SIGUSR1) {
+    atomic_store_explicit(&heard.save, true, memory_order_seq_cst);
+    sem_post(&heard.news);
+    errno = kept;
+    return;
+  }
   int order = signo == ORDER && info->si_code == SI_QUEUE ? info->si_value.sival_int : 0;
   bool is_first = atomic_compare_exchange_strong_explicit(
       &heard.first_ns, &first, now, memory_order_seq_cst, memory_order_seq_cst);
   bool second = !is_first && now - first >= MR_INTERRUPT_GRACE_MS * INT64_C(1000000);
+  if (is_first) atomic_store_explicit(&heard.first, signo, memory_order_seq_cst);
   if (order == ORDERLY && is_first)
     atomic_store_explicit(&heard.asked_above, true, memory_order_seq_cst);
   if (order == AT_ONCE || (!order && second))
@@ -87,6 +97,15 @@ static void say_stopping(const mr_graph_t *g) {
           MR_INTERRUPT_GRACE_MS / 1000);
 }
 
+/* SIGUSR1: a checkpoint, and on. */
+static void ask_for_checkpoint(const mr_graph_t *g) {
+  bool keeps = mr_graph_stage_with(g, MR_ROLE_CHECKPOINT, 0) && mr_train_stage(g);
+  if (keeps) mr_train_ask_states();
+  fputs(keeps ? "millrace: writing a checkpoint after this step\n"
+              : "millrace: SIGUSR1: nothing here writes a checkpoint\n",
+        stderr);
+}
+
 static void *await_signals(void *graph) {
   for (bool stopped = false;;) {
     while (sem_wait(&heard.news) < 0) continue;
@@ -96,6 +115,8 @@ static void *await_signals(void *graph) {
       mr_checkpoints_finish();
       end_by(signo);
     }
+    if (atomic_exchange_explicit(&heard.save, false, memory_order_seq_cst))
+      ask_for_checkpoint(graph);
     if (stopped || !atomic_load_explicit(&heard.first_ns, memory_order_seq_cst)) continue;
     mr_graph_stop(graph);
     if (!atomic_load_explicit(&heard.asked_above, memory_order_seq_cst)) say_stopping(graph);
@@ -104,7 +125,7 @@ static void *await_signals(void *graph) {
 }
 
 static void set_handlers(void) {
-  static const int signals[] = {SIGINT, SIGTERM, ORDER};
+  static const int signals[] = {SIGINT, SIGTERM, SIGUSR1, ORDER};
   struct sigaction act = {.sa_sigaction = interrupt_on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
   if (heard.ready) return;
   sigfillset(&act.sa_mask);
@@ -156,7 +177,13 @@ static mr_err_t interrupt_run(mr_graph_t *g, const mr_look_t *look, mr_diag_t *d
   return e;
 }
 
+int mr_interrupt_status(void) {
+  int first = atomic_load_explicit(&heard.first, memory_order_seq_cst);
+  return first == SIGTERM ? 128 + SIGTERM : MR_EXIT_STOPPED;
+}
+
 void mr_writes_fail(void) {
+  if (!heard.ready) signal(SIGUSR1, SIG_IGN); /* before there is anything to save */
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
 }

@@ -134,7 +134,7 @@ static int run_run(const mr_args_t *a, mr_diag_t *diag) {
   if (e >= 0) e = mr_run_interruptible(g, &look, &stopped, diag);
   if (e >= 0) mr_run_report(g);
   mr_graph_destroy(g);
-  return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
+  return e < 0 ? e : stopped ? mr_interrupt_status() : 0;
 }
 
 static const mr_hint_t run_words[] = {{"launch gstlaunch1.0 exec", "run", NULL}, {0}};

@@ -539,7 +539,8 @@ static int run_training(train_run_t *t, mr_diag_t *diag) {
   mr_graph_destroy(g);
   if (e >= 0 && stopped && !t->follows)
     printf("stopped; resume with: millrace train --run-dir %s --resume\n", t->dir.path);
-  return e < 0 ? (int)e : stopped ? MR_EXIT_STOPPED : 0;
+  if (e < 0 || !stopped) return e < 0 ? (int)e : 0;
+  return t->job ? MR_EXIT_STOPPED : mr_interrupt_status(); /* ranks of a job end alike */
 }
 
 /* Drops the settings given to a resumed run that failed before its next checkpoint, since they may

@@ -269,6 +269,7 @@ static void sort_more_streams(mr_stage_t *s) {
 mr_err_t mr__train_stage_open(mr_stage_t *s) {
   train_t *v = s->state;
   mr_diag_t why = {0};
+  v->answered = mr__train_asked();
   mr_train_team_report(s, &v->team);
   if (v->on_nan == MR__ON_NAN_TRACE &&
       mr__replay_folder(v->replay_dir ? v->replay_dir : "", &why) < 0)

@@ -51,6 +51,10 @@ int64_t mr_train_stage_total(const mr_stage_t *s);
 /* The learning rate of a step, from 1.  s: of a settled graph. */
 double mr_train_stage_rate(const mr_stage_t *s, int64_t step);
 
+/* Asks every training stage of this process to emit its state after the step that it works on, and
+   to continue; a stage whose ranks are processes does not.  Any thread; returns at once. */
+void mr_train_ask_states(void);
+
 typedef struct mr_train_profile {
   /* Called after each step (number step, from 1) on the stage's thread; x does not run then. */
   void (*after)(void *arg, mr_exec_t *x, int64_t step);

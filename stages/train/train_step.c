@@ -5,6 +5,7 @@
    whenever the training stream ends one, and its test input at the end of the run.  Its reports
    leave as metrics, its parameters as state for a checkpoint. */
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -225,6 +226,26 @@ static mr_err_t count_steps(mr_stage_t *s, int64_t most) {
   return e;
 }
 
+/* States that were asked for, in this process.  Relaxed, also where stages read it: it orders
+   nothing, and a stage that sees it late saves one step later. */
+static atomic_int asked_states;
+
+void mr_train_ask_states(void) {
+  atomic_fetch_add_explicit(&asked_states, 1, memory_order_relaxed);
+}
+
+int mr__train_asked(void) { return atomic_load_explicit(&asked_states, memory_order_relaxed); }
+
+/* Emits the state that was asked for.  Where an epoch has just ended, its validation comes first,
+   and the state after it. */
+static mr_err_t save_asked(mr_stage_t *s, int asked) {
+  train_t *v = s->state;
+  v->answered = asked;
+  mr_err_t e = count_steps(s, 0);
+  if (e == MR_END) return train_step_finish(s);
+  return e < 0 || v->at.unvalidated ? e : train_step_save(s, false);
+}
+
 static bool checkpoint_due(const train_t *v, int64_t step) {
   return v->checkpoint_every && step % v->checkpoint_every == 0;
 }
@@ -332,7 +353,8 @@ mr_err_t mr__train_stage_step(mr_stage_t *s) {
   if (e < 0) return e;
   if (v->begun == v->read && checkpoint_due(v, v->at.step) && !v->at.unvalidated)
     return train_step_save(s, false);
-  return MR_OK;
+  int asked = mr__train_asked();
+  return asked != v->answered && !v->agree ? save_asked(s, asked) : MR_OK;
 }
 
 void mr_train_stage_profile(mr_stage_t *s, mr_train_profile_t p) {

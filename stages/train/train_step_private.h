@@ -77,6 +77,7 @@ typedef struct train {
   char bad_note[128]; /* the same for the final record: "step 5: the loss is nan" */
   int64_t bad_step;   /* its number */
   bool bad_said;      /* a step was skipped, and a notice has said so */
+  int answered;            /* states asked for (mr__train_asked) when it emitted one, or began */
 } train_t;
 
 extern const mr_stage_def_t mr_stage_train_step, mr_stage_vit_step;
@@ -129,5 +130,7 @@ mr_err_t mr__train_report_watched(mr_stage_t *s, const mr_buf_t *batch);
 /* Reports a few pictures of each cell of the confusion matrix (mr_tally_t.wrong). */
 void mr__train_report_wrong(mr_stage_t *s, const mr_tally_t *tally, int port, const mr_buf_t *batch,
                             int i, int32_t truth, int guess);
+
+int mr__train_asked(void); /* how many states have been asked for in this process */
 
 #endif
