@@ -77,7 +77,7 @@ typedef struct train {
   char bad_note[128]; /* the same for the final record: "step 5: the loss is nan" */
   int64_t bad_step;   /* its number */
   bool bad_said;      /* a step was skipped, and a notice has said so */
-  int answered;            /* states asked for (mr__train_asked) when it emitted one, or began */
+  int answered;       /* states asked for (mr__train_asked) when it emitted one, or began */
 } train_t;
 
 extern const mr_stage_def_t mr_stage_train_step, mr_stage_vit_step;
