@@ -32,8 +32,8 @@ static const char *const streams[] = {
     "range 1000 ! shuffle seed=1 epochs=3 ! batch 32 workers=2",
     "synthetic n=300 ! shuffle seed=3 epochs=2 ! flip ! normalize ! batch 16 workers=3",
     "range 500 ! shuffle seed=5 epochs=2 ! to-iter-dataset ! window-shuffle 64 seed=2 ! batch 20",
-    "range 300 ! shuffle seed=1 epochs=2 ! mix weights=1,3 name=m range 900 ! shuffle seed=2 "
-    "epochs=2 ! m.b m. ! filter p=0.5 ! batch 16",
+    ("range 300 ! shuffle seed=1 epochs=2 ! mix weights=1,3 name=m range 900 ! shuffle seed=2 "
+     "epochs=2 ! m.b m. ! filter p=0.5 ! batch 16"),
     "range 640 ! shuffle seed=8 epochs=2 ! batch 10 ! rebatch 24",
     "range 100 ! shuffle seed=4 ! batch 7 across-epochs"};
 enum { STREAMS = sizeof streams / sizeof *streams, MOST = 512 };
