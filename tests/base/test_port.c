@@ -15,7 +15,7 @@
 
 #include "tests/port.h"
 
-enum { PROCESSES = 20, DRAWN = 10, SCRIPTS = 3 };
+enum { PROCESSES = 20, DRAWN = 5, SCRIPTS = 3 };
 
 /* Draws ports, reports them, and holds them until go is closed. */
 static void draw_and_hold(int reports, int go) {
