@@ -21,7 +21,7 @@
 # DEVICE what is checked; default cuda, or an OpenCL device of NVIDIA's if CUDA's does not open
 # WORK   where stages write, on the machine's own disk, default DIR/work
 # SCALE  a whole number that multiplies the limits, which are for a GPU; default 1
-# BATCHES, LAYERS, STEPS  default "128 4096", 6 and what bench step takes: less where another device stands in for a GPU
+# BATCHES, LAYERS, STEPS  default "128 4096", 6 and what each stage takes: less where another device stands in for a GPU
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 most=24000000 # bytes of a pack
@@ -311,15 +311,15 @@ stage_starts() {
 
 # 50 steps of a small model from one start, here and on the CPU: the largest difference of the losses.
 stage_parity() { # DTYPE LIMIT
-  local where
+  local where steps=${STEPS:-50}
   rm -rf "$work/parity-$1"-*
   for where in cpu "$device"; do
-    ours train --data synthetic --steps 50 --device "$where" --run-dir "$work/parity-$1-${where%%:*}" \
-      batch=64 layers=$((layers < 2 ? layers : 2)) train.dtype="$1" dropout=0 seed=7 >/dev/null || return
+    ours train --data synthetic --steps "$steps" --device "$where" --run-dir "$work/parity-$1-${where%%:*}" \
+      batch=$((small < 64 ? small : 64)) layers=$((layers < 2 ? layers : 2)) train.dtype="$1" dropout=0 seed=7 >/dev/null || return
   done
   paste <(losses "$work/parity-$1-cpu") <(losses "$work/parity-$1-${device%%:*}") >"$work/parity-$1.txt"
-  awk -v limit="$2" '{d = $1 - $2; if (d < 0) d = -d; if (d > most) most = d; n++}
-    END {print n + 0, most + 0; exit !(n >= 50 && most <= limit)}' "$work/parity-$1.txt" >"$work/parity-$1.sum"
+  awk -v limit="$2" -v steps="$steps" '{d = $1 - $2; if (d < 0) d = -d; if (d > most) most = d; n++}
+    END {print n + 0, most + 0; exit !(n >= steps && most <= limit)}' "$work/parity-$1.txt" >"$work/parity-$1.sum"
   local status=$?
   note steps "$(cut -d' ' -f1 "$work/parity-$1.sum")"
   note largest_difference "$(cut -d' ' -f2 "$work/parity-$1.sum")"
@@ -330,12 +330,12 @@ losses() { sed -nE '/"kind":"step"/s/.*"loss":([0-9.eE+-]+).*/\1/p' "$1/metrics.
 
 # Two runs of the same steps give the same checkpoint.
 stage_twice() {
-  local i
+  local i steps=${STEPS:-20}
   rm -rf "$work"/twice-*
   for i in 1 2; do
-    ours train --data synthetic --steps 20 --device "$device" --run-dir "$work/twice-$i" batch="$small" layers="$layers" seed=3 >/dev/null || return
+    ours train --data synthetic --steps "$steps" --device "$device" --run-dir "$work/twice-$i" batch="$small" layers="$layers" seed=3 >/dev/null || return
   done
-  cmp "$work"/twice-{1,2}/checkpoints/step-000020.safetensors
+  cmp "$work"/twice-{1,2}/checkpoints/step-"$(printf %06d "$steps")".safetensors
 }
 
 # One step under CUDA's own checker of memory accesses.  A call that CUDA refuses is no error here: some only ask.
@@ -470,7 +470,7 @@ stage_pictures() { # DTYPE BATCH...
   for batch in "$@"; do
     run=$work/pictures-$dtype-$batch
     rm -rf "$run"
-    ours train --data synthetic --steps 40 --device "$device" --run-dir "$run" \
+    ours train --data synthetic --steps "${STEPS:-40}" --device "$device" --run-dir "$run" \
       batch="$batch" layers="$layers" normalize.dtype="$dtype" seed=3 >/dev/null || return
     step=$(figure step_p50_s <"$run/metrics.jsonl")
     [ -n "$step" ] || return
