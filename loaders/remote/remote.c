@@ -181,6 +181,7 @@ static mr_err_t open_cache(mr_remote_t *r, const mr_object_t *const *object, int
   MR_TRY(mr_bytes_parse("setting cache-size", r->conf.cache_size, &limit, diag));
   mr_err_t e = mr__cache_open(&r->cache, r->conf.cache, (int64_t)limit, r->conf.ahead,
                               r->conf.cache_block, r->conf.shared, &full);
+  if (e == MR_END && r->peers) e = MR_ERR_IO; /* the others count on the blocks that it keeps */
   if (e < 0) return mr_diag_relay(diag, e, &full);
   if (e == MR_END) return mr_notice("%s; this run keeps nothing in it", full.text), MR_OK;
   int64_t most = mr__cache_share(r->cache, object, n, own, n_own);
@@ -544,6 +545,8 @@ mr_err_t mr_remote_read(mr_remote_t *r, const mr_remote_want_t *want, int n, mr_
 mr_err_t mr_remote_load(mr_remote_t *r, const mr_remote_want_t *want, bool again, mr_diag_t *diag) {
   bool cached = r->conf.cache && mr__cache_takes(want->object) && (again || r->conf.peers);
   mr_err_t e = cached ? start_planning(r, diag) : MR_END;
-  if (cached && e >= 0) e = mr__window_load(remote_window(r), want, diag);
+  if (e < 0) return e;
+  if (!cached || !r->cache) return read_now(r, want, 1, diag); /* none: its disk is full */
+  e = mr__window_load(remote_window(r), want, diag);
   return e == MR_END ? read_now(r, want, 1, diag) : e;
 }
