@@ -7,6 +7,7 @@
 
 #include "loaders/remote/remote_cache.h"
 #include "tests/loaders/cached.h"
+#include "tests/loaders/origin.h"
 
 enum { BLOCK = 4096 };
 
@@ -369,6 +370,44 @@ static void a_disk_without_room_for_the_count_is_said_to_be_full(void **state) {
   assert_non_null(strstr(diag.text, strerror(ENOSPC)));
 }
 
+/* As with a disk that fills during the run: what is read is right, and nothing is kept. */
+static void a_disk_that_is_full_at_the_start_costs_the_cache_and_no_byte(void **state) {
+  static origin_t server;
+  static uint8_t content[3 * BLOCK];
+  uint8_t to[3 * BLOCK];
+  char url[64];
+  mr_remote_t *r;
+  const mr_object_t *o;
+  mr_diag_t diag = {0};
+  for (size_t i = 0; i < sizeof content; i++) content[i] = (uint8_t)(i * 7 / 3);
+  origin_open(&server, content, sizeof content, 5);
+  unsetenv("http_proxy"), unsetenv("all_proxy");
+  snprintf(url, sizeof url, "http://127.0.0.1:%d/x", server.port);
+  mr_remote_conf_t conf = {.connections = 2,
+                           .retries = 8,
+                           .backoff = 0.001,
+                           .timeout = 5,
+                           .ahead = 1 << 20,
+                           .cache = in_folder("no-room"),
+                           .cache_size = "1MB",
+                           .cache_block = BLOCK};
+  no_room = ENOSPC;
+  assert_int_equal(mr_remote_open(&r, &conf, NULL), MR_OK);
+  if (mr_remote_object(r, url, &o, &diag) < 0) fail_msg("%s", diag.text);
+  for (int again = 0; again < 2; again++) {
+    mr_remote_want_t want = {o, 0, sizeof to, memset(to, 0, sizeof to)};
+    if (mr_remote_load(r, &want, again, &diag) < 0) fail_msg("%s", diag.text);
+    assert_memory_equal(to, content, sizeof to);
+  }
+  mr_remote_want_t want = {o, 100, 2 * BLOCK, memset(to, 0, sizeof to)};
+  if (mr_remote_start(r, &diag) < 0 || mr_remote_read(r, &want, 1, &diag) < 0)
+    fail_msg("%s", diag.text);
+  assert_memory_equal(to, content + 100, 2 * BLOCK);
+  mr_remote_close(r);
+  no_room = 0;
+  origin_close(&server);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_block_that_two_runs_write_is_counted_once),
@@ -382,6 +421,7 @@ int main(void) {
       cmocka_unit_test(of_a_huge_object_the_blocks_that_are_there_are_found),
       cmocka_unit_test(a_damaged_file_is_counted_until_it_is_replaced),
       cmocka_unit_test(an_object_of_any_size_evicts_nothing),
+      cmocka_unit_test(a_disk_that_is_full_at_the_start_costs_the_cache_and_no_byte),
       cmocka_unit_test(a_disk_without_room_for_the_count_is_said_to_be_full),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
