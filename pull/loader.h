@@ -95,8 +95,9 @@ mr_err_t mr_loader_next(mr_loader_t *l, const mr_batch_t **batch, mr_diag_t *dia
 mr_err_t mr_loader_take(mr_loader_t *l, int ms, const mr_batch_t **batch, mr_diag_t *diag);
 
 /* Keeps the batch until mr_batch_drop has been called as often as mr_batch_keep and mr_loader_take
-   gave it: its memory is the stream's, which has one buffer less meanwhile (settings.keep). Batches
-   may outlive their loader. Any thread, also outside the loop; neither blocks, but for the last
+   gave it: its memory is the stream's, which has one buffer less meanwhile (settings.keep); one
+   that came over a link holds up the link's window, so that those are better copied. Batches may
+   outlive their loader. Any thread, also outside the loop; neither blocks, but for the last
    mr_batch_drop after mr_loader_close, which frees the graph.  Returns batch; NULL is fine. */
 const mr_batch_t *mr_batch_keep(const mr_batch_t *batch);
 void mr_batch_drop(const mr_batch_t *batch);

@@ -7,6 +7,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 /usr/bin/python3 "$root/scripts/python-abi.py" --check
 MILLRACE_LIBRARY=$(realpath "$1")
-export MILLRACE_LIBRARY PYTHONPATH="$root/python" PYTHONDONTWRITEBYTECODE=1 HYPOTHESIS_STORAGE_DIRECTORY="$work"
+MILLRACE_PROGRAM=$root/build/release/millrace
+export MILLRACE_LIBRARY MILLRACE_PROGRAM PYTHONPATH="$root/python" PYTHONDONTWRITEBYTECODE=1 HYPOTHESIS_STORAGE_DIRECTORY="$work"
 cd "$work"
 /usr/bin/python3 -m pytest -q -p no:cacheprovider --rootdir "$root/python" "$root/python/tests"

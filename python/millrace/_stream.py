@@ -156,7 +156,10 @@ class Stream(Iterator[Batch]):
             if e < 0:
                 raise error_of(e, diag)
             held = Held(batch, self._drop)
-            return Batch(copied(held), True) if crowded else Batch(held)
+            # A buffer of a link that is held would stop the link once its window is full.
+            if crowded or not batch.contents.writable:
+                return Batch(copied(held), True)
+            return Batch(held)
         finally:
             self._exit()
 
