@@ -415,7 +415,9 @@ static mr_err_t list_pictures(const char *folder, const char *only, mr_found_t *
   if (f && fclose(f)) good = false;
   if (!good) return mr_fail(diag, MR_ERR_IO, "%s: cannot be written", out->list);
   out->kind = MR_KIND_PICTURES;
-  snprintf(out->data, sizeof out->data, "%s", folder);
+  size_t n = strlen(folder);
+  while (n > 1 && folder[n - 1] == '/') n--;
+  snprintf(out->data, sizeof out->data, "%.*s", (int)n, folder);
   snprintf(out->train, sizeof out->train, "path=$data list=%s", out->list);
   return MR_OK;
 }

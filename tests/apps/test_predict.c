@@ -135,7 +135,7 @@ static void a_command_that_was_killed_continues_behind_its_whole_batches(void **
 static void a_record_that_cannot_be_read_has_its_row(void **state) {
   assert_int_equal(system("mkdir -p mixed && cp photos/a/* mixed/"), 0);
   assert_int_equal(mr_write_file("mixed/0.jpg", "\xff\xd8\xff nothing more", 16, NULL), MR_OK);
-  RUN(&p, "predict", "r", "mixed", "--out", "mixed.jsonl"); /* pictures without classes */
+  RUN(&p, "predict", "r", "mixed/", "--out", "mixed.jsonl"); /* pictures without classes */
   must();
   assert_non_null(strstr(p.err, "mixed/0.jpg cannot be read"));
   assert_non_null(strstr(p.err, "; 1 cannot be read"));
