@@ -6,7 +6,7 @@
 int main(int argc, char **argv) {
   const char *graph =
       argc > 1 ? argv[1] : "synthetic n=256 ! shuffle seed=1 ! normalize ! batch 64";
-  mr_loader_settings_t settings = {0};
+  static mr_loader_settings_t settings; /* zeros: the usual ones */
   settings.state = argc > 2 ? argv[2] : NULL;
   mr_loader_t *loader;
   const mr_batch_t *batch;

@@ -154,11 +154,11 @@ static void inspect_reads_data_files(void **state) {
   RUN(&p, "inspect", MR_SOURCE_DIR "/tests/golden/pil_src.npy");
   ends(0, "pil_src.npy: .npy, u8[12,32,32,3], 36864 bytes from byte 128 on", "");
   RUN(&p, "inspect", MR_SOURCE_DIR "/tests/golden/philox.txt");
-  refuses(1, "philox.txt: want a name that ends in .npy");
+  refuses(1, "philox.txt: is not recognised by its name; it is text; want a folder");
   char dir[] = "/tmp/mr-inspect-XXXXXX", path[64];
   assert_non_null(mkdtemp(dir));
   RUN(&p, "inspect", dir);
-  refuses(1, "no data file of a kind that millrace knows");
+  refuses(1, "holds no data that are recognised; want a folder of pictures for each class");
   snprintf(path, sizeof path, "%s/train.bin", dir);
   FILE *f = fopen(path, "wb");
   for (int i = 0; i < 200 * 3074; i++) fputc(i % 3074 == 0 ? i / 3074 % 20 : i / 3074 % 101, f);
