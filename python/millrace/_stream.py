@@ -54,7 +54,7 @@ class Stream(Iterator[Batch]):
                  host: Optional[tuple[int, int]] = None, keep: int = 4, stage: Optional[str] = None,
                  settings: Optional[Mapping[str, Any]] = None, plugins: bool = False) -> None:
         self._ptr: Any = None
-        self._lock = threading.Lock()
+        self._make_locks()
         self._users = 0
         self._closing: Any = None
         self._graph = _text_of_graph(graph)
@@ -66,6 +66,11 @@ class Stream(Iterator[Batch]):
         self._take = self._lib.mr_loader_take
         self._drop = self._lib.mr_batch_drop
         _alive.add(self)
+
+    def _make_locks(self) -> None:
+        self._lock = threading.Lock()
+        # Of threads that share the stream, to count what is kept and take the next; a signal's handler may do so too.
+        self._turn = threading.RLock()
 
     def _open(self, state: Optional[State], keep: int) -> Any:
         host = self._how["host"]
@@ -145,23 +150,27 @@ class Stream(Iterator[Batch]):
     def __next__(self) -> Batch:
         ptr = self._enter()
         try:
-            batch, diag = ctypes.POINTER(_abi.mr_batch_t)(), _abi.mr_diag_t()
-            crowded = self._lib.mr_loader_kept(ptr) >= self._keep
-            while True:  # MR_AGAIN: a signal came, whose handler has run when the call is made again
-                e = self._take(ptr, -1, ctypes.byref(batch), ctypes.byref(diag))
-                if e != _abi.MR_AGAIN:
-                    break
-            if e == _abi.MR_END:
-                raise StopIteration
-            if e < 0:
-                raise error_of(e, diag)
-            held = Held(batch, self._drop)
-            # A buffer of a link that is held would stop the link once its window is full.
-            if crowded or not batch.contents.writable:
-                return Batch(copied(held), True)
-            return Batch(held)
+            with self._turn:
+                return self._take_next(ptr)
         finally:
             self._exit()
+
+    def _take_next(self, ptr: Any) -> Batch:
+        batch, diag = ctypes.POINTER(_abi.mr_batch_t)(), _abi.mr_diag_t()
+        crowded = self._lib.mr_loader_kept(ptr) >= self._keep
+        while True:  # MR_AGAIN: a signal came, whose handler has run when the call is made again
+            e = self._take(ptr, -1, ctypes.byref(batch), ctypes.byref(diag))
+            if e != _abi.MR_AGAIN:
+                break
+        if e == _abi.MR_END:
+            raise StopIteration
+        if e < 0:
+            raise error_of(e, diag)
+        held = Held(batch, self._drop)
+        # A buffer of a link that is held would stop the link once its window is full.
+        if crowded or not batch.contents.writable:
+            return Batch(copied(held), True)
+        return Batch(held)
 
     def __len__(self) -> int:
         """Batches of the whole stream, whatever its place; TypeError for one without a known end."""
@@ -279,6 +288,14 @@ class Stream(Iterator[Batch]):
 
 def _opened_again(graph: str, how: dict[str, Any], state: str) -> Stream:
     return Stream(graph, state=state, **how)
+
+
+def _after_fork() -> None:
+    for stream in list(_alive):  # a thread of the parent may have held them, and is not here
+        stream._make_locks()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def close_all() -> None:

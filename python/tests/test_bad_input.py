@@ -175,6 +175,31 @@ def test_a_child_of_a_fork_gets_a_sentence():
         assert next(s).step == 2
 
 
+def test_a_child_of_a_fork_gets_a_sentence_while_a_thread_waits():
+    with mr.stream("range 100 ! shuffle seed=1 ! batch 10 ! delay us=1000000000 asleep") as s:
+        waits = threading.Event()
+
+        def take():
+            waits.set()
+            with pytest.raises((mr.StoppedError, mr.ClosedError)):
+                next(s)
+        t = threading.Thread(target=take)
+        t.start()
+        waits.wait()
+        while s._turn.acquire(blocking=False):  # until the thread has its turn
+            s._turn.release()
+        child = os.fork()
+        if not child:
+            try:
+                next(s)
+            except mr.UsageError as e:
+                os._exit(0 if "forked from" in str(e) else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        s.stop()
+        t.join()
+
+
 def run(code, **how):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, **how)
 

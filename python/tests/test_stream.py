@@ -152,6 +152,26 @@ def test_threads_share_a_stream(graph, whole):
     assert [c for _, c in sorted(seen)] == whole[0]
 
 
+def test_threads_that_keep_all_batches_share_a_stream():
+    """More threads than buffers that may be kept: the others get copies."""
+    for _ in range(5):
+        seen, failed, begin = [], [], threading.Barrier(8)
+        with mr.stream("synthetic n=512 ! shuffle seed=1 ! batch 4", keep=2) as s:
+            def take():
+                begin.wait()
+                try:
+                    seen.extend(list(s))
+                except mr.Error as e:
+                    failed.append(e)
+            threads = [threading.Thread(target=take) for _ in range(8)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            assert not failed
+            assert sorted(b.step for b in seen) == sorted({b.step for b in seen}) and len(seen) == 128
+
+
 def test_streams_run_in_threads_of_their_own(whole, graph):
     out = [None] * 3
 
