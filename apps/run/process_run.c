@@ -193,9 +193,9 @@ static void on_alone(int signo) { mr_link_end_end_all(); }
 
 int mr_process_run(const mr_args_t *a, mr_diag_t *diag) {
   struct sigaction act = {.sa_handler = on_alone, .sa_flags = SA_RESTART};
-  sigaction(SIGUSR1, &act, NULL); /* from the supervisor */
+  sigaction(MR_SIGNAL_ALONE, &act, NULL);
   sigset_t heard;
-  sigemptyset(&heard), sigaddset(&heard, SIGUSR1);
+  sigemptyset(&heard), sigaddset(&heard, MR_SIGNAL_ALONE);
   sigprocmask(SIG_UNBLOCK, &heard, NULL);
   outs_t *outs = calloc(1, sizeof *outs);
   bool stopped = false, moved = true;

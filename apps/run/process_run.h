@@ -3,8 +3,14 @@
 #ifndef MR_APPS_RUN_PROCESS_RUN_H
 #define MR_APPS_RUN_PROCESS_RUN_H
 
+#include <signal.h>
+
 #include "apps/cli/cli.h"
 #include "pipeline/graph/process.h"
+
+/* From the supervisor to a process: all processes that it feeds have ended for good.  No signal
+   that a user or a scheduler sends. */
+#define MR_SIGNAL_ALONE (SIGRTMIN + 1)
 
 /* Builds the graph of the command line with its flags, cut into processes for a run of this name.
    The caller destroys *g, which is NULL on failure: failures of parsing and cutting, or

@@ -93,8 +93,8 @@ static void supervise_become(const crew_t *c, pid_t above, char **argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != above) _exit(1);
   setpgid(0, 0);
-  sigaddset(&mask,
-            SIGUSR1); /* pending until the process has a handler; unblocked it would kill it */
+  /* Pending until the process has a handler; unblocked it would kill it. */
+  sigaddset(&mask, MR_SIGNAL_ALONE);
   sigprocmask(SIG_SETMASK, &mask, NULL);
   execv("/proc/self/exe", argv);
   dprintf(STDERR_FILENO, "millrace: cannot start a process: %s\n", strerror(errno));
@@ -257,7 +257,7 @@ static mr_err_t start_missed(crew_t *c, mr_diag_t *diag) {
     if (is_missed(c, i)) MR_TRY(supervise_start(c, &c->child[i], true, diag));
     if (!is_left_alone(c, i)) continue;
     c->child[i].knows_alone = true;
-    kill(c->child[i].pid, SIGUSR1);
+    kill(c->child[i].pid, MR_SIGNAL_ALONE);
   }
   return MR_OK;
 }
