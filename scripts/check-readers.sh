@@ -36,7 +36,7 @@ served_fields=$!
               train.metrics ! publish tcp://127.0.0.1:'"$published"' }
   b. ! train.' >"$work/publish.log" 2>&1 &
 publisher=$!
-trap 'kill $server $served_fields $publisher 2>/dev/null || true; wait; rm -rf "$work"' EXIT
+trap 'kill $server $served_fields $publisher 2>/dev/null || true; wait $server $served_fields $publisher 2>/dev/null || true; rm -rf "$work"' EXIT
 for step in 1 20; do
   "$root/build/release/millrace" batch "$graph" --step "$step" --out "$work/$step.npy" --labels "$work/$step-labels.npy" >/dev/null
   "$root/build/release/millrace" batch "$fields" --step "$step" --out "$work/$step.npz" >/dev/null
