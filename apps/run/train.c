@@ -102,11 +102,12 @@ typedef struct given {
 
 /* Whether a word is a path or a URL: it is there, or looks like one. */
 static bool is_path_of_data(const char *word) {
-  if (strstr(word, "://")) return true;
+  const char *url = strstr(word, "://"), *value = strchr(word, '=');
+  if (url && (!value || url < value)) return true;
   char *end;
   (void)strtod(word, &end);
   bool file = strchr(word, '.') && *end; /* 0.1 is a number */
-  return !strchr(word, '=') && (file || strpbrk(word, "/{") || access(word, F_OK) == 0);
+  return !value && (file || strpbrk(word, "/{") || access(word, F_OK) == 0);
 }
 
 /* Refuses words that name a run, a folder or a file instead of a setting, with advice. */
