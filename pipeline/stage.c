@@ -45,7 +45,8 @@ mr_err_t mr_stage_no_memory(mr_stage_t *s, const char *what, ...) {
 
 bool mr_setting_given(const mr_stage_t *s, size_t offset) {
   for (const mr_opt_t *o = s->def->opts; o && o->type != MR_OPT_END; o++)
-    if (o->offset == offset) return s->given >> (o - s->def->opts) & 1;
+    if (o->offset == offset)
+      return s->given[(o - s->def->opts) / 64] >> ((o - s->def->opts) % 64) & 1;
   return false;
 }
 
@@ -84,8 +85,6 @@ int mr_field_choose(mr_stage_t *s, const char *name, mr_field_fits_fn *fits, con
 }
 
 /* ---- the constant ---- */
-
-enum { MOST_SETTINGS = 64 /* bits of mr_stage_t.given */ };
 
 /* Rows of the table in mr_stage_def_check. */
 enum { ORDER = 1, WALK = 5 };
@@ -143,9 +142,9 @@ static mr_err_t check_ports(const mr_stage_def_t *d, const kind_t *k, mr_diag_t 
 static mr_err_t check_settings(const mr_stage_def_t *d, mr_diag_t *diag) {
   int n = 0;
   for (const mr_opt_t *o = d->opts; o && o->type != MR_OPT_END; o++, n++) {
-    if (n == MOST_SETTINGS)
+    if (n == MR_SETTINGS_MAX)
       return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": has more than %d settings", d->name,
-                     MOST_SETTINGS);
+                     MR_SETTINGS_MAX);
     if (!o->name || !*o->name)
       return mr_fail(diag, MR_ERR_CONFIG, "stage \"%s\": setting %d has no name", d->name, n);
     if (!mr_opt_fits(o, d->state_sz))

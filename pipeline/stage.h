@@ -74,7 +74,8 @@ typedef struct mr_port_def {
                   no input takes the first of them that has none yet */
 } mr_port_def_t;
 
-enum { MR_IN_NAME_MAX = 63 }; /* characters of the name that a graph gives an input */
+enum { MR_SETTINGS_MAX = 128 }; /* settings of a stage */
+enum { MR_IN_NAME_MAX = 63 };   /* characters of the name that a graph gives an input */
 
 /* The members of each kind: pipeline/stage_KIND.h. */
 typedef struct mr_source_def mr_source_def_t;
@@ -197,7 +198,8 @@ struct mr_stage {
                                 batches, from 0, instead; records of empty batches do not count */
   const int64_t *start_word; /* [n_start_words] mr_buf_t.word there; NULL: unknown */
   int n_start_words;
-  uint64_t given;        /* bit i: setting i of def->opts was given, not left to its default */
+  uint64_t given[MR_SETTINGS_MAX / 64]; /* bit i % 64 of number i / 64: setting i of def->opts was
+                                           given, not left to its default */
   bool elsewhere;        /* another process of the graph runs it: it is planned for its specs alone,
                             and keeps nothing after plan that only one process may have */
   bool has_default_seed; /* the pipeline has a seed, from which default_seed */

@@ -32,7 +32,8 @@ static inline mr_err_t hand_plan(hand_t *h, const mr_stage_def_t *def, const mr_
     snprintf(name, sizeof name, "%.*s", (int)(value - 1 - *settings), *settings);
     assert_non_null(hand_opt(def, name));
     MR_TRY(mr_opt_set(hand_opt(def, name), h->s.state, def->name, value, &h->diag));
-    h->s.given |= UINT64_C(1) << (hand_opt(def, name) - def->opts);
+    ptrdiff_t bit = hand_opt(def, name) - def->opts;
+    h->s.given[bit / 64] |= UINT64_C(1) << bit % 64;
   }
   return def->plan(&h->s);
 }

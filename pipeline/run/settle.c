@@ -45,12 +45,14 @@ static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag
       return mr_fail(diag, MR_ERR_CONFIG, "%s%s: setting %s must be given",
                      mr__pos_text(node->pos, at, sizeof at), node->name, o->name);
   }
-  uint64_t given = 0;
+  uint64_t given[MR_SETTINGS_MAX / 64] = {0};
   for (int i = 0; i < node->n_set; i++) {
     const mr_opt_t *o = mr_stage_def_opt(node->def, node->set[i].name);
     MR_TRY(set_one(g, node, &node->set[i], diag));
-    assert(!o || o - node->def->opts < 64); /* `given` has 64 bits */
-    if (o) given |= UINT64_C(1) << (o - node->def->opts);
+    if (!o) continue;
+    ptrdiff_t bit = o - node->def->opts;
+    assert(bit < MR_SETTINGS_MAX);
+    given[bit / 64] |= UINT64_C(1) << bit % 64;
   }
   free(node->reported);
   if (!(node->reported = mr__metrics_none(node->def))) return mr_no_memory(diag, "a stage");
@@ -61,9 +63,9 @@ static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag
                                .n_workers = 1,
                                .start_position = node->start_position,
                                .registry = g->reg,
-                               .given = given,
                                .elsewhere = g->here && node->process != g->here,
                                .base_seed = -1};
+  memcpy(node->worker->given, given, sizeof given);
   return MR_OK;
 }
 

@@ -131,13 +131,13 @@ static void settings_lie_inside_the_state(void **state) {
   const mr_opt_t unnamed[] = {{.type = MR_OPT_INT}, {0}};
   const mr_opt_t no_choice[] = {{.name = "n", .type = MR_OPT_ENUM}, {0}};
   mr_opt_t one[] = {{.name = "n", .type = MR_OPT_INT, .offset = offsetof(state_t, n)}, {0}};
-  mr_opt_t many[66] = {{0}};
-  for (int i = 0; i < 65; i++) many[i] = one[0];
+  mr_opt_t many[MR_SETTINGS_MAX + 2] = {{0}};
+  for (int i = 0; i <= MR_SETTINGS_MAX; i++) many[i] = one[0];
   d.state_sz = sizeof(state_t);
   d.opts = one, assert_int_equal(mr_stage_def_check(&d, NULL), MR_OK);
   d.opts = unnamed, refused(&d, "setting 0 has no name");
   d.opts = no_choice, refused(&d, "\"n\" has no choices");
-  d.opts = many, refused(&d, "more than 64 settings");
+  d.opts = many, refused(&d, "more than 128 settings");
   d.opts = one, one[0].offset = sizeof(state_t) - 7, refused(&d, "\"n\" lies outside the state");
   one[0].offset = SIZE_MAX - 3, refused(&d, "lies outside the state");
   one[0].offset = 0, one[0].type = (mr_opt_type_t)99, refused(&d, "lies outside the state");
