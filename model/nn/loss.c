@@ -76,6 +76,25 @@ static mr_aval_t batched_aval(const mr_aval_t *record, int64_t B) {
   return a;
 }
 
+/* Multiplies the loss of each record by the weight of its class. */
+static void weigh_classes(mr_fn_t *f, const mr_loss_t *l, mr_var_t *const *field,
+                          mr_loss_out_t *out) {
+  mr_var_t *label = NULL;
+  for (int i = 0; i < l->n_fields && !label; i++)
+    if (l->field[i].classes == l->classes && l->classes) label = field[i];
+  if (!label || !out->losses) return;
+  const mr_aval_t *a = &out->losses->aval;
+  mr_var_t *weight = mr_lax_full(f, a, 1);
+  for (int64_t c = 0; c < l->classes; c++) {
+    if (l->class_weight[c] == 1) continue;
+    mr_var_t *here = mr_lax_eq(f, label, mr_lax_full(f, &label->aval, (double)c));
+    weight = mr_lax_select_n(f, here, weight, mr_lax_full(f, a, (double)l->class_weight[c]));
+  }
+  out->losses = mr_lax_mul(f, out->losses, weight);
+  mr_var_t *sum = mr_lax_reduce_sum(f, out->losses, 1, (int[]){0});
+  out->loss = mr_lax_scale(f, 1 / (double)a->dim[0], sum);
+}
+
 static void loss_build(mr_fn_t *f, const mr_loss_t *l, const mr_compute_t *c,
                        const mr_loss_use_t *use, mr_params_t *params) {
   mr_var_t *field[MR_LOSS_FIELDS + 1], *result[MR_LOSS_OUTS + 2];
@@ -97,6 +116,7 @@ static void loss_build(mr_fn_t *f, const mr_loss_t *l, const mr_compute_t *c,
   if (f->diag.code < 0) return;
   mr_err_t e = l->trace(l->of, &s, field, &out);
   if (e < 0 && f->diag.code >= 0) mr_fail(&f->diag, e, "the loss could not be traced");
+  if (use->train && l->class_weight) weigh_classes(f, l, field, &out);
   result[n++] = out.loss;
   for (int i = 0; i < MR_LOSS_OUTS && out.out[i]; i++) result[n++] = out.out[i];
   result[n++] = out.losses;

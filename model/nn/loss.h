@@ -61,6 +61,11 @@ typedef struct mr_loss {
   mr_model_field_t field[MR_LOSS_FIELDS];
   bool masked;     /* a mask says which records count; without it, a field shows that */
   int64_t classes; /* of the prediction; 0: the loss predicts no class */
+  /* While training, the loss of a record counts this often; [classes], by the class in a field of
+     these classes; belongs to the caller.  NULL: once. */
+  const float *class_weight;
+  const char *no_decay; /* parameters that optimizers leave without weight decay, unless they are
+                           asked for others (model/train/train.h); static; NULL: none */
   int n_metrics;
   const mr_metric_def_t *metric[MR_LOSS_METRICS]; /* what it is judged by: means over records */
 } mr_loss_t;

@@ -91,6 +91,14 @@ int mr_optim_share_from(int n, int64_t (*size)(const void *arg, int i), const vo
    `size` is parts.  If they are uneven the first ranks have a part more. */
 int mr_optim_rank_from(int parts, int size, int rank);
 
+/* How a step updates one parameter. */
+typedef struct mr_optim_each {
+  float rate;  /* factor of the learning rate, >= 0 */
+  bool decays; /* with the optimizer's weight decay */
+  /* It is not updated, has no part in the norm of the gradients, and its slots and average stay. */
+  bool frozen;
+} mr_optim_each_t;
+
 /* The loss of a step: one function, traced `parts` times with different dropouts.  Part k reads the
    k-th of `parts` pieces, along dimension 0, of each data input i with split[i], and the other data
    inputs whole.  Pieces may differ in their number of records if all split inputs of a part have
@@ -101,8 +109,9 @@ typedef struct mr_optim_loss {
      [k 2^d, (k+1) 2^d) alone give one of its sums; parts is a power of two then.  Else one after
      the other. */
   bool tree;
-  const mr_fn_t *const *part; /* [parts] (data[n_data], parameters...) -> (mean loss, aux...) */
-  const bool *split;          /* [n_data] */
+  const mr_fn_t *const *part;  /* [parts] (data[n_data], parameters...) -> (mean loss, aux...) */
+  const bool *split;           /* [n_data] */
+  const mr_optim_each_t *each; /* of each parameter; NULL: all alike, with weight decay */
   /* Of mr_optim_step_fn alone, with a tree: its graph is that of one rank, which reads the whole
      data inputs, computes its parts, gathers what the others have, and adds all of it as a graph
      without ranks does: results have the same bits on any number of ranks.  NULL: none. */

@@ -394,18 +394,31 @@ static mr_var_t *most_over_ranks(step_t *s, mr_var_t *most) {
   return mr_lax_reduce_max(s->g, of_all_ranks(s, most), 2, (int[]){0, 1});
 }
 
-/* The sum of the squares of all gradients, of which this rank may have a share: parameter by
-   parameter, as mr_lax_sum_squares adds, or with `pair` mr_lax_sum_squares_pair. */
+static bool is_frozen(const step_t *s, int i) { return s->loss->each && s->loss->each[i].frozen; }
+
+/* The sum of the squares of all gradients that are not frozen, of which this rank may have a share:
+   parameter by parameter, as mr_lax_sum_squares adds, or with `pair` mr_lax_sum_squares_pair. */
 static mr_var_t *squares_of_gradients(step_t *s, bool pair) {
   mr_fn_t *g = s->g;
-  if (!s->share)
-    return pair ? mr_lax_sum_squares_pair(g, s->n, s->grad) : mr_lax_sum_squares(g, s->n, s->grad);
+  if (!s->share) {
+    mr_var_t **moving = mr_mem_take(&g->mem, (size_t)s->n * sizeof *moving);
+    int n_moving = 0;
+    for (int i = 0; moving && i < s->n; i++)
+      if (!is_frozen(s, i)) moving[n_moving++] = s->grad[i];
+    if (!moving) return NULL;
+    return pair ? mr_lax_sum_squares_pair(g, n_moving, moving)
+                : mr_lax_sum_squares(g, n_moving, moving);
+  }
   int ranks = s->loss->ranks->size, most = 1, n = s->hi - s->lo;
   mr_var_t **own = mr_mem_take(&g->mem, (size_t)(s->n + 1) * sizeof *own), *sum = NULL;
   for (int r = 0; r < ranks; r++)
     if (s->share[r + 1] - s->share[r] > most) most = s->share[r + 1] - s->share[r];
   for (int i = 0; own && i < n; i++)
-    own[i] = mr_lax_reshape_to(g, mr_lax_sum_squares_wide(g, s->grad[s->lo + i]), 1);
+    own[i] =
+        mr_lax_reshape_to(g,
+                          is_frozen(s, s->lo + i) ? mr_literal(g, MR_F64, 0)
+                                                  : mr_lax_sum_squares_wide(g, s->grad[s->lo + i]),
+                          1);
   const mr_aval_t none = mr_aval_of(MR_F64, most - n);
   if (own && n < most) own[n++] = mr_lax_full(g, &none, 0);
   mr_var_t *mine = !own ? NULL : n > 1 ? mr_lax_concatenate(g, n, own, 0) : own[0];
@@ -493,9 +506,18 @@ static mr_loss_scale_t step_rule(const step_t *s) {
 /* The settings of parameter i's update. */
 static mr_optim_in_t step_in(step_t *s, int i, mr_var_t *scale) {
   mr_optim_in_t in = {.p = s->p[i], .g = s->grad[i], .t = s->t};
-  in.lr = as_parameter(s, i, s->lr), in.scale = as_parameter(s, i, scale);
+  double rate = s->loss->each ? (double)s->loss->each[i].rate : 1;
+  mr_var_t *lr = rate == 1 ? s->lr : mr_lax_scale(s->g, rate, s->lr);
+  in.lr = as_parameter(s, i, lr), in.scale = as_parameter(s, i, scale);
   for (int k = 0; k < s->o->def->n_slots; k++) in.slot[k] = s->slot[k][i - s->lo];
   return in;
+}
+
+/* Parameter i's update by the optimizer. */
+static mr_err_t step_apply(step_t *s, int i, const mr_optim_in_t *in, mr_var_t **out) {
+  mr_optim_t o = *s->o;
+  if (s->loss->each && !s->loss->each[i].decays) o.weight_decay = 0;
+  return o.def->update(s->g, &o, in, out);
 }
 
 /* f32[]: the largest magnitude of parameter i after its update, computed for this alone.  The
@@ -506,7 +528,7 @@ static mr_var_t *step_reach(step_t *s, int i, mr_var_t *scale) {
   mr_var_t *then[1 + MR_OPTIM_SLOTS] = {NULL};
   mr_optim_in_t in = step_in(s, i, scale);
   in.g = mr_lax_optimization_barrier(s->g, in.g);
-  if (!in.g || s->o->def->update(s->g, s->o, &in, then) < 0) return NULL;
+  if (!in.g || step_apply(s, i, &in, then) < 0) return NULL;
   mr_var_t *v = mr_lax_abs(s->g, mr_lax_convert(s->g, then[0], MR_F32));
   return v && v->aval.ndim ? mr_lax_reduce_max(s->g, v, v->aval.ndim, axes) : v;
 }
@@ -519,10 +541,12 @@ static mr_var_t *step_excess(step_t *s, mr_var_t *scale) {
   if (!(s->o->below > 0) || !s->n_scale) return NULL;
   const char *outer = mr_scope_enter(g, MR_OPTIM_REACH);
   for (int i = s->lo; i < s->hi && g->diag.code >= 0; i++) {
+    if (is_frozen(s, i)) continue;
     mr_var_t *v = step_reach(s, i, scale);
     most = most ? mr_lax_max(g, most, v) : v;
   }
   if (s->share) most = most_over_ranks(s, most);
+  if (!most) most = mr_literal(g, MR_F32, 0);
   mr_var_t *fits = mr_lax_lt(g, most, mr_literal(g, MR_F32, (double)s->o->below));
   most = mr_lax_select_n(g, fits, mr_literal(g, MR_F32, INFINITY), mr_literal(g, MR_F32, 0));
   mr_scope_leave(g, outer);
@@ -562,6 +586,15 @@ static mr_var_t *select_if_applied(step_t *s, mr_var_t *apply, mr_var_t *was, mr
   return apply ? mr_lax_select_n(s->g, apply, was, v) : v;
 }
 
+/* Leaves parameter i as it is, with what is kept for it. */
+static void keep_one(step_t *s, int i, mr_var_t **next) {
+  int sets = 1 + s->o->def->n_slots, each = s->hi - s->lo;
+  mr_var_t **later = next + s->n + i - s->lo;
+  next[i] = s->p[i];
+  for (int k = 1; k < sets; k++) later[(k - 1) * each] = s->slot[k - 1][i - s->lo];
+  if (s->o->ema > 0) later[(sets - 1) * each] = s->average[i - s->lo];
+}
+
 /* Updates parameter i: next has all values, then each later set's tensors [lo,hi). */
 static mr_err_t update_one(step_t *s, int i, mr_var_t *scale, mr_var_t *apply, mr_var_t **next) {
   int sets = 1 + s->o->def->n_slots, each = s->hi - s->lo;
@@ -570,7 +603,7 @@ static mr_err_t update_one(step_t *s, int i, mr_var_t *scale, mr_var_t *apply, m
   mr_var_t *then[1 + MR_OPTIM_SLOTS];
   mr_var_t *select = s->o->def->chooses ? NULL : apply;
   if (s->o->def->chooses) in.apply = apply;
-  MR_TRY(s->o->def->update(s->g, s->o, &in, then));
+  MR_TRY(step_apply(s, i, &in, then));
   for (int k = 0; k < sets; k++)
     *(k ? &later[(k - 1) * each] : &next[i]) =
         select_if_applied(s, select, k ? in.slot[k - 1] : in.p, then[k]);
@@ -651,7 +684,11 @@ static mr_err_t step_update(step_t *s, mr_var_t **next) {
   next += s->n_scale;
   MR_TRY(step_fp8(s, apply, next));
   next += s->n_fp8;
-  for (int i = s->lo; i < s->hi; i++) MR_TRY(update_one(s, i, scale, apply, next));
+  for (int i = s->lo; i < s->hi; i++)
+    if (is_frozen(s, i))
+      keep_one(s, i, next);
+    else
+      MR_TRY(update_one(s, i, scale, apply, next));
   if (s->share) take_updates(s, next);
   return s->g->diag.code;
 }
@@ -743,6 +780,19 @@ static mr_err_t check_ranks(const mr_optim_loss_t *l, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* Checks that some parameter is updated, by a rate that is a number. */
+static mr_err_t check_each(const mr_optim_loss_t *l, mr_diag_t *diag) {
+  int n = l->part[0]->n_in - l->n_data - (l->fp8 != NULL), moving = 0;
+  for (int i = 0; i < n; i++) {
+    moving += !l->each[i].frozen;
+    if (!(l->each[i].rate >= 0 && l->each[i].rate <= FLT_MAX))
+      return mr_fail(diag, MR_ERR_CONFIG, "parameter %d has %g times the learning rate, want >= 0",
+                     i, (double)l->each[i].rate);
+  }
+  if (moving) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG, "all %d parameters are frozen, want one that is not", n);
+}
+
 static mr_err_t step_check(const mr_optim_loss_t *l, mr_diag_t *diag) {
   if (l->parts < 1)
     return mr_fail(diag, MR_ERR_CONFIG, "a step of %d parts, want 1 or more", l->parts);
@@ -762,7 +812,7 @@ static mr_err_t step_check(const mr_optim_loss_t *l, mr_diag_t *diag) {
              (i < l->n_data && is_split(l, i) && differs_in_records(l, k, i));
     if (!same) return mr_fail(diag, MR_ERR_SHAPE, "part %d of the loss differs from the first", k);
   }
-  return MR_OK;
+  return l->each ? check_each(l, diag) : MR_OK;
 }
 
 static int64_t elements_of_parameter(const void *arg, int i) {

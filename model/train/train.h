@@ -6,7 +6,7 @@
    mr_params_t on the host is a copy, which mr_train_step_fetch brings up to date.  Scalars are
    passed by value.  Steps do not share state, so each may be used by a thread of its own; calls
    on one step must not overlap.  The caller destroys each step it creates.  B: records of a batch.
-   Implemented in train.c and eval.c over step.c, and train_graph.c. */
+   Implemented in train.c and eval.c over step.c, and train_graph.c and rules.c. */
 #ifndef MR_MODEL_TRAIN_TRAIN_H
 #define MR_MODEL_TRAIN_TRAIN_H
 
@@ -19,9 +19,23 @@ MR_BEGIN_DECLS
 
 enum { MR_TRAIN_RING = 4 }; /* at most this many runs may be unread */
 
+/* Which parameters a step updates in their own way.  A pattern is a name, a name's beginning up to
+   a dot, or a form of names with * and ?; several are separated by commas. */
+typedef struct mr_train_rules {
+  const char *freeze; /* those that stay as they are; NULL: none */
+  /* Those without weight decay; `vectors` are biases and what has at most one dimension.  NULL: as
+     the loss says; "none": all decay. */
+  const char *no_decay;
+  /* The factor of the learning rate from a layer to the one before it, in (0,1]; 0: 1.  Parameters
+     with the same first number in their names are a layer; those before all of these are the first
+     layer, and those after them the last, which has the learning rate itself. */
+  double layer_decay;
+} mr_train_rules_t;
+
 typedef struct mr_train_config {
   const char *skip; /* passes to leave out, as mr_compile_options_t's; read by create alone */
   mr_optim_t optim;
+  mr_train_rules_t rules;
   mr_compute_t compute;
   int64_t batch;      /* records of one step */
   int64_t accumulate; /* parts that the batch is split into, one after the other; divides it */

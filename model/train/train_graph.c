@@ -94,11 +94,14 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
                           .part = (const mr_fn_t *const *)part,
                           .split = split,
                           .fp8 = t->compute.fp8.history ? &t->compute.fp8 : NULL};
+  mr_optim_each_t *each = NULL;
+  if (err >= 0) err = mr__train_each(list, &t->rules, l->no_decay, &each, diag);
+  loss.each = each;
   mr_optim_t optim = t->optim;
   optim.below = mr_train_limit(&t->compute);
   if (err >= 0) err = mr_optim_step_fn(&loss, &optim, out, diag);
   for (int k = 0; k < parts; k++) mr_fn_destroy(part[k]);
-  free(part);
+  free(part), free(each);
   return err;
 }
 

@@ -139,6 +139,7 @@ static mr_err_t vit_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
                                 .no_qkv_bias = !v->qkv_bias,
                                 .label_smoothing = (float)v->label_smoothing};
   p->loss.classes = label->classes, p->loss.masked = targets;
+  if (v->style) p->loss.no_decay = "vectors,pos_embed,cls_token"; /* timm's rule */
   mr_model_reports(p, "accuracy");
   return mr_vit_check(&v->config, diag);
 }
