@@ -83,6 +83,7 @@ typedef struct mr_report {
                         "test", owned by the graph; NULL: "valid" */
   int64_t step, total_steps; /* step counts from 1; total 0: unknown */
   int64_t epoch;             /* of the newest step, from 1; 0 before the first */
+  bool within;               /* VALID: that epoch is not over */
   int64_t images;            /* training images seen so far */
   double elapsed_s;          /* of this run */
   uint64_t ledger;

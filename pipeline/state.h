@@ -11,6 +11,9 @@
 #include "base/safetensors.h"
 
 enum { MR_STATE_STREAMS = 4 };
+/* The metadata with the numbers that the parameters of a state were judged by (metrics/judged.h).
+ */
+#define MR_STATE_JUDGED "millrace.judged"
 
 typedef struct mr_state {
   int64_t step; /* steps done */

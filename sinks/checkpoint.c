@@ -4,7 +4,10 @@
    A file gets its name only after the metrics up to its step are on the disk
    (pipeline/run/durable.h): a killed run resumes from its newest checkpoint and does not repeat the
    steps before it. Training does not wait for that, because its parameters are in the file by then.
- */
+
+   With best= the files that a number of their validation calls the best stay too, and DIR/best
+   points to the best one.  The number is in each file (metrics/judged.h), so that a resumed run
+   compares with those before. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +18,9 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "base/xio.h"
+#include "metrics/judged.h"
 #include "pipeline/run/commit.h"
 #include "pipeline/run/durable.h"
 #include "pipeline/stage_step.h"
@@ -26,9 +31,19 @@
    written. */
 enum { KEEP_MAX = 64, METRICS_MS = 10000 };
 
+/* A file that is among the best. */
+typedef struct best {
+  int64_t step;
+  double value;
+} best_t;
+
 typedef struct checkpoint {
-  const char *dir;
-  int64_t keep;
+  const char *dir, *best_by;
+  int64_t keep, n_kept_best;
+  mr_judged_t by;
+  best_t best[KEEP_MAX + 1]; /* the best first */
+  int n_best;
+  bool by_missing;           /* a state did not have the number, and a notice has said so */
   int64_t written[KEEP_MAX]; /* steps of this run's files that are still there, oldest first */
   int n_written;
   int64_t last; /* step of the newest; -1 before the first */
@@ -53,6 +68,21 @@ static const mr_opt_t checkpoint_opts[] = {
      .lo = 0,
      .hi = KEEP_MAX,
      .help = "Number of checkpoints to keep; older ones of the run are removed; 0: keeps all."},
+    {.name = "best",
+     .hint = "savetopk savebestonly keepbest loadbestmodelatend",
+     .type = MR_OPT_INT,
+     .offset = offsetof(checkpoint_t, n_kept_best),
+     .unit = "files",
+     .def = "0",
+     .hi = KEEP_MAX,
+     .help = "Also keeps this many of the best by best-by, and DIR/best points to the best one."},
+    {.name = "best-by",
+     .hint = "monitor metricforbestmodel bestmetric",
+     .type = MR_OPT_STR,
+     .offset = offsetof(checkpoint_t, best_by),
+     .def = "loss",
+     .help = "The metric of held-back records that says which is best, with an input before it if "
+             "that is not valid: accuracy, valid.dogs/loss."},
     {0}};
 
 static void checkpoint_path_of(const checkpoint_t *c, int64_t step, char *path, size_t n) {
@@ -64,6 +94,7 @@ static mr_err_t checkpoint_plan(mr_stage_t *s) {
   c->last = -1;
   if (!c->dir || !c->dir[0] || strlen(c->dir) > MR_PATH_MAX - 64)
     return mr_stage_fail(s, MR_ERR_CONFIG, "dir: expected the name of a folder");
+  if (c->n_kept_best) MR_TRY(mr_judged_by(s, "best-by", c->best_by, s->in_spec[0].metrics, &c->by));
   return MR_OK;
 }
 
@@ -97,6 +128,46 @@ static void note_earlier(checkpoint_t *c, int64_t step) {
   c->written[at] = step;
 }
 
+/* ---- the best ---- */
+
+static bool is_best(const checkpoint_t *c, int64_t step) {
+  for (int i = 0; i < c->n_best; i++)
+    if (c->best[i].step == step) return true;
+  return false;
+}
+
+static void best_forget(checkpoint_t *c, int64_t step) {
+  int n = 0;
+  for (int i = 0; i < c->n_best; i++)
+    if (c->best[i].step != step) c->best[n++] = c->best[i];
+  c->n_best = n;
+}
+
+/* Enters a file; of equal ones the earlier is better.  Returns the step that is no longer among the
+   best, -1: none. */
+static int64_t best_enter(checkpoint_t *c, int64_t step, double value) {
+  int at = c->n_best;
+  while (at > 0 && mr_judged_better(&c->by, value, c->best[at - 1].value, 0)) at--;
+  memmove(c->best + at + 1, c->best + at, (size_t)(c->n_best - at) * sizeof *c->best);
+  c->best[at] = (best_t){step, value};
+  return ++c->n_best > c->n_kept_best ? c->best[--c->n_best].step : -1;
+}
+
+/* Enters a file of the run from before it was resumed. */
+static void best_enter_earlier(checkpoint_t *c, int64_t step) {
+  char path[MR_PATH_MAX];
+  mr_safetensors_t *f = NULL;
+  double value;
+  if (step >= c->last) return;
+  checkpoint_path_of(c, step, path, sizeof path);
+  if (mr_safetensors_open(path, &f, NULL) < 0) return;
+  const char *text = mr_safetensors_meta(f, MR_STATE_JUDGED);
+  if (text && mr_judged_find(&c->by, text, &value)) best_enter(c, step, value);
+  mr_safetensors_close(f);
+}
+
+/* ---- files ---- */
+
 static void remove_file(const checkpoint_t *c, int64_t step) {
   char path[MR_PATH_MAX];
   checkpoint_path_of(c, step, path, sizeof path);
@@ -106,7 +177,8 @@ static void remove_file(const checkpoint_t *c, int64_t step) {
 /* Removes an earlier file beyond `keep`, which a kill or a larger `keep` before has left.  Only a
    run that was resumed does this: the files of another run in the folder are not its own. */
 static void remove_surplus(checkpoint_t *c, int64_t step) {
-  if (step < c->last && c->n_written == c->keep && step < c->written[0]) remove_file(c, step);
+  bool surplus = step < c->last && c->n_written == c->keep && step < c->written[0];
+  if (surplus && !is_best(c, step)) remove_file(c, step);
 }
 
 /* Checks the folder now, so that an unwritable one fails before the first step and not hours
@@ -121,12 +193,14 @@ static mr_err_t checkpoint_checkpoint_open(mr_stage_t *s) {
   return mr_stage_relay(s, e, &diag);
 }
 
-/* Replaces the link by a rename: a reader finds the old file or the new one. */
-static mr_err_t point_latest(const checkpoint_t *c, int64_t step, mr_diag_t *diag) {
+/* Points DIR/NAME to the file of a step, by a rename: a reader finds the old file or the new one.
+ */
+static mr_err_t point_link(const checkpoint_t *c, const char *called, int64_t step,
+                           mr_diag_t *diag) {
   char name[64], link[MR_PATH_MAX], tmp[MR_PATH_MAX];
   snprintf(name, sizeof name, "step-%06" PRId64 ".safetensors", step);
-  snprintf(link, sizeof link, "%s/latest", c->dir);
-  snprintf(tmp, sizeof tmp, "%s/.latest-%ld", c->dir, (long)getpid());
+  snprintf(link, sizeof link, "%s/%s", c->dir, called);
+  snprintf(tmp, sizeof tmp, "%s/.%s-%ld", c->dir, called, (long)getpid());
   unlink(tmp);
   if (symlink(name, tmp) < 0 || rename(tmp, link) < 0) {
     mr_err_t e = mr_fail(diag, MR_ERR_IO, "%s: cannot make the link: %s", link, strerror(errno));
@@ -141,12 +215,34 @@ static mr_err_t point_latest(const checkpoint_t *c, int64_t step, mr_diag_t *dia
 static void checkpoint_remember(checkpoint_t *c, int64_t step, bool resumed) {
   bool first = c->last < 0;
   c->last = step;
+  if (first && resumed && c->n_kept_best) each_checkpoint(c, best_enter_earlier);
   if (c->keep == 0) return;
   if (first && resumed) each_checkpoint(c, remove_surplus);
   for (int i = 0; i < c->n_written; i++)
     if (c->written[i] == step) checkpoint_forget(c, i--);
-  if (c->n_written == c->keep) remove_file(c, c->written[0]), checkpoint_forget(c, 0);
+  if (c->n_written == c->keep) {
+    if (!is_best(c, c->written[0])) remove_file(c, c->written[0]);
+    checkpoint_forget(c, 0);
+  }
   c->written[c->n_written++] = step;
+}
+
+static bool is_kept(const checkpoint_t *c, int64_t step) {
+  bool kept = c->keep == 0;
+  for (int i = 0; i < c->n_written; i++) kept |= c->written[i] == step;
+  return kept;
+}
+
+/* Compares the newest file with the best ones; judged: its validation had the number. */
+static mr_err_t remember_best(checkpoint_t *c, bool judged, double value, mr_diag_t *diag) {
+  int64_t was = c->n_best ? c->best[0].step : -1;
+  best_forget(c, c->last);
+  int64_t left = judged ? best_enter(c, c->last, value) : -1;
+  mr_err_t e = MR_OK;
+  if (c->n_best && (c->best[0].step != was || c->best[0].step == c->last))
+    e = point_link(c, "best", c->best[0].step, diag);
+  if (e >= 0 && left >= 0 && !is_kept(c, left)) remove_file(c, left);
+  return e;
 }
 
 /* Waits for the metrics up to this state; if they are missing, reports it once. */
@@ -162,14 +258,17 @@ static void await_metrics(mr_stage_t *s, const mr_state_t *st) {
 }
 
 /* Gives the written file its name, then commits the streams up to its state. */
-static mr_err_t checkpoint_publish(mr_stage_t *s, const mr_state_t *st, mr_newfile_t *f) {
+static mr_err_t checkpoint_publish(mr_stage_t *s, const mr_state_t *st, bool judged, double value,
+                                   mr_newfile_t *f) {
   checkpoint_t *c = s->state;
   mr_diag_t diag = {0};
   await_metrics(s, st);
   mr_err_t e = mr_newfile_commit(f, &diag);
-  if (e >= 0) e = point_latest(c, st->step, &diag);
+  if (e >= 0) e = point_link(c, "latest", st->step, &diag);
   if (e < 0) return mr_stage_relay(s, e, &diag);
   checkpoint_remember(c, st->step, st->resumed);
+  e = c->n_kept_best ? remember_best(c, judged, value, &diag) : MR_OK;
+  if (e < 0) return mr_stage_relay(s, e, &diag);
   for (int i = 0; st->of && i < MR_STATE_STREAMS; i++) mr_commit(s, st->of, i, st->taken[i]);
   return MR_OK;
 }
@@ -179,16 +278,34 @@ static pthread_rwlock_t writing = PTHREAD_RWLOCK_INITIALIZER;
 
 void mr_checkpoints_finish(void) { pthread_rwlock_wrlock(&writing); }
 
+/* Finds the number by which a state is compared; once says that a validation did not have it. */
+static bool find_value(mr_stage_t *s, const mr_state_t *st, double *value) {
+  checkpoint_t *c = s->state;
+  const char *text = NULL;
+  for (int i = 0; i < st->n_meta; i++)
+    if (!strcmp(st->meta[i].name, MR_STATE_JUDGED)) text = st->meta[i].value;
+  if (!c->n_kept_best || !text) return false;
+  if (mr_judged_find(&c->by, text, value)) return true;
+  if (!c->by_missing)
+    mr_notice("%s: best-by=%s: the validation of step %" PRId64
+              " has no such finite number, and its checkpoint is none of the best; it has %s",
+              s->name, c->by.name, st->step, text);
+  c->by_missing = true;
+  return false;
+}
+
 static mr_err_t checkpoint_write_state(mr_stage_t *s, mr_buf_t *b) {
   char path[MR_PATH_MAX];
   mr_newfile_t f;
   mr_diag_t diag = {0};
   mr_state_t st = *(const mr_state_t *)b->data;
+  double value = 0;
+  bool judged = find_value(s, &st, &value);
   checkpoint_path_of(s->state, st.step, path, sizeof path);
   mr_err_t e = mr_safetensors_begin(&f, path, st.tensor, st.n_tensors, st.meta, st.n_meta, &diag);
   mr_buf_unref(
       b); /* training may reuse the buffer: tensors, text and names of st are invalid now */
-  return e < 0 ? mr_stage_relay(s, e, &diag) : checkpoint_publish(s, &st, &f);
+  return e < 0 ? mr_stage_relay(s, e, &diag) : checkpoint_publish(s, &st, judged, value, &f);
 }
 
 static mr_err_t checkpoint_step(mr_stage_t *s) {
@@ -205,21 +322,19 @@ static void checkpoint_report(mr_stage_t *s, char *text, size_t n) {
   char path[MR_PATH_MAX];
   if (c->last < 0) return;
   checkpoint_path_of(c, c->last, path, sizeof path);
-  snprintf(text, n, "%s", path);
+  size_t at = (size_t)snprintf(text, n, "%s", path);
+  if (!c->n_best || at >= n) return;
+  checkpoint_path_of(c, c->best[0].step, path, sizeof path);
+  mr_snprintf(text + at, n - at, ", best %s (%s %.6g)", path, c->by.name, c->best[0].value);
 }
 
 static const mr_hint_t checkpoint_words[] = {
     {"modelcheckpoint saver save", "train.state ! checkpoint", NULL}, {0}};
 
-static const mr_hint_t checkpoint_setting_words[] = {
-    {"monitor savebestonly savetopk", NULL, "it keeps the newest states, keep= says how many"},
-    {0}};
-
 const mr_stage_def_t mr_stage_checkpoint = {
     .name = "checkpoint",
     .role = MR_ROLE_CHECKPOINT,
     .hint = checkpoint_words,
-    .setting_hint = checkpoint_setting_words,
     .help = "Writes training states as safetensors files.",
     .in = {{.name = "state", .flow = MR_FLOW_STATE}},
     .opts = checkpoint_opts,

@@ -276,14 +276,14 @@ static const char *average_text(const mr_report_t *r, char text[64]) {
 static void say_valid(const progress_t *p, const mr_report_t *r) {
   char judged[480];
   if (was_reported(p, r))
-    return say_line("Repeated validation after epoch %" PRId64 " (step %" PRId64
+    return say_line("Repeated validation %s epoch %" PRId64 " (step %" PRId64
                     "), until step %" PRId64,
-                    r->epoch, r->step, p->reported);
+                    r->within ? "in" : "after", r->epoch, r->step, p->reported);
   char average[64];
   judged_text(r, true, judged, sizeof judged);
   bool named = r->input && strcmp(r->input, "valid") != 0;
-  say_line("Validation%s%s after epoch %" PRId64 " (step %" PRId64 "), Loss: %.4f%s%s",
-           named ? " " : "", named ? r->input : "", r->epoch, r->step,
+  say_line("Validation%s%s %s epoch %" PRId64 " (step %" PRId64 "), Loss: %.4f%s%s",
+           named ? " " : "", named ? r->input : "", r->within ? "in" : "after", r->epoch, r->step,
            progress_unsigned_nan(mr_report_get(r, MR_METRIC_OWN(LOSS), 0)), judged,
            average_text(r, average));
 }

@@ -11,7 +11,7 @@
 #include "pipeline/stage_step.h"
 #include "stages/train/train_step_private.h"
 
-enum { OPTS_MAX = 64 /* mr_stage_t.given has a bit for each */ };
+enum { OPTS_MAX = MR_SETTINGS_MAX };
 enum { MODEL_AT = (sizeof(train_t) + 63) / 64 * 64 };
 
 typedef struct def {
@@ -179,11 +179,12 @@ static const mr_hint_t train_step_setting_words[] = {
     {"fp16 usefp16", "dtype=f16", NULL},
     {"bf16 usebf16", "dtype=bf16", NULL},
     {"mlpratio", "mlp=1536", "mlp= is the number of features, the ratio times embed="},
-    {"warmupratio warmupepochs warmuppercent", "warmup=1000", "warmup= counts steps"},
+    {"warmupratio warmuppercent", "warmup=1000", "warmup= counts steps, warmup-epochs= epochs"},
     {"gpu gpus gpuid accelerator cuda usecuda", "device=cuda", NULL},
     {"stepsperepoch", NULL, "an epoch is what the source holds; steps= ends the run"},
-    {"evalsteps evalevery evalstrategy evaluationstrategy valcheckinterval", NULL,
-     "the input \"valid\" is evaluated after each epoch of the input \"in\""},
+    {"evalstrategy evaluationstrategy", NULL,
+     "the input \"valid\" is evaluated after each epoch of the input \"in\", with validate-every= "
+     "more often"},
     {"clipvalue gradclipvalue", "clip-norm=1", "gradients are scaled by their global norm"},
     {"loss criterion", NULL, "the loss is cross-entropy, with label-smoothing="},
     {0}};

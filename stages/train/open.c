@@ -41,7 +41,8 @@ mr_train_config_t mr__train_config(const train_t *v, int64_t batch) {
                          .accumulate = v->accumulate,
                          .ordered = v->ordered,
                          .zero = (int)v->zero,
-                         .there = v->there};
+                         .there = v->there,
+                         .rules = v->rules};
   mr_train_amp_set(&v->amp, &t.compute);
   set_unless_usual(&t.optim.b1, v->b1);
   set_unless_usual(&t.optim.b2, v->b2);
@@ -101,7 +102,10 @@ static bool open_is_usual(const mr_stage_t *s, const char *name) {
     case MR_OPT_INT: return *(const int64_t *)at == strtoll(o->def, NULL, 10);
     case MR_OPT_F64: return *(const double *)at == mr_strtod(o->def, NULL);
     case MR_OPT_ENUM: return *(const int *)at == 0; /* the default is the first choice */
-    case MR_OPT_STR: return !*(const char *const *)at;
+    case MR_OPT_STR: {
+      const char *text = *(const char *const *)at;
+      return !text || (o->def && !strcmp(text, o->def));
+    }
     default: return true;
   }
 }
@@ -119,6 +123,10 @@ static void open_report_unused(const mr_stage_t *s) {
       {"loss-scale-patience", "loss-scale=dynamic", dynamic},
       {"max-skipped", "on-nan=skip or loss-scale=dynamic", dynamic || v->on_nan == MR__ON_NAN_SKIP},
       {"replay-dir", "on-nan=trace", v->on_nan == MR__ON_NAN_TRACE},
+      {"stop-by", "stop-after=", v->stop_after > 0},
+      {"stop-delta", "stop-after=", v->stop_after > 0},
+      {"validate-every", "input valid", s->in_linked[IN_VALID]},
+      {"validate-minutes", "input valid", s->in_linked[IN_VALID]},
       {"zero", "ranks behind shard-to-device", v->ranks > 1},
       {"fp8-history", "fp8=", fp8},
       {"fp8-margin", "fp8=", fp8},
@@ -299,6 +307,7 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
   snprintf(v->at.origin, sizeof v->at.origin, "%s", dataset ? dataset->origin : "");
   snprintf(v->at.optimizer, sizeof v->at.optimizer, "%s", mr__train_optimizer_name[v->optimizer]);
   v->t0 = v->step_t0 = mr_now_s();
+  mr__train_judge_open(s);
   return MR_OK;
 }
 

@@ -1,6 +1,7 @@
 /* Plans train-step: what follows from its settings and inputs: the model, the schedule, the length
    of the run, the outputs. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,8 +96,68 @@ static mr_err_t plan_evaluation(mr_stage_t *s) {
   return MR_OK;
 }
 
+/* The class of a name or a number in text[0,n); -1: none. */
+static int64_t find_class(const mr_classes_t *names, const char *text, size_t n) {
+  for (int i = 0; names && i < names->n; i++)
+    if (strlen(names->name[i]) == n && !strncmp(names->name[i], text, n)) return i;
+  return -1;
+}
+
+static mr_err_t class_weight_fail(mr_stage_t *s, const char *at, const char *want) {
+  return mr_stage_fail(s, MR_ERR_CONFIG, "setting class-weights: %.40s: want %s", at, want);
+}
+
+/* Reads class-weights: numbers in the order of the classes, or NAME:NUMBER. */
+static mr_err_t plan_class_weights(mr_stage_t *s) {
+  train_t *v = s->state;
+  mr_loss_t *l = &v->model.plan.loss;
+  const char *at = v->class_weights;
+  int64_t n = 0;
+  free(v->class_weight), v->class_weight = NULL;
+  if (!at || !*at) return MR_OK;
+  const mr_spec_t *in = &s->in_spec[IN_TRAIN];
+  int truth = mr_train_truth(in, l);
+  if (truth < 0 || !l->classes)
+    return class_weight_fail(s, at, "it unset: the model predicts no class of a label");
+  const mr_classes_t *names = in->field[truth].classes;
+  if (!(v->class_weight = malloc((size_t)l->classes * sizeof *v->class_weight)))
+    return mr_stage_no_memory(s, "the weights of classes");
+  for (int64_t i = 0; i < l->classes; i++) v->class_weight[i] = 1;
+  bool named = strchr(at, ':') != NULL;
+  for (bool more = true; more; n++) {
+    size_t word = strcspn(at, ",");
+    const char *value = at;
+    int64_t c = n;
+    for (size_t i = 0; named && i < word; i++)
+      if (at[i] == ':') value = at + i + 1; /* the last: names may have some too */
+    if (named) c = value == at ? -1 : find_class(names, at, (size_t)(value - at - 1));
+    if (named && c < 0) {
+      char known[300];
+      return mr_stage_fail(s, MR_ERR_CONFIG,
+                           "setting class-weights: %.40s: want NAME:NUMBER with the name of a "
+                           "class; the classes of input %s are %s",
+                           at, s->in_name[IN_TRAIN], mr_classes_text(names, known, sizeof known));
+    }
+    char *end;
+    double weight = mr_strtod(value, &end);
+    if (end == value || end != at + word || !(weight >= 0 && weight <= 1e6))
+      return class_weight_fail(s, at, "a number of [0,1e6]");
+    if (c < l->classes) v->class_weight[c] = (float)weight;
+    more = at[word] == ',';
+    at += word + more;
+  }
+  if (!named && n != l->classes)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting class-weights: %" PRId64 " numbers, want one for each of %" PRId64
+                         " classes, or NAME:NUMBER",
+                         n, l->classes);
+  l->class_weight = v->class_weight;
+  return MR_OK;
+}
+
 void mr__train_stage_forget(mr_stage_t *s) {
   train_t *v = s->state;
+  free(v->class_weight), v->class_weight = NULL;
   for (int port = 0; port < MR_MAX_PORTS; port++) mr_train_aligned_fini(&v->aligned[port]);
 }
 
@@ -127,6 +188,7 @@ static mr_err_t plan_outputs(mr_stage_t *s) {
   s->out_spec[OUT_METRICS] = mr_report_spec(dataset, &v->metrics.list);
   s->out_spec[OUT_STATE] = mr_spec_of_bytes(MR_FLOW_STATE, bytes);
   s->out_spec[OUT_STATE].dataset = dataset;
+  s->out_spec[OUT_STATE].metrics = &v->metrics.list;
   return MR_OK;
 }
 
@@ -257,6 +319,26 @@ static mr_err_t plan_there(mr_stage_t *s) {
    batches there are, nothing is known of the end either. */
 static bool plan_is_endless(const mr_spec_t *in) { return in->n_batches && !in->n_epochs; }
 
+/* The steps of the warm-up, which may be given in epochs. */
+static mr_err_t plan_warmup(mr_stage_t *s, int64_t *steps) {
+  const train_t *v = s->state;
+  int64_t each = s->in_spec[IN_TRAIN].n_batches;
+  *steps = v->warmup;
+  if (!(v->warmup_epochs > 0)) return MR_OK;
+  if (v->warmup)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting warmup-epochs = %g: warmup = %" PRId64
+                         " says it in steps; want one of them",
+                         v->warmup_epochs, v->warmup);
+  if (!each)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting warmup-epochs = %g: the number of batches of an epoch is not "
+                         "known before they are made; want warmup= in steps",
+                         v->warmup_epochs);
+  *steps = llround(v->warmup_epochs * (double)each);
+  return MR_OK;
+}
+
 mr_err_t mr__train_stage_plan(mr_stage_t *s) {
   train_t *v = s->state;
   mr_diag_t why = {0};
@@ -270,6 +352,7 @@ mr_err_t mr__train_stage_plan(mr_stage_t *s) {
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting remat = %s: model %s has no parts to recompute, want none",
                          mr_nn_remat_name((mr_nn_remat_t)v->remat), def->name);
+  MR_TRY(plan_class_weights(s));
   MR_TRY(plan_ranks(s));
   MR_TRY(plan_ordered(s));
   MR_TRY(plan_fp8(s));
@@ -277,8 +360,10 @@ mr_err_t mr__train_stage_plan(mr_stage_t *s) {
   MR_TRY(plan_evaluation(s));
   v->total = total_steps(v, &s->in_spec[IN_TRAIN]);
   bool ends = v->schedule == COSINE || v->schedule == LINEAR;
+  int64_t warmup;
+  MR_TRY(plan_warmup(s, &warmup));
   v->rate = (mr_schedule_t){.peak = (float)v->lr,
-                            .warmup = v->warmup,
+                            .warmup = warmup,
                             .total = ends ? v->total : 0,
                             .kind = v->schedule == RSQRT    ? MR_SCHEDULE_RSQRT
                                     : v->schedule == LINEAR ? MR_SCHEDULE_LINEAR
@@ -289,5 +374,6 @@ mr_err_t mr__train_stage_plan(mr_stage_t *s) {
                          plan_is_endless(&s->in_spec[IN_TRAIN])
                              ? "the stream is endless"
                              : "the number of batches is not known before they are made");
-  return plan_outputs(s);
+  MR_TRY(plan_outputs(s));
+  return mr__train_judge_plan(s);
 }

@@ -18,7 +18,7 @@ mr_err_t mr__train_report_fresh(mr_stage_t *s, mr_report_kind_t kind, mr_buf_t *
   mr_report_t *r = (*out)->data;
   mr_report_begin(r, kind);
   r->step = v->at.step, r->total_steps = v->total;
-  r->epoch = v->epoch;
+  r->epoch = v->epoch, r->within = kind == MR_REPORT_VALID && v->at.epoch < v->epoch;
   r->images = v->at.images, r->elapsed_s = mr_now_s() - v->t0, r->ledger = v->at.ledger;
   r->dataset = s->in_spec[IN_TRAIN].dataset;
   (*out)->size = sizeof *r;

@@ -4,14 +4,16 @@
 #include "stages/train/state.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
+#include "metrics/judged.h"
 #include "stages/train/computes.h"
 
-enum { N_META = 18, TEXT = 192, NAME = 256, VERSION = 3 };
+enum { N_META = 20, TEXT = 192, NAME = 256, VERSION = 3 };
 
 const char *const mr_train_stream_name[MR_TRAIN_STREAMS] = {"in", "valid"};
 /* What every optimizer's slots were called up to version 2. */
@@ -67,8 +69,9 @@ size_t mr_train_state_bytes(const mr_params_t *params, bool averaged) {
   size_t tensors =
       (size_t)(params->n * (MR_PARAM_SETS - !averaged)) + STREAMS + MR__COMPUTES_TENSORS;
   return state_align64(sizeof(mr_state_t)) + state_align64(N_META * sizeof(mr_st_meta_t)) +
-         N_META * TEXT + MR_MODEL_TEXT + state_align64(tensors * sizeof(mr_st_tensor_t)) +
-         tensors * NAME + state_align64(STREAMS * MR_STREAM_AT_NUMBERS * sizeof(int64_t));
+         N_META * TEXT + MR_MODEL_TEXT + MR_JUDGED_TEXT +
+         state_align64(tensors * sizeof(mr_st_tensor_t)) + tensors * NAME +
+         state_align64(STREAMS * MR_STREAM_AT_NUMBERS * sizeof(int64_t));
 }
 
 /* Memory taken piece by piece; mr_train_state_bytes computes the total. */
@@ -88,7 +91,7 @@ static void scale_text(const mr_scale_state_t *c, char text[TEXT]) {
 }
 
 static void pack_meta(const char *model, const mr_train_progress_t *p, const groups_t *groups,
-                      mr_state_t *s, char *text, char *model_text) {
+                      mr_state_t *s, char *text, char *model_text, char *judged) {
   const struct {
     const char *name;
     int64_t value;
@@ -124,6 +127,11 @@ static void pack_meta(const char *model, const mr_train_progress_t *p, const gro
   snprintf(text + 7 * TEXT, TEXT, "%016" PRIx64, p->fp8_rules);
   if (p->fp8.n && p->fp8_rules)
     s->meta[n++] = (mr_st_meta_t){"millrace.fp8_rules", text + 7 * TEXT};
+  mr_snprintf(text + 9 * TEXT, TEXT, "%.17g %" PRId64 " %" PRId64, p->best.value, p->best.step,
+              p->best.misses);
+  if (p->best.known) s->meta[n++] = (mr_st_meta_t){"millrace.best", text + 9 * TEXT};
+  snprintf(judged, MR_JUDGED_TEXT, "%s", p->judged ? p->judged : "");
+  if (*judged) s->meta[n++] = (mr_st_meta_t){MR_STATE_JUDGED, judged};
   if (p->inputs) s->meta[n++] = (mr_st_meta_t){"millrace.inputs", p->inputs};
   s->n_meta = n;
 }
@@ -176,7 +184,8 @@ size_t mr_train_state_pack(const mr_params_t *params, const char *model,
   s->meta = state_take(&cur, N_META * sizeof *s->meta);
   char *text = state_take(&cur, (size_t)N_META * TEXT);
   groups_t groups = groups_of(params, p->optimizer);
-  pack_meta(model, p, &groups, s, text, state_take(&cur, MR_MODEL_TEXT));
+  char *model_text = state_take(&cur, MR_MODEL_TEXT);
+  pack_meta(model, p, &groups, s, text, model_text, state_take(&cur, MR_JUDGED_TEXT));
   pack_tensors(params, p, &groups, s, &cur);
   return (size_t)(cur.at - (char *)mem);
 }
@@ -302,6 +311,21 @@ static mr_err_t load_scale(const mr_safetensors_t *f, const char *path, mr_scale
                  path, text);
 }
 
+/* The best evaluation, if the file has one. */
+static mr_err_t load_best(const mr_safetensors_t *f, const char *path, mr_train_best_t *b,
+                          mr_diag_t *diag) {
+  const char *text = mr_safetensors_meta(f, "millrace.best");
+  int used = 0;
+  if (!text) return MR_OK;
+  b->known = mr_sscanf(text, "%lf %" SCNd64 " %" SCNd64 "%n", &b->value, &b->step, &b->misses,
+                       &used) == 3 &&
+             !text[used] && isfinite(b->value) && b->step >= 0 && b->misses >= 0;
+  if (b->known) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA,
+                 "%s: metadata millrace.best is \"%.100s\", want a value and two counts", path,
+                 text);
+}
+
 static const char *optimizer_of(const mr_safetensors_t *f) {
   const char *name = mr_safetensors_meta(f, "millrace.optimizer");
   return name ? name : "adamw";
@@ -322,6 +346,7 @@ static mr_err_t load_progress(const mr_safetensors_t *f, const char *path, mr_tr
   MR_TRY(load_number(f, path, "ledger", 16, &p->ledger, diag));
   MR_TRY(load_scale(f, path, &p->scale, diag));
   MR_TRY(load_average(f, path, p, diag));
+  MR_TRY(load_best(f, path, &p->best, diag));
   const char *origin = mr_safetensors_meta(f, "millrace.data");
   snprintf(p->origin, sizeof p->origin, "%s", origin ? origin : "");
   snprintf(p->optimizer, sizeof p->optimizer, "%s", optimizer_of(f));

@@ -9,10 +9,12 @@
    (pipeline/graph/stream_at.h), which takes as long after a million steps as after one.  Text:
    millrace.model (mr_model_text: every setting that shapes the model), step, images, position,
    epoch, ledger, seed, unvalidated, the data's origin, the optimizer, a dynamic loss scale's state
-   (loss_scale: its five numbers), computes (mr__computes_text), fp8_rules (mr__computes_rules),
-   inputs (mr_train_inputs_text) and the version of all this, each as "millrace.WORD".  Version 1
-   had no version and no streams but the training stream's position; up to version 2 every file had
-   two slots, called adam.m and adam.v.  A file says the oldest version that has all it holds.
+   (loss_scale: its five numbers), what its parameters were judged by (judged, metrics/judged.h),
+   the best of that so far (best: value, step, misses), computes (mr__computes_text), fp8_rules
+   (mr__computes_rules), inputs (mr_train_inputs_text) and the version of all this, each as
+   "millrace.WORD".  Version 1 had no version and no streams but the training stream's position; up
+   to version 2 every file had two slots, called adam.m and adam.v.  A file says the oldest version
+   that has all it holds.
 
    The calls on a file return MR_OK, or fail with a sentence in diag: MR_ERR_IO, MR_ERR_DATA or
    MR_ERR_NOMEM. */
@@ -37,17 +39,27 @@ typedef struct mr_train_more {
   mr_stream_at_t at;
 } mr_train_more_t;
 
+/* The best evaluation so far by the metric that may end the run. */
+typedef struct mr_train_best {
+  bool known;
+  double value;
+  int64_t step, misses; /* misses: evaluations since, none of them better */
+} mr_train_best_t;
+
 /* The progress of a run between two steps. */
 typedef struct mr_train_progress {
   int64_t step;   /* steps done */
   int64_t images; /* training images seen */
   int64_t epoch;  /* epochs done */
   uint64_t ledger;
-  uint64_t seed;                           /* of initialisation and dropout */
-  bool unvalidated;                        /* an epoch is over, its validation is not */
-  char origin[32];                         /* of the data, "cifar10" */
-  float ema;                               /* decay of the average of weights, 0: none */
-  int64_t ema_after;                       /* applied steps before the average began */
+  uint64_t seed;    /* of initialisation and dropout */
+  bool unvalidated; /* a validation is due, after an epoch or within one */
+  mr_train_best_t best;
+  const char *judged; /* the numbers of the validation of these parameters, which outlive the call
+                         that packs them; NULL: none; not read from files */
+  char origin[32];    /* of the data, "cifar10" */
+  float ema;          /* decay of the average of weights, 0: none */
+  int64_t ema_after;  /* applied steps before the average began */
   mr_scale_state_t scale;                  /* of a dynamic loss scale; scale 0: none */
   char optimizer[16];                      /* the optimizer that keeps the slots */
   char computes[MR_TRAIN_COMPUTES];        /* mr__computes_text; "": an older checkpoint */

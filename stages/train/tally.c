@@ -177,6 +177,13 @@ mr_err_t mr_tally_report(const mr_tally_t *tally, mr_report_t *r) {
   return MR_OK;
 }
 
+void mr_tally_judged(const mr_tally_t *tally, const char *input, char text[MR_JUDGED_TEXT]) {
+  double records = tally->records ? (double)tally->records : 1;
+  mr_judged_add(input, MR_METRIC_OWN(LOSS), tally->losses / records, text);
+  for (int i = 0; i < tally->loss->n_metrics; i++)
+    mr_judged_add(input, tally->loss->metric[i], tally->metric[i] / records, text);
+}
+
 void mr_train_metrics_list(mr_train_metrics_t *m, const mr_loss_t *loss, const mr_metric_id_t *own,
                            size_t n) {
   size_t at = 0;

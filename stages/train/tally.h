@@ -2,7 +2,7 @@
 #ifndef MR_STAGES_TRAIN_TALLY_H
 #define MR_STAGES_TRAIN_TALLY_H
 
-#include "metrics/report.h"
+#include "metrics/judged.h"
 #include "model/train/train.h"
 #include "pipeline/graph/stream_at.h"
 #include "pipeline/stage.h"
@@ -38,6 +38,8 @@ uint32_t mr_tally_confused(const mr_tally_t *tally, int32_t truth, int32_t guess
 
 /* Adds loss, metrics, records and the confusion matrix to r.  MR_OK; MR_ERR_NOMEM. */
 mr_err_t mr_tally_report(const mr_tally_t *tally, mr_report_t *r);
+/* Appends loss and metrics as those of an evaluation of this input (metrics/judged.h). */
+void mr_tally_judged(const mr_tally_t *tally, const char *input, char text[MR_JUDGED_TEXT]);
 void mr_tally_fini(mr_tally_t *tally); /* frees the matrix */
 
 /* What the reports of a stage may hold (mr_report_spec): the loss, what the model is judged by,

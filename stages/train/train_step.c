@@ -57,12 +57,13 @@ static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   const mr_scale_state_t *scale = mr_train_step_scale(v->step);
   if (!v->fixed_scale || scale->skipped) v->at.scale = *scale;
   v->at.fp8 = mr_train_step_fp8(v->step);
+  v->at.judged = v->judged_step == v->at.step ? v->judged : NULL;
   char model[MR_MODEL_TEXT];
   mr_model_text(&v->model, model);
   b->size = mr_train_state_pack(&v->params, model, &v->at, s->name, last, b->data);
   mr_state_t *state = b->data;
   state->mark = mark, state->resumed = v->resume != NULL;
-  v->saved_step = v->at.step;
+  v->saved_step = v->at.step, v->saved_t0 = mr_now_s();
   v->saving = b;
   return e == MR_AGAIN && !last ? MR_OK : train_step_give_saved(s);
 }
@@ -108,6 +109,7 @@ static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t ki
   mr_err_t e = mr_train_evaluate(s, port, v->eval, &v->params, &tally);
   v->step_t0 = mr_now_s();
   if (e == MR_OK && at) *at = tally.at;
+  if (e == MR_OK && kind == MR_REPORT_VALID) mr_tally_judged(&tally, s->in_name[port], v->judged);
   if (e == MR_OK)
     e = train_step_evaluated(s, kind, port, &tally);
   else if (e == MR_END && !tally.stopped)
@@ -121,6 +123,7 @@ static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t ki
 static mr_err_t validate_model(mr_stage_t *s) {
   train_t *v = s->state;
   mr_stream_at_t at = v->at.stream[IN_VALID];
+  v->judged[0] = 0, v->judged_step = -1;
   mr_err_t e = train_step_evaluate(s, IN_VALID, MR_REPORT_VALID, &at);
   mr_train_more_t more[MR_TRAIN_MORE];
   memcpy(more, v->at.more, sizeof more);
@@ -129,18 +132,21 @@ static mr_err_t validate_model(mr_stage_t *s) {
   if (e != MR_OK) return e;
   v->at.unvalidated = false, v->at.stream[IN_VALID] = at;
   memcpy(v->at.more, more, sizeof more);
+  mr__train_judge(s);
   return e;
 }
 
 /* Writes why the run ends into the final record. */
 static void say_why(mr_stage_t *s, bool stopped, mr_report_t *r) {
   const train_t *v = s->state;
-  char nothing[sizeof r->note] = "";
+  char nothing[sizeof r->note] = "", settled[sizeof r->note];
   if (!stopped && !v->at.step) mr_nothing_came(s, IN_TRAIN, nothing, sizeof nothing);
   const char *why = *nothing ? nothing : stopped ? "stopped on request" : "finished";
   if (v->bad.code < 0) {
     snprintf(r->note, sizeof r->note, "stopped: %s", v->bad_note);
     r->bad_step = v->bad_step;
+  } else if (!stopped && mr__train_has_settled(s, settled, sizeof settled)) {
+    snprintf(r->note, sizeof r->note, "%s", settled);
   } else {
     snprintf(r->note, sizeof r->note, "%s", why);
   }
@@ -174,6 +180,7 @@ static mr_err_t pass_step(mr_stage_t *s, const mr_buf_t *batch) {
   if (b) ((mr_report_t *)b->data)->skipped = true;
   MR_TRY(mr__train_report_give(s, b));
   if (batch->flags & MR_BUF_EPOCH_END) v->at.epoch = batch->epoch + 1, v->at.unvalidated = true;
+  v->at.unvalidated |= mr__train_valid_due(s, v->at.step);
   return MR_OK;
 }
 
@@ -201,6 +208,7 @@ static mr_err_t train_step_count_step(mr_stage_t *s, const mr__train_flight_t *f
     MR_TRY(mr__train_report_watched(s, batch));
   }
   if (batch->flags & MR_BUF_EPOCH_END) v->at.epoch = batch->epoch + 1, v->at.unvalidated = true;
+  v->at.unvalidated |= mr__train_valid_due(s, v->at.step);
   return MR_OK;
 }
 
@@ -236,13 +244,14 @@ void mr_train_ask_states(void) {
 
 int mr__train_asked(void) { return atomic_load_explicit(&asked_states, memory_order_relaxed); }
 
-/* Emits the state that was asked for.  Where an epoch has just ended, its validation comes first,
-   and the state after it. */
-static mr_err_t save_asked(mr_stage_t *s, int asked) {
+/* Emits the state that was asked for, or that is due by the clock, as a validation may be.  Where a
+   validation is due it comes first, and the state after it. */
+static mr_err_t save_now(mr_stage_t *s, int asked) {
   train_t *v = s->state;
   v->answered = asked;
   mr_err_t e = count_steps(s, 0);
   if (e == MR_END) return train_step_finish(s);
+  v->at.unvalidated |= mr__train_valid_late(s);
   return e < 0 || v->at.unvalidated ? e : train_step_save(s, false);
 }
 
@@ -309,7 +318,8 @@ static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
   MR_TRY(saved);
   if (v->profile.after) v->profile.after(v->profile.arg, mr_train_step_profiled(v->step), step);
   bool last = v->total && step >= v->total;
-  return count_steps(s, alone || ends || last || checkpoint_due(v, step) ? 0 : MR_TRAIN_RING - 1);
+  bool drain = alone || ends || last || checkpoint_due(v, step) || mr__train_valid_due(s, step);
+  return count_steps(s, drain ? 0 : MR_TRAIN_RING - 1);
 }
 
 /* Has the ranks agree about this rank's next batch, or the end of its stream; a batch that is not
@@ -339,7 +349,8 @@ mr_err_t mr__train_stage_step(mr_stage_t *s) {
     MR_TRY(train_step_save(s, false));
   }
   mr_buf_t *batch = NULL;
-  bool over = train_step_stops(s) || (v->total && v->at.step >= v->total);
+  bool over = train_step_stops(s) || (v->total && v->at.step >= v->total) ||
+              mr__train_has_settled(s, NULL, 0);
   if (!over && v->saving && !mr_take(s, IN_TRAIN, &batch, 1))
     MR_TRY(train_step_give_saved(s)); /* the next batch may be long in coming */
   mr_err_t e = over ? MR_END : next_batch(s, &batch);
@@ -354,7 +365,8 @@ mr_err_t mr__train_stage_step(mr_stage_t *s) {
   if (v->begun == v->read && checkpoint_due(v, v->at.step) && !v->at.unvalidated)
     return train_step_save(s, false);
   int asked = mr__train_asked();
-  return asked != v->answered && !v->agree ? save_asked(s, asked) : MR_OK;
+  bool now = asked != v->answered || mr__train_valid_late(s) || mr__train_state_late(s);
+  return now && !v->agree ? save_now(s, asked) : MR_OK;
 }
 
 void mr_train_stage_profile(mr_stage_t *s, mr_train_profile_t p) {

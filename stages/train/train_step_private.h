@@ -36,8 +36,13 @@ typedef struct train {
   int precision;
   double lr, b1, b2, eps, weight_decay, clip_norm, ema, scale_start;
   int64_t warmup, steps, seed, checkpoint_every, watch_every, accumulate, ordered, zero,
-      scale_patience, max_skipped, redo_on_nan;
+      scale_patience, max_skipped, redo_on_nan, validate_every, stop_after;
+  double validate_minutes, checkpoint_minutes, warmup_epochs, stop_delta;
+  const char *stop_by;
   int optimizer, schedule, leak_check, remat, on_nan;
+  mr_train_rules_t rules;
+  const char *class_weights;
+  float *class_weight; /* heap, from plan to forget; NULL: none */
   bool nesterov;
   const char *resume, *fit, *loss_scale, *replay_dir, *device;
 
@@ -65,11 +70,15 @@ typedef struct train {
   mr_dataset_t dataset; /* of input in, with the names of the classes that the model predicts */
   mr_loss_t eval_loss;  /* the model's, of fields as valid and test hold them; if eval_batch */
   mr_train_progress_t at;
-  char *inputs;       /* heap, from open to close: what checkpoints say of the input in */
-  int64_t eval_batch; /* 0: neither is linked */
-  mr_buf_t *saving;   /* a state whose parameters are being copied from the device; NULL: none */
-  int64_t saved_step; /* step of the latest state given or loaded, -1: none */
-  int64_t marks;      /* states given with a mark before them */
+  char *inputs;        /* heap, from open to close: what checkpoints say of the input in */
+  int64_t eval_batch;  /* 0: neither is linked */
+  mr_buf_t *saving;    /* a state whose parameters are being copied from the device; NULL: none */
+  mr_judged_t stop_on; /* stop-by */
+  char judged[MR_JUDGED_TEXT]; /* numbers of the newest validation */
+  int64_t judged_step;         /* its step; -1: none */
+  double valid_t0, saved_t0;   /* of the newest validation and state, or of the start */
+  int64_t saved_step;          /* step of the latest state given or loaded, -1: none */
+  int64_t marks;               /* states given with a mark before them */
   double t0, step_t0;
   mr_train_watch_t watch;
   mr_train_profile_t profile;
@@ -103,6 +112,17 @@ mr_err_t mr__train_stage_open(mr_stage_t *s);
 void mr__train_stage_close(mr_stage_t *s);
 /* The training configuration that the settings describe, for batches of that many records. */
 mr_train_config_t mr__train_config(const train_t *v, int64_t batch);
+
+/* judge.c: validations: when they are due, and what they decide. */
+mr_err_t mr__train_judge_plan(mr_stage_t *s); /* MR_OK, or MR_ERR_CONFIG */
+void mr__train_judge_open(mr_stage_t *s);
+bool mr__train_valid_due(const mr_stage_t *s, int64_t step); /* after this step, by its number */
+bool mr__train_valid_late(const mr_stage_t *s);              /* by the clock */
+bool mr__train_state_late(const mr_stage_t *s);
+/* Has the newest validation, whose numbers are in judged, decide. */
+void mr__train_judge(mr_stage_t *s);
+/* True if training ends because its validations have stopped improving; why may be NULL. */
+bool mr__train_has_settled(const mr_stage_t *s, char *why, size_t n);
 
 /* bad_step.c: steps whose loss or gradients are not finite (setting on-nan). */
 enum { MR__ON_NAN_STOP, MR__ON_NAN_SKIP, MR__ON_NAN_TRACE };

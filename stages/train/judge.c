@@ -1,0 +1,82 @@
+/* Validations: when one is due beside those after epochs, and whether training ends because they
+   no longer become better.
+
+   The best one and the misses since are in each checkpoint, so that a resumed run ends where the
+   whole one does.  What follows from the clock does not change what a step computes. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "model/exec/process_ranks.h"
+#include "stages/train/train_step_private.h"
+
+mr_err_t mr__train_judge_plan(mr_stage_t *s) {
+  train_t *v = s->state;
+  MR_TRY(mr_judged_by(s, "stop-by", v->stop_by, &v->metrics.list, &v->stop_on));
+  if (!mr_process_ranks()) return MR_OK;
+  if (v->stop_after)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting stop-after = %" PRId64
+                         ": of ranks that are processes one evaluates alone; want stop-after=0, "
+                         "and steps= or epochs= to end the run",
+                         v->stop_after);
+  if (v->validate_minutes > 0)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting validate-minutes = %g: clocks of ranks that are processes "
+                         "differ; want validate-every= in steps",
+                         v->validate_minutes);
+  return MR_OK;
+}
+
+void mr__train_judge_open(mr_stage_t *s) {
+  train_t *v = s->state;
+  v->judged[0] = 0, v->judged_step = -1;
+  v->valid_t0 = v->saved_t0 = mr_now_s();
+}
+
+bool mr__train_valid_due(const mr_stage_t *s, int64_t step) {
+  const train_t *v = s->state;
+  return v->validate_every && step % v->validate_every == 0;
+}
+
+static bool minutes_are_over(double minutes, double since) {
+  return minutes > 0 && mr_now_s() - since >= 60 * minutes;
+}
+
+bool mr__train_valid_late(const mr_stage_t *s) {
+  const train_t *v = s->state;
+  return s->in_linked[IN_VALID] && minutes_are_over(v->validate_minutes, v->valid_t0);
+}
+
+bool mr__train_state_late(const mr_stage_t *s) {
+  const train_t *v = s->state;
+  return s->out_linked[OUT_STATE] && minutes_are_over(v->checkpoint_minutes, v->saved_t0);
+}
+
+void mr__train_judge(mr_stage_t *s) {
+  train_t *v = s->state;
+  mr_train_best_t *best = &v->at.best;
+  double value;
+  v->judged_step = v->at.step, v->valid_t0 = mr_now_s();
+  if (!mr_judged_find(&v->stop_on, v->judged, &value)) {
+    best->misses += best->known; /* not finite, or no records */
+    return;
+  }
+  if (!best->known || mr_judged_better(&v->stop_on, value, best->value, v->stop_delta))
+    *best = (mr_train_best_t){.known = true, .value = value, .step = v->at.step};
+  else
+    best->misses++;
+}
+
+bool mr__train_has_settled(const mr_stage_t *s, char *why, size_t n) {
+  const train_t *v = s->state;
+  const mr_train_best_t *best = &v->at.best;
+  if (!v->stop_after || best->misses < v->stop_after) return false;
+  if (why)
+    mr_snprintf(why, n,
+                "ended early: %.80s was best at step %" PRId64 ", %.6g, and no better in %" PRId64
+                " validations since",
+                v->stop_on.name, best->step, best->value, best->misses);
+  return true;
+}
