@@ -14,7 +14,7 @@ BEGIN, END = '<!-- limits: made by scripts/limits.py -->', '<!-- limits: end -->
 ROWS = [
     ('words', 'words of a command, such as the runs that `runs` compares', 'MR_WORDS_MAX', 'apps/cli/cli.h', 0,
      'one too many', 'apps/cli/args.c'),
-    ('graph-bytes', 'bytes of a graph file', 'MR_GRAPH_BYTES_MAX', 'apps/cli/cli.h', 0, 'expected at most', 'base/xio.c'),
+    ('graph-bytes', 'bytes of a graph file', 'MR_GRAPH_BYTES_MAX', 'pipeline/text/graph_text.h', 0, 'expected at most', 'base/xio.c'),
     ('jaxpr-bytes', 'bytes of a jaxpr file', 'MR_JAXPR_BYTES_MAX', 'apps/cli/cli.h', 0, 'expected at most', 'base/xio.c'),
     ('word-characters', 'characters of one word of a graph', 'MR_WORD_MAX', 'pipeline/text/text_private.h', -1,
      'a word has more than', 'pipeline/text/text_word.c'),

@@ -22,8 +22,7 @@
 static program_t p;
 
 /* oneDNN multiplies bf16 by tiles (AMX) where the processor has them and by dot products of pairs
-   elsewhere, whoever made it; the two add in other orders, so that this row has a ledger for each.
- */
+   elsewhere; the two add in other orders, so that this row has a ledger for each. */
 static const struct {
   mr_isa_t isa;
   const char *dtype, *ledger;
