@@ -15,11 +15,12 @@
 
 #include "stages/decoder.h"
 #include "stages/jpeg_scan.h"
+#include "stages/jpeg_smooth.h"
 
 enum { SCANS_MAX = 500, ROWS = 16, SOF0 = 0xC0, SOS = 0xDA };
 
 typedef struct jpeg {
-  struct jpeg_decompress_struct c; /* first: the callbacks get only this */
+  struct jpeg_decompress_struct c;
   struct jpeg_error_mgr errors;
   struct jpeg_source_mgr source;
   struct jpeg_progress_mgr progress;
@@ -29,6 +30,10 @@ typedef struct jpeg {
   bool ready;  /* the header has been read, and no pixel */
   bool whole;  /* the file's end has been found */
   bool behind; /* the bytes behind the only scan are being read */
+  mr_jpeg_known_t known;
+  struct jpeg_compress_struct writer; /* of a file that takes the place of one that lacks scans */
+  unsigned char *made;                /* that file, by malloc */
+  unsigned long n_made;
   const uint8_t *bytes;
   size_t n;
   mr_grown_t row; /* CMYK pixels of a row */
@@ -40,14 +45,18 @@ typedef struct jpeg {
 /* ---- callbacks ---- */
 
 static void jpeg_throw(j_common_ptr c) {
-  jpeg_t *d = (jpeg_t *)c;
+  jpeg_t *d = c->client_data;
   d->no_memory = c->err->msg_code == JERR_OUT_OF_MEMORY;
   c->err->format_message(c, d->why);
   longjmp(d->back, 1);
 }
 
 /* Warnings: libjpeg continues with what it has, and so does Pillow. */
-static void jpeg_count_warning(j_common_ptr c, int level) { c->err->num_warnings += level < 0; }
+static void jpeg_count_warning(j_common_ptr c, int level) {
+  jpeg_t *d = c->client_data;
+  c->err->num_warnings += level < 0;
+  if (level < 0 && c->err->msg_code == JWRN_HIT_MARKER) mr_jpeg_known_cut(&d->known, &d->c);
+}
 static void jpeg_say_nothing(j_common_ptr c) {}
 
 static void jpeg_source_nothing(j_decompress_ptr c) {}
@@ -55,7 +64,7 @@ static void jpeg_source_nothing(j_decompress_ptr c) {}
 /* Behind all pixels a segment may lead out of the file, as for Pillow. */
 static boolean jpeg_source_ends(j_decompress_ptr c) {
   static const JOCTET end[] = {0xFF, JPEG_EOI};
-  if (!((jpeg_t *)c)->behind) ERREXIT(c, JERR_INPUT_EOF);
+  if (!((jpeg_t *)c->client_data)->behind) ERREXIT(c, JERR_INPUT_EOF);
   c->src->next_input_byte = end, c->src->bytes_in_buffer = sizeof end;
   return TRUE;
 }
@@ -71,10 +80,12 @@ static void jpeg_source_skip(j_decompress_ptr c, long n) {
 
 /* A few bytes can hold thousands of scans, each as much work as a picture. */
 static void jpeg_count_scans(j_common_ptr c) {
-  if (((jpeg_t *)c)->c.input_scan_number > SCANS_MAX) {
-    snprintf(((jpeg_t *)c)->why, JMSG_LENGTH_MAX, "more than %d scans", SCANS_MAX);
-    ((jpeg_t *)c)->no_memory = false;
-    longjmp(((jpeg_t *)c)->back, 1);
+  jpeg_t *d = c->client_data;
+  mr_jpeg_known_scan(&d->known, &d->c);
+  if (d->c.input_scan_number > SCANS_MAX) {
+    snprintf(d->why, JMSG_LENGTH_MAX, "more than %d scans", SCANS_MAX);
+    d->no_memory = false;
+    longjmp(d->back, 1);
   }
 }
 
@@ -83,7 +94,8 @@ static void jpeg_count_scans(j_common_ptr c) {
 static void *jpeg_create(void) {
   jpeg_t *d = calloc(1, sizeof *d);
   if (!d || !(d->scan = mr_jpeg_scan_create())) return free(d), NULL;
-  d->c.err = jpeg_std_error(&d->errors);
+  d->c.err = d->writer.err = jpeg_std_error(&d->errors);
+  d->c.client_data = d->writer.client_data = d;
   d->errors.error_exit = jpeg_throw;
   d->errors.emit_message = jpeg_count_warning;
   d->errors.output_message = jpeg_say_nothing;
@@ -100,6 +112,8 @@ static void jpeg_destroy_decoder(void *decoder) {
   jpeg_t *d = decoder;
   if (!d) return;
   jpeg_destroy_decompress(&d->c);
+  jpeg_destroy_compress(&d->writer);
+  free(d->made);
   mr_grown_free(&d->row);
   mr_grown_free(&d->raw);
   mr_jpeg_scan_free(d->scan);
@@ -123,6 +137,7 @@ static void jpeg_rewind(jpeg_t *d, bool orient) {
   d->c.progress = &d->progress;
   jpeg_save_markers(&d->c, JPEG_APP0 + 1, orient ? 0xFFFF : 0);
   d->ready = d->behind = false;
+  d->known = (mr_jpeg_known_t){0};
   jpeg_read_header(&d->c, TRUE);
   d->ready = true;
 }
@@ -176,6 +191,7 @@ static mr_err_t jpeg_begin(void *decoder, const uint8_t *bytes, size_t n, bool o
                            mr_head_t *head, mr_diag_t *diag) {
   jpeg_t *d = decoder;
   d->bytes = bytes, d->n = n, d->whole = false;
+  free(d->made), d->made = NULL;
   if (setjmp(d->back)) return jpeg_fail(d, diag);
   jpeg_rewind(d, orient);
   int parts = d->c.num_components;
@@ -201,25 +217,54 @@ static void jpeg_from_cmyk(const uint8_t *cmyk, int n, uint8_t *rgb) {
     for (int c = 0; c < 3; c++) rgb[c] = (uint8_t)(cmyk[3] - jpeg_product(255 - cmyk[c], cmyk[3]));
 }
 
-/* False for a progressive file that lacks scans or is damaged: libjpeg smooths its blocks by those
-   around them, and a part of the picture would have other neighbours. */
 static bool jpeg_has_all_bits(const jpeg_t *d) {
-  if (d->c.progressive_mode && d->errors.num_warnings) return false;
   for (int c = 0; c < d->c.num_components && d->c.coef_bits; c++)
     for (int k = 0; k < DCTSIZE2; k++)
       if (d->c.coef_bits[c][k]) return false;
   return true;
 }
 
+/* Puts a baseline file in the place of one that lacks scans, for the rest of the picture.  False if
+   it cannot be one: the file is as before. */
+static bool jpeg_make_whole(jpeg_t *d) {
+  jpeg_rewind(d, false);
+  jvirt_barray_ptr *coef = jpeg_read_coefficients(&d->c);
+  if (!mr_jpeg_smooth(&d->c, coef, &d->known)) return false;
+  jpeg_destroy_compress(&d->writer);
+  jpeg_create_compress(&d->writer);
+  free(d->made), d->made = NULL, d->n_made = 0;
+  jpeg_mem_dest(&d->writer, &d->made, &d->n_made);
+  jpeg_copy_critical_parameters(&d->c, &d->writer);
+  d->writer.optimize_coding = TRUE;
+  jpeg_write_coefficients(&d->writer, coef);
+  jpeg_finish_compress(&d->writer);
+  d->bytes = d->made, d->n = d->n_made;
+  return true;
+}
+
+/* Begins to decode, with all scans that there are. */
+static void jpeg_start_whole(jpeg_t *d, bool raw) {
+  for (bool again = true;; again = false) {
+    d->c.raw_data_out = raw;
+    if (!raw) d->c.out_color_space = d->c.num_components == 4 ? JCS_CMYK : JCS_RGB;
+    jpeg_start_decompress(&d->c);
+    if (!again || jpeg_has_all_bits(d)) return;
+    jpeg_make_whole(d);
+    jpeg_rewind(d, false);
+    d->ready = false; /* its pixels are read next */
+  }
+}
+
 /* Begins decoding columns around those of the box, which may become all columns
    and the rows above it; returns the first column decoded. */
 static int jpeg_start(jpeg_t *d, mr_box_t *b) {
   int width = (int)d->c.image_width;
-  d->c.out_color_space = d->c.num_components == 4 ? JCS_CMYK : JCS_RGB;
-  jpeg_start_decompress(&d->c);
+  jpeg_start_whole(d, false);
   int mcu = DCTSIZE * d->c.max_h_samp_factor, from = (b->j / mcu - 1) * mcu,
       to = ((b->j + b->w + mcu - 1) / mcu + 1) * mcu;
-  if (!jpeg_has_all_bits(d)) from = 0, to = width, b->h += b->i, b->i = 0;
+  /* A damaged file may be smoothed by libjpeg, and a part of it would have other neighbours. */
+  if (d->c.progressive_mode && (d->errors.num_warnings || !jpeg_has_all_bits(d)))
+    from = 0, to = width, b->h += b->i, b->i = 0;
   if (from < 0) from = 0;
   if (to > width) to = width;
   JDIMENSION first = (JDIMENSION)from, columns = (JDIMENSION)(to - from);
@@ -322,8 +367,7 @@ static mr_err_t jpeg_raw(jpeg_t *d, mr_jpeg_planes_t *p, mr_diag_t *diag) {
   JSAMPARRAY rows[MR_JPEG_PLANES] = {row[0], row[1], row[2]};
   d->ready = false;
   MR_TRY(jpeg_raw_memory(d, p, diag));
-  d->c.raw_data_out = TRUE;
-  jpeg_start_decompress(&d->c);
+  jpeg_start_whole(d, true);
   int lines = DCTSIZE * d->c.max_v_samp_factor;
   for (size_t at = 0; d->c.output_scanline < d->c.output_height; at++) {
     for (int i = 0; i < p->n; i++) {

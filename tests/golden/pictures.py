@@ -106,6 +106,35 @@ e = Image.Exif()
 e[0x112] = 8
 save("webp-turned-8", Image.fromarray(scene(17, 26, 3)), "WEBP", exif=e)
 
+# ---- progressive JPEG that lacks scans: the bytes up to one of them, or into it, and an end
+def scans(b):
+    """offsets of the headers of the scans, and of the end"""
+    i, found = 2, []
+    while b[i:i + 2] != b"\xff\xd9":
+        if b[i] != 0xFF or b[i + 1] in (0, 0xFF) or 0xD0 <= b[i + 1] <= 0xD7:
+            i += 1
+            continue
+        if b[i + 1] == 0xDA:
+            found.append(i)
+        i += 2 + (b[i + 2] << 8 | b[i + 3])
+    return found + [i]
+
+
+for name, a, mode, more in (("420", scene(37, 52, 3), "RGB", {"subsampling": 2}), ("422-low", scene(33, 9, 3), "RGB", {"subsampling": 1}),
+                            ("444", scene(24, 41, 3), "RGB", {"subsampling": 0}), ("grey", scene(43, 30, 1)[..., 0], "L", {}),
+                            ("cmyk", scene(21, 35, 4), "CMYK", {}), ("restart", scene(50, 33, 3), "RGB", {"restart_marker_rows": 1})):
+    f = io.BytesIO()
+    Image.fromarray(a, mode).save(f, "JPEG", quality=75, progressive=True, **more)
+    whole, at = f.getvalue(), scans(f.getvalue())
+    for k in (1, len(at) // 2, len(at) - 1):
+        for kind, end in (("lacks", at[k]), ("cut", (at[k - 1] + 2 * at[k]) // 3)):
+            b = whole[:end] + b"\xff\xd9"
+            try:
+                Image.open(io.BytesIO(b)).load()
+            except OSError:  # Pillow misses bytes: a bad record
+                continue
+            kinds[f"jpeg-{kind}-{name}-{k}"] = b
+
 at = 0
 with open(os.path.join(out, "pictures.bin"), "wb") as data, open(os.path.join(out, "pictures.txt"), "w") as rows:
     print("# name offset length | height width crc | the same turned upright    (pictures.py, Pillow %s)" % Image.__version__, file=rows)

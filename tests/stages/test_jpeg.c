@@ -128,6 +128,14 @@ typedef struct plain {
 
 static void plain_fails(j_common_ptr c) { longjmp(((plain_t *)c)->back, 1); }
 
+/* Whether scans have given all bits of all coefficients. */
+static bool plain_has_all_bits(const struct jpeg_decompress_struct *c) {
+  for (int i = 0; c->coef_bits && i < c->num_components; i++)
+    for (int k = 0; k < DCTSIZE2; k++)
+      if (c->coef_bits[i][k]) return false;
+  return true;
+}
+
 /* Decodes all of it to `want`.  False if libjpeg refuses it. */
 static bool plain_read(void) {
   static plain_t d;
@@ -141,6 +149,7 @@ static bool plain_read(void) {
   if (d.c.image_width > SIDE || d.c.image_height > SIDE) longjmp(d.back, 1);
   made.w = (int)d.c.image_width, made.h = (int)d.c.image_height;
   jpeg_start_decompress(&d.c);
+  made.lacks = !plain_has_all_bits(&d.c);
   while (d.c.output_scanline < d.c.output_height) {
     JSAMPROW row = want + d.c.output_scanline * 3 * (unsigned)made.w;
     jpeg_read_scanlines(&d.c, &row, 1);
@@ -171,6 +180,18 @@ static void check_box(round_t *r, void *d, mr_box_t b) {
                 b.i, b.j, b.h, b.w);
 }
 
+/* Releases of libjpeg smooth the blocks of a file that lacks scans each in its way: the files of
+   tests/golden have Pillow's, and here boxes of such a file are those of the whole picture. */
+static void want_own_pixels(round_t *r, void *d) {
+  static mr_grown_t to;
+  mr_part_t part;
+  mr_diag_t diag = {0};
+  mr_box_t all = {.h = made.h, .w = made.w};
+  round_check(r, mr_decoder_jpeg.read(d, all, &to, &part, &diag) >= 0, "%s", diag.text);
+  for (int y = 0; y < made.h; y++)
+    memcpy(want + 3 * y * made.w, part.data + (size_t)y * part.stride, 3 * (size_t)made.w);
+}
+
 /* Compares some boxes, unless libjpeg refuses the file. */
 static void check_file(round_t *r, void *d) {
   mr_head_t head;
@@ -179,8 +200,10 @@ static void check_file(round_t *r, void *d) {
   if (mr_decoder_jpeg.begin(d, made.bytes, made.n, false, &head, &diag) < 0) return;
   mr_grown_t none = {0};
   mr_part_t part;
-  if (mr_decoder_jpeg.read(d, (mr_box_t){.h = 1, .w = 1}, &none, &part, &diag) >= 0)
+  if (mr_decoder_jpeg.read(d, (mr_box_t){.h = 1, .w = 1}, &none, &part, &diag) >= 0) {
+    if (made.lacks) want_own_pixels(r, d);
     for (int k = 0; k < 4; k++) check_box(r, d, draw_box(r));
+  }
   mr_grown_free(&none);
 }
 
