@@ -237,6 +237,23 @@ static mr_err_t settle_words(mr_stage_t *s, table_t *t, const char *column, int 
   return MR_OK;
 }
 
+/* Says why whole numbers become floats, and why a label is none. */
+static void say_floats(const mr_shards_t *s, const char *column, const char *name, int as) {
+  int64_t gaps = count_changed(s, column, MR_TABLE_GAPS);
+  const char *label = strcmp(name, "label") ? "" : " and are no labels";
+  if (gaps)
+    mr_notice("%s: column %.100s: %" PRId64
+              " cell%s no number, so that whole numbers become %s%s (nan where one is missing): "
+              "fields=%.60s:%s:bytes keeps the text",
+              s->shard->path, column, gaps, gaps == 1 ? " holds" : "s hold", as_word[as], label,
+              column, name);
+  else if (*label)
+    mr_notice(
+        "%s: column %.100s: not all of its numbers are written as whole ones, so that they "
+        "become %s and are no labels",
+        s->shard->path, column, as_word[as]);
+}
+
 static mr_err_t table_settle_field(mr_stage_t *s, const char *column, const char *name,
                                    const char *word, mr_spec_t *out) {
   static const char *const holds[] = {"whole numbers", "numbers", "text",
@@ -264,12 +281,15 @@ static mr_err_t table_settle_field(mr_stage_t *s, const char *column, const char
   int64_t changed = as == AS_F32   ? count_changed(base->shards, column, MR_TABLE_NOT_F32)
                     : as == AS_F64 ? count_changed(base->shards, column, MR_TABLE_NOT_F64)
                                    : 0;
+  if (!word && kind == MR_TABLE_FLOAT) say_floats(base->shards, column, name, as);
   if (changed)
     mr_notice(
         "%s: column %.100s: %" PRId64
-        " numbers are not what %s can hold, so that they change: fields=%.60s:%s:%s keeps them",
-        base->shards->shard->path, column, changed, as_word[as], column, name,
-        as == AS_F32 && !count_changed(base->shards, column, MR_TABLE_NOT_F64) ? "f64" : "bytes");
+        " number%s not what %s can hold, and change%s: fields=%.60s:%s:%s keeps %s",
+        base->shards->shard->path, column, changed, changed == 1 ? " is" : "s are", as_word[as],
+        changed == 1 ? "s" : "", column, name,
+        as == AS_F32 && !count_changed(base->shards, column, MR_TABLE_NOT_F64) ? "f64" : "bytes",
+        changed == 1 ? "it" : "them");
   if (as == AS_CLASS) MR_TRY(settle_words(s, t, column, at));
   if (as == AS_BYTES)
     f = mr__shard_bytes_field(name, most);
@@ -449,7 +469,7 @@ static mr_err_t table_unpack(const mr_shard_source_t *base, const mr_shard_bytes
 }
 
 static const mr_shard_kind_t table_kind_def = {.name = "table",
-                                               .index = "table/4",
+                                               .index = "table/5",
                                                .scan = mr_table_scan,
                                                .apart = MR_TABLE_WORD,
                                                .own = "text",

@@ -24,9 +24,10 @@ enum {
 
 typedef struct table_column {
   char name[MR_SHARD_NAME_MAX];
-  int kind; /* MR_TABLE_INT, FLOAT or TEXT so far */
-  bool unnamed;
+  int kind;                 /* MR_TABLE_INT, FLOAT or TEXT so far */
+  bool unnamed, fractions;  /* a number is not written as a whole one */
   int64_t numbers, missing; /* cells that hold one; words that stand for a missing one */
+  int64_t gaps;             /* cells without a number */
   int64_t not_f32, not_f64;
   int64_t least, most;
   char *word[MR_TABLE_WORDS_MAX]; /* [n_words] sorted, heap */
@@ -119,13 +120,33 @@ static bool has_digits(double v, const char *s, size_t n) {
   return strlen(text) == n && !memcmp(text, s, n);
 }
 
-/* Counts what f32 and f64 would change of a number, which is v. */
+/* The length of a whole number's digits, behind which a point and zeros may stand ("7.0"); 0 for
+   another text. */
+static size_t whole_length(const char *s, size_t n) {
+  const char *point = memchr(s, '.', n);
+  size_t length = point ? (size_t)(point - s) : n, zeros = length + 1;
+  while (zeros < n && s[zeros] == '0') zeros++;
+  return is_digits(s, length) && (!point || zeros == n) ? length : 0;
+}
+
+/* Whether v lost all of a number that is not 0: it is too small for the type. */
+static bool has_vanished(double v, const char *s, size_t n) {
+  if (v != 0) return false;
+  for (size_t i = 0; i < n && s[i] != 'e' && s[i] != 'E'; i++)
+    if (s[i] >= '1' && s[i] <= '9') return true;
+  return false;
+}
+
+/* Counts what f32 and f64 would change of a number, which is v: whole ones, and those that are too
+   large or too small. */
 static void count_changes(table_column_t *c, double v, const char *s, size_t n) {
-  bool digits = is_digits(s, n), named = !digits && strpbrk(s, "nNyY") != NULL; /* inf, infinity */
+  size_t whole = whole_length(s, n);
+  bool named = !whole && strpbrk(s, "nNyY") != NULL; /* inf, infinity */
   double narrow = (double)(float)v;
-  if (named || (digits && n < 8)) return;
-  if (isinf(narrow) || (digits && !has_digits(narrow, s, n))) c->not_f32++;
-  if (isinf(v) || (digits && n > 15 && !has_digits(v, s, n))) c->not_f64++;
+  if (named || (whole && whole < 8)) return;
+  bool narrowed = whole ? !has_digits(narrow, s, whole) : v == floor(v) && narrow != v;
+  if (isinf(narrow) || narrowed || has_vanished(narrow, s, n)) c->not_f32++;
+  if (isinf(v) || (whole > 15 && !has_digits(v, s, whole)) || has_vanished(v, s, n)) c->not_f64++;
 }
 
 /* Takes a cell, of which text has the first bytes, into the kind of its column. */
@@ -142,11 +163,12 @@ static void take_kind(table_column_t *c, char *text, int64_t size) {
   } else if (whole && n < 8) { /* the usual case: no type changes it */
     c->numbers++;
   } else if (mr_table_missing(s, n)) {
-    c->kind = MR_TABLE_FLOAT, c->missing += n > 0;
+    c->kind = MR_TABLE_FLOAT, c->missing += n > 0, c->gaps++;
   } else {
     double v = mr_strtod(s, &end);
     if (end != s + n) c->kind = MR_TABLE_TEXT;
     if (c->kind == MR_TABLE_INT && !whole) c->kind = MR_TABLE_FLOAT;
+    c->fractions |= !whole;
     c->numbers++;
     if (c->kind != MR_TABLE_TEXT) count_changes(c, v, s, n);
   }
@@ -305,7 +327,9 @@ static mr_err_t check_is_table(table_scan_t *t, const char *p, int64_t n) {
   static const struct {
     const char *mark, *what;
     int64_t n;
-  } other[] = {{"\xFF\xFE", "UTF-16 text: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it", 2},
+  } other[] = {{"\xFF\xFE\0\0", "UTF-32 text: iconv -f UTF-32 -t UTF-8 makes UTF-8 of it", 4},
+               {"\0\0\xFE\xFF", "UTF-32 text: iconv -f UTF-32 -t UTF-8 makes UTF-8 of it", 4},
+               {"\xFF\xFE", "UTF-16 text: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it", 2},
                {"\xFE\xFF", "UTF-16 text: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it", 2},
                {"\xFF\xFF\xFF\xFF", "an Arrow stream: write it as CSV (pandas: to_csv)", 4},
                {"{\"", "JSON lines: write them as CSV (pandas: to_csv)", 2},
@@ -417,11 +441,12 @@ static mr_err_t note_words(table_scan_t *t, const table_column_t *c) {
   return MR_OK;
 }
 
-/* Notes how many numbers of a column f32 and f64 change, and that it has no name. */
+/* Notes how many numbers of a column f32 and f64 change, that it has no name, and how many cells
+   make floats of whole numbers. */
 static mr_err_t note_changes(table_scan_t *t, const table_column_t *c) {
-  const int64_t have[] = {c->not_f32, c->not_f64, c->unnamed};
+  const int64_t have[] = {c->not_f32, c->not_f64, c->unnamed, c->fractions ? 0 : c->gaps};
   uint32_t column;
-  for (uint32_t i = 0; i < 3 && c->kind <= MR_TABLE_FLOAT; i++) {
+  for (uint32_t i = 0; i < sizeof have / sizeof *have && c->kind <= MR_TABLE_FLOAT; i++) {
     if (!have[i]) continue;
     MR_TRY(mr_shard_draft_column(t->draft, c->name, strlen(c->name), MR_TABLE_NOT_F32 + i, &column,
                                  t->diag));

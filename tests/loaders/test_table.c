@@ -328,14 +328,24 @@ static void numbers_that_a_type_changes_are_said(void **state) {
   static const struct {
     const char *text, *fields, *piece; /* "": no notice */
     mr_dtype_t dtype;
-  } t[] = {{"x,y\n16777217,1\n,1\n", "x", "", MR_F64}, /* f64 holds what f32 does not */
-           {"x,y\n16777217,1\n,1\n", "x:x:f32", "1 numbers are not what f32 can hold", MR_F32},
-           {"x,y\n16777216,1\n,1\n", "x", "", MR_F32},
-           {"x,y\n9007199254740993,1\n,1\n", "x", "1 numbers are not what f64 can hold", MR_F64},
+  } t[] = {{"x,y\n16777217,1\n,1\n", "x", /* f64 holds what f32 does not */
+            "1 cell holds no number, so that whole numbers become f64", MR_F64},
+           {"x,y\n16777217,1\n,1\n", "x:x:f32", "1 number is not what f32 can hold", MR_F32},
+           {"x,y\n16777216,1\n,1\nNA,1\n", "x", "2 cells hold no number", MR_F32},
+           {"x,y\n9007199254740993,1\n,1\n", "x", "1 number is not what f64 can hold", MR_F64},
            {"x\n9007199254740993\n", "x", "", MR_I64},
-           {"x\n18446744073709551615\n-1\n", "x", "1 numbers are not what f64 can hold", MR_F64},
-           {"x\n1e400\n1\n", "x", "1 numbers are not what f64 can hold", MR_F64},
+           {"x\n18446744073709551615\n-1\n", "x", "1 number is not what f64 can hold", MR_F64},
+           {"x\n1e400\n-2e400\n1\n", "x", "2 numbers are not what f64 can hold", MR_F64},
            {"x\n1e39\n1\n", "x", "", MR_F64},
+           {"x\n1e-400\n1\n", "x", "1 number is not what f64 can hold", MR_F64},
+           {"x\n1e-50\n1\n", "x", "", MR_F64},
+           {"x\n0e5\n0.25\n", "x", "", MR_F32},
+           {"x\n16777217.0\n0.25\n", "x", "", MR_F64}, /* as pandas writes whole numbers */
+           {"x\n16777216.0\n0.25\n", "x", "", MR_F32},
+           {"x\n9007199254740993.00\n0.25\n", "x", "1 number is not what f64", MR_F64},
+           {"label\n1\n\"\"\n", "label", "become f32 and are no labels", MR_F32},
+           {"label\n1.0\n2.0\n", "label", "become f32 and are no labels", MR_F32},
+           {"label\n1.0\n2.0\n", "label:label:f32", "", MR_F32},
            {"x\ninf\n0.1\n", "x", "", MR_F32}};
   for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
     hand_t h;
@@ -352,9 +362,10 @@ static void files_that_are_no_csv_are_refused_by_name(void **state) {
     const char *bytes;
     size_t n;
     const char *piece;
-  } t[] = {{"\xFF\xFEx\0\n\0", 6, "UTF-16"},         {"x\0\n\0001\0\n", 8, "UTF-16"},
-           {"\x1f\x8b\x08...", 6, "packed by gzip"}, {"PAR1....", 8, "a Parquet file"},
-           {"ARROW1..", 8, "an Arrow file"},         {"{\"a\": 1}\n", 9, "JSON lines"}};
+  } t[] = {{"\xFF\xFE\0\0x\0\0\0", 8, "UTF-32"}, {"\xFF\xFEx\0\n\0", 6, "UTF-16"},
+           {"x\0\n\0001\0\n", 8, "UTF-16"},      {"\x1f\x8b\x08...", 6, "packed by gzip"},
+           {"PAR1....", 8, "a Parquet file"},    {"ARROW1..", 8, "an Arrow file"},
+           {"{\"a\": 1}\n", 9, "JSON lines"}};
   char files[120];
   snprintf(files, sizeof files, "files=%s", in_folder("other.csv"));
   for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
@@ -375,8 +386,8 @@ static void long_numbers_are_numbers(void **state) {
     const mr_field_t *f = &h.s.out_spec[0].field[0];
     burst_t *b = burst_new(&h.s);
     if (burst_fetch(&h, 0, (int64_t[]){0, 1}, 2, b) < 0) fail_msg("%d: %s", n, h.diag.text);
-    assert_int_equal(f->dtype, n < 128 ? MR_F32 : MR_U8);
-    if (f->dtype == MR_F32) assert_true(*(float *)b->rec[0].field[0].data == 7);
+    assert_int_equal(f->dtype, n < 128 ? MR_F64 : MR_U8); /* f32 has no number so small */
+    if (f->dtype == MR_F64) assert_true(*(double *)b->rec[0].field[0].data == 7);
     burst_free(b), shards_close(&h);
   }
 }
