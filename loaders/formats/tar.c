@@ -187,6 +187,31 @@ static void note_links(mr_shard_left_t *left, const mr_shard_source_t *t) {
   }
 }
 
+/* Whether samples lack a member for a reason of its own. */
+static bool is_noted(const mr_shard_source_t *t, const char *ext) {
+  size_t n = strlen(ext);
+  for (int c = 0; c < t->shards->n_columns; c++) {
+    const mr_shards_column_t *k = &t->shards->column[c];
+    if (k->kind == MR_TAR_LEFT && !strncmp(k->name, ext, n) && k->name[n] == '\t') return true;
+  }
+  return false;
+}
+
+/* Says what is odd about the archives, of the first that are. */
+static void say_notes(const mr_shard_source_t *t) {
+  enum { SAID = 8 };
+  int said = 0, more = 0;
+  for (int i = 0; i < t->shards->n; i++) {
+    const mr_shard_index_t *x = &t->shards->shard[i].index;
+    for (uint32_t c = 0; c < x->n_columns; c++) {
+      if (x->column[c].kind != MR_TAR_NOTE) continue;
+      if (said < SAID) mr_notice("%s: %s", t->shards->shard[i].path, x->text + x->column[c].name);
+      more += said++ >= SAID;
+    }
+  }
+  if (more) mr_notice("%s: %d more archives end oddly", t->shards->shard->path, more);
+}
+
 /* Whether every sample lacks none of the members that a field is made of. */
 static bool all_have(const mr_shard_source_t *t) {
   for (int i = 0; i < t->n_wants; i++)
@@ -200,14 +225,22 @@ static mr_err_t settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out
   for (int c = 0; c < t->shards->n_columns; c++) {
     const mr_shards_column_t *k = &t->shards->column[c];
     const char *name = k->have == t->shards->n_records ? usual_name(k->name) : NULL;
-    if (k->kind != MR_TAR_MEMBER || mr__shard_left_add(&left, t, k->name, name)) continue;
+    if (k->kind != MR_TAR_MEMBER || (!name && is_noted(t, k->name))) continue;
+    if (!name && strchr(k->name, '.')) {
+      mr__shard_left_note(&left, k->name,
+                          "not every record has it: a name is cut at its first dot");
+      continue;
+    }
+    if (mr__shard_left_add(&left, t, k->name, name)) continue;
     MR_TRY(settle_field(s, t, c, name, usual_as(k->name), out));
   }
   if (left.n_whys) say_apart(t);
   note_links(&left, t);
   mr__shard_left_say(&left, t, "member");
   if (t->n_fields) return MR_OK;
-  const char *name = t->shards->n_columns > 1 ? t->shards->column[1].name : "";
+  const char *name = "";
+  for (int c = t->shards->n_columns - 1; c >= 0; c--)
+    if (t->shards->column[c].kind == MR_TAR_MEMBER) name = t->shards->column[c].name;
   return mr_stage_fail(
       s, MR_ERR_CONFIG, "no member is in every sample of %s: want fields=EXT:FIELD,..%s%.60s",
       t->shards->shard->path, strchr(name, '.') ? "; a name is cut at its first dot: .." : "",
@@ -216,6 +249,7 @@ static mr_err_t settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out
 
 static mr_err_t tar_settle(mr_shard_source_t *t, mr_stage_t *s, const mr_shard_field_word_t *word,
                            int n, mr_spec_t *out) {
+  say_notes(t);
   if (!n) return settle_usual(s, t, out);
   for (int i = 0; i < n; i++) MR_TRY(settle_word(s, t, &word[i], out));
   if (all_have(t)) return MR_OK;
@@ -320,7 +354,7 @@ static mr_err_t tar_unpack(const mr_shard_source_t *t, const mr_shard_bytes_t *p
 }
 
 static const mr_shard_kind_t kind = {.name = "tar",
-                                     .index = "tar/3",
+                                     .index = "tar/4",
                                      .scan = mr_tar_scan,
                                      .head = MR_TAR_HEAD,
                                      .check_head = mr_tar_check_head,

@@ -36,6 +36,7 @@ typedef struct tar {
   extra_t extra;
   char key[NAME_MAX_BYTES]; /* of the last sample; "" before the first */
   uint32_t key_column;
+  int n_plain; /* members whose name has no extension */
 } tar_t;
 
 /* A fault of the contents: the scan ends, and what was found stays. */
@@ -201,11 +202,40 @@ static mr_err_t begin_sample(tar_t *t, const char *key) {
   return MR_OK;
 }
 
+/* Notes a text in the index, once. */
+static mr_err_t tar_note(tar_t *t, uint32_t kind, const char *text) {
+  uint32_t column;
+  mr_err_t e = mr_shard_draft_column(t->draft, text, strlen(text), kind, &column, NULL);
+  return e == MR_ERR_NOMEM ? mr_no_memory(t->diag, "the scan of %s", t->path) : MR_OK;
+}
+
+/* Notes a member that would be part of a sample, had it contents of its own. */
+static mr_err_t tar_note_left(tar_t *t, char type, char *name) {
+  char *ext, text[MR_SHARD_NAME_MAX];
+  if (strchr("3456", type) || !cut_name(name, &ext)) return MR_OK; /* devices, folders, pipes */
+  if (type == '1' || type == '2')
+    snprintf(text, sizeof text, "%.60s\ta sample has it as a %s link, without contents", ext,
+             type == '1' ? "hard" : "symbolic");
+  else
+    snprintf(text, sizeof text, "%.60s\ta sample has it as a member of an unknown type", ext);
+  return tar_note(t, MR_TAR_LEFT, text);
+}
+
+/* Notes the first files whose names say of no sample which member of it they are. */
+static mr_err_t tar_note_plain(tar_t *t, const char *name) {
+  enum { NAMED = 3 };
+  const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
+  char text[MR_SHARD_NAME_MAX];
+  if (*base == '.' || !*base || is_meta(name) || t->n_plain++ >= NAMED) return MR_OK;
+  snprintf(text, sizeof text, "%.60s\ta name without an extension is of no sample", base);
+  return tar_note(t, MR_TAR_LEFT, text);
+}
+
 static mr_err_t tar_add_member(tar_t *t, char *name, bool described, int64_t at, int64_t size) {
   char *ext;
   uint32_t column;
   mr_diag_t why = {0};
-  if (!cut_name(name, &ext)) return MR_OK;
+  if (!cut_name(name, &ext)) return tar_note_plain(t, name);
   mr_err_t e = mr_shard_draft_column(t->draft, ext, strlen(ext), MR_TAR_MEMBER, &column, &why);
   if (e == MR_ERR_DATA)
     return TAR_FAULT(
@@ -217,18 +247,6 @@ static mr_err_t tar_add_member(tar_t *t, char *name, bool described, int64_t at,
     return TAR_FAULT(t, "%s: a second member %.200s.%.100s at byte %" PRId64 ", want one of a name",
                      t->path, name, ext, t->at);
   return mr_shard_draft_item(t->draft, column, at, size, described, t->diag);
-}
-
-/* Notes a link: its contents are another member's, so that it is no part of a sample. */
-static mr_err_t tar_note_link(tar_t *t, char type, char *name) {
-  char *ext, text[MR_SHARD_NAME_MAX];
-  uint32_t column;
-  if (!cut_name(name, &ext)) return MR_OK;
-  snprintf(text, sizeof text, "%.60s\ta sample has it as a %s link, without contents", ext,
-           type == '1' ? "hard" : "symbolic");
-  mr_err_t e = mr_shard_draft_column(t->draft, text, strlen(text), MR_TAR_LEFT, &column, NULL);
-  if (e >= 0) mr_shard_draft_count(t->draft, column, 0);
-  return e == MR_ERR_NOMEM ? mr_no_memory(t->diag, "the scan of %s", t->path) : MR_OK;
 }
 
 /* ---- the archive ---- */
@@ -257,11 +275,16 @@ static mr_err_t check_tar_end(tar_t *t) {
   }
   free(chunk);
   int64_t padded = (t->at + 2 * BLOCK + RECORD - 1) / RECORD * RECORD;
-  if (e == MR_OK && t->size > padded)
-    mr_notice("%s: its last %" PRId64
-              " bytes are zeros, more than tar writes behind an archive: if a download stopped, "
-              "samples are missing",
-              t->path, t->size - t->at);
+  char text[MR_SHARD_NAME_MAX] = "";
+  if (t->size > padded)
+    snprintf(text, sizeof text,
+             "its last %" PRId64
+             " bytes are zeros, more than tar writes behind an archive: if a download stopped, "
+             "samples are missing",
+             t->size - t->at);
+  else if (t->size - t->at < 2 * BLOCK)
+    snprintf(text, sizeof text, "has half an end mark: if it was cut, samples are missing");
+  if (e == MR_OK && *text) e = tar_note(t, MR_TAR_NOTE, text);
   return e == MR_OK ? MR_END : e;
 }
 
@@ -288,8 +311,8 @@ static mr_err_t tar_step(tar_t *t) {
   block_t b;
   char name[NAME_MAX_BYTES];
   if (t->at == t->size && t->at) { /* as some write it */
-    mr_notice("%s: has no end mark: if it was cut between two members, samples are missing",
-              t->path);
+    MR_TRY(tar_note(t, MR_TAR_NOTE,
+                    "has no end mark: if it was cut between two members, samples are missing"));
     return MR_END;
   }
   mr_err_t e = tar_read(t, t->at, &b, sizeof b);
@@ -319,8 +342,10 @@ static mr_err_t tar_step(tar_t *t) {
     tar_name_of(&t->extra, &b, name);
     bool described = t->extra.has_name || t->extra.has_size;
     t->extra = (extra_t){0};
-    if (is_regular(&b, name)) e = tar_add_member(t, name, described, body, size);
-    if (b.type == '1' || b.type == '2') e = tar_note_link(t, b.type, name);
+    if (is_regular(&b, name))
+      e = tar_add_member(t, name, described, body, size);
+    else if (b.type)
+      e = tar_note_left(t, b.type, name);
   }
   int64_t padded = (size + BLOCK - 1) / BLOCK * BLOCK;
   t->at = padded < t->size - body ? body + padded : t->size;

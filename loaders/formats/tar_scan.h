@@ -13,6 +13,7 @@ enum {
   MR_TAR_MEMBER, /* name: the extension, in lower case, without its dot */
   MR_TAR_KEY,    /* name "__key__": sizes of keys, and no parts */
   MR_TAR_LEFT,   /* name "EXT\tREASON": members that have no contents of their own; no parts */
+  MR_TAR_NOTE,   /* name: what is odd about the archive, as a sentence without its path */
 };
 
 enum { MR_TAR_HEAD = 512 /* bytes of a header, which stands before its member */ };

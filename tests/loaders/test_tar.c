@@ -408,7 +408,7 @@ static void an_index_with_a_member_of_no_sample_is_refused(void **state) {
   assert_int_equal(mr_shard_id_for_index(fileno(f), "forged.tar", &id, NULL), MR_OK);
   fclose(f);
   assert_int_equal(
-      mr_shard_index_load(in_folder("forged.tar.mrindex"), "tar/3", &id, NULL, &x, NULL), MR_OK);
+      mr_shard_index_load(in_folder("forged.tar.mrindex"), "tar/4", &id, NULL, &x, NULL), MR_OK);
   for (uint32_t c = 0; c < x.n_columns; c++)
     if (!strcmp(x.text + x.column[c].name, "cls"))
       for (int i = 0; i < 2; i++) ((mr_shard_part_t *)x.part)[i].column = c;
@@ -429,6 +429,28 @@ static void plan_archive(image_t *o, const char *name, const char *fields) {
   free(o->at);
 }
 
+/* Old programs summed the bytes of a header as signed ones, which shows in names beyond ASCII. */
+static void sums_of_signed_bytes_are_right(void **state) {
+  image_t o = {0};
+  char files[120];
+  hand_t h;
+  add_header(&o, "a\xC3\xA9.cls", NULL, '0', 1, false);
+  int64_t sum = 8 * ' ';
+  for (int i = 0; i < 512; i++)
+    if (i < 148 || i >= 156) sum += (int8_t)o.at[i];
+  put_octal((char *)o.at + 148, 8, sum);
+  add_body(&o, "7", 1), image_add(&o, NULL, 1024);
+  write_file("signed.tar", o.at, o.n);
+  o.at[148 + 6] ^= 1; /* another digit */
+  write_file("wrong.tar", o.at, o.n);
+  free(o.at);
+  snprintf(files, sizeof files, "files=%s", in_folder("signed.tar"));
+  if (shards_plan(&h, &mr_stage_tar, HAND_SETTINGS(files)) < 0) fail_msg("%s", h.diag.text);
+  shards_close(&h);
+  snprintf(files, sizeof files, "files=%s", in_folder("wrong.tar"));
+  want_refused(&mr_stage_tar, HAND_SETTINGS(files), "no tar header at byte 0");
+}
+
 static void archives_that_may_lack_samples_are_said(void **state) {
   image_t o = {0};
   add_sample(&o, "a", "1");
@@ -438,6 +460,23 @@ static void archives_that_may_lack_samples_are_said(void **state) {
   add_sample(&o, "a", "1"), image_add(&o, NULL, 20480);
   plan_archive(&o, "zeros.tar", NULL);
   assert_non_null(strstr(last_notice, "its last 20480 bytes are zeros"));
+  *last_notice = 0; /* the index knows it too */
+  char files[120];
+  hand_t h;
+  snprintf(files, sizeof files, "files=%s", in_folder("zeros.tar"));
+  assert_int_equal(shards_plan(&h, &mr_stage_tar, HAND_SETTINGS(files)), MR_OK);
+  shards_close(&h);
+  assert_non_null(strstr(last_notice, "zeros.tar: its last 20480 bytes are zeros"));
+  o = (image_t){0};
+  add_sample(&o, "a", "1"), image_add(&o, NULL, 512);
+  plan_archive(&o, "half.tar", NULL);
+  assert_non_null(strstr(last_notice, "half.tar: has half an end mark"));
+  o = (image_t){0};
+  add_sample(&o, "a", "1"), add_header(&o, "d/README", NULL, '0', 1, false), add_body(&o, "1", 1);
+  add_header(&o, "b.jpg", NULL, 'Z', 0, false), image_add(&o, NULL, 1024);
+  plan_archive(&o, "plain.tar", NULL);
+  assert_non_null(strstr(last_notice, "\"README\" (a name without an extension is of no sample)"));
+  assert_non_null(strstr(last_notice, "\"jpg\" (a sample has it as a member of an unknown type)"));
   o = (image_t){0};
   add_sample(&o, "a", "1"), image_add(&o, NULL, 10240 - o.n);
   plan_archive(&o, "padded.tar", NULL);
@@ -584,11 +623,11 @@ static void as_many_shards_stay_open_as_the_descriptors_of_the_process_allow(voi
   now = was, now.rlim_cur = 4 * FILES;
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
   assert_int_equal(files_left_open(FILES), FILES);
-  assert_string_equal(last_notice, "");
+  assert_null(strstr(last_notice, "can be open"));
   now.rlim_cur = FEW;
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
   assert_int_equal(files_left_open(FEW / 4 + 1), FEW / 4 + 1);
-  assert_string_equal(last_notice, "");
+  assert_null(strstr(last_notice, "can be open"));
   assert_int_equal(files_left_open(FEW / 4 + 2), FEW / 4 + 1);
   assert_non_null(strstr(last_notice, "one of 66 files, of which 65 can be open at once"));
   assert_non_null(strstr(last_notice, "ulimit -n"));
@@ -602,6 +641,7 @@ int main(void) {
       cmocka_unit_test(records_before_the_damage_are_used_if_bad_ones_may_be),
       cmocka_unit_test(samples_that_lack_a_member_or_hold_no_number_fail_their_fetch),
       cmocka_unit_test(wrong_settings_are_refused),
+      cmocka_unit_test(sums_of_signed_bytes_are_right),
       cmocka_unit_test(archives_that_may_lack_samples_are_said),
       cmocka_unit_test(an_index_with_a_member_of_no_sample_is_refused),
       cmocka_unit_test(a_record_whose_header_has_changed_is_refused),
