@@ -11,6 +11,9 @@
 /* How a field is made. */
 enum { AS_RECORD, AS_BYTES, AS_RAW /* the bytes of an array */, AS_NUMBERS, AS_LABEL };
 
+static const char UNNAMED_WHY[] =
+    "a name of more than 255 bytes or with a NUL, or one of more than 1,024 features";
+
 /* ---- fields ---- */
 
 static mr_err_t wrong_as(mr_stage_t *s, const char *member, const char *as, const char *has,
@@ -79,15 +82,18 @@ static mr_err_t settle_numbers(mr_stage_t *s, const char *member, const char *as
 }
 
 static bool is_feature(const mr_shards_column_t *c) {
-  return c->kind < MR_COLUMN_EXAMPLE || c->kind == MR_COLUMN_SEQUENCE;
+  return c->kind < MR_COLUMN_EXAMPLE || c->kind >= MR_COLUMN_SEQUENCE;
 }
 
-/* The commonest kind of a feature: records in which it is of another kind are bad. */
+/* The commonest kind of a feature: records in which it is of another kind are bad, but for those
+   that lack values. */
 static int commonest_column(const mr_shards_t *shards, const char *name) {
   int best = -1;
   for (int c = 0; c < shards->n_columns; c++)
     if (is_feature(&shards->column[c]) && !strcmp(shards->column[c].name, name) &&
-        (best < 0 || shards->column[c].have > shards->column[best].have))
+        (best < 0 || shards->column[best].kind == MR_COLUMN_EMPTY ||
+         (shards->column[c].kind != MR_COLUMN_EMPTY &&
+          shards->column[c].have > shards->column[best].have)))
       best = c;
   return best;
 }
@@ -138,6 +144,11 @@ static mr_err_t settle_feature(mr_stage_t *s, int column, const char *name, cons
     case MR_COLUMN_SEQUENCE:
       return wrong_as(s, c->name, as, "the feature list of a SequenceExample",
                       "__record__:FIELD for the whole record");
+    case MR_COLUMN_EMPTY:
+      return wrong_as(s, c->name, as, "no list of values in any record", "one that has");
+    case MR_COLUMN_UNNAMED:
+      return mr_stage_fail(s, MR_ERR_DATA, "feature %.100s cannot be a field: %s", c->name,
+                           UNNAMED_WHY);
     case MR_COLUMN_LIST:
       return wrong_as(s, c->name, as, "lists of byte strings", "one of a record");
     default:
@@ -165,12 +176,16 @@ static const char *why_no_field(const mr_shards_t *shards, const mr_shards_colum
                                 int64_t examples) {
   if (k->kind == MR_COLUMN_SEQUENCE) return "the feature list of a SequenceExample";
   if (k->kind == MR_COLUMN_LIST) return "several byte strings, or none, in a record";
+  if (k->kind == MR_COLUMN_UNNAMED || !k->have) return UNNAMED_WHY;
+  if (k->kind == MR_COLUMN_EMPTY && k->have == examples) return "no values in any record";
   if (k->have == examples) return NULL;
   for (int c = 0; c < shards->n_columns; c++) {
     const mr_shards_column_t *other = &shards->column[c];
     if (other == k || !is_feature(other) || strcmp(other->name, k->name) != 0) continue;
     return other->kind == MR_COLUMN_LIST ? "several byte strings, or none, in a record"
-                                         : "its values differ in kind from record to record";
+           : other->kind == MR_COLUMN_EMPTY || k->kind == MR_COLUMN_EMPTY
+               ? "a record holds no values of it"
+               : "its values differ in kind from record to record";
   }
   return NULL;
 }

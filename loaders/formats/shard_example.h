@@ -18,6 +18,8 @@ enum {
   MR_COLUMN_EXAMPLE,  /* name "", no feature: the records that have features */
   MR_COLUMN_CHUNK,    /* of a container that compresses records in groups: the bytes of a group */
   MR_COLUMN_SEQUENCE, /* a feature list of a SequenceExample, which becomes no field */
+  MR_COLUMN_EMPTY,    /* a feature without a list of values: it becomes no field either, */
+  MR_COLUMN_UNNAMED,  /* nor does one whose name is too long or has a NUL, cut and changed here */
 };
 
 /* ---- for a scan ---- */

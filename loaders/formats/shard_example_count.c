@@ -24,20 +24,33 @@ mr_example_count_t *mr_example_count_new(mr_shard_draft_t *draft) {
 
 void mr_example_count_free(mr_example_count_t *c) { free(c); }
 
-/* Notes a feature; one whose name cannot be a column's is no field, and left out. */
+/* Notes a feature whose name cannot be a column's, by what a column can have of it. */
+static mr_err_t note_unnamed(mr_example_count_t *t, const mr_example_feature_t *f,
+                             mr_diag_t *diag) {
+  char name[201];
+  size_t n = f->name_n < sizeof name ? f->name_n : sizeof name - 1;
+  uint32_t column;
+  for (size_t i = 0; i < n; i++) name[i] = f->name[i] ? f->name[i] : '?';
+  mr_shard_draft_widen(t->draft); /* for names beyond the columns that are counted, too */
+  mr_err_t e = mr_shard_draft_column(t->draft, name, n, MR_COLUMN_UNNAMED, &column, NULL);
+  return e == MR_ERR_NOMEM ? mr_no_memory(diag, "the features of a record") : MR_OK;
+}
+
+/* Notes a feature. */
 static mr_err_t note_feature(mr_example_count_t *t, const mr_example_feature_t *f,
                              mr_diag_t *diag) {
   static const uint32_t kind[] = {[MR_FEATURE_BYTES] = MR_COLUMN_BYTES,
                                   [MR_FEATURE_FLOAT] = MR_COLUMN_FLOAT,
-                                  [MR_FEATURE_INT64] = MR_COLUMN_INT64};
+                                  [MR_FEATURE_INT64] = MR_COLUMN_INT64,
+                                  [MR_FEATURE_NONE] = MR_COLUMN_EMPTY};
   uint32_t column, as = kind[f->kind];
   size_t bytes = 0;
-  if (f->kind == MR_FEATURE_NONE || !f->name_n) return MR_OK;
   if (f->kind == MR_FEATURE_BYTES && f->n == 1) mr_example_bytes(f, &bytes);
   if (f->kind == MR_FEATURE_BYTES && f->n != 1) as = MR_COLUMN_LIST;
   mr_err_t e = mr_shard_draft_column(t->draft, f->name, f->name_n, as, &column, NULL);
-  if (e == MR_ERR_DATA) return MR_OK;
+  if (e == MR_ERR_DATA) return note_unnamed(t, f, diag);
   if (e < 0) return mr_no_memory(diag, "the features of a record");
+  if (column >= MR_SHARD_COLUMNS_MAX) return MR_OK; /* beyond those that are counted */
   if (t->seen[column] != t->record) t->column[t->n_columns++] = column;
   t->seen[column] = t->record;
   t->value[column] = as == MR_COLUMN_BYTES ? (int64_t)bytes : f->n;
@@ -51,7 +64,6 @@ static mr_err_t note_sequences(mr_example_count_t *t, const uint8_t *data, size_
   mr_example_feature_t f;
   uint32_t column;
   while (mr_example_next(&w, &f, NULL) == MR_OK) {
-    if (!f.name_n) continue;
     mr_err_t e =
         mr_shard_draft_column(t->draft, f.name, f.name_n, MR_COLUMN_SEQUENCE, &column, NULL);
     if (e == MR_ERR_NOMEM) return mr_no_memory(diag, "the features of a record");
@@ -67,7 +79,8 @@ mr_err_t mr_example_count(mr_example_count_t *t, const uint8_t *data, size_t n, 
   uint32_t column;
   bool some = false;
   while ((e = mr_example_next(&w, &f, NULL)) == MR_OK) some = true;
-  if (e < 0 || !some) return MR_OK;
+  if (e < 0) return MR_OK;
+  if (!some) return note_sequences(t, data, n, diag);
   MR_TRY(mr_shard_draft_column(t->draft, "", 0, MR_COLUMN_EXAMPLE, &column, diag));
   mr_shard_draft_count(t->draft, column, 0);
   t->record++, t->n_columns = 0;

@@ -54,6 +54,9 @@ static mr_err_t count_features(tfrecord_scan_t *t, size_t n) {
   return mr_example_count(t->count, t->data, n, t->diag);
 }
 
+/* TensorFlow's other compression: a head of deflate that is a multiple of 31. */
+static bool is_zlib(const uint8_t *p) { return p[0] == 0x78 && ((p[0] << 8) + p[1]) % 31 == 0; }
+
 static mr_err_t scan_step(tfrecord_scan_t *t) {
   uint8_t head[HEAD];
   uint64_t n;
@@ -66,6 +69,9 @@ static mr_err_t scan_step(tfrecord_scan_t *t) {
     return scan_fault(t, t->at == 0 && head[0] == 0x1F && head[1] == 0x8B
                              ? "is compressed by gzip, which cannot be read at random: gunzip it "
                                "first; no record"
+                         : t->at == 0 && is_zlib(head)
+                             ? "is compressed by zlib, which cannot be read at random: write it "
+                               "without compression; no record"
                              : "no record, or one whose length is damaged,");
   int64_t left = t->size - t->at - HEAD - MR_TFRECORD_SUM;
   if (left < 0 || n > (uint64_t)left) return scan_fault(t, "ends within the record");

@@ -335,6 +335,10 @@ static void names_with_a_nul_are_left_out(void **state) {
   assert_int_equal(h.s.out_spec[0].n_fields, 1);
   assert_int_equal(h.s.out_spec[0].field[0].dtype, MR_I64);
   assert_int_equal(h.s.out_spec[0].field[0].ndim, 0);
+  char quoted[300];
+  snprintf(quoted, sizeof quoted, "\"n%0199d\" (a name of more than 255 bytes or with a NUL", 0);
+  for (char *at = quoted; (at = strchr(at, '0')); at++) *at = '?';
+  assert_non_null(strstr(last_notice, quoted));
   shards_close(&h);
   free(name), free(map.at), free(feature.at), free(entry.at), free(example.at), free(o.at);
 }
@@ -427,6 +431,55 @@ static void absent_features_are_empty_and_feature_lists_are_named(void **state) 
   shards_close(&h), free(o.at);
 }
 
+/* Names without values, an empty name, and one more feature than are counted. */
+static void features_that_hold_nothing_are_named(void **state) {
+  enum { MANY = 1100 };
+  round_t r = {.x = 9};
+  image_t o = {0};
+  hand_t h;
+  for (int i = 0; i < 2; i++) {
+    image_t map = {0}, list = {0}, entry = {0}, example = {0};
+    fill_an_int(&r, &list), add_feature(&r, &map, "id", 3, &list);
+    add_delimited(&entry, 1, "never", 5);
+    add_delimited(&map, 1, entry.at, entry.n);
+    free(entry.at), entry = (image_t){0};
+    if (i) {
+      fill_an_int(&r, &list), add_feature(&r, &map, "once", 3, &list);
+    } else {
+      add_delimited(&entry, 1, "once", 4);
+      add_delimited(&map, 1, entry.at, entry.n);
+    }
+    fill_an_int(&r, &list), add_feature(&r, &map, "", 3, &list);
+    add_delimited(&example, 1, map.at, map.n);
+    add_framed(&o, example.at, example.n);
+    free(map.at), free(entry.at), free(example.at);
+  }
+  write_file("r.tfrecord", o.at, o.n);
+  if (shards_plan(&h, &mr_stage_tfrecord, HAND_SETTINGS(files_setting(), "holdout=0")) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_int_equal(h.s.out_spec[0].n_fields, 1);
+  assert_non_null(strstr(last_notice, "\"never\" (no values in any record)"));
+  assert_non_null(strstr(last_notice, "\"once\" (a record holds no values of it)"));
+  assert_non_null(strstr(last_notice, "\"\" (no field can have that name)"));
+  shards_close(&h), free(o.at);
+  want_refused(&mr_stage_tfrecord, HAND_SETTINGS(files_setting(), "fields=never"),
+               "never as a field: the feature holds no list of values in any record");
+  image_t map = {0}, list = {0}, example = {0}, many = {0};
+  for (int k = 0; k < MANY; k++) {
+    char name[20];
+    snprintf(name, sizeof name, "f%d", k);
+    fill_an_int(&r, &list), add_feature(&r, &map, name, 3, &list);
+  }
+  add_delimited(&example, 1, map.at, map.n);
+  for (int i = 0; i < 2; i++) add_framed(&many, example.at, example.n);
+  write_file("r.tfrecord", many.at, many.n);
+  if (shards_plan(&h, &mr_stage_tfrecord, HAND_SETTINGS(files_setting(), "holdout=0")) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_int_equal(h.s.out_spec[0].n_fields, 16);
+  assert_non_null(strstr(last_notice, "or one of more than 1,024 features)"));
+  shards_close(&h), free(map.at), free(example.at), free(many.at);
+}
+
 static void fill_nothing(round_t *r, image_t *list) {}
 
 static void a_feature_without_values_has_no_rows(void **state) {
@@ -485,6 +538,7 @@ int main(void) {
       cmocka_unit_test(lists_that_occur_twice_are_joined),
       cmocka_unit_test(absent_features_are_empty_and_feature_lists_are_named),
       cmocka_unit_test(a_feature_without_values_has_no_rows),
+      cmocka_unit_test(features_that_hold_nothing_are_named),
       cmocka_unit_test(settings_that_do_not_fit_are_refused),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
