@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/npy.h"
+#include "loaders/formats/npz_classes.h"
 #include "loaders/formats/row_columns.h"
 #include "loaders/formats/turned_rows.h"
 #include "loaders/shards/shard_typed.h"
@@ -31,6 +32,7 @@ typedef struct npz {
   mr_shard_file_t *file;
   int64_t size;
   const char *path;
+  mr_shard_draft_t *draft;
   mr_diag_t *fault, *diag;
   uint8_t *directory; /* [n_directory] */
   int64_t n_directory, n_entries;
@@ -122,16 +124,11 @@ static mr_err_t take_array(npz_t *z, const mr_npy_t *npy, int64_t bytes, size_t 
     return MR_END;
   }
   bool as_is = npy->size == mr_dtype_size(npy->dtype), swapped = npy->swapped && npy->size > 1;
-  if (npy->fortran && (!as_is || swapped))
-    return refuse_array(a,
-                        "it is in Fortran order, and narrow or big-endian: "
-                        "numpy.ascontiguousarray makes C order"),
-           MR_OK;
   a->kind = as_is            ? (swapped ? MR_TYPED_SWAPPED : MR_TYPED_PLAIN)
             : npy->size == 1 ? MR_TYPED_I8
             : npy->is_signed ? (swapped ? MR_TYPED_SWAPPED_I16 : MR_TYPED_I16)
                              : (swapped ? MR_TYPED_SWAPPED_U16 : MR_TYPED_U16);
-  a->fortran = npy->fortran;
+  a->fortran = npy->fortran && npy->ndim > 1;
   a->dtype = npy->dtype, a->ndim = npy->ndim, a->at += (int64_t)offset;
   memcpy(a->dim, npy->dim, sizeof a->dim);
   return MR_OK;
@@ -149,6 +146,13 @@ static mr_err_t read_array(npz_t *z, int64_t local, int64_t size, mr_row_array_t
   if (npz_u32(head) != LOCAL) return npz_fault(z, "has a damaged directory");
   a->at = local + LOCAL_BYTES + npz_u16(head + 26) + npz_u16(head + 28);
   if (a->at > z->size || size > z->size - a->at) return npz_fault(z, "has a damaged directory");
+  if (mr_npz_names_classes(a->name, a->n_name)) {
+    const char *not = NULL;
+    e = mr_npz_note_classes(z->file, a->at, size, a->name, a->n_name, z->draft, &not, z->diag);
+    if (e == MR_END) return npz_fault(z, "has become shorter");
+    if (!not ) refuse_array(a, "it names classes, and no array of whole numbers has its name");
+    if (e < 0 || !not ) return e;
+  }
   int64_t n = size < HEADER_MAX ? size : HEADER_MAX;
   uint8_t *text = malloc((size_t)n + 1);
   if (!text) return mr_no_memory(z->diag, "a header of %s", z->path);
@@ -173,7 +177,12 @@ static mr_err_t npz_entry(npz_t *z, int64_t *at) {
   widen_entry(p + CENTRAL_BYTES + name, extra, value);
   *at += CENTRAL_BYTES + (int64_t)(name + extra + comment);
   const char *text = (const char *)p + CENTRAL_BYTES;
-  if (name < 4 || memcmp(text + name - 4, ".npy", 4)) return MR_OK; /* no array */
+  if (name < 4 || memcmp(text + name - 4, ".npy", 4)) {
+    if (!name || text[name - 1] == '/') return MR_OK; /* a folder */
+    mr_row_array_t *other = &z->array[z->n++];
+    other->name = text, other->n_name = name;
+    return refuse_array(other, "it is no .npy file"), MR_OK;
+  }
   mr_row_array_t *packed = &z->array[z->n];
   if (npz_u16(p + 10) != 0) {
     packed->name = text, packed->n_name = name - 4, z->n++;
@@ -205,7 +214,12 @@ static void drop_replaced(npz_t *z) {
 
 static mr_err_t npz_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *fault,
                          mr_diag_t *diag) {
-  npz_t z = {.file = file, .size = file->size, .path = file->path, .fault = fault, .diag = diag};
+  npz_t z = {.file = file,
+             .size = file->size,
+             .path = file->path,
+             .draft = draft,
+             .fault = fault,
+             .diag = diag};
   int64_t at = 0;
   mr_err_t e = read_directory(&z);
   for (int64_t i = 0; i < z.n_entries && e == MR_OK; i++) e = npz_entry(&z, &at);
@@ -231,6 +245,13 @@ static mr_err_t npz_unpack(const mr_shard_source_t *t, const mr_shard_bytes_t *p
   return mr__typed_unpack(t, own, rec, diag);
 }
 
+static mr_err_t npz_settle(mr_shard_source_t *t, mr_stage_t *s, const mr_shard_field_word_t *word,
+                           int n, mr_spec_t *out) {
+  MR_TRY(mr_npz_take_classes(s, t));
+  if (*t->classes_of) out->dataset = &t->dataset;
+  return mr__typed_settle(t, s, word, n, out);
+}
+
 static mr_err_t npz_open(mr_stage_t *s) {
   npz_source_t *t = s->state;
   mr_diag_t why = {0};
@@ -247,7 +268,7 @@ static void npz_close(mr_stage_t *s) {
 static const mr_shard_kind_t npz_kind = {.name = "npz",
                                          .own = "a zip file",
                                          .scan = npz_scan,
-                                         .settle = mr__typed_settle,
+                                         .settle = npz_settle,
                                          .unpack = npz_unpack};
 
 static mr_err_t npz_plan(mr_stage_t *s) { return mr__shard_source_plan(s, &npz_kind); }

@@ -81,13 +81,16 @@ static mr_err_t add_array(const mr_row_array_t *a, int64_t rows, mr_shard_draft_
   return mr_shard_draft_item(draft, column, a->at, mr_row_array_bytes(a) / rows, a->fortran, diag);
 }
 
+/* How many bytes of a name a sentence has. */
+static int name_shown(const mr_row_array_t *a) { return a->n_name < 200 ? (int)a->n_name : 200; }
+
 /* Two groups of arrays of which neither is the larger, or two that are asked for. */
 static void refuse_groups(const row_groups_t *g, const char *path, bool asked, mr_diag_t *fault) {
   mr_fail(fault, MR_ERR_DATA,
           "%s: %d array%s of %" PRId64 " rows (%.*s) and %d of %" PRId64
           " (%.*s)%s: want fields= with arrays of one number of rows",
-          path, g->n, g->n == 1 ? "" : "s", g->rows, (int)(g->array->n_name % 200), g->array->name,
-          g->n_other, g->other, (int)(g->other_array->n_name % 200), g->other_array->name,
+          path, g->n, g->n == 1 ? "" : "s", g->rows, name_shown(g->array), g->array->name,
+          g->n_other, g->other, name_shown(g->other_array), g->other_array->name,
           asked ? " are asked for" : ", so that it is not clear which are the records");
 }
 
@@ -104,8 +107,8 @@ mr_err_t mr_row_columns(const mr_row_array_t *array, int n, const mr_shard_file_
   if (!g.rows) {
     mr_fail(fault, MR_ERR_DATA,
             "%s: holds no array with rows, want arrays (N, ...) of N records each%s%.*s%s%.200s",
-            path, n ? "; " : "", n ? (int)(array->n_name % 200) : 0, n ? array->name : "",
-            n ? ": " : "", n ? why_no_rows(array) : "");
+            path, n ? "; " : "", n ? name_shown(array) : 0, n ? array->name : "", n ? ": " : "",
+            n ? why_no_rows(array) : "");
     return MR_OK;
   }
   bool asked = fields && is_asked(g.array, fields);

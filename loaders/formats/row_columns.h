@@ -9,8 +9,8 @@
 typedef struct mr_row_array {
   const char *name; /* [n_name] */
   size_t n_name;
-  bool fortran; /* PLAIN, in Fortran order: its parts have item 1, and loaders/formats/turned_rows.h
-                   puts its rows together */
+  bool fortran; /* in Fortran order: its parts have item 1, and loaders/formats/turned_rows.h puts
+                   its rows together */
   bool refused; /* it cannot be read by rows, for the reason in why_text */
   char why_text[120];
   mr_typed_t kind; /* PLAIN or a narrow one, with the dtype that its values become */

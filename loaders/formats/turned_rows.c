@@ -60,14 +60,15 @@ static bool is_scattered(const mr_shard_t *shard, int column, mr_shard_part_t *p
 static mr_err_t turn_column(const mr_shard_source_t *t, mr_shard_reads_t *reads,
                             const mr_shard_t *shard, int column, mr_spill_t *rows,
                             mr_diag_t *diag) {
-  const char *type = strchr(t->shards->column[column].name, '\t');
+  const mr_shards_column_t *c = &t->shards->column[column];
+  const char *type = strchr(c->name, '\t');
   mr_field_t row = {0};
   mr_shard_part_t p;
   int64_t each, n = shard->index.n_records;
   if (!is_scattered(shard, column, &p)) return MR_OK;
   if (!type || !mr_typed_parse(type + 1, &row, &each) || row.ndim < 0)
     return mr_fail(diag, MR_ERR_DATA, "%s: its index is damaged", shard->path);
-  size_t size = mr_dtype_size(row.dtype), bytes = (size_t)(n * each) * size;
+  size_t size = mr_typed_stored((mr_typed_t)c->kind, row.dtype), bytes = (size_t)(n * each) * size;
   MR_TRY(mr_spill_grow(rows, bytes + ZEROS, "an array in Fortran order", diag));
   memset((uint8_t *)rows->at + bytes, 0, ZEROS);
   mr_spill_settle(rows);

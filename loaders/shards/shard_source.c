@@ -206,7 +206,7 @@ mr_err_t mr__shard_source_plan(mr_stage_t *s, const mr_shard_kind_t *kind) {
                      .n_records = mr__split_size(&t->split),
                      .n_epochs = 1,
                      .dataset = &t->dataset};
-  t->n_fields = t->n_wants = 0;
+  t->n_fields = t->n_wants = 0, *t->classes_of = 0;
   MR_TRY(kind->settle(t, s, word, n, out));
   out->n_fields = t->n_fields;
   name_fields(t, out);

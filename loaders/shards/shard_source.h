@@ -94,10 +94,11 @@ struct mr_shard_source {
   char number[MR_CLASSES_MAX][12]; /* names of classes without a file of names */
   const char *number_at[MR_CLASSES_MAX];
   mr_dataset_t dataset;
-  mr_classes_t named;          /* those names, if they are given and not numbers */
-  mr_shard_reads_t *reads;     /* from open to close */
-  mr_shard_groups_t *groups;   /* as long; NULL: each part is of one record */
-  atomic_bool foreseen;        /* the future is announced by foresee, not by ahead */
+  mr_classes_t named;                 /* those names, if they are given and not numbers */
+  char classes_of[MR_SHARD_NAME_MAX]; /* the column whose classes the files themselves name; "" */
+  mr_shard_reads_t *reads;            /* from open to close */
+  mr_shard_groups_t *groups;          /* as long; NULL: each part is of one record */
+  atomic_bool foreseen;               /* the future is announced by foresee, not by ahead */
   int order_seen, order_jumps; /* of the first records announced: how many, and those that do not
                                   follow the one before */
   int64_t order_next;

@@ -152,6 +152,17 @@ static bool has_classes(const mr_shards_column_t *c, const mr_field_t *f) {
   return c->kind == MR_TYPED_TEXT_CLASS || (!f->ragged && f->ndim == 0 && is_whole(f->dtype));
 }
 
+/* Whether the files name the classes of this column. */
+static bool is_named(const mr_shard_source_t *t, const char *column) {
+  return *t->classes_of && !strcmp(t->classes_of, column);
+}
+
+/* Whether this column holds those names. */
+static bool is_list_of_names(const mr_shard_source_t *t, const char *column) {
+  size_t n = strlen(t->classes_of);
+  return n && !strncmp(column, t->classes_of, n) && !strcmp(column + n, ".classes");
+}
+
 static mr_err_t typed_settle_field(mr_stage_t *s, mr_shard_source_t *t, int column,
                                    const char *name, const char *as, mr_spec_t *out) {
   const mr_shards_column_t *c = &t->shards->column[column];
@@ -169,7 +180,8 @@ static mr_err_t typed_settle_field(mr_stage_t *s, mr_shard_source_t *t, int colu
   bool text = c->kind == MR_TYPED_TEXT_INT || c->kind == MR_TYPED_TEXT_FLOAT;
   if (as && !strcmp(as, "bytes") && (text || c->kind == MR_TYPED_TEXT_CLASS || f.ragged)) {
     f = mr__shard_bytes_field(name, c->most), text = false;
-  } else if (as ? !strcmp(as, "label") && label : label && !strcmp(name, "label")) {
+  } else if (as ? !strcmp(as, "label") && label
+                : label && (!strcmp(name, "label") || is_named(t, called))) {
     made = AS_LABEL;
     f = mr_field_of_label((int)t->classes);
     snprintf(f.name, sizeof f.name, "%s", name);
@@ -222,6 +234,14 @@ static bool has_another(const mr_shards_t *shards, int column, const char *name)
   return false;
 }
 
+/* Whether records lack a column because theirs cannot be a field, which is said apart. */
+static bool is_refused_too(const mr_shards_t *shards, const char *name) {
+  for (int c = 0; c < shards->n_columns; c++)
+    if (shards->column[c].kind == MR_TYPED_REFUSED && is_called(&shards->column[c], name))
+      return true;
+  return false;
+}
+
 /* Without fields=: the columns that every record has with one type. */
 static mr_err_t typed_settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out) {
   char called[MR_SHARD_NAME_MAX];
@@ -230,9 +250,11 @@ static mr_err_t typed_settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_
     const mr_shards_column_t *k = &t->shards->column[c];
     copy_name(k, called);
     const char *name = k->have == t->shards->n_records ? typed_usual_name(called) : NULL;
-    if (k->kind == MR_TYPED_WORD) continue;
+    if (k->kind == MR_TYPED_WORD || is_list_of_names(t, called)) continue;
     if (k->kind == MR_TYPED_REFUSED)
       mr__shard_left_note(&left, called, typed_text(k));
+    else if (!name && is_refused_too(t->shards, called))
+      continue;
     else if (!name && has_another(t->shards, c, called))
       mr__shard_left_note(&left, called, "its type or shape differs from record to record");
     else if (!mr__shard_left_add(&left, t, called, name))
@@ -302,9 +324,12 @@ static mr_err_t typed_number(const mr_shard_bytes_t *p, bool whole, int64_t *i, 
   errno = 0;
   if (p->size <= NUMBER_MAX && whole) *i = strtoll(text, &end, 10);
   if (p->size <= NUMBER_MAX && !whole) *d = mr_strtod(text, &end);
-  bool some = end > text && !(whole && errno);
+  bool some = end > text, beyond = some && whole && errno;
   while (*end == ' ' || *end == '\t' || *end == '\r') end++;
-  if (some && end == text + p->size) return MR_OK;
+  if (some && end == text + p->size && !beyond) return MR_OK;
+  if (beyond && end == text + p->size)
+    return mr_fail(diag, MR_ERR_DATA,
+                   "holds %.40s, which no i64 is: fields=COLUMN:FIELD:bytes keeps the text", text);
   return mr_fail(diag, MR_ERR_DATA, "holds \"%.40s\", want a%s number", text,
                  whole ? " whole" : "");
 }

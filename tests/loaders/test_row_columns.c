@@ -295,6 +295,22 @@ static void elements_of_the_other_byte_order_are_read(void **state) {
   burst_free(b), shards_close(&h);
 }
 
+/* Replaces a piece of a file by another one of its length, everywhere; it is there `times` times.
+ */
+static void replace_in_file(const char *name, const char *piece, const char *by, int times) {
+  void *data;
+  size_t n, size = strlen(piece);
+  mr_diag_t d = {0};
+  assert_int_equal(strlen(by), size);
+  assert_int_equal(mr_read_file(in_folder(name), 1 << 28, &data, &n, &d), MR_OK);
+  char *at = data, *end = at + n;
+  int found = 0;
+  for (; (at = memmem(at, (size_t)(end - at), piece, size)); found++) memcpy(at, by, size);
+  assert_int_equal(found, times);
+  write_file(name, data, n);
+  free(data);
+}
+
 /* Says of the arrays in a file that they are in Fortran order. */
 static void say_fortran(const char *name) {
   static const char c_order[] = "'fortran_order': False";
@@ -316,6 +332,7 @@ static void rows_of_arrays_in_fortran_order_are_put_together(void **state) {
   while (round_next(&r)) {
     int dims = 2 + draw(&r, 3), each = 1;
     bool large = r.seed == 1; /* more than is read together */
+    bool whole = draw(&r, 2), swapped = draw(&r, 2);
     int64_t dim[4] = {large ? 6000000 : 2 + draw(&r, 50), 0};
     for (int k = 1; k < dims; k++)
       each *= (int)(dim[k] = large ? (k == 1 ? 3 : 1) : 2 + draw(&r, 4));
@@ -329,6 +346,9 @@ static void rows_of_arrays_in_fortran_order_are_put_together(void **state) {
     mr_diag_t d = {0};
     assert_int_equal(mr_npz_save(in_folder("turned.npz"), &z, 1, &d), MR_OK);
     say_fortran("turned.npz");
+    if (whole) replace_in_file("turned.npz", "'<f2'", "'<i2'", 1);
+    if (swapped)
+      replace_in_file("turned.npz", whole ? "'<i2'" : "'<f2'", whole ? "'>i2'" : "'>f2'", 1);
     snprintf(files, sizeof files, "files=%s/turned.npz", folder);
     if (shards_plan(&h, stage[0], (const char *const[]){files, NULL}) < 0 ||
         h.s.def->open(&h.s) < 0)
@@ -338,12 +358,15 @@ static void rows_of_arrays_in_fortran_order_are_put_together(void **state) {
     for (int n = 0; n < 20; n++) {
       int64_t i = n ? draw(&r, (int)dim[0]) : dim[0] - 1, index[4] = {i};
       if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
-      const uint16_t *got = b->rec[0].field[0].data;
+      const uint16_t *half = b->rec[0].field[0].data;
+      const int32_t *wide = b->rec[0].field[0].data;
       for (int k = 0; k < each; k++) {
         int64_t rest = k, at = 0;
         for (int q = dims - 1; q > 0; q--) index[q] = rest % dim[q], rest /= dim[q];
         for (int q = dims - 1; q >= 0; q--) at = at * dim[q] + index[q];
-        round_check(&r, got[k] == data[at], "record %d, element %d", (int)i, k);
+        uint16_t want = swapped ? (uint16_t)(data[at] << 8 | data[at] >> 8) : data[at];
+        round_check(&r, whole ? wide[k] == (int16_t)want : half[k] == want,
+                    "record %d, element %d, whole %d, swapped %d", (int)i, k, whole, swapped);
       }
     }
     burst_free(b), shards_close(&h), free(data);
@@ -393,8 +416,93 @@ static void of_members_of_one_name_the_last_counts(void **state) {
   burst_free(b), shards_close(&h);
 }
 
+/* ---- names of classes ---- */
+
+static const uint32_t ant_bee[2][3] = {{'a', 'n', 't'}, {'b', 0xE9, 0x1F41D}};
+
+/* File `name`: whole numbers in array `numbers`, and the names of their classes in array `list`. */
+static void write_classes(const char *name, const char *numbers, const char *list,
+                          const uint32_t names[2][3]) {
+  static const int16_t label[5] = {0, 1, 1, 0, 1};
+  mr_diag_t d = {0};
+  mr_npz_array_t z[] = {{.dtype = MR_F16, .ndim = 1, .dim = {5}, .data = label},
+                        {.chars = 3, .ndim = 1, .dim = {2}, .data = names}};
+  snprintf(z[0].name, sizeof z[0].name, "%s", numbers);
+  snprintf(z[1].name, sizeof z[1].name, "%s", list);
+  assert_int_equal(mr_npz_save(in_folder(name), z, 2, &d), MR_OK);
+  replace_in_file(name, "'<f2'", "'<u2'", 1);
+}
+
+static void plan_classes(hand_t *h, const char *name, const char *setting) {
+  char files[120];
+  snprintf(files, sizeof files, "files=%s/%s", folder, name);
+  *last_notice = 0;
+  if (shards_plan(h, stage[0], (const char *const[]){files, setting, NULL}) < 0 ||
+      h->s.def->open(&h->s) < 0)
+    fail_msg("%s", h->diag.text);
+}
+
+static void texts_of_an_npz_name_the_classes_of_its_numbers(void **state) {
+  static const char *const numbers[] = {"label", "cls", "y"};
+  for (int i = 0; i < 3; i++) {
+    char list[40];
+    hand_t h;
+    snprintf(list, sizeof list, "%s.classes", numbers[i]);
+    write_classes("c0.npz", numbers[i], list, ant_bee);
+    plan_classes(&h, "c0.npz", NULL);
+    const mr_field_t *f = h.s.out_spec[0].field;
+    assert_int_equal(h.s.out_spec[0].n_fields, 1);
+    assert_true(f->label && f->classes);
+    assert_int_equal(f->classes->n, 2);
+    assert_string_equal(f->classes->name[0], "ant");
+    assert_string_equal(f->classes->name[1], "b\xC3\xA9\xF0\x9F\x90\x9D");
+    assert_int_equal(h.s.out_spec[0].dataset->n_classes, 2);
+    assert_string_equal(last_notice, "");
+    burst_t *b = burst_new(&h.s);
+    if (burst_fetch(&h, 0, (int64_t[]){4}, 1, b) < 0) fail_msg("%s", h.diag.text);
+    assert_int_equal(*(int32_t *)b->rec[0].field[0].data, 1);
+    burst_free(b), shards_close(&h);
+  }
+}
+
+static void lists_of_names_that_differ_are_refused(void **state) {
+  static const uint32_t other[2][3] = {{'a', 'n', 't'}, {'c', 'a', 't'}};
+  char files[120];
+  write_classes("c0.npz", "label", "label.classes", ant_bee);
+  write_classes("c1.npz", "label", "label.classes", other);
+  snprintf(files, sizeof files, "files=%s/c{0..1}.npz", folder);
+  want_refused(stage[0], (const char *const[]){files, NULL}, "label.classes calls class 1 b");
+  want_refused(stage[0], (const char *const[]){files, NULL}, "in one file and cat in another");
+  snprintf(files, sizeof files, "files=%s/c0.npz", folder);
+  want_refused(stage[0], (const char *const[]){files, "classes=3", NULL},
+               "label.classes has 2 names");
+}
+
+static void texts_that_name_no_classes_are_named_as_left_out(void **state) {
+  static const uint32_t tab[2][3] = {{'a', '\t', 't'}, {'b'}};
+  hand_t h;
+  write_classes("c0.npz", "label", "other.classes", ant_bee);
+  plan_classes(&h, "c0.npz", NULL);
+  assert_null(h.s.out_spec[0].field->classes);
+  assert_non_null(
+      strstr(last_notice, "\"other.classes\" (it names classes, and no array of whole"));
+  shards_close(&h);
+  write_classes("c0.npz", "label", "label.classes", tab);
+  plan_classes(&h, "c0.npz", NULL);
+  assert_null(h.s.out_spec[0].field->classes);
+  assert_non_null(strstr(last_notice, "\"label.classes\" ("));
+  shards_close(&h);
+  replace_in_file("c0.npz", "label.classes.npy", "label.classes.txt", 2);
+  plan_classes(&h, "c0.npz", NULL);
+  assert_non_null(strstr(last_notice, "\"label.classes.txt\" (it is no .npy file)"));
+  shards_close(&h);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(texts_of_an_npz_name_the_classes_of_its_numbers),
+      cmocka_unit_test(lists_of_names_that_differ_are_refused),
+      cmocka_unit_test(texts_that_name_no_classes_are_named_as_left_out),
       cmocka_unit_test(rows_are_what_was_written),
       cmocka_unit_test(damaged_bytes_never_lead_out_of_the_file),
       cmocka_unit_test(files_without_rows_are_refused),

@@ -1,0 +1,197 @@
+/* A name is a column "NAME.classes\tNUMBER NAME" of the index, so that the lists of all files come
+   together as columns do, and one that differs shows. */
+#include "loaders/formats/npz_classes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+static const char ENDING[] = ".classes";
+
+enum {
+  HEADER_MAX = 512,
+  CHARS_MAX = 256, /* of a name, in the file */
+  N_ENDING = sizeof ENDING - 1
+};
+
+bool mr_npz_names_classes(const char *name, size_t n) {
+  return n > N_ENDING && !memcmp(name + n - N_ENDING, ENDING, N_ENDING);
+}
+
+/* ---- scanning ---- */
+
+/* An array of texts. */
+typedef struct texts {
+  char order; /* of the bytes of UTF-32: '<' or '>'; '|': single bytes */
+  long n, chars;
+  int64_t at; /* in the file */
+} texts_t;
+
+/* Parses the header in text, which ends with a NUL; false for anything but a list of texts. */
+static bool parse_texts(const char *text, size_t n, texts_t *t) {
+  const char *type = strstr(text, "'descr': '"), *shape = strstr(text, "'shape': (");
+  if (!type || !shape) return false;
+  type += 10, shape += 10;
+  char *end;
+  t->order = *type;
+  bool wide = (*type == '<' || *type == '>') && type[1] == 'U',
+       bytes = *type == '|' && type[1] == 'S';
+  t->chars = strtol(type + 2, &end, 10);
+  if ((!wide && !bytes) || *end != '\'' || t->chars < 1 || t->chars > CHARS_MAX) return false;
+  t->n = strtol(shape, &end, 10);
+  return end[0] == ',' && end[1] == ')' && t->n >= 1 && t->n <= MR_CLASSES_MAX;
+}
+
+static size_t put_utf8(uint32_t c, char *to) {
+  if (c < 0x80) return *to = (char)c, 1;
+  int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+  to[0] = (char)((0xFF00 >> (more + 1) & 0xFF) | c >> (6 * more));
+  for (int i = 1; i <= more; i++) to[i] = (char)(0x80 | (c >> (6 * (more - i)) & 0x3F));
+  return (size_t)more + 1;
+}
+
+/* The text at p as UTF-8; NUL characters end it.  False if it cannot be a name of a class. */
+static bool copy_text(const texts_t *t, const uint8_t *p, char to[4 * CHARS_MAX + 1]) {
+  size_t n = 0;
+  for (long i = 0; i < t->chars; i++) {
+    uint32_t c = p[i];
+    if (t->order != '|') {
+      memcpy(&c, p + 4 * i, 4);
+      if (t->order == '>') c = __builtin_bswap32(c);
+    }
+    if (!c) break;
+    if (c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return false;
+    if (t->order == '|')
+      to[n++] = (char)c;
+    else
+      n += put_utf8(c, to + n);
+  }
+  to[n] = 0;
+  return mr__class_name_ok(to);
+}
+
+static mr_err_t note_texts(mr_shard_file_t *file, const texts_t *t, const char *name, size_t n,
+                           mr_shard_draft_t *draft, const char **why, mr_diag_t *diag) {
+  size_t each = (size_t)t->chars * (t->order == '|' ? 1 : 4), size = (size_t)t->n * each;
+  uint8_t *data = malloc(size);
+  char column[MR_SHARD_NAME_MAX + 4 * CHARS_MAX + 20], text[4 * CHARS_MAX + 1];
+  uint32_t number;
+  if (!data) return mr_no_memory(diag, "names of classes in %s", file->path);
+  mr_err_t e = mr_shard_file_read(file, t->at, data, size, diag);
+  for (long i = 0; i < t->n && e == MR_OK && !*why; i++)
+    if (!copy_text(t, data + (size_t)i * each, text))
+      *why = "its texts are no names of classes: 1 to 127 bytes without control characters";
+  mr_shard_draft_widen(draft);
+  for (long i = 0; i < t->n && e == MR_OK && !*why; i++) {
+    copy_text(t, data + (size_t)i * each, text);
+    int k = snprintf(column, sizeof column, "%.*s\t%ld %s", (int)n, name, i, text);
+    mr_err_t added = mr_shard_draft_column(draft, column, (size_t)k, MR_TYPED_WORD, &number, diag);
+    if (added == MR_ERR_NOMEM) e = added;
+    if (added == MR_ERR_DATA) *why = "its name is too long for names of classes";
+  }
+  free(data);
+  return e;
+}
+
+mr_err_t mr_npz_note_classes(mr_shard_file_t *file, int64_t at, int64_t bytes, const char *name,
+                             size_t n, mr_shard_draft_t *draft, const char **why, mr_diag_t *diag) {
+  char text[HEADER_MAX + 1] = {0};
+  size_t head = bytes < HEADER_MAX ? (size_t)bytes : HEADER_MAX;
+  texts_t t = {0};
+  *why = "it is no list of 1 to 1000 texts, as names of classes are";
+  mr_err_t e = mr_shard_file_read(file, at, text, head, diag);
+  if (e != MR_OK || head < 12 || memcmp(text, "\x93NUMPY\1\0", 8)) return e;
+  size_t first = 10 + (size_t)((uint8_t)text[8] | (uint8_t)text[9] << 8);
+  if (first > head || memchr(text + 10, 0, first - 10)) return MR_OK;
+  if (!parse_texts(text + 10, first - 10, &t)) return MR_OK;
+  t.at = at + (int64_t)first;
+  if (bytes - (int64_t)first != t.n * t.chars * (t.order == '|' ? 1 : 4)) return MR_OK;
+  *why = NULL;
+  return note_texts(file, &t, name, n, draft, why, diag);
+}
+
+/* ---- settling ---- */
+
+/* The length of NAME in a column "NAME.classes\t..."; 0 for another. */
+static size_t length_of_owner(const mr_shards_column_t *c) {
+  size_t n = strcspn(c->name, "\t");
+  return c->kind == MR_TYPED_WORD && mr_npz_names_classes(c->name, n) ? n - N_ENDING : 0;
+}
+
+/* Whether array name[0,n) holds a whole number for each record. */
+static bool has_numbers(const mr_shards_t *s, const char *name, size_t n) {
+  static const char *const whole[] = {"u8[]", "i32[]", "u32[]", "i64[]", "u64[]"};
+  for (int c = 0; c < s->n_columns; c++) {
+    const mr_shards_column_t *k = &s->column[c];
+    if (strncmp(k->name, name, n) || k->name[n] != '\t' || k->kind == MR_TYPED_WORD) continue;
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+      if (!strcmp(k->name + n + 1, whole[i])) return true;
+  }
+  return false;
+}
+
+/* The array whose classes have names, into t->classes_of. */
+static void choose_owner(mr_shard_source_t *t) {
+  static const char *const usual[] = {"label", "class", "cls"};
+  bool sure = false;
+  *t->classes_of = 0;
+  for (int c = 0; c < t->shards->n_columns && !sure; c++) {
+    const mr_shards_column_t *k = &t->shards->column[c];
+    size_t n = length_of_owner(k);
+    if (!n || !has_numbers(t->shards, k->name, n)) continue;
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+      sure |= n == strlen(usual[i]) && !memcmp(k->name, usual[i], n);
+    if (sure || !*t->classes_of)
+      snprintf(t->classes_of, sizeof t->classes_of, "%.*s", (int)n, k->name);
+  }
+}
+
+/* Puts the names, which the indexes hold, into name[]; returns how many there are, or -1 with a
+   sentence if a number has two. */
+static int collect_names(mr_stage_t *s, const mr_shard_source_t *t,
+                         const char *name[MR_CLASSES_MAX]) {
+  int n = 0;
+  for (int c = 0; c < t->shards->n_columns; c++) {
+    const mr_shards_column_t *k = &t->shards->column[c];
+    size_t own = length_of_owner(k);
+    if (own != strlen(t->classes_of) || memcmp(k->name, t->classes_of, own)) continue;
+    char *text;
+    long i = strtol(k->name + own + N_ENDING + 1, &text, 10);
+    if (i < 0 || i >= MR_CLASSES_MAX || *text++ != ' ') continue;
+    if (name[i] && strcmp(name[i], text)) {
+      mr_stage_fail(
+          s, MR_ERR_DATA,
+          "%s%s calls class %ld %.60s in one file and %.60s in another: want one list, or "
+          "names=FILE",
+          t->classes_of, ENDING, i, name[i], text);
+      return -1;
+    }
+    name[i] = text;
+    if (i >= n) n = (int)i + 1;
+  }
+  return n;
+}
+
+mr_err_t mr_npz_take_classes(mr_stage_t *s, mr_shard_source_t *t) {
+  const char *name[MR_CLASSES_MAX] = {0};
+  *t->classes_of = 0;
+  if (t->named.n) return MR_OK;
+  choose_owner(t);
+  if (!*t->classes_of) return MR_OK;
+  int n = collect_names(s, t, name);
+  if (n < 0) return MR_ERR_DATA;
+  for (int i = 0; i < n; i++)
+    if (!name[i]) return *t->classes_of = 0, MR_OK; /* an index that is not ours */
+  if (t->classes && t->classes != n)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting classes = %" PRId64 ": %s%s has %d names, want as many",
+                         t->classes, t->classes_of, ENDING, n);
+  t->classes = n;
+  mr__class_names_usual(&t->names, name, n);
+  t->dataset = (mr_dataset_t){t->kind->name, n, t->names.name};
+  t->named = (mr_classes_t){n, t->names.name};
+  return MR_OK;
+}
