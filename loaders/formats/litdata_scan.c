@@ -23,9 +23,10 @@ typedef struct leaf {
   leaf_head_t head;
   mr_typed_t kind;
   mr_field_t type;
-  uint32_t column; /* in the draft; of arrays, the last one's */
-  bool has_last;   /* kind and type are those of column */
-  const char *why; /* the last array of it that could not be read; literal */
+  uint32_t column;  /* in the draft; of arrays, the last one's */
+  bool has_last;    /* kind and type are those of column */
+  const char *why;  /* why the array that is being read cannot be; literal */
+  const char *lost; /* that of the last one that could not be read; NULL: all could */
 } leaf_t;
 
 typedef struct litdata_scan {
@@ -218,6 +219,7 @@ static mr_err_t add_item(litdata_scan_t *t, int64_t at, int64_t end) {
     at += size;
     if (l->head) e = array_column(t, l, &from, &n, &good);
     if (e != MR_OK) return e;
+    if (!good) l->lost = l->why;
     if (good) MR_TRY(mr_shard_draft_part(t->draft, l->column, from, n, t->diag));
   }
   return MR_OK;
@@ -259,13 +261,13 @@ static mr_err_t add_items(litdata_scan_t *t) {
   return MR_OK;
 }
 
-/* A leaf of arrays of which none could be read becomes a column that says why. */
+/* A leaf of arrays of which some could not be read becomes a column, too, that says why. */
 static mr_err_t refuse_leaves(litdata_scan_t *t) {
   for (int i = 0; i < t->set->n_leaves && t->n; i++) {
     leaf_t *l = &t->leaf[i];
-    if (l->head && !l->has_last && l->why)
-      MR_TRY(
-          mr_typed_refuse(t->draft, l->is->name, strlen(l->is->name), l->why, &l->column, t->diag));
+    if (l->head && l->lost)
+      MR_TRY(mr_typed_refuse(t->draft, l->is->name, strlen(l->is->name), l->lost, &l->column,
+                             t->diag));
   }
   return MR_OK;
 }
