@@ -112,6 +112,10 @@ mr_var_t *mr_lax_all_to_all(mr_fn_t *f, mr_var_t *x, const char *axis_name);
    found out when the axis is bound.  The derivative goes the other way.  perm is copied. */
 mr_var_t *mr_lax_ppermute(mr_fn_t *f, mr_var_t *x, const char *axis_name, int n,
                           const int (*perm)[2]);
+/* The same in one of several graphs that differ, of which each has the exchanges of its own rank
+   alone: its turn among them, which no other of f has, keeps it from being dropped or merged. */
+mr_var_t *mr_lax_ppermute_in_turn(mr_fn_t *f, mr_var_t *x, const char *axis_name, int n,
+                                  const int (*perm)[2], int turn);
 mr_var_t *mr_lax_axis_index(mr_fn_t *f, const char *axis_name); /* i32[]: the place on the axis */
 
 /* ---- on a mesh ---- */

@@ -68,6 +68,13 @@ mr_var_t *mr_lax_ppermute(mr_fn_t *f, mr_var_t *x, const char *axis_name, int n,
   return mr_emit1(f, &mr_op_ppermute, 1, &x, 2, attr);
 }
 
+mr_var_t *mr_lax_ppermute_in_turn(mr_fn_t *f, mr_var_t *x, const char *axis_name, int n,
+                                  const int (*perm)[2], int turn) {
+  mr_var_t *y = mr_lax_ppermute(f, x, axis_name, n, perm);
+  if (y) mr_attr_set(f, y->def, mr_attr_int(MR_TURN, turn));
+  return y;
+}
+
 /* Reads the next pair of the text; false: the text is at its end. */
 static bool next_pair(const char **at, int pair[2]) {
   for (int side = 0; side < 2; side++) {

@@ -1,7 +1,10 @@
-/* The sentence of a shape rule that refuses an equation: scope, op, the avals of the operands, the
-   reason, and the attributes with numbers.  All rules write it through this one function, so a user
-   reads the same form from every op. */
+/* What ops have in common: the sentence of a shape rule that refuses an equation (scope, op, the
+   avals of the operands, the reason, and the attributes with numbers), which all rules write
+   through one function, so that a user reads the same form from every op; and which equations stay
+   for other ranks. */
 #include "model/ir/op.h"
+
+bool mr_eqn_is_awaited(const mr_eqn_t *e) { return e->op->collective && mr_attr_find(e, MR_TURN); }
 
 /* Writes " (axes=(1,))": sizes, axes and dimension numbers, which the operands' avals do not
    show. */

@@ -200,6 +200,13 @@ struct mr_op_def {
   bool collective;   /* communicates over the mapped axis named by its attribute axis_name */
 };
 
+/* The attribute of a collective in one of several graphs that differ: its number among those of
+   its graph. */
+#define MR_TURN "turn"
+/* Whether another rank waits for e, of a graph that is not this one: e stays although nothing may
+   read its result. */
+bool mr_eqn_is_awaited(const mr_eqn_t *e);
+
 /* Writes "scope: op in0 in1 ...: why (axes=(1,))" into diag, with the inputs' avals and the
    attributes that are numbers, and returns MR_ERR_SHAPE.  For shape rules; diag may be NULL. */
 mr_err_t mr_shape_fail(const mr_eqn_t *e, mr_diag_t *diag, const char *why);

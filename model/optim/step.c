@@ -8,6 +8,7 @@
 
 #include "model/control/control.h"
 #include "model/optim/exchange.h"
+#include "model/optim/pipeline_rank.h"
 #include "model/transforms/passes.h"
 #include "model/transforms/transforms.h"
 
@@ -97,12 +98,20 @@ static mr_var_t *piece_of_input(step_t *s, int i, int k) {
   return mr_lax_slice(s->g, x, start, limit);
 }
 
-/* Appends the loss of part k, after the passes that spare its backward pass work. */
-static mr_err_t run_loss(step_t *s, int k, mr_var_t *const *in, mr_var_t **out) {
+/* Returns the loss of part k, after the passes that spare its backward pass work; the caller
+   destroys it.  NULL on failure. */
+static mr_fn_t *light_loss(step_t *s, int k) {
   mr_fn_t *f = mr_fn_copy(s->loss->part[k], &s->g->diag);
+  if (!f || mr_passes_before_grad(f, NULL, &s->g->diag) >= 0) return f;
+  mr_fn_destroy(f);
+  return NULL;
+}
+
+/* Appends the loss of part k. */
+static mr_err_t run_loss(step_t *s, int k, mr_var_t *const *in, mr_var_t **out) {
+  mr_fn_t *f = light_loss(s, k);
   if (!f) return s->g->diag.code;
-  mr_err_t err = mr_passes_before_grad(f, NULL, &s->g->diag);
-  if (err >= 0) err = mr_inline(s->g, f, in, out);
+  mr_err_t err = mr_inline(s->g, f, in, out);
   mr_fn_destroy(f);
   return err;
 }
@@ -127,15 +136,22 @@ static const char *step_by_fp8(step_t *s) {
   return by;
 }
 
+/* The inputs of part k, in memory of the graph. */
+static mr_var_t **inputs_of_part(step_t *s, int k) {
+  int n_data = s->loss->n_data, n_in = s->loss->part[k]->n_in;
+  mr_var_t **in = mr_mem_take(&s->g->mem, (size_t)n_in * sizeof *in);
+  for (int i = 0; in && i < n_in; i++)
+    in[i] = i < n_data ? piece_of_input(s, i, k) : i - n_data < s->n ? s->p[i - n_data] : s->fp8[0];
+  return in;
+}
+
 /* Loss and gradients of one part: out[n_out], grad[n].  The cotangent of the scales of fp8 is what
    its products have met. */
 static mr_err_t step_run_part(step_t *s, int k, mr_var_t **out, mr_var_t **grad) {
-  const mr_fn_t *f = s->loss->part[k];
   int n_data = s->loss->n_data, n = s->n + (s->n_fp8 > 0);
-  mr_var_t **in = mr_mem_take(&s->g->mem, (size_t)f->n_in * sizeof *in);
   mr_var_t **d = mr_mem_take(&s->g->mem, (size_t)n * sizeof *d);
-  for (int i = 0; i < n_data; i++) in[i] = piece_of_input(s, i, k);
-  for (int i = 0; i < n; i++) in[n_data + i] = i < s->n ? s->p[i] : s->fp8[0];
+  mr_var_t **in = inputs_of_part(s, k);
+  if (!in) return s->g->diag.code;
   MR_TRY(run_loss(s, k, in, out));
   MR_TRY(mr_backward(s->g, out[0], loss_seed(s, k), n, in + n_data, d));
   for (int i = 0; i < s->n; i++) grad[i] = d[i];
@@ -454,12 +470,75 @@ static void take_updates(step_t *s, mr_var_t **next) {
   mr_scope_leave(g, outer);
 }
 
+/* ---- a stage of a pipeline ---- */
+
+/* Forward through part k: out[n_out] on the last rank. */
+static mr_err_t stage_forward(step_t *s, mr__pipe_t *p, int k, mr_var_t **out) {
+  mr_fn_t *f = light_loss(s, k);
+  mr_var_t **in = inputs_of_part(s, k);
+  mr_err_t e = f && in ? mr__pipe_forward(p, k, f, in, out) : s->g->diag.code;
+  mr_fn_destroy(f);
+  return e;
+}
+
+/* Back through part k, whose gradients are added to those before. */
+static mr_err_t stage_backward(step_t *s, mr__pipe_t *p, int k, mr_var_t *loss, sums_t *sums) {
+  mr_var_t **grad = mr_mem_take(&s->g->mem, (size_t)(s->hi - s->lo) * sizeof *grad);
+  mr_var_t *seed = loss ? loss_seed(s, k) : NULL;
+  if (!grad) return s->g->diag.code;
+  MR_TRY(mr__pipe_backward(p, k, loss, seed, s->hi - s->lo, s->p + s->lo, grad));
+  sums_add(s, sums, k, s->hi - s->lo, grad);
+  return s->g->diag.code;
+}
+
+/* Outputs of the loss over all parts, all[parts][n_out] on the last rank, for every rank. */
+static mr_err_t stage_outputs(step_t *s, mr__pipe_t *p, mr_var_t **all) {
+  const mr_fn_t *f = s->loss->part[0];
+  mr_aval_t *aval = mr_mem_take(&s->g->mem, (size_t)s->n_out * sizeof *aval);
+  bool last = s->loss->ranks->rank + 1 == s->loss->ranks->size;
+  if (!aval) return s->g->diag.code;
+  for (int i = 0; i < s->n_out; i++) {
+    aval[i] = f->out[i]->aval;
+    if (aval[i].ndim) aval[i].dim[0] *= s->loss->parts;
+    if (last) s->out[i] = step_join(s, all, i);
+  }
+  return mr__pipe_publish(p, s->n_out, aval, s->out);
+}
+
+static mr_err_t run_stage(step_t *s) {
+  mr_mem_t *mem = &s->g->mem;
+  int parts = s->loss->parts, own = s->loss->ranks->rank, size = s->loss->ranks->size;
+  mr_var_t **all = mr_mem_take(mem, (size_t)(parts * s->n_out) * sizeof *all);
+  int64_t *elems = mr_mem_take(mem, (size_t)s->n * sizeof *elems);
+  mr__exchange_t *x = mr_mem_take(mem, sizeof *x);
+  mr_fn_t *first = light_loss(s, 0);
+  sums_t sums = {0};
+  mr__pipe_t *p =
+      first ? mr__pipe_start(s->g, s->loss->ranks, first, s->loss->n_data, parts) : NULL;
+  mr_fn_destroy(first);
+  if (mem->failed || !p) return s->g->diag.code;
+  for (int i = 0; i < p->n_slot; i++) {
+    const mr_pipeline_slot_t *slot = &p->slot[i];
+    mr_var_t **out = all + slot->part * s->n_out;
+    if (slot->rank == own && !slot->backward) MR_TRY(stage_forward(s, p, slot->part, out));
+    if (slot->rank == own && slot->backward)
+      MR_TRY(stage_backward(s, p, slot->part, own + 1 == size ? out[0] : NULL, &sums));
+    if (i + 1 == p->n_slot || slot[1].time > slot->time) MR_TRY(mr__pipe_exchange(p, slot->time));
+  }
+  s->grad = sums_end(s, &sums, s->hi - s->lo) - s->lo;
+  for (int i = 0; i < s->n; i++) elems[i] = mr_aval_elems(&s->p[i]->aval);
+  *x = mr__exchange_start(s->g, s->loss->ranks, s->n, elems, s->share, 0);
+  s->exchange = x;
+  return stage_outputs(s, p, all);
+}
+
 /* ---- the step ---- */
 
 static mr_err_t run_parts(step_t *s) {
   int n = s->to - s->from;
   mr_var_t **all = mr_mem_take(&s->g->mem, (size_t)(n * s->n_out) * sizeof *all);
   sums_t sums = {0};
+  if (s->loss->ranks && s->loss->ranks->pipeline) return run_stage(s);
   for (int k = s->from; k < s->to; k++) {
     mr_var_t **grad = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof *grad);
     MR_TRY(step_run_part(s, k, all + (k - s->from) * s->n_out, grad));
@@ -760,12 +839,32 @@ static bool differs_in_records(const mr_optim_loss_t *l, int k, int i) {
 
 static bool f32_holds(mr_dtype_t t) { return t == MR_F32 || t == MR_BF16 || t == MR_F16; }
 
+/* Checks that the stages of a pipeline are as many as the ranks, and share all parameters. */
+static mr_err_t check_pipeline(const mr_optim_loss_t *l, mr_diag_t *diag) {
+  const mr_optim_ranks_t *r = l->ranks;
+  const mr_pipeline_t *p = r->pipeline;
+  int n = l->part[0]->n_in - l->n_data;
+  bool good = p->stages == r->size && p->stages >= 2 && p->stages <= MR_PIPELINE_STAGES &&
+              l->tree && l->parts <= MR_PIPELINE_PARTS && r->zero == 1 && r->rank >= 0 &&
+              r->rank < r->size && !p->first[0] && p->first[p->stages] == n;
+  for (int s = 0; good && s < p->stages; s++) good = p->first[s] < p->first[s + 1];
+  if (!good || l->fp8)
+    return mr_fail(
+        diag, MR_ERR_CONFIG,
+        "a pipeline of %d stages, %d ranks, %d parts of a tree: want a rank a stage, each "
+        "of at least one of %d parameters, at most %d parts, and no fp8",
+        p->stages, r->size, l->parts, n, MR_PIPELINE_PARTS);
+  return MR_OK;
+}
+
 /* Checks that ranks can share the parts, and that f32 holds what they exchange. */
 static mr_err_t check_ranks(const mr_optim_loss_t *l, mr_diag_t *diag) {
   const mr_optim_ranks_t *r = l->ranks;
   const mr_fn_t *f = l->part[0];
   char text[MR_AVAL_TEXT];
-  if (!l->tree || r->size < 1 || r->size > l->parts || r->rank < 0 || r->rank >= r->size)
+  if (r->pipeline)
+    MR_TRY(check_pipeline(l, diag));
+  else if (!l->tree || r->size < 1 || r->size > l->parts || r->rank < 0 || r->rank >= r->size)
     return mr_fail(diag, MR_ERR_CONFIG,
                    "rank %d of %d ranks that share %d parts, want a tree of at least a part a rank",
                    r->rank, r->size, l->parts);
@@ -828,7 +927,9 @@ static mr_err_t step_set_share(step_t *s) {
   s->share = mr_mem_take(&s->g->mem, (size_t)(r->size + 1) * sizeof *s->share);
   if (!s->share) return s->g->diag.code;
   for (int k = 0; k <= r->size; k++)
-    s->share[k] = mr_optim_share_from(s->n, elements_of_parameter, s->loss, r->size, k);
+    s->share[k] = r->pipeline
+                      ? r->pipeline->first[k]
+                      : mr_optim_share_from(s->n, elements_of_parameter, s->loss, r->size, k);
   s->lo = s->share[r->rank], s->hi = s->share[r->rank + 1];
   return MR_OK;
 }
@@ -860,6 +961,7 @@ mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_f
   const mr_optim_ranks_t *r = loss->ranks;
   bool shared =
       r && r->size >= 1 && r->rank >= 0 && r->rank < r->size; /* else step_check refuses */
+  shared = shared && !r->pipeline;                            /* whose ranks have all parts */
   int from = shared ? mr_optim_rank_from(loss->parts, r->size, r->rank) : 0;
   int to = shared ? mr_optim_rank_from(loss->parts, r->size, r->rank + 1) : loss->parts;
   return step_fn(loss, o, from, to, step_build, out, diag);

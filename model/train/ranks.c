@@ -85,7 +85,7 @@ mr_err_t mr__ranks_create(const mr_loss_t *l, const mr_train_config_t *config, m
   pthread_mutex_init(&r->lock, NULL);
   pthread_cond_init(&r->changed, NULL);
   r->n = n, r->optim = config->optim, r->compute = config->compute;
-  r->shares = config->zero > 0;
+  r->shares = mr__step_shares(config) > 0;
   r->compute.policy = NULL;
   mr_err_t e = mr_comm_create(config->ranks, (double)INFINITY, &r->comm, diag);
   if (e >= 0) e = ranks_step(r, l, *config, 0, own, diag);

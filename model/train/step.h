@@ -27,6 +27,8 @@ typedef struct mr__share {
   int from, to;
 } mr__share_t;
 mr__share_t mr__step_share(const mr_train_config_t *t, const mr_params_t *list);
+/* What ranks of a step have a share of, as mr_optim_ranks_t.zero. */
+int mr__step_shares(const mr_train_config_t *t);
 
 /* Sets *out to how each parameter of the list is updated by these rules, heap, which the caller
    frees; NULL if all are updated alike.  usual: mr_loss_t.no_decay.  MR_OK; MR_ERR_CONFIG for a

@@ -54,7 +54,7 @@ static mr_err_t build_train(mr__step_t *s, const mr_loss_t *l, const mr_train_co
                                   .threads = t->compute.threads,
                                   .pin = t->compute.pin,
                                   .plan_only = plan_only,
-                                  .gate_before_collective = t->zero > 0,
+                                  .gate_before_collective = mr__step_shares(t) > 0,
                                   .rank = comm};
   mr_err_t e = mr_compile(f, &options, &s->exec, diag);
   mr_fn_destroy(f);
@@ -163,7 +163,7 @@ mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
   mr__step_t s = {.batch = config->batch};
   mr_diag_t own = {0};
   mr_train_config_t alone = *config; /* a plan is that of a step without ranks */
-  alone.ranks = 0, alone.zero = 0;
+  alone.ranks = 0, alone.zero = 0, alone.pipeline.stages = 0;
   mr_err_t err = build_train(&s, l, &alone, NULL, true, &own);
   if (err >= 0) *out = train_plan_of(s.exec);
   mr__step_fini(&s);

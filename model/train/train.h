@@ -51,6 +51,11 @@ typedef struct mr_train_config {
      are parts of the caller's params, which all ranks of the process update.  Without ranks it is
      0. */
   int zero;
+  /* The ranks are the stages of a pipeline, through which the ordered parts pass, each of which has
+     the same number of records; a rank updates the parameters of its stage and has slots and
+     average of these alone, as with zero=1, and zero is 0; the bits are the same.  Ranks are
+     threads of this process.  stages 0: none. */
+  mr_pipeline_t pipeline;
   /* This process has rank `rank` alone, and this is it in a communicator of `ranks`: runs exchange
      by collect_ops what others have computed, and all ranks run the same steps with the same whole
      batches and scalars.  A run whose exchange fails returns the table's failure, with params
@@ -67,7 +72,8 @@ typedef struct mr_train_config {
 mr_train_config_t mr_train_default(int64_t batch);
 
 enum { MR_ORDERED_MOST = 256, MR_ZERO_MOST = 1 };
-/* MR_OK, or MR_ERR_CONFIG if batch, accumulate, ordered, ranks and zero do not go together. */
+/* MR_OK, or MR_ERR_CONFIG if batch, accumulate, ordered, ranks, zero and pipeline do not go
+   together. */
 mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag);
 /* Returns the number of parts that a step of t works through, which mr_train_parts_check accepts,
    and the first record of part k in [0,parts]; that of the last is the batch.  If they are uneven

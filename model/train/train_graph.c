@@ -12,11 +12,43 @@
 
 enum { SITES = 1 << 16 }; /* dropout numbers reserved for a part: more than any model uses */
 
+/* What goes with a pipeline, beside what mr_optim_step_fn checks. */
+static mr_err_t check_pipeline_config(const mr_train_config_t *t, mr_diag_t *diag) {
+  int stages = t->pipeline.stages;
+  if (t->ranks != stages)
+    return mr_fail(diag, MR_ERR_CONFIG, "pipeline: %d stages of %d ranks, want a rank a stage",
+                   stages, t->ranks);
+  if (t->collect)
+    return mr_fail(
+        diag, MR_ERR_CONFIG,
+        "pipeline: %d stages of ranks that are processes of their own, want ranks of one "
+        "process",
+        stages);
+  if (t->zero)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "zero=%d beside a pipeline of %d stages, whose ranks keep the slots of their "
+                   "stages alone; want zero=0",
+                   t->zero, stages);
+  if (t->compute.fp8.history)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "fp8 beside a pipeline of %d stages, want none: scales are not of stages",
+                   stages);
+  if (!t->ordered || t->batch % t->ordered)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "pipeline: %lld microbatches do not divide the batch of %lld records: %lld left "
+                   "over, want a batch of a multiple, such as %lld",
+                   (long long)t->ordered, (long long)t->batch,
+                   (long long)(t->ordered ? t->batch % t->ordered : 0),
+                   (long long)(t->ordered ? (t->batch / t->ordered + 1) * t->ordered : 8));
+  return MR_OK;
+}
+
 mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag) {
+  if (t->pipeline.stages) MR_TRY(check_pipeline_config(t, diag));
   if (t->accumulate < 1 || t->batch % t->accumulate)
     return mr_fail(diag, MR_ERR_CONFIG, "accumulate: %lld, want a divisor of the batch %lld",
                    (long long)t->accumulate, (long long)t->batch);
-  if (t->ranks > 1 && t->ordered < t->ranks)
+  if (t->ranks > 1 && !t->pipeline.stages && t->ordered < t->ranks)
     return mr_fail(diag, MR_ERR_CONFIG,
                    "%d ranks that share ordered=%lld parts, want at least a part a rank", t->ranks,
                    (long long)t->ordered);
@@ -86,7 +118,8 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
   mr_fn_t **part = calloc((size_t)parts, sizeof *part);
   if (!part) return mr_no_memory(diag, "a step");
   mr_err_t err = trace_parts(list, l, t, part, diag);
-  const mr_optim_ranks_t ranks = {t->rank, t->ranks, MR__RANKS_AXIS, t->zero};
+  const mr_pipeline_t *pipeline = t->pipeline.stages ? &t->pipeline : NULL;
+  const mr_optim_ranks_t ranks = {t->rank, t->ranks, MR__RANKS_AXIS, mr__step_shares(t), pipeline};
   mr_optim_loss_t loss = {.n_data = mr_loss_n_data(l),
                           .parts = parts,
                           .tree = t->ordered > 0,
@@ -266,7 +299,13 @@ static int64_t elements_of_listed(const void *arg, int i) {
   return (int64_t)list->param[i].size;
 }
 
+int mr__step_shares(const mr_train_config_t *t) {
+  return t->ranks <= 1 ? 0 : t->pipeline.stages ? 1 : t->zero;
+}
+
 mr__share_t mr__step_share(const mr_train_config_t *t, const mr_params_t *list) {
+  if (t->ranks > 1 && t->pipeline.stages)
+    return (mr__share_t){t->pipeline.first[t->rank], t->pipeline.first[t->rank + 1]};
   if (t->ranks <= 1 || !t->zero) return (mr__share_t){0, list->n};
   return (mr__share_t){
       mr_optim_share_from(list->n, elements_of_listed, list, t->ranks, t->rank),

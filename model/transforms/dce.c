@@ -1,11 +1,13 @@
-/* Dead code: a backward walk marks the operands of live equations; the others are dropped.  One
-   pass is enough, because operands come before the equations that use them. */
+/* Dead code: a backward walk marks the operands of live equations; the others are dropped, but for
+   those that other ranks wait for.  One pass is enough, because operands come before the equations
+   that use them. */
+#include "model/ir/op.h"
 #include "model/transforms/transforms.h"
 
 static bool dce_is_needed(const mr_eqn_t *e) {
   for (int k = 0; k < e->n_out; k++)
     if (e->out[k]->live) return true;
-  return false;
+  return mr_eqn_is_awaited(e);
 }
 
 static void dce_mark(mr_var_t *const *v, int n, bool live) {

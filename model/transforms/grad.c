@@ -46,27 +46,27 @@ static mr_err_t back_one(sweep_t *s, const mr_eqn_t *e) {
 
 /* Sweeps may nest: the vjp rule of a call sweeps through the body, so g->wanted is restored at the
    end. */
-static mr_err_t run_sweep(sweep_t *s, int from, int n_y, mr_var_t *const *y, mr_var_t *const *dy,
-                          int n, mr_var_t *const *wrt, mr_var_t **grad) {
+static mr_err_t run_sweep(sweep_t *s, int from, int to, int n_y, mr_var_t *const *y,
+                          mr_var_t *const *dy, int n, mr_var_t *const *wrt, mr_var_t **grad) {
   mr_fn_t *g = s->g;
-  int n_eqn = g->n_eqn, n_outer = g->n_wanted;
+  int n_outer = g->n_wanted;
   const bool *outer = g->wanted;
   mr_origin_t before = mr_origin(g);
   for (int i = 0; i < n; i++)
     s->active[wrt[i]->id] |= mr_is_float(wrt[i]->aval.dtype) && mr__wants(g, wrt[i]);
-  mr__eqn_moves(n_eqn - from, g->eqn + from, s->active);
+  mr__eqn_moves(to - from, g->eqn + from, s->active);
   g->wanted = s->active, g->n_wanted = g->n_var;
   mr_err_t err = MR_OK;
   for (int i = 0; i < n_y && err >= 0; i++) err = add_cotangent(s, y[i], dy[i]);
-  for (int i = n_eqn - 1; i >= from && err >= 0; i--) err = back_one(s, g->eqn[i]);
+  for (int i = to - 1; i >= from && err >= 0; i--) err = back_one(s, g->eqn[i]);
   mr_origin_set(g, before);
   g->wanted = outer, g->n_wanted = n_outer;
   for (int i = 0; i < n && err >= 0; i++) grad[i] = s->ct[wrt[i]->id];
   return err < 0 ? err : g->diag.code;
 }
 
-mr_err_t mr_backward_range(mr_fn_t *g, int from, int n_y, mr_var_t *const *y, mr_var_t *const *dy,
-                           int n, mr_var_t *const *wrt, mr_var_t **grad) {
+mr_err_t mr_backward_between(mr_fn_t *g, int from, int to, int n_y, mr_var_t *const *y,
+                             mr_var_t *const *dy, int n, mr_var_t *const *wrt, mr_var_t **grad) {
   if (g->diag.code < 0) return g->diag.code;
   for (int i = 0; i < n_y; i++)
     if (dy[i] && !mr_aval_equal(&y[i]->aval, &dy[i]->aval))
@@ -74,11 +74,16 @@ mr_err_t mr_backward_range(mr_fn_t *g, int from, int n_y, mr_var_t *const *y, mr
   sweep_t s = {.g = g,
                .ct = calloc((size_t)g->n_var + 1, sizeof *s.ct),
                .active = calloc((size_t)g->n_var + 1, sizeof *s.active)};
-  mr_err_t err = s.ct && s.active ? run_sweep(&s, from, n_y, y, dy, n, wrt, grad)
+  mr_err_t err = s.ct && s.active ? run_sweep(&s, from, to, n_y, y, dy, n, wrt, grad)
                                   : mr_no_memory(&g->diag, "the reverse sweep");
   free(s.ct);
   free(s.active);
   return err < 0 ? err : MR_OK;
+}
+
+mr_err_t mr_backward_range(mr_fn_t *g, int from, int n_y, mr_var_t *const *y, mr_var_t *const *dy,
+                           int n, mr_var_t *const *wrt, mr_var_t **grad) {
+  return mr_backward_between(g, from, g->n_eqn, n_y, y, dy, n, wrt, grad);
 }
 
 mr_err_t mr_backward_open(mr_fn_t *g, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din) {

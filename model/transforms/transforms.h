@@ -40,6 +40,9 @@ mr_err_t mr_backward(mr_fn_t *g, mr_var_t *y, mr_var_t *dout, int n, mr_var_t *c
    grad[i] is NULL where it is zero. */
 mr_err_t mr_backward_range(mr_fn_t *g, int from, int n_y, mr_var_t *const *y, mr_var_t *const *dy,
                            int n, mr_var_t *const *wrt, mr_var_t **grad);
+/* The same over equations [from,to), where others follow that are not part of the function. */
+mr_err_t mr_backward_between(mr_fn_t *g, int from, int to, int n_y, mr_var_t *const *y,
+                             mr_var_t *const *dy, int n, mr_var_t *const *wrt, mr_var_t **grad);
 /* For vjp rules: appends e's open form to g and sweeps back through it; dout and din as in
    mr_op_def.ad.  MR_OK or the failure in g->diag. */
 mr_err_t mr_backward_open(mr_fn_t *g, const mr_eqn_t *e, mr_var_t *const *dout, mr_var_t **din);
