@@ -41,6 +41,7 @@ mr_train_config_t mr__train_config(const train_t *v, int64_t batch) {
                          .accumulate = v->accumulate,
                          .ordered = v->ordered,
                          .zero = (int)v->zero,
+                         .pipeline = v->cut.cut,
                          .there = v->there,
                          .rules = v->rules};
   mr_train_amp_set(&v->amp, &t.compute);
@@ -128,6 +129,8 @@ static void open_report_unused(const mr_stage_t *s) {
       {"validate-every", "input valid", s->in_linked[IN_VALID]},
       {"validate-minutes", "input valid", s->in_linked[IN_VALID]},
       {"zero", "ranks behind shard-to-device", v->ranks > 1},
+      {"microbatches", "pipeline=", v->pipeline > 1},
+      {"pipeline-schedule", "pipeline=", v->pipeline > 1},
       {"fp8-history", "fp8=", fp8},
       {"fp8-margin", "fp8=", fp8},
       {"fp8-amax", "fp8=", fp8}};

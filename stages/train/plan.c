@@ -240,7 +240,7 @@ static mr_err_t plan_ordered(mr_stage_t *s) {
 static mr_err_t plan_ranks(mr_stage_t *s) {
   train_t *v = s->state;
   int64_t batch = s->in_spec[IN_TRAIN].batch;
-  v->ranks = s->in_spec[IN_TRAIN].ranks;
+  v->ranks = v->cut.cut.stages ? v->cut.cut.stages : s->in_spec[IN_TRAIN].ranks;
   if (!v->ranks) return MR_OK;
   if (!v->ordered) v->ordered = MR__ORDERED_OF_RANKS;
   if (!mr_device_on_host(v->device))
@@ -248,7 +248,7 @@ static mr_err_t plan_ranks(mr_stage_t *s) {
                          "setting device = %s: %d ranks share the batches of input in, and ranks "
                          "of one process compute on its processors; want device=cpu",
                          v->device, v->ranks);
-  if (v->ranks > v->ordered)
+  if (v->ranks > v->ordered && !v->cut.cut.stages)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting ordered = %" PRId64
                          ": %d ranks share the parts of a batch; want "
@@ -353,6 +353,7 @@ mr_err_t mr__train_stage_plan(mr_stage_t *s) {
                          "setting remat = %s: model %s has no parts to recompute, want none",
                          mr_nn_remat_name((mr_nn_remat_t)v->remat), def->name);
   MR_TRY(plan_class_weights(s));
+  MR_TRY(mr__train_plan_pipeline(s));
   MR_TRY(plan_ranks(s));
   MR_TRY(plan_ordered(s));
   MR_TRY(plan_fp8(s));

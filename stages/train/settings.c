@@ -25,6 +25,11 @@ static const mr_hint_t schedule_values[] = {
     {"inversesqrt invsqrt inversesquareroot", "rsqrt", NULL},
     {0}};
 
+static const mr_hint_t pipeline_values[] = {
+    {"pipedream pipedreamflush oneforwardonebackward", "1f1b", NULL},
+    {"filldrain", "gpipe", NULL},
+    {0}};
+
 /* "model" comes first: def.c inserts the model's settings after it. */
 const mr_opt_t mr__train_stage_opts[] = {
     {.name = "model",
@@ -155,6 +160,39 @@ const mr_opt_t mr__train_stage_opts[] = {
          "What ranks behind shard-to-device keep a share of, with the same results.  0: nothing, "
          "each updates all parameters; 1: the optimizer's slots and the average, each rank "
          "updates its share and receives the others' parameters."},
+    {.name = "pipeline",
+     .hint = "pipelineparallel pipelineparallelsize pipelinemodelparallelsize pp ppsize "
+             "pipelinestages",
+     .type = MR_OPT_INT,
+     .offset = AT(pipeline),
+     .unit = "stages",
+     .def = "0",
+     .hi = MR_PIPELINE_STAGES,
+     .help = "Cuts the model into this many stages, each computed by a rank of its own, through "
+             "which the microbatches of a batch pass; the results are those of ordered=. 0: none."},
+    {.name = "microbatches",
+     .hint = "nummicrobatches numberofmicrobatches microbatchcount",
+     .type = MR_OPT_INT,
+     .offset = AT(microbatches),
+     .unit = "parts",
+     .def = "0",
+     .hi = MR_ORDERED_MOST,
+     .help = "Parts of a batch in a pipeline, a power of two that divides it: the parts of "
+             "ordered=. With N stages ranks wait (N - 1)/microbatches of the time. 0: those of "
+             "ordered=, or 8."},
+    {.name = "stages",
+     .type = MR_OPT_STR,
+     .offset = AT(stages),
+     .help = "The layers of each stage of a pipeline, as \"embed,blocks[0:3] | "
+             "blocks[3:6],head\"; without it the stages cost the same as nearly as layers allow."},
+    {.name = "pipeline-schedule",
+     .values = pipeline_values,
+     .type = MR_OPT_ENUM,
+     .offset = AT(pipeline_schedule),
+     .def = "1f1b",
+     .choices = "1f1b|gpipe",
+     .help = "Order of a pipeline: back through a microbatch as soon as it can be, which keeps the "
+             "values of at most as many as there are stages, or forward through all first."},
     {.name = "remat",
      .hint = "activationcheckpointing gradientcheckpointing gradcheckpointing checkpointing "
              "usecheckpoint",

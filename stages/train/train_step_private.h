@@ -3,6 +3,7 @@
 #define MR_STAGES_TRAIN_STEP_PRIVATE_H
 
 #include "model/optim/schedule.h"
+#include "model/train/pipeline_plan.h"
 #include "stages/train/agree.h"
 #include "stages/train/amp.h"
 #include "stages/train/fields.h"
@@ -35,24 +36,25 @@ typedef struct train {
   mr_train_amp_t amp;
   int precision;
   double lr, b1, b2, eps, weight_decay, clip_norm, ema, scale_start;
-  int64_t warmup, steps, seed, checkpoint_every, watch_every, accumulate, ordered, zero,
-      scale_patience, max_skipped, redo_on_nan, validate_every, stop_after;
+  int64_t warmup, steps, seed, checkpoint_every, watch_every, accumulate, ordered, zero, pipeline,
+      microbatches, scale_patience, max_skipped, redo_on_nan, validate_every, stop_after;
   double validate_minutes, checkpoint_minutes, warmup_epochs, stop_delta;
   const char *stop_by;
-  int optimizer, schedule, leak_check, remat, on_nan;
+  int optimizer, schedule, leak_check, remat, on_nan, pipeline_schedule;
   mr_train_rules_t rules;
   const char *class_weights;
   float *class_weight; /* heap, from plan to forget; NULL: none */
   bool nesterov;
-  const char *resume, *fit, *loss_scale, *replay_dir, *device;
+  const char *resume, *fit, *loss_scale, *replay_dir, *device, *stages;
 
-  const mr_device_t *on; /* that device, from open to close */
-  bool there;            /* the training batches lie there (to-device) */
-  int ranks;             /* that share each batch (shard-to-device); 0: the step has none */
-  mr__agree_t *agree;    /* from open to close, where they are processes; NULL: they are not */
-  bool agreed_stop;      /* they have agreed to stop */
-  mr_train_out_t said;   /* what the newest step that was read has reported */
-  double fixed_scale;    /* of the loss; 0: a dynamic one */
+  const mr_device_t *on;  /* that device, from open to close */
+  bool there;             /* the training batches lie there (to-device) */
+  int ranks;              /* that share each batch (shard-to-device); 0: the step has none */
+  mr_pipeline_plan_t cut; /* of a pipeline, whose stages the ranks are; 0 stages: no pipeline */
+  mr__agree_t *agree;     /* from open to close, where they are processes; NULL: they are not */
+  bool agreed_stop;       /* they have agreed to stop */
+  mr_train_out_t said;    /* what the newest step that was read has reported */
+  double fixed_scale;     /* of the loss; 0: a dynamic one */
   mr_model_t model;
   mr_train_metrics_t metrics; /* of the reports */
   mr_train_config_t used;     /* of the compiled step: the settings, and what fit= has chosen */
@@ -100,6 +102,9 @@ extern const mr_opt_t mr__train_stage_opts[];        /* without the model's sett
 extern const char *const mr__train_optimizer_name[]; /* index: setting optimizer */
 mr_err_t mr__train_stage_plan(mr_stage_t *s);
 mr_err_t mr__train_plan_scale(mr_stage_t *s); /* reads setting loss-scale; MR_ERR_CONFIG */
+/* pipeline.c: cuts the model into the stages of a pipeline, if one is set, and sets ordered to its
+   microbatches.  MR_ERR_CONFIG for what does not go with it, and as mr_pipeline_plan. */
+mr_err_t mr__train_plan_pipeline(mr_stage_t *s);
 
 /* def.c: the model of a stage, and the model's settings in the stage's state, behind train_t. */
 const mr_model_def_t *mr__train_model_of(const mr_stage_t *s);

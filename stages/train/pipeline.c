@@ -1,0 +1,110 @@
+/* The pipeline of a training step, from the settings pipeline, microbatches, stages and
+   pipeline-schedule: its ranks are threads, a stage each, and its microbatches the ordered parts of
+   a batch. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "model/exec/process_ranks.h"
+#include "stages/train/train_step_private.h"
+
+/* Stages that the text of `stages` has. */
+static int64_t stages_in_text(const char *text) {
+  int64_t n = 1;
+  for (; *text; text++) n += *text == '|';
+  return n;
+}
+
+/* What does not go with a pipeline. */
+static mr_err_t check_beside(mr_stage_t *s) {
+  const train_t *v = s->state;
+  const struct {
+    bool set;
+    const char *name, *why;
+  } row[] = {
+      {v->zero > 0, "zero", "a rank keeps the slots of its stage alone already; want zero=0"},
+      {v->amp.fp8, "fp8", "its scales are not of stages; want fp8=none"},
+      {v->team.pin, "pin", "ranks would be bound to the same processors; want pin=false"},
+      {v->accumulate > 1, "accumulate",
+       "microbatches split the batch already; want accumulate=1, and microbatches="},
+      {v->fit != NULL, "fit",
+       "it chooses the parts of a batch, which microbatches sets; want remat= to need less "
+       "memory"}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+    if (row[i].set)
+      return mr_stage_fail(s, MR_ERR_CONFIG, "setting %s beside pipeline = %" PRId64 ": %s",
+                           row[i].name, v->pipeline, row[i].why);
+  return MR_OK;
+}
+
+/* The ranks of a mesh before the step are those of the pipeline. */
+static mr_err_t check_ranks_of_mesh(mr_stage_t *s) {
+  train_t *v = s->state;
+  int ranks = s->in_spec[IN_TRAIN].ranks;
+  if (mr_process_ranks())
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting pipeline = %" PRId64
+                         ": its ranks are threads of one process, and this job has several; start "
+                         "one process, or leave pipeline= out",
+                         v->pipeline);
+  if (!ranks || ranks == v->pipeline) return MR_OK;
+  if (ranks % v->pipeline)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting pipeline = %" PRId64
+                         ": it does not divide the %d ranks of the mesh; want mesh=data=%" PRId64
+                         " or no mesh",
+                         v->pipeline, ranks, v->pipeline);
+  return mr_stage_fail(
+      s, MR_ERR_CONFIG,
+      "setting pipeline = %" PRId64 ": %d ranks of the mesh would be %" PRId64
+      " pipelines that share batches, which are not there yet; want mesh=data=%" PRId64
+      " or no mesh",
+      v->pipeline, ranks, ranks / v->pipeline, v->pipeline);
+}
+
+static mr_err_t set_microbatches(mr_stage_t *s) {
+  train_t *v = s->state;
+  int64_t batch = s->in_spec[IN_TRAIN].batch, n = v->microbatches;
+  if (n && v->ordered && n != v->ordered)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting microbatches = %" PRId64 ": ordered = %" PRId64
+                         ", and they are the same parts of a batch; want one of them",
+                         n, v->ordered);
+  if (!n) n = v->ordered ? v->ordered : MR__ORDERED_OF_RANKS;
+  const char *name = v->ordered ? "ordered" : "microbatches";
+  if (n & (n - 1))
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting %s = %" PRId64
+                         ": want a power of two, as their gradients are added as a binary tree",
+                         name, n);
+  if (batch % n)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting %s = %" PRId64 ": they do not divide the batch of %" PRId64
+                         " records, %" PRId64 " are left over; want a batch of %" PRId64
+                         ", or fewer of them",
+                         name, n, batch, batch % n, (batch / n + 1) * n);
+  v->ordered = n;
+  return MR_OK;
+}
+
+mr_err_t mr__train_plan_pipeline(mr_stage_t *s) {
+  train_t *v = s->state;
+  mr_diag_t why = {0};
+  v->cut = (mr_pipeline_plan_t){.records = 0};
+  if (v->stages && v->pipeline < 2) v->pipeline = stages_in_text(v->stages);
+  if (v->pipeline < 2) return MR_OK;
+  MR_TRY(check_beside(s));
+  MR_TRY(check_ranks_of_mesh(s));
+  MR_TRY(set_microbatches(s));
+  const mr_pipeline_want_t want = {(int)v->pipeline, (mr_pipeline_kind_t)v->pipeline_schedule,
+                                   v->stages};
+  int64_t batch = s->in_spec[IN_TRAIN].batch;
+  mr_train_config_t t = mr__train_config(v, batch);
+  mr_err_t e =
+      mr_pipeline_plan(&v->model.plan.loss, &t.compute, batch / v->ordered, &want, &v->cut, &why);
+  if (e == MR_ERR_CONFIG && v->stages)
+    return mr_diag_prefix(s->diag, e, &why, "%s: setting stages = %s", s->name, v->stages);
+  if (e == MR_ERR_CONFIG)
+    return mr_diag_prefix(s->diag, e, &why, "%s: setting pipeline = %" PRId64, s->name,
+                          v->pipeline);
+  return mr_stage_relay(s, e, &why);
+}

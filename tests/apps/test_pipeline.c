@@ -1,0 +1,121 @@
+/* train with a pipeline: any stages, cuts and schedules give the checkpoint and ledger of a run on
+   one rank, also where a run resumes with others; what cannot be a pipeline is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/apps/small_run.h"
+
+enum { STEPS = 6 };
+
+static const char graph[] =
+    "let run = unset\n"
+    "synthetic n=48 split=train ! shuffle seed=1 epochs=2 ! flip p=0.5 ! normalize preset=cifar10\n"
+    "  ! batch 16 drop-remainder\n"
+    "  ! train-step name=train model=vit layers=3 embed=16 mlp=16 heads=2 dropout=0.2 ema=0.75\n"
+    "      clip-norm=0.5 loss-scale=dynamic lr=1e-2 threads=2 ordered=4 checkpoint-every=2\n"
+    "synthetic n=32 split=test ! sequential epochs=1 ! normalize preset=cifar10\n"
+    "  ! batch 16 ! train.test\n"
+    "train.metrics ! progress\n"
+    "train.state ! checkpoint dir=$run/checkpoints keep=0\n";
+
+static char whole_end[1 << 12]; /* the ledger of the run on one rank */
+
+static void keep_ledger_line(char *to, size_t n) {
+  const char *at = strstr(p.out, "\nledger "), *end = at ? strchr(at + 1, '\n') : NULL;
+  if (!end || (size_t)(end - at) > n) {
+    fail_msg("no ledger: %s%s", p.out, p.err);
+    return;
+  }
+  memcpy(to, at + 1, (size_t)(end - at - 1));
+  to[end - at - 1] = 0;
+}
+
+static int group_setup(void **state) {
+  int status = small_run("pipeline", graph);
+  if (!status) keep_ledger_line(whole_end, sizeof whole_end);
+  return status;
+}
+
+static void assert_end_of_one_rank(const char *run) {
+  char ledger[sizeof whole_end], path[2][192];
+  void *x, *y;
+  size_t n, m;
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  keep_ledger_line(ledger, sizeof ledger);
+  assert_string_equal(ledger, whole_end);
+  for (int i = 0; i < 2; i++)
+    snprintf(path[i], sizeof path[i], "%s/checkpoints/step-%06d.safetensors", i ? run : whole,
+             STEPS);
+  assert_int_equal(mr_read_file(path[0], 1 << 24, &x, &n, NULL), MR_OK);
+  if (mr_read_file(path[1], 1 << 24, &y, &m, NULL) < 0) fail_msg("no %s", path[1]);
+  if (n != m || memcmp(x, y, n) != 0) fail_msg("%s differs from that of one rank", path[1]);
+  free(x), free(y);
+}
+
+static void any_pipeline_ends_with_the_checkpoint_and_ledger_of_one_rank(void **state) {
+  static const char *const row[][2] = {
+      {"train.pipeline=2", "train.microbatches=4"},
+      {"train.pipeline=4", "train.pipeline-schedule=gpipe"},
+      {"train.stages=embed,blocks[0] | blocks[1:3] | norm,head", "train.pipeline=0"}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    char run[128];
+    snprintf(run, sizeof run, "%s/row%zu", dir, i);
+    RUN(&p, "train", "--graph", file, "--run-dir", run, row[i][0], row[i][1]);
+    assert_end_of_one_rank(run);
+  }
+}
+
+static void a_run_resumes_with_other_stages_with_the_same_bits(void **state) {
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "--mesh", "data=3", "train.pipeline=3",
+      "train.steps=2");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  RUN(&p, "train", "--run-dir", other, "--resume", "--mesh", "data=2", "train.pipeline=0",
+      "train.steps=4");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  RUN(&p, "train", "--run-dir", other, "--resume", "train.pipeline=2", "train.steps=0");
+  assert_end_of_one_rank(other);
+}
+
+static void settings_that_exclude_a_pipeline_are_refused(void **state) {
+  static const struct {
+    const char *a, *b, *said;
+  } bad[] = {
+      {"train.pipeline=9", "train.lr=1e-2", "9 stages of a model that can be cut between layers"},
+      {"train.pipeline=2", "train.microbatches=8", "ordered = 4, and they are the same parts"},
+      {"train.pipeline=2", "train.ordered=32",
+       "do not divide the batch of 16 records, 16 are left"},
+      {"train.pipeline=2", "train.ordered=6", "want a power of two"},
+      {"train.pipeline=2", "train.zero=1", "keeps the slots of its stage alone already"},
+      {"train.pipeline=2", "train.accumulate=2", "microbatches split the batch already"},
+      {"train.pipeline=2", "train.fit=1GiB", "it chooses the parts of a batch"},
+      {"train.pipeline=2", "train.pin=true", "want pin=false"},
+      {"train.pipeline=2", "train.fp8=hybrid", "want fp8=none"},
+      {"--mesh=data=3", "train.pipeline=2", "does not divide the 3 ranks of the mesh"},
+      {"--mesh=data=4", "train.pipeline=2", "2 pipelines that share batches"},
+      {"train.stages=embed | blocks, hedd", "train.lr=1e-2", "did you mean \"head\""},
+      {"train.stages=embed, encoder_blocks.0.attn, encoder_blocks.0.norm1, encoder_blocks.0.norm2, "
+       "encoder_blocks.0.linear1 | encoder_blocks.0.linear2, blocks[1:3], head",
+       "train.lr=1e-2", "it is inside a residual"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    char run[128];
+    snprintf(run, sizeof run, "%s/bad", dir);
+    RUN(&p, "train", "--graph", file, "--run-dir", run, bad[i].a, bad[i].b);
+    if (!p.status || !strstr(p.err, bad[i].said))
+      fail_msg("%s %s: %s, want \"%s\"", bad[i].a, bad[i].b, p.err, bad[i].said);
+  }
+}
+
+static int group_teardown(void **state) { return small_run_forget(state); }
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(any_pipeline_ends_with_the_checkpoint_and_ledger_of_one_rank),
+      cmocka_unit_test(a_run_resumes_with_other_stages_with_the_same_bits),
+      cmocka_unit_test(settings_that_exclude_a_pipeline_are_refused),
+  };
+  return cmocka_run_group_tests(tests, group_setup, group_teardown);
+}
