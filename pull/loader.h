@@ -25,6 +25,7 @@
 #include "base/dtype.h"
 #include "base/err.h"
 #include "pipeline/spec.h"
+#include "pull/own.h"
 
 MR_BEGIN_DECLS
 
@@ -58,7 +59,7 @@ typedef struct mr_batch {
 } mr_batch_t;
 
 /* How a stream is opened.  Zero-initialise: every 0 and NULL is a usual value.  Nothing is kept but
-   stages. */
+   stages and own. */
 typedef struct mr_loader_settings {
   const char *const *set; /* [n_set] "NAME=VALUE", as after the graph of `millrace run` */
   int32_t n_set;
@@ -71,6 +72,9 @@ typedef struct mr_loader_settings {
   bool plugins;        /* the text may load plug-ins, which are code (plugins/plugin.h) */
   const struct mr_stage_def *const *stages; /* NULL-ended table of the program's own stages, which
                                                outlives the loader and its batches; NULL: none */
+  const mr_own_t *own; /* [n_own] sources and maps that are functions; they outlive the loader and
+                          its batches, which call them until mr_loader_close */
+  int32_t n_own;
 } mr_loader_settings_t;
 
 /* Opens the stream of batches of a graph, given as text or as the name of a file; stages after the

@@ -31,7 +31,9 @@ struct mr__reader {
   const char *end;           /* the stage of our own behind it */
   mr_spec_t spec;
   int64_t steps;
-  char *text; /* of the graph without our stage, canonical */
+  char *text;          /* of the graph without our stage, canonical */
+  const mr_own_t *own; /* [n_own] the caller's */
+  int n_own;
   int wake;
   uint32_t forks;
   pthread_mutex_t lock; /* of the rest */
@@ -154,9 +156,19 @@ void mr__reader_all_stages(mr_registry_t *reg) {
   mr_registry_add(reg, mr_sinks_stages);
 }
 
+const mr_own_t *mr__reader_own(const mr_registry_t *reg, const char *name) {
+  const mr__reader_t *r =
+      (const mr__reader_t *)(const void *)((const char *)reg - offsetof(mr__reader_t, reg));
+  for (int i = 0; i < r->n_own && name; i++)
+    if (!strcmp(r->own[i].name, name)) return &r->own[i];
+  return NULL;
+}
+
 static mr_err_t reader_add_stages(mr__reader_t *r, const mr_loader_settings_t *set,
                                   mr_diag_t *diag) {
   mr__reader_all_stages(&r->reg);
+  if (set->n_own) mr_registry_add(&r->reg, mr__own_stages);
+  r->own = set->own, r->n_own = set->n_own;
   if (!set->stages) return MR_OK;
   MR_TRY(mr_registry_check(&r->reg, set->stages, "the program's own stages", diag));
   mr_registry_add_from(&r->reg, set->stages, "the program's own stages");

@@ -34,6 +34,10 @@ const mr_graph_t *mr__reader_graph(const mr__reader_t *r);
 void mr__reader_all_stages(mr_registry_t *reg);
 /* As mr_loader_describe; in describe.c. */
 mr_err_t mr__reader_describe(const mr__reader_t *r, const char *what, char **text, mr_diag_t *diag);
+/* The program's own stages own-source and own-map (own.c), and what a graph of this registry, a
+   reader's, calls by this name; NULL: nothing. */
+extern const mr_stage_def_t *const mr__own_stages[];
+const mr_own_t *mr__reader_own(const mr_registry_t *reg, const char *name);
 const char *mr__reader_text(const mr__reader_t *r); /* the graph's, canonical */
 const mr_spec_t *mr__reader_spec(const mr__reader_t *r);
 const char *mr__reader_stage(const mr__reader_t *r); /* whose batches */

@@ -12,7 +12,7 @@ from pycparser import c_ast, c_parser
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "python/millrace/_abi.py"
-HEADERS = ("base/err.h", "pull/loader.h", "pull/dlpack.h")
+HEADERS = ("base/err.h", "pull/own.h", "pull/loader.h", "pull/dlpack.h")
 TYPES = """
 typedef _Bool bool; typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t;
 typedef unsigned short uint16_t; typedef int int32_t; typedef unsigned int uint32_t; typedef long int64_t;

@@ -10,10 +10,9 @@ Stages are functions of their names: mr.folder("photos/train") | mr.shuffle(seed
 
 from __future__ import annotations
 
-from typing import Any
 
 from ._arrays import Array, Batch
-from ._graph import Graph, GraphLike, Stage, quoted, stage, stages
+from ._graph import Graph, GraphLike, Stage, dataset, map, map_batches, quoted, stage, stages
 from ._stream import State, Stream
 from .errors import (
     ClosedError,
@@ -28,11 +27,17 @@ from .errors import (
     UsageError,
 )
 
+TYPE_CHECKING = False  # as typing's, which takes longer to import than all of the package
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ._stages import *  # noqa: F403
+
 __version__ = "0.1.0"
 __all__ = [
     "Array", "Batch", "ClosedError", "ConfigError", "DataError", "Error", "Graph", "GraphLike", "OutOfMemoryError",
     "ReadError", "ShapeError", "Stage", "State", "StoppedError", "Stream", "UnavailableError", "UsageError", "connect",
-    "stage", "stages", "stream", "to_jax",
+    "dataset", "map", "map_batches", "stage", "stages", "stream", "to_jax",
 ]
 
 
@@ -54,16 +59,19 @@ def connect(address: str, **how: Any) -> Stream:
 
 def to_jax(batch: Any, sharding: Any = None) -> dict[str, Any]:
     """The arrays of a batch as JAX's: views on the CPU, or put where a sharding says."""
-    import jax
+    import jax  # pyright: ignore[reportMissingImports]
 
     arrays = {name: jax.dlpack.from_dlpack(a) for name, a in batch.items()}
     return arrays if sharding is None else {n: jax.device_put(a, sharding) for n, a in arrays.items()}
 
 
-def __getattr__(name: str) -> Stage:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return stage(name)
+if not TYPE_CHECKING:  # type checkers read _stages.pyi
+
+    def __getattr__(name: str) -> Stage:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return stage(name)
+
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Made by scripts/python-abi.py from base/err.h, pull/loader.h, pull/dlpack.h; do not edit."""
+"""Made by scripts/python-abi.py from base/err.h, pull/own.h, pull/loader.h, pull/dlpack.h; do not edit."""
 
 from ctypes import (
     POINTER,
@@ -34,6 +34,39 @@ class mr_diag_t(Structure):
     _fields_ = [
         ("code", c_int),
         ("text", c_char * 1024),
+    ]
+
+
+class mr_own_value_t(Structure):
+    _fields_ = [
+        ("name", c_char * 32),
+        ("dtype", c_int32),
+        ("ndim", c_int32),
+        ("dim", c_int64 * 8),
+        ("ragged", c_bool),
+        ("data", c_void_p),
+    ]
+
+
+class mr_own_call_t(Structure):
+    _fields_ = [
+        ("index", c_int64),
+        ("seed", c_uint64),
+        ("n_input", c_int32),
+        ("n_output", c_int32),
+        ("input", mr_own_value_t * 16),
+        ("output", mr_own_value_t * 16),
+    ]
+
+
+class mr_own_t(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("n", c_int64),
+        ("draws", c_bool),
+        ("plan", c_void_p),
+        ("make", c_void_p),
+        ("of", c_void_p),
     ]
 
 
@@ -76,6 +109,8 @@ class mr_loader_settings_t(Structure):
         ("state", c_char_p),
         ("plugins", c_bool),
         ("stages", POINTER(c_void_p)),
+        ("own", POINTER(mr_own_t)),
+        ("n_own", c_int32),
     ]
 
 

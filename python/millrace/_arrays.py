@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Optional
+from collections.abc import Callable, Iterable, Mapping
 
 from . import _abi
 from ._library import library
 from .errors import ShapeError, UsageError, error_of
+
+TYPE_CHECKING = False  # as typing's; see __init__.py
+if TYPE_CHECKING:
+    from typing import Any, Optional
 
 # Of each mr_dtype_t: its name here, its letters in the array interface (None: numpy has none), its bytes.
 DTYPES: tuple[tuple[str, Optional[str], int], ...] = (
@@ -95,7 +99,7 @@ class Array:
             array = numpy.asarray(_Interface(self, letters))
         else:
             try:
-                import ml_dtypes
+                import ml_dtypes  # pyright: ignore[reportMissingImports]
             except ImportError:
                 raise ShapeError(f"numpy has no {name}: install ml_dtypes, take the array by DLPack, or put "
                                  '"normalize dtype=f32" into the stream') from None
@@ -188,8 +192,14 @@ def copied(held: Held) -> Held:
     return Held(pointer, lib.mr_batch_drop)
 
 
-class Batch(dict[str, Array]):
-    """The fields of a batch by name, and where it stands in its stream."""
+if TYPE_CHECKING:
+    _Fields = dict[str, Any]
+else:
+    _Fields = dict
+
+
+class Batch(_Fields):
+    """The fields of a batch by name, each an Array, and where it stands in its stream."""
 
     __slots__ = ("_held", "step", "epoch", "n", "first", "ends_epoch", "copied")
 
@@ -219,3 +229,15 @@ class Batch(dict[str, Array]):
     def copy(self) -> "Batch":
         """The batch in memory of its own."""
         return Batch(copied(self._held), True)
+
+    def mapped(self, functions: Iterable[Callable[[dict[str, Any]], Any]]) -> "Batch":
+        """Itself, with what functions of its arrays, which are numpy's, give in their place."""
+        values: dict[str, Any] = {name: array.__array__() for name, array in self.items()}
+        for f in functions:
+            given = f(values)
+            if not isinstance(given, Mapping):
+                raise ShapeError(f"{getattr(f, '__name__', f)}: gives {type(given).__name__}, want a dict of arrays")
+            values = dict(given)
+        self.clear()
+        self.update(values)
+        return self

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import re
-from typing import Any, Optional, Union
+from collections.abc import Callable
 
 from . import _abi
 from ._library import library, text_of
+from ._own import Map, Own, Source
 from .errors import ConfigError, UsageError, error_of
 
-_PLAIN = re.compile(r"[A-Za-z0-9_./:,+%@~-]+")
+TYPE_CHECKING = False  # as typing's; see __init__.py
+if TYPE_CHECKING:
+    from typing import Any, Optional, Union
+
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,+%@~-")
 
 
 def text_of_value(value: Any, joint: str = ",") -> str:
@@ -31,7 +34,7 @@ def text_of_value(value: Any, joint: str = ",") -> str:
 
 
 def quoted(text: str) -> str:
-    if _PLAIN.fullmatch(text):
+    if text and _PLAIN.issuperset(text):
         return text
     if "\0" in text:
         raise UsageError(f"{text!r}: a text of a graph cannot hold a zero byte")
@@ -41,16 +44,23 @@ def quoted(text: str) -> str:
 class Graph:
     """Stages in a row, and the graphs that lead into them; str() is its text."""
 
-    __slots__ = ("_before", "_row")
+    __slots__ = ("_before", "_row", "_own", "_after")
 
-    def __init__(self, row: str, before: tuple[str, ...] = ()) -> None:
+    def __init__(self, row: str, before: tuple[str, ...] = (), own: tuple[Own, ...] = (),
+                 after: tuple[Callable[..., Any], ...] = ()) -> None:
         self._row = row
         self._before = before
+        self._own = own  # its sources and maps in Python
+        self._after = after  # functions of its batches
 
     def __or__(self, other: "Graph") -> "Graph":
         if not isinstance(other, Graph):
             return NotImplemented
-        return Graph(f"{self._row} ! {other._row}", self._before + other._before)
+        if self._after and other._row:
+            raise UsageError("map_batches: functions of batches come last, behind all stages")
+        row = f"{self._row} ! {other._row}" if other._row else self._row
+        return Graph(row, self._before + other._before, together(self._own, other._own),
+                     self._after + other._after)
 
     def __str__(self) -> str:
         return "\n".join(self._before + (self._row,))
@@ -65,7 +75,21 @@ class Graph:
         return hash(str(self))
 
 
-GraphLike = Union[str, Graph, "os.PathLike[str]"]
+def together(a: tuple[Own, ...], b: tuple[Own, ...]) -> tuple[Own, ...]:
+    """The sources and maps of two graphs, each of a name of its own."""
+    out = a
+    for own in b:
+        same = [o for o in out if o.name == own.name]
+        if same and same[0] is not own:
+            raise UsageError(f"two of the graph's functions are called {own.name}: give one of them another name=")
+        out += () if same else (own,)
+    return out
+
+
+if TYPE_CHECKING:
+    GraphLike = Union[str, Graph, os.PathLike[str]]
+else:
+    GraphLike = "str | Graph | os.PathLike[str]"
 
 _table: Optional[dict[str, dict[str, Any]]] = None
 _joined = 0
@@ -76,6 +100,8 @@ def stages() -> dict[str, dict[str, Any]]:
     global _table
     if _table is not None:
         return _table
+    import json
+
     lib = library()
     text, diag = ctypes.c_char_p(), _abi.mr_diag_t()
     e = lib.mr_loader_stages(ctypes.byref(text), ctypes.byref(diag))
@@ -132,12 +158,16 @@ class Stage:
             s = self._setting(name)
             words.append(f"{s['name']}={quoted(text_of_value(v, ':' if s['type'] == 'range' else ','))}")
         before: tuple[str, ...] = ()
+        own: tuple[Own, ...] = ()
         ports = self._row["in"]
         if len(graphs) > len(ports):
             raise UsageError(f"{self._row['name']}: has {len(ports)} inputs, not {len(graphs)}")
         for g, port in zip(graphs, ports):
+            if g._after:
+                raise UsageError("map_batches: functions of batches come last, behind all stages")
             before += g._before + (f"{g._row} ! {settings['name']}.{port}",)
-        return Graph(" ".join(words), before)
+            own = together(own, g._own)
+        return Graph(" ".join(words), before, own)
 
 
 def _doc_of(row: dict[str, Any]) -> str:
@@ -160,3 +190,33 @@ def stage(name: str) -> Stage:
         hint = f'; did you mean "{near[0].replace("-", "_")}"?' if near else ""
         raise AttributeError(f"millrace has no {name!r}, and no stage is called so{hint}")
     return Stage(row)
+
+
+def dataset(of: Any, *, epochs: Optional[int] = None, on_bad: Optional[str] = None, name: Optional[str] = None,
+            processes: int = 0) -> Graph:
+    """Records of an object with __len__ and __getitem__, as torch's and grain's are.
+
+    A record is a dict of numpy arrays or numbers, an image and its label, or one value; all are of the first
+    one's dtypes and shapes.  processes: how many worker processes ask it, 0: the threads of the stream.
+    """
+    own = Source(of, name, processes)
+    words = [f"own-source {quoted(own.name)}"]
+    words += [f"{n}={quoted(text_of_value(v))}" for n, v in (("epochs", epochs), ("on-bad", on_bad)) if v is not None]
+    return Graph(" ".join(words), (), (own,))
+
+
+def map(of: Callable[..., Any], *, random: bool = False, name: Optional[str] = None, processes: int = 0) -> Graph:
+    """Records made by a function of a record, a dict of numpy arrays that are read-only.
+
+    What it gives for a record of zeros says which fields all have.  random: it takes a second argument, a
+    numpy.random.Generator of this record, whose seed the ledger holds.  processes: as of dataset.
+    """
+    own = Map(of, name, random, processes)
+    return Graph(f"own-map {quoted(own.name)}", (), (own,))
+
+
+def map_batches(of: Callable[..., Any]) -> Graph:
+    """A function of a dict of a batch's arrays, which gives another: behind all stages, when the batch is taken."""
+    if not callable(of):
+        raise TypeError(f"{of!r}: want a function of a batch")
+    return Graph("", (), (), (of,))

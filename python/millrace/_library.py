@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import logging
 import os
 import threading
-from pathlib import Path
-from typing import Any, Optional
 
 from . import _abi
 from .errors import UnavailableError
+
+TYPE_CHECKING = False  # as typing's; see __init__.py
+if TYPE_CHECKING:
+    from typing import Any, Optional
 
 _lock = threading.Lock()
 _loaded: Optional[ctypes.CDLL] = None
@@ -22,8 +23,8 @@ def _candidates() -> list[str]:
     given = os.environ.get("MILLRACE_LIBRARY")
     if given:
         return [given]
-    beside = Path(__file__).resolve().parent / "libmillrace.so.0"
-    return ([str(beside)] if beside.exists() else []) + ["libmillrace.so.0"]
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libmillrace.so.0")
+    return ([beside] if os.path.exists(beside) else []) + ["libmillrace.so.0"]
 
 
 def _open() -> ctypes.CDLL:
@@ -40,6 +41,8 @@ def _open() -> ctypes.CDLL:
 
 def _hear(lib: ctypes.CDLL) -> None:
     """Sends what the library has to say to the logger "millrace"."""
+    import logging
+
     log = logging.getLogger("millrace")
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
 

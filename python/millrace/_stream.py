@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
-from types import TracebackType
-from typing import Any, Optional, Union
 
 from . import _abi
 from ._arrays import Batch, Held, copied
 from ._graph import Graph, GraphLike, text_of_value
 from ._library import library, text_of
+from ._own import Own, inside
 from .errors import ClosedError, ConfigError, UsageError, error_of
 
-State = Union[str, bytes, Mapping[str, Any]]
+TYPE_CHECKING = False  # as typing's; see __init__.py
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, Optional, Union
+
+if TYPE_CHECKING:
+    State = Union[str, bytes, Mapping[str, Any]]
+else:
+    State = "str | bytes | Mapping[str, Any]"
 
 _alive: "weakref.WeakSet[Stream]" = weakref.WeakSet()
 
@@ -32,6 +38,8 @@ def _state_text(state: State) -> bytes:
     if isinstance(state, str):
         return state.encode()
     if isinstance(state, Mapping):
+        import json
+
         return json.dumps(state).encode()
     raise TypeError(f"state: want what stream.state() gave, not {type(state).__name__}")
 
@@ -42,6 +50,23 @@ def _text_of_graph(graph: GraphLike) -> str:
     if isinstance(graph, os.PathLike):
         return os.path.abspath(os.fspath(graph))
     raise TypeError(f"graph: want text, a path or stages, not {type(graph).__name__}")
+
+
+def _own_calls(own: tuple[Own, ...]) -> Any:
+    calls = (_abi.mr_own_t * max(1, len(own)))()
+    for to, o in zip(calls, own):
+        to.name, to.n, to.draws = o.name.encode(), o.n, o.draws
+        to.plan = ctypes.cast(o.plan, ctypes.c_void_p)
+        to.make = ctypes.cast(o.make, ctypes.c_void_p)
+    return calls
+
+
+def _close(lib: Any, ptr: Any) -> None:
+    """Closes a loader; in another thread if this one is the stream's own, which a close would wait for."""
+    if getattr(inside, "own", None) is None:
+        lib.mr_loader_close(ptr)
+    else:
+        threading.Thread(target=lib.mr_loader_close, args=(ptr,)).start()
 
 
 class Stream(Iterator[Batch]):
@@ -58,6 +83,8 @@ class Stream(Iterator[Batch]):
         self._users = 0
         self._closing: Any = None
         self._graph = _text_of_graph(graph)
+        self._own = graph._own if isinstance(graph, Graph) else ()
+        self._after = graph._after if isinstance(graph, Graph) else ()
         self._how: dict[str, Any] = {"host": host, "keep": keep, "stage": stage,
                                      "settings": dict(settings or {}), "plugins": plugins}
         self._keep = keep
@@ -84,15 +111,27 @@ class Stream(Iterator[Batch]):
             set=(ctypes.c_char_p * (len(words) + 1))(*words), n_set=len(words), keep=keep,
             host=host[0] if host else 0, hosts=host[1] if host else 0,
             stage=stage.encode() if stage is not None else None,
-            state=_state_text(state) if state is not None else None, plugins=self._how["plugins"])
+            state=_state_text(state) if state is not None else None, plugins=self._how["plugins"],
+            own=_own_calls(self._own), n_own=len(self._own))
         ptr, diag = ctypes.c_void_p(), _abi.mr_diag_t()
         text = self._graph.encode()
         if b"\0" in text:
             raise UsageError("the text of a graph cannot hold a zero byte")
+        self._set = set_  # the library keeps what .own points to
         e = self._lib.mr_loader_open(text, ctypes.byref(set_), ctypes.byref(ptr), ctypes.byref(diag))
         if e < 0:
-            raise error_of(e, diag)
+            raise self._error(e, diag)
         return ptr
+
+    def _error(self, e: int, diag: _abi.mr_diag_t) -> BaseException:
+        """A failure, with the exception of a function in Python that it comes from."""
+        error: BaseException = error_of(e, diag)
+        for own in self._own:
+            if own.cause is not None and own.name in str(error):
+                if not isinstance(own.cause, Exception):
+                    return own.cause  # KeyboardInterrupt
+                error.__cause__ = own.cause
+        return error
 
     # ---- one call after the other, from any thread ----
 
@@ -109,7 +148,7 @@ class Stream(Iterator[Batch]):
             if self._users or self._closing is None:
                 return
             ptr, self._closing = self._closing, None
-        self._lib.mr_loader_close(ptr)
+        _close(self._lib, ptr)
 
     def close(self) -> None:
         """Ends the stream, and the waits of other threads; arrays that are kept stay."""
@@ -121,7 +160,7 @@ class Stream(Iterator[Batch]):
                 self._closing = ptr
                 self._lib.mr_loader_stop(ptr)
                 return
-        self._lib.mr_loader_close(ptr)
+        _close(self._lib, ptr)
 
     def stop(self) -> None:
         """Ends the waits of other threads with StoppedError, until seek."""
@@ -165,12 +204,12 @@ class Stream(Iterator[Batch]):
         if e == _abi.MR_END:
             raise StopIteration
         if e < 0:
-            raise error_of(e, diag)
+            raise self._error(e, diag)
         held = Held(batch, self._drop)
         # A buffer of a link that is held would stop the link once its window is full.
-        if crowded or not batch.contents.writable:
-            return Batch(copied(held), True)
-        return Batch(held)
+        is_copy = crowded or not batch.contents.writable
+        taken = Batch(copied(held), True) if is_copy else Batch(held)
+        return taken.mapped(self._after) if self._after else taken
 
     def __len__(self) -> int:
         """Batches of the whole stream, whatever its place; TypeError for one without a known end."""
@@ -191,7 +230,7 @@ class Stream(Iterator[Batch]):
         at = step + n if step < 0 else step
         if at < 0 or (n and at >= n):
             raise IndexError(f"stream[{step}]: the stream has {n} batches")
-        with Stream(self._graph, **self._how) as other:
+        with Stream(self._whole_graph(), **self._how) as other:
             other.seek(at)
             for batch in other:
                 return batch
@@ -227,7 +266,7 @@ class Stream(Iterator[Batch]):
                 self._closing, old = old, None
                 self._lib.mr_loader_stop(self._closing)
         if old is not None:
-            self._lib.mr_loader_close(old)
+            _close(self._lib, old)
 
     @property
     def step(self) -> int:
@@ -258,21 +297,26 @@ class Stream(Iterator[Batch]):
         finally:
             self._exit()
 
+    def _described(self, what: bytes) -> Any:
+        import json
+
+        return json.loads(self._text("mr_loader_describe", what))
+
     @property
     def spec(self) -> dict[str, Any]:
         """What the batches hold: size, fields with name, dtype, dimensions, classes; epochs."""
-        spec: dict[str, Any] = json.loads(self._text("mr_loader_describe", b"spec"))
+        spec: dict[str, Any] = self._described(b"spec")
         return spec
 
     def stats(self) -> dict[str, Any]:
         """What each stage did so far, and which one limits the stream."""
-        stats: dict[str, Any] = json.loads(self._text("mr_loader_describe", b"stats"))
+        stats: dict[str, Any] = self._described(b"stats")
         return stats
 
     @property
     def graph(self) -> str:
         """The graph's canonical text."""
-        return str(json.loads(self._text("mr_loader_describe", b"graph")))
+        return str(self._described(b"graph"))
 
     def who(self, step: int) -> list[int]:
         """The ids of the records of batch number `step`, from 0."""
@@ -283,10 +327,13 @@ class Stream(Iterator[Batch]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Text, settings and place travel, open files do not."""
-        return _opened_again, (self._graph, self._how, self.state())
+        return _opened_again, (self._whole_graph(), self._how, self.state())
+
+    def _whole_graph(self) -> GraphLike:
+        return Graph(self._graph, (), self._own, self._after) if self._own or self._after else self._graph
 
 
-def _opened_again(graph: str, how: dict[str, Any], state: str) -> Stream:
+def _opened_again(graph: GraphLike, how: dict[str, Any], state: str) -> Stream:
     return Stream(graph, state=state, **how)
 
 

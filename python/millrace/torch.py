@@ -1,5 +1,6 @@
 """A stream as torch's IterableDataset: DataLoader(dataset, batch_size=None, num_workers=0, pin_memory=True)."""
 
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping

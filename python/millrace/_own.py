@@ -1,0 +1,309 @@
+"""Sources and maps in Python: functions of a record, with numpy in and out."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from . import _abi
+from ._arrays import DTYPES
+from .errors import ConfigError, ShapeError, UsageError
+
+TYPE_CHECKING = False  # as typing's; see __init__.py
+if TYPE_CHECKING:
+    from typing import Any, Optional
+
+_PLAN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_abi.mr_own_call_t),
+                         ctypes.POINTER(_abi.mr_diag_t))
+_PRICED = 64  # records, after which the price is said
+
+inside = threading.local()  # .own: this thread of a stream runs a function of the program
+
+
+class Field:
+    """What one field of a record looks like."""
+
+    __slots__ = ("name", "dtype", "shape")
+
+    def __init__(self, name: str, dtype: int, shape: tuple[int, ...]) -> None:
+        self.name = name
+        self.dtype = dtype  # place in DTYPES
+        self.shape = shape
+
+    def __repr__(self) -> str:
+        return f"{self.name} {DTYPES[self.dtype][0]}{list(self.shape)}"
+
+
+def _letters(dtype: int, name: str) -> str:
+    letters = DTYPES[dtype][1]
+    if letters is None:
+        raise ShapeError(f"field {name}: numpy has no {DTYPES[dtype][0]}; put the function before the stage that makes it")
+    return letters
+
+
+def _dtype_number(name: str, dtype: Any) -> int:
+    import numpy
+
+    text = numpy.dtype(dtype).str.replace("=", "<")
+    for i, (_, letters, _) in enumerate(DTYPES):
+        if letters == text:
+            return i
+    known = ", ".join(d[0] for d in DTYPES if d[1])
+    raise ShapeError(f"field {name}: numpy's {numpy.dtype(dtype).name} is none of {known}")
+
+
+def _array_of(name: str, value: Any) -> Any:
+    """A value as numpy's: the label is an int32, other numbers of Python are int64, float32 or bool."""
+    import numpy
+
+    if isinstance(value, bool):
+        return numpy.asarray(value)
+    if isinstance(value, int):
+        return numpy.asarray(value, numpy.int32 if name == "label" else numpy.int64)
+    if isinstance(value, float):
+        return numpy.asarray(value, numpy.float32)
+    array = numpy.asarray(value)
+    is_label = name == "label" and not array.ndim and array.dtype.kind in "iu"
+    return array.astype(numpy.int32) if is_label else array
+
+
+def named(record: Any) -> Mapping[str, Any]:
+    """A record by the names of its fields: a pair is an image and its label, anything else a value."""
+    if isinstance(record, Mapping):
+        return record
+    if isinstance(record, tuple) and len(record) == 2:
+        return {"image": record[0], "label": record[1]}
+    return {"value": record}
+
+
+def _fields_of(record: Any) -> list[Field]:
+    out = []
+    for name, value in named(record).items():
+        array = _array_of(name, value)
+        out.append(Field(name, _dtype_number(name, array.dtype), array.shape))
+    return out
+
+
+def _view(value: Any) -> Any:
+    """The memory of one value as a numpy array."""
+    import numpy
+
+    name = value.name.decode()
+    letters = _letters(value.dtype, name)
+    shape = tuple(value.dim[:value.ndim])
+    n = int(numpy.prod(shape, dtype=numpy.int64)) * DTYPES[value.dtype][2]
+    if not n:
+        return numpy.empty(shape, letters)
+    memory = (ctypes.c_char * n).from_address(value.data)
+    return numpy.frombuffer(memory, letters).reshape(shape)
+
+
+class Own:
+    """One source or map of the program, as the library calls it."""
+
+    def __init__(self, name: Optional[str], of: Any, n: int, draws: bool, processes: int) -> None:
+        import re
+
+        given = name or getattr(of, "__qualname__", None) or type(of).__qualname__
+        self.name = re.sub(r"[^A-Za-z0-9_.-]+", "-", given).strip("-") or "own"
+        if isinstance(processes, bool) or not isinstance(processes, int) or processes < 0:
+            raise ConfigError(f"processes {processes!r}: want a whole number from 0")
+        self.n = n
+        self.draws = draws
+        self.processes = processes
+        self.of = of
+        self.cause: Optional[BaseException] = None
+        self._pool: Any = None
+        self._lock = threading.Lock()
+        self._priced = 0
+        self._spent = 0.0
+        self.plan = _PLAN(self._called(self._plan))
+        self.make = _PLAN(self._called(self._make))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"name": self.name, "n": self.n, "draws": self.draws, "processes": self.processes, "of": self.of}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Own.__init__(self, state["name"], state["of"], state["n"], state["draws"], state["processes"])
+
+    # ---- what the two kinds do ----
+
+    def look(self, given: list[Field]) -> list[Field]:
+        """What it gives for records of these fields."""
+        raise NotImplementedError
+
+    def one(self, index: int, record: Optional[dict[str, Any]], seed: int) -> Any:
+        """One record."""
+        raise NotImplementedError
+
+    # ---- calls of the library ----
+
+    def _called(self, what: Callable[[Any], None]) -> Callable[[Any, Any, Any], int]:
+        def call(_: Any, at: Any, diag: Any) -> int:
+            before = getattr(inside, "own", None)
+            inside.own = self
+            try:
+                what(at.contents)
+                return _abi.MR_OK
+            except BaseException as e:  # noqa: B036 - the library has no exceptions: the stream raises it again
+                self.cause = e
+                text = f"{type(e).__name__}: {e}" if not isinstance(e, ShapeError) else str(e)
+                if what == self._make:
+                    text = f"{self.name}: record {at.contents.index}: {text}"
+                else:
+                    text = f"{self.name}: {text}"
+                diag.contents.code = _abi.MR_ERR_DATA
+                diag.contents.text = text.encode()[:1023]
+                return _abi.MR_ERR_DATA if isinstance(e, Exception) else _abi.MR_ERR_CANCEL
+            finally:
+                inside.own = before
+        return call
+
+    def _plan(self, call: Any) -> None:
+        given = [Field(v.name.decode(), v.dtype, tuple(v.dim[:v.ndim])) for v in call.input[:call.n_input]]
+        fields = self.look(given)
+        if len(fields) > 16:
+            raise ShapeError(f"{len(fields)} fields: want at most 16")
+        for i, f in enumerate(fields):
+            if len(f.name.encode()) > 31:
+                raise ShapeError(f"field {f.name!r}: want a name of at most 31 letters")
+            if len(f.shape) > 7:
+                raise ShapeError(f"field {f.name}: {len(f.shape)} dimensions, want at most 7")
+            value = call.output[i]
+            value.name, value.dtype, value.ndim, value.ragged = f.name.encode(), f.dtype, len(f.shape), False
+            value.dim[:len(f.shape)] = f.shape
+        call.n_output = len(fields)
+
+    def _make(self, call: Any) -> None:
+        begun = time.perf_counter()
+        record: Optional[dict[str, Any]] = None
+        if call.n_input:
+            record = {}
+            for v in call.input[:call.n_input]:
+                array = _view(v)
+                array.flags.writeable = False
+                record[v.name.decode()] = array
+        made = named(self._asked(call.index, record, call.seed))
+        if len(made) != call.n_output:
+            raise ShapeError(f"gives the fields {', '.join(made)}, and the first record has "
+                             f"{', '.join(v.name.decode() for v in call.output[:call.n_output])}")
+        for v in call.output[:call.n_output]:
+            name = v.name.decode()
+            if name not in made:
+                raise ShapeError(f"gives no field {name}, which the first record has")
+            array, to = _array_of(name, made[name]), _view(v)
+            if array.shape != to.shape or array.dtype != to.dtype:
+                raise ShapeError(f"field {name} is {array.dtype}{list(array.shape)}, and of the first record it is "
+                                 f"{to.dtype}{list(to.shape)}")
+            to[...] = array
+        self._price(time.perf_counter() - begun)
+
+    def _price(self, seconds: float) -> None:
+        if self._priced >= _PRICED:
+            return
+        with self._lock:
+            self._spent += seconds
+            self._priced += 1
+            if self._priced == _PRICED:
+                import logging
+
+                where = f"{self.processes} processes" if self.processes else "Python"
+                logging.getLogger("millrace").info("%s: %.0f us a record in %s", self.name,
+                                                   1e6 * self._spent / _PRICED, where)
+
+    # ---- worker processes ----
+
+    def _asked(self, index: int, record: Optional[dict[str, Any]], seed: int) -> Any:
+        if not self.processes:
+            return self.one(index, record, seed)
+        return self._workers().submit(_one_there, index, record, seed).result()
+
+    def _workers(self) -> Any:
+        with self._lock:
+            if self._pool is None:
+                import multiprocessing
+                import pickle
+                from concurrent.futures import ProcessPoolExecutor
+
+                try:
+                    there = pickle.dumps(self)
+                except Exception as e:
+                    raise UsageError(f"processes={self.processes}: {self.name} cannot be sent to a worker process "
+                                     f"({e}); define it at the top of a module") from e
+                self._pool = ProcessPoolExecutor(self.processes, multiprocessing.get_context("forkserver"),
+                                                 _begin_there, (there,))
+            return self._pool
+
+    def __del__(self) -> None:
+        pool = getattr(self, "_pool", None)
+        if pool is not None:
+            pool.shutdown(wait=False)
+
+
+_there: Optional[Own] = None  # in a worker process: what it makes records with
+
+
+def _begin_there(own: bytes) -> None:
+    import pickle
+
+    global _there
+    _there = pickle.loads(own)
+
+
+def _one_there(index: int, record: Optional[dict[str, Any]], seed: int) -> Any:
+    assert _there is not None
+    made = _there.one(index, record, seed)
+    return {name: _array_of(name, value) for name, value in named(made).items()}
+
+
+class Source(Own):
+    """Records of an object with __len__ and __getitem__."""
+
+    def __init__(self, of: Any, name: Optional[str], processes: int) -> None:
+        for call in ("__len__", "__getitem__"):
+            if not hasattr(of, call):
+                raise TypeError(f"{type(of).__name__} has no {call}: want an object with __len__ and __getitem__")
+        n = len(of)
+        if not n:
+            raise UsageError(f"{type(of).__name__} is empty")
+        super().__init__(name or type(of).__qualname__, of, n, False, processes)
+        self._first: Optional[list[Field]] = None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Source.__init__(self, state["of"], state["name"], state["processes"])
+
+    def look(self, given: list[Field]) -> list[Field]:
+        if self._first is None:
+            self._first = _fields_of(self.of[0])
+        return self._first
+
+    def one(self, index: int, record: Optional[dict[str, Any]], seed: int) -> Any:
+        return self.of[index]
+
+
+class Map(Own):
+    """Records made of records by a function."""
+
+    def __init__(self, of: Any, name: Optional[str], draws: bool, processes: int) -> None:
+        if not callable(of):
+            raise TypeError(f"{of!r}: want a function of a record")
+        super().__init__(name, of, 0, bool(draws), processes)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Map.__init__(self, state["of"], state["name"], state["draws"], state["processes"])
+
+    def look(self, given: list[Field]) -> list[Field]:
+        """As of a record of zeros."""
+        import numpy
+
+        record = {f.name: numpy.zeros(f.shape, _letters(f.dtype, f.name)) for f in given}
+        return _fields_of(self.one(0, record, 0))
+
+    def one(self, index: int, record: Optional[dict[str, Any]], seed: int) -> Any:
+        if not self.draws:
+            return self.of(record)
+        import numpy
+
+        return self.of(record, numpy.random.Generator(numpy.random.Philox(seed)))

@@ -1,0 +1,283 @@
+"""Sources and maps in Python: records by functions, with the order, ledger and states of all others."""
+
+import json
+import logging
+import os
+import pickle
+import re
+
+import numpy
+import pytest
+from conftest import content
+
+import millrace as mr
+
+
+class Squares:
+    """Records of numbers, as torch's and grain's data sets are."""
+
+    def __init__(self, n=100):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        return {"value": numpy.int64(i), "label": i % 10, "row": numpy.full(3, i * i, numpy.float32)}
+
+
+class Pairs(Squares):
+    def __getitem__(self, i):
+        return numpy.full((4, 5, 3), i % 256, numpy.uint8), i
+
+
+def doubled(record):
+    return {"value": record["value"] * 2, "label": record["label"]}
+
+
+def jittered(record, rng):
+    return {**record, "noise": rng.standard_normal(2)}
+
+
+def whole(graph, **how):
+    with mr.stream(graph, **how) as s:
+        return [content(b) for b in s], s.ledger
+
+
+def test_records_are_those_of_getitem():
+    with mr.stream(mr.dataset(Squares(10)) | mr.batch(4)) as s:
+        batches = list(s)
+    assert [b.n for b in batches] == [4, 4, 2] and batches[1].ids == [4, 5, 6, 7]
+    assert batches[1]["row"].tolist() == [[i * i] * 3 for i in range(4, 8)]
+    assert batches[2]["label"].tolist() == [8, 9] and batches[2]["label"].dtype == "int32"
+
+
+def test_order_and_ledger_are_those_of_a_source_in_c():
+    text = "! shuffle seed=3 epochs=2 ! batch 8"
+    with mr.stream("range 100 " + text) as s:
+        want, ids = [], []
+        for b in s:
+            want.append(b["value"].tolist())
+            ids.append(b.ids)
+        ledger = s.ledger
+    graph = mr.dataset(Squares()) | mr.shuffle(seed=3, epochs=2) | mr.batch(8)
+    with mr.stream(graph) as s:
+        batches = [(b["value"].tolist(), b.ids) for b in s]
+        assert batches == list(zip(want, ids)) and s.ledger == ledger
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_workers_change_nothing(workers):
+    graph = mr.dataset(Squares()) | mr.shuffle(seed=1) | mr.map(doubled) | mr.batch(16)
+    assert whole(graph, settings={"batch.workers": workers}) == whole(graph)
+
+
+@pytest.mark.parametrize("stop", range(0, 14, 3))
+def test_a_state_resumes_exactly(stop):
+    graph = mr.dataset(Squares()) | mr.shuffle(seed=1, epochs=2) | mr.map(jittered, random=True) | mr.batch(16)
+    want = whole(graph)
+    with mr.stream(graph) as s:
+        for _ in range(stop):
+            next(s)
+        state = s.state()
+    with mr.stream(graph, state=state, settings={"batch.workers": 3}) as s:
+        assert [content(b) for b in s] == want[0][stop:] and s.ledger == want[1]
+
+
+def test_seek_items_and_pickles():
+    graph = mr.dataset(Squares()) | mr.shuffle(seed=1) | mr.map(doubled) | mr.batch(10)
+    want = whole(graph)[0]
+    with mr.stream(graph) as s:
+        assert content(s[7]) == want[7] and len(s) == 10
+        s.seek(4)
+        with pickle.loads(pickle.dumps(s)) as other:
+            assert content(next(other)) == content(next(s)) == want[4]
+
+
+def test_a_pair_is_an_image_and_its_label():
+    graph = mr.dataset(Pairs(20)) | mr.shuffle(seed=1) | mr.flip() | mr.normalize() | mr.batch(5)
+    with mr.stream(graph) as s:
+        batch = next(s)
+        assert batch["image"].shape == (5, 4, 5, 3) and batch["image"].dtype == "float32"
+        assert numpy.allclose(batch["image"][:, 0, 0, 0] * 255, batch["label"].tolist())
+
+
+def test_a_map_between_stages_in_c():
+    def inverted(r):
+        return {"image": 255 - r["image"], "label": r["label"]}
+    a = mr.synthetic(n=64) | mr.map(inverted) | mr.map(inverted, name="again") | mr.normalize() | mr.batch(16)
+    with mr.stream(a) as s, mr.stream("synthetic n=64 ! normalize ! batch 16") as t:
+        for b, c in zip(s, t):
+            assert (numpy.asarray(b["image"]) == numpy.asarray(c["image"])).all() and b.ids == c.ids
+
+
+def test_random_maps_draw_from_the_records_generator():
+    base = mr.dataset(Squares()) | mr.shuffle(seed=1) | mr.map(jittered, random=True) | mr.batch(20)
+    other = mr.dataset(Squares()) | mr.shuffle(seed=2) | mr.map(jittered, random=True) | mr.batch(20)
+    assert whole(base) == whole(base) and whole(base)[1] != whole(other)[1]
+    plain = mr.dataset(Squares()) | mr.shuffle(seed=1) | mr.batch(20)
+    assert whole(base)[1] != whole(plain)[1]  # the ledger holds the draws
+    with pytest.raises(mr.ConfigError, match="generator|seed"):
+        mr.stream(mr.dataset(Squares()) | mr.map(jittered, random=True) | mr.batch(20))
+
+
+def test_functions_of_batches_come_last():
+    def summed(batch):
+        return {"sum": batch["row"].sum(1), "label": batch["label"]}
+    graph = mr.dataset(Squares()) | mr.batch(10) | mr.map_batches(summed) | mr.map_batches(lambda b: {"sum": b["sum"]})
+    with mr.stream(graph) as s:
+        batch = next(s)
+        assert list(batch) == ["sum"] and batch["sum"].tolist() == [3.0 * i * i for i in range(10)]
+        assert batch.ids == list(range(10)) and list(s[1]) == ["sum"]
+    with pytest.raises(mr.UsageError, match="come last"):
+        mr.range(3) | mr.map_batches(summed) | mr.batch(2)
+
+
+def test_worker_processes_make_the_same():
+    here = mr.dataset(Squares(), name="s") | mr.shuffle(seed=1) | mr.map(jittered, random=True, name="m") | mr.batch(10)
+    there = (mr.dataset(Squares(), name="s", processes=2) | mr.shuffle(seed=1)
+             | mr.map(jittered, random=True, name="m", processes=1) | mr.batch(10, workers=2))
+    assert whole(there) == whole(here)
+
+
+class Pids(Squares):
+    def __getitem__(self, i):
+        return {"value": os.getpid()}
+
+
+def test_worker_processes_are_others():
+    with mr.stream(mr.dataset(Pids(40), processes=2) | mr.batch(10, workers=2)) as s:
+        pids = {v for b in s for v in b["value"].tolist()}
+    assert os.getpid() not in pids and 1 <= len(pids) <= 2
+
+
+# ---- what is wrong ----
+
+class Fails(Squares):
+    def __getitem__(self, i):
+        if i == 17:
+            raise KeyError("no seventeenth")
+        return {"value": i}
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_an_exception_names_the_record_and_is_the_cause(processes):
+    with mr.stream(mr.dataset(Fails(), processes=processes) | mr.batch(5)) as s:
+        with pytest.raises(mr.DataError, match="Fails: record 17: KeyError: 'no seventeenth'") as e:
+            list(s)
+        assert isinstance(e.value.__cause__, KeyError)
+
+
+def test_a_bad_record_is_replaced_where_on_bad_says_so():
+    with mr.stream(mr.dataset(Fails(), on_bad="skip-replace") | mr.batch(5)) as s:
+        assert sum(b.n for b in s) == 100
+
+
+def test_an_exception_of_a_map_names_the_record():
+    def f(r):
+        return {"value": 1 // (int(r["value"]) - 31)}
+    with mr.stream(mr.range(100) | mr.shuffle(seed=1) | mr.map(f, name="inverse") | mr.batch(10)) as s:
+        with pytest.raises(mr.DataError, match="inverse: record 31: ZeroDivisionError"):
+            list(s)
+
+
+class Uneven(Squares):
+    def __init__(self, then):
+        super().__init__()
+        self.then = then
+
+    def __getitem__(self, i):
+        return self.then if i == 7 else {"a": numpy.zeros(3, numpy.float32), "b": 1}
+
+
+@pytest.mark.parametrize("then,says", [
+    ({"a": numpy.zeros(4, numpy.float32), "b": 1}, "record 7: field a is float32[4], and of the first record it is float32[3]"),
+    ({"a": numpy.zeros(3), "b": 1}, "record 7: field a is float64[3]"),
+    ({"a": numpy.zeros(3, numpy.float32)}, "record 7: gives the fields a, and the first record has a, b"),
+    ({"a": numpy.zeros(3, numpy.float32), "c": 1}, "record 7: gives no field b"),
+    (None, "record 7"),
+])
+def test_uneven_records_are_refused(then, says):
+    with mr.stream(mr.dataset(Uneven(then)) | mr.batch(5)) as s:
+        with pytest.raises(mr.DataError, match=re.escape(says)):
+            list(s)
+
+
+@pytest.mark.parametrize("record,says", [
+    ({"a": numpy.zeros(3, numpy.int16)}, "int16 is none of"),
+    ({"a": "text"}, "is none of"),
+    ({"a b": 1}, "want a name of letters"),
+    ({"a" * 40: 1}, "at most 31 letters"),
+    ({}, "want [1,16]"),
+    ({f"f{i}": i for i in range(17)}, "want at most 16"),
+    ({"a": numpy.zeros((1,) * 8)}, "at most 7"),
+    ({"a": object()}, "is none of"),
+])
+def test_records_that_are_no_records_are_refused(record, says):
+    class One(Squares):
+        def __getitem__(self, i):
+            return record
+    with pytest.raises(mr.Error, match=re.escape(says)):
+        mr.stream(mr.dataset(One()) | mr.batch(5))
+
+
+@pytest.mark.parametrize("make,kind,says", [
+    (lambda: mr.dataset(7), TypeError, "int has no __len__"),
+    (lambda: mr.dataset([]), mr.UsageError, "list is empty"),
+    (lambda: mr.map(3), TypeError, "want a function"),
+    (lambda: mr.map_batches(3), TypeError, "want a function"),
+    (lambda: mr.map(doubled, processes=-1), mr.ConfigError, "processes -1"),
+    (lambda: mr.range(9) | mr.map(doubled) | mr.map(lambda r: r, name="doubled"), mr.UsageError, "two of the graph's"),
+])
+def test_wrong_arguments_are_said(make, kind, says):
+    with pytest.raises(kind, match=re.escape(says)):
+        make()
+
+
+def test_pictures_of_many_sizes_want_a_stage_before():
+    graph = mr.folder("x") | mr.decode() | mr.map(doubled) | mr.batch(2)
+    with pytest.raises(mr.Error):
+        mr.stream(graph)
+
+
+def test_a_function_that_cannot_be_sent_says_so():
+    graph = mr.range(10) | mr.map(lambda r: {"value": r["value"]}, name="local", processes=1) | mr.batch(5)
+    with mr.stream(graph) as s, pytest.raises(mr.DataError, match="cannot be sent to a worker process"):
+        next(s)
+
+
+def test_the_text_alone_does_not_find_the_function():
+    with pytest.raises(mr.UsageError, match="own-source"):
+        mr.stream(str(mr.dataset(Squares()) | mr.batch(5)))
+
+
+def test_a_state_of_another_source_says_what_differs():
+    with mr.stream(mr.dataset(Squares()) | mr.batch(5)) as s:
+        next(s)
+        state = json.loads(s.state())
+    with pytest.raises(mr.DataError, match="Pids|own-source"):
+        mr.stream(mr.dataset(Pids()) | mr.batch(5), state=state)
+
+
+def test_the_price_is_said_once(caplog):
+    with caplog.at_level(logging.INFO, logger="millrace"):
+        with mr.stream(mr.dataset(Squares(1000)) | mr.batch(10)) as s:
+            list(s)
+    said = [r.getMessage() for r in caplog.records if "us a record" in r.getMessage()]
+    assert len(said) == 1 and said[0].startswith("Squares: ")
+
+
+def test_inputs_are_read_only():
+    def f(r):
+        r["value"][...] = 0
+        return r
+    with pytest.raises(mr.DataError, match="read-only"):
+        with mr.stream(mr.range(10) | mr.map(f) | mr.batch(5)) as s:
+            next(s)
+
+
+def test_a_stream_that_goes_while_its_functions_run():
+    for _ in range(20):
+        s = mr.stream(mr.dataset(Squares(10000)) | mr.shuffle(seed=1, epochs=0) | mr.map(doubled) | mr.batch(8, workers=3))
+        next(s)
+        del s
