@@ -28,10 +28,10 @@ const mr_metric_def_t mr_metric_table[] = {
 
 /* Members of a report and columns that are no metrics (metrics/json.c, sinks/csv.c). */
 static const char *const of_report[] = {
-    "kind",      "step",   "total_steps", "epoch",     "images",  "elapsed_s",
-    "skipped",   "stages", "bad_step",    "confusion", "classes", "confusion_cells",
-    "n_classes", "ledger", "data",        "note",      "picture", "repeating_until",
-    "ema",       NULL};
+    "kind",      "step",      "total_steps", "epoch",     "images",  "elapsed_s",
+    "skipped",   "stages",    "bad_step",    "confusion", "classes", "confusion_cells",
+    "n_classes", "ledger",    "data",        "note",      "picture", "repeating_until",
+    "ema",       "per_class", NULL};
 
 /* Series of Prometheus that are no row of the table (sinks/prometheus.c). */
 static const char *const of_prometheus[] = {"step",

@@ -3,6 +3,7 @@
    fewest digits that read back as the same double. */
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,18 +83,40 @@ static void json_put_cells(FILE *out, const mr_report_t *r) {
   fputc(']', out);
 }
 
-static void json_put_confusion(FILE *out, const mr_report_t *r, int64_t dense) {
-  if (r->n_classes <= dense)
-    json_put_rows(out, r);
-  else
-    json_put_cells(out, r);
-  if (!r->dataset || r->n_classes > dense) return;
+static void put_shares(FILE *out, const char *name, const mr_class_score_t *s, int64_t n,
+                       size_t offset) {
+  fprintf(out, "\"%s\":[", name);
+  for (int64_t k = 0; k < n; k++)
+    mr_fprintf(out, "%s%.4g", k ? "," : "", *(const double *)((const char *)&s[k] + offset));
+  fputc(']', out);
+}
+
+static void put_scores(FILE *out, const mr_report_t *r) {
+  mr_class_score_t *s = mr_report_scores(r);
+  if (!s) return;
+  fputs(",\"per_class\":{", out);
+  put_shares(out, "precision", s, r->n_classes, offsetof(mr_class_score_t, precision));
+  fputc(',', out), put_shares(out, "recall", s, r->n_classes, offsetof(mr_class_score_t, recall));
+  fputc(',', out), put_shares(out, "f1", s, r->n_classes, offsetof(mr_class_score_t, f1));
+  fputc('}', out);
+  free(s);
+}
+
+/* The names of the classes. */
+static void put_classes(FILE *out, const mr_report_t *r) {
   fputs(",\"classes\":[", out);
   for (int t = 0; t < r->n_classes && t < r->dataset->n_classes; t++) {
     if (t) fputc(',', out);
     json_put_text(out, r->dataset->class_name[t]);
   }
   fputc(']', out);
+}
+
+static void json_put_confusion(FILE *out, const mr_report_t *r, int64_t dense) {
+  if (r->n_classes > dense) return json_put_cells(out, r);
+  json_put_rows(out, r);
+  if (r->dataset) put_classes(out, r);
+  put_scores(out, r);
 }
 
 /* ---- numbers and stages ---- */

@@ -130,6 +130,24 @@ static int confused_by_place(const void *a, const void *b) {
   return (x->guess > y->guess) - (x->guess < y->guess);
 }
 
+mr_class_score_t *mr_report_scores(const mr_report_t *r) {
+  if (r->n_classes < 1) return NULL;
+  mr_class_score_t *score = calloc((size_t)r->n_classes, sizeof *score);
+  for (size_t i = 0; score && i < r->n_confused; i++) {
+    const mr_confused_t *c = &r->confused[i];
+    score[c->truth].records += c->count, score[c->guess].guessed += c->count;
+    if (c->truth == c->guess) score[c->truth].f1 = c->count; /* the right ones, for now */
+  }
+  for (int64_t k = 0; score && k < r->n_classes; k++) {
+    mr_class_score_t *s = &score[k];
+    double right = s->f1, both = (double)(s->records + s->guessed);
+    s->precision = s->guessed ? right / (double)s->guessed : 0;
+    s->recall = s->records ? right / (double)s->records : 0;
+    s->f1 = both > 0 ? 2 * right / both : 0;
+  }
+  return score;
+}
+
 void mr_report_confuse(mr_report_t *r, int64_t n_classes, const mr_confused_t *cell, size_t n) {
   report_take(r, CONFUSED, (void **)&r->confused, &r->n_confused, cell, n, sizeof *cell);
   if (r->n_confused < n) return; /* without memory there is no matrix rather than a false one */

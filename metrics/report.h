@@ -136,6 +136,18 @@ mr_picture_t *mr_report_add_picture(mr_report_t *r);
    they are copied. */
 void mr_report_confuse(mr_report_t *r, int64_t n_classes, const mr_confused_t *cell, size_t n);
 
+/* How well a class was distinguished from the others.  A share of nothing is 0, as in scikit-learn.
+ */
+typedef struct mr_class_score {
+  int64_t records, guessed; /* records of the class, and records taken for it */
+  double precision;         /* of those taken for it, the share that is of it */
+  double recall;            /* of those that are of it, the share taken for it */
+  double f1;                /* 2 precision recall / (precision + recall) */
+} mr_class_score_t;
+/* Returns the scores of all classes of the confusion matrix, [r->n_classes]; heap, the caller frees
+   them.  NULL without a matrix or memory. */
+mr_class_score_t *mr_report_scores(const mr_report_t *r);
+
 /* Returns whether the report has a number of this metric; value may be NULL. */
 bool mr_report_has(const mr_report_t *r, const mr_metric_def_t *def, double *value);
 /* Returns that number, or `otherwise`. */
@@ -165,7 +177,8 @@ enum { MR_REPORT_DENSE = 1024 /* classes of a matrix that files list as rows of 
 /* Returns the report as one JSON object on one line, the form that files, pages and sockets share;
    no newline, the caller frees it.  A matrix of up to `dense` classes is written as rows,
    "confusion":[[...],...], a larger one as its cells that are not 0,
-   "n_classes":N,"confusion_cells":[[truth,guess,count],...].  NULL without memory. */
+   "n_classes":N,"confusion_cells":[[truth,guess,count],...].  Scores of classes follow rows as
+   "per_class":{"precision":[...],"recall":[...],"f1":[...]}.  NULL without memory. */
 char *mr_report_json(const mr_report_t *r, int64_t dense);
 /* Writes the definitions of a list's metrics and of millrace's own as a JSON array of {name, unit,
    help, role, more_is_better}; list may be NULL.  The caller frees it.  NULL without memory. */

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -258,12 +259,46 @@ static void say_mistakes(const mr_report_t *r) {
              r->n_classes);
 }
 
+static void say_score(const char *name, int64_t records, double precision, double recall,
+                      double f1) {
+  mr_printf("%-12s %8" PRId64 " %9.4f %7.4f %7.4f\n", name, records, precision, recall, f1);
+}
+
+/* Prints the scores of the classes, or of those with the lowest f1 where there are many, and their
+   means. */
+static void say_scores(const mr_report_t *r) {
+  mr_class_score_t *s = mr_report_scores(r);
+  int64_t n = r->n_classes, records = 0;
+  double precision = 0, recall = 0, f1 = 0;
+  bool all = n <= TABLE;
+  char name[64];
+  if (!s) return;
+  printf("%-12s %8s %9s %7s %7s\n", all ? "class" : "worst", "records", "precision", "recall",
+         "f1");
+  for (int64_t k = 0; k < n; k++) {
+    records += s[k].records;
+    precision += s[k].precision, recall += s[k].recall, f1 += s[k].f1;
+  }
+  for (int64_t line = 0; line < n && line < (all ? TABLE : MISTAKES); line++) {
+    int64_t at = line;
+    for (int64_t k = 0; !all && k < n; k++) /* f1 above 1: is shown already */
+      if (s[k].records && (!s[at].records || s[at].f1 > 1 || s[k].f1 < s[at].f1)) at = k;
+    if (!s[at].records && !all) break;
+    say_score(class_name(r, (int)at, NAME, name), s[at].records, s[at].precision, s[at].recall,
+              s[at].f1);
+    if (!all) s[at].f1 = 2;
+  }
+  say_score("mean", records, precision / (double)n, recall / (double)n, f1 / (double)n);
+  free(s);
+}
+
 static void say_confusion(const mr_report_t *r) {
   if (r->n_classes < 1) return;
   if (r->n_classes <= TABLE)
     say_table(r);
   else
     say_mistakes(r);
+  say_scores(r);
 }
 
 /* Says that an average of the weights was evaluated, if it was. */

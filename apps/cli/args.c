@@ -146,9 +146,15 @@ static mr_err_t take_flag(mr_args_t *a, int argc, char **argv, int *i, mr_diag_t
   }
   if (!f->value && equals)
     return mr_fail(diag, MR_ERR_USAGE, "%s: %s takes no value", c->name, f->name);
-  if (f->value && !equals && *i + 1 >= argc)
+  bool optional = f->value && *f->value == '[';
+  if (optional && equals && strcmp(equals + 1, "auto"))
+    return mr_fail(diag, MR_ERR_USAGE, "%s: %s: \"%.60s\", expected auto or nothing", c->name,
+                   f->name, equals + 1);
+  if (f->value && !optional && !equals && *i + 1 >= argc)
     return mr_fail(diag, MR_ERR_USAGE, "%s: %s needs a value, %s", c->name, f->name, f->value);
-  a->flag[at] = !f->value ? "" : equals ? equals + 1 : argv[++*i];
+  bool bare = !f->value || (optional && !equals);
+  a->flag[at] = bare ? "" : equals ? equals + 1 : argv[++*i];
+  if (optional) return MR_OK;
   return check_choice(c, f, a->flag[at], diag);
 }
 
@@ -245,7 +251,8 @@ mr_err_t mr_args_int(const mr_args_t *a, const char *flag, int64_t lo, int64_t h
 }
 
 static int flag_text(const mr_flag_t *f, char *text, size_t n) {
-  return snprintf(text, n, "%s%s%s", f->name, f->value ? " " : "", f->value ? f->value : "");
+  return snprintf(text, n, "%s%s%s", f->name, f->value && *f->value != '[' ? " " : "",
+                  f->value ? f->value : "");
 }
 
 /* Prints one flag and its help, wrapped to the terminal. */

@@ -18,7 +18,8 @@ enum { MR_JAXPR_BYTES_MAX = 256 << 20 /* of the text of a jaxpr */ };
 
 typedef struct mr_flag {
   const char *name;  /* "--records" */
-  const char *value; /* name of its value in the help, "N"; NULL: the flag takes none */
+  const char *value; /* name of its value in the help, "N"; NULL: the flag takes none; "[=auto]": it
+                        may have this one behind a = */
   const char *help;  /* one sentence, ends with a period */
 } mr_flag_t;
 

@@ -14,6 +14,7 @@
 #include "apps/run/choose_graph.h"
 #include "apps/run/interrupt.h"
 #include "apps/run/leak.h"
+#include "apps/run/limit_graph.h"
 #include "apps/run/resume.h"
 #include "apps/run/run_dir.h"
 #include "apps/run/run_info.h"
@@ -29,7 +30,9 @@ static const mr_flag_t train_flags[] = {
     {"--steps", "N", "Ends after N steps."},
     {"--epochs", "N", "Number of passes over the training records; default 1."},
     {"--run-dir", "DIR", "Folder of this run; default runs/1, runs/2, ..."},
-    {"--resume", NULL, "Resumes the run of --run-dir, or the newest one."},
+    {"--resume", "[=auto]",
+     "Resumes the run of --run-dir, or the newest one; auto starts a run in --run-dir if there is "
+     "none yet."},
     {"--allow-change", "WORDS",
      "With --resume: what may differ from before, of data,seed,batch,model."},
     {"--device", "cpu[:N]|opencl[:N]|cuda[:N]",
@@ -43,6 +46,7 @@ static const mr_flag_t train_flags[] = {
      "Trains by N ranks, threads of this process, as batch=8,model=1, or the processes of a job: "
      "data=RANKS without it (docs/distributed.md)."},
     {"--graph", "FILE", "Uses this graph instead of the default one."},
+    MR_LIMIT_FLAGS,
     MR_LOOK_FLAGS,
     MR_FACE_FLAGS,
     {0}};
@@ -60,7 +64,23 @@ static const mr_hint_t train_flag_words[] = {
     {"config c f", "--graph", NULL},
     {"gpu gpus cuda accelerator", "--device cuda", NULL},
     {"profile profiler", "--trace", NULL},
+    {"limittrainbatches maxtrainsamples", "--limit-train", NULL},
+    {"limitvalbatches limittestbatches maxevalsamples maxvalsamples", "--limit-valid", NULL},
     {0}};
+
+/* Whether this start resumes a run; auto: if one is there. */
+static mr_err_t find_resumes(const mr_args_t *a, bool *resumes, mr_diag_t *diag) {
+  const char *how = mr_args_text(a, "--resume"), *dir = mr_args_text(a, "--run-dir");
+  char path[MR_RUN_PATH + 64];
+  *resumes = how != NULL;
+  if (!how || !*how) return MR_OK;
+  if (!dir)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "--resume=auto: want --run-dir DIR beside it, which it starts or resumes");
+  int n = snprintf(path, sizeof path, "%s/settings.txt", dir);
+  *resumes = n < (int)sizeof path && access(path, F_OK) == 0;
+  return MR_OK;
+}
 
 /* Checks the values of flags here, so that a wrong one is reported under the flag's name. */
 static mr_err_t train_check_flags(const mr_args_t *a, mr_diag_t *diag) {
@@ -182,6 +202,7 @@ static mr_err_t choose_for_place(given_t *in, bool by_flag, mr_diag_t *diag) {
 
 /* Reads the words.  A graph of the user's own takes the place as its variable `data`. */
 static mr_err_t train_read_words(const mr_args_t *a, given_t *in, mr_diag_t *diag) {
+  const char *resume = mr_args_text(a, "--resume");
   const char *flag = mr_args_text(a, "--data");
   const char *path = NULL;
   for (int i = 0; i < a->n_words && !path; i++)
@@ -193,7 +214,7 @@ static mr_err_t train_read_words(const mr_args_t *a, given_t *in, mr_diag_t *dia
   MR_TRY(train_check_words(a, in, diag));
   for (int i = 0; i < a->n_words; i++)
     if (a->word[i] != path) in->word[in->n++] = a->word[i];
-  if (path && mr_args_text(a, "--resume"))
+  if (path && resume && !*resume)
     return mr_fail(diag, MR_ERR_USAGE,
                    "train: %s: a resumed run keeps its data; --data PATH says where they are now",
                    path);
@@ -202,9 +223,16 @@ static mr_err_t train_read_words(const mr_args_t *a, given_t *in, mr_diag_t *dia
 
 /* Chooses the graph for the data, unless there is one. */
 static mr_err_t choose_graph_of(const mr_args_t *a, given_t *in, mr_diag_t *diag) {
-  if (!in->place || mr_args_text(a, "--graph") || mr_args_text(a, "--resume")) return MR_OK;
+  const char *resume = mr_args_text(a, "--resume");
+  if (!in->place || mr_args_text(a, "--graph") || (resume && !*resume)) return MR_OK;
   bool by_flag = mr_args_text(a, "--data") != NULL;
   return mr_is_synthetic(in->place) ? MR_OK : choose_for_place(in, by_flag, diag);
+}
+
+/* The same words that have started a run resume it: its graph is the one that was chosen then. */
+static void keep_chosen_graph(given_t *in) {
+  if (in->chosen) in->place = NULL;
+  free(in->chosen), in->chosen = NULL;
 }
 
 /* Appends flags and words to the run's settings; flags are settings with a short name, and only one
@@ -269,10 +297,10 @@ static mr_err_t train_choose_data(bool own, mr_run_dir_t *r, mr_diag_t *diag) {
 }
 
 /* Prepares a new run.  Sets *begun once the folder is this run's, to be undone on failure. */
-static mr_err_t prepare_new(const mr_args_t *a, const given_t *in, mr_run_dir_t *r, int processes,
-                            bool *begun, mr_diag_t *diag) {
+static mr_err_t prepare_new(const mr_args_t *a, const given_t *in, const char *dir, mr_run_dir_t *r,
+                            int processes, bool *begun, mr_diag_t *diag) {
   const char *file = mr_args_text(a, "--graph"), *origin;
-  MR_TRY(mr_run_dir_new(r, mr_args_text(a, "--run-dir"), diag));
+  MR_TRY(mr_run_dir_new(r, dir, diag));
   *begun = true;
   if (file) MR_TRY(mr_graph_text(file, &r->graph, &origin, diag));
   snprintf(r->origin, sizeof r->origin, "%s",
@@ -284,7 +312,8 @@ static mr_err_t prepare_new(const mr_args_t *a, const given_t *in, mr_run_dir_t 
   MR_TRY(train_settings(a, in, r, diag));
   MR_TRY(train_set_mesh(a, r, processes, diag));
   MR_TRY(mr_faces_add(a, r, diag));
-  return train_choose_data(file || in->chosen, r, diag);
+  MR_TRY(train_choose_data(file || in->chosen, r, diag));
+  return mr_limit_set(a, r, diag);
 }
 
 /* The state of the run's folder before a resume. */
@@ -331,7 +360,7 @@ static mr_err_t compare_with_before(const mr_args_t *a, const mr_run_dir_t *r, r
 
 static mr_err_t prepare_resume(const mr_args_t *a, const given_t *in, mr_run_dir_t *r,
                                int processes, resume_t *was, mr_diag_t *diag) {
-  if (mr_args_text(a, "--graph"))
+  if (mr_args_text(a, "--graph") && !*mr_args_text(a, "--resume"))
     return mr_fail(diag, MR_ERR_USAGE, "--graph: a resumed run keeps its own graph");
   MR_TRY(mr_run_dir_open(r, mr_args_text(a, "--run-dir"), diag));
   was->n_kept = r->n_settings;
@@ -504,6 +533,7 @@ typedef struct train_run {
   mr_run_dir_t dir;
   resume_t was;
   bool resumes, follows;
+  char dev[MR_RUN_PATH]; /* the folder of --fast-dev-run; "": none */
 } train_run_t;
 
 /* Begins the run on all ranks, or says on all of them why not. */
@@ -538,7 +568,7 @@ static int run_training(train_run_t *t, mr_diag_t *diag) {
     if (e >= 0) e = mr_train_job_agree(t->job, e, NULL, diag);
   }
   mr_graph_destroy(g);
-  if (e >= 0 && stopped && !t->follows)
+  if (e >= 0 && stopped && !t->follows && !*t->dev)
     printf("stopped; resume with: millrace train --run-dir %s --resume\n", t->dir.path);
   if (e < 0 || !stopped) return e < 0 ? (int)e : 0;
   return t->job ? MR_EXIT_STOPPED : mr_interrupt_status(); /* ranks of a job end alike */
@@ -578,10 +608,12 @@ static int prepare_and_run(train_run_t *t, mr_diag_t *diag) {
   bool begun = false;
   mr_err_t prepared = MR_OK;
   if (!t->follows) prepared = choose_graph_of(a, &t->in, diag);
+  if (prepared >= 0 && t->resumes) keep_chosen_graph(&t->in);
   if (prepared >= 0 && !t->follows && t->resumes)
     prepared = prepare_resume(a, &t->in, &t->dir, processes, &t->was, diag);
   if (prepared >= 0 && !t->follows && !t->resumes)
-    prepared = prepare_new(a, &t->in, &t->dir, processes, &begun, diag);
+    prepared = prepare_new(a, &t->in, *t->dev ? t->dev : mr_args_text(a, "--run-dir"), &t->dir,
+                           processes, &begun, diag);
   bool ready = prepared >= 0;
   int e = mr_train_job_agree(t->job, prepared, NULL, diag);
   if (e >= 0) e = run_training(t, diag);
@@ -594,8 +626,11 @@ static int train_with(train_run_t *t, mr_diag_t *diag) {
   const mr_args_t *a = t->args;
   MR_TRY(mr_train_job_open(a, &t->job, diag));
   t->follows = mr_train_job_follows(t->job);
-  int e = prepare_and_run(t, diag);
+  bool dev = mr_args_text(a, "--fast-dev-run") && !t->follows;
+  int e = dev ? mr_limit_folder(t->dev, diag) : MR_OK;
+  if (e >= 0) e = prepare_and_run(t, diag);
   mr_run_dir_free(&t->dir);
+  if (dev && *t->dev) mr_limit_remove(t->dev);
   mr_history_free(&t->was.history);
   free(t->was.data), free(t->was.history_text);
   mr_train_job_close(t->job, e < 0 ? (mr_err_t)e : MR_OK, diag);
@@ -603,9 +638,12 @@ static int train_with(train_run_t *t, mr_diag_t *diag) {
 }
 
 static int train_run(const mr_args_t *a, mr_diag_t *diag) {
-  train_run_t t = {.args = a, .resumes = mr_args_text(a, "--resume") != NULL};
+  train_run_t t = {.args = a};
   mr_writes_fail();
+  MR_TRY(find_resumes(a, &t.resumes, diag));
   MR_TRY(train_check_flags(a, diag));
+  const char *resume = mr_args_text(a, "--resume");
+  MR_TRY(mr_limit_check(a, resume && !*resume, diag));
   MR_TRY(train_read_words(a, &t.in, diag));
   int e = mr_args_text(a, "--print-graph") ? print_graph(a, &t.in, diag) : train_with(&t, diag);
   free(t.in.chosen);

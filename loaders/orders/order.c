@@ -42,6 +42,20 @@ static mr_err_t plan_cut_epoch(mr_stage_t *s, const mr_sampler_conf_t *conf) {
   return mr_stage_relay(s, mr_sampler_init(&o->before, &had, &why), &why);
 }
 
+/* Cuts the epochs after `first` records. */
+static mr_err_t plan_first(mr_stage_t *s) {
+  mr_order_t *o = s->state;
+  int64_t n = o->sampler.conf.n_records;
+  o->each = n;
+  if (o->first && (o->sampler.conf.n_shards > 1 || o->cut >= 0))
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting first = %" PRId64
+                         ": want it without shard= and resume=, which divide the records otherwise",
+                         o->first);
+  if (o->first && o->first < n) s->out_spec[0].n_records = o->each = o->first;
+  return MR_OK;
+}
+
 mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle) {
   mr_order_t *o = s->state;
   mr_spec_t *out = &s->out_spec[0];
@@ -64,6 +78,7 @@ mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle) {
   if (mr_sampler_init(&o->sampler, &conf, &why) < 0) return mr_stage_relay(s, why.code, &why);
   MR_TRY(plan_cut_epoch(s, &conf));
   order_lengths(&o->sampler, out);
+  MR_TRY(plan_first(s));
   out->seeded |= conf.seeded;
   return MR_OK;
 }
@@ -74,8 +89,14 @@ mr_err_t mr__order_at(mr_stage_t *s, int64_t position, mr_at_t *at) {
   if (!mr_sampler_reaches(&o->sampler, position))
     return mr_stage_fail(s, MR_ERR_CONFIG, "position %lld of shard=%s lies beyond 2^61 records",
                          (long long)position, o->shard);
+  bool whole = o->each == c->n_records;
+  if (!whole) position = position / o->each * c->n_records + position % o->each;
   int64_t index = mr_sampler_index(&o->sampler, position);
   mr_sampler_at(&o->sampler, index, &at->index, &at->key[0]);
+  if (c->shuffle && !o->reshuffle && c->n_shards == 1) {
+    uint64_t key; /* the record is the first epoch's, its draws are this one's */
+    mr_sampler_at(&o->sampler, position % c->n_records, &at->index, &key);
+  }
   if (o->cut >= 0 && position / c->n_records == o->cut) {
     int64_t had = o->before.conf.n_records, i = position % c->n_records;
     uint64_t key; /* that of the position is the new one's */
@@ -97,6 +118,11 @@ mr_period_t mr__order_period(const mr_stage_t *s, const mr_period_t *in) {
   const mr_sampler_t *m = &((const mr_order_t *)s->state)->sampler;
   const mr_sampler_conf_t *c = &m->conf;
   bool strided = c->sequential && !c->whole_shards && c->n_records % c->n_shards;
+  const mr_order_t *o = s->state;
+  if (o->each < c->n_records) {
+    bool again = in[0].n && c->n_records % in[0].n == 0 && (!c->shuffle || !o->reshuffle);
+    return (mr_period_t){again ? o->each : 0, in[0].ordered && !c->shuffle};
+  }
   bool keeps = ((const mr_order_t *)s->state)->cut < 0 && in[0].n && c->n_records % in[0].n == 0 &&
                (c->n_shards == 1 || in[0].ordered) && !strided &&
                (!c->shuffle || mr_permutes(m->size, c->bijective));

@@ -9,7 +9,8 @@ typedef struct mr_order {
   int64_t seed; /* -1: none */
   int64_t epochs;
   const char *shard; /* "I/N" or NULL */
-  bool drop_remainder, shuffle, whole_shards, bijective;
+  bool drop_remainder, shuffle, whole_shards, bijective, reshuffle;
+  int64_t first, each; /* setting; positions of an epoch that are given, from plan */
   mr_sampler_t sampler;
   const char *resume;
   int64_t cut;         /* the epoch in which records were added; -1: none */
@@ -47,6 +48,9 @@ mr_period_t mr__order_period(const mr_stage_t *s, const mr_period_t *in);
    .def = "false",                                                                                \
    .help = "Each shard gives all of its records in every epoch, even if shards differ in "        \
            "size; grain 0.2.18 omits some and lets the shards' epochs drift apart."},               \
+  {.name = "first", .hint = "maxsamples maxrecords limitsamples subset nsamples", .type = MR_OPT_INT, \
+   .offset = offsetof(mr_order_t, first), .unit = "records", .def = "0", .hi = 1e15,              \
+   .help = "Each epoch ends after this many records; 0: after all."},                             \
   {.name = "resume", .type = MR_OPT_STR, .offset = offsetof(mr_order_t, resume),                  \
    .unit = "EPOCH:RECORDS",                                                                       \
    .help = "Written by a resume that found more records: this epoch began with so few, keeps "    \

@@ -30,6 +30,12 @@ static const mr_opt_t shuffle_opts[] = {
      .def = "false",
      .help = "Gives each record once per epoch for exactly 4^k + 1 records (k >= 8) too; grain "
              "0.2.18 omits the last one and repeats another."},
+    {.name = "reshuffle",
+     .hint = "reshuffleeachiteration",
+     .type = MR_OPT_BOOL,
+     .offset = offsetof(mr_order_t, reshuffle),
+     .def = "true",
+     .help = "Each epoch has an order of its own; false: all have that of the first."},
     {.name = "shuffle",
      .type = MR_OPT_BOOL,
      .offset = offsetof(mr_order_t, shuffle),
@@ -52,7 +58,7 @@ static const mr_hint_t shuffle_setting_words[] = {
     {"buffersize shufflebuffer shufflebuffersize buffer", NULL,
      "shuffle needs no buffer, it reorders all records of an epoch; stage \"window-shuffle\" "
      "reorders within windows"},
-    {"shuffle reshuffleeachiteration", "shuffle seed=1",
+    {"shuffle", "shuffle seed=1",
      "the order is a stage: shuffle seed=1 orders anew each epoch, sequential keeps the order"},
     {0}};
 

@@ -309,6 +309,27 @@ static mr_var_t *first_largest(mr_fn_t *f, mr_var_t *logits) {
   return mr_lax_select_n(f, none, first, mr_lax_full(f, &row, 0));
 }
 
+const mr_metric_def_t mr_loss_top5 = {
+    .name = "top5",
+    .help = "Share of records whose class is among the five of the largest scores.",
+    .role = MR_METRIC_JUDGED,
+    .more_is_better = true};
+
+mr_var_t *mr_loss_report_top5(mr_fn_t *f, mr_var_t *logits, mr_var_t *right) {
+  if (!logits || !right) return NULL;
+  const mr_aval_t *a = &logits->aval;
+  const mr_aval_t row = mr_aval_of(MR_F32, a->dim[0]);
+  const int last[] = {1}, rows[] = {0};
+  mr_var_t *at = mr_lax_iota(f, MR_F32, 2, a->dim, 1), *zero = mr_lax_full(f, a, 0);
+  mr_var_t *here = mr_lax_eq(f, at, mr_lax_broadcast_in_dim(f, right, 2, a->dim, rows));
+  mr_var_t *own = mr_lax_reduce_sum(f, mr_lax_select_n(f, here, zero, logits), 1, last);
+  mr_var_t *above = mr_lax_gt(f, logits, mr_lax_broadcast_in_dim(f, own, 2, a->dim, rows));
+  mr_var_t *n = mr_lax_reduce_sum(f, mr_lax_convert(f, above, MR_F32), 1, last);
+  mr_var_t *few = mr_lax_convert(f, mr_lax_lt(f, n, mr_lax_full(f, &row, 5)), MR_F32);
+  /* A score that is no number is above none and below none. */
+  return mr_lax_mul(f, few, mr_lax_convert(f, mr_lax_eq(f, own, own), MR_F32));
+}
+
 mr_err_t mr_loss_report_classes(mr_fn_t *f, mr_var_t *logits, mr_var_t *labels,
                                 mr_loss_report_t *reported) {
   if (!logits || !labels) return f->diag.code;
@@ -317,6 +338,8 @@ mr_err_t mr_loss_report_classes(mr_fn_t *f, mr_var_t *logits, mr_var_t *labels,
   reported->counts = mr_lax_convert(f, mr_lax_ne(f, labels, none), MR_F32);
   reported->guess = first_largest(f, logits);
   reported->metric[0] = mr_lax_convert(f, mr_lax_eq(f, reported->guess, want), MR_F32);
+  if (logits->aval.dim[1] >= MR_LOSS_TOP5_FROM)
+    reported->metric[1] = mr_loss_report_top5(f, logits, want);
   return f->diag.code < 0 ? f->diag.code : MR_OK;
 }
 
@@ -326,6 +349,8 @@ mr_err_t mr_loss_report_targets(mr_fn_t *f, mr_var_t *logits, mr_var_t *targets,
   mr_var_t *guess = first_largest(f, logits), *want = first_largest(f, targets);
   reported->counts = mask;
   reported->metric[0] = mr_lax_convert(f, mr_lax_eq(f, guess, want), MR_F32);
+  if (logits->aval.dim[1] >= MR_LOSS_TOP5_FROM)
+    reported->metric[1] = mr_loss_report_top5(f, logits, want);
   return f->diag.code < 0 ? f->diag.code : MR_OK;
 }
 

@@ -142,10 +142,18 @@ mr_err_t mr_loss_params_list(const mr_loss_t *l, mr_params_t *params, mr_diag_t 
 mr_err_t mr_loss_params(const mr_loss_t *l, uint64_t seed, mr_params_t *params, mr_diag_t *diag);
 
 /* Metrics for losses of classes: labels i32 (B), logits f32 (B,C).  Fills counts, guess and
-   metric[0], which is 1 if the guess is right: its mean is the accuracy.  MR_OK, or the failure
+   metric[0], which is 1 if the guess is right: its mean is the accuracy; and metric[1] with
+   mr_loss_report_top5 where there are MR_LOSS_TOP5_FROM classes or more.  MR_OK, or the failure
    in f->diag: MR_ERR_SHAPE as the ops. */
 mr_err_t mr_loss_report_classes(mr_fn_t *f, mr_var_t *logits, mr_var_t *labels,
                                 mr_loss_report_t *reported);
+
+/* The metric of mr_loss_report_top5, which models of at least this many classes have. */
+enum { MR_LOSS_TOP5_FROM = 21 };
+extern const mr_metric_def_t mr_loss_top5;
+/* Returns 1 for a record whose class has one of the five largest of its logits f32 (B,C), else 0:
+   f32 (B).  right: its class, f32 (B).  Belongs to f; NULL on failure. */
+mr_var_t *mr_loss_report_top5(mr_fn_t *f, mr_var_t *logits, mr_var_t *right);
 
 /* The same for losses of targets: targets f32 (B,C), a share for each class; mask f32 (B).  A guess
    is right if it is the class with the largest share.  MR_OK, or the failure in f->diag. */

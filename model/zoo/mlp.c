@@ -54,6 +54,7 @@ static mr_err_t mlp_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
   p->loss.classes = y->classes, p->loss.masked = numbers || m->targets;
   m->outs = p->loss.masked ? mr_aval_elems(&y->aval) : y->classes;
   mr_model_reports(p, numbers ? "mean_error" : "accuracy");
+  if (!numbers && m->outs >= MR_LOSS_TOP5_FROM) mr_model_judged_by(p, &mr_loss_top5);
   return MR_OK;
 }
 

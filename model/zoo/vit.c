@@ -141,6 +141,7 @@ static mr_err_t vit_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
   p->loss.classes = label->classes, p->loss.masked = targets;
   if (v->style) p->loss.no_decay = "vectors,pos_embed,cls_token"; /* timm's rule */
   mr_model_reports(p, "accuracy");
+  if (classes >= MR_LOSS_TOP5_FROM) mr_model_judged_by(p, &mr_loss_top5);
   return mr_vit_check(&v->config, diag);
 }
 
