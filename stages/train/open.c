@@ -11,6 +11,7 @@
 #include "model/train/fit.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/computes.h"
+#include "stages/train/from.h"
 #include "stages/train/trace_step.h"
 #include "stages/train/train_step_private.h"
 
@@ -175,6 +176,24 @@ static mr_err_t open_compile(mr_stage_t *s) {
   return mr_stage_relay(s, e, &why);
 }
 
+/* Begins with the parameters of another file, if the setting names one. */
+static mr_err_t start_from(mr_stage_t *s) {
+  train_t *v = s->state;
+  mr_diag_t why = {0};
+  bool fresh;
+  if (!v->from || !*v->from || v->resume) return MR_OK;
+  mr_err_t e = mr__train_from(v->from, &v->params, &fresh, &why);
+  if (e < 0) return mr_stage_relay(s, e, &why);
+  float *average = mr_params_f32(&v->params, MR_SET_AVERAGE, 0);
+  const mr_param_set_t *values = mr_params_set(&v->params, MR_SET_VALUES, 0);
+  for (int i = 0; average && i < v->params.n; i++)
+    for (size_t k = 0; k < v->params.param[i].size; k++)
+      average[v->params.param[i].offset + k] = mr_params_read(&v->params, values, i, k);
+  mr_notice("%s: begins with the parameters of %s%s", s->name, v->from,
+            fresh ? "; its head does not fit the classes here and is drawn anew" : "");
+  return MR_OK;
+}
+
 /* A checkpoint is written from the parameters themselves while the next step computes its
    gradients; the step's update waits until it is written. */
 static mr_err_t wait_for_checkpoint(void *arg) {
@@ -295,6 +314,7 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
   mr_train_step_before_update(v->step, s->out_linked[OUT_STATE] ? wait_for_checkpoint : NULL, s);
   v->at = (mr_train_progress_t){.seed = (uint64_t)v->seed};
   v->saved_step = -1;
+  MR_TRY(start_from(s));
   MR_TRY(resume_training(s));
   if (mr_train_step_put(v->step, &v->params, &why) < 0) return mr_stage_relay(s, why.code, &why);
   v->inputs = mr_train_inputs_text(&s->in_spec[IN_TRAIN], &v->model.plan.loss);

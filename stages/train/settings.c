@@ -381,6 +381,14 @@ const mr_opt_t mr__train_stage_opts[] = {
      .type = MR_OPT_STR,
      .offset = AT(resume),
      .help = "Checkpoint file to resume from."},
+    {.name = "from",
+     .hint = "pretrained pretrainedweights initfrom weights checkpointpath finetunefrom",
+     .type = MR_OPT_STR,
+     .offset = AT(from),
+     .help =
+         "A new run begins with the parameters of this safetensors file: a checkpoint of "
+         "another run, or with style=timm weights of a ViT as timm, Hugging Face or torchvision "
+         "name them.  A head for other classes begins anew."},
     {.name = "leak-check",
      .type = MR_OPT_ENUM,
      .offset = AT(leak_check),

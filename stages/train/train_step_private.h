@@ -42,7 +42,7 @@ typedef struct train {
   const char *stop_by;
   int optimizer, schedule, leak_check, remat, on_nan, pipeline_schedule;
   mr_train_rules_t rules;
-  const char *class_weights;
+  const char *class_weights, *from;
   float *class_weight; /* heap, from plan to forget; NULL: none */
   bool nesterov;
   const char *resume, *fit, *loss_scale, *replay_dir, *device, *stages;

@@ -1,0 +1,199 @@
+/* Runs that begin with the parameters of a file: of another run, and under the names of timm,
+   Hugging Face and torchvision.  A step of rate 0 leaves them as they were read. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/safetensors.h"
+#include "tests/apps/small_run.h"
+
+#define GRAPH                                                                                      \
+  "let run = unset\n"                                                                              \
+  "synthetic name=data n=16 ! sequential seed=3 epochs=1 ! normalize preset=cifar10\n"             \
+  "  ! batch 8 drop-remainder name=batches\n"                                                      \
+  "  ! train-step name=train layers=2 embed=16 mlp=16 heads=2 style=timm steps=1 lr=0 threads=1\n" \
+  "train.metrics ! progress\n"                                                                     \
+  "train.metrics ! jsonl path=$run/metrics.jsonl\n"                                                \
+  "train.state ! checkpoint dir=$run/checkpoints\n"
+
+enum { TENSORS = 128, NAME = 200 };
+
+static int make_folder(void **state) { return small_run("from", GRAPH); }
+
+static const char *in_dir(const char *name) {
+  static char text[4][160];
+  static int turn;
+  char *to = text[turn++ % 4];
+  snprintf(to, sizeof text[0], "%s/%s", dir, name);
+  return to;
+}
+
+static mr_safetensors_t *state_of(const char *run) {
+  char path[192];
+  mr_safetensors_t *f = NULL;
+  mr_diag_t diag = {0};
+  snprintf(path, sizeof path, "%s/checkpoints/latest", run);
+  if (mr_safetensors_open(path, &f, &diag) < 0) fail_msg("%s", diag.text);
+  return f;
+}
+
+/* ---- files under the names of others ---- */
+
+typedef struct renamed {
+  const char *ours, *theirs; /* beginnings; # is the number of a block */
+} renamed_t;
+
+static const renamed_t torchvision[] = {
+    {"cls_token", "class_token"},
+    {"pos_embed", "encoder.pos_embedding"},
+    {"patch_embed.proj.", "conv_proj."},
+    {"blocks.#.norm1.", "encoder.layers.encoder_layer_#.ln_1."},
+    {"blocks.#.attn.qkv.", "encoder.layers.encoder_layer_#.self_attention.in_proj_"},
+    {"blocks.#.attn.proj.", "encoder.layers.encoder_layer_#.self_attention.out_proj."},
+    {"blocks.#.norm2.", "encoder.layers.encoder_layer_#.ln_2."},
+    {"blocks.#.mlp.fc1.", "encoder.layers.encoder_layer_#.mlp.0."},
+    {"blocks.#.mlp.fc2.", "encoder.layers.encoder_layer_#.mlp.3."},
+    {"norm.", "encoder.ln."},
+    {"head.", "heads.head."},
+    {0}};
+
+static const renamed_t hugging_face[] = {
+    {"cls_token", "vit.embeddings.cls_token"},
+    {"pos_embed", "vit.embeddings.position_embeddings"},
+    {"patch_embed.proj.", "vit.embeddings.patch_embeddings.projection."},
+    {"blocks.#.norm1.", "vit.encoder.layer.#.layernorm_before."},
+    {"blocks.#.attn.proj.", "vit.encoder.layer.#.attention.output.dense."},
+    {"blocks.#.norm2.", "vit.encoder.layer.#.layernorm_after."},
+    {"blocks.#.mlp.fc1.", "vit.encoder.layer.#.intermediate.dense."},
+    {"blocks.#.mlp.fc2.", "vit.encoder.layer.#.output.dense."},
+    {"norm.", "vit.layernorm."},
+    {"head.", "classifier."},
+    {0}};
+
+/* What a name is called by rows; false if none has it. */
+static bool rename_by(const renamed_t *row, const char *name, char *to) {
+  for (; row && row->ours; row++)
+    for (int block = 0; block < 2; block++) {
+      char ours[NAME], theirs[NAME];
+      const char *from[] = {row->ours, row->theirs};
+      char *text[] = {ours, theirs};
+      for (int i = 0; i < 2; i++) {
+        const char *mark = strchr(from[i], '#');
+        if (mark)
+          snprintf(text[i], NAME, "%.*s%d%s", (int)(mark - from[i]), from[i], block, mark + 1);
+        else
+          snprintf(text[i], NAME, "%s", from[i]);
+      }
+      size_t n = strlen(ours);
+      if (strncmp(name, ours, n)) continue;
+      snprintf(to, NAME, "%s%s", theirs, name + n);
+      return true;
+    }
+  return false;
+}
+
+/* Writes the parameters of a run's state as FILE; rows NULL: under their own names, as timm. */
+static void write_as(const char *run, const renamed_t *rows, bool without_head, const char *path) {
+  static mr_st_tensor_t t[TENSORS];
+  static char name[TENSORS][NAME];
+  mr_safetensors_t *f = state_of(run);
+  mr_diag_t diag = {0};
+  int n = 0;
+  for (int i = 0; i < mr_safetensors_count(f); i++) {
+    const mr_st_tensor_t *x = mr_safetensors_at(f, i);
+    const char *ours = x->name + 7;
+    if (strncmp(x->name, "params/", 7) || (without_head && !strncmp(ours, "head.", 5))) continue;
+    const char *qkv = strstr(ours, ".attn.qkv.");
+    if (rows == hugging_face && qkv) {
+      static const char *const part[] = {"query", "key", "value"};
+      size_t rows_each = (size_t)x->dim[0] / 3, bytes = rows_each * sizeof(float);
+      for (int d = 1; d < x->ndim; d++) bytes *= (size_t)x->dim[d];
+      for (int k = 0; k < 3; k++, n++) {
+        t[n] = *x, t[n].dim[0] = (int64_t)rows_each, t[n].name = name[n];
+        t[n].data = (const char *)x->data + (size_t)k * bytes;
+        snprintf(name[n], NAME, "vit.encoder.layer.%d.attention.attention.%s.%s", atoi(ours + 7),
+                 part[k], qkv + 10);
+      }
+      continue;
+    }
+    if (!rows)
+      snprintf(name[n], NAME, "%s", ours);
+    else if (!rename_by(rows, ours, name[n]))
+      fail_msg("no name for %s", ours);
+    t[n] = *x, t[n].name = name[n], n++;
+  }
+  if (mr_safetensors_write(path, t, n, NULL, 0, &diag) < 0) fail_msg("%s", diag.text);
+  mr_safetensors_close(f);
+}
+
+/* A run from that file ends with the parameters of `whole`; those that begin so may differ. */
+static void expect_same(const char *from, const char *but) {
+  char setting[192];
+  snprintf(setting, sizeof setting, "from=%s", from);
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "train.seed=77", setting);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  mr_safetensors_t *a = state_of(whole), *b = state_of(other);
+  int n = 0;
+  for (int i = 0; i < mr_safetensors_count(a); i++) {
+    const mr_st_tensor_t *x = mr_safetensors_at(a, i), *y = mr_safetensors_find(b, x->name);
+    size_t bytes = sizeof(float);
+    if (strncmp(x->name, "params/", 7)) continue;
+    assert_non_null(y);
+    for (int d = 0; d < x->ndim; d++) bytes *= (size_t)x->dim[d];
+    bool weight = strstr(x->name, "weight") != NULL, head = but && !strncmp(x->name + 7, but, 4);
+    if (!head && memcmp(x->data, y->data, bytes)) fail_msg("%s: %s differs", from, x->name);
+    if (head && weight && !memcmp(x->data, y->data, bytes)) fail_msg("%s is the same", x->name);
+    n++;
+  }
+  assert_int_equal(n, 32);
+  mr_safetensors_close(a), mr_safetensors_close(b);
+  assert_int_equal(program_forget(other), 0);
+}
+
+static void a_run_begins_with_the_parameters_of_another(void **state) {
+  char path[160];
+  snprintf(path, sizeof path, "%s/checkpoints/latest", whole);
+  expect_same(path, NULL);
+  assert_non_null(strstr(p.err, "begins with the parameters of"));
+}
+
+static void names_of_timm_hugging_face_and_torchvision_are_known(void **state) {
+  write_as(whole, NULL, false, in_dir("timm.safetensors"));
+  expect_same(in_dir("timm.safetensors"), NULL);
+  write_as(whole, torchvision, false, in_dir("torchvision.safetensors"));
+  expect_same(in_dir("torchvision.safetensors"), NULL);
+  write_as(whole, hugging_face, false, in_dir("hf.safetensors"));
+  expect_same(in_dir("hf.safetensors"), NULL);
+}
+
+static void a_head_that_does_not_fit_begins_anew(void **state) {
+  write_as(whole, hugging_face, true, in_dir("headless.safetensors"));
+  expect_same(in_dir("headless.safetensors"), "head");
+  assert_non_null(strstr(p.err, "its head does not fit the classes here and is drawn anew"));
+}
+
+static void weights_that_fit_nothing_are_refused_with_the_nearest_names(void **state) {
+  char setting[192];
+  snprintf(setting, sizeof setting, "from=%s", in_dir("timm.safetensors"));
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "style=flax", setting);
+  assert_non_null(strstr(p.err, "for parameter patch_embed.conv_proj.kernel; nearest are "));
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "embed=32", setting);
+  assert_non_null(strstr(p.err, "want a model of the same sizes"));
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "layers=3", setting);
+  assert_non_null(strstr(p.err, "has no blocks.2."));
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "from=/nowhere.safetensors");
+  assert_non_null(strstr(p.err, "/nowhere.safetensors"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_run_begins_with_the_parameters_of_another),
+      cmocka_unit_test(names_of_timm_hugging_face_and_torchvision_are_known),
+      cmocka_unit_test(a_head_that_does_not_fit_begins_anew),
+      cmocka_unit_test(weights_that_fit_nothing_are_refused_with_the_nearest_names),
+  };
+  return cmocka_run_group_tests(tests, make_folder, small_run_forget);
+}
