@@ -2085,6 +2085,7 @@ def sequential(
     epochs: Number | None = ...,
     drop_remainder: bool | None = ...,
     whole_shards: bool | None = ...,
+    first: Number | None = ...,
     resume: Text | None = ...,
     shard: Text | None = ...,
     workers: Number | None = ...,
@@ -2100,6 +2101,8 @@ def sequential(
 
     whole_shards: Each shard gives all of its records in every epoch, even if shards differ in size; grain 0.2.18
     omits some and lets the shards' epochs drift apart.
+
+    first: Each epoch ends after this many records; 0: after all.
 
     resume: Written by a resume that found more records: this epoch began with so few, keeps their order, and has
     those added since at its end.
@@ -2124,9 +2127,11 @@ def shuffle(
     epochs: Number | None = ...,
     drop_remainder: bool | None = ...,
     whole_shards: bool | None = ...,
+    first: Number | None = ...,
     resume: Text | None = ...,
     shard: Text | None = ...,
     bijective: bool | None = ...,
+    reshuffle: bool | None = ...,
     shuffle: bool | None = ...,
     workers: Number | None = ...,
     name: str | None = ...,
@@ -2143,6 +2148,8 @@ def shuffle(
     whole_shards: Each shard gives all of its records in every epoch, even if shards differ in size; grain 0.2.18
     omits some and lets the shards' epochs drift apart.
 
+    first: Each epoch ends after this many records; 0: after all.
+
     resume: Written by a resume that found more records: this epoch began with so few, keeps their order, and has
     those added since at its end.
 
@@ -2150,6 +2157,8 @@ def shuffle(
 
     bijective: Gives each record once per epoch for exactly 4^k + 1 records (k >= 8) too; grain 0.2.18 omits the
     last one and repeats another.
+
+    reshuffle: Each epoch has an order of its own; false: all have that of the first.
 
     shuffle: Shuffles the records in each epoch; false: keeps their order."""
 
@@ -2779,6 +2788,10 @@ def train_step(
     accumulate: Number | None = ...,
     ordered: Number | None = ...,
     zero: Number | None = ...,
+    pipeline: Number | None = ...,
+    microbatches: Number | None = ...,
+    stages: Text | None = ...,
+    pipeline_schedule: Literal["1f1b", "gpipe"] | None = ...,
     remat: Literal["none", "dots", "full"] | None = ...,
     fit: Text | None = ...,
     ema: Number | None = ...,
@@ -2803,6 +2816,7 @@ def train_step(
     checkpoint_minutes: Number | None = ...,
     watch_every: Number | None = ...,
     resume: Text | None = ...,
+    from_: Text | None = ...,
     leak_check: Literal["ids", "content", "off"] | None = ...,
     device: Text | None = ...,
     workers: Number | None = ...,
@@ -2910,6 +2924,18 @@ def train_step(
     parameters; 1: the optimizer's slots and the average, each rank updates its share and receives the others'
     parameters.
 
+    pipeline: Cuts the model into this many stages, each computed by a rank of its own, through which the
+    microbatches of a batch pass; the results are those of ordered=. 0: none.
+
+    microbatches: Parts of a batch in a pipeline, a power of two that divides it: the parts of ordered=. With N
+    stages ranks wait (N - 1)/microbatches of the time. 0: those of ordered=, or 8.
+
+    stages: The layers of each stage of a pipeline, as "embed,blocks[0:3] | blocks[3:6],head"; without it the
+    stages cost the same as nearly as layers allow.
+
+    pipeline_schedule: Order of a pipeline: back through a microbatch as soon as it can be, which keeps the values
+    of at most as many as there are stages, or forward through all first.
+
     remat: What the backward pass of a block recomputes instead of storing it: needs less memory.
 
     fit: A memory limit such as 2GiB: chooses remat and accumulate so that the planned peak of a step stays below
@@ -2970,6 +2996,10 @@ def train_step(
     watch_every: Reports histograms and sample pictures every this many steps, first after step 1; 0: never.
 
     resume: Checkpoint file to resume from.
+
+    from_: A new run begins with the parameters of this safetensors file: a checkpoint of another run, or with
+    style=timm weights of a ViT as timm, Hugging Face or torchvision name them.  A head for other classes begins
+    anew.
 
     leak_check: Refuses inputs that share records, compared by their location in the files, by their bytes, or not
     at all.
@@ -3040,6 +3070,10 @@ def vit_step(
     accumulate: Number | None = ...,
     ordered: Number | None = ...,
     zero: Number | None = ...,
+    pipeline: Number | None = ...,
+    microbatches: Number | None = ...,
+    stages: Text | None = ...,
+    pipeline_schedule: Literal["1f1b", "gpipe"] | None = ...,
     remat: Literal["none", "dots", "full"] | None = ...,
     fit: Text | None = ...,
     ema: Number | None = ...,
@@ -3064,6 +3098,7 @@ def vit_step(
     checkpoint_minutes: Number | None = ...,
     watch_every: Number | None = ...,
     resume: Text | None = ...,
+    from_: Text | None = ...,
     leak_check: Literal["ids", "content", "off"] | None = ...,
     device: Text | None = ...,
     workers: Number | None = ...,
@@ -3171,6 +3206,18 @@ def vit_step(
     parameters; 1: the optimizer's slots and the average, each rank updates its share and receives the others'
     parameters.
 
+    pipeline: Cuts the model into this many stages, each computed by a rank of its own, through which the
+    microbatches of a batch pass; the results are those of ordered=. 0: none.
+
+    microbatches: Parts of a batch in a pipeline, a power of two that divides it: the parts of ordered=. With N
+    stages ranks wait (N - 1)/microbatches of the time. 0: those of ordered=, or 8.
+
+    stages: The layers of each stage of a pipeline, as "embed,blocks[0:3] | blocks[3:6],head"; without it the
+    stages cost the same as nearly as layers allow.
+
+    pipeline_schedule: Order of a pipeline: back through a microbatch as soon as it can be, which keeps the values
+    of at most as many as there are stages, or forward through all first.
+
     remat: What the backward pass of a block recomputes instead of storing it: needs less memory.
 
     fit: A memory limit such as 2GiB: chooses remat and accumulate so that the planned peak of a step stays below
@@ -3231,6 +3278,10 @@ def vit_step(
     watch_every: Reports histograms and sample pictures every this many steps, first after step 1; 0: never.
 
     resume: Checkpoint file to resume from.
+
+    from_: A new run begins with the parameters of this safetensors file: a checkpoint of another run, or with
+    style=timm weights of a ViT as timm, Hugging Face or torchvision name them.  A head for other classes begins
+    anew.
 
     leak_check: Refuses inputs that share records, compared by their location in the files, by their bytes, or not
     at all.
