@@ -13,7 +13,7 @@
 #include "pipeline/registry.h"
 #include "pipeline/text/graph_text.h"
 
-enum { MR_FLAGS_MAX = 40, MR_WORDS_MAX = 1024, MR_PLUGINS_MAX = 32, MR_EXIT_STOPPED = 130 };
+enum { MR_FLAGS_MAX = 64, MR_WORDS_MAX = 1024, MR_PLUGINS_MAX = 32, MR_EXIT_STOPPED = 130 };
 enum { MR_JAXPR_BYTES_MAX = 256 << 20 /* of the text of a jaxpr */ };
 
 typedef struct mr_flag {

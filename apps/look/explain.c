@@ -7,6 +7,7 @@
 #include "apps/cli/fn_arrays.h"
 #include "apps/cli/model_arg.h"
 #include "apps/look/explain.h"
+#include "apps/look/pipeline_arg.h"
 #include "model/exec/device.h"
 #include "model/ir/op.h"
 #include "model/transforms/passes.h"
@@ -28,6 +29,7 @@ static const mr_flag_t explain_flags[] = {
      "Default data=N of N ranks."},
     {"--partition", "RULES",
      "With --mesh, how parameters lie, as \"*.linear1.kernel=(None,model)\"; default whole."},
+    MR_PIPELINE_FLAGS,
     {"--zero", "N", "With --mesh, what ranks of a step keep a share of, as zero= of train-step."},
     {"--array", "ARRAY=PLACEMENT",
      "Draws which ranks hold which part of an array instead: a shape or the name of a parameter, "

@@ -8,6 +8,7 @@
 
 #include "apps/cli/model_arg.h"
 #include "apps/look/explain.h"
+#include "apps/look/pipeline_arg.h"
 #include "model/control/control.h"
 #include "model/ir/op.h"
 #include "model/mesh/placement_rules.h"
@@ -18,6 +19,9 @@
 static int64_t count_received_bytes(const mr_eqn_t *e, int n) {
   int64_t in = (int64_t)mr_aval_bytes(&e->in[0]->aval);
   int64_t out = (int64_t)mr_aval_bytes(&e->out[0]->aval);
+  int to, from = 0; /* of the first rank, whose graph is shown */
+  if (e->op == &mr_op_ppermute)
+    return mr_ppermute_places(e, n, 0, &to, &from, NULL) >= 0 && from >= 0 ? in : 0;
   if (e->op == &mr_op_all_gather || e->op == &mr_op_all_to_all) return out / n * (n - 1);
   if (e->op == &mr_op_reduce_scatter) return in / n * (n - 1);
   return 2 * (in * (n - 1) / n);
@@ -157,6 +161,18 @@ static mr_err_t cut_function(const mr_args_t *a, const char *word, const mr_mesh
   return *f = local, MR_OK;
 }
 
+/* The ranks of a step as the stages of --pipeline. */
+static mr_err_t set_pipeline(const mr_args_t *a, const mr_mesh_t *m, mr_model_job_t *job,
+                             mr_diag_t *diag) {
+  int ranks = m->size[mr_mesh_batch(m)];
+  MR_TRY(mr_pipeline_arg(a, job, diag));
+  if (!job->train.pipeline.stages || job->train.pipeline.stages == ranks) return MR_OK;
+  return mr_fail(diag, MR_ERR_USAGE,
+                 "explain: --pipeline: %d stages on a mesh of %d ranks; expected a rank a stage, "
+                 "--mesh data=%d",
+                 job->train.pipeline.stages, ranks, job->train.pipeline.stages);
+}
+
 mr_err_t mr_explain_mesh(const mr_args_t *a, const char *word, const mr_mesh_t *m,
                          mr_diag_t *diag) {
   mr_model_job_t job;
@@ -167,10 +183,13 @@ mr_err_t mr_explain_mesh(const mr_args_t *a, const char *word, const mr_mesh_t *
     return mr_fail(diag, MR_ERR_USAGE,
                    "explain: --partition: the ranks of a step have whole parameters; expected "
                    "function loss or grad beside it");
+  if (!step && mr_args_text(a, "--pipeline"))
+    return mr_fail(diag, MR_ERR_USAGE, "explain: --pipeline: expected function step beside it");
   if (!step && mr_args_text(a, "--zero"))
     return mr_fail(diag, MR_ERR_USAGE, "explain: --zero: expected function step beside it");
   mr_err_t e = mr_model_arg(a, 1, &job, diag);
   if (e >= 0 && step) e = set_ranks_of_step(a, m, &job.train, diag);
+  if (e >= 0 && step) e = set_pipeline(a, m, &job, diag);
   if (e >= 0 && !step) e = check_batch(m, job.train.batch, diag);
   if (e >= 0 && !(f = mr_model_fn(word, &job, &params, diag))) e = diag->code;
   if (e >= 0 && !step) e = cut_function(a, word, m, job.train.batch, &params, &f, diag);

@@ -8,11 +8,15 @@
 #include <unistd.h>
 
 #include "apps/cli/model_arg.h"
+#include "apps/look/pipeline_arg.h"
 #include "base/text.h"
 #include "model/nn/params.h"
 
 static const mr_flag_t summary_flags[] = {
-    MR_MODEL_FLAGS, {"--depth", "N", "Prints modules down to this depth; default 1."}, {0}};
+    MR_MODEL_FLAGS,
+    {"--depth", "N", "Prints modules down to this depth; default 1."},
+    MR_PIPELINE_FLAGS,
+    {0}};
 
 /* Writes 10695562 as "10,695,562". */
 static void group_digits(int64_t v, char text[32]) {
@@ -115,6 +119,7 @@ static int summary_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_fn_t *fn = e < 0 ? NULL : mr_loss_fn(l, &job.train.compute, &use, &params, diag);
   e = fn ? mr_summary(&params, &rows, &n, diag) : diag->code;
   if (e >= 0) summary_print_table(rows, n, depth, &params);
+  if (e >= 0) e = mr_pipeline_arg(a, &job, diag);
   free(rows);
   mr_fn_destroy(fn);
   mr_params_fini(&params);

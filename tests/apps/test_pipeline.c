@@ -109,6 +109,23 @@ static void settings_that_exclude_a_pipeline_are_refused(void **state) {
   }
 }
 
+static void summary_and_explain_show_the_stages(void **state) {
+  RUN(&p, "summary", "--depth", "0", "--layers", "4", "--pipeline", "2", "--microbatches", "16");
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "16 microbatches of 8 records: ranks wait 6.2 %"));
+  RUN(&p, "explain", "step", "--mesh", "data=2", "--pipeline", "2", "--stages",
+      "embed, blocks[0:3] | blocks[3:], head");
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "0  patch_embed to encoder_blocks.2"));
+  assert_non_null(strstr(p.out, "13 collectives"));
+  RUN(&p, "explain", "step", "--mesh", "data=2", "--pipeline", "3");
+  assert_non_null(strstr(p.err, "3 stages on a mesh of 2 ranks"));
+  RUN(&p, "explain", "grad", "--mesh", "data=2", "--pipeline", "2");
+  assert_non_null(strstr(p.err, "expected function step"));
+  RUN(&p, "summary", "--pipeline", "2", "--microbatches", "6");
+  assert_non_null(strstr(p.err, "--pipeline: "));
+}
+
 static int group_teardown(void **state) { return small_run_forget(state); }
 
 int main(void) {
@@ -116,6 +133,7 @@ int main(void) {
       cmocka_unit_test(any_pipeline_ends_with_the_checkpoint_and_ledger_of_one_rank),
       cmocka_unit_test(a_run_resumes_with_other_stages_with_the_same_bits),
       cmocka_unit_test(settings_that_exclude_a_pipeline_are_refused),
+      cmocka_unit_test(summary_and_explain_show_the_stages),
   };
   return cmocka_run_group_tests(tests, group_setup, group_teardown);
 }

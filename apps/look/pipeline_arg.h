@@ -1,0 +1,27 @@
+/* The flags by which summary and explain show a model as a pipeline, and the table of its
+   stages. */
+#ifndef MR_APPS_LOOK_PIPELINE_ARG_H
+#define MR_APPS_LOOK_PIPELINE_ARG_H
+
+#include "apps/cli/model_arg.h"
+
+#define MR_PIPELINE_FLAGS                                                           \
+  {"--pipeline", "N",                                                               \
+   "Cuts the model into N stages: prints what each costs, and how long ranks "      \
+   "wait; as pipeline= of train-step."},                                            \
+      {"--microbatches", "N", "With --pipeline, the parts of a batch; default 8."}, \
+      {"--stages", "TEXT",                                                          \
+       "With --pipeline, the layers of each stage, as stages= of "                  \
+       "train-step; default evenly by cost."},                                      \
+  {                                                                                 \
+    "--pipeline-schedule", "1f1b|gpipe",                                            \
+        "With --pipeline, the order of forward and backward "                       \
+        "passes; default 1f1b."                                                     \
+  }
+
+/* Cuts the model of job by those flags and prints the stages.  job->train becomes the step of
+   the pipeline's first rank.  MR_OK, also without --pipeline, when nothing is printed or set;
+   MR_ERR_USAGE names the flag. */
+mr_err_t mr_pipeline_arg(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *diag);
+
+#endif
