@@ -28,6 +28,7 @@ typedef struct fetch {
   int64_t from;      /* offset where this attempt began */
   mr_diag_t *diag;
   mr_err_t failed; /* why the write callback gave up */
+  mr_redirect_t redirect;
   bool terminal;
   int shown; /* percent last shown, -1: none */
 } fetch_t;
@@ -69,6 +70,7 @@ static int fetch_on_progress(void *arg, curl_off_t total, curl_off_t now, curl_o
 static void fetch_set_options(CURL *c, fetch_t *f, char *reason) {
   curl_easy_setopt(c, CURLOPT_URL, f->url);
   mr__remote_schemes(c, f->url);
+  mr__remote_stay(c, &f->redirect, false);
   curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 1L);
   curl_easy_setopt(c, CURLOPT_MAXREDIRS, 5L);
   curl_easy_setopt(c, CURLOPT_FAILONERROR, 1L);
@@ -118,6 +120,9 @@ static mr_err_t try_once(fetch_t *f, bool *complete) {
   if (f->from > 0 && (code == CURLE_RANGE_ERROR || status == 416)) {
     return start_over(f); /* the server has no ranges, or the part is of another file */
   }
+  if (f->redirect.astray)
+    return mr_fail(f->diag, MR_ERR_IO, "%s: %s: give the address itself if that is meant", f->url,
+                   mr__remote_astray);
   if (worth_another_try(code) && f->have > f->from) return MR_OK;
   return mr_fail(f->diag, MR_ERR_IO, "%s: %s%s", f->url, mr__remote_reason(code, reason),
                  f->have > 0 ? "; the next call resumes where this one stopped" : "");

@@ -130,15 +130,25 @@ bool mr__remote_is_near(const char *ip) {
          (!strncasecmp(ip, "fe", 2) && strchr("89abAB", ip[2]) && ip[2]);
 }
 
+const char mr__remote_astray[] =
+    "the server redirects to an address of this machine or of its link, where it could read what "
+    "is not its own";
+
 /* Before each request of a transfer, with the address that it is connected to. */
 static int on_connected(void *arg, char *ip, char *local, int port, int local_port) {
-  mr__attempt_t *a = arg;
+  mr_redirect_t *r = arg;
   long redirects = 0;
   bool near = mr__remote_is_near(ip);
-  curl_easy_getinfo(a->easy, CURLINFO_REDIRECT_COUNT, &redirects);
-  if (!redirects) a->began_near = near;
-  a->astray = redirects && near && !a->began_near && !a->may_come_near;
-  return a->astray ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+  curl_easy_getinfo(r->easy, CURLINFO_REDIRECT_COUNT, &redirects);
+  if (!redirects) r->began_near = near;
+  r->astray = redirects && near && !r->began_near && !r->may_come_near;
+  return r->astray ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+}
+
+void mr__remote_stay(CURL *c, mr_redirect_t *r, bool may_come_near) {
+  *r = (mr_redirect_t){.easy = c, .may_come_near = may_come_near};
+  curl_easy_setopt(c, CURLOPT_PREREQFUNCTION, on_connected);
+  curl_easy_setopt(c, CURLOPT_PREREQDATA, r);
 }
 
 static void set_options(mr__attempt_t *a, const mr_remote_conf_t *conf) {
@@ -154,9 +164,7 @@ static void set_options(mr__attempt_t *a, const mr_remote_conf_t *conf) {
   curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L); /* a resolver that does not answer is left behind */
   curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(conf->timeout * 1000));
-  a->may_come_near = conf->local_redirects;
-  curl_easy_setopt(c, CURLOPT_PREREQFUNCTION, on_connected);
-  curl_easy_setopt(c, CURLOPT_PREREQDATA, a);
+  mr__remote_stay(c, &a->redirect, conf->local_redirects);
   curl_easy_setopt(c, CURLOPT_BUFFERSIZE, 256L * 1024);
   curl_easy_setopt(c, CURLOPT_USERAGENT, "millrace");
   curl_easy_setopt(c, CURLOPT_ERRORBUFFER, a->reason);

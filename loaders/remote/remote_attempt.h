@@ -13,6 +13,13 @@
 
 enum { MR__SAID_MAX = 2048, MR__SAID_MOST = 1 << 16 /* bytes of an error's text that are read */ };
 
+/* Where a transfer's redirects may lead. */
+typedef struct mr_redirect {
+  CURL *easy;
+  bool began_near, may_come_near; /* its first host, and its redirects, are of this machine */
+  bool astray;                    /* one was not followed because it may not come near */
+} mr_redirect_t;
+
 /* One transfer of a request. */
 typedef struct mr__attempt {
   mr__request_t *q;
@@ -30,8 +37,7 @@ typedef struct mr__attempt {
   mr_remote_sum_t sum;
   bool has_span, encoded, too_long, refused; /* refused: the body is not wanted */
   bool wrong_etag;
-  bool began_near, may_come_near,
-      astray; /* its first host, and its redirects, are of this machine */
+  mr_redirect_t redirect;
   char asked[MR_PROOF_TEXT], proof[MR_PROOF_TEXT]; /* of an exchange with a peer */
   char etag[256], region[64], reason[CURL_ERROR_SIZE];
   int64_t mtime_ns;         /* 0: not said */
@@ -54,6 +60,10 @@ void mr__remote_certificates(CURL *c);
 /* Allows http and https, and no redirect from https to http: what was asked for by an https:// name
    must not come in clear.  url: the first one. */
 void mr__remote_schemes(CURL *c, const char *url);
+/* Lets no redirect of a transfer lead from a host elsewhere to this machine or its link, unless it
+   may come near.  Fills *r, which lives as long as c. */
+void mr__remote_stay(CURL *c, mr_redirect_t *r, bool may_come_near);
+extern const char mr__remote_astray[]; /* the sentence about r->astray, without what to do */
 /* Whether an address, as libcurl writes it, is of this machine or of its link alone: loopback,
    link-local, or unspecified, which is loopback too. */
 bool mr__remote_is_near(const char *ip);

@@ -160,10 +160,12 @@ mr__verdict_t mr__attempt_judge(mr__attempt_t *a, CURLcode code, mr_diag_t *diag
   if (!a->wrong_etag && is_empty_object(a, code)) return MR__USE;
   if (over && a->status == 206) return judge_answer(a, diag);
   if (over) return judge_status(a, diag);
-  if (a->astray)
-    return say_no(diag, a, MR_ERR_IO,
-                  "the server redirects to an address of this machine or of its link, where it "
-                  "could read what is not its own: want local-redirects=true if that is meant");
+  if (a->redirect.astray) {
+    char text[256];
+    snprintf(text, sizeof text, "%s: want local-redirects=true if that is meant",
+             mr__remote_astray);
+    return say_no(diag, a, MR_ERR_IO, text);
+  }
   mr_fail(diag, MR_ERR_IO, "%s: %s", a->q->object->name, mr__remote_reason(code, a->reason));
   return passes_by(code) ? MR__AGAIN : MR__FAIL;
 }
