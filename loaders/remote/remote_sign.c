@@ -221,10 +221,21 @@ static mr_err_t of_container(mr_credentials_t *out, mr_plain_request_fn *plain, 
   return e;
 }
 
+/* Whether a file that a variable names, or a profile that it names, has no keys: what is found
+   elsewhere is not meant then.  Returns the variable's name; NULL: all is well. */
+static const char *names_in_vain(void) {
+  static const char *const variable[] = {"AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE"};
+  for (size_t i = 0; i < sizeof variable / sizeof *variable; i++)
+    if (env_of(variable[i])) return variable[i];
+  if (env_of("AWS_ACCESS_KEY_ID")) return "AWS_ACCESS_KEY_ID (without AWS_SECRET_ACCESS_KEY)";
+  if (env_of("AWS_SECRET_ACCESS_KEY")) return "AWS_SECRET_ACCESS_KEY (without AWS_ACCESS_KEY_ID)";
+  return NULL;
+}
+
 /* Whether the profile names a program that prints credentials, or a role; the first word found. */
 static const char *unsupported_source(void) {
   static const char *const word[] = {"credential_process", "web_identity_token_file", "sso_session",
-                                     "sso_start_url", "role_arn"};
+                                     "sso_start_url",      "login_session",           "role_arn"};
   char section[256], value[MR_PATH_MAX];
   const char *found = NULL;
   size_t size;
@@ -255,6 +266,12 @@ mr_err_t mr__remote_credentials(mr_credentials_t *out, mr_plain_request_fn *plai
                    "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, as `aws "
                    "configure export-credentials` prints them",
                    other);
+  const char *named = names_in_vain();
+  if (named)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "s3://: %s is set, and gives no access key and secret: correct it, or unset it "
+                   "to use the credentials of this machine",
+                   named);
   if (env_of("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") ||
       env_of("AWS_CONTAINER_CREDENTIALS_FULL_URI"))
     return mr_diag_prefix(diag, of_container(out, plain, &why), &why, "s3://");

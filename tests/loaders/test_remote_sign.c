@@ -90,7 +90,8 @@ static void want_named(const char *what) {
 
 static void another_source_is_named_and_no_wider_role_used(void **state) {
   static const char *const word[] = {"credential_process = /bin/false", "role_arn = arn:x",
-                                     "sso_session = x", "web_identity_token_file = /x"};
+                                     "sso_session = x", "web_identity_token_file = /x",
+                                     "login_session = x"};
   for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
     char text[128], name[64];
     snprintf(text, sizeof text, "[default]\nregion = x\n%s\n", word[i]);
@@ -108,6 +109,19 @@ static void another_source_is_named_and_no_wider_role_used(void **state) {
   want_named("AWS_WEB_IDENTITY_TOKEN_FILE");
 }
 
+/* A variable that is wrong must not lead to the machine's own role. */
+static void a_profile_that_is_not_there_is_said_and_no_wider_role_used(void **state) {
+  static const char *const set[][2] = {{"AWS_PROFILE", "none"},
+                                       {"AWS_SHARED_CREDENTIALS_FILE", "/none"},
+                                       {"AWS_ACCESS_KEY_ID", "alone"},
+                                       {"AWS_SECRET_ACCESS_KEY", "alone"}};
+  for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
+    setenv(set[i][0], set[i][1], 1);
+    want_named(set[i][0]);
+    unsetenv(set[i][0]);
+  }
+}
+
 int main(void) {
   static char json[] = "{\"AccessKeyId\":\"narrow\",\"SecretAccessKey\":\"s\",\"Token\":\"t\"}";
   if (!mkdtemp(dir)) return 1;
@@ -119,6 +133,7 @@ int main(void) {
       cmocka_unit_test_setup(a_containers_host_gives_credentials, forget),
       cmocka_unit_test_setup(a_token_goes_to_no_other_host, forget),
       cmocka_unit_test_setup(another_source_is_named_and_no_wider_role_used, forget),
+      cmocka_unit_test_setup(a_profile_that_is_not_there_is_said_and_no_wider_role_used, forget),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   origin_close(&host);
