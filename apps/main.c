@@ -86,7 +86,7 @@ static const mr_hint_t *main_hint(const char *word) {
 }
 
 static int main_unknown(const char *word) {
-  char hint[128] = "; millrace --help lists them";
+  char hint[128] = "; millrace --help lists them", shown[256];
   mr_suggest_t s = {.word = word};
   for (int i = 0; commands[i]; i++) mr_suggest_offer(&s, commands[i]->name);
   mr_suggest_offer(&s, "--version");
@@ -96,7 +96,8 @@ static int main_unknown(const char *word) {
   if (row) snprintf(hint, sizeof hint, "; `millrace %s` does that", row->write);
   if (strchr(word, '!') || strchr(word, ' '))
     snprintf(hint, sizeof hint, "; `millrace run` runs a graph");
-  fprintf(stderr, "millrace: unknown command \"%s\"%s\n", word, hint);
+  mr_printable(word, shown, sizeof shown);
+  fprintf(stderr, "millrace: unknown command \"%s\"%s\n", shown, hint);
   return 2;
 }
 

@@ -2,13 +2,16 @@
    receiver each for the whole process; without one they go to standard error.
 
    Whatever is written here becomes one line: names in it may come from files and peers, and a
-   newline in one could pass for a message of its own. */
+   newline in one could pass for a message of its own.  A URL loses what gives access: only the
+   address of a page that a run serves is announced with its token. */
 #include "base/err.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/shown.h"
 #include "base/text.h"
 
 enum { NOTICE_MAX = 1024 };
@@ -22,6 +25,7 @@ static void write_failure(mr_diag_t *d, mr_err_t code, const char *before, const
   mr_vsnprintf(text + n, sizeof text - n, fmt, ap);
   strncat(text, after, sizeof text - 1 - strlen(text));
   d->code = code;
+  mr_hide_access(text);
   mr_printable(text, d->text, sizeof d->text);
 }
 
@@ -88,9 +92,10 @@ void mr_notice_to(mr_notice_fn *fn, void *arg) { of_notices = (receiver_t){fn, a
 
 void mr_announce_to(mr_notice_fn *fn, void *arg) { of_announcements = (receiver_t){fn, arg}; }
 
-static void send_line(const receiver_t *to, const char *format, va_list ap) {
+static void send_line(const receiver_t *to, bool whole, const char *format, va_list ap) {
   char text[NOTICE_MAX], shown[NOTICE_MAX];
   mr_vsnprintf(text, sizeof text, format, ap);
+  if (!whole) mr_hide_access(text);
   mr_printable(text, shown, sizeof shown); /* it may contain names from files and peers */
   if (to->fn)
     to->fn(to->arg, shown);
@@ -101,13 +106,13 @@ static void send_line(const receiver_t *to, const char *format, va_list ap) {
 void mr_notice(const char *format, ...) {
   va_list ap;
   va_start(ap, format);
-  send_line(&of_notices, format, ap);
+  send_line(&of_notices, false, format, ap);
   va_end(ap);
 }
 
 void mr_announce(const char *format, ...) {
   va_list ap;
   va_start(ap, format);
-  send_line(of_announcements.fn ? &of_announcements : &of_notices, format, ap);
+  send_line(of_announcements.fn ? &of_announcements : &of_notices, true, format, ap);
   va_end(ap);
 }

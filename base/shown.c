@@ -37,13 +37,47 @@ char *mr_shown_url(const char *url) {
   return shown;
 }
 
+static const char scheme_chars[] =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-";
+
+/* Whether addresses of this scheme, "tcp", have parts that give access. */
+static bool gives_access(const char *scheme, size_t n) {
+  static const char *const none[] = {"file", "ipc", "tcp", "inproc"};
+  for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+    if (n == strlen(none[i]) && !strncasecmp(scheme, none[i], n)) return false;
+  return n > 0;
+}
+
+void mr_hide_access(char *text) {
+  for (char *at = text; (at = strstr(at, "://"));) {
+    char *scheme = at, *from = at + strlen("://");
+    while (scheme > text && strchr(scheme_chars, scheme[-1])) scheme--;
+    char *end = from + strcspn(from, " \t\n\"'");
+    while (end > from && strchr(":;,.)", end[-1])) end--; /* of the sentence */
+    bool s3 = at - scheme == 2 && !strncasecmp(scheme, "s3", 2);
+    char behind = *end;
+    if (!gives_access(scheme, (size_t)(at - scheme))) {
+      at = from;
+      continue;
+    }
+    *end = 0;
+    const char *slash = from + strcspn(from, "/"),
+               *user = s3 ? memchr(from, '@', (size_t)(slash - from)) : NULL;
+    const char *host = s3 ? user ? user + 1 : from : host_of(from);
+    size_t rest = s3 ? strlen(host) : strcspn(host, "?#");
+    memmove(from, host, rest);
+    *end = behind;
+    memmove(from + rest, end, strlen(end) + 1);
+    at = from + rest;
+  }
+}
+
 char *mr_shown(const mr_opt_t *opt, const char *text) {
   if (!text) return NULL;
   if (opt && opt->type == MR_OPT_SECRET) return strdup(*text ? hidden : "");
   const char *scheme = strstr(text, "://");
   if (!scheme || !strpbrk(text, "?#@")) return strdup(text);
-  bool first = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-") ==
-               (size_t)(scheme - text);
+  bool first = strspn(text, scheme_chars) == (size_t)(scheme - text);
   bool one = first && !strstr(scheme + 3, "://") && !strstr(text, "::");
   if (!one) return strdup(hidden);
   return strncasecmp(text, "file://", 7) ? mr_shown_url(text) : strdup(text);

@@ -19,6 +19,10 @@ char *mr_shown(const mr_opt_t *opt, const char *text);
    NULL without memory.  Any thread. */
 char *mr_shown_url(const char *url);
 
+/* Takes user, password, query and fragment out of every URL in a sentence, in place; what follows a
+   URL is a blank or a quote.  Addresses of ZeroMQ and of files have no such parts.  Any thread. */
+void mr_hide_access(char *text);
+
 MR_END_DECLS
 
 #endif

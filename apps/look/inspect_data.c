@@ -18,6 +18,7 @@
 #include "apps/run/recognise.h"
 #include "base/npy.h"
 #include "base/safetensors.h"
+#include "base/shown.h"
 #include "base/text.h"
 #include "loaders/local/reader.h"
 
@@ -165,13 +166,16 @@ static mr_err_t inspect_source(const char *path, mr_diag_t *diag) {
   if (e >= 0) e = mr_see(f, "", &seen, diag);
   if (e >= 0) {
     mr_spec_text(&seen.spec, fields, sizeof fields);
-    printf("%s: %s, %" PRId64 " records for training: %s\n", path, mr_kind_texts[f->kind].called,
-           seen.spec.n_records, fields);
+    char *shown = mr_shown_url(path), *data = mr_shown_url(f->data);
+    printf("%s: %s, %" PRId64 " records for training: %s\n", shown ? shown : "?",
+           mr_kind_texts[f->kind].called, seen.spec.n_records, fields);
     if (seen.side) printf("  pictures of %d pixels along the shorter side (median)\n", seen.side);
     if (seen.n_classes)
       printf("  %" PRId64 " classes%s%s\n", seen.n_classes, *seen.classes ? ": " : "",
              seen.classes);
-    printf("  read by: %s %s, with data=%s\n", mr_kind_texts[f->kind].stage, f->train, f->data);
+    printf("  read by: %s %s, with data=%s\n", mr_kind_texts[f->kind].stage, f->train,
+           data ? data : "?");
+    free(shown), free(data);
     if (*f->valid) printf("  for validation: %s\n", *f->valid_data ? f->valid_data : f->valid);
   }
   free(f);

@@ -291,6 +291,44 @@ static void a_setting_that_is_no_secret_is_shown_as_it_is(void **state) {
   assert_null(mr_shown(NULL, NULL));
 }
 
+/* Whatever a word of the command line is taken for. */
+static void no_sentence_about_a_url_shows_a_secret(void **state) {
+  static const char *const words[][4] = {
+      {"run", "", NULL},           {"graph", "", NULL},  {"inspect", "", NULL},
+      {"train", "", NULL},         {"doctor", "", NULL}, {"predict", "", "", NULL},
+      {"data", "fetch", "", NULL}, {"eval", "", NULL},   {"who", "", "--step=1", NULL},
+      {"top", "", "--once", NULL}, {"mem", "", NULL},    {"bench", "", NULL}};
+  static const char *const form[] = {"http://zebra:heron@127.0.0.1:1/x?sig=otter",
+                                     "hxtp://zebra:heron@127.0.0.1:1/x?sig=otter",
+                                     "'http://zebra:he/ron@127.0.0.1:1/x#otter'"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    for (size_t k = 0; k < sizeof form / sizeof *form; k++) {
+      const char *given[4] = {NULL};
+      for (int w = 0; w < 4 && words[i][w]; w++) given[w] = *words[i][w] ? words[i][w] : form[k];
+      program_run(&p, given);
+      program_has_none(words[i][0]);
+    }
+}
+
+static void a_sentence_keeps_all_but_what_gives_access(void **state) {
+  static const char *const row[][2] = {
+      {"no URL at all: a@b?c", "no URL at all: a@b?c"},
+      {"://", "://"},
+      {"http://u:p@h/a?s=1: cannot be opened", "http://h/a: cannot be opened"},
+      {"want \"https://u:p@h/a#s\", or http://h/b?q, or c",
+       "want \"https://h/a\", or http://h/b, or c"},
+      {"s3://key:word@bucket/a?b@c: no", "s3://bucket/a?b@c: no"},
+      {"tcp://127.0.0.1:5: in use; ipc://@name and file:///a?b", NULL},
+      {"(http://u:p@h/x?y)", "(http://h/x)"},
+  };
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    char text[128];
+    snprintf(text, sizeof text, "%s", row[i][0]);
+    mr_hide_access(text);
+    assert_string_equal(text, row[i][1] ? row[i][1] : row[i][0]);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_page_shows_no_secret),
@@ -298,6 +336,8 @@ int main(void) {
       cmocka_unit_test(no_command_shows_a_secret),
       cmocka_unit_test(each_setting_of_each_stage_is_shown_without_secrets),
       cmocka_unit_test(a_setting_that_is_no_secret_is_shown_as_it_is),
+      cmocka_unit_test(no_sentence_about_a_url_shows_a_secret),
+      cmocka_unit_test(a_sentence_keeps_all_but_what_gives_access),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
