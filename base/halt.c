@@ -15,7 +15,14 @@ mr_halt_t mr_halt_set(mr_halt_t h) {
 }
 
 mr_halt_t mr_halt_get(void) { return of_thread; }
-bool mr_halted(void) { return of_thread.asked && of_thread.asked(of_thread.of); }
+static bool thread_ends(void) { return of_thread.asked && of_thread.asked(of_thread.of); }
+bool mr_halted(void) { return thread_ends() && mr_now_ns() >= of_thread.until_ns; }
+
+int mr_halt_left_ms(int most) {
+  if (!thread_ends()) return most;
+  int64_t left = (of_thread.until_ns - mr_now_ns()) / 1000000;
+  return left < 0 ? 0 : left < most ? (int)left : most;
+}
 
 static const int64_t slice_ns = MR_HALT_SLICE_MS * INT64_C(1000000);
 

@@ -21,6 +21,7 @@ typedef bool mr_halt_fn(const void *of);
 typedef struct mr_halt {
   mr_halt_fn *asked; /* NULL: never */
   const void *of;    /* lives as long as a thread has this mr_halt_t */
+  int64_t until_ns; /* of mr_now_ns: before it no wait ends, though the run is to end; 0: at once */
 } mr_halt_t;
 
 /* Sets what this thread's waits ask, and returns what they asked before. */
@@ -29,6 +30,10 @@ mr_halt_t mr_halt_get(void); /* to be passed on to a thread that is started */
 
 /* Whether this thread's waits are to end. */
 bool mr_halted(void);
+
+/* How long this thread may still wait, in ms, at most `most`, which is returned while the run goes
+   on; 0 once waits are to end. */
+int mr_halt_left_ms(int most);
 
 enum { MR_HALT_SLICE_MS = 100 /* longest time for which a wait does not ask */ };
 

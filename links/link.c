@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/halt.h"
 #include "links/link_private.h"
 
 enum {
@@ -137,8 +138,8 @@ static void link_linger(mr_link_t *l) {
   }
   while (has_to_wait(l) && mr_link_pump(l, NULL) >= 0) {
     int64_t left = until - mr__link_now_ms();
-    if (left <= 0) return;
-    mr_link_wait(l, (int)left);
+    if (left <= 0 || mr_halted()) return;
+    mr_link_wait(l, left < MR_HALT_SLICE_MS ? (int)left : MR_HALT_SLICE_MS);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/forks.h"
+#include "base/halt.h"
 #include "base/loopback.h"
 #include "links/link_private.h"
 #include "links/zap.h"
@@ -15,6 +16,7 @@ enum {
   RETRY_MAX_MS = 500,
   LOST_S = 4, /* a host that has not answered for that long is lost */
   HANDSHAKE_MS = 3000,
+  LAST_MS = 100, /* for what is sent as a run ends */
 };
 
 static bool text_starts_with(const char *text, const char *with) {
@@ -111,7 +113,8 @@ void mr__socket_close(mr__socket_t *k, int linger_ms) {
   if (k->has_file) unlink(k->at + 6); /* while it is still ours */
   mr__guard_close(k->guard);
   if (k->socket) {
-    set_int(k->socket, ZMQ_LINGER, linger_ms);
+    int left = mr_halt_left_ms(linger_ms); /* the other end gets a moment to take what is sent */
+    set_int(k->socket, ZMQ_LINGER, left > LAST_MS || left == linger_ms ? left : LAST_MS);
     zmq_close(k->socket);
   }
   mr_zap_close(k->zap);

@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "base/feature.h"
+#include "base/halt.h"
 #include "base/text.h"
 #include "metrics/report.h"
 #include "pipeline/stage_step.h"
@@ -110,8 +111,8 @@ static int spawn_shell(pid_t *pid, char **argv, char **env) {
   return e;
 }
 
-/* Runs the command and waits for it, but at most COMMAND_MS: then it runs on unattended, so that it
-   cannot block the stage. */
+/* Runs the command and waits for it, but at most COMMAND_MS, and not once the run is to end: then
+   it runs on unattended, so that it cannot block the stage. */
 static void run_command(const alert_t *a, const char *kind, int64_t step, const char *text) {
   char set[3][400], *argv[] = {"sh", "-c", (char *)(uintptr_t)a->command, NULL};
   int n = 0, status;
@@ -126,7 +127,7 @@ static void run_command(const alert_t *a, const char *kind, int64_t step, const 
   pid_t pid;
   if (spawn_shell(&pid, argv, env) == 0)
     for (int ms = 0; ms < COMMAND_MS && waitpid(pid, &status, WNOHANG) == 0; ms += 10)
-      usleep(10000);
+      if (!mr_halt_pause(10000000)) break;
   free(env);
 }
 

@@ -12,11 +12,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
+#include "base/halt.h"
 #include "base/xio.h"
 #include "pipeline/stage_step.h"
 
-enum { LAST_TRY_MS = 2000 }; /* how long close waits for a pipe's slow reader */
+/* How long close waits for a pipe's slow reader; at most, since it may read a byte now and then,
+   and less once the run was asked to end. */
+enum { LAST_TRY_MS = 2000 };
 
 struct mr_held {
   mr_held_t *next;
@@ -136,8 +140,9 @@ void mr_appender_mark(mr_appender_t *f, mr_stage_t *s, const mr_report_t *mark) 
 void mr_appender_close(mr_appender_t *f, const mr_stage_t *s) {
   if (!f->path || f->fd < 0) return;
   struct pollfd p = {.fd = f->fd, .events = POLLOUT};
-  while (!flush_held(f) && errno == EAGAIN && poll(&p, 1, LAST_TRY_MS) > 0) {
-  }
+  int64_t until = mr_now_ns() + LAST_TRY_MS * INT64_C(1000000);
+  while (!flush_held(f) && errno == EAGAIN && mr_now_ns() < until && !mr_halted())
+    poll(&p, 1, MR_HALT_SLICE_MS);
   f->lost += f->n_held;
   f->missed = s->rt ? mr_lost(s, 0) : 0;
   while (f->first) drop_first(f);

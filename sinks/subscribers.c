@@ -17,6 +17,7 @@
 #include <zmq.h>
 
 #include "base/clock.h"
+#include "base/halt.h"
 #include "sinks/background.h"
 #include "sinks/subscribers_private.h"
 
@@ -298,6 +299,7 @@ void mr_subscribers_send(mr_subscribers_t *g, const char *topic, const char *tex
 /* A closed socket sends its queued messages; then its connection ends, and with it the
    subscriber's. */
 static void subscribers_linger(mr_subscribers_t *g, int ms) {
+  ms = mr_halt_left_ms(ms);
   int64_t until = mr_now_ns() + ms * INT64_C(1000000);
   for (int i = 0; i < SUBSCRIBERS_MAX; i++) {
     if (!g->subscriber[i]) continue;

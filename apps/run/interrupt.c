@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/xio.h"
@@ -30,7 +31,8 @@ void mr_notice_reader(void) {
 
 enum { TIMELINE_EVENTS = 1 << 16 /* 2 MB per worker */ };
 enum { ORDERLY = 1, AT_ONCE = 2 };
-enum { ORDER = SIGUSR2 }; /* sent by the supervisor with one of these two as its value */
+enum { STARTING_MS = 1500 }; /* for stages that are being opened when the run is to end */
+enum { ORDER = SIGUSR2 };    /* sent by the supervisor with one of these two as its value */
 
 /* The signals received.  The handler only records them.  A thread that ends before the graph does
    stops the graph, so that no handler ever refers to a destroyed graph.
@@ -47,6 +49,7 @@ static struct {
   atomic_bool asked_above;  /* the request came from the supervisor, not from a user */
   atomic_bool listening;    /* a graph runs, and a thread waits for news */
   atomic_bool planning;     /* a later graph is planned, which looks at no request */
+  atomic_bool starting;     /* the stages are opened: nothing has been made yet */
   bool ready;               /* news is initialised and the handlers are set */
 } heard;
 
@@ -106,9 +109,30 @@ static void ask_for_checkpoint(const mr_graph_t *g) {
         stderr);
 }
 
+/* Waits for news; false after STARTING_MS without any while stages are still being opened. */
+static bool await_news(bool stopped) {
+  struct timespec until;
+  if (!stopped || !atomic_load_explicit(&heard.starting, memory_order_seq_cst)) {
+    while (sem_wait(&heard.news) < 0) continue;
+    return true;
+  }
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += STARTING_MS % 1000 * 1000000L;
+  until.tv_sec += STARTING_MS / 1000 + until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  while (sem_clockwait(&heard.news, CLOCK_MONOTONIC, &until) < 0)
+    if (errno == ETIMEDOUT) return !atomic_load_explicit(&heard.starting, memory_order_seq_cst);
+  return true;
+}
+
 static void *await_signals(void *graph) {
   for (bool stopped = false;;) {
-    while (sem_wait(&heard.news) < 0) continue;
+    if (!await_news(stopped)) { /* a stage waits in the kernel, which asks nothing */
+      fputs("millrace: a stage is still being opened; the run ends before its first step\n",
+            stderr);
+      if (atomic_load_explicit(&heard.asked_above, memory_order_seq_cst)) _exit(MR_EXIT_STOPPED);
+      end_by(atomic_load_explicit(&heard.first, memory_order_seq_cst));
+    }
     if (!atomic_load_explicit(&heard.listening, memory_order_seq_cst)) return NULL;
     int signo = atomic_load_explicit(&heard.end_by, memory_order_seq_cst);
     if (signo) {
@@ -166,7 +190,10 @@ static mr_err_t interrupt_run(mr_graph_t *g, const mr_look_t *look, mr_diag_t *d
     MR_TRY(mr_file_writable(look->trace, diag)); /* fail now, not after hours */
     mr_timeline_keep(g, TIMELINE_EVENTS);
   }
-  MR_TRY(mr_graph_start(g, diag));
+  atomic_store_explicit(&heard.starting, true, memory_order_seq_cst);
+  mr_err_t started = mr_graph_start(g, diag);
+  atomic_store_explicit(&heard.starting, false, memory_order_seq_cst);
+  if (started < 0) return started;
   mr_notice_reader();
   mr_observer_t *live = look->explain ? mr_observe_begin(g) : NULL;
   mr_err_t e = mr_graph_join(g, diag);

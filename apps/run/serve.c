@@ -144,26 +144,27 @@ static int in_child(const mr_args_t *a, int shard, int shards, pid_t above) {
   return e < 0 ? mr_err_exit((mr_err_t)e) : e;
 }
 
-static volatile sig_atomic_t asked;
-static void serve_on_signal(int signo) { asked = 1; }
-
-static int serve_watch(pid_t *pid, int n, mr_diag_t *diag) {
+/* SIGINT, SIGTERM and SIGCHLD are blocked: one that comes between two waits is not lost. */
+static int serve_watch(pid_t *pid, int n, const sigset_t *heard, mr_diag_t *diag) {
   int left = n, status, failed = 0;
-  bool stopping = false;
+  bool asked = false, stopping = false;
   while (left) {
-    pid_t gone = wait(&status);
-    /* Ctrl-C reaches the shards too, even one that has no handler yet. */
-    bool early = gone > 0 && WIFSIGNALED(status) &&
-                 (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM);
-    bool good = early || (WIFEXITED(status) && WEXITSTATUS(status) == MR_EXIT_STOPPED);
-    if (gone > 0) left--, failed |= !good;
-    if (early) asked = 1;
-    for (int i = 0; i < n; i++) {
-      if (pid[i] == gone) pid[i] = 0;
-      if (pid[i] > 0 && (asked || failed) && !stopping) mr_interrupt_process(pid[i], false);
+    const struct timespec most = {.tv_sec = 1};
+    int signo = sigtimedwait(heard, NULL, &most);
+    asked |= signo == SIGINT || signo == SIGTERM;
+    for (pid_t gone; (gone = waitpid(-1, &status, WNOHANG)) > 0;) {
+      /* Ctrl-C reaches the shards too, even one that has no handler yet; so does the request. */
+      int by = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+      bool early = by == SIGINT || by == SIGTERM, heard_none = stopping && by == SIGUSR2;
+      bool good =
+          early || heard_none || (WIFEXITED(status) && WEXITSTATUS(status) == MR_EXIT_STOPPED);
+      left--, failed |= !good, asked |= early;
+      for (int i = 0; i < n; i++)
+        if (pid[i] == gone) pid[i] = 0;
     }
+    for (int i = 0; i < n; i++)
+      if (pid[i] > 0 && (asked || failed) && !stopping) mr_interrupt_process(pid[i], false);
     stopping |= asked || failed;
-    if (gone < 0 && errno != EINTR) break;
   }
   return failed ? mr_fail(diag, MR_ERR_IO, "serve: a shard has failed") : MR_EXIT_STOPPED;
 }
@@ -171,18 +172,22 @@ static int serve_watch(pid_t *pid, int n, mr_diag_t *diag) {
 static int serve_run(const mr_args_t *a, mr_diag_t *diag) {
   int64_t shards = 1;
   pid_t pid[SHARDS] = {0}, above = getpid();
-  struct sigaction act = {.sa_handler = serve_on_signal}; /* no SA_RESTART: wait returns */
+  sigset_t heard, before;
   MR_TRY(mr_args_int(a, "--shards", 1, SHARDS, &shards, diag));
   if (shards == 1) return serve_shard(a, 0, 1, diag);
+  sigemptyset(&heard);
+  sigaddset(&heard, SIGINT), sigaddset(&heard, SIGTERM), sigaddset(&heard, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &heard, &before);
   for (int i = 0; i < shards; i++) {
     pid[i] = fork();
-    if (pid[i] == 0) _exit(in_child(a, i, (int)shards, above));
+    if (pid[i] == 0) {
+      sigprocmask(SIG_SETMASK, &before, NULL);
+      _exit(in_child(a, i, (int)shards, above));
+    }
     if (pid[i] < 0)
       return mr_fail(diag, MR_ERR_IO, "serve: cannot start a process: %s", strerror(errno));
   }
-  sigaction(SIGINT, &act, NULL);
-  sigaction(SIGTERM, &act, NULL);
-  return serve_watch(pid, (int)shards, diag);
+  return serve_watch(pid, (int)shards, &heard, diag);
 }
 
 const mr_command_t mr_command_serve = {

@@ -39,6 +39,7 @@ mr_err_t mr__engine_plain(const char *method, const char *url, const char *heade
   curl_easy_setopt(c, CURLOPT_HTTPHEADER, lines);
   curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, 2000L);
   curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L); /* a resolver that does not answer is left behind */
   curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, ends_early);
   curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_plain);

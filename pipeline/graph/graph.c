@@ -18,7 +18,7 @@ static bool graph_ends(const void *of) {
          atomic_load_explicit(&g->cancel, memory_order_relaxed);
 }
 
-mr_halt_t mr__graph_halt(const mr_graph_t *g) { return (mr_halt_t){graph_ends, g}; }
+mr_halt_t mr__graph_halt(const mr_graph_t *g) { return (mr_halt_t){.asked = graph_ends, .of = g}; }
 
 mr_graph_t *mr_graph_create(const mr_registry_t *reg) {
   mr_graph_t *g = calloc(1, sizeof *g);

@@ -136,6 +136,7 @@ struct mr_graph {
   _Atomic int64_t end_ns;         /* when the threads had ended; 0 before */
   int64_t start_all_ns, end_all_ns; /* processor time of all programs (mr_processors_ns) */
   int64_t end_cpu_ns;               /* written before end_ns, as end_all_ns */
+  int64_t asked_ns;                 /* when the thread that joins saw that the run is to end */
 
   mr__lineage_to_t lineage;
 

@@ -15,6 +15,10 @@
 #include "pipeline/run/runtime_private.h"
 #include "pipeline/stage_step.h"
 
+/* Once a run is to end, its stages may wait for what is outside until ENDS_MS later; for CLOSE_MS,
+   all together, if that time went by before they are closed. */
+enum { ENDS_MS = 1500, CLOSE_MS = 500 };
+
 /* ---- ending ---- */
 
 /* acquire pairs with mr__wire's release: the wait objects exist. */
@@ -183,6 +187,11 @@ static bool is_in_use(const mr_graph_t *g, const mr__node_t *node) {
 }
 
 static void close_stages(mr_graph_t *g) {
+  int64_t least = mr_now_ns() + CLOSE_MS * INT64_C(1000000),
+          until = g->asked_ns + ENDS_MS * INT64_C(1000000);
+  mr_halt_t halt = mr__graph_halt(g);
+  halt.until_ns = until > least ? until : least;
+  mr_halt_t outer = mr_halt_set(halt);
   for (int i = g->n_nodes - 1; i >= 0; i--) {
     mr__node_t *node = g->node[g->order[i]];
     if (is_in_use(g, node)) continue;
@@ -190,6 +199,7 @@ static void close_stages(mr_graph_t *g) {
     if (node->opened) mr__care_close(node->worker);
     node->opened = false;
   }
+  mr_halt_set(outer);
 }
 
 /* Fails with the first verdict that is a failure. */

@@ -131,7 +131,7 @@ int mr__join_threads(mr_graph_t *g) {
   pthread_mutex_lock(&g->lock);
   for (join_ended(g, &left, &lost); left > lost; join_ended(g, &left, &lost)) {
     mr_cond_wait_until(&g->ended, &g->lock, mr_now_ns() + LOOK_MS * MS);
-    asked |= run_ends(g);
+    if (!asked && run_ends(g)) g->asked_ns = mr_now_ns(), asked = true;
     pthread_mutex_unlock(&g->lock);
     if (asked) look_for_stuck(g);
     pthread_mutex_lock(&g->lock);

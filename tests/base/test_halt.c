@@ -50,7 +50,7 @@ static void *wait_for_ever(void *arg) {
 
 static void a_wait_of_a_thread_ends_with_its_run_alone(void **state) {
   atomic_bool ends = false;
-  mr_halt_t none = {0}, halt = {is_set, &ends};
+  mr_halt_t none = {0}, halt = {.asked = is_set, .of = &ends};
   for (int paused = 0; paused < 2; paused++) {
     waiting_t w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, halt, paused};
     pthread_t thread;
