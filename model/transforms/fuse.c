@@ -99,6 +99,11 @@ static bool is_repeat(const mr_var_t *v) {
          (u.kind == MR_UNIT_REPEAT && fuse_elems(v->def->in[0]) != fuse_elems(v));
 }
 
+/* The same for what has more than one value to repeat: a loop cannot sum a single one. */
+static bool is_repeat_of_many(const mr_var_t *v) {
+  return is_repeat(v) && (!v->def->n_in || fuse_elems(v->def->in[0]) > 1);
+}
+
 /* Adds the operands of a loop that e needs to end[0,n) and returns how many there are then; more
    than the target's limit: they do not fit.  e may be a member of groups a and b. */
 static int add_ends(const fuser_t *s, const mr_eqn_t *e, int a, int b, const mr_var_t **end,
@@ -243,7 +248,10 @@ static int fuse_place(fuser_t *s, int i) {
   bool columns = u.kind == MR_UNIT_COLUMNS, folds = columns || u.kind == MR_UNIT_REDUCE;
   int g = fuse_choose(s, e, i, n);
   if (g < 0 && columns && s->t->rows) g = reads_rows_of(s, e->in[0], u.inner, i);
-  if (u.kind != MR_UNIT_EACH && g < 0) return -1;
+  /* A sum of a broadcast or counter alone is a loop too: there need be no such array. */
+  bool alone = folds && g < 0 && !s->t->rows && u.inner > 1 && is_repeat_of_many(e->in[0]);
+  if (u.kind != MR_UNIT_EACH && g < 0 && !alone) return -1;
+  if (alone) g = new_group(s, i, n);
   if (folds && (s->group[g].n != n || !same_rows(s, &s->group[g], u.inner, columns))) return -1;
   if (g < 0) g = new_group(s, i, n);
   if (s->t->rows) {
@@ -380,7 +388,8 @@ static void fuse_add_outputs(fuser_t *s, int g, body_t *b) {
 }
 
 static bool fuse_worth_it(const group_t *x, const body_t *b) {
-  return x->n_each && x->n_each + b->n_repeat + (x->inner > 0) > 1 && b->n_out;
+  return (x->n_each || (x->inner && b->n_repeat)) && x->n_each + b->n_repeat + (x->inner > 0) > 1 &&
+         b->n_out;
 }
 
 /* The fused equation assigns the vars that its members assigned; readers stay as they are. */

@@ -79,6 +79,10 @@ mr_err_t mr_merge_before_grad(mr_fn_t *f, mr_diag_t *diag);
    few plain ops make it from what is kept anyway, or is kept in its place.  Results stay equal to
    the bit.  MR_OK or a failure. */
 mr_err_t mr_recompute(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
+/* Where the target has no rows: a large value that sums of two ways read is computed for each of
+   them, if that moves fewer bytes than to write and read it.  Results stay equal to the bit.  MR_OK
+   or a failure. */
+mr_err_t mr_unshare(mr_fn_t *f, const mr_target_t *t, mr_diag_t *diag);
 /* Joins chains of elementwise ops, with reductions over trailing or leading dimensions at their
    end, into one op that runs in blocks; where the target has rows, a chain continues past the
    reductions over trailing dimensions.  MR_OK or a failure. */

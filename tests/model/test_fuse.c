@@ -308,8 +308,87 @@ static void a_fused_loop_costs_what_its_ops_cost(void **state) {
   mr_fn_destroy(f);
 }
 
+/* ---- arrays that need not exist ---- */
+
+enum { WIDE = 600, WIDE_BYTES = WIDE * WIDE * 4 };
+static const int64_t wide[2] = {WIDE, WIDE};
+
+/* The bits are those without the passes, and nothing as large as WIDE x WIDE is kept. */
+static void needs_no_array(const mr_fn_t *f) {
+  mr_exec_t *x = compiled(f, "", NULL, 2), *y = compiled(f, "fuse,unshare", NULL, 2);
+  if (mr_exec_peak_bytes(x) > WIDE_BYTES / 4)
+    fail_msg("%zu bytes\n%s", mr_exec_peak_bytes(x), mr_fn_text(mr_exec_fn(x)));
+  assert_true(mr_exec_peak_bytes(y) >= WIDE_BYTES);
+  void **in = filled(f);
+  same_bits(f, x, y, in);
+  forget(f, in);
+  mr_exec_destroy(x), mr_exec_destroy(y);
+}
+
+static void sums_of_a_broadcast_or_a_counter_are_loops(void **state) {
+  for (int axes = 0; axes < 3; axes++)
+    for (int counter = 0; counter < 2; counter++) {
+      mr_fn_t *f = mr_fn_create();
+      mr_var_t *a = mr_fn_input(f, mr_aval_of(MR_F32, WIDE));
+      mr_var_t *x = counter ? mr_lax_iota(f, MR_F32, 2, wide, 1)
+                            : mr_lax_broadcast_in_dim(f, a, 2, wide, (int[]){1});
+      mr_var_t *y = axes == 2 ? mr_lax_reduce_sum(f, x, 2, (int[]){0, 1})
+                              : mr_lax_reduce_sum(f, x, 1, (int[]){axes});
+      assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+      needs_no_array(f);
+      mr_fn_destroy(f);
+    }
+}
+
+static mr_fn_t *sum_of_outer(bool deep) {
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *a = mr_fn_input(f, mr_aval_of(MR_F32, WIDE));
+  mr_var_t *b = mr_fn_input(f, mr_aval_of(MR_F32, WIDE));
+  mr_var_t *x = mr_lax_mul(f, mr_lax_broadcast_in_dim(f, a, 2, wide, (int[]){0}),
+                           mr_lax_broadcast_in_dim(f, b, 2, wide, (int[]){1}));
+  if (deep) x = mr_lax_tanh(f, mr_lax_add(f, mr_lax_sin(f, x), x));
+  mr_var_t *y = mr_lax_reduce_sum(f, x, 2, (int[]){0, 1});
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  return f;
+}
+
+static void what_sums_of_both_directions_read_is_computed_for_each(void **state) {
+  for (int deep = 0; deep < 2; deep++) {
+    mr_fn_t *f = sum_of_outer(deep), *g = NULL;
+    mr_diag_t diag = {0};
+    if (mr_value_and_grad(f, 2, (int[]){0, 1}, &g, &diag) < 0) fail_msg("%s", diag.text);
+    needs_no_array(g);
+    mr_fn_destroy(f), mr_fn_destroy(g);
+  }
+}
+
+/* x is there, and reading it again moves as much as to write and read what is made of it. */
+static void what_is_dear_to_compute_again_or_kept_anyway_is_shared(void **state) {
+  for (int kept = 0; kept < 2; kept++) {
+    mr_fn_t *f = mr_fn_create();
+    mr_var_t *a = mr_fn_input(f, mr_aval_of(MR_F32, WIDE, WIDE));
+    mr_var_t *b = mr_fn_input(f, mr_aval_of(MR_F32, WIDE, WIDE));
+    mr_var_t *x = kept ? mr_lax_sin(f, a) : mr_lax_mul(f, mr_lax_sin(f, a), b);
+    mr_var_t *y[] = {mr_lax_reduce_sum(f, x, 1, (int[]){0}), mr_lax_reduce_sum(f, x, 1, (int[]){1}),
+                     x};
+    assert_int_equal(mr_fn_return(f, kept ? 3 : 2, y), MR_OK);
+    mr_exec_t *e = compiled(f, "", NULL, 1), *plain = compiled(f, "fuse,unshare", NULL, 1);
+    char *text = mr_fn_text(mr_exec_fn(e));
+    const char *first = strstr(text, " sin ");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, " sin "));
+    void **in = filled(f);
+    same_bits(f, e, plain, in);
+    forget(f, in), free(text);
+    mr_exec_destroy(e), mr_exec_destroy(plain), mr_fn_destroy(f);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(sums_of_a_broadcast_or_a_counter_are_loops),
+      cmocka_unit_test(what_sums_of_both_directions_read_is_computed_for_each),
+      cmocka_unit_test(what_is_dear_to_compute_again_or_kept_anyway_is_shared),
       cmocka_unit_test(random_graphs_give_the_same_bits_fused_and_one_by_one),
       cmocka_unit_test(donated_operands_are_written_over_only_after_their_last_read),
       cmocka_unit_test(sums_of_columns_join_the_loop_that_makes_what_they_sum),
