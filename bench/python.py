@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""usage: bench/python.py [--photos DIR] [--seconds S] [--rounds N] [--long] [--peer NAME=PYTHON]...
+
+The Python package beside the program and beside other loaders, alternately in one run: images a second of the recipe's
+transforms and of photographs, microseconds that a batch costs in Python, two streams in two threads, import time and the
+size of the wheel.  MILLRACE_LIBRARY names the library, unless the package brings it.  --photos: a folder of
+train/CLASS/*.jpg.  --long: also a million batches with flat memory, and
+10,000 random saves and resumes on other numbers of workers and hosts, about an hour.  --peer torch=PYTHON, grain=PYTHON: a
+Python that has it; it loads the same photographs with two workers.  OUT names the file of results
+(bench/results/DATE-python.txt).
+"""
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy
+
+import millrace as mr
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = os.environ.get("MILLRACE_PROGRAM", str(ROOT / "build/release/millrace"))
+RECIPE = ("synthetic n=50000 ! shuffle seed=1 epochs=0 ! flip ! resized-crop 32 ! normalize ! "
+          "batch 128 drop-remainder workers=2 name=b")
+PHOTOS = ('folder "{}/train" ! shuffle seed=12 epochs=0 ! decode ! resized-crop 224 ! flip ! '
+          "normalize preset=imagenet ! batch 64 drop-remainder workers=2 name=b")
+
+PEERS = {
+    "torch": '''
+import sys, time, torch, torchvision
+from torchvision.transforms import v2 as T
+transform = T.Compose([T.RandomResizedCrop(224, antialias=True), T.RandomHorizontalFlip(), T.ToImage(),
+                       T.ToDtype(torch.float32, scale=True), T.Normalize((.485, .456, .406), (.229, .224, .225))])
+data = torchvision.datasets.ImageFolder(sys.argv[1] + "/train", transform)
+def batches():
+    while True:
+        yield from torch.utils.data.DataLoader(data, 64, shuffle=True, num_workers=2, drop_last=True)
+''',
+    "grain": '''
+import glob, sys, time, grain, numpy
+from PIL import Image
+files = sorted(glob.glob(sys.argv[1] + "/train/*/*.jpg"))
+mean, std = numpy.array((.485, .456, .406), "f4"), numpy.array((.229, .224, .225), "f4")
+class Load(grain.transforms.RandomMap):
+    def random_map(self, name, rng):
+        picture = Image.open(name).convert("RGB")
+        w, h = picture.size
+        side = (rng.uniform(.08, 1) * w * h) ** .5
+        s, t = min(w, int(side)), min(h, int(side))
+        x, y = rng.integers(0, w - s + 1), rng.integers(0, h - t + 1)
+        a = numpy.asarray(picture.resize((224, 224), Image.BILINEAR, (x, y, x + s, y + t)))
+        a = a[:, ::-1] if rng.random() < .5 else a
+        return (a.astype("f4") / 255 - mean) / std
+def batches():
+    return iter(grain.MapDataset.source(files).seed(1).shuffle().repeat().random_map(Load()).to_iter_dataset()
+                .batch(64, drop_remainder=True).mp_prefetch(grain.multiprocessing.MultiprocessingOptions(num_workers=2)))
+''',
+}
+TIMED = '''
+if __name__ == "__main__":
+    it = batches()
+    for _ in range(4):
+        next(it)
+    begun, n = time.perf_counter(), 0
+    while time.perf_counter() - begun < float(sys.argv[2]):
+        next(it)
+        n += 64
+    print(n / (time.perf_counter() - begun))
+'''
+
+
+def in_python(graph: str, seconds: float) -> float:
+    """Images a second of a loop that touches every batch."""
+    with mr.stream(graph) as stream:
+        for _ in range(4):
+            next(stream)
+        begun, n = time.perf_counter(), 0
+        while time.perf_counter() - begun < seconds:
+            batch = next(stream)
+            n += numpy.asarray(batch["image"]).shape[0]
+        return n / (time.perf_counter() - begun)
+
+
+def in_program(graph: str, seconds: float) -> float:
+    out = subprocess.run([PROGRAM, "bench", "loader", "--json", "--seconds", f"{seconds:g}", "--graph", graph + " ! null"],
+                         capture_output=True, text=True, check=True).stdout
+    return float(json.loads(out.splitlines()[0])["images_per_s"])
+
+
+def of_peer(name: str, python: str, photos: str, seconds: float) -> float:
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as f: # worker processes import it
+        f.write(PEERS[name] + TIMED)
+        f.flush()
+        done = subprocess.run([python, f.name, photos, str(seconds)], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{name}: {done.stderr.strip().splitlines()[-1]}")
+    return float(done.stdout.split()[-1])
+
+
+def microseconds(graph: str, batches: int) -> float:
+    """What a batch costs the loop in Python: processor time of this thread alone."""
+    with mr.stream(graph) as stream:
+        for _ in range(100):
+            next(stream)
+        begun = time.thread_time()
+        for _ in range(batches):
+            numpy.asarray(next(stream)["value"])
+        return (time.thread_time() - begun) / batches * 1e6
+
+
+def two_threads(graph: str, seconds: float) -> float:
+    """Images a second of two streams in two threads."""
+    rates = [0.0, 0.0]
+
+    def loop(i: int) -> None:
+        rates[i] = in_python(graph, seconds)
+    threads = [threading.Thread(target=loop, args=(i,)) for i in (0, 1)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return sum(rates)
+
+
+def import_ms(python: str, module: str) -> float:
+    """Wall time of a process that imports it."""
+    best = float("inf")
+    for _ in range(10):
+        begun = time.perf_counter()
+        subprocess.run([python, "-c", f"import {module}"], check=True)
+        best = min(best, time.perf_counter() - begun)
+    return best * 1e3
+
+
+def resident_mib() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / (1 << 20)
+
+
+def flat_memory(batches: int) -> tuple[float, float]:
+    """MiB after a tenth of the batches, and after all."""
+    with mr.stream("range 1000000 ! shuffle seed=1 epochs=0 ! batch 8 workers=2") as stream:
+        for i, batch in enumerate(stream, 1):
+            numpy.asarray(batch["value"])
+            if i == batches // 10:
+                early = resident_mib()
+            if i == batches:
+                return early, resident_mib()
+    raise AssertionError("the stream is endless")
+
+
+def content(batch) -> str:
+    h = hashlib.sha256(repr((batch.step, batch.ids)).encode())
+    for name, array in batch.items():
+        h.update(name.encode() + numpy.asarray(array).tobytes())
+    return h.hexdigest()
+
+
+def random_resumes(times: int) -> int:
+    """Stops at random batches, resumes with other workers, and as one of several hosts; how many were not equal."""
+    graph = "synthetic n=480 ! shuffle seed=3 epochs=3 ! flip ! normalize ! batch 24"
+    with mr.stream(graph) as stream:
+        want = [(content(b), b.ids) for b in stream]
+    draw, wrong, state, at = random.Random(1), 0, None, 0
+    for _ in range(times):
+        workers, hosts = draw.randrange(1, 5), draw.choice([1, 1, 2, 3, 4])
+        host = draw.randrange(hosts)
+        if at == len(want):
+            state, at = None, 0
+        with mr.stream(graph, state=state, host=(host, hosts), settings={"batch.workers": workers}) as stream:
+            for _ in range(draw.randrange(1, 4)):
+                if at == len(want):
+                    break
+                batch = next(stream)
+                share = want[at][1][batch.first:batch.first + batch.n]
+                wrong += batch.ids != share or (hosts == 1 and content(batch) != want[at][0])
+                at += 1
+            state = stream.state()
+    return wrong
+
+
+def main() -> None:
+    p = argparse.ArgumentParser()
+    p.add_argument("--photos")
+    p.add_argument("--seconds", type=float, default=3)
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--long", action="store_true")
+    p.add_argument("--peer", action="append", default=[])
+    a = p.parse_args()
+    peers = dict(x.split("=", 1) for x in a.peer)
+    lines = []
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+        lines.append(text)
+
+    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout
+    model = next((x.split(": ")[1] for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")), "")
+    say(f"# {datetime.date.today()} commit {commit.strip()}, {os.cpu_count()} cores, {model}, Python {sys.version.split()[0]}")
+    graphs = {"recipe": RECIPE}
+    if a.photos:
+        graphs["photographs"] = PHOTOS.format(a.photos)
+    for name, graph in graphs.items():
+        rates: dict[str, list[float]] = {}
+        for _ in range(a.rounds):
+            rates.setdefault("program", []).append(in_program(graph, a.seconds))
+            rates.setdefault("Python", []).append(in_python(graph, a.seconds))
+            for peer, python in peers.items():
+                if name == "photographs":
+                    rates.setdefault(peer, []).append(of_peer(peer, python, a.photos, a.seconds))
+        ratio = statistics.median(y / x for x, y in zip(rates["program"], rates["Python"]))
+        say(f"{name}: " + ", ".join(f"{n} {statistics.median(r):.0f}" for n, r in rates.items())
+            + f" images/s; Python/program {ratio:.3f}")
+    say(f"two streams in two threads: {two_threads(RECIPE.replace('workers=2', 'workers=1'), a.seconds):.0f} images/s")
+    say(f"a batch: {microseconds('range 1000000 ! shuffle seed=1 epochs=0 ! batch 8', 20000):.1f} us of processor time")
+    say(f"import: millrace {import_ms(sys.executable, 'millrace'):.0f} ms, beside {import_ms(sys.executable, 'sys'):.0f} ms of Python alone"
+        + "".join(f", {n} {import_ms(python, n):.0f} ms" for n, python in peers.items()))
+    for wheel in (ROOT / "build/wheels").glob("*.whl"):
+        say(f"wheel: {wheel.stat().st_size / 1e6:.1f} MB")
+    if a.long:
+        early, late = flat_memory(1_000_000)
+        say(f"a million batches: {early:.1f} MiB after a tenth, {late:.1f} MiB after all")
+        say(f"10,000 random saves and resumes: {random_resumes(10_000)} differ")
+    out = Path(os.environ.get("OUT", ROOT / f"bench/results/{datetime.date.today()}-python.txt"))
+    out.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
