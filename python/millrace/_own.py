@@ -220,6 +220,14 @@ class Own:
             return self.one(index, record, seed)
         return self._workers().submit(_one_there, index, record, seed).result()
 
+    def begin(self) -> None:
+        """Starts what starts its worker processes: the stream's own threads block signals, which processes inherit."""
+        if self.processes:
+            from multiprocessing import forkserver
+
+            forkserver.ensure_running()
+            self._workers()
+
     def _workers(self) -> Any:
         with self._lock:
             if self._pool is None:

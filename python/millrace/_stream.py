@@ -117,6 +117,8 @@ class Stream(Iterator[Batch]):
         text = self._graph.encode()
         if b"\0" in text:
             raise UsageError("the text of a graph cannot hold a zero byte")
+        for own in self._own:
+            own.begin()
         self._set = set_  # the library keeps what .own points to
         e = self._lib.mr_loader_open(text, ctypes.byref(set_), ctypes.byref(ptr), ctypes.byref(diag))
         if e < 0:
