@@ -29,7 +29,8 @@ write_basic_package_version_file(millraceConfigVersion.cmake COMPATIBILITY SameM
 
 install(TARGETS millrace RUNTIME DESTINATION bin)
 install(TARGETS millrace_library ARCHIVE DESTINATION lib LIBRARY DESTINATION lib)
-if(SKBUILD) # the wheel of python/ holds the library beside its modules
+if(SKBUILD) # the wheel of python/ holds the library beside its modules; a wheel has no links, so that it is one file
+  set_target_properties(millrace_library PROPERTIES VERSION 0)
   install(TARGETS millrace_library LIBRARY DESTINATION millrace COMPONENT python NAMELINK_SKIP)
 endif()
 install(CODE "set(source \"${CMAKE_SOURCE_DIR}\")")
