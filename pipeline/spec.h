@@ -86,6 +86,8 @@ typedef struct mr_spec {
   const char *device; /* BATCHES: the device in whose memory the fields' values lie, as users name
                          it; lives as long as the graph.  NULL: the host's memory */
   int ranks;          /* BATCHES: ranks of the step behind that share each batch; 0: it has none */
+  const char *mesh; /* with ranks: the mesh whose ranks they are, "data=4,model=2", as given; lives
+                       as long as the graph */
 } mr_spec_t;
 
 /* Elements of one record's field, 1 for a field without dimensions, and their bytes; for a ragged

@@ -28,9 +28,10 @@ static const mr_opt_t shard_to_device_opts[] = {
      .positional = 1,
      .hint = "devices numdevices ngpus nprocpernode worldsize numprocesses",
      .help = "Ranks with named axes, as batch=8,model=1: the records of a batch are shared along "
-             "data, batch or else the first axis; every other axis has size 1.  Threads of this "
-             "process, each with its share of the processors, or the processes of a job that a "
-             "launcher has started (docs/distributed.md)."},
+             "data, batch or else the first axis; along the others parameters are cut, as "
+             "partition= of the step says.  Threads of this process, each with its share of the "
+             "processors, or the processes of a job that a launcher has started "
+             "(docs/distributed.md)."},
     {0}};
 
 /* Only `train` opens the job whose processes are ranks: others would each train alone, and write
@@ -80,19 +81,13 @@ static mr_err_t shard_to_device_plan(mr_stage_t *s) {
                          "setting mesh: missing, want the ranks' axes, as mesh=batch=8,model=1");
   if (mr_mesh_parse(v->mesh, 0, &m, &why) < 0)
     return mr_diag_prefix(s->diag, MR_ERR_CONFIG, &why, "%s: setting mesh", s->name);
-  int shared = mr_mesh_batch(&m);
-  for (int a = 0; a < m.n; a++)
-    if (a != shared && m.size[a] > 1)
-      return mr_stage_fail(s, MR_ERR_CONFIG,
-                           "setting mesh = %s: axis %s has size %d, and a step is shared along "
-                           "the axis of the batch alone (%s); want %s=1",
-                           v->mesh, m.name[a], m.size[a], m.name[shared], m.name[a]);
-  if (m.size[shared] > MR_COLLECT_RANKS)
+  if (mr_mesh_ranks(&m) > MR_COLLECT_RANKS)
     return mr_stage_fail(s, MR_ERR_CONFIG, "setting mesh = %s: want at most %d ranks", v->mesh,
                          MR_COLLECT_RANKS);
-  s->out_spec[0].ranks = m.size[shared];
+  s->out_spec[0].ranks = m.size[mr_mesh_batch(&m)];
+  s->out_spec[0].mesh = v->mesh;
   const mr_process_ranks_t *p = mr_process_ranks();
-  return p ? plan_processes(s, p, m.size[shared]) : refuse_processes(s);
+  return p ? plan_processes(s, p, mr_mesh_ranks(&m)) : refuse_processes(s);
 }
 
 /* Slots [0,n) of `to` have no records that are read: ragged fields have no rows there. */

@@ -1,6 +1,6 @@
 /* millrace explain --mesh: the collectives of a function on a mesh of ranks, their bytes and what
-   asked for them.  A step is that of the ranks that share its batch; loss and grad are cut by
-   mr_partition along all axes.  Nothing is compiled. */
+   asked for them.  A step is that of the ranks that share its batch, or have parts of parameters;
+   loss and grad are cut by mr_partition along all axes.  Nothing is compiled. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,21 +65,28 @@ static mr_err_t print_collectives(const char *word, const mr_fn_t *f, const mr_m
   return fflush(stdout) ? mr_fail(diag, MR_ERR_IO, "explain: standard output failed") : MR_OK;
 }
 
-/* The step of a rank among those that share a batch. */
-static mr_err_t set_ranks_of_step(const mr_args_t *a, const mr_mesh_t *m, mr_train_config_t *t,
+/* The table that a model brings, where the mesh has an axis for it. */
+static const char *table_for(const mr_model_job_t *job, const mr_mesh_t *m) {
+  int axis = mr_mesh_axis(m, "model", 5);
+  return axis >= 0 && axis != mr_mesh_batch(m) ? job->model.def->partition : NULL;
+}
+
+/* The step of a rank among those that share a batch, or have parts of parameters. */
+static mr_err_t set_ranks_of_step(const mr_args_t *a, const mr_mesh_t *m, mr_model_job_t *job,
                                   mr_diag_t *diag) {
   enum { ORDERED_USUAL = 8 };
+  mr_train_config_t *t = &job->train;
+  const char *rules = mr_args_text(a, "--partition");
   int64_t zero = 0;
   int shared = mr_mesh_batch(m);
-  for (int i = 0; i < m->n; i++)
-    if (i != shared && m->size[i] > 1)
-      return mr_fail(diag, MR_ERR_USAGE,
-                     "explain: --mesh: axis %s has size %d, and a step is shared along the axis of "
-                     "the batch alone (%s); expected %s=1, or function loss or grad",
-                     m->name[i], m->size[i], m->name[shared], m->name[i]);
   MR_TRY(mr_args_int(a, "--zero", 0, MR_ZERO_MOST, &zero, diag));
   t->zero = (int)zero;
   t->ranks = m->size[shared];
+  if (rules || mr_mesh_ranks(m) > t->ranks) {
+    t->ranks = mr_mesh_ranks(m);
+    t->mesh = m, t->partition = rules, t->table = table_for(job, m);
+    return MR_OK;
+  }
   if (!t->ordered && t->ranks > 1) t->ordered = ORDERED_USUAL;
   return MR_OK;
 }
@@ -179,16 +186,12 @@ mr_err_t mr_explain_mesh(const mr_args_t *a, const char *word, const mr_mesh_t *
   mr_params_t params = {0};
   mr_fn_t *f = NULL;
   bool step = !strcmp(word, "step");
-  if (step && mr_args_text(a, "--partition"))
-    return mr_fail(diag, MR_ERR_USAGE,
-                   "explain: --partition: the ranks of a step have whole parameters; expected "
-                   "function loss or grad beside it");
   if (!step && mr_args_text(a, "--pipeline"))
     return mr_fail(diag, MR_ERR_USAGE, "explain: --pipeline: expected function step beside it");
   if (!step && mr_args_text(a, "--zero"))
     return mr_fail(diag, MR_ERR_USAGE, "explain: --zero: expected function step beside it");
   mr_err_t e = mr_model_arg(a, 1, &job, diag);
-  if (e >= 0 && step) e = set_ranks_of_step(a, m, &job.train, diag);
+  if (e >= 0 && step) e = set_ranks_of_step(a, m, &job, diag);
   if (e >= 0 && step) e = set_pipeline(a, m, &job, diag);
   if (e >= 0 && !step) e = check_batch(m, job.train.batch, diag);
   if (e >= 0 && !(f = mr_model_fn(word, &job, &params, diag))) e = diag->code;

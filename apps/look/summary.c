@@ -10,12 +10,18 @@
 #include "apps/cli/model_arg.h"
 #include "apps/look/pipeline_arg.h"
 #include "base/text.h"
+#include "model/mesh/placement.h"
 #include "model/nn/params.h"
 
 static const mr_flag_t summary_flags[] = {
     MR_MODEL_FLAGS,
     {"--depth", "N", "Prints modules down to this depth; default 1."},
     MR_PIPELINE_FLAGS,
+    {"--mesh", "AXIS=N,...",
+     "Prints what a rank of this mesh has of each parameter instead, and how it lies."},
+    {"--partition", "RULES",
+     "With --mesh, how parameters lie, as \"*.linear1.kernel=(None,model)\", before the model's "
+     "own table for an axis model."},
     {0}};
 
 /* Writes 10695562 as "10,695,562". */
@@ -106,6 +112,48 @@ static void summary_print_table(const mr_summary_row_t *row, int n, int64_t dept
   }
 }
 
+/* ---- parts ---- */
+
+static void print_part(const mr_mesh_t *m, const mr_param_t *p, const mr_aval_t *part,
+                       const mr_placement_t *at) {
+  char shape[2][64], count[32], how[MR_PLACEMENT_TEXT];
+  summary_shape_text(&p->aval, shape[0]), summary_shape_text(part, shape[1]);
+  group_digits(mr_aval_elems(part), count);
+  printf("%-40s %-18s %-18s %14s  %s\n", p->name, shape[0], shape[1], count,
+         mr_placement_text(at, m, part->ndim, how));
+}
+
+/* The table of what a rank has. */
+static mr_err_t summary_print_parts(const mr_args_t *a, const mr_model_job_t *job,
+                                    const mr_params_t *p, mr_diag_t *diag) {
+  mr_mesh_t m;
+  mr_train_config_t t = {.mesh = &m, .partition = mr_args_text(a, "--partition")};
+  char count[2][32];
+  int64_t n = 0, all = 0;
+  mr_diag_t why = {0};
+  if (mr_mesh_parse(mr_args_text(a, "--mesh"), 0, &m, &why) < 0)
+    return mr_diag_prefix(diag, MR_ERR_USAGE, &why, "summary: --mesh");
+  int axis = mr_mesh_axis(&m, "model", 5);
+  if (axis >= 0 && axis != mr_mesh_batch(&m)) t.table = job->model.def->partition;
+  mr_aval_t *part = calloc((size_t)p->n + 1, sizeof *part);
+  mr_placement_t *at = calloc((size_t)p->n + 1, sizeof *at);
+  mr_err_t e =
+      part && at ? mr_train_cut_parts(&t, p, part, at, &why) : mr_no_memory(&why, "placements");
+  if (e < 0) {
+    free(part), free(at);
+    return mr_diag_prefix(diag, e == MR_ERR_CONFIG ? MR_ERR_USAGE : e, &why, "summary");
+  }
+  printf("%-40s %-18s %-18s %14s  %s\n", "parameter", "shape", "of a rank", "elements", "lies");
+  for (int i = 0; i < p->n; i++) {
+    print_part(&m, &p->param[i], &part[i], &at[i]);
+    n += mr_aval_elems(&part[i]), all += mr_aval_elems(&p->param[i].aval);
+  }
+  free(part), free(at);
+  group_digits(n, count[0]), group_digits(all, count[1]);
+  printf("total: a rank has %s of %s elements\n", count[0], count[1]);
+  return MR_OK;
+}
+
 static int summary_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_model_job_t job;
   int64_t depth = 1;
@@ -118,7 +166,12 @@ static int summary_run(const mr_args_t *a, mr_diag_t *diag) {
   const mr_loss_t *l = &job.model.plan.loss;
   mr_fn_t *fn = e < 0 ? NULL : mr_loss_fn(l, &job.train.compute, &use, &params, diag);
   e = fn ? mr_summary(&params, &rows, &n, diag) : diag->code;
-  if (e >= 0) summary_print_table(rows, n, depth, &params);
+  if (e >= 0 && mr_args_text(a, "--mesh"))
+    e = summary_print_parts(a, &job, &params, diag);
+  else if (e >= 0 && mr_args_text(a, "--partition"))
+    e = mr_fail(diag, MR_ERR_USAGE, "summary: --partition: expected --mesh beside it");
+  else if (e >= 0)
+    summary_print_table(rows, n, depth, &params);
   if (e >= 0) e = mr_pipeline_arg(a, &job, diag);
   free(rows);
   mr_fn_destroy(fn);

@@ -66,6 +66,7 @@ static kind_t resume_change_kind_of(const mr_graph_t *g, const mr_stage_t *s, co
   if ((step || stream) && is_seed(name)) return SEED;
   if (!stream) return mr_setting_is_means(name) ? UNSEEN : FREE;
   if (mr_setting_is_means(name)) return UNSEEN;
+  if (step && !strcmp(name, "partition")) return FREE; /* of a mesh, which may be another too */
   if (d->out[0].device && (!strcmp(name, "device") || !strcmp(name, "mesh"))) return FREE;
   return d->in[0].flow == MR_FLOW_BATCHES || d->role == MR_ROLE_BATCH ? BATCH : DATA;
 }

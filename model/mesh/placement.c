@@ -93,6 +93,7 @@ static void say_as_spec(const mr_placement_t *p, const mr_mesh_t *m, int ndim, p
     int n = 0;
     placement_say(o, d ? "," : "");
     if (!p->axes[d]) placement_say(o, "None");
+    if (p->axes[d] && p->outer[d] > 1) placement_say(o, "%" PRId64 "*", p->outer[d]);
     if (several) placement_say(o, "(");
     for (int a = 0; a < m->n; a++)
       if (p->axes[d] >> a & 1) placement_say(o, "%s%s", n++ ? "," : "", m->name[a]);

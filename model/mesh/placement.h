@@ -4,6 +4,7 @@
    The words of several frameworks are read into this one type (docs/distributed.md has the table):
 
        (None,model)  ((data,model),None)        one entry for each dimension
+       (3*model,None)                           each of three blocks of it is cut by itself
        PartitionSpec(None,'model')  P('data')   JAX's; dimensions that are left out are whole
        [S(0),B]  S(1)  [P(sum),split(1)]        SBP of OneFlow and LiBai, one word for each axis
        column  row(tensor)                      Megatron's, of a matrix (in, out) and of its bias
@@ -20,7 +21,7 @@
 
 MR_BEGIN_DECLS
 
-enum { MR_PLACEMENT_TEXT = MR_MESH_AXES * (MR_AXIS_NAME + 2) + 8 * MR_MAX_NDIM + 16 };
+enum { MR_PLACEMENT_TEXT = MR_MESH_AXES * (MR_AXIS_NAME + 2) + 28 * MR_MAX_NDIM + 16 };
 
 typedef struct mr_placement {
   uint8_t axes[MR_MAX_NDIM];  /* bit a: axis a cuts this dimension; of several the first one of the
@@ -51,8 +52,8 @@ int mr_placement_parts(const mr_placement_t *p, const mr_mesh_t *m, int d);
 void mr_placement_part(const mr_placement_t *p, const mr_mesh_t *m, int ndim, const int64_t *dim,
                        int rank, int64_t *from, int64_t *n);
 
-/* Writes a placement as mr_placement_parse reads it, "(None,model)", with sums as SBP, into the
-   caller's out[MR_PLACEMENT_TEXT]; blocks are not shown.  Returns out. */
+/* Writes a placement as mr_placement_parse reads it, "(None,model)", with sums as SBP, which
+   does not show blocks, into the caller's out[MR_PLACEMENT_TEXT].  Returns out. */
 const char *mr_placement_text(const mr_placement_t *p, const mr_mesh_t *m, int ndim, char *out);
 
 MR_END_DECLS

@@ -98,8 +98,23 @@ static char pass_bracket(spec_reader_t *r) {
   return pass_char(r, '(') ? ')' : pass_char(r, '[') ? ']' : 0;
 }
 
-/* One dimension: a name, or several in brackets. */
+/* 3*AXIS: that many blocks of the dimension, each of which is cut by itself. */
+static mr_err_t read_dim_blocks(spec_reader_t *r, int d) {
+  skip_spec_blanks(r);
+  size_t n = strspn(r->at, "0123456789"), gap = n + strspn(r->at + n, " \t\n");
+  int64_t blocks = 0;
+  if (!n || r->at[gap] != '*') return MR_OK;
+  for (size_t i = 0; i < n && i < 9; i++) blocks = 10 * blocks + (r->at[i] - '0');
+  if (n > 9 || blocks < 1)
+    return spec_fails(r, "dimension %d: expected N*AXIS with N from 1 to 999999999", d);
+  r->at += gap + 1;
+  r->p->outer[d] = blocks;
+  return MR_OK;
+}
+
+/* One dimension: a name, or several in brackets, behind a number of blocks. */
 static mr_err_t read_dim_axes(spec_reader_t *r, int d) {
+  MR_TRY(read_dim_blocks(r, d));
   char close = pass_bracket(r);
   if (!close) return read_name(r, d);
   while (!pass_char(r, close)) {

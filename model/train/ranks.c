@@ -6,23 +6,28 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/exec/device.h"
+#include "model/exec/mesh_comm.h"
 #include "model/train/step.h"
 
 typedef struct peer {
   mr__ranks_t *all;
   mr_train_step_t *step;
-  mr_params_t params; /* as rank 0's */
-  bool same;          /* params have the values of rank 0's */
+  mr_params_t params;   /* as rank 0's */
+  bool same;            /* params have the values of rank 0's */
+  mr_mesh_comm_t *mesh; /* of a mesh that cuts arrays: the step has its parts, params has none */
   pthread_t thread;
   bool started;
 } peer_t;
 
 struct mr__ranks {
   mr_comm_t *comm;
+  mr_mesh_comm_t *mesh; /* rank 0's place in a mesh that cuts arrays; NULL: ranks share parts */
   mr_compute_t compute; /* without the caller's policy */
   mr_optim_t optim;
   bool shares; /* slots and average are rank 0's, of which each rank updates a share */
@@ -64,9 +69,22 @@ static int threads_of_rank(const mr_train_config_t *t) {
 static mr_err_t ranks_step(const mr__ranks_t *r, const mr_loss_t *l, mr_train_config_t t, int rank,
                            mr_train_step_t **out, mr_diag_t *diag) {
   const mr_comm_rank_t comm = mr_comm_rank_of(r->comm, rank, MR__RANKS_AXIS);
+  const mr_mesh_comm_t *mesh = rank ? r->peer[rank - 1].mesh : r->mesh;
   t.rank = rank;
   t.compute.threads = threads_of_rank(&t);
-  return mr__train_step_of_rank(l, &t, &comm, out, diag);
+  return mr__train_step_of_rank(l, &t, mesh ? mr_mesh_comm_ranks(mesh) : &comm, out, diag);
+}
+
+/* All ranks join the communicators of the mesh's axes before one is compiled. */
+static mr_err_t join_mesh(mr__ranks_t *r, const mr_mesh_t *mesh, mr_diag_t *diag) {
+  static _Atomic uint64_t count; /* relaxed: makes a name that no other mesh has */
+  char id[32];
+  snprintf(id, sizeof id, "step %llu",
+           (unsigned long long)atomic_fetch_add_explicit(&count, 1, memory_order_relaxed));
+  for (int i = 0; i <= r->n; i++)
+    MR_TRY(mr_mesh_comm_create(&mr_collect_threads, mr_device_default(), mesh, id, i,
+                               (double)INFINITY, i ? &r->peer[i - 1].mesh : &r->mesh, diag));
+  return MR_OK;
 }
 
 static mr_err_t peer_start(peer_t *p, mr__ranks_t *r, int rank, mr_diag_t *diag) {
@@ -88,6 +106,7 @@ mr_err_t mr__ranks_create(const mr_loss_t *l, const mr_train_config_t *config, m
   r->shares = mr__step_shares(config) > 0;
   r->compute.policy = NULL;
   mr_err_t e = mr_comm_create(config->ranks, (double)INFINITY, &r->comm, diag);
+  if (e >= 0 && config->mesh) e = join_mesh(r, config->mesh, diag);
   if (e >= 0) e = ranks_step(r, l, *config, 0, own, diag);
   for (int i = 0; i < n && e >= 0; i++)
     e = ranks_step(r, l, *config, i + 1, &r->peer[i].step, diag);
@@ -109,8 +128,10 @@ void mr__ranks_destroy(mr__ranks_t *r) {
     peer_t *p = &r->peer[i];
     if (p->started) pthread_join(p->thread, NULL);
     mr_train_step_destroy(p->step);
+    mr_mesh_comm_destroy(p->mesh);
     mr_params_fini(&p->params);
   }
+  mr_mesh_comm_destroy(r->mesh);
   pthread_cond_destroy(&r->changed);
   pthread_mutex_destroy(&r->lock);
   mr_comm_destroy(r->comm);
@@ -159,8 +180,13 @@ mr_err_t mr__ranks_prepare(mr__ranks_t *r, mr_train_step_t *own, const mr_params
                            const void *const *field, const mr_train_in_t *given, mr_diag_t *diag) {
   for (int i = 0; i < r->n; i++) {
     peer_t *p = &r->peer[i];
-    MR_TRY(peer_copy_params(r, p, params, diag));
     peer_copy_state(p->step, own);
+    if (p->mesh) {
+      mr__train_step_take_parts(p->step, params);
+      MR_TRY(mr__train_step_prepare_parts(p->step, field, given, diag));
+      continue;
+    }
+    MR_TRY(peer_copy_params(r, p, params, diag));
     const mr_params_t *shares = r->shares ? params : &p->params;
     MR_TRY(mr__train_step_prepare(p->step, &p->params, shares, field, given, diag));
   }
@@ -184,7 +210,14 @@ void mr__ranks_begun(mr__ranks_t *r) {
 }
 
 void mr__ranks_stale(mr__ranks_t *r) {
-  for (int i = 0; i < r->n; i++) r->peer[i].same = false;
+  for (int i = 0; i < r->n; i++) {
+    r->peer[i].same = false;
+    if (r->peer[i].mesh) mr__train_step_stale(r->peer[i].step);
+  }
+}
+
+void mr__ranks_join(const mr__ranks_t *r, mr_params_t *whole) {
+  for (int i = 0; i < r->n; i++) mr__train_step_join_parts(r->peer[i].step, whole);
 }
 
 mr_err_t mr__ranks_read(mr__ranks_t *r, const float *reported, int n, mr_diag_t *diag) {

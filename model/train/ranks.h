@@ -39,6 +39,8 @@ mr_err_t mr__ranks_read(mr__ranks_t *r, const float *reported, int n, mr_diag_t 
 bool mr__ranks_share(const mr__ranks_t *r);
 /* Sets a gate (mr_exec_gate) of all ranks but rank 0, which any of their threads calls. */
 void mr__ranks_gate(mr__ranks_t *r, bool (*may_write)(void *arg), void *arg);
+/* Copies the parts of the other ranks of a mesh into whole parameters. */
+void mr__ranks_join(const mr__ranks_t *r, mr_params_t *whole);
 void mr__ranks_retake(mr__ranks_t *r); /* as mr_train_step_retake, on the other ranks */
 
 /* Implemented in train.c: the step of one rank, comm NULL for a step without ranks; and the
@@ -46,6 +48,14 @@ void mr__ranks_retake(mr__ranks_t *r); /* as mr_train_step_retake, on the other 
    share of is in shares, which may be params. */
 mr_err_t mr__train_step_of_rank(const mr_loss_t *l, const mr_train_config_t *config,
                                 const mr_comm_rank_t *comm, mr_train_step_t **out, mr_diag_t *diag);
+/* Of a rank of a mesh that cuts arrays, whose comm has the mesh's axes: its parts are parts of
+   params from now on, unless they were; they may not be any more; prepare for these parts and
+   the rank's records of the batch; and copies of them in whole parameters. */
+void mr__train_step_take_parts(mr_train_step_t *t, const mr_params_t *params);
+void mr__train_step_stale(mr_train_step_t *t);
+mr_err_t mr__train_step_prepare_parts(mr_train_step_t *t, const void *const *field,
+                                      const mr_train_in_t *given, mr_diag_t *diag);
+void mr__train_step_join_parts(const mr_train_step_t *t, mr_params_t *whole);
 mr_err_t mr__train_step_prepare(mr_train_step_t *t, const mr_params_t *params,
                                 const mr_params_t *shares, const void *const *field,
                                 const mr_train_in_t *given, mr_diag_t *diag);

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/exec/device.h"
+#include "model/exec/mesh_comm.h"
+#include "model/train/cut.h"
 #include "model/train/ranks.h"
 #include "model/train/step.h"
 #include "model/train/train_fp8.h"
@@ -17,6 +20,8 @@ mr_train_config_t mr_train_default(int64_t batch) {
                              .batch = batch,
                              .accumulate = 1};
 }
+
+typedef struct mr__rank_parts mr__rank_parts_t;
 
 struct mr_train_step {
   mr__step_t s;
@@ -35,15 +40,31 @@ struct mr_train_step {
   void *wait_arg;
   bool
       *forward; /* [n_var] of the compiled graph: the loss depends on it; NULL: not found out yet */
-  mr_err_t waited;      /* what the last run's wait returned */
-  pthread_mutex_t gate; /* between ranks that update shares of the same params */
-  bool asked;           /* wait was called in this run */
+  mr_err_t waited;         /* what the last run's wait returned */
+  pthread_mutex_t gate;    /* between ranks that update shares of the same params */
+  bool asked;              /* wait was called in this run */
+  mr__rank_parts_t *parts; /* of a rank of a mesh that cuts arrays; NULL: it is none */
+  mr_mesh_comm_t *mesh;    /* then, of a rank that is alone in this process */
+};
+
+/* What a rank of a mesh has parts of. */
+struct mr__rank_parts {
+  mr__cut_t cut;
+  int rank;
+  mr_params_t params;
+  bool same;                             /* they are parts of the caller's params, or newer */
+  bool newer;                            /* runs have updated them since the last fetch */
+  void *row[MR_LOSS_FIELDS + 1];         /* heap: this rank's records of fields, 64-aligned */
+  const void *field[MR_LOSS_FIELDS + 1]; /* of the run that begins */
+  size_t row_bytes[MR_LOSS_FIELDS + 1];  /* of a field's records here */
+  int64_t first, n;                      /* records of a batch */
 };
 
 mr__step_t *mr__train_step_of(mr_train_step_t *t) { return &t->s; }
 
 static mr_err_t build_train(mr__step_t *s, const mr_loss_t *l, const mr_train_config_t *t,
-                            const mr_comm_rank_t *comm, bool plan_only, mr_diag_t *diag) {
+                            const mr_comm_rank_t *comm, int n_comm, bool plan_only,
+                            mr_diag_t *diag) {
   mr_fn_t *f = NULL;
   MR_TRY(mr_train_step_fn(l, t, &s->list, &f, diag));
   static const char smaller[] = "a smaller batch, or let fit= choose to work through it in parts";
@@ -55,7 +76,8 @@ static mr_err_t build_train(mr__step_t *s, const mr_loss_t *l, const mr_train_co
                                   .pin = t->compute.pin,
                                   .plan_only = plan_only,
                                   .gate_before_collective = mr__step_shares(t) > 0,
-                                  .rank = comm};
+                                  .rank = comm,
+                                  .n_ranks = n_comm};
   mr_err_t e = mr_compile(f, &options, &s->exec, diag);
   mr_fn_destroy(f);
   return e;
@@ -66,6 +88,72 @@ static bool counts_steps(const mr_train_step_t *t) { return mr_optim_counts(&t->
 /* The input with the scales of fp8: behind the data, lr, t and the loss scale's scalars. */
 static int train_first_fp8(const mr_train_step_t *t) {
   return mr_loss_n_data(&t->s.loss) + 2 + (counts_steps(t) ? MR_SCALE_VARS : 0);
+}
+
+/* ---- parts of a rank of a mesh ---- */
+
+static void parts_destroy(mr__rank_parts_t *p) {
+  if (!p) return;
+  for (int i = 0; i <= MR_LOSS_FIELDS; i++) free(p->row[i]);
+  mr__cut_fini(&p->cut);
+  mr_params_fini(&p->params);
+  free(p);
+}
+
+/* s, whose list has the whole parameters, becomes the step of a rank's parts. */
+static mr_err_t parts_create(mr__step_t *s, const mr_loss_t *l, const mr_train_config_t *t,
+                             mr__rank_parts_t **out, mr_diag_t *diag) {
+  mr_params_t list = {0};
+  mr__rank_parts_t *p = *out = calloc(1, sizeof *p);
+  if (!p) return mr_no_memory(diag, "a rank's parts");
+  p->rank = t->rank;
+  p->first = mr__cut_records(t, t->rank, &p->n);
+  s->batch = p->n;
+  MR_TRY(mr__cut_init(t, &s->list, &p->cut, diag));
+  mr_train_want_sets(&t->compute, &t->optim, &p->params);
+  MR_TRY(mr__cut_list(&p->cut, &p->params, diag));
+  MR_TRY(mr_params_alloc(&p->params, diag));
+  mr_err_t e = mr__cut_list(&p->cut, &list, diag);
+  mr_params_fini(&s->list);
+  s->list = list;
+  const mr_fn_t *f = mr_exec_fn(s->exec);
+  for (int i = 0; e >= 0 && i < l->n_fields + l->masked; i++) {
+    p->row_bytes[i] = mr_aval_bytes(&f->in[i]->aval);
+    p->row[i] = aligned_alloc(64, (p->row_bytes[i] + 64) / 64 * 64);
+    if (!p->row[i]) e = mr_no_memory(diag, "a rank's records");
+  }
+  return e;
+}
+
+/* This rank's records of a whole batch: where they lie, or copies where that is not aligned. */
+static const void *const *parts_of_fields(mr__rank_parts_t *p, int n, const void *const *field) {
+  for (int i = 0; i < n; i++) {
+    const char *at = (const char *)field[i] + p->row_bytes[i] / (size_t)p->n * (size_t)p->first;
+    p->field[i] = at;
+    if ((uintptr_t)at % 64) p->field[i] = memcpy(p->row[i], at, p->row_bytes[i]);
+  }
+  return p->field;
+}
+
+void mr__train_step_take_parts(mr_train_step_t *t, const mr_params_t *params) {
+  mr__rank_parts_t *p = t->parts;
+  if (!p->same) mr__cut_take(&p->cut, p->rank, params, &p->params);
+  p->same = true;
+}
+
+void mr__train_step_stale(mr_train_step_t *t) { t->parts->same = false; }
+
+mr_err_t mr__train_step_prepare_parts(mr_train_step_t *t, const void *const *field,
+                                      const mr_train_in_t *given, mr_diag_t *diag) {
+  mr__rank_parts_t *p = t->parts;
+  const mr_loss_t *l = &t->s.loss;
+  const void *const *own = parts_of_fields(p, l->n_fields + l->masked, field);
+  return mr__train_step_prepare(t, &p->params, &p->params, own, given, diag);
+}
+
+void mr__train_step_join_parts(const mr_train_step_t *t, mr_params_t *whole) {
+  const mr__rank_parts_t *p = t->parts;
+  mr__cut_join(&p->cut, p->rank, &p->params, whole);
 }
 
 mr_err_t mr__train_step_of_rank(const mr_loss_t *l, const mr_train_config_t *config,
@@ -87,7 +175,11 @@ mr_err_t mr__train_step_of_rank(const mr_loss_t *l, const mr_train_config_t *con
   if (mr__step_device(&config->compute) && config->compute.fp8.history)
     mr_fail(&own, MR_ERR_NORULE, "fp8: device %s has no kernels of f8, want device=cpu beside it",
             config->compute.device->name);
-  mr_err_t err = own.code < 0 ? own.code : build_train(&t->s, l, config, comm, false, &own);
+  mr_err_t err = own.code < 0
+                     ? own.code
+                     : build_train(&t->s, l, config, comm,
+                                   config->mesh ? config->mesh->n : comm != NULL, false, &own);
+  if (err >= 0 && config->mesh) err = parts_create(&t->s, l, config, &t->parts, &own);
   t->s.placed = (mr__placed_t){.device = mr__step_device(&config->compute),
                                .n_slots = config->optim.def->n_slots,
                                .average = config->optim.ema > 0,
@@ -130,6 +222,20 @@ static mr_err_t create_rank(const mr_loss_t *l, const mr_train_config_t *config,
   return *out = t, MR_OK;
 }
 
+/* The same of a rank of a mesh that cuts arrays. */
+static mr_err_t create_rank_of_mesh(const mr_loss_t *l, const mr_train_config_t *config,
+                                    mr_train_step_t **out, mr_diag_t *diag) {
+  mr_mesh_comm_t *mesh = NULL;
+  mr_train_step_t *t = NULL;
+  mr_err_t e = mr_mesh_comm_create(config->collect_ops, mr_device_default(), config->mesh, "step",
+                                   config->rank, config->limit_s, &mesh, diag);
+  if (e >= 0) e = mr__train_step_of_rank(l, config, mr_mesh_comm_ranks(mesh), &t, diag);
+  if (e < 0) return mr_mesh_comm_destroy(mesh), e;
+  t->mesh = mesh;
+  t->collect_ops = config->collect_ops, t->collect = config->collect;
+  return *out = t, MR_OK;
+}
+
 mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *config,
                               mr_train_step_t **out, mr_diag_t *diag) {
   mr__ranks_t *ranks = NULL;
@@ -137,7 +243,8 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
   mr_train_step_t *t = NULL;
   if (config->ranks <= 1) return mr__train_step_of_rank(l, config, NULL, out, diag);
   MR_TRY(mr_train_parts_check(config, diag));
-  if (config->collect) return create_rank(l, config, out, diag);
+  if (config->collect)
+    return (config->mesh ? create_rank_of_mesh : create_rank)(l, config, out, diag);
   if (mr__step_device(&config->compute))
     return mr_fail(diag, MR_ERR_CONFIG,
                    "%d ranks: device %s is not the processors', which ranks of one process share",
@@ -163,8 +270,8 @@ mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
   mr__step_t s = {.batch = config->batch};
   mr_diag_t own = {0};
   mr_train_config_t alone = *config; /* a plan is that of a step without ranks */
-  alone.ranks = 0, alone.zero = 0, alone.pipeline.stages = 0;
-  mr_err_t err = build_train(&s, l, &alone, NULL, true, &own);
+  alone.ranks = 0, alone.zero = 0, alone.pipeline.stages = 0, alone.mesh = NULL;
+  mr_err_t err = build_train(&s, l, &alone, NULL, 0, true, &own);
   if (err >= 0) *out = train_plan_of(s.exec);
   mr__step_fini(&s);
   return mr_diag_relay(diag, err, &own);
@@ -221,9 +328,95 @@ mr_err_t mr__train_step_prepare(mr_train_step_t *t, const mr_params_t *params,
 
 static void start_own(mr_train_step_t *t) { mr__step_start(&t->s); }
 
+/* The parts of one process's ranks may be newer than the caller's params. */
+static mr_err_t check_whole_params(const mr_train_step_t *t, const mr_params_t *p,
+                                   mr_diag_t *diag) {
+  const mr__step_t whole = {.list = t->parts->cut.list};
+  return mr__step_same_params(&whole, p, diag);
+}
+
+/* A run of ranks that have parts.  The labels of the whole batch are checked, since each rank only
+   sees its own. */
+static mr_err_t run_in_parts(mr_train_step_t *t, mr_params_t *params, const void *const *field,
+                             const mr_train_in_t *given, mr_diag_t *diag) {
+  const mr_loss_t *l = &t->s.loss;
+  int missing;
+  MR_TRY(check_whole_params(t, params, diag));
+  int64_t batch = t->s.batch * t->parts->cut.mesh.size[mr_mesh_batch(&t->parts->cut.mesh)];
+  for (int i = 0; i < l->n_fields; i++)
+    if (l->field[i].classes && l->field[i].aval.dtype == MR_I32 && !l->field[i].aval.ndim)
+      MR_TRY(mr_train_check_classes(&l->field[i], field[i], batch, diag));
+  if (t->of != params) {
+    mr__train_step_stale(t);
+    if (t->ranks) mr__ranks_stale(t->ranks);
+  }
+  t->of = params;
+  mr__train_step_take_parts(t, params);
+  MR_TRY(mr__train_step_prepare_parts(t, field, given, diag));
+  if (t->ranks) {
+    MR_TRY(mr__ranks_prepare(t->ranks, t, params, field, given, diag));
+    mr__ranks_run(t->ranks, start_own, t);
+  } else {
+    start_own(t);
+    if (mr_mesh_comm_failed(t->mesh, &missing, &t->why) < 0)
+      return mr_diag_relay(diag, t->why.code, &t->why);
+  }
+  t->parts->newer = true;
+  t->s.runs.begun++;
+  if (t->ranks) mr__ranks_begun(t->ranks);
+  return MR_OK;
+}
+
+/* All processes give their parts of a tensor to all. */
+static mr_err_t gather_tensor(mr_train_step_t *t, const mr_param_set_t *set, int i, void *all,
+                              mr_params_t *params, mr_diag_t *diag) {
+  mr__rank_parts_t *p = t->parts;
+  size_t bytes = p->params.param[i].size * mr_dtype_size(set->dtype);
+  int missing;
+  t->collect_ops->all_gather(t->collect, bytes, mr_params_at(&p->params, set, i), all);
+  MR_TRY(t->collect_ops->failed(t->collect, &missing, diag));
+  for (int r = 0; r < mr_mesh_ranks(&p->cut.mesh); r++)
+    mr__cut_join_tensor(&p->cut, r, set, i, (char *)all + (size_t)r * bytes, params);
+  return MR_OK;
+}
+
+static mr_err_t gather_parts_of_processes(mr_train_step_t *t, mr_params_t *params,
+                                          mr_diag_t *diag) {
+  mr__rank_parts_t *p = t->parts;
+  size_t most = 0;
+  for (int i = 0; i < p->params.n; i++)
+    if (p->params.param[i].size > most) most = p->params.param[i].size;
+  void *all = malloc(most * sizeof(float) * (size_t)mr_mesh_ranks(&p->cut.mesh) + 1);
+  mr_err_t e = all ? MR_OK : mr_no_memory(diag, "the parts of a tensor");
+  for (int k = 0; k < p->params.n_sets && e >= 0; k++)
+    for (int i = 0; i < p->params.n && e >= 0; i++)
+      e = gather_tensor(t, &p->params.set[k], i, all, params, diag);
+  free(all);
+  return e;
+}
+
+/* Makes params whole from what the last run has left. */
+static mr_err_t fetch_parts(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
+  if (!t->parts->newer) return MR_OK;
+  if (t->wait) MR_TRY(t->wait(t->wait_arg));
+  if (t->ranks) {
+    mr__train_step_join_parts(t, params);
+    mr__ranks_join(t->ranks, params);
+  } else {
+    MR_TRY(gather_parts_of_processes(t, params, diag));
+  }
+  t->parts->newer = false;
+  return MR_OK;
+}
+
+mr_err_t mr_train_step_whole(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
+  return t->parts ? fetch_parts(t, params, diag) : MR_OK;
+}
+
 mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *const *field,
                            const mr_train_in_t *given, mr_diag_t *diag) {
   mr__step_t *s = &t->s;
+  if (t->parts) return run_in_parts(t, params, field, given, diag);
   if (s->placed.device && s->placed.of != params) MR_TRY(mr_train_step_put(t, params, diag));
   MR_TRY(mr__train_step_prepare(t, params, params, field, given, diag));
   if (t->ranks) {
@@ -247,6 +440,13 @@ mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *
 }
 
 mr_err_t mr_train_step_put(mr_train_step_t *t, const mr_params_t *params, mr_diag_t *diag) {
+  if (t->parts) {
+    MR_TRY(check_whole_params(t, params, diag));
+    mr__train_step_stale(t);
+    if (t->ranks) mr__ranks_stale(t->ranks);
+    t->parts->newer = false;
+    return MR_OK;
+  }
   MR_TRY(mr__step_same_params(&t->s, params, diag));
   if (t->ranks) mr__ranks_stale(t->ranks);
   return mr__placed_put(&t->s.placed, params, diag);
@@ -254,6 +454,7 @@ mr_err_t mr_train_step_put(mr_train_step_t *t, const mr_params_t *params, mr_dia
 
 mr_err_t mr_train_step_fetch(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
   mr__placed_t *p = &t->s.placed;
+  if (t->parts) return fetch_parts(t, params, diag);
   MR_TRY(mr__placed_fetch_end(p, diag));
   if (!p->device || !p->newer) return MR_OK;
   if (t->wait) MR_TRY(t->wait(t->wait_arg));
@@ -262,6 +463,7 @@ mr_err_t mr_train_step_fetch(mr_train_step_t *t, mr_params_t *params, mr_diag_t 
 
 mr_err_t mr_train_step_fetch_begin(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
   mr__placed_t *p = &t->s.placed;
+  if (t->parts) return fetch_parts(t, params, diag);
   MR_TRY(mr__placed_fetch_end(p, diag));
   if (!p->device || !p->newer) return MR_OK;
   if (t->wait) MR_TRY(t->wait(t->wait_arg));
@@ -358,6 +560,7 @@ static bool may_update_shares(void *arg) {
 void mr_train_step_before_update(mr_train_step_t *s, mr_err_t (*wait)(void *arg), void *arg) {
   s->wait = wait;
   s->wait_arg = arg;
+  if (s->parts) return; /* runs write to parts, and a fetch waits */
   if (s->ranks && mr__ranks_share(s->ranks)) {
     mr_exec_gate(s->s.exec, wait ? may_update_shares : NULL, s);
     mr__ranks_gate(s->ranks, wait ? may_update_shares : NULL, s);
@@ -378,6 +581,8 @@ void mr_train_step_destroy(mr_train_step_t *s) {
   mr__fp8_ring_fini(&s->fp8);
   free(s->forward);
   free(s->exchange_failed);
+  parts_destroy(s->parts);
+  mr_mesh_comm_destroy(s->mesh);
   pthread_mutex_destroy(&s->gate);
   free(s);
   mr__ranks_destroy(ranks);

@@ -62,10 +62,19 @@ typedef struct mr_train_config {
      unchanged.  It stays the caller's and outlives the step.  NULL: the step creates all ranks. */
   const struct mr_collect_ops *collect_ops;
   struct mr_collect *collect;
-  int rank;   /* in [0,ranks), with collect, and for mr_train_step_fn: the one whose graph it is */
-  bool there; /* when a run begins its fields lie in the memory of compute.device
-                 (model/train/slots.h), and their classes have been checked
-                 (mr_train_check_classes); a mask never does */
+  int rank; /* in [0,ranks), with collect, and for mr_train_step_fn: the one whose graph it is */
+  /* Ranks that compute parts of arrays instead of ordered parts, which is close to the results of
+     one rank and has not their bits: of the batch along mr_mesh_batch, of parameters, slots and
+     average as rules by name say (mesh/placement_rules.h).  ranks is that of the mesh; ordered and
+     zero are 0, accumulate 1.  params are then a copy, which mr_train_step_fetch brings up to date,
+     as on a device.  NULL: none.  The mesh outlives the step. */
+  const struct mr_mesh *mesh;
+  const char *partition; /* those rules, read by create alone; NULL: none */
+  const char *table;     /* the rules behind them, which may have names of no parameter; NULL */
+  double limit_s;        /* with mesh and collect: how long a rank may keep the others waiting */
+  bool there;            /* when a run begins its fields lie in the memory of compute.device
+                            (model/train/slots.h), and their classes have been checked
+                            (mr_train_check_classes); a mask never does */
 } mr_train_config_t;
 
 /* Returns AdamW with its default settings, products in bf16, and the batch in one part. */
@@ -80,14 +89,23 @@ mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag);
    the first parts have a record more. */
 int64_t mr_train_parts(const mr_train_config_t *t);
 int64_t mr_train_part_at(const mr_train_config_t *t, int64_t k);
+struct mr_placement; /* mesh/placement.h */
+/* Settles what a rank has of the parameters of list by the rules of t, which has a mesh:
+   part[list->n] and how they lie, at[list->n]; each may be NULL.  MR_OK; MR_ERR_CONFIG: an axis
+   that the mesh lacks or that cuts no parameter, a placement of another length, or a pattern of no
+   parameter, with the nearest name; MR_ERR_SHAPE: a dimension that does not divide, and by how
+   much; MR_ERR_NOMEM. Implemented in cut.c. */
+mr_err_t mr_train_cut_parts(const mr_train_config_t *t, const mr_params_t *list, mr_aval_t *part,
+                            struct mr_placement *at, mr_diag_t *diag);
 /* The graph of a step: (the data of mr_loss_fn, lr f32[], t f32[], scale..., fp8..., p...,
    slots..., average...) -> (reported f32 (MR_REPORT_METRICS + n_metrics), scale..., fp8..., p...,
    slots..., average...), as mr_optim_step_fn has them, p and slots in the dtypes that compute keeps
    them in. list, zeroed before, receives the parameters' names and places.  On success the caller
    destroys *out; it calls mr_params_fini on list in any case.  With ranks the graph is that of
-   t->rank, and gathers over the axis "ranks" (mr_optim_loss_t.ranks).  MR_OK; MR_ERR_CONFIG names
-   the setting of the model or of the optimizer, accumulate or ordered; MR_ERR_NOMEM; or an error of
-   the loss's own functions.
+   t->rank, and gathers over the axis "ranks" (mr_optim_loss_t.ranks); with a mesh it is that of
+   each rank, on its parts, and communicates over the mesh's axes.  MR_OK; MR_ERR_CONFIG names the
+   setting of the model or of the optimizer, accumulate or ordered; MR_ERR_NOMEM; or an error of the
+   loss's own functions.
  */
 mr_err_t mr_train_step_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_params_t *list,
                           mr_fn_t **out, mr_diag_t *diag);
@@ -186,6 +204,11 @@ mr_err_t mr_train_step_put(mr_train_step_t *s, const mr_params_t *params, mr_dia
    mr_train_step_before_update.  Nothing on the CPU.  MR_OK; MR_ERR_UNAVAILABLE if the device has
    failed, or wait's failure: params are unchanged after either. */
 mr_err_t mr_train_step_fetch(mr_train_step_t *s, mr_params_t *params, mr_diag_t *diag);
+/* The same where ranks of a mesh have parts of params, before an evaluation or another reader in
+   the host's memory; nothing where params, or the device's, are what runs update.  Ranks that are
+   processes all call it, and mr_train_step_fetch, at the same step.  Fails as mr_train_step_fetch.
+ */
+mr_err_t mr_train_step_whole(mr_train_step_t *s, mr_params_t *params, mr_diag_t *diag);
 /* Begins the same, behind the runs that have begun.  MR_AGAIN: params do not
    hold the values yet.  The next run may begin at once: its update waits, on the device, until they
    are copied.  mr_train_step_fetch_end tells when they are; before, nothing reads or writes params.

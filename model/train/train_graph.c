@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/mesh/mesh.h"
 #include "model/ops/operands.h"
+#include "model/train/cut.h"
 #include "model/train/ranks.h"
 #include "model/train/step.h"
 #include "model/transforms/transforms.h"
@@ -43,8 +45,31 @@ static mr_err_t check_pipeline_config(const mr_train_config_t *t, mr_diag_t *dia
   return MR_OK;
 }
 
+/* A step cut over a mesh works through its batch in one part. */
+static mr_err_t check_cut(const mr_train_config_t *t, mr_diag_t *diag) {
+  int axis = mr_mesh_batch(t->mesh), n = t->mesh->size[axis];
+  if (t->ordered || t->accumulate != 1 || t->zero)
+    return mr_fail(
+        diag, MR_ERR_CONFIG,
+        "ordered=%lld, accumulate=%lld, zero=%d beside a mesh that cuts parameters: want "
+        "ordered=0, accumulate=1, zero=0",
+        (long long)t->ordered, (long long)t->accumulate, t->zero);
+  if (t->compute.fp8.history)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "fp8 beside a mesh that cuts parameters: want none, as scales are not of parts");
+  if (t->batch % n)
+    return mr_fail(
+        diag, MR_ERR_CONFIG,
+        "a batch of %lld records does not divide among the %d ranks of axis %s: %lld left "
+        "over, want a multiple such as %lld",
+        (long long)t->batch, n, t->mesh->name[axis], (long long)(t->batch % n),
+        (long long)(t->batch / n + 1) * n);
+  return MR_OK;
+}
+
 mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag) {
   if (t->pipeline.stages) MR_TRY(check_pipeline_config(t, diag));
+  if (t->mesh) return check_cut(t, diag);
   if (t->accumulate < 1 || t->batch % t->accumulate)
     return mr_fail(diag, MR_ERR_CONFIG, "accumulate: %lld, want a divisor of the batch %lld",
                    (long long)t->accumulate, (long long)t->batch);
@@ -123,7 +148,7 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
   mr_optim_loss_t loss = {.n_data = mr_loss_n_data(l),
                           .parts = parts,
                           .tree = t->ordered > 0,
-                          .ranks = t->ranks > 1 ? &ranks : NULL,
+                          .ranks = t->ranks > 1 && !t->mesh ? &ranks : NULL,
                           .part = (const mr_fn_t *const *)part,
                           .split = split,
                           .fp8 = t->compute.fp8.history ? &t->compute.fp8 : NULL};
@@ -327,6 +352,7 @@ mr_err_t mr_train_step_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
   mr_err_t e = f ? MR_OK : mr_no_memory(diag, "a step");
   if (f && (e = report_fn(f, l, t, list, update)) < 0) mr_diag_relay(diag, e, &f->diag);
   mr_fn_destroy(update);
+  if (e >= 0 && t->mesh) e = mr__cut_step_fn(l, t, list, &f, diag);
   if (e >= 0)
     *out = f;
   else

@@ -106,6 +106,12 @@ static mr_err_t mlp_metrics(const void *state, mr_fn_t *f, mr_var_t *const *fiel
   return f->diag.code;
 }
 
+/* Megatron's pairs: hidden layers 0, 2, 4 by columns, those between by rows. */
+#define COLUMNS(digit) "hidden.*" digit ".kernel=(None,model), hidden.*" digit ".bias=(model), "
+#define ROWS(digit) "hidden.*" digit ".kernel=(model,None), "
+static const char mlp_partition[] = COLUMNS("0") ROWS("1") COLUMNS("2") ROWS("3") COLUMNS("4")
+    ROWS("5") COLUMNS("6") ROWS("7") COLUMNS("8") "hidden.*9.kernel=(model,None)";
+
 const mr_model_def_t mr_model_mlp = {
     .name = "mlp",
     .help = "A multilayer perceptron: classes of image, or numbers y of x.",
@@ -115,4 +121,5 @@ const mr_model_def_t mr_model_mlp = {
     .plan = mlp_plan,
     .loss = mlp_loss,
     .metrics = mlp_metrics,
+    .partition = mlp_partition,
 };

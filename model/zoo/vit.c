@@ -158,6 +158,17 @@ static void vit_text(const void *state, const mr_model_plan_t *p, char *text, si
            c->mlp, c->heads, c->layers, c->classes, c->no_qkv_bias ? " qkv-bias=false" : "");
 }
 
+/* Megatron's columns and rows: heads and the first layer of an MLP by columns, what reads them by
+   rows.  flax's matrices are (in, out), timm's (out, in), whose q, k and v are three blocks. */
+static const char vit_partition[] =
+    "*.attn.query.kernel=(None,model,None), *.attn.query.bias=(model,None), "
+    "*.attn.key.kernel=(None,model,None), *.attn.key.bias=(model,None), "
+    "*.attn.value.kernel=(None,model,None), *.attn.value.bias=(model,None), "
+    "*.attn.out.kernel=(model,None,None), "
+    "*.linear1.kernel=(None,model), *.linear1.bias=(model), *.linear2.kernel=(model,None), "
+    "*.attn.qkv.weight=(3*model,None), *.attn.qkv.bias=(3*model), *.attn.proj.weight=(None,model), "
+    "*.mlp.fc1.weight=(model,None), *.mlp.fc1.bias=(model), *.mlp.fc2.weight=(None,model)";
+
 const mr_model_def_t mr_model_vit = {
     .name = "vit",
     .help = "A Vision Transformer over pictures with a class: flax's or timm's.",
@@ -169,4 +180,5 @@ const mr_model_def_t mr_model_vit = {
     .loss = vit_loss,
     .metrics = mr_vit_metrics,
     .text = vit_text,
+    .partition = vit_partition,
 };

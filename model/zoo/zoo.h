@@ -47,6 +47,9 @@ typedef struct mr_model_def {
      NULL: name, taken fields, classes and the settings of shapes, "mlp image=f32[32,32,3]
      classes=10 hidden=512". */
   void (*text)(const void *state, const mr_model_plan_t *p, char *text, size_t n);
+  /* How parameters lie on a mesh with an axis "model", as rules by name (mesh/placement_rules.h);
+     those of no parameter are skipped.  NULL: the model brings none. */
+  const char *partition;
 } mr_model_def_t;
 
 /* ---- for plan ---- */

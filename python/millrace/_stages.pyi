@@ -2118,8 +2118,9 @@ def shard_to_device(
     """Shares each batch among the ranks of a mesh, which compute the step behind it together.
 
     mesh: Ranks with named axes, as batch=8,model=1: the records of a batch are shared along data, batch or else
-    the first axis; every other axis has size 1.  Threads of this process, each with its share of the processors,
-    or the processes of a job that a launcher has started (docs/distributed.md)."""
+    the first axis; along the others parameters are cut, as partition= of the step says.  Threads of this process,
+    each with its share of the processors, or the processes of a job that a launcher has started
+    (docs/distributed.md)."""
 
 def shuffle(
     *inputs: Graph,
@@ -2792,6 +2793,7 @@ def train_step(
     microbatches: Number | None = ...,
     stages: Text | None = ...,
     pipeline_schedule: Literal["1f1b", "gpipe"] | None = ...,
+    partition: Text | None = ...,
     remat: Literal["none", "dots", "full"] | None = ...,
     fit: Text | None = ...,
     ema: Number | None = ...,
@@ -2936,6 +2938,11 @@ def train_step(
     pipeline_schedule: Order of a pipeline: back through a microbatch as soon as it can be, which keeps the values
     of at most as many as there are stages, or forward through all first.
 
+    partition: How parameters lie on the ranks' mesh, as rules by name: "*.linear1.kernel=(None,model),
+    *.linear2.kernel=(model,None)", also in the words of PartitionSpec, SBP and Megatron (docs/distributed.md).
+    The model's own table follows them where the mesh has an axis model; none: whole on each rank.  Parts give
+    results close to those of one rank.
+
     remat: What the backward pass of a block recomputes instead of storing it: needs less memory.
 
     fit: A memory limit such as 2GiB: chooses remat and accumulate so that the planned peak of a step stays below
@@ -3074,6 +3081,7 @@ def vit_step(
     microbatches: Number | None = ...,
     stages: Text | None = ...,
     pipeline_schedule: Literal["1f1b", "gpipe"] | None = ...,
+    partition: Text | None = ...,
     remat: Literal["none", "dots", "full"] | None = ...,
     fit: Text | None = ...,
     ema: Number | None = ...,
@@ -3217,6 +3225,11 @@ def vit_step(
 
     pipeline_schedule: Order of a pipeline: back through a microbatch as soon as it can be, which keeps the values
     of at most as many as there are stages, or forward through all first.
+
+    partition: How parameters lie on the ranks' mesh, as rules by name: "*.linear1.kernel=(None,model),
+    *.linear2.kernel=(model,None)", also in the words of PartitionSpec, SBP and Megatron (docs/distributed.md).
+    The model's own table follows them where the mesh has an axis model; none: whole on each rank.  Parts give
+    results close to those of one rank.
 
     remat: What the backward pass of a block recomputes instead of storing it: needs less memory.
 

@@ -10,6 +10,7 @@
 #include "base/ledger.h"
 #include "base/parts.h"
 #include "model/exec/device.h"
+#include "model/mesh/mesh.h"
 #include "pipeline/stage_step.h"
 
 typedef enum agreed { AGREED_BATCH = 1, AGREED_END, AGREED_STOP } agreed_t;
@@ -26,6 +27,7 @@ _Static_assert(sizeof(head_t) % 8 == 0, "the rows behind a head are aligned");
 
 struct mr__agree {
   const mr_process_ranks_t *ranks;
+  mr_mesh_t mesh;
   mr_collect_t *collect;
   bool slices; /* each rank has its own records alone */
   int rows;    /* the most of a rank; 0: batches are whole */
@@ -69,6 +71,25 @@ static void copy_message_rows(const mr__agree_t *a, mr_buf_t *b, int first, int 
   }
 }
 
+/* Whether a rank is the first along all axes but that of the batch: the others have its records
+   too. */
+static bool leads_slice(const mr__agree_t *a, int rank) {
+  int at[MR_MESH_AXES], batch = mr_mesh_batch(&a->mesh);
+  mr_mesh_place(&a->mesh, rank, at);
+  for (int i = 0; i < a->mesh.n; i++)
+    if (i != batch && at[i]) return false;
+  return true;
+}
+
+/* The rank that leads the slice of this one. */
+static int leader_of_slice(const mr__agree_t *a, int rank) {
+  int at[MR_MESH_AXES], batch = mr_mesh_batch(&a->mesh);
+  mr_mesh_place(&a->mesh, rank, at);
+  for (int i = 0; i < a->mesh.n; i++)
+    if (i != batch) at[i] = 0;
+  return mr_mesh_rank(&a->mesh, at);
+}
+
 /* ---- opening ---- */
 
 static void list_labels(mr__agree_t *a, const mr_spec_t *in) {
@@ -85,12 +106,14 @@ mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, mr__agree_t **out) {
   mr__agree_t *a = calloc(1, sizeof *a);
   if (!a) return mr_stage_no_memory(s, "what ranks agree on");
   a->ranks = p, a->slices = in->part;
+  mr_err_t e = mr_mesh_parse(in->mesh, p->size, &a->mesh, &why);
+  int slices = e < 0 ? 1 : a->mesh.size[mr_mesh_batch(&a->mesh)];
+  int64_t parts = ordered ? ordered : slices; /* 0: ranks have parts of parameters */
   if (a->slices) list_labels(a, in);
-  if (a->slices)
-    a->rows = (int)mr_part_begins(in->batch, ordered, mr_part_begins(ordered, p->size, 1));
+  if (a->slices) a->rows = (int)mr_part_begins(in->batch, parts, mr_part_begins(parts, slices, 1));
   a->bytes = agree_bytes(a);
   a->mine = calloc(1, a->bytes), a->all = calloc((size_t)p->size, a->bytes);
-  mr_err_t e = a->mine && a->all ? MR_OK : mr_no_memory(&why, "what ranks agree on");
+  if (e >= 0 && (!a->mine || !a->all)) e = mr_no_memory(&why, "what ranks agree on");
   if (e >= 0)
     e = p->ops->create(mr_device_default(), "train", p->rank, p->size, p->limit_s, &a->collect,
                        &why);
@@ -109,7 +132,7 @@ void mr__agree_close(mr__agree_t *a) {
 void mr__agree_set(const mr__agree_t *a, mr_train_config_t *t) {
   if (!a) return;
   t->rank = a->ranks->rank, t->ranks = a->ranks->size;
-  t->collect_ops = a->ranks->ops, t->collect = a->collect;
+  t->collect_ops = a->ranks->ops, t->collect = a->collect, t->limit_s = a->ranks->limit_s;
   if (!t->compute.threads) t->compute.threads = a->ranks->threads;
 }
 
@@ -196,6 +219,16 @@ static mr_err_t join_rows(mr_stage_t *s, mr__agree_t *a, mr_buf_t *b) {
   int at = 0;
   for (int r = 0; r < a->ranks->size; r++) {
     head_t h = head_of(a, r);
+    if (!leads_slice(a, r)) {
+      head_t first = head_of(a, leader_of_slice(a, r));
+      if (h.first == first.first && h.n == first.n) continue;
+      return mr_stage_fail(s, MR_ERR_DATA,
+                           "step %" PRId64
+                           ": rank %d has records [%d,%d) of the batch, want [%d,%d) as "
+                           "rank %d, whose slice it has",
+                           h.step, r, h.first, h.first + h.n, first.first, first.first + first.n,
+                           leader_of_slice(a, r));
+    }
     bool fits =
         h.n >= 0 && h.n <= a->rows && at + h.n <= s->in_spec[0].batch && (!h.n || h.first == at);
     if (!fits)

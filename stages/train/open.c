@@ -165,7 +165,7 @@ static mr_err_t open_compile(mr_stage_t *s) {
   open_report_unused(s);
   v->used = train;
   if (e >= 0) e = mr_loss_params(loss, (uint64_t)v->seed, &v->params, &why);
-  train.ranks = v->ranks;
+  mr__train_set_mesh(v, &train);
   if (e >= 0) e = mr__agree_open(s, v->ordered, &v->agree);
   if (e < 0 && !why.code) return e;
   mr__agree_set(v->agree, &train);

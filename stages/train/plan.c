@@ -241,14 +241,15 @@ static mr_err_t plan_ranks(mr_stage_t *s) {
   train_t *v = s->state;
   int64_t batch = s->in_spec[IN_TRAIN].batch;
   v->ranks = v->cut.cut.stages ? v->cut.cut.stages : s->in_spec[IN_TRAIN].ranks;
+  MR_TRY(mr__train_plan_mesh(s));
   if (!v->ranks) return MR_OK;
-  if (!v->ordered) v->ordered = MR__ORDERED_OF_RANKS;
+  if (!v->ordered && !v->in_parts) v->ordered = MR__ORDERED_OF_RANKS;
   if (!mr_device_on_host(v->device))
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting device = %s: %d ranks share the batches of input in, and ranks "
                          "of one process compute on its processors; want device=cpu",
                          v->device, v->ranks);
-  if (v->ranks > v->ordered && !v->cut.cut.stages)
+  if (!v->in_parts && v->ranks > v->ordered && !v->cut.cut.stages)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting ordered = %" PRId64
                          ": %d ranks share the parts of a batch; want "
@@ -266,11 +267,12 @@ static mr_err_t plan_ranks(mr_stage_t *s) {
                          "one, which has its own records alone; want on-nan=stop, and on-nan=trace "
                          "in a run of one process from the same checkpoint",
                          v->ranks);
-  if (v->team.pin && v->ranks > 1)
+  int all = v->in_parts ? mr_mesh_ranks(&v->mesh) : v->ranks;
+  if (v->team.pin && all > 1)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting pin = true: %d ranks would be bound to the same processors; want "
                          "pin=false beside mesh=",
-                         v->ranks);
+                         all);
   return MR_OK;
 }
 

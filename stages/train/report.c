@@ -58,7 +58,9 @@ mr_err_t mr__train_report_step(mr_stage_t *s, const mr_train_out_t *r, const mr_
 
 bool mr__train_watched(const mr_stage_t *s, int64_t step) {
   const train_t *v = s->state;
-  return s->out_linked[OUT_METRICS] && v->watch_every && (step - 1) % v->watch_every == 0;
+  bool joins = v->in_parts && v->agree; /* ranks that are processes give rank 0 their parts */
+  return (s->out_linked[OUT_METRICS] || joins) && v->watch_every &&
+         (step - 1) % v->watch_every == 0;
 }
 
 /* A batch's classes in the host's memory. */
@@ -101,6 +103,7 @@ static mr_err_t report_samples(mr_stage_t *s, const mr_buf_t *batch) {
 mr_err_t mr__train_report_watched(mr_stage_t *s, const mr_buf_t *batch) {
   train_t *v = s->state;
   mr_buf_t *b;
+  if (!s->out_linked[OUT_METRICS]) return MR_OK;
   MR_TRY(report_samples(s, batch));
   MR_TRY(mr__train_report_fresh(s, MR_REPORT_HISTOGRAMS, &b));
   if (b) mr_train_watch_histograms(&v->watch, &v->params, b->data);

@@ -193,6 +193,16 @@ const mr_opt_t mr__train_stage_opts[] = {
      .choices = "1f1b|gpipe",
      .help = "Order of a pipeline: back through a microbatch as soon as it can be, which keeps the "
              "values of at most as many as there are stages, or forward through all first."},
+    {.name = "partition",
+     .hint = "partitionspec partitioning partitionrules shardingrules sbp tpplan",
+     .type = MR_OPT_STR,
+     .offset = AT(partition),
+     .help =
+         "How parameters lie on the ranks' mesh, as rules by name: "
+         "\"*.linear1.kernel=(None,model), *.linear2.kernel=(model,None)\", also in the words of "
+         "PartitionSpec, SBP and Megatron (docs/distributed.md).  The model's own table follows "
+         "them where the mesh has an axis model; none: whole on each rank.  Parts give results "
+         "close to those of one rank."},
     {.name = "remat",
      .hint = "activationcheckpointing gradientcheckpointing gradcheckpointing checkpointing "
              "usecheckpoint",

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/exec/process_ranks.h"
+#include "model/mesh/mesh.h"
 #include "stages/train/train_step_private.h"
 
 extern const mr_stage_def_t mr_stage_shard_to_device; /* stages/shard_to_device.c */
@@ -15,12 +16,42 @@ static bool can_slice(const mr_graph_t *g, const mr_stage_t *s) {
          mr_graph_n_readers(g, s->name) == 1;
 }
 
+/* Which of how many slices this process makes, of a batch in that many parts. */
+typedef struct slice {
+  int number, of;
+  char parts[16];
+} slice_t;
+
+/* Ranks that have parts of parameters share a batch by the axis of the batch alone, in one part
+   each; others by whole parts of the step. */
+static slice_t slice_of_process(const mr_graph_t *g, const mr_process_ranks_t *p, const char *shard,
+                                const char *step) {
+  slice_t own = {.number = p->rank, .of = p->size};
+  const char *ordered = mr_graph_setting(g, step, "ordered");
+  const char *rules = mr_graph_setting(g, step, "partition");
+  const char *text = mr_graph_setting(g, shard, "mesh");
+  int at[MR_MESH_AXES], axis;
+  mr_mesh_t m;
+  if (!ordered || !strcmp(ordered, "0"))
+    snprintf(own.parts, sizeof own.parts, "%d", MR__ORDERED_OF_RANKS);
+  else
+    snprintf(own.parts, sizeof own.parts, "%s", ordered);
+  if (!text || mr_mesh_parse(text, p->size, &m, NULL) < 0) return own; /* settle reports it */
+  axis = mr_mesh_batch(&m);
+  if (m.size[axis] == p->size && !(rules && *rules)) return own;
+  mr_mesh_place(&m, p->rank, at);
+  own.number = at[axis], own.of = m.size[axis];
+  snprintf(own.parts, sizeof own.parts, "%d", own.of);
+  return own;
+}
+
 /* Sets the slice of the stage before shard-to-device, which is called `shard`. */
 static mr_err_t set_slice(mr_graph_t *g, const mr_process_ranks_t *p, const char *shard,
-                          const char *ordered, const char **whole, mr_diag_t *diag) {
+                          const slice_t *own, const char **whole, mr_diag_t *diag) {
   const char *before = mr_graph_before(g, shard, 0), *host;
   char text[48];
-  if (!before) return MR_OK; /* settle reports it */
+  if (!before) return MR_OK;      /* settle reports it */
+  if (own->of == 1) return MR_OK; /* all ranks read all */
   if (!can_slice(g, mr_graph_stage(g, before)) || mr_graph_n_readers(g, shard) != 1) {
     *whole = before;
     return MR_OK;
@@ -31,9 +62,9 @@ static mr_err_t set_slice(mr_graph_t *g, const mr_process_ranks_t *p, const char
                    "%s: setting host = %s: which slice a rank makes follows from its number, want "
                    "no host= in a job of %d processes",
                    before, host, p->size);
-  snprintf(text, sizeof text, "%d/%d", p->rank, p->size);
+  snprintf(text, sizeof text, "%d/%d", own->number, own->of);
   MR_TRY(mr_graph_set(g, before, "host", text, diag));
-  return mr_graph_set(g, before, "parts", ordered, diag);
+  return mr_graph_set(g, before, "parts", own->parts, diag);
 }
 
 mr_err_t mr_train_stage_slices(mr_graph_t *g, const char **whole, mr_diag_t *diag) {
@@ -45,11 +76,8 @@ mr_err_t mr_train_stage_slices(mr_graph_t *g, const char **whole, mr_diag_t *dia
     const mr_stage_t *step = mr_graph_stage_at(g, i);
     const char *shard = mr_is_train_stage(step) ? mr_graph_before(g, step->name, 0) : NULL;
     if (!shard || mr_graph_stage(g, shard)->def != &mr_stage_shard_to_device) continue;
-    const char *ordered = mr_graph_setting(g, step->name, "ordered");
-    char usual[16];
-    snprintf(usual, sizeof usual, "%d", MR__ORDERED_OF_RANKS);
-    if (!ordered || !strcmp(ordered, "0")) ordered = usual;
-    MR_TRY(set_slice(g, p, shard, ordered, whole, diag));
+    slice_t own = slice_of_process(g, p, shard, step->name);
+    MR_TRY(set_slice(g, p, shard, &own, whole, diag));
   }
   return MR_OK;
 }

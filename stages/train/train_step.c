@@ -103,6 +103,7 @@ static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t ki
   train_t *v = s->state;
   if (!s->in_linked[port]) return MR_OK;
   mr__agree_doing(v->agree, "evaluates after", v->at.step, true);
+  MR_TRY(mr_train_step_whole(v->step, &v->params, s->diag));
   mr_tally_t tally = {
       .loss = &v->eval_loss, .aligned = &v->aligned[port], .wrong = mr__train_report_wrong};
   if (at) tally.at = *at;
@@ -152,8 +153,17 @@ static void say_why(mr_stage_t *s, bool stopped, mr_report_t *r) {
   }
 }
 
+/* Makes the parameters whole where ranks have parts of them, while all ranks that are processes are
+   at the same step. */
+static mr_err_t make_whole(mr_stage_t *s) {
+  train_t *v = s->state;
+  mr__agree_doing(v->agree, "gives its parts of", v->at.step, true);
+  return mr_train_step_whole(v->step, &v->params, s->diag);
+}
+
 /* Ends the run: test unless stopped, the last state, the final record. */
 static mr_err_t train_step_finish(mr_stage_t *s) {
+  MR_TRY(make_whole(s));
   bool stopped = train_step_stops(s) || ((const train_t *)s->state)->bad.code < 0;
   if (!stopped) {
     mr_err_t e = train_step_evaluate(s, IN_TEST, MR_REPORT_TEST, NULL);
@@ -270,7 +280,8 @@ static mr_err_t begin_step(mr_stage_t *s, mr_buf_t *batch, int64_t step) {
     mr_err_t fetched = mr_train_step_fetch(v->step, &v->params, s->diag);
     if (fetched < 0) return mr__train_flight_fini(f), fetched;
     mr_optim_t optim = mr__train_config(v, batch->n).optim;
-    if (!mr_train_watch_before(&v->watch, &optim, f->lr, &v->params)) {
+    if (s->out_linked[OUT_METRICS] &&
+        !mr_train_watch_before(&v->watch, &optim, f->lr, &v->params)) {
       mr__train_flight_fini(f);
       return mr_stage_no_memory(s, "the gradients of step %" PRId64, step);
     }
@@ -318,8 +329,9 @@ static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
   MR_TRY(saved);
   if (v->profile.after) v->profile.after(v->profile.arg, mr_train_step_profiled(v->step), step);
   bool last = v->total && step >= v->total;
-  bool drain = alone || ends || last || checkpoint_due(v, step) || mr__train_valid_due(s, step);
-  return count_steps(s, drain ? 0 : MR_TRAIN_RING - 1);
+  bool reads = ends || last || checkpoint_due(v, step) || mr__train_valid_due(s, step);
+  e = count_steps(s, alone || reads ? 0 : MR_TRAIN_RING - 1);
+  return e == MR_OK && reads ? make_whole(s) : e;
 }
 
 /* Has the ranks agree about this rank's next batch, or the end of its stream; a batch that is not

@@ -2,6 +2,7 @@
 #ifndef MR_STAGES_TRAIN_STEP_PRIVATE_H
 #define MR_STAGES_TRAIN_STEP_PRIVATE_H
 
+#include "model/mesh/mesh.h"
 #include "model/optim/schedule.h"
 #include "model/train/pipeline_plan.h"
 #include "stages/train/agree.h"
@@ -45,12 +46,14 @@ typedef struct train {
   const char *class_weights, *from;
   float *class_weight; /* heap, from plan to forget; NULL: none */
   bool nesterov;
-  const char *resume, *fit, *loss_scale, *replay_dir, *device, *stages;
+  const char *resume, *fit, *loss_scale, *replay_dir, *device, *stages, *partition;
 
   const mr_device_t *on;  /* that device, from open to close */
   bool there;             /* the training batches lie there (to-device) */
   int ranks;              /* that share each batch (shard-to-device); 0: the step has none */
   mr_pipeline_plan_t cut; /* of a pipeline, whose stages the ranks are; 0 stages: no pipeline */
+  mr_mesh_t mesh;         /* of shard-to-device's ranks, if it has declared them */
+  bool in_parts;          /* these have parts of parameters: partition, or the model's table */
   mr__agree_t *agree;     /* from open to close, where they are processes; NULL: they are not */
   bool agreed_stop;       /* they have agreed to stop */
   mr_train_out_t said;    /* what the newest step that was read has reported */
@@ -105,6 +108,10 @@ mr_err_t mr__train_plan_scale(mr_stage_t *s); /* reads setting loss-scale; MR_ER
 /* pipeline.c: cuts the model into the stages of a pipeline, if one is set, and sets ordered to its
    microbatches.  MR_ERR_CONFIG for what does not go with it, and as mr_pipeline_plan. */
 mr_err_t mr__train_plan_pipeline(mr_stage_t *s);
+
+/* parts.c: settles v->mesh, v->in_parts and what does not go with parameters in parts. */
+mr_err_t mr__train_plan_mesh(mr_stage_t *s);
+void mr__train_set_mesh(const train_t *v, mr_train_config_t *t); /* of a step of these ranks */
 
 /* def.c: the model of a stage, and the model's settings in the stage's state, behind train_t. */
 const mr_model_def_t *mr__train_model_of(const mr_stage_t *s);

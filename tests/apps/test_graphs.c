@@ -247,6 +247,18 @@ static void summary_counts_the_recipe(void **state) {
       "bf16[1,10]");
   RUN(&p, "summary", "--layers", "1", "--variant", "timm");
   has_row("blocks.0.mlp 1,181,568 4,726,272 2,363,136 2,363,136 Mlp bf16[1,1,384] bf16[1,1,384]");
+  RUN(&p, "summary", "--layers", "1", "--mesh", "data=2,model=2");
+  has_row("encoder_blocks.0.linear1.kernel 384x1536 384x768 294,912 (None,model)");
+  has_row("encoder_blocks.0.attn.query.bias 8x48 4x48 192 (model,None)");
+  has_row("head.kernel 384x10 384x10 3,840 (None,None)");
+  RUN(&p, "summary", "--layers", "1", "--variant", "timm", "--mesh", "data=1,model=4");
+  has_row("blocks.0.attn.qkv.weight 1152x384 288x384 110,592 (3*model,None)");
+  RUN(&p, "summary", "model=mlp", "--mesh", "data=2,model=2");
+  has_row("hidden.1.kernel 512x512 256x512 131,072 (model,None)");
+  RUN(&p, "summary", "--mesh", "data=2,model=3");
+  refuses(2, "dimension 1 of 8 does not divide among the 3 ranks of model");
+  RUN(&p, "summary", "--mesh", "data=2,model=2", "--partition", "haed.kernel=column");
+  refuses(2, "did you mean \"head.kernel\"?");
   RUN(&p, "summary", "--heads", "7");
   refuses(2, "7");
   RUN(&p, "summary", "--variant", "vim");

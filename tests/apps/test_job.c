@@ -172,6 +172,32 @@ static void a_job_resumes_on_other_processes_and_on_threads(void **state) {
   assert_same_checkpoint(whole, other, STEPS);
 }
 
+/* Four processes with parts of parameters, of whose batches two read each half, reach the bits of
+   as many threads; a stop makes them whole too. */
+static void processes_with_parts_of_parameters_reach_the_bits_of_threads(void **state) {
+  static const char *const mesh[] = {"data=2,model=2", "model=2,data=2"};
+  for (int i = 0; i < 2; i++) {
+    char threads[128], run[128], ledger[2][64];
+    snprintf(threads, sizeof threads, "%s/threads%d", dir, i);
+    snprintf(run, sizeof run, "%s/parts%d", dir, i);
+    RUN(&p, "train", "--graph", file, "--run-dir", threads, "--mesh", mesh[i], "train.ordered=0",
+        "shuffle.epochs=2");
+    if (p.status) fail_msg("%s%s", p.out, p.err);
+    keep_ledger(p.out, ledger[0], sizeof ledger[0]);
+    START(4, NULL, "train", "--graph", file, "--run-dir", run, "--mesh", mesh[i], "train.ordered=0",
+          "shuffle.epochs=2", "train.steps=3");
+    end_job();
+    assert_all_end_well();
+    START(4, NULL, "train", "--run-dir", run, "--resume", "--mesh", mesh[i], "train.steps=0");
+    end_job();
+    assert_all_end_well();
+    keep_ledger(job.said[0], ledger[1], sizeof ledger[1]);
+    assert_string_equal(ledger[0], ledger[1]);
+    for (int step = 2; step <= 4; step += 2) assert_same_checkpoint(threads, run, step);
+    for (int r = 1; r < 4; r++) assert_string_equal(job.said[r], "");
+  }
+}
+
 /* Holes, walks, steps without records, records that are excluded, batches across epochs. */
 static void every_kind_of_stream_gives_a_job_the_batches_of_one_process(void **state) {
   static const char *const stream[] = {
@@ -360,6 +386,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_job_ends_with_the_checkpoints_and_ledger_of_one_process),
       cmocka_unit_test(a_job_resumes_on_other_processes_and_on_threads),
+      cmocka_unit_test(processes_with_parts_of_parameters_reach_the_bits_of_threads),
       cmocka_unit_test(every_kind_of_stream_gives_a_job_the_batches_of_one_process),
       cmocka_unit_test(ranks_read_whole_batches_where_slices_would_be_others),
       cmocka_unit_test(a_stop_of_any_rank_stops_all_after_the_same_step),

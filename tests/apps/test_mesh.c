@@ -1,5 +1,6 @@
 /* train --mesh: ranks of one process give the checkpoint, ledger and report of a run on one, also
    where a run stops on some ranks and resumes on others. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,9 +22,11 @@ static const char graph[] =
     "synthetic n=32 split=test ! sequential epochs=1 ! normalize preset=cifar10\n"
     "  ! batch 16 ! train.test\n"
     "train.metrics ! progress\n"
+    "train.metrics ! jsonl path=$run/metrics.jsonl\n"
     "train.state ! checkpoint dir=$run/checkpoints keep=0\n";
 
 static char whole_end[1 << 12]; /* what the run on one rank says last */
+static char f32[128];           /* the folder of one that computes in f32, in one part */
 
 /* Keeps the line of the ledger of what was said. */
 static void keep_ledger(char *to, size_t n) {
@@ -38,8 +41,11 @@ static void keep_ledger(char *to, size_t n) {
 
 static int group_setup(void **state) {
   int status = small_run("mesh", graph);
-  if (!status) keep_ledger(whole_end, sizeof whole_end);
-  return status;
+  if (status) return status;
+  keep_ledger(whole_end, sizeof whole_end);
+  snprintf(f32, sizeof f32, "%s/f32", dir);
+  RUN(&p, "train", "--graph", file, "--run-dir", f32, "train.dtype=f32");
+  return p.status;
 }
 
 static void assert_same_checkpoint(const char *run, int step) {
@@ -101,6 +107,74 @@ static void a_run_resumes_on_other_ranks_with_the_same_bits(void **state) {
   assert_same_checkpoint(other, STEPS);
 }
 
+/* The loss of a step, of the lines of metrics. */
+static double loss_of(const char *run, int step) {
+  char path[192], key[32];
+  void *text;
+  size_t n;
+  double loss = -1;
+  snprintf(path, sizeof path, "%s/metrics.jsonl", run);
+  snprintf(key, sizeof key, "\"step\":%d,", step);
+  if (mr_read_file(path, 1 << 24, &text, &n, NULL) < 0) fail_msg("no %s", path);
+  const char *at = strstr(text, key), *value = at ? strstr(at, "\"loss\":") : NULL;
+  if (!value || sscanf(value + 7, "%lf", &loss) != 1)
+    fail_msg("%s: no loss of step %d", path, step);
+  free(text);
+  return loss;
+}
+
+/* Parts of parameters, by the model's own table, by a user's rules, and along another axis. */
+static void ranks_with_parts_of_parameters_train_close_to_one_rank(void **state) {
+  static const struct {
+    const char *mesh, *rules;
+  } row[] = {{"data=3,model=2", ""},
+             {"model=2,data=1", "*.linear1.kernel=column, *.linear2.kernel=row, *=P()"},
+             {"data=2", "*.linear1.kernel=P('data')"},
+             {"data=3,tp=2", "*.linear1.kernel=[B,S(1)], *.linear2.kernel=[B,S(0)]"}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    char run[128], rules[128];
+    snprintf(run, sizeof run, "%s/parts%zu", dir, i);
+    snprintf(rules, sizeof rules, "train.partition=%s", row[i].rules);
+    RUN(&p, "train", "--graph", file, "--run-dir", run, "--mesh", row[i].mesh, rules,
+        "train.dtype=f32");
+    if (p.status) fail_msg("%s %s: %s%s", row[i].mesh, rules, p.out, p.err);
+    for (int step = 1; step <= STEPS; step++) {
+      double want = loss_of(f32, step), got = loss_of(run, step);
+      if (fabs(got - want) > 1e-4 * want)
+        fail_msg("%s %s: step %d: loss %.9g, want %.9g", row[i].mesh, rules, step, got, want);
+    }
+  }
+}
+
+/* A checkpoint is whole: one rank continues it, and ranks with parts continue that of one; what
+   ranks compute from it is the same each time. */
+static void parts_are_whole_in_a_checkpoint(void **state) {
+  static const char *const mesh[] = {"data=2,model=2", "data=1", "data=1,model=2",
+                                     "data=2,model=2"};
+  char run[128], again[128], ledger[2][sizeof whole_end];
+  snprintf(run, sizeof run, "%s/change", dir);
+  RUN(&p, "train", "--graph", file, "--run-dir", run, "--mesh", mesh[0], "train.dtype=f32",
+      "train.steps=1");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  for (int i = 1; i < 4; i++) {
+    const char *until[] = {"", "train.steps=3", "train.steps=4", "train.steps=0"};
+    RUN(&p, "train", "--run-dir", run, "--resume", "--mesh", mesh[i], until[i]);
+    if (p.status) fail_msg("%s: %s%s", mesh[i], p.out, p.err);
+  }
+  for (int step = 1; step <= STEPS; step++)
+    if (fabs(loss_of(run, step) - loss_of(f32, step)) > 1e-4 * loss_of(f32, step))
+      fail_msg("step %d: loss %.9g, want %.9g", step, loss_of(run, step), loss_of(f32, step));
+  for (int i = 0; i < 2; i++) {
+    snprintf(again, sizeof again, "%s/again%d", dir, i);
+    RUN(&p, "train", "--graph", file, "--run-dir", again, "--mesh", mesh[0], "train.dtype=f32",
+        i ? "train.steps=4" : "train.lr=1e-2");
+    if (!p.status && i) RUN(&p, "train", "--run-dir", again, "--resume", "train.steps=0");
+    if (p.status) fail_msg("%s%s", p.out, p.err);
+    keep_ledger(ledger[i], sizeof ledger[i]);
+  }
+  assert_string_equal(ledger[0], ledger[1]);
+}
+
 static void the_default_graph_gets_its_ranks_by_the_flag(void **state) {
   char run[2][128], ledger[2][sizeof whole_end];
   for (int i = 0; i < 2; i++) {
@@ -132,7 +206,17 @@ static void a_mesh_that_does_not_fit_is_refused(void **state) {
     const char *mesh, *also, *said;
   } bad[] = {
       {"data=9", "train.lr=1e-2", "9 ranks share the parts of a batch; want at most 8 ranks"},
-      {"data=2,model=2", "train.lr=1e-2", "axis model has size 2"},
+      {"data=2,model=3", "train.lr=1e-2", "does not divide among the 3 ranks of model"},
+      {"data=4,model=2", "train.lr=1e-2",
+       "a batch of 18 records does not divide among the 4 ranks"},
+      {"data=2,model=2", "train.ordered=8", "want ordered=0"},
+      {"data=2,model=2", "train.accumulate=2", "want accumulate=1"},
+      {"data=2,model=2", "train.zero=1", "want zero=0"},
+      {"data=2,tensor=2", "train.lr=1e-2", "cuts no parameter"},
+      {"data=2,tensor=2", "train.partition=*.kernel=(None,modl)", "has no axis \"modl\""},
+      {"data=2,model=2", "train.partition=*.linear1.kernel=(model)", "expected 2"},
+      {"data=2,model=2", "train.partition=*.linaer1.kernel=(None,model)",
+       "did you mean \"*.linear1.kernel\"?"},
       {"data=two", "train.lr=1e-2", "expected sizes from 1"},
       {"data=2,data=2", "train.lr=1e-2", "data"},
       {"data=2", "train.ordered=6", "want a power of two"},
@@ -182,6 +266,8 @@ int main(void) {
       cmocka_unit_test(any_mesh_ends_with_the_checkpoint_and_ledger_of_one_rank),
       cmocka_unit_test(a_run_resumes_with_another_zero_with_the_same_bits),
       cmocka_unit_test(a_run_resumes_on_other_ranks_with_the_same_bits),
+      cmocka_unit_test(ranks_with_parts_of_parameters_train_close_to_one_rank),
+      cmocka_unit_test(parts_are_whole_in_a_checkpoint),
       cmocka_unit_test(the_default_graph_gets_its_ranks_by_the_flag),
       cmocka_unit_test(a_run_without_a_mesh_is_not_resumed_on_one_unasked),
       cmocka_unit_test(a_mesh_that_does_not_fit_is_refused),

@@ -50,6 +50,9 @@ static void a_text_that_is_no_placement_is_refused(void **state) {
   refused(MESH, "(None,model) x", 2, "expected nothing more before \"x\"");
   refused(MESH, "(None,'model)", 2, "expected None, the name of an axis");
   refused(MESH, "(,model)", 2, "expected None, the name of an axis");
+  refused(MESH, "(0*model,None)", 2, "dimension 0: expected N*AXIS with N from 1");
+  refused(MESH, "(9999999999*model,None)", 2, "dimension 0: expected N*AXIS");
+  refused(MESH, "(3*,None)", 2, "expected None, the name of an axis");
   refused(MESH, "((data,(model)),None)", 2, "expected None, the name of an axis");
   refused(MESH, "(None,modle)", 2,
           "the mesh data=4,model=2 has no axis \"modle\"; did you mean \"model\"?");
@@ -92,6 +95,9 @@ static void tuples_have_an_entry_for_each_dimension(void **state) {
   reads(MESH, "((data,),None,)", 2, "(data,None)");
   reads(MESH, "((),None)", 2, "(None,None)");
   reads(MESH, "()", 0, "()");
+  reads(MESH, "(3*model,None)", 2, "(3*model,None)");
+  reads(MESH, "( 3 * (data,'model'), None )", 2, "(3*(data,model),None)");
+  reads(MESH, "(1*model)", 1, "(model)");
   reads("B=2,P=2,S=2", "(B,P,S)", 3, "(B,P,S)"); /* axes take precedence over SBP's words */
 }
 

@@ -1,0 +1,180 @@
+/* How a step lies on a mesh.  Fields of the batch lie along one axis, and whatever each of the
+   parameters' rules says holds of its slots and its average too; all else is whole on each rank. */
+#include "model/train/cut.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/mesh/placement_copy.h"
+#include "model/mesh/placement_rules.h"
+#include "model/partition/partition.h"
+#include "model/train/step.h"
+
+/* ---- rules ---- */
+
+/* The rules of the caller, then those of the model's table, which has names of other variants
+   too. */
+static mr_err_t read_rules(const mr_train_config_t *t, const mr_params_t *list,
+                           mr_placement_rules_t *r, mr_diag_t *diag) {
+  const char *own = t->partition ? t->partition : "", *table = t->table ? t->table : "";
+  size_t n = strlen(own) + strlen(table) + 3;
+  const char **name = calloc((size_t)list->n + 1, sizeof *name);
+  char *text = malloc(n);
+  mr_err_t e = name && text ? MR_OK : mr_no_memory(diag, "the rules of a partition");
+  for (int i = 0; e >= 0 && i < list->n; i++) name[i] = list->param[i].name;
+  if (e >= 0) e = mr_placement_rules_parse(own, r, diag);
+  if (e >= 0) e = mr_placement_rules_check(r, name, list->n, diag);
+  mr_placement_rules_fini(r);
+  if (e >= 0) {
+    snprintf(text, n, "%s%s%s", own, *own && *table ? ", " : "", table);
+    e = mr_placement_rules_parse(text, r, diag);
+  }
+  free((void *)name), free(text);
+  return e;
+}
+
+/* An axis beside that of the batch which cuts no parameter has ranks that all compute the same. */
+static mr_err_t check_axes(const mr__cut_t *c, const mr_train_config_t *t, mr_diag_t *diag) {
+  unsigned used = 1u << mr_mesh_batch(&c->mesh);
+  for (int i = 0; i < c->list.n; i++)
+    for (int d = 0; d < MR_MAX_NDIM; d++) used |= c->at[i].axes[d];
+  for (int a = 0; a < c->mesh.n; a++) {
+    if (c->mesh.size[a] == 1 || used >> a & 1) continue;
+    return mr_fail(
+        diag, MR_ERR_CONFIG,
+        "partition: axis %s of the mesh has %d ranks and cuts no parameter%s: want rules "
+        "with it, such as partition=\"*.kernel=(None,%s)\", or %s=1",
+        c->mesh.name[a], c->mesh.size[a], t->table ? "" : ", as the model brings no table for it",
+        c->mesh.name[a], c->mesh.name[a]);
+  }
+  return MR_OK;
+}
+
+static mr_err_t copy_list(const mr_params_t *list, mr_params_t *copy, mr_diag_t *diag) {
+  for (int i = 0; i < list->n; i++)
+    MR_TRY(
+        mr_params_add(copy, list->param[i].name, list->param[i].aval, list->param[i].init, diag));
+  return MR_OK;
+}
+
+mr_err_t mr__cut_init(const mr_train_config_t *t, const mr_params_t *list, mr__cut_t *c,
+                      mr_diag_t *diag) {
+  mr_placement_rules_t *rules = calloc(1, sizeof *rules);
+  *c = (mr__cut_t){.mesh = *t->mesh};
+  c->at = calloc((size_t)list->n + 1, sizeof *c->at);
+  mr_err_t e = c->at && rules ? MR_OK : mr_no_memory(diag, "placements");
+  if (e >= 0) e = copy_list(list, &c->list, diag);
+  if (e >= 0) e = read_rules(t, list, rules, diag);
+  for (int i = 0; e >= 0 && i < list->n; i++) {
+    const mr_param_t *p = &list->param[i];
+    e = mr_placement_rules_place(rules, &c->mesh, p->name, p->aval.ndim, p->aval.dim, &c->at[i],
+                                 diag);
+    if (e >= 0 && c->at[i].partial)
+      e = mr_fail(
+          diag, MR_ERR_CONFIG,
+          "partition: %s: a parameter does not lie as terms of a sum, want B or S(DIMENSION) "
+          "for each axis",
+          p->name);
+  }
+  if (e >= 0) e = check_axes(c, t, diag);
+  if (rules) mr_placement_rules_fini(rules);
+  free(rules);
+  return e;
+}
+
+void mr__cut_fini(mr__cut_t *c) {
+  free(c->at);
+  mr_params_fini(&c->list);
+  *c = (mr__cut_t){.at = NULL};
+}
+
+static mr_aval_t cut_aval(const mr__cut_t *c, int i) {
+  mr_aval_t a = c->list.param[i].aval;
+  for (int d = 0; d < a.ndim; d++) a.dim[d] /= mr_placement_parts(&c->at[i], &c->mesh, d);
+  return a;
+}
+
+mr_err_t mr_train_cut_parts(const mr_train_config_t *t, const mr_params_t *list, mr_aval_t *part,
+                            mr_placement_t *at, mr_diag_t *diag) {
+  mr__cut_t c;
+  mr_err_t e = mr__cut_init(t, list, &c, diag);
+  for (int i = 0; e >= 0 && i < list->n; i++) {
+    if (part) part[i] = cut_aval(&c, i);
+    if (at) at[i] = c.at[i];
+  }
+  mr__cut_fini(&c);
+  return e;
+}
+
+/* ---- the graph ---- */
+
+mr_err_t mr__cut_step_fn(const mr_loss_t *l, const mr_train_config_t *t, const mr_params_t *list,
+                         mr_fn_t **f, mr_diag_t *diag) {
+  mr__cut_t c;
+  mr_fn_t *whole = *f, *local = NULL;
+  int sets = mr_optim_sets(&t->optim), n_sets = sets * list->n;
+  mr_placement_t *in = calloc((size_t)whole->n_in + 1, sizeof *in);
+  mr_placement_t *out = calloc((size_t)whole->n_out + 1, sizeof *out);
+  mr_err_t e = mr__cut_init(t, list, &c, diag);
+  if (e >= 0 && (!in || !out)) e = mr_no_memory(diag, "placements");
+  if (e >= 0) {
+    for (int i = 0; i < l->n_fields + l->masked; i++)
+      in[i].axes[0] = (uint8_t)(1u << mr_mesh_batch(&c.mesh)), in[i].outer[0] = 1;
+    for (int i = 0; i < n_sets; i++)
+      in[whole->n_in - n_sets + i] = out[whole->n_out - n_sets + i] = c.at[i % list->n];
+    e = mr_partition(whole, &c.mesh, in, out, &local, diag);
+  }
+  mr__cut_fini(&c);
+  free(in), free(out);
+  if (e < 0) return e;
+  mr_fn_destroy(whole);
+  return *f = local, MR_OK;
+}
+
+/* ---- parts of parameters ---- */
+
+mr_err_t mr__cut_list(const mr__cut_t *c, mr_params_t *part, mr_diag_t *diag) {
+  for (int i = 0; i < c->list.n; i++) {
+    const mr_param_t *p = &c->list.param[i];
+    MR_TRY(mr_params_add(part, p->name, cut_aval(c, i), p->init, diag));
+  }
+  return MR_OK;
+}
+
+void mr__cut_take(const mr__cut_t *c, int rank, const mr_params_t *whole, mr_params_t *part) {
+  for (int k = 0; k < part->n_sets; k++) {
+    const mr_param_set_t *to = &part->set[k];
+    const mr_param_set_t *from = mr_params_set(whole, to->kind, to->number);
+    for (int i = 0; from && i < part->n; i++) {
+      const mr_aval_t *a = &whole->param[i].aval;
+      mr_placement_cut(&c->at[i], &c->mesh, a->ndim, a->dim, mr_dtype_size(to->dtype), rank,
+                       mr_params_at(whole, from, i), mr_params_at(part, to, i));
+    }
+  }
+}
+
+void mr__cut_join_tensor(const mr__cut_t *c, int rank, const mr_param_set_t *set, int i,
+                         const void *from, const mr_params_t *whole) {
+  const mr_param_set_t *to = mr_params_set(whole, set->kind, set->number);
+  const mr_aval_t *a = &whole->param[i].aval;
+  if (to)
+    mr_placement_join(&c->at[i], &c->mesh, a->ndim, a->dim, mr_dtype_size(to->dtype), rank, from,
+                      mr_params_at(whole, to, i));
+}
+
+void mr__cut_join(const mr__cut_t *c, int rank, const mr_params_t *part, mr_params_t *whole) {
+  for (int k = 0; k < part->n_sets; k++)
+    for (int i = 0; i < part->n; i++)
+      mr__cut_join_tensor(c, rank, &part->set[k], i, mr_params_at(part, &part->set[k], i), whole);
+}
+
+/* ---- records ---- */
+
+int64_t mr__cut_records(const mr_train_config_t *t, int rank, int64_t *n) {
+  int at[MR_MESH_AXES], axis = mr_mesh_batch(t->mesh);
+  mr_mesh_place(t->mesh, rank, at);
+  *n = t->batch / t->mesh->size[axis];
+  return *n * at[axis];
+}

@@ -1,0 +1,249 @@
+/* A step cut over a mesh: ranks that have parts of parameters and of the batch reach what one rank
+   reaches, close to it, and the same bits each time. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model/mesh/mesh.h"
+#include "model/model.h"
+#include "model/zoo/zoo.h"
+#include "tests/model/vit_step.h"
+
+enum { MOST = 24, PIXELS = 8 * 8 * 3, STEPS = 5 };
+
+typedef struct batch {
+  float *images;
+  _Alignas(64) int32_t labels[MOST];
+} batch_t;
+
+static batch_t batch_of(void) {
+  batch_t b = {.images = aligned_alloc(64, MOST * PIXELS * sizeof(float))};
+  for (int i = 0; i < MOST * PIXELS; i++) b.images[i] = (float)(i * 7919 % 1000) / 500 - 1;
+  for (int i = 0; i < MOST; i++) b.labels[i] = i * 7 % 10;
+  return b;
+}
+
+static vit_t small_vit(mr_dtype_t dtype) {
+  vit_t c = vit_default();
+  c.model.image = 8, c.model.embed = 32, c.model.mlp = 64, c.model.heads = 4, c.model.layers = 2;
+  c.model.dropout = .3f, c.model.attn_drop = .2f;
+  c.how.dtype = dtype, c.how.threads = 2;
+  return c;
+}
+
+static mr_train_config_t config_of(int64_t batch) {
+  mr_train_config_t t = mr_train_default(batch);
+  t.optim.clip_norm = 0.5f;
+  t.optim.only_finite = true, t.optim.dynamic.max_bad = 3;
+  t.table = mr_model_find("vit")->partition;
+  return t;
+}
+
+/* The end of a run: its parameters and what its steps have reported. */
+typedef struct end {
+  mr_params_t params;
+  mr_train_out_t out[STEPS];
+} end_t;
+
+/* Runs STEPS steps on a mesh (NULL: one rank), whose parameters are read in the middle if `look`;
+   `bad`, if not 0, is a step whose pictures have a NaN. */
+static end_t trained(const vit_t *c, mr_train_config_t t, const char *mesh, bool look, int bad) {
+  batch_t b = batch_of();
+  end_t r = {0};
+  mr_diag_t diag = {0};
+  mr_mesh_t m;
+  mr_train_step_t *step;
+  if (mesh) {
+    assert_int_equal(mr_mesh_parse(mesh, 0, &m, &diag), MR_OK);
+    t.mesh = &m, t.ranks = mr_mesh_ranks(&m);
+  }
+  mr_train_want_sets(&c->how, &t.optim, &r.params);
+  if (vit_params(c, 3, &r.params, &diag) < 0 || vit_step(c, t, &step, &diag) < 0)
+    fail_msg("%s: %s", mesh ? mesh : "one rank", diag.text);
+  for (int i = 0; i < STEPS; i++) {
+    float was = b.images[PIXELS * (t.batch - 1)];
+    if (i + 1 == bad) b.images[PIXELS * (t.batch - 1)] = NAN;
+    if (vit_run(step, &r.params, b.images, b.labels, 1e-2f, i + 1, 5, &r.out[i], &diag) < 0)
+      fail_msg("%s, step %d: %s", mesh ? mesh : "one rank", i + 1, diag.text);
+    b.images[PIXELS * (t.batch - 1)] = was;
+    if (look && i == 1) {
+      assert_int_equal(mr_train_step_fetch(step, &r.params, &diag), MR_OK);
+      assert_int_equal(mr_train_step_put(step, &r.params, &diag), MR_OK);
+    }
+  }
+  assert_int_equal(mr_train_step_fetch(step, &r.params, &diag), MR_OK);
+  mr_train_step_destroy(step);
+  free(b.images);
+  return r;
+}
+
+/* Adam's first updates are +-lr whatever the gradient, so that a gradient of nearly 0 makes a
+   difference of lr; few elements have one. */
+static void assert_close_end(const end_t *a, const end_t *b, const char *mesh, double loss,
+                             double least) {
+  for (int i = 0; i < STEPS; i++) {
+    const mr_train_out_t *x = &a->out[i], *y = &b->out[i];
+    if (!(fabs((double)(x->loss - y->loss)) <= loss * fabs((double)x->loss)) ||
+        !(fabs((double)(x->grad_norm - y->grad_norm)) <= 20 * loss * (double)x->grad_norm) ||
+        x->counted != y->counted || x->applied != y->applied || x->skipped != y->skipped)
+      if (x->applied || y->applied)
+        fail_msg("%s, step %d: loss %.9g, norm %.9g, %.9g records, want %.9g, %.9g and %.9g", mesh,
+                 i + 1, (double)y->loss, (double)y->grad_norm, y->counted, (double)x->loss,
+                 (double)x->grad_norm, x->counted);
+  }
+  for (int k = 0; k < a->params.n_sets; k++) {
+    int64_t n = 0, far = 0;
+    double most = 0;
+    for (int i = 0; i < a->params.n; i++)
+      for (size_t e = 0; e < a->params.param[i].size; e++) {
+        double x = (double)mr_params_read(&a->params, &a->params.set[k], i, e);
+        double y = (double)mr_params_read(&b->params, &b->params.set[k], i, e);
+        double d = fabs(x - y) / (fabs(x) + 1e-2);
+        n++, far += !(d <= 1e-2);
+        if (!(d <= most)) most = d;
+      }
+    if ((double)far > (1 - least) * (double)n)
+      fail_msg("%s: set %d: %lld of %lld elements are far, the farthest by %g", mesh, k,
+               (long long)far, (long long)n, most);
+  }
+}
+
+static void assert_same_end(const end_t *a, const end_t *b, const char *what) {
+  for (int i = 0; i < STEPS; i++)
+    if (memcmp(&a->out[i].loss, &b->out[i].loss, sizeof a->out[i].loss))
+      fail_msg("%s: step %d: loss %.9g and %.9g", what, i + 1, (double)a->out[i].loss,
+               (double)b->out[i].loss);
+  for (int k = 0; k < a->params.n_sets; k++)
+    if (memcmp(a->params.set[k].data, b->params.set[k].data,
+               a->params.arena_size * mr_dtype_size(a->params.set[k].dtype)))
+      fail_msg("%s: set %d differs", what, k);
+}
+
+static void check_meshes(const char *const *mesh, const vit_t *c, mr_train_config_t t, int bad,
+                         double loss, double least) {
+  end_t one = trained(c, t, NULL, false, bad);
+  for (; *mesh; mesh++) {
+    end_t many = trained(c, t, *mesh, false, bad), again = trained(c, t, *mesh, true, bad);
+    assert_close_end(&one, &many, *mesh, loss, least);
+    assert_same_end(&many, &again, *mesh);
+    mr_params_fini(&many.params), mr_params_fini(&again.params);
+  }
+  mr_params_fini(&one.params);
+}
+
+static const char *const meshes[] = {"data=1,model=2", "data=2,model=2", "model=4,data=3", NULL};
+static const char *const two_meshes[] = {"data=2,model=2", "batch=1,model=4", NULL};
+
+static void ranks_with_columns_and_rows_reach_what_one_rank_reaches(void **state) {
+  vit_t c = small_vit(MR_F32);
+  check_meshes(meshes, &c, config_of(MOST), 0, 1e-5, .995);
+}
+
+static void products_in_bf16_are_close(void **state) {
+  vit_t c = small_vit(MR_BF16);
+  check_meshes(two_meshes, &c, config_of(MOST), 0, 2e-2, .5);
+}
+
+static void a_timm_vit_is_cut_too(void **state) {
+  vit_t c = small_vit(MR_F32);
+  c.model.variant = MR_VIT_TIMM, c.model.drop_path = .1f;
+  check_meshes(two_meshes, &c, config_of(MOST), 0, 1e-5, .995);
+}
+
+static void a_step_that_is_not_finite_is_skipped_by_all(void **state) {
+  vit_t c = small_vit(MR_F32);
+  check_meshes(two_meshes, &c, config_of(MOST), 3, 1e-5, .995);
+}
+
+static void every_optimizer_is_cut(void **state) {
+  static const char *const name[] = {"lamb", "sgd", "momentum", "adam"};
+  vit_t c = small_vit(MR_F32);
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+    mr_train_config_t t = config_of(MOST);
+    t.optim = mr_optim_of(name[i]);
+    t.optim.ema = i % 2 ? 0.5f : 0;
+    check_meshes((const char *const[]){"data=2,model=2", NULL}, &c, t, 0, 1e-5, .99);
+  }
+}
+
+/* ---- what goes over the mesh ---- */
+
+static int count_gathers(const mr_fn_t *f) {
+  int n = 0;
+  for (int i = 0; i < f->n_eqn; i++) n += !strcmp(f->eqn[i]->op->name, "all_gather");
+  return n;
+}
+
+static mr_fn_t *step_fn(const vit_t *c, const char *mesh, mr_params_t *list) {
+  mr_loss_t l = mr_vit_loss(&c->model);
+  mr_train_config_t t = config_of(MOST);
+  mr_diag_t diag = {0};
+  mr_mesh_t m;
+  mr_fn_t *f = NULL;
+  assert_int_equal(mr_mesh_parse(mesh, 0, &m, &diag), MR_OK);
+  t.mesh = &m, t.ranks = mr_mesh_ranks(&m), t.compute = c->how;
+  if (mr_train_step_fn(&l, &t, list, &f, &diag) < 0) fail_msg("%s", diag.text);
+  return f;
+}
+
+static void nothing_is_gathered_in_a_step_without_dropout(void **state) {
+  vit_t c = small_vit(MR_F32);
+  mr_params_t list = {0};
+  c.model.dropout = c.model.attn_drop = 0;
+  mr_fn_t *f = step_fn(&c, "data=2,model=2", &list);
+  assert_int_equal(count_gathers(f), 0);
+  mr_fn_destroy(f);
+  mr_params_fini(&list);
+}
+
+/* ---- bad input ---- */
+
+static void a_mesh_that_does_not_fit_is_refused_with_the_numbers(void **state) {
+  static const struct {
+    const char *mesh, *partition;
+    int batch, heads;
+    const char *want;
+  } bad[] = {
+      {"data=2,model=3", NULL, MOST, 4, "does not divide among the 3 ranks of model"},
+      {"data=5,model=2", NULL, MOST, 4,
+       "24 records does not divide among the 5 ranks of axis data"},
+      {"data=2,model=2", "*.linear1.kernel=(None,modl)", MOST, 4, "did you mean \"model\"?"},
+      {"data=2,model=2", "*.linear1.kernel=(model)", MOST, 4,
+       "1 entry for an array of 2 dimensions"},
+      {"data=2,model=2", "*.linear9.kernel=(None,model)", MOST, 4, "did you mean \"*.linear"},
+      {"data=2,tensor=2", NULL, MOST, 4, "has no axis \"model\""},
+      {"data=2,model=2", "*=P()", MOST, 4, "axis model of the mesh has 2 ranks and cuts no"},
+      {"data=2,model=2", "head.bias=[B,P(sum)]", MOST, 4, "does not lie as terms of a sum"},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    vit_t c = small_vit(MR_F32);
+    c.model.heads = bad[i].heads;
+    mr_train_config_t t = config_of(bad[i].batch);
+    mr_diag_t diag = {0};
+    mr_mesh_t m;
+    mr_train_step_t *step;
+    assert_int_equal(mr_mesh_parse(bad[i].mesh, 0, &m, &diag), MR_OK);
+    t.mesh = &m, t.ranks = mr_mesh_ranks(&m), t.partition = bad[i].partition;
+    assert_true(vit_step(&c, t, &step, &diag) < 0);
+    if (!strstr(diag.text, bad[i].want)) fail_msg("%s: want %s", diag.text, bad[i].want);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(ranks_with_columns_and_rows_reach_what_one_rank_reaches),
+      cmocka_unit_test(products_in_bf16_are_close),
+      cmocka_unit_test(a_timm_vit_is_cut_too),
+      cmocka_unit_test(a_step_that_is_not_finite_is_skipped_by_all),
+      cmocka_unit_test(every_optimizer_is_cut),
+      cmocka_unit_test(nothing_is_gathered_in_a_step_without_dropout),
+      cmocka_unit_test(a_mesh_that_does_not_fit_is_refused_with_the_numbers),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
