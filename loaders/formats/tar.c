@@ -226,7 +226,7 @@ static mr_err_t settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out
     const mr_shards_column_t *k = &t->shards->column[c];
     const char *name = k->have == t->shards->n_records ? usual_name(k->name) : NULL;
     if (k->kind != MR_TAR_MEMBER || (!name && is_noted(t, k->name))) continue;
-    if (!name && strchr(k->name, '.')) {
+    if (!name && strchr(k->name, '.') && 2 * k->have <= t->shards->n_records) {
       mr__shard_left_note(&left, k->name,
                           "not every record has it: a name is cut at its first dot");
       continue;
