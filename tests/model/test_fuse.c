@@ -352,7 +352,7 @@ static mr_fn_t *sum_of_outer(bool deep) {
   return f;
 }
 
-static void what_sums_of_both_directions_read_is_computed_for_each(void **state) {
+static void sums_of_both_directions_of_an_outer_product_keep_no_array(void **state) {
   for (int deep = 0; deep < 2; deep++) {
     mr_fn_t *f = sum_of_outer(deep), *g = NULL;
     mr_diag_t diag = {0};
@@ -363,7 +363,7 @@ static void what_sums_of_both_directions_read_is_computed_for_each(void **state)
 }
 
 /* x is there, and reading it again moves as much as to write and read what is made of it. */
-static void what_is_dear_to_compute_again_or_kept_anyway_is_shared(void **state) {
+static void a_value_that_is_dear_or_kept_anyway_is_computed_once(void **state) {
   for (int kept = 0; kept < 2; kept++) {
     mr_fn_t *f = mr_fn_create();
     mr_var_t *a = mr_fn_input(f, mr_aval_of(MR_F32, WIDE, WIDE));
@@ -387,8 +387,8 @@ static void what_is_dear_to_compute_again_or_kept_anyway_is_shared(void **state)
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sums_of_a_broadcast_or_a_counter_are_loops),
-      cmocka_unit_test(what_sums_of_both_directions_read_is_computed_for_each),
-      cmocka_unit_test(what_is_dear_to_compute_again_or_kept_anyway_is_shared),
+      cmocka_unit_test(sums_of_both_directions_of_an_outer_product_keep_no_array),
+      cmocka_unit_test(a_value_that_is_dear_or_kept_anyway_is_computed_once),
       cmocka_unit_test(random_graphs_give_the_same_bits_fused_and_one_by_one),
       cmocka_unit_test(donated_operands_are_written_over_only_after_their_last_read),
       cmocka_unit_test(sums_of_columns_join_the_loop_that_makes_what_they_sum),
