@@ -41,7 +41,7 @@ static mr_err_t unknown_name(const naming_t *r, const char *word) {
   for (int i = 0; name && i < r->of->n; i++) {
     char *own = name[2 * i], *list = name[2 * i + 1];
     mr_suggest_offer(&s, mr_pipeline_layer(r->of->param[i].name, own));
-    snprintf(list, sizeof *name, "%.*s", (int)strcspn(own, "."), own);
+    memcpy(list, own, strcspn(own, ".")); /* calloc's zero ends it */
     mr_suggest_offer(&s, list);
   }
   mr_suggest_text(&s, near, sizeof near);
