@@ -12,6 +12,7 @@
 static const char ENDING[] = ".classes";
 
 enum {
+  LABEL = 5, /* bytes of a tab, a number and a blank before a name */
   HEADER_MAX = 512,
   CHARS_MAX = 256, /* of a name, in the file */
   N_ENDING = sizeof ENDING - 1
@@ -39,8 +40,9 @@ static bool parse_texts(const char *text, size_t n, texts_t *t) {
   t->order = *type;
   bool wide = (*type == '<' || *type == '>') && type[1] == 'U',
        bytes = *type == '|' && type[1] == 'S';
+  if (!wide && !bytes) return false; /* what is 2 behind may lie beyond the text */
   t->chars = strtol(type + 2, &end, 10);
-  if ((!wide && !bytes) || *end != '\'' || t->chars < 1 || t->chars > CHARS_MAX) return false;
+  if (*end != '\'' || t->chars < 1 || t->chars > CHARS_MAX) return false;
   t->n = strtol(shape, &end, 10);
   return end[0] == ',' && end[1] == ')' && t->n >= 1 && t->n <= MR_CLASSES_MAX;
 }
@@ -84,6 +86,8 @@ static mr_err_t note_texts(mr_shard_file_t *file, const texts_t *t, const char *
   for (long i = 0; i < t->n && e == MR_OK && !*why; i++)
     if (!copy_text(t, data + (size_t)i * each, text))
       *why = "its texts are no names of classes: 1 to 127 bytes without control characters";
+    else if (n + LABEL + strlen(text) >= MR_SHARD_NAME_MAX) /* before any of them is noted */
+      *why = "its name is too long for names of classes";
   mr_shard_draft_widen(draft);
   for (long i = 0; i < t->n && e == MR_OK && !*why; i++) {
     copy_text(t, data + (size_t)i * each, text);
