@@ -34,6 +34,7 @@ typedef struct jpeg {
   struct jpeg_compress_struct writer; /* of a file that takes the place of one that lacks scans */
   unsigned char *made;                /* that file, by malloc */
   unsigned long n_made;
+  struct jpeg_destination_mgr dest; /* which writes it */
   const uint8_t *bytes;
   size_t n;
   mr_grown_t row; /* CMYK pixels of a row */
@@ -224,6 +225,29 @@ static bool jpeg_has_all_bits(const jpeg_t *d) {
   return true;
 }
 
+/* As jpeg_mem_dest, but d->made is at any time what is to be freed: an error may end it. */
+static void jpeg_dest_begin(j_compress_ptr c) {
+  jpeg_t *d = c->client_data;
+  d->n_made = 1 << 16;
+  if (!(d->made = malloc(d->n_made))) ERREXIT1(c, JERR_OUT_OF_MEMORY, 10);
+  d->dest.next_output_byte = d->made, d->dest.free_in_buffer = d->n_made;
+}
+
+static boolean jpeg_dest_grow(j_compress_ptr c) {
+  jpeg_t *d = c->client_data;
+  unsigned char *more = realloc(d->made, 2 * d->n_made);
+  if (!more) ERREXIT1(c, JERR_OUT_OF_MEMORY, 10);
+  d->made = more;
+  d->dest.next_output_byte = more + d->n_made, d->dest.free_in_buffer = d->n_made;
+  d->n_made *= 2;
+  return TRUE;
+}
+
+static void jpeg_dest_end(j_compress_ptr c) {
+  jpeg_t *d = c->client_data;
+  d->n_made -= d->dest.free_in_buffer;
+}
+
 /* Puts a baseline file in the place of one that lacks scans, for the rest of the picture.  False if
    it cannot be one: the file is as before. */
 static bool jpeg_make_whole(jpeg_t *d) {
@@ -233,7 +257,10 @@ static bool jpeg_make_whole(jpeg_t *d) {
   jpeg_destroy_compress(&d->writer);
   jpeg_create_compress(&d->writer);
   free(d->made), d->made = NULL, d->n_made = 0;
-  jpeg_mem_dest(&d->writer, &d->made, &d->n_made);
+  d->dest = (struct jpeg_destination_mgr){.init_destination = jpeg_dest_begin,
+                                          .empty_output_buffer = jpeg_dest_grow,
+                                          .term_destination = jpeg_dest_end};
+  d->writer.dest = &d->dest;
   jpeg_copy_critical_parameters(&d->c, &d->writer);
   d->writer.optimize_coding = TRUE;
   jpeg_write_coefficients(&d->writer, coef);

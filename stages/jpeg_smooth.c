@@ -203,8 +203,24 @@ static bool fits_baseline(j_decompress_ptr c, int part, jvirt_barray_ptr blocks)
   return true;
 }
 
+/* Whether libjpeg can write all components in one scan, each with the table of its slot. */
+static bool fits_one_scan(const struct jpeg_decompress_struct *c) {
+  int blocks = 0;
+  for (int i = 0; i < c->num_components; i++) {
+    const jpeg_component_info *p = c->comp_info + i;
+    bool slot = p->quant_tbl_no >= 0 && p->quant_tbl_no < NUM_QUANT_TBLS;
+    const JQUANT_TBL *table = slot ? c->quant_tbl_ptrs[p->quant_tbl_no] : NULL;
+    blocks += p->h_samp_factor * p->v_samp_factor;
+    if (!table || (p->quant_table &&
+                   memcmp(table->quantval, p->quant_table->quantval, sizeof table->quantval)))
+      return false;
+  }
+  return c->num_components == 1 || blocks <= C_MAX_BLOCKS_IN_MCU;
+}
+
 bool mr_jpeg_smooth(j_decompress_ptr c, jvirt_barray_ptr *coef, const mr_jpeg_known_t *k) {
-  bool good = c->num_components <= MR_JPEG_SMOOTH_PARTS, can = good && can_estimate(c, k);
+  bool good = c->num_components <= MR_JPEG_SMOOTH_PARTS && fits_one_scan(c),
+       can = good && can_estimate(c, k);
   for (int part = 0; good && part < c->num_components; part++) {
     if (can) smooth_part(c, part, coef[part], k);
     good = fits_baseline(c, part, coef[part]);

@@ -33,8 +33,9 @@ void mr_jpeg_known_scan(mr_jpeg_known_t *k, const struct jpeg_decompress_struct 
 /* Notes that the bytes of the scan that c reads have come to an end. */
 void mr_jpeg_known_cut(mr_jpeg_known_t *k, const struct jpeg_decompress_struct *c);
 
-/* Estimates what the blocks in coef (of jpeg_read_coefficients) lack.  False if a coefficient is
-   too large for a baseline file, and then some may be changed.  Fails by c's error_exit. */
+/* Estimates what the blocks in coef (of jpeg_read_coefficients) lack.  False if libjpeg cannot
+   write them as a baseline file (a coefficient is too large, say), and then some may be changed.
+   Fails by c's error_exit. */
 bool mr_jpeg_smooth(j_decompress_ptr c, jvirt_barray_ptr *coef, const mr_jpeg_known_t *k);
 
 #endif
