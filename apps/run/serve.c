@@ -177,6 +177,7 @@ static int serve_run(const mr_args_t *a, mr_diag_t *diag) {
   if (shards == 1) return serve_shard(a, 0, 1, diag);
   sigemptyset(&heard);
   sigaddset(&heard, SIGINT), sigaddset(&heard, SIGTERM), sigaddset(&heard, SIGCHLD);
+  signal(SIGCHLD, SIG_DFL); /* one that was started with it ignored would not hear how they end */
   sigprocmask(SIG_BLOCK, &heard, &before);
   for (int i = 0; i < shards; i++) {
     pid[i] = fork();
