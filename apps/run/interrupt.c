@@ -190,7 +190,6 @@ static mr_err_t interrupt_run(mr_graph_t *g, const mr_look_t *look, mr_diag_t *d
     MR_TRY(mr_file_writable(look->trace, diag)); /* fail now, not after hours */
     mr_timeline_keep(g, TIMELINE_EVENTS);
   }
-  atomic_store_explicit(&heard.starting, true, memory_order_seq_cst);
   mr_err_t started = mr_graph_start(g, diag);
   atomic_store_explicit(&heard.starting, false, memory_order_seq_cst);
   if (started < 0) return started;
@@ -229,11 +228,14 @@ mr_err_t mr_run_interruptible(mr_graph_t *g, const mr_look_t *look, bool *stoppe
   *stopped = false;
   mr_writes_fail();
   MR_TRY(interrupt_plan(g, diag)); /* before the handlers: signals end it by default */
+  atomic_store_explicit(&heard.starting, true, memory_order_seq_cst);
   int failed = start_listening(g, &listener);
+  if (failed) atomic_store_explicit(&heard.starting, false, memory_order_seq_cst);
   if (failed)
     return mr_fail(diag, MR_ERR_IO, "cannot start the thread that waits for signals: %s",
                    strerror(failed));
   mr_err_t e = interrupt_run(g, look ? look : &nothing, diag);
+  atomic_store_explicit(&heard.starting, false, memory_order_seq_cst);
   stop_listening(listener);
   *stopped = atomic_load_explicit(&heard.first_ns, memory_order_seq_cst) != 0;
   return e;
