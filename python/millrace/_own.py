@@ -155,7 +155,7 @@ class Own:
                 else:
                     text = f"{self.name}: {text}"
                 diag.contents.code = _abi.MR_ERR_DATA
-                diag.contents.text = text.encode()[:1023]
+                diag.contents.text = text.encode("utf-8", "replace")[:1023]
                 return _abi.MR_ERR_DATA if isinstance(e, Exception) else _abi.MR_ERR_CANCEL
             finally:
                 inside.own = before
