@@ -259,9 +259,16 @@ static void say_mistakes(const mr_report_t *r) {
              r->n_classes);
 }
 
-static void say_score(const char *name, int64_t records, double precision, double recall,
-                      double f1) {
-  mr_printf("%-12s %8" PRId64 " %9.4f %7.4f %7.4f\n", name, records, precision, recall, f1);
+/* Whether lines of scores do not have room at their full width. */
+static bool is_narrow(int columns) { return columns && columns < 47; }
+
+/* A line of scores, for a terminal of that many columns (0: no terminal). */
+static void say_score(int columns, const char *name, int64_t records, double precision,
+                      double recall, double f1) {
+  if (is_narrow(columns))
+    mr_printf("%-10s %7" PRId64 " %6.4f %6.4f %6.4f\n", name, records, precision, recall, f1);
+  else
+    mr_printf("%-12s %8" PRId64 " %9.4f %7.4f %7.4f\n", name, records, precision, recall, f1);
 }
 
 /* Prints the scores of the classes, or of those with the lowest f1 where there are many, and their
@@ -271,9 +278,11 @@ static void say_scores(const mr_report_t *r) {
   int64_t n = r->n_classes, records = 0;
   double precision = 0, recall = 0, f1 = 0;
   bool all = n <= TABLE;
+  int columns = mr_columns(STDOUT_FILENO);
   char name[64];
   if (!s) return;
-  printf("%-12s %8s %9s %7s %7s\n", all ? "class" : "worst", "records", "precision", "recall",
+  printf(is_narrow(columns) ? "%-10s %7s %6s %6s %6s\n" : "%-12s %8s %9s %7s %7s\n",
+         all ? "class" : "worst", "records", is_narrow(columns) ? "prec." : "precision", "recall",
          "f1");
   for (int64_t k = 0; k < n; k++) {
     records += s[k].records;
@@ -283,12 +292,12 @@ static void say_scores(const mr_report_t *r) {
     int64_t at = line;
     for (int64_t k = 0; !all && k < n; k++) /* f1 above 1: is shown already */
       if (s[k].records && (!s[at].records || s[at].f1 > 1 || s[k].f1 < s[at].f1)) at = k;
-    if (!s[at].records && !all) break;
-    say_score(class_name(r, (int)at, NAME, name), s[at].records, s[at].precision, s[at].recall,
-              s[at].f1);
+    if (!all && (!s[at].records || s[at].f1 > 1)) break;
+    say_score(columns, class_name(r, (int)at, is_narrow(columns) ? 10 : NAME, name), s[at].records,
+              s[at].precision, s[at].recall, s[at].f1);
     if (!all) s[at].f1 = 2;
   }
-  say_score("mean", records, precision / (double)n, recall / (double)n, f1 / (double)n);
+  say_score(columns, "mean", records, precision / (double)n, recall / (double)n, f1 / (double)n);
   free(s);
 }
 
