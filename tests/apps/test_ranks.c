@@ -125,8 +125,8 @@ static void functions_that_do_not_fit_a_mesh_are_refused(void **state) {
   static const struct {
     const char *word, *mesh, *flag, *value, *said;
   } bad[] = {
-      {"step", MESH, "--top", "1", "axis model has size 2"},
-      {"step", "data=2", "--partition", "*.kernel=(model)", "expected function loss or grad"},
+      {"step", MESH, "--zero", "1", "beside a mesh that cuts parameters"},
+      {"step", "data=2", "--partition", "*.kernel=(model)", "has no axis \"model\""},
       {"step", "data=9", "--top", "1", "9 ranks"},
       {"step", "data=2", "--zero", "7", "--zero: \"7\""},
       {"loss", "data=2", "--zero", "1", "expected function step"},
