@@ -140,6 +140,7 @@ static mr_placement_t place_of_result(partition_t *p, const mr_eqn_t *e, const m
   mr_origin_t before = mr_origin(p->c.g);
   mr_origin_from(p->c.g, e, "partition");
   p->c.g->scope = mr_mem_text(&p->c.g->mem, e->scope);
+  if (e->row) p->c.g->row = mr_mem_text(&p->c.g->mem, e->row);
   *var = mr__max_over(&p->c, *var, max);
   mr_origin_set(p->c.g, before);
   return at;

@@ -222,6 +222,7 @@ mr_var_t *mr__resharded(mr_cutter_t *c, mr_place_t *p, mr_placement_t want, cons
   mr_origin_t before = mr_origin(c->g);
   if (e) mr_origin_from(c->g, e, "partition");
   c->g->scope = mr_mem_text(&c->g->mem, c->g->scope);
+  if (c->g->row) c->g->row = mr_mem_text(&c->g->mem, c->g->row);
   const mr_version_t *from = &p->own;
   /* The sum of the terms serves every later reader. */
   if (p->own.at.partial && !want.partial) {
