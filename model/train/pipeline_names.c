@@ -76,18 +76,19 @@ static int elements_of_list(const naming_t *r, const char *list) {
 /* [FROM:TO] or [I] behind the name of a list. */
 static mr_err_t take_range(naming_t *r, const char *list, const char *range) {
   char name[MR_PIPELINE_LAYER + 16], close = 0, colon = 0;
-  int n = elements_of_list(r, list), from = 0, to = n, used = 0;
+  int n = elements_of_list(r, list), used = 0;
+  long from = 0, to = n; /* strtol gives the largest long for any larger number */
   const char *at = range + 1;
-  if (isdigit((unsigned char)*at)) from = (int)strtol(at, (char **)&at, 10);
+  if (isdigit((unsigned char)*at)) from = strtol(at, (char **)&at, 10);
   if (*at == ':') colon = *at++;
-  if (colon && isdigit((unsigned char)*at)) to = (int)strtol(at, (char **)&at, 10);
-  if (!colon) to = from + 1;
+  if (colon && isdigit((unsigned char)*at)) to = strtol(at, (char **)&at, 10);
+  if (!colon) to = from < n ? from + 1 : from;
   sscanf(at, "%c%n", &close, &used);
-  if (close != ']' || at[used] || (!colon && at == range + 1) || from < 0 || from >= to || to > n)
+  if (close != ']' || at[used] || (!colon && at == range + 1) || from >= to || to > n)
     return mr_fail(r->diag, MR_ERR_CONFIG,
                    "%s%s: want a range [FROM:TO] with 0 <= FROM < TO <= %d, or [NUMBER]%s", list,
                    range, n, n ? "" : ", of a list of layers, which this is not");
-  for (int i = from; i < to; i++) {
+  for (int i = (int)from; i < (int)to; i++) {
     snprintf(name, sizeof name, "%s.%d", list, i);
     MR_TRY(take_prefix(r, name));
   }
@@ -103,6 +104,7 @@ static mr_err_t take_known(naming_t *r, const char *name, const char *range) {
 static mr_err_t take_short(naming_t *r, const char *word) {
   char whole[2 * MR_PIPELINE_LAYER], last[MR_PIPELINE_LAYER] = "";
   size_t own = strcspn(word, ".["), dots = strcspn(word, "["), n;
+  bool known = false;
   for (int i = 0; i < r->of->n; i++) {
     const char *name = r->of->param[i].name;
     bool again = !strncmp(name, last, strlen(last)) && name[strlen(last)] == '.';
@@ -111,8 +113,9 @@ static mr_err_t take_short(naming_t *r, const char *word) {
     snprintf(whole, sizeof whole, "%s%.*s", last, (int)(dots - own), word + own);
     if (!any_within(r, whole, strlen(whole))) continue;
     MR_TRY(take_known(r, whole, word + dots));
+    known = true;
   }
-  return *last ? MR_OK : unknown_name(r, word);
+  return known ? MR_OK : unknown_name(r, word);
 }
 
 /* One name, without blanks around it. */

@@ -241,7 +241,11 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
   mr__ranks_t *ranks = NULL;
   mr_diag_t own = {0};
   mr_train_step_t *t = NULL;
-  if (config->ranks <= 1) return mr__train_step_of_rank(l, config, NULL, out, diag);
+  if (config->ranks <= 1) {
+    mr_train_config_t alone = *config;
+    alone.mesh = NULL; /* one rank has the whole of each array */
+    return mr__train_step_of_rank(l, &alone, NULL, out, diag);
+  }
   MR_TRY(mr_train_parts_check(config, diag));
   if (config->collect)
     return (config->mesh ? create_rank_of_mesh : create_rank)(l, config, out, diag);
@@ -335,12 +339,22 @@ static mr_err_t check_whole_params(const mr_train_step_t *t, const mr_params_t *
   return mr__step_same_params(&whole, p, diag);
 }
 
+/* Whether ranks that are processes have all come; the sentence has the numbers of one axis, so that
+   of the job goes before it. */
+static mr_err_t read_axes_failure(mr_train_step_t *t) {
+  mr_diag_t why = {0};
+  int missing;
+  mr_err_t e = mr_mesh_comm_failed(t->mesh, &missing, &why);
+  if (e < 0 && missing >= 0)
+    return mr_diag_prefix(&t->why, e, &why, "lost rank %d of the job", missing);
+  return mr_diag_relay(&t->why, e, &why);
+}
+
 /* A run of ranks that have parts.  The labels of the whole batch are checked, since each rank only
    sees its own. */
 static mr_err_t run_in_parts(mr_train_step_t *t, mr_params_t *params, const void *const *field,
                              const mr_train_in_t *given, mr_diag_t *diag) {
   const mr_loss_t *l = &t->s.loss;
-  int missing;
   MR_TRY(check_whole_params(t, params, diag));
   int64_t batch = t->s.batch * t->parts->cut.mesh.size[mr_mesh_batch(&t->parts->cut.mesh)];
   for (int i = 0; i < l->n_fields; i++)
@@ -358,8 +372,7 @@ static mr_err_t run_in_parts(mr_train_step_t *t, mr_params_t *params, const void
     mr__ranks_run(t->ranks, start_own, t);
   } else {
     start_own(t);
-    if (mr_mesh_comm_failed(t->mesh, &missing, &t->why) < 0)
-      return mr_diag_relay(diag, t->why.code, &t->why);
+    if (read_axes_failure(t) < 0) return mr_diag_relay(diag, t->why.code, &t->why);
   }
   t->parts->newer = true;
   t->s.runs.begun++;

@@ -206,8 +206,9 @@ mr_err_t mr_train_step_put(mr_train_step_t *s, const mr_params_t *params, mr_dia
 mr_err_t mr_train_step_fetch(mr_train_step_t *s, mr_params_t *params, mr_diag_t *diag);
 /* The same where ranks of a mesh have parts of params, before an evaluation or another reader in
    the host's memory; nothing where params, or the device's, are what runs update.  Ranks that are
-   processes all call it, and mr_train_step_fetch, at the same step.  Fails as mr_train_step_fetch.
- */
+   processes all call it, and mr_train_step_fetch, at the same step.  Fails as mr_train_step_fetch;
+   with MR_ERR_UNAVAILABLE also if a process does not come: some tensors of params are then of the
+   last run and the others of an earlier one, so that nothing may read them. */
 mr_err_t mr_train_step_whole(mr_train_step_t *s, mr_params_t *params, mr_diag_t *diag);
 /* Begins the same, behind the runs that have begun.  MR_AGAIN: params do not
    hold the values yet.  The next run may begin at once: its update waits, on the device, until they
