@@ -66,7 +66,6 @@ static kind_t resume_change_kind_of(const mr_graph_t *g, const mr_stage_t *s, co
   if ((step || stream) && is_seed(name)) return SEED;
   if (!stream) return mr_setting_is_means(name) ? UNSEEN : FREE;
   if (mr_setting_is_means(name)) return UNSEEN;
-  if (step && !strcmp(name, "partition")) return FREE; /* of a mesh, which may be another too */
   if (d->out[0].device && (!strcmp(name, "device") || !strcmp(name, "mesh"))) return FREE;
   return d->in[0].flow == MR_FLOW_BATCHES || d->role == MR_ROLE_BATCH ? BATCH : DATA;
 }
@@ -193,23 +192,27 @@ static void compare_stage(changes_t *c, const mr_stage_t *s, const char *facts) 
   resume_change_report(c, trains_on(c->now, s) ? DATA : FREE, name, was->def->name, s->def->name);
 }
 
-/* Whether ranks share the batches of the step, whose parts are then ordered without a setting. */
+/* Whether ranks share the batches of the step, or its layers, whose parts are then ordered without
+ * a setting. */
 static bool has_ranks_of_step(const mr_graph_t *g) {
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const mr_stage_t *s = mr_graph_stage_at(g, i);
     if (mr_stage_def_opt(s->def, "mesh") && trains_on(g, s)) return true;
   }
-  return false;
+  const mr_stage_t *step = mr_train_stage(g);
+  const char *count = step ? mr_graph_setting(g, step->name, "pipeline") : NULL,
+             *stages = step ? mr_graph_setting(g, step->name, "stages") : NULL;
+  return (count && strtol(count, NULL, 10) > 1) || (stages && strchr(stages, '|'));
 }
 
-/* A mesh that comes or goes is no change if ordered= is set: any number of ranks has the same bits.
-   Else it changes the order in which gradients are added. */
-static void compare_mesh(changes_t *c) {
+/* A mesh or pipeline that comes or goes is no change if ordered= is set: any number of ranks has
+   the same bits.  Else it changes the order in which gradients are added. */
+static void compare_ranks(changes_t *c) {
   const mr_stage_t *step = mr_train_stage(c->now);
   const char *ordered = step ? mr_graph_setting(c->now, step->name, "ordered") : NULL;
   bool was = has_ranks_of_step(c->was), now = has_ranks_of_step(c->now);
   if (was == now || (ordered && strcmp(ordered, "0"))) return;
-  resume_change_report(c, BATCH, "mesh (sets ordered=8)", was ? "given" : "none",
+  resume_change_report(c, BATCH, "mesh or pipeline (sets ordered=)", was ? "given" : "none",
                        now ? "given" : "none");
 }
 
@@ -280,7 +283,7 @@ mr_err_t mr_resume_check_changes(const mr_run_dir_t *was, const mr_run_dir_t *r,
   if (e >= 0 && !(news->facts = mr_data_facts(c.now))) e = mr_no_memory(diag, "facts of the data");
   for (int i = 0; e >= 0 && i < mr_graph_n_stages(c.now); i++)
     compare_stage(&c, mr_graph_stage_at(c.now, i), news->facts);
-  if (e >= 0) compare_mesh(&c);
+  if (e >= 0) compare_ranks(&c);
   if (e >= 0) e = judge_changes(&c, diag);
   if (e >= 0) compare_rates(&c, step);
   mr_graph_destroy(c.was), mr_graph_destroy(c.now);

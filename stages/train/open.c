@@ -132,6 +132,8 @@ static void open_report_unused(const mr_stage_t *s) {
       {"zero", "ranks behind shard-to-device", v->ranks > 1},
       {"microbatches", "pipeline=", v->pipeline > 1},
       {"pipeline-schedule", "pipeline=", v->pipeline > 1},
+      {"stages", "pipeline=, or \"|\" between stages",
+       v->pipeline > 1 || !v->stages || !*v->stages},
       {"fp8-history", "fp8=", fp8},
       {"fp8-margin", "fp8=", fp8},
       {"fp8-amax", "fp8=", fp8}};
@@ -164,6 +166,7 @@ static mr_err_t open_compile(mr_stage_t *s) {
   open_report_precision(s, &train);
   open_report_unused(s);
   v->used = train;
+  v->used.pipeline.stages = 0; /* a step that is run again is that of one rank */
   if (e >= 0) e = mr_loss_params(loss, (uint64_t)v->seed, &v->params, &why);
   mr__train_set_mesh(v, &train);
   if (e >= 0) e = mr__agree_open(s, v->ordered, &v->agree);

@@ -90,19 +90,20 @@ mr_err_t mr__train_plan_pipeline(mr_stage_t *s) {
   train_t *v = s->state;
   mr_diag_t why = {0};
   v->cut = (mr_pipeline_plan_t){.records = 0};
-  if (v->stages && v->pipeline < 2) v->pipeline = stages_in_text(v->stages);
+  const char *names = v->stages && *v->stages ? v->stages : NULL;
+  if (names && v->pipeline < 2) v->pipeline = stages_in_text(names);
   if (v->pipeline < 2) return MR_OK;
   MR_TRY(check_beside(s));
   MR_TRY(check_ranks_of_mesh(s));
   MR_TRY(set_microbatches(s));
   const mr_pipeline_want_t want = {(int)v->pipeline, (mr_pipeline_kind_t)v->pipeline_schedule,
-                                   v->stages};
+                                   names};
   int64_t batch = s->in_spec[IN_TRAIN].batch;
   mr_train_config_t t = mr__train_config(v, batch);
   mr_err_t e =
       mr_pipeline_plan(&v->model.plan.loss, &t.compute, batch / v->ordered, &want, &v->cut, &why);
-  if (e == MR_ERR_CONFIG && v->stages)
-    return mr_diag_prefix(s->diag, e, &why, "%s: setting stages = %s", s->name, v->stages);
+  if (e == MR_ERR_CONFIG && names)
+    return mr_diag_prefix(s->diag, e, &why, "%s: setting stages = %s", s->name, names);
   if (e == MR_ERR_CONFIG)
     return mr_diag_prefix(s->diag, e, &why, "%s: setting pipeline = %" PRId64, s->name,
                           v->pipeline);

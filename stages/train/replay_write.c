@@ -29,10 +29,24 @@ const mr__replay_set_t mr__replay_set[MR__REPLAY_SETS] = {{"params", MR_SET_VALU
 /* ---- settings as text ---- */
 
 bool mr__replay_leaves_out(const char *name) {
-  static const char *const out[] = {"threads",    "pin",         "steps",      "checkpoint-every",
-                                    "resume",     "watch-every", "leak-check", "device",
-                                    "fit",        "replay-dir",  "on-nan",     "max-skipped",
-                                    "redo-on-nan"};
+  static const char *const out[] = {"threads",
+                                    "pin",
+                                    "steps",
+                                    "checkpoint-every",
+                                    "resume",
+                                    "watch-every",
+                                    "leak-check",
+                                    "device",
+                                    "fit",
+                                    "replay-dir",
+                                    "on-nan",
+                                    "max-skipped",
+                                    "redo-on-nan",
+                                    "pipeline",
+                                    "microbatches",
+                                    "stages",
+                                    "pipeline-schedule",
+                                    "partition"};
   for (size_t i = 0; i < sizeof out / sizeof *out; i++)
     if (!strcmp(name, out[i])) return true;
   return false;
@@ -73,8 +87,8 @@ static bool setting_text(const mr_opt_t *o, const char *state, char *text, size_
   return len >= 0 && (size_t)len < n && !strchr(text, '\n');
 }
 
-/* NAME=VALUE lines of all settings that a step follows from; those that fit= has chosen as chosen.
- */
+/* NAME=VALUE lines of all settings that a step of one rank follows from: those that fit= has chosen
+   as chosen, and ordered= as a mesh or a pipeline sets it. */
 static mr_err_t settings_text(const mr_stage_t *s, char *text, mr_diag_t *diag) {
   const train_t *v = s->state;
   size_t at = 0;

@@ -168,8 +168,10 @@ const mr_opt_t mr__train_stage_opts[] = {
      .unit = "stages",
      .def = "0",
      .hi = MR_PIPELINE_STAGES,
-     .help = "Cuts the model into this many stages, each computed by a rank of its own, through "
-             "which the microbatches of a batch pass; the results are those of ordered=. 0: none."},
+     .help =
+         "Cuts the model into this many stages, each computed by a rank of its own, through "
+         "which the microbatches of a batch pass; the results are those of ordered=. 0: as many "
+         "as stages= has, or none."},
     {.name = "microbatches",
      .hint = "nummicrobatches numberofmicrobatches microbatchcount",
      .type = MR_OPT_INT,

@@ -130,6 +130,7 @@ static void ranks_with_parts_of_parameters_train_close_to_one_rank(void **state)
   } row[] = {{"data=3,model=2", ""},
              {"model=2,data=1", "*.linear1.kernel=column, *.linear2.kernel=row, *=P()"},
              {"data=2", "*.linear1.kernel=P('data')"},
+             {"data=1", "*=P()"},
              {"data=3,tp=2", "*.linear1.kernel=[B,S(1)], *.linear2.kernel=[B,S(0)]"}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     char run[128], rules[128];
@@ -195,7 +196,7 @@ static void a_run_without_a_mesh_is_not_resumed_on_one_unasked(void **state) {
   assert_int_equal(p.status, 0);
   RUN(&p, "train", "--run-dir", run, "--resume", "--steps", "2", "--mesh", "data=2");
   assert_int_not_equal(p.status, 0);
-  assert_non_null(strstr(p.err, "mesh (sets ordered=8) none -> given"));
+  assert_non_null(strstr(p.err, "mesh or pipeline (sets ordered=) none -> given"));
   RUN(&p, "train", "--run-dir", run, "--resume", "--steps", "2", "--mesh", "data=2",
       "--allow-change", "batch");
   if (p.status) fail_msg("%s%s", p.out, p.err);

@@ -80,6 +80,50 @@ static void a_run_resumes_with_other_stages_with_the_same_bits(void **state) {
   assert_end_of_one_rank(other);
 }
 
+/* Without ordered=, stages change the order of sums: the run would be another one. */
+static void a_run_without_a_pipeline_is_not_resumed_on_one_unasked(void **state) {
+  static const char *const more[] = {"train.pipeline=2",
+                                     "train.stages=embed, blocks[0] | blocks[1:], norm, head"};
+  char run[128];
+  snprintf(run, sizeof run, "%s/late", dir);
+  RUN(&p, "train", "--graph", file, "--run-dir", run, "train.ordered=0",
+      "train.stages=", "train.steps=1");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  if (strstr(p.err, "setting stages")) fail_msg("%s", p.err);
+  for (int i = 0; i < 2; i++) {
+    RUN(&p, "train", "--run-dir", run, "--resume", "train.steps=2", more[i]);
+    assert_int_not_equal(p.status, 0);
+    if (!strstr(p.err, "mesh or pipeline (sets ordered=) none -> given")) fail_msg("%s", p.err);
+  }
+  RUN(&p, "train", "--run-dir", run, "--resume", "train.steps=2", more[0], "--allow-change",
+      "batch");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+}
+
+static void names_of_one_stage_are_said_to_change_nothing(void **state) {
+  char run[128];
+  snprintf(run, sizeof run, "%s/one", dir);
+  RUN(&p, "train", "--graph", file, "--run-dir", run, "train.stages=blocks", "train.steps=1");
+  if (p.status || !strstr(p.err, "setting stages changes nothing")) fail_msg("%s", p.err);
+}
+
+/* The step is traced, and repeated from its file, as that of one rank. */
+static void a_step_of_a_pipeline_that_is_not_finite_is_traced(void **state) {
+  char run[128], replay[160], path[192];
+  snprintf(run, sizeof run, "%s/trace", dir);
+  snprintf(replay, sizeof replay, "train.replay-dir=%s/replays", dir);
+  RUN(&p, "train", "--graph", file, "--run-dir", run, "train.pipeline=2", "train.optimizer=sgd",
+      "train.lr=100", "train.clip-norm=0", "shuffle.epochs=9", "train.loss-scale=1",
+      "train.on-nan=trace", replay);
+  assert_int_equal(p.status, 1);
+  if (strstr(p.err, "could not be traced") || !strstr(p.err, "millrace replay "))
+    fail_msg("%s", p.err);
+  const char *from = strstr(p.err, "millrace replay ") + strlen("millrace replay ");
+  snprintf(path, sizeof path, "%.*s", (int)strcspn(from, " \n"), from);
+  RUN(&p, "replay", path);
+  if (p.status || !strstr(p.out, "the bits are the same")) fail_msg("%s%s", p.out, p.err);
+}
+
 static void settings_that_exclude_a_pipeline_are_refused(void **state) {
   static const struct {
     const char *a, *b, *said;
@@ -132,6 +176,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(any_pipeline_ends_with_the_checkpoint_and_ledger_of_one_rank),
       cmocka_unit_test(a_run_resumes_with_other_stages_with_the_same_bits),
+      cmocka_unit_test(a_run_without_a_pipeline_is_not_resumed_on_one_unasked),
+      cmocka_unit_test(names_of_one_stage_are_said_to_change_nothing),
+      cmocka_unit_test(a_step_of_a_pipeline_that_is_not_finite_is_traced),
       cmocka_unit_test(settings_that_exclude_a_pipeline_are_refused),
       cmocka_unit_test(summary_and_explain_show_the_stages),
   };
