@@ -79,7 +79,8 @@ typedef struct mr_spec {
   int n_words;     /* RECORDS: numbers in a walk's state; BATCHES: in mr_buf_t.word */
   const mr_dataset_t *dataset;          /* NULL: unknown */
   const struct mr_metric_list *metrics; /* METRICS: those that its reports may hold beside
-                                           millrace's own (base/metric.h); lives as long as the
+                                           millrace's own (base/metric.h); STATE: the numbers that
+                                           a state may have been judged by.  Lives as long as the
                                            graph.  NULL: none */
   void (*fini)(void *value); /* METRICS: frees what the value in a buffer holds; a pool calls it for
                                 each of its buffers when it is destroyed.  NULL: nothing */

@@ -83,14 +83,26 @@ mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle) {
   return MR_OK;
 }
 
+/* A position among epochs of `first` records as one among whole epochs. */
+static mr_err_t place_in_whole(mr_stage_t *s, int64_t *position) {
+  const mr_order_t *o = s->state;
+  int64_t at;
+  if (!__builtin_mul_overflow(*position / o->each, o->sampler.conf.n_records, &at) &&
+      !__builtin_add_overflow(at, *position % o->each, &at))
+    return *position = at, MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "position %" PRId64 " with first=%" PRId64 " of %" PRId64
+                       " records in an epoch lies beyond 2^63 records; want an earlier one",
+                       *position, o->first, o->sampler.conf.n_records);
+}
+
 mr_err_t mr__order_at(mr_stage_t *s, int64_t position, mr_at_t *at) {
   const mr_order_t *o = s->state;
   const mr_sampler_conf_t *c = &o->sampler.conf;
   if (!mr_sampler_reaches(&o->sampler, position))
     return mr_stage_fail(s, MR_ERR_CONFIG, "position %lld of shard=%s lies beyond 2^61 records",
                          (long long)position, o->shard);
-  bool whole = o->each == c->n_records;
-  if (!whole) position = position / o->each * c->n_records + position % o->each;
+  if (o->each != c->n_records) MR_TRY(place_in_whole(s, &position));
   int64_t index = mr_sampler_index(&o->sampler, position);
   mr_sampler_at(&o->sampler, index, &at->index, &at->key[0]);
   if (c->shuffle && !o->reshuffle && c->n_shards == 1) {

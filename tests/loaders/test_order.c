@@ -80,12 +80,28 @@ static void bad_shards_and_seeds_are_named(void **state) {
   hand_close(&h);
 }
 
+static void positions_with_first_count_in_whole_epochs_up_to_the_last_one(void **state) {
+  hand_t h;
+  mr_spec_t in = mr_image_spec(1000, NULL);
+  mr_at_t at = {0};
+  assert_int_equal(hand_plan(&h, &mr_stage_shuffle, &in, HAND_SETTINGS("epochs=0", "first=1")),
+                   MR_OK);
+  assert_int_equal(mr_stage_shuffle.order->at(&h.s, INT64_MAX / 1000, &at), MR_OK);
+  assert_true(at.index / 1000 == INT64_MAX / 1000);
+  assert_int_equal(mr_stage_shuffle.order->at(&h.s, INT64_MAX / 1000 + 1, &at), MR_ERR_CONFIG);
+  assert_string_equal(h.diag.text,
+                      "shuffle: position 9223372036854776 with first=1 of 1000 records in an epoch "
+                      "lies beyond 2^63 records; want an earlier one");
+  hand_close(&h);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lengths_are_grains),
       cmocka_unit_test(shuffle_walks_its_shard_as_the_dataloader_does),
       cmocka_unit_test(sequential_without_a_seed_gives_no_generator),
       cmocka_unit_test(bad_shards_and_seeds_are_named),
+      cmocka_unit_test(positions_with_first_count_in_whole_epochs_up_to_the_last_one),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
