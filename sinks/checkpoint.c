@@ -43,6 +43,7 @@ typedef struct checkpoint {
   mr_judged_t by;
   best_t best[KEEP_MAX + 1]; /* the best first */
   int n_best;
+  int64_t pointed;           /* step that DIR/best points to; -1: unknown */
   bool by_missing;           /* a state did not have the number, and a notice has said so */
   int64_t written[KEEP_MAX]; /* steps of this run's files that are still there, oldest first */
   int n_written;
@@ -91,7 +92,7 @@ static void checkpoint_path_of(const checkpoint_t *c, int64_t step, char *path, 
 
 static mr_err_t checkpoint_plan(mr_stage_t *s) {
   checkpoint_t *c = s->state;
-  c->last = -1;
+  c->last = c->pointed = -1;
   if (!c->dir || !c->dir[0] || strlen(c->dir) > MR_PATH_MAX - 64)
     return mr_stage_fail(s, MR_ERR_CONFIG, "dir: expected the name of a folder");
   if (c->n_kept_best) MR_TRY(mr_judged_by(s, "best-by", c->best_by, s->in_spec[0].metrics, &c->by));
@@ -143,13 +144,20 @@ static void best_forget(checkpoint_t *c, int64_t step) {
   c->n_best = n;
 }
 
-/* Enters a file; of equal ones the earlier is better.  Returns the step that is no longer among the
+/* Whether a file is better than another; of equal ones that of the smaller step is. */
+static bool best_before(const checkpoint_t *c, const best_t *a, const best_t *b) {
+  if (mr_judged_better(&c->by, a->value, b->value, 0)) return true;
+  return a->step < b->step && !mr_judged_better(&c->by, b->value, a->value, 0);
+}
+
+/* Enters a file.  Returns the step that is no longer among the
    best, -1: none. */
 static int64_t best_enter(checkpoint_t *c, int64_t step, double value) {
+  const best_t file = {step, value};
   int at = c->n_best;
-  while (at > 0 && mr_judged_better(&c->by, value, c->best[at - 1].value, 0)) at--;
+  while (at > 0 && best_before(c, &file, &c->best[at - 1])) at--;
   memmove(c->best + at + 1, c->best + at, (size_t)(c->n_best - at) * sizeof *c->best);
-  c->best[at] = (best_t){step, value};
+  c->best[at] = file;
   return ++c->n_best > c->n_kept_best ? c->best[--c->n_best].step : -1;
 }
 
@@ -235,12 +243,11 @@ static bool is_kept(const checkpoint_t *c, int64_t step) {
 
 /* Compares the newest file with the best ones; judged: its validation had the number. */
 static mr_err_t remember_best(checkpoint_t *c, bool judged, double value, mr_diag_t *diag) {
-  int64_t was = c->n_best ? c->best[0].step : -1;
   best_forget(c, c->last);
   int64_t left = judged ? best_enter(c, c->last, value) : -1;
   mr_err_t e = MR_OK;
-  if (c->n_best && (c->best[0].step != was || c->best[0].step == c->last))
-    e = point_link(c, "best", c->best[0].step, diag);
+  if (c->n_best && c->best[0].step != c->pointed) e = point_link(c, "best", c->best[0].step, diag);
+  if (c->n_best && e >= 0) c->pointed = c->best[0].step;
   if (e >= 0 && left >= 0 && !is_kept(c, left)) remove_file(c, left);
   return e;
 }

@@ -303,6 +303,11 @@ static void a_thousand_classes_have_a_confusion_matrix_in_every_file(void **stat
   free(lines);
   char *said = run_said("talk last=1 ! progress");
   assert_non_null(strstr(said, "\n  c taken for d\\xff\"g: 12\n  c taken for c: 7\n"));
+  const char *worst = strstr(said, "\nworst "), *mean = worst ? strstr(worst, "\nmean ") : NULL;
+  int lines_of_classes = -1;
+  assert_non_null(mean);
+  for (; worst && worst < mean; worst = strchr(worst + 1, '\n')) lines_of_classes++;
+  assert_int_equal(lines_of_classes, 2); /* as many as have records, each once */
   free(said);
 }
 
