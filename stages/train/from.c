@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -184,12 +185,63 @@ static mr_err_t fill_parameter(const from_t *from, mr_params_t *params, int i, b
                  mr_aval_text(&p->aval, want));
 }
 
-mr_err_t mr__train_from(const char *path, mr_params_t *params, bool *fresh, mr_diag_t *diag) {
+/* Writes the name of the same parameter of another layer; false if it is of no layer 0. */
+static bool name_in_layer(const char *name, int layer, char other[FROM_NAME]) {
+  const char *zero = strstr(name, "blocks.0.");
+  if (!zero) return false;
+  int before = (int)(zero - name) + (int)strlen("blocks.");
+  return snprintf(other, FROM_NAME, "%.*s%d%s", before, name, layer, zero + strlen("blocks.0")) <
+         FROM_NAME;
+}
+
+static bool has_parameter(const mr_params_t *params, const char *name) {
+  for (int i = 0; i < params->n; i++)
+    if (!strcmp(params->param[i].name, name)) return true;
+  return false;
+}
+
+/* Layers that the file has and params do not would be left out. */
+static mr_err_t refuse_more_layers(const from_t *from, const mr_params_t *params, mr_diag_t *diag) {
+  char name[FROM_NAME], theirs[PARTS][FROM_NAME];
+  int i = 0, here = 1;
+  while (i < params->n && !name_in_layer(params->param[i].name, 0, name)) i++;
+  if (i == params->n) return MR_OK;
+  const char *first = params->param[i].name;
+  while (name_in_layer(first, here, name) && has_parameter(params, name)) here++;
+  int there = here;
+  for (; name_in_layer(first, there, name); there++) {
+    names_in_file(from, name, theirs);
+    if (!mr_safetensors_find(from->file, theirs[0])) break;
+  }
+  if (there == here) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA,
+                 "from: %s: has %d layers, and the model has layers=%d; want layers=%d", from->path,
+                 there, here, there);
+}
+
+/* The number of heads in a model's text; 0: it says none. */
+static int heads_of(const char *model) {
+  const char *at = model ? strstr(model, " heads=") : NULL;
+  return at ? atoi(at + strlen(" heads=")) : 0;
+}
+
+/* Other heads give tensors of the same shapes another meaning. */
+static mr_err_t refuse_other_heads(const from_t *from, const char *model, mr_diag_t *diag) {
+  int there = heads_of(mr_safetensors_meta(from->file, "millrace.model")), here = heads_of(model);
+  if (!there || !here || there == here) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA,
+                 "from: %s: its model has heads=%d, and this one has heads=%d; want heads=%d",
+                 from->path, there, here, there);
+}
+
+mr_err_t mr__train_from(const char *path, const char *model, mr_params_t *params, bool *fresh,
+                        mr_diag_t *diag) {
   mr_safetensors_t *f = NULL;
   *fresh = false;
   MR_TRY(mr_safetensors_open(path, &f, diag));
   const from_t from = recognise_names(f, path);
-  mr_err_t e = MR_OK;
+  mr_err_t e = refuse_other_heads(&from, model, diag);
+  if (e >= 0) e = refuse_more_layers(&from, params, diag);
   for (int i = 0; i < params->n && e >= 0; i++) e = fill_parameter(&from, params, i, fresh, diag);
   mr_safetensors_close(f);
   return e;

@@ -183,9 +183,11 @@ static mr_err_t open_compile(mr_stage_t *s) {
 static mr_err_t start_from(mr_stage_t *s) {
   train_t *v = s->state;
   mr_diag_t why = {0};
+  char model[MR_MODEL_TEXT];
   bool fresh;
   if (!v->from || !*v->from || v->resume) return MR_OK;
-  mr_err_t e = mr__train_from(v->from, &v->params, &fresh, &why);
+  mr_model_text(&v->model, model);
+  mr_err_t e = mr__train_from(v->from, model, &v->params, &fresh, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
   float *average = mr_params_f32(&v->params, MR_SET_AVERAGE, 0);
   const mr_param_set_t *values = mr_params_set(&v->params, MR_SET_VALUES, 0);
@@ -299,6 +301,26 @@ static void sort_more_streams(mr_stage_t *s) {
   memcpy(v->at.more, sorted, sizeof sorted);
 }
 
+/* Says that a resume changes which parameters decay: the rule of a model may have come after the
+   run began. */
+static mr_err_t open_no_decay(mr_stage_t *s) {
+  train_t *v = s->state;
+  char then[2048];
+  mr_diag_t why = {0};
+  const char *usual = v->model.plan.loss.no_decay, *given = v->rules.no_decay;
+  v->at.no_decay = given ? given : usual ? usual : "none";
+  if (!v->resume) return MR_OK;
+  mr_err_t e = mr_train_state_text(v->resume, MR_TRAIN_NO_DECAY, then, sizeof then, &why);
+  if (e < 0) return mr_stage_relay(s, e, &why);
+  const char *was = *then ? then : "none";
+  if (strcmp(was, v->at.no_decay) && mr__train_config(v, 1).optim.weight_decay > 0)
+    mr_notice(
+        "%s: no-decay=%s from here on, and the checkpoint was trained with no-decay=%s, "
+        "which continues as before",
+        s->name, v->at.no_decay, was);
+  return MR_OK;
+}
+
 mr_err_t mr__train_stage_open(mr_stage_t *s) {
   train_t *v = s->state;
   mr_diag_t why = {0};
@@ -333,8 +355,8 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
   snprintf(v->at.origin, sizeof v->at.origin, "%s", dataset ? dataset->origin : "");
   snprintf(v->at.optimizer, sizeof v->at.optimizer, "%s", mr__train_optimizer_name[v->optimizer]);
   v->t0 = v->step_t0 = mr_now_s();
-  mr__train_judge_open(s);
-  return MR_OK;
+  MR_TRY(open_no_decay(s));
+  return mr__train_judge_open(s);
 }
 
 void mr__train_stage_close(mr_stage_t *s) {

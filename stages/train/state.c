@@ -13,7 +13,7 @@
 #include "metrics/judged.h"
 #include "stages/train/computes.h"
 
-enum { N_META = 20, TEXT = 192, NAME = 256, VERSION = 3 };
+enum { N_META = 22, TEXT = 192, NAME = 256, VERSION = 3 };
 
 const char *const mr_train_stream_name[MR_TRAIN_STREAMS] = {"in", "valid"};
 /* What every optimizer's slots were called up to version 2. */
@@ -129,10 +129,15 @@ static void pack_meta(const char *model, const mr_train_progress_t *p, const gro
     s->meta[n++] = (mr_st_meta_t){"millrace.fp8_rules", text + 7 * TEXT};
   mr_snprintf(text + 9 * TEXT, TEXT, "%.17g %" PRId64 " %" PRId64, p->best.value, p->best.step,
               p->best.misses);
-  if (p->best.known) s->meta[n++] = (mr_st_meta_t){"millrace.best", text + 9 * TEXT};
+  if (p->best.known && p->best_by) {
+    s->meta[n++] = (mr_st_meta_t){"millrace.best", text + 9 * TEXT};
+    s->meta[n++] = (mr_st_meta_t){MR_TRAIN_BEST_BY, p->best_by};
+  }
   snprintf(judged, MR_JUDGED_TEXT, "%s", p->judged ? p->judged : "");
   if (*judged) s->meta[n++] = (mr_st_meta_t){MR_STATE_JUDGED, judged};
   if (p->inputs) s->meta[n++] = (mr_st_meta_t){"millrace.inputs", p->inputs};
+  if (p->no_decay && strcmp(p->no_decay, "none"))
+    s->meta[n++] = (mr_st_meta_t){MR_TRAIN_NO_DECAY, p->no_decay};
   s->n_meta = n;
 }
 
@@ -363,6 +368,18 @@ mr_err_t mr_train_state_progress(const char *path, mr_train_progress_t *p, mr_di
   mr_err_t e = load_progress(f, path, p, diag);
   mr_safetensors_close(f);
   return e;
+}
+
+mr_err_t mr_train_state_text(const char *path, const char *name, char *text, size_t n,
+                             mr_diag_t *diag) {
+  mr_safetensors_t *f = NULL;
+  MR_TRY(mr_safetensors_open(path, &f, diag));
+  const char *there = mr_safetensors_meta(f, name);
+  bool fits = there && strlen(there) < n;
+  if (fits) strcpy(text, there);
+  if (!fits) *text = 0;
+  mr_safetensors_close(f);
+  return MR_OK;
 }
 
 static mr_err_t state_find_model(const mr_safetensors_t *f, const char *path, const char **text,

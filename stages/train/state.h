@@ -10,7 +10,8 @@
    millrace.model (mr_model_text: every setting that shapes the model), step, images, position,
    epoch, ledger, seed, unvalidated, the data's origin, the optimizer, a dynamic loss scale's state
    (loss_scale: its five numbers), what its parameters were judged by (judged, metrics/judged.h),
-   the best of that so far (best: value, step, misses), computes (mr__computes_text), fp8_rules
+   the best of that so far (best: value, step, misses; best_by: of which number), the rule of
+   weight decay (no_decay; none: without one), computes (mr__computes_text), fp8_rules
    (mr__computes_rules), inputs (mr_train_inputs_text) and the version of all this, each as
    "millrace.WORD".  Version 1 had no version and no streams but the training stream's position; up
    to version 2 every file had two slots, called adam.m and adam.v.  A file says the oldest version
@@ -30,6 +31,9 @@
 /* Inputs whose streams resume.  The test stream is read once, at the end of the run, and again if
    the run is extended after its end: always from the start. */
 enum { MR_TRAIN_STREAMS = 2, MR_TRAIN_MORE = MR_MAX_PORTS - 3, MR_TRAIN_COMPUTES = 96 };
+
+#define MR_TRAIN_BEST_BY "millrace.best_by"
+#define MR_TRAIN_NO_DECAY "millrace.no_decay"
 
 extern const char *const mr_train_stream_name[MR_TRAIN_STREAMS]; /* "in", "valid" */
 
@@ -55,11 +59,13 @@ typedef struct mr_train_progress {
   uint64_t seed;    /* of initialisation and dropout */
   bool unvalidated; /* a validation is due, after an epoch or within one */
   mr_train_best_t best;
-  const char *judged; /* the numbers of the validation of these parameters, which outlive the call
-                         that packs them; NULL: none; not read from files */
-  char origin[32];    /* of the data, "cifar10" */
-  float ema;          /* decay of the average of weights, 0: none */
-  int64_t ema_after;  /* applied steps before the average began */
+  const char *best_by; /* the name of that metric, and the rule of weight decay, NULL: none; both */
+  const char *no_decay; /* outlive the states made of this; not read from files */
+  const char *judged;   /* the numbers of the validation of these parameters, which outlive the call
+                           that packs them; NULL: none; not read from files */
+  char origin[32];      /* of the data, "cifar10" */
+  float ema;            /* decay of the average of weights, 0: none */
+  int64_t ema_after;    /* applied steps before the average began */
   mr_scale_state_t scale;                  /* of a dynamic loss scale; scale 0: none */
   char optimizer[16];                      /* the optimizer that keeps the slots */
   char computes[MR_TRAIN_COMPUTES];        /* mr__computes_text; "": an older checkpoint */
@@ -86,6 +92,11 @@ size_t mr_train_state_pack(const mr_params_t *params, const char *model,
 /* Reads the model's description from a checkpoint file into text[MR_MODEL_TEXT]; MR_ERR_DATA if it
    is not a checkpoint of train-step. */
 mr_err_t mr_train_state_model(const char *path, char *text, mr_diag_t *diag);
+
+/* Reads a text of a checkpoint file's metadata into text[0,n), n > 0; "" if it is missing or
+   longer.  Fails as mr_safetensors_open. */
+mr_err_t mr_train_state_text(const char *path, const char *name, char *text, size_t n,
+                             mr_diag_t *diag);
 
 /* Reads the progress of a checkpoint file into *p; MR_ERR_DATA if a number is missing or
    impossible, or the version is newer. */

@@ -178,7 +178,8 @@ mr_err_t mr_tally_report(const mr_tally_t *tally, mr_report_t *r) {
 }
 
 void mr_tally_judged(const mr_tally_t *tally, const char *input, char text[MR_JUDGED_TEXT]) {
-  double records = tally->records ? (double)tally->records : 1;
+  double records = (double)tally->records;
+  if (!tally->records) return;
   mr_judged_add(input, MR_METRIC_OWN(LOSS), tally->losses / records, text);
   for (int i = 0; i < tally->loss->n_metrics; i++)
     mr_judged_add(input, tally->loss->metric[i], tally->metric[i] / records, text);

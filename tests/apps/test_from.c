@@ -184,6 +184,14 @@ static void weights_that_fit_nothing_are_refused_with_the_nearest_names(void **s
   assert_non_null(strstr(p.err, "want a model of the same sizes"));
   RUN(&p, "train", "--graph", file, "--run-dir", other, "layers=3", setting);
   assert_non_null(strstr(p.err, "has no blocks.2."));
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "layers=1", setting);
+  assert_non_null(strstr(p.err, "has 2 layers, and the model has layers=1; want layers=2"));
+  snprintf(setting, sizeof setting, "from=%s", in_dir("torchvision.safetensors"));
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "layers=1", setting);
+  assert_non_null(strstr(p.err, "has 2 layers, and the model has layers=1; want layers=2"));
+  snprintf(setting, sizeof setting, "from=%s/checkpoints/latest", whole);
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "heads=4", setting);
+  assert_non_null(strstr(p.err, "its model has heads=2, and this one has heads=4; want heads=2"));
   RUN(&p, "train", "--graph", file, "--run-dir", other, "from=/nowhere.safetensors");
   assert_non_null(strstr(p.err, "/nowhere.safetensors"));
 }

@@ -174,8 +174,6 @@ static void a_run_that_no_longer_improves_ends_also_where_it_is_resumed(void **s
   }
 }
 
-/* ---- parameters in their own way ---- */
-
 static mr_safetensors_t *open_state(const char *run, int step) {
   char name[64];
   mr_safetensors_t *f = NULL;
@@ -184,6 +182,70 @@ static mr_safetensors_t *open_state(const char *run, int step) {
   if (mr_safetensors_open(path(run, name), &f, &diag) < 0) fail_msg("%s", diag.text);
   return f;
 }
+
+static void meta_of(const char *run, int step, const char *name, char text[512]) {
+  mr_safetensors_t *f = open_state(run, step);
+  const char *there = mr_safetensors_meta(f, name);
+  snprintf(text, 512, "%s", there ? there : "");
+  mr_safetensors_close(f);
+}
+
+static void a_resume_that_ends_at_once_keeps_what_its_state_was_judged_by(void **state) {
+  char judged[512], again[512];
+  TRAIN(other, "validate-every=5", "stop-delta=9", "steps=10");
+  meta_of(other, 10, "millrace.judged", judged);
+  assert_non_null(strstr(judged, "valid.dogs/loss="));
+  RUN(&p, "train", "--resume", "--run-dir", other, "steps=0", "stop-after=1");
+  assert_non_null(strstr(p.out, "Done: 10 steps"));
+  meta_of(other, 10, "millrace.judged", again);
+  assert_string_equal(judged, again);
+  assert_int_equal(program_forget(other), 0);
+}
+
+static void the_best_by_another_number_is_forgotten(void **state) {
+  char by[512];
+  TRAIN(other, "validate-every=5", "stop-delta=9", "steps=10");
+  meta_of(other, 10, "millrace.best_by", by);
+  assert_string_equal(by, "valid/loss");
+  RUN(&p, "train", "--resume", "--run-dir", other, "steps=12", "stop-after=1",
+      "stop-by=valid.dogs/loss");
+  assert_non_null(strstr(p.out, "Done: 12 steps"));
+  meta_of(other, 12, "millrace.best_by", by);
+  assert_string_equal(by, "valid.dogs/loss");
+  assert_int_equal(program_forget(other), 0);
+}
+
+/* At rate 0 all are equal, and the first one is the best. */
+static void a_resume_that_first_asks_for_the_best_points_to_it(void **state) {
+  TRAIN(other, "validate-every=5", "keep=0", "lr=0", "steps=30");
+  assert_int_not_equal(access(path(other, "checkpoints/best"), F_OK), 0);
+  RUN(&p, "train", "--resume", "--run-dir", other, "steps=35", "best=3");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  assert_int_equal(link_of(other, "checkpoints/best"), 5);
+  assert_int_equal(program_forget(other), 0);
+}
+
+static void a_resume_says_that_other_parameters_decay(void **state) {
+  TRAIN(other, "no-decay=none", "weight-decay=0.1", "steps=2");
+  RUN(&p, "train", "--resume", "--run-dir", other, "steps=3");
+  assert_null(strstr(p.err, "no-decay"));
+  RUN(&p, "train", "--resume", "--run-dir", other, "steps=4", "no-decay=vectors");
+  assert_non_null(strstr(p.err,
+                         "no-decay=vectors from here on, and the checkpoint was trained "
+                         "with no-decay=none"));
+  assert_int_equal(program_forget(other), 0);
+}
+
+static void an_end_by_records_that_are_not_there_is_refused(void **state) {
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "stop-after=2", "stop-by=valid.cats/loss");
+  assert_int_not_equal(p.status, 0);
+  if (!strstr(p.err,
+              "setting stop-after = 2: stop-by = valid.cats/loss asks for input valid.cats, "
+              "and inputs of held-back records are valid, valid.dogs"))
+    fail_msg("said %s", p.err);
+}
+
+/* ---- parameters in their own way ---- */
 
 /* Of two states, how far one parameter of both moved from `from`: the larger distance of an element
    in a, over the same element's in b. */
@@ -310,6 +372,11 @@ int main(void) {
       cmocka_unit_test(the_best_checkpoints_stay_by_any_metric_of_any_input),
       cmocka_unit_test(a_resumed_run_compares_with_the_best_from_before),
       cmocka_unit_test(a_run_that_no_longer_improves_ends_also_where_it_is_resumed),
+      cmocka_unit_test(a_resume_that_ends_at_once_keeps_what_its_state_was_judged_by),
+      cmocka_unit_test(the_best_by_another_number_is_forgotten),
+      cmocka_unit_test(a_resume_that_first_asks_for_the_best_points_to_it),
+      cmocka_unit_test(a_resume_says_that_other_parameters_decay),
+      cmocka_unit_test(an_end_by_records_that_are_not_there_is_refused),
       cmocka_unit_test(layers_have_learning_rates_of_their_own),
       cmocka_unit_test(frozen_parameters_stay_and_others_do_not),
       cmocka_unit_test(classes_weigh_what_their_setting_says),
