@@ -90,10 +90,11 @@ static dl_tensor_t tensor_of(dl_owner_t *o, const void *data, mr_dtype_t dtype, 
 
 mr_err_t mr_batch_dlpack(const mr_batch_t *batch, int field, bool versioned, void **managed,
                          mr_diag_t *diag) {
-  int n = batch->n_fields, of = field % (n ? n : 1);
-  const mr_batch_field_t *f = &batch->field[of];
+  int n = batch->n_fields;
+  bool known = field >= 0 && field < 2 * n;
+  const mr_batch_field_t *f = &batch->field[known ? field % n : 0];
   *managed = NULL;
-  if (field < 0 || field >= 2 * n || (field >= n && !f->offset))
+  if (!known || (field >= n && !f->offset))
     return mr_fail(diag, MR_ERR_USAGE, "array %d of a batch of %d fields", field, n);
   if (!batch->writable && !versioned)
     return mr_fail(diag, MR_ERR_SHAPE,
