@@ -2927,7 +2927,7 @@ def train_step(
     parameters.
 
     pipeline: Cuts the model into this many stages, each computed by a rank of its own, through which the
-    microbatches of a batch pass; the results are those of ordered=. 0: none.
+    microbatches of a batch pass; the results are those of ordered=. 0: as many as stages= has, or none.
 
     microbatches: Parts of a batch in a pipeline, a power of two that divides it: the parts of ordered=. With N
     stages ranks wait (N - 1)/microbatches of the time. 0: those of ordered=, or 8.
@@ -3215,7 +3215,7 @@ def vit_step(
     parameters.
 
     pipeline: Cuts the model into this many stages, each computed by a rank of its own, through which the
-    microbatches of a batch pass; the results are those of ordered=. 0: none.
+    microbatches of a batch pass; the results are those of ordered=. 0: as many as stages= has, or none.
 
     microbatches: Parts of a batch in a pipeline, a power of two that divides it: the parts of ordered=. With N
     stages ranks wait (N - 1)/microbatches of the time. 0: those of ordered=, or 8.
