@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 else:
     State = "str | bytes | Mapping[str, Any]"
 
+_GLANCE_MS = 100
+
 _alive: "weakref.WeakSet[Stream]" = weakref.WeakSet()
 
 
@@ -199,8 +201,10 @@ class Stream(Iterator[Batch]):
     def _take_next(self, ptr: Any) -> Batch:
         batch, diag = ctypes.POINTER(_abi.mr_batch_t)(), _abi.mr_diag_t()
         crowded = self._lib.mr_loader_kept(ptr) >= self._keep
-        while True:  # MR_AGAIN: a signal came, whose handler has run when the call is made again
-            e = self._take(ptr, -1, ctypes.byref(batch), ctypes.byref(diag))
+        # MR_AGAIN: a signal came, whose handler has run when the call is made again.  One that came just before the
+        # wait does not end it, so that no wait is longer than a glance.
+        while True:
+            e = self._take(ptr, _GLANCE_MS, ctypes.byref(batch), ctypes.byref(diag))
             if e != _abi.MR_AGAIN:
                 break
         if e == _abi.MR_END:

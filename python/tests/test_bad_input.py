@@ -1,5 +1,7 @@
 """Errors are exceptions with the program's own sentence."""
 
+import ctypes
+import functools
 import json
 import logging
 import os
@@ -205,7 +207,8 @@ def run(code, **how):
 
 
 def test_control_c_ends_a_wait():
-    code = ("import millrace as mr, sys\n"
+    code = ("import millrace as mr, signal, sys\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # what a shell starts by & ignores it
             "s = mr.stream('range 1000000 ! shuffle epochs=0 seed=1 ! batch 2 ! delay us=1000000000 asleep')\n"
             "try:\n    print('waits', flush=True)\n    next(s)\n"
             "except KeyboardInterrupt:\n    print('interrupted'); sys.exit(5)\n")
@@ -214,6 +217,21 @@ def test_control_c_ends_a_wait():
     p.send_signal(signal.SIGINT)
     out, _ = p.communicate()
     assert (p.returncode, out) == (5, "interrupted\n")  # and the exit waits for no stage
+
+
+def test_a_signal_just_before_the_wait_ends_it_too():
+    """Its handler in Python runs between two calls of Python: none is between this signal and the wait."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    call = functools.partial.__call__
+    with mr.stream("range 1000 ! shuffle seed=1 ! batch 2 ! delay us=1000000000 asleep") as s:
+        take, signalled = s._take, functools.partial(ctypes.CDLL(None)["raise"], signal.SIGINT)
+        s._take = lambda *a: list(map(call, (signalled, functools.partial(take, *a))))[1]
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                next(s)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert s.step == 0
 
 
 @pytest.mark.parametrize("code", [
