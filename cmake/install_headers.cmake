@@ -1,6 +1,6 @@
 # Installs millrace.h and what it includes, directly or not, and no other header: the rest is internal.
 # source: the source tree.
-set(to "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/include/millrace")
+set(to "${CMAKE_INSTALL_PREFIX}/include/millrace")
 file(INSTALL "${source}/cmake/millrace.h" DESTINATION "${to}")
 set(queue cmake/millrace.h)
 set(seen "")
