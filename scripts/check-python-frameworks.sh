@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: scripts/check-python-frameworks.sh LIBRARY
-# The adapters of the Python package in the real JAX, grain and TensorFlow from PyPI, one process each; torch's
-# DataLoader is in check-python.sh.  Not part of .ci/run: it downloads a gigabyte and takes ten minutes.
+# The adapters of the Python package in the real torch, Lightning, JAX, grain and TensorFlow from PyPI, one process each;
+# check-python.sh has Debian's torch.  Not part of .ci/run: it downloads gigabytes and takes ten minutes.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
@@ -16,6 +16,11 @@ tests() {
   "$1" -m pytest -q -p no:cacheprovider --rootdir "$root/python" "$root/python/tests/test_$2.py"
 }
 quiet=(-q --disable-pip-version-check)
+
+/usr/bin/python3 -m venv lightning
+lightning/bin/pip install "${quiet[@]}" lightning numpy pytest
+tests lightning/bin/python torch
+tests lightning/bin/python lightning
 
 /usr/bin/python3 -m venv jax
 jax/bin/pip install "${quiet[@]}" jax grain pytest
