@@ -105,9 +105,9 @@ plugins_build_and_run "$work/static" -rdynamic -Wl,--whole-archive $(pkg-config 
 cc "$root/tests/install/library.c" -Wl,--whole-archive $(pkg-config --cflags --libs-only-L --libs-only-l millrace |
   sed 's/-lmillrace/-lmillrace -Wl,--no-whole-archive/') -o whole
 
-cmake -S "$root" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON -DMILLRACE_TESTS=OFF >/dev/null
-cmake --build "$work/build" >build.log || { tail -n 40 build.log; exit 1; }
-cmake --install "$work/build" --prefix "$work/shared" >/dev/null
+cmake -S "$root" -B "$root/build/shared" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON -DMILLRACE_TESTS=OFF >/dev/null
+cmake --build "$root/build/shared" >build.log || { tail -n 40 build.log; exit 1; }
+cmake --install "$root/build/shared" --prefix "$work/shared" >/dev/null
 test ! -e "$work/shared/lib/libmillrace.a"
 if nm -D --defined-only "$work/shared/lib/libmillrace.so" | awk '{print $3}' | grep -vE '^(mr_[^_].*@)?@?MILLRACE_0$'; then
   echo "install: the shared library shows what is not its interface"
