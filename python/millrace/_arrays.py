@@ -230,14 +230,12 @@ class Batch(_Fields):
         """The batch in memory of its own."""
         return Batch(copied(self._held), True)
 
-    def mapped(self, functions: Iterable[Callable[[dict[str, Any]], Any]]) -> "Batch":
-        """Itself, with what functions of its arrays, which are numpy's, give in their place."""
-        values: dict[str, Any] = {name: array.__array__() for name, array in self.items()}
-        for f in functions:
-            given = f(values)
-            if not isinstance(given, Mapping):
-                raise ShapeError(f"{getattr(f, '__name__', f)}: gives {type(given).__name__}, want a dict of arrays")
-            values = dict(given)
+    def plain(self) -> dict[str, Any]:
+        """Its arrays as numpy's."""
+        return {name: array.__array__() for name, array in self.items()}
+
+    def holding(self, values: dict[str, Any]) -> "Batch":
+        """Itself, with other arrays in their place."""
         self.clear()
         self.update(values)
         return self

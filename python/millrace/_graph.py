@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from . import _abi
 from ._library import library, text_of
-from ._own import Map, Own, Source
+from ._own import After, Map, Own, Source
+from ._own import after as after_of
 from .errors import ConfigError, UsageError, error_of
 
 TYPE_CHECKING = False  # as typing's; see __init__.py
@@ -47,7 +48,7 @@ class Graph:
     __slots__ = ("_before", "_row", "_own", "_after")
 
     def __init__(self, row: str, before: tuple[str, ...] = (), own: tuple[Own, ...] = (),
-                 after: tuple[Callable[..., Any], ...] = ()) -> None:
+                 after: Optional[After] = None) -> None:
         self._row = row
         self._before = before
         self._own = own  # its sources and maps in Python
@@ -60,7 +61,7 @@ class Graph:
             raise UsageError("map_batches: functions of batches come last, behind all stages")
         row = f"{self._row} ! {other._row}" if other._row else self._row
         return Graph(row, self._before + other._before, together(self._own, other._own),
-                     self._after + other._after)
+                     self._after.then(other._after) if self._after else other._after)
 
     def __str__(self) -> str:
         return "\n".join(self._before + (self._row,))
@@ -215,8 +216,10 @@ def map(of: Callable[..., Any], *, random: bool = False, name: Optional[str] = N
     return Graph(f"own-map {quoted(own.name)}", (), (own,))
 
 
-def map_batches(of: Callable[..., Any]) -> Graph:
-    """A function of a dict of a batch's arrays, which gives another: behind all stages, when the batch is taken."""
-    if not callable(of):
-        raise TypeError(f"{of!r}: want a function of a batch")
-    return Graph("", (), (), (of,))
+def map_batches(of: Callable[..., Any], *, name: Optional[str] = None, processes: int = 0) -> Graph:
+    """A function of a dict of a batch's arrays, which gives another: behind all stages, when the batch is taken.
+
+    processes: how many worker processes run it, on the next batches ahead; 0: the thread that takes the batch.
+    Of several functions, all run in worker processes if one asks for them.
+    """
+    return Graph("", (), (), after_of(of, name, processes))

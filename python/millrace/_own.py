@@ -1,4 +1,4 @@
-"""Sources and maps in Python: functions of a record, with numpy in and out."""
+"""Sources and maps in Python: functions of a record or a batch, with numpy in and out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from . import _abi
 from ._arrays import DTYPES
-from .errors import ConfigError, ShapeError, UsageError
+from .errors import ConfigError, DataError, ShapeError, UsageError
 
 TYPE_CHECKING = False  # as typing's; see __init__.py
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _PLAN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_abi.mr_own_call_t),
                          ctypes.POINTER(_abi.mr_diag_t))
 _PRICED = 64  # records, after which the price is said
+_PRICED_BATCHES = 8
 
 inside = threading.local()  # .own: this thread of a stream runs a function of the program
 
@@ -100,22 +101,76 @@ def _view(value: Any) -> Any:
     return numpy.frombuffer(memory, letters).reshape(shape)
 
 
+def _name_of(name: Optional[str], of: Any) -> str:
+    import re
+
+    given = name or getattr(of, "__qualname__", None) or type(of).__qualname__
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", given).strip("-") or "own"
+
+
+def _checked(processes: Any) -> int:
+    if isinstance(processes, bool) or not isinstance(processes, int) or processes < 0:
+        raise ConfigError(f"processes {processes!r}: want a whole number from 0")
+    return processes
+
+
+class Workers:
+    """The worker processes of what makes records or batches, each with a copy of it.
+
+    To be made by a thread of the program: a stream's own block signals, which processes inherit.
+    """
+
+    def __init__(self, of: Any, name: str, processes: int) -> None:
+        import multiprocessing
+        import pickle
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import forkserver
+
+        try:
+            there = pickle.dumps(of)
+        except Exception as e:
+            raise UsageError(f"processes={processes}: {name} cannot be sent to a worker process "
+                             f"({e}); define it at the top of a module") from e
+        forkserver.ensure_running()
+        self._pool: Any = ProcessPoolExecutor(processes, multiprocessing.get_context("forkserver"), _begin_there, (there,))
+
+    def submit(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        return self._pool.submit(call, *arguments)
+
+    def __del__(self) -> None:
+        pool = getattr(self, "_pool", None)
+        if pool is not None:
+            pool.shutdown(wait=False)
+
+
+_there: Any = None  # in a worker process: what it makes records or batches with
+
+
+def _begin_there(of: bytes) -> None:
+    import pickle
+
+    global _there
+    _there = pickle.loads(of)
+
+
+def _log_price(name: str, seconds: float, what: str, processes: int) -> None:
+    import logging
+
+    where = f"{processes} processes" if processes else "Python"
+    logging.getLogger("millrace").info("%s: %.0f us a %s in %s", name, 1e6 * seconds, what, where)
+
+
 class Own:
     """One source or map of the program, as the library calls it."""
 
     def __init__(self, name: Optional[str], of: Any, n: int, draws: bool, processes: int) -> None:
-        import re
-
-        given = name or getattr(of, "__qualname__", None) or type(of).__qualname__
-        self.name = re.sub(r"[^A-Za-z0-9_.-]+", "-", given).strip("-") or "own"
-        if isinstance(processes, bool) or not isinstance(processes, int) or processes < 0:
-            raise ConfigError(f"processes {processes!r}: want a whole number from 0")
+        self.name = _name_of(name, of)
         self.n = n
         self.draws = draws
-        self.processes = processes
+        self.processes = _checked(processes)
         self.of = of
         self.cause: Optional[BaseException] = None
-        self._pool: Any = None
+        self._workers: Optional[Workers] = None
         self._lock = threading.Lock()
         self._priced = 0
         self._spent = 0.0
@@ -207,61 +262,25 @@ class Own:
             self._spent += seconds
             self._priced += 1
             if self._priced == _PRICED:
-                import logging
-
-                where = f"{self.processes} processes" if self.processes else "Python"
-                logging.getLogger("millrace").info("%s: %.0f us a record in %s", self.name,
-                                                   1e6 * self._spent / _PRICED, where)
+                _log_price(self.name, self._spent / _PRICED, "record", self.processes)
 
     # ---- worker processes ----
 
     def _asked(self, index: int, record: Optional[dict[str, Any]], seed: int) -> Any:
         if not self.processes:
             return self.one(index, record, seed)
-        return self._workers().submit(_one_there, index, record, seed).result()
+        workers = self._workers
+        assert workers is not None  # begin has made them
+        return workers.submit(_one_there, index, record, seed).result()
 
     def begin(self) -> None:
-        """Starts what starts its worker processes: the stream's own threads block signals, which processes inherit."""
-        if self.processes:
-            from multiprocessing import forkserver
-
-            forkserver.ensure_running()
-            self._workers()
-
-    def _workers(self) -> Any:
+        """Makes its worker processes."""
         with self._lock:
-            if self._pool is None:
-                import multiprocessing
-                import pickle
-                from concurrent.futures import ProcessPoolExecutor
-
-                try:
-                    there = pickle.dumps(self)
-                except Exception as e:
-                    raise UsageError(f"processes={self.processes}: {self.name} cannot be sent to a worker process "
-                                     f"({e}); define it at the top of a module") from e
-                self._pool = ProcessPoolExecutor(self.processes, multiprocessing.get_context("forkserver"),
-                                                 _begin_there, (there,))
-            return self._pool
-
-    def __del__(self) -> None:
-        pool = getattr(self, "_pool", None)
-        if pool is not None:
-            pool.shutdown(wait=False)
-
-
-_there: Optional[Own] = None  # in a worker process: what it makes records with
-
-
-def _begin_there(own: bytes) -> None:
-    import pickle
-
-    global _there
-    _there = pickle.loads(own)
+            if self.processes and self._workers is None:
+                self._workers = Workers(self, self.name, self.processes)
 
 
 def _one_there(index: int, record: Optional[dict[str, Any]], seed: int) -> Any:
-    assert _there is not None
     made = _there.one(index, record, seed)
     return {name: _array_of(name, value) for name, value in named(made).items()}
 
@@ -315,3 +334,84 @@ class Map(Own):
         import numpy
 
         return self.of(record, numpy.random.Generator(numpy.random.Philox(seed)))
+
+
+class After:
+    """The functions of batches behind a graph's stages, one after the other.
+
+    If one of them asks for worker processes, all run there, in as many as the most that one asks for.
+    """
+
+    def __init__(self, functions: tuple[Callable[[dict[str, Any]], Any], ...], names: tuple[str, ...], processes: int) -> None:
+        self._functions = functions
+        self._names = names
+        self.processes = processes
+        self._workers: Optional[Workers] = None
+        self._lock = threading.Lock()
+        self._priced = 0
+        self._spent = 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"functions": self._functions, "names": self._names, "processes": self.processes}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        After.__init__(self, **state)
+
+    @property
+    def name(self) -> str:
+        return ", ".join(self._names)
+
+    def then(self, other: Optional[After]) -> After:
+        if other is None:
+            return self
+        return After(self._functions + other._functions, self._names + other._names, max(self.processes, other.processes))
+
+    def begin(self) -> None:
+        """Makes its worker processes."""
+        with self._lock:
+            if self.processes and self._workers is None:
+                self._workers = Workers(self, self.name, self.processes)
+
+    def one(self, values: dict[str, Any]) -> tuple[dict[str, Any], float]:
+        """What the functions make of a batch's arrays, and the seconds that it took."""
+        begun = time.perf_counter()
+        for f, name in zip(self._functions, self._names):
+            given = f(values)
+            if not isinstance(given, Mapping):
+                raise ShapeError(f"{name}: gives {type(given).__name__}, want a dict of arrays")
+            values = dict(given)
+        return values, time.perf_counter() - begun
+
+    def submit(self, values: dict[str, Any]) -> Any:
+        """The same in a worker process: a future of it."""
+        assert self._workers is not None  # begin has made them
+        return self._workers.submit(_batch_there, values)
+
+    def priced(self, made: tuple[dict[str, Any], float]) -> dict[str, Any]:
+        """Its arrays; what a batch costs is logged once."""
+        with self._lock:
+            self._spent += made[1]
+            self._priced += 1
+            if self._priced == _PRICED_BATCHES:
+                _log_price(self.name, self._spent / _PRICED_BATCHES, "batch", self.processes)
+        return made[0]
+
+    def failure(self, e: Exception, step: int, ids: list[int]) -> Exception:
+        """Of a batch, with the names of its first records."""
+        if isinstance(e, ShapeError):
+            return e
+        records = ", ".join(str(i) for i in ids[:4]) + ", ..." * (len(ids) > 4)
+        error = DataError(f"{self.name}: batch {step} of records {records}: {type(e).__name__}: {e}")
+        error.__cause__ = e
+        return error
+
+
+def _batch_there(values: dict[str, Any]) -> tuple[dict[str, Any], float]:
+    made: tuple[dict[str, Any], float] = _there.one(values)
+    return made
+
+
+def after(of: Any, name: Optional[str], processes: int) -> After:
+    if not callable(of):
+        raise TypeError(f"{of!r}: want a function of a batch")
+    return After((of,), (_name_of(name, of),), _checked(processes))

@@ -6,13 +6,14 @@ import ctypes
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Iterator, Mapping
 
 from . import _abi
 from ._arrays import Batch, Held, copied
 from ._graph import Graph, GraphLike, text_of_value
 from ._library import library, text_of
-from ._own import Own, inside
+from ._own import After, Own, inside
 from .errors import ClosedError, ConfigError, UsageError, error_of
 
 TYPE_CHECKING = False  # as typing's; see __init__.py
@@ -26,6 +27,17 @@ else:
     State = "str | bytes | Mapping[str, Any]"
 
 _GLANCE_MS = 100
+
+class _Ahead:
+    """A batch whose functions run in worker processes, and the stream's place before it."""
+
+    __slots__ = ("state", "step", "ledger", "batch", "made")
+
+    def __init__(self, state: str, step: int, ledger: str) -> None:
+        self.state, self.step, self.ledger = state, step, ledger
+        self.batch: Any = None
+        self.made: Any = None
+
 
 _alive: "weakref.WeakSet[Stream]" = weakref.WeakSet()
 
@@ -86,7 +98,8 @@ class Stream(Iterator[Batch]):
         self._closing: Any = None
         self._graph = _text_of_graph(graph)
         self._own = graph._own if isinstance(graph, Graph) else ()
-        self._after = graph._after if isinstance(graph, Graph) else ()
+        self._after = graph._after if isinstance(graph, Graph) else None
+        self._ahead: deque[_Ahead] = deque()  # the oldest first; the library's place is behind all of them
         self._how: dict[str, Any] = {"host": host, "keep": keep, "stage": stage,
                                      "settings": dict(settings or {}), "plugins": plugins}
         self._keep = keep
@@ -121,6 +134,8 @@ class Stream(Iterator[Batch]):
             raise UsageError("the text of a graph cannot hold a zero byte")
         for own in self._own:
             own.begin()
+        if self._after:
+            self._after.begin()
         self._set = set_  # the library keeps what .own points to
         e = self._lib.mr_loader_open(text, ctypes.byref(set_), ctypes.byref(ptr), ctypes.byref(diag))
         if e < 0:
@@ -199,14 +214,29 @@ class Stream(Iterator[Batch]):
             self._exit()
 
     def _take_next(self, ptr: Any) -> Batch:
+        after = self._after
+        if after and after.processes:
+            return self._take_made(ptr, after)
+        batch: Batch = self._take_batch(ptr, _GLANCE_MS)
+        if after is None:
+            return batch
+        try:
+            return batch.holding(after.priced(after.one(batch.plain())))
+        except Exception as e:
+            raise after.failure(e, batch.step - 1, batch.ids) from e
+
+    def _take_batch(self, ptr: Any, ms: int) -> Any:
+        """The next batch; with ms of 0, None if it is not there yet."""
         batch, diag = ctypes.POINTER(_abi.mr_batch_t)(), _abi.mr_diag_t()
         crowded = self._lib.mr_loader_kept(ptr) >= self._keep
         # MR_AGAIN: a signal came, whose handler has run when the call is made again.  One that came just before the
         # wait does not end it, so that no wait is longer than a glance.
         while True:
-            e = self._take(ptr, _GLANCE_MS, ctypes.byref(batch), ctypes.byref(diag))
+            e = self._take(ptr, ms, ctypes.byref(batch), ctypes.byref(diag))
             if e != _abi.MR_AGAIN:
                 break
+            if not ms:
+                return None
         if e == _abi.MR_END:
             raise StopIteration
         if e < 0:
@@ -214,8 +244,51 @@ class Stream(Iterator[Batch]):
         held = Held(batch, self._drop)
         # A buffer of a link that is held would stop the link once its window is full.
         is_copy = crowded or not batch.contents.writable
-        taken = Batch(copied(held), True) if is_copy else Batch(held)
-        return taken.mapped(self._after) if self._after else taken
+        return Batch(copied(held), True) if is_copy else Batch(held)
+
+    def _take_made(self, ptr: Any, after: After) -> Batch:
+        """The next batch of the worker processes, which have others ahead meanwhile."""
+        ahead = self._ahead
+        while len(ahead) <= after.processes and self._send(ptr, after, ahead):
+            pass
+        first = ahead[0]
+        try:
+            made = first.made.result()
+        except Exception as e:
+            ahead.popleft()
+            raise after.failure(e, first.step, first.batch.ids) from e
+        ahead.popleft()
+        batch: Batch = first.batch
+        return batch.holding(after.priced(made))
+
+    def _send(self, ptr: Any, after: After, ahead: deque[_Ahead]) -> bool:
+        """Sends the worker processes one more batch, if it is there or none is ahead."""
+        alone = not ahead
+        entry = _Ahead(self._text("mr_loader_state"), int(self._lib.mr_loader_step(ptr)),
+                       f"{self._lib.mr_loader_ledger(ptr):016x}")
+        ahead.append(entry)  # before the library's place moves on
+        try:
+            entry.batch = self._take_batch(ptr, _GLANCE_MS if alone else 0)
+            if entry.batch is not None:
+                entry.made = after.submit(entry.batch.plain())
+        except Exception:  # an end or a failure of the stream comes again behind what is ahead
+            ahead.pop()
+            if alone:
+                raise
+            return False
+        except BaseException:
+            ahead.pop()
+            raise
+        if entry.batch is None:
+            ahead.pop()
+        return entry.batch is not None
+
+    def _before_ahead(self) -> Optional[_Ahead]:
+        """The place behind the last batch given, if the library's is further on."""
+        try:
+            return self._ahead[0] if self._ptr is not None else None
+        except IndexError:
+            return None
 
     def __len__(self) -> int:
         """Batches of the whole stream, whatever its place; TypeError for one without a known end."""
@@ -249,6 +322,7 @@ class Stream(Iterator[Batch]):
             e = self._lib.mr_loader_seek(ptr, step, ctypes.byref(diag))
             if e < 0:
                 raise error_of(e, diag)
+            self._ahead = deque()
         finally:
             self._exit()
 
@@ -256,7 +330,8 @@ class Stream(Iterator[Batch]):
 
     def state(self) -> str:
         """The place behind the last batch, as JSON of a few hundred bytes: mr.stream(..., state=s)."""
-        return self._text("mr_loader_state")
+        before = self._before_ahead()
+        return before.state if before else self._text("mr_loader_state")
 
     def state_dict(self) -> dict[str, Any]:
         return {"millrace": self.state()}
@@ -268,6 +343,7 @@ class Stream(Iterator[Batch]):
         fresh = self._open(state["millrace"], self._keep)
         with self._lock:
             old, self._ptr = self._ptr, fresh
+            self._ahead = deque()
             if old is not None and self._users:
                 self._closing, old = old, None
                 self._lib.mr_loader_stop(self._closing)
@@ -277,12 +353,14 @@ class Stream(Iterator[Batch]):
     @property
     def step(self) -> int:
         """Batches given so far, counted from the start of the stream."""
-        return int(self._ask("mr_loader_step"))
+        before = self._before_ahead()
+        return before.step if before else self._ask("mr_loader_step")
 
     @property
     def ledger(self) -> str:
         """The ledger of the batches so far, as the program prints it."""
-        return f"{self._ask('mr_loader_ledger'):016x}"
+        before = self._before_ahead()
+        return before.ledger if before else f"{self._ask('mr_loader_ledger'):016x}"
 
     # ---- what it is ----
 
@@ -346,6 +424,7 @@ def _opened_again(graph: GraphLike, how: dict[str, Any], state: str) -> Stream:
 def _after_fork() -> None:
     for stream in list(_alive):  # a thread of the parent may have held them, and is not here
         stream._make_locks()
+        stream._ahead = deque()  # its worker processes are the parent's
 
 
 os.register_at_fork(after_in_child=_after_fork)

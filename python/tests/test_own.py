@@ -281,3 +281,130 @@ def test_a_stream_that_goes_while_its_functions_run():
         s = mr.stream(mr.dataset(Squares(10000)) | mr.shuffle(seed=1, epochs=0) | mr.map(doubled) | mr.batch(8, workers=3))
         next(s)
         del s
+
+
+# ---- functions of batches in worker processes ----
+
+def totals(batch):
+    return {"sum": batch["row"].sum(1), "label": batch["label"]}
+
+
+def with_pid(batch):
+    return {**batch, "pid": numpy.int64(os.getpid())}
+
+
+def refuses_seventeen(batch):
+    if 17 in batch["label"]:
+        raise KeyError("no seventeenth")
+    return batch
+
+
+class Numbered(Squares):
+    def __getitem__(self, i):
+        return {"label": i, "row": numpy.full(3, i, numpy.float32)}
+
+
+def places(graph, **how):
+    """Each batch with the place behind it."""
+    with mr.stream(graph, **how) as s:
+        return [(b.step, b.ids, {n: numpy.asarray(a).tolist() for n, a in b.items()}, s.step, s.ledger, s.state())
+                for b in s]
+
+
+ROWS = mr.dataset(Numbered(), name="rows") | mr.shuffle(seed=1, epochs=2) | mr.batch(16)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_functions_of_batches_make_the_same_in_worker_processes(processes):
+    want = places(ROWS | mr.map_batches(totals))
+    assert places(ROWS | mr.map_batches(totals, processes=processes)) == want
+    assert places(ROWS | mr.map_batches(totals, processes=processes), keep=0) == want
+
+
+def test_worker_processes_of_batches_are_others_and_take_all_functions():
+    with mr.stream(ROWS | mr.map_batches(totals) | mr.map_batches(with_pid, processes=2)) as s:
+        pids = {int(b["pid"]) for b in s}
+        assert os.getpid() not in pids and 1 <= len(pids) <= 2
+        assert list(s[3]) == ["sum", "label", "pid"]
+
+
+@pytest.mark.parametrize("stop", range(0, 14, 3))
+def test_a_state_knows_of_no_batch_that_is_ahead(stop):
+    graph = ROWS | mr.map_batches(totals, processes=2)
+    want = places(graph)
+    with mr.stream(graph) as s:
+        for _ in range(stop):
+            next(s)
+        state, saved, text = s.state(), s.state_dict(), pickle.dumps(s)
+        assert [b.ids for b in s] == [w[1] for w in want[stop:]]
+        s.load_state_dict(saved)
+        assert s.step == stop and [b.ids for b in s] == [w[1] for w in want[stop:]]
+        s.seek(stop)
+        assert s.step == stop and next(s).ids == want[stop][1]
+    with pickle.loads(text) as s:
+        assert [b.ids for b in s] == [w[1] for w in want[stop:]]
+    assert places(graph, state=state) == want[stop:]
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_an_exception_of_a_batch_names_it_and_the_next_one_follows(processes):
+    graph = mr.dataset(Numbered(30)) | mr.batch(5) | mr.map_batches(refuses_seventeen, processes=processes)
+    with mr.stream(graph) as s:
+        says = "refuses_seventeen: batch 3 of records 15, 16, 17, 18, ...: KeyError: 'no seventeenth'"
+        steps = [next(s).step for _ in range(3)]
+        with pytest.raises(mr.DataError, match=re.escape(says)) as e:
+            next(s)
+        assert isinstance(e.value.__cause__, KeyError)
+        assert steps + [b.step for b in s] == [1, 2, 3, 5, 6]
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_a_failure_of_the_stream_comes_behind_the_batches_that_it_gave(processes):
+    steps = []
+    with mr.stream(mr.dataset(Fails()) | mr.batch(5) | mr.map_batches(with_pid, processes=processes)) as s:
+        with pytest.raises(mr.DataError, match="Fails: record 17"):
+            steps.extend(b.step for b in s)
+        with pytest.raises(mr.DataError, match="Fails: record 17"):
+            next(s)
+        assert s.step == len(steps)
+    assert steps == list(range(1, len(steps) + 1)) and len(steps) <= 3
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_a_function_of_batches_gives_a_dict(processes):
+    with mr.stream(ROWS | mr.map_batches(len, processes=processes)) as s:
+        with pytest.raises(mr.ShapeError, match="len: gives int, want a dict of arrays"):
+            next(s)
+
+
+def test_a_function_of_batches_that_cannot_be_sent_says_so():
+    with pytest.raises(mr.UsageError, match="processes=1: local cannot be sent to a worker process"):
+        mr.stream(ROWS | mr.map_batches(lambda b: b, name="local", processes=1))
+    with pytest.raises(mr.ConfigError, match="processes True"):
+        mr.map_batches(totals, processes=True)
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_the_price_of_a_batch_is_said_once(caplog, processes):
+    graph = ROWS | mr.map_batches(totals, processes=processes) | mr.map_batches(with_pid)
+    with caplog.at_level(logging.INFO, logger="millrace"):
+        with mr.stream(graph) as s:
+            list(s)
+            s.seek(0)
+            list(s)
+    said = [r.getMessage() for r in caplog.records if "us a batch" in r.getMessage()]
+    assert len(said) == 1 and said[0].startswith("totals, with_pid: ")
+
+
+def test_a_child_of_a_fork_does_not_wait_for_the_worker_processes():
+    with mr.stream(ROWS | mr.map_batches(totals, processes=2)) as s:
+        next(s)
+        child = os.fork()
+        if not child:
+            try:
+                next(s)
+            except mr.UsageError as e:
+                os._exit(0 if "forked from" in str(e) else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert next(s).step == 2
