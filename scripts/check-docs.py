@@ -48,7 +48,7 @@ INTERRUPTED = [
 # What makes a command short: the first place that fits in each command.
 TINY = 'embed=16 mlp=32 heads=2 layers=1 patch=16'
 SHORTER = [
-    (r'millrace train(?!.* (--resume|--graph|model=mlp))', rf'\g<0> {TINY}'),
+    (r'millrace train(?!.* (--resume(?!=auto)|--graph|model=mlp))', rf'\g<0> {TINY}'),
     (r'millrace train(?!.* (--resume|--epochs|--steps))', r'\g<0> --steps 20'),
     (r'--resume --epochs 2', r'--resume --steps 25'),
     (r'millrace profile', rf'\g<0> {TINY}'),

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/suggest.h"
+#include "base/text.h"
 #include "model/train/step.h"
 
 /* Whether a pattern is the form of the parameter's name, or of its beginning up to a dot. */
@@ -42,7 +43,7 @@ static mr_err_t refuse_pattern(const mr_params_t *list, const char *setting, con
                                mr_diag_t *diag) {
   enum { SHOWN = 3 };
   char near[SHOWN + 1][128], text[SHOWN * 130] = "";
-  size_t distance[SHOWN + 1];
+  size_t distance[SHOWN + 1], length = 0;
   int n = 0;
   for (int i = 0; i < list->n; i++) {
     char one[128];
@@ -58,7 +59,8 @@ static mr_err_t refuse_pattern(const mr_params_t *list, const char *setting, con
     n += n < SHOWN;
   }
   for (int i = 0; i < n; i++)
-    snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? ", " : "", near[i]);
+    length +=
+        (size_t)mr_snprintf(text + length, sizeof text - length, "%s%s", i ? ", " : "", near[i]);
   return mr_fail(diag, MR_ERR_CONFIG,
                  "%s: \"%.100s\" is no parameter; nearest are %s; `millrace summary` lists all",
                  setting, pattern, text);
