@@ -205,7 +205,8 @@ def main() -> None:
 
     commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout
     model = next((x.split(": ")[1] for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")), "")
-    say(f"# {datetime.date.today()} commit {commit.strip()}, {os.cpu_count()} cores, {model}, Python {sys.version.split()[0]}")
+    say(f"# {datetime.date.today()} commit {commit.strip()}, {os.cpu_count()} cores, {model}, Python {sys.version.split()[0]}, "
+        f"load {os.getloadavg()[0]:.1f}")
     graphs = {"recipe": RECIPE}
     if a.photos:
         graphs["photographs"] = PHOTOS.format(a.photos)

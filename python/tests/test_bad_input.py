@@ -23,7 +23,7 @@ import millrace as mr
     ("range 10 ! batch two", mr.ConfigError, "two"),
     ("range 10 ! shuffle seed=1", mr.UsageError, "makes no batches"),
     ("", mr.UsageError, "no stages"),
-    ("range 10 ! batch 2 !", mr.UsageError, ""),
+    ("range 10 ! batch 2 !", mr.UsageError, '"!" joins two stages'),
     ("range 10 ! batch 'a", mr.UsageError, "quote"),
     ("missing/graph.mr", mr.ReadError, "missing/graph.mr"),
     ("/", mr.UsageError, "folder"),

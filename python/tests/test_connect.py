@@ -1,7 +1,9 @@
 """Batches of another process: what `millrace serve` gives."""
 
+import importlib.util
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +12,19 @@ import millrace as mr
 PROGRAM = os.environ.get("MILLRACE_PROGRAM")
 
 
+def free_port():
+    spec = importlib.util.spec_from_file_location("ports", Path(__file__).parents[2] / "scripts/ports.py")
+    ports = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(ports)
+    return ports.free_port(), ports  # the port is held as long as the module is
+
+
 @pytest.mark.skipif(not PROGRAM, reason="MILLRACE_PROGRAM names no program")
-def test_a_served_stream_is_that_of_its_graph(tmp_path):
-    text, address = "range 100 ! shuffle seed=1 ! batch 10", f"ipc://{tmp_path}/s"
+@pytest.mark.parametrize("link", ["ipc", "tcp"])
+def test_a_served_stream_is_that_of_its_graph(tmp_path, link):
+    port, held = free_port()
+    text = "range 100 ! shuffle seed=1 ! batch 10"
+    address = f"ipc://{tmp_path}/s" if link == "ipc" else f"tcp://127.0.0.1:{port}"
     with mr.stream(text) as s:
         want = [b.ids for b in s]
         ledger = s.ledger
@@ -30,3 +42,4 @@ def test_a_served_stream_is_that_of_its_graph(tmp_path):
     finally:
         server.terminate()
         server.wait()
+        assert held.held
