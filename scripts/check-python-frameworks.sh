@@ -17,16 +17,17 @@ tests() {
 }
 quiet=(-q --disable-pip-version-check)
 
-/usr/bin/python3 -m venv lightning
-lightning/bin/pip install "${quiet[@]}" lightning numpy pytest
-tests lightning/bin/python torch
-tests lightning/bin/python lightning
+# Folders are env-...: one called jax would be taken for the module.
+/usr/bin/python3 -m venv env-lightning
+env-lightning/bin/pip install "${quiet[@]}" lightning numpy pytest
+tests env-lightning/bin/python torch
+tests env-lightning/bin/python lightning
 
-/usr/bin/python3 -m venv jax
-jax/bin/pip install "${quiet[@]}" jax grain pytest
-tests jax/bin/python jax
-tests jax/bin/python grain
+/usr/bin/python3 -m venv env-jax
+env-jax/bin/pip install "${quiet[@]}" jax grain pytest
+tests env-jax/bin/python jax
+tests env-jax/bin/python grain
 
-/usr/bin/python3 -m venv tensorflow
-tensorflow/bin/pip install "${quiet[@]}" tensorflow-cpu pytest
-tests tensorflow/bin/python tensorflow
+/usr/bin/python3 -m venv env-tensorflow
+env-tensorflow/bin/pip install "${quiet[@]}" tensorflow-cpu pytest
+tests env-tensorflow/bin/python tensorflow
