@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/machine.h"
 #include "base/threefry.h"
@@ -93,6 +95,26 @@ const mr_param_set_t *mr_params_set(const mr_params_t *s, mr_set_kind_t kind, in
 
 void *mr_params_at(const mr_params_t *s, const mr_param_set_t *set, int i) {
   return (char *)set->data + s->param[i].offset * mr_dtype_size(set->dtype);
+}
+
+/* Pages of an arena are the process's own, without a file, so that those given back read as zeros;
+   whatever the system keeps is cleared before. */
+void mr_params_forget(const mr_params_t *s, const mr_param_set_t *set, int from, int to) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  if (from >= to) return;
+  const mr_param_t *last = &s->param[to - 1];
+  char *at = mr_params_at(s, set, from);
+  size_t bytes = (last->offset + last->size - s->param[from].offset) * mr_dtype_size(set->dtype);
+  uintptr_t first = ((uintptr_t)at + page - 1) / page * page, end = (uintptr_t)(at + bytes);
+  size_t whole = first < end ? (end - first) / page * page : 0;
+  if (!whole || madvise(at + (first - (uintptr_t)at), whole, MADV_DONTNEED)) whole = 0;
+  if (!whole) {
+    memset(at, 0, bytes);
+    return;
+  }
+  size_t before = first - (uintptr_t)at;
+  memset(at, 0, before);
+  memset(at + before + whole, 0, bytes - before - whole);
 }
 
 float *mr_params_f32(const mr_params_t *s, mr_set_kind_t kind, int number) {

@@ -97,6 +97,9 @@ const mr_param_set_t *mr_params_set(const mr_params_t *s, mr_set_kind_t kind, in
 /* Returns the elements of tensor i in a set, of set->dtype, after alloc; they belong to s and live
    until mr_params_fini. */
 void *mr_params_at(const mr_params_t *s, const mr_param_set_t *set, int i);
+/* Makes tensors [from,to) of a set zeros and gives their memory back to the system, but for what
+   they share a page with, until they are written again. */
+void mr_params_forget(const mr_params_t *s, const mr_param_set_t *set, int from, int to);
 /* The arena of a set of f32 (asserted), [arena_size]; it belongs to s.  NULL: there is no such
    set, or alloc has not been called. */
 float *mr_params_f32(const mr_params_t *s, mr_set_kind_t kind, int number);

@@ -11,6 +11,7 @@
 #include "model/exec/mesh_comm.h"
 #include "model/train/cut.h"
 #include "model/train/ranks.h"
+#include "model/train/shares.h"
 #include "model/train/step.h"
 #include "model/train/train_fp8.h"
 
@@ -34,7 +35,8 @@ struct mr_train_step {
   const mr_params_t *of; /* whose values the other ranks have; NULL: none yet */
   mr_optim_t optim;
   mr_compute_t compute;
-  mr__share_t share; /* of slots and average */
+  mr__share_t share;   /* of slots and average */
+  mr__shares_t shares; /* of ranks that are processes; without `first`, each has all */
   mr__fp8_ring_t fp8;
   mr_err_t (*wait)(void *arg);
   void *wait_arg;
@@ -219,6 +221,8 @@ static mr_err_t create_rank(const mr_loss_t *l, const mr_train_config_t *config,
   t->exchange_failed = failed;
   t->collect_ops = config->collect_ops, t->collect = config->collect;
   mr_exec_gate(t->s.exec, may_update, t);
+  if (mr__step_shares(config)) e = mr__shares_init(config, &t->s.list, &t->shares, diag);
+  if (e < 0) return mr_train_step_destroy(t), e;
   return *out = t, MR_OK;
 }
 
@@ -422,8 +426,22 @@ static mr_err_t fetch_parts(mr_train_step_t *t, mr_params_t *params, mr_diag_t *
   return MR_OK;
 }
 
+/* Gives rank 0 the shares of all processes. */
+static mr_err_t fetch_shares(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
+  if (!t->shares.first || !t->shares.newer) return MR_OK;
+  if (t->wait) MR_TRY(t->wait(t->wait_arg));
+  return mr__shares_gather(&t->shares, params, diag);
+}
+
 mr_err_t mr_train_step_whole(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
-  return t->parts ? fetch_parts(t, params, diag) : MR_OK;
+  return t->parts ? fetch_parts(t, params, diag) : fetch_shares(t, params, diag);
+}
+
+/* With shares the last exchange comes behind the update, so that its failure is no gate's. */
+static void read_last_exchange(mr_train_step_t *t) {
+  int missing;
+  if (t->shares.first && *t->exchange_failed && t->why.code >= 0 && t->waited >= 0)
+    t->collect_ops->failed(t->collect, &missing, &t->why);
 }
 
 mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *const *field,
@@ -440,7 +458,10 @@ mr_err_t mr_train_step_run(mr_train_step_t *t, mr_params_t *params, const void *
     if (t->waited < 0) mr__ranks_stale(t->ranks); /* they have updated theirs */
   } else {
     if (t->exchange_failed) *t->exchange_failed = false;
+    if (t->of != params) t->shares.others = true;
+    t->of = params;
     start_own(t);
+    read_last_exchange(t);
   }
   if (t->why.code < 0) return mr_diag_relay(diag, t->why.code, &t->why);
   if (t->waited < 0) return t->waited;
@@ -462,12 +483,14 @@ mr_err_t mr_train_step_put(mr_train_step_t *t, const mr_params_t *params, mr_dia
   }
   MR_TRY(mr__step_same_params(&t->s, params, diag));
   if (t->ranks) mr__ranks_stale(t->ranks);
+  t->shares.others = true, t->shares.newer = false;
   return mr__placed_put(&t->s.placed, params, diag);
 }
 
 mr_err_t mr_train_step_fetch(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
   mr__placed_t *p = &t->s.placed;
   if (t->parts) return fetch_parts(t, params, diag);
+  MR_TRY(fetch_shares(t, params, diag));
   MR_TRY(mr__placed_fetch_end(p, diag));
   if (!p->device || !p->newer) return MR_OK;
   if (t->wait) MR_TRY(t->wait(t->wait_arg));
@@ -477,6 +500,7 @@ mr_err_t mr_train_step_fetch(mr_train_step_t *t, mr_params_t *params, mr_diag_t 
 mr_err_t mr_train_step_fetch_begin(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
   mr__placed_t *p = &t->s.placed;
   if (t->parts) return fetch_parts(t, params, diag);
+  MR_TRY(fetch_shares(t, params, diag));
   MR_TRY(mr__placed_fetch_end(p, diag));
   if (!p->device || !p->newer) return MR_OK;
   if (t->wait) MR_TRY(t->wait(t->wait_arg));
@@ -556,6 +580,7 @@ static bool may_update(void *arg) {
     s->waited = s->collect_ops->failed(s->collect, &missing, &s->why);
   else if (s->wait)
     s->waited = s->wait(s->wait_arg);
+  if (s->waited >= 0 && s->shares.first) mr__shares_updated(&s->shares, s->of);
   return s->waited >= 0;
 }
 
@@ -595,6 +620,7 @@ void mr_train_step_destroy(mr_train_step_t *s) {
   free(s->forward);
   free(s->exchange_failed);
   parts_destroy(s->parts);
+  mr__shares_fini(&s->shares);
   mr_mesh_comm_destroy(s->mesh);
   pthread_mutex_destroy(&s->gate);
   free(s);

@@ -48,8 +48,8 @@ typedef struct mr_train_config {
   int ranks;
   /* 0: each rank has all slots.  1: a rank updates its share of the parameters, whole ones
      (mr_optim_share_from), and has slots and average of these alone; the bits are the same.  Shares
-     are parts of the caller's params, which all ranks of the process update.  Without ranks it is
-     0. */
+     are parts of the caller's params, which all ranks of the process update; a process that is one
+     rank has zeros for the others' (mr_train_step_whole).  Without ranks it is 0. */
   int zero;
   /* The ranks are the stages of a pipeline, through which the ordered parts pass, each of which has
      the same number of records; a rank updates the parameters of its stage and has slots and
@@ -59,7 +59,8 @@ typedef struct mr_train_config {
   /* This process has rank `rank` alone, and this is it in a communicator of `ranks`: runs exchange
      by collect_ops what others have computed, and all ranks run the same steps with the same whole
      batches and scalars.  A run whose exchange fails returns the table's failure, with params
-     unchanged.  It stays the caller's and outlives the step.  NULL: the step creates all ranks. */
+     unchanged, or with zero undefined if others had left before they gave their new values.  It
+     stays the caller's and outlives the step.  NULL: the step creates all ranks. */
   const struct mr_collect_ops *collect_ops;
   struct mr_collect *collect;
   int rank; /* in [0,ranks), with collect, and for mr_train_step_fn: the one whose graph it is */
@@ -204,8 +205,9 @@ mr_err_t mr_train_step_put(mr_train_step_t *s, const mr_params_t *params, mr_dia
    mr_train_step_before_update.  Nothing on the CPU.  MR_OK; MR_ERR_UNAVAILABLE if the device has
    failed, or wait's failure: params are unchanged after either. */
 mr_err_t mr_train_step_fetch(mr_train_step_t *s, mr_params_t *params, mr_diag_t *diag);
-/* The same where ranks of a mesh have parts of params, before an evaluation or another reader in
-   the host's memory; nothing where params, or the device's, are what runs update.  Ranks that are
+/* The same where ranks of a mesh have parts of params, or with zero processes shares of slots and
+   average, which rank 0 alone receives: before an evaluation or another reader in the host's
+   memory; nothing where params, or the device's, are what runs update.  Ranks that are
    processes all call it, and mr_train_step_fetch, at the same step.  Fails as mr_train_step_fetch;
    with MR_ERR_UNAVAILABLE also if a process does not come: some tensors of params are then of the
    last run and the others of an earlier one, so that nothing may read them. */

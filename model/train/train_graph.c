@@ -79,12 +79,10 @@ mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag) {
                    (long long)t->ordered);
   if (t->zero < 0 || t->zero > MR_ZERO_MOST)
     return mr_fail(diag, MR_ERR_CONFIG, "zero: %d, want [0,%d]", t->zero, MR_ZERO_MOST);
-  if (t->zero && t->ranks > 1 && t->collect)
-    return mr_fail(
-        diag, MR_ERR_CONFIG,
-        "zero=%d: ranks that are processes of their own keep whole slots, want zero=0 or "
-        "ranks of one process",
-        t->zero);
+  if (t->zero && t->ranks > 1 && mr__step_device(&t->compute))
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "zero=%d: ranks on device %s keep whole slots, want zero=0 or device=cpu",
+                   t->zero, t->compute.device->name);
   if (!t->ordered) return MR_OK;
   if (t->ordered < 0 || t->ordered > MR_ORDERED_MOST || (t->ordered & (t->ordered - 1)))
     return mr_fail(diag, MR_ERR_CONFIG,

@@ -315,6 +315,7 @@ static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
   mr_err_t e = alone ? train_step_give_saved(s) : MR_OK;
   if (e == MR_OK && alone) e = count_steps(s, 0);
   if (e == MR_OK && !batch->n) e = pass_step(s, batch);
+  if (e == MR_OK && !batch->n && (v->at.unvalidated || checkpoint_due(v, step))) e = make_whole(s);
   if (e != MR_OK || !batch->n) return mr_buf_unref(batch), e;
   if (batch->n != s->in_spec[IN_TRAIN].batch) {
     e = mr_stage_fail(s, MR_ERR_SHAPE,

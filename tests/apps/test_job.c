@@ -172,6 +172,48 @@ static void a_job_resumes_on_other_processes_and_on_threads(void **state) {
   assert_same_checkpoint(whole, other, STEPS);
 }
 
+/* Processes that keep slots of their shares alone: checkpoints, evaluations by the average, steps
+   without records where a checkpoint or an epoch ends, gradients that are looked at. */
+static void processes_with_shares_of_slots_end_as_one_process(void **state) {
+  static const char *const settings[] = {"train.lr=2e-2", "batch.skip-steps=4,5",
+                                         "train.watch-every=2"};
+  for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+    char one[128], run[128], ledger[2][64];
+    snprintf(one, sizeof one, "%s/shares%zu", dir, i);
+    snprintf(run, sizeof run, "%s/shares%zu-job", dir, i);
+    RUN(&p, "train", "--graph", file, "--run-dir", one, "train.checkpoint-every=1", settings[i]);
+    if (p.status) fail_msg("%s%s", p.out, p.err);
+    keep_ledger(p.out, ledger[0], sizeof ledger[0]);
+    START(2 + (int)i, NULL, "train", "--graph", file, "--run-dir", run, "train.zero=1",
+          "train.checkpoint-every=1", settings[i]);
+    end_job();
+    assert_all_end_well();
+    keep_ledger(job.said[0], ledger[1], sizeof ledger[1]);
+    assert_string_equal(ledger[0], ledger[1]);
+    for (int step = 1; step <= STEPS; step++) assert_same_checkpoint(one, run, step);
+  }
+}
+
+static void a_job_resumes_with_another_zero(void **state) {
+  char run[128], ledger[sizeof whole_end];
+  snprintf(run, sizeof run, "%s/zero", dir);
+  START(4, NULL, "train", "--graph", file, "--run-dir", run, "train.steps=1", "train.zero=1");
+  end_job();
+  assert_all_end_well();
+  START(3, NULL, "train", "--run-dir", run, "--resume", "train.steps=3", "train.zero=0");
+  end_job();
+  assert_all_end_well();
+  RUN(&p, "train", "--run-dir", run, "--resume", "--mesh", "data=5", "train.steps=4",
+      "train.zero=1");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  START(2, NULL, "train", "--run-dir", run, "--resume", "train.steps=0", "train.zero=1");
+  end_job();
+  assert_all_end_well();
+  keep_ledger(job.said[0], ledger, sizeof ledger);
+  assert_string_equal(ledger, whole_end);
+  assert_same_checkpoint(whole, run, STEPS);
+}
+
 /* Four processes with parts of parameters, of whose batches two read each half, reach the bits of
    as many threads; a stop makes them whole too. */
 static void processes_with_parts_of_parameters_reach_the_bits_of_threads(void **state) {
@@ -294,7 +336,8 @@ static void the_others_name_a_rank_that_is_killed_and_its_run_resumes_without_it
   char run[128], alone[128], until[32], ledger[2][64];
   snprintf(run, sizeof run, "%s/killed", dir);
   snprintf(alone, sizeof alone, "%s/killed-alone", dir);
-  START(4, NULL, "train", "--graph", file, "--run-dir", run, "shuffle.epochs=100000");
+  START(4, NULL, "train", "--graph", file, "--run-dir", run, "shuffle.epochs=100000",
+        "train.zero=1");
   wait_for_step(run, 2);
   kill(job.pid[2], SIGKILL);
   end_job();
@@ -386,6 +429,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_job_ends_with_the_checkpoints_and_ledger_of_one_process),
       cmocka_unit_test(a_job_resumes_on_other_processes_and_on_threads),
+      cmocka_unit_test(processes_with_shares_of_slots_end_as_one_process),
+      cmocka_unit_test(a_job_resumes_with_another_zero),
       cmocka_unit_test(processes_with_parts_of_parameters_reach_the_bits_of_threads),
       cmocka_unit_test(every_kind_of_stream_gives_a_job_the_batches_of_one_process),
       cmocka_unit_test(ranks_read_whole_batches_where_slices_would_be_others),

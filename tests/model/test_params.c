@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "model/model.h"
 #include "tests/model/vit_step.h"
@@ -136,11 +138,42 @@ static void a_layer_refuses_values_of_too_few_dimensions(void **state) {
   }
 }
 
+/* What is forgotten is zero, takes no memory, and can be written again; the rest stays. */
+static void forgotten_tensors_are_zeros_without_pages(void **state) {
+  mr_params_t p = {0};
+  mr_diag_t diag = {0};
+  static const int64_t size[] = {1000, 3 << 20, 77, 5000, 10};
+  char name[] = "a";
+  for (size_t i = 0; i < sizeof size / sizeof *size; i++, name[0]++)
+    assert_true(mr_params_add(&p, name, mr_aval_of(MR_F32, size[i]),
+                              (mr_init_t){.kind = MR_INIT_ONES}, &diag) >= 0);
+  assert_int_equal(mr_params_alloc(&p, &diag), MR_OK);
+  static const int cut[][2] = {{4, 5}, {3, 3}, {1, 3}, {0, 5}};
+  for (size_t c = 0; c < sizeof cut / sizeof *cut; c++) {
+    mr_params_init(&p, 1);
+    mr_params_forget(&p, &p.set[0], cut[c][0], cut[c][1]);
+    if (cut[c][1] - cut[c][0] > 1) {
+      uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)mr_params_at(&p, p.set, 1);
+      unsigned char there = 1;
+      char *first = (char *)mr_params_at(&p, p.set, 1) + (page - at % page) % page;
+      assert_int_equal(mincore(first, page, &there), 0);
+      assert_false(there & 1);
+    }
+    for (int i = 0; i < p.n; i++) {
+      const float *x = mr_params_at(&p, p.set, i), want = i < cut[c][0] || i >= cut[c][1];
+      for (int64_t k = 0; k < size[i]; k++)
+        if (x[k] != want) fail_msg("cut %zu: tensor %d has %g", c, i, (double)x[k]);
+    }
+  }
+  mr_params_fini(&p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_recipe_has_flax_s_tensors_and_modules),
       cmocka_unit_test(initial_values_follow_the_seed_and_the_initialisers),
       cmocka_unit_test(the_schedule_warms_up_and_follows_half_a_cosine),
+      cmocka_unit_test(forgotten_tensors_are_zeros_without_pages),
       cmocka_unit_test(a_layer_refuses_values_of_too_few_dimensions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

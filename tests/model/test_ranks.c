@@ -302,7 +302,7 @@ static void parameters_that_are_put_reach_all_ranks(void **state) {
 
 typedef struct lone {
   pthread_t thread;
-  int rank, ranks;
+  int rank, ranks, zero;
   end_t end;
   mr_err_t err;
   char text[1024];
@@ -313,7 +313,7 @@ static mr_err_t lone_run(lone_t *l, mr_collect_t *collect, bool leaves, mr_diag_
   batch_t b = batch_of();
   mr_train_config_t t = config_of(MOST);
   mr_train_step_t *step = NULL;
-  t.ranks = l->ranks, t.rank = l->rank;
+  t.ranks = l->ranks, t.rank = l->rank, t.zero = l->zero;
   t.collect_ops = &mr_collect_threads, t.collect = collect;
   c.how.threads = 1;
   mr_err_t e = vit_params(&c, 3, &l->end.params, diag);
@@ -324,6 +324,7 @@ static mr_err_t lone_run(lone_t *l, mr_collect_t *collect, bool leaves, mr_diag_
       break;
     }
     e = vit_run(step, &l->end.params, b.images, b.labels, 1e-2f, i + 1, 5, &l->end.out[i], diag);
+    if (e >= 0 && i % 2) e = mr_train_step_whole(step, &l->end.params, diag);
   }
   mr_train_step_destroy(step);
   free(b.images);
@@ -346,9 +347,9 @@ static void *lone_stays(void *arg) { return lone_join(arg, false), NULL; }
 static void *lone_leaves(void *arg) { return lone_join(arg, true), NULL; }
 
 /* Runs ranks that know each other by a table of collectives alone; the last one may leave. */
-static void run_lone(lone_t *l, int ranks, bool leaves) {
+static void run_lone(lone_t *l, int ranks, int zero, bool leaves) {
   for (int r = 0; r < ranks; r++) {
-    l[r] = (lone_t){.rank = r, .ranks = ranks};
+    l[r] = (lone_t){.rank = r, .ranks = ranks, .zero = zero};
     void *(*start)(void *) = leaves && r == ranks - 1 ? lone_leaves : lone_stays;
     assert_int_equal(pthread_create(&l[r].thread, NULL, start, &l[r]), 0);
   }
@@ -360,7 +361,7 @@ static void ranks_that_share_a_table_of_collectives_reach_the_same_bits(void **s
   end_t one = trained(&c, config_of(MOST), 1, 0);
   for (int ranks = 2; ranks <= 3; ranks++) {
     lone_t l[3];
-    run_lone(l, ranks, false);
+    run_lone(l, ranks, 0, false);
     for (int r = 0; r < ranks; r++) {
       if (l[r].err < 0) fail_msg("rank %d: %s", r, l[r].text);
       assert_same_end(&one, &l[r].end, ranks, 0);
@@ -370,10 +371,51 @@ static void ranks_that_share_a_table_of_collectives_reach_the_same_bits(void **s
   mr_params_fini(&one.params);
 }
 
+static int64_t elements_of_parameter(const void *arg, int i) {
+  return (int64_t)((const mr_params_t *)arg)->param[i].size;
+}
+
+/* Whether a rank's slots, of which it has [from,to), are those of `one` there and zeros elsewhere.
+ */
+static bool has_its_share_alone(const mr_params_t *one, const mr_params_t *p, int from, int to) {
+  bool same = true;
+  for (int k = 1; k < p->n_sets; k++)
+    for (int i = 0; i < p->n && same; i++) {
+      const float *x = mr_params_at(p, &p->set[k], i), *y = mr_params_at(one, &one->set[k], i);
+      for (size_t j = 0; j < p->param[i].size; j++)
+        same &= i >= from && i < to ? x[j] == y[j] : x[j] == 0;
+    }
+  return same;
+}
+
+/* With zero=1 a process has slots of its share alone; the first one has all of them when they are
+   asked for. */
+static void ranks_that_are_alone_keep_their_shares(void **state) {
+  vit_t c = dropping_vit(MR_F32);
+  end_t one = trained(&c, config_of(MOST), 1, 0);
+  for (int ranks = 2; ranks <= 4; ranks++) {
+    lone_t l[4];
+    run_lone(l, ranks, 1, false);
+    for (int r = 0; r < ranks; r++) {
+      const mr_params_t *p = &l[r].end.params;
+      int from = mr_optim_share_from(p->n, elements_of_parameter, p, ranks, r);
+      int to = mr_optim_share_from(p->n, elements_of_parameter, p, ranks, r + 1);
+      if (l[r].err < 0) fail_msg("rank %d: %s", r, l[r].text);
+      if (!r) assert_same_end(&one, &l[r].end, ranks, 1);
+      for (int i = 0; i < STEPS; i++) assert_true(same_out(&one.out[i], &l[r].end.out[i]));
+      assert_memory_equal(p->set[0].data, one.params.set[0].data, p->arena_size * sizeof(float));
+      if (r && !has_its_share_alone(&one.params, p, from, to))
+        fail_msg("rank %d of %d: slots beside its share", r, ranks);
+      mr_params_fini(&l[r].end.params);
+    }
+  }
+  mr_params_fini(&one.params);
+}
+
 /* The step that the others cannot complete leaves their parameters as they were. */
 static void a_rank_that_leaves_ends_the_step_of_the_others(void **state) {
   lone_t l[3];
-  run_lone(l, 3, true);
+  run_lone(l, 3, 0, true);
   assert_true(l[2].err >= 0);
   for (int r = 0; r < 2; r++) {
     assert_int_equal(l[r].err, MR_ERR_UNAVAILABLE);
@@ -381,6 +423,17 @@ static void a_rank_that_leaves_ends_the_step_of_the_others(void **state) {
     for (int k = 0; k < l[r].end.params.n_sets; k++)
       assert_memory_equal(l[r].end.params.set[k].data, l[2].end.params.set[k].data,
                           l[r].end.params.arena_size * mr_dtype_size(l[r].end.params.set[k].dtype));
+  }
+  for (int r = 0; r < 3; r++) mr_params_fini(&l[r].end.params);
+}
+
+static void a_rank_that_leaves_ends_a_step_of_shares(void **state) {
+  lone_t l[3];
+  run_lone(l, 3, 1, true);
+  assert_true(l[2].err >= 0);
+  for (int r = 0; r < 2; r++) {
+    assert_int_equal(l[r].err, MR_ERR_UNAVAILABLE);
+    assert_non_null(strstr(l[r].text, "communicator lone"));
   }
   for (int r = 0; r < 3; r++) mr_params_fini(&l[r].end.params);
 }
@@ -427,7 +480,9 @@ int main(void) {
       cmocka_unit_test(a_step_that_is_taken_back_repeats_itself),
       cmocka_unit_test(parameters_that_are_put_reach_all_ranks),
       cmocka_unit_test(ranks_that_share_a_table_of_collectives_reach_the_same_bits),
+      cmocka_unit_test(ranks_that_are_alone_keep_their_shares),
       cmocka_unit_test(a_rank_that_leaves_ends_the_step_of_the_others),
+      cmocka_unit_test(a_rank_that_leaves_ends_a_step_of_shares),
       cmocka_unit_test(a_rank_takes_no_more_memory_where_there_are_more_of_them),
       cmocka_unit_test(ranks_without_a_part_are_refused),
   };
