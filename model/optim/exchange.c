@@ -4,6 +4,7 @@
 #include "model/optim/exchange.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 #include "model/control/control.h"
 
@@ -122,4 +123,38 @@ mr_var_t *mr__exchange_whole(const mr__exchange_t *x, mr_var_t *shares, int i,
   mr_var_t *flat = mr_lax_reshape_to(x->f, shares, x->ranks->size * x->width);
   flat = mr_lax_slice(x->f, flat, &from, (int64_t[]){from + n});
   return mr_lax_convert(x->f, mr_lax_reshape(x->f, flat, aval->ndim, aval->dim), aval->dtype);
+}
+
+/* ---- order ---- */
+
+/* An equation and the place behind which it belongs. */
+typedef struct placed {
+  mr_eqn_t *eqn;
+  int after, number;
+} placed_t;
+
+static int by_place(const void *a, const void *b) {
+  const placed_t *x = a, *y = b;
+  return x->after != y->after ? (x->after < y->after ? -1 : 1)
+                              : (x->number > y->number) - (x->number < y->number);
+}
+
+mr_err_t mr__exchange_early(mr_fn_t *f, int from) {
+  int *place = mr_mem_take(&f->mem, ((size_t)f->n_var + 1) * sizeof *place);
+  placed_t *p = mr_mem_take(&f->mem, ((size_t)f->n_eqn + 1) * sizeof *p);
+  int newest = 0; /* of the collectives, which keep their order */
+  if (f->mem.failed || f->diag.code < 0) return f->diag.code;
+  for (int i = 0; i < f->n_var; i++) place[i] = 0;
+  for (int i = 0; i < f->n_eqn; i++) {
+    mr_eqn_t *e = f->eqn[i];
+    int after = i < from ? i : e->op->collective ? newest : 0;
+    for (int k = 0; i >= from && k < e->n_in; k++)
+      if (place[e->in[k]->id] > after) after = place[e->in[k]->id];
+    if (e->op->collective) newest = after;
+    for (int k = 0; k < e->n_out; k++) place[e->out[k]->id] = after;
+    p[i] = (placed_t){e, after, i};
+  }
+  qsort(p, (size_t)f->n_eqn, sizeof *p, by_place);
+  for (int i = 0; i < f->n_eqn; i++) f->eqn[i] = p[i].eqn;
+  return MR_OK;
 }

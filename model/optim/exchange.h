@@ -48,4 +48,8 @@ mr_var_t *mr__exchange_gather(const mr__exchange_t *x, mr_var_t *share);
 mr_var_t *mr__exchange_whole(const mr__exchange_t *x, mr_var_t *shares, int i,
                              const mr_aval_t *aval);
 
+/* Moves equations [from,n_eqn) to the first place at which their operands exist, collectives behind
+   those before them, so that values which they read need not wait.  f->diag on failure. */
+mr_err_t mr__exchange_early(mr_fn_t *f, int from);
+
 #endif

@@ -28,6 +28,7 @@ typedef struct step {
   const mr__exchange_t *exchange; /* of ranks */
   mr_var_t **out;                 /* [n_out] of the loss, over all parts */
   mr_var_t **grad;                /* [n] */
+  int computed;                   /* equations up to the gradients of the last part */
 } step_t;
 
 static bool is_split(const mr_optim_loss_t *loss, int i) {
@@ -303,6 +304,90 @@ static void sum_gradients(step_t *s, const mr__exchange_t *x, const nodes_t *nod
   }
 }
 
+/* ---- sums that do not wait for the end of the backward pass ---- */
+
+enum { BUCKET = 1 << 18 }; /* elements from which a bucket takes no further parameter */
+
+/* Parameters [from,to) of one rank's share and of one dtype, whose gradients are sent together. */
+typedef struct bucket {
+  int from, to, owner;
+} bucket_t;
+
+/* The bucket that ends before parameter `to`. */
+static bucket_t bucket_before(const step_t *s, int to) {
+  bucket_t b = {to - 1, to, 0};
+  int64_t elems = mr_aval_elems(&s->p[b.from]->aval);
+  while (s->share[b.owner + 1] < to) b.owner++;
+  while (b.from > s->share[b.owner] && elems < BUCKET &&
+         s->p[b.from - 1]->aval.dtype == s->p[b.from]->aval.dtype)
+    elems += mr_aval_elems(&s->p[--b.from]->aval);
+  return b;
+}
+
+/* The gradients of a bucket, one behind the other; grad NULL: zeros. */
+static mr_var_t *bucket_flat(step_t *s, const bucket_t *b, mr_var_t *const *grad) {
+  int n = b->to - b->from;
+  int64_t elems = 0;
+  mr_var_t **flat = mr_mem_take(&s->g->mem, (size_t)n * sizeof *flat);
+  for (int i = 0; flat && i < n; i++) {
+    int64_t size = mr_aval_elems(&s->p[b->from + i]->aval);
+    elems += size;
+    if (grad) flat[i] = mr_lax_reshape_to(s->g, grad[b->from + i], size);
+  }
+  const mr_aval_t all = mr_aval_of(s->p[b->from]->aval.dtype, elems);
+  if (!flat) return NULL;
+  return !grad   ? mr_lax_full(s->g, &all, 0)
+         : n > 1 ? mr_lax_concatenate(s->g, n, flat, 0)
+                 : flat[0];
+}
+
+/* As sum_of_nodes, of what has come of each sum. */
+static mr_var_t *bucket_sum(step_t *s, const nodes_t *nodes, mr_var_t *const *come, int from,
+                            int to) {
+  for (int k = 0; k < nodes->n; k++)
+    if (nodes->node[k].from == from && nodes->node[k].to == to) return come[k];
+  int half = (from + to) / 2;
+  mr_var_t *left = bucket_sum(s, nodes, come, from, half);
+  return mr_lax_add(s->g, left, bucket_sum(s, nodes, come, half, to));
+}
+
+/* Each rank sends its sums of a bucket's gradients to the owner, which adds them.  All ranks number
+   the messages alike. */
+static void exchange_bucket(step_t *s, const bucket_t *b, const nodes_t *nodes, const sums_t *sums,
+                            int *turn) {
+  int own = s->loss->ranks->rank;
+  mr_var_t **come = mr_mem_take(&s->g->mem, (size_t)nodes->n * sizeof *come);
+  for (int k = 0; come && k < nodes->n; k++, ++*turn) {
+    const node_t *v = &nodes->node[k];
+    const int perm[1][2] = {{v->rank, b->owner}};
+    if (v->rank != own && b->owner != own) continue;
+    come[k] = bucket_flat(s, b, v->rank == own ? sums->of[v->place] : NULL);
+    if (v->rank != b->owner)
+      come[k] = mr_lax_ppermute_in_turn(s->g, come[k], s->loss->ranks->axis, 1, perm, *turn);
+  }
+  if (!come || b->owner != own) return;
+  mr_var_t *sum = bucket_sum(s, nodes, come, 0, s->loss->parts);
+  int64_t at = 0;
+  for (int i = b->from; i < b->to; i++) {
+    const mr_aval_t *a = &s->p[i]->aval;
+    mr_var_t *v = mr_lax_slice(s->g, sum, &at, (int64_t[]){at + mr_aval_elems(a)});
+    s->grad[i] = mr_lax_reshape(s->g, v, a->ndim, a->dim);
+    at += mr_aval_elems(a);
+  }
+}
+
+/* The gradients of the parameters that this rank updates, each as soon as the backward pass of the
+   last part has made it: buckets go from the last parameters to the first, as the pass does. */
+static mr_err_t exchange_early(step_t *s, const nodes_t *nodes, const sums_t *sums) {
+  int turn = 0;
+  for (int to = s->n; to > 0;) {
+    bucket_t b = bucket_before(s, to);
+    exchange_bucket(s, &b, nodes, sums, &turn);
+    to = b.from;
+  }
+  return mr__exchange_early(s->g, s->computed);
+}
+
 /* The most records, or with records false parts, that a rank has. */
 static int64_t most_of_ranks(const step_t *s, bool records) {
   int64_t most = 0;
@@ -381,15 +466,17 @@ static mr_err_t step_exchange(step_t *s, mr_var_t **all, const sums_t *sums) {
   mr__exchange_t x = mr__exchange_start(s->g, s->loss->ranks, s->n, size, s->share, s->n_out + 1);
   mr__exchange_t *kept = mr_mem_take(mem, sizeof *kept);
   if (mem->failed) return s->g->diag.code;
+  bool early = s->loss->ranks->zero >= 2;
   const char *outer = mr_scope_enter(s->g, "exchange");
+  if (early) MR_TRY(exchange_early(s, &nodes, sums));
   for (int i = 0; i < s->n_out; i++) posted[i] = all[i] ? post_output(s, &x, all, i) : -1;
   int amax = s->n_fp8 ? mr__exchange_post(&x, s->amax, mr_aval_elems(&s->amax->aval)) : 0;
-  mr__exchange_send(&x, nodes.most, term);
+  mr__exchange_send(&x, early ? 0 : nodes.most, term);
   MR_TRY(s->g->diag.code);
   for (int i = 0; i < s->n_out; i++)
     s->out[i] = posted[i] < 0 ? NULL : posted_output(s, &x, posted[i], all[i]->aval);
   if (s->n_fp8) s->amax = posted_amax(s, &x, amax);
-  sum_gradients(s, &x, &nodes);
+  if (!early) sum_gradients(s, &x, &nodes);
   *kept = x;
   s->exchange = kept;
   mr_scope_leave(s->g, outer);
@@ -542,6 +629,7 @@ static mr_err_t run_parts(step_t *s) {
   for (int k = s->from; k < s->to; k++) {
     mr_var_t **grad = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof *grad);
     MR_TRY(step_run_part(s, k, all + (k - s->from) * s->n_out, grad));
+    s->computed = s->g->n_eqn;
     sums_add(s, &sums, k, s->n, grad);
   }
   if (s->loss->ranks) return step_exchange(s, all, &sums);

@@ -49,7 +49,8 @@ typedef struct mr_train_config {
   /* 0: each rank has all slots.  1: a rank updates its share of the parameters, whole ones
      (mr_optim_share_from), and has slots and average of these alone; the bits are the same.  Shares
      are parts of the caller's params, which all ranks of the process update; a process that is one
-     rank has zeros for the others' (mr_train_step_whole).  Without ranks it is 0. */
+     rank has zeros for the others' (mr_train_step_whole).  2: gradients leave for the rank that
+     updates them while the backward pass goes on.  Without ranks it is 0. */
   int zero;
   /* The ranks are the stages of a pipeline, through which the ordered parts pass, each of which has
      the same number of records; a rank updates the parameters of its stage and has slots and
@@ -81,7 +82,7 @@ typedef struct mr_train_config {
 /* Returns AdamW with its default settings, products in bf16, and the batch in one part. */
 mr_train_config_t mr_train_default(int64_t batch);
 
-enum { MR_ORDERED_MOST = 256, MR_ZERO_MOST = 1 };
+enum { MR_ORDERED_MOST = 256, MR_ZERO_MOST = 2 };
 /* MR_OK, or MR_ERR_CONFIG if batch, accumulate, ordered, ranks, zero and pipeline do not go
    together. */
 mr_err_t mr_train_parts_check(const mr_train_config_t *t, mr_diag_t *diag);

@@ -184,8 +184,8 @@ static void processes_with_shares_of_slots_end_as_one_process(void **state) {
     RUN(&p, "train", "--graph", file, "--run-dir", one, "train.checkpoint-every=1", settings[i]);
     if (p.status) fail_msg("%s%s", p.out, p.err);
     keep_ledger(p.out, ledger[0], sizeof ledger[0]);
-    START(2 + (int)i, NULL, "train", "--graph", file, "--run-dir", run, "train.zero=1",
-          "train.checkpoint-every=1", settings[i]);
+    START(2 + (int)i, NULL, "train", "--graph", file, "--run-dir", run,
+          i < 2 ? "train.zero=1" : "train.zero=2", "train.checkpoint-every=1", settings[i]);
     end_job();
     assert_all_end_well();
     keep_ledger(job.said[0], ledger[1], sizeof ledger[1]);
@@ -206,7 +206,7 @@ static void a_job_resumes_with_another_zero(void **state) {
   RUN(&p, "train", "--run-dir", run, "--resume", "--mesh", "data=5", "train.steps=4",
       "train.zero=1");
   if (p.status) fail_msg("%s%s", p.out, p.err);
-  START(2, NULL, "train", "--run-dir", run, "--resume", "train.steps=0", "train.zero=1");
+  START(2, NULL, "train", "--run-dir", run, "--resume", "train.steps=0", "train.zero=2");
   end_job();
   assert_all_end_well();
   keep_ledger(job.said[0], ledger, sizeof ledger);

@@ -83,7 +83,7 @@ static void a_run_resumes_with_another_zero_with_the_same_bits(void **state) {
   RUN(&p, "train", "--run-dir", run, "--resume", "--mesh", "data=3", "train.zero=0",
       "train.steps=4");
   if (p.status) fail_msg("%s%s", p.out, p.err);
-  RUN(&p, "train", "--run-dir", run, "--resume", "--mesh", "data=5", "train.zero=1",
+  RUN(&p, "train", "--run-dir", run, "--resume", "--mesh", "data=5", "train.zero=2",
       "train.steps=0");
   if (p.status) fail_msg("%s%s", p.out, p.err);
   keep_ledger(ledger, sizeof ledger);

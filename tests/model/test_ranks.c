@@ -9,7 +9,7 @@
 #include "tests/model/vit_step.h"
 #include "tests/vectors.h"
 
-enum { MOST_ZERO = 1, PARTS = 8, MOST = 32, PIXELS = 8 * 8 * 3, STEPS = 6 };
+enum { MOST_ZERO = MR_ZERO_MOST, PARTS = 8, MOST = 32, PIXELS = 8 * 8 * 3, STEPS = 6 };
 
 static float lr_of_runs = 1e-2f;
 static const int all_counts[] = {2, 3, 4, 5, 6, 7, 8, 0}, two_counts[] = {3, 8, 0};
@@ -454,6 +454,29 @@ static void a_rank_takes_no_more_memory_where_there_are_more_of_them(void **stat
   if (peak[1] > peak[0]) fail_msg("%zu bytes a rank of 16, %zu of 4", peak[1], peak[0]);
 }
 
+/* A model of 5 MB in batches of 8 small records: gradients are most of the memory. */
+static void gradients_that_leave_early_take_less_memory(void **state) {
+  vit_t c = dropping_vit(MR_F32);
+  size_t peak[3], all = 0;
+  c.model.embed = 128, c.model.mlp = 512, c.model.layers = 6;
+  for (int zero = 0; zero < 3; zero++) {
+    mr_train_config_t t = config_of(8);
+    mr_train_step_t *step;
+    mr_params_t p = {0};
+    mr_diag_t diag = {0};
+    t.ranks = 8, t.zero = zero;
+    if (vit_params(&c, 3, &p, &diag) < 0 || vit_step(&c, t, &step, &diag) < 0)
+      fail_msg("%s", diag.text);
+    peak[zero] = mr_exec_peak_bytes(mr_train_step_exec(step));
+    all = (size_t)p.count * sizeof(float);
+    mr_train_step_destroy(step);
+    mr_params_fini(&p);
+  }
+  if (peak[2] + all / 2 > peak[0] || peak[2] + all / 2 > peak[1])
+    fail_msg("%zu, %zu and %zu bytes a rank, of %zu bytes of gradients", peak[0], peak[1], peak[2],
+             all);
+}
+
 static void ranks_without_a_part_are_refused(void **state) {
   vit_t c = dropping_vit(MR_F32);
   mr_train_config_t t = config_of(MOST);
@@ -484,6 +507,7 @@ int main(void) {
       cmocka_unit_test(a_rank_that_leaves_ends_the_step_of_the_others),
       cmocka_unit_test(a_rank_that_leaves_ends_a_step_of_shares),
       cmocka_unit_test(a_rank_takes_no_more_memory_where_there_are_more_of_them),
+      cmocka_unit_test(gradients_that_leave_early_take_less_memory),
       cmocka_unit_test(ranks_without_a_part_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
