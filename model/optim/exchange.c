@@ -133,7 +133,7 @@ typedef struct placed {
   int after, number;
 } placed_t;
 
-static int by_place(const void *a, const void *b) {
+static int exchange_by_place(const void *a, const void *b) {
   const placed_t *x = a, *y = b;
   return x->after != y->after ? (x->after < y->after ? -1 : 1)
                               : (x->number > y->number) - (x->number < y->number);
@@ -154,7 +154,7 @@ mr_err_t mr__exchange_early(mr_fn_t *f, int from) {
     for (int k = 0; k < e->n_out; k++) place[e->out[k]->id] = after;
     p[i] = (placed_t){e, after, i};
   }
-  qsort(p, (size_t)f->n_eqn, sizeof *p, by_place);
+  qsort(p, (size_t)f->n_eqn, sizeof *p, exchange_by_place);
   for (int i = 0; i < f->n_eqn; i++) f->eqn[i] = p[i].eqn;
   return MR_OK;
 }

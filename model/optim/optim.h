@@ -80,8 +80,9 @@ typedef struct mr_optim_ranks {
   int rank, size;
   const char *axis; /* the communicator's */
   /* 0: each rank updates all parameters.  1: a rank updates its share of them, for which alone it
-     has slots and an average, and receives the others' new values.  2: the same, and a gradient goes
-     to the rank that updates it as soon as the backward pass of a rank's last part has made it. */
+     has slots and an average, and receives the others' new values.  2: the same, and a gradient
+     goes to the rank that updates it as soon as the backward pass of a rank's last part has made
+     it. */
   int zero;
   /* Each rank computes a stage of every part, of as many stages as ranks, instead of whole parts,
      and updates the parameters of its stage as with zero=1, which zero is then.  Parts have equal

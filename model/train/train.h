@@ -50,7 +50,7 @@ typedef struct mr_train_config {
      (mr_optim_share_from), and has slots and average of these alone; the bits are the same.  Shares
      are parts of the caller's params, which all ranks of the process update; a process that is one
      rank has zeros for the others' (mr_train_step_whole).  2: gradients leave for the rank that
-     updates them while the backward pass goes on.  Without ranks it is 0. */
+     updates them during the backward pass.  Without ranks it is 0. */
   int zero;
   /* The ranks are the stages of a pipeline, through which the ordered parts pass, each of which has
      the same number of records; a rank updates the parameters of its stage and has slots and

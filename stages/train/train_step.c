@@ -157,8 +157,10 @@ static void say_why(mr_stage_t *s, bool stopped, mr_report_t *r) {
    at the same step. */
 static mr_err_t make_whole(mr_stage_t *s) {
   train_t *v = s->state;
+  mr_diag_t why = {0};
   mr__agree_doing(v->agree, "gives its parts of", v->at.step, true);
-  return mr_train_step_whole(v->step, &v->params, s->diag);
+  mr_err_t e = mr_train_step_whole(v->step, &v->params, &why);
+  return mr_diag_prefix(s->diag, e, &why, "%s: step %" PRId64, s->name, v->at.step);
 }
 
 /* Ends the run: test unless stopped, the last state, the final record. */
