@@ -2924,7 +2924,7 @@ def train_step(
 
     zero: What ranks behind shard-to-device keep a share of, with the same results.  0: nothing, each updates all
     parameters; 1: the optimizer's slots and the average, each rank updates its share and receives the others'
-    parameters.
+    parameters; 2: gradients too, which leave for their share's rank during the backward pass.
 
     pipeline: Cuts the model into this many stages, each computed by a rank of its own, through which the
     microbatches of a batch pass; the results are those of ordered=. 0: as many as stages= has, or none.
@@ -3212,7 +3212,7 @@ def vit_step(
 
     zero: What ranks behind shard-to-device keep a share of, with the same results.  0: nothing, each updates all
     parameters; 1: the optimizer's slots and the average, each rank updates its share and receives the others'
-    parameters.
+    parameters; 2: gradients too, which leave for their share's rank during the backward pass.
 
     pipeline: Cuts the model into this many stages, each computed by a rank of its own, through which the
     microbatches of a batch pass; the results are those of ordered=. 0: as many as stages= has, or none.
