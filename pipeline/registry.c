@@ -226,5 +226,14 @@ static int count_ports(const mr_port_def_t *port) {
   return n;
 }
 
+const mr_port_def_t *mr_stage_def_input(const mr_stage_def_t *def, int i) {
+  int n = count_ports(def->in);
+  assert(i >= 0 && n);
+  return &def->in[i < n ? i : n - 1];
+}
+int mr_stage_def_most_in(const mr_stage_def_t *def) {
+  int n = count_ports(def->in);
+  return n && def->in[n - 1].more ? MR_INPUTS_MAX : n;
+}
 int mr_stage_def_n_in(const mr_stage_def_t *def) { return count_ports(def->in); }
 int mr_stage_def_n_out(const mr_stage_def_t *def) { return count_ports(def->out); }

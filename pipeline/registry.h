@@ -101,7 +101,12 @@ bool mr_stage_def_knows(const mr_stage_def_t *def, const char *setting);
 /* True if the stage may run in workers=N threads. */
 bool mr_stage_def_parallel(const mr_stage_def_t *def);
 
-/* The number of ports, [0,MR_MAX_PORTS]. */
+/* How input i of a stage is, i in [0,mr_stage_t.n_in): a row of def->in that lives as long as def;
+   of those behind the described ones, the last one's. */
+const mr_port_def_t *mr_stage_def_input(const mr_stage_def_t *def, int i);
+/* The most inputs that a stage may have, [0,MR_INPUTS_MAX]. */
+int mr_stage_def_most_in(const mr_stage_def_t *def);
+/* The number of described ports, [0,MR_MAX_PORTS]. */
 int mr_stage_def_n_in(const mr_stage_def_t *def);
 int mr_stage_def_n_out(const mr_stage_def_t *def);
 

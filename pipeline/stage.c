@@ -2,6 +2,7 @@
    run time, so each fault that the compiler does not see has a sentence. */
 #include "pipeline/stage.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +19,17 @@
 #include "pipeline/stage_step.h"
 #include "pipeline/stage_walk.h"
 
-/* ---- settings and failures ---- */
+/* ---- names, settings and failures ---- */
+
+const char *mr_input_letters(int i, char *text) {
+  char back[MR_INPUT_LETTERS];
+  int n = 0, k = 0;
+  assert(i >= 0 && i < MR_INPUTS_MAX);
+  for (int rest = i + 1; rest; rest = (rest - 1) / 26) back[n++] = (char)('a' + (rest - 1) % 26);
+  while (n) text[k++] = back[--n];
+  text[k] = 0;
+  return text;
+}
 
 mr_err_t mr_stage_fail(mr_stage_t *s, mr_err_t code, const char *fmt, ...) {
   char text[900];
@@ -128,6 +139,12 @@ static mr_err_t check_ports(const mr_stage_def_t *d, const kind_t *k, mr_diag_t 
                      "stage \"%s\": output \"%s\" gives records, which a stage with .step cannot; "
                      "give batches",
                      d->name, d->out[i].name);
+  for (int i = 0; i < n_in; i++)
+    if (d->in[i].more && (i + 1 < n_in || !d->in[i].alike || !d->in[i].optional))
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "stage \"%s\": input \"%s\" has .more, which only the last input can that is "
+                     ".alike and .optional",
+                     d->name, d->in[i].name);
   if (d->step) return MR_OK;
   for (int i = 0; i < n_in; i++)
     if (d->in[i].flow != MR_FLOW_RECORDS)

@@ -36,7 +36,12 @@
 
 MR_BEGIN_DECLS
 
-enum { MR_BURST = 32, MR_MAX_PORTS = 8, MR_MAX_READERS = 256 /* readers of one source */ };
+enum {
+  MR_BURST = 32,
+  MR_MAX_PORTS = 8,     /* inputs, or outputs, that a definition describes */
+  MR_INPUTS_MAX = 4096, /* inputs of one stage, with those behind the described (.more) */
+  MR_MAX_READERS = 256  /* readers of one source */
+};
 
 typedef struct mr_stage mr_stage_t;
 
@@ -72,6 +77,9 @@ typedef struct mr_port_def {
                   [A-Za-z0-9_-], at most MR_IN_NAME_MAX characters in all */
   bool alike;  /* input: one of several that take the same and begin at the first; a link that names
                   no input takes the first of them that has none yet */
+  bool more;   /* input, alike, the last one described: a graph may link inputs behind it, up to
+                  MR_INPUTS_MAX in all, which are as this one and optional.  Their names continue
+                  the alphabet (mr_input_letters) */
 } mr_port_def_t;
 
 enum { MR_SETTINGS_MAX = 128 }; /* settings of a stage */
@@ -176,8 +184,8 @@ mr_err_t mr_stage_def_check(const mr_stage_def_t *def, mr_diag_t *diag);
    is the class in the output that input p calls c in field f.  NULL: that field of that input stays
    as it is.  A renumbered field has its bit in mr_stage_t.writes. */
 typedef struct mr_renumber {
-  const int32_t *number[MR_MAX_PORTS][MR_FIELDS_MAX];
-  int n[MR_MAX_PORTS][MR_FIELDS_MAX];
+  const int32_t *(*number)[MR_FIELDS_MAX]; /* [inputs] */
+  int (*n)[MR_FIELDS_MAX];                 /* [inputs] */
 } mr_renumber_t;
 
 /* A planned or running stage; with workers=N one mr_stage_t for each worker, state shared. */
@@ -186,12 +194,15 @@ struct mr_stage {
   const char *name;      /* unique in the graph: name=..., or def->name plus a number */
   void *state;           /* def->state_sz bytes */
   int worker, n_workers; /* worker in [0,n_workers) */
-  mr_spec_t in_spec[MR_MAX_PORTS], out_spec[MR_MAX_PORTS];
-  bool in_linked[MR_MAX_PORTS], out_linked[MR_MAX_PORTS];
-  const char *in_name[MR_MAX_PORTS]; /* of the linked inputs: the definition's, or as the graph
-                                        calls one of a family; owned by the graph */
-  mr_diag_t *diag;                   /* where this stage's thread reports failures: mr_stage_fail */
-  int64_t start_position;            /* where a resumed stream continues; set before open, else 0 */
+  int n_in, n_out;       /* ports: those of the definition, and inputs linked behind them */
+  /* The ports, the same memory for all workers; the graph owns it, and the names in it. */
+  mr_spec_t *in_spec, *out_spec; /* [n_in], [n_out]; at least one of each, zeros without a port */
+  bool *in_linked, *out_linked;  /* [n_in], [n_out] */
+  const char **in_name;          /* [n_in] of the linked inputs: the definition's, or as the graph
+                                    calls it; NULL: not linked */
+  const char **in_from;          /* [n_in] the stages that lead to them; NULL: not linked */
+  mr_diag_t *diag;               /* where this stage's thread reports failures: mr_stage_fail */
+  int64_t start_position;        /* where a resumed stream continues; set before open, else 0 */
   int64_t start_number;      /* number of the first buffer it gives, from 0; without a position the
                                 stage seeks there itself */
   int64_t start_record;      /* above 0: the first buffer begins at this record of the stream of
@@ -209,7 +220,7 @@ struct mr_stage {
   uint16_t
       writes; /* source, map, join: plan may set it, bit f: fetch or run writes the value of field f
                  of output 0 into room that it is given (stage_source.h, stage_map.h) */
-  uint8_t from[MR_FIELDS_MAX];   /* map, join: set by mr_field_from */
+  uint32_t from[MR_FIELDS_MAX];  /* map, join: set by mr_field_from */
   const mr_renumber_t *renumber; /* order, walk: plan may set it, from the stage's state: how labels
                                     of its inputs become those of its output; NULL: unchanged */
   uint16_t reads;       /* filter: plan may set it, bit f: keep reads field f (stage_filter.h) */
@@ -223,6 +234,11 @@ struct mr_stage {
   mr_atomic_i64_t *reported;          /* [metrics of def] newest values, mr_metric_report */
   struct mr_runtime *rt;              /* the scheduler's side */
 };
+
+/* The name of input i, from 0, among those that are called by letters: a to z, aa, ab, ... into
+   text[0,MR_INPUT_LETTERS), which it returns; i in [0,MR_INPUTS_MAX). */
+enum { MR_INPUT_LETTERS = 4 };
+const char *mr_input_letters(int i, char *text);
 
 /* True if the graph sets the setting at this offset of the state; false for a default. */
 bool mr_setting_given(const mr_stage_t *s, size_t offset);

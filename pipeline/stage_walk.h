@@ -27,6 +27,7 @@ struct mr_walk_def {
                     whole, not of a part of each input; the walk may then have no walk below */
   bool one_each; /* each record is the next one of its only input */
   int n_words;   /* numbers of state that next keeps in mr_walk_words, 0 at the start */
+  int (*words)(const mr_stage_t *s); /* as n_words, of a planned stage; NULL: n_words */
   int (*n_walks)(const mr_stage_t *s);
 };
 

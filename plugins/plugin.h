@@ -33,7 +33,7 @@ MR_BEGIN_DECLS
 
 /* Rises when a plug-in that was built before would no longer work: an argument, a meaning or an
    order of members is another.  That a struct has another size is noticed without it. */
-enum { MR_PLUGIN_ABI = 1 };
+enum { MR_PLUGIN_ABI = 2 };
 
 /* The structs that a plug-in and the program both touch. */
 // clang-format off

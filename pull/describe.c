@@ -122,6 +122,8 @@ static void describe_stage(cJSON *stages, const mr_stage_def_t *def) {
   cJSON_AddStringToObject(o, "name", def->name);
   cJSON_AddStringToObject(o, "help", def->help ? def->help : "");
   describe_ports(o, "in", def->in);
+  if (mr_stage_def_most_in(def) > mr_stage_def_n_in(def))
+    cJSON_AddNumberToObject(o, "most_in", mr_stage_def_most_in(def));
   describe_ports(o, "out", def->out);
   for (const mr_opt_t *s = usual->opts; s && s->name; s++) describe_setting(settings, s);
   cJSON_AddItemToObject(o, "settings", settings);

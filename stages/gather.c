@@ -40,9 +40,9 @@ static mr_err_t gather_check_classes(mr_stage_t *s, int i) {
     return mr_stage_fail(s, MR_ERR_DATA,
                          "inputs a and %s are not slices of the same batches: field %s has the %d "
                          "classes %s in a and the %d classes %s in %s",
-                         s->def->in[i].name, s->in_spec[0].field[f].name, a->n,
+                         s->in_name[i], s->in_spec[0].field[f].name, a->n,
                          mr_classes_text(a, one, sizeof one), b->n,
-                         mr_classes_text(b, other, sizeof other), s->def->in[i].name);
+                         mr_classes_text(b, other, sizeof other), s->in_name[i]);
   }
   return MR_OK;
 }
@@ -51,19 +51,20 @@ static mr_err_t gather_plan(mr_stage_t *s) {
   gather_t *t = s->state;
   mr_spec_t *out = &s->out_spec[0];
   int64_t most = 0;
-  for (t->n = 0; t->n < MR_MAX_PORTS && s->in_linked[t->n]; t->n++) {
+  char missing[MR_INPUT_LETTERS];
+  for (t->n = 0; t->n < s->n_in && s->in_linked[t->n]; t->n++) {
     if (!gather_alike(&s->in_spec[t->n], &s->in_spec[0]))
       return mr_stage_fail(s, MR_ERR_SHAPE,
                            "inputs a and %s are not slices of the same batches: want the same "
                            "records, sizes and epochs",
-                           s->def->in[t->n].name);
+                           s->in_name[t->n]);
     MR_TRY(gather_check_classes(s, t->n));
     most += s->in_spec[t->n].batch;
   }
-  for (int i = t->n; i < MR_MAX_PORTS; i++)
+  for (int i = t->n; i < s->n_in; i++)
     if (s->in_linked[i])
-      return mr_stage_fail(s, MR_ERR_USAGE, "input %s is connected, but %s is not",
-                           s->def->in[i].name, s->def->in[t->n].name);
+      return mr_stage_fail(s, MR_ERR_USAGE, "input %s is connected, but %s is not", s->in_name[i],
+                           mr_input_letters(t->n, missing));
   if (t->size > most)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting size = %" PRId64 ": the slices have at most %" PRId64
@@ -91,7 +92,7 @@ static mr_err_t add_slice(mr_stage_t *s, int i, mr_buf_t *b, mr_buf_t *out) {
                          "batch %" PRId64
                          ": slots from %d on came at input %s after those up to "
                          "%d; want host=I/N of one batch at inputs a, b, ... in the order of I",
-                         b->seq, b->first, s->def->in[i].name, out->first + out->n);
+                         b->seq, b->first, s->in_name[i], out->first + out->n);
   if (!out->n) out->first = b->first;
   mr_buf_append(spec, b, 0, b->n, out);
   return MR_OK;
@@ -100,7 +101,7 @@ static mr_err_t add_slice(mr_stage_t *s, int i, mr_buf_t *b, mr_buf_t *out) {
 static mr_err_t gather_end_input(mr_stage_t *s, int i) {
   if (!i || mr_stopping(s) || mr_unwanted(s)) return MR_END;
   return mr_stage_fail(s, MR_ERR_DATA, "input %s has ended, but a has another batch",
-                       s->def->in[i].name);
+                       s->in_name[i]);
 }
 
 static mr_err_t gather_step(mr_stage_t *s) {
@@ -126,8 +127,14 @@ const mr_stage_def_t mr_stage_gather = {
     .name = "gather",
     .role = MR_ROLE_GATHER,
     .help = "Assembles whole batches from the slices of several readers (batch host=I/N).",
-    .in = {SLICES("a", false), SLICES("b", true), SLICES("c", true), SLICES("d", true),
-           SLICES("e", true), SLICES("f", true), SLICES("g", true), SLICES("h", true)},
+    .in = {SLICES("a", false),
+           SLICES("b", true),
+           SLICES("c", true),
+           SLICES("d", true),
+           SLICES("e", true),
+           SLICES("f", true),
+           SLICES("g", true),
+           {.name = "h", .flow = MR_FLOW_BATCHES, .optional = true, .alike = true, .more = true}},
     .out = {{"out", MR_FLOW_BATCHES, false}},
     .opts = gather_opts,
     .state_sz = sizeof(gather_t),

@@ -27,22 +27,22 @@ const mr_stage_def_t mr_stage_identity = {
 /* tee passes the same buffers to up to four stages.  An output port linked twice does the same
    without a thread of its own. */
 static mr_err_t tee_plan(mr_stage_t *s) {
-  for (int i = 0; i < MR_MAX_PORTS; i++) s->out_spec[i] = s->in_spec[0];
+  for (int i = 0; i < s->n_out; i++) s->out_spec[i] = s->in_spec[0];
   return MR_OK;
 }
 
 static mr_err_t tee_step(mr_stage_t *s) {
   mr_buf_t *b[MR_BURST];
   size_t room = MR_BURST;
-  for (int p = 0; p < MR_MAX_PORTS; p++) {
+  for (int p = 0; p < s->n_out; p++) {
     size_t r = s->out_linked[p] ? mr_room(s, p) : room;
     if (r < room) room = r;
   }
   size_t k = mr_take(s, 0, b, room);
   for (size_t i = 0; i < k; i++)
-    for (int p = 1; p < MR_MAX_PORTS; p++)
+    for (int p = 1; p < s->n_out; p++)
       if (s->out_linked[p]) mr_buf_ref(b[i]);
-  for (int p = MR_MAX_PORTS - 1; p >= 0; p--)
+  for (int p = s->n_out - 1; p >= 0; p--)
     if (p == 0 || s->out_linked[p]) mr_give(s, p, b, k);
   return k ? MR_OK : mr_idle(s);
 }

@@ -2,12 +2,16 @@
 #ifndef MR_TESTS_STAGE_H
 #define MR_TESTS_STAGE_H
 
+#include "pipeline/registry.h"
 #include "pipeline/stage_source.h"
 #include "tests/vectors.h"
 
 typedef struct hand {
   mr_stage_t s;
   mr_diag_t diag;
+  mr_spec_t spec[2][MR_MAX_PORTS];
+  bool linked[2][MR_MAX_PORTS];
+  const char *name[2][MR_MAX_PORTS];
 } hand_t;
 
 static inline const mr_opt_t *hand_opt(const mr_stage_def_t *def, const char *name) {
@@ -22,6 +26,10 @@ static inline mr_err_t hand_plan(hand_t *h, const mr_stage_def_t *def, const mr_
                                  const char *const *settings) {
   *h = (hand_t){.s = {.def = def, .name = def->name, .n_workers = 1}};
   h->s.diag = &h->diag;
+  h->s.n_in = mr_stage_def_n_in(def), h->s.n_out = mr_stage_def_n_out(def);
+  h->s.in_spec = h->spec[0], h->s.out_spec = h->spec[1];
+  h->s.in_linked = h->linked[0], h->s.out_linked = h->linked[1];
+  h->s.in_name = h->name[0], h->s.in_from = h->name[1];
   h->s.state = calloc(1, def->state_sz);
   if (in) h->s.in_spec[0] = *in;
   for (const mr_opt_t *o = def->opts; o->type != MR_OPT_END; o++)

@@ -63,7 +63,9 @@ static void print_ports(const char *side, const mr_port_def_t *p) {
     if (i && p[i].family && p[i - 1].family) continue; /* one line for all of a family */
     snprintf(line, sizeof line, "  %-4s %-10s %s%s%s", side, p[i].name, flow_text(p[i].flow),
              p[i].optional ? ", may stay unconnected" : "",
-             p[i].family ? "; several, with a name for the *" : "");
+             p[i].family ? "; several, with a name for the *"
+             : p[i].more ? "; more like it may follow, i, j, .. aa, ab, .."
+                         : "");
     mr_put_wrapped(stdout, line, line_columns(), 18);
   }
 }

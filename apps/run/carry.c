@@ -20,6 +20,7 @@ typedef struct carry {
   const char *facts; /* of the data as they were */
   FILE *out;         /* the settings */
   const char *anew;  /* a stage whose order within its epoch cannot continue; NULL: none */
+  bool no_memory;    /* what was written is not whole */
 } carry_t;
 
 static int64_t follow_position(carry_t *c, const char *name, int64_t position);
@@ -57,35 +58,35 @@ static bool same_settings(const carry_t *c, const mr_stage_t *s) {
   return true;
 }
 
-static int port_with_input(const mr_graph_t *g, const char *stage, const char *input) {
-  for (int p = 0; p < MR_MAX_PORTS; p++) {
-    const char *before = mr_graph_before(g, stage, p);
-    if (before && !strcmp(before, input)) return p;
-  }
+static int port_with_input(const mr_stage_t *s, const char *input) {
+  for (int p = 0; p < s->n_in; p++)
+    if (s->in_from[p] && !strcmp(s->in_from[p], input)) return p;
   return -1;
 }
 
 /* A stage that says where its inputs are: each continues by itself. */
 static int64_t follow_inputs(carry_t *c, const mr_stage_t *a, const mr_stage_t *b,
                              int64_t position) {
-  int64_t had[MR_MAX_PORTS] = {0}, has[MR_MAX_PORTS];
-  const char *before, *resumed = mr_graph_setting(c->was, a->name, "resume");
+  int64_t *had = calloc((size_t)(a->n_in + b->n_in) + 1, sizeof *had), *has = had + a->n_in;
+  const char *resumed = mr_graph_setting(c->was, a->name, "resume");
   bool changed = !same_settings(c, b) || (resumed && *resumed);
   int n = 0;
+  if (!had) return c->no_memory = true, position;
   a->def->order->reached(a, position, had);
-  for (; n < MR_MAX_PORTS && (before = mr_graph_before(c->now, b->name, n)); n++) {
-    int p = port_with_input(c->was, a->name, before);
-    has[n] = p >= 0 ? follow_position(c, before, had[p]) : 0;
+  for (; n < b->n_in && b->in_from[n]; n++) {
+    int p = port_with_input(a, b->in_from[n]);
+    has[n] = p >= 0 ? follow_position(c, b->in_from[n], had[p]) : 0;
     changed |= p != n || has[n] != had[p];
   }
-  changed |= n < MR_MAX_PORTS && mr_graph_before(c->was, a->name, n);
-  if (!changed) return position;
+  changed |= n < a->n_in && a->in_from[n];
+  if (!changed) return free(had), position;
   bool once = b->out_spec[0].n_epochs == 1;
   int64_t to = once ? position
                     : place_in_epoch(position, a->out_spec[0].n_records, b->out_spec[0].n_records);
   fprintf(c->out, "%s.resume=%" PRId64, b->name, to);
   for (int i = 0; i < n; i++) fprintf(c->out, "%c%" PRId64, i ? ',' : ':', has[i]);
   fputc('\n', c->out);
+  free(had);
   return to;
 }
 
@@ -96,7 +97,7 @@ static bool continues_otherwise(const carry_t *c, const char *name) {
   tried.anew = NULL, tried.out = mr_text_out_open(&out);
   bool moved = tried.out && follow_position(&tried, name, 0) != 0;
   char *text = mr_text_out_close(&out, tried.out, NULL);
-  moved |= tried.anew || !text || *text;
+  moved |= tried.anew || tried.no_memory || !text || *text;
   free(text);
   return moved;
 }
@@ -248,7 +249,7 @@ static mr_err_t compare_streams(const mr_run_dir_t *was, const mr_run_dir_t *now
     c.out = mr_text_out_open(&out);
     bool went = c.out && carry_on(&c, last[0], last[1], at);
     char *written = mr_text_out_close(&out, c.out, NULL);
-    if (!written) e = mr_no_memory(diag, "settings");
+    if (!written || c.no_memory) e = mr_no_memory(diag, "settings");
     if (written && went) free(*text), *text = written, written = NULL;
     free(written);
     if (!went && e >= 0)

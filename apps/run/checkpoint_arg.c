@@ -120,7 +120,7 @@ static bool is_input(const char *name, const char *want, bool any) {
 
 const char *mr_checkpoint_line(const mr_checkpoint_arg_t *c, const char *input) {
   for (int any = 0; any < 2; any++)
-    for (int port = 0; port < MR_MAX_PORTS; port++)
+    for (int port = 0, n = mr_graph_n_inputs(c->graph, c->step); port < n; port++)
       if (is_input(mr_graph_input_name(c->graph, c->step, port), input, any)) {
         const char *last = mr_graph_before(c->graph, c->step, port);
         return last ? mr_graph_on_host(c->graph, last) : NULL;

@@ -276,7 +276,7 @@ static bool makes_its_batches(const mr_graph_t *g, const char *name) {
   const mr_stage_t *s = mr_graph_stage(g, name);
   if (!s) return false;
   if (s->def->role == MR_ROLE_BATCH) return true;
-  for (int p = 0; p < MR_MAX_PORTS; p++) {
+  for (int p = 0, n = mr_graph_n_inputs(g, name); p < n; p++) {
     const char *before = mr_graph_before(g, name, p);
     if (before && makes_its_batches(g, before)) return true;
   }

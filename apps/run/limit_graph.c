@@ -58,7 +58,7 @@ static mr_err_t limit_line(const mr_graph_t *g, mr_run_dir_t *r, const char *sta
     snprintf(text, sizeof text, "%s.reshuffle=false", stage);
     return mr_run_dir_set(r, text, diag);
   }
-  for (int port = 0; port < MR_MAX_PORTS; port++) {
+  for (int port = 0, ports = mr_graph_n_inputs(g, stage); port < ports; port++) {
     const char *before = mr_graph_before(g, stage, port);
     if (before) MR_TRY(limit_line(g, r, before, n, again, n_set, diag));
   }
@@ -106,7 +106,7 @@ static mr_err_t limit_inputs(const mr_args_t *a, const mr_graph_t *g, mr_run_dir
   const char *of_train = train ? "--limit-train" : overfit ? "--overfit-batches" : "--fast-dev-run";
   int64_t batches = overfit ? overfit : dev ? DEV_STEPS : 0;
   MR_TRY(limit_input(g, r, step->name, 0, of_train, train, batches, overfit > 0, diag));
-  for (int port = 1; port < MR_MAX_PORTS; port++)
+  for (int port = 1, n = mr_graph_n_inputs(g, step->name); port < n; port++)
     MR_TRY(limit_input(g, r, step->name, port, valid ? "--limit-valid" : "--fast-dev-run", valid,
                        dev ? 1 : 0, false, diag));
   return dev ? limit_add(r, step->name, "steps", DEV_STEPS, diag) : MR_OK;

@@ -40,7 +40,7 @@ static bool is_before(const mr_graph_t *g, const char *step, int port, const cha
   const char *at = mr_graph_before(g, step, port);
   if (!at) return false;
   if (!strcmp(at, name)) return true;
-  for (int p = 0; p < MR_MAX_PORTS; p++)
+  for (int p = 0, n = mr_graph_n_inputs(g, at); p < n; p++)
     if (is_before(g, at, p, name)) return true;
   return false;
 }

@@ -2,6 +2,7 @@
    functions of a position it is one too, by subtraction of lengths; over walks it is a walk that
    remembers which part it is in. */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "loaders/orders/inputs.h"
 #include "pipeline/stage_order.h"
@@ -9,24 +10,30 @@
 
 typedef struct concatenate {
   int n;
-  int64_t length[MR_MAX_PORTS];
+  int64_t *before; /* [n + 1] records of an epoch before each input; from plan to forget */
   mr_inputs_t inputs;
 } concatenate_t;
 
+static int64_t length_of(const concatenate_t *t, int i) { return t->before[i + 1] - t->before[i]; }
+
 static mr_err_t concatenate_plan(mr_stage_t *s) {
   concatenate_t *t = s->state;
-  int64_t sum = 0;
   MR_TRY(mr_inputs_plan(s, &t->n));
   MR_TRY(mr_inputs_alike(s, t->n));
   MR_TRY(mr_inputs_join_classes(s, t->n, &t->inputs));
+  t->before = calloc((size_t)t->n + 1, sizeof *t->before);
+  if (!t->before) return mr_stage_no_memory(s, "%d inputs", t->n);
   for (int i = 0; i < t->n; i++) {
-    t->length[i] = s->in_spec[i].n_records;
-    if (t->length[i] > (INT64_C(1) << 62) / MR_MAX_PORTS)
-      return mr_stage_fail(s, MR_ERR_CONFIG, "input %s has %" PRId64 " records and never ends",
-                           s->def->in[i].name, t->length[i]);
-    sum += t->length[i];
+    int64_t length = s->in_spec[i].n_records;
+    if (length > (INT64_C(1) << 62) - t->before[i])
+      return mr_stage_fail(s, MR_ERR_CONFIG,
+                           "input %s has %" PRId64
+                           " records: with those before it they are more "
+                           "than 2^62; take fewer",
+                           s->in_name[i], length);
+    t->before[i + 1] = t->before[i] + length;
   }
-  s->out_spec[0].n_records = sum;
+  s->out_spec[0].n_records = t->before[t->n];
   return MR_OK;
 }
 
@@ -34,10 +41,13 @@ static mr_err_t concatenate_plan(mr_stage_t *s) {
 static mr_err_t concatenate_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
   const concatenate_t *t = s->state;
   int64_t n = s->out_spec[0].n_records, epoch = position / n, i = position % n;
-  int p = 0;
-  while (i >= t->length[p]) i -= t->length[p++];
+  int p = 0, end = t->n; /* the last p with before[p] <= i */
+  while (p + 1 < end) {
+    int middle = p + (end - p) / 2;
+    *(t->before[middle] <= i ? &p : &end) = middle;
+  }
   at->port = p;
-  at->index = i + epoch * t->length[p];
+  at->index = i - t->before[p] + epoch * length_of(t, p);
   return MR_OK;
 }
 
@@ -66,7 +76,7 @@ static mr_period_t concatenate_period(const mr_stage_t *s, const mr_period_t *in
   const concatenate_t *t = s->state;
   mr_period_t out = {s->out_spec[0].n_records, true};
   for (int i = 0; i < t->n; i++) {
-    if (!in[i].n || t->length[i] % in[i].n) return (mr_period_t){0};
+    if (!in[i].n || length_of(t, i) % in[i].n) return (mr_period_t){0};
     out.ordered &= in[i].ordered;
   }
   return out;
@@ -79,7 +89,9 @@ static const mr_walk_def_t concatenate_walk = {
 };
 
 static void concatenate_forget(mr_stage_t *s) {
-  mr_inputs_forget(&((concatenate_t *)s->state)->inputs);
+  concatenate_t *t = s->state;
+  free(t->before), t->before = NULL;
+  mr_inputs_forget(&t->inputs);
 }
 
 static const mr_hint_t concatenate_words[] = {

@@ -4,14 +4,16 @@
 
 #include "pipeline/stage.h"
 
-/* .in of such a stage: the first two must be connected, the rest may be. */
+/* .in of such a stage: the first two must be connected, the rest may be, and more behind them. */
 #define MR_RECORD_INPUT(letter, may_lack) \
   { .name = letter, .flow = MR_FLOW_RECORDS, .optional = may_lack, .alike = true }
+#define MR_LAST_RECORD_INPUT(letter) \
+  { .name = letter, .flow = MR_FLOW_RECORDS, .optional = true, .alike = true, .more = true }
 #define MR_RECORD_INPUTS                                                                    \
   {                                                                                         \
     MR_RECORD_INPUT("a", false), MR_RECORD_INPUT("b", false), MR_RECORD_INPUT("c", true),   \
         MR_RECORD_INPUT("d", true), MR_RECORD_INPUT("e", true), MR_RECORD_INPUT("f", true), \
-        MR_RECORD_INPUT("g", true), MR_RECORD_INPUT("h", true)                              \
+        MR_RECORD_INPUT("g", true), MR_LAST_RECORD_INPUT("h")                               \
   }
 
 /* Counts the connected inputs into *n and copies the first one's spec to the output, with n_epochs

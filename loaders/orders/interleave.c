@@ -10,7 +10,8 @@ typedef struct interleave {
   mr_inputs_t inputs;
 } interleave_t;
 
-enum { TURN, OPENED, SLOT /* [cycle] its stream + 1; 0: none */, WORDS = SLOT + MR_MAX_PORTS };
+/* Words; there are at least LEAST_SLOTS, so that a state written with fewer streams fits. */
+enum { TURN, OPENED, SLOT /* [cycle] its stream + 1; 0: none */, LEAST_SLOTS = 8 };
 
 static mr_err_t interleave_plan(mr_stage_t *s) {
   interleave_t *t = s->state;
@@ -113,11 +114,16 @@ static const mr_opt_t interleave_opts[] = {{.name = "cycle-length",
                                             .positional = 1},
                                            {0}};
 
+static int interleave_words(const mr_stage_t *s) {
+  const interleave_t *t = s->state;
+  return SLOT + (t->cycle > LEAST_SLOTS ? (int)t->cycle : LEAST_SLOTS);
+}
+
 static const mr_walk_def_t interleave_walk = {
     .next = interleave_next,
     .skip = interleave_skip,
     .deals = true,
-    .n_words = WORDS,
+    .words = interleave_words,
 };
 
 static void interleave_forget(mr_stage_t *s) {

@@ -11,12 +11,12 @@
 
 typedef struct mix {
   const char *weights;
-  int n;
-  int64_t share[MR_MAX_PORTS], sum; /* the weights as integers, and their sum */
+  int n;               /* inputs, at least 2 */
+  int64_t *share, sum; /* [n] the weights as integers, and their sum; from plan to forget */
   bool exact;
   mr_inputs_t inputs;
   const char *resume;
-  int64_t from, base[MR_MAX_PORTS]; /* from this position on, input i continues at base[i] */
+  int64_t from, *base; /* from this position on, input i continues at base[i]; as share */
 } mix_t;
 
 enum { INDEX, STOP }; /* words */
@@ -24,20 +24,55 @@ enum { DIGITS_MAX = 9, SHARE_MAX = 100000000 };
 
 static mr_err_t bad_weights(mr_stage_t *s) {
   const mix_t *t = s->state;
-  return mr_stage_fail(s, MR_ERR_CONFIG,
-                       "setting weights = \"%.200s\": want %d numbers A,B,.. above 0, one for each "
-                       "input, the largest less than a million times the smallest",
-                       t->weights, t->n);
+  return mr_stage_fail(
+      s, MR_ERR_CONFIG,
+      "setting weights = \"%.200s\": want %d numbers A,B,.. above 0, one for each "
+      "input, or NAME:A,NAME:B,.. with the names of the inputs or of the stages that "
+      "lead to them; the largest less than a million times the smallest",
+      t->weights, t->n);
 }
 
+/* The input called name[0,n), or that a stage of this name leads to; -1: none, or two. */
+static int find_input(const mr_stage_t *s, const char *name, size_t n, int inputs) {
+  int found = -1;
+  for (int i = 0; i < inputs; i++)
+    if (strlen(s->in_name[i]) == n && !memcmp(s->in_name[i], name, n)) return i;
+  for (int i = 0; i < inputs; i++) {
+    if (strlen(s->in_from[i]) != n || memcmp(s->in_from[i], name, n) != 0) continue;
+    if (found >= 0) return -1;
+    found = i;
+  }
+  return found;
+}
+
+/* Moves *at behind the name of a weight that has one, and finds its input. */
+static mr_err_t weight_name(mr_stage_t *s, const char **at, int *input) {
+  const mix_t *t = s->state;
+  size_t n = strcspn(*at, ":,");
+  if ((*at)[n] != ':') return MR_OK;
+  *input = find_input(s, *at, n, t->n);
+  if (*input < 0)
+    return mr_stage_fail(
+        s, MR_ERR_CONFIG,
+        "setting weights: \"%.*s\" is no input, nor a stage that leads to one input "
+        "alone; inputs are called %s to %s",
+        n < 80 ? (int)n : 80, *at, s->in_name[0], s->in_name[t->n - 1]);
+  return *at += n + 1, MR_OK;
+}
+
+/* weight[0,n) is 0 before. */
 static mr_err_t parse_weights(mr_stage_t *s, double *weight) {
   const mix_t *t = s->state;
   const char *at = t->weights;
+  bool named = strchr(at, ':') != NULL;
   for (int i = 0; i < t->n; i++) {
     char *end;
-    weight[i] = mr_strtod(at, &end);
+    int input = named ? -1 : i;
+    MR_TRY(weight_name(s, &at, &input));
+    if (input < 0 || weight[input]) return bad_weights(s);
+    weight[input] = mr_strtod(at, &end);
     bool last = i + 1 == t->n;
-    if (end == at || *end != (last ? 0 : ',') || !(weight[i] > 0) || !isfinite(weight[i]))
+    if (end == at || *end != (last ? 0 : ',') || !(weight[input] > 0) || !isfinite(weight[input]))
       return bad_weights(s);
     at = end + 1;
   }
@@ -85,11 +120,14 @@ static mr_err_t reduce_shares(mr_stage_t *s, const double *weight) {
 
 static mr_err_t plan_shares(mr_stage_t *s) {
   mix_t *t = s->state;
-  double weight[MR_MAX_PORTS];
   for (int i = 0; i < t->n; i++) t->share[i] = 1;
   if (t->weights) {
-    MR_TRY(parse_weights(s, weight));
-    MR_TRY(t->exact ? reduce_shares(s, weight) : shares_of_grain(s, weight));
+    double *weight = calloc((size_t)s->n_in, sizeof *weight);
+    if (!weight) return mr_stage_no_memory(s, "%d weights", t->n);
+    mr_err_t e = parse_weights(s, weight);
+    if (e >= 0) e = t->exact ? reduce_shares(s, weight) : shares_of_grain(s, weight);
+    free(weight);
+    if (e < 0) return e;
   }
   t->sum = 0;
   for (int i = 0; i < t->n; i++) t->sum += t->share[i];
@@ -101,7 +139,6 @@ static mr_err_t plan_base(mr_stage_t *s) {
   mix_t *t = s->state;
   const char *at = t->resume;
   t->from = 0;
-  memset(t->base, 0, sizeof t->base);
   if (!at || !*at) return MR_OK;
   for (int i = -1; i < t->n; i++) {
     char *end;
@@ -150,6 +187,9 @@ static mr_err_t mix_plan(mr_stage_t *s) {
   MR_TRY(mr_inputs_plan(s, &t->n));
   MR_TRY(mr_inputs_alike(s, t->n));
   MR_TRY(mr_inputs_join_classes(s, t->n, &t->inputs));
+  t->share = calloc((size_t)s->n_in, sizeof *t->share);
+  t->base = calloc((size_t)s->n_in, sizeof *t->base);
+  if (!t->share || !t->base) return mr_stage_no_memory(s, "%d inputs", t->n);
   MR_TRY(plan_shares(s));
   MR_TRY(plan_base(s));
   bool changed = t->from && s->out_spec[0].n_epochs == 1;
@@ -159,18 +199,26 @@ static mr_err_t mix_plan(mr_stage_t *s) {
   return MR_OK;
 }
 
+/* Of k records that inputs with shares of `left` in all give, how many come from those of the last
+   `rest`: k * rest / left rounded down, and what that leaves. */
+static int64_t share_behind(int64_t k, int64_t rest, int64_t left, int64_t *modulo) {
+  int64_t whole;
+  if (!__builtin_mul_overflow(k, rest, &whole)) return *modulo = whole % left, whole / left;
+  __int128 wide = (__int128)k * rest; /* left < 2^40, and a division of 128 bits takes longer */
+  *modulo = (int64_t)(wide % left);
+  return (int64_t)(wide / left);
+}
+
 /* Chooses the input whose share of the first k + 1 records is one more than of the first k. */
 static void mix_choose(const mix_t *t, int64_t k, mr_at_t *at) {
-  int64_t left = t->sum;
-  __int128 a = k, b = (__int128)k + 1;
+  int64_t left = t->sum, modulo;
   for (int i = 0; i < t->n; i++) {
-    __int128 na = a * (left - t->share[i]) / left, nb = b * (left - t->share[i]) / left;
-    if (a - na != b - nb) {
-      at->port = i, at->index = (int64_t)(b - nb - 1);
+    int64_t rest = left - t->share[i], behind = share_behind(k, rest, left, &modulo);
+    if (modulo + rest < left) { /* of k + 1 records as many are behind it */
+      at->port = i, at->index = k - behind;
       return;
     }
-    left -= t->share[i];
-    a = na, b = nb;
+    left = rest, k = behind;
   }
 }
 
@@ -214,12 +262,11 @@ static mr_err_t mix_next(mr_stage_t *s, mr_walk_t *w) {
 
 /* Counts how many of the first k records come from each input. */
 static void count_shares(const mix_t *t, int64_t k, int64_t *n) {
-  int64_t left = t->sum;
-  __int128 a = k;
+  int64_t left = t->sum, modulo;
   for (int i = 0; i < t->n; i++) {
-    __int128 rest = a * (left - t->share[i]) / left;
-    n[i] = (int64_t)(a - rest);
-    left -= t->share[i], a = rest;
+    int64_t rest = left - t->share[i], behind = share_behind(k, rest, left, &modulo);
+    n[i] = k - behind;
+    left = rest, k = behind;
   }
 }
 
@@ -233,13 +280,15 @@ static void mix_reached(const mr_stage_t *s, int64_t position, int64_t *input) {
 
 static mr_err_t mix_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
   const mix_t *t = s->state;
-  int64_t *word = mr_walk_words(w), before[MR_MAX_PORTS], after[MR_MAX_PORTS];
+  int64_t *word = mr_walk_words(w), before = word[INDEX], after, left = t->sum, modulo;
   if (word[STOP]) return MR_END;
-  count_shares(t, word[INDEX], before);
-  count_shares(t, word[INDEX] += n, after);
+  after = word[INDEX] += n;
   for (int i = 0; i < t->n; i++) {
-    mr_err_t e = mr_walk_skip(w, i, after[i] - before[i]);
+    int64_t rest = left - t->share[i], before_behind = share_behind(before, rest, left, &modulo),
+            after_behind = share_behind(after, rest, left, &modulo);
+    mr_err_t e = mr_walk_skip(w, i, after - after_behind - (before - before_behind));
     if (e != MR_OK) return e;
+    left = rest, before = before_behind, after = after_behind;
   }
   return MR_OK;
 }
@@ -250,7 +299,8 @@ static const mr_opt_t mix_opts[] = {
      .type = MR_OPT_STR,
      .offset = offsetof(mix_t, weights),
      .unit = "A,B,..",
-     .help = "Shares of the inputs a, b, .. in the output; default: equal.",
+     .help = "Shares of the inputs a, b, .. in the output, or NAME:A,NAME:B,.. with names of "
+             "inputs or of the stages that lead to them; default: equal.",
      .positional = 1},
     {.name = "exact",
      .type = MR_OPT_BOOL,
@@ -267,7 +317,11 @@ static const mr_opt_t mix_opts[] = {
          "a position of its own."},
     {0}};
 
-static void mix_forget(mr_stage_t *s) { mr_inputs_forget(&((mix_t *)s->state)->inputs); }
+static void mix_forget(mr_stage_t *s) {
+  mix_t *t = s->state;
+  free(t->share), free(t->base), t->share = t->base = NULL;
+  mr_inputs_forget(&t->inputs);
+}
 
 static const mr_hint_t mix_words[] = {
     {"samplefromdatasets mixture interleavedatasets", "mix weights=7,3", NULL}, {0}};

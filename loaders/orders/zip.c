@@ -25,7 +25,7 @@ static mr_err_t check_lengths(mr_stage_t *s) {
     return mr_stage_fail(s, MR_ERR_SHAPE,
                          "input a has %" PRId64 " records and input %s %" PRId64
                          ", want equally many; slice the longer one",
-                         a->n_records, s->def->in[i].name, b->n_records);
+                         a->n_records, s->in_name[i], b->n_records);
   }
   return MR_OK;
 }
@@ -96,14 +96,14 @@ static mr_err_t check_prefixes(mr_stage_t *s) {
 static const char *input_of(const mr_stage_t *s, int f) {
   int i = 0;
   while (f >= s->in_spec[i].n_fields) f -= s->in_spec[i++].n_fields;
-  return s->def->in[i].name;
+  return s->in_name[i];
 }
 
 static mr_err_t add_field(mr_stage_t *s, int input, int f) {
   mr_spec_t *out = &s->out_spec[0];
   mr_field_t field = s->in_spec[input].field[f];
   char name[2 * MR_FIELD_NAME] = "";
-  const char *port = s->def->in[input].name;
+  const char *port = s->in_name[input];
   int n;
   const char *prefix = prefix_of(s->state, input, &n);
   if (out->n_fields == MR_FIELDS_MAX)

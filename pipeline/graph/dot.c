@@ -42,7 +42,7 @@ static mr_err_t dot_put_node(const mr_graph_t *g, int i, FILE *out) {
 
 /* Writes the record stages before a stage, each once. */
 static mr_err_t put_chain(const mr_graph_t *g, int node, bool *done, FILE *out) {
-  for (int p = 0; p < MR_MAX_PORTS; p++) {
+  for (int p = 0; p < g->node[node]->worker->n_in; p++) {
     const mr__edge_t *e = mr__edge_into(g, node, p);
     if (!e || e->from >= NODES_MAX || g->node[e->from]->n_workers || done[e->from]) continue;
     done[e->from] = true;
@@ -65,7 +65,7 @@ static void put_edge(const mr_graph_t *g, const mr__edge_t *e, FILE *out) {
 }
 
 static bool reads_records(const mr_graph_t *g, int node) {
-  for (int p = 0; p < MR_MAX_PORTS; p++) {
+  for (int p = 0; p < g->node[node]->worker->n_in; p++) {
     const mr__edge_t *e = mr__edge_into(g, node, p);
     if (e && !g->node[e->from]->n_workers) return true;
   }

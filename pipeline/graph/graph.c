@@ -98,6 +98,22 @@ void mr__workers_free(mr_stage_t *worker) {
   if (worker) munmap(worker, MR_MAX_WORKERS * sizeof *worker);
 }
 
+bool mr__node_ports(mr__node_t *node, int inputs) {
+  mr_stage_t *s = node->worker;
+  int described = mr_stage_def_n_in(node->def), n_out = mr_stage_def_n_out(node->def);
+  int n_in = inputs > described ? inputs : described;
+  size_t in = n_in ? (size_t)n_in : 1, out = n_out ? (size_t)n_out : 1;
+  mr_spec_t *spec = calloc(1, (in + out) * (sizeof *spec + sizeof(bool)) + 2 * in * sizeof(char *));
+  if (!spec) return false;
+  free(node->ports), free(node->edge_in);
+  node->ports = spec, node->edge_in = NULL;
+  s->n_in = n_in, s->n_out = n_out;
+  s->in_spec = spec, s->out_spec = spec + in;
+  s->in_name = (const char **)(spec + in + out), s->in_from = s->in_name + in;
+  s->in_linked = (bool *)(s->in_from + in), s->out_linked = s->in_linked + in;
+  return true;
+}
+
 int mr__graph_new_node(mr_graph_t *g, const mr_stage_def_t *def, mr__pos_t pos) {
   mr__node_t *node = calloc(1, sizeof *node);
   if (!node || !graph_grow(&g->node, g->n_nodes, sizeof *g->node)) return free(node), -1;
@@ -105,7 +121,7 @@ int mr__graph_new_node(mr_graph_t *g, const mr_stage_def_t *def, mr__pos_t pos) 
   *node = (mr__node_t){.def = def, .name = "", .pos = pos};
   node->worker = make_workers();
   node->state = aligned_alloc(64, (def->state_sz + 64) / 64 * 64);
-  if (!node->worker || !node->state)
+  if (!node->worker || !node->state || !mr__node_ports(node, 0))
     return mr__workers_free(node->worker), free(node->state), free(node), -1;
   node->worker->def = def;
   node->worker->name = node->name;
@@ -189,7 +205,7 @@ static mr_err_t redefine_node(mr__node_t *node, const mr_stage_def_t *d, mr_diag
   mr__node_forget(node);
   free(node->state);
   node->state = state, node->def = node->worker->def = d;
-  return MR_OK;
+  return mr__node_ports(node, 0) ? MR_OK : mr_no_memory(diag, "a graph");
 }
 
 static mr_err_t graph_choose(mr_graph_t *g, mr__node_t *node, const mr__setting_t *set,
@@ -309,17 +325,28 @@ static mr_err_t check_family_name(const char *name, const char *stage, mr__pos_t
 static mr_err_t take_free_input(mr_graph_t *g, int i, mr__pos_t pos, mr__edge_t *e,
                                 mr_diag_t *diag) {
   const mr__node_t *node = g->node[i];
-  const mr_port_def_t *port = node->def->in;
-  int n = 0;
+  int n = node->free_in, most = mr_stage_def_most_in(node->def);
   char at[32];
-  while (n < MR_MAX_PORTS && port[n].name && port[n].alike && mr__edge_into(g, i, n)) n++;
-  if (n == MR_MAX_PORTS || !port[n].name || !port[n].alike)
+  while (n < most && mr_stage_def_input(node->def, n)->alike && mr__edge_into(g, i, n)) n++;
+  g->node[i]->free_in = n;
+  if (n == most || !mr_stage_def_input(node->def, n)->alike)
     return mr_fail(diag, MR_ERR_USAGE,
                    "%s%s has %d inputs, and each is connected already; want fewer, or some of them "
                    "joined by another %s before it",
                    mr__pos_text(pos, at, sizeof at), node->name, n, node->def->name);
   e->in = n;
   return MR_OK;
+}
+
+/* The input behind the described ones that a name of letters means; -1: it means none. */
+static int lettered_input(const mr_stage_def_t *def, const char *name) {
+  int i = 0, most = mr_stage_def_most_in(def);
+  if (!name || !*name || strlen(name) >= MR_INPUT_LETTERS) return -1;
+  for (const char *at = name; *at; at++) {
+    if (*at < 'a' || *at > 'z') return -1;
+    i = 26 * i + *at - 'a' + 1;
+  }
+  return i > mr_stage_def_n_in(def) && i <= most ? i - 1 : -1;
 }
 
 mr_err_t mr__graph_input(mr_graph_t *g, int i, const char *name, mr__pos_t pos, mr__edge_t *e,
@@ -344,39 +371,54 @@ mr_err_t mr__graph_input(mr_graph_t *g, int i, const char *name, mr__pos_t pos, 
   e->in_name = n ? mr__graph_text(g, name, strlen(name)) : NULL;
   if (n && !e->in_name) return mr_no_memory(diag, "a graph");
   if ((!name || !*name) && port[0].alike) return take_free_input(g, i, pos, e, diag);
+  e->in = n ? -1 : lettered_input(node->def, name);
+  if (e->in >= 0) return MR_OK;
   e->in = n ? free_port : mr__graph_port(node->def, false, name, node->name, pos, diag);
   return e->in < 0 ? MR_ERR_USAGE : MR_OK;
 }
 
 const char *mr__edge_in_name(const mr_graph_t *g, const mr__edge_t *e) {
-  return e->in_name ? e->in_name : g->node[e->to]->def->in[e->in].name;
+  return e->in_name ? e->in_name : mr_stage_def_input(g->node[e->to]->def, e->in)->name;
+}
+
+static void forget_inputs(mr__node_t *node) {
+  free(node->edge_in);
+  node->edge_in = NULL, node->free_in = 0;
 }
 
 /* Puts an edge behind those that lead to the same node. */
 static void list_edge(mr_graph_t *g, int edge) {
-  int *last = &g->node[g->edge[edge].to]->first_in;
-  while (*last) last = &g->edge[*last - 1].next_in;
-  *last = edge + 1;
+  mr__node_t *node = g->node[g->edge[edge].to];
+  *(node->first_in ? &g->edge[node->last_in - 1].next_in : &node->first_in) = edge + 1;
+  node->last_in = edge + 1;
   g->edge[edge].next_in = 0;
 }
 
 void mr__graph_list_edges(mr_graph_t *g) {
-  for (int i = 0; i < g->n_nodes; i++) g->node[i]->first_in = 0;
+  for (int i = 0; i < g->n_nodes; i++) g->node[i]->first_in = 0, forget_inputs(g->node[i]);
   for (int i = 0; i < g->n_edges; i++) list_edge(g, i);
 }
 
 void mr__graph_redirect(mr_graph_t *g, int edge, int to) {
   mr__edge_t *e = &g->edge[edge];
-  int *at = &g->node[e->to]->first_in;
-  while (*at != edge + 1) at = &g->edge[*at - 1].next_in;
+  mr__node_t *node = g->node[e->to];
+  int *at = &node->first_in, before = 0;
+  for (; *at != edge + 1; at = &g->edge[before - 1].next_in) before = *at;
   *at = e->next_in;
+  if (node->last_in == edge + 1) node->last_in = before;
+  forget_inputs(node), forget_inputs(g->node[to]);
   e->to = to, e->in = 0, e->in_name = NULL;
   list_edge(g, edge);
 }
 
 mr_err_t mr__graph_new_edge(mr_graph_t *g, mr__edge_t e, mr_diag_t *diag) {
+  char letters[MR_INPUT_LETTERS];
+  bool named = e.in_name || e.in < mr_stage_def_n_in(g->node[e.to]->def);
+  if (!named) e.in_name = mr__graph_text(g, letters, strlen(mr_input_letters(e.in, letters)));
+  if (!named && !e.in_name) return mr_no_memory(diag, "a graph");
   if (!graph_grow(&g->edge, g->n_edges, sizeof *g->edge)) return mr_no_memory(diag, "a graph");
   g->edge[g->n_edges++] = e;
+  free(g->node[e.to]->edge_in), g->node[e.to]->edge_in = NULL;
   list_edge(g, g->n_edges - 1);
   return MR_OK;
 }
@@ -446,7 +488,17 @@ mr_err_t mr_graph_swap(mr_graph_t *g, const char *from, const char *to, mr_diag_
   return MR_OK;
 }
 
+int mr__count_inputs(const mr_graph_t *g, const mr__node_t *node) {
+  int n = 0;
+  for (int i = node->first_in; i; i = g->edge[i - 1].next_in)
+    if (g->edge[i - 1].in >= n) n = g->edge[i - 1].in + 1;
+  return n;
+}
+
 const mr__edge_t *mr__edge_into(const mr_graph_t *g, int node, int port) {
+  const int *known = g->node[node]->edge_in;
+  if (known)
+    return port < g->node[node]->worker->n_in && known[port] ? &g->edge[known[port] - 1] : NULL;
   for (int i = g->node[node]->first_in; i; i = g->edge[i - 1].next_in)
     if (g->edge[i - 1].in == port) return &g->edge[i - 1];
   return NULL;

@@ -255,6 +255,8 @@ const char *mr_graph_shares(const mr_graph_t *g);
 /* The name of the stage linked to an input port; NULL without one, or without such a stage.  The
    graph owns it.  Before settle too. */
 const char *mr_graph_before(const mr_graph_t *g, const char *stage, int in_port);
+/* One more than the last input of a stage that is linked; 0: none is, or there is no such stage. */
+int mr_graph_n_inputs(const mr_graph_t *g, const char *stage);
 /* What the graph calls that input, "valid" or "valid.dogs"; NULL if nothing leads into it.  The
    graph or the definition owns the name.  Before settle too. */
 const char *mr_graph_input_name(const mr_graph_t *g, const char *stage, int in_port);

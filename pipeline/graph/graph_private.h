@@ -61,6 +61,11 @@ typedef struct mr__node {
   mr_atomic_i64_t *reported; /* mr_stage_t.reported; relaxed: each is a number of its own */
   int n_workers;             /* threads; 0: a record stage */
   int first_in;              /* the first edge that leads here, plus 1; 0: none */
+  int last_in;               /* the last of them */
+  int free_in;               /* every input before it is linked */
+  int *edge_in;              /* [worker->n_in] the edge into each input, plus 1; 0: none.  From
+                                settling on; NULL: the list from first_in says */
+  void *ports;               /* what the worker's ports lie in */
   int process;               /* its block, from 1; 0: none */
   const char *alias;         /* of the stage, if the text calls it so; NULL: def->name */
   const char *next; /* the stage that follows it without "!", and so begins another chain; NULL:
@@ -80,7 +85,8 @@ typedef struct mr__edge {
   int from, out, to, in; /* node, port, node, port */
   mr__pos_t pos;
   mr_ring_t **ring;    /* [workers of from][workers of to] */
-  const char *in_name; /* of an input of a family, "valid.dogs"; NULL: the definition's */
+  const char *in_name; /* of an input of a family, "valid.dogs", or behind the described ones, "aa";
+                          NULL: the definition's */
   int next_in;         /* the next edge into the same node, plus 1; 0: none */
 } mr__edge_t;
 
@@ -170,6 +176,10 @@ int mr__graph_new_node(mr_graph_t *g, const mr_stage_def_t *def, mr__pos_t pos);
 
 void mr__workers_free(mr_stage_t *worker); /* a node's; NULL is fine */
 
+/* Gives a node's first worker its ports, with `inputs` inputs or as many as its definition
+   describes: nothing is linked, and every spec is zeros.  False without memory. */
+bool mr__node_ports(mr__node_t *node, int inputs);
+
 /* Runs forget of a stage whose plan has run, once; before its state is zeroed or freed. */
 void mr__node_forget(mr__node_t *node);
 mr_err_t mr__graph_new_edge(mr_graph_t *g, mr__edge_t e, mr_diag_t *diag);
@@ -255,6 +265,9 @@ static inline bool mr__is_step(const mr_stage_def_t *def) { return def->step != 
 
 /* What the waits of threads that work for a graph ask: whether it was stopped or cancelled. */
 mr_halt_t mr__graph_halt(const mr_graph_t *g);
+
+/* One more than the last input of a node that is linked. */
+int mr__count_inputs(const mr_graph_t *g, const mr__node_t *node);
 
 /* The edge into an input port, or NULL. */
 const mr__edge_t *mr__edge_into(const mr_graph_t *g, int node, int port);

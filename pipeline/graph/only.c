@@ -121,6 +121,11 @@ const char *mr_graph_on_host(const mr_graph_t *g, const char *stage) {
   return g->node[i]->def->out[0].device ? mr_graph_before(g, stage, 0) : g->node[i]->name;
 }
 
+int mr_graph_n_inputs(const mr_graph_t *g, const char *stage) {
+  int i = mr__graph_find(g, stage);
+  return i < 0 ? 0 : mr__count_inputs(g, g->node[i]);
+}
+
 const char *mr_graph_input_name(const mr_graph_t *g, const char *stage, int in_port) {
   int i = mr__graph_find(g, stage);
   const mr__edge_t *e = i >= 0 ? mr__edge_into(g, i, in_port) : NULL;

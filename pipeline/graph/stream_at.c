@@ -87,7 +87,7 @@ static mr_err_t report_back(mr_graph_t *g, int at, mr_stream_at_t *here, const i
     mr_err_t e = set_start(g, at, here, &word, diag);
     before = mr__edge_into(g, at, 0);
     if (e != MR_OK || !before) return e < 0 ? e : MR_OK;
-    for (int in = 1; in < MR_MAX_PORTS; in++) {
+    for (int in = 1, n = mr__count_inputs(g, g->node[at]); in < n; in++) {
       const mr__edge_t *beside = mr__edge_into(g, at, in);
       mr_stream_at_t same = *here;
       if (beside) MR_TRY(report_back(g, beside->from, &same, word, depth + 1, diag));

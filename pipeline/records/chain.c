@@ -9,17 +9,18 @@
 #include "pipeline/records/chain_private.h"
 #include "pipeline/stage_map.h"
 
-enum { BRANCHES_MAX = 1024, FROM_NONE = UINT8_MAX };
+enum { BRANCHES_MAX = 16384, DEPTH_MAX = 1024, FROM_NONE = 1 << 24 };
 
-_Static_assert(MR_MAX_PORTS *MR_FIELDS_MAX < FROM_NONE, "port and field fit a byte of from");
+_Static_assert(MR_INPUTS_MAX <= FROM_NONE / MR_FIELDS_MAX - 1, "port and field fit a from");
 
 void mr_field_from(mr_stage_t *s, int out, int port, int in) {
-  s->from[out] = (uint8_t)(in < 0 ? FROM_NONE : 1 + port * MR_FIELDS_MAX + in);
+  s->from[out] = (uint32_t)(in < 0 ? FROM_NONE : 1 + port * MR_FIELDS_MAX + in);
 }
 
 static void free_branch(mr__branch_t *b) {
   if (b->s.scratch && b->s.def->map && b->s.def->map->leave) b->s.def->map->leave(&b->s);
-  free(b->index), free(b->rec), free(b->value), free(b->room), free(b->s.scratch);
+  free(b->in), free(b->index), free(b->later), free(b->rec), free(b->value), free(b->room),
+      free(b->s.scratch);
 }
 
 void mr__chain_destroy(mr_chain_t *c) {
@@ -27,6 +28,7 @@ void mr__chain_destroy(mr_chain_t *c) {
   for (int i = 0; i < c->n_branches; i++) free_branch(&c->branch[i]);
   free(c->branch), free(c->scratch), free(c->zeros), free(c->rec), free(c->level);
   free(c->prog[0].op), free(c->prog[1].op), free(c->draws), free(c->leaf);
+  free(c->fetched), free(c->asked);
   free(c);
 }
 
@@ -49,9 +51,9 @@ static void chain_plan_fields(mr__branch_t *b) {
   b->n_fields = mr__branch_spec(b)->n_fields;
   b->passes = true;
   for (int f = 0; f < b->n_fields; f++) {
-    int from = runs && s->from[f] ? s->from[f] - 1 : f;
+    int from = runs && s->from[f] ? (int)s->from[f] - 1 : f;
     bool none = from == FROM_NONE - 1 || (from == f && f >= s->in_spec[0].n_fields);
-    b->field[f].port = (uint8_t)(from / MR_FIELDS_MAX);
+    b->field[f].port = (uint16_t)(from / MR_FIELDS_MAX);
     b->field[f].in = (uint8_t)(none ? MR__NO_FIELD : from % MR_FIELDS_MAX);
     b->field[f].end = MR__NO_FIELD;
     b->passes &= !none && from == f;
@@ -85,10 +87,11 @@ static bool make_rooms(mr__branch_t *b) {
   size_t n = (size_t)spec->n_fields, room = 64;
   b->index = calloc(MR_BURST, sizeof *b->index), b->rec = calloc(MR_BURST, sizeof *b->rec);
   b->value = calloc(MR_BURST * n + 1, sizeof *b->value);
+  b->later = calloc(MR_BURST, sizeof *b->later);
   for (int k = 0; k < b->n_made; k++)
     room += MR_BURST * chain_align64(mr_field_bytes(&spec->field[b->made[k]]));
   b->room = aligned_alloc(64, room);
-  if (!b->index || !b->rec || !b->value || !b->room) return false;
+  if (!b->index || !b->later || !b->rec || !b->value || !b->room) return false;
   char *at = b->room;
   for (int k = 0; k < b->n_made; k++)
     for (size_t i = 0; i < MR_BURST; i++) {
@@ -109,20 +112,23 @@ static void count_made(mr_chain_t *c, const mr__branch_t *b) {
   }
 }
 
-/* Counts the branches that node and all before it make, up to BRANCHES_MAX + 1. */
-static int count_branches(const mr_graph_t *g, int node, int n) {
+/* Counts the branches that node and all before it make, up to BRANCHES_MAX + 1.  *room: how many
+   stages may follow one another up to node; below 0, more do, and not all are counted. */
+static int count_branches(const mr_graph_t *g, int node, int n, int *room) {
+  if (--*room < 0) return n;
   n++;
-  for (int p = 0; p < mr_stage_def_n_in(g->node[node]->def) && n <= BRANCHES_MAX; p++) {
+  for (int p = 0; p < g->node[node]->worker->n_in && n <= BRANCHES_MAX && *room >= 0; p++) {
     const mr__edge_t *e = mr__edge_into(g, node, p);
-    if (e) n = count_branches(g, e->from, n);
+    if (e) n = count_branches(g, e->from, n, room);
   }
+  *room += *room >= 0;
   return n;
 }
 
 /* Makes what a branch with known inputs needs; false without memory. */
 static bool fill_branch(mr_chain_t *c, mr__branch_t *b, mr__node_t *node) {
   size_t own = chain_align64(b->s.scratch_bytes);
-  assert(b->n_in <= MR_MAX_PORTS && (b->kind == MR__SOURCE) == !b->n_in);
+  assert((b->kind == MR__SOURCE) == !b->n_in);
   chain_plan_fields(b);
   count_made(c, b);
   if (b->kind == MR__SOURCE) b->worker = node->n_chains++;
@@ -139,14 +145,14 @@ static int chain_grow(mr_graph_t *g, mr_chain_t *c, const mr__edge_t *from, mr_d
                       int *depth) {
   mr__node_t *node = g->node[from->from];
   mr__kind_t kind = chain_kind_of(node->worker);
-  int in[MR_MAX_PORTS], n_in = 0;
+  int *in = calloc((size_t)node->worker->n_in + 1, sizeof *in), n_in = 0;
+  if (!in) return -1;
   *depth = 1;
-  for (int p = 0; p < mr_stage_def_n_in(node->def); p++) {
+  for (int p = 0; p < node->worker->n_in; p++) {
     const mr__edge_t *e = mr__edge_into(g, from->from, p);
     int below;
-    in[p] = 0;
     if (!e) continue;
-    if ((in[p] = chain_grow(g, c, e, diag, &below)) < 0) return -1;
+    if ((in[p] = chain_grow(g, c, e, diag, &below)) < 0) return free(in), -1;
     if (kind == MR__JOIN) below += p;
     if (below > *depth) *depth = below;
     n_in = p + 1;
@@ -154,8 +160,7 @@ static int chain_grow(mr_graph_t *g, mr_chain_t *c, const mr__edge_t *from, mr_d
   mr__branch_t *b = &c->branch[c->n_branches++]; /* zeros so far */
   b->s = *node->worker;
   b->s.diag = diag, b->s.scratch = NULL, b->node = from->from;
-  b->kind = kind, b->n_in = n_in;
-  for (int p = 0; p < n_in; p++) b->in[p] = in[p];
+  b->kind = kind, b->in = in, b->n_in = n_in;
   return fill_branch(c, b, node) ? c->n_branches - 1 : -1;
 }
 
@@ -196,7 +201,7 @@ static bool make_scratch(mr_chain_t *c) {
   c->rec = calloc((size_t)c->depth, sizeof *c->rec);
   c->level = calloc((size_t)c->depth, sizeof *c->level);
   for (int i = 0; i < 2; i++) {
-    c->prog[i].cap = (size_t)c->n_branches * 2 * MR_BURST;
+    c->prog[i].cap = (size_t)mr__usual_ops(c) * MR_BURST;
     c->prog[i].op = malloc(c->prog[i].cap * sizeof *c->prog[i].op);
   }
   make_holes(c);
@@ -207,21 +212,29 @@ static bool make_scratch(mr_chain_t *c) {
 mr_err_t mr__chain_check(const mr_graph_t *g, int node, int port, mr_diag_t *diag) {
   const mr__edge_t *e = mr__edge_into(g, node, port);
   char at[32];
-  if (!e || g->node[e->from]->n_workers || count_branches(g, e->from, 0) <= BRANCHES_MAX)
-    return MR_OK;
+  if (!e || g->node[e->from]->n_workers) return MR_OK;
+  int room = DEPTH_MAX, n = count_branches(g, e->from, 0, &room);
+  if (n <= BRANCHES_MAX && room >= 0) return MR_OK;
+  mr__pos_text(g->node[node]->pos, at, sizeof at);
+  if (room < 0)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "%s%s: more than %d stages of records follow one another before it; want fewer",
+                   at, g->node[node]->name, DEPTH_MAX);
   return mr_fail(diag, MR_ERR_CONFIG,
                  "%s%s: more than %d stages of records lead to it, a stage counted once for each "
                  "path through it; want fewer inputs",
-                 mr__pos_text(g->node[node]->pos, at, sizeof at), g->node[node]->name,
-                 BRANCHES_MAX);
+                 at, g->node[node]->name, BRANCHES_MAX);
 }
 
 mr_chain_t *mr__chain_create(mr_graph_t *g, int node, int port, mr_diag_t *diag) {
   mr_chain_t *c = calloc(1, sizeof *c);
   if (!c) return NULL;
-  int first = mr__edge_into(g, node, port)->from, n = count_branches(g, first, 0);
-  assert(n <= BRANCHES_MAX); /* mr__chain_check */
+  int first = mr__edge_into(g, node, port)->from, room = DEPTH_MAX;
+  int n = count_branches(g, first, 0, &room);
+  assert(n <= BRANCHES_MAX && room >= 0); /* mr__chain_check */
   c->branch = calloc((size_t)n, sizeof *c->branch);
+  c->fetched = calloc((size_t)n, sizeof *c->fetched),
+  c->asked = calloc((size_t)n, sizeof *c->asked);
   if (g->lineage.fn) {
     c->lineage = &g->lineage, c->draws = calloc(1, sizeof *c->draws);
     c->leaf = calloc((size_t)n, sizeof *c->leaf);
@@ -230,7 +243,7 @@ mr_chain_t *mr__chain_create(mr_graph_t *g, int node, int port, mr_diag_t *diag)
   for (int f = 0; f < c->spec.n_fields; f++)
     c->bytes[f] = c->spec.field[f].ragged ? mr_field_row(&c->spec.field[f])
                                           : mr_field_bytes(&c->spec.field[f]);
-  if (!c->branch || (c->lineage && (!c->draws || !c->leaf)) ||
+  if (!c->branch || !c->fetched || !c->asked || (c->lineage && (!c->draws || !c->leaf)) ||
       chain_grow(g, c, mr__edge_into(g, node, port), diag, &c->depth) < 0 || !make_scratch(c))
     return mr__chain_destroy(c), NULL;
   for (int f = 0; f < c->spec.n_fields; f++) c->branch[c->n_branches - 1].field[f].end = (uint8_t)f;

@@ -56,19 +56,22 @@ typedef struct mr__branch {
   mr_stage_t s;
   int node; /* its node in the graph */
   mr__kind_t kind;
-  mr__tally_t tally;          /* time of its own calls, without those of the stages before it */
-  int in[MR_MAX_PORTS], n_in; /* branches below, by input port */
-  int worker;                 /* SOURCE: its reader's number, in [0,workers) */
-  int64_t *index;             /* SOURCE: [MR_BURST] */
-  mr_rec_t *rec;              /* SOURCE: [MR_BURST] */
-  mr_value_t *value;          /* SOURCE: [MR_BURST][n_fields], the values of rec */
-  void *room;                 /* SOURCE: memory of the fields that fetch writes */
-  int n;                      /* SOURCE: records of the burst in use */
+  mr__tally_t tally; /* time of its own calls, without those of the stages before it */
+  int *in, n_in;     /* branches below, by input port */
+  int worker;        /* SOURCE: its reader's number, in [0,workers) */
+  int64_t *index;    /* SOURCE: [MR_BURST] */
+  mr_rec_t *rec;     /* SOURCE: [MR_BURST] */
+  mr_value_t *value; /* SOURCE: [MR_BURST][n_fields], the values of rec */
+  void *room;        /* SOURCE: memory of the fields that fetch writes */
+  int n;             /* SOURCE: records of the burst in use */
+  int64_t *later;    /* SOURCE: [MR_BURST] records of the next burst */
+  int n_later;
 
   int n_fields; /* of its output */
   struct {
-    uint8_t port, in;     /* MAP, JOIN: where the value is before the stage runs; in MR__NO_FIELD:
-                             nowhere */
+    uint16_t
+        port; /* MAP, JOIN: where the value is before the stage runs; in MR__NO_FIELD: nowhere */
+    uint8_t in;
     uint8_t end;          /* the field of a finished record that this one becomes, if no later stage
                              writes it; else MR__NO_FIELD */
   } field[MR_FIELDS_MAX]; /* [n_fields] */
@@ -93,6 +96,8 @@ struct mr_chain {
   mr__branch_t *branch; /* [n_branches], inputs before the stages that read them; the last one is
                            nearest the batch */
   int n_branches;
+  int *fetched, n_fetched;         /* [n_branches] the sources with records of the burst in use */
+  int *asked;                      /* [n_branches] those of the next burst, while it is announced */
   int depth;                       /* most records that a program holds at once */
   mr_spec_t spec;                  /* of a finished record */
   size_t bytes[MR_FIELDS_MAX];     /* bytes of each field; of one row if the field is ragged */
@@ -113,6 +118,11 @@ struct mr_chain {
 };
 
 static inline const mr_spec_t *mr__branch_spec(const mr__branch_t *b) { return &b->s.out_spec[0]; }
+
+/* Operations of most records' programs; one of a record with more inputs makes a program grow. */
+static inline int mr__usual_ops(const mr_chain_t *c) {
+  return 2 * (c->n_branches < 64 ? c->n_branches : 64);
+}
 
 /* Append one operation, or op[0,n) of another program.  MR_ERR_NOMEM with a sentence in diag. */
 mr_err_t mr__prog_push(mr__prog_t *p, mr__op_t op, mr_diag_t *diag);

@@ -99,18 +99,18 @@ mr_err_t mr__kept(mr_chain_t *c, int branch, mr__prog_t *p, size_t from, bool *k
 /* ---- making ---- */
 
 mr_err_t mr__fetch(mr_chain_t *c, mr__op_t *op, size_t n) {
-  for (int i = 0; i < c->n_branches; i++) c->branch[i].n = 0;
+  while (c->n_fetched) c->branch[c->fetched[--c->n_fetched]].n = 0;
   for (size_t k = 0; k < n; k++) {
     if (op[k].code != MR__OP_LEAF) continue;
     mr__branch_t *b = &c->branch[op[k].node];
     assert(b->n < MR_BURST);
+    if (!b->n) c->fetched[c->n_fetched++] = op[k].node;
     op[k].key[0] = (uint64_t)b->n;
     b->rec[b->n] = (mr_rec_t){.field = b->value + b->n * b->n_fields};
     b->index[b->n++] = op[k].index;
   }
-  for (int i = 0; i < c->n_branches; i++) {
-    mr__branch_t *b = &c->branch[i];
-    if (!b->n) continue;
+  for (int i = 0; i < c->n_fetched; i++) {
+    mr__branch_t *b = &c->branch[c->fetched[i]];
     int64_t since = mr__tally_begin(&b->tally);
     MR_TRY(mr__care_fetch(&b->s, b->worker, b->index, b->n, b->rec));
     mr__tally_end(&b->tally, since);
@@ -133,14 +133,18 @@ bool mr__wants_ahead(const mr_chain_t *c) {
 
 /* The next fetch will be of op[0,n): starts their reads. */
 static void read_ahead(mr_chain_t *c, const mr__op_t *op, size_t n) {
-  int64_t index[MR_BURST];
-  for (int i = 0; i < c->n_branches; i++) {
-    mr__branch_t *b = &c->branch[i];
-    int found = 0;
-    if (b->kind != MR__SOURCE || !b->s.def->source->ahead) continue;
-    for (size_t k = 0; k < n; k++)
-      if (op[k].code == MR__OP_LEAF && op[k].node == i) index[found++] = op[k].index;
-    if (found) mr__care_ahead(&b->s, b->worker, index, found);
+  int asked = 0;
+  for (size_t k = 0; k < n; k++) {
+    mr__branch_t *b = &c->branch[op[k].node];
+    if (op[k].code != MR__OP_LEAF || !b->s.def->source->ahead) continue;
+    assert(b->n_later < MR_BURST);
+    if (!b->n_later) c->asked[asked++] = op[k].node;
+    b->later[b->n_later++] = op[k].index;
+  }
+  for (int i = 0; i < asked; i++) {
+    mr__branch_t *b = &c->branch[c->asked[i]];
+    mr__care_ahead(&b->s, b->worker, b->later, b->n_later);
+    b->n_later = 0;
   }
 }
 
@@ -210,7 +214,7 @@ static mr_err_t run_renumber(mr_chain_t *c, mr__branch_t *b, int port, int level
     bool known = r->number[port][f] && label != MR_LABEL_NONE && !rec->skipped;
     if (known && (label < 0 || label >= r->n[port][f]))
       return mr_stage_fail(&b->s, MR_ERR_DATA, "a record of input %s has label %d, want [0,%d)",
-                           b->s.def->in[port].name, label, r->n[port][f]);
+                           b->s.in_name[port], label, r->n[port][f]);
     *(int32_t *)out.field[f].data = known ? r->number[port][f][label] : label;
   }
   *rec = out;
@@ -422,17 +426,12 @@ int64_t mr_chain_wants(mr_chain_t *c) {
   return most;
 }
 
-/* Announces the leaves of programs, source by source. */
+/* Announces the leaves of one record's program. */
 static void announce_leaves(mr_chain_t *c, const mr__prog_t *p) {
-  int64_t index[MR_BURST];
-  for (int i = 0; i < c->n_branches; i++) {
-    mr__branch_t *b = &c->branch[i];
-    int n = 0;
-    if (b->kind != MR__SOURCE || !b->s.def->source->foresee) continue;
-    for (size_t k = 0; k < p->n; k++) {
-      if (p->op[k].code == MR__OP_LEAF && p->op[k].node == i) index[n++] = p->op[k].index;
-      if (n == MR_BURST || (n && k + 1 == p->n)) mr__care_foresee(&b->s, index, n), n = 0;
-    }
+  for (size_t k = 0; k < p->n; k++) {
+    mr__branch_t *b = &c->branch[p->op[k].node];
+    if (p->op[k].code == MR__OP_LEAF && b->s.def->source->foresee)
+      mr__care_foresee(&b->s, &p->op[k].index, 1);
   }
 }
 

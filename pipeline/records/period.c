@@ -2,6 +2,7 @@
    seeks a distant batch skips whole periods by it instead of counting records one by one.  A filter
    has a period only if it decides by the record alone, not by its draws. */
 #include <assert.h>
+#include <stdlib.h>
 
 #include "pipeline/records/chain_private.h"
 
@@ -27,11 +28,10 @@ bool mr__is_of_record(const mr_chain_t *c, int branch) {
   return true;
 }
 
-/* assume: with the assumptions of mr__pass_length. */
-static mr_period_t branch_period(const mr_chain_t *c, int branch, bool assume) {
+/* The period of a branch whose inputs have the periods in[0,n_in). */
+static mr_period_t period_of(const mr_chain_t *c, int branch, bool assume, mr_period_t *in) {
   const mr__branch_t *b = &c->branch[branch];
-  mr_period_t in[MR_MAX_PORTS] = {{0}}, none = {0};
-  for (int i = 0; i < b->n_in; i++) in[i] = branch_period(c, b->in[i], assume);
+  mr_period_t none = {0};
   switch (b->kind) {
     case MR__SOURCE: return (mr_period_t){mr__branch_spec(b)->n_records, true};
     case MR__ORDER: {
@@ -50,6 +50,17 @@ static mr_period_t branch_period(const mr_chain_t *c, int branch, bool assume) {
     if (!assume && mr__branch_spec(&c->branch[b->in[i]])->holes) return none;
   }
   return in[0];
+}
+
+/* assume: with the assumptions of mr__pass_length.  Without memory for its inputs a stream has no
+   known period, which costs time alone. */
+static mr_period_t branch_period(const mr_chain_t *c, int branch, bool assume) {
+  const mr__branch_t *b = &c->branch[branch];
+  mr_period_t *in = calloc((size_t)b->n_in + 1, sizeof *in), out = {0};
+  for (int i = 0; in && i < b->n_in; i++) in[i] = branch_period(c, b->in[i], assume);
+  if (in) out = period_of(c, branch, assume, in);
+  free(in);
+  return out;
 }
 
 mr_period_t mr__period(const mr_chain_t *c, int branch) { return branch_period(c, branch, false); }

@@ -51,7 +51,7 @@ static bool gather_seeds(const mr_graph_t *g, int node, seeds_t *w) {
       w->word[w->n++] = (uint32_t)seed, w->word[w->n++] = (uint32_t)v.depth;
       continue;
     }
-    for (int p = 0; p < MR_MAX_PORTS; p++) {
+    for (int p = 0; p < g->node[v.node]->worker->n_in; p++) {
       const mr__edge_t *e = mr__edge_into(g, v.node, p);
       if (!e) continue;
       const mr_order_def_t *order = g->node[e->from]->def->order;
@@ -85,13 +85,13 @@ mr_err_t mr_needs_generator(mr_stage_t *s, const char *otherwise) {
 /* ---- kinds of streams ---- */
 
 static bool any_sequential(const mr_stage_t *s) {
-  for (int p = 0; p < MR_MAX_PORTS; p++)
+  for (int p = 0; p < s->n_in; p++)
     if (s->in_linked[p] && s->in_spec[p].sequential) return true;
   return false;
 }
 
 static bool any_holes(const mr_stage_t *s) {
-  for (int p = 0; p < MR_MAX_PORTS; p++)
+  for (int p = 0; p < s->n_in; p++)
     if (s->in_linked[p] && s->in_spec[p].holes) return true;
   return false;
 }
@@ -104,12 +104,17 @@ mr_err_t mr__before_plan(mr_stage_t *s) {
   return MR_OK;
 }
 
+int mr__own_words(const mr_stage_t *s) {
+  const mr_walk_def_t *walk = s->def->walk;
+  return walk->words ? walk->words(s) : walk->n_words;
+}
+
 static int words_of(const mr_stage_t *s) {
   const mr_walk_def_t *walk = s->def->walk;
-  int n = walk ? walk->n_words : 0;
+  int n = walk ? mr__own_words(s) : 0;
   int parts = walk && walk->n_walks ? walk->n_walks(s) : 0;
   if (parts) return n + parts * s->in_spec[0].n_words;
-  for (int p = 0; p < MR_MAX_PORTS; p++)
+  for (int p = 0; p < s->n_in; p++)
     if (s->in_linked[p]) n += s->in_spec[p].n_words;
   return n;
 }

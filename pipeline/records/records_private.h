@@ -13,8 +13,11 @@ mr_err_t mr__default_seed(mr_graph_t *g, int node, mr_stage_t *s);
 mr_err_t mr__before_plan(mr_stage_t *s);
 mr_err_t mr__after_plan(mr_stage_t *s);
 
+/* records.c: the numbers that a planned walk keeps itself. */
+int mr__own_words(const mr_stage_t *s);
+
 /* chain.c, after the specs are settled: MR_ERR_CONFIG if the chain before an input port would have
-   more than 1024 branches; MR_OK also for a port without a chain. */
+   too many branches or too deep; MR_OK also for a port without a chain. */
 mr_err_t mr__chain_check(const mr_graph_t *g, int node, int port, mr_diag_t *diag);
 /* chain.c: builds the chain before an input port for one worker, whose failures go to diag.  NULL
    without memory. */

@@ -53,7 +53,7 @@ static mr_walk_t *walk_create(const mr_chain_t *c, int branch, int64_t offset, i
   w->branch = branch, w->offset = offset, w->stride = stride, w->n_held = -1;
   w->at = !mr__branch_spec(b)->sequential;
   if (w->at) w->pass = mr__pass_length(c, branch);
-  w->n_words = w->at ? 1 : b->kind == MR__NEXT ? b->s.def->walk->n_words : 0;
+  w->n_words = w->at ? 1 : b->kind == MR__NEXT ? mr__own_words(&b->s) : 0;
   w->word = calloc((size_t)w->n_words + 1, sizeof *w->word);
   if (!w->word || (!w->at && !create_below(c, w))) return mr_walk_destroy(w), NULL;
   return w;
@@ -187,7 +187,7 @@ mr_picks_t *mr_picks_create(const mr_chain_t *c, int n) {
   mr_picks_t *p = calloc(1, sizeof *p);
   if (!p) return NULL;
   p->cap = n;
-  p->prog.cap = (size_t)n * 2 * (size_t)c->n_branches;
+  p->prog.cap = (size_t)n * (size_t)mr__usual_ops(c);
   p->prog.op = malloc(p->prog.cap * sizeof *p->prog.op);
   p->at = calloc((size_t)n + 1, sizeof *p->at);
   if (!p->prog.op || !p->at) return mr_picks_destroy(p), NULL;

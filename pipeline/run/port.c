@@ -250,7 +250,7 @@ void mr_give(mr_stage_t *s, int port, mr_buf_t *const *in, size_t n) {
 /* Whether the consumers of all outputs have left; false for a stage without outputs. */
 static bool outputs_have_gone(const mr_runtime_t *rt) {
   bool gone = rt->n_out > 0;
-  for (int i = 0; i < MR_MAX_PORTS; i++)
+  for (int i = 0; i < rt->s->n_out; i++)
     if (rt->out[i].n_edges && !mr__out_gone(&rt->out[i])) gone = false;
   return gone;
 }
@@ -261,7 +261,7 @@ mr_err_t mr_idle(mr_stage_t *s) {
   mr_runtime_t *rt = s->rt;
   if (mr__cancelled(rt)) return MR_ERR_CANCEL;
   bool over = rt->n_in > 0;
-  for (int i = 0; i < MR_MAX_PORTS; i++)
+  for (int i = 0; i < s->n_in; i++)
     if (rt->in[i].n && !mr__in_over(&rt->in[i], s->worker)) over = false;
   return over || outputs_have_gone(rt) ? MR_END : MR_AGAIN;
 }
@@ -277,7 +277,7 @@ typedef struct {
 /* Wakes the producers whose wake-up mr_ring_pop postponed; otherwise two stages could wait for each
    other. */
 static void nudge_producers(mr_runtime_t *rt) {
-  for (int p = 0; p < MR_MAX_PORTS; p++)
+  for (int p = 0; p < rt->s->n_in; p++)
     for (int i = 0; i < rt->in[p].n; i++)
       mr_ring_nudge(rt->in[p].ring[i * rt->in[p].stride + rt->s->worker]);
 }
@@ -320,10 +320,12 @@ uint64_t mr__news(const mr_runtime_t *rt) {
   uint64_t sum = (uint64_t)atomic_load_explicit(&rt->g->stop, memory_order_seq_cst) +
                  (uint64_t)atomic_load_explicit(&rt->g->n_lost, memory_order_seq_cst);
   if (!rt->n_in) sum += (uint64_t)atomic_load_explicit(&rt->node->committed, memory_order_seq_cst);
-  for (int p = 0; p < MR_MAX_PORTS; p++) {
+  for (int p = 0; p < rt->s->n_in; p++) {
     const mr__in_t *in = &rt->in[p];
-    const mr__out_t *out = &rt->out[p];
     for (int i = 0; i < in->n; i++) sum += mr_ring_pushed(in->ring[i * in->stride + rt->s->worker]);
+  }
+  for (int p = 0; p < rt->s->n_out; p++) {
+    const mr__out_t *out = &rt->out[p];
     for (int e = 0; e < out->n_edges; e++)
       for (int i = 0; i < out->edge[e].m; i++) sum += mr_ring_popped(out->edge[e].ring[i]);
     if (out->pool) sum += mr__pool_news(out->pool);
@@ -339,7 +341,7 @@ static bool port_has_news(void *arg) {
 /* A stage with a buffer at an input waits for room, one without waits for input. */
 static int why_idle(mr_runtime_t *rt) {
   if (rt->s->waits) return rt->s->waits == MR_WAITS_INPUT ? MR__STARVED : MR__BLOCKED;
-  for (int p = 0; p < MR_MAX_PORTS; p++)
+  for (int p = 0; p < rt->s->n_in; p++)
     if (rt->in[p].n && mr_ring_ready(in_ring(&rt->in[p], rt->s->worker))) return MR__BLOCKED;
   return rt->n_in ? MR__STARVED : MR__BLOCKED;
 }
@@ -526,11 +528,13 @@ void mr_nothing_came(const mr_stage_t *s, int port, char *text, size_t n) {
 /* ---- leaving ---- */
 
 void mr__leave(mr_runtime_t *rt) {
-  for (int p = 0; p < MR_MAX_PORTS; p++) {
-    const mr__in_t *in = &rt->in[p];
+  for (int p = 0; p < rt->s->n_out; p++) {
     const mr__out_t *out = &rt->out[p];
     for (int e = 0; e < out->n_edges; e++)
       for (int i = 0; i < out->edge[e].m; i++) mr_ring_close(out->edge[e].ring[i]);
+  }
+  for (int p = 0; p < rt->s->n_in; p++) {
+    const mr__in_t *in = &rt->in[p];
     for (int i = 0; i < in->n; i++) mr_ring_abandon(ring_of(in, i, rt->s->worker));
   }
 }

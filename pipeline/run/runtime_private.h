@@ -78,10 +78,11 @@ typedef struct mr_runtime {
   mr_graph_t *g;
   mr__node_t *node;
   mr_stage_t *s;
-  mr__in_t in[MR_MAX_PORTS];
-  mr__out_t out[MR_MAX_PORTS];
-  mr_chain_t *chain[MR_MAX_PORTS];
-  int n_in, n_out; /* linked ports with rings */
+  /* In lines of their own, because the worker writes to them. */
+  mr__in_t *in;       /* [s->n_in] */
+  mr__out_t *out;     /* [s->n_out] */
+  mr_chain_t **chain; /* [s->n_in] */
+  int n_in, n_out;    /* linked ports with rings */
   uint64_t n_takes;
   mr__timeline_t *timeline; /* NULL: off */
   mr_diag_t diag;

@@ -319,6 +319,7 @@ void mr_graph_report(const mr_graph_t *g, FILE *out) {
 static void destroy_node(mr__node_t *node) {
   mr__node_forget(node);
   free(node->set), free(node->state), mr__workers_free(node->worker), free(node->start_word);
+  free(node->ports), free(node->edge_in);
   free(node->reported);
   free(node);
 }

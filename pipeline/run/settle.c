@@ -54,7 +54,9 @@ static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag
     assert(bit < MR_SETTINGS_MAX);
     given[bit / 64] |= UINT64_C(1) << bit % 64;
   }
+  if (!mr__node_ports(node, mr__count_inputs(g, node))) return mr_no_memory(diag, "a stage");
   free(node->reported);
+  const mr_stage_t ports = *node->worker;
   if (!(node->reported = mr__metrics_none(node->def))) return mr_no_memory(diag, "a stage");
   *node->worker = (mr_stage_t){.def = node->def,
                                .reported = node->reported,
@@ -64,7 +66,15 @@ static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag
                                .start_position = node->start_position,
                                .registry = g->reg,
                                .elsewhere = g->here && node->process != g->here,
-                               .base_seed = -1};
+                               .base_seed = -1,
+                               .n_in = ports.n_in,
+                               .n_out = ports.n_out,
+                               .in_spec = ports.in_spec,
+                               .out_spec = ports.out_spec,
+                               .in_linked = ports.in_linked,
+                               .out_linked = ports.out_linked,
+                               .in_name = ports.in_name,
+                               .in_from = ports.in_from};
   memcpy(node->worker->given, given, sizeof given);
   return MR_OK;
 }
@@ -73,6 +83,12 @@ static mr_err_t settle_settings(mr_graph_t *g, mr__node_t *node, mr_diag_t *diag
 
 static mr_err_t link_ports(mr_graph_t *g, mr_diag_t *diag) {
   char at[32];
+  for (int i = 0; i < g->n_nodes; i++) {
+    mr__node_t *node = g->node[i];
+    free(node->edge_in);
+    node->edge_in = calloc((size_t)node->worker->n_in + 1, sizeof *node->edge_in);
+    if (!node->edge_in) return mr_no_memory(diag, "a stage");
+  }
   for (int i = 0; i < g->n_edges; i++) {
     const mr__edge_t *e = &g->edge[i];
     mr__node_t *from = g->node[e->from], *to = g->node[e->to];
@@ -82,6 +98,8 @@ static mr_err_t link_ports(mr_graph_t *g, mr_diag_t *diag) {
                      g->node[mr__edge_into(g, e->to, e->in)->from]->name, from->name);
     to->worker->in_linked[e->in] = true;
     to->worker->in_name[e->in] = mr__edge_in_name(g, e);
+    to->worker->in_from[e->in] = from->name;
+    to->edge_in[e->in] = i + 1;
     from->worker->out_linked[e->out] = true;
   }
   return MR_OK;
@@ -164,7 +182,8 @@ static mr_err_t settle_memory(const mr_graph_t *g, const mr__edge_t *e, const mr
   const mr__node_t *from = g->node[e->from], *to = g->node[e->to];
   char text[32];
   bool passes_on = to->def->out[0].name || (to->def->step && to->def->step->outside);
-  if (to->def->in[e->in].device || (!spec->device && !(spec->ranks && passes_on))) return MR_OK;
+  if (mr_stage_def_input(to->def, e->in)->device || (!spec->device && !(spec->ranks && passes_on)))
+    return MR_OK;
   const mr_stage_def_t *trains = mr_registry_role(g->reg, MR_ROLE_STEP);
   const char *step = trains ? trains->name : "training step";
   const char *at = mr__pos_text(e->pos, text, sizeof text);
@@ -218,7 +237,7 @@ static mr_err_t check_metric_list(const char *stage, const mr_metric_list_t *lis
 static mr_err_t settle_edge(mr_graph_t *g, const mr__edge_t *e, mr_diag_t *diag) {
   mr__node_t *from = g->node[e->from], *to = g->node[e->to];
   const mr_spec_t *spec = &from->worker->out_spec[e->out];
-  mr_flow_t want = to->def->in[e->in].flow;
+  mr_flow_t want = mr_stage_def_input(to->def, e->in)->flow;
   char at[32], text[160], other[256];
   to->worker->in_spec[e->in] = *spec;
   if (spec->flow == MR_FLOW_METRICS && !mr_spec_bytes(spec))
@@ -252,7 +271,7 @@ static mr_err_t explain_plan(mr_graph_t *g, int i, mr_err_t code, const mr_diag_
                              mr_diag_t *diag) {
   const mr__node_t *node = g->node[i];
   char at[32], from[512] = "", spec[160];
-  for (int p = 0; p < MR_MAX_PORTS && code == MR_ERR_SHAPE; p++) {
+  for (int p = 0; p < node->worker->n_in && code == MR_ERR_SHAPE; p++) {
     const mr__edge_t *e = mr__edge_into(g, i, p);
     if (!e) continue;
     size_t n = strlen(from);
@@ -278,11 +297,12 @@ static void forget_stale_names(mr_spec_t *spec) {
 static mr_err_t plan_node(mr_graph_t *g, int i, mr_diag_t *diag) {
   mr__node_t *node = g->node[i];
   mr_diag_t why = {0};
-  for (int k = 0; k < g->n_edges; k++)
-    if (g->edge[k].to == i) MR_TRY(settle_edge(g, &g->edge[k], diag));
+  for (int k = node->first_in; k; k = g->edge[k - 1].next_in)
+    MR_TRY(settle_edge(g, &g->edge[k - 1], diag));
   node->worker->diag = &why;
   node->worker->n_workers = node->n_workers ? node->n_workers : 1;
-  for (int p = 0; p < MR_MAX_PORTS; p++) node->worker->out_spec[p].flow = node->def->out[p].flow;
+  for (int p = 0; p < node->worker->n_out; p++)
+    node->worker->out_spec[p].flow = node->def->out[p].flow;
   node->worker->writes = node->worker->reads = 0;
   node->worker->renumber = NULL;
   memset(node->worker->from, 0, sizeof node->worker->from);
@@ -290,7 +310,8 @@ static mr_err_t plan_node(mr_graph_t *g, int i, mr_diag_t *diag) {
   if (e >= 0) e = mr__before_plan(node->worker);
   if (e >= 0) e = mr__care_plan(node->worker);
   if (e >= 0 && node->def->plan) node->planned = true, e = node->def->plan(node->worker);
-  for (int p = 0; p < MR_MAX_PORTS && e >= 0; p++) forget_stale_names(&node->worker->out_spec[p]);
+  for (int p = 0; p < node->worker->n_out && e >= 0; p++)
+    forget_stale_names(&node->worker->out_spec[p]);
   if (e >= 0) e = mr__after_plan(node->worker);
   node->worker->diag = NULL;
   if (e < 0) return explain_plan(g, i, e, &why, diag);
@@ -310,7 +331,7 @@ static mr_err_t settle_settle(mr_graph_t *g, mr_diag_t *diag) {
   for (int i = 0; i < g->n_nodes; i++) MR_TRY(settle_check_ports(g, g->node[i], diag));
   for (int i = 0; i < g->n_nodes; i++) MR_TRY(plan_node(g, g->order[i], diag));
   for (int i = 0; i < g->n_nodes; i++)
-    for (int p = 0; p < MR_MAX_PORTS && g->node[i]->n_workers; p++)
+    for (int p = 0; p < g->node[i]->worker->n_in && g->node[i]->n_workers; p++)
       MR_TRY(mr__chain_check(g, i, p, diag));
   MR_TRY(mr__check_standstill(g, diag));
   if (g->here) MR_TRY(mr__process_drop_others(g, diag));

@@ -20,7 +20,7 @@ size_t mr__edge_depth(const mr_graph_t *g, const mr__edge_t *e) {
 }
 
 static const mr_port_def_t *port_into(const mr_graph_t *g, const mr__edge_t *e) {
-  return &g->node[e->to]->def->in[e->in];
+  return mr_stage_def_input(g->node[e->to]->def, e->in);
 }
 
 /* ---- pools ---- */

@@ -68,11 +68,13 @@ static int64_t still_for(mr_runtime_t *rt, int64_t now) {
 static void lose_thread(mr_graph_t *g, mr_runtime_t *rt) {
   atomic_store_explicit(&rt->lost, true, memory_order_relaxed);
   mr__durable_leave(rt);
-  for (int p = 0; p < MR_MAX_PORTS; p++) {
-    const mr__in_t *in = &rt->in[p];
+  for (int p = 0; p < rt->s->n_out; p++) {
     const mr__out_t *out = &rt->out[p];
     for (int e = 0; e < out->n_edges; e++)
       for (int i = 0; i < out->edge[e].m; i++) mr_ring_lose_producer(out->edge[e].ring[i]);
+  }
+  for (int p = 0; p < rt->s->n_in; p++) {
+    const mr__in_t *in = &rt->in[p];
     for (int i = 0; i < in->n; i++) mr_ring_lose_consumer(in->ring[i * in->stride + rt->s->worker]);
   }
   atomic_fetch_add_explicit(&g->n_lost, 1, memory_order_seq_cst);

@@ -13,6 +13,18 @@ static mr__timeline_t *make_timeline(int events) {
   return t;
 }
 
+static bool make_ports(mr_runtime_t *rt) {
+  size_t in = (size_t)rt->s->n_in, out = (size_t)rt->s->n_out;
+  size_t bytes = out * sizeof *rt->out + in * (sizeof *rt->in + sizeof *rt->chain);
+  bytes = (bytes + 64) / 64 * 64;
+  if (!(rt->out = aligned_alloc(64, bytes))) return false;
+  memset(rt->out, 0, bytes);
+  rt->in = (mr__in_t *)(rt->out + out), rt->chain = (mr_chain_t **)(rt->in + in);
+  for (size_t p = 0; p < in; p++) rt->in[p].next = (uint64_t)rt->s->worker;
+  for (size_t p = 0; p < out; p++) rt->out[p].next = (uint64_t)rt->s->worker;
+  return true;
+}
+
 static mr_err_t make_runtimes(mr_graph_t *g, mr__node_t *node) {
   if (!node->n_workers) return MR_OK;
   assert(!node->rt && node->n_workers <= MR_MAX_WORKERS);
@@ -28,7 +40,7 @@ static mr_err_t make_runtimes(mr_graph_t *g, mr__node_t *node) {
     s->rt = rt, s->diag = &rt->diag, s->start_position = node->start_position;
     s->start_number = node->start_number, s->start_record = node->start_record;
     s->start_word = node->start_word, s->n_start_words = node->n_start_words;
-    for (int p = 0; p < MR_MAX_PORTS; p++) rt->out[p].next = rt->in[p].next = (uint64_t)w;
+    if (!make_ports(rt)) return MR_ERR_NOMEM;
   }
   return MR_OK;
 }
@@ -46,7 +58,7 @@ static mr_err_t make_rings(mr_graph_t *g, mr__edge_t *e) {
       void *mem = aligned_alloc(64, mr_ring_footprint(depth));
       if (!mem) return MR_ERR_NOMEM;
       mr_ring_t *r = mr_ring_init(mem, depth, &a->rt[i].wait, &b->rt[j].wait);
-      if (b->def->in[e->in].lossy) {
+      if (mr_stage_def_input(b->def, e->in)->lossy) {
         mr_ring_set_lossy(r);
         b->rt[j].wait.patient = true;
       }
@@ -93,7 +105,7 @@ static mr_err_t may_leave(const mr_graph_t *g, int node, bool *leaves) {
   *leaves = false;
   for (int i = 0; i < n && !*leaves; i++) {
     const mr__edge_t *e = &g->edge[list[i].edge];
-    *leaves = g->node[e->to]->def->in[e->in].leaves;
+    *leaves = mr_stage_def_input(g->node[e->to]->def, e->in)->leaves;
   }
   free(list);
   return MR_OK;
@@ -121,7 +133,7 @@ static mr_err_t make_pools(mr_graph_t *g, int i) {
 
 static mr_err_t make_chains(mr_graph_t *g, int i) {
   mr__node_t *node = g->node[i];
-  for (int p = 0; p < MR_MAX_PORTS; p++) {
+  for (int p = 0; p < node->worker->n_in; p++) {
     const mr__edge_t *e = mr__edge_into(g, i, p);
     if (!e || g->node[e->from]->n_workers) continue;
     for (int w = 0; w < node->n_workers; w++)
@@ -169,7 +181,9 @@ static void destroy_rings(mr_graph_t *g) {
 static void destroy_runtimes(mr__node_t *node) {
   for (int w = 0; node->rt && w < node->n_workers; w++) {
     mr_runtime_t *rt = &node->rt[w];
-    for (int p = 0; p < MR_MAX_PORTS; p++) mr__chain_destroy(rt->chain[p]), free(rt->out[p].edge);
+    for (int p = 0; rt->out && p < rt->s->n_in; p++) mr__chain_destroy(rt->chain[p]);
+    for (int p = 0; rt->out && p < rt->s->n_out; p++) free(rt->out[p].edge);
+    free(rt->out);
     free(rt->timeline);
     mr_wait_fini(&rt->wait);
   }

@@ -49,7 +49,7 @@ static void add_part(mr_snapshot_t *s, int host, int node, double ns) {
 static void add_chains(const mr_graph_t *g, int host, mr_snapshot_t *s) {
   const mr__node_t *node = g->node[host];
   for (int w = 0; w < node->n_workers; w++)
-    for (int p = 0; p < MR_MAX_PORTS; p++) {
+    for (int p = 0; p < node->worker->n_in; p++) {
       const mr_chain_t *c = node->rt[w].chain[p];
       for (int i = 0; c && i < c->n_branches; i++)
         add_part(s, host, c->branch[i].node, mr__tally_ns(&c->branch[i].tally));

@@ -138,7 +138,7 @@ void mr_watch_edge(const mr_stage_t *s, int i, mr_watch_edge_t *out) {
   *out = (mr_watch_edge_t){.from = e->from,
                            .to = e->to,
                            .spec = &g->node[e->from]->worker->out_spec[e->out],
-                           .lossy = g->node[e->to]->def->in[e->in].lossy};
+                           .lossy = mr_stage_def_input(g->node[e->to]->def, e->in)->lossy};
   int n = e->ring ? g->node[e->from]->n_workers * g->node[e->to]->n_workers : 0;
   for (int k = 0; k < n; k++) {
     out->waiting += buffers_waiting(e->ring[k]);

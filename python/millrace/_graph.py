@@ -161,9 +161,10 @@ class Stage:
         before: tuple[str, ...] = ()
         own: tuple[Own, ...] = ()
         ports = self._row["in"]
-        if len(graphs) > len(ports):
-            raise UsageError(f"{self._row['name']}: has {len(ports)} inputs, not {len(graphs)}")
-        for g, port in zip(graphs, ports):
+        most = self._row.get("most_in", len(ports))
+        if len(graphs) > most:
+            raise UsageError(f"{self._row['name']}: has {most} inputs, not {len(graphs)}")
+        for g, port in zip(graphs, ports + [""] * (len(graphs) - len(ports))):  # "": the next free one
             if g._after:
                 raise UsageError("map_batches: functions of batches come last, behind all stages")
             before += g._before + (f"{g._row} ! {settings['name']}.{port}",)

@@ -1311,7 +1311,8 @@ def mix(
 ) -> Graph:
     """Mixes streams by weights (grain's MapDataset.mix and IterDataset.mix).
 
-    weights: Shares of the inputs a, b, .. in the output; default: equal.
+    weights: Shares of the inputs a, b, .. in the output, or NAME:A,NAME:B,.. with names of inputs or of the
+    stages that lead to them; default: equal.
 
     exact: Uses the weights as given; grain scales the smallest to 100 and truncates the others to integers,
     233:100 for 7:3.

@@ -17,7 +17,7 @@ static mr_err_t check_stop_input(mr_stage_t *s) {
   const train_t *v = s->state;
   size_t n = (size_t)(strrchr(v->stop_on.name, '/') - v->stop_on.name);
   char there[512] = "";
-  for (int port = 0; port < MR_MAX_PORTS; port++) {
+  for (int port = 0; port < s->n_in; port++) {
     const char *name = s->in_name[port];
     if (port != IN_VALID && port < IN_MORE_VALID) continue;
     if (!s->in_linked[port] || !name) continue;

@@ -88,7 +88,7 @@ static mr_err_t plan_evaluation(mr_stage_t *s) {
   train_t *v = s->state;
   char of[MR_IN_NAME_MAX + 16];
   snprintf(of, sizeof of, "input %s", s->in_name[IN_TRAIN]);
-  for (int port = IN_VALID; port < MR_MAX_PORTS; port++) {
+  for (int port = IN_VALID; port < s->n_in; port++) {
     if (!s->in_linked[port]) continue;
     MR_TRY(mr_train_align(s, port, &s->in_spec[IN_TRAIN], of, &v->aligned[port]));
     MR_TRY(plan_input(s, port));

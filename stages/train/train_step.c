@@ -128,7 +128,7 @@ static mr_err_t validate_model(mr_stage_t *s) {
   mr_err_t e = train_step_evaluate(s, IN_VALID, MR_REPORT_VALID, &at);
   mr_train_more_t more[MR_TRAIN_MORE];
   memcpy(more, v->at.more, sizeof more);
-  for (int port = IN_MORE_VALID; port < MR_MAX_PORTS && e == MR_OK; port++)
+  for (int port = IN_MORE_VALID; port < s->n_in && e == MR_OK; port++)
     e = train_step_evaluate(s, port, MR_REPORT_VALID, &more[port - IN_MORE_VALID].at);
   if (e != MR_OK) return e;
   v->at.unvalidated = false, v->at.stream[IN_VALID] = at;

@@ -85,7 +85,8 @@ static void more_record_stages_than_there_may_be_are_refused(void **state) {
   run_within(1 << 20, "run",
              long_graph("range 20 ! shuffle seed=1", " ! repeat 1", 2000, " ! batch 2 ! null\n"));
   assert_int_equal(p.status, 2);
-  assert_non_null(strstr(p.err, "batch: more than 1024 stages of records lead to it"));
+  assert_non_null(
+      strstr(p.err, "batch: more than 1024 stages of records follow one another before it"));
 }
 
 /* Functions nested up to the limit of their text's parser go through every pass. */

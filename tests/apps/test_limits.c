@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/xio.h"
+#include "pipeline/stage.h"
 #include "tests/apps/program.h"
 
 static program_t p;
@@ -106,7 +107,20 @@ static void try_inputs(long n) {
   show_graph();
 }
 
+/* A stage of stages that join as many sources as they can. */
 static void try_branches(long n) {
+  long left = n - 1;
+  for (int k = 0; left > 0; k++) {
+    long these = left < MR_INPUTS_MAX ? left : MR_INPUTS_MAX;
+    for (long i = 1; i < these; i++) add_text("range 10 ! c%d.\n", k);
+    add_text("concatenate name=c%d ! c.\n", k);
+    left -= these;
+  }
+  add_text("concatenate name=c ! batch 4 ! null\n");
+  show_graph();
+}
+
+static void try_depth(long n) {
   add_text("range 10");
   for (long i = 1; i < n; i++) add_text(" ! repeat 1");
   add_text(" ! batch 4 ! null\n");
@@ -167,6 +181,7 @@ static const limit_case_t cases[] = {
     {"word-characters", try_word_characters, NULL},
     {"inputs", try_inputs, NULL},
     {"branches", try_branches, NULL},
+    {"depth", try_depth, NULL},
     {"fields", try_fields, NULL},
     {"classes", try_classes, "none.tar"},
     {"labels", try_labels, NULL},

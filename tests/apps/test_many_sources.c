@@ -1,5 +1,5 @@
-/* Graphs with more sources than a stage has inputs: inputs that are alike are taken in the order of
-   linking, each source's record is in the lineage, and each seed counts in a default seed. */
+/* Graphs with many sources: inputs that are alike are taken in the order of linking, each source's
+   record is in the lineage, and each seed counts in a default seed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 #include "stages/stages.h"
 #include "tests/apps/program.h"
 
-enum { TEXT = 1 << 14, INPUTS = 8 /* of one stage that joins streams */ };
+enum { TEXT = 1 << 14, INPUTS = 8 /* that the stages which join streams describe */ };
 
 static program_t p;
 static char text[TEXT];
@@ -45,23 +45,21 @@ static mr_graph_t *graph_of(const char *from) {
 static void a_link_that_names_no_input_takes_the_first_free_one(void **state) {
   static const char *const kind[] = {"mix", "zip", "concatenate", "interleave", "gather"};
   for (size_t k = 0; k < sizeof kind / sizeof *kind; k++)
-    for (int n = INPUTS; n <= INPUTS + 1; n++) {
+    for (int n = INPUTS; n <= 16 * INPUTS; n += 15 * INPUTS) {
       bool gather = !strcmp(kind[k], "gather");
       n_text = 0;
       for (int i = 0; i < n; i++)
-        add_text("range 64 name=r%d !%s m.\n", i,
+        add_text("range 640 name=r%d !%s m.\n", i,
                  gather   ? " shuffle seed=1 ! batch 8 !"
                  : i == 3 ? " repeat 1 !"
                           : "");
-      add_text("%s name=m %s! %snull\n", kind[k], gather ? "size=64 " : "",
+      add_text("%s name=m %s! %snull\n", kind[k],
+               gather                           ? "size=64 "
+               : !strcmp(kind[k], "interleave") ? "2 "
+                                                : "",
                gather ? "" : "batch 4 ! ");
       RUN(&p, "graph", text);
-      if (n > INPUTS) {
-        assert_int_equal(p.status, 2);
-        if (!strstr(p.err, "m has 8 inputs, and each is connected already")) fail_msg("%s", p.err);
-      } else if (strstr(p.err, "two connections") || strstr(p.err, "not connected")) {
-        fail_msg("%s: %s", kind[k], p.err);
-      }
+      if (p.status) fail_msg("%s: %s", kind[k], p.err);
     }
 }
 

@@ -131,7 +131,7 @@ static void a_file_that_is_no_plugin_is_refused(void **state) {
 }
 
 static void plugins_for_other_headers_are_refused(void **state) {
-  refuses(copy("wrong_abi", "abi.so"), 1, "built for plug-in ABI 2, this program has 1");
+  refuses(copy("wrong_abi", "abi.so"), 1, "built for plug-in ABI 3, this program has 2");
   refuses(copy("other_size", "size.so"), 1, "built with other headers: its mr_stage_def_t has");
   refuses(copy("missing_symbol", "missing.so"), 1,
           "missing.so: cannot be loaded: undefined symbol: mr_of_a_later_version");

@@ -70,6 +70,8 @@ static inline mr_runtime_t *fuzz_runtime(void) {
 typedef struct fuzz_stage {
   mr_stage_t s;
   mr_diag_t diag;
+  mr_spec_t out; /* a source's */
+  bool linked;
 } fuzz_stage_t;
 
 static inline mr_err_t fuzz_open(fuzz_stage_t *f, const char *def, const char *const *settings) {
@@ -77,6 +79,7 @@ static inline mr_err_t fuzz_open(fuzz_stage_t *f, const char *def, const char *c
   f->s.def = mr_registry_find(fuzz_stages(), def);
   fuzz_need(f->s.def != NULL, def);
   f->s.name = def, f->s.n_workers = 1, f->s.diag = &f->diag, f->s.rt = fuzz_runtime();
+  f->s.n_out = 1, f->s.out_spec = &f->out, f->s.out_linked = &f->linked;
   f->s.state = calloc(1, f->s.def->state_sz);
   for (const mr_opt_t *o = f->s.def->opts; o->name; o++)
     if (o->def) fuzz_need(mr_opt_set(o, f->s.state, def, o->def, &f->diag) >= 0, o->name);

@@ -146,7 +146,7 @@ static const mr_stage_def_t *const *stream_stages;
 static inline mr_graph_t *stream_graph(const char *text) {
   static mr_registry_t reg;
   mr_diag_t d = {0};
-  char whole[16384];
+  char *whole = malloc(strlen(text) + 16);
   if (!reg.n) {
     mr_registry_add(&reg, mr_loaders_stages);
     mr_registry_add(&reg, mr_stages_stages);
@@ -156,8 +156,10 @@ static inline mr_graph_t *stream_graph(const char *text) {
   }
   mr_graph_t *g = mr_graph_create(&reg);
   assert_non_null(g);
-  assert_true((size_t)snprintf(whole, sizeof whole, "%s ! collect", text) < sizeof whole);
-  if (mr_graph_parse(g, whole, NULL, 0, &d) < 0) fail_msg("%s: %s", text, d.text);
+  assert_non_null(whole);
+  sprintf(whole, "%s ! collect", text);
+  if (mr_graph_parse(g, whole, NULL, 0, &d) < 0) fail_msg("%.300s: %s", text, d.text);
+  free(whole);
   return g;
 }
 
@@ -180,7 +182,7 @@ static inline stream_t stream_resume_at(const char *text, const char *stage,
     assert_int_equal(mr_graph_start_words(g, stage, x->position, x->word, n, &d), MR_OK);
   }
   stream_now = &t;
-  if (mr_graph_run(g, &d) < 0) fail_msg("%s: %s", text, d.text);
+  if (mr_graph_run(g, &d) < 0) fail_msg("%.600s: %s", text, d.text);
   mr_graph_destroy(g);
   return t;
 }

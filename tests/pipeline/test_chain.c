@@ -596,9 +596,9 @@ static mr_err_t settle_doubled(int n, mr_diag_t *diag) {
 
 static void more_paths_than_a_chain_has_room_for_are_refused_by_name(void **state) {
   mr_diag_t diag = {0};
-  assert_int_equal(settle_doubled(9, &diag), MR_OK);
-  assert_int_equal(settle_doubled(10, &diag), MR_ERR_CONFIG);
-  assert_non_null(strstr(diag.text, "end: more than 1024 stages of records lead to it"));
+  assert_int_equal(settle_doubled(13, &diag), MR_OK);
+  assert_int_equal(settle_doubled(14, &diag), MR_ERR_CONFIG);
+  assert_non_null(strstr(diag.text, "end: more than 16384 stages of records lead to it"));
 }
 
 int main(void) {

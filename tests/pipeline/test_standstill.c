@@ -34,7 +34,7 @@ static const mr_opt_t knobs[] = {{.name = "n",
                                  {0}};
 
 static mr_err_t bytes_plan(mr_stage_t *s) {
-  for (int p = 0; p < MR_MAX_PORTS; p++) s->out_spec[p] = mr_spec_of_bytes(MR_FLOW_BYTES, 8);
+  for (int p = 0; p < s->n_out; p++) s->out_spec[p] = mr_spec_of_bytes(MR_FLOW_BYTES, 8);
   return MR_OK;
 }
 

@@ -36,7 +36,7 @@ static int64_t last_taken[2];
 /* ---- a source that writes its number into each buffer ---- */
 
 static mr_err_t give_plan(mr_stage_t *s) {
-  for (int i = 0; i < 2; i++) s->out_spec[i] = mr_spec_of_bytes(MR_FLOW_BYTES, 8);
+  s->out_spec[0] = mr_spec_of_bytes(MR_FLOW_BYTES, 8);
   return MR_OK;
 }
 
