@@ -25,7 +25,7 @@ enum { DOING_TEXT = 120 };
 /* What is known of another process. */
 typedef struct other {
   int64_t heard_ns; /* when anything came from it last; the job's start */
-  int64_t gave_ns;  /* when values came last; 0: never */
+  int64_t gave_ns;  /* when values came last, or word that it has some; 0: never */
   bool long_work;
   char doing[DOING_TEXT]; /* what it said last that it does; "": nothing */
 } other_t;
@@ -294,7 +294,10 @@ static bool wait_has_failed(mr__group_t *g, int r, int64_t begun, int64_t until,
   }
   bool circle = g->member[late].waits_for == g->own &&
                 now - g->member[late].beat_ns < (int64_t)ASK_MS * 4000000;
-  if (circle && now - (o->gave_ns > begun ? o->gave_ns : begun) > silent) {
+  /* A rank may have waited long behind others' before the other one came to wait for it. */
+  if (!circle) g->circle_ns = 0;
+  if (circle && g->circle_ns < begun) g->circle_ns = now;
+  if (circle && now - (o->gave_ns > g->circle_ns ? o->gave_ns : g->circle_ns) > silent) {
     mr__group_fail(g, late,
                    "rank %d waits for rank %d in %s, and rank %d for rank %d: they make different "
                    "calls%s",
@@ -440,7 +443,10 @@ static void take_parcel(mr__parcel_t *p) {
     pthread_cond_broadcast(&g->changed);
     return;
   }
-  if (h->kind == MR__PARCEL_TAKEN) m->taken++, pthread_cond_broadcast(&g->changed);
+  if (h->kind == MR__PARCEL_TAKEN) {
+    process.other[h->from].gave_ns = mr_now_ns();
+    m->taken++, pthread_cond_broadcast(&g->changed);
+  }
   if (h->kind == MR__PARCEL_BEAT && h->b >= 0 && h->b < g->size)
     m->beat_ns = mr_now_ns(), m->waits_for = h->b;
   if (h->kind == MR__PARCEL_FAIL) take_fail(g, p);

@@ -32,9 +32,10 @@ typedef struct mr__group {
   pthread_cond_t changed;
   mr_diag_t why; /* of the first failure; code MR_OK: none */
   int missing;
-  int64_t noticed; /* the beginning of the wait that a notice has reported; 0: none */
-  int waits_for;   /* the rank that this one waits for; -1: none */
-  int64_t beat_ns; /* when this rank said so last */
+  int64_t circle_ns; /* since when it and the rank that it waits for wait for each other; 0: not */
+  int64_t noticed;   /* the beginning of the wait that a notice has reported; 0: none */
+  int waits_for;     /* the rank that this one waits for; -1: none */
+  int64_t beat_ns;   /* when this rank said so last */
   mr__member_t member[];
 } mr__group_t;
 

@@ -1,9 +1,10 @@
 /* One exchange among the ranks of a step, in its graph.  Each rank has a share of a vector, the
    elements of several arrays one behind the other; it receives the others' terms of its share and
    what they post to all, adds, and gives its results to all.  No rank receives more than the vector
-   for each of its own terms, however many ranks there are.  Each of these calls needs what the one
-   before gave, so that they are in the same order on all ranks, whatever passes do to graphs that
-   differ.  For step.c alone. */
+   for each of its own terms, however many ranks there are.  Each of the calls of an exchange needs
+   what the one before gave, so that they are in the same order on all ranks, whatever passes do to
+   graphs that differ; those by which gradients leave earlier (zero=2) keep it because no pass
+   changes the order of collectives.  For step.c alone. */
 #ifndef MR_MODEL_OPTIM_EXCHANGE_H
 #define MR_MODEL_OPTIM_EXCHANGE_H
 

@@ -6,6 +6,8 @@
 
 #include "model/train/step.h"
 
+enum { PIECE = 1 << 24 /* bytes of a share that are sent at a time */ };
+
 mr_err_t mr__shares_init(const mr_train_config_t *config, const mr_params_t *list, mr__shares_t *s,
                          mr_diag_t *diag) {
   mr_train_config_t of = *config;
@@ -35,16 +37,20 @@ static void *shares_of_set(const mr_params_t *p, const mr_param_set_t *set, int 
   return mr_params_at(p, set, from);
 }
 
-/* Rank r's share of a set goes to rank 0. */
+/* Rank r's share of a set goes to rank 0, in pieces: each is waited for, so that the wire holds one
+   of each rank, and a slow wire is seen to move. */
 static void shares_send(const mr__shares_t *s, const mr_params_t *p, const mr_param_set_t *set,
                         int r) {
   size_t bytes;
   if (s->first[r] == s->first[r + 1] || (s->rank && s->rank != r)) return;
   void *at = shares_of_set(p, set, s->first[r], s->first[r + 1], &bytes);
-  if (s->rank)
-    s->ops->send(s->collect, 0, bytes, at);
-  else
-    s->ops->receive(s->collect, r, bytes, at);
+  for (size_t done = 0, n; done < bytes; done += n) {
+    n = bytes - done < PIECE ? bytes - done : PIECE;
+    if (s->rank)
+      s->ops->send(s->collect, 0, n, (char *)at + done);
+    else
+      s->ops->receive(s->collect, r, n, (char *)at + done);
+  }
 }
 
 mr_err_t mr__shares_gather(mr__shares_t *s, mr_params_t *params, mr_diag_t *diag) {
