@@ -18,7 +18,7 @@ ROWS = [
     ('jaxpr-bytes', 'bytes of a jaxpr file', 'MR_JAXPR_BYTES_MAX', 'apps/cli/cli.h', 0, 'expected at most', 'base/xio.c'),
     ('word-characters', 'characters of one word of a graph', 'MR_WORD_MAX', 'pipeline/text/text_private.h', -1,
      'a word has more than', 'pipeline/text/text_word.c'),
-    ('inputs', 'inputs of `mix`, `zip`, `concatenate`, `interleave`, `gather`', 'MR_INPUTS_MAX', 'pipeline/stage.h', 0,
+    ('inputs', 'inputs of `mix`, `zip`, `concatenate`, `gather`; of `interleave` and of walks fewer ([loading.md](loading.md#fields))', 'MR_INPUTS_MAX', 'pipeline/stage.h', 0,
      'and each is connected already', 'pipeline/graph/graph.c'),
     ('branches', 'stages of records before a `batch`, once for each path', 'BRANCHES_MAX', 'pipeline/records/chain.c', 0,
      'stages of records lead to it', 'pipeline/records/chain.c'),

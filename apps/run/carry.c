@@ -67,11 +67,12 @@ static int port_with_input(const mr_stage_t *s, const char *input) {
 /* A stage that says where its inputs are: each continues by itself. */
 static int64_t follow_inputs(carry_t *c, const mr_stage_t *a, const mr_stage_t *b,
                              int64_t position) {
-  int64_t *had = calloc((size_t)(a->n_in + b->n_in) + 1, sizeof *had), *has = had + a->n_in;
+  int64_t *had = calloc((size_t)(a->n_in + b->n_in) + 1, sizeof *had), *has;
   const char *resumed = mr_graph_setting(c->was, a->name, "resume");
   bool changed = !same_settings(c, b) || (resumed && *resumed);
   int n = 0;
   if (!had) return c->no_memory = true, position;
+  has = had + a->n_in;
   a->def->order->reached(a, position, had);
   for (; n < b->n_in && b->in_from[n]; n++) {
     int p = port_with_input(a, b->in_from[n]);

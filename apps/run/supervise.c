@@ -17,7 +17,6 @@
 #include "base/clock.h"
 
 enum {
-  PROCESSES = 256,
   TICK_MS = 200,
   LATE_MS = 500,   /* after an end: time for others to end too */
   ALONE_MS = 2000, /* after the last end of a connected process: time to end in order */
@@ -41,7 +40,7 @@ typedef struct crew {
   const char *run;
   int64_t since; /* when the run began, ns of the Unix clock */
   bool resume;   /* resume from what an earlier run has written */
-  child_t child[PROCESSES];
+  child_t child[MR_PROCESSES_MAX];
   int n;
   bool stopping, failed;
   int asked; /* signals that counted: stop in order, end at once, kill */

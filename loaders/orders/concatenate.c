@@ -25,6 +25,9 @@ static mr_err_t concatenate_plan(mr_stage_t *s) {
   if (!t->before) return mr_stage_no_memory(s, "%d inputs", t->n);
   for (int i = 0; i < t->n; i++) {
     int64_t length = s->in_spec[i].n_records;
+    if (length > INT64_C(1) << 59)
+      return mr_stage_fail(s, MR_ERR_CONFIG, "input %s has %" PRId64 " records and never ends",
+                           s->in_name[i], length);
     if (length > (INT64_C(1) << 62) - t->before[i])
       return mr_stage_fail(s, MR_ERR_CONFIG,
                            "input %s has %" PRId64

@@ -32,13 +32,16 @@ static mr_err_t bad_weights(mr_stage_t *s) {
       t->weights, t->n);
 }
 
-/* The input called name[0,n), or that a stage of this name leads to; -1: none, or two. */
+static bool is_name(const char *text, const char *name, size_t n) {
+  return strlen(text) == n && !memcmp(text, name, n);
+}
+
+/* The input called name[0,n), or that a stage of this name leads to; -1: none, or two.  A stage may
+   have the letter of another's input for its name: then it means two. */
 static int find_input(const mr_stage_t *s, const char *name, size_t n, int inputs) {
   int found = -1;
-  for (int i = 0; i < inputs; i++)
-    if (strlen(s->in_name[i]) == n && !memcmp(s->in_name[i], name, n)) return i;
   for (int i = 0; i < inputs; i++) {
-    if (strlen(s->in_from[i]) != n || memcmp(s->in_from[i], name, n) != 0) continue;
+    if (!is_name(s->in_name[i], name, n) && !is_name(s->in_from[i], name, n)) continue;
     if (found >= 0) return -1;
     found = i;
   }
@@ -55,7 +58,7 @@ static mr_err_t weight_name(mr_stage_t *s, const char **at, int *input) {
     return mr_stage_fail(
         s, MR_ERR_CONFIG,
         "setting weights: \"%.*s\" is no input, nor a stage that leads to one input "
-        "alone; inputs are called %s to %s",
+        "alone, or it is both, of two inputs; inputs are called %s to %s",
         n < 80 ? (int)n : 80, *at, s->in_name[0], s->in_name[t->n - 1]);
   return *at += n + 1, MR_OK;
 }

@@ -26,7 +26,7 @@ MR_BEGIN_DECLS
 
 typedef struct mr_graph mr_graph_t;
 
-enum { MR_MAX_WORKERS = 64 };
+enum { MR_MAX_WORKERS = 64, MR_PROCESSES_MAX = 256 /* of a graph, each copy counted */ };
 
 /* An empty graph over the stages of reg, which must outlive it; the caller destroys it.  NULL
    without memory. */

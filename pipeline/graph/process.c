@@ -244,9 +244,12 @@ static mr_err_t cut_edge(mr_graph_t *g, int edge, cut_t *c, mr_diag_t *diag) {
 mr_err_t mr_graph_cut(mr_graph_t *g, const char *run, mr_diag_t *diag) {
   cut_t c = {.run = run};
   if (g->settled) return mr_fail(diag, MR_ERR_USAGE, "the graph is settled: it cannot change");
-  if (g->n_processes > 256) return mr_fail(diag, MR_ERR_USAGE, "more than 256 processes");
   MR_TRY(check_all_placed(g, diag));
   MR_TRY(mr__process_copies(g, diag));
+  if (g->n_processes > MR_PROCESSES_MAX)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "the graph has %d processes, each of copies= counted; want at most %d",
+                   g->n_processes, MR_PROCESSES_MAX);
   for (int i = 0, n = g->n_edges; i < n; i++)
     if (process_crosses(g, &g->edge[i])) MR_TRY(cut_edge(g, i, &c, diag));
   return MR_OK;

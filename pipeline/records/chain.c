@@ -101,15 +101,17 @@ static bool make_rooms(mr__branch_t *b) {
   return true;
 }
 
-/* Adds what the stage writes to the size of the scratch; sources have memory of their own. */
-static void count_made(mr_chain_t *c, const mr__branch_t *b) {
+/* Adds what the stage writes to the size of the scratch; sources have memory of their own.  The
+   stage's own longest value is the size of its blocks: with the longest of all, those before a zip
+   of n inputs would each have room for what all of them are together. */
+static void count_made(mr_chain_t *c, mr__branch_t *b) {
   const mr_spec_t *spec = mr__branch_spec(b);
   if (b->kind == MR__SOURCE) return;
-  c->n_scratch += b->n_made;
   for (int k = 0; k < b->n_made; k++) {
-    size_t bytes = mr_field_bytes(&spec->field[b->made[k]]);
-    if (bytes > c->scratch_bytes) c->scratch_bytes = bytes;
+    size_t bytes = chain_align64(mr_field_bytes(&spec->field[b->made[k]]) + 1);
+    if (bytes > b->made_bytes) b->made_bytes = bytes;
   }
+  c->scratch_bytes += (size_t)b->n_made * b->made_bytes;
 }
 
 /* Counts the branches that node and all before it make, up to BRANCHES_MAX + 1.  *room: how many
@@ -182,7 +184,7 @@ static void share_scratch(mr_chain_t *c) {
     mr__branch_t *b = &c->branch[i];
     if (b->kind == MR__SOURCE) continue;
     b->block = at;
-    at += (size_t)b->n_made * c->scratch_bytes;
+    at += (size_t)b->n_made * b->made_bytes;
   }
 }
 
@@ -195,8 +197,7 @@ static bool make_scratch(mr_chain_t *c) {
       size_t bytes = mr_field_bytes(&mr__branch_spec(&c->branch[i])->field[f]);
       longest = bytes > longest ? bytes : longest;
     }
-  c->scratch_bytes = chain_align64(c->scratch_bytes + 1);
-  c->scratch = aligned_alloc(64, (size_t)(c->n_scratch + 1) * c->scratch_bytes);
+  c->scratch = aligned_alloc(64, c->scratch_bytes + 64);
   c->zeros = calloc(1, longest + 64);
   c->rec = calloc((size_t)c->depth, sizeof *c->rec);
   c->level = calloc((size_t)c->depth, sizeof *c->level);

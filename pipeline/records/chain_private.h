@@ -80,7 +80,8 @@ typedef struct mr__branch {
   int n_made;
   bool passes;                    /* MAP: before it runs, every output field is the input field of
                                      its number */
-  char *block;                    /* MAP, JOIN: [n_made][scratch_bytes] of the chain's scratch */
+  size_t made_bytes;              /* MAP, JOIN: of the longest value that it writes, and more */
+  char *block;                    /* MAP, JOIN: [n_made][made_bytes] of the chain's scratch */
   mr_value_t hole[MR_FIELDS_MAX]; /* [n_fields] the values of a hole requested as a record */
 } mr__branch_t;
 
@@ -102,9 +103,8 @@ struct mr_chain {
   mr_spec_t spec;                  /* of a finished record */
   size_t bytes[MR_FIELDS_MAX];     /* bytes of each field; of one row if the field is ragged */
   void *to[MR_FIELDS_MAX];         /* where the finished record's values go */
-  size_t scratch_bytes;            /* bytes of the longest value that a map or join writes */
-  int n_scratch;                   /* values that maps and joins write */
-  char *scratch;                   /* [n_scratch][scratch_bytes], 64-aligned */
+  size_t scratch_bytes;            /* of all values that maps and joins write */
+  char *scratch;                   /* [scratch_bytes], 64-aligned: the branches' blocks */
   void *zeros;                     /* zeros for the longest value */
   mr_rec_t *rec;                   /* [depth] */
   mr__level_t *level;              /* [depth] */

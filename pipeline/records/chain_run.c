@@ -174,7 +174,7 @@ static mr_rec_t begin_rec(mr_chain_t *c, const mr__branch_t *b, int level, bool 
       out.field[f] = in->field[f];
     else if (b->field[f].in != MR__NO_FIELD)
       out.field[f] = in[b->field[f].port].field[b->field[f].in];
-  for (int k = 0; k < b->n_made; k++, block += c->scratch_bytes) {
+  for (int k = 0; k < b->n_made; k++, block += b->made_bytes) {
     int f = b->made[k], end = b->field[f].end;
     out.field[f].data = into && end != MR__NO_FIELD ? c->to[end] : block;
   }

@@ -190,7 +190,9 @@ static void stages_that_cannot_be_copied_are_refused(void **state) {
        "process c { null name=y }\nx. ! m. m. ! y.",
        "it takes buffers from x"},
       {"process a copies=1025 { synthetic ! batch 4 name=x }\nprocess b { null name=y }\nx. ! y.",
-       "in [1,1024] of processes"}};
+       "in [1,1024] of processes"},
+      {"process a copies=300 { synthetic ! batch 512 name=x }\nprocess b { null name=y }\nx. ! y.",
+       "processes, each of copies= counted; want at most 256"}};
   program_t *p = calloc(1, sizeof *p);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     char graph[TEXT_MAX];

@@ -151,6 +151,30 @@ static void weights_with_wrong_names_are_refused_by_name(void **state) {
   expect_refused("a:1,b:0,c:3", "want 3 numbers");
 }
 
+/* In a graph where b is the letter of one input and the name of the stage of the other. */
+static void a_name_that_means_two_inputs_is_refused(void **state) {
+  mr_diag_t diag = {0};
+  mr_graph_t *g = stream_graph(
+      "range 9 name=b ! m.a range 9 name=x ! m.b mix name=m weights=a:9,b:1 ! batch 4");
+  assert_true(mr_graph_settle(g, &diag) < 0);
+  if (!strstr(diag.text, "\"b\" is no input")) fail_msg("%s", diag.text);
+  mr_graph_destroy(g);
+}
+
+static void an_endless_input_is_named(void **state) {
+  static const char *const graph[] = {
+      "range 9 ! repeat 0 ! m. range 9 ! m. concatenate name=m ! batch 4",
+      "range 9 ! m. range 9 ! repeat 0 ! m. concatenate name=m ! batch 4"};
+  for (int i = 0; i < 2; i++) {
+    mr_diag_t diag = {0};
+    mr_graph_t *g = stream_graph(graph[i]);
+    assert_true(mr_graph_settle(g, &diag) < 0);
+    if (!strstr(diag.text, i ? "input b has" : "input a has") || !strstr(diag.text, "never ends"))
+      fail_msg("%s", diag.text);
+    mr_graph_destroy(g);
+  }
+}
+
 /* A link to a letter leaves the inputs before it free. */
 static void an_input_that_is_left_out_is_named(void **state) {
   mr_diag_t diag = {0};
@@ -199,6 +223,8 @@ int main(void) {
       cmocka_unit_test(names_of_inputs_continue_the_alphabet),
       cmocka_unit_test(inputs_are_linked_and_weighed_by_name),
       cmocka_unit_test(weights_with_wrong_names_are_refused_by_name),
+      cmocka_unit_test(a_name_that_means_two_inputs_is_refused),
+      cmocka_unit_test(an_endless_input_is_named),
       cmocka_unit_test(an_input_that_is_left_out_is_named),
       cmocka_unit_test(streams_of_hundreds_follow_one_another_and_stand_side_by_side),
   };
