@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The Debian packages: built of the tracked files by debhelper into build/debian, read by lintian, installed in a bare Debian 12
 # and used there.  Root's; wants debhelper, dh-python, lintian and mmdebstrap.  Not part of .ci/run: it takes ten minutes where
-# no object comes from a cache.
+# no object comes from a cache.  DEBFULLNAME and DEBEMAIL: their maintainer.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 there=$root/build/debian
@@ -10,6 +10,7 @@ mkdir -p "$there/millrace"
 cd "$root"
 git ls-files -z | tar -c --null -T - | tar -x -C "$there/millrace"
 cd "$there/millrace"
+scripts/make-debian.sh
 DEB_BUILD_OPTIONS="parallel=$(nproc)" CCACHE_BASEDIR=$PWD dpkg-buildpackage -b -us -uc >../build.log 2>&1 || { tail -n 40 ../build.log; exit 1; }
 cd "$there"
 lintian --allow-root --fail-on error,warning ./*.changes
