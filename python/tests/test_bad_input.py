@@ -203,7 +203,7 @@ def test_a_child_of_a_fork_gets_a_sentence_while_a_thread_waits():
 
 
 def run(code, **how):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, **how)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, **how)
 
 
 def test_control_c_ends_a_wait():
@@ -215,7 +215,10 @@ def test_control_c_ends_a_wait():
     p = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert p.stdout.readline() == "waits\n"
     p.send_signal(signal.SIGINT)
-    out, _ = p.communicate()
+    try:
+        out, _ = p.communicate(timeout=60)
+    finally:
+        p.kill()
     assert (p.returncode, out) == (5, "interrupted\n")  # and the exit waits for no stage
 
 
