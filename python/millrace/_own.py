@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 
 from . import _abi
@@ -124,33 +126,171 @@ class Workers:
         import multiprocessing
         import pickle
         from concurrent.futures import ProcessPoolExecutor
-        from multiprocessing import forkserver
 
         try:
             there = pickle.dumps(of)
         except Exception as e:
             raise UsageError(f"processes={processes}: {name} cannot be sent to a worker process "
                              f"({e}); define it at the top of a module") from e
-        forkserver.ensure_running()
-        self._pool: Any = ProcessPoolExecutor(processes, multiprocessing.get_context("forkserver"), _begin_there, (there,))
+        self._pid = os.getpid()
+        context = multiprocessing.get_context(_way())
+        self._pool: Any = ProcessPoolExecutor(processes, context, _begin_there, (there,))
 
     def submit(self, call: Callable[..., Any], *arguments: Any) -> Any:
         return self._pool.submit(call, *arguments)
 
-    def __del__(self) -> None:
-        pool = getattr(self, "_pool", None)
-        if pool is not None:
-            pool.shutdown(wait=False)
+    def end(self, wait: bool) -> None:
+        """Ends the processes; wait: and returns when they have gone.  Those of a parent are the parent's."""
+        if self._pid == os.getpid():
+            self._pool.shutdown(wait=wait, cancel_futures=True)
 
+    def __del__(self) -> None:
+        if getattr(self, "_pool", None) is not None:
+            self.end(False)
+
+
+def _way() -> str:
+    """How processes begin: by multiprocessing's server, unless that is the server of a parent."""
+    from multiprocessing import forkserver
+
+    if _is_child:
+        return "spawn"
+    try:
+        forkserver.ensure_running()
+    except ChildProcessError:
+        return "spawn"
+    return "forkserver"
+
+
+class Working:
+    """What may ask worker processes: they begin with the first stream of it that opens and end with the last."""
+
+    name: str
+
+    def __init__(self, processes: int) -> None:
+        self.processes = processes
+        self._workers: Optional[Workers] = None
+        self._streams = 0
+        self._lock = threading.RLock()  # a stream may be collected, and closed, while this thread has it
+        _working.add(self)
+
+    def begin(self) -> None:
+        """Makes its worker processes, unless another stream has."""
+        with self._lock:
+            self._streams += 1
+            try:
+                if self.processes and self._workers is None:
+                    self._workers = Workers(self, self.name, self.processes)
+            except BaseException:
+                self._streams -= 1
+                raise
+
+    def end(self, wait: bool) -> None:
+        """Of each begin."""
+        with self._lock:
+            self._streams -= 1
+            if self._streams:
+                return
+            workers, self._workers = self._workers, None
+        if workers is not None:
+            workers.end(wait)
+
+    def asked(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """A future of a call there; a pool that has lost a process is made anew."""
+        from concurrent.futures import BrokenExecutor
+
+        workers = self._workers
+        assert workers is not None  # begin has made them
+        try:
+            return workers.submit(call, *arguments)
+        except BrokenExecutor:
+            with self._lock:
+                if self._workers is workers:
+                    self._workers = Workers(self, self.name, self.processes)
+                fresh = self._workers
+            assert fresh is not None  # a stream of it is open
+            return fresh.submit(call, *arguments)
+
+
+class Use:
+    """What one opening of a stream asks."""
+
+    def __init__(self, of: tuple[Working, ...]) -> None:
+        self._pid = os.getpid()
+        self._of: list[Working] = []
+        try:
+            for working in of:
+                working.begin()
+                self._of.append(working)
+        except BaseException:
+            self.end(True)
+            raise
+
+    def end(self, wait: bool) -> None:
+        of, self._of = self._of, []
+        for working in of:
+            if self._pid == os.getpid():
+                working.end(wait)
+
+
+_working: "weakref.WeakSet[Working]" = weakref.WeakSet()
+_is_child = False  # this process is a fork of one that had the package
+_of_parent: list[Workers] = []  # kept, since a pool that is collected wakes its thread, which is the parent's
+
+
+def _after_fork() -> None:
+    global _is_child
+    _is_child = True
+    for working in list(_working):
+        working._lock = threading.RLock()
+        if working._workers is not None:
+            _of_parent.append(working._workers)
+        working._workers, working._streams = None, 0
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 _there: Any = None  # in a worker process: what it makes records or batches with
 
 
 def _begin_there(of: bytes) -> None:
     import pickle
+    import signal
 
     global _there
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which ends its workers
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # as a thread of the library may have begun this process
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _there = pickle.loads(of)
+
+
+def _end_with_parent() -> None:
+    import multiprocessing
+
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _made_there(*arguments: Any) -> Any:
+    """What is made here, or an exception that can be sent back: one that cannot would break the pool."""
+    try:
+        return _there.one(*arguments)
+    except BaseException as e:
+        if _travels(e):
+            raise
+        raise RuntimeError(f"{type(e).__name__}: {e}") from e
+
+
+def _travels(e: BaseException) -> bool:
+    import pickle
+
+    try:
+        pickle.loads(pickle.dumps(e))
+    except Exception:
+        return False
+    return True
 
 
 def _log_price(name: str, seconds: float, what: str, processes: int) -> None:
@@ -160,18 +300,16 @@ def _log_price(name: str, seconds: float, what: str, processes: int) -> None:
     logging.getLogger("millrace").info("%s: %.0f us a %s in %s", name, 1e6 * seconds, what, where)
 
 
-class Own:
+class Own(Working):
     """One source or map of the program, as the library calls it."""
 
     def __init__(self, name: Optional[str], of: Any, n: int, draws: bool, processes: int) -> None:
         self.name = _name_of(name, of)
         self.n = n
         self.draws = draws
-        self.processes = _checked(processes)
+        super().__init__(_checked(processes))
         self.of = of
         self.cause: Optional[BaseException] = None
-        self._workers: Optional[Workers] = None
-        self._lock = threading.Lock()
         self._priced = 0
         self._spent = 0.0
         self.plan = _PLAN(self._called(self._plan))
@@ -269,19 +407,11 @@ class Own:
     def _asked(self, index: int, record: Optional[dict[str, Any]], seed: int) -> Any:
         if not self.processes:
             return self.one(index, record, seed)
-        workers = self._workers
-        assert workers is not None  # begin has made them
-        return workers.submit(_one_there, index, record, seed).result()
-
-    def begin(self) -> None:
-        """Makes its worker processes."""
-        with self._lock:
-            if self.processes and self._workers is None:
-                self._workers = Workers(self, self.name, self.processes)
+        return self.asked(_one_there, index, record, seed).result()
 
 
 def _one_there(index: int, record: Optional[dict[str, Any]], seed: int) -> Any:
-    made = _there.one(index, record, seed)
+    made = _made_there(index, record, seed)
     return {name: _array_of(name, value) for name, value in named(made).items()}
 
 
@@ -336,7 +466,7 @@ class Map(Own):
         return self.of(record, numpy.random.Generator(numpy.random.Philox(seed)))
 
 
-class After:
+class After(Working):
     """The functions of batches behind a graph's stages, one after the other.
 
     If one of them asks for worker processes, all run there, in as many as the most that one asks for.
@@ -345,9 +475,8 @@ class After:
     def __init__(self, functions: tuple[Callable[[dict[str, Any]], Any], ...], names: tuple[str, ...], processes: int) -> None:
         self._functions = functions
         self._names = names
-        self.processes = processes
-        self._workers: Optional[Workers] = None
-        self._lock = threading.Lock()
+        self.name = ", ".join(names)
+        super().__init__(processes)
         self._priced = 0
         self._spent = 0.0
 
@@ -357,20 +486,10 @@ class After:
     def __setstate__(self, state: dict[str, Any]) -> None:
         After.__init__(self, **state)
 
-    @property
-    def name(self) -> str:
-        return ", ".join(self._names)
-
     def then(self, other: Optional[After]) -> After:
         if other is None:
             return self
         return After(self._functions + other._functions, self._names + other._names, max(self.processes, other.processes))
-
-    def begin(self) -> None:
-        """Makes its worker processes."""
-        with self._lock:
-            if self.processes and self._workers is None:
-                self._workers = Workers(self, self.name, self.processes)
 
     def one(self, values: dict[str, Any]) -> tuple[dict[str, Any], float]:
         """What the functions make of a batch's arrays, and the seconds that it took."""
@@ -384,8 +503,7 @@ class After:
 
     def submit(self, values: dict[str, Any]) -> Any:
         """The same in a worker process: a future of it."""
-        assert self._workers is not None  # begin has made them
-        return self._workers.submit(_batch_there, values)
+        return self.asked(_batch_there, values)
 
     def priced(self, made: tuple[dict[str, Any], float]) -> dict[str, Any]:
         """Its arrays; what a batch costs is logged once."""
@@ -400,14 +518,26 @@ class After:
         """Of a batch, with the names of its first records."""
         if isinstance(e, ShapeError):
             return e
-        records = ", ".join(str(i) for i in ids[:4]) + ", ..." * (len(ids) > 4)
-        error = DataError(f"{self.name}: batch {step} of records {records}: {type(e).__name__}: {e}")
-        error.__cause__ = e
+        return self._error(f"batch {step} of records {_first_of(ids)}: {type(e).__name__}: {e}", e)
+
+    def loss(self, e: Exception, step: int, ids: list[int], ahead: int) -> Exception:
+        """Of a process that has ended, while others of them may have had up to `ahead` further batches."""
+        others = f" or the {ahead} behind it" if ahead else ""
+        return self._error(f"a worker process ended while it had batch {step} of records {_first_of(ids)}{others}; "
+                           "the next call sends them again", e)
+
+    def _error(self, text: str, cause: Exception) -> Exception:
+        error = DataError(f"{self.name}: {text}")
+        error.__cause__ = cause
         return error
 
 
+def _first_of(ids: list[int]) -> str:
+    return ", ".join(str(i) for i in ids[:4]) + ", ..." * (len(ids) > 4)
+
+
 def _batch_there(values: dict[str, Any]) -> tuple[dict[str, Any], float]:
-    made: tuple[dict[str, Any], float] = _there.one(values)
+    made: tuple[dict[str, Any], float] = _made_there(values)
     return made
 
 

@@ -13,7 +13,7 @@ from . import _abi
 from ._arrays import Batch, Held, copied
 from ._graph import Graph, GraphLike, text_of_value
 from ._library import library, text_of
-from ._own import After, Own, inside
+from ._own import After, Own, Use, inside
 from .errors import ClosedError, ConfigError, UsageError, error_of
 
 TYPE_CHECKING = False  # as typing's; see __init__.py
@@ -75,12 +75,16 @@ def _own_calls(own: tuple[Own, ...]) -> Any:
     return calls
 
 
-def _close(lib: Any, ptr: Any) -> None:
+def _close(lib: Any, ptr: Any, use: Use, wait: bool) -> None:
     """Closes a loader; in another thread if this one is the stream's own, which a close would wait for."""
-    if getattr(inside, "own", None) is None:
+    def close() -> None:
         lib.mr_loader_close(ptr)
+        use.end(wait)
+
+    if getattr(inside, "own", None) is None:
+        close()
     else:
-        threading.Thread(target=lib.mr_loader_close, args=(ptr,)).start()
+        threading.Thread(target=close).start()
 
 
 class Stream(Iterator[Batch]):
@@ -95,7 +99,7 @@ class Stream(Iterator[Batch]):
         self._ptr: Any = None
         self._make_locks()
         self._users = 0
-        self._closing: Any = None
+        self._closing: list[tuple[Any, Use]] = []  # once the last call that uses them is over
         self._graph = _text_of_graph(graph)
         self._own = graph._own if isinstance(graph, Graph) else ()
         self._after = graph._after if isinstance(graph, Graph) else None
@@ -104,7 +108,7 @@ class Stream(Iterator[Batch]):
                                      "settings": dict(settings or {}), "plugins": plugins}
         self._keep = keep
         self._lib = library()
-        self._ptr = self._open(state, keep)
+        self._ptr, self._use = self._open(state, keep)
         self._take = self._lib.mr_loader_take
         self._drop = self._lib.mr_batch_drop
         _alive.add(self)
@@ -113,8 +117,9 @@ class Stream(Iterator[Batch]):
         self._lock = threading.Lock()
         # Of threads that share the stream, to count what is kept and take the next; a signal's handler may do so too.
         self._turn = threading.RLock()
+        self._taking = False  # the thread that has its turn is in _take_made
 
-    def _open(self, state: Optional[State], keep: int) -> Any:
+    def _open(self, state: Optional[State], keep: int) -> tuple[Any, Use]:
         host = self._how["host"]
         if host is not None and (not isinstance(host, tuple) or len(host) != 2 or host[1] < 1):
             raise ConfigError(f"host {host!r}: want (i, n), slice i of n of each batch")
@@ -132,15 +137,16 @@ class Stream(Iterator[Batch]):
         text = self._graph.encode()
         if b"\0" in text:
             raise UsageError("the text of a graph cannot hold a zero byte")
-        for own in self._own:
-            own.begin()
-        if self._after:
-            self._after.begin()
-        self._set = set_  # the library keeps what .own points to
-        e = self._lib.mr_loader_open(text, ctypes.byref(set_), ctypes.byref(ptr), ctypes.byref(diag))
-        if e < 0:
-            raise self._error(e, diag)
-        return ptr
+        use = Use((*self._own, self._after) if self._after else self._own)
+        try:
+            self._set = set_  # the library keeps what .own points to
+            e = self._lib.mr_loader_open(text, ctypes.byref(set_), ctypes.byref(ptr), ctypes.byref(diag))
+            if e < 0:
+                raise self._error(e, diag)
+        except BaseException:
+            use.end(True)
+            raise
+        return ptr, use
 
     def _error(self, e: int, diag: _abi.mr_diag_t) -> BaseException:
         """A failure, with the exception of a function in Python that it comes from."""
@@ -164,22 +170,30 @@ class Stream(Iterator[Batch]):
     def _exit(self) -> None:
         with self._lock:
             self._users -= 1
-            if self._users or self._closing is None:
+            if self._users:
                 return
-            ptr, self._closing = self._closing, None
-        _close(self._lib, ptr)
+            closing, self._closing = self._closing, []
+        for ptr, use in closing:
+            _close(self._lib, ptr, use, True)
 
     def close(self) -> None:
-        """Ends the stream, and the waits of other threads; arrays that are kept stay."""
+        """Ends the stream, the waits of other threads, and worker processes that no other stream uses.
+
+        Arrays that are kept stay.
+        """
+        self._end(True)
+
+    def _end(self, wait: bool) -> None:
+        """wait: and returns when its worker processes have gone."""
         with self._lock:
             ptr, self._ptr = self._ptr, None
             if ptr is None:
                 return
             if self._users:  # the last of them closes it
-                self._closing = ptr
+                self._closing.append((ptr, self._use))
                 self._lib.mr_loader_stop(ptr)
                 return
-        _close(self._lib, ptr)
+        _close(self._lib, ptr, self._use, wait)
 
     def stop(self) -> None:
         """Ends the waits of other threads with StoppedError, until seek."""
@@ -198,7 +212,7 @@ class Stream(Iterator[Batch]):
 
     def __del__(self) -> None:
         if getattr(self, "_ptr", None) is not None:
-            self.close()
+            self._end(False)
 
     # ---- batches ----
 
@@ -248,12 +262,36 @@ class Stream(Iterator[Batch]):
 
     def _take_made(self, ptr: Any, after: After) -> Batch:
         """The next batch of the worker processes, which have others ahead meanwhile."""
-        ahead = self._ahead
+        self._not_taking()
+        with self._lock:
+            ahead = self._ahead if self._ptr is ptr else deque()  # load_state_dict was faster
+        self._taking = True
+        try:
+            return self._take_first(ptr, after, ahead)
+        finally:
+            self._taking = False
+
+    def _not_taking(self) -> None:
+        if self._taking:
+            raise UsageError("a signal's handler came while its thread takes a batch of map_batches(processes=...): "
+                             "there it can neither take one nor seek; let it set a flag instead")
+
+    def _take_first(self, ptr: Any, after: After, ahead: deque[_Ahead]) -> Batch:
+        from concurrent.futures import BrokenExecutor
+
+        for entry in ahead:  # those that were not sent, or were lost with a process
+            if entry.made is None:
+                entry.made = after.submit(entry.batch.plain())
         while len(ahead) <= after.processes and self._send(ptr, after, ahead):
             pass
         first = ahead[0]
         try:
             made = first.made.result()
+        except BrokenExecutor as e:
+            for entry in ahead:
+                if not entry.made.done() or isinstance(entry.made.exception(), BrokenExecutor):
+                    entry.made = None
+            raise after.loss(e, first.step, first.batch.ids, len(ahead) - 1) from e
         except Exception as e:
             ahead.popleft()
             raise after.failure(e, first.step, first.batch.ids) from e
@@ -271,14 +309,12 @@ class Stream(Iterator[Batch]):
             entry.batch = self._take_batch(ptr, _GLANCE_MS if alone else 0)
             if entry.batch is not None:
                 entry.made = after.submit(entry.batch.plain())
-        except Exception:  # an end or a failure of the stream comes again behind what is ahead
-            ahead.pop()
-            if alone:
+        except BaseException as e:
+            if entry.batch is None:  # one that was taken stays, to be sent by the next call
+                ahead.pop()
+            if alone or not isinstance(e, Exception):
                 raise
-            return False
-        except BaseException:
-            ahead.pop()
-            raise
+            return False  # an end or a failure of the stream comes again behind what is ahead
         if entry.batch is None:
             ahead.pop()
         return entry.batch is not None
@@ -317,12 +353,20 @@ class Stream(Iterator[Batch]):
 
     def seek(self, step: int) -> None:
         """Goes to batch number `step`, from 0: the next one is stream[step].  The ledger restarts there."""
+        if self._after is None or not self._after.processes:
+            self._seek(step)
+            return
+        with self._turn:  # no thread is to take a batch ahead between the two
+            self._not_taking()
+            self._seek(step)
+            self._ahead = deque()
+
+    def _seek(self, step: int) -> None:
         ptr, diag = self._enter(), _abi.mr_diag_t()
         try:
             e = self._lib.mr_loader_seek(ptr, step, ctypes.byref(diag))
             if e < 0:
                 raise error_of(e, diag)
-            self._ahead = deque()
         finally:
             self._exit()
 
@@ -340,15 +384,17 @@ class Stream(Iterator[Batch]):
         """Continues at a state of this stream, perhaps of other workers and hosts."""
         if not isinstance(state, Mapping) or "millrace" not in state:
             raise TypeError("load_state_dict: want what state_dict gave")
-        fresh = self._open(state["millrace"], self._keep)
+        fresh, use = self._open(state["millrace"], self._keep)
         with self._lock:
             old, self._ptr = self._ptr, fresh
+            old_use, self._use = self._use, use
             self._ahead = deque()
             if old is not None and self._users:
-                self._closing, old = old, None
-                self._lib.mr_loader_stop(self._closing)
+                self._closing.append((old, old_use))
+                self._lib.mr_loader_stop(old)
+                old = None
         if old is not None:
-            _close(self._lib, old)
+            _close(self._lib, old, old_use, True)
 
     @property
     def step(self) -> int:

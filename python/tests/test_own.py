@@ -2,9 +2,15 @@
 
 import json
 import logging
+import multiprocessing
 import os
 import pickle
 import re
+import signal
+import subprocess
+import sys
+import threading
+import time
 
 import numpy
 import pytest
@@ -331,8 +337,8 @@ def test_worker_processes_of_batches_are_others_and_take_all_functions():
 @pytest.mark.parametrize("stop", range(0, 14, 3))
 def test_a_state_knows_of_no_batch_that_is_ahead(stop):
     graph = ROWS | mr.map_batches(totals, processes=2)
-    want = places(graph)
     with mr.stream(graph) as s:
+        want = places(graph)  # by the same worker processes
         for _ in range(stop):
             next(s)
         state, saved, text = s.state(), s.state_dict(), pickle.dumps(s)
@@ -408,3 +414,188 @@ def test_a_child_of_a_fork_does_not_wait_for_the_worker_processes():
             os._exit(2)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert next(s).step == 2
+
+
+# ---- the worker processes' lives ----
+
+def test_a_child_of_a_fork_has_worker_processes_of_its_own():
+    graph = mr.dataset(Numbered(20), processes=1) | mr.batch(5) | mr.map_batches(with_pid, processes=1)
+    with mr.stream(graph) as s:
+        pids = {int(next(s)["pid"])}
+        child = os.fork()
+        if not child:
+            try:
+                s.close()  # ends none of the parent's
+                with mr.stream(graph) as own:
+                    made = [(b.ids, int(b["pid"]) in pids) for b in own]
+                os._exit(0 if made == [(list(range(i, i + 5)), False) for i in range(0, 20, 5)] else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert [b.step for b in s] == [2, 3, 4]
+
+
+def is_alive(pid):
+    """Whether a process runs: one that has ended may have no parent that asks for its end."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def until_gone(pids):
+    end = time.monotonic() + 120
+    while any(is_alive(p) for p in pids):
+        assert time.monotonic() < end, "a worker process is alive"
+        time.sleep(0.01)
+
+
+def test_worker_processes_end_with_a_program_that_is_killed():
+    code = ("import test_own, millrace as mr, sys\n"
+            "if __name__ == '__main__':\n"
+            "    s = mr.stream(test_own.ROWS | mr.map_batches(test_own.with_pid, processes=1))\n"
+            "    print(int(next(s)['pid']), flush=True)\n"
+            "    sys.stdin.read()\n")
+    path = os.pathsep.join((os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")))
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "PYTHONPATH": path}) as p:
+        pid = int(p.stdout.readline())
+        assert is_alive(pid)
+        p.kill()
+    until_gone([pid])
+
+
+def test_the_last_close_ends_the_worker_processes():
+    graph = mr.dataset(Pids(20), processes=1) | mr.batch(5) | mr.map_batches(with_pid, processes=1)
+    with mr.stream(graph) as s:
+        with mr.stream(graph) as t:
+            batch = next(t)
+        pids = {int(batch["pid"]), int(batch["value"][0])}
+        assert int(next(s)["pid"]) in pids and all(is_alive(p) for p in pids)
+    assert not any(is_alive(p) for p in pids) and not multiprocessing.active_children()
+    with mr.stream(graph) as s:
+        assert int(next(s)["pid"]) not in pids
+    with pytest.raises(mr.DataError, match="not the state"):
+        mr.stream(graph, state="{}")
+    assert not multiprocessing.active_children()
+
+
+def test_control_c_is_not_for_the_worker_processes():
+    with mr.stream(ROWS | mr.map_batches(with_pid, processes=1)) as s:
+        pid = int(next(s)["pid"])
+        os.kill(pid, signal.SIGINT)
+        assert {int(b["pid"]) for b in s} == {pid}
+
+
+class Odd(Exception):
+    """One that pickles, and does not come back."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+class RaisesOdd(Numbered):
+    def __getitem__(self, i):
+        if i == 7:
+            raise Odd("this", "that")
+        return super().__getitem__(i)
+
+
+def raises_odd(batch):
+    if 7 in batch["label"]:
+        raise Odd("this", "that")
+    return batch
+
+
+def test_an_exception_that_cannot_be_sent_back_is_its_words():
+    with mr.stream(mr.dataset(RaisesOdd(20), processes=1) | mr.batch(5)) as s:
+        with pytest.raises(mr.DataError, match="record 7: RuntimeError: Odd: this and that"):
+            list(s)
+    with mr.stream(mr.dataset(Numbered(20)) | mr.batch(5) | mr.map_batches(raises_odd, processes=1)) as s:
+        assert next(s).step == 1
+        with pytest.raises(mr.DataError, match="batch 1 of .*RuntimeError: Odd: this and that"):
+            next(s)
+        assert [b.step for b in s] == [3, 4]
+
+
+class EndsOnce:
+    """Ends its process at label 7, if it has not before."""
+
+    def __init__(self, mark):
+        self.mark = str(mark)
+
+    def __call__(self, batch):
+        if 7 in batch["label"] and not os.path.exists(self.mark):
+            open(self.mark, "w").close()
+            os._exit(3)
+        return batch
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_no_batch_is_lost_with_a_worker_process(tmp_path, processes):
+    graph = mr.dataset(Numbered(40)) | mr.batch(5)
+    want = places(graph)
+    with mr.stream(graph | mr.map_batches(EndsOnce(tmp_path / "mark"), name="ends", processes=processes)) as s:
+        made, failures = [], 0
+        while len(made) < len(want):
+            try:
+                b = next(s)
+            except mr.DataError as e:
+                assert re.match("ends: a worker process ended while it had batch [01] of records [05], ", str(e))
+                failures += 1
+                continue
+            made.append((b.step, b.ids, {n: numpy.asarray(a).tolist() for n, a in b.items()}, s.step, s.ledger, s.state()))
+        assert next(s, None) is None and failures == 1
+    assert made == want
+
+
+class EndsOnceAtSeven(Numbered):
+    def __init__(self, n, mark):
+        super().__init__(n)
+        self.mark = str(mark)
+
+    def __getitem__(self, i):
+        if i == 7 and not os.path.exists(self.mark):
+            open(self.mark, "w").close()
+            os._exit(3)
+        return super().__getitem__(i)
+
+
+def test_records_are_made_by_new_processes_once_one_has_ended(tmp_path):
+    graph = mr.dataset(EndsOnceAtSeven(20, tmp_path / "mark"), processes=1) | mr.batch(5)
+    with mr.stream(graph) as s:
+        with pytest.raises(mr.DataError, match="record 7: BrokenProcessPool"):
+            list(s)
+        s.seek(0)
+        assert [b.step for b in s] == [1, 2, 3, 4]
+
+
+def test_a_seek_waits_for_the_batch_that_another_thread_takes():
+    with mr.stream(ROWS | mr.map_batches(totals, processes=1)) as s:
+        next(s)
+        take, seeks = s._take_batch, threading.Thread(target=s.seek, args=(0,))
+
+        def take_batch(*arguments):
+            s._take_batch = take
+            seeks.start()
+            seeks.join(0.2)  # a seek that does not wait is over by then
+            return take(*arguments)
+        s._take_batch = take_batch
+        assert next(s).step == 2
+        seeks.join()
+        assert s.step == 0 and [b.step for b in s] == list(range(1, 15))
+
+
+def test_a_signals_handler_cannot_take_a_batch_in_the_midst_of_one():
+    with mr.stream(ROWS | mr.map_batches(totals, processes=1)) as s:
+        take, steps = s._take_batch, []
+
+        def take_batch(*arguments):  # as a handler that runs here
+            for call in (lambda: next(s), lambda: s.seek(0)):
+                with pytest.raises(mr.UsageError, match="a signal's handler"):
+                    call()
+            steps.append(s.step)
+            return take(*arguments)
+        s._take_batch = take_batch
+        assert [b.step for b in s] == list(range(1, 15)) and steps[:2] == [0, 0]
