@@ -149,6 +149,7 @@ size_t mr_take(mr_stage_t *s, int port, mr_buf_t **out, size_t n) {
 }
 
 int64_t mr_lost(const mr_stage_t *s, int port) {
+  if (!s->rt->in) return 0; /* it was opened, but never linked */
   const mr__in_t *in = &s->rt->in[port];
   int64_t n = 0;
   for (int i = 0; i < in->n; i++) n += mr_ring_lost(in->ring[i * in->stride + s->worker]);
