@@ -2,7 +2,6 @@
    dead, lies or knows another token costs a request and no byte. */
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/wait.h>
 
 #include "loaders/remote/remote_answer.h"
 #include "loaders/remote/remote_cache.h"
@@ -13,6 +12,8 @@
 #include "tests/loaders/shards.h"
 #include "tests/port.h"
 
+#include "tests/child.h" /* after cmocka.h */
+
 enum { BYTES = 6000000, BLOCK = 16384, BLOCKS = (BYTES + BLOCK - 1) / BLOCK, PEERS = 3 };
 
 #define TOKEN "0123456789abcdef"
@@ -21,9 +22,13 @@ static uint8_t content[BYTES];
 static origin_t origin;
 static char url[64];
 
-static int start(void **state) {
+static void fill_content(void) {
   round_t r = {.x = 5};
   for (int i = 0; i < BYTES; i++) content[i] = (uint8_t)draw(&r, 256);
+}
+
+static int start(void **state) {
+  fill_content();
   origin_open(&origin, content, BYTES, 78);
   snprintf(url, sizeof url, "http://127.0.0.1:%d/x", origin.port);
   unsetenv("http_proxy"), unsetenv("HTTP_PROXY"), unsetenv("all_proxy"), unsetenv("ALL_PROXY");
@@ -123,29 +128,39 @@ static bool load_all(mr_remote_t *remote, const mr_object_t *o) {
   return true;
 }
 
-/* Starts a process that reads everything, says "q", then "y" or "n", and answers peers until it may
-   end.  It exits by the number of its notices. */
+/* What a process of the test does: reads everything, says "q", then "y" or "n", and answers peers
+   until it may end.  It exits by the number of its notices. */
+static int be_child(char **arg) {
+  const mr_object_t *o;
+  char byte;
+  int said = atoi(arg[0]), go = atoi(arg[1]), i = atoi(arg[2]);
+  const char *cache = arg[3];
+  snprintf(folder, sizeof folder, "%s", arg[4]), snprintf(url, sizeof url, "%s", arg[5]);
+  snprintf(list, sizeof list, "%s", arg[6]), snprintf(names[i], sizeof names[i], "%s", arg[7]);
+  loads = atoi(arg[8]), usual.timeout = atof(arg[9]);
+  fill_content();
+  signal(SIGPIPE, SIG_IGN);
+  mr_notice_to(count_notice, NULL);
+  mr_remote_t *remote = open_peer(cache, names[i], list, &o);
+  bool good =
+      remote && (!loads || load_all(remote, o)) && read_all(remote, o, (uint64_t)i + 1, said);
+  if (write(said, good ? "y" : "n", 1) != 1 || read(go, &byte, 1) != 0) return 100;
+  mr_remote_close(remote);
+  return n_notices;
+}
+
 static child_t start_child(int i, const char *cache) {
   int said[2], go[2];
-  char byte, name[32];
-  assert_int_equal(pipe(said) | pipe(go), 0);
-  fflush(stdout), fflush(stderr);
-  pid_t pid = fork();
-  assert_true(pid >= 0);
-  if (pid) {
-    close(said[1]), close(go[0]);
-    return (child_t){pid, said[0], go[1]};
-  }
-  const mr_object_t *o;
-  close(said[0]), close(go[1]);
-  n_notices = 0;
+  char number[12], name[32], seconds[32];
+  assert_int_equal(pipe2(said, O_CLOEXEC) | pipe2(go, O_CLOEXEC), 0);
+  snprintf(number, sizeof number, "%d", i), snprintf(seconds, sizeof seconds, "%g", usual.timeout);
   snprintf(name, sizeof name, one_folder ? "%s" : "%s-%d", cache, i);
-  mr_remote_t *remote = open_peer(name, names[i], list, &o);
-  bool good =
-      remote && (!loads || load_all(remote, o)) && read_all(remote, o, (uint64_t)i + 1, said[1]);
-  if (write(said[1], good ? "y" : "n", 1) != 1 || read(go[0], &byte, 1) != 0) _exit(100);
-  mr_remote_close(remote);
-  _exit(n_notices);
+  pid_t pid = start_anew(said[1], go[0],
+                         (const char *const[]){number, name, folder, url, list, names[i],
+                                               loads ? "1" : "0", seconds, NULL});
+  assert_true(pid > 0);
+  close(said[1]), close(go[0]);
+  return (child_t){pid, said[0], go[1]};
 }
 
 static char hear(const child_t *c) {
@@ -163,10 +178,7 @@ static int end_child(const child_t *c) {
 
 static void start_children(child_t *child, const char *cache) {
   draw_names();
-  for (int i = 0; i < PEERS; i++) {
-    child[i] = start_child(i, cache);
-    for (int k = 0; k < i; k++) fcntl(child[k].go, F_SETFD, FD_CLOEXEC);
-  }
+  for (int i = 0; i < PEERS; i++) child[i] = start_child(i, cache);
 }
 
 static void each_block_crosses_the_wire_once(void **state) {
@@ -505,12 +517,8 @@ static void wrong_settings_are_refused(void **state) {
   usual.cache_block = BLOCK;
 }
 
-int main(void) {
-#if defined(__SANITIZE_THREAD__)
-  printf("[  SKIPPED ] remote_peers_under_a_sanitizer\n");
-  printf("ThreadSanitizer refuses threads in a fork of a process with threads\n");
-  return 77;
-#endif
+int main(int argc, char **argv) {
+  if (argc > 1) return be_child(argv + 1);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_block_crosses_the_wire_once),
       cmocka_unit_test(files_loaded_at_the_start_cross_the_wire_once_too),

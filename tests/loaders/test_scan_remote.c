@@ -2,11 +2,12 @@
    when records are read, nor by other processes that begin at the same time. */
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/wait.h>
 
 #include "tests/loaders/origin.h"
 #include "tests/loaders/shards.h"
 #include "tests/port.h"
+
+#include "tests/child.h" /* after cmocka.h */
 
 extern const mr_stage_def_t mr_stage_table;
 
@@ -124,23 +125,21 @@ static void a_source_of_another_process_gives_the_cache_back(void **state) {
   free(h.s.state);
 }
 
-/* ThreadSanitizer refuses threads in a fork of a process with threads. */
-static void skip_without_forks(void) {
-#if defined(__SANITIZE_THREAD__)
-  skip();
-#endif
+/* What a process of the test does that opens all tables. */
+static int index_all(char **arg) {
+  hand_t h;
+  mr_err_t e = open_tables(&h, arg[0], "100MB");
+  if (e < 0) return fprintf(stderr, "%s\n", h.diag.text), 1;
+  bool good = h.s.out_spec[0].n_records == FILES * ROWS;
+  shards_close(&h);
+  return !good;
 }
 
-static pid_t index_in_child(const char *cache) {
-  fflush(stdout), fflush(stderr);
-  pid_t child = fork();
-  if (child) return child;
-  hand_t h;
-  mr_err_t e = open_tables(&h, cache, "100MB");
-  if (e < 0) fprintf(stderr, "%s\n", h.diag.text);
-  bool good = e >= 0 && h.s.out_spec[0].n_records == FILES * ROWS;
-  if (good) shards_close(&h);
-  _exit(good ? 0 : 1);
+/* A process of the test: be_worker does what it is for. */
+static pid_t start_worker(int said, int go, const char *arg1, const char *arg2) {
+  char port[12];
+  snprintf(port, sizeof port, "%d", origin.port);
+  return start_anew(said, go, (const char *const[]){folder, port, arg1, arg2, NULL});
 }
 
 /* Each file is scanned by one of them. */
@@ -148,8 +147,10 @@ static void processes_that_begin_at_once_share_the_scan(void **state) {
   pid_t child[PROCESSES];
   int status;
   long long before = origin.sent;
-  skip_without_forks();
-  for (int i = 0; i < PROCESSES; i++) child[i] = index_in_child("shared");
+  for (int i = 0; i < PROCESSES; i++) {
+    child[i] = start_worker(-1, -1, "shared", NULL);
+    assert_true(child[i] > 0);
+  }
   for (int i = 0; i < PROCESSES; i++) {
     assert_int_equal(waitpid(child[i], &status, 0), child[i]);
     assert_int_equal(status, 0);
@@ -163,25 +164,22 @@ static void processes_that_begin_at_once_share_the_scan(void **state) {
   assert_int_equal(origin.sent - before, FILES * (long long)(table.n + PROCESSES + 1));
 }
 
-/* Opens a table, writes a byte to `said`, and answers until it reads from `go`. */
-static pid_t index_as_peer(const char *own, const char *peers, int said, int go) {
-  fflush(stdout), fflush(stderr);
-  pid_t child = fork();
-  if (child) return child;
+/* What a process of the test does that opens a table as one of two peers, says a byte, and answers
+   until it hears one. */
+static int index_as_peer(int said, int go, char **arg) {
   hand_t h;
   char byte;
   char files[80], folder_of[200], peer[60], all[100];
   snprintf(files, sizeof files, "files=http://127.0.0.1:%d/t0.csv", origin.port);
   snprintf(folder_of, sizeof folder_of, "cache=%s", in_folder("peers"));
-  snprintf(peer, sizeof peer, "peer=%s", own), snprintf(all, sizeof all, "peers=%s", peers);
-  n_notices = 0;
+  snprintf(peer, sizeof peer, "peer=%s", arg[0]), snprintf(all, sizeof all, "peers=%s", arg[1]);
   mr_err_t e = hand_open(&h, &mr_stage_table, NULL,
                          HAND_SETTINGS(files, folder_of, peer, all, "peer-token=0123456789abcdef",
                                        "fields=id,text", "timeout=60", "hedge=0", "retries=0"));
   if (e < 0) fprintf(stderr, "%s\n", h.diag.text);
-  if (write(said, "y", 1) != 1 || read(go, &byte, 1) != 1) _exit(2);
+  if (write(said, "y", 1) != 1 || read(go, &byte, 1) != 1) return 2;
   if (e >= 0) shards_close(&h);
-  _exit(e < 0 || n_notices);
+  return e < 0 || n_notices;
 }
 
 /* One scans, and waits for its peers before; the other waits for that scan.  A peer that did not
@@ -190,14 +188,16 @@ static void a_process_that_waits_for_a_scan_answers_its_peers(void **state) {
   char name[2][40], peers[90];
   pid_t child[2];
   int status, said[2], go[2];
-  skip_without_forks();
-  assert_int_equal(pipe(said) | pipe(go), 0);
+  assert_int_equal(pipe2(said, O_CLOEXEC) | pipe2(go, O_CLOEXEC), 0);
   for (int i = 0; i < 2; i++) {
     int port = port_free();
     snprintf(name[i], sizeof name[i], "127.0.0.1:%d", port);
   }
   snprintf(peers, sizeof peers, "%s,%s", name[0], name[1]);
-  for (int i = 0; i < 2; i++) child[i] = index_as_peer(name[i], peers, said[1], go[0]);
+  for (int i = 0; i < 2; i++) {
+    child[i] = start_worker(said[1], go[0], name[i], peers);
+    assert_true(child[i] > 0);
+  }
   close(said[1]), close(go[0]); /* a process that dies is the end of what is said */
   for (int i = 0; i < 2; i++) assert_int_equal(read(said[0], peers, 1), 1);
   assert_int_equal(write(go[1], "gg", 2), 2);
@@ -208,7 +208,15 @@ static void a_process_that_waits_for_a_scan_answers_its_peers(void **state) {
   close(said[0]), close(go[1]);
 }
 
-int main(void) {
+static int be_worker(int argc, char **argv) {
+  int said = atoi(argv[1]), go = atoi(argv[2]);
+  snprintf(folder, sizeof folder, "%s", argv[3]), origin.port = atoi(argv[4]);
+  mr_notice_to(count_notice, NULL);
+  return argc > 6 ? index_as_peer(said, go, argv + 5) : index_all(argv + 5);
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1) return be_worker(argc, argv);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bytes_that_the_scan_has_read_are_not_requested_again),
       cmocka_unit_test(a_small_cache_keeps_what_it_has_room_for),
