@@ -90,6 +90,8 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             return body[:len(body) // 2]
         if self.lie == 'list-endless':
             return re.sub(b'<NextContinuationToken>.*?</', b'<NextContinuationToken>same</', body)
+        if self.lie == 'list-again':
+            return re.sub(b'<NextContinuationToken>.*?</', f'<NextContinuationToken>{Proxy.requests}</'.encode(), body)
         if self.lie == 'list-tokenless':
             return re.sub(b'<NextContinuationToken>.*?</NextContinuationToken>', b'', body)
         if self.lie == 'list-parent':
@@ -124,7 +126,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             if 'list-type' in self.path:
                 return self.answer(200, [], self.lie_in_listing(b''))
             return self.answer(206, [('Content-Range', 'bytes 0-8/9'), ('ETag', f'"{"e" * 32}"')], b'123456789')
-        if self.lie == 'list-endless':
+        if self.lie in ('list-endless', 'list-again'):
             self.path = re.sub('continuation-token=[^&]*&', '', self.path)
         status, headers, body = self.fetch()
         if 'list-type' in self.path and status == 200:
@@ -317,8 +319,8 @@ def check_listings(client, upstream, through, ends):
     behave()
     run_source(here)
     kill_and_resume('folder, s3', f'ledger-{run.n}', there, ends)
-    for lie, piece in (('cut', 'ends early'), ('endless', 'a continuation token comes again'), ('tokenless', 'no continuation token'),
-                       ('parent', 'want the path of a file below a folder'), ('elsewhere', 'which is not below it')):
+    for lie, piece in (('cut', 'ends early'), ('endless', 'a continuation token comes again'), ('again', 'files come again'),
+                       ('tokenless', 'no continuation token'), ('parent', 'want the path of a file below a folder'), ('elsewhere', 'which is not below it')):
         behave(0, f'list-{lie}')
         fails(f'a listing that lies: {lie}', piece, run_source(f'{there} relist=true', ends))
     behave(0, 'list-million')

@@ -1,5 +1,6 @@
-/* Lists a bucket page by page.  A server that never ends is noticed by tokens that come again:
-   every token is compared with one that is replaced at each power of two, which finds any cycle. */
+/* Lists a bucket page by page.  A server that never ends is noticed by tokens or files that come
+   again: every token and the first file of every page are compared with those of a page that is
+   replaced at each power of two, which finds any cycle. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ typedef struct listing {
   mr_remote_listed_fn *fn;
   void *ctx;
   int64_t n, reported_ns;
+  char *first, *kept; /* of this page and of the one that is kept; NULL: it has no file */
 } listing_t;
 
 /* One object of a page, named by its key. */
@@ -32,6 +34,7 @@ static mr_err_t take_listed(void *ctx, const mr_listed_t *file, mr_diag_t *diag)
   below.path += n;
   if (!*below.path) return MR_OK; /* what some tools make to show the folder */
   l->n++;
+  if (!l->first && !(l->first = strdup(below.path))) return mr_no_memory(diag, "a listing");
   return l->fn(l->ctx, &below, diag);
 }
 
@@ -70,6 +73,21 @@ static void report_listing(listing_t *l) {
   mr_notice("%s: listing: %lld files so far", l->folder, (long long)l->n);
 }
 
+/* Why a listing that has more pages than this one does not end; NULL: nothing shows that. */
+static const char *why_endless(const listing_t *l, const char *token, const char *kept,
+                               int64_t empty) {
+  if (kept && !strcmp(kept, token)) return "a continuation token comes again";
+  if (l->first && l->kept && !strcmp(l->first, l->kept)) return "files come again";
+  return empty == EMPTY_MAX ? "its pages are empty" : NULL;
+}
+
+/* Forgets the first file of a page, or keeps it to be compared with those of the next ones. */
+static void end_page(listing_t *l, bool keep) {
+  free(keep ? l->kept : l->first);
+  if (keep) l->kept = l->first;
+  l->first = NULL;
+}
+
 static mr_err_t take_pages(listing_t *l, mr_diag_t *diag) {
   char *token = NULL, *kept = NULL;
   int64_t empty = 0;
@@ -78,21 +96,22 @@ static mr_err_t take_pages(listing_t *l, mr_diag_t *diag) {
   for (uint64_t pages = 0; now.more && e >= 0; pages++) {
     mr__page_t page = {.most = PAGE_MAX};
     int64_t before = l->n;
+    bool keep = !(pages & (pages - 1));
     e = take_page(l, &page, token, &now, diag);
     empty = l->n == before ? empty + 1 : 0;
-    if (e >= 0 && now.more && ((kept && !strcmp(kept, now.token)) || empty == EMPTY_MAX))
-      e = mr_fail(diag, MR_ERR_DATA, "%s: the listing does not end: %s", l->folder,
-                  empty == EMPTY_MAX ? "its pages are empty" : "a continuation token comes again");
+    const char *why = e >= 0 && now.more ? why_endless(l, now.token, kept, empty) : NULL;
+    if (why) e = mr_fail(diag, MR_ERR_DATA, "%s: the listing does not end: %s", l->folder, why);
     if (e >= 0 && now.more) {
       free(token);
       token = strdup(now.token);
-      if (!(pages & (pages - 1))) free(kept), kept = strdup(now.token);
+      if (keep) free(kept), kept = strdup(now.token);
       if (!token || !kept) e = mr_no_memory(diag, "a listing");
     }
+    end_page(l, keep);
     free(page.data);
     report_listing(l);
   }
-  free(token), free(kept);
+  free(token), free(kept), free(l->kept);
   return e;
 }
 
