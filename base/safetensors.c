@@ -1,12 +1,13 @@
 /* Writing: the header is built with zeros as the digest, hashed together with the tensors' bytes,
-   and patched with the digest.  Reading: the file is mapped, cJSON parses the header, and every
-   number is checked before it is used. */
+   and patched with the digest.  Reading: the file is read into memory, where no other process can
+   shrink or change it, cJSON parses the header, and every number is checked before it is used. */
 #include "base/safetensors.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -299,7 +300,33 @@ static mr_err_t check_digest(const mr_safetensors_t *f, const char *path, mr_dia
   return MR_OK;
 }
 
-static mr_err_t map_file(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
+/* Whether no process can change the file any more: it is in memory, and sealed. */
+static bool is_sealed(int fd) {
+  static const int want = F_SEAL_SHRINK | F_SEAL_WRITE;
+  int seals = fcntl(fd, F_GET_SEALS);
+  return seals >= 0 && (seals & want) == want;
+}
+
+static mr_err_t take_bytes(mr_safetensors_t *f, int fd, const char *path, mr_diag_t *diag) {
+  bool sealed = is_sealed(fd);
+  int how = sealed ? MAP_PRIVATE : MAP_PRIVATE | MAP_ANONYMOUS;
+  void *map =
+      mmap(NULL, f->size, sealed ? PROT_READ : PROT_READ | PROT_WRITE, how, sealed ? fd : -1, 0);
+  if (map == MAP_FAILED) return mr_no_memory(diag, "%s, %zu bytes", path, f->size);
+  f->map = map;
+  for (size_t at = 0; !sealed && at < f->size;) {
+    ssize_t k = pread(fd, f->map + at, f->size - at, (off_t)at);
+    if (k < 0 && errno == EINTR) continue;
+    if (k < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+    if (k == 0)
+      return mr_fail(diag, MR_ERR_DATA, "%s: was cut to %zu of %zu bytes while it was read", path,
+                     at, f->size);
+    at += (size_t)k;
+  }
+  return MR_OK;
+}
+
+static mr_err_t load_file(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
   int fd = mr_open_regular_fd(path);
   if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", path, mr_open_reason(errno));
   struct stat st;
@@ -311,11 +338,7 @@ static mr_err_t map_file(mr_safetensors_t *f, const char *path, mr_diag_t *diag)
                 (long long)st.st_size);
   } else {
     f->size = (size_t)st.st_size;
-    void *map = mmap(NULL, f->size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map == MAP_FAILED)
-      e = mr_fail(diag, MR_ERR_IO, "%s: cannot map: %s", path, strerror(errno));
-    else
-      f->map = map;
+    e = take_bytes(f, fd, path, diag);
   }
   close(fd);
   return e;
@@ -340,7 +363,7 @@ static mr_err_t read_header(mr_safetensors_t *f, const char *path, mr_diag_t *di
 
 static mr_err_t read_file(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
   int ours;
-  MR_TRY(map_file(f, path, diag));
+  MR_TRY(load_file(f, path, diag));
   MR_TRY(read_header(f, path, diag));
   MR_TRY(read_tensors(f, path, diag));
   MR_TRY(read_metadata(f, path, &ours, diag));

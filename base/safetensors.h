@@ -44,7 +44,7 @@ mr_err_t mr_safetensors_write(const char *path, const mr_st_tensor_t *t, int n_t
 
 typedef struct mr_safetensors mr_safetensors_t;
 
-/* Maps a file into memory and checks lengths, offsets, JSON, dtypes, shapes against byte counts,
+/* Reads a file into memory and checks lengths, offsets, JSON, dtypes, shapes against byte counts,
    and the digest if the file has metadata "millrace.*".  The caller ends *out with
    mr_safetensors_close. MR_ERR_IO, MR_ERR_DATA or MR_ERR_NOMEM with the path in the sentence; *out
    is NULL then. */
@@ -54,7 +54,8 @@ int mr_safetensors_count(const mr_safetensors_t *f); /* the number of tensors; c
 
 /* Tensor i in the order of the data in the file; the tensor of this name; the metadata text of this
    name.  Each returns a pointer into the open file that lives until mr_safetensors_close, or NULL
-   if i is outside [0,count) or the file has no such name.  A tensor's data is mapped read-only. */
+   if i is outside [0,count) or the file has no such name.  A tensor's data is not to be
+   written. */
 const mr_st_tensor_t *mr_safetensors_at(const mr_safetensors_t *f, int i);
 const mr_st_tensor_t *mr_safetensors_find(const mr_safetensors_t *f, const char *name);
 const char *mr_safetensors_meta(const mr_safetensors_t *f, const char *name);

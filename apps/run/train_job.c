@@ -4,6 +4,7 @@
 #include "apps/run/train_job.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -315,7 +316,7 @@ mr_err_t mr_train_job_open(const mr_args_t *a, mr_train_job_t **out, mr_diag_t *
 /* Takes rank 0's checkpoint into memory, and sets at->path to that. */
 static mr_err_t take_checkpoint(mr_train_job_t *j, int64_t size, mr_resume_point_t *at,
                                 mr_diag_t *diag) {
-  j->checkpoint = memfd_create("millrace-checkpoint", MFD_CLOEXEC);
+  j->checkpoint = memfd_create("millrace-checkpoint", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   void *map = MAP_FAILED;
   if (j->checkpoint >= 0 && ftruncate(j->checkpoint, size) == 0)
     map = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, j->checkpoint, 0);
@@ -325,6 +326,7 @@ static mr_err_t take_checkpoint(mr_train_job_t *j, int64_t size, mr_resume_point
   for (int64_t i = 0; i < size && e >= 0; i += PIECE)
     e = share_bytes(j, (char *)map + i, (size_t)(size - i < PIECE ? size - i : PIECE), diag);
   if (map != MAP_FAILED) munmap(map, (size_t)size);
+  fcntl(j->checkpoint, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_WRITE); /* it is mapped, not copied */
   snprintf(at->path, sizeof at->path, "/proc/self/fd/%d", j->checkpoint);
   return e;
 }

@@ -6,10 +6,12 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -188,6 +190,33 @@ static void foreign_files_are_read_and_wrong_ones_refused(void **state) {
   }
 }
 
+/* What is open holds, whatever another process does to the file: also to one in memory, which is
+   mapped as it is if no process can change it. */
+static void an_open_file_does_not_change(void **state) {
+  for (int way = 0; way < 3; way++) {
+    mr_safetensors_t *f;
+    mr_diag_t diag = {0};
+    char name[64];
+    void *bytes;
+    size_t n;
+    write_sample();
+    assert_int_equal(mr_read_file(path, 1 << 20, &bytes, &n, NULL), MR_OK);
+    int fd = way ? memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING) : open(path, O_RDWR);
+    if (way) assert_int_equal(write(fd, bytes, n), n);
+    if (way == 2) assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_WRITE), 0);
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    if (mr_safetensors_open(name, &f, &diag) < 0) fail_msg("%d: %s", way, diag.text);
+    assert_int_equal(ftruncate(fd, 0), way == 2 ? -1 : 0);
+    close(fd);
+    const mr_st_tensor_t *t = mr_safetensors_find(f, "layer.weight");
+    assert_non_null(t);
+    assert_memory_equal(t->data, weights, sizeof weights);
+    assert_string_equal(mr_safetensors_meta(f, "step"), "351");
+    mr_safetensors_close(f);
+    free(bytes);
+  }
+}
+
 static void a_missing_file_and_a_folder_are_said(void **state) {
   mr_diag_t diag;
   unlink(path);
@@ -231,6 +260,7 @@ int main(void) {
       cmocka_unit_test(every_cut_is_noticed),
       cmocka_unit_test(every_changed_byte_is_noticed),
       cmocka_unit_test(foreign_files_are_read_and_wrong_ones_refused),
+      cmocka_unit_test(an_open_file_does_not_change),
       cmocka_unit_test(a_missing_file_and_a_folder_are_said),
       cmocka_unit_test(a_full_disk_leaves_the_older_file),
       cmocka_unit_test(a_folder_that_is_not_there_is_said),
