@@ -58,6 +58,8 @@ static const row_t row[] = {
     {"jsonl", HAS_HANDLERS, false, "train.metrics ! jsonl path=PIPE"},
     {"csv", HAS_HANDLERS, false, "train.metrics ! csv path=PIPE"},
     {"ledger", HAS_HANDLERS, false, "b. ! ledger path=PIPE"},
+    {"ledger", HAS_HANDLERS, true,
+     "range 4 ! batch 2 ! ledger path=DIR/unread"}, /* waits in open() */
     {"npy", ASKS_SERVER, true, "npy fields=x:URL/x.npy timeout=3600 ! batch 2 ! null"},
     {"delay-record", HAS_HANDLERS, true, "range 4 ! delay-record us=1e9 asleep ! batch 2 ! null"},
     {"folder", ASKS_SERVER, true,
@@ -260,6 +262,8 @@ static int setup(void **state) {
   snprintf(pipe, sizeof pipe, "%s/pipe", dir);
   if (mkfifo(pipe, 0600)) return -1;
   full = open(pipe, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  snprintf(pipe, sizeof pipe, "%s/unread", dir); /* which no process opens for reading */
+  if (mkfifo(pipe, 0600)) return -1;
   server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (bind(server, (struct sockaddr *)&at, sizeof at)) return -1;
   return listen(server, 64);
