@@ -3,12 +3,15 @@
 # Measures what ten times as much costs: each axis at four sizes, the exponent of a power of the size fitted to what each
 # size takes more than the smallest, compared with what is allowed.  Peak memory and bytes read by default, as .ci/run does;
 # --work: also the instructions, counted by valgrind, where it is installed; --times: also seconds, which decide nothing.
+import io
 import json
 import math
 import os
 import resource
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 
@@ -49,6 +52,31 @@ def npy(name, dtype, shape, data):
         f.write(b'\x93NUMPY\x01\x00' + len(head).to_bytes(2, 'little') + head.encode() + data)
 
 
+def mix(n, source):
+    return 'run', write('g.mr', ''.join(f'{source(i)} ! m.\n' for i in range(n)) + 'mix name=m ! shuffle seed=1 ! batch 8 ! null\n')
+
+
+def inputs(n):
+    return mix(n, lambda i: 'range 20')
+
+
+def tars(n):
+    with tarfile.open('0.tar', 'w') as t:
+        for k in range(4):
+            member = tarfile.TarInfo(f'{k}.bin')
+            member.size = 100
+            t.addfile(member, io.BytesIO(bytes(100)))
+    for i in range(1, n):
+        shutil.copy('0.tar', f'{i}.tar')
+    return mix(n, lambda i: f'tar {i}.tar fields=bin:value index=beside')
+
+
+def arrays(n):
+    for i in range(n):
+        npy(f'{i}.npy', '<i8', '(4,)', bytes(32))
+    return mix(n, lambda i: f'npy fields=value:{i}.npy')
+
+
 def bad_records(n):
     npy('x.npy', '|u1', f'({2 * n}, 2, 2, 3)', bytes(24 * n))
     npy('y.npy', '<i4', f'({2 * n},)', b'\x4d\0\0\0\0\0\0\0' * n)
@@ -80,6 +108,9 @@ AXES = [
     ('stages with threads', steps, (50, 100, 200, 400), 1.2, 1.2, 1.6, 400),
     ('stages without names', unnamed, (250, 500, 1000, 2000), 1.2, 1.2, 1.6, 100),
     ('processes', processes, (4, 8, 16, 32), 1.4, 2.2, None, 300),
+    ('inputs of a mix', inputs, (500, 1000, 2000, 4000), 1.2, 1.2, 1.6, 30),
+    ('sources of a mix, tar', tars, (125, 250, 500, 1000), 1.2, 1.2, None, 60),
+    ('sources of a mix, npy', arrays, (125, 250, 500, 1000), 1.2, 1.2, None, 80),
     ('bad records', bad_records, (5000, 10000, 20000, 40000), 1.2, 1.2, 1.2, 1),
     ('lines of metrics, runs', runs, (100000, 200000, 400000, 800000), 0.2, 0.2, None, 0.05),
     ('lines of metrics, top --once', top, (100000, 200000, 400000, 800000), 0.2, 0.2, None, 0.05),
@@ -118,13 +149,22 @@ def exponent(sizes, took, least):
     return sum((a - x) * (b - y) for a, b in more) / sum((a - x) ** 2 for a, b in more)
 
 
+def shared_memory():
+    """A folder whose files need not reach a disk, as each index of a thousand would; None without one."""
+    try:
+        room = os.statvfs('/dev/shm')
+    except OSError:
+        return None
+    return '/dev/shm' if room.f_bavail * room.f_frsize > 1 << 30 else None
+
+
 def main():
     bad = 0
     work, times = '--work' in sys.argv, '--times' in sys.argv
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     print(f'{"axis":30} {"sizes":>20} {"memory":>7} {"of one, kB":>10} {"read":>6}' + ' instructions' * work)
     for name, words, sizes, memory, read, most_work, most_kb in AXES:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=shared_memory()) as folder:
             os.chdir(folder)
             took = [measure(words(n)) for n in sizes]
             counts = [instructions(words(n)) for n in sizes] if work and most_work else None

@@ -54,6 +54,7 @@ static inline mr_err_t hand_open(hand_t *h, const mr_stage_def_t *def, const mr_
 
 static inline void hand_close(hand_t *h) {
   if (h->s.def->close) h->s.def->close(&h->s);
+  if (h->s.def->forget) h->s.def->forget(&h->s);
   free(h->s.state);
 }
 

@@ -24,9 +24,10 @@ mr_err_t mr__cifar_plan(mr_stage_t *s, const mr_cifar_kind_t *kind, const char *
   MR_TRY(mr__split_plan(s, &t->split));
   mr_diag_t why = {0};
   t->kind = kind;
-  mr__class_names_usual(&t->names, class_name, n_classes);
+  mr_err_t e = mr__class_names_usual(&t->names, class_name, n_classes, &why);
   bool short_enough = strlen(t->folder) < MR_CIFAR_PATH; /* else open refuses it */
-  mr_err_t e = short_enough ? mr__class_names_read(&t->names, t->folder, names_file, &why) : MR_OK;
+  if (e >= 0 && short_enough)
+    e = mr__class_names_read(&t->names, t->folder, names_file, n_classes, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
   t->dataset = (mr_dataset_t){kind->origin, n_classes, t->names.name};
   t->named = (mr_classes_t){n_classes, t->names.name};
@@ -139,6 +140,8 @@ static mr_err_t cifar_explain(mr_stage_t *s, char *text, size_t n) {
   if (e >= 0) e = mr_store_explain(&conf, text, n, &why);
   return mr_stage_relay(s, e, &why);
 }
+
+void mr__cifar_forget(mr_stage_t *s) { mr__class_names_free(&((mr_cifar_t *)s->state)->names); }
 
 void mr__cifar_close(mr_stage_t *s) {
   mr_cifar_t *t = s->state;

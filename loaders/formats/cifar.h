@@ -54,11 +54,12 @@ struct mr_cifar {
 mr_err_t mr__cifar_plan(mr_stage_t *s, const mr_cifar_kind_t *kind, const char *const *class_name,
                         int n_classes, const char *names_file);
 
-/* The open and close hooks and the source of both stages.  Open checks the folder and opens the
+/* The hooks and the source of both stages.  Open checks the folder and opens the
    store: MR_ERR_CONFIG, MR_ERR_IO, MR_ERR_DATA or MR_ERR_NOMEM, with the sentence on the
    pipeline. */
 mr_err_t mr__cifar_open(mr_stage_t *s);
 void mr__cifar_close(mr_stage_t *s);
+void mr__cifar_forget(mr_stage_t *s);
 extern const mr_source_def_t mr__cifar_source;
 
 /* Rows of a table: clang-format would put each value on its own line. */
@@ -74,7 +75,8 @@ extern const mr_source_def_t mr__cifar_source;
 
 /* The hooks that both stages share. */
 #define MR_CIFAR_HOOKS                                                              \
-  .open = mr__cifar_open, .close = mr__cifar_close, .source = &mr__cifar_source,    \
+  .open = mr__cifar_open, .close = mr__cifar_close, .forget = mr__cifar_forget,     \
+  .source = &mr__cifar_source,                                                      \
   .out = {{"out", MR_FLOW_RECORDS, false}}
 /* clang-format on */
 

@@ -25,9 +25,7 @@ typedef struct npy {
   mr_npy_file_t label_file;
   mr_npy_t label_head; /* type and shape; no data */
   mr_npy_t label;
-  char number[MR_CLASSES_MAX][12]; /* names of classes without a file of names */
-  const char *number_at[MR_CLASSES_MAX];
-  mr_class_names_t names;
+  mr_class_names_t names; /* from plan to forget */
   mr_dataset_t dataset;
   mr_classes_t named; /* those of names=; n 0: none */
   mr_care_t care;
@@ -154,19 +152,15 @@ static mr_err_t name_npy_classes(mr_stage_t *s) {
   npy_t *t = s->state;
   mr_diag_t why = {0};
   if (t->names_file && t->label_field >= 0) {
-    t->names.n = mr_setting_given(s, offsetof(npy_t, classes)) ? (int)t->classes : 0;
-    mr_err_t e = mr__class_names_read(&t->names, NULL, t->names_file, &why);
+    int want = mr_setting_given(s, offsetof(npy_t, classes)) ? (int)t->classes : 0;
+    mr_err_t e = mr__class_names_read(&t->names, NULL, t->names_file, want, &why);
     if (e < 0) return mr_stage_relay(s, e, &why);
     t->classes = t->names.n;
     t->named = (mr_classes_t){t->names.n, t->names.name};
     return MR_OK;
   }
-  for (int i = 0; i < t->classes; i++) {
-    snprintf(t->number[i], sizeof t->number[i], "%d", i);
-    t->number_at[i] = t->number[i];
-  }
-  mr__class_names_usual(&t->names, t->number_at, (int)t->classes);
-  return MR_OK;
+  mr_err_t e = mr__class_names_numbers(&t->names, (int)t->classes, &why);
+  return mr_stage_relay(s, e, &why);
 }
 
 static void npy_plan_fields(mr_stage_t *s) {
@@ -257,6 +251,7 @@ static void npy_forget(mr_stage_t *s) {
   npy_t *t = s->state;
   for (int i = 0; i < t->n_columns; i++) mr_npy_column_forget(&t->column[i]);
   mr_npy_file_forget(&t->label_file);
+  mr__class_names_free(&t->names);
   mr_remote_close(t->remote);
   t->remote = NULL;
 }

@@ -14,7 +14,8 @@ static const char ENDING[] = ".classes";
 enum {
   LABEL = 5, /* bytes of a tab, a number and a blank before a name */
   HEADER_MAX = 512,
-  CHARS_MAX = 256, /* of a name, in the file */
+  LISTED_MAX = 1000, /* names of one list: each is a column of the index */
+  CHARS_MAX = 256,   /* of a name, in the file */
   N_ENDING = sizeof ENDING - 1
 };
 
@@ -44,7 +45,7 @@ static bool parse_texts(const char *text, size_t n, texts_t *t) {
   t->chars = strtol(type + 2, &end, 10);
   if (*end != '\'' || t->chars < 1 || t->chars > CHARS_MAX) return false;
   t->n = strtol(shape, &end, 10);
-  return end[0] == ',' && end[1] == ')' && t->n >= 1 && t->n <= MR_CLASSES_MAX;
+  return end[0] == ',' && end[1] == ')' && t->n >= 1 && t->n <= LISTED_MAX;
 }
 
 static size_t put_utf8(uint32_t c, char *to) {
@@ -155,8 +156,7 @@ static void choose_owner(mr_shard_source_t *t) {
 
 /* Puts the names, which the indexes hold, into name[]; returns how many there are, or -1 with a
    sentence if a number has two. */
-static int collect_names(mr_stage_t *s, const mr_shard_source_t *t,
-                         const char *name[MR_CLASSES_MAX]) {
+static int collect_names(mr_stage_t *s, const mr_shard_source_t *t, const char *name[LISTED_MAX]) {
   int n = 0;
   for (int c = 0; c < t->shards->n_columns; c++) {
     const mr_shards_column_t *k = &t->shards->column[c];
@@ -164,7 +164,7 @@ static int collect_names(mr_stage_t *s, const mr_shard_source_t *t,
     if (own != strlen(t->classes_of) || memcmp(k->name, t->classes_of, own)) continue;
     char *text;
     long i = strtol(k->name + own + N_ENDING + 1, &text, 10);
-    if (i < 0 || i >= MR_CLASSES_MAX || *text++ != ' ') continue;
+    if (i < 0 || i >= LISTED_MAX || *text++ != ' ') continue;
     if (name[i] && strcmp(name[i], text)) {
       mr_stage_fail(
           s, MR_ERR_DATA,
@@ -180,7 +180,7 @@ static int collect_names(mr_stage_t *s, const mr_shard_source_t *t,
 }
 
 mr_err_t mr_npz_take_classes(mr_stage_t *s, mr_shard_source_t *t) {
-  const char *name[MR_CLASSES_MAX] = {0};
+  const char *name[LISTED_MAX] = {0};
   *t->classes_of = 0;
   if (t->named.n) return MR_OK;
   choose_owner(t);
@@ -194,7 +194,9 @@ mr_err_t mr_npz_take_classes(mr_stage_t *s, mr_shard_source_t *t) {
                          "setting classes = %" PRId64 ": %s%s has %d names, want as many",
                          t->classes, t->classes_of, ENDING, n);
   t->classes = n;
-  mr__class_names_usual(&t->names, name, n);
+  mr_diag_t why = {0};
+  mr_err_t e = mr__class_names_usual(&t->names, name, n, &why);
+  if (e < 0) return mr_stage_relay(s, e, &why);
   t->dataset = (mr_dataset_t){t->kind->name, n, t->names.name};
   t->named = (mr_classes_t){n, t->names.name};
   return MR_OK;

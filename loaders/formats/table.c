@@ -17,7 +17,7 @@ enum { AS_BYTES, AS_LABEL, AS_CLASS, AS_I32, AS_I64, AS_F32, AS_F64, AS_COUNT };
 static const char *const as_word[AS_COUNT] = {"bytes", "label", "class", "i32",
                                               "i64",   "f32",   "f64"};
 
-enum { NUMBER_MAX = MR_TABLE_CELL_MAX - 1 };
+enum { NUMBER_MAX = MR_TABLE_CELL_MAX - 1, WORDS_MAX = 1000 /* different ones of all files */ };
 
 typedef struct table {
   mr_shard_source_t source;
@@ -27,9 +27,9 @@ typedef struct table {
   int cell[MR_FIELDS_MAX];                /* of each field */
   int order[MR_FIELDS_MAX];               /* the fields in the order of their cells */
   int words_of;                           /* the field whose words are classes; -1: none */
-  const char *word[MR_CLASSES_MAX];       /* [n_words] its words, sorted; in the indexes */
+  const char *word[WORDS_MAX];            /* [n_words] its words, sorted; in the indexes */
   int n_words;
-  int32_t number[MR_CLASSES_MAX]; /* [n_words] with names=: which class each is */
+  int32_t number[WORDS_MAX]; /* [n_words] with names=: which class each is */
 } table_t;
 
 /* ---- columns over all files ---- */
@@ -138,7 +138,7 @@ static bool collect_word(table_t *t, const char *word) {
     else
       high = middle;
   }
-  if (t->n_words == MR_CLASSES_MAX) return false;
+  if (t->n_words == WORDS_MAX) return false;
   memmove(t->word + low + 1, t->word + low, (size_t)(t->n_words - low) * sizeof *t->word);
   t->word[low] = word, t->n_words++;
   return true;
@@ -155,7 +155,7 @@ static mr_err_t collect_words(mr_stage_t *s, table_t *t, const char *name) {
         return mr_stage_fail(
             s, MR_ERR_DATA,
             "setting fields: column %.100s has more than %d different words, want it as bytes",
-            name, MR_CLASSES_MAX);
+            name, WORDS_MAX);
   }
   return MR_OK;
 }
@@ -231,7 +231,9 @@ static mr_err_t settle_words(mr_stage_t *s, table_t *t, const char *column, int 
   t->words_of = field;
   if (base->names_file) return number_words(s, t, column);
   if (!base->classes) base->classes = t->n_words;
-  mr__class_names_usual(&base->names, t->word, t->n_words);
+  mr_diag_t why = {0};
+  mr_err_t e = mr__class_names_usual(&base->names, t->word, t->n_words, &why);
+  if (e < 0) return mr_stage_relay(s, e, &why);
   base->dataset = (mr_dataset_t){"table", (int)base->classes, base->names.name};
   base->named = (mr_classes_t){(int)base->classes, base->names.name};
   return MR_OK;

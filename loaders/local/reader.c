@@ -129,8 +129,6 @@ static mr_err_t open_objects(mr_reader_t *r, const mr_reader_conf_t *conf, mr_di
 static mr_err_t reader_open_all(mr_reader_t *r, const mr_reader_conf_t *conf, mr_diag_t *diag) {
   if (conf->object) return open_objects(r, conf, diag);
   for (int i = 0; i < r->n_files; i++) MR_TRY(reader_open_file(r, i, conf->path[i], diag));
-  r->scratch = malloc(MR_READER_JOIN_BYTES);
-  if (!r->scratch) return mr_no_memory(diag, "a reader");
   if (conf->backend == MR_READ_AUTO) return open_wished(r, conf, diag);
   mr_diag_t refused = {0};
   snprintf(r->why, sizeof r->why, "it was asked for by name");

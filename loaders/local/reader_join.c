@@ -55,13 +55,28 @@ static bool extend_span(group_t *g, const mr_reader_t *r, const mr_read_t *next,
   }
   size_t want = (*apart ? 0 : span->len) + (size_t)more;
   if (*used + want > MR_READER_JOIN_BYTES) return false;
-  if (!*apart) span->dst = r->scratch + *used, *apart = true;
-  *used += want, span->len += (size_t)more;
+  *apart = true, *used += want, span->len += (size_t)more;
   return true;
 }
 
+/* Gives the spans that land apart their places in a scratch of `used` bytes, which grows to what a
+   call needs: a graph may have thousands of readers. */
+static mr_err_t place_apart(group_t *g, mr_reader_t *r, size_t used, mr_diag_t *diag) {
+  if (used > r->scratch_cap) {
+    free(r->scratch);
+    r->scratch = malloc(used);
+    r->scratch_cap = r->scratch ? used : 0;
+    if (!r->scratch) return mr_no_memory(diag, "%zu bytes of merged reads", used);
+  }
+  char *at = r->scratch;
+  for (size_t k = 0; k < g->n_spans; k++)
+    if (g->apart[k]) g->span[k].dst = at, at += g->span[k].len;
+  return MR_OK;
+}
+
 /* Sorts the reads and merges them into spans. */
-static void reader_join_join(group_t *g, const mr_reader_t *r, const mr_read_t *read, size_t n) {
+static mr_err_t reader_join_join(group_t *g, mr_reader_t *r, const mr_read_t *read, size_t n,
+                                 mr_diag_t *diag) {
   size_t used = 0;
   g->read = read, g->n = n, g->n_spans = 0;
   sort_reads(g);
@@ -73,6 +88,7 @@ static void reader_join_join(group_t *g, const mr_reader_t *r, const mr_read_t *
     g->span[g->n_spans++] = *next;
   }
   g->first[g->n_spans] = (uint16_t)g->n;
+  return place_apart(g, r, used, diag);
 }
 
 static void copy_apart(const group_t *g) {
@@ -86,7 +102,7 @@ static void copy_apart(const group_t *g) {
 mr_err_t mr__reader_joined(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
   for (size_t at = 0; at < n; at += GROUP) {
     group_t g;
-    reader_join_join(&g, r, read + at, n - at < GROUP ? n - at : GROUP);
+    MR_TRY(reader_join_join(&g, r, read + at, n - at < GROUP ? n - at : GROUP, diag));
     MR_TRY(r->way->read(r, g.span, g.n_spans, diag));
     copy_apart(&g);
   }
@@ -96,7 +112,7 @@ mr_err_t mr__reader_joined(mr_reader_t *r, const mr_read_t *read, size_t n, mr_d
 mr_err_t mr__reader_joined_begin(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag) {
   if (!r->ahead) r->ahead = malloc(sizeof *r->ahead);
   if (!r->ahead) return mr_no_memory(diag, "%zu reads", n);
-  reader_join_join(r->ahead, r, read, n);
+  MR_TRY(reader_join_join(r->ahead, r, read, n, diag));
   r->way->begin(r, r->ahead->span, r->ahead->n_spans);
   return MR_OK;
 }

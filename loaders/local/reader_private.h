@@ -37,8 +37,9 @@ struct mr_reader {
   size_t buffer_len;
   mr_read_way_t backend;
   const mr_reader_way_t *way;
-  void *state;                   /* of the way */
-  char *scratch;                 /* merged reads land here before their parts are copied out */
+  void *state;        /* of the way */
+  char *scratch;      /* [scratch_cap] merged reads land here before their parts are copied out */
+  size_t scratch_cap; /* grows to what a call needs, MR_READER_JOIN_BYTES at most */
   struct mr_reader_group *ahead; /* the reads begun (reader_join.c); NULL before the first begin */
   bool begun;
   char fallback[MR_READER_WHY], why[MR_READER_WHY];
@@ -58,6 +59,6 @@ mr_err_t mr__reader_joined(mr_reader_t *r, const mr_read_t *read, size_t n, mr_d
    returns MR_ERR_NOMEM with nothing begun. */
 mr_err_t mr__reader_joined_begin(mr_reader_t *r, const mr_read_t *read, size_t n, mr_diag_t *diag);
 mr_err_t mr__reader_joined_finish(mr_reader_t *r, mr_diag_t *diag);
-enum { MR_READER_JOIN_BYTES = 1 << 18 /* of scratch */ };
+enum { MR_READER_JOIN_BYTES = 1 << 18 /* of scratch, at most */ };
 
 #endif

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 
 enum {
   BOUNCE = 1 << 16,
+  FIXED_MAX = 64 << 20,
   ODD_MAX = 64,       /* most short reads in a row without a wanted byte */
   REFUSED_MAX = 1000, /* most times in a row that the kernel refuses to take reads */
   PAUSE_NS = 1000000  /* between two of them */
@@ -32,10 +34,11 @@ typedef struct slot {
 typedef struct mr_ring_state {
   struct io_uring ring;
   bool ring_open, files_fixed, buffer_fixed, bounce_fixed;
-  int64_t align; /* of O_DIRECT; 0: the page cache is used */
-  char *bounce;  /* [depth][BOUNCE] */
-  slot_t *slot;  /* [depth] */
-  int *idle;     /* [depth] stack of slots that are not in flight */
+  size_t n_fixed; /* bytes registered, counted in `registered` */
+  int64_t align;  /* of O_DIRECT; 0: the page cache is used */
+  char *bounce;   /* [depth][BOUNCE] */
+  slot_t *slot;   /* [depth] */
+  int *idle;      /* [depth] stack of slots that are not in flight */
 
   const mr_read_t *read; /* [n] the reads of the current call */
   size_t n, next;        /* next: the first not yet in a slot */
@@ -54,15 +57,36 @@ int mr_uring_refused(void) {
   return -e;
 }
 
+/* Bytes that all readers of the process have registered, at most FIXED_MAX: the kernel makes them
+   resident and keeps them so, which a thousand sources cannot afford.  Relaxed: a count that orders
+   nothing. */
+static atomic_size_t registered;
+
+static bool fixed_take(size_t n) {
+  if (n > FIXED_MAX) return false;
+  if (atomic_fetch_add_explicit(&registered, n, memory_order_relaxed) + n <= FIXED_MAX) return true;
+  atomic_fetch_sub_explicit(&registered, n, memory_order_relaxed);
+  return false;
+}
+
+static void fixed_give_back(uring_t *u) {
+  atomic_fetch_sub_explicit(&registered, u->n_fixed, memory_order_relaxed);
+  u->n_fixed = 0;
+}
+
 /* Registration saves a lookup per read; reads work without it too (a low RLIMIT_MEMLOCK). */
 static void register_all(mr_reader_t *r, uring_t *u) {
   struct iovec v[2] = {{u->bounce, (size_t)r->depth * BOUNCE}, {r->buffer, r->buffer_len}};
   int first = u->bounce ? 0 : 1, last = r->buffer ? 2 : 1;
   u->files_fixed = io_uring_register_files(&u->ring, r->fd, (unsigned)r->n_files) == 0;
-  bool fixed =
-      last > first && io_uring_register_buffers(&u->ring, v + first, (unsigned)(last - first)) == 0;
-  u->bounce_fixed = fixed && u->bounce;
-  u->buffer_fixed = fixed && r->buffer;
+  size_t bytes = 0;
+  for (int i = first; i < last; i++) bytes += v[i].iov_len;
+  bool taken = last > first && fixed_take(bytes);
+  if (taken) u->n_fixed = bytes;
+  if (taken && io_uring_register_buffers(&u->ring, v + first, (unsigned)(last - first)) != 0)
+    fixed_give_back(u);
+  u->bounce_fixed = u->n_fixed && u->bounce;
+  u->buffer_fixed = u->n_fixed && r->buffer;
 }
 
 static mr_err_t ring_open(mr_reader_t *r, mr_diag_t *diag) {
@@ -105,6 +129,7 @@ static void ring_close(mr_reader_t *r, uring_t *u) {
   pthread_mutex_lock(&mapping);
   if (u->ring_open) io_uring_queue_exit(&u->ring);
   pthread_mutex_unlock(&mapping);
+  fixed_give_back(u);
   free(u->slot), free(u->idle);
   u->ring_open = false, u->slot = NULL, u->idle = NULL;
 }

@@ -93,10 +93,12 @@ bool mr_store_keeps(const mr_store_conf_t *conf) { return decide_by(conf).kept; 
 mr_err_t mr__store_fill(mr_store_t *st, bool good_alone, mr_diag_t *diag) {
   int64_t bytes = decide_store(st).bytes;
   assert(!st->kept && bytes >= 0);
-  size_t room = ((size_t)bytes + MR_STORE_HUGE - 1) & ~(size_t)(MR_STORE_HUGE - 1);
-  st->kept = aligned_alloc(MR_STORE_HUGE, room);
+  size_t unit = bytes >= MR_STORE_HUGE ? MR_STORE_HUGE : MR_STORE_PAGE; /* of many small ones */
+  size_t room = ((size_t)bytes + unit - 1) & ~(unit - 1);
+  st->kept = aligned_alloc(unit, room);
   if (!st->kept) return mr_no_memory(diag, "%" PRId64 " bytes of records", bytes);
-  madvise(st->kept, room, MADV_HUGEPAGE); /* advice: 70 page faults instead of 35,000 */
+  if (unit == MR_STORE_HUGE) /* advice: 70 page faults instead of 35,000 */
+    madvise(st->kept, room, MADV_HUGEPAGE);
   mr_diag_t why = {0};
   mr_err_t e = st->whole ? mr__store_keep_whole(st, &why) : mr__store_keep_few(st, &why);
   if (e >= 0) return e;
@@ -105,18 +107,29 @@ mr_err_t mr__store_fill(mr_store_t *st, bool good_alone, mr_diag_t *diag) {
   return good_alone && e != MR_ERR_NOMEM ? MR_OK : mr_diag_relay(diag, e, &why);
 }
 
-static mr_err_t open_store_worker(mr_store_t *st, mr_store_worker_t *l, mr_diag_t *diag) {
+static void close_store_worker(mr_store_worker_t **at) {
+  mr_store_worker_t *l = *at;
+  if (!l) return;
+  mr_reader_close(l->reader);
+  free(l->scratch), free(l);
+  *at = NULL;
+}
+
+static mr_err_t fill_store_worker(const mr_store_t *st, mr_store_worker_t *l, mr_diag_t *diag) {
   size_t bytes = (size_t)MR_BURST * st->conf.record;
-  if (!l->scratch) l->scratch = malloc(2 * bytes);
+  l->scratch = malloc(2 * bytes);
   if (!l->scratch) return mr_no_memory(diag, "two bursts of records");
   l->burst[0].scratch = l->scratch, l->burst[1].scratch = l->scratch + bytes;
   return mr__store_reader(st, false, l->scratch, 2 * bytes, &l->reader, diag);
 }
 
-static void close_store_worker(mr_store_worker_t *l) {
-  mr_reader_close(l->reader);
-  free(l->scratch);
-  *l = (mr_store_worker_t){0};
+static mr_err_t open_store_worker(mr_store_t *st, int worker, mr_diag_t *diag) {
+  mr_store_worker_t **at = &st->of_worker[worker];
+  *at = calloc(1, sizeof **at);
+  if (!*at) return mr_no_memory(diag, "a reader");
+  mr_err_t e = fill_store_worker(st, *at, diag);
+  if (e < 0) close_store_worker(at);
+  return e;
 }
 
 static mr_err_t store_make(mr_store_t **out, const mr_store_conf_t *conf, mr_diag_t *diag) {
@@ -158,14 +171,14 @@ static mr_err_t check_all(const mr_store_t *st, mr_reader_t *r, mr_diag_t *diag)
    loaded in the background, so that the first batches need not wait; from a cold device that would
    slow both. */
 static mr_err_t open_reading(mr_store_t *st, bool keep, mr_diag_t *diag) {
-  MR_TRY(open_store_worker(st, &st->of_worker[0], diag));
-  st->chosen = mr_reader_backend(st->of_worker[0].reader);
+  MR_TRY(open_store_worker(st, 0, diag));
+  st->chosen = mr_reader_backend(st->of_worker[0]->reader);
   bool cached = st->conf.backend == MR_READ_AUTO && st->chosen == MR_READ_MMAP;
-  if (!keep || cached) MR_TRY(check_all(st, st->of_worker[0].reader, diag));
+  if (!keep || cached) MR_TRY(check_all(st, st->of_worker[0]->reader, diag));
   if (!keep || (cached && mr__store_behind(st))) return MR_OK;
   close_store_worker(&st->of_worker[0]);
   MR_TRY(mr__store_fill(st, st->conf.lenient, diag));
-  if (!st->kept) return open_store_worker(st, &st->of_worker[0], diag);
+  if (!st->kept) return open_store_worker(st, 0, diag);
   atomic_store_explicit(&st->ready, true, memory_order_release);
   return MR_OK;
 }
@@ -246,9 +259,10 @@ static bool is_burst(const mr_store_burst_t *b, const int64_t *index, int n) {
 }
 
 /* Reads the records of a fetch, or waits for them if their reads have begun. */
-static mr_err_t store_read_due(mr_store_t *st, mr_store_worker_t *l, const int64_t *index, int n,
+static mr_err_t store_read_due(mr_store_t *st, int worker, const int64_t *index, int n,
                                int64_t *number, uint8_t **record, mr_diag_t *diag) {
-  if (!l->reader) MR_TRY(open_store_worker(st, l, diag));
+  if (!st->of_worker[worker]) MR_TRY(open_store_worker(st, worker, diag));
+  mr_store_worker_t *l = st->of_worker[worker];
   mr_store_burst_t *b = &l->burst[l->last ^= 1];
   bool begun = l->begun, ahead = begun && is_burst(b, index, n);
   l->begun = false;
@@ -266,8 +280,8 @@ static mr_err_t store_read_due(mr_store_t *st, mr_store_worker_t *l, const int64
 
 bool mr_store_ahead(mr_store_t *st, int worker, const int64_t *index, int n) {
   if (worker >= MR_STORE_WORKERS || st->conf.in_turn || mr_store_kept(st)) return false;
-  mr_store_worker_t *l = &st->of_worker[worker];
-  if (!l->reader || l->begun || !mr_reader_begins(l->reader)) return false;
+  mr_store_worker_t *l = st->of_worker[worker];
+  if (!l || l->begun || !mr_reader_begins(l->reader)) return false;
   if (!n) return true;
   mr_store_burst_t *b = &l->burst[l->last ^ 1]; /* the last fetch's records stay */
   store_aim(st, b, index, n);
@@ -281,9 +295,8 @@ mr_err_t mr_store_fetch(mr_store_t *st, int worker, const int64_t *index, int n,
   if (worker >= MR_STORE_WORKERS)
     return mr_fail(diag, MR_ERR_CONFIG, "%d workers, want at most %d", worker + 1,
                    MR_STORE_WORKERS);
-  mr_store_worker_t *l = &st->of_worker[worker];
-  if (!mr_store_kept(st)) return store_read_due(st, l, index, n, number, record, diag);
-  if (l->reader) close_store_worker(l); /* the records are in memory now */
+  if (!mr_store_kept(st)) return store_read_due(st, worker, index, n, number, record, diag);
+  close_store_worker(&st->of_worker[worker]); /* the records are in memory now */
   for (int i = 0; i < n; i++) {
     number[i] = c->locate(c->ctx, index[i]);
     assert(number[i] >= 0 && number[i] / c->per_file < c->n_files);

@@ -44,8 +44,8 @@ struct mr_store {
   bool whole;     /* kept holds the files, byte b of file f at f * stride + b; else the records of
                      the source in index order */
   int64_t stride; /* bytes from file to file, a multiple of a page: O_DIRECT reads into place */
-  mr_read_way_t chosen; /* by the first worker, for the others */
-  mr_store_worker_t of_worker[MR_STORE_WORKERS];
+  mr_read_way_t chosen;                           /* by the first worker, for the others */
+  mr_store_worker_t *of_worker[MR_STORE_WORKERS]; /* from a worker's first read; NULL before */
 };
 
 /* Opens a reader of the files and checks their sizes unless lenient.  The caller closes *out.

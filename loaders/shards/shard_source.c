@@ -144,19 +144,14 @@ static mr_err_t name_classes(mr_stage_t *s) {
   const char *file = t->names_file ? t->names_file : packed_names(t, packed);
   t->named = (mr_classes_t){0};
   if (file) {
-    t->names.n = (int)t->classes;
-    mr_err_t e = mr__class_names_read(&t->names, NULL, file, &why);
+    mr_err_t e = mr__class_names_read(&t->names, NULL, file, (int)t->classes, &why);
     if (e < 0) return mr_stage_relay(s, e, &why);
     t->classes = t->names.n;
     t->named = (mr_classes_t){t->names.n, t->names.name};
     return MR_OK;
   }
-  for (int i = 0; i < t->classes; i++) {
-    snprintf(t->number[i], sizeof t->number[i], "%d", i);
-    t->number_at[i] = t->number[i];
-  }
-  mr__class_names_usual(&t->names, t->number_at, (int)t->classes);
-  return MR_OK;
+  mr_err_t e = mr__class_names_numbers(&t->names, (int)t->classes, &why);
+  return mr_stage_relay(s, e, &why);
 }
 
 /* What labels are called, unless the kind has said it. */
@@ -219,6 +214,7 @@ void mr__shard_source_forget(mr_stage_t *s) {
   mr_shard_source_t *t = s->state;
   mr_shards_close(t->shards);
   t->shards = NULL;
+  mr__class_names_free(&t->names);
 }
 
 /* ---- reading ---- */

@@ -90,9 +90,7 @@ struct mr_shard_source {
   int want[MR_FIELDS_MAX]; /* [n_wants] columns of shards whose parts are read */
   int n_wants;
   mr_field_t spec[MR_FIELDS_MAX]; /* the fields, as settled */
-  mr_class_names_t names;
-  char number[MR_CLASSES_MAX][12]; /* names of classes without a file of names */
-  const char *number_at[MR_CLASSES_MAX];
+  mr_class_names_t names;         /* from plan to forget */
   mr_dataset_t dataset;
   mr_classes_t named;                 /* those names, if they are given and not numbers */
   char classes_of[MR_SHARD_NAME_MAX]; /* the column whose classes the files themselves name; "" */

@@ -315,6 +315,15 @@ static int find_column(const mr_shards_t *s, const char *name, uint32_t kind) {
   return -1;
 }
 
+/* Room for one column more: the number of columns is the files' own. */
+static bool widen_columns(mr_shards_t *s) {
+  int n = s->n_columns;
+  if (n & (n - 1)) return true; /* there is room up to the next power of two */
+  mr_shards_column_t *wider = realloc(s->column, (size_t)(n ? 2 * n : 1) * sizeof *wider);
+  if (wider) s->column = wider;
+  return wider;
+}
+
 static mr_err_t join_column(mr_shards_t *s, mr_shard_t *shard, uint32_t i, mr_diag_t *diag) {
   const mr_shard_column_t *from = &shard->index.column[i];
   const char *name = shard->index.text + from->name;
@@ -325,6 +334,7 @@ static mr_err_t join_column(mr_shards_t *s, mr_shard_t *shard, uint32_t i, mr_di
     if (s->n_columns == MR_SHARD_COLUMNS_WIDE)
       return mr_fail(diag, MR_ERR_DATA, "%s: more than %d different names of parts", shard->path,
                      MR_SHARD_COLUMNS_WIDE);
+    if (!widen_columns(s)) return mr_no_memory(diag, "columns");
     c = s->n_columns++;
     s->column[c] = (mr_shards_column_t){
         .name = name, .kind = from->kind, .least = from->least, .most = from->most};
@@ -338,8 +348,6 @@ static mr_err_t join_column(mr_shards_t *s, mr_shard_t *shard, uint32_t i, mr_di
 }
 
 static mr_err_t join_shards(mr_shards_t *s, const mr_shards_conf_t *conf, mr_diag_t *diag) {
-  s->column = calloc(MR_SHARD_COLUMNS_WIDE, sizeof *s->column);
-  if (!s->column) return mr_no_memory(diag, "columns");
   for (int k = 0; k < s->n; k++) {
     mr_shard_t *shard = &s->shard[k];
     shard->first = s->n_records;

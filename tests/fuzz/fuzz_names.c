@@ -11,9 +11,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   mr_diag_t diag = {0};
   if (!n) return 0;
   for (int i = 0; i < 256; i++) usual[i] = "?";
-  mr__class_names_usual(&names, usual, *data);
-  if (mr__class_names_read(&names, NULL, fuzz_file("names.txt", data + 1, n - 1), &diag) < 0) {
+  mr_err_t e = mr__class_names_usual(&names, usual, *data, &diag);
+  if (e >= 0)
+    e = mr__class_names_read(&names, NULL, fuzz_file("names.txt", data + 1, n - 1), *data, &diag);
+  if (e < 0) {
     fuzz_need(*diag.text, "a sentence");
+    fuzz_need(names.n == *data, "the usual names");
     return 0;
   }
   fuzz_need(*data ? names.n == *data : names.n > 0, "as many as are wanted");

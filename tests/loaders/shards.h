@@ -89,11 +89,7 @@ static inline mr_err_t shards_plan(hand_t *h, const mr_stage_def_t *def,
   return hand_plan(h, def, NULL, settings);
 }
 
-static inline void shards_close(hand_t *h) {
-  if (h->s.def->close) h->s.def->close(&h->s);
-  if (h->s.def->forget) h->s.def->forget(&h->s);
-  free(h->s.state);
-}
+static inline void shards_close(hand_t *h) { hand_close(h); }
 
 /* A burst of records with room where fetch writes. */
 typedef struct burst {
