@@ -13,7 +13,7 @@ enum { PIECES = 64, NEAR = 1 << 16, PIECE = 1 << 20 };
 
 int64_t mr_lines_seek(FILE *f, int64_t at) {
   if (fseeko(f, at > 0 ? (off_t)at - 1 : 0, SEEK_SET) < 0) return -1;
-  for (int c = 0; at > 0 && c != '\n' && c != EOF;) c = getc(f);
+  if (at > 0) mr_skip_line(f);
   return ferror(f) ? -1 : (int64_t)ftello(f);
 }
 

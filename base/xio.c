@@ -144,17 +144,28 @@ static bool line_grow(char **line, size_t *room, size_t n) {
   return p != NULL;
 }
 
+/* fgets puts a NUL into the last byte of a piece only if it has filled the piece. */
+void mr_skip_line(FILE *f) {
+  char piece[4096];
+  char *last = piece + sizeof piece - 1;
+  do {
+    *last = 1;
+  } while (fgets_unlocked(piece, sizeof piece, f) && !*last && last[-1] != '\n');
+}
+
 ssize_t mr_read_line(FILE *f, size_t most, char **line, size_t *room) {
   size_t n = 0;
+  int c = 0;
   if (!line_grow(line, room, 1)) return -1;
-  for (int c = 0; c != '\n' && (c = getc_unlocked(f)) != EOF; n++)
-    if (n < most) {
-      if (!line_grow(line, room, n + 1)) return -1;
-      (*line)[n] = (char)c;
-    }
-  bool whole = n <= most && !ferror(f);
+  for (; n < most && c != '\n' && (c = getc_unlocked(f)) != EOF; n++) {
+    if (!line_grow(line, room, n + 1)) return -1;
+    (*line)[n] = (char)c;
+  }
+  bool more = n == most && c != '\n' && (c = getc_unlocked(f)) != EOF;
+  if (more && c != '\n') mr_skip_line(f);
+  bool whole = !more && !ferror(f);
   (*line)[whole ? n : 0] = 0;
-  return !n || ferror(f) ? -1 : whole ? (ssize_t)n : 0;
+  return ferror(f) || (!n && !more) ? -1 : whole ? (ssize_t)n : 0;
 }
 
 FILE *mr_open_regular(const char *path) {

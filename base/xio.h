@@ -46,6 +46,8 @@ const char *mr_open_reason(int error);
    of more than `most` bytes, which is skipped to its end and leaves *line ""; -1 at the end of the
    file, after an error (ferror) or without memory (errno ENOMEM, not feof). */
 ssize_t mr_read_line(FILE *f, size_t most, char **line, size_t *room);
+/* Skips the rest of the line with its newline, or of a file without one. */
+void mr_skip_line(FILE *f);
 enum { MR_LINE_MOST = 16 << 20 /* bytes of a line of a run's files */ };
 
 /* Whether a call failed with this errno for want of descriptors or memory, so that it says nothing

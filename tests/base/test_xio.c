@@ -143,6 +143,31 @@ static void a_line_beyond_the_limit_is_skipped_without_memory_for_it(void **stat
   free(line);
 }
 
+/* Lines of every length around the pieces that are read, of any bytes but a newline; the last one
+   may lack its own. */
+static void the_rest_of_a_line_is_skipped_whatever_its_bytes(void **state) {
+  static const int near[] = {0, 4095, 2 * 4095, 4096, 2 * 4096};
+  for (size_t i = 0; i < 4 * sizeof near / sizeof *near; i++)
+    for (int n = near[i / 4] < 3 ? 0 : near[i / 4] - 3; n < near[i / 4] + 3; n++) {
+      char *line = NULL;
+      size_t room = 0;
+      FILE *f = tmpfile();
+      assert_non_null(f);
+      fputs("first", f);
+      for (int k = 0; k < n; k++) fputc(i & 1 ? 0 : 'x', f);
+      if (i & 2) fputs("\nnext\n", f);
+      rewind(f);
+      assert_int_equal(mr_read_line(f, 2, &line, &room), 0);
+      assert_int_equal(mr_read_line(f, 9, &line, &room), i & 2 ? 5 : -1);
+      if (i & 2) assert_string_equal(line, "next\n");
+      fseek(f, 3, SEEK_SET);
+      mr_skip_line(f);
+      assert_int_equal(ftell(f), 5 + n + (i & 2 ? 1 : 0));
+      fclose(f);
+      free(line);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_printed_file_is_whole),
@@ -152,6 +177,7 @@ int main(void) {
       cmocka_unit_test(temporary_names_differ_and_end_with_the_process_id),
       cmocka_unit_test(a_pipe_is_refused_without_waiting_for_its_writer),
       cmocka_unit_test(a_line_beyond_the_limit_is_skipped_without_memory_for_it),
+      cmocka_unit_test(the_rest_of_a_line_is_skipped_whatever_its_bytes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
