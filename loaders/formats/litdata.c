@@ -136,7 +136,7 @@ static mr_err_t take_leaves(litdata_list_t *l) {
     return bad_config(l, "its items have other leaves than those of the folders before it");
   memcpy(t->leaf, l->leaf, bytes);
   t->n_leaves = l->n_leaves;
-  snprintf(t->index_kind, sizeof t->index_kind, "litdata/3-%05x",
+  snprintf(t->index_kind, sizeof t->index_kind, "litdata/4-%05x",
            (unsigned)(XXH3_64bits(t->leaf, bytes) & 0xFFFFF));
   return MR_OK;
 }

@@ -211,6 +211,7 @@ static mr_err_t add_item(litdata_scan_t *t, int64_t at, int64_t end) {
   if (e != MR_OK) return e;
   for (int i = 0; i < t->set->n_leaves; i++) sum += leaf_u32(sizes + 4 * i, false);
   if (sum != end - at) return MR_OK;
+  if (head) MR_TRY(mr_typed_sizes(t->draft, at, sizes, (size_t)head, t->diag));
   at += head;
   for (int i = 0; i < t->set->n_leaves; i++) {
     leaf_t *l = &t->leaf[i];

@@ -159,7 +159,7 @@ static mr_err_t mds_verify(const void *ctx, int i, int fd, const char *path, mr_
 }
 
 static const mr_shard_kind_t mds_kind = {.name = "mds",
-                                         .index = "mds/2",
+                                         .index = "mds/3",
                                          .scan = mr_mds_scan,
                                          .settle = mr__typed_settle,
                                          .unpack = mr__typed_unpack,

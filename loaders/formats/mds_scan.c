@@ -239,6 +239,7 @@ static mr_err_t mds_add_parts(mds_scan_t *t, int64_t at, int64_t end) {
   for (int i = 0, v = 0; i < t->n_columns; i++)
     sum += t->column[i].size < 0 ? u32_at(sizes + 4 * v++) : t->column[i].size;
   if (sum != end - at) return MR_OK;
+  if (head) MR_TRY(mr_typed_sizes(t->draft, at, sizes, (size_t)head, t->diag));
   at += head;
   for (int i = 0, v = 0; i < t->n_columns; i++) {
     mds_column_t *c = &t->column[i];

@@ -10,7 +10,7 @@
 #include "loaders/shards/codec.h"
 #include "pipeline/stage.h"
 
-enum { ALIGN = 64, WANTS_MAX = MR_BURST * MR_FIELDS_MAX };
+enum { ALIGN = 64, WANTS_MAX = MR_BURST * MR_SHARD_PARTS_READ };
 
 typedef struct kept_group {
   mr_shard_group_t group;

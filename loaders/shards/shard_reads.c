@@ -17,7 +17,7 @@
 #include "loaders/shards/shard_names.h"
 #include "pipeline/stage.h"
 
-enum { ALIGN = 64, WANTS_MAX = MR_BURST * MR_FIELDS_MAX };
+enum { ALIGN = 64, WANTS_MAX = MR_BURST * MR_SHARD_PARTS_READ };
 
 typedef struct open_file {
   int fd;   /* -1: closed */

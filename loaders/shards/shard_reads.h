@@ -11,6 +11,8 @@
 enum {
   MR_SHARD_PART_MAX = 1 << 28, /* bytes of one part */
   MR_SHARD_HEAD_MAX = 4096,    /* bytes before it that may be read with it */
+  MR_SHARD_PARTS_READ =
+      MR_FIELDS_MAX + 1, /* of a record: one for each field, and a list of sizes */
 };
 
 typedef struct mr_shard_reads mr_shard_reads_t;

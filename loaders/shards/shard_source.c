@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/text.h"
 
@@ -46,10 +47,16 @@ static mr_err_t cut_field_words(mr_stage_t *s, mr_shard_field_word_t *word, int 
 int mr__shard_source_want(mr_shard_source_t *t, int column) {
   for (int i = 0; i < t->n_wants; i++)
     if (t->want[i] == column) return i;
-  assert(t->n_wants < MR_FIELDS_MAX);
+  assert(t->n_wants < MR_SHARD_PARTS_READ);
   t->want[t->n_wants] = column;
   return t->n_wants++;
 }
+
+void mr__shard_source_sums(mr_shard_source_t *t, int column) {
+  t->sums = mr__shard_source_want(t, column);
+}
+
+uint32_t mr_shard_sum(const void *bytes, size_t n) { return XXH32(bytes, n, 0); }
 
 mr_field_t mr__shard_bytes_field(const char *name, int64_t most) {
   mr_field_t f = {.dtype = MR_U8, .ndim = 1, .dim = {most > 0 ? most : 1}, .ragged = true};
@@ -201,7 +208,7 @@ mr_err_t mr__shard_source_plan(mr_stage_t *s, const mr_shard_kind_t *kind) {
                      .n_records = mr__split_size(&t->split),
                      .n_epochs = 1,
                      .dataset = &t->dataset};
-  t->n_fields = t->n_wants = 0, *t->classes_of = 0;
+  t->n_fields = t->n_wants = 0, t->sums = -1, *t->classes_of = 0;
   MR_TRY(kind->settle(t, s, word, n, out));
   out->n_fields = t->n_fields;
   name_fields(t, out);
@@ -357,11 +364,20 @@ static mr_err_t behind_head(const mr_shard_source_t *t, const mr_shard_want_t *w
                  member, why.text, t->index);
 }
 
+static mr_err_t check_sum(const mr_shard_source_t *t, const mr_shard_part_t *p,
+                          const mr_shard_bytes_t *bytes, mr_diag_t *diag) {
+  if (mr_shard_sum(bytes->data, (size_t)bytes->size) == p->item) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA,
+                 "the sizes of its values are others: the file has changed since its index was "
+                 "made, or is damaged; remove the index (%s) to have it made anew",
+                 t->index);
+}
+
 static mr_err_t unpack_record(const mr_shard_source_t *t, int64_t number,
                               const mr_shard_want_t **want, mr_rec_t *rec, mr_diag_t *diag) {
   const mr_shard_t *shard = mr_shards_find(t->shards, number);
   const char *key = mr_shards_key(shard, number);
-  mr_shard_bytes_t part[MR_FIELDS_MAX];
+  mr_shard_bytes_t part[MR_SHARD_PARTS_READ];
   mr_diag_t why = {0};
   mr_err_t e = MR_OK;
   for (int w = 0; w < t->n_wants; w++) {
@@ -369,6 +385,7 @@ static mr_err_t unpack_record(const mr_shard_source_t *t, int64_t number,
     bool has = mr_shards_part(shard, number, t->want[w], &p);
     part[w] = (mr_shard_bytes_t){0};
     if (has && e >= 0) e = behind_head(t, *want, w, &p, key, &part[w], &why);
+    if (has && e >= 0 && w == t->sums) e = check_sum(t, &p, &part[w], &why);
     *want += has;
   }
   for (int f = 0; f < t->n_fields; f++)
@@ -384,7 +401,7 @@ static mr_err_t unpack_record(const mr_shard_source_t *t, int64_t number,
 static mr_err_t shard_source_fetch(mr_stage_t *s, int worker, const int64_t *index, int n,
                                    mr_rec_t *out) {
   mr_shard_source_t *t = s->state;
-  mr_shard_want_t want[MR_BURST * MR_FIELDS_MAX];
+  mr_shard_want_t want[MR_BURST * MR_SHARD_PARTS_READ];
   const mr_shard_want_t *next = want;
   int64_t number[MR_BURST];
   mr_diag_t why = {0};
@@ -411,8 +428,8 @@ static bool shard_source_asked(mr_stage_t *s, mr_asked_t *out) {
 
 /* Announces the parts of records index[0,n) of objects. */
 static int64_t tell_parts(mr_shard_source_t *t, const int64_t *index, int n) {
-  mr_shard_want_t want[MR_BURST * MR_FIELDS_MAX];
-  mr_remote_want_t remote[MR_BURST * MR_FIELDS_MAX];
+  mr_shard_want_t want[MR_BURST * MR_SHARD_PARTS_READ];
+  mr_remote_want_t remote[MR_BURST * MR_SHARD_PARTS_READ];
   int64_t number[MR_BURST];
   int k = list_parts(t, index, n, number, want), found = 0;
   for (int i = 0; i < k; i++)
@@ -432,7 +449,7 @@ static int64_t shard_source_foresee(mr_stage_t *s, const int64_t *index, int n) 
 
 static bool shard_source_ahead(mr_stage_t *s, int worker, const int64_t *index, int n) {
   mr_shard_source_t *t = s->state;
-  mr_shard_want_t want[MR_BURST * MR_FIELDS_MAX];
+  mr_shard_want_t want[MR_BURST * MR_SHARD_PARTS_READ];
   int64_t number[MR_BURST];
   if (!t->ahead || !n) return t->ahead;
   if (t->shards->remote && !atomic_load_explicit(&t->foreseen, memory_order_relaxed))

@@ -87,8 +87,9 @@ struct mr_shard_source {
   mr_shards_t *shards; /* from plan to forget */
   mr_shard_field_t field[MR_FIELDS_MAX];
   int n_fields;
-  int want[MR_FIELDS_MAX]; /* [n_wants] columns of shards whose parts are read */
+  int want[MR_SHARD_PARTS_READ]; /* [n_wants] columns of shards whose parts are read */
   int n_wants;
+  int sums; /* of want: parts whose item is the mr_shard_sum of their bytes; -1: there are none */
   mr_field_t spec[MR_FIELDS_MAX]; /* the fields, as settled */
   mr_class_names_t names;         /* from plan to forget */
   mr_dataset_t dataset;
@@ -116,6 +117,11 @@ extern const mr_source_def_t mr__shard_source;
 
 /* For settle: returns the number in t->want of a column, which it adds if it is new. */
 int mr__shard_source_want(mr_shard_source_t *t, int column);
+
+/* For settle: parts of this column are read with every record, and have to be what the scan has
+   read: their item is the mr_shard_sum of their bytes. */
+void mr__shard_source_sums(mr_shard_source_t *t, int column);
+uint32_t mr_shard_sum(const void *bytes, size_t n);
 
 /* For settle: a ragged field of up to `most` bytes.  Returned by value. */
 mr_field_t mr__shard_bytes_field(const char *name, int64_t most);

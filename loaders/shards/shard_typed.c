@@ -46,6 +46,18 @@ mr_err_t mr_typed_refuse(mr_shard_draft_t *d, const char *name, size_t n, const 
   return e == MR_ERR_NOMEM ? mr_diag_relay(diag, e, &failed) : MR_OK;
 }
 
+mr_err_t mr_typed_sizes(mr_shard_draft_t *d, int64_t at, const void *bytes, size_t n,
+                        mr_diag_t *diag) {
+  uint32_t column;
+  MR_TRY(mr_shard_draft_column(d, "\t", 1, MR_TYPED_SIZES, &column, diag));
+  return mr_shard_draft_item(d, column, at, (int64_t)n, mr_shard_sum(bytes, n), diag);
+}
+
+/* Words, and lists of sizes. */
+static bool is_no_column(const mr_shards_column_t *c) {
+  return c->kind == MR_TYPED_WORD || c->kind == MR_TYPED_SIZES;
+}
+
 size_t mr_typed_stored(mr_typed_t kind, mr_dtype_t dtype) {
   bool as_is = kind == MR_TYPED_PLAIN || kind == MR_TYPED_SWAPPED;
   return as_is ? mr_dtype_size(dtype) : kind == MR_TYPED_I8 ? 1 : 2;
@@ -54,7 +66,7 @@ size_t mr_typed_stored(mr_typed_t kind, mr_dtype_t dtype) {
 /* Whether a column is called name. */
 static bool is_called(const mr_shards_column_t *c, const char *name) {
   size_t n = strlen(name);
-  return !strncmp(c->name, name, n) && c->name[n] == '\t' && c->kind != MR_TYPED_WORD;
+  return !strncmp(c->name, name, n) && c->name[n] == '\t' && !is_no_column(c);
 }
 
 /* "" without a tab, which no index of ours lacks. */
@@ -175,8 +187,8 @@ static mr_err_t typed_settle_field(mr_stage_t *s, mr_shard_source_t *t, int colu
     return mr_stage_fail(s, MR_ERR_DATA, "column %.100s cannot be a field: %.120s", called,
                          typed_text(c));
   bool label = has_classes(c, &f),
-       made_anew =
-           (c->kind >= MR_TYPED_I8 && c->kind <= MR_TYPED_U16) || c->kind >= MR_TYPED_SWAPPED;
+       made_anew = (c->kind >= MR_TYPED_I8 && c->kind <= MR_TYPED_U16) ||
+                   (c->kind >= MR_TYPED_SWAPPED && c->kind <= MR_TYPED_SWAPPED_U16);
   bool text = c->kind == MR_TYPED_TEXT_INT || c->kind == MR_TYPED_TEXT_FLOAT;
   if (as && !strcmp(as, "bytes") && (text || c->kind == MR_TYPED_TEXT_CLASS || f.ragged)) {
     f = mr__shard_bytes_field(name, c->most), text = false;
@@ -216,7 +228,7 @@ static mr_err_t typed_no_column(mr_stage_t *s, const mr_shard_source_t *t, const
   char list[400] = "", one[MR_SHARD_NAME_MAX];
   size_t at = 0;
   for (int c = 0; c < t->shards->n_columns && at + 50 < sizeof list; c++) {
-    if (t->shards->column[c].kind == MR_TYPED_WORD) continue;
+    if (is_no_column(&t->shards->column[c])) continue;
     copy_name(&t->shards->column[c], one);
     at += (size_t)snprintf(list + at, sizeof list - at, "%s%.40s", at ? ", " : "", one);
   }
@@ -250,7 +262,7 @@ static mr_err_t typed_settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_
     const mr_shards_column_t *k = &t->shards->column[c];
     copy_name(k, called);
     const char *name = k->have == t->shards->n_records ? typed_usual_name(called) : NULL;
-    if (k->kind == MR_TYPED_WORD || is_list_of_names(t, called)) continue;
+    if (is_no_column(k) || is_list_of_names(t, called)) continue;
     if (k->kind == MR_TYPED_REFUSED)
       mr__shard_left_note(&left, called, typed_text(k));
     else if (!name && is_refused_too(t->shards, called))
@@ -282,7 +294,10 @@ mr_err_t mr__typed_settle(mr_shard_source_t *t, mr_stage_t *s, const mr_shard_fi
           w->member);
     MR_TRY(typed_settle_field(s, t, column, name, w->as, out));
   }
-  return n ? MR_OK : typed_settle_usual(s, t, out);
+  if (!n) MR_TRY(typed_settle_usual(s, t, out));
+  for (int c = 0; c < t->shards->n_columns; c++)
+    if (t->shards->column[c].kind == MR_TYPED_SIZES) mr__shard_source_sums(t, c);
+  return MR_OK;
 }
 
 /* ---- values ---- */

@@ -23,6 +23,7 @@ typedef enum mr_typed {
   MR_TYPED_SWAPPED,    /* an array of the type, its elements big-endian; and as I16 and U16 */
   MR_TYPED_SWAPPED_I16,
   MR_TYPED_SWAPPED_U16,
+  MR_TYPED_SIZES, /* the sizes at the head of a record, whose item is their sum: no field */
 } mr_typed_t;
 
 /* Adds a column (name[0,n)), or finds it, in *column.  type: dtype and dimensions of PLAIN, of
@@ -32,6 +33,11 @@ typedef enum mr_typed {
 mr_err_t mr_typed_column(mr_shard_draft_t *d, const char *name, size_t n, mr_typed_t kind,
                          const mr_field_t *type, const char *why, uint32_t *column,
                          mr_diag_t *diag);
+
+/* Adds the list of sizes at byte `at`, bytes[0,n), to the last record: it is read with the record,
+   whose values would lie elsewhere if it were another one.  MR_ERR_NOMEM. */
+mr_err_t mr_typed_sizes(mr_shard_draft_t *d, int64_t at, const void *bytes, size_t n,
+                        mr_diag_t *diag);
 
 /* Adds a column that cannot be a field, for the reason why: a question for it gets the reason, and
    the notice of what is left out has it.  A name that no column can have is cut or changed until

@@ -1,5 +1,7 @@
 /* The stage litdata: random items of every kind of leaf against what was written; damaged bytes;
    index files that lie. */
+#include <fcntl.h>
+
 #include "pipeline/care.h"
 #include "tests/loaders/litdata.h"
 #include "tests/loaders/shards.h"
@@ -277,6 +279,31 @@ static void json_comes_as_text_or_numbers(void **state) {
   burst_free(b), shards_close(&h), free(file.at), litdata_free(&o);
 }
 
+/* A chunk that is written anew under a run, while it is open: an item has other sizes, and as many
+   bytes as before. */
+static void an_item_of_other_sizes_is_not_read_by_the_old_index(void **state) {
+  round_t r = round_first(1);
+  uint32_t size[LEAVES];
+  hand_t h;
+  assert_true(round_next(&r));
+  draw_records(&r), write_data_set(NULL, &r, "");
+  if (hand_open(&h, &mr_stage_litdata, NULL, HAND_SETTINGS(folder_setting(), ALL)) < 0)
+    fail_msg("%s", h.diag.text);
+  burst_t *b = burst_new(&h.s);
+  assert_int_equal(burst_fetch(&h, 0, &(int64_t){0}, 1, b), MR_OK);
+  int fd = open(in_folder("chunk-0-0.bin"), O_RDWR);
+  assert_int_equal(pread(fd, size, sizeof size, (off_t)item_at[1]), sizeof size);
+  assert_int_equal(size[1], wrote[1].n);
+  size[1]++, size[2]--;
+  assert_int_equal(pwrite(fd, size, sizeof size, (off_t)item_at[1]), sizeof size);
+  close(fd);
+  assert_int_equal(burst_fetch(&h, 0, &(int64_t){0}, 1, b), MR_OK);
+  assert_int_equal(burst_fetch(&h, 0, &(int64_t){1}, 1, b), MR_ERR_DATA);
+  assert_non_null(strstr(h.diag.text, "chunk-0-0.bin: record 1"));
+  assert_non_null(strstr(h.diag.text, "the file has changed since its index was made"));
+  burst_free(b), shards_close(&h);
+}
+
 /* index.json in the working folder, so that nothing is put before the names in it. */
 static void urls_are_no_names_of_a_folder(void **state) {
   static const char *const name[] = {"http://127.0.0.1:1/x", "s3://bucket/x", "file:///etc/passwd"};
@@ -303,6 +330,7 @@ int main(void) {
       cmocka_unit_test(index_files_that_lie_are_refused),
       cmocka_unit_test(wide_nodes_are_refused),
       cmocka_unit_test(json_comes_as_text_or_numbers),
+      cmocka_unit_test(an_item_of_other_sizes_is_not_read_by_the_old_index),
       cmocka_unit_test(urls_are_no_names_of_a_folder),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -1,5 +1,7 @@
 /* The stage mds: random samples of every kind of column against what was written; damaged bytes;
    index files that lie. */
+#include <fcntl.h>
+
 #include "loaders/shards/file_digest.h"
 #include "pipeline/care.h"
 #include "tests/loaders/mds.h"
@@ -187,6 +189,34 @@ static void wrong_digests_are_refused(void **state) {
   free(file.at);
 }
 
+/* A shard that is written anew under a run, while it is open: its second sample has other sizes,
+   and as many bytes as before.  The first one is still what it was. */
+static void a_sample_of_other_sizes_is_not_read_by_the_old_index(void **state) {
+  round_t r = round_first(1);
+  uint32_t at, size[4];
+  hand_t h;
+  assert_true(round_next(&r));
+  draw_records(&r);
+  for (int i = 0; i < RECORDS; i++) wrote[i].id = 0, wrote[i].n = LONGEST - 1;
+  write_data_set(-1, NULL, NULL);
+  if (shards_plan(&h, &mr_stage_mds, settings()) < 0 || h.s.def->open(&h.s) < 0)
+    fail_msg("%s", h.diag.text);
+  burst_t *b = burst_new(&h.s);
+  assert_int_equal(burst_fetch(&h, 0, &(int64_t){0}, 1, b), MR_OK);
+  int fd = open(in_folder("shard.00000.mds"), O_RDWR);
+  assert_int_equal(pread(fd, &at, sizeof at, 8), sizeof at);
+  assert_int_equal(pread(fd, size, sizeof size, at), sizeof size);
+  assert_int_equal(*size, LONGEST - 1);
+  size[0]++, size[1]--;
+  assert_int_equal(pwrite(fd, size, sizeof size, at), sizeof size);
+  close(fd);
+  assert_int_equal(burst_fetch(&h, 0, &(int64_t){0}, 1, b), MR_OK);
+  assert_int_equal(burst_fetch(&h, 0, &(int64_t){1}, 1, b), MR_ERR_DATA);
+  assert_non_null(strstr(h.diag.text, "shard.00000.mds: record 1"));
+  assert_non_null(strstr(h.diag.text, "the file has changed since its index was made"));
+  burst_free(b), shards_close(&h);
+}
+
 static void columns_that_are_no_fields_say_why(void **state) {
   char files[100], index[100];
   const char *pickle[] = {files, index, "fields=pk", NULL},
@@ -211,6 +241,7 @@ int main(void) {
       cmocka_unit_test(damaged_bytes_give_bad_records_or_a_sentence),
       cmocka_unit_test(index_files_that_lie_are_refused),
       cmocka_unit_test(wrong_digests_are_refused),
+      cmocka_unit_test(a_sample_of_other_sizes_is_not_read_by_the_old_index),
       cmocka_unit_test(columns_that_are_no_fields_say_why),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
