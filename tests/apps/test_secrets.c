@@ -27,6 +27,7 @@ static const char *const secret[] = {"zebra", "heron", "otter", "wombat", "badge
 enum { SECRETS = sizeof secret / sizeof *secret };
 
 static char dir[64], run[96], file[96];
+static char records[512], url[128]; /* the source of that graph alone, and what it reads */
 static origin_t origin;
 static void *shard;
 static program_t p;
@@ -77,6 +78,10 @@ static int setup(void **state) {
   snprintf(path, sizeof path, "%s/packed/shard-00000.tar", dir);
   if (mr_read_file(path, (size_t)1 << 26, &shard, &n, NULL) < 0) return -1;
   origin_open(&origin, shard, n, 1);
+  snprintf(url, sizeof url, "http://zebra:heron@127.0.0.1:%d/s.tar?X-Amz-Signature=otter",
+           origin.port);
+  snprintf(records, sizeof records, "tar %s fields=x.npy:x:npy,y.npy:y:npy peer-token=wombat-9",
+           url);
   int length =
       snprintf(text, sizeof text,
                "let run = x\n"
@@ -180,7 +185,9 @@ static int look_into(const char *path, const struct stat *st, int type, struct F
   void *data;
   size_t n;
   const char *name = path + at->base;
-  if (type != FTW_F || mr_read_file(path, (size_t)1 << 28, &data, &n, NULL) < 0) return 0;
+  if (type != FTW_F || !strcmp(path, file) ||
+      mr_read_file(path, (size_t)1 << 28, &data, &n, NULL) < 0)
+    return 0;
   bool own =
       !strcmp(name, "graph.mr") || !strcmp(name, "settings.txt") || !strcmp(name, "history.jsonl");
   if (own && st->st_mode & 077) fail_msg("%s has mode %04o", path, (unsigned)st->st_mode & 07777u);
@@ -191,14 +198,32 @@ static int look_into(const char *path, const struct stat *st, int type, struct F
   return 0;
 }
 
-static void no_file_of_the_run_that_others_can_read_holds_a_secret(void **state) {
+static void no_file_that_others_can_read_holds_a_secret(void **state) {
   n_files = 0;
   assert_int_equal(nftw(run, look_into, 16, FTW_PHYS), 0);
   assert_in_range(n_files, 7, 1000);
+  assert_int_equal(nftw(dir, look_into, 16, FTW_PHYS), 0); /* of all commands */
+  assert_in_range(n_files, 40, 5000);
 }
 
 /* ---- commands ---- */
 
+/* Whether every command of the help has a line. */
+static void each_command_has_a_line(const char *const line[][12], int lines) {
+  int n = 0;
+  RUN(&p, "--help");
+  for (const char *at = p.out; (at = strstr(at, "\n  ")) != NULL; at += 3) {
+    char command[32];
+    bool found = false;
+    if (sscanf(at, "\n  %31[a-z]", command) != 1) continue;
+    for (int i = 0; i < lines; i++) found |= !strcmp(line[i][0], command);
+    if (!found) fail_msg("%s: add a line of it that is full of secrets", command);
+    n++;
+  }
+  assert_in_range(n, 20, 100);
+}
+
+/* A command that is added, and has no line here, is noticed. */
 static void no_command_shows_a_secret(void **state) {
   char other[96], latest[160], nan[96];
   snprintf(other, sizeof other, "%s/other", dir);
@@ -208,6 +233,14 @@ static void no_command_shows_a_secret(void **state) {
   if (p.status) fail_msg("%s%s", p.out, p.err);
   program_has_none("a second run");
   snprintf(nan, sizeof nan, "%s/nan", dir);
+  char profile[3][96], packed[96], table[96], trace[96], traced[128], batches[540];
+  snprintf(batches, sizeof batches, "%s ! batch 16", records);
+  snprintf(profile[0], sizeof *profile, "--trace=%s/trace.json", dir);
+  snprintf(profile[1], sizeof *profile, "--flame=%s/flame.svg", dir);
+  snprintf(profile[2], sizeof *profile, "--json=%s/profile.json", dir);
+  snprintf(packed, sizeof packed, "%s/again", dir), snprintf(table, sizeof table, "%s/p.csv", dir);
+  snprintf(trace, sizeof trace, "%s/trace", dir);
+  snprintf(traced, sizeof traced, "%s/nan-000003.safetensors", trace);
   const char *const line[][12] = {
       {"train", "--graph", file, "--run-dir", nan, "--threads", "1", "train.steps=300",
        "train.lr=100", "train.optimizer=sgd", "train.on-nan=skip"}, /* the alert tells of it */
@@ -226,13 +259,33 @@ static void no_command_shows_a_secret(void **state) {
       {"graph", file, "data.peer-token=wombat-5", "data.peer-token=wombat-6"},
       {"run", file, "alert.webhook=wombat-8://ferret", "run=/nowhere"},
       {"train", "--run-dir", other, "--resume", "data.peer-token=wombat\n-7"},
+      {"profile", file, "--steps=1", profile[0], profile[1], profile[2]},
+      {"doctor", file, "--json"},
+      {"pack", records, "-o", packed, "--records=32"},
+      {"pack", records, "-o", packed, "--records=16"}, /* of another pack */
+      {"predict", latest, url, "--out", table},
+      {"serve", batches, "--bind=tcp://256.0.0.1:1"},
+      {"train", "--graph", file, "--run-dir", trace, "--threads", "1", "train.steps=300",
+       "train.lr=100", "train.optimizer=sgd", "train.on-nan=trace"},
+      {"replay", traced},
+      {"bench", url},
+      {"data", url},
+      {"explain", url},
+      {"index", url},
+      {"jaxpr", url},
+      {"keys", "/nowhere/http://zebra:heron@x"},
+      {"mem", url},
+      {"summary", url},
   };
-  for (size_t i = 0; i < sizeof line / sizeof *line; i++) {
+  enum { LINES = sizeof line / sizeof *line };
+  each_command_has_a_line(line, LINES);
+  for (size_t i = 0; i < LINES; i++) {
     program_run(&p, line[i]);
     char what[200];
     snprintf(what, sizeof what, "%s (line %zu)", line[i][0], i);
     program_has_none(what);
     if (!i && !strstr(p.err, "webhook")) fail_msg("no alert: %s%s", p.out, p.err);
+    if (!strcmp(line[i][0], "replay") && p.status) fail_msg("replay: %s", p.err);
   }
   RUN(&p, "graph", file);
   if (p.status || !strstr(p.out, "(hidden)") || !strstr(p.out, "/s.tar"))
@@ -332,8 +385,8 @@ static void a_sentence_keeps_all_but_what_gives_access(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_page_shows_no_secret),
-      cmocka_unit_test(no_file_of_the_run_that_others_can_read_holds_a_secret),
       cmocka_unit_test(no_command_shows_a_secret),
+      cmocka_unit_test(no_file_that_others_can_read_holds_a_secret),
       cmocka_unit_test(each_setting_of_each_stage_is_shown_without_secrets),
       cmocka_unit_test(a_setting_that_is_no_secret_is_shown_as_it_is),
       cmocka_unit_test(no_sentence_about_a_url_shows_a_secret),
