@@ -106,6 +106,7 @@ static void describe_setting(cJSON *settings, const mr_opt_t *o) {
   if (o->choices) cJSON_AddStringToObject(s, "choices", o->choices);
   if (o->help) cJSON_AddStringToObject(s, "help", o->help);
   if (o->positional) cJSON_AddTrueToObject(s, "positional");
+  if (o->type == MR_OPT_SECRET) cJSON_AddTrueToObject(s, "secret");
   cJSON_AddItemToArray(settings, s);
 }
 

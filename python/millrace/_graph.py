@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections.abc import Callable
 
 from . import _abi
@@ -42,6 +43,21 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$") + '"'
 
 
+_VALUE = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\S+)"""
+
+
+def shown(text: str) -> str:
+    """A graph's text for a person or a log: without secrets, and without what gives access in a URL."""
+    names = {re.escape(s["name"]) for row in stages().values() for s in row["settings"] if s.get("secret")}
+    secret = re.compile(rf"(?<![\w.-])([\w.-]*\.)?({'|'.join(sorted(names))})(\s*=\s*){_VALUE}")
+    if any("$" in found[4] for found in secret.finditer(text)):  # of a variable, perhaps of one in that
+        text = re.sub(rf"(?m)^(\s*let\s+[\w-]+\s*=\s*){_VALUE}", r"\1(hidden)", text)
+    text = secret.sub(r"\1\2\3(hidden)", text)
+    text = re.sub(r"""(\bs3://)[^\s"',/]*@""", r"\1", text)  # whose keys may hold "?" and "@"
+    text = re.sub(r"""(\b(?!s3://|file://)\w+://)[^\s"',]*@""", r"\1", text)
+    return re.sub(r"""(\bhttps?://[^\s"',?#]*)[?#][^\s"',]*""", r"\1", text)
+
+
 class Graph:
     """Stages in a row, and the graphs that lead into them; str() is its text."""
 
@@ -67,7 +83,7 @@ class Graph:
         return "\n".join(self._before + (self._row,))
 
     def __repr__(self) -> str:
-        return f"millrace.Graph({str(self)!r})"
+        return f"millrace.Graph({shown(str(self))!r})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Graph) and str(self) == str(other)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from . import _abi
 from ._arrays import Batch, Held, copied
-from ._graph import Graph, GraphLike, text_of_value
+from ._graph import Graph, GraphLike, shown, text_of_value
 from ._library import library, text_of
 from ._own import After, Own, Use, inside
 from .errors import ClosedError, ConfigError, UsageError, error_of
@@ -453,7 +453,7 @@ class Stream(Iterator[Batch]):
         return self[step].ids
 
     def __repr__(self) -> str:
-        return f"millrace.stream({self._graph!r})"
+        return f"millrace.stream({shown(self._graph)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Text, settings and place travel, open files do not."""

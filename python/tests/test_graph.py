@@ -33,6 +33,22 @@ def test_the_text_of_stages(graph, text):
     assert graph() == graph() and hash(graph()) == hash(graph())
 
 
+def test_what_is_shown_of_a_graph_has_no_secret():
+    text = ("let word = zebra\nlet inner = a${word}b\n"
+            "npy fields=x:http://heron:otter@127.0.0.1:1/x.npy?badger,y:s3://wombat@b/y?z peer-token=$inner ! batch 2 "
+            "! alert command='true ferret' webhook=http://127.0.0.1:1/stoat")
+    shown = repr(mr.Graph(text))
+    for secret in ("zebra", "heron", "otter", "badger", "wombat", "ferret", "stoat"):
+        assert secret in text and secret not in shown
+    assert "fields=x:http://127.0.0.1:1/x.npy,y:s3://b/y?z peer-token=(hidden) ! batch 2" in shown
+    shown = repr(mr.npy(fields="x:x.npy", peer_token="zebra ferret"))
+    assert "zebra" not in shown and "ferret" not in shown and "x.npy" in shown
+    for row in mr.stages().values():
+        for s in row["settings"]:
+            if s.get("secret"):
+                assert "zebra" not in repr(mr.Graph(f"{row['name']} {s['name']}=zebra"))
+
+
 def test_stages_and_text_make_the_same_stream():
     graph = mr.synthetic(n=128) | mr.shuffle(seed=3, epochs=2) | mr.flip() | mr.normalize() | mr.batch(16)
     with mr.stream(graph) as a, mr.stream("synthetic n=128 ! shuffle seed=3 epochs=2 ! flip ! normalize ! batch 16") as b:

@@ -195,7 +195,7 @@ def test_what_a_stream_is():
         stats = s.stats()
         assert {x["name"]: x["items"] for x in stats["stages"]}["batch"] == 8
         assert "hand" not in s.graph and "shuffle" in s.graph
-        assert repr(s).startswith("millrace.stream(")
+        assert repr(s) == "millrace.stream('synthetic n=64 ! shuffle seed=1 ! batch 8')"
 
 
 def test_stages_behind_the_batches_do_not_run(tmp_path):
