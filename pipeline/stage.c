@@ -140,7 +140,12 @@ static mr_err_t check_ports(const mr_stage_def_t *d, const kind_t *k, mr_diag_t 
                      "give batches",
                      d->name, d->out[i].name);
   for (int i = 0; i < n_in; i++)
-    if (d->in[i].more && (i + 1 < n_in || !d->in[i].alike || !d->in[i].optional))
+    if (d->in[i].more && k->most_in == 1)
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "stage \"%s\": input \"%s\" has .more, and .%s takes one input; remove it, or "
+                     "make it a .join",
+                     d->name, d->in[i].name, k->name);
+    else if (d->in[i].more && (i + 1 < n_in || !d->in[i].alike || !d->in[i].optional))
       return mr_fail(diag, MR_ERR_CONFIG,
                      "stage \"%s\": input \"%s\" has .more, which only the last input can that is "
                      ".alike and .optional",

@@ -1,6 +1,8 @@
 /* Takes one record from each of several open streams in turn and opens the next stream when one
    ends: grain's InterleaveIterDataset.  A later mp-prefetch deals whole streams out to its
    workers. */
+#include <inttypes.h>
+
 #include "loaders/orders/inputs.h"
 #include "pipeline/stage_walk.h"
 
@@ -10,8 +12,11 @@ typedef struct interleave {
   mr_inputs_t inputs;
 } interleave_t;
 
-/* Words; there are at least LEAST_SLOTS, so that a state written with fewer streams fits. */
-enum { TURN, OPENED, SLOT /* [cycle] its stream + 1; 0: none */, LEAST_SLOTS = 8 };
+/* Words; there are at least LEAST_SLOTS, so that a state written with fewer streams fits.  TURN
+   also says how many slots follow, since the states of the inputs begin behind them: of two graphs
+   whose states have as many numbers, one with a slot more has an input less.  That count is 0
+   before the first record, and in states that an earlier version wrote. */
+enum { TURN, OPENED, SLOT /* [cycle] its stream + 1; 0: none */, LEAST_SLOTS = 8, SLOTS_AT = 20 };
 
 static mr_err_t interleave_plan(mr_stage_t *s) {
   interleave_t *t = s->state;
@@ -46,27 +51,58 @@ static dealt_t dealt_inputs(const mr_stage_t *s, const mr_walk_t *w) {
   return (dealt_t){n, t->cycle < n ? t->cycle : n};
 }
 
-static bool is_sane_state(dealt_t d, const int64_t *word) {
-  bool ok = word[TURN] < d.cycle && word[OPENED] <= d.n;
+static int64_t slots_of(const mr_stage_t *s) {
+  const interleave_t *t = s->state;
+  return t->cycle > LEAST_SLOTS ? t->cycle : LEAST_SLOTS;
+}
+
+static int64_t interleave_turn(const int64_t *word) {
+  return word[TURN] & ((INT64_C(1) << SLOTS_AT) - 1);
+}
+
+static void interleave_set_turn(const mr_stage_t *s, int64_t *word, int64_t turn) {
+  word[TURN] = slots_of(s) << SLOTS_AT | turn;
+}
+
+/* Checks that a state, which may come from a file, is of this many streams and slots. */
+static mr_err_t check_state(mr_stage_t *s, dealt_t d, const int64_t *word) {
+  int64_t slots = word[TURN] >> SLOTS_AT, open = 0;
+  if (slots && slots != slots_of(s))
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "cannot resume: the saved state is of cycle-length=%" PRId64
+                         "%s, and this stage has %" PRId64
+                         " of %d streams open at a time: want the "
+                         "cycle-length and the inputs that it was left with",
+                         slots, slots == LEAST_SLOTS ? " or less" : "", d.cycle, d.n);
+  for (int64_t i = d.cycle; i < slots_of(s); i++) open += word[SLOT + i] != 0;
+  if (open)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "cannot resume: the saved state has %" PRId64
+                         " open streams beyond the %" PRId64
+                         " of cycle-length, whose records would be lost: want the cycle-length "
+                         "that it was left with",
+                         open, d.cycle);
+  bool ok = interleave_turn(word) < d.cycle && word[OPENED] <= d.n;
   for (int i = 0; i < d.cycle; i++) ok = ok && word[SLOT + i] <= d.n;
-  return ok;
+  if (!ok)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "cannot resume: a number of the saved state is out of range");
+  return MR_OK;
 }
 
 static mr_err_t interleave_next(mr_stage_t *s, mr_walk_t *w) {
   dealt_t d = dealt_inputs(s, w);
   int64_t *word = mr_walk_words(w);
   if (!d.n) return MR_END; /* fewer streams than workers */
-  if (!is_sane_state(d, word))
-    return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "cannot resume: a number of the saved state is out of range");
+  MR_TRY(check_state(s, d, word));
   for (;;) {
-    int64_t *slot = &word[SLOT + word[TURN]];
+    int64_t turn = interleave_turn(word), *slot = &word[SLOT + turn];
     if (!*slot && word[OPENED] < d.n) *slot = ++word[OPENED];
     if (!*slot && !any_open(word, d.cycle)) return MR_END;
     mr_err_t e = *slot ? mr_walk_pull(w, (int)*slot - 1) : MR_END;
     if (e < 0) return e;
     if (e == MR_END) *slot = 0;
-    word[TURN] = (word[TURN] + 1) % d.cycle;
+    interleave_set_turn(s, word, (turn + 1) % d.cycle);
     if (e == MR_OK) return MR_OK;
   }
 }
@@ -88,7 +124,8 @@ static mr_err_t whole_rounds(dealt_t d, mr_walk_t *w, int64_t n, int64_t *rounds
 static mr_err_t interleave_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
   dealt_t d = dealt_inputs(s, w);
   int64_t *word = mr_walk_words(w), rounds = 0;
-  if (!d.n || !is_sane_state(d, word)) return interleave_next(s, w);
+  if (!d.n) return MR_END;
+  MR_TRY(check_state(s, d, word));
   while (n) {
     MR_TRY(whole_rounds(d, w, n, &rounds));
     for (int i = 0; i < d.cycle && rounds; i++) {
@@ -114,10 +151,7 @@ static const mr_opt_t interleave_opts[] = {{.name = "cycle-length",
                                             .positional = 1},
                                            {0}};
 
-static int interleave_words(const mr_stage_t *s) {
-  const interleave_t *t = s->state;
-  return SLOT + (t->cycle > LEAST_SLOTS ? (int)t->cycle : LEAST_SLOTS);
-}
+static int interleave_words(const mr_stage_t *s) { return SLOT + (int)slots_of(s); }
 
 static const mr_walk_def_t interleave_walk = {
     .next = interleave_next,

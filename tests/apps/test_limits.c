@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/xio.h"
+#include "pipeline/graph/graph.h"
 #include "pipeline/stage.h"
 #include "tests/apps/program.h"
 
@@ -127,6 +128,27 @@ static void try_depth(long n) {
   show_graph();
 }
 
+/* Two numbers, sixteen slots, and one number of each input. */
+static void try_state(long n) {
+  for (long i = 0; i < n - 18; i++) add_text("range 10 ! m.\n");
+  add_text("interleave 16 name=m ! batch 4 ! null\n");
+  show_graph();
+}
+
+static void try_processes(long n) {
+  add_text("process a { count n=4 bytes=8 name=c }\n");
+  for (long i = 1; i + 1 < n; i++) add_text("process p%ld { identity name=i%ld }\n", i, i);
+  add_text("process z { null name=end }\n");
+  add_text("c. ! i1.\n");
+  for (long i = 2; i + 1 < n; i++) add_text("i%ld. ! i%ld.\n", i - 1, i);
+  add_text("i%ld. ! end.\n", n - 2);
+  show_graph();
+  if (p.status || n <= MR_PROCESSES_MAX) return; /* `graph` shows any; a run begins to start them */
+  char file[96];
+  snprintf(file, sizeof file, "%s/g.mr", dir);
+  RUN(&p, "run", file);
+}
+
 /* Streams of one field each, joined in two storeys. */
 static void try_fields(long n) {
   long rest = n % 8;
@@ -182,6 +204,8 @@ static const limit_case_t cases[] = {
     {"inputs", try_inputs, NULL},
     {"branches", try_branches, NULL},
     {"depth", try_depth, NULL},
+    {"state", try_state, NULL},
+    {"processes", try_processes, NULL},
     {"fields", try_fields, NULL},
     {"classes", try_classes, "none.tar"},
     {"labels", try_labels, NULL},

@@ -217,6 +217,86 @@ static void streams_of_hundreds_follow_one_another_and_stand_side_by_side(void *
   stream_free(&rest), stream_free(&t);
 }
 
+/* ---- the state of an interleave ---- */
+
+static void interleave_text(int cycle, int inputs) {
+  n_text = 0;
+  add_sources(inputs);
+  add_text("interleave %d name=m ! batch %d", cycle, BATCH);
+}
+
+/* What a run says that resumes the graph in text after batch `from` of an earlier one. */
+static mr_err_t resume_says(const stream_t *earlier, int from, stream_t *rest, mr_diag_t *diag) {
+  const element_t *x = &earlier->element[from];
+  mr_graph_t *g = stream_graph(text);
+  mr_err_t e = mr_graph_start_words(g, "batch", x->position, x->word, earlier->n_words, diag);
+  stream_now = rest;
+  if (e >= 0) e = mr_graph_run(g, diag);
+  mr_graph_destroy(g);
+  return e;
+}
+
+/* Both shapes have states of as many numbers. */
+static void a_state_of_another_interleave_is_refused(void **state) {
+  static const struct {
+    int cycle[2], inputs[2];
+    const char *sentence;
+  } row[] = {
+      {{9, 10}, {11, 10}, "the saved state is of cycle-length=9, and this stage has 10 of 10"},
+      {{10, 9}, {10, 11}, "the saved state is of cycle-length=10, and this stage has 9 of 11"},
+      {{9, 8}, {11, 12}, "the saved state is of cycle-length=9, and this stage has 8 of 12"},
+      {{8, 9},
+       {12, 11},
+       "the saved state is of cycle-length=8 or less, and this stage has 9 of 11"},
+      {{8, 4}, {12, 12}, "has 4 open streams beyond the 4 of cycle-length"},
+      {{40, 30}, {60, 70}, "the saved state is of cycle-length=40"},
+  };
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    mr_diag_t diag = {0};
+    stream_t rest = {0};
+    interleave_text(row[i].cycle[0], row[i].inputs[0]);
+    stream_t t = stream_run(text);
+    interleave_text(row[i].cycle[1], row[i].inputs[1]);
+    if (resume_says(&t, 5, &rest, &diag) >= 0 || !strstr(diag.text, row[i].sentence))
+      fail_msg("row %zu: %d batches, %s", i, rest.n, diag.text);
+    assert_int_equal(rest.n, 0);
+    stream_free(&rest), stream_free(&t);
+  }
+}
+
+/* A longer cycle within the slots of a state gives each record once. */
+static void a_longer_cycle_loses_and_repeats_no_record(void **state) {
+  enum { N = 12, FROM = 5 };
+  static char seen[N * RECORDS];
+  mr_diag_t diag = {0};
+  stream_t rest = {0};
+  memset(seen, 0, sizeof seen);
+  interleave_text(4, N);
+  stream_t t = stream_run(text);
+  interleave_text(8, N);
+  if (resume_says(&t, FROM, &rest, &diag) < 0) fail_msg("%s", diag.text);
+  for (int i = 0; i <= FROM; i++)
+    for (int k = 0; k < t.element[i].n; k++) seen[t.element[i].value[k]]++;
+  for (int i = 0; i < rest.n; i++)
+    for (int k = 0; k < rest.element[i].n; k++) seen[rest.element[i].value[k]]++;
+  for (int i = 0; i < N * RECORDS; i++) assert_int_equal(seen[i], 1);
+  stream_free(&rest), stream_free(&t);
+}
+
+/* As docs/limits.md says: two numbers, one a slot and one an input. */
+static void an_interleave_of_more_than_its_state_holds_is_refused(void **state) {
+  for (int over = 0; over <= 1; over++) {
+    mr_diag_t diag = {0};
+    int inputs = MR_STREAM_WORDS_MAX - 2 - 16 + over;
+    interleave_text(16, inputs);
+    mr_graph_t *g = stream_graph(text);
+    mr_err_t e = mr_graph_settle(g, &diag);
+    if (over ? e >= 0 || !strstr(diag.text, "has 511 numbers, want at most 510") : e < 0)
+      fail_msg("%d inputs: %s", inputs, diag.text);
+    mr_graph_destroy(g);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_mix_of_thousands_has_the_order_of_a_plain_evaluation),
@@ -227,6 +307,9 @@ int main(void) {
       cmocka_unit_test(an_endless_input_is_named),
       cmocka_unit_test(an_input_that_is_left_out_is_named),
       cmocka_unit_test(streams_of_hundreds_follow_one_another_and_stand_side_by_side),
+      cmocka_unit_test(a_state_of_another_interleave_is_refused),
+      cmocka_unit_test(a_longer_cycle_loses_and_repeats_no_record),
+      cmocka_unit_test(an_interleave_of_more_than_its_state_holds_is_refused),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   free(text);

@@ -95,6 +95,24 @@ static void a_kind_without_its_function_is_refused(void **state) {
   refused(&d, ".step needs .run");
 }
 
+/* Behind the described inputs a graph may link thousands. */
+static void only_kinds_of_many_inputs_take_more(void **state) {
+  static const int one[] = {MAP, FILTER}, many[] = {ORDER, JOIN, WALK, STEP};
+  for (size_t i = 0; i < sizeof one / sizeof *one; i++) {
+    mr_stage_def_t d = of_kinds(one[i]);
+    d.in[0].more = d.in[0].alike = d.in[0].optional = true;
+    refused(&d, "has .more, and .");
+  }
+  for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+    mr_stage_def_t d = of_kinds(many[i]);
+    d.in[0].more = d.in[0].alike = d.in[0].optional = true;
+    assert_int_equal(mr_stage_def_check(&d, NULL), MR_OK);
+    d.in[0].alike = false, refused(&d, "has .more, which only the last input can");
+    d.in[0].alike = true, d.in[1] = (mr_port_def_t)RECORDS;
+    refused(&d, "has .more, which only the last input can");
+  }
+}
+
 static void ports_fit_the_kind(void **state) {
   mr_stage_def_t d = of_kinds(SOURCE);
   d.in[0] = (mr_port_def_t)RECORDS, refused(&d, "has 1 inputs, want 0 to 0 for .source");
@@ -244,6 +262,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(only_one_kind_or_order_and_walk_pass),
       cmocka_unit_test(a_kind_without_its_function_is_refused),
+      cmocka_unit_test(only_kinds_of_many_inputs_take_more),
       cmocka_unit_test(ports_fit_the_kind),
       cmocka_unit_test(a_stage_that_is_not_built_in_is_only_named),
       cmocka_unit_test(settings_lie_inside_the_state),
