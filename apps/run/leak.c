@@ -16,14 +16,14 @@
 #include "pipeline/records/lineage.h"
 #include "pipeline/stage_source.h"
 
-enum { SOURCES = 1024, FIRST = 3 /* pairs that are reported */, RECORDS_MAX = 100 << 20 };
+enum { FIRST = 3 /* pairs that are reported */, RECORDS_MAX = 100 << 20 };
 
 /* A record of an input, identified by the hash of its place or of its bytes. */
 typedef struct seen {
   uint64_t hash, key;
-  int source;        /* in leak_t.name */
-  int port;          /* + 1; 0: a free row */
-  unsigned reported; /* bit p: counted for port p, since an endless stream may repeat the record */
+  const char *source; /* in leak_t.name */
+  int port;           /* + 1; 0: a free row */
+  unsigned reported;  /* bit p: counted for port p, since an endless stream may repeat the record */
 } seen_t;
 
 typedef struct leak {
@@ -35,8 +35,10 @@ typedef struct leak {
   seen_t *row; /* [cap], a power of two: open addressing */
   size_t cap, n;
   bool no_memory;
-  char name[SOURCES][40]; /* copies of sources' names, which outlive their graphs; "": free */
-  int64_t looked, most;   /* records read of this input, and the limit */
+  char **name; /* [cap_names], a power of two: copies of sources' names, which outlive their graphs,
+                  by open addressing; NULL: free */
+  size_t cap_names, n_names;
+  int64_t looked, most; /* records read of this input, and the limit */
   int64_t shared[MR_MAX_PORTS];
   char first[MR_MAX_PORTS][512];           /* text of the first pairs, by the other port */
   char file[MR_WHERE_MAX], real[PATH_MAX]; /* the last file's name and its real path */
@@ -105,17 +107,39 @@ static void report_pair(leak_t *t, const seen_t *other, const mr_leaf_t *leaf, u
   size_t n = strlen(text);
   if (t->shared[other->port - 1]++ >= FIRST) return;
   snprintf(pair, sizeof pair, "%.32s %" PRIu64 " = %.39s %" PRIu64, leaf->source->name, key,
-           t->name[other->source], other->key);
+           other->source, other->key);
   snprintf(text + n, sizeof t->first[0] - n, "%s%s", n ? ", " : "", pair);
 }
 
-/* The number of a source's name; the last number is shared by all names beyond SOURCES. */
-static int name_of(leak_t *t, const char *source) {
-  int i = 0;
-  while (i < SOURCES - 1 && t->name[i][0] && strncmp(t->name[i], source, sizeof t->name[i] - 1))
-    i++;
-  snprintf(t->name[i], sizeof t->name[i], "%s", source);
-  return i;
+static char **name_slot(char **name, size_t cap, const char *source) {
+  size_t i = (size_t)XXH3_64bits(source, strlen(source)) & (cap - 1);
+  while (name[i] && strcmp(name[i], source) != 0) i = (i + 1) & (cap - 1);
+  return &name[i];
+}
+
+static bool grow_names(leak_t *t) {
+  if (2 * t->n_names < t->cap_names) return true;
+  size_t cap = t->cap_names ? 2 * t->cap_names : 64;
+  char **wider = calloc(cap, sizeof *wider);
+  if (!wider) return false;
+  for (size_t i = 0; i < t->cap_names; i++)
+    if (t->name[i]) *name_slot(wider, cap, t->name[i]) = t->name[i];
+  free(t->name);
+  t->name = wider, t->cap_names = cap;
+  return true;
+}
+
+/* The copy of a source's name; NULL without memory. */
+static const char *name_of(leak_t *t, const char *source) {
+  if (!grow_names(t)) return NULL;
+  char **slot = name_slot(t->name, t->cap_names, source);
+  if (!*slot && (*slot = strdup(source))) t->n_names++;
+  return *slot;
+}
+
+static void leak_free(leak_t *t) {
+  for (size_t i = 0; i < t->cap_names; i++) free(t->name[i]);
+  free(t->name), free(t->row), free(t);
 }
 
 static void leak_look_at(leak_t *t, const mr_leaf_t *leaf) {
@@ -134,7 +158,12 @@ static void leak_look_at(leak_t *t, const mr_leaf_t *leaf) {
     report_pair(t, s, leaf, where.key);
   }
   if (s->port || !t->stores) return;
-  *s = (seen_t){hash, where.key, name_of(t, leaf->source->name), t->port + 1, 0};
+  const char *name = name_of(t, leaf->source->name);
+  if (!name) {
+    t->no_memory = true;
+    return;
+  }
+  *s = (seen_t){hash, where.key, name, t->port + 1, 0};
   t->n++;
 }
 
@@ -320,7 +349,7 @@ mr_err_t mr_leak_check(const mr_graph_t *g, mr_build_fn build, void *ctx, void *
     if (!t) return mr_no_memory(diag, "leak-check");
     t->def = s->def, t->content = !strcmp(mode, "content");
     mr_err_t e = check_stage(t, g, s->name, &of, diag);
-    free(t->row), free(t);
+    leak_free(t);
     if (e < 0) return e;
   }
   return MR_OK;

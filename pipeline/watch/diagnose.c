@@ -13,7 +13,7 @@
 #include "pipeline/run/runtime_private.h"
 #include "pipeline/stage_step.h"
 
-enum { PARTS_MAX = 512, TICKS_TELL_NS = 200000000 /* what others got is counted in 10 ms */ };
+enum { TICKS_TELL_NS = 200000000 /* what others got is counted in 10 ms */ };
 
 /* A record stage's work in the threads of a step stage. */
 typedef struct part {
@@ -25,7 +25,7 @@ struct mr_snapshot {
   int64_t wall_ns, cpu_ns, all_ns; /* all: of the processors, for any program; 0: unknown */
   mr_stats_t *node;                /* [n_nodes] */
   mr_thread_time_t *time;          /* [n_nodes] sums over the workers */
-  part_t *part;                    /* [n_parts] */
+  part_t *part;                    /* [n_parts] those of a host follow one another */
   int n_parts;
 };
 
@@ -37,23 +37,32 @@ void mr_snapshot_free(mr_snapshot_t *s) {
   free(s);
 }
 
-/* Adds ns to the work of record stage `node` in the threads of step stage `host`. */
-static void add_part(mr_snapshot_t *s, int host, int node, double ns) {
-  int i = 0;
-  while (i < s->n_parts && (s->part[i].host != host || s->part[i].node != node)) i++;
-  if (i == PARTS_MAX) return;
-  if (i == s->n_parts) s->part[s->n_parts++] = (part_t){host, node, 0};
-  s->part[i].ns += ns;
+/* Adds ns to the work of record stage `node` in the threads of step stage `host`.  at[node]: its
+   part of this host, if it lies at or behind `first`.  False without memory. */
+static bool add_part(mr_snapshot_t *s, int *at, int first, int host, int node, double ns) {
+  int n = s->n_parts;
+  bool known = at[node] >= first && at[node] < n && s->part[at[node]].node == node;
+  if (!known && (n & (n - 1)) == 0) { /* full: there is room up to the next power of two */
+    part_t *wider = realloc(s->part, (size_t)(n ? 2 * n : 1) * sizeof *wider);
+    if (!wider) return false;
+    s->part = wider;
+  }
+  if (!known) s->part[at[node] = s->n_parts++] = (part_t){host, node, 0};
+  s->part[at[node]].ns += ns;
+  return true;
 }
 
-static void add_chains(const mr_graph_t *g, int host, mr_snapshot_t *s) {
+static bool add_chains(const mr_graph_t *g, int host, mr_snapshot_t *s, int *at) {
   const mr__node_t *node = g->node[host];
+  int first = s->n_parts;
   for (int w = 0; w < node->n_workers; w++)
     for (int p = 0; p < node->worker->n_in; p++) {
       const mr_chain_t *c = node->rt[w].chain[p];
       for (int i = 0; c && i < c->n_branches; i++)
-        add_part(s, host, c->branch[i].node, mr__tally_ns(&c->branch[i].tally));
+        if (!add_part(s, at, first, host, c->branch[i].node, mr__tally_ns(&c->branch[i].tally)))
+          return false;
     }
+  return true;
 }
 
 static void add_times(const mr_graph_t *g, int host, mr_thread_time_t *sum) {
@@ -75,18 +84,21 @@ mr_snapshot_t *mr_snapshot_take(const mr_graph_t *g) {
   mr_snapshot_t *s = calloc(1, sizeof *s);
   if (!s) return NULL;
   s->node = calloc((size_t)g->n_nodes + 1, sizeof *s->node);
-  s->part = calloc(PARTS_MAX, sizeof *s->part);
   s->time = calloc((size_t)g->n_nodes + 1, sizeof *s->time);
-  if (!s->node || !s->time || !s->part) return mr_snapshot_free(s), NULL;
+  int *at = calloc((size_t)g->n_nodes + 1, sizeof *at);
+  bool good = s->node && s->time && at;
   s->wall_ns = (end ? end : mr_now_ns()) - g->start_ns;
   s->cpu_ns = (end ? g->end_cpu_ns : mr_cpu_ns()) - g->start_cpu_ns;
   s->all_ns = (end ? g->end_all_ns : mr_processors_ns()) - g->start_all_ns;
-  for (int i = 0; i < g->n_nodes; i++) {
+  for (int i = 0; i < g->n_nodes && good; i++) {
     mr_graph_stats(g, i, &s->node[i]);
     add_times(g, i, &s->time[i]);
-    add_chains(g, i, s);
+    good = add_chains(g, i, s, at);
   }
-  return s;
+  free(at);
+  if (good) return s;
+  mr_snapshot_free(s);
+  return NULL;
 }
 
 /* ---- the model ---- */
@@ -99,6 +111,8 @@ typedef struct window {
                                      time */
   double worked, known_cpu;       /* ns of all threads together */
   int cores;
+  int *thread,
+      n_threads; /* [n_threads] the stages that have threads, a few of thousands at times */
 } window_t;
 
 /* A stage that might be made faster. */
@@ -123,9 +137,10 @@ static double diagnose_work_of(const window_t *w, int node) {
 
 static double part_ns(const window_t *w, const part_t *p) {
   double ns = p->ns;
-  for (int i = 0; w->from && i < w->from->n_parts; i++)
-    if (w->from->part[i].host == p->host && w->from->part[i].node == p->node)
-      ns -= w->from->part[i].ns;
+  int i = (int)(p - w->to->part); /* both snapshots have found the parts in one order */
+  if (w->from && i < w->from->n_parts && w->from->part[i].host == p->host &&
+      w->from->part[i].node == p->node)
+    ns -= w->from->part[i].ns;
   int workers = w->to->node[p->host].workers;
   return workers && ns > 0 ? ns / workers : 0;
 }
@@ -165,7 +180,8 @@ static double bound_duration(const window_t *w, const candidate_t *c, int *next)
   double work = c ? diagnose_work_of(w, c->host) : 0, saved = work > 0 ? c->work / work / 2 : 0;
   double cpu = w->cpu - (c ? saved * cpu_of(w, c->host) : 0), most = 0, theirs = 0;
   *next = -2;
-  for (int i = 0; i < w->g->n_nodes; i++) {
+  for (int k = 0; k < w->n_threads; k++) {
+    int i = w->thread[k];
     double left = c && i == c->host ? 1 - saved : 1, need = need_of(w, i) * left;
     if (need <= most) continue;
     most = need, *next = i;
@@ -180,8 +196,10 @@ static double bound_duration(const window_t *w, const candidate_t *c, int *next)
    by the share that this run's busiest thread gets of what it wants, which applies to them too. */
 static double others_of(const window_t *w, double all) {
   double work = 0, need = 0;
-  for (int i = 0; i < w->g->n_nodes; i++)
+  for (int k = 0; k < w->n_threads; k++) {
+    int i = w->thread[k];
     if (diagnose_work_of(w, i) > work) work = diagnose_work_of(w, i), need = need_of(w, i);
+  }
   double got = (all - w->cpu) / w->wall;
   return got > 0 && need > 0 ? got * work / need : 0;
 }
@@ -192,8 +210,8 @@ static double others_of(const window_t *w, double all) {
 static double duration_if_faster(const window_t *w, const candidate_t *c, int *next) {
   int now;
   double before = bound_duration(w, NULL, &now), after = bound_duration(w, c, next), busiest = 0;
-  for (int i = 0; i < w->g->n_nodes; i++)
-    if (diagnose_work_of(w, i) > busiest) busiest = diagnose_work_of(w, i);
+  for (int k = 0; k < w->n_threads; k++)
+    if (diagnose_work_of(w, w->thread[k]) > busiest) busiest = diagnose_work_of(w, w->thread[k]);
   double stretch = before > 0 && busiest > before ? busiest / before : 1;
   double ns = w->wall - (before - after) * stretch;
   if (*next == c->host) *next = -1;
@@ -217,11 +235,11 @@ static int find_candidates(const window_t *w, int host, candidate_t *out) {
 
 /* The candidate whose doubled speed helps most; among equals the one that works most. */
 static bool diagnose_choose(const window_t *w, candidate_t *best, double *best_ns, int *best_next) {
-  candidate_t *all = calloc(PARTS_MAX + 1, sizeof *all);
+  candidate_t *all = calloc((size_t)w->to->n_parts + 1, sizeof *all);
   bool any = false;
   if (!all) return false;
-  for (int host = 0; host < w->g->n_nodes; host++) {
-    if (!w->to->node[host].workers) continue;
+  for (int k = 0; k < w->n_threads; k++) {
+    int host = w->thread[k];
     int n = find_candidates(w, host, all), next;
     for (int i = 0; i < n; i++) {
       double ns = duration_if_faster(w, &all[i], &next);
@@ -255,36 +273,51 @@ static int count_cores(void) {
   return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
 }
 
-bool mr_diagnose(const mr_graph_t *g, const mr_snapshot_t *from, const mr_snapshot_t *now,
-                 mr_diagnosis_t *out) {
-  window_t w = {.g = g, .from = from, .to = now, .cores = count_cores()};
+static bool find_threads(window_t *w) {
+  w->thread = calloc((size_t)w->g->n_nodes + 1, sizeof *w->thread);
+  for (int i = 0; w->thread && i < w->g->n_nodes; i++)
+    if (w->to->node[i].workers) w->thread[w->n_threads++] = i;
+  return w->thread;
+}
+
+static bool find_limit(window_t *w, mr_diagnosis_t *out) {
+  const mr_graph_t *g = w->g;
+  const mr_snapshot_t *from = w->from, *now = w->to;
   candidate_t c = {0};
   double ns = 0;
   int next = -1;
-  w.wall = (double)(now->wall_ns - (from ? from->wall_ns : 0));
-  w.cpu = (double)(now->cpu_ns - (from ? from->cpu_ns : 0));
+  w->wall = (double)(now->wall_ns - (from ? from->wall_ns : 0));
+  w->cpu = (double)(now->cpu_ns - (from ? from->cpu_ns : 0));
   for (int i = 0; i < g->n_nodes; i++)
-    w.worked += SINCE(&w, i, busy_ns), w.known_cpu += (double)time_of(&w, i).cpu_ns;
-  if (w.wall > TICKS_TELL_NS)
-    w.others = others_of(&w, (double)(now->all_ns - (from ? from->all_ns : 0)));
-  if (w.wall <= 0 || !diagnose_choose(&w, &c, &ns, &next)) return false;
-  double alive = SINCE(&w, c.host, alive_ns), work = diagnose_work_of(&w, c.host);
+    w->worked += SINCE(w, i, busy_ns), w->known_cpu += (double)time_of(w, i).cpu_ns;
+  if (w->wall > TICKS_TELL_NS)
+    w->others = others_of(w, (double)(now->all_ns - (from ? from->all_ns : 0)));
+  if (w->wall <= 0 || !diagnose_choose(w, &c, &ns, &next)) return false;
+  double alive = SINCE(w, c.host, alive_ns), work = diagnose_work_of(w, c.host);
   *out = (mr_diagnosis_t){.stage = g->node[c.node]->name,
                           .thread = g->node[c.host]->name,
                           .next = next >= 0    ? g->node[next]->name
                                   : next == -2 ? "the processor"
                                                : NULL,
                           .share = c.work / work,
-                          .work = c.work / w.wall,
-                          .busy = SINCE(&w, c.host, busy_ns) / alive,
-                          .starved = SINCE(&w, c.host, starved_ns) / alive,
-                          .blocked = SINCE(&w, c.host, blocked_ns) / alive,
-                          .cores_used = w.cpu / w.wall,
-                          .cores = w.cores,
-                          .seconds = w.wall / 1e9,
+                          .work = c.work / w->wall,
+                          .busy = SINCE(w, c.host, busy_ns) / alive,
+                          .starved = SINCE(w, c.host, starved_ns) / alive,
+                          .blocked = SINCE(w, c.host, blocked_ns) / alive,
+                          .cores_used = w->cpu / w->wall,
+                          .cores = w->cores,
+                          .seconds = w->wall / 1e9,
                           .twice_s = ns / 1e9};
-  look_outside(&w, c.work, out);
+  look_outside(w, c.work, out);
   return true;
+}
+
+bool mr_diagnose(const mr_graph_t *g, const mr_snapshot_t *from, const mr_snapshot_t *now,
+                 mr_diagnosis_t *out) {
+  window_t w = {.g = g, .from = from, .to = now, .cores = count_cores()};
+  bool found = find_threads(&w) && find_limit(&w, out);
+  free(w.thread);
+  return found;
 }
 
 static void outside_text(const mr_diagnosis_t *d, char *text, size_t n) {

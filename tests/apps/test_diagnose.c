@@ -226,12 +226,36 @@ static void a_run_ends_with_the_stage_that_limits(void **state) {
   assert_non_null(strstr(p.err, "Twice as fast"));
 }
 
+/* The work of the last of many record stages is counted as the others' is. */
+static void a_stage_behind_hundreds_of_sources_is_named(void **state) {
+  enum { SOURCES = 700 };
+  char *text = malloc(64 * (SOURCES + 4)), *at = text;
+  mr_diag_t diag = {0};
+  mr_diagnosis_t d;
+  static mr_registry_t reg;
+  mr_registry_add(&reg, mr_loaders_stages);
+  mr_registry_add(&reg, mr_stages_stages);
+  mr_registry_add(&reg, mr_sinks_stages);
+  mr_graph_t *g = mr_graph_create(&reg);
+  assert_non_null(text);
+  for (int i = 0; i < SOURCES; i++) at += sprintf(at, "synthetic n=1 ! m.\n");
+  sprintf(at, "mix name=m ! delay-record 2000 asleep name=slow ! batch 70 ! null");
+  if (mr_graph_parse(g, text, NULL, 0, &diag) < 0 || mr_graph_run(g, &diag) < 0)
+    fail_msg("%s", diag.text);
+  mr_snapshot_t *all = mr_snapshot_take(g);
+  assert_true(mr_diagnose(g, NULL, all, &d));
+  assert_string_equal(d.stage, "slow");
+  mr_snapshot_free(all);
+  mr_graph_destroy(g), free(text);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_slowed_stage_is_named_and_its_gain_foretold),
       cmocka_unit_test(a_trace_follows_each_batch_to_the_end),
       cmocka_unit_test(a_trace_shows_work_before_a_wait_too),
       cmocka_unit_test(a_run_ends_with_the_stage_that_limits),
+      cmocka_unit_test(a_stage_behind_hundreds_of_sources_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

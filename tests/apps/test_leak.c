@@ -40,7 +40,8 @@ static void write_set(const char *folder) {
 
 /* Trains a step with these sources for train, valid and test. */
 static void train(const char *train_source, const char *valid, const char *test, const char *more) {
-  char graph[4096], file[96];
+  static char graph[1 << 17];
+  char file[96];
   assert_int_equal(program_forget(run), 0);
   snprintf(graph, sizeof graph,
            "%s ! shuffle seed=1 epochs=1 ! normalize ! batch 8 drop-remainder ! "
@@ -174,6 +175,18 @@ static int setup(void **state) {
 
 static int teardown(void **state) { return chdir("/") || program_forget(dir); }
 
+static void each_of_a_thousand_sources_is_called_by_its_name(void **state) {
+  enum { SOURCES = 1100 };
+  char *text = malloc(64 * SOURCES), *at = text;
+  assert_non_null(text);
+  for (int i = 0; i < SOURCES; i++)
+    at += sprintf(at, "synthetic n=1 seed=%d name=v%d ! m.\n", i, i);
+  sprintf(at, "mix name=m");
+  train("synthetic n=8 seed=1050 name=a", text, "synthetic n=8 seed=5000", "");
+  refused("train and valid share 1 records (a 0 = v1050 0)");
+  free(text);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(splits_of_one_set_share_nothing),
@@ -185,6 +198,7 @@ int main(void) {
       cmocka_unit_test(parts_of_a_stream_that_share_nothing_pass),
       cmocka_unit_test(inputs_too_large_to_hold_are_said_with_what_to_do),
       cmocka_unit_test(filtered_streams_are_looked_at_as_they_are),
+      cmocka_unit_test(each_of_a_thousand_sources_is_called_by_its_name),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
