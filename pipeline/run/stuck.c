@@ -9,7 +9,7 @@
 #include "pipeline/run/durable.h"
 #include "pipeline/run/runtime_private.h"
 
-enum { LOOK_MS = 100, STUCK_MS = 1000, WRITES_MS = 5000 };
+enum { LOOK_MS = 100, STUCK_MS = 1000, WRITES_MS = 1500 };
 #define MS INT64_C(1000000)
 
 /* Graphs that such a thread still uses, which are never freed.  The release of keep_for_good pairs

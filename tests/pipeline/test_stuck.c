@@ -165,6 +165,17 @@ static void a_write_that_does_not_come_back_delays_no_one(void **state) {
   let_go();
 }
 
+/* One that holds up no other stage is waited for a little longer. */
+static void a_write_that_does_not_come_back_ends_too(void **state) {
+  mr_diag_t diag = {0};
+  mr_graph_t *g = started("maker stuck=1 ! writer");
+  while (atomic_load_explicit(&now.n_stuck, memory_order_seq_cst) < 2) usleep(1000);
+  mr_graph_stop(g);
+  assert_int_equal(end(g, &diag), MR_OK);
+  assert_non_null(strstr(now.said, "writer: its thread has not come back"));
+  let_go();
+}
+
 static void a_failure_elsewhere_does_not_wait_for_it(void **state) {
   mr_diag_t diag = {0};
   atomic_store_explicit(&now.fails, true, memory_order_seq_cst);
@@ -193,6 +204,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_read_that_does_not_come_back_costs_nothing_that_was_made),
       cmocka_unit_test(a_write_that_does_not_come_back_delays_no_one),
+      cmocka_unit_test(a_write_that_does_not_come_back_ends_too),
       cmocka_unit_test(a_failure_elsewhere_does_not_wait_for_it),
       cmocka_unit_test(a_read_that_comes_back_is_waited_for),
   };
