@@ -1,4 +1,4 @@
-/* The instruction set that kernels use: the machine's best, or the one that the environment
+/* The instruction set that kernels use: the machine's fastest, or the one that the environment
    variable MILLRACE_ISA names (plain, avx2, avx512, avx512-bf16).  Decided at the first call; any
    thread. */
 #ifndef MR_BASE_ISA_H
@@ -23,7 +23,8 @@ typedef enum mr_isa {
 /* Returns the set that kernels are chosen by: the one MILLRACE_ISA names, read once, or
    mr_isa_best() if it is unset, empty or wrong.  Cannot fail. */
 mr_isa_t mr_isa(void);
-/* Returns the best set that this build and machine have, at least MR_ISA_PLAIN. */
+/* Returns the fastest set that this build and machine have, at least MR_ISA_PLAIN: the last one
+   that is available, except where dot products of pairs are slower than multiply-adds (isa.c). */
 mr_isa_t mr_isa_best(void);
 /* Returns whether this build and machine have the set. */
 bool mr_isa_available(mr_isa_t isa);
