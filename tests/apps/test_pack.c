@@ -190,6 +190,7 @@ static void a_killed_pack_continues_to_the_same_bytes(void **state) {
       program_read(err, p.err, sizeof p.err), fclose(out);
       if (status == 0) break;
       round_check(&r, status == 128 + SIGKILL, "%d: %s", status, p.err);
+      round_check(&r, files_in(killed, "lock") == 0, "a lock is left");
       kills++;
     }
     round_check(&r, kills > 0, "no call was killed");
@@ -199,6 +200,8 @@ static void a_killed_pack_continues_to_the_same_bytes(void **state) {
       snprintf(a, sizeof a, "%s/%s", whole, name), snprintf(b, sizeof b, "%s/%s", killed, name);
       round_check(&r, same_file(a, b), "%s differs", b);
     }
+    snprintf(reading, sizeof reading, "test \"$(ls -A '%s')\" = \"$(ls -A '%s')\"", whole, killed);
+    round_check(&r, system(reading) == 0, "%s holds other files than %s", killed, whole);
     round_check(&r, files_in(killed, ".part-") == 0, "parts are left");
     round_check(&r, files_in(killed, "^shard.*mrindex$") == RECORDS / 40, "indexes are missing");
   }
