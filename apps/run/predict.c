@@ -94,9 +94,10 @@ static mr_err_t line_of_run(job_t *j, const char *line, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_USAGE,
                    "predict: the run's records come from several sources; use a graph of your own "
                    "with the stage predict");
+  MR_TRY(mr_graph_swap(j->g, s->def->name, mr_kind_texts[j->found->kind].stage, diag));
+  s = mr_line_source(j->g, line); /* one without a name of its own is called anew */
   snprintf(j->source, sizeof j->source, "%s", s->name);
-  const char *to = mr_kind_texts[j->found->kind].stage;
-  return mr_graph_swap(j->g, s->def->name, to, diag);
+  return MR_OK;
 }
 
 /* The settings of normalize for a field; "" if it is not normalised. */

@@ -102,6 +102,23 @@ static void classes_are_those_that_the_evaluation_counts(void **state) {
   assert_true(fabs(judged("eval.jsonl", "accuracy") - (double)right / n) < 1e-6);
 }
 
+static void a_graph_whose_sources_have_no_names_predicts_too(void **state) {
+  static const char graph[] =
+      "let run = unset\n"
+      "folder path=photos split=train holdout=4 ! sequential ! decode ! resize 32x32\n"
+      "  ! normalize preset=cifar10 ! batch 8 ! train-step name=train layers=1 embed=32 mlp=32\n"
+      "  heads=2 steps=1 threads=1\n"
+      "folder path=photos split=valid holdout=4 ! sequential epochs=0 ! decode ! resize 32x32\n"
+      "  ! normalize preset=cifar10 ! batch 4 ! train.valid\n"
+      "train.state ! checkpoint dir=$run/checkpoints\n";
+  assert_int_equal(mr_write_file("unnamed.mr", graph, sizeof graph - 1, NULL), MR_OK);
+  RUN(&p, "train", "--graph", "unnamed.mr", "--run-dir", "u");
+  must();
+  RUN(&p, "predict", "u", "photos");
+  must();
+  assert_non_null(strstr(p.err, " records in "));
+}
+
 static void a_checkpoint_alone_predicts_the_same(void **state) {
   RUN(&p, "predict", "r", "photos", "--out", "a.csv");
   must();
@@ -197,6 +214,7 @@ static void a_folder_without_a_run_and_missing_data_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(classes_are_those_that_the_evaluation_counts),
+      cmocka_unit_test(a_graph_whose_sources_have_no_names_predicts_too),
       cmocka_unit_test(a_checkpoint_alone_predicts_the_same),
       cmocka_unit_test(a_command_that_was_killed_continues_behind_its_whole_batches),
       cmocka_unit_test(a_record_that_cannot_be_read_has_its_row),
