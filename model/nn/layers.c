@@ -64,10 +64,15 @@ mr_var_t *mr_nn_layer_norm_timm(mr_nn_t *s, const char *name, mr_var_t *x, float
 
 /* ---- the MLP of a transformer block: flax's with tanh-GELU, timm's with erf-GELU ---- */
 
+static mr_gelu_t gelu_kind(const mr_nn_t *s, mr_gelu_t own) {
+  if (s->gelu == MR_NN_GELU_OWN) return own;
+  return s->gelu == MR_NN_GELU_ERF ? MR_GELU_ERF : MR_GELU_TANH;
+}
+
 mr_var_t *mr_nn_mlp(mr_nn_t *s, mr_var_t *x, int64_t hidden) {
   if (!x || !mr_nn_fits(s, "mlp", x, 1, MR_MAX_NDIM, 1, "(...,E)")) return NULL;
   int64_t out = x->aval.dim[x->aval.ndim - 1];
-  x = mr_lax_gelu(s->f, mr_nn_linear(s, "linear1", x, hidden), MR_GELU_TANH);
+  x = mr_lax_gelu(s->f, mr_nn_linear(s, "linear1", x, hidden), gelu_kind(s, MR_GELU_TANH));
   return mr_nn_dropout(s, mr_nn_linear(s, "linear2", mr_nn_dropout(s, x), out));
 }
 
@@ -75,7 +80,8 @@ mr_var_t *mr_nn_mlp_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hidd
   if (!x || !mr_nn_fits(s, "mlp", x, 1, MR_MAX_NDIM, 1, "(...,E)")) return NULL;
   int64_t out = x->aval.dim[x->aval.ndim - 1];
   size_t mark = mr_nn_enter(s, name);
-  mr_var_t *y = mr_lax_gelu(s->f, mr_nn_linear_timm(s, "fc1", x, hidden), MR_GELU_ERF);
+  mr_var_t *y =
+      mr_lax_gelu(s->f, mr_nn_linear_timm(s, "fc1", x, hidden), gelu_kind(s, MR_GELU_ERF));
   y = mr_nn_linear_timm(s, "fc2", mr_nn_dropout(s, y), out);
   mr_nn_applied_to(s, "Mlp", x, y);
   mr_nn_leave(s, mark);

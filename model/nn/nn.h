@@ -23,6 +23,9 @@ typedef enum mr_nn_remat_kind {
 const char *mr_nn_remat_name(mr_nn_remat_t r);   /* returns "none", "dots" or "full"; static */
 mr_policy_fn *mr_nn_policy(mr_nn_remat_t remat); /* for mr_nn_remat, static; NULL for NONE */
 
+/* Which GELU an MLP computes: its library's own, or one of the two. */
+typedef enum mr_nn_gelu { MR_NN_GELU_OWN, MR_NN_GELU_ERF, MR_NN_GELU_TANH } mr_nn_gelu_t;
+
 #define MR_NN_DEPTH 32
 
 typedef struct mr_nn {
@@ -34,6 +37,7 @@ typedef struct mr_nn {
   float attn_drop;     /* rate of dropout of attention's probabilities; 0: none */
   mr_policy_fn *remat; /* for mr_nn_remat, for the repeated blocks of a model; NULL: none */
   bool no_qkv_bias;    /* timm: q, k and v without biases */
+  mr_nn_gelu_t gelu;   /* of the MLPs */
   mr_var_t *seed, *step;
   mr_var_t *key;      /* u32[2]: dropouts draw from it and their number; NULL: from seed and step */
   uint32_t next_site; /* number of the next dropout */
@@ -93,7 +97,8 @@ bool mr_nn_fits(mr_nn_t *s, const char *layer, const mr_var_t *x, int least, int
    [H,E/H,E], with biases; heads H >= 1 divides E.  The result is (B,T,E), or with first_only that
    of token 0 alone, (B,1,E).  Vaswani et al., "Attention Is All You Need" (2017).
 
-   mlp: x (...,E) -> (...,E): "linear1" to hidden, GELU (tanh), dropout, "linear2" to E, dropout.
+   mlp: x (...,E) -> (...,E): "linear1" to hidden, GELU (tanh unless s->gelu says erf), dropout,
+   "linear2" to E, dropout.
 
    patch_embed: a convolution with kernel and stride P: x (B,H,W,C) with P dividing H and W ->
    (B,H/P*W/P,E).  "name.kernel" [P,P,C,E] lecun_normal, "name.bias" [E] zeros.  Dosovitskiy et
@@ -115,7 +120,7 @@ mr_var_t *mr_nn_patch_embed(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P
    attention: "qkv", whose outputs are ordered (3,H,D), without bias if s->no_qkv_bias; "proj";
    then dropout at s->proj_drop.
 
-   mlp: "name.fc1", GELU (erf), dropout, "name.fc2", dropout.
+   mlp: "name.fc1", GELU (erf unless s->gelu says tanh), dropout, "name.fc2", dropout.
 
    patch_embed: "name.weight" [E,C,P,P] and "name.bias" [E], both uniform within 1/sqrt(P P C), as
    PyTorch initialises convolutions. */

@@ -55,6 +55,10 @@ mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag) {
   return MR_OK;
 }
 
+float mr_vit_ln_eps(const mr_vit_config_t *c) {
+  return c->ln_eps > 0 ? c->ln_eps : c->variant == MR_VIT_FLAX ? 1e-6f : 1e-5f;
+}
+
 mr_err_t mr_vit_trace(const void *config, mr_nn_t *s, mr_var_t *const *field, mr_loss_out_t *out) {
   const mr_vit_config_t *c = config;
   mr_var_t *images = field[0], *labels = field[1];
@@ -63,7 +67,7 @@ mr_err_t mr_vit_trace(const void *config, mr_nn_t *s, mr_var_t *const *field, mr
     s->dropout = c->dropout, s->attn_drop = c->attn_drop;
     s->proj_drop = c->proj_drop == -1 ? c->dropout : c->proj_drop;
   }
-  s->no_qkv_bias = c->no_qkv_bias;
+  s->no_qkv_bias = c->no_qkv_bias, s->gelu = c->gelu;
   mr_var_t *logits =
       c->variant == MR_VIT_FLAX ? mr_vit_flax(s, c, images) : mr_vit_timm(s, c, images);
   float smoothing = s->train ? c->label_smoothing : 0;

@@ -20,6 +20,7 @@ typedef struct mr_vit_config {
   float drop_path;       /* timm: rate of the last block, 0 in the first, linear between; [0,1) */
   bool no_qkv_bias;      /* timm */
   float ln_eps;          /* [0,1); 0: the variant's own (flax 1e-6, timm 1e-5) */
+  mr_nn_gelu_t gelu;     /* 0: the variant's own (flax tanh, timm erf) */
   float label_smoothing; /* of the loss in training, [0,1) */
 } mr_vit_config_t;
 
@@ -29,6 +30,9 @@ mr_vit_config_t mr_vit_default(void);
 /* MR_OK, or MR_ERR_CONFIG with the setting, its value and its range.  The functions below require
    a c that has passed it. */
 mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag);
+
+/* Returns the epsilon of its layer normalizations: ln_eps, or the variant's own. */
+float mr_vit_ln_eps(const mr_vit_config_t *c);
 
 /* images (B,H,W,C) f32, normalised -> logits (B,classes) in the dtype of computation.  The last
    block computes token 0 alone, as the head reads nothing else.  The result belongs to s->f; NULL

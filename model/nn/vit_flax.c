@@ -31,7 +31,7 @@ static mr_var_t *vit_flax_block(mr_nn_t *s, const void *arg, mr_var_t *x) {
 }
 
 mr_var_t *mr_vit_flax(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
-  float eps = c->ln_eps > 0 ? c->ln_eps : 1e-6f;
+  float eps = mr_vit_ln_eps(c);
   int64_t side = c->image / c->patch, E = c->embed;
   size_t mark = mr_nn_enter(s, "patch_embed");
   mr_var_t *x = mr_nn_patch_embed(s, "conv_proj", images, c->patch, E);

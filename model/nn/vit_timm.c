@@ -34,7 +34,7 @@ static mr_var_t *vit_timm_block(mr_nn_t *s, const void *arg, mr_var_t *x) {
 }
 
 mr_var_t *mr_vit_timm_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
-  float eps = c->ln_eps > 0 ? c->ln_eps : 1e-5f;
+  float eps = mr_vit_ln_eps(c);
   int64_t side = c->image / c->patch, E = c->embed;
   mr_init_t trunc = {MR_INIT_TRUNC_NORMAL, .02f};
   mr_var_t *cls = mr_nn_param_of(s, "cls_token", trunc, 1, 1, E);

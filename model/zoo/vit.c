@@ -4,13 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "model/nn/vit.h"
 #include "model/zoo/zoo.h"
 
 typedef struct vit {
   int style;
   int64_t patch, embed, mlp, heads, layers;
-  double dropout, attn_drop, proj_drop, drop_path, label_smoothing;
+  double dropout, attn_drop, proj_drop, drop_path, ln_eps, label_smoothing;
+  int gelu;
   bool qkv_bias;
   mr_vit_config_t config; /* filled by plan from these and the fields */
 } vit_t;
@@ -98,6 +100,23 @@ static const mr_opt_t vit_opts[] = {
      .offset = AT(qkv_bias),
      .def = "true",
      .help = "timm: biases of q, k and v."},
+    {.name = "gelu",
+     .hint = "actlayer hiddenact approximate",
+     .type = MR_OPT_ENUM,
+     .offset = AT(gelu),
+     .def = "auto",
+     .choices = "auto|erf|tanh",
+     .help =
+         "GELU of the MLPs: by erf, or its approximation by tanh; auto: that of style, tanh for "
+         "flax, erf for timm."},
+    {.name = "ln-eps",
+     .hint = "layernormeps layernormepsilon normeps",
+     .type = MR_OPT_F64,
+     .offset = AT(ln_eps),
+     .def = "0",
+     .hi = 0.1,
+     .help = "Added to the variance in layer normalization; 0: that of style, 1e-6 for flax, 1e-5 "
+             "for timm."},
     {.name = "label-smoothing",
      .hint = "smoothing labelsmooth labelsmoothingfactor",
      .type = MR_OPT_F64,
@@ -137,6 +156,8 @@ static mr_err_t vit_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
                                 .proj_drop = (float)v->proj_drop,
                                 .drop_path = (float)v->drop_path,
                                 .no_qkv_bias = !v->qkv_bias,
+                                .ln_eps = (float)v->ln_eps,
+                                .gelu = (mr_nn_gelu_t)v->gelu,
                                 .label_smoothing = (float)v->label_smoothing};
   p->loss.classes = label->classes, p->loss.masked = targets;
   if (v->style) p->loss.no_decay = "vectors,pos_embed,cls_token"; /* timm's rule */
@@ -150,12 +171,22 @@ static mr_err_t vit_loss(const void *state, mr_nn_t *s, mr_var_t *const *field,
   return mr_vit_trace(&((const vit_t *)state)->config, s, field, out);
 }
 
+/* What is as the style has it is not said, so that texts of older checkpoints are equal. */
 static void vit_text(const void *state, const mr_model_plan_t *p, char *text, size_t n) {
-  const mr_vit_config_t *c = &((const vit_t *)state)->config;
-  snprintf(text, n,
-           "vit %s image=%d patch=%d channels=%d embed=%d mlp=%d heads=%d layers=%d classes=%d%s",
-           c->variant == MR_VIT_FLAX ? "flax" : "timm", c->image, c->patch, c->channels, c->embed,
-           c->mlp, c->heads, c->layers, c->classes, c->no_qkv_bias ? " qkv-bias=false" : "");
+  const vit_t *v = state;
+  const mr_vit_config_t *c = &v->config;
+  mr_vit_config_t usual = {.variant = c->variant};
+  mr_nn_gelu_t own = c->variant == MR_VIT_FLAX ? MR_NN_GELU_TANH : MR_NN_GELU_ERF;
+  char gelu[16] = "", eps[32] = "";
+  if (c->gelu != MR_NN_GELU_OWN && c->gelu != own)
+    snprintf(gelu, sizeof gelu, " gelu=%s", c->gelu == MR_NN_GELU_ERF ? "erf" : "tanh");
+  if (mr_vit_ln_eps(c) != mr_vit_ln_eps(&usual))
+    mr_snprintf(eps, sizeof eps, " ln-eps=%.9g", v->ln_eps);
+  snprintf(
+      text, n,
+      "vit %s image=%d patch=%d channels=%d embed=%d mlp=%d heads=%d layers=%d classes=%d%s%s%s",
+      c->variant == MR_VIT_FLAX ? "flax" : "timm", c->image, c->patch, c->channels, c->embed,
+      c->mlp, c->heads, c->layers, c->classes, c->no_qkv_bias ? " qkv-bias=false" : "", gelu, eps);
 }
 
 /* Megatron's columns and rows: heads and the first layer of an MLP by columns, what reads them by

@@ -2760,6 +2760,8 @@ def train_step(
     proj_drop: Number | None = ...,
     drop_path: Number | None = ...,
     qkv_bias: bool | None = ...,
+    gelu: Literal["auto", "erf", "tanh"] | None = ...,
+    ln_eps: Number | None = ...,
     label_smoothing: Number | None = ...,
     threads: Number | None = ...,
     pin: bool | None = ...,
@@ -2852,6 +2854,11 @@ def train_step(
 
     qkv_bias: timm: biases of q, k and v.
 
+    gelu: GELU of the MLPs: by erf, or its approximation by tanh; auto: that of style, tanh for flax, erf for
+    timm.
+
+    ln_eps: Added to the variance in layer normalization; 0: that of style, 1e-6 for flax, 1e-5 for timm.
+
     label_smoothing: Share of the target spread evenly over all classes.
 
     threads: Number of compute threads; 0: one per processor.
@@ -3005,9 +3012,9 @@ def train_step(
 
     resume: Checkpoint file to resume from.
 
-    from_: A new run begins with the parameters of this safetensors file: a checkpoint of another run, or with
-    style=timm weights of a ViT as timm, Hugging Face or torchvision name them.  A head for other classes begins
-    anew.
+    from_: A new run begins with the parameters of this safetensors file: a checkpoint of another run, or weights
+    of a ViT as timm, flax, Hugging Face or torchvision name them, for either style.  Positions are interpolated
+    for pictures of another size; a head for other classes begins anew.
 
     leak_check: Refuses inputs that share records, compared by their location in the files, by their bytes, or not
     at all.
@@ -3048,6 +3055,8 @@ def vit_step(
     proj_drop: Number | None = ...,
     drop_path: Number | None = ...,
     qkv_bias: bool | None = ...,
+    gelu: Literal["auto", "erf", "tanh"] | None = ...,
+    ln_eps: Number | None = ...,
     label_smoothing: Number | None = ...,
     threads: Number | None = ...,
     pin: bool | None = ...,
@@ -3140,6 +3149,11 @@ def vit_step(
 
     qkv_bias: timm: biases of q, k and v.
 
+    gelu: GELU of the MLPs: by erf, or its approximation by tanh; auto: that of style, tanh for flax, erf for
+    timm.
+
+    ln_eps: Added to the variance in layer normalization; 0: that of style, 1e-6 for flax, 1e-5 for timm.
+
     label_smoothing: Share of the target spread evenly over all classes.
 
     threads: Number of compute threads; 0: one per processor.
@@ -3293,9 +3307,9 @@ def vit_step(
 
     resume: Checkpoint file to resume from.
 
-    from_: A new run begins with the parameters of this safetensors file: a checkpoint of another run, or with
-    style=timm weights of a ViT as timm, Hugging Face or torchvision name them.  A head for other classes begins
-    anew.
+    from_: A new run begins with the parameters of this safetensors file: a checkpoint of another run, or weights
+    of a ViT as timm, flax, Hugging Face or torchvision name them, for either style.  Positions are interpolated
+    for pictures of another size; a head for other classes begins anew.
 
     leak_check: Refuses inputs that share records, compared by their location in the files, by their bytes, or not
     at all.

@@ -1,9 +1,7 @@
-/* Names of others are a table: a row has our name, of style=timm, and theirs; # stands for the
-   number of a block.  What we keep as one tensor, qkv, others may keep as three, which lie in it
-   one after the other. */
+/* How the parameters of a file become those of a model: each by timm's name of it
+   (weight_names.h), so that the file may have any library's names and the model either style. */
 #include "stages/train/from.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,47 +10,17 @@
 #include "base/safetensors.h"
 #include "base/suggest.h"
 #include "model/ir/element.h"
+#include "stages/train/pos_embed.h"
+#include "stages/train/weight_names.h"
 
-enum { PARTS = 3, FROM_NAME = 256 };
-
-typedef struct from_row {
-  const char *ours, *theirs[PARTS]; /* NULL-ended unless all are used */
-} from_row_t;
-
-static const from_row_t hugging_face[] = {
-    {"cls_token", {"embeddings.cls_token"}},
-    {"pos_embed", {"embeddings.position_embeddings"}},
-    {"patch_embed.proj.", {"embeddings.patch_embeddings.projection."}},
-    {"blocks.#.norm1.", {"encoder.layer.#.layernorm_before."}},
-    {"blocks.#.attn.qkv.",
-     {"encoder.layer.#.attention.attention.query.", "encoder.layer.#.attention.attention.key.",
-      "encoder.layer.#.attention.attention.value."}},
-    {"blocks.#.attn.proj.", {"encoder.layer.#.attention.output.dense."}},
-    {"blocks.#.norm2.", {"encoder.layer.#.layernorm_after."}},
-    {"blocks.#.mlp.fc1.", {"encoder.layer.#.intermediate.dense."}},
-    {"blocks.#.mlp.fc2.", {"encoder.layer.#.output.dense."}},
-    {"norm.", {"layernorm."}},
-    {"head.", {"classifier."}},
-    {0}};
-
-static const from_row_t torchvision[] = {
-    {"cls_token", {"class_token"}},
-    {"pos_embed", {"encoder.pos_embedding"}},
-    {"patch_embed.proj.", {"conv_proj."}},
-    {"blocks.#.norm1.", {"encoder.layers.encoder_layer_#.ln_1."}},
-    {"blocks.#.attn.qkv.", {"encoder.layers.encoder_layer_#.self_attention.in_proj_"}},
-    {"blocks.#.attn.proj.", {"encoder.layers.encoder_layer_#.self_attention.out_proj."}},
-    {"blocks.#.norm2.", {"encoder.layers.encoder_layer_#.ln_2."}},
-    {"blocks.#.mlp.fc1.", {"encoder.layers.encoder_layer_#.mlp.0."}},
-    {"blocks.#.mlp.fc2.", {"encoder.layers.encoder_layer_#.mlp.3."}},
-    {"norm.", {"encoder.ln."}},
-    {"head.", {"heads.head."}},
-    {0}};
+enum { FROM_NAME = MR__WEIGHT_NAME };
 
 typedef struct from {
   const mr_safetensors_t *file;
-  const char *path, *prefix; /* before every name: "params/", "vit." */
-  const from_row_t *map;     /* NULL: their names are ours */
+  const char *path, *prefix; /* before every name: "params/" */
+  size_t skip;               /* characters of the names of the table that the file leaves out */
+  mr__names_t names, ours;   /* whose names the file has, and the parameters */
+  mr__vit_t there, here;     /* what the file and the model say of what they compute */
 } from_t;
 
 static bool has_names_of(const mr_safetensors_t *f, const char *prefix) {
@@ -61,68 +29,56 @@ static bool has_names_of(const mr_safetensors_t *f, const char *prefix) {
   return false;
 }
 
+static bool has_tensor(const mr_safetensors_t *f, const char *prefix, const char *name) {
+  char all[FROM_NAME];
+  return snprintf(all, sizeof all, "%s%s", prefix, name) < FROM_NAME && mr_safetensors_find(f, all);
+}
+
 /* Finds out who has written the file. */
-static from_t recognise_names(const mr_safetensors_t *f, const char *path) {
-  from_t from = {.file = f, .path = path, .prefix = ""};
-  if (mr_safetensors_meta(f, "millrace.model"))
-    from.prefix = has_names_of(f, "ema/") ? "ema/" : "params/";
-  else if (mr_safetensors_find(f, "vit.embeddings.cls_token"))
-    from.prefix = "vit.", from.map = hugging_face;
-  else if (mr_safetensors_find(f, "embeddings.cls_token"))
-    from.map = hugging_face;
-  else if (mr_safetensors_find(f, "class_token"))
-    from.map = torchvision;
-  return from;
+static void recognise_names(from_t *from) {
+  const mr_safetensors_t *f = from->file;
+  const char *text = mr_safetensors_meta(f, "millrace.model");
+  from->prefix = "";
+  if (text) from->prefix = has_names_of(f, "ema/") ? "ema/" : "params/";
+  from->there = mr__vit_of(text ? text : mr_safetensors_meta(f, MR__EXPORTED));
+  from->names = MR__NAMES_OTHER;
+  if (has_tensor(f, from->prefix, "patch_embed.proj.weight"))
+    from->names = MR__NAMES_TIMM;
+  else if (has_tensor(f, from->prefix, "patch_embed.conv_proj.kernel"))
+    from->names = MR__NAMES_FLAX;
+  else if (has_tensor(f, "vit.", "embeddings.cls_token"))
+    from->names = MR__NAMES_HF;
+  else if (has_tensor(f, "", "embeddings.cls_token"))
+    from->names = MR__NAMES_HF, from->skip = strlen("vit.");
+  else if (has_tensor(f, "", "class_token"))
+    from->names = MR__NAMES_TORCHVISION;
 }
 
-/* Whether a name begins as a row says; *number is that of its block, *rest what follows. */
-static bool is_of_row(const char *name, const char *ours, int *number, const char **rest) {
-  *number = 0;
-  for (; *ours; ours++) {
-    if (*ours != '#') {
-      if (*name++ != *ours) return false;
-      continue;
-    }
-    if (!isdigit((unsigned char)*name)) return false;
-    for (*number = 0; isdigit((unsigned char)*name) && *number < 100000; name++)
-      *number = 10 * *number + (*name - '0');
+/* How the file keeps a parameter, and how the model does; the same for names of no table.  Returns
+   the part of timm's tensor that the parameter is. */
+static int find_names(const from_t *from, const char *name, mr__weight_t *file,
+                      mr__weight_t *model) {
+  char timm[FROM_NAME];
+  int part = -1;
+  if (from->names != MR__NAMES_OTHER) part = mr__weight_timm(from->ours, name, timm);
+  if (part < 0) snprintf(timm, sizeof timm, "%s", name);
+  mr__weight_of(part < 0 ? MR__NAMES_OTHER : from->names, timm, file);
+  mr__weight_of(part < 0 ? MR__NAMES_OTHER : from->ours, timm, model);
+  for (int i = 0; i < file->n; i++) {
+    size_t n = strlen(from->prefix), room = FROM_NAME - 1 - n;
+    bool head = !strncmp(timm, "head.", 5); /* Hugging Face's stands outside of vit. */
+    const char *rest = file->name[i] + (head ? 0 : from->skip);
+    size_t length = strlen(rest) < room ? strlen(rest) : room;
+    memmove(file->name[i] + n, rest, length);
+    memcpy(file->name[i], from->prefix, n);
+    file->name[i][n + length] = 0;
   }
-  *rest = name;
-  return true;
+  return part < 0 ? 0 : part;
 }
 
-/* Writes the file's names of a parameter into theirs[PARTS]; returns how many tensors it is. */
-static int names_in_file(const from_t *from, const char *name, char theirs[PARTS][FROM_NAME]) {
-  for (const from_row_t *r = from->map; r && r->ours; r++) {
-    const char *rest;
-    int number, n = 0;
-    if (!is_of_row(name, r->ours, &number, &rest)) continue;
-    for (; n < PARTS && r->theirs[n]; n++) {
-      const char *mark = strchr(r->theirs[n], '#');
-      bool head = !strcmp(r->ours, "head."); /* Hugging Face's stands outside of vit. */
-      int k = snprintf(theirs[n], FROM_NAME, "%s", head ? "" : from->prefix);
-      if (mark)
-        snprintf(theirs[n] + k, (size_t)(FROM_NAME - k), "%.*s%d%s%s", (int)(mark - r->theirs[n]),
-                 r->theirs[n], number, mark + 1, rest);
-      else
-        snprintf(theirs[n] + k, (size_t)(FROM_NAME - k), "%s%s", r->theirs[n], rest);
-    }
-    return n;
-  }
-  snprintf(theirs[0], FROM_NAME, "%s%s", from->prefix, name);
-  return 1;
-}
-
-/* The tensors in t[n] have the shape of p together, along dimension 0. */
-static bool tensors_fit(const mr_param_t *p, const mr_st_tensor_t *const *t, int n) {
-  int64_t rows = 0;
-  for (int i = 0; i < n; i++) {
-    if (t[i]->ndim != p->aval.ndim || !mr_is_float(t[i]->dtype)) return false;
-    for (int d = 1; d < p->aval.ndim; d++)
-      if (t[i]->dim[d] != p->aval.dim[d]) return false;
-    rows += p->aval.ndim ? t[i]->dim[0] : 1;
-  }
-  return rows == (p->aval.ndim ? p->aval.dim[0] : 1);
+static bool same_shape(const mr_st_tensor_t *t, const mr_aval_t *want) {
+  return t->ndim == want->ndim && mr_is_float(t->dtype) &&
+         !memcmp(t->dim, want->dim, (size_t)t->ndim * sizeof *t->dim);
 }
 
 static mr_err_t refuse_missing(const from_t *from, const mr_param_t *p, const char *theirs,
@@ -145,43 +101,56 @@ static mr_err_t refuse_missing(const from_t *from, const mr_param_t *p, const ch
     snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.200s", i ? ", " : "", near[i]);
   return mr_fail(diag, MR_ERR_DATA,
                  "from: %s: has no %s for parameter %s; nearest are %s; want the weights of this "
-                 "model, and style=timm for those of timm, Hugging Face and torchvision",
+                 "model, of another run or as timm, flax, Hugging Face or torchvision name them",
                  from->path, theirs, p->name, *text ? text : "none");
 }
 
-/* Copies n tensors, one after the other, to parameter i. */
-static void copy_values(mr_params_t *params, int i, const mr_st_tensor_t *const *t, int n) {
-  const mr_param_set_t *to = mr_params_set(params, MR_SET_VALUES, 0);
-  char *at = mr_params_at(params, to, i);
-  size_t k = 0;
-  for (int part = 0; part < n; part++) {
-    const mr_aval_t a = mr_aval(t[part]->dtype, t[part]->ndim, t[part]->dim);
-    size_t each = mr_dtype_size(a.dtype);
-    for (int64_t e = 0; e < mr_aval_elems(&a); e++, k++) {
-      _Alignas(8) char one[8]; /* a file's data need not be aligned */
-      memcpy(one, (const char *)t[part]->data + (size_t)e * each, each);
-      mr_set_f64(to->dtype, at, (int64_t)k, mr_get_f64(a.dtype, one, 0));
-    }
-  }
+/* Fills positions from those of pictures of another size. */
+static mr_err_t resize_positions(const mr_st_tensor_t *t, const mr_aval_t *was, mr_params_t *params,
+                                 int i, int from, int to, mr_diag_t *diag) {
+  const mr_param_set_t *set = mr_params_set(params, MR_SET_VALUES, 0);
+  const mr__weight_t same = {.n = 1};
+  size_t n = params->param[i].size;
+  float *old = malloc((size_t)mr_aval_elems(was) * sizeof *old), *new = malloc(n * sizeof *new);
+  mr_err_t e = old && new ? MR_OK : mr_no_memory(diag, "the interpolation of pos_embed");
+  if (e >= 0) mr__weight_copy(was, &same, &t, &same, 0, MR_F32, old);
+  if (e >= 0) e = mr__pos_embed_resize(old, from, new, to, (int)was->dim[2], diag);
+  for (size_t k = 0; k < n && e >= 0; k++)
+    mr_set_f64(set->dtype, mr_params_at(params, set, i), (int64_t)k, (double)new[k]);
+  free(old), free(new);
+  return e;
 }
 
-static mr_err_t fill_parameter(const from_t *from, mr_params_t *params, int i, bool *fresh,
+static mr_err_t fill_parameter(const from_t *from, mr_params_t *params, int i, mr__from_t *said,
                                mr_diag_t *diag) {
   const mr_param_t *p = &params->param[i];
-  const mr_st_tensor_t *t[PARTS];
-  char theirs[PARTS][FROM_NAME], have[MR_AVAL_TEXT], want[MR_AVAL_TEXT];
-  int n = names_in_file(from, p->name, theirs);
-  bool head = !strncmp(p->name, "head.", 5), there = true;
-  for (int k = 0; k < n && there; k++)
-    there = (t[k] = mr_safetensors_find(from->file, theirs[k])) != NULL;
-  if (there && tensors_fit(p, t, n)) return copy_values(params, i, t, n), MR_OK;
-  if (head) return *fresh = true, MR_OK;
-  if (!there) return refuse_missing(from, p, theirs[0], diag);
+  const mr_param_set_t *set = mr_params_set(params, MR_SET_VALUES, 0);
+  const mr_st_tensor_t *t[MR__WEIGHT_PARTS];
+  char have[MR_AVAL_TEXT], want[MR_AVAL_TEXT];
+  mr__weight_t file, model;
+  int part = find_names(from, p->name, &file, &model), from_side, to_side;
+  const mr_aval_t whole = mr__weight_whole(&model, &p->aval);
+  const mr_aval_t each = mr__weight_part(&file, &whole, from->here.heads);
+  bool head = !strncmp(p->name, "head.", 5), there = true, fits = true;
+  for (int k = 0; k < file.n && there; k++)
+    there = (t[k] = mr_safetensors_find(from->file, file.name[k])) != NULL;
+  for (int k = 0; k < file.n && there; k++) fits = fits && same_shape(t[k], &each);
+  if (there && fits) {
+    mr__weight_copy(&whole, &file, t, &model, part, set->dtype, mr_params_at(params, set, i));
+    return MR_OK;
+  }
+  if (head) return said->fresh_head = true, MR_OK;
+  if (!there) return refuse_missing(from, p, file.name[0], diag);
   const mr_aval_t a = mr_aval(t[0]->dtype, t[0]->ndim, t[0]->dim);
+  bool positions = !strcmp(p->name, "pos_embed") && mr_is_float(a.dtype);
+  if (positions && mr__pos_embed_grids(&a, &p->aval, &from_side, &to_side)) {
+    said->from_side = from_side, said->to_side = to_side;
+    return resize_positions(t[0], &a, params, i, from_side, to_side, diag);
+  }
   return mr_fail(diag, MR_ERR_DATA,
                  "from: %s: %s is %s, and parameter %s is %s: want a model of the same sizes "
-                 "(embed=, mlp=, patch=, the size of pictures)",
-                 from->path, theirs[0], mr_aval_text(&a, have), p->name,
+                 "(embed=, mlp=, patch=, heads=)",
+                 from->path, file.name[0], mr_aval_text(&a, have), p->name,
                  mr_aval_text(&p->aval, want));
 }
 
@@ -202,7 +171,8 @@ static bool has_parameter(const mr_params_t *params, const char *name) {
 
 /* Layers that the file has and params do not would be left out. */
 static mr_err_t refuse_more_layers(const from_t *from, const mr_params_t *params, mr_diag_t *diag) {
-  char name[FROM_NAME], theirs[PARTS][FROM_NAME];
+  char name[FROM_NAME];
+  mr__weight_t theirs, model;
   int i = 0, here = 1;
   while (i < params->n && !name_in_layer(params->param[i].name, 0, name)) i++;
   if (i == params->n) return MR_OK;
@@ -210,8 +180,8 @@ static mr_err_t refuse_more_layers(const from_t *from, const mr_params_t *params
   while (name_in_layer(first, here, name) && has_parameter(params, name)) here++;
   int there = here;
   for (; name_in_layer(first, there, name); there++) {
-    names_in_file(from, name, theirs);
-    if (!mr_safetensors_find(from->file, theirs[0])) break;
+    find_names(from, name, &theirs, &model);
+    if (!mr_safetensors_find(from->file, theirs.name[0])) break;
   }
   if (there == here) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA,
@@ -219,30 +189,61 @@ static mr_err_t refuse_more_layers(const from_t *from, const mr_params_t *params
                  there, here, there);
 }
 
-/* The number of heads in a model's text; 0: it says none. */
-static int heads_of(const char *model) {
-  const char *at = model ? strstr(model, " heads=") : NULL;
-  return at ? atoi(at + strlen(" heads=")) : 0;
-}
-
 /* Other heads give tensors of the same shapes another meaning. */
-static mr_err_t refuse_other_heads(const from_t *from, const char *model, mr_diag_t *diag) {
-  int there = heads_of(mr_safetensors_meta(from->file, "millrace.model")), here = heads_of(model);
+static mr_err_t refuse_other_heads(const from_t *from, mr_diag_t *diag) {
+  int there = from->there.heads, here = from->here.heads;
   if (!there || !here || there == here) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA,
                  "from: %s: its model has heads=%d, and this one has heads=%d; want heads=%d",
                  from->path, there, here, there);
 }
 
-mr_err_t mr__train_from(const char *path, const char *model, mr_params_t *params, bool *fresh,
+/* So do another GELU and another epsilon.  Files of other libraries do not say theirs: timm's,
+   Hugging Face's and torchvision's are by erf, flax's by tanh; epsilons differ from model to
+   model, but flax's has one. */
+static mr_err_t refuse_other_functions(const from_t *from, mr_diag_t *diag) {
+  bool is_flax = from->names == MR__NAMES_FLAX;
+  const mr__vit_t *here = &from->here;
+  bool erf = from->there.known ? from->there.erf : !is_flax;
+  double eps = from->there.known ? from->there.eps : is_flax ? 1e-6 : here->eps;
+  if (!here->known || from->names == MR__NAMES_OTHER) return MR_OK;
+  if (erf != here->erf)
+    return mr_fail(diag, MR_ERR_DATA,
+                   "from: %s: its model computes GELU by %s, and this one by %s; want gelu=%s",
+                   from->path, erf ? "erf" : "tanh", here->erf ? "erf" : "tanh",
+                   erf ? "erf" : "tanh");
+  if ((float)eps == (float)here->eps) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA,
+                 "from: %s: its layer normalizations add %g to the variance, and this model's add "
+                 "%g; want ln-eps=%g",
+                 from->path, eps, here->eps, eps);
+}
+
+/* Biases that the file has and the model does not would be left out. */
+static mr_err_t refuse_biases(const from_t *from, const mr_params_t *params, mr_diag_t *diag) {
+  mr__weight_t file, model;
+  if (!from->here.known || !params->n || from->here.qkv_bias) return MR_OK;
+  find_names(from, "blocks.0.attn.qkv.bias", &file, &model);
+  if (!mr_safetensors_find(from->file, file.name[0])) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA,
+                 "from: %s: has %s, and the model has qkv-bias=false; want qkv-bias=true",
+                 from->path, file.name[0]);
+}
+
+mr_err_t mr__train_from(const char *path, const char *model, mr_params_t *params, mr__from_t *said,
                         mr_diag_t *diag) {
   mr_safetensors_t *f = NULL;
-  *fresh = false;
+  *said = (mr__from_t){0};
   MR_TRY(mr_safetensors_open(path, &f, diag));
-  const from_t from = recognise_names(f, path);
-  mr_err_t e = refuse_other_heads(&from, model, diag);
+  from_t from = {.file = f, .path = path, .here = mr__vit_of(model)};
+  from.ours = from.here.known ? from.here.style : MR__NAMES_OTHER;
+  recognise_names(&from);
+  if (!from.here.known) from.names = MR__NAMES_OTHER;
+  mr_err_t e = refuse_other_heads(&from, diag);
+  if (e >= 0) e = refuse_other_functions(&from, diag);
+  if (e >= 0) e = refuse_biases(&from, params, diag);
   if (e >= 0) e = refuse_more_layers(&from, params, diag);
-  for (int i = 0; i < params->n && e >= 0; i++) e = fill_parameter(&from, params, i, fresh, diag);
+  for (int i = 0; i < params->n && e >= 0; i++) e = fill_parameter(&from, params, i, said, diag);
   mr_safetensors_close(f);
   return e;
 }

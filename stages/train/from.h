@@ -1,18 +1,26 @@
 /* Parameters that begin as those of a file: of another run, or of a Vision Transformer as timm,
-   Hugging Face or torchvision name it. */
+   flax, Hugging Face or torchvision name and lay them out. */
 #ifndef MR_STAGES_TRAIN_FROM_H
 #define MR_STAGES_TRAIN_FROM_H
 
 #include "model/nn/params.h"
 
+/* What differs between the file and the model, and was settled. */
+typedef struct mr__from {
+  bool fresh_head; /* the head stayed as it was drawn */
+  int from_side,
+      to_side; /* positions of a grid of that side became one of the other; 0: they fit */
+} mr__from_t;
+
 /* Fills the values of params, which hold those that were drawn, from a safetensors file; of another
    run's checkpoint from its average of the weights if it has one.  Parameters of the head, "head.",
-   which the file lacks or has in another shape stay as they were drawn, and *fresh is set.  MR_OK;
-   MR_ERR_DATA for any other parameter that is missing, with the nearest names of the file, or has
-   another shape, for a file with more layers than params, and for a checkpoint whose heads= differ
-   from those of model (mr_model_text); MR_ERR_IO, MR_ERR_NOMEM.  params may be changed after a
-   failure. */
-mr_err_t mr__train_from(const char *path, const char *model, mr_params_t *params, bool *fresh,
+   which the file lacks or has in another shape stay as they were drawn; positions for pictures of
+   another size are interpolated.  *said tells of both.  MR_OK; MR_ERR_DATA for any other parameter
+   that is missing, with the nearest names of the file, or has another shape, for a file with more
+   layers than params, and for a model whose heads, GELU or epsilon differ from those of model
+   (mr_model_text) as far as the file says them; MR_ERR_IO, MR_ERR_NOMEM.  params may be changed
+   after a failure. */
+mr_err_t mr__train_from(const char *path, const char *model, mr_params_t *params, mr__from_t *said,
                         mr_diag_t *diag);
 
 #endif

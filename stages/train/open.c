@@ -184,18 +184,22 @@ static mr_err_t start_from(mr_stage_t *s) {
   train_t *v = s->state;
   mr_diag_t why = {0};
   char model[MR_MODEL_TEXT];
-  bool fresh;
+  mr__from_t said;
+  char grid[80] = "";
   if (!v->from || !*v->from || v->resume) return MR_OK;
   mr_model_text(&v->model, model);
-  mr_err_t e = mr__train_from(v->from, model, &v->params, &fresh, &why);
+  mr_err_t e = mr__train_from(v->from, model, &v->params, &said, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
   float *average = mr_params_f32(&v->params, MR_SET_AVERAGE, 0);
   const mr_param_set_t *values = mr_params_set(&v->params, MR_SET_VALUES, 0);
   for (int i = 0; average && i < v->params.n; i++)
     for (size_t k = 0; k < v->params.param[i].size; k++)
       average[v->params.param[i].offset + k] = mr_params_read(&v->params, values, i, k);
-  mr_notice("%s: begins with the parameters of %s%s", s->name, v->from,
-            fresh ? "; its head does not fit the classes here and is drawn anew" : "");
+  if (said.to_side)
+    snprintf(grid, sizeof grid, "; its positions are interpolated from %dx%d to %dx%d patches",
+             said.from_side, said.from_side, said.to_side, said.to_side);
+  mr_notice("%s: begins with the parameters of %s%s%s", s->name, v->from, grid,
+            said.fresh_head ? "; its head does not fit the classes here and is drawn anew" : "");
   return MR_OK;
 }
 

@@ -400,8 +400,9 @@ const mr_opt_t mr__train_stage_opts[] = {
      .offset = AT(from),
      .help =
          "A new run begins with the parameters of this safetensors file: a checkpoint of "
-         "another run, or with style=timm weights of a ViT as timm, Hugging Face or torchvision "
-         "name them.  A head for other classes begins anew."},
+         "another run, or weights of a ViT as timm, flax, Hugging Face or torchvision name them, "
+         "for either style.  Positions are interpolated for pictures of another size; a head for "
+         "other classes begins anew."},
     {.name = "leak-check",
      .type = MR_OPT_ENUM,
      .offset = AT(leak_check),

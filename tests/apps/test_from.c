@@ -1,5 +1,6 @@
-/* Runs that begin with the parameters of a file: of another run, and under the names of timm,
-   Hugging Face and torchvision.  A step of rate 0 leaves them as they were read. */
+/* Runs that begin with the parameters of a file, of another run and under the names of timm, flax,
+   Hugging Face and torchvision, and files that are exported under these names.  A step of rate 0
+   leaves parameters as they were read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -175,11 +176,115 @@ static void a_head_that_does_not_fit_begins_anew(void **state) {
   assert_non_null(strstr(p.err, "its head does not fit the classes here and is drawn anew"));
 }
 
+/* ---- exported files ---- */
+
+/* Whether the tensors of two files are equal, their names too. */
+static bool same_tensors(const char *one, const char *other_file) {
+  mr_safetensors_t *a = NULL, *b = NULL;
+  mr_diag_t diag = {0};
+  if (mr_safetensors_open(one, &a, &diag) < 0 || mr_safetensors_open(other_file, &b, &diag) < 0)
+    fail_msg("%s", diag.text);
+  bool same = mr_safetensors_count(a) == mr_safetensors_count(b) && mr_safetensors_count(a) > 0;
+  for (int i = 0; i < mr_safetensors_count(a) && same; i++) {
+    const mr_st_tensor_t *x = mr_safetensors_at(a, i), *y = mr_safetensors_find(b, x->name);
+    size_t bytes = mr_dtype_size(x->dtype);
+    for (int d = 0; d < x->ndim; d++) bytes *= (size_t)x->dim[d];
+    same = y && x->dtype == y->dtype && x->ndim == y->ndim &&
+           !memcmp(x->dim, y->dim, (size_t)x->ndim * sizeof *x->dim) &&
+           !memcmp(x->data, y->data, bytes);
+  }
+  mr_safetensors_close(a), mr_safetensors_close(b);
+  return same;
+}
+
+static void must_export(const char *run, const char *format, const char *path) {
+  RUN(&p, "export", run, "--format", format, "--out", path);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+}
+
+static void exported_weights_are_read_again_under_every_name(void **state) {
+  static const char *const format[] = {"timm", "hf", "torchvision"};
+  for (int i = 0; i < 3; i++) {
+    must_export(whole, format[i], in_dir("out.safetensors"));
+    assert_non_null(strstr(p.out, "out.safetensors'))"));
+    expect_same(in_dir("out.safetensors"), NULL);
+  }
+  write_as(whole, NULL, false, in_dir("timm.safetensors"));
+  must_export(whole, "timm", in_dir("out.safetensors"));
+  assert_true(same_tensors(in_dir("timm.safetensors"), in_dir("out.safetensors")));
+}
+
+/* A run of the other style that computes the same; weights that go there and back are the same. */
+static void styles_become_each_other_where_they_compute_the_same(void **state) {
+  char from[192], flax_run[128];
+  snprintf(from, sizeof from, "from=%s/checkpoints/latest", whole);
+  snprintf(flax_run, sizeof flax_run, "%s-flax", other);
+  RUN(&p, "train", "--graph", file, "--run-dir", flax_run, "style=flax", "gelu=erf", "ln-eps=1e-5",
+      "train.seed=5", from);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  must_export(whole, "hf", in_dir("a.safetensors"));
+  must_export(flax_run, "hf", in_dir("b.safetensors"));
+  assert_true(same_tensors(in_dir("a.safetensors"), in_dir("b.safetensors")));
+  snprintf(from, sizeof from, "%s/checkpoints/latest", flax_run);
+  expect_same(from, NULL);
+  RUN(&p, "export", flax_run, "--format", "flax", "--out", in_dir("c.safetensors"));
+  assert_non_null(strstr(p.err, "its GELU is by erf, which the model of format flax does not"));
+  assert_non_null(strstr(p.err, "train with gelu=tanh"));
+  assert_int_equal(program_forget(flax_run), 0);
+}
+
+static void another_function_is_refused(void **state) {
+  char from[192];
+  snprintf(from, sizeof from, "from=%s/checkpoints/latest", whole);
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "style=flax", from);
+  assert_non_null(strstr(p.err, "computes GELU by erf, and this one by tanh; want gelu=erf"));
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "style=flax", "gelu=erf", from);
+  assert_non_null(strstr(p.err,
+                         "add 1e-05 to the variance, and this model's add 1e-06; want "
+                         "ln-eps=1e-05"));
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "qkv-bias=false", from);
+  assert_non_null(strstr(p.err, "the model has qkv-bias=false; want qkv-bias=true"));
+}
+
+static void positions_of_another_size_are_interpolated(void **state) {
+  static char text[sizeof GRAPH + 32], path[160], from[192];
+  const char *at = strstr(GRAPH, "! normalize");
+  snprintf(text, sizeof text, "%.*s! resize 48x48 %s", (int)(at - GRAPH), GRAPH, at);
+  snprintf(path, sizeof path, "%s/larger.mr", dir);
+  snprintf(from, sizeof from, "from=%s/checkpoints/latest", whole);
+  assert_int_equal(mr_write_file(path, text, strlen(text), NULL), MR_OK);
+  RUN(&p, "train", "--graph", path, "--run-dir", other, from);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  assert_non_null(strstr(p.err, "its positions are interpolated from 8x8 to 12x12 patches"));
+  assert_int_equal(program_forget(other), 0);
+}
+
+static void an_export_needs_a_format_a_file_and_a_vision_transformer(void **state) {
+  RUN(&p, "export", whole, "--format", "onnx", "--out", in_dir("x.safetensors"));
+  assert_int_equal(p.status, 2);
+  assert_non_null(strstr(p.err, "expected timm, flax, hf or torchvision"));
+  RUN(&p, "export", whole, "--format", "timm");
+  assert_non_null(strstr(p.err, "want --out FILE.safetensors"));
+  RUN(&p, "export", whole, "--format", "timm", "--out", in_dir("none/x.safetensors"));
+  assert_int_not_equal(p.status, 0);
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "layers=1", "qkv-bias=false");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  must_export(other, "torchvision", in_dir("o'clock.safetensors"));
+  assert_non_null(strstr(p.out, "o\\'clock.safetensors'"));
+  assert_int_equal(program_forget(other), 0);
+}
+
 static void weights_that_fit_nothing_are_refused_with_the_nearest_names(void **state) {
   char setting[192];
   snprintf(setting, sizeof setting, "from=%s", in_dir("timm.safetensors"));
-  RUN(&p, "train", "--graph", file, "--run-dir", other, "style=flax", setting);
-  assert_non_null(strstr(p.err, "for parameter patch_embed.conv_proj.kernel; nearest are "));
+  static const float one[4];
+  const mr_st_tensor_t odd[] = {{"cls_tokens", MR_F32, 1, {4}, one}, {"mlp", MR_F32, 1, {4}, one}};
+  assert_int_equal(mr_safetensors_write(in_dir("odd.safetensors"), odd, 2, NULL, 0, NULL), MR_OK);
+  snprintf(setting, sizeof setting, "from=%s", in_dir("odd.safetensors"));
+  RUN(&p, "train", "--graph", file, "--run-dir", other, setting);
+  assert_non_null(
+      strstr(p.err, "has no cls_token for parameter cls_token; nearest are cls_tokens"));
+  snprintf(setting, sizeof setting, "from=%s", in_dir("timm.safetensors"));
   RUN(&p, "train", "--graph", file, "--run-dir", other, "embed=32", setting);
   assert_non_null(strstr(p.err, "want a model of the same sizes"));
   RUN(&p, "train", "--graph", file, "--run-dir", other, "layers=3", setting);
@@ -201,6 +306,11 @@ int main(void) {
       cmocka_unit_test(a_run_begins_with_the_parameters_of_another),
       cmocka_unit_test(names_of_timm_hugging_face_and_torchvision_are_known),
       cmocka_unit_test(a_head_that_does_not_fit_begins_anew),
+      cmocka_unit_test(exported_weights_are_read_again_under_every_name),
+      cmocka_unit_test(styles_become_each_other_where_they_compute_the_same),
+      cmocka_unit_test(another_function_is_refused),
+      cmocka_unit_test(positions_of_another_size_are_interpolated),
+      cmocka_unit_test(an_export_needs_a_format_a_file_and_a_vision_transformer),
       cmocka_unit_test(weights_that_fit_nothing_are_refused_with_the_nearest_names),
   };
   return cmocka_run_group_tests(tests, make_folder, small_run_forget);
