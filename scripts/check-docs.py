@@ -31,6 +31,7 @@ NOT_RUN = [
     ('README.md', './millrace test', 'is the first check of .ci/run'),
     ('docs/dependencies.md', 'cmake --preset minimal', 'scripts/check-minimal.sh builds it'),
     ('docs/loading.md', "millrace doctor 'tar s3://", 'measures a bucket; test apps.doctor_store measures a server'),
+    ('docs/recipes.md', 'millrace train --graph examples/bucket.mr', 'reads a bucket; scripts/check-stores.py runs it on a server'),
     ('docs/devices.md', 'millrace train --device cuda', 'needs a GPU; scripts/gpu_check.sh runs it on one'),
     ('docs/ledger.md', 'scripts/elastic.sh', 'takes minutes; tests apps.elastic and apps.train_exact are its short forms'),
 ]

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import http.client
 import http.server
+import io
 import json
 import logging
 import os
@@ -11,12 +12,15 @@ import random
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 import urllib.parse
 import zipfile
+import zlib
 
 import boto3
 import botocore.auth
@@ -342,6 +346,37 @@ def check_listings(client, upstream, through, ends):
     fails('a bucket that is not there', '404', run_source('folder s3://elsewhere/tree', ends))
 
 
+def check_example(client, ends):
+    """The graph of examples/ for archives in a bucket: it trains, and its second run, which the cache answers, is the same."""
+    draw = random.Random(5)
+
+    def chunk(kind, data):
+        return struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
+
+    for shard in range(3):
+        with tarfile.open(f'shown-{shard}.tar', 'w') as tar:
+            for i in range(20):
+                rows = b''.join(b'\0' + draw.randbytes(72 * 3) for _ in range(72))
+                png = (b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', 72, 72, 8, 2, 0, 0, 0)) +
+                       chunk(b'IDAT', zlib.compress(rows, 1)) + chunk(b'IEND', b''))
+                for ext, data in (('png', png), ('cls', str(i % 10).encode())):
+                    member = tarfile.TarInfo(f'{shard}_{i:05d}.{ext}')
+                    member.size = len(data)
+                    tar.addfile(member, io.BytesIO(data))
+        client.upload_file(f'shown-{shard}.tar', 'photos', f'shown-{shard}.tar')
+    graph = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'examples', 'bucket.mr')
+    ledgers = []
+    for n in range(2):
+        command = [program, 'train', '--graph', graph, '--run-dir', f'shown-{n}', '--epochs', '2', 'data=s3://photos/shown-{0..1}.tar',
+                   'held=s3://photos/shown-2.tar', 'picture=png', 'batch=8', 'layers=1', 'embed=24', 'mlp=24', 'cache=cache-shown',
+                   'data.cache-size=50MB', 'held.cache-size=50MB', 'data.index=index-shown', 'held.index=index-shown']
+        done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ) | ends, check=False)
+        check(done.returncode == 0 and 'Validation after epoch 2' in done.stdout + done.stderr,
+              'examples/bucket.mr' + ('' if done.returncode == 0 else f': {done.stderr[-700:]}'))
+        ledgers += [line for line in (done.stdout + done.stderr).splitlines() if line.startswith('ledger ')]
+    check(len(ledgers) == 2 and ledgers[0] == ledgers[1], 'examples/bucket.mr, from the cache')
+
+
 def same(name, expected, outcome):
     ledger, text = outcome
     check(expected and ledger == expected, name + ('' if ledger == expected else f': {text[-700:]}'))
@@ -476,6 +511,8 @@ try:
         client.upload_file(f'www/arrays/{name}', 'photos', f'arrays/{name}')
     check_arrays('s3://photos/arrays', ends | keys)
     check_listings(client, upstream, through, ends | keys)
+    behave()
+    check_example(client, ends | keys)
     moto.stop()
 finally:
     nginx.kill()
