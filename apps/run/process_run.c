@@ -203,5 +203,5 @@ int mr_process_run(const mr_args_t *a, mr_diag_t *diag) {
   mr_err_t e = MR_OK;
   while (e >= 0 && moved) e = run_once(a, outs, &stopped, &moved, diag);
   free(outs);
-  return e < 0 ? e : stopped ? MR_EXIT_STOPPED : 0;
+  return e < 0 ? e : stopped ? mr_interrupt_status() : 0;
 }

@@ -2,6 +2,7 @@
    the flags and reports at the end; a graph of several processes goes to the supervisor
    (supervise.c), which starts this command again for each of them. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -111,7 +112,8 @@ static int run_processes(const mr_args_t *a, mr_diag_t *diag) {
   if (e >= 0) e = mr_supervise(a, g, given, diag);
   mr_graph_destroy(g);
   mr_process_forget(given);
-  if (e == MR_EXIT_STOPPED) puts("stopped; the same command with --resume resumes it");
+  if (e == MR_EXIT_STOPPED || e == 128 + SIGTERM)
+    puts("stopped; the same command with --resume resumes it");
   return e;
 }
 

@@ -43,7 +43,8 @@ typedef struct crew {
   child_t child[MR_PROCESSES_MAX];
   int n;
   bool stopping, failed;
-  int asked; /* signals that counted: stop in order, end at once, kill */
+  int asked;   /* signals that counted: stop in order, end at once, kill */
+  int stopped; /* the exit status of an orderly stop: by Ctrl-C or by SIGTERM */
   int64_t asked_ms;
   sigset_t before; /* the caller's signal mask */
 } crew_t;
@@ -148,8 +149,9 @@ static void kill_all(const crew_t *c) {
 }
 
 /* Handles SIGINT or SIGTERM.  One within the grace time after the last one counts as the same. */
-static void on_interrupt(crew_t *c) {
+static void on_interrupt(crew_t *c, int signo) {
   if (c->asked && supervise_now_ms() - c->asked_ms < MR_INTERRUPT_GRACE_MS) return;
+  if (!c->stopping) c->stopped = signo == SIGTERM ? 128 + SIGTERM : MR_EXIT_STOPPED;
   c->asked++, c->asked_ms = supervise_now_ms();
   c->stopping = true;
   if (c->asked == 1) {
@@ -162,6 +164,19 @@ static void on_interrupt(crew_t *c) {
   for (int i = 0; c->asked == 2 && i < c->n; i++) /* checkpoints in progress are finished */
     if (c->child[i].pid) mr_interrupt_process(c->child[i].pid, true);
   if (c->asked > 2) kill_all(c);
+}
+
+/* Passes SIGUSR1 on to the processes that write checkpoints. */
+static void on_save(const crew_t *c) {
+  const mr_stage_t *s;
+  int sent = 0;
+  for (int n = 0; (s = mr_graph_stage_with(c->g, MR_ROLE_CHECKPOINT, n)); n++)
+    for (int i = 0; i < c->n; i++) {
+      const char *of = mr_graph_process_of(c->g, s->name);
+      if (!of || strcmp(of, c->child[i].set.name) != 0 || !c->child[i].pid) continue;
+      kill(c->child[i].pid, SIGUSR1), sent++;
+    }
+  if (!sent) fputs("millrace: SIGUSR1: no process that runs writes a checkpoint\n", stderr);
 }
 
 /* ---- ends ---- */
@@ -208,8 +223,10 @@ static mr_err_t note_end(crew_t *c, int i, int status, mr_diag_t *diag) {
   if (WIFSIGNALED(status)) return note_death(c, i, WTERMSIG(status), diag);
   int code = WEXITSTATUS(status);
   k->ended = code == 0;
-  if (code == MR_EXIT_STOPPED) c->stopping = true; /* it was stopped by hand: all stop */
-  if (code && code != MR_EXIT_STOPPED) supervise_fail(c, diag, k, "ended with status", code, "");
+  bool by_hand = code == MR_EXIT_STOPPED || code == 128 + SIGTERM;
+  if (by_hand && !c->stopping) c->stopped = code;
+  if (by_hand) c->stopping = true; /* all stop */
+  if (code && !by_hand) supervise_fail(c, diag, k, "ended with status", code, "");
   return MR_OK;
 }
 
@@ -266,7 +283,8 @@ static mr_err_t supervise_watch(crew_t *c, const sigset_t *heard, mr_diag_t *dia
   while (any_runs(c) && e >= 0) {
     const struct timespec most = {.tv_nsec = TICK_MS * 1000000L};
     int signo = sigtimedwait(heard, NULL, &most);
-    if (signo == SIGINT || signo == SIGTERM) on_interrupt(c);
+    if (signo == SIGINT || signo == SIGTERM) on_interrupt(c, signo);
+    if (signo == SIGUSR1) on_save(c);
     e = supervise_reap(c, diag); /* signals that came together are one */
     if (e >= 0) e = start_missed(c, diag);
   }
@@ -300,14 +318,16 @@ int mr_supervise(const mr_args_t *a, const mr_graph_t *g, const char *run, mr_di
   c->resume = mr_args_text(a, "--resume") != NULL;
   sigemptyset(&heard);
   sigaddset(&heard, SIGINT), sigaddset(&heard, SIGTERM), sigaddset(&heard, SIGCHLD);
+  sigaddset(&heard, SIGUSR1);
   sigprocmask(SIG_BLOCK, &heard, &c->before);
   mr_err_t e = MR_OK;
   for (int i = 0; i < c->n && e >= 0; i++) e = mr_graph_process(g, i, &c->child[i].set, diag);
   if (e >= 0) e = run_all(c, &heard, diag);
-  bool stopped = c->stopping, failed = c->failed;
+  bool failed = c->failed;
+  int stopped = c->stopping ? c->stopped : 0;
   print_restarts(c);
   sigprocmask(SIG_SETMASK, &c->before, NULL);
   free(c);
   if (e < 0) return e;
-  return failed ? MR_ERR_IO : stopped ? MR_EXIT_STOPPED : 0;
+  return failed ? MR_ERR_IO : stopped;
 }

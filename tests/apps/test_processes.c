@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include "pipeline/graph/process.h"
@@ -291,8 +292,9 @@ static void wait_for_lines(const char *name) {
   while (access(path, F_OK)) usleep(10000);
 }
 
-/* Stops a run of both processes by ask, and resumes it: ends as a run that was never stopped. */
-static void stop_and_resume(void (*ask)(pid_t above, const char *path)) {
+/* Stops a run of both processes by ask, which ends it with that status, and resumes it: ends as a
+   run that was never stopped. */
+static void stop_and_resume(void (*ask)(pid_t above, const char *path), int status) {
   char path[TEXT_MAX], steps[48];
   long done = -1;
   write_graph("stop", endless, path);
@@ -300,7 +302,7 @@ static void stop_and_resume(void (*ask)(pid_t above, const char *path)) {
   wait_for_lines("stop");
   ask(r.pid, path);
   finish(&r);
-  assert_int_equal(r.p->status, 130);
+  assert_int_equal(r.p->status, status);
   assert_non_null(strstr(r.p->out, "--resume resumes it"));
   pid_t pid[16];
   assert_int_equal(find("--process=", path, pid), 0);
@@ -335,11 +337,72 @@ static void all_twice(pid_t above, const char *path) {
   twice(above, path);
 }
 
-static void ctrl_c_stops_all_and_resume_continues(void **state) { stop_and_resume(once); }
+static void ctrl_c_stops_all_and_resume_continues(void **state) { stop_and_resume(once, 130); }
 
 static void a_signal_that_comes_twice_is_one(void **state) {
-  stop_and_resume(twice);
-  stop_and_resume(all_twice);
+  stop_and_resume(twice, 128 + SIGTERM);
+  stop_and_resume(all_twice, 128 + SIGTERM);
+}
+
+static const char saving[] =
+    "process reader { synthetic n=100000000 ! shuffle seed=1 epochs=0 ! normalize ! batch 16 "
+    "name=batches }\n"
+    "process trainer {\n"
+    "  vit-step name=train embed=16 mlp=16 heads=2 layers=1 patch=8 threads=1 "
+    "checkpoint-every=0\n"
+    "  train.metrics ! jsonl path=$out.jsonl\n"
+    "  train.state ! checkpoint dir=$out.ck\n}\n"
+    "batches. ! train.\n";
+
+/* Whether a run of processes has written this file. */
+static bool has_written(const char *name) {
+  char path[TEXT_MAX];
+  struct stat st;
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  return stat(path, &st) == 0 && st.st_size > 0;
+}
+
+static void sigusr1_saves_and_sigterm_of_one_process_ends_all(void **state) {
+  char path[TEXT_MAX];
+  pid_t pid[16];
+  write_graph("saving", saving, path);
+  running_t r = start((const char *const[]){"run", path, NULL});
+  while (!has_written("saving.jsonl")) usleep(10000);
+  assert_false(has_written("saving.ck/latest"));
+  kill(r.pid, SIGUSR1);
+  while (!has_written("saving.ck/latest")) usleep(10000);
+  assert_int_equal(find("--process=trainer", path, pid), 1);
+  kill(pid[0], SIGTERM);
+  finish(&r);
+  assert_int_equal(r.p->status, 128 + SIGTERM);
+  assert_non_null(strstr(r.p->err, "writing a checkpoint after this step"));
+  free(r.p);
+}
+
+/* Whether a signal waits for the process to take it. */
+static bool is_pending(pid_t pid, int signo) {
+  char path[64], line[128];
+  unsigned long long set = 0;
+  snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+  FILE *f = fopen(path, "r");
+  assert_non_null(f);
+  while (fgets(line, sizeof line, f)) (void)sscanf(line, "ShdPnd: %llx", &set);
+  fclose(f);
+  return set >> (signo - 1) & 1;
+}
+
+static void sigusr1_without_a_checkpoint_is_said(void **state) {
+  char path[TEXT_MAX];
+  write_graph("unsaved", endless, path);
+  running_t r = start((const char *const[]){"run", path, NULL});
+  wait_for_lines("unsaved");
+  kill(r.pid, SIGUSR1);
+  while (is_pending(r.pid, SIGUSR1)) usleep(1000);
+  kill(r.pid, SIGINT);
+  finish(&r);
+  assert_int_equal(r.p->status, 130);
+  assert_non_null(strstr(r.p->err, "SIGUSR1: no process that runs writes a checkpoint"));
+  free(r.p);
 }
 
 static void no_process_outlives_the_one_that_started_it(void **state) {
@@ -485,6 +548,8 @@ int main(void) {
       cmocka_unit_test(those_before_one_that_has_ended_end_too),
       cmocka_unit_test(ctrl_c_stops_all_and_resume_continues),
       cmocka_unit_test(a_signal_that_comes_twice_is_one),
+      cmocka_unit_test(sigusr1_saves_and_sigterm_of_one_process_ends_all),
+      cmocka_unit_test(sigusr1_without_a_checkpoint_is_said),
       cmocka_unit_test(no_process_outlives_the_one_that_started_it),
       cmocka_unit_test(one_that_fails_ends_all_with_its_reason),
       cmocka_unit_test(two_that_fail_at_once_are_a_failure),
