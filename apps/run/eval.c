@@ -2,6 +2,7 @@
    step.  The graph is that of the run, with its sources, its preparation of records and its
    plug-ins, cut behind the batches and ended by eval-step: what is measured is what the run
    measured.  A checkpoint without its run says by itself how its pictures were normalised. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "apps/cli/texts.h"
 #include "apps/run/checkpoint_arg.h"
 #include "apps/run/interrupt.h"
+#include "apps/run/mistakes.h"
 #include "apps/run/synthetic.h"
 #include "loaders/local/split.h"
 #include "stages/train/inputs.h"
@@ -33,6 +35,10 @@ static const mr_flag_t eval_flags[] = {
     {"--device", "cpu[:N]|opencl[:N]|cuda[:N]", "Where the model computes; default cpu."},
     {"--pin", NULL, "Binds each of these threads to a processor of its own."},
     {"--jsonl", "FILE", "Also writes the result as JSON."},
+    {"--mistakes", "FILE",
+     "Writes a line of JSON for each record that is guessed wrong: its id (`who --record ID`), "
+     "file, "
+     "class and guess."},
     {0}};
 
 enum { N_PRECISION = 5 };
@@ -241,7 +247,9 @@ static mr_err_t set_stage(const mr_args_t *a, judged_t *d, mr_diag_t *diag) {
     if (d->precision[i] && d->precision[i][0])
       MR_TRY(mr_graph_set(d->g, d->name, precision_name[i], d->precision[i], diag));
   if (threads) MR_TRY(mr_graph_set(d->g, d->name, "threads", threads, diag));
+  const char *mistakes = mr_args_text(a, "--mistakes");
   if (device) MR_TRY(mr_graph_set(d->g, d->name, "device", device, diag));
+  if (mistakes) MR_TRY(mr_graph_set(d->g, d->name, "mistakes", mistakes, diag));
   return mr_args_text(a, "--pin") ? mr_graph_set(d->g, d->name, "pin", "true", diag) : MR_OK;
 }
 
@@ -276,12 +284,24 @@ static mr_err_t run_built(const mr_args_t *a, judged_t *d, bool *stopped, mr_dia
   return mr_fail(diag, e, "%s; if the data have moved, name its folder with --data", why.text);
 }
 
+/* Says which files hold the records that were guessed wrong. */
+static mr_err_t name_mistakes(const mr_args_t *a, const judged_t *d, mr_diag_t *diag) {
+  const char *file = mr_args_text(a, "--mistakes");
+  const mr_stage_t *source = mr_line_source(d->g, d->line);
+  int64_t n;
+  if (!file) return MR_OK;
+  MR_TRY(mr_mistakes_name(file, source ? mr_graph_stage(d->g, source->name) : NULL, &n, diag));
+  fprintf(stderr, "millrace: %s has the %" PRId64 " records that were guessed wrong\n", file, n);
+  return MR_OK;
+}
+
 static int eval_run(const mr_args_t *a, mr_diag_t *diag) {
   bool stopped = false;
   judged_t d = {0};
   MR_TRY(mr_args_settings(a, 1, diag));
   int e = eval_build(a, &d, diag);
   if (e >= 0) e = run_built(a, &d, &stopped, diag);
+  if (e >= 0 && !stopped) e = name_mistakes(a, &d, diag);
   mr_graph_destroy(d.own);
   mr_checkpoint_arg_fini(&d.of);
   return e < 0 ? e : stopped ? mr_interrupt_status() : 0;

@@ -706,6 +706,7 @@ def eval_step(
     amp_rule: Text | None = ...,
     param_dtype: Literal["f32", "bf16", "f16"] | None = ...,
     records: Text | None = ...,
+    mistakes: Text | None = ...,
     evaluations: Number | None = ...,
     ema: bool | None = ...,
     matmul_precision: Literal["none", "default", "high", "highest"] | None = ...,
@@ -731,6 +732,9 @@ def eval_step(
     param_dtype: Type of the parameters that the model reads.
 
     records: What the records are called beside the result, where they are no test records.
+
+    mistakes: File that gets a line of JSON for each record whose class is guessed wrong: its id, its class and
+    the guess; default: none.
 
     evaluations: Ends after this many, also of an endless stream; 0: when the stream ends.
 

@@ -1,6 +1,9 @@
 /* eval-step: evaluates a checkpoint: its loss and metrics over a stream of batches.  The model and
    its settings are read from the checkpoint itself, never from the graph, so that it cannot be
    evaluated as another model than was trained; what differs from the stream is an error. */
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +13,7 @@
 #include "base/text.h"
 #include "model/exec/device.h"
 #include "model/zoo/zoo.h"
+#include "pipeline/care.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/amp.h"
 #include "stages/train/fields.h"
@@ -22,7 +26,7 @@
 /* ---- the stage ---- */
 
 typedef struct eval_step {
-  const char *checkpoint, *records, *device;
+  const char *checkpoint, *records, *mistakes, *device;
   mr_train_amp_t amp;
   bool ema;
   int precision;
@@ -42,6 +46,7 @@ typedef struct eval_step {
   mr_eval_step_t *step;
   mr_train_progress_t at;
   double t0;
+  FILE *wrong; /* the file of the mistakes; NULL: none */
 } eval_step_t;
 
 static const mr_opt_t eval_step_opts[] = {
@@ -56,6 +61,11 @@ static const mr_opt_t eval_step_opts[] = {
      .type = MR_OPT_STR,
      .offset = offsetof(eval_step_t, records),
      .help = "What the records are called beside the result, where they are no test records."},
+    {.name = "mistakes",
+     .type = MR_OPT_STR,
+     .offset = offsetof(eval_step_t, mistakes),
+     .help = "File that gets a line of JSON for each record whose class is guessed wrong: its id, "
+             "its class and the guess; default: none."},
     {.name = "evaluations",
      .type = MR_OPT_INT,
      .offset = offsetof(eval_step_t, evaluations),
@@ -153,12 +163,53 @@ static mr_err_t eval_step_load(eval_step_t *v, int64_t batch, mr_diag_t *diag) {
   return mr_eval_step_create(loss, &compute, batch, NULL, &v->step, diag);
 }
 
+/* ---- the file of the mistakes ---- */
+
+/* Adds a class by its name, or by its number if it has none. */
+static void add_class(cJSON *o, const char *key, const mr_dataset_t *of, int32_t class) {
+  if (of && of->class_name && class < of->n_classes && of->class_name[class])
+    cJSON_AddStringToObject(o, key, of->class_name[class]);
+  else
+    cJSON_AddNumberToObject(o, key, class);
+}
+
+static void note_mistake(mr_stage_t *s, const mr_tally_t *tally, int port, const mr_buf_t *b, int i,
+                         int32_t truth, int32_t guess) {
+  const eval_step_t *v = s->state;
+  cJSON *o = cJSON_CreateObject();
+  char id[24];
+  snprintf(id, sizeof id, "%" PRIu64, b->key[i] & ~MR_KEY_SKIPPED);
+  cJSON_AddRawToObject(o, "id", id);
+  add_class(o, "class", s->in_spec[port].dataset, truth);
+  add_class(o, "guess", s->in_spec[port].dataset, guess);
+  char *text = cJSON_PrintUnformatted(o);
+  cJSON_Delete(o);
+  if (text) fprintf(v->wrong, "%s\n", text);
+  cJSON_free(text);
+}
+
+static mr_err_t open_mistakes(mr_stage_t *s) {
+  eval_step_t *v = s->state;
+  if (!v->mistakes || !*v->mistakes) return MR_OK;
+  if ((v->wrong = fopen(v->mistakes, "we"))) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_IO, "setting mistakes: %s: cannot be written: %s", v->mistakes,
+                       strerror(errno));
+}
+
+static mr_err_t flush_mistakes(mr_stage_t *s) {
+  const eval_step_t *v = s->state;
+  if (!v->wrong || (!fflush(v->wrong) && !ferror(v->wrong))) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_IO, "setting mistakes: %s: cannot be written: %s", v->mistakes,
+                       strerror(errno));
+}
+
 static mr_err_t eval_step_open(mr_stage_t *s) {
   eval_step_t *v = s->state;
   mr_diag_t why = {0};
   v->t0 = mr_now_s();
   mr_train_team_report(s, &v->team);
   MR_TRY(recall_checkpoint(s));
+  MR_TRY(open_mistakes(s));
   mr_err_t e = eval_step_load(v, s->in_spec[0].batch, &why);
   mr_backends_leave(); /* batches are evaluated in the stage's own thread */
   return mr_stage_relay(s, e, &why);
@@ -170,7 +221,8 @@ static void eval_step_close(mr_stage_t *s) {
   mr_params_fini(&v->params);
   mr_recalled_fini(&v->recalled);
   mr_device_close(v->on);
-  v->step = NULL, v->on = NULL;
+  if (v->wrong) fclose(v->wrong);
+  v->step = NULL, v->on = NULL, v->wrong = NULL;
 }
 
 /* The decay of the average that is evaluated, as the run's setting had it: not with the digits that
@@ -183,11 +235,13 @@ static double evaluated_decay(const eval_step_t *v) {
 
 static mr_err_t eval_step_step(mr_stage_t *s) {
   eval_step_t *v = s->state;
-  mr_tally_t tally = {.loss = &v->model.plan.loss, .aligned = &v->aligned};
+  mr_tally_t tally = {
+      .loss = &v->model.plan.loss, .aligned = &v->aligned, .wrong = v->wrong ? note_mistake : NULL};
   mr_buf_t *b = NULL;
   if (v->evaluations && v->done == v->evaluations) return MR_END;
   v->done++;
   mr_err_t e = mr_train_evaluate(s, 0, v->step, &v->params, &tally);
+  if (e == MR_OK) e = flush_mistakes(s);
   if (e == MR_OK) e = mr_fresh(s, 0, &b);
   if (e != MR_OK || !b) { /* also if stopped: half an evaluation is no result */
     mr_tally_fini(&tally);

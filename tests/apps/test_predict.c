@@ -102,6 +102,38 @@ static void classes_are_those_that_the_evaluation_counts(void **state) {
   assert_true(fabs(judged("eval.jsonl", "accuracy") - (double)right / n) < 1e-6);
 }
 
+/* The evaluation's wrong guesses, each with the file of its record, are those of predict. */
+static void mistakes_of_an_evaluation_have_ids_and_files(void **state) {
+  int n = 0;
+  RUN(&p, "eval", "r", "valid-data.split=all", "--jsonl", "judged.jsonl", "--mistakes",
+      "wrong.jsonl");
+  must();
+  assert_non_null(strstr(p.err, " records that were guessed wrong"));
+  RUN(&p, "predict", "r", "photos", "--out", "rows.jsonl");
+  must();
+  char *rows = read_text("rows.jsonl"), *text = read_text("wrong.jsonl"), *rest = NULL;
+  for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest), n++) {
+    cJSON *o = cJSON_Parse(line);
+    const char *file = cJSON_GetStringValue(cJSON_GetObjectItem(o, "file")),
+               *class = cJSON_GetStringValue(cJSON_GetObjectItem(o, "class")),
+               *guess = cJSON_GetStringValue(cJSON_GetObjectItem(o, "guess"));
+    char in[64], row[300];
+    assert_true(file && class && guess && strcmp(class, guess));
+    snprintf(in, sizeof in, "photos/%s/", class);
+    assert_int_equal(strncmp(file, in, strlen(in)), 0);
+    snprintf(row, sizeof row, "{\"id\":%d,\"file\":\"%s\",\"class\":\"%s\"",
+             cJSON_GetObjectItem(o, "id")->valueint, file, guess);
+    if (!strstr(rows, row)) fail_msg("predict has no %s", row);
+    cJSON_Delete(o);
+  }
+  double records = judged("judged.jsonl", "records");
+  assert_int_equal(n, (int)lround(records * (1 - judged("judged.jsonl", "accuracy"))));
+  assert_true(n > 0);
+  free(text), free(rows);
+  RUN(&p, "eval", "r", "--mistakes", "/proc/no/wrong.jsonl");
+  expect(1, "setting mistakes: /proc/no/wrong.jsonl: cannot be written");
+}
+
 static void a_graph_whose_sources_have_no_names_predicts_too(void **state) {
   static const char graph[] =
       "let run = unset\n"
@@ -214,6 +246,7 @@ static void a_folder_without_a_run_and_missing_data_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(classes_are_those_that_the_evaluation_counts),
+      cmocka_unit_test(mistakes_of_an_evaluation_have_ids_and_files),
       cmocka_unit_test(a_graph_whose_sources_have_no_names_predicts_too),
       cmocka_unit_test(a_checkpoint_alone_predicts_the_same),
       cmocka_unit_test(a_command_that_was_killed_continues_behind_its_whole_batches),
