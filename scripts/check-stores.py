@@ -190,14 +190,52 @@ class Metadata(http.server.BaseHTTPRequestHandler):
             self.say(404, '')
 
 
-def serve(handler):
+class Astray(http.server.BaseHTTPRequestHandler):
+    """A server elsewhere that leads to this machine."""
+    protocol_version = 'HTTP/1.1'
+    to = ''
+
+    def do_GET(self):
+        self.send_response(302)
+        self.send_header('Location', self.to + self.path)
+        self.send_header('Content-Length', '0')
+        self.end_headers()
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+def own_address():
+    """An address of this machine that other hosts could use; None: it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        try:
+            s.connect(('192.0.2.1', 9))  # sends nothing
+            return s.getsockname()[0]
+        except OSError:
+            return None
+
+
+def check_astray(names, local, plain):
+    address = own_address()
+    if not address:
+        print('     not checked, as this machine has no address of its own: redirects to loopback addresses')
+        return
+    Astray.to = f'http://127.0.0.1:{plain}'
+    away = f'http://{address}:{serve(Astray, address)}'
+    fails('a redirect to this machine', 'redirects to an address of this machine', run(f'{away}/{names}'))
+    same('a redirect to this machine, by a word', local, run(f'{away}/{names}', 'local-redirects'))
+
+
+def serve(handler, address='127.0.0.1'):
     class Server(http.server.ThreadingHTTPServer):
         daemon_threads = True
         request_queue_size = 128
 
         def handle_error(self, request, client):  # clients that give up are part of the check
             pass
-    server = Server(('127.0.0.1', 0), handler)
+    server = Server((address, 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server.server_port
 
@@ -409,6 +447,7 @@ try:
     same('nginx, https with HTTP/2', local, run(f'https://localhost:{tls}/{names}', '', {'SSL_CERT_FILE': f'{folder}/cert.pem'}))
     same('a redirect of http', local, run(f'http://127.0.0.1:{plain}/clear/{names}'))
     fails('a redirect from https to http', 'leads from https to http', run(f'https://localhost:{tls}/clear/{names}', '', {'SSL_CERT_FILE': f'{folder}/cert.pem'}))
+    check_astray(names, local, plain)
     fails('a certificate that nobody signed', 'certificate', run(f'https://localhost:{tls}/{names}'))
     same('no_proxy', local, run(f'http://127.0.0.1:{plain}/{names}', '', {'no_proxy': '*', 'http_proxy': 'http://127.0.0.1:1'}))
     same('file://', local, run(f'file://{folder}/www/{names}'))
