@@ -59,15 +59,23 @@ static bool extend_span(group_t *g, const mr_reader_t *r, const mr_read_t *next,
   return true;
 }
 
-/* Gives the spans that land apart their places in a scratch of `used` bytes, which grows to what a
-   call needs: a graph may have thousands of readers. */
+/* Makes room for `used` bytes, and for what later calls may need as far as the files are large
+   enough: a graph may have thousands of readers, most of them of small files, and those of large
+   ones take no memory in the middle of a run. */
+static mr_err_t grow_scratch(mr_reader_t *r, size_t used, mr_diag_t *diag) {
+  size_t cap = used;
+  for (int i = 0; i < r->n_files && cap < MR_READER_JOIN_BYTES; i++)
+    cap = r->size[i] < MR_READER_JOIN_BYTES ? cap + (size_t)r->size[i] : MR_READER_JOIN_BYTES;
+  if (cap > MR_READER_JOIN_BYTES) cap = MR_READER_JOIN_BYTES;
+  free(r->scratch);
+  r->scratch = malloc(cap);
+  r->scratch_cap = r->scratch ? cap : 0;
+  return r->scratch ? MR_OK : mr_no_memory(diag, "%zu bytes of merged reads", cap);
+}
+
+/* Gives the spans that land apart their places in a scratch of `used` bytes. */
 static mr_err_t place_apart(group_t *g, mr_reader_t *r, size_t used, mr_diag_t *diag) {
-  if (used > r->scratch_cap) {
-    free(r->scratch);
-    r->scratch = malloc(used);
-    r->scratch_cap = r->scratch ? used : 0;
-    if (!r->scratch) return mr_no_memory(diag, "%zu bytes of merged reads", used);
-  }
+  if (used > r->scratch_cap) MR_TRY(grow_scratch(r, used, diag));
   char *at = r->scratch;
   for (size_t k = 0; k < g->n_spans; k++)
     if (g->apart[k]) g->span[k].dst = at, at += g->span[k].len;

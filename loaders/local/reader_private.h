@@ -39,7 +39,7 @@ struct mr_reader {
   const mr_reader_way_t *way;
   void *state;        /* of the way */
   char *scratch;      /* [scratch_cap] merged reads land here before their parts are copied out */
-  size_t scratch_cap; /* grows to what a call needs, MR_READER_JOIN_BYTES at most */
+  size_t scratch_cap; /* 0 before the first one; MR_READER_JOIN_BYTES at most */
   struct mr_reader_group *ahead; /* the reads begun (reader_join.c); NULL before the first begin */
   bool begun;
   char fallback[MR_READER_WHY], why[MR_READER_WHY];
