@@ -324,21 +324,14 @@ static bucket_t bucket_before(const step_t *s, int to) {
   return b;
 }
 
-/* The gradients of a bucket, one behind the other; grad NULL: zeros. */
+/* The gradients of a bucket, one behind the other. */
 static mr_var_t *bucket_flat(step_t *s, const bucket_t *b, mr_var_t *const *grad) {
   int n = b->to - b->from;
-  int64_t elems = 0;
   mr_var_t **flat = mr_mem_take(&s->g->mem, (size_t)n * sizeof *flat);
-  for (int i = 0; flat && i < n; i++) {
-    int64_t size = mr_aval_elems(&s->p[b->from + i]->aval);
-    elems += size;
-    if (grad) flat[i] = mr_lax_reshape_to(s->g, grad[b->from + i], size);
-  }
-  const mr_aval_t all = mr_aval_of(s->p[b->from]->aval.dtype, elems);
+  for (int i = 0; flat && i < n; i++)
+    flat[i] = mr_lax_reshape_to(s->g, grad[b->from + i], mr_aval_elems(&s->p[b->from + i]->aval));
   if (!flat) return NULL;
-  return !grad   ? mr_lax_full(s->g, &all, 0)
-         : n > 1 ? mr_lax_concatenate(s->g, n, flat, 0)
-                 : flat[0];
+  return n > 1 ? mr_lax_concatenate(s->g, n, flat, 0) : flat[0];
 }
 
 /* As sum_of_nodes, of what has come of each sum. */
@@ -352,18 +345,21 @@ static mr_var_t *bucket_sum(step_t *s, const nodes_t *nodes, mr_var_t *const *co
 }
 
 /* Each rank sends its sums of a bucket's gradients to the owner, which adds them.  All ranks number
-   the messages alike. */
+   the messages alike.  The operand of a message that the owner receives is sent to none: with its
+   own newest sum, it does not receive before its backward pass has come as far. */
 static void exchange_bucket(step_t *s, const bucket_t *b, const nodes_t *nodes, const sums_t *sums,
                             int *turn) {
   int own = s->loss->ranks->rank;
-  mr_var_t **come = mr_mem_take(&s->g->mem, (size_t)nodes->n * sizeof *come);
+  mr_var_t **come = mr_mem_take(&s->g->mem, (size_t)nodes->n * sizeof *come), *newest = NULL;
+  for (int k = 0; come && k < nodes->n; k++)
+    if (nodes->node[k].rank == own)
+      newest = come[k] = bucket_flat(s, b, sums->of[nodes->node[k].place]);
   for (int k = 0; come && k < nodes->n; k++, ++*turn) {
     const node_t *v = &nodes->node[k];
     const int perm[1][2] = {{v->rank, b->owner}};
-    if (v->rank != own && b->owner != own) continue;
-    come[k] = bucket_flat(s, b, v->rank == own ? sums->of[v->place] : NULL);
-    if (v->rank != b->owner)
-      come[k] = mr_lax_ppermute_in_turn(s->g, come[k], s->loss->ranks->axis, 1, perm, *turn);
+    if (v->rank == b->owner || (v->rank != own && b->owner != own)) continue;
+    come[k] = mr_lax_ppermute_in_turn(s->g, v->rank == own ? come[k] : newest, s->loss->ranks->axis,
+                                      1, perm, *turn);
   }
   if (!come || b->owner != own) return;
   mr_var_t *sum = bucket_sum(s, nodes, come, 0, s->loss->parts);
