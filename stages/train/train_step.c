@@ -37,20 +37,31 @@ static mr_err_t train_step_give_saved(mr_stage_t *s) {
   return e < 0 ? e : MR_OK;
 }
 
+/* Has the step give the stage its parameters by one of the calls that do, in which ranks that are
+   processes may wait for each other: a failure names the stage and the step that was finished. */
+static mr_err_t fetch_params(mr_stage_t *s, mr_err_t (*fetch)(mr_train_step_t *t, mr_params_t *p,
+                                                              mr_diag_t *diag)) {
+  train_t *v = s->state;
+  mr_diag_t why = {0};
+  mr__agree_doing(v->agree, "gives its parts of", v->at.step, true);
+  mr_err_t e = fetch(v->step, &v->params, &why);
+  return mr_diag_prefix(s->diag, e, &why, "%s: step %" PRId64, s->name, v->at.step);
+}
+
 /* Gives a state, unless that of this step has been given.  last: the run ends with it.  Where a
    device copies its parameters beside the commands, train_step_give_saved gives it: the next step
    begins meanwhile. */
 static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   train_t *v = s->state;
-  mr__agree_doing(v->agree, "gives the checkpoint of", v->at.step, true);
   MR_TRY(train_step_give_saved(s));
   if (!s->out_linked[OUT_STATE] || (v->saved_step == v->at.step && !v->at.unvalidated && !last))
     return MR_OK;
   mr_buf_t *b = NULL;
   int64_t mark;
   /* Waits until all states are back. */
-  mr_err_t e = mr_train_step_fetch_begin(v->step, &v->params, s->diag);
+  mr_err_t e = fetch_params(s, mr_train_step_fetch_begin);
   if (e < 0) return e;
+  mr__agree_doing(v->agree, "gives the checkpoint of", v->at.step, true);
   MR_TRY(give_mark(s, &mark));
   MR_TRY(mr_fresh(s, OUT_STATE, &b));
   if (!b) return MR_OK;
@@ -102,8 +113,8 @@ static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t ki
                                     mr_stream_at_t *at) {
   train_t *v = s->state;
   if (!s->in_linked[port]) return MR_OK;
+  MR_TRY(fetch_params(s, mr_train_step_whole));
   mr__agree_doing(v->agree, "evaluates after", v->at.step, true);
-  MR_TRY(mr_train_step_whole(v->step, &v->params, s->diag));
   mr_tally_t tally = {
       .loss = &v->eval_loss, .aligned = &v->aligned[port], .wrong = mr__train_report_wrong};
   if (at) tally.at = *at;
@@ -155,13 +166,7 @@ static void say_why(mr_stage_t *s, bool stopped, mr_report_t *r) {
 
 /* Makes the parameters whole where ranks have parts of them, while all ranks that are processes are
    at the same step. */
-static mr_err_t make_whole(mr_stage_t *s) {
-  train_t *v = s->state;
-  mr_diag_t why = {0};
-  mr__agree_doing(v->agree, "gives its parts of", v->at.step, true);
-  mr_err_t e = mr_train_step_whole(v->step, &v->params, &why);
-  return mr_diag_prefix(s->diag, e, &why, "%s: step %" PRId64, s->name, v->at.step);
-}
+static mr_err_t make_whole(mr_stage_t *s) { return fetch_params(s, mr_train_step_whole); }
 
 /* Ends the run: test unless stopped, the last state, the final record. */
 static mr_err_t train_step_finish(mr_stage_t *s) {
@@ -216,7 +221,7 @@ static mr_err_t train_step_count_step(mr_stage_t *s, const mr__train_flight_t *f
   v->at.ledger = mr_ledger_step(v->at.ledger, v->at.step, batch->key, batch->draw, batch->n, bits);
   MR_TRY(mr__train_report_step(s, r, batch, (double)f->lr));
   if (f->watch && r->applied) {
-    MR_TRY(mr_train_step_fetch(v->step, &v->params, s->diag));
+    MR_TRY(fetch_params(s, mr_train_step_fetch));
     MR_TRY(mr__train_report_watched(s, batch));
   }
   if (batch->flags & MR_BUF_EPOCH_END) v->at.epoch = batch->epoch + 1, v->at.unvalidated = true;
@@ -279,7 +284,7 @@ static mr_err_t begin_step(mr_stage_t *s, mr_buf_t *batch, int64_t step) {
                             .lr = mr_schedule_at(&v->rate, step - 1),
                             .watch = mr__train_watched(s, step)};
   if (f->watch) {
-    mr_err_t fetched = mr_train_step_fetch(v->step, &v->params, s->diag);
+    mr_err_t fetched = fetch_params(s, mr_train_step_fetch);
     if (fetched < 0) return mr__train_flight_fini(f), fetched;
     mr_optim_t optim = mr__train_config(v, batch->n).optim;
     if (s->out_linked[OUT_METRICS] &&

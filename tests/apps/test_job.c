@@ -332,6 +332,22 @@ static void a_stop_of_any_rank_stops_all_after_the_same_step(void **state) {
   }
 }
 
+/* Ranks that have whole parameters exchange nothing in a step, and give them tensor by tensor
+   before and after a watched one: nearly all of the time, in which the rank is killed. */
+static void a_rank_that_is_killed_while_it_gives_parts_is_named_with_stage_and_step(void **state) {
+  char run[128];
+  snprintf(run, sizeof run, "%s/watched", dir);
+  START(2, NULL, "train", "--graph", file, "--run-dir", run, "--mesh", "model=2",
+        "train.partition=*=P()", "train.ordered=0", "train.watch-every=1", "shuffle.epochs=100000");
+  wait_for_step(run, 2);
+  kill(job.pid[1], SIGKILL);
+  end_job();
+  assert_int_equal(job.status[0], 1);
+  if (!strstr(job.complained[0], "rank 1 has not been heard of") ||
+      !strstr(job.complained[0], "train: step "))
+    fail_msg("rank 0 says: %s", job.complained[0]);
+}
+
 static void the_others_name_a_rank_that_is_killed_and_its_run_resumes_without_it(void **state) {
   char run[128], alone[128], until[32], ledger[2][64];
   snprintf(run, sizeof run, "%s/killed", dir);
@@ -436,6 +452,7 @@ int main(void) {
       cmocka_unit_test(ranks_read_whole_batches_where_slices_would_be_others),
       cmocka_unit_test(a_stop_of_any_rank_stops_all_after_the_same_step),
       cmocka_unit_test(the_others_name_a_rank_that_is_killed_and_its_run_resumes_without_it),
+      cmocka_unit_test(a_rank_that_is_killed_while_it_gives_parts_is_named_with_stage_and_step),
       cmocka_unit_test(the_others_name_a_rank_that_is_stopped),
       cmocka_unit_test(a_rank_with_another_command_line_is_refused_by_all),
       cmocka_unit_test(all_ranks_refuse_settings_that_do_not_fit_their_job),
