@@ -99,6 +99,97 @@ const mr_op_def_t mr_op_dropout = {
     .shard = {mr_shard_seeded},
 };
 
+/* ---- dropout_part: the dropout of a device's part of a larger array ----
+
+   The larger array is (rows, row) elements, and the part is a piece of its rows, of each of which
+   it has one of the runs that a row is: element i of the part is element
+   ((place[0] n + i / run) row + place[1] run + i % run) of the array, n being the part's rows. */
+mr_var_t *mr_lax_dropout_part(mr_fn_t *f, mr_var_t *x, const mr_dropout_part_t *p, mr_var_t *seed,
+                              mr_var_t *step, mr_var_t *place) {
+  const mr_attr_t attr[] = {mr_attr_int("first", p->first), mr_attr_float("rate", (double)p->rate),
+                            mr_attr_int("row", p->row),     mr_attr_int("rows", p->rows),
+                            mr_attr_int("run", p->run),     mr_attr_int("site", p->site)};
+  return mr_emit1(f, &mr_op_dropout_part, 4, (mr_var_t *[]){x, seed, step, place}, 6, attr);
+}
+
+mr_dropout_part_t mr_dropout_part_of(const mr_eqn_t *e) {
+  return (mr_dropout_part_t){.rate = (float)mr_attr_get(e, "rate")->f,
+                             .site = (uint32_t)mr_attr_get(e, "site")->i[0],
+                             .first = mr_attr_get(e, "first")->i[0],
+                             .rows = mr_attr_get(e, "rows")->i[0],
+                             .row = mr_attr_get(e, "row")->i[0],
+                             .run = mr_attr_get(e, "run")->i[0]};
+}
+
+static mr_err_t dropout_part_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t *diag) {
+  const mr_aval_t *seed = &e->in[1]->aval, *step = &e->in[2]->aval, *place = &e->in[3]->aval;
+  mr_dropout_part_t p = mr_dropout_part_of(e);
+  int64_t n = mr_aval_elems(&e->in[0]->aval);
+  if (seed->dtype != MR_U64 || seed->ndim || step->dtype != MR_U32 || step->ndim)
+    return mr_shape_fail(e, diag, "want seed u64[] and step u32[]");
+  if (place->dtype != MR_I32 || place->ndim != 1 || place->dim[0] != 2)
+    return mr_shape_fail(e, diag, "want a place i32[2]");
+  if (!(p.rate >= 0 && p.rate < 1)) return mr_shape_fail(e, diag, "want a rate in [0,1)");
+  if (p.first < 0 || p.first > MR_DROPOUT_FIRST_MOST)
+    return mr_shape_fail(e, diag, "want a first element in [0,2^62]");
+  if (p.run < 1 || p.row < 1 || p.rows < 1 || p.row % p.run || n % p.run || !n ||
+      p.rows % (n / p.run))
+    return mr_shape_fail(e, diag,
+                         "want runs that divide a row and x, and rows of x that divide the rows");
+  return mr_shape_floats(e, out, diag);
+}
+
+/* The mask of the whole, of which the part is taken. */
+static mr_err_t dropout_part_open(mr_fn_t *f, const mr_eqn_t *e, mr_var_t **out) {
+  const mr_aval_t *x = &e->in[0]->aval;
+  mr_dropout_part_t p = mr_dropout_part_of(e);
+  const mr_aval_t whole = mr_aval_of(x->dtype, p.rows, p.row);
+  int64_t n = mr_aval_elems(x) / p.run;
+  mr_var_t *mask = mr_lax_dropout_from(f, mr_lax_full(f, &whole, 1), p.rate, p.site, p.first,
+                                       e->in[1], e->in[2]);
+  mr_var_t *at[2];
+  for (int i = 0; i < 2; i++) {
+    at[i] = mr_lax_slice(f, e->in[3], (int64_t[]){i}, (int64_t[]){i + 1});
+    at[i] = mr_lax_reshape(f, at[i], 0, NULL);
+  }
+  mask = mr_lax_take(f, mr_lax_reshape_to(f, mask, p.rows / n, n * p.row), at[0]);
+  mask = mr_lax_reshape_to(f, mask, n, p.row / p.run, p.run);
+  mask = mr_lax_take(f, mr_lax_transpose(f, mask, (int[]){1, 0, 2}), at[1]);
+  out[0] = mr_lax_mul(f, e->in[0], mr_lax_reshape(f, mask, x->ndim, x->dim));
+  return mr_rule_done(f);
+}
+
+static mr_err_t dropout_part_vjp(mr_fn_t *f, const mr_eqn_t *e, mr_var_t *const *dout,
+                                 mr_var_t **din) {
+  mr_dropout_part_t p = mr_dropout_part_of(e);
+  din[0] = mr_lax_dropout_part(f, dout[0], &p, e->in[1], e->in[2], e->in[3]);
+  return mr_rule_done(f);
+}
+
+static bool dropout_part_sample(const mr_op_def_t *op, mr_sample_t *s, int k) {
+  if (k > 1) return false;
+  mr_var_t *x = mr_sample_f32(s, -1, 1, 2, 4), *seed = mr_sample_scalar(s, MR_U64, 1, 99);
+  mr_var_t *step = mr_sample_scalar(s, MR_U32, 1, 9);
+  mr_var_t *place = mr_sample_dims(s, MR_I32, 0, 1, 2);
+  const mr_dropout_part_t p = {
+      .rate = 0.4f, .site = 3, .first = k ? 16 : 0, .rows = 4, .row = 12, .run = 4};
+  return mr_sample_done(s, mr_lax_dropout_part(s->f, x, &p, seed, step, place));
+}
+
+const mr_op_def_t mr_op_dropout_part = {
+    .open = dropout_part_open,
+    .batch = mr_batch_open,
+    .sample = dropout_part_sample,
+    .name = "dropout_part",
+    .n_in = 4,
+    .n_out = 1,
+    .shape = dropout_part_shape,
+    .ad = {.jvp = mr_jvp_symmetric, .vjp = dropout_part_vjp},
+    .amp = {MR_AMP_FOLLOW},
+    .cost = {.each = 2},
+    .shard = {mr_shard_whole},
+};
+
 /* As flax writes it: primitives only. */
 mr_var_t *mr_lax_dropout_by_key(mr_fn_t *f, mr_var_t *x, float rate, mr_var_t *key) {
   if (!x || !key) return NULL;

@@ -184,6 +184,20 @@ mr_var_t *mr_lax_dropout(mr_fn_t *f, mr_var_t *x, float rate, uint32_t site, mr_
 mr_var_t *mr_lax_dropout_from(mr_fn_t *f, mr_var_t *x, float rate, uint32_t site, int64_t first,
                               mr_var_t *seed, mr_var_t *step);
 int64_t mr_dropout_first(const mr_eqn_t *e); /* returns `first` of a dropout */
+/* The dropout of a part of a larger array, of rows * row elements, whose place is a value: x has
+   n = elements / run rows of it, those from place[0] n on, which divides rows, and of each row the
+   elements from place[1] run on, run of them, which divides row. */
+typedef struct mr_dropout_part {
+  float rate;
+  uint32_t site;
+  int64_t first;          /* of the larger array, as above */
+  int64_t rows, row, run; /* >= 1 */
+} mr_dropout_part_t;
+/* The part is dropped as the larger array would be.  place: i32[2], in range.  The result belongs
+   to f; NULL on failure, MR_ERR_SHAPE for sizes that do not divide. */
+mr_var_t *mr_lax_dropout_part(mr_fn_t *f, mr_var_t *x, const mr_dropout_part_t *p, mr_var_t *seed,
+                              mr_var_t *step, mr_var_t *place);
+mr_dropout_part_t mr_dropout_part_of(const mr_eqn_t *e); /* returns those of such an equation */
 
 typedef struct mr_adamw_config {
   float b1, b2, eps, weight_decay;

@@ -231,11 +231,29 @@ static mr_err_t constrain_value(partition_t *p, const mr_eqn_t *e, mr_place_t **
   return mr_rule_done(p->c.g);
 }
 
+/* A dropout of what is cut, and of terms summed first; MR_OPEN: it cannot be drawn for parts. */
+static mr_err_t cut_dropout(partition_t *p, const mr_eqn_t *e, mr_place_t **map) {
+  mr_place_t *needs[3];
+  for (int i = 0; i < 3; i++) needs[i] = place_of_operand(p, map, e->in[i]);
+  mr_placement_t at = needs[0]->own.at;
+  at.partial = 0;
+  mr_var_t *var = mr__cut_dropout(&p->c, e, needs, &at);
+  if (!var) return p->c.g->diag.code < 0 ? p->c.g->diag.code : MR_OPEN;
+  mr_place_t *to = map[e->out[0]->id] = mr_mem_take(&p->c.g->mem, sizeof *to);
+  place_value(to, e->out[0], at, var);
+  return mr_rule_done(p->c.g);
+}
+
 static mr_err_t cut_equations(partition_t *p, const mr_fn_t *f, mr_place_t **map) {
   for (int i = 0; i < f->n_eqn; i++) {
     if (f->eqn[i]->op == &mr_op_sharding_constraint) {
       MR_TRY(constrain_value(p, f->eqn[i], map));
       continue;
+    }
+    if (f->eqn[i]->op == &mr_op_dropout) {
+      mr_err_t cut = cut_dropout(p, f->eqn[i], map);
+      if (cut < 0) return cut;
+      if (cut == MR_OK) continue;
     }
     mr_factors_t s = {0};
     mr_err_t err = mr_factors_of(f->eqn[i], &s, &p->c.g->diag);

@@ -51,6 +51,15 @@ mr_var_t *mr__resharded(mr_cutter_t *c, mr_place_t *p, mr_placement_t want, cons
 mr_eqn_t *mr__cut_equation(mr_cutter_t *c, const mr_eqn_t *e, const mr_factors_t *s,
                            const mr_factor_cut_t *cut, mr_place_t *const *needs);
 
+/* Appends e, a dropout, on operand 0 as `at` says, which is no sum, so that each device draws for
+   its own elements alone; NULL, and nothing is appended or failed, if its elements are no part that
+   mr_lax_dropout_part has.  The result, which lies as the operand, belongs to g.  Implemented in
+   dropout.c. */
+mr_var_t *mr__cut_dropout(mr_cutter_t *c, const mr_eqn_t *e, mr_place_t *const *needs,
+                          const mr_placement_t *at);
+/* Returns the device's place along these axes together, i32[]; it belongs to g. */
+mr_var_t *mr__place_along(mr_cutter_t *c, mr_axes_t axes);
+
 /* Returns how a value with these dimensions lies, if factor k is cut as cut[k] says. */
 mr_placement_t mr__placement_of(const mr_aval_t *a, const mr_factors_t *s,
                                 const mr_dim_factors_t *dim, const mr_factor_cut_t *cut);

@@ -35,8 +35,7 @@ static rows_t rows_to_cut(const mr_aval_t *a, int d, int64_t blocks, int64_t par
                   .within = (pieces ? a->dim[d] / pieces : 0) * mr_aval_span(a, d + 1, a->ndim)};
 }
 
-/* The device's place along these axes together, i32[]. */
-static mr_var_t *place_along(mr_cutter_t *c, mr_axes_t axes) {
+mr_var_t *mr__place_along(mr_cutter_t *c, mr_axes_t axes) {
   mr_fn_t *g = c->g;
   mr_var_t *at = NULL;
   for (int a = 0; a < c->mesh->n; a++) {
@@ -59,7 +58,7 @@ static mr_var_t *take_part(mr_cutter_t *c, mr_var_t *x, int d, mr_axes_t axes, i
   x = mr_lax_reshape_to(g, x, r.before, r.parts, r.within);
   if (r.before != 1) x = mr_lax_transpose(g, x, (int[]){1, 0, 2});
   if (r.before == 1) x = mr_lax_reshape_to(g, x, r.parts, r.before, r.within);
-  x = mr_lax_take(g, x, place_along(c, axes));
+  x = mr_lax_take(g, x, mr__place_along(c, axes));
   return mr_lax_reshape(g, x, part.ndim, part.dim);
 }
 

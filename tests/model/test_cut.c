@@ -192,10 +192,9 @@ static mr_fn_t *step_fn(const vit_t *c, const char *mesh, mr_params_t *list) {
   return f;
 }
 
-static void nothing_is_gathered_in_a_step_without_dropout(void **state) {
+static void nothing_is_gathered_in_a_step(void **state) {
   vit_t c = small_vit(MR_F32);
   mr_params_t list = {0};
-  c.model.dropout = c.model.attn_drop = 0;
   mr_fn_t *f = step_fn(&c, "data=2,model=2", &list);
   assert_int_equal(count_gathers(f), 0);
   mr_fn_destroy(f);
@@ -242,7 +241,7 @@ int main(void) {
       cmocka_unit_test(a_timm_vit_is_cut_too),
       cmocka_unit_test(a_step_that_is_not_finite_is_skipped_by_all),
       cmocka_unit_test(every_optimizer_is_cut),
-      cmocka_unit_test(nothing_is_gathered_in_a_step_without_dropout),
+      cmocka_unit_test(nothing_is_gathered_in_a_step),
       cmocka_unit_test(a_mesh_that_does_not_fit_is_refused_with_the_numbers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -281,7 +281,7 @@ static void ops_that_cannot_be_cut_are_known(void **state) {
                                      "ppermute",   "axis_index",     NULL};
   static const char *const open[] = {
       "custom_jvp_call", "custom_vjp_call", "checkpoint", "jit", "fused", NULL};
-  static const char *const whole[] = {"scan", "cond", "while", NULL};
+  static const char *const whole[] = {"scan", "cond", "while", "dropout_part", NULL};
   for (int i = 0; i < mr_n_ops; i++) {
     const mr_op_def_t *op = mr_ops[i];
     bool listed[3] = {false};

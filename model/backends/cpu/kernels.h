@@ -98,6 +98,9 @@ void mr_gelu_bwd(mr_gelu_t kind, mr_dtype_t t, const void *x, const void *dy, vo
    x. */
 void mr_dropout(mr_dtype_t t, const void *x, void *y, int64_t n, float rate, uint64_t seed,
                 uint32_t site, uint32_t step, int64_t first);
+/* The same of rows [rows][n], row r of which is elements [first + r pitch, first + r pitch + n). */
+void mr_dropout_rows(mr_dtype_t t, const void *x, void *y, int64_t rows, int64_t n, int64_t pitch,
+                     float rate, uint64_t seed, uint32_t site, uint32_t step, int64_t first);
 
 /* y = x, each number rounded to the next of t (MR_BF16 or MR_F16) below or above, with
    probabilities (f16 below 2^-14: to 16 bits) that make the mean x; what t holds stays, and so does

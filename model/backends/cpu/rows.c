@@ -91,6 +91,16 @@ void mr_dropout(mr_dtype_t t, const void *x, void *y, int64_t n, float rate, uin
                          first + i0, i1 - i0, rate, seed, site, step))
 }
 
+void mr_dropout_rows(mr_dtype_t t, const void *x, void *y, int64_t rows, int64_t n, int64_t pitch,
+                     float rate, uint64_t seed, uint32_t site, uint32_t step, int64_t first) {
+  const mr__rows_t *k = mr__rows();
+  size_t size = mr_dtype_size(t) * (size_t)n;
+#pragma omp parallel for schedule(static) if (rows * n > PIECE)
+  for (int64_t r = 0; r < rows; r++)
+    k->dropout(t, (const char *)x + size * (size_t)r, (char *)y + size * (size_t)r,
+               first + r * pitch, n, rate, seed, site, step);
+}
+
 void mr_stochastic_round(mr_dtype_t t, const float *x, void *y, int64_t n, uint64_t seed,
                          uint32_t site, uint32_t step) {
   OVER_PIECES(k->stochastic_round(t, x + i0, (uint16_t *)y + i0, i0, i1 - i0, seed, site, step))

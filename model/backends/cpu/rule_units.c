@@ -254,6 +254,36 @@ bool mr__cpu_unit_dropout(mr_cpu_unit_t *u) {
   return true;
 }
 
+/* ---- dropout of a part of a larger array ---- */
+static void dropout_part_run(const mr_call_t *c) {
+  const mr_dropout_part_t *p = c->state;
+  const mr_aval_t *x = &c->eqn->in[0]->aval;
+  const int32_t *place = c->in[3];
+  uint64_t seed = *(const uint64_t *)c->in[1];
+  uint32_t step = *(const uint32_t *)c->in[2];
+  int64_t n = mr_aval_elems(x), rows = n / p->run;
+  int64_t first = p->first + place[0] * rows * p->row + place[1] * p->run;
+  if (x->dtype != MR_F64) {
+    mr_dropout_rows(x->dtype, c->in[0], c->out[0], rows, p->run, p->row, p->rate, seed, p->site,
+                    step, first);
+    return;
+  }
+  const double *from = c->in[0];
+  double *y = c->out[0];
+  float *mask = c->scratch;
+  for (int64_t i = 0; i < n; i++) mask[i] = 1;
+  mr_dropout_rows(MR_F32, mask, mask, rows, p->run, p->row, p->rate, seed, p->site, step, first);
+  for (int64_t i = 0; i < n; i++) y[i] = mask[i] != 0 ? from[i] / (1 - (double)p->rate) : 0;
+}
+
+mr_err_t mr__cpu_dropout_part(mr_call_t *c, mr_diag_t *diag) {
+  const mr_aval_t *x = &c->eqn->in[0]->aval;
+  mr_dropout_part_t p = mr_dropout_part_of(c->eqn);
+  if (x->dtype == MR_F64) c->scratch_bytes = (size_t)mr_aval_elems(x) * sizeof(float);
+  c->run = dropout_part_run;
+  return mr__call_state(c, &p, sizeof p, diag);
+}
+
 /* ---- stochastic rounding ---- */
 static void stochastic_round_run(const mr_call_t *c) {
   const mr_aval_t *x = &c->eqn->in[0]->aval;
