@@ -234,11 +234,14 @@ static void no_command_shows_a_secret(void **state) {
   program_has_none("a second run");
   snprintf(nan, sizeof nan, "%s/nan", dir);
   char profile[3][96], packed[96], table[96], trace[96], traced[128], batches[540];
+  char weights[96], mistakes[96];
   snprintf(batches, sizeof batches, "%s ! batch 16", records);
   snprintf(profile[0], sizeof *profile, "--trace=%s/trace.json", dir);
   snprintf(profile[1], sizeof *profile, "--flame=%s/flame.svg", dir);
   snprintf(profile[2], sizeof *profile, "--json=%s/profile.json", dir);
   snprintf(packed, sizeof packed, "%s/again", dir), snprintf(table, sizeof table, "%s/p.csv", dir);
+  snprintf(weights, sizeof weights, "%s/w.safetensors", dir);
+  snprintf(mistakes, sizeof mistakes, "%s/mistakes.jsonl", dir);
   snprintf(trace, sizeof trace, "%s/trace", dir);
   snprintf(traced, sizeof traced, "%s/nan-000003.safetensors", trace);
   const char *const line[][12] = {
@@ -254,6 +257,8 @@ static void no_command_shows_a_secret(void **state) {
       {"inspect", run},
       {"inspect", latest},
       {"eval", latest},
+      {"eval", latest, "--mistakes", mistakes},
+      {"export", latest, "--format", "timm", "--out", weights},
       {"train", "--run-dir", other, "--resume", "--steps", "3", "word=wombat-4"},
       {"graph", file, "word=wombat-5", "word=wombat-6"},
       {"graph", file, "data.peer-token=wombat-5", "data.peer-token=wombat-6"},
