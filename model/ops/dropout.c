@@ -136,6 +136,8 @@ static mr_err_t dropout_part_shape(const mr_eqn_t *e, mr_aval_t *out, mr_diag_t 
       p.rows % (n / p.run))
     return mr_shape_fail(e, diag,
                          "want runs that divide a row and x, and rows of x that divide the rows");
+  if (p.rows > MR_DROPOUT_FIRST_MOST / p.row)
+    return mr_shape_fail(e, diag, "want rows of at most 2^62 elements together");
   return mr_shape_floats(e, out, diag);
 }
 
@@ -185,8 +187,9 @@ const mr_op_def_t mr_op_dropout_part = {
     .n_out = 1,
     .shape = dropout_part_shape,
     .ad = {.jvp = mr_jvp_symmetric, .vjp = dropout_part_vjp},
+    .reuse = {.of = {1}},
     .amp = {MR_AMP_FOLLOW},
-    .cost = {.each = 2},
+    .cost = {.cheap = true, .each = 2},
     .shard = {mr_shard_whole},
 };
 

@@ -194,7 +194,7 @@ typedef struct mr_dropout_part {
   int64_t rows, row, run; /* >= 1 */
 } mr_dropout_part_t;
 /* The part is dropped as the larger array would be.  place: i32[2], in range.  The result belongs
-   to f; NULL on failure, MR_ERR_SHAPE for sizes that do not divide. */
+   to f; NULL on failure, MR_ERR_SHAPE for sizes that do not divide or exceed 2^62 together. */
 mr_var_t *mr_lax_dropout_part(mr_fn_t *f, mr_var_t *x, const mr_dropout_part_t *p, mr_var_t *seed,
                               mr_var_t *step, mr_var_t *place);
 mr_dropout_part_t mr_dropout_part_of(const mr_eqn_t *e); /* returns those of such an equation */

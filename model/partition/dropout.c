@@ -36,13 +36,15 @@ mr_var_t *mr__cut_dropout(mr_cutter_t *c, const mr_eqn_t *e, mr_place_t *const *
                           const mr_placement_t *at) {
   const mr_aval_t *a = &e->in[0]->aval;
   cut_dims_t d;
-  if (e->in[1]->aval.ndim || e->in[2]->aval.ndim || !find_cut_dims(a, at, &d)) return NULL;
+  if (!mr_aval_elems(a) || e->in[1]->aval.ndim || e->in[2]->aval.ndim || !find_cut_dims(a, at, &d))
+    return NULL;
   mr_var_t *in[3];
   for (int i = 0; i < 3; i++)
     in[i] = mr__resharded(c, needs[i], i ? (mr_placement_t){.partial = 0} : *at, e);
   mr_origin_t before = mr_origin(c->g);
   mr_origin_from(c->g, e, "partition");
   c->g->scope = mr_mem_text(&c->g->mem, e->scope);
+  if (c->g->row) c->g->row = mr_mem_text(&c->g->mem, c->g->row);
   mr_dropout_part_t p = {.rate = (float)mr_attr_get(e, "rate")->f,
                          .site = (uint32_t)mr_attr_get(e, "site")->i[0],
                          .first = mr_dropout_first(e),

@@ -45,6 +45,7 @@ static mr_err_t fetch_params(mr_stage_t *s, mr_err_t (*fetch)(mr_train_step_t *t
   mr_diag_t why = {0};
   mr__agree_doing(v->agree, "gives its parts of", v->at.step, true);
   mr_err_t e = fetch(v->step, &v->params, &why);
+  if (e == MR_ERR_CANCEL) return e; /* the graph ends, which says why */
   return mr_diag_prefix(s->diag, e, &why, "%s: step %" PRId64, s->name, v->at.step);
 }
 

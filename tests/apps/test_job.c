@@ -332,8 +332,8 @@ static void a_stop_of_any_rank_stops_all_after_the_same_step(void **state) {
   }
 }
 
-/* Ranks that have whole parameters exchange nothing in a step, and give them tensor by tensor
-   before and after a watched one: nearly all of the time, in which the rank is killed. */
+/* The rank is killed within a step, or while ranks agree on parameters before or after a watched
+   one: whichever it is, it is named. */
 static void a_rank_that_is_killed_while_it_gives_parts_is_named_with_stage_and_step(void **state) {
   char run[128];
   snprintf(run, sizeof run, "%s/watched", dir);

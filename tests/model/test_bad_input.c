@@ -175,6 +175,11 @@ static void integers_wrap_as_in_jax(void **state) {
 static void rates_outside_their_range(void **state) {
   REFUSED("dropout f32[2,3] u64[] u32[]: want a rate in [0,1) (site=0)",
           mr_lax_dropout(f, X, 1.5f, 0, in(MR_U64, 0, NULL), in(MR_U32, 0, NULL)));
+  const mr_dropout_part_t far = {.rows = INT64_C(1) << 41, .row = INT64_C(3) << 22, .run = 3};
+  REFUSED(
+      "dropout_part f32[2,3] u64[] u32[] i32[2]: want rows of at most 2^62 elements together "
+      "(first=0 row=12582912 rows=2199023255552 run=3 site=0)",
+      mr_lax_dropout_part(f, X, &far, in(MR_U64, 0, NULL), in(MR_U32, 0, NULL), IN(MR_I32, 2)));
   REFUSED("softmax_cross_entropy f32[2,3] i32[2]: want smoothing in [0,1)",
           mr_lax_softmax_cross_entropy(f, X, IN(MR_I32, 2), 2));
   REFUSED("random_truncated_normal u32[2]: want lower < upper (shape=(3,))",

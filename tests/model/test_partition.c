@@ -422,6 +422,7 @@ static void a_dropout_draws_for_the_elements_of_its_part_alone(void **state) {
       {"data=3,model=2", "(None,data,None)", 3, {2, 6, 5}, false},
       {"data=2,model=2", "(None,data,model)", 3, {2, 4, 6}, true},
       {"data=2,model=2", "(3*model,None)", 2, {12, 2}, true},
+      {"data=2,model=2", "(data,None)", 2, {0, 4}, true},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     mr_mesh_t mesh = mesh_of(cases[i].mesh);

@@ -95,6 +95,10 @@ void mr_dropout_rows(mr_dtype_t t, const void *x, void *y, int64_t rows, int64_t
                      float rate, uint64_t seed, uint32_t site, uint32_t step, int64_t first) {
   const mr__rows_t *k = mr__rows();
   size_t size = mr_dtype_size(t) * (size_t)n;
+  if (rows == 1 || n == pitch) { /* one piece, which all threads share */
+    mr_dropout(t, x, y, rows * n, rate, seed, site, step, first);
+    return;
+  }
 #pragma omp parallel for schedule(static) if (rows * n > PIECE)
   for (int64_t r = 0; r < rows; r++)
     k->dropout(t, (const char *)x + size * (size_t)r, (char *)y + size * (size_t)r,
