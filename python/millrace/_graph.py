@@ -43,7 +43,7 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$") + '"'
 
 
-_VALUE = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\S+)"""
+_VALUE = r"""((?:"(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'])+)"""  # a word may be joined from quoted pieces
 
 
 def shown(text: str) -> str:
@@ -53,9 +53,10 @@ def shown(text: str) -> str:
     if any("$" in found[4] for found in secret.finditer(text)):  # of a variable, perhaps of one in that
         text = re.sub(rf"(?m)^(\s*let\s+[\w-]+\s*=\s*){_VALUE}", r"\1(hidden)", text)
     text = secret.sub(r"\1\2\3(hidden)", text)
-    text = re.sub(r"""(\bs3://)[^\s"',/]*@""", r"\1", text)  # whose keys may hold "?" and "@"
-    text = re.sub(r"""(\b(?!s3://|file://)\w+://)[^\s"',]*@""", r"\1", text)
-    return re.sub(r"""(\bhttps?://[^\s"',?#]*)[?#][^\s"',]*""", r"\1", text)
+    text = re.sub(r"""(?i)(\bs3://)[^\s"'/]*@""", r"\1", text)  # whose keys may hold "?" and "@"
+    text = re.sub(r"""(?i)(\b(?!file://)\w+://)[^\s"'/]*@""", r"\1", text)
+    text = re.sub(r"""(?i)(\b(?!s3://|file://)\w+://)[^\s"',]*@""", r"\1", text)  # a password with "/"
+    return re.sub(r"""(?i)(\bhttps?://[^\s"',?#]*)[?#][^\s"',]*""", r"\1", text)
 
 
 class Graph:

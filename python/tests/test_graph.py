@@ -41,6 +41,10 @@ def test_what_is_shown_of_a_graph_has_no_secret():
     for secret in ("zebra", "heron", "otter", "badger", "wombat", "ferret", "stoat"):
         assert secret in text and secret not in shown
     assert "fields=x:http://127.0.0.1:1/x.npy,y:s3://b/y?z peer-token=(hidden) ! batch 2" in shown
+    for text in ("npy fields=x:x.npy peer-token=true' zebra' ! batch 2", 'npy fields=x:x.npy peer-token="a"zebra',
+                 "npy fields=x:HTTP://127.0.0.1:1/x.npy?zebra", "tar http://u:p,zebra@h/x.tar ! batch 2",
+                 "tar Https://u:zebra/p@h/x.tar"):
+        assert "zebra" not in repr(mr.Graph(text)), text
     shown = repr(mr.npy(fields="x:x.npy", peer_token="zebra ferret"))
     assert "zebra" not in shown and "ferret" not in shown and "x.npy" in shown
     for row in mr.stages().values():
