@@ -17,11 +17,11 @@ trap 'rm -rf "$work"' EXIT
 median() { sort -n "$1" | awk '{v[NR] = $1} END {print (NR % 2) ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
 quotient() { awk "BEGIN {printf \"%.2f\", $1 / $2}"; }
 
-graph() { # ORDERED DTYPE
+graph() { # ORDERED DTYPE THREADS
   cat <<GRAPH
 let run = unset
 synthetic n=4096 split=train ! shuffle seed=1 epochs=1 ! normalize preset=cifar10 ! batch 128 drop-remainder
-  ! train-step name=train model=vit dtype=$2 lr=1e-3 $1
+  ! train-step name=train model=vit dtype=$2 threads=$3 lr=1e-3 $1
 train.metrics ! jsonl path=\$run/metrics.jsonl
 GRAPH
 }
@@ -38,11 +38,12 @@ mpi=(mpirun -n 2)
 ! mpirun --version 2>&1 | grep -q 'Open MPI' || mpi=(mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2)
 
 for dtype in "$@"; do
-  graph ordered=8 "$dtype" >"$work/ordered.mr"
-  graph "" "$dtype" >"$work/plain.mr"
+  graph ordered=8 "$dtype" 2 >"$work/ordered.mr"
+  graph ordered=8 "$dtype" 1 >"$work/rank.mr"
+  graph "" "$dtype" 2 >"$work/plain.mr"
   for ((i = 0; i < rounds; i++)); do
     train "$work/ordered.mr" env >>"$work/one"
-    train "$work/ordered.mr" "${mpi[@]}" >>"$work/two"
+    train "$work/rank.mr" "${mpi[@]}" >>"$work/two"
     train "$work/plain.mr" env >>"$work/plain"
     if "$python" -c 'import torch' 2>/dev/null; then
       "$python" "$root/bench/peers/ddp_step.py" --dtype "$dtype" --steps $((steps - 2)) >>"$work/ddp"

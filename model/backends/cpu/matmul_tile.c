@@ -14,13 +14,16 @@ static struct {
   dnnl_engine_t engine;
 } dnn = {.once = PTHREAD_ONCE_INIT};
 
-/* Limits oneDNN to the kernels' instruction set; this must precede its first use. */
+/* Limits oneDNN to a set that was named; this must precede its first use in the process.  The usual
+   set needs no limit: oneDNN is given bf16 only where the kernels have pairs, and f32 has the same
+   bits by all sets from AVX-512 on. */
 static dnnl_status_t cap_isa(void) {
 #if defined(__x86_64__)
   static const dnnl_cpu_isa_t cap[] = {[MR_ISA_PLAIN] = dnnl_cpu_isa_sse41,
                                        [MR_ISA_AVX2] = dnnl_cpu_isa_avx2,
                                        [MR_ISA_AVX512] = dnnl_cpu_isa_avx512_core_vnni};
-  if (mr_isa() < MR_ISA_AVX512_BF16) return dnnl_set_max_cpu_isa(cap[mr_isa()]);
+  if (mr_isa() != mr_isa_best() && mr_isa() < MR_ISA_AVX512_BF16)
+    return dnnl_set_max_cpu_isa(cap[mr_isa()]);
 #endif
   return dnnl_success;
 }
