@@ -196,9 +196,9 @@ mr_err_t mr_decompress(mr_shard_file_t *file, const mr_shard_id_t *id, const cha
   if (!sound) {
     char lock[MR_SHARD_LOCK_MAX];
     bool busy;
-    int held = mr_shard_lock(to, false, lock, &busy);
+    int held = mr_shard_lock(to, -1, false, lock, &busy);
     if (busy) MR_TRY(mr_remote_answer(file->remote, diag));
-    if (busy) held = mr_shard_lock(to, true, lock, &busy);
+    if (busy) held = mr_shard_lock(to, -1, true, lock, &busy);
     mr_err_t e = has_versions(file) ? mr__raw_find(to, state, c->unpacked, &sound, diag) : MR_OK;
     if (e >= 0 && !sound && access(to, F_OK) == 0)
       mr_notice("%s: is damaged, or its check is: it is decompressed again", to);

@@ -88,23 +88,24 @@ static void say_waiting(const char *name) {
 }
 
 /* The holder removes the lock file once what it protects exists, so that a process that has waited
-   on the removed file finds that.  Any user may wait for it. */
-int mr_shard_lock(const char *path, bool wait, char name[MR_SHARD_LOCK_MAX], bool *busy) {
+   on the removed file finds that.  Any user who may read may wait. */
+int mr_shard_lock(const char *path, int from, bool wait, char name[MR_SHARD_LOCK_MAX], bool *busy) {
   enum { PAUSE_NS = 20000000, QUIET = 250 /* pauses before a notice */ };
-  snprintf(name, MR_SHARD_LOCK_MAX, "%s.lock", path);
-  *busy = false;
-  int fd = open(name, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  *name = 0, *busy = false;
+  if (from < 0) snprintf(name, MR_SHARD_LOCK_MAX, "%s.lock", path);
+  int fd = *name ? open(name, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644)
+                 : fcntl(from, F_DUPFD_CLOEXEC, 0);
   for (int tries = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0;) {
     if (errno == EINTR) continue;
     *busy = errno == EWOULDBLOCK;
     if (*busy && wait) {
-      if (tries++ == QUIET) say_waiting(name);
+      if (tries++ == QUIET) say_waiting(path);
       if (mr_halt_pause(PAUSE_NS)) continue;
       *busy = false; /* the run is to end: what is read next says so */
       close(fd);
       return -1;
     }
-    if (!*busy) unlink(name); /* no locks here */
+    if (!*busy && *name) unlink(name); /* no locks here */
     close(fd);
     return -1;
   }
@@ -114,7 +115,7 @@ int mr_shard_lock(const char *path, bool wait, char name[MR_SHARD_LOCK_MAX], boo
 
 void mr_shard_unlock(int fd, const char *name) {
   if (fd < 0) return;
-  unlink(name);
-  flock(fd, LOCK_UN); /* a child of this process may hold it open */
+  if (*name) unlink(name);
+  flock(fd, LOCK_UN); /* a child of this process may hold it open, and `from` does */
   close(fd);
 }

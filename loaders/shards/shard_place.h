@@ -24,11 +24,12 @@ mr_err_t mr_shard_place_new(const char *path, const char *where, char out[MR_SHA
                             mr_diag_t *diag);
 
 /* Locks what is made at `path`, which a process may be about to make too: with `wait`, waits for
-   that one.  Returns the descriptor that holds the lock, until mr_shard_unlock; -1 without one, and
-   *busy says whether another process holds it, else there cannot be a lock here and several
-   processes make the same.  name: for mr_shard_unlock.  A process that ends gives its locks back.
- */
-int mr_shard_lock(const char *path, bool wait, char name[MR_SHARD_LOCK_MAX], bool *busy);
+   that one.  from: a descriptor of the file that it is made from, which is locked itself, so that a
+   killed process leaves nothing; -1, as of a remote object: a file beside `path` is.  Returns the
+   descriptor that holds the lock, until mr_shard_unlock; -1 without one, and *busy says whether
+   another process holds it, else there cannot be a lock here and several processes make the same.
+   name: for mr_shard_unlock.  A process that ends gives its locks back. */
+int mr_shard_lock(const char *path, int from, bool wait, char name[MR_SHARD_LOCK_MAX], bool *busy);
 void mr_shard_unlock(int fd, const char *name); /* once it is made; -1 is fine */
 
 #endif

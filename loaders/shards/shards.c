@@ -191,7 +191,9 @@ static mr_err_t make_kept_index(work_t *w, mr_shard_t *shard, int fd, bool wait,
   if (wait && shard->object) MR_TRY(mr_remote_answer(w->s->remote, diag));
   mr_err_t kept =
       mr_shard_place_new(index_name(shard, name), index_place(w->conf, shard), path, &why);
-  int held = kept >= 0 ? mr_shard_lock(path, wait, lock, &busy) : -1;
+  /* Beside the file who reads it may hold up others either way; a folder of one's own stays one. */
+  bool beside = !strncmp(path, shard->path, strlen(shard->path));
+  int held = kept >= 0 ? mr_shard_lock(path, beside ? fd : -1, wait, lock, &busy) : -1;
   if (busy) return MR_END;
   bool found = held >= 0 && find_index(w, shard);
   mr_err_t e = found ? MR_OK : make_index(w, shard, fd, diag);

@@ -336,7 +336,7 @@ int __wrap_flock(int fd, int what) {
 
 typedef struct waiter {
   pthread_t thread;
-  char path[200], files[200];
+  char path[200], files[200]; /* files "": what is made is made of none */
   atomic_bool over;
   mr_err_t e;
 } waiter_t;
@@ -345,39 +345,52 @@ static void *wait_for_lock(void *arg) {
   waiter_t *t = arg;
   char name[MR_SHARD_LOCK_MAX];
   bool busy;
-  int fd = mr_shard_lock(t->path, true, name, &busy);
+  int from = *t->files ? open(t->files, O_RDONLY | O_CLOEXEC) : -1;
+  int fd = mr_shard_lock(t->path, from, true, name, &busy);
   t->over = true;
   mr_shard_unlock(fd, name);
+  if (from >= 0) close(from);
   return NULL;
+}
+
+static void want_lock_ended_by_unlock(waiter_t *t) {
+  char name[MR_SHARD_LOCK_MAX];
+  bool busy;
+  int from = *t->files ? open(t->files, O_RDONLY | O_CLOEXEC) : -1;
+  int fd = mr_shard_lock(t->path, from, false, name, &busy);
+  assert_true(fd >= 0);
+  assert_int_equal(*name != 0, !*t->files); /* a file that is locked itself needs no other */
+  pid_t child = fork();
+  if (!child) pause(), _exit(0);
+  assert_int_equal(pthread_create(&t->thread, NULL, wait_for_lock, t), 0);
+  usleep(200000); /* it waits by now */
+  assert_false(t->over);
+  mr_shard_unlock(fd, name);
+  for (int i = 0; i < 1000 && !t->over; i++) usleep(10000);
+  bool over = t->over;
+  kill(child, SIGKILL);
+  waitpid(child, NULL, 0);
+  pthread_join(t->thread, NULL);
+  if (from >= 0) close(from);
+  assert_true(over);
 }
 
 /* A program may fork while a file is scanned, and the child lives on. */
 static void a_lock_ends_though_a_child_has_inherited_it(void **state) {
-  waiter_t t = {0};
-  char name[MR_SHARD_LOCK_MAX];
-  bool busy;
-  snprintf(t.path, sizeof t.path, "%s", in_folder("inherited"));
-  int fd = mr_shard_lock(t.path, false, name, &busy);
-  assert_true(fd >= 0);
-  pid_t child = fork();
-  if (!child) pause(), _exit(0);
-  assert_int_equal(pthread_create(&t.thread, NULL, wait_for_lock, &t), 0);
-  usleep(200000); /* it waits by now */
-  assert_false(t.over);
-  mr_shard_unlock(fd, name);
-  for (int i = 0; i < 1000 && !t.over; i++) usleep(10000);
-  bool over = t.over;
-  kill(child, SIGKILL);
-  waitpid(child, NULL, 0);
-  pthread_join(t.thread, NULL);
-  assert_true(over);
+  waiter_t of_a_file = {0}, of_none = {0};
+  snprintf(of_none.path, sizeof of_none.path, "%s", in_folder("inherited"));
+  want_lock_ended_by_unlock(&of_none);
+  write_file("made-of", "x", 1);
+  snprintf(of_a_file.files, sizeof of_a_file.files, "%s", in_folder("made-of"));
+  snprintf(of_a_file.path, sizeof of_a_file.path, "%s", in_folder("made-of.mrindex"));
+  want_lock_ended_by_unlock(&of_a_file);
 }
 
 static void where_there_are_no_locks_no_file_is_left(void **state) {
   char name[MR_SHARD_LOCK_MAX];
   bool busy = true;
   no_locks = true;
-  assert_int_equal(mr_shard_lock(in_folder("unlocked"), false, name, &busy), -1);
+  assert_int_equal(mr_shard_lock(in_folder("unlocked"), -1, false, name, &busy), -1);
   no_locks = false;
   assert_false(busy);
   assert_int_equal(access(name, F_OK), -1);
@@ -408,7 +421,7 @@ static void an_index_that_was_waited_for_is_not_written_again(void **state) {
   assert_int_equal(mr_shard_place_new(t.files, t.path, index, NULL), MR_OK);
   snprintf(away, sizeof away, "%s.away", index);
   assert_int_equal(stat(index, &before) | rename(index, away), 0);
-  int fd = mr_shard_lock(index, false, lock, &busy);
+  int fd = mr_shard_lock(index, -1, false, lock, &busy);
   assert_true(fd >= 0);
   assert_int_equal(pthread_create(&t.thread, NULL, open_indexed, &t), 0);
   usleep(200000);

@@ -474,7 +474,7 @@ static void the_log_of_a_page_has_a_limit_of_bytes(void **state) {
    a scraper would take a line of its own for a sample. */
 static void a_help_of_several_lines_is_one_line_for_a_scraper(void **state) {
   static const mr_metric_def_t score = {.name = "score",
-                                        .help = "A \"score\", C:\\dir.\nmillrace_step 7\n"};
+                                        .help = "A \"score\", C:\\dir.\nmillrace_step 7000000\n"};
   static const mr_metric_def_t delay_ms = {.name = "delay_ms", .unit = "ms", .help = "Late."};
   static const mr_metric_def_t speed = {.name = "speed", .unit = "a\n/s", .help = "Fast."};
   static const mr_metric_def_t *const one[] = {&score, &delay_ms, &speed};
@@ -484,10 +484,10 @@ static void a_help_of_several_lines_is_one_line_for_a_scraper(void **state) {
     const char *head, *unit, *help;
   } format[] = {
       {"", "\n# HELP millrace_delay_ms Late.\n# TYPE ",
-       "\n# HELP millrace_score A \"score\", C:\\\\dir.\\nmillrace_step 7\\n\n# TYPE "},
+       "\n# HELP millrace_score A \"score\", C:\\\\dir.\\nmillrace_step 7000000\\n\n# TYPE "},
       {"Accept: application/openmetrics-text\r\n",
        "\n# HELP millrace_delay_ms Late.\n# UNIT millrace_delay_ms ms\n# TYPE ",
-       "\n# HELP millrace_score A \\\"score\\\", C:\\\\dir.\\nmillrace_step 7\\n\n# TYPE "}};
+       "\n# HELP millrace_score A \\\"score\\\", C:\\\\dir.\\nmillrace_step 7000000\\n\n# TYPE "}};
   int at = 0;
   char head[128];
   talk_metrics = &list;
@@ -501,7 +501,7 @@ static void a_help_of_several_lines_is_one_line_for_a_scraper(void **state) {
     if (!strstr(answer, format[i].help) || !strstr(answer, format[i].unit) ||
         !strstr(answer, with_unit))
       fail_msg("%s", answer);
-    assert_null(strstr(answer, "\nmillrace_step 7"));
+    assert_null(strstr(answer, "\nmillrace_step 7000000"));
     free(answer);
   }
   free(said);
