@@ -257,7 +257,7 @@ bool mr__cpu_unit_dropout(mr_cpu_unit_t *u) {
 /* ---- dropout of a part of a larger array ---- */
 
 /* A place out of range is the nearest one, as an index of take. */
-static int64_t place_in(int32_t place, int64_t n) {
+static int64_t nearest_place(int32_t place, int64_t n) {
   return place < 0 ? 0 : place < n ? place : n - 1;
 }
 
@@ -268,8 +268,8 @@ static void dropout_part_run(const mr_call_t *c) {
   uint64_t seed = *(const uint64_t *)c->in[1];
   uint32_t step = *(const uint32_t *)c->in[2];
   int64_t n = mr_aval_elems(x), rows = n / p->run;
-  int64_t first = p->first + place_in(place[0], p->rows / rows) * rows * p->row +
-                  place_in(place[1], p->row / p->run) * p->run;
+  int64_t first = p->first + nearest_place(place[0], p->rows / rows) * rows * p->row +
+                  nearest_place(place[1], p->row / p->run) * p->run;
   if (x->dtype != MR_F64) {
     mr_dropout_rows(x->dtype, c->in[0], c->out[0], rows, p->run, p->row, p->rate, seed, p->site,
                     step, first);
