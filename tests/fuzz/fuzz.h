@@ -115,6 +115,7 @@ static inline void fuzz_fetch_all(fuzz_stage_t *f) {
 
 static inline void fuzz_close(fuzz_stage_t *f) {
   if (f->s.def->close) f->s.def->close(&f->s);
+  if (f->s.def->forget) f->s.def->forget(&f->s);
   free(f->s.state);
 }
 
