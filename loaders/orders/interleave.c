@@ -127,6 +127,7 @@ static mr_err_t interleave_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
   if (!d.n) return MR_END;
   MR_TRY(check_state(s, d, word));
   while (n) {
+    if (word[OPENED] == d.n && !any_open(word, d.cycle)) return MR_END;
     MR_TRY(whole_rounds(d, w, n, &rounds));
     for (int i = 0; i < d.cycle && rounds; i++) {
       int64_t at = word[SLOT + i];

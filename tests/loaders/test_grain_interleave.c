@@ -57,26 +57,63 @@ static void workers_without_a_stream_are_passed_over(void **state) {
   stream_free(&t);
 }
 
+/* Runs the batches from number i on. */
+static stream_t run_from(const char *text, int64_t i) {
+  mr_diag_t d = {0};
+  bool found;
+  stream_t t = {0};
+  mr_graph_t *g = stream_graph(text);
+  assert_int_equal(mr_graph_settle(g, &d), MR_OK);
+  assert_int_equal(mr_graph_seek(g, "batch", i, &found, &d), MR_OK);
+  assert_true(found);
+  stream_now = &t;
+  if (mr_graph_run(g, &d) < 0) fail_msg("%s: %s", text, d.text);
+  mr_graph_destroy(g);
+  return t;
+}
+
 /* A batch found by its number is the one of the whole run. */
 static void a_step_is_found_without_those_before_it(void **state) {
   char text[1024];
   graph_of("40,23,57,9,31", 2, 3, 4, text, sizeof text);
   stream_t all = stream_run(text);
   for (int i = 0; i < all.n; i++) {
-    mr_diag_t d = {0};
-    bool found;
-    stream_t t = {0};
-    mr_graph_t *g = stream_graph(text);
-    assert_int_equal(mr_graph_settle(g, &d), MR_OK);
-    assert_int_equal(mr_graph_seek(g, "batch", i, &found, &d), MR_OK);
-    assert_true(found);
-    stream_now = &t;
-    if (mr_graph_run(g, &d) < 0) fail_msg("%s: %s", text, d.text);
+    stream_t t = run_from(text, i);
     assert_same_stream(text, &all, i, &t);
-    mr_graph_destroy(g);
     stream_free(&t);
   }
   stream_free(&all);
+}
+
+/* Of two workers one has a stream of ten records, the other one of a thousand. */
+static void a_step_is_found_behind_the_end_of_a_workers_streams(void **state) {
+  char text[1024];
+  graph_of("1000,10", 1, 2, 8, text, sizeof text);
+  stream_t all = stream_run(text);
+  assert_int_equal(all.n, 127);
+  for (int i = 97; i < all.n + 3; i += 10) {
+    stream_t t = run_from(text, i);
+    if (i < all.n)
+      assert_same_stream(text, &all, i, &t);
+    else
+      assert_int_equal(t.n, 0);
+    stream_free(&t);
+  }
+  stream_free(&all);
+}
+
+static void behind_the_end_there_is_no_step(void **state) {
+  char text[1024];
+  for (int cycle = 1; cycle < 4; cycle++) {
+    graph_of("40,9,12", cycle, 1, 4, text, sizeof text);
+    stream_t all = stream_run(text);
+    for (int i = all.n; i < 3 * all.n; i += all.n) {
+      stream_t t = run_from(text, i);
+      assert_int_equal(t.n, 0);
+      stream_free(&t);
+    }
+    stream_free(&all);
+  }
 }
 
 int main(void) {
@@ -84,6 +121,8 @@ int main(void) {
       cmocka_unit_test(the_order_is_grains_at_every_step),
       cmocka_unit_test(workers_without_a_stream_are_passed_over),
       cmocka_unit_test(a_step_is_found_without_those_before_it),
+      cmocka_unit_test(a_step_is_found_behind_the_end_of_a_workers_streams),
+      cmocka_unit_test(behind_the_end_there_is_no_step),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
