@@ -232,7 +232,7 @@ static mr_err_t settle_words(mr_stage_t *s, table_t *t, const char *column, int 
   if (base->names_file) return number_words(s, t, column);
   if (!base->classes) base->classes = t->n_words;
   mr_diag_t why = {0};
-  mr_err_t e = mr__class_names_usual(&base->names, t->word, t->n_words, &why);
+  mr_err_t e = mr__class_names_first(&base->names, t->word, t->n_words, &why); /* as classes= */
   if (e < 0) return mr_stage_relay(s, e, &why);
   base->dataset = (mr_dataset_t){"table", (int)base->classes, base->names.name};
   base->named = (mr_classes_t){(int)base->classes, base->names.name};

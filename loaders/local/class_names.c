@@ -43,6 +43,16 @@ mr_err_t mr__class_names_usual(mr_class_names_t *names, const char *const *usual
   return class_names_take(names, NULL, name, n);
 }
 
+mr_err_t mr__class_names_first(mr_class_names_t *names, const char *const *first, int n,
+                               mr_diag_t *diag) {
+  int all = n > names->n ? n : names->n;
+  const char **name = realloc(names->name, ((size_t)all + 1) * sizeof *name);
+  if (!name) return mr_no_memory(diag, "names of %d classes", all);
+  if (n) memcpy(name, first, (size_t)n * sizeof *first);
+  names->name = name, names->n = all;
+  return MR_OK;
+}
+
 mr_err_t mr__class_names_numbers(mr_class_names_t *names, int n, mr_diag_t *diag) {
   const char **name = class_names_room(n, diag);
   char *text = name ? malloc((size_t)n * DIGITS + 1) : NULL;

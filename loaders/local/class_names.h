@@ -27,6 +27,11 @@ void mr__class_names_free(mr_class_names_t *names); /* to zeros; zeros are fine 
 mr_err_t mr__class_names_usual(mr_class_names_t *names, const char *const *usual, int n,
                                mr_diag_t *diag);
 
+/* Replaces the first n names by first[n], as usual, and keeps those behind them.  MR_ERR_NOMEM,
+   with the names unchanged. */
+mr_err_t mr__class_names_first(mr_class_names_t *names, const char *const *first, int n,
+                               mr_diag_t *diag);
+
 /* Replaces the names by the numbers "0" to "n-1"; fails as usual. */
 mr_err_t mr__class_names_numbers(mr_class_names_t *names, int n, mr_diag_t *diag);
 

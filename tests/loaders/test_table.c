@@ -127,6 +127,33 @@ static void kinds_of_columns_follow_from_all_cells(void **state) {
   burst_free(b), shards_close(&h);
 }
 
+static void want_classes(const char *const *settings, const char *const *want, int n) {
+  hand_t h;
+  if (shards_plan(&h, &mr_stage_table, settings) < 0) fail_msg("%s", h.diag.text);
+  const mr_spec_t *out = h.s.out_spec;
+  const mr_classes_t of_dataset = {out->dataset->n_classes, out->dataset->class_name},
+                     wanted = {n, want};
+  assert_int_equal(out->field[0].n_classes, n);
+  assert_true(mr_classes_same(out->field[0].classes, &wanted));
+  assert_true(mr_classes_same(&of_dataset, &wanted));
+  shards_close(&h);
+}
+
+/* Classes that no word is for keep the names that they would have without words. */
+static void classes_beyond_the_words_have_names_too(void **state) {
+  static const char rows[] = "kind\nred\nblue\ngreen\n", list[] = "a\nb\nc\nd\ne\n";
+  static const char *const numbers[] = {"blue", "green", "red", "3", "4", "5", "6"},
+                           *const packed[] = {"blue", "green", "red", "d", "e"};
+  const char *const *three = table_settings("kind:label:class");
+  const char *const seven[] = {three[0], three[1], three[2], "classes=7", NULL};
+  write_file("t0.csv", rows, strlen(rows)), write_file("t1.csv", rows, strlen(rows));
+  want_classes(three, numbers, 3);
+  want_classes(seven, numbers, 7);
+  write_file("pack-classes.txt", list, strlen(list));
+  want_classes(three, packed, 5);
+  assert_int_equal(remove(in_folder("pack-classes.txt")), 0);
+}
+
 /* The cells that are text lie in the second file alone, those that are not in the first. */
 static void numbers_are_words_where_another_file_has_text(void **state) {
   static const char one[] = "x,label\n1,7\n2,\n3,2.5\n", two[] = "x,label\n4,b\n5,7\n";
@@ -407,6 +434,7 @@ static void on_bad_is_advised_only_where_it_helps(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_are_what_was_written),
+      cmocka_unit_test(classes_beyond_the_words_have_names_too),
       cmocka_unit_test(kinds_of_columns_follow_from_all_cells),
       cmocka_unit_test(numbers_are_words_where_another_file_has_text),
       cmocka_unit_test(texts_of_many_small_files_are_no_columns),
