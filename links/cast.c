@@ -51,11 +51,19 @@ struct mr_cast {
   subscriber_t subscriber[SUBSCRIBERS];
 };
 
+static mr_err_t cast_write_welcome(mr_cast_t *c, const mr_spec_t *spec, mr_diag_t *diag) {
+  size_t n = WELCOME_MAX - MR__LINK_TOKEN;
+  mr_spec_t back;
+  void *names;
+  MR_TRY(mr__link_spec_carry(spec, c->welcome + MR__LINK_TOKEN, &n, &back, &names, diag));
+  free(names);
+  c->n_welcome = MR__LINK_TOKEN + n;
+  return MR_OK;
+}
+
 mr_cast_t *mr_cast_open(const mr_link_cfg_t *cfg, const mr_spec_t *spec, mr_diag_t *diag) {
   mr_link_cfg_t bound = *cfg;
   bound.bind = true;
-  if (spec->flow != MR_FLOW_BATCHES && spec->flow != MR_FLOW_BYTES)
-    return mr_fail(diag, MR_ERR_SHAPE, "only batches and bytes can be published"), NULL;
   mr_cast_t *c = calloc(1, sizeof *c);
   if (!c) return mr_no_memory(diag, "a publisher"), NULL;
   c->spec = *spec, c->spec.dataset = NULL;
@@ -65,17 +73,10 @@ mr_cast_t *mr_cast_open(const mr_link_cfg_t *cfg, const mr_spec_t *spec, mr_diag
   strncpy(c->name, cfg->name, sizeof c->name - 1);
   c->kept = calloc((size_t)c->window, sizeof *c->kept);
   c->welcome = calloc(1, WELCOME_MAX);
-  size_t n = c->welcome ? mr__link_spec_write(spec, c->welcome + MR__LINK_TOKEN,
-                                              WELCOME_MAX - MR__LINK_TOKEN)
-                        : 0;
-  c->n_welcome = MR__LINK_TOKEN + n;
   c->k.most = WAITING_MOST, c->k.peers = SUBSCRIBERS + MR__LINK_PEERS;
-  bool good = c->kept && n;
-  if (!c->kept || !c->welcome)
-    mr_no_memory(diag, "a publisher");
-  else if (!n)
-    mr_fail(diag, MR_ERR_SHAPE, "the names of %d classes are longer than a publisher can send",
-            spec->dataset->n_classes);
+  bool good = c->kept && c->welcome;
+  if (!good) mr_no_memory(diag, "a publisher");
+  good = good && cast_write_welcome(c, spec, diag) >= 0;
   if (good && mr__socket_open(&c->k, &bound, REQUEST_MAX, diag) >= 0) return c;
   mr_cast_close(c);
   return NULL;

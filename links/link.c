@@ -65,20 +65,9 @@ static mr_link_t *open_any(const mr_link_cfg_t *cfg, bool out, int64_t longest, 
 
 /* Keeps the spec with a copy of its dataset, made through the bytes that the peer gets. */
 static mr_err_t link_keep_spec(mr_link_t *l, const mr_spec_t *spec, mr_diag_t *diag) {
-  char text[512], wire[SHORT_MESSAGE / 2 - MR__LINK_TOKEN]; /* as a WELCOME has room for */
-  mr_spec_text(spec, text, sizeof text);
-  size_t n = mr__link_spec_write(spec, wire, sizeof wire);
-  if (spec->flow != MR_FLOW_BATCHES && spec->flow != MR_FLOW_BYTES)
-    return mr_fail(diag, MR_ERR_SHAPE,
-                   "a link carries batches and bytes, not %s, which hold addresses that only one "
-                   "process can use",
-                   text);
-  if (!n || !mr__link_spec_read(wire, n, &l->spec, &l->names))
-    return mr_fail(
-        diag, MR_ERR_SHAPE,
-        "a link cannot carry %s: want at most 8 GiB, a state of at most %d numbers (here "
-        "%d) and at most 1000 names of classes (here %d) of 32 KB together",
-        text, MR_LINK_WORDS, spec->n_words, spec->dataset ? spec->dataset->n_classes : 0);
+  char wire[SHORT_MESSAGE / 2 - MR__LINK_TOKEN]; /* as a WELCOME has room for */
+  size_t n = sizeof wire;
+  MR_TRY(mr__link_spec_carry(spec, wire, &n, &l->spec, &l->names, diag));
   l->have_spec = true;
   return MR_OK;
 }

@@ -136,6 +136,10 @@ size_t mr__link_spec_write(const mr_spec_t *spec, void *out, size_t cap);
 /* Reads a spec; false if the bytes are not a spec, or without memory.  *names holds its dataset
    and the names of classes (NULL without any); the caller frees it after the spec. */
 bool mr__link_spec_read(const void *in, size_t n, mr_spec_t *spec, void **names);
+/* Writes a spec into out[0,*n), sets *n to its bytes, and reads them back into *back and *names:
+   what is too much for a peer fails here, MR_ERR_SHAPE with a sentence. */
+mr_err_t mr__link_spec_carry(const mr_spec_t *spec, void *out, size_t *n, mr_spec_t *back,
+                             void **names, mr_diag_t *diag);
 /* True if buffers of a can be taken for buffers of b.  If not, why[0,n) says what differs, and
    names the field: "field tokens: u32[4,<=7] there, u32[4,<=9] here", where a is there. */
 bool mr__link_spec_same(const mr_spec_t *a, const mr_spec_t *b, char *why, size_t n);

@@ -224,6 +224,33 @@ bool mr__link_spec_read(const void *in, size_t n, mr_spec_t *spec, void **names)
   return true;
 }
 
+/* ---- both ---- */
+
+static int most_names(const mr_spec_t *spec) {
+  int most = dataset_classes(spec->dataset).n;
+  for (int f = 0; f < spec->n_fields; f++)
+    if (spec->field[f].classes && spec->field[f].classes->n > most)
+      most = spec->field[f].classes->n;
+  return most;
+}
+
+mr_err_t mr__link_spec_carry(const mr_spec_t *spec, void *out, size_t *n, mr_spec_t *back,
+                             void **names, mr_diag_t *diag) {
+  char text[512];
+  mr_spec_text(spec, text, sizeof text);
+  if (spec->flow != MR_FLOW_BATCHES && spec->flow != MR_FLOW_BYTES)
+    return mr_fail(diag, MR_ERR_SHAPE,
+                   "a link carries batches and bytes, not %s, which hold addresses that only one "
+                   "process can use",
+                   text);
+  *n = mr__link_spec_write(spec, out, *n);
+  if (*n && mr__link_spec_read(out, *n, back, names)) return MR_OK;
+  return mr_fail(diag, MR_ERR_SHAPE,
+                 "a link cannot carry %s: want at most 8 GiB, a state of at most %d numbers (here "
+                 "%d) and at most %d names of classes (here %d) of 32 KB together",
+                 text, MR_LINK_WORDS, spec->n_words, CLASSES_MAX, most_names(spec));
+}
+
 /* ---- comparing ---- */
 
 /* An end of a version without names has none, and says nothing of them. */

@@ -370,6 +370,29 @@ static void names_that_no_subscriber_could_learn_are_refused(void **state) {
   assert_int_equal(diag.code, MR_ERR_SHAPE);
 }
 
+/* Nor could it read more names than a spec may have, however short they are. */
+static void more_names_than_a_subscriber_reads_are_refused(void **state) {
+  enum { MANY = 1001 };
+  static const char *class_name[MANY];
+  const mr_dataset_t most = {"most", MANY - 1, class_name}, many = {"many", MANY, class_name};
+  const mr_classes_t own = {MANY, class_name};
+  mr_diag_t diag = {0};
+  mr_spec_t spec = ends_spec(ENDS_WIDTH);
+  mr_link_cfg_t cfg = {.name = "edge", .address = "tcp://127.0.0.1:*"};
+  for (int i = 0; i < MANY; i++) class_name[i] = "x";
+  spec.dataset = &most;
+  mr_cast_t *c = mr_cast_open(&cfg, &spec, &diag);
+  if (!c) fail_msg("%s", diag.text);
+  mr_cast_close(c);
+  for (int of_field = 0; of_field < 2; of_field++) {
+    spec.dataset = of_field ? NULL : &many, spec.field[0].classes = of_field ? &own : NULL;
+    diag = (mr_diag_t){0};
+    assert_null(mr_cast_open(&cfg, &spec, &diag));
+    assert_int_equal(diag.code, MR_ERR_SHAPE);
+    assert_non_null(strstr(diag.text, "at most 1000 names of classes (here 1001)"));
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_batch_is_asked_for_and_comes_once),
@@ -382,6 +405,7 @@ int main(void) {
       cmocka_unit_test(connected_clients_learn_of_the_end),
       cmocka_unit_test(beyond_this_machine_only_with_keys),
       cmocka_unit_test(names_that_no_subscriber_could_learn_are_refused),
+      cmocka_unit_test(more_names_than_a_subscriber_reads_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
