@@ -238,7 +238,7 @@ typedef struct npz_source {
 static mr_err_t npz_unpack(const mr_shard_source_t *t, const mr_shard_bytes_t *part, mr_rec_t *rec,
                            mr_diag_t *diag) {
   const mr_turned_rows_t *turned = &((const npz_source_t *)t)->turned;
-  mr_shard_bytes_t own[MR_FIELDS_MAX];
+  mr_shard_bytes_t own[MR_SHARD_PARTS_READ];
   if (!turned->n) return mr__typed_unpack(t, part, rec, diag);
   memcpy(own, part, (size_t)t->n_wants * sizeof *own);
   mr_turned_rows_apply(turned, t, (int64_t)rec->key - t->id_base, own);

@@ -296,7 +296,10 @@ mr_err_t mr__typed_settle(mr_shard_source_t *t, mr_stage_t *s, const mr_shard_fi
   }
   if (!n) MR_TRY(typed_settle_usual(s, t, out));
   for (int c = 0; c < t->shards->n_columns; c++)
-    if (t->shards->column[c].kind == MR_TYPED_SIZES) mr__shard_source_sums(t, c);
+    if (t->shards->column[c].kind == MR_TYPED_SIZES) {
+      mr__shard_source_sums(t, c); /* more than one is in no file, but can be in an index */
+      break;
+    }
   return MR_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include "loaders/shards/file_digest.h"
+#include "loaders/shards/shard_typed.h"
 #include "pipeline/care.h"
 #include "tests/loaders/mds.h"
 
@@ -235,6 +236,64 @@ static void columns_that_are_no_fields_say_why(void **state) {
   want_refused(&mr_stage_mds, none, "there is no column y; the records of");
 }
 
+/* Makes a shard's index anew with more columns that hold lists of sizes, as another program could.
+ */
+static void add_lists_of_sizes(const char *file, const char *index, int more) {
+  mr_shard_index_t x, forged;
+  mr_shard_id_t id;
+  mr_shard_draft_t *d = mr_shard_draft_new();
+  uint32_t column;
+  char name[8];
+  FILE *f = fopen(in_folder(file), "rb");
+  assert_non_null(f);
+  assert_int_equal(mr_shard_id_of(fileno(f), file, &id, NULL), MR_OK);
+  assert_int_equal(mr_shard_id_for_index(fileno(f), file, &id, NULL), MR_OK);
+  fclose(f);
+  assert_int_equal(mr_shard_index_load(in_folder(index), "mds/3", &id, NULL, &x, NULL), MR_OK);
+  for (uint32_t c = 0; c < x.n_columns; c++) {
+    const char *text = x.text + x.column[c].name;
+    mr_shard_draft_column(d, text, strlen(text), x.column[c].kind, &column, NULL);
+  }
+  for (int64_t i = 0; i < x.n_records; i++) {
+    mr_shard_draft_record(d, NULL, 0, NULL);
+    for (uint64_t k = x.record[i].part; k < x.record[i + 1].part; k++) {
+      const mr_shard_part_t *p = &x.part[k];
+      mr_shard_draft_item(d, p->column, p->at, p->size, p->item, NULL);
+    }
+  }
+  for (int k = 0; k < more; k++) {
+    int n = snprintf(name, sizeof name, "\t%d", k);
+    mr_shard_draft_column(d, name, (size_t)n, MR_TYPED_SIZES, &column, NULL);
+  }
+  assert_int_equal(mr_shard_index_make(d, "mds/3", &id, NULL, &forged, NULL), MR_OK);
+  assert_int_equal(mr_shard_index_save(&forged, in_folder(index), NULL), MR_OK);
+  mr_shard_index_close(&x), mr_shard_index_close(&forged), mr_shard_draft_free(d);
+}
+
+static void lists_of_sizes_are_read_once_however_many_an_index_has(void **state) {
+  char files[100];
+  const char *const set[] = {files, "index=beside", "fields=bytes", NULL};
+  hand_t h;
+  round_t r = {.x = 11};
+  snprintf(files, sizeof files, "files=%s", folder);
+  draw_records(&r);
+  write_data_set(-1, NULL, NULL);
+  assert_int_equal(shards_plan(&h, &mr_stage_mds, set), MR_OK); /* it makes the indexes */
+  shards_close(&h);
+  add_lists_of_sizes("shard.00000.mds", "shard.00000.mds.mrindex", MR_FIELDS_MAX + 1);
+  n_notices = 0;
+  if (shards_plan(&h, &mr_stage_mds, set) < 0 || h.s.def->open(&h.s) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_int_equal(n_notices, 0); /* that index is used */
+  burst_t *b = burst_new(&h.s);
+  for (int64_t i = 0; i < RECORDS; i++) {
+    if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
+    assert_int_equal(b->rec[0].field[0].rows, wrote[i].n);
+    assert_memory_equal(b->rec[0].field[0].data, wrote[i].bytes, wrote[i].n);
+  }
+  burst_free(b), shards_close(&h);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(samples_are_what_was_written),
@@ -243,6 +302,7 @@ int main(void) {
       cmocka_unit_test(wrong_digests_are_refused),
       cmocka_unit_test(a_sample_of_other_sizes_is_not_read_by_the_old_index),
       cmocka_unit_test(columns_that_are_no_fields_say_why),
+      cmocka_unit_test(lists_of_sizes_are_read_once_however_many_an_index_has),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
