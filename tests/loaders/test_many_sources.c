@@ -2,12 +2,17 @@
    of memory each, and pin no more than a bound of the process, whichever way they are read. */
 #include <dirent.h>
 #include <malloc.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/loaders/streams.h"
 
 enum { FEW = 20, MANY = 220, RECORDS = 4, EACH_MAX = 64 << 10, PINNED_KB_MAX = 64 << 10 };
+
+/* The threads that read for all readers by pread, from the first page on that is not in the cache:
+   which run that is, is the kernel's affair. */
+enum { POOL = 32 };
 
 static char folder[64], *text;
 static size_t n_text, text_room;
@@ -135,6 +140,8 @@ static void write_tar(int i) {
 static int make_files(void **state) {
   strcpy(folder, "/tmp/millrace-sources-XXXXXX");
   if (!mkdtemp(folder)) return -1;
+  /* A huge page would count as pinned whole for each small buffer in it. */
+  if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)) return -1;
   for (int i = 0; i < MANY; i++) write_npy(i), write_tar(i);
   stream_stages = look_table;
   return 0;
@@ -181,7 +188,8 @@ static void sources_take_no_threads_and_a_bounded_share_of_memory(void **state) 
       setenv("MILLRACE_IO", ways[w], 1); /* no other thread runs */
       struct taken few = run_sources(sources[s].text, FEW),
                    many = run_sources(sources[s].text, MANY);
-      if (few.threads < 2 || many.threads > few.threads + 1) /* the sink's may be late */
+      int pool = sources[s].reads && strcmp(ways[w], "mmap") ? POOL : 0;
+      if (few.threads < 2 || many.threads > few.threads + 1 + pool) /* the sink's may be late */
         fail_msg("%s, %s: %d threads for %d sources, %d for %d", sources[s].text, ways[w],
                  few.threads, FEW, many.threads, MANY);
       if (many.of_kernel > 8 * sysconf(_SC_NPROCESSORS_ONLN))
