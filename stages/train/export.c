@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "stages/train/recall.h"
 #include "stages/train/state.h"
 #include "stages/train/weight_names.h"
 
@@ -49,16 +50,79 @@ static mr_err_t check_function(const export_t *x, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* ---- whether the checkpoint has the model that its text names ---- */
+
+static bool is_parameter_of(const mr_params_t *params, const char *name) {
+  for (int i = 0; i < params->n; i++)
+    if (!strcmp(params->param[i].name, name)) return true;
+  return false;
+}
+
+static mr_err_t refuse_others(const export_t *x, const mr_params_t *params, mr_diag_t *diag) {
+  size_t skip = strlen(x->prefix);
+  for (int i = 0; i < mr_safetensors_count(x->from); i++) {
+    const char *name = mr_safetensors_at(x->from, i)->name;
+    if (strncmp(name, x->prefix, skip) || is_parameter_of(params, name + skip)) continue;
+    return mr_fail(diag, MR_ERR_DATA, "export: %s: the tensor %s is no parameter of its model",
+                   x->path, name);
+  }
+  return MR_OK;
+}
+
+/* Checks the tensors against the parameters of the model, as an evaluation does. */
+static mr_err_t check_tensors(const export_t *x, const char *text, mr_diag_t *diag) {
+  const mr__vit_t *v = &x->model;
+  const mr_model_field_t field[] = {
+      {.name = "image",
+       .aval = mr_aval_of(MR_F32, v->image, v->image, v->channels),
+       .layout = "HWC"},
+      {.name = "label", .aval = mr_aval_scalar(MR_I32), .layout = "", .classes = v->classes}};
+  char brings[MR_MODEL_TEXT];
+  mr_recalled_t recalled;
+  mr_compute_t compute = {.dtype = MR_F32};
+  mr_params_t params = {0};
+  mr_model_t model;
+  mr_diag_t why = {0};
+  mr_err_t e = mr_recall_model(&recalled, x->path, text, &why);
+  if (e >= 0) e = mr_model_plan(&model, recalled.def, recalled.state, 2, field, &why);
+  if (e < 0) e = mr_diag_prefix(diag, MR_ERR_DATA, &why, "export: %s", x->path);
+  if (e >= 0) mr_model_text(&model, brings);
+  if (e >= 0 && strcmp(text, brings))
+    e = mr_fail(diag, MR_ERR_DATA,
+                "export: %s: its model is \"%s\", which means \"%s\" here: want a checkpoint of "
+                "train-step",
+                x->path, text, brings);
+  if (e >= 0) e = mr_recall_list(x->path, &model, true, &compute, &params, diag);
+  if (e >= 0) e = refuse_others(x, &params, diag);
+  mr_params_fini(&params);
+  mr_recalled_fini(&recalled);
+  return e;
+}
+
 /* ---- the tensors ---- */
 
-/* Tensors of a parameter as the checkpoint keeps it; false if it lacks one. */
+/* Tensors of a parameter as the checkpoint keeps it; false if it lacks one, or one is of another
+   type or shape than the first. */
 static bool find_fellows(const export_t *x, const mr__weight_t *w, const mr_st_tensor_t **t) {
   for (int i = 0; i < w->n; i++) {
     char all[2 * MR__WEIGHT_NAME];
     snprintf(all, sizeof all, "%s%s", x->prefix, w->name[i]);
     if (!(t[i] = mr_safetensors_find(x->from, all))) return false;
+    bool same = t[i]->dtype == t[0]->dtype && t[i]->ndim == t[0]->ndim &&
+                !memcmp(t[i]->dim, t[0]->dim, (size_t)t[0]->ndim * sizeof *t[0]->dim);
+    if (!same) return false;
   }
   return true;
+}
+
+/* Sets *whole to the shape of timm's tensor; false for shapes of no such one. */
+static bool find_whole(const export_t *x, const mr__weight_t *w, const mr_st_tensor_t *t,
+                       mr_aval_t *whole) {
+  const mr_aval_t one = mr_aval(t->dtype, t->ndim, t->dim);
+  *whole = mr__weight_whole(w, &one);
+  if (!mr__weight_fits(w, whole, x->model.heads)) return false;
+  const mr_aval_t again = mr__weight_part(w, whole, x->model.heads);
+  return mr_aval_equal(&one, &again);
 }
 
 /* Appends a tensor; NULL without memory. */
@@ -84,6 +148,9 @@ static mr_err_t add_parameter(export_t *x, const char *name, const mr_aval_t *wh
                               mr_diag_t *diag) {
   mr__weight_t to;
   mr__weight_of(x->names, name, &to);
+  if (!mr__weight_fits(&to, whole, x->model.heads))
+    return mr_fail(diag, MR_ERR_DATA, "export: %s: %s has a shape of no Vision Transformer",
+                   x->path, name);
   const mr_aval_t each = mr__weight_part(&to, whole, x->model.heads);
   for (int part = 0; part < to.n; part++) {
     const mr_st_tensor_t *made = append_tensor(x, to.name[part], &each);
@@ -111,16 +178,15 @@ static mr_err_t add_parameters(export_t *x, mr_diag_t *diag) {
     const mr_st_tensor_t *at = mr_safetensors_at(x->from, i), *t[MR__WEIGHT_PARTS];
     char name[MR__WEIGHT_NAME];
     mr__weight_t from;
+    mr_aval_t whole;
     if (strncmp(at->name, x->prefix, skip) != 0) continue;
     int part = mr__weight_timm(x->model.style, at->name + skip, name);
     if (part > 0) continue; /* came with the first part */
     mr__weight_of(x->model.style, name, &from);
-    if (part < 0 || !find_fellows(x, &from, t))
+    if (part < 0 || !find_fellows(x, &from, t) || !find_whole(x, &from, at, &whole))
       return mr_fail(diag, MR_ERR_DATA,
                      "export: %s: the tensor %s is of no Vision Transformer, or lacks its fellows",
                      x->path, at->name);
-    const mr_aval_t one = mr_aval(at->dtype, at->ndim, at->dim);
-    const mr_aval_t whole = mr__weight_whole(&from, &one);
     MR_TRY(add_parameter(x, name, &whole, &from, t, diag));
     MR_TRY(add_zero_biases(x, name, &whole, diag));
   }
@@ -152,8 +218,7 @@ static void write_code(const export_t *x, const char *out, char *code) {
                 "    act_layer=functools.partial(torch.nn.GELU, approximate='%s'))\n"
                 "%s'%s'))\n",
                 m->image, m->patch, m->channels, m->classes, m->embed, m->layers, m->heads, m->mlp,
-                m->embed, m->qkv_bias ? "True" : "False", m->eps, m->erf ? "none" : "tanh", load,
-                out);
+                m->embed, m->qkv_bias ? "True" : "False", m->eps, m->erf ? "none" : "tanh", load, out);
   else if (x->names == MR__NAMES_HF)
     mr_snprintf(code, MR_EXPORT_CODE,
                 "import safetensors.torch\n"
@@ -214,6 +279,7 @@ static mr_err_t export_open(export_t *x, const char *out, mr_export_t *made, mr_
                    "export: %s: its pictures have %d channels, and torchvision's model takes 3",
                    x->path, x->model.channels);
   MR_TRY(check_function(x, diag));
+  MR_TRY(check_tensors(x, text, diag));
   MR_TRY(add_parameters(x, diag));
   const mr_st_meta_t meta[] = {{"format", "pt"}, {MR__EXPORTED, text}};
   MR_TRY(mr_safetensors_write(out, x->t, x->n, meta, 2, diag));

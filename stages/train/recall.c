@@ -64,8 +64,8 @@ void mr_recalled_fini(mr_recalled_t *r) {
   *r = (mr_recalled_t){0};
 }
 
-mr_err_t mr_recall_params(const char *path, const mr_model_t *model, bool average, mr_compute_t *c,
-                          mr_params_t *params, mr_train_progress_t *at, mr_diag_t *diag) {
+mr_err_t mr_recall_list(const char *path, const mr_model_t *model, bool average, mr_compute_t *c,
+                        mr_params_t *params, mr_diag_t *diag) {
   char text[MR_MODEL_TEXT];
   bool averaged;
   mr_model_text(model, text);
@@ -78,7 +78,14 @@ mr_err_t mr_recall_params(const char *path, const mr_model_t *model, bool averag
   if (averaged) c->values = MR_F32;
   if (averaged) mr_params_want(params, MR_SET_AVERAGE, 0, MR_F32);
   MR_TRY(mr_loss_params_list(&model->plan.loss, params, diag));
-  MR_TRY(mr_train_state_check(path, text, params, diag));
+  return mr_train_state_check(path, text, params, diag);
+}
+
+mr_err_t mr_recall_params(const char *path, const mr_model_t *model, bool average, mr_compute_t *c,
+                          mr_params_t *params, mr_train_progress_t *at, mr_diag_t *diag) {
+  char text[MR_MODEL_TEXT];
+  mr_model_text(model, text);
+  MR_TRY(mr_recall_list(path, model, average, c, params, diag));
   MR_TRY(mr_params_alloc(params, diag));
   return mr_train_state_load(path, text, params, at, diag);
 }

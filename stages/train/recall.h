@@ -16,6 +16,13 @@ typedef struct mr_recalled {
 mr_err_t mr_recall_model(mr_recalled_t *r, const char *path, const char *text, mr_diag_t *diag);
 void mr_recalled_fini(mr_recalled_t *r);
 
+/* Lists the parameters of this model in params, zeroed before, with the sets that
+   mr_recall_params fills, and checks that a checkpoint has each as the model does, its type and its
+   shape too; no memory is taken for them.  Sets how c keeps and reads them.  Fails as
+   mr_train_state_check.  mr_params_fini in any case. */
+mr_err_t mr_recall_list(const char *path, const mr_model_t *model, bool average, mr_compute_t *c,
+                        mr_params_t *params, mr_diag_t *diag);
+
 /* Takes the arenas of params, zeroed before, and fills them from a checkpoint of this model: its
    average of the weights if it has one and `average` is set, else the weights.  Sets how c keeps
    and reads them; *at gets its progress.  Fails as mr_train_state_load.  mr_params_fini in any

@@ -180,6 +180,17 @@ mr_aval_t mr__weight_part(const mr__weight_t *w, const mr_aval_t *whole, int hea
                   : mr_aval_of(part.dtype, columns, rows);
 }
 
+bool mr__weight_fits(const mr__weight_t *w, const mr_aval_t *whole, int heads) {
+  bool none = false;
+  for (int d = 0; d < whole->ndim; d++) none |= whole->dim[d] < 1;
+  if (none || mr_aval_wrong(whole)) return false;
+  if (w->in && whole->ndim != (w->in == 3 ? 4 : 2)) return false;
+  if (!w->in && w->heads && whole->ndim != 1) return false;
+  if (w->n > 1 && (whole->ndim < 1 || whole->dim[0] % w->n)) return false;
+  if (!w->heads) return true;
+  return heads > 0 && (w->in == 2 ? whole->dim[1] : whole->dim[0] / w->n) % heads == 0;
+}
+
 /* ---- values ---- */
 
 /* The place of row r and column c in a tensor of `rows` rows.  A convolution's column is (channel,

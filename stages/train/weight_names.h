@@ -39,13 +39,18 @@ void mr__weight_of(mr__names_t of, const char *name, mr__weight_t *out);
    returns which part of it that is, or -1 for a name of no row. */
 int mr__weight_timm(mr__names_t of, const char *name, char *timm);
 
-/* The shape of timm's tensor, from that of a tensor of it. */
+/* The shape of timm's tensor, from that of a tensor of it.  One of another number of dimensions
+   gives a shape whose mr__weight_part is not this one. */
 mr_aval_t mr__weight_whole(const mr__weight_t *w, const mr_aval_t *part);
 /* The shape of each tensor, from that of timm's.  heads divides its rows and its columns. */
 mr_aval_t mr__weight_part(const mr__weight_t *w, const mr_aval_t *whole, int heads);
+/* Whether timm's tensor of this shape can be kept so: it has the dimensions, parts and heads divide
+   them, and none is 0. */
+bool mr__weight_fits(const mr__weight_t *w, const mr_aval_t *whole, int heads);
 
 /* Writes tensor `part` of a parameter, kept as `to`, into at, of dtype, from tensors t[from->n] of
-   the shapes that mr__weight_part gives for `from`.  whole: the shape of timm's tensor. */
+   the shapes that mr__weight_part gives for `from`.  whole: the shape of timm's tensor, which fits
+   both (mr__weight_fits). */
 void mr__weight_copy(const mr_aval_t *whole, const mr__weight_t *from,
                      const mr_st_tensor_t *const *t, const mr__weight_t *to, int part,
                      mr_dtype_t dtype, void *at);

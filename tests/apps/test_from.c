@@ -259,6 +259,92 @@ static void positions_of_another_size_are_interpolated(void **state) {
   assert_int_equal(program_forget(other), 0);
 }
 
+/* ---- checkpoints that are not what their text says ---- */
+
+/* Writes the parameters of a run's state with one tensor as *as, of its data; as->ndim -1: without
+   it; with another text if it is set. */
+static void write_changed(const char *run, const char *text, const mr_st_tensor_t *as,
+                          const char *path) {
+  static mr_st_tensor_t t[TENSORS];
+  static const float zeros[4096];
+  mr_safetensors_t *f = state_of(run);
+  mr_diag_t diag = {0};
+  int n = 0, found = 0;
+  for (int i = 0; i < mr_safetensors_count(f); i++) {
+    const mr_st_tensor_t *x = mr_safetensors_at(f, i);
+    if (strncmp(x->name, "params/", 7)) continue;
+    t[n] = *x;
+    if (as && !strcmp(x->name, as->name)) t[n] = *as, t[n].data = zeros, found = 1;
+    n += t[n].ndim >= 0;
+  }
+  if (as && !found) t[n] = *as, t[n].data = zeros, n++;
+  const mr_st_meta_t meta[] = {
+      {"millrace.model", text ? text : mr_safetensors_meta(f, "millrace.model")}};
+  if (mr_safetensors_write(path, t, n, meta, 1, &diag) < 0) fail_msg("%s", diag.text);
+  mr_safetensors_close(f);
+}
+
+static void expect_no_export(const char *says) {
+  static const char *const format[] = {"timm", "hf", "torchvision", "flax"};
+  for (int i = 0; i < 4; i++) {
+    unlink(in_dir("out.safetensors"));
+    RUN(&p, "export", in_dir("changed.safetensors"), "--format", format[i], "--out",
+        in_dir("out.safetensors"));
+    bool other_function = strstr(p.err, "does not compute") != NULL;
+    if (!p.status || p.status > 127 || (!other_function && !strstr(p.err, says)))
+      fail_msg("%s, status %d, want %s: %s", format[i], p.status, says, p.err);
+    assert_int_not_equal(access(in_dir("out.safetensors"), F_OK), 0);
+  }
+}
+
+#define QKV "params/blocks.0.attn.qkv."
+#define PATCH "params/patch_embed.proj.weight"
+#define ATTN "params/encoder_blocks.0.attn."
+
+static void tensors_that_are_not_the_models_are_not_exported(void **state) {
+  static const struct {
+    bool flax;
+    mr_st_tensor_t as;
+    const char *says;
+  } row[] = {
+      {0, {QKV "weight", MR_F32, 1, {48}, NULL}, QKV "weight is f32[48], want f32[48,16]"},
+      {0, {QKV "weight", MR_F32, 2, {24, 16}, NULL}, "is f32[24,16], want f32[48,16]"},
+      {0, {QKV "bias", MR_F32, 2, {48, 1}, NULL}, "is f32[48,1], want f32[48]"},
+      {0, {QKV "bias", MR_I32, 1, {48}, NULL}, "is i32[48], want f32[48]"},
+      {0, {QKV "bias", MR_F32, -1, {0}, NULL}, QKV "bias is missing"},
+      {0, {PATCH, MR_F32, 2, {16, 48}, NULL}, "is f32[16,48], want f32[16,3,4,4]"},
+      {0, {PATCH, MR_F32, 4, {16, 3, 0, 4}, NULL}, "is f32[16,3,0,4], want f32[16,3,4,4]"},
+      {0, {PATCH, MR_F32, 2, {INT64_C(1) << 40, 0}, NULL}, "want f32[16,3,4,4]"},
+      {0, {"params/blocks.0.ls1.gamma", MR_F32, 1, {16}, NULL}, "ls1.gamma is no parameter of its"},
+      {1, {ATTN "key.kernel", MR_F32, 3, {4, 2, 8}, NULL}, "is f32[4,2,8], want f32[16,2,8]"},
+      {1, {ATTN "key.bias", MR_BF16, 2, {2, 8}, NULL}, "is f32[4,4,3,16], want bf16[4,4,3,16]"},
+      {1, {ATTN "value.bias", MR_F32, -1, {0}, NULL}, "value.bias is missing"}};
+  char flax_run[128], text[400];
+  snprintf(flax_run, sizeof flax_run, "%s-flax", other);
+  RUN(&p, "train", "--graph", file, "--run-dir", flax_run, "style=flax");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    write_changed(row[i].flax ? flax_run : whole, NULL, &row[i].as, in_dir("changed.safetensors"));
+    expect_no_export(row[i].says);
+  }
+  static const char *const word[][2] = {{"heads=7", "7, want a divisor of embed 16"},
+                                        {"heads=2 heads=2", "which means"},
+                                        {"heads=0", "heads"}};
+  for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
+    mr_safetensors_t *f = state_of(whole);
+    const char *model = mr_safetensors_meta(f, "millrace.model"), *at = strstr(model, "heads=2");
+    assert_non_null(at);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - model), model, word[i][0],
+             at + strlen("heads=2"));
+    mr_safetensors_close(f);
+    write_changed(whole, text, NULL, in_dir("changed.safetensors"));
+    expect_no_export(word[i][1]);
+  }
+  write_changed(whole, NULL, NULL, in_dir("changed.safetensors"));
+  must_export(in_dir("changed.safetensors"), "timm", in_dir("out.safetensors"));
+  assert_int_equal(program_forget(flax_run), 0);
+}
+
 static void an_export_needs_a_format_a_file_and_a_vision_transformer(void **state) {
   RUN(&p, "export", whole, "--format", "onnx", "--out", in_dir("x.safetensors"));
   assert_int_equal(p.status, 2);
@@ -310,6 +396,7 @@ int main(void) {
       cmocka_unit_test(styles_become_each_other_where_they_compute_the_same),
       cmocka_unit_test(another_function_is_refused),
       cmocka_unit_test(positions_of_another_size_are_interpolated),
+      cmocka_unit_test(tensors_that_are_not_the_models_are_not_exported),
       cmocka_unit_test(an_export_needs_a_format_a_file_and_a_vision_transformer),
       cmocka_unit_test(weights_that_fit_nothing_are_refused_with_the_nearest_names),
   };

@@ -6,6 +6,7 @@
 
 #include "pipeline/graph/graph.h"
 #include "stages/train/computes.h"
+#include "stages/train/export.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { DIGITS = 16 };
@@ -58,6 +59,25 @@ static void resume(const char *path) {
   mr_graph_destroy(g);
 }
 
+/* Whatever the file says and holds, its weights are exported whole or refused. */
+static void export_weights(const char *path) {
+  static const char *const format[] = {"timm", "flax", "hf", "torchvision"};
+  for (int i = 0; i < 4; i++) {
+    static mr_export_t made;
+    char out[160];
+    mr_diag_t diag = {0};
+    mr_safetensors_t *f;
+    snprintf(out, sizeof out, "%s/exported.safetensors", fuzz_folder());
+    if (mr_train_export(path, format[i], out, &made, &diag) < 0) {
+      fuzz_need(diag.text[0] != 0, "a refusal has no sentence");
+      continue;
+    }
+    fuzz_need(mr_safetensors_open(out, &f, &diag) >= 0, diag.text);
+    look(f);
+    mr_safetensors_close(f);
+  }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   if (n > 1 << 16) return 0;
   uint8_t *file = malloc(n + 1);
@@ -76,5 +96,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   diag = (mr_diag_t){0};
   mr_train_state_model(path, model, &diag);
   resume(path);
+  export_weights(path);
   return 0;
 }
