@@ -17,10 +17,12 @@ enum { FROM_NAME = MR__WEIGHT_NAME };
 
 typedef struct from {
   const mr_safetensors_t *file;
-  const char *path, *prefix; /* before every name: "params/" */
-  size_t skip;               /* characters of the names of the table that the file leaves out */
-  mr__names_t names, ours;   /* whose names the file has, and the parameters */
-  mr__vit_t there, here;     /* what the file and the model say of what they compute */
+  const char *path, *prefix;   /* before every name: "params/" */
+  size_t skip;                 /* characters of the names of the table that the file leaves out */
+  mr__names_t names, ours;     /* whose names the file has, and the parameters */
+  mr__vit_t there, here;       /* what the file and the model say of what they compute */
+  const mr_st_tensor_t **used; /* [n_used] heap: those that parameters were taken from */
+  int n_used;
 } from_t;
 
 static bool has_names_of(const mr_safetensors_t *f, const char *prefix) {
@@ -121,7 +123,7 @@ static mr_err_t resize_positions(const mr_st_tensor_t *t, const mr_aval_t *was, 
   return e;
 }
 
-static mr_err_t fill_parameter(const from_t *from, mr_params_t *params, int i, mr__from_t *said,
+static mr_err_t fill_parameter(from_t *from, mr_params_t *params, int i, mr__from_t *said,
                                mr_diag_t *diag) {
   const mr_param_t *p = &params->param[i];
   const mr_param_set_t *set = mr_params_set(params, MR_SET_VALUES, 0);
@@ -135,6 +137,7 @@ static mr_err_t fill_parameter(const from_t *from, mr_params_t *params, int i, m
   for (int k = 0; k < file.n && there; k++)
     there = (t[k] = mr_safetensors_find(from->file, file.name[k])) != NULL;
   for (int k = 0; k < file.n && there; k++) fits = fits && same_shape(t[k], &each);
+  for (int k = 0; k < file.n && there; k++) from->used[from->n_used++] = t[k];
   if (there && fits) {
     mr__weight_copy(&whole, &file, t, &model, part, set->dtype, mr_params_at(params, set, i));
     return MR_OK;
@@ -219,6 +222,43 @@ static mr_err_t refuse_other_functions(const from_t *from, mr_diag_t *diag) {
                  from->path, eps, here->eps, eps);
 }
 
+static bool is_used(const from_t *from, const mr_st_tensor_t *t) {
+  for (int i = 0; i < from->n_used; i++)
+    if (from->used[i] == t) return true;
+  return false;
+}
+
+/* Whether the model computes the same without a tensor: buffers, which are whole numbers, what
+   Hugging Face has for other tasks, and where the head is drawn anew, the file's.  name: without
+   the prefix. */
+static bool is_needless(const mr_st_tensor_t *t, const char *name, bool fresh_head) {
+  static const char *const other[] = {"vit.pooler.", "pooler.", "vit.embeddings.mask_token",
+                                      "embeddings.mask_token", NULL};
+  static const char *const head[] = {"head.", "heads.", "classifier.", "pre_logits.", NULL};
+  if (!mr_is_float(t->dtype)) return true;
+  for (const char *const *begin = other; *begin; begin++)
+    if (!strncmp(name, *begin, strlen(*begin))) return true;
+  for (const char *const *begin = head; *begin && fresh_head; begin++)
+    if (!strncmp(name, *begin, strlen(*begin))) return true;
+  return false;
+}
+
+/* Tensors that no parameter has taken belong to a model that computes something else. */
+static mr_err_t refuse_unused(const from_t *from, bool fresh_head, mr_diag_t *diag) {
+  size_t n = strlen(from->prefix);
+  for (int i = 0; i < mr_safetensors_count(from->file); i++) {
+    const mr_st_tensor_t *t = mr_safetensors_at(from->file, i);
+    if (strncmp(t->name, from->prefix, n) || is_used(from, t)) continue;
+    if (is_needless(t, t->name + n, fresh_head)) continue;
+    return mr_fail(
+        diag, MR_ERR_DATA,
+        "from: %s: has %s, which is no parameter of this model, so that its own computes "
+        "something else; want the weights of a model without it",
+        from->path, t->name);
+  }
+  return MR_OK;
+}
+
 /* Biases that the file has and the model does not would be left out. */
 static mr_err_t refuse_biases(const from_t *from, const mr_params_t *params, mr_diag_t *diag) {
   mr__weight_t file, model;
@@ -243,7 +283,11 @@ mr_err_t mr__train_from(const char *path, const char *model, mr_params_t *params
   if (e >= 0) e = refuse_other_functions(&from, diag);
   if (e >= 0) e = refuse_biases(&from, params, diag);
   if (e >= 0) e = refuse_more_layers(&from, params, diag);
+  from.used = malloc((size_t)(params->n * MR__WEIGHT_PARTS + 1) * sizeof *from.used);
+  if (e >= 0 && !from.used) e = mr_no_memory(diag, "the parameters of another file");
   for (int i = 0; i < params->n && e >= 0; i++) e = fill_parameter(&from, params, i, said, diag);
+  if (e >= 0) e = refuse_unused(&from, said->fresh_head, diag);
+  free(from.used);
   mr_safetensors_close(f);
   return e;
 }

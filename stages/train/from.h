@@ -17,9 +17,9 @@ typedef struct mr__from {
    which the file lacks or has in another shape stay as they were drawn; positions for pictures of
    another size are interpolated.  *said tells of both.  MR_OK; MR_ERR_DATA for any other parameter
    that is missing, with the nearest names of the file, or has another shape, for a file with more
-   layers than params, and for a model whose heads, GELU or epsilon differ from those of model
-   (mr_model_text) as far as the file says them; MR_ERR_IO, MR_ERR_NOMEM.  params may be changed
-   after a failure. */
+   layers than params or with tensors of no parameter, but for buffers, poolers and a head that does
+   not fit, and for a model whose heads, GELU or epsilon differ from those of model (mr_model_text)
+   as far as the file says them; MR_ERR_IO, MR_ERR_NOMEM.  params may be changed after a failure. */
 mr_err_t mr__train_from(const char *path, const char *model, mr_params_t *params, mr__from_t *said,
                         mr_diag_t *diag);
 

@@ -345,6 +345,51 @@ static void tensors_that_are_not_the_models_are_not_exported(void **state) {
   assert_int_equal(program_forget(flax_run), 0);
 }
 
+/* ---- files with weights that no parameter takes ---- */
+
+static void copy_with(const char *from, const mr_st_tensor_t *more, const char *to) {
+  static mr_st_tensor_t t[TENSORS];
+  static const float zeros[4096];
+  mr_safetensors_t *f = NULL;
+  mr_diag_t diag = {0};
+  if (mr_safetensors_open(from, &f, &diag) < 0) fail_msg("%s", diag.text);
+  int n = mr_safetensors_count(f);
+  for (int i = 0; i < n; i++) t[i] = *mr_safetensors_at(f, i);
+  t[n] = *more, t[n].data = zeros;
+  if (mr_safetensors_write(to, t, n + 1, NULL, 0, &diag) < 0) fail_msg("%s", diag.text);
+  mr_safetensors_close(f);
+}
+
+static void weights_that_no_parameter_takes_are_refused(void **state) {
+  static const struct {
+    const renamed_t *names;
+    mr_st_tensor_t more;
+    bool headless, fine;
+  } row[] = {{NULL, {"blocks.0.ls1.gamma", MR_F32, 1, {16}, NULL}, false, false},
+             {NULL, {"blocks.1.attn.q_norm.weight", MR_F32, 1, {8}, NULL}, false, false},
+             {NULL, {"norm_pre.weight", MR_BF16, 1, {16}, NULL}, false, false},
+             {NULL, {"head_dist.weight", MR_F32, 2, {10, 16}, NULL}, false, false},
+             {torchvision, {"heads.pre_logits.weight", MR_F32, 2, {16, 16}, NULL}, false, false},
+             {torchvision, {"heads.pre_logits.weight", MR_F32, 2, {16, 16}, NULL}, true, true},
+             {hugging_face, {"vit.embeddings.position_ids", MR_I64, 2, {1, 65}, NULL}, false, true},
+             {hugging_face, {"vit.pooler.dense.weight", MR_F32, 2, {16, 16}, NULL}, true, true},
+             {hugging_face, {"vit.encoder.layer.0.lambda_1", MR_F32, 1, {16}, NULL}, false, false}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    char setting[192], says[200];
+    write_as(whole, row[i].names, row[i].headless, in_dir("less.safetensors"));
+    copy_with(in_dir("less.safetensors"), &row[i].more, in_dir("more.safetensors"));
+    if (row[i].fine) {
+      expect_same(in_dir("more.safetensors"), row[i].headless ? "head" : NULL);
+      continue;
+    }
+    snprintf(setting, sizeof setting, "from=%s", in_dir("more.safetensors"));
+    snprintf(says, sizeof says, "has %s, which is no parameter of this model", row[i].more.name);
+    RUN(&p, "train", "--graph", file, "--run-dir", other, setting);
+    if (!p.status || !strstr(p.err, says))
+      fail_msg("status %d, want %s: %s", p.status, says, p.err);
+  }
+}
+
 static void an_export_needs_a_format_a_file_and_a_vision_transformer(void **state) {
   RUN(&p, "export", whole, "--format", "onnx", "--out", in_dir("x.safetensors"));
   assert_int_equal(p.status, 2);
@@ -397,6 +442,7 @@ int main(void) {
       cmocka_unit_test(another_function_is_refused),
       cmocka_unit_test(positions_of_another_size_are_interpolated),
       cmocka_unit_test(tensors_that_are_not_the_models_are_not_exported),
+      cmocka_unit_test(weights_that_no_parameter_takes_are_refused),
       cmocka_unit_test(an_export_needs_a_format_a_file_and_a_vision_transformer),
       cmocka_unit_test(weights_that_fit_nothing_are_refused_with_the_nearest_names),
   };
