@@ -151,7 +151,8 @@ static mr_err_t add_parameter(export_t *x, const char *name, const mr_aval_t *wh
   if (!mr__weight_fits(&to, whole, x->model.heads))
     return mr_fail(diag, MR_ERR_DATA, "export: %s: %s has a shape of no Vision Transformer",
                    x->path, name);
-  const mr_aval_t each = mr__weight_part(&to, whole, x->model.heads);
+  mr_aval_t each = mr__weight_part(&to, whole, x->model.heads);
+  if (x->names == MR__NAMES_FLAX) each.dtype = MR_F32; /* numpy has no bf16 */
   for (int part = 0; part < to.n; part++) {
     const mr_st_tensor_t *made = append_tensor(x, to.name[part], &each);
     if (!made) return mr_no_memory(diag, "the weights");

@@ -390,6 +390,35 @@ static void weights_that_no_parameter_takes_are_refused(void **state) {
   }
 }
 
+/* ---- what the library makes of it ---- */
+
+/* numpy has no bf16. */
+static void flax_gets_f32_also_of_narrow_parameters(void **state) {
+  mr_safetensors_t *f = NULL;
+  mr_diag_t diag = {0};
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "style=flax", "param-dtype=bf16",
+      "master=none");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  must_export(other, "flax", in_dir("out.safetensors"));
+  mr_safetensors_t *own = state_of(other);
+  if (mr_safetensors_open(in_dir("out.safetensors"), &f, &diag) < 0) fail_msg("%s", diag.text);
+  for (int i = 0; i < mr_safetensors_count(f); i++) {
+    char name[NAME];
+    const mr_st_tensor_t *x = mr_safetensors_at(f, i);
+    snprintf(name, sizeof name, "params/%s", x->name);
+    const mr_st_tensor_t *y = mr_safetensors_find(own, name);
+    assert_non_null(y);
+    assert_int_equal(x->dtype, MR_F32);
+    assert_int_equal(y->dtype, MR_BF16);
+    uint32_t wide;
+    uint16_t narrow;
+    memcpy(&wide, x->data, sizeof wide), memcpy(&narrow, y->data, sizeof narrow);
+    assert_int_equal(wide, (uint32_t)narrow << 16);
+  }
+  mr_safetensors_close(f), mr_safetensors_close(own);
+  assert_int_equal(program_forget(other), 0);
+}
+
 static void an_export_needs_a_format_a_file_and_a_vision_transformer(void **state) {
   RUN(&p, "export", whole, "--format", "onnx", "--out", in_dir("x.safetensors"));
   assert_int_equal(p.status, 2);
@@ -443,6 +472,7 @@ int main(void) {
       cmocka_unit_test(positions_of_another_size_are_interpolated),
       cmocka_unit_test(tensors_that_are_not_the_models_are_not_exported),
       cmocka_unit_test(weights_that_no_parameter_takes_are_refused),
+      cmocka_unit_test(flax_gets_f32_also_of_narrow_parameters),
       cmocka_unit_test(an_export_needs_a_format_a_file_and_a_vision_transformer),
       cmocka_unit_test(weights_that_fit_nothing_are_refused_with_the_nearest_names),
   };
