@@ -203,9 +203,17 @@ static void quote_path(const char *path, char *to) {
   *to = 0;
 }
 
+/* Writes the mlp_ratio of which timm, as int(embed * mlp_ratio), gets mlp. */
+static void write_ratio(const mr__vit_t *m, char text[48]) {
+  bool exact = (int)(m->embed * ((double)m->mlp / m->embed)) == m->mlp;
+  snprintf(text, 48, exact ? "%d / %d" : "(%d + 0.5) / %d", m->mlp, m->embed);
+}
+
 /* out: quoted. */
 static void write_code(const export_t *x, const char *out, char *code) {
   const mr__vit_t *m = &x->model;
+  char ratio[48];
+  write_ratio(m, ratio);
   const char *load = "model.load_state_dict(safetensors.torch.load_file(";
   if (x->names == MR__NAMES_TIMM)
     mr_snprintf(code, MR_EXPORT_CODE,
@@ -214,12 +222,12 @@ static void write_code(const export_t *x, const char *out, char *code) {
                 "model = VisionTransformer(\n"
                 "    img_size=%d, patch_size=%d, in_chans=%d, num_classes=%d, embed_dim=%d, "
                 "depth=%d,\n"
-                "    num_heads=%d, mlp_ratio=%d / %d, qkv_bias=%s,\n"
+                "    num_heads=%d, mlp_ratio=%s, qkv_bias=%s,\n"
                 "    norm_layer=functools.partial(torch.nn.LayerNorm, eps=%g),\n"
                 "    act_layer=functools.partial(torch.nn.GELU, approximate='%s'))\n"
                 "%s'%s'))\n",
-                m->image, m->patch, m->channels, m->classes, m->embed, m->layers, m->heads, m->mlp,
-                m->embed, m->qkv_bias ? "True" : "False", m->eps, m->erf ? "none" : "tanh", load, out);
+                m->image, m->patch, m->channels, m->classes, m->embed, m->layers, m->heads, ratio,
+                m->qkv_bias ? "True" : "False", m->eps, m->erf ? "none" : "tanh", load, out);
   else if (x->names == MR__NAMES_HF)
     mr_snprintf(code, MR_EXPORT_CODE,
                 "import safetensors.torch\n"

@@ -419,6 +419,29 @@ static void flax_gets_f32_also_of_narrow_parameters(void **state) {
   assert_int_equal(program_forget(other), 0);
 }
 
+/* timm computes int(embed * mlp_ratio); the numbers that are printed mean those of the run. */
+static void the_printed_code_has_the_runs_numbers(void **state) {
+  static const int size[][2] = {{224, 976}, {352, 784}, {448, 1952}, {16, 16}};
+  for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+    char embed[32], mlp[32];
+    double top = 0, bottom = 1;
+    snprintf(embed, sizeof embed, "embed=%d", size[i][0]);
+    snprintf(mlp, sizeof mlp, "mlp=%d", size[i][1]);
+    RUN(&p, "train", "--graph", file, "--run-dir", other, "layers=1", embed,
+        mlp);
+    if (p.status) fail_msg("%s%s", p.out, p.err);
+    must_export(other, "timm", in_dir("out.safetensors"));
+    const char *at = strstr(p.out, "mlp_ratio=");
+    assert_non_null(at);
+    if (sscanf(at, "mlp_ratio=(%lf + 0.5) / %lf", &top, &bottom) == 2)
+      top += 0.5;
+    else
+      assert_int_equal(sscanf(at, "mlp_ratio=%lf / %lf", &top, &bottom), 2);
+    assert_int_equal((int)(size[i][0] * (top / bottom)), size[i][1]);
+    assert_int_equal(program_forget(other), 0);
+  }
+}
+
 static void an_export_needs_a_format_a_file_and_a_vision_transformer(void **state) {
   RUN(&p, "export", whole, "--format", "onnx", "--out", in_dir("x.safetensors"));
   assert_int_equal(p.status, 2);
@@ -473,6 +496,7 @@ int main(void) {
       cmocka_unit_test(tensors_that_are_not_the_models_are_not_exported),
       cmocka_unit_test(weights_that_no_parameter_takes_are_refused),
       cmocka_unit_test(flax_gets_f32_also_of_narrow_parameters),
+      cmocka_unit_test(the_printed_code_has_the_runs_numbers),
       cmocka_unit_test(an_export_needs_a_format_a_file_and_a_vision_transformer),
       cmocka_unit_test(weights_that_fit_nothing_are_refused_with_the_nearest_names),
   };
