@@ -45,7 +45,7 @@ static mr_err_t check_function(const export_t *x, mr_diag_t *diag) {
   if (m->erf == is_flax)
     return refuse_function(x, m->erf ? "its GELU is by erf" : "its GELU is by tanh",
                            m->erf ? "gelu=tanh" : "gelu=erf", diag);
-  mr_snprintf(what, sizeof what, "its layer normalizations add %g", m->eps);
+  mr_snprintf(what, sizeof what, "its layer normalizations add %.9g", m->eps);
   if (is_flax && (float)m->eps != 1e-6f) return refuse_function(x, what, "ln-eps=1e-6", diag);
   return MR_OK;
 }
@@ -223,7 +223,7 @@ static void write_code(const export_t *x, const char *out, char *code) {
                 "    img_size=%d, patch_size=%d, in_chans=%d, num_classes=%d, embed_dim=%d, "
                 "depth=%d,\n"
                 "    num_heads=%d, mlp_ratio=%s, qkv_bias=%s,\n"
-                "    norm_layer=functools.partial(torch.nn.LayerNorm, eps=%g),\n"
+                "    norm_layer=functools.partial(torch.nn.LayerNorm, eps=%.9g),\n"
                 "    act_layer=functools.partial(torch.nn.GELU, approximate='%s'))\n"
                 "%s'%s'))\n",
                 m->image, m->patch, m->channels, m->classes, m->embed, m->layers, m->heads, ratio,
@@ -237,7 +237,7 @@ static void write_code(const export_t *x, const char *out, char *code) {
                 "hidden_size=%d,\n"
                 "    num_hidden_layers=%d, num_attention_heads=%d, intermediate_size=%d, "
                 "qkv_bias=%s,\n"
-                "    layer_norm_eps=%g, hidden_act='%s'))\n"
+                "    layer_norm_eps=%.9g, hidden_act='%s'))\n"
                 "%s'%s'))\n",
                 m->image, m->patch, m->channels, m->classes, m->embed, m->layers, m->heads, m->mlp,
                 m->qkv_bias ? "True" : "False", m->eps, m->erf ? "gelu" : "gelu_pytorch_tanh", load,
@@ -249,7 +249,7 @@ static void write_code(const export_t *x, const char *out, char *code) {
                 "model = VisionTransformer(\n"
                 "    image_size=%d, patch_size=%d, num_classes=%d, hidden_dim=%d, num_layers=%d,\n"
                 "    num_heads=%d, mlp_dim=%d,\n"
-                "    norm_layer=functools.partial(torch.nn.LayerNorm, eps=%g))\n"
+                "    norm_layer=functools.partial(torch.nn.LayerNorm, eps=%.9g))\n"
                 "%s'%s'))\n",
                 m->image, m->patch, m->classes, m->embed, m->layers, m->heads, m->mlp, m->eps, load,
                 out);

@@ -217,8 +217,8 @@ static mr_err_t refuse_other_functions(const from_t *from, mr_diag_t *diag) {
                    erf ? "erf" : "tanh");
   if ((float)eps == (float)here->eps) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA,
-                 "from: %s: its layer normalizations add %g to the variance, and this model's add "
-                 "%g; want ln-eps=%g",
+                 "from: %s: its layer normalizations add %.9g to the variance, and this model's "
+                 "add %.9g; want ln-eps=%.9g",
                  from->path, eps, here->eps, eps);
 }
 

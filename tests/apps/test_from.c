@@ -427,7 +427,7 @@ static void the_printed_code_has_the_runs_numbers(void **state) {
     double top = 0, bottom = 1;
     snprintf(embed, sizeof embed, "embed=%d", size[i][0]);
     snprintf(mlp, sizeof mlp, "mlp=%d", size[i][1]);
-    RUN(&p, "train", "--graph", file, "--run-dir", other, "layers=1", embed,
+    RUN(&p, "train", "--graph", file, "--run-dir", other, "layers=1", "ln-eps=1.23456789e-6", embed,
         mlp);
     if (p.status) fail_msg("%s%s", p.out, p.err);
     must_export(other, "timm", in_dir("out.safetensors"));
@@ -438,6 +438,7 @@ static void the_printed_code_has_the_runs_numbers(void **state) {
     else
       assert_int_equal(sscanf(at, "mlp_ratio=%lf / %lf", &top, &bottom), 2);
     assert_int_equal((int)(size[i][0] * (top / bottom)), size[i][1]);
+    assert_non_null(strstr(p.out, "eps=1.23456789e-06)"));
     assert_int_equal(program_forget(other), 0);
   }
 }
