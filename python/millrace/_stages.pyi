@@ -734,7 +734,7 @@ def eval_step(
     records: What the records are called beside the result, where they are no test records.
 
     mistakes: File that gets a line of JSON for each record whose class is guessed wrong: its id, its class and
-    the guess; default: none.
+    the guess, when the evaluations have ended; default: none.
 
     evaluations: Ends after this many, also of an endless stream; 0: when the stream ends.
 

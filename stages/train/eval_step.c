@@ -3,14 +3,17 @@
    evaluated as another model than was trained; what differs from the stream is an error. */
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "base/xio.h"
 #include "model/exec/device.h"
 #include "model/zoo/zoo.h"
 #include "pipeline/care.h"
@@ -46,7 +49,10 @@ typedef struct eval_step {
   mr_eval_step_t *step;
   mr_train_progress_t at;
   double t0;
-  FILE *wrong; /* the file of the mistakes; NULL: none */
+  FILE *wrong; /* the file of the mistakes, under its temporary name; NULL: none */
+  mr_newfile_t listed;
+  off_t listed_to; /* its bytes after the last whole evaluation; 0: none was whole, or none wrong */
+  bool whole;      /* an evaluation was, or all have ended */
 } eval_step_t;
 
 static const mr_opt_t eval_step_opts[] = {
@@ -65,7 +71,7 @@ static const mr_opt_t eval_step_opts[] = {
      .type = MR_OPT_STR,
      .offset = offsetof(eval_step_t, mistakes),
      .help = "File that gets a line of JSON for each record whose class is guessed wrong: its id, "
-             "its class and the guess; default: none."},
+             "its class and the guess, when the evaluations have ended; default: none."},
     {.name = "evaluations",
      .type = MR_OPT_INT,
      .offset = offsetof(eval_step_t, evaluations),
@@ -118,12 +124,24 @@ static void eval_step_forget(mr_stage_t *s) {
   v->compared = false;
 }
 
+/* The file of the mistakes is a new one that takes the name of an older one. */
+static mr_err_t check_mistakes(mr_stage_t *s) {
+  const eval_step_t *v = s->state;
+  struct stat st;
+  if (!v->mistakes || lstat(v->mistakes, &st) < 0 || S_ISREG(st.st_mode)) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "setting mistakes: %s: is a folder, a link or a device; want the name of a "
+                       "file to write",
+                       v->mistakes);
+}
+
 static mr_err_t eval_step_plan(mr_stage_t *s) {
   eval_step_t *v = s->state;
   if (!v->checkpoint || !v->checkpoint[0])
     return mr_stage_fail(s, MR_ERR_CONFIG, "setting checkpoint: want the name of a file");
   mr_diag_t why = {0};
   if (mr_device_check(v->device, &why) < 0) return mr_stage_relay(s, why.code, &why);
+  MR_TRY(check_mistakes(s));
   MR_TRY(mr_train_amp_plan(s, &v->amp));
   if (access(v->checkpoint, R_OK) == 0) MR_TRY(compare_classes(s)); /* else open says more */
   s->out_spec[0] = mr_report_spec(s->in_spec[0].dataset, &v->metrics.list);
@@ -188,19 +206,59 @@ static void note_mistake(mr_stage_t *s, const mr_tally_t *tally, int port, const
   cJSON_free(text);
 }
 
+/* Makes the file under a temporary name: one of this name stays until the evaluations have ended.
+ */
 static mr_err_t open_mistakes(mr_stage_t *s) {
   eval_step_t *v = s->state;
+  mr_diag_t why = {0};
   if (!v->mistakes || !*v->mistakes) return MR_OK;
-  if ((v->wrong = fopen(v->mistakes, "we"))) return MR_OK;
+  mr_err_t e = mr_newfile_open(&v->listed, v->mistakes, &why);
+  if (e < 0) return mr_diag_prefix(s->diag, e, &why, "%s: setting mistakes", s->name);
+  v->listed_to = 0, v->whole = false;
+  int own = fcntl(v->listed.fd, F_DUPFD_CLOEXEC, 0);
+  if (own >= 0 && (v->wrong = fdopen(own, "w"))) return MR_OK;
+  e = mr_stage_fail(s, MR_ERR_IO, "setting mistakes: %s: cannot be opened: %s", v->mistakes,
+                    strerror(errno));
+  if (own >= 0) close(own);
+  mr_newfile_drop(&v->listed);
+  return e;
+}
+
+/* After an evaluation: what is listed so far is whole. */
+static mr_err_t flush_mistakes(mr_stage_t *s) {
+  eval_step_t *v = s->state;
+  if (!v->wrong) return MR_OK;
+  v->whole = true;
+  if (!fflush(v->wrong) && !ferror(v->wrong) && (v->listed_to = ftello(v->wrong)) >= 0)
+    return MR_OK;
   return mr_stage_fail(s, MR_ERR_IO, "setting mistakes: %s: cannot be written: %s", v->mistakes,
                        strerror(errno));
 }
 
-static mr_err_t flush_mistakes(mr_stage_t *s) {
-  const eval_step_t *v = s->state;
-  if (!v->wrong || (!fflush(v->wrong) && !ferror(v->wrong))) return MR_OK;
-  return mr_stage_fail(s, MR_ERR_IO, "setting mistakes: %s: cannot be written: %s", v->mistakes,
-                       strerror(errno));
+/* Gives the file its name, without the lines of an evaluation that was stopped; a file of no whole
+   evaluation is left to be dropped. */
+static mr_err_t end_mistakes(mr_stage_t *s) {
+  eval_step_t *v = s->state;
+  mr_diag_t why = {0};
+  if (!v->wrong || !v->whole) return MR_OK;
+  bool cut = fflush(v->wrong) == 0 && ftruncate(v->listed.fd, v->listed_to) == 0;
+  int reason = errno;
+  fclose(v->wrong);
+  v->wrong = NULL;
+  if (!cut) {
+    mr_newfile_drop(&v->listed);
+    return mr_stage_fail(s, MR_ERR_IO, "setting mistakes: %s: cannot be written: %s", v->mistakes,
+                         strerror(reason));
+  }
+  mr_err_t e = mr_newfile_commit(&v->listed, &why);
+  return e < 0 ? mr_diag_prefix(s->diag, e, &why, "%s: setting mistakes", s->name) : MR_OK;
+}
+
+static void drop_listed(eval_step_t *v) {
+  if (!v->wrong) return;
+  fclose(v->wrong);
+  mr_newfile_drop(&v->listed);
+  v->wrong = NULL;
 }
 
 static mr_err_t eval_step_open(mr_stage_t *s) {
@@ -221,8 +279,8 @@ static void eval_step_close(mr_stage_t *s) {
   mr_params_fini(&v->params);
   mr_recalled_fini(&v->recalled);
   mr_device_close(v->on);
-  if (v->wrong) fclose(v->wrong);
-  v->step = NULL, v->on = NULL, v->wrong = NULL;
+  drop_listed(v);
+  v->step = NULL, v->on = NULL;
 }
 
 /* The decay of the average that is evaluated, as the run's setting had it: not with the digits that
@@ -238,13 +296,18 @@ static mr_err_t eval_step_step(mr_stage_t *s) {
   mr_tally_t tally = {
       .loss = &v->model.plan.loss, .aligned = &v->aligned, .wrong = v->wrong ? note_mistake : NULL};
   mr_buf_t *b = NULL;
-  if (v->evaluations && v->done == v->evaluations) return MR_END;
+  if (v->evaluations && v->done == v->evaluations) {
+    MR_TRY(end_mistakes(s));
+    return MR_END;
+  }
   v->done++;
   mr_err_t e = mr_train_evaluate(s, 0, v->step, &v->params, &tally);
   if (e == MR_OK) e = flush_mistakes(s);
   if (e == MR_OK) e = mr_fresh(s, 0, &b);
   if (e != MR_OK || !b) { /* also if stopped: half an evaluation is no result */
     mr_tally_fini(&tally);
+    v->whole |= !tally.stopped;
+    if (e >= 0) MR_TRY(end_mistakes(s));
     return e != MR_OK ? e : MR_END;
   }
   mr_report_t *r = b->data;

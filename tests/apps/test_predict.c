@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <cjson/cJSON.h>
+#include <dirent.h>
 #include <math.h>
 #include <sys/stat.h>
 
@@ -131,7 +132,78 @@ static void mistakes_of_an_evaluation_have_ids_and_files(void **state) {
   assert_true(n > 0);
   free(text), free(rows);
   RUN(&p, "eval", "r", "--mistakes", "/proc/no/wrong.jsonl");
-  expect(1, "setting mistakes: /proc/no/wrong.jsonl: cannot be written");
+  expect(1, "setting mistakes: /proc/no/wrong.jsonl: cannot make the file");
+}
+
+/* Whether a folder has files of temporary names. */
+static bool has_parts(const char *folder) {
+  bool any = false;
+  DIR *d = opendir(folder);
+  assert_non_null(d);
+  for (const struct dirent *e; (e = readdir(d));) any |= strstr(e->d_name, ".part-") != NULL;
+  closedir(d);
+  return any;
+}
+
+static void expect_kept(const char *path, const char *want) {
+  char *text = read_text(path);
+  assert_string_equal(text, want);
+  free(text);
+  assert_false(has_parts("."));
+}
+
+static int count_lines(const char *path) {
+  char *text = read_text(path);
+  int n = 0;
+  for (const char *at = text; (at = strchr(at, '\n')); at++) n++;
+  free(text);
+  return n;
+}
+
+#define EVAL                                                                          \
+  " ! decode ! resize 32x32 ! normalize preset=cifar10 ! batch 8 ! eval-step name=e " \
+  "alone.safetensors threads=1 mistakes=kept.jsonl"
+
+/* The file of the mistakes is that of whole evaluations, or the older one. */
+static void mistakes_take_their_name_when_an_evaluation_is_whole(void **state) {
+  assert_int_equal(mr_write_file("kept.jsonl", "old\n", 4, NULL), MR_OK);
+  assert_int_equal(system("rm -rf torn && cp -r photos torn"), 0);
+  assert_int_equal(mr_write_file("torn/a/zz.jpg", "\xff\xd8\xff no more", 10, NULL), MR_OK);
+  RUN(&p, "run", "folder torn ! sequential epochs=1" EVAL " ! null");
+  assert_int_not_equal(p.status, 0);
+  assert_non_null(strstr(p.err, "torn/a/zz.jpg"));
+  expect_kept("kept.jsonl", "old\n");
+  RUN(&p, "run", "folder photos ! sequential epochs=1" EVAL " device=opencl:99 ! null");
+  assert_int_not_equal(p.status, 0);
+  expect_kept("kept.jsonl", "old\n");
+  RUN(&p, "run", "folder photos ! sequential epochs=1" EVAL " ! null");
+  must();
+  int each = count_lines("kept.jsonl");
+  assert_true(each > 0);
+  RUN(&p, "run", "folder photos ! sequential epochs=0" EVAL " evaluations=2 ! null");
+  must();
+  assert_int_equal(count_lines("kept.jsonl"), 2 * each);
+  assert_false(has_parts("."));
+}
+
+/* A stream without end is stopped after an evaluation or within one. */
+static void mistakes_of_a_stopped_stream_are_those_of_whole_evaluations(void **state) {
+  RUN(&p, "run", "folder photos ! sequential epochs=1" EVAL " ! null");
+  must();
+  int each = count_lines("kept.jsonl");
+  const char *words[] = {
+      "run", "folder photos ! sequential epochs=0" EVAL " ! jsonl path=seen.jsonl", NULL};
+  FILE *out = tmpfile(), *err = tmpfile();
+  struct stat st;
+  pid_t pid = program_start(words, out, err);
+  while ((stat("seen.jsonl", &st) || !st.st_size) && waitpid(pid, NULL, WNOHANG) == 0) usleep(1000);
+  kill(pid, SIGINT);
+  p.status = program_wait(pid);
+  program_read(out, p.out, sizeof p.out), program_read(err, p.err, sizeof p.err);
+  if (p.status != 130) fail_msg("%d: %s%s", p.status, p.out, p.err);
+  int n = count_lines("kept.jsonl");
+  assert_true(n >= each && n % each == 0);
+  assert_false(has_parts("."));
 }
 
 static void a_graph_whose_sources_have_no_names_predicts_too(void **state) {
@@ -247,6 +319,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(classes_are_those_that_the_evaluation_counts),
       cmocka_unit_test(mistakes_of_an_evaluation_have_ids_and_files),
+      cmocka_unit_test(mistakes_take_their_name_when_an_evaluation_is_whole),
+      cmocka_unit_test(mistakes_of_a_stopped_stream_are_those_of_whole_evaluations),
       cmocka_unit_test(a_graph_whose_sources_have_no_names_predicts_too),
       cmocka_unit_test(a_checkpoint_alone_predicts_the_same),
       cmocka_unit_test(a_command_that_was_killed_continues_behind_its_whole_batches),
