@@ -37,8 +37,7 @@ static const mr_flag_t eval_flags[] = {
     {"--jsonl", "FILE", "Also writes the result as JSON."},
     {"--mistakes", "FILE",
      "Writes a line of JSON for each record that is guessed wrong: its id (`who --record ID`), "
-     "file, "
-     "class and guess."},
+     "class and guess, and its file where the source knows it."},
     {0}};
 
 enum { N_PRECISION = 5 };
@@ -284,14 +283,24 @@ static mr_err_t run_built(const mr_args_t *a, judged_t *d, bool *stopped, mr_dia
   return mr_fail(diag, e, "%s; if the data have moved, name its folder with --data", why.text);
 }
 
-/* Says which files hold the records that were guessed wrong. */
-static mr_err_t name_mistakes(const mr_args_t *a, const judged_t *d, mr_diag_t *diag) {
+/* Says, after a run that was not stopped, which files hold the records that were guessed wrong. */
+static mr_err_t name_mistakes(const mr_args_t *a, const judged_t *d, bool stopped,
+                              mr_diag_t *diag) {
   const char *file = mr_args_text(a, "--mistakes");
   const mr_stage_t *source = mr_line_source(d->g, d->line);
+  char count[32] = "";
+  const char *why;
   int64_t n;
   if (!file) return MR_OK;
-  MR_TRY(mr_mistakes_name(file, source ? mr_graph_stage(d->g, source->name) : NULL, &n, diag));
-  fprintf(stderr, "millrace: %s has the %" PRId64 " records that were guessed wrong\n", file, n);
+  if (stopped) {
+    fprintf(stderr, "millrace: stopped: %s is not written without a result\n", file);
+    return MR_OK;
+  }
+  MR_TRY(
+      mr_mistakes_name(file, source ? mr_graph_stage(d->g, source->name) : NULL, &n, &why, diag));
+  if (n >= 0) snprintf(count, sizeof count, "%" PRId64 " ", n);
+  fprintf(stderr, "millrace: %s has the %srecords that were guessed wrong%s%s\n", file, count,
+          n && why ? "; " : "", n && why ? why : "");
   return MR_OK;
 }
 
@@ -301,7 +310,7 @@ static int eval_run(const mr_args_t *a, mr_diag_t *diag) {
   MR_TRY(mr_args_settings(a, 1, diag));
   int e = eval_build(a, &d, diag);
   if (e >= 0) e = run_built(a, &d, &stopped, diag);
-  if (e >= 0 && !stopped) e = name_mistakes(a, &d, diag);
+  if (e >= 0) e = name_mistakes(a, &d, stopped, diag);
   mr_graph_destroy(d.own);
   mr_checkpoint_arg_fini(&d.of);
   return e < 0 ? e : stopped ? mr_interrupt_status() : 0;

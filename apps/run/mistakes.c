@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/text.h"
 #include "base/xio.h"
@@ -107,11 +108,19 @@ static mr_err_t write_mistakes(const char *file, const mistakes_t *m, mr_diag_t 
   return e;
 }
 
-mr_err_t mr_mistakes_name(const char *file, mr_stage_t *source, int64_t *n, mr_diag_t *diag) {
+mr_err_t mr_mistakes_name(const char *file, mr_stage_t *source, int64_t *n, const char **why,
+                          mr_diag_t *diag) {
   mistakes_t m = {0};
+  struct stat st;
+  bool known = source && mr_says_where(source->def);
+  *n = -1, *why = "they are too many to find the files that hold them";
+  if (stat(file, &st) == 0 && st.st_size > MISTAKES_BYTES) return MR_OK;
+  *why = known    ? NULL
+         : source ? "its source does not say which files hold them"
+                  : "they are of several sources, and which files hold them is not known";
   mr_err_t e = read_mistakes(file, &m, diag);
   *n = m.n;
-  if (e >= 0 && m.n && source && mr_says_where(source->def)) {
+  if (e >= 0 && m.n && known) {
     name_files(&m, source);
     e = write_mistakes(file, &m, diag);
   }

@@ -6,9 +6,11 @@
 #include "pipeline/graph/graph.h"
 
 /* Adds to each line of a file that eval-step's mistakes= has written the file of the record, and
-   its place in it, as the source says them, and sets *n to the number of lines.  source: of the
-   settled graph; NULL, or one that does not say where records are: lines stay as they are.
-   MR_ERR_IO, MR_ERR_NOMEM; MR_ERR_DATA for another file. */
-mr_err_t mr_mistakes_name(const char *file, mr_stage_t *source, int64_t *n, mr_diag_t *diag);
+   its place in it, as the source says them, and sets *n to the number of lines, and *why to NULL.
+   Lines stay as they are, and *why says the reason, "its source does not say ...", where source, of
+   the settled graph, is NULL or one that does not say where records are, or the file has over 1
+   GiB; then *n is -1.  MR_ERR_IO, MR_ERR_NOMEM; MR_ERR_DATA for another file. */
+mr_err_t mr_mistakes_name(const char *file, mr_stage_t *source, int64_t *n, const char **why,
+                          mr_diag_t *diag);
 
 #endif

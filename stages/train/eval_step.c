@@ -212,6 +212,12 @@ static mr_err_t open_mistakes(mr_stage_t *s) {
   eval_step_t *v = s->state;
   mr_diag_t why = {0};
   if (!v->mistakes || !*v->mistakes) return MR_OK;
+  if (!v->model.plan.loss.classes)
+    return mr_stage_fail(
+        s, MR_ERR_CONFIG,
+        "setting mistakes: %s: the model of %s predicts no class, so that no guess "
+        "is wrong; want an evaluation without this file",
+        v->mistakes, v->checkpoint);
   mr_err_t e = mr_newfile_open(&v->listed, v->mistakes, &why);
   if (e < 0) return mr_diag_prefix(s->diag, e, &why, "%s: setting mistakes", s->name);
   v->listed_to = 0, v->whole = false;

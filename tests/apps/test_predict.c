@@ -206,6 +206,36 @@ static void mistakes_of_a_stopped_stream_are_those_of_whole_evaluations(void **s
   assert_false(has_parts("."));
 }
 
+static void mistakes_need_a_file_and_a_model_of_classes(void **state) {
+  assert_int_equal(symlink("rows.jsonl", "link"), 0); /* as /dev/stdout is one */
+  assert_int_equal(mkfifo("pipe", 0600), 0);
+  static const char *const no_file[] = {"link", "pipe", "photos"};
+  for (int i = 0; i < 3; i++) {
+    char says[160];
+    RUN(&p, "eval", "r", "--mistakes", no_file[i]);
+    snprintf(says, sizeof says,
+             "setting mistakes: %s: is a folder, a link or a device; want the name of a file",
+             no_file[i]);
+    expect(2, says);
+  }
+  RUN(&p, "eval", "n", "--mistakes", "none.jsonl");
+  expect(2, "predicts no class, so that no guess is wrong");
+  assert_int_not_equal(access("none.jsonl", F_OK), 0);
+  static const char graph[] =
+      "let run = unset\n"
+      "folder photos ! sequential epochs=1 ! m. folder photos ! sequential epochs=1 ! m.\n"
+      "concatenate name=m ! decode ! resize 32x32 ! normalize preset=cifar10 ! batch 8 ! "
+      "train-step\n"
+      "  name=train layers=1 embed=16 mlp=16 heads=2 steps=1 threads=1\n"
+      "train.state ! checkpoint dir=$run/checkpoints\n";
+  assert_int_equal(mr_write_file("joined.mr", graph, sizeof graph - 1, NULL), MR_OK);
+  RUN(&p, "train", "--graph", "joined.mr", "--run-dir", "s");
+  must();
+  RUN(&p, "eval", "s", "--mistakes", "s.jsonl");
+  must();
+  assert_non_null(strstr(p.err, "guessed wrong; they are of several sources"));
+}
+
 static void a_graph_whose_sources_have_no_names_predicts_too(void **state) {
   static const char graph[] =
       "let run = unset\n"
@@ -321,6 +351,7 @@ int main(void) {
       cmocka_unit_test(mistakes_of_an_evaluation_have_ids_and_files),
       cmocka_unit_test(mistakes_take_their_name_when_an_evaluation_is_whole),
       cmocka_unit_test(mistakes_of_a_stopped_stream_are_those_of_whole_evaluations),
+      cmocka_unit_test(mistakes_need_a_file_and_a_model_of_classes),
       cmocka_unit_test(a_graph_whose_sources_have_no_names_predicts_too),
       cmocka_unit_test(a_checkpoint_alone_predicts_the_same),
       cmocka_unit_test(a_command_that_was_killed_continues_behind_its_whole_batches),
