@@ -3,6 +3,7 @@
    announce; commands and libraries only return codes and fill the diag. */
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,7 +160,10 @@ static int main_run(const mr_command_t *c, mr_args_t *a, int argc, char **argv) 
   return mr_err_exit((mr_err_t)e);
 }
 
+/* SIGUSR1, which a scheduler sends at a moment of its own, is ignored until a graph runs
+   (apps/run/interrupt.h). */
 int main(int argc, char **argv) {
+  signal(SIGUSR1, SIG_IGN);
   mr_args_t args = {0};
   mr_diag_t diag = {0};
   for (int i = 1; i < argc && mr_args_plugin(&args, argc, argv, &i, &diag); i = 1)

@@ -209,7 +209,6 @@ int mr_interrupt_status(void) {
 }
 
 void mr_writes_fail(void) {
-  if (!heard.ready) signal(SIGUSR1, SIG_IGN); /* before there is anything to save */
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
 }
@@ -227,7 +226,7 @@ mr_err_t mr_run_interruptible(mr_graph_t *g, const mr_look_t *look, bool *stoppe
   pthread_t listener;
   *stopped = false;
   mr_writes_fail();
-  MR_TRY(interrupt_plan(g, diag)); /* before the handlers: signals end it by default */
+  MR_TRY(interrupt_plan(g, diag)); /* before the handlers: SIGINT ends it by default */
   atomic_store_explicit(&heard.starting, true, memory_order_seq_cst);
   int failed = start_listening(g, &listener);
   if (failed) atomic_store_explicit(&heard.starting, false, memory_order_seq_cst);

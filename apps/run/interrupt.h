@@ -15,8 +15,9 @@ enum { MR_INTERRUPT_GRACE_MS = 2000 };
    server or to make an index, SIGINT and SIGTERM end the process.  Later the first one requests an
    orderly end, which is reported on standard error; the next one after the grace time ends the
    process as by default, after finishing a checkpoint in progress.  SIGUSR1 asks the training stage
-   for a checkpoint, and the run continues.  A signal between two calls
-   counts for the later call. Sets *stopped to whether a signal came.  look: what to observe, NULL:
+   for a checkpoint, and the run continues; before the first call has planned its graph it does
+   nothing, as main ignores it.  A signal between two calls counts for the later call.  Sets
+   *stopped to whether a signal came.  look: what to observe, NULL:
    nothing.  One graph at a time; handlers stay installed after the first call.  Returns the graph's
    failure, or MR_ERR_IO if no thread for signals can start. */
 mr_err_t mr_run_interruptible(mr_graph_t *g, const mr_look_t *look, bool *stopped, mr_diag_t *diag);
@@ -32,8 +33,7 @@ int mr_interrupt_status(void);
 void mr_interrupt_process(pid_t pid, bool at_once);
 
 /* Makes writes to a closed pipe and beyond the file size limit fail, like writes to a full disk,
-   instead of ending the program, and SIGUSR1 do nothing until a graph runs.  Every run calls it
-   before it starts. */
+   instead of ending the program.  Every run calls it before it starts. */
 void mr_writes_fail(void);
 
 void mr_notice_reader(void);

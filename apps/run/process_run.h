@@ -31,11 +31,12 @@ void mr_run_report(const mr_graph_t *g); /* in run.c: prints the stages' reports
 /* Runs every process of a graph with process { } blocks, each as `millrace run ... --process NAME`,
    and blocks until all have ended.  g must be cut and settled, so that its mistakes have been
    reported.  A process killed by a signal is restarted as often as its restart= allows, together
-   with connected ones that had ended already; one that ends with a failure stops all.  Ctrl-C stops
-   first the processes that only receive, so that nothing sent is lost.  A second one after the
-   grace time (apps/run/interrupt.h) ends all at once except for checkpoints in progress; a third
-   kills all.  No child outlives this process, however it ends.  Returns 0, MR_EXIT_STOPPED, 128 +
-   SIGTERM if that signal stopped it, or a failure. */
+   with connected ones that had ended already; one that ends with a failure stops all, and so does
+   one that SIGINT or SIGTERM ends, however far it has come.  Ctrl-C stops first the processes that
+   only receive, so that nothing sent is lost.  A second one after the grace time
+   (apps/run/interrupt.h) ends all at once except for checkpoints in progress; a third kills all.
+   No child outlives this process, however it ends.  Returns 0, MR_EXIT_STOPPED, 128 + SIGTERM if
+   that signal stopped it, or a failure. */
 int mr_supervise(const mr_args_t *a, const mr_graph_t *g, const char *run, mr_diag_t *diag);
 
 #endif

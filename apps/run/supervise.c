@@ -87,7 +87,8 @@ static bool write_args(const crew_t *c, const child_t *k, bool again, char **arg
 }
 
 /* Runs in the new process.  It is killed when the supervisor dies, and does not get the terminal's
-   Ctrl-C, which goes to the supervisor alone. */
+   Ctrl-C, which goes to the supervisor alone.  SIGUSR1 stays ignored until its graph runs: it may
+   be passed on at any moment. */
 static void supervise_become(const crew_t *c, pid_t above, char **argv) {
   sigset_t mask = c->before;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -166,7 +167,8 @@ static void on_interrupt(crew_t *c, int signo) {
   if (c->asked > 2) kill_all(c);
 }
 
-/* Passes SIGUSR1 on to the processes that write checkpoints. */
+/* Passes SIGUSR1 on to the processes that write checkpoints; one that does not run its graph yet
+   has nothing to save and ignores it. */
 static void on_save(const crew_t *c) {
   const mr_stage_t *s;
   int sent = 0;
@@ -202,8 +204,17 @@ static mr_err_t start_again(crew_t *c, int i, mr_diag_t *diag) {
   return MR_OK;
 }
 
+/* A signal that asks for an end reached a process: all stop, and the command ends with this. */
+static void stop_by_hand(crew_t *c, int status) {
+  if (!c->stopping) c->stopped = status;
+  c->stopping = true;
+}
+
+/* A process that plans or opens its stages dies of the signals that ask for an end. */
 static mr_err_t note_death(crew_t *c, int i, int signo, mr_diag_t *diag) {
   child_t *k = &c->child[i];
+  if (signo == SIGTERM) stop_by_hand(c, 128 + SIGTERM);
+  if (signo == SIGINT) stop_by_hand(c, MR_EXIT_STOPPED);
   if (c->stopping) return MR_OK;
   if (k->deaths == k->set.restart) {
     char more[96];
@@ -224,8 +235,7 @@ static mr_err_t note_end(crew_t *c, int i, int status, mr_diag_t *diag) {
   int code = WEXITSTATUS(status);
   k->ended = code == 0;
   bool by_hand = code == MR_EXIT_STOPPED || code == 128 + SIGTERM;
-  if (by_hand && !c->stopping) c->stopped = code;
-  if (by_hand) c->stopping = true; /* all stop */
+  if (by_hand) stop_by_hand(c, code);
   if (code && !by_hand) supervise_fail(c, diag, k, "ended with status", code, "");
   return MR_OK;
 }

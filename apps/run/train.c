@@ -556,7 +556,7 @@ static int run_training(train_run_t *t, mr_diag_t *diag) {
   mr_graph_t *g = mr_graph_create(mr_all_stages());
   if (!g) return mr_no_memory(diag, "the graph");
   bool stopped = false;
-  int done = 0;
+  int done = 0, status = 0;
   mr_err_t e = begin_ranks(t, g, &done, diag);
   if (e >= 0 && !done) {
     if (t->in.chosen) printf("%s\n", t->in.chosen);
@@ -565,13 +565,13 @@ static int run_training(train_run_t *t, mr_diag_t *diag) {
     e = mr_run_interruptible(g, &look, &stopped, diag);
     if (e >= 0 && t->job) stopped = mr_train_stage_stopped(mr_train_stage(g));
     if (e < 0) mr_train_job_fail(t->job, diag);
-    if (e >= 0) e = mr_train_job_agree(t->job, e, NULL, diag);
+    status = mr_interrupt_status();
+    if (e >= 0) e = mr_train_job_most(t->job, e, &status, diag); /* SIGTERM's, if any got it */
   }
   mr_graph_destroy(g);
   if (e >= 0 && stopped && !t->follows && !*t->dev)
     printf("stopped; resume with: millrace train --run-dir %s --resume\n", t->dir.path);
-  if (e < 0 || !stopped) return e < 0 ? (int)e : 0;
-  return t->job ? MR_EXIT_STOPPED : mr_interrupt_status(); /* ranks of a job end alike */
+  return e < 0 ? (int)e : stopped ? status : 0;
 }
 
 /* Drops the settings given to a resumed run that failed before its next checkpoint, since they may

@@ -108,6 +108,15 @@ mr_err_t mr_train_job_agree(mr_train_job_t *j, mr_err_t e, int *value, mr_diag_t
   return failed;
 }
 
+mr_err_t mr_train_job_most(mr_train_job_t *j, mr_err_t e, int *value, mr_diag_t *diag) {
+  int first = *value;
+  if (!j) return e;
+  MR_TRY(mr_train_job_agree(j, e, &first, diag));
+  for (int r = 0; r < j->launch.size; r++)
+    if (j->outcome[r].value > *value) *value = j->outcome[r].value;
+  return MR_OK;
+}
+
 /* ---- what must not differ ---- */
 
 /* A setting given on a command line, as it may be shown. */

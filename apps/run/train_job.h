@@ -27,6 +27,9 @@ int mr_train_job_size(const mr_train_job_t *j);
    not NULL, becomes rank 0's. */
 mr_err_t mr_train_job_agree(mr_train_job_t *j, mr_err_t e, int *value, mr_diag_t *diag);
 
+/* The same; *value becomes the greatest of all ranks'. */
+mr_err_t mr_train_job_most(mr_train_job_t *j, mr_err_t e, int *value, mr_diag_t *diag);
+
 /* Gives the run as rank 0 has prepared it to the others, whose *r it fills: graph, settings, carry
    and the folder's name, of which they only read the name.  *at: the checkpoint of a resumed run;
    the others get a copy of it in memory, which lives until the job is closed.  MR_ERR_NOMEM,

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -42,12 +43,13 @@ static inline void http_answer(http_t *h, int c) {
     request[n] = 0;
     if (strstr(request, "\r\n\r\n")) break;
   }
-  size_t from = 0;
+  size_t from = 0, to = SIZE_MAX;
   const char *range = strstr(request, "Range: bytes=");
   atomic_fetch_add(&h->requests, 1);
   if (range) atomic_fetch_add(&h->ranged, 1);
-  if (range && h->ranges) sscanf(range, "Range: bytes=%zu-", &from);
+  if (range && h->ranges) sscanf(range, "Range: bytes=%zu-%zu", &from, &to);
   size_t left = from < h->size ? h->size - from : 0;
+  if (to >= from && to - from < left) left = to - from + 1;
   if (range && h->ranges && !left) {
     http_send(c, head,
               (size_t)snprintf(head, sizeof head,
@@ -61,7 +63,7 @@ static inline void http_answer(http_t *h, int c) {
           ? snprintf(head, sizeof head,
                      "HTTP/1.1 206 Partial Content\r\nContent-Length: %zu\r\nContent-Range: bytes "
                      "%zu-%zu/%zu\r\nConnection: close\r\n\r\n",
-                     left, from, h->size - 1, h->size)
+                     left, from, from + left - 1, h->size)
           : snprintf(head, sizeof head,
                      "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n", left);
   http_send(c, head, (size_t)k);
@@ -82,13 +84,19 @@ static inline void *http_serve(void *arg) {
   return NULL;
 }
 
-static inline int http_start(http_t *h) {
+/* Opens its socket only: for a test that answers by itself. */
+static inline int http_listen(http_t *h) {
   struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t n = sizeof a;
   h->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (h->fd < 0 || bind(h->fd, (struct sockaddr *)&a, n) || listen(h->fd, 8)) return -1;
   if (getsockname(h->fd, (struct sockaddr *)&a, &n)) return -1;
   h->port = ntohs(a.sin_port);
+  return 0;
+}
+
+static inline int http_start(http_t *h) {
+  if (http_listen(h)) return -1;
   return pthread_create(&h->thread, NULL, http_serve, h);
 }
 

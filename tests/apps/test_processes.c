@@ -7,12 +7,15 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
 #include "pipeline/graph/process.h"
+#include "tests/apps/http.h"
 #include "tests/apps/processes.h"
+#include "tests/needs.h"
 
 static const char training[] =
     "process reader restart=100 {\n"
@@ -397,12 +400,101 @@ static void sigusr1_without_a_checkpoint_is_said(void **state) {
   running_t r = start((const char *const[]){"run", path, NULL});
   wait_for_lines("unsaved");
   kill(r.pid, SIGUSR1);
-  while (is_pending(r.pid, SIGUSR1)) usleep(1000);
+  while (runs(&r) && is_pending(r.pid, SIGUSR1)) usleep(1000);
   kill(r.pid, SIGINT);
   finish(&r);
   assert_int_equal(r.p->status, 130);
   assert_non_null(strstr(r.p->err, "SIGUSR1: no process that runs writes a checkpoint"));
   free(r.p);
+}
+
+/* The process has something to save, and waits for a server while it plans. */
+static const char planned[] =
+    "process one restart=1 {\n"
+    "  table http://127.0.0.1:$port/x.csv fields=x ! sequential epochs=1 ! batch 2 ! null\n"
+    "  synthetic n=64 ! shuffle seed=1 epochs=1 ! normalize ! batch 16 ! vit-step name=train "
+    "embed=16 mlp=16 heads=2 layers=1 patch=8 threads=1\n"
+    "  train.state ! checkpoint dir=$out.ck\n}\n";
+
+/* Answers one request after another until one comes from a process that the supervisor has started,
+   which it does when its own are answered.  Returns that one's connection; -1: the run has ended.
+ */
+static int answer_the_supervisor(http_t *h, const running_t *r, const char *path) {
+  pid_t pid[16];
+  for (;;) {
+    struct pollfd way = {.fd = h->fd, .events = POLLIN};
+    while (poll(&way, 1, 100) <= 0)
+      if (!runs(r)) return -1;
+    int c = accept(h->fd, NULL, NULL);
+    if (find("--process=one", path, pid)) return c;
+    http_answer(h, c);
+    close(c);
+  }
+}
+
+/* Starts a run whose process plans until its connection, *way, is answered or closed. */
+static running_t start_planned(const char *name, http_t *h, int *way, char *path) {
+  char text[TEXT_MAX];
+  *h = (http_t){.body = "x\n1\n2\n3\n4\n", .size = 10, .ranges = true};
+  assert_int_equal(http_listen(h), 0);
+  snprintf(text, sizeof text, "let port = %d\n%s", h->port, planned);
+  write_graph(name, text, path);
+  running_t r = start((const char *const[]){"run", path, NULL});
+  *way = answer_the_supervisor(h, &r, path);
+  if (*way >= 0) return r;
+  finish(&r);
+  fail_msg("%s", r.p->err);
+  return r;
+}
+
+static void sigusr1_does_nothing_to_a_process_that_plans(void **state) {
+  NEEDS("CURL");
+  char path[TEXT_MAX];
+  http_t server;
+  int way;
+  running_t r = start_planned("early", &server, &way, path);
+  for (int i = 0; i < 2; i++) { /* when the second is taken, the first was passed on */
+    kill(r.pid, SIGUSR1);
+    while (runs(&r) && is_pending(r.pid, SIGUSR1)) usleep(1000);
+  }
+  http_answer(&server, way);
+  close(way);
+  while (runs(&r)) {
+    struct pollfd next = {.fd = server.fd, .events = POLLIN};
+    if (poll(&next, 1, 10) <= 0) continue;
+    way = accept(server.fd, NULL, NULL);
+    http_answer(&server, way);
+    close(way);
+  }
+  close(server.fd);
+  finish(&r);
+  if (r.p->status) fail_msg("%s", r.p->err);
+  assert_non_null(strstr(r.p->out, "train: 4 steps"));
+  assert_null(strstr(r.p->err, "was killed by signal"));
+  free(r.p);
+}
+
+/* It dies of the signal, which is no death to start it again after. */
+static void a_signal_to_a_process_that_plans_ends_all(void **state) {
+  NEEDS("CURL");
+  static const int asks[] = {SIGTERM, SIGINT};
+  for (int i = 0; i < 2; i++) {
+    char path[TEXT_MAX], name[16];
+    pid_t pid[16];
+    http_t server;
+    int way;
+    snprintf(name, sizeof name, "ends-%d", i);
+    running_t r = start_planned(name, &server, &way, path);
+    close(server.fd); /* one that is started again fails */
+    assert_int_equal(find("--process=one", path, pid), 1);
+    kill(pid[0], asks[i]);
+    finish(&r);
+    close(way);
+    if (r.p->status != 128 + asks[i]) fail_msg("status %d: %s", r.p->status, r.p->err);
+    assert_non_null(strstr(r.p->out, "--resume resumes it"));
+    assert_null(strstr(r.p->err, "was killed by signal"));
+    free(r.p);
+  }
 }
 
 static void no_process_outlives_the_one_that_started_it(void **state) {
@@ -550,6 +642,8 @@ int main(void) {
       cmocka_unit_test(a_signal_that_comes_twice_is_one),
       cmocka_unit_test(sigusr1_saves_and_sigterm_of_one_process_ends_all),
       cmocka_unit_test(sigusr1_without_a_checkpoint_is_said),
+      cmocka_unit_test(sigusr1_does_nothing_to_a_process_that_plans),
+      cmocka_unit_test(a_signal_to_a_process_that_plans_ends_all),
       cmocka_unit_test(no_process_outlives_the_one_that_started_it),
       cmocka_unit_test(one_that_fails_ends_all_with_its_reason),
       cmocka_unit_test(two_that_fail_at_once_are_a_failure),
