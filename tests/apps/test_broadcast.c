@@ -87,14 +87,14 @@ static void assert_all_reported(const char *report, int64_t n) {
 /* Reads until the run is past a batch, or over. */
 static void read_far(const running_t *r, peer_t *p, int64_t number) {
   bool end = false;
-  for (int64_t at = 0; at < number && !end;) at = next(r, p, at ? at + 1 : 0, &end);
+  for (int64_t at = -1; at < number && !end;) at = next(r, p, at + 1, &end);
 }
 
 /* One run with its subscribers; false: it was over before one of them came, or fell behind. */
 static bool is_the_same(int epochs) {
   char graph[TEXT_MAX], at[100], alone[24], seen[24];
   bool end = false;
-  int64_t got = 0, missed = 0, number = 0;
+  int64_t got = 0, missed = 0, number = -1; /* the first batch is number 0 */
   snprintf(at, sizeof at, "ipc://@mr-broadcast-%ld-%d", (long)getpid(), epochs);
   snprintf(graph, sizeof graph, STREAM "  b. ! broadcast %s", epochs, PACE_US, at);
   running_t r = start((const char *const[]){"run", graph, NULL});
@@ -102,7 +102,7 @@ static bool is_the_same(int epochs) {
   zmq_send(rude.socket, "give me all", 11, 0);
   for (int i = 0; i < 500; i++) zmq_send(deaf.socket, "batches 0", 9, 0);
   for (; !end; got += !end) {
-    int64_t asked = number ? number + 1 : 0;
+    int64_t asked = number + 1;
     number = next(&r, &reader, asked, &end);
     if (got && !end) missed += number - asked;
     if (got == 20) read_far(&r, &late, number + 60); /* more than a window of batches */
