@@ -75,8 +75,8 @@ bool mr__class_name_ok(const char *s) {
   return n >= 1 && n <= MR_CLASS_NAME_MAX;
 }
 
-/* The lines of text as names in name[0,most), of which *n are set; false for one that is none, or
-   one too many. */
+/* Splits text into lines, which are names: puts them into name[0,most) and their number into *n.
+   Returns false for a line that is no name, or for one too many. */
 static bool split_names(char *text, const char **name, int most, int *n) {
   char *rest = text, *line;
   *n = 0;

@@ -13,6 +13,7 @@
 #include "pipeline/graph/graph.h"
 #include "pipeline/stage.h"
 #include "tests/apps/program.h"
+#include "tests/graph_text.h"
 
 static program_t p;
 static char dir[64];
@@ -36,21 +37,6 @@ static void make_run(const char *path) {
 }
 
 /* ---- the table of docs/limits.md ---- */
-
-static char *text; /* of a graph */
-static size_t n_text, text_room;
-
-static void __attribute__((format(printf, 1, 2))) add_text(const char *fmt, ...) {
-  va_list a;
-  if (text_room - n_text < 4096) {
-    text_room = 2 * text_room + 8192;
-    text = realloc(text, text_room);
-    assert_non_null(text);
-  }
-  va_start(a, fmt);
-  n_text += (size_t)vsnprintf(text + n_text, text_room - n_text, fmt, a);
-  va_end(a);
-}
 
 /* Shows the graph in text, from a file, since a word of the command line cannot be as long. */
 static void show_graph(void) {

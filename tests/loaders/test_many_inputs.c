@@ -3,22 +3,9 @@
 #include "base/philox.h"
 #include "tests/loaders/streams.h"
 
+#include "tests/graph_text.h" /* after cmocka.h */
+
 enum { RECORDS = 1000 /* of each source */, BATCH = 97 };
-
-static char *text;
-static size_t n_text, text_room;
-
-static void __attribute__((format(printf, 1, 2))) add_text(const char *fmt, ...) {
-  va_list a;
-  if (text_room - n_text < 256) {
-    text_room = 2 * text_room + 4096;
-    text = realloc(text, text_room);
-    assert_non_null(text);
-  }
-  va_start(a, fmt);
-  n_text += (size_t)vsnprintf(text + n_text, text_room - n_text, fmt, a);
-  va_end(a);
-}
 
 /* Source i gives i * RECORDS + k for k in [0,RECORDS). */
 static void add_sources(int n) {

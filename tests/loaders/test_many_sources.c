@@ -8,26 +8,15 @@
 
 #include "tests/loaders/streams.h"
 
+#include "tests/graph_text.h" /* after cmocka.h */
+
 enum { FEW = 20, MANY = 220, RECORDS = 4, EACH_MAX = 64 << 10, PINNED_KB_MAX = 64 << 10 };
 
 /* The threads that read for all readers by pread, from the first page on that is not in the cache:
    which run that is, is the kernel's affair. */
 enum { POOL = 32 };
 
-static char folder[64], *text;
-static size_t n_text, text_room;
-
-static void __attribute__((format(printf, 1, 2))) add_text(const char *fmt, ...) {
-  va_list a;
-  if (text_room - n_text < 512) {
-    text_room = 2 * text_room + 4096;
-    text = realloc(text, text_room);
-    assert_non_null(text);
-  }
-  va_start(a, fmt);
-  n_text += (size_t)vsnprintf(text + n_text, text_room - n_text, fmt, a);
-  va_end(a);
-}
+static char folder[64];
 
 /* ---- what a run takes, seen from a stage that runs in it ---- */
 
