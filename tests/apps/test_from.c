@@ -447,6 +447,12 @@ static void an_export_needs_a_format_a_file_and_a_vision_transformer(void **stat
   RUN(&p, "export", whole, "--format", "onnx", "--out", in_dir("x.safetensors"));
   assert_int_equal(p.status, 2);
   assert_non_null(strstr(p.err, "expected timm, flax, hf or torchvision"));
+  char link[200];
+  snprintf(link, sizeof link, "%s", in_dir("link.safetensors"));
+  assert_int_equal(symlink(whole, link), 0);
+  RUN(&p, "export", whole, "--format", "timm", "--out", link);
+  assert_int_equal(p.status, 2);
+  assert_non_null(strstr(p.err, "link.safetensors: is a folder, a link or a device"));
   RUN(&p, "export", whole, "--format", "timm");
   assert_non_null(strstr(p.err, "want --out FILE.safetensors"));
   RUN(&p, "export", whole, "--format", "timm", "--out", in_dir("none/x.safetensors"));
