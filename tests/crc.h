@@ -23,7 +23,7 @@ static inline void assert_crc(const char *file, const char *name, uint32_t crc) 
   char line[128], word[64];
   unsigned want = 0;
   bool found = false;
-  FILE *f = vectors_open_own(file);
+  FILE *f = vectors_open(file);
   while (!found && fgets(line, sizeof line, f))
     found = *line != '#' && sscanf(line, "%63s %x", word, &want) == 2 && !strcmp(word, name);
   fclose(f);

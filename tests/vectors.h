@@ -17,11 +17,18 @@
 
 enum { VECTORS_PATH = 512 };
 
-/* Writes the path of a file of vectors, MR_GOLDEN/name, and returns it.  The environment's
-   MR_VECTORS names another folder, of vectors that were made with other parameters. */
+/* Writes the path of a file of vectors, tests/golden/name, and returns it.  The environment's
+   MR_VECTORS names another folder, of vectors that were made with other parameters: its file if it
+   has one. */
 static inline const char *vectors_path(char path[VECTORS_PATH], const char *name) {
   const char *folder = getenv("MR_VECTORS");
-  snprintf(path, VECTORS_PATH, "%s/%s", folder ? folder : MR_GOLDEN, name);
+  FILE *f = NULL;
+  if (folder) {
+    snprintf(path, VECTORS_PATH, "%s/%s", folder, name);
+    f = fopen(path, "rb");
+  }
+  if (!f) snprintf(path, VECTORS_PATH, "%s/%s", MR_GOLDEN, name);
+  if (f) fclose(f);
   return path;
 }
 
@@ -36,21 +43,6 @@ static inline FILE *vectors_open(const char *name) {
   char path[VECTORS_PATH];
   return vectors_at(vectors_path(path, name));
 }
-
-#ifdef MR_SOURCE_DIR
-/* The same for vectors that only this tree has: those of MR_VECTORS if that folder has the file. */
-static inline const char *vectors_own_path(char path[VECTORS_PATH], const char *name) {
-  FILE *f = getenv("MR_VECTORS") ? fopen(vectors_path(path, name), "rb") : NULL;
-  if (!f) snprintf(path, VECTORS_PATH, MR_SOURCE_DIR "/tests/golden/%s", name);
-  if (f) fclose(f);
-  return path;
-}
-
-static inline FILE *vectors_open_own(const char *name) {
-  char path[VECTORS_PATH];
-  return vectors_at(vectors_own_path(path, name));
-}
-#endif
 
 /* The test has met n cases of a file: at least as many as the tree's vectors have, and of another
    folder's at least one. */

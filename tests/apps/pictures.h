@@ -12,14 +12,14 @@ static inline void write_pictures(const char *folder) {
   static char bytes[1 << 20];
   char line[256], name[64], path[192];
   int at, n, k = 0;
-  FILE *f = vectors_open_own("pictures.bin");
+  FILE *f = vectors_open("pictures.bin");
   assert_true(fread(bytes, 1, sizeof bytes, f) > 0);
   fclose(f);
   for (const char *c = "ab"; *c; c++) {
     snprintf(path, sizeof path, "%s/%c", folder, *c);
     assert_int_equal(mr_make_folder(path, NULL), MR_OK);
   }
-  f = vectors_open_own("pictures.txt");
+  f = vectors_open("pictures.txt");
   while (fgets(line, sizeof line, f)) {
     if (sscanf(line, "%63s %d %d", name, &at, &n) != 3 || *name == '#') continue;
     snprintf(path, sizeof path, "%s/%c/%s.jpg", folder, "ab"[k++ % 2], name);

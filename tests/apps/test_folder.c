@@ -29,10 +29,10 @@ static void write_files(void) {
   static char bytes[BYTES_MAX];
   char line[256], name[64], path[192];
   int at, n, k = 0;
-  FILE *f = vectors_open_own("pictures.bin");
+  FILE *f = vectors_open("pictures.bin");
   assert_true(fread(bytes, 1, sizeof bytes, f) > 0);
   fclose(f);
-  f = vectors_open_own("pictures.txt");
+  f = vectors_open("pictures.txt");
   for (const char *c = "ab"; *c; c++) {
     snprintf(path, sizeof path, "%s/%c", dir, *c);
     mkdir(path, 0755);

@@ -155,7 +155,7 @@ static void nothing_is_drawn_for_no_elements(void **state) {
 }
 
 /* Made by tests/golden/tnormal.py: bounds far out in the tail, too. */
-static FILE *open_golden(const char *name) { return vectors_open_own(name); }
+static FILE *open_golden(const char *name) { return vectors_open(name); }
 
 static void truncated_normals_between_any_bounds_are_those_of_jax(void **state) {
   FILE *f = open_golden("tnormal.txt");

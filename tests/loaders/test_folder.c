@@ -51,7 +51,7 @@ static void make_entry(const char *folder, const char *kind, const char *path, c
 
 static void folders_are_listed_as_by_torchvision(void **state) {
   char line[2048], folder[64] = "";
-  FILE *f = vectors_open_own("folder.txt");
+  FILE *f = vectors_open("folder.txt");
   mr_folder_list_t l = {0};
   int64_t at = 0;
   int cases = 0, classes = 0;

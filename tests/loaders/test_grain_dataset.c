@@ -99,7 +99,7 @@ static void every_order_is_grains(void **state) {
 
 /* Mixes of mixes, filters under shuffles, seeds from several inputs: unusual combinations. */
 static void random_expressions_give_grains_orders(void **state) {
-  FILE *f = vectors_open_own("dataset_random.txt");
+  FILE *f = vectors_open("dataset_random.txt");
   compare_orders(f, 100);
 }
 

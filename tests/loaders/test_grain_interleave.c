@@ -19,7 +19,7 @@ static void graph_of(const char *lengths, int cycle, int workers, int batch, cha
 }
 
 static void the_order_is_grains_at_every_step(void **state) {
-  FILE *f = vectors_open_own("interleave_workers.txt");
+  FILE *f = vectors_open("interleave_workers.txt");
   char line[1024], lengths[64], text[1024];
   int cycle, workers, at, rows = 0;
   assert_non_null(f);

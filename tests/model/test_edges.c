@@ -89,7 +89,7 @@ static void counting_in_u8_begins_again_after_255(void **state) {
 }
 
 static void values_and_slopes_at_edges_are_those_of_jax(void **state) {
-  FILE *f = vectors_open_own("edges.txt");
+  FILE *f = vectors_open("edges.txt");
   edge_t e;
   int n = 0;
   assert_non_null(f);

@@ -149,7 +149,7 @@ static bool holds_arrays(const char *text) {
 
 static void nine_of_ten_programs_of_jax_come_in_and_compute_the_same(void **state) {
   const char *path = getenv("MILLRACE_JAXPRS");
-  FILE *f = path ? vectors_at(path) : vectors_open_own("jaxprs/jax.txt");
+  FILE *f = path ? vectors_at(path) : vectors_open("jaxprs/jax.txt");
   program_t p = {.text = malloc(TEXT), .want = malloc(TEXT)};
   int n = 0, read = 0, wrong = 0;
   while (next_program(f, &p)) {

@@ -55,7 +55,7 @@ static mr_exec_t *compile(const mr_optim_t *o, mr_dtype_t t, bool in_place) {
 /* The values that optax has after a step of a case. */
 static void golden(const char *name, int step, float want[N]) {
   char line[512], word[32];
-  FILE *f = vectors_open_own("optim.txt");
+  FILE *f = vectors_open("optim.txt");
   bool found = false;
   while (!found && fgets(line, sizeof line, f)) {
     int at, k = 0;
@@ -118,7 +118,7 @@ static void each_optimizer_steps_as_optax_does(void **state) {
 /* The values that optax has after a step of a case in that dtype. */
 static void golden_in(const char *name, const char *dtype, int step, double want[N]) {
   char line[512], word[32], type[32];
-  FILE *f = vectors_open_own("optim_dtypes.txt");
+  FILE *f = vectors_open("optim_dtypes.txt");
   bool found = false;
   while (!found && fgets(line, sizeof line, f)) {
     int at, k = 0;

@@ -6,7 +6,7 @@
 #include "tests/vectors.h"
 
 static void every_rate_is_that_of_optax(void **state) {
-  FILE *f = vectors_open_own("schedule.txt");
+  FILE *f = vectors_open("schedule.txt");
   char line[256];
   int rows = 0;
   assert_non_null(f);

@@ -19,7 +19,7 @@ typedef struct table {
 
 static table_t usual_31[MR_AUGMENT_OPS], usual_10[MR_AUGMENT_OPS], wide_31[MR_AUGMENT_OPS];
 
-static FILE *own_vectors(const char *name) { return vectors_open_own(name); }
+static FILE *own_vectors(const char *name) { return vectors_open(name); }
 
 static void magnitudes_are_torchs(void **state) {
   FILE *f = own_vectors("augment_magnitudes.txt");

@@ -20,7 +20,7 @@ static uint8_t file[BYTES_MAX];
 
 static int read_rows(void **state) {
   char line[256];
-  FILE *f = vectors_open_own("pictures.txt");
+  FILE *f = vectors_open("pictures.txt");
   assert_non_null(f);
   while (vectors_line(f, line, sizeof line)) {
     row_t *x = &row[n_rows++];
@@ -30,7 +30,7 @@ static int read_rows(void **state) {
                      9);
   }
   fclose(f);
-  f = vectors_open_own("pictures.bin");
+  f = vectors_open("pictures.bin");
   size_t n = fread(file, 1, sizeof file, f);
   fclose(f);
   assert_int_equal(n, row[n_rows - 1].at + row[n_rows - 1].n);

@@ -17,13 +17,13 @@ void *__wrap_malloc(size_t n) { return fails_at && ++calls >= fails_at ? NULL : 
 static size_t any_png(uint8_t *bytes) {
   char line[256], name[64];
   int at = 0, n = 0;
-  FILE *f = vectors_open_own("pictures.txt");
+  FILE *f = vectors_open("pictures.txt");
   while (vectors_line(f, line, sizeof line)) {
     assert_int_equal(sscanf(line, "%63s %d %d", name, &at, &n), 3);
     if (strstr(name, "png")) break;
   }
   fclose(f);
-  f = vectors_open_own("pictures.bin");
+  f = vectors_open("pictures.bin");
   assert_int_equal(fseek(f, at, SEEK_SET), 0);
   assert_int_equal(fread(bytes, 1, (size_t)n, f), n);
   fclose(f);

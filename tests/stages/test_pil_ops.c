@@ -69,7 +69,7 @@ static void run_op(int op, mr_canvas_t *c, double v, const mr_pil_sampling_t *ho
 }
 
 static void operations_give_pillows_bytes(void **state) {
-  FILE *f = vectors_open_own("augment.txt");
+  FILE *f = vectors_open("augment.txt");
   char line[256], name[32], number[64];
   int rows = 0, seen[OPS] = {0};
   while (vectors_line(f, line, sizeof line)) {

@@ -1,23 +1,16 @@
-/* Positions for pictures of another size, against torch's interpolation (golden/pos_embed.py). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+/* Positions for pictures of another size against torch's (tests/golden/pos_embed.py). */
+#include "tests/vectors.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "stages/train/pos_embed.h"
 
 enum { WIDTH = 3, MAX = (1 + 16 * 16) * WIDTH };
 
 static void a_grid_becomes_another_as_torch_interpolates_it(void **state) {
-  FILE *f = fopen(MR_GOLDEN "/pos_embed.txt", "r");
+  FILE *f = vectors_open("pos_embed.txt");
   char line[200];
   int from, to, cases = 0;
-  assert_non_null(f);
   assert_non_null(fgets(line, sizeof line, f));
   while (fscanf(f, "%d %d", &from, &to) == 2) {
     static float in[MAX], out[MAX];

@@ -40,7 +40,7 @@ static uint8_t *resized(mr_resampler_t *r, const mr_resize_t *how, const uint8_t
 
 static void golden(bool plain, bool avx2) {
   char line[128], name[16];
-  FILE *f = vectors_open_own("resample.txt");
+  FILE *f = vectors_open("resample.txt");
   mr_resampler_t r = {.plain = plain, .avx2 = avx2};
   int rows = 0;
   assert_non_null(f);
