@@ -31,7 +31,7 @@ OTHER_FILES = {
 OTHER_WORDS = {'aio_read', 'flat_map'}
 # What stands before "=" and is no setting of a stage.
 OTHER_SETTINGS = {'name': 'every stage has one', 'workers': 'every step stage has it', 'plugin': 'a line of settings.txt'}
-OTHER_FLAGS = {'--mpi'}  # of other programs, in sentences of ours
+OTHER_FLAGS = {'--mpi', '--requeue', '--stop-timeout'}  # of other programs, in sentences of ours
 NUMBER_WORDS = {w: n for n, w in enumerate('zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen '
                                            'fifteen sixteen seventeen eighteen nineteen twenty'.split())}
 # Numbers of other things than the tree's, and of what.

@@ -12,11 +12,12 @@ cd "$(dirname "$0")/.."
 program=$PWD/${MILLRACE:-build/release/millrace}
 collect=$PWD/${RANKS_PROGRAM:-build/release/tests/ranks_program}
 dir=$(mktemp -d)
-pids=() # of the daemons of Slurm
+# shellcheck source=scripts/slurm.sh
+. scripts/slurm.sh
 end() {
   local pid
-  for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
-  for pid in "${pids[@]}"; do wait "$pid" || true; done
+  for pid in "${slurm_pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+  for pid in "${slurm_pids[@]}"; do wait "$pid" || true; done
   rm -rf "$dir"
 }
 trap end EXIT
@@ -181,48 +182,8 @@ torchrun|1|2|1|2|0|1|127.0.0.1:$derived|127.0.0.1" launcher rank ranks rank_of_t
   trains torchrun 3
 }
 
-start_slurm() {
-  local host control one two
-  host=$(hostname -s)
-  control=$(next_port) one=$(next_port) two=$(next_port)
-  mkdir -p "$dir/munge" "$dir/state"
-  chmod 755 "$dir"
-  head -c 128 /dev/urandom >"$dir/munge/key"
-  chmod 700 "$dir/munge/key"
-  munged --foreground --force --socket="$dir/munge.sock" --key-file="$dir/munge/key" --log-file="$dir/munge/log" \
-    --pid-file="$dir/munge/pid" --seed-file="$dir/munge/seed" >"$dir/munge/out" 2>&1 &
-  pids+=($!)
-  cat >"$dir/slurm.conf" <<CONF
-ClusterName=ranks
-SlurmctldHost=$host(127.0.0.1)
-SlurmctldPort=$control
-SlurmUser=$(id -un)
-AuthType=auth/munge
-AuthInfo=socket=$dir/munge.sock
-StateSaveLocation=$dir/state
-SlurmdSpoolDir=$dir/spool-%n
-SlurmctldPidFile=$dir/slurmctld.pid
-SlurmdPidFile=$dir/slurmd-%n.pid
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-MpiDefault=none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-NodeName=n[1-2] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$one,$two] CPUs=2
-PartitionName=all Nodes=ALL Default=YES
-CONF
-  export SLURM_CONF=$dir/slurm.conf
-  slurmctld -D -f "$SLURM_CONF" >"$dir/slurmctld.log" 2>&1 &
-  pids+=($!)
-  for n in n1 n2; do
-    mkdir -p "$dir/spool-$n"
-    slurmd -D -N "$n" -f "$SLURM_CONF" >"$dir/slurmd-$n.log" 2>&1 &
-    pids+=($!)
-  done
-}
-
 check_slurm() {
-  start_slurm
+  start_slurm "$dir" "$(next_port)" "$(next_port)" "$(next_port)"
   doctor srun -N 2 -n 3 --mpi=none # waits for the nodes by itself
   want slurm "srun|0|3|0|2|0|2
 srun|1|3|1|2|0|2
