@@ -1,6 +1,8 @@
 /* Writing: the header is built with zeros as the digest, hashed together with the tensors' bytes,
-   and patched with the digest.  Reading: the file is read into memory, where no other process can
-   shrink or change it, cJSON parses the header, and every number is checked before it is used. */
+   and patched with the digest.  The digest of all tells that something has changed, and those of
+   the tensors, which are only read then, what.  Reading: the file is read into memory, where no
+   other process can shrink or change it, cJSON parses the header, and every number is checked
+   before it is used. */
 #include "base/safetensors.h"
 
 #include <cjson/cJSON.h>
@@ -21,6 +23,7 @@
 #define DIGEST_NAME "millrace.xxh3"
 #define DIGEST_PREFIX "\"" DIGEST_NAME "\":\"" /* unescaped quotes cannot occur inside a string */
 #define FORMAT_NAME "millrace.format"
+enum { HEX = 16 };                          /* digits of a digest */
 static const size_t header_max = 100 << 20; /* as in the format's reference reader */
 
 struct mr_safetensors {
@@ -43,10 +46,29 @@ static size_t tensor_bytes(const mr_st_tensor_t *t, int *bad) {
 
 /* ---- writing ---- */
 
-static int add_metadata(cJSON *root, const mr_st_meta_t *meta, int n_meta) {
+/* Writes the digest of a tensor's bytes. */
+static void hash_tensor(const mr_st_tensor_t *t, char hex[HEX + 1]) {
+  int bad;
+  size_t bytes = tensor_bytes(t, &bad);
+  snprintf(hex, HEX + 1, "%016" PRIx64,
+           (uint64_t)(bytes ? XXH3_64bits(t->data, bytes) : XXH3_64bits("", 0)));
+}
+
+static int add_hashes(cJSON *m, const mr_st_tensor_t *t, int n_tensors) {
+  char *text = malloc((size_t)n_tensors * HEX + 1);
+  if (!text) return 0;
+  *text = 0;
+  for (int i = 0; i < n_tensors; i++) hash_tensor(&t[i], text + (size_t)i * HEX);
+  int good = cJSON_AddStringToObject(m, MR_SAFETENSORS_HASHES, text) != NULL;
+  free(text);
+  return good;
+}
+
+static int add_metadata(cJSON *root, const mr_st_tensor_t *t, int n_tensors,
+                        const mr_st_meta_t *meta, int n_meta) {
   cJSON *m = cJSON_AddObjectToObject(root, "__metadata__");
   if (!m || !cJSON_AddStringToObject(m, DIGEST_NAME, "0000000000000000")) return 0;
-  if (!cJSON_AddStringToObject(m, FORMAT_NAME, "1")) return 0;
+  if (!cJSON_AddStringToObject(m, FORMAT_NAME, "1") || !add_hashes(m, t, n_tensors)) return 0;
   for (int i = 0; i < n_meta; i++)
     if (!cJSON_AddStringToObject(m, meta[i].name, meta[i].value)) return 0;
   return 1;
@@ -67,8 +89,10 @@ static int add_tensor(cJSON *root, const mr_st_tensor_t *t, size_t from, size_t 
 static char *make_header(const mr_st_tensor_t *t, int n_tensors, const mr_st_meta_t *meta,
                          int n_meta, size_t *len) {
   cJSON *root = cJSON_CreateObject();
-  int good = root && add_metadata(root, meta, n_meta);
   size_t at = 0;
+  int good = root != NULL;
+  for (int i = 0, bad; good && i < n_tensors; i++) tensor_bytes(&t[i], &bad), good = !bad;
+  good = good && add_metadata(root, t, n_tensors, meta, n_meta);
   for (int i = 0, bad; good && i < n_tensors; i++) {
     size_t bytes = tensor_bytes(&t[i], &bad);
     good = !bad && add_tensor(root, &t[i], at, at + bytes);
@@ -103,9 +127,9 @@ static int put_digest(char *header, size_t len, const mr_st_tensor_t *t, int n_t
     size_t bytes = tensor_bytes(&t[i], &bad);
     if (bytes) XXH3_64bits_update(h, t[i].data, bytes);
   }
-  char hex[17];
+  char hex[HEX + 1];
   snprintf(hex, sizeof hex, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(h));
-  memcpy(digits + strlen(DIGEST_PREFIX), hex, 16);
+  memcpy(digits + strlen(DIGEST_PREFIX), hex, HEX);
   XXH3_freeState(h);
   return 1;
 }
@@ -196,7 +220,7 @@ static mr_err_t read_tensor(const mr_safetensors_t *f, const char *path, const c
   return MR_OK;
 }
 
-static size_t safetensors_bytes_of(const mr_st_tensor_t *t) {
+size_t mr_safetensors_bytes(const mr_st_tensor_t *t) {
   int bad;
   return tensor_bytes(t, &bad);
 }
@@ -204,8 +228,8 @@ static size_t safetensors_bytes_of(const mr_st_tensor_t *t) {
 static int by_place(const void *a, const void *b) {
   const mr_st_tensor_t *x = a, *y = b;
   if (x->data != y->data) return (const char *)x->data < (const char *)y->data ? -1 : 1;
-  size_t m = safetensors_bytes_of(x),
-         n = safetensors_bytes_of(y); /* empty ones first: they share an offset with the next */
+  size_t m = mr_safetensors_bytes(x),
+         n = mr_safetensors_bytes(y); /* empty ones first: they share an offset with the next */
   return (m > n) - (m < n);
 }
 
@@ -236,7 +260,7 @@ static mr_err_t check_cover(const mr_safetensors_t *f, const char *path, mr_diag
     if (f->tensor[i].data != at)
       return mr_fail(diag, MR_ERR_DATA, "%s: a hole or an overlap before tensor %s", path,
                      f->tensor[i].name);
-    at += safetensors_bytes_of(&f->tensor[i]);
+    at += mr_safetensors_bytes(&f->tensor[i]);
   }
   if (at != f->map + f->size)
     return mr_fail(diag, MR_ERR_DATA, "%s: %zu bytes at the end belong to no tensor", path,
@@ -274,30 +298,53 @@ static mr_err_t read_metadata(const mr_safetensors_t *f, const char *path, int *
   return MR_OK;
 }
 
+/* Fails with the tensors whose bytes have not the hash that the file says, if there are any. */
+static mr_err_t refuse_tensors(const mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
+  enum { NAMED = 4 };
+  const char *said = mr_safetensors_meta(f, MR_SAFETENSORS_HASHES);
+  char names[512] = "", hex[HEX + 1];
+  int damaged = 0;
+  if (!said || strlen(said) != (size_t)f->n * HEX) return MR_OK;
+  for (int i = 0; i < f->n; i++) {
+    hash_tensor(&f->tensor[i], hex);
+    if (!memcmp(hex, said + (size_t)i * HEX, HEX)) continue;
+    size_t at = strlen(names);
+    if (damaged++ < NAMED)
+      snprintf(names + at, sizeof names - at, "%s%.120s", at ? ", " : "", f->tensor[i].name);
+  }
+  if (!damaged) return MR_OK;
+  if (damaged == 1)
+    return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s is damaged: it changed since it was written",
+                   path, names);
+  return mr_fail(diag, MR_ERR_DATA,
+                 "%s: %d tensors are damaged, they changed since they were written: %s%s", path,
+                 damaged, names, damaged > NAMED ? ", ..." : "");
+}
+
 /* A file with any metadata "millrace.*" must carry the digest; otherwise one changed byte in the
    digest's own name would disable the check. */
 static mr_err_t check_digest(const mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
   const char *said = mr_safetensors_meta(f, DIGEST_NAME);
   unsigned char *at = memmem(f->map, f->body, DIGEST_PREFIX, strlen(DIGEST_PREFIX));
-  if (!said || !at || strlen(said) != 16)
+  if (!said || !at || strlen(said) != HEX)
     return mr_fail(diag, MR_ERR_DATA, "%s: its digest is missing or damaged", path);
   at += strlen(DIGEST_PREFIX);
   /* JSON has other spellings of the name, so the bytes found may belong to another string. */
-  if (f->map + f->body - at < 16 || memcmp(at, said, 16) != 0)
+  if (f->map + f->body - at < HEX || memcmp(at, said, HEX) != 0)
     return mr_fail(diag, MR_ERR_DATA, "%s: its digest is not written as millrace writes it", path);
   XXH3_state_t *h = XXH3_createState();
   if (!h) return mr_no_memory(diag, "the header of %s", path);
   XXH3_64bits_reset(h);
   XXH3_64bits_update(h, f->map, (size_t)(at - f->map));
-  XXH3_64bits_update(h, "0000000000000000", 16);
-  XXH3_64bits_update(h, at + 16, f->size - (size_t)(at + 16 - f->map));
-  char hex[17];
+  XXH3_64bits_update(h, "0000000000000000", HEX);
+  XXH3_64bits_update(h, at + HEX, f->size - (size_t)(at + HEX - f->map));
+  char hex[HEX + 1];
   snprintf(hex, sizeof hex, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(h));
   XXH3_freeState(h);
-  if (strcmp(hex, said))
-    return mr_fail(diag, MR_ERR_DATA, "%s: changed since it was written: digest %s, expected %s",
-                   path, hex, said);
-  return MR_OK;
+  if (!strcmp(hex, said)) return MR_OK;
+  MR_TRY(refuse_tensors(f, path, diag));
+  return mr_fail(diag, MR_ERR_DATA, "%s: changed since it was written: digest %s, expected %s",
+                 path, hex, said);
 }
 
 /* Whether no process can change the file any more: it is in memory, and sealed. */

@@ -4,8 +4,10 @@
    A file: u64 little-endian header length, a JSON header {"name": {"dtype","shape",
    "data_offsets"}, "__metadata__": {text: text}}, then the tensors' bytes.  Millrace adds the
    metadata "millrace.xxh3" (16 hex digits): XXH3-64 of the whole file with those digits as
-   zeros, so that a changed byte anywhere is noticed; and "millrace.format".  A file with any
-   metadata "millrace.*" must carry the digest.  A tensor's data need not be aligned for its dtype.
+   zeros, so that a changed byte anywhere is noticed; "millrace.hashes": the same 16 digits of each
+   tensor's bytes, one after the other in the order of the data, so that a damaged tensor is named;
+   and "millrace.format".  A file with any metadata "millrace.*" must carry the digest; files of
+   earlier versions have no hashes of tensors.  A tensor's data need not be aligned for its dtype.
  */
 #ifndef MR_BASE_SAFETENSORS_H
 #define MR_BASE_SAFETENSORS_H
@@ -16,6 +18,8 @@
 #include "base/xio.h"
 
 MR_BEGIN_DECLS
+
+#define MR_SAFETENSORS_HASHES "millrace.hashes"
 
 typedef struct mr_st_tensor {
   const char *name;
@@ -45,12 +49,14 @@ mr_err_t mr_safetensors_write(const char *path, const mr_st_tensor_t *t, int n_t
 typedef struct mr_safetensors mr_safetensors_t;
 
 /* Reads a file into memory and checks lengths, offsets, JSON, dtypes, shapes against byte counts,
-   and the digest if the file has metadata "millrace.*".  The caller ends *out with
+   and the digest if the file has metadata "millrace.*"; the sentence names the tensors whose own
+   hash differs.  The caller ends *out with
    mr_safetensors_close. MR_ERR_IO, MR_ERR_DATA or MR_ERR_NOMEM with the path in the sentence; *out
    is NULL then. */
 mr_err_t mr_safetensors_open(const char *path, mr_safetensors_t **out, mr_diag_t *diag);
-void mr_safetensors_close(mr_safetensors_t *f);      /* NULL is fine */
-int mr_safetensors_count(const mr_safetensors_t *f); /* the number of tensors; cannot fail */
+void mr_safetensors_close(mr_safetensors_t *f);       /* NULL is fine */
+size_t mr_safetensors_bytes(const mr_st_tensor_t *t); /* of an open file's tensor; cannot fail */
+int mr_safetensors_count(const mr_safetensors_t *f);  /* the number of tensors; cannot fail */
 
 /* Tensor i in the order of the data in the file; the tensor of this name; the metadata text of this
    name.  Each returns a pointer into the open file that lives until mr_safetensors_close, or NULL

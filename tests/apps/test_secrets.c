@@ -270,6 +270,7 @@ static void no_command_shows_a_secret(void **state) {
       {"eval", latest},
       {"eval", latest, "--mistakes", mistakes},
       {"export", latest, "--format", "timm", "--out", weights},
+      {"checkpoint", "verify", other},
       {"train", "--run-dir", other, "--resume", "--steps", "3", "word=wombat-4"},
       {"graph", file, "word=wombat-5", "word=wombat-6"},
       {"graph", file, "data.peer-token=wombat-5", "data.peer-token=wombat-6"},

@@ -15,6 +15,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/safetensors.h"
 #include "base/xio.h"
@@ -128,6 +129,69 @@ static void every_changed_byte_is_noticed(void **state) {
   fclose(file);
   assert_int_equal(try_open(&diag), MR_OK);
   free(bytes);
+}
+
+/* Writes the sample with the bytes of these tensors changed; before: as versions without hashes of
+   tensors wrote it. */
+static void write_damaged(const char *const *name, int n_names, bool before) {
+  static const char digest_key[] = "\"millrace.xxh3\":\"", hashes_key[] = "\"millrace.hashes\"";
+  mr_safetensors_t *f;
+  void *bytes;
+  size_t n, body;
+  char hex[17];
+  write_sample();
+  assert_int_equal(mr_read_file(path, 1 << 20, &bytes, &n, NULL), MR_OK);
+  uint64_t header;
+  memcpy(&header, bytes, sizeof header);
+  body = 8 + (size_t)header;
+  if (before) {
+    char *at = memmem(bytes, n, hashes_key, sizeof hashes_key - 1);
+    char *digits = memmem(bytes, n, digest_key, sizeof digest_key - 1);
+    assert_non_null(at), assert_non_null(digits);
+    memcpy(at, "\"millrace.before\"", sizeof hashes_key - 1);
+    memset(digits + sizeof digest_key - 1, '0', 16);
+    snprintf(hex, sizeof hex, "%016llx", (unsigned long long)XXH3_64bits(bytes, n));
+    memcpy(digits + sizeof digest_key - 1, hex, 16);
+  }
+  assert_int_equal(mr_safetensors_open(path, &f, NULL), MR_OK);
+  const char *first = mr_safetensors_at(f, 0)->data;
+  for (int i = 0; i < n_names; i++) {
+    const char *data = mr_safetensors_find(f, name[i])->data;
+    ((char *)bytes)[body + (size_t)(data - first)] ^= 1;
+  }
+  mr_safetensors_close(f);
+  assert_int_equal(mr_write_file(path, bytes, n, NULL), MR_OK);
+  free(bytes);
+}
+
+static void a_damaged_tensor_is_named_with_its_file(void **state) {
+  static const char *const name[] = {"layer.weight", "scalar", "forward", "backward",
+                                     "a \"quoted\" \xC3\xA9"};
+  mr_diag_t diag = {0};
+  for (int i = 0; i < 5; i++) {
+    write_damaged(&name[i], 1, false);
+    assert_int_equal(try_open(&diag), MR_ERR_DATA);
+    if (!strstr(diag.text, path) || !strstr(diag.text, name[i]) || !strstr(diag.text, "is damaged"))
+      fail_msg("%s: %s", name[i], diag.text);
+  }
+  write_damaged(name, 3, false);
+  assert_int_equal(try_open(&diag), MR_ERR_DATA);
+  for (int i = 0; i < 3; i++) assert_non_null(strstr(diag.text, name[i]));
+  assert_null(strstr(diag.text, name[3]));
+  assert_non_null(strstr(diag.text, "3 tensors are damaged"));
+  write_damaged(name, 5, false);
+  assert_int_equal(try_open(&diag), MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, ", ..."));
+}
+
+static void a_file_without_hashes_of_its_tensors_is_read_and_checked_as_a_whole(void **state) {
+  static const char *const name[] = {"scalar"};
+  mr_diag_t diag = {0};
+  write_damaged(name, 0, true);
+  if (try_open(&diag) < 0) fail_msg("%s", diag.text);
+  write_damaged(name, 1, true);
+  assert_int_equal(try_open(&diag), MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, "changed since it was written"));
 }
 
 static void write_raw(const char *header, const void *body, size_t n) {
@@ -259,6 +323,8 @@ int main(void) {
       cmocka_unit_test(written_tensors_are_read_back),
       cmocka_unit_test(every_cut_is_noticed),
       cmocka_unit_test(every_changed_byte_is_noticed),
+      cmocka_unit_test(a_damaged_tensor_is_named_with_its_file),
+      cmocka_unit_test(a_file_without_hashes_of_its_tensors_is_read_and_checked_as_a_whole),
       cmocka_unit_test(foreign_files_are_read_and_wrong_ones_refused),
       cmocka_unit_test(an_open_file_does_not_change),
       cmocka_unit_test(a_missing_file_and_a_folder_are_said),

@@ -1,0 +1,122 @@
+/* millrace checkpoint: whole checkpoints are said to be whole, and a damaged tensor is named with
+   its file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/safetensors.h"
+#include "tests/apps/small_run.h"
+
+static const char graph[] =
+    "let run = unset\n"
+    "synthetic n=40 split=train ! shuffle seed=1 epochs=3 ! normalize preset=cifar10\n"
+    "  ! batch 8 drop-remainder\n"
+    "  ! train-step name=train model=vit layers=1 embed=16 mlp=16 heads=2 threads=1 steps=6\n"
+    "      checkpoint-every=2\n"
+    "train.metrics ! jsonl path=$run/metrics.jsonl\n"
+    "train.state ! checkpoint dir=$run/checkpoints keep=0\n";
+
+static int group_setup(void **state) { return small_run("checkpoints", graph); }
+
+static const char *checkpoint_of(int step) {
+  static char path[192];
+  snprintf(path, sizeof path, "%s/checkpoints/step-%06d.safetensors", whole, step);
+  return path;
+}
+
+/* Changes a byte of a tensor, and once more makes it as it was. */
+static void damage(const char *path, const char *tensor) {
+  mr_safetensors_t *f;
+  void *bytes;
+  size_t n;
+  static long at;
+  if (mr_safetensors_open(path, &f, NULL) >= 0) {
+    const char *last = mr_safetensors_at(f, mr_safetensors_count(f) - 1)->data;
+    size_t tail = mr_safetensors_bytes(mr_safetensors_at(f, mr_safetensors_count(f) - 1));
+    at = (long)(last + tail - (const char *)mr_safetensors_find(f, tensor)->data);
+    mr_safetensors_close(f);
+  }
+  assert_int_equal(mr_read_file(path, 1 << 24, &bytes, &n, NULL), MR_OK);
+  ((char *)bytes)[n - (size_t)at] ^= 1;
+  assert_int_equal(mr_write_file(path, bytes, n, NULL), MR_OK);
+  free(bytes);
+}
+
+static void all_checkpoints_of_a_run_are_verified(void **state) {
+  char folder[128];
+  snprintf(folder, sizeof folder, "%s/checkpoints", whole);
+  const char *const word[] = {whole, folder};
+  for (int i = 0; i < 2; i++) {
+    RUN(&p, "checkpoint", "verify", word[i]);
+    if (p.status) fail_msg("%s%s", p.out, p.err);
+    for (int step = 2; step <= 6; step += 2) {
+      char want[256];
+      snprintf(want, sizeof want, "%s: whole, step %d ", checkpoint_of(step), step);
+      if (!strstr(p.out, want)) fail_msg("no \"%s\" in: %s", want, p.out);
+    }
+    assert_null(strstr(p.out, "latest"));
+  }
+  RUN(&p, "checkpoint", "verify", checkpoint_of(4));
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "each has its hash"));
+  assert_null(strstr(p.out, checkpoint_of(2)));
+}
+
+static void a_damaged_tensor_is_named_with_its_file_by_every_command(void **state) {
+  const char *tensor[] = {"params/head.kernel", "adam.v/head.bias"};
+  for (int i = 0; i < 2; i++) {
+    char path[192], want[512], latest[160];
+    snprintf(path, sizeof path, "%s", checkpoint_of(6));
+    snprintf(latest, sizeof latest, "%s/checkpoints/latest", whole);
+    damage(path, tensor[i]);
+    RUN(&p, "checkpoint", "verify", whole);
+    assert_int_equal(p.status, 1);
+    snprintf(want, sizeof want, "%s: tensor %s is damaged", path, tensor[i]);
+    if (!strstr(p.err, want)) fail_msg("no \"%s\" in: %s", want, p.err);
+    assert_non_null(strstr(p.out, checkpoint_of(2))); /* the others are read nevertheless */
+    assert_non_null(strstr(p.out, checkpoint_of(4)));
+    snprintf(want, sizeof want, "tensor %s is damaged", tensor[i]);
+    RUN(&p, "eval", latest);
+    if (!p.status || !strstr(p.err, want)) fail_msg("%s", p.err);
+    RUN(&p, "train", "--run-dir", whole, "--resume", "train.steps=7");
+    if (!p.status || !strstr(p.err, want)) fail_msg("%s", p.err);
+    damage(path, tensor[i]);
+  }
+  RUN(&p, "checkpoint", "verify", whole);
+  assert_int_equal(p.status, 0);
+}
+
+static void each_damaged_file_is_named(void **state) {
+  damage(checkpoint_of(2), "params/head.bias");
+  damage(checkpoint_of(4), "params/pos_embed");
+  RUN(&p, "checkpoint", "verify", whole);
+  assert_int_equal(p.status, 1);
+  if (!strstr(p.err, "params/head.bias") || !strstr(p.err, "params/pos_embed"))
+    fail_msg("%s", p.err);
+}
+
+static void words_that_name_no_checkpoint_are_refused(void **state) {
+  static const char *const said[] = {"holds no checkpoint", "cannot open", "unknown word"};
+  char missing[160];
+  snprintf(missing, sizeof missing, "%s/none.safetensors", dir);
+  const char *const line[][3] = {{"checkpoint", "verify", dir},
+                                 {"checkpoint", "verify", missing},
+                                 {"checkpoint", "check", dir}};
+  for (int i = 0; i < 3; i++) {
+    RUN(&p, line[i][0], line[i][1], line[i][2]);
+    if (!p.status || !strstr(p.err, said[i])) fail_msg("%d: %s", p.status, p.err);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(all_checkpoints_of_a_run_are_verified),
+      cmocka_unit_test(a_damaged_tensor_is_named_with_its_file_by_every_command),
+      cmocka_unit_test(each_damaged_file_is_named),
+      cmocka_unit_test(words_that_name_no_checkpoint_are_refused),
+  };
+  return cmocka_run_group_tests(tests, group_setup, small_run_forget);
+}
