@@ -5,11 +5,9 @@
    before it is used. */
 #include "base/safetensors.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +16,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/safetensors_private.h"
 #include "base/xio.h"
 
 #define DIGEST_NAME "millrace.xxh3"
@@ -25,15 +24,6 @@
 #define FORMAT_NAME "millrace.format"
 enum { HEX = 16 };                          /* digits of a digest */
 static const size_t header_max = 100 << 20; /* as in the format's reference reader */
-
-struct mr_safetensors {
-  unsigned char *map;
-  size_t size;
-  size_t body; /* offset of the tensors' bytes */
-  cJSON *json;
-  mr_st_tensor_t *tensor;
-  int n;
-};
 
 /* Bytes of a tensor; 0 on overflow or a bad shape through *bad. */
 static size_t tensor_bytes(const mr_st_tensor_t *t, int *bad) {
@@ -112,7 +102,8 @@ static char *make_header(const mr_st_tensor_t *t, int n_tensors, const mr_st_met
   return header;
 }
 
-static int put_digest(char *header, size_t len, const mr_st_tensor_t *t, int n_tensors) {
+/* Writes the digest of the file into its header, and to out[HEX + 1] unless that is NULL. */
+static int put_digest(char *header, size_t len, const mr_st_tensor_t *t, int n_tensors, char *out) {
   XXH3_state_t *h = XXH3_createState();
   char *digits = memmem(header, len, DIGEST_PREFIX, strlen(DIGEST_PREFIX));
   if (!h || !digits) {
@@ -130,6 +121,7 @@ static int put_digest(char *header, size_t len, const mr_st_tensor_t *t, int n_t
   char hex[HEX + 1];
   snprintf(hex, sizeof hex, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(h));
   memcpy(digits + strlen(DIGEST_PREFIX), hex, HEX);
+  if (out) memcpy(out, hex, sizeof hex);
   XXH3_freeState(h);
   return 1;
 }
@@ -144,15 +136,43 @@ static mr_err_t write_parts(int fd, const char *path, const char *header, size_t
   return MR_OK;
 }
 
+/* Makes the whole header; heap. */
+static mr_err_t header_of(const char *path, const mr_st_tensor_t *t, int n_tensors,
+                          const mr_st_meta_t *meta, int n_meta, char **header, size_t *len,
+                          char *hex, mr_diag_t *diag) {
+  *header = make_header(t, n_tensors, meta, n_meta, len);
+  if (*header && put_digest(*header, *len, t, n_tensors, hex)) return MR_OK;
+  free(*header);
+  *header = NULL;
+  return mr_no_memory(diag, "the header of %s, %d tensors", path, n_tensors);
+}
+
+mr_err_t mr_safetensors_digest(const char *path, const mr_st_tensor_t *t, int n_tensors,
+                               const mr_st_meta_t *meta, int n_meta,
+                               char hex[MR_SAFETENSORS_HEX + 1], mr_diag_t *diag) {
+  char *header;
+  size_t len;
+  MR_TRY(header_of(path, t, n_tensors, meta, n_meta, &header, &len, hex, diag));
+  free(header);
+  return MR_OK;
+}
+
+mr_err_t mr_safetensors_write_fd(int fd, const char *path, const mr_st_tensor_t *t, int n_tensors,
+                                 const mr_st_meta_t *meta, int n_meta, mr_diag_t *diag) {
+  char *header;
+  size_t len;
+  MR_TRY(header_of(path, t, n_tensors, meta, n_meta, &header, &len, NULL, diag));
+  mr_err_t e = write_parts(fd, path, header, len, t, n_tensors, diag);
+  free(header);
+  return e;
+}
+
 mr_err_t mr_safetensors_begin(mr_newfile_t *f, const char *path, const mr_st_tensor_t *t,
                               int n_tensors, const mr_st_meta_t *meta, int n_meta,
                               mr_diag_t *diag) {
-  size_t len = 0;
-  char *header = make_header(t, n_tensors, meta, n_meta, &len);
-  if (!header || !put_digest(header, len, t, n_tensors)) {
-    free(header);
-    return mr_no_memory(diag, "the header of %s, %d tensors", path, n_tensors);
-  }
+  char *header;
+  size_t len;
+  MR_TRY(header_of(path, t, n_tensors, meta, n_meta, &header, &len, NULL, diag));
   mr_err_t e = mr_newfile_open(f, path, diag);
   if (e >= 0) {
     e = write_parts(f->fd, path, header, len, t, n_tensors, diag);
@@ -417,7 +437,7 @@ static mr_err_t read_file(mr_safetensors_t *f, const char *path, mr_diag_t *diag
   return ours ? check_digest(f, path, diag) : MR_OK;
 }
 
-mr_err_t mr_safetensors_open(const char *path, mr_safetensors_t **out, mr_diag_t *diag) {
+mr_err_t mr__safetensors_read(const char *path, mr_safetensors_t **out, mr_diag_t *diag) {
   *out = NULL;
   mr_safetensors_t *f = calloc(1, sizeof *f);
   if (!f) return mr_no_memory(diag, "the header of %s", path);
@@ -430,8 +450,20 @@ mr_err_t mr_safetensors_open(const char *path, mr_safetensors_t **out, mr_diag_t
   return MR_OK;
 }
 
+mr_err_t mr_safetensors_open(const char *path, mr_safetensors_t **out, mr_diag_t *diag) {
+  mr_safetensors_t *f;
+  *out = NULL;
+  MR_TRY(mr__safetensors_read(path, &f, diag));
+  mr_err_t e = mr__slices_open(f, path, diag);
+  if (e < 0) return mr_safetensors_close(f), e;
+  *out = f;
+  return MR_OK;
+}
+
 void mr_safetensors_close(mr_safetensors_t *f) {
   if (!f) return;
+  for (int i = 0; i < f->n_slices; i++) mr_safetensors_close(f->slice[i]);
+  free(f->slice);
   if (f->map) munmap(f->map, f->size);
   cJSON_Delete(f->json);
   free(f->tensor);
@@ -453,4 +485,14 @@ const mr_st_tensor_t *mr_safetensors_find(const mr_safetensors_t *f, const char 
 const char *mr_safetensors_meta(const mr_safetensors_t *f, const char *name) {
   const cJSON *m = cJSON_GetObjectItemCaseSensitive(f->json, "__metadata__");
   return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(m, name));
+}
+
+int mr_safetensors_files(const mr_safetensors_t *f) { return 1 + f->n_slices; }
+
+bool mr_safetensors_meta_at(const mr_safetensors_t *f, int i, mr_st_meta_t *out) {
+  const cJSON *m = cJSON_GetObjectItemCaseSensitive(f->json, "__metadata__");
+  const cJSON *at = i >= 0 ? cJSON_GetArrayItem(m, i) : NULL;
+  if (!at) return false;
+  *out = (mr_st_meta_t){at->string, at->valuestring};
+  return true;
 }

@@ -14,6 +14,9 @@ enum { MR_STATE_STREAMS = 4 };
 /* The metadata with the numbers that the parameters of a state were judged by (metrics/judged.h).
  */
 #define MR_STATE_JUDGED "millrace.judged"
+/* The name of a state's file, before ".safetensors" and what slices of ranks have there, as a
+   format for its step, an int64_t (inttypes.h). */
+#define MR_STATE_STEM "step-%06" PRId64
 
 typedef struct mr_state {
   int64_t step; /* steps done */

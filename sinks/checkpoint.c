@@ -5,6 +5,9 @@
    (pipeline/run/durable.h): a killed run resumes from its newest checkpoint and does not repeat the
    steps before it. Training does not wait for that, because its parameters are in the file by then.
 
+   A state of ranks that write slices of their own has their names; they are on the disk already,
+   and those that no file names any more are removed.
+
    With best= the files that a number of their validation calls the best stay too, and DIR/best
    points to the best one.  The number is in each file (metrics/judged.h), so that a resumed run
    compares with those before. */
@@ -87,7 +90,7 @@ static const mr_opt_t checkpoint_opts[] = {
     {0}};
 
 static void checkpoint_path_of(const checkpoint_t *c, int64_t step, char *path, size_t n) {
-  snprintf(path, n, "%s/step-%06" PRId64 ".safetensors", c->dir, step);
+  snprintf(path, n, "%s/" MR_STATE_STEM ".safetensors", c->dir, step);
 }
 
 static mr_err_t checkpoint_plan(mr_stage_t *s) {
@@ -106,7 +109,7 @@ static void each_checkpoint(checkpoint_t *c, void (*fn)(checkpoint_t *c, int64_t
   for (struct dirent *e; d && (e = readdir(d));) {
     int64_t step;
     if (sscanf(e->d_name, "step-%" SCNd64, &step) != 1) continue;
-    snprintf(again, sizeof again, "step-%06" PRId64 ".safetensors", step);
+    snprintf(again, sizeof again, MR_STATE_STEM ".safetensors", step);
     if (!strcmp(again, e->d_name)) fn(c, step);
   }
   if (d) closedir(d);
@@ -182,6 +185,32 @@ static void remove_file(const checkpoint_t *c, int64_t step) {
   unlink(path);
 }
 
+/* Whether index has a line that is name. */
+static bool index_names(const char *index, const char *name) {
+  size_t n = strlen(name);
+  for (const char *at = index; (at = strstr(at, name)); at++)
+    if ((at == index || at[-1] == '\n') && (at[n] == '\n' || !at[n])) return true;
+  return false;
+}
+
+/* Removes the slices of ranks, of the step and those before, that no file names: those of files
+   that are gone, and of ranks that were killed before rank 0 wrote its file.  Those of later steps
+   are being written.  index: what the file of the step names; NULL: nothing. */
+static void remove_stray_slices(const checkpoint_t *c, int64_t step, const char *index) {
+  DIR *d = opendir(c->dir);
+  for (struct dirent *e; d && (e = readdir(d));) {
+    char stem[64], path[MR_PATH_MAX];
+    int64_t of;
+    if (sscanf(e->d_name, "step-%" SCNd64, &of) != 1 || of > step) continue;
+    snprintf(stem, sizeof stem, MR_STATE_STEM, of);
+    if (!mr_safetensors_is_slice(e->d_name, stem)) continue;
+    checkpoint_path_of(c, of, path, sizeof path);
+    bool stays = of == step ? index_names(index ? index : "", e->d_name) : access(path, F_OK) == 0;
+    if (!stays) unlinkat(dirfd(d), e->d_name, 0);
+  }
+  if (d) closedir(d);
+}
+
 /* Removes an earlier file beyond `keep`, which a kill or a larger `keep` before has left.  Only a
    run that was resumed does this: the files of another run in the folder are not its own. */
 static void remove_surplus(checkpoint_t *c, int64_t step) {
@@ -206,7 +235,7 @@ static mr_err_t checkpoint_checkpoint_open(mr_stage_t *s) {
 static mr_err_t point_link(const checkpoint_t *c, const char *called, int64_t step,
                            mr_diag_t *diag) {
   char name[64], link[MR_PATH_MAX], tmp[MR_PATH_MAX];
-  snprintf(name, sizeof name, "step-%06" PRId64 ".safetensors", step);
+  snprintf(name, sizeof name, MR_STATE_STEM ".safetensors", step);
   snprintf(link, sizeof link, "%s/%s", c->dir, called);
   snprintf(tmp, sizeof tmp, "%s/.%s-%ld", c->dir, called, (long)getpid());
   unlink(tmp);
@@ -266,7 +295,7 @@ static void await_metrics(mr_stage_t *s, const mr_state_t *st) {
 
 /* Gives the written file its name, then commits the streams up to its state. */
 static mr_err_t checkpoint_publish(mr_stage_t *s, const mr_state_t *st, bool judged, double value,
-                                   mr_newfile_t *f) {
+                                   const char *index, mr_newfile_t *f) {
   checkpoint_t *c = s->state;
   mr_diag_t diag = {0};
   await_metrics(s, st);
@@ -276,6 +305,7 @@ static mr_err_t checkpoint_publish(mr_stage_t *s, const mr_state_t *st, bool jud
   checkpoint_remember(c, st->step, st->resumed);
   e = c->n_kept_best ? remember_best(c, judged, value, &diag) : MR_OK;
   if (e < 0) return mr_stage_relay(s, e, &diag);
+  remove_stray_slices(c, st->step, index);
   for (int i = 0; st->of && i < MR_STATE_STREAMS; i++) mr_commit(s, st->of, i, st->taken[i]);
   return MR_OK;
 }
@@ -301,6 +331,14 @@ static bool find_value(mr_stage_t *s, const mr_state_t *st, double *value) {
   return false;
 }
 
+/* Copies the names of a state's slices; heap, NULL: it has none. */
+static mr_err_t copy_index(const mr_state_t *st, char **index, mr_diag_t *diag) {
+  for (int i = 0; i < st->n_meta; i++)
+    if (!strcmp(st->meta[i].name, MR_SAFETENSORS_SLICES))
+      if (!(*index = strdup(st->meta[i].value))) return mr_no_memory(diag, "the names of slices");
+  return MR_OK;
+}
+
 static mr_err_t checkpoint_write_state(mr_stage_t *s, mr_buf_t *b) {
   char path[MR_PATH_MAX];
   mr_newfile_t f;
@@ -309,10 +347,15 @@ static mr_err_t checkpoint_write_state(mr_stage_t *s, mr_buf_t *b) {
   double value = 0;
   bool judged = find_value(s, &st, &value);
   checkpoint_path_of(s->state, st.step, path, sizeof path);
-  mr_err_t e = mr_safetensors_begin(&f, path, st.tensor, st.n_tensors, st.meta, st.n_meta, &diag);
+  char *index = NULL;
+  mr_err_t e = copy_index(&st, &index, &diag);
+  if (e >= 0)
+    e = mr_safetensors_begin(&f, path, st.tensor, st.n_tensors, st.meta, st.n_meta, &diag);
   mr_buf_unref(
       b); /* training may reuse the buffer: tensors, text and names of st are invalid now */
-  return e < 0 ? mr_stage_relay(s, e, &diag) : checkpoint_publish(s, &st, judged, value, &f);
+  e = e < 0 ? mr_stage_relay(s, e, &diag) : checkpoint_publish(s, &st, judged, value, index, &f);
+  free(index);
+  return e;
 }
 
 static mr_err_t checkpoint_step(mr_stage_t *s) {

@@ -1,5 +1,5 @@
 /* millrace checkpoint: verify reads checkpoints whole, as a resume would, and names a damaged
-   tensor with its file. */
+   tensor with its file; merge makes one file of those of several ranks. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,6 +12,7 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "base/xio.h"
+#include "stages/train/state.h"
 
 /* ---- verify ---- */
 
@@ -21,17 +22,24 @@ static const char *hashes_of(const mr_safetensors_t *f) {
   return "without a hash to compare";
 }
 
+/* Says that there are several files. */
+static const char *files_text(int files, char text[32]) {
+  snprintf(text, 32, files > 1 ? " in %d files" : "", files);
+  return text;
+}
+
 static mr_err_t verify_file(const char *path, mr_diag_t *diag) {
-  char shown[MR_PATH_MAX];
+  char shown[MR_PATH_MAX], text[32];
   mr_safetensors_t *f = NULL;
   size_t bytes = 0;
   MR_TRY(mr_safetensors_open(path, &f, diag));
   for (int i = 0; i < mr_safetensors_count(f); i++)
     bytes += mr_safetensors_bytes(mr_safetensors_at(f, i));
   const char *step = mr_safetensors_meta(f, "millrace.step");
-  printf("%s: whole,%s%.20s %d tensors of %.1f MB, %s\n", mr_printable(path, shown, sizeof shown),
+  int files = mr_safetensors_files(f);
+  printf("%s: whole,%s%.20s %d tensors of %.1f MB%s, %s\n", mr_printable(path, shown, sizeof shown),
          step ? " step " : "", step ? step : "", mr_safetensors_count(f), (double)bytes / 1e6,
-         hashes_of(f));
+         files_text(files, text), hashes_of(f));
   mr_safetensors_close(f);
   return MR_OK;
 }
@@ -94,30 +102,75 @@ static mr_err_t verify_word(const char *word, mr_diag_t *diag) {
   return verify_folder(word, diag);
 }
 
+/* ---- merge ---- */
+
+/* The checkpoint of a word: the newest of a run. */
+static mr_err_t newest_of(const char *word, char path[MR_PATH_MAX], mr_diag_t *diag) {
+  struct stat st;
+  bool is_folder = stat(word, &st) == 0 && S_ISDIR(st.st_mode);
+  if (snprintf(path, MR_PATH_MAX, "%s%s", word, is_folder ? "/checkpoints/latest" : "") >=
+      MR_PATH_MAX)
+    return mr_fail(diag, MR_ERR_IO, "%.60s...: the path is too long", word);
+  if (!is_folder || stat(path, &st) == 0) return MR_OK;
+  return mr_fail(diag, MR_ERR_IO, "%s: holds no checkpoint, want a run or a file", word);
+}
+
+static mr_err_t merge_word(const char *word, const char *out, mr_diag_t *diag) {
+  char path[MR_PATH_MAX];
+  struct stat st;
+  mr_newfile_t f;
+  int slices;
+  if (!out) return mr_fail(diag, MR_ERR_USAGE, "checkpoint merge: want --out FILE.safetensors");
+  if (lstat(out, &st) == 0 && !S_ISREG(st.st_mode)) /* which the new file would replace */
+    return mr_fail(
+        diag, MR_ERR_USAGE,
+        "checkpoint merge: --out %s: is a folder, a link or a device; want the name of a "
+        "file to write",
+        out);
+  MR_TRY(newest_of(word, path, diag));
+  MR_TRY(mr_newfile_open(&f, out, diag));
+  mr_err_t e = mr_train_state_merge(path, f.fd, out, &slices, diag);
+  if (e < 0) return mr_newfile_drop(&f), e;
+  MR_TRY(mr_newfile_commit(&f, diag));
+  fprintf(stderr, "millrace: %s is one file of %d\n", out, slices + 1);
+  return MR_OK;
+}
+
 /* ---- the command ---- */
 
 static int checkpoint_run(const mr_args_t *a, mr_diag_t *diag) {
+  const char *out = mr_args_text(a, "--out");
   char near[128];
   mr_suggest_t s = {.word = a->word[0]};
   mr_suggest_offer(&s, "verify");
+  mr_suggest_offer(&s, "merge");
+  if (!strcmp(a->word[0], "merge")) return merge_word(a->word[1], out, diag);
+  if (!strcmp(a->word[0], "verify") && out)
+    return mr_fail(diag, MR_ERR_USAGE, "checkpoint verify: --out is of checkpoint merge");
   if (!strcmp(a->word[0], "verify")) return verify_word(a->word[1], diag);
   return mr_fail(diag, MR_ERR_USAGE,
-                 "checkpoint: unknown word \"%s\"%s; usage: millrace checkpoint verify "
+                 "checkpoint: unknown word \"%s\"%s; usage: millrace checkpoint verify|merge "
                  "RUN|CHECKPOINT",
                  a->word[0], mr_suggest_text(&s, near, sizeof near));
 }
 
+static const mr_flag_t checkpoint_flags[] = {
+    {"--out", "FILE", "merge: the file to write, FILE.safetensors."}, {0}};
+
 static const mr_hint_t checkpoint_words[] = {{"verify fsck checksum", "checkpoint verify", NULL},
+                                             {"merge consolidate", "checkpoint merge", NULL},
                                              {0}};
 
 const mr_command_t mr_command_checkpoint = {
     .name = "checkpoint",
     .hint = checkpoint_words,
-    .words = "verify RUN|CHECKPOINT",
-    .help = "Reads checkpoints whole and compares their hashes; names damaged tensors.",
+    .words = "verify|merge RUN|CHECKPOINT",
+    .help = "Compares checkpoints with their hashes, or makes one file of those of several ranks.",
     .more =
-        "\nOf a run all of its checkpoints are read.  A damaged tensor is named with its file, "
-        "and the status is 1 then.",
+        "\nverify: of a run all of its checkpoints are read.  A damaged tensor is named with its "
+        "file, and the status is\n1 then.  merge: of a run the newest is taken, and the file is "
+        "that of a process without ranks.",
+    .flags = checkpoint_flags,
     .min_words = 2,
     .max_words = 2,
     .run = checkpoint_run,

@@ -401,6 +401,14 @@ static mr_err_t train_only_step(mr_graph_t *g, mr_diag_t *diag) {
                  mr_registry_role(mr_all_stages(), MR_ROLE_STEP)->name);
 }
 
+/* Tells the step where its checkpoints go, for ranks that write slices of them. */
+static mr_err_t train_set_folder(mr_graph_t *g, mr_diag_t *diag) {
+  const mr_stage_t *step = mr_train_stage(g), *keep = mr_graph_stage_with(g, MR_ROLE_CHECKPOINT, 0);
+  const char *dir = keep ? mr_graph_setting(g, keep->name, "dir") : NULL;
+  if (!step || !dir || mr_graph_setting(g, step->name, "checkpoint-dir")) return MR_OK;
+  return mr_graph_set(g, step->name, "checkpoint-dir", dir, diag);
+}
+
 static mr_err_t train_build_graph(const mr_run_dir_t *r, const mr_resume_point_t *resume,
                                   bool follows, mr_graph_t *g, mr_diag_t *diag) {
   const char *whole;
@@ -413,6 +421,7 @@ static mr_err_t train_build_graph(const mr_run_dir_t *r, const mr_resume_point_t
         "each process reads whole batches, as %s is between the stage that makes them and the "
         "ranks, or gives them to others too",
         whole);
+  if (mr_process_ranks()) MR_TRY(train_set_folder(g, diag));
   if (follows) MR_TRY(train_only_step(g, diag));
   if (resume) MR_TRY(mr_resume_reported(g, 0, diag));
   if (resume && resume->path[0]) MR_TRY(train_set_resume(g, resume, diag));

@@ -356,13 +356,25 @@ static mr_err_t give_checkpoint(mr_train_job_t *j, FILE *f, int64_t size, const 
   return e;
 }
 
+/* Opens rank 0's checkpoint as one file: of several, in memory, what they are together. */
+static mr_err_t open_whole(const char *path, FILE **f, mr_diag_t *diag) {
+  int slices = 0, fd = memfd_create("millrace-merged", MFD_CLOEXEC);
+  mr_err_t e = fd < 0 ? mr_no_memory(diag, "a checkpoint in memory") : MR_OK;
+  if (e >= 0) e = mr_train_state_merge(path, fd, path, &slices, diag);
+  if (e >= 0 && !(*f = slices ? fdopen(fd, "r+") : mr_open_regular(path)))
+    e = mr_fail(diag, MR_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+  if (fd >= 0 && (e < 0 || !slices)) close(fd);
+  if (e >= 0) rewind(*f);
+  return e;
+}
+
 static mr_err_t share_checkpoint(mr_train_job_t *j, mr_resume_point_t *at, mr_diag_t *diag) {
   struct stat st = {0};
   FILE *f = NULL;
   mr_err_t e = MR_OK;
   if (!j->launch.rank && *at->path) {
-    f = mr_open_regular(at->path);
-    if (!f || fstat(fileno(f), &st) < 0)
+    e = open_whole(at->path, &f, diag);
+    if (e >= 0 && fstat(fileno(f), &st) < 0)
       e = mr_fail(diag, MR_ERR_IO, "%s: cannot be read: %s", at->path, strerror(errno));
   }
   int64_t size = st.st_size;

@@ -437,6 +437,12 @@ mr_err_t mr_train_step_whole(mr_train_step_t *t, mr_params_t *params, mr_diag_t 
   return t->parts ? fetch_parts(t, params, diag) : fetch_shares(t, params, diag);
 }
 
+void mr_train_step_share(const mr_train_step_t *t, int *from, int *to) {
+  const mr__shares_t *s = &t->shares;
+  *from = s->first ? s->first[s->rank] : 0;
+  *to = s->first ? s->first[s->rank + 1] : t->s.list.n;
+}
+
 /* With shares the last exchange comes behind the update, so that its failure is no gate's. */
 static void read_last_exchange(mr_train_step_t *t) {
   int missing;

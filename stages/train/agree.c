@@ -9,6 +9,7 @@
 
 #include "base/ledger.h"
 #include "base/parts.h"
+#include "base/safetensors.h"
 #include "model/exec/device.h"
 #include "model/mesh/mesh.h"
 #include "pipeline/stage_step.h"
@@ -271,4 +272,45 @@ mr_err_t mr__agree(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled,
   }
   a->own = batch->n;
   return a->slices ? join_rows(s, a, batch) : MR_OK;
+}
+
+/* ---- a checkpoint ---- */
+
+typedef struct outcome {
+  int32_t code;
+  char text[1020], name[MR_SAFETENSORS_SLICE_NAME];
+} outcome_t;
+
+/* The failure of the first rank that has one. */
+static mr_err_t first_failure(mr_stage_t *s, const mr__agree_t *a, outcome_t *all) {
+  for (int r = 0; r < a->ranks->size; r++) {
+    all[r].text[sizeof all[r].text - 1] = 0;
+    if (all[r].code < 0)
+      return mr_stage_fail(s, (mr_err_t)all[r].code, "rank %d: %s", r, all[r].text);
+  }
+  return MR_OK;
+}
+
+mr_err_t mr__agree_files(mr_stage_t *s, mr__agree_t *a, mr_err_t e, const mr_diag_t *why,
+                         const char *name, char *index) {
+  const mr_collect_ops_t *ops = a->ranks->ops;
+  int size = a->ranks->size, missing;
+  outcome_t mine = {.code = e < 0 ? e : MR_OK}, *all = calloc((size_t)size, sizeof *all);
+  mr_diag_t lost = {0};
+  if (!all) return mr_stage_no_memory(s, "what ranks agree on");
+  snprintf(mine.text, sizeof mine.text, "%.1000s", e < 0 ? why->text : "");
+  snprintf(mine.name, sizeof mine.name, "%s", name);
+  ops->all_gather(a->collect, sizeof mine, &mine, all);
+  if (ops->failed(a->collect, &missing, &lost) < 0)
+    e = mr_diag_prefix(s->diag, MR_ERR_UNAVAILABLE, &lost, "%s: checkpoint", s->name);
+  else
+    e = first_failure(s, a, all);
+  *index = 0;
+  for (int r = 1; r < size && e >= 0; r++) {
+    all[r].name[sizeof all[r].name - 1] = 0;
+    if (r > 1) strcat(index, "\n");
+    strcat(index, all[r].name);
+  }
+  free(all);
+  return e;
 }

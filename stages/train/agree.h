@@ -34,6 +34,13 @@ mr_err_t mr__agree(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled,
 /* Slots of a batch whose values this process has, [0,n), for rank 0's samples: all without a. */
 int mr__agree_own(const mr__agree_t *a, const mr_buf_t *batch);
 
+/* Tells all ranks how this one's part of a checkpoint has come out: e with its sentence in *why, or
+   MR_OK and the name of the file it has written, "": none.  Blocks until all have come.  MR_OK:
+   index, of size ranks * MR_SAFETENSORS_SLICE_NAME, has the names of ranks 1 and on, a line each. A
+   failure of any rank is that of all, as "rank 2: ...". */
+mr_err_t mr__agree_files(mr_stage_t *s, mr__agree_t *a, mr_err_t e, const mr_diag_t *why,
+                         const char *name, char *index);
+
 /* Says what this rank does (mr_process_ranks_t.doing).  NULL is fine. */
 void mr__agree_doing(const mr__agree_t *a, const char *what, int64_t step, bool long_work);
 

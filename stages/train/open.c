@@ -130,6 +130,7 @@ static void open_report_unused(const mr_stage_t *s) {
       {"validate-every", "input valid", s->in_linked[IN_VALID]},
       {"validate-minutes", "input valid", s->in_linked[IN_VALID]},
       {"zero", "ranks behind shard-to-device", v->ranks > 1},
+      {"checkpoint-files", "zero=", v->zero > 0},
       {"microbatches", "pipeline=", v->pipeline > 1},
       {"pipeline-schedule", "pipeline=", v->pipeline > 1},
       {"stages", "pipeline=, or \"|\" between stages",
@@ -342,7 +343,7 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
   if (e < 0) return e;
   mr_train_step_before_update(v->step, s->out_linked[OUT_STATE] ? wait_for_checkpoint : NULL, s);
   v->at = (mr_train_progress_t){.seed = (uint64_t)v->seed};
-  v->saved_step = -1;
+  v->saved_step = v->slices_step = -1;
   MR_TRY(start_from(s));
   MR_TRY(resume_training(s));
   if (mr_train_step_put(v->step, &v->params, &why) < 0) return mr_stage_relay(s, why.code, &why);
@@ -372,7 +373,8 @@ void mr__train_stage_close(mr_stage_t *s) {
   while (v->read < v->begun) mr__train_flight_fini(&v->flight[v->read++ % MR_TRAIN_RING]);
   mr_buf_unref(v->saving);
   v->saving = NULL;
-  free(v->inputs);
+  free(v->inputs), free(v->slices);
+  v->slices = NULL;
   v->inputs = NULL, v->at.inputs = NULL;
   mr_train_watch_fini(&v->watch);
   mr_params_fini(&v->params);

@@ -167,7 +167,7 @@ static mr_err_t state_bytes(mr_stage_t *s, int64_t *bytes) {
   mr_params_t params = {0};
   mr_diag_t why = {0};
   mr_err_t e = mr_loss_params_list(&v->model.plan.loss, &params, &why);
-  *bytes = (int64_t)mr_train_state_bytes(&params, v->ema > 0);
+  *bytes = (int64_t)mr_train_state_bytes(&params, v->ema > 0, s->in_spec[IN_TRAIN].ranks);
   mr_params_fini(&params);
   return mr_stage_relay(s, e, &why);
 }

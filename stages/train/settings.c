@@ -372,6 +372,20 @@ const mr_opt_t mr__train_stage_opts[] = {
      .hi = 1e12,
      .help =
          "Also emits the state every this many steps; 0: only after each epoch and at the end."},
+    {.name = "checkpoint-files",
+     .hint = "shardedstatedict distcp distributedcheckpoint shardedcheckpoint",
+     .type = MR_OPT_ENUM,
+     .offset = AT(checkpoint_files),
+     .def = "one",
+     .choices = "one|ranks",
+     .help =
+         "With zero= in a job of processes: one: rank 0 receives all slots and writes one file; "
+         "ranks: each process writes those of its share into the checkpoints' folder, which all "
+         "hosts must share, beside the file of rank 0, which names them."},
+    {.name = "checkpoint-dir",
+     .type = MR_OPT_STR,
+     .offset = AT(checkpoint_dir),
+     .help = "That folder; `millrace train` sets it to that of the stage checkpoint."},
     {.name = "checkpoint-minutes",
      .hint = "saveminutes trainintervalminutes",
      .type = MR_OPT_F64,

@@ -12,64 +12,51 @@
 #include "base/text.h"
 #include "metrics/judged.h"
 #include "stages/train/computes.h"
+#include "stages/train/state_private.h"
 
-enum { N_META = 22, TEXT = 192, NAME = 256, VERSION = 3 };
+enum { N_META = 23, TEXT = 192, NAME = MR__STATE_NAME, VERSION = 4, SLOTS_VERSION = 3 };
 
 const char *const mr_train_stream_name[MR_TRAIN_STREAMS] = {"in", "valid"};
 /* What every optimizer's slots were called up to version 2. */
 static const char *const adams_slot[MR_OPTIM_SLOTS] = {"adam.m", "adam.v"};
 
 enum { STREAMS = MR_TRAIN_STREAMS + MR_TRAIN_MORE };
-/* The sets of parameters that a checkpoint holds, in the order of its tensors. */
-typedef struct group {
-  const char *name; /* "params", "lion.m" */
-  mr_set_kind_t kind;
-  int number;
-} group_t;
-
-typedef struct groups {
-  group_t of[MR_PARAM_SETS];
-  int n;
-} groups_t;
-
-static void groups_add(groups_t *g, const char *name, mr_set_kind_t kind, int number) {
-  g->of[g->n++] = (group_t){name, kind, number};
+static void groups_add(mr__state_sets_t *g, const char *name, mr_set_kind_t kind, int number) {
+  g->of[g->n++] = (mr__state_set_t){name, kind, number};
 }
 
-/* Those of an optimizer; a name that is unknown has no slots. */
-static groups_t state_groups(const char *optimizer, bool averaged) {
+mr__state_sets_t mr__state_groups(const char *optimizer, bool averaged) {
   const mr_optim_def_t *def = mr_optim_of(optimizer).def;
-  groups_t g = {0};
+  mr__state_sets_t g = {0};
   groups_add(&g, "params", MR_SET_VALUES, 0);
   for (int i = 0; def && i < def->n_slots; i++) groups_add(&g, def->slot[i], MR_SET_SLOT, i);
   if (averaged) groups_add(&g, "ema", MR_SET_AVERAGE, 0);
   return g;
 }
 
-/* Those of an optimizer for which these parameters have sets. */
-static groups_t groups_of(const mr_params_t *params, const char *optimizer) {
-  groups_t all = state_groups(optimizer, true), g = {0};
+mr__state_sets_t mr__state_groups_of(const mr_params_t *params, const char *optimizer) {
+  mr__state_sets_t all = mr__state_groups(optimizer, true), g = {0};
   for (int i = 0; i < all.n; i++)
     if (all.of[i].kind == MR_SET_VALUES || mr_params_set(params, all.of[i].kind, all.of[i].number))
       g.of[g.n++] = all.of[i];
   return g;
 }
 
-/* The oldest version that has these groups. */
-static int version_of(const groups_t *g) {
+int mr__state_version(const mr__state_sets_t *g) {
   for (int i = 0, slots = 0; i < g->n; i++)
     if (g->of[i].kind == MR_SET_SLOT && strcmp(g->of[i].name, adams_slot[g->of[i].number]) == 0)
       if (++slots == MR_OPTIM_SLOTS) return 2;
-  return VERSION;
+  return SLOTS_VERSION;
 }
 
 static size_t state_align64(size_t n) { return (n + 63) / 64 * 64; }
 
-size_t mr_train_state_bytes(const mr_params_t *params, bool averaged) {
+size_t mr_train_state_bytes(const mr_params_t *params, bool averaged, int ranks) {
   size_t tensors =
       (size_t)(params->n * (MR_PARAM_SETS - !averaged)) + STREAMS + MR__COMPUTES_TENSORS;
   return state_align64(sizeof(mr_state_t)) + state_align64(N_META * sizeof(mr_st_meta_t)) +
          N_META * TEXT + MR_MODEL_TEXT + MR_JUDGED_TEXT +
+         state_align64((size_t)ranks * MR_SAFETENSORS_SLICE_NAME) +
          state_align64(tensors * sizeof(mr_st_tensor_t)) + tensors * NAME +
          state_align64(STREAMS * MR_STREAM_AT_NUMBERS * sizeof(int64_t));
 }
@@ -90,8 +77,9 @@ static void scale_text(const mr_scale_state_t *c, char text[TEXT]) {
               c->skipped);
 }
 
-static void pack_meta(const char *model, const mr_train_progress_t *p, const groups_t *groups,
-                      mr_state_t *s, char *text, char *model_text, char *judged) {
+static void pack_meta(const char *model, const mr_train_progress_t *p,
+                      const mr__state_sets_t *groups, mr_state_t *s, char *text, char *model_text,
+                      char *judged) {
   const struct {
     const char *name;
     int64_t value;
@@ -101,7 +89,7 @@ static void pack_meta(const char *model, const mr_train_progress_t *p, const gro
                 {"millrace.position", p->stream[0].position},
                 {"millrace.seed", (int64_t)p->seed},
                 {"millrace.unvalidated", p->unvalidated},
-                {"millrace.version", version_of(groups)}};
+                {"millrace.version", p->slices ? VERSION : mr__state_version(groups)}};
   int n = 0;
   for (; n < (int)(sizeof number / sizeof *number); n++, text += TEXT) {
     snprintf(text, TEXT, "%" PRId64, number[n].value);
@@ -157,15 +145,15 @@ static int pack_streams(const mr_train_progress_t *p, mr_st_tensor_t *t, char *n
 }
 
 static void pack_tensors(const mr_params_t *params, const mr_train_progress_t *p,
-                         const groups_t *groups, mr_state_t *s, cursor_t *cur) {
-  s->n_tensors = params->n * groups->n;
-  size_t most = (size_t)s->n_tensors + STREAMS + MR__COMPUTES_TENSORS;
+                         const mr__state_sets_t *groups, mr_state_t *s, cursor_t *cur) {
+  size_t most = (size_t)(params->n * groups->n) + STREAMS + MR__COMPUTES_TENSORS;
   s->tensor = state_take(cur, most * sizeof *s->tensor);
   char *name = state_take(cur, most * NAME);
   mr_st_tensor_t *t = s->tensor;
   for (int k = 0; k < groups->n; k++) {
     const mr_param_set_t *set = mr_params_set(params, groups->of[k].kind, groups->of[k].number);
-    for (int i = 0; i < params->n; i++, t++, name += NAME) {
+    for (int i = 0; i < params->n; i++) {
+      if (set->kind != MR_SET_VALUES && p->slices && (i < p->own[0] || i >= p->own[1])) continue;
       const mr_param_t *q = &params->param[i];
       snprintf(name, NAME, "%s/%s", groups->of[k].name, q->name);
       *t = (mr_st_tensor_t){.name = name,
@@ -173,10 +161,11 @@ static void pack_tensors(const mr_params_t *params, const mr_train_progress_t *p
                             .ndim = q->aval.ndim,
                             .data = mr_params_at(params, set, i)};
       memcpy(t->dim, q->aval.dim, sizeof t->dim);
+      t++, name += NAME;
     }
   }
   int n = pack_streams(p, t, name, cur);
-  s->n_tensors += n + mr__computes_pack(&p->fp8, t + n);
+  s->n_tensors = (int)(t - s->tensor) + n + mr__computes_pack(&p->fp8, t + n);
 }
 
 size_t mr_train_state_pack(const mr_params_t *params, const char *model,
@@ -188,9 +177,14 @@ size_t mr_train_state_pack(const mr_params_t *params, const char *model,
     s->taken[i] = i < MR_TRAIN_STREAMS && p->stream_known[i] ? p->stream[i].number : -1;
   s->meta = state_take(&cur, N_META * sizeof *s->meta);
   char *text = state_take(&cur, (size_t)N_META * TEXT);
-  groups_t groups = groups_of(params, p->optimizer);
+  mr__state_sets_t groups = mr__state_groups_of(params, p->optimizer);
   char *model_text = state_take(&cur, MR_MODEL_TEXT);
   pack_meta(model, p, &groups, s, text, model_text, state_take(&cur, MR_JUDGED_TEXT));
+  if (p->slices) {
+    char *index = state_take(&cur, strlen(p->slices) + 1);
+    strcpy(index, p->slices);
+    s->meta[s->n_meta++] = (mr_st_meta_t){MR_SAFETENSORS_SLICES, index};
+  }
   pack_tensors(params, p, &groups, s, &cur);
   return (size_t)(cur.at - (char *)mem);
 }
@@ -433,7 +427,7 @@ static bool state_is_of(const char *name, const char *group) {
 }
 
 /* What a file calls a group: up to version 2, slots had the names of Adam's. */
-static const char *file_calls(const mr_safetensors_t *f, const group_t *g) {
+static const char *file_calls(const mr_safetensors_t *f, const mr__state_set_t *g) {
   if (g->kind != MR_SET_SLOT) return g->name;
   for (int i = 0; i < mr_safetensors_count(f); i++)
     if (state_is_of(mr_safetensors_at(f, i)->name, g->name)) return g->name;
@@ -443,7 +437,7 @@ static const char *file_calls(const mr_safetensors_t *f, const group_t *g) {
 mr_err_t mr_train_state_kept(const char *path, mr_compute_t *c, mr_diag_t *diag) {
   mr_safetensors_t *f = NULL;
   MR_TRY(mr_safetensors_open(path, &f, diag));
-  groups_t groups = state_groups(optimizer_of(f), false);
+  mr__state_sets_t groups = mr__state_groups(optimizer_of(f), false);
   for (int k = 0; k < groups.n; k++) groups.of[k].name = file_calls(f, &groups.of[k]);
   for (int i = 0; i < mr_safetensors_count(f); i++) {
     const mr_st_tensor_t *t = mr_safetensors_at(f, i);
@@ -460,9 +454,9 @@ mr_err_t mr_train_state_kept(const char *path, mr_compute_t *c, mr_diag_t *diag)
 /* A new average begins as the parameters. */
 static mr_err_t load_tensors(const mr_safetensors_t *f, const char *path, const mr_params_t *params,
                              mr_diag_t *diag) {
-  groups_t groups = groups_of(params, optimizer_of(f));
+  mr__state_sets_t groups = mr__state_groups_of(params, optimizer_of(f));
   for (int k = 0; k < groups.n; k++) {
-    const group_t *g = &groups.of[k];
+    const mr__state_set_t *g = &groups.of[k];
     const char *from = g->kind == MR_SET_AVERAGE && !has_average(f) ? "params" : file_calls(f, g);
     const mr_param_set_t *to = mr_params_set(params, g->kind, g->number);
     for (int i = 0; i < params->n; i++) MR_TRY(load_tensor(f, path, from, params, i, to, diag));

@@ -66,21 +66,24 @@ typedef struct mr_train_progress {
   char origin[32];      /* of the data, "cifar10" */
   float ema;            /* decay of the average of weights, 0: none */
   int64_t ema_after;    /* applied steps before the average began */
-  mr_scale_state_t scale;                  /* of a dynamic loss scale; scale 0: none */
-  char optimizer[16];                      /* the optimizer that keeps the slots */
-  char computes[MR_TRAIN_COMPUTES];        /* mr__computes_text; "": an older checkpoint */
-  const char *inputs;                      /* mr_train_inputs_text, which outlives the states made
-                                              of this; NULL: none; not read from files */
-  mr_train_fp8_t fp8;                      /* belongs to the step; not read from files */
-  uint64_t fp8_rules;                      /* mr__computes_rules; 0: an older checkpoint */
+  mr_scale_state_t scale;           /* of a dynamic loss scale; scale 0: none */
+  char optimizer[16];               /* the optimizer that keeps the slots */
+  char computes[MR_TRAIN_COMPUTES]; /* mr__computes_text; "": an older checkpoint */
+  const char *slices; /* names of the other ranks' slices, a line each, copied by pack; NULL: none;
+                         not read from files */
+  int own[2];         /* with slices: the parameters whose slots and average are in this file */
+  const char *inputs; /* mr_train_inputs_text, which outlives the states made
+                         of this; NULL: none; not read from files */
+  mr_train_fp8_t fp8; /* belongs to the step; not read from files */
+  uint64_t fp8_rules; /* mr__computes_rules; 0: an older checkpoint */
   mr_stream_at_t stream[MR_TRAIN_STREAMS]; /* between two steps, or validations */
   bool stream_known[MR_TRAIN_STREAMS];
   mr_train_more_t more[MR_TRAIN_MORE]; /* in any order */
 } mr_train_progress_t;
 
-/* Bytes of a STATE buffer for a model of these parameters, averaged: with an average of them.
-   Cannot fail. */
-size_t mr_train_state_bytes(const mr_params_t *params, bool averaged);
+/* Bytes of a STATE buffer for a model of these parameters, averaged: with an average of them;
+   ranks: that may have slices, 0: none.  Cannot fail. */
+size_t mr_train_state_bytes(const mr_params_t *params, bool averaged, int ranks);
 
 /* Writes names and progress into mem (64-aligned, mr_train_state_bytes) as the mr_state_t at its
    start.  Its tensors point at the arenas of params and at p->fp8, which must not change while a
@@ -121,5 +124,20 @@ mr_err_t mr_train_state_check(const char *path, const char *model, const mr_para
    tensor, bad text. */
 mr_err_t mr_train_state_load(const char *path, const char *model, mr_params_t *params,
                              mr_train_progress_t *p, mr_diag_t *diag);
+
+/* Writes the slots and the average of parameters [p->own[0],p->own[1]) into the folder, as the
+   slice of rank `rank` of `ranks` of the state *p, durable when it returns, and its name into
+   name[MR_SAFETENSORS_SLICE_NAME].  The same state has the same name and bytes.  MR_OK; MR_ERR_IO,
+   MR_ERR_NOMEM. */
+mr_err_t mr_train_slice_write(const char *folder, const mr_params_t *params,
+                              const mr_train_progress_t *p, int rank, int ranks, char *name,
+                              mr_diag_t *diag);
+
+/* Writes a checkpoint and its slices as the one file that a process which has all would have
+   written.  path: of the checkpoint; fd: where to, as mr_safetensors_write_fd; to: its name for
+   sentences.  *slices, unless NULL: files besides the first.  Fails as mr_safetensors_open, and as
+   mr_train_state_model for a file that is none of train-step. */
+mr_err_t mr_train_state_merge(const char *path, int fd, const char *to, int *slices,
+                              mr_diag_t *diag);
 
 #endif

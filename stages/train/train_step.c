@@ -60,7 +60,8 @@ static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   mr_buf_t *b = NULL;
   int64_t mark;
   /* Waits until all states are back. */
-  mr_err_t e = fetch_params(s, mr_train_step_fetch_begin);
+  bool sliced = mr__train_has_slices(v) && v->slices_step == v->at.step;
+  mr_err_t e = sliced ? MR_OK : fetch_params(s, mr_train_step_fetch_begin);
   if (e < 0) return e;
   mr__agree_doing(v->agree, "gives the checkpoint of", v->at.step, true);
   MR_TRY(give_mark(s, &mark));
@@ -70,6 +71,7 @@ static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   if (!v->fixed_scale || scale->skipped) v->at.scale = *scale;
   v->at.fp8 = mr_train_step_fp8(v->step);
   v->at.judged = v->judged_step == v->at.step ? v->judged : NULL;
+  v->at.slices = sliced ? v->slices : NULL;
   char model[MR_MODEL_TEXT];
   mr_model_text(&v->model, model);
   b->size = mr_train_state_pack(&v->params, model, &v->at, s->name, last, b->data);
@@ -114,7 +116,8 @@ static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t ki
                                     mr_stream_at_t *at) {
   train_t *v = s->state;
   if (!s->in_linked[port]) return MR_OK;
-  MR_TRY(fetch_params(s, mr_train_step_whole));
+  bool has_judged = mr__train_has_slices(v) && !(v->ema > 0); /* the others keep their slots */
+  if (!has_judged) MR_TRY(fetch_params(s, mr_train_step_whole));
   mr__agree_doing(v->agree, "evaluates after", v->at.step, true);
   mr_tally_t tally = {
       .loss = &v->eval_loss, .aligned = &v->aligned[port], .wrong = mr__train_report_wrong};
@@ -166,8 +169,14 @@ static void say_why(mr_stage_t *s, bool stopped, mr_report_t *r) {
 }
 
 /* Makes the parameters whole where ranks have parts of them, while all ranks that are processes are
-   at the same step. */
-static mr_err_t make_whole(mr_stage_t *s) { return fetch_params(s, mr_train_step_whole); }
+   at the same step; ranks that write slices keep their slots, but the average, which evaluations
+   read. */
+static mr_err_t make_whole(mr_stage_t *s) {
+  const train_t *v = s->state;
+  if (!mr__train_has_slices(v)) return fetch_params(s, mr_train_step_whole);
+  if (v->ema > 0) MR_TRY(fetch_params(s, mr_train_step_whole));
+  return mr__train_write_slices(s);
+}
 
 /* Ends the run: test unless stopped, the last state, the final record. */
 static mr_err_t train_step_finish(mr_stage_t *s) {

@@ -41,12 +41,12 @@ typedef struct train {
       microbatches, scale_patience, max_skipped, redo_on_nan, validate_every, stop_after;
   double validate_minutes, checkpoint_minutes, warmup_epochs, stop_delta;
   const char *stop_by;
-  int optimizer, schedule, leak_check, remat, on_nan, pipeline_schedule;
+  int optimizer, schedule, leak_check, remat, on_nan, pipeline_schedule, checkpoint_files;
   mr_train_rules_t rules;
   const char *class_weights, *from;
   float *class_weight; /* heap, from plan to forget; NULL: none */
   bool nesterov;
-  const char *resume, *fit, *loss_scale, *replay_dir, *device, *stages, *partition;
+  const char *resume, *fit, *loss_scale, *replay_dir, *device, *stages, *partition, *checkpoint_dir;
 
   const mr_device_t *on;  /* that device, from open to close */
   bool there;             /* the training batches lie there (to-device) */
@@ -82,6 +82,8 @@ typedef struct train {
   char judged[MR_JUDGED_TEXT]; /* numbers of the newest validation */
   int64_t judged_step;         /* its step; -1: none */
   double valid_t0, saved_t0;   /* of the newest validation and state, or of the start */
+  char *slices;                /* heap; names of the slices of other ranks, of this step; NULL */
+  int64_t slices_step;         /* the step whose slices have been written; -1: none */
   int64_t saved_step;          /* step of the latest state given or loaded, -1: none */
   int64_t marks;               /* states given with a mark before them */
   double t0, step_t0;
@@ -118,6 +120,12 @@ const mr_model_def_t *mr__train_model_of(const mr_stage_t *s);
 void *mr__train_model_state(const mr_stage_t *s);
 
 void mr__train_stage_forget(mr_stage_t *s);
+
+/* share_files.c: whether each process of a job writes a slice of each checkpoint. */
+bool mr__train_has_slices(const train_t *v);
+/* Writes this rank's, for the step that was counted last, and learns the names of the others'; on
+   all ranks at once.  MR_OK; or the failure of any rank, on all. */
+mr_err_t mr__train_write_slices(mr_stage_t *s);
 
 /* open.c: compiles the step and fills its parameters, or frees both. */
 mr_err_t mr__train_stage_open(mr_stage_t *s);

@@ -6,7 +6,9 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 
+#include "base/safetensors.h"
 #include "tests/apps/small_run.h"
 #include "tests/port.h"
 
@@ -212,6 +214,208 @@ static void a_job_resumes_with_another_zero(void **state) {
   keep_ledger(job.said[0], ledger, sizeof ledger);
   assert_string_equal(ledger, whole_end);
   assert_same_checkpoint(whole, run, STEPS);
+}
+
+/* ---- a file of each rank ---- */
+
+/* Changes a byte of a file, counted from its end, and once more makes it as it was. */
+static void damage_at(const char *path, long from_end) {
+  FILE *f = fopen(path, "r+b");
+  assert_non_null(f);
+  fseek(f, from_end, SEEK_END);
+  int byte = fgetc(f);
+  fseek(f, from_end, SEEK_END);
+  fputc(byte ^ 1, f);
+  assert_int_equal(fclose(f), 0);
+}
+
+static int slices_in(const char *run, int step) {
+  char folder[160], stem[32];
+  int n = 0;
+  snprintf(folder, sizeof folder, "%s/checkpoints", run);
+  snprintf(stem, sizeof stem, "step-%06d", step);
+  DIR *d = opendir(folder);
+  for (struct dirent *e; d && (e = readdir(d));) n += mr_safetensors_is_slice(e->d_name, stem);
+  if (d) closedir(d);
+  return n;
+}
+
+/* Finds the slice of a rank, into path. */
+static void slice_of(const char *run, int step, int rank, char path[256]) {
+  char folder[160], begin[48];
+  snprintf(folder, sizeof folder, "%s/checkpoints", run);
+  snprintf(begin, sizeof begin, "step-%06d.%d-of-", step, rank);
+  *path = 0;
+  DIR *d = opendir(folder);
+  for (struct dirent *e; d && (e = readdir(d));)
+    if (!strncmp(e->d_name, begin, strlen(begin)))
+      snprintf(path, 256, "%s/%.90s", folder, e->d_name);
+  if (d) closedir(d);
+  if (!*path) fail_msg("no slice of rank %d in %s", rank, folder);
+}
+
+static void assert_merges_to(const char *run, const char *one, int step) {
+  char path[192], merged[128];
+  void *bytes[2];
+  size_t n[2];
+  snprintf(path, sizeof path, "%s/checkpoints/step-%06d.safetensors", run, step);
+  snprintf(merged, sizeof merged, "%s/merged.safetensors", dir);
+  RUN(&p, "checkpoint", "merge", path, "--out", merged);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  snprintf(path, sizeof path, "%s/checkpoints/step-%06d.safetensors", one, step);
+  if (mr_read_file(merged, 1 << 24, &bytes[0], &n[0], NULL) < 0) fail_msg("no %s", merged);
+  if (mr_read_file(path, 1 << 24, &bytes[1], &n[1], NULL) < 0) fail_msg("no %s", path);
+  if (n[0] != n[1] || memcmp(bytes[0], bytes[1], n[0]) != 0) fail_msg("%s: another file", path);
+  free(bytes[0]), free(bytes[1]);
+}
+
+/* With an average of the weights, which evaluations read, and without. */
+static void slices_of_ranks_are_merged_to_the_checkpoint_of_one_process(void **state) {
+  static const char *const ema[] = {"train.ema=0.75", "train.ema=0"};
+  for (int i = 0; i < 2; i++) {
+    char one[128], run[128], ledger[2][64];
+    snprintf(one, sizeof one, "%s/files%d", dir, i);
+    snprintf(run, sizeof run, "%s/files%d-job", dir, i);
+    RUN(&p, "train", "--graph", file, "--run-dir", one, ema[i]);
+    if (p.status) fail_msg("%s%s", p.out, p.err);
+    keep_ledger(p.out, ledger[0], sizeof ledger[0]);
+    START(3, NULL, "train", "--graph", file, "--run-dir", run, i ? "train.zero=1" : "train.zero=2",
+          "train.checkpoint-files=ranks", ema[i]);
+    end_job();
+    assert_all_end_well();
+    keep_ledger(job.said[0], ledger[1], sizeof ledger[1]);
+    assert_string_equal(ledger[0], ledger[1]);
+    for (int step = 2; step <= STEPS; step += 2) {
+      assert_int_equal(slices_in(run, step), 2);
+      assert_merges_to(run, one, step);
+    }
+    RUN(&p, "checkpoint", "verify", run);
+    if (p.status || !strstr(p.out, " in 3 files, each has its hash"))
+      fail_msg("%s%s", p.out, p.err);
+  }
+}
+
+/* On another number of processes, which write slices too, by another zero=, and in one process;
+   what no file names any more is removed. */
+static void slices_of_ranks_are_resumed_by_any_number_of_processes(void **state) {
+  char run[128], latest[160], evaluated[2][64], ledger[sizeof whole_end];
+  snprintf(run, sizeof run, "%s/resumed", dir);
+  START(4, NULL, "train", "--graph", file, "--run-dir", run, "train.steps=1", "train.zero=1",
+        "train.checkpoint-files=ranks", "checkpoint.keep=1");
+  end_job();
+  assert_all_end_well();
+  assert_int_equal(slices_in(run, 1), 3);
+  START(3, NULL, "train", "--run-dir", run, "--resume", "train.steps=3", "train.zero=2");
+  end_job();
+  assert_all_end_well();
+  assert_int_equal(slices_in(run, 1), 0);
+  assert_int_equal(slices_in(run, 2), 0);
+  assert_int_equal(slices_in(run, 3), 2);
+  snprintf(latest, sizeof latest, "%s/checkpoints/latest", run);
+  RUN(&p, "eval", latest);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  snprintf(evaluated[0], sizeof evaluated[0], "%.60s", strstr(p.out, "Loss: "));
+  snprintf(latest, sizeof latest, "%s/one.safetensors", dir);
+  RUN(&p, "checkpoint", "merge", run, "--out", latest);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  RUN(&p, "train", "--run-dir", run, "--resume", "train.steps=4");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  assert_int_equal(slices_in(run, 3) + slices_in(run, 4), 0);
+  START(2, NULL, "train", "--run-dir", run, "--resume", "train.steps=0");
+  end_job();
+  assert_all_end_well();
+  keep_ledger(job.said[0], ledger, sizeof ledger);
+  assert_string_equal(ledger, whole_end);
+  assert_int_equal(slices_in(run, STEPS), 1);
+  assert_merges_to(run, whole, STEPS);
+}
+
+static void assert_unreadable(const char *run, const char *said) {
+  char want[192];
+  snprintf(want, sizeof want, "%s/checkpoints/latest", run);
+  RUN(&p, "checkpoint", "verify", run);
+  if (p.status != 1 || !strstr(p.err, said)) fail_msg("%d: %s, want %s", p.status, p.err, said);
+  RUN(&p, "eval", want);
+  if (!p.status || !strstr(p.err, said)) fail_msg("%d: %s, want %s", p.status, p.err, said);
+  RUN(&p, "train", "--run-dir", run, "--resume", "train.steps=9");
+  if (!p.status || !strstr(p.err, said)) fail_msg("%d: %s, want %s", p.status, p.err, said);
+}
+
+static void slices_that_are_missing_or_of_another_run_or_there_twice_are_refused(void **state) {
+  char run[2][128], path[2][256], hidden[192], name[MR_SAFETENSORS_SLICE_NAME];
+  for (int i = 0; i < 2; i++) {
+    snprintf(run[i], sizeof run[i], "%s/bad%d", dir, i);
+    START(3, NULL, "train", "--graph", file, "--run-dir", run[i], "train.steps=2", "train.zero=1",
+          "train.checkpoint-files=ranks", i ? "train.seed=3" : "train.seed=4");
+    end_job();
+    assert_all_end_well();
+    slice_of(run[i], 2, 1, path[i]);
+  }
+  snprintf(hidden, sizeof hidden, "%s/hidden", dir);
+  assert_int_equal(rename(path[0], hidden), 0);
+  assert_unreadable(run[0], "the slice of rank 1 of 3 is missing");
+  assert_int_equal(rename(path[1], path[0]), 0);
+  assert_unreadable(run[0], "which is of another step or another run");
+  snprintf(name, sizeof name, "%.100s", strrchr(path[0], '/') + 1);
+  assert_int_equal(rename(hidden, path[0]), 0);
+  damage_at(path[0], -1);
+  assert_unreadable(run[0], "is damaged");
+  assert_non_null(strstr(p.err, name)); /* the file of the slice */
+  damage_at(path[0], -1);
+  RUN(&p, "checkpoint", "verify", run[0]);
+  assert_int_equal(p.status, 0);
+}
+
+/* A rank alone, and all of them at once, as their host dies: between the files of a checkpoint,
+   too. The moment is that at which a slice is there whose file of rank 0 is not. */
+static void a_kill_between_the_files_of_a_checkpoint_leaves_the_last_one_whole(void **state) {
+  enum { ROUNDS = 5 };
+  for (int round = 0; round < ROUNDS; round++) {
+    char run[128], path[192], until[32], alone[128], ledger[2][64];
+    siginfo_t ended = {0};
+    int step = 3 + round;
+    snprintf(run, sizeof run, "%s/torn%d", dir, round);
+    START(3, NULL, "train", "--graph", file, "--run-dir", run, "shuffle.epochs=100000",
+          "train.zero=1", "train.checkpoint-files=ranks", "train.checkpoint-every=1",
+          "checkpoint.keep=2");
+    snprintf(path, sizeof path, "%s/checkpoints/step-%06d.safetensors", run, step);
+    while (!slices_in(run, step) && access(path, F_OK) < 0 &&
+           waitid(P_PID, (id_t)job.pid[0], &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           !ended.si_pid)
+      usleep(50);
+    for (int r = 0; r < 3; r++)
+      if (round > 2 || round == r) kill(job.pid[r], SIGKILL);
+    end_job();
+    RUN(&p, "checkpoint", "verify", run);
+    if (p.status) fail_msg("round %d: %s%s", round, p.out, p.err);
+    int newest = newest_step(run);
+    assert_true(newest >= step - 2); /* the file of the step before may still await its metrics */
+    if (round != ROUNDS - 1) continue;
+    snprintf(alone, sizeof alone, "%s/torn-alone", dir);
+    snprintf(until, sizeof until, "train.steps=%d", newest + 2);
+    START(2, NULL, "train", "--run-dir", run, "--resume", until);
+    end_job();
+    assert_all_end_well();
+    keep_ledger(job.said[0], ledger[0], sizeof ledger[0]);
+    RUN(&p, "train", "--graph", file, "--run-dir", alone, "shuffle.epochs=100000", until,
+        "train.checkpoint-every=1");
+    keep_ledger(p.out, ledger[1], sizeof ledger[1]);
+    assert_string_equal(ledger[0], ledger[1]);
+    assert_int_equal(slices_in(run, newest + 2), 1);
+    assert_merges_to(run, alone, newest + 2);
+  }
+}
+
+/* A rank that cannot write its slice ends the job with its reason. */
+static void a_rank_that_cannot_write_its_slice_is_named(void **state) {
+  char run[128];
+  snprintf(run, sizeof run, "%s/unwritten", dir);
+  START(2, NULL, "train", "--graph", file, "--run-dir", run, "train.zero=1",
+        "train.checkpoint-files=ranks", "train.checkpoint-dir=/proc/nowhere");
+  end_job();
+  for (int r = 0; r < 2; r++)
+    if (job.status[r] != 1 || !strstr(job.complained[r], "rank 1: /proc/nowhere"))
+      fail_msg("rank %d: %d: %s", r, job.status[r], job.complained[r]);
 }
 
 /* Four processes with parts of parameters, of whose batches two read each half, reach the bits of
@@ -449,6 +653,11 @@ int main(void) {
       cmocka_unit_test(a_job_resumes_on_other_processes_and_on_threads),
       cmocka_unit_test(processes_with_shares_of_slots_end_as_one_process),
       cmocka_unit_test(a_job_resumes_with_another_zero),
+      cmocka_unit_test(slices_of_ranks_are_merged_to_the_checkpoint_of_one_process),
+      cmocka_unit_test(slices_of_ranks_are_resumed_by_any_number_of_processes),
+      cmocka_unit_test(slices_that_are_missing_or_of_another_run_or_there_twice_are_refused),
+      cmocka_unit_test(a_kill_between_the_files_of_a_checkpoint_leaves_the_last_one_whole),
+      cmocka_unit_test(a_rank_that_cannot_write_its_slice_is_named),
       cmocka_unit_test(processes_with_parts_of_parameters_reach_the_bits_of_threads),
       cmocka_unit_test(every_kind_of_stream_gives_a_job_the_batches_of_one_process),
       cmocka_unit_test(ranks_read_whole_batches_where_slices_would_be_others),

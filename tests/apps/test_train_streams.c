@@ -200,13 +200,13 @@ static void checkpoints_of_the_first_version_resume(void **state) {
 }
 
 static void a_newer_version_is_refused(void **state) {
-  edit_t e = {.version = "4"};
+  edit_t e = {.version = "5"};
   write_graph(0);
   start_run("other", "steps=2");
   edit_checkpoint("other", &e);
   RUN(&p, "train", "--resume", "--run-dir", in_dir("other"), "steps=4");
   assert_int_not_equal(p.status, 0);
-  assert_non_null(strstr(p.err, "a checkpoint of version 4, want at most 3"));
+  assert_non_null(strstr(p.err, "a checkpoint of version 5, want at most 4"));
   remove_run("other");
 }
 

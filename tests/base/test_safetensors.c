@@ -194,6 +194,90 @@ static void a_file_without_hashes_of_its_tensors_is_read_and_checked_as_a_whole(
   assert_non_null(strstr(diag.text, "changed since it was written"));
 }
 
+/* ---- slices ---- */
+
+/* Writes a slice that says it is k of n and has one tensor, and its name into name. */
+static void write_slice(const char *tensor, int k, int n, char name[MR_SAFETENSORS_SLICE_NAME]) {
+  char place[32], hex[MR_SAFETENSORS_HEX + 1], at[256];
+  const mr_st_tensor_t t = {
+      .name = tensor, .dtype = MR_F32, .ndim = 1, .dim = {6}, .data = weights};
+  const mr_st_meta_t says = {MR_SAFETENSORS_SLICE, place};
+  snprintf(place, sizeof place, "%d of %d", k, n);
+  assert_int_equal(mr_safetensors_digest("a slice", &t, 1, &says, 1, hex, NULL), MR_OK);
+  mr_safetensors_slice_name("x", k, n, hex, name);
+  snprintf(at, sizeof at, "%s/%s", folder, name);
+  assert_int_equal(mr_safetensors_write(at, &t, 1, &says, 1, NULL), MR_OK);
+  assert_true(mr_safetensors_is_slice(name, "x"));
+  assert_false(mr_safetensors_is_slice(name, "y"));
+}
+
+/* Writes the first file, whose index has these names. */
+static void write_first(const char *a, const char *b) {
+  char index[3 * MR_SAFETENSORS_SLICE_NAME];
+  const mr_st_meta_t says[] = {{"step", "7"}, {MR_SAFETENSORS_SLICES, index}};
+  snprintf(index, sizeof index, "%s%s%s", a, b ? "\n" : "", b ? b : "");
+  assert_int_equal(mr_safetensors_write(path, tensors, N_TENSORS, says, 2, NULL), MR_OK);
+}
+
+static void assert_refused(const char *said) {
+  mr_diag_t diag = {0};
+  if (try_open(&diag) >= 0 || !strstr(diag.text, said)) fail_msg("%s, want %s", diag.text, said);
+}
+
+static void a_file_is_opened_with_the_slices_that_it_names(void **state) {
+  char one[MR_SAFETENSORS_SLICE_NAME], two[MR_SAFETENSORS_SLICE_NAME], link[96];
+  mr_safetensors_t *f;
+  mr_diag_t diag = {0};
+  write_slice("of.one", 1, 3, one), write_slice("of.two", 2, 3, two);
+  write_first(one, two);
+  snprintf(link, sizeof link, "%s/latest", folder);
+  assert_int_equal(symlink("x.safetensors", link), 0);
+  if (mr_safetensors_open(link, &f, &diag) < 0) fail_msg("%s", diag.text);
+  assert_int_equal(mr_safetensors_files(f), 3);
+  assert_int_equal(mr_safetensors_count(f), N_TENSORS + 2);
+  assert_memory_equal(mr_safetensors_find(f, "of.two")->data, weights, sizeof weights);
+  assert_string_equal(mr_safetensors_at(f, N_TENSORS)->name, "of.one");
+  assert_string_equal(mr_safetensors_meta(f, "step"), "7");
+  mr_safetensors_close(f);
+  unlink(link);
+}
+
+static void slices_that_do_not_belong_to_a_file_are_refused(void **state) {
+  char one[MR_SAFETENSORS_SLICE_NAME], two[MR_SAFETENSORS_SLICE_NAME], at[256], to[256];
+  char same[MR_SAFETENSORS_SLICE_NAME], other[MR_SAFETENSORS_SLICE_NAME];
+  char wrong[MR_SAFETENSORS_SLICE_NAME];
+  write_slice("of.one", 1, 3, one), write_slice("of.two", 2, 3, two);
+  write_slice("of.one", 2, 3, same), write_slice("scalar", 2, 3, other);
+  write_first(one, NULL);
+  assert_refused("where that of rank 1 of 2 is wanted"); /* the other is not named */
+  write_first(one, one);
+  assert_refused("where that of rank 2 of 3 is wanted");
+  write_first(two, one);
+  assert_refused("where that of rank 1 of 3 is wanted");
+  write_first(one, same);
+  assert_refused("the tensor of.one is there twice, in the files of rank 1 and of rank 2");
+  write_first(one, other);
+  assert_refused("the tensor scalar is there twice, in the files of rank 0 and of rank 2");
+  write_first(one, "../x.2-of-3.0123456789abcdef.safetensors");
+  assert_refused("where that of rank 2 of 3 is wanted");
+  write_first(one, "x.2-of-3.0123456789abcdef.safetensors");
+  assert_refused("the slice of rank 2 of 3 is missing");
+  snprintf(wrong, sizeof wrong, "x.2-of-3.0123456789abcdef.safetensors");
+  snprintf(at, sizeof at, "%s/%s", folder, two), snprintf(to, sizeof to, "%s/%s", folder, wrong);
+  assert_int_equal(rename(at, to), 0);
+  assert_refused("of another step or another run");
+  assert_int_equal(rename(to, at), 0);
+  write_first(one, two);
+  mr_diag_t diag = {0};
+  if (try_open(&diag) < 0) fail_msg("%s", diag.text);
+  const char *const made[] = {one, two, same, other};
+  for (int i = 0; i < 4; i++) {
+    snprintf(at, sizeof at, "%s/%s", folder, made[i]);
+    unlink(at);
+  }
+  unlink(path);
+}
+
 static void write_raw(const char *header, const void *body, size_t n) {
   FILE *f = fopen(path, "wb");
   uint64_t len = strlen(header);
@@ -325,6 +409,8 @@ int main(void) {
       cmocka_unit_test(every_changed_byte_is_noticed),
       cmocka_unit_test(a_damaged_tensor_is_named_with_its_file),
       cmocka_unit_test(a_file_without_hashes_of_its_tensors_is_read_and_checked_as_a_whole),
+      cmocka_unit_test(a_file_is_opened_with_the_slices_that_it_names),
+      cmocka_unit_test(slices_that_do_not_belong_to_a_file_are_refused),
       cmocka_unit_test(foreign_files_are_read_and_wrong_ones_refused),
       cmocka_unit_test(an_open_file_does_not_change),
       cmocka_unit_test(a_missing_file_and_a_folder_are_said),
