@@ -233,6 +233,25 @@ static mr_err_t write_batch_rows(void *ctx, const mr_spec_t *spec, int64_t step,
   return mr_predict_rows_flush(j->rows, diag);
 }
 
+/* Relays a failure.  Where records do not fit a stage before the model, it says first what the
+   checkpoint's model takes, as that stage does not know it. */
+static mr_err_t relay_with_fields(const job_t *j, mr_err_t e, const mr_diag_t *why,
+                                  mr_diag_t *diag) {
+  mr_train_inputs_t in;
+  char text[512] = "", field[128];
+  size_t n = 0;
+  if (e != MR_ERR_SHAPE || strstr(why->text, "takes the field")) return mr_diag_relay(diag, e, why);
+  if (mr_train_inputs_read(j->of.path, &in, NULL) >= 0)
+    for (int f = 0; f < in.spec.n_fields && n < sizeof text; f++) {
+      if (in.spec.field[f].label) continue;
+      mr_field_text(&in.spec.field[f], 0, field, sizeof field);
+      n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", n ? ", " : "", field);
+    }
+  mr_train_inputs_fini(&in);
+  if (!n) return mr_diag_relay(diag, e, why);
+  return mr_diag_prefix(diag, e, why, "the model of %s takes the field %s", j->of.path, text);
+}
+
 static mr_err_t predict_all(job_t *j, mr_diag_t *diag) {
   const char *out = mr_args_text(j->args, "--out");
   bool resume = mr_args_text(j->args, "--resume") != NULL;
@@ -253,7 +272,8 @@ static mr_err_t predict_all(job_t *j, mr_diag_t *diag) {
                        .workers = cores < 1    ? 1
                                   : cores > 16 ? 16
                                                : (int)cores};
-  MR_TRY(mr_take_batches(j->g, &want, diag));
+  mr_diag_t why = {0};
+  MR_TRY(relay_with_fields(j, mr_take_batches(j->g, &want, &why), &why, diag));
   double s = mr_now_s() - from;
   fprintf(stderr, "millrace: %" PRId64 " records in %.1f s, %.0f a second", j->done, s,
           (double)j->done / (s > 0 ? s : 1));

@@ -134,12 +134,32 @@ static const char *folder_path(const void *ctx, int64_t number) {
   return mr_folder_path(&((const folder_t *)ctx)->list, number);
 }
 
+static void tell_outside(const mr_stage_t *s, const mr_folder_list_t *l) {
+  const folder_t *t = s->state;
+  char *shown = t->remote ? mr_remote_shown(t->path) : NULL;
+  if (l->n_outside == 1)
+    mr_notice("%s: %s: a picture is in the folder of no class, and is not read: %s", s->name,
+              shown       ? shown
+              : t->remote ? ""
+                          : t->path,
+              l->outside);
+  else if (l->n_outside)
+    mr_notice("%s: %s: %" PRId64 " pictures are in the folder of no class, and are not read: %s ..",
+              s->name,
+              shown       ? shown
+              : t->remote ? ""
+                          : t->path,
+              l->n_outside, l->outside);
+  free(shown);
+}
+
 static mr_err_t folder_open(mr_stage_t *s) {
   folder_t *t = s->state;
   mr_diag_t why = {0};
   mr_files_conf_t conf = {t->path, folder_path, t, t->max_bytes, (int)t->threads};
   mr_err_t e = t->remote ? mr_remote_start(mr_folder_remote_of(t->remote), &why)
                          : mr_files_open(&t->files, &conf, &why);
+  if (e >= 0) tell_outside(s, &t->list);
   return mr_stage_relay(s, e, &why);
 }
 

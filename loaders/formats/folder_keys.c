@@ -94,6 +94,7 @@ mr_err_t mr_folder_keys_add(mr_folder_keys_t *k, const char *path, const void *s
                    "%s: lists \"%.300s\": want the path of a file below a folder, without \".\", "
                    "\"..\" and \"//\"",
                    k->list->from, path);
+  if (!slash && mr__folder_is_picture(path)) mr__folder_outside(k->list, path, len);
   if (!slash) return MR_OK;
   MR_TRY(note_class(k, path, (size_t)(slash - path), diag));
   if (path[len - 1] == '/' || !mr__folder_is_picture(path)) return MR_OK;

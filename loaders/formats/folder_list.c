@@ -5,6 +5,7 @@
 #include "loaders/formats/folder_list.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -32,6 +33,11 @@ bool mr__folder_text(mr_folder_list_t *l, const char *bytes, size_t n, uint64_t 
   l->text[l->n_text + n] = 0;
   l->n_text += n + 1;
   return true;
+}
+
+void mr__folder_outside(mr_folder_list_t *l, const char *name, size_t n) {
+  if (!l->n_outside++)
+    snprintf(l->outside, sizeof l->outside, "%.*s", (int)(n < 255 ? n : 255), name);
 }
 
 mr_err_t mr__folder_add(mr_folder_list_t *l, const char *path, size_t n, int32_t label,

@@ -35,14 +35,16 @@ typedef struct mr_folder_list {
   bool numbered;   /* a list of files gives numbers, and names say no more than these */
   uint64_t *empty; /* [n_empty] in text, of keys: the classes without a file, as they are named */
   int n_empty;
+  int64_t n_outside; /* pictures beside the folders of classes, which are not in the list */
+  char outside[256]; /* the name of the first of them */
 } mr_folder_list_t;
 
 /* Lists the files below `folder` whose names end as pictures' do: classes are the folders in it,
-   sorted; in each, files are sorted by folder and name.  Links are followed.  Names sort as
-   Python's str do.  allow_empty: a class may have no file.  MR_OK with at least one file. MR_ERR_IO
-   for a folder that cannot be read or leads back into itself; MR_ERR_DATA without a class or a
-   file, for a class without one, or beyond `most` files or MR_FOLDER_CLASSES_MAX; MR_ERR_NOMEM.  *l
-   is empty after a failure. */
+   sorted; in each, files are sorted by folder and name; pictures outside of them are counted. Links
+   are followed.  Names sort as Python's str do.  allow_empty: a class may have no file.  MR_OK with
+   at least one file. MR_ERR_IO for a folder that cannot be read or leads back into itself;
+   MR_ERR_DATA without a class or a file, for a class without one, or beyond `most` files or
+   MR_FOLDER_CLASSES_MAX; MR_ERR_NOMEM.  *l is empty after a failure. */
 mr_err_t mr_folder_list_scan(mr_folder_list_t *l, const char *folder, int64_t most,
                              bool allow_empty, mr_diag_t *diag);
 
@@ -86,6 +88,9 @@ static inline const char *mr_folder_path(const mr_folder_list_t *l, int64_t i) {
 }
 
 /* ---- for both ways of listing ---- */
+
+/* Counts a picture that is in none of the classes, by its name of n bytes. */
+void mr__folder_outside(mr_folder_list_t *l, const char *name, size_t n);
 
 /* Compares byte strings as Python compares the str that os.fsdecode makes of them: by code points,
    and bytes that are no UTF-8 as U+DC80 and up.  Returns -1, 0 or 1. */

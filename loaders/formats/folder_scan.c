@@ -128,8 +128,12 @@ static int by_name(const void *a, const void *b) {
 
 static mr_err_t scan_classes(scan_t *s, DIR *dir, walk_names_t *classes) {
   for (const struct dirent *at; (errno = 0, at = readdir(dir));) {
-    if (!strcmp(at->d_name, ".") || !strcmp(at->d_name, "..") || !is_folder(dirfd(dir), at))
+    if (!strcmp(at->d_name, ".") || !strcmp(at->d_name, "..")) continue;
+    if (!is_folder(dirfd(dir), at)) {
+      if (mr__folder_is_picture(at->d_name))
+        mr__folder_outside(s->list, at->d_name, strlen(at->d_name));
       continue;
+    }
     if (!names_add(classes, at->d_name)) return mr_no_memory(s->diag, "the names of classes");
     if (classes->n > MR_FOLDER_CLASSES_MAX) break;
   }
