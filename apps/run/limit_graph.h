@@ -7,9 +7,10 @@
 
 /* clang-format off */
 #define MR_LIMIT_FLAGS                                                                             \
-  {"--limit-train", "N", "Ends each epoch after N records."},                                      \
+  {"--limit-train", "N", "Ends each epoch after N records; of each source, if sources are "        \
+   "shuffled apart."},                                                                             \
   {"--limit-valid", "N", "Evaluates the first N records of each input of held-back and test "      \
-   "records."},                                                                                    \
+   "records; of each source, as above."},                                                          \
   {"--overfit-batches", "N", "Trains on the same N batches in each epoch, to see that the model "  \
    "learns them by heart."},                                                                       \
   {"--fast-dev-run", NULL, "Runs two steps and evaluates one batch of each input, in a folder "    \

@@ -334,8 +334,10 @@ static mr_err_t join_column(mr_shards_t *s, mr_shard_t *shard, uint32_t i, mr_di
     c = find_column(s, name, from->kind);
   if (c < 0) {
     if (s->n_columns == MR_SHARD_COLUMNS_WIDE)
-      return mr_fail(diag, MR_ERR_DATA, "%s: more than %d different names of parts", shard->path,
-                     MR_SHARD_COLUMNS_WIDE);
+      return mr_fail(diag, MR_ERR_DATA,
+                     "%s: its part %.200s is one name more than the %d that records may have in "
+                     "all files; want records whose parts have the same names",
+                     shard->path, name, MR_SHARD_COLUMNS_WIDE);
     if (!widen_columns(s)) return mr_no_memory(diag, "columns");
     c = s->n_columns++;
     s->column[c] = (mr_shards_column_t){

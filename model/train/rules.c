@@ -121,8 +121,8 @@ static mr_err_t rate_layers(const mr_params_t *list, double decay, mr_optim_each
   return MR_OK;
 }
 
-mr_err_t mr__train_each(const mr_params_t *list, const mr_train_rules_t *r, const char *usual,
-                        mr_optim_each_t **out, mr_diag_t *diag) {
+mr_err_t mr_train_each(const mr_params_t *list, const mr_train_rules_t *r, const char *usual,
+                       mr_optim_each_t **out, mr_diag_t *diag) {
   const char *no_decay = r->no_decay ? r->no_decay : usual;
   bool layers = r->layer_decay > 0 && r->layer_decay != 1, trained = false;
   *out = NULL;

@@ -30,13 +30,6 @@ mr__share_t mr__step_share(const mr_train_config_t *t, const mr_params_t *list);
 /* What ranks of a step have a share of, as mr_optim_ranks_t.zero. */
 int mr__step_shares(const mr_train_config_t *t);
 
-/* Sets *out to how each parameter of the list is updated by these rules, heap, which the caller
-   frees; NULL if all are updated alike.  usual: mr_loss_t.no_decay.  MR_OK; MR_ERR_CONFIG for a
-   pattern that means none, with the nearest names, or if nothing would be trained; MR_ERR_NOMEM.
-   Implemented in rules.c. */
-mr_err_t mr__train_each(const mr_params_t *list, const mr_train_rules_t *r, const char *usual,
-                        mr_optim_each_t **out, mr_diag_t *diag);
-
 /* The device that a step computes on, which belongs to who opened it, or NULL if it computes in the
    host's memory. */
 const mr_device_t *mr__step_device(const mr_compute_t *c);

@@ -32,6 +32,13 @@ typedef struct mr_train_rules {
   double layer_decay;
 } mr_train_rules_t;
 
+/* Sets *out to how each parameter of the list is updated by these rules, heap, which the caller
+   frees; NULL if all are updated alike.  usual: mr_loss_t.no_decay.  MR_OK; MR_ERR_CONFIG for a
+   pattern that means none, with the nearest names, or if nothing would be trained; MR_ERR_NOMEM.
+   Implemented in rules.c. */
+mr_err_t mr_train_each(const mr_params_t *list, const mr_train_rules_t *r, const char *usual,
+                       mr_optim_each_t **out, mr_diag_t *diag);
+
 typedef struct mr_train_config {
   const char *skip; /* passes to leave out, as mr_compile_options_t's; read by create alone */
   mr_optim_t optim;

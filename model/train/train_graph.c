@@ -151,7 +151,7 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
                           .split = split,
                           .fp8 = t->compute.fp8.history ? &t->compute.fp8 : NULL};
   mr_optim_each_t *each = NULL;
-  if (err >= 0) err = mr__train_each(list, &t->rules, l->no_decay, &each, diag);
+  if (err >= 0) err = mr_train_each(list, &t->rules, l->no_decay, &each, diag);
   loss.each = each;
   mr_optim_t optim = t->optim;
   optim.below = mr_train_limit(&t->compute);

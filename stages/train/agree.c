@@ -14,7 +14,7 @@
 #include "model/mesh/mesh.h"
 #include "pipeline/stage_step.h"
 
-typedef enum agreed { AGREED_BATCH = 1, AGREED_END, AGREED_STOP } agreed_t;
+typedef enum agreed { AGREED_BATCH = 1, AGREED_END, AGREED_STOP, AGREED_SETTLED } agreed_t;
 
 typedef struct head {
   uint32_t what, flags; /* agreed_t; of the batch */
@@ -246,10 +246,13 @@ static mr_err_t join_rows(mr_stage_t *s, mr__agree_t *a, mr_buf_t *b) {
   return MR_OK;
 }
 
-mr_err_t mr__agree(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled,
+mr_err_t mr__agree(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled, bool settled,
                    const mr_train_out_t *said, mr_buf_t *batch, bool *stop) {
   const mr_collect_ops_t *ops = a->ranks->ops;
-  agreed_t what = mr_stopping(s) ? AGREED_STOP : pulled == MR_END ? AGREED_END : AGREED_BATCH;
+  agreed_t what = mr_stopping(s)     ? AGREED_STOP
+                  : settled          ? AGREED_SETTLED
+                  : pulled == MR_END ? AGREED_END
+                                     : AGREED_BATCH;
   mr_diag_t why = {0};
   int missing;
   write_mine(s, a, step, what, said, batch);
@@ -258,13 +261,15 @@ mr_err_t mr__agree(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled,
     return mr_diag_prefix(s->diag, MR_ERR_UNAVAILABLE, &why, "%s: step %" PRId64, s->name, step);
   const head_t first = head_of(a, 0);
   bool ends = false;
+  settled = false;
   for (int r = 0; r < a->ranks->size; r++) {
     head_t h = head_of(a, r);
     MR_TRY(compare_steps(s, r, &h, &first));
+    settled |= h.what == AGREED_SETTLED;
     *stop |= h.what == AGREED_STOP;
     ends |= h.what == AGREED_END;
   }
-  if (*stop) return MR_END;
+  if (*stop || settled) return MR_END;
   if (ends) return refuse_end(s, a, &first);
   for (int r = 1; r < a->ranks->size; r++) {
     head_t h = head_of(a, r);

@@ -23,12 +23,13 @@ void mr__agree_close(mr__agree_t *a); /* NULL is fine */
 void mr__agree_set(const mr__agree_t *a, mr_train_config_t *t);
 
 /* Agrees about step `step`, the next one.  pulled: MR_OK with this rank's batch, or MR_END, at the
-   end of its stream or because it is to stop.  said: this rank's numbers of the newest step that
+   end of its stream or because it is to stop, or settled: because its evaluations end the run.
+   said: this rank's numbers of the newest step that
    has been read, of which all ranks must have the same.  Blocks until all ranks have come.  MR_OK:
    all have a batch, and *batch is whole now, but for the values of other ranks' records.  MR_END:
    all end; *stop: because a rank is to stop.  A failure with its sentence: the ranks do not fit, or
    one has not come. */
-mr_err_t mr__agree(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled,
+mr_err_t mr__agree(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled, bool settled,
                    const mr_train_out_t *said, mr_buf_t *batch, bool *stop);
 
 /* Slots of a batch whose values this process has, [0,n), for rank 0's samples: all without a. */

@@ -36,15 +36,10 @@ static mr_err_t check_stop_input(mr_stage_t *s) {
 mr_err_t mr__train_judge_plan(mr_stage_t *s) {
   train_t *v = s->state;
   MR_TRY(mr_judged_by(s, "stop-by", v->stop_by, &v->metrics.list, &v->stop_on));
-  if (v->stop_after) MR_TRY(check_stop_input(s));
-  if (!mr_process_ranks()) return MR_OK;
-  if (v->stop_after)
-    return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting stop-after = %" PRId64
-                         ": of ranks that are processes one evaluates alone; want stop-after=0, "
-                         "and steps= or epochs= to end the run",
-                         v->stop_after);
-  if (v->validate_minutes > 0)
+  const mr_process_ranks_t *ranks = mr_process_ranks();
+  /* Of ranks that are processes the first one evaluates alone, and tells the others. */
+  if (v->stop_after && (!ranks || !ranks->rank)) MR_TRY(check_stop_input(s));
+  if (ranks && v->validate_minutes > 0)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting validate-minutes = %g: clocks of ranks that are processes "
                          "differ; want validate-every= in steps",

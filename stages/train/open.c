@@ -361,6 +361,8 @@ mr_err_t mr__train_stage_open(mr_stage_t *s) {
   snprintf(v->at.optimizer, sizeof v->at.optimizer, "%s", mr__train_optimizer_name[v->optimizer]);
   v->t0 = v->step_t0 = mr_now_s();
   MR_TRY(open_no_decay(s));
+  e = mr_train_each(&v->params, &v->rules, v->model.plan.loss.no_decay, &v->watch.each, &why);
+  if (e < 0) return mr_stage_relay(s, e, &why);
   return mr__train_judge_open(s);
 }
 

@@ -354,21 +354,23 @@ static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
 
 /* Has the ranks agree about this rank's next batch, or the end of its stream; a batch that is not
    worked on is released. */
-static mr_err_t agree_on_batch(mr_stage_t *s, mr_err_t pulled, mr_buf_t *batch) {
+static mr_err_t agree_on_batch(mr_stage_t *s, mr_err_t pulled, bool settled, mr_buf_t *batch) {
   train_t *v = s->state;
   int64_t step = v->at.step + (v->begun - v->read) + 1;
   mr__agree_doing(v->agree, "is ready for", step, true);
-  mr_err_t e = mr__agree(s, v->agree, step, pulled, &v->said, batch, &v->agreed_stop);
+  mr_err_t e = mr__agree(s, v->agree, step, pulled, settled, &v->said, batch, &v->agreed_stop);
   if (e != MR_OK && pulled == MR_OK) mr_buf_unref(batch);
   return e;
 }
 
-/* The next batch, of all ranks.  MR_END: the run ends. */
-static mr_err_t next_batch(mr_stage_t *s, mr_buf_t **batch) {
+/* The next batch, of all ranks.  settled: the evaluations, of rank 0 alone, end the run, which the
+   other ranks learn here.  MR_END: the run ends. */
+static mr_err_t next_batch(mr_stage_t *s, bool settled, mr_buf_t **batch) {
   train_t *v = s->state;
+  if (settled) return v->agree ? agree_on_batch(s, MR_END, true, NULL) : MR_END;
   mr__agree_doing(v->agree, "reads the batch of", v->at.step + (v->begun - v->read) + 1, false);
   mr_err_t e = *batch ? MR_OK : mr_pull_until_stop(s, IN_TRAIN, batch);
-  return v->agree && (e == MR_OK || e == MR_END) ? agree_on_batch(s, e, *batch) : e;
+  return v->agree && (e == MR_OK || e == MR_END) ? agree_on_batch(s, e, false, *batch) : e;
 }
 
 mr_err_t mr__train_stage_step(mr_stage_t *s) {
@@ -379,11 +381,11 @@ mr_err_t mr__train_stage_step(mr_stage_t *s) {
     MR_TRY(train_step_save(s, false));
   }
   mr_buf_t *batch = NULL;
-  bool over = train_step_stops(s) || (v->total && v->at.step >= v->total) ||
-              mr__train_has_settled(s, NULL, 0);
-  if (!over && v->saving && !mr_take(s, IN_TRAIN, &batch, 1))
+  bool over = train_step_stops(s) || (v->total && v->at.step >= v->total);
+  bool settled = mr__train_has_settled(s, NULL, 0);
+  if (!over && !settled && v->saving && !mr_take(s, IN_TRAIN, &batch, 1))
     MR_TRY(train_step_give_saved(s)); /* the next batch may be long in coming */
-  mr_err_t e = over ? MR_END : next_batch(s, &batch);
+  mr_err_t e = over ? MR_END : next_batch(s, settled, &batch);
   if (e == MR_END) {
     MR_TRY(count_steps(s, 0));
     return train_step_finish(s);

@@ -62,16 +62,24 @@ bool mr_train_watch_before(mr_train_watch_t *w, const mr_optim_t *o, float lr,
 }
 
 void mr_train_watch_fini(mr_train_watch_t *w) {
-  free(w->before);
-  w->before = NULL;
+  free(w->before), free(w->each);
+  w->before = NULL, w->each = NULL;
+}
+
+/* What tensor k's slot, or the tensor itself, has moved by for a gradient of 1; 0: its gradients
+   do not follow from that. */
+static float gain_of(const mr_train_watch_t *w, int k) {
+  if (!w->each) return w->gain;
+  return w->each[k].frozen ? 0 : w->of_p ? w->gain * w->each[k].rate : w->gain;
 }
 
 /* Computes gradients in place: the saved values of a tensor are used once. */
 static const float *compute_gradients(const mr_train_watch_t *w, const mr_params_t *params, int k) {
+  float gain = gain_of(w, k);
   const mr_param_set_t *set = mr_params_set(params, watched_set(w), 0);
   float *was = w->before + params->param[k].offset;
   for (size_t i = 0; i < params->param[k].size; i++)
-    was[i] = (mr_params_read(params, set, k, i) - w->decay * was[i]) / w->gain;
+    was[i] = (mr_params_read(params, set, k, i) - w->decay * was[i]) / gain;
   return was;
 }
 
@@ -89,7 +97,8 @@ void mr_train_watch_histograms(const mr_train_watch_t *w, const mr_params_t *par
   for (int i = 0; i < 2 * params->n; i++) {
     const mr_param_t *p = &params->param[i % params->n];
     bool weights = i < params->n;
-    mr_histogram_t *h = weights || w->gain != 0 ? mr_report_add_histogram(out) : NULL;
+    if (!weights && gain_of(w, i - params->n) == 0) continue;
+    mr_histogram_t *h = mr_report_add_histogram(out);
     if (!h) return;
     const float *x =
         weights ? weights_of(w, params, i) : compute_gradients(w, params, i - params->n);

@@ -21,6 +21,7 @@ typedef struct mr_train_watch {
   float *before;
   bool of_p;
   float decay, gain;
+  mr_optim_each_t *each; /* [n] of each parameter, heap; NULL: all are updated alike */
 } mr_train_watch_t;
 
 /* Saves what the gradients of the next step are computed from; with an lr of 0 and no momentum,
@@ -30,9 +31,10 @@ bool mr_train_watch_before(mr_train_watch_t *w, const mr_optim_t *o, float lr,
                            const mr_params_t *params);
 
 /* Adds the histograms of each tensor: its weights, then its gradients as the optimizer saw them
-   (clipped).  Uses up the saved values. */
+   (clipped); no gradients of parameters that are frozen.  Uses up the saved values. */
 void mr_train_watch_histograms(const mr_train_watch_t *w, const mr_params_t *params,
                                mr_report_t *out);
+/* Frees what w holds; zeros are fine. */
 void mr_train_watch_fini(mr_train_watch_t *w);
 
 /* Converts a picture, a value of the field `image` (mr_train_sight), to bytes, at most

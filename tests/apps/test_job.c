@@ -154,6 +154,29 @@ static void a_job_ends_with_the_checkpoints_and_ledger_of_one_process(void **sta
   }
 }
 
+/* Rank 0 evaluates alone, and the others learn from it that the run ends. */
+static void a_job_ends_early_where_one_process_does(void **state) {
+  char one[128], run[128], ledger[2][64];
+  snprintf(one, sizeof one, "%s/settled", dir);
+  snprintf(run, sizeof run, "%s/settled-job", dir);
+#define SETTLES "validate-every=1", "stop-after=2", "stop-by=valid/loss", "stop-delta=9"
+  RUN(&p, "train", "--graph", file, "--run-dir", one, SETTLES);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  keep_ledger(p.out, ledger[0], sizeof ledger[0]);
+  assert_non_null(strstr(p.out, "ended early: valid/loss was best at step 1"));
+  START(3, NULL, "train", "--graph", file, "--run-dir", run, SETTLES);
+  end_job();
+  assert_all_end_well();
+  if (!strstr(job.said[0], "ended early: valid/loss was best at step 1"))
+    fail_msg("%s", job.said[0]);
+  keep_ledger(job.said[0], ledger[1], sizeof ledger[1]);
+  assert_string_equal(ledger[0], ledger[1]);
+  assert_same_checkpoint(one, run, 3);
+  START(2, NULL, "train", "--run-dir", run, "--resume"); /* it stays so */
+  end_job();
+  assert_all_end_well();
+}
+
 static void a_job_resumes_on_other_processes_and_on_threads(void **state) {
   char ledger[sizeof whole_end];
   START(4, NULL, "train", "--graph", file, "--run-dir", other, "train.steps=1");
@@ -650,6 +673,7 @@ static void all_ranks_refuse_settings_that_do_not_fit_their_job(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_job_ends_with_the_checkpoints_and_ledger_of_one_process),
+      cmocka_unit_test(a_job_ends_early_where_one_process_does),
       cmocka_unit_test(a_job_resumes_on_other_processes_and_on_threads),
       cmocka_unit_test(processes_with_shares_of_slots_end_as_one_process),
       cmocka_unit_test(a_job_resumes_with_another_zero),
