@@ -156,6 +156,9 @@ static float params_draw(const mr_init_t *init, const mr_truncated_t *cut, mr_ke
       return mr_key_truncated_normal(key, i, cut) * sqrtf(1.0f / init->a) / CUT_DEVIATION;
     case MR_INIT_TRUNC_NORMAL: return init->a * mr_key_truncated_normal(key, i, cut);
     case MR_INIT_UNIFORM: return mr_key_uniform(key, i, -init->a, init->a);
+    case MR_INIT_CONSTANT: return init->a;
+    case MR_INIT_UNIFORM_UP: return init->a * mr_key_uniform(key, i, 0, 1);
+    case MR_INIT_SCALED_UNIFORM: return init->a * mr_key_uniform(key, i, -1, 1);
   }
   return 0.0f;
 }

@@ -16,10 +16,13 @@ MR_BEGIN_DECLS
 typedef enum mr_init_kind {
   MR_INIT_ZEROS,
   MR_INIT_ONES,
-  MR_INIT_NORMAL,       /* a: standard deviation */
-  MR_INIT_LECUN_NORMAL, /* a: fan_in; normal cut at two deviations, of variance 1/fan_in */
-  MR_INIT_TRUNC_NORMAL, /* a: standard deviation; cut at +-2 absolute (timm) */
-  MR_INIT_UNIFORM       /* a: bound; in [-a,a) */
+  MR_INIT_NORMAL,        /* a: standard deviation */
+  MR_INIT_LECUN_NORMAL,  /* a: fan_in; normal cut at two deviations, of variance 1/fan_in */
+  MR_INIT_TRUNC_NORMAL,  /* a: standard deviation; cut at +-2 absolute (timm) */
+  MR_INIT_UNIFORM,       /* a: bound; in [-a,a) */
+  MR_INIT_CONSTANT,      /* a: the value */
+  MR_INIT_UNIFORM_UP,    /* a: bound; a times one in [0,1) */
+  MR_INIT_SCALED_UNIFORM /* a: bound; a times one in [-1,1) */
 } mr_init_kind_t;
 
 typedef struct mr_init {

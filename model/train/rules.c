@@ -10,8 +10,7 @@
 #include "base/text.h"
 #include "model/train/step.h"
 
-/* Whether a pattern is the form of the parameter's name, or of its beginning up to a dot. */
-static bool is_meant(const char *pattern, const mr_param_t *p) {
+bool mr__train_means(const char *pattern, const mr_param_t *p) {
   char name[256];
   for (size_t n = 0; n < sizeof name; n++) {
     char c = p->name[n];
@@ -38,9 +37,8 @@ static void beginning_like(const char *name, const char *pattern, char text[128]
   text[n] = 0;
 }
 
-/* Fails with the beginnings of names that are nearest to a pattern that means none. */
-static mr_err_t refuse_pattern(const mr_params_t *list, const char *setting, const char *pattern,
-                               mr_diag_t *diag) {
+mr_err_t mr__train_refuse_pattern(const mr_params_t *list, const char *setting, const char *pattern,
+                                  mr_diag_t *diag) {
   enum { SHOWN = 3 };
   char near[SHOWN + 1][128], text[SHOWN * 130] = "";
   size_t distance[SHOWN + 1], length = 0;
@@ -76,11 +74,11 @@ static mr_err_t mark_meant(const mr_params_t *list, const char *setting, const c
   for (char *p = strtok_r(text, ", ", &rest); p && e >= 0; p = strtok_r(NULL, ", ", &rest)) {
     bool vectors = !strcmp(p, "vectors"), some = vectors;
     for (int i = 0; i < list->n; i++) {
-      if (vectors ? !is_vector(&list->param[i]) : !is_meant(p, &list->param[i])) continue;
+      if (vectors ? !is_vector(&list->param[i]) : !mr__train_means(p, &list->param[i])) continue;
       mark(&each[i]);
       some = true;
     }
-    if (!some) e = refuse_pattern(list, setting, p, diag);
+    if (!some) e = mr__train_refuse_pattern(list, setting, p, diag);
   }
   free(text);
   return e;

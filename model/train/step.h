@@ -30,6 +30,13 @@ mr__share_t mr__step_share(const mr_train_config_t *t, const mr_params_t *list);
 /* What ranks of a step have a share of, as mr_optim_ranks_t.zero. */
 int mr__step_shares(const mr_train_config_t *t);
 
+/* Whether a pattern is the form of the parameter's name, or of its beginning up to a dot. */
+bool mr__train_means(const char *pattern, const mr_param_t *p);
+/* Fails, MR_ERR_CONFIG, with the beginnings of names that are nearest to a pattern of a setting
+   that means none. */
+mr_err_t mr__train_refuse_pattern(const mr_params_t *list, const char *setting, const char *pattern,
+                                  mr_diag_t *diag);
+
 /* The device that a step computes on, which belongs to who opened it, or NULL if it computes in the
    host's memory. */
 const mr_device_t *mr__step_device(const mr_compute_t *c);

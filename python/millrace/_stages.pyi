@@ -2791,6 +2791,7 @@ def train_step(
     no_decay: Text | None = ...,
     layer_decay: Number | None = ...,
     freeze: Text | None = ...,
+    init: Text | None = ...,
     class_weights: Text | None = ...,
     nesterov: bool | None = ...,
     accumulate: Number | None = ...,
@@ -2922,6 +2923,9 @@ def train_step(
     layers has the learning rate itself.
 
     freeze: Parameters that are not trained, as no-decay names them: "patch_embed,blocks.0,blocks.1".
+
+    init: Initialisers by flax's names: of all kernels, as "xavier_uniform", or of what a pattern means, as
+    "he_normal,head=zeros,pos_embed=normal:0.02"; later ones win; default the model's own.
 
     class_weights: How often the loss of a record counts in training by its class: a number for each class,
     "1,2,0.5", or some by name, "cat:2,dog:0.5".
@@ -3086,6 +3090,7 @@ def vit_step(
     no_decay: Text | None = ...,
     layer_decay: Number | None = ...,
     freeze: Text | None = ...,
+    init: Text | None = ...,
     class_weights: Text | None = ...,
     nesterov: bool | None = ...,
     accumulate: Number | None = ...,
@@ -3217,6 +3222,9 @@ def vit_step(
     layers has the learning rate itself.
 
     freeze: Parameters that are not trained, as no-decay names them: "patch_embed,blocks.0,blocks.1".
+
+    init: Initialisers by flax's names: of all kernels, as "xavier_uniform", or of what a pattern means, as
+    "he_normal,head=zeros,pos_embed=normal:0.02"; later ones win; default the model's own.
 
     class_weights: How often the loss of a record counts in training by its class: a number for each class,
     "1,2,0.5", or some by name, "cat:2,dog:0.5".

@@ -121,6 +121,13 @@ const mr_opt_t mr__train_stage_opts[] = {
      .offset = AT(rules.freeze),
      .help = "Parameters that are not trained, as no-decay names them: "
              "\"patch_embed,blocks.0,blocks.1\"."},
+    {.name = "init",
+     .hint = "initializer kernelinit weightinit kernelinitializer initializers",
+     .type = MR_OPT_STR,
+     .offset = AT(init),
+     .help = "Initialisers by flax's names: of all kernels, as \"xavier_uniform\", or of what a "
+             "pattern means, as \"he_normal,head=zeros,pos_embed=normal:0.02\"; later ones win; "
+             "default the model's own."},
     {.name = "class-weights",
      .hint = "classweight weightperclass lossweights",
      .type = MR_OPT_STR,

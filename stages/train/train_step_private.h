@@ -43,6 +43,7 @@ typedef struct train {
   const char *stop_by;
   int optimizer, schedule, leak_check, remat, on_nan, pipeline_schedule, checkpoint_files;
   mr_train_rules_t rules;
+  const char *init;
   const char *class_weights, *from;
   float *class_weight; /* heap, from plan to forget; NULL: none */
   bool nesterov;

@@ -350,6 +350,8 @@ static void wrong_names_are_refused_with_the_nearest_ones(void **state) {
       {"freeze=blcks.0", "\"blcks.0\" is no parameter; nearest are blocks.0, blocks.1"},
       {"no-decay=vectors,had", "\"had\" is no parameter; nearest are head"},
       {"freeze=*", "is all 32 parameters"},
+      {"init=xavier_unifrom", "did you mean \"xavier_uniform\""},
+      {"init=hed=zeros", "init: \"hed\" is no parameter; nearest are head"},
       {"class-weights=1,2", "2 numbers, want one for each of 10 classes"},
       {"class-weights=disc:2,cow:1", "cow:1: want NAME:NUMBER with the name of a class"},
       {"class-weights=disc:x", "want a number of"},

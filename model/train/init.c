@@ -1,0 +1,153 @@
+/* Initialisers by name, with the arithmetic of jax.nn.initializers, for a model's parameters or for
+   those that a pattern means. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/suggest.h"
+#include "base/text.h"
+#include "model/train/step.h"
+
+/* variance_scaling divides by the deviation of a normal that is cut at two deviations. */
+#define CUT_DEVIATION 0.87962566103423978
+
+typedef enum by { BY_NOTHING, BY_IN, BY_OUT_AND_IN } by_t;
+
+typedef struct named {
+  const char *name;
+  mr_init_kind_t kind;
+  double usual; /* of the number behind the name, or of the variance times the fan */
+  by_t by;      /* what divides the variance; BY_NOTHING: the name has a number */
+} named_t;
+
+static const named_t named[] = {
+    {"zeros", MR_INIT_ZEROS, 0, BY_NOTHING},
+    {"ones", MR_INIT_ONES, 1, BY_NOTHING},
+    {"constant", MR_INIT_CONSTANT, 0, BY_NOTHING},
+    {"normal", MR_INIT_NORMAL, .01, BY_NOTHING},
+    {"truncated_normal", MR_INIT_LECUN_NORMAL, .01, BY_NOTHING},
+    {"uniform", MR_INIT_UNIFORM_UP, .01, BY_NOTHING},
+    {"lecun_normal", MR_INIT_LECUN_NORMAL, 1, BY_IN},
+    {"lecun_uniform", MR_INIT_SCALED_UNIFORM, 1, BY_IN},
+    {"he_normal", MR_INIT_LECUN_NORMAL, 2, BY_IN},
+    {"kaiming_normal", MR_INIT_LECUN_NORMAL, 2, BY_IN},
+    {"he_uniform", MR_INIT_SCALED_UNIFORM, 2, BY_IN},
+    {"kaiming_uniform", MR_INIT_SCALED_UNIFORM, 2, BY_IN},
+    {"glorot_normal", MR_INIT_LECUN_NORMAL, 1, BY_OUT_AND_IN},
+    {"xavier_normal", MR_INIT_LECUN_NORMAL, 1, BY_OUT_AND_IN},
+    {"glorot_uniform", MR_INIT_SCALED_UNIFORM, 1, BY_OUT_AND_IN},
+    {"xavier_uniform", MR_INIT_SCALED_UNIFORM, 1, BY_OUT_AND_IN},
+};
+enum { N_NAMED = sizeof named / sizeof *named };
+
+static const char *last_part(const char *name) {
+  const char *dot = strrchr(name, '.');
+  return dot ? dot + 1 : name;
+}
+
+/* What a product multiplies with, of flax's or torch's layout. */
+static bool is_kernel(const mr_param_t *p) {
+  const char *last = last_part(p->name);
+  return p->aval.ndim >= 2 && (!strcmp(last, "kernel") || !strcmp(last, "weight"));
+}
+
+/* The product of dimensions [from,to) of a. */
+static double dims_between(const mr_aval_t *a, int from, int to) {
+  double n = 1;
+  for (int i = from; i < to; i++) n *= (double)a->dim[i];
+  return n;
+}
+
+/* How many numbers an output is a sum of, and how many an input goes to, of at least two
+   dimensions.  flax's attention has kernels of three, which the model counts itself. */
+static void fans_of(const mr_param_t *p, double *in, double *out) {
+  const mr_aval_t *a = &p->aval;
+  int n = a->ndim;
+  if (!strcmp(last_part(p->name), "weight")) {
+    *in = dims_between(a, 1, n), *out = dims_between(a, 0, 1) * dims_between(a, 2, n);
+  } else if (n == 3 && p->init.kind == MR_INIT_LECUN_NORMAL) {
+    *in = (double)p->init.a, *out = dims_between(a, 0, n) / *in;
+  } else {
+    *in = dims_between(a, 0, n - 1), *out = dims_between(a, 0, n - 2) * dims_between(a, n - 1, n);
+  }
+}
+
+static mr_init_t init_of(const named_t *what, double number, const mr_param_t *p) {
+  double in, out;
+  if (what->by == BY_NOTHING && what->kind == MR_INIT_LECUN_NORMAL)
+    return (mr_init_t){what->kind, (float)(1 / pow(number * CUT_DEVIATION, 2))};
+  if (what->by == BY_NOTHING) return (mr_init_t){what->kind, (float)number};
+  fans_of(p, &in, &out);
+  double fan = (what->by == BY_IN ? in : (in + out) / 2) / what->usual; /* 1 / variance */
+  return (mr_init_t){what->kind, (float)(what->kind == MR_INIT_LECUN_NORMAL ? fan : sqrt(3 / fan))};
+}
+
+static mr_err_t refuse_name(const char *name, mr_diag_t *diag) {
+  char near[256];
+  mr_suggest_t s = {.word = name};
+  for (int i = 0; i < N_NAMED; i++) mr_suggest_offer(&s, named[i].name);
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "init: \"%.60s\" is no initialiser%s; want zeros, ones, constant:V, normal:S, "
+                 "truncated_normal:S, uniform:S, or lecun, glorot (xavier) or he (kaiming) with "
+                 "_normal or _uniform",
+                 name, mr_suggest_text(&s, near, sizeof near));
+}
+
+/* Reads NAME or NAME:NUMBER. */
+static mr_err_t read_initialiser(char *text, const named_t **what, double *number,
+                                 mr_diag_t *diag) {
+  char *colon = strchr(text, ':'), *end = NULL;
+  *what = NULL;
+  if (colon) *colon = 0;
+  for (int i = 0; i < N_NAMED; i++)
+    if (!strcmp(text, named[i].name)) *what = &named[i];
+  if (!*what) return refuse_name(text, diag);
+  *number = (*what)->usual;
+  if (!colon && (*what)->kind == MR_INIT_CONSTANT)
+    return mr_fail(diag, MR_ERR_CONFIG, "init: constant: want its value, as constant:0.1");
+  if (!colon) return MR_OK;
+  bool takes = (*what)->by == BY_NOTHING && (*what)->kind > MR_INIT_ONES;
+  if (!takes)
+    return mr_fail(diag, MR_ERR_CONFIG, "init: %s has no number, and %.40s is behind it", text,
+                   colon + 1);
+  *number = strtod(colon + 1, &end);
+  bool sound = end != colon + 1 && !*end && isfinite((float)*number) &&
+               (*number > 0 || (*what)->kind == MR_INIT_CONSTANT);
+  return sound ? MR_OK
+               : mr_fail(diag, MR_ERR_CONFIG, "init: %s:%.40s: want a number%s", text, colon + 1,
+                         (*what)->kind == MR_INIT_CONSTANT ? "" : " above 0");
+}
+
+static mr_err_t apply_init_rule(mr_params_t *list, char *rule, mr_diag_t *diag) {
+  char *equals = strchr(rule, '=');
+  const named_t *what;
+  double number = 0;
+  int met = 0, set = 0;
+  if (equals) *equals = 0;
+  MR_TRY(read_initialiser(equals ? equals + 1 : rule, &what, &number, diag));
+  for (int i = 0; i < list->n; i++) {
+    mr_param_t *p = &list->param[i];
+    bool kernels = !equals || what->by != BY_NOTHING;
+    if (equals && !mr__train_means(rule, p)) continue;
+    met++;
+    if (kernels && !is_kernel(p)) continue;
+    p->init = init_of(what, number, p), set++;
+  }
+  if (equals && !met) return mr__train_refuse_pattern(list, "init", rule, diag);
+  if (!set)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "init: %s%s%s: has no kernel, and this initialiser is for kernels; want zeros, "
+                   "ones, constant:V, normal:S, truncated_normal:S or uniform:S",
+                   equals ? rule : "the model", equals ? "=" : "", equals ? what->name : "");
+  return MR_OK;
+}
+
+mr_err_t mr_train_init(mr_params_t *list, const char *rules, mr_diag_t *diag) {
+  char *text = strdup(rules), *rest = NULL;
+  if (!text) return mr_no_memory(diag, "initialisers");
+  mr_err_t e = MR_OK;
+  for (char *r = strtok_r(text, ", ", &rest); r && e >= 0; r = strtok_r(NULL, ", ", &rest))
+    e = apply_init_rule(list, r, diag);
+  free(text);
+  return e;
+}

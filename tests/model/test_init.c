@@ -1,0 +1,174 @@
+/* Initialisers by name: the values that jax.nn.initializers draws with the same keys (JAX 0.10.2),
+   which parameters a rule means, and rules that mean none. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "model/model.h"
+#include "model/train/train.h"
+#include "tests/model/vit_step.h"
+
+static mr_diag_t diag;
+
+/* The first and the last value of kernels (6,10) and (2,3,4,5) and the sum of magnitudes, of
+   initialiser(jax.random.split(jax.random.key(12), n)[i], shape). */
+typedef struct drawn {
+  const char *rules;
+  double first[2], last[2], sum[2];
+} drawn_t;
+
+static const drawn_t of_jax[] = {
+    {"lecun_normal",
+     {-0.6902148723602295, -0.0422133132815361},
+     {-0.14759697020053864, 0.13524456322193146},
+     {22.575292587280273, 19.07880401611328}},
+    {"lecun_uniform",
+     {-0.6393429040908813, -0.0534665621817112},
+     {-0.18485404551029205, 0.16296997666358948},
+     {23.077247619628906, 20.59568214416504}},
+    {"he_normal",
+     {-0.9761111736297607, -0.05969863384962082},
+     {-0.20873361825942993, 0.19126467406749725},
+     {31.926284790039062, 26.98149871826172}},
+    {"kaiming_uniform",
+     {-0.9041674137115479, -0.07561314105987549},
+     {-0.26142311096191406, 0.2304743528366089},
+     {32.63615417480469, 29.126691818237305}},
+    {"glorot_normal",
+     {-0.597743570804596, -0.03979909047484398},
+     {-0.12782271206378937, 0.12750978767871857},
+     {19.5507755279541, 17.987667083740234}},
+    {"xavier_uniform",
+     {-0.5536872148513794, -0.05040876194834709},
+     {-0.16008831560611725, 0.15364956855773926},
+     {19.985485076904297, 19.417797088623047}},
+    {"normal",
+     {-0.016654014587402344, -0.0019068322144448757},
+     {-0.00333738443441689, 0.006142484024167061},
+     {0.5465927720069885, 0.8913182616233826}},
+    {"normal:0.5",
+     {-0.8327007293701172, -0.09534161537885666},
+     {-0.16686922311782837, 0.30712419748306274},
+     {27.329635620117188, 44.56591033935547}},
+    {"truncated_normal:0.3",
+     {-0.446148157119751, -0.05457254499197006},
+     {-0.09540524333715439, 0.1748415231704712},
+     {14.592449188232422, 24.664703369140625}},
+    {"uniform",
+     {0.00047916293260641396, 0.00424386840313673},
+     {0.003692884463816881, 0.007304743397980928},
+     {0.3127041161060333, 0.5716049671173096}},
+    {"constant:0.25", {0.25, 0.25}, {0.25, 0.25}, {15, 30}},
+};
+
+static void add(mr_params_t *params, const char *name, mr_aval_t aval) {
+  assert_int_equal(mr_params_add(params, name, aval, (mr_init_t){.kind = MR_INIT_ONES}, &diag),
+                   MR_OK);
+}
+
+static mr_params_t two_kernels_and_a_bias(void) {
+  mr_params_t params = {0};
+  add(&params, "a.kernel", mr_aval_of(MR_F32, 6, 10));
+  add(&params, "b.kernel", mr_aval_of(MR_F32, 2, 3, 4, 5));
+  add(&params, "b.bias", mr_aval_of(MR_F32, 5));
+  assert_int_equal(mr_params_alloc(&params, &diag), MR_OK);
+  return params;
+}
+
+static void initialisers_draw_what_jax_draws(void **state) {
+  for (size_t k = 0; k < sizeof of_jax / sizeof *of_jax; k++) {
+    const drawn_t *want = &of_jax[k];
+    mr_params_t params = two_kernels_and_a_bias();
+    if (mr_train_init(&params, want->rules, &diag) < 0) fail_msg("%s", diag.text);
+    mr_params_init(&params, 12);
+    for (int i = 0; i < 2; i++) {
+      const float *x = mr_params_at(&params, mr_params_set(&params, MR_SET_VALUES, 0), i);
+      size_t n = params.param[i].size;
+      double sum = 0;
+      for (size_t j = 0; j < n; j++) sum += fabs((double)x[j]);
+      if (fabs((double)x[0] - want->first[i]) > 2e-7 * fabs(want->first[i]) ||
+          fabs((double)x[n - 1] - want->last[i]) > 2e-7 * fabs(want->last[i]) ||
+          fabs(sum - want->sum[i]) > 1e-6 * want->sum[i])
+        fail_msg("%s of kernel %d: %.9g .. %.9g, sum %.9g", want->rules, i, (double)x[0],
+                 (double)x[n - 1], sum);
+    }
+    const float *bias = mr_params_at(&params, mr_params_set(&params, MR_SET_VALUES, 0), 2);
+    assert_float_equal(bias[4], 1, 0); /* no kernel */
+    mr_params_fini(&params);
+  }
+}
+
+static void later_rules_win_and_patterns_mean_what_freeze_means(void **state) {
+  mr_params_t params = two_kernels_and_a_bias();
+  assert_int_equal(mr_train_init(&params, "he_normal,b=constant:2, a=zeros", &diag), MR_OK);
+  assert_int_equal(params.param[0].init.kind, MR_INIT_ZEROS);
+  for (int i = 1; i < 3; i++) {
+    assert_int_equal(params.param[i].init.kind, MR_INIT_CONSTANT);
+    assert_float_equal(params.param[i].init.a, 2, 0);
+  }
+  assert_int_equal(mr_train_init(&params, "b=xavier_normal", &diag), MR_OK);
+  assert_int_equal(params.param[1].init.kind, MR_INIT_LECUN_NORMAL);
+  assert_int_equal(params.param[2].init.kind, MR_INIT_CONSTANT); /* a bias has no fans */
+  mr_params_fini(&params);
+}
+
+/* flax's attention flattens its kernels of three dimensions; torch's weights have the outputs
+   first. */
+static void fans_are_those_of_flax_and_torch(void **state) {
+  mr_params_t params = {0}, torch = {0};
+  vit_t c = vit_default();
+  if (vit_params(&c, 1, &params, &diag) < 0) fail_msg("%s", diag.text);
+  assert_int_equal(mr_train_init(&params, "xavier_uniform", &diag), MR_OK);
+  static const char *const square[] = {"encoder_blocks.0.attn.query.kernel",
+                                       "encoder_blocks.0.attn.out.kernel"};
+  for (int i = 0; i < 2; i++) {
+    const mr_param_t *p = &params.param[mr_params_find(&params, square[i])];
+    assert_int_equal(p->aval.ndim, 3);
+    double fans = 2 * sqrt((double)p->size); /* E by heads x D = E */
+    assert_float_equal(p->init.a, sqrt(6 / fans), 1e-6);
+  }
+  add(&torch, "conv.weight", mr_aval_of(MR_F32, 5, 4, 2, 3));
+  assert_int_equal(mr_train_init(&torch, "he_uniform", &diag), MR_OK);
+  assert_float_equal(torch.param[0].init.a, sqrt(6. / (4 * 2 * 3)), 1e-6);
+  assert_int_equal(mr_train_init(&torch, "xavier_uniform", &diag), MR_OK);
+  assert_float_equal(torch.param[0].init.a, sqrt(6. / (4 * 6 + 5 * 6)), 1e-6);
+  mr_params_fini(&params), mr_params_fini(&torch);
+}
+
+static void rules_that_mean_nothing_are_refused(void **state) {
+  static const struct {
+    const char *rules, *said;
+  } bad[] = {{"xavier_unifrom", "init: \"xavier_unifrom\" is no initialiser; did you mean "},
+             {"orthogonal", "\"orthogonal\" is no initialiser; want zeros, ones, constant:V"},
+             {"constant", "init: constant: want its value"},
+             {"normal:-1", "normal:-1: want a number above 0"},
+             {"normal:x", "normal:x: want a number above 0"},
+             {"he_normal:2", "he_normal has no number, and 2 is behind it"},
+             {"zeros:1", "zeros has no number"},
+             {"c=zeros", "init: \"c\" is no parameter; nearest are "},
+             {"b.bias=he_normal", "init: b.bias=he_normal: has no kernel"}};
+  mr_params_t params = two_kernels_and_a_bias();
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    diag = (mr_diag_t){0};
+    assert_int_equal(mr_train_init(&params, bad[i].rules, &diag), MR_ERR_CONFIG);
+    if (!strstr(diag.text, bad[i].said)) fail_msg("%s: %s", bad[i].rules, diag.text);
+  }
+  diag = (mr_diag_t){0};
+  mr_params_fini(&params);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(initialisers_draw_what_jax_draws),
+      cmocka_unit_test(later_rules_win_and_patterns_mean_what_freeze_means),
+      cmocka_unit_test(fans_are_those_of_flax_and_torch),
+      cmocka_unit_test(rules_that_mean_nothing_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
