@@ -33,13 +33,19 @@ typedef struct finder {
   const mr_var_t **in_block; /* by block: its value at the peak; NULL: none yet */
 } finder_t;
 
+/* Whether e is in the outermost scope `scope`, which may be NULL. */
+static bool in_scope(const mr_eqn_t *e, const char *scope) {
+  size_t n = scope ? strlen(scope) : 0;
+  return n && !strncmp(e->scope, scope, n) && (!e->scope[n] || e->scope[n] == '/');
+}
+
 static bool of_update(const finder_t *s, const mr_eqn_t *e) {
-  size_t n = s->parts->update ? strlen(s->parts->update) : 0;
-  return n && !strncmp(e->scope, s->parts->update, n) && (!e->scope[n] || e->scope[n] == '/');
+  return in_scope(e, s->parts->update);
 }
 
 static bool of_forward(const finder_t *s, const mr_eqn_t *e) {
   if (!s->parts->loss) return !of_update(s, e);
+  if (in_scope(e, s->parts->posted)) return true;
   for (int k = 0; k < e->n_out; k++)
     if (s->forward[e->out[k]->id]) return true;
   return false;
@@ -52,7 +58,9 @@ static bool only_moves(const mr_eqn_t *e) {
 /* From the last equation to the first, since a move is read as its result is. */
 static void find_readers(const finder_t *s) {
   const mr_fn_t *f = s->x->fn;
-  if (s->parts->loss) s->forward[s->parts->loss->id] = true;
+  bool posted = false;
+  for (int i = 0; i < f->n_eqn; i++) posted |= in_scope(f->eqn[i], s->parts->posted);
+  if (s->parts->loss && !posted) s->forward[s->parts->loss->id] = true;
   for (int i = 0; i < f->n_out; i++) s->to_end[f->out[i]->id] = true;
   for (int i = f->n_eqn; i-- > 0;) {
     const mr_eqn_t *e = f->eqn[i];

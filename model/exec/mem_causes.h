@@ -27,6 +27,9 @@ const char *mr_mem_cause_name(mr_mem_cause_t c);
 typedef struct mr_mem_parts {
   const mr_var_t *loss; /* of mr_exec_fn(x): what it depends on is the forward pass; NULL: all is */
   const char *update;   /* the outermost scope of the optimizer; NULL without one */
+  const char *posted;   /* where an equation has this scope, those are the ends of the forward pass
+                           instead of loss, which ranks learn by an exchange of gradients too; NULL:
+                           none has */
 } mr_mem_parts_t;
 
 typedef struct mr_mem_causes {

@@ -17,6 +17,9 @@ MR_BEGIN_DECLS
 
 enum { MR_OPTIM_SLOTS = 2 };   /* the most slots of an optimizer */
 #define MR_OPTIM_REACH "reach" /* the scope, in the optimizer's, of what looks at o->below */
+/* The scope of what a rank gives the others of its loss and its metrics: the last equations of its
+   forward pass, before an exchange in which gradients go too. */
+#define MR_OPTIM_POSTED "exchange/posted"
 
 typedef struct mr_optim_def mr_optim_def_t;
 

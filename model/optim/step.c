@@ -465,7 +465,9 @@ static mr_err_t step_exchange(step_t *s, mr_var_t **all, const sums_t *sums) {
   bool early = s->loss->ranks->zero >= 2;
   const char *outer = mr_scope_enter(s->g, "exchange");
   if (early) MR_TRY(exchange_early(s, &nodes, sums));
+  const char *exchange = mr_scope_enter(s->g, "posted");
   for (int i = 0; i < s->n_out; i++) posted[i] = all[i] ? post_output(s, &x, all, i) : -1;
+  mr_scope_leave(s->g, exchange);
   int amax = s->n_fp8 ? mr__exchange_post(&x, s->amax, mr_aval_elems(&s->amax->aval)) : 0;
   mr__exchange_send(&x, early ? 0 : nodes.most, term);
   MR_TRY(s->g->diag.code);

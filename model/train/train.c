@@ -554,28 +554,34 @@ const mr_var_t *mr_train_loss_of(const mr_fn_t *f) {
   return reported && reported->n_in ? reported->in[0] : NULL;
 }
 
+static bool in_scope_of(const mr_eqn_t *e, const char *scope) {
+  size_t n = strlen(scope);
+  return !strncmp(e->scope, scope, n) && (!e->scope[n] || e->scope[n] == '/');
+}
+
+/* Marks what the loss depends on; of ranks, what they post of theirs: the loss of all is known
+   behind an exchange of gradients. */
 static bool *train_forward(const mr_fn_t *f) {
-  bool *of_loss = calloc((size_t)f->n_var + 1, sizeof *of_loss);
+  bool *of_loss = calloc((size_t)f->n_var + 1, sizeof *of_loss), posts = false;
   const mr_var_t *loss = mr_train_loss_of(f);
   if (!of_loss || !loss) return of_loss;
-  of_loss[loss->id] = true;
+  for (int i = 0; i < f->n_eqn; i++) posts |= in_scope_of(f->eqn[i], MR_OPTIM_POSTED);
+  of_loss[loss->id] = !posts;
   for (int i = f->n_eqn - 1; i >= 0; i--) {
     const mr_eqn_t *e = f->eqn[i];
-    bool moves = false;
+    bool moves = posts && in_scope_of(e, MR_OPTIM_POSTED);
     for (int k = 0; k < e->n_out; k++) moves |= of_loss[e->out[k]->id];
     for (int k = 0; moves && k < e->n_in; k++) of_loss[e->in[k]->id] = true;
+    for (int k = 0; moves && k < e->n_out; k++) of_loss[e->out[k]->id] = true;
   }
   return of_loss;
 }
 
 mr_train_part_t mr_train_part_of(mr_train_step_t *s, const mr_eqn_t *e) {
-  const char *name = s->optim.def->name;
-  size_t n = strlen(name);
   if (!s->forward) s->forward = train_forward(mr_exec_fn(s->s.exec));
   for (int k = 0; s->forward && k < e->n_out; k++)
     if (s->forward[e->out[k]->id]) return MR_PART_FORWARD;
-  bool update = !strncmp(e->scope, name, n) && (!e->scope[n] || e->scope[n] == '/');
-  return update ? MR_PART_UPDATE : MR_PART_BACKWARD;
+  return in_scope_of(e, s->optim.def->name) ? MR_PART_UPDATE : MR_PART_BACKWARD;
 }
 
 /* Before a run's first write to params, which comes behind its exchange. */

@@ -161,7 +161,7 @@ static void steps_of_every_dtype_add_up(void **state) {
     mr_diag_t diag = {0};
     if (mr_train_step_fn(&l, &t, &list, &f, &diag) < 0) fail_msg("%s: %s", name, diag.text);
     mr_exec_t *x = compiled(name, f, mr_train_step_in_place(&t, &list));
-    mr_mem_parts_t parts = {mr_train_loss_of(mr_exec_fn(x)), t.optim.def->name};
+    mr_mem_parts_t parts = {.loss = mr_train_loss_of(mr_exec_fn(x)), .update = t.optim.def->name};
     assert_divided(name, f, x, &parts);
     mr_exec_destroy(x);
     mr_fn_destroy(f);

@@ -5,6 +5,7 @@
 
 #include "model/exec/collect.h"
 #include "model/exec/device.h"
+#include "model/exec/mem_causes.h"
 #include "model/model.h"
 #include "tests/model/vit_step.h"
 #include "tests/vectors.h"
@@ -206,6 +207,55 @@ static void shares_are_all_parameters_and_the_largest_is_as_small_as_can_be(void
       assert_int_equal(mr_optim_share_from(n, size_of_number, size, ranks, ranks), n);
       assert_int_equal(largest_share(size, n, ranks), least_largest(size, 0, n, ranks));
     }
+  }
+}
+
+/* Matrix products of each part of a step, and values of its backward pass that are alive at the
+   peak. */
+typedef struct products {
+  int of[3];
+  size_t backward, activations;
+} products_t;
+
+static products_t count_products(const vit_t *c, mr_train_config_t t) {
+  mr_diag_t diag = {0};
+  mr_train_step_t *step;
+  products_t n = {.of = {0}};
+  if (vit_step(c, t, &step, &diag) < 0) fail_msg("%s", diag.text);
+  const mr_exec_t *x = mr_train_step_exec(step);
+  const mr_fn_t *f = mr_exec_fn(x);
+  for (int i = 0; i < f->n_eqn; i++) {
+    const mr_eqn_t *e = f->eqn[i];
+    mr_train_part_t part = mr_train_part_of(step, e);
+    bool product = !strcmp(e->op->name, "dot_general") || !strcmp(e->op->name, "linear");
+    n.of[part] += product;
+    if (product && !strcmp(e->by, "grad") && part != MR_PART_BACKWARD)
+      fail_msg("ranks=%d zero=%d: a product of the backward pass is of part %d", t.ranks, t.zero,
+               part);
+  }
+  mr_mem_causes_t causes;
+  const mr_mem_parts_t parts = {mr_train_loss_of(f), t.optim.def->name, MR_OPTIM_POSTED};
+  assert_int_equal(mr_mem_causes_find(&causes, x, &parts, &diag), MR_OK);
+  n.backward = causes.bytes[MR_MEM_BACKWARD] + causes.bytes[MR_MEM_GRADIENTS];
+  n.activations = causes.bytes[MR_MEM_ACTIVATIONS];
+  mr_train_step_destroy(step);
+  return n;
+}
+
+/* The loss is known behind the exchange of the gradients, on which it does not depend: two ranks of
+   eight parts have half of the products of one, forward and backward. */
+static void forward_and_backward_of_ranks_are_different_parts(void **state) {
+  vit_t c = dropping_vit(MR_F32);
+  mr_train_config_t t = config_of(MOST);
+  products_t one = count_products(&c, t);
+  assert_true(one.of[MR_PART_FORWARD] > 0 && one.of[MR_PART_BACKWARD] > one.of[MR_PART_FORWARD]);
+  t.ranks = 2;
+  for (t.zero = 0; t.zero <= 2; t.zero++) {
+    products_t two = count_products(&c, t);
+    assert_int_equal(2 * two.of[MR_PART_FORWARD], one.of[MR_PART_FORWARD]);
+    assert_int_equal(2 * two.of[MR_PART_BACKWARD], one.of[MR_PART_BACKWARD]);
+    assert_int_equal(two.of[MR_PART_UPDATE], one.of[MR_PART_UPDATE]);
+    assert_true(two.backward > 0 && two.activations > 0);
   }
 }
 
@@ -538,6 +588,7 @@ int main(void) {
       cmocka_unit_test(updates_that_would_overflow_are_found_on_all_ranks),
       cmocka_unit_test(every_optimizer_reaches_the_same_bits),
       cmocka_unit_test(shares_are_all_parameters_and_the_largest_is_as_small_as_can_be),
+      cmocka_unit_test(forward_and_backward_of_ranks_are_different_parts),
       cmocka_unit_test(ranks_with_shares_wait_once_for_the_readers_of_params),
       cmocka_unit_test(a_step_that_is_taken_back_repeats_itself),
       cmocka_unit_test(parameters_that_are_put_reach_all_ranks),
