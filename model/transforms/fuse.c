@@ -406,12 +406,30 @@ static mr_eqn_t *fuse_emit(fuser_t *s, int g, const body_t *b) {
   return e;
 }
 
+static void forget_vars(fuser_t *s, mr_var_t *const *v, int n) {
+  for (int k = 0; k < n; k++) s->map[v[k]->id] = NULL;
+}
+
+/* Empties the map, of which a group has set no more than what its members read, by a copied
+   broadcast too, and give: there may be as many groups as vars. */
+static void forget_group(fuser_t *s, int g) {
+  for (int i = s->group[g].first; i <= s->group[g].last; i++) {
+    const mr_eqn_t *e = s->eqn[i];
+    if (group_of(s, i) != g) continue;
+    for (int k = 0; k < e->n_in; k++) {
+      const mr_eqn_t *def = is_repeat(e->in[k]) ? e->in[k]->def : NULL;
+      if (def) forget_vars(s, def->in, def->n_in);
+    }
+    forget_vars(s, e->in, e->n_in), forget_vars(s, e->out, e->n_out);
+  }
+}
+
 static mr_err_t form_group(fuser_t *s, int g) {
   body_t b = {.fn = mr_fn_create()};
   if (!b.fn) return mr_no_memory(&s->f->diag, "fuse");
-  memset(s->map, 0, (size_t)s->n_var * sizeof *s->map);
   add_members(s, g, &b);
   fuse_add_outputs(s, g, &b);
+  forget_group(s, g);
   mr_err_t err = b.fn->diag.code;
   if (!b.full && err >= 0 && fuse_worth_it(&s->group[g], &b)) {
     err = mr_fn_return(b.fn, b.n_out, b.inner);
