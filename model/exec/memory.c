@@ -188,33 +188,150 @@ static int by_size(const void *a, const void *b, void *blocks) {
   return x->first - y->first;
 }
 
-static size_t lowest_gap(const mr_memory_plan_t *p, const int *placed, int n, const mr_block_t *b) {
-  size_t at = 0, want = memory_round(p, b->bytes);
-  for (int i = 0; i < n; i++) { /* placed is sorted by offset */
-    const mr_block_t *q = &p->block[placed[i]];
-    if (q->last < b->first || q->first > b->last) continue;
-    if (q->offset >= at + want) break;
-    size_t end = q->offset + memory_round(p, q->bytes);
-    if (end > at) at = end;
+static int by_first(const void *a, const void *b, void *blocks) {
+  const mr_block_t *x = (const mr_block_t *)blocks + *(const int *)a;
+  const mr_block_t *y = (const mr_block_t *)blocks + *(const int *)b;
+  return x->first - y->first;
+}
+
+typedef struct span {
+  size_t begin, end;
+  int first, last;
+} span_t;
+
+/* The blocks that have their offsets.  There are two ways to those that live during a lifetime, and
+   both see the same blocks from the lowest offset on.  If they are few among many, as in a step of
+   many parts: blocks lie in the order of their first equations, under a tree whose nodes know the
+   last equation of what is placed below, and what is found becomes a heap.  Else a look at all. */
+typedef struct placement {
+  mr_memory_plan_t *p;
+  int n, leaves; /* blocks in the arena; the power of two that holds them */
+  int *in_order; /* by first equation */
+  int *place_of; /* by block: its number in that order */
+  int *latest;   /* node k has 2k and 2k+1 below it; -2: nothing is placed there */
+  span_t *heap;
+  int n_heap, most;
+  span_t *placed; /* the first n_sorted by begin */
+  int n_placed, n_sorted;
+} placement_t;
+
+enum { FEW = 32 }; /* one of so many */
+
+static void sift_down(span_t *heap, int n, int i) {
+  span_t moved = heap[i];
+  for (int k; (k = 2 * i + 1) < n; i = k) {
+    if (k + 1 < n && heap[k + 1].begin < heap[k].begin) k++;
+    if (heap[k].begin >= moved.begin) break;
+    heap[i] = heap[k];
+  }
+  heap[i] = moved;
+}
+
+static span_t span_of(const mr_memory_plan_t *p, const mr_block_t *b) {
+  return (span_t){b->offset, b->offset + memory_round(p, b->bytes), b->first, b->last};
+}
+
+/* Gathers what is placed below a node, lies before `until` in the order, and lives at `since`, up to
+   s->most blocks. */
+static void gather(placement_t *s, int node, int begin, int width, int until, int since) {
+  if (begin >= until || s->latest[node] < since || s->n_heap > s->most) return;
+  if (width > 1) {
+    gather(s, 2 * node, begin, width / 2, until, since);
+    gather(s, 2 * node + 1, begin + width / 2, width / 2, until, since);
+  } else {
+    s->heap[s->n_heap++] = span_of(s->p, &s->p->block[s->in_order[begin]]);
+  }
+}
+
+/* How many blocks begin at an equation or before it. */
+static int begun_by(const placement_t *s, int eqn) {
+  int low = 0, high = s->n;
+  while (low < high) {
+    int middle = low + (high - low) / 2;
+    if (s->p->block[s->in_order[middle]].first <= eqn)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static size_t lowest_gap_of_few(placement_t *s, size_t want) {
+  size_t at = 0;
+  for (int i = s->n_heap / 2 - 1; i >= 0; i--) sift_down(s->heap, s->n_heap, i);
+  while (s->n_heap && s->heap[0].begin < at + want) {
+    if (s->heap[0].end > at) at = s->heap[0].end;
+    s->heap[0] = s->heap[--s->n_heap];
+    sift_down(s->heap, s->n_heap, 0);
   }
   return at;
 }
 
-static void assign_offsets(mr_memory_plan_t *p, int *order, int *placed) {
-  int n = 0, n_placed = 0;
+static int by_begin(const void *a, const void *b) {
+  const span_t *x = a, *y = b;
+  return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+/* What was placed since the last look at all takes its place among them; the heap is free for it. */
+static void sort_placed(placement_t *s) {
+  int tail = s->n_placed - s->n_sorted, i = s->n_sorted - 1, k = tail - 1;
+  qsort(s->placed + s->n_sorted, (size_t)tail, sizeof *s->placed, by_begin);
+  memcpy(s->heap, s->placed + s->n_sorted, (size_t)tail * sizeof *s->heap);
+  for (int at = s->n_placed - 1; k >= 0; at--)
+    s->placed[at] = i >= 0 && s->placed[i].begin > s->heap[k].begin ? s->placed[i--] : s->heap[k--];
+  s->n_sorted = s->n_placed;
+}
+
+static size_t lowest_gap(placement_t *s, const mr_block_t *b) {
+  size_t at = 0, want = memory_round(s->p, b->bytes);
+  s->n_heap = 0;
+  s->most = s->n_placed / FEW;
+  gather(s, 1, 0, s->leaves, begun_by(s, b->last), b->first);
+  if (s->n_heap <= s->most) return lowest_gap_of_few(s, want);
+  sort_placed(s);
+  for (int i = 0; i < s->n_placed; i++) {
+    const span_t *q = &s->placed[i];
+    if (q->last < b->first || q->first > b->last) continue;
+    if (q->begin >= at + want) break;
+    if (q->end > at) at = q->end;
+  }
+  return at;
+}
+
+static void block_is_placed(placement_t *s, int block) {
+  int last = s->p->block[block].last;
+  s->placed[s->n_placed++] = span_of(s->p, &s->p->block[block]);
+  for (int k = s->leaves + s->place_of[block]; k && s->latest[k] < last; k /= 2) s->latest[k] = last;
+}
+
+/* The three arrays have room for all blocks. */
+static mr_err_t assign_offsets(mr_memory_plan_t *p, int *order, int *in_order, int *place_of,
+                               mr_diag_t *diag) {
+  placement_t s = {.p = p, .leaves = 1, .in_order = in_order, .place_of = place_of};
   for (int i = 0; i < p->n_block; i++)
-    if (p->block[i].place == MR_BLOCK_ARENA) order[n++] = i;
-  qsort_r(order, (size_t)n, sizeof *order, by_size, p->block);
-  for (int i = 0; i < n; i++) {
+    if (p->block[i].place == MR_BLOCK_ARENA) order[s.n] = in_order[s.n] = i, s.n++;
+  while (s.leaves < s.n) s.leaves *= 2;
+  s.latest = malloc(2 * (size_t)s.leaves * sizeof *s.latest);
+  s.heap = malloc(((size_t)s.n + 1) * sizeof *s.heap);
+  s.placed = malloc(((size_t)s.n + 1) * sizeof *s.placed);
+  if (!s.latest || !s.heap || !s.placed) {
+    free(s.latest), free(s.heap), free(s.placed);
+    return mr_no_memory(diag, "the memory plan");
+  }
+  qsort_r(order, (size_t)s.n, sizeof *order, by_size, p->block);
+  qsort_r(in_order, (size_t)s.n, sizeof *in_order, by_first, p->block);
+  for (int i = 0; i < s.n; i++) place_of[in_order[i]] = i;
+  for (int k = 0; k < 2 * s.leaves; k++) s.latest[k] = -2;
+  for (int i = 0; i < s.n; i++) {
     mr_block_t *b = &p->block[order[i]];
-    b->offset = lowest_gap(p, placed, n_placed, b);
-    int k = n_placed++;
-    for (; k > 0 && p->block[placed[k - 1]].offset > b->offset; k--) placed[k] = placed[k - 1];
-    placed[k] = order[i];
+    b->offset = lowest_gap(&s, b);
+    block_is_placed(&s, order[i]);
     assert(b->offset % p->align == 0);
     size_t end = b->offset + b->bytes;
     if (end > p->bytes) p->bytes = end;
   }
+  free(s.latest), free(s.heap), free(s.placed);
+  return MR_OK;
 }
 
 static void plan_all(planner_t *s, const bool *donate, const mr_call_t *call, int *newest,
@@ -276,9 +393,10 @@ mr_err_t mr_memory_plan_init(mr_memory_plan_t *p, const mr_fn_t *f, const bool *
                  .in_place = in_place,
                  .apart = apart};
   plan_all(&s, donate, call, work + 5 * n, work + 6 * n);
-  assign_offsets(p, work + 5 * n, work + 6 * n);
+  mr_err_t err = assign_offsets(p, work + 2 * n, work + 5 * n, work + 6 * n, diag);
   free(work);
-  return MR_OK;
+  if (err < 0) mr_memory_plan_fini(p);
+  return err;
 }
 
 void mr_memory_plan_fini(mr_memory_plan_t *p) {
