@@ -28,20 +28,6 @@ static mr_err_t plan_parts(const mr_loss_t *l, const mr_train_config_t *t, int64
   return mr_train_step_plan(l, &own, out, diag);
 }
 
-/* Each part after the second needs about the memory and the cost of the second.  A plan of two
-   parts therefore predicts a plan of k parts, and is made faster. */
-static mr_err_t plan_in_parts(const mr_loss_t *l, const mr_train_config_t *t, int64_t k,
-                              mr_train_plan_t *out, mr_diag_t *diag) {
-  mr_train_plan_t one;
-  MR_TRY(plan_parts(l, t, t->batch / k, 1, &one, diag));
-  *out = one;
-  if (k == 1) return MR_OK;
-  MR_TRY(plan_parts(l, t, t->batch / k, 2, out, diag));
-  out->flop = one.flop + (double)(k - 1) * (out->flop - one.flop);
-  out->bytes = one.bytes + (double)(k - 1) * (out->bytes - one.bytes);
-  return MR_OK;
-}
-
 typedef struct search {
   const mr_loss_t *l;
   const mr_train_config_t *t;
@@ -49,16 +35,31 @@ typedef struct search {
   size_t limit;
   double byte;          /* what moving a byte costs, in operations */
   double cost;          /* of best */
-  mr_fit_t best, least; /* accumulate 0: none yet; least: the smallest peak, if none fits */
+  mr_fit_t best, least; /* accumulate 0: none yet; least: the smallest peak of all estimates */
 } search_t;
+
+/* Each part after the second needs about the memory and the cost of the second.  A plan of two
+   parts therefore predicts a plan of k parts, and is made faster. */
+static mr_err_t plan_in_parts(const search_t *s, const mr_train_config_t *t, int64_t k,
+                              mr_train_plan_t *out, mr_diag_t *diag) {
+  mr_train_plan_t one;
+  MR_TRY(plan_parts(s->l, t, t->batch / k, k < 2 ? k : 2, out, diag));
+  if (k == 1 || out->peak > s->limit) return MR_OK; /* its cost is not asked */
+  MR_TRY(plan_parts(s->l, t, t->batch / k, 1, &one, diag));
+  out->flop = one.flop + (double)(k - 1) * (out->flop - one.flop);
+  out->bytes = one.bytes + (double)(k - 1) * (out->bytes - one.bytes);
+  return MR_OK;
+}
 
 /* Estimates t in k parts and keeps it if it fits and is cheaper than the best so far.  A choice is
    planned with all of its parts before it is kept, as it must fit to the byte. */
 static mr_err_t try_it(search_t *s, const mr_train_config_t *t, int64_t k, bool *fits,
                        mr_diag_t *diag) {
   mr_train_plan_t p, whole;
-  MR_TRY(plan_in_parts(s->l, t, k, &p, diag));
+  MR_TRY(plan_in_parts(s, t, k, &p, diag));
   double cost = p.flop + s->byte * p.bytes;
+  if (!s->least.accumulate || p.peak < s->least.peak)
+    s->least = (mr_fit_t){t->compute.remat, k, p.peak, s->byte};
   *fits = p.peak <= s->limit;
   if (!*fits || (s->best.accumulate && cost >= s->cost)) return MR_OK;
   whole = p;
@@ -70,27 +71,20 @@ static mr_err_t try_it(search_t *s, const mr_train_config_t *t, int64_t k, bool 
   return MR_OK;
 }
 
-/* Finds the smallest peak of all choices.  A choice is planned with all of its parts only if its
-   plan of two parts lies below the smallest peak so far. */
-static mr_err_t find_least(search_t *s, mr_diag_t *diag) {
+/* The smallest peak that was estimated, planned with all of its parts. */
+static mr_err_t plan_least(search_t *s, mr_diag_t *diag) {
   mr_train_plan_t p;
-  s->least.accumulate = 0;
-  for (int r = 0; r < s->remats; r++)
-    for (int64_t k = 1; k; k = more_parts(s->t->batch, k)) {
-      mr_train_config_t own = *s->t;
-      own.compute.remat = (mr_nn_remat_t)r;
-      MR_TRY(plan_parts(s->l, &own, own.batch / k, k < 2 ? k : 2, &p, diag));
-      if (s->least.accumulate && p.peak >= s->least.peak) continue;
-      if (k > 2) MR_TRY(plan_parts(s->l, &own, own.batch / k, k, &p, diag));
-      if (!s->least.accumulate || p.peak < s->least.peak)
-        s->least = (mr_fit_t){own.compute.remat, k, p.peak, s->byte};
-    }
+  mr_train_config_t own = *s->t;
+  int64_t k = s->least.accumulate;
+  own.compute.remat = s->least.remat;
+  MR_TRY(plan_parts(s->l, &own, own.batch / k, k, &p, diag));
+  s->least.peak = p.peak;
   return MR_OK;
 }
 
 static mr_err_t none_fits(search_t *s, mr_diag_t *diag) {
   char want[24], have[24];
-  MR_TRY(find_least(s, diag));
+  MR_TRY(plan_least(s, diag));
   return mr_fail(diag, MR_ERR_NOMEM,
                  "fit: no plan of a step on %lld records takes %s or less; the smallest peak is %s "
                  "(%zu bytes), with remat=%s accumulate=%lld; take a smaller batch or model",
