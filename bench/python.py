@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""usage: bench/python.py [--photos DIR] [--seconds S] [--rounds N] [--long] [--peer NAME=PYTHON]...
+"""usage: bench/python.py [--cifar DIR] [--photos DIR] [--seconds S] [--rounds N] [--long] [--peers DIR]
 
 The Python package beside the program and beside other loaders, alternately in one run: images a second of the recipe's
 transforms and of photographs, microseconds that a batch costs in Python, two streams in two threads, import time and the
-size of the wheel.  MILLRACE_LIBRARY names the library, unless the package brings it.  --photos: a folder of
-train/CLASS/*.jpg.  --long: also a million batches with flat memory, and
-10,000 random saves and resumes on other numbers of workers and hosts, about an hour.  --peer torch=PYTHON, grain=PYTHON: a
-Python that has it; it loads the same photographs with two workers.  OUT names the file of results
-(bench/results/DATE-python.txt).
+size of the wheel.  MILLRACE_LIBRARY names the library, unless the package brings it.  --cifar: the folder of CIFAR-10, else
+synthetic pictures.  --photos: a folder of train/CLASS/*.jpg.  --long: also a million batches with flat memory, and 10,000
+random saves and resumes on other numbers of workers and hosts, about an hour.  --peers: the folder that bench/peers/setup.sh
+has filled with torch, tf and ffcv; they load the same data.  OUT names the file of results (bench/results/DATE-python.txt).
 """
 import argparse
 import datetime
@@ -23,6 +22,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Optional
 
 import numpy
 
@@ -30,53 +30,22 @@ import millrace as mr
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = os.environ.get("MILLRACE_PROGRAM", str(ROOT / "build/release/millrace"))
-RECIPE = ("synthetic n=50000 ! shuffle seed=1 epochs=0 ! flip ! resized-crop 32 ! normalize ! "
+RECIPE = ("{} ! shuffle seed=1 epochs=0 ! flip ! resized-crop 32 ! normalize ! "
           "batch 128 drop-remainder workers=2 name=b")
 PHOTOS = ('folder "{}/train" ! shuffle seed=12 epochs=0 ! decode ! resized-crop 224 ! flip ! '
           "normalize preset=imagenet ! batch 64 drop-remainder workers=2 name=b")
 
+# Of bench/peers: loaders.py on CIFAR-10 and photos.py, each with two workers or threads.
 PEERS = {
-    "torch": '''
-import sys, time, torch, torchvision
-from torchvision.transforms import v2 as T
-transform = T.Compose([T.RandomResizedCrop(224, antialias=True), T.RandomHorizontalFlip(), T.ToImage(),
-                       T.ToDtype(torch.float32, scale=True), T.Normalize((.485, .456, .406), (.229, .224, .225))])
-data = torchvision.datasets.ImageFolder(sys.argv[1] + "/train", transform)
-def batches():
-    while True:
-        yield from torch.utils.data.DataLoader(data, 64, shuffle=True, num_workers=2, drop_last=True)
-''',
-    "grain": '''
-import glob, sys, time, grain, numpy
-from PIL import Image
-files = sorted(glob.glob(sys.argv[1] + "/train/*/*.jpg"))
-mean, std = numpy.array((.485, .456, .406), "f4"), numpy.array((.229, .224, .225), "f4")
-class Load(grain.transforms.RandomMap):
-    def random_map(self, name, rng):
-        picture = Image.open(name).convert("RGB")
-        w, h = picture.size
-        side = (rng.uniform(.08, 1) * w * h) ** .5
-        s, t = min(w, int(side)), min(h, int(side))
-        x, y = rng.integers(0, w - s + 1), rng.integers(0, h - t + 1)
-        a = numpy.asarray(picture.resize((224, 224), Image.BILINEAR, (x, y, x + s, y + t)))
-        a = a[:, ::-1] if rng.random() < .5 else a
-        return (a.astype("f4") / 255 - mean) / std
-def batches():
-    return iter(grain.MapDataset.source(files).seed(1).shuffle().repeat().random_map(Load()).to_iter_dataset()
-                .batch(64, drop_remainder=True).mp_prefetch(grain.multiprocessing.MultiprocessingOptions(num_workers=2)))
-''',
+    "recipe": ("loaders.py", ["torch_v2_w2", "grain_np_w2", "ffcv_w2", "dali_t2"]),
+    "photographs": ("photos.py", ["torch_pil", "grain", "ffcv_same", "dali"]),
 }
-TIMED = '''
-if __name__ == "__main__":
-    it = batches()
-    for _ in range(4):
-        next(it)
-    begun, n = time.perf_counter(), 0
-    while time.perf_counter() - begun < float(sys.argv[2]):
-        next(it)
-        n += 64
-    print(n / (time.perf_counter() - begun))
-'''
+IMPORTS = [("torch", "torch"), ("torch", "grain"), ("tf", "nvidia.dali"), ("ffcv", "ffcv")] # environment, module
+
+
+def python_of(peer: str) -> str:
+    """The environment that bench/peers/setup.sh has made for it."""
+    return "ffcv" if peer.startswith("ffcv") else "tf" if peer.startswith("dali") else "torch"
 
 
 def in_python(graph: str, seconds: float) -> float:
@@ -97,14 +66,15 @@ def in_program(graph: str, seconds: float) -> float:
     return float(json.loads(out.splitlines()[0])["images_per_s"])
 
 
-def of_peer(name: str, python: str, photos: str, seconds: float) -> float:
-    with tempfile.NamedTemporaryFile("w", suffix=".py") as f: # worker processes import it
-        f.write(PEERS[name] + TIMED)
-        f.flush()
-        done = subprocess.run([python, f.name, photos, str(seconds)], capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{name}: {done.stderr.strip().splitlines()[-1]}")
-    return float(done.stdout.split()[-1])
+def of_peer(peers: Path, script: str, peer: str, data: str, seconds: float) -> Optional[float]:
+    """Images a second, or None if it does not run here."""
+    done = subprocess.run([peers / python_of(peer) / "bin/python", ROOT / "bench/peers" / script, peer, data],
+                          env={**os.environ, "WINDOW": f"{seconds:g}"}, capture_output=True, text=True)
+    found = [line.split() for line in done.stdout.splitlines() if line.split(".")[0].split(" ")[0] == peer]
+    if done.returncode or not found:
+        print(f"{peer} does not run: {(done.stderr.strip().splitlines() or ['no word'])[-1]}", file=sys.stderr)
+        return None
+    return float(found[0][1])
 
 
 def microseconds(graph: str, batches: int) -> float:
@@ -190,13 +160,13 @@ def random_resumes(times: int) -> int:
 
 def main() -> None:
     p = argparse.ArgumentParser()
+    p.add_argument("--cifar")
     p.add_argument("--photos")
     p.add_argument("--seconds", type=float, default=3)
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--long", action="store_true")
-    p.add_argument("--peer", action="append", default=[])
+    p.add_argument("--peers", type=Path)
     a = p.parse_args()
-    peers = dict(x.split("=", 1) for x in a.peer)
     lines = []
 
     def say(text: str) -> None:
@@ -207,7 +177,8 @@ def main() -> None:
     model = next((x.split(": ")[1] for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")), "")
     say(f"# {datetime.date.today()} commit {commit.strip()}, {os.cpu_count()} cores, {model}, Python {sys.version.split()[0]}, "
         f"load {os.getloadavg()[0]:.1f}")
-    graphs = {"recipe": RECIPE}
+    recipe = RECIPE.format(f'cifar10 "{a.cifar}"' if a.cifar else "synthetic n=50000")
+    graphs = {"recipe": recipe}
     if a.photos:
         graphs["photographs"] = PHOTOS.format(a.photos)
     for name, graph in graphs.items():
@@ -215,16 +186,19 @@ def main() -> None:
         for _ in range(a.rounds):
             rates.setdefault("program", []).append(in_program(graph, a.seconds))
             rates.setdefault("Python", []).append(in_python(graph, a.seconds))
-            for peer, python in peers.items():
-                if name == "photographs":
-                    rates.setdefault(peer, []).append(of_peer(peer, python, a.photos, a.seconds))
+            script, names = PEERS[name]
+            data = a.cifar if name == "recipe" else a.photos
+            for peer in names if a.peers and data else []:
+                rate = of_peer(a.peers, script, peer, data, a.seconds) if rates.get(peer) != [] else None
+                rates.setdefault(peer, []).extend([rate] if rate else [])
         ratio = statistics.median(y / x for x, y in zip(rates["program"], rates["Python"]))
-        say(f"{name}: " + ", ".join(f"{n} {statistics.median(r):.0f}" for n, r in rates.items())
+        say(f"{name}: " + ", ".join(f"{n} {statistics.median(r):.0f}" for n, r in rates.items() if r)
             + f" images/s; Python/program {ratio:.3f}")
-    say(f"two streams in two threads: {two_threads(RECIPE.replace('workers=2', 'workers=1'), a.seconds):.0f} images/s")
+    say(f"two streams in two threads: {two_threads(recipe.replace('workers=2', 'workers=1'), a.seconds):.0f} images/s")
     say(f"a batch: {microseconds('range 1000000 ! shuffle seed=1 epochs=0 ! batch 8', 20000):.1f} us of processor time")
     say(f"import: millrace {import_ms(sys.executable, 'millrace'):.0f} ms, beside {import_ms(sys.executable, 'sys'):.0f} ms of Python alone"
-        + "".join(f", {n} {import_ms(python, n):.0f} ms" for n, python in peers.items()))
+        + "".join(f", {module} {import_ms(str(a.peers / venv / 'bin/python'), module):.0f} ms"
+                  for venv, module in IMPORTS if a.peers and (a.peers / venv).exists()))
     for wheel in (ROOT / "build/wheels").glob("*.whl"):
         say(f"wheel: {wheel.stat().st_size / 1e6:.1f} MB")
     if a.long:
