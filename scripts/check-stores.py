@@ -96,6 +96,9 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             return re.sub(b'<NextContinuationToken>.*?</', b'<NextContinuationToken>same</', body)
         if self.lie == 'list-again':
             return re.sub(b'<NextContinuationToken>.*?</', f'<NextContinuationToken>{Proxy.requests}</'.encode(), body)
+        if self.lie == 'list-empty':
+            body = re.sub(b'<Contents>.*?</Contents>', b'', body)
+            return re.sub(b'<NextContinuationToken>.*?</', f'<NextContinuationToken>{Proxy.requests}</'.encode(), body)
         if self.lie == 'list-tokenless':
             return re.sub(b'<NextContinuationToken>.*?</NextContinuationToken>', b'', body)
         if self.lie == 'list-parent':
@@ -130,7 +133,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             if 'list-type' in self.path:
                 return self.answer(200, [], self.lie_in_listing(b''))
             return self.answer(206, [('Content-Range', 'bytes 0-8/9'), ('ETag', f'"{"e" * 32}"')], b'123456789')
-        if self.lie in ('list-endless', 'list-again'):
+        if self.lie in ('list-endless', 'list-again', 'list-empty'):
             self.path = re.sub('continuation-token=[^&]*&', '', self.path)
         status, headers, body = self.fetch()
         if 'list-type' in self.path and status == 200:
@@ -138,7 +141,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
         if status == 206 and self.trouble:
             headers.append(('Content-Digest', f'sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode()}:'))
         if trouble == 'busy':
-            return self.answer(503, [('Retry-After', '0')], b'')
+            return self.answer(503, [('Retry-After', '0')], b'<Error><Code>SlowDown</Code></Error>')
         if trouble == 'limit':
             return self.answer(429, [], b'slow down')
         if trouble == 'delay':
@@ -152,6 +155,10 @@ class Proxy(http.server.BaseHTTPRequestHandler):
                 time.sleep(0.6)
             self.close_connection = True
             return None
+        if self.lie == 'skewed':
+            return self.answer(403, [], b'<Error><Code>RequestTimeTooSkewed</Code></Error>')
+        if self.lie == 'archived':
+            return self.answer(403, [], b'<Error><Code>InvalidObjectState</Code></Error>')
         if self.lie == 'short':
             body = body[:-1]
         if self.lie == 'whole':
@@ -361,7 +368,7 @@ def check_listings(client, upstream, through, ends):
     behave()
     run_source(here)
     kill_and_resume('folder, s3', f'ledger-{run.n}', there, ends)
-    for lie, piece in (('cut', 'ends early'), ('endless', 'a continuation token comes again'), ('again', 'files come again'),
+    for lie, piece in (('cut', 'ends early'), ('endless', 'a continuation token comes again'), ('again', 'files come again'), ('empty', 'its pages are empty'),
                        ('tokenless', 'no continuation token'), ('parent', 'want the path of a file below a folder'), ('elsewhere', 'which is not below it')):
         behave(0, f'list-{lie}')
         fails(f'a listing that lies: {lie}', piece, run_source(f'{there} relist=true', ends))
@@ -474,7 +481,8 @@ try:
         compare(f'folder, http, {name} here', here, f'folder {through}/tree list=www/tree/list.{name} {AGAIN} index=index-h')
     fails('a web server without a list', 'does not list its files', run_source(f'folder {through}/tree'))
     # Lies.
-    for lie, piece in (('short', 'fewer bytes'), ('whole', 'ignores ranges'), ('range', 'Content-Range')):
+    for lie, piece in (('short', 'fewer bytes'), ('whole', 'ignores ranges'), ('range', 'Content-Range'),
+                       ('skewed', 'RequestTimeTooSkewed; the clocks'), ('archived', 'InvalidObjectState; it is archived')):
         behave(0, lie)
         fails(f'a server that lies: {lie}', piece, run(f'{through}/{names}'))
     behave(0, 'size')

@@ -48,6 +48,22 @@ bool mr__attempt_expired(const mr__attempt_t *a) {
           !strcmp(code, "TokenRefreshRequired"));
 }
 
+/* What to do about a code of S3 that will be the same the next time. */
+static const char *advice_for(const char *code) {
+  static const struct {
+    const char *code, *advice;
+  } row[] = {
+      {"RequestTimeTooSkewed", "; the clocks of this machine and the server differ: set them"},
+      {"InvalidObjectState", "; it is archived: restore it, or copy it to another storage class"},
+      {"InvalidAccessKeyId", "; the server does not know the access key"},
+      {"SignatureDoesNotMatch", "; the secret key is not that of the access key"},
+      {"NoSuchBucket", "; there is no such bucket"},
+  };
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+    if (!strcmp(code, row[i].code)) return row[i].advice;
+  return NULL;
+}
+
 static mr__verdict_t judge_status(const mr__attempt_t *a, mr_diag_t *diag) {
   const char *name = a->q->object->name;
   char more[300] = "", code[64];
@@ -67,6 +83,8 @@ static mr__verdict_t judge_status(const mr__attempt_t *a, mr_diag_t *diag) {
   if (*a->region)
     snprintf(more, sizeof more, "; the bucket is in region %s: set region=%s", a->region,
              a->region);
+  else if (advice_for(code))
+    snprintf(more, sizeof more, "%s", advice_for(code));
   else if (a->status == 404 && a->q->object->listed)
     snprintf(more, sizeof more, "; it was there when it was listed (relist=true lists anew)");
   else if (a->status == 403 && a->q->page)

@@ -37,7 +37,7 @@ typedef enum origin_way {
   ORIGIN_DRIP,    /* a byte of the body now and then */
   ORIGIN_TALK,    /* an error whose text has no end */
   ORIGIN_WAIT,    /* 100 Continue without end */
-  ORIGIN_DENY,    /* 403, with a code as S3 gives */
+  ORIGIN_CODE,    /* an error with a status and a code as S3 gives */
 } origin_way_t;
 
 typedef struct origin {
@@ -49,8 +49,12 @@ typedef struct origin {
       *_Atomic peer; /* what it proves in its answers as this peer of a job; NULL: nothing */
   const char *_Atomic expired; /* a request with it is answered as S3 does to an old token */
   const char *_Atomic secret;  /* NULL, or a text that no request may hold */
-  atomic_bool leaked;          /* one did */
-  const char *_Atomic lead;    /* where it redirects every request; NULL: nowhere */
+                               /* of ORIGIN_CODE */
+  atomic_int code_status;
+  const char *_Atomic code;
+  atomic_bool leaked;       /* one did */
+  const char *_Atomic lead; /* where it redirects every request; NULL: nowhere */
+  atomic_int empty;         /* pages without a file before the last one of a listing */
   const char *json; /* what it answers for index.json; NULL: the same bytes as for all paths */
   bool (*_Atomic holds)(void); /* NULL, or asked before each answer: true holds it back for ever */
   atomic_int trouble;          /* percent of requests that meet a trouble */
@@ -124,6 +128,16 @@ static inline bool origin_answer(origin_t *o, int fd, const char *text) {
     return origin_head(fd, 412, "Content-Length: 0\r\n");
   if (!strncmp(text, "GET / ", 6)) return origin_head(fd, 200, "Content-Length: 0\r\n");
   if (way == ORIGIN_DROP) return false;
+  if (strstr(text, "list-type=2")) {
+    char page[300];
+    bool whole_listing = o->empty-- == 0;
+    int k = snprintf(page, sizeof page,
+                     "<ListBucketResult><IsTruncated>%s</IsTruncated><NextContinuationToken>%d"
+                     "</NextContinuationToken></ListBucketResult>",
+                     whole_listing ? "false" : "true", (int)o->requests);
+    snprintf(more, sizeof more, "Content-Length: %d\r\n", k);
+    return origin_head(fd, 200, more) && origin_send(fd, page, (size_t)k);
+  }
   bool (*holds)(void) = o->holds;
   if (holds && holds()) return recv(fd, digest, 1, 0), false; /* until the client gives up */
   if (o->expired && strstr(text, o->expired)) {
@@ -142,8 +156,12 @@ static inline bool origin_answer(origin_t *o, int fd, const char *text) {
   if (way == ORIGIN_TALK)
     return origin_head(fd, 404, "Connection: close\r\n") &&
            origin_repeat(fd, code, sizeof code - 1, 0);
-  if (way == ORIGIN_DENY)
-    return origin_head(fd, 403, "Content-Length: 46\r\n") && origin_send(fd, code, 46);
+  if (way == ORIGIN_CODE) {
+    char why[160];
+    int k = snprintf(why, sizeof why, "<Error><Code>%s</Code></Error>", o->code);
+    snprintf(more, sizeof more, "Content-Length: %d\r\n", k);
+    return origin_head(fd, o->code_status, more) && origin_send(fd, why, (size_t)k);
+  }
   if (way == ORIGIN_BUSY) return origin_head(fd, 503, "Retry-After: 0\r\nContent-Length: 0\r\n");
   if (way == ORIGIN_MISSING || strstr(text, ".idx HTTP/"))
     return origin_head(fd, 404, "Content-Length: 0\r\n");

@@ -114,8 +114,7 @@ static void a_server_that_never_ends_is_left_after_the_timeout(void **state) {
     const char *want;
   } row[] = {{ORIGIN_DRIP, "bytes in 0.15 s"},
              {ORIGIN_WAIT, "no byte for 0.15 s"},
-             {ORIGIN_TALK, "status 404, InvalidObjectState"},
-             {ORIGIN_DENY, "status 403, InvalidObjectState"}};
+             {ORIGIN_TALK, "status 404, InvalidObjectState"}};
   mr_remote_conf_t few = usual;
   few.retries = 1, few.hedge = 0;
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
@@ -132,6 +131,81 @@ static void a_server_that_never_ends_is_left_after_the_timeout(void **state) {
     mr_remote_close(remote);
   }
   behave(0, ORIGIN_WELL);
+}
+
+/* What a server of S3 says of its reason is in the sentence, with what to do; a server that wants
+   fewer requests is asked again. */
+static void a_code_of_s3_is_in_the_sentence(void **state) {
+  static const struct {
+    int status;
+    const char *code, *want;
+    bool again;
+  } row[] = {
+      {503, "SlowDown", "status 503, SlowDown", true},
+      {500, "InternalError", "status 500, InternalError", true},
+      {429, "TooManyRequests", "status 429, TooManyRequests", true},
+      {403, "RequestTimeTooSkewed",
+       "status 403, RequestTimeTooSkewed; the clocks of this machine and the server differ", false},
+      {403, "InvalidObjectState", "status 403, InvalidObjectState; it is archived", false},
+      {403, "InvalidAccessKeyId",
+       "status 403, InvalidAccessKeyId; the server does not know the access key", false},
+      {403, "SignatureDoesNotMatch", "SignatureDoesNotMatch; the secret key is not that of", false},
+      {403, "AccessDenied",
+       "status 403, AccessDenied; it does not exist, or these credentials do not permit", false},
+      {404, "NoSuchBucket", "status 404, NoSuchBucket; there is no such bucket", false},
+      {404, "NoSuchKey", "status 404, NoSuchKey", false},
+      {400, "ExpiredToken", "status 400, ExpiredToken", true},
+      {403, "</Code>", "status 403; it does not exist", false},
+      {403, "x\033[31m", "status 403; it does not exist", false},
+  };
+  enum { TRIES = 2 };
+  char endpoint[64];
+  mr_remote_conf_t few = usual;
+  snprintf(endpoint, sizeof endpoint, "http://127.0.0.1:%d", origin.port);
+  few.retries = TRIES, few.hedge = 0, few.anonymous = true, few.endpoint = endpoint;
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    mr_remote_t *remote = open_remote(&few);
+    const mr_object_t *o;
+    mr_diag_t diag = {0};
+    uint8_t to[1000];
+    behave(0, ORIGIN_WELL);
+    if (mr_remote_object(remote, "s3://bucket/key", &o, &diag) < 0) fail_msg("%s", diag.text);
+    origin.code = row[i].code;
+    origin.code_status = row[i].status;
+    behave(0, ORIGIN_CODE);
+    int before = origin.requests;
+    mr_remote_want_t want = {o, 0, sizeof to, to};
+    if (mr_remote_read(remote, &want, 1, &diag) != MR_ERR_IO || !strstr(diag.text, row[i].want))
+      fail_msg("row %zu: %s", i, diag.text);
+    int tries = origin.requests - before;
+    if (tries != (row[i].again ? 1 + TRIES : 1)) fail_msg("row %zu: %d requests", i, tries);
+    mr_remote_close(remote);
+  }
+  behave(0, ORIGIN_WELL);
+}
+
+static mr_err_t take_listed(void *ctx, const mr_listed_t *file, mr_diag_t *diag) { return MR_OK; }
+
+/* Some stores give empty pages before those with files; a store that gives nothing else is left. */
+static void a_listing_of_empty_pages_ends(void **state) {
+  static const int pages[] = {50, 1000000};
+  char endpoint[64];
+  mr_remote_conf_t conf = usual;
+  snprintf(endpoint, sizeof endpoint, "http://127.0.0.1:%d", origin.port);
+  conf.anonymous = true, conf.endpoint = endpoint;
+  behave(0, ORIGIN_WELL);
+  for (int i = 0; i < 2; i++) {
+    mr_remote_t *remote = open_remote(&conf);
+    mr_diag_t diag = {0};
+    int before = origin.requests;
+    origin.empty = pages[i];
+    mr_err_t e = mr_remote_list(remote, "s3://bucket/p", take_listed, NULL, &diag);
+    assert_true(origin.requests - before < 200);
+    assert_int_equal(e, i ? MR_ERR_DATA : MR_OK);
+    if (i && !strstr(diag.text, "the listing does not end: its pages are empty"))
+      fail_msg("%s", diag.text);
+    mr_remote_close(remote);
+  }
 }
 
 static void write_credentials(const char *path, const char *token) {
@@ -512,6 +586,8 @@ int main(void) {
       cmocka_unit_test(troubles_that_pass_change_no_byte),
       cmocka_unit_test(a_server_that_lies_is_one_clear_error),
       cmocka_unit_test(a_server_that_never_ends_is_left_after_the_timeout),
+      cmocka_unit_test(a_code_of_s3_is_in_the_sentence),
+      cmocka_unit_test(a_listing_of_empty_pages_ends),
       cmocka_unit_test(a_token_that_has_expired_is_read_again),
       cmocka_unit_test(addresses_of_this_machine_are_known),
       cmocka_unit_test(a_server_elsewhere_leads_to_no_address_of_this_machine),
