@@ -35,7 +35,8 @@ void mr_run_report(const mr_graph_t *g); /* in run.c: prints the stages' reports
    one that SIGINT or SIGTERM ends, however far it has come.  Ctrl-C stops first the processes that
    only receive, so that nothing sent is lost.  A second one after the grace time
    (apps/run/interrupt.h) ends all at once except for checkpoints in progress; a third kills all.
-   No child outlives this process, however it ends.  Returns 0, MR_EXIT_STOPPED, 128 + SIGTERM if
+   No child outlives this process, however it ends; a signal that comes
+   behind the last end changes nothing.  Returns 0, MR_EXIT_STOPPED, 128 + SIGTERM if
    that signal stopped it, or a failure. */
 int mr_supervise(const mr_args_t *a, const mr_graph_t *g, const char *run, mr_diag_t *diag);
 

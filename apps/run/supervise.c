@@ -336,6 +336,7 @@ int mr_supervise(const mr_args_t *a, const mr_graph_t *g, const char *run, mr_di
   bool failed = c->failed;
   int stopped = c->stopping ? c->stopped : 0;
   print_restarts(c);
+  signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN); /* one that waits came behind the last end */
   sigprocmask(SIG_SETMASK, &c->before, NULL);
   free(c);
   if (e < 0) return e;

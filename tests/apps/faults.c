@@ -3,11 +3,13 @@
      the C library and cJSON ask for (others, such as an OpenMP runtime or the constructors of a
      linked CUDA runtime, end the process by design);
    - FAULT_COUNT=FILE: the number of these allocations goes there when the process ends;
-   - FAULT_SLOW=TEXT: a write to a file whose path holds TEXT takes FAULT_SLOW_MS longer. */
+   - FAULT_SLOW=TEXT: a write to a file whose path holds TEXT takes FAULT_SLOW_MS longer;
+   - FAULT_LATE=SIGNO: the signal waits when the first process sets its signal mask anew. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,6 +28,8 @@ static int n_ranges;
 static atomic_bool ready;
 static const char *slow;
 static long slow_ms;
+static int late;
+static pid_t began;
 
 static int note_code(struct dl_phdr_info *lib, size_t size, void *unused) {
   bool ours = !lib->dlpi_name[0] || strstr(lib->dlpi_name, "/libc.so") ||
@@ -47,6 +51,8 @@ static long number(const char *name) {
 
 __attribute__((constructor)) static void begin(void) {
   fail_at = number("FAULT_ALLOC");
+  late = (int)number("FAULT_LATE"), began = getpid();
+  unsetenv("FAULT_LATE"); /* not of what is started */
   slow = getenv("FAULT_SLOW"), slow_ms = number("FAULT_SLOW_MS");
   dl_iterate_phdr(note_code, NULL);
 }
@@ -123,4 +129,13 @@ ssize_t write(int fd, const void *data, size_t n) {
     if (strstr(path, slow)) nanosleep(&t, NULL);
   }
   return next(fd, data, n);
+}
+
+/* ---- a signal that comes late ---- */
+
+int sigprocmask(int how, const sigset_t *set, sigset_t *before) {
+  static int (*next)(int, const sigset_t *, sigset_t *);
+  if (!next) *(void **)&next = dlsym(RTLD_NEXT, "sigprocmask");
+  if (late && how == SIG_SETMASK && getpid() == began) kill(began, late);
+  return next(how, set, before);
 }

@@ -17,6 +17,10 @@
 #include "tests/apps/processes.h"
 #include "tests/needs.h"
 
+#ifndef MR_FAULTS
+#define MR_FAULTS "" /* a sanitizer allows no preloaded library */
+#endif
+
 static const char training[] =
     "process reader restart=100 {\n"
     "  synthetic n=320 ! shuffle seed=1 epochs=4 ! flip ! normalize ! batch 16 name=batches\n"
@@ -497,6 +501,23 @@ static void a_signal_to_a_process_that_plans_ends_all(void **state) {
   }
 }
 
+/* The command has nothing left to stop: its status is that of the run. */
+static void a_signal_behind_the_last_end_changes_nothing(void **state) {
+  char path[TEXT_MAX];
+  if (!MR_FAULTS[0]) skip();
+  write_graph("late", lines, path);
+  setenv("LD_PRELOAD", MR_FAULTS, 1);
+  for (int i = 0; i < 2; i++) {
+    setenv("FAULT_LATE", (const char *const[]){"2", "15"}[i], 1);
+    running_t r = start((const char *const[]){"run", path, NULL});
+    finish(&r);
+    if (r.p->status) fail_msg("status %d: %s%s", r.p->status, r.p->out, r.p->err);
+    assert_null(strstr(r.p->out, "stopped"));
+    free(r.p);
+  }
+  unsetenv("LD_PRELOAD"), unsetenv("FAULT_LATE");
+}
+
 static void no_process_outlives_the_one_that_started_it(void **state) {
   char path[TEXT_MAX];
   write_graph("orphan", endless, path);
@@ -644,6 +665,7 @@ int main(void) {
       cmocka_unit_test(sigusr1_without_a_checkpoint_is_said),
       cmocka_unit_test(sigusr1_does_nothing_to_a_process_that_plans),
       cmocka_unit_test(a_signal_to_a_process_that_plans_ends_all),
+      cmocka_unit_test(a_signal_behind_the_last_end_changes_nothing),
       cmocka_unit_test(no_process_outlives_the_one_that_started_it),
       cmocka_unit_test(one_that_fails_ends_all_with_its_reason),
       cmocka_unit_test(two_that_fail_at_once_are_a_failure),
