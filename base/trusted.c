@@ -8,6 +8,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+const mr_kept_def_t mr_kept_defs[MR_KEPTS] = {
+    [MR_KEPT_BLOCKS] = {.name = "blocks of a cache", .group = true, .folders = true},
+    [MR_KEPT_INDEX] = {.name = "indexes", .group = true, .owner = true},
+    [MR_KEPT_LISTING] = {.name = "listings", .group = true},
+    [MR_KEPT_SHARD] = {.name = "decompressed shards", .group = true},
+    [MR_KEPT_KERNEL] = {.name = "compiled kernels", .folders = true},
+    [MR_KEPT_TUNING] = {.name = "measured algorithms"},
+    [MR_KEPT_ADDRESS] = {.name = "a page's address", .secret = true},
+    [MR_KEPT_PLUGIN] = {.name = "plug-ins", .folders = true},
+};
+
 static bool is_in_group(gid_t group) {
   if (group == getegid()) return true;
   int n = getgroups(0, NULL);
@@ -19,21 +30,27 @@ static bool is_in_group(gid_t group) {
   return in;
 }
 
-const char *mr_distrust(int fd, const mr_trust_t *more) {
-  struct stat st;
-  if (fstat(fd, &st) < 0) return strerror(errno);
-  if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return "it is no regular file";
-  bool group = more && more->group && is_in_group(st.st_gid);
-  bool owned = st.st_uid == geteuid() || st.st_uid == 0 || group ||
-               (more && more->has_owner && st.st_uid == more->owner);
+const char *mr_distrust_state(const struct stat *st, mr_kept_t kind, const mr_trust_t *more) {
+  const mr_kept_def_t *def = &mr_kept_defs[kind];
+  if (!S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode)) return "it is no regular file";
+  bool group = def->group && more && more->group && is_in_group(st->st_gid);
+  bool owned = st->st_uid == geteuid() || st->st_uid == 0 || group ||
+               (def->owner && more && more->has_owner && st->st_uid == more->owner);
   if (!owned) return "it belongs to another user";
-  if (!(st.st_mode & (group ? S_IWOTH : S_IWGRP | S_IWOTH))) return NULL;
-  return S_ISDIR(st.st_mode) ? "other users may write there" : "other users may write it";
+  if (st->st_mode & (group ? S_IWOTH : S_IWGRP | S_IWOTH))
+    return S_ISDIR(st->st_mode) ? "other users may write there" : "other users may write it";
+  return def->secret && st->st_mode & (S_IRWXG | S_IRWXO) ? "other users may read it" : NULL;
 }
 
-mr_err_t mr_trusted(int fd, const char *path, const mr_trust_t *more, mr_diag_t *diag) {
+const char *mr_distrust(int fd, mr_kept_t kind, const mr_trust_t *more) {
   struct stat st;
-  const char *why = mr_distrust(fd, more);
+  return fstat(fd, &st) < 0 ? strerror(errno) : mr_distrust_state(&st, kind, more);
+}
+
+mr_err_t mr_trusted(int fd, const char *path, mr_kept_t kind, const mr_trust_t *more,
+                    mr_diag_t *diag) {
+  struct stat st;
+  const char *why = mr_distrust(fd, kind, more);
   if (!why) return MR_OK;
   if (fstat(fd, &st) < 0) return mr_fail(diag, MR_ERR_UNAVAILABLE, "%s: %s", path, why);
   return mr_fail(

@@ -104,14 +104,14 @@ mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_d
   return read_open(fd, path, max, data, n, diag);
 }
 
-mr_err_t mr_read_trusted(const char *path, size_t max, const mr_trust_t *more, void **data,
-                         size_t *n, mr_diag_t *diag) {
+mr_err_t mr_read_trusted(const char *path, size_t max, mr_kept_t kind, const mr_trust_t *more,
+                         void **data, size_t *n, mr_diag_t *diag) {
   *data = NULL;
   int fd = open_again(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0);
   if (fd < 0 && errno == ELOOP)
     return mr_fail(diag, MR_ERR_UNAVAILABLE, "%s: it is a link, want a regular file", path);
   if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
-  mr_err_t e = mr_trusted(fd, path, more, diag);
+  mr_err_t e = mr_trusted(fd, path, kind, more, diag);
   if (e >= 0) return read_open(fd, path, max, data, n, diag);
   close(fd);
   return e;
@@ -261,11 +261,22 @@ mr_err_t mr_sync_parent(const char *path, mr_diag_t *diag) {
   return failed ? mr_fail(diag, MR_ERR_IO, "%s: cannot sync: %s", folder, strerror(reason)) : MR_OK;
 }
 
-mr_err_t mr_newfile_open(mr_newfile_t *f, const char *path, mr_diag_t *diag) {
+/* A rename would put the file in the place of /dev/stdout or /dev/null itself. */
+static mr_err_t refuse_replacing(const char *path, bool own, mr_diag_t *diag) {
+  struct stat st;
+  if (lstat(path, &st) < 0 || S_ISREG(st.st_mode) || (own && S_ISLNK(st.st_mode))) return MR_OK;
+  return mr_fail(diag, MR_ERR_IO, "%s: is %s, want the name of a file to write", path,
+                 S_ISDIR(st.st_mode)   ? "a folder"
+                 : S_ISLNK(st.st_mode) ? "a link"
+                                       : "a pipe, socket or device");
+}
+
+static mr_err_t newfile_open(mr_newfile_t *f, const char *path, bool own, mr_diag_t *diag) {
   f->fd = -1, f->synced = false;
   f->path[0] = f->tmp[0] = 0;
   if (strlen(path) >= sizeof f->path)
     return mr_fail(diag, MR_ERR_IO, "%.64s...: the path is too long", path);
+  MR_TRY(refuse_replacing(path, own, diag));
   char stem[MR_PATH_MAX + 8];
   strcpy(f->path, path);
   snprintf(stem, sizeof stem, "%s.part", path);
@@ -273,6 +284,14 @@ mr_err_t mr_newfile_open(mr_newfile_t *f, const char *path, mr_diag_t *diag) {
   if (f->fd < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot make the file: %s", path, strerror(errno));
   return MR_OK;
+}
+
+mr_err_t mr_newfile_open(mr_newfile_t *f, const char *path, mr_diag_t *diag) {
+  return newfile_open(f, path, false, diag);
+}
+
+mr_err_t mr_newfile_open_own(mr_newfile_t *f, const char *path, mr_diag_t *diag) {
+  return newfile_open(f, path, true, diag);
 }
 
 void mr_newfile_drop(mr_newfile_t *f) {
@@ -320,10 +339,10 @@ mr_err_t mr_file_writable(const char *path, mr_diag_t *diag) {
 }
 
 static mr_err_t write_data(const char *path, const void *data, size_t n, bool own,
-                           mr_diag_t *diag) {
+                           const mr_trust_t *more, mr_diag_t *diag) {
   mr_newfile_t f;
-  MR_TRY(mr_newfile_open(&f, path, diag));
-  if (own) mr_trust_own(f.fd, NULL); /* else each process makes the file anew */
+  MR_TRY(newfile_open(&f, path, own, diag));
+  if (own) mr_trust_own(f.fd, more); /* else each process makes the file anew */
   mr_err_t e = mr_write_all(f.fd, data, n, path, diag);
   if (e < 0) {
     mr_newfile_drop(&f);
@@ -333,11 +352,12 @@ static mr_err_t write_data(const char *path, const void *data, size_t n, bool ow
 }
 
 mr_err_t mr_write_file(const char *path, const void *data, size_t n, mr_diag_t *diag) {
-  return write_data(path, data, n, false, diag);
+  return write_data(path, data, n, false, NULL, diag);
 }
 
-mr_err_t mr_write_own(const char *path, const void *data, size_t n, mr_diag_t *diag) {
-  return write_data(path, data, n, true, diag);
+mr_err_t mr_write_own(const char *path, const void *data, size_t n, const mr_trust_t *more,
+                      mr_diag_t *diag) {
+  return write_data(path, data, n, true, more, diag);
 }
 
 mr_err_t mr_write_printed(const char *path, mr_print_fn *print, const void *what, mr_diag_t *diag) {

@@ -29,9 +29,9 @@ mr_err_t mr_write_all(int fd, const void *data, size_t n, const char *path, mr_d
 mr_err_t mr_read_file(const char *path, size_t max, void **data, size_t *n, mr_diag_t *diag);
 
 /* The same for a file that this process has not written itself: MR_ERR_UNAVAILABLE if it is not to
-   be believed (mr_trusted with `more`), or is a link. */
-mr_err_t mr_read_trusted(const char *path, size_t max, const mr_trust_t *more, void **data,
-                         size_t *n, mr_diag_t *diag);
+   be believed (mr_trusted with `kind` and `more`), or is a link. */
+mr_err_t mr_read_trusted(const char *path, size_t max, mr_kept_t kind, const mr_trust_t *more,
+                         void **data, size_t *n, mr_diag_t *diag);
 
 /* Open a regular file for reading, as a descriptor or a stream; the caller closes it.  -1 or NULL,
    with errno, if it cannot be opened or is not a regular file: a pipe would make the caller wait
@@ -82,8 +82,12 @@ typedef struct mr_newfile {
 } mr_newfile_t;
 
 /* Opens the temporary file.  The caller writes to f->fd (mr_write_all), then calls commit or drop.
-   MR_ERR_IO: f->fd is -1, and nothing needs to be dropped. */
+   MR_ERR_IO, also if path is a link, a pipe, a device or a folder, which the new file would
+   replace: f->fd is -1, and nothing needs to be dropped. */
 mr_err_t mr_newfile_open(mr_newfile_t *f, const char *path, mr_diag_t *diag);
+/* The same for a file that is kept for this user's next process (base/trusted.h): a link, which is
+   never believed, is replaced. */
+mr_err_t mr_newfile_open_own(mr_newfile_t *f, const char *path, mr_diag_t *diag);
 /* Calls fsync, so that the caller can do other work between the last byte and the rename.  On
    failure it has dropped the file. */
 mr_err_t mr_newfile_sync(mr_newfile_t *f, mr_diag_t *diag);
@@ -100,9 +104,11 @@ mr_err_t mr_file_writable(const char *path, mr_diag_t *diag);
 /* Writes data[0,n) to path whole or not at all, through mr_newfile; fails as its calls do. */
 mr_err_t mr_write_file(const char *path, const void *data, size_t n, mr_diag_t *diag);
 
-/* The same for a file that this user's next process is to believe (base/trusted.h): neither the
-   group nor others may write it, whatever the umask. */
-mr_err_t mr_write_own(const char *path, const void *data, size_t n, mr_diag_t *diag);
+/* The same for a file that this user's next process is to believe (base/trusted.h): others may not
+   write it, and the group may only if more->group says so (more: NULL is fine), whatever the
+   umask. */
+mr_err_t mr_write_own(const char *path, const void *data, size_t n, const mr_trust_t *more,
+                      mr_diag_t *diag);
 
 /* The same for the text that print writes of `what`.  The text is held in memory first;
    MR_ERR_NOMEM if it does not fit, and nothing is written. */

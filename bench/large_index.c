@@ -42,7 +42,7 @@ static mr_err_t make_index(const char *archive, int fd, int64_t records, mr_diag
   mr_err_t e = describe_columns(d, records, diag);
   if (e >= 0) e = mr_shard_index_make(d, "tar/1", &id, NULL, &x, diag);
   mr_shard_draft_free(d);
-  if (e >= 0) e = mr_shard_index_save(&x, path, diag);
+  if (e >= 0) e = mr_shard_index_save(&x, path, NULL, diag);
   mr_shard_index_close(&x);
   return e;
 }

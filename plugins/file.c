@@ -11,9 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/trusted.h"
+
 static bool is_ours(const struct stat *st) { return st->st_uid == 0 || st->st_uid == geteuid(); }
 
-/* An entry of an access control list that lets another user write shows in the group's bit. */
 static bool others_write(const struct stat *st) { return st->st_mode & (S_IWGRP | S_IWOTH); }
 
 /* who can write path, as a chmod that takes it away. */
@@ -57,7 +58,8 @@ static mr_err_t check_file(const char *file, const char *real, const struct stat
   if (!S_ISREG(st->st_mode))
     return mr_fail(diag, MR_ERR_UNAVAILABLE, "%s: not loaded: it is %s, expected a regular file",
                    file, S_ISDIR(st->st_mode) ? "a folder" : "a pipe, socket or device");
-  return is_ours(st) && !others_write(st) ? MR_OK : fail_distrusted(file, real, st, diag);
+  return mr_distrust_state(st, MR_KEPT_PLUGIN, NULL) ? fail_distrusted(file, real, st, diag)
+                                                     : MR_OK;
 }
 
 int mr__plugin_open(const char *file, char *real, struct stat *st, mr_diag_t *diag) {

@@ -10,14 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/trusted.h"
 #include "base/xio.h"
-
-/* Whether fd is a regular file that only this user can read or write. */
-static bool is_private(int fd) {
-  struct stat st;
-  return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-         !(st.st_mode & (S_IRWXG | S_IRWXO));
-}
 
 /* Parses "http://127.0.0.1:8360/?token=0123..." */
 static bool parse_url(const char *url, char token[MR_HTTP_TOKEN], int *port) {
@@ -37,8 +31,10 @@ bool mr_http_address_read(const char *path, char token[MR_HTTP_TOKEN], int *port
   char url[512];
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return false;
-  ssize_t n = is_private(fd) ? read(fd, url, sizeof url - 1) : -1;
+  const char *why = mr_distrust(fd, MR_KEPT_ADDRESS, NULL);
+  ssize_t n = why ? -1 : read(fd, url, sizeof url - 1);
   close(fd);
+  if (why) mr_notice("%s: %s: its address is not used, and another one is made", path, why);
   if (n <= 0) return false;
   url[n] = 0;
   return parse_url(url, token, port);
@@ -46,7 +42,7 @@ bool mr_http_address_read(const char *path, char token[MR_HTTP_TOKEN], int *port
 
 mr_err_t mr_http_address_write(const char *path, const char *url, mr_diag_t *diag) {
   mr_newfile_t f;
-  MR_TRY(mr_newfile_open(&f, path, diag));
+  MR_TRY(mr_newfile_open_own(&f, path, diag));
   mr_err_t e = fchmod(f.fd, S_IRUSR | S_IWUSR) < 0
                    ? mr_fail(diag, MR_ERR_IO, "%s: its mode cannot be set", path)
                    : mr_write_all(f.fd, url, strlen(url), path, diag);

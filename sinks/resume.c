@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,10 +201,13 @@ static mr_err_t rewrite_lines(FILE *f, const char *path, const last_lines_t *l, 
 
 /* Of a short file those who follow it see another file; a long one is not copied where it need only
    end earlier. */
-static mr_err_t put_cut(FILE *f, const char *path, const last_lines_t *l, mr_diag_t *diag) {
+static mr_err_t put_cut(FILE *f, const char *name, const last_lines_t *l, mr_diag_t *diag) {
   struct stat st;
+  char path[PATH_MAX]; /* what a link leads to is cut, and the link stays */
   int64_t end = l->from + (int64_t)l->kept;
   if (fstat(fileno(f), &st) == 0 && st.st_size == end && l->whole == l->kept) return MR_OK;
+  if (!realpath(name, path))
+    return mr_fail(diag, MR_ERR_IO, "%s: cannot be cut: %s", name, strerror(errno));
   if (!l->from) return mr_write_file(path, l->text, l->kept, diag);
   if (l->whole < l->kept) return rewrite_lines(f, path, l, diag);
   if (truncate(path, (off_t)end) == 0) return MR_OK;

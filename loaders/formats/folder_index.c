@@ -33,15 +33,20 @@ static mr_err_t folder_take_row(const mr_shard_index_t *x, int64_t i, mr_folder_
 }
 
 mr_err_t mr_folder_index_read(const char *name, const char *where, uint64_t digest,
-                              mr_folder_take_fn *take, void *ctx, int64_t *written_s,
-                              mr_diag_t *diag) {
+                              const mr_trust_t *trust, mr_folder_take_fn *take, void *ctx,
+                              int64_t *written_s, mr_diag_t *diag) {
   char path[MR_SHARD_PLACE_MAX];
   mr_shard_index_t x;
   mr_shard_id_t id = id_of(digest);
   struct stat st;
   mr_err_t e = MR_END;
-  for (int i = 0; e == MR_END && mr_shard_place(name, where, i, path); i++)
-    if (mr_shard_index_load(path, KIND, &id, NULL, &x, NULL) >= 0) e = MR_OK;
+  for (int i = 0; e == MR_END && mr_shard_place(name, where, i, path); i++) {
+    mr_diag_t why = {0};
+    mr_err_t got = mr_shard_index_load(path, KIND, &id, MR_KEPT_LISTING, trust, &x, &why);
+    if (got >= 0) e = MR_OK;
+    if (got == MR_ERR_UNAVAILABLE)
+      mr_notice("%s: this listing is not used, and another one is made", why.text);
+  }
   if (e != MR_OK) return e;
   *written_s = stat(path, &st) == 0 ? (int64_t)st.st_mtime : 0;
   for (int64_t i = 0; i < x.n_records && e >= 0; i++) e = folder_take_row(&x, i, take, ctx, diag);
@@ -76,7 +81,7 @@ static mr_err_t add_facts(mr_shard_draft_t *d, const mr_folder_facts_t *facts, m
 }
 
 void mr_folder_index_write(const char *name, const char *where, uint64_t digest,
-                           const mr_folder_facts_t *facts) {
+                           const mr_trust_t *trust, const mr_folder_facts_t *facts) {
   char path[MR_SHARD_PLACE_MAX];
   mr_diag_t why = {0};
   mr_shard_index_t x = {0};
@@ -85,7 +90,7 @@ void mr_folder_index_write(const char *name, const char *where, uint64_t digest,
   mr_err_t e = d ? add_facts(d, facts, &why) : mr_no_memory(&why, "an index");
   if (e >= 0) e = mr_shard_index_make(d, KIND, &id, NULL, &x, &why);
   if (e >= 0) e = mr_shard_place_new(name, where, path, &why);
-  if (e >= 0) e = mr_shard_index_save(&x, path, &why);
+  if (e >= 0) e = mr_shard_index_save(&x, path, trust, &why);
   if (e < 0)
     mr_notice("%s: its listing is not kept: %s (index=FOLDER keeps it there)", facts->list->from,
               why.text);

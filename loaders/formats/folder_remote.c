@@ -162,6 +162,10 @@ static void state_in_list(const void *ctx, int64_t i, mr_folder_state_t *out) {
   packed_state(((const mr_folder_remote_t *)ctx)->list, i, out);
 }
 
+static mr_trust_t listing_trust(const mr_folder_remote_t *f) {
+  return (mr_trust_t){.group = f->conf.remote->shared};
+}
+
 static void keep_listing(const mr_folder_remote_t *f) {
   const char **empty = empty_classes(f->list); /* a list has none */
   mr_folder_facts_t facts = {.list = f->list,
@@ -169,7 +173,8 @@ static void keep_listing(const mr_folder_remote_t *f) {
                              .n_folders = empty ? f->list->n_empty : 0,
                              .state = f->conf.list ? state_of_object : state_in_list,
                              .ctx = f};
-  mr_folder_index_write(f->name, index_where(f), f->digest, &facts);
+  const mr_trust_t trust = listing_trust(f);
+  mr_folder_index_write(f->name, index_where(f), f->digest, &trust, &facts);
   free(empty);
 }
 
@@ -203,9 +208,10 @@ static mr_err_t list_bucket(mr_folder_remote_t *f, mr_diag_t *diag) {
   mr_folder_keys_t keys;
   int64_t written_s = 0;
   mr_folder_keys_begin(&keys, f->list, f->shown, f->conf.max_files);
+  const mr_trust_t trust = listing_trust(f);
   mr_err_t e = f->conf.relist ? MR_END
-                              : mr_folder_index_read(f->name, index_where(f), 0, take_key, &keys,
-                                                     &written_s, diag);
+                              : mr_folder_index_read(f->name, index_where(f), 0, &trust, take_key,
+                                                     &keys, &written_s, diag);
   bool kept = e == MR_OK;
   if (e == MR_END) e = mr_remote_list(f->remote, f->base, take_listed_key, &keys, diag);
   MR_TRY(mr_folder_keys_end(&keys, f->conf.allow_empty, e, diag));
@@ -328,9 +334,10 @@ static mr_err_t folder_take_list(mr_folder_remote_t *f, mr_diag_t *diag) {
   MR_TRY(e);
   MR_TRY(make_objects(f, diag));
   kept_rows_t kept = {f, 0};
+  const mr_trust_t trust = listing_trust(f);
   if (!f->conf.relist)
-    e = mr_folder_index_read(f->name, index_where(f), f->digest, take_kept_row, &kept, &written_s,
-                             diag);
+    e = mr_folder_index_read(f->name, index_where(f), f->digest, &trust, take_kept_row, &kept,
+                             &written_s, diag);
   if (e == MR_OK && kept.i == f->list->n) return say_kept(f, written_s), MR_OK;
   f->bytes = 0; /* of an index that is of another list */
   if (e >= 0) e = folder_ask_all(f, diag);

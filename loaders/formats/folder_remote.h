@@ -62,11 +62,12 @@ typedef mr_err_t mr_folder_take_fn(void *ctx, const char *path, const mr_folder_
                                    mr_diag_t *diag);
 
 /* Reads the index file of `name` made from a list with this digest, 0 without a list, and calls
-   take for each of its entries.  where: as in mr_shards_conf_t.index.  MR_END without a usable one;
-   *written_s is when it was written.  Fails as take. */
+   take for each of its entries.  where: as in mr_shards_conf_t.index; trust: who may have written
+   it beside this user, NULL is fine.  MR_END without a usable one, with a notice if there is one
+   that is not believed; *written_s is when it was written.  Fails as take. */
 mr_err_t mr_folder_index_read(const char *name, const char *where, uint64_t digest,
-                              mr_folder_take_fn *take, void *ctx, int64_t *written_s,
-                              mr_diag_t *diag);
+                              const mr_trust_t *trust, mr_folder_take_fn *take, void *ctx,
+                              int64_t *written_s, mr_diag_t *diag);
 
 /* Writes the index file of files [0,n), each by path and state, and of n_folders folders.  One that
    cannot be written is a notice. */
@@ -78,6 +79,6 @@ typedef struct mr_folder_facts {
   const void *ctx;
 } mr_folder_facts_t;
 void mr_folder_index_write(const char *name, const char *where, uint64_t digest,
-                           const mr_folder_facts_t *facts);
+                           const mr_trust_t *trust, const mr_folder_facts_t *facts);
 
 #endif

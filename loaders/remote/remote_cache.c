@@ -500,7 +500,7 @@ bool mr__cache_knows_peer(const mr__cache_t *c, const char *name) {
   bool known = false;
   snprintf(path, sizeof path, "%s/peers", c->folder);
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  FILE *f = fd >= 0 && !mr_distrust(fd, &c->trust) ? fdopen(fd, "r") : NULL;
+  FILE *f = fd >= 0 && !mr_distrust(fd, MR_KEPT_BLOCKS, &c->trust) ? fdopen(fd, "r") : NULL;
   if (fd >= 0 && !f) close(fd);
   while (f && !known && fgets(line, sizeof line, f)) {
     line[strcspn(line, "\n")] = 0;
@@ -524,7 +524,7 @@ static mr_err_t refuse_folder(mr__cache_t *c, const char *what, int error, mr_di
 /* What another user could write is not used: their blocks would have any digest they like. */
 static mr_err_t trust_in_cache(const mr__cache_t *c, int fd, const char *path, mr_diag_t *diag) {
   mr_diag_t why = {0};
-  mr_err_t e = mr_trusted(fd, path, &c->trust, &why);
+  mr_err_t e = mr_trusted(fd, path, MR_KEPT_BLOCKS, &c->trust, &why);
   if (e >= 0) return MR_OK;
   return mr_fail(diag, e, "setting cache = %s: %s%s", c->folder, why.text,
                  c->trust.group ? "" : "; `shared` believes the folder of a group");
@@ -532,7 +532,8 @@ static mr_err_t trust_in_cache(const mr__cache_t *c, int fd, const char *path, m
 
 /* Checks a folder of the cache, and opens one that was just made to the cache's group. */
 static mr_err_t check_folder_trust(mr__cache_t *c, const char *path, bool made, mr_diag_t *diag) {
-  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int link = path == c->folder ? 0 : O_NOFOLLOW; /* the one that is named may be one */
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | link);
   if (fd < 0) return refuse_folder(c, "it cannot be opened", errno, diag);
   if (made && c->trust.group) mr_trust_own(fd, &c->trust);
   mr_err_t e = trust_in_cache(c, fd, path, diag);

@@ -107,7 +107,7 @@ static bool object_whole(const mr__object_file_t *f) {
 
 void mr__object_open(mr__object_file_t *f, const char *path) {
   f->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (f->fd < 0 || (!mr_distrust(f->fd, &f->trust) && object_whole(f))) return;
+  if (f->fd < 0 || (!mr_distrust(f->fd, MR_KEPT_BLOCKS, &f->trust) && object_whole(f))) return;
   close(f->fd);
   f->fd = -1;
 }

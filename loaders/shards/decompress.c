@@ -148,9 +148,9 @@ static bool has_versions(const mr_shard_file_t *f) {
 static mr_err_t decompress_end(decompress_t *d, const char *to, uint64_t state, uint64_t contents) {
   bool sound = false;
   mr_err_t e = mr_newfile_sync(&d->out, d->diag);
-  if (e >= 0) e = mr__raw_note(d->out.tmp, to, state, contents, d->diag);
+  if (e >= 0) e = mr__raw_note(d->out.tmp, to, state, contents, &d->in->trust, d->diag);
   if (e >= 0 && link(d->out.tmp, to) < 0) {
-    if (errno == EEXIST) e = mr__raw_find(to, state, d->written, &sound, d->diag);
+    if (errno == EEXIST) e = mr__raw_find(to, state, d->written, &d->in->trust, &sound, d->diag);
     if (e >= 0 && !sound) return mr_newfile_commit(&d->out, d->diag); /* or no links here */
   }
   mr_newfile_drop(&d->out);
@@ -163,7 +163,7 @@ static mr_err_t decompress_to(decompress_t *d, uint64_t state, const char *where
   d->contents = XXH3_createState();
   if (!d->contents) return mr_no_memory(d->diag, "a digest");
   XXH3_64bits_reset_withSeed(d->contents, state);
-  mr_err_t e = mr_newfile_open(&d->out, to, d->diag);
+  mr_err_t e = mr_newfile_open_own(&d->out, to, d->diag);
   if (e >= 0) e = decompress_all(d);
   uint64_t contents = XXH3_64bits_digest(d->contents);
   XXH3_freeState(d->contents);
@@ -171,7 +171,7 @@ static mr_err_t decompress_to(decompress_t *d, uint64_t state, const char *where
   if (e < 0) return mr_newfile_drop(&d->out), e;
   strcpy(d->out.path, to); /* as long as the name before */
   e = decompress_end(d, to, state, contents);
-  if (e >= 0) mr__raw_prune(to, where);
+  if (e >= 0) mr__raw_prune(to, where, &d->in->trust);
   return e;
 }
 
@@ -192,14 +192,16 @@ mr_err_t mr_decompress(mr_shard_file_t *file, const mr_shard_id_t *id, const cha
   uint64_t state = XXH3_64bits(id, sizeof *id);
   MR_TRY(decompressed_path(file->path, state, where, to, diag));
   bool sound = false;
-  if (has_versions(file)) MR_TRY(mr__raw_find(to, state, c->unpacked, &sound, diag));
+  if (has_versions(file)) MR_TRY(mr__raw_find(to, state, c->unpacked, &file->trust, &sound, diag));
   if (!sound) {
     char lock[MR_SHARD_LOCK_MAX];
     bool busy;
     int held = mr_shard_lock(to, -1, false, lock, &busy);
     if (busy) MR_TRY(mr_remote_answer(file->remote, diag));
     if (busy) held = mr_shard_lock(to, -1, true, lock, &busy);
-    mr_err_t e = has_versions(file) ? mr__raw_find(to, state, c->unpacked, &sound, diag) : MR_OK;
+    mr_err_t e = has_versions(file)
+                     ? mr__raw_find(to, state, c->unpacked, &file->trust, &sound, diag)
+                     : MR_OK;
     if (e >= 0 && !sound && access(to, F_OK) == 0)
       mr_notice("%s: is damaged, or its check is: it is decompressed again", to);
     if (e >= 0 && !sound) e = decompress_to(&d, state, where, to);

@@ -46,11 +46,12 @@ static uint64_t raw_sum_digest(const raw_sum_t *s) {
 }
 
 /* MR_END if it is missing, damaged or not to be believed; MR_ERR_NOMEM. */
-static mr_err_t raw_sum_read(const char *path, raw_sum_t *out, mr_diag_t *diag) {
+static mr_err_t raw_sum_read(const char *path, const mr_trust_t *trust, raw_sum_t *out,
+                             mr_diag_t *diag) {
   mr_diag_t why = {0};
   void *data;
   size_t n;
-  mr_err_t e = mr_read_trusted(path, sizeof *out, NULL, &data, &n, &why);
+  mr_err_t e = mr_read_trusted(path, sizeof *out, MR_KEPT_SHARD, trust, &data, &n, &why);
   if (e < 0) return e == MR_ERR_NOMEM ? mr_diag_relay(diag, e, &why) : MR_END;
   bool whole = n == sizeof *out;
   if (whole) memcpy(out, data, sizeof *out);
@@ -59,12 +60,13 @@ static mr_err_t raw_sum_read(const char *path, raw_sum_t *out, mr_diag_t *diag) 
   return whole ? MR_OK : MR_END;
 }
 
-static mr_err_t raw_sum_write(const char *path, raw_sum_t *s, mr_diag_t *diag) {
+static mr_err_t raw_sum_write(const char *path, const mr_trust_t *trust, raw_sum_t *s,
+                              mr_diag_t *diag) {
   char to[MR_PATH_MAX];
   if (!raw_sum_path(path, to)) return mr_fail(diag, MR_ERR_IO, "%s: the path is too long", path);
   memcpy(s->magic, MAGIC, sizeof MAGIC);
   s->digest = raw_sum_digest(s);
-  return mr_write_own(to, s, sizeof *s, diag);
+  return mr_write_own(to, s, sizeof *s, trust, diag);
 }
 
 /* Whether all bytes of a file have this digest; false too if they cannot be read. */
@@ -85,19 +87,19 @@ static bool raw_has_contents(int fd, uint64_t state, uint64_t contents) {
   return same;
 }
 
-mr_err_t mr__raw_find(const char *path, uint64_t state, int64_t bytes, bool *sound,
-                      mr_diag_t *diag) {
+mr_err_t mr__raw_find(const char *path, uint64_t state, int64_t bytes, const mr_trust_t *trust,
+                      bool *sound, mr_diag_t *diag) {
   char sum_path[MR_PATH_MAX];
   raw_sum_t sum;
   mr_shard_id_t now;
   *sound = false;
   if (!raw_sum_path(path, sum_path)) return MR_OK;
-  mr_err_t e = raw_sum_read(sum_path, &sum, diag);
+  mr_err_t e = raw_sum_read(sum_path, trust, &sum, diag);
   if (e != MR_OK || sum.state != state) return e < 0 ? e : MR_OK;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (fd < 0 && mr_is_shortage(errno)) return mr_open_short(path, errno, diag);
   if (fd < 0) return MR_OK;
-  bool there = !mr_distrust(fd, NULL) && mr_shard_id_of(fd, path, &now, NULL) >= 0;
+  bool there = !mr_distrust(fd, MR_KEPT_SHARD, trust) && mr_shard_id_of(fd, path, &now, NULL) >= 0;
   bool same = there && !memcmp(&now, &sum.id, sizeof now);
   *sound = same || (there && now.size == sum.id.size && raw_has_contents(fd, state, sum.contents));
   close(fd);
@@ -106,7 +108,7 @@ mr_err_t mr__raw_find(const char *path, uint64_t state, int64_t bytes, bool *sou
   if (same)
     utimensat(AT_FDCWD, sum_path, NULL, 0); /* not of another user's file: it may then be removed */
   else if (*sound)
-    raw_sum_write(path, &sum, NULL); /* without it the next process reads the file again */
+    raw_sum_write(path, trust, &sum, NULL); /* without it the next process reads the file again */
   return MR_OK;
 }
 
@@ -117,28 +119,29 @@ static bool raw_states_path(const char *path, char out[MR_PATH_MAX]) {
 }
 
 /* Adds the state in path's name to the list.  Without it the file will not be removed. */
-static void raw_states_add(const char *path) {
+static void raw_states_add(const char *path, const mr_trust_t *trust) {
   char list[MR_PATH_MAX], line[STATE_DIGITS + 2];
   if (!raw_states_path(path, list)) return;
   snprintf(line, sizeof line, "%.*s\n", STATE_DIGITS,
            path + strlen(path) - STATE_DIGITS - strlen(RAW));
   int fd = open(list, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd < 0) return;
+  mr_trust_own(fd, trust);
   (void)!write(fd, line, strlen(line)); /* at once, since other processes add theirs */
   close(fd);
 }
 
 mr_err_t mr__raw_note(const char *made, const char *path, uint64_t state, uint64_t contents,
-                      mr_diag_t *diag) {
+                      const mr_trust_t *trust, mr_diag_t *diag) {
   raw_sum_t sum = {.state = state, .contents = contents};
   int fd = open(made, O_RDONLY | O_CLOEXEC);
   if (fd < 0 && mr_is_shortage(errno)) return mr_open_short(made, errno, diag);
   if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", made, strerror(errno));
-  mr_trust_own(fd, NULL);
+  mr_trust_own(fd, trust);
   mr_err_t e = mr_shard_id_of(fd, made, &sum.id, diag);
   close(fd);
-  if (e >= 0) raw_states_add(path);
-  return e < 0 ? e : raw_sum_write(path, &sum, diag);
+  if (e >= 0) raw_states_add(path, trust);
+  return e < 0 ? e : raw_sum_write(path, trust, &sum, diag);
 }
 
 /* ---- earlier states ---- */
@@ -157,13 +160,13 @@ static void raw_remove(const char *path, const char *sum_path, const char *where
   unlink(sum_path);
 }
 
-void mr__raw_prune(const char *path, const char *where) {
+void mr__raw_prune(const char *path, const char *where, const mr_trust_t *trust) {
   char list[MR_PATH_MAX], other[MR_PATH_MAX], sum[MR_PATH_MAX];
   struct stat st;
   void *text;
   size_t n, stem = strlen(path) - STATE_DIGITS - strlen(RAW);
   if (!raw_sum_path(path, sum) || stat(sum, &st) < 0 || !raw_states_path(path, list) ||
-      mr_read_file(list, STATES_MAX, &text, &n, NULL) < 0)
+      mr_read_trusted(list, STATES_MAX, MR_KEPT_SHARD, trust, &text, &n, NULL) < 0)
     return;
   int64_t now = st.st_mtim.tv_sec; /* by the clock that gives the other files their times */
   for (char *rest, *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {

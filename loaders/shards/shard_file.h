@@ -3,6 +3,7 @@
 #ifndef MR_LOADERS_SHARDS_SHARD_FILE_H
 #define MR_LOADERS_SHARDS_SHARD_FILE_H
 
+#include "base/trusted.h"
 #include "loaders/remote/remote.h"
 
 typedef struct mr_shard_file {
@@ -11,8 +12,9 @@ typedef struct mr_shard_file {
   int fd; /* of a local file; -1: remote */
   mr_remote_t *remote;
   const mr_object_t *object;
-  bool once;       /* its bytes will not be read again: the cache need not keep them */
-  uint8_t *window; /* [cap] bytes from window_at on, window_n of them valid */
+  mr_trust_t trust; /* who may have kept what is made of it, beside this user */
+  bool once;        /* its bytes will not be read again: the cache need not keep them */
+  uint8_t *window;  /* [cap] bytes from window_at on, window_n of them valid */
   size_t cap, window_n;
   int64_t window_at, next; /* next: behind the last read */
   int streak;              /* reads that followed each other */

@@ -313,21 +313,23 @@ static mr_err_t read_index(int fd, const char *path, const char *kind, const mr_
 }
 
 mr_err_t mr_shard_index_load(const char *path, const char *kind, const mr_shard_id_t *id,
-                             const mr_trust_t *trust, mr_shard_index_t *out, mr_diag_t *diag) {
+                             mr_kept_t kept, const mr_trust_t *trust, mr_shard_index_t *out,
+                             mr_diag_t *diag) {
   *out = (mr_shard_index_t){0};
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (fd < 0 && errno == ELOOP)
     return mr_fail(diag, MR_ERR_UNAVAILABLE, "%s: it is a link, want a regular file", path);
   if (fd < 0) return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-  mr_err_t e = mr_trusted(fd, path, trust, diag);
+  mr_err_t e = mr_trusted(fd, path, kept, trust, diag);
   if (e >= 0) e = read_index(fd, path, kind, id, out, diag);
   close(fd);
   if (e < 0) mr_shard_index_close(out);
   return e;
 }
 
-mr_err_t mr_shard_index_save(const mr_shard_index_t *x, const char *path, mr_diag_t *diag) {
-  return mr_write_own(path, x->block, x->bytes, diag);
+mr_err_t mr_shard_index_save(const mr_shard_index_t *x, const char *path, const mr_trust_t *trust,
+                             mr_diag_t *diag) {
+  return mr_write_own(path, x->block, x->bytes, trust, diag);
 }
 
 void mr_shard_index_close(mr_shard_index_t *x) {

@@ -138,12 +138,15 @@ static inline const mr_shard_record_t *mr_shard_index_row(const mr_shard_index_t
 /* Reads the index file at path into memory and checks every row there.  The caller ends *out with
    mr_shard_index_close.  MR_ERR_IO, MR_ERR_DATA if it is not an index, damaged, or that of another
    kind or state of the shard, MR_ERR_NOMEM, or MR_ERR_UNAVAILABLE if it is not to be believed
-   (mr_trusted with `trust`) or a link; *out is zeroed then. */
+   (mr_trusted with `kept` and `trust`) or a link; *out is zeroed then. */
 mr_err_t mr_shard_index_load(const char *path, const char *kind, const mr_shard_id_t *id,
-                             const mr_trust_t *trust, mr_shard_index_t *out, mr_diag_t *diag);
+                             mr_kept_t kept, const mr_trust_t *trust, mr_shard_index_t *out,
+                             mr_diag_t *diag);
 
-/* Writes the index to path, whole or not at all; fails as mr_write_file. */
-mr_err_t mr_shard_index_save(const mr_shard_index_t *x, const char *path, mr_diag_t *diag);
+/* Writes the index to path, whole or not at all, for whom `trust` (NULL: this user) names; fails as
+   mr_write_own. */
+mr_err_t mr_shard_index_save(const mr_shard_index_t *x, const char *path, const mr_trust_t *trust,
+                             mr_diag_t *diag);
 
 void mr_shard_index_close(mr_shard_index_t *x); /* zeroed is fine */
 

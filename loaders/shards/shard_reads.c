@@ -101,10 +101,10 @@ static bool close_idle_file(mr_shard_reads_t *r) {
 
 /* Idle files give way when there are too many, or the process or the system has no descriptor left.
    Called with the lock held. */
-static int open_in_room(mr_shard_reads_t *r, const char *path) {
+static int open_in_room(mr_shard_reads_t *r, const char *path, int how) {
   while (r->n_open >= r->most && close_idle_file(r)) continue;
   for (;;) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | how);
     int error = errno;
     if (fd >= 0 || (error != EINTR && !(mr_is_shortage(error) && close_idle_file(r)))) {
       errno = error;
@@ -120,6 +120,7 @@ static mr_err_t open_failed(const char *path, int error, mr_diag_t *diag) {
 
 static mr_err_t check_unchanged(const mr_shard_t *shard, int fd, mr_diag_t *diag) {
   mr_shard_id_t now;
+  if (shard->unpacked) MR_TRY(mr_trusted(fd, shard->path, MR_KEPT_SHARD, &shard->trust, diag));
   MR_TRY(mr_shard_id_of(fd, shard->path, &now, diag));
   if (!memcmp(&now, &shard->id, sizeof now)) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA, "%s: has changed since the graph was planned", shard->path);
@@ -131,7 +132,7 @@ static mr_err_t take_file(mr_shard_reads_t *r, const mr_shard_t *shard, int *fd,
   mr_err_t e = MR_OK;
   pthread_mutex_lock(&r->lock);
   if (f->fd < 0) {
-    int opened = open_in_room(r, shard->path);
+    int opened = open_in_room(r, shard->path, shard->unpacked ? O_NOFOLLOW : 0);
     e = opened < 0 ? open_failed(shard->path, errno, diag) : check_unchanged(shard, opened, diag);
     if (e < 0 && opened >= 0) close(opened);
     if (e >= 0) {

@@ -49,6 +49,7 @@ static mr_shard_file_t scanned_file(const work_t *w, const mr_shard_t *shard, in
                            .fd = fd,
                            .remote = w->s->remote,
                            .object = shard->object,
+                           .trust = {.group = shard->trust.group},
                            .ctx = w->conf->ctx};
 }
 
@@ -127,8 +128,8 @@ static bool find_index(work_t *w, mr_shard_t *shard) {
   if (!c->kind) return false;
   for (int i = 0; mr_shard_place(index_name(shard, name), index_place(c, shard), i, path); i++) {
     mr_diag_t why = {0};
-    mr_err_t e =
-        mr_shard_index_load(path, c->kind, &shard->kept, &shard->trust, &shard->index, &why);
+    mr_err_t e = mr_shard_index_load(path, c->kind, &shard->kept, MR_KEPT_INDEX, &shard->trust,
+                                     &shard->index, &why);
     if (e >= 0) return true;
     if (e == MR_ERR_UNAVAILABLE) say_distrusted(w, &why);
   }
@@ -154,12 +155,13 @@ static mr_err_t open_named(const work_t *w, mr_shard_t *shard, int *fd, mr_diag_
     shard->kept = shard->id;
     return MR_OK;
   }
-  *fd = open(shard->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  *fd = open(shard->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (shard->unpacked ? O_NOFOLLOW : 0));
   if (*fd < 0 && mr_is_shortage(errno)) return mr_open_short(shard->path, errno, diag);
   int reason = errno;
   if (*fd < 0)
     return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s%s", shard->path, strerror(reason),
                    mr_path_hint(shard->path, hint, sizeof hint));
+  if (shard->unpacked) MR_TRY(mr_trusted(*fd, shard->path, MR_KEPT_SHARD, &shard->trust, diag));
   return identify_file(shard, *fd, diag);
 }
 
@@ -177,7 +179,7 @@ static mr_err_t open_file(const work_t *w, mr_shard_t *shard, bool again, int *f
   if (e < 0 || !other) return e;
   if (*fd >= 0) close(*fd);
   free(shard->path), free(shard->url);
-  shard->path = other, shard->url = NULL, shard->object = NULL;
+  shard->path = other, shard->url = NULL, shard->object = NULL, shard->unpacked = true;
   return open_named(w, shard, fd, diag);
 }
 
@@ -197,7 +199,8 @@ static mr_err_t make_kept_index(work_t *w, mr_shard_t *shard, int fd, bool wait,
   if (busy) return MR_END;
   bool found = held >= 0 && find_index(w, shard);
   mr_err_t e = found ? MR_OK : make_index(w, shard, fd, diag);
-  if (e >= 0 && kept >= 0 && !found) kept = mr_shard_index_save(&shard->index, path, &why);
+  if (e >= 0 && kept >= 0 && !found)
+    kept = mr_shard_index_save(&shard->index, path, &shard->trust, &why);
   mr_shard_unlock(held, lock);
   if (e >= 0 && kept < 0) say_unkept(w, shard, &why);
   return e;
@@ -381,6 +384,7 @@ static mr_err_t name_shard(mr_shards_t *s, char **name, const mr_shards_conf_t *
   if (!shard->path) return mr_no_memory(diag, "the name of a file");
   if (!remote) return MR_OK;
   shard->url = *name, *name = NULL, shard->remote = true;
+  shard->trust.group = conf->remote && conf->remote->shared;
   if (s->remote) return MR_OK;
   if (!conf->remote)
     return mr_fail(diag, MR_ERR_CONFIG, "%s: want a local file, not a URL", shard->path);

@@ -52,7 +52,9 @@ typedef struct mr_shard {
   bool remote;               /* an object, or a local file that was decompressed from one */
   int64_t first;             /* number of its first record */
   mr_shard_id_t id, kept;    /* kept: under which its index is kept */
-  mr_trust_t trust;          /* its owner may have made its index too */
+  bool unpacked;             /* a decompressed file: doubted whenever it is opened */
+  mr_trust_t trust;          /* its owner may have made its index too; the group of a cache may
+                                have kept what is known of an object */
   mr_shard_index_t index;
   uint32_t *column; /* [index.n_columns] numbers in mr_shards_t.column; MR_SHARD_APART */
 } mr_shard_t;

@@ -118,6 +118,36 @@ static void a_pipe_is_refused_without_waiting_for_its_writer(void **state) {
   assert_int_equal(rmdir(folder), 0);
 }
 
+/* Renamed to /dev/stdout or /dev/null, a file would take the device's place for all. */
+static void only_a_file_is_replaced(void **state) {
+  char folder[] = "/tmp/millrace-xio-XXXXXX", path[4][64];
+  static const char *const what[] = {"a link", "a pipe, socket or device", "a folder", "a link"};
+  mr_newfile_t f;
+  struct stat before, after;
+  assert_non_null(mkdtemp(folder));
+  for (int i = 0; i < 4; i++) snprintf(path[i], sizeof path[i], "%s/%d", folder, i);
+  assert_int_equal(symlink("3", path[0]), 0); /* which leads to a link that leads nowhere */
+  assert_int_equal(mkfifo(path[1], 0600), 0);
+  assert_int_equal(mkdir(path[2], 0700), 0);
+  assert_int_equal(symlink("nowhere", path[3]), 0);
+  for (int i = 0; i < 4; i++) {
+    mr_diag_t diag = {0};
+    assert_int_equal(lstat(path[i], &before), 0);
+    assert_int_equal(mr_newfile_open(&f, path[i], &diag), MR_ERR_IO);
+    if (!strstr(diag.text, what[i])) fail_msg("%s", diag.text);
+    assert_int_equal(mr_write_file(path[i], "text", 4, NULL), MR_ERR_IO);
+    assert_int_equal(mr_file_writable(path[i], NULL), MR_ERR_IO);
+    assert_int_equal(lstat(path[i], &after), 0);
+    assert_true(before.st_ino == after.st_ino && before.st_mode == after.st_mode);
+  }
+  assert_int_equal(mr_write_own(path[1], "text", 4, NULL, NULL), MR_ERR_IO);
+  assert_int_equal(mr_write_own(path[3], "text", 4, NULL, NULL), MR_OK); /* never believed */
+  assert_int_equal(lstat(path[3], &after), 0);
+  assert_true(S_ISREG(after.st_mode));
+  assert_int_equal(unlink(path[0]) + unlink(path[1]) + rmdir(path[2]) + unlink(path[3]), 0);
+  assert_int_equal(rmdir(folder), 0);
+}
+
 static void a_line_beyond_the_limit_is_skipped_without_memory_for_it(void **state) {
   FILE *f = tmpfile();
   char *line = NULL;
@@ -174,6 +204,7 @@ int main(void) {
       cmocka_unit_test(a_folder_that_takes_no_file_is_reported),
       cmocka_unit_test(a_failed_write_is_reported_and_leaves_no_file),
       cmocka_unit_test(a_link_under_a_temporary_name_is_not_followed),
+      cmocka_unit_test(only_a_file_is_replaced),
       cmocka_unit_test(temporary_names_differ_and_end_with_the_process_id),
       cmocka_unit_test(a_pipe_is_refused_without_waiting_for_its_writer),
       cmocka_unit_test(a_line_beyond_the_limit_is_skipped_without_memory_for_it),

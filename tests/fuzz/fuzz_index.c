@@ -22,7 +22,8 @@ static void load(const uint8_t *data, size_t n) {
     uint64_t digest = XXH3_64bits(file, all);
     memcpy(file + DIGEST_AT, &digest, sizeof digest);
   }
-  if (mr_shard_index_load(fuzz_file("x.mrindex", file, all), "tar/1", &id, NULL, &x, NULL) < 0)
+  if (mr_shard_index_load(fuzz_file("x.mrindex", file, all), "tar/1", &id, MR_KEPT_INDEX, NULL, &x,
+                          NULL) < 0)
     return;
   for (int64_t i = 0; i < x.n_records; i++) {
     (void)strlen(x.text + x.record[i].key);

@@ -407,13 +407,14 @@ static void an_index_with_a_member_of_no_sample_is_refused(void **state) {
   assert_int_equal(mr_shard_id_of(fileno(f), "forged.tar", &id, NULL), MR_OK);
   assert_int_equal(mr_shard_id_for_index(fileno(f), "forged.tar", &id, NULL), MR_OK);
   fclose(f);
-  assert_int_equal(
-      mr_shard_index_load(in_folder("forged.tar.mrindex"), "tar/4", &id, NULL, &x, NULL), MR_OK);
+  assert_int_equal(mr_shard_index_load(in_folder("forged.tar.mrindex"), "tar/4", &id, MR_KEPT_INDEX,
+                                       NULL, &x, NULL),
+                   MR_OK);
   for (uint32_t c = 0; c < x.n_columns; c++)
     if (!strcmp(x.text + x.column[c].name, "cls"))
       for (int i = 0; i < 2; i++) ((mr_shard_part_t *)x.part)[i].column = c;
   seal_index(&x);
-  assert_int_equal(mr_shard_index_save(&x, in_folder("forged.tar.mrindex"), NULL), MR_OK);
+  assert_int_equal(mr_shard_index_save(&x, in_folder("forged.tar.mrindex"), NULL, NULL), MR_OK);
   mr_shard_index_close(&x);
   want_refused(&mr_stage_tar, HAND_SETTINGS(files, "index=beside"), "has its member .npy");
 }

@@ -44,7 +44,7 @@ static mr_err_t tuned_parse(const char *path, bool own, mr_cuda_tunings_t *rows,
   void *text;
   size_t n;
   if (own)
-    MR_TRY(mr_read_trusted(path, MR_CUDA_TUNINGS_BYTES, NULL, &text, &n, diag));
+    MR_TRY(mr_read_trusted(path, MR_CUDA_TUNINGS_BYTES, MR_KEPT_TUNING, NULL, &text, &n, diag));
   else
     MR_TRY(mr_read_file(path, MR_CUDA_TUNINGS_BYTES, &text, &n, diag));
   mr_err_t e = mr__cuda_tunings_parse(text, n, rows, diag);
@@ -139,7 +139,7 @@ static mr_err_t tuned_write(mr_diag_t *diag) {
   size_t n = 0;
   FILE *to = open_memstream(&text, &n);
   if (to) mr__cuda_tunings_print(&tuned.rows, to);
-  mr_err_t e = to && fclose(to) == 0 ? mr_write_own(tuned.path, text, n, diag)
+  mr_err_t e = to && fclose(to) == 0 ? mr_write_own(tuned.path, text, n, NULL, diag)
                                      : mr_no_memory(diag, "measured algorithms");
   free(text);
   return e;

@@ -94,7 +94,7 @@ static int cache_open(char path[MR_PATH_MAX], bool make) {
     if (errno != ENOENT) say_folder(path, strerror(errno));
     return -1;
   }
-  const char *why = mr_distrust(fd, NULL);
+  const char *why = mr_distrust(fd, MR_KEPT_KERNEL, NULL);
   if (!why) return fd;
   say_folder(path, why);
   close(fd);
@@ -121,7 +121,7 @@ static mr_kernel_file_t file_get(int fd, const mr_kernel_entry_t *e, void **imag
   if (fstat(fd, &st) < 0) return *why = strerror(errno), MR_KERNEL_FOREIGN;
   if (!S_ISREG(st.st_mode) || st.st_size > MR_KERNEL_HEADER + MR_KERNEL_IMAGE_MOST)
     return *why = "no compiled kernel of millrace", MR_KERNEL_FOREIGN;
-  if ((*why = mr_distrust(fd, NULL))) return MR_KERNEL_FOREIGN;
+  if ((*why = mr_distrust(fd, MR_KEPT_KERNEL, NULL))) return MR_KERNEL_FOREIGN;
   char *data = malloc((size_t)st.st_size + 1);
   if (!data) return *why = "out of memory", MR_KERNEL_FOREIGN;
   mr_kernel_file_t is = MR_KERNEL_DAMAGED;
