@@ -230,12 +230,12 @@ void mr_cast_pump(mr_cast_t *c) {
   mr__message_t m;
   if (mr__socket_is_of_parent(&c->k)) return;
   int64_t now = mr__link_now_ms();
-  mr__guard_tend(c->k.guard);
+  mr_guard_tend(c->k.guard);
   for (int i = 0; i < PER_PUMP; i++) {
     int64_t malformed = c->stats.malformed;
     if (!mr__socket_receive(&c->k, &m)) return;
     cast_hear(c, &m, now);
-    mr__guard_heard(c->k.guard, &m.frame[0], c->stats.malformed == malformed, false);
+    mr_guard_heard(c->k.guard, &m.frame[0], c->stats.malformed == malformed, false);
     mr__message_close(&m);
   }
 }
@@ -285,8 +285,8 @@ bool mr_cast_done(const mr_cast_t *c) {
 
 int mr_cast_fds(mr_cast_t *c, struct pollfd fd[MR_CAST_FDS], int *timeout_ms) {
   fd[0] = (struct pollfd){.fd = c->k.fd, .events = POLLIN};
-  fd[1] = (struct pollfd){.fd = mr__guard_fd(c->k.guard), .events = POLLIN};
-  *timeout_ms = mr__guard_wait_ms(c->k.guard);
+  fd[1] = (struct pollfd){.fd = mr_guard_fd(c->k.guard), .events = POLLIN};
+  *timeout_ms = mr_guard_wait_ms(c->k.guard);
   return 2;
 }
 

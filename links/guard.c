@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/slow_clients.h"
+#include "links/guard.h"
 #include "links/link_private.h"
 
 enum {
@@ -32,7 +32,7 @@ typedef struct connection {
   bool spoke;                /* a whole message came since the last sweep */
 } connection_t;
 
-struct mr__guard {
+struct mr_guard {
   void *socket, *events;
   int fd, most, n;
   int served; /* descriptor of the served peer; -1 */
@@ -40,15 +40,14 @@ struct mr__guard {
   connection_t at[];
 };
 
-mr__guard_t *mr__guard_open(void *context, void *socket, int most, int64_t served_bytes) {
+mr_guard_t *mr_guard_open(void *context, void *socket, int most, int64_t served_bytes) {
   static _Atomic uint64_t count; /* relaxed: makes a unique name */
   char name[64];
   int none = 0;
   size_t n = sizeof(int);
-  mr__guard_t *g = calloc(1, sizeof *g + (size_t)most * sizeof *g->at);
+  mr_guard_t *g = calloc(1, sizeof *g + (size_t)most * sizeof *g->at);
   if (!g) return NULL;
-  g->socket = socket, g->most = mr_listener_most(most), g->served = -1,
-  g->served_bytes = served_bytes;
+  g->socket = socket, g->most = most, g->served = -1, g->served_bytes = served_bytes;
   snprintf(name, sizeof name, "inproc://guard-%llu",
            (unsigned long long)atomic_fetch_add_explicit(&count, 1, memory_order_relaxed));
   g->events = zmq_socket(context, ZMQ_PAIR);
@@ -56,19 +55,19 @@ mr__guard_t *mr__guard_open(void *context, void *socket, int most, int64_t serve
               !zmq_socket_monitor(socket, name, ZMQ_EVENT_ACCEPTED) &&
               !zmq_connect(g->events, name) && !zmq_getsockopt(g->events, ZMQ_FD, &g->fd, &n);
   if (good) return g;
-  mr__guard_close(g);
+  mr_guard_close(g);
   return NULL;
 }
 
-void mr__guard_close(mr__guard_t *g) {
+void mr_guard_close(mr_guard_t *g) {
   if (!g) return;
   zmq_socket_monitor(g->socket, NULL, 0);
   if (g->events) zmq_close(g->events);
   free(g);
 }
 
-int mr__guard_fd(const mr__guard_t *g) { return g->fd; }
-int mr__guard_wait_ms(const mr__guard_t *g) { return g->n ? SWEEP_MS : -1; }
+int mr_guard_fd(const mr_guard_t *g) { return g->fd; }
+int mr_guard_wait_ms(const mr_guard_t *g) { return g->n ? SWEEP_MS : -1; }
 
 /* ---- connections ---- */
 
@@ -84,16 +83,16 @@ static uint64_t guard_bytes_of(const connection_t *c) {
   return getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0 ? 0 : info.tcpi_bytes_received;
 }
 
-static void guard_forget(mr__guard_t *g, int i) { g->at[i] = g->at[--g->n]; }
+static void guard_forget(mr_guard_t *g, int i) { g->at[i] = g->at[--g->n]; }
 
-static void guard_cut(mr__guard_t *g, int i) {
+static void guard_cut(mr_guard_t *g, int i) {
   if (is_connected(&g->at[i])) shutdown(g->at[i].fd, SHUT_RDWR);
   guard_forget(g, i);
 }
 
 /* The least useful connection: the oldest of those that never followed the protocol, else the one
    that has been silent for longest.  -1: all are in use. */
-static int least_useful(const mr__guard_t *g, int64_t now) {
+static int least_useful(const mr_guard_t *g, int64_t now) {
   int least = -1;
   for (int i = 0; i < g->n; i++) {
     const connection_t *c = &g->at[i], *l = least < 0 ? NULL : &g->at[least];
@@ -104,7 +103,7 @@ static int least_useful(const mr__guard_t *g, int64_t now) {
   return least;
 }
 
-static void note_accepted(mr__guard_t *g, int fd, int64_t now) {
+static void note_accepted(mr_guard_t *g, int fd, int64_t now) {
   connection_t c = {.fd = fd, .since_ms = now};
   struct stat st;
   for (int i = g->n - 1; i >= 0; i--)
@@ -124,7 +123,7 @@ static void note_accepted(mr__guard_t *g, int fd, int64_t now) {
 /* ---- what happens ---- */
 
 /* An event is a frame of its kind (2 bytes) and a value (4 bytes), then a frame of the address. */
-static void hear_events(mr__guard_t *g, int64_t now) {
+static void hear_events(mr_guard_t *g, int64_t now) {
   unsigned char event[6], address[256];
   int value, n;
   while ((n = zmq_recv(g->events, event, sizeof event, ZMQ_DONTWAIT)) >= 0) {
@@ -134,15 +133,16 @@ static void hear_events(mr__guard_t *g, int64_t now) {
   }
 }
 
-static bool guard_goes_too_far(const mr__guard_t *g, connection_t *c, int64_t now) {
+static bool guard_goes_too_far(const mr_guard_t *g, connection_t *c, int64_t now) {
   uint64_t bytes = guard_bytes_of(c);
   int64_t most = c->fd == g->served ? g->served_bytes : STRANGER_BYTES;
   if (c->spoke) c->bytes = bytes;
   c->spoke = false;
-  return bytes - c->bytes > (uint64_t)most || (!c->good_ms && now - c->since_ms > SPEAK_MS);
+  bool many = g->served_bytes != MR_GUARD_ANY_BYTES && bytes - c->bytes > (uint64_t)most;
+  return many || (!c->good_ms && now - c->since_ms > SPEAK_MS);
 }
 
-void mr__guard_tend(mr__guard_t *g) {
+void mr_guard_tend(mr_guard_t *g) {
   int64_t now = mr__link_now_ms();
   hear_events(g, now);
   if (now - g->swept_ms < SWEEP_MS) return;
@@ -155,7 +155,7 @@ void mr__guard_tend(mr__guard_t *g) {
   }
 }
 
-void mr__guard_heard(mr__guard_t *g, zmq_msg_t *frame, bool good, bool served) {
+void mr_guard_heard(mr_guard_t *g, zmq_msg_t *frame, bool good, bool served) {
   int fd = zmq_msg_get(frame, ZMQ_SRCFD);
   if (served) g->served = fd;
   for (int i = 0; i < g->n; i++) {

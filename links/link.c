@@ -290,8 +290,8 @@ static void hear_all(mr_link_t *l) {
     int64_t malformed = l->stats.malformed;
     if (came) mr__link_hear(l, &m);
     if (came && l->k.guard)
-      mr__guard_heard(l->k.guard, &m.frame[0], l->stats.malformed == malformed,
-                      mr__socket_is_peer(&l->k));
+      mr_guard_heard(l->k.guard, &m.frame[0], l->stats.malformed == malformed,
+                     mr__socket_is_peer(&l->k));
     if (came) mr__message_close(&m);
     if (!i) l->streak = came ? l->streak + 1 : 0;
     if (!came) return;
@@ -305,7 +305,7 @@ mr_err_t mr_link_pump(mr_link_t *l, mr_diag_t *diag) {
                    "link %s was opened by the process that this one was forked from: use it there, "
                    "and open a link of your own here",
                    l->cfg.name);
-  if (l->k.guard) mr__guard_tend(l->k.guard);
+  if (l->k.guard) mr_guard_tend(l->k.guard);
   hear_all(l);
   if (l->failure.code < 0) return mr_diag_relay(diag, l->failure.code, &l->failure);
   if (l->out) {
@@ -333,12 +333,12 @@ static int64_t due_ms(const mr_link_t *l) {
 int mr_link_fds(mr_link_t *l, struct pollfd fd[MR_LINK_FDS], int *timeout_ms) {
   int64_t left = due_ms(l) - mr__link_now_ms();
   int share = mr__share_fd(l->share);
-  int n = 0, guard_ms = l->k.guard ? mr__guard_wait_ms(l->k.guard) : -1;
+  int n = 0, guard_ms = l->k.guard ? mr_guard_wait_ms(l->k.guard) : -1;
   *timeout_ms = left < 0 ? 0 : (int)left;
   if (guard_ms >= 0 && guard_ms < *timeout_ms) *timeout_ms = guard_ms;
   fd[n++] = (struct pollfd){.fd = l->k.fd, .events = POLLIN};
   if (share >= 0) fd[n++] = (struct pollfd){.fd = share, .events = POLLIN};
-  if (l->k.guard) fd[n++] = (struct pollfd){.fd = mr__guard_fd(l->k.guard), .events = POLLIN};
+  if (l->k.guard) fd[n++] = (struct pollfd){.fd = mr_guard_fd(l->k.guard), .events = POLLIN};
   return n;
 }
 

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <zmq.h>
 
+#include "links/guard.h"
 #include "links/wire.h"
 #include "pipeline/pool.h"
 
@@ -27,19 +28,17 @@ enum {
 
 /* ---- the socket ---- */
 
-typedef struct mr__guard mr__guard_t;
-
 /* One ZeroMQ socket: a DEALER where it connects, a ROUTER (a DEALER that tells its peers apart)
    where it binds. */
 typedef struct mr__socket {
   void *context, *socket;
   bool router;
-  int most;       /* set before open: most messages queued for one peer; 0: credit bounds them */
-  int peers;      /* set before open, binding end: most connections; 0: MR__LINK_PEERS */
-  int64_t unread; /* set before open: unread bytes that the served peer may have here; 0: as a
-                     stranger */
-  mr__guard_t *guard; /* binding end */
-  bool drained;       /* found empty, and nothing sent since: a new message makes fd readable */
+  int most;          /* set before open: most messages queued for one peer; 0: credit bounds them */
+  int peers;         /* set before open, binding end: most connections; 0: MR__LINK_PEERS */
+  int64_t unread;    /* set before open: unread bytes that the served peer may have here; 0: as a
+                        stranger */
+  mr_guard_t *guard; /* binding end */
+  bool drained;      /* found empty, and nothing sent since: a new message makes fd readable */
   int fd;
   char at[256];
   bool has_file; /* bound to ipc://FILE */
@@ -78,21 +77,6 @@ bool mr__socket_send_all(mr__socket_t *k, bool to_from, zmq_msg_t *part, int n);
 bool mr__socket_is_peer(const mr__socket_t *k); /* true if the last sender is the peer */
 void mr__socket_set_peer(mr__socket_t *k);      /* makes the last sender the peer */
 bool mr__socket_readable(mr__socket_t *k);
-
-/* Limits what connections may take of the process: how many there are (most, and a quarter of the
-   descriptors), how long one may be silent in the protocol (10 s), and how many bytes of incomplete
-   messages it may send (256 KiB; served_bytes for the served peer).  A connection beyond a limit is
-   closed; if there are too many, the least useful one.  It belongs to the socket's thread.  Before
-   the socket is bound.  NULL without memory or sockets. */
-mr__guard_t *mr__guard_open(void *context, void *socket, int most, int64_t served_bytes);
-void mr__guard_close(mr__guard_t *g); /* before the socket is closed; NULL is fine */
-/* Whenever fd is readable (edge-triggered), and after wait_ms. */
-void mr__guard_tend(mr__guard_t *g);
-int mr__guard_fd(const mr__guard_t *g);
-int mr__guard_wait_ms(const mr__guard_t *g); /* -1: no connection */
-/* Notes a message; frame: one of its frames.  good: it follows the protocol; served: the served
-   peer sent it. */
-void mr__guard_heard(mr__guard_t *g, zmq_msg_t *frame, bool good, bool served);
 
 /* Sets the CURVE keys and the accepted peers; nothing if cfg has none (curve.c). */
 mr_err_t mr__socket_curve(mr__socket_t *k, const mr_link_cfg_t *cfg, mr_diag_t *diag);

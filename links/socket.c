@@ -8,6 +8,7 @@
 #include "base/forks.h"
 #include "base/halt.h"
 #include "base/loopback.h"
+#include "base/slow_clients.h"
 #include "links/link_private.h"
 #include "links/zap.h"
 
@@ -96,8 +97,8 @@ mr_err_t mr__socket_open(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t long
   MR_TRY(mr__socket_curve(k, cfg, diag));
   if (cfg->bind) MR_TRY(mr_address_make_free(cfg->address, diag));
   if (cfg->bind && !cfg->key) only_this_user(k->socket);
-  if (cfg->bind && !(k->guard = mr__guard_open(k->context, k->socket,
-                                               k->peers ? k->peers : MR__LINK_PEERS, k->unread)))
+  int most = mr_listener_most(k->peers ? k->peers : MR__LINK_PEERS);
+  if (cfg->bind && !(k->guard = mr_guard_open(k->context, k->socket, most, k->unread)))
     return mr_no_memory(diag, "a link");
   int bad = cfg->bind ? zmq_bind(k->socket, cfg->address) : zmq_connect(k->socket, cfg->address);
   if (bad)
@@ -111,7 +112,7 @@ mr_err_t mr__socket_open(mr__socket_t *k, const mr_link_cfg_t *cfg, int64_t long
 
 void mr__socket_close(mr__socket_t *k, int linger_ms) {
   if (k->has_file) unlink(k->at + 6); /* while it is still ours */
-  mr__guard_close(k->guard);
+  mr_guard_close(k->guard);
   if (k->socket) {
     int left = mr_halt_left_ms(linger_ms); /* the other end gets a moment to take what is sent */
     set_int(k->socket, ZMQ_LINGER, left > LAST_MS || left == linger_ms ? left : LAST_MS);

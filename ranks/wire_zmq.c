@@ -13,8 +13,10 @@
 
 #include "base/clock.h"
 #include "base/loopback.h"
+#include "base/slow_clients.h"
 #include "base/text.h"
 #include "links/curve_key.h"
+#include "links/guard.h"
 #include "links/zap.h"
 #include "ranks/job.h"
 #include "ranks/wire.h"
@@ -25,6 +27,8 @@ enum {
   RETRY_MAX_MS = 500,
   HANDSHAKE_MS = 3000,
   BYE_MS = 2000,
+  STRANGERS = 256, /* most connections beside the ranks' */
+  TEND = 64,       /* parcels after which the guard has a look though there are more */
   SEAL_BYTES = 256 /* at most that CURVE adds to a message */
 };
 enum { HELLO = 1, WELCOME, ADDRESSES, REFUSED }; /* field a of the parcels that open */
@@ -37,11 +41,13 @@ typedef struct zmq_parcel {
 
 struct mr__wire {
   void *context, *in, **out; /* out[size]; NULL: not connected yet */
+  mr_guard_t *guard;         /* of `in` */
   mr_zap_t *zap;
   const mr_launch_t *l;
   int rank, size, wake;
   bool here, sealed; /* all ranks are on this host; CURVE is on */
   int64_t limit_ns;
+  uint64_t taken; /* parcels */
   char public_key[MR_CURVE_KEY_TEXT], secret_key[MR_CURVE_KEY_TEXT];
   char (*address)[ADDRESS_BYTES];    /* [size]; "" if unknown */
   mr__parcel_t *early, **early_last; /* what has come while the wire was being opened */
@@ -138,6 +144,11 @@ static mr_err_t wire_bind(mr__wire_t *w, mr_diag_t *diag) {
   }
   if (w->rank == 0) mr_snprintf(port, sizeof port, "%d", w->l->port);
   mr_snprintf(at, sizeof at, "tcp://%s:%s", host, port);
+  /* Parcels that are queued while a rank computes are no stranger's: their bytes are not bounded.
+   */
+  w->guard =
+      mr_guard_open(w->context, w->in, w->size + mr_listener_most(STRANGERS), MR_GUARD_ANY_BYTES);
+  if (!w->guard) return mr_no_memory(diag, "a job of %d ranks", w->size);
   if (!zmq_bind(w->in, at)) return MR_OK;
   return mr_fail(diag, MR_ERR_IO,
                  "rank %d cannot listen at %s (%s): MILLRACE_RANK0=HOST:PORT names another port",
@@ -203,23 +214,42 @@ static mr__parcel_t *parcel_of_message(mr__wire_t *w, zmq_msg_t *m) {
   return &p->parcel;
 }
 
+/* Waits up to ms (-1: forever) for a message or a wake; returns whether the time is up or a wake
+   has come.  Strangers are looked at meanwhile. */
+static bool wire_wait(mr__wire_t *w, int ms) {
+  int64_t until = mr_now_ns() + ms * INT64_C(1000000);
+  for (;;) {
+    mr_guard_tend(w->guard); /* after all that came was taken, so that it counts for its sender */
+    int guard_ms = mr_guard_wait_ms(w->guard);
+    int64_t left = ms < 0 ? -1 : (until - mr_now_ns() + 999999) / 1000000;
+    bool whole = guard_ms < 0 || (ms >= 0 && left <= guard_ms);
+    zmq_pollitem_t item[3] = {{w->in, 0, ZMQ_POLLIN, 0},
+                              {NULL, w->wake, ZMQ_POLLIN, 0},
+                              {NULL, mr_guard_fd(w->guard), ZMQ_POLLIN, 0}};
+    zmq_poll(item, 3, whole ? left < 0 && ms >= 0 ? 0 : left : guard_ms);
+    uint64_t wakes;
+    if (item[1].revents) return (void)!read(w->wake, &wakes, sizeof wakes), true;
+    if (item[0].revents) return false;
+    if (whole && !item[2].revents) return true;
+  }
+}
+
 /* The next parcel of any kind, or NULL when the time is up or after a wake. */
 static mr__parcel_t *wire_next(mr__wire_t *w, int ms) {
   for (bool waited = false;;) {
     zmq_msg_t m;
     zmq_msg_init(&m);
     if (zmq_msg_recv(&m, w->in, ZMQ_DONTWAIT) >= 0) {
+      bool good = mr__head_is_good(zmq_msg_data(&m), zmq_msg_size(&m), w->size);
+      mr_guard_heard(w->guard, &m, good, false);
+      if (++w->taken % TEND == 0) mr_guard_tend(w->guard);
       mr__parcel_t *p = parcel_of_message(w, &m);
       if (p) return p;
       continue;
     }
     zmq_msg_close(&m);
     if (waited) return NULL;
-    zmq_pollitem_t item[2] = {{w->in, 0, ZMQ_POLLIN, 0}, {NULL, w->wake, ZMQ_POLLIN, 0}};
-    zmq_poll(item, 2, ms);
-    uint64_t wakes;
-    if (item[1].revents && read(w->wake, &wakes, sizeof wakes) < 0) return NULL;
-    waited = true;
+    waited = wire_wait(w, ms);
   }
 }
 
@@ -241,6 +271,7 @@ static void zmq_wire_close(mr__wire_t *w, bool whole) {
   for (mr__parcel_t *p; (p = w->early);) w->early = p->next, p->drop(p);
   for (int r = 0; w->out && r < w->size; r++)
     if (w->out[r]) set_number(w->out[r], ZMQ_LINGER, BYE_MS), zmq_close(w->out[r]);
+  mr_guard_close(w->guard);
   if (w->in) zmq_close(w->in);
   mr_zap_close(w->zap);
   if (w->context) zmq_ctx_term(w->context);

@@ -45,7 +45,7 @@ static inline bool kept_attack(const char *path, kept_attack_t how) {
   switch (how) {
     case KEPT_OTHERS_WRITE: return chmod(path, (st.st_mode & 07777) | S_IWOTH) == 0;
     case KEPT_GROUP_WRITES: return chmod(path, (st.st_mode & 07777) | S_IWGRP) == 0;
-    case KEPT_FOREIGN: return geteuid() == 0 && lchown(path, KEPT_OTHER_USER, KEPT_NOBODY) == 0;
+    case KEPT_FOREIGN: return geteuid() == 0 && lchown(path, KEPT_OTHER_USER, KEPT_OTHER_USER) == 0;
     case KEPT_STICKY: return !file && chmod(path, 01777) == 0;
     case KEPT_LINK: return rename(path, aside) == 0 && symlink(aside, path) == 0;
     case KEPT_LOOP: return file && unlink(path) == 0 && symlink(path, path) == 0;

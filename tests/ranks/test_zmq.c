@@ -8,9 +8,15 @@
 #include <cmocka.h>
 // clang-format on
 
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <zmq.h>
 
@@ -182,6 +188,84 @@ static void messages_that_no_rank_sends_do_not_disturb_a_job(void **state) {
   waitpid(stranger, NULL, 0);
 }
 
+/* ---- strangers ---- */
+
+enum { DESCRIPTORS = 200, SILENT = 150, ROOM = DESCRIPTORS / 4 + 2 };
+
+static int enough[2]; /* a pipe: rank 0 is to end the work */
+
+/* Sums until rank 0 has been told that it is enough, which it tells by the sum. */
+static void work_until_enough(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  const mr_collect_ops_t *ops = mr_job_collect(job);
+  mr_collect_t *c = NULL;
+  mr_diag_t diag = {0};
+  float in = 1, out = 0;
+  char word;
+  said->code = ops->create(mr_device_default(), "beside", rank, t->size, 600, &c, &diag);
+  while (said->code >= 0 && out < 10) {
+    if (rank == 0 && read(enough[0], &word, 1) == 1) in = 10;
+    ops->all_reduce(c, MR_REDUCE_SUM, MR_F32, 1, &in, &out);
+    said->code = ops->failed(c, &said->missing, &diag);
+  }
+  if (out != 11) said->code = MR_ERR_DATA;
+  snprintf(said->text, sizeof said->text, "%.300s", diag.text);
+  ops->destroy(c);
+}
+
+/* A connection that says what libzmq wants to hear at first, so that libzmq keeps it, and no more;
+   -1 without one. */
+static int silent_stranger(int port) {
+  static const char ready[] = "\4\x1a\5READY\xbSocket-Type\0\0\0\4PUSH";
+  struct sockaddr_in a = {.sin_family = AF_INET,
+                          .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                          .sin_port = htons((uint16_t)port)};
+  char hello[64] = {(char)0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3};
+  memcpy(hello + 12, "NULL", 4);
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (!connect(fd, (void *)&a, sizeof a) &&
+      send(fd, hello, sizeof hello, MSG_NOSIGNAL) == (ssize_t)sizeof hello &&
+      send(fd, ready, sizeof ready - 1, MSG_NOSIGNAL) == (ssize_t)sizeof ready - 1)
+    return fd;
+  close(fd);
+  return -1;
+}
+
+/* How many of the connections have been ended by the other side. */
+static int count_ended(const int fd[SILENT]) {
+  int n = 0;
+  char text[256];
+  for (int i = 0; i < SILENT; i++) {
+    ssize_t k = fd[i] < 0 ? 0 : 1;
+    while (k > 0) k = recv(fd[i], text, sizeof text, MSG_DONTWAIT);
+    n += k == 0 || (errno != EAGAIN && errno != EINTR);
+  }
+  return n;
+}
+
+/* Those beyond a quarter of the descriptors are shown out at once, and no sum is disturbed. */
+static void strangers_take_a_part_of_a_ranks_descriptors(void **state) {
+  struct rlimit was, few;
+  int fd[SILENT];
+  assert_int_equal(pipe2(enough, O_NONBLOCK | O_CLOEXEC), 0);
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+  few = (struct rlimit){DESCRIPTORS, was.rlim_max};
+  ranks_t t = ranks_of(2, 600);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+  for (int r = 0; r < 2; r++) start_rank(&t, r, work_until_enough);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+  for (int i = 0; i < SILENT; i++)
+    while ((fd[i] = silent_stranger(t.launch.port)) < 0 && !i) usleep(1000); /* no port yet */
+  while (count_ended(fd) < SILENT - ROOM && !waitpid(t.pid[0], NULL, WNOHANG)) usleep(1000);
+  assert_int_equal(write(enough[1], "x", 1), 1);
+  for (int r = 0; r < 2; r++) {
+    said_t said = end_rank(&t, r);
+    if (said.code < 0) fail_msg("rank %d: %s", r, said.text);
+  }
+  for (int i = 0; i < SILENT; i++)
+    if (fd[i] >= 0) close(fd[i]);
+  close(enough[0]), close(enough[1]);
+}
+
 /* ---- the missing rank is named ---- */
 
 static void says(said_t said, int missing, const char *text) {
@@ -351,6 +435,7 @@ int main(void) {
       cmocka_unit_test(a_secret_of_the_environment_seals_what_ranks_send),
       cmocka_unit_test(a_file_of_keys_is_the_key_of_all_ranks),
       cmocka_unit_test(messages_that_no_rank_sends_do_not_disturb_a_job),
+      cmocka_unit_test(strangers_take_a_part_of_a_ranks_descriptors),
       cmocka_unit_test(a_compiled_graph_exchanges_values_between_processes),
       cmocka_unit_test(a_rank_that_is_never_started_is_named_by_all),
       cmocka_unit_test(a_rank_with_another_secret_is_not_let_in),
