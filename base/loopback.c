@@ -41,6 +41,11 @@ bool mr_address_stays_here(const char *address) {
   return mr_host_is_loopback(host);
 }
 
+bool mr_needs_proof(const char *address) {
+  bool has_scheme = strstr(address, "://") != NULL;
+  return has_scheme ? !mr_address_stays_here(address) : !mr_host_is_loopback(address);
+}
+
 static bool is_listened_at(const char *file) {
   struct sockaddr_un at = {.sun_family = AF_UNIX};
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

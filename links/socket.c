@@ -72,7 +72,7 @@ static mr_err_t refuse_address(const mr_link_cfg_t *cfg, mr_diag_t *diag) {
   if (!text_starts_with(a, "tcp://") && !text_starts_with(a, "ipc://"))
     return mr_fail(diag, MR_ERR_CONFIG,
                    "address = %s: want tcp://HOST:PORT, ipc://@NAME or ipc://FILE", a);
-  if (cfg->bind && !mr_address_stays_here(a) && !cfg->key)
+  if (cfg->bind && mr_needs_proof(a) && !cfg->key)
     return mr_fail(
         diag, MR_ERR_CONFIG,
         "bind = %s: an address beyond this machine needs CURVE: make keys with `millrace keys "

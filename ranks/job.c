@@ -43,7 +43,7 @@ const char *mr_job_communicator(const mr_launch_t *l) {
 }
 
 bool mr_job_needs_key(const mr_launch_t *l) {
-  return l->n_nodes != 1 && !mr_host_is_loopback(l->host);
+  return l->n_nodes != 1 && mr_needs_proof(l->host);
 }
 
 /* *row NULL: threads. */

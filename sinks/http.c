@@ -48,7 +48,7 @@ mr_err_t mr_http_plan(mr_stage_t *s, const mr_http_settings_t *set) {
   bool tls = set->cert[0] && set->key[0];
   if (!tls && (set->cert[0] || set->key[0]))
     return mr_stage_fail(s, MR_ERR_CONFIG, "tls-cert and tls-key: want both or neither");
-  if (!mr_host_is_loopback(set->bind) && !tls)
+  if (mr_needs_proof(set->bind) && !tls)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "bind = %s is beyond this machine: want tls-cert and tls-key beside it, "
                          "or an SSH tunnel to the loopback address",

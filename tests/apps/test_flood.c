@@ -33,24 +33,26 @@ enum {
 };
 
 /* What opens a port, and a graph with it beside the training: PORT is replaced, DATA by the URL of
-   an array, DIR by a folder. */
+   an array, DIR by a folder; open: settings with which it would listen for all without a proof. */
 typedef struct row {
-  const char *stage, *text;
+  const char *stage, *text, *open;
 } row_t;
 
 static const row_t row[] = {
-    {"web", "train.metrics ! web port=PORT"},
-    {"prometheus", "train.metrics ! prometheus port=PORT"},
-    {"publish", "train.metrics ! publish bind=tcp://127.0.0.1:PORT"},
-    {"broadcast", "b. ! broadcast bind=tcp://127.0.0.1:PORT"},
-    {"link-out", "b. ! link-out link=x address=tcp://127.0.0.1:PORT bind linger=50"},
+    {"web", "train.metrics ! web port=PORT", "bind=0.0.0.0"},
+    {"prometheus", "train.metrics ! prometheus port=PORT", "bind=0.0.0.0"},
+    {"publish", "train.metrics ! publish bind=tcp://127.0.0.1:PORT", NULL},
+    {"broadcast", "b. ! broadcast bind=tcp://127.0.0.1:PORT", NULL},
+    {"link-out", "b. ! link-out link=x address=tcp://127.0.0.1:PORT bind linger=50", NULL},
     {"link-in",
      "b. ! link-out link=x address=tcp://127.0.0.1:PORT linger=50 ! link-in link=x "
-     "address=tcp://127.0.0.1:PORT bind linger=50 ! null"},
+     "address=tcp://127.0.0.1:PORT bind linger=50 ! null",
+     NULL},
     {"npy",
      "npy fields=x:DATA memory=0 cache=DIR/cache peers=127.0.0.1:PORT peer=127.0.0.1:PORT "
      "peer-token=0123456789abcdef ! shuffle seed=1 epochs=0 ! batch 4 ! delay us=1000 asleep "
-     "! null"},
+     "! null",
+     "peer-token=x"},
 };
 enum { ROWS = sizeof row / sizeof *row };
 
@@ -191,6 +193,71 @@ static void flood(const row_t *r) {
   if (readlink(link, name, sizeof name) < 0) fail_msg("%s: no checkpoint: %s", r->stage, p.err);
 }
 
+/* Writes the row's text with its listener open to other hosts. */
+static void open_to_all(const row_t *r, char text[1024]) {
+  char rest[1024];
+  snprintf(text, 1024, "%s", r->text);
+  if (!r->open) {
+    put(text, "//127.0.0.1:PORT", "//0.0.0.0:PORT");
+    return;
+  }
+  size_t key = strcspn(r->open, "=") + 1;
+  char *at = strstr(text, "peer-token="), *after;
+  bool replaces = at && !strncmp(at, r->open, key);
+  if (!replaces) at = strstr(text, "PORT") + strlen("PORT");
+  after = replaces ? at + strcspn(at, " ") : at;
+  strcpy(rest, after);
+  sprintf(at, "%s%s%s", replaces ? "" : " ", r->open, rest);
+}
+
+/* Where other hosts could connect, no listener is opened that lets them in without a proof; peers
+   want their token here too. */
+static void without_a_proof_each_listens_to_this_machine_alone(void **state) {
+  unsetenv("MILLRACE_PEER_TOKEN");
+  for (int i = 0; i < ROWS; i++) {
+    row_t r = row[i];
+    char text[1024];
+    open_to_all(&r, text);
+    r.text = text;
+    FILE *out = tmpfile(), *err = tmpfile();
+    p.status = program_wait(start_run(&r, port_free(), out, err));
+    program_read(out, p.out, sizeof p.out), program_read(err, p.err, sizeof p.err);
+    if (p.status != 2 || (!strstr(p.err, "this machine") && !strstr(p.err, "want a token of")))
+      fail_msg("%s: %s: status %d: %s", r.stage, text, p.status, p.err);
+  }
+}
+
+/* What listens, by the files that call for it: a listener that is added is flooded too. */
+static void every_call_that_listens_is_known(void **state) {
+  static const char *const known[] = {
+      "links/socket.c",                /* link-in, link-out, broadcast */
+      "links/share.c",                 /* of this user, by SO_PEERCRED, at an abstract name */
+      "links/zap.c",                   /* within the process */
+      "loaders/remote/remote_serve.c", /* peers */
+      "ranks/wire_zmq.c",              /* tests/ranks/test_zmq.c floods it */
+      "sinks/http.c",                  /* web, prometheus */
+      "sinks/subscribers.c",           /* within the process, behind the next */
+      "sinks/subscribers_listener.c",  /* publish */
+      "apps/bench/link.c",             /* a measurement of its own */
+  };
+  char line[256];
+  int n = 0;
+  FILE *f = popen("cd " MR_SOURCE_DIR
+                  " && grep -rlE '(^|[^a-z_])(listen|zmq_bind|MHD_start_daemon) ?\\(' "
+                  "--include='*.c' apps base links loaders metrics model pipeline plugins pull "
+                  "ranks sinks stages",
+                  "r");
+  assert_non_null(f);
+  for (; fgets(line, sizeof line, f); n++) {
+    bool found = false;
+    line[strcspn(line, "\n")] = 0;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) found |= !strcmp(known[i], line);
+    if (!found) fail_msg("%s listens: flood it here, and say so", line);
+  }
+  assert_int_equal(pclose(f), 0);
+  assert_int_equal(n, sizeof known / sizeof *known);
+}
+
 static void strangers_take_a_part_of_the_descriptors_and_no_run(void **state) {
   for (int i = 0; i < ROWS; i++) flood(&row[i]);
 }
@@ -218,6 +285,8 @@ static int teardown(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_stage_that_opens_a_port_has_a_row),
+      cmocka_unit_test(every_call_that_listens_is_known),
+      cmocka_unit_test(without_a_proof_each_listens_to_this_machine_alone),
       cmocka_unit_test(strangers_take_a_part_of_the_descriptors_and_no_run),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

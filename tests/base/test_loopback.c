@@ -45,6 +45,18 @@ static void an_address_is_looked_at_whole(void **state) {
     assert_false(mr_address_stays_here(there[i]));
 }
 
+static void beyond_this_machine_a_connection_needs_a_proof(void **state) {
+  static const char *const without[] = {"ipc://@name",   "ipc:///tmp/x", "tcp://127.0.0.1:5560",
+                                        "tcp://[::1]:1", "127.0.0.1",    "::1",
+                                        "localhost"};
+  static const char *const with[] = {
+      "tcp://0.0.0.0:1",   "tcp://*:5560",    "0.0.0.0", "::", "192.0.2.1", "*", "",
+      "udp://127.0.0.1:1", "host.example.org"};
+  for (size_t i = 0; i < sizeof without / sizeof *without; i++)
+    assert_false(mr_needs_proof(without[i]));
+  for (size_t i = 0; i < sizeof with / sizeof *with; i++) assert_true(mr_needs_proof(with[i]));
+}
+
 static void an_address_has_a_protocol_and_a_port(void **state) {
   static const char *const good[] = {"ipc://@name",  "ipc:///tmp/x",      "tcp://127.0.0.1:1",
                                      "tcp://*:5560", "tcp://[::1]:65535", "tcp://h:*"};
@@ -99,6 +111,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(loopback_is_known_by_its_numbers),
       cmocka_unit_test(an_address_is_looked_at_whole),
+      cmocka_unit_test(beyond_this_machine_a_connection_needs_a_proof),
       cmocka_unit_test(an_address_has_a_protocol_and_a_port),
       cmocka_unit_test(a_binding_replaces_no_file_but_the_socket_of_a_dead_process),
   };
