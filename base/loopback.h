@@ -20,7 +20,7 @@ bool mr_address_stays_here(const char *address);
 /* The rule of every listener, who may connect to it: what listens at an address of this machine
    alone (HOST, or tcp://HOST:PORT with a loopback host, or ipc://ANYTHING) takes connections
    without a proof, those of ipc from this user; true for any other address, at which each
-   connection must prove itself by a key, or by a token within TLS.  Where there is none, the
+   connection must prove itself by a key, or by a token within TLS; without one the
    listener is refused before it binds.  (Peers that share caches prove themselves on this machine
    too.)  tests/apps/test_flood.c asks every listener. */
 bool mr_needs_proof(const char *address);

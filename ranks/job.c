@@ -42,9 +42,7 @@ const char *mr_job_communicator(const mr_launch_t *l) {
   return "zmq";
 }
 
-bool mr_job_needs_key(const mr_launch_t *l) {
-  return l->n_nodes != 1 && mr_needs_proof(l->host);
-}
+bool mr_job_needs_key(const mr_launch_t *l) { return l->n_nodes != 1 && mr_needs_proof(l->host); }
 
 /* *row NULL: threads. */
 static mr_err_t choose_row(const mr_launch_t *l, const char *name, const struct job_row **row,

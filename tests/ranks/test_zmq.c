@@ -194,7 +194,7 @@ enum { DESCRIPTORS = 200, SILENT = 150, ROOM = DESCRIPTORS / 4 + 2 };
 
 static int enough[2]; /* a pipe: rank 0 is to end the work */
 
-/* Sums until rank 0 has been told that it is enough, which it tells by the sum. */
+/* Sums until rank 0 reads that it is enough, which the others know by the sum. */
 static void work_until_enough(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
   const mr_collect_ops_t *ops = mr_job_collect(job);
   mr_collect_t *c = NULL;
