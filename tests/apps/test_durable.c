@@ -116,6 +116,24 @@ static void killed_at_random_moments_a_run_has_the_metrics_of_its_checkpoint(voi
   }
 }
 
+/* A resume cuts what the link leads to, on another disk perhaps. */
+static void metrics_behind_a_link_stay_there(void **state) {
+  char command[320], link[128];
+  struct stat st;
+  train_and_kill(false, 9, 0);
+  snprintf(command, sizeof command,
+           "cd %s && mv metrics.jsonl elsewhere && ln -s elsewhere metrics.jsonl && printf "
+           "'{\"kind\":\"step\",\"step\":9' >> elsewhere",
+           run);
+  assert_int_equal(system(command), 0);
+  RUN(&p, "train", "--run-dir", run, "--resume", "train.steps=12");
+  if (p.status) fail_msg("%s", p.err);
+  snprintf(link, sizeof link, "%s/metrics.jsonl", run);
+  assert_int_equal(lstat(link, &st), 0);
+  assert_true(S_ISLNK(st.st_mode));
+  expect_steps("elsewhere", "{\"kind\":\"step\",\"step\":%ld,", 12);
+}
+
 static void steps_that_were_deleted_are_said_at_resume(void **state) {
   char command[256];
   train_and_kill(false, 9, 0);
@@ -149,6 +167,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       CASE(metrics_on_a_slow_disk_are_there_before_the_checkpoint),
       CASE(killed_at_random_moments_a_run_has_the_metrics_of_its_checkpoint),
+      CASE(metrics_behind_a_link_stay_there),
       CASE(steps_that_were_deleted_are_said_at_resume),
       CASE(a_run_whose_metrics_go_to_a_pipe_is_resumed),
   };
