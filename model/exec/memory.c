@@ -188,7 +188,7 @@ static int by_size(const void *a, const void *b, void *blocks) {
   return x->first - y->first;
 }
 
-static int by_first(const void *a, const void *b, void *blocks) {
+static int by_first_eqn(const void *a, const void *b, void *blocks) {
   const mr_block_t *x = (const mr_block_t *)blocks + *(const int *)a;
   const mr_block_t *y = (const mr_block_t *)blocks + *(const int *)b;
   return x->first - y->first;
@@ -215,7 +215,7 @@ typedef struct placement {
   int n_placed, n_sorted;
 } placement_t;
 
-enum { FEW = 32 }; /* one of so many */
+enum { FEW = 32 }; /* at most one of this many */
 
 static void sift_down(span_t *heap, int n, int i) {
   span_t moved = heap[i];
@@ -227,19 +227,19 @@ static void sift_down(span_t *heap, int n, int i) {
   heap[i] = moved;
 }
 
-static span_t span_of(const mr_memory_plan_t *p, const mr_block_t *b) {
+static span_t arena_span(const mr_memory_plan_t *p, const mr_block_t *b) {
   return (span_t){b->offset, b->offset + memory_round(p, b->bytes), b->first, b->last};
 }
 
-/* Gathers what is placed below a node, lies before `until` in the order, and lives at `since`, up to
-   s->most blocks. */
-static void gather(placement_t *s, int node, int begin, int width, int until, int since) {
+/* Gathers what is placed below a node, lies before `until` in the order, and lives at `since`, up
+   to s->most blocks. */
+static void gather_living(placement_t *s, int node, int begin, int width, int until, int since) {
   if (begin >= until || s->latest[node] < since || s->n_heap > s->most) return;
   if (width > 1) {
-    gather(s, 2 * node, begin, width / 2, until, since);
-    gather(s, 2 * node + 1, begin + width / 2, width / 2, until, since);
+    gather_living(s, 2 * node, begin, width / 2, until, since);
+    gather_living(s, 2 * node + 1, begin + width / 2, width / 2, until, since);
   } else {
-    s->heap[s->n_heap++] = span_of(s->p, &s->p->block[s->in_order[begin]]);
+    s->heap[s->n_heap++] = arena_span(s->p, &s->p->block[s->in_order[begin]]);
   }
 }
 
@@ -272,7 +272,8 @@ static int by_begin(const void *a, const void *b) {
   return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* What was placed since the last look at all takes its place among them; the heap is free for it. */
+/* What was placed since the last look at all takes its place among them; the heap is free for it.
+ */
 static void sort_placed(placement_t *s) {
   int tail = s->n_placed - s->n_sorted, i = s->n_sorted - 1, k = tail - 1;
   qsort(s->placed + s->n_sorted, (size_t)tail, sizeof *s->placed, by_begin);
@@ -286,7 +287,7 @@ static size_t lowest_gap(placement_t *s, const mr_block_t *b) {
   size_t at = 0, want = memory_round(s->p, b->bytes);
   s->n_heap = 0;
   s->most = s->n_placed / FEW;
-  gather(s, 1, 0, s->leaves, begun_by(s, b->last), b->first);
+  gather_living(s, 1, 0, s->leaves, begun_by(s, b->last), b->first);
   if (s->n_heap <= s->most) return lowest_gap_of_few(s, want);
   sort_placed(s);
   for (int i = 0; i < s->n_placed; i++) {
@@ -300,8 +301,9 @@ static size_t lowest_gap(placement_t *s, const mr_block_t *b) {
 
 static void block_is_placed(placement_t *s, int block) {
   int last = s->p->block[block].last;
-  s->placed[s->n_placed++] = span_of(s->p, &s->p->block[block]);
-  for (int k = s->leaves + s->place_of[block]; k && s->latest[k] < last; k /= 2) s->latest[k] = last;
+  s->placed[s->n_placed++] = arena_span(s->p, &s->p->block[block]);
+  for (int k = s->leaves + s->place_of[block]; k && s->latest[k] < last; k /= 2)
+    s->latest[k] = last;
 }
 
 /* The three arrays have room for all blocks. */
@@ -319,7 +321,7 @@ static mr_err_t assign_offsets(mr_memory_plan_t *p, int *order, int *in_order, i
     return mr_no_memory(diag, "the memory plan");
   }
   qsort_r(order, (size_t)s.n, sizeof *order, by_size, p->block);
-  qsort_r(in_order, (size_t)s.n, sizeof *in_order, by_first, p->block);
+  qsort_r(in_order, (size_t)s.n, sizeof *in_order, by_first_eqn, p->block);
   for (int i = 0; i < s.n; i++) place_of[in_order[i]] = i;
   for (int k = 0; k < 2 * s.leaves; k++) s.latest[k] = -2;
   for (int i = 0; i < s.n; i++) {
