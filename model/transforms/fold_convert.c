@@ -1,5 +1,6 @@
 /* Conversions of bf16 to f32 fold into the equation before, which then computes f32, or into the
-   one after, which then reads bf16; one to f32 and back is none. */
+   one after, which then reads bf16; one to f32 and back is none, also if elements are only moved in
+   between. */
 #include <stdlib.h>
 
 #include "model/ir/op.h"
@@ -16,6 +17,32 @@ static bool is_widening(const mr_eqn_t *e) {
 static bool narrows_back(const mr_eqn_t *e) {
   return mr__is_conversion(e) && is_widening(e->in[0]->def) &&
          e->in[0]->def->in[0]->aval.dtype == e->out[0]->aval.dtype;
+}
+
+/* WAY: of moves between a conversion to f32 and the one back. */
+enum { WAY = 6 };
+
+/* Whether x holds moved elements of values of that dtype alone, each converted to f32, and nothing
+   but the way to the conversion back reads the moves. */
+static bool is_moved_widening(const mr_var_t *x, mr_dtype_t narrow, const int *uses, int way) {
+  const mr_eqn_t *d = x->def;
+  if (is_widening(d)) return d->in[0]->aval.dtype == narrow;
+  if (!d || way == WAY || uses[x->id] != 1 || d->n_out != 1 || !d->n_in || !d->op->cost.moves ||
+      mr__is_conversion(d))
+    return false;
+  for (int k = 0; k < d->n_in; k++)
+    if (d->in[k]->aval.dtype != MR_F32 || !is_moved_widening(d->in[k], narrow, uses, way + 1))
+      return false;
+  return true;
+}
+
+/* The same moves of the values before their conversion. */
+static mr_var_t *move_narrow(mr_var_t *x) {
+  mr_eqn_t *d = x->def;
+  if (is_widening(d)) return d->in[0];
+  for (int k = 0; k < d->n_in; k++) d->in[k] = move_narrow(d->in[k]);
+  x->aval.dtype = d->in[0]->aval.dtype;
+  return x;
 }
 
 static void fold_convert_count_uses(const mr_fn_t *f, int *uses) {
@@ -51,7 +78,10 @@ void mr_fold_convert(mr_fn_t *f) {
         asks_f32(f, e);
       }
       if (!e->n_in) continue;
-      if (narrows_back(e)) instead[e->out[0]->id] = e->in[0]->def->in[0];
+      if (narrows_back(e))
+        instead[e->out[0]->id] = e->in[0]->def->in[0];
+      else if (mr__is_conversion(e) && is_moved_widening(e->in[0], e->out[0]->aval.dtype, uses, 0))
+        instead[e->out[0]->id] = move_narrow(e->in[0]);
       const mr_var_t *x = e->in[0];
       if (is_widening(e) && x->def && x->def->op->amp.widens && uses[x->id] == 1)
         widen_producer(f, e, instead);

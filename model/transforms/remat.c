@@ -18,6 +18,7 @@ typedef struct remat {
   mr_fn_t *f;
   mr_eqn_t **old; /* the equations before, in order */
   int n_old;
+  mr_var_t ***in; /* [n_old] their operands before, as those of equations in the new list change */
   int *place;     /* [n_var] index in old of the equation that computes it, -1: an input */
   int *last;      /* [n_var] index in old of its last use */
   mr_var_t **now; /* [n_var] its latest copy; NULL: itself */
@@ -41,18 +42,42 @@ static bool is_far(const remat_t *r, const mr_var_t *v, int at) {
 
 /* Values of f8 are kept instead of what they are widened to, which takes more; and so are inputs,
    which are kept anyway: parameters without a copy in f32. */
-static bool widens_input_or_storage(const remat_t *r, const mr_eqn_t *e) {
-  const mr_var_t *from = e->n_in ? e->in[0] : NULL;
+static bool widens_input_or_storage(const remat_t *r, int i) {
+  const mr_eqn_t *e = r->old[i];
+  const mr_var_t *from = e->n_in ? r->in[i][0] : NULL;
   if (!from || !mr__is_conversion(e)) return false;
   return mr_is_storage(from->aval.dtype) ||
          (!from->literal && r->place[from->id] < 0 &&
           mr_dtype_size(from->aval.dtype) < mr_dtype_size(e->out[0]->aval.dtype));
 }
 
+/* WAY: of moves from inputs to their copy. */
+enum { WAY = 6 };
+
+/* Whether equation i only moves elements of inputs that are narrow: the parameters of several
+   products side by side. */
+static bool copies_narrow_inputs(const remat_t *r, int i, int way) {
+  const mr_eqn_t *e = r->old[i];
+  if (way == WAY || !e->op->cost.moves || !e->n_in || e->n_out != 1) return false;
+  for (int k = 0; k < e->n_in; k++) {
+    const mr_var_t *x = r->in[i][k];
+    if (x->literal || x->aval.dtype != e->out[0]->aval.dtype || !mr_is_narrow(x->aval.dtype) ||
+        x->aval.dtype == MR_F32)
+      return false;
+    if (r->place[x->id] >= 0 && !copies_narrow_inputs(r, r->place[x->id], way + 1)) return false;
+  }
+  return true;
+}
+
+/* Whether equation i computes from what is kept anyway what takes no less: another dtype of it, or
+   several inputs as one. */
+static bool is_of_kept(const remat_t *r, int i) {
+  return widens_input_or_storage(r, i) || (r->old[i]->n_in > 1 && copies_narrow_inputs(r, i, 0));
+}
+
 static bool is_cheap(const remat_t *r, const mr_var_t *v) {
-  if (r->place[v->id] < 0) return false;
-  const mr_eqn_t *e = r->old[r->place[v->id]];
-  return e->op->cost.cheap || widens_input_or_storage(r, e);
+  int i = r->place[v->id];
+  return i >= 0 && (r->old[i]->op->cost.cheap || is_of_kept(r, i));
 }
 
 /* Whether v can be read at equation `at` without keeping a value of more than `small` bytes longer
@@ -62,10 +87,10 @@ static bool is_reachable(const remat_t *r, const mr_var_t *v, int at, size_t sma
   if (v->literal || r->place[v->id] < 0) return true;
   bool cheap_and_far = is_cheap(r, v) && is_far(r, v, at);
   if (!cheap_and_far) return r->last[v->id] >= at || mr_aval_bytes(&v->aval) <= small;
-  const mr_eqn_t *e = r->old[r->place[v->id]];
-  if (widens_input_or_storage(r, e)) return true;
-  for (int k = 0; k < e->n_in; k++)
-    if (!is_reachable(r, e->in[k], at, small)) return false;
+  int i = r->place[v->id];
+  if (is_of_kept(r, i)) return true;
+  for (int k = 0; k < r->old[i]->n_in; k++)
+    if (!is_reachable(r, r->in[i][k], at, small)) return false;
   return true;
 }
 
@@ -81,13 +106,14 @@ static mr_var_t *current_var(const remat_t *r, mr_var_t *v) {
 
 /* Emits the equation that computes v again; from here its outputs replace the old ones. */
 static mr_err_t remat_again(remat_t *r, mr_var_t *v, int at) {
-  mr_eqn_t *e = r->old[r->place[v->id]];
+  int i = r->place[v->id];
+  mr_eqn_t *e = r->old[i];
   mr_var_t **in = calloc((size_t)e->n_in + 1, sizeof(mr_var_t *));
   if (!in) return mr_no_memory(&r->f->diag, "remat");
   for (int k = 0; k < e->n_out; k++) r->fresh[e->out[k]->id] = at;
   mr_err_t err = MR_OK;
   for (int k = 0; k < e->n_in && err >= 0; k++) {
-    mr_var_t *x = e->in[k];
+    mr_var_t *x = r->in[i][k];
     if (!x->literal && is_cheap(r, x) && is_far(r, x, at)) err = remat_again(r, x, at);
     in[k] = current_var(r, x);
   }
@@ -115,23 +141,38 @@ static mr_err_t remat_rewrite(remat_t *r) {
   return MR_OK;
 }
 
+static size_t remat_count_operands(const mr_fn_t *f) {
+  size_t n = 0;
+  for (int i = 0; i < f->n_eqn; i++) n += (size_t)f->eqn[i]->n_in;
+  return n;
+}
+
+/* Fills old, and in with lists that lie in operand. */
+static void remat_list(remat_t *r, mr_var_t **operand) {
+  for (int i = 0; i < r->n_old; i++) {
+    r->old[i] = r->f->eqn[i], r->in[i] = operand;
+    for (int k = 0; k < r->old[i]->n_in; k++) *operand++ = r->old[i]->in[k];
+  }
+}
+
 mr_err_t mr_remat(mr_fn_t *f, mr_diag_t *diag) {
   if (f->n_eqn == 0) return MR_OK;
   remat_t r = {.f = f, .n_old = f->n_eqn, .n_var = f->n_var};
   size_t n = (size_t)f->n_var + 1;
-  r.old = calloc((size_t)f->n_eqn + 1, sizeof(mr_eqn_t *));
+  mr_var_t **operand = calloc(remat_count_operands(f) + 1, sizeof(mr_var_t *));
+  r.old = calloc((size_t)f->n_eqn, sizeof(mr_eqn_t *));
+  r.in = calloc((size_t)f->n_eqn, sizeof(mr_var_t **));
   r.place = calloc(3 * n, sizeof(int)), r.last = r.place + n, r.fresh = r.last + n;
   r.now = calloc(n, sizeof(mr_var_t *));
   mr_err_t e = MR_ERR_NOMEM;
-  if (r.old && r.place && r.now) {
-    memcpy(r.old, f->eqn, (size_t)f->n_eqn * sizeof(mr_eqn_t *));
+  if (operand && r.old && r.in && r.place && r.now) {
+    remat_list(&r, operand);
     find_uses(&r);
     f->n_eqn = 0;
     e = remat_rewrite(&r);
   }
-  free(r.old);
-  free(r.place);
-  free(r.now);
+  free(operand), free(r.old), free(r.in);
+  free(r.place), free(r.now);
   return e < 0 && f->diag.code >= 0 ? mr_no_memory(diag, "remat")
                                     : mr_diag_relay(diag, e, &f->diag);
 }

@@ -144,6 +144,40 @@ static void narrow_parameters_without_a_master_copy_need_less_memory(void **stat
   }
 }
 
+/* The recipe's step: what it keeps for the backward pass is what it keeps with f32 parameters, and
+   no copy of a matrix. */
+static void the_recipes_step_keeps_no_copy_of_narrow_parameters(void **state) {
+  size_t kept[2], total[2], params = 0;
+  for (int i = 0; i < 2; i++) {
+    RUN(&p, "mem", "step", "--no-run", "--json", "--param-dtype", i ? "bf16" : "f32", "--master",
+        i ? "none" : "f32");
+    if (p.status) fail_msg("%s", p.err);
+    cJSON *all = cJSON_Parse(p.out);
+    const cJSON *arena = cJSON_GetObjectItem(all, "arena");
+    kept[i] = bytes_of(arena, "activations kept for the backward pass");
+    total[i] = bytes_of(all, "planned_peak_bytes") + bytes_of(all, "held_bytes");
+    if (i)
+      assert_true(bytes_of(arena, "casts") < 1 << 18);
+    else
+      params = bytes_of(cJSON_GetObjectItem(all, "held"), "parameters, f32");
+    cJSON_Delete(all);
+  }
+  assert_true(kept[0] > 0 && kept[1] == kept[0]);
+  if (!(total[1] < total[0] - params / 2 - params / 3))
+    fail_msg("%zu bytes, %zu with f32 parameters of %zu", total[1], total[0], params);
+}
+
+/* A part of the batch reads what was computed again for the part before. */
+static void a_batch_in_parts_is_planned_for_every_dtype_of_parameters(void **state) {
+  static const char *const parts[] = {"2", "4", "8"}, *const dtype[] = {"bf16", "f16"};
+  for (int i = 0; i < 12; i++) {
+    RUN(&p, "mem", "step", "model=vit", "layers=1", "--batch", "8", "--json", "--dtype",
+        dtype[i % 2], "--param-dtype", dtype[i % 2], "--master", i < 6 ? "none" : "f32",
+        "--accumulate", parts[i / 2 % 3]);
+    cJSON_Delete(causes());
+  }
+}
+
 static void parameter_sets_that_are_kept_narrow_are_named_with_their_dtype(void **state) {
   RUN(&p, "mem", "step", TINY, "--json");
   cJSON *all = causes();
@@ -184,6 +218,8 @@ int main(void) {
       cmocka_unit_test(impossible_requests_are_refused_in_one_sentence),
       cmocka_unit_test(causes_add_up_for_models_and_dtypes),
       cmocka_unit_test(narrow_parameters_without_a_master_copy_need_less_memory),
+      cmocka_unit_test(the_recipes_step_keeps_no_copy_of_narrow_parameters),
+      cmocka_unit_test(a_batch_in_parts_is_planned_for_every_dtype_of_parameters),
       cmocka_unit_test(parameter_sets_that_are_kept_narrow_are_named_with_their_dtype),
       cmocka_unit_test(too_large_a_batch_is_refused_with_the_planned_peak),
   };

@@ -99,6 +99,40 @@ static void an_op_that_mixes_reads_it_itself(void **state) {
   finish(f, in, a, b);
 }
 
+/* Elements that are only moved between a conversion to f32 and the one back are moved as they are,
+   also if the values in f32 have other readers; but not if something reads the moved f32, or if one
+   of them has been f32 before. */
+static void moves_between_a_conversion_and_back_are_of_what_was_converted(void **state) {
+  enum { READ_TOO = 1, ONE_IN_F32 = 2, OF_ANOTHER = 4, COMPUTED = 8 };
+  static const struct {
+    int how, converts;
+  } is[] = {{0, 1}, {READ_TOO, 3}, {ONE_IN_F32, 2}, {OF_ANOTHER, 3}, {COMPUTED, 3}};
+  for (size_t c = 0; c < sizeof is / sizeof *is; c++) {
+    int how = is[c].how;
+    mr_dtype_t second = how == ONE_IN_F32   ? MR_F32
+                        : how != OF_ANOTHER ? narrow
+                        : narrow == MR_BF16 ? MR_F16
+                                            : MR_BF16;
+    mr_fn_t *f = mr_fn_create();
+    double *in[2], *a[3], *b[3];
+    mr_var_t *x = mr_fn_input(f, mr_aval_of(narrow, M, K)), *wide = mr_lax_convert(f, x, MR_F32);
+    mr_var_t *y = mr_fn_input(f, mr_aval_of(second, K, M));
+    mr_var_t *turned = mr_lax_transpose(f, mr_lax_convert(f, y, MR_F32), (int[]){1, 0});
+    mr_var_t *both_of[] = {mr_lax_reshape(f, wide, 2, (int64_t[]){M, K}), turned};
+    if (how == COMPUTED) both_of[0] = mr_lax_tanh(f, wide);
+    mr_var_t *moved = mr_lax_concatenate(f, 2, both_of, 1);
+    mr_var_t *out[] = {mr_lax_convert(f, moved, narrow), wide, moved};
+    int n_out = how == READ_TOO ? 3 : 2;
+    assert_int_equal(mr_fn_return(f, n_out, out), MR_OK);
+    both(f, in, a, b);
+    int n = converts(f, "fuse,remat,sink,merge-products");
+    if (n != is[c].converts) fail_msg("case %zu: %d conversions", c, n);
+    for (int k = 0; k < n_out; k++)
+      for (int64_t i = 0; i < elems(f->out[k]); i++) assert_true(a[k][i] == b[k][i]);
+    finish(f, in, a, b);
+  }
+}
+
 /* What the pass leaves is a graph like others: it can be copied, printed and read back. */
 static void a_folded_graph_is_copied_and_read_back(void **state) {
   mr_fn_t *f = mr_fn_create();
@@ -143,6 +177,7 @@ int main(void) {
       cmocka_unit_test(a_conversion_with_other_readers_stays_narrow),
       cmocka_unit_test(a_folded_graph_is_copied_and_read_back),
       cmocka_unit_test(an_op_that_mixes_reads_it_itself),
+      cmocka_unit_test(moves_between_a_conversion_and_back_are_of_what_was_converted),
   };
   return cmocka_run_group_tests(tests, take_bf16, NULL) +
          cmocka_run_group_tests(tests, take_f16, NULL);

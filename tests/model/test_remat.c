@@ -136,6 +136,47 @@ static size_t steps_of(mr_dtype_t dtype, mr_dtype_t reads, const mr_fp8_t *fp8, 
   return peak;
 }
 
+/* Two steps of a batch in that many parts, with parameters in bf16 alone, which *p receives for the
+   caller; returns the planned peak. */
+static size_t narrow_steps(int parts, const char *skip, mr_params_t *p) {
+  vit_t c = small_model();
+  mr_train_config_t t = mr_train_default(B);
+  mr_diag_t diag = {0};
+  mr_train_step_t *step;
+  int32_t labels[B];
+  float *images = pictures();
+  c.model.embed = 192, c.how.dtype = c.how.values = MR_BF16;
+  t.skip = skip, t.accumulate = parts;
+  for (int i = 0; i < B; i++) labels[i] = i % 10;
+  mr_train_want_sets(&c.how, &t.optim, p);
+  if (vit_params(&c, 3, p, &diag) < 0 || vit_step(&c, t, &step, &diag) < 0)
+    fail_msg("%s", diag.text);
+  for (int k = 0; k < 2; k++) {
+    mr_train_out_t out;
+    assert_int_equal(vit_run(step, p, images, labels, 1e-3f, k + 1, 1, &out, &diag), MR_OK);
+  }
+  size_t peak = mr_exec_peak_bytes(mr_train_step_exec(step));
+  mr_train_step_destroy(step);
+  free(images);
+  return peak;
+}
+
+/* Neither a parameter in f32 nor the matrices of an attention side by side live through a step.  Of
+   a batch in parts, what is computed again reads what is computed again. */
+static void copies_of_narrow_parameters_are_computed_twice(void **state) {
+  for (int parts = 1; parts <= 4; parts *= 2) {
+    mr_params_t p = {0}, q = {0};
+    size_t twice = narrow_steps(parts, "", &p), once = narrow_steps(parts, "remat", &q);
+    const mr_param_set_t *a = mr_params_set(&p, MR_SET_VALUES, 0);
+    const mr_param_set_t *b = mr_params_set(&q, MR_SET_VALUES, 0);
+    for (int i = 0; i < p.n; i++)
+      assert_memory_equal(mr_params_at(&p, a, i), mr_params_at(&q, b, i), 2 * p.param[i].size);
+    size_t matrices = (size_t)small_model().model.layers * 3 * 192 * 192 * 2;
+    if (!(twice + matrices < once)) fail_msg("%d parts: %zu bytes of %zu", parts, twice, once);
+    mr_params_fini(&p), mr_params_fini(&q);
+  }
+}
+
 /* Rounded parameters are values of the graph, biases among them, which only the forward pass of a
    norm reads. */
 static void a_norm_of_rounded_parameters_is_computed_twice_as_any(void **state) {
@@ -194,6 +235,7 @@ int main(void) {
       cmocka_unit_test(computing_twice_changes_no_bit_and_needs_less),
       cmocka_unit_test(a_norm_of_rounded_parameters_is_computed_twice_as_any),
       cmocka_unit_test(codes_are_kept_as_codes),
+      cmocka_unit_test(copies_of_narrow_parameters_are_computed_twice),
       cmocka_unit_test(evaluation_in_lent_memory_says_the_same),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
