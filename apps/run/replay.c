@@ -44,6 +44,9 @@ static void replay_print(const char *what, float loss, float norm) {
 static void replay_print_reported(const mr_replay_report_t *t) {
   mr_printf("step %" PRId64 " of %s: model %s, batch %" PRId64 ", seed %" PRIu64 ", lr %.9g\n",
             t->step, t->stage, t->model, t->batch, t->seed, (double)t->lr);
+  if (t->ema > 0)
+    mr_printf("average of the weights: decay %.9g, begun after %" PRId64 " applied steps\n",
+              (double)t->ema, t->ema_after);
   printf("made with %s, %s, %" PRId64 " threads", t->made_with, t->isa, t->threads);
   if (strcmp(t->device, "cpu")) printf(", device %s", t->device);
   puts("");

@@ -7,8 +7,8 @@
    "average/NAME", and with fp8 "fp8/scale" and "fp8/amax" (computes.h). Text, each as
    "millrace.WORD": replay (the version of this form), settings (NAME=VALUE lines of the stage and
    its model), fields (a line of name, classes and layout each), stage, step, seed, lr, loss and
-   grad_norm (bits, in hex), scale, isa, threads, keys, precision, skip, made_with, and device if
-   the run did not compute on the CPU. */
+   grad_norm (bits, in hex), scale, isa, threads, keys, precision, skip, made_with, device if the
+   run did not compute on the CPU, and ema_after if the average began behind the run's start. */
 #ifndef MR_STAGES_TRAIN_REPLAY_H
 #define MR_STAGES_TRAIN_REPLAY_H
 
@@ -31,6 +31,8 @@ typedef struct mr_replay_report {
   int64_t step, batch;
   uint64_t seed;
   float lr, loss, grad_norm; /* as the run had them, to the bit */
+  float ema;                 /* decay of the average of the weights, 0: the step has none */
+  int64_t ema_after;         /* applied steps before the average began */
   char isa[MR_REPLAY_WORD];  /* as MILLRACE_ISA names it */
   int64_t threads;           /* of the run; no result depends on them */
   char made_with[MR_REPLAY_TEXT];

@@ -63,7 +63,7 @@ static mr_err_t read_scale(mr_replay_t *r, mr_diag_t *diag) {
 
 static mr_err_t read_reported(mr_replay_t *r, mr_diag_t *diag) {
   mr_replay_report_t *t = &r->reported;
-  uint64_t version, step, threads, keys, precision;
+  uint64_t version, step, threads, keys, precision, after = 0;
   if (!mr_safetensors_meta(r->file, "millrace.replay"))
     return mr_fail(
         diag, MR_ERR_DATA,
@@ -82,7 +82,9 @@ static mr_err_t read_reported(mr_replay_t *r, mr_diag_t *diag) {
   MR_TRY(replay_number(r, "threads", 10, MR_THREADS_MAX, &threads, diag));
   MR_TRY(replay_number(r, "keys", 10, 1, &keys, diag));
   MR_TRY(replay_number(r, "precision", 10, MR_PRECISION_HIGHEST, &precision, diag));
-  t->step = (int64_t)step, t->threads = (int64_t)threads;
+  if (mr_safetensors_meta(r->file, "millrace.ema_after"))
+    MR_TRY(replay_number(r, "ema_after", 10, step, &after, diag));
+  t->step = (int64_t)step, t->threads = (int64_t)threads, t->ema_after = (int64_t)after;
   MR_TRY(replay_bits(r, "lr", &t->lr, diag));
   MR_TRY(replay_bits(r, "loss", &t->loss, diag));
   MR_TRY(replay_bits(r, "grad_norm", &t->grad_norm, diag));
@@ -281,7 +283,9 @@ mr_err_t mr__replay_read(mr_replay_t *r, mr_diag_t *diag) {
   MR_TRY(mr_train_amp_plan(&r->stage, &((train_t *)r->stage.state)->amp));
   int64_t B = r->step.config.batch;
   r->reported.batch = B;
+  ((train_t *)r->stage.state)->ema_after = r->reported.ema_after;
   r->step.config = mr__train_config(r->stage.state, B);
+  r->reported.ema = r->step.config.optim.ema;
   const mr_train_config_t *c = &r->step.config;
   if (c->accumulate < 1 || B % c->accumulate)
     return mr_fail(diag, MR_ERR_DATA,

@@ -256,6 +256,8 @@ static mr_err_t replay_write_all(writer_t *w, const mr_stage_t *s, const char *f
   write_word(w, "millrace.made_with", "%.250s", made_with);
   if (t->config.compute.device && !t->config.compute.device->backend->host)
     write_word(w, "millrace.device", "%s", t->config.compute.device->backend->name);
+  if (t->config.optim.ema_after > 0)
+    write_word(w, "millrace.ema_after", "%.0f", (double)t->config.optim.ema_after);
   mr_newfile_t f;
   MR_TRY(replay_path(folder, t->in.step, 1, path, diag));
   MR_TRY(mr_safetensors_begin(&f, path, w->tensor, w->n, w->meta, w->n_meta, diag));
