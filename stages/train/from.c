@@ -10,6 +10,7 @@
 #include "base/safetensors.h"
 #include "base/suggest.h"
 #include "model/ir/element.h"
+#include "stages/train/from_head.h"
 #include "stages/train/pos_embed.h"
 #include "stages/train/weight_names.h"
 
@@ -17,10 +18,11 @@ enum { FROM_NAME = MR__WEIGHT_NAME };
 
 typedef struct from {
   const mr_safetensors_t *file;
-  const char *path, *prefix;   /* before every name: "params/" */
-  size_t skip;                 /* characters of the names of the table that the file leaves out */
-  mr__names_t names, ours;     /* whose names the file has, and the parameters */
-  mr__vit_t there, here;       /* what the file and the model say of what they compute */
+  const char *path, *prefix; /* before every name: "params/" */
+  size_t skip;               /* characters of the names of the table that the file leaves out */
+  mr__names_t names, ours;   /* whose names the file has, and the parameters */
+  mr__vit_t there, here;     /* what the file and the model say of what they compute */
+  mr__from_head_t head;
   const mr_st_tensor_t **used; /* [n_used] heap: those that parameters were taken from */
   int n_used;
 } from_t;
@@ -123,6 +125,27 @@ static mr_err_t resize_positions(const mr_st_tensor_t *t, const mr_aval_t *was, 
   return e;
 }
 
+/* Fills parameter i of the head from the file's tensors, whose classes may be others. */
+static mr_err_t fill_head(const from_t *from, mr_params_t *params, int i, const mr__weight_t *file,
+                          const mr_st_tensor_t *const *t, const mr__weight_t *model,
+                          mr_diag_t *diag) {
+  const mr_param_t *p = &params->param[i];
+  const mr_param_set_t *set = mr_params_set(params, MR_SET_VALUES, 0);
+  void *to = mr_params_at(params, set, i);
+  size_t each = mr_dtype_size(set->dtype), bytes = p->size * each;
+  int axis = strcmp(p->name, "head.weight") ? p->aval.ndim - 1 : 0;
+  void *drawn = malloc(bytes + 1);
+  if (!drawn) return mr_no_memory(diag, "the head of another file");
+  memcpy(drawn, to, bytes);
+  mr_aval_t whole = mr__weight_whole(model, &p->aval);
+  mr__weight_copy(&whole, file, t, model, 0, set->dtype, to);
+  mr_err_t e = MR_OK;
+  if (from->head.place && axis >= 0 && p->aval.dim[axis] == from->head.n)
+    e = mr__from_head_order(&from->head, &p->aval, axis, each, drawn, to, diag);
+  free(drawn);
+  return e;
+}
+
 static mr_err_t fill_parameter(from_t *from, mr_params_t *params, int i, mr__from_t *said,
                                mr_diag_t *diag) {
   const mr_param_t *p = &params->param[i];
@@ -138,6 +161,8 @@ static mr_err_t fill_parameter(from_t *from, mr_params_t *params, int i, mr__fro
     there = (t[k] = mr_safetensors_find(from->file, file.name[k])) != NULL;
   for (int k = 0; k < file.n && there; k++) fits = fits && same_shape(t[k], &each);
   for (int k = 0; k < file.n && there; k++) from->used[from->n_used++] = t[k];
+  if (head && from->head.place && !from->head.known) return said->fresh_head = true, MR_OK;
+  if (head && there && fits) return fill_head(from, params, i, &file, t, &model, diag);
   if (there && fits) {
     mr__weight_copy(&whole, &file, t, &model, part, set->dtype, mr_params_at(params, set, i));
     return MR_OK;
@@ -270,8 +295,8 @@ static mr_err_t refuse_biases(const from_t *from, const mr_params_t *params, mr_
                  from->path, file.name[0]);
 }
 
-mr_err_t mr__train_from(const char *path, const char *model, mr_params_t *params, mr__from_t *said,
-                        mr_diag_t *diag) {
+mr_err_t mr__train_from(const char *path, const char *model, const mr_field_t *truth,
+                        mr_params_t *params, mr__from_t *said, mr_diag_t *diag) {
   mr_safetensors_t *f = NULL;
   *said = (mr__from_t){0};
   MR_TRY(mr_safetensors_open(path, &f, diag));
@@ -279,7 +304,10 @@ mr_err_t mr__train_from(const char *path, const char *model, mr_params_t *params
   from.ours = from.here.known ? from.here.style : MR__NAMES_OTHER;
   recognise_names(&from);
   if (!from.here.known) from.names = MR__NAMES_OTHER;
-  mr_err_t e = refuse_other_heads(&from, diag);
+  mr_diag_t why = {0};
+  mr_err_t e = mr__from_head_open(path, truth, &from.head, &why);
+  if (e < 0) e = mr_diag_prefix(diag, e, &why, "from");
+  if (e >= 0) e = refuse_other_heads(&from, diag);
   if (e >= 0) e = refuse_other_functions(&from, diag);
   if (e >= 0) e = refuse_biases(&from, params, diag);
   if (e >= 0) e = refuse_more_layers(&from, params, diag);
@@ -287,6 +315,10 @@ mr_err_t mr__train_from(const char *path, const char *model, mr_params_t *params
   if (e >= 0 && !from.used) e = mr_no_memory(diag, "the parameters of another file");
   for (int i = 0; i < params->n && e >= 0; i++) e = fill_parameter(&from, params, i, said, diag);
   if (e >= 0) e = refuse_unused(&from, said->fresh_head, diag);
+  said->unnamed = from.head.unnamed && !said->fresh_head;
+  said->known = from.head.place && !said->fresh_head ? from.head.known : 0;
+  said->classes = from.head.n;
+  mr__from_head_fini(&from.head);
   free(from.used);
   mr_safetensors_close(f);
   return e;

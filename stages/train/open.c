@@ -188,10 +188,12 @@ static mr_err_t start_from(mr_stage_t *s) {
   mr_diag_t why = {0};
   char model[MR_MODEL_TEXT];
   mr__from_t said;
-  char grid[80] = "";
+  char grid[80] = "", head[120] = "";
   if (!v->from || !*v->from || v->resume) return MR_OK;
   mr_model_text(&v->model, model);
-  mr_err_t e = mr__train_from(v->from, model, &v->params, &said, &why);
+  int truth = mr_train_truth(&s->in_spec[IN_TRAIN], &v->model.plan.loss);
+  mr_err_t e = mr__train_from(v->from, model, truth < 0 ? NULL : &s->in_spec[IN_TRAIN].field[truth],
+                              &v->params, &said, &why);
   if (e < 0) return mr_stage_relay(s, e, &why);
   float *average = mr_params_f32(&v->params, MR_SET_AVERAGE, 0);
   const mr_param_set_t *values = mr_params_set(&v->params, MR_SET_VALUES, 0);
@@ -201,8 +203,17 @@ static mr_err_t start_from(mr_stage_t *s) {
   if (said.to_side)
     snprintf(grid, sizeof grid, "; its positions are interpolated from %dx%d to %dx%d patches",
              said.from_side, said.from_side, said.to_side, said.to_side);
-  mr_notice("%s: begins with the parameters of %s%s%s", s->name, v->from, grid,
-            said.fresh_head ? "; its head does not fit the classes here and is drawn anew" : "");
+  if (said.fresh_head)
+    snprintf(head, sizeof head, "; its head does not fit the classes here and is drawn anew");
+  else if (said.known)
+    snprintf(head, sizeof head,
+             "; its head follows the names of the classes: %d of %d are in both%s", said.known,
+             said.classes, said.known < said.classes ? ", and the others are drawn anew" : "");
+  else if (said.unnamed)
+    snprintf(head, sizeof head,
+             "; its head's classes are taken by number, as they have no names %s",
+             s->in_spec[IN_TRAIN].field[truth].classes ? "there" : "here");
+  mr_notice("%s: begins with the parameters of %s%s%s", s->name, v->from, grid, head);
   return MR_OK;
 }
 
@@ -229,6 +240,12 @@ static mr_err_t open_check_classes(mr_stage_t *s, const mr_spec_t *then, mr_diag
     int now = mr_spec_find(&s->in_spec[IN_TRAIN], then->field[f].name);
     const mr_classes_t *was = then->field[f].classes,
                        *is = now < 0 ? NULL : s->in_spec[IN_TRAIN].field[now].classes;
+    if (!was != !is && now >= 0)
+      mr_notice(
+          "%s: the classes of field %s have names in %s alone, %s: those of %s are taken by "
+          "number",
+          s->name, then->field[f].name, was ? v->resume : "the records",
+          mr_classes_text(was ? was : is, one, sizeof one), was ? "the records" : v->resume);
     if (!was || !is || mr_classes_same(was, is)) continue;
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: its model was trained on the %d classes %s of field %s, and input %s has "

@@ -187,7 +187,10 @@ static const mr_stage_def_t *const own[] = {&named_def, &halve_def, &take_def, &
 static mr_registry_t reg;
 static char dir[] = "/tmp/mr-classes-XXXXXX", notice[2048];
 
-static void hear(void *ctx, const char *text) { snprintf(notice, sizeof notice, "%s", text); }
+static void hear(void *ctx, const char *text) {
+  size_t n = strlen(notice);
+  snprintf(notice + n, sizeof notice - n, "%s\n", text);
+}
 
 /* Runs a graph in which DIR is the test's folder. */
 static mr_err_t try_graph(mr_diag_t *diag, const char *text) {
@@ -433,6 +436,46 @@ static void a_run_is_not_resumed_with_other_classes(void **state) {
   refused(RESUMED("bee,ant,cat"), (const char *[]){"bee, ant, cat", "the same order", NULL});
 }
 
+/* Of a run that begins with the parameters of another, rate 0 leaves its head as it was read. */
+#define FROM(names)                                                           \
+  "named " names                                                              \
+  " n=48 ! shuffle seed=1 epochs=1 ! batch 16 ! train-step name=t model=mlp " \
+  "hidden=8 lr=0 threads=1 from=DIR/first/latest ! judge  named " names       \
+  " n=24 ! batch 8 ! t.valid"
+
+static void a_head_of_another_run_follows_the_names_of_its_classes(void **state) {
+  run_text(TRAIN("ant,bee,cat") "t.state ! checkpoint dir=DIR/first");
+  run_text(FROM("ant,bee,cat"));
+  assert_null(strstr(notice, "its head"));
+  assert_float_equal(got.accuracy, 1, 0);
+  run_text(FROM("cat,ant,bee"));
+  assert_non_null(strstr(notice, "its head follows the names of the classes: 3 of 3 are in both"));
+  assert_null(strstr(notice, "drawn anew"));
+  assert_float_equal(got.accuracy, 1, 0);
+  run_text(FROM("bee,cat,dog"));
+  assert_non_null(strstr(notice, "2 of 3 are in both, and the others are drawn anew"));
+  assert_int_equal(got.confused[0][0] + got.confused[0][2], 8); /* no bee is a cat, */
+  assert_int_equal(got.confused[1][1] + got.confused[1][2], 8); /* and no cat is a bee */
+  run_text(FROM("dog,elk,fox"));
+  assert_non_null(strstr(notice, "its head does not fit the classes here and is drawn anew"));
+  run_text(FROM("dog,elk"));
+  assert_non_null(strstr(notice, "its head does not fit the classes here and is drawn anew"));
+  run_text(FROM("'' classes=3"));
+  assert_non_null(strstr(notice,
+                         "its head's classes are taken by number, as they have no names "
+                         "here"));
+  refused(FROM("ant,bee,bee"), (const char *[]){"from: ", "ant, bee, bee", "ant, bee, cat", NULL});
+}
+
+static void a_resume_without_the_names_is_said(void **state) {
+  run_text(TRAIN("ant,bee,cat") "t.state ! checkpoint dir=DIR/unnamed");
+  run_text(
+      "named n=48 ! shuffle seed=1 epochs=41 ! batch 16 ! train-step name=t model=mlp "
+      "hidden=8 lr=0.01 threads=1 resume=DIR/unnamed/latest ! judge");
+  assert_non_null(strstr(notice, "the classes of field label have names in "));
+  assert_non_null(strstr(notice, "ant, bee, cat: those of the records are taken by number"));
+}
+
 /* ---- what a checkpoint says of its inputs ---- */
 
 static void write_checkpoint(const char *name, const char *inputs) {
@@ -541,6 +584,8 @@ int main(void) {
       cmocka_unit_test(a_class_that_training_lacks_is_refused_with_both_lists),
       cmocka_unit_test(a_checkpoint_is_evaluated_by_name),
       cmocka_unit_test(a_run_is_not_resumed_with_other_classes),
+      cmocka_unit_test(a_head_of_another_run_follows_the_names_of_its_classes),
+      cmocka_unit_test(a_resume_without_the_names_is_said),
       cmocka_unit_test(a_checkpoint_says_how_its_inputs_were_prepared),
       cmocka_unit_test(a_checkpoint_without_inputs_is_an_older_one),
       cmocka_unit_test(inputs_that_no_run_has_written_are_refused),
