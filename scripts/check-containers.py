@@ -1,6 +1,7 @@
 """Writes data sets with the libraries of their formats, and compares what millrace reads, in shuffled order, with what
-those libraries read.  usage: check-containers.py MILLRACE FOLDER [torch]
-FOLDER is empty; a second run with "torch" compares with the readers that import PyTorch, also of what the first one left."""
+those libraries read.  usage: check-containers.py MILLRACE FOLDER FFCV|torch
+FOLDER is empty, FFCV a folder with FFCV's Python files; a second run with "torch" compares with the readers that import PyTorch,
+also of what the first one left."""
 
 import gzip
 import importlib.machinery
@@ -220,6 +221,98 @@ def check_every_type():
         for _ in range(3):
             shards.write({f'c_{k}': v for k, v in values.items()})
     name_all('mds, every type', {f'mds {path}': [f'c_{k}' for k in values]})
+    check_every_ffcv_type(picture)
+    check_every_example_type()
+
+
+def import_ffcv():
+    """FFCV's writer, which is Python alone: what reads, a library of C and code that numba compiles, is left out, and so is PyTorch, of
+    which tensors are arrays here."""
+    def itself(*_, **__):
+        return itself
+
+    class Module(types.ModuleType):
+        def __getattr__(self, name):
+            return itself
+
+    class Tensor:
+        def __init__(self, array):
+            self.numpy = lambda: array
+
+    names = 'numba', 'numba.extending', 'numba.typed', 'torch', 'ffcv.libffcv', 'ffcv.pipeline', 'ffcv.pipeline.operation', \
+        'ffcv.pipeline.state', 'ffcv.pipeline.compiler', 'ffcv.pipeline.allocation_query'
+    package = types.ModuleType('ffcv')
+    package.__path__ = [sys.argv[3]]
+    sys.modules['ffcv'] = package
+    for name in names:
+        sys.modules[name] = Module(name)
+    sys.modules['numba.typed'].Dict = dict
+    sys.modules['torch'].zeros = lambda n, dtype: Tensor(numpy.zeros(n, dtype))
+    sys.modules['ffcv.pipeline.operation'].Operation = object
+    from ffcv import fields, writer
+    for name in names[:4]:
+        del sys.modules[name]
+    return fields, writer.DatasetWriter, Tensor
+
+
+def check_every_ffcv_type(picture):
+    """What is not a column of numbers is compared, too."""
+    fields, writer, tensor = import_ffcv()
+    image = numpy.arange(4 * 5 * 3, dtype='u1').reshape(4, 5, 3)
+    columns = {'whole': (fields.IntField(), 7), 'real': (fields.FloatField(), 0.5), 'raw': (fields.RGBImageField(write_mode='raw'), image),
+               'coded': (fields.RGBImageField(write_mode='jpg'), image), 'smart': (fields.RGBImageField(write_mode='smart'), image),
+               'some': (fields.RGBImageField(write_mode='proportion', compress_probability=.5), image),
+               'bytes': (fields.BytesField(), numpy.frombuffer(b'abc', 'u1')), 'json': (fields.JSONField(), {'a': 1})}
+    for i, kind in enumerate('? i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16 >i4'.split()):
+        a = numpy.arange(6).reshape(2, 3).astype(kind)
+        columns[f'a{i}'] = fields.NDArrayField(a.dtype, a.shape), a
+    for i, kind in enumerate('? i1 i2 i4 i8 u1 f2 f4 f8 c8'.split()):
+        a = numpy.arange(6).reshape(2, 3).astype(kind)
+        columns[f't{i}'] = fields.TorchTensorField(a.dtype, a.shape), tensor(a)
+    graphs = {}
+    for at in range(0, len(columns), 9):
+        some = dict(list(columns.items())[at:at + 9])
+
+        class Rows:
+            def __len__(self):
+                return 4
+
+            def __getitem__(self, i):
+                return (i, *(value for _, value in some.values()))
+
+        path = os.path.join(folder, f'every-{at}.beton')
+        writer(path, {'id': fields.IntField()} | {n: field for n, (field, _) in some.items()}, page_size=1 << 21,
+               num_workers=1).from_indexed_dataset(Rows(), chunksize=2)
+        graphs[f'beton {path}'] = some
+    name_all('beton, every type', graphs)
+    out = os.path.join(folder, 'batch.npz')
+    for graph, some in graphs.items():
+        subprocess.run([program, 'batch', f'{graph} ! batch 2', '--step', '2', '--out', out], check=True, capture_output=True)
+        with numpy.load(out) as got:
+            for name, (_, value) in some.items():
+                value = value if isinstance(value, (numpy.ndarray, int, float)) else value.numpy() if hasattr(value, 'numpy') else None
+                if name in got and name not in ('coded', 'smart', 'some') and value is not None and \
+                        not numpy.array_equal(got[name].reshape(-1), numpy.concatenate([numpy.asarray(value).reshape(-1)] * 2)):
+                    sys.exit(f'beton, every type: {name}: {got[name]}')
+
+
+def check_every_example_type():
+    """ArrayRecord and TFRecord hold Examples, whose features are of three types: of none, one and several values, as many as before or not."""
+    import tfrecord
+    from array_record.python import array_record_module
+
+    rows = [{'one': ([i], 'int'), 'many': ([i, i + 1], 'int'), 'ragged': (list(range(i)), 'int'), 'real': ([i / 7], 'float'),
+             'reals': ([i / 7] * 3, 'float'), 'uneven': ([.5] * (1 + i % 2), 'float'), 'text': (b'abc', 'byte'), 'texts': ([b'a', b'bc'], 'byte'),
+             'none': ([], 'int')} | ({'rare': ([i], 'int')} if i % 2 else {}) for i in range(4)]
+    paths = [os.path.join(folder, f'every.{kind}') for kind in ('tfrecord', 'array_record')]
+    frames, groups = tfrecord.TFRecordWriter(paths[0]), array_record_module.ArrayRecordWriter(paths[1], 'group_size:2')
+    for row in rows:
+        frames.write(row)
+        groups.write(tfrecord.TFRecordWriter.serialize_tf_example(row))
+    frames.close()
+    groups.close()
+    names = set().union(*rows)
+    name_all('Examples, every type', {f'tfrecord {paths[0]}': names, f'arrayrecord {paths[1]}': names})
 
 
 def check_beton(generator):

@@ -9,8 +9,15 @@ python3 -m venv "$work/venv"
 # MDS and litdata: their own writers, MDS's reader, and what these import; their data loaders, which need PyTorch, are not used.
 "$work/venv/bin/pip" -q install --disable-pip-version-check --no-deps mosaicml-streaming litdata
 "$work/venv/bin/pip" -q install --disable-pip-version-check boto3 brotli filelock lightning-utilities obstore pillow python-snappy requests tqdm typing_extensions tifffile xxhash zstd
-mkdir "$work/data"
-"$work/venv/bin/python" "$root/scripts/check-containers.py" "$root/build/release/millrace" "$work/data"
+# FFCV is a source package; its writer is Python, and the libraries of C that pip asks for before it hands the files over are its reader's.
+"$work/venv/bin/pip" -q install --disable-pip-version-check opencv-python-headless
+mkdir "$work/data" "$work/pc"
+for library in opencv4 libturbojpeg; do
+  printf 'Name: %s\nDescription: is not needed to write\nVersion: 4\nLibs: -lm\nCflags: -DNONE\n' $library >"$work/pc/$library.pc"
+done
+PKG_CONFIG_PATH="$work/pc" "$work/venv/bin/pip" -q download --disable-pip-version-check --no-deps --no-binary ffcv -d "$work" ffcv==1.0.2
+tar -xzf "$work/ffcv-1.0.2.tar.gz" -C "$work"
+"$work/venv/bin/python" "$root/scripts/check-containers.py" "$root/build/release/millrace" "$work/data" "$work/ffcv-1.0.2/ffcv"
 # litdata's reader and Megatron's library import PyTorch.  Debian's is a tenth of PyPI's, which also needs CUDA's libraries; it is 1.13, and
 # these are the newest versions that import it.
 if ! /usr/bin/python3 -c 'import torch'; then

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "loaders/shards/shard_typed.h"
 
 enum {
@@ -20,7 +21,8 @@ enum {
   TYPE_AT = 8 * SHAPE_MAX, /* of an array's arguments: length of its type's text, and the text */
   TYPE_MAX = 1024 - TYPE_AT - 8,
   ALLOC_BYTES = 24,
-  FIELDS_MAX = 256
+  FIELDS_MAX = 256,
+  LOST = 120
 };
 
 typedef enum beton_kind { FLOAT, INT, RGB, BYTES, NDARRAY, JSON, TENSOR, KINDS } beton_kind_t;
@@ -33,6 +35,7 @@ typedef struct beton_field {
   mr_field_t type;
   uint32_t column;         /* of pictures: for the mode and size below */
   int mode, height, width; /* of the last picture; mode -1: none yet */
+  char lost[LOST];         /* of an array: why it becomes no field; "" if it does */
 } beton_field_t;
 
 typedef struct alloc {
@@ -69,55 +72,72 @@ static mr_err_t beton_read(beton_t *t, uint64_t at, void *to, size_t n) {
 
 /* ---- fields ---- */
 
-/* A type as json.dumps writes NumPy's description of it, [["", "<f4"]]. */
-static bool beton_type(const char *text, size_t n, beton_field_t *f) {
+/* Takes a type as json.dumps writes NumPy's description of it, [["", "<f4"]]; one that is no
+   field's is the reason that f has none. */
+static void beton_type(const char *text, size_t n, beton_field_t *f) {
   static const struct {
     const char *name;
     mr_typed_t kind;
     mr_dtype_t dtype;
-  } type[] = {{"|u1", MR_TYPED_PLAIN, MR_U8},  {"|b1", MR_TYPED_PLAIN, MR_BOOL},
-              {"|i1", MR_TYPED_I8, MR_I32},    {"<i2", MR_TYPED_I16, MR_I32},
-              {"<u2", MR_TYPED_U16, MR_I32},   {"<i4", MR_TYPED_PLAIN, MR_I32},
-              {"<u4", MR_TYPED_PLAIN, MR_U32}, {"<i8", MR_TYPED_PLAIN, MR_I64},
-              {"<u8", MR_TYPED_PLAIN, MR_U64}, {"<f2", MR_TYPED_PLAIN, MR_F16},
-              {"<f4", MR_TYPED_PLAIN, MR_F32}, {"<f8", MR_TYPED_PLAIN, MR_F64}};
+  } type[] = {{"|u1", MR_TYPED_PLAIN, MR_U8},        {"|b1", MR_TYPED_PLAIN, MR_BOOL},
+              {"|i1", MR_TYPED_I8, MR_I32},          {"<i2", MR_TYPED_I16, MR_I32},
+              {"<u2", MR_TYPED_U16, MR_I32},         {"<i4", MR_TYPED_PLAIN, MR_I32},
+              {"<u4", MR_TYPED_PLAIN, MR_U32},       {"<i8", MR_TYPED_PLAIN, MR_I64},
+              {"<u8", MR_TYPED_PLAIN, MR_U64},       {"<f2", MR_TYPED_PLAIN, MR_F16},
+              {"<f4", MR_TYPED_PLAIN, MR_F32},       {"<f8", MR_TYPED_PLAIN, MR_F64},
+              {">i2", MR_TYPED_SWAPPED_I16, MR_I32}, {">u2", MR_TYPED_SWAPPED_U16, MR_I32},
+              {">i4", MR_TYPED_SWAPPED, MR_I32},     {">u4", MR_TYPED_SWAPPED, MR_U32},
+              {">i8", MR_TYPED_SWAPPED, MR_I64},     {">u8", MR_TYPED_SWAPPED, MR_U64},
+              {">f2", MR_TYPED_SWAPPED, MR_F16},     {">f4", MR_TYPED_SWAPPED, MR_F32},
+              {">f8", MR_TYPED_SWAPPED, MR_F64}};
   cJSON *json = cJSON_ParseWithLength(text, n);
-  const cJSON *word = cJSON_GetArrayItem(cJSON_GetArrayItem(json, 0), 1);
+  const cJSON *one = cJSON_GetArraySize(json) == 1 ? cJSON_GetArrayItem(json, 0) : NULL;
+  const cJSON *word = cJSON_GetArraySize(one) == 2 ? cJSON_GetArrayItem(one, 1) : NULL;
   bool known = false;
   for (size_t i = 0; cJSON_IsString(word) && i < sizeof type / sizeof *type; i++)
     if (!strcmp(type[i].name, word->valuestring))
       known = true, f->typed = type[i].kind, f->type.dtype = type[i].dtype;
+  const char *plain = cJSON_IsString(word) ? word->valuestring : "of several fields";
+  char shown[40];
+  if (!known)
+    snprintf(f->lost, LOST, "no field has the type of its arrays, %s",
+             mr_printable(plain, shown, sizeof shown));
   cJSON_Delete(json);
-  return known;
 }
 
-static bool beton_array(const uint8_t *args, beton_field_t *f) {
+static void beton_array(const uint8_t *args, beton_field_t *f) {
   uint64_t n = beton_u64(args + TYPE_AT);
-  if (n > TYPE_MAX || !beton_type((const char *)args + TYPE_AT + 8, n, f)) return false;
+  if (n <= TYPE_MAX)
+    beton_type((const char *)args + TYPE_AT + 8, n, f);
+  else
+    snprintf(f->lost, LOST, "its arrays have no type");
   int ndim = SHAPE_MAX;
   while (ndim > 0 && !beton_u64(args + 8 * (ndim - 1))) ndim--;
-  if (ndim >= MR_MAX_NDIM) return false;
-  for (; f->type.ndim < ndim; f->type.ndim++) {
+  if (ndim >= MR_MAX_NDIM)
+    snprintf(f->lost, LOST, "its arrays have %d dimensions, want at most %d", ndim,
+             MR_MAX_NDIM - 1);
+  for (; f->type.ndim < ndim && !*f->lost; f->type.ndim++) {
     uint64_t d = beton_u64(args + 8 * f->type.ndim);
-    if (d < 1 || d > MR_SHARD_PART_MAX) return false;
-    f->type.dim[f->type.ndim] = (int64_t)d;
     mr_field_t so_far = f->type;
-    so_far.ndim++;
-    if (mr_field_bytes(&so_far) > MR_SHARD_PART_MAX) return false;
+    if (d <= MR_SHARD_PART_MAX) so_far.dim[so_far.ndim++] = (int64_t)d;
+    if (!d)
+      snprintf(f->lost, LOST, "its arrays have no elements");
+    else if (d > MR_SHARD_PART_MAX || mr_field_bytes(&so_far) > MR_SHARD_PART_MAX)
+      snprintf(f->lost, LOST, "its arrays have more than %d bytes", MR_SHARD_PART_MAX);
+    f->type.dim[f->type.ndim] = (int64_t)d;
   }
-  return true;
 }
 
 /* Fills what the type says, and how many bytes of a row the field takes and at which multiple. */
-static bool beton_settle(const uint8_t *args, beton_field_t *f, size_t *bytes, size_t *align) {
+static void beton_settle(const uint8_t *args, beton_field_t *f, size_t *bytes, size_t *align) {
   *bytes = *align = 8;
   switch (f->kind) {
-    case FLOAT: f->type.dtype = MR_F64; return true;
-    case INT: f->type.dtype = MR_I64; return true;
-    case RGB: *bytes = 13, *align = 1, f->mode = -1; return true; /* mode, width, height, place */
+    case FLOAT: f->type.dtype = MR_F64; return;
+    case INT: f->type.dtype = MR_I64; return;
+    case RGB: *bytes = 13, *align = 1, f->mode = -1; return; /* mode, width, height, place */
     case BYTES:
-    case JSON: *bytes = 16, *align = 1, f->typed = MR_TYPED_BYTES; return true; /* place, size */
-    default: return beton_array(args, f);
+    case JSON: *bytes = 16, *align = 1, f->typed = MR_TYPED_BYTES; return; /* place, size */
+    default: beton_array(args, f);
   }
 }
 
@@ -129,14 +149,14 @@ static mr_err_t beton_add_field(beton_t *t, const uint8_t *text, size_t *align_m
   if (text[0] >= KINDS)
     return BETON_FAULT(t, "%s: field %s is of type %d, want 0 to %d, FFCV's own", t->file->path,
                        f->name, text[0], KINDS - 1);
-  if (!beton_settle(text + ARGS_AT, f, &bytes, &align))
-    return BETON_FAULT(t, "%s: field %s is an array of an unknown type or shape", t->file->path,
-                       f->name);
+  beton_settle(text + ARGS_AT, f, &bytes, &align);
   f->at = (t->row + align - 1) / align * align;
   t->row = f->at + bytes;
   if (align > *align_most) *align_most = align;
   t->n_fields++;
   if (f->kind == RGB) return MR_OK; /* its columns follow from the rows */
+  if (*f->lost)
+    return mr_typed_refuse(t->draft, f->name, strlen(f->name), f->lost, &f->column, t->diag);
   mr_diag_t why = {0};
   mr_err_t e =
       mr_typed_column(t->draft, f->name, strlen(f->name), f->typed,
@@ -225,13 +245,14 @@ static mr_err_t picture_column(beton_t *t, beton_field_t *f, int mode, int heigh
 static mr_err_t beton_add_part(beton_t *t, beton_field_t *f, const uint8_t *row, uint64_t row_at) {
   const uint8_t *p = row + f->at;
   uint64_t at = row_at + f->at, size = 8;
-  bool good = true;
+  bool good = !*f->lost;
+  if (!good) return MR_OK;
   if (f->kind == BYTES || f->kind == JSON) {
     at = beton_u64(p), size = beton_u64(p + 8);
     if (f->kind == JSON && size) size--; /* a zero ends the text */
   } else if (f->kind == NDARRAY || f->kind == TENSOR) {
     at = beton_u64(p), size = mr_field_bytes(&f->type);
-    if (f->typed != MR_TYPED_PLAIN) size = size / 4 * (f->typed == MR_TYPED_I8 ? 1 : 2);
+    size = size / mr_dtype_size(f->type.dtype) * mr_typed_stored(f->typed, f->type.dtype);
   } else if (f->kind == RGB) {
     at = beton_u64(p + 5);
     MR_TRY(picture_column(t, f, p[0], beton_u16(p + 3), beton_u16(p + 1), &good));
@@ -273,7 +294,7 @@ static mr_err_t beton_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_di
 }
 
 static const mr_shard_kind_t beton_kind = {.name = "beton",
-                                           .index = "beton/1",
+                                           .index = "beton/2",
                                            .scan = beton_scan,
                                            .settle = mr__typed_settle,
                                            .unpack = mr__typed_unpack};

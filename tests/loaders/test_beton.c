@@ -119,6 +119,61 @@ static void damaged_bytes_give_bad_records_or_a_sentence(void **state) {
   }
 }
 
+static char notice[2000];
+static void hear(void *ctx, const char *text) {
+  size_t n = strlen(notice);
+  snprintf(notice + n, sizeof notice - n, "%s\n", text);
+}
+
+/* A column of arrays that no field can hold is named with its reason, and those beside it are
+   read: big-endian numbers are numbers. */
+static void arrays_that_are_no_field_are_named(void **state) {
+  static const uint64_t pair[] = {2}, none[] = {0x7FFFFFFF, 0x7FFFFFFF},
+                        many[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  static const struct {
+    const char *name, *descr, *why;
+    const uint64_t *shape;
+    int ndim;
+  } lost[] = {{"pairs", "[[\"\", \"<c8\"]]", "the type of its arrays, <c8", pair, 1},
+              {"times", "[[\"\", \"<M8[s]\"]]", "the type of its arrays, <M8[s]", pair, 1},
+              {"two", "[[\"a\", \"<i4\"], [\"b\", \"<i4\"]]", "of several fields", pair, 1},
+              {"deep", "[[\"\", \"<i4\"]]", "its arrays have 10 dimensions", many, 10},
+              {"large", "[[\"\", \"<i4\"]]", "its arrays have more than 268435456 bytes", none, 2}};
+  enum { LOST = sizeof lost / sizeof *lost, ROW = 8 * (LOST + 2) };
+  const uint8_t big[] = {0x12, 0x34, 0x56, 0x78, 0xFF, 0xFF, 0xFF, 0xFE, 0, 0, 0, 0, 0, 0, 0, 0};
+  beton_out_t o = {.row = ROW, .place = {ROW - 8}, .n_places = 1};
+  beton_field(&o, 1, "id", NULL, 0, NULL);
+  for (int i = 0; i < LOST; i++)
+    beton_field(&o, 4 + 2 * (i % 2), lost[i].name, lost[i].shape, lost[i].ndim, lost[i].descr);
+  beton_field(&o, 4, "big", pair, 1, "[[\"\", \">i4\"]]");
+  uint64_t at = beton_value(&o, big, sizeof big);
+  uint8_t *p = image_add(&o.rows, NULL, ROW);
+  p[0] = 7, memcpy(p + ROW - 8, &at, 8), o.n = 1;
+  image_t file = beton_file(&o);
+  write_file("l.beton", file.at, file.n);
+  hand_t h;
+  *notice = 0;
+  mr_notice_to(hear, NULL);
+  if (shards_plan(&h, &mr_stage_beton, beton_settings("l.beton")) < 0 || h.s.def->open(&h.s) < 0)
+    fail_msg("%s", h.diag.text);
+  mr_notice_to(NULL, NULL);
+  assert_int_equal(h.s.out_spec[0].n_fields, 2);
+  for (int i = 0; i < LOST; i++)
+    if (!strstr(notice, lost[i].name) || !strstr(notice, lost[i].why))
+      fail_msg("%s: \"%s\" is not in: %s", lost[i].name, lost[i].why, notice);
+  burst_t *b = burst_new(&h.s);
+  int64_t first = 0;
+  if (burst_fetch(&h, 0, &first, 1, b) < 0) fail_msg("%s", h.diag.text);
+  const int32_t *read = b->rec[0].field[mr_spec_find(&h.s.out_spec[0], "big")].data;
+  assert_int_equal(read[0], 0x12345678);
+  assert_int_equal(read[1], -2);
+  burst_free(b), shards_close(&h);
+  char files[120];
+  snprintf(files, sizeof files, "files=%s/l.beton", folder);
+  want_refused(&mr_stage_beton, (const char *[]){files, "fields=pairs", NULL}, "<c8");
+  beton_free(&o), free(file.at);
+}
+
 static void files_that_are_none_are_refused(void **state) {
   round_t r = {.x = 4};
   draw_samples(&r);
@@ -143,6 +198,7 @@ static void files_that_are_none_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(samples_are_what_was_written),
                                      cmocka_unit_test(damaged_bytes_give_bad_records_or_a_sentence),
+                                     cmocka_unit_test(arrays_that_are_no_field_are_named),
                                      cmocka_unit_test(files_that_are_none_are_refused)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
