@@ -11,31 +11,40 @@
 
 #define MARK(text) text, sizeof(text) - 1
 
+#define SERVED "if a server has answered so, ask it for the file again"
+
 static const struct {
   const char *mark;
   size_t n;
   mr_file_kind_t kind;
 } known[] = {
-    {MARK("\x1f\x8b\x08"), {"packed by gzip", "gzip", "gunzip"}},
-    {MARK("\x28\xb5\x2f\xfd"), {"packed by zstd", "zstd", "unzstd"}},
-    {MARK("BZh"), {"packed by bzip2", "bzip2", "bunzip2"}},
-    {MARK("\xfd\x37\x7a\x58\x5a"), {"packed by xz", "xz", "unxz"}},
-    {MARK("\x04\x22\x4d\x18"), {"packed by lz4", "lz4", "unlz4"}},
-    {MARK("PK\3\4"), {"a zip file, as .npz, torch.save and spreadsheets are", NULL, NULL}},
-    {MARK("\x89HDF\r\n"), {"an HDF5 file", NULL, NULL}},
-    {MARK("PAR1"), {"a Parquet file", NULL, NULL}},
-    {MARK("ARROW1"), {"an Arrow file", NULL, NULL}},
-    {MARK("FEA1"), {"a Feather file", NULL, NULL}},
-    {MARK("SQLite format 3"), {"a database of SQLite", NULL, NULL}},
-    {MARK("\x89PNG\r\n"), {"a picture", NULL, NULL}},
-    {MARK("\xff\xd8\xff"), {"a picture", NULL, NULL}},
+    {MARK("\x1f\x8b\x08"), {"packed by gzip", "gzip", "gunzip", "unpack it first (gunzip)"}},
+    {MARK("\x28\xb5\x2f\xfd"), {"packed by zstd", "zstd", "unzstd", "unpack it first (unzstd)"}},
+    {MARK("BZh"), {"packed by bzip2", "bzip2", "bunzip2", "unpack it first (bunzip2)"}},
+    {MARK("\xfd\x37\x7a\x58\x5a"), {"packed by xz", "xz", "unxz", "unpack it first (unxz)"}},
+    {MARK("\x04\x22\x4d\x18"), {"packed by lz4", "lz4", "unlz4", "unpack it first (unlz4)"}},
+    {MARK("PK\3\4"), {"a zip file, as .npz, torch.save and spreadsheets are", NULL, NULL, NULL}},
+    {MARK("\x89HDF\r\n"), {"an HDF5 file", NULL, NULL, NULL}},
+    {MARK("PAR1"), {"a Parquet file", NULL, NULL, NULL}},
+    {MARK("ARROW1"), {"an Arrow file", NULL, NULL, NULL}},
+    {MARK("FEA1"), {"a Feather file", NULL, NULL, NULL}},
+    {MARK("Obj\1"), {"an Avro file", NULL, NULL, NULL}},
+    {MARK("version https://git-lfs.github.com/spec/"),
+     {"a pointer of Git LFS", NULL, NULL, "git lfs pull fetches the file that it stands for"}},
+    {MARK("<!DOCTYPE html"), {"a web page", NULL, NULL, SERVED}},
+    {MARK("<!doctype html"), {"a web page", NULL, NULL, SERVED}},
+    {MARK("<html"), {"a web page", NULL, NULL, SERVED}},
+    {MARK("<?xml"), {"XML", NULL, NULL, SERVED}},
+    {MARK("SQLite format 3"), {"a database of SQLite", NULL, NULL, NULL}},
+    {MARK("\x89PNG\r\n"), {"a picture", NULL, NULL, NULL}},
+    {MARK("\xff\xd8\xff"), {"a picture", NULL, NULL, NULL}},
     /* protocols 2 and 3 with a dict or a class, 4 and 5 with a frame */
-    {MARK("\x80\2}"), {"a Python pickle", NULL, NULL}},
-    {MARK("\x80\2c"), {"a Python pickle", NULL, NULL}},
-    {MARK("\x80\3}"), {"a Python pickle", NULL, NULL}},
-    {MARK("\x80\3c"), {"a Python pickle", NULL, NULL}},
-    {MARK("\x80\4\x95"), {"a Python pickle", NULL, NULL}},
-    {MARK("\x80\5\x95"), {"a Python pickle", NULL, NULL}},
+    {MARK("\x80\2}"), {"a Python pickle", NULL, NULL, NULL}},
+    {MARK("\x80\2c"), {"a Python pickle", NULL, NULL, NULL}},
+    {MARK("\x80\3}"), {"a Python pickle", NULL, NULL, NULL}},
+    {MARK("\x80\3c"), {"a Python pickle", NULL, NULL, NULL}},
+    {MARK("\x80\4\x95"), {"a Python pickle", NULL, NULL, NULL}},
+    {MARK("\x80\5\x95"), {"a Python pickle", NULL, NULL, NULL}},
 };
 
 const mr_file_kind_t *mr_file_kind(const void *bytes, size_t n) {
@@ -69,8 +78,8 @@ const char *mr_file_kind_hint(const void *bytes, size_t n, char *text, size_t si
   const mr_file_kind_t *kind = mr_file_kind(bytes, n);
   const char *what = mr_file_described(bytes, n);
   text[0] = 0;
-  if (what && kind && kind->unpack)
-    snprintf(text, size, "; it is %s: unpack it first (%s)", what, kind->unpack);
+  if (what && kind && kind->instead)
+    snprintf(text, size, "; it is %s: %s", what, kind->instead);
   else if (what)
     snprintf(text, size, "; it is %s", what);
   return text;

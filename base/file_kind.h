@@ -9,9 +9,11 @@
 MR_BEGIN_DECLS
 
 typedef struct mr_file_kind {
-  const char *what;   /* "a Parquet file"; of a packed one "packed by gzip" */
-  const char *packer; /* "gzip"; NULL: it is not packed */
-  const char *unpack; /* the program that unpacks it, "gunzip"; NULL: it is not packed */
+  const char *what;    /* "a Parquet file"; of a packed one "packed by gzip" */
+  const char *packer;  /* "gzip"; NULL: it is not packed */
+  const char *unpack;  /* the program that unpacks it, "gunzip"; NULL: it is not packed */
+  const char *instead; /* what to do whatever was wanted: "unpack it first (gunzip)"; NULL: that
+                          depends on what was wanted */
 } mr_file_kind_t;
 
 /* Returns the kind of a file that begins with bytes[n], a static text, or NULL for any other kind

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/feature.h"
+#include "base/file_kind.h"
 #include "pipeline/stage_map.h"
 #include "stages/decoder.h"
 
@@ -95,8 +96,11 @@ static mr_err_t black_part(const mr_picture_t *p, mr_box_t box, mr_part_t *out) 
 static mr_err_t decode_which(mr_stage_t *s, const uint8_t *bytes, size_t n, int *which) {
   for (*which = 0; *which < DECODERS; ++*which)
     if (decoders[*which]->is(bytes, n)) break;
+  char hint[120];
   if (*which == DECODERS)
-    return mr_stage_fail(s, MR_ERR_DATA, "a file of %zu bytes is neither JPEG, PNG nor WebP", n);
+    return mr_stage_fail(
+        s, MR_ERR_DATA, "a file of %zu bytes is neither JPEG, PNG nor WebP%s", n,
+        mr_file_kind_hint(bytes, n < MR_FILE_LOOK ? n : MR_FILE_LOOK, hint, sizeof hint));
   const mr_decoder_def_t *d = decoders[*which];
   char what[64];
   snprintf(what, sizeof what, "%s: a %s file", s->name, d->name);

@@ -235,9 +235,8 @@ mr_err_t mr_folder_list_parse(mr_folder_list_t *l, const char *path, const char 
   *l = (mr_folder_list_t){.most = most, .from = path};
   const mr_file_kind_t *kind = mr_file_kind(text, n);
   if (kind)
-    return mr_fail(diag, MR_ERR_DATA, "%s: is no list of files but %s%s%s", path, kind->what,
-                   kind->unpack ? ": unpack it first, with " : ": want CSV or JSON lines",
-                   kind->unpack ? kind->unpack : "");
+    return mr_fail(diag, MR_ERR_DATA, "%s: is no list of files but %s: %s", path, kind->what,
+                   kind->instead ? kind->instead : "want CSV or JSON lines");
   if (n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) text += 3, n -= 3; /* a byte order mark */
   while (start < n && strchr(" \t\r\n", text[start]) && text[start]) start++;
   mr_err_t e =

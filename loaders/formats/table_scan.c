@@ -335,12 +335,9 @@ static mr_err_t check_is_table(table_scan_t *t, const char *p, int64_t n) {
                {"{\"", "JSON lines: write them as CSV (pandas: to_csv)", 2},
                {"[{", "JSON: write it as CSV (pandas: to_csv)", 2}};
   const mr_file_kind_t *kind = mr_file_kind(p, (size_t)n);
-  if (kind && kind->unpack)
-    return TABLE_FAULT(t, "%s: is no CSV file but %s: unpack it first (%s)", t->file->path,
-                       kind->what, kind->unpack);
   if (kind)
-    return TABLE_FAULT(t, "%s: is no CSV file but %s: write it as CSV (pandas: to_csv)",
-                       t->file->path, kind->what);
+    return TABLE_FAULT(t, "%s: is no CSV file but %s: %s", t->file->path, kind->what,
+                       kind->instead ? kind->instead : "write it as CSV (pandas: to_csv)");
   for (size_t i = 0; i < sizeof other / sizeof *other; i++)
     if (n >= other[i].n && !memcmp(p, other[i].mark, (size_t)other[i].n))
       return TABLE_FAULT(t, "%s: is no CSV file but %s", t->file->path, other[i].what);

@@ -108,13 +108,9 @@ static bool is_text(const uint8_t *p, size_t n) {
 static mr_err_t check_is_tokens(const char *path, const uint8_t *p, size_t n, mr_token_type_t type,
                                 mr_diag_t *diag) {
   const mr_file_kind_t *kind = mr_file_kind(p, n);
-  if (kind && kind->unpack)
-    return mr_fail(diag, MR_ERR_DATA, "%s: holds no token ids but is %s: unpack it first (%s)",
-                   path, kind->what, kind->unpack);
   if (kind)
-    return mr_fail(diag, MR_ERR_DATA,
-                   "%s: holds no token ids but is %s: save the ids with numpy.save", path,
-                   kind->what);
+    return mr_fail(diag, MR_ERR_DATA, "%s: holds no token ids but is %s: %s", path, kind->what,
+                   kind->instead ? kind->instead : "save the ids with numpy.save");
   if (n >= 7 && !memcmp(p, "MMIDIDX", 7))
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: holds no token ids but is an index of Megatron-LM: name the .bin beside it",

@@ -39,6 +39,7 @@ mr_err_t mr_typed_refuse(mr_shard_draft_t *d, const char *name, size_t n, const 
   char fit[MR_SHARD_NAME_MAX], text[WHY_MAX];
   mr_diag_t failed = {0};
   snprintf(text, sizeof text, "%s", why);
+  if (strlen(why) >= sizeof text && strrchr(text, ';')) *strrchr(text, ';') = 0; /* a whole part */
   size_t most = sizeof fit - 2 - strlen(text);
   if (n > most) n = most;
   for (size_t i = 0; i < n; i++) fit[i] = name[i] && name[i] != '\t' ? name[i] : '?';

@@ -62,6 +62,13 @@ static void a_sentence_ends_with_what_a_file_is(void **state) {
              {"short", ""},
              {"PAR1\25\4\25", "; it is a Parquet file"},
              {"ARROW1", "; it is an Arrow file"},
+             {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
+              "; it is a pointer of Git LFS: git lfs pull fetches the file that it stands for"},
+             {"<!DOCTYPE html><html><body>Not found</body></html>",
+              "; it is a web page: if a server has answered so, ask it for the file again"},
+             {"<?xml version=\"1.0\"?><Error><Code>NoSuchKey</Code></Error>",
+              "; it is XML: if a server has answered so, ask it for the file again"},
+             {"Obj\1\4\26avro.schema", "; it is an Avro file"},
              {"\x1f\x8b\x08", "; it is packed by gzip: unpack it first (gunzip)"},
              {"\1\2\3\4\5\6\7\1\2\3\4\5\6\7\1\2\3", ""}};
   char hint[120];
