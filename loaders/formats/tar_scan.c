@@ -212,10 +212,13 @@ static mr_err_t tar_note(tar_t *t, uint32_t kind, const char *text) {
 /* Notes a member that would be part of a sample, had it contents of its own. */
 static mr_err_t tar_note_left(tar_t *t, char type, char *name) {
   char *ext, text[MR_SHARD_NAME_MAX];
-  if (strchr("3456", type) || !cut_name(name, &ext)) return MR_OK; /* devices, folders, pipes */
+  if (type == '5' || !cut_name(name, &ext)) return MR_OK; /* folders */
   if (type == '1' || type == '2')
     snprintf(text, sizeof text, "%.60s\ta sample has it as a %s link, without contents", ext,
              type == '1' ? "hard" : "symbolic");
+  else if (type == '3' || type == '4' || type == '6')
+    snprintf(text, sizeof text, "%.60s\ta sample has it as a %s, without contents", ext,
+             type == '6' ? "pipe" : "device");
   else
     snprintf(text, sizeof text, "%.60s\ta sample has it as a member of an unknown type", ext);
   return tar_note(t, MR_TAR_LEFT, text);
@@ -296,7 +299,9 @@ static mr_err_t no_header(tar_t *t, const block_t *b) {
                      "%s: is compressed by %s, and compressed archives cannot be read at "
                      "random: unpack it with %s first",
                      t->path, kind->packer, kind->unpack);
-  if (kind) return TAR_FAULT(t, "%s: is no tar archive but %s", t->path, kind->what);
+  if (kind)
+    return TAR_FAULT(t, "%s: is no tar archive but %s%s%s", t->path, kind->what,
+                     kind->instead ? ": " : "", kind->instead ? kind->instead : "");
   return TAR_FAULT(t, "%s: no tar header at byte %" PRId64 ", or a damaged one", t->path, t->at);
 }
 

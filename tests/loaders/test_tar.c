@@ -494,6 +494,14 @@ static void archives_that_may_lack_samples_are_said(void **state) {
   add_header(&o, "b.jpg", NULL, '1', 0, false), image_add(&o, NULL, 1024);
   plan_archive(&o, "link.tar", "fields=jpg:image,cls:label");
   assert_non_null(strstr(last_notice, "\"jpg\" (a sample has it as a hard link"));
+  for (const char *type = "346"; *type; type++) {
+    o = (image_t){0};
+    add_sample(&o, "a", "1"), add_header(&o, "b.cls", NULL, '0', 1, false), add_body(&o, "1", 1);
+    add_header(&o, "b.jpg", NULL, *type, 0, false), image_add(&o, NULL, 1024);
+    plan_archive(&o, "node.tar", NULL);
+    assert_non_null(strstr(last_notice, *type == '6' ? "(a sample has it as a pipe, without"
+                                                     : "(a sample has it as a device, without"));
+  }
 }
 
 /* Header h of sample b's .cls in an archive of two such samples, changed in one way. */
