@@ -113,6 +113,7 @@ if nm -D --defined-only "$work/shared/lib/libmillrace.so" | awk '{print $3}' | g
   echo "install: the shared library shows what is not its interface"
   exit 1
 fi
+"$root/scripts/symbols.sh"
 LD_LIBRARY_PATH=$work/shared/lib
 export LD_LIBRARY_PATH
 programs_build_and_run "$work/shared"
