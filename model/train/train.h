@@ -266,15 +266,17 @@ typedef struct mr_train_fp8 {
 /* Returns the state of fp8 that the next run reads, for which all that mr_train_step_scale says
    holds: scales begin at 1, amax at 0.  n is 0 without compute.fp8. */
 mr_train_fp8_t mr_train_step_fp8(const mr_train_step_t *s);
-/* Both return the step's executable, never NULL; it belongs to s and lives as long as it.  The
-   first is for its graph and peak, the second for mr_exec_profile. */
 /* Which part of a step an equation of its compiled graph belongs to: forward, if the loss depends
    on it; update, if the optimizer traced it, the norm of the gradients included; else backward. */
 typedef enum mr_train_part { MR_PART_FORWARD, MR_PART_BACKWARD, MR_PART_UPDATE } mr_train_part_t;
+/* Returns the part of e, an equation of mr_exec_fn of the step's executable.  One thread at a
+   time. */
 mr_train_part_t mr_train_part_of(mr_train_step_t *s, const mr_eqn_t *e);
 /* Returns the loss in f, the graph of mr_train_step_fn as traced or compiled; it belongs to f. NULL
    if f is no such graph. */
 const mr_var_t *mr_train_loss_of(const mr_fn_t *f);
+/* Both return the step's executable, never NULL; it belongs to s and lives as long as it.  The
+   first is for its graph and peak, the second for mr_exec_profile. */
 const mr_exec_t *mr_train_step_exec(const mr_train_step_t *s);
 mr_exec_t *mr_train_step_profiled(mr_train_step_t *s);
 void mr_train_step_destroy(mr_train_step_t *s); /* NULL is fine */
