@@ -48,7 +48,7 @@ static mr_err_t no_member(mr_stage_t *s, const mr_shard_source_t *t, const char 
   char list[300] = "";
   size_t at = 0;
   for (int c = 0; c < t->shards->n_columns && at + 40 < sizeof list; c++)
-    if (t->shards->column[c].kind != MR_TAR_LEFT)
+    if (t->shards->column[c].kind == MR_TAR_MEMBER || t->shards->column[c].kind == MR_TAR_KEY)
       at += (size_t)snprintf(list + at, sizeof list - at, "%s%.30s", at ? ", " : "",
                              t->shards->column[c].name);
   return mr_stage_fail(s, MR_ERR_CONFIG,
@@ -136,41 +136,67 @@ static mr_err_t settle_word(mr_stage_t *s, mr_shard_source_t *t, const mr_shard_
   return settle_field(s, t, column, name, as, out);
 }
 
-static int order_key_hashes(const void *a, const void *b) {
-  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return (x > y) - (x < y);
+/* Samples of one key, by their numbers. */
+typedef struct keyed {
+  uint64_t hash;
+  int64_t number;
+} keyed_t;
+
+static int order_keyed(const void *a, const void *b) {
+  const keyed_t *x = a, *y = b;
+  if (x->hash != y->hash) return (x->hash > y->hash) - (x->hash < y->hash);
+  return (x->number > y->number) - (x->number < y->number);
 }
 
-/* The key of a sample whose members do not follow each other, so that it counts as several; NULL if
-   no sample is so.  Asked only where members are missing. */
-static const char *find_apart(const mr_shard_t *shard) {
+/* Sets two[] to the first samples of the archive that have one key.  False if there are none, or
+   without memory. */
+static bool find_same(const mr_shard_t *shard, int64_t two[2]) {
   int64_t n = shard->index.n_records;
-  uint64_t *hash = n > 1 ? malloc((size_t)n * sizeof *hash) : NULL, twice = 0;
+  keyed_t *k = n > 1 ? malloc((size_t)n * sizeof *k) : NULL;
   bool found = false;
-  for (int64_t i = 0; hash && i < n; i++) {
+  for (int64_t i = 0; k && i < n; i++) {
     const char *key = mr_shards_key(shard, shard->first + i);
-    hash[i] = XXH3_64bits(key, strlen(key));
+    k[i] = (keyed_t){XXH3_64bits(key, strlen(key)), shard->first + i};
   }
-  if (hash) qsort(hash, (size_t)n, sizeof *hash, order_key_hashes);
-  for (int64_t i = 1; hash && i < n && !found; i++)
-    if (hash[i] == hash[i - 1]) found = true, twice = hash[i];
-  free(hash);
-  for (int64_t i = 0; found && i < n; i++) {
-    const char *key = mr_shards_key(shard, shard->first + i);
-    if (XXH3_64bits(key, strlen(key)) == twice) return key;
-  }
-  return NULL;
+  if (k) qsort(k, (size_t)n, sizeof *k, order_keyed);
+  for (int64_t i = 1; k && i < n; i++)
+    if (k[i].hash == k[i - 1].hash && (!found || k[i - 1].number < two[0]))
+      found = true, two[0] = k[i - 1].number, two[1] = k[i].number;
+  free(k);
+  return found;
 }
 
-/* Says of samples that lack members why they may lack them. */
-static void say_apart(const mr_shard_source_t *t) {
+/* Whether both samples have a member of one name: they are no parts of one sample. */
+static bool share_member(const mr_shard_source_t *t, const mr_shard_t *shard,
+                         const int64_t two[2]) {
+  mr_shard_part_t p;
+  for (int c = 0; c < t->shards->n_columns; c++)
+    if (t->shards->column[c].kind == MR_TAR_MEMBER && mr_shards_part(shard, two[0], c, &p) &&
+        mr_shards_part(shard, two[1], c, &p))
+      return true;
+  return false;
+}
+
+/* Says of the first archive in which samples of one key lie apart what they are. */
+static void say_same(const mr_shard_source_t *t) {
   for (int i = 0; i < t->shards->n; i++) {
-    const char *key = find_apart(&t->shards->shard[i]);
-    if (!key) continue;
-    mr_notice(
-        "%s: the members of sample %.200s do not follow each other, so that it counts as "
-        "several: pack the files in the order of their names (tar --sort=name)",
-        t->shards->shard[i].path, key);
+    const mr_shard_t *shard = &t->shards->shard[i];
+    int64_t two[2];
+    bool same = false;
+    for (uint32_t c = 0; c < shard->index.n_columns; c++)
+      same |= shard->index.column[c].kind == MR_TAR_SAME;
+    if (!same || !find_same(shard, two)) continue;
+    const char *key = mr_shards_key(shard, two[0]);
+    if (share_member(t, shard, two))
+      mr_notice("%s: records %" PRId64 " and %" PRId64
+                " are two samples of one key, %.200s, and both are read: give each a name of its "
+                "own, or leave one out (skip-records=)",
+                shard->path, two[0], two[1], key);
+    else
+      mr_notice(
+          "%s: the members of sample %.200s do not follow each other, so that it counts as "
+          "several: pack the files in the order of their names (tar --sort=name)",
+          shard->path, key);
     return;
   }
 }
@@ -234,7 +260,6 @@ static mr_err_t settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out
     if (mr__shard_left_add(&left, t, k->name, name)) continue;
     MR_TRY(settle_field(s, t, c, name, usual_as(k->name), out));
   }
-  if (left.n_whys) say_apart(t);
   note_links(&left, t);
   mr__shard_left_say(&left, t, "member");
   if (t->n_fields) return MR_OK;
@@ -250,13 +275,13 @@ static mr_err_t settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out
 static mr_err_t tar_settle(mr_shard_source_t *t, mr_stage_t *s, const mr_shard_field_word_t *word,
                            int n, mr_spec_t *out) {
   say_notes(t);
+  say_same(t);
   if (!n) return settle_usual(s, t, out);
   for (int i = 0; i < n; i++) MR_TRY(settle_word(s, t, &word[i], out));
   if (all_have(t)) return MR_OK;
   mr_shard_left_t left = {0};
   note_links(&left, t);
   mr__shard_left_say(&left, t, "member");
-  say_apart(t);
   return MR_OK;
 }
 
@@ -354,7 +379,7 @@ static mr_err_t tar_unpack(const mr_shard_source_t *t, const mr_shard_bytes_t *p
 }
 
 static const mr_shard_kind_t kind = {.name = "tar",
-                                     .index = "tar/4",
+                                     .index = "tar/5",
                                      .scan = mr_tar_scan,
                                      .head = MR_TAR_HEAD,
                                      .check_head = mr_tar_check_head,

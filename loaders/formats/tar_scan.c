@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/file_kind.h"
 
@@ -36,7 +37,9 @@ typedef struct tar {
   extra_t extra;
   char key[NAME_MAX_BYTES]; /* of the last sample; "" before the first */
   uint32_t key_column;
-  int n_plain; /* members whose name has no extension */
+  int n_plain;    /* members whose name has no extension */
+  uint64_t *hash; /* [n_hashes] of the samples' keys, in room for has_room */
+  size_t n_hashes, has_room;
 } tar_t;
 
 /* A fault of the contents: the scan ends, and what was found stays. */
@@ -197,6 +200,13 @@ static bool sample_has(const tar_t *t, uint32_t column) {
 static mr_err_t begin_sample(tar_t *t, const char *key) {
   snprintf(t->key, sizeof t->key, "%s", key);
   size_t n = strlen(key);
+  if (t->n_hashes == t->has_room) {
+    size_t room = t->has_room ? 2 * t->has_room : 256;
+    uint64_t *more = realloc(t->hash, room * sizeof *more);
+    if (!more) return mr_no_memory(t->diag, "the keys of %s", t->path);
+    t->hash = more, t->has_room = room;
+  }
+  t->hash[t->n_hashes++] = XXH3_64bits(key, n);
   MR_TRY(mr_shard_draft_record(t->draft, key, n, t->diag));
   mr_shard_draft_count(t->draft, t->key_column, (int64_t)n);
   return MR_OK;
@@ -207,6 +217,19 @@ static mr_err_t tar_note(tar_t *t, uint32_t kind, const char *text) {
   uint32_t column;
   mr_err_t e = mr_shard_draft_column(t->draft, text, strlen(text), kind, &column, NULL);
   return e == MR_ERR_NOMEM ? mr_no_memory(t->diag, "the scan of %s", t->path) : MR_OK;
+}
+
+static int order_hashes(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* Notes that samples which lie apart have one key, of which tar.c finds out. */
+static mr_err_t tar_note_same(tar_t *t) {
+  bool same = false;
+  if (t->n_hashes) qsort(t->hash, t->n_hashes, sizeof *t->hash, order_hashes);
+  for (size_t i = 1; i < t->n_hashes && !same; i++) same = t->hash[i] == t->hash[i - 1];
+  return same ? tar_note(t, MR_TAR_SAME, "\tsame keys") : MR_OK;
 }
 
 /* Notes a member that would be part of a sample, had it contents of its own. */
@@ -388,6 +411,8 @@ mr_err_t mr_tar_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t *
   t->draft = draft, t->fault = fault, t->diag = diag;
   mr_err_t e = mr_shard_draft_column(draft, "__key__", 7, MR_TAR_KEY, &t->key_column, diag);
   while (e == MR_OK) e = tar_step(t);
+  if (e >= 0) e = tar_note_same(t);
+  free(t->hash);
   free(t);
   return e < 0 ? e : MR_OK;
 }

@@ -14,6 +14,7 @@ enum {
   MR_TAR_KEY,    /* name "__key__": sizes of keys, and no parts */
   MR_TAR_LEFT,   /* name "EXT\tREASON": members that have no contents of their own; no parts */
   MR_TAR_NOTE,   /* name: what is odd about the archive, as a sentence without its path */
+  MR_TAR_SAME,   /* samples that lie apart have one key; no parts */
 };
 
 enum { MR_TAR_HEAD = 512 /* bytes of a header, which stands before its member */ };

@@ -407,7 +407,7 @@ static void an_index_with_a_member_of_no_sample_is_refused(void **state) {
   assert_int_equal(mr_shard_id_of(fileno(f), "forged.tar", &id, NULL), MR_OK);
   assert_int_equal(mr_shard_id_for_index(fileno(f), "forged.tar", &id, NULL), MR_OK);
   fclose(f);
-  assert_int_equal(mr_shard_index_load(in_folder("forged.tar.mrindex"), "tar/4", &id, MR_KEPT_INDEX,
+  assert_int_equal(mr_shard_index_load(in_folder("forged.tar.mrindex"), "tar/5", &id, MR_KEPT_INDEX,
                                        NULL, &x, NULL),
                    MR_OK);
   for (uint32_t c = 0; c < x.n_columns; c++)
@@ -489,6 +489,17 @@ static void archives_that_may_lack_samples_are_said(void **state) {
   image_add(&o, NULL, 1024);
   plan_archive(&o, "apart.tar", "fields=jpg:image,cls:label");
   assert_non_null(strstr(last_notice, "the members of sample a do not follow each other"));
+  o = (image_t){0};
+  add_sample(&o, "a", "1"), add_sample(&o, "c", "1"), add_sample(&o, "d/b", "1");
+  add_sample(&o, "b", "1"), add_sample(&o, "a", "2"), add_sample(&o, "c", "2");
+  image_add(&o, NULL, 1024);
+  plan_archive(&o, "same.tar", NULL);
+  assert_non_null(strstr(last_notice, "same.tar: records 0 and 4 are two samples of one key, a, "));
+  o = (image_t){0};
+  add_sample(&o, "a", "1"), add_sample(&o, "d/a", "1"), add_sample(&o, "A", "1");
+  image_add(&o, NULL, 1024);
+  plan_archive(&o, "other.tar", NULL);
+  assert_string_equal(last_notice, "");
   o = (image_t){0};
   add_sample(&o, "a", "1"), add_header(&o, "b.cls", NULL, '0', 1, false), add_body(&o, "1", 1);
   add_header(&o, "b.jpg", NULL, '1', 0, false), image_add(&o, NULL, 1024);
