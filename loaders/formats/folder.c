@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <xxhash.h>
 
 #include "base/text.h"
 #include "base/xio.h"
@@ -134,22 +135,33 @@ static const char *folder_path(const void *ctx, int64_t number) {
   return mr_folder_path(&((const folder_t *)ctx)->list, number);
 }
 
+/* Whether this process has reported it before: several stages of a graph, and several graphs of a
+   command, may read one folder. */
+static bool is_reported(const char *where, const mr_folder_list_t *l) {
+  static _Atomic uint64_t reported[16]; /* hashes from the first on; 0: none yet */
+  uint64_t h = XXH3_64bits_withSeed(where, strlen(where), (uint64_t)l->n_outside);
+  h = XXH3_64bits_withSeed(l->outside, strlen(l->outside), h) | 1;
+  for (int i = 0; i < 16; i++) {
+    uint64_t was = 0; /* relaxed: the hash guards no other memory */
+    if (atomic_compare_exchange_strong_explicit(&reported[i], &was, h, memory_order_relaxed,
+                                                memory_order_relaxed))
+      return false;
+    if (was == h) return true;
+  }
+  return false;
+}
+
 static void tell_outside(const mr_stage_t *s, const mr_folder_list_t *l) {
   const folder_t *t = s->state;
   char *shown = t->remote ? mr_remote_shown(t->path) : NULL;
-  if (l->n_outside == 1)
-    mr_notice("%s: %s: a picture is in the folder of no class, and is not read: %s", s->name,
-              shown       ? shown
-              : t->remote ? ""
-                          : t->path,
+  const char *where = shown ? shown : t->remote ? "" : t->path;
+  bool say = l->n_outside && !is_reported(where, l);
+  if (say && l->n_outside == 1)
+    mr_notice("%s: %s: a picture is in the folder of no class, and is not read: %s", s->name, where,
               l->outside);
-  else if (l->n_outside)
+  else if (say)
     mr_notice("%s: %s: %" PRId64 " pictures are in the folder of no class, and are not read: %s ..",
-              s->name,
-              shown       ? shown
-              : t->remote ? ""
-                          : t->path,
-              l->n_outside, l->outside);
+              s->name, where, l->n_outside, l->outside);
   free(shown);
 }
 
