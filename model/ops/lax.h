@@ -160,13 +160,6 @@ mr_var_t *mr_lax_linear(mr_fn_t *f, mr_var_t *x, mr_var_t *w, mr_var_t *b, bool 
    step u32[]; site distinguishes the dropouts of a model.  Equal seed, step and site give equal
    masks.  Source: flax.nnx.Dropout, with masks by Philox4x32-10 (Salmon et al., 2011; kernels.h)
    ---- */
-/* stochastic_round: f32 x rounded to bf16 or f16, to the neighbour below or above with
-   probabilities that make the mean x, drawn by seed u64[], step u32[], site and element; what is
-   finite stays so. x of f64 is rounded to f32 first.  Derivatives are those of convert.  A var
-   owned by f; NULL on failure.  Source: Croci et al., "Stochastic rounding: implementation, error
-   analysis and applications" (2022). */
-mr_var_t *mr_lax_stochastic_round(mr_fn_t *f, mr_var_t *x, mr_dtype_t to, uint32_t site,
-                                  mr_var_t *seed, mr_var_t *step);
 mr_var_t *mr_lax_layer_norm(mr_fn_t *f, mr_var_t *x, mr_var_t *scale, mr_var_t *bias, float eps,
                             bool two_pass, mr_dtype_t out);
 mr_var_t *mr_lax_gelu(mr_fn_t *f, mr_var_t *x, mr_gelu_t kind);
@@ -177,6 +170,13 @@ mr_var_t *mr_lax_softmax_cross_entropy(mr_fn_t *f, mr_var_t *logits, mr_var_t *l
                                        float smoothing);
 mr_var_t *mr_lax_dropout(mr_fn_t *f, mr_var_t *x, float rate, uint32_t site, mr_var_t *seed,
                          mr_var_t *step);
+/* stochastic_round: f32 x rounded to bf16 or f16, to the neighbour below or above with
+   probabilities that make the mean x, drawn by seed u64[], step u32[], site and element; what is
+   finite stays so. x of f64 is rounded to f32 first.  Derivatives are those of convert.  A var
+   owned by f; NULL on failure.  Source: Croci et al., "Stochastic rounding: implementation, error
+   analysis and applications" (2022). */
+mr_var_t *mr_lax_stochastic_round(mr_fn_t *f, mr_var_t *x, mr_dtype_t to, uint32_t site,
+                                  mr_var_t *seed, mr_var_t *step);
 #define MR_DROPOUT_FIRST_MOST ((int64_t)1 << 62)
 /* The dropout of a piece of a larger array, whose element `first`, in [0,MR_DROPOUT_FIRST_MOST], is
    x's first: the piece is dropped as the whole would be.  The result belongs to f; NULL on failure,
