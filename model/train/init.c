@@ -59,25 +59,27 @@ static double dims_between(const mr_aval_t *a, int from, int to) {
 }
 
 /* How many numbers an output is a sum of, and how many an input goes to, of at least two
-   dimensions.  flax's attention has kernels of three, which the model counts itself. */
-static void fans_of(const mr_param_t *p, double *in, double *out) {
+   dimensions.  flax's attention has kernels of three, which the model counts itself: in `models`,
+   its initialiser before all rules. */
+static void fans_of(const mr_param_t *p, const mr_init_t *models, double *in, double *out) {
   const mr_aval_t *a = &p->aval;
   int n = a->ndim;
   if (!strcmp(last_part(p->name), "weight")) {
     *in = dims_between(a, 1, n), *out = dims_between(a, 0, 1) * dims_between(a, 2, n);
-  } else if (n == 3 && p->init.kind == MR_INIT_LECUN_NORMAL) {
-    *in = (double)p->init.a, *out = dims_between(a, 0, n) / *in;
+  } else if (n == 3 && models->kind == MR_INIT_LECUN_NORMAL) {
+    *in = (double)models->a, *out = dims_between(a, 0, n) / *in;
   } else {
     *in = dims_between(a, 0, n - 1), *out = dims_between(a, 0, n - 2) * dims_between(a, n - 1, n);
   }
 }
 
-static mr_init_t init_of(const named_t *what, double number, const mr_param_t *p) {
+static mr_init_t init_of(const named_t *what, double number, const mr_param_t *p,
+                         const mr_init_t *models) {
   double in, out;
   if (what->by == BY_NOTHING && what->kind == MR_INIT_LECUN_NORMAL)
     return (mr_init_t){what->kind, (float)(1 / pow(number * CUT_DEVIATION, 2))};
   if (what->by == BY_NOTHING) return (mr_init_t){what->kind, (float)number};
-  fans_of(p, &in, &out);
+  fans_of(p, models, &in, &out);
   double fan = (what->by == BY_IN ? in : (in + out) / 2) / what->usual; /* 1 / variance */
   return (mr_init_t){what->kind, (float)(what->kind == MR_INIT_LECUN_NORMAL ? fan : sqrt(3 / fan))};
 }
@@ -110,7 +112,7 @@ static mr_err_t read_initialiser(char *text, const named_t **what, double *numbe
   if (!takes)
     return mr_fail(diag, MR_ERR_CONFIG, "init: %s has no number, and %.40s is behind it", text,
                    colon + 1);
-  *number = strtod(colon + 1, &end);
+  *number = mr_strtod(colon + 1, &end);
   bool sound = end != colon + 1 && !*end && isfinite((float)*number) &&
                (*number > 0 || (*what)->kind == MR_INIT_CONSTANT);
   return sound ? MR_OK
@@ -118,7 +120,9 @@ static mr_err_t read_initialiser(char *text, const named_t **what, double *numbe
                          (*what)->kind == MR_INIT_CONSTANT ? "" : " above 0");
 }
 
-static mr_err_t apply_init_rule(mr_params_t *list, char *rule, mr_diag_t *diag) {
+/* models: the initialisers before all rules. */
+static mr_err_t apply_init_rule(mr_params_t *list, const mr_init_t *models, char *rule,
+                                mr_diag_t *diag) {
   char *equals = strchr(rule, '=');
   const named_t *what;
   double number = 0;
@@ -131,7 +135,7 @@ static mr_err_t apply_init_rule(mr_params_t *list, char *rule, mr_diag_t *diag) 
     if (equals && !mr__train_means(rule, p)) continue;
     met++;
     if (kernels && !is_kernel(p)) continue;
-    p->init = init_of(what, number, p), set++;
+    p->init = init_of(what, number, p, &models[i]), set++;
   }
   if (equals && !met) return mr__train_refuse_pattern(list, "init", rule, diag);
   if (!set)
@@ -144,10 +148,12 @@ static mr_err_t apply_init_rule(mr_params_t *list, char *rule, mr_diag_t *diag) 
 
 mr_err_t mr_train_init(mr_params_t *list, const char *rules, mr_diag_t *diag) {
   char *text = strdup(rules), *rest = NULL;
-  if (!text) return mr_no_memory(diag, "initialisers");
-  mr_err_t e = MR_OK;
-  for (char *r = strtok_r(text, ", ", &rest); r && e >= 0; r = strtok_r(NULL, ", ", &rest))
-    e = apply_init_rule(list, r, diag);
-  free(text);
+  mr_init_t *models = malloc(((size_t)list->n + 1) * sizeof *models);
+  mr_err_t e = text && models ? MR_OK : mr_no_memory(diag, "initialisers");
+  for (int i = 0; i < list->n && e >= 0; i++) models[i] = list->param[i].init;
+  for (char *r = e >= 0 ? strtok_r(text, ", ", &rest) : NULL; r && e >= 0;
+       r = strtok_r(NULL, ", ", &rest))
+    e = apply_init_rule(list, models, r, diag);
+  free(text), free(models);
   return e;
 }

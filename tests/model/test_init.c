@@ -12,6 +12,7 @@
 
 #include "model/model.h"
 #include "model/train/train.h"
+#include "tests/comma.h"
 #include "tests/model/vit_step.h"
 
 static mr_diag_t diag;
@@ -141,6 +142,40 @@ static void fans_are_those_of_flax_and_torch(void **state) {
   mr_params_fini(&params), mr_params_fini(&torch);
 }
 
+/* The fans of a kernel that an earlier rule has set are those that the model counts. */
+static void a_later_rule_has_the_fans_of_the_model(void **state) {
+  static const struct {
+    const char *rules;
+    mr_init_kind_t kind;
+    double a;
+  } want[] = {{"he_normal,enc.0=he_normal", MR_INIT_LECUN_NORMAL, 96},
+              {"xavier_uniform,enc.0=he_normal", MR_INIT_LECUN_NORMAL, 96},
+              {"normal:0.5,enc.0=lecun_normal", MR_INIT_LECUN_NORMAL, 192},
+              {"xavier_uniform,enc.0=xavier_uniform", MR_INIT_SCALED_UNIFORM, .125}};
+  for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+    mr_params_t params = {0};
+    const mr_init_t models = {.kind = MR_INIT_LECUN_NORMAL, .a = 192};
+    assert_int_equal(mr_params_add(&params, "enc.0.query.kernel", mr_aval_of(MR_F32, 192, 3, 64),
+                                   models, &diag),
+                     MR_OK);
+    assert_int_equal(mr_train_init(&params, want[i].rules, &diag), MR_OK);
+    const mr_init_t *is = &params.param[0].init;
+    if (is->kind != want[i].kind || fabs((double)is->a - want[i].a) > 1e-6 * want[i].a)
+      fail_msg("%s: %g, want %g", want[i].rules, (double)is->a, want[i].a);
+    mr_params_fini(&params);
+  }
+}
+
+static void numbers_are_read_alike_in_every_locale(void **state) {
+  if (!comma_locale()) skip();
+  mr_params_t params = two_kernels_and_a_bias();
+  mr_err_t e = mr_train_init(&params, "b.bias=constant:0.25", &diag);
+  setlocale(LC_NUMERIC, "C");
+  if (e < 0) fail_msg("%s", diag.text);
+  assert_float_equal(params.param[2].init.a, .25, 0);
+  mr_params_fini(&params);
+}
+
 static void rules_that_mean_nothing_are_refused(void **state) {
   static const struct {
     const char *rules, *said;
@@ -168,6 +203,8 @@ int main(void) {
       cmocka_unit_test(initialisers_draw_what_jax_draws),
       cmocka_unit_test(later_rules_win_and_patterns_mean_what_freeze_means),
       cmocka_unit_test(fans_are_those_of_flax_and_torch),
+      cmocka_unit_test(a_later_rule_has_the_fans_of_the_model),
+      cmocka_unit_test(numbers_are_read_alike_in_every_locale),
       cmocka_unit_test(rules_that_mean_nothing_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
