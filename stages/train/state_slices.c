@@ -72,10 +72,11 @@ typedef struct merged {
   char version[16];
 } merged_t;
 
+/* NULL also for a name that is longer than any of a parameter. */
 static const mr_st_tensor_t *find_of(const mr_safetensors_t *f, const char *group,
                                      const char *name) {
   char all[2 * MR__STATE_NAME];
-  snprintf(all, sizeof all, "%s/%s", group, name);
+  if (snprintf(all, sizeof all, "%s/%s", group, name) >= (int)sizeof all) return NULL;
   return mr_safetensors_find(f, all);
 }
 
@@ -88,7 +89,7 @@ static bool is_of_set(const mr__state_sets_t *groups, const char *name) {
   return false;
 }
 
-/* The tensors in the order in which one process writes them. */
+/* The tensors in the order in which one process writes them; at most those of the file. */
 static void order_tensors(const mr_safetensors_t *f, const mr__state_sets_t *groups, merged_t *m) {
   static const char params[] = "params/";
   const size_t skip = sizeof params - 1;
@@ -98,10 +99,10 @@ static void order_tensors(const mr_safetensors_t *f, const mr__state_sets_t *gro
       const mr_st_tensor_t *p = mr_safetensors_at(f, i);
       const mr_st_tensor_t *t =
           strncmp(p->name, params, skip) ? NULL : find_of(f, groups->of[k].name, p->name + skip);
-      if (t) m->tensor[m->n++] = *t;
+      if (t && m->n < all) m->tensor[m->n++] = *t;
     }
   for (int i = 0; i < all; i++)
-    if (!is_of_set(groups, mr_safetensors_at(f, i)->name))
+    if (!is_of_set(groups, mr_safetensors_at(f, i)->name) && m->n < all)
       m->tensor[m->n++] = *mr_safetensors_at(f, i);
 }
 

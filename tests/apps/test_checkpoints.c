@@ -98,6 +98,30 @@ static void each_damaged_file_is_named(void **state) {
     fail_msg("%s", p.err);
 }
 
+/* Names of tensors that begin alike, further than any name of a parameter is long. */
+static void tensors_with_overlong_names_are_refused(void **state) {
+  enum { SAME = 504, PARAMS = 1000, ALL = PARAMS + 3 };
+  static const char *const group[] = {"params", "adam.m", "adam.v"};
+  static char name[ALL][SAME + 32];
+  static mr_st_tensor_t t[ALL];
+  static const mr_st_meta_t meta[] = {{"millrace.model", "forged"}};
+  static const float value = 1;
+  char path[96], out[96], same[SAME + 1];
+  memset(same, 'A', SAME), same[SAME] = 0;
+  for (int i = 0; i < ALL; i++) {
+    snprintf(name[i], sizeof name[i], "%s/%s", i < PARAMS ? group[0] : group[i - PARAMS], same);
+    if (i < PARAMS) snprintf(name[i] + strlen(name[i]), 16, "%d", i);
+    t[i] = (mr_st_tensor_t){.name = name[i], .dtype = MR_F32, .ndim = 0, .data = &value};
+  }
+  snprintf(path, sizeof path, "%s/forged.safetensors", dir);
+  snprintf(out, sizeof out, "%s/merged.safetensors", dir);
+  assert_int_equal(mr_safetensors_write(path, t, ALL, meta, 1, NULL), MR_OK);
+  RUN(&p, "checkpoint", "merge", path, "--out", out);
+  if (p.status != 1 || !strstr(p.err, "tensors of no parameter"))
+    fail_msg("%d: %s", p.status, p.err);
+  assert_int_not_equal(access(out, F_OK), 0);
+}
+
 static void words_that_name_no_checkpoint_are_refused(void **state) {
   static const char *const said[] = {"holds no checkpoint", "cannot open", "unknown word"};
   char missing[160];
@@ -116,6 +140,7 @@ int main(void) {
       cmocka_unit_test(all_checkpoints_of_a_run_are_verified),
       cmocka_unit_test(a_damaged_tensor_is_named_with_its_file_by_every_command),
       cmocka_unit_test(each_damaged_file_is_named),
+      cmocka_unit_test(tensors_with_overlong_names_are_refused),
       cmocka_unit_test(words_that_name_no_checkpoint_are_refused),
   };
   return cmocka_run_group_tests(tests, group_setup, small_run_forget);
