@@ -293,13 +293,33 @@ static void await_metrics(mr_stage_t *s, const mr_state_t *st) {
   c->ahead = behind != NULL;
 }
 
+/* Whether the slices that the file will name lie beside it, where its readers look. */
+static mr_err_t check_slices_beside(const checkpoint_t *c, int64_t step, const char *index,
+                                    mr_diag_t *diag) {
+  char path[MR_PATH_MAX + MR_SAFETENSORS_SLICE_NAME];
+  for (const char *at = index; *at; at += strcspn(at, "\n"), at += *at == '\n') {
+    snprintf(path, sizeof path, "%s/%.*s", c->dir, (int)strcspn(at, "\n"), at);
+    if (access(path, F_OK) < 0)
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "setting dir: the checkpoint of step %" PRId64
+                     " is of several ranks, and %s is not there: want dir = the training step's "
+                     "checkpoint-dir, where the ranks write, or its checkpoint-files=one",
+                     step, path);
+  }
+  return MR_OK;
+}
+
 /* Gives the written file its name, then commits the streams up to its state. */
 static mr_err_t checkpoint_publish(mr_stage_t *s, const mr_state_t *st, bool judged, double value,
                                    const char *index, mr_newfile_t *f) {
   checkpoint_t *c = s->state;
   mr_diag_t diag = {0};
   await_metrics(s, st);
-  mr_err_t e = mr_newfile_commit(f, &diag);
+  mr_err_t e = index ? check_slices_beside(c, st->step, index, &diag) : MR_OK;
+  if (e < 0)
+    mr_newfile_drop(f);
+  else
+    e = mr_newfile_commit(f, &diag);
   if (e >= 0) e = point_link(c, "latest", st->step, &diag);
   if (e < 0) return mr_stage_relay(s, e, &diag);
   checkpoint_remember(c, st->step, st->resumed);

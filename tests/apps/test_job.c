@@ -447,6 +447,25 @@ static void a_kill_between_the_files_of_a_checkpoint_leaves_the_last_one_whole(v
   if (!torn) fail_msg("no kill of %d came between the files of a checkpoint", ROUNDS_MOST);
 }
 
+/* Slices that are not beside the file that names them: the ranks write to another folder, or a
+   second stage does. */
+static void a_file_away_from_its_slices_is_refused(void **state) {
+  char run[128], away[160], text[sizeof graph + 64], twice[128];
+  snprintf(away, sizeof away, "train.checkpoint-dir=%s/away", dir);
+  snprintf(twice, sizeof twice, "%s/twice.mr", dir);
+  snprintf(text, sizeof text, "%strain.state ! checkpoint dir=$run/second keep=0\n", graph);
+  assert_int_equal(mr_write_file(twice, text, strlen(text), NULL), MR_OK);
+  for (int i = 0; i < 2; i++) {
+    snprintf(run, sizeof run, "%s/apart%d", dir, i);
+    START(2, NULL, "train", "--graph", i ? twice : file, "--run-dir", run, "train.zero=1",
+          "train.checkpoint-files=ranks", i ? "train.ema=0" : away);
+    end_job();
+    if (job.status[0] != 2 || !strstr(job.complained[0], " is not there: want dir = the training"))
+      fail_msg("%d: %s", job.status[0], job.complained[0]);
+    assert_int_not_equal(job.status[1], 0);
+  }
+}
+
 /* A rank that cannot write its slice ends the job with its reason. */
 static void a_rank_that_cannot_write_its_slice_is_named(void **state) {
   char run[128];
@@ -699,6 +718,7 @@ int main(void) {
       cmocka_unit_test(slices_of_ranks_are_resumed_by_any_number_of_processes),
       cmocka_unit_test(slices_that_are_missing_or_of_another_run_or_there_twice_are_refused),
       cmocka_unit_test(a_kill_between_the_files_of_a_checkpoint_leaves_the_last_one_whole),
+      cmocka_unit_test(a_file_away_from_its_slices_is_refused),
       cmocka_unit_test(a_rank_that_cannot_write_its_slice_is_named),
       cmocka_unit_test(processes_with_parts_of_parameters_reach_the_bits_of_threads),
       cmocka_unit_test(every_kind_of_stream_gives_a_job_the_batches_of_one_process),
