@@ -404,7 +404,7 @@ static mr_err_t load_file(mr_safetensors_t *f, const char *path, mr_diag_t *diag
     e = mr_fail(diag, MR_ERR_DATA, "%s: %lld bytes are too few for a safetensors file", path,
                 (long long)st.st_size);
   } else {
-    f->size = (size_t)st.st_size;
+    f->size = (size_t)st.st_size, f->file = st;
     e = take_bytes(f, fd, path, diag);
   }
   close(fd);
@@ -450,14 +450,32 @@ mr_err_t mr__safetensors_read(const char *path, mr_safetensors_t **out, mr_diag_
   return MR_OK;
 }
 
+/* Whether path leads to another file than that which was read: a run has written a newer one. */
+static bool leads_elsewhere(const mr_safetensors_t *f, const char *path) {
+  struct stat st;
+  const struct stat *was = &f->file;
+  return stat(path, &st) == 0 &&
+         (st.st_dev != was->st_dev || st.st_ino != was->st_ino ||
+          st.st_mtim.tv_sec != was->st_mtim.tv_sec || st.st_mtim.tv_nsec != was->st_mtim.tv_nsec);
+}
+
+/* A run that goes on may remove a checkpoint's slices between its first file and them. */
 mr_err_t mr_safetensors_open(const char *path, mr_safetensors_t **out, mr_diag_t *diag) {
-  mr_safetensors_t *f;
+  enum { TRIES = 8 };
+  mr_safetensors_t *f = NULL;
+  mr_err_t e = MR_OK;
+  bool newer = true;
   *out = NULL;
-  MR_TRY(mr__safetensors_read(path, &f, diag));
-  mr_err_t e = mr__slices_open(f, path, diag);
-  if (e < 0) return mr_safetensors_close(f), e;
-  *out = f;
-  return MR_OK;
+  for (int i = 0; i < TRIES && newer; i++) {
+    mr_diag_t why = {0};
+    e = mr__safetensors_read(path, &f, &why);
+    if (e >= 0) e = mr__slices_open(f, path, &why);
+    if (e >= 0) return *out = f, MR_OK;
+    newer = e == MR_ERR_IO && f && leads_elsewhere(f, path);
+    mr_safetensors_close(f);
+    if (i == TRIES - 1 || !newer) mr_diag_relay(diag, e, &why);
+  }
+  return e;
 }
 
 void mr_safetensors_close(mr_safetensors_t *f) {

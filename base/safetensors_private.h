@@ -3,13 +3,15 @@
 #define MR_BASE_SAFETENSORS_PRIVATE_H
 
 #include <cjson/cJSON.h>
+#include <sys/stat.h>
 
 #include "base/safetensors.h"
 
 struct mr_safetensors {
   unsigned char *map;
   size_t size;
-  size_t body; /* offset of the tensors' bytes */
+  struct stat file; /* as it was opened */
+  size_t body;      /* offset of the tensors' bytes */
   cJSON *json;
   mr_st_tensor_t *tensor; /* [n], those of its slices behind its own */
   int n;

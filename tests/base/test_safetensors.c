@@ -242,6 +242,44 @@ static void a_file_is_opened_with_the_slices_that_it_names(void **state) {
   unlink(link);
 }
 
+static int newer_files; /* that a run writes, each as one looks for the slice of rank 2 */
+
+/* A run that goes on removes the slices of the file that was read. */
+int __real_access(const char *file, int how);
+int __wrap_access(const char *file, int how);
+int __wrap_access(const char *file, int how) {
+  char one[MR_SAFETENSORS_SLICE_NAME], two[MR_SAFETENSORS_SLICE_NAME], tensor[24];
+  if (!newer_files || !strstr(file, ".2-of-3.")) return __real_access(file, how);
+  snprintf(tensor, sizeof tensor, "newer.%d", --newer_files);
+  unlink(file);
+  write_slice("of.one", 1, 3, one), write_slice(tensor, 2, 3, two);
+  write_first(one, two);
+  return __real_access(file, how);
+}
+
+static void the_newer_file_is_read_where_slices_are_removed_meanwhile(void **state) {
+  enum { MANY = 1000 };
+  char one[MR_SAFETENSORS_SLICE_NAME], two[MR_SAFETENSORS_SLICE_NAME];
+  mr_safetensors_t *f;
+  mr_diag_t diag = {0};
+  write_slice("of.one", 1, 3, one), write_slice("of.two", 2, 3, two);
+  write_first(one, two);
+  newer_files = 3;
+  if (mr_safetensors_open(path, &f, &diag) < 0) fail_msg("%s", diag.text);
+  assert_int_equal(newer_files, 0);
+  assert_non_null(mr_safetensors_find(f, "newer.0"));
+  assert_int_equal(mr_safetensors_count(f), N_TENSORS + 2);
+  mr_safetensors_close(f);
+  newer_files = MANY;
+  assert_refused("the slice of rank 2 of 3 is missing");
+  assert_true(newer_files > MANY / 2); /* it does not go on for ever */
+  newer_files = 0;
+  DIR *d = opendir(folder);
+  for (struct dirent *e; (e = readdir(d));)
+    if (mr_safetensors_is_slice(e->d_name, "x")) unlinkat(dirfd(d), e->d_name, 0);
+  closedir(d);
+}
+
 static void slices_that_do_not_belong_to_a_file_are_refused(void **state) {
   char one[MR_SAFETENSORS_SLICE_NAME], two[MR_SAFETENSORS_SLICE_NAME], at[256], to[256];
   char same[MR_SAFETENSORS_SLICE_NAME], other[MR_SAFETENSORS_SLICE_NAME];
@@ -410,6 +448,7 @@ int main(void) {
       cmocka_unit_test(a_damaged_tensor_is_named_with_its_file),
       cmocka_unit_test(a_file_without_hashes_of_its_tensors_is_read_and_checked_as_a_whole),
       cmocka_unit_test(a_file_is_opened_with_the_slices_that_it_names),
+      cmocka_unit_test(the_newer_file_is_read_where_slices_are_removed_meanwhile),
       cmocka_unit_test(slices_that_do_not_belong_to_a_file_are_refused),
       cmocka_unit_test(foreign_files_are_read_and_wrong_ones_refused),
       cmocka_unit_test(an_open_file_does_not_change),
