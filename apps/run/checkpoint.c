@@ -1,11 +1,13 @@
 /* millrace checkpoint: verify reads checkpoints whole, as a resume would, and names a damaged
    tensor with its file; merge makes one file of those of several ranks. */
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "apps/cli/cli.h"
 #include "base/safetensors.h"
@@ -44,24 +46,41 @@ static mr_err_t verify_file(const char *path, mr_diag_t *diag) {
   return MR_OK;
 }
 
-static int is_checkpoint(const struct dirent *e) {
+static bool is_step(const char *name) {
   int64_t step;
   char again[64];
-  if (!strcmp(e->d_name, "latest") || !strcmp(e->d_name, "best")) return 1;
-  if (sscanf(e->d_name, "step-%" SCNd64, &step) != 1) return 0;
-  snprintf(again, sizeof again, "step-%06" PRId64 ".safetensors", step);
-  return !strcmp(again, e->d_name);
+  if (sscanf(name, "step-%" SCNd64, &step) != 1) return false;
+  snprintf(again, sizeof again, MR_STATE_STEM ".safetensors", step);
+  return !strcmp(again, name);
 }
 
-/* Whether a link of a folder leads to a file that the folder has itself, and is verified as that.
- */
-static bool is_other_name(const char *path) {
-  struct stat link, file;
-  return lstat(path, &link) == 0 && S_ISLNK(link.st_mode) && stat(path, &file) == 0;
+static bool is_link_of_run(const char *name) {
+  return !strcmp(name, "latest") || !strcmp(name, "best");
 }
 
-/* Verifies the files of a folder.  All but the first failure are notices. */
-static mr_err_t verify_files(const char *folder, struct dirent *const *entry, int n,
+static int is_checkpoint(const struct dirent *e) {
+  return is_link_of_run(e->d_name) || is_step(e->d_name);
+}
+
+/* Whether an entry is a link of the run's to a file of the same folder, which is verified under the
+   name of its step. */
+static bool is_other_name(const char *path, const char *name) {
+  char to[64];
+  struct stat file;
+  ssize_t n = is_link_of_run(name) ? readlink(path, to, sizeof to - 1) : -1;
+  if (n < 0) return false;
+  to[n] = 0;
+  return is_step(to) && stat(path, &file) == 0;
+}
+
+/* Whether an entry is there no more: a run removes its older checkpoints. */
+static bool is_gone(const char *path) {
+  struct stat st;
+  return lstat(path, &st) < 0 && errno == ENOENT;
+}
+
+/* Verifies the files of a folder, *whole of which are.  All but the first failure are notices. */
+static mr_err_t verify_files(const char *folder, struct dirent *const *entry, int n, int *whole,
                              mr_diag_t *diag) {
   mr_err_t e = MR_OK;
   for (int i = 0; i < n; i++) {
@@ -69,8 +88,10 @@ static mr_err_t verify_files(const char *folder, struct dirent *const *entry, in
     mr_diag_t why = {0};
     if (snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name) >= (int)sizeof path)
       return mr_fail(diag, MR_ERR_IO, "%.60s...: the path is too long", folder);
-    mr_err_t bad = is_other_name(path) ? MR_OK : verify_file(path, &why);
-    if (bad >= 0) continue;
+    if (is_other_name(path, entry[i]->d_name)) continue;
+    mr_err_t bad = verify_file(path, &why);
+    *whole += bad >= 0;
+    if (bad >= 0 || is_gone(path)) continue;
     if (e < 0)
       mr_notice("%s", why.text);
     else
@@ -79,17 +100,22 @@ static mr_err_t verify_files(const char *folder, struct dirent *const *entry, in
   return e;
 }
 
+/* Again where a run has removed all before they were read. */
 static mr_err_t verify_folder(const char *folder, mr_diag_t *diag) {
-  struct dirent **entry = NULL;
-  int n = scandir(folder, &entry, is_checkpoint, versionsort);
-  mr_err_t e = n > 0 ? verify_files(folder, entry, n, diag)
-                     : mr_fail(diag, MR_ERR_IO,
-                               "%s: holds no checkpoint, want a run, its folder checkpoints or a "
-                               "file of it",
-                               folder);
-  for (int i = 0; i < n; i++) free(entry[i]);
-  free(entry);
-  return e;
+  enum { TRIES = 8 };
+  int whole = 0, n = 1;
+  mr_err_t e = MR_OK;
+  for (int try = 0; try < TRIES && n > 0 && !whole && e >= 0; try++) {
+    struct dirent **entry = NULL;
+    n = scandir(folder, &entry, is_checkpoint, versionsort);
+    e = verify_files(folder, entry, n, &whole, diag);
+    for (int i = 0; i < n; i++) free(entry[i]);
+    free(entry);
+  }
+  if (whole || e < 0) return e;
+  return mr_fail(diag, MR_ERR_IO,
+                 "%s: holds no checkpoint, want a run, its folder checkpoints or a file of it",
+                 folder);
 }
 
 static mr_err_t verify_word(const char *word, mr_diag_t *diag) {

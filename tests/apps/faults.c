@@ -4,7 +4,9 @@
      linked CUDA runtime, end the process by design);
    - FAULT_COUNT=FILE: the number of these allocations goes there when the process ends;
    - FAULT_SLOW=TEXT: a write to a file whose path holds TEXT takes FAULT_SLOW_MS longer;
+   - FAULT_GONE=FILE: the file is removed when a folder has been listed by scandir;
    - FAULT_LATE=SIGNO: the signal waits when the first process sets its signal mask anew. */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -129,6 +131,19 @@ ssize_t write(int fd, const void *data, size_t n) {
     if (strstr(path, slow)) nanosleep(&t, NULL);
   }
   return next(fd, data, n);
+}
+
+/* ---- a file that goes ---- */
+
+int scandir(const char *folder, struct dirent ***entry, int (*wanted)(const struct dirent *),
+            int (*order)(const struct dirent **, const struct dirent **)) {
+  static int (*next)(const char *, struct dirent ***, int (*)(const struct dirent *),
+                     int (*)(const struct dirent **, const struct dirent **));
+  const char *gone = getenv("FAULT_GONE");
+  if (!next) *(void **)&next = dlsym(RTLD_NEXT, "scandir");
+  int n = next(folder, entry, wanted, order);
+  if (gone) unlink(gone);
+  return n;
 }
 
 /* ---- a signal that comes late ---- */

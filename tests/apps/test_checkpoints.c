@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include <sys/stat.h>
+
 #include "base/safetensors.h"
 #include "tests/apps/small_run.h"
 
@@ -89,6 +91,49 @@ static void a_damaged_tensor_is_named_with_its_file_by_every_command(void **stat
   assert_int_equal(p.status, 0);
 }
 
+/* A link to a file of another folder is read; latest, which leads to one of the same, is not. */
+static void linked_checkpoints_are_verified(void **state) {
+  char link[192], away[96];
+  snprintf(away, sizeof away, "%s/away.safetensors", dir);
+  snprintf(link, sizeof link, "%s", checkpoint_of(4));
+  assert_int_equal(rename(link, away), 0);
+  assert_int_equal(symlink(away, link), 0);
+  RUN(&p, "checkpoint", "verify", whole);
+  assert_int_equal(p.status, 0);
+  if (!strstr(p.out, link) || strstr(p.out, "latest")) fail_msg("%s", p.out);
+  damage(away, "params/head.bias");
+  RUN(&p, "checkpoint", "verify", whole);
+  if (p.status != 1 || !strstr(p.err, link)) fail_msg("%d: %s", p.status, p.err);
+  damage(away, "params/head.bias");
+  assert_int_equal(rename(away, link), 0);
+}
+
+#ifdef MR_FAULTS
+/* As a run that goes on removes its older ones. */
+static void a_checkpoint_that_goes_meanwhile_is_no_failure(void **state) {
+  char only[128], path[2][192];
+  void *bytes;
+  size_t n;
+  snprintf(only, sizeof only, "%s/going", dir);
+  assert_int_equal(mkdir(only, 0700), 0);
+  assert_int_equal(mr_read_file(checkpoint_of(2), 1 << 24, &bytes, &n, NULL), MR_OK);
+  for (int i = 0; i < 2; i++) {
+    snprintf(path[i], sizeof path[i], "%s/step-%06d.safetensors", only, i + 1);
+    assert_int_equal(mr_write_file(path[i], bytes, n, NULL), MR_OK);
+  }
+  free(bytes);
+  for (int i = 0; i < 2; i++) {
+    setenv("LD_PRELOAD", MR_FAULTS, 1);
+    setenv("FAULT_GONE", path[i], 1);
+    RUN(&p, "checkpoint", "verify", only);
+    unsetenv("LD_PRELOAD"), unsetenv("FAULT_GONE");
+    if (p.status != i) fail_msg("%d: %s%s", p.status, p.out, p.err);
+    assert_int_not_equal(access(path[i], F_OK), 0);
+  }
+  assert_non_null(strstr(p.err, "holds no checkpoint")); /* all are gone */
+}
+#endif
+
 static void each_damaged_file_is_named(void **state) {
   damage(checkpoint_of(2), "params/head.bias");
   damage(checkpoint_of(4), "params/pos_embed");
@@ -139,6 +184,10 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_checkpoints_of_a_run_are_verified),
       cmocka_unit_test(a_damaged_tensor_is_named_with_its_file_by_every_command),
+      cmocka_unit_test(linked_checkpoints_are_verified),
+#ifdef MR_FAULTS
+      cmocka_unit_test(a_checkpoint_that_goes_meanwhile_is_no_failure),
+#endif
       cmocka_unit_test(each_damaged_file_is_named),
       cmocka_unit_test(tensors_with_overlong_names_are_refused),
       cmocka_unit_test(words_that_name_no_checkpoint_are_refused),
