@@ -21,6 +21,7 @@
 
 #define DIGEST_NAME "millrace.xxh3"
 #define DIGEST_PREFIX "\"" DIGEST_NAME "\":\"" /* unescaped quotes cannot occur inside a string */
+#define HASHES_PREFIX "\"" MR_SAFETENSORS_HASHES "\":\""
 #define FORMAT_NAME "millrace.format"
 enum { HEX = 16 };                          /* digits of a digest */
 static const size_t header_max = 100 << 20; /* as in the format's reference reader */
@@ -318,8 +319,36 @@ static mr_err_t read_metadata(const mr_safetensors_t *f, const char *path, int *
   return MR_OK;
 }
 
-/* Fails with the tensors whose bytes have not the hash that the file says, if there are any. */
-static mr_err_t refuse_tensors(const mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
+/* Whether the file has its digest if the hashes of its tensors are those of their bytes: then the
+   tensors are whole.  digits: offset of the digest's. */
+static bool only_hashes_changed(const mr_safetensors_t *f, size_t digits) {
+  const char *digest = mr_safetensors_meta(f, DIGEST_NAME),
+             *said = mr_safetensors_meta(f, MR_SAFETENSORS_HASHES);
+  char hex[HEX + 1] = "";
+  XXH3_state_t *h = XXH3_createState();
+  unsigned char *header = malloc(f->body), *at = NULL;
+  if (header) {
+    memcpy(header, f->map, f->body);
+    at = memmem(header, f->body, HASHES_PREFIX, strlen(HASHES_PREFIX));
+  }
+  if (at) at += strlen(HASHES_PREFIX);
+  if (h && at && (size_t)(header + f->body - at) > strlen(said) &&
+      !memcmp(at, said, strlen(said))) {
+    for (int i = 0; i < f->n; i++) hash_tensor(&f->tensor[i], hex), memcpy(at + i * HEX, hex, HEX);
+    memset(header + digits, '0', HEX);
+    XXH3_64bits_reset(h);
+    XXH3_64bits_update(h, header, f->body);
+    XXH3_64bits_update(h, f->map + f->body, f->size - f->body);
+    snprintf(hex, sizeof hex, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(h));
+  }
+  free(header), XXH3_freeState(h);
+  return !strcmp(hex, digest);
+}
+
+/* Fails with the tensors whose bytes have not the hash that the file says, if there are any.
+   digits: offset of the digest's. */
+static mr_err_t refuse_tensors(const mr_safetensors_t *f, const char *path, size_t digits,
+                               mr_diag_t *diag) {
   enum { NAMED = 4 };
   const char *said = mr_safetensors_meta(f, MR_SAFETENSORS_HASHES);
   char names[512] = "", hex[HEX + 1];
@@ -333,6 +362,11 @@ static mr_err_t refuse_tensors(const mr_safetensors_t *f, const char *path, mr_d
       snprintf(names + at, sizeof names - at, "%s%.120s", at ? ", " : "", f->tensor[i].name);
   }
   if (!damaged) return MR_OK;
+  if (only_hashes_changed(f, digits))
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: the hash that it has of %s%s is damaged: it changed since it was written; "
+                   "the tensors are whole",
+                   path, names, damaged > NAMED ? ", ..." : "");
   if (damaged == 1)
     return mr_fail(diag, MR_ERR_DATA, "%s: tensor %s is damaged: it changed since it was written",
                    path, names);
@@ -362,7 +396,7 @@ static mr_err_t check_digest(const mr_safetensors_t *f, const char *path, mr_dia
   snprintf(hex, sizeof hex, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(h));
   XXH3_freeState(h);
   if (!strcmp(hex, said)) return MR_OK;
-  MR_TRY(refuse_tensors(f, path, diag));
+  MR_TRY(refuse_tensors(f, path, (size_t)(at - f->map), diag));
   return mr_fail(diag, MR_ERR_DATA, "%s: changed since it was written: digest %s, expected %s",
                  path, hex, said);
 }

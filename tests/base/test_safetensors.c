@@ -184,6 +184,34 @@ static void a_damaged_tensor_is_named_with_its_file(void **state) {
   assert_non_null(strstr(diag.text, ", ..."));
 }
 
+static void a_damaged_hash_blames_no_tensor(void **state) {
+  static const char key[] = "\"millrace.hashes\":\"";
+  const int damaged[] = {0, N_TENSORS - 1};
+  void *bytes;
+  size_t n;
+  mr_diag_t diag = {0};
+  write_sample();
+  assert_int_equal(mr_read_file(path, 1 << 20, &bytes, &n, NULL), MR_OK);
+  char *hashes = memmem(bytes, n, key, sizeof key - 1);
+  assert_non_null(hashes);
+  hashes += sizeof key - 1;
+  for (int i = 0; i < 2; i++) {
+    char want[64], *digit = hashes + damaged[i] * 16 + 3, was = *digit;
+    *digit = was == '0' ? '1' : '0';
+    assert_int_equal(mr_write_file(path, bytes, n, NULL), MR_OK);
+    assert_int_equal(try_open(&diag), MR_ERR_DATA);
+    snprintf(want, sizeof want, "the hash that it has of %s is damaged", tensors[damaged[i]].name);
+    if (!strstr(diag.text, want) || !strstr(diag.text, "the tensors are whole"))
+      fail_msg("%s, want %s", diag.text, want);
+    ((char *)bytes)[n - 1] ^= 1; /* and the last tensor */
+    assert_int_equal(mr_write_file(path, bytes, n, NULL), MR_OK);
+    assert_int_equal(try_open(&diag), MR_ERR_DATA);
+    assert_null(strstr(diag.text, "whole"));
+    ((char *)bytes)[n - 1] ^= 1, *digit = was;
+  }
+  free(bytes);
+}
+
 static void a_file_without_hashes_of_its_tensors_is_read_and_checked_as_a_whole(void **state) {
   static const char *const name[] = {"scalar"};
   mr_diag_t diag = {0};
@@ -446,6 +474,7 @@ int main(void) {
       cmocka_unit_test(every_cut_is_noticed),
       cmocka_unit_test(every_changed_byte_is_noticed),
       cmocka_unit_test(a_damaged_tensor_is_named_with_its_file),
+      cmocka_unit_test(a_damaged_hash_blames_no_tensor),
       cmocka_unit_test(a_file_without_hashes_of_its_tensors_is_read_and_checked_as_a_whole),
       cmocka_unit_test(a_file_is_opened_with_the_slices_that_it_names),
       cmocka_unit_test(the_newer_file_is_read_where_slices_are_removed_meanwhile),
