@@ -127,13 +127,23 @@ static int put_digest(char *header, size_t len, const mr_st_tensor_t *t, int n_t
   return 1;
 }
 
+/* Gives back the pages that a tensor of an open file has alone. */
+static void give_back(const mr_st_tensor_t *t) {
+  int bad;
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)t->data;
+  uintptr_t from = (at + page - 1) / page * page, to = (at + tensor_bytes(t, &bad)) / page * page;
+  if (from < to) madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
 static mr_err_t write_parts(int fd, const char *path, const char *header, size_t len,
-                            const mr_st_tensor_t *t, int n_tensors, mr_diag_t *diag) {
+                            const mr_st_tensor_t *t, int n_tensors, bool once, mr_diag_t *diag) {
   uint64_t len64 = len;
   MR_TRY(mr_write_all(fd, &len64, sizeof len64, path, diag));
   MR_TRY(mr_write_all(fd, header, len, path, diag));
-  for (int i = 0, bad; i < n_tensors; i++)
+  for (int i = 0, bad; i < n_tensors; i++) {
     MR_TRY(mr_write_all(fd, t[i].data, tensor_bytes(&t[i], &bad), path, diag));
+    if (once) give_back(&t[i]);
+  }
   return MR_OK;
 }
 
@@ -159,11 +169,11 @@ mr_err_t mr_safetensors_digest(const char *path, const mr_st_tensor_t *t, int n_
 }
 
 mr_err_t mr_safetensors_write_fd(int fd, const char *path, const mr_st_tensor_t *t, int n_tensors,
-                                 const mr_st_meta_t *meta, int n_meta, mr_diag_t *diag) {
+                                 const mr_st_meta_t *meta, int n_meta, bool once, mr_diag_t *diag) {
   char *header;
   size_t len;
   MR_TRY(header_of(path, t, n_tensors, meta, n_meta, &header, &len, NULL, diag));
-  mr_err_t e = write_parts(fd, path, header, len, t, n_tensors, diag);
+  mr_err_t e = write_parts(fd, path, header, len, t, n_tensors, once, diag);
   free(header);
   return e;
 }
@@ -176,7 +186,7 @@ mr_err_t mr_safetensors_begin(mr_newfile_t *f, const char *path, const mr_st_ten
   MR_TRY(header_of(path, t, n_tensors, meta, n_meta, &header, &len, NULL, diag));
   mr_err_t e = mr_newfile_open(f, path, diag);
   if (e >= 0) {
-    e = write_parts(f->fd, path, header, len, t, n_tensors, diag);
+    e = write_parts(f->fd, path, header, len, t, n_tensors, false, diag);
     if (e < 0)
       mr_newfile_drop(f);
     else
@@ -445,13 +455,19 @@ static mr_err_t load_file(mr_safetensors_t *f, const char *path, mr_diag_t *diag
   return e;
 }
 
+/* size: of the file, at least 8. */
+static mr_err_t check_length(uint64_t len, size_t size, const char *path, mr_diag_t *diag) {
+  if (len >= 2 && len <= header_max && len <= size - 8) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA,
+                 "%s: a header of %llu bytes in a file of %zu: cut short or not safetensors", path,
+                 (unsigned long long)len, size);
+}
+
+/* Of f only the bytes up to the end of the header need be there. */
 static mr_err_t read_header(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {
   uint64_t len;
   memcpy(&len, f->map, sizeof len);
-  if (len < 2 || len > header_max || len > f->size - 8)
-    return mr_fail(diag, MR_ERR_DATA,
-                   "%s: a header of %llu bytes in a file of %zu: cut short or not safetensors",
-                   path, (unsigned long long)len, f->size);
+  MR_TRY(check_length(len, f->size, path, diag));
   const char *text = (const char *)f->map + 8, *end = NULL;
   f->body = 8 + (size_t)len;
   f->json = cJSON_ParseWithLengthOpts(text, (size_t)len, &end, 0);
@@ -460,6 +476,33 @@ static mr_err_t read_header(mr_safetensors_t *f, const char *path, mr_diag_t *di
   if (!cJSON_IsObject(f->json) || end != text + len)
     return mr_fail(diag, MR_ERR_DATA, "%s: the header is not one JSON object", path);
   return MR_OK;
+}
+
+/* Reads the bytes of a file up to the end of its header into memory, as f->map. */
+static mr_err_t load_head(mr_safetensors_t *f, FILE *in, const char *path, mr_diag_t *diag) {
+  uint64_t len;
+  struct stat st;
+  if (fstat(fileno(in), &st) < 0 || fread(&len, sizeof len, 1, in) != 1)
+    return mr_fail(diag, MR_ERR_DATA, "%s: is too short for a safetensors file", path);
+  f->size = (size_t)st.st_size;
+  MR_TRY(check_length(len, f->size, path, diag));
+  if (!(f->map = malloc(sizeof len + (size_t)len)))
+    return mr_no_memory(diag, "the header of %s", path);
+  memcpy(f->map, &len, sizeof len);
+  if (fread(f->map + sizeof len, 1, (size_t)len, in) == len) return MR_OK;
+  return mr_fail(diag, MR_ERR_DATA, "%s: was cut while it was read", path);
+}
+
+mr_err_t mr_safetensors_sliced(const char *path, bool *sliced, mr_diag_t *diag) {
+  mr_safetensors_t f = {0};
+  FILE *in = mr_open_regular(path);
+  *sliced = false;
+  if (!in) return mr_fail(diag, MR_ERR_IO, "%s: cannot open: %s", path, mr_open_reason(errno));
+  mr_err_t e = load_head(&f, in, path, diag);
+  if (e >= 0) e = read_header(&f, path, diag);
+  if (e >= 0) *sliced = mr_safetensors_meta(&f, MR_SAFETENSORS_SLICES) != NULL;
+  fclose(in), cJSON_Delete(f.json), free(f.map);
+  return e;
 }
 
 static mr_err_t read_file(mr_safetensors_t *f, const char *path, mr_diag_t *diag) {

@@ -57,9 +57,11 @@ mr_err_t mr_safetensors_begin(mr_newfile_t *f, const char *path, const mr_st_ten
 mr_err_t mr_safetensors_write(const char *path, const mr_st_tensor_t *t, int n_tensors,
                               const mr_st_meta_t *meta, int n_meta, mr_diag_t *diag);
 
-/* The same bytes to a descriptor, from where it stands; path names it in sentences. */
+/* The same bytes to a descriptor, from where it stands; path names it in sentences.  once: the
+   tensors are of open files and not read any more, and the memory of each is given back when it is
+   written. */
 mr_err_t mr_safetensors_write_fd(int fd, const char *path, const mr_st_tensor_t *t, int n_tensors,
-                                 const mr_st_meta_t *meta, int n_meta, mr_diag_t *diag);
+                                 const mr_st_meta_t *meta, int n_meta, bool once, mr_diag_t *diag);
 
 /* The digest that the file will have, into hex.  MR_OK or MR_ERR_NOMEM. */
 mr_err_t mr_safetensors_digest(const char *path, const mr_st_tensor_t *t, int n_tensors,
@@ -80,14 +82,17 @@ typedef struct mr_safetensors mr_safetensors_t;
    dtypes, shapes against byte counts, and the digest if the file has metadata "millrace.*"; the
    sentence names the tensors whose own hash differs.  The caller ends *out with
    mr_safetensors_close. MR_ERR_IO, MR_ERR_DATA or MR_ERR_NOMEM with the path in the sentence; *out
-   is NULL then.  Slices that are missing, of another step or run, or there twice are refused; if one
-   is missing and path leads to a newer file meanwhile, that is read. */
+   is NULL then.  Slices that are missing, of another step or run, or there twice are refused; if
+   one is missing and path leads to a newer file meanwhile, that is read. */
 mr_err_t mr_safetensors_open(const char *path, mr_safetensors_t **out, mr_diag_t *diag);
 void mr_safetensors_close(mr_safetensors_t *f);       /* NULL is fine */
 size_t mr_safetensors_bytes(const mr_st_tensor_t *t); /* of an open file's tensor; cannot fail */
 int mr_safetensors_count(const mr_safetensors_t *f);  /* the number of tensors; cannot fail */
 
 int mr_safetensors_files(const mr_safetensors_t *f); /* 1, and its slices */
+/* Whether a file names slices, by its header, which alone is read.  Fails as mr_safetensors_open.
+ */
+mr_err_t mr_safetensors_sliced(const char *path, bool *sliced, mr_diag_t *diag);
 
 /* Writes metadata i of the first file, in its order, to *out, which lives as long as f; false
    behind the last. */

@@ -16,6 +16,7 @@
 #include "apps/run/versions.h"
 #include "base/isa.h"
 #include "base/ledger.h"
+#include "base/safetensors.h"
 #include "base/shown.h"
 #include "base/text.h"
 #include "base/xio.h"
@@ -358,12 +359,15 @@ static mr_err_t give_checkpoint(mr_train_job_t *j, FILE *f, int64_t size, const 
 
 /* Opens rank 0's checkpoint as one file: of several, in memory, what they are together. */
 static mr_err_t open_whole(const char *path, FILE **f, mr_diag_t *diag) {
-  int slices = 0, fd = memfd_create("millrace-merged", MFD_CLOEXEC);
-  mr_err_t e = fd < 0 ? mr_no_memory(diag, "a checkpoint in memory") : MR_OK;
-  if (e >= 0) e = mr_train_state_merge(path, fd, path, &slices, diag);
-  if (e >= 0 && !(*f = slices ? fdopen(fd, "r+") : mr_open_regular(path)))
+  bool sliced;
+  int fd = -1;
+  MR_TRY(mr_safetensors_sliced(path, &sliced, diag));
+  if (sliced && (fd = memfd_create("millrace-merged", MFD_CLOEXEC)) < 0)
+    return mr_no_memory(diag, "a checkpoint in memory");
+  mr_err_t e = sliced ? mr_train_state_merge(path, fd, path, NULL, diag) : MR_OK;
+  if (e >= 0 && !(*f = sliced ? fdopen(fd, "r+") : mr_open_regular(path)))
     e = mr_fail(diag, MR_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
-  if (fd >= 0 && (e < 0 || !slices)) close(fd);
+  if (e < 0 && fd >= 0) close(fd);
   if (e >= 0) rewind(*f);
   return e;
 }

@@ -144,7 +144,7 @@ static mr_err_t merge_open(const mr_safetensors_t *f, int fd, const char *to, mr
             ? MR_OK
             : mr_fail(diag, MR_ERR_DATA, "%s: has %d tensors of no parameter", to, all - m.n);
   }
-  if (e >= 0) e = mr_safetensors_write_fd(fd, to, m.tensor, m.n, m.meta, m.n_meta, diag);
+  if (e >= 0) e = mr_safetensors_write_fd(fd, to, m.tensor, m.n, m.meta, m.n_meta, true, diag);
   free(m.tensor), free(m.meta);
   return e;
 }

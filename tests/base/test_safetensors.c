@@ -270,6 +270,56 @@ static void a_file_is_opened_with_the_slices_that_it_names(void **state) {
   unlink(link);
 }
 
+static void a_header_says_whether_a_file_names_slices(void **state) {
+  bool sliced = true;
+  mr_diag_t diag = {0};
+  write_sample();
+  assert_int_equal(mr_safetensors_sliced(path, &sliced, &diag), MR_OK);
+  assert_false(sliced);
+  write_first("x.1-of-2.0123456789abcdef.safetensors", NULL); /* which is not there */
+  assert_int_equal(mr_safetensors_sliced(path, &sliced, &diag), MR_OK);
+  assert_true(sliced);
+  for (int size = 0; size < 100; size++) {
+    assert_int_equal(truncate(path, size), 0);
+    assert_int_equal(mr_safetensors_sliced(path, &sliced, NULL), MR_ERR_DATA);
+    assert_false(sliced);
+  }
+  unlink(path);
+  assert_int_equal(mr_safetensors_sliced(path, &sliced, NULL), MR_ERR_IO);
+}
+
+/* Memory that was given back reads as zeros. */
+static void tensors_that_are_written_once_are_given_back(void **state) {
+  enum { N = 1 << 18 };
+  static float many[N];
+  const mr_st_tensor_t t[] = {
+      {.name = "small", .dtype = MR_F32, .ndim = 1, .dim = {6}, .data = weights},
+      {.name = "many", .dtype = MR_F32, .ndim = 1, .dim = {N}, .data = many}};
+  mr_safetensors_t *f;
+  void *bytes[2];
+  size_t n[2];
+  for (int i = 0; i < N; i++) many[i] = (float)i + 1;
+  assert_int_equal(mr_safetensors_write(path, t, 2, meta, 1, NULL), MR_OK);
+  assert_int_equal(mr_read_file(path, 1 << 24, &bytes[0], &n[0], NULL), MR_OK);
+  assert_int_equal(mr_safetensors_open(path, &f, NULL), MR_OK);
+  const mr_st_tensor_t of[] = {*mr_safetensors_at(f, 0), *mr_safetensors_at(f, 1)};
+  for (int once = 0; once < 2; once++) {
+    int fd = open(path, O_WRONLY | O_TRUNC);
+    assert_true(fd >= 0);
+    assert_int_equal(mr_safetensors_write_fd(fd, path, of, 2, meta, 1, once, NULL), MR_OK);
+    close(fd);
+    assert_int_equal(mr_read_file(path, 1 << 24, &bytes[1], &n[1], NULL), MR_OK);
+    assert_int_equal(n[0], n[1]);
+    assert_memory_equal(bytes[0], bytes[1], n[0]);
+    free(bytes[1]);
+    float middle;
+    memcpy(&middle, (const char *)of[1].data + sizeof many / 2, sizeof middle);
+    assert_float_equal(middle, once ? 0 : N / 2 + 1, 0);
+  }
+  mr_safetensors_close(f);
+  free(bytes[0]);
+}
+
 static int newer_files; /* that a run writes, each as one looks for the slice of rank 2 */
 
 /* A run that goes on removes the slices of the file that was read. */
@@ -477,6 +527,8 @@ int main(void) {
       cmocka_unit_test(a_damaged_hash_blames_no_tensor),
       cmocka_unit_test(a_file_without_hashes_of_its_tensors_is_read_and_checked_as_a_whole),
       cmocka_unit_test(a_file_is_opened_with_the_slices_that_it_names),
+      cmocka_unit_test(a_header_says_whether_a_file_names_slices),
+      cmocka_unit_test(tensors_that_are_written_once_are_given_back),
       cmocka_unit_test(the_newer_file_is_read_where_slices_are_removed_meanwhile),
       cmocka_unit_test(slices_that_do_not_belong_to_a_file_are_refused),
       cmocka_unit_test(foreign_files_are_read_and_wrong_ones_refused),
