@@ -53,14 +53,20 @@ static void shares_send(const mr__shares_t *s, const mr_params_t *p, const mr_pa
   }
 }
 
-mr_err_t mr__shares_gather(mr__shares_t *s, mr_params_t *params, mr_diag_t *diag) {
+/* Whether the others' shares of a set go to rank 0. */
+static bool is_of_gather(const mr__shares_t *s, const mr_param_set_t *set, bool average) {
+  if (set->kind == MR_SET_AVERAGE) return s->newer_average;
+  return set->kind != MR_SET_VALUES && !average;
+}
+
+mr_err_t mr__shares_gather(mr__shares_t *s, mr_params_t *params, bool average, mr_diag_t *diag) {
   int missing;
-  if (!s->newer) return MR_OK;
+  if (average ? !s->newer_average : !s->newer) return MR_OK;
   for (int k = 0; k < params->n_sets; k++)
-    for (int r = 1; r < s->ranks && params->set[k].kind != MR_SET_VALUES; r++)
+    for (int r = 1; r < s->ranks && is_of_gather(s, &params->set[k], average); r++)
       shares_send(s, params, &params->set[k], r);
   MR_TRY(s->ops->failed(s->collect, &missing, diag));
-  s->newer = false, s->others = !s->rank;
+  s->newer &= average, s->newer_average = false, s->others = !s->rank;
   return MR_OK;
 }
 
@@ -70,5 +76,5 @@ void mr__shares_updated(mr__shares_t *s, const mr_params_t *params) {
     mr_params_forget(params, &params->set[k], 0, s->first[s->rank]);
     mr_params_forget(params, &params->set[k], s->first[s->rank + 1], params->n);
   }
-  s->others = false, s->newer = true;
+  s->others = false, s->newer = s->newer_average = true;
 }

@@ -16,6 +16,7 @@ typedef struct mr__shares {
   int *first;  /* heap [ranks+1]: the first parameter of each rank */
   bool others; /* the sets of this process have the shares of other ranks too */
   bool newer;  /* runs have updated the shares since */
+  bool newer_average;
 } mr__shares_t;
 
 /* Settles the shares of config->ranks ranks in list.  MR_OK or MR_ERR_NOMEM; the caller ends *s,
@@ -24,9 +25,10 @@ mr_err_t mr__shares_init(const mr_train_config_t *config, const mr_params_t *lis
                          mr_diag_t *diag);
 void mr__shares_fini(mr__shares_t *s); /* zeroed is fine */
 
-/* Rank 0 receives the others' shares, unless it has the newest.  MR_OK, or MR_ERR_UNAVAILABLE if a
+/* Rank 0 receives the others' shares, or those of the average alone, unless it has the newest.
+   MR_OK, or MR_ERR_UNAVAILABLE if a
    rank does not come: params then have slots of two steps. */
-mr_err_t mr__shares_gather(mr__shares_t *s, mr_params_t *params, mr_diag_t *diag);
+mr_err_t mr__shares_gather(mr__shares_t *s, mr_params_t *params, bool average, mr_diag_t *diag);
 /* A run updates the shares: this process has no others from now on, and gives their memory back. */
 void mr__shares_updated(mr__shares_t *s, const mr_params_t *params);
 

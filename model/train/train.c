@@ -426,15 +426,20 @@ static mr_err_t fetch_parts(mr_train_step_t *t, mr_params_t *params, mr_diag_t *
   return MR_OK;
 }
 
-/* Gives rank 0 the shares of all processes. */
-static mr_err_t fetch_shares(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
+/* Gives rank 0 the shares of all processes, or those of the average alone. */
+static mr_err_t fetch_shares(mr_train_step_t *t, mr_params_t *params, bool average,
+                             mr_diag_t *diag) {
   if (!t->shares.first || !t->shares.newer) return MR_OK;
   if (t->wait) MR_TRY(t->wait(t->wait_arg));
-  return mr__shares_gather(&t->shares, params, diag);
+  return mr__shares_gather(&t->shares, params, average, diag);
 }
 
 mr_err_t mr_train_step_whole(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
-  return t->parts ? fetch_parts(t, params, diag) : fetch_shares(t, params, diag);
+  return t->parts ? fetch_parts(t, params, diag) : fetch_shares(t, params, false, diag);
+}
+
+mr_err_t mr_train_step_average(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
+  return t->parts ? fetch_parts(t, params, diag) : fetch_shares(t, params, true, diag);
 }
 
 void mr_train_step_share(const mr_train_step_t *t, int *from, int *to) {
@@ -489,14 +494,14 @@ mr_err_t mr_train_step_put(mr_train_step_t *t, const mr_params_t *params, mr_dia
   }
   MR_TRY(mr__step_same_params(&t->s, params, diag));
   if (t->ranks) mr__ranks_stale(t->ranks);
-  t->shares.others = true, t->shares.newer = false;
+  t->shares.others = true, t->shares.newer = t->shares.newer_average = false;
   return mr__placed_put(&t->s.placed, params, diag);
 }
 
 mr_err_t mr_train_step_fetch(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
   mr__placed_t *p = &t->s.placed;
   if (t->parts) return fetch_parts(t, params, diag);
-  MR_TRY(fetch_shares(t, params, diag));
+  MR_TRY(fetch_shares(t, params, false, diag));
   MR_TRY(mr__placed_fetch_end(p, diag));
   if (!p->device || !p->newer) return MR_OK;
   if (t->wait) MR_TRY(t->wait(t->wait_arg));
@@ -506,7 +511,7 @@ mr_err_t mr_train_step_fetch(mr_train_step_t *t, mr_params_t *params, mr_diag_t 
 mr_err_t mr_train_step_fetch_begin(mr_train_step_t *t, mr_params_t *params, mr_diag_t *diag) {
   mr__placed_t *p = &t->s.placed;
   if (t->parts) return fetch_parts(t, params, diag);
-  MR_TRY(fetch_shares(t, params, diag));
+  MR_TRY(fetch_shares(t, params, false, diag));
   MR_TRY(mr__placed_fetch_end(p, diag));
   if (!p->device || !p->newer) return MR_OK;
   if (t->wait) MR_TRY(t->wait(t->wait_arg));

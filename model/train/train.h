@@ -230,6 +230,8 @@ mr_err_t mr_train_step_fetch(mr_train_step_t *s, mr_params_t *params, mr_diag_t 
    with MR_ERR_UNAVAILABLE also if a process does not come: some tensors of params are then of the
    last run and the others of an earlier one, so that nothing may read them. */
 mr_err_t mr_train_step_whole(mr_train_step_t *s, mr_params_t *params, mr_diag_t *diag);
+/* The same for evaluations alone: with zero rank 0 receives the average, and no slots. */
+mr_err_t mr_train_step_average(mr_train_step_t *s, mr_params_t *params, mr_diag_t *diag);
 /* Sets [*from,*to) to the parameters whose slots and average this process has after a run without
    mr_train_step_whole: its share with zero where ranks are processes, else all.  Cannot fail. */
 void mr_train_step_share(const mr_train_step_t *s, int *from, int *to);

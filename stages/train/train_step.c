@@ -116,8 +116,9 @@ static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t ki
                                     mr_stream_at_t *at) {
   train_t *v = s->state;
   if (!s->in_linked[port]) return MR_OK;
-  bool has_judged = mr__train_has_slices(v) && !(v->ema > 0); /* the others keep their slots */
-  if (!has_judged) MR_TRY(fetch_params(s, mr_train_step_whole));
+  bool sliced = mr__train_has_slices(v); /* the others keep their slots */
+  if (!sliced || v->ema > 0)
+    MR_TRY(fetch_params(s, sliced ? mr_train_step_average : mr_train_step_whole));
   mr__agree_doing(v->agree, "evaluates after", v->at.step, true);
   mr_tally_t tally = {
       .loss = &v->eval_loss, .aligned = &v->aligned[port], .wrong = mr__train_report_wrong};
@@ -169,18 +170,18 @@ static void say_why(mr_stage_t *s, bool stopped, mr_report_t *r) {
 }
 
 /* Makes the parameters whole where ranks have parts of them, while all ranks that are processes are
-   at the same step; ranks that write slices keep their slots, but the average, which evaluations
-   read. */
-static mr_err_t make_whole(mr_stage_t *s) {
+   at the same step.  Ranks that write slices keep their slots, and give the average where an
+   evaluation may follow, which reads it. */
+static mr_err_t make_whole(mr_stage_t *s, bool evaluates) {
   const train_t *v = s->state;
   if (!mr__train_has_slices(v)) return fetch_params(s, mr_train_step_whole);
-  if (v->ema > 0) MR_TRY(fetch_params(s, mr_train_step_whole));
+  if (v->ema > 0 && evaluates) MR_TRY(fetch_params(s, mr_train_step_average));
   return mr__train_write_slices(s);
 }
 
 /* Ends the run: test unless stopped, the last state, the final record. */
 static mr_err_t train_step_finish(mr_stage_t *s) {
-  MR_TRY(make_whole(s));
+  MR_TRY(make_whole(s, true));
   bool stopped = train_step_stops(s) || ((const train_t *)s->state)->bad.code < 0;
   if (!stopped) {
     mr_err_t e = train_step_evaluate(s, IN_TEST, MR_REPORT_TEST, NULL);
@@ -332,7 +333,8 @@ static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
   mr_err_t e = alone ? train_step_give_saved(s) : MR_OK;
   if (e == MR_OK && alone) e = count_steps(s, 0);
   if (e == MR_OK && !batch->n) e = pass_step(s, batch);
-  if (e == MR_OK && !batch->n && (v->at.unvalidated || checkpoint_due(v, step))) e = make_whole(s);
+  if (e == MR_OK && !batch->n && (v->at.unvalidated || checkpoint_due(v, step)))
+    e = make_whole(s, v->at.unvalidated);
   if (e != MR_OK || !batch->n) return mr_buf_unref(batch), e;
   if (batch->n != s->in_spec[IN_TRAIN].batch) {
     e = mr_stage_fail(s, MR_ERR_SHAPE,
@@ -349,7 +351,7 @@ static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
   bool last = v->total && step >= v->total;
   bool reads = ends || last || checkpoint_due(v, step) || mr__train_valid_due(s, step);
   e = count_steps(s, alone || reads ? 0 : MR_TRAIN_RING - 1);
-  return e == MR_OK && reads ? make_whole(s) : e;
+  return e == MR_OK && reads ? make_whole(s, v->at.unvalidated) : e;
 }
 
 /* Has the ranks agree about this rank's next batch, or the end of its stream; a batch that is not

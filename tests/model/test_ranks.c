@@ -350,9 +350,12 @@ static void parameters_that_are_put_reach_all_ranks(void **state) {
 
 /* ---- a rank that is alone in its process ---- */
 
+static const float average_decay = 0.9f;
+
 typedef struct lone {
   pthread_t thread;
   int rank, ranks, zero;
+  bool average; /* at the end the first one asks for the average alone */
   end_t end;
   mr_err_t err;
   char text[1024];
@@ -364,8 +367,10 @@ static mr_err_t lone_run(lone_t *l, mr_collect_t *collect, bool leaves, mr_diag_
   mr_train_config_t t = config_of(MOST);
   mr_train_step_t *step = NULL;
   t.ranks = l->ranks, t.rank = l->rank, t.zero = l->zero;
+  if (l->average) t.optim.ema = average_decay;
   t.collect_ops = &mr_collect_threads, t.collect = collect;
   c.how.threads = 1;
+  mr_train_want_sets(&c.how, &t.optim, &l->end.params);
   mr_err_t e = vit_params(&c, 3, &l->end.params, diag);
   if (e >= 0) e = vit_step(&c, t, &step, diag);
   for (int i = 0; i < STEPS && e >= 0; i++) {
@@ -374,7 +379,9 @@ static mr_err_t lone_run(lone_t *l, mr_collect_t *collect, bool leaves, mr_diag_
       break;
     }
     e = vit_run(step, &l->end.params, b.images, b.labels, 1e-2f, i + 1, 5, &l->end.out[i], diag);
-    if (e >= 0 && i % 2) e = mr_train_step_whole(step, &l->end.params, diag);
+    if (e >= 0 && i % 2 && l->average) e = mr_train_step_average(step, &l->end.params, diag);
+    if (e >= 0 && i % 2 && !(l->average && i + 1 == STEPS))
+      e = mr_train_step_whole(step, &l->end.params, diag);
   }
   mr_train_step_destroy(step);
   free(b.images);
@@ -397,9 +404,9 @@ static void *lone_stays(void *arg) { return lone_join(arg, false), NULL; }
 static void *lone_leaves(void *arg) { return lone_join(arg, true), NULL; }
 
 /* Runs ranks that know each other by a table of collectives alone; the last one may leave. */
-static void run_lone(lone_t *l, int ranks, int zero, bool leaves) {
+static void run_lone(lone_t *l, int ranks, int zero, bool average, bool leaves) {
   for (int r = 0; r < ranks; r++) {
-    l[r] = (lone_t){.rank = r, .ranks = ranks, .zero = zero};
+    l[r] = (lone_t){.rank = r, .ranks = ranks, .zero = zero, .average = average};
     void *(*start)(void *) = leaves && r == ranks - 1 ? lone_leaves : lone_stays;
     assert_int_equal(pthread_create(&l[r].thread, NULL, start, &l[r]), 0);
   }
@@ -411,7 +418,7 @@ static void ranks_that_share_a_table_of_collectives_reach_the_same_bits(void **s
   end_t one = trained(&c, config_of(MOST), 1, 0);
   for (int ranks = 2; ranks <= 3; ranks++) {
     lone_t l[3];
-    run_lone(l, ranks, 0, false);
+    run_lone(l, ranks, 0, false, false);
     for (int r = 0; r < ranks; r++) {
       if (l[r].err < 0) fail_msg("rank %d: %s", r, l[r].text);
       assert_same_end(&one, &l[r].end, ranks, 0);
@@ -425,15 +432,16 @@ static int64_t elements_of_parameter(const void *arg, int i) {
   return (int64_t)((const mr_params_t *)arg)->param[i].size;
 }
 
-/* Whether a rank's slots, of which it has [from,to), are those of `one` there and zeros elsewhere.
- */
-static bool has_its_share_alone(const mr_params_t *one, const mr_params_t *p, int from, int to) {
+/* Whether a rank's slots, of which it has [from,to), are those of `one` there and zeros elsewhere,
+   and its average, which it may have whole, likewise. */
+static bool has_its_share_alone(const mr_params_t *one, const mr_params_t *p, int from, int to,
+                                bool average) {
   bool same = true;
   for (int k = 1; k < p->n_sets; k++)
     for (int i = 0; i < p->n && same; i++) {
       const float *x = mr_params_at(p, &p->set[k], i), *y = mr_params_at(one, &one->set[k], i);
-      for (size_t j = 0; j < p->param[i].size; j++)
-        same &= i >= from && i < to ? x[j] == y[j] : x[j] == 0;
+      bool has = (average && p->set[k].kind == MR_SET_AVERAGE) || (i >= from && i < to);
+      for (size_t j = 0; j < p->param[i].size; j++) same &= x[j] == (has ? y[j] : 0);
     }
   return same;
 }
@@ -445,7 +453,7 @@ static void ranks_that_are_alone_keep_their_shares(void **state) {
   end_t one = trained(&c, config_of(MOST), 1, 0);
   for (int ranks = 2; ranks <= 4; ranks++) {
     lone_t l[4];
-    run_lone(l, ranks, 1, false);
+    run_lone(l, ranks, 1, false, false);
     for (int r = 0; r < ranks; r++) {
       const mr_params_t *p = &l[r].end.params;
       int from = mr_optim_share_from(p->n, elements_of_parameter, p, ranks, r);
@@ -454,7 +462,7 @@ static void ranks_that_are_alone_keep_their_shares(void **state) {
       if (!r) assert_same_end(&one, &l[r].end, ranks, 1);
       for (int i = 0; i < STEPS; i++) assert_true(same_out(&one.out[i], &l[r].end.out[i]));
       assert_memory_equal(p->set[0].data, one.params.set[0].data, p->arena_size * sizeof(float));
-      if (r && !has_its_share_alone(&one.params, p, from, to))
+      if (r && !has_its_share_alone(&one.params, p, from, to, false))
         fail_msg("rank %d of %d: slots beside its share", r, ranks);
       mr_params_fini(&l[r].end.params);
     }
@@ -462,10 +470,32 @@ static void ranks_that_are_alone_keep_their_shares(void **state) {
   mr_params_fini(&one.params);
 }
 
+/* The first one has the average, and of the slots its share, when the average is asked for. */
+static void ranks_give_the_average_without_their_slots(void **state) {
+  vit_t c = dropping_vit(MR_F32);
+  mr_train_config_t t = config_of(MOST);
+  t.optim.ema = average_decay;
+  end_t one = trained(&c, t, 1, 0);
+  lone_t l[3];
+  assert_non_null(mr_params_set(&one.params, MR_SET_AVERAGE, 0));
+  run_lone(l, 3, 1, true, false);
+  for (int r = 0; r < 3; r++) {
+    const mr_params_t *p = &l[r].end.params;
+    int from = mr_optim_share_from(p->n, elements_of_parameter, p, 3, r);
+    int to = mr_optim_share_from(p->n, elements_of_parameter, p, 3, r + 1);
+    if (l[r].err < 0) fail_msg("rank %d: %s", r, l[r].text);
+    for (int i = 0; i < STEPS; i++) assert_true(same_out(&one.out[i], &l[r].end.out[i]));
+    if (!has_its_share_alone(&one.params, p, from, to, !r))
+      fail_msg("rank %d: other slots or another average", r);
+    mr_params_fini(&l[r].end.params);
+  }
+  mr_params_fini(&one.params);
+}
+
 /* The step that the others cannot complete leaves their parameters as they were. */
 static void a_rank_that_leaves_ends_the_step_of_the_others(void **state) {
   lone_t l[3];
-  run_lone(l, 3, 0, true);
+  run_lone(l, 3, 0, false, true);
   assert_true(l[2].err >= 0);
   for (int r = 0; r < 2; r++) {
     assert_int_equal(l[r].err, MR_ERR_UNAVAILABLE);
@@ -479,7 +509,7 @@ static void a_rank_that_leaves_ends_the_step_of_the_others(void **state) {
 
 static void a_rank_that_leaves_ends_a_step_of_shares(void **state) {
   lone_t l[3];
-  run_lone(l, 3, 1, true);
+  run_lone(l, 3, 1, false, true);
   assert_true(l[2].err >= 0);
   for (int r = 0; r < 2; r++) {
     assert_int_equal(l[r].err, MR_ERR_UNAVAILABLE);
@@ -594,6 +624,7 @@ int main(void) {
       cmocka_unit_test(parameters_that_are_put_reach_all_ranks),
       cmocka_unit_test(ranks_that_share_a_table_of_collectives_reach_the_same_bits),
       cmocka_unit_test(ranks_that_are_alone_keep_their_shares),
+      cmocka_unit_test(ranks_give_the_average_without_their_slots),
       cmocka_unit_test(a_rank_that_leaves_ends_the_step_of_the_others),
       cmocka_unit_test(a_rank_that_leaves_ends_a_step_of_shares),
       cmocka_unit_test(a_rank_takes_no_more_memory_where_there_are_more_of_them),
