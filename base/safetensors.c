@@ -331,7 +331,7 @@ static mr_err_t read_metadata(const mr_safetensors_t *f, const char *path, int *
 
 /* Whether the file has its digest if the hashes of its tensors are those of their bytes: then the
    tensors are whole.  digits: offset of the digest's. */
-static bool only_hashes_changed(const mr_safetensors_t *f, size_t digits) {
+static bool has_damaged_hashes(const mr_safetensors_t *f, size_t digits) {
   const char *digest = mr_safetensors_meta(f, DIGEST_NAME),
              *said = mr_safetensors_meta(f, MR_SAFETENSORS_HASHES);
   char hex[HEX + 1] = "";
@@ -372,7 +372,7 @@ static mr_err_t refuse_tensors(const mr_safetensors_t *f, const char *path, size
       snprintf(names + at, sizeof names - at, "%s%.120s", at ? ", " : "", f->tensor[i].name);
   }
   if (!damaged) return MR_OK;
-  if (only_hashes_changed(f, digits))
+  if (has_damaged_hashes(f, digits))
     return mr_fail(diag, MR_ERR_DATA,
                    "%s: the hash that it has of %s%s is damaged: it changed since it was written; "
                    "the tensors are whole",
@@ -536,7 +536,7 @@ static bool leads_elsewhere(const mr_safetensors_t *f, const char *path) {
           st.st_mtim.tv_sec != was->st_mtim.tv_sec || st.st_mtim.tv_nsec != was->st_mtim.tv_nsec);
 }
 
-/* A run that goes on may remove a checkpoint's slices between its first file and them. */
+/* A run that is at work may remove a checkpoint's slices between its first file and them. */
 mr_err_t mr_safetensors_open(const char *path, mr_safetensors_t **out, mr_diag_t *diag) {
   enum { TRIES = 8 };
   mr_safetensors_t *f = NULL;

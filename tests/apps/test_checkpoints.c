@@ -109,7 +109,7 @@ static void linked_checkpoints_are_verified(void **state) {
 }
 
 #ifdef MR_FAULTS
-/* As a run that goes on removes its older ones. */
+/* As a run that is at work removes its older ones. */
 static void a_checkpoint_that_goes_meanwhile_is_no_failure(void **state) {
   char only[128], path[2][192];
   void *bytes;

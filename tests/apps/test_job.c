@@ -409,8 +409,8 @@ static bool is_torn(const char *run) {
 }
 
 /* A rank alone, and all of them at once, as their host dies: between the files of a checkpoint,
-   too. The moment is that at which a slice is there whose file of rank 0 is not: rounds go on until
-   one has left that. */
+   too. The moment is that at which a slice is there whose file of rank 0 is not: rounds follow
+   until one has left that. */
 static void a_kill_between_the_files_of_a_checkpoint_leaves_the_last_one_whole(void **state) {
   enum { ROUNDS = 5, ROUNDS_MOST = 30 };
   int torn = 0;

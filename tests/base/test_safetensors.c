@@ -322,7 +322,7 @@ static void tensors_that_are_written_once_are_given_back(void **state) {
 
 static int newer_files; /* that a run writes, each as one looks for the slice of rank 2 */
 
-/* A run that goes on removes the slices of the file that was read. */
+/* A run that is at work removes the slices of the file that was read. */
 int __real_access(const char *file, int how);
 int __wrap_access(const char *file, int how);
 int __wrap_access(const char *file, int how) {
@@ -350,7 +350,7 @@ static void the_newer_file_is_read_where_slices_are_removed_meanwhile(void **sta
   mr_safetensors_close(f);
   newer_files = MANY;
   assert_refused("the slice of rank 2 of 3 is missing");
-  assert_true(newer_files > MANY / 2); /* it does not go on for ever */
+  assert_true(newer_files > MANY / 2); /* the tries are bounded */
   newer_files = 0;
   DIR *d = opendir(folder);
   for (struct dirent *e; (e = readdir(d));)

@@ -155,9 +155,9 @@ static void a_later_rule_has_the_fans_of_the_model(void **state) {
   for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
     mr_params_t params = {0};
     const mr_init_t models = {.kind = MR_INIT_LECUN_NORMAL, .a = 192};
-    assert_int_equal(mr_params_add(&params, "enc.0.query.kernel", mr_aval_of(MR_F32, 192, 3, 64),
-                                   models, &diag),
-                     MR_OK);
+    assert_int_equal(
+        mr_params_add(&params, "enc.0.query.kernel", mr_aval_of(MR_F32, 192, 3, 64), models, &diag),
+        MR_OK);
     assert_int_equal(mr_train_init(&params, want[i].rules, &diag), MR_OK);
     const mr_init_t *is = &params.param[0].init;
     if (is->kind != want[i].kind || fabs((double)is->a - want[i].a) > 1e-6 * want[i].a)
