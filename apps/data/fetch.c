@@ -142,7 +142,7 @@ static mr_err_t download_archive(fetch_t *f) {
 }
 
 static mr_err_t open_part(fetch_t *f) {
-  f->fd = open(f->part, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  f->fd = open(f->part, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   if (f->fd < 0)
     return mr_fail(f->diag, MR_ERR_IO, "%s: cannot write: %s", f->part, strerror(errno));
   if (flock(f->fd, LOCK_EX | LOCK_NB) < 0)

@@ -3,9 +3,9 @@
    sizes, ETags and times. */
 #include "apps/run/resume.h"
 #include "base/text.h"
+#include "base/xio.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,8 +36,8 @@ static void add_bytes(uint64_t *hash, int fd, int64_t at) {
 /* Opens a regular file and sets its size; -1 for another kind of file, or if opening fails. */
 static int data_facts_open_file(const char *path, int64_t *size) {
   struct stat st;
-  int fd = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-  *size = fd >= 0 ? (int64_t)st.st_size : 0;
+  int fd = mr_open_regular_fd(path);
+  *size = fd >= 0 && fstat(fd, &st) == 0 ? (int64_t)st.st_size : 0;
   return fd;
 }
 

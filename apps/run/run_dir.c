@@ -343,9 +343,9 @@ mr_err_t mr_run_dir_steps(const char *path, int64_t *steps, mr_diag_t *diag) {
   char file[MR_RUN_PATH + 64], tail[1 << 16];
   *steps = 0;
   if (snprintf(file, sizeof file, "%s/metrics.jsonl", path) >= (int)sizeof file) return MR_OK;
-  FILE *f = fopen(file, "rb");
+  FILE *f = mr_open_regular(file);
   if (!f && (errno == ENOENT || errno == ENOTDIR)) return MR_OK;
-  if (!f) return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", file, strerror(errno));
+  if (!f) return mr_fail(diag, MR_ERR_IO, "%s: cannot be opened: %s", file, mr_open_reason(errno));
   if (fseeko(f, -(off_t)(sizeof tail - 1), SEEK_END) < 0) rewind(f);
   size_t n = fread(tail, 1, sizeof tail - 1, f);
   fclose(f);

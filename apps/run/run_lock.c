@@ -225,7 +225,7 @@ mr_run_lock_state_t mr_run_lock_look(const char *folder) {
   char path[MR_PATH_MAX];
   if (snprintf(path, sizeof path, "%s/lock", folder) >= (int)sizeof path)
     return MR_RUN_LOCK_UNKNOWN;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* it may be a pipe */
   if (fd < 0) return MR_RUN_LOCK_UNKNOWN;
   int locked = set_lock(fd, F_OFD_GETLK);
   owner_t o = read_owner(fd);

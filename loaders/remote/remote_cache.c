@@ -488,10 +488,12 @@ void mr__cache_note_peer(mr__cache_t *c, const char *name) {
   if (mr__cache_knows_peer(c, name)) return;
   snprintf(path, sizeof path, "%s/peers", c->folder);
   int n = snprintf(line, sizeof line, "%s\n", name);
-  int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
+  int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
   if (fd < 0) return;
-  if (c->trust.group) mr_trust_own(fd, &c->trust);
-  if (n > 0 && n < (int)sizeof line) mr_write_all(fd, line, (size_t)n, path, NULL);
+  if (!mr_distrust(fd, MR_KEPT_BLOCKS, &c->trust)) {
+    if (c->trust.group) mr_trust_own(fd, &c->trust);
+    if (n > 0 && n < (int)sizeof line) mr_write_all(fd, line, (size_t)n, path, NULL);
+  }
   close(fd);
 }
 

@@ -118,16 +118,19 @@ static bool raw_states_path(const char *path, char out[MR_PATH_MAX]) {
   return snprintf(out, MR_PATH_MAX, "%.*sstates", (int)n, path) < MR_PATH_MAX;
 }
 
-/* Adds the state in path's name to the list.  Without it the file will not be removed. */
+/* Adds the state in path's name to the list.  Without it the file will not be removed.  A list that
+   others may have written, or a pipe, stays as it is. */
 static void raw_states_add(const char *path, const mr_trust_t *trust) {
   char list[MR_PATH_MAX], line[STATE_DIGITS + 2];
   if (!raw_states_path(path, list)) return;
   snprintf(line, sizeof line, "%.*s\n", STATE_DIGITS,
            path + strlen(path) - STATE_DIGITS - strlen(RAW));
-  int fd = open(list, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+  int fd = open(list, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
   if (fd < 0) return;
-  mr_trust_own(fd, trust);
-  (void)!write(fd, line, strlen(line)); /* at once, since other processes add theirs */
+  if (!mr_distrust(fd, MR_KEPT_SHARD, trust)) {
+    mr_trust_own(fd, trust);
+    (void)!write(fd, line, strlen(line)); /* at once, since other processes add theirs */
+  }
   close(fd);
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -88,13 +89,16 @@ static void say_waiting(const char *name) {
 }
 
 /* The holder removes the lock file once what it protects exists, so that a process that has waited
-   on the removed file finds that.  Any user who may read may wait. */
+   on the removed file finds that.  Any user who may read may wait.  In a folder of many users
+   anything can have the name: O_NONBLOCK, as the open of a pipe would wait for its other end. */
 int mr_shard_lock(const char *path, int from, bool wait, char name[MR_SHARD_LOCK_MAX], bool *busy) {
   enum { PAUSE_NS = 20000000, QUIET = 250 /* pauses before a notice */ };
   *name = 0, *busy = false;
   if (from < 0) snprintf(name, MR_SHARD_LOCK_MAX, "%s.lock", path);
-  int fd = *name ? open(name, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644)
+  struct stat st;
+  int fd = *name ? open(name, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644)
                  : fcntl(from, F_DUPFD_CLOEXEC, 0);
+  if (*name && fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))) close(fd), fd = -1;
   for (int tries = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0;) {
     if (errno == EINTR) continue;
     *busy = errno == EWOULDBLOCK;

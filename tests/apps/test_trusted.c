@@ -342,6 +342,39 @@ static void a_folder_of_a_group_is_believed_by_a_word(void **state) {
   assert_null(ledger_of(source));
 }
 
+/* In a folder of all, such as /tmp, another user can give a name that a run is about to make to a
+   pipe, which would hold up its open until someone reads or writes there. */
+static void a_pipe_under_a_name_that_a_run_makes_holds_nothing_up(void **state) {
+  static const struct {
+    const char *needs;
+    char *(*results)(const char *folder);
+  } row[] = {{"ZSTD", shards}, {NULL, indexes}, {NULL, listings}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    char folder[160];
+    if (!mr_built_in(row[i].needs)) continue;
+    snprintf(folder, sizeof folder, "%s", in_dir("of-all"));
+    char *right = row[i].results(folder);
+    if (!right) fail_msg("row %zu: %s", i, p.err);
+    assert_int_equal(chmod(folder, 0777), 0);
+    n_kept = 0;
+    note_below(folder);
+    assert_true(n_kept > 0);
+    for (int k = 0; k < n_kept; k++) {
+      char pipe[320];
+      const char *more = ends_in(kept[k], ".states") ? "" : ".lock";
+      assert_int_equal(unlink(kept[k]), 0);
+      snprintf(pipe, sizeof pipe, "%.300s%s", kept[k], more);
+      assert_int_equal(mkfifo(pipe, 0600) | chmod(pipe, 0666), 0);
+    }
+    char *got = row[i].results(folder);
+    if (!got || strcmp(got, right)) fail_msg("row %zu: %s", i, p.err);
+    for (int k = 0; k < n_kept; k++)
+      if (ends_in(kept[k], ".raw") && access(kept[k], F_OK)) fail_msg("%s is not made", kept[k]);
+    free(right), free(got);
+    assert_int_equal(program_forget(folder), 0);
+  }
+}
+
 /* ---- the rule ---- */
 
 static void the_rule_names_its_reason(void **state) {
@@ -386,6 +419,7 @@ int main(void) {
       cmocka_unit_test(kept_files_that_another_user_may_have_written_are_not_used),
       cmocka_unit_test(a_umask_of_002_keeps_nothing_that_is_doubted),
       cmocka_unit_test(a_folder_of_a_group_is_believed_by_a_word),
+      cmocka_unit_test(a_pipe_under_a_name_that_a_run_makes_holds_nothing_up),
       cmocka_unit_test(the_rule_names_its_reason),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
