@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,14 +29,21 @@ static mr_err_t plan_parts(const mr_loss_t *l, const mr_train_config_t *t, int64
   return mr_train_step_plan(l, &own, out, diag);
 }
 
+typedef struct tried {
+  mr_fit_t fit;
+  bool whole; /* its peak is that of all parts, not an estimate */
+} tried_t;
+
 typedef struct search {
   const mr_loss_t *l;
   const mr_train_config_t *t;
   int remats; /* kinds of remat to try */
   size_t limit;
-  double byte;          /* what moving a byte costs, in operations */
-  double cost;          /* of best */
-  mr_fit_t best, least; /* accumulate 0: none yet; least: the smallest peak of all estimates */
+  double byte;   /* what moving a byte costs, in operations */
+  double cost;   /* of best */
+  mr_fit_t best; /* accumulate 0: none yet */
+  int n_tried;
+  tried_t tried[MR_NN_REMATS * MOST_PARTS];
 } search_t;
 
 /* Each part after the second needs about the memory and the cost of the second.  A plan of two
@@ -58,39 +66,52 @@ static mr_err_t try_it(search_t *s, const mr_train_config_t *t, int64_t k, bool 
   mr_train_plan_t p, whole;
   MR_TRY(plan_in_parts(s, t, k, &p, diag));
   double cost = p.flop + s->byte * p.bytes;
-  if (!s->least.accumulate || p.peak < s->least.peak)
-    s->least = (mr_fit_t){t->compute.remat, k, p.peak, s->byte};
+  tried_t *tried = &s->tried[s->n_tried++];
+  *tried = (tried_t){{t->compute.remat, k, p.peak, s->byte}, .whole = k <= 2};
   *fits = p.peak <= s->limit;
   if (!*fits || (s->best.accumulate && cost >= s->cost)) return MR_OK;
   whole = p;
   if (k > 2) MR_TRY(plan_parts(s->l, t, t->batch / k, k, &whole, diag));
+  tried->fit.peak = whole.peak, tried->whole = true;
   *fits = whole.peak <= s->limit;
   if (!*fits) return MR_OK;
-  s->best = (mr_fit_t){t->compute.remat, k, whole.peak, s->byte};
+  s->best = tried->fit;
   s->cost = cost;
   return MR_OK;
 }
 
-/* The smallest peak that was estimated, planned with all of its parts. */
-static mr_err_t plan_least(search_t *s, mr_diag_t *diag) {
-  mr_train_plan_t p;
-  mr_train_config_t own = *s->t;
-  int64_t k = s->least.accumulate;
-  own.compute.remat = s->least.remat;
-  MR_TRY(plan_parts(s->l, &own, own.batch / k, k, &p, diag));
-  s->least.peak = p.peak;
+static int by_peak(const void *a, const void *b) {
+  size_t x = ((const tried_t *)a)->fit.peak, y = ((const tried_t *)b)->fit.peak;
+  return (x > y) - (x < y);
+}
+
+/* The smallest peak with all parts.  The order of the estimates is not that of the plans: each
+   estimate below the smallest plan so far is planned whole. */
+static mr_err_t plan_least(search_t *s, mr_fit_t *least, mr_diag_t *diag) {
+  qsort(s->tried, (size_t)s->n_tried, sizeof *s->tried, by_peak);
+  for (int i = 0; i < s->n_tried && s->tried[i].fit.peak < least->peak; i++) {
+    mr_fit_t one = s->tried[i].fit;
+    mr_train_config_t own = *s->t;
+    mr_train_plan_t p = {.peak = one.peak};
+    own.compute.remat = one.remat;
+    if (!s->tried[i].whole)
+      MR_TRY(plan_parts(s->l, &own, own.batch / one.accumulate, one.accumulate, &p, diag));
+    one.peak = p.peak;
+    if (one.peak < least->peak) *least = one;
+  }
   return MR_OK;
 }
 
 static mr_err_t none_fits(search_t *s, mr_diag_t *diag) {
   char want[24], have[24];
-  MR_TRY(plan_least(s, diag));
+  mr_fit_t least = {.peak = SIZE_MAX};
+  MR_TRY(plan_least(s, &least, diag));
   return mr_fail(diag, MR_ERR_NOMEM,
                  "fit: no plan of a step on %lld records takes %s or less; the smallest peak is %s "
                  "(%zu bytes), with remat=%s accumulate=%lld; take a smaller batch or model",
                  (long long)s->t->batch, mr_bytes_text(s->limit, want),
-                 mr_bytes_text(s->least.peak, have), s->least.peak,
-                 mr_nn_remat_name(s->least.remat), (long long)s->least.accumulate);
+                 mr_bytes_text(least.peak, have), least.peak, mr_nn_remat_name(least.remat),
+                 (long long)least.accumulate);
 }
 
 mr_err_t mr_fit_at(const mr_loss_t *l, bool remat, const mr_train_config_t *t, size_t limit,
