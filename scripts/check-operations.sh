@@ -12,8 +12,17 @@ cd "$(dirname "$0")/.."
 here=$PWD
 program=$PWD/${MILLRACE:-build/release/millrace}
 dir=$(mktemp -d)
-end() {
+end() { # of a failure in the middle: no run is left
   local pid
+  if [ -n "${job:-}" ]; then
+    scancel --full --signal=KILL "$job" 2>/dev/null || true
+    scancel "$job" 2>/dev/null || true
+    for ((pid = 0; pid < 100; pid++)); do
+      [ -n "$(squeue -h -j "$job" -t running,completing 2>/dev/null)" ] || break
+      sleep 0.1
+    done
+  fi
+  for pid in ${MAINPID:-} ${pod:-}; do kill -KILL "$pid" 2>/dev/null || true; done
   for pid in "${slurm_pids[@]}"; do kill "$pid" 2>/dev/null || true; done
   for pid in "${slurm_pids[@]}"; do wait "$pid" || true; done
   rm -rf "$dir"
@@ -35,7 +44,7 @@ GRAPH
 
 wait_for() { # SECONDS WHAT COMMAND...
   local until=$((SECONDS + $1))
-  until "${@:3}"; do
+  until "${@:3}" 2>/dev/null; do
     [ $SECONDS -lt $until ] || fail "$2 does not happen"
     sleep 0.1
   done
@@ -79,8 +88,34 @@ scancel --batch --signal=TERM "$job" # by hand, or in preemption: it does not co
 wait_for 60 "the end of the job" sh -c "! scontrol show job -o $job | grep -Eq 'JobState=(RUNNING|COMPLETING|PENDING)'"
 job_has ExitCode=143:0 || fail "the job's status: $(scontrol show job -o "$job")"
 job_has Restarts=1 || fail "a job that was ended has come back"
+unset job
 same_ledger "$dir/job"
 echo "operations: Slurm's job returns to the queue before its limit, resumes at step $first and ends with the same ledger"
+
+# The run may have ended before its script asks about it; here the signal returns only then.
+cat >"$dir/slow-kill" <<'BASH'
+kill() {
+  local status=0
+  builtin kill "$@" || status=$?
+  if [ "$1" = -TERM ]; then while builtin kill -0 "$2" 2>/dev/null; do sleep 0.1; done; fi
+  return $status
+}
+BASH
+job=$(BASH_ENV=$dir/slow-kill sbatch --parsable --chdir="$dir" "$here/examples/cluster/train.sbatch" "$dir/again" --graph "$dir/small.mr")
+wait_for 60 "the second job's tenth step" lines_beyond "$dir/again" 10
+scancel --batch --signal=USR1 "$job"
+wait_for 60 "the second start of a job whose run ends at once" job_has Restarts=1
+first=$(newest_step "$dir/again")
+wait_for 60 "its resumption" grep -q "^resumed at step $first" "$dir/millrace-$job.log"
+wait_for 60 "its next steps" lines_beyond "$dir/again" $((first + 10))
+scancel "$job" # SIGTERM, and SIGKILL after KillWait
+wait_for 60 "the end of a job that is cancelled" job_has JobState=CANCELLED
+wait_for 60 "the end of its processes" sh -c "[ -z \"\$(squeue -h -j $job -t completing)\" ]"
+[ "$(newest_step "$dir/again")" -gt "$first" ] || fail "a job that is cancelled writes no checkpoint"
+job_has Restarts=1 || fail "a job that was cancelled has come back"
+unset job
+same_ledger "$dir/again"
+echo "operations: a job returns to the queue though its run ends at once, and a cancelled one ends with a checkpoint"
 
 # ---- systemd ----
 
@@ -89,6 +124,13 @@ mkdir -p "$dir/unit" "$dir/state/millrace"
 sed "s,/usr/bin/millrace,$program,; /^Documentation/d" examples/cluster/millrace@.service >"$unit"
 systemd-analyze verify "$unit" >"$dir/verify.out" 2>&1 || fail "systemd-analyze refuses the unit"
 [ ! -s "$dir/verify.out" ] || fail "systemd-analyze warns about the unit"
+# What the page starts it with holds for the next boot too.
+mkdir -p "$dir/root/etc/systemd/system" "$dir/root/usr/lib/systemd/system"
+cp examples/cluster/millrace@.service "$dir/root/usr/lib/systemd/system/"
+read -ra enable < <(sed -n 's/^ *systemctl \(.*millrace@first\) *# starts or resumes.*/\1/p' docs/operations.md)
+[ "${enable[1]:-}" = --now ] || fail "docs/operations.md does not start the unit at once"
+systemctl --root="$dir/root" "${enable[0]}" "${enable[2]}" >"$dir/enable.out" 2>&1 || fail "the unit is not enabled"
+[ -L "$dir/root/etc/systemd/system/multi-user.target.wants/millrace@first.service" ] || fail "no boot starts the unit"
 value() { sed -n "s/^$1=//p" "$unit"; }
 start_unit() { # the main process is the command itself
   local words
@@ -107,6 +149,7 @@ wait_for 60 "the checkpoint of a reload" has_checkpoint "$one"
 kill -0 "$MAINPID" || fail "a reload ends the unit"
 kill -KILL "$MAINPID"
 status=0; wait "$MAINPID" 2>/dev/null || status=$?
+unset MAINPID
 if [ $status != 137 ] || [ "$(value Restart)" != on-failure ]; then fail "the unit would not be started again"; fi
 before=$(newest_step "$one")
 start_unit
@@ -114,6 +157,7 @@ wait_for 60 "the unit's resumption" grep -q "^resumed at step $before" "$dir/uni
 wait_for 60 "its next steps" lines_beyond "$one" $((before + 10))
 kill -TERM "$MAINPID"
 status=0; wait "$MAINPID" || status=$?
+unset MAINPID
 [ "$status" = "$(value SuccessExitStatus)" ] || fail "the unit stops with status $status"
 same_ledger "$one"
 status=0; millrace train --run-dir "$dir/none" --resume=auto no-such=1 >"$dir/wrong.out" 2>&1 || status=$?
@@ -143,25 +187,39 @@ for ((i = 0; i < ${#command[@]}; i++)); do # data of its own
     --epochs) command=("${command[@]:0:i}" "${command[@]:i+2}") ;;
   esac
 done
+start_pod() { "${command[@]}" >>"$dir/pod.log" 2>&1 </dev/null & pod=$!; }
+evict_pod() {
+  local status=0
+  kill -TERM "$pod"
+  wait "$pod" || status=$?
+  unset pod
+  [ $status = 143 ] || fail "an evicted pod ends with status $status"
+}
 if "${ready[@]}" 2>/dev/null; then fail "the pod is ready before it starts"; fi
-"${command[@]}" >"$dir/pod.log" 2>&1 </dev/null &
-pod=$!
+start_pod
 wait_for 60 "the pod's readiness" "${ready[@]}"
 "${alive[@]}" || fail "a pod that works is not alive"
 wait_for 60 "the pod's tenth step" lines_beyond "$dir/pod" 10
-kill -STOP $pod
+kill -STOP "$pod"
 touch -d '-31 minutes' "$dir/pod/metrics.jsonl"
 if "${alive[@]}"; then fail "a pod that stands still is alive"; fi
-kill -CONT $pod
+kill -CONT "$pod"
 wait_for 60 "the pod's return" "${alive[@]}"
-kill -TERM $pod
-status=0; wait $pod || status=$?
-[ $status = 143 ] || fail "an evicted pod ends with status $status"
+evict_pod
+before=$(newest_step "$dir/pod")
+touch -d '-31 minutes' "$dir/pod/metrics.jsonl" # it waits for a node, say
+if "${ready[@]}"; then fail "a pod that resumes is ready before its first step"; fi
+start_pod
+wait_for 60 "the second pod's readiness" "${ready[@]}"
+"${alive[@]}" || fail "a pod that has resumed is not alive"
+wait_for 60 "the second pod's steps" lines_beyond "$dir/pod" $((before + 10))
+grep -q "^resumed at step $before" "$dir/pod.log" || fail "the second pod does not resume"
+evict_pod
 same_ledger "$dir/pod"
 for file in examples/k8s/*.yaml; do
   /usr/bin/python3 -c 'import sys, yaml; assert all("apiVersion" in d and "kind" in d for d in yaml.safe_load_all(open(sys.argv[1])))' "$file" || fail "$file is no manifest"
 done
-echo "operations: the probes of the Kubernetes job see its start and a standstill; it ends with status 143"
+echo "operations: the probes of the Kubernetes job see its start, a late resumption and a standstill; it ends with status 143"
 
 # ---- the container file ----
 
