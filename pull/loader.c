@@ -190,7 +190,11 @@ static mr_err_t take_locked(mr_loader_t *l, int64_t until_ns, bool bounded,
     if (buf) return give_batch(l, buf, batch, diag);
     if (ended) l->verdict = mr__reader_verdict(l->reader, &l->why);
     if (l->verdict != MR_OK) return mr_diag_relay(diag, l->verdict, &l->why);
-    if (!wait_for_news(l, until_ns, bounded)) return MR_AGAIN;
+    /* A stop between the look above and mr__reader_take has lost its event to that, and other
+       threads may wait for it. */
+    if (loader_is_stopped(l))
+      mr_loader_stop(l);
+    else if (!wait_for_news(l, until_ns, bounded)) return MR_AGAIN;
   }
 }
 
@@ -230,9 +234,8 @@ void mr_loader_stop(mr_loader_t *l) {
   uint64_t one = 1;
   int before = errno;
   if (is_of_parent(l)) return;
-  /* release pairs with the acquire in loader_is_stopped; no call empties the eventfd of a stopped
-   * stream.
-   */
+  /* release pairs with the acquire in loader_is_stopped; a call that empties the eventfd looks
+     whether the stream was stopped before it waits. */
   atomic_store_explicit(&l->stopped, 1, memory_order_release);
   ssize_t n = write(l->wake, &one, sizeof one);
   (void)n;
