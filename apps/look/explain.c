@@ -7,6 +7,7 @@
 #include "apps/cli/fn_arrays.h"
 #include "apps/cli/model_arg.h"
 #include "apps/look/explain.h"
+#include "apps/look/mesh_arg.h"
 #include "apps/look/pipeline_arg.h"
 #include "model/exec/device.h"
 #include "model/ir/op.h"
@@ -23,14 +24,11 @@ static const mr_flag_t explain_flags[] = {
     {"--runs", "N",
      "Also runs the function N times, on zeros, and prints the share of the time of each row that "
      "is an equation of its own; default 0: shares are of planned bytes alone."},
-    {"--mesh", "AXIS=N,...",
-     "Ranks as a mesh with named axes: prints the collectives of FUNCTION step, loss or grad on "
-     "it, the bytes that a rank receives, and what asked for them; with --array, draws an array.  "
-     "Default data=N of N ranks."},
-    {"--partition", "RULES",
-     "With --mesh, how parameters lie, as \"*.linear1.kernel=(None,model)\"; default whole."},
+    MR_MESH_FLAGS(
+        "Ranks as a mesh with named axes: prints the collectives of FUNCTION step, loss or "
+        "grad on it, the bytes that a rank receives, and what asked for them; with "
+        "--array, draws an array.  Default data=N of N ranks."),
     MR_PIPELINE_FLAGS,
-    {"--zero", "N", "With --mesh, what ranks of a step keep a share of, as zero= of train-step."},
     {"--array", "ARRAY=PLACEMENT",
      "Draws which ranks hold which part of an array instead: a shape or the name of a parameter, "
      "as 384x1536=(None,model) (docs/distributed.md)."},
@@ -161,7 +159,9 @@ static int explain_run(const mr_args_t *a, mr_diag_t *diag) {
   const char *word = a->n_words ? a->word[0] : "step";
   mr_fn_t *f = NULL;
   mr_exec_t *exec = NULL;
-  if (mr_args_text(a, "--array") || mr_args_text(a, "--mesh")) return mr_explain_array(a, diag);
+  if (mr_args_text(a, "--array")) return mr_explain_array(a, diag);
+  MR_TRY(mr_mesh_arg_check(a, word, diag));
+  if (mr_args_text(a, "--mesh")) return mr_explain_array(a, diag);
   if (mr_args_text(a, "--runs") && mr_device_is_described(mr_args_text(a, "--device")))
     return mr_fail(diag, MR_ERR_USAGE, "explain: --runs: a described device runs nothing");
   mr_err_t e = mr_named_fn(a, word, &f, diag);

@@ -8,7 +8,7 @@
 
 #include "apps/cli/model_arg.h"
 #include "apps/look/explain.h"
-#include "base/launcher.h"
+#include "apps/look/mesh_arg.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "model/mesh/placement_draw.h"
@@ -89,16 +89,6 @@ static mr_err_t print_array(const array_shape_t *s, const mr_placement_t *p, con
   return mr_placement_draw(p, m, s->ndim, s->dim, mr_columns(STDOUT_FILENO), stdout, diag);
 }
 
-/* The mesh of --mesh, or that of the ranks that a launcher has started. */
-static mr_err_t mesh_of_flag(const mr_args_t *a, mr_mesh_t *m, mr_diag_t *diag) {
-  const char *text = mr_args_text(a, "--mesh");
-  mr_launch_t launch;
-  mr_diag_t why = {0};
-  MR_TRY(mr_launch_of_process(&launch, diag));
-  mr_err_t e = mr_mesh_parse(text, launch.launcher ? launch.size : 0, m, &why);
-  return mr_diag_prefix(diag, e < 0 ? MR_ERR_USAGE : e, &why, "explain: --mesh");
-}
-
 mr_err_t mr_explain_array(const mr_args_t *a, mr_diag_t *diag) {
   const char *text = mr_args_text(a, "--array"), *equals = text ? strchr(text, '=') : NULL;
   array_shape_t s = {0};
@@ -108,7 +98,7 @@ mr_err_t mr_explain_array(const mr_args_t *a, mr_diag_t *diag) {
   if (mr_args_text(a, "--json"))
     return mr_fail(diag, MR_ERR_USAGE, "explain: --json: expected no --mesh and --array beside it");
   if (!text) {
-    MR_TRY(mesh_of_flag(a, &m, diag));
+    MR_TRY(mr_mesh_arg(a, &m, diag));
     return mr_explain_mesh(a, a->n_words ? a->word[0] : "step", &m, diag);
   }
   if (a->n_words)
@@ -121,7 +111,7 @@ mr_err_t mr_explain_array(const mr_args_t *a, mr_diag_t *diag) {
                    text);
   char *name = strndup(text, (size_t)(equals - text));
   if (!name) return mr_no_memory(diag, "the name of an array");
-  mr_err_t e = mesh_of_flag(a, &m, diag);
+  mr_err_t e = mr_mesh_arg(a, &m, diag);
   if (e >= 0 && *text >= '0' && *text <= '9')
     e = parse_array_sizes(text, (size_t)(equals - text), &s, diag);
   else if (e >= 0)

@@ -8,7 +8,7 @@
 
 #include "apps/cli/model_arg.h"
 #include "apps/look/explain.h"
-#include "apps/look/pipeline_arg.h"
+#include "apps/look/mesh_arg.h"
 #include "model/control/control.h"
 #include "model/ir/op.h"
 #include "model/mesh/placement_rules.h"
@@ -63,32 +63,6 @@ static mr_err_t print_collectives(const char *word, const mr_fn_t *f, const mr_m
   for (int i = 0; i < f->n_eqn; i++)
     if (is_exchange(f->eqn[i])) print_collective(f->eqn[i], m);
   return fflush(stdout) ? mr_fail(diag, MR_ERR_IO, "explain: standard output failed") : MR_OK;
-}
-
-/* The table that a model brings, where the mesh has an axis for it. */
-static const char *table_for(const mr_model_job_t *job, const mr_mesh_t *m) {
-  int axis = mr_mesh_axis(m, "model", 5);
-  return axis >= 0 && axis != mr_mesh_batch(m) ? job->model.def->partition : NULL;
-}
-
-/* The step of a rank among those that share a batch, or have parts of parameters. */
-static mr_err_t set_ranks_of_step(const mr_args_t *a, const mr_mesh_t *m, mr_model_job_t *job,
-                                  mr_diag_t *diag) {
-  enum { ORDERED_USUAL = 8 };
-  mr_train_config_t *t = &job->train;
-  const char *rules = mr_args_text(a, "--partition");
-  int64_t zero = 0;
-  int shared = mr_mesh_batch(m);
-  MR_TRY(mr_args_int(a, "--zero", 0, MR_ZERO_MOST, &zero, diag));
-  t->zero = (int)zero;
-  t->ranks = m->size[shared];
-  if (rules || mr_mesh_ranks(m) > t->ranks) {
-    t->ranks = mr_mesh_ranks(m);
-    t->mesh = m, t->partition = rules, t->table = table_for(job, m);
-    return MR_OK;
-  }
-  if (!t->ordered && t->ranks > 1) t->ordered = ORDERED_USUAL;
-  return MR_OK;
 }
 
 /* What lies how: arrays of records along the axis of the batch, parameters by rules. */
@@ -168,31 +142,14 @@ static mr_err_t cut_function(const mr_args_t *a, const char *word, const mr_mesh
   return *f = local, MR_OK;
 }
 
-/* The ranks of a step as the stages of --pipeline. */
-static mr_err_t set_pipeline(const mr_args_t *a, const mr_mesh_t *m, mr_model_job_t *job,
-                             mr_diag_t *diag) {
-  int ranks = m->size[mr_mesh_batch(m)];
-  MR_TRY(mr_pipeline_arg(a, job, diag));
-  if (!job->train.pipeline.stages || job->train.pipeline.stages == ranks) return MR_OK;
-  return mr_fail(diag, MR_ERR_USAGE,
-                 "explain: --pipeline: %d stages on a mesh of %d ranks; expected a rank a stage, "
-                 "--mesh data=%d",
-                 job->train.pipeline.stages, ranks, job->train.pipeline.stages);
-}
-
 mr_err_t mr_explain_mesh(const mr_args_t *a, const char *word, const mr_mesh_t *m,
                          mr_diag_t *diag) {
   mr_model_job_t job;
   mr_params_t params = {0};
   mr_fn_t *f = NULL;
   bool step = !strcmp(word, "step");
-  if (!step && mr_args_text(a, "--pipeline"))
-    return mr_fail(diag, MR_ERR_USAGE, "explain: --pipeline: expected function step beside it");
-  if (!step && mr_args_text(a, "--zero"))
-    return mr_fail(diag, MR_ERR_USAGE, "explain: --zero: expected function step beside it");
   mr_err_t e = mr_model_arg(a, 1, &job, diag);
-  if (e >= 0 && step) e = set_ranks_of_step(a, m, &job, diag);
-  if (e >= 0 && step) e = set_pipeline(a, m, &job, diag);
+  if (e >= 0 && step) e = mr_mesh_arg_step(a, m, true, &job, diag);
   if (e >= 0 && !step) e = check_batch(m, job.train.batch, diag);
   if (e >= 0 && !(f = mr_model_fn(word, &job, &params, diag))) e = diag->code;
   if (e >= 0 && !step) e = cut_function(a, word, m, job.train.batch, &params, &f, diag);

@@ -42,7 +42,7 @@ static mr_err_t read_schedule(const mr_args_t *a, mr_pipeline_kind_t *out, mr_di
                  text);
 }
 
-mr_err_t mr_pipeline_arg(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *diag) {
+mr_err_t mr_pipeline_arg(const mr_args_t *a, bool print, mr_model_job_t *job, mr_diag_t *diag) {
   enum { PARTS_USUAL = 8 };
   mr_train_config_t *t = &job->train;
   mr_pipeline_want_t want = {.names = mr_args_text(a, "--stages")};
@@ -60,5 +60,5 @@ mr_err_t mr_pipeline_arg(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *dia
     e = mr_pipeline_plan(&job->model.plan.loss, &t->compute, t->batch / parts, &want, &plan, &why);
   if (e < 0) return mr_diag_prefix(diag, MR_ERR_USAGE, &why, "--pipeline");
   t->pipeline = plan.cut;
-  return print_pipeline(&plan, (int)parts, diag);
+  return print ? print_pipeline(&plan, (int)parts, diag) : MR_OK;
 }

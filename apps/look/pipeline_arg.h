@@ -1,4 +1,4 @@
-/* The flags by which summary and explain show a model as a pipeline, and the table of its
+/* The flags by which summary, explain and mem show a model as a pipeline, and the table of its
    stages. */
 #ifndef MR_APPS_LOOK_PIPELINE_ARG_H
 #define MR_APPS_LOOK_PIPELINE_ARG_H
@@ -19,9 +19,9 @@
         "passes; default 1f1b."                                                     \
   }
 
-/* Cuts the model of job by those flags and prints the stages.  job->train becomes the step of
+/* Cuts the model of job by those flags; print: prints the stages.  job->train becomes the step of
    the pipeline's first rank.  MR_OK, also without --pipeline, when nothing is printed or set;
    MR_ERR_USAGE names the flag. */
-mr_err_t mr_pipeline_arg(const mr_args_t *a, mr_model_job_t *job, mr_diag_t *diag);
+mr_err_t mr_pipeline_arg(const mr_args_t *a, bool print, mr_model_job_t *job, mr_diag_t *diag);
 
 #endif

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "apps/cli/model_arg.h"
+#include "apps/look/mesh_arg.h"
 #include "apps/look/pipeline_arg.h"
 #include "base/text.h"
 #include "model/mesh/placement.h"
@@ -17,11 +18,8 @@ static const mr_flag_t summary_flags[] = {
     MR_MODEL_FLAGS,
     {"--depth", "N", "Prints modules down to this depth; default 1."},
     MR_PIPELINE_FLAGS,
-    {"--mesh", "AXIS=N,...",
-     "Prints what a rank of this mesh has of each parameter instead, and how it lies."},
-    {"--partition", "RULES",
-     "With --mesh, how parameters lie, as \"*.linear1.kernel=(None,model)\", before the model's "
-     "own table for an axis model."},
+    MR_MESH_FLAGS("Prints what a rank of this mesh has of each parameter instead, and how it lies; "
+                  "with --zero, which rank updates it and has its slots."),
     {0}};
 
 /* Writes 10695562 as "10,695,562". */
@@ -114,44 +112,76 @@ static void summary_print_table(const mr_summary_row_t *row, int n, int64_t dept
 
 /* ---- parts ---- */
 
-static void print_part(const mr_mesh_t *m, const mr_param_t *p, const mr_aval_t *part,
-                       const mr_placement_t *at) {
+/* What a rank of a mesh has. */
+typedef struct parts {
+  const mr_mesh_t *mesh;
+  const mr_params_t *of;
+  mr_aval_t *part;    /* heap [of->n] */
+  mr_placement_t *at; /* heap [of->n] */
+  int *updates;       /* heap [of->n]: the rank that does; NULL: each rank updates what it has */
+} parts_t;
+
+static void print_part(const parts_t *s, int i) {
   char shape[2][64], count[32], how[MR_PLACEMENT_TEXT];
-  summary_shape_text(&p->aval, shape[0]), summary_shape_text(part, shape[1]);
+  const mr_aval_t *part = &s->part[i];
+  summary_shape_text(&s->of->param[i].aval, shape[0]), summary_shape_text(part, shape[1]);
   group_digits(mr_aval_elems(part), count);
-  printf("%-40s %-18s %-18s %14s  %s\n", p->name, shape[0], shape[1], count,
-         mr_placement_text(at, m, part->ndim, how));
+  printf("%-40s %-18s %-18s %14s", s->of->param[i].name, shape[0], shape[1], count);
+  if (s->updates) printf(" %12d", s->updates[i]);
+  printf("  %s\n", mr_placement_text(&s->at[i], s->mesh, part->ndim, how));
+}
+
+/* Which rank updates which parameter, of ranks with shares. */
+static mr_err_t find_updates(parts_t *s, mr_train_config_t t, mr_diag_t *diag) {
+  if (!t.zero || t.ranks < 2) return MR_OK;
+  s->updates = calloc((size_t)s->of->n + 1, sizeof *s->updates);
+  if (!s->updates) return mr_no_memory(diag, "the shares of ranks");
+  for (t.rank = 0; t.rank < t.ranks; t.rank++) {
+    int from, to;
+    mr_train_share_of(&t, s->of, &from, &to);
+    for (int i = from; i < to; i++) s->updates[i] = t.rank;
+  }
+  return MR_OK;
+}
+
+static void print_parts(const parts_t *s) {
+  char count[2][32], most[32];
+  int64_t n = 0, all = 0, own = 0, largest = 0;
+  printf("%-40s %-18s %-18s %14s", "parameter", "shape", "of a rank", "elements");
+  if (s->updates) printf(" %12s", "updated by");
+  printf("  lies\n");
+  for (int i = 0; i < s->of->n; i++) {
+    print_part(s, i);
+    n += mr_aval_elems(&s->part[i]), all += mr_aval_elems(&s->of->param[i].aval);
+    if (s->updates && i && s->updates[i] != s->updates[i - 1]) own = 0;
+    own += mr_aval_elems(&s->part[i]);
+    if (own > largest) largest = own;
+  }
+  group_digits(n, count[0]), group_digits(all, count[1]), group_digits(largest, most);
+  printf("total: a rank has %s of %s elements\n", count[0], count[1]);
+  if (s->updates) printf("slots: a rank has those of at most %s elements\n", most);
 }
 
 /* The table of what a rank has. */
-static mr_err_t summary_print_parts(const mr_args_t *a, const mr_model_job_t *job,
-                                    const mr_params_t *p, mr_diag_t *diag) {
+static mr_err_t summary_print_parts(const mr_args_t *a, mr_model_job_t *job, const mr_params_t *p,
+                                    mr_diag_t *diag) {
   mr_mesh_t m;
-  mr_train_config_t t = {.mesh = &m, .partition = mr_args_text(a, "--partition")};
-  char count[2][32];
-  int64_t n = 0, all = 0;
   mr_diag_t why = {0};
-  if (mr_mesh_parse(mr_args_text(a, "--mesh"), 0, &m, &why) < 0)
-    return mr_diag_prefix(diag, MR_ERR_USAGE, &why, "summary: --mesh");
-  int axis = mr_mesh_axis(&m, "model", 5);
-  if (axis >= 0 && axis != mr_mesh_batch(&m)) t.table = job->model.def->partition;
-  mr_aval_t *part = calloc((size_t)p->n + 1, sizeof *part);
-  mr_placement_t *at = calloc((size_t)p->n + 1, sizeof *at);
-  mr_err_t e =
-      part && at ? mr_train_cut_parts(&t, p, part, at, &why) : mr_no_memory(&why, "placements");
-  if (e < 0) {
-    free(part), free(at);
-    return mr_diag_prefix(diag, e == MR_ERR_CONFIG ? MR_ERR_USAGE : e, &why, "summary");
-  }
-  printf("%-40s %-18s %-18s %14s  %s\n", "parameter", "shape", "of a rank", "elements", "lies");
-  for (int i = 0; i < p->n; i++) {
-    print_part(&m, &p->param[i], &part[i], &at[i]);
-    n += mr_aval_elems(&part[i]), all += mr_aval_elems(&p->param[i].aval);
-  }
-  free(part), free(at);
-  group_digits(n, count[0]), group_digits(all, count[1]);
-  printf("total: a rank has %s of %s elements\n", count[0], count[1]);
-  return MR_OK;
+  parts_t s = {&m, p, NULL, NULL, NULL};
+  MR_TRY(mr_mesh_arg(a, &m, diag));
+  MR_TRY(mr_mesh_arg_ranks(a, &m, job, diag));
+  const mr_train_config_t t = {
+      .mesh = &m, .partition = mr_args_text(a, "--partition"), .table = mr_mesh_arg_table(job, &m)};
+  s.part = calloc((size_t)p->n + 1, sizeof *s.part);
+  s.at = calloc((size_t)p->n + 1, sizeof *s.at);
+  mr_err_t e = s.part && s.at ? MR_OK : mr_no_memory(&why, "placements");
+  if (e >= 0 && job->train.zero) e = mr_train_parts_check(&job->train, &why);
+  if (e >= 0) e = mr_train_cut_parts(&t, p, s.part, s.at, &why);
+  if (e >= 0) e = find_updates(&s, job->train, &why);
+  if (e >= 0) print_parts(&s);
+  free(s.part), free(s.at), free(s.updates);
+  job->train.mesh = NULL; /* m ends here */
+  return mr_diag_prefix(diag, e == MR_ERR_CONFIG ? MR_ERR_USAGE : e, &why, "summary");
 }
 
 static int summary_run(const mr_args_t *a, mr_diag_t *diag) {
@@ -166,13 +196,12 @@ static int summary_run(const mr_args_t *a, mr_diag_t *diag) {
   const mr_loss_t *l = &job.model.plan.loss;
   mr_fn_t *fn = e < 0 ? NULL : mr_loss_fn(l, &job.train.compute, &use, &params, diag);
   e = fn ? mr_summary(&params, &rows, &n, diag) : diag->code;
+  if (e >= 0) e = mr_mesh_arg_check(a, NULL, diag);
   if (e >= 0 && mr_args_text(a, "--mesh"))
     e = summary_print_parts(a, &job, &params, diag);
-  else if (e >= 0 && mr_args_text(a, "--partition"))
-    e = mr_fail(diag, MR_ERR_USAGE, "summary: --partition: expected --mesh beside it");
   else if (e >= 0)
     summary_print_table(rows, n, depth, &params);
-  if (e >= 0) e = mr_pipeline_arg(a, &job, diag);
+  if (e >= 0) e = mr_pipeline_arg(a, true, &job, diag);
   free(rows);
   mr_fn_destroy(fn);
   mr_params_fini(&params);

@@ -11,6 +11,8 @@
 
 #include "apps/cli/fn_arrays.h"
 #include "apps/cli/model_arg.h"
+#include "apps/look/mesh_arg.h"
+#include "apps/look/pipeline_arg.h"
 #include "apps/measure/mem_pprof.h"
 #include "base/text.h"
 #include "model/exec/device.h"
@@ -26,6 +28,11 @@ static const mr_flag_t mem_flags[] = {
     {"--json", NULL, "Prints the bytes of each cause as one JSON object."},
     {"--fit", "SIZE",
      "Chooses --remat and --accumulate so that the peak is at most SIZE, for example 2GiB."},
+    MR_MESH_FLAGS(
+        "Plans what one rank of a step on this mesh holds, as of threads or processes, and "
+        "runs nothing."),
+    {"--rank", "N", "With --mesh, which rank; default 0.  Shares and stages are not alike."},
+    MR_PIPELINE_FLAGS,
     MR_MODEL_FLAGS,
     MR_MODEL_RUN_FLAGS,
     MR_MODEL_BATCH_FLAGS,
@@ -33,7 +40,7 @@ static const mr_flag_t mem_flags[] = {
 
 /* What the caller holds from one run to the next: inputs, parameters and the optimizer's sets. */
 typedef struct held {
-  char name[64];
+  char name[80];
   size_t bytes;
 } held_t;
 
@@ -116,14 +123,17 @@ static void print_alive(mr_mem_report_t *r, int64_t top) {
 static void mem_add_held(job_t *j, const char *name, const char *dtype, int first, int n) {
   held_t *h = &j->held[j->n_held++];
   snprintf(h->name, sizeof h->name, "%s%s%s", name, *dtype ? ", " : "", dtype);
-  for (int i = first; i < first + n; i++) h->bytes += mr_aval_bytes(&j->f->in[i]->aval);
+  for (int i = first; i < first + n; i++) h->bytes += mr_aval_bytes(&mr_exec_fn(j->x)->in[i]->aval);
 }
 
-/* A set of parameters lies in an arena, with room between its tensors. */
-static void mem_add_set(job_t *j, const char *name, const mr_params_t *params, int first) {
-  mr_dtype_t t = j->f->in[first]->aval.dtype;
+/* Parameters [from,to) of a set, whose first input is `first`: they lie in an arena, with room
+   between its tensors. */
+static void mem_add_set(job_t *j, const char *name, const mr_params_t *p, int from, int to,
+                        int first) {
+  mr_dtype_t t = mr_exec_fn(j->x)->in[first]->aval.dtype;
+  size_t end = to < p->n ? p->param[to].offset : p->arena_size;
   mem_add_held(j, name, mr_dtype_name(t), first, 0);
-  j->held[j->n_held - 1].bytes = params->arena_size * mr_dtype_size(t);
+  if (from < to) j->held[j->n_held - 1].bytes = (end - p->param[from].offset) * mr_dtype_size(t);
 }
 
 /* The batches of a step on a device lie in the slots of to-device. */
@@ -137,30 +147,42 @@ static void mem_add_data(job_t *j, const mr_model_job_t *m, int n, bool step) {
   j->held[j->n_held - 1].bytes = slots;
 }
 
+/* Names the sets of parameters, which are the inputs from `at` on.  A rank may have a share of
+   those behind the values alone. */
+static void name_sets(job_t *j, const mr_model_job_t *m, const mr_params_t *params, int sets,
+                      int at) {
+  const mr_optim_t *o = &m->train.optim;
+  int from, to;
+  mr_train_share_of(&m->train, params, &from, &to);
+  const char *share = to - from < params->n ? ", this rank's share" : "";
+  for (int k = 0; k < sets; k++) {
+    int first = k ? from : 0, end = k ? to : params->n;
+    char name[64];
+    if (first == end) continue; /* more ranks than parameters */
+    if (k && k <= o->def->n_slots)
+      snprintf(name, sizeof name, "%s slot.%d%s", o->def->name, k - 1, share);
+    else
+      snprintf(name, sizeof name, "%s%s",
+               k                        ? "average of the parameters"
+               : m->train.compute.reads ? "master copy of the parameters"
+                                        : "parameters",
+               k ? share : "");
+    mem_add_set(j, name, params, first, end, at);
+    at += end - first;
+  }
+}
+
 /* Names the inputs: data first, then the state of fp8 and the sets of parameters, as
    mr_train_step_fn orders them; scales are the last input of other functions. */
 static void name_held(job_t *j, const mr_model_job_t *m, const mr_params_t *params, bool step) {
-  const mr_optim_t *o = &m->train.optim;
   bool fp8 = m->train.compute.fp8.history > 0;
-  int sets = step ? mr_optim_sets(o) : 1;
-  int n_params = params->n, at = j->f->n_in - sets * n_params - (fp8 && !step),
-      data = at - (fp8 && step ? 2 : 0);
-  char name[48];
+  int sets = step ? mr_optim_sets(&m->train.optim) : 1, n_in = mr_exec_fn(j->x)->n_in;
+  int of_sets = step ? mr_train_step_in_place(&m->train, params) : params->n;
+  int at = n_in - of_sets - (fp8 && !step), data = at - (fp8 && step ? 2 : 0);
   mem_add_data(j, m, data, step);
-  if (fp8)
-    mem_add_held(j, "scales and history of fp8", "", step ? data : j->f->n_in - 1, step ? 2 : 1);
-  for (int k = 0; k < sets && n_params; k++, at += n_params) {
-    bool slot = k && k <= o->def->n_slots;
-    if (slot)
-      snprintf(name, sizeof name, "%s slot.%d", o->def->name, k - 1);
-    else
-      snprintf(name, sizeof name, "%s",
-               k                        ? "average of the parameters"
-               : m->train.compute.reads ? "master copy of the parameters"
-                                        : "parameters");
-    mem_add_set(j, name, params, at);
-  }
-  if (step) j->update = o->def->name;
+  if (fp8) mem_add_held(j, "scales and history of fp8", "", step ? data : n_in - 1, step ? 2 : 1);
+  if (params->n) name_sets(j, m, params, sets, at);
+  if (step) j->update = m->train.optim.def->name;
 }
 
 static mr_err_t find_causes(job_t *j, mr_diag_t *diag) {
@@ -257,7 +279,8 @@ static mr_err_t measure_peak(job_t *j, mr_diag_t *diag) {
 
 /* Whether nothing runs: then there may be no memory for it. */
 static bool mem_plans(const mr_args_t *a) {
-  return mr_args_text(a, "--no-run") || mr_device_is_described(mr_args_text(a, "--device"));
+  return mr_args_text(a, "--no-run") || mr_args_text(a, "--mesh") ||
+         mr_device_is_described(mr_args_text(a, "--device"));
 }
 
 static mr_err_t report_memory(job_t *j, const mr_args_t *a, mr_diag_t *diag) {
@@ -313,16 +336,50 @@ static mr_err_t mem_fit(const mr_args_t *a, const char *word, mr_model_job_t *m,
   return MR_OK;
 }
 
+/* The step of a rank in place of a function of the model, with --mesh.  m outlives job. */
+static mr_err_t mem_plan_rank(const mr_args_t *a, const char *word, mr_mesh_t *m,
+                              mr_model_job_t *job, mr_params_t *params, job_t *j, mr_diag_t *diag) {
+  char mesh[MR_MESH_TEXT];
+  int64_t rank = 0;
+  bool json = mr_args_text(a, "--json") != NULL;
+  mr_diag_t why = {0};
+  if (mr_args_text(a, "--fit"))
+    return mr_fail(diag, MR_ERR_USAGE, "mem: --fit: expected no --mesh beside it");
+  if (strcmp(word, "step"))
+    return mr_fail(diag, MR_ERR_USAGE, "mem: --mesh: %.40s, expected function step", word);
+  MR_TRY(mr_mesh_arg(a, m, diag));
+  MR_TRY(mr_mesh_arg_step(a, m, !json, job, diag));
+  MR_TRY(mr_args_int(a, "--rank", 0, mr_mesh_ranks(m) - 1, &rank, diag));
+  job->train.rank = (int)rank;
+  mr_err_t e = mr_train_step_plan_rank(&job->model.plan.loss, &job->train, params, &j->x, &why);
+  if (e < 0)
+    return mr_diag_prefix(diag, e == MR_ERR_CONFIG ? MR_ERR_USAGE : e, &why, "mem: --mesh");
+  if (!json)
+    printf("rank %d of %d on the mesh %s\n", (int)rank, job->train.ranks, mr_mesh_text(m, mesh));
+  return MR_OK;
+}
+
+static mr_err_t mem_plan(const mr_args_t *a, const char *word, mr_model_job_t *m,
+                         mr_params_t *params, job_t *j, mr_diag_t *diag) {
+  MR_TRY(mem_fit(a, word, m, diag));
+  j->f = mr_model_fn(word, m, params, diag);
+  return j->f ? mr_model_jit(a, j->f, word, mem_plans(a), &j->x, diag) : diag->code;
+}
+
 static int mem_run(const mr_args_t *a, mr_diag_t *diag) {
   bool named = a->n_words && !strchr(a->word[0], '=');
   const char *word = named ? a->word[0] : "step";
   mr_model_job_t m;
+  mr_mesh_t mesh;
   mr_params_t params = {0};
   job_t j = {0};
   mr_err_t e = mr_model_arg(a, named, &m, diag);
-  if (e >= 0) e = mem_fit(a, word, &m, diag);
-  if (e >= 0) j.f = mr_model_fn(word, &m, &params, diag);
-  if (e >= 0) e = j.f ? mr_model_jit(a, j.f, word, mem_plans(a), &j.x, diag) : diag->code;
+  if (e >= 0) e = mr_mesh_arg_check(a, word, diag);
+  if (e >= 0 && mr_args_text(a, "--rank") && !mr_args_text(a, "--mesh"))
+    e = mr_fail(diag, MR_ERR_USAGE, "mem: --rank: expected --mesh beside it");
+  if (e >= 0)
+    e = mr_args_text(a, "--mesh") ? mem_plan_rank(a, word, &mesh, &m, &params, &j, diag)
+                                  : mem_plan(a, word, &m, &params, &j, diag);
   if (e >= 0) name_held(&j, &m, &params, !strcmp(word, "step"));
   if (e >= 0) e = report_memory(&j, a, diag);
   job_fini(&j);

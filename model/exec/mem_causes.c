@@ -17,6 +17,7 @@ const char *mr_mem_cause_name(mr_mem_cause_t c) {
                                       "casts",
                                       "activations kept for the backward pass",
                                       "other values of the forward pass",
+                                      "exchange between ranks",
                                       "values of the optimizer",
                                       "gradients of parameters",
                                       "other values of the backward pass",
@@ -30,6 +31,7 @@ typedef struct finder {
   bool *forward;             /* by var id: the loss depends on it */
   bool *to_back;             /* by var id: the backward pass or the update reads it */
   bool *to_end;              /* by var id: the update reads it, or it is an output */
+  bool *to_send;             /* by var id: a collective reads it as it lies in memory */
   const mr_var_t **in_block; /* by block: its value at the peak; NULL: none yet */
 } finder_t;
 
@@ -55,6 +57,18 @@ static bool only_moves(const mr_eqn_t *e) {
   return e->n_out == 1 && (e->op->cost.moves || e->op->kind == MR_OP_ALIAS);
 }
 
+/* Whether operand k of e is a gradient where a result of e is: what is moved or sent, the term of a
+   sum, a factor. */
+static bool makes_gradient(const finder_t *s, const mr_eqn_t *e, int k) {
+  bool whole = only_moves(e) || e->op->collective;
+  bool each = e->op->kind == MR_OP_ELEMENTWISE || mr__loop_body(e);
+  for (int o = 0; o < e->n_out && (whole || each); o++)
+    if (s->to_end[e->out[o]->id] &&
+        (whole || mr_aval_elems(&e->out[o]->aval) == mr_aval_elems(&e->in[k]->aval)))
+      return true;
+  return false;
+}
+
 /* From the last equation to the first, since a move is read as its result is. */
 static void find_readers(const finder_t *s) {
   const mr_fn_t *f = s->x->fn;
@@ -65,11 +79,13 @@ static void find_readers(const finder_t *s) {
   for (int i = f->n_eqn; i-- > 0;) {
     const mr_eqn_t *e = f->eqn[i];
     bool forward = of_forward(s, e), update = of_update(s, e), moves = only_moves(e);
+    bool sends = e->op->collective || (e->op->kind == MR_OP_ALIAS && s->to_send[e->out[0]->id]);
     for (int k = 0; k < e->n_in; k++) {
       int id = e->in[k]->id;
       s->forward[id] |= forward;
+      s->to_send[id] |= sends;
       s->to_back[id] |= !forward || (moves && s->to_back[e->out[0]->id]);
-      s->to_end[id] |= update || (moves && s->to_end[e->out[0]->id]);
+      s->to_end[id] |= update || makes_gradient(s, e, k);
     }
   }
 }
@@ -106,11 +122,18 @@ static bool is_cast(const mr_var_t *v) {
   }
 }
 
+/* Whether v, behind the forward pass, was received or is put together to be sent. */
+static bool is_exchanged(const finder_t *s, const mr_var_t *v) {
+  if (of_forward(s, v->def)) return false;
+  return v->def->op->collective || (only_moves(v->def) && s->to_send[v->id]);
+}
+
 static mr_mem_cause_t cause_in(const finder_t *s, int block) {
   const mr_var_t *v = s->in_block[block];
   if (s->x->plan.block[block].pinned) return MR_MEM_CONSTANTS;
   if (!v) return MR_MEM_WORKSPACE;
   if (is_cast(v)) return MR_MEM_CASTS;
+  if (is_exchanged(s, v)) return MR_MEM_EXCHANGE;
   if (of_update(s, v->def)) return MR_MEM_UPDATE;
   if (of_forward(s, v->def)) return s->to_back[v->id] ? MR_MEM_ACTIVATIONS : MR_MEM_FORWARD;
   return s->to_end[v->id] ? MR_MEM_GRADIENTS : MR_MEM_BACKWARD;
@@ -137,12 +160,13 @@ mr_err_t mr_mem_causes_find(mr_mem_causes_t *c, const mr_exec_t *x, const mr_mem
   size_t n = (size_t)x->fn->n_var + 1;
   mr_mem_report_t r = {0};
   *c = (mr_mem_causes_t){.peak = -1};
-  bool *marks = calloc(3 * n, sizeof *marks);
+  bool *marks = calloc(4 * n, sizeof *marks);
   finder_t s = {.x = x,
                 .parts = parts ? parts : &none,
                 .forward = marks,
                 .to_back = marks + n,
                 .to_end = marks + 2 * n,
+                .to_send = marks + 3 * n,
                 .in_block = calloc((size_t)x->plan.n_block + 1, sizeof(mr_var_t *))};
   mr_err_t e = marks && s.in_block ? mr_mem_report_init(&r, x, diag)
                                    : mr_no_memory(diag, "the causes of a peak");

@@ -13,8 +13,11 @@ typedef enum mr_mem_cause {
   MR_MEM_CASTS,       /* results of conversions, fused or not, in whatever part of the step */
   MR_MEM_ACTIVATIONS, /* values of the forward pass that the backward pass reads again */
   MR_MEM_FORWARD,     /* values of the forward pass that it alone reads */
+  MR_MEM_EXCHANGE,    /* what collectives behind the forward pass give, and arrays that are put
+                         together to be sent by them */
   MR_MEM_UPDATE,      /* values of the optimizer */
-  MR_MEM_GRADIENTS,   /* of parameters: read by the optimizer, or outputs */
+  MR_MEM_GRADIENTS,   /* of parameters: read by the optimizer, or outputs; also those of parts of
+                         the batch, whose sums are */
   MR_MEM_BACKWARD,    /* other values of the backward pass */
   MR_MEM_UNUSED,      /* between blocks at the peak: what no value takes */
   MR_MEM_CAUSES

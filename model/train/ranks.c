@@ -66,13 +66,21 @@ static int threads_of_rank(const mr_train_config_t *t) {
   return all >= t->ranks ? all / t->ranks : 1;
 }
 
+/* What a rank is compiled for: t becomes its own, and own has room for its place. */
+static const mr_comm_rank_t *prepare_rank(const mr__ranks_t *r, int rank, mr_train_config_t *t,
+                                          mr_comm_rank_t *own) {
+  const mr_mesh_comm_t *mesh = rank ? r->peer[rank - 1].mesh : r->mesh;
+  t->rank = rank;
+  t->compute.threads = threads_of_rank(t);
+  *own = mr_comm_rank_of(r->comm, rank, MR__RANKS_AXIS);
+  return mesh ? mr_mesh_comm_ranks(mesh) : own;
+}
+
 static mr_err_t ranks_step(const mr__ranks_t *r, const mr_loss_t *l, mr_train_config_t t, int rank,
                            mr_train_step_t **out, mr_diag_t *diag) {
-  const mr_comm_rank_t comm = mr_comm_rank_of(r->comm, rank, MR__RANKS_AXIS);
-  const mr_mesh_comm_t *mesh = rank ? r->peer[rank - 1].mesh : r->mesh;
-  t.rank = rank;
-  t.compute.threads = threads_of_rank(&t);
-  return mr__train_step_of_rank(l, &t, mesh ? mr_mesh_comm_ranks(mesh) : &comm, out, diag);
+  mr_comm_rank_t own;
+  const mr_comm_rank_t *comm = prepare_rank(r, rank, &t, &own);
+  return mr__train_step_of_rank(l, &t, comm, out, diag);
 }
 
 /* All ranks join the communicators of the mesh's axes before one is compiled. */
@@ -95,11 +103,17 @@ static mr_err_t peer_start(peer_t *p, mr__ranks_t *r, int rank, mr_diag_t *diag)
   return MR_OK;
 }
 
-mr_err_t mr__ranks_create(const mr_loss_t *l, const mr_train_config_t *config, mr__ranks_t **out,
-                          mr_train_step_t **own, mr_diag_t *diag) {
+/* The ranks' places in their communicators, without steps.  The caller ends *out, which is NULL
+   without memory, also after a failure. */
+static mr_err_t take_places(const mr_train_config_t *config, mr__ranks_t **out, mr_diag_t *diag) {
   int n = config->ranks - 1;
+  if (mr__step_device(&config->compute))
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "%d ranks: device %s is not the processors', which ranks of one process share",
+                   config->ranks, config->compute.device->name);
   mr__ranks_t *r = calloc(1, sizeof *r + (size_t)n * sizeof r->peer[0]);
   if (!r) return mr_no_memory(diag, "a step of %d ranks", config->ranks);
+  *out = r;
   pthread_mutex_init(&r->lock, NULL);
   pthread_cond_init(&r->changed, NULL);
   r->n = n, r->optim = config->optim, r->compute = config->compute;
@@ -107,6 +121,14 @@ mr_err_t mr__ranks_create(const mr_loss_t *l, const mr_train_config_t *config, m
   r->compute.policy = NULL;
   mr_err_t e = mr_comm_create(config->ranks, (double)INFINITY, &r->comm, diag);
   if (e >= 0 && config->mesh) e = join_mesh(r, config->mesh, diag);
+  return e;
+}
+
+mr_err_t mr__ranks_create(const mr_loss_t *l, const mr_train_config_t *config, mr__ranks_t **out,
+                          mr_train_step_t **own, mr_diag_t *diag) {
+  int n = config->ranks - 1;
+  mr__ranks_t *r = NULL;
+  mr_err_t e = take_places(config, &r, diag);
   if (e >= 0) e = ranks_step(r, l, *config, 0, own, diag);
   for (int i = 0; i < n && e >= 0; i++)
     e = ranks_step(r, l, *config, i + 1, &r->peer[i].step, diag);
@@ -114,6 +136,23 @@ mr_err_t mr__ranks_create(const mr_loss_t *l, const mr_train_config_t *config, m
   if (e >= 0) return *out = r, MR_OK;
   mr_train_step_destroy(*own);
   *own = NULL;
+  mr__ranks_destroy(r);
+  return e;
+}
+
+mr_err_t mr_train_step_plan_rank(const mr_loss_t *l, const mr_train_config_t *config,
+                                 mr_params_t *list, mr_exec_t **out, mr_diag_t *diag) {
+  mr_train_config_t t = *config;
+  mr__ranks_t *r = NULL;
+  mr_comm_rank_t own;
+  if (t.ranks <= 1) {
+    t.mesh = NULL;
+    return mr__train_step_plan_of_rank(l, &t, NULL, list, out, diag);
+  }
+  MR_TRY(mr_train_parts_check(&t, diag));
+  mr_err_t e = take_places(&t, &r, diag);
+  const mr_comm_rank_t *comm = e >= 0 ? prepare_rank(r, t.rank, &t, &own) : NULL;
+  if (e >= 0) e = mr__train_step_plan_of_rank(l, &t, comm, list, out, diag);
   mr__ranks_destroy(r);
   return e;
 }

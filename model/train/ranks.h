@@ -48,6 +48,10 @@ void mr__ranks_retake(mr__ranks_t *r); /* as mr_train_step_retake, on the other 
    share of is in shares, which may be params. */
 mr_err_t mr__train_step_of_rank(const mr_loss_t *l, const mr_train_config_t *config,
                                 const mr_comm_rank_t *comm, mr_train_step_t **out, mr_diag_t *diag);
+/* Plans the step of one rank, as mr_train_step_plan_rank. */
+mr_err_t mr__train_step_plan_of_rank(const mr_loss_t *l, const mr_train_config_t *config,
+                                     const mr_comm_rank_t *comm, mr_params_t *list, mr_exec_t **out,
+                                     mr_diag_t *diag);
 /* Of a rank of a mesh that cuts arrays, whose comm has the mesh's axes: its parts are parts of
    params from now on, unless they were; they may not be any more; prepare for these parts and
    the rank's records of the batch; and copies of them in whole parameters. */

@@ -253,10 +253,6 @@ mr_err_t mr_train_step_create(const mr_loss_t *l, const mr_train_config_t *confi
   MR_TRY(mr_train_parts_check(config, diag));
   if (config->collect)
     return (config->mesh ? create_rank_of_mesh : create_rank)(l, config, out, diag);
-  if (mr__step_device(&config->compute))
-    return mr_fail(diag, MR_ERR_CONFIG,
-                   "%d ranks: device %s is not the processors', which ranks of one process share",
-                   config->ranks, config->compute.device->name);
   mr_err_t e = mr__ranks_create(l, config, &ranks, &t, &own);
   if (e < 0) return mr_diag_relay(diag, e, &own);
   t->ranks = ranks;
@@ -271,6 +267,32 @@ static mr_train_plan_t train_plan_of(const mr_exec_t *x) {
     p.flop += c.flop, p.bytes += c.bytes;
   }
   return p;
+}
+
+/* The list of a rank's parts in place of that of whole parameters. */
+static mr_err_t list_parts_of_rank(const mr_train_config_t *t, mr_params_t *list, mr_diag_t *diag) {
+  mr__cut_t cut;
+  mr_params_t part = {0};
+  mr_err_t e = mr__cut_init(t, list, &cut, diag);
+  if (e >= 0) e = mr__cut_list(&cut, &part, diag);
+  mr__cut_fini(&cut);
+  mr_params_fini(list);
+  *list = part;
+  return e;
+}
+
+mr_err_t mr__train_step_plan_of_rank(const mr_loss_t *l, const mr_train_config_t *config,
+                                     const mr_comm_rank_t *comm, mr_params_t *list, mr_exec_t **out,
+                                     mr_diag_t *diag) {
+  mr__step_t s = {.batch = config->batch};
+  mr_diag_t own = {0};
+  mr_err_t e =
+      build_train(&s, l, config, comm, config->mesh ? config->mesh->n : comm != NULL, true, &own);
+  *list = s.list, s.list = (mr_params_t){0};
+  if (e >= 0 && config->mesh) e = list_parts_of_rank(config, list, &own);
+  if (e >= 0) *out = s.exec, s.exec = NULL;
+  mr__step_fini(&s);
+  return mr_diag_relay(diag, e, &own);
 }
 
 mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,

@@ -190,6 +190,16 @@ typedef struct mr_train_plan {
    with *out unchanged. */
 mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
                             mr_train_plan_t *out, mr_diag_t *diag);
+/* Plans the step of rank t->rank among t->ranks threads of one process, as mr_train_step_create
+   would compile it, without taking an arena: *out is for its graph, its peak and the causes of it,
+   and cannot run.  list, zeroed before, receives the names and places of what the rank has: whole
+   parameters, or its parts of a mesh.  The caller destroys *out on success, and ends list in any
+   case.  MR_OK, or the errors of mr_train_step_create.  Implemented in ranks.c. */
+mr_err_t mr_train_step_plan_rank(const mr_loss_t *l, const mr_train_config_t *t, mr_params_t *list,
+                                 mr_exec_t **out, mr_diag_t *diag);
+/* Sets [*from,*to) to the parameters of list whose slots and average rank t->rank of such a step
+   updates: its share with zero, those of its stage in a pipeline, else all.  Cannot fail. */
+void mr_train_share_of(const mr_train_config_t *t, const mr_params_t *list, int *from, int *to);
 /* Begins a step.  It updates params' values in place, the slots that the optimizer uses, and with
    optim.ema the average, which params must have. field[i] is the batch of the loss's field i,
    64-aligned, or with config's `there` an address of the device, aligned as its backend says; a

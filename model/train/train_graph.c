@@ -335,6 +335,11 @@ mr__share_t mr__step_share(const mr_train_config_t *t, const mr_params_t *list) 
       mr_optim_share_from(list->n, elements_of_listed, list, t->ranks, t->rank + 1)};
 }
 
+void mr_train_share_of(const mr_train_config_t *t, const mr_params_t *list, int *from, int *to) {
+  mr__share_t share = mr__step_share(t, list);
+  *from = share.from, *to = share.to;
+}
+
 int mr_train_step_in_place(const mr_train_config_t *t, const mr_params_t *list) {
   mr__share_t share = mr__step_share(t, list);
   return list->n + (mr_optim_sets(&t->optim) - 1) * (share.to - share.from);

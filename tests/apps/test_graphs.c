@@ -253,6 +253,15 @@ static void summary_counts_the_recipe(void **state) {
   has_row("head.kernel 384x10 384x10 3,840 (None,None)");
   RUN(&p, "summary", "--layers", "1", "--variant", "timm", "--mesh", "data=1,model=4");
   has_row("blocks.0.attn.qkv.weight 1152x384 288x384 110,592 (3*model,None)");
+  RUN(&p, "summary", "--layers", "1", "--mesh", "data=2", "--zero", "1");
+  has_row("encoder_blocks.0.linear1.kernel 384x1536 384x1536 589,824 1 (None,None)");
+  has_row("encoder_blocks.0.attn.query.kernel 384x8x48 384x8x48 147,456 0 (None,None,None)");
+  has_row("head.kernel 384x10 384x10 3,840 1 (None,None)");
+  has_row("slots: a rank has those of at most 1,186,186 elements");
+  RUN(&p, "summary", "--mesh", "data=2,model=2", "--zero", "1");
+  refuses(2, "beside a mesh that cuts parameters");
+  RUN(&p, "summary", "--zero", "1");
+  refuses(2, "summary: --zero: expected --mesh beside it");
   RUN(&p, "summary", "model=mlp", "--mesh", "data=2,model=2");
   has_row("hidden.1.kernel 512x512 256x512 131,072 (model,None)");
   RUN(&p, "summary", "--mesh", "data=2,model=3");

@@ -210,6 +210,101 @@ static void parameter_sets_that_are_kept_narrow_are_named_with_their_dtype(void 
   assert_true(p.status == 2 && strstr(p.err, "--optimizer: \"adan\""));
 }
 
+/* All shares together are a whole set. */
+static void a_rank_holds_its_share_alone(void **state) {
+  static const char *const rank[] = {"0", "1", "2"}, *const zero[] = {"0", "1", "2"};
+  RUN(&p, "mem", TINY, "--ordered", "4", "--json", "--no-run", "--dtype", "f32", "--ema", "0.5");
+  cJSON *one = cJSON_Parse(p.out);
+  size_t params = bytes_of(cJSON_GetObjectItem(one, "held"), "parameters, f32");
+  assert_true(params > 0);
+  cJSON_Delete(one);
+  for (int z = 0; z < 3; z++) {
+    size_t slots = 0, average = 0;
+    for (int r = 0; r < 3; r++) {
+      RUN(&p, "mem", TINY, "--ordered", "4", "--mesh", "data=3", "--zero", zero[z], "--rank",
+          rank[r], "--json", "--dtype", "f32", "--ema", "0.5");
+      if (p.status) fail_msg("%s", p.err);
+      cJSON *all = cJSON_Parse(p.out);
+      const cJSON *held = cJSON_GetObjectItem(all, "held");
+      const cJSON *arena = cJSON_GetObjectItem(all, "arena");
+      assert_int_equal(sum_of(arena), bytes_of(all, "planned_peak_bytes"));
+      assert_int_equal(sum_of(held), bytes_of(all, "held_bytes"));
+      assert_int_equal(bytes_of(all, "measured_peak_bytes"), 0);
+      assert_int_equal(bytes_of(held, "parameters, f32"), params);
+      slots += bytes_of(held, z ? "adamw slot.1, this rank's share, f32" : "adamw slot.1, f32");
+      average += bytes_of(held, z ? "average of the parameters, this rank's share, f32"
+                                  : "average of the parameters, f32");
+      cJSON_Delete(all);
+    }
+    assert_int_equal(slots, z ? params : 3 * params);
+    assert_int_equal(average, slots);
+  }
+}
+
+/* The numbers of a step that has run. */
+static void a_rank_plans_what_its_step_takes(void **state) {
+  static const char *const zero[] = {"0", "2"};
+  for (int z = 0; z < 2; z++) {
+    RUN(&p, "bench", "step", "--layers", "1", "--batch", "8", "--ordered", "8", "--ranks", "2",
+        "--zero", zero[z], "--steps", "1", "--warm-up", "0", "--json", "--dtype", "f32");
+    if (p.status) fail_msg("%s", p.err);
+    cJSON *run = cJSON_Parse(p.out);
+    RUN(&p, "mem", "--layers", "1", "--batch", "8", "--mesh", "data=2", "--zero", zero[z],
+        "--dtype", "f32", "--json");
+    if (p.status) fail_msg("%s", p.err);
+    cJSON *plan = cJSON_Parse(p.out);
+    const cJSON *arena = cJSON_GetObjectItem(plan, "arena");
+    assert_int_equal(bytes_of(plan, "planned_peak_bytes"), bytes_of(run, "planned_peak_bytes"));
+    assert_true(bytes_of(arena, "gradients of parameters") > 0);
+    assert_true(z || bytes_of(arena, "gradients of parameters") > sum_of(arena) / 2);
+    cJSON_Delete(run), cJSON_Delete(plan);
+  }
+}
+
+/* Parts of parameters and their slots; the stage of a pipeline. */
+static void ranks_of_a_mesh_and_of_a_pipeline_are_planned(void **state) {
+  RUN(&p, "mem", TINY, "--mesh", "data=2,model=2", "--json", "--dtype", "f32");
+  cJSON *all = cJSON_Parse(p.out), *held = cJSON_GetObjectItem(all, "held");
+  size_t part = bytes_of(held, "parameters, f32");
+  assert_int_equal(bytes_of(held, "adamw slot.0, f32"), part);
+  cJSON_Delete(all);
+  RUN(&p, "mem", TINY, "--mesh", "data=2", "--pipeline", "2", "--microbatches", "4", "--rank", "1",
+      "--json", "--dtype", "f32");
+  held = cJSON_GetObjectItem(all = cJSON_Parse(p.out), "held");
+  size_t whole = bytes_of(held, "parameters, f32");
+  size_t stage = bytes_of(held, "adamw slot.0, this rank's share, f32");
+  assert_true(part > 0 && part < whole && stage > 0 && stage < whole);
+  cJSON_Delete(all);
+  RUN(&p, "mem", TINY, "--mesh", "data=2", "--pipeline", "2", "--microbatches", "4");
+  assert_true(!p.status && strstr(p.out, "pipeline of 2 stages"));
+  assert_non_null(strstr(p.out, "rank 0 of 2 on the mesh data=2"));
+}
+
+static void ranks_that_do_not_fit_are_refused(void **state) {
+  static const struct {
+    const char *flag[4], *said;
+  } bad[] = {
+      {{"--zero", "1", "--top", "1"}, "mem: --zero: expected --mesh beside it"},
+      {{"--partition", "*=P()", "--top", "1"}, "mem: --partition: expected --mesh beside it"},
+      {{"--pipeline", "2", "--top", "1"}, "mem: --pipeline: expected --mesh beside it"},
+      {{"--rank", "1", "--top", "1"}, "mem: --rank: expected --mesh beside it"},
+      {{"--mesh", "data=2", "--rank", "2"}, "--rank: \"2\""},
+      {{"--mesh", "data=2", "--fit", "1G"}, "mem: --fit: expected no --mesh beside it"},
+      {{"--mesh", "data=9", "--top", "1"}, "mem: --mesh: 9 ranks that share ordered=8 parts"},
+      {{"--mesh", "data=2,model=2", "--zero", "1"}, "beside a mesh that cuts parameters"},
+      {{"--mesh", "data=2", "--accumulate", "2"}, "beside ordered=8"},
+      {{"--mesh", "data=2;", "--top", "1"}, "mem: --mesh: mesh \"data=2;\""},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    const char *const *f = bad[i].flag;
+    RUN(&p, "mem", "--layers", "1", "--batch", "16", f[0], f[1], f[2], f[3]);
+    if (p.status != 2 || !strstr(p.err, bad[i].said))
+      fail_msg("status %d: \"%s\" is not in: %s", p.status, bad[i].said, p.err);
+  }
+  RUN(&p, "mem", "grad", TINY, "--mesh", "data=2");
+  assert_true(p.status == 2 && strstr(p.err, "mem: --mesh: grad, expected function step"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_run_touches_what_was_planned_to_the_byte),
@@ -222,6 +317,10 @@ int main(void) {
       cmocka_unit_test(a_batch_in_parts_is_planned_for_every_dtype_of_parameters),
       cmocka_unit_test(parameter_sets_that_are_kept_narrow_are_named_with_their_dtype),
       cmocka_unit_test(too_large_a_batch_is_refused_with_the_planned_peak),
+      cmocka_unit_test(a_rank_holds_its_share_alone),
+      cmocka_unit_test(a_rank_plans_what_its_step_takes),
+      cmocka_unit_test(ranks_of_a_mesh_and_of_a_pipeline_are_planned),
+      cmocka_unit_test(ranks_that_do_not_fit_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

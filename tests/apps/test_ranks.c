@@ -148,6 +148,17 @@ static void functions_that_do_not_fit_a_mesh_are_refused(void **state) {
   }
 }
 
+static void flags_of_a_mesh_need_one(void **state) {
+  static const char *const flag[][2] = {
+      {"--zero", "1"}, {"--partition", "*=P()"}, {"--pipeline", "2"}};
+  for (int i = 0; i < 3; i++) {
+    char said[64];
+    snprintf(said, sizeof said, "explain: %s: expected --mesh beside it", flag[i][0]);
+    RUN(&p, "explain", "step", flag[i][0], flag[i][1], TINY);
+    if (p.status != 2 || !strstr(p.err, said)) fail_msg("%s: %s", said, p.err);
+  }
+}
+
 static void a_mesh_has_as_many_ranks_as_the_launcher_has_started(void **state) {
   setenv("PMI_RANK", "1", 1), setenv("PMI_SIZE", "6", 1);
   prints("data=3,model=2", "6=(data)", "on the mesh data=3,model=2");
@@ -199,6 +210,7 @@ int main(void) {
       cmocka_unit_test(the_collectives_of_a_step_are_printed_with_their_bytes),
       cmocka_unit_test(the_collectives_of_a_cut_function_name_the_equations_that_need_them),
       cmocka_unit_test(functions_that_do_not_fit_a_mesh_are_refused),
+      cmocka_unit_test(flags_of_a_mesh_need_one),
       cmocka_unit_test(a_mesh_has_as_many_ranks_as_the_launcher_has_started),
       cmocka_unit_test(doctor_reports_the_launcher_or_why_it_is_unknown),
   };

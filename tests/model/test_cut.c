@@ -234,6 +234,33 @@ static void a_mesh_that_does_not_fit_is_refused_with_the_numbers(void **state) {
   }
 }
 
+/* A rank's plan lists its parts, and takes what the step of one takes. */
+static void a_plan_of_a_rank_has_its_parts(void **state) {
+  vit_t c = small_vit(MR_F32);
+  mr_train_config_t t = config_of(MOST);
+  mr_loss_t l = mr_vit_loss(&c.model);
+  mr_params_t list = {0}, whole = {0};
+  mr_diag_t diag = {0};
+  mr_mesh_t m;
+  mr_exec_t *x = NULL;
+  mr_train_step_t *step;
+  mr_aval_t part[256];
+  assert_int_equal(mr_mesh_parse("data=2,model=2", 0, &m, &diag), MR_OK);
+  t.mesh = &m, t.ranks = mr_mesh_ranks(&m), t.compute = c.how;
+  if (mr_train_step_plan_rank(&l, &t, &list, &x, &diag) < 0 || vit_step(&c, t, &step, &diag) < 0 ||
+      vit_params(&c, 3, &whole, &diag) < 0)
+    fail_msg("%s", diag.text);
+  assert_int_equal(mr_exec_peak_bytes(x), mr_exec_peak_bytes(mr_train_step_exec(step)));
+  assert_true(whole.n == list.n && whole.n < (int)(sizeof part / sizeof *part));
+  assert_int_equal(mr_train_cut_parts(&t, &whole, part, NULL, &diag), MR_OK);
+  for (int i = 0; i < list.n; i++) assert_int_equal(list.param[i].size, mr_aval_elems(&part[i]));
+  assert_true(list.arena_size < whole.arena_size);
+  mr_train_step_destroy(step);
+  mr_exec_destroy(x);
+  mr_params_fini(&list);
+  mr_params_fini(&whole);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ranks_with_columns_and_rows_reach_what_one_rank_reaches),
@@ -242,6 +269,7 @@ int main(void) {
       cmocka_unit_test(a_step_that_is_not_finite_is_skipped_by_all),
       cmocka_unit_test(every_optimizer_is_cut),
       cmocka_unit_test(nothing_is_gathered_in_a_step),
+      cmocka_unit_test(a_plan_of_a_rank_has_its_parts),
       cmocka_unit_test(a_mesh_that_does_not_fit_is_refused_with_the_numbers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

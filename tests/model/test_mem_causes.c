@@ -98,7 +98,7 @@ static void assert_divided(const char *name, mr_fn_t *f, mr_exec_t *x,
       literals += x->plan.block[b].bytes;
   expect(x, c.peak, &values, &casts, &scratch);
   size_t others = c.bytes[MR_MEM_ACTIVATIONS] + c.bytes[MR_MEM_FORWARD] + c.bytes[MR_MEM_UPDATE] +
-                  c.bytes[MR_MEM_GRADIENTS] + c.bytes[MR_MEM_BACKWARD];
+                  c.bytes[MR_MEM_GRADIENTS] + c.bytes[MR_MEM_BACKWARD] + c.bytes[MR_MEM_EXCHANGE];
   if (sum_of(&c) != mr_exec_peak_bytes(x) || c.bytes[MR_MEM_CASTS] != casts || others != values ||
       c.bytes[MR_MEM_WORKSPACE] != scratch || c.bytes[MR_MEM_CONSTANTS] != literals)
     fail_msg(
@@ -169,6 +169,33 @@ static void steps_of_every_dtype_add_up(void **state) {
   }
 }
 
+/* The gradients of all parts of a batch, whose sums the optimizer reads, are most of the memory of
+   a step of small records. */
+static void gradients_of_parts_are_gradients_of_parameters(void **state) {
+  for (int ordered = 0; ordered < 2; ordered++) {
+    vit_t v = small_vit(MR_F32);
+    mr_train_config_t t = mr_train_default(4);
+    mr_params_t list = {0};
+    mr_fn_t *f = NULL;
+    mr_diag_t diag = {0};
+    mr_mem_causes_t c;
+    v.model.image = 8, v.model.embed = 128, v.model.mlp = 512;
+    *(ordered ? &t.ordered : &t.accumulate) = 4;
+    t.compute = v.how;
+    mr_loss_t l = mr_vit_loss(&v.model);
+    if (mr_train_step_fn(&l, &t, &list, &f, &diag) < 0) fail_msg("%s", diag.text);
+    mr_exec_t *x = compiled("parts", f, mr_train_step_in_place(&t, &list));
+    mr_mem_parts_t parts = {.loss = mr_train_loss_of(mr_exec_fn(x)), .update = t.optim.def->name};
+    assert_int_equal(mr_mem_causes_find(&c, x, &parts, &diag), MR_OK);
+    if (c.bytes[MR_MEM_GRADIENTS] < sum_of(&c) / 4 * 3)
+      fail_msg("%zu of %zu bytes", c.bytes[MR_MEM_GRADIENTS], sum_of(&c));
+    assert_int_equal(c.bytes[MR_MEM_EXCHANGE], 0);
+    mr_exec_destroy(x);
+    mr_fn_destroy(f);
+    mr_params_fini(&list);
+  }
+}
+
 /* y = sin(x), loss = sum(y y): y is kept, the gradient is not an activation. */
 static void values_that_the_backward_pass_reads_again_are_activations(void **state) {
   mr_fn_t *f = mr_fn_create(), *g = NULL;
@@ -222,6 +249,7 @@ int main(void) {
       cmocka_unit_test(random_programs_and_their_gradients_add_up),
       cmocka_unit_test(steps_of_every_dtype_add_up),
       cmocka_unit_test(a_fused_conversion_of_what_stays_is_a_cast),
+      cmocka_unit_test(gradients_of_parts_are_gradients_of_parameters),
       cmocka_unit_test(values_that_the_backward_pass_reads_again_are_activations),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -596,6 +596,73 @@ static void gradients_that_leave_early_take_less_memory(void **state) {
              plan[0].products);
 }
 
+/* Whether the plan of a rank is that of its own step, to the byte and by every cause. */
+static void same_plan(const mr_exec_t *x, const mr_exec_t *real, const char *optimizer) {
+  mr_mem_causes_t a, b;
+  mr_diag_t diag = {0};
+  const mr_mem_parts_t of_plan = {mr_train_loss_of(mr_exec_fn(x)), optimizer, MR_OPTIM_POSTED};
+  const mr_mem_parts_t of_step = {mr_train_loss_of(mr_exec_fn(real)), optimizer, MR_OPTIM_POSTED};
+  assert_int_equal(mr_exec_peak_bytes(x), mr_exec_peak_bytes(real));
+  assert_int_equal(mr_mem_causes_find(&a, x, &of_plan, &diag), MR_OK);
+  assert_int_equal(mr_mem_causes_find(&b, real, &of_step, &diag), MR_OK);
+  assert_memory_equal(a.bytes, b.bytes, sizeof a.bytes);
+  assert_int_equal(mr_exec_fn(x)->n_in, mr_exec_fn(real)->n_in);
+  for (int i = 0; i < mr_exec_fn(x)->n_in; i++)
+    assert_int_equal(mr_aval_bytes(&mr_exec_fn(x)->in[i]->aval),
+                     mr_aval_bytes(&mr_exec_fn(real)->in[i]->aval));
+}
+
+/* Plans the step of rank t.rank and compares it with the step that is created; returns how many
+   parameters it has slots of. */
+static int plan_beside_step(vit_t *c, mr_train_config_t t, mr_collect_t *collect) {
+  mr_loss_t l = mr_vit_loss(&c->model);
+  mr_diag_t diag = {0};
+  mr_params_t list = {0};
+  mr_exec_t *x = NULL;
+  mr_train_step_t *step;
+  int from, to, own_from, own_to;
+  t.compute = c->how;
+  if (mr_train_step_plan_rank(&l, &t, &list, &x, &diag) < 0) fail_msg("%s", diag.text);
+  mr_train_share_of(&t, &list, &from, &to);
+  if (collect) t.collect_ops = &mr_collect_threads, t.collect = collect;
+  if (vit_step(c, t, &step, &diag) < 0) fail_msg("%s", diag.text);
+  same_plan(x, mr_train_step_exec(step), t.optim.def->name);
+  mr_train_step_share(step, &own_from, &own_to);
+  if (collect) assert_true(from == own_from && to == own_to);
+  int sets = mr_optim_sets(&t.optim) - 1;
+  assert_int_equal(mr_train_step_in_place(&t, &list), list.n + sets * (to - from));
+  mr_train_step_destroy(step);
+  mr_exec_destroy(x);
+  mr_params_fini(&list);
+  return to - from;
+}
+
+/* Of threads the first rank's, of ranks that are alone each one's. */
+static void a_plan_of_a_rank_is_what_its_step_takes(void **state) {
+  enum { RANKS = 3 };
+  vit_t c = dropping_vit(MR_F32);
+  mr_train_config_t t = config_of(MOST);
+  t.optim.ema = 0.5f;
+  t.ranks = RANKS;
+  for (t.zero = 0; t.zero <= MOST_ZERO; t.zero++) {
+    int all = plan_beside_step(&c, t, NULL), sum = 0;
+    for (t.rank = 0; t.rank < RANKS; t.rank++) {
+      mr_diag_t diag = {0};
+      mr_collect_t *collect;
+      if (mr_collect_threads.create(mr_device_default(), "plan", t.rank, RANKS, 1e6, &collect,
+                                    &diag) < 0)
+        fail_msg("%s", diag.text);
+      c.how.threads = 1;
+      sum += plan_beside_step(&c, t, collect);
+      mr_collect_threads.destroy(collect);
+    }
+    t.rank = 0;
+    assert_true(t.zero ? all < sum : sum == RANKS * all);
+  }
+  t.ranks = 1, t.zero = 0;
+  (void)plan_beside_step(&c, t, NULL);
+}
+
 static void ranks_without_a_part_are_refused(void **state) {
   vit_t c = dropping_vit(MR_F32);
   mr_train_config_t t = config_of(MOST);
@@ -629,6 +696,7 @@ int main(void) {
       cmocka_unit_test(a_rank_that_leaves_ends_a_step_of_shares),
       cmocka_unit_test(a_rank_takes_no_more_memory_where_there_are_more_of_them),
       cmocka_unit_test(gradients_that_leave_early_take_less_memory),
+      cmocka_unit_test(a_plan_of_a_rank_is_what_its_step_takes),
       cmocka_unit_test(ranks_without_a_part_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
