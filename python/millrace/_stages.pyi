@@ -2823,6 +2823,8 @@ def train_step(
     stop_delta: Number | None = ...,
     steps: Number | None = ...,
     checkpoint_every: Number | None = ...,
+    checkpoint_files: Literal["one", "ranks"] | None = ...,
+    checkpoint_dir: Text | None = ...,
     checkpoint_minutes: Number | None = ...,
     watch_every: Number | None = ...,
     resume: Text | None = ...,
@@ -3013,6 +3015,12 @@ def train_step(
 
     checkpoint_every: Also emits the state every this many steps; 0: only after each epoch and at the end.
 
+    checkpoint_files: With zero= in a job of processes: one: rank 0 receives all slots and writes one file; ranks:
+    each process writes those of its share into the checkpoints' folder, which all hosts must share, beside the
+    file of rank 0, which names them.
+
+    checkpoint_dir: That folder; `millrace train` sets it to that of the stage checkpoint.
+
     checkpoint_minutes: Also emits the state when it is this old, in a run of one process, so that a kill in a
     long epoch loses no more; 0: not.
 
@@ -3122,6 +3130,8 @@ def vit_step(
     stop_delta: Number | None = ...,
     steps: Number | None = ...,
     checkpoint_every: Number | None = ...,
+    checkpoint_files: Literal["one", "ranks"] | None = ...,
+    checkpoint_dir: Text | None = ...,
     checkpoint_minutes: Number | None = ...,
     watch_every: Number | None = ...,
     resume: Text | None = ...,
@@ -3311,6 +3321,12 @@ def vit_step(
     steps: Ends the run after this many steps; 0: when the stream ends.
 
     checkpoint_every: Also emits the state every this many steps; 0: only after each epoch and at the end.
+
+    checkpoint_files: With zero= in a job of processes: one: rank 0 receives all slots and writes one file; ranks:
+    each process writes those of its share into the checkpoints' folder, which all hosts must share, beside the
+    file of rank 0, which names them.
+
+    checkpoint_dir: That folder; `millrace train` sets it to that of the stage checkpoint.
 
     checkpoint_minutes: Also emits the state when it is this old, in a run of one process, so that a kill in a
     long epoch loses no more; 0: not.
