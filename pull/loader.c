@@ -194,7 +194,8 @@ static mr_err_t take_locked(mr_loader_t *l, int64_t until_ns, bool bounded,
        threads may wait for it. */
     if (loader_is_stopped(l))
       mr_loader_stop(l);
-    else if (!wait_for_news(l, until_ns, bounded)) return MR_AGAIN;
+    else if (!wait_for_news(l, until_ns, bounded))
+      return MR_AGAIN;
   }
 }
 
