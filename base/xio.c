@@ -271,6 +271,10 @@ static mr_err_t refuse_replacing(const char *path, bool own, mr_diag_t *diag) {
                                        : "a pipe, socket or device");
 }
 
+mr_err_t mr_newfile_check(const char *path, mr_diag_t *diag) {
+  return refuse_replacing(path, false, diag);
+}
+
 static mr_err_t newfile_open(mr_newfile_t *f, const char *path, bool own, mr_diag_t *diag) {
   f->fd = -1, f->synced = false;
   f->path[0] = f->tmp[0] = 0;

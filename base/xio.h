@@ -81,9 +81,11 @@ typedef struct mr_newfile {
   char path[MR_PATH_MAX], tmp[MR_PATH_MAX + 64];
 } mr_newfile_t;
 
+/* MR_ERR_IO if path is a link, a pipe, a device or a folder, which a new file would replace: for
+   those who want to know before they work for the file.  mr_newfile_open asks too. */
+mr_err_t mr_newfile_check(const char *path, mr_diag_t *diag);
 /* Opens the temporary file.  The caller writes to f->fd (mr_write_all), then calls commit or drop.
-   MR_ERR_IO, also if path is a link, a pipe, a device or a folder, which the new file would
-   replace: f->fd is -1, and nothing needs to be dropped. */
+   MR_ERR_IO: f->fd is -1, and nothing needs to be dropped. */
 mr_err_t mr_newfile_open(mr_newfile_t *f, const char *path, mr_diag_t *diag);
 /* The same for a file that is kept for this user's next process (base/trusted.h): a link, which is
    never believed, is replaced. */

@@ -143,16 +143,12 @@ static mr_err_t newest_of(const char *word, char path[MR_PATH_MAX], mr_diag_t *d
 
 static mr_err_t merge_word(const char *word, const char *out, mr_diag_t *diag) {
   char path[MR_PATH_MAX];
-  struct stat st;
+  mr_diag_t why = {0};
   mr_newfile_t f;
   int slices;
   if (!out) return mr_fail(diag, MR_ERR_USAGE, "checkpoint merge: want --out FILE.safetensors");
-  if (lstat(out, &st) == 0 && !S_ISREG(st.st_mode)) /* which the new file would replace */
-    return mr_fail(
-        diag, MR_ERR_USAGE,
-        "checkpoint merge: --out %s: is a folder, a link or a device; want the name of a "
-        "file to write",
-        out);
+  if (mr_newfile_check(out, &why) < 0)
+    return mr_diag_prefix(diag, MR_ERR_USAGE, &why, "checkpoint merge: --out");
   MR_TRY(newest_of(word, path, diag));
   MR_TRY(mr_newfile_open(&f, out, diag));
   mr_err_t e = mr_train_state_merge(path, f.fd, out, &slices, diag);

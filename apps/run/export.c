@@ -2,10 +2,10 @@
    --out says; standard output gets the Python that makes the library's model, so that it can be
    piped into a script. */
 #include <stdio.h>
-#include <sys/stat.h>
 
 #include "apps/cli/cli.h"
 #include "apps/run/checkpoint_arg.h"
+#include "base/xio.h"
 #include "stages/train/export.h"
 
 static const mr_flag_t export_flags[] = {
@@ -18,15 +18,12 @@ static int export_run(const mr_args_t *a, mr_diag_t *diag) {
   const char *format = mr_args_text(a, "--format"), *out = mr_args_text(a, "--out");
   mr_checkpoint_arg_t of;
   mr_export_t made;
-  struct stat st;
+  mr_diag_t why = {0};
   if (!format || !out)
     return mr_fail(diag, MR_ERR_USAGE, "export: want %s",
                    format ? "--out FILE.safetensors" : "--format timm, flax, hf or torchvision");
-  if (lstat(out, &st) == 0 && !S_ISREG(st.st_mode)) /* which the new file would replace */
-    return mr_fail(diag, MR_ERR_USAGE,
-                   "export: --out %s: is a folder, a link or a device; want the name of a file to "
-                   "write",
-                   out);
+  if (mr_newfile_check(out, &why) < 0)
+    return mr_diag_prefix(diag, MR_ERR_USAGE, &why, "export: --out");
   mr_err_t e = mr_checkpoint_arg(a->word[0], NULL, NULL, 0, &of, diag);
   if (e >= 0) e = mr_train_export(of.path, format, out, &made, diag);
   mr_checkpoint_arg_fini(&of);

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -127,12 +126,9 @@ static void eval_step_forget(mr_stage_t *s) {
 /* The file of the mistakes is a new one that takes the name of an older one. */
 static mr_err_t check_mistakes(mr_stage_t *s) {
   const eval_step_t *v = s->state;
-  struct stat st;
-  if (!v->mistakes || lstat(v->mistakes, &st) < 0 || S_ISREG(st.st_mode)) return MR_OK;
-  return mr_stage_fail(s, MR_ERR_CONFIG,
-                       "setting mistakes: %s: is a folder, a link or a device; want the name of a "
-                       "file to write",
-                       v->mistakes);
+  mr_diag_t why = {0};
+  if (!v->mistakes || mr_newfile_check(v->mistakes, &why) >= 0) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG, "setting mistakes: %s", why.text);
 }
 
 static mr_err_t eval_step_plan(mr_stage_t *s) {

@@ -209,13 +209,13 @@ static void mistakes_of_a_stopped_stream_are_those_of_whole_evaluations(void **s
 static void mistakes_need_a_file_and_a_model_of_classes(void **state) {
   assert_int_equal(symlink("rows.jsonl", "link"), 0); /* as /dev/stdout is one */
   assert_int_equal(mkfifo("pipe", 0600), 0);
-  static const char *const no_file[] = {"link", "pipe", "photos"};
+  static const char *const no_file[][2] = {
+      {"link", "a link"}, {"pipe", "a pipe, socket or device"}, {"photos", "a folder"}};
   for (int i = 0; i < 3; i++) {
     char says[160];
-    RUN(&p, "eval", "r", "--mistakes", no_file[i]);
-    snprintf(says, sizeof says,
-             "setting mistakes: %s: is a folder, a link or a device; want the name of a file",
-             no_file[i]);
+    RUN(&p, "eval", "r", "--mistakes", no_file[i][0]);
+    snprintf(says, sizeof says, "setting mistakes: %s: is %s, want the name of a file",
+             no_file[i][0], no_file[i][1]);
     expect(2, says);
   }
   RUN(&p, "eval", "n", "--mistakes", "none.jsonl");
