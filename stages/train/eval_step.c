@@ -126,9 +126,9 @@ static void eval_step_forget(mr_stage_t *s) {
 /* The file of the mistakes is a new one that takes the name of an older one. */
 static mr_err_t check_mistakes(mr_stage_t *s) {
   const eval_step_t *v = s->state;
-  mr_diag_t why = {0};
+  mr_diag_t why = {0}, named = {0};
   if (!v->mistakes || mr_newfile_check(v->mistakes, &why) >= 0) return MR_OK;
-  return mr_stage_fail(s, MR_ERR_CONFIG, "setting mistakes: %s", why.text);
+  return mr_stage_relay(s, mr_diag_prefix(&named, MR_ERR_CONFIG, &why, "setting mistakes"), &named);
 }
 
 static mr_err_t eval_step_plan(mr_stage_t *s) {
