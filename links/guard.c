@@ -103,8 +103,8 @@ static int least_useful(const mr_guard_t *g, int64_t now) {
   return least;
 }
 
-static void note_accepted(mr_guard_t *g, int fd, int64_t now) {
-  connection_t c = {.fd = fd, .since_ms = now};
+static void note_accepted(mr_guard_t *g, int fd, int64_t good_ms, int64_t now) {
+  connection_t c = {.fd = fd, .since_ms = now, .good_ms = good_ms};
   struct stat st;
   for (int i = g->n - 1; i >= 0; i--)
     if (g->at[i].fd == fd || !is_connected(&g->at[i])) guard_forget(g, i);
@@ -122,14 +122,15 @@ static void note_accepted(mr_guard_t *g, int fd, int64_t now) {
 
 /* ---- what happens ---- */
 
-/* An event is a frame of its kind (2 bytes) and a value (4 bytes), then a frame of the address. */
-static void hear_events(mr_guard_t *g, int64_t now) {
+/* An event is a frame of its kind (2 bytes) and a value (4 bytes), then a frame of the address.
+   good_fd: a message that follows the protocol has come by this one; -1 */
+static void hear_events(mr_guard_t *g, int good_fd, int64_t now) {
   unsigned char event[6], address[256];
   int value, n;
   while ((n = zmq_recv(g->events, event, sizeof event, ZMQ_DONTWAIT)) >= 0) {
     memcpy(&value, event + 2, sizeof value);
     zmq_recv(g->events, address, sizeof address, 0);
-    if (n == sizeof event) note_accepted(g, value, now);
+    if (n == sizeof event) note_accepted(g, value, value == good_fd ? now : 0, now);
   }
 }
 
@@ -144,7 +145,7 @@ static bool guard_goes_too_far(const mr_guard_t *g, connection_t *c, int64_t now
 
 void mr_guard_tend(mr_guard_t *g) {
   int64_t now = mr__link_now_ms();
-  hear_events(g, now);
+  hear_events(g, -1, now);
   if (now - g->swept_ms < SWEEP_MS) return;
   g->swept_ms = now;
   for (int i = g->n - 1; i >= 0; i--) {
@@ -155,12 +156,22 @@ void mr_guard_tend(mr_guard_t *g) {
   }
 }
 
+static connection_t *connection_of(mr_guard_t *g, int fd) {
+  for (int i = 0; i < g->n; i++)
+    if (g->at[i].fd == fd) return &g->at[i];
+  return NULL;
+}
+
 void mr_guard_heard(mr_guard_t *g, zmq_msg_t *frame, bool good, bool served) {
   int fd = zmq_msg_get(frame, ZMQ_SRCFD);
+  int64_t now = mr__link_now_ms();
   if (served) g->served = fd;
-  for (int i = 0; i < g->n; i++) {
-    if (g->at[i].fd != fd) continue;
-    g->at[i].spoke = true;
-    if (good) g->at[i].good_ms = mr__link_now_ms();
+  connection_t *c = connection_of(g, fd);
+  if (!c) { /* its first message is here before its event was heard */
+    hear_events(g, good ? fd : -1, now);
+    c = connection_of(g, fd);
   }
+  if (!c) return;
+  c->spoke = true;
+  if (good) c->good_ms = now;
 }

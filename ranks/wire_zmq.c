@@ -26,12 +26,17 @@ enum {
   RETRY_MS = 20,
   RETRY_MAX_MS = 500,
   HANDSHAKE_MS = 3000,
+  AGAIN_MS = 500, /* an opening parcel without an answer is sent again, then after twice the time */
+  AGAIN_MAX_MS = 16000,
   BYE_MS = 2000,
   STRANGERS = 256, /* most connections beside the ranks' */
   TEND = 64,       /* parcels after which the guard has a look though there are more */
   SEAL_BYTES = 256 /* at most that CURVE adds to a message */
 };
-enum { HELLO = 1, WELCOME, ADDRESSES, REFUSED }; /* field a of the parcels that open */
+/* Field a of the parcels that open.  Each of the first three is sent again until it is answered: a
+   connection that is cut among many of strangers loses what it carries, until its receiver has
+   heard the sender once (links/guard.h). */
+enum { HELLO = 1, WELCOME, ADDRESSES, REFUSED, HERE };
 
 typedef struct zmq_parcel {
   mr__parcel_t parcel;
@@ -50,6 +55,7 @@ struct mr__wire {
   uint64_t taken; /* parcels */
   char public_key[MR_CURVE_KEY_TEXT], secret_key[MR_CURVE_KEY_TEXT];
   char (*address)[ADDRESS_BYTES];    /* [size]; "" if unknown */
+  bool *come;                        /* rank 0: [size]; it has been welcomed and knows it */
   mr__parcel_t *early, **early_last; /* what has come while the wire was being opened */
 };
 
@@ -277,7 +283,7 @@ static void zmq_wire_close(mr__wire_t *w, bool whole) {
   if (w->context) zmq_ctx_term(w->context);
   if (w->wake >= 0) close(w->wake);
   explicit_bzero(w->secret_key, sizeof w->secret_key);
-  free(w->out), free(w->address), free(w);
+  free(w->out), free(w->address), free(w->come), free(w);
 }
 
 /* ---- opening ---- */
@@ -322,23 +328,30 @@ static void refuse_rank(mr__wire_t *w, const char *address, const char *text) {
   if (s) zmq_close(s);
 }
 
-/* Notes the address of a rank that says hello.  Seen from rank 0, a rank of its own host may come
-   from a loopback address, which means another host elsewhere: it is sent without a host. */
+/* Notes the address of a rank that says hello, and that one has come which says that it is here.
+   Seen from rank 0, a rank of its own host may come from a loopback address, which means another
+   host elsewhere: it is sent without a host. */
 static void note_hello(mr__wire_t *w, const mr__parcel_t *p, int *known) {
   const mr__head_t *h = p->head;
   const char *peer = ((const zmq_parcel_t *)(const void *)p)->peer;
   char address[ADDRESS_BYTES], text[256];
-  if (h->a != HELLO || h->call < 1 || h->call > 65535 || !*peer) return;
+  if ((h->a != HELLO && h->a != HERE) || h->call < 1 || h->call > 65535 || !*peer) return;
   write_address(address, peer, (int)h->call);
+  bool noted = !strcmp(w->address[h->from], address);
+  if (h->a == HERE) {
+    if (!noted || w->come[h->from]) return;
+    w->come[h->from] = true;
+    (*known)++;
+    return;
+  }
   if (h->b != w->size)
     mr_snprintf(text, sizeof text, "rank %d is one of %d, but rank 0 one of %d", (int)h->from, h->b,
                 w->size);
-  else if (*w->address[h->from])
+  else if (*w->address[h->from] && !noted)
     mr_snprintf(text, sizeof text, "a rank %d of the job at this address has come already",
                 (int)h->from);
   else {
     memcpy(w->address[h->from], address, sizeof address);
-    (*known)++;
     send_opening(w, (int)h->from, WELCOME, 0, 0, NULL, 0);
     return;
   }
@@ -354,7 +367,7 @@ static mr_err_t gather_ranks(mr__wire_t *w, int *missing, mr_diag_t *diag) {
   if (known < w->size) {
     char text[256];
     int late = 1;
-    while (*w->address[late]) late++;
+    while (w->come[late]) late++;
     *missing = late;
     mr_snprintf(text, sizeof text, "rank %d of %d did not come to the job within %g s", late,
                 w->size, (double)w->limit_ns * 1e-9);
@@ -392,22 +405,36 @@ static bool take_addresses(mr__wire_t *w, const mr__parcel_t *p) {
   return true;
 }
 
+/* Ends with p, by which rank 0 refuses this rank. */
+static mr_err_t take_refusal(mr__wire_t *w, mr__parcel_t *p, int *missing, mr_diag_t *diag) {
+  *missing = p->head->b >= -1 && p->head->b < w->size ? p->head->b : -1;
+  mr_err_t e = mr_fail(diag, *missing < 0 ? MR_ERR_CONFIG : MR_ERR_UNAVAILABLE, "%.*s",
+                       p->head->bytes < 300 ? (int)p->head->bytes : 300, p->data);
+  return p->drop(p), e;
+}
+
 static mr_err_t ask_rank0(mr__wire_t *w, int *missing, mr_diag_t *diag) {
-  int64_t until = mr_now_ns() + w->limit_ns;
+  int64_t now = mr_now_ns(), until = now + w->limit_ns, again = now, pause_ms = AGAIN_MS;
+  int say = HELLO;
   write_address(w->address[0], w->here ? "127.0.0.1" : w->l->host, w->l->port);
-  if (!send_opening(w, 0, HELLO, w->size, (uint64_t)wire_bound_port(w), NULL, 0))
-    return mr_fail(diag, MR_ERR_IO, "cannot connect to rank 0 at %s: %s", w->address[0],
-                   zmq_strerror(zmq_errno()));
-  for (mr__parcel_t *p; (p = next_opening(w, until)); p->drop(p)) {
-    int what = p->head->a;
-    if (what == WELCOME) until = mr_now_ns() + 2 * w->limit_ns; /* it decides who is late */
-    if (what == ADDRESSES && take_addresses(w, p)) return p->drop(p), MR_OK;
-    if (what != REFUSED) continue;
-    *missing = p->head->b >= -1 && p->head->b < w->size ? p->head->b : -1;
-    mr_fail(diag, *missing < 0 ? MR_ERR_CONFIG : MR_ERR_UNAVAILABLE, "%.*s",
-            p->head->bytes < 300 ? (int)p->head->bytes : 300, p->data);
+  for (; now < until; now = mr_now_ns()) {
+    if (now >= again) {
+      if (!send_opening(w, 0, say, w->size, (uint64_t)wire_bound_port(w), NULL, 0))
+        return mr_fail(diag, MR_ERR_IO, "cannot connect to rank 0 at %s: %s", w->address[0],
+                       zmq_strerror(zmq_errno()));
+      again = now + pause_ms * 1000000;
+      pause_ms = pause_ms * 2 < AGAIN_MAX_MS ? pause_ms * 2 : AGAIN_MAX_MS;
+    }
+    mr__parcel_t *p = next_opening(w, again < until ? again : until);
+    if (!p) continue;
+    if (p->head->a == REFUSED) return take_refusal(w, p, missing, diag);
+    bool done = p->head->a == ADDRESSES && take_addresses(w, p);
+    if (p->head->a == WELCOME && say == HELLO) {
+      until = mr_now_ns() + 2 * w->limit_ns; /* it decides who is late */
+      say = HERE, again = 0, pause_ms = AGAIN_MS;
+    }
     p->drop(p);
-    return *missing < 0 ? MR_ERR_CONFIG : MR_ERR_UNAVAILABLE;
+    if (done) return MR_OK;
   }
   *missing = 0;
   return mr_fail(diag, MR_ERR_UNAVAILABLE,
@@ -423,7 +450,8 @@ static mr_err_t wire_open_with(mr__wire_t *w, const mr__wire_cfg_t *cfg, int *mi
   w->out = calloc((size_t)w->size, sizeof *w->out);
   w->address = calloc((size_t)w->size, sizeof *w->address);
   w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (!w->context || !w->out || !w->address || w->wake < 0)
+  w->come = calloc((size_t)w->size, sizeof *w->come);
+  if (!w->context || !w->out || !w->address || !w->come || w->wake < 0)
     return mr_no_memory(diag, "a job of %d ranks", w->size);
   zmq_ctx_set(w->context, ZMQ_MAX_SOCKETS, w->size + 64);
   MR_TRY(wire_bind(w, diag));
