@@ -150,6 +150,11 @@ static mr_err_t check_ports(const mr_stage_def_t *d, const kind_t *k, mr_diag_t 
                      "stage \"%s\": input \"%s\" has .more, which only the last input can that is "
                      ".alike and .optional",
                      d->name, d->in[i].name);
+  if (d->step && d->step->pulled && (n_out || d->step->parallel))
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "stage \"%s\": .step is .pulled, and has outputs or is .parallel, but the "
+                   "program takes its buffers; remove them",
+                   d->name);
   if (d->step) return MR_OK;
   for (int i = 0; i < n_in; i++)
     if (d->in[i].flow != MR_FLOW_RECORDS)
@@ -268,7 +273,7 @@ mr_err_t mr_stage_def_check(const mr_stage_def_t *d, mr_diag_t *diag) {
       KIND(filter, keep, 1, 1),
       KIND(join, run, 1, MR_MAX_PORTS),
       [WALK] = KIND(walk, next, 1, MR_MAX_PORTS),
-      KIND(step, run, 0, MR_MAX_PORTS),
+      {"step", "run", d->step, d->step && (d->step->run || d->step->pulled), 0, MR_MAX_PORTS},
   };
 #undef KIND
   int n = sizeof kind / sizeof *kind;

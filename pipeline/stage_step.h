@@ -21,6 +21,9 @@ struct mr_step_def {
      the graph.  Never called by two threads for one worker. */
   mr_err_t (*run)(mr_stage_t *s);
   bool parallel; /* may run in workers=N threads (every such stage gets that setting) */
+  bool pulled; /* it ends the graph, and has one worker and no thread: the program that has started
+                  the graph takes buffers by the calls below, in one thread at a time, until it
+                  joins the graph; run is never called */
 
   /* What buffer `number` >= 0 of output 0 begins with.  Returns the number of a buffer of input 0
      or, if that input has records, a position (0: start_number alone suffices); own[0,n_words) gets
@@ -69,6 +72,9 @@ typedef enum mr_waits { MR_WAITS_PORTS, MR_WAITS_INPUT, MR_WAITS_ROOM } mr_waits
 struct pollfd;
 uint64_t mr_news(const mr_stage_t *s);
 mr_err_t mr_wait_fds(mr_stage_t *s, uint64_t seen, const struct pollfd *fd, int n, int ms);
+/* For a pulled stage: the same, until mr_take has a buffer or mr_idle another answer than MR_AGAIN;
+   and MR_AGAIN, nothing yet, if a signal handler has run in this thread. */
+mr_err_t mr_wait_input(mr_stage_t *s, int port, const struct pollfd *fd, int n, int ms);
 
 /* In open: replaces the pool of the buffers that this stage gives at a port.  The graph then owns
    p. */

@@ -48,7 +48,7 @@ void mr__wait_unpark(mr_wait_t *w) {
   errno = kept;
 }
 
-static bool spin_until(bool (*ready)(void *arg), void *arg) {
+bool mr__wait_spin(bool (*ready)(void *arg), void *arg) {
   for (int i = 0; i < PAUSES; i++) {
     if (ready(arg)) return true;
     pause_cpu();
@@ -75,7 +75,7 @@ static void doze_until_woken(mr_wait_t *w) {
 
 void mr_wait_until(mr_wait_t *w, bool (*ready)(void *arg), void *arg) {
   assert(is_awake(w)); /* one thread per wait object */
-  if (!w->patient && spin_until(ready, arg)) return;
+  if (!w->patient && mr__wait_spin(ready, arg)) return;
   if (w->patient) doze_until_woken(w);
   for (;;) {
     /* seq_cst: ordered before ready's loads; pairs with mr_wait_wake's load. */
@@ -105,10 +105,11 @@ bool mr_wait_poll(mr_wait_t *w, bool (*ready)(void *arg), void *arg, const struc
   all[0] = (struct pollfd){.fd = event, .events = POLLIN};
   if (n) memcpy(all + 1, fd, (size_t)n * sizeof *fd);
   atomic_exchange_explicit(&w->parked, MR__POLLS, memory_order_seq_cst); /* as in mr_wait_until */
-  if (!ready(arg)) poll(all, (nfds_t)n + 1, ms);
+  int why = !ready(arg) && poll(all, (nfds_t)n + 1, ms) < 0 ? errno : 0;
   atomic_store_explicit(&w->parked, 0, memory_order_relaxed); /* as in mr_wait_until */
   while (read(event, &drained, sizeof drained) > 0) {
   }
+  errno = why;
   return true;
 }
 

@@ -31,9 +31,13 @@ _Static_assert(sizeof(mr_wait_t) == 64, "a wait object has a cache line to itsel
    and is called many times. */
 void mr_wait_until(mr_wait_t *w, bool (*ready)(void *arg), void *arg);
 
-/* Owner: as mr_wait_until, but returns also once one of fd[0,n), n in [0,MR_WAIT_FDS], is ready or
-   ms have passed (< 0: no limit).  True; false at once if the process has no descriptor left for
-   this. */
+/* What mr_wait_until begins with: some pauses and yields.  Whether ready(arg) is true by then. */
+bool mr__wait_spin(bool (*ready)(void *arg), void *arg);
+
+/* Owner: as mr_wait_until without these, but returns also once one of fd[0,n), n in
+   [0,MR_WAIT_FDS], is ready or ms have passed (< 0: no limit), or a signal handler has run in this
+   thread, and errno is EINTR then, else 0.  True; false at once if the process has no descriptor
+   left for this. */
 enum { MR_WAIT_FDS = 7 };
 bool mr_wait_poll(mr_wait_t *w, bool (*ready)(void *arg), void *arg, const struct pollfd *fd, int n,
                   int ms);

@@ -4,6 +4,7 @@
    follows from its number, and order needs no sorting.  Only a lossy input, whose numbers have
    gaps, compares what its rings hold. */
 #include <assert.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -354,17 +355,25 @@ void mr__wait_news(mr_runtime_t *rt, uint64_t mark) {
 
 uint64_t mr_news(const mr_stage_t *s) { return mr__news(s->rt); }
 
+/* MR_AGAIN: nothing yet, but a signal handler has run, which no thread of a graph lets happen. */
+static mr_err_t wait_fds(wait_for_t *w, int kind, bool (*ready)(void *arg), const struct pollfd *fd,
+                         int n, int ms) {
+  mr_runtime_t *rt = w->rt;
+  int64_t since = mr_now_ns();
+  begin_wait(&rt->count, kind, since);
+  bool could = mr_wait_poll(&rt->wait, ready, w, fd, n, ms), signalled = could && errno == EINTR;
+  end_wait(&rt->count, kind == MR__STARVED ? &rt->count.starved_ns : &rt->count.blocked_ns, since);
+  if (!could) return mr_stage_fail(rt->s, MR_ERR_IO, "no file descriptor is left to wait with");
+  return signalled ? MR_AGAIN : MR_OK;
+}
+
 mr_err_t mr_wait_fds(mr_stage_t *s, uint64_t seen, const struct pollfd *fd, int n, int ms) {
   wait_for_t w = {s->rt, 0, seen};
-  mr__counters_t *c = &s->rt->count;
   int kind = why_idle(s->rt);
   if (port_has_news(&w) || ms == 0) return MR_OK;
   nudge_producers(s->rt);
-  int64_t since = mr_now_ns();
-  begin_wait(c, kind, since);
-  bool could = mr_wait_poll(&s->rt->wait, port_has_news, &w, fd, n, ms);
-  end_wait(c, kind == MR__STARVED ? &c->starved_ns : &c->blocked_ns, since);
-  return could ? MR_OK : mr_stage_fail(s, MR_ERR_IO, "no file descriptor is left to wait with");
+  mr_err_t e = wait_fds(&w, kind, port_has_news, fd, n, ms);
+  return e == MR_AGAIN ? MR_OK : e;
 }
 
 static bool can_pull(void *arg) {
@@ -373,6 +382,13 @@ static bool can_pull(void *arg) {
   int me = w->rt->s->worker;
   return mr__cancelled(w->rt) || mr__in_over(in, me) || mr_ring_ready(in_ring(in, me)) ||
          outputs_have_gone(w->rt);
+}
+
+mr_err_t mr_wait_input(mr_stage_t *s, int port, const struct pollfd *fd, int n, int ms) {
+  wait_for_t w = {s->rt, port, 0};
+  if (can_pull(&w) || ms == 0) return MR_OK;
+  nudge_producers(s->rt);
+  return mr__wait_spin(can_pull, &w) ? MR_OK : wait_fds(&w, MR__STARVED, can_pull, fd, n, ms);
 }
 
 /* seq_cst: pairs with mr_graph_stop's exchange. */

@@ -125,12 +125,24 @@ static void block_signals(sigset_t *before) {
   pthread_sigmask(SIG_BLOCK, &outside, before);
 }
 
+static int n_threads_of(const mr__node_t *node) {
+  return node->def->step && node->def->step->pulled ? 0 : node->n_workers;
+}
+
+/* The program that joins a graph takes nothing more from it. */
+static void leave_pulled(mr_graph_t *g) {
+  for (int i = 0; i < g->n_nodes; i++) {
+    mr_runtime_t *rt = g->node[i]->rt; /* without its ports where memory was short */
+    if (n_threads_of(g->node[i]) < g->node[i]->n_workers && rt && rt->in) mr__leave(rt);
+  }
+}
+
 static mr_err_t sched_start_threads(mr_graph_t *g, mr_diag_t *diag) {
   sigset_t before;
   mr_err_t e = MR_OK;
   block_signals(&before);
   for (int i = 0; i < g->n_nodes && e == MR_OK; i++) {
-    for (int w = 0; w < g->node[i]->n_workers && e == MR_OK; w++) {
+    for (int w = 0; w < n_threads_of(g->node[i]) && e == MR_OK; w++) {
       mr_runtime_t *rt = &g->node[i]->rt[w];
       int err = pthread_create(&rt->thread, NULL, worker_main, rt);
       rt->running = !err;
@@ -281,6 +293,7 @@ mr_err_t mr_graph_join(mr_graph_t *g, mr_diag_t *diag) {
         diag, MR_ERR_USAGE,
         "the graph was started by the process that this one was forked from, which has "
         "its threads, files and links: join it there, and start a graph of your own here");
+  leave_pulled(g);
   mr__join_threads(g);
   g->end_cpu_ns = mr_cpu_ns(), g->end_all_ns = mr_processors_ns();
   /* release pairs with the acquire in diagnose.c: the times before it are visible. */

@@ -428,9 +428,20 @@ static mr_err_t make_one(worker_t *w) {
   return mr_push(w->s, 0, b);
 }
 
+/* As a program does with a pulled stage. */
+static mr_err_t pull_by_hand(worker_t *w, mr_buf_t **b) {
+  while (!mr_take(w->s, 0, b, 1)) {
+    struct pollfd fd = {.fd = w->fd, .events = POLLIN};
+    mr_err_t e = mr_idle(w->s);
+    if (e == MR_AGAIN) e = mr_wait_input(w->s, 0, &fd, 1, one_in(&w->r, 2) ? -1 : 1);
+    if (e != MR_OK) return e;
+  }
+  return MR_OK;
+}
+
 static mr_err_t take_one(worker_t *w, bool lossy) {
   mr_buf_t *b;
-  mr_err_t e = mr_pull(w->s, 0, &b);
+  mr_err_t e = one_in(&w->r, 2) ? mr_pull(w->s, 0, &b) : pull_by_hand(w, &b);
   if (e != MR_OK) return e;
   int64_t t = *number_in(b), step = w->s->n_workers;
   round_check(&w->r, t % step == w->s->worker, "%lld came to worker %d", (long long)t,

@@ -93,6 +93,11 @@ static void a_kind_without_its_function_is_refused(void **state) {
   refused(&d, ".walk needs .next");
   d = of_kinds(STEP), d.step = &(const mr_step_def_t){.parallel = true};
   refused(&d, ".step needs .run");
+  d.step = &(const mr_step_def_t){.pulled = true}, refused(&d, ".step is .pulled");
+  memset(d.out, 0, sizeof d.out);
+  assert_int_equal(mr_stage_def_check(&d, NULL), MR_OK);
+  d.step = &(const mr_step_def_t){.pulled = true, .parallel = true};
+  refused(&d, ".step is .pulled");
 }
 
 /* Behind the described inputs a graph may link thousands. */
