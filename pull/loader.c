@@ -1,8 +1,9 @@
 /* The loader: a reader (reader.c) that can be replaced by one that begins elsewhere, and what has
    been given so far.
 
-   A call that waits holds no lock, so that the others answer meanwhile.  Its thread is counted, and
-   close and seek make it look again through the eventfd. */
+   A call that waits holds no lock, so that the others answer meanwhile.  One thread at a time, the
+   leader, waits for the reader's next batch; the others wait for its turn to end.  All look again
+   after a stop, which is what a close begins with, and the leader after a seek. */
 #include "pull/loader.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@
 
 struct mr_loader {
   uint32_t forks;
-  int wake;
+  int wake, turn; /* eventfds: written to by mr_loader_stop; and where the leader has left others */
   mr_atomic_int_t stopped;
   char *graph, **set; /* how it was opened, for readers that begin elsewhere */
   mr_loader_settings_t settings;
@@ -28,9 +29,9 @@ struct mr_loader {
   int64_t steps;
   pthread_mutex_t lock; /* of the rest */
   pthread_cond_t left;
-  int inside; /* threads that wait for a batch */
-  mr__reader_t *reader;
-  const mr_batch_t *newest; /* NULL: none, or given back */
+  int inside, following;      /* threads that wait; those of them that do not lead */
+  mr__reader_t *reader, *led; /* led: the one that the leader waits for; NULL: none leads */
+  const mr_batch_t *newest;   /* NULL: none, or given back */
   mr_stream_at_t at;
   bool by_number; /* at has no more than the number yet: it follows a seek */
   uint64_t ledger;
@@ -82,7 +83,7 @@ static mr_err_t begin_at_state(mr_loader_t *l, mr__reader_t *r, const char *text
 
 static mr_err_t open_reader(mr_loader_t *l, const char *state, mr_diag_t *diag) {
   mr__reader_t *r;
-  MR_TRY(mr__reader_build(l->graph, &l->settings, l->wake, &r, diag));
+  MR_TRY(mr__reader_build(l->graph, &l->settings, &r, diag));
   mr_err_t e = state ? begin_at_state(l, r, state, diag) : MR_OK;
   if (e >= 0) e = mr__reader_start(r, diag);
   if (e < 0) {
@@ -109,7 +110,8 @@ mr_err_t mr_loader_open(const char *graph, const mr_loader_settings_t *settings,
   atomic_init(&l->stopped, 0);
   l->forks = mr_forks();
   l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  mr_err_t e = l->wake >= 0
+  l->turn = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  mr_err_t e = l->wake >= 0 && l->turn >= 0
                    ? loader_remember(l, graph, settings, diag)
                    : mr_fail(diag, MR_ERR_IO, "cannot make an eventfd: %s", strerror(errno));
   if (e >= 0) e = open_reader(l, settings->state, diag);
@@ -146,24 +148,54 @@ static mr_err_t give_batch(mr_loader_t *l, mr_buf_t *buf, const mr_batch_t **bat
   return *batch ? MR_OK : mr_no_memory(diag, "a batch");
 }
 
-/* Waits for news without the lock: false when the time is over, or a signal came that the caller
-   wants to know of. */
-static bool wait_for_news(mr_loader_t *l, int64_t until_ns, bool bounded) {
+static void event_write(int fd) {
+  uint64_t one = 1;
+  ssize_t n = write(fd, &one, sizeof one); /* fails only when it is readable 2^64 times */
+  (void)n;
+}
+
+static void event_clear(int fd) {
+  uint64_t count;
+  ssize_t n = read(fd, &count, sizeof count);
+  (void)n;
+}
+
+/* Waits, without the lock, until the leader has gone. */
+static mr_err_t follow_leader(mr_loader_t *l, int ms) {
+  struct pollfd p[] = {{.fd = l->wake, .events = POLLIN}, {.fd = l->turn, .events = POLLIN}};
+  l->following++;
+  pthread_mutex_unlock(&l->lock);
+  bool signalled = poll(p, 2, ms) < 0 && errno == EINTR;
+  pthread_mutex_lock(&l->lock);
+  l->following--;
+  event_clear(l->turn);
+  return signalled ? MR_AGAIN : MR_OK;
+}
+
+/* Waits, without the lock, for a batch of the reader. */
+static mr_err_t lead_wait(mr_loader_t *l, int ms, mr_diag_t *diag) {
+  mr__reader_t *r = l->led = l->reader;
+  pthread_mutex_unlock(&l->lock);
+  mr_err_t e = mr__reader_wait(r, l->wake, ms, diag);
+  pthread_mutex_lock(&l->lock);
+  l->led = NULL;
+  return e;
+}
+
+/* MR_OK: there may be news.  MR_AGAIN: nothing yet, but the time is over, or a signal came that the
+   caller wants to know of. */
+static mr_err_t wait_for_news(mr_loader_t *l, int64_t until_ns, bool bounded, mr_diag_t *diag) {
   int ms = -1;
   if (bounded && until_ns != INT64_MAX) {
     int64_t left = until_ns - mr_now_ns();
-    if (left <= 0) return false;
+    if (left <= 0) return MR_AGAIN;
     ms = left > INT64_C(1000000) * INT32_MAX ? INT32_MAX : (int)((left + 999999) / 1000000);
   }
-  struct pollfd p = {.fd = l->wake, .events = POLLIN};
   l->inside++;
-  pthread_mutex_unlock(&l->lock);
-  int n = poll(&p, 1, ms);
-  bool signalled = n < 0 && errno == EINTR;
-  pthread_mutex_lock(&l->lock);
+  mr_err_t e = l->led ? follow_leader(l, ms) : lead_wait(l, ms, diag);
   l->inside--;
   pthread_cond_broadcast(&l->left);
-  return !(bounded && signalled);
+  return e == MR_AGAIN && !bounded ? MR_OK : e;
 }
 
 /* acquire pairs with the release in mr_loader_stop. */
@@ -178,25 +210,35 @@ static mr_err_t refuse_more(const mr_loader_t *l, int kept, mr_diag_t *diag) {
                  kept, l->settings.keep);
 }
 
+static mr_err_t take_or_wait(mr_loader_t *l, int64_t until_ns, bool bounded,
+                             const mr_batch_t **batch, mr_diag_t *diag) {
+  for (bool waited = false;;) {
+    mr_buf_t *buf = NULL;
+    if (loader_is_stopped(l)) return mr_fail(diag, MR_ERR_CANCEL, "the stream was stopped");
+    if (l->verdict != MR_OK) return mr_diag_relay(diag, l->verdict, &l->why);
+    if (mr__reader_out(l->reader) > l->settings.keep)
+      return refuse_more(l, mr__reader_out(l->reader), diag);
+    mr_err_t e = l->led ? MR_AGAIN : mr__reader_take(l->reader, &buf);
+    if (buf) return give_batch(l, buf, batch, diag);
+    if (e == MR_END) l->verdict = mr__reader_verdict(l->reader, &l->why);
+    if (e != MR_AGAIN) continue;
+    if (waited) event_clear(l->wake); /* of a stop that a seek has undone */
+    /* A stop since the look above has lost its event to that, and other threads may wait for it. */
+    if (loader_is_stopped(l)) {
+      mr_loader_stop(l);
+      continue;
+    }
+    e = wait_for_news(l, until_ns, bounded, diag);
+    if (e != MR_OK) return e;
+    waited = true;
+  }
+}
+
 static mr_err_t take_locked(mr_loader_t *l, int64_t until_ns, bool bounded,
                             const mr_batch_t **batch, mr_diag_t *diag) {
-  for (;;) {
-    mr_buf_t *buf = NULL;
-    bool ended = false;
-    if (loader_is_stopped(l)) return mr_fail(diag, MR_ERR_CANCEL, "the stream was stopped");
-    if (l->verdict == MR_OK && mr__reader_out(l->reader) > l->settings.keep)
-      return refuse_more(l, mr__reader_out(l->reader), diag);
-    if (l->verdict == MR_OK) mr__reader_take(l->reader, &buf, &ended);
-    if (buf) return give_batch(l, buf, batch, diag);
-    if (ended) l->verdict = mr__reader_verdict(l->reader, &l->why);
-    if (l->verdict != MR_OK) return mr_diag_relay(diag, l->verdict, &l->why);
-    /* A stop between the look above and mr__reader_take has lost its event to that, and other
-       threads may wait for it. */
-    if (loader_is_stopped(l))
-      mr_loader_stop(l);
-    else if (!wait_for_news(l, until_ns, bounded))
-      return MR_AGAIN;
-  }
+  mr_err_t e = take_or_wait(l, until_ns, bounded, batch, diag);
+  if (l->following && !l->led) event_write(l->turn); /* one of them leads from here on */
+  return e;
 }
 
 mr_err_t mr_loader_next(mr_loader_t *l, const mr_batch_t **batch, mr_diag_t *diag) {
@@ -232,21 +274,19 @@ int mr_loader_kept(mr_loader_t *l) {
 }
 
 void mr_loader_stop(mr_loader_t *l) {
-  uint64_t one = 1;
   int before = errno;
   if (is_of_parent(l)) return;
-  /* release pairs with the acquire in loader_is_stopped; a call that empties the eventfd looks
+  /* release pairs with the acquire in loader_is_stopped; a call that clears the eventfd looks
      whether the stream was stopped before it waits. */
   atomic_store_explicit(&l->stopped, 1, memory_order_release);
-  ssize_t n = write(l->wake, &one, sizeof one);
-  (void)n;
+  event_write(l->wake);
   errno = before;
 }
 
 mr_err_t mr_loader_seek(mr_loader_t *l, int64_t step, mr_diag_t *diag) {
   mr__reader_t *r;
   if (is_of_parent(l)) return refuse_in_child(diag);
-  MR_TRY(mr__reader_build(l->graph, &l->settings, l->wake, &r, diag));
+  MR_TRY(mr__reader_build(l->graph, &l->settings, &r, diag));
   mr_err_t e = mr__reader_seek(r, step, diag);
   if (e >= 0) e = mr__reader_start(r, diag);
   if (e < 0) {
@@ -261,6 +301,8 @@ mr_err_t mr_loader_seek(mr_loader_t *l, int64_t step, mr_diag_t *diag) {
   l->by_number = step > 0;
   l->ledger = 0, l->verdict = MR_OK, l->why = (mr_diag_t){0};
   atomic_store_explicit(&l->stopped, 0, memory_order_release); /* as in mr_loader_stop */
+  mr__reader_cancel(old);
+  while (l->led == old) pthread_cond_wait(&l->left, &l->lock);
   pthread_mutex_unlock(&l->lock);
   mr__reader_leave(old);
   return MR_OK;
@@ -320,6 +362,7 @@ void mr_loader_close(mr_loader_t *l) {
     pthread_mutex_destroy(&l->lock);
   }
   if (l->wake >= 0) close(l->wake);
+  if (l->turn >= 0) close(l->turn);
   loader_forget(l);
   free(l);
 }

@@ -1,16 +1,16 @@
-/* A graph cut down to its batches, with a stage of its own at their end that puts each into a
-   queue. The stage never waits for the caller: what is in the queue are buffers of a pool, so that
-   the pool bounds it, and a slow caller stops the stages that fill buffers.
+/* A graph cut down to its batches, with a stage of its own at their end that has no thread: the
+   caller's takes batches from its rings, so that each passes from the thread that makes it to the
+   one that uses it.  Full rings stop the stages that fill buffers where the caller is slow.
 
-   Who waits for a batch polls an eventfd, which signals interrupt and mr_loader_stop may write to
-   from a signal handler. */
+   A thread that waits for a batch polls, so that signals interrupt it, and so that mr_loader_stop
+   may end the wait from a signal handler. */
 #include "pull/reader.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/forks.h"
 #include "base/text.h"
@@ -29,18 +29,14 @@ struct mr__reader {
   mr_graph_t *g;
   const char *stage, *batch; /* whose batches, and which stage makes them of records or NULL */
   const char *end;           /* the stage of our own behind it */
+  mr_stage_t *taker;         /* the same, once it runs */
   mr_spec_t spec;
   int64_t steps;
   char *text;          /* of the graph without our stage, canonical */
   const mr_own_t *own; /* [n_own] the caller's */
   int n_own;
-  int wake;
   uint32_t forks;
-  pthread_mutex_t lock; /* of the rest */
-  mr_buf_t **queue;     /* [cap] a ring of n from head on */
-  size_t head, n, cap;
   int64_t drop; /* batches to drop before the first one */
-  bool ended;
 };
 
 typedef struct batch {
@@ -53,7 +49,6 @@ typedef struct batch {
 /* ---- the stage at the end ---- */
 
 typedef struct hand_over {
-  mr__reader_t *reader;
   int64_t keep;
 } hand_over_t;
 
@@ -65,74 +60,18 @@ static const mr_opt_t hand_over_opts[] = {{.name = "keep",
                                            .help = "Batches that the caller may keep."},
                                           {0}};
 
-static void wake_up(int fd) {
-  uint64_t one = 1;
-  ssize_t n = write(fd, &one, sizeof one); /* fails only when it is awake 2^64 times */
-  (void)n;
-}
-
-static bool queue_grow(mr__reader_t *r) {
-  size_t cap = r->cap ? 2 * r->cap : 64;
-  mr_buf_t **more = calloc(cap, sizeof *more);
-  if (!more) return false;
-  for (size_t i = 0; i < r->n; i++) more[i] = r->queue[(r->head + i) % r->cap];
-  free(r->queue);
-  r->queue = more, r->head = 0, r->cap = cap;
-  return true;
-}
-
-/* Puts buffers in; false without memory, and the rest is still the caller's. */
-static bool queue_put(mr__reader_t *r, mr_buf_t **b, size_t *n) {
-  size_t i = 0;
-  pthread_mutex_lock(&r->lock);
-  for (; i < *n; i++) {
-    if (r->drop) {
-      r->drop--;
-      mr_buf_unref(b[i]);
-      continue;
-    }
-    if (r->n == r->cap && !queue_grow(r)) break;
-    r->queue[(r->head + r->n++) % r->cap] = b[i];
-  }
-  if (r->n) wake_up(r->wake);
-  pthread_mutex_unlock(&r->lock);
-  bool all = i == *n;
-  *n = i;
-  return all;
-}
-
-static void hand_over_left(mr_stage_t *s) {
-  mr__reader_t *r = ((hand_over_t *)s->state)->reader;
-  pthread_mutex_lock(&r->lock);
-  r->ended = true;
-  wake_up(r->wake);
-  pthread_mutex_unlock(&r->lock);
-}
-
 static mr_err_t hand_over_plan(mr_stage_t *s) {
   s->holds = ((hand_over_t *)s->state)->keep + 2; /* the newest, and one that comes */
   return MR_OK;
 }
 
-static mr_err_t hand_over_run(mr_stage_t *s) {
-  mr__reader_t *r = ((hand_over_t *)s->state)->reader;
-  mr_buf_t *b[MR_BURST];
-  mr_err_t e = mr_pull(s, 0, b);
-  if (e != MR_OK) return e;
-  size_t n = 1 + mr_take(s, 0, b + 1, MR_BURST - 1), put = n;
-  if (queue_put(r, b, &put)) return MR_OK;
-  for (size_t i = put; i < n; i++) mr_buf_unref(b[i]);
-  return mr_stage_no_memory(s, "the queue of batches");
-}
-
-static const mr_stage_def_t hand_over = {
-    .name = "hand-over",
-    .help = "Hands batches to the program.",
-    .in = {{"in", MR_FLOW_BATCHES, false}},
-    .opts = hand_over_opts,
-    .state_sz = sizeof(hand_over_t),
-    .plan = hand_over_plan,
-    .step = &(const mr_step_def_t){.run = hand_over_run, .left = hand_over_left}};
+static const mr_stage_def_t hand_over = {.name = "hand-over",
+                                         .help = "Hands batches to the program.",
+                                         .in = {{"in", MR_FLOW_BATCHES, false}},
+                                         .opts = hand_over_opts,
+                                         .state_sz = sizeof(hand_over_t),
+                                         .plan = hand_over_plan,
+                                         .step = &(const mr_step_def_t){.pulled = true}};
 
 /* ---- the graph ---- */
 
@@ -270,30 +209,25 @@ static mr_err_t build_reader(mr__reader_t *r, const char *graph, const mr_loader
   MR_TRY(e);
   MR_TRY(cut_down(r, set, diag));
   MR_TRY(mr_graph_settle(r->g, diag));
-  const mr_stage_t *end = mr_graph_stage(r->g, r->end);
-  r->spec = end->in_spec[0];
+  r->spec = mr_graph_stage(r->g, r->end)->in_spec[0];
   r->steps = r->spec.n_batches * r->spec.n_epochs;
   if (r->steps) r->steps += r->spec.ahead;
-  ((hand_over_t *)end->state)->reader = r;
   return MR_OK;
 }
 
 static void reader_free(mr__reader_t *r) {
-  for (size_t i = 0; i < r->n; i++) mr_buf_unref(r->queue[(r->head + i) % r->cap]);
-  free(r->queue), free(r->text);
+  free(r->text);
   mr_graph_destroy(r->g);
-  pthread_mutex_destroy(&r->lock);
   free(r);
 }
 
-mr_err_t mr__reader_build(const char *graph, const mr_loader_settings_t *settings, int wake,
+mr_err_t mr__reader_build(const char *graph, const mr_loader_settings_t *settings,
                           mr__reader_t **reader, mr_diag_t *diag) {
   mr__reader_t *r = calloc(1, sizeof *r);
   *reader = NULL;
   if (!r) return mr_no_memory(diag, "a stream");
-  pthread_mutex_init(&r->lock, NULL);
   atomic_init(&r->refs, 1);
-  r->wake = wake, r->forks = mr_forks();
+  r->forks = mr_forks();
   mr_err_t e = build_reader(r, graph, settings, diag);
   if (e < 0)
     reader_free(r);
@@ -324,24 +258,31 @@ mr_err_t mr__reader_seek(mr__reader_t *r, int64_t step, mr_diag_t *diag) {
   return MR_OK;
 }
 
-mr_err_t mr__reader_start(mr__reader_t *r, mr_diag_t *diag) { return mr_graph_start(r->g, diag); }
+mr_err_t mr__reader_start(mr__reader_t *r, mr_diag_t *diag) {
+  MR_TRY(mr_graph_start(r->g, diag));
+  r->taker = (mr_stage_t *)(uintptr_t)mr_graph_stage(r->g, r->end);
+  return MR_OK;
+}
 
 /* ---- batches ---- */
 
-void mr__reader_take(mr__reader_t *r, mr_buf_t **batch, bool *ended) {
-  uint64_t count;
-  pthread_mutex_lock(&r->lock);
-  *batch = r->n ? r->queue[r->head] : NULL;
-  if (*batch) r->head = (r->head + 1) % r->cap, r->n--;
-  *ended = !*batch && r->ended;
-  /* Only an empty queue silences the eventfd, and under the lock: a batch that comes later wakes
-     the thread that polls. */
-  if (!*batch && !*ended) {
-    ssize_t n = read(r->wake, &count, sizeof count);
-    (void)n;
-  }
-  pthread_mutex_unlock(&r->lock);
+mr_err_t mr__reader_take(mr__reader_t *r, mr_buf_t **batch) {
+  *batch = NULL;
+  if (!mr_take(r->taker, 0, batch, 1)) return mr_idle(r->taker) == MR_AGAIN ? MR_AGAIN : MR_END;
+  if (!r->drop) return MR_OK;
+  r->drop--;
+  mr_buf_unref(*batch);
+  *batch = NULL;
+  return MR_OK;
 }
+
+mr_err_t mr__reader_wait(mr__reader_t *r, int fd, int ms, mr_diag_t *diag) {
+  struct pollfd stops = {.fd = fd, .events = POLLIN};
+  mr_err_t e = mr_wait_input(r->taker, 0, &stops, 1, ms);
+  return e < 0 ? mr_diag_relay(diag, e, r->taker->diag) : e;
+}
+
+void mr__reader_cancel(mr__reader_t *r) { mr_graph_cancel(r->g); }
 
 mr_err_t mr__reader_verdict(mr__reader_t *r, mr_diag_t *diag) {
   mr_err_t e = mr_graph_join(r->g, diag);
@@ -384,7 +325,7 @@ mr_batch_t *mr__reader_batch(mr__reader_t *r, mr_buf_t *buf, int64_t step) {
   atomic_init(&b->refs, 1);
   /* relaxed: the caller has a reference to r, and what is counted is only compared. */
   atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
-  atomic_fetch_add_explicit(&r->out, 1, memory_order_relaxed);
+  b->pub.kept = atomic_fetch_add_explicit(&r->out, 1, memory_order_relaxed);
   return &b->pub;
 }
 
@@ -481,8 +422,5 @@ void mr__reader_leave(mr__reader_t *r) {
   if (!r) return;
   mr_graph_cancel(r->g);
   mr_graph_join(r->g, NULL);
-  pthread_mutex_lock(&r->lock); /* the queue's batches hold buffers that no caller will get */
-  for (; r->n; r->n--, r->head = (r->head + 1) % r->cap) mr_buf_unref(r->queue[r->head]);
-  pthread_mutex_unlock(&r->lock);
   reader_drop(r);
 }

@@ -1,4 +1,4 @@
-/* A graph that runs for its batches, and the queue of those that have come. */
+/* A graph that runs for its batches. */
 #ifndef MR_PULL_READER_H
 #define MR_PULL_READER_H
 
@@ -9,18 +9,26 @@
 
 typedef struct mr__reader mr__reader_t;
 
-/* Builds and settles the graph of settings.  wake: an eventfd, the caller's, that is written to
-   when a batch comes or the stream ends.  *reader is NULL on failure. */
-mr_err_t mr__reader_build(const char *graph, const mr_loader_settings_t *settings, int wake,
+/* Builds and settles the graph of settings.  *reader is NULL on failure. */
+mr_err_t mr__reader_build(const char *graph, const mr_loader_settings_t *settings,
                           mr__reader_t **reader, mr_diag_t *diag);
 /* Before start: where the stream begins. */
 mr_err_t mr__reader_resume(mr__reader_t *r, const mr_stream_at_t *at, mr_diag_t *diag);
 mr_err_t mr__reader_seek(mr__reader_t *r, int64_t step, mr_diag_t *diag);
 mr_err_t mr__reader_start(mr__reader_t *r, mr_diag_t *diag);
 
-/* The oldest batch that has come in *batch, the caller's; NULL if none has, and *ended says whether
-   none will.  Clears wake if one may come. */
-void mr__reader_take(mr__reader_t *r, mr_buf_t **batch, bool *ended);
+/* Taking, waiting and the verdict are for one thread at a time.
+
+   The oldest batch that has come in *batch, the caller's.  MR_OK: it is there, or NULL and the call
+   is to be repeated, because a batch before the first one was dropped.  MR_AGAIN: nothing yet.
+   MR_END: none will come. */
+mr_err_t mr__reader_take(mr__reader_t *r, mr_buf_t **batch);
+/* Where nothing was there: blocks until there may be one, fd is readable, ms have passed (< 0: no
+   limit) or mr__reader_cancel.  MR_OK; MR_AGAIN: nothing yet, but a signal handler has run in this
+   thread; MR_ERR_IO: no file descriptor is left to wait with. */
+mr_err_t mr__reader_wait(mr__reader_t *r, int fd, int ms, mr_diag_t *diag);
+/* Any thread: ends waits, and there will be no further batch. */
+void mr__reader_cancel(mr__reader_t *r);
 /* After the end: waits for the graph's threads.  MR_END, or what a stage failed with. */
 mr_err_t mr__reader_verdict(mr__reader_t *r, mr_diag_t *diag);
 

@@ -95,6 +95,7 @@ class mr_batch_t(Structure):
         ("key", POINTER(c_uint64)),
         ("draw", POINTER(c_uint64)),
         ("excluded", POINTER(c_uint8)),
+        ("kept", c_int32),
     ]
 
 

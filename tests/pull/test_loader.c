@@ -360,6 +360,7 @@ static void kept_batches_stay_and_outlive_their_loader(void **state) {
   mr_loader_t *l = opened(streams[1], &(mr_loader_settings_t){.keep = 3});
   for (int i = 0; i < 4; i++) {
     assert_int_equal(mr_loader_next(l, &b, &d), MR_OK);
+    assert_int_equal(b->kept, i);
     kept[i] = mr_batch_keep(b), content[i] = content_of(b);
   }
   assert_int_equal(mr_loader_kept(l), 3); /* and the newest */
@@ -541,6 +542,56 @@ static void stop_ends_the_wait_of_another_thread(void **state) {
   }
 }
 
+/* Gives nothing in the first graph that opens it, and all of its input in later ones. */
+static int n_opened; /* of the test's thread */
+typedef struct late {
+  bool silent;
+} late_t;
+static mr_err_t late_open(mr_stage_t *s) {
+  ((late_t *)s->state)->silent = !n_opened++;
+  return MR_OK;
+}
+static mr_err_t late_run(mr_stage_t *s) {
+  mr_buf_t *b;
+  if (((late_t *)s->state)->silent) return silent_run(s);
+  mr_err_t e = mr_pull(s, 0, &b);
+  return e == MR_OK ? mr_push(s, 0, b) : e;
+}
+static const mr_stage_def_t late = {.name = "late",
+                                    .help = "Gives nothing at first.",
+                                    .in = {{"in", MR_FLOW_BATCHES, false}},
+                                    .out = {{"out", MR_FLOW_BATCHES, false}},
+                                    .state_sz = sizeof(late_t),
+                                    .plan = silent_plan,
+                                    .open = late_open,
+                                    .step = &(const mr_step_def_t){.run = late_run}};
+
+/* Some of the threads wait for the batches of the graph that the seek ends, and some for them. */
+static void a_seek_moves_the_waits_of_other_threads(void **state) {
+  static const mr_stage_def_t *const table[] = {&late, NULL};
+  enum { BATCHES = 5, TAKERS = 3 };
+  for (int round = 0; round < 40; round++) {
+    static shared_t s;
+    pthread_t t[TAKERS];
+    mr_diag_t d = {0};
+    n_opened = 0;
+    s = (shared_t){.l = opened("range 10 ! batch 2 ! late",
+                               &(mr_loader_settings_t){.keep = TAKERS, .stages = table})};
+    pthread_mutex_init(&s.lock, NULL);
+    for (int i = 0; i < TAKERS; i++) pthread_create(&t[i], NULL, takes_its_share, &s);
+    const mr_batch_t *b;
+    assert_int_equal(mr_loader_take(s.l, round % 3, &b, NULL), MR_AGAIN);
+    if (mr_loader_seek(s.l, 0, &d) != MR_OK) fail_msg("%s", d.text);
+    for (int i = 0; i < TAKERS; i++) {
+      void *bad;
+      pthread_join(t[i], &bad);
+      assert_null(bad);
+    }
+    mr_loader_close(s.l);
+    for (int i = 0; i < BATCHES; i++) assert_int_equal(s.seen[i], 1);
+  }
+}
+
 static void *closes(void *arg) {
   mr_loader_close(arg);
   return NULL;
@@ -690,6 +741,7 @@ int main(void) {
       cmocka_unit_test(a_view_by_dlpack_keeps_its_batch_until_it_is_deleted),
       cmocka_unit_test(threads_that_share_a_loader_see_each_batch_once),
       cmocka_unit_test(stop_ends_the_wait_of_another_thread),
+      cmocka_unit_test(a_seek_moves_the_waits_of_other_threads),
       cmocka_unit_test(a_batch_that_does_not_come_is_not_waited_for_longer),
       cmocka_unit_test(a_signal_ends_take_with_again),
       cmocka_unit_test(bad_openings_say_what_is_wrong),
