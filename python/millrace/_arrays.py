@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable, Iterable, Mapping
 
 from . import _abi
@@ -141,7 +142,8 @@ class Array:
         """The values in memory of their own, which may be written."""
         held = copied(self._held)
         n_fields: int = held.pointer.contents.n_fields
-        arrays = arrays_of(held)
+        layout = Layout(held)
+        arrays = layout.arrays(held, layout.read(held))
         for i, array in enumerate(arrays.values()):
             if self._index == i:
                 return array
@@ -167,21 +169,45 @@ class _Interface:
         return self._of._interface(self._letters)
 
 
-def arrays_of(held: Held) -> dict[str, Array]:
-    """The arrays of all fields, by name."""
-    batch = held.pointer.contents
-    readonly = not batch.writable
-    n_fields = batch.n_fields
-    out = {}
-    for i in range(n_fields):
-        field = batch.field[i]
-        offsets = None
-        if field.offset:
-            at = ctypes.cast(field.offset, ctypes.c_void_p).value or 0
-            offsets = Array(held, n_fields + i, at, _I64, (batch.n + 1,), True)
-        out[field.name.decode()] = Array(held, i, field.data or 0, field.dtype, tuple(field.dim[:field.ndim]),
-                                         readonly, offsets)
-    return out
+class Layout:
+    """What all batches of a stream have alike, and a reader of the rest in one call, which is most of a batch's price."""
+
+    __slots__ = ("_fields", "_memory", "_unpack")
+
+    def __init__(self, held: Held) -> None:
+        batch, kind, of_field = held.pointer.contents, _abi.mr_batch_t, _abi.mr_batch_field_t
+        n_fields: int = batch.n_fields
+        parts = [(kind.step.offset, "q"), (kind.epoch.offset, "q"), (kind.n.offset, "i"), (kind.first.offset, "i"),
+                 (kind.ends_epoch.offset, "?"), (kind.writable.offset, "?")]
+        fields = []
+        for i in range(n_fields):
+            field, at = batch.field[i], kind.field.offset + i * ctypes.sizeof(of_field)
+            parts += [(at + of_field.dim.offset, "q"), (at + of_field.data.offset, "Q"), (at + of_field.offset.offset, "Q")]
+            fields.append((field.name.decode(), i, n_fields + i, field.dtype, tuple(field.dim[1:field.ndim])))
+        parts.append((kind.kept.offset, "i"))
+        text, end = "=", 0
+        for at, letter in parts:
+            text += f"{at - end}x{letter}"
+            end = at + struct.calcsize("=" + letter)
+        self._fields = tuple(fields)
+        self._memory = ctypes.c_char * end
+        self._unpack = struct.Struct(text).unpack_from
+
+    def read(self, held: Held) -> tuple[Any, ...]:
+        """step, epoch, n, first, ends_epoch, writable; of each field rows, values, offsets; kept."""
+        return self._unpack(self._memory.from_address(ctypes.addressof(held.pointer.contents)))
+
+    def arrays(self, held: Held, read: tuple[Any, ...]) -> dict[str, Array]:
+        """The arrays of all fields, by name."""
+        out, at, readonly = {}, _BEFORE_FIELDS, not read[WRITABLE]
+        for name, i, of_offsets, dtype, tail in self._fields:
+            offsets = Array(held, of_offsets, read[at + 2], _I64, (read[_N] + 1,), True) if read[at + 2] else None
+            out[name] = Array(held, i, read[at + 1], dtype, (read[at], *tail), readonly, offsets)
+            at += 3
+        return out
+
+
+_N, WRITABLE, _BEFORE_FIELDS = 2, 5, 6  # places in what Layout.read gives
 
 
 def copied(held: Held) -> Held:
@@ -201,18 +227,21 @@ else:
 class Batch(_Fields):
     """The fields of a batch by name, each an Array, and where it stands in its stream."""
 
-    __slots__ = ("_held", "step", "epoch", "n", "first", "ends_epoch", "copied")
+    __slots__ = ("_held", "_layout", "step", "epoch", "n", "first", "ends_epoch", "copied")
 
-    def __init__(self, held: Held, is_copy: bool = False) -> None:
-        super().__init__(arrays_of(held))
-        batch = held.pointer.contents
-        self._held = held
-        self.step: int = batch.step  #: batches up to and with this one
-        self.epoch: int = batch.epoch  #: from 0
-        self.n: int = batch.n  #: records
-        self.first: int = batch.first  #: slot of record 0 in the whole batch, above 0 where hosts share
-        self.ends_epoch: bool = batch.ends_epoch
-        self.copied: bool = is_copy  #: the stream's buffers were all kept, so that this is a copy
+    step: int  #: batches up to and with this one
+    epoch: int  #: from 0
+    n: int  #: records
+    first: int  #: slot of record 0 in the whole batch, above 0 where hosts share
+    ends_epoch: bool
+    copied: bool  #: the stream's buffers were all kept, so that this is a copy
+
+    def __init__(self, held: Held, layout: Layout, is_copy: bool = False,
+                 read: Optional[tuple[Any, ...]] = None) -> None:
+        read = read or layout.read(held)
+        super().__init__(layout.arrays(held, read))
+        self._held, self._layout, self.copied = held, layout, is_copy
+        self.step, self.epoch, self.n, self.first, self.ends_epoch = read[:WRITABLE]
 
     @property
     def ids(self) -> list[int]:
@@ -228,7 +257,7 @@ class Batch(_Fields):
 
     def copy(self) -> "Batch":
         """The batch in memory of its own."""
-        return Batch(copied(self._held), True)
+        return Batch(copied(self._held), self._layout, True)
 
     def plain(self) -> dict[str, Any]:
         """Its arrays as numpy's."""

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 
 from . import _abi
-from ._arrays import Batch, Held, copied
+from ._arrays import WRITABLE, Batch, Held, Layout, copied
 from ._graph import Graph, GraphLike, shown, text_of_value
 from ._library import library, text_of
 from ._own import After, Own, Use, inside
@@ -27,6 +27,7 @@ else:
     State = "str | bytes | Mapping[str, Any]"
 
 _GLANCE_MS = 100
+_BatchPointer = ctypes.POINTER(_abi.mr_batch_t)
 
 class _Ahead:
     """A batch whose functions run in worker processes, and the stream's place before it."""
@@ -111,6 +112,7 @@ class Stream(Iterator[Batch]):
         self._ptr, self._use = self._open(state, keep)
         self._take = self._lib.mr_loader_take
         self._drop = self._lib.mr_batch_drop
+        self._layout: Optional[Layout] = None  # of its batches, once there was one
         _alive.add(self)
 
     def _make_locks(self) -> None:
@@ -223,17 +225,17 @@ class Stream(Iterator[Batch]):
         ptr = self._enter()
         try:
             with self._turn:
-                return self._take_next(ptr)
+                if self._after is None:
+                    batch: Batch = self._take_batch(ptr, _GLANCE_MS)
+                    return batch
+                return self._take_next(ptr, self._after)
         finally:
             self._exit()
 
-    def _take_next(self, ptr: Any) -> Batch:
-        after = self._after
-        if after and after.processes:
+    def _take_next(self, ptr: Any, after: After) -> Batch:
+        if after.processes:
             return self._take_made(ptr, after)
         batch: Batch = self._take_batch(ptr, _GLANCE_MS)
-        if after is None:
-            return batch
         try:
             return batch.holding(after.priced(after.one(batch.plain())))
         except Exception as e:
@@ -241,24 +243,32 @@ class Stream(Iterator[Batch]):
 
     def _take_batch(self, ptr: Any, ms: int) -> Any:
         """The next batch; with ms of 0, None if it is not there yet."""
-        batch, diag = ctypes.POINTER(_abi.mr_batch_t)(), _abi.mr_diag_t()
-        crowded = self._lib.mr_loader_kept(ptr) >= self._keep
-        # MR_AGAIN: a signal came, whose handler has run when the call is made again.  One that came just before the
-        # wait does not end it, so that no wait is longer than a glance.
+        batch: Any = _BatchPointer()
+        diag: Any = None
         while True:
-            e = self._take(ptr, ms, ctypes.byref(batch), ctypes.byref(diag))
-            if e != _abi.MR_AGAIN:
+            e = self._take(ptr, ms, ctypes.byref(batch), diag)
+            if e == _abi.MR_OK:
                 break
-            if not ms:
-                return None
-        if e == _abi.MR_END:
-            raise StopIteration
-        if e < 0:
-            raise self._error(e, diag)
+            if e == _abi.MR_END:
+                raise StopIteration
+            # MR_AGAIN: a signal came, whose handler has run when the call is made again.  One that came just before
+            # the wait does not end it, so that no wait is longer than a glance.
+            if e == _abi.MR_AGAIN:
+                if not ms:
+                    return None
+            elif diag is None:
+                diag = _abi.mr_diag_t()  # a failure is said again
+            else:
+                raise self._error(e, diag)
         held = Held(batch, self._drop)
+        layout = self._layout
+        if layout is None:
+            layout = self._layout = Layout(held)
+        read = layout.read(held)
         # A buffer of a link that is held would stop the link once its window is full.
-        is_copy = crowded or not batch.contents.writable
-        return Batch(copied(held), True) if is_copy else Batch(held)
+        if read[-1] >= self._keep or not read[WRITABLE]:
+            return Batch(copied(held), layout, True)
+        return Batch(held, layout, False, read)
 
     def _take_made(self, ptr: Any, after: After) -> Batch:
         """The next batch of the worker processes, which have others ahead meanwhile."""
