@@ -38,7 +38,7 @@ PHOTOS = ('folder "{}/train" ! shuffle seed=12 epochs=0 ! decode ! resized-crop 
 # Of bench/peers: loaders.py on CIFAR-10 and photos.py, each with two workers or threads.
 PEERS = {
     "recipe": ("loaders.py", ["torch_v2_w2", "grain_np_w2", "ffcv_w2", "dali_t2"]),
-    "photographs": ("photos.py", ["torch_pil", "grain", "ffcv_same", "dali"]),
+    "photographs": ("photos.py", ["torch_pil", "grain", "ffcv_same", "dali_full"]),
 }
 IMPORTS = [("torch", "torch"), ("torch", "grain"), ("tf", "nvidia.dali"), ("ffcv", "ffcv")] # environment, module
 
@@ -72,7 +72,7 @@ def of_peer(peers: Path, script: str, peer: str, data: str, seconds: float) -> O
                           env={**os.environ, "WINDOW": f"{seconds:g}"}, capture_output=True, text=True)
     found = [line.split() for line in done.stdout.splitlines() if line.split(".")[0].split(" ")[0] == peer]
     if done.returncode or not found:
-        print(f"{peer} does not run: {(done.stderr.strip().splitlines() or ['no word'])[-1]}", file=sys.stderr)
+        print(f"{peer} does not run: {((done.stderr.strip() or done.stdout).splitlines() or ['no word'])[-1]}", file=sys.stderr)
         return None
     return float(found[0][1])
 
@@ -162,7 +162,7 @@ def main() -> None:
     p = argparse.ArgumentParser()
     p.add_argument("--cifar")
     p.add_argument("--photos")
-    p.add_argument("--seconds", type=float, default=3)
+    p.add_argument("--seconds", type=int, default=3)
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--long", action="store_true")
     p.add_argument("--peers", type=Path)
