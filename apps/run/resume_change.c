@@ -51,7 +51,7 @@ static bool trains_on(const mr_graph_t *g, const mr_stage_t *s) {
 }
 
 /* Settings of a model about its training, not its structure. */
-static const char *const training[] = {"label-smoothing", NULL};
+static const char *const training[] = {"label-smoothing", "loss", "focal-gamma", NULL};
 
 static bool is_seed(const char *name) {
   size_t n = strlen(name);

@@ -52,6 +52,9 @@ mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag) {
   if (!(c->ln_eps >= 0 && c->ln_eps < 1))
     return mr_fail(diag, MR_ERR_CONFIG, "vit.ln-eps: %g, want [0,1)", (double)c->ln_eps);
   MR_TRY(check_rate("label-smoothing", c->label_smoothing, diag));
+  if (c->loss == MR_CLASS_LOSS_FOCAL && !(c->focal_gamma >= 1 && c->focal_gamma <= 100))
+    return mr_fail(diag, MR_ERR_CONFIG, "vit.focal-gamma: %g, want [1,100]",
+                   (double)c->focal_gamma);
   return MR_OK;
 }
 
@@ -70,10 +73,10 @@ mr_err_t mr_vit_trace(const void *config, mr_nn_t *s, mr_var_t *const *field, mr
   s->no_qkv_bias = c->no_qkv_bias, s->gelu = c->gelu;
   mr_var_t *logits =
       c->variant == MR_VIT_FLAX ? mr_vit_flax(s, c, images) : mr_vit_timm(s, c, images);
-  float smoothing = s->train ? c->label_smoothing : 0;
+  const mr_class_loss_t l = {c->loss, (double)c->focal_gamma,
+                             s->train ? (double)c->label_smoothing : 0};
   bool targets = labels->aval.dtype == MR_F32; /* rows of one-hot or mixup, and then the mask */
-  mr_var_t *losses = targets ? mr_loss_of_targets(f, logits, labels, field[2], (double)smoothing)
-                             : mr_lax_softmax_cross_entropy(f, logits, labels, smoothing);
+  mr_var_t *losses = mr_class_losses(f, &l, logits, labels, targets ? field[2] : NULL);
   if (!losses) return f->diag.code;
   double batch = (double)losses->aval.dim[0];
   mr_var_t *loss = mr_lax_reduce_sum(f, losses, 1, (int[]){0});

@@ -4,6 +4,7 @@
 #define MR_MODEL_NN_VIT_H
 
 #include "base/decls.h"
+#include "model/nn/class_loss.h"
 #include "model/nn/loss.h"
 
 MR_BEGIN_DECLS
@@ -22,6 +23,8 @@ typedef struct mr_vit_config {
   float ln_eps;          /* [0,1); 0: the variant's own (flax 1e-6, timm 1e-5) */
   mr_nn_gelu_t gelu;     /* 0: the variant's own (flax tanh, timm erf) */
   float label_smoothing; /* of the loss in training, [0,1) */
+  mr_class_loss_kind_t loss;
+  float focal_gamma; /* of the focal loss, [1,100] */
 } mr_vit_config_t;
 
 /* Returns the recipe's model: image 32, patch 4, embed 384, mlp 1536, heads 8, layers 6, classes
@@ -47,7 +50,7 @@ mr_var_t *mr_vit_timm_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *i
 mr_var_t *mr_vit_timm_head(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *features);
 
 /* The two functions of a loss (mr_loss_t) over the fields image f32 (B,H,W,C) and label i32 (B).
-   trace: cross-entropy.  config is a mr_vit_config_t; out->out[0] receives the logits f32
+   trace: config's loss.  config is a mr_vit_config_t; out->out[0] receives the logits f32
    (B,classes).  With s->train it applies dropout at config's rates and label smoothing.  Returns
    MR_OK, or the failure in s->f->diag. */
 mr_err_t mr_vit_trace(const void *config, mr_nn_t *s, mr_var_t *const *field, mr_loss_out_t *out);

@@ -2,11 +2,13 @@
    class in the field label, or the shares of classes in it. */
 #include <stdio.h>
 
+#include "model/nn/class_loss.h"
 #include "model/zoo/zoo.h"
 
 typedef struct mlp {
   int64_t hidden, layers;
-  double dropout;
+  double dropout, focal_gamma;
+  int loss;     /* 0: auto; else 1 + mr_class_loss_kind_t */
   int64_t outs; /* classes, or numbers of y */
   bool targets; /* the label is a row of one-hot or mixup */
 } mlp_t;
@@ -34,6 +36,24 @@ static const mr_opt_t mlp_opts[] = {
      .def = "0",
      .hi = 0.99,
      .help = "Rate of dropout behind each hidden layer, while training."},
+    {.name = "loss",
+     .hint = "criterion lossfn lossfunction losstype",
+     .values = mr_class_loss_hints,
+     .type = MR_OPT_ENUM,
+     .offset = offsetof(mlp_t, loss),
+     .def = "auto",
+     .choices = "auto|" MR_CLASS_LOSS_CHOICES,
+     .help = "Loss of classes: cross-entropy; focal: less of it where the prediction is right "
+             "already; mse: mean square of logits minus one-hot.  auto: cross-entropy, and of "
+             "numbers y the mean of squared differences, which is mse."},
+    {.name = "focal-gamma",
+     .hint = "gamma focalgamma",
+     .type = MR_OPT_F64,
+     .offset = offsetof(mlp_t, focal_gamma),
+     .def = "2",
+     .lo = 1,
+     .hi = 100,
+     .help = "Of the focal loss: how much less a record counts whose class is predicted already."},
     {0}};
 
 static mr_err_t mlp_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
@@ -51,6 +71,10 @@ static mr_err_t mlp_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
   if (numbers ? !floats : y->classes < 1 && !m->targets)
     return mr_fail(diag, MR_ERR_SHAPE,
                    "want y of f32, or a label with classes, or labels of one-hot");
+  if (numbers && m->loss && m->loss - 1 != MR_CLASS_LOSS_MSE)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "setting loss: cross-entropy and focal are of classes, and y has numbers: want "
+                   "auto or mse");
   p->loss.classes = y->classes, p->loss.masked = numbers || m->targets;
   m->outs = p->loss.masked ? mr_aval_elems(&y->aval) : y->classes;
   mr_model_reports(p, numbers ? "mean_error" : "accuracy");
@@ -76,6 +100,8 @@ static mr_err_t mlp_loss(const void *state, mr_nn_t *s, mr_var_t *const *field,
   mr_fn_t *f = s->f;
   mr_var_t *x = flatten_batch(f, field[0]), *y = field[1];
   bool classes = y->aval.dtype == MR_I32;
+  const mr_class_loss_t l = {.kind = (mr_class_loss_kind_t)(m->loss ? m->loss - 1 : 0),
+                             .gamma = m->focal_gamma};
   s->dropout = s->train ? (float)m->dropout : 0;
   for (int i = 0; i < m->layers; i++) {
     char name[24];
@@ -85,10 +111,8 @@ static mr_err_t mlp_loss(const void *state, mr_nn_t *s, mr_var_t *const *field,
   x = mr_nn_linear(s, "head", x, m->outs);
   if (!x) return f->diag.code;
   out->out[0] = x;
-  if (classes)
-    out->losses = mr_lax_softmax_cross_entropy(f, x, y, 0);
-  else if (m->targets)
-    out->losses = mr_loss_of_targets(f, x, y, field[2], 0);
+  if (classes || m->targets)
+    out->losses = mr_class_losses(f, &l, x, y, classes ? NULL : field[2]);
   else
     out->losses = mr_lax_mul(f, mean_difference(f, x, y, true), field[2]);
   out->loss =

@@ -11,8 +11,8 @@
 typedef struct vit {
   int style;
   int64_t patch, embed, mlp, heads, layers;
-  double dropout, attn_drop, proj_drop, drop_path, ln_eps, label_smoothing;
-  int gelu;
+  double dropout, attn_drop, proj_drop, drop_path, ln_eps, label_smoothing, focal_gamma;
+  int gelu, loss;
   bool qkv_bias;
   mr_vit_config_t config; /* filled by plan from these and the fields */
 } vit_t;
@@ -124,6 +124,23 @@ static const mr_opt_t vit_opts[] = {
      .def = "0",
      .hi = 0.999,
      .help = "Share of the target spread evenly over all classes."},
+    {.name = "loss",
+     .hint = "criterion lossfn lossfunction losstype",
+     .values = mr_class_loss_hints,
+     .type = MR_OPT_ENUM,
+     .offset = AT(loss),
+     .def = "cross-entropy",
+     .choices = MR_CLASS_LOSS_CHOICES,
+     .help = "Loss: cross-entropy; focal: less of it where the prediction is right already; mse: "
+             "mean square of logits minus one-hot."},
+    {.name = "focal-gamma",
+     .hint = "gamma focalgamma",
+     .type = MR_OPT_F64,
+     .offset = AT(focal_gamma),
+     .def = "2",
+     .lo = 1,
+     .hi = 100,
+     .help = "Of the focal loss: how much less a record counts whose class is predicted already."},
     {0}};
 
 static mr_err_t vit_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
@@ -158,7 +175,9 @@ static mr_err_t vit_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
                                 .no_qkv_bias = !v->qkv_bias,
                                 .ln_eps = (float)v->ln_eps,
                                 .gelu = (mr_nn_gelu_t)v->gelu,
-                                .label_smoothing = (float)v->label_smoothing};
+                                .label_smoothing = (float)v->label_smoothing,
+                                .loss = (mr_class_loss_kind_t)v->loss,
+                                .focal_gamma = (float)v->focal_gamma};
   p->loss.classes = label->classes, p->loss.masked = targets;
   if (v->style) p->loss.no_decay = "vectors,pos_embed,cls_token"; /* timm's rule */
   mr_model_reports(p, "accuracy");

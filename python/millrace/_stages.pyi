@@ -2767,6 +2767,8 @@ def train_step(
     gelu: Literal["auto", "erf", "tanh"] | None = ...,
     ln_eps: Number | None = ...,
     label_smoothing: Number | None = ...,
+    loss: Literal["cross-entropy", "focal", "mse"] | None = ...,
+    focal_gamma: Number | None = ...,
     threads: Number | None = ...,
     pin: bool | None = ...,
     matmul_precision: Literal["none", "default", "high", "highest"] | None = ...,
@@ -2867,6 +2869,11 @@ def train_step(
     ln_eps: Added to the variance in layer normalization; 0: that of style, 1e-6 for flax, 1e-5 for timm.
 
     label_smoothing: Share of the target spread evenly over all classes.
+
+    loss: Loss: cross-entropy; focal: less of it where the prediction is right already; mse: mean square of logits
+    minus one-hot.
+
+    focal_gamma: Of the focal loss: how much less a record counts whose class is predicted already.
 
     threads: Number of compute threads; 0: one per processor.
 
@@ -3074,6 +3081,8 @@ def vit_step(
     gelu: Literal["auto", "erf", "tanh"] | None = ...,
     ln_eps: Number | None = ...,
     label_smoothing: Number | None = ...,
+    loss: Literal["cross-entropy", "focal", "mse"] | None = ...,
+    focal_gamma: Number | None = ...,
     threads: Number | None = ...,
     pin: bool | None = ...,
     matmul_precision: Literal["none", "default", "high", "highest"] | None = ...,
@@ -3174,6 +3183,11 @@ def vit_step(
     ln_eps: Added to the variance in layer normalization; 0: that of style, 1e-6 for flax, 1e-5 for timm.
 
     label_smoothing: Share of the target spread evenly over all classes.
+
+    loss: Loss: cross-entropy; focal: less of it where the prediction is right already; mse: mean square of logits
+    minus one-hot.
+
+    focal_gamma: Of the focal loss: how much less a record counts whose class is predicted already.
 
     threads: Number of compute threads; 0: one per processor.
 

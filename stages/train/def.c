@@ -166,6 +166,8 @@ static const mr_hint_t train_step_words[] = {
     {"optimizer", "train-step optimizer=adamw", "it is a setting of the stage that trains"},
     {"crossentropyloss crossentropy", "train-step label-smoothing=0.1",
      "it is the loss of models of classes, with label-smoothing="},
+    {"focalloss focal", "train-step loss=focal", "it is a setting of the stage that trains"},
+    {"mseloss mse l2loss", "train-step loss=mse", "it is a setting of the stage that trains"},
     {0}};
 
 static const mr_hint_t train_step_setting_words[] = {
@@ -186,7 +188,6 @@ static const mr_hint_t train_step_setting_words[] = {
      "the input \"valid\" is evaluated after each epoch of the input \"in\", with validate-every= "
      "more often"},
     {"clipvalue gradclipvalue", "clip-norm=1", "gradients are scaled by their global norm"},
-    {"loss criterion", NULL, "the loss is cross-entropy, with label-smoothing="},
     {0}};
 
 const mr_stage_def_t mr_stage_train_step = {

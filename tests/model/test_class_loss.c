@@ -1,0 +1,149 @@
+/* The losses of classifiers: values and gradients are PyTorch's, in f64 and f32, and gradients are
+   differences of values on random logits. */
+#include "tests/vectors.h"
+
+#include <math.h>
+
+#include "base/dataset.h"
+#include "model/exec/exec.h"
+#include "model/nn/class_loss.h"
+#include "model/ops/lax.h"
+#include "model/transforms/transforms.h"
+#include "tests/random.h"
+
+enum { B = 6, C = 5, NONE = 4, N = B * C };
+
+/* The sum of the losses, the losses, and the gradient by logits[N]; of shares or of classes. */
+typedef struct traced {
+  mr_exec_t *exec;
+  mr_dtype_t dtype;
+  bool shares;
+} traced_t;
+
+static traced_t trace(const mr_class_loss_t *l, mr_dtype_t dtype, bool shares) {
+  traced_t t = {.dtype = dtype, .shares = shares};
+  mr_diag_t diag = {0};
+  mr_fn_t *f = mr_fn_create(), *g = NULL;
+  mr_var_t *z = mr_fn_input(f, mr_aval_of(dtype, B, C));
+  mr_var_t *labels = mr_fn_input(f, shares ? mr_aval_of(dtype, B, C) : mr_aval_of(MR_I32, B));
+  mr_var_t *mask = shares ? mr_fn_input(f, mr_aval_of(dtype, B)) : NULL;
+  mr_var_t *losses = mr_class_losses(f, l, z, labels, mask);
+  mr_var_t *out[] = {mr_lax_reduce_sum(f, losses, 1, (int[]){0}), losses};
+  if (mr_fn_return(f, 2, out) < 0) fail_msg("%s", f->diag.text);
+  if (mr_value_and_grad(f, 1, (int[]){0}, &g, &diag) < 0) fail_msg("%s", diag.text);
+  if (mr_compile(g, &(mr_compile_options_t){0}, &t.exec, &diag) < 0) fail_msg("%s", diag.text);
+  mr_fn_destroy(f), mr_fn_destroy(g);
+  return t;
+}
+
+static void put(const traced_t *t, void *to, int i, double v) {
+  if (t->dtype == MR_F64)
+    ((double *)to)[i] = v;
+  else
+    ((float *)to)[i] = (float)v;
+}
+
+static double got(const traced_t *t, const void *from, int i) {
+  return t->dtype == MR_F64 ? ((const double *)from)[i] : (double)((const float *)from)[i];
+}
+
+/* Returns the sum of the losses; value[B] and slope[N] may be NULL. */
+static double run(const traced_t *t, const double *z, const int *label, const double *share,
+                  double *value, double *slope) {
+  static _Alignas(64) double in[N], row[N], mask[B], out[3][N];
+  static _Alignas(64) int32_t classes[B];
+  for (int i = 0; i < N; i++) put(t, in, i, z[i]), put(t, row, i, share[i]);
+  for (int b = 0; b < B; b++) {
+    put(t, mask, b, b != NONE);
+    classes[b] = b == NONE ? MR_LABEL_NONE : label[b];
+  }
+  mr_exec_run(t->exec, (const void *[]){in, t->shares ? (void *)row : classes, mask},
+              (void *[]){out[0], out[1], out[2]});
+  for (int b = 0; value && b < B; b++) value[b] = got(t, out[1], b);
+  for (int i = 0; slope && i < N; i++) slope[i] = got(t, out[2], i);
+  return got(t, out[0], 0);
+}
+
+/* As class_loss.py has them. */
+static const int label[B] = {0, 3, 1, 4, 0, 0};
+
+static void fill_golden(double *z, double *share) {
+  static const double certain[C] = {60, -20, 0, 1, 2};
+  for (int i = 0; i < N; i++) z[i] = 3 * sin(1.7 * i) + cos(0.3 * i);
+  for (int c = 0; c < C; c++) z[5 * C + c] = certain[c];
+  for (int b = 0; b < B; b++) {
+    double sum = 0;
+    for (int c = 0; c < C; c++) sum += share[b * C + c] = 1 + (b * C + c) % 7;
+    for (int c = 0; c < C; c++) share[b * C + c] /= sum;
+  }
+}
+
+static mr_class_loss_kind_t kind_of(const char *name) {
+  return !strcmp(name, "focal") ? MR_CLASS_LOSS_FOCAL
+         : !strcmp(name, "mse") ? MR_CLASS_LOSS_MSE
+                                : MR_CLASS_LOSS_CROSS_ENTROPY;
+}
+
+static void losses_and_gradients_are_those_of_torch(void **state) {
+  static char line[4096];
+  double z[N], share[N], value[B], slope[N];
+  FILE *file = vectors_open("class_loss.txt");
+  int64_t cases = 0;
+  fill_golden(z, share);
+  for (; vectors_line(file, line, sizeof line); cases++) {
+    char kind[32], labels[16];
+    mr_class_loss_t l = {0};
+    int at = 0;
+    assert_int_equal(sscanf(line, "%31s %lf %lf %15s%n", kind, &l.gamma, &l.smoothing, labels, &at),
+                     4);
+    l.kind = kind_of(kind);
+    for (int wide = 0; wide < 2; wide++) {
+      traced_t t = trace(&l, wide ? MR_F64 : MR_F32, !strcmp(labels, "shares"));
+      char *next = line + at;
+      run(&t, z, label, share, value, slope);
+      for (int i = 0; i < B + N; i++) {
+        double want = strtod(next, &next), have = i < B ? value[i] : slope[i - B];
+        if (!(fabs(have - want) <= (wide ? 1e-12 : 4e-6) * (1 + fabs(want))))
+          fail_msg("%s, f%d: value %d is %.17g, want %.17g", line, wide ? 64 : 32, i, have, want);
+      }
+      mr_exec_destroy(t.exec);
+    }
+  }
+  fclose(file);
+  vectors_met(cases, 20);
+}
+
+static void gradients_are_differences_of_values(void **state) {
+  round_t r = round_first(12);
+  while (round_next(&r)) {
+    const double h = 1e-5;
+    mr_class_loss_t l = {.kind = (mr_class_loss_kind_t)draw(&r, 3),
+                         .gamma = 1 + draw(&r, 300) / 100.0,
+                         .smoothing = draw(&r, 2) * 0.1};
+    traced_t t = trace(&l, MR_F64, draw(&r, 2));
+    double z[N], share[N], slope[N];
+    fill_golden(z, share);
+    for (int i = 0; i < N; i++) z[i] = (draw(&r, 8001) - 4000) / 1000.0;
+    run(&t, z, label, share, NULL, slope);
+    for (int i = 0; i < N; i++) {
+      double was = z[i];
+      z[i] = was + h;
+      double above = run(&t, z, label, share, NULL, NULL);
+      z[i] = was - h;
+      double below = run(&t, z, label, share, NULL, NULL);
+      z[i] = was;
+      double want = (above - below) / (2 * h);
+      round_check(&r, fabs(slope[i] - want) < 1e-7 * (1 + fabs(want)), "kind %d: %g, not %g",
+                  l.kind, slope[i], want);
+    }
+    mr_exec_destroy(t.exec);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(losses_and_gradients_are_those_of_torch),
+      cmocka_unit_test(gradients_are_differences_of_values),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
