@@ -12,6 +12,9 @@
 
 mr_err_t mr_jitted_create(mr_queue_t *q, const char *name, mr_emit_fn *trace, void *arg,
                           const mr_jitted_options_t *options, mr_jitted_t **out, mr_diag_t *diag) {
+  if (options && options->static_bytes && !arg)
+    return mr_fail(diag, MR_ERR_CONFIG, "jit of %s: static_bytes is %zu and arg is NULL, want 0",
+                   name, options->static_bytes);
   mr_jitted_t *j = calloc(1, sizeof *j);
   if (j) j->name = strdup(name);
   if (!j || !j->name) {
@@ -197,9 +200,11 @@ static mr_err_t jit_check(const mr_jitted_t *j, int n_in, mr_array_t *const *in,
 static mr__jit_entry_t *jit_find(const mr_jitted_t *j, int n_in, mr_array_t *const *in) {
   mr_precision_t precision = mr_matmul_precision();
   mr_key_layout_t keys = mr_key_layout();
+  size_t fixed = j->options.static_bytes;
   for (mr__jit_entry_t *e = j->first; e; e = e->next) {
     int i = 0;
     if (e->n_in != n_in || e->precision != precision || e->keys != keys) continue;
+    if (fixed && memcmp(e->fixed, j->arg, fixed) != 0) continue;
     while (i < n_in && mr_aval_equal(&e->in[i], &in[i]->aval)) i++;
     if (i == n_in) return e;
   }

@@ -6,13 +6,14 @@
 #include "model/call/jit.h"
 #include "model/exec/exec.h"
 
-/* A row of the cache: a list of avals and the graph compiled for it. */
+/* A row of the cache: a list of avals, static arguments, and the graph compiled for both. */
 typedef struct mr__jit_entry {
   struct mr__jit_entry *next;
   mr_exec_t *exec;
   int n_in, n_out;
   mr_aval_t *in, *out;
-  int *from; /* [n_out]: the donated input whose memory output i takes, -1 for none */
+  void *fixed; /* [options.static_bytes]: the static arguments, as they were before the trace */
+  int *from;   /* [n_out]: the donated input whose memory output i takes, -1 for none */
   mr_precision_t precision; /* the process's default when it was traced */
   mr_key_layout_t keys;     /* the same */
   bool small;               /* cheaper to run than to hand to another thread */

@@ -1,6 +1,7 @@
 /* The slow half of a jitted call: trace the function for new avals, compile the graph, decide which
    donated inputs become outputs, and whether runs are small enough for the caller's thread. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "model/call/jit_private.h"
 #include "model/control/control.h"
@@ -14,6 +15,7 @@ void mr__jit_entry_destroy(mr__jit_entry_t *e) {
   free(e->in);
   free(e->out);
   free(e->from);
+  free(e->fixed);
   free(e);
 }
 
@@ -105,7 +107,9 @@ mr_err_t mr__jit_compile(mr_jitted_t *j, int n_in, mr_array_t *const *in, mr__ji
                          mr_diag_t *diag) {
   mr_fn_t *f = mr_fn_create();
   mr__jit_entry_t *e = calloc(1, sizeof *e);
-  mr_err_t err = f && e ? MR_OK : mr_no_memory(diag, "jit");
+  if (e) e->fixed = calloc(1, j->options.static_bytes + 1);
+  mr_err_t err = f && e && e->fixed ? MR_OK : mr_no_memory(diag, "jit");
+  if (err >= 0 && j->options.static_bytes) memcpy(e->fixed, j->arg, j->options.static_bytes);
   if (err >= 0) e->precision = f->precision, e->keys = f->keys;
   if (err >= 0) err = jit_trace_trace(j, n_in, in, f, diag);
   if (err >= 0) err = jit_trace_compile(j, e, f, diag);

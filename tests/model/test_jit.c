@@ -181,6 +181,53 @@ static void another_default_precision_is_another_graph(void **state) {
   mr_jitted_destroy(j);
 }
 
+typedef struct power {
+  int exponent;
+  const char *scope; /* the second field: only what static_bytes covers is compared */
+} power_t;
+
+/* Leaves another exponent behind: the key is what the trace was given. */
+static mr_err_t emit_power(mr_fn_t *f, void *arg) {
+  power_t *p = arg;
+  traces++;
+  mr_var_t *y = mr_lax_integer_pow(f, f->in[0], p->exponent);
+  p->exponent = -1;
+  return mr_fn_return(f, 1, &y);
+}
+
+static void another_static_argument_is_another_graph(void **state) {
+  static const int exponent[] = {2, 3, 2, 3, 0, 3};
+  static const float want[] = {9, 27, 9, 27, 1, 27};
+  power_t p = {0};
+  mr_jitted_options_t o = {.static_bytes = sizeof p.exponent};
+  mr_jitted_t *j = NULL;
+  assert_int_equal(mr_jitted_create(queue, "power", emit_power, &p, &o, &j, NULL), MR_OK);
+  traces = 0;
+  mr_array_t *a = filled(1, 3), *b = filled(2, 3), *out[6];
+  for (int i = 0; i < 6; i++) {
+    p.exponent = exponent[i], p.scope = i % 2 ? "a" : "b";
+    out[i] = call1(j, a);
+  }
+  for (int i = 0; i < 6; i++) expect_all(out[i], want[i]), mr_array_drop(out[i]);
+  assert_int_equal(traces, 3);
+  p.exponent = 3;
+  out[0] = call1(j, b);
+  expect_all(out[0], 27), mr_array_drop(out[0]);
+  assert_int_equal(mr_jitted_stats(j).misses, 4);
+  assert_int_equal(mr_jitted_stats(j).hits, 3);
+  mr_array_drop(a), mr_array_drop(b);
+  mr_jitted_destroy(j);
+}
+
+static void static_arguments_of_no_argument_are_refused(void **state) {
+  mr_jitted_t *j = NULL;
+  mr_diag_t diag = {0};
+  mr_jitted_options_t o = {.static_bytes = 4};
+  assert_int_equal(mr_jitted_create(queue, "power", emit_power, NULL, &o, &j, &diag),
+                   MR_ERR_CONFIG);
+  assert_string_equal(diag.text, "jit of power: static_bytes is 4 and arg is NULL, want 0");
+}
+
 static void an_array_cannot_be_donated_and_read(void **state) {
   mr_jitted_t *j = jitted("sum", sum_of_two, (mr_jitted_options_t){.donate = 1});
   mr_array_t *a = filled(4, 1), *out = NULL;
@@ -283,6 +330,8 @@ int main(void) {
       cmocka_unit_test(a_call_returns_before_its_run_and_dependent_runs_queue_up),
       cmocka_unit_test(a_donated_argument_becomes_the_output_and_is_gone),
       cmocka_unit_test(another_default_precision_is_another_graph),
+      cmocka_unit_test(another_static_argument_is_another_graph),
+      cmocka_unit_test(static_arguments_of_no_argument_are_refused),
       cmocka_unit_test(an_array_cannot_be_donated_and_read),
       cmocka_unit_test(shapes_that_do_not_fit_fail_the_call_with_op_and_shapes),
       cmocka_unit_test(a_nan_comes_out_at_the_wait_with_op_and_scope_and_the_queue_continues),
