@@ -1,7 +1,7 @@
 /* The configuration of a Vision Transformer, its check, and its loss.  The two variants, flax's and
    timm's, are functions of their own (vit_flax.c, vit_timm.c), since they differ in every detail
    that names, layouts and random draws depend on. */
-#include "model/nn/vit.h"
+#include "model/nn/vit_private.h"
 
 mr_vit_config_t mr_vit_default(void) {
   return (mr_vit_config_t){.variant = MR_VIT_FLAX,
@@ -62,15 +62,45 @@ float mr_vit_ln_eps(const mr_vit_config_t *c) {
   return c->ln_eps > 0 ? c->ln_eps : c->variant == MR_VIT_FLAX ? 1e-6f : 1e-5f;
 }
 
-mr_err_t mr_vit_trace(const void *config, mr_nn_t *s, mr_var_t *const *field, mr_loss_out_t *out) {
-  const mr_vit_config_t *c = config;
-  mr_var_t *images = field[0], *labels = field[1];
-  mr_fn_t *f = s->f;
+mr_var_t *mr__vit_token(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *tokens) {
+  if (!tokens) return NULL;
+  const mr_aval_t *a = &tokens->aval;
+  if (a->ndim != 3 || a->dim[2] != c->embed) {
+    char text[MR_AVAL_TEXT];
+    mr_fail(&s->f->diag, MR_ERR_SHAPE, "vit head: tokens are %s, want (B,T,%d)",
+            mr_aval_text(a, text), c->embed);
+    return NULL;
+  }
+  if (a->dim[1] > 1) tokens = mr_nn_first_token(s, tokens);
+  return tokens ? mr_lax_reshape_to(s->f, tokens, a->dim[0], a->dim[2]) : NULL;
+}
+
+/* Gives s the rates and switches of c. */
+static void vit_configure(mr_nn_t *s, const mr_vit_config_t *c) {
   if (s->train) {
     s->dropout = c->dropout, s->attn_drop = c->attn_drop;
     s->proj_drop = c->proj_drop == -1 ? c->dropout : c->proj_drop;
   }
   s->no_qkv_bias = c->no_qkv_bias, s->gelu = c->gelu;
+}
+
+mr_var_t *mr_vit_forward_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
+  vit_configure(s, c);
+  if (c->variant == MR_VIT_FLAX) return mr__vit_flax_tokens(s, c, images, false);
+  return mr__vit_timm_tokens(s, c, images, false);
+}
+
+mr_var_t *mr_vit_forward_head(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *tokens) {
+  vit_configure(s, c);
+  if (c->variant == MR_VIT_FLAX) return mr__vit_flax_logits(s, c, tokens);
+  return mr__vit_timm_logits(s, c, tokens);
+}
+
+mr_err_t mr_vit_trace(const void *config, mr_nn_t *s, mr_var_t *const *field, mr_loss_out_t *out) {
+  const mr_vit_config_t *c = config;
+  mr_var_t *images = field[0], *labels = field[1];
+  mr_fn_t *f = s->f;
+  vit_configure(s, c);
   mr_var_t *logits =
       c->variant == MR_VIT_FLAX ? mr_vit_flax(s, c, images) : mr_vit_timm(s, c, images);
   const mr_class_loss_t l = {c->loss, (double)c->focal_gamma,

@@ -43,11 +43,18 @@ float mr_vit_ln_eps(const mr_vit_config_t *c);
    (2021); flax: the recipe's model in flax.nnx; timm: timm's and LiBai's vision_transformer. */
 mr_var_t *mr_vit_flax(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
 mr_var_t *mr_vit_timm(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
-/* The two halves of mr_vit_timm: images -> the normalised token 0 (B,E) in the dtype of
-   computation; and these features -> logits.  Each returns a var that belongs to s->f, or NULL
-   with the sentence in s->f->diag. */
-mr_var_t *mr_vit_timm_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
-mr_var_t *mr_vit_timm_head(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *features);
+
+/* The two halves of either, with the parameters of the whole model in the same order: what timm
+   calls forward_features and forward_head, cut where LiBai cuts them, before the last norm (timm's
+   own forward_features ends behind it, token by token the same).
+
+   forward_features: images -> all tokens (B,N+1,E) as the last block leaves them, token 0 first,
+   then the N patches row by row.  forward_head: tokens (B,T,E), T >= 1 -> the norm of token 0, then
+   the head: logits (B,classes).  Head of features are the logits of mr_vit_flax or mr_vit_timm.
+   Both set s's rates and switches from c; with s->train they drop.  Each returns a var that belongs
+   to s->f, or NULL with the sentence in s->f->diag: MR_ERR_SHAPE for tokens of another width. */
+mr_var_t *mr_vit_forward_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
+mr_var_t *mr_vit_forward_head(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *tokens);
 
 /* The two functions of a loss (mr_loss_t) over the fields image f32 (B,H,W,C) and label i32 (B).
    trace: config's loss.  config is a mr_vit_config_t; out->out[0] receives the logits f32

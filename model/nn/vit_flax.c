@@ -3,12 +3,13 @@
    results agree; the last block computes token 0 alone after its attention. */
 #include <stdio.h>
 
-#include "model/nn/vit.h"
+#include "model/nn/vit_private.h"
 
 typedef struct vit_flax_block {
   const mr_vit_config_t *c;
   int i;
   float eps;
+  bool first; /* what is computed after attention is token 0 alone */
 } block_t;
 
 static mr_var_t *vit_flax_block(mr_nn_t *s, const void *arg, mr_var_t *x) {
@@ -17,12 +18,11 @@ static mr_var_t *vit_flax_block(mr_nn_t *s, const void *arg, mr_var_t *x) {
   int i = b->i;
   float eps = b->eps;
   char name[40];
-  bool last = i == c->layers - 1;
   snprintf(name, sizeof name, "encoder_blocks.%d", i);
   size_t mark = mr_nn_enter(s, name);
   mr_var_t *y = mr_nn_layer_norm(s, "norm1", x, eps), *from = x;
-  y = mr_nn_attention(s, "attn", y, c->heads, last);
-  x = mr_nn_residual(s, last ? mr_nn_first_token(s, x) : x, y);
+  y = mr_nn_attention(s, "attn", y, c->heads, b->first);
+  x = mr_nn_residual(s, b->first ? mr_nn_first_token(s, x) : x, y);
   y = mr_nn_layer_norm(s, "norm2", x, eps);
   x = mr_nn_residual(s, x, mr_nn_mlp(s, y, c->mlp));
   mr_nn_applied_to(s, "EncoderBlock", from, x);
@@ -30,7 +30,8 @@ static mr_var_t *vit_flax_block(mr_nn_t *s, const void *arg, mr_var_t *x) {
   return x;
 }
 
-mr_var_t *mr_vit_flax(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
+mr_var_t *mr__vit_flax_tokens(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images,
+                              bool first_only) {
   float eps = mr_vit_ln_eps(c);
   int64_t side = c->image / c->patch, E = c->embed;
   size_t mark = mr_nn_enter(s, "patch_embed");
@@ -42,10 +43,18 @@ mr_var_t *mr_vit_flax(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
       mr_nn_param_of(s, "pos_embed", ((mr_init_t){MR_INIT_NORMAL, 1}), 1, side * side + 1, E);
   x = mr_nn_embed(s, x, cls, pos);
   for (int i = 0; i < c->layers; i++)
-    x = mr_nn_remat(s, s->remat, vit_flax_block, &(block_t){c, i, eps}, x);
-  if (!x) return NULL;
-  x = mr_lax_reshape_to(s->f, x, x->aval.dim[0], E);
-  x = mr_nn_linear(s, "head", mr_nn_layer_norm(s, "norm", x, eps), c->classes);
-  mr_nn_applied_to(s, "VisionTransformer", images, x);
+    x = mr_nn_remat(s, s->remat, vit_flax_block,
+                    &(block_t){c, i, eps, first_only && i == c->layers - 1}, x);
   return x;
+}
+
+mr_var_t *mr__vit_flax_logits(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *tokens) {
+  mr_var_t *x = mr__vit_token(s, c, tokens);
+  return mr_nn_linear(s, "head", mr_nn_layer_norm(s, "norm", x, mr_vit_ln_eps(c)), c->classes);
+}
+
+mr_var_t *mr_vit_flax(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
+  mr_var_t *logits = mr__vit_flax_logits(s, c, mr__vit_flax_tokens(s, c, images, true));
+  mr_nn_applied_to(s, "VisionTransformer", images, logits);
+  return logits;
 }

@@ -3,12 +3,13 @@
    use the same layers of nn/. */
 #include <stdio.h>
 
-#include "model/nn/vit.h"
+#include "model/nn/vit_private.h"
 
 typedef struct vit_timm_block {
   const mr_vit_config_t *c;
   int i;
   float eps;
+  bool first; /* what is computed after attention is token 0 alone */
 } block_t;
 
 static mr_var_t *vit_timm_block(mr_nn_t *s, const void *arg, mr_var_t *x) {
@@ -17,14 +18,13 @@ static mr_var_t *vit_timm_block(mr_nn_t *s, const void *arg, mr_var_t *x) {
   int i = b->i;
   float eps = b->eps;
   char name[40];
-  bool last = i == c->layers - 1;
   snprintf(name, sizeof name, "blocks.%d", i);
   float drop = s->train && c->layers > 1 ? c->drop_path * (float)i / (float)(c->layers - 1) : 0;
   size_t mark = mr_nn_enter(s, name);
   mr_var_t *y = mr_nn_layer_norm_timm(s, "norm1", x, eps), *from = x;
-  y = mr_nn_attention_timm(s, "attn", y, c->heads, last);
+  y = mr_nn_attention_timm(s, "attn", y, c->heads, b->first);
   y = mr_nn_drop_path(s, y, drop);
-  x = mr_nn_residual(s, last ? mr_nn_first_token(s, x) : x, y);
+  x = mr_nn_residual(s, b->first ? mr_nn_first_token(s, x) : x, y);
   y = mr_nn_layer_norm_timm(s, "norm2", x, eps);
   y = mr_nn_mlp_timm(s, "mlp", y, c->mlp);
   x = mr_nn_residual(s, x, mr_nn_drop_path(s, y, drop));
@@ -33,7 +33,8 @@ static mr_var_t *vit_timm_block(mr_nn_t *s, const void *arg, mr_var_t *x) {
   return x;
 }
 
-mr_var_t *mr_vit_timm_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
+mr_var_t *mr__vit_timm_tokens(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images,
+                              bool first_only) {
   float eps = mr_vit_ln_eps(c);
   int64_t side = c->image / c->patch, E = c->embed;
   mr_init_t trunc = {MR_INIT_TRUNC_NORMAL, .02f};
@@ -45,18 +46,18 @@ mr_var_t *mr_vit_timm_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *i
   mr_nn_leave(s, mark);
   x = mr_nn_embed(s, x, cls, pos);
   for (int i = 0; i < c->layers; i++)
-    x = mr_nn_remat(s, s->remat, vit_timm_block, &(block_t){c, i, eps}, x);
-  if (!x) return NULL;
-  x = mr_lax_reshape_to(s->f, x, x->aval.dim[0], E);
-  return mr_nn_layer_norm_timm(s, "norm", x, eps);
+    x = mr_nn_remat(s, s->remat, vit_timm_block,
+                    &(block_t){c, i, eps, first_only && i == c->layers - 1}, x);
+  return x;
 }
 
-mr_var_t *mr_vit_timm_head(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *features) {
-  return mr_nn_linear_timm(s, "head", features, c->classes);
+mr_var_t *mr__vit_timm_logits(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *tokens) {
+  mr_var_t *x = mr_nn_layer_norm_timm(s, "norm", mr__vit_token(s, c, tokens), mr_vit_ln_eps(c));
+  return mr_nn_linear_timm(s, "head", x, c->classes);
 }
 
 mr_var_t *mr_vit_timm(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {
-  mr_var_t *logits = mr_vit_timm_head(s, c, mr_vit_timm_features(s, c, images));
+  mr_var_t *logits = mr__vit_timm_logits(s, c, mr__vit_timm_tokens(s, c, images, true));
   mr_nn_applied_to(s, "VisionTransformer", images, logits);
   return logits;
 }

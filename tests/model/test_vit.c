@@ -266,6 +266,80 @@ static void drop_path_takes_whole_records(void **state) {
   mr_fn_destroy(f);
 }
 
+/* The tokens and the logits of m's images, by the two halves, into (4,65,32) and (4,10). */
+static void run_halves(const model_t *m, float *tokens, float *logits) {
+  mr_params_t list = {0};
+  mr_diag_t diag = {0};
+  mr_exec_t *e = NULL;
+  mr_fn_t *f = mr_fn_create();
+  const void *in[64] = {m->images};
+  mr_var_t *images = mr_fn_input(f, mr_aval_of(MR_F32, 4, 32, 32, 3)), *out[2];
+  mr_nn_t s = {.f = f, .params = &list};
+  out[0] = mr_vit_forward_features(&s, &m->config.model, images);
+  out[1] = mr_vit_forward_head(&s, &m->config.model, out[0]);
+  if (mr_fn_return(f, 2, out) < 0) fail_msg("%s", f->diag.text);
+  assert_int_equal(list.n, m->params.n);
+  for (int i = 0; i < list.n; i++) {
+    assert_string_equal(list.param[i].name, m->params.param[i].name);
+    in[1 + i] = values_of(&m->params) + m->params.param[i].offset;
+  }
+  if (mr_compile(f, NULL, &e, &diag) < 0) fail_msg("%s", diag.text);
+  mr_exec_run(e, in, (void *[]){tokens, logits});
+  mr_exec_destroy(e);
+  mr_fn_destroy(f);
+  mr_params_fini(&list);
+}
+
+static void expect_near(const char *variant, const char *file, const float *got, size_t n) {
+  mr_npy_t want = load(variant, file);
+  assert_int_equal(want.count, n);
+  for (size_t i = 0; i < n; i++) {
+    double w = (double)((float *)want.data)[i];
+    if (!(fabs((double)got[i] - w) <= 5e-6 * fmax(1, fabs(w))))
+      fail_msg("%s %s: %zu is %.9g, want %.9g", variant, file, i, (double)got[i], w);
+  }
+  mr_npy_free(&want);
+}
+
+static void the_halves_give_the_tokens_before_the_norm_and_the_logits(void **state) {
+  static _Alignas(64) float tokens[4 * 65 * 32], logits[40];
+  for (int v = 0; v < 2; v++) {
+    mr_vit_variant_t variant = v ? MR_VIT_TIMM : MR_VIT_FLAX;
+    model_t m = setup(variant, MR_F32);
+    memset(tokens, 0xFF, sizeof tokens), memset(logits, 0xFF, sizeof logits);
+    run_halves(&m, tokens, logits);
+    expect_near(v ? "timm" : "flax", "f32.tokens", tokens, 4 * 65 * 32);
+    expect_near(v ? "timm" : "flax", "f32.logits", logits, 40);
+    teardown(&m);
+  }
+}
+
+static void a_head_takes_tokens_of_its_width(void **state) {
+  vit_t c = small(MR_VIT_TIMM, MR_F32);
+  const int64_t width[] = {32, 31};
+  for (int i = 0; i < 2; i++) {
+    mr_params_t list = {0};
+    mr_fn_t *f = mr_fn_create();
+    mr_nn_t s = {.f = f, .params = &list};
+    mr_var_t *tokens = mr_fn_input(f, mr_aval_of(MR_F32, 4, 7, width[i]));
+    mr_var_t *logits = mr_vit_forward_head(&s, &c.model, tokens);
+    if (!i) {
+      assert_non_null(logits);
+      mr_aval_t want = mr_aval_of(MR_F32, 4, 10);
+      assert_true(mr_aval_equal(&logits->aval, &want));
+      assert_int_equal(list.n, 4);
+      assert_string_equal(list.param[0].name, "norm.weight");
+      assert_string_equal(list.param[3].name, "head.bias");
+    } else {
+      assert_null(logits);
+      assert_int_equal(f->diag.code, MR_ERR_SHAPE);
+      assert_string_equal(f->diag.text, "vit head: tokens are f32[4,7,31], want (B,T,32)");
+    }
+    mr_fn_destroy(f);
+    mr_params_fini(&list);
+  }
+}
+
 static mr_params_t list_of(const vit_t *c, bool train) {
   mr_params_t p = {0};
   mr_diag_t diag = {0};
@@ -321,6 +395,8 @@ int main(void) {
       cmocka_unit_test(dropout_follows_seed_and_step_alone),
       cmocka_unit_test(attention_with_dropped_probabilities_is_the_fused_one_where_none_is_dropped),
       cmocka_unit_test(drop_path_takes_whole_records),
+      cmocka_unit_test(the_halves_give_the_tokens_before_the_norm_and_the_logits),
+      cmocka_unit_test(a_head_takes_tokens_of_its_width),
       cmocka_unit_test(timm_settings_shape_the_model),
       cmocka_unit_test(bad_settings_are_named),
   };
