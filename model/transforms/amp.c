@@ -321,8 +321,8 @@ static mr_dtype_t amp_widest(const amp_t *a, const mr_eqn_t *e) {
 /* ---- equations ---- */
 
 static const char *amp_by(mr_amp_rule_t r) {
-  static const char *const by[] = {"amp",          "amp compute", "amp f32",
-                                   "amp original", "amp follow",  "amp as-is"};
+  static const char *const by[] = {"amp",        "amp compute", "amp f32", "amp original",
+                                   "amp follow", "amp as-is",   "amp own"};
   return by[r];
 }
 
@@ -401,6 +401,21 @@ static void amp_operands(const amp_t *a, const mr_eqn_t *e, mr_amp_rule_t r, mr_
     in[k] = amp_as(a, e, e->in[k], amp_dtype_for(a, r, e->in[k], widest), amp_by(r));
 }
 
+/* The operands of e as the function of its row wants them.  want: room for e->n_in. */
+static void amp_own_operands(const amp_t *a, const mr_eqn_t *e, mr_dtype_t *want, mr_var_t **in) {
+  mr_eqn_t whole = *e;
+  mr_dtype_t widest = amp_widest(a, e);
+  whole.scope = amp_scope(a, e);
+  const mr_amp_row_t *row = amp_row_of(a->policy, e, whole.scope);
+  for (int k = 0; k < e->n_in; k++) want[k] = amp_dtype_for(a, MR_AMP_AS_IS, e->in[k], widest);
+  if (row && row->own) row->own(row->arg, &whole, want);
+  for (int k = 0; k < e->n_in; k++) {
+    mr_dtype_t now = amp_dtype_for(a, MR_AMP_AS_IS, e->in[k], widest);
+    mr_dtype_t t = amp_converts(now) && amp_converts(want[k]) ? want[k] : now;
+    in[k] = amp_as(a, e, e->in[k], t, amp_by(MR_AMP_OWN));
+  }
+}
+
 static mr_err_t amp_eqn(const amp_t *a, const mr_eqn_t *e) {
   mr_fn_t *g = a->g;
   bool calls = amp_calls(e), enters = calls && a->policy->enters;
@@ -410,10 +425,14 @@ static mr_err_t amp_eqn(const amp_t *a, const mr_eqn_t *e) {
     r = MR_AMP_COMPUTE;
   mr_var_t **in = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof(mr_var_t *));
   mr_attr_t *attr = mr_mem_copy(&g->mem, e->attr, (size_t)e->n_attr, sizeof *attr);
+  mr_dtype_t *want = mr_mem_take(&g->mem, (size_t)(e->n_in + 1) * sizeof *want);
   mr_eqn_t copy = *e, *c = NULL;
   if (g->mem.failed) return mr_rule_done(g);
   copy.attr = attr;
-  amp_operands(a, e, r, in);
+  if (r == MR_AMP_OWN)
+    amp_own_operands(a, e, want, in);
+  else
+    amp_operands(a, e, r, in);
   amp_give(a, e, r, in, attr);
   MR_TRY(mr_rule_done(g));
   if (!calls && r != MR_AMP_ORIGINAL && !amp_fits(a, &copy, in)) {

@@ -24,11 +24,21 @@ typedef enum mr_amp_rule {
   MR_AMP_ORIGINAL, /* operands converted back to the dtypes of the function as written */
   MR_AMP_WIDEST,   /* operands converted to the widest dtype that one of them has now */
   MR_AMP_AS_IS,    /* operands as they are */
+  MR_AMP_OWN,      /* operands converted as the row's function says (mr_amp_add_fn) */
   MR_AMP_RULES
 } mr_amp_rule_t;
-/* Returns the static text "class", "compute", "f32", "original", "follow" or "as-is"; "no rule" for
-   a number that is none of them. */
+/* Returns the static text "class", "compute", "f32", "original", "follow", "as-is" or "own"; "no
+   rule" for a number that is none of them. */
 const char *mr_amp_rule_name(mr_amp_rule_t r);
+
+/* A rule of one's own: writes into want[e->n_in] which of f32, bf16 and f16 each operand of e is to
+   have.  Before, want holds what they have now, and for literals what the others follow; an operand
+   of another dtype stays as it is, whatever is written.  e is as written, a copy with its whole
+   scope, gone after the call; it calls no functions.  arg: that of mr_amp_add_fn.  Asked once for
+   each equation in a transform; must give the same for the same.  If the op does not take what is
+   asked, e stays as written.  A product of narrow operands sums in f32 and gives the dtype that it
+   has as written, f32 after f32. */
+typedef void mr_amp_own_fn(void *arg, const mr_eqn_t *e, mr_dtype_t *want);
 
 #define MR_AMP_ROWS 48
 #define MR_AMP_NAME 96
@@ -39,7 +49,9 @@ const char *mr_amp_rule_name(mr_amp_rule_t r);
 typedef struct mr_amp_row {
   char name[MR_AMP_NAME];
   mr_amp_rule_t rule;
-  bool asked; /* by mr_amp_add_text: mr_amp_unmatched looks for it */
+  bool asked;         /* by mr_amp_add_text: mr_amp_unmatched looks for it */
+  mr_amp_own_fn *own; /* of MR_AMP_OWN */
+  void *arg;
 } mr_amp_row_t;
 
 /* A plain value; nothing in it is owned.  Of several rows that match an equation's scope the
@@ -69,8 +81,12 @@ mr_amp_policy_t mr_amp_jaxamp(mr_dtype_t compute);
 /* No rows, everything as is: a start for a policy of one's own.  Cannot fail. */
 mr_amp_policy_t mr_amp_empty(mr_dtype_t compute);
 /* Appends the row name = rule.  MR_ERR_CONFIG with the sentence in diag for an empty or too long
-   name and beyond MR_AMP_ROWS rows. */
+   name, for MR_AMP_OWN, and beyond MR_AMP_ROWS rows. */
 mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *name, mr_amp_rule_t rule, mr_diag_t *diag);
+/* Appends the row name = own(arg, ...); arg must live as long as p is used.  MR_ERR_CONFIG as
+   mr_amp_add. */
+mr_err_t mr_amp_add_fn(mr_amp_policy_t *p, const char *name, mr_amp_own_fn *own, void *arg,
+                       mr_diag_t *diag);
 /* Appends the rows of a text, "head=f32, attn=compute, exp=original".  MR_ERR_CONFIG as
    mr_amp_add, and for what is not NAME=RULE; p then holds the rows before it. */
 mr_err_t mr_amp_add_text(mr_amp_policy_t *p, const char *text, mr_diag_t *diag);

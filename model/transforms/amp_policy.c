@@ -8,7 +8,8 @@
 #include "model/transforms/amp.h"
 
 const char *mr_amp_rule_name(mr_amp_rule_t r) {
-  static const char *const names[] = {"class", "compute", "f32", "original", "follow", "as-is"};
+  static const char *const names[] = {"class",  "compute", "f32", "original",
+                                      "follow", "as-is",   "own"};
   return r < MR_AMP_RULES ? names[r] : "no rule";
 }
 
@@ -21,7 +22,8 @@ static mr_err_t amp_check_name(const char *name, size_t n, mr_diag_t *diag) {
       n < 40 ? (int)n : 40, name, n, MR_AMP_NAME - 1);
 }
 
-mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *name, mr_amp_rule_t rule, mr_diag_t *diag) {
+static mr_err_t amp_policy_append(mr_amp_policy_t *p, const char *name, mr_amp_rule_t rule,
+                                  mr_diag_t *diag) {
   size_t n = strlen(name);
   MR_TRY(amp_check_name(name, n, diag));
   if (p->n_rows == MR_AMP_ROWS)
@@ -30,6 +32,21 @@ mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *name, mr_amp_rule_t rule, mr
   mr_amp_row_t *row = &p->row[p->n_rows++];
   memcpy(row->name, name, n + 1);
   row->rule = rule;
+  return MR_OK;
+}
+
+mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *name, mr_amp_rule_t rule, mr_diag_t *diag) {
+  if (rule == MR_AMP_OWN)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "amp: %.*s=own: want a function, which mr_amp_add_fn takes with it", MR_AMP_NAME,
+                   name);
+  return amp_policy_append(p, name, rule, diag);
+}
+
+mr_err_t mr_amp_add_fn(mr_amp_policy_t *p, const char *name, mr_amp_own_fn *own, void *arg,
+                       mr_diag_t *diag) {
+  MR_TRY(amp_policy_append(p, name, MR_AMP_OWN, diag));
+  p->row[p->n_rows - 1].own = own, p->row[p->n_rows - 1].arg = arg;
   return MR_OK;
 }
 
@@ -47,7 +64,7 @@ static mr_err_t amp_policy_add_piece(mr_amp_policy_t *p, const char *text, size_
   if (nk && nr && nr < sizeof rule) {
     memcpy(name, text, nk), name[nk] = 0;
     memcpy(rule, text + n - nr, nr), rule[nr] = 0;
-    for (int r = 0; r < MR_AMP_RULES; r++)
+    for (int r = 0; r < MR_AMP_OWN; r++) /* a function has no text */
       if (!strcmp(rule, mr_amp_rule_name((mr_amp_rule_t)r))) {
         MR_TRY(mr_amp_add(p, name, (mr_amp_rule_t)r, diag));
         p->row[p->n_rows - 1].asked = true;

@@ -359,6 +359,75 @@ static void a_scope_is_matched_by_whole_components(void **state) {
   }
 }
 
+/* What no row can say: products of at least `least` columns are narrow, smaller ones f32; of other
+   ops the first operand alone is narrow. */
+typedef struct own {
+  int64_t least;
+  int asked;
+  char scope[64];
+} own_t;
+
+static void narrow_large_products(void *arg, const mr_eqn_t *e, mr_dtype_t *want) {
+  own_t *o = arg;
+  o->asked++;
+  snprintf(o->scope, sizeof o->scope, "%s", e->scope);
+  const mr_aval_t *a = &e->in[0]->aval;
+  bool narrow = e->op != &mr_op_dot_general || a->dim[1] >= o->least;
+  for (int k = 0; k < e->n_in; k++) {
+    assert_int_equal(want[k], MR_F32);
+    if (narrow && (!k || e->op == &mr_op_dot_general)) want[k] = MR_BF16;
+  }
+}
+
+static void a_rule_of_ones_own_sees_the_equation(void **state) {
+  own_t own = {.least = 5};
+  mr_amp_policy_t p = mr_amp_usual(MR_BF16);
+  mr_diag_t diag = {0};
+  mr_fn_t *f = mr_fn_create();
+  mr_var_t *y[4], *x = mr_fn_input(f, mr_aval_of(MR_F32, 4, 4));
+  mr_var_t *z = mr_fn_input(f, mr_aval_of(MR_F32, 5, 5));
+  static const char *const name[] = {"dot_general", "mine", "sub"};
+  for (int i = 0; i < 3; i++)
+    assert_int_equal(mr_amp_add_fn(&p, name[i], narrow_large_products, &own, &diag), MR_OK);
+  y[0] = mr_lax_dot(f, x, x);
+  y[1] = mr_lax_dot(f, z, z);
+  y[2] = mr_lax_sub(f, x, y[0]); /* takes no two dtypes: as written */
+  const char *outer = mr_scope_enter(f, "mine");
+  y[3] = mr_lax_tanh(f, x);
+  mr_scope_leave(f, outer);
+  assert_int_equal(mr_fn_return(f, 4, y), MR_OK);
+  mr_fn_t *g = amped(f, &p);
+  int products = 0, conversions = 0;
+  for (int i = 0; i < g->n_eqn; i++) {
+    const mr_eqn_t *e = g->eqn[i];
+    mr_dtype_t in = e->in[0]->aval.dtype;
+    if (e->op == &mr_op_dot_general) assert_int_equal(in, products++ ? MR_BF16 : MR_F32);
+    if (e->op == &mr_op_sub) assert_int_equal(in, MR_F32);
+    if (e->op != &mr_op_convert_element_type || e->out[0]->aval.dtype != MR_BF16) continue;
+    assert_string_equal(e->by, "amp own");
+    assert_true(!strcmp(e->row, "amp=usual, dot_general=own") ||
+                !strcmp(e->row, "amp=usual, sub=own"));
+    conversions++;
+  }
+  assert_int_equal(products, 2), assert_int_equal(conversions, 2);
+  assert_int_equal(computes_in(g, "mine"), MR_BF16);
+  assert_int_equal(own.asked, 4);
+  assert_string_equal(own.scope, "mine");
+  for (int i = 0; i < 4; i++) assert_int_equal(g->out[i]->aval.dtype, MR_F32);
+  mr_fn_destroy(g);
+  mr_fn_destroy(f);
+}
+
+static void a_rule_of_ones_own_has_a_function(void **state) {
+  mr_amp_policy_t p = mr_amp_empty(MR_BF16);
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_amp_add(&p, "exp", MR_AMP_OWN, &diag), MR_ERR_CONFIG);
+  assert_string_equal(diag.text,
+                      "amp: exp=own: want a function, which mr_amp_add_fn takes with it");
+  assert_int_equal(mr_amp_add_text(&p, "exp=own", &(mr_diag_t){0}), MR_ERR_CONFIG);
+  assert_int_equal(p.n_rows, 0);
+}
+
 /* A part that is entered inside a scope of the graph's own keeps that scope in its path. */
 static void parts_keep_the_scopes_around_them(void **state) {
   mr_fn_t *f = mr_fn_create();
@@ -777,6 +846,8 @@ int main(void) {
       cmocka_unit_test(only_what_repeats_a_smaller_value_follows_the_sum),
       cmocka_unit_test(rows_come_from_a_text_or_are_refused),
       cmocka_unit_test(a_scope_is_matched_by_whole_components),
+      cmocka_unit_test(a_rule_of_ones_own_sees_the_equation),
+      cmocka_unit_test(a_rule_of_ones_own_has_a_function),
       cmocka_unit_test(parts_keep_the_scopes_around_them),
       cmocka_unit_test(the_usual_policy_on_a_vision_transformer),
       cmocka_unit_test(a_row_keeps_a_part_of_the_model_in_f32),
