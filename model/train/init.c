@@ -11,7 +11,7 @@
 /* variance_scaling divides by the deviation of a normal that is cut at two deviations. */
 #define CUT_DEVIATION 0.87962566103423978
 
-typedef enum by { BY_NOTHING, BY_IN, BY_OUT_AND_IN } by_t;
+typedef enum by { BY_NOTHING, BY_IN, BY_OUT_AND_IN, BY_OUT } by_t;
 
 typedef struct named {
   const char *name;
@@ -39,6 +39,19 @@ static const named_t named[] = {
     {"xavier_uniform", MR_INIT_SCALED_UNIFORM, 1, BY_OUT_AND_IN},
 };
 enum { N_NAMED = sizeof named / sizeof *named };
+
+/* The mode and the distribution of variance_scaling, whose name is long: S:MODE:DISTRIBUTION. */
+static const char scaling[] = "variance_scaling";
+static const struct {
+  const char *name;
+  by_t by;
+} mode[] = {{"fan_in", BY_IN}, {"fan_out", BY_OUT}, {"fan_avg", BY_OUT_AND_IN}};
+static const struct {
+  const char *name;
+  mr_init_kind_t kind;
+} distribution[] = {{"truncated_normal", MR_INIT_LECUN_NORMAL},
+                    {"normal", MR_INIT_NORMAL},
+                    {"uniform", MR_INIT_SCALED_UNIFORM}};
 
 static const char *last_part(const char *name) {
   const char *dot = strrchr(name, '.');
@@ -80,27 +93,57 @@ static mr_init_t init_of(const named_t *what, double number, const mr_param_t *p
     return (mr_init_t){what->kind, (float)(1 / pow(number * CUT_DEVIATION, 2))};
   if (what->by == BY_NOTHING) return (mr_init_t){what->kind, (float)number};
   fans_of(p, models, &in, &out);
-  double fan = (what->by == BY_IN ? in : (in + out) / 2) / what->usual; /* 1 / variance */
-  return (mr_init_t){what->kind, (float)(what->kind == MR_INIT_LECUN_NORMAL ? fan : sqrt(3 / fan))};
+  double fan = what->by == BY_IN ? in : what->by == BY_OUT ? out : (in + out) / 2;
+  fan /= what->usual; /* 1 / variance */
+  double a = what->kind == MR_INIT_LECUN_NORMAL ? fan
+             : what->kind == MR_INIT_NORMAL     ? sqrt(1 / fan)
+                                                : sqrt(3 / fan);
+  return (mr_init_t){what->kind, (float)a};
 }
 
 static mr_err_t refuse_name(const char *name, mr_diag_t *diag) {
   char near[256];
   mr_suggest_t s = {.word = name};
   for (int i = 0; i < N_NAMED; i++) mr_suggest_offer(&s, named[i].name);
+  mr_suggest_offer(&s, scaling);
   return mr_fail(diag, MR_ERR_CONFIG,
                  "init: \"%.60s\" is no initialiser%s; want zeros, ones, constant:V, normal:S, "
-                 "truncated_normal:S, uniform:S, or lecun, glorot (xavier) or he (kaiming) with "
-                 "_normal or _uniform",
+                 "truncated_normal:S, uniform:S, lecun, glorot (xavier) or he (kaiming) with "
+                 "_normal or _uniform, or variance_scaling:S:MODE:DISTRIBUTION",
                  name, mr_suggest_text(&s, near, sizeof near));
 }
 
-/* Reads NAME or NAME:NUMBER. */
-static mr_err_t read_initialiser(char *text, const named_t **what, double *number,
+/* Reads S:MODE:DISTRIBUTION behind variance_scaling; text NULL: nothing is there. */
+static mr_err_t read_scaling(const char *text, named_t *out, mr_diag_t *diag) {
+  char *end = NULL;
+  const char *number = text ? text : "";
+  named_t is = {.name = scaling, .usual = mr_strtod(number, &end), .by = BY_NOTHING};
+  size_t n = *end == ':' ? strcspn(end + 1, ":") : 0;
+  const char *kind = n && end[1 + n] == ':' ? end + 2 + n : NULL;
+  bool sound = end != number && isfinite((float)is.usual) && is.usual > 0, drawn = false;
+  for (size_t i = 0; i < sizeof mode / sizeof *mode; i++)
+    if (strlen(mode[i].name) == n && !memcmp(mode[i].name, end + 1, n)) is.by = mode[i].by;
+  for (size_t i = 0; kind && i < sizeof distribution / sizeof *distribution; i++)
+    if (!strcmp(kind, distribution[i].name)) is.kind = distribution[i].kind, drawn = true;
+  if (!sound || !drawn || is.by == BY_NOTHING)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "init: %s%s%.60s: want %s:S:MODE:DISTRIBUTION, as %s:2:fan_in:normal: S above "
+                   "0; fan_in, fan_out or fan_avg; truncated_normal, normal or uniform",
+                   scaling, text ? ":" : "", number, scaling, scaling);
+  *out = is;
+  return MR_OK;
+}
+
+/* Reads NAME, NAME:NUMBER or variance_scaling's text; *what points at a row or at *room. */
+static mr_err_t read_initialiser(char *text, const named_t **what, named_t *room, double *number,
                                  mr_diag_t *diag) {
   char *colon = strchr(text, ':'), *end = NULL;
   *what = NULL;
   if (colon) *colon = 0;
+  if (!strcmp(text, scaling)) {
+    *what = room;
+    return read_scaling(colon ? colon + 1 : NULL, room, diag);
+  }
   for (int i = 0; i < N_NAMED; i++)
     if (!strcmp(text, named[i].name)) *what = &named[i];
   if (!*what) return refuse_name(text, diag);
@@ -125,10 +168,11 @@ static mr_err_t apply_init_rule(mr_params_t *list, const mr_init_t *models, char
                                 mr_diag_t *diag) {
   char *equals = strchr(rule, '=');
   const named_t *what;
+  named_t room;
   double number = 0;
   int met = 0, set = 0;
   if (equals) *equals = 0;
-  MR_TRY(read_initialiser(equals ? equals + 1 : rule, &what, &number, diag));
+  MR_TRY(read_initialiser(equals ? equals + 1 : rule, &what, &room, &number, diag));
   for (int i = 0; i < list->n; i++) {
     mr_param_t *p = &list->param[i];
     bool kernels = !equals || what->by != BY_NOTHING;

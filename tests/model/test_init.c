@@ -166,6 +166,35 @@ static void a_later_rule_has_the_fans_of_the_model(void **state) {
   }
 }
 
+/* variance_scaling is what lecun, he and glorot are made of. */
+static void variance_scaling_is_what_the_names_mean(void **state) {
+  static const struct {
+    const char *scaling, *name;
+  } same[] = {{"variance_scaling:1:fan_in:truncated_normal", "lecun_normal"},
+              {"variance_scaling:2:fan_in:truncated_normal", "he_normal"},
+              {"variance_scaling:1.0:fan_avg:truncated_normal", "glorot_normal"},
+              {"variance_scaling:1:fan_in:uniform", "lecun_uniform"},
+              {"variance_scaling:2:fan_in:uniform", "he_uniform"},
+              {"variance_scaling:1:fan_avg:uniform", "xavier_uniform"},
+              {"variance_scaling:1.5:fan_in:normal", "normal:0.5"}}; /* of 6 inputs */
+  for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+    mr_params_t a = two_kernels_and_a_bias(), b = two_kernels_and_a_bias();
+    if (mr_train_init(&a, same[i].scaling, &diag) < 0) fail_msg("%s", diag.text);
+    assert_int_equal(mr_train_init(&b, same[i].name, &diag), MR_OK);
+    mr_params_init(&a, 12), mr_params_init(&b, 12);
+    assert_memory_equal(mr_params_at(&a, mr_params_set(&a, MR_SET_VALUES, 0), 0),
+                        mr_params_at(&b, mr_params_set(&b, MR_SET_VALUES, 0), 0),
+                        60 * sizeof(float));
+    mr_params_fini(&a), mr_params_fini(&b);
+  }
+  mr_params_t p = two_kernels_and_a_bias(); /* fan_out: 10, and 2 * 3 * 5 */
+  assert_int_equal(mr_train_init(&p, "variance_scaling:3:fan_out:uniform", &diag), MR_OK);
+  assert_float_equal(p.param[0].init.a, sqrt(9. / 10), 1e-6);
+  assert_float_equal(p.param[1].init.a, sqrt(9. / 30), 1e-6);
+  assert_int_equal(p.param[2].init.kind, MR_INIT_ONES);
+  mr_params_fini(&p);
+}
+
 static void numbers_are_read_alike_in_every_locale(void **state) {
   if (!comma_locale()) skip();
   mr_params_t params = two_kernels_and_a_bias();
@@ -186,6 +215,14 @@ static void rules_that_mean_nothing_are_refused(void **state) {
              {"normal:x", "normal:x: want a number above 0"},
              {"he_normal:2", "he_normal has no number, and 2 is behind it"},
              {"zeros:1", "zeros has no number"},
+             {"variance_scaling", "init: variance_scaling: want variance_scaling:S:MODE:"},
+             {"variance_scaling:0:fan_in:normal", "init: variance_scaling:0:fan_in:normal: want "},
+             {"variance_scaling:1:fan:normal", "S above 0; fan_in, fan_out or fan_avg; "},
+             {"variance_scaling:1:fan_in:normals", "; truncated_normal, normal or uniform"},
+             {"variance_scaling:1:fan_in", "variance_scaling:1:fan_in: want "},
+             {"variance_scaling:1:fan_in:", "variance_scaling:1:fan_in:: want "},
+             {"variance_scaling:x", "variance_scaling:x: want "},
+             {"b.bias=variance_scaling:1:fan_in:normal", "b.bias=variance_scaling: has no kernel"},
              {"c=zeros", "init: \"c\" is no parameter; nearest are "},
              {"b.bias=he_normal", "init: b.bias=he_normal: has no kernel"}};
   mr_params_t params = two_kernels_and_a_bias();
@@ -204,6 +241,7 @@ int main(void) {
       cmocka_unit_test(later_rules_win_and_patterns_mean_what_freeze_means),
       cmocka_unit_test(fans_are_those_of_flax_and_torch),
       cmocka_unit_test(a_later_rule_has_the_fans_of_the_model),
+      cmocka_unit_test(variance_scaling_is_what_the_names_mean),
       cmocka_unit_test(numbers_are_read_alike_in_every_locale),
       cmocka_unit_test(rules_that_mean_nothing_are_refused),
   };
