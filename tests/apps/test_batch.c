@@ -304,6 +304,9 @@ static void the_batch_of_a_training_graph_is_what_its_step_takes(void **state) {
   RUN(&p, "batch", MR_SOURCE_DIR "/examples/cifar10-vit.mr", "data=synthetic", "--stage",
       "valid-batches", "--step", "4");
   assert_non_null(strstr(p.out, "step 4, epoch 1: 232 records"));
+  RUN(&p, "batch", MR_SOURCE_DIR "/examples/seed.mr", "data=synthetic", "batch=8", "--step", "1");
+  assert_int_equal(p.status, 0);
+  assert_non_null(strstr(p.out, "step 1, epoch 1: 8 records of batches image f32[8,32,32,3]"));
 }
 
 static void batch_reports_an_excluded_record(void **state) {
