@@ -263,24 +263,27 @@ static void print_stage_reports(const page_t *p, const mr_report_t *r) {
   }
 }
 
-/* Whether the newest step is one that was reported before a resume. */
+/* Whether the newest step is one that was reported before a resume; before the first step, whether
+   it will be. */
 static bool is_repeating(const prometheus_t *t) {
-  return t->step.step && mr_resume_was_reported(t->reported, "step", t->step.step);
+  return mr_resume_was_reported(t->reported, "step", t->step.step);
 }
 
-/* Prints nothing before the first step.  While a resumed run repeats steps, gauges are those of the
-   repeated step, and the counter waits, since it may never go back. */
+/* Before the first step of a resumed run prints only what is known of it.  While it repeats steps,
+   gauges are those of the repeated step, and the counter waits, since it may never go back. */
 static void print_progress(const page_t *p, const prometheus_t *t) {
   print_gauge(p, "repeating_until_step",
               "Last step that was reported before a resume, while the steps up to it are repeated; "
               "0: none is.",
               NULL, is_repeating(t) ? (double)t->reported : 0);
-  if (!t->step.step) return;
-  print_gauge(p, "step", "Training steps done, over all parts of a resumed run.", NULL,
-              (double)t->step.step);
-  print_gauge(p, "steps_planned", "Training steps of the whole run; 0: unknown.", NULL,
-              (double)t->step.total_steps);
-  print_gauge(p, "epoch", "Epoch of training, from 1.", NULL, (double)t->step.epoch);
+  if (t->step.step) {
+    print_gauge(p, "step", "Training steps done, over all parts of a resumed run.", NULL,
+                (double)t->step.step);
+    print_gauge(p, "steps_planned", "Training steps of the whole run; 0: unknown.", NULL,
+                (double)t->step.total_steps);
+    print_gauge(p, "epoch", "Epoch of training, from 1.", NULL, (double)t->step.epoch);
+  }
+  if (!t->step.step && !t->images) return;
   print_counter(p, "images", "Training images seen by this process's run, earlier parts included.",
                 "images", (double)(t->step.images > t->images ? t->step.images : t->images));
 }

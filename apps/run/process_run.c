@@ -73,7 +73,7 @@ static mr_err_t set_outs(mr_graph_t *g, const char *process, const outs_t *outs,
 /* Resumes from the newest checkpoint of the process, else from the state of its ledger, else from
    the beginning. */
 static mr_err_t process_run_set_resume(mr_graph_t *g, const char *process, int64_t since,
-                                       mr_diag_t *diag) {
+                                       mr_train_progress_t *at, mr_diag_t *diag) {
   const mr_stage_t *keep = nth_stage_in(g, process, MR_ROLE_CHECKPOINT, 0);
   const mr_stage_t *ledger = nth_stage_in(g, process, MR_ROLE_LEDGER, 0);
   const char *step = keep ? mr_graph_before(g, keep->name, 0) : NULL;
@@ -81,7 +81,7 @@ static mr_err_t process_run_set_resume(mr_graph_t *g, const char *process, int64
   char latest[4096];
   if (step) {
     snprintf(latest, sizeof latest, "%s/latest", mr_graph_setting(g, keep->name, "dir"));
-    return mr_resume_is_newer(latest, since) ? mr_resume_from(g, step, latest, diag) : MR_OK;
+    return mr_resume_is_newer(latest, since) ? mr_resume_from(g, step, latest, at, diag) : MR_OK;
   }
   if (!state || !mr_resume_is_newer(state, since)) return MR_OK;
   return mr_from_state(g, state, ledger->name, diag);
@@ -94,8 +94,9 @@ static mr_err_t process_run_build(const mr_args_t *a, const outs_t *outs, mr_gra
   MR_TRY(mr_args_int(a, "--since", 0, INT64_MAX, &since, diag));
   MR_TRY(mr_process_cut(a, run ? run : "run", g, diag));
   mr_err_t e = MR_OK;
-  if (mr_args_text(a, "--resume")) e = process_run_set_resume(*g, process, since, diag);
-  if (e >= 0 && mr_args_text(a, "--resume")) e = mr_resume_reported(*g, since, diag);
+  mr_train_progress_t at = {0};
+  if (mr_args_text(a, "--resume")) e = process_run_set_resume(*g, process, since, &at, diag);
+  if (e >= 0 && mr_args_text(a, "--resume")) e = mr_resume_reported(*g, since, &at, diag);
   if (e >= 0) e = set_outs(*g, process, outs, diag);
   if (e >= 0) e = mr_graph_keep_process(*g, process, diag);
   return e < 0 ? e : mr_graph_settle(*g, diag);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/lines.h"
 #include "base/xio.h"
@@ -49,10 +50,10 @@ mr_err_t mr_resume_set(mr_graph_t *g, const char *step, const char *path,
   return set_streams(g, step, at, diag);
 }
 
-mr_err_t mr_resume_from(mr_graph_t *g, const char *step, const char *path, mr_diag_t *diag) {
-  mr_train_progress_t at;
-  MR_TRY(mr_train_state_progress(path, &at, diag));
-  return mr_resume_set(g, step, path, &at, diag);
+mr_err_t mr_resume_from(mr_graph_t *g, const char *step, const char *path, mr_train_progress_t *at,
+                        mr_diag_t *diag) {
+  MR_TRY(mr_train_state_progress(path, at, diag));
+  return mr_resume_set(g, step, path, at, diag);
 }
 
 bool mr_resume_is_newer(const char *path, int64_t since) {
@@ -66,10 +67,20 @@ typedef struct reported {
   int64_t step, images; /* -1 and 0 without a step */
 } reported_t;
 
-/* Takes the last step among the last lines of a metrics file that was written since.  Only lines in
-   the format of metrics/json.c count. */
-static void look_for_last_step(const char *path, int64_t since, reported_t *last) {
-  int64_t step, images;
+/* Whether a line is a step's, in the format of jsonl or of csv. */
+static bool is_step_line(const char *line, reported_t *is) {
+  if (sscanf(line, "step,%" SCNd64 ",%*[^,],%" SCNd64 ",", &is->step, &is->images) == 2)
+    return true;
+  if (sscanf(line, "{\"kind\":\"step\",\"step\":%" SCNd64 ",", &is->step) != 1) return false;
+  const char *at = strstr(line, "\"images\":");
+  if (!at || sscanf(at, "\"images\":%" SCNd64, &is->images) != 1) is->images = 0;
+  return true;
+}
+
+/* Takes the last step among the last lines of a metrics file that was written since.  Returns false
+   if there is no such file. */
+static bool look_for_last_step(const char *path, int64_t since, reported_t *last) {
+  reported_t is;
   char *line = NULL;
   size_t cap = 0;
   struct stat st;
@@ -77,15 +88,39 @@ static void look_for_last_step(const char *path, int64_t since, reported_t *last
   if (f && fstat(fileno(f), &st) == 0 && st.st_size > MR_LINES_TAIL)
     mr_lines_seek(f, st.st_size - MR_LINES_TAIL);
   while (f && mr_read_line(f, MR_LINE_MOST, &line, &cap) >= 0) {
-    if (sscanf(line, "{\"kind\":\"step\",\"step\":%" SCNd64 ",", &step) != 1 || step <= last->step)
-      continue;
-    const char *at = strstr(line, "\"images\":");
-    last->step = step;
-    if (at && sscanf(at, "\"images\":%" SCNd64, &images) == 1 && images > last->images)
-      last->images = images;
+    if (!is_step_line(line, &is)) continue;
+    if (is.step > last->step) last->step = is.step;
+    if (is.images > last->images) last->images = is.images;
   }
   if (f) fclose(f);
   free(line);
+  return f != NULL;
+}
+
+/* The metrics file of stage i of a graph, whose lines a resume cuts back, and the file beside it
+   that keeps what was reported before a cut.  Returns NULL for another stage. */
+static const char *metrics_file(const mr_graph_t *g, int i, char beside[MR_PATH_MAX]) {
+  const mr_stage_t *s = mr_graph_stage_at(g, i);
+  const char *path =
+      mr_stage_def_opt(s->def, "resume-valid") ? mr_graph_setting(g, s->name, "path") : NULL;
+  int n = path ? snprintf(beside, MR_PATH_MAX, "%s.reported", path) : 0;
+  return n > 0 && n < MR_PATH_MAX ? path : NULL;
+}
+
+/* Keeps the last reported step beside a metrics file that is about to be cut, for a process that is
+   killed before it has passed that step; without one removes what was kept.  A disk that is full
+   does not hold up a resume. */
+static void keep_reported(const char *beside, const reported_t *last) {
+  char line[96];
+  mr_diag_t unsaid = {0};
+  if (last->step < 0) {
+    unlink(beside);
+    return;
+  }
+  int n = snprintf(line, sizeof line,
+                   "{\"kind\":\"step\",\"step\":%" PRId64 ",\"images\":%" PRId64 "}\n", last->step,
+                   last->images);
+  (void)mr_write_file(beside, line, (size_t)n, &unsaid);
 }
 
 /* Sets a setting of every stage that has it. */
@@ -99,13 +134,25 @@ static mr_err_t set_everywhere(mr_graph_t *g, const char *name, int64_t value, m
   return MR_OK;
 }
 
-mr_err_t mr_resume_reported(mr_graph_t *g, int64_t since, mr_diag_t *diag) {
-  reported_t last = {.step = -1};
+mr_err_t mr_resume_reported(mr_graph_t *g, int64_t since, const mr_train_progress_t *at,
+                            mr_diag_t *diag) {
+  reported_t last = {.step = -1, .images = at->images};
+  char beside[MR_PATH_MAX];
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
-    const mr_stage_t *s = mr_graph_stage_at(g, i);
-    const char *path = mr_graph_setting(g, s->name, "path");
-    if (path && s->def->role == MR_ROLE_LINES) look_for_last_step(path, since, &last);
+    const char *path = metrics_file(g, i, beside);
+    if (path && look_for_last_step(path, since, &last)) look_for_last_step(beside, since, &last);
+  }
+  if (last.step <= at->step) last.step = -1; /* none is repeated */
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    const char *path = metrics_file(g, i, beside);
+    if (path && mr_resume_is_newer(path, since)) keep_reported(beside, &last);
   }
   MR_TRY(set_everywhere(g, "resume-reported", last.step, diag));
   return set_everywhere(g, "resume-images", last.images, diag);
+}
+
+void mr_resume_forget_reported(const mr_graph_t *g) {
+  char beside[MR_PATH_MAX];
+  for (int i = 0; i < mr_graph_n_stages(g); i++)
+    if (metrics_file(g, i, beside)) unlink(beside);
 }

@@ -15,8 +15,9 @@
 mr_err_t mr_resume_set(mr_graph_t *g, const char *step, const char *path,
                        const mr_train_progress_t *at, mr_diag_t *diag);
 
-/* The same with the progress read from the checkpoint.  MR_ERR_IO or MR_ERR_DATA. */
-mr_err_t mr_resume_from(mr_graph_t *g, const char *step, const char *path, mr_diag_t *diag);
+/* The same with the progress read from the checkpoint into *at.  MR_ERR_IO or MR_ERR_DATA. */
+mr_err_t mr_resume_from(mr_graph_t *g, const char *step, const char *path, mr_train_progress_t *at,
+                        mr_diag_t *diag);
 
 /* Returns whether path exists and was written at or after since (ns of the Unix clock).  A link is
    not followed. */
@@ -27,10 +28,16 @@ bool mr_resume_is_newer(const char *path, int64_t since);
    back: they show these steps as repeated ones.
 
    Sets resume-reported of every stage that has it to the last step in the files of the graph's
-   jsonl stages, or -1 without one, and resume-images to its images.  Files not written since (ns of
-   the Unix clock) are ignored.  g must not be settled, and the files not yet cut back.  Fails as
-   mr_graph_set. */
-mr_err_t mr_resume_reported(mr_graph_t *g, int64_t since, mr_diag_t *diag);
+   jsonl and csv stages if that lies behind the checkpoint's, at->step, else to -1, and
+   resume-images to the images of both.  Files not written since (ns of the Unix clock) are ignored.
+   A process that is killed while it repeats steps has cut these files already, so FILE.reported
+   beside each keeps the step until it has been passed.  g must not be settled, and the files not
+   yet cut back.  Fails as mr_graph_set. */
+mr_err_t mr_resume_reported(mr_graph_t *g, int64_t since, const mr_train_progress_t *at,
+                            mr_diag_t *diag);
+
+/* Removes these files, which another run of the same names has left: for a run that begins. */
+void mr_resume_forget_reported(const mr_graph_t *g);
 
 /* The changes that a resume makes to its run. */
 typedef struct mr_resume_news {

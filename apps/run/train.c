@@ -423,7 +423,7 @@ static mr_err_t train_build_graph(const mr_run_dir_t *r, const mr_resume_point_t
         whole);
   if (mr_process_ranks()) MR_TRY(train_set_folder(g, diag));
   if (follows) MR_TRY(train_only_step(g, diag));
-  if (resume) MR_TRY(mr_resume_reported(g, 0, diag));
+  if (resume) MR_TRY(mr_resume_reported(g, 0, &resume->at, diag));
   if (resume && resume->path[0]) MR_TRY(train_set_resume(g, resume, diag));
   MR_TRY(train_set_replay(r, g, diag));
   return mr_graph_settle(g, diag);
@@ -523,6 +523,7 @@ static mr_err_t train_begin(const given_t *in, mr_run_dir_t *r, resume_t *was, m
   MR_TRY(mr_run_plugins_note(r, diag));
   MR_TRY(mr_run_dir_save(r, diag));
   MR_TRY(note_start(r, was, diag));
+  if (!was) mr_resume_forget_reported(g);
   return mr_versions_save(r->path, diag);
 }
 

@@ -245,6 +245,52 @@ static void a_longer_run_under_a_schedule_says_both_rates(void **state) {
   if (p.status || strstr(p.out, "learning rate")) fail_msg("%s%s", p.out, p.err);
 }
 
+/* Appends to the metrics of a run what a process that was killed would have left there. */
+static void report_beyond(const char *path, const char *line) {
+  FILE *f = fopen(path, "a");
+  assert_non_null(f);
+  assert_true(fputs(line, f) >= 0);
+  assert_int_equal(fclose(f), 0);
+}
+
+/* A resume cuts the files back, so a process that is killed before it has passed the step leaves
+   nothing of it there. */
+static void repeated(const char *of, const char *name, const char *sink, const char *line) {
+  char path[160], beside[176], text[sizeof graph + 64], *at;
+  snprintf(text, sizeof text, "%s", graph);
+  at = strstr(text, "jsonl path");
+  memmove(at + strlen(sink), at + strlen("jsonl path=$run/metrics.jsonl"),
+          strlen(at + strlen("jsonl path=$run/metrics.jsonl")) + 1);
+  memcpy(at, sink, strlen(sink));
+  assert_int_equal(mr_write_file(file, text, strlen(text), NULL), MR_OK);
+  snprintf(path, sizeof path, "%s/%s/%s", dir, of, name);
+  snprintf(beside, sizeof beside, "%s.reported", path);
+  snprintf(run, sizeof run, "%s/%s", dir, of);
+  assert_int_equal(mr_make_folder(run, NULL), MR_OK);
+  report_beyond(beside, "step,9,1,72\n"); /* of a run that was there before */
+  RUN(&p, "train", "--graph", file, "--run-dir", run, "--steps", "3", setting("a"),
+      "leak-check=off");
+  expect(0, "");
+  assert_int_equal(access(beside, F_OK), -1);
+  report_beyond(path, line);
+  RESUME("--steps", "4");
+  said("Steps 4 to 6 are repeated; they were reported before.");
+  RESUME("--steps", "5");
+  said("Steps 5 to 6 are repeated; they were reported before.");
+  RESUME("--steps", "6");
+  said("Steps 6 to 6 are repeated; they were reported before.");
+  RESUME("--steps", "8", "shuffle.epochs=2");
+  said("changed: shuffle.epochs: 1 -> 2");
+  assert_null(strstr(p.out, "repeated"));
+  assert_int_equal(access(beside, F_OK), -1);
+}
+
+static void a_second_kill_forgets_no_step_that_was_reported(void **state) {
+  repeated("j", "metrics.jsonl", "jsonl path=$run/metrics.jsonl",
+           "{\"kind\":\"step\",\"step\":6,\"epoch\":1,\"images\":48}\n");
+  repeated("c", "m.csv", "csv path=$run/m.csv", "step,6,1,48,1.5,2.25\n");
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -259,6 +305,7 @@ int main(void) {
       CASE(a_finished_run_says_that_there_is_nothing_to_do),
       CASE(bad_records_are_listed_in_the_run_folder),
       CASE(a_run_without_its_last_record_is_not_finished),
+      CASE(a_second_kill_forgets_no_step_that_was_reported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
