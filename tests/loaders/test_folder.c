@@ -49,6 +49,13 @@ static void make_entry(const char *folder, const char *kind, const char *path, c
   if (e < 0) fail_msg("%s %s: %s", kind, full, strerror(errno));
 }
 
+/* A class's name is its folder's, with marks for bytes that are no printable text. */
+static void assert_printable_as(const char *got, const char *want) {
+  assert_int_equal(strlen(got), strlen(want));
+  for (size_t i = 0; got[i]; i++)
+    assert_true(got[i] == want[i] || (got[i] == '?' && (want[i] < ' ' || want[i] == 0x7F)));
+}
+
 static void folders_are_listed_as_by_torchvision(void **state) {
   char line[2048], folder[64] = "";
   FILE *f = vectors_open("folder.txt");
@@ -63,8 +70,11 @@ static void folders_are_listed_as_by_torchvision(void **state) {
     if (more) assert_true(sscanf(line, "%15s %999s %999s", kind, one, two) >= 2);
     unquoted(one), unquoted(two);
     if (!strcmp(kind, "case")) {
+      if (cases) assert_true(listed);
       if (listed) assert_int_equal(l.n, at);
+      if (listed) assert_int_equal(l.n_classes, classes);
       mr_folder_list_free(&l);
+      if (!more) break;
       snprintf(folder, sizeof folder, "%s/%d", top, cases++);
       assert_int_equal(mkdir(folder, 0755), 0);
       at = classes = 0, listed = false;
@@ -76,7 +86,10 @@ static void folders_are_listed_as_by_torchvision(void **state) {
     if (reported && !listed && mr_folder_list_scan(&l, folder, 1000, false, &diag) < 0)
       fail_msg("%s", diag.text);
     listed |= reported;
-    if (!strcmp(kind, "class")) assert_true(classes++ < l.n_classes);
+    if (!strcmp(kind, "class")) {
+      assert_true(classes < l.n_classes);
+      assert_printable_as(l.name[classes++], one);
+    }
     if (strcmp(kind, "is")) continue;
     assert_true(at < l.n);
     if (strcmp(mr_folder_path(&l, at), one))

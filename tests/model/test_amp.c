@@ -168,6 +168,28 @@ static void assert_case(const char *name, mr_fn_t *f, const mr_amp_policy_t *p, 
   mr_fn_destroy(f);
 }
 
+static void the_rows_of_jaxamps_policy(void **state) {
+  char line[512], name[64], rule[64];
+  mr_amp_policy_t p = mr_amp_jaxamp(MR_F16);
+  FILE *f = vectors_open("amp/policy.txt");
+  int rows = 0, others = 0;
+  while (fgets(line, sizeof line, f)) {
+    if (sscanf(line, "policy %63[^\n]", name) != 1) continue;
+    char *space = strrchr(name, ' ');
+    assert_non_null(space);
+    snprintf(rule, sizeof rule, "%s", space + 1);
+    *space = 0;
+    const char *want = strcmp(rule, "float32") ? rule : "f32";
+    int i = 0;
+    while (i < p.n_rows && strcmp(p.row[i].name, name) != 0) i++;
+    assert_string_equal(mr_amp_rule_name(i < p.n_rows ? p.row[i].rule : p.others), want);
+    rows += i < p.n_rows, others += i == p.n_rows;
+  }
+  fclose(f);
+  assert_int_equal(rows, p.n_rows);
+  assert_int_equal(others, 2); /* amp_default and "any other op" */
+}
+
 static void jaxamps_default_policy(void **state) {
   mr_amp_policy_t bf16 = mr_amp_jaxamp(MR_BF16), none = mr_amp_empty(MR_BF16);
   assert_case("bf16.default", mlp("", "", ""), &bf16, 0.01);
@@ -838,6 +860,7 @@ static void unfit_ops_are_found_within_the_scope_of_a_call(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_rows_of_jaxamps_policy),
       cmocka_unit_test(jaxamps_default_policy),
       cmocka_unit_test(f16_equals_jaxamp),
       cmocka_unit_test(scopes_equal_jaxamp),

@@ -87,8 +87,13 @@ static inline void check_names(const model_t *m, const char *variant) {
   FILE *f = fopen(vit_path(path, variant, "params.index.txt"), "r");
   assert_non_null(f);
   while (fgets(line, sizeof line, f)) {
-    if (line[0] == '#' || sscanf(line, "%127s %ld", name, &want) != 2) continue;
+    int ndim, at;
+    if (line[0] == '#' || sscanf(line, "%127s %ld %d%n", name, &want, &ndim, &at) != 3) continue;
     assert_true(i < m->params.n);
+    const mr_aval_t *is = &m->params.param[i].aval;
+    assert_int_equal(is->ndim, ndim);
+    char *dim = line + at;
+    for (int k = 0; k < ndim; k++) assert_int_equal(is->dim[k], strtol(dim, &dim, 10));
     assert_string_equal(m->params.param[i].name, name);
     assert_int_equal(offset, want);
     offset += (long)m->params.param[i++].size;
