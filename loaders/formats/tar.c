@@ -56,38 +56,39 @@ static mr_err_t no_member(mr_stage_t *s, const mr_shard_source_t *t, const char 
                        member, t->shards->shard->path, list);
 }
 
-/* The shape of an array is that of the first record. */
-static mr_err_t settle_npy(mr_stage_t *s, const mr_shard_source_t *t, int column, mr_field_t *f) {
+/* Sets the dtype and shape of a member that is an array to those of the first record.  If it fails,
+ *no_field is whether an array was read that becomes no field. */
+static mr_err_t settle_npy(const mr_shard_source_t *t, int column, mr_field_t *f, bool *no_field,
+                           mr_diag_t *diag) {
   mr_shard_reads_t *reads = NULL;
-  mr_diag_t why = {0};
   mr_npy_t head;
   size_t offset;
   const mr_shard_t *shard = t->shards->shard;
   mr_shard_part_t p;
   bool found = false;
+  *no_field = false;
   for (int64_t i = 0; i < t->shards->n_records && !found; i++) {
     shard = mr_shards_find(t->shards, i);
     found = mr_shards_part(shard, i, column, &p);
   }
   if (!found)
-    return mr_stage_fail(
-        s, MR_ERR_DATA,
-        "no sample of %s has its member .%.100s: an index of these files is wrong, "
-        "remove it",
-        t->shards->shard->path, t->shards->column[column].name);
+    return mr_fail(diag, MR_ERR_DATA,
+                   "no sample of %s has its member .%.100s: an index of these files is wrong, "
+                   "remove it",
+                   t->shards->shard->path, t->shards->column[column].name);
   mr_shard_want_t want = {.shard = shard, .at = p.at, .size = p.size};
-  mr_err_t e = mr_shard_reads_open(&reads, t->shards, &why);
-  if (e >= 0) e = mr_shard_reads_fetch(reads, 0, &want, 1, &why);
-  if (e >= 0) e = mr_npy_header(shard->path, want.data, (size_t)want.size, &head, &offset, &why);
+  mr_err_t e = mr_shard_reads_open(&reads, t->shards, diag);
+  if (e >= 0) e = mr_shard_reads_fetch(reads, 0, &want, 1, diag);
+  *no_field = e >= 0;
+  if (e >= 0) e = mr_npy_header("array", want.data, (size_t)want.size, &head, &offset, diag);
   mr_shard_reads_close(reads);
-  if (e < 0) return mr_stage_relay(s, e, &why);
+  MR_TRY(e);
   if (head.ndim >= MR_MAX_NDIM || !head.count ||
       head.count * mr_dtype_size(head.dtype) > MR_SHARD_PART_MAX)
-    return mr_stage_fail(s, MR_ERR_DATA,
-                         "%s: the array at byte %" PRId64
-                         " has %d dimensions and %zu elements, "
-                         "want at most %d dimensions and 1 to 256 MiB",
-                         shard->path, p.at, head.ndim, head.count, MR_MAX_NDIM - 1);
+    return mr_fail(diag, MR_ERR_DATA,
+                   "array: it has %d dimensions and %zu elements, want at most %d dimensions and 1 "
+                   "to 256 MiB",
+                   head.ndim, head.count, MR_MAX_NDIM - 1);
   f->dtype = head.dtype, f->ndim = head.ndim;
   memcpy(f->dim, head.dim, sizeof f->dim);
   return MR_OK;
@@ -106,7 +107,16 @@ static mr_err_t settle_field(mr_stage_t *s, mr_shard_source_t *t, int column, co
       break;
     case AS_INT: f.dtype = MR_I64; break;
     case AS_FLOAT: f.dtype = MR_F32; break;
-    case AS_NPY: MR_TRY(settle_npy(s, t, column, &f)); break;
+    case AS_NPY: {
+      bool no_field;
+      mr_diag_t why = {0};
+      mr_err_t e = settle_npy(t, column, &f, &no_field, &why);
+      if (e < 0 && no_field)
+        return mr_stage_fail(s, e, "%s: member .%.60s: %s", t->shards->shard->path, c->name,
+                             why.text);
+      if (e < 0) return mr_stage_relay(s, e, &why);
+      break;
+    }
     default: f = mr__shard_bytes_field(name, c->most);
   }
   if (as != AS_BYTES) s->writes |= (uint16_t)(1u << at);
@@ -258,6 +268,13 @@ static mr_err_t settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out
       continue;
     }
     if (mr__shard_left_add(&left, t, k->name, name)) continue;
+    mr_field_t array;
+    bool no_field;
+    mr_diag_t why = {0};
+    if (usual_as(k->name) == AS_NPY && settle_npy(t, c, &array, &no_field, &why) < 0 && no_field) {
+      mr__shard_left_note(&left, k->name, why.text);
+      continue;
+    }
     MR_TRY(settle_field(s, t, c, name, usual_as(k->name), out));
   }
   note_links(&left, t);
@@ -331,10 +348,20 @@ static mr_err_t unpack_npy(const mr_field_t *f, const mr_shard_bytes_t *p, void 
   size_t bytes = mr_field_bytes(f);
   bool same = head.dtype == f->dtype && head.ndim == f->ndim &&
               !memcmp(head.dim, f->dim, (size_t)f->ndim * sizeof *f->dim);
-  if (!same || offset + head.count * head.size != (size_t)p->size)
+  if (!same) {
+    char is[160], want[160];
+    mr_field_t array = {.name = "array", .dtype = head.dtype, .ndim = head.ndim}, first = *f;
+    memcpy(array.dim, head.dim, sizeof array.dim);
+    snprintf(first.name, sizeof first.name, "array");
+    mr_field_text(&array, 0, is, sizeof is), mr_field_text(&first, 0, want, sizeof want);
     return mr_fail(diag, MR_ERR_DATA,
-                   "holds an array of another type, shape or size than the first "
-                   "record's");
+                   "holds an %s, the first record's is an %s: fields= leaves the member out, or "
+                   "takes its bytes as they are (npy:array:bytes)",
+                   is, want);
+  }
+  if (offset + head.count * head.size != (size_t)p->size)
+    return mr_fail(diag, MR_ERR_DATA, "has %" PRId64 " bytes, its header and shape want %zu",
+                   p->size, offset + head.count * head.size);
   mr_npy_convert(&head, p->data + offset, to);
   for (size_t i = 0; f->dtype == MR_BOOL && i < bytes; i++)
     if (((uint8_t *)to)[i] > 1)

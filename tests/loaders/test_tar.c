@@ -402,7 +402,8 @@ static void an_index_with_a_member_of_no_sample_is_refused(void **state) {
   add_header(&o, "a.cls", NULL, '0', 1, false), add_body(&o, "2", 1);
   write_file("forged.tar", o.at, o.n);
   free(o.at);
-  want_refused(&mr_stage_tar, HAND_SETTINGS(files, "index=beside"), ""); /* it makes the index */
+  want_refused(&mr_stage_tar, HAND_SETTINGS(files, "index=beside", "fields=npy"),
+               "forged.tar: member .npy: array: not an .npy file"); /* it makes the index */
   FILE *f = fopen(in_folder("forged.tar"), "rb");
   assert_int_equal(mr_shard_id_of(fileno(f), "forged.tar", &id, NULL), MR_OK);
   assert_int_equal(mr_shard_id_for_index(fileno(f), "forged.tar", &id, NULL), MR_OK);
@@ -512,6 +513,37 @@ static void archives_that_may_lack_samples_are_said(void **state) {
     plan_archive(&o, "node.tar", NULL);
     assert_non_null(strstr(last_notice, *type == '6' ? "(a sample has it as a pipe, without"
                                                      : "(a sample has it as a device, without"));
+  }
+}
+
+/* An array that becomes no field does not keep the other members from being read. */
+static void an_array_that_becomes_no_field_is_named(void **state) {
+  static const struct {
+    const char *type, *shape, *why;
+  } of[] = {{"<c8", "(1,)", "(array: its type is '<c8', want b1 u1"},
+            {"|O", "(1,)", "(array: its type is '|O', want b1 u1"},
+            {"<U3", "(1,)", "(array: its type is '<U3', want b1 u1"},
+            {"<f4", "(0, 2)", "(array: it has 2 dimensions and 0 elements, want at most"}};
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    image_t o = {0};
+    char array[128] = "\x93NUMPY\x01\x00\x76\x00", files[120];
+    hand_t h;
+    memset(array + 10, ' ', 118);
+    int n = snprintf(array + 10, 118, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }",
+                     of[i].type, of[i].shape);
+    array[10 + n] = ' ', array[127] = '\n';
+    add_sample(&o, "a", "1");
+    add_header(&o, "a.npy", NULL, '0', 128, false), add_body(&o, array, 128);
+    image_add(&o, NULL, 1024);
+    plan_archive(&o, "arrays.tar", "fields=jpg:image,cls:label");
+    assert_string_equal(last_notice, "");
+    snprintf(files, sizeof files, "files=%s", in_folder("arrays.tar"));
+    if (shards_plan(&h, &mr_stage_tar, HAND_SETTINGS(files)) < 0) fail_msg("%s", h.diag.text);
+    assert_int_equal(h.s.out_spec[0].n_fields, 2);
+    shards_close(&h);
+    if (!strstr(last_notice, of[i].why)) fail_msg("%s, want %s", last_notice, of[i].why);
+    want_refused(&mr_stage_tar, HAND_SETTINGS(files, "fields=npy"), of[i].why + 1);
+    want_refused(&mr_stage_tar, HAND_SETTINGS(files, "fields=npy"), "arrays.tar: member .npy: ");
   }
 }
 
@@ -662,6 +694,7 @@ int main(void) {
       cmocka_unit_test(samples_that_lack_a_member_or_hold_no_number_fail_their_fetch),
       cmocka_unit_test(wrong_settings_are_refused),
       cmocka_unit_test(sums_of_signed_bytes_are_right),
+      cmocka_unit_test(an_array_that_becomes_no_field_is_named),
       cmocka_unit_test(archives_that_may_lack_samples_are_said),
       cmocka_unit_test(an_index_with_a_member_of_no_sample_is_refused),
       cmocka_unit_test(a_record_whose_header_has_changed_is_refused),
