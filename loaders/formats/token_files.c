@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/file_kind.h"
 #include "base/machine.h"
 #include "base/npy.h"
@@ -103,18 +104,46 @@ static bool is_text(const uint8_t *p, size_t n) {
   return n >= 64;
 }
 
+/* Marks that do not lie at the beginning, or of files that other sources here read. */
+static const struct {
+  size_t at, n;
+  const char *mark, *what, *instead;
+} token_others[] = {{0, 7, "MMIDIDX", "an index of Megatron-LM", "name the .bin beside it"},
+                    {4, 6, "\0\0\0\0{\"", "a safetensors file", "stage safetensors reads it"},
+                    {257, 5, "ustar", "a tar archive", "stage tar reads its members"},
+                    {0, 4, "GGUF", "a model of llama.cpp", NULL},
+                    {0, 5, "%PDF-", "a PDF", NULL},
+                    {0, 4, "RIFF", "a RIFF file, as WAV and WebP are", NULL},
+                    {0, 4, "OggS", "an Ogg file", NULL},
+                    {0, 4, "fLaC", "a FLAC file", NULL},
+                    {4, 4, "ftyp", "an MP4 file", NULL},
+                    {0, 6, "7z\xBC\xAF\x27\x1C", "packed by 7z", "unpack it first (7z x)"}};
+
+/* Whether the length of a first record is followed by its checksum, as in TFRecord files. */
+static bool begins_tfrecord(const uint8_t *p, size_t n) {
+  if (n < 12) return false;
+  uint32_t crc = p[8] | (uint32_t)p[9] << 8 | (uint32_t)p[10] << 16 | (uint32_t)p[11] << 24;
+  return crc == mr_crc32c_mask(mr_crc32c(p, 8));
+}
+
+static mr_err_t fail_no_tokens(const char *path, const char *what, const char *instead,
+                               mr_diag_t *diag) {
+  return mr_fail(diag, MR_ERR_DATA, "%s: holds no token ids but is %s: %s", path, what,
+                 instead ? instead : "save the ids with numpy.save");
+}
+
 /* Refuses what is not a file of ids, by what its first bytes say.  dtype=u8 may be any bytes, text
    too. */
 static mr_err_t check_is_tokens(const char *path, const uint8_t *p, size_t n, mr_token_type_t type,
                                 mr_diag_t *diag) {
   const mr_file_kind_t *kind = mr_file_kind(p, n);
-  if (kind)
-    return mr_fail(diag, MR_ERR_DATA, "%s: holds no token ids but is %s: %s", path, kind->what,
-                   kind->instead ? kind->instead : "save the ids with numpy.save");
-  if (n >= 7 && !memcmp(p, "MMIDIDX", 7))
-    return mr_fail(diag, MR_ERR_DATA,
-                   "%s: holds no token ids but is an index of Megatron-LM: name the .bin beside it",
-                   path);
+  if (kind) return fail_no_tokens(path, kind->what, kind->instead, diag);
+  for (size_t i = 0; i < sizeof token_others / sizeof *token_others; i++)
+    if (n >= token_others[i].at + token_others[i].n &&
+        !memcmp(p + token_others[i].at, token_others[i].mark, token_others[i].n))
+      return fail_no_tokens(path, token_others[i].what, token_others[i].instead, diag);
+  if (begins_tfrecord(p, n))
+    return fail_no_tokens(path, "a TFRecord file", "stage tfrecord reads it", diag);
   const char *what = mr_file_described(p, n);
   if (what && type != MR_TOKEN_U8 && !strncmp(what, "JSON", 4))
     return mr_fail(
@@ -139,12 +168,14 @@ static mr_err_t read_npy_head(const mr_shard_t *s, const uint8_t *p, size_t n, m
                a.dtype == MR_U64;
   if (!whole || a.swapped || a.fortran ||
       (a.dtype == MR_I32 && (a.size == 1 || (a.size == 2 && a.is_signed))))
-    return mr_fail(
-        diag, MR_ERR_DATA,
-        "%s: holds an array of %s%s%s of %zu bytes, want ids as u1, u2, u4, i4, i8 or u8 "
-        "in C order: a.astype(\"u4\") in NumPy makes them",
-        s->path, a.swapped ? "big-endian " : "", a.fortran ? "Fortran-ordered " : "",
-        mr_dtype_name(a.dtype), a.size);
+    return mr_fail(diag, MR_ERR_DATA,
+                   "%s: holds an array of %s%s%s, want ids as u1, u2, u4, i4, i8 or u8 in C order: "
+                   "a.astype(\"u4\") in NumPy makes them",
+                   s->path, a.swapped ? "big-endian " : "", a.fortran ? "Fortran-ordered " : "",
+                   a.dtype == MR_I32 && a.size == 1                  ? "i8"
+                   : a.dtype == MR_I32 && a.size == 2 && a.is_signed ? "i16"
+                   : a.dtype == MR_I32 && a.size == 2                ? "u16"
+                                                                     : mr_dtype_name(a.dtype));
   f->type = a.size == 1         ? MR_TOKEN_U8
             : a.size == 2       ? MR_TOKEN_U16
             : a.size == 8       ? MR_TOKEN_I64

@@ -1,5 +1,6 @@
 /* The stage tokens: random files of every format, windows of every kind, against a plain oracle
    over the row of all tokens; and files that lie. */
+#include "base/crc32c.h"
 #include "tests/loaders/shards.h"
 
 extern const mr_stage_def_t mr_stage_tokens;
@@ -372,6 +373,8 @@ static void npy_files_are_rows_of_ids(void **state) {
   WRONG("want ids as u1, u2, u4, i4, i8 or u8", "length=3");
   write_npy_ids(">u2", 2);
   WRONG("holds an array of big-endian", "length=3");
+  write_npy_ids("|i1", 1);
+  WRONG("holds an array of i8, want ids as", "length=3");
 }
 
 static void files_that_are_no_ids_are_refused_by_name(void **state) {
@@ -391,6 +394,33 @@ static void files_that_are_no_ids_are_refused_by_name(void **state) {
     write_file("w.bin", other[i].bytes, strlen(other[i].bytes));
     WRONG(other[i].piece, "length=2");
   }
+  static const struct {
+    size_t at;
+    const char *mark, *piece;
+  } within[] = {{8, "{\"a\":", "a safetensors file: stage safetensors reads it"},
+                {257, "ustar", "a tar archive: stage tar reads its members"},
+                {0, "MMIDIDX", "an index of Megatron-LM: name the .bin beside it"},
+                {4, "ftypmp42", "an MP4 file: save the ids with numpy.save"},
+                {0, "7z\xBC\xAF\x27\x1C", "packed by 7z: unpack it first (7z x)"},
+                {0, "GGUF", "a model of llama.cpp"},
+                {0, "RIFF", "a RIFF file"}};
+  for (size_t i = 0; i < sizeof within / sizeof *within; i++) {
+    char bytes[400] = {0};
+    memcpy(bytes + within[i].at, within[i].mark, strlen(within[i].mark));
+    write_file("w.bin", bytes, sizeof bytes);
+    WRONG(within[i].piece, "length=2");
+  }
+  uint8_t record[24] = {4};
+  uint32_t crc = mr_crc32c_mask(mr_crc32c(record, 8));
+  for (int i = 0; i < 4; i++) record[8 + i] = (uint8_t)(crc >> (8 * i));
+  write_file("w.bin", record, sizeof record);
+  WRONG("a TFRecord file: stage tfrecord reads it", "length=2");
+  hand_t h;
+  record[8] ^= 1; /* a row of ids */
+  write_file("w.bin", record, sizeof record);
+  if (shards_plan(&h, &mr_stage_tokens, HAND_SETTINGS(files, "length=2")) < 0)
+    fail_msg("%s", h.diag.text);
+  shards_close(&h);
 }
 
 static void tokens_outside_the_vocabulary_make_a_bad_record(void **state) {
