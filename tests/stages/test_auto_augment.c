@@ -196,7 +196,7 @@ static void auto_augment_draws_a_pair_of_its_policy(void **state) {
   }
   fclose(f);
   assert_int_equal(rows, 3 * PAIRS);
-  round_t r = round_first(90);
+  round_t r = round_first(1500); /* each of 75 pairs some twenty times */
   while (round_next(&r)) {
     int k = draw(&r, 3);
     char policy[32];
