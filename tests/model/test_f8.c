@@ -63,6 +63,43 @@ static void conversions_are_those_of_ml_dtypes(void **state) {
   }
 }
 
+/* Ties of f32 and their neighbours in f64, which a rounding to f32 on the way would make ties. */
+static void an_f64_is_rounded_to_f8_once(void **state) {
+  enum { TIES = 3 << 20, PIECE = 1 << 16 };
+  static _Alignas(64) double x[PIECE];
+  static _Alignas(64) uint8_t y[PIECE];
+  for (int d = 0; d < 2; d++) {
+    char name[64];
+    uint32_t crc = 0;
+    mr_fn_t *f = mr_fn_create();
+    mr_var_t *v = mr_lax_convert(f, mr_fn_input(f, mr_aval_of(MR_F64, PIECE)), f8s[d]);
+    mr_exec_t *run;
+    mr_diag_t diag = {0};
+    assert_int_equal(mr_fn_return(f, 1, &v), MR_OK);
+    if (mr_compile(f, NULL, &run, &diag) < 0) fail_msg("%s", diag.text);
+    for (uint32_t from = 0; from < 2 * TIES; from += PIECE) {
+      for (uint32_t i = 0; i < PIECE; i++) {
+        uint32_t at = (from + i) % TIES, u = (at / 3 << 12) + at % 3 - 1;
+        uint64_t wide;
+        float tie;
+        memcpy(&tie, &u, sizeof tie);
+        x[i] = (double)tie;
+        memcpy(&wide, &x[i], sizeof wide);
+        wide ^= from >= TIES;
+        memcpy(&x[i], &wide, sizeof wide);
+      }
+      mr_exec_run(run, (const void *[]){x}, (void *[]){y});
+      for (uint32_t i = 0; i < PIECE; i++)
+        if (isnan(mr_f8_to_f32(f8s[d], y[i]))) y[i] = d ? 0x7E : 0x7F;
+      crc = crc32_of(crc, y, PIECE);
+    }
+    mr_exec_destroy(run);
+    mr_fn_destroy(f);
+    snprintf(name, sizeof name, "%s.f64", names[d]);
+    assert_crc("f8.txt", name, crc);
+  }
+}
+
 /* By every way a conversion can take. */
 static void each_code_keeps_its_value_in_wider_floats(void **state) {
   static const mr_dtype_t wider[] = {MR_F32, MR_BF16, MR_F16, MR_F64};
@@ -175,6 +212,7 @@ static void ops_that_would_compute_in_f8_are_refused_by_name(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(an_f64_is_rounded_to_f8_once),
       cmocka_unit_test(conversions_are_those_of_ml_dtypes),
       cmocka_unit_test(each_code_keeps_its_value_in_wider_floats),
       cmocka_unit_test(every_instruction_set_converts_alike),
