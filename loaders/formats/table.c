@@ -471,7 +471,7 @@ static mr_err_t table_unpack(const mr_shard_source_t *base, const mr_shard_bytes
 }
 
 static const mr_shard_kind_t table_kind_def = {.name = "table",
-                                               .index = "table/5",
+                                               .index = "table/6",
                                                .scan = mr_table_scan,
                                                .apart = MR_TABLE_WORD,
                                                .own = "text",

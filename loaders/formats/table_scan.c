@@ -24,6 +24,7 @@ enum {
 
 typedef struct table_column {
   char name[MR_SHARD_NAME_MAX];
+  int again;                /* columns after it with the same name */
   int kind;                 /* MR_TABLE_INT, FLOAT or TEXT so far */
   bool unnamed, fractions;  /* a number is not written as a whole one */
   int64_t numbers, missing; /* cells that hold one; words that stand for a missing one */
@@ -166,7 +167,7 @@ static void take_kind(table_column_t *c, char *text, int64_t size) {
     c->kind = MR_TABLE_FLOAT, c->missing += n > 0, c->gaps++;
   } else {
     double v = mr_strtod(s, &end);
-    if (end != s + n) c->kind = MR_TABLE_TEXT;
+    if (end != s + n || strpbrk(s, "xX(")) c->kind = MR_TABLE_TEXT; /* 0x10 is no number here */
     if (c->kind == MR_TABLE_INT && !whole) c->kind = MR_TABLE_FLOAT;
     c->fractions |= !whole;
     c->numbers++;
@@ -286,6 +287,13 @@ static mr_err_t scan_rows(table_scan_t *t, int64_t at) {
 
 /* ---- the first row ---- */
 
+/* The column of this name among those so far; NULL: none. */
+static table_column_t *named(table_scan_t *t, const char *name) {
+  for (int i = 0; i < t->n_columns; i++)
+    if (!strcmp(t->column[i].name, name)) return &t->column[i];
+  return NULL;
+}
+
 static mr_err_t name_column(table_scan_t *t, const char *cell, size_t n) {
   table_column_t *c = &t->column[t->n_columns];
   char number[24];
@@ -300,9 +308,11 @@ static mr_err_t name_column(table_scan_t *t, const char *cell, size_t n) {
                        t->file->path, t->n_columns + 1, n, MR_SHARD_NAME_MAX - CELL_MAX - 1);
   memcpy(c->name, cell, n), c->name[n] = 0;
   c->kind = MR_TABLE_INT;
-  for (int i = 0; i < t->n_columns; i++)
-    if (!strcmp(t->column[i].name, c->name))
-      return TABLE_FAULT(t, "%s: two columns are called %s", t->file->path, c->name);
+  for (table_column_t *first = named(t, c->name); first && named(t, c->name);)
+    snprintf(c->name + n, sizeof c->name - n, ".%d", ++first->again); /* a, a.1, a.2, as pandas */
+  if (strlen(c->name) >= MR_SHARD_NAME_MAX - CELL_MAX)
+    return TABLE_FAULT(t, "%s: two columns are called %.*s, want shorter names", t->file->path,
+                       (int)n, c->name);
   t->n_columns++;
   return MR_OK;
 }
