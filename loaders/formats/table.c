@@ -259,7 +259,7 @@ static void say_floats(const mr_shards_t *s, const char *column, const char *nam
 static mr_err_t table_settle_field(mr_stage_t *s, const char *column, const char *name,
                                    const char *word, mr_spec_t *out) {
   static const char *const holds[] = {"whole numbers", "numbers", "text",
-                                      "text, of too many different words to be classes"};
+                                      "text, of more different words than can be classes"};
   static const mr_dtype_t dtype[AS_COUNT] = {
       [AS_I32] = MR_I32, [AS_I64] = MR_I64, [AS_F32] = MR_F32, [AS_F64] = MR_F64};
   table_t *t = s->state;
@@ -279,7 +279,9 @@ static mr_err_t table_settle_field(mr_stage_t *s, const char *column, const char
                          kind == MR_TABLE_INT     ? "bytes, label, i32, i64, f32 or f64"
                          : kind == MR_TABLE_FLOAT ? "bytes, f32 or f64"
                          : kind == MR_TABLE_TEXT  ? "bytes or class"
-                                                  : "bytes");
+                                                  : "bytes, or a column of the classes' numbers, "
+                                                    "whose names are in names=FILE: a column of "
+                                                    "text has at most 256 classes");
   int64_t changed = as == AS_F32   ? count_changed(base->shards, column, MR_TABLE_NOT_F32)
                     : as == AS_F64 ? count_changed(base->shards, column, MR_TABLE_NOT_F64)
                                    : 0;
