@@ -111,9 +111,11 @@ static mr_err_t settle_field(mr_stage_t *s, mr_shard_source_t *t, int column, co
       bool no_field;
       mr_diag_t why = {0};
       mr_err_t e = settle_npy(t, column, &f, &no_field, &why);
-      if (e < 0 && no_field)
-        return mr_stage_fail(s, e, "%s: member .%.60s: %s", t->shards->shard->path, c->name,
-                             why.text);
+      if (e < 0 && no_field) {
+        mr_diag_t whole = {0};
+        mr_diag_prefix(&whole, e, &why, "%s: member .%.60s", t->shards->shard->path, c->name);
+        return mr_stage_relay(s, e, &whole);
+      }
       if (e < 0) return mr_stage_relay(s, e, &why);
       break;
     }

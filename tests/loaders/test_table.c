@@ -198,8 +198,7 @@ static void texts_of_many_small_files_are_no_columns(void **state) {
   want_refused(&mr_stage_table, (const char *[]){files, "fields=label", NULL},
                "column label has more than 1000 different words");
   write_rows("t0.csv", "%d,%d\n", 0, 300), write_rows("t1.csv", "%d,x%d\n", 0, 5);
-  want_refused(&mr_stage_table, table_settings("label:label:class"),
-               "has at most 256 classes");
+  want_refused(&mr_stage_table, table_settings("label:label:class"), "has at most 256 classes");
 }
 
 static void a_file_without_rows_changes_nothing(void **state) {
