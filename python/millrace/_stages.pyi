@@ -3022,9 +3022,9 @@ def train_step(
 
     checkpoint_every: Also emits the state every this many steps; 0: only after each epoch and at the end.
 
-    checkpoint_files: With zero= in a job of processes: one: rank 0 receives all slots and writes one file; ranks:
-    each process writes those of its share into the checkpoints' folder, which all hosts must share, beside the
-    file of rank 0, which names them.
+    checkpoint_files: In a job of processes: one: rank 0 receives all slots and writes one file; ranks: each
+    process writes those of a share into the checkpoints' folder, which all hosts must share, beside the file of
+    rank 0, which names them.
 
     checkpoint_dir: That folder; `millrace train` sets it to that of the stage checkpoint.
 
@@ -3336,9 +3336,9 @@ def vit_step(
 
     checkpoint_every: Also emits the state every this many steps; 0: only after each epoch and at the end.
 
-    checkpoint_files: With zero= in a job of processes: one: rank 0 receives all slots and writes one file; ranks:
-    each process writes those of its share into the checkpoints' folder, which all hosts must share, beside the
-    file of rank 0, which names them.
+    checkpoint_files: In a job of processes: one: rank 0 receives all slots and writes one file; ranks: each
+    process writes those of a share into the checkpoints' folder, which all hosts must share, beside the file of
+    rank 0, which names them.
 
     checkpoint_dir: That folder; `millrace train` sets it to that of the stage checkpoint.
 

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "model/exec/device.h"
+#include "model/exec/process_ranks.h"
 #include "model/train/fit.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/computes.h"
@@ -130,7 +131,7 @@ static void open_report_unused(const mr_stage_t *s) {
       {"validate-every", "input valid", s->in_linked[IN_VALID]},
       {"validate-minutes", "input valid", s->in_linked[IN_VALID]},
       {"zero", "ranks behind shard-to-device", v->ranks > 1},
-      {"checkpoint-files", "zero=", v->zero > 0},
+      {"checkpoint-files", "a job of processes", mr_process_ranks() != NULL},
       {"microbatches", "pipeline=", v->pipeline > 1},
       {"pipeline-schedule", "pipeline=", v->pipeline > 1},
       {"stages", "pipeline=, or \"|\" between stages",

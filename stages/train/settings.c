@@ -385,10 +385,9 @@ const mr_opt_t mr__train_stage_opts[] = {
      .offset = AT(checkpoint_files),
      .def = "one",
      .choices = "one|ranks",
-     .help =
-         "With zero= in a job of processes: one: rank 0 receives all slots and writes one file; "
-         "ranks: each process writes those of its share into the checkpoints' folder, which all "
-         "hosts must share, beside the file of rank 0, which names them."},
+     .help = "In a job of processes: one: rank 0 receives all slots and writes one file; "
+             "ranks: each process writes those of a share into the checkpoints' folder, which all "
+             "hosts must share, beside the file of rank 0, which names them."},
     {.name = "checkpoint-dir",
      .type = MR_OPT_STR,
      .offset = AT(checkpoint_dir),

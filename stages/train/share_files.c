@@ -1,6 +1,7 @@
-/* Each process of a job writes the slots of its share itself.  All are durable before rank 0 writes
-   the file that names them, and that file's name is the commit: a kill at any moment before leaves
-   files that nothing names. */
+/* Each process of a job writes the slots of a share itself: of its own where it has no others, else
+   of the one that zero=1 would give it.  All are durable before rank 0 writes the file that names
+   them, and that file's name is the commit: a kill at any moment before leaves files that nothing
+   names. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,8 +13,17 @@
 
 bool mr__train_has_slices(const train_t *v) {
   enum { ONE, RANKS };
-  return v->agree && v->zero && v->checkpoint_files == RANKS && v->checkpoint_dir &&
-         *v->checkpoint_dir;
+  return v->agree && v->checkpoint_files == RANKS && v->checkpoint_dir && *v->checkpoint_dir;
+}
+
+/* The parameters whose slots and average this process writes. */
+static void set_own(train_t *v, const mr_process_ranks_t *p) {
+  const mr_train_config_t shares = {.ranks = p->size, .rank = p->rank, .zero = 1};
+  int *own = v->at.own;
+  if (v->zero)
+    mr_train_step_share(v->step, &own[0], &own[1]);
+  else
+    mr_train_share_of(&shares, &v->params, &own[0], &own[1]);
 }
 
 /* Whether rank 0 finds what the others have written. */
@@ -43,7 +53,7 @@ mr_err_t mr__train_write_slices(mr_stage_t *s) {
   mr__agree_doing(v->agree, "writes its slice of the checkpoint of", v->at.step, true);
   if (!v->slices) v->slices = calloc((size_t)p->size, MR_SAFETENSORS_SLICE_NAME);
   if (!v->slices) return mr_stage_no_memory(s, "the names of slices");
-  mr_train_step_share(v->step, &v->at.own[0], &v->at.own[1]);
+  set_own(v, p);
   if (p->rank)
     e = mr_train_slice_write(v->checkpoint_dir, &v->params, &v->at, p->rank, p->size, name, &why);
   MR_TRY(mr__agree_files(s, v->agree, e, &why, name, v->slices));

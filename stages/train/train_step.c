@@ -93,6 +93,9 @@ bool mr_train_stage_stopped(const mr_stage_t *s) {
   return ((const train_t *)s->state)->agreed_stop;
 }
 
+/* Whether ranks keep the slots of their shares where a checkpoint is made, as each writes them. */
+static bool keeps_shares(const train_t *v) { return v->zero && mr__train_has_slices(v); }
+
 /* Reports an evaluation.  Consumers that have left are no stop. */
 static mr_err_t train_step_evaluated(mr_stage_t *s, mr_report_kind_t kind, int port,
                                      const mr_tally_t *tally) {
@@ -116,9 +119,9 @@ static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t ki
                                     mr_stream_at_t *at) {
   train_t *v = s->state;
   if (!s->in_linked[port]) return MR_OK;
-  bool sliced = mr__train_has_slices(v); /* the others keep their slots */
-  if (!sliced || v->ema > 0)
-    MR_TRY(fetch_params(s, sliced ? mr_train_step_average : mr_train_step_whole));
+  bool kept = keeps_shares(v);
+  if (!kept || v->ema > 0)
+    MR_TRY(fetch_params(s, kept ? mr_train_step_average : mr_train_step_whole));
   mr__agree_doing(v->agree, "evaluates after", v->at.step, true);
   mr_tally_t tally = {
       .loss = &v->eval_loss, .aligned = &v->aligned[port], .wrong = mr__train_report_wrong};
@@ -170,13 +173,15 @@ static void say_why(mr_stage_t *s, bool stopped, mr_report_t *r) {
 }
 
 /* Makes the parameters whole where ranks have parts of them, while all ranks that are processes are
-   at the same step.  Ranks that write slices keep their slots, and give the average where an
-   evaluation may follow, which reads it. */
+   at the same step.  Ranks that write slices of their shares keep their slots, and give the average
+   where an evaluation may follow, which reads it. */
 static mr_err_t make_whole(mr_stage_t *s, bool evaluates) {
   const train_t *v = s->state;
-  if (!mr__train_has_slices(v)) return fetch_params(s, mr_train_step_whole);
-  if (v->ema > 0 && evaluates) MR_TRY(fetch_params(s, mr_train_step_average));
-  return mr__train_write_slices(s);
+  if (!keeps_shares(v))
+    MR_TRY(fetch_params(s, mr_train_step_whole));
+  else if (v->ema > 0 && evaluates)
+    MR_TRY(fetch_params(s, mr_train_step_average));
+  return mr__train_has_slices(v) ? mr__train_write_slices(s) : MR_OK;
 }
 
 /* Ends the run: test unless stopped, the last state, the final record. */
