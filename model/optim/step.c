@@ -25,10 +25,10 @@ typedef struct step {
   mr_var_t *amax; /* the largest magnitudes of the parts' products so far; NULL without fp8 */
   /* p is [n]; slot and average are [hi-lo] from lo on */
   mr_var_t **data, *lr, *t, **scale, **fp8, **p, **slot[MR_OPTIM_SLOTS], **average;
-  const mr__exchange_t *exchange; /* of ranks */
-  mr_var_t **out;                 /* [n_out] of the loss, over all parts */
-  mr_var_t **grad;                /* [n] */
-  int computed;                   /* equations up to the gradients of the last part */
+  mr__exchange_t *exchange; /* of ranks */
+  mr_var_t **out;           /* [n_out] of the loss, over all parts */
+  mr_var_t **grad;          /* [n] */
+  int computed;             /* equations up to the gradients of the last part */
 } step_t;
 
 static bool is_split(const mr_optim_loss_t *loss, int i) {
@@ -271,10 +271,12 @@ static mr_var_t *sum_of_nodes(step_t *s, const mr__exchange_t *x, const nodes_t 
   return mr_lax_add(s->g, left, sum_of_nodes(s, x, nodes, at, end, t, half, to));
 }
 
-/* This rank's share of the gradients over all parts, f32[elements]: neighbours of one dtype are
-   added together. */
-static mr_var_t *sum_of_even_share(step_t *s, const mr__exchange_t *x, const nodes_t *nodes) {
-  int64_t at = x->from[s->loss->ranks->rank], end = x->from[s->loss->ranks->rank + 1];
+/* Chunk c of this rank's share of the gradients over all parts, f32[elements]: neighbours of one
+   dtype are added together.  NULL if the share has none. */
+static mr_var_t *sum_of_even_chunk(step_t *s, const mr__exchange_t *x, const nodes_t *nodes,
+                                   int c) {
+  int64_t at, end;
+  mr__exchange_chunk(x, s->loss->ranks->rank, c, &at, &end);
   mr_var_t **sum = mr_mem_take(&s->g->mem, (size_t)(s->n + 1) * sizeof *sum);
   int n = 0, i = 0;
   while (sum && at < end) {
@@ -290,17 +292,51 @@ static mr_var_t *sum_of_even_share(step_t *s, const mr__exchange_t *x, const nod
   return n > 1 ? mr_lax_concatenate(s->g, n, sum, 0) : n ? sum[0] : NULL;
 }
 
-/* The gradients, over all parts, of the parameters that this rank updates. */
-static void sum_gradients(step_t *s, const mr__exchange_t *x, const nodes_t *nodes) {
-  mr_var_t *shares = s->share ? NULL : mr__exchange_gather(x, sum_of_even_share(s, x, nodes));
+/* What has been summed of a gradient, piece by piece. */
+typedef struct summed {
+  int n;
+  mr_var_t **piece; /* [n] */
+} summed_t;
+
+/* Adds the pieces of gradients that lie in chunk c of this rank's share, which are whole
+   parameters. */
+static void sum_of_chunk(step_t *s, const mr__exchange_t *x, const nodes_t *nodes, int c,
+                         summed_t *sum) {
+  int64_t from, to;
+  mr__exchange_chunk(x, s->loss->ranks->rank, c, &from, &to);
   for (int i = s->lo; i < s->hi; i++) {
+    int64_t a = from > x->at[i] ? from : x->at[i], b = to < x->at[i + 1] ? to : x->at[i + 1];
+    summed_t *own = &sum[i - s->lo];
+    if (a < b)
+      own->piece[own->n++] =
+          sum_of_nodes(s, x, nodes, a, b, s->p[i]->aval.dtype, 0, s->loss->parts);
+  }
+}
+
+/* The gradients, over all parts, of the parameters that this rank updates: a chunk is added as soon
+   as it has come. */
+static void sum_gradients(step_t *s, mr__exchange_t *x, const nodes_t *nodes) {
+  mr_mem_t *mem = &s->g->mem;
+  summed_t *sum = mr_mem_take(mem, (size_t)(s->n + 1) * sizeof *sum);
+  for (int i = 0; sum && s->share && i < s->hi - s->lo; i++)
+    sum[i] = (summed_t){.piece = mr_mem_take(mem, (size_t)x->n_chunks * sizeof(mr_var_t *))};
+  if (mem->failed) return;
+  for (int c = 0; c < x->n_chunks; c++) {
+    mr__exchange_send(x, c);
+    if (s->share)
+      sum_of_chunk(s, x, nodes, c, sum);
+    else
+      mr__exchange_gather(x, c, sum_of_even_chunk(s, x, nodes, c), 0, 0);
+    for (int i = 0; !s->share && i < s->n; i++)
+      if (mr__exchange_completes(x, c, i)) s->grad[i] = mr__exchange_whole(x, i, &s->p[i]->aval);
+  }
+  for (int i = s->lo; s->share && i < s->hi; i++) {
     const mr_aval_t *a = &s->p[i]->aval;
-    if (!s->share) {
-      s->grad[i] = mr__exchange_whole(x, shares, i, a);
-      continue;
-    }
-    mr_var_t *sum = sum_of_nodes(s, x, nodes, x->at[i], x->at[i + 1], a->dtype, 0, s->loss->parts);
-    s->grad[i] = mr_lax_reshape(s->g, sum, a->ndim, a->dim);
+    const summed_t *own = &sum[i - s->lo];
+    mr_var_t *v = own->n > 1 ? mr_lax_concatenate(s->g, own->n, own->piece, 0)
+                  : own->n   ? *own->piece
+                             : NULL;
+    s->grad[i] = mr_lax_reshape(s->g, v, a->ndim, a->dim);
   }
 }
 
@@ -334,35 +370,55 @@ static mr_var_t *bucket_flat(step_t *s, const bucket_t *b, mr_var_t *const *grad
   return n > 1 ? mr_lax_concatenate(s->g, n, flat, 0) : flat[0];
 }
 
-/* As sum_of_nodes, of what has come of each sum. */
-static mr_var_t *bucket_sum(step_t *s, const nodes_t *nodes, mr_var_t *const *come, int from,
-                            int to) {
-  for (int k = 0; k < nodes->n; k++)
-    if (nodes->node[k].from == from && nodes->node[k].to == to) return come[k];
+/* A bucket on its way to its owner. */
+typedef struct sending {
+  const bucket_t *bucket;
+  const nodes_t *nodes;
+  mr_var_t **own;   /* [nodes->n] this rank's sums; NULL for those of others */
+  mr_var_t *newest; /* of them */
+  int *turn;
+} sending_t;
+
+/* Sends sum k of the tree to the owner, and returns it there.  The operand of a message that the
+   owner receives is sent to none: with its own newest sum, it does not receive before its backward
+   pass has come as far. */
+static mr_var_t *send_node(step_t *s, const sending_t *b, int k) {
+  const mr_optim_ranks_t *ranks = s->loss->ranks;
+  int from = b->nodes->node[k].rank, owner = b->bucket->owner, own = ranks->rank;
+  const int perm[1][2] = {{from, owner}};
+  int turn = (*b->turn)++;
+  if (from == owner || (from != own && owner != own)) return b->own[k];
+  return mr_lax_ppermute_in_turn(s->g, from == own ? b->own[k] : b->newest, ranks->axis, 1, perm,
+                                 turn);
+}
+
+/* The sum of parts [from,to) of a bucket's gradients, of use to the owner alone: two sums are added
+   as soon as both have come, so that few wait.  A barrier keeps fusion from adding all at once. */
+static mr_var_t *send_tree(step_t *s, const sending_t *b, int from, int to) {
+  for (int k = 0; k < b->nodes->n; k++)
+    if (b->nodes->node[k].from == from && b->nodes->node[k].to == to) return send_node(s, b, k);
   int half = (from + to) / 2;
-  mr_var_t *left = bucket_sum(s, nodes, come, from, half);
-  return mr_lax_add(s->g, left, bucket_sum(s, nodes, come, half, to));
+  mr_var_t *left = send_tree(s, b, from, half), *right = send_tree(s, b, half, to);
+  return b->bucket->owner == s->loss->ranks->rank
+             ? mr_lax_optimization_barrier(s->g, mr_lax_add(s->g, left, right))
+             : NULL;
 }
 
 /* Each rank sends its sums of a bucket's gradients to the owner, which adds them.  All ranks number
-   the messages alike.  The operand of a message that the owner receives is sent to none: with its
-   own newest sum, it does not receive before its backward pass has come as far. */
+   the messages alike, in the order of the tree. */
 static void exchange_bucket(step_t *s, const bucket_t *b, const nodes_t *nodes, const sums_t *sums,
                             int *turn) {
   int own = s->loss->ranks->rank;
-  mr_var_t **come = mr_mem_take(&s->g->mem, (size_t)nodes->n * sizeof *come), *newest = NULL;
-  for (int k = 0; come && k < nodes->n; k++)
-    if (nodes->node[k].rank == own)
-      newest = come[k] = bucket_flat(s, b, sums->of[nodes->node[k].place]);
-  for (int k = 0; come && k < nodes->n; k++, ++*turn) {
+  sending_t way = {.bucket = b, .nodes = nodes, .turn = turn};
+  way.own = mr_mem_take(&s->g->mem, (size_t)nodes->n * sizeof *way.own);
+  if (!way.own) return;
+  for (int k = 0; k < nodes->n; k++) {
     const node_t *v = &nodes->node[k];
-    const int perm[1][2] = {{v->rank, b->owner}};
-    if (v->rank == b->owner || (v->rank != own && b->owner != own)) continue;
-    come[k] = mr_lax_ppermute_in_turn(s->g, v->rank == own ? come[k] : newest, s->loss->ranks->axis,
-                                      1, perm, *turn);
+    way.own[k] = v->rank == own ? bucket_flat(s, b, sums->of[v->place]) : NULL;
+    if (v->rank == own) way.newest = way.own[k];
   }
-  if (!come || b->owner != own) return;
-  mr_var_t *sum = bucket_sum(s, nodes, come, 0, s->loss->parts);
+  mr_var_t *sum = send_tree(s, &way, 0, s->loss->parts);
+  if (b->owner != own) return;
   int64_t at = 0;
   for (int i = b->from; i < b->to; i++) {
     const mr_aval_t *a = &s->p[i]->aval;
@@ -459,24 +515,25 @@ static mr_err_t step_exchange(step_t *s, mr_var_t **all, const sums_t *sums) {
   s->grad = mr_mem_take(mem, (size_t)s->n * sizeof(mr_var_t *));
   if (mem->failed || s->g->diag.code < 0) return s->g->diag.code;
   for (int i = 0; i < s->n; i++) size[i] = mr_aval_elems(&s->p[i]->aval);
-  mr__exchange_t x = mr__exchange_start(s->g, s->loss->ranks, s->n, size, s->share, s->n_out + 1);
-  mr__exchange_t *kept = mr_mem_take(mem, sizeof *kept);
+  mr__exchange_t *x = mr_mem_take(mem, sizeof *x);
+  if (mem->failed) return s->g->diag.code;
+  *x = mr__exchange_start(s->g, s->loss->ranks, s->n, size, s->share, s->n_out + 1);
   if (mem->failed) return s->g->diag.code;
   bool early = s->loss->ranks->zero >= 2;
   const char *outer = mr_scope_enter(s->g, "exchange");
   if (early) MR_TRY(exchange_early(s, &nodes, sums));
   const char *exchange = mr_scope_enter(s->g, "posted");
-  for (int i = 0; i < s->n_out; i++) posted[i] = all[i] ? post_output(s, &x, all, i) : -1;
+  for (int i = 0; i < s->n_out; i++) posted[i] = all[i] ? post_output(s, x, all, i) : -1;
   mr_scope_leave(s->g, exchange);
-  int amax = s->n_fp8 ? mr__exchange_post(&x, s->amax, mr_aval_elems(&s->amax->aval)) : 0;
-  mr__exchange_send(&x, early ? 0 : nodes.most, term);
+  int amax = s->n_fp8 ? mr__exchange_post(x, s->amax, mr_aval_elems(&s->amax->aval)) : 0;
+  mr__exchange_publish(x);
   MR_TRY(s->g->diag.code);
   for (int i = 0; i < s->n_out; i++)
-    s->out[i] = posted[i] < 0 ? NULL : posted_output(s, &x, posted[i], all[i]->aval);
-  if (s->n_fp8) s->amax = posted_amax(s, &x, amax);
-  if (!early) sum_gradients(s, &x, &nodes);
-  *kept = x;
-  s->exchange = kept;
+    s->out[i] = posted[i] < 0 ? NULL : posted_output(s, x, posted[i], all[i]->aval);
+  if (s->n_fp8) s->amax = posted_amax(s, x, amax);
+  if (!early) mr__exchange_terms(x, nodes.most, term);
+  if (!early) sum_gradients(s, x, &nodes);
+  s->exchange = x;
   mr_scope_leave(s->g, outer);
   return s->g->diag.code;
 }
@@ -539,20 +596,15 @@ static mr_var_t *squares_of_gradients(step_t *s, bool pair) {
 
 /* Completes the new values next[n], of which this rank has [lo,hi). */
 static void take_updates(step_t *s, mr_var_t **next) {
-  mr_fn_t *g = s->g;
-  mr_var_t **own = mr_mem_take(&g->mem, (size_t)(s->n + 1) * sizeof *own);
-  int n = s->hi - s->lo;
-  const char *outer = mr_scope_enter(g, "exchange");
-  for (int i = 0; own && i < n; i++) {
-    mr_var_t *v = mr_lax_convert(g, next[s->lo + i], MR_F32);
-    own[i] = v ? mr_lax_reshape_to(g, v, mr_aval_elems(&v->aval)) : NULL;
+  mr__exchange_t *x = s->exchange;
+  const char *outer = mr_scope_enter(s->g, "exchange");
+  for (int c = 0; c < x->n_chunks; c++) {
+    mr__exchange_gather(x, c, mr__exchange_own(x, c, next), s->lo, s->hi);
+    for (int i = 0; i < s->n; i++)
+      if ((i < s->lo || i >= s->hi) && mr__exchange_completes(x, c, i))
+        next[i] = mr__exchange_whole(x, i, &s->p[i]->aval);
   }
-  mr_var_t *mine = !own || !n ? NULL : n > 1 ? mr_lax_concatenate(g, n, own, 0) : own[0];
-  mr_var_t *shares = mr__exchange_gather(s->exchange, mine);
-  for (int i = 0; i < s->n; i++)
-    if (i < s->lo || i >= s->hi)
-      next[i] = mr__exchange_whole(s->exchange, shares, i, &s->p[i]->aval);
-  mr_scope_leave(g, outer);
+  mr_scope_leave(s->g, outer);
 }
 
 /* ---- a stage of a pipeline ---- */

@@ -1,5 +1,6 @@
 /* What the ranks of a step exchange, where arrays and shares do not fit each other: parameters of
-   several dtypes, in shares that begin within one, and fewer elements than ranks. */
+   several dtypes, in shares that begin within one, fewer elements than ranks, and shares of several
+   chunks, also of whole parameters, which are uneven: a rank may have none. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +16,7 @@
 #include "model/model.h"
 #include "model/transforms/transforms.h"
 
-enum { PARTS = 8, ROWS = 2, MOST_PARAMS = 4, ROOM = 4096 };
+enum { PARTS = 8, ROWS = 2, MOST_PARAMS = 5, MOST_ARRAYS = 16, ROOM = 1 << 18 };
 
 /* A step of a loss whose parameters have these sizes. */
 typedef struct small {
@@ -46,14 +47,20 @@ static mr_fn_t *part_of(const small_t *c) {
 typedef struct ran {
   pthread_t thread;
   mr_exec_t *exec;
-  _Alignas(64) char out[16][ROOM];
+  int first_slot, slots_from; /* inputs of the step before the slots, and the first that it has */
+  _Alignas(64) char out[MOST_ARRAYS][ROOM];
 } ran_t;
 
-static void compile_step(const small_t *c, int rank, int size, const mr_comm_t *comm, ran_t *r) {
+static int64_t size_of_param(const void *arg, int i) {
+  return mr_aval_elems(&((const small_t *)arg)->param[i]);
+}
+
+static void compile_step(const small_t *c, int rank, int size, int zero, const mr_comm_t *comm,
+                         ran_t *r) {
   mr_fn_t *part = part_of(c), *step;
   const mr_fn_t *parts[PARTS];
   for (int k = 0; k < PARTS; k++) parts[k] = part;
-  mr_optim_ranks_t ranks = {.rank = rank, .size = size, .axis = "ranks"};
+  mr_optim_ranks_t ranks = {.rank = rank, .size = size, .axis = "ranks", .zero = zero};
   mr_comm_rank_t speaks = {0};
   mr_diag_t diag = {0};
   mr_optim_t o = mr_optim_of("momentum");
@@ -69,42 +76,60 @@ static void compile_step(const small_t *c, int rank, int size, const mr_comm_t *
   mr_compile_options_t options = {.threads = 1, .rank = comm ? &speaks : NULL};
   if (mr_compile(step, &options, &r->exec, &diag) < 0) fail_msg("%s", diag.text);
   mr_fn_destroy(step), mr_fn_destroy(part);
+  r->slots_from = comm && zero ? mr_optim_share_from(c->n, size_of_param, c, size, rank) : 0;
+}
+
+/* The arrays of a rank's slots have the numbers of those of one that has all. */
+static int number_of_input(const ran_t *r, int i) {
+  return i < r->first_slot ? i : i + r->slots_from;
 }
 
 static void *run_step(void *arg) {
   ran_t *r = arg;
   const mr_fn_t *f = mr_exec_fn(r->exec);
-  _Alignas(64) char in[16][ROOM];
-  const void *ins[16];
-  void *outs[16];
+  char *in = aligned_alloc(64, (size_t)MOST_ARRAYS * ROOM);
+  const void *ins[MOST_ARRAYS];
+  void *outs[MOST_ARRAYS];
   for (int i = 0; i < f->n_in; i++) {
     const mr_aval_t *a = &f->in[i]->aval;
+    ins[i] = in + (size_t)i * ROOM;
+    assert_true(mr_aval_bytes(a) <= ROOM);
     for (int64_t k = 0; k < mr_aval_elems(a); k++)
-      mr_set_f64(a->dtype, in[i], k, 0.001 * (double)((k * 7919 + i * 31) % 997));
-    ins[i] = in[i];
+      mr_set_f64(a->dtype, in + (size_t)i * ROOM, k,
+                 0.001 * (double)((k * 7919 + number_of_input(r, i) * 31) % 997));
   }
   for (int i = 0; i < f->n_out; i++) outs[i] = r->out[i];
   mr_exec_run(r->exec, ins, outs);
+  free(in);
   return NULL;
 }
 
-static void same_on_any_number_of_ranks(const small_t *c) {
+static void same_on_any_number_of_ranks(const small_t *c, int zero) {
   static ran_t one, many[PARTS];
-  compile_step(c, 0, 1, NULL, &one);
+  int first_slot = 1 + 2 + c->n, outs_before = 3 + c->n; /* x, lr, t; two outputs and a norm */
+  one.first_slot = first_slot;
+  compile_step(c, 0, 1, 0, NULL, &one);
   run_step(&one);
-  const mr_fn_t *f = mr_exec_fn(one.exec);
+  assert_int_equal(mr_exec_fn(one.exec)->n_in, first_slot + c->n);
+  assert_int_equal(mr_exec_fn(one.exec)->n_out, outs_before + c->n);
   for (int size = 1; size <= PARTS; size++) {
     mr_comm_t *comm;
     mr_diag_t diag = {0};
     assert_int_equal(mr_comm_create(size, 1e6, &comm, &diag), MR_OK);
-    for (int r = 0; r < size; r++) compile_step(c, r, size, comm, &many[r]);
+    for (int r = 0; r < size; r++) {
+      many[r].first_slot = first_slot;
+      compile_step(c, r, size, zero, comm, &many[r]);
+    }
     for (int r = 0; r < size; r++)
       assert_int_equal(pthread_create(&many[r].thread, NULL, run_step, &many[r]), 0);
     for (int r = 0; r < size; r++) pthread_join(many[r].thread, NULL);
     for (int r = 0; r < size; r++) {
-      for (int i = 0; i < f->n_out; i++)
-        if (memcmp(one.out[i], many[r].out[i], mr_aval_bytes(&f->out[i]->aval)) != 0)
-          fail_msg("output %d of rank %d of %d differs", i, r, size);
+      const mr_fn_t *f = mr_exec_fn(many[r].exec);
+      for (int i = 0; i < f->n_out; i++) {
+        int k = i < outs_before ? i : i + many[r].slots_from;
+        if (memcmp(one.out[k], many[r].out[i], mr_aval_bytes(&f->out[i]->aval)) != 0)
+          fail_msg("zero=%d: output %d of rank %d of %d differs", zero, i, r, size);
+      }
       mr_exec_destroy(many[r].exec);
     }
     mr_comm_destroy(comm);
@@ -116,18 +141,32 @@ static void shares_that_begin_within_arrays_are_added_in_their_dtypes(void **sta
   same_on_any_number_of_ranks(
       &(small_t){.n = 4,
                  .param = {mr_aval_of(MR_BF16, 5, 7), mr_aval_of(MR_F32, 11), mr_aval_of(MR_F16, 3),
-                           mr_aval_of(MR_F32, 40)}});
+                           mr_aval_of(MR_F32, 40)}},
+      0);
 }
 
 static void fewer_elements_than_ranks_are_shared(void **state) {
   same_on_any_number_of_ranks(
-      &(small_t){.n = 2, .param = {mr_aval_of(MR_F32, 2), mr_aval_scalar(MR_F32)}});
+      &(small_t){.n = 2, .param = {mr_aval_of(MR_F32, 2), mr_aval_scalar(MR_F32)}}, 0);
+}
+
+/* More elements than one chunk has: chunks begin within arrays of two dtypes, and within the shares
+   of some ranks only. */
+static void shares_of_several_chunks_are_added_and_joined(void **state) {
+  static const small_t c = {.n = 5,
+                            .param = {{MR_F32, 2, {37, 811}},
+                                      {MR_BF16, 2, {900, 100}},
+                                      {MR_F32, 1, {33}},
+                                      {MR_F32, 2, {211, 307}},
+                                      {MR_BF16, 1, {19}}}};
+  for (int zero = 0; zero <= MR_ZERO_MOST; zero++) same_on_any_number_of_ranks(&c, zero);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shares_that_begin_within_arrays_are_added_in_their_dtypes),
       cmocka_unit_test(fewer_elements_than_ranks_are_shared),
+      cmocka_unit_test(shares_of_several_chunks_are_added_and_joined),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
