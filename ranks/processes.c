@@ -437,7 +437,11 @@ static void take_parcel(mr__parcel_t *p) {
   mr__group_t *g = group_of_id(h->id, h->epoch);
   if (!g || !is_from_member(g, h)) return p->drop(p);
   mr__member_t *m = &g->member[h->kind == MR__PARCEL_FAIL ? 0 : h->a];
-  if (h->kind == MR__PARCEL_DATA || h->kind == MR__PARCEL_LETTER) {
+  bool given = h->kind == MR__PARCEL_DATA || h->kind == MR__PARCEL_LETTER;
+  /* Who waits for this looks again.  A thread that does not, as it stands, no longer waits for that
+     rank, and must not be said to. */
+  if ((given || h->kind == MR__PARCEL_TAKEN) && g->waits_for == h->a) g->waits_for = -1;
+  if (given) {
     process.other[h->from].gave_ns = mr_now_ns();
     parcels_add(h->kind == MR__PARCEL_DATA ? &m->data : &m->letters, p);
     pthread_cond_broadcast(&g->changed);

@@ -1,7 +1,8 @@
-/* usage: ranks_program FOLDER COMMUNICATOR [threads N | stop RANK | time BYTES]
-   What scripts/check-ranks.sh starts by real launchers: opens the job and writes what came of it to
-   the file FOLDER/RANK: the hash of a random sequence of collectives; after `stop`, by which a rank
-   stops itself, what the others say; after `time`, seconds of an all_reduce beside MPI's own. */
+/* usage: ranks_program FOLDER COMMUNICATOR [threads N | stop RANK | skip RANK | time BYTES]
+   What scripts/check-ranks.sh and bench/stalls.py start by launchers or their variables: opens the
+   job and writes what came of it to the file FOLDER/RANK: the hash of a random sequence of
+   collectives; after `stop`, by which a rank stops itself, and `skip`, by which it leaves out a
+   call, what the others say; after `time`, seconds of an all_reduce beside MPI's own. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -68,6 +69,21 @@ static void run_until_one_stops(mr_job_t *job, mr_collect_t *c, int stops, FILE 
   for (int turn = 0; ops->failed(c, &missing, &diag) >= 0; turn++) {
     if (turn == 20 && mr_job_rank(job) == stops) raise(SIGSTOP);
     ops->all_reduce(c, MR_REDUCE_SUM, MR_F32, 100000, in, out);
+  }
+  fprintf(f, "%s\n", diag.text);
+}
+
+static void run_until_one_skips(mr_job_t *job, mr_collect_t *c, int skips, FILE *f) {
+  static float in[1000], out[1000 * 64];
+  const mr_collect_ops_t *ops = mr_job_collect(job);
+  mr_diag_t diag = {0};
+  int missing;
+  for (int turn = 0; ops->failed(c, &missing, &diag) >= 0; turn++) {
+    if (turn == 20 && mr_job_rank(job) == skips) continue;
+    if (turn % 2)
+      ops->all_reduce(c, MR_REDUCE_SUM, MR_F32, 1000, in, out);
+    else
+      ops->all_gather(c, sizeof in, in, out);
   }
   fprintf(f, "%s\n", diag.text);
 }
@@ -154,6 +170,8 @@ int main(int argc, char **argv) {
     return fail(f ? diag.text : "cannot write the result");
   if (stops)
     run_until_one_stops(job, c, (int)number, f);
+  else if (!strcmp(what, "skip"))
+    run_until_one_skips(job, c, (int)number, f);
   else if (timed)
     time_reduce(job, c, (size_t)number, theirs, f);
   else

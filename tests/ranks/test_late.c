@@ -16,6 +16,21 @@
 
 enum { SIZE = 3 };
 
+/* The wait of a call, in which a thread may be made to stand. */
+bool __real_mr_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, int64_t until_ns);
+bool __wrap_mr_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, int64_t until_ns);
+static void (*stands)(void); /* in this process's next wait; NULL: waits as usual */
+
+bool __wrap_mr_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, int64_t until_ns) {
+  void (*now)(void) = stands;
+  stands = NULL;
+  if (!now) return __real_mr_cond_wait_until(c, lock, until_ns);
+  pthread_mutex_unlock(lock);
+  now();
+  pthread_mutex_lock(lock);
+  return true;
+}
+
 /* Joins a communicator with this limit. */
 static mr_collect_t *join(mr_job_t *job, double limit_s, said_t *said) {
   mr_collect_t *c = NULL;
@@ -128,6 +143,44 @@ static void ranks_that_wait_for_each_other_do_not_wait_for_the_limit(void **stat
   }
 }
 
+static int standing[2]; /* a pipe, with a byte for each of the others when rank 1 stands */
+static const mr_collect_ops_t *standing_ops;
+static mr_collect_t *standing_in;
+
+static void stand_until_the_others_fail(void) {
+  mr_diag_t diag = {0};
+  int missing;
+  if (write(standing[1], "ab", SIZE - 1) != SIZE - 1) abort();
+  while (standing_ops->failed(standing_in, &missing, &diag) >= 0) continue;
+}
+
+static void stand_within_a_call(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  char byte;
+  mr_collect_t *c = join(job, 9, said);
+  gather(job, c);
+  standing_ops = mr_job_collect(job), standing_in = c;
+  if (rank == 1) stands = stand_until_the_others_fail;
+  if (rank != 1 && read(standing[0], &byte, 1) != 1) abort();
+  for (int turn = 0; turn < 2; turn++) gather(job, c);
+  leave(job, c, said);
+}
+
+/* What rank 1 has waited for is there, but its thread does not go on: it does not wait for rank 0
+   any more, whatever it said before. */
+static void a_thread_that_stands_in_a_call_is_not_taken_for_one_that_waits(void **state) {
+  ranks_t t = ranks_of(SIZE, 600);
+  t.cfg.silent_s = 3;
+  assert_int_equal(pipe(standing), 0);
+  run_all(&t, stand_within_a_call);
+  for (int r = 0; r < SIZE; r++) {
+    said_t said = end_rank(&t, r);
+    assert_int_equal(said.code, MR_ERR_UNAVAILABLE);
+    if (said.missing != 1 || strstr(said.text, "they make different calls"))
+      fail_msg("rank %d says: %s", r, said.text);
+  }
+  close(standing[0]), close(standing[1]);
+}
+
 static void fail_while_others_wait(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
   mr_collect_t *c = join(job, 600, said);
   gather(job, c);
@@ -173,6 +226,7 @@ int main(void) {
       cmocka_unit_test(a_rank_that_is_late_is_named_with_what_it_does),
       cmocka_unit_test(a_process_that_says_nothing_is_named_long_before_the_limit),
       cmocka_unit_test(ranks_that_wait_for_each_other_do_not_wait_for_the_limit),
+      cmocka_unit_test(a_thread_that_stands_in_a_call_is_not_taken_for_one_that_waits),
       cmocka_unit_test(a_run_that_fails_says_why_to_all_ranks),
       cmocka_unit_test(a_rank_that_leaves_is_not_waited_for),
   };
