@@ -175,6 +175,7 @@ static mr_err_t summary_print_parts(const mr_args_t *a, mr_model_job_t *job, con
   s.part = calloc((size_t)p->n + 1, sizeof *s.part);
   s.at = calloc((size_t)p->n + 1, sizeof *s.at);
   mr_err_t e = s.part && s.at ? MR_OK : mr_no_memory(&why, "placements");
+  if (mr_args_text(a, "--pipeline")) job->train.zero = 0; /* stages say who updates what */
   if (e >= 0 && job->train.zero) e = mr_train_parts_check(&job->train, &why);
   if (e >= 0) e = mr_train_cut_parts(&t, p, s.part, s.at, &why);
   if (e >= 0) e = find_updates(&s, job->train, &why);

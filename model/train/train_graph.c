@@ -26,11 +26,6 @@ static mr_err_t check_pipeline_config(const mr_train_config_t *t, mr_diag_t *dia
         "pipeline: %d stages of ranks that are processes of their own, want ranks of one "
         "process",
         stages);
-  if (t->zero)
-    return mr_fail(diag, MR_ERR_CONFIG,
-                   "zero=%d beside a pipeline of %d stages, whose ranks keep the slots of their "
-                   "stages alone; want zero=0",
-                   t->zero, stages);
   if (t->compute.fp8.history)
     return mr_fail(diag, MR_ERR_CONFIG,
                    "fp8 beside a pipeline of %d stages, want none: scales are not of stages",
