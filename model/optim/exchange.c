@@ -20,7 +20,7 @@ struct mr__piece {
 };
 
 /* Even shares have one size, and one of them after the other is the vector. */
-static void set_shares(mr__exchange_t *x, const int *share) {
+static void exchange_set_shares(mr__exchange_t *x, const int *share) {
   int size = x->ranks->size;
   x->width = (x->at[x->n] + size - 1) / size;
   for (int r = 0; r <= size; r++) {
@@ -46,7 +46,7 @@ mr__exchange_t mr__exchange_start(mr_fn_t *f, const mr_optim_ranks_t *ranks, int
   if (f->mem.failed) return x;
   x.at[0] = x.posted_at[0] = 0;
   for (int i = 0; i < n; i++) x.at[i + 1] = x.at[i] + size[i], x.piece[i] = NULL;
-  set_shares(&x, share);
+  exchange_set_shares(&x, share);
   return x;
 }
 

@@ -165,9 +165,9 @@ static void stand_within_a_call(const ranks_t *t, int rank, mr_job_t *job, said_
   leave(job, c, said);
 }
 
-/* What rank 1 has waited for is there, but its thread does not go on: it does not wait for rank 0
-   any more, whatever it said before. */
-static void a_thread_that_stands_in_a_call_is_not_taken_for_one_that_waits(void **state) {
+/* What rank 1 has waited for is there, but its thread does not continue: it does not wait for rank
+   0 any more, whatever it said before. */
+static void a_stalled_thread_is_not_taken_for_one_that_waits(void **state) {
   ranks_t t = ranks_of(SIZE, 600);
   t.cfg.silent_s = 3;
   assert_int_equal(pipe(standing), 0);
@@ -175,7 +175,8 @@ static void a_thread_that_stands_in_a_call_is_not_taken_for_one_that_waits(void 
   for (int r = 0; r < SIZE; r++) {
     said_t said = end_rank(&t, r);
     assert_int_equal(said.code, MR_ERR_UNAVAILABLE);
-    if (said.missing != 1 || strstr(said.text, "they make different calls"))
+    bool late = strstr(said.text, "did not come to all_gather") != NULL;
+    if ((late && said.missing != 1) || strstr(said.text, "they make different calls"))
       fail_msg("rank %d says: %s", r, said.text);
   }
   close(standing[0]), close(standing[1]);
@@ -226,7 +227,7 @@ int main(void) {
       cmocka_unit_test(a_rank_that_is_late_is_named_with_what_it_does),
       cmocka_unit_test(a_process_that_says_nothing_is_named_long_before_the_limit),
       cmocka_unit_test(ranks_that_wait_for_each_other_do_not_wait_for_the_limit),
-      cmocka_unit_test(a_thread_that_stands_in_a_call_is_not_taken_for_one_that_waits),
+      cmocka_unit_test(a_stalled_thread_is_not_taken_for_one_that_waits),
       cmocka_unit_test(a_run_that_fails_says_why_to_all_ranks),
       cmocka_unit_test(a_rank_that_leaves_is_not_waited_for),
   };
