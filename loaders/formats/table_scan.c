@@ -288,7 +288,7 @@ static mr_err_t scan_rows(table_scan_t *t, int64_t at) {
 /* ---- the first row ---- */
 
 /* The column of this name among those so far; NULL: none. */
-static table_column_t *find_named(table_scan_t *t, const char *name) {
+static table_column_t *find_column_called(table_scan_t *t, const char *name) {
   for (int i = 0; i < t->n_columns; i++)
     if (!strcmp(t->column[i].name, name)) return &t->column[i];
   return NULL;
@@ -308,7 +308,8 @@ static mr_err_t name_column(table_scan_t *t, const char *cell, size_t n) {
                        t->file->path, t->n_columns + 1, n, MR_SHARD_NAME_MAX - CELL_MAX - 1);
   memcpy(c->name, cell, n), c->name[n] = 0;
   c->kind = MR_TABLE_INT;
-  for (table_column_t *first = find_named(t, c->name); first && find_named(t, c->name);)
+  for (table_column_t *first = find_column_called(t, c->name);
+       first && find_column_called(t, c->name);)
     snprintf(c->name + n, sizeof c->name - n, ".%d", ++first->again); /* a, a.1, a.2, as pandas */
   if (strlen(c->name) >= MR_SHARD_NAME_MAX - CELL_MAX)
     return TABLE_FAULT(t, "%s: two columns are called %.*s, want shorter names", t->file->path,
