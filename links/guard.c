@@ -167,6 +167,7 @@ void mr_guard_heard(mr_guard_t *g, zmq_msg_t *frame, bool good, bool served) {
   int64_t now = mr__link_now_ms();
   if (served) g->served = fd;
   connection_t *c = connection_of(g, fd);
+  if (c && !is_connected(c)) guard_forget(g, (int)(c - g->at)), c = NULL; /* who had fd before */
   if (!c) { /* its first message is here before its event was heard */
     hear_events(g, good ? fd : -1, now);
     c = connection_of(g, fd);

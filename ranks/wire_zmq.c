@@ -33,9 +33,10 @@ enum {
   TEND = 64,       /* parcels after which the guard has a look though there are more */
   SEAL_BYTES = 256 /* at most that CURVE adds to a message */
 };
-/* Field a of the parcels that open.  Each of the first three is sent again until it is answered: a
-   connection that is cut among many of strangers loses what it carries, until its receiver has
-   heard the sender once (links/guard.h). */
+/* Field a of the parcels that open.  A connection that is cut among many of strangers loses what it
+   carries, until its receiver has heard the sender once (links/guard.h): so HELLO is sent again
+   until WELCOME comes, and HERE until ADDRESSES does.  Two ranks of which neither is 0 say nothing
+   before their first parcel: where that is lost, the rank that waits for it is named in time. */
 enum { HELLO = 1, WELCOME, ADDRESSES, REFUSED, HERE };
 
 typedef struct zmq_parcel {
@@ -335,7 +336,8 @@ static void note_hello(mr__wire_t *w, const mr__parcel_t *p, int *known) {
   const mr__head_t *h = p->head;
   const char *peer = ((const zmq_parcel_t *)(const void *)p)->peer;
   char address[ADDRESS_BYTES], text[256];
-  if ((h->a != HELLO && h->a != HERE) || h->call < 1 || h->call > 65535 || !*peer) return;
+  if (h->from < 1 || (h->a != HELLO && h->a != HERE) || h->call < 1 || h->call > 65535 || !*peer)
+    return;
   write_address(address, peer, (int)h->call);
   bool noted = !strcmp(w->address[h->from], address);
   if (h->a == HERE) {

@@ -44,6 +44,12 @@ static void close_guarded(guarded_t *s) {
   zmq_ctx_term(s->context);
 }
 
+static void say(int fd, int n) { /* a message of n letters */
+  char message[64] = {0, (char)n};
+  memset(message + 2, 'a', (size_t)n);
+  assert_int_equal(send(fd, message, (size_t)n + 2, MSG_NOSIGNAL), n + 2);
+}
+
 /* A sender of the protocol of libzmq (ZMTP 3.0) that has sent one message of n letters, or none;
    before one it must have heard the other side's READY. */
 static int sender(int port, int n) {
@@ -51,17 +57,16 @@ static int sender(int port, int n) {
   struct sockaddr_in a = {.sin_family = AF_INET,
                           .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                           .sin_port = htons((uint16_t)port)};
-  char hello[64] = {(char)0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3}, message[64] = {0, (char)n},
-       heard[sizeof hello + sizeof ready - 1];
-  memcpy(hello + 12, "NULL", 4), memset(message + 2, 'a', (size_t)n);
+  char hello[64] = {(char)0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3};
+  char heard[sizeof hello + sizeof ready - 1];
+  memcpy(hello + 12, "NULL", 4);
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   assert_int_equal(connect(fd, (void *)&a, sizeof a), 0);
   assert_int_equal(send(fd, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
   assert_int_equal(send(fd, ready, sizeof ready - 1, MSG_NOSIGNAL), sizeof ready - 1);
   if (!n) return fd;
   assert_int_equal(recv(fd, heard, sizeof heard, MSG_WAITALL), sizeof heard);
-  assert_int_equal(send(fd, message, (size_t)n + 2, MSG_NOSIGNAL), n + 2);
-  return fd;
+  return say(fd, n), fd;
 }
 
 /* Whether the other side has ended the connection; takes what it says. */
@@ -80,19 +85,45 @@ static void take_a_message(guarded_t *s) {
   zmq_msg_close(&m);
 }
 
+/* One who spoke speaks on, so that it is not the one that has been silent for longest, and is never
+   shown out while of all others only `stay` are let stay. */
+static void show_out_others(guarded_t *s, int spoke, int n, const int others[], int stay) {
+  for (int ended = 0; ended < n - stay;) {
+    struct pollfd p = {mr_guard_fd(s->guard), POLLIN, 0};
+    say(spoke, 1), take_a_message(s);
+    poll(&p, 1, 10);
+    mr_guard_tend(s->guard);
+    assert_false(has_ended(spoke));
+    ended = 0;
+    for (int i = 0; i < n; i++) ended += has_ended(others[i]);
+  }
+  assert_false(has_ended(spoke));
+}
+
 /* The message is taken first, as a busy owner does, and only then the events are heard. */
 static void one_who_spoke_is_not_shown_out_for_a_newcomer(void **state) {
   guarded_t s = guarded_socket(1);
   int spoke = sender(s.port, 5), newcomer;
   take_a_message(&s);
   newcomer = sender(s.port, 0);
-  while (!has_ended(newcomer)) {
-    struct pollfd p = {mr_guard_fd(s.guard), POLLIN, 0};
-    assert_false(has_ended(spoke));
-    poll(&p, 1, 10);
-    mr_guard_tend(s.guard);
-  }
-  assert_false(has_ended(spoke));
+  show_out_others(&s, spoke, 1, &newcomer, 0);
+  close(spoke), close(newcomer);
+  close_guarded(&s);
+}
+
+/* Who was there before has gone, which no look around has noticed yet, and the next connection has
+   its descriptor. */
+static void one_who_spoke_by_a_descriptor_of_another_is_known(void **state) {
+  guarded_t s = guarded_socket(1);
+  int before = sender(s.port, 0), spoke, newcomer;
+  char heard[256];
+  while (mr_guard_wait_ms(s.guard) < 0) mr_guard_tend(s.guard);
+  assert_true(recv(before, heard, sizeof heard, 0) > 0);
+  close(before);
+  spoke = sender(s.port, 5);
+  take_a_message(&s);
+  newcomer = sender(s.port, 0);
+  show_out_others(&s, spoke, 1, &newcomer, 0);
   close(spoke), close(newcomer);
   close_guarded(&s);
 }
@@ -100,25 +131,21 @@ static void one_who_spoke_is_not_shown_out_for_a_newcomer(void **state) {
 static void one_who_spoke_is_known_among_many_who_came_with_it(void **state) {
   enum { MOST = 4, MANY = 24 };
   guarded_t s = guarded_socket(MOST);
-  int fd[MANY], ended = 0;
-  for (int i = 0; i < MANY; i++) fd[i] = sender(s.port, i == MANY / 2 ? 3 : 0);
+  int others[MANY], spoke;
+  for (int i = 0; i < MANY / 2; i++) others[i] = sender(s.port, 0);
+  spoke = sender(s.port, 3);
+  for (int i = MANY / 2; i < MANY; i++) others[i] = sender(s.port, 0);
   take_a_message(&s);
-  while (ended < MANY - MOST) {
-    struct pollfd p = {mr_guard_fd(s.guard), POLLIN, 0};
-    poll(&p, 1, 10);
-    mr_guard_tend(s.guard);
-    assert_false(has_ended(fd[MANY / 2]));
-    ended = 0;
-    for (int i = 0; i < MANY; i++) ended += has_ended(fd[i]);
-  }
-  assert_false(has_ended(fd[MANY / 2]));
-  for (int i = 0; i < MANY; i++) close(fd[i]);
+  show_out_others(&s, spoke, MANY, others, MOST - 1);
+  for (int i = 0; i < MANY; i++) close(others[i]);
+  close(spoke);
   close_guarded(&s);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_who_spoke_is_not_shown_out_for_a_newcomer),
+      cmocka_unit_test(one_who_spoke_by_a_descriptor_of_another_is_known),
       cmocka_unit_test(one_who_spoke_is_known_among_many_who_came_with_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
