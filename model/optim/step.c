@@ -335,7 +335,7 @@ static void sum_gradients(step_t *s, mr__exchange_t *x, const nodes_t *nodes) {
     const summed_t *own = &sum[i - s->lo];
     mr_var_t *v = own->n > 1 ? mr_lax_concatenate(s->g, own->n, own->piece, 0)
                   : own->n   ? *own->piece
-                             : NULL;
+                             : mr_lax_full(s->g, a, 0); /* without elements */
     s->grad[i] = mr_lax_reshape(s->g, v, a->ndim, a->dim);
   }
 }

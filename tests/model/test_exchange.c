@@ -145,6 +145,14 @@ static void shares_that_begin_within_arrays_are_added_in_their_dtypes(void **sta
       0);
 }
 
+static void arrays_without_elements_are_shared(void **state) {
+  const small_t c = {
+      .n = 5,
+      .param = {mr_aval_of(MR_F32, 0, 4), mr_aval_of(MR_F32, 5), mr_aval_of(MR_F32, 0, 4),
+                mr_aval_of(MR_F32, 7), mr_aval_of(MR_F32, 3, 0)}};
+  for (int zero = 0; zero <= 2; zero++) same_on_any_number_of_ranks(&c, zero);
+}
+
 static void fewer_elements_than_ranks_are_shared(void **state) {
   same_on_any_number_of_ranks(
       &(small_t){.n = 2, .param = {mr_aval_of(MR_F32, 2), mr_aval_scalar(MR_F32)}}, 0);
@@ -165,6 +173,7 @@ static void shares_of_several_chunks_are_added_and_joined(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shares_that_begin_within_arrays_are_added_in_their_dtypes),
+      cmocka_unit_test(arrays_without_elements_are_shared),
       cmocka_unit_test(fewer_elements_than_ranks_are_shared),
       cmocka_unit_test(shares_of_several_chunks_are_added_and_joined),
   };
