@@ -150,10 +150,10 @@ static mr_err_t check_ports(const mr_stage_def_t *d, const kind_t *k, mr_diag_t 
                      "stage \"%s\": input \"%s\" has .more, which only the last input can that is "
                      ".alike and .optional",
                      d->name, d->in[i].name);
-  if (d->step && d->step->pulled && (n_out || d->step->parallel))
+  if (d->step && d->step->pulled && (n_out || d->step->parallel || d->step->run || d->step->left))
     return mr_fail(diag, MR_ERR_CONFIG,
-                   "stage \"%s\": .step is .pulled, and has outputs or is .parallel, but the "
-                   "program takes its buffers; remove them",
+                   "stage \"%s\": .step is .pulled, and has outputs, .run, .left or .parallel, but "
+                   "the program takes its buffers, in a thread of its own; remove them",
                    d->name);
   if (d->step) return MR_OK;
   for (int i = 0; i < n_in; i++)

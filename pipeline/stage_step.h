@@ -23,7 +23,7 @@ struct mr_step_def {
   bool parallel; /* may run in workers=N threads (every such stage gets that setting) */
   bool pulled; /* it ends the graph, and has one worker and no thread: the program that has started
                   the graph takes buffers by the calls below, in one thread at a time, until it
-                  joins the graph; run is never called */
+                  joins the graph; it has neither run nor left */
 
   /* What buffer `number` >= 0 of output 0 begins with.  Returns the number of a buffer of input 0
      or, if that input has records, a position (0: start_number alone suffices); own[0,n_words) gets

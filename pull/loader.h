@@ -56,7 +56,7 @@ typedef struct mr_batch {
   const uint64_t *key;        /* [n] record ids within the source */
   const uint64_t *draw;       /* [n] hashes of the records' draws */
   const uint8_t *excluded;    /* [n] not 0: the record has no weight (skip-records=, a hole) */
-  int32_t kept;               /* further batches of the loader that were kept when it was given */
+  int32_t kept;               /* further batches since the open or the seek that were kept then */
 } mr_batch_t;
 
 /* How a stream is opened.  Zero-initialise: every 0 and NULL is a usual value.  Nothing is kept but

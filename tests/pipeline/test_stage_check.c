@@ -98,6 +98,7 @@ static void a_kind_without_its_function_is_refused(void **state) {
   assert_int_equal(mr_stage_def_check(&d, NULL), MR_OK);
   d.step = &(const mr_step_def_t){.pulled = true, .parallel = true};
   refused(&d, ".step is .pulled");
+  d.step = &(const mr_step_def_t){.pulled = true, .run = run}, refused(&d, ".step is .pulled");
 }
 
 /* Behind the described inputs a graph may link thousands. */
