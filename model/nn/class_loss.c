@@ -1,10 +1,12 @@
 /* Losses of classifiers.  The cross-entropy of classes is an op of its own; the others are written
-   with elementwise ops and sums, which differentiate and fuse as any. */
+   with elementwise ops and sums, which differentiate and fuse as any, in the dtypes as written:
+   mixed precision leaves them alone, as it does the op. */
 #include "model/nn/class_loss.h"
 
 #include "base/dataset.h"
 #include "model/nn/loss.h"
 #include "model/ops/lax.h"
+#include "model/transforms/amp.h"
 
 const mr_hint_t mr_class_loss_hints[] = {
     {"ce xent crossentropyloss softmaxcrossentropy categoricalcrossentropy", "cross-entropy", NULL},
@@ -50,13 +52,10 @@ static mr_var_t *mse_terms(mr_fn_t *f, mr_var_t *z, mr_var_t *targets) {
   return d ? mr_lax_scale(f, 1 / (double)z->aval.dim[1], mr_lax_mul(f, d, d)) : NULL;
 }
 
-mr_var_t *mr_class_losses(mr_fn_t *f, const mr_class_loss_t *l, mr_var_t *logits, mr_var_t *labels,
-                          mr_var_t *mask) {
-  if (!logits || !labels) return NULL;
+/* A loss of other kinds than cross-entropy. */
+static mr_var_t *written_losses(mr_fn_t *f, const mr_class_loss_t *l, mr_var_t *logits,
+                                mr_var_t *labels, mr_var_t *mask) {
   bool shares = labels->aval.dtype != MR_I32;
-  if (l->kind == MR_CLASS_LOSS_CROSS_ENTROPY)
-    return shares ? mr_loss_of_targets(f, logits, labels, mask, l->smoothing)
-                  : mr_lax_softmax_cross_entropy(f, logits, labels, (float)l->smoothing);
   const mr_aval_t *a = &logits->aval;
   mr_var_t *targets = shares ? labels : one_hot_rows(f, labels, a, &mask);
   if (l->smoothing > 0 && targets) {
@@ -68,4 +67,17 @@ mr_var_t *mr_class_losses(mr_fn_t *f, const mr_class_loss_t *l, mr_var_t *logits
                                                    : mse_terms(f, logits, targets);
   if (!terms) return NULL;
   return mr_lax_mul(f, mr_lax_reduce_sum(f, terms, 1, (int[]){1}), mask);
+}
+
+mr_var_t *mr_class_losses(mr_fn_t *f, const mr_class_loss_t *l, mr_var_t *logits, mr_var_t *labels,
+                          mr_var_t *mask) {
+  if (!logits || !labels) return NULL;
+  if (l->kind == MR_CLASS_LOSS_CROSS_ENTROPY)
+    return labels->aval.dtype != MR_I32
+               ? mr_loss_of_targets(f, logits, labels, mask, l->smoothing)
+               : mr_lax_softmax_cross_entropy(f, logits, labels, (float)l->smoothing);
+  const char *outer = mr_amp_stop(f);
+  mr_var_t *losses = written_losses(f, l, logits, labels, mask);
+  mr_scope_leave(f, outer);
+  return losses;
 }

@@ -359,6 +359,7 @@ mr_var_t *mr_loss_of_targets(mr_fn_t *f, mr_var_t *logits, mr_var_t *targets, mr
   if (!logits || !targets) return NULL;
   const int last[] = {1};
   const mr_aval_t *a = &logits->aval;
+  const char *outer = mr_amp_stop(f); /* in f32, as the cross-entropy of classes */
   if (smoothing > 0) {
     mr_var_t *even = mr_lax_full(f, &targets->aval, smoothing / (double)a->dim[1]);
     targets = mr_lax_add(f, mr_lax_scale(f, 1 - smoothing, targets), even);
@@ -368,5 +369,7 @@ mr_var_t *mr_loss_of_targets(mr_fn_t *f, mr_var_t *logits, mr_var_t *targets, mr
   mr_var_t *lse = mr_lax_log(f, mr_lax_reduce_sum(f, mr_lax_exp(f, x), 1, last));
   x = mr_lax_sub(f, x, mr_lax_broadcast_in_dim(f, lse, 2, a->dim, (int[]){0}));
   mr_var_t *loss = mr_lax_reduce_sum(f, mr_lax_mul(f, targets, x), 1, last);
-  return mr_lax_mul(f, mr_lax_neg(f, loss), mask);
+  loss = mr_lax_mul(f, mr_lax_neg(f, loss), mask);
+  mr_scope_leave(f, outer);
+  return loss;
 }

@@ -1,5 +1,5 @@
-/* The losses of classifiers: values and gradients are PyTorch's, in f64 and f32, and gradients are
-   differences of values on random logits. */
+/* The losses of classifiers: values and gradients are PyTorch's, in f64 and f32, gradients are
+   differences of values on random logits, and mixed precision leaves both in f32. */
 #include "tests/vectors.h"
 
 #include <math.h>
@@ -8,6 +8,7 @@
 #include "model/exec/exec.h"
 #include "model/nn/class_loss.h"
 #include "model/ops/lax.h"
+#include "model/transforms/amp.h"
 #include "model/transforms/transforms.h"
 #include "tests/random.h"
 
@@ -140,10 +141,54 @@ static void gradients_are_differences_of_values(void **state) {
   }
 }
 
+static bool is_narrow(const mr_var_t *v) {
+  return v->aval.dtype == MR_BF16 || v->aval.dtype == MR_F16;
+}
+
+/* What computes of f is the product of the logits, which is narrow, and the loss, which is not. */
+static void assert_loss_is_wide(const mr_fn_t *f, const char *loss, const char *of) {
+  int products = 0;
+  for (int i = 0; i < f->n_eqn; i++) {
+    const mr_eqn_t *e = f->eqn[i];
+    if (e->op == &mr_op_dot_general && is_narrow(e->in[0])) products++;
+    if (e->op == &mr_op_dot_general || e->op == &mr_op_convert_element_type || e->op->cost.moves)
+      continue;
+    for (int k = 0; k < e->n_in + e->n_out; k++)
+      if (is_narrow(k < e->n_in ? e->in[k] : e->out[k - e->n_in]))
+        fail_msg("%s of %s: %s computes in %s", loss, of, e->op->name,
+                 mr_dtype_name((k < e->n_in ? e->in[k] : e->out[k - e->n_in])->aval.dtype));
+  }
+  assert_true(products > 0);
+}
+
+static void mixed_precision_leaves_losses_in_f32(void **state) {
+  static const char *const name[] = {"cross-entropy", "focal", "mse"};
+  for (int i = 0; i < 24; i++) {
+    const mr_class_loss_t l = {
+        .kind = (mr_class_loss_kind_t)(i % 3), .gamma = 2, .smoothing = i / 3 % 2 * 0.1};
+    bool shares = i / 6 % 2;
+    const mr_amp_policy_t p = mr_amp_usual(i / 12 ? MR_F16 : MR_BF16);
+    mr_diag_t diag = {0};
+    mr_fn_t *f = mr_fn_create(), *narrow = NULL, *g = NULL;
+    mr_var_t *x = mr_fn_input(f, mr_aval_of(MR_F32, B, 3));
+    mr_var_t *W = mr_fn_input(f, mr_aval_of(MR_F32, 3, C));
+    mr_var_t *labels = mr_fn_input(f, shares ? mr_aval_of(MR_F32, B, C) : mr_aval_of(MR_I32, B));
+    mr_var_t *mask = shares ? mr_fn_input(f, mr_aval_of(MR_F32, B)) : NULL;
+    mr_var_t *losses = mr_class_losses(f, &l, mr_lax_dot(f, x, W), labels, mask);
+    mr_var_t *sum = mr_lax_reduce_sum(f, losses, 1, (int[]){0});
+    if (mr_fn_return(f, 1, &sum) < 0) fail_msg("%s", f->diag.text);
+    if (mr_amp(f, &p, &narrow, &diag) < 0) fail_msg("%s", diag.text);
+    if (mr_value_and_grad(narrow, 1, (int[]){1}, &g, &diag) < 0) fail_msg("%s", diag.text);
+    assert_loss_is_wide(g, name[i % 3], shares ? "shares" : "classes");
+    mr_fn_destroy(f), mr_fn_destroy(narrow), mr_fn_destroy(g);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(losses_and_gradients_are_those_of_torch),
       cmocka_unit_test(gradients_are_differences_of_values),
+      cmocka_unit_test(mixed_precision_leaves_losses_in_f32),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
