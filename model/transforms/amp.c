@@ -408,7 +408,7 @@ static void amp_own_operands(const amp_t *a, const mr_eqn_t *e, mr_dtype_t *want
   whole.scope = amp_scope(a, e);
   const mr_amp_row_t *row = amp_row_of(a->policy, e, whole.scope);
   for (int k = 0; k < e->n_in; k++) want[k] = amp_dtype_for(a, MR_AMP_AS_IS, e->in[k], widest);
-  if (row && row->own) row->own(row->arg, &whole, want);
+  row->own(row->arg, &whole, want); /* of mr_amp_add_fn: mr_amp_dtypes refuses others */
   for (int k = 0; k < e->n_in; k++) {
     mr_dtype_t now = amp_dtype_for(a, MR_AMP_AS_IS, e->in[k], widest);
     mr_dtype_t t = amp_converts(now) && amp_converts(want[k]) ? want[k] : now;
@@ -481,6 +481,15 @@ mr_err_t mr_amp_dtypes(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_dtype
   if (policy->compute != MR_BF16 && policy->compute != MR_F16)
     return mr_fail(diag, MR_ERR_CONFIG, "amp: compute dtype %s, want bf16 or f16",
                    mr_dtype_name(policy->compute));
+  if (policy->others == MR_AMP_OWN)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "amp: others=own: want another rule; a function belongs to a row, which "
+                   "mr_amp_add_fn appends");
+  for (int i = 0; i < policy->n_rows; i++)
+    if (policy->row[i].rule == MR_AMP_OWN && !policy->row[i].own)
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "amp: %s=own: want a function, which mr_amp_add_fn takes with it",
+                     policy->row[i].name);
   return amp_body(policy, "", f, NULL, true, now, out, diag);
 }
 

@@ -50,7 +50,7 @@ typedef struct mr_amp_row {
   char name[MR_AMP_NAME];
   mr_amp_rule_t rule;
   bool asked;         /* by mr_amp_add_text: mr_amp_unmatched looks for it */
-  mr_amp_own_fn *own; /* of MR_AMP_OWN */
+  mr_amp_own_fn *own; /* of MR_AMP_OWN; not NULL */
   void *arg;
 } mr_amp_row_t;
 
@@ -60,7 +60,7 @@ typedef struct mr_amp_row {
 typedef struct mr_amp_policy {
   const char *name;     /* static, "usual": said by mr_amp_row_text; NULL: "own" */
   mr_dtype_t compute;   /* MR_BF16 or MR_F16 */
-  mr_amp_rule_t others; /* of an equation that no row names */
+  mr_amp_rule_t others; /* of an equation that no row names; not MR_AMP_OWN */
   /* Functions that equations call are rewritten too.  jit and checkpoint pass values on in the
      dtype they have; of all others (scan, while, cond, custom rules) inputs and outputs keep their
      dtypes. */
@@ -83,8 +83,8 @@ mr_amp_policy_t mr_amp_empty(mr_dtype_t compute);
 /* Appends the row name = rule.  MR_ERR_CONFIG with the sentence in diag for an empty or too long
    name, for MR_AMP_OWN, and beyond MR_AMP_ROWS rows. */
 mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *name, mr_amp_rule_t rule, mr_diag_t *diag);
-/* Appends the row name = own(arg, ...); arg must live as long as p is used.  MR_ERR_CONFIG as
-   mr_amp_add. */
+/* Appends the row name = own(arg, ...); arg must live as long as p is used.  MR_ERR_CONFIG for a
+   NULL own, an empty or too long name, and beyond MR_AMP_ROWS rows. */
 mr_err_t mr_amp_add_fn(mr_amp_policy_t *p, const char *name, mr_amp_own_fn *own, void *arg,
                        mr_diag_t *diag);
 /* Appends the rows of a text, "head=f32, attn=compute, exp=original".  MR_ERR_CONFIG as
@@ -118,7 +118,8 @@ const char *mr_amp_stop(mr_fn_t *f);
 
 /* *out: f under the policy, with f's inputs, and outputs converted back to f's dtypes; the caller
    destroys it; f stays as it was.  Before or after grad, vmap and the other transforms.
-   MR_ERR_CONFIG for a compute dtype that is neither bf16 nor f16, MR_ERR_NOMEM; no *out then. */
+   MR_ERR_CONFIG for a compute dtype that is neither bf16 nor f16 and for a rule MR_AMP_OWN without
+   a function, of a row or of the others; MR_ERR_NOMEM; no *out then. */
 mr_err_t mr_amp(const mr_fn_t *f, const mr_amp_policy_t *policy, mr_fn_t **out, mr_diag_t *diag);
 /* The same, with the same failures, and now[f->n_var], by the ids of f's vars: the dtype that each
    has in *out. */

@@ -45,6 +45,9 @@ mr_err_t mr_amp_add(mr_amp_policy_t *p, const char *name, mr_amp_rule_t rule, mr
 
 mr_err_t mr_amp_add_fn(mr_amp_policy_t *p, const char *name, mr_amp_own_fn *own, void *arg,
                        mr_diag_t *diag) {
+  if (!own)
+    return mr_fail(diag, MR_ERR_CONFIG, "amp: %.*s=own: the function is NULL, want one",
+                   MR_AMP_NAME, name);
   MR_TRY(amp_policy_append(p, name, MR_AMP_OWN, diag));
   p->row[p->n_rows - 1].own = own, p->row[p->n_rows - 1].arg = arg;
   return MR_OK;

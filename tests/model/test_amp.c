@@ -447,7 +447,33 @@ static void a_rule_of_ones_own_has_a_function(void **state) {
   assert_string_equal(diag.text,
                       "amp: exp=own: want a function, which mr_amp_add_fn takes with it");
   assert_int_equal(mr_amp_add_text(&p, "exp=own", &(mr_diag_t){0}), MR_ERR_CONFIG);
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_amp_add_fn(&p, "exp", NULL, &p, &diag), MR_ERR_CONFIG);
+  assert_string_equal(diag.text, "amp: exp=own: the function is NULL, want one");
   assert_int_equal(p.n_rows, 0);
+}
+
+/* A policy is plain data, which can be filled in without the functions that check it. */
+static void a_policy_without_the_function_of_a_rule_is_refused(void **state) {
+  mr_fn_t *f = mr_fn_create(), *g = NULL;
+  mr_var_t *y = mr_lax_exp(f, mr_fn_input(f, mr_aval_of(MR_F32, 4)));
+  assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
+  mr_amp_policy_t p = mr_amp_empty(MR_BF16);
+  mr_diag_t diag = {0};
+  p.others = MR_AMP_OWN;
+  assert_int_equal(mr_amp(f, &p, &g, &diag), MR_ERR_CONFIG);
+  assert_string_equal(diag.text,
+                      "amp: others=own: want another rule; a function belongs to a row, which "
+                      "mr_amp_add_fn appends");
+  assert_null(g);
+  p = mr_amp_empty(MR_BF16), diag = (mr_diag_t){0};
+  assert_int_equal(mr_amp_add(&p, "exp", MR_AMP_F32, &diag), MR_OK);
+  p.row[0].rule = MR_AMP_OWN;
+  assert_int_equal(mr_amp(f, &p, &g, &diag), MR_ERR_CONFIG);
+  assert_string_equal(diag.text,
+                      "amp: exp=own: want a function, which mr_amp_add_fn takes with it");
+  assert_null(g);
+  mr_fn_destroy(f);
 }
 
 /* A part that is entered inside a scope of the graph's own keeps that scope in its path. */
@@ -871,6 +897,7 @@ int main(void) {
       cmocka_unit_test(a_scope_is_matched_by_whole_components),
       cmocka_unit_test(a_rule_of_ones_own_sees_the_equation),
       cmocka_unit_test(a_rule_of_ones_own_has_a_function),
+      cmocka_unit_test(a_policy_without_the_function_of_a_rule_is_refused),
       cmocka_unit_test(parts_keep_the_scopes_around_them),
       cmocka_unit_test(the_usual_policy_on_a_vision_transformer),
       cmocka_unit_test(a_row_keeps_a_part_of_the_model_in_f32),
