@@ -50,9 +50,11 @@ mr_var_t *mr_vit_timm(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
 
    forward_features: images -> all tokens (B,N+1,E) as the last block leaves them, token 0 first,
    then the N patches row by row.  forward_head: tokens (B,T,E), T >= 1 -> the norm of token 0, then
-   the head: logits (B,classes).  Head of features are the logits of mr_vit_flax or mr_vit_timm.
-   Both set s's rates and switches from c; with s->train they drop.  Each returns a var that belongs
-   to s->f, or NULL with the sentence in s->f->diag: MR_ERR_SHAPE for tokens of another width. */
+   the head: logits (B,classes).  Head of features are the logits of mr_vit_flax or mr_vit_timm
+   where nothing is dropped.  Both set s's rates and switches from c; with s->train they drop, and
+   where the whole model computes token 0 of its last block alone they draw other masks there than
+   it does, as a mask is drawn by the index of an element.  Each returns a var that belongs to s->f,
+   or NULL with the sentence in s->f->diag: MR_ERR_SHAPE for tokens of another width. */
 mr_var_t *mr_vit_forward_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images);
 mr_var_t *mr_vit_forward_head(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *tokens);
 
