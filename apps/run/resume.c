@@ -107,9 +107,16 @@ static const char *metrics_file(const mr_graph_t *g, int i, char beside[MR_PATH_
   return n > 0 && n < MR_PATH_MAX ? path : NULL;
 }
 
+/* Whether path is a file of lines that was written since, beside which a file may be kept: no link,
+   pipe or device, such as /dev/stdout. */
+static bool is_newer_file(const char *path, int64_t since) {
+  struct stat st;
+  return mr_resume_is_newer(path, since) && lstat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 /* Keeps the last reported step beside a metrics file that is about to be cut, for a process that is
-   killed before it has passed that step; without one removes what was kept.  A disk that is full
-   does not hold up a resume. */
+   killed before it has passed that step; without one removes what was kept.  A disk that is full,
+   or a link or a device where the file would be, does not hold up a resume. */
 static void keep_reported(const char *beside, const reported_t *last) {
   char line[96];
   mr_diag_t unsaid = {0};
@@ -145,7 +152,7 @@ mr_err_t mr_resume_reported(mr_graph_t *g, int64_t since, const mr_train_progres
   if (last.step <= at->step) last.step = -1; /* none is repeated */
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const char *path = metrics_file(g, i, beside);
-    if (path && mr_resume_is_newer(path, since)) keep_reported(beside, &last);
+    if (path && is_newer_file(path, since)) keep_reported(beside, &last);
   }
   MR_TRY(set_everywhere(g, "resume-reported", last.step, diag));
   return set_everywhere(g, "resume-images", last.images, diag);

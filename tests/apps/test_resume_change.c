@@ -5,6 +5,9 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/npy.h"
 #include "base/xio.h"
@@ -291,6 +294,49 @@ static void a_second_kill_forgets_no_step_that_was_reported(void **state) {
   repeated("c", "m.csv", "csv path=$run/m.csv", "step,6,1,48,1.5,2.25\n");
 }
 
+/* Reports into a link, a pipe and a file beside which lies another's link, where no file may appear
+   and none may be written. */
+static void the_last_reported_step_is_kept_only_beside_regular_files(void **state) {
+  static const char line[] = "{\"kind\":\"step\",\"step\":6,\"epoch\":1,\"images\":48}\n";
+  char text[sizeof graph + 320], beside[176], link[112], pipe[112], other[112], metrics[144];
+  snprintf(link, sizeof link, "%s/link", dir);
+  snprintf(pipe, sizeof pipe, "%s/pipe", dir);
+  snprintf(other, sizeof other, "%s/other", dir);
+  snprintf(run, sizeof run, "%s/k", dir);
+  snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", run);
+  snprintf(
+      text, sizeof text,
+      "%strain.metrics ! jsonl name=second path=%s\ntrain.metrics ! jsonl name=third path=%s\n",
+      graph, link, pipe);
+  assert_int_equal(mr_write_file(file, text, strlen(text), NULL), MR_OK);
+  assert_int_equal(mr_write_file(other, "of another\n", 11, NULL), MR_OK);
+  assert_int_equal(mkfifo(pipe, 0600), 0);
+  int fd = open(pipe, O_RDWR | O_CLOEXEC); /* holds all that two runs report */
+  assert_true(fd >= 0);
+  assert_int_equal(symlink("/dev/null", link), 0);
+  RUN(&p, "train", "--graph", file, "--run-dir", run, "--steps", "3", setting("a"),
+      "leak-check=off");
+  expect(0, "");
+  report_beyond(metrics, line);
+  assert_int_equal(unlink(link), 0); /* a link and a pipe that are newer than the run */
+  assert_int_equal(symlink("/dev/null", link), 0);
+  snprintf(beside, sizeof beside, "%s.reported", metrics);
+  assert_int_equal(symlink(other, beside), 0);
+  RESUME("--steps", "4");
+  said("Steps 4 to 6 are repeated; they were reported before.");
+  void *kept;
+  size_t n;
+  assert_int_equal(mr_read_file(other, 64, &kept, &n, NULL), MR_OK);
+  assert_int_equal(n, 11);
+  assert_memory_equal(kept, "of another\n", 11);
+  free(kept);
+  snprintf(beside, sizeof beside, "%s.reported", link);
+  assert_int_equal(access(beside, F_OK), -1);
+  snprintf(beside, sizeof beside, "%s.reported", pipe);
+  assert_int_equal(access(beside, F_OK), -1);
+  assert_int_equal(close(fd), 0);
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -306,6 +352,7 @@ int main(void) {
       CASE(bad_records_are_listed_in_the_run_folder),
       CASE(a_run_without_its_last_record_is_not_finished),
       CASE(a_second_kill_forgets_no_step_that_was_reported),
+      CASE(the_last_reported_step_is_kept_only_beside_regular_files),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
