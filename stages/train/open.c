@@ -113,6 +113,16 @@ static bool open_is_usual(const mr_stage_t *s, const char *name) {
   }
 }
 
+/* Whether setting `name` is a choice that has `word` and another one is chosen. */
+static bool open_chose_other(const mr_stage_t *s, const char *name, const char *word) {
+  const mr_opt_t *o = mr_stage_def_opt(s->def, name);
+  if (!o || o->type != MR_OPT_ENUM || !mr_is_choice(o->choices, word)) return false;
+  const char *at = o->choices;
+  for (int i = *(const int *)((const char *)s->state + o->offset); i > 0; i--)
+    at = strchr(at, '|') + 1;
+  return strcspn(at, "|") != strlen(word) || strncmp(at, word, strlen(word)) != 0;
+}
+
 /* Says which settings change nothing beside the others.  They are not refused: a run may be resumed
    with on-nan or loss-scale changed alone. */
 static void open_report_unused(const mr_stage_t *s) {
@@ -138,7 +148,8 @@ static void open_report_unused(const mr_stage_t *s) {
        v->pipeline > 1 || !v->stages || !*v->stages},
       {"fp8-history", "fp8=", fp8},
       {"fp8-margin", "fp8=", fp8},
-      {"fp8-amax", "fp8=", fp8}};
+      {"fp8-amax", "fp8=", fp8},
+      {"focal-gamma", "loss=focal", !open_chose_other(s, "loss", "focal")}}; /* the model's */
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
     if (!row[i].used && !open_is_usual(s, row[i].name))
       mr_notice("%s: setting %s changes nothing without %s", s->name, row[i].name, row[i].needs);

@@ -133,6 +133,22 @@ static void functions_of_a_model_are_printed_and_planned(void **state) {
   expect_failure("model mlp has no setting heads");
 }
 
+static void focal_gamma_beside_another_loss_is_said(void **state) {
+  static const char *const model[] = {"mlp hidden=4", "vit layers=1 embed=16 mlp=16 heads=2"};
+  static const char *const loss[] = {"mse", "focal"};
+  char text[224];
+  for (int i = 0; i < 4; i++) {
+    snprintf(text, sizeof text,
+             "synthetic n=8 ! shuffle epochs=1 ! normalize ! batch 4 ! train-step model=%s loss=%s "
+             "focal-gamma=3",
+             model[i / 2], loss[i % 2]);
+    RUN(&p, "run", text);
+    if (p.status) fail_msg("%s: %s", text, p.err);
+    bool said = strstr(p.err, "setting focal-gamma changes nothing without loss=focal");
+    if (said == i % 2) fail_msg("%s: %s", text, p.err);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_model_that_is_none_is_named_with_the_nearest),
@@ -141,6 +157,7 @@ int main(void) {
       cmocka_unit_test(the_old_spelling_of_a_form_of_the_vit_gives_the_same_run),
       cmocka_unit_test(an_mlp_trains_resumes_exactly_and_is_evaluated),
       cmocka_unit_test(functions_of_a_model_are_printed_and_planned),
+      cmocka_unit_test(focal_gamma_beside_another_loss_is_said),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -538,8 +538,8 @@ static void an_average_that_began_later_travels_in_the_file(void **state) {
 
 static void settings_that_change_nothing_are_said(void **state) {
   static const char *const setting[] = {
-      "loss-scale-start=8", "loss-scale-patience=9", "max-skipped=7",       "replay-dir=/tmp",
-      "fp8-history=3",      "fp8-margin=1",          "fp8-amax=most-recent"};
+      "loss-scale-start=8", "loss-scale-patience=9", "max-skipped=7",        "replay-dir=/tmp",
+      "fp8-history=3",      "fp8-margin=1",          "fp8-amax=most-recent", "focal-gamma=3"};
   char text[96], full[64];
   for (size_t i = 0; i < sizeof setting / sizeof *setting; i++) {
     snprintf(full, sizeof full, "train.%s", setting[i]);
