@@ -1,9 +1,12 @@
 /* What a stream is and how it runs, as JSON: for callers in languages that know no C structs, and
    so that a new number changes no struct. */
 #include <cjson/cJSON.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/zoo/zoo.h"
+#include "pipeline/opt.h"
 #include "pipeline/watch/diagnose.h"
 #include "pull/reader.h"
 
@@ -110,6 +113,44 @@ static void describe_setting(cJSON *settings, const mr_opt_t *o) {
   cJSON_AddItemToArray(settings, s);
 }
 
+/* Adds to the choices of a setting those of another of its name. */
+static void describe_choices(cJSON *setting, const mr_opt_t *o) {
+  const char *all = cJSON_GetStringValue(cJSON_GetObjectItem(setting, "choices"));
+  if (!all || !o->choices) return;
+  size_t room = strlen(all) + strlen(o->choices) + 2;
+  char *text = malloc(room), word[64];
+  if (!text) return;
+  strcpy(text, all);
+  for (const char *at = o->choices; *at; at += strcspn(at, "|"), at += *at == '|') {
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(at, "|"), at);
+    if (!mr_is_choice(text, word)) strcat(strcat(text, "|"), word);
+  }
+  cJSON_ReplaceItemInObject(setting, "choices", cJSON_CreateString(text));
+  free(text);
+}
+
+static bool describe_is(const cJSON *setting, const char *name) {
+  const char *own = cJSON_GetStringValue(cJSON_GetObjectItem(setting, "name"));
+  return own && !strcmp(own, name);
+}
+
+/* The settings of every model that a stage trains, those of the usual one first. */
+static void describe_models(cJSON *settings, const mr_stage_def_t *def) {
+  char hint[MR_HINT_MAX];
+  const mr_model_def_t *m;
+  for (int i = 0; def->choose && (m = mr_model_at(i)); i++) {
+    const mr_stage_def_t *d = def->choose(m->name, hint, sizeof hint);
+    for (const mr_opt_t *o = d ? d->opts : NULL; o && o->name; o++) {
+      cJSON *known = settings->child;
+      while (known && !describe_is(known, o->name)) known = known->next;
+      if (known)
+        describe_choices(known, o);
+      else
+        describe_setting(settings, o);
+    }
+  }
+}
+
 static void describe_ports(cJSON *stage, const char *side, const mr_port_def_t *port) {
   cJSON *ports = cJSON_CreateArray();
   for (int i = 0; i < MR_MAX_PORTS && port[i].name; i++)
@@ -127,6 +168,7 @@ static void describe_stage(cJSON *stages, const mr_stage_def_t *def) {
     cJSON_AddNumberToObject(o, "most_in", mr_stage_def_most_in(def));
   describe_ports(o, "out", def->out);
   for (const mr_opt_t *s = usual->opts; s && s->name; s++) describe_setting(settings, s);
+  describe_models(settings, def);
   cJSON_AddItemToObject(o, "settings", settings);
   if (mr_stage_def_parallel(def)) cJSON_AddTrueToObject(o, "parallel");
   cJSON_AddItemToArray(stages, o);

@@ -154,7 +154,9 @@ mr_err_t mr_loader_describe(mr_loader_t *l, const char *what, char **text, mr_di
 
 /* The table of all stages as JSON in *text (heap, the caller frees it; NULL on failure):
    [{"name":..,"help":..,"in":[..],"out":[..],"parallel":true,"settings":[{"name":..,"type":..,
-   "default":..,"unit":..,"choices":..,"help":..,"positional":true}]}].  MR_ERR_NOMEM. */
+   "default":..,"unit":..,"choices":..,"help":..,"positional":true}]}].  A stage whose settings
+   depend on its model has those of every model; of a name that several models have it is the one of
+   the usual model, with the choices of all.  MR_ERR_NOMEM. */
 mr_err_t mr_loader_stages(char **text, mr_diag_t *diag);
 
 /* Stops the stream, waits for the calls in other threads, which return at once, and frees the

@@ -16,10 +16,11 @@
 typedef struct prometheus {
   mr_http_settings_t set;
   mr_http_t http;
-  int64_t reported, images;   /* last step that was reported before a resume, and its images */
-  mr_stage_t *s;              /* for the definitions of its graph's metrics */
-  pthread_mutex_t lock;       /* guards the fields below */
-  bool ready;                 /* the lock is initialised */
+  int64_t reported, images; /* last step that was reported before a resume, and its images or, where
+                               no step is repeated, those of the checkpoint */
+  mr_stage_t *s;            /* for the definitions of its graph's metrics */
+  pthread_mutex_t lock;     /* guards the fields below */
+  bool ready;               /* the lock is initialised */
   mr_report_t step, measured; /* newest of each; all zero before the first */
   mr_report_t *evaluated;     /* [n_evaluated] newest of each input of held-back records and of the
                                  test; heap */
@@ -38,8 +39,8 @@ static const mr_opt_t prometheus_opts[] = {
      .unit = "images",
      .def = "0",
      .hi = 1e18,
-     .help = "Training images up to resume-reported; their "
-             "counter waits there while steps are repeated."},
+     .help = "Training images up to resume-reported, or up to the checkpoint where no step is "
+             "repeated; their counter begins there and waits there while steps are repeated."},
     {0}};
 
 /* ---- the text ---- */

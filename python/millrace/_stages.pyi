@@ -1756,7 +1756,8 @@ def prometheus(
     resume_reported: Last step that the run reported before it was killed; steps up to it are shown as repeated
     ones.
 
-    resume_images: Training images up to resume-reported; their counter waits there while steps are repeated."""
+    resume_images: Training images up to resume-reported, or up to the checkpoint where no step is repeated; their
+    counter begins there and waits there while steps are repeated."""
 
 def publish(
     *inputs: Graph | Text,
@@ -2767,7 +2768,7 @@ def train_step(
     gelu: Literal["auto", "erf", "tanh"] | None = ...,
     ln_eps: Number | None = ...,
     label_smoothing: Number | None = ...,
-    loss: Literal["cross-entropy", "focal", "mse"] | None = ...,
+    loss: Literal["cross-entropy", "focal", "mse", "auto"] | None = ...,
     focal_gamma: Number | None = ...,
     threads: Number | None = ...,
     pin: bool | None = ...,
@@ -2833,6 +2834,7 @@ def train_step(
     from_: Text | None = ...,
     leak_check: Literal["ids", "content", "off"] | None = ...,
     device: Text | None = ...,
+    hidden: Number | None = ...,
     workers: Number | None = ...,
     name: str | None = ...,
 ) -> Graph:
@@ -3043,7 +3045,9 @@ def train_step(
     at all.
 
     device: Where the step runs: cpu, opencl[:N] or cuda[:N], the device of that number by OpenCL or by CUDA
-    (docs/devices.md)."""
+    (docs/devices.md).
+
+    hidden: Width of a hidden layer."""
 
 def trivial_augment(
     *inputs: Graph | Number,

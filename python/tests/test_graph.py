@@ -82,6 +82,17 @@ def test_wrong_settings_name_the_right_ones(call, says):
         call()
 
 
+def test_a_stage_that_trains_has_the_settings_of_every_model():
+    assert str(mr.train_step(model="mlp", hidden=64, loss="auto")) == "train-step model=mlp hidden=64 loss=auto"
+    rows = {s["name"]: s for s in mr.stages()["train-step"]["settings"]}
+    assert len(rows) == len(mr.stages()["train-step"]["settings"])
+    assert sorted(rows["loss"]["choices"].split("|")) == ["auto", "cross-entropy", "focal", "mse"]
+    assert rows["loss"]["default"] == "cross-entropy"  # of the usual model
+    assert not {"hidden"} & {s["name"] for s in mr.stages()["vit-step"]["settings"]}
+    with pytest.raises(mr.Error, match='did you mean "hidden"'):
+        mr.train_step(model="mlp", hiden=64)
+
+
 @pytest.mark.parametrize("name,says", [("shufle", 'did you mean "shuffle"'), ("resized_corp", "resized_crop"),
                                        ("xyz", "no stage is called so")])
 def test_an_unknown_stage_names_the_nearest(name, says):
