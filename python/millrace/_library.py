@@ -62,6 +62,7 @@ def _prepare(lib: ctypes.CDLL) -> None:
         call = getattr(lib, name)
         call.restype = result
         call.argtypes = arguments
+    lib.mr_graph_is_stuck.restype = ctypes.c_bool
     lib.free.restype = None
     lib.free.argtypes = [ctypes.c_void_p]
     python = ctypes.pythonapi

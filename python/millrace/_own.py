@@ -217,6 +217,7 @@ class Use:
 
     def __init__(self, of: tuple[Working, ...]) -> None:
         self._pid = os.getpid()
+        self.called: Any = of  # what the library calls and reads until it closes the stream
         self._of: list[Working] = []
         try:
             for working in of:

@@ -41,6 +41,7 @@ class _Ahead:
 
 
 _alive: "weakref.WeakSet[Stream]" = weakref.WeakSet()
+_kept: list[Any] = []
 
 
 def _settings_of(settings: Mapping[str, Any]) -> list[bytes]:
@@ -80,6 +81,8 @@ def _close(lib: Any, ptr: Any, use: Use, wait: bool) -> None:
     """Closes a loader; in another thread if this one is the stream's own, which a close would wait for."""
     def close() -> None:
         lib.mr_loader_close(ptr)
+        if lib.mr_graph_is_stuck():  # a function that has not come back yet returns to these
+            _kept.append(use.called)
         use.end(wait)
 
     if getattr(inside, "own", None) is None:
@@ -141,7 +144,7 @@ class Stream(Iterator[Batch]):
             raise UsageError("the text of a graph cannot hold a zero byte")
         use = Use((*self._own, self._after) if self._after else self._own)
         try:
-            self._set = set_  # the library keeps what .own points to
+            use.called = (use.called, set_)
             e = self._lib.mr_loader_open(text, ctypes.byref(set_), ctypes.byref(ptr), ctypes.byref(diag))
             if e < 0:
                 raise self._error(e, diag)

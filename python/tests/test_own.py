@@ -599,3 +599,27 @@ def test_a_signals_handler_cannot_take_a_batch_in_the_midst_of_one():
             return take(*arguments)
         s._take_batch = take_batch
         assert [b.step for b in s] == list(range(1, 15)) and steps[:2] == [0, 0]
+
+
+def test_what_a_function_comes_back_to_stays_after_its_stream_has_gone():
+    code = ("import gc, os, sys, threading, weakref\n"
+            "import millrace as mr\n"
+            "begun, go_on, thread = threading.Event(), threading.Event(), []\n"
+            "class Slow:\n"
+            "    def __len__(self):\n        return 8\n"
+            "    def __getitem__(self, i):\n"
+            "        if threading.current_thread() is not threading.main_thread():\n"  # which asks for the fields
+            "            thread.append(threading.get_native_id())\n"
+            "            begun.set()\n            go_on.wait()\n"
+            "        return {'x': 1.0}\n"
+            "s = mr.stream(mr.dataset(Slow()) | mr.batch(4))\n"
+            "called = weakref.ref(s._own[0])\n"
+            "begun.wait()\n"
+            "s.close()\n"
+            "del s\n"
+            "go_on.set()\n"
+            "while os.path.exists(f'/proc/self/task/{thread[0]}'):\n    pass\n"
+            "gc.collect()\n"
+            "sys.exit(3 if called() is None else 0)\n")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
