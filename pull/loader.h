@@ -11,6 +11,11 @@
 
    The batches, their order and the ledger are those of `millrace run` on the same graph.
 
+   While the caller does something else, batches are made ahead: 8 wait for it for each worker of
+   the stage that gives them, or 4 where there are more than two, beside the one in each worker's
+   hands; of batches up to 1 MiB twice as many or more, up to 512; but no more than the stream has
+   buffers.
+
    Any thread may make these calls, and several may share a loader: each batch goes to one of them.
    A call that returns mr_err_t gives MR_OK, or fails with a sentence in diag (which may be NULL);
    what else it may return stands with it.  In a child of the process that opened a loader every

@@ -284,8 +284,10 @@ mr_err_t mr__edges_behind(const mr_graph_t *g, int node, mr__behind_t **list, in
 /* standstill.c: sizes of rings and pools, and the check that a graph with them cannot come to a
    standstill. */
 
-/* Buffers that each ring of an edge holds.  After the specs are settled. */
+/* Buffers that each ring of an edge counts for in the sizes of pools, and that it holds: as many,
+   or twice as many before a pulled stage.  After the specs are settled. */
 size_t mr__edge_depth(const mr_graph_t *g, const mr__edge_t *e);
+size_t mr__ring_depth(const mr_graph_t *g, const mr__edge_t *e);
 
 /* The buffers of each of a stage's pools: as many as the rings allow in flight, but along a long
    chain of single workers a few for each stage; or the most that mr_graph_set_pool allows.

@@ -110,6 +110,14 @@ bool mr__in_over(mr__in_t *in, int worker) {
   return !in->n || mr_ring_over(in_ring(in, worker));
 }
 
+/* Wakes the producers whose wake-up mr_ring_pop postponed; otherwise two stages could wait for each
+   other, and a producer for a program that takes no more for a while. */
+static void nudge_producers(mr_runtime_t *rt) {
+  for (int p = 0; p < rt->s->n_in; p++)
+    for (int i = 0; i < rt->in[p].n; i++)
+      mr_ring_nudge(rt->in[p].ring[i * rt->in[p].stride + rt->s->worker]);
+}
+
 static void sample_depth(mr_runtime_t *rt, mr__in_t *in) {
   mr__count(&rt->count.depth_sum, (int64_t)mr_ring_ready(in_ring(in, rt->s->worker)));
   mr__count(&rt->count.depth_n, 1);
@@ -145,6 +153,7 @@ size_t mr_take(mr_stage_t *s, int port, mr_buf_t **out, size_t n) {
   }
   assert(k <= n);
   if (k) mr__count(&rt->count.taken, (int64_t)k);
+  if (k && s->def->step->pulled) nudge_producers(rt);
   if (k && rt->timeline) port_note(rt, MR__TOOK, port, first, in->stride, out[0], k);
   return k;
 }
@@ -275,14 +284,6 @@ typedef struct {
   int port;
   uint64_t mark;
 } wait_for_t;
-
-/* Wakes the producers whose wake-up mr_ring_pop postponed; otherwise two stages could wait for each
-   other. */
-static void nudge_producers(mr_runtime_t *rt) {
-  for (int p = 0; p < rt->s->n_in; p++)
-    for (int i = 0; i < rt->in[p].n; i++)
-      mr_ring_nudge(rt->in[p].ring[i * rt->in[p].stride + rt->s->worker]);
-}
 
 /* For memory orders and their partners see runtime_private.h. */
 static void begin_wait(mr__counters_t *c, int kind, int64_t since) {

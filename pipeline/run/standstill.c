@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "pipeline/graph/graph_private.h"
+#include "pipeline/stage_step.h"
 
 enum { DEPTH_MIN = 4, DEPTH_MAX = 256, DEPTH_BYTES = 8 << 20 };
 
@@ -17,6 +18,16 @@ size_t mr__edge_depth(const mr_graph_t *g, const mr__edge_t *e) {
   size_t bytes = mr_spec_bytes(&g->node[e->from]->worker->out_spec[e->out]), depth = DEPTH_MAX;
   while (depth > DEPTH_MIN && depth * bytes > DEPTH_BYTES) depth /= 2;
   return depth;
+}
+
+/* A program takes nothing from a pulled stage while it does something else, so that the rings
+   before it are longer than the pools count, as far as these allow it: where the program waits, the
+   ring that it waits for is empty, so that with two workers the other's may hold what was counted
+   for both. */
+size_t mr__ring_depth(const mr_graph_t *g, const mr__edge_t *e) {
+  size_t depth = mr__edge_depth(g, e);
+  const mr_step_def_t *to = g->node[e->to]->def->step;
+  return to && to->pulled && g->node[e->from]->n_workers <= 2 ? 2 * depth : depth;
 }
 
 static const mr_port_def_t *port_into(const mr_graph_t *g, const mr__edge_t *e) {

@@ -49,7 +49,7 @@ static mr_err_t make_runtimes(mr_graph_t *g, mr__node_t *node) {
 static mr_err_t make_rings(mr_graph_t *g, mr__edge_t *e) {
   mr__node_t *a = g->node[e->from], *b = g->node[e->to];
   if (!a->n_workers) return MR_OK; /* records: a chain */
-  size_t depth = mr__edge_depth(g, e);
+  size_t depth = mr__ring_depth(g, e);
   assert(b->n_workers && !e->ring && mr_ring_footprint(depth));
   e->ring = calloc((size_t)(a->n_workers * b->n_workers), sizeof *e->ring);
   if (!e->ring) return MR_ERR_NOMEM;

@@ -40,7 +40,16 @@ static const mr_stage_def_t take = {
     .name = "take", .in = {{.name = "in", .flow = MR_FLOW_BYTES}}, .step = &idle};
 static const mr_stage_def_t watch = {
     .name = "watch", .in = {{.name = "in", .flow = MR_FLOW_BYTES, .lossy = true}}, .step = &idle};
-static const mr_stage_def_t *const table[] = {&make, &pass, &take, &watch, NULL};
+enum { CALLER_HAS = 3 };
+static mr_err_t call_plan(mr_stage_t *s) {
+  s->holds = CALLER_HAS;
+  return MR_OK;
+}
+static const mr_stage_def_t call = {.name = "call",
+                                    .in = {{.name = "in", .flow = MR_FLOW_BYTES}},
+                                    .plan = call_plan,
+                                    .step = &(const mr_step_def_t){.pulled = true}};
+static const mr_stage_def_t *const table[] = {&make, &pass, &take, &watch, &call, NULL};
 static mr_registry_t reg;
 
 static int64_t *number_in(mr_buf_t *b) { return b->data; }
@@ -113,6 +122,62 @@ static void a_buffer_that_others_hold_keeps_its_number(void **state) {
   mr_buf_unref(out);
   assert_true(pools_whole(g));
   mr_graph_destroy(g);
+}
+
+/* ---- a pulled stage ---- */
+
+static bool makes_one(mr_stage_t *s) {
+  mr_buf_t *b = mr_room(s, 0) ? mr_pool_get(s->rt->out[0].pool) : NULL;
+  if (b) mr_give(s, 0, &b, 1);
+  return b;
+}
+
+static bool passes_one(mr_stage_t *s) {
+  mr_buf_t *b;
+  if (!mr_room(s, 0) || !mr_take(s, 0, &b, 1)) return false;
+  mr_give(s, 0, &b, 1);
+  return true;
+}
+
+/* The program has CALLER_HAS - 1 buffers and waits for the next one, which the worker that is to
+   make it makes last, when the others can do nothing more and each has one in hand. */
+static void the_next_buffer_of_a_pulled_stage_finds_one_left(int makers, int passers, int depth) {
+  char text[80];
+  snprintf(text, sizeof text, "make workers=%d ! pass workers=%d ! call", makers, passers);
+  if (!passers) snprintf(text, sizeof text, "make workers=%d ! call", makers);
+  mr_graph_t *g = wired(&reg, table, text, depth);
+  mr_stage_t *to = worker_of(g, "call", 0), *slow = NULL;
+  mr_buf_t *held[CALLER_HAS], *hand[MR_MAX_WORKERS] = {NULL};
+  int n = 0;
+  for (uint64_t next = 0; n < CALLER_HAS; next++) {
+    slow = worker_of(g, "make", (int)(next % (uint64_t)makers));
+    if (n == CALLER_HAS - 1) break;
+    assert_true(makes_one(slow));
+    if (passers) assert_true(passes_one(worker_of(g, "pass", (int)(next % (uint64_t)passers))));
+    assert_int_equal(mr_take(to, 0, &held[n++], 1), 1);
+  }
+  for (bool more = true; more;) {
+    more = false;
+    for (int i = 0; i < makers; i++)
+      if (worker_of(g, "make", i) != slow) more |= makes_one(worker_of(g, "make", i));
+    for (int i = 0; i < passers; i++) more |= passes_one(worker_of(g, "pass", i));
+  }
+  for (int i = 0; i < makers; i++)
+    if (worker_of(g, "make", i) != slow) hand[i] = mr_pool_get(slow->rt->out[0].pool);
+  assert_int_equal(mr_take(to, 0, &held[n], 1), 0);
+  assert_true(makes_one(slow));
+  for (int i = 0; i < passers; i++) passes_one(worker_of(g, "pass", i));
+  assert_int_equal(mr_take(to, 0, &held[n++], 1), 1);
+  for (int i = 0; i < n; i++) mr_buf_unref(held[i]);
+  for (int i = 0; i < makers; i++) mr_buf_unref(hand[i]);
+  mr_graph_destroy(g);
+}
+
+static void a_pulled_stage_always_gets_its_next_buffer(void **state) {
+  for (int makers = 1; makers <= 5; makers++)
+    for (int passers = 0; passers <= 5; passers++)
+      for (int depth = 2; depth <= 16; depth *= 2)
+        the_next_buffer_of_a_pulled_stage_finds_one_left(makers, passers, depth);
 }
 
 /* ---- one thread for all workers, and an oracle ---- */
@@ -504,6 +569,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_cancelled_worker_gets_nothing_more),
       cmocka_unit_test(a_turn_ends_with_a_stop_and_with_the_last_consumer),
+      cmocka_unit_test(a_pulled_stage_always_gets_its_next_buffer),
       cmocka_unit_test(a_port_without_a_link_has_nothing_and_keeps_nothing),
       cmocka_unit_test(a_buffer_that_others_hold_keeps_its_number),
       cmocka_unit_test(every_call_returns_what_plain_queues_say),

@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -377,6 +378,46 @@ static void kept_batches_stay_and_outlive_their_loader(void **state) {
   }
 }
 
+/* What describe says that a stage has given so far. */
+static int items_of(mr_loader_t *l, const char *stage) {
+  char *text, name[64];
+  mr_diag_t d = {0};
+  if (mr_loader_describe(l, "stats", &text, &d) != MR_OK) fail_msg("%s", d.text);
+  snprintf(name, sizeof name, "\"name\":\"%s\"", stage);
+  const char *at = strstr(text, name);
+  if (at) at = strstr(at, "\"items\":");
+  assert_non_null(at);
+  int n = atoi(at + strlen("\"items\":"));
+  free(text);
+  return n;
+}
+
+/* As many as loader.h says. */
+static void batches_are_made_ahead_while_the_caller_stands_still(void **state) {
+  static const struct {
+    const char *graph, *last;
+    int ahead;
+  } want[] = {
+      {"synthetic n=400 ! shuffle seed=1 epochs=0 ! batch 400 workers=1", "batch", 8},
+      {"synthetic n=400 ! shuffle seed=1 epochs=0 ! batch 400 workers=2", "batch", 16},
+      {"synthetic n=400 ! shuffle seed=1 epochs=0 ! batch 400 workers=3", "batch", 12},
+      {"synthetic n=400 ! shuffle seed=1 epochs=0 ! batch 400 workers=4", "batch", 16},
+      {"synthetic n=400 ! shuffle seed=1 epochs=0 ! batch 200 workers=3 ! rebatch 400", "rebatch",
+       8},
+  };
+  for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+    mr_loader_t *l = opened(want[i].graph, &(mr_loader_settings_t){.keep = 2});
+    for (int taken = 0; taken <= 6; taken++) {
+      const mr_batch_t *b;
+      if (taken) assert_int_equal(mr_loader_next(l, &b, NULL), MR_OK);
+      while (items_of(l, want[i].last) < taken + want[i].ahead) sched_yield();
+      for (int k = 0; k < 50; k++) sched_yield();
+      assert_int_equal(items_of(l, want[i].last), taken + want[i].ahead);
+    }
+    mr_loader_close(l);
+  }
+}
+
 static void a_copy_is_the_callers_own(void **state) {
   const mr_batch_t *b;
   mr_diag_t d = {0};
@@ -737,6 +778,7 @@ int main(void) {
       cmocka_unit_test(broken_states_are_refused),
       cmocka_unit_test(seek_finds_every_batch),
       cmocka_unit_test(kept_batches_stay_and_outlive_their_loader),
+      cmocka_unit_test(batches_are_made_ahead_while_the_caller_stands_still),
       cmocka_unit_test(a_copy_is_the_callers_own),
       cmocka_unit_test(a_view_by_dlpack_keeps_its_batch_until_it_is_deleted),
       cmocka_unit_test(threads_that_share_a_loader_see_each_batch_once),
