@@ -9,11 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/file_kind.h"
 #include "base/text.h"
 #include "loaders/shards/shard_reads.h"
 
+enum { SLOTS = 2 * MR_TABLE_COLUMNS_MAX /* a power of two */ };
 enum { WIDE = 400, WIDE_ROOM = 512 /* columns, and the words of those that are text */ };
 enum {
   CHUNK = 1 << 18,
@@ -24,7 +26,7 @@ enum {
 
 typedef struct table_column {
   char name[MR_SHARD_NAME_MAX];
-  int again;                /* columns after it with the same name */
+  int again;                /* the last number given to a column of the same name */
   int kind;                 /* MR_TABLE_INT, FLOAT or TEXT so far */
   bool unnamed, fractions;  /* a number is not written as a whole one */
   int64_t numbers, missing; /* cells that hold one; words that stand for a missing one */
@@ -43,6 +45,7 @@ typedef struct table_scan {
   char separator, eol;
   table_column_t *column; /* [n_columns] */
   int n_columns;
+  uint16_t *slot; /* [SLOTS] by the digests of names: 1 + the column that has it; 0: none */
   uint32_t row_column;
   /* the row being read */
   int64_t row_at, rows;
@@ -287,11 +290,11 @@ static mr_err_t scan_rows(table_scan_t *t, int64_t at) {
 
 /* ---- the first row ---- */
 
-/* The column of this name among those so far; NULL: none. */
-static table_column_t *find_column_called(table_scan_t *t, const char *name) {
-  for (int i = 0; i < t->n_columns; i++)
-    if (!strcmp(t->column[i].name, name)) return &t->column[i];
-  return NULL;
+/* The slot of a name: of the column that has it, else a free one. */
+static uint16_t *find_slot(const table_scan_t *t, const char *name) {
+  size_t at = (size_t)XXH3_64bits(name, strlen(name)) % SLOTS;
+  while (t->slot[at] && strcmp(t->column[t->slot[at] - 1].name, name) != 0) at = (at + 1) % SLOTS;
+  return &t->slot[at];
 }
 
 static mr_err_t name_column(table_scan_t *t, const char *cell, size_t n) {
@@ -308,13 +311,40 @@ static mr_err_t name_column(table_scan_t *t, const char *cell, size_t n) {
                        t->file->path, t->n_columns + 1, n, MR_SHARD_NAME_MAX - CELL_MAX - 1);
   memcpy(c->name, cell, n), c->name[n] = 0;
   c->kind = MR_TABLE_INT;
-  for (table_column_t *first = find_column_called(t, c->name);
-       first && find_column_called(t, c->name);)
-    snprintf(c->name + n, sizeof c->name - n, ".%d", ++first->again); /* a, a.1, a.2, as pandas */
-  if (strlen(c->name) >= MR_SHARD_NAME_MAX - CELL_MAX)
-    return TABLE_FAULT(t, "%s: two columns are called %.*s, want shorter names", t->file->path,
-                       (int)n, c->name);
   t->n_columns++;
+  return MR_OK;
+}
+
+/* Gives a column the name of the first column that has it and the next number with which no other
+   column is called: a, a.1, a.2. */
+static mr_err_t rename_column(table_scan_t *t, table_column_t *c, table_column_t *first) {
+  size_t n = strlen(first->name);
+  uint16_t *slot;
+  do {
+    snprintf(c->name + n, sizeof c->name - n, ".%d", ++first->again);
+    slot = find_slot(t, c->name);
+  } while (*slot);
+  if (strlen(c->name) >= MR_SHARD_NAME_MAX - CELL_MAX)
+    return TABLE_FAULT(t, "%s: two columns are called %s, want shorter names", t->file->path,
+                       first->name);
+  *slot = (uint16_t)(c - t->column + 1);
+  return MR_OK;
+}
+
+/* Tells columns of one name apart, as pandas does: the first keeps it, where one with a name goes
+   before one without, and no other takes a name that stands anywhere in the first row. */
+static mr_err_t tell_columns_apart(table_scan_t *t) {
+  for (int pass = 0; pass < 2; pass++)
+    for (int i = 0; i < t->n_columns; i++) {
+      uint16_t *slot = find_slot(t, t->column[i].name);
+      if (t->column[i].unnamed == pass && !*slot) *slot = (uint16_t)(i + 1);
+    }
+  for (int pass = 0; pass < 2; pass++)
+    for (int i = 0; i < t->n_columns; i++) {
+      table_column_t *c = &t->column[i], *first = &t->column[*find_slot(t, c->name) - 1];
+      mr_err_t e = c->unnamed == pass && first != c ? rename_column(t, c, first) : MR_OK;
+      if (e != MR_OK) return e;
+    }
   return MR_OK;
 }
 
@@ -370,7 +400,7 @@ static mr_err_t name_columns(table_scan_t *t, char *at, char *end) {
     mr_err_t e = name_column(t, cell, n);
     if (e != MR_OK) return e;
   }
-  return MR_OK;
+  return tell_columns_apart(t);
 }
 
 /* The first row of a table: the bytes [first,end) of its row, of the n that have been read. */
@@ -497,8 +527,9 @@ mr_err_t mr_table_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t
   int64_t next = 0;
   mr_shard_draft_widen(draft);
   t.column = calloc(MR_TABLE_COLUMNS_MAX, sizeof *t.column);
-  if (!t.column) return mr_no_memory(diag, "an index of %s", file->path);
-  mr_err_t e = table_read_header(&t, &next);
+  t.slot = calloc(SLOTS, sizeof *t.slot);
+  mr_err_t e = t.column && t.slot ? table_read_header(&t, &next)
+                                  : mr_no_memory(diag, "an index of %s", file->path);
   if (e == MR_OK) {
     e = table_note_heads(&t);
     if (e == MR_OK) e = scan_rows(&t, next);
@@ -507,8 +538,8 @@ mr_err_t mr_table_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t
       if (also < 0) e = also;
     }
   }
-  for (int i = 0; i < MR_TABLE_COLUMNS_MAX; i++)
+  for (int i = 0; i < t.n_columns; i++)
     for (int k = 0; k < t.column[i].n_words; k++) free(t.column[i].word[k]);
-  free(t.column);
+  free(t.column), free(t.slot);
   return e < 0 ? e : MR_OK;
 }

@@ -320,18 +320,69 @@ static void tables_as_people_write_them_are_read(void **state) {
   assert_int_equal(h.s.out_spec[0].n_fields, 3);
   assert_non_null(strstr(last_notice, "\"column-4\" (it has neither a name nor a value)"));
   shards_close(&h);
-  open_table(&h, "a,b,a,a.1,a\n1,2,3,4,5\n", 22, "a.2:last,a.1.1:later,a.1,a");
-  burst_t *b = burst_new(&h.s);
-  assert_int_equal(burst_fetch(&h, 0, (int64_t[]){0}, 1, b), MR_OK);
-  static const int64_t cell[] = {5, 4, 3, 1};
-  for (int i = 0; i < 4; i++) assert_int_equal(*(int64_t *)b->rec[0].field[i].data, cell[i]);
-  burst_free(b), shards_close(&h);
   open_table(&h, "x,y\n0x10,1\n0x11,2\n", 18, "x,y"); /* codes, not 16 and 17 */
   assert_true(h.s.out_spec[0].field[0].ragged);
   shards_close(&h);
   open_table(&h, "x\nNA\nNA\n", 8, "x"); /* no number says that these are missing ones */
   assert_true(h.s.out_spec[0].field[0].ragged);
   shards_close(&h);
+}
+
+/* The cells are the numbers of the columns, from 1 on. */
+static void columns_of_one_name_are_called_as_by_pandas(void **state) {
+  static const struct {
+    const char *head, *fields;
+    int n;
+    int64_t cell[6];
+  } t[] = {
+      {"a,a,a.1", "a,a.2:f,a.1:g", 3, {1, 2, 3}},
+      {"a,b,a,a.1,a", "a,b,a.2:f,a.1:g,a.3:h", 5, {1, 2, 3, 4, 5}},
+      {"a.1,a,a,a.1,a", "a.1:f,a,a.2:g,a.1.1:h,a.3:i", 5, {1, 2, 3, 4, 5}},
+      {"a,a,a.2,a", "a,a.1:f,a.2:g,a.3:h", 4, {1, 2, 3, 4}},
+      {"a.1.1,a.1,a.1,a,a", "a.1.1:f,a.1:g,a.1.2:h,a,a.2:i", 5, {1, 2, 3, 4, 5}},
+      {",column-1", "column-1:f,column-1.1:g", 2, {2, 1}},
+      {",column-1,column-1,column-1.1",
+       "column-1:f,column-1.3:g,column-1.2:h,column-1.1:i",
+       4,
+       {2, 1, 3, 4}},
+      {"x,column-4,column-4,,column-4.1", "column-4:f,column-4.2:g,column-4.3:h", 3, {2, 3, 4}},
+      {"x,,column-2.1,column-2", "column-2.2:f,column-2:g", 2, {2, 4}}};
+  for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+    char text[120];
+    hand_t h;
+    int n = snprintf(text, sizeof text, "%s\n1", t[i].head), cell = 1;
+    for (const char *at = t[i].head; (at = strchr(at, ',')); at++)
+      n += snprintf(text + n, sizeof text - (size_t)n, ",%d", ++cell);
+    open_table(&h, text, (size_t)n, t[i].fields);
+    burst_t *b = burst_new(&h.s);
+    assert_int_equal(burst_fetch(&h, 0, (int64_t[]){0}, 1, b), MR_OK);
+    for (int f = 0; f < t[i].n; f++)
+      if (*(int64_t *)b->rec[0].field[f].data != t[i].cell[f])
+        fail_msg("%s: field %d is column %d, want %d", t[i].head, f,
+                 (int)*(int64_t *)b->rec[0].field[f].data, (int)t[i].cell[f]);
+    burst_free(b), shards_close(&h);
+  }
+}
+
+/* As many columns as a table may have: those of one name find what the others leave. */
+static void thousands_of_columns_of_one_name_are_told_apart(void **state) {
+  enum { COLUMNS = 8192, FIRST = 4000 /* named a; behind them a.1, a.3, .. */ };
+  image_t o = {0};
+  char cell[32];
+  for (int r = -1; r < 1; r++)
+    for (int c = 0; c < COLUMNS; c++) {
+      int n = r >= 0      ? snprintf(cell, sizeof cell, "%d", c)
+              : c < FIRST ? snprintf(cell, sizeof cell, "a")
+                          : snprintf(cell, sizeof cell, "a.%d", 2 * (c - FIRST) + 1);
+      image_add(&o, cell, (size_t)n), image_add(&o, c + 1 < COLUMNS ? "," : "\n", 1);
+    }
+  hand_t h;
+  open_table(&h, (char *)o.at, o.n, "a,a.2:f,a.7998:g,a.1:i,a.8383:j");
+  static const int64_t want[] = {0, 1, FIRST - 1, FIRST, COLUMNS - 1};
+  burst_t *b = burst_new(&h.s);
+  assert_int_equal(burst_fetch(&h, 0, (int64_t[]){0}, 1, b), MR_OK);
+  for (int f = 0; f < 5; f++) assert_int_equal(*(int64_t *)b->rec[0].field[f].data, want[f]);
+  burst_free(b), shards_close(&h), free(o.at);
 }
 
 static void thousands_of_columns_are_read(void **state) {
@@ -450,6 +501,8 @@ int main(void) {
       cmocka_unit_test(damaged_bytes_give_bad_records_or_a_sentence),
       cmocka_unit_test(tables_that_do_not_fit_are_refused),
       cmocka_unit_test(tables_as_people_write_them_are_read),
+      cmocka_unit_test(columns_of_one_name_are_called_as_by_pandas),
+      cmocka_unit_test(thousands_of_columns_of_one_name_are_told_apart),
       cmocka_unit_test(thousands_of_columns_are_read),
       cmocka_unit_test(numbers_that_a_type_changes_are_said),
       cmocka_unit_test(files_that_are_no_csv_are_refused_by_name),
