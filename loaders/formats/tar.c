@@ -56,17 +56,17 @@ static mr_err_t no_member(mr_stage_t *s, const mr_shard_source_t *t, const char 
                        member, t->shards->shard->path, list);
 }
 
-/* Sets the dtype and shape of a member that is an array to those of the first record.  If it fails,
- *no_field is whether an array was read that becomes no field. */
-static mr_err_t settle_npy(const mr_shard_source_t *t, int column, mr_field_t *f, bool *no_field,
-                           mr_diag_t *diag) {
+/* Sets the dtype and shape of a member that is an array to those of the first record that has it.
+   If it fails, *unfit is the shard in which an array was read that becomes no field, or NULL. */
+static mr_err_t settle_npy(const mr_shard_source_t *t, int column, mr_field_t *f,
+                           const mr_shard_t **unfit, mr_diag_t *diag) {
   mr_shard_reads_t *reads = NULL;
   mr_npy_t head;
   size_t offset;
   const mr_shard_t *shard = t->shards->shard;
   mr_shard_part_t p;
   bool found = false;
-  *no_field = false;
+  *unfit = NULL;
   for (int64_t i = 0; i < t->shards->n_records && !found; i++) {
     shard = mr_shards_find(t->shards, i);
     found = mr_shards_part(shard, i, column, &p);
@@ -79,9 +79,10 @@ static mr_err_t settle_npy(const mr_shard_source_t *t, int column, mr_field_t *f
   mr_shard_want_t want = {.shard = shard, .at = p.at, .size = p.size};
   mr_err_t e = mr_shard_reads_open(&reads, t->shards, diag);
   if (e >= 0) e = mr_shard_reads_fetch(reads, 0, &want, 1, diag);
-  *no_field = e >= 0;
-  if (e >= 0) e = mr_npy_header("array", want.data, (size_t)want.size, &head, &offset, diag);
+  bool read = e >= 0;
+  if (read) e = mr_npy_header("array", want.data, (size_t)want.size, &head, &offset, diag);
   mr_shard_reads_close(reads);
+  if (read && (e >= 0 || e == MR_ERR_DATA)) *unfit = shard;
   MR_TRY(e);
   if (head.ndim >= MR_MAX_NDIM || !head.count ||
       head.count * mr_dtype_size(head.dtype) > MR_SHARD_PART_MAX)
@@ -108,12 +109,12 @@ static mr_err_t settle_field(mr_stage_t *s, mr_shard_source_t *t, int column, co
     case AS_INT: f.dtype = MR_I64; break;
     case AS_FLOAT: f.dtype = MR_F32; break;
     case AS_NPY: {
-      bool no_field;
+      const mr_shard_t *unfit;
       mr_diag_t why = {0};
-      mr_err_t e = settle_npy(t, column, &f, &no_field, &why);
-      if (e < 0 && no_field) {
+      mr_err_t e = settle_npy(t, column, &f, &unfit, &why);
+      if (e < 0 && unfit) {
         mr_diag_t whole = {0};
-        mr_diag_prefix(&whole, e, &why, "%s: member .%.60s", t->shards->shard->path, c->name);
+        mr_diag_prefix(&whole, e, &why, "%s: member .%.60s", unfit->path, c->name);
         return mr_stage_relay(s, e, &whole);
       }
       if (e < 0) return mr_stage_relay(s, e, &why);
@@ -271,9 +272,9 @@ static mr_err_t settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out
     }
     if (mr__shard_left_add(&left, t, k->name, name)) continue;
     mr_field_t array;
-    bool no_field;
+    const mr_shard_t *unfit;
     mr_diag_t why = {0};
-    if (usual_as(k->name) == AS_NPY && settle_npy(t, c, &array, &no_field, &why) < 0 && no_field) {
+    if (usual_as(k->name) == AS_NPY && settle_npy(t, c, &array, &unfit, &why) < 0 && unfit) {
       mr__shard_left_note(&left, k->name, why.text);
       continue;
     }

@@ -2,10 +2,22 @@
    archives that lie. */
 #include <dirent.h>
 
+#include "base/npy.h"
 #include "pipeline/care.h"
 #include "tests/loaders/shards.h"
 
 extern const mr_stage_def_t mr_stage_tar;
+
+static bool memory_is_out; /* for headers of arrays */
+mr_err_t __real_mr_npy_header(const char *path, const void *file, size_t n, mr_npy_t *out,
+                              size_t *offset, mr_diag_t *diag);
+mr_err_t __wrap_mr_npy_header(const char *path, const void *file, size_t n, mr_npy_t *out,
+                              size_t *offset, mr_diag_t *diag);
+mr_err_t __wrap_mr_npy_header(const char *path, const void *file, size_t n, mr_npy_t *out,
+                              size_t *offset, mr_diag_t *diag) {
+  if (memory_is_out) return mr_no_memory(diag, "the header of %s", path);
+  return __real_mr_npy_header(path, file, n, out, offset, diag);
+}
 
 enum { SAMPLES = 60, EXTS = 4, SHARDS = 3, MEMBER_MOST = 3000 };
 
@@ -547,6 +559,39 @@ static void an_array_that_becomes_no_field_is_named(void **state) {
   }
 }
 
+/* The first archive has no array, and that of the second becomes no field. */
+static void the_archive_with_an_array_that_becomes_no_field_is_named(void **state) {
+  image_t o = {0}, second = {0};
+  char files[120];
+  add_sample(&o, "a", "1"), image_add(&o, NULL, 1024);
+  write_file("array-0.tar", o.at, o.n);
+  add_sample(&second, "b", "2");
+  add_header(&second, "b.npy", NULL, '0', 1, false), add_body(&second, "1", 1);
+  image_add(&second, NULL, 1024);
+  write_file("array-1.tar", second.at, second.n);
+  free(o.at), free(second.at);
+  snprintf(files, sizeof files, "files=%s", in_folder("array-{0..1}.tar"));
+  want_refused(&mr_stage_tar, HAND_SETTINGS(files, "fields=npy"),
+               "array-1.tar: member .npy: array: not an .npy file");
+}
+
+/* Without memory for its header nothing is known of an array: it is not left out. */
+static void an_array_without_memory_is_not_left_out(void **state) {
+  image_t o = {0};
+  char files[120];
+  hand_t h;
+  add_sample(&o, "a", "1");
+  add_header(&o, "a.npy", NULL, '0', 1, false), add_body(&o, "1", 1);
+  image_add(&o, NULL, 1024);
+  write_file("memory.tar", o.at, o.n);
+  free(o.at);
+  snprintf(files, sizeof files, "files=%s", in_folder("memory.tar"));
+  memory_is_out = true;
+  assert_int_equal(shards_plan(&h, &mr_stage_tar, HAND_SETTINGS(files)), MR_ERR_NOMEM);
+  memory_is_out = false;
+  shards_close(&h);
+}
+
 /* Header h of sample b's .cls in an archive of two such samples, changed in one way. */
 static void change_header(uint8_t *h, int how) {
   switch (how) {
@@ -695,6 +740,8 @@ int main(void) {
       cmocka_unit_test(wrong_settings_are_refused),
       cmocka_unit_test(sums_of_signed_bytes_are_right),
       cmocka_unit_test(an_array_that_becomes_no_field_is_named),
+      cmocka_unit_test(the_archive_with_an_array_that_becomes_no_field_is_named),
+      cmocka_unit_test(an_array_without_memory_is_not_left_out),
       cmocka_unit_test(archives_that_may_lack_samples_are_said),
       cmocka_unit_test(an_index_with_a_member_of_no_sample_is_refused),
       cmocka_unit_test(a_record_whose_header_has_changed_is_refused),
