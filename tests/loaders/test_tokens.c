@@ -377,6 +377,112 @@ static void npy_files_are_rows_of_ids(void **state) {
   WRONG("holds an array of i8, want ids as", "length=3");
 }
 
+/* How files of other programs begin; letters: the bytes of it that are a name. */
+enum { OTHER_BYTES = 1024, OTHERS = 11 };
+static const struct {
+  size_t n;
+  const char *bytes;
+  size_t at, letters;
+  const char *piece;
+} others[OTHERS] = {
+    {8 + 54, "\x36\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+     4, 6, "a safetensors file: stage safetensors reads it"},
+    {2, "a", 257, 5, "a tar archive: stage tar reads its members"},
+    {17, "MMIDIDX\0\0\1\0\0\0\0\0\0\0", 0, 7, "an index of Megatron-LM: name the .bin beside it"},
+    {16,
+     "\0\0\0\x18"
+     "ftypmp42\0\0\0",
+     4, 4, "an MP4 file: save the ids with numpy.save"},
+    {8, "7z\xBC\xAF\x27\x1C\0\4", 0, 6, "packed by 7z: unpack it first (7z x)"},
+    {24, "GGUF\3\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0", 0, 4, "a model of llama.cpp"},
+    {9, "%PDF-1.7\n", 0, 5, "a PDF"},
+    {16, "RIFF\x24\1\0\0WAVEfmt ", 0, 4, "a RIFF file"},
+    {14, "OggS\0\2\0\0\0\0\0\0\0\0", 0, 4, "an Ogg file"},
+    {8, "fLaC\0\0\0\x22", 0, 4, "a FLAC file"},
+    {8, "fLaC\x80\0\0\x22", 0, 4, "a FLAC file"}};
+
+static void write_other(int i, uint8_t bytes[OTHER_BYTES]) {
+  memset(bytes, 0, OTHER_BYTES), memcpy(bytes, others[i].bytes, others[i].n);
+  if (others[i].at == 257) {
+    unsigned sum = 8 * ' ';
+    memcpy(bytes + 257,
+           "ustar\0"
+           "00",
+           8);
+    for (int k = 0; k < 512; k++) sum += bytes[k];
+    snprintf((char *)bytes + 148, 7, "%06o", sum);
+  }
+  write_file("w.bin", bytes, OTHER_BYTES);
+}
+
+/* Writes the checksum of a TFRecord's length behind it. */
+static void seal_length(uint8_t *record) {
+  uint32_t crc = mr_crc32c_mask(mr_crc32c(record, 8));
+  for (int i = 0; i < 4; i++) record[8 + i] = (uint8_t)(crc >> (8 * i));
+}
+
+static void want_ids(const char *dtype, int64_t n, const char *why) {
+  char files[100];
+  hand_t h;
+  snprintf(files, sizeof files, "files=%s", in_folder("w.bin"));
+  if (shards_plan(&h, &mr_stage_tokens, HAND_SETTINGS(files, "length=2", "stride=1", dtype)) < 0)
+    fail_msg("%s, %s: %s", why, dtype, h.diag.text);
+  assert_int_equal(h.s.out_spec[0].n_records, n - 2);
+  shards_close(&h);
+}
+
+/* Any 16 bits are an id: those that are the letters of a mark stand beside others here. */
+static void ids_that_are_letters_of_a_mark_are_read(void **state) {
+  enum { N = OTHER_BYTES / 2 };
+  unlink(in_folder("w.idx"));
+  for (int i = 0; i < OTHERS; i++) {
+    uint16_t id[N];
+    uint8_t bytes[OTHER_BYTES];
+    write_other(i, bytes);
+    for (int k = 0; k < N; k++) id[k] = (uint16_t)(0x0B16 + 97 * k);
+    memcpy((uint8_t *)id + others[i].at, bytes + others[i].at, others[i].letters);
+    write_file("w.bin", id, sizeof id);
+    want_ids("dtype=u16", N, others[i].piece);
+  }
+  static const uint32_t wide[] = {50256, 0, 8827, 11, 262, 1110, 318, 257, 13, 50256, 8, 4};
+  write_file("w.bin", wide, sizeof wide); /* 8827: {" */
+  want_ids("dtype=u32", sizeof wide / 4, "50256 0 8827");
+  want_ids("dtype=i32", sizeof wide / 4, "50256 0 8827");
+  uint32_t near[16] = {24, 0, 8827, 11, 262};
+  write_file("w.bin", near, sizeof near);
+  want_ids("dtype=u32", 16, "24 0 8827");
+  uint16_t record[12] = {464, 3290, 318, 257};
+  seal_length((uint8_t *)record);
+  write_file("w.bin", record, sizeof record);
+  want_ids("dtype=u16", 12, "the length of a record beyond the file");
+}
+
+/* Each byte of any file is a token of dtype=u8, and a notice says what the file is. */
+static void any_bytes_are_ids_of_u8(void **state) {
+  uint8_t bytes[OTHER_BYTES], record[24] = {4};
+  unlink(in_folder("w.idx"));
+  for (int i = 0; i < OTHERS; i++) {
+    char what[24];
+    write_other(i, bytes);
+    *last_notice = 0;
+    want_ids("dtype=u8", OTHER_BYTES, others[i].piece);
+    snprintf(what, sizeof what, "is %s", others[i].piece);
+    if (strchr(what, ':')) *strchr(what, ':') = 0;
+    if (!strstr(last_notice, what) || !strstr(last_notice, "dtype=u8 takes each byte as a token"))
+      fail_msg("%s: %s", what, last_notice);
+  }
+  seal_length(record), write_file("w.bin", record, sizeof record);
+  want_ids("dtype=u8", sizeof record, "a TFRecord file");
+  assert_non_null(strstr(last_notice, "is a TFRecord file: dtype=u8"));
+  write_file("w.bin", "\x1f\x8b\x08\1..........", 14);
+  want_ids("dtype=u8", 14, "packed by gzip");
+  assert_non_null(strstr(last_notice, "is packed by gzip: dtype=u8"));
+  *last_notice = 0;
+  write_file("w.bin", "{\"text\": \"It is a truth\"}\n{\"text\": \"\"}\n", 39);
+  want_ids("dtype=u8", 39, "JSON lines");
+  assert_string_equal(last_notice, "");
+}
+
 static void files_that_are_no_ids_are_refused_by_name(void **state) {
   static const struct {
     const char *bytes;
@@ -394,26 +500,13 @@ static void files_that_are_no_ids_are_refused_by_name(void **state) {
     write_file("w.bin", other[i].bytes, strlen(other[i].bytes));
     WRONG(other[i].piece, "length=2");
   }
-  static const struct {
-    size_t at;
-    const char *mark, *piece;
-  } within[] = {{8, "{\"a\":", "a safetensors file: stage safetensors reads it"},
-                {257, "ustar", "a tar archive: stage tar reads its members"},
-                {0, "MMIDIDX", "an index of Megatron-LM: name the .bin beside it"},
-                {4, "ftypmp42", "an MP4 file: save the ids with numpy.save"},
-                {0, "7z\xBC\xAF\x27\x1C", "packed by 7z: unpack it first (7z x)"},
-                {0, "GGUF", "a model of llama.cpp"},
-                {0, "RIFF", "a RIFF file"}};
-  for (size_t i = 0; i < sizeof within / sizeof *within; i++) {
-    char bytes[400] = {0};
-    memcpy(bytes + within[i].at, within[i].mark, strlen(within[i].mark));
-    write_file("w.bin", bytes, sizeof bytes);
-    WRONG(within[i].piece, "length=2");
+  for (int i = 0; i < OTHERS; i++) {
+    uint8_t bytes[OTHER_BYTES];
+    write_other(i, bytes);
+    WRONG(others[i].piece, "length=2");
   }
   uint8_t record[24] = {4};
-  uint32_t crc = mr_crc32c_mask(mr_crc32c(record, 8));
-  for (int i = 0; i < 4; i++) record[8 + i] = (uint8_t)(crc >> (8 * i));
-  write_file("w.bin", record, sizeof record);
+  seal_length(record), write_file("w.bin", record, sizeof record);
   WRONG("a TFRecord file: stage tfrecord reads it", "length=2");
   hand_t h;
   record[8] ^= 1; /* a row of ids */
@@ -454,6 +547,8 @@ int main(void) {
       cmocka_unit_test(files_and_settings_that_do_not_fit_are_refused),
       cmocka_unit_test(npy_files_are_rows_of_ids),
       cmocka_unit_test(files_that_are_no_ids_are_refused_by_name),
+      cmocka_unit_test(ids_that_are_letters_of_a_mark_are_read),
+      cmocka_unit_test(any_bytes_are_ids_of_u8),
       cmocka_unit_test(tokens_outside_the_vocabulary_make_a_bad_record),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
