@@ -236,11 +236,21 @@ static mr_err_t check_is_tokens(const mr_shard_t *s, const uint8_t *p, size_t n,
 
 /* ---- flat files with a header, and without ---- */
 
+/* NumPy's name of an array's type, "f4", into name[4]. */
+static const char *numpy_name(const mr_npy_t *a, char name[4]) {
+  bool is_signed = a->size <= 2 ? a->is_signed : a->dtype == MR_I32 || a->dtype == MR_I64;
+  bool is_float = a->dtype == MR_F16 || a->dtype == MR_F32 || a->dtype == MR_F64;
+  char kind = is_float ? 'f' : a->dtype == MR_BOOL ? 'b' : is_signed ? 'i' : 'u';
+  snprintf(name, 4, "%c%u", kind, (unsigned)a->size % 10);
+  return name;
+}
+
 /* The ids of an .npy file, (N,) or rows of them, one after the other. */
 static mr_err_t read_npy_head(const mr_shard_t *s, const uint8_t *p, size_t n, mr_token_file_t *f,
                               mr_diag_t *diag) {
   mr_npy_t a;
   size_t head;
+  char name[4];
   MR_TRY(mr_npy_header(s->path, p, n, &a, &head, diag));
   bool whole = a.dtype == MR_U8 || a.dtype == MR_I32 || a.dtype == MR_U32 || a.dtype == MR_I64 ||
                a.dtype == MR_U64;
@@ -250,10 +260,7 @@ static mr_err_t read_npy_head(const mr_shard_t *s, const uint8_t *p, size_t n, m
                    "%s: holds an array of %s%s%s, want ids as u1, u2, u4, i4, i8 or u8 in C order: "
                    "a.astype(\"u4\") in NumPy makes them",
                    s->path, a.swapped ? "big-endian " : "", a.fortran ? "Fortran-ordered " : "",
-                   a.dtype == MR_I32 && a.size == 1                  ? "i8"
-                   : a.dtype == MR_I32 && a.size == 2 && a.is_signed ? "i16"
-                   : a.dtype == MR_I32 && a.size == 2                ? "u16"
-                                                                     : mr_dtype_name(a.dtype));
+                   numpy_name(&a, name));
   f->type = a.size == 1         ? MR_TOKEN_U8
             : a.size == 2       ? MR_TOKEN_U16
             : a.size == 8       ? MR_TOKEN_I64

@@ -369,12 +369,26 @@ static void npy_files_are_rows_of_ids(void **state) {
     }
     burst_free(b), shards_close(&h);
   }
-  write_npy_ids("<f4", 4);
-  WRONG("want ids as u1, u2, u4, i4, i8 or u8", "length=3");
-  write_npy_ids(">u2", 2);
-  WRONG("holds an array of big-endian", "length=3");
-  write_npy_ids("|i1", 1);
-  WRONG("holds an array of i8, want ids as", "length=3");
+  static const struct {
+    const char *descr;
+    int width;
+    const char *piece;
+  } other[] = {{"|b1", 1, "of b1, want"},
+               {"|i1", 1, "of i1, want"},
+               {"<i2", 2, "of i2, want"},
+               {">i2", 2, "of big-endian i2, want"},
+               {">u2", 2, "of big-endian u2, want"},
+               {">i4", 4, "of big-endian i4, want"},
+               {">u4", 4, "of big-endian u4, want"},
+               {">i8", 8, "of big-endian i8, want"},
+               {">u8", 8, "of big-endian u8, want"},
+               {"<f2", 2, "of f2, want"},
+               {"<f4", 4, "of f4, want"},
+               {"<f8", 8, "of f8, want ids as u1, u2, u4, i4, i8 or u8 in C order"}};
+  for (size_t k = 0; k < sizeof other / sizeof *other; k++) {
+    write_npy_ids(other[k].descr, other[k].width);
+    WRONG(other[k].piece, "length=3");
+  }
 }
 
 /* How files of other programs begin; letters: the bytes of it that are a name. */
