@@ -18,6 +18,7 @@ static const char *const as_word[AS_COUNT] = {"bytes", "label", "class", "i32",
                                               "i64",   "f32",   "f64"};
 
 enum { NUMBER_MAX = MR_TABLE_CELL_MAX - 1, WORDS_MAX = 1000 /* different ones of all files */ };
+_Static_assert(WORDS_MAX == 1000 && MR_TABLE_WORDS_MAX == 256, "sentences below name them");
 
 typedef struct table {
   mr_shard_source_t source;
@@ -154,8 +155,10 @@ static mr_err_t collect_words(mr_stage_t *s, table_t *t, const char *name) {
       if (!collect_word(t, word))
         return mr_stage_fail(
             s, MR_ERR_DATA,
-            "setting fields: column %.100s has more than %d different words, want it as bytes",
-            name, WORDS_MAX);
+            "setting fields: column %.100s has more than 1,000 different words in all files, want "
+            "it "
+            "as bytes, or a column of the classes' numbers, whose names are in names=FILE",
+            name);
   }
   return MR_OK;
 }
@@ -280,8 +283,9 @@ static mr_err_t table_settle_field(mr_stage_t *s, const char *column, const char
                          : kind == MR_TABLE_FLOAT ? "bytes, f32 or f64"
                          : kind == MR_TABLE_TEXT  ? "bytes or class"
                                                   : "bytes, or a column of the classes' numbers, "
-                                                    "whose names are in names=FILE: a column of "
-                                                    "text has at most 256 classes");
+                                                    "whose names are in names=FILE: text makes "
+                                                    "classes of at most 256 different words in a "
+                                                    "file, and 1,000 in all files");
   int64_t changed = as == AS_F32   ? count_changed(base->shards, column, MR_TABLE_NOT_F32)
                     : as == AS_F64 ? count_changed(base->shards, column, MR_TABLE_NOT_F64)
                                    : 0;

@@ -195,10 +195,19 @@ static void texts_of_many_small_files_are_no_columns(void **state) {
     fail_msg("%s", h.diag.text);
   assert_int_equal(h.s.out_spec[0].n_records, 1600);
   shards_close(&h);
-  want_refused(&mr_stage_table, (const char *[]){files, "fields=label", NULL},
-               "column label has more than 1000 different words");
+  want_refused(
+      &mr_stage_table, (const char *[]){files, "fields=label", NULL},
+      "column label has more than 1,000 different words in all files, want it as bytes, or a "
+      "column of the classes' numbers, whose names are in names=FILE");
   write_rows("t0.csv", "%d,%d\n", 0, 300), write_rows("t1.csv", "%d,x%d\n", 0, 5);
-  want_refused(&mr_stage_table, table_settings("label:label:class"), "has at most 256 classes");
+  want_refused(&mr_stage_table, table_settings("label:label:class"),
+               "at most 256 different words in a file, and 1,000 in all files");
+  /* other words in each of the files */
+  write_rows("t0.csv", "%d,x%d\n", 0, 256), write_rows("t1.csv", "%d,x%d\n", 256, 256);
+  if (shards_plan(&h, &mr_stage_table, table_settings("label:label:class")) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_int_equal(h.s.out_spec[0].field[0].n_classes, 512);
+  shards_close(&h);
 }
 
 static void a_file_without_rows_changes_nothing(void **state) {
