@@ -156,8 +156,7 @@ static mr_err_t collect_words(mr_stage_t *s, table_t *t, const char *name) {
         return mr_stage_fail(
             s, MR_ERR_DATA,
             "setting fields: column %.100s has more than 1,000 different words in all files, want "
-            "it "
-            "as bytes, or a column of the classes' numbers, whose names are in names=FILE",
+            "it as bytes, or a column of the classes' numbers, whose names are in names=FILE",
             name);
   }
   return MR_OK;
