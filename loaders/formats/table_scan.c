@@ -291,7 +291,7 @@ static mr_err_t scan_rows(table_scan_t *t, int64_t at) {
 /* ---- the first row ---- */
 
 /* The slot of a name: of the column that has it, else a free one. */
-static uint16_t *find_slot(const table_scan_t *t, const char *name) {
+static uint16_t *slot_of_name(const table_scan_t *t, const char *name) {
   size_t at = (size_t)XXH3_64bits(name, strlen(name)) % SLOTS;
   while (t->slot[at] && strcmp(t->column[t->slot[at] - 1].name, name) != 0) at = (at + 1) % SLOTS;
   return &t->slot[at];
@@ -322,7 +322,7 @@ static mr_err_t rename_column(table_scan_t *t, table_column_t *c, table_column_t
   uint16_t *slot;
   do {
     snprintf(c->name + n, sizeof c->name - n, ".%d", ++first->again);
-    slot = find_slot(t, c->name);
+    slot = slot_of_name(t, c->name);
   } while (*slot);
   if (strlen(c->name) >= MR_SHARD_NAME_MAX - CELL_MAX)
     return TABLE_FAULT(t, "%s: two columns are called %s, want shorter names", t->file->path,
@@ -336,12 +336,12 @@ static mr_err_t rename_column(table_scan_t *t, table_column_t *c, table_column_t
 static mr_err_t tell_columns_apart(table_scan_t *t) {
   for (int pass = 0; pass < 2; pass++)
     for (int i = 0; i < t->n_columns; i++) {
-      uint16_t *slot = find_slot(t, t->column[i].name);
+      uint16_t *slot = slot_of_name(t, t->column[i].name);
       if (t->column[i].unnamed == pass && !*slot) *slot = (uint16_t)(i + 1);
     }
   for (int pass = 0; pass < 2; pass++)
     for (int i = 0; i < t->n_columns; i++) {
-      table_column_t *c = &t->column[i], *first = &t->column[*find_slot(t, c->name) - 1];
+      table_column_t *c = &t->column[i], *first = &t->column[*slot_of_name(t, c->name) - 1];
       mr_err_t e = c->unnamed == pass && first != c ? rename_column(t, c, first) : MR_OK;
       if (e != MR_OK) return e;
     }

@@ -104,7 +104,7 @@ static bool is_text(const uint8_t *p, size_t n) {
   return n >= 64;
 }
 
-static uint64_t u64_at(const uint8_t *p) {
+static uint64_t bits_at(const uint8_t *p) {
   uint64_t v = 0;
   for (int i = 7; i >= 0; i--) v = v << 8 | p[i];
   return v;
@@ -119,7 +119,7 @@ typedef bool sure_fn(const uint8_t *p, size_t n, uint64_t size);
 /* The length of the header, which fits into the file, and the header, which is text. */
 static bool is_safetensors(const uint8_t *p, size_t n, uint64_t size) {
   enum { LEAST = 16 }; /* {"a":{"dtype": .. */
-  uint64_t length = u64_at(p);
+  uint64_t length = bits_at(p);
   if (length < LEAST || length > size - 8) return false;
   size_t end = length < n - 8 ? 8 + (size_t)length : n;
   for (size_t i = 8; i < end; i++)
@@ -140,8 +140,8 @@ static bool is_tar(const uint8_t *p, size_t n, uint64_t size) {
 
 /* The version, and two counts of 64 bits. */
 static bool is_gguf(const uint8_t *p, size_t n, uint64_t size) {
-  return n >= 24 && (u64_at(p) >> 32 == 2 || u64_at(p) >> 32 == 3) && u64_at(p + 8) < size &&
-         u64_at(p + 16) < size;
+  return n >= 24 && (bits_at(p) >> 32 == 2 || bits_at(p) >> 32 == 3) && bits_at(p + 8) < size &&
+         bits_at(p + 16) < size;
 }
 
 static bool is_pdf(const uint8_t *p, size_t n, uint64_t size) {
@@ -183,14 +183,14 @@ static const struct {
 /* Whether the length of a first record, which fits into the file, is followed by its checksum, as
    in TFRecord files. */
 static bool begins_tfrecord(const uint8_t *p, size_t n, uint64_t size) {
-  if (n < 16 || u64_at(p) > size - 16) return false;
+  if (n < 16 || bits_at(p) > size - 16) return false;
   uint32_t crc = p[8] | (uint32_t)p[9] << 8 | (uint32_t)p[10] << 16 | (uint32_t)p[11] << 24;
   return crc == mr_crc32c_mask(mr_crc32c(p, 8));
 }
 
 /* What a file is, by its first bytes; NULL: ids, or text.  *instead: what to do; NULL: that depends
    on what it holds. */
-static const char *find_other(const uint8_t *p, size_t n, uint64_t size, const char **instead) {
+static const char *name_other(const uint8_t *p, size_t n, uint64_t size, const char **instead) {
   const mr_file_kind_t *kind = mr_file_kind(p, n);
   if (kind) {
     *instead = kind->instead;
@@ -212,7 +212,7 @@ static const char *find_other(const uint8_t *p, size_t n, uint64_t size, const c
    file of another program, of which the first one is said, and text too. */
 static mr_err_t check_is_tokens(const mr_shard_t *s, const uint8_t *p, size_t n,
                                 const mr_token_files_conf_t *c, bool first, mr_diag_t *diag) {
-  const char *instead, *other = find_other(p, n, (uint64_t)s->id.size, &instead);
+  const char *instead, *other = name_other(p, n, (uint64_t)s->id.size, &instead);
   if (c->type == MR_TOKEN_U8) {
     if (other && first) mr_notice("%s: is %s: dtype=u8 takes each byte as a token", s->path, other);
     return MR_OK;
@@ -237,7 +237,7 @@ static mr_err_t check_is_tokens(const mr_shard_t *s, const uint8_t *p, size_t n,
 /* ---- flat files with a header, and without ---- */
 
 /* NumPy's name of an array's type, "f4", into name[4]. */
-static const char *numpy_name(const mr_npy_t *a, char name[4]) {
+static const char *type_of_array(const mr_npy_t *a, char name[4]) {
   bool is_signed = a->size <= 2 ? a->is_signed : a->dtype == MR_I32 || a->dtype == MR_I64;
   bool is_float = a->dtype == MR_F16 || a->dtype == MR_F32 || a->dtype == MR_F64;
   char kind = is_float ? 'f' : a->dtype == MR_BOOL ? 'b' : is_signed ? 'i' : 'u';
@@ -260,7 +260,7 @@ static mr_err_t read_npy_head(const mr_shard_t *s, const uint8_t *p, size_t n, m
                    "%s: holds an array of %s%s%s, want ids as u1, u2, u4, i4, i8 or u8 in C order: "
                    "a.astype(\"u4\") in NumPy makes them",
                    s->path, a.swapped ? "big-endian " : "", a.fortran ? "Fortran-ordered " : "",
-                   numpy_name(&a, name));
+                   type_of_array(&a, name));
   f->type = a.size == 1         ? MR_TOKEN_U8
             : a.size == 2       ? MR_TOKEN_U16
             : a.size == 8       ? MR_TOKEN_I64

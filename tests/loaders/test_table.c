@@ -374,7 +374,7 @@ static void columns_of_one_name_are_called_as_by_pandas(void **state) {
 }
 
 /* As many columns as a table may have: those of one name find what the others leave. */
-static void thousands_of_columns_of_one_name_are_told_apart(void **state) {
+static void thousands_of_columns_of_one_name_get_others(void **state) {
   enum { COLUMNS = 8192, FIRST = 4000 /* named a; behind them a.1, a.3, .. */ };
   image_t o = {0};
   char cell[32];
@@ -511,7 +511,7 @@ int main(void) {
       cmocka_unit_test(tables_that_do_not_fit_are_refused),
       cmocka_unit_test(tables_as_people_write_them_are_read),
       cmocka_unit_test(columns_of_one_name_are_called_as_by_pandas),
-      cmocka_unit_test(thousands_of_columns_of_one_name_are_told_apart),
+      cmocka_unit_test(thousands_of_columns_of_one_name_get_others),
       cmocka_unit_test(thousands_of_columns_are_read),
       cmocka_unit_test(numbers_that_a_type_changes_are_said),
       cmocka_unit_test(files_that_are_no_csv_are_refused_by_name),

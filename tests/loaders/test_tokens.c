@@ -445,7 +445,7 @@ static void want_ids(const char *dtype, int64_t n, const char *why) {
   shards_close(&h);
 }
 
-/* Any 16 bits are an id: those that are the letters of a mark stand beside others here. */
+/* Any 16 bits are an id: those that are the letters of a mark are among others here. */
 static void ids_that_are_letters_of_a_mark_are_read(void **state) {
   enum { N = OTHER_BYTES / 2 };
   unlink(in_folder("w.idx"));
