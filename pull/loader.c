@@ -146,8 +146,7 @@ static mr_err_t give_batch(mr_loader_t *l, mr_buf_t *buf, const mr_batch_t **bat
   l->ledger = mr_ledger_step(l->ledger, l->at.number, buf->key, buf->draw, buf->n, 0);
   *batch = mr__reader_batch(l->reader, buf, l->at.number);
   if (*batch) return MR_OK;
-  l->verdict =
-      mr_no_memory(&l->why, "a batch"); /* it is passed: the stream cannot go on behind it */
+  l->verdict = mr_no_memory(&l->why, "a batch"); /* it is passed: none may follow it */
   return mr_diag_relay(diag, l->verdict, &l->why);
 }
 
