@@ -213,7 +213,7 @@ static mr_amp_policy_t random_policy(void) {
   uint32_t kind = under(4);
   if (kind < 2) return kind ? mr_amp_usual(MR_BF16) : mr_amp_jaxamp(MR_BF16);
   mr_amp_policy_t p = kind == 2 ? mr_amp_usual(MR_BF16) : mr_amp_empty(MR_BF16);
-  p.others = (mr_amp_rule_t)under(MR_AMP_RULES);
+  p.others = (mr_amp_rule_t)under(MR_AMP_OWN);
   p.enters = one_in(2), p.reuses = one_in(2);
   for (int i = 0; i < 6; i++)
     if (one_in(2)) mr_amp_add(&p, some[i], (mr_amp_rule_t)under(MR_AMP_RULES), &diag);
