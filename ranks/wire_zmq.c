@@ -432,7 +432,7 @@ static mr_err_t ask_rank0(mr__wire_t *w, int *missing, mr_diag_t *diag) {
     if (p->head->a == REFUSED) return take_refusal(w, p, missing, diag);
     bool done = p->head->a == ADDRESSES && take_addresses(w, p);
     if (p->head->a == WELCOME && say == HELLO) {
-      until = mr_now_ns() + 2 * w->limit_ns; /* it decides who is late */
+      until = mr_now_ns() + 2 * w->limit_ns; /* rank 0 decides who is late */
       say = HERE, again = 0, pause_ms = AGAIN_MS;
     }
     p->drop(p);

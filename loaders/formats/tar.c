@@ -161,8 +161,8 @@ static int order_keyed(const void *a, const void *b) {
   return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Sets two[] to the first samples of the archive that have the same key.  False if there are none,
-   or without memory. */
+/* Sets two[] to the first samples of the archive that have the same key.  Returns false if no two
+   have, or without memory. */
 static bool find_same(const mr_shard_t *shard, int64_t two[2]) {
   int64_t n = shard->index.n_records;
   keyed_t *k = n > 1 ? malloc((size_t)n * sizeof *k) : NULL;

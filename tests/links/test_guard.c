@@ -1,4 +1,4 @@
-/* The guard of a bound socket: who has spoken is known before who came after. */
+/* The guard of a bound socket: a peer that has spoken is not shown out for one that came later. */
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>
