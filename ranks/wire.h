@@ -79,7 +79,7 @@ typedef struct mr__wire_ops {
   /* Takes over p.  Any thread, one at a time.  false: out of memory, and p is dropped. */
   bool (*send)(mr__wire_t *w, int to, mr__parcel_t *p);
   /* Waits up to ms (-1: forever) for a parcel or a wake, less if `soon`, when a call waits.  Gives
-     the next parcel, which the caller drops, or NULL.  One thread alone. */
+     the next parcel, which the caller drops, or NULL, which may be sooner.  One thread alone. */
   mr__parcel_t *(*receive)(mr__wire_t *w, int ms, bool soon);
   void (*wake)(mr__wire_t *w); /* ends a receive that waits.  Any thread */
   /* After the last receive.  whole: all ranks have said that they close, and miss nothing; else

@@ -31,6 +31,7 @@ enum {
   BYE_MS = 2000,
   STRANGERS = 256, /* most connections beside the ranks' */
   TEND = 64,       /* parcels after which the guard has a look though there are more */
+  WINDOW = 64,     /* messages of one connection that wait to be taken; then it has to wait */
   SEAL_BYTES = 256 /* at most that CURVE adds to a message */
 };
 /* Field a of the parcels that open.  A connection that is cut among many of strangers loses what it
@@ -128,7 +129,8 @@ static void *wire_socket(mr__wire_t *w, int kind, bool ipv6, mr_diag_t *diag) {
   }
   zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &longest, sizeof longest);
   set_number(s, ZMQ_SNDHWM, 0); /* a call's parcels are all queued: it never waits for a receiver */
-  set_number(s, ZMQ_RCVHWM, 0);
+  set_number(s, ZMQ_RCVHWM, WINDOW); /* the sender keeps the others, so that a stranger fills its
+                                        own memory */
   set_number(s, ZMQ_LINGER, 0);
   set_number(s, ZMQ_RECONNECT_IVL, RETRY_MS);
   set_number(s, ZMQ_RECONNECT_IVL_MAX, RETRY_MAX_MS);
@@ -221,43 +223,45 @@ static mr__parcel_t *parcel_of_message(mr__wire_t *w, zmq_msg_t *m) {
   return &p->parcel;
 }
 
-/* Waits up to ms (-1: forever) for a message or a wake; returns whether the time is up or a wake
-   has come.  Strangers are looked at meanwhile. */
-static bool wire_wait(mr__wire_t *w, int ms) {
+/* Waits up to ms (-1: forever) for a message or a wake.  Strangers are looked at meanwhile. */
+static void wire_wait(mr__wire_t *w, int ms) {
   int64_t until = mr_now_ns() + ms * INT64_C(1000000);
   for (;;) {
     mr_guard_tend(w->guard); /* after all that came was taken, so that it counts for its sender */
     int guard_ms = mr_guard_wait_ms(w->guard);
     int64_t left = ms < 0 ? -1 : (until - mr_now_ns() + 999999) / 1000000;
+    if (ms >= 0 && left < 0) left = 0;
     bool whole = guard_ms < 0 || (ms >= 0 && left <= guard_ms);
     zmq_pollitem_t item[3] = {{w->in, 0, ZMQ_POLLIN, 0},
                               {NULL, w->wake, ZMQ_POLLIN, 0},
                               {NULL, mr_guard_fd(w->guard), ZMQ_POLLIN, 0}};
-    zmq_poll(item, 3, whole ? left < 0 && ms >= 0 ? 0 : left : guard_ms);
+    zmq_poll(item, 3, whole ? left : guard_ms);
     uint64_t wakes;
-    if (item[1].revents) return (void)!read(w->wake, &wakes, sizeof wakes), true;
-    if (item[0].revents) return false;
-    if (whole && !item[2].revents) return true;
+    if (item[1].revents) return (void)!read(w->wake, &wakes, sizeof wakes);
+    if (item[0].revents || !left || (whole && !item[2].revents)) return;
   }
 }
 
-/* The next parcel of any kind, or NULL when the time is up or after a wake. */
+/* The message that has come, if one has. */
+static bool wire_take(mr__wire_t *w, zmq_msg_t *m) {
+  zmq_msg_init(m);
+  return zmq_msg_recv(m, w->in, ZMQ_DONTWAIT) >= 0 || (zmq_msg_close(m), false);
+}
+
+/* The next parcel of any kind.  NULL: the time is up, a wake has come, or what has come is no
+   parcel: a stranger that sends without an end does not keep the caller from its own work. */
 static mr__parcel_t *wire_next(mr__wire_t *w, int ms) {
-  for (bool waited = false;;) {
-    zmq_msg_t m;
-    zmq_msg_init(&m);
-    if (zmq_msg_recv(&m, w->in, ZMQ_DONTWAIT) >= 0) {
-      bool good = mr__head_is_good(zmq_msg_data(&m), zmq_msg_size(&m), w->size);
-      mr_guard_heard(w->guard, &m, good, false);
-      if (++w->taken % TEND == 0) mr_guard_tend(w->guard);
-      mr__parcel_t *p = parcel_of_message(w, &m);
-      if (p) return p;
-      continue;
-    }
-    zmq_msg_close(&m);
-    if (waited) return NULL;
-    waited = wire_wait(w, ms);
+  zmq_msg_t m;
+  bool came = wire_take(w, &m);
+  if (!came) {
+    wire_wait(w, ms);
+    came = wire_take(w, &m);
   }
+  if (!came) return NULL;
+  mr_guard_heard(w->guard, &m, mr__head_is_good(zmq_msg_data(&m), zmq_msg_size(&m), w->size),
+                 false);
+  if (++w->taken % TEND == 0) mr_guard_tend(w->guard);
+  return parcel_of_message(w, &m);
 }
 
 static mr__parcel_t *zmq_wire_receive(mr__wire_t *w, int ms, bool soon) {
@@ -307,7 +311,7 @@ static mr__parcel_t *next_opening(mr__wire_t *w, int64_t until_ns) {
         wire_next(w, left > 0 ? (int)(left / 1000000 < 1000 ? left / 1000000 + 1 : 1000) : 0);
     if (p && p->head->kind == MR__PARCEL_OPENING) return p;
     if (p) p->next = NULL, *w->early_last = p, w->early_last = &p->next;
-    if (!p && left <= 0) return NULL;
+    if (left <= 0) return NULL;
   }
 }
 

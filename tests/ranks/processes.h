@@ -2,7 +2,9 @@
 #ifndef MR_TESTS_RANKS_PROCESSES_H
 #define MR_TESTS_RANKS_PROCESSES_H
 
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +37,7 @@ static inline void start_rank(ranks_t *t, int rank, rank_fn *fn) {
     close(t->pipe[rank][1]);
     return;
   }
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves none behind */
   said_t said = {.missing = -2};
   mr_diag_t diag = {0};
   mr_job_t *job = NULL;
@@ -57,7 +60,7 @@ static inline ranks_t ranks_of(int size, double limit_s) {
                    .cfg = {.communicator = "zmq", .limit_s = limit_s}};
 }
 
-/* Waits for the rank's end; code is MR_ERR_CANCEL if it has said nothing. */
+/* Waits for the rank's end; if it has said nothing, code is MR_ERR_CANCEL and text how it ended. */
 static inline said_t end_rank(ranks_t *t, int rank) {
   said_t said = {.code = MR_ERR_CANCEL};
   size_t n = 0;
@@ -65,7 +68,12 @@ static inline said_t end_rank(ranks_t *t, int rank) {
   while (n < sizeof said && (k = read(t->pipe[rank][0], (char *)&said + n, sizeof said - n)) > 0)
     n += (size_t)k;
   close(t->pipe[rank][0]);
-  waitpid(t->pid[rank], NULL, 0);
+  int status = 0;
+  waitpid(t->pid[rank], &status, 0);
+  if (n < sizeof said)
+    snprintf(said.text, sizeof said.text, "it said nothing and ended by %s %d",
+             WIFSIGNALED(status) ? "signal" : "status",
+             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
   return said;
 }
 

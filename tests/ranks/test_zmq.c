@@ -15,6 +15,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -159,6 +160,7 @@ static void a_compiled_graph_exchanges_values_between_processes(void **state) {
 /* Sends to rank 0's address, until it is killed, what no rank sends: heads cut short and drawn at
    random, each with one field out of its range. */
 static void flood(int port) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves none behind */
   char address[40];
   round_t random = {.x = 28};
   void *context = zmq_ctx_new(), *out = zmq_socket(context, ZMQ_PUSH);
