@@ -96,6 +96,14 @@ void mr_job_doing(mr_job_t *job, const char *what, int64_t step, bool long_work)
   if (job->collect != &mr_collect_threads) mr__processes_doing(what, step, long_work);
 }
 
+bool mr_names_rank(const char *text) {
+  for (const char *at = text; at; at = (at = strstr(at, ": ")) ? at + 2 : NULL) {
+    size_t digits = strncmp(at, "rank ", 5) ? 0 : strspn(at + 5, "0123456789");
+    if (digits && !strncmp(at + 5 + digits, ": ", 2)) return true;
+  }
+  return false;
+}
+
 void mr_job_fail(mr_job_t *job, const char *why) {
   if (job->collect != &mr_collect_threads) mr__processes_fail(why);
 }

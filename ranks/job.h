@@ -53,6 +53,8 @@ void mr_job_doing(mr_job_t *job, const char *what, int64_t step, bool long_work)
 /* Says that this process's run has failed, and why: all communicators of all ranks fail with that
    sentence, now and later.  Any thread.  Nothing with threads. */
 void mr_job_fail(mr_job_t *job, const char *why);
+/* Whether a sentence says already of which rank it is: "rank 3: ", also behind names of stages. */
+bool mr_names_rank(const char *text);
 /* After all communicators are destroyed.  Blocks until all ranks close the job, so that none misses
    what another has sent; up to the limit, and briefly once a communicator has failed.  NULL is
    fine. */

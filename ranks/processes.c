@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "ranks/job.h"
 
 enum { GROUPS_MOST = 4096, TICK_MOST_MS = 200, ASK_MS = 500, LEFT_MS = 3000, NOTICE_S = 10 };
 enum { DOING_TEXT = 120 };
@@ -412,7 +413,10 @@ static void take_down(const mr__parcel_t *p) {
   char said[900], text[1000];
   size_t n = p->head->bytes < sizeof said - 1 ? p->head->bytes : sizeof said - 1;
   memcpy(said, p->data, n), said[n] = 0;
-  mr_snprintf(text, sizeof text, "rank %d has failed: %s", (int)p->head->from, said);
+  if (mr_names_rank(said)) /* the sender knows it from that rank, and is not to blame */
+    mr_snprintf(text, sizeof text, "%s", said);
+  else
+    mr_snprintf(text, sizeof text, "rank %d has failed: %s", (int)p->head->from, said);
   fail_all(text);
 }
 

@@ -91,7 +91,8 @@ static mr_err_t share_text(mr_train_job_t *j, const char *own, char **text, mr_d
 /* A sentence that names its rank is not given another name. */
 static mr_err_t fail_as_rank(int rank, outcome_t *o, mr_diag_t *diag) {
   o->text[sizeof o->text - 1] = 0;
-  if (!strncmp(o->text, "rank ", 5)) return mr_fail(diag, (mr_err_t)o->code, "%s", o->text);
+  if (!strncmp(o->text, "rank ", 5) || mr_names_rank(o->text))
+    return mr_fail(diag, (mr_err_t)o->code, "%s", o->text);
   return mr_fail(diag, (mr_err_t)o->code, "rank %d: %s", rank, o->text);
 }
 

@@ -204,6 +204,26 @@ static void a_run_that_fails_says_why_to_all_ranks(void **state) {
   }
 }
 
+/* As a stage says it when all ranks have heard of one's failure. */
+static void fail_by_another_rank(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  mr_collect_t *c = join(job, 600, said);
+  gather(job, c);
+  if (rank == 2) mr_job_fail(job, "train: rank 1: a file: the disk is full");
+  gather(job, c);
+  leave(job, c, said);
+}
+
+static void a_rank_that_repeats_anothers_failure_is_not_named(void **state) {
+  ranks_t t = ranks_of(SIZE, 600);
+  run_all(&t, fail_by_another_rank);
+  for (int r = 0; r < SIZE; r++)
+    assert_string_equal(end_rank(&t, r).text, "train: rank 1: a file: the disk is full");
+  assert_true(mr_names_rank("rank 12: gone"));
+  assert_false(mr_names_rank("matmul: rank 3, want 2"));
+  assert_false(mr_names_rank("a frank 3: gone"));
+  assert_false(mr_names_rank("train: rank : gone"));
+}
+
 static void leave_early(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
   mr_collect_t *c = join(job, 600, said);
   gather(job, c);
@@ -229,6 +249,7 @@ int main(void) {
       cmocka_unit_test(ranks_that_wait_for_each_other_do_not_wait_for_the_limit),
       cmocka_unit_test(a_stalled_thread_is_not_taken_for_one_that_waits),
       cmocka_unit_test(a_run_that_fails_says_why_to_all_ranks),
+      cmocka_unit_test(a_rank_that_repeats_anothers_failure_is_not_named),
       cmocka_unit_test(a_rank_that_leaves_is_not_waited_for),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
