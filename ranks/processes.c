@@ -21,12 +21,13 @@
 #include "ranks/job.h"
 
 enum { GROUPS_MOST = 4096, TICK_MOST_MS = 200, ASK_MS = 500, LEFT_MS = 3000, NOTICE_S = 10 };
-enum { DOING_TEXT = 120 };
+enum { DOING_TEXT = 120, VALUE_BYTES = 4096 /* more than a rank says of itself in ASK_MS */ };
 
 /* What is known of another process. */
 typedef struct other {
   int64_t heard_ns; /* when anything came from it last; the job's start */
   int64_t gave_ns;  /* when values came last, or word that it has some; 0: never */
+  uint64_t arrived; /* bytes from it when the wire was looked at last */
   bool long_work;
   char doing[DOING_TEXT]; /* what it said last that it does; "": nothing */
 } other_t;
@@ -52,7 +53,7 @@ static struct {
   other_t *other;  /* [size] */
   mr_diag_t down;  /* why a rank's run has failed; code MR_OK: none */
   const char *doing;
-  int64_t step, doing_ns;
+  int64_t step, doing_ns, looked_ns;
   bool long_work;
   pthread_t thread;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -293,7 +294,7 @@ static bool wait_has_failed(mr__group_t *g, int r, int64_t begun, int64_t until,
                    doing_text(late, o, "said last that it ", doing, sizeof doing));
     return true;
   }
-  bool circle = g->member[late].waits_for == g->own &&
+  bool circle = g->member[late].waits_for == g->own && !g->member[late].comes &&
                 now - g->member[late].beat_ns < (int64_t)ASK_MS * 4000000;
   /* A rank may have waited long behind others' before the other one came to wait for it. */
   if (!circle) g->circle_ns = 0;
@@ -456,7 +457,7 @@ static void take_parcel(mr__parcel_t *p) {
     m->taken++, pthread_cond_broadcast(&g->changed);
   }
   if (h->kind == MR__PARCEL_BEAT && h->b >= 0 && h->b < g->size)
-    m->beat_ns = mr_now_ns(), m->waits_for = h->b;
+    m->beat_ns = mr_now_ns(), m->waits_for = h->b, m->comes = h->bytes > 0;
   if (h->kind == MR__PARCEL_FAIL) take_fail(g, p);
   if (h->kind == MR__PARCEL_LEAVE) take_leave(g, m);
   p->drop(p);
@@ -471,12 +472,31 @@ static int send_beats(void) {
     int tick = (int)(g->limit_s * 100 < TICK_MOST_MS ? g->limit_s * 100 : TICK_MOST_MS);
     int64_t now = mr_now_ns();
     if (g->waits_for >= 0 && now - g->beat_ns >= (int64_t)tick * 2000000) {
-      send_others(g, true, MR__PARCEL_BEAT, g->own, g->waits_for, "");
+      int at = process_of_member(g, g->waits_for);
+      bool comes = at >= 0 && now - process.other[at].gave_ns < (int64_t)ASK_MS * 4000000;
+      send_others(g, true, MR__PARCEL_BEAT, g->own, g->waits_for, comes ? "it comes" : "");
       g->beat_ns = now;
     }
     ms = tick < 1 ? 1 : tick < ms ? tick : ms;
   }
   return ms;
+}
+
+/* Over a slow link a parcel takes longer to come than a rank may be silent: what has come of it
+   counts. */
+static void look_at_wire(void) {
+  int64_t now = mr_now_ns();
+  if (!process.ops->arrived || !process.waiting ||
+      now - process.looked_ns < (int64_t)ASK_MS * 1000000)
+    return;
+  process.looked_ns = now;
+  for (int r = 0; r < process.size; r++) {
+    other_t *o = &process.other[r];
+    uint64_t bytes = r == process.rank ? 0 : process.ops->arrived(process.wire, r);
+    if (bytes > o->arrived) o->heard_ns = now;
+    if (bytes > o->arrived + VALUE_BYTES) o->gave_ns = now;
+    o->arrived = bytes;
+  }
 }
 
 static void *receive_main(void *arg) {
@@ -488,6 +508,7 @@ static void *receive_main(void *arg) {
     mr__parcel_t *p = process.ops->receive(process.wire, ms, soon);
     mr__processes_lock();
     if (p) take_parcel(p);
+    look_at_wire();
   }
   mr__processes_unlock();
   return NULL;

@@ -20,6 +20,7 @@ typedef struct mr__member {
   int64_t left_ns; /* when it left; 0: it has not */
   int64_t beat_ns; /* when it said last that it waits, for the rank below; 0: never */
   int waits_for;
+  bool comes; /* and it sees values come from there */
 } mr__member_t;
 
 typedef struct mr__group {

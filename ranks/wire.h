@@ -23,7 +23,7 @@ typedef enum mr__parcel_kind {
   MR__PARCEL_DATA,     /* of rank a in its call number `call`, which is of kind b */
   MR__PARCEL_LETTER,   /* of rank a; `call` bytes in all, of which these are the next */
   MR__PARCEL_TAKEN,    /* rank a has received a letter whole */
-  MR__PARCEL_BEAT,     /* rank a is alive and waits for rank b */
+  MR__PARCEL_BEAT,     /* rank a is alive and waits for rank b; bytes: any if values come from it */
   MR__PARCEL_FAIL,     /* the communicator has failed: rank a is missing; bytes: the sentence */
   MR__PARCEL_BYE,      /* the sender closes the job: its last one */
   MR__PARCEL_ASK,      /* is the receiver alive?  Of processes, as the two below */
@@ -81,6 +81,10 @@ typedef struct mr__wire_ops {
   /* Waits up to ms (-1: forever) for a parcel or a wake, less if `soon`, when a call waits.  Gives
      the next parcel, which the caller drops, or NULL, which may be sooner.  One thread alone. */
   mr__parcel_t *(*receive)(mr__wire_t *w, int ms, bool soon);
+  /* Bytes that the kernel has got from a rank, those of a parcel that is not whole yet too: over a
+     slow link they show sooner that it is alive.  0: not known, for the moment or at all.  The
+     thread that receives.  NULL: this wire cannot tell. */
+  uint64_t (*arrived)(mr__wire_t *w, int from);
   void (*wake)(mr__wire_t *w); /* ends a receive that waits.  Any thread */
   /* After the last receive.  whole: all ranks have said that they close, and miss nothing; else
      what was sent may be lost, but is given some time to leave. */

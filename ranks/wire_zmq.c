@@ -5,9 +5,13 @@
    Beyond this host everything is CURVE's.  The key is one for the whole job, as a job's ranks trust
    each other alike: each is the server and the client of that one pair, and accepts no other. */
 #include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -46,6 +50,12 @@ typedef struct zmq_parcel {
   char peer[48]; /* the sender's address, as the kernel gives it; of parcels that open */
 } zmq_parcel_t;
 
+/* By which a rank's parcels come.  libzmq may have closed it, and its number be another file's. */
+typedef struct sender {
+  int fd; /* -1: none */
+  ino_t inode;
+} sender_t;
+
 struct mr__wire {
   void *context, *in, **out; /* out[size]; NULL: not connected yet */
   mr_guard_t *guard;         /* of `in` */
@@ -58,6 +68,7 @@ struct mr__wire {
   char public_key[MR_CURVE_KEY_TEXT], secret_key[MR_CURVE_KEY_TEXT];
   char (*address)[ADDRESS_BYTES];    /* [size]; "" if unknown */
   bool *come;                        /* rank 0: [size]; it has been welcomed and knows it */
+  sender_t *sender;                  /* [size] */
   mr__parcel_t *early, **early_last; /* what has come while the wire was being opened */
 };
 
@@ -243,25 +254,50 @@ static void wire_wait(mr__wire_t *w, int ms) {
 }
 
 /* The message that has come, if one has. */
-static bool wire_take(mr__wire_t *w, zmq_msg_t *m) {
+static bool wire_message(mr__wire_t *w, zmq_msg_t *m) {
   zmq_msg_init(m);
   return zmq_msg_recv(m, w->in, ZMQ_DONTWAIT) >= 0 || (zmq_msg_close(m), false);
+}
+
+static bool is_sender(const sender_t *s) {
+  struct stat st;
+  return s->fd >= 0 && fstat(s->fd, &st) == 0 && st.st_ino == s->inode;
+}
+
+static void note_sender(sender_t *s, int fd) {
+  struct stat st;
+  if (s->fd == fd) return;
+  *s = (sender_t){.fd = -1};
+  if (fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode)) *s = (sender_t){.fd = fd, .inode = st.st_ino};
+}
+
+static uint64_t zmq_wire_arrived(mr__wire_t *w, int from) {
+  sender_t *s = &w->sender[from];
+  struct tcp_info info = {0};
+  socklen_t n = sizeof info;
+  if (is_sender(s) && getsockopt(s->fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0)
+    return info.tcpi_bytes_received;
+  s->fd = -1; /* its next parcel tells */
+  return 0;
 }
 
 /* The next parcel of any kind.  NULL: the time is up, a wake has come, or what has come is no
    parcel: a stranger that sends without an end does not keep the caller from its own work. */
 static mr__parcel_t *wire_next(mr__wire_t *w, int ms) {
   zmq_msg_t m;
-  bool came = wire_take(w, &m);
+  bool came = wire_message(w, &m);
   if (!came) {
     wire_wait(w, ms);
-    came = wire_take(w, &m);
+    came = wire_message(w, &m);
   }
   if (!came) return NULL;
-  mr_guard_heard(w->guard, &m, mr__head_is_good(zmq_msg_data(&m), zmq_msg_size(&m), w->size),
-                 false);
+  int fd = zmq_msg_get(&m, ZMQ_SRCFD);
+  bool good = mr__head_is_good(zmq_msg_data(&m), zmq_msg_size(&m), w->size);
+  mr_guard_heard(w->guard, &m, good, false);
   if (++w->taken % TEND == 0) mr_guard_tend(w->guard);
-  return parcel_of_message(w, &m);
+  mr__parcel_t *p = parcel_of_message(w, &m);
+  if (p) note_sender(&w->sender[p->head->from], fd);
+  return p;
 }
 
 static mr__parcel_t *zmq_wire_receive(mr__wire_t *w, int ms, bool soon) {
@@ -288,7 +324,7 @@ static void zmq_wire_close(mr__wire_t *w, bool whole) {
   if (w->context) zmq_ctx_term(w->context);
   if (w->wake >= 0) close(w->wake);
   explicit_bzero(w->secret_key, sizeof w->secret_key);
-  free(w->out), free(w->address), free(w->come), free(w);
+  free(w->out), free(w->address), free(w->come), free(w->sender), free(w);
 }
 
 /* ---- opening ---- */
@@ -457,8 +493,10 @@ static mr_err_t wire_open_with(mr__wire_t *w, const mr__wire_cfg_t *cfg, int *mi
   w->address = calloc((size_t)w->size, sizeof *w->address);
   w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   w->come = calloc((size_t)w->size, sizeof *w->come);
-  if (!w->context || !w->out || !w->address || !w->come || w->wake < 0)
+  w->sender = calloc((size_t)w->size, sizeof *w->sender);
+  if (!w->context || !w->out || !w->address || !w->come || !w->sender || w->wake < 0)
     return mr_no_memory(diag, "a job of %d ranks", w->size);
+  for (int r = 0; r < w->size; r++) w->sender[r].fd = -1;
   zmq_ctx_set(w->context, ZMQ_MAX_SOCKETS, w->size + 64);
   MR_TRY(wire_bind(w, diag));
   return w->rank ? ask_rank0(w, missing, diag) : gather_ranks(w, missing, diag);
@@ -490,5 +528,6 @@ const mr__wire_ops_t mr__wire_zmq = {.name = "zmq",
                                      .open = zmq_wire_open,
                                      .send = zmq_wire_send,
                                      .receive = zmq_wire_receive,
+                                     .arrived = zmq_wire_arrived,
                                      .wake = zmq_wire_wake,
                                      .close = zmq_wire_close};

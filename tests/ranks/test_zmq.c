@@ -291,6 +291,60 @@ static void strangers_that_come_first_keep_no_rank_out(void **state) { strangers
 
 static void strangers_take_a_part_of_a_ranks_descriptors(void **state) { strangers_come(false); }
 
+/* ---- what the kernel has ---- */
+
+/* Rank 1 says nothing by itself: a connection of the test speaks for it, a whole parcel and then a
+   part of another one.  Ends with 0 if rank 0 sees all of these bytes. */
+static int see_a_part_of_a_parcel(mr__wire_t *w, int port) {
+  static const char part[1009] = {2, 0, 0, 0, 0, 0, 0, 9, 9}; /* of a frame of 2,313 bytes */
+  mr__parcel_t *p = NULL, *bye = mr__parcel_new(0);
+  int fd = stranger(port, false);
+  if (fd < 0 || !bye) return 2;
+  while (!p || p->head->kind != MR__PARCEL_BEAT) {
+    if (p) p->drop(p);
+    p = mr__wire_zmq.receive(w, 1000, false);
+  }
+  p->drop(p);
+  uint64_t before = mr__wire_zmq.arrived(w, 1);
+  if (!before) return 3;
+  if (send(fd, part, sizeof part, MSG_NOSIGNAL) != (ssize_t)sizeof part) return 4;
+  while (mr__wire_zmq.arrived(w, 1) != before + sizeof part)
+    if ((p = mr__wire_zmq.receive(w, 1, false))) p->drop(p);
+  close(fd);
+  while (mr__wire_zmq.arrived(w, 1)) /* until libzmq has closed it, too */
+    if ((p = mr__wire_zmq.receive(w, 1, false))) p->drop(p);
+  bye->head->kind = MR__PARCEL_BYE;
+  return mr__wire_zmq.send(w, 1, bye) ? 0 : 5;
+}
+
+static int wire_main(mr_launch_t launch, int rank) {
+  mr__wire_t *w = NULL;
+  mr__parcel_t *p = NULL;
+  mr_diag_t diag = {0};
+  int missing, end = 0;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  launch.rank = rank;
+  mr__wire_cfg_t cfg = {.launch = &launch, .limit_s = 600};
+  if (mr__wire_zmq.open(&cfg, &w, &missing, &diag) < 0) return 1;
+  if (rank == 0) end = see_a_part_of_a_parcel(w, launch.port);
+  while (rank == 1 && !(p = mr__wire_zmq.receive(w, 1000, false))) continue;
+  if (p) p->drop(p);
+  mr__wire_zmq.close(w, true);
+  return end;
+}
+
+static void bytes_of_a_parcel_that_is_not_whole_are_seen(void **state) {
+  ranks_t t = ranks_of(2, 600);
+  for (int r = 0; r < 2; r++)
+    if (!(t.pid[r] = fork())) _exit(wire_main(t.launch, r));
+  for (int r = 0; r < 2; r++) {
+    int status;
+    assert_int_equal(waitpid(t.pid[r], &status, 0), t.pid[r]);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+  }
+}
+
 /* ---- the missing rank is named ---- */
 
 static void says(said_t said, int missing, const char *text) {
@@ -462,6 +516,7 @@ int main(void) {
       cmocka_unit_test(messages_that_no_rank_sends_do_not_disturb_a_job),
       cmocka_unit_test(strangers_that_come_first_keep_no_rank_out),
       cmocka_unit_test(strangers_take_a_part_of_a_ranks_descriptors),
+      cmocka_unit_test(bytes_of_a_parcel_that_is_not_whole_are_seen),
       cmocka_unit_test(a_compiled_graph_exchanges_values_between_processes),
       cmocka_unit_test(a_rank_that_is_never_started_is_named_by_all),
       cmocka_unit_test(a_rank_with_another_secret_is_not_let_in),
