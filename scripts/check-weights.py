@@ -53,14 +53,14 @@ def write_pictures():
 
 
 def train(run, file, settings, side=32):
-    """A run whose parameters are those of the file: its one step has rate 0."""
+    """A run whose parameters are those of the file, or without one drawn: its one step has rate 0."""
     records = f'folder path={at("pictures")} split=all ! sequential epochs=1 ! decode ! resize {side}x{side} ! normalize preset=cifar10'
     with open(at('graph.mr'), 'w', encoding='utf-8') as out:
         out.write('let run = unset\n'
                   f'{records} ! batch 8 drop-remainder ! train-step name=train {SIZES} steps=1 lr=0 dtype=f32 threads=1 leak-check=off {settings}\n'
                   f'{records} ! batch 4 ! train.test\n'
                   'train.state ! checkpoint dir=$run/checkpoints\n')
-    return millrace('train', '--graph', at('graph.mr'), '--run-dir', at(run), f'from={file}').stderr
+    return millrace('train', '--graph', at('graph.mr'), '--run-dir', at(run), *([f'from={file}'] if file else [])).stderr
 
 
 def export(run, form):
@@ -147,6 +147,26 @@ def check_library(name, model, settings, pictures, prefix=''):
     return file
 
 
+def check_functions(pictures):
+    """Other activations, which timm and Hugging Face compute too, and RMS normalizations, which older timm takes for others."""
+    for style in ['timm', 'flax']:
+        for function in ['quick-gelu', 'relu', 'silu', 'tanh']:
+            run = f'{function}-{style}'
+            train(run, None, f'style={style} activation={function} init=normal:0.2')
+            for form in ['timm', 'hf']:
+                compare_own(run, export(run, form), pictures)
+            said = millrace('export', at(run), '--format', 'torchvision', '--out', at('no.safetensors'), fails=True).stderr
+            says(f'{run}: torchvision is refused', f'its MLPs compute {function}, which' in said, said.strip())
+        run = f'rms-{style}'
+        train(run, None, f'style={style} norm=rms init=normal:0.2')
+        for form in ['timm', 'flax', 'hf', 'torchvision']:
+            said = millrace('export', at(run), '--format', form, '--out', at('no.safetensors'), fails=True).stderr
+            says(f'{run}: {form} is refused', 'its normalizations are RMS' in said, said.strip())
+    file = at('relu-timm', 'checkpoints', 'latest')
+    said = millrace('train', '--graph', at('graph.mr'), '--run-dir', at('none'), f'from={file}', fails=True).stderr
+    says('another activation is refused', '; want activation=relu' in said, said.strip())
+
+
 def check_positions(file):
     """Pictures of another size."""
     want = safetensors.torch.load_file(file)['pos_embed']
@@ -172,6 +192,7 @@ def main():
     config = transformers.ViTConfig(image_size=32, patch_size=4, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
                                     intermediate_size=64, num_labels=10)
     check_library('hf', transformers.ViTForImageClassification(config), 'gelu=erf ln-eps=1e-12', pictures)
+    check_functions(pictures)
     check_positions(file)
     print(f'{len(failed)} failed')
     return 1 if failed else 0

@@ -8,6 +8,7 @@
 
 #include "base/decls.h"
 #include "model/control/control.h"
+#include "model/nn/activation.h"
 #include "model/nn/params.h"
 #include "model/transforms/transforms.h"
 
@@ -23,21 +24,19 @@ typedef enum mr_nn_remat_kind {
 const char *mr_nn_remat_name(mr_nn_remat_t r);   /* returns "none", "dots" or "full"; static */
 mr_policy_fn *mr_nn_policy(mr_nn_remat_t remat); /* for mr_nn_remat, static; NULL for NONE */
 
-/* Which GELU an MLP computes: its library's own, or one of the two. */
-typedef enum mr_nn_gelu { MR_NN_GELU_OWN, MR_NN_GELU_ERF, MR_NN_GELU_TANH } mr_nn_gelu_t;
-
 #define MR_NN_DEPTH 32
 
 typedef struct mr_nn {
   mr_fn_t *f;
-  mr_params_t *params; /* receives the list; belongs to the caller */
-  float dropout;       /* rate; 0: none */
-  bool train;          /* the graph is for training: dropout and stochastic depth apply */
-  float proj_drop;     /* timm: rate of dropout of attention's result; 0: none */
-  float attn_drop;     /* rate of dropout of attention's probabilities; 0: none */
-  mr_policy_fn *remat; /* for mr_nn_remat, for the repeated blocks of a model; NULL: none */
-  bool no_qkv_bias;    /* timm: q, k and v without biases */
-  mr_nn_gelu_t gelu;   /* of the MLPs */
+  mr_params_t *params;        /* receives the list; belongs to the caller */
+  float dropout;              /* rate; 0: none */
+  bool train;                 /* the graph is for training: dropout and stochastic depth apply */
+  float proj_drop;            /* timm: rate of dropout of attention's result; 0: none */
+  float attn_drop;            /* rate of dropout of attention's probabilities; 0: none */
+  mr_policy_fn *remat;        /* for mr_nn_remat, for the repeated blocks of a model; NULL: none */
+  bool no_qkv_bias;           /* timm: q, k and v without biases */
+  mr_activation_t activation; /* of the MLPs; zero-initialised: GELU */
+  mr_nn_gelu_t gelu;          /* theirs, where it is GELU */
   mr_var_t *seed, *step;
   mr_var_t *key;      /* u32[2]: dropouts draw from it and their number; NULL: from seed and step */
   uint32_t next_site; /* number of the next dropout */
@@ -93,18 +92,22 @@ bool mr_nn_fits(mr_nn_t *s, const char *layer, const mr_var_t *x, int least, int
    layer_norm: x (...,C) -> the same shape: "name.scale" [C] ones, "name.bias" [C] zeros; variance
    computed as E[x^2] - E[x]^2.  Ba et al., "Layer Normalization" (2016).
 
+   rms_norm: x (...,C) -> the same shape, x / sqrt(E[x^2] + eps): "name.scale" [C] ones.  Zhang and
+   Sennrich, "Root Mean Square Layer Normalization" (2019).
+
    attention: multi-head self-attention on x (B,T,E): "query", "key", "value" [E,H,E/H], "out"
    [H,E/H,E], with biases; heads H >= 1 divides E.  The result is (B,T,E), or with first_only that
    of token 0 alone, (B,1,E).  Vaswani et al., "Attention Is All You Need" (2017).
 
-   mlp: x (...,E) -> (...,E): "linear1" to hidden, GELU (tanh unless s->gelu says erf), dropout,
-   "linear2" to E, dropout.
+   mlp: x (...,E) -> (...,E): "linear1" to hidden, s->activation (of GELU tanh unless s->gelu says
+   erf), dropout, "linear2" to E, dropout.
 
    patch_embed: a convolution with kernel and stride P: x (B,H,W,C) with P dividing H and W ->
    (B,H/P*W/P,E).  "name.kernel" [P,P,C,E] lecun_normal, "name.bias" [E] zeros.  Dosovitskiy et
    al., "An Image is Worth 16x16 Words" (2021). */
 mr_var_t *mr_nn_linear(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out);
 mr_var_t *mr_nn_layer_norm(mr_nn_t *s, const char *name, mr_var_t *x, float eps);
+mr_var_t *mr_nn_rms_norm(mr_nn_t *s, const char *name, mr_var_t *x, float eps);
 mr_var_t *mr_nn_attention(mr_nn_t *s, const char *name, mr_var_t *x, int64_t heads,
                           bool first_only);
 mr_var_t *mr_nn_mlp(mr_nn_t *s, mr_var_t *x, int64_t hidden);
@@ -115,18 +118,20 @@ mr_var_t *mr_nn_patch_embed(mr_nn_t *s, const char *name, mr_var_t *x, int64_t P
    timm's vision_transformer and LiBai's, PyTorch's layouts.
 
    layer_norm: "name.weight" [C] ones, "name.bias" [C] zeros; variance computed as E[(x -
-   mean)^2].
+   mean)^2].  rms_norm: "name.weight" [C] ones.
 
    attention: "qkv", whose outputs are ordered (3,H,D), without bias if s->no_qkv_bias; "proj";
    then dropout at s->proj_drop.
 
-   mlp: "name.fc1", GELU (erf unless s->gelu says tanh), dropout, "name.fc2", dropout.
+   mlp: "name.fc1", s->activation (of GELU erf unless s->gelu says tanh), dropout, "name.fc2",
+   dropout.
 
    patch_embed: "name.weight" [E,C,P,P] and "name.bias" [E], both uniform within 1/sqrt(P P C), as
    PyTorch initialises convolutions. */
 mr_var_t *mr_nn_linear_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out);
 mr_var_t *mr_nn_linear_timm_no_bias(mr_nn_t *s, const char *name, mr_var_t *x, int64_t out);
 mr_var_t *mr_nn_layer_norm_timm(mr_nn_t *s, const char *name, mr_var_t *x, float eps);
+mr_var_t *mr_nn_rms_norm_timm(mr_nn_t *s, const char *name, mr_var_t *x, float eps);
 mr_var_t *mr_nn_attention_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t heads,
                                bool first_only);
 mr_var_t *mr_nn_mlp_timm(mr_nn_t *s, const char *name, mr_var_t *x, int64_t hidden);

@@ -62,6 +62,13 @@ float mr_vit_ln_eps(const mr_vit_config_t *c) {
   return c->ln_eps > 0 ? c->ln_eps : c->variant == MR_VIT_FLAX ? 1e-6f : 1e-5f;
 }
 
+mr_var_t *mr__vit_norm(mr_nn_t *s, const mr_vit_config_t *c, const char *name, mr_var_t *x) {
+  float eps = mr_vit_ln_eps(c);
+  if (c->variant == MR_VIT_FLAX)
+    return c->rms ? mr_nn_rms_norm(s, name, x, eps) : mr_nn_layer_norm(s, name, x, eps);
+  return c->rms ? mr_nn_rms_norm_timm(s, name, x, eps) : mr_nn_layer_norm_timm(s, name, x, eps);
+}
+
 mr_var_t *mr__vit_token(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *tokens) {
   if (!tokens) return NULL;
   const mr_aval_t *a = &tokens->aval;
@@ -81,7 +88,8 @@ static void vit_configure(mr_nn_t *s, const mr_vit_config_t *c) {
     s->dropout = c->dropout, s->attn_drop = c->attn_drop;
     s->proj_drop = c->proj_drop == -1 ? c->dropout : c->proj_drop;
   }
-  s->no_qkv_bias = c->no_qkv_bias, s->gelu = c->gelu;
+  s->no_qkv_bias = c->no_qkv_bias;
+  s->activation = c->activation, s->gelu = c->gelu;
 }
 
 mr_var_t *mr_vit_forward_features(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {

@@ -16,13 +16,15 @@ typedef struct mr_vit_config {
   int image, patch, channels;             /* pixels; patch divides image */
   int embed, mlp, heads, layers, classes; /* heads divides embed */
   float dropout;                          /* rate in training, [0,1) */
-  float attn_drop;       /* rate for attention's probabilities in training, [0,1) */
-  float proj_drop;       /* timm: rate for attention's result in training, [0,1); -1: as dropout */
-  float drop_path;       /* timm: rate of the last block, 0 in the first, linear between; [0,1) */
-  bool no_qkv_bias;      /* timm */
-  float ln_eps;          /* [0,1); 0: the variant's own (flax 1e-6, timm 1e-5) */
-  mr_nn_gelu_t gelu;     /* 0: the variant's own (flax tanh, timm erf) */
-  float label_smoothing; /* of the loss in training, [0,1) */
+  float attn_drop;  /* rate for attention's probabilities in training, [0,1) */
+  float proj_drop;  /* timm: rate for attention's result in training, [0,1); -1: as dropout */
+  float drop_path;  /* timm: rate of the last block, 0 in the first, linear between; [0,1) */
+  bool no_qkv_bias; /* timm */
+  float ln_eps;     /* [0,1); 0: the variant's own (flax 1e-6, timm 1e-5) */
+  mr_activation_t activation; /* of the MLPs */
+  mr_nn_gelu_t gelu;          /* 0: the variant's own (flax tanh, timm erf) */
+  bool rms;                   /* RMS normalizations for layer normalizations */
+  float label_smoothing;      /* of the loss in training, [0,1) */
   mr_class_loss_kind_t loss;
   float focal_gamma; /* of the focal loss, [1,100] */
 } mr_vit_config_t;
@@ -34,7 +36,7 @@ mr_vit_config_t mr_vit_default(void);
    a c that has passed it. */
 mr_err_t mr_vit_check(const mr_vit_config_t *c, mr_diag_t *diag);
 
-/* Returns the epsilon of its layer normalizations: ln_eps, or the variant's own. */
+/* Returns the epsilon of its normalizations: ln_eps, or the variant's own. */
 float mr_vit_ln_eps(const mr_vit_config_t *c);
 
 /* images (B,H,W,C) f32, normalised -> logits (B,classes) in the dtype of computation.  The last

@@ -8,7 +8,6 @@
 typedef struct vit_flax_block {
   const mr_vit_config_t *c;
   int i;
-  float eps;
   bool first; /* what is computed after attention is token 0 alone */
 } block_t;
 
@@ -16,14 +15,13 @@ static mr_var_t *vit_flax_block(mr_nn_t *s, const void *arg, mr_var_t *x) {
   const block_t *b = arg;
   const mr_vit_config_t *c = b->c;
   int i = b->i;
-  float eps = b->eps;
   char name[40];
   snprintf(name, sizeof name, "encoder_blocks.%d", i);
   size_t mark = mr_nn_enter(s, name);
-  mr_var_t *y = mr_nn_layer_norm(s, "norm1", x, eps), *from = x;
+  mr_var_t *y = mr__vit_norm(s, c, "norm1", x), *from = x;
   y = mr_nn_attention(s, "attn", y, c->heads, b->first);
   x = mr_nn_residual(s, b->first ? mr_nn_first_token(s, x) : x, y);
-  y = mr_nn_layer_norm(s, "norm2", x, eps);
+  y = mr__vit_norm(s, c, "norm2", x);
   x = mr_nn_residual(s, x, mr_nn_mlp(s, y, c->mlp));
   mr_nn_applied_to(s, "EncoderBlock", from, x);
   mr_nn_leave(s, mark);
@@ -32,7 +30,6 @@ static mr_var_t *vit_flax_block(mr_nn_t *s, const void *arg, mr_var_t *x) {
 
 mr_var_t *mr__vit_flax_tokens(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images,
                               bool first_only) {
-  float eps = mr_vit_ln_eps(c);
   int64_t side = c->image / c->patch, E = c->embed;
   size_t mark = mr_nn_enter(s, "patch_embed");
   mr_var_t *x = mr_nn_patch_embed(s, "conv_proj", images, c->patch, E);
@@ -43,14 +40,14 @@ mr_var_t *mr__vit_flax_tokens(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *im
       mr_nn_param_of(s, "pos_embed", ((mr_init_t){MR_INIT_NORMAL, 1}), 1, side * side + 1, E);
   x = mr_nn_embed(s, x, cls, pos);
   for (int i = 0; i < c->layers; i++)
-    x = mr_nn_remat(s, s->remat, vit_flax_block,
-                    &(block_t){c, i, eps, first_only && i == c->layers - 1}, x);
+    x = mr_nn_remat(s, s->remat, vit_flax_block, &(block_t){c, i, first_only && i == c->layers - 1},
+                    x);
   return x;
 }
 
 mr_var_t *mr__vit_flax_logits(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *tokens) {
   mr_var_t *x = mr__vit_token(s, c, tokens);
-  return mr_nn_linear(s, "head", mr_nn_layer_norm(s, "norm", x, mr_vit_ln_eps(c)), c->classes);
+  return mr_nn_linear(s, "head", mr__vit_norm(s, c, "norm", x), c->classes);
 }
 
 mr_var_t *mr_vit_flax(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images) {

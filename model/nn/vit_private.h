@@ -13,6 +13,8 @@ mr_var_t *mr__vit_flax_logits(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *to
 mr_var_t *mr__vit_timm_tokens(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *images,
                               bool first_only);
 mr_var_t *mr__vit_timm_logits(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *tokens);
+/* The normalization of c's variant and settings. */
+mr_var_t *mr__vit_norm(mr_nn_t *s, const mr_vit_config_t *c, const char *name, mr_var_t *x);
 /* Token 0 of tokens (B,T,E), as rows (B,E), in the dtype of tokens.  NULL for NULL and for another
    shape, with the sentence in s->f->diag. */
 mr_var_t *mr__vit_token(mr_nn_t *s, const mr_vit_config_t *c, mr_var_t *tokens);

@@ -2,12 +2,13 @@
    class in the field label, or the shares of classes in it. */
 #include <stdio.h>
 
-#include "model/nn/class_loss.h"
+#include "model/zoo/shared_opts.h"
 #include "model/zoo/zoo.h"
 
 typedef struct mlp {
   int64_t hidden, layers;
-  double dropout, focal_gamma;
+  double dropout, focal_gamma, label_smoothing;
+  int activation, gelu;
   int loss;     /* 0: auto; else 1 + mr_class_loss_kind_t */
   int64_t outs; /* classes, or numbers of y */
   bool targets; /* the label is a row of one-hot or mixup */
@@ -28,7 +29,7 @@ static const mr_opt_t mlp_opts[] = {
      .offset = offsetof(mlp_t, layers),
      .def = "2",
      .hi = 64,
-     .help = "Hidden layers, each followed by GELU and dropout; 0: a linear model."},
+     .help = "Hidden layers, each followed by activation and dropout; 0: a linear model."},
     {.name = "dropout",
      .hint = "dropoutrate droprate dropoutprob",
      .type = MR_OPT_F64,
@@ -36,24 +37,11 @@ static const mr_opt_t mlp_opts[] = {
      .def = "0",
      .hi = 0.99,
      .help = "Rate of dropout behind each hidden layer, while training."},
-    {.name = "loss",
-     .hint = "criterion lossfn lossfunction losstype",
-     .values = mr_class_loss_hints,
-     .type = MR_OPT_ENUM,
-     .offset = offsetof(mlp_t, loss),
-     .def = "auto",
-     .choices = "auto|" MR_CLASS_LOSS_CHOICES,
-     .help = "Loss of classes: cross-entropy; focal: less of it where the prediction is right "
-             "already; mse: mean square of logits minus one-hot.  auto: cross-entropy, and of "
-             "numbers y the mean of squared differences, which is mse."},
-    {.name = "focal-gamma",
-     .hint = "gamma focalgamma",
-     .type = MR_OPT_F64,
-     .offset = offsetof(mlp_t, focal_gamma),
-     .def = "2",
-     .lo = 1,
-     .hi = 100,
-     .help = "Of the focal loss: how much less a record counts whose class is predicted already."},
+    MR__ACTIVATION_OPTS(offsetof(mlp_t, activation), offsetof(mlp_t, gelu), "tanh"),
+    MR__LOSS_OPTS(offsetof(mlp_t, loss), offsetof(mlp_t, focal_gamma),
+                  offsetof(mlp_t, label_smoothing), "auto", "auto|" MR_CLASS_LOSS_CHOICES,
+                  "  auto: cross-entropy, and of numbers y the mean of squared differences, which "
+                  "is mse."),
     {0}};
 
 static mr_err_t mlp_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
@@ -75,7 +63,11 @@ static mr_err_t mlp_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_CONFIG,
                    "setting loss: cross-entropy and focal are of classes, and y has numbers: want "
                    "auto or mse");
+  if (numbers && m->label_smoothing > 0)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "setting label-smoothing: it is of classes, and y has numbers: want 0");
   p->loss.classes = y->classes, p->loss.masked = numbers || m->targets;
+  if (m->gelu == MR_NN_GELU_TANH) m->gelu = MR_NN_GELU_OWN; /* the same model has one text */
   m->outs = p->loss.masked ? mr_aval_elems(&y->aval) : y->classes;
   mr_model_reports(p, numbers ? "mean_error" : "accuracy");
   if (!numbers && m->outs >= MR_LOSS_TOP5_FROM) mr_model_judged_by(p, &mr_loss_top5);
@@ -101,12 +93,15 @@ static mr_err_t mlp_loss(const void *state, mr_nn_t *s, mr_var_t *const *field,
   mr_var_t *x = flatten_batch(f, field[0]), *y = field[1];
   bool classes = y->aval.dtype == MR_I32;
   const mr_class_loss_t l = {.kind = (mr_class_loss_kind_t)(m->loss ? m->loss - 1 : 0),
-                             .gamma = m->focal_gamma};
+                             .gamma = m->focal_gamma,
+                             .smoothing = s->train ? m->label_smoothing : 0};
+  const mr_gelu_t gelu = mr_nn_gelu_of((mr_nn_gelu_t)m->gelu, MR_GELU_TANH);
   s->dropout = s->train ? (float)m->dropout : 0;
   for (int i = 0; i < m->layers; i++) {
     char name[24];
     snprintf(name, sizeof name, "hidden.%d", i);
-    x = mr_nn_dropout(s, mr_lax_gelu(f, mr_nn_linear(s, name, x, m->hidden), MR_GELU_TANH));
+    x = mr_nn_linear(s, name, x, m->hidden);
+    x = mr_nn_dropout(s, mr_nn_activate(f, (mr_activation_t)m->activation, gelu, x));
   }
   x = mr_nn_linear(s, "head", x, m->outs);
   if (!x) return f->diag.code;
@@ -141,7 +136,7 @@ const mr_model_def_t mr_model_mlp = {
     .help = "A multilayer perceptron: classes of image, or numbers y of x.",
     .opts = mlp_opts,
     .state_sz = sizeof(mlp_t),
-    .shapes = "hidden layers",
+    .shapes = "hidden layers activation? gelu?",
     .plan = mlp_plan,
     .loss = mlp_loss,
     .metrics = mlp_metrics,

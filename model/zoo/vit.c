@@ -6,13 +6,14 @@
 
 #include "base/text.h"
 #include "model/nn/vit.h"
+#include "model/zoo/shared_opts.h"
 #include "model/zoo/zoo.h"
 
 typedef struct vit {
   int style;
   int64_t patch, embed, mlp, heads, layers;
   double dropout, attn_drop, proj_drop, drop_path, ln_eps, label_smoothing, focal_gamma;
-  int gelu, loss;
+  int activation, gelu, norm, loss;
   bool qkv_bias;
   mr_vit_config_t config; /* filled by plan from these and the fields */
 } vit_t;
@@ -100,47 +101,24 @@ static const mr_opt_t vit_opts[] = {
      .offset = AT(qkv_bias),
      .def = "true",
      .help = "timm: biases of q, k and v."},
-    {.name = "gelu",
-     .hint = "actlayer hiddenact approximate",
+    MR__ACTIVATION_OPTS(AT(activation), AT(gelu), "that of style, tanh for flax, erf for timm"),
+    {.name = "norm",
+     .hint = "normlayer normtype normalization",
      .type = MR_OPT_ENUM,
-     .offset = AT(gelu),
-     .def = "auto",
-     .choices = "auto|erf|tanh",
-     .help =
-         "GELU of the MLPs: by erf, or its approximation by tanh; auto: that of style, tanh for "
-         "flax, erf for timm."},
+     .offset = AT(norm),
+     .def = "layer",
+     .choices = "layer|rms",
+     .help = "Normalization of tokens: layer; rms: without mean and bias."},
     {.name = "ln-eps",
      .hint = "layernormeps layernormepsilon normeps",
      .type = MR_OPT_F64,
      .offset = AT(ln_eps),
      .def = "0",
      .hi = 0.1,
-     .help = "Added to the variance in layer normalization; 0: that of style, 1e-6 for flax, 1e-5 "
-             "for timm."},
-    {.name = "label-smoothing",
-     .hint = "smoothing labelsmooth labelsmoothingfactor",
-     .type = MR_OPT_F64,
-     .offset = AT(label_smoothing),
-     .def = "0",
-     .hi = 0.999,
-     .help = "Share of the target spread evenly over all classes."},
-    {.name = "loss",
-     .hint = "criterion lossfn lossfunction losstype",
-     .values = mr_class_loss_hints,
-     .type = MR_OPT_ENUM,
-     .offset = AT(loss),
-     .def = "cross-entropy",
-     .choices = MR_CLASS_LOSS_CHOICES,
-     .help = "Loss: cross-entropy; focal: less of it where the prediction is right already; mse: "
-             "mean square of logits minus one-hot."},
-    {.name = "focal-gamma",
-     .hint = "gamma focalgamma",
-     .type = MR_OPT_F64,
-     .offset = AT(focal_gamma),
-     .def = "2",
-     .lo = 1,
-     .hi = 100,
-     .help = "Of the focal loss: how much less a record counts whose class is predicted already."},
+     .help = "Added to the variance in normalizations, or to the mean square; 0: that of style, "
+             "1e-6 for flax, 1e-5 for timm."},
+    MR__LOSS_OPTS(AT(loss), AT(focal_gamma), AT(label_smoothing), "cross-entropy",
+                  MR_CLASS_LOSS_CHOICES, ""),
     {0}};
 
 static mr_err_t vit_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
@@ -174,7 +152,9 @@ static mr_err_t vit_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
                                 .drop_path = (float)v->drop_path,
                                 .no_qkv_bias = !v->qkv_bias,
                                 .ln_eps = (float)v->ln_eps,
+                                .activation = (mr_activation_t)v->activation,
                                 .gelu = (mr_nn_gelu_t)v->gelu,
+                                .rms = v->norm == 1,
                                 .label_smoothing = (float)v->label_smoothing,
                                 .loss = (mr_class_loss_kind_t)v->loss,
                                 .focal_gamma = (float)v->focal_gamma};
@@ -196,16 +176,20 @@ static void vit_text(const void *state, const mr_model_plan_t *p, char *text, si
   const mr_vit_config_t *c = &v->config;
   mr_vit_config_t usual = {.variant = c->variant};
   mr_nn_gelu_t own = c->variant == MR_VIT_FLAX ? MR_NN_GELU_TANH : MR_NN_GELU_ERF;
-  char gelu[16] = "", eps[32] = "";
-  if (c->gelu != MR_NN_GELU_OWN && c->gelu != own)
-    snprintf(gelu, sizeof gelu, " gelu=%s", c->gelu == MR_NN_GELU_ERF ? "erf" : "tanh");
+  bool is_gelu = c->activation == MR_ACTIVATION_GELU;
+  char activation[40] = "", eps[32] = "";
+  if (!is_gelu)
+    snprintf(activation, sizeof activation, " activation=%s", mr_activation_name(c->activation));
+  else if (c->gelu != MR_NN_GELU_OWN && c->gelu != own)
+    snprintf(activation, sizeof activation, " gelu=%s", c->gelu == MR_NN_GELU_ERF ? "erf" : "tanh");
   if (mr_vit_ln_eps(c) != mr_vit_ln_eps(&usual))
     mr_snprintf(eps, sizeof eps, " ln-eps=%.9g", v->ln_eps);
   snprintf(
       text, n,
-      "vit %s image=%d patch=%d channels=%d embed=%d mlp=%d heads=%d layers=%d classes=%d%s%s%s",
+      "vit %s image=%d patch=%d channels=%d embed=%d mlp=%d heads=%d layers=%d classes=%d%s%s%s%s",
       c->variant == MR_VIT_FLAX ? "flax" : "timm", c->image, c->patch, c->channels, c->embed,
-      c->mlp, c->heads, c->layers, c->classes, c->no_qkv_bias ? " qkv-bias=false" : "", gelu, eps);
+      c->mlp, c->heads, c->layers, c->classes, c->no_qkv_bias ? " qkv-bias=false" : "", activation,
+      c->rms ? " norm=rms" : "", eps);
 }
 
 /* Megatron's columns and rows: heads and the first layer of an MLP by columns, what reads them by
@@ -224,7 +208,7 @@ const mr_model_def_t mr_model_vit = {
     .help = "A Vision Transformer over pictures with a class: flax's or timm's.",
     .opts = vit_opts,
     .state_sz = sizeof(vit_t),
-    .shapes = "style patch embed mlp heads layers qkv-bias",
+    .shapes = "style patch embed mlp heads layers qkv-bias activation gelu norm ln-eps",
     .remat = true,
     .plan = vit_plan,
     .loss = vit_loss,

@@ -205,12 +205,12 @@ static void opt_text(const mr_opt_t *o, const void *state, char *text, size_t n)
   }
 }
 
-/* Whether words, separated by blanks, contain word. */
-static bool has_word(const char *words, const char *word) {
+/* Where words, separated by blanks, have word, alone or before a "?"; NULL: nowhere. */
+static const char *find_word(const char *words, const char *word) {
   size_t n = strlen(word);
   for (const char *s = words; s && *s; s += strcspn(s, " "), s += strspn(s, " "))
-    if (strcspn(s, " ") == n && !strncmp(s, word, n)) return true;
-  return false;
+    if (strcspn(s, " ?") == n && !strncmp(s, word, n)) return s;
+  return NULL;
 }
 
 void mr_model_text(const mr_model_t *m, char *text) {
@@ -229,8 +229,10 @@ void mr_model_text(const mr_model_t *m, char *text) {
   size_t n = strlen(text);
   if (l->classes) snprintf(text + n, MR_MODEL_TEXT - n, " classes=%lld", (long long)l->classes);
   for (const mr_opt_t *o = m->def->opts; o && o->type != MR_OPT_END; o++) {
-    if (!has_word(m->def->shapes, o->name)) continue;
+    const char *word = find_word(m->def->shapes, o->name);
+    if (!word) continue;
     opt_text(o, m->state, value, sizeof value);
+    if (word[strlen(o->name)] == '?' && o->def && !strcmp(value, o->def)) continue;
     n = strlen(text);
     snprintf(text + n, MR_MODEL_TEXT - n, " %s=%s", o->name, value);
   }

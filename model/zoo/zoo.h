@@ -31,7 +31,8 @@ typedef struct mr_model_def {
   const mr_opt_t *opts; /* settings, by offset in the state; end at {0}; NULL: none */
   size_t state_sz;      /* bytes; zeroed, then filled with the settings, before plan */
   const char *shapes;   /* settings that shape parameters, "hidden layers": a checkpoint holds them,
-                           and fits models with equal ones; NULL: none */
+                           and fits models with equal ones; one with a "?" behind it is said only
+                           where it is not the default; NULL: none */
   bool remat;           /* it traces its blocks with mr_nn_remat and s->remat */
 
   /* Takes fields and fills p->loss, except for of, trace and metrics, which come from this table.

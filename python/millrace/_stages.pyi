@@ -2765,7 +2765,9 @@ def train_step(
     proj_drop: Number | None = ...,
     drop_path: Number | None = ...,
     qkv_bias: bool | None = ...,
+    activation: Literal["gelu", "quick-gelu", "relu", "silu", "tanh"] | None = ...,
     gelu: Literal["auto", "erf", "tanh"] | None = ...,
+    norm: Literal["layer", "rms"] | None = ...,
     ln_eps: Number | None = ...,
     label_smoothing: Number | None = ...,
     loss: Literal["cross-entropy", "focal", "mse", "auto"] | None = ...,
@@ -2865,15 +2867,20 @@ def train_step(
 
     qkv_bias: timm: biases of q, k and v.
 
+    activation: What the MLPs apply between their products; quick-gelu: x sigmoid(1.702 x), silu: x sigmoid(x).
+
     gelu: GELU of the MLPs: by erf, or its approximation by tanh; auto: that of style, tanh for flax, erf for
     timm.
 
-    ln_eps: Added to the variance in layer normalization; 0: that of style, 1e-6 for flax, 1e-5 for timm.
+    norm: Normalization of tokens: layer; rms: without mean and bias.
+
+    ln_eps: Added to the variance in normalizations, or to the mean square; 0: that of style, 1e-6 for flax, 1e-5
+    for timm.
 
     label_smoothing: Share of the target spread evenly over all classes.
 
-    loss: Loss: cross-entropy; focal: less of it where the prediction is right already; mse: mean square of logits
-    minus one-hot.
+    loss: Loss of classes: cross-entropy; focal: less of it where the prediction is right already; mse: mean
+    square of logits minus one-hot.
 
     focal_gamma: Of the focal loss: how much less a record counts whose class is predicted already.
 
@@ -3082,7 +3089,9 @@ def vit_step(
     proj_drop: Number | None = ...,
     drop_path: Number | None = ...,
     qkv_bias: bool | None = ...,
+    activation: Literal["gelu", "quick-gelu", "relu", "silu", "tanh"] | None = ...,
     gelu: Literal["auto", "erf", "tanh"] | None = ...,
+    norm: Literal["layer", "rms"] | None = ...,
     ln_eps: Number | None = ...,
     label_smoothing: Number | None = ...,
     loss: Literal["cross-entropy", "focal", "mse"] | None = ...,
@@ -3181,15 +3190,20 @@ def vit_step(
 
     qkv_bias: timm: biases of q, k and v.
 
+    activation: What the MLPs apply between their products; quick-gelu: x sigmoid(1.702 x), silu: x sigmoid(x).
+
     gelu: GELU of the MLPs: by erf, or its approximation by tanh; auto: that of style, tanh for flax, erf for
     timm.
 
-    ln_eps: Added to the variance in layer normalization; 0: that of style, 1e-6 for flax, 1e-5 for timm.
+    norm: Normalization of tokens: layer; rms: without mean and bias.
+
+    ln_eps: Added to the variance in normalizations, or to the mean square; 0: that of style, 1e-6 for flax, 1e-5
+    for timm.
 
     label_smoothing: Share of the target spread evenly over all classes.
 
-    loss: Loss: cross-entropy; focal: less of it where the prediction is right already; mse: mean square of logits
-    minus one-hot.
+    loss: Loss of classes: cross-entropy; focal: less of it where the prediction is right already; mse: mean
+    square of logits minus one-hot.
 
     focal_gamma: Of the focal loss: how much less a record counts whose class is predicted already.
 

@@ -41,11 +41,18 @@ static mr_err_t check_function(const export_t *x, mr_diag_t *diag) {
   const mr__vit_t *m = &x->model;
   bool is_flax = x->names == MR__NAMES_FLAX;
   char what[64];
+  if (m->rms)
+    return mr_fail(diag, MR_ERR_USAGE,
+                   "export: %s: its normalizations are RMS, which no format's model computes alike "
+                   "in all versions of its library; train with norm=layer",
+                   x->path);
   if (x->names == MR__NAMES_TIMM || x->names == MR__NAMES_HF) return MR_OK;
+  snprintf(what, sizeof what, "its MLPs compute %s", mr_activation_name(m->activation));
+  if (m->activation != MR_ACTIVATION_GELU) return refuse_function(x, what, "activation=gelu", diag);
   if (m->erf == is_flax)
     return refuse_function(x, m->erf ? "its GELU is by erf" : "its GELU is by tanh",
                            m->erf ? "gelu=tanh" : "gelu=erf", diag);
-  mr_snprintf(what, sizeof what, "its layer normalizations add %.9g", m->eps);
+  mr_snprintf(what, sizeof what, "its normalizations add %.9g", m->eps);
   if (is_flax && (float)m->eps != 1e-6f) return refuse_function(x, what, "ln-eps=1e-6", diag);
   return MR_OK;
 }
@@ -209,6 +216,25 @@ static void write_ratio(const mr__vit_t *m, char text[48]) {
   snprintf(text, 48, exact ? "%d / %d" : "(%d + 0.5) / %d", m->mlp, m->embed);
 }
 
+static const char *activation_of_timm(const mr__vit_t *m) {
+  switch (m->activation) {
+    case MR_ACTIVATION_QUICK_GELU: return "timm.layers.QuickGELU";
+    case MR_ACTIVATION_RELU: return "torch.nn.ReLU";
+    case MR_ACTIVATION_SILU: return "torch.nn.SiLU";
+    case MR_ACTIVATION_TANH: return "torch.nn.Tanh";
+    case MR_ACTIVATION_GELU:
+    case MR_ACTIVATIONS: break;
+  }
+  return m->erf ? "functools.partial(torch.nn.GELU, approximate='none')"
+                : "functools.partial(torch.nn.GELU, approximate='tanh')";
+}
+
+static const char *activation_of_hf(const mr__vit_t *m) {
+  if (m->activation == MR_ACTIVATION_QUICK_GELU) return "quick_gelu";
+  if (m->activation != MR_ACTIVATION_GELU) return mr_activation_name(m->activation);
+  return m->erf ? "gelu" : "gelu_pytorch_tanh";
+}
+
 /* out: quoted. */
 static void write_code(const export_t *x, const char *out, char *code) {
   const mr__vit_t *m = &x->model;
@@ -217,17 +243,17 @@ static void write_code(const export_t *x, const char *out, char *code) {
   const char *load = "model.load_state_dict(safetensors.torch.load_file(";
   if (x->names == MR__NAMES_TIMM)
     mr_snprintf(code, MR_EXPORT_CODE,
-                "import functools, safetensors.torch, torch\n"
+                "import functools, safetensors.torch, timm.layers, torch\n"
                 "from timm.models.vision_transformer import VisionTransformer\n"
                 "model = VisionTransformer(\n"
                 "    img_size=%d, patch_size=%d, in_chans=%d, num_classes=%d, embed_dim=%d, "
                 "depth=%d,\n"
                 "    num_heads=%d, mlp_ratio=%s, qkv_bias=%s,\n"
                 "    norm_layer=functools.partial(torch.nn.LayerNorm, eps=%.9g),\n"
-                "    act_layer=functools.partial(torch.nn.GELU, approximate='%s'))\n"
+                "    act_layer=%s)\n"
                 "%s'%s'))\n",
                 m->image, m->patch, m->channels, m->classes, m->embed, m->layers, m->heads, ratio,
-                m->qkv_bias ? "True" : "False", m->eps, m->erf ? "none" : "tanh", load, out);
+                m->qkv_bias ? "True" : "False", m->eps, activation_of_timm(m), load, out);
   else if (x->names == MR__NAMES_HF)
     mr_snprintf(code, MR_EXPORT_CODE,
                 "import safetensors.torch\n"
@@ -240,8 +266,7 @@ static void write_code(const export_t *x, const char *out, char *code) {
                 "    layer_norm_eps=%.9g, hidden_act='%s'))\n"
                 "%s'%s'))\n",
                 m->image, m->patch, m->channels, m->classes, m->embed, m->layers, m->heads, m->mlp,
-                m->qkv_bias ? "True" : "False", m->eps, m->erf ? "gelu" : "gelu_pytorch_tanh", load,
-                out);
+                m->qkv_bias ? "True" : "False", m->eps, activation_of_hf(m), load, out);
   else if (x->names == MR__NAMES_TORCHVISION)
     mr_snprintf(code, MR_EXPORT_CODE,
                 "import functools, safetensors.torch, torch\n"

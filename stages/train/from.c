@@ -226,23 +226,35 @@ static mr_err_t refuse_other_heads(const from_t *from, mr_diag_t *diag) {
                  from->path, there, here, there);
 }
 
-/* So do another GELU and another epsilon.  Files of other libraries do not say theirs: timm's,
-   Hugging Face's and torchvision's are by erf, flax's by tanh; epsilons differ from model to
-   model, but flax's has one. */
+/* So do another activation, normalization and epsilon.  Files of other libraries do not say theirs:
+   timm's, Hugging Face's and torchvision's have GELU by erf, flax's by tanh; epsilons differ from
+   model to model, but flax's has one. */
 static mr_err_t refuse_other_functions(const from_t *from, mr_diag_t *diag) {
   bool is_flax = from->names == MR__NAMES_FLAX;
   const mr__vit_t *here = &from->here;
-  bool erf = from->there.known ? from->there.erf : !is_flax;
+  bool erf = from->there.known ? from->there.erf : !is_flax, rms = from->there.rms;
+  mr_activation_t does = from->there.activation;
   double eps = from->there.known ? from->there.eps : is_flax ? 1e-6 : here->eps;
   if (!here->known || from->names == MR__NAMES_OTHER) return MR_OK;
-  if (erf != here->erf)
+  if (does != here->activation)
+    return mr_fail(diag, MR_ERR_DATA,
+                   "from: %s: the MLPs of its model compute %s, and this one's %s; want "
+                   "activation=%s",
+                   from->path, mr_activation_name(does), mr_activation_name(here->activation),
+                   mr_activation_name(does));
+  if (rms != here->rms)
+    return mr_fail(diag, MR_ERR_DATA,
+                   "from: %s: its model has %s normalizations, and this one %s; want norm=%s",
+                   from->path, rms ? "RMS" : "layer", here->rms ? "RMS" : "layer",
+                   rms ? "rms" : "layer");
+  if (does == MR_ACTIVATION_GELU && erf != here->erf)
     return mr_fail(diag, MR_ERR_DATA,
                    "from: %s: its model computes GELU by %s, and this one by %s; want gelu=%s",
                    from->path, erf ? "erf" : "tanh", here->erf ? "erf" : "tanh",
                    erf ? "erf" : "tanh");
   if ((float)eps == (float)here->eps) return MR_OK;
   return mr_fail(diag, MR_ERR_DATA,
-                 "from: %s: its layer normalizations add %.9g to the variance, and this model's "
+                 "from: %s: its normalizations add %.9g to the variance, and this model's "
                  "add %.9g; want ln-eps=%.9g",
                  from->path, eps, here->eps, eps);
 }

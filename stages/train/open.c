@@ -149,7 +149,8 @@ static void open_report_unused(const mr_stage_t *s) {
       {"fp8-history", "fp8=", fp8},
       {"fp8-margin", "fp8=", fp8},
       {"fp8-amax", "fp8=", fp8},
-      {"focal-gamma", "loss=focal", !open_chose_other(s, "loss", "focal")}}; /* the model's */
+      {"focal-gamma", "loss=focal", !open_chose_other(s, "loss", "focal")}, /* the model's */
+      {"gelu", "activation=gelu", !open_chose_other(s, "activation", "gelu")}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
     if (!row[i].used && !open_is_usual(s, row[i].name))
       mr_notice("%s: setting %s changes nothing without %s", s->name, row[i].name, row[i].needs);

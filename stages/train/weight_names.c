@@ -255,5 +255,12 @@ mr__vit_t mr__vit_of(const char *text) {
   v.qkv_bias = !bias || strncmp(bias, "false", 5) != 0;
   v.erf = gelu ? !strncmp(gelu, "erf", 3) : !is_flax;
   v.eps = eps ? mr_strtod(eps, NULL) : is_flax ? 1e-6 : 1e-5;
+  const char *norm = word_of(text, "norm"), *act = word_of(text, "activation");
+  v.rms = norm && !strncmp(norm, "rms", 3);
+  for (int i = 0; act && i < MR_ACTIVATIONS; i++) {
+    const char *name = mr_activation_name((mr_activation_t)i);
+    if (strlen(name) == strcspn(act, " ") && !strncmp(act, name, strlen(name)))
+      v.activation = (mr_activation_t)i;
+  }
   return v;
 }

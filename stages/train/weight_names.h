@@ -11,6 +11,7 @@
 
 #include "base/safetensors.h"
 #include "model/ir/aval.h"
+#include "model/nn/activation.h"
 
 typedef enum mr__names {
   MR__NAMES_TIMM,
@@ -61,8 +62,9 @@ typedef struct mr__vit {
   bool known; /* the text is of the model vit */
   mr__names_t style;
   int image, patch, channels, embed, mlp, heads, layers, classes;
-  bool qkv_bias, erf; /* erf: its GELU is by erf, else by tanh */
-  double eps;         /* of its layer normalizations */
+  bool qkv_bias, erf, rms;    /* erf: its GELU is by erf, else by tanh; rms: RMS normalizations */
+  mr_activation_t activation; /* of its MLPs */
+  double eps;                 /* of its normalizations */
 } mr__vit_t;
 
 /* The metadata in which an exported file has the text of the model it comes from. */

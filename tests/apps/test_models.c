@@ -149,6 +149,45 @@ static void focal_gamma_beside_another_loss_is_said(void **state) {
   }
 }
 
+static void a_model_keeps_its_activation_and_its_norm(void **state) {
+  char path[160], graphed[96];
+  const char *const small[] = {"layers=1 embed=16 mlp=16 heads=2 patch=8 activation=relu norm=rms",
+                               "model=mlp hidden=8 activation=silu"};
+  const char *const text[] = {"activation=relu", "activation=silu"};
+  const char *const other[] = {"activation=gelu", "activation=tanh"};
+  for (int i = 0; i < 2; i++) {
+    char whole_graph[1024];
+    snprintf(graphed, sizeof graphed, "%s/kept-%d.mr", dir, i);
+    const char *at = strstr(graph, "train-step ");
+    snprintf(whole_graph, sizeof whole_graph, "%.*strain-step %s %s", (int)(at - graph), graph,
+             small[i], at + strlen("train-step "));
+    assert_int_equal(mr_write_file(graphed, whole_graph, strlen(whole_graph), NULL), MR_OK);
+    snprintf(path, sizeof path, "%s/kept-%d", dir, i);
+    RUN(&p, "train", "--graph", graphed, "--run-dir", path, "--steps", "5");
+    expect_says("Done: 5 steps");
+    char checkpoint[192];
+    snprintf(checkpoint, sizeof checkpoint, "%s/checkpoints/latest", path);
+    void *bytes;
+    size_t n;
+    if (mr_read_file(checkpoint, 1 << 26, &bytes, &n, NULL) < 0) fail_msg("%s", checkpoint);
+    if (!memmem(bytes, n, text[i], strlen(text[i]))) fail_msg("%s is not said", text[i]);
+    free(bytes);
+    RUN(&p, "eval", checkpoint);
+    expect_says("Accuracy: ");
+    RUN(&p, "train", "--resume", "--run-dir", path, "--steps", "9");
+    expect_says("Done: 9 steps");
+    RUN(&p, "train", "--resume", "--run-dir", path, "--steps", "12", other[i]);
+    expect_failure("--allow-change=model");
+    RUN(&p, "export", path, "--format", "timm", "--out", file);
+    expect_failure(i ? "want a checkpoint of model=vit" : "its normalizations are RMS");
+  }
+  RUN(&p, "run",
+      "synthetic n=8 ! shuffle epochs=1 ! normalize ! batch 4 ! train-step model=mlp hidden=4 "
+      "activation=relu gelu=erf");
+  if (p.status) fail_msg("%s", p.err);
+  if (!strstr(p.err, "setting gelu changes nothing without activation=gelu")) fail_msg("%s", p.err);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_model_that_is_none_is_named_with_the_nearest),
@@ -158,6 +197,7 @@ int main(void) {
       cmocka_unit_test(an_mlp_trains_resumes_exactly_and_is_evaluated),
       cmocka_unit_test(functions_of_a_model_are_printed_and_planned),
       cmocka_unit_test(focal_gamma_beside_another_loss_is_said),
+      cmocka_unit_test(a_model_keeps_its_activation_and_its_norm),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

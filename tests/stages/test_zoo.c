@@ -107,7 +107,7 @@ static void a_table_row_is_whole(void **state) {
     for (const char *s = def->shapes; s && *s; s += strcspn(s, " "), s += strspn(s, " ")) {
       bool found = false;
       for (const mr_opt_t *o = def->opts; o && o->name; o++)
-        found |= strlen(o->name) == strcspn(s, " ") && !strncmp(o->name, s, strcspn(s, " "));
+        found |= strlen(o->name) == strcspn(s, " ?") && !strncmp(o->name, s, strcspn(s, " ?"));
       if (!found) fail_msg("%s: shapes names %s, which is no setting", def->name, s);
     }
   }
