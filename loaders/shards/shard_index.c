@@ -329,7 +329,16 @@ mr_err_t mr_shard_index_load(const char *path, const char *kind, const mr_shard_
 
 mr_err_t mr_shard_index_save(const mr_shard_index_t *x, const char *path, const mr_trust_t *trust,
                              mr_diag_t *diag) {
-  return mr_write_own(path, x->block, x->bytes, trust, diag);
+  mr_newfile_t f;
+  MR_TRY(mr_newfile_open_own(&f, path, diag));
+  mr_trust_own(f.fd, trust);
+  mr_err_t e = mr_write_all(f.fd, x->block, x->bytes, path, diag);
+  if (e == MR_OK && rename(f.tmp, path) < 0)
+    e = mr_fail(diag, MR_ERR_IO, "%s: cannot rename to this name: %s", path, strerror(errno));
+  if (e < 0) return mr_newfile_drop(&f), e;
+  close(f.fd);
+  mr_fd_reserve(); /* this file may have used a descriptor of it */
+  return MR_OK;
 }
 
 void mr_shard_index_close(mr_shard_index_t *x) {

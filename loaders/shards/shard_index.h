@@ -143,8 +143,9 @@ mr_err_t mr_shard_index_load(const char *path, const char *kind, const mr_shard_
                              mr_kept_t kept, const mr_trust_t *trust, mr_shard_index_t *out,
                              mr_diag_t *diag);
 
-/* Writes the index to path, whole or not at all, for whom `trust` (NULL: this user) names; fails as
-   mr_write_own. */
+/* Writes the index to path, whole or not at all, for whom `trust` (NULL: this user) names.  It is
+   not waited for until it is on the disk: one that a loss of power has damaged is replaced.
+   MR_ERR_IO. */
 mr_err_t mr_shard_index_save(const mr_shard_index_t *x, const char *path, const mr_trust_t *trust,
                              mr_diag_t *diag);
 

@@ -197,6 +197,37 @@ static void a_killed_process_leaves_whole_indexes_or_none(void **state) {
   }
 }
 
+/* The folder's files may be as many as a data set has shards, and a disk takes milliseconds for
+   each that is waited for. */
+static atomic_int n_syncs;
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+
+int __wrap_fsync(int fd) {
+  atomic_fetch_add_explicit(&n_syncs, 1, memory_order_relaxed);
+  return __real_fsync(fd);
+}
+
+static void the_disk_is_not_waited_for_when_indexes_are_written(void **state) {
+  round_t r = {.x = 12};
+  struct stat st;
+  int n_written = 0;
+  write_counts(&r);
+  atomic_store_explicit(&n_syncs, 0, memory_order_relaxed);
+  assert_null(wrong_with("beside"));
+  for (int k = 0; k < SHARDS; k++) {
+    char name[32];
+    snprintf(name, sizeof name, "c%d.mrindex", k);
+    n_written += stat(in_folder(name), &st) == 0;
+  }
+  assert_int_equal(n_written, SHARDS);
+  assert_int_equal(atomic_load_explicit(&n_syncs, memory_order_relaxed), 0);
+  int fd = open(in_folder("c0.mrindex"), O_RDONLY);
+  assert_true(fd >= 0 && fsync(fd) == 0); /* those of the libraries would be counted as this one */
+  close(fd);
+  assert_int_equal(atomic_load_explicit(&n_syncs, memory_order_relaxed), 1);
+}
+
 static void two_files_of_one_name_have_two_indexes(void **state) {
   char a[MR_SHARD_PLACE_MAX], b[MR_SHARD_PLACE_MAX], where[100];
   mr_diag_t diag = {0};
@@ -444,6 +475,7 @@ int main(void) {
       cmocka_unit_test(without_a_place_for_indexes_records_are_still_found),
       cmocka_unit_test(two_processes_make_one_index_at_once),
       cmocka_unit_test(a_killed_process_leaves_whole_indexes_or_none),
+      cmocka_unit_test(the_disk_is_not_waited_for_when_indexes_are_written),
       cmocka_unit_test(two_files_of_one_name_have_two_indexes),
       cmocka_unit_test(names_with_a_nul_are_no_columns),
       cmocka_unit_test(forged_counts_and_sizes_are_refused),
