@@ -204,6 +204,8 @@ int mr__process_find(const mr_graph_t *g, const char *name); /* index, or -1 */
 mr_err_t mr__graph_plugin(mr_graph_t *g, const char *file, mr_diag_t *diag);
 /* Adds a block without name or settings; NULL without memory. */
 mr__node_t *mr__process_new(mr_graph_t *g, mr__pos_t pos);
+/* MR_ERR_USAGE for more than MR_PROCESSES_MAX processes, each copy counted. */
+mr_err_t mr__process_count(const mr_graph_t *g, mr_diag_t *diag);
 /* Writes out every block with copies=N as N blocks (process_copies.c). */
 mr_err_t mr__process_copies(mr_graph_t *g, mr_diag_t *diag);
 /* Drops the nodes of other processes than g->here from the nodes and their order. */

@@ -4,6 +4,7 @@
    in one process, with the same stream; cutting it puts a link on every edge between blocks. */
 #include "pipeline/graph/process.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,6 +111,19 @@ static mr_err_t check_all_placed(const mr_graph_t *g, mr_diag_t *diag) {
       return mr_fail(diag, MR_ERR_USAGE, "%s%s is in no process; put it into one of the blocks",
                      mr__pos_text(g->node[i]->pos, at, sizeof at), g->node[i]->name);
   return MR_OK;
+}
+
+mr_err_t mr__process_count(const mr_graph_t *g, mr_diag_t *diag) {
+  int64_t n = 0;
+  for (int i = 0; i < g->n_processes; i++) {
+    mr_process_t p;
+    MR_TRY(mr_graph_process(g, i, &p, diag));
+    n += p.copies;
+  }
+  if (n <= MR_PROCESSES_MAX) return MR_OK;
+  return mr_fail(diag, MR_ERR_USAGE,
+                 "the graph has %" PRId64 " processes, each of copies= counted; want at most %d", n,
+                 MR_PROCESSES_MAX);
 }
 
 static bool process_crosses(const mr_graph_t *g, const mr__edge_t *e) {
@@ -245,11 +259,8 @@ mr_err_t mr_graph_cut(mr_graph_t *g, const char *run, mr_diag_t *diag) {
   cut_t c = {.run = run};
   if (g->settled) return mr_fail(diag, MR_ERR_USAGE, "the graph is settled: it cannot change");
   MR_TRY(check_all_placed(g, diag));
+  MR_TRY(mr__process_count(g, diag));
   MR_TRY(mr__process_copies(g, diag));
-  if (g->n_processes > MR_PROCESSES_MAX)
-    return mr_fail(diag, MR_ERR_USAGE,
-                   "the graph has %d processes, each of copies= counted; want at most %d",
-                   g->n_processes, MR_PROCESSES_MAX);
   for (int i = 0, n = g->n_edges; i < n; i++)
     if (process_crosses(g, &g->edge[i])) MR_TRY(cut_edge(g, i, &c, diag));
   return MR_OK;

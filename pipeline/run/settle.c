@@ -324,6 +324,7 @@ static mr_err_t plan_node(mr_graph_t *g, int i, mr_diag_t *diag) {
 
 static mr_err_t settle_settle(mr_graph_t *g, mr_diag_t *diag) {
   if (!g->n_nodes) return mr_fail(diag, MR_ERR_USAGE, "the graph has no stages");
+  MR_TRY(mr__process_count(g, diag));
   free(g->order), g->order = NULL;
   for (int i = 0; i < g->n_nodes; i++) MR_TRY(settle_settings(g, g->node[i], diag));
   MR_TRY(link_ports(g, diag));

@@ -129,10 +129,6 @@ static void try_processes(long n) {
   for (long i = 2; i + 1 < n; i++) add_text("i%ld. ! i%ld.\n", i - 1, i);
   add_text("i%ld. ! end.\n", n - 2);
   show_graph();
-  if (p.status || n <= MR_PROCESSES_MAX) return; /* `graph` shows any; a run begins to start them */
-  char file[96];
-  snprintf(file, sizeof file, "%s/g.mr", dir);
-  RUN(&p, "run", file);
 }
 
 /* Streams of one field each, joined in two storeys. */
