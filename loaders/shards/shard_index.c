@@ -18,6 +18,7 @@
 
 enum {
   FIRST_ROWS = 256,
+  COLUMN_SLOTS = 1 << 16,
   END_BYTES = 4096,
   KIND_MAX = 16,
   TEXT_MORE = 1 << 20,    /* names of columns, the fault */
@@ -44,7 +45,9 @@ struct mr_shard_draft {
   int64_t even;  /* records that the one record stands for; 0: it is one of many */
   uint32_t most; /* columns */
   mr_shard_column_t column[MR_SHARD_COLUMNS_WIDE];
+  uint16_t slot[COLUMN_SLOTS]; /* by the digests of names: 1 + the column that has it; 0: none */
 };
+_Static_assert(MR_SHARD_COLUMNS_WIDE < UINT16_MAX, "a slot is always free, and its number fits");
 
 /* ---- drafts ---- */
 
@@ -98,7 +101,9 @@ mr_err_t mr_shard_draft_column(mr_shard_draft_t *d, const char *name, size_t n, 
   if (n >= MR_SHARD_NAME_MAX || memchr(name, 0, n))
     return mr_fail(diag, MR_ERR_DATA, "a name of %zu bytes, want at most %d and no NUL", n,
                    MR_SHARD_NAME_MAX - 1);
-  for (uint32_t c = 0; c < d->n_columns; c++) {
+  size_t at = (size_t)XXH3_64bits_withSeed(name, n, kind) % COLUMN_SLOTS;
+  for (; d->slot[at]; at = (at + 1) % COLUMN_SLOTS) {
+    uint32_t c = d->slot[at] - 1u;
     const char *has = draft_text(d) + d->column[c].name;
     if (d->column[c].kind != kind || strncmp(has, name, n) || has[n]) continue;
     *column = c;
@@ -109,6 +114,7 @@ mr_err_t mr_shard_draft_column(mr_shard_draft_t *d, const char *name, size_t n, 
   mr_shard_column_t row = {.kind = kind};
   MR_TRY(draft_add_text(d, name, n, &row.name, diag));
   d->column[ *column = d->n_columns++] = row;
+  d->slot[at] = (uint16_t)d->n_columns;
   return MR_OK;
 }
 

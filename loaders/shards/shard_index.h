@@ -74,8 +74,7 @@ typedef struct mr_shard_draft mr_shard_draft_t;
 mr_shard_draft_t *mr_shard_draft_new(void);
 void mr_shard_draft_free(mr_shard_draft_t *d); /* NULL is fine */
 
-/* Lets a draft have as many columns as a table has: finding one takes a time that grows with their
-   number. */
+/* Lets a draft have as many columns as a table has. */
 void mr_shard_draft_widen(mr_shard_draft_t *d);
 
 /* Begins the next record; key (n bytes without NUL, copied) may be NULL.  MR_ERR_NOMEM. */
