@@ -17,8 +17,8 @@ enum { AS_BYTES, AS_LABEL, AS_CLASS, AS_I32, AS_I64, AS_F32, AS_F64, AS_COUNT };
 static const char *const as_word[AS_COUNT] = {"bytes", "label", "class", "i32",
                                               "i64",   "f32",   "f64"};
 
-enum { NUMBER_MAX = MR_TABLE_CELL_MAX - 1, WORDS_MAX = 1000 /* different ones of all files */ };
-_Static_assert(WORDS_MAX == 1000 && MR_TABLE_WORDS_MAX == 256, "sentences below name them");
+enum { NUMBER_MAX = MR_TABLE_CELL_MAX - 1 };
+_Static_assert(MR_TABLE_WORDS_MAX == 10000, "sentences below name it");
 
 typedef struct table {
   mr_shard_source_t source;
@@ -28,9 +28,9 @@ typedef struct table {
   int cell[MR_FIELDS_MAX];                /* of each field */
   int order[MR_FIELDS_MAX];               /* the fields in the order of their cells */
   int words_of;                           /* the field whose words are classes; -1: none */
-  const char *word[WORDS_MAX];            /* [n_words] its words, sorted; in the indexes */
-  int n_words;
-  int32_t number[WORDS_MAX]; /* [n_words] with names=: which class each is */
+  const char **word; /* [n_words] its words, sorted, in the indexes; from plan to forget, heap */
+  int n_words, word_room;
+  int32_t *number; /* [n_words] with names=: which class each is; likewise */
 } table_t;
 
 /* ---- columns over all files ---- */
@@ -128,36 +128,46 @@ static bool take_first_row(table_t *t, const mr_shard_t *first) {
   return row && t->n_columns;
 }
 
-/* Adds a word to the sorted ones, unless it is there.  False if it is one too many. */
-static bool collect_word(table_t *t, const char *word) {
+/* Adds a word to the sorted ones, unless it is there.  MR_END if it is one too many. */
+static mr_err_t collect_word(table_t *t, const char *word, mr_diag_t *diag) {
   int low = 0, high = t->n_words;
   while (low < high) {
     int middle = (low + high) / 2, order = strcmp(t->word[middle], word);
-    if (!order) return true;
+    if (!order) return MR_OK;
     if (order < 0)
       low = middle + 1;
     else
       high = middle;
   }
-  if (t->n_words == WORDS_MAX) return false;
+  if (t->n_words == MR_TABLE_WORDS_MAX) return MR_END;
+  if (t->n_words == t->word_room) {
+    int room = t->word_room ? 2 * t->word_room : 64;
+    const char **more = realloc(t->word, (size_t)room * sizeof *more);
+    if (!more) return mr_no_memory(diag, "the words of a column");
+    t->word = more, t->word_room = room;
+  }
   memmove(t->word + low + 1, t->word + low, (size_t)(t->n_words - low) * sizeof *t->word);
   t->word[low] = word, t->n_words++;
-  return true;
+  return MR_OK;
 }
 
 /* Collects the words of a column, from all files. */
 static mr_err_t collect_words(mr_stage_t *s, table_t *t, const char *name) {
   const mr_shards_t *shards = t->source.shards;
+  mr_diag_t why = {0};
   t->n_words = 0;
   for (int k = 0; k < shards->n; k++) {
     const char *word;
-    for (uint32_t i = 0; (word = next_word(&shards->shard[k].index, name, &i));)
-      if (!collect_word(t, word))
+    for (uint32_t i = 0; (word = next_word(&shards->shard[k].index, name, &i));) {
+      mr_err_t e = collect_word(t, word, &why);
+      if (e < 0) return mr_stage_relay(s, e, &why);
+      if (e == MR_END)
         return mr_stage_fail(
             s, MR_ERR_DATA,
-            "setting fields: column %.100s has more than 1,000 different words in all files, want "
+            "setting fields: column %.100s has more than 10,000 different words in all files, want "
             "it as bytes, or a column of the classes' numbers, whose names are in names=FILE",
             name);
+    }
   }
   return MR_OK;
 }
@@ -199,6 +209,23 @@ static bool table_fits(int kind, int as) {
   }
 }
 
+/* The index of a word among the sorted ones; -1 if it is not there. */
+static int64_t class_of_word(const table_t *t, const char *cell, size_t n) {
+  int low = 0, high = t->n_words;
+  while (low < high) {
+    int middle = (low + high) / 2;
+    size_t length = strlen(t->word[middle]);
+    int order = memcmp(t->word[middle], cell, length < n ? length : n);
+    if (!order) order = (length > n) - (length < n);
+    if (!order) return middle;
+    if (order < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return -1;
+}
+
 /* Numbers the words by the names of names=.  A file that has none of the words, but as many names,
    calls them otherwise, in their sorted order. */
 static mr_err_t number_words(mr_stage_t *s, table_t *t, const char *column) {
@@ -206,11 +233,16 @@ static mr_err_t number_words(mr_stage_t *s, table_t *t, const char *column) {
   const mr_classes_t words = {t->n_words, t->word};
   char one[300], other[300];
   int found = 0;
-  for (int w = 0; w < t->n_words; w++) {
-    t->number[w] = -1;
-    for (int i = names->n - 1; i >= 0; i--)
-      if (!strcmp(names->name[i], t->word[w])) t->number[w] = i;
-    found += t->number[w] >= 0;
+  int32_t *number = realloc(t->number, ((size_t)t->n_words + 1) * sizeof *number);
+  mr_diag_t why = {0};
+  if (!number) return mr_stage_relay(s, mr_no_memory(&why, "numbers of words"), &why);
+  t->number = number;
+  for (int w = 0; w < t->n_words; w++) number[w] = -1;
+  for (int i = names->n - 1; i >= 0; i--) { /* of equal names the first counts */
+    int64_t w = class_of_word(t, names->name[i], strlen(names->name[i]));
+    if (w < 0) continue;
+    found += number[w] < 0;
+    number[w] = i;
   }
   if (found == t->n_words) return MR_OK;
   for (int w = 0; w < t->n_words; w++) t->number[w] = w;
@@ -283,8 +315,8 @@ static mr_err_t table_settle_field(mr_stage_t *s, const char *column, const char
                          : kind == MR_TABLE_TEXT  ? "bytes or class"
                                                   : "bytes, or a column of the classes' numbers, "
                                                     "whose names are in names=FILE: text makes "
-                                                    "classes of at most 256 different words in a "
-                                                    "file, and 1,000 in all files");
+                                                    "classes of at most 10,000 different words, "
+                                                    "and fewer in a file of many columns");
   int64_t changed = as == AS_F32   ? count_changed(base->shards, column, MR_TABLE_NOT_F32)
                     : as == AS_F64 ? count_changed(base->shards, column, MR_TABLE_NOT_F64)
                                    : 0;
@@ -378,23 +410,6 @@ static mr_err_t table_settle(mr_shard_source_t *base, mr_stage_t *s,
 
 /* ---- records ---- */
 
-/* The index of a word among the sorted ones; -1 if it is not there. */
-static int64_t class_of_word(const table_t *t, const char *cell, size_t n) {
-  int low = 0, high = t->n_words;
-  while (low < high) {
-    int middle = (low + high) / 2;
-    size_t length = strlen(t->word[middle]);
-    int order = memcmp(t->word[middle], cell, length < n ? length : n);
-    if (!order) order = (length > n) - (length < n);
-    if (!order) return middle;
-    if (order < 0)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return -1;
-}
-
 static mr_err_t parse_cell(const char *cell, size_t n, bool whole, int64_t *i, double *d,
                            mr_diag_t *diag) {
   char text[NUMBER_MAX + 1], *end = text;
@@ -476,12 +491,19 @@ static mr_err_t table_unpack(const mr_shard_source_t *base, const mr_shard_bytes
 }
 
 static const mr_shard_kind_t table_kind_def = {.name = "table",
-                                               .index = "table/6",
+                                               .index = "table/7",
                                                .scan = mr_table_scan,
                                                .apart = MR_TABLE_WORD,
                                                .own = "text",
                                                .settle = table_settle,
                                                .unpack = table_unpack};
+
+static void table_forget(mr_stage_t *s) {
+  table_t *t = s->state;
+  free(t->word), free(t->number);
+  t->word = NULL, t->number = NULL, t->n_words = t->word_room = 0;
+  mr__shard_source_forget(s);
+}
 
 static mr_err_t table_plan(mr_stage_t *s) { return mr__shard_source_plan(s, &table_kind_def); }
 
@@ -502,5 +524,10 @@ const mr_stage_def_t mr_stage_table = {
     .opts = table_opts,
     .state_sz = sizeof(table_t),
     .plan = table_plan,
-    MR_SHARD_HOOKS,
+    .forget = table_forget,
+    .open = mr__shard_source_open,
+    .close = mr__shard_source_close,
+    .report = mr__shard_source_report,
+    .source = &mr__shard_source,
+    .out = {{"out", MR_FLOW_RECORDS, false}},
 };

@@ -17,6 +17,9 @@
 
 enum { SLOTS = 2 * MR_TABLE_COLUMNS_MAX /* a power of two */ };
 enum { WIDE = 400, WIDE_ROOM = 512 /* columns, and the words of those that are text */ };
+enum { WORDS_KEPT = 100000 /* of all columns, while the file is read */, FIRST_WORDS = 64 };
+_Static_assert(MR_TABLE_WORDS_MAX + MR_SHARD_COLUMNS_MAX + 2 + 6 * WIDE < MR_SHARD_COLUMNS_WIDE,
+               "an index has room for the words of a column and, of each, what else is noted");
 enum {
   CHUNK = 1 << 18,
   CELL_MAX = MR_TABLE_CELL_MAX,
@@ -33,8 +36,8 @@ typedef struct table_column {
   int64_t gaps;             /* cells without a number */
   int64_t not_f32, not_f64;
   int64_t least, most;
-  char *word[MR_TABLE_WORDS_MAX]; /* [n_words] sorted, heap */
-  int n_words;
+  char **word; /* [n_words] sorted, heap; there is room for word_room */
+  int n_words, word_room;
   bool full; /* it has more words, or others, than are counted */
 } table_column_t;
 
@@ -178,12 +181,33 @@ static void take_kind(table_column_t *c, char *text, int64_t size) {
   }
 }
 
+static void forget_words(table_column_t *c) {
+  for (int k = 0; k < c->n_words; k++) free(c->word[k]);
+  free(c->word);
+  c->word = NULL, c->n_words = c->word_room = 0;
+}
+
+/* Makes room for one more word of a column, unless it has as many as are counted: then it drops
+   them.  Few of a column of numbers are, since each cell is looked for among them. */
+static mr_err_t widen_words(table_scan_t *t, table_column_t *c) {
+  int most = WORDS_KEPT / t->n_columns;
+  if (most > MR_TABLE_WORDS_MAX) most = MR_TABLE_WORDS_MAX;
+  if (most < MR_TABLE_WORDS_LEAST || c->kind != MR_TABLE_TEXT) most = MR_TABLE_WORDS_LEAST;
+  if (c->n_words == most) return c->full = true, forget_words(c), MR_OK;
+  if (c->n_words < c->word_room) return MR_OK;
+  int room = c->word_room ? 2 * c->word_room : FIRST_WORDS;
+  char **more = realloc(c->word, (size_t)room * sizeof *more);
+  if (!more) return mr_no_memory(t->diag, "the words of %s", t->file->path);
+  c->word = more, c->word_room = room;
+  return MR_OK;
+}
+
 /* Adds a word of a column.  Numbers are words too, until there are too many, since a column may
    turn out to be text. */
 static mr_err_t add_word(table_scan_t *t, table_column_t *c) {
   int low = 0, high = c->n_words;
   if (t->n_text >= CELL_MAX || memchr(t->text, 0, (size_t)t->n_text)) {
-    c->full = true;
+    c->full = true, forget_words(c);
     return MR_OK;
   }
   t->text[t->n_text] = 0;
@@ -195,10 +219,8 @@ static mr_err_t add_word(table_scan_t *t, table_column_t *c) {
     else
       high = middle;
   }
-  if (c->n_words == MR_TABLE_WORDS_MAX) {
-    c->full = true;
-    return MR_OK;
-  }
+  MR_TRY(widen_words(t, c));
+  if (c->full) return MR_OK;
   memmove(c->word + low + 1, c->word + low, (size_t)(c->n_words - low) * sizeof *c->word);
   c->n_words++;
   c->word[low] = strdup(t->text);
@@ -493,19 +515,47 @@ static mr_err_t note_changes(table_scan_t *t, const table_column_t *c) {
   return MR_OK;
 }
 
-/* What the columns hold; words as long as there is room for all of a column, first those of text:
-   numbers are words if the column is text in another file. */
+/* Fewest words first, then in their order. */
+static int by_words(const void *a, const void *b) {
+  const table_column_t *x = *(table_column_t *const *)a, *y = *(table_column_t *const *)b;
+  return x->n_words != y->n_words ? (x->n_words > y->n_words) - (x->n_words < y->n_words)
+                                  : (x > y) - (x < y);
+}
+
+/* Leaves the columns of text those words for which there is room, all of a column or none: a column
+   of many takes nothing from one of few. */
+static mr_err_t share_room(table_scan_t *t, int room) {
+  table_column_t **text = malloc((size_t)t->n_columns * sizeof(table_column_t *));
+  int n = 0;
+  if (!text) return mr_no_memory(t->diag, "an index of %s", t->file->path);
+  for (int i = 0; i < t->n_columns; i++)
+    if (t->column[i].kind == MR_TABLE_TEXT) text[n++] = &t->column[i];
+  qsort(text, (size_t)n, sizeof *text, by_words);
+  for (int i = 0; i < n; i++) {
+    if (text[i]->full || text[i]->n_words > room)
+      text[i]->kind = MR_TABLE_MANY;
+    else
+      room -= text[i]->n_words;
+  }
+  free(text);
+  return MR_OK;
+}
+
+/* What the columns hold; words first of those that are text: numbers are words if the column is
+   text in another file. */
 static mr_err_t table_note_kinds(table_scan_t *t) {
-  int room = MR_SHARD_COLUMNS_MAX - 2 - 2 * t->n_columns;
+  int numbers = MR_SHARD_COLUMNS_MAX - 2 - 2 * t->n_columns;
+  int text = MR_SHARD_COLUMNS_WIDE - MR_SHARD_COLUMNS_MAX - 2 - 6 * t->n_columns;
   bool wide = t->n_columns > WIDE; /* looking for a word would take long */
   uint32_t column;
-  if (wide) room = WIDE_ROOM;
   for (int i = 0; i < t->n_columns; i++) {
     table_column_t *c = &t->column[i];
     if (c->kind == MR_TABLE_FLOAT && c->missing && !c->numbers) c->kind = MR_TABLE_TEXT;
+  }
+  MR_TRY(share_room(t, wide ? WIDE_ROOM : text));
+  for (int i = 0; i < t->n_columns; i++) {
+    table_column_t *c = &t->column[i];
     MR_TRY(note_changes(t, c));
-    if (c->kind == MR_TABLE_TEXT && (c->full || c->n_words > room)) c->kind = MR_TABLE_MANY;
-    if (c->kind == MR_TABLE_TEXT) room -= c->n_words;
     MR_TRY(mr_shard_draft_column(t->draft, c->name, strlen(c->name), (uint32_t)c->kind, &column,
                                  t->diag));
     mr_shard_draft_total(t->draft, column, t->rows, c->least, c->most);
@@ -514,8 +564,10 @@ static mr_err_t table_note_kinds(table_scan_t *t) {
     if (t->column[i].kind == MR_TABLE_TEXT) MR_TRY(note_words(t, &t->column[i]));
   for (int i = 0; i < t->n_columns && !wide; i++) {
     table_column_t *c = &t->column[i];
-    if (c->kind >= MR_TABLE_TEXT || c->full || c->n_words > room) continue;
-    room -= c->n_words;
+    if (c->kind >= MR_TABLE_TEXT || c->full || c->n_words > MR_TABLE_WORDS_LEAST ||
+        c->n_words > numbers)
+      continue;
+    numbers -= c->n_words;
     MR_TRY(note_words(t, c));
   }
   return MR_OK;
@@ -538,8 +590,7 @@ mr_err_t mr_table_scan(mr_shard_file_t *file, mr_shard_draft_t *draft, mr_diag_t
       if (also < 0) e = also;
     }
   }
-  for (int i = 0; i < t.n_columns; i++)
-    for (int k = 0; k < t.column[i].n_words; k++) free(t.column[i].word[k]);
+  for (int i = 0; i < t.n_columns; i++) forget_words(&t.column[i]);
   free(t.column), free(t.slot);
   return e < 0 ? e : MR_OK;
 }

@@ -187,26 +187,67 @@ static void texts_of_many_small_files_are_no_columns(void **state) {
   hand_t h;
   for (int k = 0; k < 8; k++) {
     snprintf(name, sizeof name, "m%d.csv", k);
-    write_rows(name, "%d,caption %d\n", 200 * k, 200);
+    write_rows(name, "%d,caption %d\n", 1300 * k, 1300);
   }
   snprintf(files, sizeof files, "files=%s/m{0..7}.csv", folder);
   if (shards_plan(&h, &mr_stage_table,
                   (const char *[]){files, "fields=id,label:text:bytes", NULL}) < 0)
     fail_msg("%s", h.diag.text);
-  assert_int_equal(h.s.out_spec[0].n_records, 1600);
+  assert_int_equal(h.s.out_spec[0].n_records, 8 * 1300);
   shards_close(&h);
   want_refused(
       &mr_stage_table, (const char *[]){files, "fields=label", NULL},
-      "column label has more than 1,000 different words in all files, want it as bytes, or a "
+      "column label has more than 10,000 different words in all files, want it as bytes, or a "
       "column of the classes' numbers, whose names are in names=FILE");
   write_rows("t0.csv", "%d,%d\n", 0, 300), write_rows("t1.csv", "%d,x%d\n", 0, 5);
   want_refused(&mr_stage_table, table_settings("label:label:class"),
-               "at most 256 different words in a file, and 1,000 in all files");
+               "classes of at most 10,000 different words, and fewer in a file of many columns");
+  write_rows("t0.csv", "%d,x%d\n", 0, 10001), write_rows("t1.csv", "%d,x%d\n", 0, 5);
+  want_refused(&mr_stage_table, table_settings("label:label:class"), "at most 10,000 different");
   /* other words in each of the files */
   write_rows("t0.csv", "%d,x%d\n", 0, 256), write_rows("t1.csv", "%d,x%d\n", 256, 256);
   if (shards_plan(&h, &mr_stage_table, table_settings("label:label:class")) < 0)
     fail_msg("%s", h.diag.text);
   assert_int_equal(h.s.out_spec[0].field[0].n_classes, 512);
+  shards_close(&h);
+}
+
+/* As of the classes of ImageNet and of iNaturalist, beside a column of captions. */
+static void thousands_of_words_are_classes_in_one_file(void **state) {
+  static const int sizes[] = {1000, 9000};
+  for (int k = 0; k < 2; k++) {
+    hand_t h;
+    write_rows("t0.csv", "caption %d,n%08d\n", 0, sizes[k]);
+    write_rows("t1.csv", "caption %d,n%08d\n", 0, 5);
+    if (shards_plan(&h, &mr_stage_table, table_settings("label:label:class")) < 0 ||
+        h.s.def->open(&h.s) < 0)
+      fail_msg("%s", h.diag.text);
+    assert_int_equal(h.s.out_spec[0].field[0].n_classes, sizes[k]);
+    burst_t *b = burst_new(&h.s);
+    int64_t last = sizes[k] - 1;
+    if (burst_fetch(&h, 0, &last, 1, b) < 0) fail_msg("%s", h.diag.text);
+    assert_int_equal(*(int32_t *)b->rec[0].field[0].data, last);
+    burst_free(b), shards_close(&h);
+  }
+}
+
+/* Columns of captions that would take all room leave a label its words. */
+static void a_column_of_many_words_takes_none_from_one_of_few(void **state) {
+  enum { COLUMNS = 3, MANY = 10000, LEFT = 5, LABELS = 10 };
+  int room = MR_SHARD_COLUMNS_WIDE - MR_SHARD_COLUMNS_MAX - 2 - 6 * COLUMNS;
+  image_t o = {0};
+  char row[80];
+  hand_t h;
+  image_add(&o, "one,two,label\n", 14);
+  for (int i = 0; i < MANY; i++)
+    image_add(&o, row,
+              (size_t)snprintf(row, sizeof row, "a%d,b%d,c%d\n", i, i % (room - MANY - LEFT),
+                               i % LABELS));
+  write_file("t0.csv", o.at, o.n), write_file("t1.csv", o.at, o.n);
+  free(o.at);
+  if (shards_plan(&h, &mr_stage_table, table_settings("label:label:class")) < 0)
+    fail_msg("%s", h.diag.text);
+  assert_int_equal(h.s.out_spec[0].field[0].n_classes, LABELS);
   shards_close(&h);
 }
 
@@ -505,6 +546,8 @@ int main(void) {
       cmocka_unit_test(kinds_of_columns_follow_from_all_cells),
       cmocka_unit_test(numbers_are_words_where_another_file_has_text),
       cmocka_unit_test(texts_of_many_small_files_are_no_columns),
+      cmocka_unit_test(thousands_of_words_are_classes_in_one_file),
+      cmocka_unit_test(a_column_of_many_words_takes_none_from_one_of_few),
       cmocka_unit_test(a_file_without_rows_changes_nothing),
       cmocka_unit_test(whole_numbers_of_64_bits_keep_every_digit),
       cmocka_unit_test(damaged_bytes_give_bad_records_or_a_sentence),
