@@ -1,6 +1,15 @@
 /* grain's oddities, one by one: there by default, gone with the option that is named after it, and
    nothing moves where the oddity does not show. */
+#include "base/machine.h"
 #include "tests/loaders/streams.h"
+
+static size_t machine_bytes; /* that the machine says it has; 0: its own */
+size_t __real_mr_machine_memory(void);
+size_t __wrap_mr_machine_memory(void);
+
+size_t __wrap_mr_machine_memory(void) {
+  return machine_bytes ? machine_bytes : __real_mr_machine_memory();
+}
 
 /* All numbers of a stream in one row, -1 behind them; the caller frees it. */
 static int64_t *values_of(const char *text, int64_t *n) {
@@ -108,6 +117,26 @@ static void a_short_window_stays_within_its_epoch(void **state) {
                "range 12 epochs=3 ! window-shuffle 4 seed=5 within-epoch ! batch 6");
 }
 
+static void a_window_that_has_no_room_is_refused_before_the_run(void **state) {
+  static const struct {
+    const char *text;
+    bool fits;
+  } tries[] = {{"range 1000000 ! to-iter-dataset ! window-shuffle 1000 seed=1 ! batch 4", true},
+               {"range 1000000 ! to-iter-dataset ! window-shuffle 1001 seed=1 ! batch 4", false},
+               {"range 1000 ! to-iter-dataset ! window-shuffle 1000000000 seed=1 ! batch 4", true},
+               {"range 1000000 ! window-shuffle 1000000 seed=1 ! batch 4", true}};
+  machine_bytes = 38 * 1000;
+  for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+    mr_diag_t d = {0};
+    mr_graph_t *g = stream_graph(tries[i].text);
+    mr_err_t e = mr_graph_settle(g, &d);
+    if (e != (tries[i].fits ? MR_OK : MR_ERR_NOMEM)) fail_msg("%s: %s", tries[i].text, d.text);
+    if (!tries[i].fits && !strstr(d.text, "setting window-size = 1001:")) fail_msg("%s", d.text);
+    mr_graph_destroy(g);
+  }
+  machine_bytes = 0;
+}
+
 static void the_seed_of_a_window_wraps_with_wrap_seed(void **state) {
   mr_diag_t d = {0};
   int64_t n, m, *row, *rest;
@@ -164,6 +193,7 @@ int main(void) {
       cmocka_unit_test(whole_shards_give_each_of_their_records_every_epoch),
       cmocka_unit_test(whole_strided_shards_too),
       cmocka_unit_test(a_short_window_stays_within_its_epoch),
+      cmocka_unit_test(a_window_that_has_no_room_is_refused_before_the_run),
       cmocka_unit_test(the_seed_of_a_window_wraps_with_wrap_seed),
       cmocka_unit_test(a_window_of_4_to_the_k_and_one_gives_all_when_bijective),
       cmocka_unit_test(a_mix_takes_the_weights_as_they_are_when_exact),
