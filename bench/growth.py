@@ -77,6 +77,31 @@ def arrays(n):
     return mix(n, lambda i: f'npy fields=value:{i}.npy')
 
 
+def shards(n):
+    tars(n)
+    return 'run', write('g.mr', f'tar {{0..{n - 1}}}.tar fields=bin:value index=beside ! shuffle seed=1 ! batch 64 ! null\n')
+
+
+def class_words(n):
+    write('t.csv', 'x,label\n' + ''.join(f'{i},word {i}\n' for i in range(n)))
+    return 'run', write('g.mr', 'table t.csv fields=x,label:label:class index=beside ! shuffle seed=1 ! batch 64 ! null\n')
+
+
+def class_names(n):
+    npy('x.npy', '|u1', '(64, 2, 2, 3)', bytes(768))
+    npy('y.npy', '<i4', '(64,)', bytes(256))
+    write('names.txt', ''.join(f'class {i}\n' for i in range(n)))
+    return 'run', write('g.mr', f'npy images=x.npy labels=y.npy classes={n} names=names.txt ! shuffle seed=1 ! batch 8 ! null\n')
+
+
+def far_step(n):
+    return 'batch', write('g.mr', 'range 1000000000000000 ! shuffle seed=1 ! batch 64 ! null\n'), '--step', str(n), '--out', 'b.npz'
+
+
+def window(n):
+    return 'run', write('g.mr', f'range {n} ! to-iter-dataset ! window-shuffle {n} seed=1 ! batch 64 ! null\n')
+
+
 def bad_records(n):
     npy('x.npy', '|u1', f'({2 * n}, 2, 2, 3)', bytes(24 * n))
     npy('y.npy', '<i4', f'({2 * n},)', b'\x4d\0\0\0\0\0\0\0' * n)
@@ -111,6 +136,11 @@ AXES = [
     ('inputs of a mix', inputs, (500, 1000, 2000, 4000), 1.2, 1.2, 1.6, 30),
     ('sources of a mix, tar', tars, (125, 250, 500, 1000), 1.2, 1.2, None, 60),
     ('sources of a mix, npy', arrays, (125, 250, 500, 1000), 1.2, 1.2, None, 80),
+    ('shards of a source', shards, (500, 1000, 2000, 4000), 1.2, 1.2, None, 8),
+    ('words of a column as classes', class_words, (1250, 2500, 5000, 10000), 1.2, 1.2, 1.4, 2),
+    ('names of classes', class_names, (12500, 25000, 50000, 100000), 1.2, 1.2, 1.2, 0.3),
+    ('step that is sought', far_step, (10 ** 3, 10 ** 6, 10 ** 9, 10 ** 12), 0.2, 0.2, 0.2, 0.001),
+    ('records of a held window', window, (250000, 500000, 1000000, 2000000), 1.2, 1.2, 1.2, 0.08),
     ('bad records', bad_records, (5000, 10000, 20000, 40000), 1.2, 1.2, 1.2, 1),
     ('lines of metrics, runs', runs, (100000, 200000, 400000, 800000), 0.2, 0.2, None, 0.05),
     ('lines of metrics, top --once', top, (100000, 200000, 400000, 800000), 0.2, 0.2, None, 0.05),
