@@ -17,9 +17,12 @@ typedef struct mr_file_kind {
 } mr_file_kind_t;
 
 /* Returns the kind of a file that begins with bytes[n], a static text, or NULL for any other kind
-   than those known here: the marks of all of them are unlikely in numbers and in text.  Any thread.
- */
+   than those known here: for a file that is refused, or that no mark can begin otherwise.  Any
+   thread. */
 const mr_file_kind_t *mr_file_kind(const void *bytes, size_t n);
+/* The same for a file that would be read otherwise: what follows a short mark is looked at, too, as
+   far as n goes, since ids of tokens, or the name of a column, may be its letters. */
+const mr_file_kind_t *mr_file_kind_sure(const void *bytes, size_t n);
 
 /* Returns what a file is that begins with bytes[n], or is no longer: the kind's `what`, or "JSON
    lines", "JSON" or "text"; static.  NULL: something else, or too few bytes to tell.  For readers

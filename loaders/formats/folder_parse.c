@@ -233,7 +233,7 @@ mr_err_t mr_folder_list_parse(mr_folder_list_t *l, const char *path, const char 
   bool numbers = true;
   size_t start = 0;
   *l = (mr_folder_list_t){.most = most, .from = path};
-  const mr_file_kind_t *kind = mr_file_kind(text, n);
+  const mr_file_kind_t *kind = mr_file_kind_sure(text, n);
   if (kind)
     return mr_fail(diag, MR_ERR_DATA, "%s: is no list of files but %s: %s", path, kind->what,
                    kind->instead ? kind->instead : "want CSV or JSON lines");

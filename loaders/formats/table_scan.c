@@ -397,7 +397,7 @@ static mr_err_t check_is_table(table_scan_t *t, const char *p, int64_t n) {
                {"\xFF\xFF\xFF\xFF", "an Arrow stream: write it as CSV (pandas: to_csv)", 4},
                {"{\"", "JSON lines: write them as CSV (pandas: to_csv)", 2},
                {"[{", "JSON: write it as CSV (pandas: to_csv)", 2}};
-  const mr_file_kind_t *kind = mr_file_kind(p, (size_t)n);
+  const mr_file_kind_t *kind = mr_file_kind_sure(p, (size_t)n);
   if (kind)
     return TABLE_FAULT(t, "%s: is no CSV file but %s: %s", t->file->path, kind->what,
                        kind->instead ? kind->instead : "write it as CSV (pandas: to_csv)");

@@ -85,6 +85,17 @@ static mr_err_t read_span(mr_shard_file_t *in, int64_t at, void *to, size_t n, m
   return e == MR_END ? mr_fail(diag, MR_ERR_DATA, "%s: ends early", in->path) : e;
 }
 
+/* Whether the first n bytes are llm.c's header: its mark, and zeros behind three numbers.  Ids may
+   have the bytes of the mark. */
+static bool is_llmc(const uint8_t *p, size_t n) {
+  int32_t mark;
+  if (n < LLMC_HEAD) return false;
+  memcpy(&mark, p, sizeof mark);
+  for (size_t i = 3 * sizeof mark; i < LLMC_HEAD; i++)
+    if (p[i]) return false;
+  return mark == 20240520 || mark == 20240801;
+}
+
 static mr_err_t read_llmc_head(const mr_shard_t *s, const int32_t *head, mr_token_file_t *f,
                                mr_diag_t *diag) {
   f->type = head[0] == 20240520 ? MR_TOKEN_U16 : MR_TOKEN_U32;
@@ -191,7 +202,7 @@ static bool begins_tfrecord(const uint8_t *p, size_t n, uint64_t size) {
 /* What a file is, by its first bytes; NULL: ids, or text.  *instead: what to do; NULL: that depends
    on what it holds. */
 static const char *name_other(const uint8_t *p, size_t n, uint64_t size, const char **instead) {
-  const mr_file_kind_t *kind = mr_file_kind(p, n);
+  const mr_file_kind_t *kind = mr_file_kind_sure(p, n);
   if (kind) {
     *instead = kind->instead;
     return kind->what;
@@ -281,7 +292,7 @@ static mr_err_t read_flat_head(const mr_shard_t *s, mr_shard_file_t *in,
   if (n >= LLMC_HEAD) memcpy(head, first, sizeof head);
   if (n > 8 && !memcmp(first, "\x93NUMPY", 6))
     MR_TRY(read_npy_head(s, first, n, f, diag));
-  else if (head[0] == 20240520 || head[0] == 20240801)
+  else if (is_llmc(first, n))
     MR_TRY(read_llmc_head(s, head, f, diag));
   else
     MR_TRY(check_is_tokens(s, first, n, c, !f->first, diag));

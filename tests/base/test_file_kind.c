@@ -41,6 +41,7 @@ static void files_of_packers_and_of_python_are_known_by_name(void **state) {
     if (!n) continue; /* the program is not on this machine */
     const mr_file_kind_t *kind = mr_file_kind(bytes, n);
     if (!kind) fail_msg("%s is of no kind", row[i].command);
+    assert_ptr_equal(mr_file_kind_sure(bytes, n), kind);
     assert_string_equal(kind->what, row[i].what);
     assert_int_equal(!kind->packer, !row[i].packer);
     if (row[i].packer) assert_string_equal(kind->packer, row[i].packer);
@@ -78,6 +79,47 @@ static void a_sentence_ends_with_what_a_file_is(void **state) {
   assert_string_equal(mr_file_hint("/nowhere/at/all", hint, sizeof hint), "");
 }
 
+static void ids_that_are_the_letters_of_a_mark_are_of_no_kind(void **state) {
+  static const char *const mark[] = {"\x1f\x8b\x08",
+                                     "\x28\xb5\x2f\xfd",
+                                     "BZh",
+                                     "\xfd\x37\x7a\x58\x5a",
+                                     "\x04\x22\x4d\x18",
+                                     "PK\3\4",
+                                     "PAR1",
+                                     "FEA1",
+                                     "Obj\1",
+                                     "\xff\xd8\xff",
+                                     "\x80\2}",
+                                     "\x80\2]",
+                                     "\x80\2c",
+                                     "\x80\3}",
+                                     "\x80\3]",
+                                     "\x80\3c",
+                                     "\x80\4\x95",
+                                     "\x80\5\x95",
+                                     "ARROW1",
+                                     "<html",
+                                     "<?xml"};
+  static const uint8_t behind[][16] = {
+      /* the same id again, as padding is, and two rows of ids as a tokenizer gives them */
+      {0x0F, 0x3B, 0x0F, 0x3B, 0x0F, 0x3B, 0x0F, 0x3B, 0x0F, 0x3B, 0x0F, 0x3B, 0x0F, 0x3B, 0x6F,
+       0x3B},
+      {0xFF, 0xC4, 0xFF, 0x04, 0xFF, 0xC4, 0xFF, 0x04, 0xFF, 0xC4, 0xFF, 0x04, 0xFF, 0xC4, 0xFF,
+       0xC4},
+      {0x0D, 0x01, 0x8E, 0x3C, 0x16, 0x01, 0xC6, 0x00, 0x8C, 0x3E, 0x0B, 0x00, 0xB5, 0x05, 0x2A,
+       0x11}};
+  for (size_t m = 0; m < sizeof mark / sizeof *mark; m++)
+    for (size_t k = 0; k < sizeof behind / sizeof *behind; k++) {
+      uint8_t ids[64];
+      size_t n = strlen(mark[m]);
+      for (size_t i = 0; i < sizeof ids; i++)
+        ids[i] = i < n ? (uint8_t)mark[m][i] : behind[k][(i - n) % 16];
+      const mr_file_kind_t *kind = mr_file_kind_sure(ids, sizeof ids);
+      if (kind) fail_msg("mark %zu, ids %zu: %s", m, k, kind->what);
+    }
+}
+
 static void text_and_numbers_are_of_no_kind(void **state) {
   static const uint16_t ids[] = {15496, 995, 0, 50256};
   static const float numbers[] = {0, 1, -1, 0.5f};
@@ -91,6 +133,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(files_of_packers_and_of_python_are_known_by_name),
       cmocka_unit_test(a_sentence_ends_with_what_a_file_is),
+      cmocka_unit_test(ids_that_are_the_letters_of_a_mark_are_of_no_kind),
       cmocka_unit_test(text_and_numbers_are_of_no_kind),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -497,15 +497,29 @@ static void files_that_are_no_csv_are_refused_by_name(void **state) {
     const char *bytes;
     size_t n;
     const char *piece;
-  } t[] = {{"\xFF\xFE\0\0x\0\0\0", 8, "UTF-32"}, {"\xFF\xFEx\0\n\0", 6, "UTF-16"},
-           {"x\0\n\0001\0\n", 8, "UTF-16"},      {"\x1f\x8b\x08...", 6, "packed by gzip"},
-           {"PAR1....", 8, "a Parquet file"},    {"ARROW1..", 8, "an Arrow file"},
+  } t[] = {{"\xFF\xFE\0\0x\0\0\0", 8, "UTF-32"},   {"\xFF\xFEx\0\n\0", 6, "UTF-16"},
+           {"x\0\n\0001\0\n", 8, "UTF-16"},        {"\x1f\x8b\x08\0...", 7, "packed by gzip"},
+           {"PAR1\25\4\25.", 8, "a Parquet file"}, {"ARROW1\0\0", 8, "an Arrow file"},
            {"{\"a\": 1}\n", 9, "JSON lines"}};
   char files[120];
   snprintf(files, sizeof files, "files=%s", in_folder("other.csv"));
   for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
     write_file("other.csv", t[i].bytes, t[i].n);
     want_refused(&mr_stage_table, HAND_SETTINGS(files, "holdout=0"), t[i].piece);
+  }
+}
+
+/* Columns may be called as the first bytes of other formats are. */
+static void columns_are_called_as_marks_of_other_formats(void **state) {
+  static const char *const name[] = {"PAR1", "FEA1", "BZh", "ARROW1", "GGUF", "RIFF"};
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+    char text[60];
+    hand_t h;
+    snprintf(text, sizeof text, "%s,x\n1,2\n3,4\n", name[i]);
+    open_table(&h, text, strlen(text), "");
+    assert_string_equal(h.s.out_spec[0].field[0].name, name[i]);
+    assert_int_equal(h.s.out_spec[0].n_records, 2);
+    shards_close(&h);
   }
 }
 
@@ -558,6 +572,7 @@ int main(void) {
       cmocka_unit_test(thousands_of_columns_are_read),
       cmocka_unit_test(numbers_that_a_type_changes_are_said),
       cmocka_unit_test(files_that_are_no_csv_are_refused_by_name),
+      cmocka_unit_test(columns_are_called_as_marks_of_other_formats),
       cmocka_unit_test(long_numbers_are_numbers),
       cmocka_unit_test(on_bad_is_advised_only_where_it_helps),
   };

@@ -458,6 +458,10 @@ static void ids_that_are_letters_of_a_mark_are_read(void **state) {
     write_file("w.bin", id, sizeof id);
     want_ids("dtype=u16", N, others[i].piece);
   }
+  uint16_t llmc[600] = {0xD888, 0x0134}; /* llm.c's mark, behind which zeros would have to stand */
+  for (int k = 2; k < 600; k++) llmc[k] = (uint16_t)(0x0B16 + 97 * k);
+  write_file("w.bin", llmc, sizeof llmc);
+  want_ids("dtype=u16", 600, "ids 55432 308");
   static const uint32_t wide[] = {50256, 0, 8827, 11, 262, 1110, 318, 257, 13, 50256, 8, 4};
   write_file("w.bin", wide, sizeof wide); /* 8827: {" */
   want_ids("dtype=u32", sizeof wide / 4, "50256 0 8827");
@@ -488,7 +492,7 @@ static void any_bytes_are_ids_of_u8(void **state) {
   seal_length(record), write_file("w.bin", record, sizeof record);
   want_ids("dtype=u8", sizeof record, "a TFRecord file");
   assert_non_null(strstr(last_notice, "is a TFRecord file: dtype=u8"));
-  write_file("w.bin", "\x1f\x8b\x08\1..........", 14);
+  write_file("w.bin", "\x1f\x8b\x08\1....\2\3....", 14);
   want_ids("dtype=u8", 14, "packed by gzip");
   assert_non_null(strstr(last_notice, "is packed by gzip: dtype=u8"));
   *last_notice = 0;
@@ -501,9 +505,9 @@ static void files_that_are_no_ids_are_refused_by_name(void **state) {
   static const struct {
     const char *bytes;
     const char *piece;
-  } other[] = {{"\x1f\x8b\x08\1..........", "packed by gzip"},
-               {"\x28\xb5\x2f\xfd..........", "packed by zstd"},
-               {"PAR1..................", "a Parquet file"},
+  } other[] = {{"\x1f\x8b\x08\1....\2\3..", "packed by gzip"},
+               {"\x28\xb5\x2f\xfd\4.\1\1\1.....", "packed by zstd"},
+               {"PAR1\25\4\25...............", "a Parquet file"},
                {"It is a truth universally acknowledged, that a single man in possession of a good "
                 "fortune, must be in want of a wife.",
                 "holds text, want token ids"}};
