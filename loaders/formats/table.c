@@ -255,6 +255,31 @@ static mr_err_t number_words(mr_stage_t *s, table_t *t, const char *column) {
                        mr_classes_text(&words, other, sizeof other));
 }
 
+/* Says which words may be classes by mistake: those that stand for a missing one, and two that
+   differ in the blanks around them alone. */
+static void say_doubtful_words(const table_t *t, const char *column) {
+  const char *path = t->source.shards->shard->path, *same = NULL;
+  char missing[100] = "";
+  size_t at = 0;
+  for (int w = 0; w < t->n_words; w++) {
+    const char *text = t->word[w];
+    size_t all = strlen(text), n = all;
+    mr_table_trim(&text, &n);
+    if (mr_table_missing(text, n) && at < sizeof missing)
+      at += (size_t)mr_snprintf(missing + at, sizeof missing - at, "%s\"%s\"", at ? ", " : "",
+                                t->word[w]);
+    if (n < all && class_of_word(t, text, n) >= 0) same = t->word[w];
+  }
+  if (at)
+    mr_notice(
+        "%s: column %.100s: the classes %s may stand for missing ones: remove their rows then "
+        "(pandas: dropna)",
+        path, column, missing);
+  if (same)
+    mr_notice("%s: column %.100s: the class \"%s\" differs from another one in blanks alone", path,
+              column, same);
+}
+
 static mr_err_t settle_words(mr_stage_t *s, table_t *t, const char *column, int field) {
   mr_shard_source_t *base = &t->source;
   if (t->words_of >= 0)
@@ -264,6 +289,7 @@ static mr_err_t settle_words(mr_stage_t *s, table_t *t, const char *column, int 
   MR_TRY(collect_words(s, t, column));
   t->words_of = field;
   if (base->names_file) return number_words(s, t, column);
+  say_doubtful_words(t, column);
   if (!base->classes) base->classes = t->n_words;
   mr_diag_t why = {0};
   mr_err_t e = mr__class_names_first(&base->names, t->word, t->n_words, &why); /* as classes= */
@@ -288,6 +314,17 @@ static void say_floats(const mr_shards_t *s, const char *column, const char *nam
         "%s: column %.100s: not all of its numbers are written as whole ones, so that they "
         "become %s and are no labels",
         s->shard->path, column, as_word[as]);
+}
+
+/* Says that numbers lose the zeros in front of them, as codes have them. */
+static void say_zeros(const mr_shards_t *s, const char *column, const char *name, int as) {
+  int64_t zeros = count_changed(s, column, MR_TABLE_ZEROS);
+  if (zeros)
+    mr_notice("%s: column %.100s: %" PRId64
+              " whole number%s written with zeros in front, which %s "
+              "drops (007 becomes 7): fields=%.60s:%s:bytes keeps the text",
+              s->shard->path, column, zeros, zeros == 1 ? " is" : "s are",
+              as == AS_LABEL ? "a label" : as_word[as], column, name);
 }
 
 static mr_err_t table_settle_field(mr_stage_t *s, const char *column, const char *name,
@@ -329,6 +366,7 @@ static mr_err_t table_settle_field(mr_stage_t *s, const char *column, const char
         changed == 1 ? "s" : "", column, name,
         as == AS_F32 && !count_changed(base->shards, column, MR_TABLE_NOT_F64) ? "f64" : "bytes",
         changed == 1 ? "it" : "them");
+  if (!word && kind <= MR_TABLE_FLOAT) say_zeros(base->shards, column, name, as);
   if (as == AS_CLASS) MR_TRY(settle_words(s, t, column, at));
   if (as == AS_BYTES)
     f = mr__shard_bytes_field(name, most);
@@ -491,7 +529,7 @@ static mr_err_t table_unpack(const mr_shard_source_t *base, const mr_shard_bytes
 }
 
 static const mr_shard_kind_t table_kind_def = {.name = "table",
-                                               .index = "table/7",
+                                               .index = "table/8",
                                                .scan = mr_table_scan,
                                                .apart = MR_TABLE_WORD,
                                                .own = "text",

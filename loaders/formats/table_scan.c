@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <xxhash.h>
 
 #include "base/file_kind.h"
@@ -34,6 +35,7 @@ typedef struct table_column {
   bool unnamed, fractions;  /* a number is not written as a whole one */
   int64_t numbers, missing; /* cells that hold one; words that stand for a missing one */
   int64_t gaps;             /* cells without a number */
+  int64_t zeros;            /* whole numbers with zeros in front, as in 007 */
   int64_t not_f32, not_f64;
   int64_t least, most;
   char **word; /* [n_words] sorted, heap; there is room for word_room */
@@ -103,6 +105,12 @@ static bool is_digits(const char *s, size_t n) {
   return n > i;
 }
 
+/* Whether digits begin with zeros, as codes do. */
+static bool has_zeros(const char *s, size_t n) {
+  if (n > 1 && (*s == '-' || *s == '+')) s++, n--;
+  return n > 1 && *s == '0';
+}
+
 /* Whether it is a whole number of 64 bits. */
 static bool is_whole_text(const char *s, size_t n) {
   int64_t value = 0;
@@ -165,6 +173,7 @@ static void take_kind(table_column_t *c, char *text, int64_t size) {
   mr_table_trim(&s, &n);
   text[s - text + (ptrdiff_t)n] = 0;
   bool whole = size < CELL_MAX && is_whole_text(s, n);
+  c->zeros += whole && has_zeros(s, n);
   if (size >= CELL_MAX) {
     c->kind = MR_TABLE_TEXT;
   } else if (whole && n < 8) { /* the usual case: no type changes it */
@@ -412,6 +421,15 @@ static mr_err_t check_is_table(table_scan_t *t, const char *p, int64_t n) {
   return MR_OK;
 }
 
+/* Refuses the line that some programs write for Excel. */
+static mr_err_t check_is_no_setting(table_scan_t *t, const char *p, int64_t n) {
+  if (n < 6 || strncasecmp(p, "sep=", 4) || (p[5] != '\n' && p[5] != '\r')) return MR_OK;
+  return TABLE_FAULT(t,
+                     "%s: its first line is a setting of Excel, %.5s, want one that names the "
+                     "columns: remove it (sed -i 1d)",
+                     t->file->path, p);
+}
+
 static mr_err_t name_columns(table_scan_t *t, char *at, char *end) {
   for (char *cell; at;) {
     size_t n;
@@ -444,7 +462,10 @@ static mr_err_t read_first_row(table_scan_t *t, table_head_t *h) {
     if (e != MR_OK) return e;
     if (!h->n) {
       if ((e = check_is_table(t, h->row, piece)) != MR_OK) return e;
-      h->first = h->end = piece >= 3 && !memcmp(h->row, "\xEF\xBB\xBF", 3) ? 3 : 0;
+      h->first = piece >= 3 && !memcmp(h->row, "\xEF\xBB\xBF", 3) ? 3 : 0;
+      if ((e = check_is_no_setting(t, h->row + h->first, piece - h->first)) != MR_OK) return e;
+      while (h->first < piece && (h->row[h->first] == '\n' || h->row[h->first] == '\r')) h->first++;
+      h->end = h->first; /* behind empty lines */
     }
     h->n += piece;
     for (; h->end < h->n && (h->quoted || (h->row[h->end] != '\n' && h->row[h->end] != '\r'));
@@ -501,10 +522,10 @@ static mr_err_t note_words(table_scan_t *t, const table_column_t *c) {
   return MR_OK;
 }
 
-/* Notes how many numbers of a column f32 and f64 change, that it has no name, and how many cells
-   make floats of whole numbers. */
+/* Notes how many numbers of a column f32 and f64 change, that it has no name, how many cells make
+   floats of whole numbers, and how many zeros in front are lost. */
 static mr_err_t note_changes(table_scan_t *t, const table_column_t *c) {
-  const int64_t have[] = {c->not_f32, c->not_f64, c->unnamed, c->fractions ? 0 : c->gaps};
+  const int64_t have[] = {c->not_f32, c->not_f64, c->unnamed, c->fractions ? 0 : c->gaps, c->zeros};
   uint32_t column;
   for (uint32_t i = 0; i < sizeof have / sizeof *have && c->kind <= MR_TABLE_FLOAT; i++) {
     if (!have[i]) continue;

@@ -21,6 +21,7 @@ enum {
   MR_TABLE_NOT_F64,   /* the same for f64 */
   MR_TABLE_UNNAMED,   /* a column to which the first row gives no name */
   MR_TABLE_GAPS,      /* cells of a column that lack a number, where all others are whole */
+  MR_TABLE_ZEROS,     /* whole numbers of a column that are written with zeros in front */
   MR_TABLE_WORD, /* "NAME\tWORD": a word of a column, of all of its words in the file or none */
 };
 

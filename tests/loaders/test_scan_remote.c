@@ -173,9 +173,10 @@ static int index_as_peer(int said, int go, char **arg) {
   snprintf(files, sizeof files, "files=http://127.0.0.1:%d/t0.csv", origin.port);
   snprintf(folder_of, sizeof folder_of, "cache=%s", in_folder("peers"));
   snprintf(peer, sizeof peer, "peer=%s", arg[0]), snprintf(all, sizeof all, "peers=%s", arg[1]);
-  mr_err_t e = hand_open(&h, &mr_stage_table, NULL,
-                         HAND_SETTINGS(files, folder_of, peer, all, "peer-token=0123456789abcdef",
-                                       "fields=id,text", "timeout=60", "hedge=0", "retries=0"));
+  mr_err_t e =
+      hand_open(&h, &mr_stage_table, NULL,
+                HAND_SETTINGS(files, folder_of, peer, all, "peer-token=0123456789abcdef",
+                              "fields=id,text:text:bytes", "timeout=60", "hedge=0", "retries=0"));
   if (e < 0) fprintf(stderr, "%s\n", h.diag.text);
   if (write(said, "y", 1) != 1 || read(go, &byte, 1) != 1) return 2;
   if (e >= 0) shards_close(&h);

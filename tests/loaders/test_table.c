@@ -463,25 +463,36 @@ static void numbers_that_a_type_changes_are_said(void **state) {
   static const struct {
     const char *text, *fields, *piece; /* "": no notice */
     mr_dtype_t dtype;
-  } t[] = {{"x,y\n16777217,1\n,1\n", "x", /* f64 holds what f32 does not */
-            "1 cell holds no number, so that whole numbers become f64", MR_F64},
-           {"x,y\n16777217,1\n,1\n", "x:x:f32", "1 number is not what f32 can hold", MR_F32},
-           {"x,y\n16777216,1\n,1\nNA,1\n", "x", "2 cells hold no number", MR_F32},
-           {"x,y\n9007199254740993,1\n,1\n", "x", "1 number is not what f64 can hold", MR_F64},
-           {"x\n9007199254740993\n", "x", "", MR_I64},
-           {"x\n18446744073709551615\n-1\n", "x", "1 number is not what f64 can hold", MR_F64},
-           {"x\n1e400\n-2e400\n1\n", "x", "2 numbers are not what f64 can hold", MR_F64},
-           {"x\n1e39\n1\n", "x", "", MR_F64},
-           {"x\n1e-400\n1\n", "x", "1 number is not what f64 can hold", MR_F64},
-           {"x\n1e-50\n1\n", "x", "", MR_F64},
-           {"x\n0e5\n0.25\n", "x", "", MR_F32},
-           {"x\n16777217.0\n0.25\n", "x", "", MR_F64}, /* as pandas writes whole numbers */
-           {"x\n16777216.0\n0.25\n", "x", "", MR_F32},
-           {"x\n9007199254740993.00\n0.25\n", "x", "1 number is not what f64", MR_F64},
-           {"label\n1\n\"\"\n", "label", "become f32 and are no labels", MR_F32},
-           {"label\n1.0\n2.0\n", "label", "become f32 and are no labels", MR_F32},
-           {"label\n1.0\n2.0\n", "label:label:f32", "", MR_F32},
-           {"x\ninf\n0.1\n", "x", "", MR_F32}};
+  } t[] = {
+      {"x,y\n16777217,1\n,1\n", "x", /* f64 holds what f32 does not */
+       "1 cell holds no number, so that whole numbers become f64", MR_F64},
+      {"x,y\n16777217,1\n,1\n", "x:x:f32", "1 number is not what f32 can hold", MR_F32},
+      {"x,y\n16777216,1\n,1\nNA,1\n", "x", "2 cells hold no number", MR_F32},
+      {"x,y\n9007199254740993,1\n,1\n", "x", "1 number is not what f64 can hold", MR_F64},
+      {"x\n9007199254740993\n", "x", "", MR_I64},
+      {"x\n18446744073709551615\n-1\n", "x", "1 number is not what f64 can hold", MR_F64},
+      {"x\n1e400\n-2e400\n1\n", "x", "2 numbers are not what f64 can hold", MR_F64},
+      {"x\n1e39\n1\n", "x", "", MR_F64},
+      {"x\n1e-400\n1\n", "x", "1 number is not what f64 can hold", MR_F64},
+      {"x\n1e-50\n1\n", "x", "", MR_F64},
+      {"x\n0e5\n0.25\n", "x", "", MR_F32},
+      {"x\n16777217.0\n0.25\n", "x", "", MR_F64}, /* as pandas writes whole numbers */
+      {"x\n16777216.0\n0.25\n", "x", "", MR_F32},
+      {"x\n9007199254740993.00\n0.25\n", "x", "1 number is not what f64", MR_F64},
+      {"label\n1\n\"\"\n", "label", "become f32 and are no labels", MR_F32},
+      {"label\n1.0\n2.0\n", "label", "become f32 and are no labels", MR_F32},
+      {"label\n1.0\n2.0\n", "label:label:f32", "", MR_F32},
+      {"x\ninf\n0.1\n", "x", "", MR_F32},
+      {"x\n007\n7\n-08\n", "x", "2 whole numbers are written with zeros in front", MR_I64},
+      {"label\n00\n1\n", "label", "which a label drops (007 becomes 7)", MR_I32},
+      {"x\n007\n7.5\n", "x", "which f32 drops", MR_F32},
+      {"x\n0\n-0\n0.5\n", "x", "", MR_F32},
+      {"x\n007\n7\n", "x:x:i64", "", MR_I64},
+      {"\n\r\n\nx\n1\n", "x", "", MR_I64},
+      {"label\nant\nNA\n\"\"\n", "label", "the classes \"\", \"NA\" may stand for missing", MR_I32},
+      {"label\nant\nbee \nbee\n", "label", "the class \"bee \" differs from another one in blanks",
+       MR_I32},
+      {"label\nant\nNamibia\nb ee\nbee\n", "label", "", MR_I32}};
   for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
     hand_t h;
     open_table(&h, t[i].text, strlen(t[i].text), t[i].fields);
@@ -497,10 +508,14 @@ static void files_that_are_no_csv_are_refused_by_name(void **state) {
     const char *bytes;
     size_t n;
     const char *piece;
-  } t[] = {{"\xFF\xFE\0\0x\0\0\0", 8, "UTF-32"},   {"\xFF\xFEx\0\n\0", 6, "UTF-16"},
-           {"x\0\n\0001\0\n", 8, "UTF-16"},        {"\x1f\x8b\x08\0...", 7, "packed by gzip"},
-           {"PAR1\25\4\25.", 8, "a Parquet file"}, {"ARROW1\0\0", 8, "an Arrow file"},
-           {"{\"a\": 1}\n", 9, "JSON lines"}};
+  } t[] = {{"\xFF\xFE\0\0x\0\0\0", 8, "UTF-32"},
+           {"\xFF\xFEx\0\n\0", 6, "UTF-16"},
+           {"x\0\n\0001\0\n", 8, "UTF-16"},
+           {"\x1f\x8b\x08\0...", 7, "packed by gzip"},
+           {"PAR1\25\4\25.", 8, "a Parquet file"},
+           {"ARROW1\0\0", 8, "an Arrow file"},
+           {"{\"a\": 1}\n", 9, "JSON lines"},
+           {"sep=;\r\na;b\r\n", 12, "a setting of Excel, sep=;, want"}};
   char files[120];
   snprintf(files, sizeof files, "files=%s", in_folder("other.csv"));
   for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
