@@ -12,8 +12,8 @@ typedef struct mr_row_array {
   bool fortran; /* in Fortran order: its parts have item 1, and loaders/formats/turned_rows.h puts
                    its rows together */
   bool refused; /* it cannot be read by rows, for the reason in why_text */
-  char why_text[120];
-  mr_typed_t kind; /* PLAIN or a narrow one, with the dtype that its values become */
+  char why_text[256]; /* whole: what is too long for an index loses a part behind its last ";" */
+  mr_typed_t kind;    /* PLAIN or a narrow one, with the dtype that its values become */
   mr_dtype_t dtype;
   int ndim;
   int64_t dim[MR_MAX_NDIM];

@@ -258,6 +258,23 @@ static bool all_have(const mr_shard_source_t *t) {
   return true;
 }
 
+/* Says that files of one kind are fields of one sample, where a dot in their names may have been
+   meant to tell samples apart. */
+static void say_dots(const mr_shard_source_t *t) {
+  for (int a = 0; a < t->n_fields; a++)
+    for (int b = 0; b < a; b++) {
+      const char *one = t->field[b].member, *other = t->field[a].member;
+      const char *dot = strrchr(one, '.'), *other_dot = strrchr(other, '.');
+      if ((!dot && !other_dot) || strcmp(dot ? dot + 1 : one, other_dot ? other_dot + 1 : other))
+        continue;
+      mr_notice(
+          "%s: members .%.60s and .%.60s are fields of one sample, as a name is cut at its "
+          "first dot: if they are samples of their own, give the files names without that dot",
+          t->shards->shard->path, one, other);
+      return;
+    }
+}
+
 /* Without fields=: the members that every sample has. */
 static mr_err_t settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out) {
   mr_shard_left_t left = {0};
@@ -282,6 +299,7 @@ static mr_err_t settle_usual(mr_stage_t *s, mr_shard_source_t *t, mr_spec_t *out
   }
   note_links(&left, t);
   mr__shard_left_say(&left, t, "member");
+  say_dots(t);
   if (t->n_fields) return MR_OK;
   const char *name = "";
   for (int c = t->shards->n_columns - 1; c >= 0; c--)

@@ -442,6 +442,17 @@ static void plan_classes(hand_t *h, const char *name, const char *setting) {
     fail_msg("%s", h->diag.text);
 }
 
+/* What is too long for an index loses a whole part, not the end of a word. */
+static void reasons_end_with_a_word(void **state) {
+  hand_t h;
+  write_classes("text.npz", "label", "text", ant_bee);
+  plan_classes(&h, "text.npz", NULL);
+  assert_non_null(strstr(last_notice,
+                         "\"text\" (its header: its type is '<U3', want b1 u1 i1 i2 u2 i4 u4 i8 u8 "
+                         "f2 f4 or f8): fields= chooses"));
+  shards_close(&h);
+}
+
 static void texts_of_an_npz_name_the_classes_of_its_numbers(void **state) {
   static const char *const numbers[] = {"label", "cls", "y"};
   for (int i = 0; i < 3; i++) {
@@ -500,6 +511,7 @@ static void texts_that_name_no_classes_are_named_as_left_out(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(reasons_end_with_a_word),
       cmocka_unit_test(texts_of_an_npz_name_the_classes_of_its_numbers),
       cmocka_unit_test(lists_of_names_that_differ_are_refused),
       cmocka_unit_test(texts_that_name_no_classes_are_named_as_left_out),

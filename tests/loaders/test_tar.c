@@ -465,6 +465,28 @@ static void sums_of_signed_bytes_are_right(void **state) {
   want_refused(&mr_stage_tar, HAND_SETTINGS(files), "no tar header at byte 0");
 }
 
+/* The members ".one" and ".other" of one sample. */
+static const char *notice_of_two(const char *one, const char *other) {
+  image_t o = {0};
+  char name[40];
+  snprintf(name, sizeof name, "a.%s", one);
+  add_header(&o, name, NULL, '0', 1, false), add_body(&o, "1", 1);
+  snprintf(name, sizeof name, "a.%s", other);
+  add_header(&o, name, NULL, '0', 1, false), add_body(&o, "2", 1);
+  image_add(&o, NULL, 10240 - o.n);
+  plan_archive(&o, "two.tar", NULL);
+  return last_notice;
+}
+
+static void files_of_one_kind_in_a_sample_are_said(void **state) {
+  const char *said = "are fields of one sample, as a name is cut at its first dot";
+  assert_non_null(strstr(notice_of_two("v0.jpg", "v1.jpg"), "members .v0.jpg and .v1.jpg are fie"));
+  assert_non_null(strstr(notice_of_two("jpg", "v1.jpg"), said));
+  assert_non_null(strstr(notice_of_two("seg.v1.jpg", "jpg"), said));
+  assert_string_equal(notice_of_two("jpg", "seg.png"), "");
+  assert_string_equal(notice_of_two("jpg", "cls2"), "");
+}
+
 static void archives_that_may_lack_samples_are_said(void **state) {
   image_t o = {0};
   add_sample(&o, "a", "1");
@@ -742,6 +764,7 @@ int main(void) {
       cmocka_unit_test(an_array_that_becomes_no_field_is_named),
       cmocka_unit_test(the_archive_with_an_array_that_becomes_no_field_is_named),
       cmocka_unit_test(an_array_without_memory_is_not_left_out),
+      cmocka_unit_test(files_of_one_kind_in_a_sample_are_said),
       cmocka_unit_test(archives_that_may_lack_samples_are_said),
       cmocka_unit_test(an_index_with_a_member_of_no_sample_is_refused),
       cmocka_unit_test(a_record_whose_header_has_changed_is_refused),
