@@ -255,12 +255,13 @@ static mr_err_t number_words(mr_stage_t *s, table_t *t, const char *column) {
                        mr_classes_text(&words, other, sizeof other));
 }
 
-/* Says which words may be classes by mistake: those that stand for a missing one, and two that
-   differ in the blanks around them alone. */
+/* Says which words may be classes by mistake: those that stand for a missing one, two that differ
+   in the blanks around them alone, and one that makes words of numbers. */
 static void say_doubtful_words(const table_t *t, const char *column) {
-  const char *path = t->source.shards->shard->path, *same = NULL;
+  const char *path = t->source.shards->shard->path, *same = NULL, *no_number = NULL;
   char missing[100] = "";
   size_t at = 0;
+  bool numbers = false;
   for (int w = 0; w < t->n_words; w++) {
     const char *text = t->word[w];
     size_t all = strlen(text), n = all;
@@ -269,12 +270,20 @@ static void say_doubtful_words(const table_t *t, const char *column) {
       at += (size_t)mr_snprintf(missing + at, sizeof missing - at, "%s\"%s\"", at ? ", " : "",
                                 t->word[w]);
     if (n < all && class_of_word(t, text, n) >= 0) same = t->word[w];
+    bool number = n && strspn(text, "0123456789") == n;
+    if (!number) no_number = t->word[w];
+    numbers |= number;
   }
   if (at)
     mr_notice(
         "%s: column %.100s: the classes %s may stand for missing ones: remove their rows then "
         "(pandas: dropna)",
         path, column, missing);
+  if (numbers && no_number)
+    mr_notice(
+        "%s: column %.100s: \"%s\" is no number, so that numbers of the column are "
+        "classes by their digits (10 lies before 2)",
+        path, column, no_number);
   if (same)
     mr_notice("%s: column %.100s: the class \"%s\" differs from another one in blanks alone", path,
               column, same);

@@ -163,6 +163,7 @@ static void numbers_are_words_where_another_file_has_text(void **state) {
   if (shards_plan(&h, &mr_stage_table, table_settings("label")) < 0 || h.s.def->open(&h.s) < 0)
     fail_msg("%s", h.diag.text);
   assert_int_equal(h.s.out_spec[0].dataset->n_classes, 4);
+  assert_non_null(strstr(last_notice, "\"b\" is no number, so that numbers"));
   burst_t *b = burst_new(&h.s);
   for (int64_t i = 0; i < 5; i++) {
     if (burst_fetch(&h, 0, &i, 1, b) < 0) fail_msg("%s", h.diag.text);
