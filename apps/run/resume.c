@@ -116,10 +116,11 @@ static bool is_newer_file(const char *path, int64_t since) {
 
 /* Keeps the last reported step beside a metrics file that is about to be cut, for a process that is
    killed before it has passed that step; without one removes what was kept.  A disk that is full,
-   or a link or a device where the file would be, does not hold up a resume. */
+   or a link or a device where the file would be, does not hold up a resume, and a notice says what
+   another one will not know. */
 static void keep_reported(const char *beside, const reported_t *last) {
   char line[96];
-  mr_diag_t unsaid = {0};
+  mr_diag_t why = {0};
   if (last->step < 0) {
     unlink(beside);
     return;
@@ -127,7 +128,25 @@ static void keep_reported(const char *beside, const reported_t *last) {
   int n = snprintf(line, sizeof line,
                    "{\"kind\":\"step\",\"step\":%" PRId64 ",\"images\":%" PRId64 "}\n", last->step,
                    last->images);
-  (void)mr_write_file(beside, line, (size_t)n, &unsaid);
+  if (mr_write_file(beside, line, (size_t)n, &why) < 0)
+    mr_notice("%s: after another kill, a resume would not know that steps up to %" PRId64
+              " were reported",
+              why.text, last->step);
+}
+
+/* Says of a graph that shows steps, but keeps none in a file, what a resume cannot show. */
+static void say_no_metrics_file(const mr_graph_t *g, int64_t step) {
+  char beside[MR_PATH_MAX];
+  bool shows = false;
+  for (int i = 0; i < mr_graph_n_stages(g); i++) {
+    shows |= mr_stage_def_opt(mr_graph_stage_at(g, i)->def, "resume-reported") != NULL;
+    if (metrics_file(g, i, beside)) return;
+  }
+  if (shows)
+    mr_notice(
+        "resume: no stage jsonl or csv keeps which steps were reported: if the run was killed, "
+        "those after step %" PRId64 " that were are not shown as repeated",
+        step);
 }
 
 /* Sets a setting of every stage that has it. */
@@ -150,6 +169,7 @@ mr_err_t mr_resume_reported(mr_graph_t *g, int64_t since, const mr_train_progres
     if (path && look_for_last_step(path, since, &last)) look_for_last_step(beside, since, &last);
   }
   if (last.step <= at->step) last.step = -1; /* none is repeated */
+  say_no_metrics_file(g, at->step);
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const char *path = metrics_file(g, i, beside);
     if (path && is_newer_file(path, since)) keep_reported(beside, &last);

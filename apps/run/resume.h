@@ -31,8 +31,9 @@ bool mr_resume_is_newer(const char *path, int64_t since);
    jsonl and csv stages if that lies behind the checkpoint's, at->step, else to -1, and
    resume-images to the images of both.  Files not written since (ns of the Unix clock) are ignored.
    A process that is killed while it repeats steps has cut these files already, so FILE.reported
-   beside each keeps the step until it has been passed.  g must not be settled, and the files not
-   yet cut back.  Fails as mr_graph_set. */
+   beside each keeps the step until it has been passed; a notice says where it cannot be written,
+   and where a graph has no such stage.  g must not be settled, and the files not yet cut back.
+   Fails as mr_graph_set. */
 mr_err_t mr_resume_reported(mr_graph_t *g, int64_t since, const mr_train_progress_t *at,
                             mr_diag_t *diag);
 

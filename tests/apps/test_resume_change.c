@@ -337,6 +337,43 @@ static void the_last_reported_step_is_kept_only_beside_regular_files(void **stat
   assert_int_equal(close(fd), 0);
 }
 
+/* Where nothing can be kept, a notice says what another resume will not know. */
+static void a_last_step_that_cannot_be_kept_beside_its_file_is_said(void **state) {
+  static const char line[] = "{\"kind\":\"step\",\"step\":6,\"epoch\":1,\"images\":48}\n";
+  char metrics[144], beside[176];
+  snprintf(run, sizeof run, "%s/full", dir);
+  snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", run);
+  snprintf(beside, sizeof beside, "%s.reported", metrics);
+  assert_int_equal(mr_write_file(file, graph, strlen(graph), NULL), MR_OK);
+  RUN(&p, "train", "--graph", file, "--run-dir", run, "--steps", "3", setting("a"),
+      "leak-check=off");
+  expect(0, "");
+  report_beyond(metrics, line);
+  assert_int_equal(mkdir(beside, 0700), 0);
+  RESUME("--steps", "4");
+  said("Steps 4 to 6 are repeated; they were reported before.");
+  if (!strstr(p.err, "would not know that steps up to 6 were reported")) fail_msg("%s", p.err);
+  assert_int_equal(rmdir(beside), 0); /* nothing was left in it */
+}
+
+static void a_graph_that_keeps_no_steps_says_so(void **state) {
+  char text[sizeof graph + 64], *at;
+  snprintf(text, sizeof text, "%s", graph);
+  at = strstr(text, "jsonl path=$run/metrics.jsonl");
+  assert_non_null(at);
+  memmove(at + strlen("progress name=more"), at + strlen("jsonl path=$run/metrics.jsonl"),
+          strlen(at + strlen("jsonl path=$run/metrics.jsonl")) + 1);
+  memcpy(at, "progress name=more", strlen("progress name=more"));
+  assert_int_equal(mr_write_file(file, text, strlen(text), NULL), MR_OK);
+  snprintf(run, sizeof run, "%s/shown", dir);
+  RUN(&p, "train", "--graph", file, "--run-dir", run, "--steps", "3", setting("a"),
+      "leak-check=off");
+  expect(0, "");
+  RESUME("--steps", "4");
+  if (p.status || !strstr(p.err, "those after step 3 that were are not shown as repeated"))
+    fail_msg("%s", p.err);
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -353,6 +390,8 @@ int main(void) {
       CASE(a_run_without_its_last_record_is_not_finished),
       CASE(a_second_kill_forgets_no_step_that_was_reported),
       CASE(the_last_reported_step_is_kept_only_beside_regular_files),
+      CASE(a_last_step_that_cannot_be_kept_beside_its_file_is_said),
+      CASE(a_graph_that_keeps_no_steps_says_so),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
