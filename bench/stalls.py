@@ -25,7 +25,7 @@ millrace, program = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 stalls = int(sys.argv[3]) if len(sys.argv) > 3 else 100
 seed = int(sys.argv[4]) if len(sys.argv) > 4 else 28
 RANKS = 4
-NAMED_S = 25  # from the stall until a rank is named: 10 s of standing still on a busy machine, and the step before
+NAMED_S = 25  # from the last step until a rank is named: 10 s of standing still, on a busy machine
 work = tempfile.mkdtemp(prefix="stalls-")
 draw = random.Random(seed)
 libc = ctypes.CDLL(None, use_errno=True)
@@ -210,9 +210,11 @@ def held(job, rank, thread):
     t = thread_of(job.ranks[rank].pid, thread)
     hold_thread(t)
     try:
-        until, named = time.time() + NAMED_S, set()
+        until, named, newest = time.time() + NAMED_S, set(), job.step()
         while time.time() < until and not named and job.lives():
             time.sleep(0.1)
+            if job.step() > newest:  # batches that were made before are worked on first
+                newest, until = job.step(), time.time() + NAMED_S
             for r in range(RANKS):
                 if r != rank:
                     named |= names_in(job.said(r))
@@ -287,7 +289,12 @@ def one_stall(hosts, number, kind):
         job.close()
 
 
+def end_by_signal(*_):
+    sys.exit(1)
+
+
 def main():
+    signal.signal(signal.SIGTERM, end_by_signal)  # what is made here is taken away then too
     right, count = {k: 0 for k in KINDS}, {k: 0 for k in KINDS}
     with open(os.path.join(work, "graph.mr"), "w") as f:
         f.write(GRAPH)
