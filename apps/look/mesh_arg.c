@@ -57,13 +57,6 @@ mr_err_t mr_mesh_arg_ranks(const mr_args_t *a, const mr_mesh_t *m, mr_model_job_
 
 mr_err_t mr_mesh_arg_step(const mr_args_t *a, const mr_mesh_t *m, bool print, mr_model_job_t *job,
                           mr_diag_t *diag) {
-  int ranks = m->size[mr_mesh_batch(m)], stages;
   MR_TRY(mr_mesh_arg_ranks(a, m, job, diag));
-  MR_TRY(mr_pipeline_arg(a, print, job, diag));
-  stages = job->train.pipeline.stages;
-  if (!stages || stages == ranks) return MR_OK;
-  return mr_fail(diag, MR_ERR_USAGE,
-                 "%s: --pipeline: %d stages on a mesh of %d ranks; expected a rank a stage, "
-                 "--mesh data=%d",
-                 a->command->name, stages, ranks, stages);
+  return mr_pipeline_arg(a, print, job, diag);
 }

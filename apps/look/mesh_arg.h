@@ -26,7 +26,7 @@ mr_err_t mr_mesh_arg_check(const mr_args_t *a, const char *word, mr_diag_t *diag
    batches, or that have parts of parameters.  m outlives job.  MR_OK or MR_ERR_USAGE. */
 mr_err_t mr_mesh_arg_ranks(const mr_args_t *a, const mr_mesh_t *m, mr_model_job_t *job,
                            mr_diag_t *diag);
-/* The same by --pipeline too, whose ranks are the stages; print: their table. */
+/* The same by --pipeline too, whose ranks have stages; print: their table. */
 mr_err_t mr_mesh_arg_step(const mr_args_t *a, const mr_mesh_t *m, bool print, mr_model_job_t *job,
                           mr_diag_t *diag);
 /* Returns the rules that job's model brings for m; NULL: none, or m has no axis for them. */

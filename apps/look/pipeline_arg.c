@@ -9,13 +9,19 @@
 
 #include "model/train/pipeline_plan.h"
 
-static mr_err_t print_pipeline(const mr_pipeline_plan_t *p, int parts, mr_diag_t *diag) {
+/* Of the pipelines that share all parts the table is that of the first one, which has the most. */
+static mr_err_t print_pipeline(const mr_pipeline_plan_t *p, int pipelines, int all_parts,
+                               mr_diag_t *diag) {
+  int parts = mr_optim_rank_from(all_parts, pipelines, 1);
   int stages = p->cut.stages, n = 2 * stages * parts;
   mr_pipeline_slot_t *slot = calloc((size_t)n, sizeof *slot);
   double all = 0;
   if (!slot) return mr_no_memory(diag, "the table of a pipeline");
   int end = mr_pipeline_table(p->cut.kind, stages, parts, slot);
   for (int s = 0; s < stages; s++) all += p->stage[s].flop;
+  if (pipelines > 1)
+    printf("%d pipelines that share %d microbatches, %s%d each\n", pipelines, all_parts,
+           all_parts % pipelines ? "at most " : "", parts);
   printf("pipeline of %d stages, %d microbatches of %" PRId64
          " records: ranks wait %.1f %% of the time in which they compute\n",
          stages, parts, p->records, 100 * mr_pipeline_bubble(stages, n, end));
@@ -54,11 +60,12 @@ mr_err_t mr_pipeline_arg(const mr_args_t *a, bool print, mr_model_job_t *job, mr
   MR_TRY(read_schedule(a, &want.kind, diag));
   if (!stages) return MR_OK;
   want.stages = (int)stages;
-  t->ordered = parts, t->ranks = (int)stages, t->pipeline.stages = (int)stages;
+  t->ordered = parts, t->pipeline.stages = (int)stages;
+  if (!mr_args_text(a, "--mesh")) t->ranks = (int)stages;
   mr_err_t e = mr_train_parts_check(t, &why);
   if (e >= 0)
     e = mr_pipeline_plan(&job->model.plan.loss, &t->compute, t->batch / parts, &want, &plan, &why);
   if (e < 0) return mr_diag_prefix(diag, MR_ERR_USAGE, &why, "--pipeline");
   t->pipeline = plan.cut;
-  return print ? print_pipeline(&plan, (int)parts, diag) : MR_OK;
+  return print ? print_pipeline(&plan, t->ranks / (int)stages, (int)parts, diag) : MR_OK;
 }

@@ -20,8 +20,9 @@
   }
 
 /* Cuts the model of job by those flags; print: prints the stages.  job->train becomes the step of
-   the pipeline's first rank.  MR_OK, also without --pipeline, when nothing is printed or set;
-   MR_ERR_USAGE names the flag. */
+   the first rank, of as many as its mesh has (mr_mesh_arg_ranks), or without --mesh of one
+   pipeline.  MR_OK, also without --pipeline, when nothing is printed or set; MR_ERR_USAGE names the
+   flag. */
 mr_err_t mr_pipeline_arg(const mr_args_t *a, bool print, mr_model_job_t *job, mr_diag_t *diag);
 
 #endif

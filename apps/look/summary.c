@@ -133,7 +133,7 @@ static void print_part(const parts_t *s, int i) {
 
 /* Which rank updates which parameter, of ranks with shares. */
 static mr_err_t find_updates(parts_t *s, mr_train_config_t t, mr_diag_t *diag) {
-  if (!t.zero || t.ranks < 2) return MR_OK;
+  if ((!t.zero && !t.pipeline.stages) || t.ranks < 2) return MR_OK;
   s->updates = calloc((size_t)s->of->n + 1, sizeof *s->updates);
   if (!s->updates) return mr_no_memory(diag, "the shares of ranks");
   for (t.rank = 0; t.rank < t.ranks; t.rank++) {
@@ -169,13 +169,13 @@ static mr_err_t summary_print_parts(const mr_args_t *a, mr_model_job_t *job, con
   mr_diag_t why = {0};
   parts_t s = {&m, p, NULL, NULL, NULL};
   MR_TRY(mr_mesh_arg(a, &m, diag));
-  MR_TRY(mr_mesh_arg_ranks(a, &m, job, diag));
+  MR_TRY(mr_mesh_arg_step(a, &m, false, job, diag));
   const mr_train_config_t t = {
       .mesh = &m, .partition = mr_args_text(a, "--partition"), .table = mr_mesh_arg_table(job, &m)};
   s.part = calloc((size_t)p->n + 1, sizeof *s.part);
   s.at = calloc((size_t)p->n + 1, sizeof *s.at);
   mr_err_t e = s.part && s.at ? MR_OK : mr_no_memory(&why, "placements");
-  if (mr_args_text(a, "--pipeline")) job->train.zero = 0; /* stages say who updates what */
+  if (job->train.pipeline.stages) job->train.zero = 0; /* ranks with stages have shares anyway */
   if (e >= 0 && job->train.zero) e = mr_train_parts_check(&job->train, &why);
   if (e >= 0) e = mr_train_cut_parts(&t, p, s.part, s.at, &why);
   if (e >= 0) e = find_updates(&s, job->train, &why);

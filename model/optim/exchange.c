@@ -81,6 +81,10 @@ int mr__exchange_post(mr__exchange_t *x, mr_var_t *v, int64_t size) {
   return x->n_posted++;
 }
 
+int mr__exchange_post_none(mr__exchange_t *x, int64_t size) {
+  return mr__exchange_post(x, exchange_zeros(x->f, size), size);
+}
+
 void mr__exchange_publish(mr__exchange_t *x) {
   mr_var_t *mine = exchange_join(x->f, x->n_posted, x->posted);
   if (mine) x->all = in_turn(x, mr_lax_all_gather(x->f, mine, x->ranks->axis, x->ranks->size));

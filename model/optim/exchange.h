@@ -42,6 +42,8 @@ mr__exchange_t mr__exchange_start(mr_fn_t *f, const mr_optim_ranks_t *ranks, int
 /* Adds what this rank posts to all: the elements of v, which f32 holds exactly, followed by zeros
    up to size elements.  All ranks post the same sizes in the same order.  Returns its number. */
 int mr__exchange_post(mr__exchange_t *x, mr_var_t *v, int64_t size);
+/* The same of a rank that has nothing there: zeros. */
+int mr__exchange_post_none(mr__exchange_t *x, int64_t size);
 /* Gives to all what this rank has posted. */
 void mr__exchange_publish(mr__exchange_t *x);
 /* Returns an array of aval from a rank's posted number `posted`, from the element `at` on; it

@@ -87,9 +87,10 @@ typedef struct mr_optim_ranks {
      goes to the rank that updates it as soon as the backward pass of a rank's last part has made
      it. */
   int zero;
-  /* Each rank computes a stage of every part, of as many stages as ranks, instead of whole parts,
-     and updates the parameters of its stage as with zero=1, which zero is then.  Parts have equal
-     numbers of records.  NULL: none. */
+  /* Each rank computes a stage of parts instead of whole parts.  size is a multiple of the stages:
+     that many pipelines share the parts, as ranks without stages do, and rank r has stage r / P of
+     pipeline r % P, of P.  It updates its share of the parameters of its stage as with zero=1,
+     which zero is then.  Parts have equal numbers of records.  NULL: none. */
   const mr_pipeline_t *pipeline;
 } mr_optim_ranks_t;
 /* Returns the first of n parameters that is in the share of a rank in [0,ranks]; that of rank
@@ -158,12 +159,12 @@ int mr_optim_sets(const mr_optim_t *o);
    aux that is a scalar is averaged alike; any other is concatenated along dimension 0.
 
    With loss->ranks and zero >= 1 slots and average are those of the rank's share alone, of
-   parameters [mr_optim_share_from(rank), mr_optim_share_from(rank + 1)), or with a pipeline those
-   of its stage.
+   parameters [mr_optim_share_from(rank), mr_optim_share_from(rank + 1)), or with a pipeline such a
+   share of those of its stage.
 
    MR_OK: the caller destroys *out.  Errors: those of mr_optim_check; MR_ERR_CONFIG for no parts, a
    tree of a number of parts that is no power of two, more ranks than parts, ranks without a tree,
-   a pipeline that does not fit the ranks or the loss (mr_pipeline_cut), or no parameters, and those
+   pipelines that do not fit the ranks or the loss (mr_pipeline_cut), or no parameters, and those
    of mr_fp8_check; MR_ERR_SHAPE if parts differ, ranks would exchange what f32 does not hold, the
    last input is not scales with fp8, the loss is not a scalar, or the loss or a parameter is not
    f32, bf16, f16 or f64; MR_ERR_NORULE as mr_value_and_grad; MR_ERR_NOMEM.  Source: optax.chain of

@@ -6,18 +6,52 @@
 #include "model/control/control.h"
 #include "model/transforms/transforms.h"
 
+/* ---- several pipelines ---- */
+
+int mr__pipe_lines(const mr_optim_ranks_t *ranks) {
+  return ranks->pipeline ? ranks->size / ranks->pipeline->stages : ranks->size;
+}
+
+int mr__pipe_rank(const mr_optim_ranks_t *ranks, int line, int stage) {
+  return stage * mr__pipe_lines(ranks) + line;
+}
+
+/* The parameters of a list from `first` on. */
+typedef struct rest {
+  int64_t (*size)(const void *arg, int i);
+  const void *arg;
+  int first;
+} rest_t;
+
+static int64_t size_in_rest(const void *arg, int i) {
+  const rest_t *r = arg;
+  return r->size(r->arg, r->first + i);
+}
+
+int mr__pipe_share_from(const mr_pipeline_t *plan, int64_t (*size)(const void *arg, int i),
+                        const void *arg, int ranks, int rank) {
+  int lines = ranks / plan->stages, stage = rank / lines;
+  if (rank == ranks) return plan->first[plan->stages];
+  const rest_t rest = {size, arg, plan->first[stage]};
+  return rest.first + mr_optim_share_from(plan->first[stage + 1] - rest.first, size_in_rest, &rest,
+                                          lines, rank % lines);
+}
+
+/* ---- one rank ---- */
+
 mr__pipe_t *mr__pipe_start(mr_fn_t *g, const mr_optim_ranks_t *ranks, const mr_fn_t *first,
                            int n_data, int parts) {
   const mr_pipeline_t *plan = ranks->pipeline;
-  int r = ranks->rank, n = 2 * plan->stages * parts;
+  int r = ranks->rank / mr__pipe_lines(ranks), n = 2 * plan->stages * parts;
   mr__pipe_t *p = mr_mem_take(&g->mem, sizeof *p);
   if (!p) return NULL;
-  *p = (mr__pipe_t){.g = g, .ranks = ranks, .n_data = n_data, .parts = parts, .n_slot = n};
+  *p = (mr__pipe_t){
+      .g = g, .ranks = ranks, .stage = r, .n_data = n_data, .parts = parts, .n_slot = n};
   p->slot = mr_mem_take(&g->mem, (size_t)n * sizeof *p->slot);
   p->part = mr_mem_take(&g->mem, (size_t)parts * sizeof *p->part);
   if (g->mem.failed) return NULL;
   for (int k = 0; k < parts; k++) p->part[k] = (mr__pipe_part_t){NULL};
-  mr_pipeline_table(plan->kind, plan->stages, parts, p->slot);
+  p->end = mr_pipeline_table(plan->kind, plan->stages, parts, p->slot);
   for (int side = 0; side < 2; side++) {
     int cut = r - 1 + side;
     if (cut < 0 || cut + 1 >= plan->stages) continue;
@@ -29,7 +63,7 @@ mr__pipe_t *mr__pipe_start(mr_fn_t *g, const mr_optim_ranks_t *ranks, const mr_f
 mr_err_t mr__pipe_forward(mr__pipe_t *p, int k, const mr_fn_t *f, mr_var_t *const *in,
                           mr_var_t **out) {
   const mr_pipeline_t *plan = p->ranks->pipeline;
-  int r = p->ranks->rank;
+  int r = p->stage;
   mr__pipe_part_t *part = &p->part[k];
   part->from = p->g->n_eqn;
   MR_TRY(mr_pipeline_inline(p->g, f, p->n_data, plan, r, in, part->x,
@@ -57,10 +91,10 @@ mr_err_t mr__pipe_backward(mr__pipe_t *p, int k, mr_var_t *y, mr_var_t *dy, int 
   return g->diag.code;
 }
 
-/* The slot of a rank at a time; NULL: it waits. */
-static const mr_pipeline_slot_t *slot_at(const mr__pipe_t *p, int rank, int time) {
+/* The slot of a stage at a time; NULL: it waits. */
+static const mr_pipeline_slot_t *slot_at(const mr__pipe_t *p, int stage, int time) {
   for (int i = 0; i < p->n_slot; i++)
-    if (p->slot[i].rank == rank && p->slot[i].time == time) return &p->slot[i];
+    if (p->slot[i].rank == stage && p->slot[i].time == time) return &p->slot[i];
   return NULL;
 }
 
@@ -69,11 +103,12 @@ static mr_err_t exchange_cut(mr__pipe_t *p, int c, int time) {
   mr_fn_t *g = p->g;
   const mr_pipeline_slot_t *a = slot_at(p, c, time), *b = slot_at(p, c + 1, time);
   const int ahead = a && !a->backward ? a->part : -1, back = b && b->backward ? b->part : -1;
-  bool before = p->ranks->rank == c; /* the cut is behind this rank's stage */
-  int perm[2][2], n = 0;
+  bool before = p->stage == c; /* the cut is behind this rank's stage */
+  int line = p->ranks->rank % mr__pipe_lines(p->ranks), perm[2][2], n = 0;
+  const int here = mr__pipe_rank(p->ranks, line, c), next = mr__pipe_rank(p->ranks, line, c + 1);
   if (ahead < 0 && back < 0) return MR_OK;
-  if (ahead >= 0) perm[n][0] = c, perm[n][1] = c + 1, n++;
-  if (back >= 0) perm[n][0] = c + 1, perm[n][1] = c, n++;
+  if (ahead >= 0) perm[n][0] = here, perm[n][1] = next, n++;
+  if (back >= 0) perm[n][0] = next, perm[n][1] = here, n++;
   int sent = before ? ahead : back, received = before ? back : ahead;
   mr_var_t *v = sent < 0 ? mr_lax_full(g, &p->cut[before], 0)
                 : before ? p->part[sent].y
@@ -84,7 +119,7 @@ static mr_err_t exchange_cut(mr__pipe_t *p, int c, int time) {
 }
 
 mr_err_t mr__pipe_exchange(mr__pipe_t *p, int time) {
-  int r = p->ranks->rank, stages = p->ranks->pipeline->stages;
+  int r = p->stage, stages = p->ranks->pipeline->stages;
   const char *outer = mr_scope_enter(p->g, "exchange");
   for (int odd = 0; odd < 2; odd++)
     for (int c = r - 1; c <= r; c++)
@@ -93,29 +128,4 @@ mr_err_t mr__pipe_exchange(mr__pipe_t *p, int time) {
   return p->g->diag.code;
 }
 
-mr_err_t mr__pipe_publish(mr__pipe_t *p, int n, const mr_aval_t *aval, mr_var_t **out) {
-  mr_fn_t *g = p->g;
-  int64_t ranks = p->ranks->size, total = 0;
-  bool last = p->ranks->rank + 1 == p->ranks->size;
-  mr_var_t **flat = mr_mem_take(&g->mem, (size_t)(n + 1) * sizeof *flat);
-  const char *outer = mr_scope_enter(g, "exchange");
-  for (int i = 0; i < n; i++) total += mr_aval_elems(&aval[i]);
-  const mr_aval_t none = mr_aval_of(MR_F32, total);
-  for (int i = 0; flat && last && i < n; i++)
-    flat[i] = mr_lax_reshape_to(g, mr_lax_convert(g, out[i], MR_F32), mr_aval_elems(&aval[i]));
-  mr_var_t *mine = !flat   ? NULL
-                   : !last ? mr_lax_full(g, &none, 0)
-                   : n > 1 ? mr_lax_concatenate(g, n, flat, 0)
-                           : flat[0];
-  mr_var_t *all = mr_lax_all_gather(g, mine, p->ranks->axis, ranks);
-  all = mr_lax_reshape_to(g, all, ranks * total);
-  int64_t at = (ranks - 1) * total;
-  for (int i = 0; i < n && g->diag.code >= 0; i++) {
-    int64_t elems = mr_aval_elems(&aval[i]);
-    mr_var_t *v = mr_lax_slice(g, all, &at, (int64_t[]){at + elems});
-    out[i] = mr_lax_convert(g, mr_lax_reshape(g, v, aval[i].ndim, aval[i].dim), aval[i].dtype);
-    at += elems;
-  }
-  mr_scope_leave(g, outer);
-  return g->diag.code;
-}
+int mr__pipe_next_turn(const mr__pipe_t *p) { return 2 * p->end; }

@@ -235,7 +235,20 @@ typedef struct node {
   int from, to, rank, place;
 } node_t;
 
-/* The sums that all ranks have, node[n] in order, and the most that one has. */
+/* Ranks, or pipelines of ranks, which share the parts. */
+static int count_sharers(const step_t *s) { return mr__pipe_lines(s->loss->ranks); }
+
+/* This rank's stage; 0 without pipelines. */
+static int stage_of_rank(const step_t *s) { return s->loss->ranks->rank / count_sharers(s); }
+
+/* The rank that has the outputs of a sharer's parts. */
+static int rank_with_outputs(const step_t *s, int sharer) {
+  const mr_pipeline_t *p = s->loss->ranks->pipeline;
+  return p ? mr__pipe_rank(s->loss->ranks, sharer, p->stages - 1) : sharer;
+}
+
+/* The sums that all ranks have, node[n] in order, and the most that one has; with pipelines the
+   ranks of this one's stage. */
 typedef struct nodes {
   node_t *node;
   int n, most;
@@ -243,14 +256,14 @@ typedef struct nodes {
 
 /* The parts of a rank are the fewest sums of the tree, as sums_add leaves them. */
 static nodes_t nodes_of_ranks(step_t *s) {
-  int parts = s->loss->parts, size = s->loss->ranks->size;
+  int parts = s->loss->parts, size = count_sharers(s), stage = stage_of_rank(s);
   nodes_t all = {.node = mr_mem_take(&s->g->mem, (size_t)parts * sizeof(node_t))};
   for (int r = 0; r < size && all.node; r++) {
     int at = mr_optim_rank_from(parts, size, r), to = mr_optim_rank_from(parts, size, r + 1);
     for (int place = 0; at < to; place++) {
       int n = parts;
       while (at % n || at + n > to) n /= 2;
-      all.node[all.n++] = (node_t){at, at + n, r, place};
+      all.node[all.n++] = (node_t){at, at + n, mr__pipe_rank(s->loss->ranks, r, stage), place};
       if (place >= all.most) all.most = place + 1;
       at += n;
     }
@@ -440,10 +453,10 @@ static mr_err_t exchange_early(step_t *s, const nodes_t *nodes, const sums_t *su
   return mr__exchange_early(s->g, s->computed);
 }
 
-/* The most records, or with records false parts, that a rank has. */
+/* The most records, or with records false parts, that a rank, or a pipeline, has. */
 static int64_t most_of_ranks(const step_t *s, bool records) {
   int64_t most = 0;
-  int parts = s->loss->parts, size = s->loss->ranks->size, split = 0;
+  int parts = s->loss->parts, size = count_sharers(s), split = 0;
   while (records && !s->loss->split[split]) split++;
   for (int r = 0; r < size; r++) {
     int from = mr_optim_rank_from(parts, size, r), to = mr_optim_rank_from(parts, size, r + 1);
@@ -453,32 +466,37 @@ static int64_t most_of_ranks(const step_t *s, bool records) {
   return most;
 }
 
+/* The elements that a rank posts of an output of parts, which are a. */
+static int64_t posted_size(const step_t *s, const mr_aval_t *a) {
+  return a->ndim ? most_of_ranks(s, true) * (mr_aval_elems(a) / a->dim[0])
+                 : most_of_ranks(s, false);
+}
+
 /* Posts output i of this rank's parts: scalars part by part, weighted, others joined. */
 static int post_output(step_t *s, mr__exchange_t *x, mr_var_t **all, int i) {
   int n = s->to - s->from;
   const mr_aval_t *a = &all[i]->aval;
-  if (a->ndim)
-    return mr__exchange_post(x, step_join(s, all, i),
-                             most_of_ranks(s, true) * (mr_aval_elems(a) / a->dim[0]));
+  if (a->ndim) return mr__exchange_post(x, step_join(s, all, i), posted_size(s, a));
   mr_var_t **each = mr_mem_take(&s->g->mem, (size_t)n * sizeof *each);
   for (int k = 0; each && k < n; k++)
     each[k] = mr_lax_reshape_to(s->g, weighted_scalar(s, s->from + k, all[k * s->n_out + i]), 1);
   mr_var_t *v = each && n > 1 ? mr_lax_concatenate(s->g, n, each, 0) : each ? each[0] : NULL;
-  return mr__exchange_post(x, v, most_of_ranks(s, false));
+  return mr__exchange_post(x, v, posted_size(s, a));
 }
 
 /* Output i over the parts of all ranks, from what they have posted. */
 static mr_var_t *posted_output(step_t *s, const mr__exchange_t *x, int posted, mr_aval_t a) {
-  int parts = s->loss->parts, size = s->loss->ranks->size, n = 0, split = 0;
+  int parts = s->loss->parts, size = count_sharers(s), n = 0, split = 0;
   mr_var_t **v = mr_mem_take(&s->g->mem, (size_t)parts * sizeof *v);
   while (a.ndim && !s->loss->split[split]) split++;
   for (int r = 0; v && r < size; r++) {
     int from = mr_optim_rank_from(parts, size, r), to = mr_optim_rank_from(parts, size, r + 1);
+    int rank = rank_with_outputs(s, r);
     for (int k = from; !a.ndim && k < to; k++)
-      v[n++] = mr__exchange_posted(x, posted, r, k - from, &a);
+      v[n++] = mr__exchange_posted(x, posted, rank, k - from, &a);
     if (!a.ndim) continue;
     a.dim[0] = rows_of_parts(s->loss, split, from, to);
-    v[n++] = mr__exchange_posted(x, posted, r, 0, &a);
+    v[n++] = mr__exchange_posted(x, posted, rank, 0, &a);
   }
   if (a.ndim) return mr_lax_concatenate(s->g, n, v, 0);
   int mine = s->from;
@@ -609,42 +627,74 @@ static void take_updates(step_t *s, mr_var_t **next) {
 
 /* ---- a stage of a pipeline ---- */
 
-/* Forward through part k: out[n_out] on the last rank. */
+/* Forward through part k of this pipeline's: out[n_out] in the last stage. */
 static mr_err_t stage_forward(step_t *s, mr__pipe_t *p, int k, mr_var_t **out) {
-  mr_fn_t *f = light_loss(s, k);
-  mr_var_t **in = inputs_of_part(s, k);
+  mr_fn_t *f = light_loss(s, s->from + k);
+  mr_var_t **in = inputs_of_part(s, s->from + k);
   mr_err_t e = f && in ? mr__pipe_forward(p, k, f, in, out) : s->g->diag.code;
   mr_fn_destroy(f);
   return e;
 }
 
-/* Back through part k, whose gradients are added to those before. */
+/* Back through part k, whose gradients are added to those before.  Sums have an entry for each
+   parameter of the stage, [first,end). */
 static mr_err_t stage_backward(step_t *s, mr__pipe_t *p, int k, mr_var_t *loss, sums_t *sums) {
-  mr_var_t **grad = mr_mem_take(&s->g->mem, (size_t)(s->hi - s->lo) * sizeof *grad);
-  mr_var_t *seed = loss ? loss_seed(s, k) : NULL;
+  const int *first = &s->loss->ranks->pipeline->first[p->stage], n = first[1] - first[0];
+  mr_var_t **grad = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof *grad);
+  mr_var_t *seed = loss ? loss_seed(s, s->from + k) : NULL;
   if (!grad) return s->g->diag.code;
-  MR_TRY(mr__pipe_backward(p, k, loss, seed, s->hi - s->lo, s->p + s->lo, grad));
-  sums_add(s, sums, k, s->hi - s->lo, grad);
+  grad += *first; /* room for all parameters, so that sums may be read by a parameter's number */
+  MR_TRY(mr__pipe_backward(p, k, loss, seed, n, s->p + *first, grad));
+  sums_add(s, sums, s->from + k, n, grad);
   return s->g->diag.code;
 }
 
-/* Outputs of the loss over all parts, all[parts][n_out] on the last rank, for every rank. */
-static mr_err_t stage_outputs(step_t *s, mr__pipe_t *p, mr_var_t **all) {
+/* Outputs of the loss over all parts, from what the last stage of each pipeline posts: all, a row
+   for each of its parts. */
+static mr_err_t stage_outputs(step_t *s, mr__exchange_t *x, mr_var_t **all) {
   const mr_fn_t *f = s->loss->part[0];
-  mr_aval_t *aval = mr_mem_take(&s->g->mem, (size_t)s->n_out * sizeof *aval);
-  bool last = s->loss->ranks->rank + 1 == s->loss->ranks->size;
-  if (!aval) return s->g->diag.code;
-  for (int i = 0; i < s->n_out; i++) {
-    aval[i] = f->out[i]->aval;
-    if (aval[i].ndim) aval[i].dim[0] *= s->loss->parts;
-    if (last) s->out[i] = step_join(s, all, i);
+  bool last = rank_with_outputs(s, s->loss->ranks->rank % count_sharers(s)) == s->loss->ranks->rank;
+  int *posted = mr_mem_take(&s->g->mem, (size_t)(s->n_out + 1) * sizeof *posted);
+  const char *outer = mr_scope_enter(s->g, "exchange");
+  const char *exchange = mr_scope_enter(s->g, "posted");
+  for (int i = 0; posted && i < s->n_out; i++)
+    posted[i] = last ? post_output(s, x, all, i)
+                     : mr__exchange_post_none(x, posted_size(s, &f->out[i]->aval));
+  mr_scope_leave(s->g, exchange);
+  mr__exchange_publish(x);
+  for (int i = 0; s->g->diag.code >= 0 && i < s->n_out; i++)
+    s->out[i] = posted_output(s, x, posted[i], f->out[i]->aval);
+  mr_scope_leave(s->g, outer);
+  return s->g->diag.code;
+}
+
+/* The gradients, over the parts of all pipelines, of the parameters that this rank updates.  Those
+   of its stage go in buckets to the ranks that have the stage too, when its passes are done. */
+static mr_err_t stage_exchange(step_t *s, const mr__pipe_t *p, sums_t *sums) {
+  const int *first = &s->loss->ranks->pipeline->first[p->stage];
+  int turn = mr__pipe_next_turn(p);
+  s->grad = mr_mem_take(&s->g->mem, (size_t)s->n * sizeof(mr_var_t *));
+  if (!s->grad) return s->g->diag.code;
+  if (count_sharers(s) == 1) {
+    mr_var_t **sum = sums_end(s, sums, first[1] - first[0]);
+    for (int i = first[0]; i < first[1]; i++) s->grad[i] = sum[i - first[0]];
+    return s->g->diag.code;
   }
-  return mr__pipe_publish(p, s->n_out, aval, s->out);
+  nodes_t nodes = nodes_of_ranks(s);
+  const char *outer = mr_scope_enter(s->g, "exchange");
+  for (int j = 0; j < sums->n; j++) sums->of[j] -= first[0];
+  for (int to = first[1]; to > first[0] && s->g->diag.code >= 0;) {
+    bucket_t b = bucket_before(s, to);
+    exchange_bucket(s, &b, &nodes, sums, &turn);
+    to = b.from;
+  }
+  mr_scope_leave(s->g, outer);
+  return s->g->diag.code;
 }
 
 static mr_err_t run_stage(step_t *s) {
   mr_mem_t *mem = &s->g->mem;
-  int parts = s->loss->parts, own = s->loss->ranks->rank, size = s->loss->ranks->size;
+  int parts = s->to - s->from;
   mr_var_t **all = mr_mem_take(mem, (size_t)(parts * s->n_out) * sizeof *all);
   int64_t *elems = mr_mem_take(mem, (size_t)s->n * sizeof *elems);
   mr__exchange_t *x = mr_mem_take(mem, sizeof *x);
@@ -654,19 +704,22 @@ static mr_err_t run_stage(step_t *s) {
       first ? mr__pipe_start(s->g, s->loss->ranks, first, s->loss->n_data, parts) : NULL;
   mr_fn_destroy(first);
   if (mem->failed || !p) return s->g->diag.code;
+  bool last = p->stage + 1 == s->loss->ranks->pipeline->stages;
   for (int i = 0; i < p->n_slot; i++) {
     const mr_pipeline_slot_t *slot = &p->slot[i];
     mr_var_t **out = all + slot->part * s->n_out;
-    if (slot->rank == own && !slot->backward) MR_TRY(stage_forward(s, p, slot->part, out));
-    if (slot->rank == own && slot->backward)
-      MR_TRY(stage_backward(s, p, slot->part, own + 1 == size ? out[0] : NULL, &sums));
+    bool own = slot->rank == p->stage;
+    if (own && !slot->backward) MR_TRY(stage_forward(s, p, slot->part, out));
+    if (own && slot->backward)
+      MR_TRY(stage_backward(s, p, slot->part, last ? out[0] : NULL, &sums));
     if (i + 1 == p->n_slot || slot[1].time > slot->time) MR_TRY(mr__pipe_exchange(p, slot->time));
   }
-  s->grad = sums_end(s, &sums, s->hi - s->lo) - s->lo;
+  MR_TRY(stage_exchange(s, p, &sums));
   for (int i = 0; i < s->n; i++) elems[i] = mr_aval_elems(&s->p[i]->aval);
-  *x = mr__exchange_start(s->g, s->loss->ranks, s->n, elems, s->share, 0);
+  *x = mr__exchange_start(s->g, s->loss->ranks, s->n, elems, s->share, s->n_out);
+  if (mem->failed) return s->g->diag.code;
   s->exchange = x;
-  return stage_outputs(s, p, all);
+  return stage_outputs(s, x, all);
 }
 
 /* ---- the step ---- */
@@ -977,20 +1030,22 @@ static bool differs_in_records(const mr_optim_loss_t *l, int k, int i) {
 
 static bool f32_holds(mr_dtype_t t) { return t == MR_F32 || t == MR_BF16 || t == MR_F16; }
 
-/* Checks that the stages of a pipeline are as many as the ranks, and share all parameters. */
+/* Checks that each rank has a stage of a pipeline, and the stages all parameters. */
 static mr_err_t check_pipeline(const mr_optim_loss_t *l, mr_diag_t *diag) {
   const mr_optim_ranks_t *r = l->ranks;
   const mr_pipeline_t *p = r->pipeline;
   int n = l->part[0]->n_in - l->n_data;
-  bool good = p->stages == r->size && p->stages >= 2 && p->stages <= MR_PIPELINE_STAGES &&
-              l->tree && l->parts <= MR_PIPELINE_PARTS && r->zero == 1 && r->rank >= 0 &&
-              r->rank < r->size && !p->first[0] && p->first[p->stages] == n;
+  bool good = p->stages >= 2 && p->stages <= MR_PIPELINE_STAGES && r->size >= p->stages &&
+              r->size % p->stages == 0 && l->tree && l->parts <= MR_PIPELINE_PARTS &&
+              mr__pipe_lines(r) <= l->parts && r->zero == 1 && r->rank >= 0 && r->rank < r->size &&
+              !p->first[0] && p->first[p->stages] == n;
   for (int s = 0; good && s < p->stages; s++) good = p->first[s] < p->first[s + 1];
   if (!good || l->fp8)
     return mr_fail(
         diag, MR_ERR_CONFIG,
-        "a pipeline of %d stages, %d ranks, %d parts of a tree: want a rank a stage, each "
-        "of at least one of %d parameters, at most %d parts, and no fp8",
+        "pipelines of %d stages, %d ranks, %d parts of a tree: want a rank for each stage of a "
+        "pipeline, each of at least one of %d parameters, at least a part a pipeline, at most %d "
+        "parts, and no fp8",
         p->stages, r->size, l->parts, n, MR_PIPELINE_PARTS);
   return MR_OK;
 }
@@ -1066,7 +1121,7 @@ static mr_err_t step_set_share(step_t *s) {
   if (!s->share) return s->g->diag.code;
   for (int k = 0; k <= r->size; k++)
     s->share[k] = r->pipeline
-                      ? r->pipeline->first[k]
+                      ? mr__pipe_share_from(r->pipeline, elements_of_parameter, s->loss, r->size, k)
                       : mr_optim_share_from(s->n, elements_of_parameter, s->loss, r->size, k);
   s->lo = s->share[r->rank], s->hi = s->share[r->rank + 1];
   return MR_OK;
@@ -1099,9 +1154,11 @@ mr_err_t mr_optim_step_fn(const mr_optim_loss_t *loss, const mr_optim_t *o, mr_f
   const mr_optim_ranks_t *r = loss->ranks;
   bool shared =
       r && r->size >= 1 && r->rank >= 0 && r->rank < r->size; /* else step_check refuses */
-  shared = shared && !r->pipeline;                            /* whose ranks have all parts */
-  int from = shared ? mr_optim_rank_from(loss->parts, r->size, r->rank) : 0;
-  int to = shared ? mr_optim_rank_from(loss->parts, r->size, r->rank + 1) : loss->parts;
+  if (shared && r->pipeline)
+    shared = r->pipeline->stages >= 1 && r->pipeline->stages <= r->size; /* likewise */
+  int n = shared ? mr__pipe_lines(r) : 1, own = shared ? r->rank % n : 0;
+  int from = shared ? mr_optim_rank_from(loss->parts, n, own) : 0;
+  int to = shared ? mr_optim_rank_from(loss->parts, n, own + 1) : loss->parts;
   return step_fn(loss, o, from, to, step_build, out, diag);
 }
 

@@ -70,10 +70,11 @@ typedef struct mr_train_config {
      rank has zeros for the others' (mr_train_step_whole).  2: gradients leave for the rank that
      updates them during the backward pass.  Without ranks it is 0. */
   int zero;
-  /* The ranks are the stages of a pipeline, through which the ordered parts pass, each of which has
-     the same number of records; a rank updates the parameters of its stage and has slots and
-     average of these alone, as with zero=1, and zero is 0; the bits are the same.  Ranks are
-     threads of this process.  stages 0: none. */
+  /* The ranks are the stages of pipelines, ranks / stages of them, which share the ordered parts,
+     each of the same number of records; of P pipelines rank r has stage r / P of pipeline r % P.
+     A rank updates its share of the parameters of its stage and has slots and average of these
+     alone, as with zero=1, and zero is 0; the bits are the same.  Ranks are threads of this
+     process.  stages 0: none. */
   mr_pipeline_t pipeline;
   /* This process has rank `rank` alone, and this is it in a communicator of `ranks`: runs exchange
      by collect_ops what others have computed, and all ranks run the same steps with the same whole
@@ -199,7 +200,7 @@ mr_err_t mr_train_step_plan(const mr_loss_t *l, const mr_train_config_t *config,
 mr_err_t mr_train_step_plan_rank(const mr_loss_t *l, const mr_train_config_t *t, mr_params_t *list,
                                  mr_exec_t **out, mr_diag_t *diag);
 /* Sets [*from,*to) to the parameters of list whose slots and average rank t->rank of such a step
-   updates: its share with zero, those of its stage in a pipeline, else all.  Cannot fail. */
+   updates: its share with zero, or of its stage in a pipeline, else all.  Cannot fail. */
 void mr_train_share_of(const mr_train_config_t *t, const mr_params_t *list, int *from, int *to);
 /* Begins a step.  It updates params' values in place, the slots that the optimizer uses, and with
    optim.ema the average, which params must have. field[i] is the batch of the loss's field i,

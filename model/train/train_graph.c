@@ -7,6 +7,7 @@
 
 #include "model/mesh/mesh.h"
 #include "model/ops/operands.h"
+#include "model/optim/pipeline_rank.h"
 #include "model/train/cut.h"
 #include "model/train/ranks.h"
 #include "model/train/step.h"
@@ -17,9 +18,22 @@ enum { SITES = 1 << 16 }; /* dropout numbers reserved for a part: more than any 
 /* What goes with a pipeline, beside what mr_optim_step_fn checks. */
 static mr_err_t check_pipeline_config(const mr_train_config_t *t, mr_diag_t *diag) {
   int stages = t->pipeline.stages;
-  if (t->ranks != stages)
-    return mr_fail(diag, MR_ERR_CONFIG, "pipeline: %d stages of %d ranks, want a rank a stage",
-                   stages, t->ranks);
+  if (t->mesh)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "pipeline: %d stages on a mesh whose ranks have parts of parameters: a stage "
+                   "has whole ones, and the two do not go together yet; want a mesh of data alone, "
+                   "whose ranks are pipelines that share batches, or no pipeline",
+                   stages);
+  if (t->ranks < stages || t->ranks % stages)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "pipeline: %d stages of %d ranks, want a rank for each stage of a pipeline, so "
+                   "%d or a multiple",
+                   stages, t->ranks, stages);
+  if (t->ordered && t->ranks / stages > t->ordered)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "pipeline: %d pipelines of %d stages share %lld microbatches, want at least one "
+                   "for each",
+                   t->ranks / stages, stages, (long long)t->ordered);
   if (t->collect)
     return mr_fail(
         diag, MR_ERR_CONFIG,
@@ -322,8 +336,11 @@ int mr__step_shares(const mr_train_config_t *t) {
 }
 
 mr__share_t mr__step_share(const mr_train_config_t *t, const mr_params_t *list) {
-  if (t->ranks > 1 && t->pipeline.stages)
-    return (mr__share_t){t->pipeline.first[t->rank], t->pipeline.first[t->rank + 1]};
+  if (t->ranks > 1 && t->pipeline.stages) {
+    const mr_pipeline_t *p = &t->pipeline;
+    return (mr__share_t){mr__pipe_share_from(p, elements_of_listed, list, t->ranks, t->rank),
+                         mr__pipe_share_from(p, elements_of_listed, list, t->ranks, t->rank + 1)};
+  }
   if (t->ranks <= 1 || !t->zero) return (mr__share_t){0, list->n};
   return (mr__share_t){
       mr_optim_share_from(list->n, elements_of_listed, list, t->ranks, t->rank),

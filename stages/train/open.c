@@ -140,7 +140,10 @@ static void open_report_unused(const mr_stage_t *s) {
       {"stop-delta", "stop-after=", v->stop_after > 0},
       {"validate-every", "input valid", s->in_linked[IN_VALID]},
       {"validate-minutes", "input valid", s->in_linked[IN_VALID]},
-      {"zero", "ranks that share batches", v->ranks > 1 && v->pipeline < 2},
+      {"zero",
+       v->pipeline > 1 ? "pipeline=0, as ranks with stages have the slots of their shares anyway"
+                       : "ranks that share batches",
+       v->ranks > 1 && v->pipeline < 2},
       {"checkpoint-files", "a job of processes", mr_process_ranks() != NULL},
       {"microbatches", "pipeline=", v->pipeline > 1},
       {"pipeline-schedule", "pipeline=", v->pipeline > 1},

@@ -35,7 +35,6 @@ static mr_err_t refuse_beside(mr_stage_t *s, const char *setting, const char *wa
 
 static mr_err_t check_beside_parts(mr_stage_t *s) {
   const train_t *v = s->state;
-  if (v->cut.cut.stages) return refuse_beside(s, "pipeline", "pipeline=0, or a mesh of data alone");
   if (v->ordered)
     return refuse_beside(s, "ordered",
                          "ordered=0, as results are close to those of one rank alone");
@@ -64,7 +63,7 @@ static mr_err_t check_rules_of_parts(mr_stage_t *s) {
                : MR_OK;
 }
 
-mr_err_t mr__train_plan_mesh(mr_stage_t *s) {
+mr_err_t mr__train_read_mesh(mr_stage_t *s) {
   train_t *v = s->state;
   const mr_spec_t *in = &s->in_spec[IN_TRAIN];
   mr_diag_t why = {0};
@@ -79,6 +78,12 @@ mr_err_t mr__train_plan_mesh(mr_stage_t *s) {
                          "this stage",
                          v->partition);
   v->in_parts = in->ranks && (rules || has_other_axes(&v->mesh));
+  return MR_OK;
+}
+
+mr_err_t mr__train_plan_mesh(mr_stage_t *s) {
+  const train_t *v = s->state;
+  MR_TRY(mr__train_read_mesh(s));
   if (!v->in_parts) return MR_OK;
   MR_TRY(check_beside_parts(s));
   return check_rules_of_parts(s);

@@ -1,6 +1,7 @@
-/* The pipeline of a training step, from the settings pipeline, microbatches, stages and
-   pipeline-schedule: its ranks are threads, a stage each, and its microbatches the ordered parts of
-   a batch. */
+/* The pipelines of a training step, from the settings pipeline, microbatches, stages and
+   pipeline-schedule: ranks are threads, a stage each, and microbatches the ordered parts of a
+   batch, which the pipelines share.  A mesh says how many ranks there are; without one there is one
+   pipeline. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -34,29 +35,34 @@ static mr_err_t check_beside(mr_stage_t *s) {
   return MR_OK;
 }
 
-/* The ranks of a mesh before the step are those of the pipeline. */
+/* The ranks of a mesh before the step are those of as many pipelines. */
 static mr_err_t check_ranks_of_mesh(mr_stage_t *s) {
   train_t *v = s->state;
   int ranks = s->in_spec[IN_TRAIN].ranks;
+  MR_TRY(mr__train_read_mesh(s));
   if (mr_process_ranks())
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting pipeline = %" PRId64
                          ": its ranks are threads of one process, and this job has several; start "
                          "one process, or leave pipeline= out",
                          v->pipeline);
-  if (!ranks || ranks == v->pipeline) return MR_OK;
-  if (ranks % v->pipeline)
-    return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting pipeline = %" PRId64
-                         ": it does not divide the %d ranks of the mesh; want mesh=data=%" PRId64
-                         " or no mesh",
-                         v->pipeline, ranks, v->pipeline);
-  return mr_stage_fail(
-      s, MR_ERR_CONFIG,
-      "setting pipeline = %" PRId64 ": %d ranks of the mesh would be %" PRId64
-      " pipelines that share batches, which are not there yet; want mesh=data=%" PRId64
-      " or no mesh",
-      v->pipeline, ranks, ranks / v->pipeline, v->pipeline);
+  if (v->in_parts) {
+    int64_t all = mr_mesh_ranks(&v->mesh), data = all % v->pipeline ? v->pipeline : all;
+    return mr_stage_fail(
+        s, MR_ERR_CONFIG,
+        "setting pipeline = %" PRId64
+        ": on the mesh %s ranks have parts of parameters, and a stage has whole ones, which do not "
+        "go together yet; want mesh=data=%" PRId64 " without partition=, whose ranks are %" PRId64
+        " pipeline%s, or pipeline=0 with this mesh",
+        v->pipeline, s->in_spec[IN_TRAIN].mesh, data, data / v->pipeline,
+        data == v->pipeline ? "" : "s that share batches");
+  }
+  if (!ranks || ranks % v->pipeline == 0) return MR_OK;
+  return mr_stage_fail(s, MR_ERR_CONFIG,
+                       "setting pipeline = %" PRId64
+                       ": it does not divide the %d ranks of the mesh; want mesh=data=%" PRId64
+                       " or a multiple, or no mesh",
+                       v->pipeline, ranks, v->pipeline);
 }
 
 static mr_err_t set_microbatches(mr_stage_t *s) {
@@ -80,6 +86,13 @@ static mr_err_t set_microbatches(mr_stage_t *s) {
                          " records, %" PRId64 " are left over; want a batch of %" PRId64
                          ", or fewer of them",
                          name, n, batch, batch % n, (batch / n + 1) * n);
+  int64_t pipelines = s->in_spec[IN_TRAIN].ranks / v->pipeline;
+  if (pipelines > n)
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting %s = %" PRId64 ": %" PRId64 " pipelines of %" PRId64
+                         " stages share them; want at least one for each, or at most %" PRId64
+                         " ranks",
+                         name, n, pipelines, v->pipeline, n * v->pipeline);
   v->ordered = n;
   return MR_OK;
 }

@@ -240,7 +240,8 @@ static mr_err_t plan_ordered(mr_stage_t *s) {
 static mr_err_t plan_ranks(mr_stage_t *s) {
   train_t *v = s->state;
   int64_t batch = s->in_spec[IN_TRAIN].batch;
-  v->ranks = v->cut.cut.stages ? v->cut.cut.stages : s->in_spec[IN_TRAIN].ranks;
+  v->ranks = s->in_spec[IN_TRAIN].ranks;
+  if (!v->ranks) v->ranks = v->cut.cut.stages;
   MR_TRY(mr__train_plan_mesh(s));
   if (!v->ranks) return MR_OK;
   if (!v->ordered && !v->in_parts) v->ordered = MR__ORDERED_OF_RANKS;

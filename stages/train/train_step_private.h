@@ -112,7 +112,8 @@ mr_err_t mr__train_plan_scale(mr_stage_t *s); /* reads setting loss-scale; MR_ER
    microbatches.  MR_ERR_CONFIG for what does not go with it, and as mr_pipeline_plan. */
 mr_err_t mr__train_plan_pipeline(mr_stage_t *s);
 
-/* parts.c: settles v->mesh, v->in_parts and what does not go with parameters in parts. */
+/* parts.c: settles v->mesh and v->in_parts; and then what does not go with parameters in parts. */
+mr_err_t mr__train_read_mesh(mr_stage_t *s);
 mr_err_t mr__train_plan_mesh(mr_stage_t *s);
 void mr__train_set_mesh(const train_t *v, mr_train_config_t *t); /* of a step of these ranks */
 

@@ -275,6 +275,18 @@ static void ranks_of_a_mesh_and_of_a_pipeline_are_planned(void **state) {
   size_t stage = bytes_of(held, "adamw slot.0, this rank's share, f32");
   assert_true(part > 0 && part < whole && stage > 0 && stage < whole);
   cJSON_Delete(all);
+  stage = 0;
+  for (int r = 0; r < 4; r++) {
+    static const char *const rank[] = {"0", "1", "2", "3"};
+    RUN(&p, "mem", TINY, "--mesh", "data=4", "--pipeline", "2", "--microbatches", "4", "--rank",
+        rank[r], "--json", "--dtype", "f32");
+    if (p.status) fail_msg("%s", p.err);
+    held = cJSON_GetObjectItem(all = cJSON_Parse(p.out), "held");
+    assert_int_equal(bytes_of(held, "parameters, f32"), whole);
+    stage += bytes_of(held, "adamw slot.0, this rank's share, f32");
+    cJSON_Delete(all);
+  }
+  assert_int_equal(stage, whole);
   RUN(&p, "mem", TINY, "--mesh", "data=2", "--pipeline", "2", "--microbatches", "4");
   assert_true(!p.status && strstr(p.out, "pipeline of 2 stages"));
   assert_non_null(strstr(p.out, "rank 0 of 2 on the mesh data=2"));
@@ -293,6 +305,8 @@ static void ranks_that_do_not_fit_are_refused(void **state) {
       {{"--mesh", "data=9", "--top", "1"}, "mem: --mesh: 9 ranks that share ordered=8 parts"},
       {{"--mesh", "data=2,model=2", "--zero", "1"}, "beside a mesh that cuts parameters"},
       {{"--mesh", "data=2", "--accumulate", "2"}, "beside ordered=8"},
+      {{"--mesh", "data=2,model=2", "--pipeline", "2"}, "want a mesh of data alone"},
+      {{"--mesh", "data=1", "--pipeline", "2"}, "2 stages of 1 ranks"},
       {{"--mesh", "data=2;", "--top", "1"}, "mem: --mesh: mesh \"data=2;\""},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

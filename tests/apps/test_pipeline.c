@@ -60,7 +60,9 @@ static void any_pipeline_ends_with_the_checkpoint_and_ledger_of_one_rank(void **
   static const char *const row[][2] = {
       {"train.pipeline=2", "train.microbatches=4"},
       {"train.pipeline=4", "train.pipeline-schedule=gpipe"},
-      {"train.stages=embed,blocks[0] | blocks[1:3] | norm,head", "train.pipeline=0"}};
+      {"train.stages=embed,blocks[0] | blocks[1:3] | norm,head", "train.pipeline=0"},
+      {"train.pipeline=2", "--mesh=data=4"},
+      {"train.pipeline=2", "--mesh=batch=6,model=1"}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     char run[128];
     snprintf(run, sizeof run, "%s/row%zu", dir, i);
@@ -78,7 +80,10 @@ static void a_run_resumes_with_other_stages_with_the_same_bits(void **state) {
   RUN(&p, "train", "--run-dir", other, "--resume", "--mesh", "data=2", "train.pipeline=0",
       "train.zero=1", "train.steps=4");
   if (p.status) fail_msg("%s%s", p.out, p.err);
-  RUN(&p, "train", "--run-dir", other, "--resume", "train.pipeline=2", "train.steps=0");
+  RUN(&p, "train", "--run-dir", other, "--resume", "train.pipeline=2", "train.steps=5");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  RUN(&p, "train", "--run-dir", other, "--resume", "--mesh", "data=8", "train.pipeline=2",
+      "train.steps=0");
   assert_end_of_one_rank(other);
 }
 
@@ -140,7 +145,10 @@ static void settings_that_exclude_a_pipeline_are_refused(void **state) {
       {"train.pipeline=2", "train.pin=true", "want pin=false"},
       {"train.pipeline=2", "train.fp8=hybrid", "want fp8=none"},
       {"--mesh=data=3", "train.pipeline=2", "does not divide the 3 ranks of the mesh"},
-      {"--mesh=data=4", "train.pipeline=2", "2 pipelines that share batches"},
+      {"--mesh=data=10", "train.pipeline=2", "5 pipelines of 2 stages share them"},
+      {"--mesh=data=2,model=2", "train.pipeline=2",
+       "want mesh=data=4 without partition=, whose ranks are 2 pipelines that share batches"},
+      {"--mesh=data=3,model=2", "train.pipeline=2", "ranks have parts of parameters"},
       {"train.stages=embed | blocks, hedd", "train.lr=1e-2", "did you mean \"head\""},
       {"train.stages=embed, encoder_blocks.0.attn, encoder_blocks.0.norm1, encoder_blocks.0.norm2, "
        "encoder_blocks.0.linear1 | encoder_blocks.0.linear2, blocks[1:3], head",
@@ -164,7 +172,11 @@ static void summary_and_explain_show_the_stages(void **state) {
   assert_non_null(strstr(p.out, "0  patch_embed to encoder_blocks.2"));
   assert_non_null(strstr(p.out, "20 collectives")); /* the new parameters go in 8 chunks */
   RUN(&p, "explain", "step", "--mesh", "data=2", "--pipeline", "3");
-  assert_non_null(strstr(p.err, "3 stages on a mesh of 2 ranks"));
+  assert_non_null(strstr(p.err, "3 stages of 2 ranks"));
+  RUN(&p, "explain", "step", "--mesh", "data=2,model=2", "--pipeline", "2");
+  assert_non_null(strstr(p.err, "want a mesh of data alone"));
+  RUN(&p, "summary", "--mesh", "data=2,model=2", "--pipeline", "2");
+  assert_non_null(strstr(p.err, "want a mesh of data alone"));
   RUN(&p, "explain", "grad", "--mesh", "data=2", "--pipeline", "2");
   assert_non_null(strstr(p.err, "expected function step"));
   RUN(&p, "summary", "--pipeline", "2", "--microbatches", "6");

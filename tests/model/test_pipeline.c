@@ -158,15 +158,17 @@ static mr_train_config_t config_of(void) {
   return t;
 }
 
-/* `bad`, if not 0, is a step whose pictures have a NaN. */
-static end_t trained(const vit_t *c, mr_train_config_t t, const mr_pipeline_t *p, int bad) {
+/* By `lines` pipelines p, or NULL for one rank.  `bad`, if not 0, is a step whose pictures have a
+   NaN. */
+static end_t trained(const vit_t *c, mr_train_config_t t, const mr_pipeline_t *p, int lines,
+                     int bad) {
   batch_t b = {.images = aligned_alloc(64, BATCH * PIXELS * sizeof(float))};
   end_t r = {0};
   mr_diag_t diag = {0};
   mr_train_step_t *step;
   for (int i = 0; i < BATCH * PIXELS; i++) b.images[i] = (float)(i * 7919 % 1000) / 500 - 1;
   for (int i = 0; i < BATCH; i++) b.labels[i] = i * 7 % 10;
-  if (p) t.pipeline = *p, t.ranks = p->stages;
+  if (p) t.pipeline = *p, t.ranks = p->stages * lines;
   mr_train_want_sets(&c->how, &t.optim, &r.params);
   if (vit_params(c, 3, &r.params, &diag) < 0 || vit_step(c, t, &step, &diag) < 0)
     fail_msg("%d stages: %s", t.ranks, diag.text);
@@ -198,17 +200,21 @@ static void assert_same_end(const end_t *a, const end_t *b, int stages) {
   }
 }
 
+/* Pipelines of `stages`, `lines` of them, by kinds[kind]. */
+static void same_as(const end_t *one, const vit_t *c, mr_train_config_t t, int stages, int lines,
+                    int kind, int bad) {
+  mr_pipeline_plan_t p;
+  mr_diag_t diag = {0};
+  if (plan_of(c, stages, kinds[kind], NULL, &p, &diag) < 0) fail_msg("%s", diag.text);
+  end_t many = trained(c, t, &p.cut, lines, bad);
+  assert_same_end(one, &many, stages * lines);
+  mr_params_fini(&many.params);
+}
+
 static void same_as_one_rank(const vit_t *c, mr_train_config_t t, int most, int bad) {
-  end_t one = trained(c, t, NULL, bad);
+  end_t one = trained(c, t, NULL, 1, bad);
   for (int stages = 2; stages <= most; stages++)
-    for (int k = 0; k < 2; k++) {
-      mr_pipeline_plan_t p;
-      mr_diag_t diag = {0};
-      if (plan_of(c, stages, kinds[k], NULL, &p, &diag) < 0) fail_msg("%s", diag.text);
-      end_t many = trained(c, t, &p.cut, bad);
-      assert_same_end(&one, &many, stages);
-      mr_params_fini(&many.params);
-    }
+    for (int k = 0; k < 2; k++) same_as(&one, c, t, stages, 1, k, bad);
   mr_params_fini(&one.params);
 }
 
@@ -229,6 +235,55 @@ static void narrow_products_recomputed_blocks_and_a_moving_scale_are_the_same(vo
   same_as_one_rank(&c, t, 3, 2);
 }
 
+/* Uneven parts, a part a pipeline, and more ranks of a stage than it has parameters are among
+   them. */
+static void pipelines_that_share_a_batch_reach_the_bits_of_one_rank(void **state) {
+  static const int row[][2] = {{2, 2}, {2, 3}, {3, 2}, {2, 8}, {4, 2}};
+  vit_t c = small_vit(MR_F32, 4);
+  end_t one = trained(&c, config_of(), NULL, 1, 0);
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+    same_as(&one, &c, config_of(), row[i][0], row[i][1], (int)i % 2, 0);
+  mr_params_fini(&one.params);
+}
+
+static void pipelines_that_share_a_batch_skip_the_same_steps_and_have_the_same_scale(void **state) {
+  vit_t c = small_vit(MR_BF16, 3);
+  mr_train_config_t t = config_of();
+  t.ordered = 4;
+  t.optim.dynamic = mr_loss_scale_usual();
+  t.optim.dynamic.start = 1024, t.optim.dynamic.patience = 2, t.optim.dynamic.max_bad = 3;
+  t.optim.only_finite = true;
+  t.optim.ema = 0.9f;
+  end_t one = trained(&c, t, NULL, 1, 2);
+  for (int lines = 2; lines <= 4; lines++) same_as(&one, &c, t, 2, lines, lines % 2, 2);
+  mr_params_fini(&one.params);
+}
+
+/* Every parameter is in the share of one rank, which has its stage. */
+static void ranks_of_a_stage_share_its_parameters(void **state) {
+  vit_t c = small_vit(MR_F32, 4);
+  mr_loss_t l = mr_vit_loss(&c.model);
+  mr_pipeline_plan_t p;
+  mr_params_t list = {0};
+  mr_diag_t diag = {0};
+  assert_int_equal(plan_of(&c, 3, MR_PIPELINE_1F1B, NULL, &p, &diag), MR_OK);
+  assert_int_equal(mr_loss_params_list(&l, &list, &diag), MR_OK);
+  for (int lines = 1; lines <= 8; lines++) {
+    mr_train_config_t t = config_of();
+    int next = 0;
+    t.pipeline = p.cut, t.ranks = 3 * lines;
+    for (t.rank = 0; t.rank < t.ranks; t.rank++) {
+      int from, to, stage = t.rank / lines;
+      mr_train_share_of(&t, &list, &from, &to);
+      assert_true(from == next && from <= to);
+      if (from < to) assert_true(p.cut.first[stage] <= from && to <= p.cut.first[stage + 1]);
+      next = to;
+    }
+    assert_int_equal(next, list.n);
+  }
+  mr_params_fini(&list);
+}
+
 static void steps_that_do_not_fit_a_pipeline_are_refused(void **state) {
   vit_t c = small_vit(MR_F32, 2);
   mr_pipeline_plan_t p;
@@ -239,6 +294,7 @@ static void steps_that_do_not_fit_a_pipeline_are_refused(void **state) {
     int64_t batch, ordered;
     const char *says;
   } row[] = {{3, BATCH, 8, "2 stages of 3 ranks"},
+             {6, BATCH, 2, "3 pipelines of 2 stages share 2 microbatches"},
              {2, 30, 8, "8 microbatches do not divide the batch of 30 records: 6 left over"}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     mr_train_config_t t = mr_train_default(row[i].batch);
@@ -257,6 +313,9 @@ int main(void) {
       cmocka_unit_test(stages_that_cannot_be_are_refused),
       cmocka_unit_test(any_number_of_stages_reaches_the_bits_of_one_rank),
       cmocka_unit_test(narrow_products_recomputed_blocks_and_a_moving_scale_are_the_same),
+      cmocka_unit_test(pipelines_that_share_a_batch_reach_the_bits_of_one_rank),
+      cmocka_unit_test(pipelines_that_share_a_batch_skip_the_same_steps_and_have_the_same_scale),
+      cmocka_unit_test(ranks_of_a_stage_share_its_parameters),
       cmocka_unit_test(steps_that_do_not_fit_a_pipeline_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
