@@ -1,6 +1,6 @@
 /* Loads a plug-in: opens the file (file.c decides whether it may be), checks that it was built for
-   this library, and adds its stages, ops and models, all or none.  A plug-in stays loaded until the
-   process ends, since its constants are in use. */
+   this library, and adds its stages, ops, models and losses, all or none.  A plug-in stays loaded
+   until the process ends, since its constants are in use. */
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
@@ -163,9 +163,11 @@ static mr_err_t add_all(loaded_t *l, mr_registry_t *reg, mr_diag_t *diag) {
   const mr_plugin_t *p = l->plugin;
   if (p->ops) MR_TRY(mr_ops_check(p->ops, l->origin, diag));
   if (p->models) MR_TRY(mr_models_check(p->models, l->origin, diag));
+  if (p->losses) MR_TRY(mr_class_losses_check(p->losses, l->origin, diag));
   MR_TRY(load_add_stages(l, reg, diag));
   if (p->ops) mr_ops_add(p->ops, l->origin);
   if (p->models) mr_models_add(p->models, l->origin);
+  if (p->losses) mr_class_losses_add(p->losses);
   return MR_OK;
 }
 

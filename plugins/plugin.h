@@ -1,4 +1,5 @@
-/* Plug-ins: stages, ops and models in a shared object of its own, which a program loads by name.
+/* Plug-ins: stages, ops, models and losses in a shared object of its own, which a program loads by
+   name.
 
    A plug-in is built against the installed headers, without the library, and has one constant:
 
@@ -18,6 +19,7 @@
 #include "base/decls.h"
 #include "base/err.h"
 #include "model/ir/op.h"
+#include "model/nn/class_loss.h"
 #include "model/zoo/zoo.h"
 #include "pipeline/graph/link_end.h"
 #include "pipeline/registry.h"
@@ -42,7 +44,7 @@ enum { MR_PLUGIN_ABI = 2 };
   X(mr_join_def_t) X(mr_walk_def_t) X(mr_step_def_t) X(mr_stage_t) X(mr_rec_t) X(mr_buf_t)     \
   X(mr_spec_t) X(mr_field_t) X(mr_opt_t) X(mr_op_def_t) X(mr_eqn_t) X(mr_var_t) X(mr_fn_t)     \
   X(mr_sample_t) X(mr_model_def_t) X(mr_model_plan_t) X(mr_loss_out_t) X(mr_loss_report_t)       \
-  X(mr_nn_t) X(mr_diag_t) X(mr_hint_t) X(mr_link_end_t)
+  X(mr_nn_t) X(mr_diag_t) X(mr_hint_t) X(mr_link_end_t) X(mr_class_loss_def_t)
 // clang-format on
 
 enum { MR_PLUGIN_SIZES = 32 };
@@ -56,6 +58,7 @@ typedef struct mr_plugin {
   const mr_stage_def_t *const *stages;
   const mr_op_def_t *const *ops;
   const mr_model_def_t *const *models;
+  const mr_class_loss_def_t *const *losses;
 } mr_plugin_t;
 
 #define MR_PLUGIN_SIZE(type) sizeof(type),
@@ -66,9 +69,9 @@ typedef struct mr_plugin {
 /* What a plug-in defines.  No program has it: it is looked up in the file that is loaded. */
 extern const mr_plugin_t mr_plugin __attribute__((visibility("default")));
 
-/* Loads the plug-in in FILE and adds its stages to reg, its ops to the table of all ops and its
-   models to that of all models.  All of it or nothing.  A file that was loaded before is fine: reg
-   gets what it has not yet.
+/* Loads the plug-in in FILE and adds its stages to reg, its ops to the table of all ops, its models
+   to that of all models and its losses to those of the setting loss.  All of it or nothing.  A file
+   that was loaded before is fine: reg gets what it has not yet.
 
    Loading runs code of the file's author, so the file and what leads to it are checked first:
    symbolic links are followed, and the file they lead to must be a regular one that root or the

@@ -53,6 +53,7 @@ plugins_build_and_run() {
     cc $strict -shared -fPIC "$examples/plugin-stage/cutout.c" $(pkg-config --cflags millrace-plugin) -o plugins/cutout.so
     cc $strict -shared -fPIC "$examples/plugin-op/hardswish.c" $(pkg-config --cflags millrace-plugin) -o plugins/hardswish.so
     cc $strict -shared -fPIC "$examples/plugin-model/mixer.c" $(pkg-config --cflags millrace-plugin) -o plugins/mixer.so
+    cc $strict -shared -fPIC "$examples/plugin-loss/bce.c" $(pkg-config --cflags millrace-plugin) -o plugins/bce.so
     cc $strict "$root/tests/install/host.c" $(pkg-config --cflags millrace) "$@" -o host
   }
   chmod go-w plugins/*.so plugins/build plugins/build/cutout.so

@@ -149,6 +149,8 @@ static void print_plugin(const mr_plugin_t *p) {
   if (!p->stages) puts(title);
   for (int i = 0; p->ops && p->ops[i]; i++) printf("  op %s\n", p->ops[i]->name);
   for (int i = 0; p->models && p->models[i]; i++) printf("  model %s\n", p->models[i]->name);
+  for (int i = 0; p->losses && p->losses[i]; i++)
+    printf("  loss %s: %s\n", p->losses[i]->name, p->losses[i]->help);
 }
 
 /* Replaces a family of stages by the stage that a second word, such as model=mlp, chooses. */

@@ -3,6 +3,10 @@
    mixed precision leaves them alone, as it does the op. */
 #include "model/nn/class_loss.h"
 
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "base/dataset.h"
 #include "model/nn/loss.h"
 #include "model/ops/lax.h"
@@ -13,6 +17,74 @@ const mr_hint_t mr_class_loss_hints[] = {
     {"focalloss", "focal", NULL},
     {"mseloss l2 l2loss squarederror meansquarederror", "mse", NULL},
     {0}};
+
+char mr_class_loss_auto_choices[MR_CLASS_LOSS_TEXT] = "auto|cross-entropy|focal|mse";
+
+static const mr_class_loss_def_t *added[MR_CLASS_LOSSES_ADDED_MAX];
+static int n_added;
+
+/* ---- losses of plug-ins ---- */
+
+static bool is_taken(const char *name) {
+  size_t n = strlen(name);
+  for (const char *at = mr_class_loss_auto_choices; at; at = strchr(at, '|'), at += at != NULL)
+    if (strcspn(at, "|") == n && !strncmp(at, name, n)) return true;
+  return false;
+}
+
+mr_err_t mr_class_losses_check(const mr_class_loss_def_t *const *table, const char *origin,
+                               mr_diag_t *diag) {
+  size_t room = sizeof mr_class_loss_auto_choices - strlen(mr_class_loss_auto_choices);
+  for (int i = 0; table[i]; i++) {
+    const mr_class_loss_def_t *d = table[i];
+    const char *name = d->name ? d->name : "";
+    size_t n = strlen(name) + 1, letters = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-");
+    bool twice = false;
+    for (int k = 0; k < i; k++) twice |= !strcmp(table[k]->name, name);
+    if (n == 1 || letters + 1 != n)
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "%s: loss %d: its name is \"%.60s\", expected small letters, digits and -",
+                     origin, i, name);
+    if (!d->help || !d->losses)
+      return mr_fail(diag, MR_ERR_CONFIG, "%s: loss \"%.60s\": it has no %s", origin, name,
+                     d->help ? "losses" : "help");
+    if (twice || is_taken(name))
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "%s: loss \"%.60s\": there is one of that name; rename it", origin, name);
+    if (n_added + i == MR_CLASS_LOSSES_ADDED_MAX || n >= room)
+      return mr_fail(diag, MR_ERR_CONFIG, "%s: loss \"%.60s\": no room for more than %d losses",
+                     origin, name, MR_CLASS_LOSSES_ADDED_MAX);
+    room -= n;
+  }
+  return MR_OK;
+}
+
+void mr_class_losses_add(const mr_class_loss_def_t *const *table) {
+  for (; *table; table++) {
+    size_t n = strlen(mr_class_loss_auto_choices);
+    assert(n_added < MR_CLASS_LOSSES_ADDED_MAX);
+    snprintf(mr_class_loss_auto_choices + n, sizeof mr_class_loss_auto_choices - n, "|%s",
+             (*table)->name);
+    added[n_added++] = *table;
+  }
+}
+
+/* Of what a plug-in traced, whether it has the shape and the dtype that it must have. */
+static mr_var_t *added_losses(mr_fn_t *f, const mr_class_loss_def_t *d, mr_var_t *z,
+                              mr_var_t *targets) {
+  char text[MR_AVAL_TEXT];
+  mr_var_t *losses = d->losses(f, z, targets);
+  if (!losses && f->diag.code >= 0)
+    mr_fail(&f->diag, MR_ERR_CONFIG, "loss %s: traced no losses and says no reason", d->name);
+  if (!losses) return NULL;
+  const mr_aval_t want = mr_aval_of(z->aval.dtype, z->aval.dim[0]);
+  if (mr_aval_equal(&losses->aval, &want)) return losses;
+  mr_fail(&f->diag, MR_ERR_SHAPE, "loss %s: traced %s, want one loss for each record of the logits",
+          d->name, mr_aval_text(&losses->aval, text));
+  return NULL;
+}
+
+/* ---- tracing ---- */
 
 /* x[b] for each class of record b. */
 static mr_var_t *spread_records(mr_fn_t *f, mr_var_t *x, const mr_aval_t *a) {
@@ -63,6 +135,11 @@ static mr_var_t *written_losses(mr_fn_t *f, const mr_class_loss_t *l, mr_var_t *
     targets = mr_lax_add(f, mr_lax_scale(f, 1 - l->smoothing, targets), even);
   }
   if (!targets) return NULL;
+  if (l->kind >= MR_CLASS_LOSS_ADDED) {
+    assert((int)l->kind - MR_CLASS_LOSS_ADDED < n_added);
+    mr_var_t *own = added_losses(f, added[l->kind - MR_CLASS_LOSS_ADDED], logits, targets);
+    return own ? mr_lax_mul(f, own, mask) : NULL;
+  }
   mr_var_t *terms = l->kind == MR_CLASS_LOSS_FOCAL ? focal_terms(f, logits, targets, l->gamma)
                                                    : mse_terms(f, logits, targets);
   if (!terms) return NULL;

@@ -39,7 +39,7 @@ static const mr_opt_t mlp_opts[] = {
      .help = "Rate of dropout behind each hidden layer, while training."},
     MR__ACTIVATION_OPTS(offsetof(mlp_t, activation), offsetof(mlp_t, gelu), "tanh"),
     MR__LOSS_OPTS(offsetof(mlp_t, loss), offsetof(mlp_t, focal_gamma),
-                  offsetof(mlp_t, label_smoothing), "auto", "auto|" MR_CLASS_LOSS_CHOICES,
+                  offsetof(mlp_t, label_smoothing), "auto", mr_class_loss_auto_choices,
                   "  auto: cross-entropy, and of numbers y the mean of squared differences, which "
                   "is mse."),
     {0}};
@@ -61,8 +61,7 @@ static mr_err_t mlp_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
                    "want y of f32, or a label with classes, or labels of one-hot");
   if (numbers && m->loss && m->loss - 1 != MR_CLASS_LOSS_MSE)
     return mr_fail(diag, MR_ERR_CONFIG,
-                   "setting loss: cross-entropy and focal are of classes, and y has numbers: want "
-                   "auto or mse");
+                   "setting loss: it is of classes, and y has numbers: want auto or mse");
   if (numbers && m->label_smoothing > 0)
     return mr_fail(diag, MR_ERR_CONFIG,
                    "setting label-smoothing: it is of classes, and y has numbers: want 0");

@@ -6,7 +6,7 @@
 #include "model/nn/activation.h"
 #include "model/nn/class_loss.h"
 
-/* The loss of classes: an index into `names`, which has MR_CLASS_LOSS_CHOICES at its end; the
+/* The loss of classes: an index into `names`, MR_CLASS_LOSS_CHOICES, perhaps behind "auto|"; the
    focal loss's gamma and the smoothing, doubles.  more: what the help of loss says besides. */
 #define MR__LOSS_OPTS(loss_at, gamma_at, smoothing_at, usual, names, more)                       \
   {.name = "label-smoothing",                                                                    \

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -328,6 +329,36 @@ static void a_run_remembers_the_plugins_of_its_text_by_where_they_were(void **st
   if (p.status) fail_msg("%s", p.err);
 }
 
+/* With a head of zeros every logit is 0, and each of 10 classes costs log 2. */
+static void a_loss_of_a_plugin_is_trained_resumed_and_evaluated(void **state) {
+  const char *run = in_dir("run5"), *bce = copy("bce", "bce.so"), *unknown;
+  void *lines;
+  size_t n;
+  double loss = 0;
+  write_text(in_dir("bce.mr"),
+             "let run = runs/1\nsynthetic n=64 ! shuffle seed=1 epochs=0 ! normalize ! batch 16 ! "
+             "train-step model=mlp name=train hidden=8 loss=bce init=head=zeros dtype=f32 "
+             "checkpoint-every=2\ntrain.state ! checkpoint dir=$run/checkpoints\n"
+             "train.metrics ! jsonl path=$run/metrics.jsonl\n");
+  RUN(&p, "inspect", "--plugin", bce);
+  assert_non_null(strstr(p.out, "  loss bce: The binary cross-entropy"));
+  RUN(&p, "train", "--plugin", bce, "--graph", in_dir("bce.mr"), "--run-dir", run, "--steps", "2");
+  if (p.status) fail_msg("%s", p.err);
+  assert_int_equal(mr_read_file(in_dir("run5/metrics.jsonl"), 1 << 20, &lines, &n, NULL), MR_OK);
+  const char *at = strstr(lines, "\"loss\":");
+  if (!at || sscanf(at, "\"loss\":%lf", &loss) != 1 || fabs(loss - 10 * log(2)) > 1e-5)
+    fail_msg("loss %.9g in %s", loss, (char *)lines);
+  free(lines);
+  RUN(&p, "train", "--resume", "--run-dir", run, "--steps", "4");
+  if (p.status) fail_msg("%s", p.err);
+  RUN(&p, "eval", run, "--data", "synthetic");
+  if (p.status) fail_msg("%s", p.err);
+  unknown = "synthetic n=64 ! normalize ! batch 16 ! train-step model=mlp loss=bce";
+  RUN(&p, "run", unknown);
+  assert_int_equal(p.status, 2);
+  if (!strstr(p.err, "want one of auto|cross-entropy|focal|mse")) fail_msg("%s", p.err);
+}
+
 static void a_model_of_a_plugin_is_trained_resumed_and_evaluated(void **state) {
   const char *run = in_dir("run4"), *mixer = copy("mixer", "mixer.so"), *latest;
   write_text(in_dir("mixer.mr"),
@@ -398,6 +429,7 @@ int main(void) {
       cmocka_unit_test(a_run_remembers_its_plugins),
       cmocka_unit_test(a_run_remembers_the_plugins_of_its_text_by_where_they_were),
       cmocka_unit_test(a_model_of_a_plugin_is_trained_resumed_and_evaluated),
+      cmocka_unit_test(a_loss_of_a_plugin_is_trained_resumed_and_evaluated),
       cmocka_unit_test(a_run_folder_brings_no_code_along),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

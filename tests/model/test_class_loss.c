@@ -184,11 +184,86 @@ static void mixed_precision_leaves_losses_in_f32(void **state) {
   }
 }
 
+/* ---- losses of one's own ---- */
+
+static mr_var_t *own_squares(mr_fn_t *f, mr_var_t *z, mr_var_t *targets) {
+  mr_var_t *d = mr_lax_sub(f, z, targets);
+  d = mr_lax_reduce_sum(f, mr_lax_mul(f, d, d), 1, (int[]){1});
+  return mr_lax_scale(f, 1 / (double)C, d);
+}
+
+static mr_var_t *own_whole(mr_fn_t *f, mr_var_t *z, mr_var_t *targets) { return targets; }
+static mr_var_t *own_none(mr_fn_t *f, mr_var_t *z, mr_var_t *targets) { return NULL; }
+
+#define OWN(word, sentence, function) \
+  (&(const mr_class_loss_def_t){.name = word, .help = sentence, .losses = function})
+#define TABLE(...) ((const mr_class_loss_def_t *const[]){__VA_ARGS__, NULL})
+
+static void losses_that_are_not_whole_are_refused_by_name(void **state) {
+  const struct {
+    const mr_class_loss_def_t *const *table;
+    const char *said;
+  } bad[] = {
+      {TABLE(OWN("", "One.", own_none)), "plug-in x: loss 0: its name is \"\", expected small"},
+      {TABLE(OWN(NULL, "One.", own_none)), "its name is \"\""},
+      {TABLE(OWN("a|b", "One.", own_none)), "its name is \"a|b\""},
+      {TABLE(OWN("auto", "One.", own_none)), "loss \"auto\": there is one of that name"},
+      {TABLE(OWN("mse", "One.", own_none)), "loss \"mse\": there is one of that name"},
+      {TABLE(OWN("one", "One.", own_none), OWN("one", "Two.", own_none)), "loss \"one\": there is"},
+      {TABLE(OWN("one", NULL, own_none)), "loss \"one\": it has no help"},
+      {TABLE(OWN("one", "One.", NULL)), "loss \"one\": it has no losses"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    mr_diag_t diag = {0};
+    assert_int_equal(mr_class_losses_check(bad[i].table, "plug-in x", &diag), MR_ERR_CONFIG);
+    if (!strstr(diag.text, bad[i].said)) fail_msg("%s, want %s", diag.text, bad[i].said);
+  }
+  assert_string_equal(mr_class_loss_auto_choices, "auto|cross-entropy|focal|mse");
+}
+
+static void losses_of_ones_own_get_targets_and_count_as_those_that_are_here(void **state) {
+  static const mr_class_loss_def_t squares = {"own-squares", "As mse.", own_squares},
+                                   whole = {"own-whole", "Has a wrong shape.", own_whole},
+                                   none = {"own-none", "Traces nothing.", own_none};
+  static const mr_class_loss_def_t *const table[] = {&squares, &whole, &none, NULL};
+  double z[N], share[N], have[2][B + N];
+  mr_diag_t diag = {0};
+  if (mr_class_losses_check(table, "plug-in x", &diag) < 0) fail_msg("%s", diag.text);
+  mr_class_losses_add(table);
+  assert_string_equal(MR_CLASS_LOSS_CHOICES,
+                      "cross-entropy|focal|mse|own-squares|own-whole|own-none");
+  assert_int_equal(mr_class_losses_check(table, "plug-in y", &diag), MR_ERR_CONFIG);
+  fill_golden(z, share);
+  for (int i = 0; i < 4; i++) {
+    for (int own = 0; own < 2; own++) {
+      const mr_class_loss_t l = {.kind = own ? MR_CLASS_LOSS_ADDED : MR_CLASS_LOSS_MSE,
+                                 .smoothing = i / 2 * 0.1};
+      traced_t t = trace(&l, MR_F64, i % 2);
+      run(&t, z, label, share, have[own], have[own] + B);
+      mr_exec_destroy(t.exec);
+    }
+    for (int k = 0; k < B + N; k++)
+      if (!(fabs(have[0][k] - have[1][k]) < 1e-14 * (1 + fabs(have[0][k]))))
+        fail_msg("value %d: %.17g, want %.17g", k, have[1][k], have[0][k]);
+  }
+  for (int i = 1; i < 3; i++) {
+    const mr_class_loss_t l = {.kind = (mr_class_loss_kind_t)(MR_CLASS_LOSS_ADDED + i)};
+    mr_fn_t *f = mr_fn_create();
+    mr_var_t *logits = mr_fn_input(f, mr_aval_of(MR_F32, B, C));
+    assert_null(mr_class_losses(f, &l, logits, mr_fn_input(f, mr_aval_of(MR_I32, B)), NULL));
+    const char *want = i == 1 ? "loss own-whole: traced f32[6,5], want one loss for each record"
+                              : "loss own-none: traced no losses";
+    if (!strstr(f->diag.text, want)) fail_msg("%s", f->diag.text);
+    mr_fn_destroy(f);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(losses_and_gradients_are_those_of_torch),
       cmocka_unit_test(gradients_are_differences_of_values),
       cmocka_unit_test(mixed_precision_leaves_losses_in_f32),
+      cmocka_unit_test(losses_that_are_not_whole_are_refused_by_name),
+      cmocka_unit_test(losses_of_ones_own_get_targets_and_count_as_those_that_are_here),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
