@@ -50,23 +50,13 @@ static void file_in(const mr_run_dir_t *r, const char *name, char *path) {
 }
 
 /* Whether NAME is a run's temporary file whose writer, the process id at its end, no longer
-   exists. */
+   exists: what becomes FILE is FILE.part-, 8 hexadecimal digits, - and that id. */
 static bool is_leftover(const char *name) {
-  static const char *const first[] = {"history.jsonl.part-",
-                                      "graph.mr.part-",
-                                      "settings.txt.part-",
-                                      "data.txt.part-",
-                                      "metrics.jsonl.part-",
-                                      "versions.json.part-",
-                                      "web.url.part-",
-                                      "step-",
-                                      ".latest-",
-                                      ".writable-"};
-  bool ours = false;
-  for (size_t i = 0; i < sizeof first / sizeof *first; i++)
-    ours |= !strncmp(name, first[i], strlen(first[i]));
-  const char *dash = strrchr(name, '-');
-  if (!ours || (name[0] == 's' && !strstr(name, ".part-"))) return false;
+  const char *part = strstr(name, ".part-"), *dash = strrchr(name, '-');
+  bool ours = !strncmp(name, ".latest-", 8) || !strncmp(name, ".writable-", 10);
+  if (part && part != name && dash - part == 6 + 8)
+    ours |= strspn(part + 6, "0123456789abcdef") == 8;
+  if (!ours) return false;
   char *end;
   long pid = strtol(dash + 1, &end, 10);
   return pid > 0 && !*end && kill((pid_t)pid, 0) < 0 && errno == ESRCH;

@@ -276,8 +276,13 @@ static void repeated(const char *of, const char *name, const char *sink, const c
   expect(0, "");
   assert_int_equal(access(beside, F_OK), -1);
   report_beyond(path, line);
+  char left[2][256]; /* by a process that was killed, and by one that lives */
+  snprintf(left[0], sizeof left[0], "%s.part-0123abcd-99999999", beside);
+  snprintf(left[1], sizeof left[1], "%s.part-0123abcd-%ld", beside, (long)getpid());
+  for (int i = 0; i < 2; i++) assert_int_equal(mr_write_file(left[i], "1", 1, NULL), MR_OK);
   RESUME("--steps", "4");
   said("Steps 4 to 6 are repeated; they were reported before.");
+  for (int i = 0; i < 2; i++) assert_int_equal(access(left[i], F_OK), i - 1);
   RESUME("--steps", "5");
   said("Steps 5 to 6 are repeated; they were reported before.");
   RESUME("--steps", "6");
