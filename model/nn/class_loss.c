@@ -52,8 +52,9 @@ mr_err_t mr_class_losses_check(const mr_class_loss_def_t *const *table, const ch
       return mr_fail(diag, MR_ERR_CONFIG,
                      "%s: loss \"%.60s\": there is one of that name; rename it", origin, name);
     if (n_added + i == MR_CLASS_LOSSES_ADDED_MAX || n >= room)
-      return mr_fail(diag, MR_ERR_CONFIG, "%s: loss \"%.60s\": no room for more than %d losses",
-                     origin, name, MR_CLASS_LOSSES_ADDED_MAX);
+      return mr_fail(diag, MR_ERR_CONFIG,
+                     "%s: loss \"%.60s\": no room for more than %d losses, or %d bytes of names",
+                     origin, name, MR_CLASS_LOSSES_ADDED_MAX, MR_CLASS_LOSS_TEXT);
     room -= n;
   }
   return MR_OK;
@@ -99,6 +100,15 @@ static mr_var_t *one_hot_rows(mr_fn_t *f, mr_var_t *labels, const mr_aval_t *a, 
   return mr_lax_convert(f, mr_lax_eq(f, at, spread_records(f, labels, a)), a->dtype);
 }
 
+/* Targets with even shares for records that do not count: rows that a loss may divide by the sum
+   of, as neither its value nor its slope may be infinite where it is multiplied by 0 afterwards. */
+static mr_var_t *fill_targets(mr_fn_t *f, mr_var_t *targets, mr_var_t *mask) {
+  const mr_aval_t *a = &targets->aval;
+  mr_var_t *none = mr_lax_full(f, &mask->aval, 0);
+  mr_var_t *counts = spread_records(f, mr_lax_ne(f, mask, none), a);
+  return mr_lax_select_n(f, counts, mr_lax_full(f, a, 1 / (double)a->dim[1]), targets);
+}
+
 /* log softmax(z), at most 0. */
 static mr_var_t *log_shares(mr_fn_t *f, mr_var_t *z) {
   const mr_aval_t *a = &z->aval;
@@ -137,6 +147,8 @@ static mr_var_t *written_losses(mr_fn_t *f, const mr_class_loss_t *l, mr_var_t *
   if (!targets) return NULL;
   if (l->kind >= MR_CLASS_LOSS_ADDED) {
     assert((int)l->kind - MR_CLASS_LOSS_ADDED < n_added);
+    targets = fill_targets(f, targets, mask);
+    if (!targets) return NULL;
     mr_var_t *own = added_losses(f, added[l->kind - MR_CLASS_LOSS_ADDED], logits, targets);
     return own ? mr_lax_mul(f, own, mask) : NULL;
   }

@@ -195,6 +195,13 @@ static mr_var_t *own_squares(mr_fn_t *f, mr_var_t *z, mr_var_t *targets) {
 static mr_var_t *own_whole(mr_fn_t *f, mr_var_t *z, mr_var_t *targets) { return targets; }
 static mr_var_t *own_none(mr_fn_t *f, mr_var_t *z, mr_var_t *targets) { return NULL; }
 
+/* Infinite for a row of zeros. */
+static mr_var_t *own_mean(mr_fn_t *f, mr_var_t *z, mr_var_t *targets) {
+  mr_var_t *d = mr_lax_sub(f, z, targets), *t = mr_lax_mul(f, targets, mr_lax_mul(f, d, d));
+  return mr_lax_div(f, mr_lax_reduce_sum(f, t, 1, (int[]){1}),
+                    mr_lax_reduce_sum(f, targets, 1, (int[]){1}));
+}
+
 #define OWN(word, sentence, function) \
   (&(const mr_class_loss_def_t){.name = word, .help = sentence, .losses = function})
 #define TABLE(...) ((const mr_class_loss_def_t *const[]){__VA_ARGS__, NULL})
@@ -223,14 +230,15 @@ static void losses_that_are_not_whole_are_refused_by_name(void **state) {
 static void losses_of_ones_own_get_targets_and_count_as_those_that_are_here(void **state) {
   static const mr_class_loss_def_t squares = {"own-squares", "As mse.", own_squares},
                                    whole = {"own-whole", "Has a wrong shape.", own_whole},
-                                   none = {"own-none", "Traces nothing.", own_none};
-  static const mr_class_loss_def_t *const table[] = {&squares, &whole, &none, NULL};
+                                   none = {"own-none", "Traces nothing.", own_none},
+                                   mean = {"own-mean", "Divides by its targets.", own_mean};
+  static const mr_class_loss_def_t *const table[] = {&squares, &whole, &none, &mean, NULL};
   double z[N], share[N], have[2][B + N];
   mr_diag_t diag = {0};
   if (mr_class_losses_check(table, "plug-in x", &diag) < 0) fail_msg("%s", diag.text);
   mr_class_losses_add(table);
   assert_string_equal(MR_CLASS_LOSS_CHOICES,
-                      "cross-entropy|focal|mse|own-squares|own-whole|own-none");
+                      "cross-entropy|focal|mse|own-squares|own-whole|own-none|own-mean");
   assert_int_equal(mr_class_losses_check(table, "plug-in y", &diag), MR_ERR_CONFIG);
   fill_golden(z, share);
   for (int i = 0; i < 4; i++) {
@@ -244,6 +252,15 @@ static void losses_of_ones_own_get_targets_and_count_as_those_that_are_here(void
     for (int k = 0; k < B + N; k++)
       if (!(fabs(have[0][k] - have[1][k]) < 1e-14 * (1 + fabs(have[0][k]))))
         fail_msg("value %d: %.17g, want %.17g", k, have[1][k], have[0][k]);
+  }
+  const mr_class_loss_t divides = {.kind = (mr_class_loss_kind_t)(MR_CLASS_LOSS_ADDED + 3)};
+  for (int shares = 0; shares < 2; shares++) {
+    traced_t t = trace(&divides, MR_F64, shares);
+    for (int c = 0; c < C && shares; c++) share[NONE * C + c] = 0;
+    run(&t, z, label, share, have[0], have[0] + B);
+    mr_exec_destroy(t.exec);
+    for (int k = 0; k < B + N; k++) assert_true(isfinite(have[0][k]));
+    assert_true(have[0][NONE] == 0 && have[0][1] > 0);
   }
   for (int i = 1; i < 3; i++) {
     const mr_class_loss_t l = {.kind = (mr_class_loss_kind_t)(MR_CLASS_LOSS_ADDED + i)};
