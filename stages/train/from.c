@@ -227,15 +227,20 @@ static mr_err_t refuse_other_heads(const from_t *from, mr_diag_t *diag) {
 }
 
 /* So do another activation, normalization and epsilon.  Files of other libraries do not say theirs:
-   timm's, Hugging Face's and torchvision's have GELU by erf, flax's by tanh; epsilons differ from
-   model to model, but flax's has one. */
+   their normalization shows in their tensors, and their activation is what the model here has, said
+   in a notice if it is not the usual GELU: that of timm, Hugging Face and torchvision is by erf,
+   flax's by tanh; epsilons differ from model to model, but flax's has one. */
 static mr_err_t refuse_other_functions(const from_t *from, mr_diag_t *diag) {
   bool is_flax = from->names == MR__NAMES_FLAX;
   const mr__vit_t *here = &from->here;
-  bool erf = from->there.known ? from->there.erf : !is_flax, rms = from->there.rms;
-  mr_activation_t does = from->there.activation;
-  double eps = from->there.known ? from->there.eps : is_flax ? 1e-6 : here->eps;
+  const bool known = from->there.known;
+  bool erf = known ? from->there.erf : !is_flax, rms = known ? from->there.rms : here->rms;
+  mr_activation_t does = known ? from->there.activation : here->activation;
+  double eps = known ? from->there.eps : is_flax ? 1e-6 : here->eps;
   if (!here->known || from->names == MR__NAMES_OTHER) return MR_OK;
+  if (!known && does != MR_ACTIVATION_GELU)
+    mr_notice("from: %s does not say what the MLPs of its model compute: taken for this model's %s",
+              from->path, mr_activation_name(does));
   if (does != here->activation)
     return mr_fail(diag, MR_ERR_DATA,
                    "from: %s: the MLPs of its model compute %s, and this one's %s; want "

@@ -233,6 +233,19 @@ static void styles_become_each_other_where_they_compute_the_same(void **state) {
   assert_int_equal(program_forget(flax_run), 0);
 }
 
+/* timm's names say nothing of an activation. */
+static void a_file_that_does_not_say_its_activation_has_the_models(void **state) {
+  char from[192];
+  write_as(whole, NULL, false, in_dir("timm.safetensors"));
+  snprintf(from, sizeof from, "from=%s", in_dir("timm.safetensors"));
+  RUN(&p, "train", "--graph", file, "--run-dir", other, "activation=quick-gelu", from);
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  assert_non_null(strstr(p.err,
+                         "does not say what the MLPs of its model compute: taken for this "
+                         "model's quick-gelu"));
+  assert_int_equal(program_forget(other), 0);
+}
+
 static void another_function_is_refused(void **state) {
   char from[192];
   snprintf(from, sizeof from, "from=%s/checkpoints/latest", whole);
@@ -498,6 +511,7 @@ int main(void) {
       cmocka_unit_test(a_head_that_does_not_fit_begins_anew),
       cmocka_unit_test(exported_weights_are_read_again_under_every_name),
       cmocka_unit_test(styles_become_each_other_where_they_compute_the_same),
+      cmocka_unit_test(a_file_that_does_not_say_its_activation_has_the_models),
       cmocka_unit_test(another_function_is_refused),
       cmocka_unit_test(positions_of_another_size_are_interpolated),
       cmocka_unit_test(tensors_that_are_not_the_models_are_not_exported),
