@@ -417,8 +417,9 @@ static mr_var_t *send_tree(step_t *s, const sending_t *b, int from, int to) {
              : NULL;
 }
 
-/* Each rank sends its sums of a bucket's gradients to the owner, which adds them.  All ranks number
-   the messages alike, in the order of the tree. */
+/* Each rank sends its sums of a bucket's gradients to the owner, which adds them.  All ranks have
+   the messages in one order, that of the tree; their turns, which keep each rank's own apart, may
+   begin at different numbers. */
 static void exchange_bucket(step_t *s, const bucket_t *b, const nodes_t *nodes, const sums_t *sums,
                             int *turn) {
   int own = s->loss->ranks->rank;
