@@ -33,10 +33,11 @@ enum {
   AGAIN_MS = 500, /* an opening parcel without an answer is sent again, then after twice the time */
   AGAIN_MAX_MS = 16000,
   BYE_MS = 2000,
-  STRANGERS = 256, /* most connections beside the ranks' */
-  TEND = 64,       /* parcels after which the guard has a look though there are more */
-  WINDOW = 64,     /* messages of one connection that wait to be taken; then it has to wait */
-  SEAL_BYTES = 256 /* at most that CURVE adds to a message */
+  STRANGERS = 256,       /* most connections beside the ranks' */
+  TEND = 64,             /* parcels after which the guard has a look though there are more */
+  WINDOW = 64,           /* messages of one connection that wait to be taken; then it has to wait */
+  EARLY_BYTES = 1 << 30, /* of parcels that wait for the end of the opening */
+  SEAL_BYTES = 256       /* at most that CURVE adds to a message */
 };
 /* Field a of the parcels that open.  A connection that is cut among many of strangers loses what it
    carries, until its receiver has heard the sender once (links/guard.h): so HELLO is sent again
@@ -70,6 +71,7 @@ struct mr__wire {
   bool *come;                        /* rank 0: [size]; it has been welcomed and knows it */
   sender_t *sender;                  /* [size] */
   mr__parcel_t *early, **early_last; /* what has come while the wire was being opened */
+  uint64_t early_bytes;
 };
 
 static void set_number(void *socket, int option, int value) {
@@ -339,14 +341,22 @@ static bool send_opening(mr__wire_t *w, int to, int what, int b, uint64_t call, 
   return zmq_wire_send(w, to, p);
 }
 
-/* The next parcel that opens, until that time; others are kept for later. */
+/* Keeps a parcel for later, of a rank that has opened the job before this one, as none can before
+   rank 0; what a stranger sends is kept up to a limit. */
+static void keep_early(mr__wire_t *w, mr__parcel_t *p) {
+  if (w->rank == 0 || w->early_bytes + p->head->bytes > EARLY_BYTES) return p->drop(p);
+  w->early_bytes += p->head->bytes + sizeof *p->head;
+  p->next = NULL, *w->early_last = p, w->early_last = &p->next;
+}
+
+/* The next parcel that opens, until that time. */
 static mr__parcel_t *next_opening(mr__wire_t *w, int64_t until_ns) {
   for (;;) {
     int64_t left = until_ns - mr_now_ns();
     mr__parcel_t *p =
         wire_next(w, left > 0 ? (int)(left / 1000000 < 1000 ? left / 1000000 + 1 : 1000) : 0);
     if (p && p->head->kind == MR__PARCEL_OPENING) return p;
-    if (p) p->next = NULL, *w->early_last = p, w->early_last = &p->next;
+    if (p) keep_early(w, p);
     if (left <= 0) return NULL;
   }
 }

@@ -219,7 +219,7 @@ static void work_until_enough(const ranks_t *t, int rank, mr_job_t *job, said_t 
 /* A connection that says what libzmq wants to hear at first, so that libzmq keeps it, and then one
    message that a rank could have sent, or nothing; -1 without one.  It must have heard the other
    side's READY before. */
-static int stranger(int port, bool silent) {
+static int stranger(int port, bool silent, uint32_t from) {
   static const char ready[] = "\4\x1a\5READY\xbSocket-Type\0\0\0\4PUSH";
   struct sockaddr_in a = {.sin_family = AF_INET,
                           .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
@@ -229,7 +229,7 @@ static int stranger(int port, bool silent) {
     char flags, bytes, head[sizeof(mr__head_t)];
   } said = {.bytes = sizeof said.head};
   char heard[sizeof hello + sizeof ready - 1];
-  mr__head_t h = {.magic = MR__PARCEL_MAGIC, .kind = MR__PARCEL_BEAT, .from = 1, .id = "none"};
+  mr__head_t h = {.magic = MR__PARCEL_MAGIC, .kind = MR__PARCEL_BEAT, .from = from, .id = "none"};
   memcpy(hello + 12, "NULL", 4), memcpy(said.head, &h, sizeof h);
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (!connect(fd, (void *)&a, sizeof a) &&
@@ -271,7 +271,7 @@ static void strangers_come(bool silent) {
   close(works[1]);
   if (!silent) assert_int_equal(read(works[0], &word, 1), 1);
   for (int i = 0; i < STRANGERS; i++)
-    while ((fd[i] = stranger(t.launch.port, silent)) < 0 && !i && /* no port yet */
+    while ((fd[i] = stranger(t.launch.port, silent, 1)) < 0 && !i && /* no port yet */
            !waitpid(t.pid[0], NULL, WNOHANG))
       usleep(1000);
   while (count_ended(fd) < STRANGERS - ROOM && !waitpid(t.pid[0], NULL, WNOHANG)) usleep(1000);
@@ -293,25 +293,29 @@ static void strangers_take_a_part_of_a_ranks_descriptors(void **state) { strange
 
 /* ---- what the kernel has ---- */
 
-/* Rank 1 says nothing by itself: a connection of the test speaks for it, a whole parcel and then a
-   part of another one.  Ends with 0 if rank 0 sees all of these bytes. */
+/* A connection of the test speaks for rank 0 to rank 0, which never sends to itself: a whole parcel
+   and then a part of another one.  Ends with 0 if rank 0 sees all of these bytes. */
 static int see_a_part_of_a_parcel(mr__wire_t *w, int port) {
   static const char part[1009] = {2, 0, 0, 0, 0, 0, 0, 9, 9}; /* of a frame of 2,313 bytes */
   mr__parcel_t *p = NULL, *bye = mr__parcel_new(0);
-  int fd = stranger(port, false);
-  if (fd < 0 || !bye) return 2;
-  while (!p || p->head->kind != MR__PARCEL_BEAT) {
+  int fd = -1;
+  if (!bye) return 2;
+  for (int turn = 0; !p || p->head->kind != MR__PARCEL_BEAT; turn++) {
     if (p) p->drop(p);
+    if (turn % 8 == 0) { /* libzmq gives up one that is slow to greet */
+      if (fd >= 0) close(fd);
+      fd = stranger(port, false, 0);
+    }
     p = mr__wire_zmq.receive(w, 1000, false);
   }
   p->drop(p);
-  uint64_t before = mr__wire_zmq.arrived(w, 1);
+  uint64_t before = mr__wire_zmq.arrived(w, 0);
   if (!before) return 3;
   if (send(fd, part, sizeof part, MSG_NOSIGNAL) != (ssize_t)sizeof part) return 4;
-  while (mr__wire_zmq.arrived(w, 1) != before + sizeof part)
+  while (mr__wire_zmq.arrived(w, 0) != before + sizeof part)
     if ((p = mr__wire_zmq.receive(w, 1, false))) p->drop(p);
   close(fd);
-  while (mr__wire_zmq.arrived(w, 1)) /* until libzmq has closed it, too */
+  while (mr__wire_zmq.arrived(w, 0)) /* until libzmq has closed it, too */
     if ((p = mr__wire_zmq.receive(w, 1, false))) p->drop(p);
   bye->head->kind = MR__PARCEL_BYE;
   return mr__wire_zmq.send(w, 1, bye) ? 0 : 5;
