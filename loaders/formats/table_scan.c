@@ -19,8 +19,6 @@
 enum { SLOTS = 2 * MR_TABLE_COLUMNS_MAX /* a power of two */ };
 enum { WIDE = 400, WIDE_ROOM = 512 /* columns, and the words of those that are text */ };
 enum { WORDS_KEPT = 100000 /* of all columns, while the file is read */, FIRST_WORDS = 64 };
-_Static_assert(MR_TABLE_WORDS_MAX + MR_SHARD_COLUMNS_MAX + 2 + 6 * WIDE < MR_SHARD_COLUMNS_WIDE,
-               "an index has room for the words of a column and, of each, what else is noted");
 enum {
   CHUNK = 1 << 18,
   CELL_MAX = MR_TABLE_CELL_MAX,
@@ -500,6 +498,15 @@ static mr_err_t table_read_header(table_scan_t *t, int64_t *next) {
 
 /* ---- the index ---- */
 
+enum { HEADS = 2, NOTES = 5, EACH = 2 + NOTES /* a column's name and kind, and what changes */ };
+_Static_assert(MR_TABLE_WORDS_MAX <= MR_TABLE_WORDS_ROOM &&
+                   HEADS + EACH * (int)MR_TABLE_COLUMNS_MAX + (int)WIDE_ROOM <=
+                       (int)MR_SHARD_COLUMNS_WIDE &&
+                   HEADS + EACH * (int)WIDE + (int)MR_TABLE_WORDS_ROOM +
+                           (int)MR_SHARD_COLUMNS_MAX <=
+                       (int)MR_SHARD_COLUMNS_WIDE,
+               "an index has room for all that is noted of the columns of a table");
+
 static mr_err_t table_note_heads(table_scan_t *t) {
   uint32_t column;
   char separator[2] = {t->separator, 0};
@@ -527,7 +534,8 @@ static mr_err_t note_words(table_scan_t *t, const table_column_t *c) {
 static mr_err_t note_changes(table_scan_t *t, const table_column_t *c) {
   const int64_t have[] = {c->not_f32, c->not_f64, c->unnamed, c->fractions ? 0 : c->gaps, c->zeros};
   uint32_t column;
-  for (uint32_t i = 0; i < sizeof have / sizeof *have && c->kind <= MR_TABLE_FLOAT; i++) {
+  _Static_assert(sizeof have / sizeof *have == NOTES, "each of them has room");
+  for (uint32_t i = 0; i < NOTES && c->kind <= MR_TABLE_FLOAT; i++) {
     if (!have[i]) continue;
     MR_TRY(mr_shard_draft_column(t->draft, c->name, strlen(c->name), MR_TABLE_NOT_F32 + i, &column,
                                  t->diag));
@@ -565,22 +573,22 @@ static mr_err_t share_room(table_scan_t *t, int room) {
 /* What the columns hold; words first of those that are text: numbers are words if the column is
    text in another file. */
 static mr_err_t table_note_kinds(table_scan_t *t) {
-  int numbers = MR_SHARD_COLUMNS_MAX - 2 - 2 * t->n_columns;
-  int text = MR_SHARD_COLUMNS_WIDE - MR_SHARD_COLUMNS_MAX - 2 - 6 * t->n_columns;
+  int numbers = MR_SHARD_COLUMNS_MAX - HEADS - 2 * t->n_columns;
   bool wide = t->n_columns > WIDE; /* looking for a word would take long */
   uint32_t column;
   for (int i = 0; i < t->n_columns; i++) {
     table_column_t *c = &t->column[i];
     if (c->kind == MR_TABLE_FLOAT && c->missing && !c->numbers) c->kind = MR_TABLE_TEXT;
   }
-  MR_TRY(share_room(t, wide ? WIDE_ROOM : text));
+  MR_TRY(share_room(t, wide ? WIDE_ROOM : MR_TABLE_WORDS_ROOM));
   for (int i = 0; i < t->n_columns; i++) {
     table_column_t *c = &t->column[i];
-    MR_TRY(note_changes(t, c));
     MR_TRY(mr_shard_draft_column(t->draft, c->name, strlen(c->name), (uint32_t)c->kind, &column,
                                  t->diag));
     mr_shard_draft_total(t->draft, column, t->rows, c->least, c->most);
   }
+  /* Behind the kinds, so that these have the same places in files of the same columns. */
+  for (int i = 0; i < t->n_columns; i++) MR_TRY(note_changes(t, &t->column[i]));
   for (int i = 0; i < t->n_columns; i++)
     if (t->column[i].kind == MR_TABLE_TEXT) MR_TRY(note_words(t, &t->column[i]));
   for (int i = 0; i < t->n_columns && !wide; i++) {

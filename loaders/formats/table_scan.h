@@ -28,7 +28,11 @@ enum {
 enum { MR_TABLE_COLUMNS_MAX = 8192 };
 /* Different words of a column that can be classes, in a file and in all.  A file of many columns
    counts fewer of each, at least MR_TABLE_WORDS_LEAST. */
-enum { MR_TABLE_WORDS_MAX = 10000, MR_TABLE_WORDS_LEAST = 256 };
+enum {
+  MR_TABLE_WORDS_MAX = 10000,
+  MR_TABLE_WORDS_LEAST = 256,
+  MR_TABLE_WORDS_ROOM = 18 * 1024 /* words of all columns of text in a file */
+};
 enum { MR_TABLE_CELL_MAX = 128 /* bytes from which on a cell is neither a number nor a word */ };
 
 /* An mr_shard_scan_fn.  A row with another number of cells than the first is a record all the same,

@@ -18,7 +18,7 @@
 
 enum {
   FIRST_ROWS = 256,
-  COLUMN_SLOTS = 1 << 16,
+  COLUMN_SLOTS = 1 << 17,
   END_BYTES = 4096,
   KIND_MAX = 16,
   TEXT_MORE = 1 << 20,    /* names of columns, the fault */

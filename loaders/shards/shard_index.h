@@ -21,7 +21,7 @@
 
 enum {
   MR_SHARD_COLUMNS_MAX = 1024,       /* of a draft */
-  MR_SHARD_COLUMNS_WIDE = 20 * 1024, /* of one that mr_shard_draft_widen was called for */
+  MR_SHARD_COLUMNS_WIDE = 60 * 1024, /* of one that mr_shard_draft_widen was called for */
   MR_SHARD_NAME_MAX = 256,           /* bytes of a column's name with its final NUL */
 };
 

@@ -1,5 +1,6 @@
 /* The stage table: random tables, quoted in every way, against what was written; damaged bytes; and
    tables that do not fit each other or their settings. */
+#include "loaders/formats/table_scan.h"
 #include "pipeline/care.h"
 #include "tests/loaders/shards.h"
 
@@ -235,7 +236,7 @@ static void thousands_of_words_are_classes_in_one_file(void **state) {
 /* Columns of captions that would take all room leave a label its words. */
 static void a_column_of_many_words_takes_none_from_one_of_few(void **state) {
   enum { COLUMNS = 3, MANY = 10000, LEFT = 5, LABELS = 10 };
-  int room = MR_SHARD_COLUMNS_WIDE - MR_SHARD_COLUMNS_MAX - 2 - 6 * COLUMNS;
+  int room = MR_TABLE_WORDS_ROOM;
   image_t o = {0};
   char row[80];
   hand_t h;
@@ -460,6 +461,25 @@ static void thousands_of_columns_are_read(void **state) {
   burst_free(b), shards_close(&h), free(o.at);
 }
 
+/* As many columns as a table may have, without names, each of numbers that i64, f32 and f64 change.
+ */
+static void all_that_is_noted_of_thousands_of_columns_has_room(void **state) {
+  static const char *const cells[] = {"", "007", "", "9007199254740993"};
+  enum { COLUMNS = 8192 };
+  image_t o = {0};
+  for (int r = 0; r < 4; r++)
+    for (int c = 0; c < COLUMNS; c++) {
+      image_add(&o, cells[r], strlen(cells[r]));
+      image_add(&o, c + 1 < COLUMNS ? "," : "\n", 1);
+    }
+  hand_t h;
+  open_table(&h, (char *)o.at, o.n, "column-8192:x");
+  assert_int_equal(h.s.out_spec[0].n_records, 3);
+  assert_int_equal(h.s.out_spec[0].field[0].dtype, MR_F64); /* f32 changes one */
+  assert_non_null(strstr(last_notice, "1 whole number is written with zeros in front"));
+  shards_close(&h), free(o.at);
+}
+
 static void numbers_that_a_type_changes_are_said(void **state) {
   static const struct {
     const char *text, *fields, *piece; /* "": no notice */
@@ -586,6 +606,7 @@ int main(void) {
       cmocka_unit_test(columns_of_one_name_are_called_as_by_pandas),
       cmocka_unit_test(thousands_of_columns_of_one_name_get_others),
       cmocka_unit_test(thousands_of_columns_are_read),
+      cmocka_unit_test(all_that_is_noted_of_thousands_of_columns_has_room),
       cmocka_unit_test(numbers_that_a_type_changes_are_said),
       cmocka_unit_test(files_that_are_no_csv_are_refused_by_name),
       cmocka_unit_test(columns_are_called_as_marks_of_other_formats),
