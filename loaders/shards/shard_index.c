@@ -21,7 +21,7 @@ enum {
   COLUMN_SLOTS = 1 << 17,
   END_BYTES = 4096,
   KIND_MAX = 16,
-  TEXT_MORE = 1 << 20,    /* names of columns, the fault */
+  TEXT_MORE = 1 << 20,    /* the fault */
   UNPACKED_MAX = 1 << 28, /* bytes of a value that the file holds compressed */
 };
 static const char MAGIC[8] = "MRSHARD1";
@@ -233,7 +233,8 @@ static bool has_true_size(const head_t *h, size_t bytes) {
       h->n_text > bytes || h->n_text < 1 || h->fault >= h->n_text)
     return false;
   uint64_t size = h->id.size < 0 ? 0 : (uint64_t)h->id.size;
-  uint64_t keys = h->n_text > TEXT_MORE ? h->n_text - TEXT_MORE : 0;
+  uint64_t more = TEXT_MORE + h->n_columns * MR_SHARD_NAME_MAX; /* names of columns, the fault */
+  uint64_t keys = h->n_text > more ? h->n_text - more : 0;
   /* Halved, since twice the size may be more than 64 bits hold: a folder's index has the largest.
    */
   if (h->n_records > size || h->n_parts > size || (keys + 1) / 2 > size) return false;

@@ -233,6 +233,33 @@ static void thousands_of_words_are_classes_in_one_file(void **state) {
   }
 }
 
+/* The words of a column of a long name take more bytes in the index than the file has. */
+static void an_index_of_many_words_is_not_produced_again(void **state) {
+  enum { NAME = 127, ROWS_OF_WORDS = 20000, MANY = 10000 };
+  char name[NAME + 1], row[40], fields[NAME + 20];
+  struct stat was, is;
+  image_t o = {0};
+  hand_t h;
+  memset(name, 'n', NAME), name[NAME] = 0;
+  image_add(&o, name, NAME), image_add(&o, "\n", 1);
+  for (int i = 0; i < ROWS_OF_WORDS; i++)
+    image_add(&o, row, (size_t)snprintf(row, sizeof row, "w%d\n", i % MANY));
+  write_file("t0.csv", o.at, o.n), write_file("t1.csv", o.at, o.n);
+  free(o.at);
+  snprintf(fields, sizeof fields, "fields=%s:label:class", name);
+  for (int k = 0; k < 2; k++) {
+    static char files[120];
+    snprintf(files, sizeof files, "files=%s/t{0..1}.csv", folder);
+    if (shards_plan(&h, &mr_stage_table, HAND_SETTINGS(files, "index=beside", fields)) < 0)
+      fail_msg("%s", h.diag.text);
+    assert_int_equal(h.s.out_spec[0].field[0].n_classes, MANY);
+    shards_close(&h);
+    assert_int_equal(stat(in_folder("t0.csv.mrindex"), k ? &is : &was), 0);
+  }
+  assert_int_equal(is.st_ino, was.st_ino); /* each save makes a new file */
+  assert_true(is.st_mtim.tv_sec == was.st_mtim.tv_sec && is.st_mtim.tv_nsec == was.st_mtim.tv_nsec);
+}
+
 /* Columns of captions that would take all room leave a label its words. */
 static void a_column_of_many_words_takes_none_from_one_of_few(void **state) {
   enum { COLUMNS = 3, MANY = 10000, LEFT = 5, LABELS = 10 };
@@ -597,6 +624,7 @@ int main(void) {
       cmocka_unit_test(numbers_are_words_where_another_file_has_text),
       cmocka_unit_test(texts_of_many_small_files_are_no_columns),
       cmocka_unit_test(thousands_of_words_are_classes_in_one_file),
+      cmocka_unit_test(an_index_of_many_words_is_not_produced_again),
       cmocka_unit_test(a_column_of_many_words_takes_none_from_one_of_few),
       cmocka_unit_test(a_file_without_rows_changes_nothing),
       cmocka_unit_test(whole_numbers_of_64_bits_keep_every_digit),
