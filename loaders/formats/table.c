@@ -266,13 +266,13 @@ static void say_doubtful_words(const table_t *t, const char *column) {
     const char *text = t->word[w];
     size_t all = strlen(text), n = all;
     mr_table_trim(&text, &n);
-    if (mr_table_missing(text, n) && at < sizeof missing)
+    bool lacks = mr_table_missing(text, n), number = !lacks && mr_table_number(text, n);
+    if (lacks && at < sizeof missing)
       at += (size_t)mr_snprintf(missing + at, sizeof missing - at, "%s\"%s\"", at ? ", " : "",
                                 t->word[w]);
     if (n < all && class_of_word(t, text, n) >= 0) same = t->word[w];
-    bool number = n && strspn(text, "0123456789") == n;
-    if (!number) no_number = t->word[w];
     numbers |= number;
+    if (!lacks && !number) no_number = t->word[w];
   }
   if (at)
     mr_notice(

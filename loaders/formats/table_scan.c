@@ -95,6 +95,21 @@ bool mr_table_missing(const char *text, size_t n) {
   return !n;
 }
 
+/* Whether a text with a NUL behind it is a number, which is *v: 0x10 is none here. */
+static bool reads_as_number(const char *s, size_t n, double *v) {
+  char *end;
+  *v = mr_strtod(s, &end);
+  return n && end == s + n && !strpbrk(s, "xX(");
+}
+
+bool mr_table_number(const char *text, size_t n) {
+  char s[CELL_MAX];
+  double v;
+  if (n >= sizeof s) return false;
+  memcpy(s, text, n), s[n] = 0;
+  return reads_as_number(s, n, &v);
+}
+
 /* Whether the text is digits behind a sign. */
 static bool is_digits(const char *s, size_t n) {
   size_t i = n > 1 && (*s == '-' || *s == '+');
@@ -166,7 +181,6 @@ static void count_changes(table_column_t *c, double v, const char *s, size_t n) 
 static void take_kind(table_column_t *c, char *text, int64_t size) {
   const char *s = text;
   size_t n = size < CELL_MAX ? (size_t)size : CELL_MAX - 1;
-  char *end;
   if (c->kind == MR_TABLE_TEXT) return;
   mr_table_trim(&s, &n);
   text[s - text + (ptrdiff_t)n] = 0;
@@ -179,8 +193,8 @@ static void take_kind(table_column_t *c, char *text, int64_t size) {
   } else if (mr_table_missing(s, n)) {
     c->kind = MR_TABLE_FLOAT, c->missing += n > 0, c->gaps++;
   } else {
-    double v = mr_strtod(s, &end);
-    if (end != s + n || strpbrk(s, "xX(")) c->kind = MR_TABLE_TEXT; /* 0x10 is no number here */
+    double v;
+    if (!reads_as_number(s, n, &v)) c->kind = MR_TABLE_TEXT;
     if (c->kind == MR_TABLE_INT && !whole) c->kind = MR_TABLE_FLOAT;
     c->fractions |= !whole;
     c->numbers++;

@@ -47,6 +47,10 @@ void mr_table_trim(const char **text, size_t *n);
    null, None or the like, as pandas reads them. */
 bool mr_table_missing(const char *text, size_t n);
 
+/* Returns whether a cell without blanks is a number, as columns of numbers have them: decimal, inf
+   too. */
+bool mr_table_number(const char *text, size_t n);
+
 /* Cuts the next cell from the text [*at,end), which it changes: quotes are removed.  Sets
    cell[0,*n) and moves *at behind the separator, or to NULL behind the last cell.  False for a
    quote that is not closed. */

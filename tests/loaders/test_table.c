@@ -540,6 +540,10 @@ static void numbers_that_a_type_changes_are_said(void **state) {
       {"label\nant\nNA\n\"\"\n", "label", "the classes \"\", \"NA\" may stand for missing", MR_I32},
       {"label\nant\nbee \nbee\n", "label", "the class \"bee \" differs from another one in blanks",
        MR_I32},
+      {"label\n-1\n2.5\n 1e3\n-\n", "label", "\"-\" is no number, so that numbers", MR_I32},
+      {"label\n-1\nx\n", "label", "\"x\" is no number", MR_I32},
+      {"label\n1\nNA\n(none)\n", "label", "\"(none)\" is no number", MR_I32},
+      {"label\nant\n0x10\n", "label", "", MR_I32},
       {"label\nant\nNamibia\nb ee\nbee\n", "label", "", MR_I32}};
   for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
     hand_t h;
