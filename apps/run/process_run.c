@@ -87,6 +87,17 @@ static mr_err_t process_run_set_resume(mr_graph_t *g, const char *process, int64
   return mr_from_state(g, state, ledger->name, diag);
 }
 
+/* Sets what a resume of the whole graph shows.  The process with its first checkpoint speaks for
+   all of them, when it is built first. */
+static mr_err_t process_run_set_reported(mr_graph_t *g, const char *process, const outs_t *outs,
+                                         int64_t since, const mr_train_progress_t *at,
+                                         mr_diag_t *diag) {
+  const mr_stage_t *keep = mr_graph_stage_with(g, MR_ROLE_CHECKPOINT, 0);
+  if (!outs->n && keep && keep == nth_stage_in(g, process, MR_ROLE_CHECKPOINT, 0))
+    mr_resume_say_unkept(g, at->step);
+  return mr_resume_reported(g, since, at, diag);
+}
+
 static mr_err_t process_run_build(const mr_args_t *a, const outs_t *outs, mr_graph_t **g,
                                   mr_diag_t *diag) {
   const char *process = mr_args_text(a, "--process"), *run = mr_args_text(a, "--run-id");
@@ -96,7 +107,8 @@ static mr_err_t process_run_build(const mr_args_t *a, const outs_t *outs, mr_gra
   mr_err_t e = MR_OK;
   mr_train_progress_t at = {0};
   if (mr_args_text(a, "--resume")) e = process_run_set_resume(*g, process, since, &at, diag);
-  if (e >= 0 && mr_args_text(a, "--resume")) e = mr_resume_reported(*g, since, &at, diag);
+  if (e >= 0 && mr_args_text(a, "--resume"))
+    e = process_run_set_reported(*g, process, outs, since, &at, diag);
   if (e >= 0) e = set_outs(*g, process, outs, diag);
   if (e >= 0) e = mr_graph_keep_process(*g, process, diag);
   return e < 0 ? e : mr_graph_settle(*g, diag);

@@ -134,8 +134,7 @@ static void keep_reported(const char *beside, const reported_t *last) {
               why.text, last->step);
 }
 
-/* Says of a graph that shows steps, but keeps none in a file, what a resume cannot show. */
-static void say_no_metrics_file(const mr_graph_t *g, int64_t step) {
+void mr_resume_say_unkept(const mr_graph_t *g, int64_t step) {
   char beside[MR_PATH_MAX];
   bool shows = false;
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
@@ -169,7 +168,6 @@ mr_err_t mr_resume_reported(mr_graph_t *g, int64_t since, const mr_train_progres
     if (path && look_for_last_step(path, since, &last)) look_for_last_step(beside, since, &last);
   }
   if (last.step <= at->step) last.step = -1; /* none is repeated */
-  say_no_metrics_file(g, at->step);
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     const char *path = metrics_file(g, i, beside);
     if (path && is_newer_file(path, since)) keep_reported(beside, &last);

@@ -31,11 +31,14 @@ bool mr_resume_is_newer(const char *path, int64_t since);
    jsonl and csv stages if that lies behind the checkpoint's, at->step, else to -1, and
    resume-images to the images of both.  Files not written since (ns of the Unix clock) are ignored.
    A process that is killed while it repeats steps has cut these files already, so FILE.reported
-   beside each keeps the step until it has been passed; a notice says where it cannot be written,
-   and where a graph has no such stage.  g must not be settled, and the files not yet cut back.
-   Fails as mr_graph_set. */
+   beside each keeps the step until it has been passed; a notice says where it cannot be written.  g
+   must not be settled, and the files not yet cut back.  Fails as mr_graph_set. */
 mr_err_t mr_resume_reported(mr_graph_t *g, int64_t since, const mr_train_progress_t *at,
                             mr_diag_t *diag);
+
+/* Says of a graph that shows steps, but has no stage that keeps which were reported, what a resume
+   after this step cannot show: once for all processes of the graph. */
+void mr_resume_say_unkept(const mr_graph_t *g, int64_t step);
 
 /* Removes these files, which another run of the same names has left: for a run that begins. */
 void mr_resume_forget_reported(const mr_graph_t *g);

@@ -423,6 +423,7 @@ static mr_err_t train_build_graph(const mr_run_dir_t *r, const mr_resume_point_t
         whole);
   if (mr_process_ranks()) MR_TRY(train_set_folder(g, diag));
   if (follows) MR_TRY(train_only_step(g, diag));
+  if (resume && !follows) mr_resume_say_unkept(g, resume->at.step);
   if (resume) MR_TRY(mr_resume_reported(g, 0, &resume->at, diag));
   if (resume && resume->path[0]) MR_TRY(train_set_resume(g, resume, diag));
   MR_TRY(train_set_replay(r, g, diag));

@@ -288,6 +288,29 @@ static void those_before_one_that_has_ended_end_too(void **state) {
   free(p);
 }
 
+static const char shown[] =
+    "process reader { synthetic n=160 ! shuffle seed=1 epochs=1 ! normalize ! batch 16 "
+    "name=batches }\n"
+    "process trainer {\n"
+    "  vit-step name=train embed=16 mlp=32 heads=2 layers=1 patch=8 checkpoint-every=4\n"
+    "  train.state ! checkpoint dir=$out.d\n"
+    "  train.metrics ! progress\n}\n"
+    "batches. ! train.\n";
+
+static void a_resume_of_several_processes_says_once_what_it_cannot_show(void **state) {
+  static const char sentence[] = "keeps which steps were reported";
+  char path[TEXT_MAX];
+  program_t *p = calloc(1, sizeof *p);
+  write_graph("shown", shown, path);
+  RUN(p, "run", path, "train.steps=6");
+  if (p->status) fail_msg("%s", p->err);
+  RUN(p, "run", "--resume", path, "train.steps=8");
+  const char *said = strstr(p->err, sentence);
+  if (p->status || !said || strstr(said + 1, sentence)) fail_msg("%s", p->err);
+  if (!strstr(said, "those after step 6 that were")) fail_msg("%s", p->err);
+  free(p);
+}
+
 static const char endless[] =
     "process reader { synthetic n=320 ! shuffle seed=1 epochs=0 ! batch 16 name=batches }\n"
     "process writer { ledger path=$out.txt state=$out.json name=lines }\n"
@@ -659,6 +682,7 @@ int main(void) {
       cmocka_unit_test(a_process_that_waits_for_another_says_that_this_one_limits),
       cmocka_unit_test(a_short_batch_of_a_link_is_judged_as_in_one_process),
       cmocka_unit_test(those_before_one_that_has_ended_end_too),
+      cmocka_unit_test(a_resume_of_several_processes_says_once_what_it_cannot_show),
       cmocka_unit_test(ctrl_c_stops_all_and_resume_continues),
       cmocka_unit_test(a_signal_that_comes_twice_is_one),
       cmocka_unit_test(sigusr1_saves_and_sigterm_of_one_process_ends_all),
