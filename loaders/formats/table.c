@@ -362,7 +362,8 @@ static mr_err_t table_settle_field(mr_stage_t *s, const char *column, const char
                                                   : "bytes, or a column of the classes' numbers, "
                                                     "whose names are in names=FILE: text makes "
                                                     "classes of at most 10,000 different words, "
-                                                    "and fewer in a file of many columns");
+                                                    "fewer in a file of many columns, and at most "
+                                                    "1,024 in one where nearly all cells differ");
   int64_t changed = as == AS_F32   ? count_changed(base->shards, column, MR_TABLE_NOT_F32)
                     : as == AS_F64 ? count_changed(base->shards, column, MR_TABLE_NOT_F64)
                                    : 0;
@@ -538,7 +539,7 @@ static mr_err_t table_unpack(const mr_shard_source_t *base, const mr_shard_bytes
 }
 
 static const mr_shard_kind_t table_kind_def = {.name = "table",
-                                               .index = "table/8",
+                                               .index = "table/9",
                                                .scan = mr_table_scan,
                                                .apart = MR_TABLE_WORD,
                                                .own = "text",

@@ -584,6 +584,12 @@ static mr_err_t share_room(table_scan_t *t, int room) {
   return MR_OK;
 }
 
+/* Whether a column holds captions or the like: many words, of which less than a tenth of the rows
+   has one that came before. */
+static bool words_differ(const table_scan_t *t, const table_column_t *c) {
+  return c->n_words > MR_TABLE_WORDS_ONCE && c->n_words > t->rows - t->rows / 10;
+}
+
 /* What the columns hold; words first of those that are text: numbers are words if the column is
    text in another file. */
 static mr_err_t table_note_kinds(table_scan_t *t) {
@@ -593,6 +599,7 @@ static mr_err_t table_note_kinds(table_scan_t *t) {
   for (int i = 0; i < t->n_columns; i++) {
     table_column_t *c = &t->column[i];
     if (c->kind == MR_TABLE_FLOAT && c->missing && !c->numbers) c->kind = MR_TABLE_TEXT;
+    if (words_differ(t, c)) c->full = true, forget_words(c);
   }
   MR_TRY(share_room(t, wide ? WIDE_ROOM : MR_TABLE_WORDS_ROOM));
   for (int i = 0; i < t->n_columns; i++) {

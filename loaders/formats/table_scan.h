@@ -31,6 +31,7 @@ enum { MR_TABLE_COLUMNS_MAX = 8192 };
 enum {
   MR_TABLE_WORDS_MAX = 10000,
   MR_TABLE_WORDS_LEAST = 256,
+  MR_TABLE_WORDS_ONCE = 1024, /* of a column of a file in which nearly all words differ */
   MR_TABLE_WORDS_ROOM = 18 * 1024 /* words of all columns of text in a file */
 };
 enum { MR_TABLE_CELL_MAX = 128 /* bytes from which on a cell is neither a number nor a word */ };

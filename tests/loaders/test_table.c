@@ -173,12 +173,13 @@ static void numbers_are_words_where_another_file_has_text(void **state) {
   burst_free(b), shards_close(&h);
 }
 
-static void write_rows(const char *name, const char *format, int first, int n) {
+/* Rows [first,first+n); `times` of them have one label. */
+static void write_rows(const char *name, const char *format, int first, int n, int times) {
   image_t o = {0};
   char row[80];
   image_add(&o, "id,label\n", 9);
   for (int i = first; i < first + n; i++)
-    image_add(&o, row, (size_t)snprintf(row, sizeof row, format, i, i));
+    image_add(&o, row, (size_t)snprintf(row, sizeof row, format, i, i / times));
   write_file(name, o.at, o.n);
   free(o.at);
 }
@@ -189,28 +190,29 @@ static void texts_of_many_small_files_are_no_columns(void **state) {
   hand_t h;
   for (int k = 0; k < 8; k++) {
     snprintf(name, sizeof name, "m%d.csv", k);
-    write_rows(name, "%d,caption %d\n", 1300 * k, 1300);
+    write_rows(name, "%d,caption %d\n", 2600 * k, 2600, 2);
   }
   snprintf(files, sizeof files, "files=%s/m{0..7}.csv", folder);
   if (shards_plan(&h, &mr_stage_table,
                   (const char *[]){files, "fields=id,label:text:bytes", NULL}) < 0)
     fail_msg("%s", h.diag.text);
-  assert_int_equal(h.s.out_spec[0].n_records, 8 * 1300);
+  assert_int_equal(h.s.out_spec[0].n_records, 8 * 2600);
   shards_close(&h);
   want_refused(
       &mr_stage_table, (const char *[]){files, "fields=label", NULL},
       "column label has more than 10,000 different words in all files, want it as bytes, or a "
       "column of the classes' numbers, whose names are in names=FILE");
-  write_rows("t0.csv", "%d,%d\n", 0, 300), write_rows("t1.csv", "%d,x%d\n", 0, 5);
+  write_rows("t0.csv", "%d,%d\n", 0, 300, 1), write_rows("t1.csv", "%d,x%d\n", 0, 5, 1);
   want_refused(&mr_stage_table, table_settings("label:label:class"),
-               "classes of at most 10,000 different words, and fewer in a file of many columns");
-  write_rows("t0.csv", "%d,x%d\n", 0, 10001), write_rows("t1.csv", "%d,x%d\n", 0, 5);
+               "classes of at most 10,000 different words, fewer in a file of many columns");
+  write_rows("t0.csv", "%d,x%d\n", 0, 20002, 2), write_rows("t1.csv", "%d,x%d\n", 0, 5, 1);
   want_refused(&mr_stage_table, table_settings("label:label:class"), "at most 10,000 different");
   /* other words in each of the files */
-  write_rows("t0.csv", "%d,x%d\n", 0, 256), write_rows("t1.csv", "%d,x%d\n", 256, 256);
+  write_rows("t0.csv", "%d,x%d\n", 0, 1024, 1);
+  write_rows("t1.csv", "%d,x%d\n", 1024, 1024, 1);
   if (shards_plan(&h, &mr_stage_table, table_settings("label:label:class")) < 0)
     fail_msg("%s", h.diag.text);
-  assert_int_equal(h.s.out_spec[0].field[0].n_classes, 512);
+  assert_int_equal(h.s.out_spec[0].field[0].n_classes, 2048);
   shards_close(&h);
 }
 
@@ -219,18 +221,37 @@ static void thousands_of_words_are_classes_in_one_file(void **state) {
   static const int sizes[] = {1000, 9000};
   for (int k = 0; k < 2; k++) {
     hand_t h;
-    write_rows("t0.csv", "caption %d,n%08d\n", 0, sizes[k]);
-    write_rows("t1.csv", "caption %d,n%08d\n", 0, 5);
+    write_rows("t0.csv", "caption %d,n%08d\n", 0, 2 * sizes[k], 2);
+    write_rows("t1.csv", "caption %d,n%08d\n", 0, 5, 1);
     if (shards_plan(&h, &mr_stage_table, table_settings("label:label:class")) < 0 ||
         h.s.def->open(&h.s) < 0)
       fail_msg("%s", h.diag.text);
     assert_int_equal(h.s.out_spec[0].field[0].n_classes, sizes[k]);
     burst_t *b = burst_new(&h.s);
-    int64_t last = sizes[k] - 1;
+    int64_t last = 2 * sizes[k] - 1;
     if (burst_fetch(&h, 0, &last, 1, b) < 0) fail_msg("%s", h.diag.text);
-    assert_int_equal(*(int32_t *)b->rec[0].field[0].data, last);
+    assert_int_equal(*(int32_t *)b->rec[0].field[0].data, sizes[k] - 1);
     burst_free(b), shards_close(&h);
   }
+}
+
+/* Words that hardly come again are no classes: their index is one of rows alone. */
+static void captions_take_no_room_in_an_index(void **state) {
+  enum { CAPTIONS = 9000, ROW_BYTES = 16 + 24 /* of a record and its part */ };
+  char files[120];
+  struct stat st;
+  hand_t h;
+  snprintf(files, sizeof files, "files=%s/t{0..1}.csv", folder);
+  write_rows("t0.csv", "caption %d,x%d\n", 0, CAPTIONS, 1);
+  write_rows("t1.csv", "caption %d,x%d\n", 0, 5, 1);
+  if (shards_plan(&h, &mr_stage_table, HAND_SETTINGS(files, "index=beside", "fields=id,label:x")) <
+      0)
+    fail_msg("%s", h.diag.text);
+  shards_close(&h);
+  assert_int_equal(stat(in_folder("t0.csv.mrindex"), &st), 0);
+  assert_true(st.st_size < CAPTIONS * ROW_BYTES + 4096);
+  want_refused(&mr_stage_table, table_settings("label:label:class"),
+               "in one where nearly all cells differ");
 }
 
 /* The words of a column of a long name take more bytes in the index than the file has. */
@@ -268,9 +289,9 @@ static void a_column_of_many_words_takes_none_from_one_of_few(void **state) {
   char row[80];
   hand_t h;
   image_add(&o, "one,two,label\n", 14);
-  for (int i = 0; i < MANY; i++)
+  for (int i = 0; i < 2 * MANY; i++)
     image_add(&o, row,
-              (size_t)snprintf(row, sizeof row, "a%d,b%d,c%d\n", i, i % (room - MANY - LEFT),
+              (size_t)snprintf(row, sizeof row, "a%d,b%d,c%d\n", i % MANY, i % (room - MANY - LEFT),
                                i % LABELS));
   write_file("t0.csv", o.at, o.n), write_file("t1.csv", o.at, o.n);
   free(o.at);
@@ -628,6 +649,7 @@ int main(void) {
       cmocka_unit_test(numbers_are_words_where_another_file_has_text),
       cmocka_unit_test(texts_of_many_small_files_are_no_columns),
       cmocka_unit_test(thousands_of_words_are_classes_in_one_file),
+      cmocka_unit_test(captions_take_no_room_in_an_index),
       cmocka_unit_test(an_index_of_many_words_is_not_produced_again),
       cmocka_unit_test(a_column_of_many_words_takes_none_from_one_of_few),
       cmocka_unit_test(a_file_without_rows_changes_nothing),
