@@ -118,10 +118,10 @@ static bool is_digits(const char *s, size_t n) {
   return n > i;
 }
 
-/* Whether digits begin with zeros, as codes do. */
+/* Whether digits begin with zeros, as codes do; of two digits, months, days and hours do. */
 static bool has_zeros(const char *s, size_t n) {
   if (n > 1 && (*s == '-' || *s == '+')) s++, n--;
-  return n > 1 && *s == '0';
+  return n > 2 && *s == '0';
 }
 
 /* Whether it is a whole number of 64 bits. */

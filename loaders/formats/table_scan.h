@@ -21,7 +21,7 @@ enum {
   MR_TABLE_NOT_F64,   /* the same for f64 */
   MR_TABLE_UNNAMED,   /* a column to which the first row gives no name */
   MR_TABLE_GAPS,      /* cells of a column that lack a number, where all others are whole */
-  MR_TABLE_ZEROS,     /* whole numbers of a column that are written with zeros in front */
+  MR_TABLE_ZEROS,     /* whole numbers of three digits or more with zeros in front */
   MR_TABLE_WORD, /* "NAME\tWORD": a word of a column, of all of its words in the file or none */
 };
 
@@ -31,7 +31,7 @@ enum { MR_TABLE_COLUMNS_MAX = 8192 };
 enum {
   MR_TABLE_WORDS_MAX = 10000,
   MR_TABLE_WORDS_LEAST = 256,
-  MR_TABLE_WORDS_ONCE = 1024, /* of a column of a file in which nearly all words differ */
+  MR_TABLE_WORDS_ONCE = 1024,     /* of a column of a file in which nearly all words differ */
   MR_TABLE_WORDS_ROOM = 18 * 1024 /* words of all columns of text in a file */
 };
 enum { MR_TABLE_CELL_MAX = 128 /* bytes from which on a cell is neither a number nor a word */ };
