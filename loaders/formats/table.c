@@ -362,8 +362,10 @@ static mr_err_t table_settle_field(mr_stage_t *s, const char *column, const char
                                                   : "bytes, or a column of the classes' numbers, "
                                                     "whose names are in names=FILE: text makes "
                                                     "classes of at most 10,000 different words, "
-                                                    "fewer in a file of many columns, and at most "
-                                                    "1,024 in one where nearly all cells differ");
+                                                    "fewer in a file of many columns, at most "
+                                                    "1,024 in one where nearly all cells differ, "
+                                                    "and none in one that begins with 256 "
+                                                    "different numbers");
   int64_t changed = as == AS_F32   ? count_changed(base->shards, column, MR_TABLE_NOT_F32)
                     : as == AS_F64 ? count_changed(base->shards, column, MR_TABLE_NOT_F64)
                                    : 0;

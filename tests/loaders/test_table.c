@@ -184,6 +184,18 @@ static void write_rows(const char *name, const char *format, int first, int n, i
   free(o.at);
 }
 
+/* n different numbers, and then a word. */
+static void write_numbers_first(const char *name, int n) {
+  image_t o = {0};
+  char row[80];
+  image_add(&o, "id,label\n", 9);
+  for (int i = 0; i < n; i++)
+    image_add(&o, row, (size_t)snprintf(row, sizeof row, "%d,%d\n", i, i));
+  image_add(&o, "0,x\n", 4);
+  write_file(name, o.at, o.n);
+  free(o.at);
+}
+
 /* A file with fewer rows than counted words has noted all of its texts. */
 static void texts_of_many_small_files_are_no_columns(void **state) {
   char name[16], files[120];
@@ -205,6 +217,13 @@ static void texts_of_many_small_files_are_no_columns(void **state) {
   write_rows("t0.csv", "%d,%d\n", 0, 300, 1), write_rows("t1.csv", "%d,x%d\n", 0, 5, 1);
   want_refused(&mr_stage_table, table_settings("label:label:class"),
                "classes of at most 10,000 different words, fewer in a file of many columns");
+  write_numbers_first("t0.csv", 255);
+  if (shards_plan(&h, &mr_stage_table, table_settings("label:label:class")) < 0)
+    fail_msg("%s", h.diag.text);
+  shards_close(&h);
+  write_numbers_first("t0.csv", 256);
+  want_refused(&mr_stage_table, table_settings("label:label:class"),
+               "and none in one that begins with 256 different numbers");
   write_rows("t0.csv", "%d,x%d\n", 0, 20002, 2), write_rows("t1.csv", "%d,x%d\n", 0, 5, 1);
   want_refused(&mr_stage_table, table_settings("label:label:class"), "at most 10,000 different");
   /* other words in each of the files */
