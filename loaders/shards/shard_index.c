@@ -340,10 +340,12 @@ mr_err_t mr_shard_index_save(const mr_shard_index_t *x, const char *path, const 
   MR_TRY(mr_newfile_open_own(&f, path, diag));
   mr_trust_own(f.fd, trust);
   mr_err_t e = mr_write_all(f.fd, x->block, x->bytes, path, diag);
-  if (e == MR_OK && rename(f.tmp, path) < 0)
-    e = mr_fail(diag, MR_ERR_IO, "%s: cannot rename to this name: %s", path, strerror(errno));
   if (e < 0) return mr_newfile_drop(&f), e;
-  close(f.fd);
+  if (close(f.fd) < 0) /* as NFS and quotas say late that there is no room */
+    e = mr_fail(diag, MR_ERR_IO, "%s: cannot be closed: %s", path, strerror(errno));
+  else if (rename(f.tmp, path) < 0)
+    e = mr_fail(diag, MR_ERR_IO, "%s: cannot rename to this name: %s", path, strerror(errno));
+  if (e < 0) return unlink(f.tmp), e;
   mr_fd_reserve(); /* this file may have used a descriptor of it */
   return MR_OK;
 }

@@ -298,6 +298,33 @@ static void forged_counts_and_sizes_are_refused(void **state) {
   }
 }
 
+int __real_close(int fd);
+int __wrap_close(int fd);
+static bool close_fails; /* of files that are written; by one thread */
+
+int __wrap_close(int fd) {
+  bool fails = close_fails && (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY;
+  int e = __real_close(fd);
+  if (!fails) return e;
+  errno = EDQUOT;
+  return -1;
+}
+
+static void an_index_that_cannot_be_closed_is_not_kept(void **state) {
+  round_t r = round_first(1);
+  mr_diag_t diag = {0};
+  mr_shard_index_t x;
+  make_forged(&r, &x);
+  int before = n_in_folder(folder);
+  close_fails = true;
+  mr_err_t e = mr_shard_index_save(&x, in_folder("unclosed"), NULL, &diag);
+  close_fails = false;
+  assert_int_equal(e, MR_ERR_IO);
+  assert_non_null(strstr(diag.text, "unclosed: cannot be closed: "));
+  assert_int_equal(n_in_folder(folder), before); /* neither the index nor a temporary file */
+  mr_shard_index_close(&x);
+}
+
 /* With no bytes allowed on the heap, drafts and blocks of this many records lie in files. */
 static void large_indexes_lie_in_files(void **state) {
   enum { RECORDS = 5000 };
@@ -479,6 +506,7 @@ int main(void) {
       cmocka_unit_test(two_files_of_one_name_have_two_indexes),
       cmocka_unit_test(names_with_a_nul_are_no_columns),
       cmocka_unit_test(forged_counts_and_sizes_are_refused),
+      cmocka_unit_test(an_index_that_cannot_be_closed_is_not_kept),
       cmocka_unit_test(large_indexes_lie_in_files),
       cmocka_unit_test(an_index_stays_as_it_was_checked),
       cmocka_unit_test(a_lock_ends_though_a_child_has_inherited_it),
