@@ -205,15 +205,22 @@ const mr_file_kind_t *mr_file_kind_sure(const void *bytes, size_t n) {
 static bool file_is_text(const unsigned char *p, size_t n) {
   for (size_t i = 0; i < n; i++)
     if (p[i] == 0x7F || (p[i] < ' ' && p[i] != '\n' && p[i] != '\r' && p[i] != '\t')) return false;
-  return n >= 16;
+  return true;
+}
+
+/* The kind of a file that is refused anyway: text that begins with the letters of a short mark, as
+   a column's name may, is none. */
+static const mr_file_kind_t *kind_of_refused(const void *bytes, size_t n) {
+  const mr_file_kind_t *sure = mr_file_kind_sure(bytes, n);
+  return sure || file_is_text(bytes, n) ? sure : mr_file_kind(bytes, n);
 }
 
 const char *mr_file_described(const void *bytes, size_t n) {
   const unsigned char *p = bytes;
-  const mr_file_kind_t *kind = mr_file_kind(bytes, n);
+  const mr_file_kind_t *kind = kind_of_refused(bytes, n);
   size_t at = 0;
   if (kind) return kind->what;
-  if (!file_is_text(p, n)) return NULL;
+  if (n < 16 || !file_is_text(p, n)) return NULL;
   if (!memcmp(p, "\xEF\xBB\xBF", 3)) at = 3;
   while (at < n && strchr(" \t\r\n", p[at])) at++;
   bool object = at + 1 < n && p[at] == '{', list = at + 1 < n && p[at] == '[';
@@ -223,7 +230,7 @@ const char *mr_file_described(const void *bytes, size_t n) {
 }
 
 const char *mr_file_kind_hint(const void *bytes, size_t n, char *text, size_t size) {
-  const mr_file_kind_t *kind = mr_file_kind(bytes, n);
+  const mr_file_kind_t *kind = kind_of_refused(bytes, n);
   const char *what = mr_file_described(bytes, n);
   text[0] = 0;
   if (what && kind && kind->instead)

@@ -25,8 +25,8 @@ const mr_file_kind_t *mr_file_kind(const void *bytes, size_t n);
 const mr_file_kind_t *mr_file_kind_sure(const void *bytes, size_t n);
 
 /* Returns what a file is that begins with bytes[n], or is no longer: the kind's `what`, or "JSON
-   lines", "JSON" or "text"; static.  NULL: something else, or too few bytes to tell.  For readers
-   of files that are no text. */
+   lines", "JSON" or "text"; static.  Text is of a kind that mr_file_kind_sure knows alone.  NULL:
+   something else, or too few bytes to tell.  For readers of files that are no text. */
 const char *mr_file_described(const void *bytes, size_t n);
 
 enum { MR_FILE_LOOK = 256 /* bytes of a file that are enough for both */ };

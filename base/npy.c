@@ -113,7 +113,9 @@ static mr_err_t fail_other_kind(const char *path, const void *file, size_t n, mr
   const char *what = mr_file_described(file, n);
   if (!what) return mr_fail(diag, MR_ERR_DATA, "%s: not an .npy file of format 1 to 3", path);
   return mr_fail(diag, MR_ERR_DATA, "%s: not an .npy file of format 1 to 3; it is %s: %s", path,
-                 what, kind && kind->instead ? kind->instead : "save each array with numpy.save");
+                 what,
+                 kind && kind->what == what && kind->instead ? kind->instead
+                                                             : "save each array with numpy.save");
 }
 
 mr_err_t mr_npy_header(const char *path, const void *file, size_t n, mr_npy_t *out, size_t *offset,

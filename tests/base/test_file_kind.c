@@ -59,6 +59,8 @@ static void a_sentence_ends_with_what_a_file_is(void **state) {
              {"  [1, 2, 3, 4, 5]\n", "; it is JSON"},
              {"{\"a\": 1, \"b\": [2]}", "; it is JSON"},
              {"a,b\n1,2\n3,4\n5,6\n", "; it is text"},
+             {"BZh,b\n1,2\n3,4\n5,6\n", "; it is text"},
+             {"BZh,b\n1,2\n", ""},
              {"\xEF\xBB\xBFgr\xC3\xBC\xC3\x9F Gott, Welt", "; it is text"},
              {"short", ""},
              {"PAR1\25\4\25", "; it is a Parquet file"},
