@@ -436,10 +436,11 @@ static mr_err_t check_is_table(table_scan_t *t, const char *p, int64_t n) {
 /* Refuses the line that some programs write for Excel. */
 static mr_err_t check_is_no_setting(table_scan_t *t, const char *p, int64_t n) {
   if (n < 6 || strncasecmp(p, "sep=", 4) || (p[5] != '\n' && p[5] != '\r')) return MR_OK;
+  bool ends = p[5] == '\n' || (n > 6 && p[6] == '\n'); /* sed sees its end */
   return TABLE_FAULT(t,
                      "%s: its first line is a setting of Excel, %.5s, want one that names the "
-                     "columns: remove it (sed -i 1d)",
-                     t->file->path, p);
+                     "columns: remove it%s",
+                     t->file->path, p, ends ? " (sed -i 1d)" : "");
 }
 
 static mr_err_t name_columns(table_scan_t *t, char *at, char *end) {

@@ -608,13 +608,20 @@ static void files_that_are_no_csv_are_refused_by_name(void **state) {
            {"PAR1\25\4\25.", 8, "a Parquet file"},
            {"ARROW1\0\0", 8, "an Arrow file"},
            {"{\"a\": 1}\n", 9, "JSON lines"},
-           {"sep=;\r\na;b\r\n", 12, "a setting of Excel, sep=;, want"}};
+           {"sep=;\r\na;b\r\n", 12, "a setting of Excel, sep=;, want"},
+           {"sep=;\r\na;b\r\n", 12, "remove it (sed -i 1d)"},
+           {"sep=;\na;b\n", 10, "remove it (sed -i 1d)"},
+           {"sep=;\ra;b\r", 10, "the columns: remove it"}};
   char files[120];
   snprintf(files, sizeof files, "files=%s", in_folder("other.csv"));
   for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
     write_file("other.csv", t[i].bytes, t[i].n);
     want_refused(&mr_stage_table, HAND_SETTINGS(files, "holdout=0"), t[i].piece);
   }
+  hand_t h; /* the last one: sed would take all of it for its first line */
+  assert_true(shards_plan(&h, &mr_stage_table, HAND_SETTINGS(files, "holdout=0")) < 0);
+  assert_null(strstr(h.diag.text, "sed"));
+  shards_close(&h);
 }
 
 /* Columns may be called as the first bytes of other formats are. */
