@@ -18,7 +18,8 @@
 
 enum {
   FIRST_ROWS = 256,
-  COLUMN_SLOTS = 1 << 17,
+  FIRST_COLUMNS = 32,
+  SLOTS_EACH = 2, /* at least, so that looking for a name is short; a power of two */
   END_BYTES = 4096,
   KIND_MAX = 16,
   TEXT_MORE = 1 << 20,    /* the fault */
@@ -44,8 +45,9 @@ struct mr_shard_draft {
   uint32_t n_columns;
   int64_t even;  /* records that the one record stands for; 0: it is one of many */
   uint32_t most; /* columns */
-  mr_shard_column_t column[MR_SHARD_COLUMNS_WIDE];
-  uint16_t slot[COLUMN_SLOTS]; /* by the digests of names: 1 + the column that has it; 0: none */
+  uint32_t room; /* columns for which there is memory; a power of two */
+  mr_shard_column_t *column;
+  uint16_t *slot; /* [SLOTS_EACH * room], by the digests of names: 1 + the column; 0: none */
 };
 _Static_assert(MR_SHARD_COLUMNS_WIDE < UINT16_MAX, "a slot is always free, and its number fits");
 
@@ -60,12 +62,41 @@ static mr_err_t draft_grow(mr_spill_t *rows, size_t want, size_t each, mr_diag_t
   return mr_spill_grow(rows, (want > FIRST_ROWS ? want : FIRST_ROWS) * each, "an index", diag);
 }
 
+/* The slot of a column, or the free one where it would be. */
+static uint16_t *draft_slot(const mr_shard_draft_t *d, const char *name, size_t n, uint32_t kind) {
+  size_t most = (size_t)SLOTS_EACH * d->room;
+  size_t at = (size_t)XXH3_64bits_withSeed(name, n, kind) % most;
+  for (; d->slot[at]; at = (at + 1) % most) {
+    const mr_shard_column_t *c = &d->column[d->slot[at] - 1u];
+    const char *has = draft_text(d) + c->name;
+    if (c->kind == kind && !strncmp(has, name, n) && !has[n]) break;
+  }
+  return &d->slot[at];
+}
+
+/* Most drafts have few columns: memory for more is taken when they come. */
+static bool draft_make_room(mr_shard_draft_t *d, uint32_t room) {
+  mr_shard_column_t *column = realloc(d->column, room * sizeof *column);
+  if (!column) return false;
+  d->column = column;
+  uint16_t *slot = calloc((size_t)SLOTS_EACH * room, sizeof *slot);
+  if (!slot) return false;
+  free(d->slot);
+  d->slot = slot, d->room = room;
+  for (uint32_t c = 0; c < d->n_columns; c++) {
+    const char *name = draft_text(d) + column[c].name;
+    *draft_slot(d, name, strlen(name), column[c].kind) = (uint16_t)(c + 1);
+  }
+  return true;
+}
+
 mr_shard_draft_t *mr_shard_draft_new(void) {
   mr_shard_draft_t *d = calloc(1, sizeof *d);
   if (!d) return NULL;
   d->record = d->part = d->text = MR_SPILL_NONE;
   d->most = MR_SHARD_COLUMNS_MAX;
-  if (draft_grow(&d->text, 1, 1, NULL) < 0) return free(d), NULL;
+  if (draft_grow(&d->text, 1, 1, NULL) < 0 || !draft_make_room(d, FIRST_COLUMNS))
+    return mr_shard_draft_free(d), NULL;
   draft_text(d)[d->n_text++] = 0; /* place 0 means none */
   return d;
 }
@@ -73,7 +104,7 @@ mr_shard_draft_t *mr_shard_draft_new(void) {
 void mr_shard_draft_free(mr_shard_draft_t *d) {
   if (!d) return;
   mr_spill_free(&d->record), mr_spill_free(&d->part), mr_spill_free(&d->text);
-  free(d);
+  free(d->column), free(d->slot), free(d);
 }
 
 static mr_err_t draft_add_text(mr_shard_draft_t *d, const char *text, size_t n, uint64_t *place,
@@ -101,20 +132,18 @@ mr_err_t mr_shard_draft_column(mr_shard_draft_t *d, const char *name, size_t n, 
   if (n >= MR_SHARD_NAME_MAX || memchr(name, 0, n))
     return mr_fail(diag, MR_ERR_DATA, "a name of %zu bytes, want at most %d and no NUL", n,
                    MR_SHARD_NAME_MAX - 1);
-  size_t at = (size_t)XXH3_64bits_withSeed(name, n, kind) % COLUMN_SLOTS;
-  for (; d->slot[at]; at = (at + 1) % COLUMN_SLOTS) {
-    uint32_t c = d->slot[at] - 1u;
-    const char *has = draft_text(d) + d->column[c].name;
-    if (d->column[c].kind != kind || strncmp(has, name, n) || has[n]) continue;
-    *column = c;
-    return MR_OK;
-  }
+  uint16_t *slot = draft_slot(d, name, n, kind);
+  if (*slot) return *column = *slot - 1u, MR_OK;
   if (d->n_columns == d->most)
     return mr_fail(diag, MR_ERR_DATA, "more than %u different names of parts", d->most);
+  if (d->n_columns == d->room) {
+    if (!draft_make_room(d, 2 * d->room)) return mr_no_memory(diag, "the columns of an index");
+    slot = draft_slot(d, name, n, kind);
+  }
   mr_shard_column_t row = {.kind = kind};
   MR_TRY(draft_add_text(d, name, n, &row.name, diag));
   d->column[ *column = d->n_columns++] = row;
-  d->slot[at] = (uint16_t)d->n_columns;
+  *slot = (uint16_t)d->n_columns;
   return MR_OK;
 }
 
