@@ -19,7 +19,7 @@
 enum {
   FIRST_ROWS = 256,
   FIRST_COLUMNS = 32,
-  SLOTS_EACH = 2, /* at least, so that looking for a name is short; a power of two */
+  SLOTS_EACH = 2, /* for each column that there is room for: looking for a name is short */
   END_BYTES = 4096,
   KIND_MAX = 16,
   TEXT_MORE = 1 << 20,    /* the fault */
@@ -370,12 +370,12 @@ mr_err_t mr_shard_index_save(const mr_shard_index_t *x, const char *path, const 
   mr_trust_own(f.fd, trust);
   mr_err_t e = mr_write_all(f.fd, x->block, x->bytes, path, diag);
   if (e < 0) return mr_newfile_drop(&f), e;
-  if (close(f.fd) < 0) /* as NFS and quotas say late that there is no room */
-    e = mr_fail(diag, MR_ERR_IO, "%s: cannot be closed: %s", path, strerror(errno));
-  else if (rename(f.tmp, path) < 0)
+  bool closed = close(f.fd) == 0; /* NFS and quotas say late that there is no room */
+  if (!closed) e = mr_fail(diag, MR_ERR_IO, "%s: cannot be closed: %s", path, strerror(errno));
+  mr_fd_reserve(); /* this file may have used a descriptor of it */
+  if (closed && rename(f.tmp, path) < 0)
     e = mr_fail(diag, MR_ERR_IO, "%s: cannot rename to this name: %s", path, strerror(errno));
   if (e < 0) return unlink(f.tmp), e;
-  mr_fd_reserve(); /* this file may have used a descriptor of it */
   return MR_OK;
 }
 
