@@ -95,7 +95,8 @@ bool mr_table_missing(const char *text, size_t n) {
   return !n;
 }
 
-/* Whether a text with a NUL behind it is a number, which is *v: 0x10 is none here. */
+/* Whether the whole text, which ends with a NUL, is a number, and sets *v to it.  0x10 is none
+   here. */
 static bool reads_as_number(const char *s, size_t n, double *v) {
   char *end;
   *v = mr_strtod(s, &end);
