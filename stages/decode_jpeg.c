@@ -17,7 +17,15 @@
 #include "stages/jpeg_scan.h"
 #include "stages/jpeg_smooth.h"
 
-enum { SCANS_MAX = 500, ROWS = 16, SOF0 = 0xC0, SOS = 0xDA };
+enum {
+  SCANS_MAX = 500,
+  ROWS = 16,
+  FED = 1 << 16,
+  SOF0 = 0xC0,
+  JPG = 0xC8,
+  SOS = 0xDA,
+  JPG0 = 0xF0
+};
 
 typedef struct jpeg {
   struct jpeg_decompress_struct c;
@@ -27,9 +35,10 @@ typedef struct jpeg {
   jmp_buf back;
   char why[JMSG_LENGTH_MAX];
   bool no_memory;
-  bool ready;  /* the header has been read, and no pixel */
-  bool whole;  /* the file's end has been found */
-  bool behind; /* the bytes behind the only scan are being read */
+  bool ready; /* the header has been read, and no pixel */
+  bool whole; /* the file's end has been found */
+  bool waits; /* the source has bytes up to `fed`, and stops there instead of failing */
+  size_t fed;
   mr_jpeg_known_t known;
   struct jpeg_compress_struct writer; /* of a file that takes the place of one that lacks scans */
   unsigned char *made;                /* that file, by malloc */
@@ -62,20 +71,14 @@ static void jpeg_say_nothing(j_common_ptr c) {}
 
 static void jpeg_source_nothing(j_decompress_ptr c) {}
 
-/* Behind all pixels a segment may lead out of the file, as for Pillow. */
 static boolean jpeg_source_ends(j_decompress_ptr c) {
-  static const JOCTET end[] = {0xFF, JPEG_EOI};
-  if (!((jpeg_t *)c->client_data)->behind) ERREXIT(c, JERR_INPUT_EOF);
-  c->src->next_input_byte = end, c->src->bytes_in_buffer = sizeof end;
-  return TRUE;
+  if (!((const jpeg_t *)c->client_data)->waits) ERREXIT(c, JERR_INPUT_EOF);
+  return FALSE;
 }
 
 static void jpeg_source_skip(j_decompress_ptr c, long n) {
   if (n <= 0) return;
-  if ((size_t)n > c->src->bytes_in_buffer) {
-    jpeg_source_ends(c);
-    return;
-  }
+  if ((size_t)n > c->src->bytes_in_buffer) jpeg_source_ends(c), n = (long)c->src->bytes_in_buffer;
   c->src->next_input_byte += n, c->src->bytes_in_buffer -= (size_t)n;
 }
 
@@ -137,7 +140,7 @@ static void jpeg_rewind(jpeg_t *d, bool orient) {
   d->source.next_input_byte = d->bytes, d->source.bytes_in_buffer = d->n;
   d->c.progress = &d->progress;
   jpeg_save_markers(&d->c, JPEG_APP0 + 1, orient ? 0xFFFF : 0);
-  d->ready = d->behind = false;
+  d->ready = d->waits = false;
   d->known = (mr_jpeg_known_t){0};
   jpeg_read_header(&d->c, TRUE);
   d->ready = true;
@@ -157,8 +160,8 @@ static int jpeg_orientation(const jpeg_t *d) {
   return turned ? turned : by_xmp ? by_xmp : 1;
 }
 
-/* Whether a marker ends the entropy-coded bytes from `at` on.  Without one the file is cut short,
-   which must not depend on how far a box makes libjpeg read.  Where there is one, libjpeg stops at
+/* Whether a marker ends the entropy-coded bytes from `at` on.  Whether a file without one is cut
+   short must not depend on how far a box makes libjpeg read.  Where there is one, libjpeg stops at
    it, however early, and fills the rest of the picture. */
 static bool jpeg_scan_ends(const uint8_t *at, size_t n) {
   if (n >= 2 && at[n - 2] == 0xFF && at[n - 1] == JPEG_EOI) return true;
@@ -188,11 +191,43 @@ static bool jpeg_has_many_scans(const uint8_t *at, size_t n) {
   return scans > SCANS_MAX;
 }
 
+/* Whether a segment, whose first `size` bytes are its size and data, is JFIF's or Adobe's. */
+static bool jpeg_is_named(uint8_t marker, const uint8_t *data, size_t size) {
+  return (marker == JPEG_APP0 && size >= 6 && !memcmp(data, "JFIF", 4)) ||
+         (marker == JPEG_APP0 + 14 && size >= 7 && !memcmp(data, "Adobe", 5));
+}
+
+/* Pillow goes through the header before libjpeg does, and refuses markers that have no meaning, and
+   JFIF's and Adobe's segments that are too short for a version. */
+static bool jpeg_pillow_opens(const uint8_t *bytes, size_t n) {
+  for (size_t at = 3; at < n;) {
+    uint8_t marker = bytes[at++];
+    if (marker == 0xFF) continue;
+    if (marker == SOS) return true;
+    if (marker && marker < SOF0) return false;
+    bool alone = !marker || marker == JPG || (marker >= JPEG_RST0 && marker <= JPEG_EOI) ||
+                 (marker >= JPG0 && marker < JPEG_COM);
+    if (!alone) {
+      size_t size = n - at < 2 ? n : (size_t)bytes[at] << 8 | bytes[at + 1];
+      if (size < 9 && jpeg_is_named(marker, bytes + at + 2, size < n - at ? size : n - at))
+        return false;
+      at += size < 2 ? 2 : size;
+    }
+    while (at < n && bytes[at] != 0xFF) at++;
+    at++;
+  }
+  return true; /* libjpeg says what is missing */
+}
+
 static mr_err_t jpeg_begin(void *decoder, const uint8_t *bytes, size_t n, bool orient,
                            mr_head_t *head, mr_diag_t *diag) {
   jpeg_t *d = decoder;
   d->bytes = bytes, d->n = n, d->whole = false;
   free(d->made), d->made = NULL;
+  if (!jpeg_pillow_opens(bytes, n))
+    return mr_fail(
+        diag, MR_ERR_DATA,
+        "JPEG: its header has a marker without a meaning, or a segment without a version");
   if (setjmp(d->back)) return jpeg_fail(d, diag);
   jpeg_rewind(d, orient);
   int parts = d->c.num_components;
@@ -312,11 +347,51 @@ static void jpeg_rows(jpeg_t *d, int n, uint8_t *to) {
   }
 }
 
+/* ---- a file without an end ---- */
+
+/* Gives the waiting source the next bytes, as many as Pillow reads at once; false at the end. */
+static bool jpeg_feed(jpeg_t *d) {
+  size_t at = (size_t)(d->source.next_input_byte - d->bytes);
+  if (d->fed == d->n) return false;
+  d->fed = d->n - d->fed < FED ? d->n : d->fed + FED;
+  d->source.bytes_in_buffer = d->fed - at;
+  return true;
+}
+
+/* Whether libjpeg finds all pixels in the bytes of a file whose only scan no marker ends.  It looks
+   ahead, so whether it does depends on where its source makes it wait: where Pillow's does. */
+static bool jpeg_has_all_pixels(jpeg_t *d) {
+  JSAMPROW row[1] = {d->row.at};
+  size_t at = (size_t)(d->source.next_input_byte - d->bytes);
+  d->ready = false, d->waits = true;
+  d->fed = at > d->n / FED * FED ? d->n : (at + FED - 1) / FED * FED;
+  d->source.bytes_in_buffer = d->fed - at;
+  while (!jpeg_start_decompress(&d->c))
+    if (!jpeg_feed(d)) return false;
+  while (d->c.output_scanline < d->c.output_height)
+    if (!jpeg_read_scanlines(&d->c, row, 1) && !jpeg_feed(d)) return false;
+  return true;
+}
+
+/* Gives a file that has all pixels the marker that it lacks, so that a box needs no other reading.
+ */
+static mr_err_t jpeg_end_it(jpeg_t *d, mr_diag_t *diag) {
+  MR_TRY(mr_grow(&d->row, 4 * (size_t)d->c.image_width, diag));
+  if (jpeg_has_multiple_scans(&d->c) || !jpeg_has_all_pixels(d))
+    return mr_fail(diag, MR_ERR_DATA, "JPEG: is cut short");
+  if (!(d->made = malloc(d->n + 2))) return mr_no_memory(diag, "a JPEG of %zu bytes", d->n);
+  memcpy(d->made, d->bytes, d->n);
+  d->made[d->n] = 0xFF, d->made[d->n + 1] = JPEG_EOI;
+  d->bytes = d->made, d->n += 2;
+  jpeg_rewind(d, false);
+  return MR_OK;
+}
+
 /* Goes to the first scan, and checks that the file has an end. */
 static mr_err_t jpeg_go(jpeg_t *d, mr_diag_t *diag) {
   if (!d->ready) jpeg_rewind(d, false);
   if (!d->whole && !jpeg_scan_ends(d->source.next_input_byte, d->source.bytes_in_buffer))
-    return mr_fail(diag, MR_ERR_DATA, "JPEG: is cut short");
+    MR_TRY(jpeg_end_it(d, diag));
   if (!d->whole && jpeg_has_multiple_scans(&d->c) &&
       jpeg_has_many_scans(d->source.next_input_byte, d->source.bytes_in_buffer))
     return mr_fail(diag, MR_ERR_DATA, "JPEG: more than %d scans", SCANS_MAX);
@@ -335,7 +410,7 @@ static void jpeg_finish(jpeg_t *d) {
      for one that has ended. */
   if (left > 1) jpeg_skip_scanlines(&d->c, left - 1);
   while (left && d->c.output_scanline < d->c.output_height) jpeg_read_scanlines(&d->c, row, 1);
-  d->behind = true;
+  d->waits = true; /* behind all pixels a segment may lead out of the file */
   jpeg_finish_decompress(&d->c);
 }
 

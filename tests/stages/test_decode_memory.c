@@ -7,13 +7,21 @@
 
 enum { SIDE = 3000, BYTES_MAX = 1 << 20 };
 
-static long calls, fails_at; /* of malloc; 0: none fails */
+static long calls, fails_at; /* of malloc and aligned_alloc; 0: none fails */
+
+static bool call_fails(void) { return fails_at && ++calls >= fails_at; }
 
 void *__real_malloc(size_t n);
 void *__wrap_malloc(size_t n);
-void *__wrap_malloc(size_t n) { return fails_at && ++calls >= fails_at ? NULL : __real_malloc(n); }
+void *__wrap_malloc(size_t n) { return call_fails() ? NULL : __real_malloc(n); }
 
-/* Any PNG file of the vectors whose rows go through libpng's own memory. */
+void *__real_aligned_alloc(size_t align, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n) {
+  return call_fails() ? NULL : __real_aligned_alloc(align, n);
+}
+
+/* Any PNG file of the vectors. */
 static size_t any_png(uint8_t *bytes) {
   char line[256], name[64];
   int at = 0, n = 0;
