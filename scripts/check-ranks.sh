@@ -5,7 +5,7 @@
 # packages, and build/release/millrace or the program that $MILLRACE names.  By the same launchers it starts
 # build/release/tests/ranks_program ($RANKS_PROGRAM): the ranks' collectives over MPI and ZeroMQ must give the bits of
 # threads, and a rank that is stopped is named by the others.  `millrace train` by them has the checkpoint and ledger of one
-# process; after kill -9 of a rank the engine's job ends, and the run resumes on one rank less.
+# process, with a stage of a pipeline on each rank too; after kill -9 of a rank the engine's job ends, and the run resumes on one rank less.
 # shellcheck disable=SC2317 # `launch` of each launcher is called by train_by
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -124,6 +124,10 @@ trains() { # LAUNCHER N
   train_by "$2" --graph "$dir/train.mr" --run-dir "$dir/$run" || fail "train by $1 fails"
   [ "$(grep '^ledger ' "$dir/out")" = "$(cat "$dir/expected")" ] || fail "train by $1: another ledger than $(cat "$dir/expected")"
   cmp "$dir/alone-run/checkpoints/step-000006.safetensors" "$dir/$run/checkpoints/step-000006.safetensors" || fail "train by $1: another checkpoint"
+  # A stage of a pipeline on each rank.
+  [ -d "$dir/alone-stages" ] || train_alone alone-stages batch.size=16 train.layers=2 >"$dir/expected-stages"
+  train_by "$2" --graph "$dir/train.mr" --run-dir "$dir/$run-stages" batch.size=16 train.layers=2 "train.pipeline=$2" || fail "train by $1 with stages fails"
+  [ "$(grep '^ledger ' "$dir/out")" = "$(cat "$dir/expected-stages")" ] || fail "train by $1 with stages: another ledger than $(cat "$dir/expected-stages")"
   # A rank is killed when the run has a checkpoint.
   train_by "$2" --graph "$dir/train.mr" --run-dir "$dir/$run-killed" shuffle.epochs=100000 &
   engine=$!

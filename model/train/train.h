@@ -73,8 +73,7 @@ typedef struct mr_train_config {
   /* The ranks are the stages of pipelines, ranks / stages of them, which share the ordered parts,
      each of the same number of records; of P pipelines rank r has stage r / P of pipeline r % P.
      A rank updates its share of the parameters of its stage and has slots and average of these
-     alone, as with zero=1, and zero is 0; the bits are the same.  Ranks are threads of this
-     process.  stages 0: none. */
+     alone, as with zero=1, and zero is 0; the bits are the same.  stages 0: none. */
   mr_pipeline_t pipeline;
   /* This process has rank `rank` alone, and this is it in a communicator of `ranks`: runs exchange
      by collect_ops what others have computed, and all ranks run the same steps with the same whole

@@ -34,12 +34,6 @@ static mr_err_t check_pipeline_config(const mr_train_config_t *t, mr_diag_t *dia
                    "pipeline: %d pipelines of %d stages share %lld microbatches, want at least one "
                    "for each",
                    t->ranks / stages, stages, (long long)t->ordered);
-  if (t->collect)
-    return mr_fail(
-        diag, MR_ERR_CONFIG,
-        "pipeline: %d stages of ranks that are processes of their own, want ranks of one "
-        "process",
-        stages);
   if (t->compute.fp8.history)
     return mr_fail(diag, MR_ERR_CONFIG,
                    "fp8 beside a pipeline of %d stages, want none: scales are not of stages",

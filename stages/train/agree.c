@@ -29,6 +29,7 @@ _Static_assert(sizeof(head_t) % 8 == 0, "the rows behind a head are aligned");
 struct mr__agree {
   const mr_process_ranks_t *ranks;
   mr_mesh_t mesh;
+  int lines; /* pipelines, which rank r is of number r % lines; 0: ranks have no stages */
   mr_collect_t *collect;
   bool slices; /* each rank has its own records alone */
   int rows;    /* the most of a rank; 0: batches are whole */
@@ -72,19 +73,11 @@ static void copy_message_rows(const mr__agree_t *a, mr_buf_t *b, int first, int 
   }
 }
 
-/* Whether a rank is the first along all axes but that of the batch: the others have its records
-   too. */
-static bool leads_slice(const mr__agree_t *a, int rank) {
-  int at[MR_MESH_AXES], batch = mr_mesh_batch(&a->mesh);
-  mr_mesh_place(&a->mesh, rank, at);
-  for (int i = 0; i < a->mesh.n; i++)
-    if (i != batch && at[i]) return false;
-  return true;
-}
-
-/* The rank that leads the slice of this one. */
+/* The rank that leads the slice of this one: the first along all axes but that of the batch, or the
+   first stage of its pipeline.  The others have its records too. */
 static int leader_of_slice(const mr__agree_t *a, int rank) {
   int at[MR_MESH_AXES], batch = mr_mesh_batch(&a->mesh);
+  if (a->lines) return rank % a->lines;
   mr_mesh_place(&a->mesh, rank, at);
   for (int i = 0; i < a->mesh.n; i++)
     if (i != batch) at[i] = 0;
@@ -98,7 +91,7 @@ static void list_labels(mr__agree_t *a, const mr_spec_t *in) {
     if (in->field[f].label) a->label[a->n_labels++] = f;
 }
 
-mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, mr__agree_t **out) {
+mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, int stages, mr__agree_t **out) {
   const mr_process_ranks_t *p = mr_process_ranks();
   const mr_spec_t *in = &s->in_spec[0];
   mr_diag_t why = {0};
@@ -108,7 +101,8 @@ mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, mr__agree_t **out) {
   if (!a) return mr_stage_no_memory(s, "what ranks agree on");
   a->ranks = p, a->slices = in->part;
   mr_err_t e = mr_mesh_parse(in->mesh, p->size, &a->mesh, &why);
-  int slices = e < 0 ? 1 : a->mesh.size[mr_mesh_batch(&a->mesh)];
+  if (stages) a->lines = p->size / stages;
+  int slices = e < 0 ? 1 : a->lines ? a->lines : a->mesh.size[mr_mesh_batch(&a->mesh)];
   int64_t parts = ordered ? ordered : slices; /* 0: ranks have parts of parameters */
   if (a->slices) list_labels(a, in);
   if (a->slices) a->rows = (int)mr_part_begins(in->batch, parts, mr_part_begins(parts, slices, 1));
@@ -220,15 +214,16 @@ static mr_err_t join_rows(mr_stage_t *s, mr__agree_t *a, mr_buf_t *b) {
   int at = 0;
   for (int r = 0; r < a->ranks->size; r++) {
     head_t h = head_of(a, r);
-    if (!leads_slice(a, r)) {
-      head_t first = head_of(a, leader_of_slice(a, r));
+    int leader = leader_of_slice(a, r);
+    if (leader != r) {
+      head_t first = head_of(a, leader);
       if (h.first == first.first && h.n == first.n) continue;
       return mr_stage_fail(s, MR_ERR_DATA,
                            "step %" PRId64
                            ": rank %d has records [%d,%d) of the batch, want [%d,%d) as "
                            "rank %d, whose slice it has",
                            h.step, r, h.first, h.first + h.n, first.first, first.first + first.n,
-                           leader_of_slice(a, r));
+                           leader);
     }
     bool fits =
         h.n >= 0 && h.n <= a->rows && at + h.n <= s->in_spec[0].batch && (!h.n || h.first == at);

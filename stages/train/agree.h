@@ -14,9 +14,9 @@
 typedef struct mr__agree mr__agree_t;
 
 /* Joins the communicator of the job's ranks for stage s, whose input 0 has batches, worked through
-   in `ordered` parts.  *out is NULL, with MR_OK, where the ranks are not processes.  MR_ERR_CONFIG,
-   MR_ERR_NOMEM.  The caller closes it. */
-mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, mr__agree_t **out);
+   in `ordered` parts; stages: those of pipelines, 0 without.  *out is NULL, with MR_OK, where the
+   ranks are not processes.  MR_ERR_CONFIG, MR_ERR_NOMEM.  The caller closes it. */
+mr_err_t mr__agree_open(mr_stage_t *s, int64_t ordered, int stages, mr__agree_t **out);
 void mr__agree_close(mr__agree_t *a); /* NULL is fine */
 
 /* Sets rank, size and communicator of a step's configuration; those of a NULL stay. */

@@ -1,6 +1,6 @@
 /* The pipelines of a training step, from the settings pipeline, microbatches, stages and
-   pipeline-schedule: ranks are threads, a stage each, and microbatches the ordered parts of a
-   batch, which the pipelines share.  A mesh says how many ranks there are; without one there is one
+   pipeline-schedule: ranks have a stage each, and microbatches are the ordered parts of a batch,
+   which the pipelines share.  A mesh says how many ranks there are; without one there is one
    pipeline. */
 #include <inttypes.h>
 #include <string.h>
@@ -8,8 +8,7 @@
 #include "model/exec/process_ranks.h"
 #include "stages/train/train_step_private.h"
 
-/* Stages that the text of `stages` has. */
-static int64_t stages_in_text(const char *text) {
+int64_t mr__train_stages_in(const char *text) {
   int64_t n = 1;
   for (; *text; text++) n += *text == '|';
   return n;
@@ -40,12 +39,12 @@ static mr_err_t check_ranks_of_mesh(mr_stage_t *s) {
   train_t *v = s->state;
   int ranks = s->in_spec[IN_TRAIN].ranks;
   MR_TRY(mr__train_read_mesh(s));
-  if (mr_process_ranks())
+  if (mr_process_ranks() && !ranks)
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting pipeline = %" PRId64
-                         ": its ranks are threads of one process, and this job has several; start "
-                         "one process, or leave pipeline= out",
-                         v->pipeline);
+                         ": nothing shares the batches among the %d processes of this job; want "
+                         "shard-to-device before this stage, as train inserts it",
+                         v->pipeline, mr_process_ranks()->size);
   if (v->in_parts) {
     int64_t all = mr_mesh_ranks(&v->mesh), data = all % v->pipeline ? v->pipeline : all;
     return mr_stage_fail(
@@ -102,7 +101,7 @@ mr_err_t mr__train_plan_pipeline(mr_stage_t *s) {
   mr_diag_t why = {0};
   v->cut = (mr_pipeline_plan_t){.records = 0};
   const char *names = v->stages && *v->stages ? v->stages : NULL;
-  if (names && v->pipeline < 2) v->pipeline = stages_in_text(names);
+  if (names && v->pipeline < 2) v->pipeline = mr__train_stages_in(names);
   if (v->pipeline < 2) return MR_OK;
   MR_TRY(check_beside(s));
   MR_TRY(check_ranks_of_mesh(s));

@@ -59,7 +59,7 @@ mr_err_t mr__train_report_step(mr_stage_t *s, const mr_train_out_t *r, const mr_
 bool mr__train_watched(const mr_stage_t *s, int64_t step) {
   const train_t *v = s->state;
   /* Ranks that are processes give rank 0 their parts. */
-  bool joins = (v->in_parts || v->zero) && v->agree;
+  bool joins = (v->in_parts || mr__train_has_shares(v)) && v->agree;
   return (s->out_linked[OUT_METRICS] || joins) && v->watch_every &&
          (step - 1) % v->watch_every == 0;
 }

@@ -11,6 +11,8 @@
 #include "pipeline/stage_step.h"
 #include "stages/train/train_step_private.h"
 
+bool mr__train_has_shares(const train_t *v) { return v->zero || v->cut.cut.stages; }
+
 bool mr__train_has_slices(const train_t *v) {
   enum { ONE, RANKS };
   return v->agree && v->checkpoint_files == RANKS && v->checkpoint_dir && *v->checkpoint_dir;
@@ -20,7 +22,7 @@ bool mr__train_has_slices(const train_t *v) {
 static void set_own(train_t *v, const mr_process_ranks_t *p) {
   const mr_train_config_t shares = {.ranks = p->size, .rank = p->rank, .zero = 1};
   int *own = v->at.own;
-  if (v->zero)
+  if (mr__train_has_shares(v))
     mr_train_step_share(v->step, &own[0], &own[1]);
   else
     mr_train_share_of(&shares, &v->params, &own[0], &own[1]);

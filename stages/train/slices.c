@@ -2,6 +2,7 @@
    fetches what another needs.  The graph is changed before it is settled, by the settings that a
    user could give, because only the stage that makes batches knows their records. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "model/exec/process_ranks.h"
@@ -22,20 +23,40 @@ typedef struct slice {
   char parts[16];
 } slice_t;
 
+/* The number that a setting has; 0: none. */
+static int number_in_setting(const char *text) { return text ? atoi(text) : 0; }
+
+/* Stages of the step's pipelines, of which each has a rank; 0: none. */
+static int stages_of_step(const mr_graph_t *g, const char *step) {
+  const char *names = mr_graph_setting(g, step, "stages");
+  int n = number_in_setting(mr_graph_setting(g, step, "pipeline"));
+  if (n < 2 && names && *names) n = (int)mr__train_stages_in(names);
+  return n < 2 ? 0 : n;
+}
+
 /* Ranks that have parts of parameters share a batch by the axis of the batch alone, in one part
-   each; others by whole parts of the step. */
+   each; the stages of a pipeline have the whole microbatches of it; others have parts of the
+   step. */
 static slice_t slice_of_process(const mr_graph_t *g, const mr_process_ranks_t *p, const char *shard,
                                 const char *step) {
   slice_t own = {.number = p->rank, .of = p->size};
   const char *ordered = mr_graph_setting(g, step, "ordered");
+  int stages = stages_of_step(g, step);
   const char *rules = mr_graph_setting(g, step, "partition");
   const char *text = mr_graph_setting(g, shard, "mesh");
   int at[MR_MESH_AXES], axis;
   mr_mesh_t m;
+  if (stages && number_in_setting(mr_graph_setting(g, step, "microbatches")))
+    ordered = mr_graph_setting(g, step, "microbatches");
   if (!ordered || !strcmp(ordered, "0"))
     snprintf(own.parts, sizeof own.parts, "%d", MR__ORDERED_OF_RANKS);
   else
     snprintf(own.parts, sizeof own.parts, "%s", ordered);
+  if (stages && p->size % stages == 0) {
+    own.of = p->size / stages;
+    own.number = p->rank % own.of;
+    return own;
+  }
   if (!text || mr_mesh_parse(text, p->size, &m, NULL) < 0) return own; /* settle reports it */
   axis = mr_mesh_batch(&m);
   if (m.size[axis] == p->size && !(rules && *rules)) return own;

@@ -94,7 +94,9 @@ bool mr_train_stage_stopped(const mr_stage_t *s) {
 }
 
 /* Whether ranks keep the slots of their shares where a checkpoint is made, as each writes them. */
-static bool keeps_shares(const train_t *v) { return v->zero && mr__train_has_slices(v); }
+static bool keeps_shares(const train_t *v) {
+  return mr__train_has_shares(v) && mr__train_has_slices(v);
+}
 
 /* Reports an evaluation.  Consumers that have left are no stop. */
 static mr_err_t train_step_evaluated(mr_stage_t *s, mr_report_kind_t kind, int port,

@@ -111,6 +111,7 @@ mr_err_t mr__train_plan_scale(mr_stage_t *s); /* reads setting loss-scale; MR_ER
 /* pipeline.c: cuts the model into the stages of a pipeline, if one is set, and sets ordered to its
    microbatches.  MR_ERR_CONFIG for what does not go with it, and as mr_pipeline_plan. */
 mr_err_t mr__train_plan_pipeline(mr_stage_t *s);
+int64_t mr__train_stages_in(const char *text); /* stages that the text of setting stages has */
 
 /* parts.c: settles v->mesh and v->in_parts; and then what does not go with parameters in parts. */
 mr_err_t mr__train_read_mesh(mr_stage_t *s);
@@ -123,7 +124,9 @@ void *mr__train_model_state(const mr_stage_t *s);
 
 void mr__train_stage_forget(mr_stage_t *s);
 
-/* share_files.c: whether each process of a job writes a slice of each checkpoint. */
+/* share_files.c: whether ranks have shares of slots and average, by zero= or as stages; and whether
+   each process of a job writes a slice of each checkpoint. */
+bool mr__train_has_shares(const train_t *v);
 bool mr__train_has_slices(const train_t *v);
 /* Writes this rank's, for the step that was counted last, and learns the names of the others'; on
    all ranks at once.  MR_OK; or the failure of any rank, on all. */

@@ -510,6 +510,125 @@ static void processes_with_parts_of_parameters_reach_the_bits_of_threads(void **
   }
 }
 
+/* ---- stages that are processes ---- */
+
+static const char staged[] =
+    "let run = unset\n"
+    "synthetic n=48 split=train ! shuffle seed=1 epochs=3 ! flip p=0.5 ! normalize preset=cifar10\n"
+    "  ! batch 16 drop-remainder\n"
+    "  ! train-step name=train model=vit layers=2 embed=16 mlp=16 heads=2 dropout=0.2 ema=0.75\n"
+    "      clip-norm=0.5 loss-scale=dynamic lr=1e-2 threads=1 checkpoint-every=2 leak-check=off\n"
+    "synthetic n=32 split=test ! sequential epochs=1 ! normalize preset=cifar10\n"
+    "  ! batch 16 ! train.test\n"
+    "train.metrics ! progress\n"
+    "train.state ! checkpoint dir=$run/checkpoints keep=0\n";
+
+enum { STAGED_STEPS = 9 };
+
+/* The graph's file, and the run of one process without stages; `ledger` takes its ledger. */
+static void run_without_stages(char *path, char *one, size_t n, char *ledger) {
+  snprintf(path, n, "%s/staged.mr", dir), snprintf(one, n, "%s/staged-one", dir);
+  assert_int_equal(mr_write_file(path, staged, sizeof staged - 1, NULL), MR_OK);
+  program_forget(one);
+  RUN(&p, "train", "--graph", path, "--run-dir", one, "train.ordered=8");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  keep_ledger(p.out, ledger, 64);
+}
+
+/* One pipeline, two that share batches, uneven ones, named stages, and slices of checkpoints. */
+static void processes_with_stages_end_as_one_process(void **state) {
+  static const struct {
+    int size;
+    const char *word[3];
+  } row[] = {
+      {2, {"train.pipeline=2", "train.watch-every=3", "train.leak-check=off"}},
+      {4, {"train.pipeline=2", "train.checkpoint-files=ranks", "train.microbatches=8"}},
+      {4, {"train.pipeline=4", "train.pipeline-schedule=gpipe", "train.ema=0.75"}},
+      {3, {"train.stages=embed | blocks[0] | blocks[1],head", "train.threads=1", "train.lr=1e-2"}}};
+  char path[128], one[128], ledger[2][64];
+  run_without_stages(path, one, sizeof path, ledger[0]);
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    char run[128];
+    snprintf(run, sizeof run, "%s/staged%zu", dir, i);
+    START(row[i].size, NULL, "train", "--graph", path, "--run-dir", run, row[i].word[0],
+          row[i].word[1], row[i].word[2]);
+    end_job();
+    assert_all_end_well();
+    keep_ledger(job.said[0], ledger[1], sizeof ledger[1]);
+    assert_string_equal(ledger[0], ledger[1]);
+    for (int r = 1; r < row[i].size; r++) assert_string_equal(job.said[r], "");
+    for (int step = 2; step <= 8; step += 2) {
+      assert_int_equal(slices_in(run, step), i == 1 ? 3 : 0);
+      if (i == 1)
+        assert_merges_to(run, one, step);
+      else
+        assert_same_checkpoint(one, run, step);
+    }
+  }
+}
+
+/* 2 x 2 processes, then 3 without stages, threads with stages, and 4 stages. */
+static void stages_of_processes_resume_in_other_layouts(void **state) {
+  char path[128], one[128], run[128], ledger[2][64];
+  run_without_stages(path, one, sizeof path, ledger[0]);
+  snprintf(run, sizeof run, "%s/layouts", dir);
+  START(4, NULL, "train", "--graph", path, "--run-dir", run, "train.pipeline=2", "train.steps=3");
+  end_job();
+  assert_all_end_well();
+  START(3, NULL, "train", "--run-dir", run, "--resume", "train.pipeline=0", "train.ordered=8",
+        "train.steps=5");
+  end_job();
+  assert_all_end_well();
+  RUN(&p, "train", "--run-dir", run, "--resume", "--mesh", "data=4", "train.pipeline=4",
+      "train.steps=7");
+  if (p.status) fail_msg("%s%s", p.out, p.err);
+  START(4, NULL, "train", "--run-dir", run, "--resume", "train.pipeline=4", "train.steps=0");
+  end_job();
+  assert_all_end_well();
+  keep_ledger(job.said[0], ledger[1], sizeof ledger[1]);
+  assert_string_equal(ledger[0], ledger[1]);
+  assert_same_checkpoint(one, run, STAGED_STEPS);
+}
+
+static void a_stage_that_is_killed_is_named_and_its_run_resumes_on_fewer(void **state) {
+  char path[128], one[128], run[128], alone[128], until[32], ledger[2][64];
+  run_without_stages(path, one, sizeof path, ledger[0]);
+  snprintf(run, sizeof run, "%s/stage-killed", dir);
+  snprintf(alone, sizeof alone, "%s/stage-alone", dir);
+  START(4, NULL, "train", "--graph", path, "--run-dir", run, "shuffle.epochs=100000",
+        "train.pipeline=2");
+  wait_for_step(run, 2);
+  kill(job.pid[3], SIGKILL);
+  end_job();
+  for (int r = 0; r < 3; r++) {
+    assert_int_equal(job.status[r], 1);
+    if (!strstr(job.complained[r], "rank 3 has not been heard of"))
+      fail_msg("rank %d says: %s", r, job.complained[r]);
+  }
+  int step = newest_step(run);
+  assert_true(step >= 2);
+  snprintf(until, sizeof until, "train.steps=%d", step + 2);
+  START(2, NULL, "train", "--run-dir", run, "--resume", until);
+  end_job();
+  assert_all_end_well();
+  keep_ledger(job.said[0], ledger[0], sizeof ledger[0]);
+  RUN(&p, "train", "--graph", path, "--run-dir", alone, "shuffle.epochs=100000", "train.ordered=8",
+      until);
+  keep_ledger(p.out, ledger[1], sizeof ledger[1]);
+  assert_string_equal(ledger[0], ledger[1]);
+}
+
+static void stages_that_do_not_divide_the_processes_are_refused(void **state) {
+  char path[128], run[128];
+  snprintf(path, sizeof path, "%s/staged.mr", dir), snprintf(run, sizeof run, "%s/odd", dir);
+  assert_int_equal(mr_write_file(path, staged, sizeof staged - 1, NULL), MR_OK);
+  START(3, NULL, "train", "--graph", path, "--run-dir", run, "train.pipeline=2");
+  end_job();
+  for (int r = 0; r < 3; r++)
+    if (job.status[r] != 2 || !strstr(job.complained[r], "it does not divide the 3 ranks"))
+      fail_msg("rank %d: status %d: %s", r, job.status[r], job.complained[r]);
+}
+
 /* Holes, walks, steps without records, records that are excluded, batches across epochs. */
 static void every_kind_of_stream_gives_a_job_the_batches_of_one_process(void **state) {
   static const char *const stream[] = {
@@ -727,6 +846,10 @@ int main(void) {
       cmocka_unit_test(a_file_away_from_its_slices_is_refused),
       cmocka_unit_test(a_rank_that_cannot_write_its_slice_is_named),
       cmocka_unit_test(processes_with_parts_of_parameters_reach_the_bits_of_threads),
+      cmocka_unit_test(processes_with_stages_end_as_one_process),
+      cmocka_unit_test(stages_of_processes_resume_in_other_layouts),
+      cmocka_unit_test(a_stage_that_is_killed_is_named_and_its_run_resumes_on_fewer),
+      cmocka_unit_test(stages_that_do_not_divide_the_processes_are_refused),
       cmocka_unit_test(every_kind_of_stream_gives_a_job_the_batches_of_one_process),
       cmocka_unit_test(ranks_read_whole_batches_where_slices_would_be_others),
       cmocka_unit_test(a_stop_of_any_rank_stops_all_after_the_same_step),
