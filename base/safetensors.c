@@ -16,6 +16,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/pace.h"
 #include "base/safetensors_private.h"
 #include "base/xio.h"
 
@@ -24,6 +25,7 @@
 #define HASHES_PREFIX "\"" MR_SAFETENSORS_HASHES "\":\""
 #define FORMAT_NAME "millrace.format"
 enum { HEX = 16 };                          /* digits of a digest */
+enum { PIECE = 16 << 20 };                  /* bytes that are hashed or written from beat to beat */
 static const size_t header_max = 100 << 20; /* as in the format's reference reader */
 
 /* Bytes of a tensor; 0 on overflow or a bad shape through *bad. */
@@ -49,7 +51,10 @@ static int add_hashes(cJSON *m, const mr_st_tensor_t *t, int n_tensors) {
   char *text = malloc((size_t)n_tensors * HEX + 1);
   if (!text) return 0;
   *text = 0;
-  for (int i = 0; i < n_tensors; i++) hash_tensor(&t[i], text + (size_t)i * HEX);
+  for (int i = 0; i < n_tensors; i++) {
+    mr_pace_beat(MR_PACE_TENSORS, i + 1, n_tensors);
+    hash_tensor(&t[i], text + (size_t)i * HEX);
+  }
   int good = cJSON_AddStringToObject(m, MR_SAFETENSORS_HASHES, text) != NULL;
   free(text);
   return good;
@@ -103,6 +108,12 @@ static char *make_header(const mr_st_tensor_t *t, int n_tensors, const mr_st_met
   return header;
 }
 
+/* The bytes of the next piece of tensor i, behind `at` of `bytes`.  Says that the work continues. */
+static size_t piece_of(size_t bytes, size_t at, int i, int n_tensors) {
+  mr_pace_beat(MR_PACE_TENSORS, i + 1, n_tensors);
+  return bytes - at < PIECE ? bytes - at : PIECE;
+}
+
 /* Writes the digest of the file into its header, and to out[HEX + 1] unless that is NULL. */
 static int put_digest(char *header, size_t len, const mr_st_tensor_t *t, int n_tensors, char *out) {
   XXH3_state_t *h = XXH3_createState();
@@ -116,8 +127,11 @@ static int put_digest(char *header, size_t len, const mr_st_tensor_t *t, int n_t
   XXH3_64bits_update(h, &len64, sizeof len64);
   XXH3_64bits_update(h, header, len);
   for (int i = 0, bad; i < n_tensors; i++) {
-    size_t bytes = tensor_bytes(&t[i], &bad);
-    if (bytes) XXH3_64bits_update(h, t[i].data, bytes);
+    size_t bytes = tensor_bytes(&t[i], &bad), n;
+    for (size_t at = 0; at < bytes; at += n) {
+      n = piece_of(bytes, at, i, n_tensors);
+      XXH3_64bits_update(h, (const char *)t[i].data + at, n);
+    }
   }
   char hex[HEX + 1];
   snprintf(hex, sizeof hex, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(h));
@@ -135,15 +149,43 @@ static void give_back(const mr_st_tensor_t *t) {
   if (from < to) madvise((void *)from, to - from, MADV_DONTNEED);
 }
 
+/* How far a file is given to the disk: [0,done) is there, as far as the descriptor can tell, and
+   [done,begun) is on its way. */
+typedef struct behind {
+  off_t done, begun;
+} behind_t;
+
+/* Has the disk begin with what has been written up to `end`, and waits for what it has begun with
+   before: the sync at the end, which cannot say how far it is, has then little to do.  What a
+   descriptor cannot do of this is left to the sync. */
+static void write_behind(int fd, behind_t *b, off_t end) {
+  enum { WAIT = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER };
+  if (end - b->begun < PIECE) return;
+  sync_file_range(fd, b->begun, end - b->begun, SYNC_FILE_RANGE_WRITE);
+  if (b->begun > b->done) sync_file_range(fd, b->done, b->begun - b->done, WAIT);
+  *b = (behind_t){.done = b->begun, .begun = end};
+}
+
+/* durable: the caller syncs the file, which is empty at first. */
 static mr_err_t write_parts(int fd, const char *path, const char *header, size_t len,
-                            const mr_st_tensor_t *t, int n_tensors, bool once, mr_diag_t *diag) {
+                            const mr_st_tensor_t *t, int n_tensors, bool once, bool durable,
+                            mr_diag_t *diag) {
   uint64_t len64 = len;
   MR_TRY(mr_write_all(fd, &len64, sizeof len64, path, diag));
   MR_TRY(mr_write_all(fd, header, len, path, diag));
+  off_t end = (off_t)(sizeof len64 + len);
+  behind_t behind = {0};
   for (int i = 0, bad; i < n_tensors; i++) {
-    MR_TRY(mr_write_all(fd, t[i].data, tensor_bytes(&t[i], &bad), path, diag));
+    size_t bytes = tensor_bytes(&t[i], &bad), n;
+    for (size_t at = 0; at < bytes; at += n) {
+      n = piece_of(bytes, at, i, n_tensors);
+      MR_TRY(mr_write_all(fd, (const char *)t[i].data + at, n, path, diag));
+      end += (off_t)n;
+      if (durable) write_behind(fd, &behind, end);
+    }
     if (once) give_back(&t[i]);
   }
+  mr_pace_beat(MR_PACE_TENSORS, n_tensors, n_tensors);
   return MR_OK;
 }
 
@@ -173,7 +215,7 @@ mr_err_t mr_safetensors_write_fd(int fd, const char *path, const mr_st_tensor_t 
   char *header;
   size_t len;
   MR_TRY(header_of(path, t, n_tensors, meta, n_meta, &header, &len, NULL, diag));
-  mr_err_t e = write_parts(fd, path, header, len, t, n_tensors, once, diag);
+  mr_err_t e = write_parts(fd, path, header, len, t, n_tensors, once, false, diag);
   free(header);
   return e;
 }
@@ -186,7 +228,7 @@ mr_err_t mr_safetensors_begin(mr_newfile_t *f, const char *path, const mr_st_ten
   MR_TRY(header_of(path, t, n_tensors, meta, n_meta, &header, &len, NULL, diag));
   mr_err_t e = mr_newfile_open(f, path, diag);
   if (e >= 0) {
-    e = write_parts(f->fd, path, header, len, t, n_tensors, false, diag);
+    e = write_parts(f->fd, path, header, len, t, n_tensors, false, true, diag);
     if (e < 0)
       mr_newfile_drop(f);
     else

@@ -37,7 +37,7 @@ synthetic n=256 split=train ! shuffle seed=1 epochs=100000 ! flip p=0.5 ! normal
   ! batch 16 drop-remainder
   ! train-step name=train model=vit layers=1 embed=32 mlp=64 heads=2 dropout=0.1 ema=0.9 lr=1e-3 threads=1
       ordered=8 zero=1 checkpoint-files=ranks checkpoint-every=40 leak-check=off dtype=f32
-synthetic n=32 split=test ! sequential epochs=1 ! normalize preset=cifar10 ! batch 16 ! train.valid
+synthetic n=32 split=test ! sequential epochs=100000 ! normalize preset=cifar10 ! batch name=held 16 ! train.valid
 train.metrics ! jsonl path=$run/metrics.jsonl
 train.state ! checkpoint dir=$run/checkpoints keep=2
 """
@@ -235,6 +235,16 @@ def computing(job, rank):
     return held(job, rank, "train/")
 
 
+def evaluating(job, rank):
+    """The reader of the records that rank 0 evaluates."""
+    return held(job, rank, "held/")
+
+
+def writing(job, rank):
+    """What writes rank 0's checkpoints."""
+    return held(job, rank, "checkpoint/")
+
+
 def slow_link(job, rank):
     """Slow is not stalled: nobody but this rank is named, and the job goes on."""
     slow_cable(rank, True)
@@ -269,17 +279,21 @@ def skipped(number, hosts, rank):
 
 
 FATAL = {"stopped": stopped, "killed": killed, "dead-host": dead_host, "full-disk": full_disk}
-PASSING = {"starved": starved, "computing": computing, "slow-link": slow_link}
+# cut: ranks have parts of parameters, and wait for each other along the axes of the mesh.
+PASSING = {"starved": starved, "computing": computing, "evaluating": evaluating, "writing": writing, "cut": computing,
+           "slow-link": slow_link}
+OF_RANK_0 = {"evaluating", "writing"}
+SETTINGS = {"cut": ["--mesh", "data=2,model=2", "train.zero=0", "train.ordered=0"]}
 KINDS = sys.argv[5].split(",") if len(sys.argv) > 5 else [*FATAL, *PASSING, "skipped"]
 secret = f"{draw.getrandbits(256):064x}"
 
 
 def one_stall(hosts, number, kind):
-    rank = draw.randrange(RANKS)
+    rank = 0 if kind in OF_RANK_0 else draw.randrange(RANKS)
     if kind == "skipped":
         return rank, skipped(number, hosts, rank)
     graph = os.path.join(work, "graph.mr")
-    job = Job(hosts, number, lambda folder: [millrace, "train", "--graph", graph, "--run-dir", folder])
+    job = Job(hosts, number, lambda folder: [millrace, "train", "--graph", graph, "--run-dir", folder, *SETTINGS.get(kind, [])])
     try:
         if not job.wait_for(2 + draw.randrange(60), 120):
             return rank, "the job did not begin: " + " | ".join(job.said(r)[-300:] for r in range(RANKS))

@@ -76,12 +76,13 @@ static mr__parcel_t *take_data(mr_collect_t *c, call_t what, int from, size_t by
   const mr__head_t *h = p ? p->head : NULL;
   bool good = h && h->call == c->calls && h->b == (int)what && h->bytes == bytes;
   if (h && !good)
-    mr__group_fail(g, -1,
-                   "rank %d made %s number %llu with %llu bytes, where rank %d made %s number %llu "
-                   "and expected %zu: all ranks must make the same calls in the same order",
-                   from, h->b >= 0 && h->b < N_CALLS ? call_names[h->b] : "another call",
-                   (unsigned long long)h->call, (unsigned long long)h->bytes, c->rank,
-                   call_names[what], (unsigned long long)c->calls, bytes);
+    mr__group_fail(
+        g, -1,
+        "rank %d made %s number %llu with %llu bytes, where rank %d made %s number %llu "
+        "and expected %zu: all ranks must make the same calls in the same order",
+        mr__group_process(g, from), h->b >= 0 && h->b < N_CALLS ? call_names[h->b] : "another call",
+        (unsigned long long)h->call, (unsigned long long)h->bytes, mr__group_process(g, c->rank),
+        call_names[what], (unsigned long long)c->calls, bytes);
   mr__processes_unlock();
   if (good) return p;
   if (p) p->drop(p);

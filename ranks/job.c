@@ -92,8 +92,8 @@ const mr_collect_ops_t *mr_job_collect(const mr_job_t *job) { return job->collec
 int mr_job_rank(const mr_job_t *job) { return job->rank; }
 int mr_job_size(const mr_job_t *job) { return job->size; }
 
-void mr_job_doing(mr_job_t *job, const char *what, int64_t step, bool long_work) {
-  if (job->collect != &mr_collect_threads) mr__processes_doing(what, step, long_work);
+void mr_job_doing(mr_job_t *job, const char *what, int64_t step, mr_pace_t pace) {
+  if (job->collect != &mr_collect_threads) mr__processes_doing(what, step, pace);
 }
 
 bool mr_names_rank(const char *text) {

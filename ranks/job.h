@@ -4,6 +4,7 @@
 #define MR_RANKS_JOB_H
 
 #include "base/launcher.h"
+#include "base/pace.h"
 #include "model/exec/collect.h"
 
 MR_BEGIN_DECLS
@@ -23,7 +24,7 @@ typedef struct mr_job_cfg {
   double limit_s; /* how long a rank may take to come when the job is opened and closed; > 0 */
   /* Above 0: a call that waits for a process of which nothing has been heard for that long fails,
      and so does one that waits for ranks that wait for it in turn.  A rank that is heard of, and
-     says that its work may take long (mr_job_doing), may keep others waiting beyond the limit of
+     whose work continues by its pace (mr_job_doing), may keep others waiting beyond the limit of
      their communicator.  0: that limit alone counts. */
   double silent_s;
 } mr_job_cfg_t;
@@ -47,9 +48,9 @@ const mr_collect_ops_t *mr_job_collect(const mr_job_t *job);
 int mr_job_rank(const mr_job_t *job);
 int mr_job_size(const mr_job_t *job);
 /* Says what this process does from now on, which the others' sentences repeat if they wait for it:
-   `what` is static, "computes", at step `step` of a run; long_work: it may take long.  Any thread.
-   Nothing with threads. */
-void mr_job_doing(mr_job_t *job, const char *what, int64_t step, bool long_work);
+   `what` is static, "computes", at step `step` of a run; pace: how long it may take, counted from
+   now and from the pace's newest beat.  Any thread.  Nothing with threads. */
+void mr_job_doing(mr_job_t *job, const char *what, int64_t step, mr_pace_t pace);
 /* Says that this process's run has failed, and why: all communicators of all ranks fail with that
    sentence, now and later.  Any thread.  Nothing with threads. */
 void mr_job_fail(mr_job_t *job, const char *why);

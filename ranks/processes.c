@@ -7,7 +7,8 @@
    all members, so that they report one rank.
 
    Which of these it is: the process of the late rank is asked, and its receiving thread answers
-   whatever the others do, and says what that is.  One that does not answer fails the call long
+   whatever the others do, and says what that is, since when, and for which process it waits in
+   another communicator, which is asked then.  One that does not answer fails the call long
    before the time of the call is up (mr_job_cfg_t.silent_s). */
 #include "ranks/processes_private.h"
 
@@ -25,11 +26,12 @@ enum { DOING_TEXT = 120, VALUE_BYTES = 4096 /* more than a rank says of itself i
 
 /* What is known of another process. */
 typedef struct other {
-  int64_t heard_ns; /* when anything came from it last; the job's start */
-  int64_t gave_ns;  /* when values came last, or word that it has some; 0: never */
-  uint64_t arrived; /* bytes from it when the wire was looked at last */
-  bool long_work;
-  char doing[DOING_TEXT]; /* what it said last that it does; "": nothing */
+  int64_t heard_ns;          /* when anything came from it last; the job's start */
+  int64_t gave_ns;           /* when values came last, or word that it has some; 0: never */
+  uint64_t arrived;          /* bytes from it when the wire was looked at last */
+  int64_t said_ns, moved_ns; /* when it said last what it does, and since when that stands still */
+  int waits_for;             /* the process for which it waited then; -1: none */
+  char doing[DOING_TEXT];    /* what it said last that it does; "": nothing */
 } other_t;
 
 /* How many communicators of an id this process has had. */
@@ -52,9 +54,10 @@ static struct {
   double silent_s; /* 0: none */
   other_t *other;  /* [size] */
   mr_diag_t down;  /* why a rank's run has failed; code MR_OK: none */
+  mr_diag_t lost;  /* of the first communicator that has failed */
   const char *doing;
   int64_t step, doing_ns, looked_ns;
-  bool long_work;
+  mr_pace_t pace;
   pthread_t thread;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -145,6 +148,7 @@ static void set_failed(mr__group_t *g, int missing, const char *text) {
   g->missing = missing;
   mr_fail(&g->why, MR_ERR_UNAVAILABLE, "%s", text);
   process.whole = false;
+  if (process.lost.code >= 0) process.lost = g->why;
   pthread_cond_broadcast(&g->changed);
   pthread_cond_broadcast(&process.left);
 }
@@ -253,6 +257,44 @@ static void ask_process(int to) {
   process.ops->send(process.wire, to, p);
 }
 
+int mr__group_process(const mr__group_t *g, int r) {
+  int at = process_of_member(g, r);
+  return at < 0 ? r : at;
+}
+
+/* Who keeps a call waiting. */
+typedef struct late {
+  int member; /* that which the words of the communicator lead to */
+  int at;     /* its process, or that for which this one waits elsewhere; -1: unknown */
+  bool waits; /* it waits itself, in a circle: it is not late */
+} late_t;
+
+/* Whether what a process said last can still be so. */
+static bool is_recent(const other_t *o, int64_t now) {
+  return o->said_ns && now - o->said_ns < (int64_t)ASK_MS * 4000000;
+}
+
+/* Follows from rank r on, first by what ranks of this communicator say, then by what processes say
+   that wait in another one.  asks: asks these what they do. */
+static late_t find_late(const mr__group_t *g, int r, bool asks) {
+  int64_t now = mr_now_ns();
+  bool known = g->member[r].job_rank >= 0;
+  late_t l = {.member = known ? find_late_member(g, r) : r};
+  const mr__member_t *m = &g->member[l.member];
+  l.at = process_of_member(g, l.member);
+  if (process.silent_s <= 0 || l.at < 0) return l;
+  l.waits = known && m->beat_ns && now - m->beat_ns < fresh_ns(g);
+  if (asks) ask_process(l.at);
+  for (int i = 0; i < process.size && !l.waits; i++) {
+    const other_t *o = &process.other[l.at];
+    if (!is_recent(o, now) || o->waits_for < 0) break;
+    l.waits = o->waits_for == process.rank;
+    if (!l.waits) l.at = o->waits_for;
+    if (asks && !l.waits) ask_process(l.at);
+  }
+  return l;
+}
+
 /* "; rank 2 computes step 18 since 12 s", or nothing. */
 static const char *doing_text(int r, const other_t *o, const char *verb, char *text, size_t n) {
   text[0] = 0;
@@ -260,13 +302,19 @@ static const char *doing_text(int r, const other_t *o, const char *verb, char *t
   return text;
 }
 
-static bool fail_late(mr__group_t *g, int late, const char *what) {
-  int at = process_of_member(g, late);
+/* The rank of the communicator that is missing; -1: it is none. */
+static int missing_member(const mr__group_t *g, const late_t *l) {
+  return l->at < 0 || l->at == process_of_member(g, l->member) ? l->member : -1;
+}
+
+static bool fail_late(mr__group_t *g, const late_t *l, const char *what) {
+  int name = l->at < 0 ? l->member : l->at;
   char doing[DOING_TEXT + 64];
-  doing_text(late, at < 0 || !process.silent_s ? NULL : &process.other[at], "", doing,
+  doing_text(name, l->at < 0 || !process.silent_s ? NULL : &process.other[l->at], "", doing,
              sizeof doing);
-  mr__group_fail(g, late, "rank %d did not come to %s within %g s, for which rank %d waited%s",
-                 late, what, g->limit_s, g->own, doing);
+  mr__group_fail(g, missing_member(g, l),
+                 "rank %d did not come to %s within %g s, for which rank %d waited%s", name, what,
+                 g->limit_s, mr__group_process(g, g->own), doing);
   return false;
 }
 
@@ -276,51 +324,58 @@ static bool wait_has_failed(mr__group_t *g, int r, int64_t begun, int64_t until,
   int64_t now = mr_now_ns(), silent = (int64_t)(process.silent_s * 1e9);
   const mr__member_t *m = &g->member[r];
   bool is_up = now >= until;
+  int own = mr__group_process(g, g->own);
   if (m->left_ns && now - m->left_ns > (int64_t)LEFT_MS * 1000000) {
-    mr__group_fail(g, r, "rank %d has left, and rank %d waited for it in %s", r, g->own, what);
+    mr__group_fail(g, r, "rank %d has left, and rank %d waited for it in %s",
+                   mr__group_process(g, r), own, what);
     return true;
   }
   if (!is_up && (!silent || now - begun < ask_every_ns(g))) return false;
-  int late = m->job_rank < 0 ? r : find_late_member(g, r), at = process_of_member(g, late);
-  if (!silent || at < 0) return is_up && !fail_late(g, late, what);
-  const other_t *o = &process.other[at];
+  late_t l = find_late(g, r, true);
+  if (!silent || l.at < 0) return is_up && !fail_late(g, &l, what);
+  const other_t *o = &process.other[l.at];
   char doing[DOING_TEXT + 64];
-  ask_process(at);
   if (now - (o->heard_ns > begun ? o->heard_ns : begun) > silent) {
-    mr__group_fail(g, late,
+    mr__group_fail(g, missing_member(g, &l),
                    "rank %d has not been heard of for %.0f s, while rank %d waits for it in %s: it "
                    "was stopped, has died or cannot be reached%s",
-                   late, (double)(now - o->heard_ns) * 1e-9, g->own, what,
-                   doing_text(late, o, "said last that it ", doing, sizeof doing));
+                   l.at, (double)(now - o->heard_ns) * 1e-9, own, what,
+                   doing_text(l.at, o, "said last that it ", doing, sizeof doing));
     return true;
   }
-  bool circle = g->member[late].waits_for == g->own && !g->member[late].comes &&
-                now - g->member[late].beat_ns < (int64_t)ASK_MS * 4000000;
+  m = &g->member[l.member];
+  bool circle = m->waits_for == g->own && !m->comes && now - m->beat_ns < (int64_t)ASK_MS * 4000000;
   /* A rank may have waited long behind others' before the other one came to wait for it. */
   if (!circle) g->circle_ns = 0;
   if (circle && g->circle_ns < begun) g->circle_ns = now;
   if (circle && now - (o->gave_ns > g->circle_ns ? o->gave_ns : g->circle_ns) > silent) {
-    mr__group_fail(g, late,
+    mr__group_fail(g, l.member,
                    "rank %d waits for rank %d in %s, and rank %d for rank %d: they make different "
                    "calls%s",
-                   g->own, r, what, late, g->own, doing_text(late, o, "", doing, sizeof doing));
+                   own, mr__group_process(g, r), what, l.at, own,
+                   doing_text(l.at, o, "", doing, sizeof doing));
     return true;
   }
-  return is_up && !o->long_work && !fail_late(g, late, what);
+  bool stands = now - o->moved_ns >= (int64_t)(g->limit_s * 1e9);
+  return is_up && stands && !l.waits && !fail_late(g, &l, what);
 }
 
-/* Tells the user once that a wait is long, unless what it is for may take long. */
+/* Tells the user that a wait is long, unless what it is for continues: once, and again if it
+   continues and then stands still again. */
 static void notice_wait(mr__group_t *g, int r, int64_t begun, const char *what) {
-  int late = g->member[r].job_rank < 0 ? r : find_late_member(g, r);
-  int at = process_of_member(g, late), own = g->own;
+  if (process.silent_s <= 0) return;
+  late_t l = find_late(g, r, false);
+  if (l.at < 0 || l.waits) return;
+  const other_t *o = &process.other[l.at];
+  int64_t now = mr_now_ns(), since = o->moved_ns > begun ? o->moved_ns : begun;
+  int own = mr__group_process(g, g->own);
   char doing[DOING_TEXT + 64];
-  if (!process.silent_s || g->noticed == begun || at < 0 || process.other[at].long_work ||
-      mr_now_ns() - begun < INT64_C(1000000000) * NOTICE_S)
-    return;
-  g->noticed = begun;
-  doing_text(late, &process.other[at], "", doing, sizeof doing);
+  if (now - since < INT64_C(1000000000) * NOTICE_S || since < g->noticed_ns) return;
+  g->noticed_ns = now;
+  doing_text(l.at, o, "", doing, sizeof doing);
   mr__processes_unlock(); /* the caller looks at everything again */
-  mr_notice("rank %d has waited for rank %d in %s for %d s%s", own, late, what, NOTICE_S, doing);
+  mr_notice("rank %d has waited for rank %d in %s for %.0f s%s", own, l.at, what,
+            (double)(now - begun) * 1e-9, doing);
   mr__processes_lock();
 }
 
@@ -379,16 +434,39 @@ static bool is_from_member(const mr__group_t *g, const mr__head_t *h) {
   return false;
 }
 
+/* The process for which a call of this one waits; -1: none does. */
+static int waits_for_process(void) {
+  for (const mr__group_t *g = process.groups; g; g = g->next)
+    if (g->own >= 0 && g->waits_for >= 0) return process_of_member(g, g->waits_for);
+  return -1;
+}
+
+/* Writes what this process does, "computes step 18 since 12 s", "evaluates after step 40, batch 12
+   of 40 since 0 s", and returns since when it stands there; 0: nothing is known of that. */
+static int64_t say_doing(char *text, size_t n) {
+  mr_beat_t beat = mr_pace_newest(process.pace);
+  const char *unit = mr_pace_unit(process.pace);
+  int64_t now = mr_now_ns(), since = beat.ns > process.doing_ns ? beat.ns : process.doing_ns;
+  char at[64] = "", of[32] = "";
+  text[0] = 0;
+  if (!process.doing) return 0;
+  if (beat.of > 0) mr_snprintf(of, sizeof of, " of %" PRId64, beat.of);
+  if (unit && beat.ns >= process.doing_ns && beat.at > 0)
+    mr_snprintf(at, sizeof at, ", %s %" PRId64 "%s", unit, beat.at, of);
+  mr_snprintf(text, n, "%.60s step %" PRId64 "%s since %.0f s", process.doing, process.step, at,
+              (double)(now - since) * 1e-9);
+  return process.pace == MR_PACE_OPEN ? now : since;
+}
+
 static void answer_alive(int to) {
   char text[DOING_TEXT] = "";
-  if (process.doing)
-    mr_snprintf(text, sizeof text, "%.60s step %" PRId64 " since %.0f s", process.doing,
-                process.step, (double)(mr_now_ns() - process.doing_ns) * 1e-9);
+  int64_t since = say_doing(text, sizeof text);
   mr__parcel_t *p = mr__parcel_new(strlen(text));
   if (!p) return;
   memcpy(p->data, text, strlen(text));
   p->head->kind = MR__PARCEL_ALIVE, p->head->from = (uint32_t)process.rank;
-  p->head->a = process.long_work;
+  p->head->a = waits_for_process();
+  p->head->call = since ? (uint64_t)(mr_now_ns() - since) : UINT64_MAX;
   process.ops->send(process.wire, to, p);
 }
 
@@ -397,7 +475,9 @@ static void take_alive(other_t *o, const mr__parcel_t *p) {
   size_t n = p->head->bytes < sizeof text - 1 ? p->head->bytes : sizeof text - 1;
   memcpy(text, p->data, n), text[n] = 0;
   mr_printable(text, o->doing, sizeof o->doing);
-  o->long_work = p->head->a != 0;
+  o->waits_for = p->head->a < process.size ? p->head->a : -1;
+  o->said_ns = o->heard_ns;
+  o->moved_ns = p->head->call < (uint64_t)o->said_ns ? o->said_ns - (int64_t)p->head->call : 0;
 }
 
 /* Fails all communicators of this process. */
@@ -414,7 +494,8 @@ static void take_down(const mr__parcel_t *p) {
   char said[900], text[1000];
   size_t n = p->head->bytes < sizeof said - 1 ? p->head->bytes : sizeof said - 1;
   memcpy(said, p->data, n), said[n] = 0;
-  if (mr_names_rank(said)) /* the sender knows it from that rank, and is not to blame */
+  /* The sender knows it from that rank, or by a call, and is not to blame. */
+  if (mr_names_rank(said) || p->head->a)
     mr_snprintf(text, sizeof text, "%s", said);
   else
     mr_snprintf(text, sizeof text, "rank %d has failed: %s", (int)p->head->from, said);
@@ -446,6 +527,7 @@ static void take_parcel(mr__parcel_t *p) {
   /* Who waits for this looks again.  A thread that does not, as it stands, no longer waits for that
      rank, and must not be said to. */
   if ((given || h->kind == MR__PARCEL_TAKEN) && g->waits_for == h->a) g->waits_for = -1;
+  if (given || h->kind == MR__PARCEL_TAKEN) mr_pace_beat(MR_PACE_VALUES, 0, 0);
   if (given) {
     process.other[h->from].gave_ns = mr_now_ns();
     parcels_add(h->kind == MR__PARCEL_DATA ? &m->data : &m->letters, p);
@@ -518,12 +600,12 @@ mr_err_t mr__processes_start(const mr__wire_ops_t *ops, mr__wire_t *w, int rank,
                              double limit_s, double silent_s, mr_diag_t *diag) {
   other_t *other = calloc((size_t)size, sizeof *other);
   if (!other) return mr_no_memory(diag, "the ranks of a job");
-  for (int r = 0; r < size; r++) other[r].heard_ns = mr_now_ns();
+  for (int r = 0; r < size; r++) other[r].heard_ns = mr_now_ns(), other[r].waits_for = -1;
   mr__processes_lock();
   bool free_now = !process.wire;
   if (free_now) {
     process.other = other, process.silent_s = silent_s;
-    process.down = (mr_diag_t){0}, process.doing = NULL;
+    process.down = process.lost = (mr_diag_t){0}, process.doing = NULL;
     process.ops = ops, process.wire = w, process.rank = rank, process.size = size;
     process.stop = false, process.whole = true, process.waiting = process.byes = 0;
     process.limit_s = limit_s < 1e8 ? limit_s : 1e8;
@@ -542,9 +624,9 @@ mr_err_t mr__processes_start(const mr__wire_ops_t *ops, mr__wire_t *w, int rank,
   return mr_no_memory(diag, "the thread of a job's ranks");
 }
 
-void mr__processes_doing(const char *what, int64_t step, bool long_work) {
+void mr__processes_doing(const char *what, int64_t step, mr_pace_t pace) {
   mr__processes_lock();
-  process.doing = what, process.step = step, process.long_work = long_work;
+  process.doing = what, process.step = step, process.pace = pace;
   process.doing_ns = mr_now_ns();
   mr__processes_unlock();
 }
@@ -553,12 +635,14 @@ void mr__processes_fail(const char *text) {
   size_t n = strlen(text);
   mr__processes_lock();
   bool first = process.wire && process.down.code >= 0;
+  bool by_call = process.lost.code < 0 && strstr(text, process.lost.text);
   if (first) fail_all(text);
   for (int r = 0; first && r < process.size; r++) {
     mr__parcel_t *p = r == process.rank ? NULL : mr__parcel_new(n);
     if (!p) continue;
     memcpy(p->data, text, n);
     p->head->kind = MR__PARCEL_DOWN, p->head->from = (uint32_t)process.rank;
+    p->head->a = by_call;
     process.ops->send(process.wire, r, p);
   }
   mr__processes_unlock();

@@ -2,6 +2,7 @@
 #ifndef MR_RANKS_PROCESSES_H
 #define MR_RANKS_PROCESSES_H
 
+#include "base/pace.h"
 #include "ranks/wire.h"
 
 MR_BEGIN_DECLS
@@ -12,7 +13,7 @@ mr_err_t mr__processes_start(const mr__wire_ops_t *ops, mr__wire_t *w, int rank,
                              double limit_s, double silent_s, mr_diag_t *diag);
 /* mr_job_fail and mr_job_doing, of the process that was started. */
 void mr__processes_fail(const char *text);
-void mr__processes_doing(const char *what, int64_t step, bool long_work);
+void mr__processes_doing(const char *what, int64_t step, mr_pace_t pace);
 /* Waits until all ranks call it, up to the limit unless something has failed before; then ends the
    thread and closes the wire. */
 void mr__processes_stop(void);

@@ -33,10 +33,10 @@ typedef struct mr__group {
   pthread_cond_t changed;
   mr_diag_t why; /* of the first failure; code MR_OK: none */
   int missing;
-  int64_t circle_ns; /* since when it and the rank that it waits for wait for each other; 0: not */
-  int64_t noticed;   /* the beginning of the wait that a notice has reported; 0: none */
-  int waits_for;     /* the rank that this one waits for; -1: none */
-  int64_t beat_ns;   /* when this rank said so last */
+  int64_t circle_ns;  /* since when it and the rank that it waits for wait for each other; 0: not */
+  int64_t noticed_ns; /* when a notice has reported a wait; 0: none has */
+  int waits_for;      /* the rank that this one waits for; -1: none */
+  int64_t beat_ns;    /* when this rank said so last */
   mr__member_t member[];
 } mr__group_t;
 
@@ -64,7 +64,9 @@ void mr__group_fail(mr__group_t *g, int missing, const char *format, ...)
    false: g has failed, now perhaps, since the time was up; `what` is what the rank did not come
    to. */
 bool mr__group_wait(mr__group_t *g, int r, int64_t until_ns, const char *what);
-int64_t mr__group_until(const mr__group_t *g);    /* now, and the limit */
+int64_t mr__group_until(const mr__group_t *g); /* now, and the limit */
+/* The process of rank r, by which sentences name it; r itself while that is unknown. */
+int mr__group_process(const mr__group_t *g, int r);
 mr__parcel_t *mr__parcels_take(mr__parcels_t *q); /* the first; NULL: none */
 
 MR_END_DECLS

@@ -50,8 +50,8 @@ struct mr_train_job {
 
 static mr_job_t *job_of_process; /* for doing, which stages call */
 
-static void job_doing(const char *what, int64_t step, bool long_work) {
-  mr_job_doing(job_of_process, what, step, long_work);
+static void job_doing(const char *what, int64_t step, mr_pace_t pace) {
+  mr_job_doing(job_of_process, what, step, pace);
 }
 
 static void notice_of_rank(void *prefix, const char *text) {
@@ -285,7 +285,7 @@ static mr_err_t begin_as_one(mr_train_job_t *j, const mr_args_t *a, mr_diag_t *d
   MR_TRY(ops->create(mr_device_default(), "run", j->launch.rank, j->launch.size, LATE_S, &j->talk,
                      diag));
   job_of_process = j->job;
-  mr_job_doing(j->job, "prepares", 1, true);
+  mr_job_doing(j->job, "prepares", 1, MR_PACE_OPEN);
   mr_process_ranks_set(&(mr_process_ranks_t){.ops = ops,
                                              .rank = j->launch.rank,
                                              .size = j->launch.size,

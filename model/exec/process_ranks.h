@@ -4,6 +4,7 @@
 #ifndef MR_MODEL_EXEC_PROCESS_RANKS_H
 #define MR_MODEL_EXEC_PROCESS_RANKS_H
 
+#include "base/pace.h"
 #include "model/exec/collect.h"
 
 MR_BEGIN_DECLS
@@ -14,9 +15,9 @@ typedef struct mr_process_ranks {
   int threads;                 /* this rank's share of its host's processors, at least 1 */
   double limit_s;              /* how long a rank may keep the others waiting; > 0 */
   /* Says what this rank does from now on, for the others' sentences if they wait for it: `what` is
-     static, "computes", at step `step` of a run; long_work: it may keep them waiting beyond the
-     limit.  Any thread; never blocks for long.  May be NULL. */
-  void (*doing)(const char *what, int64_t step, bool long_work);
+     static, "computes", at step `step` of a run; pace: how long it may keep them waiting.  Any
+     thread; never blocks for long.  May be NULL. */
+  void (*doing)(const char *what, int64_t step, mr_pace_t pace);
 } mr_process_ranks_t;
 
 /* Keeps a copy of *r; NULL: there are none any more.  While no graph is planned or runs. */

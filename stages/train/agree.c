@@ -133,8 +133,8 @@ void mr__agree_set(const mr__agree_t *a, mr_train_config_t *t) {
 
 int mr__agree_own(const mr__agree_t *a, const mr_buf_t *batch) { return a ? a->own : batch->n; }
 
-void mr__agree_doing(const mr__agree_t *a, const char *what, int64_t step, bool long_work) {
-  if (a && a->ranks->doing) a->ranks->doing(what, step, long_work);
+void mr__agree_doing(const mr__agree_t *a, const char *what, int64_t step, mr_pace_t pace) {
+  if (a && a->ranks->doing) a->ranks->doing(what, step, pace);
 }
 
 /* ---- a step ---- */

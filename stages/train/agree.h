@@ -43,6 +43,6 @@ mr_err_t mr__agree_files(mr_stage_t *s, mr__agree_t *a, mr_err_t e, const mr_dia
                          const char *name, char *index);
 
 /* Says what this rank does (mr_process_ranks_t.doing).  NULL is fine. */
-void mr__agree_doing(const mr__agree_t *a, const char *what, int64_t step, bool long_work);
+void mr__agree_doing(const mr__agree_t *a, const char *what, int64_t step, mr_pace_t pace);
 
 #endif

@@ -238,8 +238,11 @@ static mr_err_t start_from(mr_stage_t *s) {
 static mr_err_t wait_for_checkpoint(void *arg) {
   const mr_stage_t *s = arg;
   const train_t *v = s->state;
-  mr__agree_doing(v->agree, "waits for the checkpoint before", v->at.step + 1, true);
-  return mr_all_back(arg, OUT_STATE);
+  int64_t step = v->at.step + 1;
+  mr__agree_doing(v->agree, "waits for the checkpoint before", step, MR_PACE_TENSORS);
+  mr_err_t e = mr_all_back(arg, OUT_STATE);
+  mr__agree_doing(v->agree, "computes", step, MR_PACE_LIMITED);
+  return e;
 }
 
 /* A checkpoint counts finished epochs: one more has begun, unless it was made at an epoch's end. */

@@ -52,7 +52,7 @@ mr_err_t mr__train_write_slices(mr_stage_t *s) {
   mr_diag_t why = {0};
   mr_err_t e = MR_OK;
   if (v->slices_step == v->at.step) return MR_OK;
-  mr__agree_doing(v->agree, "writes its slice of the checkpoint of", v->at.step, true);
+  mr__agree_doing(v->agree, "writes its slice of the checkpoint of", v->at.step, MR_PACE_TENSORS);
   if (!v->slices) v->slices = calloc((size_t)p->size, MR_SAFETENSORS_SLICE_NAME);
   if (!v->slices) return mr_stage_no_memory(s, "the names of slices");
   set_own(v, p);

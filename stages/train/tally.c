@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pace.h"
 #include "pipeline/stage_step.h"
 #include "stages/train/fields.h"
 
@@ -134,9 +135,13 @@ static mr_err_t evaluate_batch(evaluation_t *v, mr_buf_t *b) {
 
 static mr_err_t tally_evaluate(evaluation_t *v) {
   mr_stage_t *s = v->s;
+  const int64_t of = s->in_spec[v->port].n_batches;
+  int64_t at = 0;
   for (bool last = false; !last;) {
     mr_buf_t *b = NULL;
+    mr_pace_beat(MR_PACE_BATCHES, ++at, of);
     mr_err_t e = mr_pull_until_stop(s, v->port, &b);
+    mr_pace_beat(MR_PACE_BATCHES, at, of);
     v->tally->stopped = e == MR_END && mr_stopping(s);
     if (v->tally->stopped) return MR_END;
     if (e == MR_END) MR_TRY(read_rows(v, 0));

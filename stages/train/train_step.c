@@ -43,7 +43,7 @@ static mr_err_t fetch_params(mr_stage_t *s, mr_err_t (*fetch)(mr_train_step_t *t
                                                               mr_diag_t *diag)) {
   train_t *v = s->state;
   mr_diag_t why = {0};
-  mr__agree_doing(v->agree, "gives its parts of", v->at.step, true);
+  mr__agree_doing(v->agree, "gives its parts of", v->at.step, MR_PACE_VALUES);
   mr_err_t e = fetch(v->step, &v->params, &why);
   if (e == MR_ERR_CANCEL) return e; /* the graph ends, which says why */
   return mr_diag_prefix(s->diag, e, &why, "%s: step %" PRId64, s->name, v->at.step);
@@ -63,7 +63,7 @@ static mr_err_t train_step_save(mr_stage_t *s, bool last) {
   bool sliced = mr__train_has_slices(v) && v->slices_step == v->at.step;
   mr_err_t e = sliced ? MR_OK : fetch_params(s, mr_train_step_fetch_begin);
   if (e < 0) return e;
-  mr__agree_doing(v->agree, "gives the checkpoint of", v->at.step, true);
+  mr__agree_doing(v->agree, "gives the checkpoint of", v->at.step, MR_PACE_TENSORS);
   MR_TRY(give_mark(s, &mark));
   MR_TRY(mr_fresh(s, OUT_STATE, &b));
   if (!b) return MR_OK;
@@ -124,7 +124,7 @@ static mr_err_t train_step_evaluate(mr_stage_t *s, int port, mr_report_kind_t ki
   bool kept = keeps_shares(v);
   if (!kept || v->ema > 0)
     MR_TRY(fetch_params(s, kept ? mr_train_step_average : mr_train_step_whole));
-  mr__agree_doing(v->agree, "evaluates after", v->at.step, true);
+  mr__agree_doing(v->agree, "evaluates after", v->at.step, MR_PACE_BATCHES);
   mr_tally_t tally = {
       .loss = &v->eval_loss, .aligned = &v->aligned[port], .wrong = mr__train_report_wrong};
   if (at) tally.at = *at;
@@ -188,8 +188,9 @@ static mr_err_t make_whole(mr_stage_t *s, bool evaluates) {
 
 /* Ends the run: test unless stopped, the last state, the final record. */
 static mr_err_t train_step_finish(mr_stage_t *s) {
+  const train_t *v = s->state;
   MR_TRY(make_whole(s, true));
-  bool stopped = train_step_stops(s) || ((const train_t *)s->state)->bad.code < 0;
+  bool stopped = train_step_stops(s) || v->bad.code < 0;
   if (!stopped) {
     mr_err_t e = train_step_evaluate(s, IN_TEST, MR_REPORT_TEST, NULL);
     if (e < 0) return e;
@@ -200,6 +201,7 @@ static mr_err_t train_step_finish(mr_stage_t *s) {
   MR_TRY(mr__train_report_fresh(s, MR_REPORT_FINAL, &b));
   if (b) say_why(s, stopped, b->data);
   MR_TRY(mr__train_report_give(s, b));
+  mr__agree_doing(v->agree, "ends the run after", v->at.step, MR_PACE_OPEN);
   return MR_END;
 }
 
@@ -312,7 +314,7 @@ static mr_err_t begin_step(mr_stage_t *s, mr_buf_t *batch, int64_t step) {
     }
   }
   const mr_train_in_t in = {.step = step, .seed = v->at.seed, .lr = f->lr};
-  mr__agree_doing(v->agree, "computes", step, false);
+  mr__agree_doing(v->agree, "computes", step, MR_PACE_LIMITED);
   mr_err_t e =
       mr_train_batch_init(&f->fields, s, &s->in_spec[IN_TRAIN], &v->model.plan.loss, NULL, batch);
   if (e >= 0 && v->there)
@@ -366,7 +368,7 @@ static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
 static mr_err_t agree_on_batch(mr_stage_t *s, mr_err_t pulled, bool settled, mr_buf_t *batch) {
   train_t *v = s->state;
   int64_t step = v->at.step + (v->begun - v->read) + 1;
-  mr__agree_doing(v->agree, "is ready for", step, true);
+  mr__agree_doing(v->agree, "is ready for", step, MR_PACE_LIMITED);
   mr_err_t e = mr__agree(s, v->agree, step, pulled, settled, &v->said, batch, &v->agreed_stop);
   if (e != MR_OK && pulled == MR_OK) mr_buf_unref(batch);
   return e;
@@ -377,7 +379,8 @@ static mr_err_t agree_on_batch(mr_stage_t *s, mr_err_t pulled, bool settled, mr_
 static mr_err_t next_batch(mr_stage_t *s, bool settled, mr_buf_t **batch) {
   train_t *v = s->state;
   if (settled) return v->agree ? agree_on_batch(s, MR_END, true, NULL) : MR_END;
-  mr__agree_doing(v->agree, "reads the batch of", v->at.step + (v->begun - v->read) + 1, false);
+  mr__agree_doing(v->agree, "reads the batch of", v->at.step + (v->begun - v->read) + 1,
+                  MR_PACE_LIMITED);
   mr_err_t e = *batch ? MR_OK : mr_pull_until_stop(s, IN_TRAIN, batch);
   return v->agree && (e == MR_OK || e == MR_END) ? agree_on_batch(s, e, false, *batch) : e;
 }

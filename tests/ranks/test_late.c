@@ -57,24 +57,63 @@ static void run_all(ranks_t *t, rank_fn *fn) {
   for (int r = 0; r < t->size; r++) start_rank(t, r, fn);
 }
 
+static mr_pace_t pace; /* of rank 1's work */
+
 /* Works, while the others wait for much longer than the limit. */
 static void work_long(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
   mr_collect_t *c = join(job, 2, said);
   if (rank == 1) {
-    mr_job_doing(job, "evaluates after", 7, true);
-    for (double until = mr_now_s() + 4; mr_now_s() < until;) continue;
+    mr_job_doing(job, "evaluates after", 7, pace);
+    for (double until = mr_now_s() + 4; mr_now_s() < until;) mr_pace_beat(pace, 12, 40);
   }
   gather(job, c);
   leave(job, c, said);
 }
 
-static void work_that_may_take_long_outlasts_the_limit(void **state) {
-  ranks_t t = ranks_of(SIZE, 600);
-  t.cfg.silent_s = 60;
-  run_all(&t, work_long);
-  for (int r = 0; r < SIZE; r++) {
-    said_t said = end_rank(&t, r);
-    if (said.code < 0) fail_msg("rank %d: %s", r, said.text);
+static void work_that_continues_outlasts_the_limit(void **state) {
+  static const mr_pace_t paces[] = {MR_PACE_OPEN, MR_PACE_BATCHES, MR_PACE_TENSORS};
+  for (size_t i = 0; i < sizeof paces / sizeof *paces; i++) {
+    ranks_t t = ranks_of(SIZE, 600);
+    t.cfg.silent_s = 60;
+    pace = paces[i];
+    run_all(&t, work_long);
+    for (int r = 0; r < SIZE; r++) {
+      said_t said = end_rank(&t, r);
+      if (said.code < 0) fail_msg("rank %d: %s", r, said.text);
+    }
+  }
+}
+
+/* Stands still within long work until the others fail. */
+static void halt_in_long_work(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  mr_collect_t *c = join(job, 2, said);
+  mr_diag_t diag = {0};
+  int missing;
+  mr_job_doing(job, rank == 1 ? "evaluates after" : "is ready for", 7, rank == 1 ? pace : 0);
+  if (rank == 1) mr_pace_beat(pace, 12, 40);
+  while (rank == 1 && mr_job_collect(job)->failed(c, &missing, &diag) >= 0) continue;
+  gather(job, c);
+  leave(job, c, said);
+}
+
+static void long_work_that_stands_still_is_named_with_where(void **state) {
+  static const struct {
+    mr_pace_t pace;
+    const char *where;
+  } rows[] = {{MR_PACE_BATCHES, "; rank 1 evaluates after step 7, batch 12 of 40 since"},
+              {MR_PACE_TENSORS, "; rank 1 evaluates after step 7, tensor 12 of 40 since"},
+              {MR_PACE_VALUES, "; rank 1 evaluates after step 7 since"}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    ranks_t t = ranks_of(SIZE, 600);
+    t.cfg.silent_s = 60;
+    pace = rows[i].pace;
+    run_all(&t, halt_in_long_work);
+    for (int r = 0; r < SIZE; r++) {
+      said_t said = end_rank(&t, r);
+      assert_int_equal(said.code, MR_ERR_UNAVAILABLE);
+      assert_int_equal(said.missing, 1);
+      if (!strstr(said.text, rows[i].where)) fail_msg("rank %d says: %s", r, said.text);
+    }
   }
 }
 
@@ -82,7 +121,7 @@ static void work_until_the_others_fail(const ranks_t *t, int rank, mr_job_t *job
   mr_collect_t *c = join(job, 2, said);
   mr_diag_t diag = {0};
   int missing;
-  mr_job_doing(job, rank == 1 ? "reads the batch of" : "is ready for", 7, false);
+  mr_job_doing(job, rank == 1 ? "reads the batch of" : "is ready for", 7, MR_PACE_LIMITED);
   while (rank == 1 && mr_job_collect(job)->failed(c, &missing, &diag) >= 0) continue;
   gather(job, c);
   leave(job, c, said);
@@ -182,6 +221,91 @@ static void a_stalled_thread_is_not_taken_for_one_that_waits(void **state) {
   close(standing[0]), close(standing[1]);
 }
 
+/* ---- ranks that wait in another communicator ---- */
+
+/* Joins a communicator of ranks `first` and first + 1. */
+static mr_collect_t *join_pair(mr_job_t *job, const char *id, int first, double limit_s,
+                               said_t *said) {
+  mr_collect_t *c = NULL;
+  mr_diag_t diag = {0};
+  said->code = mr_job_collect(job)->create(mr_device_default(), id, mr_job_rank(job) - first, 2,
+                                           limit_s, &c, &diag);
+  return c;
+}
+
+static int waiting[2]; /* a pipe, with a byte when rank 1 waits for rank 2 */
+static int done[2];    /* and with one when rank 0 has failed */
+
+static void say_that_rank_1_waits(void) {
+  if (write(waiting[1], "a", 1) != 1) abort();
+}
+
+static void read_byte(int fd) {
+  char byte;
+  if (read(fd, &byte, 1) != 1) abort();
+}
+
+/* Rank 0 waits for rank 1, which waits for rank 2 in another communicator. */
+static void wait_for_one_that_waits(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
+  mr_collect_t *c =
+      rank == 0 ? join_pair(job, "first", 0, 2, said) : join_pair(job, "second", 1, 600, said);
+  mr_collect_t *first = rank == 1 ? join_pair(job, "first", 0, 600, said) : NULL;
+  mr_job_doing(job, "computes", 7, MR_PACE_LIMITED);
+  if (rank == 0) read_byte(waiting[0]);
+  if (rank == 1) stands = say_that_rank_1_waits;
+  if (rank == 2) read_byte(done[0]);
+  gather(job, c);
+  if (rank == 0 && write(done[1], "a", 1) != 1) abort();
+  leave(job, c, said);
+  if (first) mr_job_collect(job)->destroy(first);
+}
+
+static void a_rank_that_waits_in_another_communicator_is_not_named(void **state) {
+  ranks_t t = ranks_of(SIZE, 600);
+  t.cfg.silent_s = 60;
+  assert_int_equal(pipe(waiting) | pipe(done), 0);
+  run_all(&t, wait_for_one_that_waits);
+  for (int r = 0; r < SIZE; r++) {
+    said_t said = end_rank(&t, r);
+    if (r) continue;
+    assert_int_equal(said.code, MR_ERR_UNAVAILABLE);
+    assert_int_equal(said.missing, -1); /* of the pair none */
+    if (!strstr(said.text, "rank 2 did not come to all_gather within 2 s, for which rank 0 waited"))
+      fail_msg("rank %d says: %s", r, said.text);
+  }
+  close(waiting[0]), close(waiting[1]), close(done[0]), close(done[1]);
+}
+
+/* The same, and rank 2 is stopped: rank 1 learns it, and ends its run with that. */
+static void wait_for_one_that_waits_for_a_stopped(const ranks_t *t, int rank, mr_job_t *job,
+                                                  said_t *said) {
+  char why[300];
+  mr_collect_t *c =
+      rank == 0 ? join_pair(job, "first", 0, 600, said) : join_pair(job, "second", 1, 600, said);
+  mr_collect_t *first = rank == 1 ? join_pair(job, "first", 0, 600, said) : NULL;
+  if (rank) gather(job, c); /* rank 1 knows then which process it waits for */
+  if (rank == 2) raise(SIGSTOP);
+  gather(job, c);
+  leave(job, c, said);
+  snprintf(why, sizeof why, "train: step 7: %.250s", said->text);
+  if (rank == 1) mr_job_fail(job, why);
+  if (first) mr_job_collect(job)->destroy(first);
+}
+
+static void a_rank_that_has_waited_for_the_stopped_one_is_not_named(void **state) {
+  ranks_t t = ranks_of(SIZE, 600);
+  t.cfg.silent_s = 1;
+  run_all(&t, wait_for_one_that_waits_for_a_stopped);
+  for (int r = 0; r < 2; r++) {
+    said_t said = end_rank(&t, r);
+    assert_int_equal(said.code, MR_ERR_UNAVAILABLE);
+    if (!strstr(said.text, "rank 2 has not been heard of") || strstr(said.text, "rank 1 has"))
+      fail_msg("rank %d says: %s", r, said.text);
+  }
+  kill(t.pid[2], SIGKILL);
+  end_rank(&t, 2);
+}
+
 static void fail_while_others_wait(const ranks_t *t, int rank, mr_job_t *job, said_t *said) {
   mr_collect_t *c = join(job, 600, said);
   gather(job, c);
@@ -243,11 +367,14 @@ static void a_rank_that_leaves_is_not_waited_for(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(work_that_may_take_long_outlasts_the_limit),
+      cmocka_unit_test(work_that_continues_outlasts_the_limit),
+      cmocka_unit_test(long_work_that_stands_still_is_named_with_where),
       cmocka_unit_test(a_rank_that_is_late_is_named_with_what_it_does),
       cmocka_unit_test(a_process_that_says_nothing_is_named_long_before_the_limit),
       cmocka_unit_test(ranks_that_wait_for_each_other_do_not_wait_for_the_limit),
       cmocka_unit_test(a_stalled_thread_is_not_taken_for_one_that_waits),
+      cmocka_unit_test(a_rank_that_waits_in_another_communicator_is_not_named),
+      cmocka_unit_test(a_rank_that_has_waited_for_the_stopped_one_is_not_named),
       cmocka_unit_test(a_run_that_fails_says_why_to_all_ranks),
       cmocka_unit_test(a_rank_that_repeats_anothers_failure_is_not_named),
       cmocka_unit_test(a_rank_that_leaves_is_not_waited_for),
