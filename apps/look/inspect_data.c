@@ -16,6 +16,7 @@
 
 #include "apps/run/choose_graph.h"
 #include "apps/run/recognise.h"
+#include "apps/run/run_dir.h"
 #include "base/npy.h"
 #include "base/safetensors.h"
 #include "base/shown.h"
@@ -198,10 +199,17 @@ static mr_err_t inspect_folder(const char *path, mr_diag_t *diag) {
   }
   free(entry);
   if (e < 0 || any) return e;
-  char latest[PATH + 32];
-  snprintf(latest, sizeof latest, "%s/checkpoints/latest", path);
-  if (access(latest, F_OK) == 0)
-    return mr_fail(diag, MR_ERR_DATA, "%s is a run; its newest checkpoint is %s", path, latest);
+  mr_run_dir_t r = {0};
+  mr_resume_point_t newest = {0};
+  mr_diag_t unsaid = {0};
+  char graph[PATH + 32];
+  snprintf(graph, sizeof graph, "%s/graph.mr", path);
+  if (access(graph, F_OK) == 0 && mr_run_dir_read(&r, path, &unsaid) >= 0)
+    mr_run_dir_resume_point(&r, &newest, &unsaid);
+  mr_run_dir_free(&r);
+  if (newest.path[0])
+    return mr_fail(diag, MR_ERR_DATA, "%s is a run; its newest checkpoint is %s", path,
+                   newest.path);
   return inspect_source(path, diag);
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "apps/cli/cli.h"
+#include "apps/run/run_dir.h"
 #include "base/safetensors.h"
 #include "base/suggest.h"
 #include "base/text.h"
@@ -118,10 +119,49 @@ static mr_err_t verify_folder(const char *folder, mr_diag_t *diag) {
                  folder);
 }
 
+/* The folders of checkpoints of a run; 0 for another folder, and for a run that cannot be read. */
+static int folders_of_run(const char *word, char (*folder)[MR_RUN_CHECKPOINTS],
+                          mr_resume_point_t *newest) {
+  mr_run_dir_t r = {0};
+  mr_diag_t unsaid = {0};
+  char graph[MR_PATH_MAX];
+  struct stat st;
+  int n = 0;
+  bool run = snprintf(graph, sizeof graph, "%s/graph.mr", word) < (int)sizeof graph &&
+             stat(graph, &st) == 0 && mr_run_dir_read(&r, word, &unsaid) >= 0;
+  if (run) n = mr_run_dir_checkpoints(&r, folder, MR_RUN_FOLDERS);
+  if (run && newest && mr_run_dir_resume_point(&r, newest, &unsaid) < 0) newest->path[0] = 0;
+  mr_run_dir_free(&r);
+  return n;
+}
+
+static bool has_checkpoint(const char *folder) {
+  struct dirent **entry = NULL;
+  int n = scandir(folder, &entry, is_checkpoint, NULL);
+  for (int i = 0; i < n; i++) free(entry[i]);
+  free(entry);
+  return n > 0;
+}
+
+/* All checkpoints of a run, wherever its graph keeps them. */
+static mr_err_t verify_run(const char *word, int n, char (*folder)[MR_RUN_CHECKPOINTS],
+                           mr_diag_t *diag) {
+  bool any = false;
+  for (int i = 0; i < n; i++) {
+    if (!has_checkpoint(folder[i])) continue;
+    MR_TRY(verify_folder(folder[i], diag));
+    any = true;
+  }
+  return any ? MR_OK : verify_folder(word, diag); /* which says so */
+}
+
 static mr_err_t verify_word(const char *word, mr_diag_t *diag) {
+  static char folder[MR_RUN_FOLDERS][MR_RUN_CHECKPOINTS];
   char inside[MR_PATH_MAX];
   struct stat st;
   if (stat(word, &st) < 0 || !S_ISDIR(st.st_mode)) return verify_file(word, diag);
+  int n = folders_of_run(word, folder, NULL);
+  if (n) return verify_run(word, n, folder, diag);
   if (snprintf(inside, sizeof inside, "%s/checkpoints", word) < (int)sizeof inside &&
       stat(inside, &st) == 0)
     return verify_folder(inside, diag);
@@ -132,11 +172,15 @@ static mr_err_t verify_word(const char *word, mr_diag_t *diag) {
 
 /* The checkpoint of a word: the newest of a run. */
 static mr_err_t newest_of(const char *word, char path[MR_PATH_MAX], mr_diag_t *diag) {
+  static char folder[MR_RUN_FOLDERS][MR_RUN_CHECKPOINTS];
   struct stat st;
+  mr_resume_point_t newest = {0};
   bool is_folder = stat(word, &st) == 0 && S_ISDIR(st.st_mode);
   if (snprintf(path, MR_PATH_MAX, "%s%s", word, is_folder ? "/checkpoints/latest" : "") >=
       MR_PATH_MAX)
     return mr_fail(diag, MR_ERR_IO, "%.60s...: the path is too long", word);
+  if (is_folder && folders_of_run(word, folder, &newest) && newest.path[0])
+    strcpy(path, newest.path);
   if (!is_folder || stat(path, &st) == 0) return MR_OK;
   return mr_fail(diag, MR_ERR_IO, "%s: holds no checkpoint, want a run or a file", word);
 }

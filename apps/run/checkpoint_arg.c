@@ -16,7 +16,23 @@ static bool in_folder(const char *folder, const char *name, char *path, size_t n
   return snprintf(path, n, "%s/%s", folder, name) < (int)n && access(path, F_OK) == 0;
 }
 
-/* Sets the file: the word, or the newest checkpoint of the run that it names. */
+/* The newest checkpoint of a run, wherever its graph keeps it. */
+static mr_err_t find_newest(const char *run, mr_checkpoint_arg_t *c, mr_diag_t *diag) {
+  mr_run_dir_t r = {0};
+  mr_resume_point_t at = {0};
+  mr_err_t e = mr_run_dir_read(&r, run, diag);
+  if (e >= 0) e = mr_run_dir_resume_point(&r, &at, diag);
+  mr_run_dir_free(&r);
+  if (e < 0) return e;
+  strcpy(c->path, at.path), strcpy(c->run, run);
+  if (c->path[0]) return MR_OK;
+  return mr_fail(diag, MR_ERR_IO,
+                 "%s: the run has no checkpoint yet; train writes one after each epoch, every "
+                 "checkpoint-every= steps and at its end",
+                 run);
+}
+
+/* Sets the file: the word, or the newest checkpoint of the run that it names, and then the run. */
 static mr_err_t find_file(const char *word, mr_checkpoint_arg_t *c, mr_diag_t *diag) {
   char graph[MR_RUN_PATH + 64];
   struct stat st;
@@ -24,12 +40,8 @@ static mr_err_t find_file(const char *word, mr_checkpoint_arg_t *c, mr_diag_t *d
     return mr_fail(diag, MR_ERR_IO, "%.60s...: the path is too long", word);
   strcpy(c->path, word);
   if (stat(word, &st) < 0 || !S_ISDIR(st.st_mode)) return MR_OK;
+  if (in_folder(word, "graph.mr", graph, sizeof graph)) return find_newest(word, c, diag);
   if (in_folder(word, "checkpoints/latest", c->path, sizeof c->path)) return MR_OK;
-  if (in_folder(word, "graph.mr", graph, sizeof graph))
-    return mr_fail(diag, MR_ERR_IO,
-                   "%s: the run has no checkpoint yet; train writes one after each epoch, every "
-                   "checkpoint-every= steps and at its end",
-                   word);
   return mr_fail(diag, MR_ERR_IO,
                  "%s is a folder that holds no run, want a run or a checkpoint, such as "
                  "RUN/checkpoints/latest",
@@ -39,7 +51,7 @@ static mr_err_t find_file(const char *word, mr_checkpoint_arg_t *c, mr_diag_t *d
 /* Sets the run of RUN/checkpoints/NAME; "" if it is of none. */
 static void find_run(mr_checkpoint_arg_t *c) {
   char real[PATH_MAX], graph[PATH_MAX + 16];
-  if (!realpath(c->path, real)) return;
+  if (c->run[0] || !realpath(c->path, real)) return;
   for (int up = 0; up < 2; up++) {
     char *slash = strrchr(real, '/');
     if (!slash) return;

@@ -62,9 +62,7 @@ static bool is_leftover(const char *name) {
   return pid > 0 && !*end && kill((pid_t)pid, 0) < 0 && errno == ESRCH;
 }
 
-static void run_dir_sweep(const mr_run_dir_t *r, const char *sub) {
-  char folder[MR_RUN_PATH + 64];
-  file_in(r, sub, folder);
+static void run_dir_sweep(const char *folder) {
   DIR *d = opendir(folder);
   for (struct dirent *e; d && (e = readdir(d));)
     if (is_leftover(e->d_name)) unlinkat(dirfd(d), e->d_name, 0);
@@ -99,7 +97,8 @@ mr_err_t mr_run_dir_new(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
                    "--run-dir: %s holds an earlier run; resume it with --resume, or name another "
                    "folder",
                    r->path);
-  run_dir_sweep(r, "."), run_dir_sweep(r, "checkpoints");
+  file_in(r, "checkpoints", settings);
+  run_dir_sweep(r->path), run_dir_sweep(settings);
   return mr_folder_writable(r->path, diag);
 }
 
@@ -184,8 +183,12 @@ mr_err_t mr_run_dir_read(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
 mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
   MR_TRY(run_dir_find(r, path, diag));
   MR_TRY(mr_run_lock_take(r->path, &r->lock, diag));
-  run_dir_sweep(r, "."), run_dir_sweep(r, "checkpoints");
-  return read_files(r, diag);
+  run_dir_sweep(r->path);
+  MR_TRY(read_files(r, diag));
+  static char folder[MR_RUN_FOLDERS][MR_RUN_CHECKPOINTS];
+  for (int i = 0, n = mr_run_dir_checkpoints(r, folder, MR_RUN_FOLDERS); i < n; i++)
+    run_dir_sweep(folder[i]);
+  return MR_OK;
 }
 
 /* Sets the quarantine files of its sources to the run's folder, unless the graph names others. */
@@ -315,17 +318,6 @@ void mr_run_dir_free(mr_run_dir_t *r) {
   for (int i = 0; i < r->n_settings; i++) free(r->setting[i]);
   free(r->graph), free(r->data), free(r->carry);
   *r = (mr_run_dir_t){0};
-}
-
-mr_err_t mr_run_dir_resume_point(const mr_run_dir_t *r, mr_resume_point_t *out, mr_diag_t *diag) {
-  struct stat st;
-  file_in(r, "checkpoints/latest", out->path);
-  out->at = (mr_train_progress_t){0};
-  if (lstat(out->path, &st) < 0 && errno == ENOENT) {
-    out->path[0] = 0; /* no checkpoint yet: the run starts from its beginning */
-    return MR_OK;
-  }
-  return mr_train_state_progress(out->path, &out->at, diag);
 }
 
 mr_err_t mr_run_dir_steps(const char *path, int64_t *steps, mr_diag_t *diag) {

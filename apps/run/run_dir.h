@@ -1,7 +1,7 @@
 /* A run's folder: RUN/graph.mr, RUN/settings.txt, RUN/data.txt, RUN/history.jsonl,
    RUN/versions.json, RUN/metrics.jsonl, RUN/checkpoints/, and RUN/lock while a process trains
    there.  Main thread only.  Implemented in run_dir.c; the plug-ins of a run in run_plugins.c, its
-   additional sinks in faces.c. */
+   checkpoints in run_checkpoints.c, its additional sinks in faces.c. */
 #ifndef MR_APPS_RUN_RUN_DIR_H
 #define MR_APPS_RUN_RUN_DIR_H
 
@@ -15,7 +15,7 @@
 #include "pipeline/graph/graph.h"
 #include "stages/train/state.h"
 
-enum { MR_RUN_PATH = 1024, MR_RUN_SETTINGS = 256 };
+enum { MR_RUN_PATH = 1024, MR_RUN_SETTINGS = 256, MR_RUN_FOLDERS = 64 };
 
 typedef struct mr_run_dir {
   char path[MR_RUN_PATH];
@@ -88,8 +88,14 @@ void mr_run_dir_free(mr_run_dir_t *r); /* releases the lock; all zero is fine */
    a file.  MR_ERR_IO if the file cannot be opened. */
 mr_err_t mr_run_dir_steps(const char *path, int64_t *steps, mr_diag_t *diag);
 
-/* Finds the newest checkpoint of the run and its progress; path is "" if the run ended before its
-   first one.  MR_ERR_IO or MR_ERR_DATA if the checkpoint cannot be used. */
+/* The folders in which the run may have checkpoints, those of its graph first, into
+   folder[0,most); returns their number.  Only paths shorter than MR_RUN_CHECKPOINTS count. */
+enum { MR_RUN_CHECKPOINTS = MR_RUN_PATH + 32 };
+int mr_run_dir_checkpoints(const mr_run_dir_t *r, char (*folder)[MR_RUN_CHECKPOINTS], int most);
+
+/* Finds the newest checkpoint of the run, wherever its graph keeps them, and its progress; path is
+   "" if the run ended before its first one.  MR_ERR_IO or MR_ERR_DATA if the checkpoint cannot be
+   used. */
 typedef struct mr_resume_point {
   char path[MR_RUN_PATH + 64];
   mr_train_progress_t at;

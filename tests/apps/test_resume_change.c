@@ -379,6 +379,57 @@ static void a_graph_that_keeps_no_steps_says_so(void **state) {
     fail_msg("%s", p.err);
 }
 
+/* The graph of the tests with its checkpoints in $keep. */
+static void write_graph_with_keep(const char *path) {
+  static const char usual[] = "$run/checkpoints";
+  char text[sizeof graph + 32];
+  mr_diag_t diag;
+  const char *at = strstr(graph, usual);
+  assert_non_null(at);
+  int n = snprintf(text, sizeof text, "let keep = unset\n%.*s$keep%s", (int)(at - graph), graph,
+                   at + sizeof usual - 1);
+  assert_int_equal(mr_write_file(path, text, (size_t)n, &diag), MR_OK);
+}
+
+static void a_run_that_keeps_its_checkpoints_elsewhere_is_resumed(void **state) {
+  char other[96], path[96], first[96], second[96];
+  snprintf(other, sizeof other, "%s/other", dir);
+  snprintf(path, sizeof path, "%s/keep.mr", dir);
+  snprintf(first, sizeof first, "keep=%s/first", dir);
+  snprintf(second, sizeof second, "keep=%s/second", dir);
+  write_graph_with_keep(path);
+#define TRAIN(...) RUN(&p, "train", "--run-dir", other, __VA_ARGS__)
+  TRAIN("--graph", path, "--steps", "2", setting("a"), "leak-check=off", first);
+  said("Done: 2 steps");
+  TRAIN("--resume", "--steps", "3");
+  said("resumed at step 2");
+  TRAIN("--resume", "--steps", "4", second);
+  said("resumed at step 3");
+  TRAIN("--resume", "--steps", "5");
+  said("resumed at step 4");
+  RUN(&p, "checkpoint", "verify", other);
+  said("second/step-000005.safetensors: whole");
+  said("first/step-000003.safetensors: whole");
+  RUN(&p, "eval", other);
+  said("Accuracy");
+  RUN(&p, "inspect", other);
+  expect(1, "second/latest");
+  /* Neither a new run nor another one's resume takes them over. */
+  RUN(&p, "train", "--graph", path, "--steps", "2", setting("a"), "--run-dir", run, first);
+  expect(2, "holds an earlier run");
+  snprintf(other, sizeof other, "%s/fresh", dir);
+  TRAIN("--graph", path, "--steps", "2", setting("a"), "leak-check=off", first);
+  expect(2, "holds checkpoints of another run");
+  snprintf(first, sizeof first, "keep=%s/third", dir);
+  TRAIN("--graph", path, "--steps", "1", setting("a"), "leak-check=off", first);
+  said("Done: 1 steps");
+  TRAIN("--resume", "--steps", "2", second);
+  expect(2, "holds checkpoints of another run");
+  TRAIN("--resume", "--steps", "2");
+  said("resumed at step 1");
+#undef TRAIN
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -397,6 +448,7 @@ int main(void) {
       CASE(the_last_reported_step_is_kept_only_beside_regular_files),
       CASE(a_last_step_that_cannot_be_kept_beside_its_file_is_said),
       CASE(a_graph_that_keeps_no_steps_says_so),
+      CASE(a_run_that_keeps_its_checkpoints_elsewhere_is_resumed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
