@@ -69,3 +69,28 @@ uint64_t mr_index_shuffle_at(const mr_index_shuffle_t *s, uint64_t index) {
   } while (v > s->max_index);
   return v;
 }
+
+/* The rounds, the last one first. */
+static uint64_t undo_rounds(const mr_index_shuffle_t *s, uint64_t v) {
+  uint64_t mask = s->mask, left = (v >> s->half) & mask, right = v & mask;
+  for (int i = s->rounds - 2; i >= 0; i -= 2) {
+    right ^= simon_f(left, s->half, mask) ^ s->key[i + 1];
+    left ^= simon_f(right, s->half, mask) ^ s->key[i];
+  }
+  return left << s->half | right;
+}
+
+int mr_index_shuffle_from(const mr_index_shuffle_t *s, uint64_t result, uint64_t index[2]) {
+  uint64_t v = result;
+  if (result > s->max_index || !s->rounds) return 0;
+  if (s->max_index == 0) return index[0] = 0, 1;
+  bool short_block = all_bits(s->max_index) > 2 * s->half;
+  if (short_block && result >> (2 * s->half)) return 0; /* no block holds it */
+  do {
+    v = undo_rounds(s, v);
+  } while (v > s->max_index);
+  index[0] = v;
+  if (!short_block) return 1;
+  index[1] = v | UINT64_C(1) << (2 * s->half); /* the bit that the block has no room for */
+  return index[1] <= s->max_index ? 2 : 1;
+}

@@ -51,6 +51,11 @@ bool mr_index_shuffle_is_bijection(uint64_t max_index);
 /* Returns the result for index, both in [0,max_index]. */
 uint64_t mr_index_shuffle_at(const mr_index_shuffle_t *s, uint64_t index);
 
+/* The inverse: writes the indices whose result is `result`, rising, to index[0,2) and returns how
+   many there are.  One for each result in [0,max_index] of a bijection; else none or two for a few.
+   None for a result above max_index, and for keys that init has refused. */
+int mr_index_shuffle_from(const mr_index_shuffle_t *s, uint64_t result, uint64_t index[2]);
+
 /* The results of all indices, in index order. */
 typedef uint16_t mr_shuffled_t[MR_SHUFFLE_ALL_MAX];
 

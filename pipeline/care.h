@@ -30,7 +30,7 @@ typedef struct mr_care {
 
 struct mr_stage;
 /* True if skip-records= of source s excludes the record with this key (mr_rec_t.key); false if it
-   does not, or s is no source with an mr_care_t.  While the graph runs; any thread. */
+   does not, or s is no source with an mr_care_t.  From plan to close; any thread. */
 bool mr_care_leaves_out(const struct mr_stage *s, uint64_t key);
 
 /* clang-format would give each value of these rows a line of its own. */

@@ -280,6 +280,10 @@ mr_err_t mr_stage_def_check(const mr_stage_def_t *d, mr_diag_t *diag) {
   MR_TRY(check_kind(d, kind, n, diag));
   for (int i = 0; i < n; i++)
     if (kind[i].is) MR_TRY(check_ports(d, &kind[i], diag));
+  if (d->order && !d->order->taken != !d->order->spans)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "stage \"%s\": .taken and .spans of .order go together; set both or none",
+                   d->name);
   MR_TRY(check_settings(d, diag));
   MR_TRY(check_metrics(d, diag));
   return check_role(d, diag);

@@ -41,9 +41,37 @@ struct mr_order_def {
      stage sets it.  NULL: its order is not one of its inputs' own. */
   void (*reached)(const mr_stage_t *s, int64_t position, int64_t *input);
 
+  /* The inverse of at, where it is cheap, for those that ask when a record comes.  Sets *position
+     to the least one >= from, from in [0,2^62), at which the output takes position `index` >= 0 of
+     input `port`.  MR_OK; MR_END: none does; or the failure of at there.  After plan.  NULL: only
+     at knows. */
+  mr_err_t (*taken)(mr_stage_t *s, int port, int64_t index, int64_t from, int64_t *position);
+  /* With taken: sets [*first,*end) to positions of input `port` that hold all that the output takes
+     from there at positions [lo,hi), 0 <= lo < hi <= 2^62; it may be wider.  After plan. */
+  void (*spans)(const mr_stage_t *s, int port, int64_t lo, int64_t hi, int64_t *first,
+                int64_t *end);
+
   bool sparse;    /* leaves holes */
   bool uncounted; /* grain does not count this stage as a step from a pipeline's seed */
 };
+
+/* taken and spans of an order that takes each position of its only input in its place. */
+static inline mr_err_t mr_taken_in_place(mr_stage_t *s, int port, int64_t index, int64_t from,
+                                         int64_t *position) {
+  return *position = index, index >= from ? MR_OK : MR_END;
+}
+
+static inline void mr_spans_in_place(const mr_stage_t *s, int port, int64_t lo, int64_t hi,
+                                     int64_t *first, int64_t *end) {
+  *first = lo, *end = hi;
+}
+
+/* For spans of an order that takes an epoch of `each_in` positions for each `each` of its own. */
+static inline void mr_span_epochs(int64_t each, int64_t each_in, int64_t lo, int64_t hi,
+                                  int64_t *first, int64_t *end) {
+  if (__builtin_mul_overflow(lo / each, each_in, first)) *first = INT64_MAX;
+  if (__builtin_mul_overflow((hi - 1) / each + 1, each_in, end)) *end = INT64_MAX;
+}
 
 MR_END_DECLS
 

@@ -62,6 +62,9 @@ struct mr_source_def {
   /* Where record index comes from, into *out; out->file must point at MR_WHERE_MAX bytes.  After
      plan; a pure function that opens no file.  NULL: only fetch knows. */
   void (*where)(mr_stage_t *s, int64_t index, mr_where_t *out);
+  /* The inverse of where's key: the only index in [0,n_records) whose key this may be, or -1; one
+     with another key is none.  After plan.  NULL: each index is asked for its key. */
+  int64_t (*index_of)(const mr_stage_t *s, uint64_t key);
   size_t care; /* offset of an mr_care_t in the state (pipeline/care.h), 0: none */
 
   /* Adds what it has asked of servers to *out; false if all of its files are on this machine.  Any

@@ -15,6 +15,12 @@ MR_BEGIN_DECLS
  * (pipeline/graph/link_end.h). */
 typedef struct mr_link_end mr_link_end_t;
 
+/* A place in a stream of buffers. */
+typedef struct mr_batch_place {
+  int64_t number, epoch; /* of the buffer, both from 0 */
+  int slot;              /* in it */
+} mr_batch_place_t;
+
 struct mr_step_def {
   /* Runs one burst.  MR_OK: did something, call again.  MR_AGAIN: no data or no room at a port now;
      the scheduler calls again after news.  MR_END: this worker is done.  < 0: failed, which ends
@@ -31,6 +37,10 @@ struct mr_step_def {
      instead, and return 0.  Returns -1 if the number alone does not decide.  After plan.  NULL: one
      buffer out for each one in. */
   int64_t (*seek)(const mr_stage_t *s, int64_t number, int64_t *own, int64_t *record);
+  /* The inverse of seek, where input 0 has records: where in output 0 the record at `position` of
+     input 0 is, into *out.  MR_OK, with number -1 where positions alone do not decide; MR_END:
+     nowhere.  After plan.  NULL: they never do. */
+  mr_err_t (*holds)(mr_stage_t *s, int64_t position, mr_batch_place_t *out);
   int n_words; /* numbers of state that it puts before those of the buffers it takes; the last one
                   is the number of the input buffer it resumes with */
 

@@ -102,6 +102,18 @@ static mr_err_t say_other_data(const mr_graph_t *g, const mr_batches_t *want, mr
   return MR_OK;
 }
 
+/* *found false: it cannot tell, and walks has been called. */
+static mr_err_t find_places_in(mr_graph_t *g, const char *stage, const mr_batches_t *want,
+                               bool *found, mr_diag_t *diag) {
+  mr_find_t find = want->find;
+  char why[256] = "";
+  find.first = want->first - 1, find.end = want->n ? find.first + want->n : INT64_MAX;
+  MR_TRY(mr_graph_find(g, stage, &find, why, sizeof why, diag));
+  *found = !*why;
+  if (!*found) want->walks(want->ctx, why);
+  return MR_OK;
+}
+
 mr_err_t mr_take_batches(mr_graph_t *g, const mr_batches_t *want, mr_diag_t *diag) {
   const char *name = NULL, *batch = NULL;
   int64_t drop = 0;
@@ -110,6 +122,9 @@ mr_err_t mr_take_batches(mr_graph_t *g, const mr_batches_t *want, mr_diag_t *dia
   if (want->data) MR_TRY(say_other_data(g, want, diag));
   if (want->ready && !want->ready(want->ctx, g)) return MR_OK;
   MR_TRY(start_at(g, batch, name, want, &drop, diag));
+  bool found = false;
+  if (want->find.found) MR_TRY(find_places_in(g, name, want, &found, diag));
+  if (found) return MR_OK;
   taker_t *t = mr_graph_stage(g, name)->state;
   *t = (taker_t){.want = *want, .drop = drop};
   MR_TRY(mr_graph_run(g, diag));

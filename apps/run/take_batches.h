@@ -3,6 +3,7 @@
 #define MR_APPS_RUN_TAKE_BATCHES_H
 
 #include "pipeline/graph/graph.h"
+#include "pipeline/records/find.h"
 
 /* Receives the batch of a step; spec is its edge's.  The batch is valid only during the call.
    Returns MR_OK, MR_END to end the run, or a failure. */
@@ -17,6 +18,11 @@ typedef struct mr_batches {
   int workers; /* of the batch stage; 0: one, which makes no batches that are not taken */
   bool (*ready)(void *ctx, const mr_graph_t *g); /* called with the settled graph; false ends the
                                                     call with MR_OK; NULL: true */
+  /* Instead of taking all batches, first asks mr_graph_find for the places of a record in them, of
+     which it wants key and source; found NULL: no.  Where it cannot tell, calls walks (not NULL)
+     with the reason and takes all of them. */
+  mr_find_t find;
+  void (*walks)(void *ctx, const char *why);
   const char *data; /* of mr_data_facts: a word on standard error names the sources whose data are
                        others now; NULL: none */
 } mr_batches_t;

@@ -157,6 +157,17 @@ static void cifar_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
   out->key = t->kind->id(t, number);
 }
 
+/* Ids rise with the number. */
+static int64_t cifar_index_of(const mr_stage_t *s, uint64_t key) {
+  const mr_cifar_t *t = s->state;
+  int64_t lo = 0, hi = mr__split_is_test(&t->split) ? t->split.test : t->split.training;
+  while (hi - lo > 1) {
+    int64_t middle = lo + (hi - lo) / 2;
+    *(t->kind->id(t, middle) <= key ? &lo : &hi) = middle;
+  }
+  return mr__split_from(&t->split, lo);
+}
+
 static mr_err_t cifar_fetch(mr_stage_t *s, int worker, const int64_t *index, int n, mr_rec_t *out) {
   mr_cifar_t *t = s->state;
   int64_t number[MR_BURST];
@@ -181,6 +192,7 @@ const mr_source_def_t mr__cifar_source = {
     .fetch = cifar_fetch,
     .ahead = cifar_ahead,
     .where = cifar_where,
+    .index_of = cifar_index_of,
     .care = offsetof(mr_cifar_t, care),
     .explain = cifar_explain,
 };

@@ -210,6 +210,11 @@ static void folder_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
   out->key = (uint64_t)(number + t->id_base);
 }
 
+static int64_t folder_index_of(const mr_stage_t *s, uint64_t key) {
+  const folder_t *t = s->state;
+  return mr__split_from(&t->split, (int64_t)(key - (uint64_t)t->id_base));
+}
+
 static mr_err_t folder_fetch(mr_stage_t *s, int worker, const int64_t *index, int n,
                              mr_rec_t *out) {
   folder_t *t = s->state;
@@ -359,6 +364,7 @@ static const mr_source_def_t folder_source = {
     .ahead = folder_ahead,
     .foresee = folder_foresee,
     .where = folder_where,
+    .index_of = folder_index_of,
     .care = offsetof(folder_t, care),
     .asked = folder_asked,
     .measure = folder_measure,

@@ -296,6 +296,11 @@ static void npy_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
   out->key = (uint64_t)(number + t->id_base);
 }
 
+static int64_t npy_index_of(const mr_stage_t *s, uint64_t key) {
+  const npy_t *t = s->state;
+  return mr__split_from(&t->split, (int64_t)(key - (uint64_t)t->id_base));
+}
+
 static mr_err_t fetch_columns(npy_t *t, int worker, const int64_t *index, int n, int64_t *number,
                               mr_rec_t *out, mr_diag_t *diag) {
   for (int i = 0; i < n && t->column[0].offsets.path; i++) number[i] = npy_locate(t, index[i]);
@@ -442,6 +447,7 @@ static const mr_source_def_t npy_source = {
     .ahead = npy_ahead,
     .foresee = npy_foresee,
     .where = npy_where,
+    .index_of = npy_index_of,
     .care = offsetof(npy_t, care),
     .asked = npy_asked,
     .measure = npy_measure,

@@ -59,6 +59,13 @@ static void range_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
   out->key = (uint64_t)(t->start + index * t->step);
 }
 
+static int64_t range_index_of(const mr_stage_t *s, uint64_t key) {
+  const range_t *t = s->state;
+  int64_t ahead = (int64_t)(key - (uint64_t)t->start);
+  if (t->step == -1) return ahead > INT64_MIN ? -ahead : -1;
+  return ahead % t->step ? -1 : ahead / t->step;
+}
+
 static const mr_opt_t range_opts[] = {
     {.name = "start",
      .type = MR_OPT_INT,
@@ -94,6 +101,7 @@ static const mr_opt_t range_opts[] = {
 static const mr_source_def_t range_source = {
     .fetch = range_fetch,
     .where = range_where,
+    .index_of = range_index_of,
     .care = offsetof(range_t, care),
 };
 

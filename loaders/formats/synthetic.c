@@ -76,6 +76,10 @@ static void synthetic_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
   out->key = synthetic_id_of(t, index);
 }
 
+static int64_t synthetic_index_of(const mr_stage_t *s, uint64_t key) {
+  return (int64_t)(key & UINT32_MAX);
+}
+
 static mr_err_t synthetic_fetch(mr_stage_t *s, int worker, const int64_t *index, int n,
                                 mr_rec_t *out) {
   const synthetic_t *t = s->state;
@@ -119,6 +123,7 @@ static const mr_opt_t synthetic_opts[] = {
 static const mr_source_def_t synthetic_source = {
     .fetch = synthetic_fetch,
     .where = synthetic_where,
+    .index_of = synthetic_index_of,
     .care = offsetof(synthetic_t, care),
 };
 

@@ -307,6 +307,11 @@ static void tokens_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
   out->key = (uint64_t)(number + t->id_base);
 }
 
+static int64_t tokens_index_of(const mr_stage_t *s, uint64_t key) {
+  const tokens_t *t = s->state;
+  return mr__split_from(&t->split, (int64_t)(key - (uint64_t)t->id_base));
+}
+
 /* Windows in random order miss every cache.  The first lines of all windows of a burst are
    requested before one is copied; the processor's own prefetcher follows from there. */
 static void touch_range(const tokens_t *t, int64_t start) {
@@ -495,6 +500,7 @@ static const mr_source_def_t tokens_source = {
     .ahead = tokens_ahead,
     .foresee = tokens_foresee,
     .where = tokens_where,
+    .index_of = tokens_index_of,
     .care = offsetof(tokens_t, care),
     .asked = tokens_asked,
     .measure = tokens_measure,

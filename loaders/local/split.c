@@ -49,3 +49,13 @@ int64_t mr__split_at(const mr_split_t *p, int64_t index) {
   if (p->kind == MR_SPLIT_VALID) index += p->training - p->holdout;
   return (int64_t)mr_index_shuffle_at(&p->order, (uint64_t)index);
 }
+
+int64_t mr__split_from(const mr_split_t *p, int64_t number) {
+  uint64_t from[2];
+  int64_t index = number, train = p->training - p->holdout;
+  bool drawn = p->kind == MR_SPLIT_TRAIN || p->kind == MR_SPLIT_VALID;
+  if (number < 0) return -1;
+  if (drawn && !mr_index_shuffle_from(&p->order, (uint64_t)number, from)) return -1;
+  if (drawn) index = (int64_t)from[0] - (p->kind == MR_SPLIT_VALID ? train : 0);
+  return index >= 0 && index < mr__split_size(p) ? index : -1;
+}

@@ -34,6 +34,10 @@ int64_t mr__split_size(const mr_split_t *p);
    thread. */
 int64_t mr__split_at(const mr_split_t *p, int64_t index);
 
+/* The inverse: the index in [0,size) of a number of the files of the split; -1: it is not in the
+   split. */
+int64_t mr__split_from(const mr_split_t *p, int64_t number);
+
 /* Other frameworks' words for the splits. */
 extern const mr_hint_t mr_split_hints[];
 

@@ -54,6 +54,21 @@ static mr_err_t concatenate_order(mr_stage_t *s, int64_t position, mr_at_t *at) 
   return MR_OK;
 }
 
+static mr_err_t concatenate_taken(mr_stage_t *s, int port, int64_t index, int64_t from,
+                                  int64_t *position) {
+  const concatenate_t *t = s->state;
+  int64_t each = length_of(t, port), epochs;
+  if (!each || __builtin_mul_overflow(index / each, s->out_spec[0].n_records, &epochs) ||
+      __builtin_add_overflow(epochs, t->before[port] + index % each, position))
+    return MR_END;
+  return *position >= from ? MR_OK : MR_END;
+}
+
+static void concatenate_spans(const mr_stage_t *s, int port, int64_t lo, int64_t hi, int64_t *first,
+                              int64_t *end) {
+  mr_span_epochs(s->out_spec[0].n_records, length_of(s->state, port), lo, hi, first, end);
+}
+
 static mr_err_t concatenate_next(mr_stage_t *s, mr_walk_t *w) {
   int64_t *part = &mr_walk_words(w)[0];
   for (; *part < mr_walk_n_below(w); ++*part) {
@@ -109,6 +124,9 @@ const mr_stage_def_t mr_stage_concatenate = {
     .state_sz = sizeof(concatenate_t),
     .plan = concatenate_plan,
     .forget = concatenate_forget,
-    .order = &(const mr_order_def_t){.at = concatenate_order, .period = concatenate_period},
+    .order = &(const mr_order_def_t){.at = concatenate_order,
+                                     .period = concatenate_period,
+                                     .taken = concatenate_taken,
+                                     .spans = concatenate_spans},
     .walk = &concatenate_walk,
 };

@@ -281,6 +281,57 @@ static void mix_reached(const mr_stage_t *s, int64_t position, int64_t *input) {
   for (int i = 0; i < t->n && on; i++) input[i] += t->base[i];
 }
 
+/* The inverse of mix_choose: of records since the start, the one that is record `index` of input
+   `port`.  Of k records, floor(k * rest / left) come from the inputs behind one, so its own record
+   q is the last k that leaves floor(q * left / share), and the b-th one behind it the last k before
+   b + 1 of them have come. */
+static __int128 mix_place(const mix_t *t, int port, int64_t index) {
+  int64_t left = t->sum;
+  for (int i = 0; i < port; i++) left -= t->share[i];
+  __int128 k = (__int128)index * left / t->share[port];
+  for (int i = port - 1; i >= 0 && k < (__int128)1 << 62; i--) {
+    int64_t rest = left;
+    left += t->share[i];
+    k = ((k + 1) * left - 1) / rest;
+  }
+  return k;
+}
+
+static mr_err_t mix_taken(mr_stage_t *s, int port, int64_t index, int64_t from, int64_t *position) {
+  const mix_t *t = s->state;
+  __int128 first = mix_place(t, port, index), most = INT64_MAX;
+  if (first >= from && first < t->from) return *position = (int64_t)first, MR_OK;
+  if (index < t->base[port]) return MR_END;
+  __int128 on = mix_place(t, port, index - t->base[port]) + t->from;
+  if (on < from || on > most) return MR_END;
+  return *position = (int64_t)on, MR_OK;
+}
+
+/* How many of the first k records come from an input. */
+static int64_t mix_share_of(const mix_t *t, int port, int64_t k) {
+  int64_t left = t->sum, modulo, behind = 0;
+  for (int i = 0; i <= port; i++) {
+    int64_t rest = left - t->share[i];
+    behind = share_behind(k, rest, left, &modulo);
+    if (i < port) left = rest, k = behind;
+  }
+  return k - behind;
+}
+
+static void mix_spans(const mr_stage_t *s, int port, int64_t lo, int64_t hi, int64_t *first,
+                      int64_t *end) {
+  const mix_t *t = s->state;
+  int64_t base = t->base[port];
+  *first = INT64_MAX, *end = 0;
+  if (hi > t->from)
+    *first = base + mix_share_of(t, port, lo > t->from ? lo - t->from : 0),
+    *end = base + mix_share_of(t, port, hi - t->from);
+  if (lo >= t->from) return;
+  int64_t begins = mix_share_of(t, port, lo),
+          ends = mix_share_of(t, port, hi < t->from ? hi : t->from);
+  *first = begins < *first ? begins : *first, *end = ends > *end ? ends : *end;
+}
+
 static mr_err_t mix_skip(mr_stage_t *s, mr_walk_t *w, int64_t n) {
   const mix_t *t = s->state;
   int64_t *word = mr_walk_words(w), before = word[INDEX], after, left = t->sum, modulo;
@@ -339,6 +390,10 @@ const mr_stage_def_t mr_stage_mix = {
     .state_sz = sizeof(mix_t),
     .plan = mix_plan,
     .forget = mix_forget,
-    .order = &(const mr_order_def_t){.at = mix_order, .period = mix_period, .reached = mix_reached},
+    .order = &(const mr_order_def_t){.at = mix_order,
+                                     .period = mix_period,
+                                     .reached = mix_reached,
+                                     .taken = mix_taken,
+                                     .spans = mix_spans},
     .walk = &(const mr_walk_def_t){.next = mix_next, .skip = mix_skip, .n_words = 2},
 };

@@ -123,6 +123,74 @@ mr_err_t mr__order_at(mr_stage_t *s, int64_t position, mr_at_t *at) {
   return MR_OK;
 }
 
+/* ---- when a record comes ---- */
+
+static bool is_strided(const mr_order_t *o) {
+  const mr_sampler_conf_t *c = &o->sampler.conf;
+  return c->sequential && !c->whole_shards && c->n_shards > 1;
+}
+
+/* Strided shards count on through the epochs: of the indices of this epoch that give the record,
+   those that are the shard's. */
+static int find_strided_places(const mr_sampler_conf_t *c, int64_t epoch, int64_t record,
+                               int64_t position[2]) {
+  int64_t whole = c->drop_remainder ? c->n_records / c->n_shards * c->n_shards : c->n_records;
+  int64_t first = epoch * c->n_records, index = first - first % whole + record;
+  int n = 0;
+  if (record >= whole) return 0;
+  for (index += index < first ? whole : 0; index < first + c->n_records && n < 2; index += whole)
+    if (index >= c->shard && (index - c->shard) % c->n_shards == 0)
+      position[n++] = (index - c->shard) / c->n_shards;
+  return n;
+}
+
+/* The places among whole epochs, as mr__order_at takes them apart. */
+static int find_whole_places(const mr_order_t *o, int64_t epoch, int64_t record,
+                             int64_t position[2]) {
+  const mr_sampler_t *m = &o->sampler;
+  const mr_sampler_conf_t *c = &m->conf;
+  int64_t first = epoch * m->size, of = epoch;
+  if (is_strided(o)) return find_strided_places(c, epoch, record, position);
+  if (o->cut >= 0 && epoch == o->cut) {
+    int64_t had = o->before.conf.n_records;
+    if (record >= had) return position[0] = first + record, 1;
+    int n = mr_sampler_from(&o->before, epoch, record, position);
+    for (int k = 0; k < n; k++) position[k] += first - epoch * had;
+    return n;
+  }
+  if (c->shuffle && !o->reshuffle && c->n_shards == 1) of = 0;
+  int n = mr_sampler_from(m, of, record, position);
+  for (int k = 0; k < n; k++) position[k] += first - of * m->size;
+  return n;
+}
+
+mr_err_t mr__order_taken(mr_stage_t *s, int port, int64_t index, int64_t from, int64_t *position) {
+  const mr_order_t *o = s->state;
+  int64_t records = o->sampler.conf.n_records, place[2], best = INT64_MAX;
+  int n = find_whole_places(o, index / records, index % records, place);
+  for (int k = 0; k < n; k++) {
+    int64_t at = place[k];
+    if (o->each != records && at % records >= o->each) continue;
+    if (o->each != records) at = at / records * o->each + at % records;
+    if (at >= from && at < best) best = at;
+  }
+  return *position = best, best < INT64_MAX ? MR_OK : MR_END;
+}
+
+void mr__order_spans(const mr_stage_t *s, int port, int64_t lo, int64_t hi, int64_t *first,
+                     int64_t *end) {
+  const mr_order_t *o = s->state;
+  const mr_sampler_conf_t *c = &o->sampler.conf;
+  int64_t epoch = o->each != c->n_records ? o->each : o->sampler.size;
+  if (!is_strided(o)) {
+    mr_span_epochs(epoch, c->n_records, lo, hi, first, end);
+    return;
+  }
+  if (__builtin_mul_overflow(hi, c->n_shards, end)) *end = INT64_MAX;
+  if (__builtin_mul_overflow(lo, c->n_shards, first)) *first = INT64_MAX;
+  mr_span_epochs(c->n_records, c->n_records, *first, *end, first, end);
+}
+
 /* A shard takes the same positions of every epoch of the input, hence the same records if the input
    keeps their order.  Strided shards that do not divide the records begin at another position each
    epoch. */

@@ -28,6 +28,11 @@ mr_err_t mr__order_plan(mr_stage_t *s, bool sequential, bool shuffle);
    if the sampler does not reach the position. */
 mr_err_t mr__order_at(mr_stage_t *s, int64_t position, mr_at_t *at);
 
+/* The hooks of both stages that find when a record comes. */
+mr_err_t mr__order_taken(mr_stage_t *s, int port, int64_t index, int64_t from, int64_t *position);
+void mr__order_spans(const mr_stage_t *s, int port, int64_t lo, int64_t hi, int64_t *first,
+                     int64_t *end);
+
 /* The period hook of both stages: returns after how many positions the same records come again,
    with n = 0 if they do not. */
 mr_period_t mr__order_period(const mr_stage_t *s, const mr_period_t *in);

@@ -105,3 +105,11 @@ uint64_t mr_permute(uint64_t i, uint64_t max_index, uint32_t seed, bool bijectiv
   if (at < (uint32_t)last->n_all) return permuted_index(last, at, i);
   return permute_find(last, i, &a);
 }
+
+int mr_permute_from(uint64_t image, uint64_t max_index, uint32_t seed, bool bijective,
+                    uint64_t from[2]) {
+  mr_index_shuffle_t s;
+  (bijective ? mr_index_shuffle_init_bijective : mr_index_shuffle_init)(&s, max_index, seed,
+                                                                        MR_SHUFFLE_ROUNDS);
+  return mr_index_shuffle_from(&s, image, from);
+}

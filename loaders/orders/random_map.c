@@ -60,6 +60,8 @@ static const mr_opt_t random_map_opts[] = {
 static const mr_order_def_t random_map_positions = {
     .at = random_map_order,
     .period = random_map_period,
+    .taken = mr_taken_in_place,
+    .spans = mr_spans_in_place,
     /* together with the transform after it, one step of grain's */
     .uncounted = true,
 };

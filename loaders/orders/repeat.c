@@ -37,6 +37,24 @@ static mr_err_t repeat_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
   return MR_OK;
 }
 
+/* Without reseed the input's first epoch comes again and again. */
+static mr_err_t repeat_taken(mr_stage_t *s, int port, int64_t index, int64_t from,
+                             int64_t *position) {
+  const repeat_t *t = s->state;
+  int64_t n = s->in_spec[0].n_records;
+  if (t->reseed) return mr_taken_in_place(s, port, index, from, position);
+  if (index >= n) return MR_END;
+  *position = from / n * n + index;
+  if (*position < from) *position += n;
+  return MR_OK;
+}
+
+static void repeat_spans(const mr_stage_t *s, int port, int64_t lo, int64_t hi, int64_t *first,
+                         int64_t *end) {
+  const repeat_t *t = s->state;
+  *first = t->reseed ? lo : 0, *end = t->reseed ? hi : s->in_spec[0].n_records;
+}
+
 static mr_period_t repeat_period(const mr_stage_t *s, const mr_period_t *in) {
   const repeat_t *t = s->state;
   int64_t n = s->in_spec[0].n_records;
@@ -99,6 +117,9 @@ const mr_stage_def_t mr_stage_repeat = {
     .opts = repeat_opts,
     .state_sz = sizeof(repeat_t),
     .plan = repeat_plan,
-    .order = &(const mr_order_def_t){.at = repeat_order, .period = repeat_period},
+    .order = &(const mr_order_def_t){.at = repeat_order,
+                                     .period = repeat_period,
+                                     .taken = repeat_taken,
+                                     .spans = repeat_spans},
     .walk = &(const mr_walk_def_t){.next = repeat_next, .skip = repeat_skip, .n_words = 1},
 };

@@ -76,6 +76,24 @@ void mr_sampler_at(const mr_sampler_t *s, int64_t index, int64_t *record, uint64
   *record = s->start + i;
 }
 
+int mr_sampler_from(const mr_sampler_t *s, int64_t epoch, int64_t record, int64_t position[2]) {
+  const mr_sampler_conf_t *c = &s->conf;
+  int64_t i = record - s->start, first = epoch * s->size;
+  uint64_t from[2];
+  if (record < 0 || record >= c->n_records) return 0;
+  if (c->sequential && c->whole_shards) {
+    if (record % c->n_shards != c->shard) return 0;
+    return position[0] = first + record / c->n_shards, 1;
+  }
+  if (c->sequential) return position[0] = first + record, 1;
+  if (i < 0 || i >= s->size) return 0;
+  if (!c->shuffle) return position[0] = first + i, 1;
+  int n = mr_permute_from((uint64_t)i, (uint64_t)s->size - 1, c->seed + (uint32_t)epoch,
+                          c->bijective, from);
+  for (int k = 0; k < n; k++) position[k] = first + (int64_t)from[k];
+  return n;
+}
+
 bool mr_sampler_parse_shard(const char *text, int64_t *shard, int64_t *n_shards) {
   *shard = 0, *n_shards = 1;
   if (!text || !*text) return true;

@@ -48,6 +48,12 @@ int64_t mr_sampler_index(const mr_sampler_t *s, int64_t i);
    without a seed.  Each thread caches the shuffle's keys of an epoch for its next call. */
 void mr_sampler_at(const mr_sampler_t *s, int64_t index, int64_t *record, uint64_t *key);
 
+/* The inverse of both: writes the positions i >= 0 of this shard's DataLoader in epoch `epoch` of
+   its own, counted as mr_sampler_at counts them, at which it gives `record`, to position[0,2) and
+   returns how many there are, [0,2].  Not for strided shards (sequential without whole_shards).
+   epoch times size < 2^62. */
+int mr_sampler_from(const mr_sampler_t *s, int64_t epoch, int64_t record, int64_t position[2]);
+
 /* Parses "I/N" into shard and n_shards, 0 <= I < N <= 2^31; NULL or "" gives 0/1.  Returns false
    for any other text. */
 bool mr_sampler_parse_shard(const char *text, int64_t *shard, int64_t *n_shards);
@@ -57,6 +63,12 @@ bool mr_sampler_parse_shard(const char *text, int64_t *shard, int64_t *n_shards)
    maps two indices to one there (base/index_shuffle.h).  Each thread caches the keys of its last
    few seeds and lengths, and whole permutations of short lengths. */
 uint64_t mr_permute(uint64_t i, uint64_t max_index, uint32_t seed, bool bijective);
+
+/* The inverse: writes each i in [0,max_index] whose image is `image`, rising, to from[0,2) and
+   returns how many there are: one, but where the permutation is none (mr_permutes) none or two of a
+   few images; none of an image above max_index.  Pure; any thread. */
+int mr_permute_from(uint64_t image, uint64_t max_index, uint32_t seed, bool bijective,
+                    uint64_t from[2]);
 
 /* Returns whether mr_permute on [0,n), n >= 1, is a permutation for every seed. */
 bool mr_permutes(int64_t n, bool bijective);

@@ -37,6 +37,9 @@ const mr_stage_def_t mr_stage_seed = {
     .opts = seed_opts,
     .state_sz = sizeof(seed_t),
     .plan = seed_plan,
-    .order = &(const mr_order_def_t){.at = seed_order, .period = seed_period},
+    .order = &(const mr_order_def_t){.at = seed_order,
+                                     .period = seed_period,
+                                     .taken = mr_taken_in_place,
+                                     .spans = mr_spans_in_place},
     .walk = &(const mr_walk_def_t){.next = seed_next, .skip = seed_skip, .one_each = true},
 };

@@ -73,5 +73,8 @@ const mr_stage_def_t mr_stage_shuffle = {
     .opts = shuffle_opts,
     .state_sz = sizeof(mr_order_t),
     .plan = shuffle_plan,
-    .order = &(const mr_order_def_t){.at = mr__order_at, .period = mr__order_period},
+    .order = &(const mr_order_def_t){.at = mr__order_at,
+                                     .period = mr__order_period,
+                                     .taken = mr__order_taken,
+                                     .spans = mr__order_spans},
 };

@@ -77,6 +77,22 @@ static mr_err_t slice_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
   return MR_OK;
 }
 
+static mr_err_t slice_taken(mr_stage_t *s, int port, int64_t index, int64_t from,
+                            int64_t *position) {
+  const slice_t *t = s->state;
+  int64_t n = s->out_spec[0].n_records, ahead = index % t->parent - t->start, first;
+  if (ahead % t->step || ahead / t->step < 0 || ahead / t->step >= n) return MR_END;
+  if (__builtin_mul_overflow(index / t->parent, n, &first)) return MR_END;
+  *position = first + ahead / t->step;
+  return *position >= from ? MR_OK : MR_END;
+}
+
+static void slice_spans(const mr_stage_t *s, int port, int64_t lo, int64_t hi, int64_t *first,
+                        int64_t *end) {
+  const slice_t *t = s->state;
+  mr_span_epochs(s->out_spec[0].n_records, t->parent, lo, hi, first, end);
+}
+
 /* Unless the slice keeps all positions, epochs have the same records only if the input is
    ordered. */
 static mr_period_t slice_period(const mr_stage_t *s, const mr_period_t *in) {
@@ -109,5 +125,7 @@ const mr_stage_def_t mr_stage_slice = {
     .opts = slice_opts,
     .state_sz = sizeof(slice_t),
     .plan = slice_plan,
-    .order = &(const mr_order_def_t){.at = slice_order, .period = slice_period},
+    .order =
+        &(const mr_order_def_t){
+            .at = slice_order, .period = slice_period, .taken = slice_taken, .spans = slice_spans},
 };

@@ -81,6 +81,40 @@ static mr_err_t window_order(mr_stage_t *s, int64_t position, mr_at_t *at) {
   return t->within_epoch ? order_within(s, position, at) : order_across(s, position, at);
 }
 
+/* The window's seed, as permute_in_window takes it. */
+static int find_window_places(const window_shuffle_t *t, int64_t i, int64_t n, int64_t window,
+                              uint64_t from[2]) {
+  uint64_t seed = (uint64_t)t->seed + (uint64_t)window;
+  return mr_permute_from((uint64_t)i, (uint64_t)n - 1, (uint32_t)seed, t->bijective, from);
+}
+
+static mr_err_t window_taken(mr_stage_t *s, int port, int64_t index, int64_t from,
+                             int64_t *position) {
+  const window_shuffle_t *t = s->state;
+  int64_t records = s->in_spec[0].n_records, epoch = index / records, i = index % records;
+  int64_t first = t->within_epoch ? i / t->size * t->size : index / t->size * t->size;
+  int64_t n = t->size, window = first / t->size, reached;
+  uint64_t place[2];
+  if (t->within_epoch) {
+    n = records - first < t->size ? records - first : t->size;
+    window += epoch * ((records - 1) / t->size + 1), i -= first, first += epoch * records;
+  } else {
+    i = index - first;
+  }
+  MR_TRY(permute_in_window(s, 0, n, window, &reached)); /* whose seed may be too large */
+  int found = find_window_places(t, i, n, window, place);
+  for (int k = 0; k < found; k++)
+    if (first + (int64_t)place[k] >= from) return *position = first + (int64_t)place[k], MR_OK;
+  return MR_END;
+}
+
+static void window_spans(const mr_stage_t *s, int port, int64_t lo, int64_t hi, int64_t *first,
+                         int64_t *end) {
+  const window_shuffle_t *t = s->state;
+  int64_t each = t->within_epoch ? s->in_spec[0].n_records : t->size;
+  mr_span_epochs(each, each, lo, hi, first, end);
+}
+
 /* Holds the next window, or after a resume the window that was in progress. */
 static mr_err_t next_window(mr_stage_t *s, mr_walk_t *w) {
   const window_shuffle_t *t = s->state;
@@ -173,6 +207,9 @@ const mr_stage_def_t mr_stage_window_shuffle = {
     .opts = window_opts,
     .state_sz = sizeof(window_shuffle_t),
     .plan = window_plan,
-    .order = &(const mr_order_def_t){.at = window_order, .period = window_period},
+    .order = &(const mr_order_def_t){.at = window_order,
+                                     .period = window_period,
+                                     .taken = window_taken,
+                                     .spans = window_spans},
     .walk = &(const mr_walk_def_t){.next = window_next, .skip = window_skip, .n_words = 2},
 };

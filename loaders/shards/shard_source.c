@@ -319,6 +319,11 @@ static void shard_source_where(mr_stage_t *s, int64_t index, mr_where_t *out) {
   out->key = (uint64_t)(number + t->id_base);
 }
 
+static int64_t shard_source_index_of(const mr_stage_t *s, uint64_t key) {
+  const mr_shard_source_t *t = s->state;
+  return mr__split_from(&t->split, (int64_t)(key - (uint64_t)t->id_base));
+}
+
 /* How many bytes before a part are read with it; an index that leaves it no room is wrong, which
    unpack_record says. */
 static int bytes_before(const mr_shard_source_t *t, const mr_shard_part_t *p) {
@@ -481,6 +486,7 @@ const mr_source_def_t mr__shard_source = {
     .ahead = shard_source_ahead,
     .foresee = shard_source_foresee,
     .where = shard_source_where,
+    .index_of = shard_source_index_of,
     .care = offsetof(mr_shard_source_t, care),
     .asked = shard_source_asked,
     .measure = shard_source_measure,

@@ -214,6 +214,19 @@ static mr_err_t plan_slices(mr_stage_t *s) {
   return MR_OK;
 }
 
+/* A file of steps is in the process that makes the batches. */
+static mr_err_t plan_skip(mr_stage_t *s) {
+  batch_t *b = s->state;
+  mr_diag_t why = {0};
+  if (s->elsewhere || mr_ranges_parse(&b->skip, b->skip_steps, &why) >= 0) return MR_OK;
+  return mr_diag_prefix(s->diag, why.code, &why, "%s: setting skip-steps", s->name);
+}
+
+static void batch_forget(mr_stage_t *s) {
+  batch_t *b = s->state;
+  mr_ranges_fini(&b->skip);
+}
+
 static mr_err_t batch_plan(mr_stage_t *s) {
   batch_t *b = s->state;
   const mr_spec_t *in = &s->in_spec[0];
@@ -224,6 +237,7 @@ static mr_err_t batch_plan(mr_stage_t *s) {
   MR_TRY(mr_batch_resume_parse(s, b->resume_text, &b->resume));
   MR_TRY(plan_slices(s));
   MR_TRY(check_fields(s));
+  MR_TRY(plan_skip(s));
   out->part = b->host.n > 1, out->whole = out->part ? b->size : 0;
   bool all = !(b->skip_steps && *b->skip_steps);
   out->even = !out->part && all && !is_walked(s),
@@ -297,10 +311,7 @@ static int64_t batch_seek(const mr_stage_t *s, int64_t number, int64_t *own, int
 
 static mr_err_t batch_open(mr_stage_t *s) {
   batch_t *b = s->state;
-  mr_diag_t why = {0};
   pthread_mutex_init(&b->lock, NULL);
-  if (mr_ranges_parse(&b->skip, b->skip_steps, &why) < 0)
-    return mr_diag_prefix(s->diag, why.code, &why, "%s: setting skip-steps", s->name);
   if (is_walked(s)) {
     int parts = b->order == ORDER_GRAIN_WORKERS && b->loader_workers ? (int)b->loader_workers : 1;
     return mr_batch_walk_open(s,
@@ -321,7 +332,6 @@ static void batch_close(mr_stage_t *s) {
   free(b->cursor);
   mr_batch_walk_close(b->walk);
   pthread_mutex_destroy(&b->lock);
-  mr_ranges_fini(&b->skip);
   b->cursor = NULL, b->walk = NULL;
 }
 
@@ -345,6 +355,20 @@ static span_t span_of(const mr_stage_t *s, int64_t number) {
   if (number == b->first) at.first += b->cut, at.n -= b->cut;
   at.pos = epoch * spec->n_records + start + at.first;
   return at;
+}
+
+static mr_err_t batch_holds(mr_stage_t *s, int64_t position, mr_batch_place_t *out) {
+  const batch_t *b = s->state;
+  const mr_spec_t *spec = &s->out_spec[0];
+  if (is_walked(s)) return out->number = -1, MR_OK;
+  int64_t epoch = position / spec->n_records, i = position % spec->n_records;
+  if (b->resume.given && epoch == b->shifted) i -= b->shift;
+  if (i < 0 || i / b->size >= spec->n_batches) return MR_END; /* of other settings; dropped */
+  int64_t number = epoch * spec->n_batches + i / b->size;
+  span_t at = span_of(s, number);
+  *out = (mr_batch_place_t){number + b->ahead, epoch, (int)(i % b->size) - at.first};
+  bool other = b->resume.given && out->number < b->resume.number;
+  return other || out->slot < 0 || out->slot >= at.n ? MR_END : MR_OK;
 }
 
 static bool is_over(const mr_stage_t *s, int64_t number) {
@@ -435,8 +459,11 @@ const mr_stage_def_t mr_stage_batch = {
     .out = {{"out", MR_FLOW_BATCHES, false}},
     .opts = batch_opts,
     .state_sz = sizeof(batch_t),
-    .step = &(const mr_step_def_t){.run = batch_step, .parallel = true, .seek = batch_seek},
+    .step =
+        &(const mr_step_def_t){
+            .run = batch_step, .parallel = true, .seek = batch_seek, .holds = batch_holds},
     .plan = batch_plan,
+    .forget = batch_forget,
     .open = batch_open,
     .close = batch_close,
 };

@@ -25,7 +25,12 @@ static mr_err_t fetch_apart(mr_stage_t *s, int worker, const int64_t *index, int
 
 bool mr_care_leaves_out(const mr_stage_t *s, uint64_t key) {
   const mr_care_t *c = mr__care_of(s);
-  return c && c->rt && mr_ranges_has(&c->rt->skip, key);
+  if (c && c->rt) return mr_ranges_has(&c->rt->skip, key);
+  mr_ranges_t skip = {0}; /* the source is not open: records are only found */
+  mr_diag_t why;
+  bool leaves_out = c && mr_ranges_parse(&skip, c->skip, &why) >= 0 && mr_ranges_has(&skip, key);
+  mr_ranges_fini(&skip);
+  return leaves_out;
 }
 
 static bool is_skipped(const mr_stage_t *s, const struct mr__care *t, int64_t index) {

@@ -177,6 +177,10 @@ static void records_left_out_are_said(void **state) {
       "range 11 skip-records=3,5 ! filter modulo=2 remainder=1:1 ! batch 2 ! null";
   RUN(&p, "who", graph, "--record", "3");
   assert_string_equal(p.out, "step 1, epoch 1, slot 1  (excluded)\n");
+  if (!strstr(p.err, "each step is looked through, as behind stage filter")) fail_msg("%s", p.err);
+  RUN(&p, "who", "range 11 skip-records=3,5 ! batch 2 ! null", "--record", "3");
+  assert_string_equal(p.out, "step 2, epoch 1, slot 1  (excluded)\n");
+  assert_string_equal(p.err, "");
   RUN(&p, "who", graph, "--record", "5", "--json");
   assert_string_equal(p.out, "{\"step\":2,\"epoch\":1,\"slot\":0,\"left_out\":true}\n");
   RUN(&p, "who", graph, "--record", "7");

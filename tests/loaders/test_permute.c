@@ -70,6 +70,59 @@ static void two_orders_by_turns_keep_apart(void **state) {
   }
 }
 
+/* ---- the inverse ---- */
+
+/* Of some indices, or all of few, the inverse of the image is the index, alone. */
+static void expect_inverse(uint64_t n, uint32_t seed, bool bijective) {
+  uint64_t from[2], step = 1 + n / 300, tested = 0;
+  for (uint64_t i = seed % step; i < n; i += step, tested++) {
+    uint64_t image = mr_permute(i, n - 1, seed, bijective);
+    int many = mr_permute_from(image, n - 1, seed, bijective, from);
+    if (many != 1 || from[0] != i)
+      fail_msg("%llu of %llu, seed %u: %d from %llu", (unsigned long long)i, (unsigned long long)n,
+               seed, many, (unsigned long long)from[0]);
+    assert_int_equal(mr_permute_from(i, n - 1, seed, bijective, from), 1);
+    assert_int_equal(mr_permute(from[0], n - 1, seed, bijective), i);
+  }
+  assert_true(tested > 0 && tested <= 302);
+  assert_int_equal(mr_permute_from(n, n - 1, seed, bijective, from), 0);
+}
+
+static void the_inverse_of_each_length_and_seed_leads_back(void **state) {
+  static const uint64_t n[] = {1, 2, 3, 5, 97, 257, 7919, 104729, 1000000007, 1000000000000};
+  static const uint32_t seed[] = {0, 1, 12, 99991, UINT32_MAX};
+  for (size_t s = 0; s < sizeof seed / sizeof *seed; s++) {
+    for (size_t k = 0; k < sizeof n / sizeof *n; k++) {
+      expect_inverse(n[k], seed[s], false);
+      expect_inverse(n[k], seed[s], true);
+    }
+    for (int bits = 1; bits < 60; bits++) {
+      uint64_t power = UINT64_C(1) << bits;
+      for (uint64_t k = power - 1; k <= power + 1; k++) {
+        expect_inverse(k, seed[s], true);
+        if (mr_permutes((int64_t)k, false)) expect_inverse(k, seed[s], false);
+      }
+    }
+  }
+}
+
+/* grain's own has two indices of one image where there are 4^k + 1 records, and one of none. */
+static void where_it_is_no_permutation_the_inverse_says_two_and_none(void **state) {
+  static const uint64_t n[] = {65537, 262145, (UINT64_C(1) << 40) + 1};
+  for (size_t k = 0; k < sizeof n / sizeof *n; k++)
+    for (uint32_t seed = 0; seed < 5; seed++) {
+      uint64_t from[2], twice = mr_permute(0, n[k] - 1, seed, false);
+      assert_int_equal(mr_permute(n[k] - 1, n[k] - 1, seed, false), twice);
+      assert_int_equal(mr_permute_from(twice, n[k] - 1, seed, false, from), 2);
+      assert_int_equal(from[0], 0);
+      assert_int_equal(from[1], n[k] - 1);
+      assert_int_equal(mr_permute_from(n[k] - 1, n[k] - 1, seed, false, from), 0);
+      uint64_t image = mr_permute(7, n[k] - 1, seed, false);
+      assert_int_equal(mr_permute_from(image, n[k] - 1, seed, false, from), 1);
+      assert_int_equal(from[0], 7);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(epochs_in_a_row_are_those_one_by_one),
@@ -77,6 +130,8 @@ int main(void) {
       cmocka_unit_test(seeds_continue_after_the_last_one),
       cmocka_unit_test(leaps_and_turns_are_those_one_by_one),
       cmocka_unit_test(two_orders_by_turns_keep_apart),
+      cmocka_unit_test(the_inverse_of_each_length_and_seed_leads_back),
+      cmocka_unit_test(where_it_is_no_permutation_the_inverse_says_two_and_none),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
