@@ -1,5 +1,6 @@
-/* Parses jaxprs: the text that mr_fn_print writes, and the text that jax 0.10 prints for
-   functions whose ops this tree has.  The text is outside input and fully checked. */
+/* Parses jaxprs: the text that mr_fn_print writes, and the text that jax 0.10 prints for functions
+   whose ops this tree has, or in the notation of jax 0.3, whose constants have no dtype.  The text
+   is outside input and fully checked. */
 #ifndef MR_MODEL_PARSE_H
 #define MR_MODEL_PARSE_H
 

@@ -29,16 +29,21 @@ static mr_err_t parse_ints(mr_parser_t *p, const char *close, int most, int *n, 
   return MR_OK;
 }
 
+/* A list of dimensions: "[1]", of jax 0.3 "(1,)". */
+static mr_err_t parse_dims(mr_parser_t *p, int *n, int64_t *v) {
+  bool tuple = mr__parse_is(p, "(");
+  if (!tuple) MR_TRY(mr__parse_want(p, "["));
+  return parse_ints(p, tuple ? ")" : "]", MR_MAX_NDIM, n, v);
+}
+
 static mr_err_t parse_pair(mr_parser_t *p, int *n, int *lhs, int *rhs) {
   int64_t v[2][MR_MAX_NDIM];
   int other = 0;
   *n = 0;
   MR_TRY(mr__parse_want(p, "("));
-  MR_TRY(mr__parse_want(p, "["));
-  MR_TRY(parse_ints(p, "]", MR_MAX_NDIM, n, v[0]));
+  MR_TRY(parse_dims(p, n, v[0]));
   MR_TRY(mr__parse_want(p, ","));
-  MR_TRY(mr__parse_want(p, "["));
-  MR_TRY(parse_ints(p, "]", MR_MAX_NDIM, &other, v[1]));
+  MR_TRY(parse_dims(p, &other, v[1]));
   if (other != *n) return mr__parse_fail(p, "two lists of one length");
   for (int i = 0; i < *n; i++) {
     lhs[i] = v[0][i] >= 0 && v[0][i] < MR_MAX_NDIM ? (int)v[0][i] : -1;
@@ -110,6 +115,7 @@ static mr_err_t parse_tuple(mr_parser_t *p, mr_fn_t *g, const char *name, mr_att
   const char *from = p->at++;
   if (!strcmp(name, "perm")) return p->at = from, parse_opaque(p, g, name, a); /* of any length */
   if (parse_attr_opens(p, "([")) return parse_dot(p, name, a);
+  if (!strcmp(name, "dimension_numbers") && parse_attr_opens(p, "((")) return parse_dot(p, name, a);
   if (parse_attr_opens(p, "Precision.")) return parse_precision(p, a);
   mr__parse_space(p);
   if (parse_attr_is_digit(*p->at) || strchr("-)(", *p->at) || !strncmp(p->at, "np.int", 6)) {

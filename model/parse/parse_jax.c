@@ -229,6 +229,35 @@ static mr_err_t parse_jax_stack(rewrite_t *r) {
   return parse_jax_give(r, mr_lax_concatenate(r->g, r->l->n_in, piece, axis));
 }
 
+/* unstack: a slice of each index along an axis, without it. */
+static mr_err_t parse_jax_unstack(rewrite_t *r) {
+  int axis, n = r->x->aval.ndim;
+  if (!get_int(r, "axis", 0, n - 1, &axis) || r->x->aval.dim[axis] != r->l->n_out)
+    return fail_rewrite(r, "want an axis, and a result for each of its indices");
+  int64_t start[MR_MAX_NDIM] = {0}, limit[MR_MAX_NDIM];
+  memcpy(limit, r->x->aval.dim, sizeof limit);
+  for (int k = 0; k < r->l->n_out; k++) {
+    start[axis] = k, limit[axis] = k + 1;
+    mr_var_t *piece = mr_lax_slice(r->g, r->x, start, limit);
+    if (!piece || !(r->out[k] = mr_lax_squeeze(r->g, piece, 1, &axis))) return r->g->diag.code;
+  }
+  return MR_OK;
+}
+
+/* empty and empty2, whose values mean nothing: zeros, as jax has them on the CPU. */
+static mr_err_t parse_jax_empty(rewrite_t *r) {
+  const mr_attr_t *t = mr__parse_find(r->l, "dtype"), *shape = find_ints(r, "shape");
+  const mr_aval_t *y = &r->l->out[0].aval;
+  bool fits = t && t->kind == MR_ATTR_DTYPE && t->i[0] == (int64_t)y->dtype &&
+              y->ndim == (shape ? shape->n : 0);
+  for (int d = 0; fits && d < y->ndim; d++) fits = shape->i[d] == y->dim[d];
+  if (!fits) return fail_rewrite(r, "want the dtype and the shape of its result");
+  if (y->ndim) return parse_jax_give(r, mr_lax_full(r->g, y, 0));
+  bool is_float = mr_is_float(y->dtype);
+  return parse_jax_give(
+      r, is_float ? mr_literal(r->g, y->dtype, 0) : mr_literal_whole(r->g, y->dtype, 0));
+}
+
 /* tile, one dimension at a time: (..., n, ...) -> (..., r, n, ...) -> (..., r n, ...). */
 static mr_err_t rewrite_tile(rewrite_t *r) {
   const mr_attr_t *reps = find_ints(r, "reps");
@@ -362,6 +391,51 @@ static bool dimension_list(const char *text, const char *name, int *n, int64_t v
   return true;
 }
 
+/* What gather gives for an index outside of the operand: fill_value, of which None is NaN, the
+   least integer, the greatest without a sign, or True.  NULL: it is no number of dtype t. */
+static mr_var_t *literal_to_fill(rewrite_t *r, mr_dtype_t t) {
+  const mr_attr_t *a = mr__parse_find(r->l, "fill_value");
+  bool none = !a || a->kind == MR_ATTR_NONE, whole = a && a->kind == MR_ATTR_INT;
+  size_t bits = 8 * mr_dtype_size(t);
+  if (mr_is_float(t)) {
+    if (none) return mr_literal(r->g, t, NAN);
+    return whole                      ? mr_literal(r->g, t, (double)a->i[0])
+           : a->kind == MR_ATTR_FLOAT ? mr_literal(r->g, t, a->f)
+                                      : NULL;
+  }
+  if (t == MR_BOOL) {
+    bool given = a && a->kind == MR_ATTR_BOOL;
+    return none || given ? mr_literal_whole(r->g, t, none ? 1 : a->i[0]) : NULL;
+  }
+  bool is_unsigned = t == MR_U8 || t == MR_U32 || t == MR_U64;
+  int64_t least = (int64_t)(~(uint64_t)0 << (bits - 1));
+  int64_t most = (int64_t)(~(uint64_t)0 >> (64 - bits));
+  if (none) return mr_literal_whole(r->g, t, is_unsigned ? most : least);
+  bool fits = whole && (bits == 64 || (is_unsigned ? a->i[0] >= 0 && a->i[0] <= most
+                                                   : a->i[0] >= least && a->i[0] < -least));
+  return fits ? mr_literal_whole(r->g, t, a->i[0]) : NULL;
+}
+
+/* An index whose dtype i32 cannot hold, moved next to the rows [0,whole) if it is far from them. */
+static mr_var_t *near_rows(rewrite_t *r, mr_var_t *index, int64_t whole) {
+  mr_dtype_t t = index->aval.dtype;
+  if (whole > INT32_MAX || (t != MR_I64 && t != MR_U64 && t != MR_U32)) return index;
+  index = mr_lax_min(r->g, index, mr_literal_whole(r->g, t, whole));
+  return t == MR_I64 ? mr_lax_max(r->g, index, mr_literal_whole(r->g, t, -1)) : index;
+}
+
+/* Replaces rows of x, the first n_index dimensions, where index is not in [0,whole). */
+static mr_var_t *fill_outside(rewrite_t *r, mr_var_t *x, mr_var_t *index, int64_t whole) {
+  mr_var_t *fill = literal_to_fill(r, x->aval.dtype);
+  mr_var_t *zero = parse_jax_number(r, MR_I32, 0);
+  mr_var_t *most = parse_jax_number(r, MR_I32, (double)(whole - 1));
+  mr_var_t *in = mr_lax_min(r->g, mr_lax_ge(r->g, index, zero), mr_lax_le(r->g, index, most));
+  if (!fill || !in) return NULL;
+  in = parse_jax_repeat(r, in, x->aval.ndim, x->aval.dim, 0);
+  fill = parse_jax_repeat(r, fill, x->aval.ndim, x->aval.dim, 0);
+  return mr_lax_select_n(r->g, in, fill, x);
+}
+
 /* gather of rows along one dimension, as x[:, index] gives it; other gathers have no op here. */
 static mr_err_t parse_jax_gather(rewrite_t *r) {
   const mr_attr_t *dims = mr__parse_find(r->l, "dimension_numbers"),
@@ -379,13 +453,24 @@ static mr_err_t parse_jax_gather(rewrite_t *r) {
               map[0] < n && at.ndim >= 1 && at.dim[at.ndim - 1] == 1;
   for (int d = 0; rows && d < n; d++) rows = sizes->i[d] == (d == map[0] ? 1 : r->x->aval.dim[d]);
   if (!rows) return fail_rewrite(r, "other than of rows along one dimension, it has no op here");
-  if (!parse_jax_is_text(r, "mode", "GatherScatterMode.PROMISE_IN_BOUNDS") &&
+  bool fills = parse_jax_is_text(r, "mode", "GatherScatterMode.FILL_OR_DROP");
+  int64_t whole = r->x->aval.dim[map[0]];
+  if (!fills && !parse_jax_is_text(r, "mode", "GatherScatterMode.PROMISE_IN_BOUNDS") &&
       !parse_jax_is_text(r, "mode", "GatherScatterMode.CLIP"))
-    return fail_rewrite(r, "indices outside the operand are filled, which has no op here");
-  mr_var_t *index = mr_lax_convert(r->g, r->y, MR_I32);
+    return fail_rewrite(r, "its mode has no op here");
+  if (fills && (whole < 1 || whole > INT32_MAX))
+    return fail_rewrite(r, "of that many rows, or none, it has no op here");
+  mr_var_t *index = mr_lax_convert(r->g, near_rows(r, r->y, whole), MR_I32);
   index = index ? mr_lax_reshape(r->g, index, at.ndim - 1, at.dim) : NULL;
   mr_var_t *x = move_axis(r, r->x, (int)map[0], false);
-  x = x && index ? mr_lax_take(r->g, x, index) : NULL;
+  mr_var_t *near = index;
+  if (index && fills) {
+    near = mr_lax_max(r->g, index, parse_jax_number(r, MR_I32, 0));
+    near = mr_lax_min(r->g, near, parse_jax_number(r, MR_I32, (double)(whole - 1)));
+  }
+  x = x && near ? mr_lax_take(r->g, x, near) : NULL;
+  if (x && fills && !(x = fill_outside(r, x, index, whole)))
+    return fail_rewrite(r, "its fill_value is no number of its dtype");
   if (!x) return r->g->diag.code;
   /* The dimensions of the index come first now; the others belong at offset_dims. */
   int perm[MR_MAX_NDIM], n_index = at.ndim - 1, next = 0, rest = n_index;
@@ -401,6 +486,17 @@ static mr_err_t parse_jax_gather(rewrite_t *r) {
 }
 
 /* ---- calls ---- */
+
+/* jit, as jax called it until 0.4 and until 0.7. */
+static mr_err_t rewrite_jit(rewrite_t *r) {
+  const mr_attr_t *a = mr__parse_find(r->l, "jaxpr"), *name = mr__parse_find(r->l, "name");
+  if (!a) a = mr__parse_find(r->l, "call_jaxpr");
+  if (!a || a->kind != MR_ATTR_FN) return fail_rewrite(r, "want a function");
+  if (a->fn->n_in != r->l->n_in || a->fn->n_out != r->l->n_out)
+    return fail_rewrite(r, "want the operands and results of its function");
+  const char *called = name && name->kind == MR_ATTR_TEXT ? name->text : r->l->op;
+  return mr_lax_jit(r->g, called, a->fn, r->l->in, r->out);
+}
 
 static mr_err_t rewrite_remat(rewrite_t *r) {
   const mr_attr_t *a = mr__parse_find(r->l, "jaxpr");
@@ -494,6 +590,9 @@ static const struct rule {
              {"argmin", 1, rewrite_argmax, false},
              {"split", 1, parse_jax_split, false},
              {"stack", -1, parse_jax_stack, false},
+             {"unstack", 1, parse_jax_unstack, false},
+             {"empty", 0, parse_jax_empty, false},
+             {"empty2", 0, parse_jax_empty, false},
              {"tile", 1, rewrite_tile, false},
              {"pad", 2, rewrite_pad, false},
              {"slice", 1, strided_slice, false},
@@ -503,6 +602,8 @@ static const struct rule {
              {"copy", 1, rewrite_same, false},
              {"copy_p", 1, rewrite_same, false},
              {"pvary", -1, rewrite_same, false},
+             {"xla_call", -1, rewrite_jit, false},
+             {"pjit", -1, rewrite_jit, false},
              {"remat2", -1, rewrite_remat, false},
              {"remat", -1, rewrite_remat, false},
              {"checkpoint", -1, rewrite_remat, false},
@@ -528,7 +629,7 @@ mr_err_t mr__parse_jax(mr_parser_t *p, mr_fn_t *g, mr_parse_line_t *l, mr_var_t 
     if (rules[k].n_in >= 0 ? l->n_in != rules[k].n_in : l->n_in < 1) continue;
     if (rules[k].spreads) parse_jax_spread(g, l);
     if (g->diag.code < 0) return g->diag.code;
-    rewrite_t r = {.p = p, .g = g, .l = l, .out = out, .x = l->in[0]};
+    rewrite_t r = {.p = p, .g = g, .l = l, .out = out, .x = l->n_in ? l->in[0] : NULL};
     r.y = l->n_in > 1 ? l->in[1] : NULL;
     r.z = l->n_in > 2 ? l->in[2] : NULL;
     *done = true;
@@ -539,6 +640,32 @@ mr_err_t mr__parse_jax(mr_parser_t *p, mr_fn_t *g, mr_parse_line_t *l, mr_var_t 
 }
 
 /* ---- operands and attributes ---- */
+
+/* A constant of jax 0.3 has the dtype of the operand beside it, which a comparison does not have in
+   its result; one that is alone has that of the result, as has one that a select chooses. */
+mr_err_t mr__parse_jax_plain(mr_parser_t *p, mr_fn_t *g, mr_parse_line_t *l) {
+  static const char *const compares[] = {"eq", "ne", "lt", "le", "gt", "ge"};
+  const mr_attr_t *called = mr__parse_find(l, "jaxpr");
+  if (!called) called = mr__parse_find(l, "call_jaxpr");
+  const mr_fn_t *fn = called && called->kind == MR_ATTR_FN ? called->fn : NULL;
+  mr_dtype_t wants = l->out[0].aval.dtype;
+  for (size_t k = 0; k < sizeof compares / sizeof *compares; k++)
+    for (int i = 0; !strcmp(l->op, compares[k]) && i < l->n_in; i++)
+      if (!l->plain[i]) wants = l->in[i]->aval.dtype;
+  for (int i = 0; i < l->n_in; i++) {
+    const mr_var_t *v = l->in[i];
+    mr_dtype_t t = fn && fn->n_in == l->n_in ? fn->in[i]->aval.dtype : wants;
+    if (!l->plain[i] || v->aval.dtype == t) continue;
+    bool whole = v->aval.dtype == MR_I32, to_float = mr_is_float(t);
+    if (to_float && v->aval.dtype != MR_BOOL)
+      l->in[i] = mr_literal(g, t, v->value);
+    else if (whole && !to_float && t != MR_BOOL && (t == MR_I64 || v->value >= 0) &&
+             (t != MR_U8 || v->value <= UINT8_MAX))
+      l->in[i] = mr_literal_whole(g, t, (int64_t)v->value);
+    if (!l->in[i]) return mr__parse_no_memory(p);
+  }
+  return MR_OK;
+}
 
 /* Whether an attribute has no influence on values: placement, lowering, names.  jax prints them
    for the ops that have them. */
@@ -562,10 +689,22 @@ static bool op_prints(const char *op, const char *attr) {
   return !strcmp(attr, "out_sharding") && !strcmp(op, "reduce_sum");
 }
 
+/* Whether an attribute is the shape of the result, which broadcast_in_dim had to say until 0.4. */
+static bool repeats_shape(const mr_parse_line_t *l, const mr_attr_t *a) {
+  const mr_aval_t *y = &l->out[0].aval;
+  bool same = !strcmp(l->op, "broadcast_in_dim") && !strcmp(a->name, "shape") &&
+              a->kind == MR_ATTR_INTS && a->n == y->ndim;
+  for (int d = 0; same && d < y->ndim; d++) same = a->i[d] == y->dim[d];
+  return same;
+}
+
 static void drop_attrs(mr_parse_line_t *l) {
   int n = 0;
-  for (int i = 0; i < l->n_attr; i++)
-    if (!says_nothing(&l->attr[i]) || op_prints(l->op, l->attr[i].name)) l->attr[n++] = l->attr[i];
+  for (int i = 0; i < l->n_attr; i++) {
+    const mr_attr_t *a = &l->attr[i];
+    bool needless = says_nothing(a) && !op_prints(l->op, a->name);
+    if (!needless && !repeats_shape(l, a)) l->attr[n++] = *a;
+  }
   l->n_attr = n;
 }
 

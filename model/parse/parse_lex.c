@@ -147,10 +147,12 @@ static const char *past_number(const char *c) {
   return c;
 }
 
-bool mr__parse_at_literal(mr_parser_t *p) {
+bool mr__parse_at_literal(mr_parser_t *p, bool *plain) {
   mr__parse_space(p);
   const char *end = past_number(p->at);
-  if (end == p->at || *end != ':') return false;
+  *plain = end != p->at && *end != ':';
+  if (end == p->at) return false;
+  if (*plain) return !mr__parse_in_name(*end) && *end != '[' && *end != '=';
   bool word = mr__parse_in_name(*p->at) && !parse_lex_is_digit(*p->at);
   return !(word && parse_lex_is_first(p) &&
            is_left_side(p->at)); /* a value may be called inf or nan */
@@ -167,6 +169,26 @@ static bool whole_number(const char *from, const char *end, mr_dtype_t t, int64_
   uint64_t most = ~(uint64_t)0 >> (64 - bits + !is_unsigned);
   *v = (int64_t)(minus ? 0 - size : size);
   return size <= most + minus;
+}
+
+mr_err_t mr__parse_plain(mr_parser_t *p, mr_fn_t *g, mr_var_t **v) {
+  mr__parse_space(p);
+  const char *from = p->at, *end = past_number(from);
+  size_t n = (size_t)(end - from);
+  bool word = *from == 'T' || *from == 'F', whole = !word;
+  for (size_t i = *from == '-'; i < n; i++) whole = whole && parse_lex_is_digit(from[i]);
+  int64_t number = *from == 'T';
+  char *stop;
+  if (whole && !whole_number(from, end, MR_I32, &number))
+    return mr__parse_fail(p, "a constant that i32 can hold");
+  if (word || whole)
+    *v = mr_literal_whole(g, word ? MR_BOOL : MR_I32, number);
+  else
+    *v = mr_literal(g, MR_F32, mr_strtod(from, &stop));
+  if (!*v) return mr__parse_no_memory(p);
+  if (!word && !whole && stop != end) return mr__parse_fail(p, "a number");
+  p->at = end;
+  return MR_OK;
 }
 
 mr_err_t mr__parse_literal(mr_parser_t *p, mr_fn_t *g, mr_var_t **v) {

@@ -43,6 +43,7 @@ typedef struct mr_parse_line {
   int n_out, cap_out, n_in, cap_in, n_attr;
   mr_parse_binder_t *out;
   mr_var_t **in;
+  bool *plain; /* [n_in]: a constant whose text has no dtype, as in jax 0.3 */
   mr_attr_t attr[MR_PARSE_ATTRS];
 } mr_parse_line_t;
 
@@ -62,11 +63,14 @@ mr_err_t mr__parse_int(mr_parser_t *p, int64_t *v);
 mr_err_t mr__parse_aval(mr_parser_t *p, mr_aval_t *a);
 /* "name:f32[3]", "_:f32[]" */
 mr_err_t mr__parse_binder(mr_parser_t *p, mr_parse_binder_t *b);
-/* Whether a constant is next ("2.0:", "-inf:", "True:") and not the name of a result. */
-bool mr__parse_at_literal(mr_parser_t *p);
+/* Whether a constant is next ("2.0:", "-inf:", "True:") and not the name of a result; *plain: it
+   has no dtype behind it, "2.0", "-inf", and then it may be the name of a value. */
+bool mr__parse_at_literal(mr_parser_t *p, bool *plain);
 /* "2.0:f32[]", "7:u64[]", "True:bool[]".  MR_ERR_DATA also if the dtype cannot hold the
    number. */
 mr_err_t mr__parse_literal(mr_parser_t *p, mr_fn_t *g, mr_var_t **v);
+/* A constant without its dtype: f32, i32 or bool, as it is written. */
+mr_err_t mr__parse_plain(mr_parser_t *p, mr_fn_t *g, mr_var_t **v);
 /* Reads one "name=value" into *a, whose names and texts belong to g.  A value that no op of this
    tree has becomes a text. */
 mr_err_t mr__parse_attr(mr_parser_t *p, mr_fn_t *g, mr_attr_t *a);
@@ -80,6 +84,8 @@ mr_attr_t *mr__parse_find(mr_parse_line_t *l,
 /* Adapts a line of jax: broadcasts operands of size 1, and drops attributes without meaning
    here. */
 void mr__parse_jax_fit(mr_fn_t *g, mr_parse_line_t *l);
+/* Gives the plain constants of a line the dtype that its op wants. */
+mr_err_t mr__parse_jax_plain(mr_parser_t *p, mr_fn_t *g, mr_parse_line_t *l);
 /* Emits the line if its op is one of jax's that is written with other ops here: fills out[n_out]
    and sets *done.  A failure is in g->diag too. */
 mr_err_t mr__parse_jax(mr_parser_t *p, mr_fn_t *g, mr_parse_line_t *l, mr_var_t **out, bool *done);

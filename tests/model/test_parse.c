@@ -308,6 +308,175 @@ static void texts_that_would_grow_without_bound_are_refused(void **state) {
   free(text);
 }
 
+/* Runs a text of jax on the host; out[n_out], which has room for 16 of 4 bytes each. */
+static void run_text(const char *text, const void *const *in, float (*out)[16], int n_out) {
+  mr_fn_t *f = parsed(text);
+  mr_exec_t *x = NULL;
+  mr_diag_t diag = {0};
+  void *to[8];
+  for (int i = 0; i < n_out; i++) to[i] = out[i];
+  assert_int_equal(f->n_out, n_out);
+  if (mr_compile(f, NULL, &x, &diag) < 0) fail_msg("%s", diag.text);
+  mr_exec_run(x, in, to);
+  mr_exec_destroy(x);
+  mr_fn_destroy(f);
+}
+
+/* Results that are not used have the name _, also where a call returns them, in any order. */
+static void unused_results_are_read(void **state) {
+  static _Alignas(64) float x[16] = {1, 2, 3}, out[1][16];
+  run_text(
+      "{ lambda ; a:f32[3] _:i32[]. let\n"
+      "    b:bool[3] = gt a 0.0:f32[]\n"
+      "    _:f32[3] c:f32[] _:f32[3] = jit[\n"
+      "      name=inner\n"
+      "      jaxpr={ lambda ; b:bool[3] a:f32[3]. let\n"
+      "          _:f32[] = reduce_sum[axes=(0,) out_sharding=None] a\n"
+      "          _:f32[3] = jit[\n"
+      "            name=_where\n"
+      "            jaxpr={ lambda ; b:bool[3] a:f32[3] d:i32[]. let\n"
+      "                e:f32[] = convert_element_type[new_dtype=float32 weak_type=False] d\n"
+      "                f:f32[3] = broadcast_in_dim e\n"
+      "                _:f32[3] = select_n b f a\n"
+      "              in (_,) }\n"
+      "          ] b a 1:i32[]\n"
+      "          c:f32[] = reduce_sum[axes=(0,) out_sharding=None] a\n"
+      "        in (_, c, _) }\n"
+      "    ] b a\n"
+      "  in (c,) }",
+      (const void *[]){x, &(int32_t){0}}, out, 1);
+  assert_float_equal(out[0][0], 6, 0);
+  mr_fn_t *f = NULL;
+  mr_diag_t diag = {0};
+  assert_int_equal(mr_fn_parse("{ lambda ; a:f32[]. let in (_,) }", &f, &diag), MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, "expected as many values _ before"));
+}
+
+/* jnp.unstack, and memory that is not filled. */
+static void unstack_and_empty_are_read(void **state) {
+  static _Alignas(64) float x[16] = {1, 2, 3, 4, 5, 6}, out[3][16];
+  run_text(
+      "{ lambda ; a:f32[2,3]. let\n"
+      "    b:f32[2] _:f32[2] c:f32[2] = unstack[axis=1] a\n"
+      "    d:f32[2,2] = stack[axis=1] c b\n"
+      "    e:f32[2,3] = empty[dtype=float32 out_sharding=None shape=(2, 3)] \n"
+      "    f:f32[] = empty2[dtype=float32 memory_space=MemorySpace.Device] \n"
+      "    g:f32[2,3] = broadcast_in_dim f\n"
+      "    h:f32[2,3] = add a g\n"
+      "  in (d, e, h) }",
+      (const void *[]){x}, out, 3);
+  static const float stacked[] = {3, 1, 6, 4};
+  assert_memory_equal(out[0], stacked, sizeof stacked);
+  assert_memory_equal(out[2], x, 6 * sizeof *x);
+  mr_fn_t *f = NULL;
+  static const char *const bad[] = {
+      "{ lambda ; a:f32[2,3]. let b:f32[2] c:f32[2] = unstack[axis=1] a in (b,) }",
+      "{ lambda ; a:f32[2,3]. let b:f32[3] c:f32[3] = unstack[axis=2] a in (b,) }",
+      "{ lambda ; . let a:f32[3] = empty[dtype=float32 shape=(2,)] in (a,) }",
+      "{ lambda ; . let a:f32[] = empty2[dtype=int32] in (a,) }",
+      "{ lambda ; . let a:f32[] = empty2 in (a,) }"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    mr_diag_t diag = {0};
+    assert_int_equal(mr_fn_parse(bad[i], &f, &diag), MR_ERR_DATA);
+  }
+}
+
+static const char take_text[] =
+    "{ lambda ; a:%s[3,2] b:%s[4]. let\n"
+    "    c:%s[4,1] = broadcast_in_dim[broadcast_dimensions=(0,)] b\n"
+    "    d:%s[4,2] = gather[\n"
+    "      dimension_numbers=GatherDimensionNumbers(offset_dims=(1,), "
+    "collapsed_slice_dims=(0,), start_index_map=(0,), operand_batching_dims=(), "
+    "start_indices_batching_dims=())\n"
+    "      fill_value=%s\n"
+    "      mode=GatherScatterMode.%s\n"
+    "      slice_sizes=(1, 2)\n"
+    "      unique_indices=False\n"
+    "    ] a c\n"
+    "  in (d,) }";
+
+/* jnp.take: rows outside of the operand are NaN, or what fill_value says. */
+static void gather_fills_rows_that_are_not_there(void **state) {
+  static _Alignas(64) float x[16] = {1, 2, 3, 4, 5, 6}, out[1][16];
+  static _Alignas(64) int32_t whole[16] = {1, 2, 3, 4, 5, 6}, at[16] = {2, 5, -1, 0};
+  static _Alignas(64) int64_t far[8] = {2, (int64_t)1 << 32, INT64_MIN, 0};
+  static _Alignas(64) uint32_t wide[16] = {2, 3, UINT32_MAX, 0};
+  static const struct {
+    const char *dtype, *index, *fill, *mode;
+    const void *at;
+    float want; /* of rows 1 and 2 */
+  } row[] = {{"f32", "i32", "nan", "FILL_OR_DROP", at, NAN},
+             {"f32", "i32", "None", "FILL_OR_DROP", at, NAN},
+             {"f32", "i32", "0.5", "FILL_OR_DROP", at, .5f},
+             {"f32", "i64", "-7", "FILL_OR_DROP", far, -7},
+             {"f32", "u32", "-7", "FILL_OR_DROP", wide, -7},
+             {"i32", "i32", "None", "FILL_OR_DROP", at, 0},
+             {"i32", "i32", "-2147483648", "FILL_OR_DROP", at, 0},
+             {"f32", "u32", "None", "CLIP", wide, 5}};
+  char text[1024];
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    bool floats = row[i].dtype[0] == 'f', nan = floats && isnan(row[i].want);
+    snprintf(text, sizeof text, take_text, row[i].dtype, row[i].index, row[i].index, row[i].dtype,
+             row[i].fill, row[i].mode);
+    run_text(text, (const void *[]){floats ? (const void *)x : whole, row[i].at}, out, 1);
+    if (floats) {
+      assert_true(out[0][0] == 5 && out[0][1] == 6 && out[0][6] == 1 && out[0][7] == 2);
+      for (int k = 2; k < 6; k++) {
+        float want = row[i].want + (row[i].mode[0] == 'C' ? (float)(k % 2) : 0);
+        if (nan ? !isnan(out[0][k]) : out[0][k] != want)
+          fail_msg("%zu: %g at %d", i, (double)out[0][k], k);
+      }
+    } else {
+      int32_t got[8], want[] = {5, 6, INT32_MIN, INT32_MIN, INT32_MIN, INT32_MIN, 1, 2};
+      memcpy(got, out[0], sizeof got);
+      assert_memory_equal(got, want, sizeof want);
+    }
+  }
+  mr_fn_t *f = NULL;
+  mr_diag_t diag = {0};
+  snprintf(text, sizeof text, take_text, "i32", "i32", "i32", "i32", "nan", "FILL_OR_DROP");
+  assert_int_equal(mr_fn_parse(text, &f, &diag), MR_ERR_DATA);
+  assert_non_null(strstr(diag.text, "its fill_value is no number of its dtype"));
+}
+
+/* jax 0.3: constants without a dtype, no semicolon between equations on one line. */
+static void the_notation_of_jax_03_is_read(void **state) {
+  static _Alignas(64) float a[16] = {1, 2, 3, 4, 5, 6}, b[16] = {1, 2, 3}, out[5][16];
+  run_text(
+      "{ lambda ; a:f32[2,3] inf:f32[3,1]. let c:f32[2,3] = add a 1.0 "
+      "d:f32[3,1] = mul 2.0 inf "
+      "e:f32[2,1] = dot_general[ dimension_numbers=(((1,), (0,)), ((), ())) precision=None "
+      "preferred_element_type=None ] c d "
+      "f:bool[2,3] = gt a 3 g:f32[2,3] = broadcast_in_dim[broadcast_dimensions=() "
+      "shape=(2, 3)] -inf "
+      "h:f32[2,3] = select_n f g a i:i32[] = add 2 3 j:f32[] = convert_element_type["
+      "new_dtype=float32 weak_type=False] i "
+      "k:f32[2,3] = xla_call[ call_jaxpr={ lambda ; a:f32[2,3] b:f32[]. let c:f32[2,3] = mul a "
+      "b in (c,) } device=None donated_invars=(False, False) inline=False "
+      "keep_unused=False name=inner ] a 2.0 in (e, h, j, k, 4.0) }",
+      (const void *[]){a, b}, out, 5);
+  assert_true(out[0][0] == 40 && out[0][1] == 76);
+  assert_true(isinf(out[1][2]) && out[1][3] == 4 && out[2][0] == 5 && out[3][5] == 12);
+  assert_true(out[4][0] == 4);
+  static const struct {
+    const char *text, *said;
+  } bad[] = {
+      {"{ lambda ; a:i32[]. let b:i32[] = add a 5000000000 in (b,) }", "that i32 can hold"},
+      {"{ lambda ; a:i32[]. let b:i32[] = add a 0.5 in (b,) }", ""},
+      {"{ lambda ; a:u8[]. let b:u8[] = add a 300 in (b,) }", ""},
+      {"{ lambda ; a:f32[]. let b:f32[] = add a nano in (b,) }", "a value that has been named"},
+      {"{ lambda ; a:f32[]. let b:f32[] = pjit[name=f jaxpr={ lambda ; a:f32[] b:f32[]. let in "
+       "(a,) }] a in (b,) }",
+       "want the operands and results of its function"},
+      {"{ lambda ; a:f32[]. let b:f32[] = add a 1.5.5 in (b,) }", ""}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    mr_fn_t *f = NULL;
+    mr_diag_t diag = {0};
+    assert_int_equal(mr_fn_parse(bad[i].text, &f, &diag), MR_ERR_DATA);
+    if (!strstr(diag.text, bad[i].said)) fail_msg("%s: %s", bad[i].text, diag.text);
+  }
+}
+
 /* jax does not print the author's rule: what a text cannot say is refused, not guessed. */
 static void calls_whose_rule_is_not_in_the_text_have_no_derivatives(void **state) {
   const char *text =
@@ -383,6 +552,10 @@ int main(void) {
       cmocka_unit_test(many_operands_and_deep_calls_are_read),
       cmocka_unit_test(lists_of_another_length_than_the_operand_has_are_refused),
       cmocka_unit_test(texts_that_would_grow_without_bound_are_refused),
+      cmocka_unit_test(unused_results_are_read),
+      cmocka_unit_test(unstack_and_empty_are_read),
+      cmocka_unit_test(gather_fills_rows_that_are_not_there),
+      cmocka_unit_test(the_notation_of_jax_03_is_read),
       cmocka_unit_test(calls_whose_rule_is_not_in_the_text_have_no_derivatives),
       cmocka_unit_test(dot_has_a_box_an_equation_and_an_edge_an_operand),
   };
