@@ -1,5 +1,6 @@
 /* A multilayer perceptron.  It predicts the numbers of the field y if batches have one, else the
    class in the field label, or the shares of classes in it. */
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "model/zoo/shared_opts.h"
@@ -66,7 +67,6 @@ static mr_err_t mlp_plan(void *state, mr_model_plan_t *p, mr_diag_t *diag) {
     return mr_fail(diag, MR_ERR_CONFIG,
                    "setting label-smoothing: it is of classes, and y has numbers: want 0");
   p->loss.classes = y->classes, p->loss.masked = numbers || m->targets;
-  if (m->gelu == MR_NN_GELU_TANH) m->gelu = MR_NN_GELU_OWN; /* the same model has one text */
   m->outs = p->loss.masked ? mr_aval_elems(&y->aval) : y->classes;
   mr_model_reports(p, numbers ? "mean_error" : "accuracy");
   if (!numbers && m->outs >= MR_LOSS_TOP5_FROM) mr_model_judged_by(p, &mr_loss_top5);
@@ -124,6 +124,25 @@ static mr_err_t mlp_metrics(const void *state, mr_fn_t *f, mr_var_t *const *fiel
   return f->diag.code;
 }
 
+/* The same model has one text: gelu is said where it is one, and by erf. */
+static void mlp_text(const void *state, const mr_model_plan_t *p, char *text, size_t n) {
+  const mlp_t *m = state;
+  const mr_loss_t *l = &p->loss;
+  const char *activation = mr_activation_name((mr_activation_t)m->activation);
+  bool is_gelu = m->activation == MR_ACTIVATION_GELU;
+  char aval[MR_AVAL_TEXT];
+  size_t at = (size_t)snprintf(text, n, "mlp");
+  for (int i = 0; i < l->n_fields && at < n; i++)
+    at += (size_t)snprintf(text + at, n - at, " %s=%s", l->field[i].name,
+                           mr_aval_text(&l->field[i].aval, aval));
+  if (l->classes && at < n)
+    at += (size_t)snprintf(text + at, n - at, " classes=%" PRId64, l->classes);
+  if (at < n)
+    snprintf(text + at, n - at, " hidden=%" PRId64 " layers=%" PRId64 "%s%s%s", m->hidden,
+             m->layers, is_gelu ? "" : " activation=", is_gelu ? "" : activation,
+             is_gelu && m->gelu == MR_NN_GELU_ERF ? " gelu=erf" : "");
+}
+
 /* Megatron's pairs: hidden layers 0, 2, 4 by columns, those between by rows. */
 #define COLUMNS(digit) "hidden.*" digit ".kernel=(None,model), hidden.*" digit ".bias=(model), "
 #define ROWS(digit) "hidden.*" digit ".kernel=(model,None), "
@@ -139,5 +158,6 @@ const mr_model_def_t mr_model_mlp = {
     .plan = mlp_plan,
     .loss = mlp_loss,
     .metrics = mlp_metrics,
+    .text = mlp_text,
     .partition = mlp_partition,
 };
