@@ -65,9 +65,8 @@ int main(void) {
   mr_compile_options_t in_place = {.in_place = 3 * 6}; /* parameters and both moments */
   if (mr_params_alloc(&params, &diag) < 0 || mr_optim_step_fn(&whole, &adam, &step_fn, &diag) < 0 ||
       mr_compile(step_fn, &in_place, &step, &diag) < 0 ||
-      mr_compile(look_fn, NULL, &look, &diag) < 0)
+      mr_compile(look_fn, NULL, &look, &diag) < 0 || mr_params_init(&params, 12, &diag) < 0)
     fail(&diag);
-  mr_params_init(&params, 12);
 
   float loss, norm, lr = 3e-3f, t;
   const void *in[4 + 3 * 6] = {x, label, &lr, &t}, *look_in[2 + 6] = {cell, none};

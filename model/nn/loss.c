@@ -291,8 +291,7 @@ mr_err_t mr_loss_params_list(const mr_loss_t *l, mr_params_t *params, mr_diag_t 
 mr_err_t mr_loss_params(const mr_loss_t *l, uint64_t seed, mr_params_t *params, mr_diag_t *diag) {
   MR_TRY(mr_loss_params_list(l, params, diag));
   MR_TRY(mr_params_alloc(params, diag));
-  mr_params_init(params, seed);
-  return MR_OK;
+  return mr_params_init(params, seed, diag);
 }
 
 /* The first class with the largest logit; 0 for a row of NaNs, which has no largest one. */

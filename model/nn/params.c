@@ -11,6 +11,7 @@
 
 #include "base/machine.h"
 #include "base/threefry.h"
+#include "model/nn/orthogonal.h"
 
 mr_err_t mr_params_add(mr_params_t *s, const char *name, mr_aval_t aval, mr_init_t init,
                        mr_diag_t *diag) {
@@ -26,7 +27,8 @@ mr_err_t mr_params_add(mr_params_t *s, const char *name, mr_aval_t aval, mr_init
   char *copy = strdup(name);
   if (!copy) return mr_no_memory(diag, "the list of parameters");
   size_t size = (size_t)mr_aval_elems(&aval);
-  s->param[s->n++] = (mr_param_t){copy, aval, init, s->arena_size, size};
+  s->param[s->n++] =
+      (mr_param_t){.name = copy, .aval = aval, .init = init, .offset = s->arena_size, .size = size};
   s->arena_size += (size + 31) & ~(size_t)31;
   s->count += (int64_t)size;
   return MR_OK;
@@ -159,6 +161,8 @@ static float params_draw(const mr_init_t *init, const mr_truncated_t *cut, mr_ke
     case MR_INIT_CONSTANT: return init->a;
     case MR_INIT_UNIFORM_UP: return init->a * mr_key_uniform(key, i, 0, 1);
     case MR_INIT_SCALED_UNIFORM: return init->a * mr_key_uniform(key, i, -1, 1);
+    case MR_INIT_ORTHOGONAL:
+    case MR_INIT_DELTA_ORTHOGONAL: break; /* drawn as a whole */
   }
   return 0.0f;
 }
@@ -183,15 +187,57 @@ float mr_params_read(const mr_params_t *s, const mr_param_set_t *set, int k, siz
   }
 }
 
-void mr_params_init(mr_params_t *s, uint64_t seed) {
+/* The product of dimensions [from,to) of a. */
+static int64_t params_dims_between(const mr_aval_t *a, int from, int to) {
+  int64_t n = 1;
+  for (int i = from; i < to; i++) n *= a->dim[i];
+  return n;
+}
+
+/* Fills tensor k with an orthogonal matrix.  Of a convolution that is all of it, or the middle of
+   its places, for DELTA. */
+static mr_err_t draw_orthogonal(const mr_params_t *s, const mr_param_set_t *set, int k,
+                                mr_key_t key, mr_diag_t *diag) {
+  const mr_param_t *t = &s->param[k];
+  const mr_aval_t *a = &t->aval;
+  const bool delta = t->init.kind == MR_INIT_DELTA_ORTHOGONAL;
+  const int n = a->ndim, first = t->out_first ? 2 : 0; /* of the places' dimensions */
+  assert(n >= (delta ? 3 : 2));
+  const int64_t places = delta ? params_dims_between(a, first, first + n - 2) : 1;
+  const int64_t each = (int64_t)t->size / places;
+  int64_t in = t->fan_in, middle = 0;
+  if (!in) in = each / a->dim[t->out_first ? 0 : n - 1];
+  for (int i = first; delta && i < first + n - 2; i++)
+    middle = middle * a->dim[i] + (a->dim[i] - 1) / 2;
+  const int64_t out = each / in;
+  float *q = malloc((size_t)each * sizeof *q);
+  if (!q) return mr_no_memory(diag, "parameter %s", t->name);
+  mr_err_t e = mr__orthogonal(key, in, out, q, diag);
+  for (size_t i = 0; i < t->size && e >= 0 && delta; i++) params_store(s, set, k, i, 0);
+  for (int64_t i = 0; i < in && e >= 0; i++)
+    for (int64_t j = 0; j < out; j++) {
+      int64_t at = t->out_first ? (j * in + i) * places + middle : middle * each + i * out + j;
+      params_store(s, set, k, (size_t)at, t->init.a * q[i * out + j]);
+    }
+  free(q);
+  return e;
+}
+
+static bool is_orthogonal(const mr_init_t *init) {
+  return init->kind == MR_INIT_ORTHOGONAL || init->kind == MR_INIT_DELTA_ORTHOGONAL;
+}
+
+mr_err_t mr_params_init(mr_params_t *s, uint64_t seed, mr_diag_t *diag) {
   const mr_param_set_t *values = mr_params_set(s, MR_SET_VALUES, 0);
   const mr_param_set_t *average = mr_params_set(s, MR_SET_AVERAGE, 0);
   for (int k = 0; k < s->n; k++) {
     const mr_param_t *t = &s->param[k];
     mr_key_t key = mr_key_split(mr_key(seed), (uint64_t)k);
     mr_truncated_t cut = cut_of(&t->init);
+    size_t n = is_orthogonal(&t->init) ? 0 : t->size; /* drawn one by one */
+    if (is_orthogonal(&t->init)) MR_TRY(draw_orthogonal(s, values, k, key, diag));
 #pragma omp parallel for schedule(static)
-    for (size_t i = 0; i < t->size; i++)
+    for (size_t i = 0; i < n; i++)
       params_store(s, values, k, i, params_draw(&t->init, &cut, key, i));
     for (size_t i = 0; i < t->size && average; i++)
       params_store(s, average, k, i, mr_params_read(s, values, k, i));
@@ -199,4 +245,5 @@ void mr_params_init(mr_params_t *s, uint64_t seed) {
   for (int i = 0; i < s->n_sets; i++)
     if (s->set[i].kind == MR_SET_SLOT)
       memset(s->set[i].data, 0, s->arena_size * mr_dtype_size(s->set[i].dtype));
+  return MR_OK;
 }

@@ -16,13 +16,16 @@ MR_BEGIN_DECLS
 typedef enum mr_init_kind {
   MR_INIT_ZEROS,
   MR_INIT_ONES,
-  MR_INIT_NORMAL,        /* a: standard deviation */
-  MR_INIT_LECUN_NORMAL,  /* a: fan_in; normal cut at two deviations, of variance 1/fan_in */
-  MR_INIT_TRUNC_NORMAL,  /* a: standard deviation; cut at +-2 absolute (timm) */
-  MR_INIT_UNIFORM,       /* a: bound; in [-a,a) */
-  MR_INIT_CONSTANT,      /* a: the value */
-  MR_INIT_UNIFORM_UP,    /* a: bound; a times one in [0,1) */
-  MR_INIT_SCALED_UNIFORM /* a: bound; a times one in [-1,1) */
+  MR_INIT_NORMAL,         /* a: standard deviation */
+  MR_INIT_LECUN_NORMAL,   /* a: fan_in; normal cut at two deviations, of variance 1/fan_in */
+  MR_INIT_TRUNC_NORMAL,   /* a: standard deviation; cut at +-2 absolute (timm) */
+  MR_INIT_UNIFORM,        /* a: bound; in [-a,a) */
+  MR_INIT_CONSTANT,       /* a: the value */
+  MR_INIT_UNIFORM_UP,     /* a: bound; a times one in [0,1) */
+  MR_INIT_SCALED_UNIFORM, /* a: bound; a times one in [-1,1) */
+  MR_INIT_ORTHOGONAL, /* a: factor of a matrix (fan_in,outputs) with orthonormal rows or columns */
+  MR_INIT_DELTA_ORTHOGONAL /* the same at the middle of a convolution's kernel, and zeros elsewhere
+                            */
 } mr_init_kind_t;
 
 typedef struct mr_init {
@@ -34,6 +37,10 @@ typedef struct mr_param {
   const char *name; /* "encoder_blocks.0.attn.query.kernel" */
   mr_aval_t aval;   /* f32 */
   mr_init_t init;
+  /* For the last two: the numbers that an output is a sum of, at one place of a convolution's
+     kernel for DELTA; 0: the dimensions of flax's layout but the last, or the last but one. */
+  int64_t fan_in;
+  bool out_first;      /* for them: outputs are the first dimension, as in torch's layout */
   size_t offset, size; /* elements, in each set's arena; offset is a multiple of 32 (64 bytes) */
 } mr_param_t;
 
@@ -113,9 +120,9 @@ float mr_params_read(const mr_params_t *s, const mr_param_set_t *set, int k, siz
 const mr_param_set_t *mr_params_judged(const mr_params_t *s);
 /* Draws the values with the initialisers, rounded to their dtype, sets the slots to 0 and the
    average (f32) to the values; after alloc.  Tensor i uses the key split(key(seed), i) of threefry,
-   so the values do not depend on the number of threads.  Source: jax.nn.initializers; trunc_normal:
-   timm. */
-void mr_params_init(mr_params_t *s, uint64_t seed);
+   so the values do not depend on the number of threads.  MR_OK; MR_ERR_NOMEM for the room that
+   orthogonal ones need.  Source: jax.nn.initializers; trunc_normal: timm. */
+mr_err_t mr_params_init(mr_params_t *s, uint64_t seed, mr_diag_t *diag);
 
 /* A row of the table of a model's parameters, with the counts of flax's tabulate. */
 typedef struct mr_summary_row {

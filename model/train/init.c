@@ -27,6 +27,10 @@ static const named_t named[] = {
     {"normal", MR_INIT_NORMAL, .01, BY_NOTHING},
     {"truncated_normal", MR_INIT_LECUN_NORMAL, .01, BY_NOTHING},
     {"uniform", MR_INIT_UNIFORM_UP, .01, BY_NOTHING},
+    {"zeros_init", MR_INIT_ZEROS, 0, BY_NOTHING},
+    {"ones_init", MR_INIT_ONES, 1, BY_NOTHING},
+    {"orthogonal", MR_INIT_ORTHOGONAL, 1, BY_NOTHING},
+    {"delta_orthogonal", MR_INIT_DELTA_ORTHOGONAL, 1, BY_NOTHING},
     {"lecun_normal", MR_INIT_LECUN_NORMAL, 1, BY_IN},
     {"lecun_uniform", MR_INIT_SCALED_UNIFORM, 1, BY_IN},
     {"he_normal", MR_INIT_LECUN_NORMAL, 2, BY_IN},
@@ -108,8 +112,9 @@ static mr_err_t refuse_name(const char *name, mr_diag_t *diag) {
   mr_suggest_offer(&s, scaling);
   return mr_fail(diag, MR_ERR_CONFIG,
                  "init: \"%.60s\" is no initialiser%s; want zeros, ones, constant:V, normal:S, "
-                 "truncated_normal:S, uniform:S, lecun, glorot (xavier) or he (kaiming) with "
-                 "_normal or _uniform, or variance_scaling:S:MODE:DISTRIBUTION",
+                 "truncated_normal:S, uniform:S, orthogonal, delta_orthogonal, lecun, glorot "
+                 "(xavier) or he (kaiming) with _normal or _uniform, or "
+                 "variance_scaling:S:MODE:DISTRIBUTION",
                  name, mr_suggest_text(&s, near, sizeof near));
 }
 
@@ -163,6 +168,33 @@ static mr_err_t read_initialiser(char *text, const named_t **what, named_t *room
                          (*what)->kind == MR_INIT_CONSTANT ? "" : " above 0");
 }
 
+static bool is_matrix(const named_t *what) {
+  return what->kind == MR_INIT_ORTHOGONAL || what->kind == MR_INIT_DELTA_ORTHOGONAL;
+}
+
+/* Sets how a kernel is a matrix of inputs and outputs.  That of a convolution has dimensions of
+   places beside inputs and outputs, and of the former no more than of the latter. */
+static mr_err_t set_matrix(const named_t *what, mr_param_t *p, const mr_init_t *models,
+                           mr_diag_t *diag) {
+  const mr_aval_t *a = &p->aval;
+  char text[MR_AVAL_TEXT];
+  double in, out;
+  fans_of(p, models, &in, &out);
+  p->out_first = !strcmp(last_part(p->name), "weight");
+  p->fan_in = (int64_t)in;
+  if (what->kind == MR_INIT_ORTHOGONAL) return MR_OK;
+  int64_t ins = a->dim[p->out_first ? 1 : a->ndim - 2];
+  int64_t outs = a->dim[p->out_first ? 0 : a->ndim - 1];
+  bool places = a->ndim > 3 || (a->ndim == 3 && models->kind != MR_INIT_LECUN_NORMAL);
+  p->fan_in = ins;
+  if (places && ins <= outs) return MR_OK;
+  return mr_fail(diag, MR_ERR_CONFIG,
+                 "init: delta_orthogonal: %s is %s, and this initialiser is for kernels of "
+                 "convolutions with no more inputs than outputs; want their pattern before it, as "
+                 "patch_embed=delta_orthogonal, or orthogonal",
+                 p->name, mr_aval_text(a, text));
+}
+
 /* models: the initialisers before all rules. */
 static mr_err_t apply_init_rule(mr_params_t *list, const mr_init_t *models, char *rule,
                                 mr_diag_t *diag) {
@@ -175,10 +207,11 @@ static mr_err_t apply_init_rule(mr_params_t *list, const mr_init_t *models, char
   MR_TRY(read_initialiser(equals ? equals + 1 : rule, &what, &room, &number, diag));
   for (int i = 0; i < list->n; i++) {
     mr_param_t *p = &list->param[i];
-    bool kernels = !equals || what->by != BY_NOTHING;
+    bool kernels = !equals || what->by != BY_NOTHING || is_matrix(what);
     if (equals && !mr__train_means(rule, p)) continue;
     met++;
     if (kernels && !is_kernel(p)) continue;
+    if (is_matrix(what)) MR_TRY(set_matrix(what, p, &models[i], diag));
     p->init = init_of(what, number, p, &models[i]), set++;
   }
   if (equals && !met) return mr__train_refuse_pattern(list, "init", rule, diag);

@@ -42,12 +42,13 @@ mr_err_t mr_train_each(const mr_params_t *list, const mr_train_rules_t *r, const
 /* Chooses initialisers by name before mr_params_init draws: rules are NAME, for all kernels, or
    PATTERN=NAME, separated by commas, of which later ones win; patterns are those of
    mr_train_rules_t. Names and arithmetic are those of jax.nn.initializers: zeros, ones, constant:V,
-   normal:S, truncated_normal:S and uniform:S (S is 0.01 where it is left out), and lecun, glorot or
-   xavier, he or kaiming with _normal or _uniform, and variance_scaling:S:MODE:DISTRIBUTION with
-   fan_in, fan_out or fan_avg and truncated_normal, normal or uniform.  Those with fans are for
-   kernels alone: parameters called kernel or weight, of two dimensions or more.  MR_OK;
-   MR_ERR_CONFIG for an unknown name, a pattern that means none, or one without kernels where they
-   are needed; MR_ERR_NOMEM.  Implemented in init.c. */
+   normal:S, truncated_normal:S and uniform:S (S is 0.01 where it is left out), orthogonal:S and
+   delta_orthogonal:S (1), lecun, glorot or xavier, he or kaiming with _normal or _uniform, and
+   variance_scaling:S:MODE:DISTRIBUTION with fan_in, fan_out or fan_avg and truncated_normal, normal
+   or uniform.  Those with fans and the orthogonal ones are for kernels alone: parameters called
+   kernel or weight, of two dimensions or more; delta_orthogonal is for those of convolutions.
+   MR_OK; MR_ERR_CONFIG for an unknown name, a pattern that means none, or one without kernels where
+   they are needed; MR_ERR_NOMEM.  Implemented in init.c. */
 mr_err_t mr_train_init(mr_params_t *list, const char *rules, mr_diag_t *diag);
 
 typedef struct mr_train_config {

@@ -186,7 +186,7 @@ static mr_err_t open_compile(mr_stage_t *s) {
   v->used.pipeline.stages = 0; /* a step that is run again is that of one rank */
   if (e >= 0) e = mr_loss_params(loss, (uint64_t)v->seed, &v->params, &why);
   if (e >= 0 && v->init) e = mr_train_init(&v->params, v->init, &why);
-  if (e >= 0 && v->init) mr_params_init(&v->params, (uint64_t)v->seed);
+  if (e >= 0 && v->init) e = mr_params_init(&v->params, (uint64_t)v->seed, &why);
   mr__train_set_mesh(v, &train);
   if (e >= 0) e = mr__agree_open(s, v->ordered, v->cut.cut.stages, &v->agree);
   if (e < 0 && !why.code) return e;

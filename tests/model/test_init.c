@@ -87,7 +87,7 @@ static void initialisers_draw_what_jax_draws(void **state) {
     const drawn_t *want = &of_jax[k];
     mr_params_t params = two_kernels_and_a_bias();
     if (mr_train_init(&params, want->rules, &diag) < 0) fail_msg("%s", diag.text);
-    mr_params_init(&params, 12);
+    assert_int_equal(mr_params_init(&params, 12, &diag), MR_OK);
     for (int i = 0; i < 2; i++) {
       const float *x = mr_params_at(&params, mr_params_set(&params, MR_SET_VALUES, 0), i);
       size_t n = params.param[i].size;
@@ -103,6 +103,95 @@ static void initialisers_draw_what_jax_draws(void **state) {
     assert_float_equal(bias[4], 1, 0); /* no kernel */
     mr_params_fini(&params);
   }
+}
+
+static void expect_near(const char *what, double got, double want) {
+  if (fabs(got - want) > 1e-6) fail_msg("%s: %.9g, want %.9g", what, got, want);
+}
+
+/* The greatest difference of a product of a matrix's rows, or columns if they are fewer, with
+   themselves from `square` times the identity. */
+static double off_identity(const float *x, int64_t rows, int64_t cols, double square) {
+  const bool wide = rows < cols;
+  const int64_t n = wide ? cols : rows, m = wide ? rows : cols;
+  double worst = 0;
+  for (int64_t a = 0; a < m; a++)
+    for (int64_t b = 0; b <= a; b++) {
+      double sum = a == b ? -square : 0;
+      for (int64_t i = 0; i < n; i++)
+        sum += wide ? (double)x[a * cols + i] * (double)x[b * cols + i]
+                    : (double)x[i * cols + a] * (double)x[i * cols + b];
+      worst = fmax(worst, fabs(sum));
+    }
+  return worst;
+}
+
+static const float *drawn_of(const mr_params_t *params, int i) {
+  return mr_params_at(params, mr_params_set(params, MR_SET_VALUES, 0), i);
+}
+
+/* jax factors in f32, this in f64: the values are near.  First and last ones, as above. */
+static void orthogonal_kernels_are_near_those_of_jax(void **state) {
+  mr_params_t params = two_kernels_and_a_bias();
+  assert_int_equal(mr_train_init(&params, "orthogonal", &diag), MR_OK);
+  assert_int_equal(mr_params_init(&params, 12, &diag), MR_OK);
+  const float *a = drawn_of(&params, 0), *b = drawn_of(&params, 1);
+  expect_near("(6,10)", (double)a[0], -0.5549037456512451);
+  expect_near("(6,10)", (double)a[59], -0.07030929625034332);
+  expect_near("(2,3,4,5)", (double)b[0], -0.04391181468963623);
+  expect_near("(2,3,4,5)", (double)b[119], 0.18154864013195038);
+  assert_true(off_identity(a, 6, 10, 1) < 1e-6);
+  assert_true(off_identity(b, 24, 5, 1) < 1e-6);
+  assert_float_equal(drawn_of(&params, 2)[0], 1, 0);
+  assert_int_equal(mr_train_init(&params, "b=delta_orthogonal:2,a=orthogonal:0.5", &diag), MR_OK);
+  assert_int_equal(mr_params_init(&params, 12, &diag), MR_OK);
+  expect_near("half", (double)a[0], -0.27745187282562256);
+  int others = 0;
+  for (int i = 0; i < 120; i++) others += i / 20 != 1 && b[i] != 0; /* its middle is (0,1) */
+  assert_int_equal(others, 0);
+  expect_near("delta", (double)b[20], -0.14725184440612793);
+  expect_near("delta", (double)b[39], -1.1449103355407715);
+  assert_true(off_identity(b + 20, 4, 5, 4) < 4e-6);
+  mr_params_fini(&params);
+}
+
+/* Weights of torch have the outputs first; attention's kernels are matrices of all heads; values
+   that are kept in bf16 are rounded. */
+static void orthogonal_kernels_follow_the_layout(void **state) {
+  mr_params_t torch = {0}, params = {0};
+  vit_t c = vit_default();
+  add(&torch, "conv.weight", mr_aval_of(MR_F32, 5, 4, 2, 3));
+  assert_int_equal(mr_params_alloc(&torch, &diag), MR_OK);
+  assert_int_equal(mr_train_init(&torch, "orthogonal", &diag), MR_OK);
+  assert_int_equal(mr_params_init(&torch, 12, &diag), MR_OK);
+  const float *w = drawn_of(&torch, 0);
+  expect_near("torch", (double)w[0], -0.3257124423980713);
+  expect_near("torch", (double)w[1], -0.33556386828422546);
+  expect_near("torch", (double)w[119], -0.10380294919013977);
+  assert_int_equal(mr_train_init(&torch, "delta_orthogonal", &diag), MR_OK);
+  assert_int_equal(mr_params_init(&torch, 12, &diag), MR_OK);
+  float middle[20]; /* (4,5), inputs first */
+  for (int o = 0; o < 5; o++)
+    for (int i = 0; i < 4; i++)
+      for (int p = 0; p < 6; p++) {
+        float x = w[(o * 4 + i) * 6 + p];
+        if (p == 1) middle[i * 5 + o] = x;
+        if (p != 1) assert_float_equal(x, 0, 0);
+      }
+  assert_true(off_identity(middle, 4, 5, 1) < 1e-6);
+  if (vit_params(&c, 1, &params, &diag) < 0) fail_msg("%s", diag.text);
+  assert_int_equal(mr_train_init(&params, "*.query=delta_orthogonal", &diag), MR_ERR_CONFIG);
+  diag = (mr_diag_t){0};
+  assert_int_equal(mr_train_init(&params, "orthogonal,patch_embed=delta_orthogonal", &diag), MR_OK);
+  assert_int_equal(mr_params_init(&params, 12, &diag), MR_OK);
+  static const char *const square[] = {"encoder_blocks.0.attn.query.kernel",
+                                       "encoder_blocks.0.attn.out.kernel"};
+  for (int i = 0; i < 2; i++) {
+    int k = mr_params_find(&params, square[i]);
+    int64_t side = (int64_t)sqrt((double)params.param[k].size);
+    assert_true(off_identity(drawn_of(&params, k), side, side, 1) < 1e-6);
+  }
+  mr_params_fini(&torch), mr_params_fini(&params);
 }
 
 static void later_rules_win_and_patterns_mean_what_freeze_means(void **state) {
@@ -181,7 +270,8 @@ static void variance_scaling_is_what_the_names_mean(void **state) {
     mr_params_t a = two_kernels_and_a_bias(), b = two_kernels_and_a_bias();
     if (mr_train_init(&a, same[i].scaling, &diag) < 0) fail_msg("%s", diag.text);
     assert_int_equal(mr_train_init(&b, same[i].name, &diag), MR_OK);
-    mr_params_init(&a, 12), mr_params_init(&b, 12);
+    assert_int_equal(mr_params_init(&a, 12, &diag), MR_OK);
+    assert_int_equal(mr_params_init(&b, 12, &diag), MR_OK);
     assert_memory_equal(mr_params_at(&a, mr_params_set(&a, MR_SET_VALUES, 0), 0),
                         mr_params_at(&b, mr_params_set(&b, MR_SET_VALUES, 0), 0),
                         60 * sizeof(float));
@@ -209,7 +299,11 @@ static void rules_that_mean_nothing_are_refused(void **state) {
   static const struct {
     const char *rules, *said;
   } bad[] = {{"xavier_unifrom", "init: \"xavier_unifrom\" is no initialiser; did you mean "},
-             {"orthogonal", "\"orthogonal\" is no initialiser; want zeros, ones, constant:V"},
+             {"orthogona", "did you mean \"orthogonal\"?"},
+             {"zero", "\"zero\" is no initialiser; did you mean "},
+             {"orthogonal:0", "orthogonal:0: want a number above 0"},
+             {"b.bias=orthogonal", "init: b.bias=orthogonal: has no kernel"},
+             {"delta_orthogonal", "init: delta_orthogonal: a.kernel is f32[6,10], and this "},
              {"constant", "init: constant: want its value"},
              {"normal:-1", "normal:-1: want a number above 0"},
              {"normal:x", "normal:x: want a number above 0"},
@@ -238,6 +332,8 @@ static void rules_that_mean_nothing_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(initialisers_draw_what_jax_draws),
+      cmocka_unit_test(orthogonal_kernels_are_near_those_of_jax),
+      cmocka_unit_test(orthogonal_kernels_follow_the_layout),
       cmocka_unit_test(later_rules_win_and_patterns_mean_what_freeze_means),
       cmocka_unit_test(fans_are_those_of_flax_and_torch),
       cmocka_unit_test(a_later_rule_has_the_fans_of_the_model),

@@ -150,7 +150,7 @@ static void forgotten_tensors_are_zeros_without_pages(void **state) {
   assert_int_equal(mr_params_alloc(&p, &diag), MR_OK);
   static const int cut[][2] = {{4, 5}, {3, 3}, {1, 3}, {0, 5}};
   for (size_t c = 0; c < sizeof cut / sizeof *cut; c++) {
-    mr_params_init(&p, 1);
+    assert_int_equal(mr_params_init(&p, 1, &diag), MR_OK);
     mr_params_forget(&p, &p.set[0], cut[c][0], cut[c][1]);
     if (cut[c][1] - cut[c][0] > 1) {
       uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)mr_params_at(&p, p.set, 1);

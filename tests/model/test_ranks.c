@@ -337,8 +337,7 @@ static void parameters_that_are_put_reach_all_ranks(void **state) {
     if (vit_params(&c, 3, &p, &diag) < 0 || vit_step(&c, t, &step, &diag) < 0 ||
         vit_run(step, &p, b.images, b.labels, 1e-2f, 1, 5, &out[k][0], &diag) < 0)
       fail_msg("%s", diag.text);
-    mr_params_init(&p, 9);
-    if (mr_train_step_put(step, &p, &diag) < 0 ||
+    if (mr_params_init(&p, 9, &diag) < 0 || mr_train_step_put(step, &p, &diag) < 0 ||
         vit_run(step, &p, b.images, b.labels, 1e-2f, 2, 5, &out[k][1], &diag) < 0)
       fail_msg("%s", diag.text);
     mr_train_step_destroy(step);

@@ -25,7 +25,7 @@ static void add_parameters(mr_params_t *params, int slots) {
                      MR_OK);
   mr_params_want_slots(params, slots, MR_F32);
   assert_int_equal(mr_params_alloc(params, &diag), MR_OK);
-  mr_params_init(params, 1);
+  assert_int_equal(mr_params_init(params, 1, &diag), MR_OK);
 }
 
 /* Moves each element of tensor k of a set. */
