@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/xio.h"
 #include "loaders/local/reader.h"
+#include "model/exec/process_ranks.h"
 #include "pipeline/graph/graph.h"
 #include "sinks/sinks.h"
 #include "stages/train/train_stage.h"
@@ -100,13 +101,17 @@ static void say_stopping(const mr_graph_t *g) {
           MR_INTERRUPT_GRACE_MS / 1000);
 }
 
-/* SIGUSR1: a checkpoint, and on. */
+/* SIGUSR1: a checkpoint, and on.  Of ranks that are processes the first one writes it; any of them
+   may be asked, as engines signal some or all. */
 static void ask_for_checkpoint(const mr_graph_t *g) {
-  bool keeps = mr_graph_stage_with(g, MR_ROLE_CHECKPOINT, 0) && mr_train_stage(g);
-  if (keeps) mr_train_ask_states();
-  fputs(keeps ? "millrace: writing a checkpoint after this step\n"
-              : "millrace: SIGUSR1: nothing here writes a checkpoint\n",
-        stderr);
+  const mr_process_ranks_t *ranks = mr_process_ranks();
+  bool keeps = mr_graph_stage_with(g, MR_ROLE_CHECKPOINT, 0), other = ranks && ranks->rank;
+  bool asks = mr_train_stage(g) && (keeps || other);
+  if (asks) mr_train_ask_states();
+  if (!asks)
+    fputs("millrace: SIGUSR1: nothing here writes a checkpoint\n", stderr);
+  else if (!other)
+    fputs("millrace: writing a checkpoint after this step\n", stderr);
 }
 
 /* Waits for news; false after STARTING_MS without any while stages are still being opened. */

@@ -3018,7 +3018,7 @@ def train_step(
     validate_every: Also evaluates held-back records every this many steps, and emits the state; 0: only after
     each epoch.
 
-    validate_minutes: The same by the clock, in a run of one process; 0: not.
+    validate_minutes: The same by the clock, that of rank 0 where ranks are processes; 0: not.
 
     stop_after: Ends training when this many validations in a row are not better than the best one; 0: never.
 
@@ -3037,8 +3037,8 @@ def train_step(
 
     checkpoint_dir: That folder; `millrace train` sets it to that of the stage checkpoint.
 
-    checkpoint_minutes: Also emits the state when it is this old, in a run of one process, so that a kill in a
-    long epoch loses no more; 0: not.
+    checkpoint_minutes: Also emits the state when it is this old, so that a kill in a long epoch loses no more; 0:
+    not.
 
     watch_every: Reports histograms and sample pictures every this many steps, first after step 1; 0: never.
 
@@ -3341,7 +3341,7 @@ def vit_step(
     validate_every: Also evaluates held-back records every this many steps, and emits the state; 0: only after
     each epoch.
 
-    validate_minutes: The same by the clock, in a run of one process; 0: not.
+    validate_minutes: The same by the clock, that of rank 0 where ranks are processes; 0: not.
 
     stop_after: Ends training when this many validations in a row are not better than the best one; 0: never.
 
@@ -3360,8 +3360,8 @@ def vit_step(
 
     checkpoint_dir: That folder; `millrace train` sets it to that of the stage checkpoint.
 
-    checkpoint_minutes: Also emits the state when it is this old, in a run of one process, so that a kill in a
-    long epoch loses no more; 0: not.
+    checkpoint_minutes: Also emits the state when it is this old, so that a kill in a long epoch loses no more; 0:
+    not.
 
     watch_every: Reports histograms and sample pictures every this many steps, first after step 1; 0: never.
 

@@ -22,7 +22,7 @@ typedef struct head {
   int64_t step, epoch, position;
   uint64_t stream;          /* hash of the state of a walk, and of the keys of a whole batch */
   float loss, norm, params; /* of the newest step read */
-  uint32_t spare;
+  uint32_t wants;           /* MR__WANTS_STATE and the like */
 } head_t;
 _Static_assert(sizeof(head_t) % 8 == 0, "the rows behind a head are aligned");
 
@@ -149,8 +149,8 @@ static uint64_t stream_hash(const mr__agree_t *a, const mr_spec_t *in, const mr_
 
 /* Writes what this rank has. */
 static void write_mine(const mr_stage_t *s, mr__agree_t *a, int64_t step, agreed_t what,
-                       const mr_train_out_t *said, mr_buf_t *b) {
-  head_t h = {.what = what, .step = step};
+                       uint32_t wants, const mr_train_out_t *said, mr_buf_t *b) {
+  head_t h = {.what = what, .step = step, .wants = wants};
   h.loss = said->loss, h.norm = said->grad_norm, h.params = said->param_norm;
   if (what == AGREED_BATCH) {
     h.flags = b->flags, h.epoch = b->epoch, h.position = b->position;
@@ -242,7 +242,7 @@ static mr_err_t join_rows(mr_stage_t *s, mr__agree_t *a, mr_buf_t *b) {
 }
 
 mr_err_t mr__agree(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled, bool settled,
-                   const mr_train_out_t *said, mr_buf_t *batch, bool *stop) {
+                   const mr_train_out_t *said, mr_buf_t *batch, uint32_t *wants, bool *stop) {
   const mr_collect_ops_t *ops = a->ranks->ops;
   agreed_t what = mr_stopping(s)     ? AGREED_STOP
                   : settled          ? AGREED_SETTLED
@@ -250,7 +250,7 @@ mr_err_t mr__agree(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled,
                                      : AGREED_BATCH;
   mr_diag_t why = {0};
   int missing;
-  write_mine(s, a, step, what, said, batch);
+  write_mine(s, a, step, what, *wants, said, batch);
   ops->all_gather(a->collect, a->bytes, a->mine, a->all);
   if (ops->failed(a->collect, &missing, &why) < 0)
     return mr_diag_prefix(s->diag, MR_ERR_UNAVAILABLE, &why, "%s: step %" PRId64, s->name, step);
@@ -263,6 +263,7 @@ mr_err_t mr__agree(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled,
     settled |= h.what == AGREED_SETTLED;
     *stop |= h.what == AGREED_STOP;
     ends |= h.what == AGREED_END;
+    *wants |= h.wants;
   }
   if (*stop || settled) return MR_END;
   if (ends) return refuse_end(s, a, &first);

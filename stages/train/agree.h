@@ -22,15 +22,19 @@ void mr__agree_close(mr__agree_t *a); /* NULL is fine */
 /* Sets rank, size and communicator of a step's configuration; those of a NULL stay. */
 void mr__agree_set(const mr__agree_t *a, mr_train_config_t *t);
 
+/* What a rank may ask for after a step, as bits: a state, a validation before it. */
+enum { MR__WANTS_STATE = 1, MR__WANTS_VALID = 2 };
+
 /* Agrees about step `step`, the next one.  pulled: MR_OK with this rank's batch, or MR_END, at the
    end of its stream or because it is to stop, or settled: because its evaluations end the run.
    said: this rank's numbers of the newest step that
-   has been read, of which all ranks must have the same.  Blocks until all ranks have come.  MR_OK:
-   all have a batch, and *batch is whole now, but for the values of other ranks' records.  MR_END:
+   has been read, of which all ranks must have the same.  *wants: what this rank asks for after that
+   step, and then what any rank does.  Blocks until all ranks have come.  MR_OK: all have a batch,
+   and *batch is whole now, but for the values of other ranks' records.  MR_END:
    all end; *stop: because a rank is to stop.  A failure with its sentence: the ranks do not fit, or
    one has not come. */
 mr_err_t mr__agree(mr_stage_t *s, mr__agree_t *a, int64_t step, mr_err_t pulled, bool settled,
-                   const mr_train_out_t *said, mr_buf_t *batch, bool *stop);
+                   const mr_train_out_t *said, mr_buf_t *batch, uint32_t *wants, bool *stop);
 
 /* Slots of a batch whose values this process has, [0,n), for rank 0's samples: all without a. */
 int mr__agree_own(const mr__agree_t *a, const mr_buf_t *batch);

@@ -38,13 +38,7 @@ mr_err_t mr__train_judge_plan(mr_stage_t *s) {
   MR_TRY(mr_judged_by(s, "stop-by", v->stop_by, &v->metrics.list, &v->stop_on));
   const mr_process_ranks_t *ranks = mr_process_ranks();
   /* Of ranks that are processes the first one evaluates alone, and tells the others. */
-  if (v->stop_after && (!ranks || !ranks->rank)) MR_TRY(check_stop_input(s));
-  if (ranks && v->validate_minutes > 0)
-    return mr_stage_fail(s, MR_ERR_CONFIG,
-                         "setting validate-minutes = %g: clocks of ranks that are processes "
-                         "differ; want validate-every= in steps",
-                         v->validate_minutes);
-  return MR_OK;
+  return v->stop_after && (!ranks || !ranks->rank) ? check_stop_input(s) : MR_OK;
 }
 
 /* Takes over what the checkpoint says of its validation, so that a state of the same step says it

@@ -337,7 +337,7 @@ const mr_opt_t mr__train_stage_opts[] = {
      .unit = "minutes",
      .def = "0",
      .hi = 1e6,
-     .help = "The same by the clock, in a run of one process; 0: not."},
+     .help = "The same by the clock, that of rank 0 where ranks are processes; 0: not."},
     {.name = "stop-after",
      .hint = "earlystopping earlystoppingpatience earlystoppingrounds patience",
      .type = MR_OPT_INT,
@@ -399,8 +399,8 @@ const mr_opt_t mr__train_stage_opts[] = {
      .unit = "minutes",
      .def = "10",
      .hi = 1e6,
-     .help = "Also emits the state when it is this old, in a run of one process, so that a kill in "
-             "a long epoch loses no more; 0: not."},
+     .help = "Also emits the state when it is this old, so that a kill in a long epoch loses no "
+             "more; 0: not."},
     {.name = "watch-every",
      .type = MR_OPT_INT,
      .offset = AT(watch_every),

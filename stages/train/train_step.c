@@ -293,7 +293,15 @@ static mr_err_t save_now(mr_stage_t *s, int asked) {
 }
 
 static bool checkpoint_due(const train_t *v, int64_t step) {
-  return v->checkpoint_every && step % v->checkpoint_every == 0;
+  return v->wants || (v->checkpoint_every && step % v->checkpoint_every == 0);
+}
+
+/* What this rank asks the others for after the next step: by a signal to it, and by the clock of
+   the rank that evaluates and gives states. */
+static uint32_t rank_wants(const mr_stage_t *s, int asked) {
+  const train_t *v = s->state;
+  bool state = asked != v->answered || mr__train_state_late(s);
+  return (state ? MR__WANTS_STATE : 0) | (mr__train_valid_late(s) ? MR__WANTS_VALID : 0);
 }
 
 /* Begins the step of this number.  Takes over batch. */
@@ -342,6 +350,7 @@ static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
   mr_err_t e = alone ? train_step_give_saved(s) : MR_OK;
   if (e == MR_OK && alone) e = count_steps(s, 0);
   if (e == MR_OK && !batch->n) e = pass_step(s, batch);
+  if (e == MR_OK && !batch->n && v->wants & MR__WANTS_VALID) v->at.unvalidated = true;
   if (e == MR_OK && !batch->n && (v->at.unvalidated || checkpoint_due(v, step)))
     e = make_whole(s, v->at.unvalidated);
   if (e != MR_OK || !batch->n) return mr_buf_unref(batch), e;
@@ -360,6 +369,7 @@ static mr_err_t train_on(mr_stage_t *s, mr_buf_t *batch) {
   bool last = v->total && step >= v->total;
   bool reads = ends || last || checkpoint_due(v, step) || mr__train_valid_due(s, step);
   e = count_steps(s, alone || reads ? 0 : MR_TRAIN_RING - 1);
+  if (e == MR_OK && v->wants & MR__WANTS_VALID) v->at.unvalidated = true;
   return e == MR_OK && reads ? make_whole(s, v->at.unvalidated) : e;
 }
 
@@ -369,7 +379,11 @@ static mr_err_t agree_on_batch(mr_stage_t *s, mr_err_t pulled, bool settled, mr_
   train_t *v = s->state;
   int64_t step = v->at.step + (v->begun - v->read) + 1;
   mr__agree_doing(v->agree, "is ready for", step, MR_PACE_LIMITED);
-  mr_err_t e = mr__agree(s, v->agree, step, pulled, settled, &v->said, batch, &v->agreed_stop);
+  int asked = mr__train_asked();
+  uint32_t wants = rank_wants(s, asked);
+  mr_err_t e =
+      mr__agree(s, v->agree, step, pulled, settled, &v->said, batch, &wants, &v->agreed_stop);
+  if (e == MR_OK) v->answered = asked, v->wants = wants;
   if (e != MR_OK && pulled == MR_OK) mr_buf_unref(batch);
   return e;
 }
@@ -406,11 +420,11 @@ mr_err_t mr__train_stage_step(mr_stage_t *s) {
   e = train_on(s, batch);
   if (e == MR_END) return train_step_finish(s);
   if (e < 0) return e;
-  if (v->begun == v->read && checkpoint_due(v, v->at.step) && !v->at.unvalidated)
-    return train_step_save(s, false);
+  bool due = v->begun == v->read && checkpoint_due(v, v->at.step);
+  v->wants = 0;
+  if (due && !v->at.unvalidated) return train_step_save(s, false);
   int asked = mr__train_asked();
-  bool now = asked != v->answered || mr__train_valid_late(s) || mr__train_state_late(s);
-  return now && !v->agree ? save_now(s, asked) : MR_OK;
+  return !v->agree && rank_wants(s, asked) ? save_now(s, asked) : MR_OK;
 }
 
 void mr_train_stage_profile(mr_stage_t *s, mr_train_profile_t p) {

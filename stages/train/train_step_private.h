@@ -57,6 +57,7 @@ typedef struct train {
   bool in_parts;          /* these have parts of parameters: partition, or the model's table */
   mr__agree_t *agree;     /* from open to close, where they are processes; NULL: they are not */
   bool agreed_stop;       /* they have agreed to stop */
+  uint32_t wants;         /* what they have agreed to do after the step that begins */
   mr_train_out_t said;    /* what the newest step that was read has reported */
   double fixed_scale;     /* of the loss; 0: a dynamic one */
   mr_model_t model;

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 #include <dirent.h>
+#include <sys/stat.h>
 
 #include "base/safetensors.h"
 #include "tests/apps/small_run.h"
@@ -175,6 +176,63 @@ static void a_job_ends_early_where_one_process_does(void **state) {
   START(2, NULL, "train", "--run-dir", run, "--resume"); /* it stays so */
   end_job();
   assert_all_end_well();
+}
+
+/* By a clock that is always over: after each step, with the bits of one process.  Each rank has a
+   clock of its own, and that of rank 0 holds. */
+static void a_job_validates_and_keeps_states_by_the_clock(void **state) {
+  static const char *const settings[] = {"train.validate-minutes=1e-9",
+                                         "train.checkpoint-minutes=1e-9"};
+  for (int i = 0; i < 2; i++) {
+    char one[128], run[128], lines[192], ledger[2][64];
+    void *bytes;
+    size_t n;
+    snprintf(one, sizeof one, "%s/clock%d", dir, i);
+    snprintf(run, sizeof run, "%s/clock%d-job", dir, i);
+    RUN(&p, "train", "--graph", file, "--run-dir", one, settings[i], "train.checkpoint-every=0");
+    if (p.status) fail_msg("%s%s", p.out, p.err);
+    keep_ledger(p.out, ledger[0], sizeof ledger[0]);
+    START(3, NULL, "train", "--graph", file, "--run-dir", run, settings[i],
+          "train.checkpoint-every=0", i ? "train.zero=1" : "train.zero=0");
+    end_job();
+    assert_all_end_well();
+    keep_ledger(job.said[0], ledger[1], sizeof ledger[1]);
+    assert_string_equal(ledger[0], ledger[1]);
+    for (int step = 1; step <= STEPS; step++) assert_same_checkpoint(one, run, step);
+    snprintf(lines, sizeof lines, "%s/metrics.jsonl", run);
+    assert_int_equal(mr_read_file(lines, 1 << 20, &bytes, &n, NULL), MR_OK);
+    const char *first = strstr(bytes, i ? "\"valid\",\"step\":2," : "\"valid\",\"step\":1,");
+    if (!first) fail_msg("%.*s", (int)n, (char *)bytes); /* an epoch has two steps */
+    free(bytes);
+  }
+}
+
+static bool has_checkpoint(const char *run) { return newest_step(run) >= 0; }
+
+/* Engines send the signal to all tasks of a job, or to one. */
+static void any_rank_may_be_asked_for_a_checkpoint(void **state) {
+  for (int asked = 0; asked < 2; asked++) {
+    char run[128], lines[192];
+    struct stat is = {0};
+    snprintf(run, sizeof run, "%s/asked%d", dir, asked);
+    snprintf(lines, sizeof lines, "%s/metrics.jsonl", run);
+    START(2, NULL, "train", "--graph", file, "--run-dir", run, "shuffle.epochs=100000",
+          "train.checkpoint-every=0", "train.checkpoint-minutes=0", "train.validate-every=0");
+    siginfo_t ended = {0};
+#define JOB_RUNS \
+  (waitid(P_PID, (id_t)job.pid[0], &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && !ended.si_pid)
+    while (JOB_RUNS && (stat(lines, &is) < 0 || !is.st_size)) usleep(2000);
+    int before = newest_step(run);
+    kill(job.pid[asked], SIGUSR1);
+    while (JOB_RUNS && newest_step(run) == before) usleep(2000);
+    for (int r = 0; r < 2; r++) kill(job.pid[r], SIGTERM);
+    end_job();
+    for (int r = 0; r < 2; r++)
+      if (job.status[r] != 143)
+        fail_msg("rank %d: status %d: %s%s", r, job.status[r], job.said[r], job.complained[r]);
+    assert_null(strstr(job.complained[1], "nothing here"));
+    assert_true(has_checkpoint(run));
+  }
 }
 
 static void a_job_resumes_on_other_processes_and_on_threads(void **state) {
@@ -836,6 +894,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_job_ends_with_the_checkpoints_and_ledger_of_one_process),
       cmocka_unit_test(a_job_ends_early_where_one_process_does),
+      cmocka_unit_test(a_job_validates_and_keeps_states_by_the_clock),
+      cmocka_unit_test(any_rank_may_be_asked_for_a_checkpoint),
       cmocka_unit_test(a_job_resumes_on_other_processes_and_on_threads),
       cmocka_unit_test(processes_with_shares_of_slots_end_as_one_process),
       cmocka_unit_test(a_job_resumes_with_another_zero),
