@@ -108,7 +108,8 @@ static char *make_header(const mr_st_tensor_t *t, int n_tensors, const mr_st_met
   return header;
 }
 
-/* The bytes of the next piece of tensor i, behind `at` of `bytes`.  Says that the work continues. */
+/* The bytes of the next piece of tensor i, behind `at` of `bytes`.  Says that the work continues.
+ */
 static size_t piece_of(size_t bytes, size_t at, int i, int n_tensors) {
   mr_pace_beat(MR_PACE_TENSORS, i + 1, n_tensors);
   return bytes - at < PIECE ? bytes - at : PIECE;
