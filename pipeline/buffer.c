@@ -148,6 +148,19 @@ static int make_memfd(size_t bytes) {
   return -1;
 }
 
+/* Large buffers, one of which lies on hundreds of small pages, ask for huge ones: more of them go
+   round than a processor's table of pages covers.  Small ones do not, as the first would touch the
+   memory of all. */
+#define HUGE_FROM ((size_t)1 << 20)
+
+static void pool_ask_for_huge(void *at, size_t bytes, size_t each) {
+#if defined(MADV_HUGEPAGE)
+  if (each >= HUGE_FROM) (void)madvise(at, bytes, MADV_HUGEPAGE); /* advice */
+#else
+  (void)at, (void)bytes, (void)each;
+#endif
+}
+
 static void *map_memory(mr_pool_t *p, bool shared) {
   p->fd = shared ? make_memfd(p->map_bytes) : -1;
   if (shared && p->fd < 0) return NULL;
@@ -155,7 +168,9 @@ static void *map_memory(mr_pool_t *p, bool shared) {
   void *m = mmap(NULL, p->map_bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, p->fd, 0);
   /* from here on no other process can map it writable; older kernels lack this seal */
   if (shared) (void)fcntl(p->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
-  return m == MAP_FAILED ? NULL : m;
+  if (m == MAP_FAILED) return NULL;
+  if (!shared) pool_ask_for_huge(m, p->map_bytes, p->slot.bytes);
+  return m;
 }
 
 static mr_pool_t *buffer_create(const mr_spec_t *spec, size_t n, bool shared) {
@@ -164,13 +179,12 @@ static mr_pool_t *buffer_create(const mr_spec_t *spec, size_t n, bool shared) {
   mr_pool_t *p = aligned_alloc(64, buffer_align64(sizeof *p));
   if (!p) return NULL;
   memset(p, 0, sizeof *p);
-  p->n = (uint32_t)n;
+  p->n = (uint32_t)n, p->slot = t;
   p->map_bytes = t.bytes && n ? t.bytes * n : 64;
   p->buf = calloc(n ? n : 1, sizeof *p->buf);
   p->next = calloc(n ? n : 1, sizeof *p->next);
   p->map = map_memory(p, shared);
   if (!p->buf || !p->next || !p->map) return mr_pool_destroy(p), NULL;
-  p->slot = t;
   p->fini = spec->fini;
   atomic_init(&p->head, n ? 0 : (uint64_t)NONE);
   return p;

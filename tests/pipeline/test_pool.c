@@ -8,6 +8,8 @@
 /* clang-format on */
 
 #include <pthread.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "pipeline/buffer.h"
 
@@ -104,11 +106,52 @@ static void threads_never_hold_the_same_buffer(void **state) {
   mr_pool_destroy(p);
 }
 
+/* The flags of the mapping that holds `at`, as the kernel tells them; empty: it does not. */
+static void flags_of(const void *at, char flags[512]) {
+  FILE *f = fopen("/proc/self/smaps", "r");
+  unsigned long long from, to;
+  bool inside = false;
+  char line[512];
+  flags[0] = 0;
+  while (f && fgets(line, sizeof line, f)) {
+    if (sscanf(line, "%llx-%llx ", &from, &to) == 2)
+      inside = from <= (uintptr_t)at && (uintptr_t)at < to;
+    else if (inside && !strncmp(line, "VmFlags:", 8))
+      memcpy(flags, line, sizeof line);
+  }
+  if (f) fclose(f);
+}
+
+static bool asks_for_huge_pages(int records, size_t n) {
+  mr_spec_t spec = {.flow = MR_FLOW_BATCHES,
+                    .n_fields = 1,
+                    .field = {{.name = "x", .dtype = MR_F32, .ndim = 1, .dim = {256}}},
+                    .batch = records};
+  char flags[512];
+  mr_pool_t *p = mr_pool_create(&spec, n);
+  mr_buf_t *b = mr_pool_get(p);
+  memset(b->data, 1, b->cap);
+  flags_of(b->data, flags);
+  mr_buf_unref(b);
+  mr_pool_destroy(p);
+  return strstr(flags, " hg") != NULL;
+}
+
+static void large_buffers_alone_ask_for_huge_pages(void **state) {
+  (void)state;
+  FILE *f = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
+  if (!f) skip(); /* a kernel without them */
+  fclose(f);
+  assert_true(asks_for_huge_pages(3 << 10, 2)); /* 3 MiB each */
+  assert_false(asks_for_huge_pages(64, 1024));  /* 64 KiB each, 64 MiB in all */
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_batch_has_aligned_data_and_room_for_its_records),
       cmocka_unit_test(a_batch_on_a_device_has_labels_on_the_host_alone),
       cmocka_unit_test(a_buffer_comes_back_reset),
+      cmocka_unit_test(large_buffers_alone_ask_for_huge_pages),
       cmocka_unit_test(too_large_a_pool_is_refused),
       cmocka_unit_test(threads_never_hold_the_same_buffer),
   };
