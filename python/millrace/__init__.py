@@ -54,6 +54,8 @@ def stream(graph: GraphLike, **how: Any) -> Stream:
 
 def connect(address: str, **how: Any) -> Stream:
     """Opens the batches that `millrace serve` gives at an address, "tcp://host:port"."""
+    if not isinstance(address, str):
+        raise TypeError(f'address: want a text, "tcp://host:port", not {type(address).__name__}')
     return Stream(f"source {quoted(address)}", **how)
 
 

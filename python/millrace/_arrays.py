@@ -36,6 +36,10 @@ class Held:
     def __del__(self) -> None:
         self._drop(self.pointer)
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a batch is memory of its stream, which no pickle takes along: send "
+                        "{name: numpy.array(a) for name, a in batch.items()}, or the stream itself")
+
 
 class Array:
     """The values of one field of a batch.
@@ -137,6 +141,12 @@ class Array:
         name = b"dltensor_versioned" if versioned else b"dltensor"
         return ctypes.pythonapi.PyCapsule_New(managed, name,
                                               ctypes.cast(lib.mr_dlpack_capsule_end, ctypes.c_void_p))
+
+    def __copy__(self) -> "Array":
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> "Array":
+        return self.copy()
 
     def copy(self) -> "Array":
         """The values in memory of their own, which may be written."""
@@ -257,7 +267,18 @@ class Batch(_Fields):
 
     def copy(self) -> "Batch":
         """The batch in memory of its own."""
-        return Batch(copied(self._held), self._layout, True)
+        out = Batch(copied(self._held), self._layout, True)
+        if any(not isinstance(array, Array) for array in self.values()):  # of map_batches
+            from copy import deepcopy
+
+            out.holding({name: deepcopy(array) for name, array in self.items()})
+        return out
+
+    def __copy__(self) -> "Batch":
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> "Batch":
+        return self.copy()
 
     def plain(self) -> dict[str, Any]:
         """Its arrays as numpy's."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 import threading
 import weakref
@@ -44,15 +45,63 @@ _alive: "weakref.WeakSet[Stream]" = weakref.WeakSet()
 _kept: list[Any] = []
 
 
-def _settings_of(settings: Mapping[str, Any]) -> list[bytes]:
-    return [f"{name}={text_of_value(value)}".encode() for name, value in settings.items() if value is not None]
+def _whole(value: Any, what: str) -> int:
+    """A whole number, also one of numpy, as the library's int64."""
+    try:
+        n: int = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what}: want a whole number") from None
+    return max(-(1 << 63), min(n, (1 << 63) - 1))
+
+
+def _limited(value: Any, most: int, says: str) -> int:
+    """A whole number in [0,most]."""
+    try:
+        n: int = operator.index(value)
+    except TypeError:
+        n = -1
+    if not 0 <= n <= most:
+        raise ConfigError(says)
+    return n
+
+
+def _host_of(host: Any) -> tuple[int, int]:
+    """Slice i of n; (0, 0) for whole batches."""
+    if host is None:
+        return 0, 0
+    says = f"host {host!r}: want (i, n), slice i of n of each batch"
+    if not isinstance(host, tuple) or len(host) != 2:
+        raise ConfigError(says)
+    i, n = (_limited(x, (1 << 31) - 1, says) for x in host)
+    if not n:
+        raise ConfigError(says)
+    return i, n
+
+
+def _encoded(text: str, what: str) -> bytes:
+    """As the library takes it: of a file's name that is not UTF-8, its own bytes."""
+    try:
+        out = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as e:
+        raise UsageError(f"{what}: {text[e.start]!r} is no character") from None
+    if b"\0" in out:
+        raise UsageError(f"{what}: a text cannot hold a zero byte")
+    return out
+
+
+def _settings_of(settings: Any) -> list[bytes]:
+    if not isinstance(settings, Mapping):
+        raise TypeError(f'settings: want a mapping, as {{"batch.workers": 2}}, not {type(settings).__name__}')
+    return [_encoded(f"{name}={text_of_value(value)}", "settings") for name, value in settings.items() if value is not None]
 
 
 def _state_text(state: State) -> bytes:
-    if isinstance(state, bytes):
-        return state
+    if isinstance(state, Mapping) and set(state) == {"millrace"}:  # of state_dict
+        return _state_text(state["millrace"])
+    if isinstance(state, (bytes, bytearray)):
+        return bytes(state)
     if isinstance(state, str):
-        return state.encode()
+        return _encoded(state, "state")
     if isinstance(state, Mapping):
         import json
 
@@ -109,10 +158,11 @@ class Stream(Iterator[Batch]):
         self._after = graph._after if isinstance(graph, Graph) else None
         self._ahead: deque[_Ahead] = deque()  # the oldest first; the library's place is behind all of them
         self._how: dict[str, Any] = {"host": host, "keep": keep, "stage": stage,
-                                     "settings": dict(settings or {}), "plugins": plugins}
-        self._keep = keep
+                                     "settings": {} if settings is None else settings, "plugins": plugins}
+        self._keep = _limited(keep, 4096, f"keep {keep!r}: want a whole number in [0,4096]")
         self._lib = library()
-        self._ptr, self._use = self._open(state, keep)
+        self._ptr, self._use = self._open(state, self._keep)
+        self._how["settings"] = dict(self._how["settings"])
         self._take = self._lib.mr_loader_take
         self._drop = self._lib.mr_batch_drop
         self._layout: Optional[Layout] = None  # of its batches, once there was one
@@ -125,23 +175,18 @@ class Stream(Iterator[Batch]):
         self._taking = False  # the thread that has its turn is in _take_made
 
     def _open(self, state: Optional[State], keep: int) -> tuple[Any, Use]:
-        host = self._how["host"]
-        if host is not None and (not isinstance(host, tuple) or len(host) != 2 or host[1] < 1):
-            raise ConfigError(f"host {host!r}: want (i, n), slice i of n of each batch")
+        host, hosts = _host_of(self._how["host"])
         words = _settings_of(self._how["settings"])
         stage = self._how["stage"]
-        if not isinstance(keep, int) or not 0 <= keep <= 4096:
-            raise ConfigError(f"keep {keep!r}: want a whole number in [0,4096]")
+        if stage is not None and not isinstance(stage, str):
+            raise TypeError(f"stage: want its name, not {type(stage).__name__}")
         set_ = _abi.mr_loader_settings_t(
             set=(ctypes.c_char_p * (len(words) + 1))(*words), n_set=len(words), keep=keep,
-            host=host[0] if host else 0, hosts=host[1] if host else 0,
-            stage=stage.encode() if stage is not None else None,
+            host=host, hosts=hosts, stage=_encoded(stage, "stage") if stage is not None else None,
             state=_state_text(state) if state is not None else None, plugins=self._how["plugins"],
             own=_own_calls(self._own), n_own=len(self._own))
         ptr, diag = ctypes.c_void_p(), _abi.mr_diag_t()
-        text = self._graph.encode()
-        if b"\0" in text:
-            raise UsageError("the text of a graph cannot hold a zero byte")
+        text = _encoded(self._graph, "graph")
         use = Use((*self._own, self._after) if self._after else self._own)
         try:
             use.called = (use.called, set_)
@@ -352,9 +397,7 @@ class Stream(Iterator[Batch]):
 
     def __getitem__(self, step: int) -> Batch:
         """Batch number `step`, from 0, without making those before it; the stream's place stays."""
-        if not isinstance(step, int):
-            raise TypeError(f"stream[{step!r}]: want a whole number")
-        n: int = self._ask("mr_loader_steps")
+        step, n = _whole(step, f"stream[{step!r}]"), self._ask("mr_loader_steps")
         at = step + n if step < 0 else step
         if at < 0 or (n and at >= n):
             raise IndexError(f"stream[{step}]: the stream has {n} batches")
@@ -366,6 +409,7 @@ class Stream(Iterator[Batch]):
 
     def seek(self, step: int) -> None:
         """Goes to batch number `step`, from 0: the next one is stream[step].  The ledger restarts there."""
+        step = _whole(step, f"seek({step!r})")
         if self._after is None or not self._after.processes:
             self._seek(step)
             return

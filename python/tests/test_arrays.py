@@ -1,5 +1,6 @@
 """Arrays are views of the stream's buffers, for as long as anything holds them."""
 
+import copy
 import ctypes
 import gc
 import threading
@@ -189,3 +190,14 @@ def test_jax_takes_them():
         arrays = mr.to_jax(batch)
         assert (numpy.asarray(arrays["image"]) == numpy.asarray(batch["image"])).all()
         assert mr.to_jax(batch, jax.devices()[0])["label"].shape == (16,)
+
+
+@pytest.mark.parametrize("take", [copy.copy, copy.deepcopy, lambda b: b.copy()], ids=["copy", "deepcopy", "method"])
+def test_a_copy_has_what_a_function_of_batches_gave(take):
+    graph = mr.range(8) | mr.batch(4)
+    with mr.stream(graph | mr.map_batches(lambda b: {"twice": b["value"] * 2})) as s, mr.stream(graph) as plain:
+        batch, own = take(next(s)), take(next(plain))
+        assert list(batch) == ["twice"] and batch["twice"].tolist() == [0, 2, 4, 6]
+        assert own.copied and own.ids == batch.ids == [0, 1, 2, 3] and own["value"].tolist() == [0, 1, 2, 3]
+        next(s)["twice"][:] = 0
+    assert batch["twice"].tolist() == [0, 2, 4, 6]

@@ -5,6 +5,7 @@ import functools
 import json
 import logging
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -45,6 +46,9 @@ def test_what_is_wrong_with_a_graph_is_said(text, kind, says):
     ({"host": (2, 2)}, mr.ConfigError, "host 2 of 2"),
     ({"host": (0, 0)}, mr.ConfigError, "(0, 0)"),
     ({"host": 3}, mr.ConfigError, "host 3"),
+    ({"host": ("0", "2")}, mr.ConfigError, "('0', '2')"),
+    ({"host": (0, 1 << 40)}, mr.ConfigError, "want (i, n)"),
+    ({"keep": 2.5}, mr.ConfigError, "2.5"),
     ({"stage": "train"}, mr.UsageError, '"train"'),
     ({"state": "{}"}, mr.DataError, "not the state of a stream"),
     ({"state": ""}, mr.DataError, "not the state of a stream"),
@@ -53,6 +57,9 @@ def test_what_is_wrong_with_a_graph_is_said(text, kind, says):
     ({"settings": {"shuffle.sed": 1}}, mr.ConfigError, "seed"),
     ({"settings": {"nothing": 1}}, mr.Error, "nothing"),
     ({"settings": {"workers": object()}}, TypeError, "object"),
+    ({"settings": ["workers=2"]}, TypeError, "want a mapping"),
+    ({"settings": {"workers": "2\0"}}, mr.UsageError, "zero byte"),
+    ({"stage": 3}, TypeError, "stage: want its name"),
     ({"colour": 1}, TypeError, "colour"),
 ])
 def test_what_is_wrong_with_an_opening_is_said(how, kind, says):
@@ -112,7 +119,7 @@ def test_a_closed_stream_says_so(use):
         use(s)
 
 
-@pytest.mark.parametrize("at", [-1, 6, 1 << 40])
+@pytest.mark.parametrize("at", [-1, 6, 1 << 40, 1 << 64, -(1 << 64)])
 def test_a_place_beyond_the_stream_is_refused_and_the_old_one_stays(at):
     with mr.stream("range 10 ! batch 2") as s:
         next(s)
@@ -131,6 +138,40 @@ def test_a_state_dict_of_something_else_is_refused(state):
 def test_an_item_is_a_whole_number(at):
     with mr.stream("range 10 ! batch 2") as s, pytest.raises(TypeError, match="whole number"):
         s[at]
+
+
+@pytest.mark.parametrize("at", [1.5, "1", None])
+def test_a_place_is_a_whole_number(at):
+    with mr.stream("range 10 ! batch 2") as s:
+        with pytest.raises(TypeError, match="whole number"):
+            s.seek(at)
+        with pytest.raises(TypeError, match="whole number"):
+            s.who(at)
+
+
+def test_a_batch_is_not_pickled_but_says_what_is(capfd):
+    with mr.stream("range 10 ! batch 2") as s:
+        batch = next(s)
+        for what in (batch, batch["value"]):
+            with pytest.raises(TypeError, match="which no pickle takes along: send"):
+                pickle.dumps(what)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_name_that_is_not_utf8_reaches_the_library_as_it_is(tmp_path):
+    folder = os.fsencode(tmp_path) + b"/\xe4"
+    os.mkdir(folder)
+    numpy.save(os.fsdecode(folder) + "/x.npy", numpy.arange(6, dtype=numpy.float32).reshape(6, 1))
+    with mr.stream(mr.npy(fields="x:" + os.fsdecode(folder) + "/x.npy") | mr.batch(6)) as s:
+        assert numpy.asarray(next(s)["x"]).ravel().tolist() == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(mr.UsageError, match="no character"):
+        mr.stream("npy fields=x:\ud800 ! batch 2")
+
+
+@pytest.mark.parametrize("address", [5, None, b"tcp://127.0.0.1:1"])
+def test_an_address_is_a_text(address):
+    with pytest.raises(TypeError, match="address: want a text"):
+        mr.connect(address)
 
 
 def test_a_bad_file_is_named(tmp_path):
@@ -269,6 +310,12 @@ def test_a_library_that_is_not_there_is_said():
     p = run("import millrace as mr\ntry:\n    mr.stream('range 10 ! batch 2')\n"
             "except mr.UnavailableError as e:\n    print(e)", env={**os.environ, "MILLRACE_LIBRARY": "/missing.so"})
     assert "cannot load libmillrace.so.0" in p.stdout and "/missing.so" in p.stdout
+
+
+def test_numbers_of_numpy_are_whole_numbers():
+    with mr.stream("range 100 ! batch 10", keep=numpy.int64(1), host=(numpy.int32(1), numpy.int32(2))) as s:
+        s.seek(numpy.int64(3))
+        assert next(s).ids == s[numpy.uint8(3)].ids == s.who(numpy.int64(3)) == [35, 36, 37, 38, 39]
 
 
 def test_numbers_of_numpy_are_settings():

@@ -50,6 +50,14 @@ def test_a_state_has_three_forms(graph, whole, form):
         assert content(next(s)) == whole[0][1]
 
 
+def test_a_state_dict_is_a_state(graph, whole):
+    with mr.stream(graph) as s:
+        next(s)
+        saved = s.state_dict()
+    with mr.stream(graph, state=saved) as s:
+        assert content(next(s)) == whole[0][1]
+
+
 def test_a_state_dict_goes_back_in_place(graph, whole):
     with mr.stream(graph) as s:
         for _ in range(3):
