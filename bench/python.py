@@ -2,11 +2,12 @@
 """usage: bench/python.py [--cifar DIR] [--photos DIR] [--seconds S] [--rounds N] [--long] [--peers DIR]
 
 The Python package beside the program and beside other loaders, alternately in one run: images a second of the recipe's
-transforms and of photographs, microseconds that a batch costs in Python, two streams in two threads, import time and the
-size of the wheel.  MILLRACE_LIBRARY names the library, unless the package brings it.  --cifar: the folder of CIFAR-10, else
-synthetic pictures.  --photos: a folder of train/CLASS/*.jpg.  --long: also a million batches with flat memory, and 10,000
-random saves and resumes on other numbers of workers and hosts, about an hour.  --peers: the folder that bench/peers/setup.sh
-has filled with torch, tf and ffcv; they load the same data.  OUT names the file of results (bench/results/DATE-python.txt).
+transforms and of photographs, the processors' time of a batch in the program and in Python, microseconds that a batch costs
+the loop in Python, two streams in two threads, import time and the size of the wheel.  MILLRACE_LIBRARY names the library,
+unless the package brings it.  --cifar: the folder of CIFAR-10, else synthetic pictures.  --photos: a folder of
+train/CLASS/*.jpg.  --long: also a million batches with flat memory, and 10,000 random saves and resumes on other numbers of
+workers and hosts.  --peers: the folder that bench/peers/setup.sh has filled with torch, tf and ffcv; they load the same
+data.  OUT names the file of results (bench/results/DATE-python.txt).
 """
 import argparse
 import datetime
@@ -35,6 +36,15 @@ RECIPE = ("{} ! shuffle seed=1 epochs=0 ! flip ! resized-crop 32 ! normalize ! "
 PHOTOS = ('folder "{}/train" ! shuffle seed=12 epochs=0 ! decode ! resized-crop 224 ! flip ! '
           "normalize preset=imagenet ! batch 64 drop-remainder workers=2 name=b")
 
+LOOP = """
+import sys, numpy, millrace
+with millrace.stream(sys.argv[1]) as stream:
+    for _, batch in zip(range(int(sys.argv[2])), stream):
+        numpy.asarray(batch["image"])
+"""
+SAMPLE_S = 0.25
+BATCHES = {"recipe": "500,4000", "photographs": "10,60"} # whose processor time is compared
+
 # Of bench/peers: loaders.py on CIFAR-10 and photos.py, each with two workers or threads.
 PEERS = {
     "recipe": ("loaders.py", ["torch_v2_w2", "grain_np_w2", "ffcv_w2", "dali_t2"]),
@@ -49,21 +59,45 @@ def python_of(peer: str) -> str:
 
 
 def in_python(graph: str, seconds: float) -> float:
-    """Images a second of a loop that touches every batch."""
+    """Images a second of a loop that touches every batch: the median of samples as `millrace bench loader` takes them."""
+    rates: list[float] = []
     with mr.stream(graph) as stream:
-        for _ in range(4):
-            next(stream)
-        begun, n = time.perf_counter(), 0
-        while time.perf_counter() - begun < seconds:
-            batch = next(stream)
+        begun = since = time.perf_counter()
+        n = 0
+        for batch in stream:
             n += numpy.asarray(batch["image"]).shape[0]
-        return n / (time.perf_counter() - begun)
+            now = time.perf_counter()
+            if now - since < SAMPLE_S:
+                continue
+            rates.append(n / (now - since))
+            if now - begun > seconds + SAMPLE_S and len(rates) > 1:
+                break
+            since, n = now, 0
+    return statistics.median(rates[1:])  # the first one has the opening in it
 
 
 def in_program(graph: str, seconds: float) -> float:
     out = subprocess.run([PROGRAM, "bench", "loader", "--json", "--seconds", f"{seconds:g}", "--graph", graph + " ! null"],
                          capture_output=True, text=True, check=True).stdout
     return float(json.loads(out.splitlines()[0])["images_per_s"])
+
+
+def processor_us(command: list[str]) -> float:
+    """Processor time of a batch, user and system of the whole process: what more batches cost, without the start."""
+    took = []
+    for n in command[-1].split(","):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([word.replace("{n}", n) for word in command[:-1]], check=True, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, int(n)))
+    return (took[1][0] - took[0][0]) / (took[1][1] - took[0][1]) * 1e6
+
+
+def processor_times(graph: str, batches: str) -> tuple[float, float]:
+    """Of the program and of Python, one after the other."""
+    return (processor_us([PROGRAM, "run", graph + " ! null limit={n}", batches]),
+            processor_us([sys.executable, "-c", LOOP, graph, "{n}", batches]))
 
 
 def of_peer(peers: Path, script: str, peer: str, data: str, seconds: float) -> Optional[float]:
@@ -128,18 +162,18 @@ def flat_memory(batches: int) -> tuple[float, float]:
     raise AssertionError("the stream is endless")
 
 
-def content(batch) -> str:
-    h = hashlib.sha256(repr((batch.step, batch.ids)).encode())
-    for name, array in batch.items():
-        h.update(name.encode() + numpy.asarray(array).tobytes())
-    return h.hexdigest()
+def contents(batch) -> list[str]:
+    """Of each record: its number, and the bytes that all fields have of it."""
+    arrays = [(name, numpy.asarray(array)) for name, array in batch.items()]
+    return [hashlib.sha256(repr((i, [(name, a[k].tobytes()) for name, a in arrays])).encode()).hexdigest()
+            for k, i in enumerate(batch.ids)]
 
 
 def random_resumes(times: int) -> int:
     """Stops at random batches, resumes with other workers, and as one of several hosts; how many were not equal."""
     graph = "synthetic n=480 ! shuffle seed=3 epochs=3 ! flip ! normalize ! batch 24"
     with mr.stream(graph) as stream:
-        want = [(content(b), b.ids) for b in stream]
+        want = [contents(b) for b in stream]
     draw, wrong, state, at = random.Random(1), 0, None, 0
     for _ in range(times):
         workers, hosts = draw.randrange(1, 5), draw.choice([1, 1, 2, 3, 4])
@@ -151,8 +185,9 @@ def random_resumes(times: int) -> int:
                 if at == len(want):
                     break
                 batch = next(stream)
-                share = want[at][1][batch.first:batch.first + batch.n]
-                wrong += batch.ids != share or (hosts == 1 and content(batch) != want[at][0])
+                here = contents(batch)
+                share = want[at][batch.first:batch.first + batch.n]
+                wrong += not here or here != share or batch.step != at + 1 or len(here) != len(want[at]) // hosts
                 at += 1
             state = stream.state()
     return wrong
@@ -183,9 +218,11 @@ def main() -> None:
         graphs["photographs"] = PHOTOS.format(a.photos)
     for name, graph in graphs.items():
         rates: dict[str, list[float]] = {}
+        times: list[tuple[float, float]] = []
         for _ in range(a.rounds):
             rates.setdefault("program", []).append(in_program(graph, a.seconds))
             rates.setdefault("Python", []).append(in_python(graph, a.seconds))
+            times.append(processor_times(graph, BATCHES[name]))
             script, names = PEERS[name]
             data = a.cifar if name == "recipe" else a.photos
             for peer in names if a.peers and data else []:
@@ -194,6 +231,9 @@ def main() -> None:
         ratio = statistics.median(y / x for x, y in zip(rates["program"], rates["Python"]))
         say(f"{name}: " + ", ".join(f"{n} {statistics.median(r):.0f}" for n, r in rates.items() if r)
             + f" images/s; Python/program {ratio:.3f}")
+        program, python = (statistics.median(t) for t in zip(*times))
+        say(f"{name}: a batch takes {program:.0f} us of processors' time in the program and {python:.0f} us in Python, "
+            f"{statistics.median(p / c for c, p in times):.3f} of it")
     say(f"two streams in two threads: {two_threads(recipe.replace('workers=2', 'workers=1'), a.seconds):.0f} images/s")
     say(f"a batch: {microseconds('range 1000000 ! shuffle seed=1 epochs=0 ! batch 8', 20000):.1f} us of processor time")
     say(f"import: millrace {import_ms(sys.executable, 'millrace'):.0f} ms, beside {import_ms(sys.executable, 'sys'):.0f} ms of Python alone"
