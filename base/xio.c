@@ -316,10 +316,14 @@ mr_err_t mr_newfile_sync(mr_newfile_t *f, mr_diag_t *diag) {
   return MR_ERR_IO;
 }
 
+static mr_err_t cannot_rename(const mr_newfile_t *f, mr_diag_t *diag) {
+  return mr_fail(diag, MR_ERR_IO, "%s: cannot rename to this name: %s", f->path, strerror(errno));
+}
+
 mr_err_t mr_newfile_commit(mr_newfile_t *f, mr_diag_t *diag) {
   MR_TRY(mr_newfile_sync(f, diag));
   if (rename(f->tmp, f->path) < 0) {
-    mr_fail(diag, MR_ERR_IO, "%s: cannot rename to this name: %s", f->path, strerror(errno));
+    cannot_rename(f, diag);
     mr_newfile_drop(f);
     return MR_ERR_IO;
   }
@@ -327,6 +331,17 @@ mr_err_t mr_newfile_commit(mr_newfile_t *f, mr_diag_t *diag) {
   f->fd = -1;
   mr_err_t e = mr_sync_parent(f->path, diag);
   mr_fd_reserve(); /* this file may have used a descriptor of it */
+  return e;
+}
+
+mr_err_t mr_newfile_commit_unsynced(mr_newfile_t *f, mr_diag_t *diag) {
+  mr_err_t e = MR_OK;
+  if (close(f->fd) < 0) /* NFS and quotas say late that there is no room */
+    e = mr_fail(diag, MR_ERR_IO, "%s: cannot be closed: %s", f->path, strerror(errno));
+  f->fd = -1;
+  mr_fd_reserve(); /* this file may have used a descriptor of it */
+  if (e >= 0 && rename(f->tmp, f->path) < 0) e = cannot_rename(f, diag);
+  if (e < 0) unlink(f->tmp);
   return e;
 }
 

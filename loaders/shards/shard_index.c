@@ -370,13 +370,7 @@ mr_err_t mr_shard_index_save(const mr_shard_index_t *x, const char *path, const 
   mr_trust_own(f.fd, trust);
   mr_err_t e = mr_write_all(f.fd, x->block, x->bytes, path, diag);
   if (e < 0) return mr_newfile_drop(&f), e;
-  bool closed = close(f.fd) == 0; /* NFS and quotas say late that there is no room */
-  if (!closed) e = mr_fail(diag, MR_ERR_IO, "%s: cannot be closed: %s", path, strerror(errno));
-  mr_fd_reserve(); /* this file may have used a descriptor of it */
-  if (closed && rename(f.tmp, path) < 0)
-    e = mr_fail(diag, MR_ERR_IO, "%s: cannot rename to this name: %s", path, strerror(errno));
-  if (e < 0) return unlink(f.tmp), e;
-  return MR_OK;
+  return mr_newfile_commit_unsynced(&f, diag);
 }
 
 void mr_shard_index_close(mr_shard_index_t *x) {
