@@ -272,6 +272,10 @@ static mr_err_t png_settle(const mr_png_file_t *f, mr_diag_t *diag) {
   if (!f->found) return mr_fail(diag, MR_ERR_DATA, "PNG: has no data");
   if (f->framed && (!f->box[2] || !f->box[3]))
     return mr_fail(diag, MR_ERR_DATA, "PNG: has an empty frame");
+  /* A header behind the frame's may have made the picture smaller. */
+  if (f->framed &&
+      ((uint64_t)f->box[0] + f->box[2] > f->w || (uint64_t)f->box[1] + f->box[3] > f->h))
+    return mr_fail(diag, MR_ERR_DATA, "PNG: a frame leads out of the picture");
   if (f->n_palette / 3 > PALETTE_MAX / 3)
     return mr_fail(diag, MR_ERR_DATA, "PNG: a palette of %zu colours, want at most 256",
                    f->n_palette / 3);

@@ -55,8 +55,66 @@ static void a_file_that_lacks_parts_is_what_pillow_makes_of_it(void **state) {
   mr_grown_free(&to);
 }
 
+/* ---- a picture that a second header makes smaller than its frame ---- */
+
+static size_t put_be32(uint8_t *to, uint32_t v) {
+  for (int i = 0; i < 4; i++) to[i] = (uint8_t)(v >> (24 - 8 * i));
+  return 4;
+}
+
+/* Adds a chunk; its bytes in all. */
+static size_t put_chunk(uint8_t *to, const char *name, const uint8_t *data, size_t n) {
+  put_be32(to, (uint32_t)n);
+  memcpy(to + 4, name, 4);
+  if (n) memcpy(to + 8, data, n);
+  put_be32(to + 8 + n, crc32_of(0, to + 4, 4 + n));
+  return 12 + n;
+}
+
+static size_t put_header(uint8_t *to, uint32_t w, uint32_t h) {
+  uint8_t data[13] = {[8] = 8, [9] = 2};
+  put_be32(data, w), put_be32(data + 4, h);
+  return put_chunk(to, "IHDR", data, sizeof data);
+}
+
+static void a_frame_beyond_the_last_header_is_refused(void **state) {
+  enum { SIDE = 100, ROWS = SIDE * (3 * SIDE + 1) };
+  static uint8_t file[ROWS + 1024], rows[ROWS + 16];
+  static const uint8_t signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
+  void *d = mr_decoder_png.create();
+  mr_grown_t to = {0};
+  for (int good = 0; good < 2; good++) {
+    uint8_t counted[8] = {[3] = 2}, frame[26] = {0};
+    mr_head_t head;
+    mr_diag_t diag = {0};
+    uint32_t crc;
+    size_t n = sizeof signature;
+    memcpy(file, signature, n);
+    n += put_header(file + n, SIDE, SIDE);
+    n += put_chunk(file + n, "acTL", counted, sizeof counted);
+    put_be32(frame + 4, SIDE), put_be32(frame + 8, SIDE);
+    n += put_chunk(file + n, "fcTL", frame, sizeof frame);
+    n += put_header(file + n, good ? SIDE : 1, good ? SIDE : 1);
+    memset(rows, 0, sizeof rows); /* one stored block of zlib's */
+    rows[0] = 0x78, rows[1] = 1, rows[2] = 1;
+    rows[3] = ROWS & 255, rows[4] = ROWS >> 8, rows[5] = ~ROWS & 255, rows[6] = (~ROWS >> 8) & 255;
+    n += put_chunk(file + n, "IDAT", rows, 7 + ROWS);
+    n += put_chunk(file + n, "IEND", NULL, 0);
+    mr_err_t e = decode_file(&mr_decoder_png, d, file, n, &to, &head, &crc, &diag);
+    if (good) {
+      assert_int_equal(e, MR_OK);
+    } else {
+      assert_int_equal(e, MR_ERR_DATA);
+      assert_string_equal(diag.text, "PNG: a frame leads out of the picture");
+    }
+  }
+  mr_decoder_png.destroy(d);
+  mr_grown_free(&to);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_file_that_lacks_parts_is_what_pillow_makes_of_it)};
+      cmocka_unit_test(a_file_that_lacks_parts_is_what_pillow_makes_of_it),
+      cmocka_unit_test(a_frame_beyond_the_last_header_is_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
