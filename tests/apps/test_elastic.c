@@ -172,7 +172,7 @@ static void states_of(const char *phase, int hosts, char *out, size_t n) {
 static void one_pair(int g, const lines_t *whole, int steps) {
   static lines_t got;
   triple_t a = draw_triple(batch_of(graphs[g])), b = draw_triple(batch_of(graphs[g]));
-  int stop[HOSTS_MAX], cut = draw(1, steps - 1), first = steps;
+  int stop[HOSTS_MAX] = {0}, cut = draw(1, steps - 1), first = steps;
   char from[HOSTS_MAX * 128], what[160];
   for (int h = 0; h < a.hosts; h++) {
     stop[h] = cut + draw(0, 3);

@@ -207,7 +207,8 @@ static void open_to_all(const row_t *r, char text[1024]) {
   if (!replaces) at = strstr(text, "PORT") + strlen("PORT");
   after = replaces ? at + strcspn(at, " ") : at;
   strcpy(rest, after);
-  sprintf(at, "%s%s%s", replaces ? "" : " ", r->open, rest);
+  size_t room = 1024 - (size_t)(at - text);
+  assert_true((size_t)snprintf(at, room, "%s%s%s", replaces ? "" : " ", r->open, rest) < room);
 }
 
 /* Where other hosts could connect, no listener is opened that lets them in without a proof; peers

@@ -181,7 +181,7 @@ static void random_calls_agree_with_an_oracle(void **state) {
     mr_dynamic_scaler_state_t b = a;
     for (int call = 0; call < 30; call++) {
       static const _Float16 odd[] = {(_Float16)INFINITY, (_Float16)NAN, 0, (_Float16)-65504};
-      float w[2], y, grad[2], want, by[2];
+      float w[2], y, grad[2], want = 0, by[2];
       _Float16 c =
           (_Float16)ldexp((double)(round_bits(&r) % 2001) - 1000, (int)(round_bits(&r) % 16) - 10);
       if (round_bits(&r) % 10 == 0) c = odd[round_bits(&r) % 4];

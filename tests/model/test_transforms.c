@@ -594,7 +594,7 @@ static void a_norm_of_no_tensors_is_zero(void **state) {
   assert_int_equal(mr_fn_return(f, 1, &y), MR_OK);
   if (mr_open(f, &open, &diag) < 0) fail_msg("%s", diag.text);
   for (int k = 0; k < 2; k++) {
-    double *x[GRID_MAX], *out[GRID_MAX];
+    double *x[GRID_MAX] = {NULL}, *out[GRID_MAX];
     run_as_it_is(k ? open : f, x, out);
     assert_true(out[0][0] == 0);
     free_all(1, out);
