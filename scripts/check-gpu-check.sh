@@ -116,10 +116,10 @@ export PATH=$dir/tools:$PATH PYTHON=$dir/tools/python
 
 # millrace itself takes TERM as an order to stop in its own time, behind a step and a checkpoint.
 cp "$here/build/release/millrace" "$pack/bin/millrace"
-! DEVICE=cpu check one "$dir/real" train 40 train || fail "a training of minutes has ended within 40 s"
+! OMP_NUM_THREADS=1 DEVICE=cpu check one "$dir/real" train 20 train || fail "a training of minutes has ended within 20 s"
 [ -e "$work/train/graph.mr" ] || fail "the training has not begun: $(cat "$work/train.log")"
 [ -z "$(training)" ] || fail "millrace trains behind its stage"
-lines "$dir/real" 'rows["train"]["result"] == "timeout" and rows["train"]["limit"] == 40'
+lines "$dir/real" 'rows["train"]["result"] == "timeout" and rows["train"]["limit"] == 20'
 
 mv "$pack/bin/stand-in" "$pack/bin/millrace"
 export DEVICE=standin
