@@ -100,16 +100,44 @@ def changed_files(since):
 
 
 def defined_in(path):
-    """Functions that a file and its header name at the start of a line: those that it defines or declares."""
+    """What a file and its header name at the start of a line: what they define or declare, and the stages among it."""
     stem = os.path.splitext(path)[0]
     text = open(path).read() + (open(stem + '.h').read() if os.path.isfile(stem + '.h') else '')
-    return set(re.findall(r'^(?!static|#| |/)[^\n=]*?\b(mr_+\w+)\(', text, re.M))
+    found = set(re.findall(r'^(?!static|#| |/)[^\n=]*?\b(mr_+\w+)(?=\(| = \{)', text, re.M))
+    return found, set(re.findall(r'^ +\.name = "([\w-]{3,})"', text, re.M))
+
+
+def used_by(path):
+    """The files that include the header of path, unless they are many."""
+    header = os.path.splitext(path)[0] + '.h'
+    found = run(['git', 'grep', '-l', f'#include "{header}"', '--', '*.c']).stdout.split() if os.path.isfile(header) else []
+    found = [f for f in found if not f.startswith('tests/') and f != path]
+    return found if len(found) < 8 else []
+
+
+def changed_with(path):
+    """How much each file's changes go with those of path, from the newest commits that changed it."""
+    weight, text = {}, run(['git', 'log', '-n', '60', '--format=@', '--name-only', '--full-diff', '--', path]).stdout
+    for commit in text.split('@\n'):
+        names = commit.split()
+        for name in names:
+            weight[name] = weight.get(name, 0) + 60 / (1 + len(names))
+    return weight
+
+
+def word_set(stem):
+    """The words of a name, without a plural's s."""
+    return {w.rstrip('s') for w in stem.split('_') if len(w) > 2}
 
 
 def tests_of(path, times):
-    """Test programs of the file's room, then of others that speak of it, nearest first."""
+    """Test programs of the file's room, then of others that speak of it or change with it, nearest first."""
+    weight = changed_with(path)
     room, folder, stem = path.split('/')[0], os.path.dirname(path), os.path.splitext(os.path.basename(path))[0]
-    words, ranked = defined_in(path), []
+    (words, stages), ranked = defined_in(path), []
+    near_files = used_by(path)
+    near_files += [f for g in near_files for f in used_by(g)]
+    their_words, their_stages = map(set.union, *([defined_in(f) for f in near_files] or [(set(), set())]), (set(), set()))
     for tests in os.listdir('tests'):
         if not os.path.isdir('tests/' + tests) or tests in ('fuzz', 'weak', 'install', 'nvml'):
             continue
@@ -119,7 +147,10 @@ def tests_of(path, times):
             text, short = open(f'tests/{tests}/{name}').read(), name[5:-2]
             near = 40 * (short == stem) + 30 * (short == os.path.basename(folder)) + 15 * (stem in short.split('_')) + \
                 30 * (f'"{folder}/{stem}.h"' in text) + 10 * (f'"{folder}/' in text) + \
-                4 * len(words & set(re.findall(r'\bmr_+\w+', text)))
+                4 * len(words & set(re.findall(r'\bmr_+\w+', text))) + \
+                3 * len(their_words & set(re.findall(r'\bmr_+\w+', text))) + \
+                8 * len((stages | their_stages) & set(re.findall(r'(?<=["! ])[\w-]{3,}(?=[ "!])', text))) + \
+                12 * len(word_set(stem) & word_set(short)) + min(40, weight.get(f'tests/{tests}/{name}', 0))
             if tests == 'apps' and os.path.basename(folder) != room:
                 near += min(8, len(re.findall(rf'\b{os.path.basename(folder)}\b', text)))
             if tests == room or near:
