@@ -134,17 +134,21 @@ static void keep_reported(const char *beside, const reported_t *last) {
               why.text, last->step);
 }
 
-void mr_resume_say_unkept(const mr_graph_t *g, int64_t step) {
+bool mr_resume_keeps_none(const mr_graph_t *g) {
   char beside[MR_PATH_MAX];
   bool shows = false;
   for (int i = 0; i < mr_graph_n_stages(g); i++) {
     shows |= mr_stage_def_opt(mr_graph_stage_at(g, i)->def, "resume-reported") != NULL;
-    if (metrics_file(g, i, beside)) return;
+    if (metrics_file(g, i, beside)) return false;
   }
-  if (shows)
+  return shows;
+}
+
+void mr_resume_say_unkept(const mr_graph_t *g, int64_t step) {
+  if (mr_resume_keeps_none(g))
     mr_notice(
-        "resume: no stage jsonl or csv keeps which steps were reported: if the run was killed, "
-        "those after step %" PRId64 " that were are not shown as repeated",
+        "resume: no stage jsonl or csv keeps which steps were reported: those after step %" PRId64
+        " that were before the run was cut off are not shown as repeated",
         step);
 }
 

@@ -36,8 +36,11 @@ bool mr_resume_is_newer(const char *path, int64_t since);
 mr_err_t mr_resume_reported(mr_graph_t *g, int64_t since, const mr_train_progress_t *at,
                             mr_diag_t *diag);
 
-/* Says of a graph that shows steps, but has no stage that keeps which were reported, what a resume
-   after this step cannot show: once for all processes of the graph. */
+/* Returns whether the graph shows steps and has no stage that keeps which were reported. */
+bool mr_resume_keeps_none(const mr_graph_t *g);
+
+/* Says of such a graph what a resume after this step cannot show: once for all processes of the
+   graph, where the last run of it may not have ended in order. */
 void mr_resume_say_unkept(const mr_graph_t *g, int64_t step);
 
 /* Removes these files, which another run of the same names has left: for a run that begins. */

@@ -182,7 +182,11 @@ mr_err_t mr_run_dir_read(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
 
 mr_err_t mr_run_dir_open(mr_run_dir_t *r, const char *path, mr_diag_t *diag) {
   MR_TRY(run_dir_find(r, path, diag));
+  char lock[MR_RUN_PATH + 64];
+  file_in(r, "lock", lock);
+  r->cut = access(lock, F_OK) == 0;
   MR_TRY(mr_run_lock_take(r->path, &r->lock, diag));
+  r->fails = r->cut; /* until it ends in order */
   run_dir_sweep(r->path);
   MR_TRY(read_files(r, diag));
   static char folder[MR_RUN_FOLDERS][MR_RUN_CHECKPOINTS];
@@ -314,7 +318,10 @@ mr_err_t mr_run_dir_carry(const mr_run_dir_t *r, mr_graph_t *g, mr_diag_t *diag)
 }
 
 void mr_run_dir_free(mr_run_dir_t *r) {
-  mr_run_lock_release(r->lock);
+  if (r->fails)
+    mr_run_lock_leave(r->lock);
+  else
+    mr_run_lock_release(r->lock);
   for (int i = 0; i < r->n_settings; i++) free(r->setting[i]);
   free(r->graph), free(r->data), free(r->carry);
   *r = (mr_run_dir_t){0};

@@ -27,6 +27,8 @@ typedef struct mr_run_dir {
   bool made;                     /* the folder did not exist before */
   bool read;                     /* graph and settings were read from the folder */
   mr_run_lock_t *lock;           /* held for training; NULL for reading only */
+  bool cut;                      /* mr_run_dir_open: its last process did not end in order */
+  bool fails;                    /* set it, and mr_run_dir_free has the next one see that */
   char origin[MR_RUN_PATH + 64]; /* origin of the graph's text, for sentences */
 } mr_run_dir_t;
 

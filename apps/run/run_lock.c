@@ -215,9 +215,12 @@ mr_err_t mr_run_lock_take(const char *folder, mr_run_lock_t **out, mr_diag_t *di
 }
 
 void mr_run_lock_release(mr_run_lock_t *l) {
-  if (!l) return;
-  unlink(l->path); /* before the lock ends, so that a process that has opened it sees it is gone */
-  close(l->fd);
+  if (l) unlink(l->path); /* before the lock ends: a process that has opened it sees it is gone */
+  mr_run_lock_leave(l);
+}
+
+void mr_run_lock_leave(mr_run_lock_t *l) {
+  if (l) close(l->fd);
   free(l);
 }
 

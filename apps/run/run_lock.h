@@ -20,6 +20,10 @@ mr_err_t mr_run_lock_take(const char *folder, mr_run_lock_t **out, mr_diag_t *di
 /* Removes the file and frees l; NULL is fine. */
 void mr_run_lock_release(mr_run_lock_t *l);
 
+/* Ends the lock and frees l, and leaves the file, as a process that is killed does; NULL is fine.
+ */
+void mr_run_lock_leave(mr_run_lock_t *l);
+
 typedef enum mr_run_lock_state {
   MR_RUN_LOCK_HELD,   /* a process writes there now */
   MR_RUN_LOCK_LEFT,   /* its process was killed */

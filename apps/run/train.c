@@ -428,7 +428,7 @@ static mr_err_t train_build_graph(const mr_run_dir_t *r, const mr_resume_point_t
         whole);
   if (mr_process_ranks()) MR_TRY(train_set_folder(g, diag));
   if (follows) MR_TRY(train_only_step(g, diag));
-  if (resume && !follows) mr_resume_say_unkept(g, resume->at.step);
+  if (resume && !follows && r->cut) mr_resume_say_unkept(g, resume->at.step);
   if (resume) MR_TRY(mr_resume_reported(g, 0, &resume->at, diag));
   if (resume && resume->path[0]) MR_TRY(train_set_resume(g, resume, diag));
   MR_TRY(train_set_replay(r, g, diag));
@@ -601,6 +601,7 @@ static int run_training(train_run_t *t, mr_diag_t *diag) {
     if (!t->follows) train_greet(&t->dir, t->resumes ? &t->was : NULL);
     mr_process_ranks_pause(false);
     e = mr_run_interruptible(g, &look, &stopped, diag);
+    t->dir.fails |= mr_resume_keeps_none(g); /* until it has ended well */
     if (e >= 0 && t->job) stopped = mr_train_stage_stopped(mr_train_stage(g));
     if (e < 0) mr_train_job_fail(t->job, diag);
     status = mr_interrupt_status();
@@ -667,6 +668,7 @@ static int train_with(train_run_t *t, mr_diag_t *diag) {
   bool dev = mr_args_text(a, "--fast-dev-run") && !t->follows;
   int e = dev ? mr_limit_folder(t->dev, diag) : MR_OK;
   if (e >= 0) e = prepare_and_run(t, diag);
+  t->dir.fails &= e < 0;
   mr_run_dir_free(&t->dir);
   if (dev && *t->dev) mr_limit_remove(t->dev);
   mr_history_free(&t->was.history);

@@ -374,9 +374,20 @@ static void a_graph_that_keeps_no_steps_says_so(void **state) {
   RUN(&p, "train", "--graph", file, "--run-dir", run, "--steps", "3", setting("a"),
       "leak-check=off");
   expect(0, "");
+  static const char unkept[] = "those after step %d that were before the run was cut off are not";
+  char want[160], lock[128];
+  snprintf(lock, sizeof lock, "%s/lock", run);
+  snprintf(want, sizeof want, unkept, 4);
   RESUME("--steps", "4");
-  if (p.status || !strstr(p.err, "those after step 3 that were are not shown as repeated"))
-    fail_msg("%s", p.err);
+  if (p.status || strstr(p.err, "cut off")) fail_msg("after an end in order: %s", p.err);
+  assert_int_equal(mr_write_file(lock, "", 0, NULL), MR_OK); /* what a killed process leaves */
+  RESUME("--steps", "5", "train.lr=-3");
+  assert_int_equal(p.status, 2); /* and a resume that is refused */
+  RESUME("--steps", "5");
+  if (p.status || !strstr(p.err, want)) fail_msg("after a kill: %s", p.err);
+  assert_int_equal(access(lock, F_OK), -1);
+  RESUME("--steps", "6");
+  if (p.status || strstr(p.err, "cut off")) fail_msg("after an end in order: %s", p.err);
 }
 
 /* The graph of the tests with its checkpoints in $keep. */
