@@ -163,6 +163,7 @@ static mr_err_t settle_feature(mr_stage_t *s, int column, const char *name, cons
   if (mr_field_bytes(&f) > MR_SHARD_PART_MAX)
     return mr_stage_fail(s, MR_ERR_DATA, "feature %.100s: %zu bytes in a record, want at most %d",
                          c->name, mr_field_bytes(&f), MR_SHARD_PART_MAX);
+  if (!as) mr__shard_say_no_label(base, c->name, &f);
   if (made > AS_BYTES) s->writes |= (uint16_t)(1u << at);
   base->field[at] = (mr_shard_field_t){.want = 0, .as = made, .member = c->name};
   t->more[at] = more;

@@ -320,8 +320,8 @@ static void say_floats(const mr_shards_t *s, const char *column, const char *nam
               column, name);
   else if (*label)
     mr_notice(
-        "%s: column %.100s: not all of its numbers are written as whole ones, so that they "
-        "become %s and are no labels",
+        "%s: column %.100s: not all of its numbers are written as whole ones of 64 bits, so that "
+        "they become %s and are no labels",
         s->shard->path, column, as_word[as]);
 }
 

@@ -74,6 +74,14 @@ mr_err_t mr__shard_check_label(const mr_shard_source_t *t, int64_t label, mr_dia
                  label, end - 1);
 }
 
+void mr__shard_say_no_label(const mr_shard_source_t *t, const char *column, const mr_field_t *f) {
+  char text[128];
+  if (f->label || strcmp(f->name, "label") != 0) return;
+  mr_field_text(f, 0, text, sizeof text);
+  mr_notice("%s: column %.100s: %s is no label, which is one whole number in each record",
+            t->shards->shard->path, column, text);
+}
+
 void mr__shard_left_note(mr_shard_left_t *l, const char *column, const char *why) {
   int i = 0;
   while (i < l->n_whys && strncmp(l->of[i].why, why, sizeof l->of[i].why - 1) != 0) i++;

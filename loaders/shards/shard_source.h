@@ -150,6 +150,9 @@ void mr__shard_left_say(const mr_shard_left_t *l, const mr_shard_source_t *t, co
 /* For unpack: MR_ERR_DATA with a sentence if label is not a class of classes=, else MR_OK. */
 mr_err_t mr__shard_check_label(const mr_shard_source_t *t, int64_t label, mr_diag_t *diag);
 
+/* In plan: says of a column that is called as a label, and whose field f is none, what it holds. */
+void mr__shard_say_no_label(const mr_shard_source_t *t, const char *column, const mr_field_t *f);
+
 /* Rows of a table: clang-format would put each value on its own line. */
 /* clang-format off */
 #define MR_SHARD_OPTS(what, fields_help)                                                          \

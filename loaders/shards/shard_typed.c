@@ -198,6 +198,11 @@ static mr_err_t typed_settle_field(mr_stage_t *s, mr_shard_source_t *t, int colu
     made = AS_LABEL;
     f = mr_field_of_label((int)t->classes);
     snprintf(f.name, sizeof f.name, "%s", name);
+  } else if (as && !strcmp(as, "label")) {
+    return mr_stage_fail(s, MR_ERR_CONFIG,
+                         "setting fields: %.100s as label: the column holds %s, want one whole "
+                         "number in each record",
+                         called, f.ragged ? "bytes" : typed_text(c));
   } else if (as) {
     return mr_stage_fail(s, MR_ERR_CONFIG,
                          "setting fields: %.100s as %.60s: the column holds %s, want %s or no word "
@@ -207,6 +212,7 @@ static mr_err_t typed_settle_field(mr_stage_t *s, mr_shard_source_t *t, int colu
   if (mr_field_bytes(&f) > MR_SHARD_PART_MAX)
     return mr_stage_fail(s, MR_ERR_DATA, "column %.100s: %zu bytes in a record, want at most %d",
                          called, mr_field_bytes(&f), MR_SHARD_PART_MAX);
+  if (!as) mr__shard_say_no_label(t, called, &f);
   if (made == AS_LABEL || made_anew || text) s->writes |= (uint16_t)(1u << at);
   t->field[at] =
       (mr_shard_field_t){.want = mr__shard_source_want(t, column), .as = made, .member = c->name};
@@ -332,7 +338,7 @@ static int64_t whole_at(mr_dtype_t type, const void *p) {
     case MR_I32: return *(const int32_t *)p;
     case MR_U32: return *(const uint32_t *)p;
     case MR_I64: return *(const int64_t *)p;
-    default: return *(const uint64_t *)p > INT64_MAX ? -1 : (int64_t) * (const uint64_t *)p;
+    default: return *(const uint64_t *)p > INT64_MAX ? INT64_MAX : (int64_t) * (const uint64_t *)p;
   }
 }
 

@@ -268,19 +268,23 @@ static const mr_stage_def_t watch = {.name = "watch",
                                      .step = &(const mr_step_def_t){.run = watch_step}};
 static const mr_stage_def_t *const own[] = {&watch, NULL};
 
-static void run_from(const char *source, int first, int workers) {
+static const mr_registry_t *stages_here(void) {
   static mr_registry_t reg;
-  char text[600];
-  mr_diag_t d = {0};
   if (!reg.n) {
     mr_registry_add(&reg, mr_loaders_stages), mr_registry_add(&reg, mr_stages_stages);
     mr_registry_add(&reg, own);
   }
+  return &reg;
+}
+
+static void run_from(const char *source, int first, int workers) {
+  char text[600];
+  mr_diag_t d = {0};
   snprintf(text, sizeof text,
            "%s id-base=9 split=train holdout=30 ! shuffle seed=3 epochs=2 ! "
            "batch %d workers=%d name=bat ! watch",
            source, BATCH, workers);
-  mr_graph_t *g = mr_graph_create(&reg);
+  mr_graph_t *g = mr_graph_create(stages_here());
   saw.n = 0;
   if (mr_graph_parse(g, text, NULL, 0, &d) < 0 || mr_graph_settle(g, &d) < 0 ||
       (first && mr_graph_start_number(g, "bat", first, &d) < 0) || mr_graph_run(g, &d) < 0)
@@ -335,7 +339,60 @@ static void one_ledger_from_every_container(void **state) {
     }
 }
 
+static char heard[1000];
+
+static void hear_notice(void *arg, const char *text) { snprintf(heard, sizeof heard, "%s", text); }
+
+/* Settles a graph over one safetensors file; what it says is in heard, and its failure in *diag. */
+static mr_err_t settle_labels(mr_dtype_t dtype, int ndim, const char *fields, bool *label,
+                              mr_diag_t *diag) {
+  static const double zeros[2 * RECORDS];
+  mr_st_tensor_t t = {
+      .name = "label", .dtype = dtype, .ndim = ndim, .dim = {RECORDS, 2}, .data = zeros};
+  char text[400];
+  if (mr_safetensors_write(in_folder("labels.safetensors"), &t, 1, NULL, 0, diag) < 0)
+    fail_msg("%s", diag->text);
+  snprintf(text, sizeof text, "safetensors %s/labels.safetensors%s name=s ! batch 4 ! watch",
+           folder, fields);
+  mr_graph_t *g = mr_graph_create(stages_here());
+  *heard = 0;
+  mr_notice_to(hear_notice, NULL);
+  mr_err_t e = mr_graph_parse(g, text, NULL, 0, diag);
+  if (e >= 0) e = mr_graph_settle(g, diag);
+  mr_notice_to(NULL, NULL);
+  *label = e >= 0 && mr_spec_label(&mr_graph_stage(g, "s")->out_spec[0]) == 0;
+  mr_graph_destroy(g);
+  return e;
+}
+
+static void a_label_is_one_whole_number_or_it_is_said(void **state) {
+  static const struct {
+    mr_dtype_t dtype;
+    int ndim;
+    const char *what; /* NULL: a label */
+  } row[] = {{MR_U8, 1, NULL},     {MR_I32, 1, NULL},    {MR_U64, 1, NULL},
+             {MR_F64, 1, "f64[]"}, {MR_F16, 1, "f16[]"}, {MR_BOOL, 1, "bool[]"},
+             {MR_I64, 2, "i64[2]"}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    mr_diag_t diag = {0};
+    bool label;
+    assert_int_equal(settle_labels(row[i].dtype, row[i].ndim, "", &label, &diag), MR_OK);
+    assert_int_equal(label, !row[i].what);
+    if (row[i].what ? !strstr(heard, row[i].what) || !strstr(heard, "is no label") : *heard)
+      fail_msg("%s: said \"%s\"", row[i].what ? row[i].what : "a label", heard);
+    mr_err_t e =
+        settle_labels(row[i].dtype, row[i].ndim, " fields=label:label:label", &label, &diag);
+    assert_int_equal(e, row[i].what ? MR_ERR_CONFIG : MR_OK);
+    if (row[i].what && !strstr(diag.text, "want one whole number in each record"))
+      fail_msg("%s", diag.text);
+    assert_int_equal(settle_labels(row[i].dtype, row[i].ndim, " fields=label:y", &label, &diag),
+                     MR_OK);
+    assert_string_equal(heard, "");
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(one_ledger_from_every_container)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(one_ledger_from_every_container),
+                                     cmocka_unit_test(a_label_is_one_whole_number_or_it_is_said)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
