@@ -119,6 +119,7 @@ typedef struct parts {
   mr_aval_t *part;    /* heap [of->n] */
   mr_placement_t *at; /* heap [of->n] */
   int *updates;       /* heap [of->n]: the rank that does; NULL: each rank updates what it has */
+  mr_aval_t *slots;   /* heap [of->n]: of a slot, where it is cut further; NULL: as `part` */
 } parts_t;
 
 static void print_part(const parts_t *s, int i) {
@@ -128,12 +129,18 @@ static void print_part(const parts_t *s, int i) {
   group_digits(mr_aval_elems(part), count);
   printf("%-40s %-18s %-18s %14s", s->of->param[i].name, shape[0], shape[1], count);
   if (s->updates) printf(" %12d", s->updates[i]);
+  if (s->slots) summary_shape_text(&s->slots[i], shape[0]), printf(" %18s", shape[0]);
   printf("  %s\n", mr_placement_text(&s->at[i], s->mesh, part->ndim, how));
 }
 
 /* Which rank updates which parameter, of ranks with shares. */
 static mr_err_t find_updates(parts_t *s, mr_train_config_t t, mr_diag_t *diag) {
   if ((!t.zero && !t.pipeline.stages) || t.ranks < 2) return MR_OK;
+  if (t.mesh) { /* each rank of a mesh that cuts updates pieces of all */
+    s->slots = calloc((size_t)s->of->n + 1, sizeof *s->slots);
+    return s->slots ? mr_train_cut_slots(&t, s->of, s->slots, diag)
+                    : mr_no_memory(diag, "the slots of ranks");
+  }
   s->updates = calloc((size_t)s->of->n + 1, sizeof *s->updates);
   if (!s->updates) return mr_no_memory(diag, "the shares of ranks");
   for (t.rank = 0; t.rank < t.ranks; t.rank++) {
@@ -149,17 +156,18 @@ static void print_parts(const parts_t *s) {
   int64_t n = 0, all = 0, own = 0, largest = 0;
   printf("%-40s %-18s %-18s %14s", "parameter", "shape", "of a rank", "elements");
   if (s->updates) printf(" %12s", "updated by");
+  if (s->slots) printf(" %18s", "of a slot");
   printf("  lies\n");
   for (int i = 0; i < s->of->n; i++) {
     print_part(s, i);
     n += mr_aval_elems(&s->part[i]), all += mr_aval_elems(&s->of->param[i].aval);
     if (s->updates && i && s->updates[i] != s->updates[i - 1]) own = 0;
-    own += mr_aval_elems(&s->part[i]);
+    own += mr_aval_elems(s->slots ? &s->slots[i] : &s->part[i]);
     if (own > largest) largest = own;
   }
   group_digits(n, count[0]), group_digits(all, count[1]), group_digits(largest, most);
   printf("total: a rank has %s of %s elements\n", count[0], count[1]);
-  if (s->updates) printf("slots: a rank has those of at most %s elements\n", most);
+  if (s->updates || s->slots) printf("slots: a rank has those of at most %s elements\n", most);
 }
 
 /* The table of what a rank has. */
@@ -167,7 +175,7 @@ static mr_err_t summary_print_parts(const mr_args_t *a, mr_model_job_t *job, con
                                     mr_diag_t *diag) {
   mr_mesh_t m;
   mr_diag_t why = {0};
-  parts_t s = {&m, p, NULL, NULL, NULL};
+  parts_t s = {&m, p, NULL, NULL, NULL, NULL};
   MR_TRY(mr_mesh_arg(a, &m, diag));
   MR_TRY(mr_mesh_arg_step(a, &m, false, job, diag));
   const mr_train_config_t t = {
@@ -180,7 +188,7 @@ static mr_err_t summary_print_parts(const mr_args_t *a, mr_model_job_t *job, con
   if (e >= 0) e = mr_train_cut_parts(&t, p, s.part, s.at, &why);
   if (e >= 0) e = find_updates(&s, job->train, &why);
   if (e >= 0) print_parts(&s);
-  free(s.part), free(s.at), free(s.updates);
+  free(s.part), free(s.at), free(s.updates), free(s.slots);
   job->train.mesh = NULL; /* m ends here */
   return mr_diag_prefix(diag, e == MR_ERR_CONFIG ? MR_ERR_USAGE : e, &why, "summary");
 }

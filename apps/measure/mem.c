@@ -154,7 +154,8 @@ static void name_sets(job_t *j, const mr_model_job_t *m, const mr_params_t *para
   const mr_optim_t *o = &m->train.optim;
   int from, to;
   mr_train_share_of(&m->train, params, &from, &to);
-  const char *share = to - from < params->n ? ", this rank's share" : "";
+  bool cut = m->train.mesh && m->train.zero;
+  const char *share = cut || to - from < params->n ? ", this rank's share" : "";
   for (int k = 0; k < sets; k++) {
     int first = k ? from : 0, end = k ? to : params->n;
     char name[64];
@@ -167,7 +168,10 @@ static void name_sets(job_t *j, const mr_model_job_t *m, const mr_params_t *para
                : m->train.compute.reads ? "master copy of the parameters"
                                         : "parameters",
                k ? share : "");
-    mem_add_set(j, name, params, first, end, at);
+    if (k && cut) /* pieces of the parts, each in the place of a part */
+      mem_add_held(j, name, mr_dtype_name(mr_exec_fn(j->x)->in[at]->aval.dtype), at, end - first);
+    else
+      mem_add_set(j, name, params, first, end, at);
     at += end - first;
   }
 }

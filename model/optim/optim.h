@@ -123,6 +123,9 @@ typedef struct mr_optim_loss {
   const mr_fn_t *const *part;  /* [parts] (data[n_data], parameters...) -> (mean loss, aux...) */
   const bool *split;           /* [n_data] */
   const mr_optim_each_t *each; /* of each parameter; NULL: all alike, with weight decay */
+  /* Where the gradient of each parameter is to lie on a mesh (mr_lax_shard; NULL: anywhere) before
+     anything reads it.  Without ranks alone.  NULL: nothing is said. */
+  const char *const *lies;
   /* Of mr_optim_step_fn alone, with a tree: its graph is that of one rank, which reads the whole
      data inputs, computes its parts, gathers what the others have, and adds all of it as a graph
      without ranks does: results have the same bits on any number of ranks.  NULL: none. */

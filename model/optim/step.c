@@ -725,6 +725,15 @@ static mr_err_t run_stage(step_t *s) {
 
 /* ---- the step ---- */
 
+/* Gradient i where it is to lie.  One that is widened lies so before: ranks then send it narrow. */
+static mr_var_t *gradient_that_lies(step_t *s, int i) {
+  mr_var_t *x = s->grad[i];
+  const mr_eqn_t *e = x ? x->def : NULL;
+  bool widened = e && e->op == &mr_op_convert_element_type;
+  mr_var_t *y = mr_lax_shard(s->g, widened ? e->in[0] : x, s->loss->lies[i]);
+  return widened && y ? mr_lax_convert(s->g, y, x->aval.dtype) : y;
+}
+
 static mr_err_t run_parts(step_t *s) {
   int n = s->to - s->from;
   mr_var_t **all = mr_mem_take(&s->g->mem, (size_t)(n * s->n_out) * sizeof *all);
@@ -738,6 +747,8 @@ static mr_err_t run_parts(step_t *s) {
   }
   if (s->loss->ranks) return step_exchange(s, all, &sums);
   s->grad = sums_end(s, &sums, s->n);
+  for (int i = 0; s->loss->lies && i < s->n; i++)
+    if (s->loss->lies[i]) s->grad[i] = gradient_that_lies(s, i);
   for (int i = 0; i < s->n_out; i++) s->out[i] = step_join(s, all, i);
   return s->g->diag.code;
 }

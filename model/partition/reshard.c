@@ -1,6 +1,6 @@
-/* A value in another placement: terms are summed, a dimension is gathered, or a device takes its
-   part of what it has whole.  The equation on a device's parts of its operands is here too: a
-   broadcast is rather written again for a part than cut. */
+/* A value in another placement: terms are summed or scattered, a dimension is gathered, or a device
+   takes its part of what it has whole.  The equation on a device's parts of its operands is here
+   too: a broadcast is rather written again for a part than cut. */
 #include <string.h>
 
 #include "model/control/control.h"
@@ -75,6 +75,29 @@ static mr_var_t *gather_parts(mr_cutter_t *c, mr_var_t *x, int d, mr_axes_t axes
     x = mr_lax_all_gather(g, x, c->mesh->name[a], size);
     if (r.before != 1) x = mr_lax_transpose(g, x, (int[]){1, 0, 2});
     x = mr_lax_reshape(g, x, whole.ndim, whole.dim);
+  }
+  return x;
+}
+
+/* Sums terms along each axis that cuts a whole dimension of `want` alone: a device receives its
+   part of such a sum, and no other.  Moves *at there. */
+static mr_var_t *scatter_terms(mr_cutter_t *c, mr_var_t *x, mr_placement_t *at,
+                               const mr_placement_t *want) {
+  mr_fn_t *g = c->g;
+  for (int d = 0; x && d < x->aval.ndim; d++) {
+    mr_axes_t axis = want->axes[d];
+    if (!axis || axis & (axis - 1) || at->axes[d] || !(at->partial & axis)) continue;
+    mr_aval_t part = x->aval;
+    int a = __builtin_ctz(axis), n = c->mesh->size[a];
+    rows_t r = rows_to_cut(&x->aval, d, blocks_of(want, d), n);
+    part.dim[d] /= n;
+    x = mr_lax_reshape_to(g, x, r.before, r.parts, r.within);
+    if (r.before != 1) x = mr_lax_transpose(g, x, (int[]){1, 0, 2});
+    x = mr_lax_reshape_to(g, x, r.parts, r.before * r.within);
+    x = mr_lax_psum_scatter(g, x, c->mesh->name[a]);
+    x = mr_lax_reshape(g, x, part.ndim, part.dim);
+    at->partial &= (mr_axes_t)~axis;
+    at->axes[d] = axis, at->outer[d] = want->outer[d];
   }
   return x;
 }
@@ -222,20 +245,24 @@ mr_var_t *mr__resharded(mr_cutter_t *c, mr_place_t *p, mr_placement_t want, cons
   if (e) mr_origin_from(c->g, e, "partition");
   c->g->scope = mr_mem_text(&c->g->mem, c->g->scope);
   if (c->g->row) c->g->row = mr_mem_text(&c->g->mem, c->g->row);
-  const mr_version_t *from = &p->own;
-  /* The sum of the terms serves every later reader. */
-  if (p->own.at.partial && !want.partial) {
+  mr_version_t from = p->own;
+  /* What is to lie so serves every later reader; else the sum of the terms does. */
+  if (e && e->op == &mr_op_sharding_constraint && from.at.partial)
+    from.var = scatter_terms(c, from.var, &from.at, &want);
+  bool scattered = from.at.partial != p->own.at.partial;
+  if (p->own.at.partial && !want.partial && !scattered) {
     mr_placement_t summed = p->own.at;
     summed.partial = 0;
     p->own.var = sum_terms(c, p->own.var, p->own.at.partial);
     p->own.at = summed;
+    from = p->own;
   }
   mr_version_t *made = mr_mem_take(&c->g->mem, sizeof *made);
   *made = (mr_version_t){want, NULL, p->own.next};
   if (is_placed_alike(&p->own.at, &want))
     made->var = p->own.var;
-  else if (!(made->var = written_again(c, p, &want)))
-    made->var = move_to(c, from, &want);
+  else if (scattered || !(made->var = written_again(c, p, &want)))
+    made->var = move_to(c, &from, &want);
   mr_origin_set(c->g, before);
   if (!made->var) return NULL;
   p->own.next = made;

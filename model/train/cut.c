@@ -1,5 +1,6 @@
 /* How a step lies on a mesh.  Fields of the batch lie along one axis, and whatever each of the
-   parameters' rules says holds of its slots and its average too; all else is whole on each rank. */
+   parameters' rules says holds of its slots and its average too, which zero cuts further along the
+   axis of the batch; all else is whole on each rank. */
 #include "model/train/cut.h"
 
 #include <inttypes.h>
@@ -59,12 +60,24 @@ static mr_err_t copy_list(const mr_params_t *list, mr_params_t *copy, mr_diag_t 
   return MR_OK;
 }
 
+/* Cuts a placement along the axis of the batch too, where a dimension allows it. */
+static mr_placement_t cut_further(const mr__cut_t *c, const mr_aval_t *a, mr_placement_t p) {
+  int axis = mr_mesh_batch(&c->mesh), n = c->mesh.size[axis];
+  for (int d = 0; d < a->ndim; d++)
+    if (p.axes[d] >> axis & 1) return p;
+  for (int d = 0; d < a->ndim; d++)
+    if (!p.axes[d] && a->dim[d] >= n && a->dim[d] % n == 0)
+      return p.axes[d] = (uint8_t)(1u << axis), p.outer[d] = 1, p;
+  return p;
+}
+
 mr_err_t mr__cut_init(const mr_train_config_t *t, const mr_params_t *list, mr__cut_t *c,
                       mr_diag_t *diag) {
   mr_placement_rules_t *rules = calloc(1, sizeof *rules);
   *c = (mr__cut_t){.mesh = *t->mesh};
   c->at = calloc((size_t)list->n + 1, sizeof *c->at);
-  mr_err_t e = c->at && rules ? MR_OK : mr_no_memory(diag, "placements");
+  c->kept = calloc((size_t)list->n + 1, sizeof *c->kept);
+  mr_err_t e = c->at && c->kept && rules ? MR_OK : mr_no_memory(diag, "placements");
   if (e >= 0) e = copy_list(list, &c->list, diag);
   if (e >= 0) e = read_rules(t, list, rules, diag);
   for (int i = 0; e >= 0 && i < list->n; i++) {
@@ -79,13 +92,15 @@ mr_err_t mr__cut_init(const mr_train_config_t *t, const mr_params_t *list, mr__c
           p->name);
   }
   if (e >= 0) e = check_axes(c, t, diag);
+  for (int i = 0; e >= 0 && i < list->n; i++)
+    c->kept[i] = t->zero ? cut_further(c, &list->param[i].aval, c->at[i]) : c->at[i];
   if (rules) mr_placement_rules_fini(rules);
   free(rules);
   return e;
 }
 
 void mr__cut_fini(mr__cut_t *c) {
-  free(c->at);
+  free(c->at), free(c->kept);
   mr_params_fini(&c->list);
   *c = (mr__cut_t){.at = NULL};
 }
@@ -108,6 +123,19 @@ mr_err_t mr_train_cut_parts(const mr_train_config_t *t, const mr_params_t *list,
   return e;
 }
 
+mr_err_t mr_train_cut_slots(const mr_train_config_t *t, const mr_params_t *list, mr_aval_t *part,
+                            mr_diag_t *diag) {
+  mr__cut_t c;
+  mr_err_t e = mr__cut_init(t, list, &c, diag);
+  for (int i = 0; e >= 0 && i < list->n; i++) {
+    part[i] = c.list.param[i].aval;
+    for (int d = 0; d < part[i].ndim; d++)
+      part[i].dim[d] /= mr_placement_parts(&c.kept[i], &c.mesh, d);
+  }
+  mr__cut_fini(&c);
+  return e;
+}
+
 /* ---- the graph ---- */
 
 mr_err_t mr__cut_step_fn(const mr_loss_t *l, const mr_train_config_t *t, const mr_params_t *list,
@@ -123,7 +151,8 @@ mr_err_t mr__cut_step_fn(const mr_loss_t *l, const mr_train_config_t *t, const m
     for (int i = 0; i < l->n_fields + l->masked; i++)
       in[i].axes[0] = (uint8_t)(1u << mr_mesh_batch(&c.mesh)), in[i].outer[0] = 1;
     for (int i = 0; i < n_sets; i++)
-      in[whole->n_in - n_sets + i] = out[whole->n_out - n_sets + i] = c.at[i % list->n];
+      in[whole->n_in - n_sets + i] = out[whole->n_out - n_sets + i] =
+          (i < list->n ? c.at : c.kept)[i % list->n];
     e = mr_partition(whole, &c.mesh, in, out, &local, diag);
   }
   mr__cut_fini(&c);
@@ -133,7 +162,41 @@ mr_err_t mr__cut_step_fn(const mr_loss_t *l, const mr_train_config_t *t, const m
   return *f = local, MR_OK;
 }
 
+bool mr__cut_gradient(const mr__cut_t *c, int i, char text[MR_PLACEMENT_TEXT]) {
+  const mr_placement_t *p = &c->kept[i];
+  const mr_aval_t *a = &c->list.param[i].aval;
+  size_t n = 0;
+  if (!memcmp(p->axes, c->at[i].axes, sizeof p->axes)) return false;
+  for (int d = 0; d < a->ndim; d++) {
+    n += (size_t)snprintf(text + n, MR_PLACEMENT_TEXT - n, "%s", d ? "," : "(");
+    if (p->outer[d] > 1)
+      n += (size_t)snprintf(text + n, MR_PLACEMENT_TEXT - n, "%lld*", (long long)p->outer[d]);
+    const char *before = p->axes[d] & (p->axes[d] - 1) ? "(" : "", *after = *before ? ")" : "";
+    for (int x = 0; x < c->mesh.n; x++) {
+      if (!(p->axes[d] >> x & 1)) continue;
+      n += (size_t)snprintf(text + n, MR_PLACEMENT_TEXT - n, "%s%s", before, c->mesh.name[x]);
+      before = ",";
+    }
+    n += (size_t)snprintf(text + n, MR_PLACEMENT_TEXT - n, "%s", p->axes[d] ? after : "None");
+  }
+  snprintf(text + n, MR_PLACEMENT_TEXT - n, a->ndim == 1 ? ",)" : ")");
+  return true;
+}
+
 /* ---- parts of parameters ---- */
+
+/* How a set of this kind lies. */
+static const mr_placement_t *placement_of(const mr__cut_t *c, mr_set_kind_t kind, int i) {
+  return kind == MR_SET_VALUES ? &c->at[i] : &c->kept[i];
+}
+
+size_t mr__cut_elems(const mr__cut_t *c, mr_set_kind_t kind, int i) {
+  const mr_placement_t *p = placement_of(c, kind, i);
+  const mr_aval_t *a = &c->list.param[i].aval;
+  int64_t n = 1;
+  for (int d = 0; d < a->ndim; d++) n *= a->dim[d] / mr_placement_parts(p, &c->mesh, d);
+  return (size_t)n;
+}
 
 mr_err_t mr__cut_list(const mr__cut_t *c, mr_params_t *part, mr_diag_t *diag) {
   for (int i = 0; i < c->list.n; i++) {
@@ -149,8 +212,9 @@ void mr__cut_take(const mr__cut_t *c, int rank, const mr_params_t *whole, mr_par
     const mr_param_set_t *from = mr_params_set(whole, to->kind, to->number);
     for (int i = 0; from && i < part->n; i++) {
       const mr_aval_t *a = &whole->param[i].aval;
-      mr_placement_cut(&c->at[i], &c->mesh, a->ndim, a->dim, mr_dtype_size(to->dtype), rank,
-                       mr_params_at(whole, from, i), mr_params_at(part, to, i));
+      mr_placement_cut(placement_of(c, to->kind, i), &c->mesh, a->ndim, a->dim,
+                       mr_dtype_size(to->dtype), rank, mr_params_at(whole, from, i),
+                       mr_params_at(part, to, i));
     }
   }
 }
@@ -160,8 +224,8 @@ void mr__cut_join_tensor(const mr__cut_t *c, int rank, const mr_param_set_t *set
   const mr_param_set_t *to = mr_params_set(whole, set->kind, set->number);
   const mr_aval_t *a = &whole->param[i].aval;
   if (to)
-    mr_placement_join(&c->at[i], &c->mesh, a->ndim, a->dim, mr_dtype_size(to->dtype), rank, from,
-                      mr_params_at(whole, to, i));
+    mr_placement_join(placement_of(c, to->kind, i), &c->mesh, a->ndim, a->dim,
+                      mr_dtype_size(to->dtype), rank, from, mr_params_at(whole, to, i));
 }
 
 void mr__cut_join(const mr__cut_t *c, int rank, const mr_params_t *part, mr_params_t *whole) {

@@ -12,8 +12,11 @@
 
 typedef struct mr__cut {
   mr_mesh_t mesh;
-  mr_placement_t *at; /* [list.n] */
-  mr_params_t list;   /* the whole parameters' names and places: no arenas */
+  mr_placement_t *at; /* [list.n] of the values */
+  /* [list.n] of slots and average: with zero they are cut along the axis of the batch too, in the
+     first dimension that is whole and divides.  Ranks along that axis then update a piece each. */
+  mr_placement_t *kept;
+  mr_params_t list; /* the whole parameters' names and places: no arenas */
 } mr__cut_t;
 
 /* Settles how the parameters of list lie, by t's rules.  The caller ends *c, also after a failure:
@@ -27,8 +30,15 @@ void mr__cut_fini(mr__cut_t *c); /* zeroed is fine */
 mr_err_t mr__cut_step_fn(const mr_loss_t *l, const mr_train_config_t *t, const mr_params_t *list,
                          mr_fn_t **f, mr_diag_t *diag);
 
+/* Writes where a gradient of parameter i is to lie before it is read, as mr_lax_shard reads it.
+   Returns false if that needs not be said. */
+bool mr__cut_gradient(const mr__cut_t *c, int i, char text[MR_PLACEMENT_TEXT]);
+/* The elements that a rank has of parameter i in a set of this kind. */
+size_t mr__cut_elems(const mr__cut_t *c, mr_set_kind_t kind, int i);
+
 /* Lists a rank's parts of c's parameters in *part, which wants its sets already and is the
-   caller's. MR_OK or MR_ERR_NOMEM. */
+   caller's. All sets have the places of the values' parts, at which a smaller part of a slot or
+   average begins; what is behind it is never touched.  MR_OK or MR_ERR_NOMEM. */
 mr_err_t mr__cut_list(const mr__cut_t *c, mr_params_t *part, mr_diag_t *diag);
 
 /* Copies the rank's parts of all sets that `part` has out of whole parameters, and into them.

@@ -410,7 +410,7 @@ static mr_err_t run_in_parts(mr_train_step_t *t, mr_params_t *params, const void
 static mr_err_t gather_tensor(mr_train_step_t *t, const mr_param_set_t *set, int i, void *all,
                               mr_params_t *params, mr_diag_t *diag) {
   mr__rank_parts_t *p = t->parts;
-  size_t bytes = p->params.param[i].size * mr_dtype_size(set->dtype);
+  size_t bytes = mr__cut_elems(&p->cut, set->kind, i) * mr_dtype_size(set->dtype);
   int missing;
   t->collect_ops->all_gather(t->collect, bytes, mr_params_at(&p->params, set, i), all);
   MR_TRY(t->collect_ops->failed(t->collect, &missing, diag));

@@ -86,9 +86,10 @@ typedef struct mr_train_config {
   int rank; /* in [0,ranks), with collect, and for mr_train_step_fn: the one whose graph it is */
   /* Ranks that compute parts of arrays instead of ordered parts, which is close to the results of
      one rank and has not their bits: of the batch along mr_mesh_batch, of parameters, slots and
-     average as rules by name say (mesh/placement_rules.h).  ranks is that of the mesh; ordered and
-     zero are 0, accumulate 1.  params are then a copy, which mr_train_step_fetch brings up to date,
-     as on a device.  NULL: none.  The mesh outlives the step. */
+     average as rules by name say (mesh/placement_rules.h).  ranks is that of the mesh; ordered is
+     0, accumulate 1; zero cuts slots and average along mr_mesh_batch too.  params are then a copy,
+     which mr_train_step_fetch brings up to date, as on a device.  NULL: none.  The mesh outlives
+     the step. */
   const struct mr_mesh *mesh;
   const char *partition; /* those rules, read by create alone; NULL: none */
   const char *table;     /* the rules behind them, which may have names of no parameter; NULL */
@@ -118,6 +119,9 @@ struct mr_placement; /* mesh/placement.h */
    much; MR_ERR_NOMEM. Implemented in cut.c. */
 mr_err_t mr_train_cut_parts(const mr_train_config_t *t, const mr_params_t *list, mr_aval_t *part,
                             struct mr_placement *at, mr_diag_t *diag);
+/* The same of its slots and average, which t->zero cuts further. */
+mr_err_t mr_train_cut_slots(const mr_train_config_t *t, const mr_params_t *list, mr_aval_t *part,
+                            mr_diag_t *diag);
 /* The graph of a step: (the data of mr_loss_fn, lr f32[], t f32[], scale..., fp8..., p...,
    slots..., average...) -> (reported f32 (MR_REPORT_METRICS + n_metrics), scale..., fp8..., p...,
    slots..., average...), as mr_optim_step_fn has them, p and slots in the dtypes that compute keeps

@@ -51,12 +51,13 @@ static mr_err_t check_pipeline_config(const mr_train_config_t *t, mr_diag_t *dia
 /* A step cut over a mesh works through its batch in one part. */
 static mr_err_t check_cut(const mr_train_config_t *t, mr_diag_t *diag) {
   int axis = mr_mesh_batch(t->mesh), n = t->mesh->size[axis];
-  if (t->ordered || t->accumulate != 1 || t->zero)
-    return mr_fail(
-        diag, MR_ERR_CONFIG,
-        "ordered=%lld, accumulate=%lld, zero=%d beside a mesh that cuts parameters: want "
-        "ordered=0, accumulate=1, zero=0",
-        (long long)t->ordered, (long long)t->accumulate, t->zero);
+  if (t->ordered || t->accumulate != 1)
+    return mr_fail(diag, MR_ERR_CONFIG,
+                   "ordered=%lld, accumulate=%lld beside a mesh that cuts parameters: want "
+                   "ordered=0, accumulate=1",
+                   (long long)t->ordered, (long long)t->accumulate);
+  if (t->zero < 0 || t->zero > MR_ZERO_MOST)
+    return mr_fail(diag, MR_ERR_CONFIG, "zero: %d, want [0,%d]", t->zero, MR_ZERO_MOST);
   if (t->compute.fp8.history)
     return mr_fail(diag, MR_ERR_CONFIG,
                    "fp8 beside a mesh that cuts parameters: want none, as scales are not of parts");
@@ -135,6 +136,23 @@ float mr_train_limit(const mr_compute_t *c) {
   return c->stochastic ? nextafterf(MR_TRAIN_F16_MOST, INFINITY) : 65520;
 }
 
+/* Where gradients are to lie on a mesh that cuts arrays, so that ranks with pieces of slots receive
+   their terms alone: text[list->n], a NULL for one that may lie anywhere, in `chars`; both heap. */
+static mr_err_t place_gradients(const mr_train_config_t *t, const mr_params_t *list,
+                                const char ***text, char **chars, mr_diag_t *diag) {
+  mr__cut_t cut = {.at = NULL};
+  *text = calloc((size_t)list->n + 1, sizeof **text);
+  *chars = malloc((size_t)(list->n + 1) * MR_PLACEMENT_TEXT);
+  mr_err_t e = *text && *chars ? MR_OK : mr_no_memory(diag, "placements");
+  if (e >= 0) e = mr__cut_init(t, list, &cut, diag);
+  for (int i = 0; e >= 0 && i < list->n; i++) {
+    char *at = *chars + (size_t)i * MR_PLACEMENT_TEXT;
+    if (mr__cut_gradient(&cut, i, at)) (*text)[i] = at;
+  }
+  mr__cut_fini(&cut);
+  return e;
+}
+
 /* The graph of mr_optim_step_fn for the traced parts: loss, gradients and update. */
 static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_params_t *list,
                           mr_fn_t **out, mr_diag_t *diag) {
@@ -156,11 +174,15 @@ static mr_err_t update_fn(const mr_loss_t *l, const mr_train_config_t *t, mr_par
   mr_optim_each_t *each = NULL;
   if (err >= 0) err = mr_train_each(list, &t->rules, l->no_decay, &each, diag);
   loss.each = each;
+  const char **lies = NULL;
+  char *chars = NULL;
+  if (err >= 0 && t->mesh && t->zero) err = place_gradients(t, list, &lies, &chars, diag);
+  loss.lies = lies;
   mr_optim_t optim = t->optim;
   optim.below = mr_train_limit(&t->compute);
   if (err >= 0) err = mr_optim_step_fn(&loss, &optim, out, diag);
   for (int k = 0; k < parts; k++) mr_fn_destroy(part[k]);
-  free(part), free(each);
+  free(part), free(each), free((void *)lies), free(chars);
   return err;
 }
 
@@ -326,7 +348,7 @@ static int64_t elements_of_listed(const void *arg, int i) {
 }
 
 int mr__step_shares(const mr_train_config_t *t) {
-  return t->ranks <= 1 ? 0 : t->pipeline.stages ? 1 : t->zero;
+  return t->ranks <= 1 || t->mesh ? 0 : t->pipeline.stages ? 1 : t->zero;
 }
 
 mr__share_t mr__step_share(const mr_train_config_t *t, const mr_params_t *list) {
@@ -335,7 +357,7 @@ mr__share_t mr__step_share(const mr_train_config_t *t, const mr_params_t *list) 
     return (mr__share_t){mr__pipe_share_from(p, elements_of_listed, list, t->ranks, t->rank),
                          mr__pipe_share_from(p, elements_of_listed, list, t->ranks, t->rank + 1)};
   }
-  if (t->ranks <= 1 || !t->zero) return (mr__share_t){0, list->n};
+  if (t->ranks <= 1 || !t->zero || t->mesh) return (mr__share_t){0, list->n};
   return (mr__share_t){
       mr_optim_share_from(list->n, elements_of_listed, list, t->ranks, t->rank),
       mr_optim_share_from(list->n, elements_of_listed, list, t->ranks, t->rank + 1)};

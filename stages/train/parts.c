@@ -40,7 +40,6 @@ static mr_err_t check_beside_parts(mr_stage_t *s) {
                          "ordered=0, as results are close to those of one rank alone");
   if (v->accumulate > 1) return refuse_beside(s, "accumulate", "accumulate=1, or more ranks");
   if (v->fit) return refuse_beside(s, "fit", "remat= or more ranks to need less memory");
-  if (v->zero) return refuse_beside(s, "zero", "zero=0");
   if (v->amp.fp8) return refuse_beside(s, "fp8", "fp8=none");
   if (mr_process_ranks() && v->on_nan == MR__ON_NAN_TRACE)
     return refuse_beside(s, "on-nan = trace", "on-nan=stop");

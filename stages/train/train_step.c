@@ -235,6 +235,7 @@ static mr_err_t train_step_count_step(mr_stage_t *s, const mr__train_flight_t *f
   uint32_t bits;
   v->said = *r;
   memcpy(&bits, &r->loss, sizeof bits);
+  if (v->in_parts) bits = 0; /* a loss whose last bits are of the mesh */
   v->at.step++, v->epoch = v->at.epoch + 1;
   v->at.images += batch->n;
   mr_stream_at_pass(&v->at.stream[IN_TRAIN], &s->in_spec[IN_TRAIN], batch);

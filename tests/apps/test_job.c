@@ -539,19 +539,21 @@ static void a_rank_that_cannot_write_its_slice_is_named(void **state) {
 }
 
 /* Four processes with parts of parameters, of whose batches two read each half, reach the bits of
-   as many threads; a stop makes them whole too, and so do slices of their checkpoints. */
+   as many threads, with pieces of slots too; a stop makes them whole, and so do slices of their
+   checkpoints. */
 static void processes_with_parts_of_parameters_reach_the_bits_of_threads(void **state) {
-  static const char *const mesh[] = {"data=2,model=2", "model=2,data=2"};
-  for (int i = 0; i < 2; i++) {
+  static const char *const mesh[] = {"data=2,model=2", "model=2,data=2", "data=2,model=2"};
+  static const char *const zero[] = {"train.zero=0", "train.zero=1", "train.zero=2"};
+  for (int i = 0; i < 3; i++) {
     char threads[128], run[128], ledger[2][64];
     snprintf(threads, sizeof threads, "%s/threads%d", dir, i);
     snprintf(run, sizeof run, "%s/parts%d", dir, i);
     RUN(&p, "train", "--graph", file, "--run-dir", threads, "--mesh", mesh[i], "train.ordered=0",
-        "shuffle.epochs=2");
+        "shuffle.epochs=2", zero[i]);
     if (p.status) fail_msg("%s%s", p.out, p.err);
     keep_ledger(p.out, ledger[0], sizeof ledger[0]);
     START(4, NULL, "train", "--graph", file, "--run-dir", run, "--mesh", mesh[i], "train.ordered=0",
-          "shuffle.epochs=2", "train.steps=3",
+          "shuffle.epochs=2", "train.steps=3", zero[i],
           i ? "train.checkpoint-files=ranks" : "train.checkpoint-files=one");
     end_job();
     assert_all_end_well();

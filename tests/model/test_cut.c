@@ -172,15 +172,35 @@ static void every_optimizer_is_cut(void **state) {
   }
 }
 
+static void slots_are_cut_along_the_batch_too(void **state) {
+  vit_t c = small_vit(MR_F32);
+  static const char *const name[] = {"adamw", "lamb", "momentum"};
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+    mr_train_config_t t = config_of(MOST);
+    t.optim = mr_optim_of(name[i]);
+    t.optim.ema = i ? 0 : 0.5f;
+    t.optim.clip_norm = 0.5f;
+    t.zero = 1 + (int)i % 2;
+    check_meshes(meshes, &c, t, 0, 1e-5, .99);
+  }
+}
+
+static void a_bad_step_with_cut_slots_is_skipped_by_all(void **state) {
+  vit_t c = small_vit(MR_F32);
+  mr_train_config_t t = config_of(MOST);
+  t.zero = 1;
+  check_meshes(two_meshes, &c, t, 3, 1e-5, .995);
+}
+
 /* ---- what goes over the mesh ---- */
 
-static int count_gathers(const mr_fn_t *f) {
+static int count_ops(const mr_fn_t *f, const char *name) {
   int n = 0;
-  for (int i = 0; i < f->n_eqn; i++) n += !strcmp(f->eqn[i]->op->name, "all_gather");
+  for (int i = 0; i < f->n_eqn; i++) n += !strcmp(f->eqn[i]->op->name, name);
   return n;
 }
 
-static mr_fn_t *step_fn(const vit_t *c, const char *mesh, mr_params_t *list) {
+static mr_fn_t *step_fn(const vit_t *c, const char *mesh, int zero, mr_params_t *list) {
   mr_loss_t l = mr_vit_loss(&c->model);
   mr_train_config_t t = config_of(MOST);
   mr_diag_t diag = {0};
@@ -188,6 +208,7 @@ static mr_fn_t *step_fn(const vit_t *c, const char *mesh, mr_params_t *list) {
   mr_fn_t *f = NULL;
   assert_int_equal(mr_mesh_parse(mesh, 0, &m, &diag), MR_OK);
   t.mesh = &m, t.ranks = mr_mesh_ranks(&m), t.compute = c->how;
+  t.zero = zero;
   if (mr_train_step_fn(&l, &t, list, &f, &diag) < 0) fail_msg("%s", diag.text);
   return f;
 }
@@ -195,8 +216,39 @@ static mr_fn_t *step_fn(const vit_t *c, const char *mesh, mr_params_t *list) {
 static void nothing_is_gathered_in_a_step(void **state) {
   vit_t c = small_vit(MR_F32);
   mr_params_t list = {0};
-  mr_fn_t *f = step_fn(&c, "data=2,model=2", &list);
-  assert_int_equal(count_gathers(f), 0);
+  mr_fn_t *f = step_fn(&c, "data=2,model=2", 0, &list);
+  assert_int_equal(count_ops(f, "all_gather"), 0);
+  mr_fn_destroy(f);
+  mr_params_fini(&list);
+}
+
+/* A rank receives its terms of a gradient and the new values that others have made, instead of the
+   whole sum; a slot is a piece of the part that the rank has of its parameter. */
+static void gradients_of_cut_slots_are_scattered(void **state) {
+  vit_t c = small_vit(MR_F32);
+  mr_params_t list = {0};
+  mr_train_config_t t = config_of(MOST);
+  mr_diag_t diag = {0};
+  mr_mesh_t m;
+  mr_aval_t part[256], slot[256];
+  int further = 0, first;
+  mr_fn_t *f = step_fn(&c, "data=2,model=2", 1, &list);
+  assert_int_equal(mr_mesh_parse("data=2,model=2", 0, &m, &diag), MR_OK);
+  t.mesh = &m, t.ranks = mr_mesh_ranks(&m), t.zero = 1;
+  assert_true(list.n <= (int)(sizeof part / sizeof *part));
+  assert_int_equal(mr_train_cut_parts(&t, &list, part, NULL, &diag), MR_OK);
+  assert_int_equal(mr_train_cut_slots(&t, &list, slot, &diag), MR_OK);
+  first = f->n_in - (mr_optim_sets(&t.optim) - 1) * list.n;
+  for (int i = 0; i < list.n; i++) {
+    int64_t whole = mr_aval_elems(&part[i]), piece = mr_aval_elems(&slot[i]);
+    assert_true(mr_aval_equal(&f->in[first - list.n + i]->aval, &part[i]));
+    assert_true(mr_aval_equal(&f->in[first + i]->aval, &slot[i]));
+    assert_true(piece == whole || 2 * piece == whole);
+    further += piece != whole;
+  }
+  assert_int_equal(further, list.n - c.model.layers); /* but for a bias of columns in each block */
+  assert_int_equal(count_ops(f, "reduce_scatter"), further);
+  assert_int_equal(count_ops(f, "all_gather"), further);
   mr_fn_destroy(f);
   mr_params_fini(&list);
 }
@@ -268,7 +320,10 @@ int main(void) {
       cmocka_unit_test(a_timm_vit_is_cut_too),
       cmocka_unit_test(a_step_that_is_not_finite_is_skipped_by_all),
       cmocka_unit_test(every_optimizer_is_cut),
+      cmocka_unit_test(slots_are_cut_along_the_batch_too),
+      cmocka_unit_test(a_bad_step_with_cut_slots_is_skipped_by_all),
       cmocka_unit_test(nothing_is_gathered_in_a_step),
+      cmocka_unit_test(gradients_of_cut_slots_are_scattered),
       cmocka_unit_test(a_plan_of_a_rank_has_its_parts),
       cmocka_unit_test(a_mesh_that_does_not_fit_is_refused_with_the_numbers),
   };
