@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/same_name.h"
 #include "base/text.h"
 
 enum { LIST_TEXT = 300 /* bytes of a list in a sentence */, NAME_TEXT = 100 };
@@ -15,7 +16,7 @@ bool mr_classes_same(const mr_classes_t *a, const mr_classes_t *b) {
   if (!a || !b) return a == b;
   if (a->n != b->n) return false;
   for (int i = 0; i < a->n && a->name != b->name; i++)
-    if (strcmp(a->name[i], b->name[i]) != 0) return false;
+    if (!mr_same_name(a->name[i], b->name[i])) return false;
   return true;
 }
 
@@ -59,11 +60,10 @@ static void classes_table_fini(table_t *t) { free(t->name), free(t->slot); }
 
 /* Where a name is, or the free slot where it belongs. */
 static int32_t *classes_slot_of(const table_t *t, const char *name) {
-  uint64_t h = UINT64_C(0xCBF29CE484222325);
-  for (const char *c = name; *c; c++) h = (h ^ (uint8_t)*c) * UINT64_C(0x100000001B3);
+  uint64_t h = mr_same_name_hash(name);
   for (size_t at = (size_t)(h ^ h >> 32);; at++) {
     int32_t *slot = &t->slot[at & (t->room - 1)];
-    if (*slot < 0 || !strcmp(t->name[*slot], name)) return slot;
+    if (*slot < 0 || mr_same_name(t->name[*slot], name)) return slot;
   }
 }
 

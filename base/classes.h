@@ -2,7 +2,8 @@
    links each have such a list of their own, and numbers of two lists are compared by these names,
    never by position.
 
-   A list borrows its names.  Any thread may call all of it. */
+   Names are the same as base/same_name.h says.  A list borrows its names.  Any thread may call all
+   of it. */
 #ifndef MR_BASE_CLASSES_H
 #define MR_BASE_CLASSES_H
 

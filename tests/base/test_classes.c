@@ -13,6 +13,7 @@
 
 #include "base/classes.h"
 #include "base/philox.h"
+#include "base/same_name.h"
 
 enum { NAMES = 300, LISTS = 5 };
 
@@ -154,6 +155,34 @@ static void equal_lists_and_missing_ones_need_no_numbers(void **state) {
   mr_classes_unjoin(&j);
 }
 
+/* The forms of NFC and NFD, as Python's unicodedata makes them. */
+static void a_letter_and_its_mark_are_one_name_or_two_characters(void **state) {
+  static const char *const
+      nfc[] = {"caf\xC3\xA9", "\xE1\xBA\xBF", "\xED\x95\x9C\xEA\xB8\x80", "\xE1\xBD\x83", "ant"},
+      *const nfd[] = {"ant", "\xCE\xBF\xCC\x94\xCC\x80",
+                      "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB\xE1\x84\x80\xE1\x85\xB3\xE1\x86\xAF",
+                      "e\xCC\x82\xCC\x81", "cafe\xCC\x81"};
+  enum { N = 5 };
+  const mr_classes_t one = {N, nfc}, other = {N, nfd};
+  mr_diag_t diag = {0};
+  int32_t *number;
+  /* The lists run in opposite orders. */
+  assert_int_equal(mr_classes_align(&other, "b", &one, "a", &number, &diag), MR_OK);
+  for (int i = 0; i < N; i++) assert_int_equal(number[i], ((int[]){4, 3, 2, 1, 0})[i]);
+  free(number);
+  const mr_classes_t *list[] = {&one, &other};
+  mr_classes_joined_t joined;
+  assert_int_equal(mr_classes_join(list, (const char *[]){"a", "b"}, 2, &joined, &diag), MR_OK);
+  assert_int_equal(joined.all.n, N);
+  mr_classes_unjoin(&joined);
+  const char *const twice[] = {nfc[0], nfd[4]};
+  const mr_classes_t both = {2, twice};
+  assert_int_equal(mr_classes_align(&both, "b", &one, "a", &number, &diag), MR_ERR_DATA);
+  assert_true(mr_classes_same(&(mr_classes_t){1, &nfc[0]}, &(mr_classes_t){1, &nfd[4]}));
+  assert_false(mr_same_name("cafe", nfc[0]) || mr_same_name("caf\xC3", nfc[0]) ||
+               mr_same_name("\xFF", "\xFE") || !mr_same_name("\xFF", "\xFF"));
+}
+
 static void a_long_list_is_cut_and_says_how_much(void **state) {
   const char *room[NAMES];
   char text[60];
@@ -176,6 +205,7 @@ int main(void) {
       cmocka_unit_test(a_list_is_matched_by_name_or_its_first_name_without_a_place_is_reported),
       cmocka_unit_test(both_lists_are_in_the_sentence),
       cmocka_unit_test(equal_lists_and_missing_ones_need_no_numbers),
+      cmocka_unit_test(a_letter_and_its_mark_are_one_name_or_two_characters),
       cmocka_unit_test(a_long_list_is_cut_and_says_how_much),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
