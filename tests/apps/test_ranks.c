@@ -119,13 +119,17 @@ static void the_collectives_of_a_cut_function_name_the_equations_that_need_them(
   assert_int_equal(lines_with("psum            data", "in encoder_blocks.1.linear1"), 2);
   RUN(&p, "explain", "grad", "--mesh", MESH, TINY);
   assert_int_equal(lines_with("psum            model", ""), 0);
+  RUN(&p, "explain", "step", "--mesh", MESH, "--zero", "1", TINY);
+  int scattered = lines_with("reduce_scatter  data", ""),
+      gathered = lines_with("all_gather      data", "");
+  assert_true(scattered > 0 && scattered == gathered);
 }
 
 static void functions_that_do_not_fit_a_mesh_are_refused(void **state) {
   static const struct {
     const char *word, *mesh, *flag, *value, *said;
   } bad[] = {
-      {"step", MESH, "--zero", "1", "beside a mesh that cuts parameters"},
+      {"step", MESH, "--accumulate", "2", "beside a mesh that cuts parameters"},
       {"step", "data=2", "--partition", "*.kernel=(model)", "has no axis \"model\""},
       {"step", "data=9", "--top", "1", "9 ranks"},
       {"step", "data=2", "--zero", "7", "--zero: \"7\""},
