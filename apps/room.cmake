@@ -4,7 +4,6 @@ mr_needs(mr_apps_look NCURSES apps/look/top_screen.c)
 mr_needs(mr_apps_run URING apps/run/machine_report_ring.c)
 mr_needs(mr_apps_run ZMQ apps/run/keys.c apps/run/process_run.c apps/run/serve.c)
 mr_needs(mr_apps_bench ZMQ apps/bench/link.c)
-mr_needs(mr_apps_measure PROTOBUF apps/measure/mem_pprof.c)
 foreach(target millrace mr_apps_run)
   target_compile_definitions(${target} PRIVATE MR_VERSION="${PROJECT_VERSION}")
 endforeach()
@@ -23,16 +22,3 @@ const char mr_default_graph[] =
     \"@MR_GRAPH_TEXT@\";
 ")
 target_sources(millrace PRIVATE ${CMAKE_BINARY_DIR}/default_graph.c)
-
-# pprof's profile format as C, by protoc-c; its text is not ours to warn about.
-if(MR_HAS_PROTOBUF)
-  set(PPROF ${CMAKE_BINARY_DIR}/generated/pprof.pb-c)
-  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/generated)
-  add_custom_command(OUTPUT ${PPROF}.c ${PPROF}.h
-    COMMAND ${MR_PROTOBUF_PROGRAM} --c_out=${CMAKE_BINARY_DIR}/generated --proto_path=${CMAKE_SOURCE_DIR}/apps/measure
-      ${CMAKE_SOURCE_DIR}/apps/measure/pprof.proto
-    DEPENDS ${CMAKE_SOURCE_DIR}/apps/measure/pprof.proto)
-  target_sources(mr_apps_measure PRIVATE ${PPROF}.c ${PPROF}.h)
-  set_source_files_properties(${PPROF}.c PROPERTIES COMPILE_OPTIONS "-w")
-  target_include_directories(mr_apps_measure SYSTEM PRIVATE ${CMAKE_BINARY_DIR}/generated)
-endif()

@@ -4,7 +4,6 @@
 #include "apps/cli/cli.h"
 #include "apps/look/top_page.h"
 #include "apps/look/top_run.h"
-#include "apps/measure/mem_pprof.h"
 #include "apps/run/machine_report.h"
 #include "apps/run/process_run.h"
 #include "base/feature.h"
@@ -75,12 +74,6 @@ const char *mr_top_page_over(mr_top_page_t *p) { return NULL; }
 #ifdef MR_WITHOUT_NCURSES
 mr_err_t mr_top_watch(mr_top_t *t, mr_diag_t *diag) {
   return mr_without(diag, "top: the screen (--once prints the numbers)", "NCURSES");
-}
-#endif
-
-#ifdef MR_WITHOUT_PROTOBUF
-mr_err_t mr_mem_pprof(const mr_mem_report_t *r, const char *path, mr_diag_t *diag) {
-  return mr_without(diag, "mem: --pprof", "PROTOBUF");
 }
 #endif
 

@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "model/call/jit.h"
+#include "model/call/memory_profile.h"
 #include "model/call/pmap.h"
 #include "model/call/shard_map.h"
 #include "model/control/control.h"

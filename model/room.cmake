@@ -26,3 +26,18 @@ set(cudnn ${cu}/attention.c ${cu}/attention_graph.c ${cu}/cudnn.c)
 list(REMOVE_ITEM cuda ${cudnn})
 mr_needs(mr_model_backends_cuda CUDA ${cuda})
 mr_needs(mr_model_backends_cuda "CUDA;CUDNN" ${cudnn})
+
+mr_needs(mr_model_call PROTOBUF model/call/pprof.c)
+
+# pprof's profile format as C, by protoc-c; its text is not ours to warn about.
+if(MR_HAS_PROTOBUF)
+  set(PPROF ${CMAKE_BINARY_DIR}/generated/pprof.pb-c)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/generated)
+  add_custom_command(OUTPUT ${PPROF}.c ${PPROF}.h
+    COMMAND ${MR_PROTOBUF_PROGRAM} --c_out=${CMAKE_BINARY_DIR}/generated --proto_path=${CMAKE_SOURCE_DIR}/model/call
+      ${CMAKE_SOURCE_DIR}/model/call/pprof.proto
+    DEPENDS ${CMAKE_SOURCE_DIR}/model/call/pprof.proto)
+  target_sources(mr_model_call PRIVATE ${PPROF}.c ${PPROF}.h)
+  set_source_files_properties(${PPROF}.c PROPERTIES COMPILE_OPTIONS "-w")
+  target_include_directories(mr_model_call SYSTEM PRIVATE ${CMAKE_BINARY_DIR}/generated)
+endif()

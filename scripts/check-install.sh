@@ -21,12 +21,15 @@ programs_build_and_run() {
     g++ $strict -std=c++17 -x c++ "$root/tests/install/library.c" -x none $(pkg-config --cflags --libs millrace) -o library++
     cc -O2 -Wall "$examples/spirals/spirals.c" $(pkg-config --cflags --libs millrace) -o spirals
     cc -O2 -Wall "$examples/tour/tour.c" $(pkg-config --cflags --libs millrace) -o tour
+    cc -O2 -Wall "$examples/live-arrays/live-arrays.c" $(pkg-config --cflags --libs millrace) -o live-arrays
     cc -O2 -Wall "$examples/mesh/mesh.c" $(pkg-config --cflags --libs millrace) -pthread -o mesh
     cc $strict -std=c11 "$examples/own-loop/own-loop.c" $(pkg-config --cflags --libs millrace) -o own-loop
     g++ $strict -std=c++17 -x c++ "$examples/own-loop/own-loop.c" -x none $(pkg-config --cflags --libs millrace) -o own-loop++
   }
   for program in ./library11 ./library17 ./library++ ./spirals; do "$program"; done
   test -s spirals.svg
+  ./live-arrays
+  test -s live-arrays.pb
   ./own-loop >loop
   ./own-loop++ | diff loop -
   grep -q 'step 4: 64 records of image and 2 fields' loop

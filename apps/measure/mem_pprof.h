@@ -1,5 +1,5 @@
 /* The tensors alive at the peak as a profile for pprof: one sample per tensor, with its scopes as
-   the stack.  Implemented in mem_pprof.c, or without.c in a build without protobuf-c. */
+   the stack. */
 #ifndef MR_APPS_MEASURE_MEM_PPROF_H
 #define MR_APPS_MEASURE_MEM_PPROF_H
 

@@ -14,7 +14,7 @@ mr__bytes_t *mr__bytes_create(const mr_device_t *device, size_t n) {
   b->device = mr_device_keep(device);
   b->size = n;
   b->data = mr_device_take(device, n);
-  if (b->data) return b;
+  if (b->data) return b->note = mr__note_take(n), b;
   mr_device_close(device);
   free(b);
   return NULL;
@@ -36,6 +36,7 @@ void mr__bytes_drop(mr__bytes_t *b) {
   else
     mr_device_give(b->device, b->data, b->size);
   mr_device_close(b->device);
+  mr__note_drop(b->note);
   free(b);
 }
 
@@ -50,6 +51,7 @@ mr_array_t *mr__array_create(mr_aval_t aval, mr__bytes_t *bytes, mr_queue_t *que
   a->aval = aval;
   a->device = mr_device_keep(bytes->device);
   a->bytes = bytes;
+  mr__note_say(bytes->note, &aval, NULL);
   a->queue = queue;
   a->diag = NULL;
   return a;
@@ -101,7 +103,9 @@ mr_array_t *mr_array_over(const mr_device_t *device, mr_aval_t aval, void *data,
                          .data = data,
                          .size = mr_aval_bytes(&aval),
                          .release = release,
-                         .arg = arg};
+                         .arg = arg,
+                         .note = mr__note_take(mr_aval_bytes(&aval))};
+  mr__note_say(bytes->note, &aval, NULL);
   *a = (mr_array_t){.refs = 1,
                     .state = MR__READY,
                     .aval = aval,

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "model/call/array.h"
+#include "model/call/array_note.h"
 #include "model/call/queue.h"
 #include "model/exec/backend.h"
 
@@ -17,6 +18,7 @@ typedef struct mr__bytes {
   size_t size;
   void (*release)(void *arg); /* NULL: device gives data back */
   void *arg;
+  mr__note_t *note; /* NULL: not noted */
 } mr__bytes_t;
 
 /* Takes n bytes of device's memory, contents undefined.  NULL without memory. */

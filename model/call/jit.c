@@ -125,6 +125,7 @@ static bool take_outputs(mr_jitted_t *j, run_t *r, mr_array_t *const *in) {
     r->out[i] = mr__array_create(e->out[i], b, j->queue);
     if (!r->out[i]) return false;
     r->out_bytes[i] = mr__bytes_keep(b);
+    mr__note_say(b->note, NULL, j->name);
   }
   return true;
 }
