@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/halt.h"
 #include "links/source_private.h"
 #include "links/wire.h"
 #include "pipeline/stage_step.h"
@@ -71,6 +72,8 @@ static mr_err_t source_ask(mr_stage_t *s, mr_link_t *link) {
   mr_diag_t why = {0};
   for (int64_t until = mr_now_ns() + t->wait * INT64_C(1000000000); !mr_link_spec(link);) {
     if (mr_link_pump(link, &why) < 0) return mr_stage_relay(s, why.code, &why);
+    if (mr_halted())
+      return mr_stage_fail(s, MR_ERR_CANCEL, "link = %s: no answer yet", t->in.set.address);
     if (mr_now_ns() > until)
       return mr_stage_fail(s, MR_ERR_IO, "link = %s: no answer; start millrace serve%s",
                            t->in.set.address,

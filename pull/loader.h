@@ -81,6 +81,9 @@ typedef struct mr_loader_settings {
   const mr_own_t *own; /* [n_own] sources and maps that are functions; they outlive the loader and
                           its batches, which call them until mr_loader_close */
   int32_t n_own;
+  const mr_atomic_int_t *halt; /* not 0: an opening that waits for a server ends, with
+                                  MR_ERR_CANCEL; any thread sets it.  It outlives the loader and its
+                                  batches; NULL: nothing ends an opening */
 } mr_loader_settings_t;
 
 /* Opens the stream of batches of a graph, given as text or as the name of a file; stages after the

@@ -201,6 +201,7 @@ static mr_err_t build_reader(mr__reader_t *r, const char *graph, const mr_loader
   const char *origin;
   MR_TRY(reader_add_stages(r, set, diag));
   if (!(r->g = mr_graph_create(&r->reg))) return mr_no_memory(diag, "a graph");
+  mr_graph_ends_with(r->g, set->halt);
   if (set->plugins) mr_graph_on_plugin(r->g, load_plugin, &r->reg);
   MR_TRY(mr_graph_text(graph, &text, &origin, diag));
   mr_err_t e = mr_graph_set_origin(r->g, origin, diag);

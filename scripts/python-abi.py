@@ -17,11 +17,12 @@ TYPES = """
 typedef _Bool bool; typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t;
 typedef unsigned short uint16_t; typedef int int32_t; typedef unsigned int uint32_t; typedef long int64_t;
 typedef unsigned long uint64_t; typedef struct mr_spec mr_spec_t;
+typedef int mr_atomic_int_t;
 """
 CTYPES = {
     "_Bool": "c_bool", "bool": "c_bool", "char": "c_char", "int": "c_int", "int32_t": "c_int32",
     "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64", "uint8_t": "c_uint8",
-    "mr_err_t": "c_int",
+    "mr_err_t": "c_int", "mr_atomic_int_t": "c_int",
 }
 LEFT_OUT = {"mr_fail", "mr_diag_relay", "mr_diag_prefix", "mr_no_memory", "mr_notice", "mr_announce"}
 

@@ -15,8 +15,11 @@
 static bool graph_ends(const void *of) {
   const mr_graph_t *g = of;
   return atomic_load_explicit(&g->stop, memory_order_relaxed) ||
-         atomic_load_explicit(&g->cancel, memory_order_relaxed);
+         atomic_load_explicit(&g->cancel, memory_order_relaxed) ||
+         (g->outer && atomic_load_explicit(g->outer, memory_order_relaxed));
 }
+
+void mr_graph_ends_with(mr_graph_t *g, const mr_atomic_int_t *outer) { g->outer = outer; }
 
 mr_halt_t mr__graph_halt(const mr_graph_t *g) { return (mr_halt_t){.asked = graph_ends, .of = g}; }
 

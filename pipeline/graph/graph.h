@@ -85,6 +85,11 @@ typedef mr_err_t mr_plugin_fn(void *ctx, const char *origin, const char *file, m
    from anywhere: without this call such text is refused with MR_ERR_UNAVAILABLE. */
 void mr_graph_on_plugin(mr_graph_t *g, mr_plugin_fn *load, void *ctx);
 
+/* Makes what stages wait for outside the process end while *outer is not 0, as where the graph is
+   stopped, already while it is settled and its stages are opened: those calls then fail with
+   MR_ERR_CANCEL.  Any thread sets it; it outlives g.  NULL: nothing does.  Before settle. */
+void mr_graph_ends_with(mr_graph_t *g, const mr_atomic_int_t *outer);
+
 /* May put into g the stages that know the setting `name` (SETTING or STAGE.SETTING), which nothing
    in g has.  Returns MR_OK, also if it has added nothing, or a failure. */
 typedef mr_err_t mr_missing_fn(mr_graph_t *g, const char *name, mr_diag_t *diag);

@@ -151,6 +151,7 @@ struct mr_graph {
   _Atomic int n_waits;     /* release at the end of mr__wire, acquire by readers of `wait` */
   atomic_int stop, cancel; /* news for waiters: exchanged and loaded seq_cst (wait.h), but relaxed
                               by mr_stopping and mr__graph_halt, which look again soon */
+  const mr_atomic_int_t *outer; /* mr_graph_ends_with; as stop for mr__graph_halt alone */
   pthread_mutex_t commit_lock;
   pthread_cond_t answered; /* signalled when a stage's mr__durable_t changes */
   mr__commit_t *commit;    /* [n_edges] under commit_lock; NULL before the start */

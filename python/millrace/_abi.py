@@ -112,6 +112,7 @@ class mr_loader_settings_t(Structure):
         ("stages", POINTER(c_void_p)),
         ("own", POINTER(mr_own_t)),
         ("n_own", c_int32),
+        ("halt", POINTER(c_int)),
     ]
 
 

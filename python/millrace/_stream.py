@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import operator
 import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from . import _abi
 from ._arrays import WRITABLE, Batch, Held, Layout, copied
@@ -28,6 +29,7 @@ else:
     State = "str | bytes | Mapping[str, Any]"
 
 _GLANCE_MS = 100
+_LEAVE_S = 5
 _BatchPointer = ctypes.POINTER(_abi.mr_batch_t)
 
 class _Ahead:
@@ -43,6 +45,7 @@ class _Ahead:
 
 _alive: "weakref.WeakSet[Stream]" = weakref.WeakSet()
 _kept: list[Any] = []
+_halted: list[threading.Event] = []  # of calls that were interrupted, set once they are undone
 
 
 def _whole(value: Any, what: str) -> int:
@@ -126,6 +129,51 @@ def _own_calls(own: tuple[Own, ...]) -> Any:
     return calls
 
 
+def _interruptible(call: Callable[[], int], halt: Any, undo: Callable[[int], None]) -> tuple[int, Optional[BaseException]]:
+    """Makes a call that may wait for a server, and gives its result and None, or what a signal's handler has raised.
+
+    Handlers run in the main thread alone, and not while it is in the library, so that another thread makes the call.
+    If one raises, halt ends the call, and undo gets its result in that thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return call(), None
+    lock, over, undone, result = threading.Lock(), threading.Event(), threading.Event(), -1
+    begun = gone = False
+
+    def make() -> None:
+        nonlocal begun, result
+        with lock:
+            begun = True
+            if gone:
+                undone.set()
+                return
+        result = call()
+        with lock:
+            over.set()
+            late = gone
+        if late:
+            undo(result)
+            undone.set()
+
+    try:
+        try:
+            _thread.start_new_thread(make, ())
+        except RuntimeError:  # no further thread is to be had
+            return call(), None
+        while not over.wait(_GLANCE_MS / 1000):  # a signal that came just before a wait does not end it
+            pass
+    except BaseException as e:
+        with lock:
+            gone, goes_on = True, begun and not over.is_set()
+        halt.value = 1
+        if goes_on or not begun:  # a thread that is to begin may not do so while the interpreter ends
+            _halted.append(undone)
+        if not goes_on:
+            undo(result)
+        return -1, e
+    return result, None
+
+
 def _close(lib: Any, ptr: Any, use: Use, wait: bool) -> None:
     """Closes a loader; in another thread if this one is the stream's own, which a close would wait for."""
     def close() -> None:
@@ -180,22 +228,31 @@ class Stream(Iterator[Batch]):
         stage = self._how["stage"]
         if stage is not None and not isinstance(stage, str):
             raise TypeError(f"stage: want its name, not {type(stage).__name__}")
+        halt = ctypes.c_int(0)
         set_ = _abi.mr_loader_settings_t(
             set=(ctypes.c_char_p * (len(words) + 1))(*words), n_set=len(words), keep=keep,
             host=host, hosts=hosts, stage=_encoded(stage, "stage") if stage is not None else None,
             state=_state_text(state) if state is not None else None, plugins=self._how["plugins"],
-            own=_own_calls(self._own), n_own=len(self._own))
+            own=_own_calls(self._own), n_own=len(self._own), halt=ctypes.pointer(halt))
         ptr, diag = ctypes.c_void_p(), _abi.mr_diag_t()
         text = _encoded(self._graph, "graph")
         use = Use((*self._own, self._after) if self._after else self._own)
-        try:
-            use.called = (use.called, set_)
-            e = self._lib.mr_loader_open(text, ctypes.byref(set_), ctypes.byref(ptr), ctypes.byref(diag))
-            if e < 0:
-                raise self._error(e, diag)
-        except BaseException:
+        use.called = (use.called, set_, halt)
+
+        def undo(e: int) -> None:
+            if e >= 0:
+                _close(self._lib, ptr, use, False)
+            else:
+                use.end(False)
+
+        e, interrupt = _interruptible(
+            lambda: int(self._lib.mr_loader_open(text, ctypes.byref(set_), ctypes.byref(ptr), ctypes.byref(diag))), halt,
+            undo)
+        if interrupt is not None:
+            raise interrupt
+        if e < 0:
             use.end(True)
-            raise
+            raise self._error(e, diag)
         return ptr, use
 
     def _error(self, e: int, diag: _abi.mr_diag_t) -> BaseException:
@@ -536,3 +593,5 @@ os.register_at_fork(after_in_child=_after_fork)
 def close_all() -> None:
     for stream in list(_alive):
         stream.close()
+    for undone in _halted:  # the library may not end under a call
+        undone.wait(_LEAVE_S)

@@ -16,6 +16,7 @@ import numpy
 import pytest
 
 import millrace as mr
+import millrace._stream
 
 
 @pytest.mark.parametrize("text,kind,says", [
@@ -261,6 +262,48 @@ def test_control_c_ends_a_wait():
     finally:
         p.kill()
     assert (p.returncode, out) == (5, "interrupted\n")  # and the exit waits for no stage
+
+
+@pytest.mark.parametrize("call", ["mr.connect(A, settings={'wait': 3600})", "mr.stream(f'source {A} wait=3600 ! null')"])
+def test_control_c_ends_the_wait_for_a_server(tmp_path, call):
+    code = ("import millrace as mr, signal, sys\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            f"A = 'ipc://{tmp_path}/nobody'\n"
+            "len(mr.stream('range 10 ! batch 2'))\n"  # the library is loaded
+            f"try:\n    print('waits', flush=True)\n    {call}\n"
+            "except KeyboardInterrupt:\n    print('interrupted'); sys.exit(5)\n")
+    p = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert p.stdout.readline() == "waits\n"
+    p.send_signal(signal.SIGINT)
+    try:
+        out, _ = p.communicate(timeout=60)
+    finally:
+        p.kill()
+    assert (p.returncode, out) == (5, "interrupted\n")
+
+
+def test_an_opening_that_is_interrupted_is_undone():
+    """The handler raises while the plan of a map runs; the stream that then opens all the same is closed."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    asked, ends = [], threading.Event()
+
+    def slow(record):
+        if not asked:
+            asked.append(True)
+            os.kill(os.getpid(), signal.SIGINT)
+            assert ends.wait(60)
+        return record
+    try:
+        graph = mr.range(4) | mr.map(slow) | mr.batch(2)
+        with pytest.raises(KeyboardInterrupt):
+            mr.stream(graph)
+        ends.set()
+        assert asked and all(undone.wait(60) for undone in millrace._stream._halted)
+        with mr.stream(graph) as s:
+            assert sum(b.n for b in s) == 4
+    finally:
+        ends.set()
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_signal_just_before_the_wait_ends_it_too():

@@ -12,8 +12,10 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/ledger.h"
 #include "base/xio.h"
@@ -767,8 +769,28 @@ static void descriptions_are_json(void **state) {
   mr_loader_close(l);
 }
 
+/* No server is there, and source waits a day for it. */
+static void an_opening_that_waits_for_a_server_ends_when_it_is_asked_to(void **state) {
+  (void)state;
+  mr_atomic_int_t halt = 1;
+  mr_loader_settings_t set = {.halt = &halt};
+  mr_loader_t *l = NULL;
+  mr_diag_t d = {0};
+  char graph[128];
+  snprintf(graph, sizeof graph, "source ipc://@millrace-nobody-%d wait=86400", (int)getpid());
+  assert_int_equal(mr_loader_open(graph, &set, &l, &d), MR_ERR_CANCEL);
+  assert_null(l);
+  assert_non_null(strstr(d.text, "no answer yet"));
+  atomic_store_explicit(&halt, 0, memory_order_relaxed);
+  l = opened("range 10 ! batch 5", &set);
+  const mr_batch_t *b;
+  assert_int_equal(mr_loader_next(l, &b, &d), MR_OK);
+  mr_loader_close(l);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(an_opening_that_waits_for_a_server_ends_when_it_is_asked_to),
       cmocka_unit_test(batches_are_those_of_the_graphs_run),
       cmocka_unit_test(a_state_resumes_exactly_with_other_workers),
       cmocka_unit_test(a_state_resumes_exactly_with_other_hosts),
