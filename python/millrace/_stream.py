@@ -245,9 +245,11 @@ class Stream(Iterator[Batch]):
             else:
                 use.end(False)
 
-        e, interrupt = _interruptible(
-            lambda: int(self._lib.mr_loader_open(text, ctypes.byref(set_), ctypes.byref(ptr), ctypes.byref(diag))), halt,
-            undo)
+        def call() -> int:
+            return int(self._lib.mr_loader_open(text, ctypes.byref(set_), ctypes.byref(ptr), ctypes.byref(diag)))
+
+        # Functions in Python are asked in the thread that opens the stream, where a handler ends them.
+        e, interrupt = (call(), None) if self._own else _interruptible(call, halt, undo)
         if interrupt is not None:
             raise interrupt
         if e < 0:
