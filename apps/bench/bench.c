@@ -34,7 +34,10 @@ static const mr_flag_t bench_flags[] = {
      "step: chooses remat and accumulate so that the planned peak is at most this size."},
     {"--accumulate", "N", "Parts into which a training step splits its batch; default 1."},
     {"--ordered", "N", "Parts that a training step adds as a binary tree, a power of two."},
-    {"--ranks", "N", "step: ranks that share these parts, threads of the process; default 1."},
+    {"--ranks", "N",
+     "step: ranks that share these parts, threads of the process; default 1.  ranks: how many "
+     "threads are measured; default 2."},
+    {"--rates", "FILE", "ranks: writes the table that --rates of explain and mem reads."},
     {"--zero", "N", "step: what these ranks keep a share of, as train-step's setting zero."},
     {"--dtype", "f32|bf16|f16", "Type that the model computes in; default bf16."},
     {"--device", "cpu[:N]|opencl[:N]|cuda[:N]",
@@ -107,6 +110,7 @@ static int bench_run(const mr_args_t *a, mr_diag_t *diag) {
     mr_bench_t b = {.data = "none"};
     struct rusage use;
     MR_TRY(benches[which[i]].run(a, &b, diag));
+    if (b.silent) continue;
     getrusage(RUSAGE_SELF, &use);
     mr_bench_add(&b, "peak_rss_mb", (double)use.ru_maxrss / 1024);
     if (mr_args_text(a, "--json"))
@@ -124,7 +128,8 @@ const mr_command_t mr_command_bench = {
     .name = "bench",
     .hint = bench_words,
     .values = {mr_dtype_hints},
-    .words = "loader|reader|stage|step|infer|compile|link|jax-cases... [--json]", /* list.def */
+    .words =
+        "loader|reader|stage|step|infer|compile|link|ranks|jax-cases... [--json]", /* list.def */
     .help = "Measures loading, stage overhead and training steps on this machine.",
     .more = "\n"
 #define MR_BENCH(call, name, help) "  " name ": " help "\n"

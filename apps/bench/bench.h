@@ -11,6 +11,7 @@ enum { MR_BENCH_ROWS = 32 };
 /* The figures of one measurement, under names that scripts read. */
 typedef struct mr_bench {
   const char *data; /* the name of the source, or "none" */
+  bool silent;      /* another process prints the figures */
   int n;
   struct {
     const char *name; /* static: "images_per_s", "step_s", "ns_per_hop" */

@@ -28,6 +28,7 @@ static const mr_flag_t explain_flags[] = {
         "Ranks as a mesh with named axes: prints the collectives of FUNCTION step, loss or "
         "grad on it, the bytes that a rank receives, and what asked for them; with "
         "--array, draws an array.  Default data=N of N ranks."),
+    MR_RATES_FLAG,
     MR_PIPELINE_FLAGS,
     {"--array", "ARRAY=PLACEMENT",
      "Draws which ranks hold which part of an array instead: a shape or the name of a parameter, "
@@ -162,6 +163,8 @@ static int explain_run(const mr_args_t *a, mr_diag_t *diag) {
   if (mr_args_text(a, "--array")) return mr_explain_array(a, diag);
   MR_TRY(mr_mesh_arg_check(a, word, diag));
   if (mr_args_text(a, "--mesh")) return mr_explain_array(a, diag);
+  if (mr_args_text(a, "--rates"))
+    return mr_fail(diag, MR_ERR_USAGE, "explain: --rates: expected --mesh beside it");
   if (mr_args_text(a, "--runs") && mr_device_is_described(mr_args_text(a, "--device")))
     return mr_fail(diag, MR_ERR_USAGE, "explain: --runs: a described device runs nothing");
   mr_err_t e = mr_named_fn(a, word, &f, diag);

@@ -95,12 +95,12 @@ mr_err_t mr_explain_array(const mr_args_t *a, mr_diag_t *diag) {
   mr_mesh_t m;
   mr_placement_t p;
   mr_diag_t why = {0};
-  if (mr_args_text(a, "--json"))
-    return mr_fail(diag, MR_ERR_USAGE, "explain: --json: expected no --mesh and --array beside it");
   if (!text) {
     MR_TRY(mr_mesh_arg(a, &m, diag));
     return mr_explain_mesh(a, a->n_words ? a->word[0] : "step", &m, diag);
   }
+  if (mr_args_text(a, "--json"))
+    return mr_fail(diag, MR_ERR_USAGE, "explain: --json: expected no --array beside it");
   if (a->n_words)
     return mr_fail(diag, MR_ERR_USAGE, "explain: %s: expected no function beside --array",
                    a->word[0]);

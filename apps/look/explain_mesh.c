@@ -1,68 +1,117 @@
-/* millrace explain --mesh: the collectives of a function on a mesh of ranks, their bytes and what
-   asked for them.  A step is that of the ranks that share its batch, or have parts of parameters;
-   loss and grad are cut by mr_partition along all axes.  Nothing is compiled. */
+/* millrace explain --mesh: the collectives of a function on a mesh of ranks, their bytes, what
+   asked for them, their predicted times and what runs beside them.  A step is that of the ranks
+   that share its batch, or have parts of parameters, as it is planned for a run; loss and grad are
+   cut by mr_partition along all axes, and not compiled.  Nothing runs. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <cjson/cJSON.h>
+
 #include "apps/cli/model_arg.h"
 #include "apps/look/explain.h"
 #include "apps/look/mesh_arg.h"
-#include "model/control/control.h"
+#include "apps/look/rank_plans.h"
 #include "model/ir/op.h"
 #include "model/mesh/placement_rules.h"
 #include "model/partition/partition.h"
 
-/* The bytes that a rank receives in a collective of n ranks.  A sum is cut into a part a rank: the
-   parts are received, added, and given to all. */
-static int64_t count_received_bytes(const mr_eqn_t *e, int n) {
-  int64_t in = (int64_t)mr_aval_bytes(&e->in[0]->aval);
-  int64_t out = (int64_t)mr_aval_bytes(&e->out[0]->aval);
-  int to, from = 0; /* of the first rank, whose graph is shown */
-  if (e->op == &mr_op_ppermute)
-    return mr_ppermute_places(e, n, 0, &to, &from, NULL) >= 0 && from >= 0 ? in : 0;
-  if (e->op == &mr_op_all_gather || e->op == &mr_op_all_to_all) return out / n * (n - 1);
-  if (e->op == &mr_op_reduce_scatter) return in / n * (n - 1);
-  return 2 * (in * (n - 1) / n);
+/* What is printed of a function. */
+typedef struct shown {
+  const char *word, *table; /* the function; the name of the table of rates */
+  const mr_mesh_t *mesh;
+  const mr_rates_t *rates;
+  const mr_times_rank_t *rank; /* the first one */
+  double step_s;               /* of all ranks */
+} shown_t;
+
+static const char *axis_of(const shown_t *s, const mr_times_call_t *c) {
+  return s->mesh->name[mr_times_axis(s->mesh, c->eqn)];
 }
 
-/* How many ranks communicate over an axis of f's collectives; the step has one of its own. */
-static int ranks_along(const mr_mesh_t *m, const char *axis) {
-  int a = mr_mesh_axis(m, axis, strlen(axis));
-  return a < 0 ? m->size[mr_mesh_batch(m)] : m->size[a];
-}
-
-static const char *name_of_axis(const mr_mesh_t *m, const char *axis) {
-  return mr_mesh_axis(m, axis, strlen(axis)) < 0 ? m->name[mr_mesh_batch(m)] : axis;
-}
-
-static bool is_exchange(const mr_eqn_t *e) { return e->op->collective && e->n_in; }
-
-static void print_collective(const mr_eqn_t *e, const mr_mesh_t *m) {
-  char text[MR_AVAL_TEXT];
-  const char *axis = mr_attr_get(e, "axis_name")->text;
-  printf("%-15s %-8s %-24s %14" PRId64 "  %s%s%s\n", e->op->name, name_of_axis(m, axis),
-         mr_aval_text(&e->in[0]->aval, text), count_received_bytes(e, ranks_along(m, axis)),
-         e->of ? e->of->name : "", e->of && *e->scope ? " in " : "", e->scope);
-}
-
-static mr_err_t print_collectives(const char *word, const mr_fn_t *f, const mr_mesh_t *m,
-                                  mr_diag_t *diag) {
-  char mesh[MR_MESH_TEXT];
-  int n = 0;
+static int64_t received_bytes(const shown_t *s) {
   int64_t bytes = 0;
-  for (int i = 0; i < f->n_eqn; i++)
-    if (is_exchange(f->eqn[i])) {
-      const char *axis = mr_attr_get(f->eqn[i], "axis_name")->text;
-      n++, bytes += count_received_bytes(f->eqn[i], ranks_along(m, axis));
-    }
-  printf("%s on the mesh %s: %d collective%s, in which a rank receives %" PRId64 " bytes\n", word,
-         mr_mesh_text(m, mesh), n, n == 1 ? "" : "s", bytes);
-  if (n) printf("%-15s %-8s %-24s %14s  %s\n", "op", "axis", "of", "bytes", "for");
-  for (int i = 0; i < f->n_eqn; i++)
-    if (is_exchange(f->eqn[i])) print_collective(f->eqn[i], m);
+  for (int i = 0; i < s->rank->n_call; i++) bytes += s->rank->call[i].bytes;
+  return bytes;
+}
+
+static double waits_s(const shown_t *s) { return s->step_s - s->rank->compute_s; }
+
+static void print_collective(const shown_t *s, const mr_times_call_t *c) {
+  char text[MR_AVAL_TEXT];
+  const mr_eqn_t *e = c->eqn;
+  printf("%-15s %-8s %-24s %14" PRId64 " %10.3f %10.3f  %s%s%s", e->op->name, axis_of(s, c),
+         mr_aval_text(&e->in[0]->aval, text), c->bytes, 1e3 * c->s, 1e3 * c->waits_s,
+         e->of ? e->of->name : "", e->of && *e->scope ? " in " : "", e->scope);
+  if (s->rates->beside && c->beside)
+    printf("; beside %.3f ms, %s%s%s", 1e3 * c->beside_s, c->beside->op->name,
+           *c->beside->scope ? " in " : "", c->beside->scope);
+  putchar('\n');
+}
+
+static void print_times(const shown_t *s) {
+  printf("predicted: %.3f ms, of which rank %d computes %.3f and waits %.3f\n", 1e3 * s->step_s,
+         s->rank->rank, 1e3 * s->rank->compute_s, 1e3 * waits_s(s));
+  printf("by table %s: %s\n", s->table, s->rates->source);
+  printf("%s\n", s->rates->beside ? "collectives run beside what does not read them"
+                                  : "a rank waits in each collective: nothing runs beside it");
+}
+
+static mr_err_t print_collectives(const shown_t *s, mr_diag_t *diag) {
+  char mesh[MR_MESH_TEXT];
+  int n = s->rank->n_call;
+  printf("%s on the mesh %s: %d collective%s, in which a rank receives %" PRId64 " bytes\n",
+         s->word, mr_mesh_text(s->mesh, mesh), n, n == 1 ? "" : "s", received_bytes(s));
+  print_times(s);
+  if (n)
+    printf("%-15s %-8s %-24s %14s %10s %10s  %s\n", "op", "axis", "of", "bytes", "ms", "waits ms",
+           "for");
+  for (int i = 0; i < n; i++) print_collective(s, &s->rank->call[i]);
   return fflush(stdout) ? mr_fail(diag, MR_ERR_IO, "explain: standard output failed") : MR_OK;
+}
+
+static cJSON *collective_json(const shown_t *s, const mr_times_call_t *c) {
+  char text[MR_AVAL_TEXT];
+  const mr_eqn_t *e = c->eqn;
+  cJSON *o = cJSON_CreateObject();
+  cJSON_AddStringToObject(o, "op", e->op->name);
+  cJSON_AddStringToObject(o, "axis", axis_of(s, c));
+  cJSON_AddStringToObject(o, "of", mr_aval_text(&e->in[0]->aval, text));
+  cJSON_AddStringToObject(o, "for", e->of ? e->of->name : "");
+  cJSON_AddStringToObject(o, "scope", e->scope);
+  cJSON_AddNumberToObject(o, "bytes", (double)c->bytes);
+  cJSON_AddNumberToObject(o, "seconds", c->s);
+  cJSON_AddNumberToObject(o, "waits_seconds", c->waits_s);
+  cJSON_AddNumberToObject(o, "beside_seconds", s->rates->beside ? c->beside_s : 0);
+  if (s->rates->beside && c->beside) {
+    cJSON_AddStringToObject(o, "beside", c->beside->op->name);
+    cJSON_AddStringToObject(o, "beside_scope", c->beside->scope);
+  }
+  return o;
+}
+
+static mr_err_t print_collectives_json(const shown_t *s, mr_diag_t *diag) {
+  char mesh[MR_MESH_TEXT];
+  cJSON *o = cJSON_CreateObject();
+  cJSON_AddStringToObject(o, "function", s->word);
+  cJSON_AddStringToObject(o, "mesh", mr_mesh_text(s->mesh, mesh));
+  cJSON_AddNumberToObject(o, "rank", s->rank->rank);
+  cJSON_AddNumberToObject(o, "received_bytes", (double)received_bytes(s));
+  cJSON_AddNumberToObject(o, "seconds", s->step_s);
+  cJSON_AddNumberToObject(o, "compute_seconds", s->rank->compute_s);
+  cJSON_AddNumberToObject(o, "waits_seconds", waits_s(s));
+  cJSON_AddStringToObject(o, "rates", s->table);
+  cJSON_AddStringToObject(o, "source", s->rates->source);
+  cJSON *list = cJSON_AddArrayToObject(o, "collectives");
+  for (int i = 0; i < s->rank->n_call; i++)
+    cJSON_AddItemToArray(list, collective_json(s, &s->rank->call[i]));
+  char *text = cJSON_Print(o);
+  cJSON_Delete(o);
+  if (!text) return mr_no_memory(diag, "the JSON of explain");
+  puts(text);
+  free(text);
+  return MR_OK;
 }
 
 /* What lies how: arrays of records along the axis of the batch, parameters by rules. */
@@ -142,20 +191,50 @@ static mr_err_t cut_function(const mr_args_t *a, const char *word, const mr_mesh
   return *f = local, MR_OK;
 }
 
+static mr_err_t show_collectives(const mr_args_t *a, const shown_t *s, mr_diag_t *diag) {
+  return (mr_args_text(a, "--json") ? print_collectives_json : print_collectives)(s, diag);
+}
+
+/* A step: the ranks of pipelines have graphs of their own. */
+static mr_err_t show_step(const mr_args_t *a, mr_model_job_t *job, shown_t *s, mr_diag_t *diag) {
+  mr_rank_plans_t p;
+  mr_diag_t why = {0};
+  MR_TRY(mr_mesh_arg_step(a, s->mesh, !mr_args_text(a, "--json"), job, diag));
+  mr_err_t e = mr_rank_plans(job, s->mesh, s->rates, &p, &why);
+  e = mr_diag_prefix(diag, e == MR_ERR_CONFIG ? MR_ERR_USAGE : e, &why, "explain: --mesh");
+  s->rank = &p.rank[0], s->step_s = mr_rank_plans_step(&p);
+  if (e >= 0) e = show_collectives(a, s, diag);
+  mr_rank_plans_fini(&p);
+  return e;
+}
+
+/* A loss or a gradient, which all ranks compute alike. */
+static mr_err_t show_function(const mr_args_t *a, mr_model_job_t *job, shown_t *s,
+                              mr_diag_t *diag) {
+  mr_params_t params = {0};
+  mr_times_rank_t rank = {.rank = 0};
+  MR_TRY(check_batch(s->mesh, job->train.batch, diag));
+  mr_fn_t *f = mr_model_fn(s->word, job, &params, diag);
+  mr_err_t e =
+      f ? cut_function(a, s->word, s->mesh, job->train.batch, &params, &f, diag) : diag->code;
+  rank.f = f;
+  if (e >= 0) e = mr_times(s->rates, s->mesh, 1, &rank, diag);
+  s->rank = &rank, s->step_s = rank.ends_s;
+  if (e >= 0) e = show_collectives(a, s, diag);
+  mr_times_fini(1, &rank);
+  mr_fn_destroy(f);
+  mr_params_fini(&params);
+  return e;
+}
+
 mr_err_t mr_explain_mesh(const mr_args_t *a, const char *word, const mr_mesh_t *m,
                          mr_diag_t *diag) {
   mr_model_job_t job;
-  mr_params_t params = {0};
-  mr_fn_t *f = NULL;
-  bool step = !strcmp(word, "step");
+  mr_rates_t rates;
+  shown_t s = {.word = word, .mesh = m, .rates = &rates};
+  MR_TRY(mr_rates_arg(a, &s.table, &rates, diag));
   mr_err_t e = mr_model_arg(a, 1, &job, diag);
-  if (e >= 0 && step) e = mr_mesh_arg_step(a, m, true, &job, diag);
-  if (e >= 0 && !step) e = check_batch(m, job.train.batch, diag);
-  if (e >= 0 && !(f = mr_model_fn(word, &job, &params, diag))) e = diag->code;
-  if (e >= 0 && !step) e = cut_function(a, word, m, job.train.batch, &params, &f, diag);
-  if (e >= 0) e = print_collectives(word, f, m, diag);
-  mr_fn_destroy(f);
-  mr_params_fini(&params);
+  if (e >= 0) e = (!strcmp(word, "step") ? show_step : show_function)(a, &job, &s, diag);
   mr_model_job_fini(&job);
   return e;
 }

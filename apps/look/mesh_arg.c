@@ -36,23 +36,34 @@ const char *mr_mesh_arg_table(const mr_model_job_t *job, const mr_mesh_t *m) {
   return axis >= 0 && axis != mr_mesh_batch(m) ? job->model.def->partition : NULL;
 }
 
-mr_err_t mr_mesh_arg_ranks(const mr_args_t *a, const mr_mesh_t *m, mr_model_job_t *job,
-                           mr_diag_t *diag) {
+void mr_mesh_set_ranks(const mr_mesh_t *m, const char *rules, int zero, mr_model_job_t *job) {
   enum { ORDERED_USUAL = 8 };
   mr_train_config_t *t = &job->train;
-  const char *rules = mr_args_text(a, "--partition");
-  int64_t zero = 0;
-  int shared = mr_mesh_batch(m);
-  MR_TRY(mr_args_int(a, "--zero", 0, MR_ZERO_MOST, &zero, diag));
-  t->zero = (int)zero;
-  t->ranks = m->size[shared];
+  t->zero = zero;
+  t->ranks = m->size[mr_mesh_batch(m)];
   if (rules || mr_mesh_ranks(m) > t->ranks) {
     t->ranks = mr_mesh_ranks(m);
     t->mesh = m, t->partition = rules, t->table = mr_mesh_arg_table(job, m);
-    return MR_OK;
+  } else if (!t->ordered && t->ranks > 1) {
+    t->ordered = ORDERED_USUAL;
   }
-  if (!t->ordered && t->ranks > 1) t->ordered = ORDERED_USUAL;
+}
+
+mr_err_t mr_mesh_arg_ranks(const mr_args_t *a, const mr_mesh_t *m, mr_model_job_t *job,
+                           mr_diag_t *diag) {
+  int64_t zero = 0;
+  MR_TRY(mr_args_int(a, "--zero", 0, MR_ZERO_MOST, &zero, diag));
+  mr_mesh_set_ranks(m, mr_args_text(a, "--partition"), (int)zero, job);
   return MR_OK;
+}
+
+mr_err_t mr_rates_arg(const mr_args_t *a, const char **name, mr_rates_t *out, mr_diag_t *diag) {
+  const char *text = mr_args_text(a, "--rates");
+  mr_diag_t why = {0};
+  *name = text ? text : "threads";
+  mr_err_t e = mr_rates_read(*name, out, &why);
+  return mr_diag_prefix(diag, e == MR_ERR_CONFIG ? MR_ERR_USAGE : e, &why, "%s: --rates",
+                        a->command->name);
 }
 
 mr_err_t mr_mesh_arg_step(const mr_args_t *a, const mr_mesh_t *m, bool print, mr_model_job_t *job,

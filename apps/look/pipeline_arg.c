@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/train/pipeline_plan.h"
-
 /* Of the pipelines that share all parts the table is that of the first one, which has the most. */
 static mr_err_t print_pipeline(const mr_pipeline_plan_t *p, int pipelines, int all_parts,
                                mr_diag_t *diag) {
@@ -48,6 +46,16 @@ static mr_err_t read_schedule(const mr_args_t *a, mr_pipeline_kind_t *out, mr_di
                  text);
 }
 
+mr_err_t mr_pipeline_set(const mr_pipeline_want_t *want, int64_t parts, mr_model_job_t *job,
+                         mr_pipeline_plan_t *plan, mr_diag_t *diag) {
+  mr_train_config_t *t = &job->train;
+  t->ordered = parts, t->pipeline.stages = want->stages;
+  MR_TRY(mr_train_parts_check(t, diag));
+  MR_TRY(mr_pipeline_plan(&job->model.plan.loss, &t->compute, t->batch / parts, want, plan, diag));
+  t->pipeline = plan->cut;
+  return MR_OK;
+}
+
 mr_err_t mr_pipeline_arg(const mr_args_t *a, bool print, mr_model_job_t *job, mr_diag_t *diag) {
   enum { PARTS_USUAL = 8 };
   mr_train_config_t *t = &job->train;
@@ -60,12 +68,8 @@ mr_err_t mr_pipeline_arg(const mr_args_t *a, bool print, mr_model_job_t *job, mr
   MR_TRY(read_schedule(a, &want.kind, diag));
   if (!stages) return MR_OK;
   want.stages = (int)stages;
-  t->ordered = parts, t->pipeline.stages = (int)stages;
   if (!mr_args_text(a, "--mesh")) t->ranks = (int)stages;
-  mr_err_t e = mr_train_parts_check(t, &why);
-  if (e >= 0)
-    e = mr_pipeline_plan(&job->model.plan.loss, &t->compute, t->batch / parts, &want, &plan, &why);
-  if (e < 0) return mr_diag_prefix(diag, MR_ERR_USAGE, &why, "--pipeline");
-  t->pipeline = plan.cut;
+  if (mr_pipeline_set(&want, parts, job, &plan, &why) < 0)
+    return mr_diag_prefix(diag, MR_ERR_USAGE, &why, "--pipeline");
   return print ? print_pipeline(&plan, t->ranks / (int)stages, (int)parts, diag) : MR_OK;
 }

@@ -4,6 +4,7 @@
 #define MR_APPS_LOOK_PIPELINE_ARG_H
 
 #include "apps/cli/model_arg.h"
+#include "model/train/pipeline_plan.h"
 
 #define MR_PIPELINE_FLAGS                                                           \
   {"--pipeline", "N",                                                               \
@@ -19,6 +20,10 @@
         "passes; default 1f1b."                                                     \
   }
 
+/* Makes job->train, a step of ranks, one of pipelines with want's stages and `parts` microbatches;
+ *plan is how the model is cut.  MR_OK; else as mr_train_parts_check and mr_pipeline_plan. */
+mr_err_t mr_pipeline_set(const mr_pipeline_want_t *want, int64_t parts, mr_model_job_t *job,
+                         mr_pipeline_plan_t *plan, mr_diag_t *diag);
 /* Cuts the model of job by those flags; print: prints the stages.  job->train becomes the step of
    the first rank, of as many as its mesh has (mr_mesh_arg_ranks), or without --mesh of one
    pipeline.  MR_OK, also without --pipeline, when nothing is printed or set; MR_ERR_USAGE names the

@@ -13,12 +13,14 @@
 #include "apps/cli/model_arg.h"
 #include "apps/look/mesh_arg.h"
 #include "apps/look/pipeline_arg.h"
+#include "apps/measure/mem_plan.h"
 #include "apps/measure/mem_pprof.h"
 #include "base/text.h"
 #include "model/exec/device.h"
 #include "model/exec/mem_causes.h"
 #include "model/ir/op.h"
 #include "model/train/fit.h"
+#include "model/train/held.h"
 
 static const mr_flag_t mem_flags[] = {
     {"--timeline", NULL, "Prints the bytes alive at each equation."},
@@ -33,25 +35,22 @@ static const mr_flag_t mem_flags[] = {
         "runs nothing."),
     {"--rank", "N", "With --mesh, which rank; default 0.  Shares and stages are not alike."},
     MR_PIPELINE_FLAGS,
+    {"--plan", "NxSIZE",
+     "Proposes meshes for N devices of that memory, as 8x80GB, by predicted time, with the bytes "
+     "of "
+     "the fullest rank and why others do not fit."},
+    MR_RATES_FLAG,
     MR_MODEL_FLAGS,
     MR_MODEL_RUN_FLAGS,
     MR_MODEL_BATCH_FLAGS,
     {0}};
-
-/* What the caller holds from one run to the next: inputs, parameters and the optimizer's sets. */
-typedef struct held {
-  char name[80];
-  size_t bytes;
-} held_t;
-
-enum { HELD_MAX = 4 + MR_PARAM_SETS };
 
 typedef struct job {
   mr_fn_t *f;
   mr_exec_t *x;
   const char *update; /* scope of the optimizer; NULL: f has none */
   int n_held;
-  held_t held[HELD_MAX];
+  mr_held_t held[MR_HELD_MOST];
   mr_mem_causes_t causes;
   size_t measured;           /* 0: not run */
   size_t room;               /* that the plan has to fit into; 0: it runs, or it is unknown */
@@ -120,72 +119,14 @@ static void print_alive(mr_mem_report_t *r, int64_t top) {
 
 /* ---- causes ---- */
 
-static void mem_add_held(job_t *j, const char *name, const char *dtype, int first, int n) {
-  held_t *h = &j->held[j->n_held++];
-  snprintf(h->name, sizeof h->name, "%s%s%s", name, *dtype ? ", " : "", dtype);
-  for (int i = first; i < first + n; i++) h->bytes += mr_aval_bytes(&mr_exec_fn(j->x)->in[i]->aval);
-}
-
-/* Parameters [from,to) of a set, whose first input is `first`: they lie in an arena, with room
-   between its tensors. */
-static void mem_add_set(job_t *j, const char *name, const mr_params_t *p, int from, int to,
-                        int first) {
-  mr_dtype_t t = mr_exec_fn(j->x)->in[first]->aval.dtype;
-  size_t end = to < p->n ? p->param[to].offset : p->arena_size;
-  mem_add_held(j, name, mr_dtype_name(t), first, 0);
-  if (from < to) j->held[j->n_held - 1].bytes = (end - p->param[from].offset) * mr_dtype_size(t);
-}
-
-/* The batches of a step on a device lie in the slots of to-device. */
-static void mem_add_data(job_t *j, const mr_model_job_t *m, int n, bool step) {
-  size_t slots = step ? mr_model_slots_bytes(m) : 0;
-  int fields = slots ? m->model.plan.loss.n_fields : 0;
-  mem_add_held(j, slots ? "inputs beside the batch" : "inputs: batch and scalars", "", fields,
-               n - fields);
-  if (!slots) return;
-  mem_add_held(j, "slots of to-device", "", 0, 0);
-  j->held[j->n_held - 1].bytes = slots;
-}
-
-/* Names the sets of parameters, which are the inputs from `at` on.  A rank may have a share of
-   those behind the values alone. */
-static void name_sets(job_t *j, const mr_model_job_t *m, const mr_params_t *params, int sets,
-                      int at) {
-  const mr_optim_t *o = &m->train.optim;
-  int from, to;
-  mr_train_share_of(&m->train, params, &from, &to);
-  bool cut = m->train.mesh && m->train.zero;
-  const char *share = cut || to - from < params->n ? ", this rank's share" : "";
-  for (int k = 0; k < sets; k++) {
-    int first = k ? from : 0, end = k ? to : params->n;
-    char name[64];
-    if (first == end) continue; /* more ranks than parameters */
-    if (k && k <= o->def->n_slots)
-      snprintf(name, sizeof name, "%s slot.%d%s", o->def->name, k - 1, share);
-    else
-      snprintf(name, sizeof name, "%s%s",
-               k                        ? "average of the parameters"
-               : m->train.compute.reads ? "master copy of the parameters"
-                                        : "parameters",
-               k ? share : "");
-    if (k && cut) /* pieces of the parts, each in the place of a part */
-      mem_add_held(j, name, mr_dtype_name(mr_exec_fn(j->x)->in[at]->aval.dtype), at, end - first);
-    else
-      mem_add_set(j, name, params, first, end, at);
-    at += end - first;
-  }
-}
-
-/* Names the inputs: data first, then the state of fp8 and the sets of parameters, as
-   mr_train_step_fn orders them; scales are the last input of other functions. */
 static void name_held(job_t *j, const mr_model_job_t *m, const mr_params_t *params, bool step) {
-  bool fp8 = m->train.compute.fp8.history > 0;
-  int sets = step ? mr_optim_sets(&m->train.optim) : 1, n_in = mr_exec_fn(j->x)->n_in;
-  int of_sets = step ? mr_train_step_in_place(&m->train, params) : params->n;
-  int at = n_in - of_sets - (fp8 && !step), data = at - (fp8 && step ? 2 : 0);
-  mem_add_data(j, m, data, step);
-  if (fp8) mem_add_held(j, "scales and history of fp8", "", step ? data : n_in - 1, step ? 2 : 1);
-  if (params->n) name_sets(j, m, params, sets, at);
+  const mr_held_of_t of = {.exec = j->x,
+                           .train = &m->train,
+                           .params = params,
+                           .step = step,
+                           .slots = step ? mr_model_slots_bytes(m) : 0,
+                           .n_fields = m->model.plan.loss.n_fields};
+  j->n_held = mr_train_held(&of, j->held);
   if (step) j->update = m->train.optim.def->name;
 }
 
@@ -371,6 +312,9 @@ static mr_err_t mem_plan(const mr_args_t *a, const char *word, mr_model_job_t *m
 }
 
 static int mem_run(const mr_args_t *a, mr_diag_t *diag) {
+  if (mr_args_text(a, "--plan")) return mr_mem_plan(a, diag);
+  if (mr_args_text(a, "--rates"))
+    return mr_fail(diag, MR_ERR_USAGE, "mem: --rates: expected --plan beside it");
   bool named = a->n_words && !strchr(a->word[0], '=');
   const char *word = named ? a->word[0] : "step";
   mr_model_job_t m;

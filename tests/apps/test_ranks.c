@@ -69,7 +69,7 @@ static void wrong_arrays_and_meshes_are_refused(void **state) {
   RUN(&p, "explain", "--mesh", MESH, "--array", "8=B", "step");
   assert_true(p.status == 2 && strstr(p.err, "expected no function beside"));
   RUN(&p, "explain", "--mesh", MESH, "--array", "8=B", "--json");
-  assert_true(p.status == 2 && strstr(p.err, "--json: expected no --mesh"));
+  assert_true(p.status == 2 && strstr(p.err, "--json: expected no --array"));
 }
 
 #define TINY \
