@@ -207,9 +207,12 @@ static mr_err_t inspect_folder(const char *path, mr_diag_t *diag) {
   if (access(graph, F_OK) == 0 && mr_run_dir_read(&r, path, &unsaid) >= 0)
     mr_run_dir_resume_point(&r, &newest, &unsaid);
   mr_run_dir_free(&r);
-  if (newest.path[0])
+  char latest[PATH + 32]; /* of checkpoints that were copied without their run's graph */
+  snprintf(latest, sizeof latest, "%s/checkpoints/latest", path);
+  bool copied = !newest.path[0] && access(latest, F_OK) == 0;
+  if (copied || newest.path[0])
     return mr_fail(diag, MR_ERR_DATA, "%s is a run; its newest checkpoint is %s", path,
-                   newest.path);
+                   copied ? latest : newest.path);
   return inspect_source(path, diag);
 }
 
