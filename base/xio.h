@@ -97,10 +97,10 @@ mr_err_t mr_newfile_sync(mr_newfile_t *f, mr_diag_t *diag);
    or the rename fails, it has dropped the file and an older file at path is untouched.  If only the
    folder's sync fails, MR_ERR_IO is returned and the new file is at path. */
 mr_err_t mr_newfile_commit(mr_newfile_t *f, mr_diag_t *diag);
-/* The same without a sync of file or folder, for what is checked when it is read and made again if
+/* The same without a sync of file or folder, for what is checked when it is read, and replaced if
    it is damaged: after a power failure the file at path may be the older one, empty or cut short.
-   If the close or the rename fails, it has dropped the file and an older file at path is
-   untouched. */
+   If the close or the rename fails, it has dropped the file and an older file at path is untouched.
+ */
 mr_err_t mr_newfile_commit_unsynced(mr_newfile_t *f, mr_diag_t *diag);
 void mr_newfile_drop(mr_newfile_t *f); /* closes and removes; harmless after commit or a failure */
 
